@@ -1,0 +1,124 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/edgelimit/edgelimit/node"
+)
+
+func serveCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "run a node",
+		Description: "Without any flag: a single node on loopback with sample rules. Flags and EDGELIMIT_* variables go over the\n" +
+			"configuration file; 'edgelimit serve --print-config' shows every setting with its default.\n\n" +
+			"A cluster of two nodes in one region:\n" +
+			"  edgelimit serve --node-id a --gossip 127.0.0.1:7946\n" +
+			"  edgelimit serve --node-id b --gossip 127.0.0.1:7956 --join 127.0.0.1:7946 --http 127.0.0.1:8090 --health 127.0.0.1:9110",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "config", Usage: "configuration `FILE` (YAML)", EnvVars: env("CONFIG")},
+			&cli.StringSliceFlag{Name: "rules", Usage: "rule `FILE` or directory (repeatable)", EnvVars: env("RULES")},
+			&cli.StringFlag{Name: "region", Usage: "`NAME` of the region that the node stands in", EnvVars: env("REGION")},
+			&cli.StringFlag{Name: "node-id", Usage: "`NAME` of the node, unique in its region (default: the host's)", EnvVars: env("NODE_ID")},
+			&cli.StringFlag{Name: "http", Usage: "`HOST:PORT` of the HTTP door (default " + node.DefaultHTTP + ")", EnvVars: env("HTTP")},
+			&cli.StringFlag{Name: "health", Usage: "`HOST:PORT` of /livez, /readyz and /metrics (default " + node.DefaultHealth + ")", EnvVars: env("HEALTH")},
+			&cli.StringFlag{Name: "gossip", Usage: "`HOST:PORT` for the nodes of the region, UDP and TCP", EnvVars: env("GOSSIP")},
+			&cli.StringFlag{Name: "gossip-wan", Usage: "`HOST:PORT` for the nodes of all regions, UDP and TCP", EnvVars: env("GOSSIP_WAN")},
+			&cli.StringSliceFlag{Name: "join", Usage: "`NODE` to join through: host[:port] in the region, wan:host[:port] anywhere (repeatable)", EnvVars: env("JOIN")},
+			&cli.StringFlag{Name: "key-file", Usage: "`FILE` with the cluster's secrets, from edgelimit keygen; needed beyond loopback", EnvVars: env("KEY_FILE")},
+			&cli.DurationFlag{Name: "interval", Usage: "how often the node tells its peers what it admitted", DefaultText: "100ms", EnvVars: env("INTERVAL")},
+			&cli.StringFlag{Name: "log-level", Usage: "debug, info, warn or error", Value: "info", EnvVars: env("LOG_LEVEL")},
+			&cli.BoolFlag{Name: "log-json", Usage: "log in JSON", EnvVars: env("LOG_JSON")},
+			&cli.BoolFlag{Name: "print-config", Usage: "print the annotated sample configuration and exit"},
+			comingFlag("grpc", "the Envoy door"), comingFlag("resp", "the Redis protocol"),
+			comingFlag("admin", "the dashboard"), comingFlag("redis", "the regional Redis"),
+		},
+		Action: serve,
+	}
+}
+
+func env(name string) []string { return []string{"EDGELIMIT_" + name} }
+
+// comingFlag keeps the name of a flag, and says so to whoever sets it.
+func comingFlag(name, what string) cli.Flag {
+	return &cli.StringFlag{Name: name, Hidden: true, EnvVars: env(strings.ToUpper(name)), Action: func(*cli.Context, string) error {
+		return fmt.Errorf("--%s: %s is not in this version; leave the flag out", name, what)
+	}}
+}
+
+func serve(c *cli.Context) error {
+	if c.Args().Present() {
+		return fmt.Errorf("serve takes no arguments, got %q; see edgelimit serve --help", c.Args().First())
+	}
+	if c.Bool("print-config") {
+		_, err := c.App.Writer.Write(node.SampleConfig)
+		return err
+	}
+	logger, err := newLogger(c)
+	if err != nil {
+		return err
+	}
+	cfg, err := serveConfig(c)
+	if err != nil {
+		return err
+	}
+	cfg.Logger = logger
+	n, err := node.New(cfg)
+	if err != nil {
+		return err
+	}
+	if len(cfg.Rules) == 0 {
+		logger.Info("no rules given, using the sample rules; try: edgelimit check --rule per_ip --identity 192.0.2.1")
+	}
+	return n.Run(c.Context)
+}
+
+// serveConfig is the configuration file with the flags over it.
+func serveConfig(c *cli.Context) (node.Config, error) {
+	cfg := node.DefaultConfig()
+	if name := c.String("config"); name != "" {
+		var err error
+		if cfg, err = node.ReadConfig(name); err != nil {
+			return cfg, err
+		}
+	}
+	for _, o := range []struct {
+		flag string
+		to   *string
+	}{
+		{"region", &cfg.Region}, {"node-id", &cfg.NodeID}, {"http", &cfg.HTTP}, {"health", &cfg.Health},
+		{"gossip", &cfg.Gossip.LAN}, {"gossip-wan", &cfg.Gossip.WAN}, {"key-file", &cfg.Gossip.KeyFile},
+	} {
+		if c.IsSet(o.flag) {
+			*o.to = c.String(o.flag)
+		}
+	}
+	if c.IsSet("rules") {
+		cfg.Rules = c.StringSlice("rules")
+	}
+	if c.IsSet("join") {
+		cfg.Gossip.Join = c.StringSlice("join")
+	}
+	if c.IsSet("interval") {
+		cfg.Gossip.Interval = c.Duration("interval")
+	}
+	return cfg, nil
+}
+
+func newLogger(c *cli.Context) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cmp.Or(c.String("log-level"), "info"))); err != nil {
+		return nil, fmt.Errorf("--log-level: %q, want debug, info, warn or error", c.String("log-level"))
+	}
+	opt := &slog.HandlerOptions{Level: level}
+	if c.Bool("log-json") {
+		return slog.New(slog.NewJSONHandler(os.Stderr, opt)), nil
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, opt)), nil
+}

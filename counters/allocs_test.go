@@ -1,0 +1,108 @@
+package counters_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// allocations runs f often, each time a microsecond later.
+func allocations(f func(now int64)) float64 {
+	now := start
+	return testing.AllocsPerRun(1000, func() {
+		now += 1000
+		f(now)
+	})
+}
+
+// The request path of a key that is known allocates nothing, whatever is decided.
+func TestDecisionsAllocateNothing(t *testing.T) {
+	wide, narrow := limitNamed(t, "wide", counters.MaxLimit), limitNamed(t, "narrow", 1)
+	table := counters.NewTable(counters.Config{Origin: 1})
+	layers := []counters.Charge{{Limit: wide, Key: 1, Cost: 1}, {}, {Limit: wide, Key: 2, Cost: 1}}
+	denied := append(layers[:3:3], counters.Charge{Limit: narrow, Key: 1, Cost: 1})
+	ds := make([]counters.Decision, 0, len(denied))
+	table.TakeAll(layers, start, nil)
+	table.Take(narrow, 1, 1, start)
+
+	for name, f := range map[string]func(now int64){
+		"Take, admitted":    func(now int64) { table.Take(wide, 1, 1, now) },
+		"Take, denied":      func(now int64) { table.Take(narrow, 1, 1, now) },
+		"Take, a peek":      func(now int64) { table.Take(wide, 1, 0, now) },
+		"Take, a new peek":  func(now int64) { table.Take(wide, 99, 0, now) },
+		"TakeAll, admitted": func(now int64) { ds = table.TakeAll(layers, now, ds[:0]) },
+		"TakeAll, denied":   func(now int64) { ds = table.TakeAll(denied, now, ds[:0]) },
+		"View":              func(now int64) { table.View(wide, 1, now) },
+		"Governing":         func(int64) { counters.Governing(ds) },
+	} {
+		if n := allocations(f); n != 0 {
+			t.Errorf("%s: %v allocations, want none", name, n)
+		}
+	}
+}
+
+// Merging raises rows that exist for nothing as well, also where the meters alternate and where the peer sent them anew.
+func TestMergeIntoExistingRowsAllocatesNothing(t *testing.T) {
+	a, b := limitNamed(t, "a", 10), limitNamed(t, "b", 10)
+	table := counters.NewTable(counters.Config{Origin: 1})
+	slots := []counters.Slot{slotOf(a, 1, start, 2, 0, 1), slotOf(a, 1, start, 3, 0, 1), slotOf(b, 1, start, 2, 0, 1), slotOf(a, 2, start, 2, 5, 1)}
+	table.Merge(slots, start)
+	if n := allocations(func(now int64) {
+		for i := range slots {
+			slots[i].Count++
+		}
+		if novel := table.Merge(slots, now); novel != len(slots) {
+			t.Errorf("%d slots are novel, want %d", novel, len(slots))
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	l := newLimit(b, counters.NewMeter("r", 10*time.Second), 1000)
+	t := counters.NewTable(counters.Config{Origin: 1})
+	now := time.Now().UnixNano()
+	b.ReportAllocs()
+	for b.Loop() {
+		now += 1000
+		t.Take(l, 7, 1, now)
+	}
+}
+
+func BenchmarkTakeParallel(b *testing.B) {
+	l := newLimit(b, counters.NewMeter("r", 10*time.Second), 1000)
+	t := counters.NewTable(counters.Config{Origin: 1})
+	now := time.Now().UnixNano()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for key := counters.Key(0); pb.Next(); key++ {
+			t.Take(l, key%1024, 1, now)
+		}
+	})
+}
+
+func BenchmarkTakeAll(b *testing.B) {
+	t := counters.NewTable(counters.Config{Origin: 1})
+	charges := []counters.Charge{{Limit: limitNamed(b, "a", 1000), Key: 1, Cost: 1}, {Limit: limitNamed(b, "b", 1000), Key: 2, Cost: 1}}
+	var ds []counters.Decision
+	now := time.Now().UnixNano()
+	b.ReportAllocs()
+	for b.Loop() {
+		now += 1000
+		ds = t.TakeAll(charges, now, ds[:0])
+	}
+}
+
+// One slot of one meter, which is found by its hash.
+func BenchmarkMerge(b *testing.B) {
+	l := newLimit(b, counters.NewMeter("r", 10*time.Second), 1000)
+	t := counters.NewTable(counters.Config{Origin: 1})
+	slots := []counters.Slot{slotOf(l, 7, start, 2, 0, 1)}
+	b.ReportAllocs()
+	for b.Loop() {
+		slots[0].Count++
+		t.Merge(slots, start)
+	}
+}

@@ -1,0 +1,245 @@
+package counters_test
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"pgregory.net/rapid"
+)
+
+func sameSlot(a, b counters.Slot) bool {
+	return *a.Meter == *b.Meter && a.Key == b.Key && a.Index == b.Index && a.Origin == b.Origin && a.Birth == b.Birth && a.Count == b.Count
+}
+
+func sorted(slots []counters.Slot) []counters.Slot {
+	return slices.SortedFunc(slices.Values(slots), func(a, b counters.Slot) int {
+		return cmp.Or(
+			cmp.Compare(a.Meter.Rule, b.Meter.Rule), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Index, b.Index),
+			cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Birth, b.Birth),
+		)
+	})
+}
+
+func sameDemand(a, b counters.Demand) bool { return *a.Meter == *b.Meter && a.Rate == b.Rate }
+
+// wantSlots compares slots as sets.
+func wantSlots(t rapid.TB, what string, got []counters.Slot, want ...counters.Slot) {
+	t.Helper()
+	if a, b := sorted(got), sorted(want); !slices.EqualFunc(a, b, sameSlot) {
+		t.Errorf("%s: %+v, want %+v", what, a, b)
+	}
+}
+
+// What rose is told once, with the count so far; what was only asked for, or came from others, is not told.
+func TestDrainDirtyTellsWhatRoseOnce(t *testing.T) {
+	l := limitOf(t, 10*time.Second, time.Second, 5)
+	table := counters.NewTable(counters.Config{Origin: 9})
+	wantSlots(t, "an empty table", table.DrainDirty(start).Slots)
+
+	table.Take(l, 1, 2, start)
+	table.Take(l, 1, 1, start)
+	table.Take(l, 1, 3, start) // denied
+	table.Take(l, 2, 5, after(time.Second))
+	table.Take(l, 3, 0, after(time.Second))
+	table.Merge([]counters.Slot{slotOf(l, 4, start, 2, 0, 3)}, after(time.Second))
+	wantSlots(t, "two keys", table.DrainDirty(after(time.Second)).Slots,
+		slotOf(l, 1, start, 9, 0, 3), slotOf(l, 2, after(time.Second), 9, 0, 5))
+	wantSlots(t, "nothing since", table.DrainDirty(after(time.Second)).Slots)
+
+	table.Take(l, 1, 1, after(2*time.Second))
+	table.Take(l, 4, 1, after(2*time.Second))
+	wantSlots(t, "a later sub-window alone", table.DrainDirty(after(2*time.Second)).Slots,
+		slotOf(l, 1, after(2*time.Second), 9, 0, 1), slotOf(l, 4, after(2*time.Second), 9, 0, 1))
+
+	table.Take(l, 1, 1, after(2*time.Second))
+	table.Take(l, 1, 1, after(9*time.Second)) // denied
+	wantSlots(t, "its count so far", table.DrainDirty(after(9*time.Second)).Slots, slotOf(l, 1, after(2*time.Second), 9, 0, 2))
+}
+
+// What was not drained for longer than the window counts nowhere any more.
+func TestDrainDirtyLeavesOutWhatHasPassed(t *testing.T) {
+	l := limitOf(t, 10*time.Second, time.Second, 5)
+	table := counters.NewTable(counters.Config{Origin: 9})
+	table.Take(l, 1, 2, start)
+	table.Take(l, 1, 1, after(time.Second))
+	wantSlots(t, "half gone", table.DrainDirty(after(11*time.Second)).Slots, slotOf(l, 1, after(time.Second), 9, 0, 1))
+	table.Take(l, 1, 2, after(20*time.Second))
+	wantSlots(t, "all gone", table.DrainDirty(after(time.Hour)).Slots)
+}
+
+// Any requests, drained at any time: each drain holds just the slots that rose since the one before, with all that was ever admitted
+// in their sub-window.
+func TestDrainDirtyAgainstALedger(t *testing.T) {
+	type slot struct {
+		key   counters.Key
+		index int64
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		l := limitOf(t, 10*time.Second, time.Second, rapid.Uint64Range(1, 40).Draw(t, "limit"))
+		m := l.Meter()
+		table := counters.NewTable(counters.Config{Origin: 9})
+		admitted, rose := make(map[slot]uint64), make(map[slot]bool)
+		now := start
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, int64(4*time.Second))).Draw(t, "pause")
+			if rapid.IntRange(0, 3).Draw(t, "step") > 0 {
+				key, cost := counters.Key(rapid.Uint64Range(0, 3).Draw(t, "key")), rapid.Uint64Range(0, 9).Draw(t, "cost")
+				if table.Take(l, key, cost, now).Allowed && cost > 0 {
+					admitted[slot{key, m.Index(now)}] += cost
+					rose[slot{key, m.Index(now)}] = true
+				}
+				continue
+			}
+			var want []counters.Slot
+			for s := range rose {
+				if s.index >= m.Index(now)-10 {
+					want = append(want, counters.Slot{Meter: &m, Key: s.key, Index: s.index, Origin: 9, Count: admitted[s]})
+				}
+			}
+			clear(rose)
+			wantSlots(t, "drained", table.DrainDirty(now).Slots, want...)
+		}
+		var own []counters.Slot
+		for s, count := range admitted {
+			if s.index >= m.Index(now)-10 {
+				own = append(own, counters.Slot{Meter: &m, Key: s.key, Index: s.index, Origin: 9, Count: count})
+			}
+		}
+		wantSlots(t, "own", table.Own(now), own...)
+	})
+}
+
+// rates are the demand of a drain, by rule.
+func rates(d counters.Drained) map[string]float64 {
+	m := make(map[string]float64)
+	for _, d := range d.Demand {
+		m[d.Meter.Rule] = d.Rate
+	}
+	return m
+}
+
+func wantRate(t *testing.T, what string, d counters.Drained, rule string, want float64) {
+	t.Helper()
+	if got := rates(d)[rule]; math.Abs(got-want) > want/1e6 {
+		t.Errorf("%s: a rate of %g for %s, want %g", what, got, rule, want)
+	}
+}
+
+// Demand is what is asked of the hottest key, admitted or not: 50 in a tenth of a second are 500 a second.
+func TestDemandIsOfTheHottestKey(t *testing.T) {
+	l, other := limitNamed(t, "r", 10), limitNamed(t, "other", 10)
+	table := counters.NewTable(counters.Config{Origin: 1})
+	now := start
+	tick := func() counters.Drained { now += int64(100 * time.Millisecond); return table.DrainDirty(now) }
+	table.Take(l, 1, 5, now)
+	wantRate(t, "the first drain, which knows no interval", table.DrainDirty(now), "r", 0)
+
+	for range 25 { // five are admitted
+		table.Take(l, 1, 2, now)
+	}
+	table.Take(l, 2, 7, now)
+	table.Take(l, 3, 0, now)
+	table.Take(other, 1, 1, now)
+	d := tick()
+	wantRate(t, "hottest key", d, "r", 500)
+	wantRate(t, "another rule", d, "other", 10)
+	if len(d.Demand) != 2 {
+		t.Errorf("demand for %v, want two rules", rates(d))
+	}
+}
+
+// A rise is told at once; a fall is forgotten by e every 0.3 s, to a twenty-fifth of it within a second; then the meter is quiet.
+func TestDemandRisesAtOnceAndIsForgotten(t *testing.T) {
+	l := limitNamed(t, "r", counters.MaxLimit)
+	table := counters.NewTable(counters.Config{Origin: 1})
+	now := start
+	table.DrainDirty(now)
+	tick := func(cost uint64) counters.Drained {
+		if cost > 0 {
+			table.Take(l, 1, cost, now)
+		}
+		now += int64(100 * time.Millisecond)
+		return table.DrainDirty(now)
+	}
+	wantRate(t, "at once", tick(30), "r", 300)
+	wantRate(t, "more at once", tick(100), "r", 1000)
+	wantRate(t, "less: the memory of more", tick(30), "r", 1000*math.Exp(-1./3))
+	for range 9 {
+		tick(0)
+	}
+	wantRate(t, "a second later", tick(0), "r", 1000*math.Exp(-11./3))
+	wantRate(t, "a tick as good as the memory", tick(10), "r", 100)
+	for range 14 {
+		tick(0)
+	}
+	wantRate(t, "a little above quiet", tick(0), "r", 100*math.Exp(-5))
+	if d := tick(0); len(d.Demand) != 0 {
+		t.Errorf("demand %v, want none below half a request a second", rates(d))
+	}
+}
+
+// ticking is a table of which one key is asked for the cost given between ticks, which come when they are called.
+func ticking(t *testing.T) (tick func(pause time.Duration, cost uint64) counters.Drained) {
+	l := limitNamed(t, "r", counters.MaxLimit)
+	table := counters.NewTable(counters.Config{Origin: 1})
+	now := start
+	table.DrainDirty(now)
+	return func(pause time.Duration, cost uint64) counters.Drained {
+		table.Take(l, 1, cost, now)
+		now += int64(pause)
+		return table.DrainDirty(now)
+	}
+}
+
+// The rate is over the time that passed, be it more or less than the usual.
+func TestDemandOverUnevenTicks(t *testing.T) {
+	tick := ticking(t)
+	wantRate(t, "a tenth of a second", tick(100*time.Millisecond, 10), "r", 100)
+	wantRate(t, "three", tick(300*time.Millisecond, 60), "r", 200)
+	wantRate(t, "a tenth", tick(100*time.Millisecond, 30), "r", 300)
+	wantRate(t, "less", tick(70*time.Millisecond, 70), "r", 1000)
+}
+
+// A tick that comes right after a late one would make a burst of the little that it finds: no tick counts as shorter than half of
+// the usual, or not much less.
+func TestDemandOfATickThatComesTooEarly(t *testing.T) {
+	tick := ticking(t)
+	for range 5 {
+		tick(100*time.Millisecond, 10)
+	}
+	tick(190*time.Millisecond, 19)
+	if got := rates(tick(10*time.Microsecond, 5))["r"]; got < 80 || got > 125 {
+		t.Errorf("5 within 10 us after a late tick are a rate of %g, want about 100", got)
+	}
+}
+
+// Nor does one long pause, or a clock that is set forward, make the ticks after it count as longer than they are: a rise is told at once.
+func TestDemandAfterAPause(t *testing.T) {
+	for _, pause := range []time.Duration{2 * time.Second, 10 * time.Second, time.Hour, 365 * 24 * time.Hour} {
+		tick := ticking(t)
+		for range 5 {
+			tick(100*time.Millisecond, 10)
+		}
+		tick(pause, 10)
+		wantRate(t, "after "+pause.String(), tick(100*time.Millisecond, 30), "r", 300)
+	}
+}
+
+// Where the clock stands still or goes back no rate can be told, and what is known stays known: a bound must not fall for that.
+func TestDemandStaysWhereTheClockDoesNotMove(t *testing.T) {
+	l := limitNamed(t, "r", counters.MaxLimit)
+	table := counters.NewTable(counters.Config{Origin: 1})
+	table.DrainDirty(start)
+	table.Take(l, 1, 30, start)
+	wantRate(t, "a tick", table.DrainDirty(after(100*time.Millisecond)), "r", 300)
+	table.Take(l, 1, 1000, after(100*time.Millisecond))
+	wantRate(t, "at the same time", table.DrainDirty(after(100*time.Millisecond)), "r", 300)
+	table.Take(l, 1, 1000, after(-time.Second))
+	wantRate(t, "a second before", table.DrainDirty(after(-time.Second)), "r", 300)
+	table.Take(l, 1, 10, after(-time.Second))
+	wantRate(t, "a tick later", table.DrainDirty(after(-900*time.Millisecond)), "r", 300*math.Exp(-1./3))
+}

@@ -1,0 +1,144 @@
+package counters_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+func TestNewMeterIsValidWhereItCanBe(t *testing.T) {
+	for _, c := range []struct {
+		window time.Duration
+		subs   int // 0: invalid
+	}{
+		{10 * time.Second, 10},
+		{time.Minute, 10},
+		{counters.MaxWindow, 10},
+		{10 * time.Millisecond, 10},
+		{9 * time.Millisecond, 9},
+		{7 * time.Millisecond, 7},
+		{time.Millisecond, 1},
+		{time.Millisecond + 7, 1}, // 1000007 ns: no divisor leaves a millisecond
+		{2*time.Millisecond + 2, 2},
+		{time.Millisecond - 1, 0},
+		{0, 0},
+		{-time.Second, 0},
+		{counters.MaxWindow + 10, 0},
+		{math.MaxInt64, 0},
+		{math.MinInt64, 0},
+	} {
+		m := counters.NewMeter("r", c.window)
+		err := m.Validate()
+		if c.subs == 0 {
+			if err == nil {
+				t.Errorf("a window of %v is valid: %+v", c.window, m)
+			}
+			continue
+		}
+		if err != nil || m.SubWindows() != c.subs || m.Window != c.window || m.Sub*time.Duration(c.subs) != c.window {
+			t.Errorf("a window of %v: %+v with %d sub-windows, %v; want %d", c.window, m, m.SubWindows(), err, c.subs)
+		}
+	}
+}
+
+func TestValidateNamesWhatIsWrong(t *testing.T) {
+	good := counters.Meter{Rule: "edge/a", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: time.Second}
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		why    string
+		spoil  func(*counters.Meter)
+		naming string
+	}{
+		{"zero value", func(m *counters.Meter) { *m = counters.Meter{} }, "no name"},
+		{"no rule", func(m *counters.Meter) { m.Rule = "" }, "no name"},
+		{"a long name", func(m *counters.Meter) { m.Rule = strings.Repeat("x", counters.MaxRuleName+1) }, "513 bytes"},
+		{"no algorithm", func(m *counters.Meter) { m.Algorithm = 0 }, "unknown algorithm 0"},
+		{"an algorithm to come", func(m *counters.Meter) { m.Algorithm = 255 }, "unknown algorithm 255"},
+		{"no sub-window", func(m *counters.Meter) { m.Sub = 0 }, "edge/a"},
+		{"a short sub-window", func(m *counters.Meter) { m.Sub = time.Millisecond - 1 }, "outside"},
+		{"a negative sub-window", func(m *counters.Meter) { m.Sub, m.Window = -time.Second, -time.Minute }, "outside"},
+		{"a window shorter than its sub-window", func(m *counters.Meter) { m.Window = time.Second / 2 }, "outside"},
+		{"a window of more than a year", func(m *counters.Meter) { m.Window, m.Sub = 367*24*time.Hour, 367*24*time.Hour }, "outside"},
+		{"a window of all time", func(m *counters.Meter) { m.Window, m.Sub = math.MaxInt64, math.MaxInt64 }, "outside"},
+		{"a part of a sub-window", func(m *counters.Meter) { m.Window = time.Minute + 1 }, "not a multiple"},
+		{"too many sub-windows", func(m *counters.Meter) { m.Window = 61 * time.Second }, "not a multiple"},
+	} {
+		m := good
+		c.spoil(&m)
+		err := m.Validate()
+		if err == nil || !strings.Contains(err.Error(), c.naming) {
+			t.Errorf("%s: %v, want an error that says %q", c.why, err, c.naming)
+		}
+		if l, err := counters.NewLimit(m, 1); err == nil || l != nil {
+			t.Errorf("%s: a limit on it is %+v, %v", c.why, l, err)
+		}
+	}
+}
+
+func TestNewLimit(t *testing.T) {
+	m := counters.NewMeter("r", time.Minute)
+	for _, most := range []uint64{0, 1, counters.MaxLimit} {
+		l, err := counters.NewLimit(m, most)
+		if err != nil || l.Max() != most || l.Meter() != m {
+			t.Errorf("a limit of %d: %+v, %v", most, l, err)
+		}
+	}
+	for _, most := range []uint64{counters.MaxLimit + 1, math.MaxUint64} {
+		if _, err := counters.NewLimit(m, most); err == nil {
+			t.Errorf("a limit of %d is valid", most)
+		}
+	}
+}
+
+func TestIndexIsTheSubWindowOfATime(t *testing.T) {
+	m := counters.Meter{Rule: "r", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: 20 * time.Second}
+	base := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixNano()
+	first := m.Index(base)
+	for after, want := range map[time.Duration]int64{
+		-1: -1, 0: 0, 1: 0, 20*time.Second - 1: 0, 20 * time.Second: 1, time.Minute: 3, time.Hour: 180,
+	} {
+		if got := m.Index(base+int64(after)) - first; got != want {
+			t.Errorf("after %v: %d sub-windows on, want %d", after, got, want)
+		}
+	}
+}
+
+func TestAlgorithmString(t *testing.T) {
+	for a, want := range map[counters.Algorithm]string{counters.SlidingWindow: "sliding_window", 0: "algorithm(0)", 77: "algorithm(77)"} {
+		if got := a.String(); got != want {
+			t.Errorf("algorithm %d is %q, want %q", a, got, want)
+		}
+	}
+}
+
+// What differs in one field of the meter is counted apart; what differs in the limit only is counted together, so that an edited limit
+// keeps its counts.
+func TestTheMeterTellsCountsApart(t *testing.T) {
+	table := counters.NewTable(counters.Config{Origin: 1})
+	base := counters.Meter{Rule: "edge/a", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: time.Second}
+	table.Take(newLimit(t, base, 10), 1, 4, start)
+
+	edited := newLimit(t, base, 20)
+	if view := table.View(edited, 1, start); view != 4 {
+		t.Errorf("after the limit was edited, the view is %d, want 4", view)
+	}
+	for _, m := range []counters.Meter{
+		{Rule: "edge/b", Algorithm: base.Algorithm, Window: base.Window, Sub: base.Sub},
+		{Rule: "edge/a", Algorithm: base.Algorithm, Window: time.Second * 30, Sub: base.Sub},
+		{Rule: "edge/a", Algorithm: base.Algorithm, Window: base.Window, Sub: 2 * time.Second},
+		// A name that looks like the rest of another meter.
+		{Rule: "edge/a\x001\x0060000000000", Algorithm: base.Algorithm, Window: base.Window, Sub: base.Sub},
+	} {
+		if view := table.View(newLimit(t, m, 10), 1, start); view != 0 {
+			t.Errorf("%q, %v by %v, counts what %q, %v by %v does", m.Rule, m.Window, m.Sub, base.Rule, base.Window, base.Sub)
+		}
+	}
+	if view := table.View(edited, 2, start); view != 0 {
+		t.Errorf("another key's view is %d, want 0", view)
+	}
+}

@@ -1,0 +1,75 @@
+package counters
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The core is pure: it imports little, and of the standard library alone, starts no goroutine, and reads no clock.
+func TestPurity(t *testing.T) {
+	allowed := []string{
+		"cmp", "crypto/sha256", "encoding/binary", "errors", "fmt", "math", "math/bits", "slices", "strconv", "sync", "sync/atomic", "time",
+	}
+	// Of some packages a part only: of time what is but a number, of fmt what does no output, of sync what starts nothing.
+	parts := map[string][]string{
+		"time": {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
+		"fmt":  {"Errorf", "Sprintf", "Appendf"},
+		"sync": {"Mutex", "RWMutex"},
+	}
+	checked := 0
+	for name, file := range sources(t) {
+		checked++
+		for _, i := range file.Imports {
+			path, err := strconv.Unquote(i.Path.Value)
+			if err != nil || !slices.Contains(allowed, path) {
+				t.Errorf("%s imports %s, which is not among what a pure core needs", name, i.Path.Value)
+			}
+			if i.Name != nil {
+				t.Errorf("%s imports %s under another name, which this test could not follow", name, path)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s starts a goroutine", name)
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok {
+					if part, ok := parts[x.Name]; ok && !slices.Contains(part, n.Sel.Name) {
+						t.Errorf("%s uses %s.%s, which is not among what a pure core needs", name, x.Name, n.Sel.Name)
+					}
+				}
+			}
+			return true
+		})
+	}
+	if checked < 8 {
+		t.Errorf("%d files were checked: where are the others?", checked)
+	}
+}
+
+// sources parses the package but for its tests.
+func sources(t *testing.T) map[string]*ast.File {
+	t.Helper()
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := make(map[string]*ast.File)
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), e.Name(), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[e.Name()] = f
+	}
+	return files
+}

@@ -1,0 +1,22 @@
+package counters
+
+// Key identifies whom a rule counts: a 64-bit keyed hash of the identity, the same on every node of a cluster.
+// Identities themselves never reach this package.
+type Key uint64
+
+// Origin is one boot of one node: node id and boot incarnation folded into 64 bits. Only the origin itself ever raises its
+// own slots. Zero is no origin.
+type Origin uint64
+
+// Slot is a cumulative count: the cost that Origin has admitted for Key in the sub-window Index since Birth.
+//
+// Two slots that agree in everything but Count are merged by max. Slots that differ in Birth belong to cells that lived one
+// after the other at the same origin; their counts add up.
+type Slot struct {
+	Meter  *Meter // shared, never written to
+	Key    Key
+	Index  int64 // sub-window: wall time in nanoseconds / Meter.Sub
+	Origin Origin
+	Birth  uint32
+	Count  uint64
+}

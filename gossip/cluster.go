@@ -1,0 +1,362 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/hashicorp/memberlist"
+)
+
+// Source is what a cluster needs of the node that it speaks for.
+type Source interface {
+	Counts
+	// DrainDirty returns what changed since the last call; see counters.Table.
+	DrainDirty(now int64) counters.Drained
+}
+
+// Config says how a node takes part in a cluster.
+type Config struct {
+	NodeID      string // unique among the nodes of the region, at most MaxNodeID bytes
+	Region      string // at most MaxRegion bytes
+	Incarnation uint64 // different at every boot
+
+	// Interval is T: how often the node tells its peers what it admitted. Shorter means less over-admission and more packets.
+	Interval time.Duration
+	// LAN is the pool of the nodes of one region, WAN that of all regions. Without either the node is alone; Run ticks all the same.
+	LAN, WAN *PoolConfig
+	// Label separates clusters that can reach each other: packets of another label are dropped.
+	Label string
+	// Keys encrypt and authenticate gossip, 32 bytes each: the first encrypts, all decrypt. None is allowed on loopback only.
+	Keys [][]byte
+
+	Logger *slog.Logger // nil: slog.Default
+	// Now is the wall clock in Unix nanoseconds; nil: the system's.
+	Now func() int64
+	// WrapTransport, if set, stands between a pool and its sockets: where demo and testnet inject faults.
+	WrapTransport func(pool string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
+}
+
+// PoolConfig says how a node takes part in a pool of nodes.
+type PoolConfig struct {
+	// Bind is the host:port to listen on, UDP and TCP. Port 0 picks a free one.
+	Bind string
+	// Advertise is the host:port under which the others reach the node; empty: Bind's, or a private address of the machine.
+	Advertise string
+	// Seeds are host:port of nodes to join through. They are resolved again at every attempt, and need not answer at the start.
+	Seeds []string
+	// Transport replaces the sockets at Bind.
+	Transport memberlist.NodeAwareTransport
+}
+
+// Default pace of a cluster.
+const (
+	DefaultInterval = 100 * time.Millisecond
+	DefaultLabel    = "edgelimit"
+)
+
+// Validate reports everything that is wrong with the configuration.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.NodeID == "" || len(c.NodeID) > MaxNodeID {
+		errs = append(errs, fmt.Errorf("gossip: the node id must have 1 to %d bytes", MaxNodeID))
+	}
+	if c.Region == "" || len(c.Region) > MaxRegion {
+		errs = append(errs, fmt.Errorf("gossip: the region must have 1 to %d bytes", MaxRegion))
+	}
+	if c.Interval < 10*time.Millisecond || c.Interval > 10*time.Second {
+		errs = append(errs, fmt.Errorf("gossip: interval %v is outside 10ms to 10s", c.Interval))
+	}
+	for i, k := range c.Keys {
+		if len(k) != 32 {
+			errs = append(errs, fmt.Errorf("gossip: key %d has %d bytes, it needs 32 (edgelimit keygen makes one)", i+1, len(k)))
+		}
+	}
+	for _, p := range []*PoolConfig{c.LAN, c.WAN} {
+		if p == nil || p.Transport != nil {
+			continue
+		}
+		host, _, err := net.SplitHostPort(p.Bind)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("gossip: address %q: %w", p.Bind, err))
+		} else if len(c.Keys) == 0 && !isLoopback(host) {
+			errs = append(errs, fmt.Errorf("gossip: %s is beyond loopback and needs a key: make one with edgelimit keygen and give every node its file", p.Bind))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// Cluster lets the replica of one node speak with its peers. Its methods are safe for concurrent use.
+//
+// Its lock is never held while memberlist is called: memberlist calls back under locks of its own.
+type Cluster struct {
+	cfg    Config
+	self   Member
+	source Source
+	log    *slog.Logger
+
+	pools     []*pool
+	streams   chan struct{} // a place for each snapshot on its way
+	malformed logLimit
+
+	mu      sync.Mutex
+	replica *Replica
+	routes  map[counters.Origin]*route
+	boots   map[string]counters.Origin // the latest origin of each node ever seen, by region/id
+}
+
+// route is how a member is reached.
+type route struct {
+	member Member
+	pool   *pool
+	node   memberlist.Node
+}
+
+// NewCluster opens the pools' sockets. Run makes it speak, and closes them.
+func NewCluster(cfg Config, source Source) (*Cluster, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = func() int64 { return time.Now().UnixNano() }
+	}
+	self := Member{NodeID: cfg.NodeID, Region: cfg.Region, Incarnation: cfg.Incarnation,
+		MinVersion: frameVersion, MaxVersion: frameVersion}
+	c := &Cluster{
+		cfg: cfg, self: self, source: source, log: cfg.Logger,
+		streams: make(chan struct{}, 4),
+		replica: NewReplica(self.Origin(), cfg.Interval, source),
+		routes:  make(map[counters.Origin]*route),
+		boots:   make(map[string]counters.Origin),
+	}
+	for _, p := range []struct {
+		name string
+		cfg  *PoolConfig
+	}{{lan, cfg.LAN}, {wan, cfg.WAN}} {
+		if p.cfg == nil {
+			continue
+		}
+		pool, err := openPool(c, p.name, p.cfg)
+		if err != nil {
+			c.shutdown()
+			return nil, fmt.Errorf("gossip: %s pool at %s: %w", p.name, p.cfg.Bind, err)
+		}
+		c.pools = append(c.pools, pool)
+	}
+	return c, nil
+}
+
+// Run joins the pools and speaks every interval, until ctx ends; then it tells its peers what is left, leaves and closes.
+func (c *Cluster) Run(ctx context.Context) error {
+	var rejoining sync.WaitGroup
+	for _, p := range c.pools {
+		rejoining.Go(func() { p.rejoin(ctx) })
+	}
+	ticker := time.NewTicker(c.cfg.Interval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+			c.tick(ctx)
+		}
+	}
+	c.tick(context.WithoutCancel(ctx))
+	c.goodbye(ctx)
+	var leaving sync.WaitGroup
+	for _, p := range c.pools {
+		leaving.Go(func() {
+			if err := p.ml.Leave(leaveTimeout); err != nil {
+				c.log.Warn("gossip: leaving took too long, peers will notice by themselves", "pool", p.name, "error", err)
+			}
+		})
+	}
+	leaving.Wait()
+	c.goodbye(ctx) // again, in case the first one was lost
+	c.shutdown()
+	rejoining.Wait() // an attempt under way may last streamTimeout
+	return nil
+}
+
+const leaveTimeout = 4 * time.Second
+
+func (c *Cluster) shutdown() {
+	for _, p := range c.pools {
+		_ = p.ml.Shutdown() // it has no errors to tell but a transport's on closing
+	}
+}
+
+// delivery is a message and the way that it goes.
+type delivery struct {
+	Message
+	route *route
+}
+
+func (c *Cluster) tick(ctx context.Context) {
+	now := c.cfg.Now()
+	drained := c.source.DrainDirty(now)
+	c.mu.Lock()
+	out := c.routed(c.replica.Tick(drained, now))
+	c.mu.Unlock()
+	c.send(ctx, out)
+}
+
+// goodbye tells the peers that this node admits nothing any more. memberlist does not say of a member whether it left or failed.
+func (c *Cluster) goodbye(ctx context.Context) {
+	c.mu.Lock()
+	out := c.routed(c.replica.Goodbye(c.cfg.Now()))
+	c.mu.Unlock()
+	c.send(ctx, out)
+}
+
+// routed finds the ways of messages. The lock is held.
+func (c *Cluster) routed(messages []Message) []delivery {
+	out := make([]delivery, 0, len(messages))
+	for _, m := range messages {
+		if r := c.routes[m.To]; r != nil {
+			out = append(out, delivery{m, r})
+		}
+	}
+	return out
+}
+
+// burst is how many packets leave at once; memberlist's receive queue holds 1024 from all peers together, then drops.
+const burst = 128
+
+// send delivers the messages of one interval, spread over most of it when there are many.
+func (c *Cluster) send(ctx context.Context, out []delivery) {
+	pause := c.cfg.Interval * 8 / 10 / time.Duration(len(out)/burst+1)
+	for i, d := range out {
+		if i > 0 && i%burst == 0 {
+			select {
+			case <-ctx.Done(): // what is left goes at once: it is the last
+			case <-time.After(pause):
+			}
+		}
+		if d.Reliable {
+			c.sendStream(d)
+		} else if err := d.route.pool.ml.SendBestEffort(&d.route.node, d.Data); err != nil {
+			c.log.Debug("gossip: packet not sent", "peer", d.route.member.NodeID, "error", err)
+		}
+	}
+}
+
+// sendStream sends over a stream in the background. When too many are under way it drops the message: the replica tries again.
+func (c *Cluster) sendStream(d delivery) {
+	select {
+	case c.streams <- struct{}{}:
+	default:
+		return
+	}
+	go func() {
+		defer func() { <-c.streams }()
+		if err := d.route.pool.ml.SendReliable(&d.route.node, d.Data); err != nil {
+			c.log.Debug("gossip: snapshot not sent", "peer", d.route.member.NodeID, "error", err)
+		}
+	}()
+}
+
+func (c *Cluster) receive(pool string, b []byte) {
+	c.mu.Lock()
+	err := c.replica.Receive(b, c.cfg.Now())
+	c.mu.Unlock()
+	if err != nil && c.malformed.admit(c.log) {
+		c.log.Warn("gossip: dropped a frame that cannot be read", "pool", pool, "bytes", len(b), "error", err)
+	}
+}
+
+// left reports whether the origin said goodbye.
+func (c *Cluster) left(o counters.Origin) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.replica.Left(o)
+}
+
+func (c *Cluster) snapshot() []byte {
+	c.mu.Lock()
+	tick := c.replica.log.last()
+	c.mu.Unlock()
+	return encodeSnapshot(c.self.Origin(), tick, c.source, c.cfg.Now())
+}
+
+// Audit bounds what other nodes may have admitted on one key of each limit without this node knowing; see Replica.Audit.
+func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.replica.Audit(limits, c.cfg.Now())
+}
+
+// Staleness is the largest age of what this node knows of another one, and whether they are all in the membership. Nodes that
+// left are not counted; nodes that fell silent are, for a quarter of an hour. A node that has seeds and has met nobody is not whole.
+func (c *Cluster) Staleness() (age time.Duration, whole bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	whole = len(c.boots) > 0 || !c.hasSeeds()
+	for _, p := range c.replica.Peers(c.cfg.Now()) {
+		age = max(age, p.Age)
+		whole = whole && p.Member
+	}
+	return age, whole
+}
+
+func (c *Cluster) hasSeeds() bool {
+	return slices.ContainsFunc(c.pools, func(p *pool) bool { return len(p.cfg.Seeds) > 0 })
+}
+
+// Stats returns the replica's totals.
+func (c *Cluster) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.replica.Stats()
+}
+
+// MemberStatus is a node of the cluster as this one knows it.
+type MemberStatus struct {
+	Member
+	PeerStatus
+	Pool string // through which it is reached; empty when it is not in the membership
+	Addr string
+}
+
+// Members returns the other nodes in the membership, by region and node id.
+func (c *Cluster) Members() []MemberStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []MemberStatus
+	for _, p := range c.replica.Peers(c.cfg.Now()) {
+		if r := c.routes[p.Origin]; r != nil {
+			out = append(out, MemberStatus{r.member, p, r.pool.name, r.node.Address()})
+		}
+	}
+	slices.SortFunc(out, func(a, b MemberStatus) int {
+		return compareNames(a.Region, b.Region, a.NodeID, b.NodeID)
+	})
+	return out
+}
+
+// Self is what this node tells of itself.
+func (c *Cluster) Self() Member { return c.self }
+
+// Addr is the host:port under which the node is known in a pool ("lan" or "wan"); empty if it is not in it.
+func (c *Cluster) Addr(pool string) string {
+	for _, p := range c.pools {
+		if p.name == pool {
+			return p.ml.LocalNode().Address()
+		}
+	}
+	return ""
+}

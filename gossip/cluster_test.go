@@ -1,0 +1,272 @@
+package gossip
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+const (
+	// wholeWithin is how long after a heal every node is to see every other one.
+	wholeWithin = 30 * time.Second
+	// counted is how long a count may take to arrive everywhere where its packet may be lost more than once.
+	counted = 5 * time.Second
+)
+
+func (l *lab) twoRegions() (east, west []string) {
+	l.t.Helper()
+	east, west = []string{"east/n1", "east/n2", "east/n3"}, []string{"west/n4", "west/n5"}
+	for _, name := range append(east, west...) {
+		l.start(name)
+	}
+	l.within(wholeWithin, "a fresh cluster", l.sees(l.all()...))
+	return east, west
+}
+
+// A region cut off for longer than memberlist remembers the dead: both sides stay whole inside and go on counting, and are one
+// cluster again soon after the heal.
+func TestClusterCutAndHeal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		east, west := l.twoRegions()
+		l.take("east/n1", 10)
+		t.Log("counted after", l.within(counted, "a count", l.counts(10, l.all()...)))
+
+		l.links.Partition("west")
+		cut := time.Now()
+		l.within(6*time.Minute, "east without west", l.sees(east...))
+		l.within(6*time.Minute, "west without east", l.sees(west...))
+		t.Log("noticed after", time.Since(cut))
+		for range 20 { // memberlist forgets the dead, and the first counts are over
+			time.Sleep(10 * time.Second)
+			if m := l.sees(east...)() + l.sees(west...)(); m != "" {
+				t.Fatal("a side is not whole: ", m)
+			}
+		}
+		for _, c := range []struct {
+			at   string
+			cost uint64
+			side []string
+		}{{"east/n2", 100, east}, {"west/n4", 1000, west}, {"west/n5", 2000, west}} {
+			before := l.view(c.at)
+			l.take(c.at, c.cost)
+			l.within(counted, "a count on one side", l.counts(before+c.cost, c.side...))
+		}
+		if got := l.view("east/n1"); got != 100 {
+			t.Errorf("east counts %d, want its own 100", got)
+		}
+		if age, whole := l.nodes["east/n1"].Staleness(); whole || age < 2*time.Minute {
+			t.Errorf("east/n1 believes that it sees the whole cluster as it was %v ago: %v", age, whole)
+		}
+
+		l.loss(0) // the second within which all agree is that of networks which lose nothing
+		l.links.Heal()
+		t.Log("healed after", l.within(wholeWithin, "the healed cluster", l.sees(l.all()...)))
+		t.Log("agreed after another", l.within(time.Second, "the counts of both sides", l.counts(3100, l.all()...)))
+		l.take("east/n3", 5)
+		l.within(counted, "a count after the heal", l.counts(3105, l.all()...))
+		time.Sleep(time.Second)
+		if age, whole := l.nodes["east/n1"].Staleness(); !whole || age > 2*time.Second {
+			t.Errorf("east/n1 sees the whole cluster: %v, as it was %v ago", whole, age)
+		}
+		for _, name := range l.all() {
+			if failed := l.nodes[name].failed(); failed["lan"]+failed["wan"] > 0 {
+				t.Errorf("%s still tries to join %v", name, failed)
+			}
+		}
+	})
+}
+
+// After a long cut the nodes find each other by themselves, though the seeds are gone.
+func TestClusterHealsWithoutSeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		east, west := l.twoRegions()
+		l.stop(east[0]) // the seed of its region and of the WAN
+		east = east[1:]
+		l.links.Partition("west")
+		l.within(6*time.Minute, "east without west", l.sees(east...))
+		l.within(6*time.Minute, "west without east", l.sees(west...))
+		time.Sleep(5 * time.Minute)
+		l.links.Heal()
+		t.Log("healed after", l.within(wholeWithin, "the healed cluster", l.sees(l.all()...)))
+	})
+}
+
+// A short cut, within which no membership changes: what was counted meanwhile arrives within a second.
+func TestClusterShortCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.twoRegions()
+		l.links.Partition("west")
+		for range 30 {
+			time.Sleep(100 * time.Millisecond)
+			l.take("east/n1", 1)
+			l.take("west/n4", 2)
+		}
+		if got := l.view("east/n2"); got > 31 {
+			t.Errorf("east counts %d beyond the cut", got)
+		}
+		l.loss(0)
+		l.links.Heal()
+		t.Log("agreed after", l.within(time.Second, "the counts of both sides", l.counts(90, l.all()...)))
+	})
+}
+
+func TestClusterGracefulStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.loss(0)
+		l.twoRegions()
+		l.take("east/n1", 10)
+		time.Sleep(5 * time.Second)
+		stopped := l.nodes["east/n3"]
+		l.take("east/n3", 1) // within its last interval
+		l.stop("east/n3")
+		time.Sleep(200 * time.Millisecond)
+		for _, name := range l.all() {
+			if m := l.counts(11, name)(); m != "" {
+				t.Error("the last counts: ", m)
+			}
+			n := l.nodes[name]
+			if age, whole := n.Staleness(); !whole || age > 2*time.Second {
+				t.Errorf("%s: a node that left is in the staleness: %v, %v", name, age, whole)
+			}
+			for pool, failed := range n.failed() {
+				if failed > 0 {
+					t.Errorf("%s: %d nodes that left are to be joined again in %s", name, failed, pool)
+				}
+			}
+			if bound := n.Audit(map[string]*counters.Limit{"edge/lab": l.limit}); bound["edge/lab"] > 100 {
+				t.Errorf("%s: bound %v", name, bound)
+			}
+		}
+		l.within(5*time.Second, "the others", l.sees(l.all()...))
+		if lines := stopped.logs.about("gossip:"); len(lines) > 0 {
+			t.Errorf("the node that stopped complains: %q", lines)
+		}
+		time.Sleep(2 * time.Minute)
+		for _, name := range l.all() {
+			n := l.nodes[name]
+			if age, whole := n.Staleness(); !whole || age > 2*time.Second {
+				t.Errorf("%s: a node that left is in the staleness after minutes: %v, %v", name, age, whole)
+			}
+		}
+	})
+}
+
+// failed returns how many members each pool of the node tries to join again.
+func (n *labNode) failed() map[string]int {
+	counts := make(map[string]int)
+	for _, p := range n.pools {
+		counts[p.name] = len(p.failedMembers())
+	}
+	return counts
+}
+
+// A node that is killed and starts again under the same id is another origin at the same place. What it had counted stays.
+func TestClusterRestart(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		end   func(*lab, string)
+		pause time.Duration
+	}{
+		{"stopped", (*lab).stop, 0},
+		{"stopped for long", (*lab).stop, 2 * time.Minute},
+		{"killed", (*lab).kill, time.Second},
+		{"killed for so long that all noticed", (*lab).kill, time.Minute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t)
+				l.twoRegions()
+				for _, name := range []string{"east/n2", "west/n5"} {
+					time.Sleep(2 * time.Minute) // nothing of before counts any more
+					l.take(name, 10)
+					l.within(counted, "a count", l.counts(10, l.all()...))
+					old := l.nodes[name].Self().Origin()
+					test.end(l, name)
+					time.Sleep(test.pause)
+					l.start(name)
+					l.within(15*time.Second, "a restarted node", l.sees(l.all()...))
+					if test.pause < 10*time.Second {
+						l.within(counted, "counts of before the restart", l.counts(10, l.all()...))
+					}
+					time.Sleep(2 * time.Minute)
+					l.take(name, 5)
+					l.within(counted, "a count after the restart", l.counts(5, l.all()...))
+					for _, other := range l.all() {
+						n := l.nodes[other]
+						n.mu.Lock()
+						peers := n.replica.Peers(time.Now().UnixNano())
+						n.mu.Unlock()
+						for _, p := range peers {
+							if p.Origin == old {
+								t.Errorf("%s: the boot that is over is in the bound", other)
+							}
+						}
+						if lines := l.nodes[other].logs.about("same name"); len(lines) > 0 {
+							t.Errorf("%s: %q", other, lines)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A node that is killed and comes back at another address waits until memberlist lets its name go (DeadNodeReclaimTime).
+func TestClusterRestartElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.twoRegions()
+		l.kill("west/n5")
+		time.Sleep(time.Second)
+		l.startAt("west", "n5", "10.99.%d.5:7946")
+		t.Log("whole after", l.within(3*time.Minute, "a node that moved", l.sees(l.all()...)))
+		l.take("west/n5", 5)
+		l.within(counted, "a count", l.counts(5, l.all()...))
+	})
+}
+
+// Two nodes of one name: the operator is told, by everybody who met both, and the first one goes on.
+func TestClusterNameConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.twoRegions()
+		first := l.nodes["east/n2"]
+		second := l.startAt("east", "n2", "10.99.%d.2:7946")
+		l.nodes["east/n2 the second"], l.nodes["east/n2"] = second, first
+		time.Sleep(time.Minute)
+		for _, name := range []string{"east/n1", "east/n2 the second"} {
+			if lines := l.nodes[name].logs.about("same name"); len(lines) == 0 {
+				t.Errorf("%s does not complain about two nodes of one name: %q", name, l.nodes[name].logs.about(""))
+			}
+		}
+		l.take("east/n2", 3)
+		l.within(counted, "a count of the first one", l.counts(3, "east/n1", "east/n2", "east/n3", "west/n4", "west/n5"))
+		if m := l.sees("east/n1", "east/n2", "east/n3", "west/n4", "west/n5")(); m != "" {
+			t.Error(m)
+		}
+	})
+}
+
+// A cluster starts in any order: nodes whose seeds are not there yet find each other as soon as they are.
+func TestClusterLateSeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.seeds["east"], l.seeds["wan"] = fmt.Sprintf("10.%d.1.1:7946", 'e'), fmt.Sprintf("10.%d.2.1:7946", 'e')
+		l.start("east/n2")
+		l.start("east/n3")
+		l.start("west/n4")
+		time.Sleep(time.Minute)
+		if lines := l.nodes["east/n2"].logs.about("seed does not answer"); len(lines) == 0 {
+			t.Error("nobody is told of a seed that does not answer")
+		}
+		l.start("east/n1")
+		l.within(wholeWithin, "the cluster", l.sees(l.all()...))
+	})
+}

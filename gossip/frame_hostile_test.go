@@ -1,0 +1,328 @@
+package gossip
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"reflect"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// envelope returns the fields of a frame up to the ack.
+func envelope() *bytes.Buffer {
+	var buf bytes.Buffer
+	enc := msgpack.NewEncoder(&buf)
+	_ = enc.EncodeArrayLen(frameFields)
+	for _, v := range []uint64{frameVersion, uint64(data), 1, 1, uint64(frameTime), 0} {
+		_ = enc.EncodeUint(v)
+	}
+	return &buf
+}
+
+// groupOf returns a group with the rule and the entries given.
+func groupOf(rule string, entries []byte) []byte {
+	g := group{origin: 1, meter: meter(rule, 1e6, 1e6), demand: 0.001}
+	return finishGroup(g.encodeHead(1), entries)
+}
+
+func frameOf(groups ...[]byte) []byte {
+	buf := envelope()
+	_ = msgpack.NewEncoder(buf).EncodeBytes([]byte{})
+	buf.Write(joinGroups(groups))
+	return buf.Bytes()
+}
+
+// allocated returns how many bytes f allocates: the least of some runs, because others may allocate meanwhile.
+func allocated(f func()) uint64 {
+	least := uint64(math.MaxUint64)
+	for range 5 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		f()
+		runtime.ReadMemStats(&after)
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+	}
+	return least
+}
+
+// Nothing that a frame declares is allocated before the bytes are there.
+func TestDeclaredLengthsAllocateNothing(t *testing.T) {
+	huge := []byte{0xff, 0xff, 0xff, 0xff}
+	declare := func(code byte) []byte { return append([]byte{code}, huge...) }
+	const bin32, str32, array32 = 0xc6, 0xdb, 0xdd
+	cut := func(b []byte, n int) []byte { return b[:len(b)-n] }
+	g := groupOf("r", nil)
+	for name, b := range map[string][]byte{
+		"envelope": declare(array32),
+		"ack":      append(envelope().Bytes(), declare(bin32)...),
+		"bitmap":   append(envelope().Bytes(), append([]byte{0xc4, 7, 1, 1}, declare(bin32)...)...),
+		"groups":   append(envelope().Bytes(), append([]byte{0xc4, 0}, declare(array32)...)...),
+		"group":    append(cut(frameOf(g), len(g)+2), declare(bin32)...),
+		"rule":     frameOf(declare(str32)),
+		"entries":  frameOf(append(cut(g, 2), declare(bin32)...)),
+		"groups that are not there": append(append(envelope().Bytes(), 0xc4, 0, 0xdd, 0, 0, 0xff, 0xff),
+			bytes.Repeat([]byte{0xa0}, 1<<16)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var err error
+			got := allocated(func() { _, err = decodeFrame(b) })
+			if err == nil {
+				t.Error("the frame is accepted")
+			}
+			if most := uint64(64<<10 + 4*len(b)); got > most {
+				t.Errorf("%d bytes allocated for %d, at most %d are allowed", got, len(b), most)
+			}
+		})
+	}
+}
+
+// The densest frames that are valid cost at most so many times their length.
+func TestDenseFramesAllocateInProportion(t *testing.T) {
+	entry := make([]byte, 11)
+	entry[10] = 1
+	var small [][]byte
+	for i := range 60_000 / minGroup {
+		small = append(small, groupOf(string([]byte{'a' + byte(i%2)}), nil))
+	}
+	for name, test := range map[string]struct {
+		frame []byte
+		times int
+	}{
+		"entries in a packet": {frameOf(groupOf("r", bytes.Repeat(entry, 60_000/11))), 5},
+		"entries in a stream": {frameOf(groupOf("r", bytes.Repeat(entry, 4<<20/11))), 5},
+		"groups in a packet":  {frameOf(small...), 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var err error
+			got := allocated(func() { _, err = decodeFrame(test.frame) })
+			if err != nil {
+				t.Error(err)
+			}
+			if most := uint64(64<<10 + test.times*len(test.frame)); got > most {
+				t.Errorf("%d bytes allocated for %d, at most %d are allowed", got, len(test.frame), most)
+			}
+			t.Logf("%d bytes for %d: %.1f times", got, len(test.frame), float64(got)/float64(len(test.frame)))
+		})
+	}
+}
+
+func TestOversizedFrames(t *testing.T) {
+	b := frameOf(groupOf("r", bytes.Repeat([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, maxSnapshot/11)))
+	if len(b) <= maxSnapshot {
+		t.Fatal("the frame is not oversized")
+	}
+	if _, err := decodeFrame(b); err == nil {
+		t.Error("a frame beyond the cap is accepted")
+	}
+}
+
+// What makes no sense is refused, whoever says it.
+func TestNonsense(t *testing.T) {
+	fields := func(vs ...any) []byte {
+		var buf bytes.Buffer
+		enc := msgpack.NewEncoder(&buf)
+		_ = enc.EncodeArrayLen(len(vs))
+		for _, v := range vs {
+			_ = enc.Encode(v)
+		}
+		return buf.Bytes()
+	}
+	none := []byte{}
+	now := uint64(frameTime)
+	entry := func(age int64, birth, count uint64) []byte {
+		b := binary.AppendVarint(make([]byte, 8), age)
+		return binary.AppendUvarint(binary.AppendUvarint(b, birth), count)
+	}
+	ackOf := func(cumulative uint64, bitmap int) []byte {
+		return (&ack{origin: 1, cumulative: cumulative, bitmap: make([]byte, bitmap)}).encode()
+	}
+	head := func(m counters.Meter) []byte {
+		return finishGroup((&group{origin: 1, meter: &m}).encodeHead(1), nil)
+	}
+	sub := *meter("r", 1e9, 1e9)
+	for name, b := range map[string][]byte{
+		"nothing":             nil,
+		"no array":            {1},
+		"nil":                 {0xc0},
+		"too few fields":      fields(1, 1, 1, 1, now, 0, none),
+		"version 0":           fields(0, 1, 1, 1, now, 0, none, []any{}),
+		"unknown kind":        fields(1, uint64(kinds), 1, 1, now, 0, none, []any{}),
+		"negative kind":       fields(1, -1, 1, 1, now, 0, none, []any{}),
+		"no origin":           fields(1, 1, 0, 1, now, 0, none, []any{}),
+		"tick beyond acks":    fields(1, 1, 1, uint64(math.MaxUint64/2+1), now, 0, none, []any{}),
+		"negative tick":       fields(1, 1, 1, -1, now, 0, none, []any{}),
+		"before 1970":         fields(1, 1, 1, 1, -1, 0, none, []any{}),
+		"at 1970":             fields(1, 1, 1, 1, 0, 0, none, []any{}),
+		"text for a number":   fields(1, "1", 1, 1, now, 0, none, []any{}),
+		"float for a number":  fields(1, 1.5, 1, 1, now, 0, none, []any{}),
+		"groups that are nil": fields(1, 1, 1, 1, now, 0, none, nil),
+		"ack that is nil":     fields(1, 1, 1, 1, now, 0, nil, []any{}),
+		"ack that is short":   fields(1, 1, 1, 1, now, 0, []byte{1, 1}, []any{}),
+		"ack beyond ticks":    fields(1, 1, 1, 1, now, 0, ackOf(math.MaxUint64/2+1, 0), []any{}),
+		"bitmap too long":     fields(1, 1, 1, 1, now, 0, ackOf(1, maxBitmap+1), []any{}),
+		"group that is nil":   fields(1, 1, 1, 1, now, 0, none, []any{nil}),
+		"group that is empty": frameOf(none),
+		"no rule":             frameOf(groupOf("", nil)),
+		"rule too long":       frameOf(groupOf(string(make([]byte, counters.MaxRuleName+1)), nil)),
+		"unknown algorithm":   frameOf(head(counters.Meter{Rule: "r", Algorithm: 99, Window: sub.Window, Sub: sub.Sub})),
+		"window of 0":         frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Sub: sub.Sub})),
+		"sub-window of 0":     frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: sub.Window})),
+		"negative window":     frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: -sub.Window, Sub: -sub.Sub})),
+		"longest sub-window":  frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: math.MaxInt64, Sub: math.MaxInt64})),
+		"half an entry":       frameOf(groupOf("r", make([]byte, 10))),
+		"entry without end":   frameOf(groupOf("r", bytes.Repeat([]byte{0xff}, 40))),
+		"age of 2^40":         frameOf(groupOf("r", entry(1<<40, 0, 1))),
+		"age of -2^40":        frameOf(groupOf("r", entry(-1<<40, 0, 1))),
+		"birth of 2^32":       frameOf(groupOf("r", entry(0, 1<<32, 1))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewReplica(9, 1e8, counters.NewTable(counters.Config{Origin: 9}))
+			if err := r.Receive(b, frameTime); err == nil {
+				t.Error("the frame is accepted")
+			}
+			if s := r.Stats(); s.Malformed != 1 || s.FramesReceived != 0 || len(r.heard) != 0 {
+				t.Errorf("it left %+v, and %d heard", s, len(r.heard))
+			}
+		})
+	}
+}
+
+// seeds are real frames: what a small cluster sends.
+func seedFrames(tb testing.TB) [][]byte {
+	b, err := hex.DecodeString(golden)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	frames := [][]byte{b, frameOf(), frameOf(groupOf("r", nil))}
+	w := newWorld(4, sabotage{})
+	w.faults(w.now + 5*second)
+	w.run(5e9)
+	kinds := make(map[kind]int)
+	for _, d := range w.delivered {
+		f, err := decodeFrame(d.data)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if kinds[f.kind]++; kinds[f.kind] <= 3 && len(d.data) < 4096 {
+			frames = append(frames, d.data)
+		}
+	}
+	return frames
+}
+
+// FuzzDecodeFrame: no panic, no more memory than there is reason for, and what was read once is read again after it was written.
+func FuzzDecodeFrame(f *testing.F) {
+	for _, b := range seedFrames(f) {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		first, err := decodeFrame(b)
+		if err != nil {
+			return
+		}
+		second := again(t, first)
+		if third := again(t, second); !reflect.DeepEqual(second, third) {
+			t.Errorf("written and read again:\n%+v\n%+v", second, third)
+		}
+		if first.origin != second.origin || first.tick != second.tick || first.sent != second.sent || first.active != second.active {
+			t.Errorf("envelope:\n%+v\n%+v", first, second)
+		}
+		table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 64})
+		r := NewReplica(1, 1e8, table)
+		r.Join(first.origin, first.sent)
+		_ = r.Receive(b, first.sent)
+		_ = r.Receive(b, first.sent+1)
+		for _, m := range r.Tick(table.DrainDirty(first.sent+2), first.sent+2) {
+			if _, err := decodeFrame(m.Data); err != nil {
+				t.Errorf("the answer cannot be read: %v", err)
+			}
+		}
+	})
+}
+
+// again writes the frame and reads it.
+func again(t *testing.T, f *frame) *frame {
+	body := emptyBody
+	groups := slices.Clone(f.groups)
+	for i := range groups {
+		groups[i].demand = min(math.Floor(groups[i].demand), 1<<40) // thousandths are rounded up each time
+	}
+	if bodies := pack(groups, f.origin, f.sent, math.MaxInt32); len(bodies) > 0 {
+		body = bodies[0]
+	}
+	out, err := decodeFrame(f.encode(nil, body))
+	if err != nil {
+		t.Fatalf("%v: %+v", err, f)
+	}
+	if len(out.groups) != len(f.groups) {
+		t.Fatalf("%d groups became %d", len(f.groups), len(out.groups))
+	}
+	for i := range out.groups {
+		if !sameSlots(out.groups[i].slots, f.groups[i].slots) {
+			t.Fatalf("group %d:\n%+v\n%+v", i, f.groups[i], out.groups[i])
+		}
+		if out.groups[i].slots == nil {
+			t.Fatal("slots are nil") // reflect.DeepEqual tells nil from empty
+		}
+	}
+	return out
+}
+
+func FuzzDecodeMember(f *testing.F) {
+	for _, m := range []Member{
+		{NodeID: "a", Region: "b", MinVersion: 1, MaxVersion: 1},
+		{NodeID: "edge-17", Region: "eu-west-1", Incarnation: math.MaxUint64, MinVersion: 1, MaxVersion: 255},
+	} {
+		f.Add(m.encode())
+	}
+	f.Add([]byte{0x95, 0xdb, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := decodeMember(b)
+		if err != nil {
+			return
+		}
+		if len(m.NodeID) > MaxNodeID || len(m.Region) > MaxRegion || m.Origin() == 0 {
+			t.Errorf("accepted %+v", m)
+		}
+		if again, err := decodeMember(m.encode()); err != nil || again != m {
+			t.Errorf("%+v became %+v, %v", m, again, err)
+		}
+	})
+}
+
+func BenchmarkFrame(b *testing.B) {
+	for _, n := range []int{1, 10, 80} {
+		m := frameMeters[1]
+		g := group{origin: 7, meter: m, demand: 10}
+		for i := range n {
+			g.slots = append(g.slots, counters.Slot{Meter: m, Key: counters.Key(uint64(i+1) * 0x9e3779b97f4a7c15),
+				Index: m.Index(frameTime), Origin: 7, Count: uint64(100 + i)})
+		}
+		f := frame{kind: data, origin: 7, tick: 1000, sent: frameTime, ack: ack{origin: 8, cumulative: 900}}
+		wire := f.encode(nil, pack([]group{g}, 7, frameTime, maxBody)[0])
+		b.Run(fmt.Sprintf("encode/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				wire = f.encode(make([]byte, 0, MaxFrame), pack([]group{g}, 7, frameTime, maxBody)[0])
+			}
+			b.ReportMetric(float64(len(wire))/float64(n), "bytes/entry")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/entry")
+		})
+		b.Run(fmt.Sprintf("decode/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := decodeFrame(wire); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/entry")
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package gossiptest
+
+import (
+	"math"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// flights are the packets in the air that one transport answers for. The zero value is ready; safe for concurrent use.
+type flights struct {
+	mu     sync.Mutex
+	closed bool
+	timers map[*time.Timer]struct{}
+	wg     sync.WaitGroup // every launch that has not come down
+}
+
+// launch calls deliver after the delay: before it returns if there is none, else from a goroutine of its own. After cancel
+// or land it delivers nothing and returns false.
+func (f *flights) launch(delay time.Duration, deliver func()) bool {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return false
+	}
+	f.wg.Add(1)
+	if delay <= 0 {
+		f.mu.Unlock()
+		defer f.wg.Done()
+		deliver()
+		return true
+	}
+	defer f.mu.Unlock()
+	if f.timers == nil {
+		f.timers = make(map[*time.Timer]struct{})
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(delay, func() {
+		defer f.wg.Done()
+		f.mu.Lock()
+		delete(f.timers, timer)
+		f.mu.Unlock()
+		deliver()
+	})
+	f.timers[timer] = struct{}{}
+	return true
+}
+
+// cancel refuses new launches, stops those in the air and returns how many it stopped. Nothing is running any more when it
+// returns.
+func (f *flights) cancel() (stopped int) {
+	f.mu.Lock()
+	f.closed = true
+	for timer := range f.timers {
+		if timer.Stop() {
+			stopped++
+			f.wg.Done()
+		}
+	}
+	clear(f.timers)
+	f.mu.Unlock()
+	f.wg.Wait()
+	return stopped
+}
+
+// land refuses new launches and waits until those in the air have come down.
+func (f *flights) land() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.wg.Wait()
+}
+
+// forever is longer than anybody waits.
+const forever time.Duration = math.MaxInt64
+
+// pause waits for d. A limit other than zero ends it with os.ErrDeadlineExceeded if it is the shorter, done with
+// net.ErrClosed.
+func pause(d, limit time.Duration, done <-chan struct{}) error {
+	var late error
+	if limit != 0 && limit < d {
+		d, late = max(limit, 0), os.ErrDeadlineExceeded
+	}
+	select {
+	case <-done:
+		return net.ErrClosed
+	default:
+	}
+	if d <= 0 {
+		return late
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return late
+	case <-done:
+		return net.ErrClosed
+	}
+}

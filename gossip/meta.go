@@ -1,0 +1,66 @@
+package gossip
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// NewOrigin folds a node's id and the incarnation of its boot into its origin.
+func NewOrigin(nodeID string, incarnation uint64) counters.Origin {
+	h := sha256.Sum256(binary.LittleEndian.AppendUint64([]byte(nodeID+"\x00"), incarnation))
+	return counters.Origin(max(1, binary.LittleEndian.Uint64(h[:])))
+}
+
+// Member is what a node tells of itself through the membership.
+type Member struct {
+	NodeID      string
+	Region      string
+	Incarnation uint64 // of its boot
+	MinVersion  uint8  // the frame versions that it reads
+	MaxVersion  uint8
+}
+
+// Origin is the member's origin.
+func (m Member) Origin() counters.Origin { return NewOrigin(m.NodeID, m.Incarnation) }
+
+// Limits on what a member may call itself, so that the metadata fits memberlist's 512 bytes.
+const (
+	MaxNodeID = 128
+	MaxRegion = 64
+)
+
+// metaFields is how many fields the metadata of this version has; later ones append.
+const metaFields = 5
+
+func (m Member) encode() []byte {
+	var buf bytes.Buffer
+	enc := msgpack.NewEncoder(&buf)
+	_ = enc.EncodeArrayLen(metaFields)
+	_ = enc.EncodeString(m.NodeID)
+	_ = enc.EncodeString(m.Region)
+	_ = enc.EncodeUint(m.Incarnation)
+	_ = enc.EncodeUint(uint64(m.MinVersion))
+	_ = enc.EncodeUint(uint64(m.MaxVersion))
+	return buf.Bytes()
+}
+
+func decodeMember(b []byte) (Member, error) {
+	r := newReader(b)
+	if n := r.arrayLen(); r.err == nil && n < metaFields {
+		r.fail("metadata of %d fields", n)
+	}
+	m := Member{NodeID: string(r.bytes()), Region: string(r.bytes()), Incarnation: r.uint(),
+		MinVersion: uint8(min(r.uint(), 255)), MaxVersion: uint8(min(r.uint(), 255))}
+	if r.err != nil {
+		return Member{}, r.err
+	}
+	if m.NodeID == "" || len(m.NodeID) > MaxNodeID || m.Region == "" || len(m.Region) > MaxRegion {
+		return Member{}, fmt.Errorf("%w: metadata of node %.32q in region %.32q", errFrame, m.NodeID, m.Region)
+	}
+	return m, nil
+}

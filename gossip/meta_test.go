@@ -1,0 +1,92 @@
+package gossip
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/vmihailenco/msgpack/v5"
+	"pgregory.net/rapid"
+)
+
+func TestMemberRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := Member{
+			NodeID:      rapid.StringN(1, -1, MaxNodeID).Draw(t, "id"),
+			Region:      rapid.StringN(1, -1, MaxRegion).Draw(t, "region"),
+			Incarnation: rapid.Uint64().Draw(t, "incarnation"),
+			MinVersion:  rapid.Uint8().Draw(t, "min"),
+			MaxVersion:  rapid.Uint8().Draw(t, "max"),
+		}
+		b := want.encode()
+		if len(b) > memberlist.MetaMaxSize {
+			t.Fatalf("%d bytes of metadata, memberlist takes %d", len(b), memberlist.MetaMaxSize)
+		}
+		if got, err := decodeMember(b); err != nil || got != want {
+			t.Fatalf("%+v became %+v, %v", want, got, err)
+		}
+		for n := range b {
+			if m, err := decodeMember(b[:n]); err == nil {
+				t.Fatalf("the first %d bytes of %d are taken for %+v", n, len(b), m)
+			}
+		}
+	})
+}
+
+func TestLongestMemberFits(t *testing.T) {
+	m := Member{strings.Repeat("n", MaxNodeID), strings.Repeat("r", MaxRegion), math.MaxUint64, 255, 255}
+	if n := len(m.encode()); n > memberlist.MetaMaxSize/2 {
+		t.Errorf("%d bytes of metadata leave little of memberlist's %d for later fields", n, memberlist.MetaMaxSize)
+	}
+}
+
+func TestMembersOfLaterVersions(t *testing.T) {
+	var buf bytes.Buffer
+	enc := msgpack.NewEncoder(&buf)
+	_ = enc.EncodeArrayLen(metaFields + 3)
+	for _, v := range []any{"n1", "eu", uint64(9), uint64(2), uint64(3)} {
+		_ = enc.Encode(v)
+	}
+	appended(enc)
+	want := Member{"n1", "eu", 9, 2, 3}
+	if got, err := decodeMember(buf.Bytes()); err != nil || got != want {
+		t.Errorf("decoded %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestMembersThatAreRefused(t *testing.T) {
+	for name, m := range map[string]Member{
+		"no id":           {Region: "eu"},
+		"no region":       {NodeID: "n1"},
+		"id too long":     {NodeID: strings.Repeat("n", MaxNodeID+1), Region: "eu"},
+		"region too long": {NodeID: "n1", Region: strings.Repeat("r", MaxRegion+1)},
+	} {
+		if _, err := decodeMember(m.encode()); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	for _, b := range [][]byte{nil, {}, {0x95}, {0xc0}, {0x94, 0xa1, 'a', 0xa1, 'b', 1, 1}, {0x95, 1, 2, 3, 4, 5}} {
+		if m, err := decodeMember(b); err == nil {
+			t.Errorf("% x is taken for %+v", b, m)
+		}
+	}
+}
+
+// Every boot of every node is an origin of its own, the same on every machine.
+func TestOrigins(t *testing.T) {
+	seen := make(map[uint64]string)
+	for _, id := range []string{"a", "b", "ab", "a\x00", "a\x00\x00"} {
+		for incarnation := range uint64(1000) {
+			o := uint64(NewOrigin(id, incarnation))
+			if o == 0 || seen[o] != "" {
+				t.Fatalf("%q, boot %d: origin %x, which is also that of %q", id, incarnation, o, seen[o])
+			}
+			seen[o] = id
+		}
+	}
+	if got := NewOrigin("edge-1", 42); got != (Member{NodeID: "edge-1", Region: "x", Incarnation: 42}).Origin() || got != 0x2518bd72a8f56a85 {
+		t.Errorf("origin %#x has changed", uint64(got))
+	}
+}

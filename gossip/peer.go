@@ -1,0 +1,143 @@
+package gossip
+
+import (
+	"maps"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// peer is a member that a replica tells what it counts: how far it has followed, and how long its acknowledgements take.
+type peer struct {
+	origin   counters.Origin
+	acked    ack              // the latest it sent
+	resent   map[uint64]int64 // when a tick was last sent again
+	snapTick uint64           // what the last snapshot sent covered; 0: none was sent
+	snapAt   int64            // when
+	heardAt  int64            // when anything came from it
+	srtt     time.Duration    // smoothed time from sending a frame to its acknowledgement, 0: not measured yet
+	rttvar   time.Duration    // its mean deviation
+}
+
+const (
+	firstRTO = time.Second
+	maxRTO   = 3 * time.Second
+	// silence is how long nothing comes from a peer (for three intervals at least) until sending it old frames again is a waste: it
+	// gets new ones only, and what it missed once it speaks.
+	silence = 1500 * time.Millisecond
+)
+
+// rto is how long an acknowledgement may take before a frame counts as lost (RFC 6298, section 2). Acknowledgements wait for the
+// next interval of the peer, so it is never below two of them.
+func (p *peer) rto(interval time.Duration) time.Duration {
+	if p.srtt == 0 {
+		return max(firstRTO, 2*interval)
+	}
+	return min(max(p.srtt+max(interval/4, 4*p.rttvar), 2*interval), max(maxRTO, 2*interval))
+}
+
+// measure takes an acknowledgement's time into account. Frames that were sent more than once do not tell (Karn's rule).
+func (p *peer) measure(rtt time.Duration) {
+	if p.srtt == 0 {
+		p.srtt, p.rttvar = rtt, rtt/2
+		return
+	}
+	p.rttvar += (max(rtt-p.srtt, p.srtt-rtt) - p.rttvar) / 4
+	p.srtt += (rtt - p.srtt) / 8
+}
+
+// acknowledge takes in what the peer says that it has. Old acknowledgements, which came late or twice, change nothing.
+func (p *peer) acknowledge(a ack, log *frameLog, now int64) {
+	if a.cumulative < p.acked.cumulative || a.cumulative > log.last() {
+		return
+	}
+	if newest := a.cumulative; newest > p.acked.cumulative {
+		_, again := p.resent[newest]
+		if l := log.get(newest); l != nil && !again && !p.acked.has(newest) && newest != p.snapTick {
+			p.measure(time.Duration(max(0, now-l.sent)))
+		}
+		for tick := range p.resent {
+			if tick <= a.cumulative {
+				delete(p.resent, tick)
+			}
+		}
+	}
+	a.bitmap = append([]byte(nil), a.bitmap...) // it points into the packet
+	if a.cumulative == p.acked.cumulative {     // which of the two is older nobody can tell
+		a.bitmap = union(a.bitmap, p.acked.bitmap)
+	}
+	p.acked = a
+}
+
+// union adds the bits of b to a.
+func union(a, b []byte) []byte {
+	a = append(a, b[min(len(a), len(b)):]...)
+	for i := range min(len(a), len(b)) {
+		a[i] |= b[i]
+	}
+	return a
+}
+
+// lost appends the kept frames that the peer should have acknowledged by now, oldest first, at most limit of them.
+func (p *peer) lost(log *frameLog, rto time.Duration, now int64, limit int) []*logged {
+	if len(p.resent) > ackWindow { // it speaks, but does not hear
+		maps.DeleteFunc(p.resent, func(tick uint64, _ int64) bool { return tick < log.first() })
+	}
+	var out []*logged
+	for tick := max(p.acked.cumulative+1, log.first()); tick <= log.last() && len(out) < limit; tick++ {
+		l := log.get(tick)
+		if l == nil || p.acked.has(tick) {
+			continue
+		}
+		if now-max(l.sent, p.resent[tick]) < int64(rto) {
+			if l.sent > now-int64(rto) {
+				break // so are all that follow
+			}
+			continue
+		}
+		p.resent[tick] = now
+		out = append(out, l)
+	}
+	return out
+}
+
+// frameLog keeps the latest frames that a replica made, to send them again.
+type frameLog struct {
+	tick   uint64 // of the latest
+	frames [ackWindow]logged
+}
+
+// logged is a frame without its envelope, which differs from peer to peer.
+type logged struct {
+	kind   kind
+	tick   uint64
+	sent   int64
+	active time.Duration
+	body   []byte
+}
+
+func (l *frameLog) last() uint64 { return l.tick }
+
+// first is the oldest tick that is kept; ticks below it are gone.
+func (l *frameLog) first() uint64 {
+	if l.tick < ackWindow {
+		return 1
+	}
+	return l.tick - ackWindow + 1
+}
+
+// add gives the frame its tick and keeps it.
+func (l *frameLog) add(f logged) *logged {
+	l.tick++
+	f.tick = l.tick
+	kept := &l.frames[l.tick%ackWindow]
+	*kept = f
+	return kept
+}
+
+func (l *frameLog) get(tick uint64) *logged {
+	if f := &l.frames[tick%ackWindow]; f.tick == tick && tick != 0 {
+		return f
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package gossip
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/hashicorp/memberlist"
+)
+
+// The two pools, as Consul has them: LAN within a region, WAN between regions. Cutting the WAN leaves regions whole.
+const (
+	lan = "lan"
+	wan = "wan"
+)
+
+// streamTimeout is how long a join or a snapshot may take: shorter than memberlist has it, so that trying members beyond a
+// partition one by one does not hold up the rejoining.
+const streamTimeout = 5 * time.Second
+
+// pool is a node's part in one memberlist pool. It is memberlist's delegate for everything.
+type pool struct {
+	name    string
+	cfg     *PoolConfig
+	cluster *Cluster
+	ml      *memberlist.Memberlist
+
+	mu     sync.Mutex
+	failed map[string]failedMember // by name: members that went without saying goodbye, to be joined again
+}
+
+// failedMember is where a member was when it failed, and when.
+type failedMember struct {
+	origin counters.Origin
+	addr   string
+	since  time.Time
+}
+
+func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
+	p := &pool{name: name, cfg: cfg, cluster: c, failed: make(map[string]failedMember)}
+	conf := memberlist.DefaultLANConfig()
+	conf.Name = c.self.NodeID
+	conf.Label = c.cfg.Label + "/lan/" + c.self.Region
+	if name == wan {
+		conf = memberlist.DefaultWANConfig()
+		conf.Name = c.self.NodeID + "." + c.self.Region
+		conf.Label = c.cfg.Label + "/wan"
+	}
+	conf.EnableCompression = false // it costs more CPU than our dense frames leave to gain
+	conf.UDPBufferSize = 1400
+	conf.TCPTimeout = streamTimeout
+	conf.DeadNodeReclaimTime = 30 * time.Second
+	conf.Logger = bridgeLog(c.log, name)
+	conf.Delegate, conf.Events, conf.Alive, conf.Conflict = p, p, p, p
+	if len(c.cfg.Keys) > 0 {
+		ring, err := memberlist.NewKeyring(c.cfg.Keys, c.cfg.Keys[0])
+		if err != nil {
+			return nil, err
+		}
+		conf.Keyring = ring
+	}
+	if err := p.openTransport(conf); err != nil {
+		return nil, err
+	}
+	ml, err := memberlist.Create(conf)
+	if err != nil {
+		_ = conf.Transport.Shutdown()
+		return nil, err
+	}
+	p.ml = ml
+	return p, nil
+}
+
+// openTransport gives the pool its sockets, or what the configuration has in their place.
+func (p *pool) openTransport(conf *memberlist.Config) error {
+	if p.cfg.Advertise != "" { // before the sockets are open: on an error nobody would close them
+		ip, port, err := resolveAddr(p.cfg.Advertise)
+		if err != nil {
+			return fmt.Errorf("advertised address: %w", err)
+		}
+		conf.AdvertiseAddr, conf.AdvertisePort = ip.String(), port
+	}
+	t := p.cfg.Transport
+	if t == nil {
+		sockets, err := p.listen(conf)
+		if err != nil {
+			return err
+		}
+		t = sockets
+	}
+	if wrap := p.cluster.cfg.WrapTransport; wrap != nil {
+		t = wrap(p.name, t)
+	}
+	conf.Transport = t
+	return nil
+}
+
+// listen opens the pool's sockets. memberlist takes a name for all addresses of the machine, so it gets an IP address.
+func (p *pool) listen(conf *memberlist.Config) (*memberlist.NetTransport, error) {
+	ip, port, err := resolveAddr(p.cfg.Bind)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.cluster.cfg.Keys) == 0 && !ip.IsLoopback() {
+		return nil, fmt.Errorf("%s is beyond loopback and needs a key", ip)
+	}
+	sockets, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+		BindAddrs: []string{ip.String()}, BindPort: port, Logger: conf.Logger})
+	if err != nil {
+		return nil, err
+	}
+	conf.BindAddr, conf.BindPort = ip.String(), sockets.GetAutoBindPort()
+	if p.cfg.Advertise == "" {
+		conf.AdvertisePort = conf.BindPort
+	}
+	return sockets, nil
+}
+
+// resolveAddr returns the IP address and the port behind host:port; no host is every IPv4 address of the machine.
+func resolveAddr(addr string) (ip net.IP, port int, err error) {
+	host, s, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, 0, err
+	}
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil {
+		return nil, 0, fmt.Errorf("address %s: the port must be a number up to 65535", addr)
+	}
+	resolved, err := net.ResolveIPAddr("ip", cmp.Or(host, "0.0.0.0"))
+	if err != nil {
+		return nil, 0, err
+	}
+	return resolved.IP, int(n), nil
+}
+
+func compareNames(a, b, a2, b2 string) int { return cmp.Or(cmp.Compare(a, b), cmp.Compare(a2, b2)) }
+
+// carries reports whether frames to the member go through this pool: nodes of one region reach each other over the LAN.
+func (p *pool) carries(m Member) bool {
+	return p.name == lan || m.Region != p.cluster.self.Region || p.cluster.cfg.LAN == nil
+}
+
+// NodeMeta implements memberlist.Delegate.
+func (p *pool) NodeMeta(int) []byte { return p.cluster.self.encode() }
+
+// NotifyMsg implements memberlist.Delegate: a frame came.
+func (p *pool) NotifyMsg(b []byte) { p.cluster.receive(p.name, b) }
+
+// GetBroadcasts implements memberlist.Delegate: memberlist's broadcast queue is not the data plane.
+func (p *pool) GetBroadcasts(int, int) [][]byte { return nil }
+
+// LocalState implements memberlist.Delegate: what a push/pull tells, at a join and now and then between any two.
+func (p *pool) LocalState(bool) []byte { return p.cluster.snapshot() }
+
+// MergeRemoteState implements memberlist.Delegate.
+func (p *pool) MergeRemoteState(b []byte, _ bool) { p.cluster.receive(p.name, b) }
+
+// NotifyAlive implements memberlist.AliveDelegate: members that do not say who they are stay out.
+func (p *pool) NotifyAlive(n *memberlist.Node) error {
+	_, err := decodeMember(n.Meta)
+	if err != nil {
+		p.cluster.log.Warn("gossip: refused a member whose metadata cannot be read", "pool", p.name, "name", n.Name, "addr", n.Address(), "error", err)
+	}
+	return err
+}
+
+// NotifyConflict implements memberlist.ConflictDelegate.
+func (p *pool) NotifyConflict(existing, other *memberlist.Node) {
+	p.cluster.log.Error("gossip: two nodes have the same name; give each a node id of its own",
+		"pool", p.name, "name", existing.Name, "addr", existing.Address(), "other", other.Address())
+}
+
+// NotifyJoin implements memberlist.EventDelegate.
+func (p *pool) NotifyJoin(n *memberlist.Node) { p.arrived(n) }
+
+// NotifyUpdate implements memberlist.EventDelegate: a member restarted, or changed its address.
+func (p *pool) NotifyUpdate(n *memberlist.Node) { p.arrived(n) }
+
+// NotifyLeave implements memberlist.EventDelegate.
+func (p *pool) NotifyLeave(n *memberlist.Node) {
+	m, err := decodeMember(n.Meta)
+	c := p.cluster
+	if err != nil || m.Origin() == c.self.Origin() {
+		return
+	}
+	p.mu.Lock()
+	p.failed[n.Name] = failedMember{m.Origin(), n.Address(), time.Now()}
+	p.mu.Unlock()
+	if !p.carries(m) {
+		return
+	}
+	c.mu.Lock()
+	c.depart(m.Origin(), false) // whether it left or failed, memberlist does not say; it may have said goodbye
+	graceful := c.replica.Left(m.Origin())
+	c.mu.Unlock()
+	c.log.Info("gossip: member gone", "pool", p.name, "peer", m.NodeID, "peer_region", m.Region, "graceful", graceful)
+}
+
+func (p *pool) arrived(n *memberlist.Node) {
+	p.mu.Lock()
+	delete(p.failed, n.Name)
+	p.mu.Unlock()
+	m, err := decodeMember(n.Meta)
+	c := p.cluster
+	if err != nil || m.Origin() == c.self.Origin() || !p.carries(m) {
+		return
+	}
+	c.mu.Lock()
+	name := m.Region + "/" + m.NodeID
+	if earlier, ok := c.boots[name]; ok && earlier != m.Origin() {
+		c.depart(earlier, true) // an earlier boot of the same node admits nothing any more
+	}
+	c.boots[name] = m.Origin()
+	_, known := c.routes[m.Origin()]
+	c.routes[m.Origin()] = &route{member: m, pool: p, node: *n}
+	c.replica.Join(m.Origin(), c.cfg.Now())
+	c.mu.Unlock()
+	if !known {
+		c.log.Info("gossip: member joined", "pool", p.name, "peer", m.NodeID, "peer_region", m.Region, "addr", n.Address())
+	}
+}
+
+// depart forgets the way to a member. The lock is held.
+func (c *Cluster) depart(o counters.Origin, graceful bool) {
+	delete(c.routes, o)
+	c.replica.Leave(o, graceful)
+}

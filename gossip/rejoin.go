@@ -1,0 +1,128 @@
+package gossip
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"time"
+)
+
+// memberlist never joins again what it was split from for longer than its dead-node time-out. So every pool tries, for as long as
+// it runs: the seeds that are not members, and the members that failed.
+const (
+	rejoinEvery   = 10 * time.Second
+	rejoinAtStart = time.Second
+	failedMemory  = 72 * time.Hour // how long a failed member is tried; Serf's default
+	lookupTimeout = 2 * time.Second
+)
+
+func (p *pool) rejoin(ctx context.Context) {
+	wait := rejoinAtStart
+	for first := true; ; first = false {
+		joined := p.joinMissing(ctx, first)
+		if joined || len(p.cfg.Seeds) == 0 {
+			wait = rejoinEvery
+		}
+		jittered := wait*8/10 + rand.N(wait*4/10)
+		wait = min(2*wait, rejoinEvery)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(jittered):
+		}
+	}
+}
+
+// joinMissing tries to join what is missing, and reports whether the pool has any other member then.
+func (p *pool) joinMissing(ctx context.Context, first bool) bool {
+	alive := make(map[string]bool)
+	for _, n := range p.ml.Members() {
+		alive[n.Address()] = true
+	}
+	log := p.cluster.log
+	for _, seed := range p.cfg.Seeds {
+		addrs, err := resolveSeed(ctx, seed)
+		if err != nil {
+			log.Warn("gossip: seed does not resolve, will try again", "pool", p.name, "seed", seed, "error", err)
+			continue
+		}
+		for _, addr := range addrs {
+			if alive[addr] || ctx.Err() != nil {
+				continue
+			}
+			if _, err := p.ml.Join([]string{addr}); err != nil && ctx.Err() == nil {
+				log.Warn("gossip: seed does not answer, will try again", "pool", p.name, "seed", seed, "addr", addr, "error", err)
+			}
+		}
+	}
+	if !first {
+		p.warnOfStrays()
+		for name, f := range p.failedMembers() {
+			if alive[f.addr] || ctx.Err() != nil {
+				continue
+			}
+			if _, err := p.ml.Join([]string{f.addr}); err != nil {
+				log.Debug("gossip: failed member does not answer", "pool", p.name, "name", name, "addr", f.addr)
+			}
+		}
+	}
+	return p.ml.NumMembers() > 1
+}
+
+// warnOfStrays tells of nodes of this region that are in the WAN pool but not in the LAN pool: no counts reach them.
+func (p *pool) warnOfStrays() {
+	if p.name != lan {
+		return
+	}
+	near := make(map[string]bool)
+	for _, n := range p.ml.Members() {
+		near[n.Name] = true
+	}
+	for _, other := range p.cluster.pools {
+		if other == p {
+			continue
+		}
+		for _, n := range other.ml.Members() {
+			m, err := decodeMember(n.Meta)
+			if err == nil && m.Region == p.cluster.self.Region && !near[m.NodeID] {
+				p.cluster.log.Warn("gossip: a node of this region is on the WAN but not on the LAN, so no counts reach it: join it on the LAN (--join HOST)", "peer", m.NodeID)
+			}
+		}
+	}
+}
+
+func (p *pool) failedMembers() map[string]failedMember {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make(map[string]failedMember, len(p.failed))
+	for name, f := range p.failed {
+		if time.Since(f.since) > failedMemory || p.cluster.left(f.origin) {
+			delete(p.failed, name)
+			continue
+		}
+		out[name] = f
+	}
+	return out
+}
+
+// resolveSeed returns the addresses behind host:port.
+func resolveSeed(ctx context.Context, seed string) ([]string, error) {
+	host, port, err := net.SplitHostPort(seed)
+	if err != nil {
+		return nil, err
+	}
+	if net.ParseIP(host) != nil {
+		return []string{seed}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	hosts, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]string, len(hosts))
+	for i, h := range hosts {
+		addrs[i] = net.JoinHostPort(h, port)
+	}
+	return addrs, nil
+}

@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/gossip"
+)
+
+// silentAfter is the age of what is known of a peer from which the node says that its decisions are degraded: well past the second
+// between the beacons of an idle peer.
+const silentAfter = 3 * time.Second
+
+// audit keeps, for each rule, the over-admission bound: the most cost that was unseen at any moment of the last window. What an
+// admission may have gone over the limit shows for as long as the admission counts, and so does the bound.
+type audit struct {
+	cluster *gossip.Cluster
+
+	mu    sync.Mutex
+	peaks map[string]*peak
+}
+
+func newAudit(c *gossip.Cluster) *audit {
+	return &audit{cluster: c, peaks: make(map[string]*peak)}
+}
+
+// watch takes a reading every gossip interval.
+func (n *Node) watch(ctx context.Context) {
+	ticker := time.NewTicker(n.cfg.Gossip.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			n.audit.read(n.policy.Load().limits, now)
+			age, whole := n.cluster.Staleness()
+			n.degraded.Store(!whole || age > max(silentAfter, 5*n.cfg.Gossip.Interval))
+		}
+	}
+}
+
+func (a *audit) read(limits map[string]*counters.Limit, now time.Time) {
+	unseen := a.cluster.Audit(limits)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for rule, l := range limits {
+		p := a.peaks[rule]
+		if p == nil {
+			if unseen[rule] == 0 {
+				continue
+			}
+			p = &peak{}
+			a.peaks[rule] = p
+		}
+		p.raise(unseen[rule]/float64(max(1, l.Max())), l.Meter().Window, now)
+	}
+	for rule := range a.peaks {
+		if limits[rule] == nil {
+			delete(a.peaks, rule)
+		}
+	}
+}
+
+func (a *audit) bound(rule string) float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.peaks[rule]; p != nil {
+		return p.value()
+	}
+	return 0
+}
+
+// peak is the largest of the values of the last window, kept in steps of a tenth of it: it forgets up to a step too late.
+type peak struct {
+	steps [peakSteps]float64
+	last  int64 // number of the step that is being filled
+}
+
+const peakSteps = 11
+
+func (p *peak) raise(v float64, window time.Duration, now time.Time) {
+	step := now.UnixNano() / int64(window/(peakSteps-1))
+	if step-p.last >= peakSteps {
+		clear(p.steps[:])
+	} else {
+		for s := p.last + 1; s <= step; s++ {
+			p.steps[s%peakSteps] = 0
+		}
+	}
+	p.last = max(p.last, step)
+	at := &p.steps[p.last%peakSteps]
+	*at = max(*at, v)
+}
+
+func (p *peak) value() float64 {
+	var most float64
+	for _, v := range p.steps {
+		most = max(most, v)
+	}
+	return most
+}

@@ -1,0 +1,296 @@
+package node
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/gossip/gossiptest"
+	"github.com/edgelimit/edgelimit/regions"
+)
+
+// gossiping is the configuration of a node on loopback that joins through others of its region, or wan:others of any.
+func gossiping(id, region string, join ...string) Config {
+	cfg := quiet(perClient)
+	cfg.NodeID, cfg.Region = id, region
+	cfg.Gossip.LAN, cfg.Gossip.WAN = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Gossip.Interval = 50 * time.Millisecond
+	cfg.Gossip.Join = join
+	return cfg
+}
+
+// through lets all gossip of the node pass the links, as an endpoint of the group.
+func through(links *gossiptest.Links, group string, cfg Config) Config {
+	cfg.WrapTransport = func(_ string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
+		addr := fmt.Sprintf("127.0.0.1:%d", t.(*memberlist.NetTransport).GetAutoBindPort())
+		links.Register(addr, group)
+		return gossiptest.Wrap(t, addr, links)
+	}
+	return cfg
+}
+
+// whole waits until every node knows every other one.
+func whole(t *testing.T, nodes ...*running) {
+	t.Helper()
+	eventually(t, patience, "all nodes know each other", func() bool {
+		return !slices.ContainsFunc(nodes, func(n *running) bool { return len(n.Members()) != len(nodes)-1 })
+	})
+}
+
+func degraded(t *testing.T, n *Node) bool {
+	t.Helper()
+	return take(t, n, Request{Rule: "per_client", Identity: "probe", Peek: true}).Degraded
+}
+
+func TestTwoNodesShareCounts(t *testing.T) {
+	t.Parallel()
+	first := launch(t, gossiping("a", "eu")).ready(t)
+	second := launch(t, gossiping("b", "eu", first.Addr("lan"))).ready(t)
+	whole(t, first, second)
+	if got := takeSome(t, first.Node, "per_client", "x", 600); got != 600 {
+		t.Fatalf("%d of 600 admitted", got)
+	}
+	eventually(t, time.Second, "what was admitted at one counts at the other", func() bool {
+		return spent(t, second.Node, "per_client", "x") == 600
+	})
+	if got := takeSome(t, second.Node, "per_client", "x", 600); got != 400 {
+		t.Errorf("the other admits %d of what is left, want 400", got)
+	}
+	eventually(t, time.Second, "and back", func() bool { return spent(t, first.Node, "per_client", "x") == 1000 })
+	if got := takeSome(t, first.Node, "per_client", "x", 5); got != 0 {
+		t.Errorf("%d admitted over the limit", got)
+	}
+	if spent(t, first.Node, "per_client", "y") != 0 {
+		t.Error("another identity was charged")
+	}
+	for _, n := range []*running{first, second} {
+		if len(n.Slots()) == 0 || degraded(t, n.Node) || n.Staleness() > 2*time.Second {
+			t.Errorf("%s: %d slots, degraded %v, staleness %v", n.cfg.NodeID, len(n.Slots()), degraded(t, n.Node), n.Staleness())
+		}
+	}
+	if m := first.Members(); m[0].NodeID != "b" || m[0].Region != "eu" || m[0].Addr != second.Addr("lan") {
+		t.Errorf("member %+v", m[0])
+	}
+}
+
+// Two nodes of one region and one of another, which is reached over the WAN only.
+func TestCountsCrossRegions(t *testing.T) {
+	t.Parallel()
+	eu1 := launch(t, gossiping("1", "eu")).ready(t)
+	eu2 := launch(t, gossiping("2", "eu", eu1.Addr("lan"), "wan:"+eu1.Addr("wan"))).ready(t)
+	us := launch(t, gossiping("1", "us", "wan:"+eu2.Addr("wan"))).ready(t) // of the same id as another region's
+	nodes := []*running{eu1, eu2, us}
+	whole(t, nodes...)
+	for i, n := range nodes {
+		takeSome(t, n.Node, "per_client", "x", 100*(i+1))
+	}
+	for _, n := range nodes {
+		eventually(t, time.Second, "all counts at "+n.cfg.Region+n.cfg.NodeID, func() bool {
+			return spent(t, n.Node, "per_client", "x") == 600
+		})
+	}
+	for _, m := range eu1.Members() {
+		if want := map[string]string{"eu": "lan", "us": "wan"}[m.Region]; m.Pool != want {
+			t.Errorf("%s in %s is reached over the %s, want %s", m.NodeID, m.Region, m.Pool, want)
+		}
+	}
+}
+
+// The exported bound rises with what peers admit unseen, and a node shows it on its door.
+func TestBoundShowsUnderTraffic(t *testing.T) {
+	t.Parallel()
+	first := launch(t, gossiping("a", "eu")).ready(t)
+	cfg := gossiping("b", "eu", first.Addr("lan"))
+	cfg.Health = "127.0.0.1:0"
+	second := launch(t, cfg).ready(t)
+	whole(t, first, second)
+	eventually(t, patience, "a bound at the node that hears of the traffic", func() bool {
+		takeSome(t, first.Node, "per_client", "x", 2)
+		return second.Bound("test/client") > 0
+	})
+	if b := second.Bound("test/client"); b > 1 {
+		t.Errorf("the bound is %v: one peer can exceed the limit by no more than the limit", b)
+	}
+	if _, series := scrape(t, second.Addr("health")); series["edgelimit_over_admission_bound_ratio rule=test/client"] <= 0 ||
+		series["edgelimit_members region=eu"] != 1 || series["edgelimit_gossip_frames_received_total"] == 0 {
+		t.Errorf("metrics %v", series)
+	}
+}
+
+// Decisions say so while a peer cannot be heard, and cease to once it can.
+func TestDegradedWhileAPeerIsSilent(t *testing.T) {
+	t.Parallel()
+	links := gossiptest.NewLinks(1)
+	first := launch(t, through(links, "a", gossiping("a", "eu"))).ready(t)
+	second := launch(t, through(links, "b", gossiping("b", "eu", first.Addr("lan")))).ready(t)
+	whole(t, first, second)
+	eventually(t, patience, "nothing is degraded", func() bool { return !degraded(t, first.Node) && !degraded(t, second.Node) })
+	links.Partition("b")
+	eventually(t, 2*patience, "both notice the silence", func() bool { return degraded(t, first.Node) && degraded(t, second.Node) })
+	if takeSome(t, first.Node, "per_client", "x", 300) != 300 || takeSome(t, second.Node, "per_client", "x", 200) != 200 {
+		t.Error("a degraded node does not decide by itself")
+	}
+	links.Heal()
+	eventually(t, 3*patience, "counts cross again", func() bool {
+		return spent(t, first.Node, "per_client", "x") == 500 && spent(t, second.Node, "per_client", "x") == 500
+	})
+	eventually(t, patience, "nothing is degraded after the heal", func() bool { return !degraded(t, first.Node) && !degraded(t, second.Node) })
+}
+
+// A node that stops tells what it had not told yet: here nothing at all, its first interval has not passed.
+func TestGracefulStopHandsOver(t *testing.T) {
+	t.Parallel()
+	first := launch(t, gossiping("a", "eu")).ready(t)
+	cfg := gossiping("b", "eu", first.Addr("lan"))
+	second := launch(t, cfg).ready(t)
+	whole(t, first, second)
+	eventually(t, patience, "the stopping node has been heard", func() bool { return first.Members()[0].AsOf != 0 })
+	takeSome(t, second.Node, "per_client", "x", 321)
+	if err := second.stop(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Second, "the last counts", func() bool { return spent(t, first.Node, "per_client", "x") == 321 })
+	eventually(t, patience, "it has left", func() bool { return len(first.Members()) == 0 })
+}
+
+// A node that said goodbye is not missed: decisions are not degraded, and it is not in the bound.
+func TestGoodbyeIsNotSilence(t *testing.T) {
+	t.Parallel()
+	first := launch(t, gossiping("a", "eu")).ready(t)
+	second := launch(t, gossiping("b", "eu", first.Addr("lan"))).ready(t)
+	whole(t, first, second)
+	eventually(t, patience, "the stopping node has been heard", func() bool { return first.Members()[0].AsOf != 0 })
+	if err := second.stop(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, "it has left", func() bool { return len(first.Members()) == 0 })
+	eventually(t, patience/4, "nobody is missed", func() bool { return !degraded(t, first.Node) && first.Staleness() == 0 })
+}
+
+// The same through the store of the region: a node that has no peer leaves its counts there.
+func TestGracefulStopTellsTheStore(t *testing.T) {
+	store := regions.NewEmbedded(0, time.Now)
+	cfg := quiet(perClient)
+	cfg.Store = store
+	n := launch(t, cfg).ready(t)
+	takeSome(t, n.Node, "per_client", "x", 77)
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	cfg.NodeID = "b"
+	if got := spent(t, launch(t, cfg).ready(t).Node, "per_client", "x"); got != 77 {
+		t.Errorf("the store was told of %d of 77", got)
+	}
+}
+
+// A node whose seed does not answer yet serves, and joins once it does.
+func TestSeedComesLater(t *testing.T) {
+	t.Parallel()
+	var book logbook
+	seed := freeAddr(t)
+	cfg := gossiping("a", "eu", seed, "no-such-host.invalid:7946")
+	cfg.Logger = book.logger()
+	first := launch(t, cfg).ready(t)
+	takeSome(t, first.Node, "per_client", "x", 10)
+	eventually(t, patience, "a warning of the seed that does not answer", func() bool {
+		return book.line("WARN", "seed does not answer, will try again", seed)
+	})
+	eventually(t, patience, "a warning of the seed that does not resolve", func() bool {
+		return book.line("WARN", "seed does not resolve, will try again", "no-such-host.invalid")
+	})
+	late := gossiping("b", "eu")
+	late.Gossip.LAN = seed
+	second := launch(t, late).ready(t)
+	whole(t, first, second)
+	eventually(t, patience, "the counts from before", func() bool { return spent(t, second.Node, "per_client", "x") == 10 })
+}
+
+// Nodes of another label, another key or none, and whoever sends rubbish: the log says so, and nothing else happens.
+func TestStrangersAreKeptOut(t *testing.T) {
+	t.Parallel()
+	key := keyFile(t)
+	var book logbook
+	cfg := gossiping("a", "eu")
+	cfg.Gossip.KeyFile, cfg.Logger = key, book.logger()
+	n := launch(t, cfg).ready(t)
+	friend := gossiping("b", "eu", n.Addr("lan"))
+	friend.Gossip.KeyFile = key
+	second := launch(t, friend).ready(t)
+	whole(t, n, second)
+
+	for name, change := range map[string]func(*Gossip){
+		"other key":   func(g *Gossip) { g.KeyFile = keyFile(t) },
+		"no key":      func(g *Gossip) { g.KeyFile = "" },
+		"other label": func(g *Gossip) { g.KeyFile, g.Label = key, "elsewhere" },
+	} {
+		var complaint logbook
+		stranger := gossiping("c", "eu", n.Addr("lan"))
+		stranger.Logger = complaint.logger()
+		change(&stranger.Gossip)
+		s := launch(t, stranger).ready(t)
+		takeSome(t, s.Node, "per_client", "x", 500)
+		eventually(t, patience, name+": a warning at the stranger", func() bool {
+			return complaint.line("WARN", "seed does not answer", n.Addr("lan"))
+		})
+		if len(s.Members()) != 0 || len(n.Members()) != 1 {
+			t.Errorf("%s: the stranger has members %v, the cluster %v", name, s.Members(), n.Members())
+		}
+		if err := s.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	sendRubbish(t, n.Addr("lan"))
+	eventually(t, patience, "warnings in the log", func() bool { return book.line("WARN", "memberlist", "pool=lan", "127.0.0.1") })
+	if spent(t, n.Node, "per_client", "x") != 0 {
+		t.Error("a stranger's counts are in")
+	}
+	takeSome(t, second.Node, "per_client", "x", 5)
+	eventually(t, patience, "the node goes on", func() bool { return spent(t, n.Node, "per_client", "x") == 5 })
+}
+
+// Without a key, rubbish gets one step further, and no more.
+func TestRubbishWithoutKey(t *testing.T) {
+	t.Parallel()
+	var book logbook
+	cfg := gossiping("a", "eu")
+	cfg.Logger = book.logger()
+	n := launch(t, cfg).ready(t)
+	second := launch(t, gossiping("b", "eu", n.Addr("lan"))).ready(t)
+	whole(t, n, second)
+	sendRubbish(t, n.Addr("lan"))
+	eventually(t, patience, "a warning in the log", func() bool { return book.line("WARN", "memberlist", "pool=lan") })
+	takeSome(t, second.Node, "per_client", "x", 5)
+	eventually(t, patience, "the node goes on", func() bool { return spent(t, n.Node, "per_client", "x") == 5 })
+	if len(n.Members()) != 1 || n.cluster.Stats().Malformed != 0 {
+		t.Errorf("members %v, %d malformed frames: rubbish without the label came through", n.Members(), n.cluster.Stats().Malformed)
+	}
+}
+
+// sendRubbish sends packets and streams that nobody could mean.
+func sendRubbish(t *testing.T, addr string) {
+	t.Helper()
+	rubbish := [][]byte{{}, {0}, {255}, []byte("GET / HTTP/1.1\r\n\r\n"), make([]byte, 1400)}
+	for i := range 20 {
+		b := make([]byte, 1+i*37)
+		for j := range b {
+			b[j] = byte((i + 1) * (j + 7) * 2654435761 >> 13)
+		}
+		rubbish = append(rubbish, b)
+	}
+	for _, network := range []string{"udp", "tcp"} {
+		for _, b := range rubbish {
+			conn, err := net.Dial(network, addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Write(b); err != nil {
+				t.Error(err)
+			}
+			_ = conn.Close()
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package node
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/node/httpapi"
+	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/regions"
+)
+
+// Config says what a node is and does. DefaultConfig is a working single node on loopback. The YAML names are those of the
+// configuration file; SampleConfig shows each with its meaning.
+type Config struct {
+	// NodeID names the node; unique in its region. Default: the host's name.
+	NodeID string `yaml:"node_id"`
+	// Region names where the node stands. Default "local".
+	Region string `yaml:"region"`
+	// Rules are rule files, and directories of them. None: the sample rules.
+	Rules []string `yaml:"rules"`
+	// HTTP is the host:port of the HTTP door; empty: no such door.
+	HTTP string `yaml:"http"`
+	// Health is the host:port of /livez, /readyz and /metrics; empty: none.
+	Health string `yaml:"health"`
+	// Headers are the families of response headers: draft11, and one of legacy-delta and legacy-epoch; or off.
+	Headers []string `yaml:"headers"`
+	// MaxKeys caps the counters that the node holds; at the cap the idlest goes for each that comes.
+	MaxKeys int `yaml:"max_keys"`
+	// Drain is how long requests in flight may take when the node stops.
+	Drain time.Duration `yaml:"drain"`
+	// Gossip says how the node speaks with its peers.
+	Gossip Gossip `yaml:"gossip"`
+
+	// What follows is for programs that embed a node.
+
+	// Logger is the node's log; nil: slog.Default.
+	Logger *slog.Logger `yaml:"-"`
+	// RuleSet is used in place of Rules; nil: Rules are.
+	RuleSet *rules.Set `yaml:"-"`
+	// Store is the memory of the region, shared with other nodes; nil: none, counts live in the nodes alone.
+	Store regions.Store `yaml:"-"`
+	// WrapTransport stands between gossip and its sockets: for injecting faults.
+	WrapTransport func(pool string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport `yaml:"-"`
+}
+
+// Gossip says how a node speaks with its peers.
+type Gossip struct {
+	// LAN is the host:port, UDP and TCP, for the nodes of the region; empty: the node is alone.
+	LAN string `yaml:"lan"`
+	// WAN is the same for the nodes of all regions; empty: the region is alone.
+	WAN string `yaml:"wan"`
+	// AdvertiseLAN and AdvertiseWAN are the host:port under which others reach this node, where that differs.
+	AdvertiseLAN string `yaml:"advertise_lan"`
+	AdvertiseWAN string `yaml:"advertise_wan"`
+	// Join are nodes to join through: host[:port] of the same region, wan:host[:port] of any.
+	Join []string `yaml:"join"`
+	// Interval is T: how often the node tells its peers what it admitted.
+	Interval time.Duration `yaml:"interval"`
+	// KeyFile holds the gossip keys and the identity secret (edgelimit keygen makes one). Needed beyond loopback.
+	KeyFile string `yaml:"key_file"`
+	// Label separates clusters that can reach each other.
+	Label string `yaml:"label"`
+}
+
+// The ports that nodes listen on unless told otherwise.
+const (
+	DefaultHTTP   = "127.0.0.1:8080"
+	DefaultHealth = "127.0.0.1:9100"
+	lanPort       = "7946"
+	wanPort       = "7947"
+)
+
+// DefaultConfig returns a single node on loopback with the sample rules.
+func DefaultConfig() Config {
+	host, err := os.Hostname()
+	if err != nil || len(host) > gossip.MaxNodeID {
+		host = "node"
+	}
+	return Config{
+		NodeID:  host,
+		Region:  "local",
+		HTTP:    DefaultHTTP,
+		Health:  DefaultHealth,
+		Headers: httpapi.DefaultHeaders(),
+		MaxKeys: counters.DefaultMaxKeys,
+		Drain:   5 * time.Second,
+		Gossip:  Gossip{Interval: gossip.DefaultInterval, Label: gossip.DefaultLabel},
+	}
+}
+
+// Validate reports everything that is wrong with the configuration, without opening anything.
+func (c *Config) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, a := range []struct{ name, addr string }{
+		{"http", c.HTTP}, {"health", c.Health},
+		{"gossip.advertise_lan", c.Gossip.AdvertiseLAN}, {"gossip.advertise_wan", c.Gossip.AdvertiseWAN},
+	} {
+		if _, _, err := net.SplitHostPort(a.addr); a.addr != "" && err != nil {
+			wrong("%s: address %q: want host:port", a.name, a.addr)
+		}
+	}
+	if c.MaxKeys < 1 {
+		wrong("max_keys: %d, want at least 1", c.MaxKeys)
+	}
+	if c.Drain <= 0 || c.Drain > time.Minute {
+		wrong("drain: %v, want more than 0 and at most 1m", c.Drain)
+	}
+	if err := (httpapi.Options{Headers: c.Headers}).Validate(); err != nil {
+		wrong("headers: %w", err)
+	}
+	for _, seed := range c.Gossip.Join {
+		switch wan, _, err := splitSeed(seed); {
+		case err != nil:
+			wrong("gossip.join: %w", err)
+		case wan && c.Gossip.WAN == "":
+			wrong("gossip.join: %s is of the WAN, but this node is not on it: set gossip.wan (--gossip-wan)", seed)
+		case !wan && c.Gossip.LAN == "":
+			wrong("gossip.join: %s is of the region, but this node has no address for it: set gossip.lan (--gossip), or join wan:%s", seed, seed)
+		}
+	}
+	var keys Keys
+	if c.Gossip.KeyFile != "" { // that it holds keys is seen when it is opened
+		keys.Gossip = [][]byte{make([]byte, gossipKeySize)}
+	}
+	cluster := c.clusterConfig(0, keys)
+	return errors.Join(append(errs, cluster.Validate())...)
+}
+
+// splitSeed tells which pool a seed is of and its host:port.
+func splitSeed(seed string) (wan bool, addr string, err error) {
+	addr, wan = strings.CutPrefix(seed, "wan:")
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		host, port = addr, lanPort
+		if wan {
+			port = wanPort
+		}
+		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			host = ""
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); host == "" || n == 0 || err != nil {
+		return false, "", fmt.Errorf("seed %q: want host, host:port, wan:host or wan:host:port", seed)
+	}
+	return wan, net.JoinHostPort(host, port), nil
+}
+
+// clusterConfig is the gossip part of the configuration as the gossip package takes it.
+func (c *Config) clusterConfig(incarnation uint64, keys Keys) gossip.Config {
+	cfg := gossip.Config{
+		NodeID: c.NodeID, Region: c.Region, Incarnation: incarnation,
+		Interval: c.Gossip.Interval, Label: cmp.Or(c.Gossip.Label, gossip.DefaultLabel), Keys: keys.Gossip,
+		Logger: c.Logger, WrapTransport: c.WrapTransport,
+	}
+	if c.Gossip.LAN != "" {
+		cfg.LAN = &gossip.PoolConfig{Bind: c.Gossip.LAN, Advertise: c.Gossip.AdvertiseLAN}
+	}
+	if c.Gossip.WAN != "" {
+		cfg.WAN = &gossip.PoolConfig{Bind: c.Gossip.WAN, Advertise: c.Gossip.AdvertiseWAN}
+	}
+	for _, seed := range c.Gossip.Join {
+		wan, addr, _ := splitSeed(seed)
+		if wan && cfg.WAN != nil {
+			cfg.WAN.Seeds = append(cfg.WAN.Seeds, addr)
+		} else if !wan && cfg.LAN != nil {
+			cfg.LAN.Seeds = append(cfg.LAN.Seeds, addr)
+		}
+	}
+	return cfg
+}

@@ -1,0 +1,258 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// normal makes empty slices nil, which mean the same.
+func normal(c Config) Config {
+	if len(c.Rules) == 0 {
+		c.Rules = nil
+	}
+	if len(c.Gossip.Join) == 0 {
+		c.Gossip.Join = nil
+	}
+	return c
+}
+
+func TestSampleIsTheDefaults(t *testing.T) {
+	cfg, err := ReadConfig(write(t, "edgelimit.yaml", string(SampleConfig)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := normal(cfg), normal(DefaultConfig()); !reflect.DeepEqual(got, want) {
+		t.Errorf("the sample says\n%+v\nand the defaults are\n%+v", got, want)
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Errorf("the sample is invalid: %v", err)
+	}
+}
+
+// Every setting of a file is in the sample, and the sample shows it: with another value in its place, the configuration differs.
+func TestSampleShowsEverySetting(t *testing.T) {
+	text := string(SampleConfig)
+	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Gossip]()} {
+		for i := range typ.NumField() {
+			name := typ.Field(i).Tag.Get("yaml")
+			if name == "" {
+				t.Errorf("%s.%s has no yaml name", typ, typ.Field(i).Name)
+			}
+			if name != "-" && !strings.Contains(text, name+":") {
+				t.Errorf("the sample does not show %s", name)
+			}
+		}
+	}
+	text = strings.Replace(text, "# node_id: edge-1", "node_id: edge-1", 1)
+	cfg, err := parseConfig([]byte(text))
+	if err != nil || cfg.NodeID != "edge-1" {
+		t.Errorf("with its node_id uncommented the sample gives %q, %v", cfg.NodeID, err)
+	}
+}
+
+func TestConfigFile(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       func(*Config)
+		err        []string // parts of the error
+	}{
+		{name: "empty", text: "", want: func(*Config) {}},
+		{name: "only comments", text: "# nothing\n", want: func(*Config) {}},
+		{name: "one setting", text: "region: eu-west\n", want: func(c *Config) { c.Region = "eu-west" }},
+		{name: "nested keeps the rest", text: "gossip: {lan: 127.0.0.1:7946, interval: 50ms}\n", want: func(c *Config) {
+			c.Gossip.LAN, c.Gossip.Interval = "127.0.0.1:7946", 50*time.Millisecond
+		}},
+		{name: "a door closed", text: "http: ''\n", want: func(c *Config) { c.HTTP = "" }},
+		{name: "lists", text: "rules: [a.yaml, d]\nheaders: ['off']\ngossip: {join: [x, 'wan:y']}\n", want: func(c *Config) {
+			c.Rules, c.Headers, c.Gossip.Join = []string{"a.yaml", "d"}, []string{"off"}, []string{"x", "wan:y"}
+		}},
+		{name: "unknown key", text: "region: here\n\nregoin: there\n", err: []string{"line 3", "regoin"}},
+		{name: "unknown nested key", text: "gossip:\n  lan: 127.0.0.1:1\n  inteval: 5ms\n", err: []string{"line 3", "inteval"}},
+		{name: "settings of embedders are not for files", text: "logger: {}\n", err: []string{"line 1", "logger"}},
+		{name: "key given twice", text: "region: a\nregion: b\n", err: []string{"line 2", "region"}},
+		{name: "duration without unit", text: "\ndrain: 5\n", err: []string{"line 2", "5"}},
+		{name: "not a list", text: "rules: a.yaml\n", err: []string{"line 1"}},
+		{name: "not YAML", text: "region: [\n", err: []string{"line"}},
+		{name: "two documents", text: "region: a\n---\nregion: b\n", err: []string{"more than one document"}},
+		{name: "a second document that is no YAML", text: "region: a\n---\nregion: [\n", err: []string{"more than one document"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := write(t, "c.yaml", test.text)
+			got, err := ReadConfig(file)
+			if test.want != nil {
+				want := DefaultConfig()
+				test.want(&want)
+				if err != nil || !reflect.DeepEqual(got, want) {
+					t.Fatalf("got %+v, %v\nwant %+v", got, err, want)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatalf("no error, but %+v", got)
+			}
+			for _, part := range append(test.err, file) {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestConfigFileMissing(t *testing.T) {
+	_, err := ReadConfig("no/such/file.yaml")
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "no/such/file.yaml") {
+		t.Errorf("error %v, want one that says which file is missing", err)
+	}
+}
+
+func TestDefaultConfigIsValid(t *testing.T) {
+	cfg := DefaultConfig()
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+	if cfg.NodeID == "" || cfg.Gossip.LAN != "" || !strings.HasPrefix(cfg.HTTP, "127.0.0.1:") || !strings.HasPrefix(cfg.Health, "127.0.0.1:") {
+		t.Errorf("the default is not a lone node on loopback: %+v", cfg)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*Config)
+		want   string // part of the error; empty: valid
+	}{
+		{"no doors", func(c *Config) { c.HTTP, c.Health = "", "" }, ""},
+		{"all interfaces", func(c *Config) { c.HTTP = ":8080" }, ""},
+		{"http without port", func(c *Config) { c.HTTP = "localhost" }, "http:"},
+		{"health without port", func(c *Config) { c.Health = "localhost" }, "health:"},
+		{"advertised without port", func(c *Config) { c.Gossip.AdvertiseLAN = "10.0.0.1" }, "gossip.advertise_lan:"},
+		{"advertised WAN without port", func(c *Config) { c.Gossip.AdvertiseWAN = "10.0.0.1" }, "gossip.advertise_wan:"},
+		{"lan without port", func(c *Config) { c.Gossip.LAN = "nonsense" }, `"nonsense"`},
+		{"wan without port", func(c *Config) { c.Gossip.WAN = "nonsense" }, `"nonsense"`},
+		{"no keys to hold", func(c *Config) { c.MaxKeys = 0 }, "max_keys:"},
+		{"no drain", func(c *Config) { c.Drain = 0 }, "drain:"},
+		{"endless drain", func(c *Config) { c.Drain = time.Hour }, "drain:"},
+		{"unknown headers", func(c *Config) { c.Headers = []string{"draft12"} }, "draft12"},
+		{"no node id", func(c *Config) { c.NodeID = "" }, "node id"},
+		{"long node id", func(c *Config) { c.NodeID = strings.Repeat("n", 129) }, "node id"},
+		{"no region", func(c *Config) { c.Region = "" }, "region"},
+		{"long region", func(c *Config) { c.Region = strings.Repeat("r", 65) }, "region"},
+		{"no interval", func(c *Config) { c.Gossip.Interval = 0 }, "interval"},
+		{"short interval", func(c *Config) { c.Gossip.Interval = time.Millisecond }, "interval"},
+		{"beyond loopback without key", func(c *Config) { c.Gossip.LAN = "0.0.0.0:7946" }, "needs a key"},
+		{"WAN beyond loopback without key", func(c *Config) { c.Gossip.WAN = "203.0.113.7:7947" }, "needs a key"},
+		{"every interface without key", func(c *Config) { c.Gossip.LAN = ":7946" }, "needs a key"},
+		{"beyond loopback with a key file", func(c *Config) { c.Gossip.LAN, c.Gossip.KeyFile = "0.0.0.0:7946", "k" }, ""},
+		{"loopback without key", func(c *Config) { c.Gossip.LAN, c.Gossip.WAN = "[::1]:7946", "localhost:0" }, ""},
+		{"seeds of both pools", func(c *Config) {
+			c.Gossip.LAN, c.Gossip.WAN, c.Gossip.Join = "127.0.0.1:0", "127.0.0.1:0", []string{"10.0.0.1", "wan:x:7947"}
+		}, ""},
+		{"a seed but no gossip", func(c *Config) { c.Gossip.Join = []string{"10.0.0.1"} }, "gossip.lan"},
+		{"a WAN seed but no WAN", func(c *Config) { c.Gossip.LAN, c.Gossip.Join = "127.0.0.1:0", []string{"wan:x"} }, "gossip.wan"},
+		{"a seed of the region but only a WAN", func(c *Config) { c.Gossip.WAN, c.Gossip.Join = "127.0.0.1:0", []string{"x"} }, "gossip.lan"},
+		{"a seed that is none", func(c *Config) { c.Gossip.LAN, c.Gossip.Join = "127.0.0.1:0", []string{"a:b:c"} }, `"a:b:c"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := DefaultConfig()
+			cfg.NodeID = "a"
+			test.change(&cfg)
+			switch err := cfg.Validate(); {
+			case test.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("error %v, want one that says %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestValidateReportsEverythingAtOnce(t *testing.T) {
+	cfg := Config{HTTP: "h", Health: "x", Headers: []string{"bogus"}, MaxKeys: -1, Drain: -1,
+		Gossip: Gossip{LAN: "l", WAN: "w", AdvertiseLAN: "al", AdvertiseWAN: "aw", Join: []string{"", "ok"}}}
+	err := cfg.Validate()
+	if err == nil {
+		t.Fatal("valid")
+	}
+	for _, part := range []string{`http: address "h"`, `health: address "x"`, `"bogus"`, "max_keys: -1", "drain: -1", `"l"`, `"w"`,
+		`gossip.advertise_lan: address "al"`, `gossip.advertise_wan: address "aw"`, `seed ""`, "node id", "region", "interval"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error leaves out %q:\n%v", part, err)
+		}
+	}
+	if n, err := New(cfg); err == nil {
+		_ = n
+		t.Error("New takes a configuration that Validate refuses")
+	}
+}
+
+func TestSplitSeed(t *testing.T) {
+	for _, test := range []struct {
+		seed string
+		want string // pool and address; empty: refused
+	}{
+		{"10.0.0.1", "lan 10.0.0.1:7946"},
+		{"10.0.0.1:1234", "lan 10.0.0.1:1234"},
+		{"edge-1.internal", "lan edge-1.internal:7946"},
+		{"edge-1.internal:7", "lan edge-1.internal:7"},
+		{"::1", "lan [::1]:7946"},
+		{"[::1]:99", "lan [::1]:99"},
+		{"wan:203.0.113.7", "wan 203.0.113.7:7947"},
+		{"wan:edge:65535", "wan edge:65535"},
+		{"wan:::1", "wan [::1]:7947"},
+		{"wan:[2001:db8::1]:7947", "wan [2001:db8::1]:7947"},
+		{"", ""},
+		{"wan:", ""},
+		{":7946", ""},
+		{"edge:", ""},
+		{"edge:0", ""},
+		{"edge:65536", ""},
+		{"edge:-1", ""},
+		{"edge:http", ""},
+		{"a:b:c", ""},
+		{"wan:a:b:c", ""},
+		{"lan:edge:7946", ""},
+	} {
+		wan, addr, err := splitSeed(test.seed)
+		got := fmt.Sprintf("%s %s", map[bool]string{true: "wan", false: "lan"}[wan], addr)
+		if err != nil {
+			got = ""
+			if !strings.Contains(err.Error(), fmt.Sprintf("%q", test.seed)) {
+				t.Errorf("seed %q: the error %q does not name it", test.seed, err)
+			}
+		}
+		if got != test.want {
+			t.Errorf("seed %q is %q, %v; want %q", test.seed, got, err, test.want)
+		}
+	}
+}
+
+// What the configuration says of gossip reaches the gossip package.
+func TestClusterConfig(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.NodeID, cfg.Region = "a", "eu"
+	cfg.Gossip = Gossip{LAN: "127.0.0.1:1", WAN: "127.0.0.1:2", AdvertiseLAN: "10.0.0.1:3", AdvertiseWAN: "10.0.0.1:4",
+		Join: []string{"x", "wan:y:5", "z:6"}, Interval: time.Second}
+	got := cfg.clusterConfig(7, Keys{Gossip: [][]byte{make([]byte, 32)}})
+	if got.NodeID != "a" || got.Region != "eu" || got.Incarnation != 7 || got.Interval != time.Second || got.Label != "edgelimit" || len(got.Keys) != 1 {
+		t.Errorf("got %+v", got)
+	}
+	if got.LAN.Bind != "127.0.0.1:1" || got.LAN.Advertise != "10.0.0.1:3" || fmt.Sprint(got.LAN.Seeds) != "[x:7946 z:6]" {
+		t.Errorf("LAN %+v", *got.LAN)
+	}
+	if got.WAN.Bind != "127.0.0.1:2" || got.WAN.Advertise != "10.0.0.1:4" || fmt.Sprint(got.WAN.Seeds) != "[y:5]" {
+		t.Errorf("WAN %+v", *got.WAN)
+	}
+}

@@ -1,0 +1,217 @@
+package httpapi
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// listen serves the door on loopback and returns its address.
+func listen(tb testing.TB, h http.Handler) string {
+	tb.Helper()
+	s := httptest.NewUnstartedServer(nil)
+	s.Config = Server(h, nil)
+	s.Start()
+	tb.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '0'
+	}
+	return len(p), nil
+}
+
+func TestTenMegabytes(t *testing.T) {
+	l := always(allowedBurst)
+	addr := listen(t, New(l, quiet()))
+	const size = 10 << 20
+	for _, path := range []string{"/v1/check", "/v1/check/batch", "/limiter/check"} {
+		for name, length := range map[string]int64{"announced": size, "in chunks": -1} {
+			t.Run(path+" "+name, func(t *testing.T) {
+				r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+path, io.LimitReader(zeros{}, size))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.ContentLength = length
+				r.Header.Set("Content-Type", "application/json")
+				resp, err := http.DefaultClient.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				wantProblemIn(t, resp.StatusCode, resp.Header, resp.Body, 413)
+				// The next one is served, on this connection or on another.
+				next, err := http.Post("http://"+addr+"/v1/check", "application/json", strings.NewReader(`{"rule":"r"}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				next.Body.Close()
+				if next.StatusCode != 200 {
+					t.Errorf("afterwards: %d", next.StatusCode)
+				}
+			})
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// A client that asks first is told before it sends anything.
+func TestExpectContinue(t *testing.T) {
+	conn, err := net.Dial("tcp", listen(t, New(always(allowedBurst), quiet())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", 10<<20)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantProblemIn(t, resp.StatusCode, resp.Header, resp.Body, 413)
+}
+
+func TestConnectionSurvivesRefusals(t *testing.T) {
+	conn, err := net.Dial("tcp", listen(t, New(always(allowedBurst), quiet())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for _, tt := range []struct {
+		path, body string
+		status     int
+	}{{"/v1/check", `{`, 400}, {"/nowhere", `{}`, 404}, {"/v1/check", `{"cost":-1}`, 400}, {"/v1/check", `{"rule":"r"}`, 200}} {
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", tt.path, len(tt.body), tt.body)
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatalf("%s %s: %v", tt.path, tt.body, err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		if resp.StatusCode != tt.status {
+			t.Errorf("%s %s: %d, want %d", tt.path, tt.body, resp.StatusCode, tt.status)
+		}
+	}
+}
+
+func TestBodyThatBreaksOff(t *testing.T) {
+	for _, tt := range []struct {
+		err    error
+		status int
+		detail string
+	}{
+		{io.ErrUnexpectedEOF, 400, "Content-Length"},
+		{iotest.ErrTimeout, 400, "broke off"},
+		{net.ErrClosed, 400, "broke off"},
+		{fmt.Errorf("read: %w", errDeadline()), 408, "in time"},
+	} {
+		l := always(allowedBurst)
+		r := httptest.NewRequest("POST", "/v1/check", io.MultiReader(strings.NewReader(`{"rule":`), iotest.ErrReader(tt.err)))
+		r.ContentLength = 12
+		w := httptest.NewRecorder()
+		New(l, quiet()).ServeHTTP(w, r)
+		if detail := wantProblem(t, w, tt.status); !strings.Contains(detail, tt.detail) || len(l.asked) != 0 {
+			t.Errorf("%v: %q, asked %v", tt.err, detail, l.asked)
+		}
+	}
+}
+
+// errDeadline is what reading from a connection after its deadline says.
+func errDeadline() error {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	a.SetReadDeadline(neverLater)
+	_, err := a.Read(make([]byte, 1))
+	return err
+}
+
+// A body that comes too slowly is given up at the server's deadline.
+func TestSlowBody(t *testing.T) {
+	s := httptest.NewUnstartedServer(nil)
+	s.Config = Server(New(always(allowedBurst), quiet()), nil)
+	s.Config.ReadTimeout = 50 * time.Millisecond
+	s.Start()
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n\r\n{")
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantProblemIn(t, resp.StatusCode, resp.Header, resp.Body, 408)
+	if _, err := in.ReadByte(); err != io.EOF {
+		t.Errorf("the connection is not closed: %v", err)
+	}
+}
+
+func TestBodyInSmallPieces(t *testing.T) {
+	l := always(allowedBurst)
+	identity := strings.Repeat("i", 5000)
+	r := httptest.NewRequest("POST", "/v1/check", iotest.OneByteReader(strings.NewReader(`{"rule":"r","identity":"`+identity+`"}`)))
+	w := httptest.NewRecorder()
+	New(l, quiet()).ServeHTTP(w, r)
+	if w.Code != 200 || len(l.asked) != 1 || l.asked[0].Identity != identity {
+		t.Errorf("status %d, asked %d", w.Code, len(l.asked))
+	}
+}
+
+// Whatever a body holds, it costs at most 64 KiB and four times its length.
+func TestDecodeBombs(t *testing.T) {
+	fill := func(head, what, tail string, size int) string {
+		n := (size - len(head) - len(tail)) / len(what)
+		return head + strings.TrimSuffix(strings.Repeat(what, n), ",") + tail
+	}
+	h := New(bareLimiter{counters.Decision{Allowed: true}}, quiet())
+	for _, tt := range []struct{ name, path, body string }{
+		{"entries", "/v1/check", fill(`{"descriptors":[[`, "{},", "]]}", DefaultMaxBody)},
+		{"descriptors", "/v1/check", fill(`{"descriptors":[`, "[],", "]}", DefaultMaxBody)},
+		{"depth", "/v1/check", strings.Repeat("[", DefaultMaxBody)},
+		{"escapes", "/v1/check", fill(`{"identity":"`, `\u0000`, `"}`, DefaultMaxBody)},
+		{"names", "/v1/check", fill(`{"`, `\n`, `":1}`, DefaultMaxBody)},
+		{"lone surrogates", "/limiter/check", fill(`{"identity":"`, `\ud800`, `"}`, DefaultMaxBody)},
+		{"digits", "/v1/check", fill(`{"cost":`, "9", "}", DefaultMaxBody)},
+		{"checks", "/v1/check/batch", fill(`{"checks":[`, "0,", "]}", DefaultMaxBatchBody)},
+		{"a full batch of entries", "/v1/check/batch", fill(`{"checks":[`, `{"descriptors":[`+strings.TrimSuffix(strings.Repeat("[{},{},{},{},{},{},{},{}],", 32), ",")+`]},`, "]}", DefaultMaxBatchBody)},
+		{"one long check", "/v1/check/batch", fill(`{"checks":[{"identity":"`, "x", `"}]}`, DefaultMaxBatchBody)},
+	} {
+		// The least of some runs: buffers are used again, but the race detector has the pool lose some.
+		spent, most := uint64(1<<63), uint64(64<<10+4*len(tt.body))
+		var w *httptest.ResponseRecorder
+		for range 50 {
+			var before, after runtime.MemStats
+			r := httptest.NewRequest("POST", tt.path, strings.NewReader(tt.body))
+			w = httptest.NewRecorder()
+			runtime.ReadMemStats(&before)
+			h.ServeHTTP(w, r)
+			runtime.ReadMemStats(&after)
+			if spent = min(spent, after.TotalAlloc-before.TotalAlloc); spent <= most {
+				break
+			}
+		}
+		if spent > most {
+			t.Errorf("%s: %d bytes allocated for %d, at most %d are allowed", tt.name, spent, len(tt.body), most)
+		}
+		if w.Code != 200 && w.Code != 400 {
+			t.Errorf("%s: status %d", tt.name, w.Code)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// The families of headers that tell a client where it stands.
+const (
+	// Draft11 is RateLimit-Policy and RateLimit as in draft-ietf-httpapi-ratelimit-headers-11.
+	Draft11 = "draft11"
+	// LegacyDelta is X-RateLimit-Limit, -Remaining and -Reset of the governing layer, and X-RateLimit-Retry-After in
+	// denials. The reset is when the whole limit is available again, in seconds from now, as Envoy and Kong have it.
+	LegacyDelta = "legacy-delta"
+	// LegacyEpoch is the same with the reset in Unix seconds, as GitHub has it.
+	LegacyEpoch = "legacy-epoch"
+	// HeadersOff stands alone and means none of the above.
+	HeadersOff = "off"
+)
+
+// DefaultHeaders returns the families that are written unless others are named.
+func DefaultHeaders() []string { return []string{Draft11, LegacyDelta} }
+
+const (
+	// maxJitter is the largest part by which Retry-After exceeds the wait.
+	maxJitter = 0.03
+	// maxField is the length of a list, in bytes, beyond which only its first policy is certain to be named: proxies in
+	// the client's way often have 4 or 8 KiB for all headers together.
+	maxField = 2048
+	// maxInteger is the largest Integer of RFC 9651.
+	maxInteger = 999_999_999_999_999
+)
+
+// Headers writes decisions as response headers. It is immutable and safe for concurrent use.
+type Headers struct {
+	draft11 bool
+	legacy  string // LegacyDelta, LegacyEpoch or none
+	now     func() time.Time
+	jitter  func() float64
+}
+
+// NewHeaders returns the writer of the named families; none means DefaultHeaders. now is the wall clock of LegacyEpoch, nil
+// means time.Now. jitter returns numbers in [0, 1), nil means math/rand/v2. The error tells all that is wrong with the names.
+func NewHeaders(families []string, now func() time.Time, jitter func() float64) (*Headers, error) {
+	if len(families) == 0 {
+		families = DefaultHeaders()
+	}
+	h := &Headers{now: now, jitter: jitter}
+	if h.now == nil {
+		h.now = time.Now
+	}
+	if h.jitter == nil {
+		h.jitter = rand.Float64
+	}
+	var errs []error
+	for i, name := range families {
+		switch {
+		case slices.Contains(families[:i], name):
+			errs = append(errs, fmt.Errorf("headers: %s is named twice: name it once", name))
+		case name == Draft11:
+			h.draft11 = true
+		case (name == LegacyDelta || name == LegacyEpoch) && h.legacy == "":
+			h.legacy = name
+		case name == LegacyDelta || name == LegacyEpoch:
+			errs = append(errs, fmt.Errorf("headers: %s and %s use the same fields: choose one", h.legacy, name))
+		case name == HeadersOff && len(families) > 1:
+			errs = append(errs, fmt.Errorf("headers: %s stands alone: drop it or the others", name))
+		case name != HeadersOff:
+			errs = append(errs, fmt.Errorf("headers: %q is unknown: use %s, %s, %s or %s", name, Draft11, LegacyDelta, LegacyEpoch, HeadersOff))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return h, nil
+}
+
+// Write sets the headers that the decisions of one request's layers ask for. Only layers with a rule are told of. If they
+// deny, Retry-After and Cache-Control are set whatever the families. layers are neither kept nor changed.
+//
+// It returns what Retry-After says, in seconds: the governing wait and 0 to 3 % more, rounded up; 0 if the request is
+// allowed; -1 if no wait helps, and then there is no Retry-After.
+func (h *Headers) Write(dst http.Header, layers []counters.Decision) int64 {
+	i := counters.Governing(layers)
+	if i < 0 {
+		return 0
+	}
+	governing := &layers[i]
+	var (
+		room       [512]byte
+		text       = room[:0]
+		f          fields
+		retryAfter int64
+	)
+	if h.draft11 {
+		text = f.appendDraft11(text, layers)
+	}
+	if h.legacy != "" {
+		text = f.appendLegacy(text, governing, h.reset(governing))
+	}
+	if !governing.Allowed {
+		text = f.end(append(text, "no-store"...), "Cache-Control")
+		retryAfter = h.retryAfter(governing.RetryAfter)
+	}
+	if retryAfter > 0 {
+		text = f.end(strconv.AppendInt(text, retryAfter, 10), "Retry-After")
+	}
+	if retryAfter > 0 && h.legacy != "" {
+		text = f.end(strconv.AppendInt(text, retryAfter, 10), "X-Ratelimit-Retry-After")
+	}
+	f.writeTo(dst, string(text))
+	return retryAfter
+}
+
+// reset is what X-RateLimit-Reset says.
+func (h *Headers) reset(g *counters.Decision) int64 {
+	if h.legacy == LegacyEpoch {
+		return unixUp(h.now().Add(g.ResetAfter))
+	}
+	return roundUp(g.ResetAfter, time.Second)
+}
+
+// retryAfter is what Retry-After says. The jitter is added to what is rounded, so that the sum is never earlier than the t
+// of RateLimit.
+func (h *Headers) retryAfter(wait time.Duration) int64 {
+	if wait == counters.Never {
+		return -1
+	}
+	return roundUp(wait+time.Duration(float64(wait)*maxJitter*h.jitter()), time.Second)
+}
+
+// fields notes which parts of one text are the values of which headers, so that all headers together cost two allocations.
+// Names are in the canonical form of net/http, under which Header.Get finds them; on the wire their case means nothing.
+type fields struct {
+	names [8]string
+	ends  [8]int // where the value of each name ends in the text
+	n     int
+}
+
+// end makes the part of text since the last call the value of name. It returns text.
+func (f *fields) end(text []byte, name string) []byte {
+	f.names[f.n], f.ends[f.n] = name, len(text)
+	f.n++
+	return text
+}
+
+func (f *fields) writeTo(dst http.Header, text string) {
+	values, start := make([]string, f.n), 0
+	for i := range f.n {
+		values[i] = text[start:f.ends[i]]
+		dst[f.names[i]] = values[i : i+1 : i+1]
+		start = f.ends[i]
+	}
+}
+
+func (f *fields) appendLegacy(b []byte, g *counters.Decision, reset int64) []byte {
+	b = f.end(strconv.AppendUint(b, g.Limit, 10), "X-Ratelimit-Limit")
+	b = f.end(strconv.AppendUint(b, g.Remaining, 10), "X-Ratelimit-Remaining")
+	return f.end(strconv.AppendInt(b, reset, 10), "X-Ratelimit-Reset")
+}
+
+// appendDraft11 appends the two lists, tightest policy first. Of several layers under the same rule only the tightest is
+// named: without a partition key nobody could tell them apart.
+func (f *fields) appendDraft11(b []byte, layers []counters.Decision) []byte {
+	var (
+		restRoom               [4]counters.Decision
+		policyRoom, limitRoom  [256]byte
+		rest, policies, limits = append(restRoom[:0], layers...), policyRoom[:0], limitRoom[:0]
+	)
+	for i := counters.Governing(rest); i >= 0; i = counters.Governing(rest) {
+		d := rest[i]
+		policiesEnd, limitsEnd := len(policies), len(limits)
+		policies, limits = appendPolicy(policies, &d), appendLimit(limits, &d)
+		if policiesEnd > 0 && max(len(policies), len(limits)) > maxField {
+			policies, limits = policies[:policiesEnd], limits[:limitsEnd]
+			break
+		}
+		rest = slices.DeleteFunc(rest, func(o counters.Decision) bool { return o.Rule == d.Rule })
+	}
+	b = f.end(append(b, policies...), "Ratelimit-Policy")
+	return f.end(append(b, limits...), "Ratelimit")
+}
+
+// appendPolicy appends a Quota Policy Item: "burst";q=100;w=60. A window that is not in whole seconds cannot be told.
+func appendPolicy(b []byte, d *counters.Decision) []byte {
+	b = appendItem(b, d.Rule)
+	b = strconv.AppendUint(append(b, ";q="...), min(d.Limit, maxInteger), 10)
+	if d.Window > 0 && d.Window%time.Second == 0 {
+		b = strconv.AppendInt(append(b, ";w="...), int64(d.Window/time.Second), 10)
+	}
+	return b
+}
+
+// appendLimit appends a Service Limit Item: "burst";r=45;t=30.
+func appendLimit(b []byte, d *counters.Decision) []byte {
+	t := d.ResetAfter
+	if !d.Allowed && d.RetryAfter != counters.Never {
+		t = d.RetryAfter
+	}
+	b = appendItem(b, d.Rule)
+	b = strconv.AppendUint(append(b, ";r="...), min(d.Remaining, maxInteger), 10)
+	return strconv.AppendInt(append(b, ";t="...), roundUp(t, time.Second), 10)
+}
+
+// appendItem appends name as a String (RFC 9651, section 3.3.3), after a comma if it is not the list's first. A String holds
+// printable ASCII; other bytes are percent-encoded, and so is the percent sign, so that no two names look alike.
+func appendItem(b []byte, name string) []byte {
+	const hex = "0123456789ABCDEF"
+	if len(b) > 0 {
+		b = append(b, ", "...)
+	}
+	b = append(b, '"')
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c > '~' || c == '%':
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}

@@ -1,0 +1,78 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// Limiter decides; it is all that the door needs of a node. It is called concurrently.
+type Limiter interface {
+	// Decide appends one Decision per layer of the request to layers, in order. The request is allowed if and only if all
+	// of them are; a layer that met no rule is {Allowed: true} with an empty Rule. req is only valid during the call.
+	//
+	// An error means that there is no decision: rules.ErrUnknownRule becomes 404, rules.ErrInvalidRequest 400, a context's
+	// error 503, and anything else 500, which is logged and not shown to the client.
+	Decide(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error)
+}
+
+// What a body may hold unless Options say otherwise, in bytes.
+const (
+	DefaultMaxBody      = 64 << 10
+	DefaultMaxBatchBody = 1 << 20
+)
+
+// Options are the door's settings. The zero value is ready to use.
+type Options struct {
+	// Headers names the families of response headers: Draft11, and one of LegacyDelta and LegacyEpoch; or HeadersOff
+	// alone. Empty means DefaultHeaders.
+	Headers []string
+	// MaxBody is the longest body of a single check, in bytes; longer ones are refused with 413. 0 means DefaultMaxBody.
+	MaxBody int64
+	// MaxBatchBody is the same for a batch. 0 means DefaultMaxBatchBody.
+	MaxBatchBody int64
+	// Logger receives the errors that clients are not shown. Nil means slog.Default().
+	Logger *slog.Logger
+	// Now is the wall clock from which reset times are told as Unix time. Nil means time.Now.
+	Now func() time.Time
+	// Jitter returns numbers in [0, 1) that spread the clients' retries. It is called concurrently. Nil means math/rand/v2.
+	Jitter func() float64
+}
+
+// Validate says everything that is wrong with the options at once.
+func (o Options) Validate() error {
+	_, err := NewHeaders(o.Headers, nil, nil)
+	errs := []error{err}
+	if o.MaxBody < 0 {
+		errs = append(errs, fmt.Errorf("http: the cap on a body is %d bytes: give a positive number, or 0 for %d", o.MaxBody, DefaultMaxBody))
+	}
+	if o.MaxBatchBody < 0 {
+		errs = append(errs, fmt.Errorf("http: the cap on a batch is %d bytes: give a positive number, or 0 for %d", o.MaxBatchBody, DefaultMaxBatchBody))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxBody == 0 {
+		o.MaxBody = DefaultMaxBody
+	}
+	if o.MaxBatchBody == 0 {
+		o.MaxBatchBody = DefaultMaxBatchBody
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Jitter == nil {
+		o.Jitter = rand.Float64
+	}
+	return o
+}

@@ -1,0 +1,126 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// quotaExceeded is the problem type of a denial, from draft-ietf-httpapi-ratelimit-headers-11, section 5.1.
+const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+// maxDetail bounds what of a client's own words is said back to it, in bytes.
+const maxDetail = 512
+
+// problem is a problem document (RFC 9457). The embedded parts are present in denials only.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	*denial
+	*standing
+}
+
+// denial is what a denial says beside the standard members. It names rules as they are, where headers have to encode them.
+type denial struct {
+	ViolatedPolicies []string `json:"violated-policies"`
+	Error            string   `json:"error"`
+	Message          string   `json:"message"`
+	RetryAfter       int64    `json:"retry_after"` // seconds as in Retry-After; -1 when no wait helps
+}
+
+func (p *problem) write(w http.ResponseWriter) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and numbers only: it cannot fail
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	w.Write(append(body, '\n'))
+}
+
+// refusal is an error that a client is told, with the status that fits it.
+type refusal struct {
+	status int
+	detail string
+}
+
+func (r *refusal) Error() string { return r.detail }
+
+func refuse(status int, format string, args ...any) error {
+	return &refusal{status: status, detail: fmt.Sprintf(format, args...)}
+}
+
+// refusalFor turns any error into what its client may know of it. Errors that are the node's own are logged.
+func (d *door) refusalFor(ctx context.Context, err error) *refusal {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return &refusal{status: r.status, detail: clip(r.detail)}
+	}
+	switch {
+	case errors.Is(err, rules.ErrUnknownRule):
+		return &refusal{http.StatusNotFound, clip(err.Error()) + ": use the name of one of this node's rules"}
+	case errors.Is(err, rules.ErrInvalidRequest):
+		return &refusal{http.StatusBadRequest, clip(err.Error())}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &refusal{http.StatusServiceUnavailable, "the node did not decide in time: try again"}
+	}
+	d.opt.Logger.LogAttrs(ctx, slog.LevelError, "a check failed", slog.Any("error", err))
+	return &refusal{http.StatusInternalServerError, "the node failed to decide: try again, and see its log"}
+}
+
+func (d *door) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	f := d.refusalFor(r.Context(), err)
+	(&problem{Type: "about:blank", Title: http.StatusText(f.status), Status: f.status, Detail: f.detail}).write(w)
+}
+
+// clip shortens text that may hold a client's words and makes it valid UTF-8.
+func clip(s string) string {
+	if len(s) > maxDetail {
+		s = s[:maxDetail] + "..."
+	}
+	return strings.ToValidUTF8(s, "?")
+}
+
+// deny writes the 429 for a verdict whose headers are set already; retryAfter is what they say. at may be nil.
+func deny(w http.ResponseWriter, v verdict, layers []counters.Decision, retryAfter int64, at *standing) {
+	message := advice(&v.governing, retryAfter)
+	p := problem{
+		Type:     quotaExceeded,
+		Title:    "Quota Exceeded",
+		Status:   http.StatusTooManyRequests,
+		Detail:   message,
+		denial:   &denial{ViolatedPolicies: violated(layers), Error: "rate_limit_exceeded", Message: message, RetryAfter: retryAfter},
+		standing: at,
+	}
+	p.write(w)
+}
+
+// advice says what a denied client can do.
+func advice(g *counters.Decision, retryAfter int64) string {
+	if g.RetryAfter == counters.Never {
+		return fmt.Sprintf("the cost is above the whole limit of %d per %v of rule %q: no wait helps, ask for less", g.Limit, g.Window, g.Rule)
+	}
+	return fmt.Sprintf("rule %q admits %d per %v: try again in %v", g.Rule, g.Limit, g.Window, time.Duration(retryAfter)*time.Second)
+}
+
+// violated lists the rules of the denied layers, each once.
+func violated(layers []counters.Decision) []string {
+	names := []string{}
+	seen := make(map[string]bool, len(layers))
+	for i := range layers {
+		if d := &layers[i]; !d.Allowed && d.Rule != "" && !seen[d.Rule] {
+			seen[d.Rule] = true
+			names = append(names, d.Rule)
+		}
+	}
+	return names
+}

@@ -1,0 +1,115 @@
+package node
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// newCollectors returns the node's metrics. Labels are names from the rules and the topology, never an identity.
+func newCollectors(n *Node) []prometheus.Collector {
+	return []prometheus.Collector{
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&nodeCollector{n},
+	}
+}
+
+var (
+	decisionsDesc = desc("decisions_total", "Decisions by rule and outcome (allowed, denied). A request counts once in each layer that charged or denied it.", "rule", "outcome")
+	boundDesc     = desc("over_admission_bound_ratio", "Bound on over-admission within the last window, as a part of the rule's limit, for the measured rates.", "rule")
+	membersDesc   = desc("members", "Other nodes in the membership, by region.", "region")
+	staleDesc     = desc("staleness_seconds", "Largest age of what this node knows of another one.")
+	degradedDesc  = desc("degraded", "1 while some node is silent or out of the membership without having left.")
+	rulesDesc     = desc("rules", "Rules in force.")
+	keysDesc      = desc("keys", "Counters held.")
+	storeWaitDesc = desc("store_pending_slots", "Slots that wait to be told to the regional store.")
+	storeTimeDesc = desc("store_latency_seconds", "How long the last call of the regional store took.")
+
+	expiredDesc   = desc("expired_keys_total", "Counters that went because their window had passed.")
+	evictedDesc   = desc("evicted_keys_total", "Counters that went to make room.")
+	forgottenDesc = desc("forgotten_cost_total", "Cost that evicted counters still counted.")
+	refusedDesc   = desc("refused_slots_total", "Slots of peers that were refused: from the future, or invalid.")
+
+	framesSentDesc     = desc("gossip_frames_sent_total", "Frames sent to peers.")
+	framesReceivedDesc = desc("gossip_frames_received_total", "Frames received from peers.")
+	bytesSentDesc      = desc("gossip_bytes_sent_total", "Bytes of frames sent.")
+	bytesReceivedDesc  = desc("gossip_bytes_received_total", "Bytes of frames received.")
+	slotsNovelDesc     = desc("gossip_novel_slots_total", "Received slots that were news.")
+	resentDesc         = desc("gossip_resent_frames_total", "Frames sent again to a peer that lacked them.")
+	snapshotsDesc      = desc("gossip_snapshots_sent_total", "Snapshots sent to peers that were new or too far behind.")
+	malformedDesc      = desc("gossip_malformed_frames_total", "Frames that could not be read.")
+
+	storeFlushedDesc = desc("store_flushed_slots_total", "Slots that the regional store acknowledged.")
+	storeFailedDesc  = desc("store_failed_calls_total", "Calls of the regional store that failed.")
+	storeDroppedDesc = desc("store_dropped_slots_total", "Slots that found no room to wait; a push of all own slots makes that good.")
+	storeLostDesc    = desc("store_lost_total", "Times that the regional store was found to have lost data.")
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("edgelimit_"+name, help, labels, nil)
+}
+
+// nodeCollector reads the node's totals when it is scraped.
+type nodeCollector struct{ n *Node }
+
+// Describe implements prometheus.Collector. It tells nothing: which series there are depends on the rules.
+func (c *nodeCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	total := func(d *prometheus.Desc, v uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	n := c.n
+	p := n.policy.Load()
+	gauge(rulesDesc, float64(len(p.tallies)))
+	for r, t := range p.tallies {
+		total(decisionsDesc, t.allowed.Load(), r.FullName, "allowed")
+		total(decisionsDesc, t.denied.Load(), r.FullName, "denied")
+		if r.Limit != nil {
+			gauge(boundDesc, n.audit.bound(r.FullName), r.FullName)
+		}
+	}
+	byRegion := make(map[string]int)
+	for _, m := range n.cluster.Members() {
+		byRegion[strings.ToValidUTF8(m.Region, "\uFFFD")]++ // a peer's word; a label that is not UTF-8 is a panic
+	}
+	for region, count := range byRegion {
+		gauge(membersDesc, float64(count), region)
+	}
+	gauge(staleDesc, n.Staleness().Seconds())
+	gauge(degradedDesc, map[bool]float64{true: 1}[n.degraded.Load()])
+
+	t := n.table.Stats()
+	gauge(keysDesc, float64(t.Keys))
+	total(expiredDesc, t.Expired)
+	total(evictedDesc, t.Evicted)
+	total(forgottenDesc, t.Forgotten)
+	total(refusedDesc, t.Refused)
+
+	g := n.cluster.Stats()
+	total(framesSentDesc, g.FramesSent)
+	total(framesReceivedDesc, g.FramesReceived)
+	total(bytesSentDesc, g.BytesSent)
+	total(bytesReceivedDesc, g.BytesReceived)
+	total(slotsNovelDesc, g.SlotsNovel)
+	total(resentDesc, g.Resent)
+	total(snapshotsDesc, g.Snapshots)
+	total(malformedDesc, g.Malformed)
+
+	if n.reconciler == nil {
+		return
+	}
+	s := n.reconciler.Stats()
+	gauge(storeWaitDesc, float64(s.Pending))
+	gauge(storeTimeDesc, s.Latency.Seconds())
+	total(storeFlushedDesc, s.Flushed)
+	total(storeFailedDesc, s.Failed)
+	total(storeDroppedDesc, s.Dropped)
+	total(storeLostDesc, s.Lost)
+}

@@ -1,0 +1,111 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// deref returns the node that an alias stands for.
+func (p *parser) deref(n *yaml.Node) *yaml.Node {
+	if n.Kind != yaml.AliasNode {
+		return n
+	}
+	p.aliased += weigh(n.Alias, maxAliased)
+	if p.aliased > maxAliased {
+		p.stop(n, "aliases stand for more than %d nodes: write the rules out", maxAliased)
+	}
+	return n.Alias
+}
+
+// weigh counts the nodes of a tree, at most a few more than most. Aliases inside are weighed when they are followed.
+func weigh(n *yaml.Node, most int) int {
+	sum := 1
+	for _, c := range n.Content {
+		if sum > most {
+			break
+		}
+		sum += weigh(c, most-sum)
+	}
+	return sum
+}
+
+// fields returns the values of a map by key, after it reported what is unknown or given twice. What it returns is never an
+// alias. It is not ok when n is no map; what names the place.
+func (p *parser) fields(n *yaml.Node, what string, known []string) (f map[string]*yaml.Node, ok bool) {
+	n = p.deref(n)
+	if n.Kind != yaml.MappingNode {
+		p.add(n, "%s must be a map, not %s", what, describe(n))
+		return nil, false
+	}
+	f = make(map[string]*yaml.Node, len(known))
+	lines := make(map[string]int, len(known))
+	for i := 0; i+1 < len(n.Content) && !p.stopped; i += 2 {
+		key := p.deref(n.Content[i])
+		switch {
+		case key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge":
+			p.add(key, "merge keys (<<) are not supported: write the keys out")
+		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
+			p.add(key, "a key in %s must be a string, not %s", what, describe(key))
+		case lines[key.Value] > 0:
+			p.add(key, "key %.80q was already given in line %d", key.Value, lines[key.Value])
+		case !slices.Contains(known, key.Value):
+			p.add(key, "%s", unknown("key", key.Value, what, known))
+			lines[key.Value] = key.Line
+		default:
+			f[key.Value] = p.deref(n.Content[i+1])
+			lines[key.Value] = key.Line
+		}
+	}
+	return f, true
+}
+
+// required returns the text of a field that may neither be missing nor empty; n is the map that holds it.
+func (p *parser) required(n *yaml.Node, f map[string]*yaml.Node, key, what string) (string, bool) {
+	if f[key] == nil {
+		p.add(n, "%s needs a %s", what, key)
+		return "", false
+	}
+	s, ok := p.text(f[key], key)
+	if ok && s == "" {
+		p.add(f[key], "the %s is empty", key)
+		return "", false
+	}
+	return s, ok
+}
+
+// text returns the text of a scalar, "" when there is none. Numbers and the like are taken as they were written: whoever
+// gives 404 as a value means these three characters.
+func (p *parser) text(n *yaml.Node, what string) (string, bool) {
+	if n == nil || isNull(n) {
+		return "", true
+	}
+	if n.Kind == yaml.ScalarNode && slices.Contains(scalars, n.ShortTag()) {
+		return n.Value, true
+	}
+	p.add(n, "%s must be a string, not %s", what, describe(n))
+	return "", false
+}
+
+// scalars are the tags of what may stand where text is expected.
+var scalars = []string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp"}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// describe says what a node is, for the reader of a message.
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a map"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case isNull(n):
+		return "empty"
+	case n.ShortTag() == "!!str":
+		return fmt.Sprintf("%.80q", n.Value)
+	case !slices.Contains(scalars, n.ShortTag()):
+		return fmt.Sprintf("a value tagged %.80s", n.ShortTag())
+	}
+	return fmt.Sprintf("%.80s", n.Value)
+}

@@ -1,0 +1,210 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// mustParse returns the rules of a text that has no problems.
+func mustParse(t testing.TB, text string) *Set {
+	t.Helper()
+	s, err := Parse("test.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// summary writes a rule as "full name: name max/window".
+func summary(r *Rule) string {
+	if r.Limit == nil {
+		return r.FullName + ": " + r.Name + " unlimited"
+	}
+	m := r.Limit.Meter()
+	return fmt.Sprintf("%s: %s %d/%v", r.FullName, r.Name, r.Limit.Max(), m.Window)
+}
+
+func compareRules(t *testing.T, s *Set, want ...string) {
+	t.Helper()
+	var got []string
+	for _, r := range s.Rules() {
+		got = append(got, summary(r))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("rules are\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+func TestParse(t *testing.T) {
+	s := mustParse(t, `
+domain: edge
+descriptors:
+  - key: path
+    value: /login
+    rate_limit: {unit: MINUTE, requests_per_unit: 0}
+    descriptors:
+      - key: remote_address
+        rate_limit: {window: 1m30s, requests_per_unit: 5, name: login}
+      - key: remote_address
+        value: 192.0.2.1
+        rate_limit:
+          unlimited: true
+          name: office
+  - key: status
+    value: 404
+    rate_limit: {unit: day, requests_per_unit: 1_000}
+  - key: flag
+    value: true
+    rate_limit: {unit: day, requests_per_unit: 0x10, unlimited: false}
+  - key: api_key
+    value: ""
+    rate_limit: {unit: Hour, requests_per_unit: 1099511627776, name: ""}
+  - key: nothing
+---
+---
+domain: 2
+descriptors:
+  - key: a
+    rate_limit: {unlimited: yes}
+`)
+	compareRules(t, s,
+		"edge/path=/login: edge/path=/login 0/1m0s",
+		"edge/path=/login/remote_address: login 5/1m30s",
+		"edge/path=/login/remote_address=192.0.2.1: office unlimited",
+		"edge/status=404: edge/status=404 1000/24h0m0s",
+		"edge/flag=true: edge/flag=true 16/24h0m0s",
+		"edge/api_key: edge/api_key 1099511627776/1h0m0s",
+		"2/a: 2/a unlimited",
+	)
+	for _, r := range s.Rules() {
+		if r.Limit != nil && r.Limit.Meter() != counters.NewMeter(r.FullName, r.Limit.Meter().Window) {
+			t.Errorf("%s has the meter %+v", r, r.Limit.Meter())
+		}
+	}
+}
+
+func TestParseUnits(t *testing.T) {
+	tests := map[string]time.Duration{
+		"second": time.Second, "Minute": time.Minute, "HOUR": time.Hour, "day": 24 * time.Hour, "wEEK": 7 * 24 * time.Hour,
+		"month": 30 * 24 * time.Hour, "year": 365 * 24 * time.Hour,
+	}
+	for unit, want := range tests {
+		s := mustParse(t, "domain: d\ndescriptors: [{key: a, rate_limit: {requests_per_unit: 1, unit: "+unit+"}}]")
+		if got := s.Rules()[0].Limit.Meter().Window; got != want {
+			t.Errorf("a %s is %v, want %v", unit, got, want)
+		}
+	}
+}
+
+func TestParseWindows(t *testing.T) {
+	for _, window := range []time.Duration{time.Millisecond, 10 * time.Second, counters.MaxWindow} {
+		s := mustParse(t, "domain: d\ndescriptors: [{key: a, rate_limit: {requests_per_unit: 1, window: "+window.String()+"}}]")
+		if got := s.Rules()[0].Limit.Meter().Window; got != window {
+			t.Errorf("window is %v, want %v", got, window)
+		}
+	}
+}
+
+// In the shape of the reference server's own documentation: nested descriptors, an exact value beside the bare key, an
+// exempt value, several domains.
+func TestParseReferenceShape(t *testing.T) {
+	s := mustParse(t, `# Messages of a marketing system.
+domain: messaging
+descriptors:
+  # At most five marketing messages a day to one number.
+  - key: message_type
+    value: marketing
+    descriptors:
+      - key: to_number
+        rate_limit:
+          unit: day
+          requests_per_unit: 5
+
+  # At most a hundred messages a day to one number.
+  - key: to_number
+    rate_limit:
+      unit: day
+      requests_per_unit: 100
+---
+domain: edge_proxy
+descriptors:
+  - key: remote_address
+    rate_limit:
+      unit: second
+      requests_per_unit: 10
+
+  # One address is blocked, another one exempt.
+  - key: remote_address
+    value: 50.0.0.5
+    rate_limit:
+      unit: second
+      requests_per_unit: 0
+  - key: remote_address
+    value: 50.0.0.6
+    rate_limit:
+      unlimited: true
+`)
+	compareRules(t, s,
+		"messaging/message_type=marketing/to_number: messaging/message_type=marketing/to_number 5/24h0m0s",
+		"messaging/to_number: messaging/to_number 100/24h0m0s",
+		"edge_proxy/remote_address: edge_proxy/remote_address 10/1s",
+		"edge_proxy/remote_address=50.0.0.5: edge_proxy/remote_address=50.0.0.5 0/1s",
+		"edge_proxy/remote_address=50.0.0.6: edge_proxy/remote_address=50.0.0.6 unlimited",
+	)
+}
+
+func TestParseAliases(t *testing.T) {
+	s := mustParse(t, `domain: edge
+descriptors:
+  - key: &who remote_address
+    rate_limit: &slow {unit: hour, requests_per_unit: 3}
+  - key: path
+    value: /a
+    descriptors: &all
+      - key: *who
+        rate_limit: *slow
+  - key: path
+    value: /b
+    descriptors: *all
+`)
+	compareRules(t, s,
+		"edge/remote_address: edge/remote_address 3/1h0m0s",
+		"edge/path=/a/remote_address: edge/path=/a/remote_address 3/1h0m0s",
+		"edge/path=/b/remote_address: edge/path=/b/remote_address 3/1h0m0s",
+	)
+}
+
+func TestParseDeepest(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("domain: edge\n")
+	for i := range MaxEntries {
+		indent := strings.Repeat("  ", i)
+		b.WriteString(indent + "descriptors:\n" + indent + "- key: k\n")
+	}
+	b.WriteString(strings.Repeat("  ", MaxEntries) + "rate_limit: {unit: hour, requests_per_unit: 1}\n")
+	s := mustParse(t, b.String())
+	if r := s.Rules()[0]; len(r.OpenKeys()) != MaxEntries || r.FullName != "edge"+strings.Repeat("/k", MaxEntries) {
+		t.Errorf("the deepest rule is %s with the open keys %v", r, r.OpenKeys())
+	}
+}
+
+func TestParseEmptyDomain(t *testing.T) {
+	for _, text := range []string{"domain: edge", "domain: edge\ndescriptors:\n", "domain: edge\ndescriptors: []\n", "\ufeffdomain: edge\r\n"} {
+		if s := mustParse(t, text); len(s.Rules()) != 0 {
+			t.Errorf("%q has the rules %v", text, s.Rules())
+		}
+	}
+}
+
+func TestRulesCannotBeReplaced(t *testing.T) {
+	s := mustParse(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unlimited: true}}]")
+	s.Rules()[0] = nil
+	if s.Rules()[0] == nil {
+		t.Error("the caller's slice is the set's own")
+	}
+}

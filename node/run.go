@@ -1,0 +1,114 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Run serves until ctx ends or a part fails, and then stops in order: unready, doors drained, the last counts told to the peers and
+// to the store, left. It returns nil after a stop that ctx asked for. It may be called once.
+func (n *Node) Run(ctx context.Context) error {
+	asked := ctx
+	ctx, stop := context.WithCancelCause(asked)
+	defer stop(nil)
+	fail := func(part string, err error) {
+		if err != nil && !errors.Is(err, http.ErrServerClosed) {
+			stop(fmt.Errorf("%s: %w", part, err))
+		}
+	}
+
+	health := n.serve(n.health, "health", fail)
+	n.warm(ctx)
+	gossip := start(func(ctx context.Context) { fail("gossip", n.cluster.Run(ctx)) })
+	audit := start(func(ctx context.Context) { n.watch(ctx) })
+	store := start(n.reconcile)
+	doors := n.serve(n.http, "http", fail)
+	n.ready.Store(true)
+	n.log.Info("ready", "http", n.Addr("http"), "health", n.Addr("health"),
+		"gossip", n.Addr("lan"), "gossip_wan", n.Addr("wan"), "rules", len(n.policy.Load().set.Rules()))
+
+	<-ctx.Done()
+	n.ready.Store(false)
+	n.log.Info("stopping")
+	doors.stop(n.cfg.Drain)
+	audit.stop()
+	gossip.stop() // its last tick offers the last counts to the store
+	store.stop()
+	health.stop(time.Second)
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Cause(asked)) {
+		return cause
+	}
+	return nil
+}
+
+// warmWithin is how long a node waits for the regional store before it starts without what is there.
+const warmWithin = 3 * time.Second
+
+func (n *Node) warm(ctx context.Context) {
+	if n.reconciler == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, warmWithin)
+	defer cancel()
+	if err := n.reconciler.Warm(ctx); err != nil {
+		n.log.Warn("the regional store could not be read, starting without it", "error", err)
+	}
+}
+
+func (n *Node) reconcile(ctx context.Context) {
+	if n.reconciler == nil {
+		return
+	}
+	if err := n.reconciler.Run(ctx); err != nil {
+		n.log.Warn("the regional store did not take the last counts", "error", err)
+	}
+}
+
+// part is something of the node's that runs until it is stopped.
+type part struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func start(run func(context.Context)) *part {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &part{cancel: cancel}
+	p.done.Go(func() { run(ctx) })
+	return p
+}
+
+func (p *part) stop() {
+	p.cancel()
+	p.done.Wait()
+}
+
+// serving is a door that is open.
+type serving struct {
+	*door
+	done sync.WaitGroup
+}
+
+func (n *Node) serve(d *door, name string, fail func(string, error)) *serving {
+	s := &serving{door: d}
+	if d != nil {
+		s.done.Go(func() { fail(name, d.server.Serve(d.listener)) })
+	}
+	return s
+}
+
+// stop lets the requests in flight end, for at most the time given.
+func (s *serving) stop(drain time.Duration) {
+	if s.door == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	if s.server.Shutdown(ctx) != nil {
+		_ = s.server.Close()
+	}
+	s.done.Wait()
+}

@@ -1,0 +1,385 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+const layered = `
+domain: test
+descriptors:
+  - key: client
+    rate_limit: {name: per_client, window: 1m, requests_per_unit: 10}
+  - key: endpoint
+    rate_limit: {name: per_endpoint, window: 10s, requests_per_unit: 3}
+  - key: plan
+    value: partner
+    rate_limit: {name: partner, unlimited: true}
+  - key: plan
+    value: banned
+    rate_limit: {name: banned, unit: minute, requests_per_unit: 0}
+  - key: nameless
+    rate_limit: {unit: minute, requests_per_unit: 2}
+---
+domain: other
+descriptors: [{key: client, rate_limit: {name: per_client, window: 1m, requests_per_unit: 10}}]
+`
+
+// idle is a node that was made but does not run: it decides all the same.
+func idle(t testing.TB, rule string) *Node {
+	t.Helper()
+	n, err := New(quiet(rule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func by(key, value string) []rules.Entry { return []rules.Entry{{Key: key, Value: value}} }
+
+func ask(descriptors ...[]rules.Entry) Request {
+	return Request{Domain: "test", Descriptors: descriptors}
+}
+
+func take(t *testing.T, n *Node, req Request) Decision {
+	t.Helper()
+	d, err := n.Take(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestTakeUnmatched(t *testing.T) {
+	n := idle(t, layered)
+	for _, req := range []Request{
+		ask(by("nobody", "x")),
+		ask([]rules.Entry{{Key: "client", Value: "x"}, {Key: "deeper", Value: "y"}}),
+		ask(by("nobody", "x"), by("nothing", "y")),
+		{Domain: "unheard of", Descriptors: [][]rules.Entry{by("client", "x")}},
+	} {
+		if d := take(t, n, req); d != (Decision{Allowed: true}) {
+			t.Errorf("%v: %+v, want allowed by no rule", req, d)
+		}
+	}
+	if keys := n.table.Stats().Keys; keys != 0 {
+		t.Errorf("requests that meet no rule left %d counters", keys)
+	}
+}
+
+func TestTakeUnlimited(t *testing.T) {
+	n := idle(t, layered)
+	for range 1000 {
+		if d := take(t, n, ask(by("plan", "partner"))); d != (Decision{Allowed: true}) {
+			t.Fatalf("got %+v", d)
+		}
+	}
+	if keys := n.table.Stats().Keys; keys != 0 {
+		t.Errorf("unlimited requests left %d counters", keys)
+	}
+	for r, tally := range n.policy.Load().tallies {
+		if r.Name == "partner" && tally.allowed.Load() != 1000 {
+			t.Errorf("%d requests counted, want 1000", tally.allowed.Load())
+		}
+	}
+	// A rule without a limit has none to tell of, wherever it stands.
+	for _, req := range []Request{ask(by("plan", "partner"), by("client", "x")), ask(by("client", "y"), by("plan", "partner"))} {
+		if d := take(t, n, req); d.Rule != "per_client" || d.Remaining != 9 {
+			t.Errorf("beside an unlimited layer: %+v", d)
+		}
+	}
+}
+
+func TestTakeLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := idle(t, layered)
+		for i := range uint64(3) {
+			want := Decision{Allowed: true, Rule: "per_endpoint", Window: 10 * time.Second, Limit: 3, Remaining: 2 - i, ResetAfter: 11 * time.Second}
+			if d := take(t, n, ask(by("endpoint", "/a"))); d != want { // the bubble's clock begins at the start of a sub-window
+				t.Errorf("request %d: got %+v, want %+v", i+1, d, want)
+			}
+		}
+		d := take(t, n, ask(by("endpoint", "/a")))
+		if d.Allowed || d.Rule != "per_endpoint" || d.Remaining != 0 || d.RetryAfter <= 10*time.Second || d.RetryAfter > 11*time.Second {
+			t.Errorf("the fourth of three: %+v", d)
+		}
+		if d := take(t, n, ask(by("endpoint", "/b"))); !d.Allowed || d.Remaining != 2 {
+			t.Errorf("another identity pays for the first: %+v", d)
+		}
+		time.Sleep(d.RetryAfter)
+		if d := take(t, n, ask(by("endpoint", "/a"))); !d.Allowed {
+			t.Errorf("denied after the wait that it was told: %+v", d)
+		}
+	})
+}
+
+func TestTakeBlocked(t *testing.T) {
+	if d := take(t, idle(t, layered), ask(by("plan", "banned"))); d.Allowed || d.RetryAfter != counters.Never || d.Rule != "banned" {
+		t.Errorf("got %+v", d)
+	}
+}
+
+func TestTakeCost(t *testing.T) {
+	n := idle(t, layered)
+	for _, step := range []struct {
+		cost      uint64
+		allowed   bool
+		remaining uint64
+	}{{4, true, 6}, {7, false, 6}, {6, true, 0}, {0, false, 0}, {11, false, 0}} {
+		d := take(t, n, Request{Rule: "test/client", Identity: "x", Cost: step.cost})
+		if d.Allowed != step.allowed || d.Remaining != step.remaining || (step.cost > 10) != (d.RetryAfter == counters.Never) {
+			t.Errorf("cost %d: %+v", step.cost, d)
+		}
+	}
+}
+
+// One way of naming a counter is as good as the other.
+func TestTakeByRuleOrDescriptors(t *testing.T) {
+	n := idle(t, layered)
+	take(t, n, ask(by("client", "x")))
+	take(t, n, Request{Rule: "test/client", Identity: "x"})
+	if d := take(t, n, Request{Rule: "per_client", Identity: "x", Domain: "test"}); d.Remaining != 7 {
+		t.Errorf("after three requests %d of 10 are left", d.Remaining)
+	}
+	if d := take(t, n, Request{Rule: "per_client", Identity: "x", Domain: "other"}); d.Remaining != 9 {
+		t.Errorf("a rule of the same name in another domain shares its count: %d left", d.Remaining)
+	}
+}
+
+func TestDecideLayers(t *testing.T) {
+	n := idle(t, layered)
+	req := ask(by("client", "x"), by("nobody", "y"), by("endpoint", "/a"), by("plan", "partner"), by("nameless", "z"))
+	got, err := n.Decide(t.Context(), &req, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range got {
+		if !d.Allowed || d.Degraded {
+			t.Errorf("got %+v", d)
+		}
+		names = append(names, d.Rule)
+	}
+	if want := []string{"per_client", "", "per_endpoint", "", "test/nameless"}; !reflect.DeepEqual(names, want) {
+		t.Errorf("layers of %q, want %q", names, want)
+	}
+}
+
+// A request that one layer denies is charged in none.
+func TestAllOrNothing(t *testing.T) {
+	n := idle(t, layered)
+	req := ask(by("client", "x"), by("endpoint", "/a"), by("plan", "partner"))
+	for i := range 10 {
+		layers, err := n.Decide(t.Context(), &req, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if layers[1].Allowed != (i < 3) || !layers[0].Allowed || !layers[2].Allowed {
+			t.Errorf("request %d: %+v", i+1, layers)
+		}
+	}
+	if got := take(t, n, Request{Rule: "test/client", Identity: "x", Peek: true}).Remaining; got != 7 {
+		t.Errorf("%d of 10 left for the client of 3 admitted requests", got)
+	}
+	if d := take(t, n, req); d.Allowed || d.Rule != "per_endpoint" || d.RetryAfter <= 0 {
+		t.Errorf("Take speaks for the request with %+v", d)
+	}
+	tallies := map[string][2]uint64{}
+	for r, tally := range n.policy.Load().tallies {
+		tallies[r.FullName] = [2]uint64{tally.allowed.Load(), tally.denied.Load()}
+	}
+	want := map[string][2]uint64{"test/client": {3, 0}, "test/endpoint": {3, 8}, "test/plan=partner": {3, 0},
+		"test/plan=banned": {}, "test/nameless": {}, "other/client": {}}
+	if !reflect.DeepEqual(tallies, want) {
+		t.Errorf("allowed and denied:\n got %v\nwant %v", tallies, want)
+	}
+}
+
+// The layer that is closest to its limit speaks for a request that passes.
+func TestTakeGoverns(t *testing.T) {
+	n := idle(t, layered)
+	if d := take(t, n, ask(by("client", "x"), by("endpoint", "/a"))); d.Rule != "per_endpoint" {
+		t.Errorf("2 of 3 left and 9 of 10 left, but %q speaks", d.Rule)
+	}
+	take(t, n, Request{Rule: "test/client", Identity: "y", Cost: 9})
+	if d := take(t, n, ask(by("endpoint", "/b"), by("client", "y"))); d.Rule != "per_client" || d.Remaining != 0 {
+		t.Errorf("none of 10 left and 2 of 3 left, but %+v speaks", d)
+	}
+	if d := take(t, n, ask(by("nobody", "x"), by("endpoint", "/c"))); d.Rule != "per_endpoint" {
+		t.Errorf("a layer without a rule speaks: %+v", d)
+	}
+}
+
+func TestPeekLeavesNoTrace(t *testing.T) {
+	n := idle(t, layered)
+	peek := ask(by("client", "x"), by("endpoint", "/a"))
+	peek.Peek = true
+	for range 20 {
+		if d := take(t, n, peek); !d.Allowed || d.Remaining != d.Limit {
+			t.Fatalf("got %+v", d)
+		}
+	}
+	if keys := n.table.Stats().Keys; keys != 0 {
+		t.Errorf("peeking left %d counters", keys)
+	}
+	take(t, n, Request{Rule: "test/client", Identity: "x", Cost: 10})
+	if d := take(t, n, peek); d.Allowed || d.Rule != "per_client" || d.RetryAfter <= 0 {
+		t.Errorf("a peek that would be denied: %+v", d)
+	}
+	for r, tally := range n.policy.Load().tallies {
+		if tally.denied.Load() != 0 {
+			t.Errorf("a peek was counted as a denial of %s", r)
+		}
+	}
+}
+
+func TestTakeErrors(t *testing.T) {
+	n := idle(t, layered)
+	tooMany := make([][]rules.Entry, rules.MaxDescriptors+1)
+	for i := range tooMany {
+		tooMany[i] = by("client", fmt.Sprint(i))
+	}
+	for _, test := range []struct {
+		name string
+		req  Request
+		want error
+	}{
+		{"empty", Request{}, rules.ErrInvalidRequest},
+		{"unknown rule", Request{Rule: "nonsense", Identity: "x"}, rules.ErrUnknownRule},
+		{"rule of another domain", Request{Rule: "per_endpoint", Identity: "x", Domain: "other"}, rules.ErrUnknownRule},
+		{"ambiguous rule", Request{Rule: "per_client", Identity: "x"}, rules.ErrInvalidRequest},
+		{"no identity", Request{Rule: "per_endpoint"}, rules.ErrInvalidRequest},
+		{"too many descriptors", ask(tooMany...), rules.ErrInvalidRequest},
+		{"cost beyond all limits", Request{Rule: "test/client", Identity: "x", Cost: counters.MaxLimit + 1}, rules.ErrInvalidRequest},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if d, err := n.Take(t.Context(), test.req); !errors.Is(err, test.want) || d != (Decision{}) {
+				t.Errorf("Take: %+v, %v; want %v", d, err, test.want)
+			}
+			before := []Decision{{Rule: "earlier"}}
+			if got, err := n.Decide(t.Context(), &test.req, before); !errors.Is(err, test.want) || !reflect.DeepEqual(got, before) {
+				t.Errorf("Decide: %+v, %v; want %v", got, err, test.want)
+			}
+		})
+	}
+	if keys := n.table.Stats().Keys; keys != 0 {
+		t.Errorf("refused requests left %d counters", keys)
+	}
+	req := ask(tooMany[:rules.MaxDescriptors]...)
+	if layers, err := n.Decide(t.Context(), &req, nil); err != nil || len(layers) != rules.MaxDescriptors {
+		t.Errorf("%d layers, %v", len(layers), err)
+	}
+}
+
+// Decide appends: what is there already is of another request.
+func TestDecideAppends(t *testing.T) {
+	n := idle(t, layered)
+	layers := []Decision{{Rule: "earlier"}, {Rule: "denied before", Limit: 1}}
+	first := Request{Rule: "test/client", Identity: "x"}
+	second := ask(by("endpoint", "/a"), by("client", "x"))
+	var err error
+	for _, req := range []*Request{&first, &second} {
+		if layers, err = n.Decide(t.Context(), req, layers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if layers[0] != (Decision{Rule: "earlier"}) || layers[1] != (Decision{Rule: "denied before", Limit: 1}) {
+		t.Errorf("what was there was changed: %+v", layers[:2])
+	}
+	if len(layers) != 5 || layers[2].Rule != "per_client" || layers[3].Rule != "per_endpoint" || layers[4].Remaining != 8 {
+		t.Errorf("got %+v", layers)
+	}
+	for r, tally := range n.policy.Load().tallies { // the denial that was there before is not of these requests
+		if r.FullName == "test/client" && tally.allowed.Load() != 2 {
+			t.Errorf("%d allowed requests counted for %s, want 2", tally.allowed.Load(), r)
+		}
+	}
+}
+
+func TestDecideDoesNotAllocate(t *testing.T) {
+	n := idle(t, perClient)
+	var room [4]Decision
+	for name, req := range map[string]*Request{
+		"descriptor": {Domain: "test", Descriptors: [][]rules.Entry{by("client", "192.0.2.1")}},
+		"rule":       {Rule: "per_client", Identity: "192.0.2.1"},
+		"peek":       {Rule: "per_client", Identity: "192.0.2.1", Peek: true},
+	} {
+		decide := func() {
+			if _, err := n.Decide(t.Context(), req, room[:0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		decide()
+		if allocs := testing.AllocsPerRun(500, decide); allocs != 0 {
+			t.Errorf("a decision by %s allocates %v times", name, allocs)
+		}
+	}
+}
+
+// However many ask at once, a node alone admits the limit and no more.
+func TestConcurrentTakesAreExact(t *testing.T) {
+	n := idle(t, perClient)
+	var allowed atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 250 {
+				d, err := n.Take(t.Context(), Request{Rule: "per_client", Identity: "x"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if d.Allowed {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := allowed.Load(); got != 1000 {
+		t.Errorf("2000 requests at once under a limit of 1000: %d admitted", got)
+	}
+}
+
+func TestSampleRulesAreTheDefault(t *testing.T) {
+	n := idle(t, "")
+	if d := take(t, n, Request{Rule: "per_ip", Identity: "192.0.2.1"}); !d.Allowed || d.Limit != 100 || d.Remaining != 99 {
+		t.Errorf("got %+v", d)
+	}
+}
+
+func TestRulesAreRead(t *testing.T) {
+	cfg := quiet("")
+	cfg.Rules = []string{write(t, "r.yaml", strings.ReplaceAll(perClient, "1000", "7"))}
+	n, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := take(t, n, Request{Rule: "per_client", Identity: "x"}); d.Limit != 7 {
+		t.Errorf("got %+v", d)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	n := idle(b, perClient)
+	req := Request{Domain: "test", Descriptors: [][]rules.Entry{by("client", "192.0.2.1")}}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		var room [4]Decision
+		for pb.Next() {
+			if _, err := n.Decide(b.Context(), &req, room[:0]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,70 @@
+package regions
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Config says how a Reconciler goes about it. DefaultConfig is a good start; the zero value is invalid.
+type Config struct {
+	// Interval is the longest time between two flushes while the store answers; up to a tenth less, so that nodes spread out.
+	// Shorter tells a cold node more, and costs the store more calls. Default 1 s.
+	Interval time.Duration
+	// Timeout bounds one call of the store. Default 500 ms.
+	Timeout time.Duration
+	// MaxBackoff is the longest time between two flushes while the store fails; the pause doubles from Interval up to it.
+	// It is also how long a store that is back may go unnoticed. Default 10 s.
+	MaxBackoff time.Duration
+	// LastFlush is how long the flush at a graceful stop may take, full push included. Default 2 s.
+	LastFlush time.Duration
+	// Chunk is how many slots one call of the store carries at most. Default 512.
+	Chunk int
+	// MaxPending caps the slots that wait for the store, at some 250 bytes each. What finds no room is counted and made good by
+	// a push of all own slots, which costs more. Default 65536.
+	MaxPending int
+	// MinWindow is the shortest window worth the store's while: counts of shorter ones have passed before a cold node could
+	// use them, and are not told. Default 10 s; 0 tells everything.
+	MinWindow time.Duration
+	// Now is the wall time by which slots expire. It is called from Run and Warm only. Nil means time.Now.
+	Now func() time.Time
+	// Log is told of changes of state: the store fails, is back, lost data; slots find no room. Nil is silent.
+	Log *slog.Logger
+}
+
+// DefaultConfig returns the defaults, silent and on the wall clock.
+func DefaultConfig() Config {
+	return Config{
+		Interval:   time.Second,
+		Timeout:    500 * time.Millisecond,
+		MaxBackoff: 10 * time.Second,
+		LastFlush:  2 * time.Second,
+		Chunk:      512,
+		MaxPending: 1 << 16,
+		MinWindow:  10 * time.Second,
+	}
+}
+
+// Validate reports all that is wrong with the configuration, or nil.
+func (c Config) Validate() error {
+	var problems []error
+	for _, p := range []struct {
+		wrong bool
+		say   string
+		value any
+	}{
+		{c.Interval <= 0, "the interval is %v, it has to be positive", c.Interval},
+		{c.Timeout <= 0, "the time-out of a call is %v, it has to be positive", c.Timeout},
+		{c.MaxBackoff < c.Interval, "the longest back-off is %v, it must not be below the interval", c.MaxBackoff},
+		{c.LastFlush <= 0, "the time for the last flush is %v, it has to be positive", c.LastFlush},
+		{c.Chunk <= 0, "a chunk has %d slots, it has to have at least one", c.Chunk},
+		{c.MaxPending <= 0, "the cap on pending slots is %d, it has to be at least one", c.MaxPending},
+		{c.MinWindow < 0, "the shortest window is %v, it must not be negative", c.MinWindow},
+	} {
+		if p.wrong {
+			problems = append(problems, fmt.Errorf("reconciler: "+p.say, p.value))
+		}
+	}
+	return errors.Join(problems...)
+}

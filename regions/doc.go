@@ -1,0 +1,18 @@
+// Package regions is what lets a region remember: the store that its nodes share, and the reconciler that keeps a node's
+// table and that store in agreement, off the path of every request.
+//
+// A node decides in its own memory. About once a second it raises its own slots in the [Store] of its region and takes from
+// it what others told there; a node that starts cold loads the store before it is ready. A store that is slow, away, failed
+// over or flushed changes no decision: what it missed is told again, and counts are merged by max, so that telling twice
+// is telling once.
+//
+// # Invariants
+//
+//   - A store never lowers a slot and never adds two up: [Store.Merge] is commutative, associative and idempotent.
+//   - Only an origin raises its own slots. A count that the store holds of another origin is passed on, never told again.
+//   - What was offered stays pending until the store acknowledged it or its window has passed. What finds no room, or what
+//     the store lost, is made good by a push of all own slots.
+//   - No lock is held across a call of the store or the table.
+//
+// [Embedded] keeps the region in the memory of one process. The suite in regionstest holds for every store.
+package regions

@@ -1,0 +1,229 @@
+package regions
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// DefaultMaxSlots caps an Embedded store unless told otherwise: about 120 MB when every slot is of another key.
+const DefaultMaxSlots = 1 << 20
+
+const (
+	pageSlots  = 1024        // slots that Load gives at a time
+	sweepEvery = time.Second // how late memory of expired slots may come back
+)
+
+// Embedded is a Store in the memory of this process: for a single node, for nodes that share a process, and for tests. It is
+// lost with the process. It is safe for concurrent use.
+//
+// Its memory is bounded by a cap on slots. At the cap it refuses new ones with ErrFull and goes on raising those it has.
+type Embedded struct {
+	now func() time.Time
+	cap int
+
+	mu      sync.Mutex
+	windows map[windowID]*window
+	slots   int
+	refused uint64
+	swept   int64  // when expired windows were last let go
+	batch   uint64 // number of the Merge at work
+	epoch   string
+}
+
+// windowID names a sub-window of a meter. Its slots expire together, so they are kept together.
+type windowID struct {
+	meter counters.Meter
+	index int64
+}
+
+type window struct {
+	meter *counters.Meter
+	slots int
+	keys  map[counters.Key][]held
+}
+
+// held is one slot. The batch is the last Merge that spoke of it, which needs to hear no more of it.
+type held struct {
+	origin counters.Origin
+	birth  uint32
+	count  uint64
+	batch  uint64
+}
+
+// NewEmbedded returns an empty store of at most maxSlots slots (0 means DefaultMaxSlots) that tells the time by now, which is
+// called concurrently.
+func NewEmbedded(maxSlots int, now func() time.Time) *Embedded {
+	if maxSlots <= 0 {
+		maxSlots = DefaultMaxSlots
+	}
+	e := &Embedded{now: now, cap: maxSlots}
+	e.Flush()
+	return e
+}
+
+// Flush drops everything and changes the epoch, as if the store had been replaced by a new one.
+func (e *Embedded) Flush() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.windows = make(map[windowID]*window)
+	e.slots = 0
+	e.epoch = rand.Text()
+}
+
+// Len is the number of slots held; slots that expired within the last second may be among them.
+func (e *Embedded) Len() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.slots
+}
+
+// Refused is how many slots found the store full since it was made.
+func (e *Embedded) Refused() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.refused
+}
+
+// Merge implements Store. Slots that have expired change nothing.
+func (e *Embedded) Merge(ctx context.Context, slots []counters.Slot) (Merged, error) {
+	if err := ctx.Err(); err != nil {
+		return Merged{}, fmt.Errorf("merge into the embedded store: %w", err)
+	}
+	now := e.now().UnixNano()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sweep(now)
+	e.batch++
+	before := make([]uint64, len(slots))
+	refused := 0
+	for i := range slots {
+		var ok bool
+		if before[i], ok = e.raise(&slots[i], now); !ok {
+			refused++
+		}
+	}
+	if refused > 0 {
+		e.refused += uint64(refused)
+		return Merged{}, fmt.Errorf("merge into the embedded store: no room for %d of %d slots beside the %d it may hold; "+
+			"raise its cap: %w", refused, len(slots), e.cap, ErrFull)
+	}
+	return Merged{Before: before, Others: e.others(slots, now), Epoch: e.epoch}, nil
+}
+
+// raise merges one slot and returns what was held of it. It is not ok when there is no room.
+func (e *Embedded) raise(s *counters.Slot, now int64) (before uint64, ok bool) {
+	if expired(s.Meter, s.Index, now) {
+		return 0, true
+	}
+	id := windowID{*s.Meter, s.Index}
+	w := e.windows[id]
+	if w != nil {
+		cell := w.keys[s.Key]
+		for i := range cell {
+			if h := &cell[i]; h.origin == s.Origin && h.birth == s.Birth {
+				before, h.count, h.batch = h.count, max(h.count, s.Count), e.batch
+				return before, true
+			}
+		}
+	}
+	if s.Count == 0 {
+		return 0, true
+	}
+	if e.slots >= e.cap {
+		return 0, false
+	}
+	if w == nil {
+		meter := *s.Meter
+		w = &window{meter: &meter, keys: make(map[counters.Key][]held)}
+		e.windows[id] = w
+	}
+	w.keys[s.Key] = append(w.keys[s.Key], held{s.Origin, s.Birth, s.Count, e.batch})
+	w.slots++
+	e.slots++
+	return 0, true
+}
+
+// others returns what is held beside the slots of the Merge at work, each once.
+func (e *Embedded) others(slots []counters.Slot, now int64) []counters.Slot {
+	var others []counters.Slot
+	for i := range slots {
+		s := &slots[i]
+		w := e.windows[windowID{*s.Meter, s.Index}]
+		if w == nil || expired(w.meter, s.Index, now) {
+			continue
+		}
+		cell := w.keys[s.Key]
+		for j := range cell {
+			if cell[j].batch != e.batch {
+				cell[j].batch = e.batch
+				others = append(others, w.slot(s.Key, s.Index, &cell[j]))
+			}
+		}
+	}
+	return others
+}
+
+// Load implements Store. It stops the store for the time that it takes to copy one sub-window of one meter, not for all.
+func (e *Embedded) Load(ctx context.Context, page func(slots []counters.Slot)) error {
+	e.mu.Lock()
+	ids := make([]windowID, 0, len(e.windows))
+	for id := range e.windows {
+		ids = append(ids, id)
+	}
+	e.mu.Unlock()
+
+	var slots []counters.Slot
+	for _, id := range ids {
+		slots = e.copyWindow(slots[:0], id)
+		for first := 0; first < len(slots); first += pageSlots {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("load the embedded store: %w", err)
+			}
+			page(slots[first:min(first+pageSlots, len(slots))])
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("load the embedded store: %w", err)
+	}
+	return nil
+}
+
+// copyWindow appends the slots of a sub-window that can still count.
+func (e *Embedded) copyWindow(dst []counters.Slot, id windowID) []counters.Slot {
+	now := e.now().UnixNano()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := e.windows[id]
+	if w == nil || expired(w.meter, id.index, now) {
+		return dst
+	}
+	for key, cell := range w.keys {
+		for i := range cell {
+			dst = append(dst, w.slot(key, id.index, &cell[i]))
+		}
+	}
+	return dst
+}
+
+func (w *window) slot(key counters.Key, index int64, h *held) counters.Slot {
+	return counters.Slot{Meter: w.meter, Key: key, Index: index, Origin: h.origin, Birth: h.birth, Count: h.count}
+}
+
+// sweep lets the windows go that have expired, now and then: also after the clock was set back.
+func (e *Embedded) sweep(now int64) {
+	if since := now - e.swept; since >= 0 && since < int64(sweepEvery) {
+		return
+	}
+	e.swept = now
+	for id, w := range e.windows {
+		if expired(w.meter, id.index, now) {
+			e.slots -= w.slots
+			delete(e.windows, id)
+		}
+	}
+}

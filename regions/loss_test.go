@@ -1,0 +1,182 @@
+package regions_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/regions/regionstest"
+)
+
+// lapses are the ways in which a store goes back to what it was.
+var lapses = []struct {
+	name  string
+	lapse func(*testing.T, *regionstest.Faulty)
+}{
+	{"flushed", func(_ *testing.T, f *regionstest.Faulty) { f.Lose() }},
+	{"restarted empty", func(_ *testing.T, f *regionstest.Faulty) { f.Restart() }},
+	{"rolled back", func(t *testing.T, f *regionstest.Faulty) {
+		if err := f.RollBack(); err != nil {
+			t.Fatal(err)
+		}
+	}},
+}
+
+// Nothing is lost after two flushes, whether there is traffic to tell it by or not, and nothing is counted twice.
+func TestStoreLosesData(t *testing.T) {
+	for _, l := range lapses {
+		for _, traffic := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, traffic %v", l.name, traffic), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := regionstest.NewFaulty(embedded)
+					var out *bytes.Buffer
+					a, b := start(t, 1, f, func(c *regions.Config) { out = logged(c) }), start(t, 2, f, nil)
+					a.take(&hour, keys(2000)...)
+					b.take(&hour, keys(300)...)
+					flushes(3)
+					if err := f.Save(); err != nil {
+						t.Fatal(err)
+					}
+					a.take(&hour, keys(900)...)
+					b.take(&hour, 1)
+					flushes(20)
+					agree(t, f, a, b)
+
+					l.lapse(t, f)
+					if traffic {
+						a.take(&hour, 5000) // which the store has never heard of: nothing is lost of that
+						b.take(&hour, 5000)
+					}
+					flushes(2)
+					agree(t, f, a, b)
+					flushes(20)
+					for _, n := range []node{a, b} {
+						if s := n.Reconciler.Stats(); s.Lost != 1 {
+							t.Errorf("one loss was noticed %d times", s.Lost)
+						}
+					}
+					f.Lose()
+					flushes(3)
+					if err := a.stop(); err != nil {
+						t.Error(err)
+					}
+					if c := strings.Count(out.String(), "lost data"); c != 2 {
+						t.Errorf("want one line about each of two losses, got %d:\n%s", c, out)
+					}
+				})
+			})
+		}
+	}
+}
+
+// relabelled answers under an epoch of the test's choosing.
+type relabelled struct {
+	regions.Store
+	epoch atomic.Value
+}
+
+func (r *relabelled) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
+	merged, err := r.Store.Merge(ctx, slots)
+	merged.Epoch = r.epoch.Load().(string)
+	return merged, err
+}
+
+// What a new store lacks need not be among the slots that it is told: then the epoch alone gives it away.
+func TestEpochAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &relabelled{Store: embedded()}
+		n := start(t, 1, s, nil)
+		lost, flushed := uint64(0), uint64(0)
+		for _, step := range []struct {
+			epoch string
+			lost  bool
+		}{{"", false}, {"a", false}, {"a", false}, {"", false}, {"a", false}, {"b", true}, {"b", false}, {"", false}, {"a", true}} {
+			s.epoch.Store(step.epoch)
+			if lost == 0 && flushed == 0 {
+				n.take(&hour, keys(1000)...)
+			}
+			flushes(3)
+			stats := n.Reconciler.Stats()
+			if step.lost {
+				lost++
+			}
+			if stats.Lost != lost {
+				t.Fatalf("epoch %q: %d losses, want %d", step.epoch, stats.Lost, lost)
+			}
+			if pushed := stats.Flushed-flushed >= 1000; pushed != (step.lost || flushed == 0) {
+				t.Errorf("epoch %q: %d slots were told", step.epoch, stats.Flushed-flushed)
+			}
+			flushed = stats.Flushed
+		}
+	})
+}
+
+// The push that makes good a loss fails itself, half-way.
+func TestFullPushIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &failOnce{Faulty: regionstest.NewFaulty(embedded)}
+		n := start(t, 1, f, nil)
+		n.take(&hour, keys(3000)...)
+		flushes(2)
+		f.Lose()
+		f.after.Store(5) // the probes and three chunks get through
+		flushes(1)
+		if s := n.Reconciler.Stats(); s.Failed != 1 || len(held(t, f.Faulty)) >= 3000 {
+			t.Fatalf("the push did not fail half-way: %+v, the store holds %d slots", s, len(held(t, f.Faulty)))
+		}
+		flushes(2) // the back-off after one failure
+		agree(t, f.Faulty, n)
+		if s := n.Reconciler.Stats(); s.Lost != 1 {
+			t.Errorf("one loss was noticed %d times", s.Lost)
+		}
+	})
+}
+
+// A flush that fails half-way keeps pending what it did not get to.
+func TestFlushFailsHalfWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &failOnce{Faulty: regionstest.NewFaulty(embedded)}
+		n := start(t, 1, f, func(c *regions.Config) { c.Chunk = 10 })
+		f.after.Store(3)
+		n.take(&hour, keys(100)...)
+		flushes(1)
+		if s := n.Reconciler.Stats(); s.Pending != 80 || s.Flushed != 20 || s.Failed != 1 {
+			t.Errorf("after two of ten chunks: %+v", s)
+		}
+		flushes(2)
+		agree(t, f.Faulty, n)
+	})
+}
+
+func TestLossIsMadeGoodByTheLastFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := regionstest.NewFaulty(embedded)
+		n := start(t, 1, f, nil)
+		n.take(&hour, keys(3000)...)
+		flushes(2)
+		f.Lose()
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+		agree(t, f, n)
+	})
+}
+
+// failOnce lets some calls through and fails the next.
+type failOnce struct {
+	*regionstest.Faulty
+	after atomic.Int64 // counts down; nothing fails below zero
+}
+
+func (f *failOnce) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
+	if f.after.Add(-1) == 0 {
+		return regions.Merged{}, regionstest.ErrFault
+	}
+	return f.Faulty.Merge(ctx, slots)
+}

@@ -1,0 +1,62 @@
+package regions
+
+import (
+	"context"
+	"errors"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// Store is the memory of a region: slots merged by max, shared by the region's nodes and outliving each of them.
+// It keeps a slot for as long as the slot can count, by its own clock, and forgets it at any time after that.
+//
+// A store is safe for concurrent use, by many nodes. Its methods return soon after their context ends, with an error that
+// wraps the context's. Slots given to it are read only and not kept hold of; their meters are valid.
+type Store interface {
+	// Merge raises each slot to its count where that is larger, in the order given. A count of zero asks and leaves no trace.
+	//
+	// With an error, Merged is empty and any part of the slots may have been merged: to repeat the call is safe, and all that
+	// is ever needed.
+	Merge(ctx context.Context, slots []counters.Slot) (Merged, error)
+
+	// Load calls page with every slot that can still count, in any order, some thousand at a time at most: what a cold node
+	// starts from. Of slots that change meanwhile it may give an older count, or several. A page is the callee's only until
+	// it returns. After an error, what was given is true but not all.
+	Load(ctx context.Context, page func(slots []counters.Slot)) error
+}
+
+// Merged is a store's answer to the slots of one Merge.
+type Merged struct {
+	// Before is parallel to the slots given: what the store held of each just before it; 0 is nothing. When it is lower than what
+	// an earlier Merge set, the store has lost data.
+	Before []uint64
+	// Others are the slots that the store holds of the same meters, keys and sub-windows, without those that were given: other
+	// origins, and other births of the same origin. Each is there once, in any order, and belongs to the caller.
+	Others []counters.Slot
+	// Epoch changes when the store was restarted or replaced, and so may have lost data. It is that of the store as a whole,
+	// whichever part of it answered. Empty: unknown.
+	Epoch string
+}
+
+// ErrFull says that a store had no room for some of the slots: those it refused are new to it. It merged all the others and
+// lost nothing that it has. There is room again when what it holds has expired.
+var ErrFull = errors.New("the store is full")
+
+// slotID is what makes two slots the same: everything but the count.
+type slotID struct {
+	meter  counters.Meter
+	key    counters.Key
+	index  int64
+	origin counters.Origin
+	birth  uint32
+}
+
+func identify(s *counters.Slot) slotID {
+	return slotID{*s.Meter, s.Key, s.Index, s.Origin, s.Birth}
+}
+
+// expired says whether a sub-window can no longer count at the time now (Unix nanoseconds), that is whether
+// (index+1)*Sub + Window < now, turned round so that no index overflows.
+func expired(m *counters.Meter, index, now int64) bool {
+	return index < (now-int64(m.Window)-1)/int64(m.Sub)
+}

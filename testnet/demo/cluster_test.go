@@ -1,0 +1,305 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/edgelimit/edgelimit/gossip/gossiptest"
+	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/regions"
+)
+
+// Probes that are under way when memberlist shuts down go on until their time is up, some seconds at most.
+var probes = []goleak.Option{
+	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"),
+	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).sendPingAndWaitForAck"),
+	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).handleIndirectPing.func2"),
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, probes...) }
+
+// small is a demo that is over in a few seconds: 200 requests a second and region offered on a limit of 200.
+func small() Options {
+	o := DefaultOptions()
+	o.Regions, o.Nodes, o.Limit = 2, 2, 200
+	o.Window, o.Duration, o.Cut = time.Second, 3*time.Second, time.Second
+	return o
+}
+
+// A short demo can end well. Its figures are those of a real cluster in real time, and a window of 1 s forgives no hiccup of a busy
+// machine: so it may try again. That it cannot end well when it must not is held by the tests of deaf clusters.
+func TestRunCutsAndHeals(t *testing.T) {
+	t.Parallel()
+	o := small()
+	var r *Report
+	for attempt := range 4 {
+		var samples []Sample
+		var err error
+		if r, err = Run(t.Context(), o, func(s Sample) { samples = append(samples, s) }); err != nil {
+			t.Fatal(err)
+		}
+		checkReport(t, r)
+		checkSamples(t, &o, r, samples)
+		if r.OK {
+			break
+		}
+		t.Logf("attempt %d is not ok: %q", attempt+1, r.Wrong)
+	}
+	if !r.OK || len(r.Wrong) != 0 {
+		t.Errorf("not ok: %q", r.Wrong)
+	}
+	if r.HealMillis < 0 || r.AgreeMillis < 0 || r.BoundPct <= 0 || r.OverAdmissionPct > r.BoundPct {
+		t.Errorf("ok with %+v", *r)
+	}
+}
+
+// checkReport looks at what holds whether the figures were good or not.
+func checkReport(t *testing.T, r *Report) {
+	t.Helper()
+	if r.CutRegion != "eu-west" || r.CutSeconds != 1 || r.CutCeilingPct < 100 {
+		t.Errorf("cut %q for %v s with a ceiling of %v %%", r.CutRegion, r.CutSeconds, r.CutCeilingPct)
+	}
+	if r.Offered < 1000 || r.Offered > 1400 || r.Offered != r.Admitted+r.Denied || r.Clients != 1 {
+		t.Errorf("%+v by %d clients, want about 1200 offered", r.Tally, r.Clients)
+	}
+	if r.OracleAdmitted < 200 || r.OracleAdmitted > 900 || r.Admitted < r.OracleAdmitted/2 {
+		t.Errorf("%+v: want 200 a second for the oracle, and for the cluster not much less", r.Tally)
+	}
+	// Each side has half of the traffic and so, alone, room for all of it: if they were cut apart, more than the limit was admitted.
+	if r.CutOverAdmissionPct < 20 {
+		t.Errorf("cut apart, both sides together admitted only %v %% over the limit", r.CutOverAdmissionPct)
+	}
+	if len(r.Limited) != 1 || r.Limited[0].Tally != r.Tally {
+		t.Errorf("limited: %+v", r.Limited)
+	}
+}
+
+// Whole clusters spend most of their time waiting, so their tests wait at the same time.
+func TestClusters(t *testing.T) {
+	t.Parallel()
+	var wg sync.WaitGroup
+	for name, test := range map[string]func(*testing.T){
+		"ends while it starts":        func(t *testing.T) { runEndsWithItsContext(t, true) },
+		"ends while it runs":          func(t *testing.T) { runEndsWithItsContext(t, false) },
+		"a node fails":                runReportsANodeThatFails,
+		"a partition is never healed": func(t *testing.T) { deafIsNotOK(t, func(l *gossiptest.Links) { l.Partition(regionName(0)) }) },
+		"all packets are lost": func(t *testing.T) {
+			deafIsNotOK(t, func(l *gossiptest.Links) { l.SetDefaults(gossiptest.Link{Loss: 1}, gossiptest.Link{Loss: 1}) })
+		},
+	} {
+		wg.Go(func() { t.Run(name, test) })
+	}
+	wg.Wait()
+}
+
+func checkSamples(t *testing.T, o *Options, r *Report, samples []Sample) {
+	t.Helper()
+	if len(samples) < 8 {
+		t.Fatalf("%d samples in more than 3 s", len(samples))
+	}
+	for _, p := range []Phase{Filling, Cut} {
+		if !slices.ContainsFunc(samples, func(s Sample) bool { return s.Phase == p }) {
+			t.Errorf("no sample of the phase %q", p)
+		}
+	}
+	for i, s := range samples {
+		var sum Tally
+		for _, n := range s.Nodes {
+			sum.Offered, sum.Admitted, sum.Denied = sum.Offered+n.Tally.Offered, sum.Admitted+n.Tally.Admitted, sum.Denied+n.Tally.Denied
+			sum.OracleAdmitted += n.Tally.OracleAdmitted
+			if n.Bound > s.Bound || n.Stale > s.Stale {
+				t.Errorf("sample %d: node %s is beyond the largest", i, n.ID)
+			}
+		}
+		if sum != s.Total || len(s.Nodes) != o.Regions*o.Nodes {
+			t.Errorf("sample %d: %d nodes with %+v in all, it says %+v", i, len(s.Nodes), sum, s.Total)
+		}
+		if i > 0 && (s.Elapsed <= samples[i-1].Elapsed || s.Total.Offered < samples[i-1].Total.Offered) {
+			t.Errorf("sample %d goes backwards", i)
+		}
+		if (s.CutOff != "") != (s.Phase == Cut || s.Phase == Settling || s.Phase == Ending) && s.Phase != Steady {
+			t.Errorf("sample %d: %q is cut off in the phase %q", i, s.CutOff, s.Phase)
+		}
+	}
+	if last := samples[len(samples)-1].Total; last.Offered > r.Offered {
+		t.Errorf("the last sample knows of %d requests, the report of %d", last.Offered, r.Offered)
+	}
+}
+
+// playSpoiled is Run, but for links that are spoilt as soon as the nodes have found each other.
+func playSpoiled(t *testing.T, o Options, spoil func(*gossiptest.Links)) *Report {
+	t.Helper()
+	rule, set, err := ruleFor(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := startCluster(t.Context(), &o, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	spoil(c.links)
+	r := &run{opt: o, rule: rule, cluster: c, ledger: newLedger(rule.Limit, o.Regions*o.Nodes), watch: func(Sample) {}, start: time.Now()}
+	agreeMs, err := r.play(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.report(agreeMs)
+}
+
+// The demo has to be able to fail: nodes that do not hear each other admit a limit each, and that must not be ok.
+func deafIsNotOK(t *testing.T, spoil func(*gossiptest.Links)) {
+	o := small()
+	o.Cut, o.Duration = 0, 2*time.Second
+	r := playSpoiled(t, o, spoil)
+	if r.OK || len(r.Wrong) == 0 {
+		t.Errorf("ok, with %+v", *r)
+	}
+	if r.Violations == 0 {
+		t.Errorf("%v %% over, and no moment above the bound of %v %%", r.OverAdmissionPct, r.BoundPct)
+	}
+	if r.OverAdmissionPct < 20 {
+		t.Errorf("only %v %% over the limit: the cluster is not deaf, so this test shows nothing", r.OverAdmissionPct)
+	}
+	if r.AgreeMillis != -1 {
+		t.Errorf("nodes that do not hear each other agreed after %d ms", r.AgreeMillis)
+	}
+}
+
+func runEndsWithItsContext(t *testing.T, atOnce bool) {
+	o := small()
+	o.Duration, o.Cut = time.Minute, 20*time.Second
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if atOnce {
+		cancel()
+	}
+	began := time.Now()
+	r, err := Run(ctx, o, func(Sample) { cancel() })
+	if !errors.Is(err, context.Canceled) || r != nil {
+		t.Errorf("it returns %v, %v", r, err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it takes %v to end", took)
+	}
+}
+
+// A node that stops by itself ends the demo with its error.
+func runReportsANodeThatFails(t *testing.T) {
+	o := small()
+	rule, set, err := ruleFor(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := startCluster(t.Context(), &o, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	c.failed <- errors.New("node x: out of luck")
+	r := &run{opt: o, rule: rule, cluster: c, ledger: newLedger(rule.Limit, 4), watch: func(Sample) {}, start: time.Now()}
+	if _, err := r.play(t.Context()); err == nil || !strings.Contains(err.Error(), "out of luck") {
+		t.Errorf("play returned %v", err)
+	}
+}
+
+// lone is a node without gossip or doors, for what is only about counts.
+func lone(t *testing.T, c *cluster, o *Options, id string) {
+	t.Helper()
+	_, set, err := ruleFor(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := node.DefaultConfig()
+	cfg.NodeID, cfg.HTTP, cfg.Health, cfg.RuleSet, cfg.Logger = id, "", "", set, slog.New(slog.DiscardHandler)
+	n, err := node.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.members = append(c.members, &member{n, id, "here"})
+}
+
+func TestAgree(t *testing.T) {
+	o := DefaultOptions()
+	c := &cluster{}
+	lone(t, c, &o, "a")
+	ask := func(i int) {
+		if d, err := c.members[i].Take(t.Context(), node.Request{Rule: "per_client", Identity: "x"}); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	if c.agree() {
+		t.Error("a node that holds nothing agrees with itself that nothing has expired")
+	}
+	ask(0)
+	if !c.agree() {
+		t.Error("one node does not agree with itself")
+	}
+	lone(t, c, &o, "b")
+	if c.agree() {
+		t.Error("a node that counts agrees with one that does not")
+	}
+	ask(1)
+	if c.agree() {
+		t.Error("nodes that hold as many counts, but each its own, agree")
+	}
+	c.members = []*member{c.members[0], c.members[0]}
+	if !c.agree() {
+		t.Error("equal counts do not agree")
+	}
+}
+
+// What was opened of a cluster that cannot be started is closed again.
+func TestAbandon(t *testing.T) {
+	o := small()
+	_, set, err := ruleFor(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{links: gossiptest.NewLinks(1)}
+	store := regions.NewEmbedded(0, time.Now)
+	for i := range 2 {
+		if err := c.open(&o, set, store, "here", i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	addrs := []string{c.members[0].Addr("lan"), c.members[0].Addr("wan"), c.members[1].Addr("lan")}
+	c.abandon()
+	for _, addr := range addrs {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Errorf("%s was left open: %v", addr, err)
+			continue
+		}
+		_ = l.Close()
+	}
+	o.Interval = 0
+	if _, err := startCluster(t.Context(), &o, set); err == nil || !strings.Contains(err.Error(), "us-east-1") {
+		t.Errorf("error %v, want one that names the node", err)
+	}
+}
+
+// The rule of the demo is what was asked for, whatever the window.
+func TestRuleFor(t *testing.T) {
+	for _, window := range []time.Duration{time.Second, 1500 * time.Millisecond, 10 * time.Second, time.Minute + time.Second/2, time.Hour} {
+		o := DefaultOptions()
+		o.Window, o.Limit = window, 77
+		rule, set, err := ruleFor(&o)
+		if err != nil {
+			t.Errorf("window %v: %v", window, err)
+			continue
+		}
+		if m := rule.Limit.Meter(); m.Window != window || rule.Limit.Max() != 77 || len(set.Rules()) != 1 || rule.Name != "per_client" {
+			t.Errorf("window %v: rule %s of %d per %v", window, rule.Name, rule.Limit.Max(), m.Window)
+		}
+	}
+}

@@ -112,15 +112,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	replica *Replica
-	routes  map[counters.Origin]*route
-	boots   map[string]counters.Origin // the latest origin of each node ever seen, by region/id
-}
-
-// route is how a member is reached.
-type route struct {
-	member Member
-	pool   *pool
-	node   memberlist.Node
+	membership
 }
 
 // NewCluster opens the pools' sockets. Run makes it speak, and closes them.
@@ -138,10 +130,9 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 		MinVersion: frameVersion, MaxVersion: frameVersion}
 	c := &Cluster{
 		cfg: cfg, self: self, source: source, log: cfg.Logger,
-		streams: make(chan struct{}, 4),
-		replica: NewReplica(self.Origin(), cfg.Interval, source),
-		routes:  make(map[counters.Origin]*route),
-		boots:   make(map[string]counters.Origin),
+		streams:    make(chan struct{}, 4),
+		replica:    NewReplica(self.Origin(), cfg.Interval, source),
+		membership: newMembership(self),
 	}
 	for _, p := range []struct {
 		name string
@@ -211,7 +202,11 @@ func (c *Cluster) tick(ctx context.Context) {
 	drained := c.source.DrainDirty(now)
 	c.mu.Lock()
 	out := c.routed(c.replica.Tick(drained, now))
+	twins := c.twins(now)
 	c.mu.Unlock()
+	for _, r := range twins {
+		c.warnOfTwin(r)
+	}
 	c.send(ctx, out)
 }
 
@@ -305,7 +300,7 @@ func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
 func (c *Cluster) Staleness() (age time.Duration, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	whole = len(c.boots) > 0 || !c.hasSeeds()
+	whole = c.met || !c.hasSeeds()
 	for _, p := range c.replica.Peers(c.cfg.Now()) {
 		age = max(age, p.Age)
 		whole = whole && p.Member
@@ -355,7 +350,8 @@ func (c *Cluster) Self() Member { return c.self }
 func (c *Cluster) Addr(pool string) string {
 	for _, p := range c.pools {
 		if p.name == pool {
-			return p.ml.LocalNode().Address()
+			_, self := p.others()
+			return self
 		}
 	}
 	return ""

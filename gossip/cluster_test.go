@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,7 +209,7 @@ func TestClusterRestart(t *testing.T) {
 								t.Errorf("%s: the boot that is over is in the bound", other)
 							}
 						}
-						if lines := l.nodes[other].logs.about("same name"); len(lines) > 0 {
+						if lines := l.nodes[other].logs.about("same id"); len(lines) > 0 {
 							t.Errorf("%s: %q", other, lines)
 						}
 					}
@@ -218,39 +219,68 @@ func TestClusterRestart(t *testing.T) {
 	}
 }
 
-// A node that is killed and comes back at another address waits until memberlist lets its name go (DeadNodeReclaimTime).
+// A node that is killed, or taken away, and comes back at another address is a member again at once, and nobody takes the two
+// boots for two nodes.
 func TestClusterRestartElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t)
-		l.twoRegions()
-		l.kill("west/n5")
-		time.Sleep(time.Second)
-		l.startAt("west", "n5", "10.99.%d.5:7946")
-		t.Log("whole after", l.within(3*time.Minute, "a node that moved", l.sees(l.all()...)))
-		l.take("west/n5", 5)
-		l.within(counted, "a count", l.counts(5, l.all()...))
-	})
+	for _, pause := range []time.Duration{0, time.Second, 20 * time.Second, 5 * time.Minute} {
+		t.Run(pause.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t)
+				l.twoRegions()
+				for i, name := range []string{"west/n5", "east/n2"} {
+					region, id, _ := strings.Cut(name, "/")
+					l.kill(name)
+					time.Sleep(pause)
+					l.startAt(region, id, fmt.Sprintf("10.99.%%d.%d:7946", i+1))
+					t.Log("whole after", l.within(15*time.Second, "a node that moved", l.sees(l.all()...)))
+					want := l.view("east/n1") + 5
+					l.take(name, 5)
+					l.within(counted, "a count", l.counts(want, l.all()...))
+				}
+				time.Sleep(5 * time.Minute)
+				if m := l.sees(l.all()...)(); m != "" {
+					t.Error(m)
+				}
+				for _, name := range l.all() {
+					n := l.nodes[name]
+					if lines := n.logs.about("same id"); len(lines) > 0 {
+						t.Errorf("%s: %q", name, lines)
+					}
+					if failed := n.failed(); failed["lan"]+failed["wan"] > 0 {
+						t.Errorf("%s still tries to join %v", name, failed)
+					}
+					if age, whole := n.Staleness(); !whole || age > 5*time.Second {
+						t.Errorf("%s sees the whole cluster: %v, as it was %v ago", name, whole, age)
+					}
+				}
+			})
+		})
+	}
 }
 
-// Two nodes of one name: the operator is told, by everybody who met both, and the first one goes on.
-func TestClusterNameConflict(t *testing.T) {
+// Two nodes of one id: everybody tells the operator, and no count suffers, whichever of the two started first.
+func TestClusterTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		l.twoRegions()
 		first := l.nodes["east/n2"]
 		second := l.startAt("east", "n2", "10.99.%d.2:7946")
 		l.nodes["east/n2 the second"], l.nodes["east/n2"] = second, first
-		time.Sleep(time.Minute)
-		for _, name := range []string{"east/n1", "east/n2 the second"} {
-			if lines := l.nodes[name].logs.about("same name"); len(lines) == 0 {
-				t.Errorf("%s does not complain about two nodes of one name: %q", name, l.nodes[name].logs.about(""))
+		l.within(time.Minute, "a cluster with twins", l.sees(l.all()...))
+		for _, name := range l.all() {
+			if lines := l.nodes[name].logs.about("same id"); len(lines) == 0 {
+				t.Errorf("%s does not complain about two nodes of one id: %q", name, l.nodes[name].logs.about(""))
 			}
 		}
 		l.take("east/n2", 3)
-		l.within(counted, "a count of the first one", l.counts(3, "east/n1", "east/n2", "east/n3", "west/n4", "west/n5"))
-		if m := l.sees("east/n1", "east/n2", "east/n3", "west/n4", "west/n5")(); m != "" {
-			t.Error(m)
+		l.take("east/n2 the second", 4)
+		l.within(counted, "the counts of both", l.counts(7, l.all()...))
+		time.Sleep(20 * time.Minute)
+		if m := l.sees(l.all()...)(); m != "" {
+			t.Error("later: ", m)
 		}
+		l.kill("east/n2")
+		l.within(6*time.Minute, "the second alone", l.sees(l.all()...))
 	})
 }
 

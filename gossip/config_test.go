@@ -191,7 +191,7 @@ func TestClusterOnSockets(t *testing.T) {
 	tables[0].Take(limit, 1, 5, time.Now().UnixNano())
 	every := time.NewTicker(5 * time.Millisecond)
 	defer every.Stop()
-	for tables[1].View(limit, 1, time.Now().UnixNano()) != 5 || len(nodes[0].Members()) != 1 {
+	for tables[1].View(limit, 1, time.Now().UnixNano()) != 5 || len(nodes[0].Members()) != 1 || len(nodes[1].Members()) != 1 {
 		select {
 		case <-every.C:
 		case <-ctx.Done():

@@ -28,6 +28,9 @@ type Member struct {
 // Origin is the member's origin.
 func (m Member) Origin() counters.Origin { return NewOrigin(m.NodeID, m.Incarnation) }
 
+// name is what all boots of a node have in common.
+func (m Member) name() string { return m.Region + "/" + m.NodeID }
+
 // Limits on what a member may call itself, so that the metadata fits memberlist's 512 bytes.
 const (
 	MaxNodeID = 128

@@ -3,12 +3,13 @@ package gossip
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -22,6 +23,10 @@ const (
 // partition one by one does not hold up the rejoining.
 const streamTimeout = 5 * time.Second
 
+// pushPullEvery is how often a node compares its list of members with another one's, which finds the members whose arrival was lost on
+// the way. memberlist has a minute for it on a WAN, and makes it longer itself where there are more than 32 members.
+const pushPullEvery = 10 * time.Second
+
 // pool is a node's part in one memberlist pool. It is memberlist's delegate for everything.
 type pool struct {
 	name    string
@@ -29,30 +34,45 @@ type pool struct {
 	cluster *Cluster
 	ml      *memberlist.Memberlist
 
-	mu     sync.Mutex
-	failed map[string]failedMember // by name: members that went without saying goodbye, to be joined again
+	mu      sync.Mutex
+	addr    string                  // under which this node is known in the pool
+	members map[string]poolMember   // by memberlist's name: the others
+	failed  map[string]failedMember // by name: members that went without saying goodbye, to be joined again
 }
 
-// failedMember is where a member was when it failed, and when.
+// poolMember is a member of the pool and its address.
+//
+// It is noted down when memberlist calls back, because what memberlist.Members returns must not be read: it points at what
+// memberlist's goroutines write to.
+type poolMember struct {
+	Member
+	addr string
+}
+
+// failedMember is a member that failed, and when.
 type failedMember struct {
-	origin counters.Origin
-	addr   string
-	since  time.Time
+	poolMember
+	since time.Time
 }
 
 func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
-	p := &pool{name: name, cfg: cfg, cluster: c, failed: make(map[string]failedMember)}
+	p := &pool{name: name, cfg: cfg, cluster: c,
+		members: make(map[string]poolMember), failed: make(map[string]failedMember)}
 	conf := memberlist.DefaultLANConfig()
-	conf.Name = c.self.NodeID
+	// A boot has a name of its own: memberlist would hold on to the name of a node that was killed for as long as it takes to be
+	// sure, and refuse it to the next boot at another address.
+	conf.Name = fmt.Sprintf("%s.%s#%x", c.self.NodeID, c.self.Region, c.self.Incarnation)
 	conf.Label = c.cfg.Label + "/lan/" + c.self.Region
 	if name == wan {
+		name := conf.Name
 		conf = memberlist.DefaultWANConfig()
-		conf.Name = c.self.NodeID + "." + c.self.Region
+		conf.Name = name
 		conf.Label = c.cfg.Label + "/wan"
 	}
 	conf.EnableCompression = false // it costs more CPU than our dense frames leave to gain
 	conf.UDPBufferSize = 1400
 	conf.TCPTimeout = streamTimeout
+	conf.PushPullInterval = pushPullEvery
 	conf.DeadNodeReclaimTime = 30 * time.Second
 	conf.Logger = bridgeLog(c.log, name)
 	conf.Delegate, conf.Events, conf.Alive, conf.Conflict = p, p, p, p
@@ -153,11 +173,21 @@ func (p *pool) NotifyMsg(b []byte) { p.cluster.receive(p.name, b) }
 // GetBroadcasts implements memberlist.Delegate: memberlist's broadcast queue is not the data plane.
 func (p *pool) GetBroadcasts(int, int) [][]byte { return nil }
 
-// LocalState implements memberlist.Delegate: what a push/pull tells, at a join and now and then between any two.
-func (p *pool) LocalState(bool) []byte { return p.cluster.snapshot() }
+// LocalState implements memberlist.Delegate: what a node that joins is told, and tells. Later exchanges are about the membership only:
+// frames are repaired by frames.
+func (p *pool) LocalState(join bool) []byte {
+	if !join {
+		return nil
+	}
+	return p.cluster.snapshot()
+}
 
 // MergeRemoteState implements memberlist.Delegate.
-func (p *pool) MergeRemoteState(b []byte, _ bool) { p.cluster.receive(p.name, b) }
+func (p *pool) MergeRemoteState(b []byte, _ bool) {
+	if len(b) > 0 {
+		p.cluster.receive(p.name, b)
+	}
+}
 
 // NotifyAlive implements memberlist.AliveDelegate: members that do not say who they are stay out.
 func (p *pool) NotifyAlive(n *memberlist.Node) error {
@@ -168,64 +198,62 @@ func (p *pool) NotifyAlive(n *memberlist.Node) error {
 	return err
 }
 
-// NotifyConflict implements memberlist.ConflictDelegate.
+// NotifyConflict implements memberlist.ConflictDelegate: the same boot at two addresses, as when a running machine was cloned.
 func (p *pool) NotifyConflict(existing, other *memberlist.Node) {
-	p.cluster.log.Error("gossip: two nodes have the same name; give each a node id of its own",
+	p.cluster.log.Error("gossip: one boot of a node at two addresses; start the copy anew",
 		"pool", p.name, "name", existing.Name, "addr", existing.Address(), "other", other.Address())
 }
 
 // NotifyJoin implements memberlist.EventDelegate.
 func (p *pool) NotifyJoin(n *memberlist.Node) { p.arrived(n) }
 
-// NotifyUpdate implements memberlist.EventDelegate: a member restarted, or changed its address.
+// NotifyUpdate implements memberlist.EventDelegate: a member changed its metadata.
 func (p *pool) NotifyUpdate(n *memberlist.Node) { p.arrived(n) }
+
+func (p *pool) arrived(n *memberlist.Node) {
+	m, err := decodeMember(n.Meta)
+	if err != nil {
+		return
+	}
+	p.mu.Lock()
+	if m.Origin() == p.cluster.self.Origin() {
+		p.addr = n.Address()
+		p.mu.Unlock()
+		return
+	}
+	p.members[n.Name] = poolMember{m, n.Address()}
+	for name, f := range p.failed { // an earlier boot of the same node need not be looked for any more
+		if f.name() == m.name() {
+			delete(p.failed, name)
+		}
+	}
+	p.mu.Unlock()
+	if p.carries(m) {
+		p.cluster.arrived(&route{member: m, pool: p, node: *n})
+	}
+}
 
 // NotifyLeave implements memberlist.EventDelegate.
 func (p *pool) NotifyLeave(n *memberlist.Node) {
 	m, err := decodeMember(n.Meta)
-	c := p.cluster
-	if err != nil || m.Origin() == c.self.Origin() {
+	if err != nil || m.Origin() == p.cluster.self.Origin() {
 		return
 	}
+	replaced := p.cluster.replaced(m)
 	p.mu.Lock()
-	p.failed[n.Name] = failedMember{m.Origin(), n.Address(), time.Now()}
+	delete(p.members, n.Name)
+	if !replaced {
+		p.failed[n.Name] = failedMember{poolMember{m, n.Address()}, time.Now()}
+	}
 	p.mu.Unlock()
-	if !p.carries(m) {
-		return
-	}
-	c.mu.Lock()
-	c.depart(m.Origin(), false) // whether it left or failed, memberlist does not say; it may have said goodbye
-	graceful := c.replica.Left(m.Origin())
-	c.mu.Unlock()
-	c.log.Info("gossip: member gone", "pool", p.name, "peer", m.NodeID, "peer_region", m.Region, "graceful", graceful)
-}
-
-func (p *pool) arrived(n *memberlist.Node) {
-	p.mu.Lock()
-	delete(p.failed, n.Name)
-	p.mu.Unlock()
-	m, err := decodeMember(n.Meta)
-	c := p.cluster
-	if err != nil || m.Origin() == c.self.Origin() || !p.carries(m) {
-		return
-	}
-	c.mu.Lock()
-	name := m.Region + "/" + m.NodeID
-	if earlier, ok := c.boots[name]; ok && earlier != m.Origin() {
-		c.depart(earlier, true) // an earlier boot of the same node admits nothing any more
-	}
-	c.boots[name] = m.Origin()
-	_, known := c.routes[m.Origin()]
-	c.routes[m.Origin()] = &route{member: m, pool: p, node: *n}
-	c.replica.Join(m.Origin(), c.cfg.Now())
-	c.mu.Unlock()
-	if !known {
-		c.log.Info("gossip: member joined", "pool", p.name, "peer", m.NodeID, "peer_region", m.Region, "addr", n.Address())
+	if p.carries(m) {
+		p.cluster.gone(m, p)
 	}
 }
 
-// depart forgets the way to a member. The lock is held.
-func (c *Cluster) depart(o counters.Origin, graceful bool) {
-	delete(c.routes, o)
-	c.replica.Leave(o, graceful)
+// others returns the members that memberlist holds to be alive, and this node's own address.
+func (p *pool) others() (members []poolMember, self string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.members)), p.addr
 }

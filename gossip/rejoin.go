@@ -35,9 +35,10 @@ func (p *pool) rejoin(ctx context.Context) {
 
 // joinMissing tries to join what is missing, and reports whether the pool has any other member then.
 func (p *pool) joinMissing(ctx context.Context, first bool) bool {
-	alive := make(map[string]bool)
-	for _, n := range p.ml.Members() {
-		alive[n.Address()] = true
+	members, self := p.others()
+	alive := map[string]bool{self: true}
+	for _, m := range members {
+		alive[m.addr] = true
 	}
 	log := p.cluster.log
 	for _, seed := range p.cfg.Seeds {
@@ -66,7 +67,8 @@ func (p *pool) joinMissing(ctx context.Context, first bool) bool {
 			}
 		}
 	}
-	return p.ml.NumMembers() > 1
+	members, _ = p.others()
+	return len(members) > 0
 }
 
 // warnOfStrays tells of nodes of this region that are in the WAN pool but not in the LAN pool: no counts reach them.
@@ -75,16 +77,17 @@ func (p *pool) warnOfStrays() {
 		return
 	}
 	near := make(map[string]bool)
-	for _, n := range p.ml.Members() {
-		near[n.Name] = true
+	members, _ := p.others()
+	for _, m := range members {
+		near[m.NodeID] = true
 	}
 	for _, other := range p.cluster.pools {
 		if other == p {
 			continue
 		}
-		for _, n := range other.ml.Members() {
-			m, err := decodeMember(n.Meta)
-			if err == nil && m.Region == p.cluster.self.Region && !near[m.NodeID] {
+		members, _ := other.others()
+		for _, m := range members {
+			if m.Region == p.cluster.self.Region && !near[m.NodeID] {
 				p.cluster.log.Warn("gossip: a node of this region is on the WAN but not on the LAN, so no counts reach it: join it on the LAN (--join HOST)", "peer", m.NodeID)
 			}
 		}
@@ -96,7 +99,7 @@ func (p *pool) failedMembers() map[string]failedMember {
 	defer p.mu.Unlock()
 	out := make(map[string]failedMember, len(p.failed))
 	for name, f := range p.failed {
-		if time.Since(f.since) > failedMemory || p.cluster.left(f.origin) {
+		if time.Since(f.since) > failedMemory || p.cluster.left(f.Origin()) {
 			delete(p.failed, name)
 			continue
 		}

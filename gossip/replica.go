@@ -96,6 +96,14 @@ func (r *Replica) Left(o counters.Origin) bool {
 	return h != nil && h.left
 }
 
+// heardAt is when a frame of the origin came last; 0: never.
+func (r *Replica) heardAt(o counters.Origin) int64 {
+	if h := r.heard[o]; h != nil {
+		return h.heardAt
+	}
+	return 0
+}
+
 // Goodbye returns the messages that tell every member that this replica admits nothing any more. They follow the last Tick.
 func (r *Replica) Goodbye(now int64) []Message {
 	var out []Message

@@ -109,6 +109,8 @@ type Cluster struct {
 	pools     []*pool
 	streams   chan struct{} // a place for each snapshot on its way
 	malformed logLimit
+	warm      chan struct{} // closed when the first snapshot came
+	warmed    sync.Once
 
 	mu      sync.Mutex
 	replica *Replica
@@ -131,6 +133,7 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 	c := &Cluster{
 		cfg: cfg, self: self, source: source, log: cfg.Logger,
 		streams:    make(chan struct{}, 4),
+		warm:       make(chan struct{}),
 		replica:    NewReplica(self.Origin(), cfg.Interval, source),
 		membership: newMembership(self),
 	}
@@ -166,7 +169,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 			c.tick(ctx)
 		}
 	}
-	c.tick(context.WithoutCancel(ctx))
+	c.linger(context.WithoutCancel(ctx), ticker.C)
 	c.goodbye(ctx)
 	var leaving sync.WaitGroup
 	for _, p := range c.pools {
@@ -183,7 +186,48 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-const leaveTimeout = 4 * time.Second
+// How long a stop may take: until the peers have acknowledged the last counts, and until they know that the node left.
+const (
+	lingerTimeout = 1500 * time.Millisecond
+	leaveTimeout  = 2 * time.Second
+)
+
+// linger tells the peers the last counts, again where they were lost, until all that can be heard have them.
+func (c *Cluster) linger(ctx context.Context, next <-chan time.Time) {
+	deadline := time.After(lingerTimeout)
+	c.mu.Lock()
+	c.replica.Hurry()
+	c.mu.Unlock()
+	for {
+		c.tick(ctx)
+		c.mu.Lock()
+		told := c.replica.Told(c.cfg.Now())
+		c.mu.Unlock()
+		if told {
+			return
+		}
+		select {
+		case <-next:
+		case <-deadline:
+			c.log.Warn("gossip: not all peers have acknowledged the last counts; what they lack may be in the regional store")
+			return
+		}
+	}
+}
+
+// Warm waits until a peer has told the node all that it knows. It returns at once when there is no peer to expect, and the context's
+// error when none came. Run has to be under way.
+func (c *Cluster) Warm(ctx context.Context) error {
+	if !c.hasSeeds() {
+		return nil
+	}
+	select {
+	case <-c.warm:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("gossip: no peer has told what it knows: %w", ctx.Err())
+	}
+}
 
 func (c *Cluster) shutdown() {
 	for _, p := range c.pools {
@@ -268,7 +312,11 @@ func (c *Cluster) sendStream(d delivery) {
 func (c *Cluster) receive(pool string, b []byte) {
 	c.mu.Lock()
 	err := c.replica.Receive(b, c.cfg.Now())
+	warm := c.replica.stats.SnapshotsReceived > 0
 	c.mu.Unlock()
+	if warm {
+		c.warmed.Do(func() { close(c.warm) })
+	}
 	if err != nil && c.malformed.admit(c.log) {
 		c.log.Warn("gossip: dropped a frame that cannot be read", "pool", pool, "bytes", len(b), "error", err)
 	}

@@ -9,11 +9,11 @@ import (
 	"net"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip/gossiptest"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -28,7 +28,7 @@ func withKeys(keys ...byte) change {
 
 // A node without the key is no member, and nobody believes what it says.
 func TestClusterKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		l.start("east/n1", withKeys(1))
 		l.start("east/n2", withKeys(1))
@@ -64,7 +64,7 @@ func TestClusterKeys(t *testing.T) {
 
 // While keys are rotated, nodes that know both speak with nodes that know one of them.
 func TestClusterKeyRotation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		l.start("east/n1", withKeys(1, 2))
 		l.start("east/n2", withKeys(2, 1))
@@ -119,7 +119,7 @@ func TestClusterForgery(t *testing.T) {
 		"a key that has a twin": {withKeys(1, 2), DefaultLabel + "/lan/east", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				l := newLab(t)
 				a, b := l.start("east/n1", test.change), l.start("east/n2", test.change)
 				l.within(wholeWithin, "the cluster", l.sees(l.all()...))
@@ -135,7 +135,7 @@ func TestClusterForgery(t *testing.T) {
 
 // Whoever speaks memberlist and knows the label, but does not say who it is, stays out of the membership.
 func TestClusterRefusesStrangers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		n1 := l.start("east/n1")
 		l.start("east/n2")
@@ -168,7 +168,7 @@ func TestClusterRefusesStrangers(t *testing.T) {
 func TestClusterRandomBytes(t *testing.T) {
 	for name, keys := range map[string]change{"no key": withKeys(), "a key": withKeys(1)} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				l := newLab(t)
 				l.loss(0)
 				victim, peer := l.start("east/n1", keys), l.start("east/n2", keys)

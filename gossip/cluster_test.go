@@ -1,13 +1,15 @@
 package gossip
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 const (
@@ -30,7 +32,7 @@ func (l *lab) twoRegions() (east, west []string) {
 // A region cut off for longer than memberlist remembers the dead: both sides stay whole inside and go on counting, and are one
 // cluster again soon after the heal.
 func TestClusterCutAndHeal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		east, west := l.twoRegions()
 		l.take("east/n1", 10)
@@ -83,7 +85,7 @@ func TestClusterCutAndHeal(t *testing.T) {
 
 // After a long cut the nodes find each other by themselves, though the seeds are gone.
 func TestClusterHealsWithoutSeeds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		east, west := l.twoRegions()
 		l.stop(east[0]) // the seed of its region and of the WAN
@@ -99,7 +101,7 @@ func TestClusterHealsWithoutSeeds(t *testing.T) {
 
 // A short cut, within which no membership changes: what was counted meanwhile arrives within a second.
 func TestClusterShortCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		l.twoRegions()
 		l.links.Partition("west")
@@ -118,7 +120,7 @@ func TestClusterShortCut(t *testing.T) {
 }
 
 func TestClusterGracefulStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		l.loss(0)
 		l.twoRegions()
@@ -159,6 +161,53 @@ func TestClusterGracefulStop(t *testing.T) {
 	})
 }
 
+// A node that stops has told all others what it counted when it is gone, though a fifth of the packets are lost; one that cannot be
+// heard does not hold it up.
+func TestClusterStopTellsEverybody(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.twoRegions()
+		l.loss(0.2)
+		var want uint64
+		for i, name := range []string{"east/n3", "west/n4"} {
+			if i == 1 {
+				l.kill("east/n2")
+			}
+			want += 10
+			l.take(name, 10)
+			l.stop(name)
+			if m := l.counts(want, l.all()...)(); m != "" {
+				t.Error(m)
+			}
+		}
+	})
+}
+
+// A node that has joined is warm: it knows what others know. One that is alone waits for nobody; one whose seeds are away, no longer
+// than it is told to.
+func TestClusterWarm(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		alone := l.start("east/n1", func(c *Config) { c.LAN.Seeds, c.WAN.Seeds = nil, nil })
+		if err := alone.Warm(t.Context()); err != nil {
+			t.Error("a node without seeds: ", err)
+		}
+		l.take("east/n1", 10)
+		second := l.start("east/n2")
+		if err := second.Warm(t.Context()); err != nil || l.view("east/n2") != 10 {
+			t.Errorf("the second: %v, it counts %d of 10", err, l.view("east/n2"))
+		}
+		lost := l.start("west/n3", func(c *Config) {
+			c.LAN.Seeds, c.WAN.Seeds = []string{"10.1.1.1:7946"}, nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := lost.Warm(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error("a node whose seed is away: ", err)
+		}
+	})
+}
+
 // failed returns how many members each pool of the node tries to join again.
 func (n *labNode) failed() map[string]int {
 	counts := make(map[string]int)
@@ -181,7 +230,7 @@ func TestClusterRestart(t *testing.T) {
 		{"killed for so long that all noticed", (*lab).kill, time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				l := newLab(t)
 				l.twoRegions()
 				for _, name := range []string{"east/n2", "west/n5"} {
@@ -224,7 +273,7 @@ func TestClusterRestart(t *testing.T) {
 func TestClusterRestartElsewhere(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Second, 20 * time.Second, 5 * time.Minute} {
 		t.Run(pause.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				l := newLab(t)
 				l.twoRegions()
 				for i, name := range []string{"west/n5", "east/n2"} {
@@ -260,7 +309,7 @@ func TestClusterRestartElsewhere(t *testing.T) {
 
 // Two nodes of one id: everybody tells the operator, and no count suffers, whichever of the two started first.
 func TestClusterTwins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		l.twoRegions()
 		first := l.nodes["east/n2"]
@@ -286,7 +335,7 @@ func TestClusterTwins(t *testing.T) {
 
 // A cluster starts in any order: nodes whose seeds are not there yet find each other as soon as they are.
 func TestClusterLateSeed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		l.seeds["east"], l.seeds["wan"] = fmt.Sprintf("10.%d.1.1:7946", 'e'), fmt.Sprintf("10.%d.2.1:7946", 'e')
 		l.start("east/n2")

@@ -5,8 +5,9 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 func TestMemberlistLog(t *testing.T) {
@@ -32,7 +33,7 @@ func TestMemberlistLog(t *testing.T) {
 
 // Whoever can send packets can make memberlist log: only so many lines a second pass, and the others are counted.
 func TestMemberlistLogIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		book := &logbook{}
 		l := bridgeLog(slog.New(book), "lan")
 		for i := range 1000 {

@@ -36,6 +36,7 @@ type Replica struct {
 	tickedAt int64
 	snapshot []byte // built in this Tick, if a peer wanted one
 	activeAt int64  // since when requests come without a pause; 0: none come
+	hurried  bool
 	stats    Stats
 }
 
@@ -46,6 +47,7 @@ type Stats struct {
 	SlotsNovel                 uint64 // received slots that were news
 	Resent                     uint64 // frames sent again to a peer that lacked them
 	Snapshots                  uint64 // snapshots sent
+	SnapshotsReceived          uint64 // snapshots received
 	Malformed                  uint64 // frames that could not be read
 }
 
@@ -96,6 +98,19 @@ func (r *Replica) Left(o counters.Origin) bool {
 	return h != nil && h.left
 }
 
+// Hurry makes the replica repeat every interval what was not acknowledged, however long acknowledgements may take: it is about to stop.
+func (r *Replica) Hurry() { r.hurried = true }
+
+// Told reports whether every peer that was heard of late has acknowledged all that was ever told to it.
+func (r *Replica) Told(now int64) bool {
+	for _, p := range r.peers {
+		if now-p.heardAt < int64(5*idleBeacon) && p.acked.cumulative < r.log.last() {
+			return false
+		}
+	}
+	return true
+}
+
 // heardAt is when a frame of the origin came last; 0: never.
 func (r *Replica) heardAt(o counters.Origin) int64 {
 	if h := r.heard[o]; h != nil {
@@ -139,6 +154,9 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	r.stats.BytesReceived += uint64(len(b))
 	for i := range f.groups {
 		r.stats.SlotsNovel += uint64(r.counts.Merge(f.groups[i].slots, now))
+	}
+	if f.kind == snapshot {
+		r.stats.SnapshotsReceived++
 	}
 	r.hearing(f.origin, now).note(f, now)
 	if p := r.peers[f.origin]; p != nil {
@@ -212,8 +230,11 @@ func (r *Replica) tell(out []Message, p *peer, news []*logged, beat bool, now in
 	if !beat && !ackDue {
 		news = nil
 	}
-	speaks := now-p.heardAt < int64(max(silence, 3*r.interval))
+	speaks := r.hurried || now-p.heardAt < int64(max(silence, 3*r.interval))
 	rto := p.rto(r.interval)
+	if r.hurried {
+		rto = r.interval
+	}
 	if r.wantsSnapshot(p, speaks, rto, now) {
 		out = r.appendSnapshot(out, p, now)
 	} else if speaks {

@@ -3,8 +3,9 @@ package node
 import (
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // at is a moment so many milliseconds into a window of ten seconds.
@@ -66,7 +67,7 @@ func TestPeakHoldsAnyWindow(t *testing.T) {
 
 // A node alone can exceed nothing: there is nobody whose counts it does not see.
 func TestBoundOfANodeAloneIsZero(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := launch(t, quiet(perClient)).ready(t)
 		for range 30 {
 			takeSome(t, n.Node, "per_client", "x", 50)

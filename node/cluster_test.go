@@ -54,13 +54,13 @@ func TestTwoNodesShareCounts(t *testing.T) {
 	if got := takeSome(t, first.Node, "per_client", "x", 600); got != 600 {
 		t.Fatalf("%d of 600 admitted", got)
 	}
-	eventually(t, time.Second, "what was admitted at one counts at the other", func() bool {
+	eventually(t, patience, "what was admitted at one counts at the other", func() bool {
 		return spent(t, second.Node, "per_client", "x") == 600
 	})
 	if got := takeSome(t, second.Node, "per_client", "x", 600); got != 400 {
 		t.Errorf("the other admits %d of what is left, want 400", got)
 	}
-	eventually(t, time.Second, "and back", func() bool { return spent(t, first.Node, "per_client", "x") == 1000 })
+	eventually(t, patience, "and back", func() bool { return spent(t, first.Node, "per_client", "x") == 1000 })
 	if got := takeSome(t, first.Node, "per_client", "x", 5); got != 0 {
 		t.Errorf("%d admitted over the limit", got)
 	}
@@ -68,7 +68,7 @@ func TestTwoNodesShareCounts(t *testing.T) {
 		t.Error("another identity was charged")
 	}
 	for _, n := range []*running{first, second} {
-		if len(n.Slots()) == 0 || degraded(t, n.Node) || n.Staleness() > 2*time.Second {
+		if len(n.Slots()) == 0 || degraded(t, n.Node) || n.Staleness() > patience {
 			t.Errorf("%s: %d slots, degraded %v, staleness %v", n.cfg.NodeID, len(n.Slots()), degraded(t, n.Node), n.Staleness())
 		}
 	}
@@ -89,7 +89,7 @@ func TestCountsCrossRegions(t *testing.T) {
 		takeSome(t, n.Node, "per_client", "x", 100*(i+1))
 	}
 	for _, n := range nodes {
-		eventually(t, time.Second, "all counts at "+n.cfg.Region+n.cfg.NodeID, func() bool {
+		eventually(t, patience, "all counts at "+n.cfg.Region+n.cfg.NodeID, func() bool {
 			return spent(t, n.Node, "per_client", "x") == 600
 		})
 	}
@@ -153,8 +153,21 @@ func TestGracefulStopHandsOver(t *testing.T) {
 	if err := second.stop(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Second, "the last counts", func() bool { return spent(t, first.Node, "per_client", "x") == 321 })
+	if got := spent(t, first.Node, "per_client", "x"); got != 321 {
+		t.Errorf("when it had stopped, its peer counted %d of its 321", got)
+	}
 	eventually(t, patience, "it has left", func() bool { return len(first.Members()) == 0 })
+}
+
+// A node that is ready knows what its peers know.
+func TestReadyMeansWarm(t *testing.T) {
+	t.Parallel()
+	first := launch(t, gossiping("a", "eu")).ready(t)
+	takeSome(t, first.Node, "per_client", "x", 250)
+	second := launch(t, gossiping("b", "eu", first.Addr("lan"))).ready(t)
+	if got := spent(t, second.Node, "per_client", "x"); got != 250 {
+		t.Errorf("a node that is ready counts %d of 250", got)
+	}
 }
 
 // A node that said goodbye is not missed: decisions are not degraded, and it is not in the bound.
@@ -168,7 +181,7 @@ func TestGoodbyeIsNotSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, patience, "it has left", func() bool { return len(first.Members()) == 0 })
-	eventually(t, patience/4, "nobody is missed", func() bool { return !degraded(t, first.Node) && first.Staleness() == 0 })
+	eventually(t, patience, "nobody is missed", func() bool { return !degraded(t, first.Node) && first.Staleness() == 0 })
 }
 
 // The same through the store of the region: a node that has no peer leaves its counts there.

@@ -22,8 +22,8 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 
 	health := n.serve(n.health, "health", fail)
-	n.warm(ctx)
 	gossip := start(func(ctx context.Context) { fail("gossip", n.cluster.Run(ctx)) })
+	n.warm(ctx)
 	audit := start(func(ctx context.Context) { n.watch(ctx) })
 	store := start(n.reconcile)
 	doors := n.serve(n.http, "http", fail)
@@ -45,18 +45,27 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// warmWithin is how long a node waits for the regional store before it starts without what is there.
+// warmWithin is how long a node that starts waits for what the regional store and its peers know, before it serves without that.
 const warmWithin = 3 * time.Second
 
+// warm takes over what is counted elsewhere, so that a node which starts again does not begin at zero.
 func (n *Node) warm(ctx context.Context) {
-	if n.reconciler == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, warmWithin)
 	defer cancel()
-	if err := n.reconciler.Warm(ctx); err != nil {
-		n.log.Warn("the regional store could not be read, starting without it", "error", err)
+	var sources sync.WaitGroup
+	sources.Go(func() {
+		if err := n.cluster.Warm(ctx); err != nil {
+			n.log.Warn("starting without what peers know, which comes when they do", "error", err)
+		}
+	})
+	if n.reconciler != nil {
+		sources.Go(func() {
+			if err := n.reconciler.Warm(ctx); err != nil {
+				n.log.Warn("the regional store could not be read, starting without it", "error", err)
+			}
+		})
 	}
+	sources.Wait()
 }
 
 func (n *Node) reconcile(ctx context.Context) {

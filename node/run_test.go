@@ -16,6 +16,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 const perClient = `
@@ -303,7 +304,7 @@ func TestRunReturnsNilWhenAsked(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				n, err := New(quiet(perClient))
 				if err != nil {
 					t.Fatal(err)
@@ -323,7 +324,7 @@ func TestRunReturnsNilWhenAsked(t *testing.T) {
 
 // A store that never answers delays the start, and no more.
 func TestStartsWithoutTheStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var book logbook
 		cfg := quiet(perClient)
 		cfg.Store, cfg.Logger = newSlowStore(), book.logger()
@@ -343,7 +344,7 @@ func TestStartsWithoutTheStore(t *testing.T) {
 
 // A node that starts again finds what it had counted in the store of its region.
 func TestRestartKeepsCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		cfg := quiet(perClient)
 		cfg.Store = regions.NewEmbedded(0, time.Now)
 		n := launch(t, cfg).ready(t)
@@ -359,7 +360,7 @@ func TestRestartKeepsCounts(t *testing.T) {
 }
 
 func TestLogNamesTheNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var book logbook
 		cfg := quiet(perClient)
 		cfg.Logger = book.logger()
@@ -378,7 +379,7 @@ func TestLogNamesTheNode(t *testing.T) {
 func TestDefaultLogger(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var book logbook
 		slog.SetDefault(book.logger())
 		cfg := quiet(perClient)

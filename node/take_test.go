@@ -8,11 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 const layered = `
@@ -101,7 +101,7 @@ func TestTakeUnlimited(t *testing.T) {
 }
 
 func TestTakeLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := idle(t, layered)
 		for i := range uint64(3) {
 			want := Decision{Allowed: true, Rule: "per_endpoint", Window: 10 * time.Second, Limit: 3, Remaining: 2 - i, ResetAfter: 11 * time.Second}

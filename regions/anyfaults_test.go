@@ -5,12 +5,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // Whatever happens to the store and in whatever order: two flushes after it works again nothing is lost, nothing was ever counted
@@ -18,7 +18,7 @@ import (
 func TestAnyFaults(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { anyFaults(t, rand.New(rand.NewPCG(seed, 0))) })
+			bubble.Test(t, func(t *testing.T) { anyFaults(t, rand.New(rand.NewPCG(seed, 0))) })
 		})
 	}
 }

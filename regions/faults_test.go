@@ -10,10 +10,11 @@ import (
 
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 func TestStoreFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		var out *bytes.Buffer
 		n := start(t, 1, f, func(c *regions.Config) { out = logged(c) })
@@ -55,7 +56,7 @@ func TestStoreFails(t *testing.T) {
 }
 
 func TestStoreHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		const cap = 100
 		f := regionstest.NewFaulty(embedded)
 		var out *bytes.Buffer
@@ -100,7 +101,7 @@ func TestStoreHangs(t *testing.T) {
 }
 
 func TestAnswersAreLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		n.take(&hour, 1, 2)
@@ -124,7 +125,7 @@ func TestAnswersAreLost(t *testing.T) {
 }
 
 func TestStoreIsFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		small := regions.NewEmbedded(600, time.Now)
 		f := regionstest.NewFaulty(func() regions.Store { return small })
 		n := start(t, 1, f, func(c *regions.Config) { c.Chunk = 100 })
@@ -152,7 +153,7 @@ func TestStoreIsFull(t *testing.T) {
 
 // A store that is full goes on raising what it knows, whatever else is pending.
 func TestFullStoreHearsTheRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		small := regions.NewEmbedded(50, time.Now)
 		f := regionstest.NewFaulty(func() regions.Store { return small })
 		n := start(t, 1, f, func(c *regions.Config) { c.Chunk = 10 })

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // lapses are the ways in which a store goes back to what it was.
@@ -33,7 +33,7 @@ func TestStoreLosesData(t *testing.T) {
 	for _, l := range lapses {
 		for _, traffic := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, traffic %v", l.name, traffic), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
 					f := regionstest.NewFaulty(embedded)
 					var out *bytes.Buffer
 					a, b := start(t, 1, f, func(c *regions.Config) { out = logged(c) }), start(t, 2, f, nil)
@@ -89,7 +89,7 @@ func (r *relabelled) Merge(ctx context.Context, slots []counters.Slot) (regions.
 
 // What a new store lacks need not be among the slots that it is told: then the epoch alone gives it away.
 func TestEpochAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &relabelled{Store: embedded()}
 		n := start(t, 1, s, nil)
 		lost, flushed := uint64(0), uint64(0)
@@ -119,7 +119,7 @@ func TestEpochAlone(t *testing.T) {
 
 // The push that makes good a loss fails itself, half-way.
 func TestFullPushIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := &failOnce{Faulty: regionstest.NewFaulty(embedded)}
 		n := start(t, 1, f, nil)
 		n.take(&hour, keys(3000)...)
@@ -140,7 +140,7 @@ func TestFullPushIsTriedAgain(t *testing.T) {
 
 // A flush that fails half-way keeps pending what it did not get to.
 func TestFlushFailsHalfWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := &failOnce{Faulty: regionstest.NewFaulty(embedded)}
 		n := start(t, 1, f, func(c *regions.Config) { c.Chunk = 10 })
 		f.after.Store(3)
@@ -155,7 +155,7 @@ func TestFlushFailsHalfWay(t *testing.T) {
 }
 
 func TestLossIsMadeGoodByTheLastFlush(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		n.take(&hour, keys(3000)...)

@@ -7,16 +7,16 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 func TestReconcilerTellsTheStoreAndTheTable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		a, b := start(t, 1, f, nil), start(t, 2, f, nil)
 		a.take(&hour, 1, 2)
@@ -48,7 +48,7 @@ func TestReconcilerTellsTheStoreAndTheTable(t *testing.T) {
 }
 
 func TestReconcilerFlushesEveryInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		flushes(10)
@@ -73,7 +73,7 @@ func TestReconcilerFlushesEveryInterval(t *testing.T) {
 }
 
 func TestReconcilerSkipsShortWindows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		n.take(&nineSeconds, 1)
@@ -90,7 +90,7 @@ func TestReconcilerSkipsShortWindows(t *testing.T) {
 			t.Errorf("the store holds %v after a restart", held(t, f))
 		}
 	})
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, func(c *regions.Config) { c.MinWindow = 0 })
 		n.take(&nineSeconds, 1)
@@ -102,7 +102,7 @@ func TestReconcilerSkipsShortWindows(t *testing.T) {
 }
 
 func TestReconcilerForgetsWhatExpired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		f.Set(regionstest.Fails)
 		n := start(t, 1, f, nil)
@@ -120,7 +120,7 @@ func TestReconcilerForgetsWhatExpired(t *testing.T) {
 }
 
 func TestWarm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		a, b := start(t, 1, f, nil), start(t, 2, f, nil)
 		a.take(&hour, keys(3000)...)
@@ -147,7 +147,7 @@ func TestWarm(t *testing.T) {
 }
 
 func TestRunFlushesOnceMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		n.take(&hour, keys(1000)...)
@@ -163,7 +163,7 @@ func TestRunFlushesOnceMore(t *testing.T) {
 }
 
 func TestRunStopsWhileTheStoreHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		f.Set(regionstest.Hangs)
 		var out *bytes.Buffer
@@ -201,7 +201,7 @@ func (s short) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged
 }
 
 func TestReconcilerRejectsAShortAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := start(t, 1, short{embedded()}, nil)
 		n.take(&hour, 1, 2)
 		flushes(1)

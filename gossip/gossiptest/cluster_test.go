@@ -10,10 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // secrecy is how a cluster protects its gossip.
@@ -151,7 +152,7 @@ func wan(seed uint64) *Links {
 func TestMemberlistSplitsAndHeals(t *testing.T) {
 	for _, s := range secrecies {
 		t.Run(s.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				links := wan(1)
 				c := start(t, links, s, twoAndThree)
 				for _, name := range []string{"a1", "b0", "b1", "b2"} {
@@ -182,7 +183,7 @@ func TestMemberlistSplitsAndHeals(t *testing.T) {
 }
 
 func TestMemberlistAcrossAOneWayCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := wan(2)
 		c := start(t, links, secrecies[3], twoAndThree)
 		c.mustJoin("a0", "a1", "b0", "b1", "b2")
@@ -197,7 +198,7 @@ func TestMemberlistAcrossAOneWayCut(t *testing.T) {
 }
 
 func TestMemberlistInFoulWeather(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := NewLinks(3)
 		foul := Link{Latency: 30 * ms, Jitter: 20 * ms, Loss: 0.1, Duplicate: 0.2, Reorder: 0.1}
 		links.SetDefaults(foul, foul)
@@ -229,7 +230,7 @@ func TestMemberlistInFoulWeather(t *testing.T) {
 
 // TestALeaveArrivesAfterItsSenderIsGone holds Shutdown to what a kernel does with packets already on the wire.
 func TestALeaveArrivesAfterItsSenderIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := wan(4)
 		c := start(t, links, secrecies[0], map[string]int{"a": 1, "b": 1})
 		c.mustJoin("a0", "b0")
@@ -254,7 +255,7 @@ func TestMemberlistKeepsStrangersOut(t *testing.T) {
 		"another key":       {key: bytes.Repeat([]byte{8}, 32), label: "edgelimit"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				c := start(t, wan(5), secrecies[3], map[string]int{"a": 2})
 				c.mustJoin("a0", "a1")
 				c.launch(stranger, "x", 0)

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 func TestLaunchComesDownOnTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var f flights
 		start := time.Now()
 		landed := make(chan time.Duration, 3)
@@ -35,7 +37,7 @@ func TestLaunchComesDownOnTime(t *testing.T) {
 }
 
 func TestCancelStopsWhatIsInTheAir(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var f flights
 		var landed atomic.Int32
 		for _, delay := range []time.Duration{ms, time.Second, time.Hour} {
@@ -57,7 +59,7 @@ func TestCancelStopsWhatIsInTheAir(t *testing.T) {
 }
 
 func TestCancelWaitsForWhatIsComingDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var f flights
 		gate, cancelled := make(chan struct{}), make(chan int, 1)
 		f.launch(ms, func() { <-gate })
@@ -76,7 +78,7 @@ func TestCancelWaitsForWhatIsComingDown(t *testing.T) {
 }
 
 func TestLandWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var f flights
 		start := time.Now()
 		var landed atomic.Int32
@@ -112,7 +114,7 @@ func TestPause(t *testing.T) {
 		{"for ever", forever, 30 * time.Second, -1, 30 * time.Second, os.ErrDeadlineExceeded},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				done := make(chan struct{})
 				if test.stop == 0 {
 					close(done)

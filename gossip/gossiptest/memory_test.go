@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // open returns an endpoint that is shut down when the test ends.
@@ -53,7 +55,7 @@ func wantReceived(t *testing.T, tr memberlist.Transport, want ...string) {
 }
 
 func TestAPacketTakesTheLatencyExactly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := NewLinks(1)
 		links.SetDefaults(Link{}, Link{Latency: 75 * ms})
 		n := NewNetwork(links)
@@ -84,7 +86,7 @@ func TestAPacketTakesTheLatencyExactly(t *testing.T) {
 }
 
 func TestDuplicatesHaveBytesOfTheirOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := NewLinks(1)
 		links.SetDefaults(Link{}, Link{Duplicate: 1})
 		n := NewNetwork(links)
@@ -109,7 +111,7 @@ func TestReorderingReorders(t *testing.T) {
 		{"none", Link{Latency: 20 * ms}, func(n int) bool { return n == 0 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				const packets = 1000
 				links := NewLinks(11)
 				links.SetDefaults(Link{}, test.link)
@@ -141,7 +143,7 @@ func TestReorderingReorders(t *testing.T) {
 }
 
 func TestPartitionCutAndHealInMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := NewLinks(1)
 		links.SetDefaults(Link{}, Link{Latency: 50 * ms})
 		n := NewNetwork(links)
@@ -177,7 +179,7 @@ func TestPartitionCutAndHealInMemory(t *testing.T) {
 }
 
 func TestWhatReachesNobodyIsDroppedAndCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := NewLinks(1)
 		links.Set("a", "b", Link{Latency: 50 * ms})
 		n := NewNetwork(links)
@@ -203,7 +205,7 @@ func TestWhatReachesNobodyIsDroppedAndCounted(t *testing.T) {
 }
 
 func TestWhatWasSentOutlivesItsSender(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := NewLinks(1)
 		links.Set("a", "b", Link{Latency: 50 * ms})
 		n := NewNetwork(links)
@@ -228,7 +230,7 @@ func TestWhatWasSentOutlivesItsSender(t *testing.T) {
 }
 
 func TestDialTakesARoundTrip(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := NewLinks(1)
 		links.Set("a", "b", Link{Latency: 50 * ms})
 		links.Set("b", "a", Link{Latency: 30 * ms})
@@ -303,7 +305,7 @@ func TestDialsThatFail(t *testing.T) {
 		}, b1, time.Hour, 50 * ms, net.ErrClosed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				links := NewLinks(1)
 				links.SetDefaults(Link{}, Link{Latency: 50 * ms})
 				n := NewNetwork(links)
@@ -334,7 +336,7 @@ func TestDialsThatFail(t *testing.T) {
 }
 
 func TestAPartitionBreaksStreamsInMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := NewLinks(1)
 		n := NewNetwork(links)
 		a, near, b := open(t, n, a1, "a"), open(t, n, a2, "a"), open(t, n, b1, "b")
@@ -369,7 +371,7 @@ func TestAPartitionBreaksStreamsInMemory(t *testing.T) {
 }
 
 func TestShutdownClosesItsStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := NewNetwork(NewLinks(1))
 		a, b := open(t, n, a1, "a"), open(t, n, b1, "b")
 		out, err := a.DialTimeout(b1, 0)
@@ -415,7 +417,7 @@ func TestNewTransportRefusesNonsense(t *testing.T) {
 }
 
 func TestIngestInMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := NewLinks(1)
 		n := NewNetwork(links)
 		tr := open(t, n, a1, "a")

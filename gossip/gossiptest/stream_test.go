@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/net/nettest"
+
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // pair returns both ends of a stream from group "a" to group "b" that no transport holds.
@@ -51,7 +53,7 @@ func TestStreamsBehaveAsConnections(t *testing.T) {
 }
 
 func TestEveryByteIsAsLateAsTheLinkIsLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := threeGroups(1)
 		links.Set("a", "b", Link{Latency: 70 * ms})
 		links.Set("b", "a", Link{Latency: 30 * ms})
@@ -104,7 +106,7 @@ func write(t *testing.T, c net.Conn, s string) {
 }
 
 func TestJitterKeepsAStreamInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := threeGroups(5)
 		links.SetDefaults(Link{}, Link{Latency: 10 * ms, Jitter: 100 * ms, Reorder: 1, Loss: 1})
 		a, b := pair(links)
@@ -125,7 +127,7 @@ func TestJitterKeepsAStreamInOrder(t *testing.T) {
 // TestBothEndsMayWriteFirst is what a pipe without a buffer cannot do: memberlist answers some requests before it has read
 // them to the end.
 func TestBothEndsMayWriteFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, b := pair(threeGroups(1))
 		block := bytes.Repeat([]byte("0123456789abcdef"), laneSize/16)
 		write(t, a, string(block))
@@ -140,7 +142,7 @@ func TestBothEndsMayWriteFirst(t *testing.T) {
 }
 
 func TestAFullStreamHoldsItsWriterUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, b := pair(threeGroups(1))
 		if err := a.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
@@ -171,7 +173,7 @@ func TestAFullStreamHoldsItsWriterUp(t *testing.T) {
 }
 
 func TestSeverWakesEverybody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, b := pair(threeGroups(1))
 		write(t, a, "under way")
 		var wg sync.WaitGroup
@@ -203,7 +205,7 @@ func TestSeverWakesEverybody(t *testing.T) {
 }
 
 func TestADeadlineMayMoveWhileOneWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, _ := pair(threeGroups(1))
 		start := time.Now()
 		_ = a.SetDeadline(start.Add(time.Hour))
@@ -218,7 +220,7 @@ func TestADeadlineMayMoveWhileOneWaits(t *testing.T) {
 }
 
 func TestADeadlineMayComeBeforeTheBytes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := threeGroups(1)
 		links.Set("a", "b", Link{Latency: time.Second})
 		a, b := pair(links)

@@ -9,10 +9,11 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // wrapInMemory wraps endpoints "a", a1, and "b", b1, of a network in memory that is perfect, so that all the weather is
@@ -31,7 +32,7 @@ func wrapInMemory(t *testing.T) (a, b memberlist.NodeAwareTransport, links *Link
 }
 
 func TestWrappedPacketsMeetTheWeather(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, b, links := wrapInMemory(t)
 		links.Set("a", "b", Link{Latency: 40 * ms, Duplicate: 1})
 		start := time.Now()
@@ -56,7 +57,7 @@ func TestWrappedPacketsMeetTheWeather(t *testing.T) {
 }
 
 func TestWrappedPacketsAreOvertaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, b, links := wrapInMemory(t)
 		links.Set("a", "b", Link{Reorder: 1})
 		send(t, a, b1, "first")
@@ -69,7 +70,7 @@ func TestWrappedPacketsAreOvertaken(t *testing.T) {
 }
 
 func TestWrappedPacketsMeetTheCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, b, links := wrapInMemory(t)
 		links.Set("a", "b", Link{Latency: 40 * ms})
 		send(t, a, b1, "in the air")
@@ -89,7 +90,7 @@ func TestWrappedPacketsMeetTheCut(t *testing.T) {
 }
 
 func TestWrappedShutdownLetsPacketsLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, b, links := wrapInMemory(t)
 		links.Set("a", "b", Link{Latency: 40 * ms})
 		send(t, a, b1, "farewell")
@@ -122,7 +123,7 @@ func (broken) WriteToAddress([]byte, memberlist.Address) (time.Time, error) {
 func (broken) Shutdown() error { return errBroken }
 
 func TestErrorsOfTheInnerTransportComeThroughAsTheyAre(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		links := threeGroups(1)
 		w := Wrap(broken{}, a1, links)
 		// memberlist asks for the type without unwrapping.
@@ -154,7 +155,7 @@ func TestErrorsOfTheInnerTransportComeThroughAsTheyAre(t *testing.T) {
 }
 
 func TestWrappedDials(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, b, links := wrapInMemory(t)
 		links.Set("a", "b", Link{Latency: 40 * ms})
 		links.Set("b", "a", Link{Latency: 20 * ms})

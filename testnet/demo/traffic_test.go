@@ -6,10 +6,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgelimit/edgelimit/testnet/accesslog"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 func all(next func() (arrival, bool)) []arrival {
@@ -101,7 +101,7 @@ func TestPoissonRate(t *testing.T) {
 
 // Each request is offered at its time, and the nodes get equal parts.
 func TestOffer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
 		o.Duration, o.Seed = 60*time.Second, 3
 		want := all(poisson(&o, rand.New(rand.NewPCG(o.Seed, 2)))) // only the number counts: nodes are drawn between
@@ -129,7 +129,7 @@ func TestOffer(t *testing.T) {
 }
 
 func TestOfferReplays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
 		o.Duration = 8 * time.Second
 		for i := range 8 {
@@ -152,7 +152,7 @@ func TestOfferReplays(t *testing.T) {
 
 func TestOfferEnds(t *testing.T) {
 	t.Run("with its context", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			o, start := DefaultOptions(), time.Now()
@@ -163,7 +163,7 @@ func TestOfferEnds(t *testing.T) {
 		})
 	})
 	t.Run("with its context, when it is behind", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			o, calls := DefaultOptions(), 0
@@ -178,7 +178,7 @@ func TestOfferEnds(t *testing.T) {
 		})
 	})
 	t.Run("when the machine cannot keep up", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			o, start := DefaultOptions(), time.Now()
 			o.Limit, o.Window, o.Load = 1_000_000, time.Second, 1000 // a thousand million requests a second
 			offer(t.Context(), &o, start, func(int, string) { time.Sleep(time.Millisecond) })

@@ -63,7 +63,7 @@ func TestReplayedBusySecond(t *testing.T) {
 	}
 	began := time.Now()
 	got := all(replayed(&Options{Log: log, Duration: time.Second}))
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 	if len(got) != len(log) || got[0].after != 0 || got[len(got)-1].after >= time.Second {

@@ -59,7 +59,7 @@ func TestDoorsAnswer(t *testing.T) {
 }
 
 func TestStopClosesEverything(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, append(probes, goleak.IgnoreCurrent())...)
 	cfg := withDoors(quiet(perClient))
 	cfg.Gossip.LAN, cfg.Gossip.WAN = freeAddr(t), freeAddr(t)
 	n := launch(t, cfg).ready(t)
@@ -86,7 +86,7 @@ func TestStopClosesEverything(t *testing.T) {
 func TestAddressInUse(t *testing.T) {
 	for _, what := range []string{"http", "health", "lan", "wan"} {
 		t.Run(what, func(t *testing.T) {
-			defer goleak.VerifyNone(t)
+			defer goleak.VerifyNone(t, append(probes, goleak.IgnoreCurrent())...)
 			taken, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -120,7 +120,7 @@ func TestAddressInUse(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, append(probes, goleak.IgnoreCurrent())...)
 	for _, test := range []struct {
 		name   string
 		change func(*testing.T, *Config)

@@ -40,26 +40,48 @@ func small() Options {
 func TestRunCutsAndHeals(t *testing.T) {
 	t.Parallel()
 	o := small()
-	var r *Report
-	for attempt := range 4 {
+	const attempts = 6
+	for attempt := range attempts {
 		var samples []Sample
-		var err error
-		if r, err = Run(t.Context(), o, func(s Sample) { samples = append(samples, s) }); err != nil {
+		r, err := Run(t.Context(), o, func(s Sample) { samples = append(samples, s) })
+		if err != nil {
 			t.Fatal(err)
 		}
 		checkReport(t, r)
 		checkSamples(t, &o, r, samples)
-		if r.OK {
-			break
+		wrong := wrongFigures(r, samples)
+		if len(wrong) == 0 {
+			return
 		}
-		t.Logf("attempt %d is not ok: %q", attempt+1, r.Wrong)
+		t.Logf("attempt %d: %q with %+v", attempt+1, wrong, *r)
 	}
-	if !r.OK || len(r.Wrong) != 0 {
-		t.Errorf("not ok: %q", r.Wrong)
+	t.Errorf("none of %d attempts went well", attempts)
+}
+
+// wrongFigures says what a machine that is too busy may have spoilt.
+func wrongFigures(r *Report, samples []Sample) []string {
+	wrong := slices.Clone(r.Wrong)
+	for _, w := range []struct {
+		is   bool
+		what string
+	}{
+		{!r.OK || r.HealMillis < 0 || r.AgreeMillis < 0 || r.BoundPct <= 0 || r.OverAdmissionPct > r.BoundPct, "not ok"},
+		{r.Offered < 1000 || r.Offered > 1400, "not about 1200 offered"},
+		{r.OracleAdmitted < 200 || r.OracleAdmitted > 900 || r.Admitted < r.OracleAdmitted/2, "not 200 a second, and for the cluster not much less"},
+		// Each side has half of the traffic and so, alone, room for all of it: cut apart they admit more than the limit.
+		{r.CutOverAdmissionPct < 20, "too little over the limit when cut apart"},
+		{len(samples) < 8, "too few samples in more than 3 s"},
+	} {
+		if w.is {
+			wrong = append(wrong, w.what)
+		}
 	}
-	if r.HealMillis < 0 || r.AgreeMillis < 0 || r.BoundPct <= 0 || r.OverAdmissionPct > r.BoundPct {
-		t.Errorf("ok with %+v", *r)
+	for _, p := range []Phase{Filling, Cut} {
+		if !slices.ContainsFunc(samples, func(s Sample) bool { return s.Phase == p }) {
+			wrong = append(wrong, "no sample of the phase "+string(p))
+		}
 	}
+	return wrong
 }
 
 // checkReport looks at what holds whether the figures were good or not.
@@ -68,15 +90,8 @@ func checkReport(t *testing.T, r *Report) {
 	if r.CutRegion != "eu-west" || r.CutSeconds != 1 || r.CutCeilingPct < 100 {
 		t.Errorf("cut %q for %v s with a ceiling of %v %%", r.CutRegion, r.CutSeconds, r.CutCeilingPct)
 	}
-	if r.Offered < 1000 || r.Offered > 1400 || r.Offered != r.Admitted+r.Denied || r.Clients != 1 {
-		t.Errorf("%+v by %d clients, want about 1200 offered", r.Tally, r.Clients)
-	}
-	if r.OracleAdmitted < 200 || r.OracleAdmitted > 900 || r.Admitted < r.OracleAdmitted/2 {
-		t.Errorf("%+v: want 200 a second for the oracle, and for the cluster not much less", r.Tally)
-	}
-	// Each side has half of the traffic and so, alone, room for all of it: if they were cut apart, more than the limit was admitted.
-	if r.CutOverAdmissionPct < 20 {
-		t.Errorf("cut apart, both sides together admitted only %v %% over the limit", r.CutOverAdmissionPct)
+	if r.Offered != r.Admitted+r.Denied || r.Clients != 1 {
+		t.Errorf("%+v by %d clients", r.Tally, r.Clients)
 	}
 	if len(r.Limited) != 1 || r.Limited[0].Tally != r.Tally {
 		t.Errorf("limited: %+v", r.Limited)
@@ -103,14 +118,6 @@ func TestClusters(t *testing.T) {
 
 func checkSamples(t *testing.T, o *Options, r *Report, samples []Sample) {
 	t.Helper()
-	if len(samples) < 8 {
-		t.Fatalf("%d samples in more than 3 s", len(samples))
-	}
-	for _, p := range []Phase{Filling, Cut} {
-		if !slices.ContainsFunc(samples, func(s Sample) bool { return s.Phase == p }) {
-			t.Errorf("no sample of the phase %q", p)
-		}
-	}
 	for i, s := range samples {
 		var sum Tally
 		for _, n := range s.Nodes {
@@ -130,8 +137,8 @@ func checkSamples(t *testing.T, o *Options, r *Report, samples []Sample) {
 			t.Errorf("sample %d: %q is cut off in the phase %q", i, s.CutOff, s.Phase)
 		}
 	}
-	if last := samples[len(samples)-1].Total; last.Offered > r.Offered {
-		t.Errorf("the last sample knows of %d requests, the report of %d", last.Offered, r.Offered)
+	if n := len(samples); n > 0 && samples[n-1].Total.Offered > r.Offered {
+		t.Errorf("the last sample knows of %d requests, the report of %d", samples[n-1].Total.Offered, r.Offered)
 	}
 }
 

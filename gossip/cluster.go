@@ -159,6 +159,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	var rejoining sync.WaitGroup
 	for _, p := range c.pools {
 		rejoining.Go(func() { p.rejoin(ctx) })
+		rejoining.Go(func() { p.greet(ctx) })
 	}
 	ticker := time.NewTicker(c.cfg.Interval)
 	defer ticker.Stop()

@@ -24,7 +24,7 @@ type route struct {
 	member Member
 	pool   *pool
 	node   memberlist.Node
-	since  int64 // for an outdated one: when it was replaced
+	since  int64 // when it came; for an outdated one, when it was replaced
 }
 
 func newMembership(self Member) membership {
@@ -41,6 +41,7 @@ const lastWords = 5 * time.Second
 // arrived takes in a member that memberlist holds to be alive.
 func (c *Cluster) arrived(r *route) {
 	m, now := r.member, c.cfg.Now()
+	r.since = now
 	twin := m.name() == c.self.name()
 	c.mu.Lock()
 	c.met = c.met || !twin
@@ -50,7 +51,6 @@ func (c *Cluster) arrived(r *route) {
 	case routed:
 		c.routes[m.Origin()] = r
 	case known && m.Incarnation < latest.Incarnation:
-		r.since = now
 		c.outdated[m.Origin()] = r
 	default:
 		if !twin {
@@ -113,6 +113,18 @@ func (c *Cluster) replaced(m Member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.latest[m.name()].Incarnation > m.Incarnation
+}
+
+// silent returns the addresses of members that are reached through the pool and were not heard for a while, in random order.
+func (c *Cluster) silent(p *pool) (addrs []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for o, r := range c.routes {
+		if r.pool == p && c.cfg.Now()-max(r.since, c.replica.heardAt(o)) > int64(max(3*idleBeacon, 5*c.cfg.Interval)) {
+			addrs = append(addrs, r.node.Address())
+		}
+	}
+	return addrs
 }
 
 // twins returns the members that were taken for earlier boots of other ones and speak all the same, and joins them: two nodes have

@@ -108,6 +108,31 @@ func (p *pool) failedMembers() map[string]failedMember {
 	return out
 }
 
+// Members that this node knows, and that do not speak to it, may not know this node: the news of its arrival was lost, or they have
+// given it up. They are told directly, which takes seconds where memberlist takes until the next comparison of lists that finds it.
+const (
+	greetEvery = 2 * time.Second
+	greetMost  = 3 // in a row: one that is dead, and not noticed yet, takes streamTimeout
+)
+
+func (p *pool) greet(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(greetEvery*8/10 + rand.N(greetEvery*4/10)):
+		}
+		for i, addr := range p.cluster.silent(p) {
+			if i == greetMost || ctx.Err() != nil {
+				break
+			}
+			if _, err := p.ml.Join([]string{addr}); err != nil {
+				p.cluster.log.Debug("gossip: silent member does not answer", "pool", p.name, "addr", addr, "error", err)
+			}
+		}
+	}
+}
+
 // resolveSeed returns the addresses behind host:port.
 func resolveSeed(ctx context.Context, seed string) ([]string, error) {
 	host, port, err := net.SplitHostPort(seed)

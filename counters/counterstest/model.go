@@ -77,6 +77,17 @@ func (m *Model) View(key counters.Key, now int64) uint64 {
 	return add(sum, portion(counts[current-m.n], m.sub-now%m.sub, m.sub))
 }
 
+// Ahead is what is counted for the key in sub-windows after the one that holds now, and not in its view yet.
+func (m *Model) Ahead(key counters.Key, now int64) uint64 {
+	var sum uint64
+	for index, count := range m.counts[key] {
+		if index > now/m.sub {
+			sum = add(sum, count)
+		}
+	}
+	return sum
+}
+
 // Forget drops what no view at the time before or later will see.
 func (m *Model) Forget(before int64) {
 	oldest := before/m.sub - m.n

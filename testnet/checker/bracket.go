@@ -1,6 +1,9 @@
 package checker
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/counters/counterstest"
 )
@@ -18,12 +21,21 @@ type bracket struct {
 	wide *counterstest.Model
 	// offered is most with all requests, as if all had been admitted.
 	offered *counterstest.Model
+	// certain is what was admitted for certain and had the time to be told, by key and in the order of the answers.
+	certain map[counters.Key][]admission
+}
+
+// admission is a cost that was admitted.
+type admission struct {
+	done  int64
+	index int64 // the earliest sub-window that it may lie in
+	cost  uint64
 }
 
 func newBracket(l *counters.Limit) *bracket {
 	return &bracket{
 		limit: l, least: counterstest.NewModel(l), most: counterstest.NewModel(l),
-		wide: counterstest.NewModel(l), offered: counterstest.NewModel(l),
+		wide: counterstest.NewModel(l), offered: counterstest.NewModel(l), certain: make(map[counters.Key][]admission),
 	}
 }
 
@@ -41,11 +53,16 @@ func (b *bracket) sent(d *decision) {
 	}
 }
 
-// done takes in that a request was answered.
-func (b *bracket) done(d *decision) {
-	if d.outcome == allowed {
-		meter := b.limit.Meter()
-		b.least.Add(d.key, meter.Index(d.sent), d.cost)
+// done takes in that a request was answered, by a node that had the time to tell of it or died first.
+func (b *bracket) done(d *decision, told bool) {
+	if d.outcome != allowed {
+		return
+	}
+	meter := b.limit.Meter()
+	index := meter.Index(d.sent)
+	b.least.Add(d.key, index, d.cost)
+	if told {
+		b.certain[d.key] = append(b.certain[d.key], admission{d.done, index, d.cost})
 	}
 }
 
@@ -63,6 +80,18 @@ func (b *bracket) askedAtMost(key counters.Key, sent int64) uint64 {
 // atLeast is the least that all nodes together know of the key at a moment that is not after done.
 func (b *bracket) atLeast(key counters.Key, done int64) uint64 {
 	return b.least.View(key, done)
+}
+
+// known is the least that a node counts of the key at a moment that is not after done, if it has heard of all that was answered before
+// a time.
+func (b *bracket) known(key counters.Key, before, done int64) uint64 {
+	meter, told := b.limit.Meter(), b.certain[key]
+	end, _ := slices.BinarySearchFunc(told, before, func(a admission, t int64) int { return cmp.Compare(a.done, t) })
+	heard := counterstest.NewModel(b.limit)
+	for i := end - 1; i >= 0 && told[i].done > done-int64(meter.Window+meter.Sub); i-- {
+		heard.Add(key, told[i].index, told[i].cost)
+	}
+	return heard.View(key, done)
 }
 
 // leaves is the most by which a node's view of the key can fall from a moment after sent to one before done, as the window moves on. Both

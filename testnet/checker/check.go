@@ -143,7 +143,7 @@ func (c *check) replay() {
 		case decisionSent:
 			b.sent(&c.decisions[m.i])
 		case decisionDone:
-			b.done(&c.decisions[m.i])
+			b.done(&c.decisions[m.i], c.timeline.told(&c.decisions[m.i]))
 			c.judgeDecision(&c.decisions[m.i], b)
 		case observationDone:
 			c.judgeObservation(m.i, b, seen)

@@ -115,6 +115,24 @@ func (l *timeline) quiet(from, to int64) bool {
 	})
 }
 
+// calm reports whether no fault was in force at any time between from and to.
+func (l *timeline) calm(from, to int64) bool {
+	return !slices.ContainsFunc(l.periods, func(p period) bool { return len(p.faults) > 0 && p.from <= to && p.to > from })
+}
+
+// diesWith is how long before its death a node may have admitted what it told nobody any more. It would be one gossip interval, and
+// frames that are lost and not sent again.
+const diesWith = time.Second
+
+// told reports whether the node lived long enough after a decision to tell of it.
+func (l *timeline) told(d *decision) bool {
+	return !slices.ContainsFunc(l.periods, func(p period) bool {
+		return p.from <= d.done+int64(diesWith) && d.sent < p.to && slices.ContainsFunc(p.faults, func(f record.Event) bool {
+			return f.Name == record.Kill && f.Target == d.node
+		})
+	})
+}
+
 // last is the period in which the run ended.
 func (l *timeline) last() *period { return &l.periods[len(l.periods)-1] }
 

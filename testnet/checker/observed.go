@@ -18,6 +18,7 @@ type sightings struct {
 // sighting is what a node must still count when it is observed next, if it is the same boot.
 type sighting struct {
 	boot  string
+	since int64             // when the boot was first observed; the start of the record for the first of a node
 	floor map[string]uint64 // by identity
 }
 
@@ -37,26 +38,33 @@ func (c *check) newSightings() *sightings {
 // judgeObservation holds the counts of an observation against what was admitted, and against those of the one before.
 func (c *check) judgeObservation(i int, b *bracket, seen *sightings) {
 	o := &c.observations[i]
-	now := sighting{boot: o.Boot, floor: make(map[string]uint64)}
-	before := seen.last[o.Node]
+	before, again := seen.last[o.Node]
+	now := sighting{boot: o.Boot, since: o.Sent, floor: make(map[string]uint64)}
+	switch {
+	case !again:
+		now.since = c.header.Started
+	case before.boot == o.Boot:
+		now.since = before.since
+	}
+	old := o.Sent - c.agreeWithin()
+	heardAll := old >= now.since && c.timeline.calm(old, o.Done)
 	for _, name := range slices.Sorted(maps.Keys(o.Counts)) {
-		count, most, least := o.Counts[name], uint64(0), uint64(0)
+		count := o.Counts[name]
 		key, known := c.identity(name)
-		if known {
-			most, least = b.atMost(key, o.Sent), min(b.atLeast(key, o.Done), c.limit.Max())
+		if !known {
+			c.judgeCount(i, name, count, 0, 0)
+			continue
 		}
-		if count > most {
-			c.violate(Truth, o.Done, fmt.Sprintf("%s was seen to count %s", o.Node, name),
-				fmt.Sprintf("at most the %d that were admitted", most), fmt.Sprint(count))
-		}
+		c.judgeCount(i, name, count, min(b.known(key, o.Sent, o.Done), c.limit.Max()), b.atMost(key, o.Sent))
 		if floor := before.floor[name]; before.boot == o.Boot && count < floor {
 			c.violate(Growth, o.Done, fmt.Sprintf("%s was seen to count %s, in the same boot as before", o.Node, name),
 				fmt.Sprintf("at least %d, less only by what left the window", floor), fmt.Sprint(count))
 		}
-		if c.agrees[i] == "" && (count < least || count > most) {
-			c.agrees[i] = fmt.Sprintf("%d of %s, of which %d to %d were admitted", count, name, least, most)
+		if least := min(b.known(key, old, o.Done), c.limit.Max()); heardAll && count < least {
+			c.violate(Agreement, o.Done, fmt.Sprintf("%s was seen to count %s", o.Node, name),
+				fmt.Sprintf("at least the %d that were admitted %v before", least, time.Duration(c.agreeWithin())), fmt.Sprint(count))
 		}
-		if n := seen.next[i]; known && n >= 0 {
+		if n := seen.next[i]; n >= 0 {
 			gone := b.leaves(key, o.Sent, c.observations[n].Done)
 			now.floor[name] = count - min(count, gone)
 		}
@@ -64,8 +72,21 @@ func (c *check) judgeObservation(i int, b *bracket, seen *sightings) {
 	seen.last[o.Node] = now
 }
 
-// agreeWithin is how long the nodes have to come to agree, but at most half a window: what has left it proves nothing.
-const agreeWithin = 5 * time.Second
+// judgeCount holds a count against the least and the most that it has to be if all is known.
+func (c *check) judgeCount(i int, name string, count, least, most uint64) {
+	o := &c.observations[i]
+	if count > most {
+		c.violate(Truth, o.Done, fmt.Sprintf("%s was seen to count %s", o.Node, name),
+			fmt.Sprintf("at most the %d that were admitted", most), fmt.Sprint(count))
+	}
+	if c.agrees[i] == "" && (count < least || count > most) {
+		c.agrees[i] = fmt.Sprintf("%d of %s, of which %d to %d were admitted", count, name, least, most)
+	}
+}
+
+// agreeWithin is how long, in nanoseconds, nodes have to come to agree: 5 s, but at most half a window, as what has left it proves
+// nothing.
+func (c *check) agreeWithin() int64 { return int64(min(5*time.Second, c.limit.Meter().Window/2)) }
 
 // judgeAgreement finds when the nodes came to agree with what was admitted, and so with each other, and stayed so. It counts from the
 // last answer or the end of the last fault, whichever was later.
@@ -78,7 +99,7 @@ func (c *check) judgeAgreement() {
 	if end.sides > 1 {
 		return // they cannot
 	}
-	within := int64(min(agreeWithin, c.limit.Meter().Window/2))
+	within := c.agreeWithin()
 	since, all := from, true
 	for _, n := range c.header.Nodes {
 		if end.down(n) {

@@ -18,7 +18,7 @@ const (
 	worldLimit  = 300
 	worldWindow = 5 * time.Second
 	interval    = 100 * time.Millisecond
-	trafficFor  = 14 * time.Second
+	trafficFor  = 17 * time.Second
 	watchedFor  = trafficFor + 4*time.Second
 	cutFrom     = 4 * time.Second
 	cutTo       = 8 * time.Second
@@ -173,7 +173,7 @@ func (w *world) planNodes() {
 }
 
 // planTraffic plans the requests of three clients: one that asks for more than its limit, as the pattern says, one that uses 92 % of
-// its limit evenly, and one that uses 90 % of it at once, as often as the algorithm lets it.
+// its limit evenly, and one that uses 90 % of it within two seconds, as often as the algorithm lets it.
 func (w *world) planTraffic(pattern string) {
 	per := float64(worldLimit) / worldWindow.Seconds()
 	for at := 0.0; at < trafficFor.Seconds(); {
@@ -196,7 +196,7 @@ func (w *world) planTraffic(pattern string) {
 	}
 	for at := 1.0; at < trafficFor.Seconds()-1; at += worldWindow.Seconds() * 1.12 {
 		for range int(0.9 * worldLimit) {
-			w.planRequest(2, w.rand.IntN(6), at+0.2*w.rand.Float64())
+			w.planRequest(2, w.rand.IntN(6), at+2*w.rand.Float64())
 		}
 	}
 }

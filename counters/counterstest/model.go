@@ -44,7 +44,7 @@ func (m *Model) Take(key counters.Key, cost uint64, now int64) counters.Decision
 	switch {
 	case asked > limit:
 		d.RetryAfter = counters.Never
-	case m.View(key, now) > limit-asked:
+	case !m.Fits(key, asked, now):
 		d.RetryAfter = m.wait(key, limit-asked, now)
 	default:
 		d.Allowed = true
@@ -53,6 +53,11 @@ func (m *Model) Take(key counters.Key, cost uint64, now int64) counters.Decision
 	d.Remaining = limit - min(limit, m.View(key, now))
 	d.ResetAfter = m.wait(key, 0, now)
 	return d
+}
+
+// Fits reports whether there is room for a cost.
+func (m *Model) Fits(key counters.Key, cost uint64, now int64) bool {
+	return cost <= m.limit.Max() && m.View(key, now) <= m.limit.Max()-cost
 }
 
 // Add counts a cost in the sub-window with the given index without asking whether there is room: what a merge brings.

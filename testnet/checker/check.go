@@ -19,9 +19,20 @@ func Check(r *record.Reader) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("check record: %w", err)
 	}
-	line, err := newTimeline(t)
+	report, err := judge(t)
 	if err != nil {
 		return nil, fmt.Errorf("check record: %w", err)
+	}
+	return report, nil
+}
+
+func judge(t *trace) (*Report, error) {
+	if err := t.sort(); err != nil {
+		return nil, err
+	}
+	line, err := newTimeline(t)
+	if err != nil {
+		return nil, err
 	}
 	c := &check{
 		trace: t, timeline: line, ledger: ledger.New(t.limit), clients: make([]client, len(t.identities)),

@@ -21,8 +21,8 @@ func TestNoFlawBreaksNothing(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(seeds) {
 				cut := pattern != "burst" && seed%2 == 1
-				entries := play(t, flaw{}, pattern, cut, seed)
-				r := judged(t, startOf(entries), entries)
+				h, entries := play(t, flaw{}, pattern, cut, seed)
+				r := judged(t, h, entries)
 				if len(r.Broken()) > 0 || r.AgreeMs < 0 || r.Total.CompliantDenied+r.Total.FalseRejections > 0 {
 					t.Fatalf("seed %d:\n%s", seed, text(t, r))
 				}
@@ -102,8 +102,8 @@ func TestFlawsAreNamed(t *testing.T) {
 			t.Run(f.name+"/"+pattern, func(t *testing.T) {
 				t.Parallel()
 				for seed := range uint64(5) {
-					entries := play(t, f.flaw, pattern, f.cut, seed)
-					r := judged(t, startOf(entries), entries)
+					h, entries := play(t, f.flaw, pattern, f.cut, seed)
+					r := judged(t, h, entries)
 					got := invariants(r)
 					for _, name := range f.names {
 						if got[name] == 0 {
@@ -137,8 +137,8 @@ func text(t testing.TB, r *Report) string {
 // What a flaw does not break is not named: a finding has to point to its cause.
 func TestFlawsAreToldApart(t *testing.T) {
 	for _, f := range flaws {
-		entries := play(t, f.flaw, "even", f.cut, 1)
-		got := slices.Sorted(maps.Keys(invariants(judged(t, startOf(entries), entries))))
+		h, entries := play(t, f.flaw, "even", f.cut, 1)
+		got := slices.Sorted(maps.Keys(invariants(judged(t, h, entries))))
 		want := slices.Sorted(slices.Values(slices.Concat(f.names, f.even)))
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s breaks %v, want %v", f.name, got, want)

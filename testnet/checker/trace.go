@@ -17,6 +17,7 @@ type trace struct {
 	limit        *counters.Limit
 	identities   []string // by key
 	keys         map[string]counters.Key
+	nodes        map[string]string    // so that a name is in memory once
 	decisions    []decision           // by sent
 	observations []record.Observation // by done
 	events       []record.Event       // by time
@@ -48,39 +49,36 @@ const longest = 31 * 24 * time.Hour
 
 // load reads the whole record.
 func load(r *record.Reader) (*trace, error) {
-	t := &trace{header: r.Header(), keys: make(map[string]counters.Key)}
-	t.end, t.lastDone = t.header.Started, t.header.Started
-	var err error
-	if t.limit, err = t.header.Rule.Counted(); err != nil {
+	t, err := newTrace(r.Header())
+	if err != nil {
 		return nil, err
-	}
-	nodes := make(map[string]string) // so that a name is in memory once
-	for _, n := range t.header.Nodes {
-		nodes[n.ID] = n.ID
 	}
 	for e, err := range r.Entries() {
 		if err != nil {
 			return nil, err
 		}
-		t.add(&e, nodes)
+		t.add(&e)
 	}
-	if t.end-t.header.Started > int64(longest) {
-		return nil, fmt.Errorf("the record is of %v, at most %v can be judged", time.Duration(t.end-t.header.Started), longest)
-	}
-	if len(t.decisions) == 0 {
-		return nil, errors.New("the record holds no decisions: there is nothing to judge")
-	}
-	slices.SortStableFunc(t.decisions, func(a, b decision) int { return cmp.Compare(a.sent, b.sent) })
-	slices.SortStableFunc(t.observations, func(a, b record.Observation) int { return cmp.Compare(a.Done, b.Done) })
-	slices.SortStableFunc(t.events, func(a, b record.Event) int { return cmp.Compare(a.At, b.At) })
 	return t, nil
 }
 
-func (t *trace) add(e *record.Entry, nodes map[string]string) {
+func newTrace(h record.Header) (*trace, error) {
+	limit, err := h.Rule.Counted()
+	if err != nil {
+		return nil, err
+	}
+	t := &trace{header: h, limit: limit, keys: make(map[string]counters.Key), nodes: make(map[string]string), end: h.Started, lastDone: h.Started}
+	for _, n := range h.Nodes {
+		t.nodes[n.ID] = n.ID
+	}
+	return t, nil
+}
+
+func (t *trace) add(e *record.Entry) {
 	switch {
 	case e.Decision != nil:
 		d := e.Decision
-		out := decision{sent: d.Sent, done: d.Done, key: t.key(d.Identity), node: nodes[d.Node], cost: d.Cost}
+		out := decision{sent: d.Sent, done: d.Done, key: t.key(d.Identity), node: t.nodes[d.Node], cost: d.Cost}
 		switch {
 		case d.Error != "":
 			out.outcome = failed
@@ -100,6 +98,20 @@ func (t *trace) add(e *record.Entry, nodes map[string]string) {
 		t.events = append(t.events, *e.Event)
 		t.reach(e.Event.At, e.Event.At)
 	}
+}
+
+// sort brings what was added into the order of time, and says whether it can be judged.
+func (t *trace) sort() error {
+	if t.end-t.header.Started > int64(longest) {
+		return fmt.Errorf("the record is of %v, at most %v can be judged", time.Duration(t.end-t.header.Started), longest)
+	}
+	if len(t.decisions) == 0 {
+		return errors.New("the record holds no decisions: there is nothing to judge")
+	}
+	slices.SortStableFunc(t.decisions, func(a, b decision) int { return cmp.Compare(a.sent, b.sent) })
+	slices.SortStableFunc(t.observations, func(a, b record.Observation) int { return cmp.Compare(a.Done, b.Done) })
+	slices.SortStableFunc(t.events, func(a, b record.Event) int { return cmp.Compare(a.At, b.At) })
+	return nil
 }
 
 func (t *trace) reach(sent, done int64) {

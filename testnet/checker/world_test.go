@@ -110,8 +110,8 @@ const decoy = counters.Key(1 << 32)
 
 var identities = []string{"greedy", "steady", "bursty"}
 
-// play runs a world, and returns the lines of its record.
-func play(t testing.TB, f flaw, pattern string, cut bool, seed uint64) []record.Entry {
+// play runs a world, and returns its record.
+func play(t testing.TB, f flaw, pattern string, cut bool, seed uint64) (record.Header, []record.Entry) {
 	t.Helper()
 	limit, err := counters.NewLimit(counters.NewMeter("testnet/per_client", worldWindow), worldLimit)
 	if err != nil {
@@ -140,7 +140,7 @@ func play(t testing.TB, f flaw, pattern string, cut bool, seed uint64) []record.
 		w.now = next.at
 		next.do()
 	}
-	return w.entries
+	return worldHeader(w.start), w.entries
 }
 
 func worldHeader(start int64) record.Header {
@@ -324,11 +324,28 @@ func (w *world) observe(n *simNode) {
 	w.entries = append(w.entries, record.Entry{Observation: o})
 }
 
-// judged writes the entries to a record, and checks it.
-func judged(t testing.TB, start int64, entries []record.Entry) *Report {
+// judged checks the entries, without the detour through a record.
+func judged(t testing.TB, h record.Header, entries []record.Entry) *Report {
+	t.Helper()
+	tr, err := newTrace(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range entries {
+		tr.add(&entries[i])
+	}
+	r, err := judge(tr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// recorded checks the entries as Check does.
+func recorded(t testing.TB, h record.Header, entries []record.Entry) (*Report, error) {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := record.NewWriter(&out, worldHeader(start))
+	w, err := record.NewWriter(&out, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,20 +361,5 @@ func judged(t testing.TB, start int64, entries []record.Entry) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Check(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return report
-}
-
-// startOf is when a played world began: when its first node was observed.
-func startOf(entries []record.Entry) int64 {
-	first := entries[0]
-	for _, e := range entries {
-		if e.Observation != nil && (first.Observation == nil || e.Observation.Sent < first.Observation.Sent) {
-			first = e
-		}
-	}
-	return first.Observation.Sent
+	return Check(r)
 }

@@ -69,16 +69,14 @@ func (g *Ledger) Note(name string, cost uint64, at int64, allowed bool) Noted {
 		c = &Client{key: counters.Key(len(g.clients))}
 		g.clients[name] = c
 	}
-	n := Noted{
-		Oracle: g.oracle.Take(c.key, cost, at).Allowed,
-		Room:   cost <= g.limit.Max() && g.truth.View(c.key, at) <= g.limit.Max()-cost,
-	}
+	n := Noted{Oracle: g.oracle.Fits(c.key, cost, at), Room: g.truth.Fits(c.key, cost, at)}
+	meter := g.limit.Meter()
 	if n.Oracle {
 		c.Oracle.Add(at, cost)
+		g.oracle.Add(c.key, meter.Index(at), cost)
 	}
 	if allowed {
 		c.Admitted.Add(at, cost)
-		meter := g.limit.Meter()
 		g.truth.Add(c.key, meter.Index(at), cost)
 	}
 	n.Excess = g.excess(c, at)

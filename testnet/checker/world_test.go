@@ -18,8 +18,8 @@ const (
 	worldLimit  = 300
 	worldWindow = 5 * time.Second
 	interval    = 100 * time.Millisecond
-	trafficFor  = 17 * time.Second
-	watchedFor  = trafficFor + 4*time.Second
+	trafficFor  = 11 * time.Second // at least: see flaw
+	watched     = 4 * time.Second  // after the traffic
 	cutFrom     = 4 * time.Second
 	cutTo       = 8 * time.Second
 	cutRegion   = "eu-west"
@@ -36,6 +36,7 @@ type flaw struct {
 	disturb func(w *world)
 	ahead   time.Duration // by how much the clock of the last node is ahead
 	maxKeys int
+	longer  time.Duration // by how much the traffic lasts longer, so that the flaw shows
 }
 
 type world struct {
@@ -48,6 +49,7 @@ type world struct {
 	queue   agenda
 	seq     int
 	cut     bool // whether there is one in the run
+	traffic time.Duration
 	entries []record.Entry
 }
 
@@ -117,7 +119,7 @@ func play(t testing.TB, f flaw, pattern string, cut bool, seed uint64) (record.H
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{flaw: f, limit: limit, rand: rand.New(rand.NewPCG(seed, 1)), cut: cut}
+	w := &world{flaw: f, limit: limit, rand: rand.New(rand.NewPCG(seed, 1)), cut: cut, traffic: trafficFor + f.longer}
 	w.start = time.Unix(1_000_000, 0).UnixNano() + w.rand.Int64N(int64(worldWindow))
 	for i, n := range worldHeader(w.start).Nodes {
 		node := &simNode{
@@ -158,15 +160,15 @@ func worldHeader(start int64) record.Header {
 func (w *world) planNodes() {
 	for i, n := range w.nodes {
 		shift := w.rand.Int64N(int64(interval))
-		for at := shift; at < int64(watchedFor); at += int64(interval) {
+		for at := shift; at < int64(w.traffic+watched); at += int64(interval) {
 			w.plan(w.start+at, func() { w.speak(n) })
 		}
-		for at := int64(time.Second) * int64(i) / 6; at < int64(watchedFor); at += int64(time.Second) {
+		for at := int64(time.Second) * int64(i) / 6; at < int64(w.traffic+watched); at += int64(time.Second) {
 			w.plan(w.start+at, func() { w.observe(n) })
 		}
 	}
 	if w.flaw.disturb != nil {
-		for at := time.Duration(0); at < watchedFor; at += time.Second / 2 {
+		for at := time.Duration(0); at < w.traffic+watched; at += time.Second / 2 {
 			w.plan(w.start+int64(at), func() { w.flaw.disturb(w) })
 		}
 	}
@@ -176,7 +178,7 @@ func (w *world) planNodes() {
 // its limit evenly, and one that uses 90 % of it within two seconds, as often as the algorithm lets it.
 func (w *world) planTraffic(pattern string) {
 	per := float64(worldLimit) / worldWindow.Seconds()
-	for at := 0.0; at < trafficFor.Seconds(); {
+	for at := 0.0; at < w.traffic.Seconds(); {
 		load := 2.0
 		if pattern == "burst" {
 			load = 0.5
@@ -191,10 +193,10 @@ func (w *world) planTraffic(pattern string) {
 		}
 		w.planRequest(0, n, at)
 	}
-	for i := range int(0.92 * per * trafficFor.Seconds()) {
+	for i := range int(0.92 * per * w.traffic.Seconds()) {
 		w.planRequest(1, w.rand.IntN(6), float64(i)/(0.92*per))
 	}
-	for at := 1.0; at < trafficFor.Seconds()-1; at += worldWindow.Seconds() * 1.12 {
+	for at := 1.0; at < w.traffic.Seconds()-1; at += worldWindow.Seconds() * 1.12 {
 		for range int(0.9 * worldLimit) {
 			w.planRequest(2, w.rand.IntN(6), at+2*w.rand.Float64())
 		}
@@ -202,7 +204,7 @@ func (w *world) planTraffic(pattern string) {
 }
 
 func (w *world) planRequest(identity, node int, at float64) {
-	if at >= trafficFor.Seconds() {
+	if at >= w.traffic.Seconds() {
 		return
 	}
 	sent := w.start + int64(at*1e9)

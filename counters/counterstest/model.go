@@ -44,7 +44,7 @@ func (m *Model) Take(key counters.Key, cost uint64, now int64) counters.Decision
 	switch {
 	case asked > limit:
 		d.RetryAfter = counters.Never
-	case m.View(key, now) > limit-asked:
+	case !m.Fits(key, asked, now):
 		d.RetryAfter = m.wait(key, limit-asked, now)
 	default:
 		d.Allowed = true
@@ -53,6 +53,11 @@ func (m *Model) Take(key counters.Key, cost uint64, now int64) counters.Decision
 	d.Remaining = limit - min(limit, m.View(key, now))
 	d.ResetAfter = m.wait(key, 0, now)
 	return d
+}
+
+// Fits reports whether there is room for a cost.
+func (m *Model) Fits(key counters.Key, cost uint64, now int64) bool {
+	return cost <= m.limit.Max() && m.View(key, now) <= m.limit.Max()-cost
 }
 
 // Add counts a cost in the sub-window with the given index without asking whether there is room: what a merge brings.
@@ -75,6 +80,17 @@ func (m *Model) View(key counters.Key, now int64) uint64 {
 		sum = add(sum, counts[i])
 	}
 	return add(sum, portion(counts[current-m.n], m.sub-now%m.sub, m.sub))
+}
+
+// Ahead is what is counted for the key in sub-windows after the one that holds now, and not in its view yet.
+func (m *Model) Ahead(key counters.Key, now int64) uint64 {
+	var sum uint64
+	for index, count := range m.counts[key] {
+		if index > now/m.sub {
+			sum = add(sum, count)
+		}
+	}
+	return sum
 }
 
 // Forget drops what no view at the time before or later will see.

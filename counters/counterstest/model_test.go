@@ -165,6 +165,40 @@ func TestCountsFromTheNextSubWindowWaitForIt(t *testing.T) {
 	}
 }
 
+// What is ahead is not in the view until its time has come, and then is not ahead any more.
+func TestAhead(t *testing.T) {
+	l := limitOf(t, 10*time.Second, time.Second, 100)
+	m := modelAt(l, start, 5)
+	m.Add(key, l.Meter().Index(start)+1, 7)
+	m.Add(key, l.Meter().Index(start)+3, 11)
+	for _, c := range []struct {
+		after       time.Duration
+		view, ahead uint64
+	}{{0, 5, 18}, {time.Second - 1, 5, 18}, {time.Second, 12, 11}, {2 * time.Second, 12, 11}, {3 * time.Second, 23, 0}} {
+		now := start + int64(c.after)
+		if view, ahead := m.View(key, now), m.Ahead(key, now); view != c.view || ahead != c.ahead {
+			t.Errorf("after %v: view %d and %d ahead, want %d and %d", c.after, view, ahead, c.view, c.ahead)
+		}
+	}
+	if ahead := m.Ahead(key+1, start); ahead != 0 {
+		t.Errorf("%d of another key are ahead", ahead)
+	}
+}
+
+// What fits is what a request for it is admitted, and asking leaves no trace.
+func TestFits(t *testing.T) {
+	l := limitOf(t, 10*time.Second, time.Second, 10)
+	m := modelAt(l, start, 7)
+	for cost, want := range map[uint64]bool{0: true, 3: true, 4: false, 10: false, 11: false, math.MaxUint64: false} {
+		if got := m.Fits(key, cost, start); got != want {
+			t.Errorf("a cost of %d beside 7 of 10 fits: %v", cost, got)
+		}
+	}
+	if view := m.View(key, start); view != 7 {
+		t.Errorf("view = %d after asking, want 7", view)
+	}
+}
+
 func TestForget(t *testing.T) {
 	l := limitOf(t, time.Hour, 20*time.Minute, 100)
 	now := start + int64(7*time.Minute)

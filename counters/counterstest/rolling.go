@@ -34,27 +34,57 @@ func (r *Rolling) PeakWithin(window time.Duration, from, to int64) uint64 {
 	if window <= 0 || from > to {
 		return 0
 	}
+	s := r.slide(window)
+	peak := s.endAt(from)
+	for s.head < len(r.log) && r.log[s.head].at <= to {
+		peak = max(peak, s.endAt(r.log[s.head].at))
+	}
+	return peak
+}
+
+// Peaks is PeakWithin over n times that follow each other, in one go: the i-th peak is of the windows that end in the nanoseconds
+// from+i*every to from+(i+1)*every-1.
+func (r *Rolling) Peaks(window time.Duration, from int64, every time.Duration, n int) []uint64 {
+	peaks := make([]uint64, n)
+	if window <= 0 || every <= 0 {
+		return peaks
+	}
+	s := r.slide(window)
+	for i := range peaks {
+		begin := from + int64(i)*int64(every)
+		peaks[i] = s.endAt(begin)
+		for s.head < len(r.log) && r.log[s.head].at < begin+int64(every) {
+			peaks[i] = max(peaks[i], s.endAt(r.log[s.head].at))
+		}
+	}
+	return peaks
+}
+
+// sliding is a window that moves along a log. A window that ends between two admissions holds no more than one that ends with the
+// first of them, so that it is enough to end it at each.
+type sliding struct {
+	log        []admission
+	window     int64
+	tail, head int // log[tail:head] lies in the window
+	sum        uint64
+}
+
+// slide returns a window before the beginning of the log, which it sorts.
+func (r *Rolling) slide(window time.Duration) *sliding {
 	byTime := func(a, b admission) int { return cmp.Compare(a.at, b.at) }
 	if !slices.IsSortedFunc(r.log, byTime) {
 		slices.SortFunc(r.log, byTime)
 	}
-	var sum, peak uint64
-	head, tail := 0, 0 // log[tail:head] lies in the window
-	endAt := func(t int64) {
-		for ; head < len(r.log) && r.log[head].at <= t; head++ {
-			sum += r.log[head].cost
-		}
-		for ; tail < head && t-r.log[tail].at >= int64(window); tail++ {
-			sum -= r.log[tail].cost
-		}
-		peak = max(peak, sum)
+	return &sliding{log: r.log, window: int64(window)}
+}
+
+// endAt moves the window on to end at t, and returns what it holds.
+func (s *sliding) endAt(t int64) uint64 {
+	for ; s.head < len(s.log) && s.log[s.head].at <= t; s.head++ {
+		s.sum += s.log[s.head].cost
 	}
-	// A window that ends between two admissions holds no more than one that ends with the first of them.
-	endAt(from)
-	for _, a := range r.log {
-		if from < a.at && a.at <= to {
-			endAt(a.at)
-		}
+	for ; s.tail < s.head && t-s.log[s.tail].at >= s.window; s.tail++ {
+		s.sum -= s.log[s.tail].cost
 	}
-	return peak
+	return s.sum
 }

@@ -105,3 +105,32 @@ func TestRollingAgainstAllWindows(t *testing.T) {
 		}
 	})
 }
+
+// Peaks are what PeakWithin finds, time by time.
+func TestRollingPeaks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r Rolling
+		for range rapid.IntRange(0, 30).Draw(t, "admissions") {
+			r.Add(rapid.Int64Range(-5, 60).Draw(t, "at"), rapid.Uint64Range(1, 5).Draw(t, "cost"))
+		}
+		window := time.Duration(rapid.Int64Range(1, 20).Draw(t, "window"))
+		from, every := rapid.Int64Range(-10, 30).Draw(t, "from"), rapid.Int64Range(1, 12).Draw(t, "every")
+		peaks := r.Peaks(window, from, time.Duration(every), 6)
+		for i, got := range peaks {
+			begin := from + int64(i)*every
+			if want := r.PeakWithin(window, begin, begin+every-1); got != want {
+				t.Fatalf("from %d for %d: %d, want %d", begin, every, got, want)
+			}
+		}
+	})
+}
+
+func TestRollingPeaksOfNoTime(t *testing.T) {
+	var r Rolling
+	r.Add(1, 1)
+	for _, got := range [][]uint64{r.Peaks(0, 0, 10, 1), r.Peaks(10, 0, 0, 1)} {
+		if len(got) != 1 || got[0] != 0 {
+			t.Errorf("peaks %v of windows or times without a length, want one 0", got)
+		}
+	}
+}

@@ -119,23 +119,6 @@ func TestPeakOverWithin(t *testing.T) {
 	}
 }
 
-// A sliding window lets more than its limit pass in a badly placed rolling window. That is no fault of the cluster: the oracle
-// does so as well, and only what goes beyond it counts.
-func TestPeakOverIsOverTheOracle(t *testing.T) {
-	g := newLedger(tenIn10s(t), 1)
-	noted(g, 0, "x", 990, 10, true) // the end of a sub-window
-	g.note(0, "x", at(10_100), true)
-	for range 3 { // of a sub-window that overlaps by 9/10 nine count
-		g.note(0, "x", at(10_101), true)
-	}
-	if oracle, actual := g.clients["x"].oracle.Peak(10*time.Second), g.clients["x"].admitted.Peak(10*time.Second); oracle != 11 || actual != 14 {
-		t.Fatalf("fullest windows of %d and %d: the numbers of this test are for 11 and 14", oracle, actual)
-	}
-	if p := g.peakOver(at(0), at(60_000)); !near(p, 0.3) {
-		t.Errorf("14 where the oracle had 11 under a limit of 10: %v, want 0.3", p)
-	}
-}
-
 // Every client has a count of its own, and the worst of them counts.
 func TestLedgerKeepsClientsApart(t *testing.T) {
 	g := newLedger(tenIn10s(t), 1)
@@ -169,21 +152,5 @@ func TestLimited(t *testing.T) {
 	}
 	if got := g.limited(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-}
-
-// Forgetting what has passed changes no decision of the oracle.
-func TestLedgerForgets(t *testing.T) {
-	g := newLedger(tenIn10s(t), 1)
-	g.forgot = at(0)
-	for ms := 0; ms < 120_000; ms += 500 { // 20 in a window, two times the limit
-		g.note(0, "x", at(ms), false)
-	}
-	_, total, _ := g.look(at(0))
-	if total.OracleAdmitted < 110 || total.OracleAdmitted > 130 {
-		t.Errorf("of two times the limit for 12 windows the oracle admitted %d, want about 120", total.OracleAdmitted)
-	}
-	if got := g.oracle.View(g.clients["x"].key, at(60_000).UnixNano()); got != 0 {
-		t.Errorf("what was counted a minute ago is still held: %d", got)
 	}
 }

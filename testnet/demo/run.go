@@ -206,7 +206,7 @@ func (r *run) report(agreeMs int64) *Report {
 		out.Traffic = fmt.Sprintf("a log, %.0f times as fast", o.Speed())
 	}
 	_, out.Tally, _ = r.ledger.look(time.Now())
-	out.Clients = len(r.ledger.clients)
+	out.Clients = r.ledger.book.Len()
 	out.NetPct = percent(float64(out.Admitted)/float64(max(1, out.OracleAdmitted)) - 1)
 	end := r.start.Add(o.Duration + late)
 	if r.cutAt.IsZero() {

@@ -1,0 +1,74 @@
+// Package checker judges the record of a testnet run (package record): was more admitted than the nodes said there could be, was
+// anybody denied who should not have been, and did the nodes come to agree.
+//
+// It replays the record against the oracle, the same algorithm with zero-latency global knowledge (counterstest.Model), and takes
+// nobody's word: not what a node says of its own over-admission, but what the client saw admitted.
+//
+// # What is certain
+//
+// A record tells when a request was sent and when it was answered, and not when a node decided. Nor does it tell whether a node
+// admitted a request whose answer was lost. So there are two truths, and every verdict uses the one that acquits:
+//
+//   - at least: what was answered "allowed", counted from its answer on, in the earliest sub-window that it may lie in;
+//   - at most: that and what was lost, counted from its sending on, in the latest sub-window that it may lie in.
+//
+// A violation therefore is one whatever happened in between, as long as the nodes' clocks are the recorder's. A scenario that sets
+// clocks wrong on purpose breaks I1 to I4 by itself; it is judged by its total alone.
+//
+// # Figures
+//
+// [Figures] are given for the whole run, for each phase (the time between two events) and for each second. A request belongs to where
+// it was sent. Percentages are of the limit L, but for net_pct.
+//
+//   - offered, admitted, denied: requests that were answered. failed: requests that were not; the oracle is not asked about them, so
+//     that a node that is down does not pass for thrift.
+//   - oracle_admitted: what the oracle would have admitted, asked in the order of sending.
+//   - net_pct: admitted cost against the oracle's, less 100. Below 0 the cluster admitted less.
+//   - over_limit_pct: the fullest rolling window (t-W, t] of any client that ends in this time, above L. The algorithm itself may
+//     exceed L by a little, because it takes the sub-window that overlaps as evenly filled.
+//   - over_oracle_pct: the same above the oracle's own fullest window of that client in the whole run: what is left is replication's.
+//   - excess_pct: the most by which the algorithm's own count of what was certainly admitted was above L, for any client. The bound is
+//     about this figure: a node that admits takes the count for at most L, so that all above is what it had not heard of.
+//   - bound_pct: the largest bound that a node exported in this time; for a second, up to two seconds after it as well.
+//   - ceiling_pct (phases): what the sides of a partition may admit above L, sides * (1 + steady bound) - 1. Each side may admit its
+//     own limit, and the bound beside. The steady bound is the largest of the times in which no fault shows: the bound of nodes that
+//     cannot hear each other grows until it excuses anything. A partition shows until the window and two sub-windows have passed.
+//   - sides (phases): every target of a partition is one, and so is the rest of the cluster.
+//   - false_rejections: denials although there was room; see fairness below.
+//   - compliant_denied: denials of clients that keep to 95 % of their limit; see I4 below.
+//   - burst_denied: denials of clients that stayed below 95 % of L in every rolling window, and that the algorithm itself may have
+//     counted above it. A sliding window of sub-windows does that to who spends all at once and comes back after just W; from W + W/n
+//     on, never (n sub-windows). It is a property of the algorithm, and no violation.
+//   - latency_p50_ms, latency_p99_ms: from sent to done, of requests that were answered.
+//
+// [Report].agree_ms is how long after the last answer, or the end of the last fault, the last node was found to agree for good.
+//
+// # Invariants
+//
+// They are named as in the project's list of faults, where they have a number there.
+//
+//   - I1, agreement: at most 5 s (or half a window, if that is less) after the last answer or fault, every node counts what was
+//     admitted, and goes on to. While traffic goes on, every node counts what was admitted that long ago, unless a fault was in force
+//     since or it has just been restarted. So all nodes count the same; where answers were lost, the same but for these. What a node
+//     admitted in the last second before it was killed is asked of nobody.
+//   - I2, growth: within a boot, a node's count of an identity falls by no more than what can have left the window.
+//   - I3, truth: no node counts more than was admitted, neither when it is observed nor in an answer (limit less remaining). A delta
+//     that was counted twice shows here.
+//   - I4, compliant: a client that asks for at most 95 % of L in every rolling window, and whom the algorithm would count at no more
+//     than 95 % even if all of it had been admitted, is never denied. Not even in a partition: a count that is too low denies nobody.
+//   - I5, bounded: in each second, excess_pct is at most the bound that some node exports no later than two seconds after. A bound that
+//     was not observed bounds nothing.
+//   - ceiling: in each second in which a partition shows, excess_pct is at most the ceiling.
+//   - fairness: a request is denied only if the oracle, fed with everything that was admitted just as it was recorded, had no room for
+//     it. It is fed with what was admitted and not with what it would have admitted itself, because a cluster that admitted too much
+//     has to make up for it: denying then is right. "Had room" is told by the truth at most, at the time of sending, including all
+//     that was sent before the answer came.
+//
+// An invariant that nothing in the record shows to hold counts as broken, where holding it would have left a trace: a run without
+// observations fails.
+//
+// # What is not covered
+//
+// The bound does not cover a client that begins all at once at every node, or inside a partition (see the README): such a scenario may
+// break I5 and the ceiling rightly. Requests are of one rule; counts at the limit say "that or more".
+package checker

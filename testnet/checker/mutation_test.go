@@ -1,0 +1,190 @@
+package checker
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/record"
+)
+
+// copied returns a copy of the entries that may be altered.
+func copied(entries []record.Entry) []record.Entry {
+	out := make([]record.Entry, len(entries))
+	for i, e := range entries {
+		switch {
+		case e.Decision != nil:
+			d := *e.Decision
+			out[i].Decision = &d
+		case e.Observation != nil:
+			o := *e.Observation
+			o.Counts = maps.Clone(o.Counts)
+			out[i].Observation = &o
+		default:
+			v := *e.Event
+			out[i].Event = &v
+		}
+	}
+	return out
+}
+
+// find returns the first entry that is as asked for.
+func find(t *testing.T, entries []record.Entry, as func(record.Entry) bool) record.Entry {
+	t.Helper()
+	i := slices.IndexFunc(entries, as)
+	if i < 0 {
+		t.Fatal("the run has no such line: the test needs another seed")
+	}
+	return entries[i]
+}
+
+// One line of a good run that is altered turns the verdict, and the verdict says why.
+func TestOneLineTurnsTheVerdict(t *testing.T) {
+	h, good := play(t, flaw{}, "even", false, 3)
+	if r := judged(t, h, good); !r.OK {
+		t.Fatalf("the run is not good:\n%s", text(t, r))
+	}
+	since := func(at int64) time.Duration { return time.Duration(at - h.Started) }
+	decided := func(who string, after time.Duration, admitted bool) func(record.Entry) bool {
+		return func(e record.Entry) bool {
+			d := e.Decision
+			return d != nil && d.Identity == who && since(d.Sent) > after && d.Allowed == admitted
+		}
+	}
+	observed := func(after time.Duration, least uint64) func(record.Entry) bool {
+		return func(e record.Entry) bool {
+			return e.Observation != nil && since(e.Observation.Sent) > after && e.Observation.Counts["steady"] > least
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		which func(record.Entry) bool
+		alter func(record.Entry)
+		want  []Invariant // all of them; none: the verdict stays
+	}{
+		{"a compliant request is denied", decided("steady", 9*time.Second, true), func(e record.Entry) { e.Decision.Allowed = false },
+			[]Invariant{Compliant, Fairness}},
+		{"any request is denied while there is room", decided("greedy", 0, true), func(e record.Entry) { e.Decision.Allowed = false },
+			[]Invariant{Fairness}},
+		{"an answer tells too high a count", decided("steady", time.Second, true), func(e record.Entry) { e.Decision.Remaining -= 100 },
+			[]Invariant{Truth}},
+		{"more is admitted than nodes come to count", decided("steady", trafficFor-time.Second, true), func(e record.Entry) { e.Decision.Cost = 20 },
+			[]Invariant{Agreement}},
+		{"much more is admitted at once", decided("greedy", 9*time.Second, true), func(e record.Entry) { e.Decision.Cost = 200 },
+			[]Invariant{Bounded}},
+		{"a node counts more than there is", observed(time.Second, 0), func(e record.Entry) { e.Observation.Counts["steady"] = worldLimit },
+			[]Invariant{Truth, Growth}},
+		{"a node forgets", observed(8*time.Second, 200), func(e record.Entry) { e.Observation.Counts["steady"] = 9 }, []Invariant{Growth, Agreement}},
+		{"a node is one short in the end", observed(trafficFor+2500*time.Millisecond, 0), func(e record.Entry) { e.Observation.Counts["steady"] -= 12 },
+			[]Invariant{Agreement}},
+		{"an answer is lost", decided("steady", 9*time.Second, true), func(e record.Entry) {
+			*e.Decision = record.Decision{Sent: e.Decision.Sent, Done: e.Decision.Done, Node: e.Decision.Node, Region: e.Decision.Region,
+				Identity: e.Decision.Identity, Cost: e.Decision.Cost, Error: "timed out"}
+		}, nil},
+		{"a staleness changes", observed(time.Second, 0), func(e record.Entry) { e.Observation.Staleness = time.Minute }, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			entries := copied(good)
+			c.alter(find(t, entries, c.which))
+			r := judged(t, h, entries)
+			got := invariants(r)
+			if r.OK != (len(c.want) == 0) {
+				t.Errorf("ok: %v", r.OK)
+			}
+			for _, want := range c.want {
+				if got[want] == 0 {
+					t.Errorf("%s is not named", want)
+				}
+			}
+			if t.Failed() {
+				t.Log(text(t, r))
+			}
+		})
+	}
+}
+
+// The other way round: a flaw is forgiven when one line explains it.
+func TestOneLineExplains(t *testing.T) {
+	s := newScript(t)
+	s.ask("a", 0, 1, 8, true)
+	s.settled(100, 8)
+	again := s.see("a", 200, 0, 0)
+	s.see("a", 300, 8, 0)
+	s.judge("I2@0")
+	again.Boot = "2"
+	s.judge()
+
+	s = newScript(t)
+	lost := s.ask("a", 0, 1, 8, true)
+	s.settled(100, 0)
+	s.judge("I1@0")
+	lost.Allowed, lost.Error = false, "timed out"
+	s.judge()
+}
+
+// What cannot be judged is an error, and says what is wrong.
+func TestWhatCannotBeJudged(t *testing.T) {
+	for want, play := range map[string]func(s *script){
+		"no decisions":                   func(s *script) { s.see("a", 0, 0, 0) },
+		"pause a ended, but never began": func(s *script) { s.ask("a", 0, 1, 1, true); s.event(5, false, record.Pause, "a") },
+		"redis-stop began twice": func(s *script) {
+			s.ask("a", 0, 1, 1, true)
+			s.event(5, true, "redis-stop", "")
+			s.event(6, true, "redis-stop", "")
+		},
+		"partition west ended, but never": func(s *script) {
+			s.ask("a", 0, 1, 1, true)
+			s.event(9, true, record.Partition, "west")
+			s.event(5, false, record.Partition, "west")
+		},
+		"at most 744h0m0s can be judged":        func(s *script) { s.ask("a", 0, 1, 1, true); s.see("a", 1<<32, 0, 0) },
+		`record line 2: decision: node "nodoby`: func(s *script) {},
+	} {
+		s := newScript(t)
+		play(s)
+		_, err := recorded(t, s.header, s.entries)
+		if strings.Contains(want, "nodoby") {
+			const line = `{"decision":{"sent":1000000000000000,"done":1000000000000000,"node":"nodoby","region":"east","identity":"x","cost":1}}` + "\n"
+			_, err = checkText(t, s.header, line)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func checkText(t *testing.T, h record.Header, lines string) (*Report, error) {
+	t.Helper()
+	h.Version = record.Version
+	head, err := json.Marshal(map[string]record.Header{"header": h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := record.NewReader(strings.NewReader(string(head) + "\n" + lines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Check(r)
+}
+
+// The order of the lines says nothing: they come as they were answered.
+func TestOrderOfLinesSaysNothing(t *testing.T) {
+	h, entries := play(t, flaw{}, "skew", true, 1)
+	want := fmt.Sprintf("%+v", judged(t, h, entries))
+	backwards := copied(entries)
+	slices.Reverse(backwards)
+	if got := fmt.Sprintf("%+v", judged(t, h, backwards)); got != want {
+		t.Errorf("backwards\n%s\nforwards\n%s", got, want)
+	}
+	r, err := recorded(t, h, entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%+v", r); got != want {
+		t.Errorf("through a record\n%s\nwithout\n%s", got, want)
+	}
+}

@@ -1,0 +1,116 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// tenIn10s is a ledger under a limit of 10 in any 10 s, counted in sub-windows of 1 s.
+func tenIn10s(t *testing.T) *Ledger {
+	t.Helper()
+	l, err := counters.NewLimit(counters.Meter{
+		Rule: "test", Algorithm: counters.SlidingWindow, Window: 10 * time.Second, Sub: time.Second}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(l)
+}
+
+// at is a moment so many milliseconds after the beginning of a sub-window.
+func at(ms int64) int64 { return int64(1_000_000*time.Second) + ms*int64(time.Millisecond) }
+
+func near(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }
+
+// A sliding window lets more than its limit pass in a badly placed rolling window. That is no fault of the cluster: the oracle
+// does so as well, and only what goes beyond it counts.
+func TestPeakOverIsOverTheOracle(t *testing.T) {
+	g := tenIn10s(t)
+	for i := range int64(10) {
+		g.Note("x", 1, at(990+i), true) // the end of a sub-window
+	}
+	g.Note("x", 1, at(10_100), true)
+	for range 3 { // of a sub-window that overlaps by 9/10 nine count
+		g.Note("x", 1, at(10_101), true)
+	}
+	if oracle, actual := g.clients["x"].Oracle.Peak(10*time.Second), g.clients["x"].Admitted.Peak(10*time.Second); oracle != 11 || actual != 14 {
+		t.Fatalf("fullest windows of %d and %d: the numbers of this test are for 11 and 14", oracle, actual)
+	}
+	if p := g.PeakOver(at(0), at(60_000)); !near(p, 0.3) {
+		t.Errorf("14 where the oracle had 11 under a limit of 10: %v, want 0.3", p)
+	}
+	if p := g.PeakOverLimit(at(0), at(60_000)); !near(p, 0.4) {
+		t.Errorf("14 under a limit of 10: %v over the limit, want 0.4", p)
+	}
+	if reach := g.Reach(g.clients["x"]); reach != 11 {
+		t.Errorf("the algorithm itself reaches %d, want 11", reach)
+	}
+}
+
+// What each decision is told, with costs: the oracle goes by what it would have admitted, room by what the nodes did.
+func TestNoted(t *testing.T) {
+	g := tenIn10s(t)
+	for i, step := range []struct {
+		cost    uint64
+		allowed bool
+		want    Noted
+	}{
+		{6, true, Noted{Oracle: true, Room: true, Excess: -0.4}},
+		{5, true, Noted{Oracle: false, Room: false, Excess: 0.1}},   // the oracle holds 6, the nodes 11
+		{4, false, Noted{Oracle: true, Room: false, Excess: 0.1}},   // the oracle has room, the nodes have none
+		{11, false, Noted{Oracle: false, Room: false, Excess: 0.1}}, // more than any window holds
+	} {
+		got := g.Note("x", step.cost, at(int64(i)), step.allowed)
+		if got.Oracle != step.want.Oracle || got.Room != step.want.Room || !near(got.Excess, step.want.Excess) {
+			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
+		}
+	}
+	if g.Note("y", 1, at(10), false) != (Noted{Oracle: true, Room: true, Excess: -1}) {
+		t.Error("clients are not kept apart")
+	}
+	if e := g.Excess(at(11)); !near(e, 0.1) {
+		t.Errorf("the worst client is %v over, want 0.1", e)
+	}
+	if e := g.Excess(at(30_000)); e != 0 {
+		t.Errorf("when all has left the window there is an excess of %v", e)
+	}
+	if x := g.clients["x"].Tally; x != (Tally{Offered: 4, Admitted: 2, Denied: 2, OracleAdmitted: 2}) {
+		t.Errorf("%+v", x)
+	}
+}
+
+// Forgetting what has passed changes no decision of the oracle.
+func TestLedgerForgets(t *testing.T) {
+	g := tenIn10s(t)
+	for ms := int64(0); ms < 120_000; ms += 500 { // 20 in a window, two times the limit
+		g.Note("x", 1, at(ms), false)
+	}
+	c := g.clients["x"]
+	if c.OracleAdmitted < 110 || c.OracleAdmitted > 130 {
+		t.Errorf("of two times the limit for 12 windows the oracle admitted %d, want about 120", c.OracleAdmitted)
+	}
+	if got := g.oracle.View(c.key, at(60_000)); got != 0 {
+		t.Errorf("what was counted a minute ago is still held: %d", got)
+	}
+}
+
+func TestClients(t *testing.T) {
+	g := tenIn10s(t)
+	for _, name := range []string{"b", "a", "c", "a"} {
+		g.Note(name, 1, at(0), true)
+	}
+	if got := slices.Sorted(maps.Keys(maps.Collect(g.Clients()))); !slices.Equal(got, []string{"a", "b", "c"}) || g.Len() != 3 {
+		t.Errorf("clients %v, %d of them", got, g.Len())
+	}
+	n := 0
+	for range g.Clients() {
+		n++
+		break
+	}
+	if n != 1 {
+		t.Errorf("iterated on %d times after a break", n)
+	}
+}

@@ -196,9 +196,7 @@ func (e *Engine) ImageSize(ctx context.Context, name string) (int64, error) {
 
 // Build makes an image of a build context. What the builder says goes to progress.
 func (e *Engine) Build(ctx context.Context, name, dockerfile, dir string, progress io.Writer) error {
-	_, err := e.run.Run(ctx, Command{Name: "docker", Args: []string{"build", "--tag", name, "--file", dockerfile, dir}, Progress: progress,
-		// The classic builder, which is there everywhere: the images need nothing of the other one.
-		Env: []string{"DOCKER_BUILDKIT=0"}})
+	_, err := e.run.Run(ctx, Command{Name: "docker", Args: []string{"build", "--tag", name, "--file", dockerfile, dir}, Progress: progress})
 	return explain(err)
 }
 

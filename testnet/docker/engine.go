@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"strconv"
 	"strings"
 )
 
@@ -124,18 +125,18 @@ func (e *Engine) Start(ctx context.Context, container string) error {
 	return err
 }
 
-// Stopped reports whether the container's first process is stopped, as SIGSTOP does it.
-func (e *Engine) Stopped(ctx context.Context, container string) (bool, error) {
-	out, err := e.docker(ctx, "top", container, "-o", "pid,stat")
+// Stopped reports whether the first process of a container that runs is stopped, as SIGSTOP does it.
+func (e *Engine) Stopped(ctx context.Context, c *Container) (bool, error) {
+	out, err := e.docker(ctx, "top", c.ID, "-o", "pid,stat")
 	if err != nil {
 		return false, err
 	}
-	lines := strings.Split(out, "\n")
-	if len(lines) < 2 {
-		return false, fmt.Errorf("docker top %s lists no process", container)
+	for line := range strings.Lines(out) { // there may be others: a health check, or whoever was started with exec
+		if f := strings.Fields(line); len(f) == 2 && f[0] == strconv.Itoa(c.PID) {
+			return strings.HasPrefix(f[1], "T"), nil
+		}
 	}
-	fields := strings.Fields(lines[1])
-	return len(fields) == 2 && strings.HasPrefix(fields[1], "T"), nil
+	return false, fmt.Errorf("docker top does not list process %d of %s", c.PID, c.Name)
 }
 
 // Exec runs a command in a container and returns what it prints.

@@ -181,10 +181,10 @@ func (v view) apart() (lack []string) {
 	return lack
 }
 
-// complete reports whether all nodes answer.
+// complete reports whether all nodes answer and are on the WAN.
 func (v view) complete() bool {
 	for _, s := range v {
-		if s.err != nil {
+		if s.err != nil || s.Cut {
 			return false
 		}
 	}

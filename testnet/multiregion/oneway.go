@@ -65,33 +65,30 @@ func (t *Testnet) deafness(ctx context.Context, n Node) (rules string, err error
 	return t.nft(ctx, n.network, "list table inet "+table)
 }
 
-// deafenAgain gives a node that was restarted, and so has a new network namespace, the one-way cut of another one of its region. It
-// reports whether any such cut is in force, of whichever region.
-func (t *Testnet) deafenAgain(ctx context.Context, name string) (inForce bool, err error) {
-	nodes, err := t.Nodes(ctx)
-	if err != nil {
-		return false, err
-	}
+// deafenAgain gives a node that was restarted, and so has a new network namespace, the one-way cut of another one of its region.
+func (t *Testnet) deafenAgain(ctx context.Context, name string) error {
 	restarted, err := t.findNode(ctx, name)
 	if err != nil {
-		return false, err
+		return err
+	}
+	nodes, err := t.Nodes(ctx)
+	if err != nil {
+		return err
 	}
 	for _, other := range nodes {
-		rules, err := t.deafness(ctx, other)
-		if err != nil {
-			return false, err
-		}
-		if rules == "" || other.Name == name {
+		if other.Name == name || other.Region != restarted.Region {
 			continue
 		}
-		if other.Region == restarted.Region && !inForce {
-			if _, err := t.nft(ctx, restarted.network, rules); err != nil {
-				return false, fmt.Errorf("make %s deaf again: %w", name, err)
-			}
+		rules, err := t.deafness(ctx, other)
+		if err != nil {
+			return err
 		}
-		inForce = true
+		if rules != "" {
+			_, err := t.nft(ctx, restarted.network, rules)
+			return err
+		}
 	}
-	return inForce, nil
+	return nil
 }
 
 var errNoNft = errors.New("one-way cuts need nft and nsenter on the machine of the engine, and root: apt-get install nftables util-linux, and use sudo")

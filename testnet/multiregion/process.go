@@ -3,6 +3,7 @@ package multiregion
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,12 +49,16 @@ func (t *Testnet) Pause(ctx context.Context, name string) error {
 	return t.signal(ctx, name, "STOP", true)
 }
 
-// Unpause lets a process go on, and returns when it answers.
+// Unpause lets a process go on, and returns when it answers and, if it is a node, is together with those it can reach.
 func (t *Testnet) Unpause(ctx context.Context, name string) error {
+	before := time.Now()
 	if err := t.signal(ctx, name, "CONT", false); err != nil {
 		return err
 	}
-	return t.awaitAnswer(ctx, name, time.Time{})
+	if err := t.awaitAnswer(ctx, name, time.Time{}); err != nil {
+		return err
+	}
+	return t.awaitTogether(ctx, name, before)
 }
 
 func (t *Testnet) signal(ctx context.Context, name, signal string, stopped bool) error {
@@ -65,7 +70,7 @@ func (t *Testnet) signal(ctx context.Context, name, signal string, stopped bool)
 		return err
 	}
 	return t.await(ctx, "the signal "+signal+" did not take hold", func(ctx context.Context) ([]string, error) {
-		is, err := t.engine.Stopped(ctx, c.ID)
+		is, err := t.engine.Stopped(ctx, &c)
 		if err == nil && is != stopped {
 			return []string{fmt.Sprintf("%s: stopped is %v", name, is)}, nil
 		}
@@ -186,26 +191,32 @@ func (t *Testnet) awaitEnd(ctx context.Context, name string) (exitCode int, err 
 	return exitCode, err
 }
 
-// settle waits until what was started anew answers and, if it is a node and no one-way cut is in force, is together with the others.
+// settle waits until what was started anew answers and, if it is a node, is together with those it can reach.
 func (t *Testnet) settle(ctx context.Context, c docker.Container, startedAfter time.Time) error {
 	name := c.Labels[serviceLabel]
-	oneWay := false
-	if c.Labels[roleLabel] != "redis" {
-		var err error
-		if oneWay, err = t.deafenAgain(ctx, name); err != nil {
+	if c.Labels[roleLabel] == "node" {
+		if err := t.deafenAgain(ctx, name); err != nil {
 			return err
 		}
 	}
-	if err := t.awaitAnswer(ctx, name, startedAfter); err != nil || oneWay || c.Labels[roleLabel] == "redis" {
+	if err := t.awaitAnswer(ctx, name, startedAfter); err != nil {
 		return err
 	}
-	return t.await(ctx, name+" is back, but not together with the others", func(ctx context.Context) ([]string, error) {
-		v, err := t.look(ctx)
-		if err != nil {
-			return nil, err
+	return t.awaitTogether(ctx, name, startedAfter)
+}
+
+// awaitTogether waits for the others of a node. While a one-way cut is in force there is no telling whom it should see.
+func (t *Testnet) awaitTogether(ctx context.Context, name string, since time.Time) error {
+	nodes, err := t.Nodes(ctx)
+	if err != nil || !slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == name }) {
+		return err
+	}
+	for _, n := range nodes {
+		if rules, err := t.deafness(ctx, n); err != nil || rules != "" {
+			return err
 		}
-		return v.apart(), nil
-	})
+	}
+	return t.awaitNews(ctx, name+" is back, but the nodes are not together", since)
 }
 
 // awaitAnswer waits until a process answers that was started after the time given, for a node that it is ready.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/edgelimit/edgelimit/testnet/docker"
 )
 
 // NodeStatus is a node, and what it says of itself.
@@ -42,7 +44,7 @@ func (t *Testnet) Status(ctx context.Context) ([]NodeStatus, []RedisStatus, erro
 			if rules, err := t.deafness(ctx, s.Node); err == nil {
 				nodes[i].Deaf = rules != ""
 			}
-			if s.err != nil && s.Running() && t.paused(ctx, s.container.ID) {
+			if s.err != nil && s.Running() && t.paused(ctx, s.container) {
 				nodes[i].Err = errPaused
 			}
 		})
@@ -61,7 +63,7 @@ func (t *Testnet) redisTrouble(ctx context.Context, r Redis) error {
 	switch {
 	case !r.container.Running():
 		return fmt.Errorf("it is not running (%s)", r.State)
-	case t.paused(ctx, r.container.ID): // or the question would hang
+	case t.paused(ctx, r.container): // or the question would hang
 		return errPaused
 	}
 	out, err := t.redis(ctx, r.container, "PING")
@@ -71,7 +73,7 @@ func (t *Testnet) redisTrouble(ctx context.Context, r Redis) error {
 	return err
 }
 
-func (t *Testnet) paused(ctx context.Context, container string) bool {
-	stopped, err := t.engine.Stopped(ctx, container)
+func (t *Testnet) paused(ctx context.Context, c docker.Container) bool {
+	stopped, err := t.engine.Stopped(ctx, &c)
 	return err == nil && stopped
 }

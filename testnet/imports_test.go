@@ -1,4 +1,4 @@
-package testnet_test
+package main_test
 
 import (
 	"encoding/json"

@@ -140,9 +140,11 @@ func TestHelp(t *testing.T) {
 // Names that people use are not taken away again, and those of what is to come are taken.
 func TestCommandsAndFlags(t *testing.T) {
 	flags := map[string]string{
-		"serve": "config rules region node-id http grpc resp health admin gossip gossip-wan join redis key-file interval",
+		"serve": "config rules region node-id http grpc resp health admin gossip gossip-wan join redis key-file interval advertise-lan advertise-wan " +
+			"inject-wan-delay inject-wan-jitter inject-wan-loss",
 		"demo":  "regions nodes limit window interval load duration cut log json",
-		"check": "addr rule identity domain cost peek json timeout", "keygen": "out", "version": "",
+		"check": "addr rule identity domain cost peek json timeout", "health": "url timeout",
+		"keygen": "out", "version": "",
 	}
 	for _, c := range newApp().Commands {
 		var names []string

@@ -35,7 +35,7 @@ func newApp() *cli.App {
 		Description: "Start a node:        edgelimit serve\n" +
 			"Ask it:              edgelimit check --rule per_ip --identity 192.0.2.1\n" +
 			"See a partition:     edgelimit demo",
-		Commands:             []*cli.Command{serveCommand(), demoCommand(), checkCommand(), keygenCommand(), versionCommand()},
+		Commands:             []*cli.Command{serveCommand(), demoCommand(), checkCommand(), healthCommand(), keygenCommand(), versionCommand()},
 		HideVersion:          true,
 		Suggest:              true,
 		EnableBashCompletion: true,

@@ -21,7 +21,7 @@ func serveCommand() *cli.Command {
 			"A cluster of two nodes in one region:\n" +
 			"  edgelimit serve --node-id a --gossip 127.0.0.1:7946\n" +
 			"  edgelimit serve --node-id b --gossip 127.0.0.1:7956 --join 127.0.0.1:7946 --http 127.0.0.1:8090 --health 127.0.0.1:9110",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "config", Usage: "configuration `FILE` (YAML)", EnvVars: env("CONFIG")},
 			&cli.StringSliceFlag{Name: "rules", Usage: "rule `FILE` or directory (repeatable)", EnvVars: env("RULES")},
 			&cli.StringFlag{Name: "region", Usage: "`NAME` of the region that the node stands in", EnvVars: env("REGION")},
@@ -30,6 +30,8 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "health", Usage: "`HOST:PORT` of /livez, /readyz and /metrics (default " + node.DefaultHealth + ")", EnvVars: env("HEALTH")},
 			&cli.StringFlag{Name: "gossip", Usage: "`HOST:PORT` for the nodes of the region, UDP and TCP", EnvVars: env("GOSSIP")},
 			&cli.StringFlag{Name: "gossip-wan", Usage: "`HOST:PORT` for the nodes of all regions, UDP and TCP", EnvVars: env("GOSSIP_WAN")},
+			&cli.StringFlag{Name: "advertise-lan", Usage: "`HOST:PORT` under which the region reaches the node, if that differs", EnvVars: env("ADVERTISE_LAN")},
+			&cli.StringFlag{Name: "advertise-wan", Usage: "`HOST:PORT` under which other regions reach it, if that differs", EnvVars: env("ADVERTISE_WAN")},
 			&cli.StringSliceFlag{Name: "join", Usage: "`NODE` to join through: host[:port] in the region, wan:host[:port] anywhere (repeatable)", EnvVars: env("JOIN")},
 			&cli.StringFlag{Name: "key-file", Usage: "`FILE` with the cluster's secrets, from edgelimit keygen; needed beyond loopback", EnvVars: env("KEY_FILE")},
 			&cli.DurationFlag{Name: "interval", Usage: "how often the node tells its peers what it admitted", DefaultText: "100ms", EnvVars: env("INTERVAL")},
@@ -38,7 +40,7 @@ func serveCommand() *cli.Command {
 			&cli.BoolFlag{Name: "print-config", Usage: "print the annotated sample configuration and exit"},
 			comingFlag("grpc", "the Envoy door"), comingFlag("resp", "the Redis protocol"),
 			comingFlag("admin", "the dashboard"), comingFlag("redis", "the regional Redis"),
-		},
+		}, injectFlags()...),
 		Action: serve,
 	}
 }
@@ -69,6 +71,9 @@ func serve(c *cli.Context) error {
 		return err
 	}
 	cfg.Logger = logger
+	if err := injectFaults(c, &cfg, logger); err != nil {
+		return err
+	}
 	n, err := node.New(cfg)
 	if err != nil {
 		return err
@@ -94,6 +99,7 @@ func serveConfig(c *cli.Context) (node.Config, error) {
 	}{
 		{"region", &cfg.Region}, {"node-id", &cfg.NodeID}, {"http", &cfg.HTTP}, {"health", &cfg.Health},
 		{"gossip", &cfg.Gossip.LAN}, {"gossip-wan", &cfg.Gossip.WAN}, {"key-file", &cfg.Gossip.KeyFile},
+		{"advertise-lan", &cfg.Gossip.AdvertiseLAN}, {"advertise-wan", &cfg.Gossip.AdvertiseWAN},
 	} {
 		if c.IsSet(o.flag) {
 			*o.to = c.String(o.flag)

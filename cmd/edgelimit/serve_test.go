@@ -45,7 +45,8 @@ func TestServeWithoutFlagsIsTheDefault(t *testing.T) {
 
 func TestServeFlags(t *testing.T) {
 	got, err := configured(t, "--rules", "a.yaml", "--rules", "dir", "--region", "eu", "--node-id", "n1", "--http", "127.0.0.1:1", "--health", "",
-		"--gossip", "127.0.0.1:2", "--gossip-wan", "127.0.0.1:3", "--join", "x", "--join", "wan:y:4", "--key-file", "k", "--interval", "50ms")
+		"--gossip", "127.0.0.1:2", "--gossip-wan", "127.0.0.1:3", "--join", "x", "--join", "wan:y:4", "--key-file", "k", "--interval", "50ms",
+		"--advertise-lan", "192.0.2.1:5", "--advertise-wan", "192.0.2.2:6")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +54,7 @@ func TestServeFlags(t *testing.T) {
 	want.Rules, want.Region, want.NodeID, want.HTTP, want.Health = []string{"a.yaml", "dir"}, "eu", "n1", "127.0.0.1:1", ""
 	want.Gossip.LAN, want.Gossip.WAN, want.Gossip.Join = "127.0.0.1:2", "127.0.0.1:3", []string{"x", "wan:y:4"}
 	want.Gossip.KeyFile, want.Gossip.Interval = "k", 50*time.Millisecond
+	want.Gossip.AdvertiseLAN, want.Gossip.AdvertiseWAN = "192.0.2.1:5", "192.0.2.2:6"
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -138,6 +140,10 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{"--join", "a"}, []string{"gossip.lan"}},
 		{[]string{"--gossip", "0.0.0.0:0"}, []string{"keygen"}},
 		{[]string{"--gossip", "127.0.0.1:0", "--key-file", key}, []string{key, "line 1"}},
+		{[]string{"--gossip-wan", "127.0.0.1:0", "--inject-wan-delay", "-1ms", "--inject-wan-loss", "1.5"}, []string{"--inject-wan", "delay is -1ms", "loss is 1.5"}},
+		{[]string{"--gossip-wan", "127.0.0.1:0", "--inject-wan-jitter", "-1ms"}, []string{"jitter is -1ms"}},
+		{[]string{"--inject-wan-delay", "40ms"}, []string{"not on the WAN", "--gossip-wan"}},
+		{[]string{"--advertise-wan", "nonsense"}, []string{"advertise_wan"}},
 		{[]string{"--rules", "no/such/rules"}, []string{"no/such/rules"}},
 	} {
 		r := edgelimit(t, append([]string{"serve"}, test.args...)...)

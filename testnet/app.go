@@ -1,0 +1,87 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/edgelimit/edgelimit/testnet/multiregion"
+)
+
+// opener opens the testnet that the flags mean.
+type opener func(c *cli.Context) (*multiregion.Testnet, error)
+
+func newApp(open opener) *cli.App {
+	commands := append([]*cli.Command{buildCommand(), upCommand(open), downCommand(open), statusCommand(open), listCommand(open)}, faultCommands(open)...)
+	for _, c := range commands {
+		c.Flags = append(c.Flags,
+			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
+			&cli.StringFlag{Name: "root", Usage: "top `FOLDER` of the repository", Value: "."})
+	}
+	return &cli.App{
+		Name:  "testnet",
+		Usage: "three regions of edgelimit nodes in containers, and their faults",
+		Description: "From nothing to a partition, at the top of the repository:\n\n" +
+			"  go run ./testnet build                     make the images, also where none can be pulled\n" +
+			"  go run ./testnet up                        six nodes in us-east, eu-west and ap-south, and wait until they are whole\n" +
+			"  go run ./testnet partition eu-west         cut one region off the WAN\n" +
+			"  go run ./testnet status                    who sees whom, how stale, how large the bound is\n" +
+			"  go run ./testnet heal                      and wait until they are whole again\n" +
+			"  go run ./testnet down                      remove everything\n\n" +
+			"Nodes are asked at http://127.0.0.1:8111 (us-east-1), 8112 (us-east-2), 8121 (eu-west-1) and so on, their metrics are\n" +
+			"at 9111, 9112, ...: 'go run ./testnet list' shows all. Each fault is checked before its command returns.\n\n" +
+			"Exit status: 0 done and checked, 1 not.",
+		Commands:             commands,
+		HideVersion:          true,
+		Suggest:              true,
+		EnableBashCompletion: true,
+		ExitErrHandler:       func(*cli.Context, error) {}, // main prints and exits
+	}
+}
+
+func patienceFlag() cli.Flag {
+	return &cli.DurationFlag{Name: "patience", Usage: "how long to wait for the effect", Value: time.Minute}
+}
+
+// flagsFirst puts the flags of a command before its arguments, so that "partition eu-west --one-way in" is read as it is meant: the
+// flags end for the parser where the arguments begin.
+func flagsFirst(app *cli.App, args []string) []string {
+	if len(args) < 3 {
+		return args
+	}
+	command := app.Command(args[1])
+	if command == nil {
+		return args
+	}
+	var flags, others []string
+	for i := 2; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			others = append(others, args[i:]...)
+			break
+		}
+		if !strings.HasPrefix(arg, "-") || arg == "-" {
+			others = append(others, arg)
+			continue
+		}
+		flags = append(flags, arg)
+		if takesValue(command, strings.TrimLeft(arg, "-")) && i+1 < len(args) {
+			i++
+			flags = append(flags, args[i])
+		}
+	}
+	return slices.Concat(args[:2], flags, others)
+}
+
+// takesValue reports whether the next argument is the flag's value.
+func takesValue(command *cli.Command, name string) bool {
+	for _, f := range command.Flags {
+		if slices.Contains(f.Names(), name) {
+			d, ok := f.(cli.DocGenerationFlag)
+			return ok && d.TakesValue()
+		}
+	}
+	return false
+}

@@ -1,0 +1,56 @@
+package weather
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/gossip/gossiptest"
+)
+
+// WAN is what the way to other nodes of the WAN pool does to what one node sends on it. The zero value does nothing.
+//
+// Loss touches packets only. A stream takes the round trip to open, and is then as fast as the machine.
+type WAN struct {
+	// Delay is the one-way delay of everything that is sent.
+	Delay time.Duration
+	// Jitter is the most that is added to Delay; each packet draws its own share, evenly.
+	Jitter time.Duration
+	// Loss is the probability, 0 to 1, that a packet vanishes.
+	Loss float64
+}
+
+// Calm reports whether it does nothing.
+func (w WAN) Calm() bool { return w == WAN{} }
+
+// Validate reports everything that makes no sense: negative durations, a probability outside [0, 1].
+func (w WAN) Validate() error {
+	var errs []error
+	if w.Delay < 0 {
+		errs = append(errs, fmt.Errorf("WAN delay is %v, give a duration of 0 or more", w.Delay))
+	}
+	if w.Jitter < 0 {
+		errs = append(errs, fmt.Errorf("WAN jitter is %v, give a duration of 0 or more", w.Jitter))
+	}
+	if !(w.Loss >= 0 && w.Loss <= 1) { // asked this way round, NaN is refused too
+		errs = append(errs, fmt.Errorf("WAN loss is %v, give a probability from 0 to 1", w.Loss))
+	}
+	return errors.Join(errs...)
+}
+
+// Transport returns what node.Config.WrapTransport takes. Its draws follow from the seed. It panics on a weather that does not
+// Validate.
+func (w WAN) Transport(seed uint64) func(pool string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
+	const self = "self"
+	links := gossiptest.NewLinks(seed)
+	links.Register(self, self) // all other addresses are unknown to links, and so in a group of their own
+	links.SetDefaults(gossiptest.Link{}, gossiptest.Link{Latency: w.Delay, Jitter: w.Jitter, Loss: w.Loss})
+	return func(pool string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
+		if pool != "wan" {
+			return t
+		}
+		return gossiptest.Wrap(t, self, links)
+	}
+}

@@ -52,4 +52,3 @@ func TestRedisCluster(t *testing.T) {
 		return open(t, patient(cluster(c)))
 	})
 }
-

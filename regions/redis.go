@@ -57,7 +57,7 @@ func (r *Redis) merge(ctx context.Context, slots []counters.Slot) (Merged, error
 		epoch, err := r.fetchEpoch(ctx)
 		return Merged{Epoch: epoch}, err
 	}
-	batches := r.batches(gather(slots, time.Now().UnixNano()))
+	batches := r.batches(gather(slots, time.Now().UnixNano(), told))
 	if err := r.run(ctx, batches, true); err != nil {
 		return Merged{}, err
 	}
@@ -69,6 +69,18 @@ func (r *Redis) merge(ctx context.Context, slots []counters.Slot) (Merged, error
 	}
 	m.Epoch = r.knownEpoch(ctx)
 	return m, nil
+}
+
+// Restore implements Store. It keeps to what Merge says of slots that have expired and of memory that is full.
+func (r *Redis) Restore(ctx context.Context, slots []counters.Slot) error {
+	err := ctx.Err()
+	if err == nil {
+		err = r.run(ctx, r.batches(gather(slots, time.Now().UnixNano(), restored)), true)
+	}
+	if err != nil {
+		return fmt.Errorf("restore in redis: %w", explain(ctx, err))
+	}
+	return nil
 }
 
 // eachMaster calls f for every server that takes writes, in a cluster concurrently, and returns an error of one of them.

@@ -28,16 +28,22 @@ type redisHash struct {
 	at      []int // places among the slots of the Merge
 }
 
+// given are the slots of a call, and what kind of counts they have.
+type given struct {
+	slots []counters.Slot
+	kind  fieldKind
+}
+
 // batch is one run of the script and its answer.
 type batch struct {
-	slots  []counters.Slot // of the Merge
+	given
 	hashes []*redisHash
 	answer *redis.Cmd
 	again  []*batch // what took its place because the server would not run it
 }
 
 // gather finds the slots that lie together. What has expired stays out.
-func gather(slots []counters.Slot, now int64) ([]counters.Slot, []*redisHash) {
+func gather(slots []counters.Slot, now int64, kind fieldKind) (given, []*redisHash) {
 	byID := make(map[hashID]*redisHash, len(slots))
 	hashes := make([]*redisHash, 0, len(slots))
 	var name []byte
@@ -56,11 +62,11 @@ func gather(slots []counters.Slot, now int64) ([]counters.Slot, []*redisHash) {
 		}
 		h.at = append(h.at, i)
 	}
-	return slots, hashes
+	return given{slots, kind}, hashes
 }
 
 // batches groups hashes for the script: in a cluster, those of one bucket.
-func (r *Redis) batches(slots []counters.Slot, hashes []*redisHash) []*batch {
+func (r *Redis) batches(g given, hashes []*redisHash) []*batch {
 	if r.cluster {
 		slices.SortStableFunc(hashes, func(a, b *redisHash) int { return cmp.Compare(bucketOf(a.id.key), bucketOf(b.id.key)) })
 	}
@@ -70,7 +76,7 @@ func (r *Redis) batches(slots []counters.Slot, hashes []*redisHash) []*batch {
 		for n < len(hashes) && n < i+maxBatch && (!r.cluster || bucketOf(hashes[n].id.key) == bucketOf(hashes[i].id.key)) {
 			n++
 		}
-		all = append(all, &batch{slots: slots, hashes: hashes[i:n]})
+		all = append(all, &batch{given: g, hashes: hashes[i:n]})
 		i = n
 	}
 	return all
@@ -124,11 +130,11 @@ func refused(batches []*batch) (retry []*batch, unknown bool, err error) {
 			continue
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
 			unknown = true
-			b.again = []*batch{{slots: b.slots, hashes: b.hashes}}
+			b.again = []*batch{{given: b.given, hashes: b.hashes}}
 		case redis.IsTryAgainError(err) && len(b.hashes) > 1:
 			// Its slot is moving, and its keys are on both sides: each for itself is found.
 			for i := range b.hashes {
-				b.again = append(b.again, &batch{slots: b.slots, hashes: b.hashes[i : i+1]})
+				b.again = append(b.again, &batch{given: b.given, hashes: b.hashes[i : i+1]})
 			}
 		default:
 			return nil, false, err
@@ -149,7 +155,7 @@ func (b *batch) command() []any {
 		args = append(args, h.expires, len(h.at))
 		for _, i := range h.at {
 			s := &b.slots[i]
-			args = append(args, fieldOf(s.Origin, s.Birth), strconv.FormatUint(s.Count, 10))
+			args = append(args, fieldOf(s.Origin, s.Birth, b.kind), strconv.FormatUint(s.Count, 10))
 		}
 	}
 	return args
@@ -183,21 +189,34 @@ func (b *batch) read(m *Merged) error {
 				return fmt.Errorf("%s holds %v where a count belongs; delete the key", h.name, values[j])
 			}
 		}
-		m.Others = appendFields(m.Others, b.slots[h.at[0]].Meter, &h.id, values[len(h.at):])
+		others := appendFields(nil, b.slots[h.at[0]].Meter, &h.id, values[len(h.at):])
+		m.Others = append(m.Others, slices.DeleteFunc(others, func(s counters.Slot) bool { return b.gave(h, &s) })...)
 	}
 	return nil
 }
 
-// appendFields appends the slots that fields and their counts in turn say. What is none of ours stays out.
+// gave says whether the slot is among those given: somebody may have restored it.
+func (b *batch) gave(h *redisHash, s *counters.Slot) bool {
+	return slices.ContainsFunc(h.at, func(i int) bool { return b.slots[i].Origin == s.Origin && b.slots[i].Birth == s.Birth })
+}
+
+// appendFields appends the slots that fields and their counts in turn say, each once. What is none of ours stays out.
 func appendFields(dst []counters.Slot, meter *counters.Meter, id *hashID, values []any) []counters.Slot {
+	first := len(dst)
 	for i := 0; i+1 < len(values); i += 2 {
 		field, _ := values[i].(string)
 		text, _ := values[i+1].(string)
 		origin, birth, ok := parseField(field)
 		count, err := strconv.ParseUint(text, 10, 64)
-		if ok && err == nil {
-			dst = append(dst, counters.Slot{Meter: meter, Key: id.key, Index: id.index, Origin: origin, Birth: birth, Count: count})
+		if !ok || err != nil {
+			continue
 		}
+		known := slices.IndexFunc(dst[first:], func(s counters.Slot) bool { return s.Origin == origin && s.Birth == birth })
+		if known >= 0 {
+			dst[first+known].Count = max(dst[first+known].Count, count)
+			continue
+		}
+		dst = append(dst, counters.Slot{Meter: meter, Key: id.key, Index: id.index, Origin: origin, Birth: birth, Count: count})
 	}
 	return dst
 }

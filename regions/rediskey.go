@@ -23,7 +23,7 @@ import (
 //	│    └ bucket, the first 10 bits of the key: Redis Cluster places keys by what is in braces
 //	└ version of this layout
 //
-// A field is an origin and, after a point, a birth; its value is the count in decimal. The meter is in the name of the hash so
+// A field is an origin and a birth, like "AAAAAAAAAAE.3", its value the count in decimal. The meter is in the name of the hash so
 // that whoever finds the hash knows what it counts, with nothing beside it that could be lost or left behind.
 const (
 	redisKeyPrefix  = "el1:{"
@@ -93,28 +93,37 @@ func parseRedisKey(name string) (hashID, error) {
 	return id, nil
 }
 
-// A field is 11 characters of base64 and the birth: short, since it is what a hash has most of, and legible.
+// A field is 11 characters of base64, a mark, and the birth: short, since it is what a hash has most of, and legible.
 var fieldEncoding = base64.RawURLEncoding.Strict()
 
 const originLen = 11
 
-func fieldOf(origin counters.Origin, birth uint32) string {
+// fieldKind is the mark of a field. What the origin told itself and what others restored are apart, so that an origin can tell that
+// the store lost what it told.
+type fieldKind byte
+
+const (
+	told     fieldKind = '.'
+	restored fieldKind = '~'
+)
+
+func fieldOf(origin counters.Origin, birth uint32, kind fieldKind) string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(origin))
 	dst := fieldEncoding.AppendEncode(make([]byte, 0, 24), b[:])
-	return string(strconv.AppendUint(append(dst, '.'), uint64(birth), 10))
+	return string(strconv.AppendUint(append(dst, byte(kind)), uint64(birth), 10))
 }
 
-func parseField(field string) (counters.Origin, uint32, bool) {
-	if len(field) <= originLen || field[originLen] != '.' {
+func parseField(field string) (origin counters.Origin, birth uint32, ok bool) {
+	if len(field) <= originLen || fieldKind(field[originLen]) != told && fieldKind(field[originLen]) != restored {
 		return 0, 0, false
 	}
 	b, err := fieldEncoding.DecodeString(field[:originLen])
 	if err != nil || len(b) != 8 {
 		return 0, 0, false
 	}
-	birth, err := strconv.ParseUint(field[originLen+1:], 10, 32)
-	return counters.Origin(binary.BigEndian.Uint64(b)), uint32(birth), err == nil
+	n, err := strconv.ParseUint(field[originLen+1:], 10, 32)
+	return counters.Origin(binary.BigEndian.Uint64(b)), uint32(n), err == nil
 }
 
 // expiresAt is when Redis may forget a sub-window, in Unix milliseconds: after the last moment at which it counts, by more than

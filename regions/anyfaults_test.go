@@ -52,7 +52,7 @@ func anyFaults(t *testing.T, random *rand.Rand) {
 		time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)
 	}
 	f.Set(regionstest.Works)
-	time.Sleep(11 * time.Second) // the longest back-off and a call that hangs: the first flush
+	time.Sleep(1250 * time.Millisecond) // the cool-down and a call that hangs: the first flush
 	flushes(1)
 	agree(t, f, nodes...)
 

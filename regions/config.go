@@ -10,13 +10,14 @@ import (
 // Config says how a Reconciler goes about it. DefaultConfig is a good start; the zero value is invalid.
 type Config struct {
 	// Interval is the longest time between two flushes while the store answers; up to a tenth less, so that nodes spread out.
-	// Shorter tells a cold node more, and costs the store more calls. Default 1 s.
+	// Shorter tells a cold node more, and costs the store more calls. Together with Timeout it is how long a store may hang before
+	// the breaker opens. Default 750 ms.
 	Interval time.Duration
-	// Timeout bounds one call of the store. Default 500 ms.
+	// Timeout bounds one call of the store. Default 250 ms.
 	Timeout time.Duration
-	// MaxBackoff is the longest time between two flushes while the store fails; the pause doubles from Interval up to it.
-	// It is also how long a store that is back may go unnoticed. Default 10 s.
-	MaxBackoff time.Duration
+	// Cooldown is how long a store that failed is left alone, up to a tenth less, before one small call tries it again. It is also how
+	// long a store that is back may go unnoticed. Default 1 s.
+	Cooldown time.Duration
 	// LastFlush is how long the flush at a graceful stop may take, full push included. Default 2 s.
 	LastFlush time.Duration
 	// Chunk is how many slots one call of the store carries at most. Default 512.
@@ -24,6 +25,10 @@ type Config struct {
 	// MaxPending caps the slots that wait for the store, at some 250 bytes each. What finds no room is counted and made good by
 	// a push of all own slots, which costs more. Default 65536.
 	MaxPending int
+	// Restore caps the slots of other origins that are told again after the store lost data, so that the counts of nodes that are gone
+	// survive: those of the keys that count most. Every node tells them, so that they cost the store as much once a node. Default
+	// 65536; 0 tells none.
+	Restore int
 	// MinWindow is the shortest window worth the store's while: counts of shorter ones have passed before a cold node could
 	// use them, and are not told. Default 10 s; 0 tells everything.
 	MinWindow time.Duration
@@ -36,12 +41,13 @@ type Config struct {
 // DefaultConfig returns the defaults, silent and on the wall clock.
 func DefaultConfig() Config {
 	return Config{
-		Interval:   time.Second,
-		Timeout:    500 * time.Millisecond,
-		MaxBackoff: 10 * time.Second,
+		Interval:   750 * time.Millisecond,
+		Timeout:    250 * time.Millisecond,
+		Cooldown:   time.Second,
 		LastFlush:  2 * time.Second,
 		Chunk:      512,
 		MaxPending: 1 << 16,
+		Restore:    1 << 16,
 		MinWindow:  10 * time.Second,
 	}
 }
@@ -56,10 +62,11 @@ func (c Config) Validate() error {
 	}{
 		{c.Interval <= 0, "the interval is %v, it has to be positive", c.Interval},
 		{c.Timeout <= 0, "the time-out of a call is %v, it has to be positive", c.Timeout},
-		{c.MaxBackoff < c.Interval, "the longest back-off is %v, it must not be below the interval", c.MaxBackoff},
+		{c.Cooldown <= 0, "the cool-down is %v, it has to be positive", c.Cooldown},
 		{c.LastFlush <= 0, "the time for the last flush is %v, it has to be positive", c.LastFlush},
 		{c.Chunk <= 0, "a chunk has %d slots, it has to have at least one", c.Chunk},
 		{c.MaxPending <= 0, "the cap on pending slots is %d, it has to be at least one", c.MaxPending},
+		{c.Restore < 0, "the cap on slots to restore is %d, it must not be negative", c.Restore},
 		{c.MinWindow < 0, "the shortest window is %v, it must not be negative", c.MinWindow},
 	} {
 		if p.wrong {

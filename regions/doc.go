@@ -9,10 +9,13 @@
 // # Invariants
 //
 //   - A store never lowers a slot and never adds two up: [Store.Merge] is commutative, associative and idempotent.
-//   - Only an origin raises its own slots. A count that the store holds of another origin is passed on, never told again.
+//   - Only an origin raises its own slots. What the store holds of another origin is told to it again only after it lost data, so
+//     that the counts of nodes that are gone survive: by max, like everything.
 //   - What was offered stays pending until the store acknowledged it or its window has passed. What finds no room, or what
 //     the store lost, is made good by a push of all own slots.
+//   - A store that fails gets one small call per cool-down, until one succeeds ([BreakerState]).
 //   - No lock is held across a call of the store or the table.
 //
-// [Embedded] keeps the region in the memory of one process. The suite in regionstest holds for every store.
+// [Embedded] keeps the region in the memory of one process, [Redis] in a Redis: DESIGN.md says how, and what happens in each fault.
+// The suite in regionstest holds for every store.
 package regions

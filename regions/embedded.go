@@ -49,10 +49,11 @@ type window struct {
 
 // held is one slot. The batch is the last Merge that spoke of it, which needs to hear no more of it.
 type held struct {
-	origin counters.Origin
-	birth  uint32
-	count  uint64
-	batch  uint64
+	origin   counters.Origin
+	birth    uint32
+	count    uint64
+	restored uint64
+	batch    uint64
 }
 
 // NewEmbedded returns an empty store of at most maxSlots slots (0 means DefaultMaxSlots) that tells the time by now, which is
@@ -91,61 +92,85 @@ func (e *Embedded) Refused() uint64 {
 
 // Merge implements Store. Slots that have expired change nothing.
 func (e *Embedded) Merge(ctx context.Context, slots []counters.Slot) (Merged, error) {
-	if err := ctx.Err(); err != nil {
-		return Merged{}, fmt.Errorf("merge into the embedded store: %w", err)
-	}
 	now := e.now().UnixNano()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	before := make([]uint64, len(slots))
+	err := e.raiseAll(ctx, slots, now, func(i int, h *held) {
+		before[i], h.count, h.batch = h.count, max(h.count, slots[i].Count), e.batch
+	})
+	if err != nil {
+		return Merged{}, fmt.Errorf("merge into the embedded store: %w", err)
+	}
+	return Merged{Before: before, Others: e.others(slots, now), Epoch: e.epoch}, nil
+}
+
+// Restore implements Store.
+func (e *Embedded) Restore(ctx context.Context, slots []counters.Slot) error {
+	now := e.now().UnixNano()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	err := e.raiseAll(ctx, slots, now, func(i int, h *held) { h.restored = max(h.restored, slots[i].Count) })
+	if err != nil {
+		return fmt.Errorf("restore in the embedded store: %w", err)
+	}
+	return nil
+}
+
+// raiseAll calls raise for every slot given that is held, or has room now.
+func (e *Embedded) raiseAll(ctx context.Context, slots []counters.Slot, now int64, raise func(i int, h *held)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	e.sweep(now)
 	e.batch++
-	before := make([]uint64, len(slots))
 	refused := 0
 	for i := range slots {
-		var ok bool
-		if before[i], ok = e.raise(&slots[i], now); !ok {
+		switch h, full := e.find(&slots[i], now); {
+		case h != nil:
+			raise(i, h)
+		case full:
 			refused++
 		}
 	}
 	if refused > 0 {
 		e.refused += uint64(refused)
-		return Merged{}, fmt.Errorf("merge into the embedded store: no room for %d of %d slots beside the %d it may hold; "+
-			"raise its cap: %w", refused, len(slots), e.cap, ErrFull)
+		return fmt.Errorf("no room for %d of %d slots beside the %d it may hold; raise its cap: %w", refused, len(slots), e.cap, ErrFull)
 	}
-	return Merged{Before: before, Others: e.others(slots, now), Epoch: e.epoch}, nil
+	return nil
 }
 
-// raise merges one slot and returns what was held of it. It is not ok when there is no room.
-func (e *Embedded) raise(s *counters.Slot, now int64) (before uint64, ok bool) {
+// find returns what is held of a slot, made unless it asks only. Without that, it says whether room is lacking.
+func (e *Embedded) find(s *counters.Slot, now int64) (h *held, full bool) {
 	if expired(s.Meter, s.Index, now) {
-		return 0, true
+		return nil, false
 	}
 	id := windowID{*s.Meter, s.Index}
 	w := e.windows[id]
 	if w != nil {
 		cell := w.keys[s.Key]
 		for i := range cell {
-			if h := &cell[i]; h.origin == s.Origin && h.birth == s.Birth {
-				before, h.count, h.batch = h.count, max(h.count, s.Count), e.batch
-				return before, true
+			if cell[i].origin == s.Origin && cell[i].birth == s.Birth {
+				return &cell[i], false
 			}
 		}
 	}
 	if s.Count == 0 {
-		return 0, true
+		return nil, false
 	}
 	if e.slots >= e.cap {
-		return 0, false
+		return nil, true
 	}
 	if w == nil {
 		meter := *s.Meter
 		w = &window{meter: &meter, keys: make(map[counters.Key][]held)}
 		e.windows[id] = w
 	}
-	w.keys[s.Key] = append(w.keys[s.Key], held{s.Origin, s.Birth, s.Count, e.batch})
+	cell := append(w.keys[s.Key], held{origin: s.Origin, birth: s.Birth})
+	w.keys[s.Key] = cell
 	w.slots++
 	e.slots++
-	return 0, true
+	return &cell[len(cell)-1], false
 }
 
 // others returns what is held beside the slots of the Merge at work, each once.
@@ -211,7 +236,7 @@ func (e *Embedded) copyWindow(dst []counters.Slot, id windowID) []counters.Slot 
 }
 
 func (w *window) slot(key counters.Key, index int64, h *held) counters.Slot {
-	return counters.Slot{Meter: w.meter, Key: key, Index: index, Origin: h.origin, Birth: h.birth, Count: h.count}
+	return counters.Slot{Meter: w.meter, Key: key, Index: index, Origin: h.origin, Birth: h.birth, Count: max(h.count, h.restored)}
 }
 
 // sweep lets the windows go that have expired, now and then: also after the clock was set back.

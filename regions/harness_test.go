@@ -2,9 +2,11 @@ package regions_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,11 +54,31 @@ func (t *table) Own(now int64) []counters.Slot {
 	defer t.mu.Unlock()
 	var own []counters.Slot
 	for _, s := range t.slots {
-		if s.Origin == t.own && (s.Index+1)*int64(s.Meter.Sub)+int64(s.Meter.Window) >= now {
+		if s.Origin == t.own && live(&s, now) {
 			own = append(own, s)
 		}
 	}
 	return own
+}
+
+func (t *table) Origin() counters.Origin { return t.own }
+
+// Snapshot returns slots of the largest counts.
+func (t *table) Snapshot(now int64, limit int) []counters.Slot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []counters.Slot
+	for _, s := range t.slots {
+		if live(&s, now) {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b counters.Slot) int { return cmp.Compare(b.Count, a.Count) })
+	return all[:min(limit, len(all))]
+}
+
+func live(s *counters.Slot, now int64) bool {
+	return (s.Index+1)*int64(s.Meter.Sub)+int64(s.Meter.Window) >= now
 }
 
 // admit counts one more for each key, and returns the slots that rose.
@@ -171,9 +193,12 @@ func agree(t *testing.T, f *regionstest.Faulty, nodes ...node) {
 	t.Errorf("the store and the tables disagree: of %d slots %d are lost, %d hold too much", len(want), lost, surplus)
 }
 
+// interval is the longest time between two flushes.
+var interval = regions.DefaultConfig().Interval
+
 // flushes lets as many flushes pass while the store answers.
 func flushes(n int) {
-	time.Sleep(time.Duration(n) * time.Second)
+	time.Sleep(time.Duration(n) * interval)
 	synctest.Wait()
 }
 

@@ -1,12 +1,12 @@
 package regions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,9 +19,13 @@ type Table interface {
 	Merge(slots []counters.Slot, now int64) (novel int)
 	// Own returns every slot of the own origin that still counts.
 	Own(now int64) []counters.Slot
+	// Snapshot returns slots of all origins that still count, at most limit: those of the keys that count most.
+	Snapshot(now int64, limit int) []counters.Slot
+	// Origin is the own origin.
+	Origin() counters.Origin
 }
 
-// Stats are running totals of a Reconciler, but for Pending and Latency.
+// Stats are running totals of a Reconciler, but for Pending, Latency and Breaker.
 type Stats struct {
 	Pending int           // slots that wait for the store now
 	Flushed uint64        // slots that the store acknowledged
@@ -29,6 +33,7 @@ type Stats struct {
 	Dropped uint64        // slots offered that found no room: made good by a push of all own slots
 	Lost    uint64        // times that the store was found to have lost data, or restarted
 	Latency time.Duration // how long the last call of the store took, whether it succeeded or not
+	Breaker BreakerState  // whether the store is called
 }
 
 // Reconciler keeps a table and the store of its region in agreement: it tells the store what changed of the own slots, and
@@ -47,6 +52,7 @@ type Reconciler struct {
 	// The rest belongs to Run.
 	witnesses witnesses
 	epoch     string
+	bereft    bool   // the store lost data: that of other origins as well
 	failures  int    // flushes in a row
 	dropped   uint64 // Stats.Dropped after the last flush
 	lost      uint64 // Stats.Lost after the last flush
@@ -135,11 +141,11 @@ func (r *Reconciler) Run(ctx context.Context) error {
 // pause is how long to wait for the next flush.
 func (r *Reconciler) pause() time.Duration {
 	pause := r.cfg.Interval
-	for range r.failures {
-		if pause *= 2; pause >= r.cfg.MaxBackoff {
-			pause = r.cfg.MaxBackoff
-			break
-		}
+	if r.breaker() == BreakerOpen {
+		pause = r.cfg.Cooldown
+	} else {
+		// A store that is full answers, but it has room only when something has expired.
+		pause <<= min(r.failures, 3)
 	}
 	return pause - rand.N(pause/10+1)
 }
@@ -153,72 +159,62 @@ func (r *Reconciler) finish(ctx context.Context) error {
 	return nil
 }
 
-// flush tells the store what is pending, and everything when that is owed. It says whether it had anything to tell.
+// flush tells the store what is pending, and everything when that is owed. It says whether it called the store.
 func (r *Reconciler) flush(ctx context.Context) (called bool, err error) {
 	due := r.due(r.cfg.Now().UnixNano())
-	if err := r.sendAll(ctx, due, false); err != nil || !r.settle() {
-		return len(due) > 0, err
+	trial := r.breaker() == BreakerOpen
+	if trial {
+		r.setBreaker(BreakerHalfOpen)
+		few := due[:min(len(due), maxProbes)]
+		if err := r.sendNews(ctx, few); err == nil {
+			due = due[len(few):]
+		} else if !errors.Is(err, ErrFull) {
+			return true, err
+		}
 	}
-	own := slices.DeleteFunc(r.table.Own(r.cfg.Now().UnixNano()), r.worthless)
-	if err := r.sendAll(ctx, own, true); err != nil {
-		r.owe()
-		return true, err
+	called = trial || len(due) > 0
+	full := r.sendAll(ctx, due, r.sendNews)
+	if full != nil && !errors.Is(full, ErrFull) {
+		return called, full
 	}
-	return len(due)+len(own) > 0, nil
+	pushed, err := r.push(ctx)
+	return called || pushed, cmp.Or(err, full)
 }
 
 // due returns what is pending and some witnesses beside.
 func (r *Reconciler) due(now int64) []counters.Slot {
 	probes := r.witnesses.probes(now)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	due := r.pending.due(now)
 	for i := range probes {
 		if _, ok := r.pending.slots[identify(&probes[i])]; !ok {
 			due = append(due, probes[i])
 		}
 	}
+	r.mu.Unlock()
+	sortByKey(due)
 	return due
 }
 
-// owe makes the next flush push all own slots. settle says whether that was owed; from then on the push answers for it.
-func (r *Reconciler) owe() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.owed = true
+func (r *Reconciler) sendNews(ctx context.Context, slots []counters.Slot) error {
+	return r.merge(ctx, slots, false)
 }
 
-func (r *Reconciler) settle() (owed bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	owed, r.owed = r.owed, false
-	return owed
+// sendPush tells slots most of which the store has heard before.
+func (r *Reconciler) sendPush(ctx context.Context, slots []counters.Slot) error {
+	return r.merge(ctx, slots, true)
 }
 
-// sendAll tells the store in chunks and stops at the first error. A store that is merely full is told the rest as well: it may
-// know that already, and raise it. A push is all own slots, most of which the store has heard before.
-func (r *Reconciler) sendAll(ctx context.Context, slots []counters.Slot, push bool) error {
-	var full error
-	for chunk := range slices.Chunk(slots, r.cfg.Chunk) {
-		if err := r.send(ctx, chunk, push); errors.Is(err, ErrFull) {
-			full = err
-		} else if err != nil {
-			return err
+// merge makes one call of the store and learns from its answer.
+func (r *Reconciler) merge(ctx context.Context, slots []counters.Slot, push bool) error {
+	var merged Merged
+	err := r.call(ctx, slots, func(ctx context.Context) (err error) {
+		merged, err = r.store.Merge(ctx, slots)
+		if err == nil && len(merged.Before) != len(slots) {
+			err = fmt.Errorf("the answer is about %d slots", len(merged.Before))
 		}
-	}
-	return full
-}
-
-// send makes one call of the store and learns from its answer.
-func (r *Reconciler) send(ctx context.Context, slots []counters.Slot, push bool) error {
-	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
-	defer cancel()
-	began := time.Now()
-	merged, err := r.store.Merge(call, slots)
-	if err == nil && len(merged.Before) != len(slots) {
-		err = fmt.Errorf("the answer is about %d slots", len(merged.Before))
-	}
-	r.count(time.Since(began), slots, err, ctx.Err() != nil)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("merge %d slots into the regional store: %w", len(slots), err)
 	}
@@ -231,6 +227,25 @@ func (r *Reconciler) send(ctx context.Context, slots []counters.Slot, push bool)
 	return nil
 }
 
+// sendOthers tells slots of other origins to a store that lost them.
+func (r *Reconciler) sendOthers(ctx context.Context, slots []counters.Slot) error {
+	err := r.call(ctx, slots, func(ctx context.Context) error { return r.store.Restore(ctx, slots) })
+	if err != nil {
+		return fmt.Errorf("restore %d slots in the regional store: %w", len(slots), err)
+	}
+	return nil
+}
+
+// call makes one call of the store within its time.
+func (r *Reconciler) call(ctx context.Context, slots []counters.Slot, f func(context.Context) error) error {
+	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	began := time.Now()
+	err := f(call)
+	r.count(time.Since(began), slots, err, ctx.Err() != nil)
+	return err
+}
+
 // count keeps the totals of a call, and takes what the store acknowledged out of what is pending. A call that failed because
 // Run was told to stop is no failure of the store.
 func (r *Reconciler) count(took time.Duration, slots []counters.Slot, err error, stopped bool) {
@@ -239,27 +254,15 @@ func (r *Reconciler) count(took time.Duration, slots []counters.Slot, err error,
 	r.stats.Latency = took
 	switch {
 	case err == nil:
+		r.stats.Breaker = BreakerClosed
 		r.stats.Flushed += uint64(len(slots))
 		r.pending.acknowledge(slots)
-	case !stopped:
+	case stopped:
+	case errors.Is(err, ErrFull):
+		r.stats.Breaker = BreakerClosed // it answers
+		r.stats.Failed++
+	default:
+		r.stats.Breaker = BreakerOpen
 		r.stats.Failed++
 	}
-}
-
-// doubt looks for signs that the store has lost data. If so, all own slots are owed to it, this call's included: what it had
-// acknowledged before proves nothing.
-func (r *Reconciler) doubt(slots []counters.Slot, merged *Merged, now int64) {
-	behind := r.witnesses.behind(slots, merged.Before, now)
-	replaced := r.epoch != "" && merged.Epoch != "" && merged.Epoch != r.epoch
-	if merged.Epoch != "" {
-		r.epoch = merged.Epoch
-	}
-	if behind == 0 && !replaced {
-		return
-	}
-	r.witnesses.forget()
-	r.mu.Lock()
-	r.owed = true
-	r.stats.Lost++
-	r.mu.Unlock()
 }

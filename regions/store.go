@@ -19,6 +19,11 @@ type Store interface {
 	// is ever needed.
 	Merge(ctx context.Context, slots []counters.Slot) (Merged, error)
 
+	// Restore raises slots on behalf of origins that may be gone, after the store lost data. Merge and Load give them as they give all,
+	// each slot once and with the larger count; but Before knows only of what Merge was given. So an origin that lives notices its
+	// own loss, whatever others restored.
+	Restore(ctx context.Context, slots []counters.Slot) error
+
 	// Load calls page with every slot that can still count, in any order, some thousand at a time at most: what a cold node
 	// starts from. Of slots that change meanwhile it may give an older count, or several. A page is the callee's only until
 	// it returns. After an error, what was given is true but not all.
@@ -27,7 +32,7 @@ type Store interface {
 
 // Merged is a store's answer to the slots of one Merge.
 type Merged struct {
-	// Before is parallel to the slots given: what the store held of each just before it; 0 is nothing. When it is lower than what
+	// Before is parallel to the slots given: what the store held of each just before it; 0 is nothing. Restored counts do not count. When it is lower than what
 	// an earlier Merge set, the store has lost data.
 	Before []uint64
 	// Others are the slots that the store holds of the same meters, keys and sub-windows, without those that were given: other

@@ -63,11 +63,11 @@ func TestConfigValidate(t *testing.T) {
 	if err := everything.Validate(); err != nil {
 		t.Errorf("a shortest window of 0: %v", err)
 	}
-	err := Config{MaxBackoff: -1, MinWindow: -time.Second}.Validate()
+	err := Config{Cooldown: -1, Restore: -2, MinWindow: -time.Second}.Validate()
 	if err == nil {
 		t.Fatal("a configuration of zeros is valid")
 	}
-	for _, say := range []string{"interval is 0s", "time-out of a call is 0s", "back-off is -1ns", "last flush is 0s",
+	for _, say := range []string{"interval is 0s", "time-out of a call is 0s", "cool-down is -1ns", "restore is -2", "last flush is 0s",
 		"chunk has 0 slots", "pending slots is 0", "shortest window is -1s"} {
 		if !strings.Contains(err.Error(), say) {
 			t.Errorf("not all problems are reported: %q is missing from\n%v", say, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -32,7 +33,7 @@ type Faulty struct {
 	inner regions.Store
 	fault Fault
 	epoch int
-	saved []counters.Slot
+	saved struct{ told, restored []counters.Slot }
 	calls int
 }
 
@@ -52,24 +53,40 @@ func (f *Faulty) Set(fault Fault) {
 func (f *Faulty) Lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.inner, f.saved = f.open(), nil
+	f.inner = f.open()
+	f.saved.told, f.saved.restored = nil, nil
 }
 
 // Restart drops everything, the copy for RollBack as well, and changes the epoch: an empty store where another was.
 func (f *Faulty) Restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.inner, f.saved = f.open(), nil
+	f.inner = f.open()
+	f.saved.told, f.saved.restored = nil, nil
 	f.epoch++
 }
 
 // Save keeps a copy for RollBack: what a replica has received so far.
 func (f *Faulty) Save() error {
 	slots, err := f.Slots()
+	if err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.saved = slots
-	return err
+	told, restored := slices.Clone(slots), slices.Clone(slots)
+	for i := range slots {
+		slots[i].Count = 0 // ask
+	}
+	merged, err := f.inner.Merge(context.Background(), slots)
+	if err != nil {
+		return err
+	}
+	for i, before := range merged.Before {
+		told[i].Count = before
+	}
+	f.saved.told, f.saved.restored = told, restored
+	return nil
 }
 
 // RollBack returns to what was saved last, as a failover to a replica that had fallen behind does. The epoch stays: a store that
@@ -78,11 +95,13 @@ func (f *Faulty) RollBack() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inner = f.open()
-	_, err := f.inner.Merge(context.Background(), f.saved)
-	return err
+	if _, err := f.inner.Merge(context.Background(), f.saved.told); err != nil {
+		return err
+	}
+	return f.inner.Restore(context.Background(), f.saved.restored)
 }
 
-// Calls is how many calls of Merge and Load came, whatever became of them.
+// Calls is how many calls came, whatever became of them.
 func (f *Faulty) Calls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,6 +132,19 @@ func (f *Faulty) Merge(ctx context.Context, slots []counters.Slot) (regions.Merg
 		merged.Epoch = epoch
 	}
 	return merged, err
+}
+
+// Restore implements regions.Store.
+func (f *Faulty) Restore(ctx context.Context, slots []counters.Slot) error {
+	inner, _, fault, err := f.begin(ctx)
+	if err != nil {
+		return err
+	}
+	err = inner.Restore(ctx, slots)
+	if fault == Mute {
+		return hang(ctx)
+	}
+	return err
 }
 
 // Load implements regions.Store.

@@ -39,6 +39,7 @@ var laws = []law{
 	{"a count of zero leaves no trace", zero},
 	{"the caller's slots stay the caller's", callersOwn},
 	{"others are all but the slots given", others},
+	{"what was restored is given, and proves nothing to its origin", restore},
 	{"meters are kept apart", meters},
 	{"large numbers are exact", large},
 	{"what has expired is not given", dead},
@@ -147,6 +148,42 @@ func others(ctx context.Context, t rapid.TB, store regions.Store) {
 	expect(t, merged.Others, earlier, later, peer)
 	if merged.Before[0] != mine.Count {
 		t.Fatalf("before: %d, want %d", merged.Before[0], mine.Count)
+	}
+}
+
+func restore(ctx context.Context, t rapid.TB, store regions.Store) {
+	gone, alive := slot("r", 1, 0, 1, 1, 5), slot("r", 1, 0, 2, 1, 6)
+	for range 2 { // the second time as the first
+		if err := store.Restore(ctx, []counters.Slot{gone, alive, slot("r", 2, 0, 1, 1, 0)}); err != nil {
+			t.Fatalf("restore: %v", err)
+		}
+		expect(t, load(ctx, t, store, ""), gone, alive)
+	}
+	// The origin that lives finds nothing of its own, and what was restored of it is not told to it as another's.
+	less := alive
+	less.Count = 4
+	merged := merge(ctx, t, store, less)
+	if merged.Before[0] != 0 {
+		t.Fatalf("an origin found its slot at %d, which it never told", merged.Before[0])
+	}
+	expect(t, merged.Others, gone)
+	expect(t, load(ctx, t, store, ""), gone, alive)
+	if merged := merge(ctx, t, store, alive); merged.Before[0] != 4 {
+		t.Fatalf("an origin found its slot at %d, want the 4 that it told", merged.Before[0])
+	}
+	// The larger count is given, once, whoever told it.
+	more := alive
+	more.Count = 9
+	merge(ctx, t, store, more)
+	if err := store.Restore(ctx, []counters.Slot{alive}); err != nil {
+		t.Fatalf("restore: %v", err)
+	}
+	expect(t, load(ctx, t, store, ""), gone, more)
+	expect(t, merge(ctx, t, store, gone).Others, more)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := store.Restore(ended, []counters.Slot{gone}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Restore under a cancelled context: %v, want context.Canceled", err)
 	}
 }
 

@@ -36,6 +36,8 @@ type broken struct {
 	regions.Store
 	merge func(inner regions.Store, ctx context.Context, slots []counters.Slot) (regions.Merged, error)
 	load  func(inner regions.Store, ctx context.Context, page func([]counters.Slot)) error
+
+	restore func(inner regions.Store, ctx context.Context, slots []counters.Slot) error
 }
 
 func (b broken) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
@@ -50,6 +52,13 @@ func (b broken) Load(ctx context.Context, page func([]counters.Slot)) error {
 		return b.Store.Load(ctx, page)
 	}
 	return b.load(b.Store, ctx, page)
+}
+
+func (b broken) Restore(ctx context.Context, slots []counters.Slot) error {
+	if b.restore == nil {
+		return b.Store.Restore(ctx, slots)
+	}
+	return b.restore(b.Store, ctx, slots)
 }
 
 // given has the store merge other slots than it was given.
@@ -116,6 +125,13 @@ func TestSuiteRejects(t *testing.T) {
 		{"tells others twice", "others are all but the slots given", answered(func(_ []counters.Slot, m *regions.Merged) {
 			m.Others = append(m.Others, m.Others...)
 		})},
+		{"takes what others restore for the origin's word", "what was restored is given, and proves nothing to its origin", broken{
+			restore: func(inner regions.Store, ctx context.Context, slots []counters.Slot) error {
+				_, err := inner.Merge(ctx, slots)
+				return err
+			}}},
+		{"restores nothing", "what was restored is given, and proves nothing to its origin", broken{
+			restore: func(regions.Store, context.Context, []counters.Slot) error { return nil }}},
 		{"a rule by its first byte", "meters are kept apart", given(func(s []counters.Slot) {
 			for i := range s {
 				m := *s[i].Meter
@@ -185,7 +201,7 @@ func TestSuiteRejects(t *testing.T) {
 		})},
 		{"keeps the first of each call", "order, grouping and repetition change nothing", given(func(s []counters.Slot) {
 			for i := range s {
-				if i > 0 && s[i].Key == 2 {
+				if i > 0 && s[i].Key == spread(2) {
 					s[i].Count = 0
 				}
 			}

@@ -1,0 +1,100 @@
+package regions
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// doubt looks for signs that the store has lost data. If so, all own slots are owed to it, this call's included: what it had
+// acknowledged before proves nothing.
+func (r *Reconciler) doubt(slots []counters.Slot, merged *Merged, now int64) {
+	behind := r.witnesses.behind(slots, merged.Before, now)
+	replaced := r.epoch != "" && merged.Epoch != "" && merged.Epoch != r.epoch
+	if merged.Epoch != "" {
+		r.epoch = merged.Epoch
+	}
+	if behind == 0 && !replaced {
+		return
+	}
+	r.witnesses.forget()
+	r.bereft = true
+	r.mu.Lock()
+	r.owed = true
+	r.stats.Lost++
+	r.mu.Unlock()
+}
+
+// settle says whether a push of all own slots is owed; from then on the push answers for it.
+func (r *Reconciler) settle() (owed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	owed, r.owed = r.owed, false
+	return owed
+}
+
+func (r *Reconciler) owe() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owed = true
+}
+
+// push tells the store everything when that is owed, and says whether it was. A push that fails begins anew with the next flush: what
+// it has told may have been lost again in the meantime, with nothing left to notice that by.
+func (r *Reconciler) push(ctx context.Context) (owed bool, err error) {
+	if !r.settle() {
+		return false, nil
+	}
+	bereft := r.bereft
+	r.bereft = false
+	err = r.sendAll(ctx, r.own(), r.sendPush)
+	if bereft && (err == nil || errors.Is(err, ErrFull)) {
+		err = cmp.Or(r.sendAll(ctx, r.others(), r.sendOthers), err)
+	}
+	if err != nil {
+		r.owe()
+		r.bereft = r.bereft || bereft
+	}
+	return true, err
+}
+
+func (r *Reconciler) own() []counters.Slot {
+	own := slices.DeleteFunc(r.table.Own(r.cfg.Now().UnixNano()), r.worthless)
+	sortByKey(own)
+	return own
+}
+
+// others are slots that other origins told a store which lost them. Who lives tells its own, but who is gone cannot.
+func (r *Reconciler) others() []counters.Slot {
+	if r.cfg.Restore == 0 {
+		return nil
+	}
+	own := r.table.Origin()
+	others := slices.DeleteFunc(r.table.Snapshot(r.cfg.Now().UnixNano(), r.cfg.Restore), func(s counters.Slot) bool {
+		return s.Origin == own || r.worthless(s)
+	})
+	sortByKey(others)
+	return others
+}
+
+// sortByKey has the slots lie as in a store that is shared out by the first bits of the key: a call then meets few of its parts.
+func sortByKey(slots []counters.Slot) {
+	slices.SortFunc(slots, func(a, b counters.Slot) int { return cmp.Compare(a.Key, b.Key) })
+}
+
+// sendAll sends the slots in chunks and stops at the first error. A store that is merely full is told the rest as well: it may know
+// that already, and raise it.
+func (r *Reconciler) sendAll(ctx context.Context, slots []counters.Slot, send func(context.Context, []counters.Slot) error) error {
+	var full error
+	for chunk := range slices.Chunk(slots, r.cfg.Chunk) {
+		if err := send(ctx, chunk); errors.Is(err, ErrFull) {
+			full = err
+		} else if err != nil {
+			return err
+		}
+	}
+	return full
+}

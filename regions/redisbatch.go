@@ -1,0 +1,222 @@
+package regions
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/merge.lua
+var mergeSource string
+
+var mergeScript = redis.NewScript(mergeSource)
+
+// maxBatch is how many hashes one run of the script touches, so that it holds up nobody else for long: some 0.2 ms.
+const maxBatch = 64
+
+// redisHash are the slots of one Merge that lie in one hash.
+type redisHash struct {
+	id      hashID
+	name    string
+	expires int64 // Unix milliseconds
+	at      []int // places among the slots of the Merge
+}
+
+// given are the slots of a call, and what kind of counts they have.
+type given struct {
+	slots []counters.Slot
+	kind  fieldKind
+}
+
+// batch is one run of the script and its answer.
+type batch struct {
+	given
+	hashes []*redisHash
+	answer *redis.Cmd
+	again  []*batch // what took its place because the server would not run it
+}
+
+// gather finds the slots that lie together. What has expired stays out.
+func gather(slots []counters.Slot, now int64, kind fieldKind) (given, []*redisHash) {
+	byID := make(map[hashID]*redisHash, len(slots))
+	hashes := make([]*redisHash, 0, len(slots))
+	var name []byte
+	for i := range slots {
+		s := &slots[i]
+		if expired(s.Meter, s.Index, now) {
+			continue
+		}
+		id := hashID{*s.Meter, s.Key, s.Index}
+		h := byID[id]
+		if h == nil {
+			name = appendRedisKey(name[:0], &id)
+			h = &redisHash{id: id, name: string(name), expires: expiresAt(&id, now)}
+			byID[id] = h
+			hashes = append(hashes, h)
+		}
+		h.at = append(h.at, i)
+	}
+	return given{slots, kind}, hashes
+}
+
+// batches groups hashes for the script: in a cluster, those of one bucket.
+func (r *Redis) batches(g given, hashes []*redisHash) []*batch {
+	if r.cluster {
+		slices.SortStableFunc(hashes, func(a, b *redisHash) int { return cmp.Compare(bucketOf(a.id.key), bucketOf(b.id.key)) })
+	}
+	var all []*batch
+	for i := 0; i < len(hashes); {
+		n := i + 1
+		for n < len(hashes) && n < i+maxBatch && (!r.cluster || bucketOf(hashes[n].id.key) == bucketOf(hashes[i].id.key)) {
+			n++
+		}
+		all = append(all, &batch{given: g, hashes: hashes[i:n]})
+		i = n
+	}
+	return all
+}
+
+// atMostOnce is a command that the client library does not send again when its answer was lost. It still follows redirects.
+type atMostOnce struct{ *redis.Cmd }
+
+// NoRetry is asked by the library.
+func (atMostOnce) NoRetry() bool { return true }
+
+// run runs the script for all batches in one pipeline a server. What a server did not run is tried once more, if again says so.
+func (r *Redis) run(ctx context.Context, batches []*batch, again bool) error {
+	if len(batches) == 0 {
+		return nil
+	}
+	pipe := r.client.Pipeline()
+	for _, b := range batches {
+		b.answer = redis.NewCmd(ctx, b.command()...)
+		if err := pipe.Process(ctx, atMostOnce{b.answer}); err != nil {
+			return err
+		}
+	}
+	if _, err := pipe.Exec(ctx); err == nil {
+		return nil
+	} else if !again {
+		return err
+	}
+	retry, unknown, err := refused(batches)
+	if err != nil {
+		return err
+	}
+	if unknown {
+		err := r.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+			return mergeScript.Load(ctx, server).Err()
+		})
+		if err != nil && !r.cluster { // in a cluster the server that failed need not be one that is asked
+			return err
+		}
+		r.epoch.doubt() // a server that forgot the script was restarted, or replaced
+	}
+	return r.run(ctx, retry, false)
+}
+
+// refused returns what to try again of the batches that failed, and whether a server did not know the script. The error is that of
+// a batch which failed for another reason.
+func refused(batches []*batch) (retry []*batch, unknown bool, err error) {
+	for _, b := range batches {
+		switch err := b.answer.Err(); {
+		case err == nil:
+			continue
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			unknown = true
+			b.again = []*batch{{given: b.given, hashes: b.hashes}}
+		case redis.IsTryAgainError(err) && len(b.hashes) > 1:
+			// Its slot is moving, and its keys are on both sides: each for itself is found.
+			for i := range b.hashes {
+				b.again = append(b.again, &batch{given: b.given, hashes: b.hashes[i : i+1]})
+			}
+		default:
+			return nil, false, err
+		}
+		retry = append(retry, b.again...)
+	}
+	return retry, unknown, nil
+}
+
+// command is the script's call; see lua/merge.lua.
+func (b *batch) command() []any {
+	args := make([]any, 0, 3+7*len(b.hashes))
+	args = append(args, "evalsha", mergeScript.Hash(), len(b.hashes))
+	for _, h := range b.hashes {
+		args = append(args, h.name)
+	}
+	for _, h := range b.hashes {
+		args = append(args, h.expires, len(h.at))
+		for _, i := range h.at {
+			s := &b.slots[i]
+			args = append(args, fieldOf(s.Origin, s.Birth, b.kind), strconv.FormatUint(s.Count, 10))
+		}
+	}
+	return args
+}
+
+// read puts the answer into the Merge's.
+func (b *batch) read(m *Merged) error {
+	if b.again != nil {
+		for _, part := range b.again {
+			if err := part.read(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	answers, err := b.answer.Slice()
+	if err != nil {
+		return err
+	}
+	if len(answers) != len(b.hashes) {
+		return fmt.Errorf("the script answered about %d of %d keys", len(answers), len(b.hashes))
+	}
+	for i, h := range b.hashes {
+		values, ok := answers[i].([]any)
+		if !ok || len(values) < len(h.at) {
+			return fmt.Errorf("the script answered %v about %s", answers[i], h.name)
+		}
+		for j, at := range h.at {
+			text, _ := values[j].(string)
+			if m.Before[at], err = strconv.ParseUint(text, 10, 64); err != nil {
+				return fmt.Errorf("%s holds %v where a count belongs; delete the key", h.name, values[j])
+			}
+		}
+		others := appendFields(nil, b.slots[h.at[0]].Meter, &h.id, values[len(h.at):])
+		m.Others = append(m.Others, slices.DeleteFunc(others, func(s counters.Slot) bool { return b.gave(h, &s) })...)
+	}
+	return nil
+}
+
+// gave says whether the slot is among those given: somebody may have restored it.
+func (b *batch) gave(h *redisHash, s *counters.Slot) bool {
+	return slices.ContainsFunc(h.at, func(i int) bool { return b.slots[i].Origin == s.Origin && b.slots[i].Birth == s.Birth })
+}
+
+// appendFields appends the slots that fields and their counts in turn say, each once. What is none of ours stays out.
+func appendFields(dst []counters.Slot, meter *counters.Meter, id *hashID, values []any) []counters.Slot {
+	first := len(dst)
+	for i := 0; i+1 < len(values); i += 2 {
+		field, _ := values[i].(string)
+		text, _ := values[i+1].(string)
+		origin, birth, ok := parseField(field)
+		count, err := strconv.ParseUint(text, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		known := slices.IndexFunc(dst[first:], func(s counters.Slot) bool { return s.Origin == origin && s.Birth == birth })
+		if known >= 0 {
+			dst[first+known].Count = max(dst[first+known].Count, count)
+			continue
+		}
+		dst = append(dst, counters.Slot{Meter: meter, Key: id.key, Index: id.index, Origin: origin, Birth: birth, Count: count})
+	}
+	return dst
+}

@@ -1,0 +1,137 @@
+package regions
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// How slots lie in Redis. One hash holds all slots of a meter, a key and a sub-window:
+//
+//	el1:{2f3}:bcd05f2a9e1774c6:4958722:1:1h0m0s/10:edge/remote_address
+//	│    │    │                │       │ │      │  └ rule, as it is: it comes last
+//	│    │    │                │       │ │      └ sub-windows in the window
+//	│    │    │                │       │ └ window
+//	│    │    │                │       └ algorithm
+//	│    │    │                └ sub-window
+//	│    │    └ key
+//	│    └ bucket, the first 10 bits of the key: Redis Cluster places keys by what is in braces
+//	└ version of this layout
+//
+// A field is an origin and a birth, like "AAAAAAAAAAE.3", its value the count in decimal. The meter is in the name of the hash so
+// that whoever finds the hash knows what it counts, with nothing beside it that could be lost or left behind.
+const (
+	redisKeyPrefix  = "el1:{"
+	redisKeyPattern = redisKeyPrefix + "*"
+	bucketBits      = 10
+)
+
+// hashID names one hash.
+type hashID struct {
+	meter counters.Meter
+	key   counters.Key
+	index int64
+}
+
+// bucketOf is the part of Redis Cluster that a key belongs to.
+func bucketOf(key counters.Key) int { return int(uint64(key) >> (64 - bucketBits)) }
+
+func appendRedisKey(dst []byte, id *hashID) []byte {
+	dst = append(dst, redisKeyPrefix...)
+	dst = appendHex(dst, uint64(bucketOf(id.key)), 3)
+	dst = append(dst, '}', ':')
+	dst = appendHex(dst, uint64(id.key), 16)
+	dst = strconv.AppendInt(append(dst, ':'), id.index, 10)
+	dst = strconv.AppendUint(append(dst, ':'), uint64(id.meter.Algorithm), 10)
+	dst = append(append(dst, ':'), id.meter.Window.String()...)
+	dst = strconv.AppendInt(append(dst, '/'), int64(id.meter.SubWindows()), 10)
+	return append(append(dst, ':'), id.meter.Rule...)
+}
+
+func appendHex(dst []byte, n uint64, digits int) []byte {
+	for shift := 4 * (digits - 1); shift >= 0; shift -= 4 {
+		dst = append(dst, "0123456789abcdef"[n>>shift&15])
+	}
+	return dst
+}
+
+// parseRedisKey is the inverse of appendRedisKey. What appendRedisKey does not write, it does not take.
+func parseRedisKey(name string) (hashID, error) {
+	var id hashID
+	parts := strings.SplitN(name, ":", 7)
+	if len(parts) != 7 {
+		return id, fmt.Errorf("redis key %q: not of this layout", name)
+	}
+	key, err1 := strconv.ParseUint(parts[2], 16, 64)
+	index, err2 := strconv.ParseInt(parts[3], 10, 64)
+	algorithm, err3 := strconv.ParseUint(parts[4], 10, 8)
+	length, n, _ := strings.Cut(parts[5], "/")
+	window, err4 := time.ParseDuration(length)
+	subs, err5 := strconv.ParseInt(n, 10, 64)
+	for _, err := range []error{err1, err2, err3, err4, err5} {
+		if err != nil {
+			return id, fmt.Errorf("redis key %q: %w", name, err)
+		}
+	}
+	if subs < 1 {
+		return id, fmt.Errorf("redis key %q: a window of %d sub-windows", name, subs)
+	}
+	id = hashID{counters.Meter{
+		Rule: parts[6], Algorithm: counters.Algorithm(algorithm), Window: window, Sub: window / time.Duration(subs),
+	}, counters.Key(key), index}
+	if err := id.meter.Validate(); err != nil {
+		return id, fmt.Errorf("redis key %q: %w", name, err)
+	}
+	if string(appendRedisKey(nil, &id)) != name {
+		return id, fmt.Errorf("redis key %q: not as this layout writes it", name)
+	}
+	return id, nil
+}
+
+// A field is 11 characters of base64, a mark, and the birth: short, since it is what a hash has most of, and legible.
+var fieldEncoding = base64.RawURLEncoding.Strict()
+
+const originLen = 11
+
+// fieldKind is the mark of a field. What the origin told itself and what others restored are apart, so that an origin can tell that
+// the store lost what it told.
+type fieldKind byte
+
+const (
+	told     fieldKind = '.'
+	restored fieldKind = '~'
+)
+
+func fieldOf(origin counters.Origin, birth uint32, kind fieldKind) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(origin))
+	dst := fieldEncoding.AppendEncode(make([]byte, 0, 24), b[:])
+	return string(strconv.AppendUint(append(dst, byte(kind)), uint64(birth), 10))
+}
+
+func parseField(field string) (origin counters.Origin, birth uint32, ok bool) {
+	if len(field) <= originLen || fieldKind(field[originLen]) != told && fieldKind(field[originLen]) != restored {
+		return 0, 0, false
+	}
+	b, err := fieldEncoding.DecodeString(field[:originLen])
+	if err != nil || len(b) != 8 {
+		return 0, 0, false
+	}
+	n, err := strconv.ParseUint(field[originLen+1:], 10, 32)
+	return counters.Origin(binary.BigEndian.Uint64(b)), uint32(n), err == nil
+}
+
+// expiresAt is when Redis may forget a sub-window, in Unix milliseconds: after the last moment at which it counts, by more than
+// clocks are expected to differ, and not all keys at once. A sub-window from a far future goes when the window has passed twice.
+func expiresAt(id *hashID, now int64) int64 {
+	const spread = 4096 // milliseconds
+	m := &id.meter
+	index := min(id.index, m.Index(now)+int64(m.SubWindows())+1)
+	ends := (index+1)*int64(m.Sub) + int64(m.Window)
+	return (ends+int64(clockSkew))/int64(time.Millisecond) + 1 + int64(id.key%spread)
+}

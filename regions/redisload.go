@@ -1,0 +1,111 @@
+package regions
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/redis/go-redis/v9"
+)
+
+// scanCount is how many keys a server looks at for one page.
+const scanCount = 512
+
+// Load implements Store. Of a cluster it reads all masters at once; a page is still given one at a time. What moves from one master
+// to another meanwhile may be missed.
+func (r *Redis) Load(ctx context.Context, page func(slots []counters.Slot)) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("load from redis: %w", err)
+	}
+	l := loader{client: r.client, page: page, meters: make(map[counters.Meter]*counters.Meter)}
+	if err := r.eachMaster(ctx, l.scan); err != nil {
+		return fmt.Errorf("load from redis: %w", explain(ctx, err))
+	}
+	return nil
+}
+
+// loader is one Load.
+type loader struct {
+	client redis.UniversalClient
+
+	mu     sync.Mutex // held while a page is given: one at a time
+	page   func([]counters.Slot)
+	meters map[counters.Meter]*counters.Meter // what the slots share
+}
+
+// scan gives what one server holds.
+func (l *loader) scan(ctx context.Context, server *redis.Client) error {
+	var slots []counters.Slot
+	for cursor := uint64(0); ; {
+		names, next, err := server.Scan(ctx, cursor, redisKeyPattern, scanCount).Result()
+		if err != nil {
+			return err
+		}
+		if slots, err = l.read(ctx, slots[:0], names); err != nil {
+			return err
+		}
+		if err := l.give(ctx, slots); err != nil {
+			return err
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// read appends the slots of the hashes that can still count. They are asked of the client, not of the server that named them: in a
+// cluster they may have moved.
+func (l *loader) read(ctx context.Context, dst []counters.Slot, names []string) ([]counters.Slot, error) {
+	now := time.Now().UnixNano()
+	pipe := l.client.Pipeline()
+	var ids []hashID
+	var hashes []*redis.Cmd
+	for _, name := range names {
+		id, err := parseRedisKey(name)
+		if err != nil || expired(&id.meter, id.index, now) {
+			continue // of another layout, or not ours
+		}
+		ids = append(ids, id)
+		hashes = append(hashes, pipe.Do(ctx, "hgetall", name))
+	}
+	if len(ids) == 0 {
+		return dst, nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return dst, err
+	}
+	for i := range ids {
+		values, err := hashes[i].Slice()
+		if err != nil {
+			return dst, err
+		}
+		dst = appendFields(dst, l.meter(&ids[i].meter), &ids[i], values)
+	}
+	return dst, nil
+}
+
+func (l *loader) meter(m *counters.Meter) *counters.Meter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	shared := l.meters[*m]
+	if shared == nil {
+		own := *m
+		shared = &own
+		l.meters[own] = shared
+	}
+	return shared
+}
+
+func (l *loader) give(ctx context.Context, slots []counters.Slot) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for first := 0; first < len(slots); first += pageSlots {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		l.page(slots[first:min(first+pageSlots, len(slots))])
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package regions_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"testing/synctest"
+
+	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/regions/regionstest"
+)
+
+// What a node told that is gone survives in the tables of the others, and comes back from there.
+func TestCountsOfNodesThatAreGoneSurvive(t *testing.T) {
+	for _, l := range lapses {
+		t.Run(l.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := regionstest.NewFaulty(embedded)
+				gone := start(t, 1, f, nil)
+				if err := f.Save(); err != nil {
+					t.Fatal(err)
+				}
+				gone.take(&hour, keys(700)...)
+				flushes(2)
+				if err := gone.stop(); err != nil {
+					t.Fatal(err)
+				}
+				alive, other := start(t, 2, f, nil), start(t, 3, f, nil)
+				if err := alive.Warm(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				alive.take(&hour, 1)
+				other.take(&hour, 2)
+				flushes(2)
+				truth := held(t, f)
+
+				l.lapse(t, f)
+				flushes(2)
+				if got := held(t, f); !maps.Equal(got, truth) {
+					t.Errorf("the store holds %d slots, want the %d of before", len(got), len(truth))
+				}
+				agree(t, f, gone, alive, other)
+				flushes(20)
+				agree(t, f, gone, alive, other)
+				for _, n := range []node{alive, other} {
+					if s := n.Reconciler.Stats(); s.Lost != 1 {
+						t.Errorf("one loss was noticed %d times", s.Lost)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRestoreIsCapped(t *testing.T) {
+	for _, most := range []int{0, 100} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := regionstest.NewFaulty(embedded)
+				gone := start(t, 1, f, nil)
+				gone.take(&hour, keys(700)...)
+				gone.take(&hour, keys(99)...)
+				flushes(2)
+				if err := gone.stop(); err != nil {
+					t.Fatal(err)
+				}
+				alive := start(t, 2, f, func(c *regions.Config) { c.Restore = most })
+				if err := alive.Warm(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				alive.take(&hour, 1)
+				alive.take(&hour, 1)
+				alive.take(&hour, 1)
+				flushes(2)
+				f.Lose()
+				flushes(5)
+				got := held(t, f)
+				if len(got) != max(1, most) {
+					t.Errorf("the store holds %d slots, want the own one and %d in all", len(got), most)
+				}
+				for at, count := range got {
+					if count < 2 {
+						t.Errorf("key %d of count %d was restored before those of 2", at.key, count)
+					}
+				}
+			})
+		})
+	}
+}

@@ -36,6 +36,7 @@ func (n *Node) watch(ctx context.Context) {
 			return
 		case now := <-ticker.C:
 			n.audit.read(n.policy.Load().limits, now)
+			n.latencies.peers(n.cluster.Members())
 			age, whole := n.cluster.Staleness()
 			n.degraded.Store(!whole || age > max(silentAfter, 5*n.cfg.Gossip.Interval))
 		}

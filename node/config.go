@@ -41,6 +41,8 @@ type Config struct {
 	Drain time.Duration `yaml:"drain"`
 	// Gossip says how the node speaks with its peers.
 	Gossip Gossip `yaml:"gossip"`
+	// Redis says where the region keeps its counts.
+	Redis Redis `yaml:"redis"`
 
 	// What follows is for programs that embed a node.
 
@@ -48,7 +50,7 @@ type Config struct {
 	Logger *slog.Logger `yaml:"-"`
 	// RuleSet is used in place of Rules; nil: Rules are.
 	RuleSet *rules.Set `yaml:"-"`
-	// Store is the memory of the region, shared with other nodes; nil: none, counts live in the nodes alone.
+	// Store is the memory of the region, shared with other nodes, in place of Redis; nil: Redis is, or counts live in the nodes alone.
 	Store regions.Store `yaml:"-"`
 	// WrapTransport stands between gossip and its sockets: for injecting faults.
 	WrapTransport func(pool string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport `yaml:"-"`
@@ -96,6 +98,7 @@ func DefaultConfig() Config {
 		MaxKeys: counters.DefaultMaxKeys,
 		Drain:   5 * time.Second,
 		Gossip:  Gossip{Interval: gossip.DefaultInterval, Label: gossip.DefaultLabel},
+		Redis:   Redis{MinFill: DefaultMinFill, MinWindow: regions.DefaultConfig().MinWindow},
 	}
 }
 
@@ -129,6 +132,9 @@ func (c *Config) Validate() error {
 		case !wan && c.Gossip.LAN == "":
 			wrong("gossip.join: %s is of the region, but this node has no address for it: set gossip.lan (--gossip), or join wan:%s", seed, seed)
 		}
+	}
+	if err := c.Redis.validate(); err != nil {
+		errs = append(errs, err)
 	}
 	var keys Keys
 	if c.Gossip.KeyFile != "" { // that it holds keys is seen when it is opened

@@ -2,9 +2,12 @@ package node
 
 import (
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/edgelimit/edgelimit/gossip"
 )
 
 // newCollectors returns the node's metrics. Labels are names from the rules and the topology, never an identity.
@@ -12,9 +15,48 @@ func newCollectors(n *Node) []prometheus.Collector {
 	return []prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&nodeCollector{n},
+		&nodeCollector{n}, n.latencies.staleness, n.latencies.calls,
 	}
 }
+
+// latencies are the histograms of what happens off the request path.
+type latencies struct {
+	staleness *prometheus.HistogramVec
+	calls     *prometheus.HistogramVec
+}
+
+func newLatencies() *latencies {
+	return &latencies{
+		staleness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "edgelimit_peer_staleness_seconds",
+			Help:    "Age of what this node knows of each other one, its largest in every gossip interval, by the other's region.",
+			Buckets: []float64{.05, .1, .15, .2, .3, .5, 1, 2, 5, 10, 30, 60},
+		}, []string{"region"}),
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "edgelimit_store_call_seconds",
+			Help:    "How long calls of the regional store took, by outcome (ok, failed).",
+			Buckets: []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5},
+		}, []string{"outcome"}),
+	}
+}
+
+func (l *latencies) store(took time.Duration, err error) {
+	outcome := "ok"
+	if err != nil {
+		outcome = "failed"
+	}
+	l.calls.WithLabelValues(outcome).Observe(took.Seconds())
+}
+
+// peers notes the ages of an interval.
+func (l *latencies) peers(members []gossip.MemberStatus) {
+	for i := range members {
+		l.staleness.WithLabelValues(label(members[i].Region)).Observe(members[i].Age.Seconds())
+	}
+}
+
+// label makes a label of a peer's word: one that is not UTF-8 would be a panic.
+func label(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 var (
 	decisionsDesc = desc("decisions_total", "Decisions by rule and outcome (allowed, denied). A request counts once in each layer that charged or denied it.", "rule", "outcome")
@@ -25,7 +67,7 @@ var (
 	rulesDesc     = desc("rules", "Rules in force.")
 	keysDesc      = desc("keys", "Counters held.")
 	storeWaitDesc = desc("store_pending_slots", "Slots that wait to be told to the regional store.")
-	storeTimeDesc = desc("store_latency_seconds", "How long the last call of the regional store took.")
+	storeOpenDesc = desc("store_breaker_state", "Whether the regional store is called: 0 closed (it answers), 1 open (it failed), 2 half-open (it is tried).")
 
 	expiredDesc   = desc("expired_keys_total", "Counters that went because their window had passed.")
 	evictedDesc   = desc("evicted_keys_total", "Counters that went to make room.")
@@ -39,6 +81,7 @@ var (
 	slotsNovelDesc     = desc("gossip_novel_slots_total", "Received slots that were news.")
 	resentDesc         = desc("gossip_resent_frames_total", "Frames sent again to a peer that lacked them.")
 	snapshotsDesc      = desc("gossip_snapshots_sent_total", "Snapshots sent to peers that were new or too far behind.")
+	snapshotsInDesc    = desc("gossip_snapshots_received_total", "Snapshots received.")
 	malformedDesc      = desc("gossip_malformed_frames_total", "Frames that could not be read.")
 
 	storeFlushedDesc = desc("store_flushed_slots_total", "Slots that the regional store acknowledged.")
@@ -77,7 +120,7 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	byRegion := make(map[string]int)
 	for _, m := range n.cluster.Members() {
-		byRegion[strings.ToValidUTF8(m.Region, "\uFFFD")]++ // a peer's word; a label that is not UTF-8 is a panic
+		byRegion[label(m.Region)]++
 	}
 	for region, count := range byRegion {
 		gauge(membersDesc, float64(count), region)
@@ -100,6 +143,7 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	total(slotsNovelDesc, g.SlotsNovel)
 	total(resentDesc, g.Resent)
 	total(snapshotsDesc, g.Snapshots)
+	total(snapshotsInDesc, g.SnapshotsReceived)
 	total(malformedDesc, g.Malformed)
 
 	if n.reconciler == nil {
@@ -107,7 +151,7 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	s := n.reconciler.Stats()
 	gauge(storeWaitDesc, float64(s.Pending))
-	gauge(storeTimeDesc, s.Latency.Seconds())
+	gauge(storeOpenDesc, float64(s.Breaker))
 	total(storeFlushedDesc, s.Flushed)
 	total(storeFailedDesc, s.Failed)
 	total(storeDroppedDesc, s.Dropped)

@@ -49,7 +49,8 @@ func scrape(t *testing.T, addr string) (text string, series map[string]float64) 
 	return text, series
 }
 
-// valueOf also holds the name against the type: what ends in _total is a counter, and nothing else is.
+// valueOf also holds the name against the type: what ends in _total is a counter, and nothing else is. Of a histogram the
+// value is how many observations it has.
 func valueOf(t *testing.T, id string, kind dto.MetricType, m *dto.Metric) float64 {
 	t.Helper()
 	name, _, _ := strings.Cut(id, " ")
@@ -58,6 +59,8 @@ func valueOf(t *testing.T, id string, kind dto.MetricType, m *dto.Metric) float6
 		return m.GetCounter().GetValue()
 	case !counter && kind == dto.MetricType_GAUGE:
 		return m.GetGauge().GetValue()
+	case !counter && kind == dto.MetricType_HISTOGRAM:
+		return float64(m.GetHistogram().GetSampleCount())
 	}
 	t.Errorf("%s is of type %v", id, kind)
 	return 0

@@ -40,6 +40,8 @@ type Node struct {
 
 	cluster    *gossip.Cluster
 	reconciler *regions.Reconciler // nil without a store
+	redis      *regions.Redis      // nil where there is none, or the store is another
+	latencies  *latencies
 	audit      *audit
 	degraded   atomic.Bool
 	ready      atomic.Bool
@@ -76,7 +78,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	incarnation := uint64(time.Now().UnixNano())
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, secret: keys.Identity,
+		cfg: cfg, log: cfg.Logger, secret: keys.Identity, latencies: newLatencies(),
 		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), MaxKeys: cfg.MaxKeys}),
 	}
 	n.policy.Store(newPolicy(set))
@@ -101,12 +103,8 @@ func (c *Config) ruleSet() (*rules.Set, error) {
 // open opens the store and the sockets.
 func (n *Node) open(keys Keys, incarnation uint64) error {
 	var err error
-	if n.cfg.Store != nil {
-		rcfg := regions.DefaultConfig()
-		rcfg.Log = n.log
-		if n.reconciler, err = regions.NewReconciler(rcfg, n.cfg.Store, n.table); err != nil {
-			return err
-		}
+	if err := n.openStore(); err != nil {
+		return err
 	}
 	if n.http, err = n.openDoor("http", n.cfg.HTTP, httpapi.New(n, httpapi.Options{Headers: n.cfg.Headers, Logger: n.log})); err != nil {
 		return err
@@ -133,6 +131,7 @@ func (n *Node) openDoor(name, addr string, h http.Handler) (*door, error) {
 
 // close undoes what New has opened when it fails half way.
 func (n *Node) close() {
+	n.closeStore()
 	for _, d := range []*door{n.http, n.health} {
 		if d != nil {
 			_ = d.listener.Close()

@@ -38,6 +38,7 @@ func (n *Node) Run(ctx context.Context) error {
 	audit.stop()
 	gossip.stop() // its last tick offers the last counts to the store
 	store.stop()
+	n.closeStore()
 	health.stop(time.Second)
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Cause(asked)) {
 		return cause

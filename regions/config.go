@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // Config says how a Reconciler goes about it. DefaultConfig is a good start; the zero value is invalid.
@@ -32,6 +34,11 @@ type Config struct {
 	// MinWindow is the shortest window worth the store's while: counts of shorter ones have passed before a cold node could
 	// use them, and are not told. Default 10 s; 0 tells everything.
 	MinWindow time.Duration
+	// Worth says of a slot whether it is worth the store's while beyond that; nil: every one is. It is called from Offer and Run, and
+	// must be quick and safe for that.
+	Worth func(*counters.Slot) bool
+	// OnCall is told of each call of the store how long it took and how it ended; nil: nobody is.
+	OnCall func(took time.Duration, err error)
 	// Now is the wall time by which slots expire. It is called from Run and Warm only. Nil means time.Now.
 	Now func() time.Time
 	// Log is told of changes of state: the store fails, is back, lost data; slots find no room. Nil is silent.

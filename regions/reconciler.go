@@ -83,21 +83,26 @@ func NewReconciler(cfg Config, store Store, table Table) (*Reconciler, error) {
 // Offer notes own slots that changed, to be told with the next flush. It never waits for the store, and keeps no hold of the
 // slice.
 func (r *Reconciler) Offer(slots []counters.Slot) {
+	worth := make([]*counters.Slot, 0, len(slots))
+	for i := range slots {
+		if !r.worthless(slots[i]) {
+			worth = append(worth, &slots[i])
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range slots {
-		if r.worthless(slots[i]) {
-			continue
-		}
-		if !r.pending.offer(&slots[i]) {
+	for _, s := range worth {
+		if !r.pending.offer(s) {
 			r.stats.Dropped++
 			r.owed = true
 		}
 	}
 }
 
-// worthless says that the slot's window is too short to be worth the store's while.
-func (r *Reconciler) worthless(s counters.Slot) bool { return s.Meter.Window < r.cfg.MinWindow }
+// worthless says that the slot is not worth the store's while.
+func (r *Reconciler) worthless(s counters.Slot) bool {
+	return s.Meter.Window < r.cfg.MinWindow || r.cfg.Worth != nil && !r.cfg.Worth(&s)
+}
 
 // Stats returns the totals.
 func (r *Reconciler) Stats() Stats {
@@ -242,7 +247,11 @@ func (r *Reconciler) call(ctx context.Context, slots []counters.Slot, f func(con
 	defer cancel()
 	began := time.Now()
 	err := f(call)
-	r.count(time.Since(began), slots, err, ctx.Err() != nil)
+	took := time.Since(began)
+	if r.cfg.OnCall != nil {
+		r.cfg.OnCall(took, err)
+	}
+	r.count(took, slots, err, ctx.Err() != nil)
 	return err
 }
 

@@ -34,12 +34,13 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "advertise-wan", Usage: "`HOST:PORT` under which other regions reach it, if that differs", EnvVars: env("ADVERTISE_WAN")},
 			&cli.StringSliceFlag{Name: "join", Usage: "`NODE` to join through: host[:port] in the region, wan:host[:port] anywhere (repeatable)", EnvVars: env("JOIN")},
 			&cli.StringFlag{Name: "key-file", Usage: "`FILE` with the cluster's secrets, from edgelimit keygen; needed beyond loopback", EnvVars: env("KEY_FILE")},
+			&cli.StringFlag{Name: "redis", Usage: "`URL` of the region's Redis: redis://host:6379, redis+sentinel://host,host/master, redis+cluster://host,host; rediss for TLS", EnvVars: env("REDIS")},
 			&cli.DurationFlag{Name: "interval", Usage: "how often the node tells its peers what it admitted", DefaultText: "100ms", EnvVars: env("INTERVAL")},
 			&cli.StringFlag{Name: "log-level", Usage: "debug, info, warn or error", Value: "info", EnvVars: env("LOG_LEVEL")},
 			&cli.BoolFlag{Name: "log-json", Usage: "log in JSON", EnvVars: env("LOG_JSON")},
 			&cli.BoolFlag{Name: "print-config", Usage: "print the annotated sample configuration and exit"},
 			comingFlag("grpc", "the Envoy door"), comingFlag("resp", "the Redis protocol"),
-			comingFlag("admin", "the dashboard"), comingFlag("redis", "the regional Redis"),
+			comingFlag("admin", "the dashboard"),
 		}, injectFlags()...),
 		Action: serve,
 	}
@@ -74,6 +75,7 @@ func serve(c *cli.Context) error {
 	if err := injectFaults(c, &cfg, logger); err != nil {
 		return err
 	}
+	node.LogRedisClient(logger)
 	n, err := node.New(cfg)
 	if err != nil {
 		return err
@@ -100,6 +102,7 @@ func serveConfig(c *cli.Context) (node.Config, error) {
 		{"region", &cfg.Region}, {"node-id", &cfg.NodeID}, {"http", &cfg.HTTP}, {"health", &cfg.Health},
 		{"gossip", &cfg.Gossip.LAN}, {"gossip-wan", &cfg.Gossip.WAN}, {"key-file", &cfg.Gossip.KeyFile},
 		{"advertise-lan", &cfg.Gossip.AdvertiseLAN}, {"advertise-wan", &cfg.Gossip.AdvertiseWAN},
+		{"redis", &cfg.Redis.URL},
 	} {
 		if c.IsSet(o.flag) {
 			*o.to = c.String(o.flag)

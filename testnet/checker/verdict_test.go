@@ -339,6 +339,11 @@ func TestAgreementUnderTraffic(t *testing.T) {
 			s.event(2000, false, record.Kill, "a")
 			s.see("b", 8000, 0, 0)
 		}, 1, nil},
+		"its region died": {func(s *script) {
+			s.event(1500, true, record.Kill, "east")
+			s.event(2000, false, record.Kill, "east")
+			s.see("b", 8000, 0, 0)
+		}, 1, nil},
 		"died too late": {func(s *script) {
 			s.event(2500, true, record.Kill, "a")
 			s.event(2900, false, record.Kill, "a")

@@ -12,7 +12,7 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/record"
 )
 
-// Check judges a record. It holds all of it in memory, some 250 bytes a decision. An error says that the record cannot be judged;
+// Check judges a record. It holds all of it in memory, some 300 bytes a decision. An error says that the record cannot be judged;
 // what it shows to be broken is in the report.
 func Check(r *record.Reader) (*Report, error) {
 	t, err := load(r)

@@ -21,13 +21,17 @@ type timeline struct {
 	periods []period
 	// settle is how long a fault still shows after its end: in the counts, which reach back a window and the sub-window that overlaps,
 	// and in the bound, which forgets it a sub-window later.
-	settle int64
+	settle  int64
+	regions map[string]string // by node
 }
 
 // newTimeline draws the periods from the events. It is an error if a fault ends that never began, or begins twice.
 func newTimeline(t *trace) (*timeline, error) {
 	rule := t.header.Rule
-	out := &timeline{settle: int64(rule.Window + 2*rule.Sub)}
+	out := &timeline{settle: int64(rule.Window + 2*rule.Sub), regions: make(map[string]string)}
+	for _, n := range t.header.Nodes {
+		out.regions[n.ID] = n.Region
+	}
 	current := period{from: t.header.Started, sides: 1}
 	for _, e := range t.events {
 		next, err := current.after(e, t.header.Nodes)
@@ -128,7 +132,7 @@ const diesWith = time.Second
 func (l *timeline) told(d *decision) bool {
 	return !slices.ContainsFunc(l.periods, func(p period) bool {
 		return p.from <= d.done+int64(diesWith) && d.sent < p.to && slices.ContainsFunc(p.faults, func(f record.Event) bool {
-			return f.Name == record.Kill && f.Target == d.node
+			return f.Name == record.Kill && (f.Target == d.node || f.Target == l.regions[d.node])
 		})
 	})
 }

@@ -149,3 +149,12 @@ func TestFlawsAreToldApart(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkCheck(b *testing.B) {
+	h, entries := play(b, flaw{}, "even", true, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		judged(b, h, entries)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(entries)), "ns/entry")
+}

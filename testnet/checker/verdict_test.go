@@ -150,6 +150,7 @@ func TestFairness(t *testing.T) {
 		{"more than any window holds", func(s *script) { s.ask("a", 0, 1, 1, true); s.ask("b", 10, 1, 11, false) }, 99, 1, nil},
 		{"taken by what was under way", func(s *script) { s.ask("a", 20, 50, 10, true); s.ask("b", 10, 11, 1, false) }, 99, 10, nil},
 		{"taken by what came later", func(s *script) { s.ask("a", 30, 50, 10, true); s.ask("b", 10, 11, 1, false) }, 99, 10, []string{"fairness@0"}},
+		{"taken by what was sent with its answer", func(s *script) { s.ask("a", 21, 50, 10, true); s.ask("b", 10, 11, 1, false) }, 99, 10, nil},
 		{"perhaps taken by what failed", func(s *script) { s.fail("a", 0, 1, 10); s.ask("b", 10, 1, 1, false) }, 99, 0, nil},
 		{"just left the window", func(s *script) { s.ask("a", 0, 1, 10, true); s.ask("b", 11_000, 1, 10, false) }, 13_000, 0, []string{"fairness@11"}},
 		{"about to leave it", func(s *script) { s.ask("a", 0, 1, 10, true); s.ask("b", 10_999, 1, 10, false) }, 13_000, 0, nil},
@@ -250,6 +251,22 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
+// A request that was under way when a sub-window ended may lie in either, and leave the window with either.
+func TestGrowthAcrossSubWindows(t *testing.T) {
+	for name, counts := range map[string][3]uint64{"in the earlier": {5, 0, 0}, "in the later": {10, 10, 5}} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.ask("a", 999, 2, 10, true)
+			for i, count := range counts {
+				s.see("a", 10_500+500*i, count, 0)
+			}
+			if got := invariants(s.anyReport()); got[Growth]+got[Truth] > 0 {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}
+
 // anyReport checks the record, whatever it breaks.
 func (s *script) anyReport() *Report {
 	s.t.Helper()
@@ -268,6 +285,7 @@ func TestAgreement(t *testing.T) {
 		"too late":      {func(s *script) { s.see("a", 2, 6, 0); s.see("b", 2, 1, 0); s.see("b", 5600, 6, 0) }, -1, []string{"I1@5"}},
 		"one never":     {func(s *script) { s.see("a", 2, 6, 0); s.see("b", 2, 1, 0) }, -1, []string{"I1@0"}},
 		"not for good":  {func(s *script) { s.settled(2, 6); s.see("b", 600, 5, 0) }, -1, []string{"I1@0"}},
+		"wrong between": {func(s *script) { s.settled(2, 6); s.see("b", 600, 5, 0); s.see("b", 4001, 6, 0) }, 4000, nil},
 		"one not seen":  {func(s *script) { s.see("a", 2, 6, 0) }, -1, []string{"I1@0"}},
 		"one is dead":   {func(s *script) { s.event(0, true, record.Kill, "b"); s.see("a", 2, 6, 0) }, 1, nil},
 		"its region is": {func(s *script) { s.event(0, true, record.Stop, "west"); s.see("a", 2, 6, 0) }, 1, nil},
@@ -319,6 +337,11 @@ func TestAgreementUnderTraffic(t *testing.T) {
 		"died with its count": {func(s *script) {
 			s.event(1500, true, record.Kill, "a")
 			s.event(2000, false, record.Kill, "a")
+			s.see("b", 8000, 0, 0)
+		}, 1, nil},
+		"its region died": {func(s *script) {
+			s.event(1500, true, record.Kill, "east")
+			s.event(2000, false, record.Kill, "east")
 			s.see("b", 8000, 0, 0)
 		}, 1, nil},
 		"died too late": {func(s *script) {

@@ -103,9 +103,9 @@ type Decision struct {
 // Names of faults that mean something to a checker. Others are noted and shown.
 const (
 	Partition = "partition" // the target, a region or a node, is cut off from all others
-	Kill      = "kill"      // the target, a node, died at once
-	Stop      = "stop"      // the target, a node, was told to end
-	Pause     = "pause"     // the target, a node, stands still
+	Kill      = "kill"      // the target, a node or all of a region, died at once
+	Stop      = "stop"      // it was told to end
+	Pause     = "pause"     // it stands still
 )
 
 // Event is the beginning or the end of a fault.

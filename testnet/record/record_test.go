@@ -345,7 +345,10 @@ func TestWriteRefusesWhatMakesNoSense(t *testing.T) {
 		"cost beyond all":        func(d *Decision, o *Observation, e *Event) { d.Cost, o.Bound, e.Name = 1<<60, math.Inf(1), "" },
 		"other limit, staleness": func(d *Decision, o *Observation, e *Event) { d.Limit, o.Staleness, e.Name = 11, -1, "" },
 		"remaining, members":     func(d *Decision, o *Observation, e *Event) { d.Remaining, o.Members, e.Name = 11, -1, "" },
-		"answer and error":       func(d *Decision, o *Observation, e *Event) { d.Error, o.Boot, e.Name = "x", "", "" },
+		"not UTF-8": func(d *Decision, o *Observation, e *Event) {
+			d.Identity, o.Counts, e.Name = "\xff", map[string]uint64{"\xff": 1}, ""
+		},
+		"answer and error": func(d *Decision, o *Observation, e *Event) { d.Error, o.Boot, e.Name = "x", "", "" },
 	}
 	w, err := NewWriter(io.Discard, header())
 	if err != nil {

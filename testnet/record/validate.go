@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"time"
+	"unicode/utf8"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
@@ -32,8 +33,8 @@ func (d *Decision) validate(h *Header, regions map[string]string) error {
 		return fmt.Errorf("decision: node %q is not in the header", d.Node)
 	case d.Region != region:
 		return fmt.Errorf("decision: node %q is in region %q, not in %q", d.Node, region, d.Region)
-	case d.Identity == "":
-		return errors.New("decision: no identity")
+	case d.Identity == "" || !utf8.ValidString(d.Identity):
+		return errors.New("decision: no identity, or one that is not UTF-8 and would be written as another")
 	case d.Cost == 0 || d.Cost > counters.MaxLimit:
 		return fmt.Errorf("decision: a cost of %d, want 1 to %d", d.Cost, uint64(counters.MaxLimit))
 	case d.Error != "" && (d.Allowed || d.Limit != 0 || d.Remaining != 0):
@@ -62,6 +63,11 @@ func (o *Observation) validate(h *Header, regions map[string]string) error {
 	}
 	if _, ok := regions[o.Node]; !ok {
 		return fmt.Errorf("observation: node %q is not in the header", o.Node)
+	}
+	for identity := range o.Counts {
+		if !utf8.ValidString(identity) {
+			return errors.New("observation: an identity is not UTF-8 and would be written as another")
+		}
 	}
 	switch {
 	case o.Boot == "":

@@ -40,7 +40,7 @@ type Host struct {
 	Missing []string
 	// Fail, if set, is asked before each command; an error is what the command ends with.
 	Fail func(docker.Command) error
-	// Compose does what compose is told: up or down, with the services named; nil: nothing.
+	// Compose does what compose is told: up or down, with the services named, or version; nil: nothing.
 	Compose func(h *Host, verb string, services []string, c docker.Command)
 	// Redis answers redis-cli; nil: PONG to PING, OK to all else.
 	Redis func(c *Container, args []string) string

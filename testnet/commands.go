@@ -48,8 +48,8 @@ func upCommand(open opener) *cli.Command {
 	return &cli.Command{
 		Name:  "up",
 		Usage: "start everything and wait until all nodes are healthy and see each other",
-		Description: "Makes the cluster's key file if there is none. What was killed is started again, what was moved goes back; what is\n" +
-			"cut off stays so, and is said to be missing: heal first.",
+		Description: "Makes the cluster's key file if there is none. What was killed is started again, what was moved goes back; a\n" +
+			"region that is cut off stays so, and is an error: heal first.",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "with", Usage: "start a `PROFILE` too: sidecar (a shop and the node beside it), metrics (Prometheus on port 9090)"},
 			patienceFlag(time.Minute),

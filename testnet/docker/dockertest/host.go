@@ -227,7 +227,7 @@ func (h *Host) byID(id string) (*Container, error) {
 			return c, nil
 		}
 	}
-	return nil, fmt.Errorf("Error: No such container: %s", id)
+	return nil, fmt.Errorf("no such container: %s", id)
 }
 
 func (h *Host) list(label string) string {

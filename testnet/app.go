@@ -41,8 +41,8 @@ func newApp(open opener) *cli.App {
 	}
 }
 
-func patienceFlag() cli.Flag {
-	return &cli.DurationFlag{Name: "patience", Usage: "how long to wait for the effect", Value: time.Minute}
+func patienceFlag(patience time.Duration) cli.Flag {
+	return &cli.DurationFlag{Name: "patience", Usage: "how long to wait for the effect", Value: patience}
 }
 
 // flagsFirst puts the flags of a command before its arguments, so that "partition eu-west --one-way in" is read as it is meant: the

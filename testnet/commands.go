@@ -48,11 +48,11 @@ func upCommand(open opener) *cli.Command {
 	return &cli.Command{
 		Name:  "up",
 		Usage: "start everything and wait until all nodes are healthy and see each other",
-		Description: "Makes the cluster's key file if there is none. What was killed is started again, what was moved goes back; what is\n" +
-			"cut off stays so, and is said to be missing: heal first.",
+		Description: "Makes the cluster's key file if there is none. What was killed is started again, what was moved goes back; a\n" +
+			"region that is cut off stays so, and is an error: heal first.",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "with", Usage: "start a `PROFILE` too: sidecar (a shop and the node beside it), metrics (Prometheus on port 9090)"},
-			patienceFlag(),
+			patienceFlag(time.Minute),
 		},
 		Action: act(open, 0, func(ctx context.Context, net *multiregion.Testnet, c *cli.Context) (string, error) {
 			if err := net.Up(ctx); err != nil {
@@ -78,7 +78,7 @@ func downCommand(open opener) *cli.Command {
 func faultCommands(open opener) []*cli.Command {
 	type do = func(ctx context.Context, net *multiregion.Testnet, c *cli.Context) (string, error)
 	simple := func(name, arg, usage, done string, f func(net *multiregion.Testnet, ctx context.Context, target string) error) *cli.Command {
-		return &cli.Command{Name: name, ArgsUsage: arg, Usage: usage, Flags: []cli.Flag{patienceFlag()},
+		return &cli.Command{Name: name, ArgsUsage: arg, Usage: usage, Flags: []cli.Flag{patienceFlag(time.Minute)},
 			Action: act(open, 1, func(ctx context.Context, net *multiregion.Testnet, c *cli.Context) (string, error) {
 				return fmt.Sprintf(done, c.Args().First()), f(net, ctx, c.Args().First())
 			})}
@@ -94,7 +94,7 @@ func faultCommands(open opener) []*cli.Command {
 	type testnet = *multiregion.Testnet
 	return []*cli.Command{
 		partitionCommand(open),
-		{Name: "heal", Usage: "undo all partitions and wait until the nodes are together again", Flags: []cli.Flag{patienceFlag()}, Action: act(open, 0, heal)},
+		{Name: "heal", Usage: "undo all partitions and wait until the nodes are together again", Flags: []cli.Flag{patienceFlag(time.Minute)}, Action: act(open, 0, heal)},
 		simple("kill", "NODE", "end a node at once, as kill -9 does", "%s is dead", testnet.Kill),
 		simple("stop", "NODE", "ask a node to end: it drains, tells its last counts and leaves", "%s has ended in order", testnet.Stop),
 		simple("pause", "NODE", "stop a node where it is (SIGSTOP)", "%s is paused", testnet.Pause),
@@ -117,7 +117,7 @@ func partitionCommand(open opener) *cli.Command {
 		Description: "The region's nodes are taken off the network between the regions. They still see each other and their Redis, and\n" +
 			"clients reach them. With --one-way, packets are dropped in the nodes' network namespaces instead (root and nft are needed):\n" +
 			"'in' lets nothing come in to the region, 'out' lets nothing get out of it.",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "one-way", Usage: "cut one `DIRECTION` only: in or out"}, patienceFlag()},
+		Flags: []cli.Flag{&cli.StringFlag{Name: "one-way", Usage: "cut one `DIRECTION` only: in or out"}, patienceFlag(time.Minute)},
 		Action: act(open, 1, func(ctx context.Context, net *multiregion.Testnet, c *cli.Context) (string, error) {
 			way := multiregion.Both
 			if c.IsSet("one-way") {
@@ -137,8 +137,9 @@ func restartCommand(open opener) *cli.Command {
 		Usage:     "start a node again, after stopping it in order if it runs",
 		ArgsUsage: "NODE",
 		Description: "With --new-address it comes back in a new container, at another address of its region and of the WAN; up moves it\n" +
-			"back. That is refused while the region is cut off.",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "new-address", Usage: "at another address"}, patienceFlag()},
+			"back. That is refused while the region is cut off. A node that was killed has to wait until the others have given it up\n" +
+			"before they believe another address: close to two minutes.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "new-address", Usage: "at another address"}, patienceFlag(3 * time.Minute)},
 		Action: act(open, 1, func(ctx context.Context, net *multiregion.Testnet, c *cli.Context) (string, error) {
 			name := c.Args().First()
 			if !c.Bool("new-address") {

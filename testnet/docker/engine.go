@@ -167,15 +167,6 @@ func (e *Engine) Disconnect(ctx context.Context, network, container string) erro
 	return err
 }
 
-// Subnet is the first subnet of a network, as 10.0.0.0/24.
-func (e *Engine) Subnet(ctx context.Context, network string) (string, error) {
-	out, err := e.docker(ctx, "network", "inspect", "--format", "{{(index .IPAM.Config 0).Subnet}}", network)
-	if err == nil && !strings.Contains(out, "/") {
-		return "", fmt.Errorf("network %s has no subnet: %q", network, out)
-	}
-	return out, err
-}
-
 // HasImage reports whether the engine has an image of that name.
 func (e *Engine) HasImage(ctx context.Context, name string) (bool, error) {
 	out, err := e.docker(ctx, "images", "--quiet", name)

@@ -35,6 +35,8 @@ type Builder struct {
 	Pull bool
 	// Progress gets a line for each step, and what the tools say.
 	Progress io.Writer
+
+	licence string // where Redis' licence is, if not in Debian's place
 }
 
 // Image is one that was made or pulled.

@@ -2,6 +2,7 @@ package images
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ func (b *Builder) gatherRedis(ctx context.Context, dir string) error {
 		return err
 	}
 	root := filepath.Join(dir, "root")
-	files := []string{redisLicence}
+	files := []string{cmp.Or(b.licence, redisLicence)}
 	for _, name := range redisPrograms {
 		program, err := exec.LookPath(name)
 		if err != nil {

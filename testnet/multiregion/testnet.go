@@ -89,7 +89,8 @@ func Open(o Options) (*Testnet, error) {
 func (t *Testnet) say(format string, args ...any) { fmt.Fprintf(t.progress, format+"\n", args...) }
 
 // Up starts whatever of the testnet does not run, and returns when every node is healthy and sees every other one. It makes the
-// cluster's key file if there is none. Nodes that were moved go back to where the compose file has them; faults stay: see Heal.
+// cluster's key file if there is none. Nodes that were moved go back to where the compose file has them. A region that is
+// cut off stays so, which is an error: see Heal.
 func (t *Testnet) Up(ctx context.Context) error {
 	if err := t.engine.Check(ctx); err != nil {
 		return err
@@ -115,6 +116,9 @@ func (t *Testnet) Up(ctx context.Context) error {
 		w, err := t.look(ctx)
 		if err != nil {
 			return nil, err
+		}
+		if cut := slices.IndexFunc(w, func(s sight) bool { return s.Cut }); cut >= 0 {
+			return nil, fmt.Errorf("%s is cut off the WAN; mend that: go run ./testnet heal", w[cut].Name)
 		}
 		return append(w.unhealthy(), w.apart()...), nil
 	})
@@ -147,11 +151,11 @@ func (t *Testnet) Down(ctx context.Context) error {
 		return err
 	}
 	// One that was stopped by a signal would hear nothing of being asked to end, and be waited for in vain.
-	nodes, err := t.containers(ctx)
+	all, err := t.containers(ctx)
 	if err != nil {
 		return err
 	}
-	for _, c := range nodes {
+	for _, c := range all {
 		if c.Running() {
 			if err := t.engine.Kill(ctx, c.ID, "CONT"); err != nil {
 				return err
@@ -160,7 +164,7 @@ func (t *Testnet) Down(ctx context.Context) error {
 	}
 	compose := t.compose
 	compose.Profiles = Profiles
-	compose.Progress = t.progress
+	t.say("removing the containers and networks")
 	if err := compose.Down(ctx); err != nil {
 		return err
 	}

@@ -119,6 +119,7 @@ var hints = []struct{ prefix, say string }{
 	{"WRONGPASS", "check the user and the password"},
 	{"NOAUTH", "configure a password"},
 	{"NOPERM", "give the user the rights listed in regions/DESIGN.md"},
+	{"The user executing the script can't run", "give the user the rights listed in regions/DESIGN.md"},
 	{"READONLY", "a replica answered: wait for the failover to end, or configure the master's address"},
 	{"MOVED", "configure it as a cluster: it is one, or its slots are on the move"},
 	{"CLUSTERDOWN", "the cluster lacks a part of its slots: bring its masters back"},

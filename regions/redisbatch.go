@@ -100,12 +100,11 @@ func (r *Redis) run(ctx context.Context, batches []*batch, again bool) error {
 			return err
 		}
 	}
-	if _, err := pipe.Exec(ctx); err == nil {
-		return nil
-	} else if !again {
-		return err
+	_, failed := pipe.Exec(ctx)
+	if failed == nil || !again {
+		return failed
 	}
-	retry, unknown, err := refused(batches)
+	retry, unknown, err := refused(batches, failed)
 	if err != nil {
 		return err
 	}
@@ -121,11 +120,13 @@ func (r *Redis) run(ctx context.Context, batches []*batch, again bool) error {
 	return r.run(ctx, retry, false)
 }
 
-// refused returns what to try again of the batches that failed, and whether a server did not know the script. The error is that of
-// a batch which failed for another reason.
-func refused(batches []*batch) (retry []*batch, unknown bool, err error) {
+// refused returns what to try again of a pipeline that failed, and whether a server did not know the script. The error is that of a
+// batch which failed for another reason.
+func refused(batches []*batch, failed error) (retry []*batch, unknown bool, err error) {
 	for _, b := range batches {
 		switch err := b.answer.Err(); {
+		case err == nil && b.answer.Val() == nil:
+			return nil, false, failed // it was not sent: the library says why of the pipeline alone
 		case err == nil:
 			continue
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):

@@ -163,6 +163,7 @@ func (c RedisConfig) options() (*redis.UniversalOptions, error) {
 		WriteTimeout:          c.CallTimeout,
 		PoolTimeout:           c.PoolTimeout,
 		PoolSize:              8, // a reconciler uses one at a time
+		PipelinePoolSize:      -1,
 		ContextTimeoutEnabled: true,
 
 		// The reconciler repeats what failed when its breaker lets it. Of the client's own repetitions only redirects stay: one for

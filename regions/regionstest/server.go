@@ -25,7 +25,7 @@ import (
 const Patience = 60 * time.Second
 
 // Server is a redis-server, or a Sentinel, that a test has to itself, on a free port of 127.0.0.1. It ends with the test. Its
-// methods fail the test when they cannot do what they say; they are for the test's own goroutine.
+// methods, but for Try, fail the test when they cannot do what they say; they are for the test's own goroutine.
 type Server struct {
 	t       testing.TB
 	program string
@@ -179,7 +179,7 @@ func (s *Server) commandLine() []string {
 // answers waits until this process, and no other that has its port, answers.
 func (s *Server) answers() error {
 	for deadline := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
-		info, err := s.call("INFO", "server")
+		info, err := s.Try("INFO", "server")
 		switch {
 		case err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r", s.process.Pid)):
 			return nil
@@ -198,20 +198,55 @@ func (s *Server) answers() error {
 	}
 }
 
+// Calls is how many calls of each command were made, by scripts as well, since CONFIG RESETSTAT. Those that were refused unrun are
+// not among them.
+func (s *Server) Calls() map[string]int {
+	s.t.Helper()
+	calls := make(map[string]int)
+	for command, stats := range s.commandStats() {
+		if stats.calls > 0 {
+			calls[command] = stats.calls
+		}
+	}
+	return calls
+}
+
+// Micros is the time in microseconds that the server spent on a command since CONFIG RESETSTAT.
+func (s *Server) Micros(command string) int {
+	s.t.Helper()
+	return s.commandStats()[command].micros
+}
+
+type commandStats struct{ calls, micros int }
+
+func (s *Server) commandStats() map[string]commandStats {
+	s.t.Helper()
+	all := make(map[string]commandStats)
+	for line := range strings.Lines(s.Do("INFO", "commandstats")) {
+		name, figures, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+		var c commandStats
+		if _, err := fmt.Sscanf(figures, "calls=%d,usec=%d,", &c.calls, &c.micros); err == nil {
+			all[name] = c
+		}
+	}
+	return all
+}
+
 // Addr is the server's host:port. It stays over a restart.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
 // Do runs a command on the server and returns its answer as text.
 func (s *Server) Do(args ...any) string {
 	s.t.Helper()
-	answer, err := s.call(args...)
+	answer, err := s.Try(args...)
 	if err != nil {
 		s.t.Fatalf("%s %v: %v", s.program, args, err)
 	}
 	return answer
 }
 
-func (s *Server) call(args ...any) (string, error) {
+// Try is Do for a command that may fail, or that a goroutine of its own runs.
+func (s *Server) Try(args ...any) (string, error) {
 	client := redis.NewClient(&redis.Options{
 		Addr: s.Addr(), TLSConfig: s.tls, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, Protocol: 2, PoolSize: 1,
 		DialTimeout: Patience, ReadTimeout: Patience,

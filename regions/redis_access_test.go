@@ -1,0 +1,160 @@
+package regions_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/regions/regionstest"
+)
+
+const secret = "correct-horse"
+
+func TestRedisPassword(t *testing.T) {
+	s := regionstest.StartRedis(t, "--requirepass", secret)
+	for _, c := range []struct {
+		password string
+		says     []string // of the error; none: it works
+	}{
+		{"", []string{"NOAUTH", "configure a password"}},
+		{"wrong-horse", []string{"WRONGPASS", "check the user and the password"}},
+		{secret, nil},
+	} {
+		cfg := patient(single(s))
+		cfg.Password = c.password
+		_, err := open(t, cfg).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)})
+		if c.says == nil && err != nil {
+			t.Errorf("with the right password: %v", err)
+		}
+		for _, say := range c.says {
+			if err == nil || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "horse") {
+				t.Errorf("password %q: %v, want %q and no password", c.password, err, say)
+			}
+		}
+	}
+}
+
+// rights are those that DESIGN.md says are needed.
+var rights = []string{"~el1:*", "+evalsha", "+script|load", "+hgetall", "+hset", "+pexpireat", "+scan", "+info"}
+
+// everyCall makes every kind of call, those that only a fault brings about among them.
+func everyCall(ctx context.Context, r *regions.Redis, forget func()) error {
+	forget()
+	for _, count := range []uint64{0, 1} {
+		if _, err := r.Merge(ctx, []counters.Slot{mine(1, 1, count)}); err != nil {
+			return err
+		}
+	}
+	merged, err := r.Merge(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if merged.Epoch == "" {
+		return fmt.Errorf("no epoch")
+	}
+	if err := r.Restore(ctx, []counters.Slot{mine(2, 1, 1)}); err != nil {
+		return err
+	}
+	return r.Load(ctx, func([]counters.Slot) {})
+}
+
+// The rights that are documented are enough, and each of them is needed.
+func TestRedisRights(t *testing.T) {
+	s := regionstest.StartRedis(t)
+	for without := range append([]string{"nothing"}, rights...) {
+		s.Do("FLUSHALL")
+		granted := slices.Clone(rights)
+		lacks := "nothing"
+		if without > 0 {
+			lacks = rights[without-1]
+			granted = slices.Delete(granted, without-1, without)
+		}
+		user := fmt.Sprintf("edge%d", without)
+		args := []any{"ACL", "SETUSER", user, "on", ">" + secret}
+		for _, right := range granted {
+			args = append(args, right)
+		}
+		s.Do(args...)
+		cfg := patient(single(s))
+		cfg.Username, cfg.Password = user, secret
+		err := everyCall(t.Context(), open(t, cfg), func() { s.Do("SCRIPT", "FLUSH") })
+		switch {
+		case without == 0 && err != nil:
+			t.Errorf("with the rights documented: %v; ACL LOG: %s", err, s.Do("ACL", "LOG"))
+		case without > 0 && err == nil:
+			t.Errorf("without %s everything works: it is not needed", lacks)
+		case without > 0 && !strings.Contains(err.Error(), "regions/DESIGN.md"):
+			t.Errorf("without %s: %v, want to be told of the rights", lacks, err)
+		}
+	}
+}
+
+func TestRedisClusterRights(t *testing.T) {
+	c := regionstest.StartRedisCluster(t, 3)
+	args := []any{"ACL", "SETUSER", "edge", "on", ">" + secret, "+cluster|slots"}
+	for _, right := range rights {
+		args = append(args, right)
+	}
+	for _, s := range c.Nodes {
+		s.Do(args...)
+	}
+	cfg := patient(cluster(c))
+	cfg.Username, cfg.Password = "edge", secret
+	err := everyCall(t.Context(), open(t, cfg), func() {
+		for _, s := range c.Nodes {
+			s.Do("SCRIPT", "FLUSH")
+		}
+	})
+	if err != nil {
+		t.Errorf("with the rights documented: %v", err)
+		for _, s := range c.Nodes {
+			t.Log(s.Do("ACL", "LOG"))
+		}
+	}
+}
+
+func TestRedisTLS(t *testing.T) {
+	s := regionstest.StartRedisTLS(t)
+	good := regions.RedisTLS{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}
+	for _, c := range []struct {
+		name   string
+		change func(*regions.RedisTLS)
+		says   string // of the error; empty: it works
+	}{
+		{"good", func(*regions.RedisTLS) {}, ""},
+		{"the certificate's other name", func(c *regions.RedisTLS) { c.ServerName = "redis.test" }, ""},
+		{"a name that it does not have", func(c *regions.RedisTLS) { c.ServerName = "redis.example" }, "not redis.example"},
+		{"an authority that signed nothing", func(c *regions.RedisTLS) { c.CAFile = s.StrangerFile }, "unknown authority"},
+		{"the system's authorities", func(c *regions.RedisTLS) { c.CAFile = "" }, "x509"},
+		{"no client certificate", func(c *regions.RedisTLS) { c.CertFile, c.KeyFile = "", "" }, "merge into redis"}, // the server hangs up, sometimes before it has said why
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, chosen := patient(single(s.Server)), good
+			c.change(&chosen)
+			cfg.TLS = &chosen
+			_, err := open(t, cfg).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)})
+			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+		})
+	}
+	for _, files := range []regions.RedisTLS{
+		{CAFile: s.CAFile + ".missing"},
+		{CAFile: s.KeyFile}, // no certificate in it
+		{CertFile: s.CertFile, KeyFile: s.CAFile},
+	} {
+		cfg := single(s.Server)
+		cfg.TLS = &files
+		if r, err := regions.OpenRedis(cfg); err == nil {
+			_ = r.Close()
+			t.Errorf("opened with %+v", files)
+		}
+	}
+	if _, err := open(t, patient(single(s.Server))).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)}); err == nil {
+		t.Error("a server that speaks TLS only answered without")
+	}
+}

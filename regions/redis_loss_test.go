@@ -1,0 +1,184 @@
+package regions_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/regions/regionstest"
+)
+
+func nowMillis() int64 { return time.Now().UnixMilli() }
+
+// region has a node that goes and two that live and know of it use a store, beside those that did before.
+func region(t *testing.T, store regions.Store, before ...node) []node {
+	t.Helper()
+	gone := start(t, 1, store, often)
+	gone.take(&hour, spread(700)...)
+	nodes := append([]node{gone}, before...)
+	holds(t, store, nodes...)
+	if err := gone.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for origin := range counters.Origin(2) {
+		n := start(t, origin+2, store, often)
+		if err := n.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n.take(&hour, spread(1500)...)
+		nodes = append(nodes, n)
+	}
+	holds(t, store, nodes...)
+	return nodes
+}
+
+// Whatever a server loses is made good, of nodes that are gone as well.
+func TestRedisLosesData(t *testing.T) {
+	for name, lose := range map[string]func(*regionstest.Server){
+		"flushed":         func(s *regionstest.Server) { s.Do("FLUSHALL") },
+		"restarted empty": func(s *regionstest.Server) { s.Restart(regionstest.Empty) },
+		"an old copy":     func(s *regionstest.Server) { s.Restart(regionstest.Saved) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := regionstest.StartRedis(t)
+			r := open(t, patient(single(s)))
+			old := start(t, 9, r, often)
+			old.take(&hour, spread(50)...)
+			holds(t, r, old)
+			s.Do("SAVE")
+			nodes := region(t, r, old)
+			lose(s)
+			holds(t, r, nodes...)
+			for _, n := range nodes[1:] {
+				regionstest.Eventually(t, "the loss is noticed", func() bool { return n.Reconciler.Stats().Lost > 0 })
+			}
+			holds(t, r, nodes...)
+		})
+	}
+}
+
+// A server that saved everything and was restarted lost nothing; it is told everything all the same, which changes nothing.
+func TestRedisRestartsWithItsData(t *testing.T) {
+	s := regionstest.StartRedis(t)
+	r := open(t, patient(single(s)))
+	nodes := region(t, r)
+	s.Do("SAVE")
+	before := mustMerge(t, r).Epoch
+	s.Restart(regionstest.Saved)
+	regionstest.Eventually(t, "the epoch changes", func() bool {
+		merged, err := r.Merge(t.Context(), nil)
+		return err == nil && merged.Epoch != "" && merged.Epoch != before
+	})
+	holds(t, r, nodes...)
+}
+
+// The replica that becomes the master lacks all that was told since it was cut off.
+func TestRedisFailsOverToAStaleReplica(t *testing.T) {
+	t.Parallel()
+	s := regionstest.StartSentinel(t)
+	cfg := patient(regions.DefaultRedisConfig(s.Sentinel.Addr()))
+	cfg.MasterName = s.Name
+	r := open(t, cfg)
+	old := start(t, 9, r, often)
+	old.take(&hour, spread(50)...)
+	holds(t, r, old)
+	s.Detach()
+	nodes := region(t, r, old)
+	s.Master.Kill()
+	regionstest.Eventually(t, "the replica is the master", func() bool {
+		info, err := s.Replica.Try("INFO", "replication") // its connections are cut when it changes its role
+		return err == nil && strings.Contains(info, "role:master")
+	})
+	began := nowMillis()
+	holds(t, r, nodes...)
+	t.Logf("whole %d ms after the failover", nowMillis()-began)
+	holds(t, open(t, patient(single(s.Replica))), nodes...)
+}
+
+// Without one of its masters a cluster serves nobody, and is left alone; what comes back without its data is made whole.
+func TestRedisClusterLosesAMaster(t *testing.T) {
+	t.Parallel()
+	c := regionstest.StartRedisCluster(t, 3)
+	r := open(t, patient(cluster(c)))
+	nodes := region(t, r)
+	epoch := mustMerge(t, r).Epoch
+	if n := len(strings.Fields(epoch)); n != 3 {
+		t.Errorf("the epoch of three masters is of %d processes", n)
+	}
+	c.Nodes[1].Kill()
+	for _, n := range nodes[1:] {
+		n.take(&hour, spread(2000)...)
+		n.is(t, regions.BreakerOpen)
+	}
+	c.Nodes[1].Restart(regionstest.Empty)
+	holds(t, r, nodes...)
+	regionstest.Eventually(t, "the epoch changes", func() bool {
+		merged, err := r.Merge(t.Context(), nil)
+		return err == nil && merged.Epoch != "" && merged.Epoch != epoch
+	})
+}
+
+// While a slot moves its keys are on both sides, and when it has moved they are elsewhere: no call fails for that.
+func TestRedisClusterMovesASlot(t *testing.T) {
+	c := regionstest.StartRedisCluster(t, 3)
+	r := open(t, patient(cluster(c)))
+	load := start(t, 3, r, often) // under load
+	load.take(&hour, spread(500)...)
+
+	var slots []counters.Slot // all of one bucket, and so of one cluster slot
+	for i := range counters.Key(200) {
+		slots = append(slots, mine(i, 1, 5))
+	}
+	mustMerge(t, r, slots[:100]...)
+	slot := c.Nodes[0].Do("CLUSTER", "KEYSLOT", "{000}")
+	n, err := strconv.Atoi(slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := c.Nodes[n*3/regionstest.ClusterSlots], c.Nodes[(n*3/regionstest.ClusterSlots+1)%3]
+	to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", from.ID())
+	from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", to.ID())
+	migrate := func(most int) {
+		names := strings.Fields(strings.Trim(from.Do("CLUSTER", "GETKEYSINSLOT", slot, most), "[]"))
+		host, port, _ := strings.Cut(to.Addr(), ":")
+		args := []any{"MIGRATE", host, port, "", 0, 30_000, "KEYS"}
+		for _, name := range names {
+			args = append(args, name)
+		}
+		from.Do(args...)
+	}
+	migrate(50)
+	merged := mustMerge(t, r, slots...) // of these, 50 have moved, 50 have not, and 100 are new
+	for i, before := range merged.Before {
+		if want := uint64(5); i < 100 && before != want || i >= 100 && before != 0 {
+			t.Fatalf("while its slot moved key %d was at %d", i, before)
+		}
+	}
+	migrate(1000)
+	for _, s := range []*regionstest.Server{to, from, c.Nodes[(n*3/regionstest.ClusterSlots+2)%3]} {
+		s.Do("CLUSTER", "SETSLOT", slot, "NODE", to.ID())
+	}
+	merged = mustMerge(t, r, slots...)
+	for i, before := range merged.Before {
+		if before != 5 {
+			t.Fatalf("after its slot had moved key %d was at %d, want 5", i, before)
+		}
+	}
+	if left := from.Do("CLUSTER", "COUNTKEYSINSLOT", slot); left != "0" {
+		t.Errorf("%s keys are left where the slot was", left)
+	}
+	all := loaded(t, r)
+	for _, s := range slots {
+		if all[s.Key] < 5 {
+			t.Fatalf("key %d stands at %d, want at least 5", s.Key, all[s.Key])
+		}
+	}
+	load.take(&hour, spread(500)...)
+	regionstest.Eventually(t, "nothing is pending", func() bool { return load.Reconciler.Stats().Pending == 0 })
+	if s := load.Reconciler.Stats(); s.Lost != 0 {
+		t.Errorf("a slot that moved was taken for a loss: %+v", s)
+	}
+}

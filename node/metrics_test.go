@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -162,5 +164,43 @@ func TestMetricsOfARegionThatIsNotText(t *testing.T) {
 	eventually(t, patience, "one member", func() bool { return len(n.Members()) == 1 })
 	if _, series := scrape(t, n.Addr("health")); series["edgelimit_members region=caf\uFFFD"] != 1 {
 		t.Errorf("its region is not among %v", slices.Sorted(maps.Keys(series)))
+	}
+}
+
+// The README's table has every metric, and none that is not there.
+func TestMetricsAreDocumented(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(readme), "\n## Metrics\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	documented := make(map[string]bool)
+	for _, row := range strings.Split(table, "\n|")[1:] {
+		names, _, _ := strings.Cut(row, " | ")
+		for _, m := range regexp.MustCompile("`([a-z_]+)[{`]").FindAllStringSubmatch(names, -1) {
+			documented["edgelimit_"+m[1]] = true
+		}
+	}
+	source, err := os.ReadFile("metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`desc\("([a-z_]+)"|Name: +"edgelimit_([a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
+		exported["edgelimit_"+m[1]+m[2]] = true
+	}
+	if len(exported) < 25 {
+		t.Fatalf("only %d metrics found in the source", len(exported))
+	}
+	for name := range exported {
+		if !documented[name] {
+			t.Errorf("%s is not in the README's table", name)
+		}
+	}
+	for name := range documented {
+		if !exported[name] {
+			t.Errorf("the README's table has %s, which is not exported", name)
+		}
 	}
 }

@@ -2,8 +2,11 @@ package checker
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -186,5 +189,39 @@ func TestOrderOfLinesSaysNothing(t *testing.T) {
 	}
 	if got := fmt.Sprintf("%+v", r); got != want {
 		t.Errorf("through a record\n%s\nwithout\n%s", got, want)
+	}
+}
+
+// A file is judged as what is in it, and one that was cut off is not judged.
+func TestCheckFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "run.jsonl.gz")
+	h, entries := play(t, flaw{}, "even", false, 1)
+	w, err := record.Create(name, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := w.Write(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := CheckFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprintf("%+v", r), fmt.Sprintf("%+v", judged(t, h, entries)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if err := os.Truncate(name, 2000); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CheckFile(name); !errors.Is(err, record.ErrTruncated) {
+		t.Errorf("cut off: %v", err)
+	}
+	if _, err := CheckFile(name + "x"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("absent: %v", err)
 	}
 }

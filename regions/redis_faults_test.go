@@ -90,7 +90,7 @@ func TestRedisReplica(t *testing.T) {
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	replica.Do("REPLICAOF", host, port)
 	regionstest.Eventually(t, "the replica follows", func() bool {
-		return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up")
+		return replica.Says("master_link_status:up", "INFO", "replication")
 	})
 
 	ro := open(t, patient(single(replica)))
@@ -140,8 +140,11 @@ func TestRedisIsFull(t *testing.T) {
 // A server that is stopped costs one call and then one a cool-down; a server that goes on is noticed.
 func TestRedisHangs(t *testing.T) {
 	for name, hang := range map[string]func(*regionstest.Server) (goOn func()){
-		"stopped":  func(s *regionstest.Server) func() { s.Pause(); return s.Resume },
-		"5 s slow": func(s *regionstest.Server) func() { s.Do("CLIENT", "PAUSE", 5000, "ALL"); return func() {} },
+		"stopped": func(s *regionstest.Server) func() { s.Pause(); return s.Resume },
+		"5 s slow": func(s *regionstest.Server) func() {
+			s.Do("CLIENT", "PAUSE", regionstest.Patience.Milliseconds(), "WRITE")
+			return func() { s.Do("CLIENT", "UNPAUSE") }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -162,6 +165,7 @@ func TestRedisHangs(t *testing.T) {
 			if took := nowMillis() - began; took < 2700 {
 				t.Errorf("three trials within %d ms, want one a second", took)
 			}
+			regionstest.Eventually(t, "5 s have passed", func() bool { return nowMillis()-began >= 5000 })
 			goOn()
 			began = nowMillis()
 			n.is(t, regions.BreakerClosed)

@@ -2,8 +2,10 @@ package regionstest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -21,15 +23,27 @@ func (s *Server) Do(args ...any) string {
 
 // Try is Do for a command that may fail, or that a goroutine of its own runs.
 func (s *Server) Try(args ...any) (string, error) {
+	conn, err := s.dial()
+	if err != nil {
+		return "", err
+	}
 	client := redis.NewClient(&redis.Options{
-		Addr: s.Addr(), TLSConfig: s.tls, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, Protocol: 2, PoolSize: 1,
-		DialTimeout: Patience, ReadTimeout: Patience,
+		// Dialled beforehand: where it fails, the library keeps trying in the background.
+		Dialer:     func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, Protocol: 2, PoolSize: 1, ReadTimeout: Patience,
 	})
 	answer, err := client.Do(context.Background(), args...).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return "", errors.Join(err, client.Close())
 	}
 	return fmt.Sprint(answer), client.Close()
+}
+
+func (s *Server) dial() (net.Conn, error) {
+	if s.tls != nil {
+		return tls.DialWithDialer(&net.Dialer{Timeout: Patience}, "tcp", s.Addr(), s.tls)
+	}
+	return net.DialTimeout("tcp", s.Addr(), Patience)
 }
 
 // Says reports whether the answer to a command, if there is one, contains the text: a condition for Eventually.

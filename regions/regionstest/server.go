@@ -55,7 +55,7 @@ func StartRedis(t testing.TB, args ...string) *Server {
 func newServer(t testing.TB, program string, args ...string) *Server {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
-		t.Fatalf("%s is not installed, and these tests need it: apt-get install redis-server redis-sentinel", program)
+		t.Fatalf("%s is not installed, and these tests need Redis 7: apt-get install redis-server redis-sentinel", program)
 	}
 	dir, err := os.MkdirTemp("", "regionstest")
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Server) commandLine() []string {
 	}
 	line = append(line, port, strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"))
 	if s.program == "redis-server" {
-		line = append(line, "--save", "", "--appendonly", "no", "--enable-debug-command", "yes")
+		line = append(line, "--save", "", "--appendonly", "no")
 	}
 	if s.busPort != 0 {
 		line = append(line, "--cluster-port", strconv.Itoa(s.busPort))

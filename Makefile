@@ -8,20 +8,30 @@ GO       ?= go
 FUZZTIME ?= 20s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test bench fuzz lint build
+.PHONY: test bench fuzz lint build redis
 
-test:
-	@echo "make test needs: Go ($$($(GO) version)) and a C compiler for the race detector ($$($(GO) env CC)). Nothing else."
+test: redis
+	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), and Redis ($$(redis-server --version)). Nothing else."
 	$(GO) test -race -shuffle=on -timeout 15m ./...
 
-bench:
+bench: redis
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# The tests of the regional store run servers of their own. Debian and Ubuntu have them as packages; elsewhere it is for you to say how.
+redis:
+	@if command -v redis-server >/dev/null && command -v redis-sentinel >/dev/null; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+		echo "redis-server and redis-sentinel (Redis 7) are missing, and there is no apt-get: install them with your system's package manager" >&2; exit 1; \
+	fi; \
+	sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
+	echo "installing redis-server and redis-sentinel with apt-get"; \
+	$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq redis-server redis-sentinel
 
 # Go's minimizer would spend most of so short a time: it may try a finding a few times only. Before Go 1.27 a target may fail with
 # "context deadline exceeded" as its time runs out, without a finding (go.dev/issue/75804): it gets a second try then.
 FUZZ = $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg
 
-fuzz:
+fuzz: redis
 	@log=$$(mktemp); trap 'rm -f $$log' EXIT; \
 	for pkg in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \

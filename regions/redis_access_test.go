@@ -15,6 +15,7 @@ import (
 const secret = "correct-horse"
 
 func TestRedisPassword(t *testing.T) {
+	t.Parallel()
 	s := regionstest.StartRedis(t, "--requirepass", secret)
 	for _, c := range []struct {
 		password string
@@ -64,6 +65,7 @@ func everyCall(ctx context.Context, r *regions.Redis, forget func()) error {
 
 // The rights that are documented are enough, and each of them is needed.
 func TestRedisRights(t *testing.T) {
+	t.Parallel()
 	s := regionstest.StartRedis(t)
 	for without := range append([]string{"nothing"}, rights...) {
 		s.Do("FLUSHALL")
@@ -94,6 +96,7 @@ func TestRedisRights(t *testing.T) {
 }
 
 func TestRedisClusterRights(t *testing.T) {
+	t.Parallel()
 	c := regionstest.StartRedisCluster(t, 3)
 	args := []any{"ACL", "SETUSER", "edge", "on", ">" + secret, "+cluster|slots"}
 	for _, right := range rights {
@@ -118,6 +121,7 @@ func TestRedisClusterRights(t *testing.T) {
 }
 
 func TestRedisTLS(t *testing.T) {
+	t.Parallel()
 	s := regionstest.StartRedisTLS(t)
 	good := regions.RedisTLS{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}
 	for _, c := range []struct {

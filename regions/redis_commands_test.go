@@ -52,6 +52,7 @@ func flushOnce(t *testing.T, s *regionstest.Server, r *regions.Redis, origin cou
 
 // What a flush costs the server follows from how many slots changed, not from how many requests changed them.
 func TestRedisCommandsPerFlush(t *testing.T) {
+	t.Parallel()
 	s := regionstest.StartRedis(t)
 	r := open(t, patient(single(s)))
 	flushOnce(t, s, r, 1, 1) // connects, and loads the script
@@ -63,6 +64,7 @@ func TestRedisCommandsPerFlush(t *testing.T) {
 
 // Redis forgets a slot after it can count no more, soon after, and not all at once.
 func TestRedisExpiry(t *testing.T) {
+	t.Parallel()
 	s := regionstest.StartRedis(t)
 	r := open(t, patient(single(s)))
 	slots := batch(200, 1)
@@ -93,6 +95,7 @@ func TestRedisExpiry(t *testing.T) {
 
 // What others keep in the same Redis is passed over, and so is what is no count.
 func TestRedisIsShared(t *testing.T) {
+	t.Parallel()
 	s := regionstest.StartRedis(t)
 	r := open(t, patient(single(s)))
 	mine1 := mine(1, 1, 5)

@@ -8,6 +8,7 @@ import (
 )
 
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	s := regionstest.StartRedis(t)
 	regionstest.Run(t, func(t *testing.T) regions.Store {
 		s.Do("FLUSHALL")
@@ -16,6 +17,7 @@ func TestRedis(t *testing.T) {
 }
 
 func TestRedisCluster(t *testing.T) {
+	t.Parallel()
 	c := regionstest.StartRedisCluster(t, 3)
 	regionstest.Run(t, func(t *testing.T) regions.Store {
 		for _, s := range c.Nodes {

@@ -1,19 +1,15 @@
 package regionstest
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -59,7 +55,7 @@ func StartRedis(t testing.TB, args ...string) *Server {
 func newServer(t testing.TB, program string, args ...string) *Server {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
-		t.Fatalf("%s is not installed, and these tests need it: apt-get install redis-server redis-sentinel", program)
+		t.Fatalf("%s is not installed, and these tests need Redis 7: apt-get install redis-server redis-sentinel", program)
 	}
 	dir, err := os.MkdirTemp("", "regionstest")
 	if err != nil {
@@ -92,38 +88,15 @@ func (s *Server) launch() {
 	s.t.Helper()
 	var err error
 	for range 10 {
-		s.port = freePort(s.t)
+		s.port = reservePort(s.t)
 		if s.busPort != 0 {
-			s.busPort = freePort(s.t)
+			s.busPort = reservePort(s.t)
 		}
 		if err = s.start(); err == nil {
 			return
 		}
 	}
 	s.t.Fatalf("start %s: %v", s.program, err)
-}
-
-var (
-	takenMu sync.Mutex
-	taken   = make(map[int]bool)
-)
-
-// freePort returns a port that nobody listens on and that no outgoing connection is given: those are from 32768.
-func freePort(t testing.TB) int {
-	takenMu.Lock()
-	defer takenMu.Unlock()
-	for range 1000 {
-		port := 15000 + rand.IntN(17000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil || taken[port] {
-			continue
-		}
-		_ = l.Close()
-		taken[port] = true
-		return port
-	}
-	t.Fatal("no free port")
-	return 0
 }
 
 // start starts the server where it was before, and waits until it answers.
@@ -168,7 +141,7 @@ func (s *Server) commandLine() []string {
 	}
 	line = append(line, port, strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"))
 	if s.program == "redis-server" {
-		line = append(line, "--save", "", "--appendonly", "no", "--enable-debug-command", "yes")
+		line = append(line, "--save", "", "--appendonly", "no")
 	}
 	if s.busPort != 0 {
 		line = append(line, "--cluster-port", strconv.Itoa(s.busPort))
@@ -198,65 +171,8 @@ func (s *Server) answers() error {
 	}
 }
 
-// Calls is how many calls of each command were made, by scripts as well, since CONFIG RESETSTAT. Those that were refused unrun are
-// not among them.
-func (s *Server) Calls() map[string]int {
-	s.t.Helper()
-	calls := make(map[string]int)
-	for command, stats := range s.commandStats() {
-		if stats.calls > 0 {
-			calls[command] = stats.calls
-		}
-	}
-	return calls
-}
-
-// Micros is the time in microseconds that the server spent on a command since CONFIG RESETSTAT.
-func (s *Server) Micros(command string) int {
-	s.t.Helper()
-	return s.commandStats()[command].micros
-}
-
-type commandStats struct{ calls, micros int }
-
-func (s *Server) commandStats() map[string]commandStats {
-	s.t.Helper()
-	all := make(map[string]commandStats)
-	for line := range strings.Lines(s.Do("INFO", "commandstats")) {
-		name, figures, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
-		var c commandStats
-		if _, err := fmt.Sscanf(figures, "calls=%d,usec=%d,", &c.calls, &c.micros); err == nil {
-			all[name] = c
-		}
-	}
-	return all
-}
-
 // Addr is the server's host:port. It stays over a restart.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
-
-// Do runs a command on the server and returns its answer as text.
-func (s *Server) Do(args ...any) string {
-	s.t.Helper()
-	answer, err := s.Try(args...)
-	if err != nil {
-		s.t.Fatalf("%s %v: %v", s.program, args, err)
-	}
-	return answer
-}
-
-// Try is Do for a command that may fail, or that a goroutine of its own runs.
-func (s *Server) Try(args ...any) (string, error) {
-	client := redis.NewClient(&redis.Options{
-		Addr: s.Addr(), TLSConfig: s.tls, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, Protocol: 2, PoolSize: 1,
-		DialTimeout: Patience, ReadTimeout: Patience,
-	})
-	answer, err := client.Do(context.Background(), args...).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", errors.Join(err, client.Close())
-	}
-	return fmt.Sprint(answer), client.Close()
-}
 
 // Pause stops the server, connections and all, as a host does that swaps or hangs (SIGSTOP). Resume lets it go on.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }

@@ -34,8 +34,8 @@ func StartRedisCluster(t testing.TB, n int) *Cluster {
 	}
 	for _, s := range c.Nodes {
 		Eventually(t, "the cluster is whole", func() bool {
-			info := s.Do("CLUSTER", "INFO")
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", n)) &&
+			info, err := s.Try("CLUSTER", "INFO")
+			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", n)) &&
 				strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d\r", ClusterSlots))
 		})
 	}
@@ -75,7 +75,7 @@ func StartSentinel(t testing.TB) *Sentinels {
 	s.Replica = StartRedis(t, "--masteruser", replicator, "--masterauth", replicator)
 	s.Replica.Do("REPLICAOF", "127.0.0.1", s.Master.port)
 	Eventually(t, "the replica follows", func() bool {
-		return strings.Contains(s.Replica.Do("INFO", "replication"), "master_link_status:up")
+		return s.Replica.Says("master_link_status:up", "INFO", "replication")
 	})
 
 	s.Sentinel = newServer(t, "redis-sentinel")
@@ -86,8 +86,8 @@ func StartSentinel(t testing.TB) *Sentinels {
 	}
 	s.Sentinel.launch()
 	Eventually(t, "the Sentinel knows the replica", func() bool {
-		answer := s.Sentinel.Do("SENTINEL", "REPLICAS", s.Name)
-		return strings.Contains(answer, s.Replica.Addr()) && strings.Contains(answer, "master-link-status ok")
+		answer, err := s.Sentinel.Try("SENTINEL", "REPLICAS", s.Name)
+		return err == nil && strings.Contains(answer, s.Replica.Addr()) && strings.Contains(answer, "master-link-status ok")
 	})
 	return s
 }
@@ -97,6 +97,6 @@ func (s *Sentinels) Detach() {
 	s.Master.Do("ACL", "SETUSER", replicator, "off")
 	s.Master.Do("CLIENT", "KILL", "TYPE", "replica")
 	Eventually(s.Master.t, "the replica is cut off", func() bool {
-		return strings.Contains(s.Master.Do("INFO", "replication"), "connected_slaves:0")
+		return s.Master.Says("connected_slaves:0", "INFO", "replication")
 	})
 }

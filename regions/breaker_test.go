@@ -10,11 +10,12 @@ import (
 
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 func TestBreaker(t *testing.T) {
 	for _, fault := range []regionstest.Fault{regionstest.Fails, regionstest.Hangs, regionstest.Mute} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := regionstest.NewFaulty(embedded)
 			var out *bytes.Buffer
 			n := start(t, 1, f, func(c *regions.Config) { out = logged(c) })
@@ -63,7 +64,7 @@ func TestBreaker(t *testing.T) {
 
 // While it is half-open the breaker lets through one call of a few slots.
 func TestBreakerHalfOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		f.Set(regionstest.Fails)
@@ -83,7 +84,7 @@ func TestBreakerHalfOpen(t *testing.T) {
 
 // A store that fails is tried with nothing to tell as well: or nobody would know that it is back.
 func TestBreakerClosesWithNothingToTell(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		f.Set(regionstest.Fails)
 		n := start(t, 1, f, nil)
@@ -103,7 +104,7 @@ func TestBreakerClosesWithNothingToTell(t *testing.T) {
 
 // A store that is full answers: the breaker stays closed. But it is not asked as often.
 func TestFullStoreIsAskedLessOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(func() regions.Store { return regions.NewEmbedded(1, time.Now) })
 		n := start(t, 1, f, nil)
 		n.take(&hour, 1, 2, 3)

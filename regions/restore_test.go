@@ -4,17 +4,17 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"testing/synctest"
 
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // What a node told that is gone survives in the tables of the others, and comes back from there.
 func TestCountsOfNodesThatAreGoneSurvive(t *testing.T) {
 	for _, l := range lapses {
 		t.Run(l.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				f := regionstest.NewFaulty(embedded)
 				gone := start(t, 1, f, nil)
 				if err := f.Save(); err != nil {
@@ -55,7 +55,7 @@ func TestCountsOfNodesThatAreGoneSurvive(t *testing.T) {
 func TestRestoreIsCapped(t *testing.T) {
 	for _, most := range []int{0, 100} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				f := regionstest.NewFaulty(embedded)
 				gone := start(t, 1, f, nil)
 				gone.take(&hour, keys(700)...)

@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgelimit/edgelimit/testnet/docker"
 	"github.com/edgelimit/edgelimit/testnet/docker/dockertest"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // answers is a Runner that gives each command line the answer which is written for it, and notes what it was told.
@@ -204,7 +204,7 @@ func TestErrorsRepeatTheEndOfWhatWasSaid(t *testing.T) {
 
 // The fake of other packages' tests is held to what package docker reads.
 func TestFakeHost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := &dockertest.Host{Images: []string{"i"}}
 		h.Add(&dockertest.Container{ID: "1", Name: "a", Labels: map[string]string{"l": "v"}, State: "running", PID: 5,
 			Networks: map[string]string{"n": "10.0.0.1"}, Aliases: map[string][]string{}, Ports: map[string]string{"80/tcp": "127.0.0.1:81"}})

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgelimit/edgelimit/testnet/docker"
 	"github.com/edgelimit/edgelimit/testnet/docker/dockertest"
 	"github.com/edgelimit/edgelimit/testnet/images"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // lab is a testnet without containers: a fake engine, and nodes that answer for what the engine did to them. Time is synctest's.
@@ -35,7 +35,7 @@ type lab struct {
 // inLab runs a test in a lab whose testnet is up.
 func inLab(t *testing.T, test func(t *testing.T, l *lab)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := &lab{
 			Host:  &dockertest.Host{Images: []string{images.Edgelimit, images.Redis}},
 			nodes: make(map[string]dockertest.Container), started: make(map[string]time.Time), heard: make(map[[2]string]time.Time),

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/edgelimit/edgelimit/testnet/weather"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // sink is a transport that counts the packets which reach it.
@@ -43,7 +44,7 @@ func TestLANIsLeftAlone(t *testing.T) {
 }
 
 func TestDelayAndJitter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := new(sink)
 		tr := weather.WAN{Delay: 40 * time.Millisecond, Jitter: 10 * time.Millisecond}.Transport(1)("wan", s)
 		send(t, tr, 100)

@@ -60,7 +60,7 @@ func TestRedisForgetsTheScriptMeanwhile(t *testing.T) {
 		}
 	})
 	merged, refused := 0, 0
-	regionstest.Eventually(t, "30 merges with the script forgotten all the time", func() bool {
+	regionstest.Eventually(t, "30 merges with the script forgotten all the time, and one that got through", func() bool {
 		m, err := r.Merge(t.Context(), slots)
 		switch {
 		case err == nil:
@@ -75,13 +75,10 @@ func TestRedisForgetsTheScriptMeanwhile(t *testing.T) {
 		default:
 			t.Fatal(err)
 		}
-		return merged+refused >= 30
+		return merged > 0 && merged+refused >= 30
 	})
 	cancel()
 	flushing.Wait()
-	if merged == 0 {
-		t.Error("no merge got through")
-	}
 	mustMerge(t, r, slots...)
 }
 

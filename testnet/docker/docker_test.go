@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 	"github.com/edgelimit/edgelimit/testnet/docker"
 	"github.com/edgelimit/edgelimit/testnet/docker/dockertest"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // answers is a Runner that gives each command line the answer which is written for it, and notes what it was told.

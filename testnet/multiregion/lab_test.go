@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 	"github.com/edgelimit/edgelimit/testnet/docker"
 	"github.com/edgelimit/edgelimit/testnet/docker/dockertest"
 	"github.com/edgelimit/edgelimit/testnet/images"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
 // lab is a testnet without containers: a fake engine, and nodes that answer for what the engine did to them. Time is synctest's.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
-	"github.com/edgelimit/edgelimit/testnet/weather"
 	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/weather"
 )
 
 // sink is a transport that counts the packets which reach it.

@@ -52,7 +52,7 @@ func TestHealThatDoesNotHeal(t *testing.T) {
 	inLab(t, func(t *testing.T, l *lab) {
 		ok(t, l.net.Partition(t.Context(), "eu-west", Both))
 		l.stuck["eu-west-1"] = true
-		fails(t, l.net.Heal(t.Context()), "not together", "us-east-1 has not heard of some other node for 1m")
+		fails(t, l.net.Heal(t.Context()), "not together", "us-east-1 has not heard of some other node for 2")
 		l.Fail = func(c docker.Command) error {
 			if strings.Contains(c.String(), "network connect") {
 				return errors.New("no such network")

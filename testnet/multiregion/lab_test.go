@@ -47,7 +47,7 @@ func inLab(t *testing.T, test func(t *testing.T, l *lab)) {
 		}
 		l.Host.Changed = l.changed
 		var err error
-		if l.net, err = Open(Options{Root: "../..", Run: l.Host, Progress: &l.said}); err != nil {
+		if l.net, err = Open(Options{Root: "../..", Run: l.Host, Progress: &l.said, Patience: 20 * time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		l.net.compose.Dir = t.TempDir() // for the key file

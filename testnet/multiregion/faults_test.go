@@ -34,16 +34,41 @@ func TestPartitionAndHeal(t *testing.T) {
 	})
 }
 
-// A cut that does not take hold is an error, not a scenario that proves nothing.
+// A cut that does not take hold is an error, not a scenario that proves nothing. Idle nodes are over a second stale at any time.
 func TestPartitionThatLeaks(t *testing.T) {
 	inLab(t, func(t *testing.T, l *lab) {
+		l.rest = 1200 * time.Millisecond
 		for _, name := range []string{"eu-west-1", "us-east-2"} {
 			l.leaky[name] = true
-			fails(t, l.net.Partition(t.Context(), "eu-west", Both), "did not take hold", name+" heard of all others 150ms ago")
+			fails(t, l.net.Partition(t.Context(), "eu-west", Both), "did not take hold", name+" heard of all others 1.2s ago")
 			delete(l.leaky, name)
 			ok(t, l.net.Heal(t.Context()))
 		}
 	})
+}
+
+// The membership outlives a cut that is short, so that it says nothing of whether anything gets through afterwards.
+func TestHealThatDoesNotHeal(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		ok(t, l.net.Partition(t.Context(), "eu-west", Both))
+		l.stuck["eu-west-1"] = true
+		fails(t, l.net.Heal(t.Context()), "not together", "us-east-1 has not heard of some other node for 2")
+		l.Fail = func(c docker.Command) error {
+			if strings.Contains(c.String(), "network connect") {
+				return errors.New("no such network")
+			}
+			return nil
+		}
+		ok(t, l.net.detach(t.Context(), mustNodes(t, l)))
+		fails(t, l.net.Heal(t.Context()), "put ap-south-1 back on the WAN", "no such network")
+	})
+}
+
+func mustNodes(t *testing.T, l *lab) []Node {
+	t.Helper()
+	nodes, err := l.net.Nodes(t.Context())
+	ok(t, err)
+	return nodes
 }
 
 func TestPartitionOneWay(t *testing.T) {
@@ -157,9 +182,12 @@ func TestRestartWaitsForTheOthers(t *testing.T) {
 		fails(t, l.net.Restart(t.Context(), "us-east-1"), "not together", "us-east-1 sees 0 of 5 others")
 		l.unready["us-east-1"] = "starting"
 		fails(t, l.net.Restart(t.Context(), "us-east-1"), "does not answer", "starting")
+		clear(l.unready)
+		l.old["us-east-1"] = true
+		fails(t, l.net.Restart(t.Context(), "us-east-1"), "does not answer", "it has been running since")
 		// In a region that is cut off, only its own are to be seen.
 		clear(l.alone)
-		clear(l.unready)
+		clear(l.old)
 		ok(t, l.net.Partition(t.Context(), "us-east", Both))
 		ok(t, l.net.Restart(t.Context(), "us-east-1"))
 		same(t, "cut off", l.cutOff(t), "us-east-1", "us-east-2")
@@ -183,6 +211,8 @@ func TestPause(t *testing.T) {
 		if l.Get("us-east-1").Paused {
 			t.Error("it is still paused")
 		}
+		l.Change("us-east-1", func(c *dockertest.Container) { c.IgnoresSTOP = true })
+		fails(t, l.net.Pause(t.Context(), "us-east-1"), "STOP did not take hold")
 	})
 }
 

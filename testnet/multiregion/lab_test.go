@@ -29,7 +29,10 @@ type lab struct {
 	heard   map[[2]string]time.Time // until when one has heard the other; absent: it hears it now
 	leaky   map[string]bool         // nodes that go on hearing everybody, whatever is cut
 	alone   map[string]bool         // nodes that see nobody
+	stuck   map[string]bool         // nodes that all see and nobody hears of
+	old     map[string]bool         // nodes that say that they were started long ago
 	unready map[string]string
+	rest    time.Duration // staleness of who hears everybody
 }
 
 // inLab runs a test in a lab whose testnet is up.
@@ -39,11 +42,12 @@ func inLab(t *testing.T, test func(t *testing.T, l *lab)) {
 		l := &lab{
 			Host:  &dockertest.Host{Images: []string{images.Edgelimit, images.Redis}},
 			nodes: make(map[string]dockertest.Container), started: make(map[string]time.Time), heard: make(map[[2]string]time.Time),
-			leaky: make(map[string]bool), alone: make(map[string]bool), unready: make(map[string]string),
+			leaky: make(map[string]bool), alone: make(map[string]bool), stuck: make(map[string]bool), old: make(map[string]bool),
+			unready: make(map[string]string), rest: 150 * time.Millisecond,
 		}
 		l.Host.Changed = l.changed
 		var err error
-		if l.net, err = Open(Options{Root: "../..", Run: l.Host, Progress: &l.said}); err != nil {
+		if l.net, err = Open(Options{Root: "../..", Run: l.Host, Progress: &l.said, Patience: 20 * time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		l.net.compose.Dir = t.TempDir() // for the key file
@@ -109,7 +113,7 @@ func (l *lab) changed(all []*dockertest.Container) {
 }
 
 func (l *lab) hears(a, b dockertest.Container) bool {
-	if b.State != "running" || b.Paused {
+	if b.State != "running" || b.Paused || l.stuck[b.Name] {
 		return false
 	}
 	if a.Labels[regionLabel] == b.Labels[regionLabel] || l.leaky[a.Name] {
@@ -143,14 +147,21 @@ func (l *lab) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (l *lab) metrics(name string) string {
 	now := time.Now()
-	stale, members := 150*time.Millisecond, 0
+	stale, members, started := l.rest, 0, l.started[name]
+	if l.old[name] {
+		started = now.Add(-time.Hour)
+	}
 	for other := range l.nodes {
 		if other == name {
 			continue
 		}
 		if until, silent := l.heard[[2]string{name, other}]; silent {
-			stale = max(stale, now.Sub(until)+150*time.Millisecond)
-		} else if !l.alone[name] {
+			stale = max(stale, now.Sub(until)+l.rest)
+			if !l.stuck[other] {
+				continue
+			}
+		}
+		if !l.alone[name] {
 			members++
 		}
 	}
@@ -166,7 +177,7 @@ edgelimit_over_admission_bound_ratio{rule="x"} 0.25
 edgelimit_over_admission_bound_ratio{rule="y"} 0.5
 # TYPE process_start_time_seconds gauge
 process_start_time_seconds %f
-`, stale.Seconds(), members-1, float64(l.started[name].UnixMilli())/1000)
+`, stale.Seconds(), members-1, float64(started.UnixMilli())/1000)
 }
 
 // ok fails the test on an error.

@@ -66,7 +66,7 @@ func TestUpSaysWhatIsMissing(t *testing.T) {
 		ok(t, l.net.Kill(t.Context(), "us-east-2"))
 		l.alone["eu-west-1"] = true
 		l.unready["eu-west-2"] = "no rules"
-		fails(t, l.net.Up(t.Context()), "1m0s", "us-east-1 is unhealthy", "us-east-2 is not running (exited, exit status 137)", "eu-west-1 sees 0 of 4 others", "eu-west-2 is not ready: no rules")
+		fails(t, l.net.Up(t.Context()), "20s", "us-east-1 is unhealthy", "us-east-2 is not running (exited, exit status 137)", "eu-west-1 sees 0 of 4 others", "eu-west-2 is not ready: no rules")
 		ok(t, l.net.Partition(t.Context(), "ap-south", Both))
 		fails(t, l.net.Up(t.Context()), "ap-south-1 is cut off", "heal")
 		l.Images = nil

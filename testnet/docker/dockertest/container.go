@@ -21,6 +21,7 @@ type Container struct {
 	Table           string            // nft's rules in its network namespace; empty: none
 	IgnoresSIGTERM  bool
 	FailsAtStarting bool
+	IgnoresSTOP     bool
 }
 
 func (c *Container) signal(name string) error {
@@ -31,7 +32,7 @@ func (c *Container) signal(name string) error {
 	case "KILL":
 		c.end(137)
 	case "STOP":
-		c.Paused = true
+		c.Paused = !c.IgnoresSTOP
 	case "CONT":
 		c.Paused = false
 	}

@@ -109,8 +109,6 @@ type Cluster struct {
 	pools     []*pool
 	streams   chan struct{} // a place for each snapshot on its way
 	malformed logLimit
-	warm      chan struct{} // closed when the first snapshot came
-	warmed    sync.Once
 
 	mu      sync.Mutex
 	replica *Replica
@@ -133,7 +131,6 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 	c := &Cluster{
 		cfg: cfg, self: self, source: source, log: cfg.Logger,
 		streams:    make(chan struct{}, 4),
-		warm:       make(chan struct{}),
 		replica:    NewReplica(self.Origin(), cfg.Interval, source),
 		membership: newMembership(self),
 	}
@@ -216,18 +213,26 @@ func (c *Cluster) linger(ctx context.Context, next <-chan time.Time) {
 	}
 }
 
-// Warm waits until a peer has told the node all that it knows. It returns at once when there is no peer to expect, and the context's
-// error when none came. Run has to be under way.
+// Warm waits until the node has been told what others know, and has met somebody in every pool in which it has seeds. It returns at
+// once when there is nobody to expect, and the context's error when nobody came. Run has to be under way.
 func (c *Cluster) Warm(ctx context.Context) error {
-	if !c.hasSeeds() {
-		return nil
+	ticker := time.NewTicker(c.cfg.Interval / 2)
+	defer ticker.Stop()
+	for !c.warm() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("gossip: not all seeds have answered: %w", ctx.Err())
+		}
 	}
-	select {
-	case <-c.warm:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("gossip: no peer has told what it knows: %w", ctx.Err())
-	}
+	return nil
+}
+
+func (c *Cluster) warm() bool {
+	c.mu.Lock()
+	told := c.replica.Stats().SnapshotsReceived > 0 || len(c.routes) == 0
+	c.mu.Unlock()
+	return told && !c.blind()
 }
 
 func (c *Cluster) shutdown() {
@@ -313,11 +318,7 @@ func (c *Cluster) sendStream(d delivery) {
 func (c *Cluster) receive(pool string, b []byte) {
 	c.mu.Lock()
 	err := c.replica.Receive(b, c.cfg.Now())
-	warm := c.replica.stats.SnapshotsReceived > 0
 	c.mu.Unlock()
-	if warm {
-		c.warmed.Do(func() { close(c.warm) })
-	}
 	if err != nil && c.malformed.admit(c.log) {
 		c.log.Warn("gossip: dropped a frame that cannot be read", "pool", pool, "bytes", len(b), "error", err)
 	}
@@ -337,28 +338,35 @@ func (c *Cluster) snapshot() []byte {
 	return encodeSnapshot(c.self.Origin(), tick, c.source, c.cfg.Now())
 }
 
-// Audit bounds what other nodes may have admitted on one key of each limit without this node knowing; see Replica.Audit.
+// Audit bounds what other nodes may have admitted on one key of each limit without this node knowing; see Replica.Audit. To a node that
+// has found nobody behind its seeds, as when it starts on the wrong side of a partition, the others together are one that admits a limit.
 func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.replica.Audit(limits, c.cfg.Now())
+	unseen := c.replica.Audit(limits, c.cfg.Now())
+	c.mu.Unlock()
+	if c.blind() {
+		for rule, l := range limits {
+			unseen[rule] += float64(l.Max())
+		}
+	}
+	return unseen
 }
 
+// blind reports whether there may be nodes of which this one has never heard, because seeds do not answer. The lock is not held: pools
+// take it under their own.
+func (c *Cluster) blind() bool { return slices.ContainsFunc(c.pools, (*pool).isBlind) }
+
 // Staleness is the largest age of what this node knows of another one, and whether they are all in the membership. Nodes that
-// left are not counted; nodes that fell silent are, for a quarter of an hour. A node that has seeds and has met nobody is not whole.
+// left are not counted; nodes that fell silent are, for a quarter of an hour. It is not whole while there is nobody behind the seeds.
 func (c *Cluster) Staleness() (age time.Duration, whole bool) {
+	whole = !c.blind()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	whole = c.met || !c.hasSeeds()
 	for _, p := range c.replica.Peers(c.cfg.Now()) {
 		age = max(age, p.Age)
 		whole = whole && p.Member
 	}
 	return age, whole
-}
-
-func (c *Cluster) hasSeeds() bool {
-	return slices.ContainsFunc(c.pools, func(p *pool) bool { return len(p.cfg.Seeds) > 0 })
 }
 
 // Stats returns the replica's totals.

@@ -307,6 +307,47 @@ func TestClusterRestartElsewhere(t *testing.T) {
 	}
 }
 
+// A node that starts in a region which is cut off has never heard of those beyond: it knows that it does not see them, and its bound
+// has room for what they admit.
+func TestClusterStartInsideACut(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.twoRegions()
+		l.links.Partition("west")
+		l.kill("west/n4")
+		n := l.start("west/n4")
+		limits := map[string]*counters.Limit{"edge/lab": l.limit}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := n.Warm(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error("it takes itself for warm: ", err)
+		}
+		l.within(10*time.Second, "its own region", func() string {
+			if got := len(n.Members()); got != 1 {
+				return fmt.Sprintf("it sees %d others", got)
+			}
+			return ""
+		})
+		if _, whole := n.Staleness(); whole {
+			t.Error("it believes that it sees the whole cluster")
+		}
+		if bound := n.Audit(limits)["edge/lab"]; bound < float64(l.limit.Max()) {
+			t.Errorf("its bound is %v, others may admit %v", bound, l.limit.Max())
+		}
+		time.Sleep(time.Minute)
+		l.links.Heal()
+		l.within(wholeWithin, "the healed cluster", l.sees(l.all()...))
+		time.Sleep(5 * time.Second)
+		if _, whole := n.Staleness(); !whole {
+			t.Error("after the heal it believes that somebody is missing")
+		}
+		n.Audit(limits)
+		if bound := n.Audit(limits)["edge/lab"]; bound > 100 {
+			t.Errorf("after the heal its bound is %v", bound)
+		}
+	})
+}
+
 // Two nodes of one id: everybody tells the operator, and no count suffers, whichever of the two started first.
 func TestClusterTwins(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

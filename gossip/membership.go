@@ -16,7 +16,6 @@ type membership struct {
 	routes   map[counters.Origin]*route
 	latest   map[string]Member // the latest boot of each node, by name
 	outdated map[counters.Origin]*route
-	met      bool // another node, ever
 }
 
 // route is how a member is reached.
@@ -44,7 +43,6 @@ func (c *Cluster) arrived(r *route) {
 	r.since = now
 	twin := m.name() == c.self.name()
 	c.mu.Lock()
-	c.met = c.met || !twin
 	latest, known := c.latest[m.name()]
 	_, routed := c.routes[m.Origin()]
 	switch {

@@ -38,6 +38,8 @@ type pool struct {
 	addr    string                  // under which this node is known in the pool
 	members map[string]poolMember   // by memberlist's name: the others
 	failed  map[string]failedMember // by name: members that went without saying goodbye, to be joined again
+	met     bool                    // somebody whom it carries frames to
+	blind   bool                    // it has met nobody, and a seed does not answer: there may be others who admit
 }
 
 // poolMember is a member of the pool and its address.
@@ -57,7 +59,7 @@ type failedMember struct {
 
 func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 	p := &pool{name: name, cfg: cfg, cluster: c,
-		members: make(map[string]poolMember), failed: make(map[string]failedMember)}
+		members: make(map[string]poolMember), failed: make(map[string]failedMember), blind: len(cfg.Seeds) > 0}
 	conf := memberlist.DefaultLANConfig()
 	// A boot has a name of its own: memberlist would hold on to the name of a node that was killed for as long as it takes to be
 	// sure, and refuse it to the next boot at another address.
@@ -222,6 +224,9 @@ func (p *pool) arrived(n *memberlist.Node) {
 		return
 	}
 	p.members[n.Name] = poolMember{m, n.Address()}
+	if p.carries(m) {
+		p.met, p.blind = true, false
+	}
 	for name, f := range p.failed { // an earlier boot of the same node need not be looked for any more
 		if f.name() == m.name() {
 			delete(p.failed, name)
@@ -249,6 +254,19 @@ func (p *pool) NotifyLeave(n *memberlist.Node) {
 	if p.carries(m) {
 		p.cluster.gone(m, p)
 	}
+}
+
+// searched takes in whether all seeds answered. Once somebody was met, who is missing is known by name.
+func (p *pool) searched(answered bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.blind = !p.met && !answered
+}
+
+func (p *pool) isBlind() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.blind
 }
 
 // others returns the members that memberlist holds to be alive, and this node's own address.

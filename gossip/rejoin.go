@@ -40,11 +40,12 @@ func (p *pool) joinMissing(ctx context.Context, first bool) bool {
 	for _, m := range members {
 		alive[m.addr] = true
 	}
-	log := p.cluster.log
+	log, answered := p.cluster.log, true
 	for _, seed := range p.cfg.Seeds {
 		addrs, err := resolveSeed(ctx, seed)
 		if err != nil {
 			log.Warn("gossip: seed does not resolve, will try again", "pool", p.name, "seed", seed, "error", err)
+			answered = false
 			continue
 		}
 		for _, addr := range addrs {
@@ -52,10 +53,12 @@ func (p *pool) joinMissing(ctx context.Context, first bool) bool {
 				continue
 			}
 			if _, err := p.ml.Join([]string{addr}); err != nil && ctx.Err() == nil {
+				answered = false
 				log.Warn("gossip: seed does not answer, will try again", "pool", p.name, "seed", seed, "addr", addr, "error", err)
 			}
 		}
 	}
+	p.searched(answered)
 	if !first {
 		p.warnOfStrays()
 		for name, f := range p.failedMembers() {

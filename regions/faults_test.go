@@ -60,7 +60,15 @@ func TestStoreHangs(t *testing.T) {
 		const cap = 100
 		f := regionstest.NewFaulty(embedded)
 		var out *bytes.Buffer
-		n := start(t, 1, f, func(c *regions.Config) { c.MaxPending, out = cap, logged(c) })
+		var last time.Duration // of the last call
+		n := start(t, 1, f, func(c *regions.Config) {
+			c.MaxPending, out = cap, logged(c)
+			c.OnCall = func(took time.Duration, err error) {
+				if last = took; (err != nil) != (took == 250*time.Millisecond) {
+					t.Errorf("a call took %v and ended with %v", took, err)
+				}
+			}
+		})
 		f.Set(regionstest.Hangs)
 		n.take(&hour, keys(10)...)
 		time.Sleep(interval)
@@ -81,7 +89,8 @@ func TestStoreHangs(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		s := n.Reconciler.Stats()
-		if s.Pending != cap || s.Dropped != 600*400 || s.Latency != 250*time.Millisecond {
+		synctest.Wait()
+		if s.Pending != cap || s.Dropped != 600*400 || last != 250*time.Millisecond {
 			t.Errorf("after a minute: %+v, want %d pending, %d dropped, and a last call of 250ms", s, cap, 600*400)
 		}
 		f.Set(regionstest.Works)

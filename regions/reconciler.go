@@ -25,15 +25,14 @@ type Table interface {
 	Origin() counters.Origin
 }
 
-// Stats are running totals of a Reconciler, but for Pending, Latency and Breaker.
+// Stats are running totals of a Reconciler, but for Pending and Breaker.
 type Stats struct {
-	Pending int           // slots that wait for the store now
-	Flushed uint64        // slots that the store acknowledged
-	Failed  uint64        // calls of the store that failed
-	Dropped uint64        // slots offered that found no room: made good by a push of all own slots
-	Lost    uint64        // times that the store was found to have lost data, or restarted
-	Latency time.Duration // how long the last call of the store took, whether it succeeded or not
-	Breaker BreakerState  // whether the store is called
+	Pending int          // slots that wait for the store now
+	Flushed uint64       // slots that the store acknowledged
+	Failed  uint64       // calls of the store that failed
+	Dropped uint64       // slots offered that found no room: made good by a push of all own slots
+	Lost    uint64       // times that the store was found to have lost data, or restarted
+	Breaker BreakerState // whether the store is called
 }
 
 // Reconciler keeps a table and the store of its region in agreement: it tells the store what changed of the own slots, and
@@ -251,16 +250,15 @@ func (r *Reconciler) call(ctx context.Context, slots []counters.Slot, f func(con
 	if r.cfg.OnCall != nil {
 		r.cfg.OnCall(took, err)
 	}
-	r.count(took, slots, err, ctx.Err() != nil)
+	r.count(slots, err, ctx.Err() != nil)
 	return err
 }
 
 // count keeps the totals of a call, and takes what the store acknowledged out of what is pending. A call that failed because
 // Run was told to stop is no failure of the store.
-func (r *Reconciler) count(took time.Duration, slots []counters.Slot, err error, stopped bool) {
+func (r *Reconciler) count(slots []counters.Slot, err error, stopped bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats.Latency = took
 	switch {
 	case err == nil:
 		r.stats.Breaker = BreakerClosed

@@ -101,6 +101,34 @@ func TestReconcilerSkipsShortWindows(t *testing.T) {
 	})
 }
 
+// What is not worth telling is not told, and neither is it in the push that follows a loss.
+func TestWorth(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := regionstest.NewFaulty(embedded)
+		n := start(t, 1, f, func(c *regions.Config) {
+			c.Worth = func(s *counters.Slot) bool { return s.Key%2 == 0 }
+		})
+		check := func(when string) {
+			t.Helper()
+			got := held(t, f)
+			for id := range got {
+				if id.key%2 != 0 {
+					t.Errorf("%s: key %v was told", when, id.key)
+				}
+			}
+			if len(got) != 5 {
+				t.Errorf("%s: %d slots were told, want 5", when, len(got))
+			}
+		}
+		n.take(&hour, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+		flushes(1)
+		check("at first")
+		f.Lose()
+		flushes(2)
+		check("after a loss")
+	})
+}
+
 func TestReconcilerForgetsWhatExpired(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)

@@ -13,19 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/edgelimit/edgelimit/testnet/leaks"
 
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// Probes that are under way when memberlist shuts down go on until their time is up, some seconds at most.
-var probes = []goleak.Option{
-	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"),
-	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).sendPingAndWaitForAck"),
-	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).handleIndirectPing.func2"),
-}
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, probes...) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // patience is how long a test waits for what should come at once, on a machine that is busy with other things.
 const patience = 10 * time.Second

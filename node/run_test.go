@@ -12,11 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/leaks"
 )
 
 const perClient = `
@@ -59,7 +58,7 @@ func TestDoorsAnswer(t *testing.T) {
 }
 
 func TestStopClosesEverything(t *testing.T) {
-	defer goleak.VerifyNone(t, append(probes, goleak.IgnoreCurrent())...)
+	defer leaks.Check(t)()
 	cfg := withDoors(quiet(perClient))
 	cfg.Gossip.LAN, cfg.Gossip.WAN = freeAddr(t), freeAddr(t)
 	n := launch(t, cfg).ready(t)
@@ -86,7 +85,7 @@ func TestStopClosesEverything(t *testing.T) {
 func TestAddressInUse(t *testing.T) {
 	for _, what := range []string{"http", "health", "lan", "wan"} {
 		t.Run(what, func(t *testing.T) {
-			defer goleak.VerifyNone(t, append(probes, goleak.IgnoreCurrent())...)
+			defer leaks.Check(t)()
 			taken, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -120,7 +119,7 @@ func TestAddressInUse(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	defer goleak.VerifyNone(t, append(probes, goleak.IgnoreCurrent())...)
+	defer leaks.Check(t)()
 	for _, test := range []struct {
 		name   string
 		change func(*testing.T, *Config)

@@ -12,18 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgelimit/edgelimit/testnet/leaks"
 	"github.com/urfave/cli/v2"
-	"go.uber.org/goleak"
 )
 
-// Probes that are under way when memberlist shuts down go on until their time is up, some seconds at most.
-var probes = []goleak.Option{
-	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"),
-	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).sendPingAndWaitForAck"),
-	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).handleIndirectPing.func2"),
-}
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, probes...) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // patience is how long a test waits for what should come at once, on a machine that is busy with other things.
 const patience = 15 * time.Second

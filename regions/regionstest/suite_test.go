@@ -13,7 +13,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
-	"go.uber.org/goleak"
+	"github.com/edgelimit/edgelimit/testnet/leaks"
 	"pgregory.net/rapid"
 )
 
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 			os.Exit(2)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 func embedded() regions.Store { return regions.NewEmbedded(20_000, time.Now) }

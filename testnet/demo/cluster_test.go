@@ -11,21 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/edgelimit/edgelimit/testnet/leaks"
 
 	"github.com/edgelimit/edgelimit/gossip/gossiptest"
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
-// Probes that are under way when memberlist shuts down go on until their time is up, some seconds at most.
-var probes = []goleak.Option{
-	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"),
-	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).sendPingAndWaitForAck"),
-	goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).handleIndirectPing.func2"),
-}
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, probes...) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // small is a demo that is over in a few seconds: 200 requests a second and region offered on a limit of 200.
 func small() Options {

@@ -164,3 +164,49 @@ func TestRedisPasswordFile(t *testing.T) {
 		t.Errorf("New returned %v", err)
 	}
 }
+
+// Redis is called as often for an identity that is asked for 50,000 times a second on two nodes as for one that is asked for 50 times.
+func TestRedisCommandsPerSecond(t *testing.T) {
+	t.Parallel()
+	redis := regionstest.StartRedis(t)
+	var nodes []*running
+	for _, id := range []string{"a", "b"} {
+		cfg := sharing(redis, id)
+		cfg.RuleSet = ruleSet(strings.Replace(perClient, "requests_per_unit: 1000", "requests_per_unit: 100000000", 1))
+		cfg.Redis.MinFill = 0
+		nodes = append(nodes, launch(t, cfg).ready(t))
+	}
+	// during is how many commands a second reach Redis while every tick brings so many requests to each node.
+	during := func(identity string, tick time.Duration, requests int) float64 {
+		takeSome(t, nodes[0].Node, "per_client", identity, 1)
+		before, began := commands(t, redis), time.Now()
+		ticker := time.NewTicker(tick)
+		defer ticker.Stop()
+		taken := 0
+		for time.Since(began) < 5*time.Second {
+			<-ticker.C
+			for _, n := range nodes {
+				taken += takeSome(t, n.Node, "per_client", identity, requests)
+			}
+		}
+		took := time.Since(began).Seconds()
+		perSecond := float64(commands(t, redis)-before) / took
+		t.Logf("%.0f requests/s: %.1f commands/s", float64(taken)/took, perSecond)
+		return perSecond
+	}
+	few, many := during("x", 40*time.Millisecond, 1), during("y", time.Millisecond, 25)
+	if few < 1 || many > 2*few {
+		t.Errorf("%.1f commands/s for few requests, %.1f for many", few, many)
+	}
+}
+
+// commands is how many commands Redis has had of clients.
+func commands(t *testing.T, redis *regionstest.Server) (n int) {
+	t.Helper()
+	for name, calls := range redis.Calls() {
+		if name == "evalsha" { // the commands that the script runs are counted beside it
+			n += calls
+		}
+	}
+	return n
+}

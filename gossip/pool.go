@@ -122,7 +122,7 @@ func (p *pool) openTransport(conf *memberlist.Config) error {
 }
 
 // listen opens the pool's sockets. memberlist takes a name for all addresses of the machine, so it gets an IP address.
-func (p *pool) listen(conf *memberlist.Config) (*memberlist.NetTransport, error) {
+func (p *pool) listen(conf *memberlist.Config) (*sockets, error) {
 	ip, port, err := resolveAddr(p.cfg.Bind)
 	if err != nil {
 		return nil, err
@@ -130,16 +130,16 @@ func (p *pool) listen(conf *memberlist.Config) (*memberlist.NetTransport, error)
 	if len(p.cluster.cfg.Keys) == 0 && !ip.IsLoopback() {
 		return nil, fmt.Errorf("%s is beyond loopback and needs a key", ip)
 	}
-	sockets, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+	opened, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 		BindAddrs: []string{ip.String()}, BindPort: port, Logger: conf.Logger})
 	if err != nil {
 		return nil, err
 	}
-	conf.BindAddr, conf.BindPort = ip.String(), sockets.GetAutoBindPort()
+	conf.BindAddr, conf.BindPort = ip.String(), opened.GetAutoBindPort()
 	if p.cfg.Advertise == "" {
 		conf.AdvertisePort = conf.BindPort
 	}
-	return sockets, nil
+	return newSockets(opened), nil
 }
 
 // resolveAddr returns the IP address and the port behind host:port; no host is every IPv4 address of the machine.

@@ -34,7 +34,7 @@ func (s *sockets) DialAddressTimeout(a memberlist.Address, timeout time.Duration
 	if err != nil {
 		return nil, err
 	}
-	return &dialled{conn, context.AfterFunc(s.open, func() { _ = conn.Close() })}, nil
+	return &dialled{conn.(*net.TCPConn), context.AfterFunc(s.open, func() { _ = conn.Close() })}, nil
 }
 
 // Shutdown closes everything.
@@ -45,12 +45,12 @@ func (s *sockets) Shutdown() error {
 
 // dialled is a stream that sockets know of until it is closed.
 type dialled struct {
-	net.Conn
+	*net.TCPConn
 	forget func() bool
 }
 
 // Close implements net.Conn.
 func (d *dialled) Close() error {
 	d.forget()
-	return d.Conn.Close()
+	return d.TCPConn.Close()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -40,25 +42,7 @@ func (p *pool) joinMissing(ctx context.Context, first bool) bool {
 	for _, m := range members {
 		alive[m.addr] = true
 	}
-	log, answered := p.cluster.log, true
-	for _, seed := range p.cfg.Seeds {
-		addrs, err := resolveSeed(ctx, seed)
-		if err != nil {
-			log.Warn("gossip: seed does not resolve, will try again", "pool", p.name, "seed", seed, "error", err)
-			answered = false
-			continue
-		}
-		for _, addr := range addrs {
-			if alive[addr] || ctx.Err() != nil {
-				continue
-			}
-			if _, err := p.ml.Join([]string{addr}); err != nil && ctx.Err() == nil {
-				answered = false
-				log.Warn("gossip: seed does not answer, will try again", "pool", p.name, "seed", seed, "addr", addr, "error", err)
-			}
-		}
-	}
-	p.searched(answered)
+	p.searched(p.joinSeeds(ctx, alive))
 	if !first {
 		p.warnOfStrays()
 		for name, f := range p.failedMembers() {
@@ -66,12 +50,47 @@ func (p *pool) joinMissing(ctx context.Context, first bool) bool {
 				continue
 			}
 			if _, err := p.ml.Join([]string{f.addr}); err != nil {
-				log.Debug("gossip: failed member does not answer", "pool", p.name, "name", name, "addr", f.addr)
+				p.cluster.log.Debug("gossip: failed member does not answer", "pool", p.name, "name", name, "addr", f.addr)
 			}
 		}
 	}
 	members, _ = p.others()
 	return len(members) > 0
+}
+
+// joinSeeds tries the seeds that are not alive, all at once: one that is gone takes streamTimeout, longer than a node that starts waits
+// for the others. It reports whether all answered.
+func (p *pool) joinSeeds(ctx context.Context, alive map[string]bool) bool {
+	var failed atomic.Bool
+	var tries sync.WaitGroup
+	for _, seed := range p.cfg.Seeds {
+		tries.Go(func() {
+			if !p.joinSeed(ctx, seed, alive) {
+				failed.Store(true)
+			}
+		})
+	}
+	tries.Wait()
+	return !failed.Load()
+}
+
+func (p *pool) joinSeed(ctx context.Context, seed string, alive map[string]bool) bool {
+	log, answered := p.cluster.log, true
+	addrs, err := resolveSeed(ctx, seed)
+	if err != nil {
+		log.Warn("gossip: seed does not resolve, will try again", "pool", p.name, "seed", seed, "error", err)
+		return false
+	}
+	for _, addr := range addrs {
+		if alive[addr] || ctx.Err() != nil {
+			continue
+		}
+		if _, err := p.ml.Join([]string{addr}); err != nil && ctx.Err() == nil {
+			answered = false
+			log.Warn("gossip: seed does not answer, will try again", "pool", p.name, "seed", seed, "addr", addr, "error", err)
+		}
+	}
+	return answered
 }
 
 // warnOfStrays tells of nodes of this region that are in the WAN pool but not in the LAN pool: no counts reach them.

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -59,38 +58,41 @@ func (p *pool) joinMissing(ctx context.Context, first bool) bool {
 }
 
 // joinSeeds tries the seeds that are not alive, all at once: one that is gone takes streamTimeout, longer than a node that starts waits
-// for the others. It reports whether all answered.
-func (p *pool) joinSeeds(ctx context.Context, alive map[string]bool) bool {
-	var failed atomic.Bool
+// for the others. It returns the addresses that did not answer and whose they are; of a seed without any, the seed.
+func (p *pool) joinSeeds(ctx context.Context, alive map[string]bool) map[string]string {
+	var mu sync.Mutex
+	unanswered := make(map[string]string)
 	var tries sync.WaitGroup
 	for _, seed := range p.cfg.Seeds {
 		tries.Go(func() {
-			if !p.joinSeed(ctx, seed, alive) {
-				failed.Store(true)
+			for _, addr := range p.joinSeed(ctx, seed, alive) {
+				mu.Lock()
+				unanswered[addr] = seed
+				mu.Unlock()
 			}
 		})
 	}
 	tries.Wait()
-	return !failed.Load()
+	return unanswered
 }
 
-func (p *pool) joinSeed(ctx context.Context, seed string, alive map[string]bool) bool {
-	log, answered := p.cluster.log, true
+func (p *pool) joinSeed(ctx context.Context, seed string, alive map[string]bool) (unanswered []string) {
+	log := p.cluster.log
 	addrs, err := resolveSeed(ctx, seed)
 	if err != nil {
 		log.Warn("gossip: seed does not resolve, will try again", "pool", p.name, "seed", seed, "error", err)
-		return false
+		return []string{seed}
 	}
 	for _, addr := range addrs {
 		if alive[addr] || ctx.Err() != nil {
 			continue
 		}
 		if _, err := p.ml.Join([]string{addr}); err != nil && ctx.Err() == nil {
-			answered = false
+			unanswered = append(unanswered, addr)
 			log.Warn("gossip: seed does not answer, will try again", "pool", p.name, "seed", seed, "addr", addr, "error", err)
 		}
 	}
-	return answered
+	return unanswered
 }
 
 // warnOfStrays tells of nodes of this region that are in the WAN pool but not in the LAN pool: no counts reach them.

@@ -232,7 +232,7 @@ func (c *Cluster) warm() bool {
 	c.mu.Lock()
 	told := c.replica.Stats().SnapshotsReceived > 0 || len(c.routes) == 0
 	c.mu.Unlock()
-	return told && !c.blind()
+	return told && !slices.ContainsFunc(c.pools, (*pool).isAlone)
 }
 
 func (c *Cluster) shutdown() {
@@ -339,7 +339,8 @@ func (c *Cluster) snapshot() []byte {
 }
 
 // Audit bounds what other nodes may have admitted on one key of each limit without this node knowing; see Replica.Audit. To a node that
-// has found nobody behind its seeds, as when it starts on the wrong side of a partition, the others together are one that admits a limit.
+// has not reached all its seeds, as when it starts on the wrong side of a partition, those behind them together are one that admits a
+// limit: where they are cut off from each other as well, each part may.
 func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
 	c.mu.Lock()
 	unseen := c.replica.Audit(limits, c.cfg.Now())
@@ -357,7 +358,7 @@ func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
 func (c *Cluster) blind() bool { return slices.ContainsFunc(c.pools, (*pool).isBlind) }
 
 // Staleness is the largest age of what this node knows of another one, and whether they are all in the membership. Nodes that
-// left are not counted; nodes that fell silent are, for a quarter of an hour. It is not whole while there is nobody behind the seeds.
+// left are not counted; nodes that fell silent are, for a quarter of an hour. It is not whole while seeds have never answered, for as long.
 func (c *Cluster) Staleness() (age time.Duration, whole bool) {
 	whole = !c.blind()
 	c.mu.Lock()

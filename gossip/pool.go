@@ -40,6 +40,9 @@ type pool struct {
 	failed  map[string]failedMember // by name: members that went without saying goodbye, to be joined again
 	met     bool                    // somebody whom it carries frames to
 	blind   bool                    // it has met nobody, and a seed does not answer: there may be others who admit
+	reached map[string]bool         // seeds that answered, ever: who is behind them is known by name
+	missing map[string]string       // of seeds that never answered, by address: they may be of a part of the cluster that nobody here sees
+	opened  time.Time
 }
 
 // poolMember is a member of the pool and its address.
@@ -59,7 +62,8 @@ type failedMember struct {
 
 func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 	p := &pool{name: name, cfg: cfg, cluster: c,
-		members: make(map[string]poolMember), failed: make(map[string]failedMember), blind: len(cfg.Seeds) > 0}
+		members: make(map[string]poolMember), failed: make(map[string]failedMember), reached: make(map[string]bool),
+		blind: len(cfg.Seeds) > 0, opened: time.Now()}
 	conf := memberlist.DefaultLANConfig()
 	// A boot has a name of its own: memberlist would hold on to the name of a node that was killed for as long as it takes to be
 	// sure, and refuse it to the next boot at another address.
@@ -122,7 +126,7 @@ func (p *pool) openTransport(conf *memberlist.Config) error {
 }
 
 // listen opens the pool's sockets. memberlist takes a name for all addresses of the machine, so it gets an IP address.
-func (p *pool) listen(conf *memberlist.Config) (*memberlist.NetTransport, error) {
+func (p *pool) listen(conf *memberlist.Config) (*sockets, error) {
 	ip, port, err := resolveAddr(p.cfg.Bind)
 	if err != nil {
 		return nil, err
@@ -130,16 +134,16 @@ func (p *pool) listen(conf *memberlist.Config) (*memberlist.NetTransport, error)
 	if len(p.cluster.cfg.Keys) == 0 && !ip.IsLoopback() {
 		return nil, fmt.Errorf("%s is beyond loopback and needs a key", ip)
 	}
-	sockets, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+	opened, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 		BindAddrs: []string{ip.String()}, BindPort: port, Logger: conf.Logger})
 	if err != nil {
 		return nil, err
 	}
-	conf.BindAddr, conf.BindPort = ip.String(), sockets.GetAutoBindPort()
+	conf.BindAddr, conf.BindPort = ip.String(), opened.GetAutoBindPort()
 	if p.cfg.Advertise == "" {
 		conf.AdvertisePort = conf.BindPort
 	}
-	return sockets, nil
+	return newSockets(opened), nil
 }
 
 // resolveAddr returns the IP address and the port behind host:port; no host is every IPv4 address of the machine.
@@ -227,6 +231,7 @@ func (p *pool) arrived(n *memberlist.Node) {
 	if p.carries(m) {
 		p.met, p.blind = true, false
 	}
+	delete(p.missing, n.Address())
 	for name, f := range p.failed { // an earlier boot of the same node need not be looked for any more
 		if f.name() == m.name() {
 			delete(p.failed, name)
@@ -256,14 +261,34 @@ func (p *pool) NotifyLeave(n *memberlist.Node) {
 	}
 }
 
-// searched takes in whether all seeds answered. Once somebody was met, who is missing is known by name.
-func (p *pool) searched(answered bool) {
+// searched takes in which seeds did not answer. A pool that has met nobody is blind for as long as that lasts. One that has met somebody
+// does not know of all for that: a part of the cluster may be cut off from everybody here. As with members that fell silent, who does
+// not answer for forgetSilent is taken to be gone for good.
+func (p *pool) searched(unanswered map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.blind = !p.met && !answered
+	failed := slices.Collect(maps.Values(unanswered))
+	for _, seed := range p.cfg.Seeds {
+		if !slices.Contains(failed, seed) {
+			p.reached[seed] = true
+		}
+	}
+	p.blind = !p.met && len(unanswered) > 0
+	p.missing = unanswered
+	maps.DeleteFunc(p.missing, func(_, seed string) bool { return p.reached[seed] || time.Since(p.opened) > forgetSilent })
+	for _, m := range p.members { // one may have come since it was tried
+		delete(p.missing, m.addr)
+	}
 }
 
+// isBlind reports whether there may be others of whom nobody here has told; isAlone, whether there may be and nobody was met at all.
 func (p *pool) isBlind() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.blind || len(p.missing) > 0
+}
+
+func (p *pool) isAlone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.blind

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"time"
 )
 
@@ -40,25 +41,7 @@ func (p *pool) joinMissing(ctx context.Context, first bool) bool {
 	for _, m := range members {
 		alive[m.addr] = true
 	}
-	log, answered := p.cluster.log, true
-	for _, seed := range p.cfg.Seeds {
-		addrs, err := resolveSeed(ctx, seed)
-		if err != nil {
-			log.Warn("gossip: seed does not resolve, will try again", "pool", p.name, "seed", seed, "error", err)
-			answered = false
-			continue
-		}
-		for _, addr := range addrs {
-			if alive[addr] || ctx.Err() != nil {
-				continue
-			}
-			if _, err := p.ml.Join([]string{addr}); err != nil && ctx.Err() == nil {
-				answered = false
-				log.Warn("gossip: seed does not answer, will try again", "pool", p.name, "seed", seed, "addr", addr, "error", err)
-			}
-		}
-	}
-	p.searched(answered)
+	p.searched(p.joinSeeds(ctx, alive))
 	if !first {
 		p.warnOfStrays()
 		for name, f := range p.failedMembers() {
@@ -66,12 +49,50 @@ func (p *pool) joinMissing(ctx context.Context, first bool) bool {
 				continue
 			}
 			if _, err := p.ml.Join([]string{f.addr}); err != nil {
-				log.Debug("gossip: failed member does not answer", "pool", p.name, "name", name, "addr", f.addr)
+				p.cluster.log.Debug("gossip: failed member does not answer", "pool", p.name, "name", name, "addr", f.addr)
 			}
 		}
 	}
 	members, _ = p.others()
 	return len(members) > 0
+}
+
+// joinSeeds tries the seeds that are not alive, all at once: one that is gone takes streamTimeout, longer than a node that starts waits
+// for the others. It returns the addresses that did not answer and whose they are; of a seed without any, the seed.
+func (p *pool) joinSeeds(ctx context.Context, alive map[string]bool) map[string]string {
+	var mu sync.Mutex
+	unanswered := make(map[string]string)
+	var tries sync.WaitGroup
+	for _, seed := range p.cfg.Seeds {
+		tries.Go(func() {
+			for _, addr := range p.joinSeed(ctx, seed, alive) {
+				mu.Lock()
+				unanswered[addr] = seed
+				mu.Unlock()
+			}
+		})
+	}
+	tries.Wait()
+	return unanswered
+}
+
+func (p *pool) joinSeed(ctx context.Context, seed string, alive map[string]bool) (unanswered []string) {
+	log := p.cluster.log
+	addrs, err := resolveSeed(ctx, seed)
+	if err != nil {
+		log.Warn("gossip: seed does not resolve, will try again", "pool", p.name, "seed", seed, "error", err)
+		return []string{seed}
+	}
+	for _, addr := range addrs {
+		if alive[addr] || ctx.Err() != nil {
+			continue
+		}
+		if _, err := p.ml.Join([]string{addr}); err != nil && ctx.Err() == nil {
+			unanswered = append(unanswered, addr)
+			log.Warn("gossip: seed does not answer, will try again", "pool", p.name, "seed", seed, "addr", addr, "error", err)
+		}
+	}
+	return unanswered
 }
 
 // warnOfStrays tells of nodes of this region that are in the WAN pool but not in the LAN pool: no counts reach them.

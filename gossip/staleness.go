@@ -34,6 +34,9 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 	return out
 }
 
+// neverHeard is how long a peer may take to say its first word: well past the second between beacons.
+const neverHeard = 3 * idleBeacon
+
 // Audit bounds the cost that other replicas may have admitted on one key of each limit without this one knowing, at any moment
 // since the last audit: for each of them the rate at which its hottest key is asked for, times the age of what is known of it, but
 // at most a whole limit. An admission exceeds the limit by at most what was unseen at that moment, because the counts that were seen
@@ -42,14 +45,20 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 //	unseen = sum over peers of min(rate * min(age, W), L)
 //
 // It holds for the rates that peers report, a burst included once its report has come. A peer that is asked for more from one moment
-// to the next while it cannot be heard may admit up to L: over N nodes, (N-1) L is the ceiling for a surprise. limits and the result
-// are by the meter's rule; a limit of which nothing was unseen is not in the result.
+// to the next while it cannot be heard may admit up to L: over N nodes, (N-1) L is the ceiling for a surprise. One that has been known
+// for neverHeard without a word from it, as when the way to it alone is cut, counts as L. limits and the result are by the meter's rule; a limit of which nothing was unseen is not in the result.
 func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string]float64 {
 	out := make(map[string]float64)
 	for _, h := range r.heard {
 		age := h.age(now)
+		silent := h.asOf == 0 && age > neverHeard && !h.left
+		if silent {
+			for rule, l := range limits {
+				out[rule] += float64(l.Max())
+			}
+		}
 		for rule, d := range h.demand {
-			if l := limits[rule]; l != nil && !h.left {
+			if l := limits[rule]; l != nil && !h.left && !silent {
 				unseen := max(d.peak, d.rate*min(age, l.Meter().Window).Seconds())
 				out[rule] += min(unseen, float64(l.Max()))
 			}

@@ -26,7 +26,7 @@ func gossiping(id, region string, join ...string) Config {
 // through lets all gossip of the node pass the links, as an endpoint of the group.
 func through(links *gossiptest.Links, group string, cfg Config) Config {
 	cfg.WrapTransport = func(_ string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
-		addr := fmt.Sprintf("127.0.0.1:%d", t.(*memberlist.NetTransport).GetAutoBindPort())
+		addr := fmt.Sprintf("127.0.0.1:%d", t.(interface{ GetAutoBindPort() int }).GetAutoBindPort())
 		links.Register(addr, group)
 		return gossiptest.Wrap(t, addr, links)
 	}

@@ -54,6 +54,9 @@ func (r *Redis) validate() error {
 	} else if cfg.TLS == nil && (r.CAFile != "" || r.CertFile != "" || r.KeyFile != "" || r.ServerName != "") {
 		errs = append(errs, errors.New("redis: settings for TLS, but the URL does not ask for it: it begins with rediss then"))
 	}
+	if cfg.Username != "" && cfg.Password == "" && r.PasswordFile == "" { // not quoted: it may be a password without its colon
+		errs = append(errs, errors.New("redis: the URL has a user without a password: add it, or set redis.password_file; a password alone is :password@host"))
+	}
 	return errors.Join(errs...)
 }
 

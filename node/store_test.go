@@ -127,6 +127,8 @@ func TestRedisSettings(t *testing.T) {
 		{Redis{URL: "http://10.0.0.1:6379"}, []string{"redis.url", `"http"`}},
 		{Redis{CAFile: "ca.pem"}, []string{"without redis.url", "--redis"}},
 		{Redis{PasswordFile: "p"}, []string{"without redis.url"}},
+		{Redis{URL: "redis://edge@a", PasswordFile: "p"}, nil},
+		{Redis{URL: "redis://edge@a"}, []string{"redis.password_file"}},
 		{Redis{URL: "redis://10.0.0.1", CAFile: "ca.pem"}, []string{"TLS", "rediss"}},
 		{Redis{URL: "redis://10.0.0.1", ServerName: "x"}, []string{"TLS", "rediss"}},
 		{Redis{MinFill: 1, MinWindow: -1}, []string{"min_fill: 1", "min_window: -1ns"}},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
@@ -165,6 +166,24 @@ func TestLossIsMadeGoodByTheLastFlush(t *testing.T) {
 			t.Error(err)
 		}
 		agree(t, f, n)
+	})
+}
+
+// One call that fails at the wrong moment does not cost what the node counted last.
+func TestTheLastFlushIsTriedAgain(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := &failOnce{Faulty: regionstest.NewFaulty(embedded)}
+		n := start(t, 1, f, nil)
+		n.take(&hour, keys(30)...)
+		f.after.Store(1)
+		began := time.Now()
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the stop took %v", took)
+		}
+		agree(t, f.Faulty, n)
 	})
 }
 

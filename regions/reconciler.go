@@ -157,11 +157,24 @@ func (r *Reconciler) pause() time.Duration {
 func (r *Reconciler) finish(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.LastFlush)
 	defer cancel()
-	if _, err := r.flush(last); err != nil {
-		return fmt.Errorf("last flush, %d slots not told: %w", r.Stats().Pending, err)
+	for left := lastTries - 1; ; left-- {
+		_, err := r.flush(last)
+		switch {
+		case err == nil:
+			return nil
+		case left == 0, errors.Is(err, ErrFull), last.Err() != nil:
+			return fmt.Errorf("last flush, %d slots not told: %w", r.Stats().Pending, err)
+		}
+		select {
+		case <-time.After(r.cfg.LastFlush / 10):
+		case <-last.Done():
+		}
 	}
-	return nil
 }
+
+// lastTries is how often the last flush is tried: a single call that failed is no reason to lose what there is time to tell, but a stop
+// must not wait for a store that is down.
+const lastTries = 3
 
 // flush tells the store what is pending, and everything when that is owed. It says whether it called the store.
 func (r *Reconciler) flush(ctx context.Context) (called bool, err error) {

@@ -73,9 +73,7 @@ func (c RedisConfig) Validate() error {
 	}
 	wrong(len(c.Addrs) == 0, "no address is given, want host:port")
 	for _, addr := range c.Addrs {
-		host, port, err := net.SplitHostPort(addr)
-		n, bad := strconv.ParseUint(port, 10, 16)
-		wrong(err != nil || host == "" || bad != nil || n == 0, "the address %q is not host:port", addr)
+		wrong(!validAddr(addr), "the address %q is not host:port", addr)
 	}
 	single := c.MasterName == "" && !c.Cluster
 	wrong(single && len(c.Addrs) > 1, "%d addresses, but neither a master's name (Sentinel) nor a cluster", len(c.Addrs))
@@ -90,6 +88,12 @@ func (c RedisConfig) Validate() error {
 	wrong(c.CallTimeout <= 0, "the time for a call is %v, it has to be positive", c.CallTimeout)
 	wrong(c.PoolTimeout <= 0, "the time to wait for a connection is %v, it has to be positive", c.PoolTimeout)
 	return errors.Join(problems...)
+}
+
+func validAddr(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	n, bad := strconv.ParseUint(port, 10, 16)
+	return err == nil && host != "" && bad == nil && n > 0
 }
 
 // String is the configuration as the URL that ParseRedisURL takes, with *** for passwords.

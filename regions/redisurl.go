@@ -1,6 +1,7 @@
 package regions
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -15,14 +16,16 @@ import (
 //	redis+sentinel://[user:password@]host[:26379][,host...]/master[/db]
 //	redis+cluster://[user:password@]host[:6379][,host...]
 //
-// With rediss instead of redis TLS is spoken. Characters that have a meaning in a URL are escaped (%40 for @). Errors name no
-// password.
+// With rediss instead of redis TLS is spoken. Characters that have a meaning in a URL are escaped (%40 for @). A user may come without
+// a password, which then has to be set before OpenRedis. Errors name no password.
 func ParseRedisURL(raw string) (RedisConfig, error) {
 	c, err := parseRedisURL(raw)
 	if err != nil {
 		return RedisConfig{}, fmt.Errorf("redis URL: %w", err)
 	}
-	return c, c.Validate()
+	complete := c
+	complete.Password = cmp.Or(c.Password, "to come")
+	return c, complete.Validate()
 }
 
 func parseRedisURL(raw string) (RedisConfig, error) {
@@ -60,10 +63,17 @@ func parseRedisURL(raw string) (RedisConfig, error) {
 		}
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
-		c.Addrs = append(c.Addrs, withPort(host, port))
+		addr := withPort(host, port)
+		if hosts == authority && !validAddr(addr) {
+			return c, errHost
+		}
+		c.Addrs = append(c.Addrs, addr)
 	}
 	return c, c.setPath(path, kind == "sentinel")
 }
+
+// errHost quotes nothing: where the @ was forgotten, a password stands in the host's place.
+var errHost = errors.New("its host is not host:port; if it begins with a user and a password, an @ comes after them")
 
 func (c *RedisConfig) setUser(info string) error {
 	user, password, _ := strings.Cut(info, ":")
@@ -98,7 +108,7 @@ func (c *RedisConfig) setPath(path string, sentinel bool) error {
 	}
 	db, err := strconv.Atoi(path)
 	if err != nil {
-		return fmt.Errorf("the database %q is not a number", path)
+		return errors.New("the database is not a number") // not quoted, as in errHost
 	}
 	c.DB = db
 	return nil

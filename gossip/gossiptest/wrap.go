@@ -132,7 +132,7 @@ func dialError(to memberlist.Address, err error) error {
 
 // reset closes a stream without delivering what is still buffered, if the transport knows how.
 func reset(c net.Conn) {
-	if tcp, ok := c.(*net.TCPConn); ok {
+	if tcp, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		_ = tcp.SetLinger(0)
 	}
 	_ = c.Close()

@@ -73,7 +73,7 @@ func (c *cluster) open(o *Options, set *rules.Set, store regions.Store, region s
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.Gossip.LAN, cfg.Gossip.WAN, cfg.Gossip.Interval = loopback, loopback, o.Interval
 	cfg.WrapTransport = func(_ string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
-		addr := fmt.Sprintf("127.0.0.1:%d", t.(*memberlist.NetTransport).GetAutoBindPort())
+		addr := fmt.Sprintf("127.0.0.1:%d", t.(interface{ GetAutoBindPort() int }).GetAutoBindPort())
 		c.links.Register(addr, region)
 		return gossiptest.Wrap(t, addr, c.links)
 	}

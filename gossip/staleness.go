@@ -46,7 +46,8 @@ const neverHeard = 3 * idleBeacon
 //
 // It holds for the rates that peers report, a burst included once its report has come. A peer that is asked for more from one moment
 // to the next while it cannot be heard may admit up to L: over N nodes, (N-1) L is the ceiling for a surprise. One that has been known
-// for neverHeard without a word from it, as when the way to it alone is cut, counts as L. limits and the result are by the meter's rule; a limit of which nothing was unseen is not in the result.
+// for neverHeard without a word from it, as when the way to it alone is cut, counts as L. limits and the result are by the meter's
+// rule; a limit of which nothing was unseen is not in the result.
 func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string]float64 {
 	out := make(map[string]float64)
 	for _, h := range r.heard {

@@ -1,0 +1,87 @@
+package gossip
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// Config says how a node takes part in a cluster.
+type Config struct {
+	NodeID      string // unique among the nodes of the region, at most MaxNodeID bytes
+	Region      string // at most MaxRegion bytes
+	Incarnation uint64 // different at every boot
+
+	// Interval is T: how often the node tells its peers what it admitted. Shorter means less over-admission and more packets.
+	Interval time.Duration
+	// LAN is the pool of the nodes of one region, WAN that of all regions. Without either the node is alone; Run ticks all the same.
+	LAN, WAN *PoolConfig
+	// Label separates clusters that can reach each other: packets of another label are dropped.
+	Label string
+	// Keys encrypt and authenticate gossip, 32 bytes each: the first encrypts, all decrypt. None is allowed on loopback only.
+	Keys [][]byte
+
+	Logger *slog.Logger // nil: slog.Default
+	// Now is the wall clock in Unix nanoseconds; nil: the system's.
+	Now func() int64
+	// WrapTransport, if set, stands between a pool and its sockets: where demo and testnet inject faults.
+	WrapTransport func(pool string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
+}
+
+// PoolConfig says how a node takes part in a pool of nodes.
+type PoolConfig struct {
+	// Bind is the host:port to listen on, UDP and TCP. Port 0 picks a free one.
+	Bind string
+	// Advertise is the host:port under which the others reach the node; empty: Bind's, or a private address of the machine.
+	Advertise string
+	// Seeds are host:port of nodes to join through. They are resolved again at every attempt, and need not answer at the start.
+	Seeds []string
+	// Transport replaces the sockets at Bind.
+	Transport memberlist.NodeAwareTransport
+}
+
+// Default pace of a cluster.
+const (
+	DefaultInterval = 100 * time.Millisecond
+	DefaultLabel    = "edgelimit"
+)
+
+// Validate reports everything that is wrong with the configuration.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.NodeID == "" || len(c.NodeID) > MaxNodeID {
+		errs = append(errs, fmt.Errorf("gossip: the node id must have 1 to %d bytes", MaxNodeID))
+	}
+	if c.Region == "" || len(c.Region) > MaxRegion {
+		errs = append(errs, fmt.Errorf("gossip: the region must have 1 to %d bytes", MaxRegion))
+	}
+	if c.Interval < 10*time.Millisecond || c.Interval > 10*time.Second {
+		errs = append(errs, fmt.Errorf("gossip: interval %v is outside 10ms to 10s", c.Interval))
+	}
+	for i, k := range c.Keys {
+		if len(k) != 32 {
+			errs = append(errs, fmt.Errorf("gossip: key %d has %d bytes, it needs 32 (edgelimit keygen makes one)", i+1, len(k)))
+		}
+	}
+	for _, p := range []*PoolConfig{c.LAN, c.WAN} {
+		if p == nil || p.Transport != nil {
+			continue
+		}
+		host, _, err := net.SplitHostPort(p.Bind)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("gossip: address %q: %w", p.Bind, err))
+		} else if len(c.Keys) == 0 && !isLoopback(host) {
+			errs = append(errs, fmt.Errorf("gossip: %s is beyond loopback and needs a key: make one with edgelimit keygen and give every node its file", p.Bind))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}

@@ -143,10 +143,10 @@ func restartCommand(open opener) *cli.Command {
 		Action: act(open, 1, func(ctx context.Context, net *multiregion.Testnet, c *cli.Context) (string, error) {
 			name := c.Args().First()
 			if !c.Bool("new-address") {
-				return name + " is back and together with the others", net.Restart(ctx, name)
+				return name + " is back, together with those it can reach", net.Restart(ctx, name)
 			}
 			n, err := net.Move(ctx, name)
-			return fmt.Sprintf("%s is back at %s and %s, and together with the others", name, n.LAN, n.WAN), err
+			return fmt.Sprintf("%s is back at %s and %s, together with the others", name, n.LAN, n.WAN), err
 		}),
 	}
 }

@@ -12,34 +12,32 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// RedisCount asks the Redis of a region how much it holds of a rule and an identity, all origins and sub-windows together. It reads
-// what the nodes wrote there: see package regions for how slots lie in Redis.
-func (t *Testnet) RedisCount(ctx context.Context, region string, rule *rules.Rule, identity string) (uint64, error) {
+// RedisCounts asks the Redis of a region how much it holds of a rule and an identity, by origin, all sub-windows together. It reads what
+// the nodes wrote there: see package regions for how slots lie in Redis.
+func (t *Testnet) RedisCounts(ctx context.Context, region string, rule *rules.Rule, identity string) (map[string]uint64, error) {
 	key, err := t.key(rule, identity)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	c, err := t.running(ctx, RedisName(region))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	names, err := t.redis(ctx, c, "--raw", "KEYS", "el1:{*}:"+key+":*:"+rule.FullName)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	total := uint64(0)
+	counts := make(map[string]uint64)
 	for name := range strings.FieldsSeq(names) {
 		fields, err := t.redis(ctx, c, "--raw", "HGETALL", name)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		n, err := sumOfFields(strings.Fields(fields))
-		if err != nil {
-			return 0, fmt.Errorf("%s: %s: %w", RedisName(region), name, err)
+		if err := addFields(counts, strings.Fields(fields)); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", RedisName(region), name, err)
 		}
-		total += n
 	}
-	return total, nil
+	return counts, nil
 }
 
 // key is how the nodes call the rule's identity, in hexadecimal.
@@ -69,25 +67,26 @@ func (t *Testnet) RulesFile() string {
 	return filepath.Join(t.compose.Dir, "testnet", "compose", "rules.yaml")
 }
 
-// sumOfFields adds up the fields of a hash, names and counts in turn. What an origin told itself (.) and what others restored for it (~)
-// are the same slot, of which the larger counts.
-func sumOfFields(fields []string) (total uint64, err error) {
+// addFields adds the fields of a hash, names and counts in turn, to the counts by origin. What an origin told itself (.) and what others
+// restored for it (~) are the same slot, of which the larger counts.
+func addFields(counts map[string]uint64, fields []string) error {
 	if len(fields)%2 != 0 {
-		return 0, fmt.Errorf("%d names and counts", len(fields))
+		return fmt.Errorf("%d names and counts", len(fields))
 	}
 	slots := make(map[string]uint64)
 	for i := 0; i < len(fields); i += 2 {
 		n, err := strconv.ParseUint(fields[i+1], 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("field %s: %w", fields[i], err)
+			return fmt.Errorf("field %s: %w", fields[i], err)
 		}
 		slot := strings.Replace(fields[i], "~", ".", 1)
 		slots[slot] = max(slots[slot], n)
 	}
-	for _, n := range slots {
-		total += n
+	for slot, n := range slots {
+		origin, _, _ := strings.Cut(slot, ".")
+		counts[origin] += n
 	}
-	return total, nil
+	return nil
 }
 
 // Said returns what a container of the testnet has said so far, its last lines only if there are many.

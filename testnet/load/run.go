@@ -101,22 +101,33 @@ func (g *generator) dispatch(ctx context.Context, started time.Time, jobs chan<-
 			}
 		}
 		select {
+		case jobs <- job{next, due}:
+			continue
+		default: // all workers wait for answers
+		}
+		select {
 		case <-ctx.Done():
+			g.late(time.Since(due)) // nobody will send it, and it would have been this late
 			return
 		case jobs <- job{next, due}:
 		}
 	}
 }
 
+func (g *generator) late(by time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.summary.Late = max(g.summary.Late, by)
+}
+
 // offer sends a request, and records what became of it.
 func (g *generator) offer(j job) {
-	late := time.Since(j.due)
+	g.late(time.Since(j.due))
 	outcome, moved, lost := g.ask(j)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := &g.summary
 	s.Offered++
-	s.Late = max(s.Late, late)
 	s.Lost += lost
 	switch {
 	case outcome.Error != "":

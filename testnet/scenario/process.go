@@ -140,9 +140,13 @@ func (c *nodeRun) restart(ctx context.Context, r *Run) error {
 		return err
 	}
 	c.took = time.Since(began)
-	stop()
-	c.first, c.warm = <-first, primeCost
-	return nil
+	c.warm = primeCost
+	select {
+	case c.first = <-first:
+		return nil
+	case <-time.After(10 * time.Second):
+		return fmt.Errorf("%s is back, but its door does not answer", faultNode)
+	}
 }
 
 // firstCount is what a node counts of the identity when it is first ready.
@@ -302,6 +306,9 @@ func (c *nodeRun) stop(ctx context.Context, r *Run) error {
 		func(ctx context.Context) error { return r.Net.Restart(ctx, faultNode) })
 	c.ended = time.Now()
 	c.took = c.ended.Sub(c.began)
+	if err == nil && r.ready(ctx, r.Node(faultNode).Metrics) {
+		err = fmt.Errorf("%s still answers: it was not told to end", faultNode)
+	}
 	if err == nil {
 		r.Evidence("%s ended by itself, with exit status 0, after %.1f s", faultNode, c.took.Seconds())
 	}

@@ -127,7 +127,9 @@ func (f *fakeNet) change(fault string, do func()) error {
 	defer f.mu.Unlock()
 	if fault == "" || f.ignores != fault {
 		do()
-		f.tell()
+		if !f.cold {
+			f.tell()
+		}
 	}
 	return nil
 }
@@ -275,7 +277,9 @@ func (f *fakeNet) RedisCounts(_ context.Context, region string, rule *rules.Rule
 	return counts, nil
 }
 
-func (f *fakeNet) Said(context.Context, string) (string, error) { return "a line\n", nil }
+func (f *fakeNet) Said(context.Context, string) (string, error) {
+	return "time=1999-01-01T00:00:00.000Z level=INFO msg=stopping node=x\na line\ntime=1999-01-02T00:00:00.000Z level=INFO msg=stopping node=x\n", nil
+}
 
 func (f *fakeNet) RulesFile() string { return "../compose/rules.yaml" }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/edgelimit/edgelimit/testnet/checker"
@@ -41,29 +42,52 @@ type Promise struct {
 	OK       bool   `json:"ok"`
 }
 
-// WriteTable writes the results for people to read: a line for each scenario, and what was promised.
+// WriteTable writes the results for people to read: a line for each scenario, then what each promised and measured.
 func WriteTable(w io.Writer, results []Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SCENARIO\tRESULT\tPROMISE\tEXPECTED\tGOT")
-	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%s\t%.0f s, %d of %d promises held\t\t\n", r.Name, verdict(r.OK), r.Seconds, r.held(), len(r.Promises))
-		if r.Error != "" {
-			fmt.Fprintf(t, "\t\t%s\t\t\n", r.Error)
-		}
-		if r.Busy != "" {
-			fmt.Fprintf(t, "\t\tmachine too busy: %s\t\t\n", r.Busy)
-		}
-		for _, p := range r.Promises {
-			fmt.Fprintf(t, "\t%s\t%s\t%s\t%s\n", verdict(p.OK), p.What, p.Expected, p.Got)
-		}
-		for _, v := range r.Violations {
-			fmt.Fprintf(t, "\t\t%s, second %d, %d times: %s\t%s\t%s\n", v.Invariant, v.Second, v.Times, v.What, v.Expected, v.Got)
-		}
-		for _, name := range slices.Sorted(maps.Keys(r.Figures)) {
-			fmt.Fprintf(t, "\t\t%s\t\t%.6g\n", name, r.Figures[name])
+	fmt.Fprintln(t, "SCENARIO\tRESULT\tSECONDS\tRUNS\tPROMISES")
+	for i := range results {
+		r := &results[i]
+		fmt.Fprintf(t, "%s\t%s\t%.0f\t%d\t%d of %d held\n", r.Name, verdict(r.OK), r.Seconds, r.Attempts, r.held(), len(r.Promises))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range results {
+		if _, err := io.WriteString(w, results[i].text()); err != nil {
+			return err
 		}
 	}
-	return t.Flush()
+	return nil
+}
+
+func (r *Result) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s: %s\n", r.Name, verdict(r.OK))
+	if r.Error != "" {
+		fmt.Fprintf(&b, "  no verdict: %s\n", r.Error)
+	}
+	if r.Busy != "" {
+		fmt.Fprintf(&b, "  machine too busy: %s\n", r.Busy)
+	}
+	for _, p := range r.Promises {
+		fmt.Fprintf(&b, "  %-6s  %s: %s; it was: %s\n", verdict(p.OK), p.What, p.Expected, p.Got)
+	}
+	for _, v := range r.Violations {
+		fmt.Fprintf(&b, "  broken  %s, second %d, %d times: %s: expected %s, got %s\n", v.Invariant, v.Second, v.Times, v.What, v.Expected, v.Got)
+	}
+	for _, e := range r.Evidence {
+		fmt.Fprintf(&b, "  seen    %s\n", e)
+	}
+	var figures []string
+	for _, name := range slices.Sorted(maps.Keys(r.Figures)) {
+		figures = append(figures, fmt.Sprintf("%s %.5g", name, r.Figures[name]))
+	}
+	fmt.Fprintf(&b, "  %s\n", strings.Join(figures, ", "))
+	if r.Record != "" {
+		fmt.Fprintf(&b, "  the record is %s\n", r.Record)
+	}
+	return b.String()
 }
 
 func verdict(ok bool) string {

@@ -25,6 +25,8 @@ type Run struct {
 	// Report and Load are there when promises are checked.
 	Report *checker.Report
 	Load   load.Summary
+	// Pause is how long this process, and so perhaps any other of the machine, was kept from running while the load went on.
+	Pause time.Duration
 
 	name     string // of the scenario, and of this run
 	rule     *rules.Rule
@@ -228,7 +230,7 @@ func (r *Run) Admitted(identity, node string) (total uint64) {
 	return total
 }
 
-// Select returns the decisions and observations that were recorded.
+// recorded returns the decisions and observations that were recorded.
 func (r *Run) recorded() ([]record.Decision, []record.Observation) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()

@@ -168,11 +168,10 @@ func (r *Run) play(ctx context.Context, s Scenario) (busy string, err error) {
 	defer stopWatching()
 	defer stopLoading()
 	var watched, loaded error
-	var pause time.Duration
 	var watchers, loaders sync.WaitGroup
 	watchers.Go(func() { watched = watch.Run(watching, r.log) })
 	loaders.Go(func() { r.Load, loaded = load.Run(loading, options, r.log) })
-	loaders.Go(func() { pause = load.Pulse(loading) })
+	loaders.Go(func() { r.Pause = load.Pulse(loading) })
 
 	stepped := r.steps(ctx, s.Steps)
 	stopLoading()
@@ -185,11 +184,11 @@ func (r *Run) play(ctx context.Context, s Scenario) (busy string, err error) {
 	watchers.Wait()
 
 	r.Figure("generator_late_ms", float64(r.Load.Late.Milliseconds()))
-	r.Figure("machine_pause_ms", float64(pause.Milliseconds()))
+	r.Figure("machine_pause_ms", float64(r.Pause.Milliseconds()))
 	if errors.Is(loaded, load.ErrBehind) {
 		busy = loaded.Error()
-	} else if pause > BusyAfter {
-		busy = fmt.Sprintf("this process was not let run for %v", pause.Round(time.Millisecond))
+	} else if r.Pause > BusyAfter {
+		busy = fmt.Sprintf("this process was not let run for %v", r.Pause.Round(time.Millisecond))
 	}
 	return busy, errors.Join(stepped, loaded, watched)
 }

@@ -145,7 +145,7 @@ func TestRepeatsWhereTheMachineIsBusy(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			return nil, errors.New("too late")
 		})
-		s.Steps[0] = wait("load", 300*time.Millisecond)
+		s.Steps[0] = wait("load", time.Second)
 		if r := x.Run(t.Context(), s); r.OK || r.Attempts != 1+Repeats || !strings.Contains(r.Busy, "fell behind") || !strings.Contains(r.Error, "fell behind") {
 			t.Errorf("%d attempts: %s", r.Attempts, describe(r))
 		}

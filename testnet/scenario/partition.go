@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/edgelimit/edgelimit/testnet/load"
@@ -160,12 +161,16 @@ func (c *cutRun) checkSides(r *Run) {
 			failed++
 		default:
 			answered[d.Region == cutRegion]++
-			if d.Allowed && d.Identity == r.ID("greedy") {
+			if d.Allowed && d.Identity == r.ID("greedy") && d.Sent < c.began.Add(c.cut).UnixNano() {
 				admitted++
 			}
 		}
 	}
 	r.Promise("both sides go on deciding in the cut", failed == 0 && answered[true] > 0 && answered[false] > 0, "0 failed, decisions on both sides",
 		fmt.Sprintf("%d failed, %d in %s, %d elsewhere", failed, answered[true], cutRegion, answered[false]))
+	// In each window of the cut, either side may admit one limit and the bound beside. It was asked for three limits.
+	windows := math.Ceil(c.cut.Seconds() / r.Report.Rule.Window.Seconds())
+	most := 2 * windows * float64(r.Report.Rule.Limit) * (1 + r.Report.SteadyPct/100)
+	r.Promise("what is admitted in the cut is no more than two limits a window", float64(admitted) <= most, fmt.Sprintf("at most %.0f", most), fmt.Sprint(admitted))
 	r.Figure("cut_admitted", float64(admitted))
 }

@@ -322,8 +322,9 @@ edgelimit_over_admission_bound_ratio{rule="x"} 0.25
 edgelimit_over_admission_bound_ratio{rule="y"} 0.5
 edgelimit_store_pending_slots 3
 edgelimit_store_breaker_state 2
+edgelimit_store_lost_total 4
 `)))
-	if o.Bounds["x"] != .25 || o.Bounds["y"] != .5 || o.Bound != .5 || o.Breaker != "half-open" || o.StorePending != 3 {
+	if o.Bounds["x"] != .25 || o.Bounds["y"] != .5 || o.Bound != .5 || o.Breaker != "half-open" || o.StorePending != 3 || o.StoreLost != 4 {
 		t.Errorf("%+v", o)
 	}
 }

@@ -35,6 +35,8 @@ type Observation struct {
 	Started time.Time
 	// StorePending and StoreFailed are slots that wait for the region's Redis, and calls of it that failed; -1: it has no store.
 	StorePending, StoreFailed int64
+	// StoreLost is how often it found that the region's Redis had lost data.
+	StoreLost int64
 	// Breaker says whether it calls the region's Redis: closed (it does), open or half-open; empty: it has no store.
 	Breaker string
 }
@@ -109,6 +111,7 @@ func (o *Observation) read(metrics io.Reader) error {
 	o.StorePending, o.StoreFailed = -1, -1
 	if pending, there := families["edgelimit_store_pending_slots"]; there {
 		o.StorePending, o.StoreFailed = int64(sum(pending)), int64(sum(families["edgelimit_store_failed_calls_total"]))
+		o.StoreLost = int64(sum(families["edgelimit_store_lost_total"]))
 		o.Breaker = regions.BreakerState(sum(families["edgelimit_store_breaker_state"])).String()
 	}
 	return nil

@@ -25,12 +25,13 @@ import (
 type fakeNet struct {
 	set *rules.Set
 
-	mu    sync.Mutex
-	nodes map[string]*fakeNode
-	names []string
-	cut   multiregion.Direction // of cutRegion; empty: none
-	redis fakeRedis
-	ups   int
+	mu     sync.Mutex
+	nodes  map[string]*fakeNode
+	names  []string
+	cut    multiregion.Direction // of cutRegion; empty: none
+	redis  fakeRedis
+	losses int64 // of Redis' data, that nodes found
+	ups    int
 
 	// Flaws.
 	ignores  string // the fault that is not made, though it is said to be
@@ -163,6 +164,7 @@ func (f *fakeNet) Observe(_ context.Context, n multiregion.Node) (multiregion.Ob
 			o.Members++
 		}
 	}
+	o.StoreLost = f.losses
 	for _, r := range f.set.Rules() {
 		o.Bounds[r.FullName] = .02
 		if f.cut != "" {
@@ -248,7 +250,7 @@ func (f *fakeNet) Unpause(_ context.Context, name string) error {
 }
 
 func (f *fakeNet) FlushRedis(context.Context, string) error {
-	return f.change("flush", func() { f.redis.lost, f.redis.since = true, time.Now() })
+	return f.change("flush", func() { f.redis.lost, f.redis.since = true, time.Now(); f.losses++ })
 }
 
 // RedisCounts tells what the region's nodes have admitted themselves, at most 700 ms after it was lost.

@@ -33,7 +33,6 @@ type redisRun struct {
 	began, ended int64 // of the fault, Unix ns
 	restored     time.Duration
 	opened       time.Duration
-	flushes      int
 	origins      map[string][]string // the region's nodes, by what was offered
 }
 
@@ -250,27 +249,26 @@ func redisFlush() Scenario {
 }
 
 func (c *redisRun) flush(ctx context.Context, r *Run) error {
-	c.flushes, c.restored = 0, 0
+	c.restored = 0
 	for range 3 {
-		err := r.Begin(ctx, "redis-flush", faultRegion, func(ctx context.Context) error { return r.Net.FlushRedis(ctx, faultRegion) },
+		before, err := r.losses(ctx)
+		if err != nil {
+			return err
+		}
+		err = r.Begin(ctx, "redis-flush", faultRegion, func(ctx context.Context) error { return r.Net.FlushRedis(ctx, faultRegion) },
 			func(context.Context) error { return nil })
 		if err != nil {
 			return err
-		}
-		// Asked at once: a flush of the nodes is up to 750 ms away.
-		left, err := r.redisCount(ctx, r.ID("mark"))
-		if err != nil {
-			return err
-		}
-		r.Evidence("right after FLUSHALL Redis held %d of %d", left, primeCost)
-		if left == 0 {
-			c.flushes++
 		}
 		took, err := r.awaitRedis(ctx, r.ID("mark"), primeCost, 20*time.Second)
 		if err != nil {
 			return err
 		}
 		c.restored = max(c.restored, took)
+		if err := r.awaitLoss(ctx, before); err != nil {
+			return err
+		}
+		r.Evidence("the nodes of %s found that Redis had lost data, which was there again after %.2f s", faultRegion, took.Seconds())
 		if err := r.End(ctx); err != nil {
 			return err
 		}
@@ -278,10 +276,45 @@ func (c *redisRun) flush(ctx context.Context, r *Run) error {
 			return err
 		}
 	}
-	if c.flushes == 0 {
-		return fmt.Errorf("the Redis of %s was never seen empty: FLUSHALL did not take hold, or was made good before anybody looked", faultRegion)
-	}
 	return nil
+}
+
+// losses is how often each node of the region has found its Redis to have lost data.
+func (r *Run) losses(ctx context.Context) (map[string]int64, error) {
+	found := make(map[string]int64)
+	for _, n := range r.Nodes {
+		if n.Region != faultRegion {
+			continue
+		}
+		o, err := r.Net.Observe(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		found[n.Name] = o.StoreLost
+	}
+	return found, nil
+}
+
+// awaitLoss waits until every node of the region has found that its Redis lost data. Redis itself may be whole again before anybody looks.
+func (r *Run) awaitLoss(ctx context.Context, before map[string]int64) error {
+	for began := time.Now(); ; {
+		now, err := r.losses(ctx)
+		noticed := 0
+		for name, n := range before {
+			if now[name] > n {
+				noticed++
+			}
+		}
+		switch {
+		case noticed == len(before):
+			return nil
+		case time.Since(began) > 20*time.Second:
+			return fmt.Errorf("FLUSHALL did not take hold: losses found before %v, after %v (%v)", before, now, err)
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 func redisSlow() Scenario {

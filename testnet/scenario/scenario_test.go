@@ -65,7 +65,7 @@ func TestFaultsHaveToTakeHold(t *testing.T) {
 		"one-way":                  {"partition", "the cut is not what it should be"},
 		"redis-loss":               {"stop", "do not notice"},
 		"redis-slow":               {"pause", "do not notice"},
-		"redis-flush":              {"flush", "never seen empty"},
+		"redis-flush":              {"flush", "FLUSHALL did not take hold"},
 		"node-kill":                {"kill", "still answers"},
 		"node-restart-new-address": {"move", "still at"},
 		"pause":                    {"pause", "did not take hold"},

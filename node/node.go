@@ -49,12 +49,6 @@ type Node struct {
 	http, health *door
 }
 
-// door is a listener with what it serves.
-type door struct {
-	listener net.Listener
-	server   *http.Server
-}
-
 // New opens everything that the configuration names: rules, doors, gossip sockets. The error says what could not be opened. Run has
 // to be called to close them again.
 func New(cfg Config) (*Node, error) {
@@ -126,7 +120,7 @@ func (n *Node) openDoor(name, addr string, h http.Handler) (*door, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the %s door: %w", name, err)
 	}
-	return &door{l, httpapi.Server(h, n.log)}, nil
+	return newDoor(l, h, n.log), nil
 }
 
 // close undoes what New has opened when it fails half way.

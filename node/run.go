@@ -34,17 +34,21 @@ func (n *Node) Run(ctx context.Context) error {
 	<-ctx.Done()
 	n.ready.Store(false)
 	n.log.Info("stopping")
-	doors.stop(n.cfg.Drain)
+	doors.stop(min(lingerFor, n.cfg.Drain), n.cfg.Drain)
 	audit.stop()
 	gossip.stop() // its last tick offers the last counts to the store
 	store.stop()
 	n.closeStore()
-	health.stop(time.Second)
+	health.stop(0, time.Second)
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Cause(asked)) {
 		return cause
 	}
 	return nil
 }
+
+// lingerFor is how long the doors go on serving after the node has become unready: far longer than a request takes from a client that
+// has not heard of it yet, and little of the ten seconds that a node has to end.
+const lingerFor = 250 * time.Millisecond
 
 // warmWithin is how long a node that starts waits for what the regional store and its peers know, before it serves without that.
 const warmWithin = 3 * time.Second
@@ -94,31 +98,4 @@ func start(run func(context.Context)) *part {
 func (p *part) stop() {
 	p.cancel()
 	p.done.Wait()
-}
-
-// serving is a door that is open.
-type serving struct {
-	*door
-	done sync.WaitGroup
-}
-
-func (n *Node) serve(d *door, name string, fail func(string, error)) *serving {
-	s := &serving{door: d}
-	if d != nil {
-		s.done.Go(func() { fail(name, d.server.Serve(d.listener)) })
-	}
-	return s
-}
-
-// stop lets the requests in flight end, for at most the time given.
-func (s *serving) stop(drain time.Duration) {
-	if s.door == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), drain)
-	defer cancel()
-	if s.server.Shutdown(ctx) != nil {
-		_ = s.server.Close()
-	}
-	s.done.Wait()
 }

@@ -14,7 +14,7 @@ import (
 type opener func(c *cli.Context) (*multiregion.Testnet, error)
 
 func newApp(open opener) *cli.App {
-	commands := append([]*cli.Command{buildCommand(), upCommand(open), downCommand(open), statusCommand(open), listCommand(open)}, faultCommands(open)...)
+	commands := append([]*cli.Command{buildCommand(), upCommand(open), downCommand(open), statusCommand(open), listCommand(open), runCommand(open), loadCommand(open)}, faultCommands(open)...)
 	for _, c := range commands {
 		c.Flags = append(c.Flags,
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
@@ -29,6 +29,7 @@ func newApp(open opener) *cli.App {
 			"  go run ./testnet partition eu-west         cut one region off the WAN\n" +
 			"  go run ./testnet status                    who sees whom, how stale, how large the bound is\n" +
 			"  go run ./testnet heal                      and wait until they are whole again\n" +
+			"  go run ./testnet run partition             the same under load, recorded and judged; 'list' shows all scenarios\n" +
 			"  go run ./testnet down                      remove everything\n\n" +
 			"Nodes are asked at http://127.0.0.1:8111 (us-east-1), 8112 (us-east-2), 8121 (eu-west-1) and so on, their metrics are\n" +
 			"at 9111, 9112, ...: 'go run ./testnet list' shows all. Each fault is checked before its command returns.\n\n" +

@@ -62,7 +62,7 @@ func TestCommands(t *testing.T) {
 	for _, c := range newApp(nil).Commands {
 		names = append(names, c.Name)
 	}
-	for name := range strings.FieldsSeq("build up down status list partition heal kill pause unpause restart stop redis-kill redis-stop redis-restart redis-pause redis-unpause redis-flush") {
+	for name := range strings.FieldsSeq("build up down status list run load partition heal kill pause unpause restart stop redis-kill redis-stop redis-restart redis-pause redis-unpause redis-flush") {
 		if !slices.Contains(names, name) {
 			t.Errorf("there is no command %s", name)
 		}
@@ -119,6 +119,10 @@ func TestUsageErrors(t *testing.T) {
 		"status x":                              {"takes no arguments"},
 		"list x":                                {"takes no arguments"},
 		"build x":                               {"takes no arguments"},
+		"load x":                                {"takes no arguments"},
+		"run":                                   {"names of scenarios", "list"},
+		"run partitoin":                         {`"partitoin"`, "global-limit", "and all"},
+		"run partition --cut 1s":                {"--cut 1s", "5s to 5m0s"},
 		"partition eu-west --one-way up":        {"--one-way up", "in or out"},
 		"up --with nothing":                     {`"nothing"`, "sidecar and metrics"},
 		"redis-kill mars":                       {`"mars-redis"`, "eu-west-redis"},
@@ -131,7 +135,7 @@ func TestUsageErrors(t *testing.T) {
 			}
 		}
 	}
-	for _, command := range []string{"status", "list", "heal", "kill x", "restart x --new-address"} {
+	for _, command := range []string{"status", "heal", "kill x", "restart x --new-address", "load"} {
 		if _, err := invoke(t, new(dockertest.Host), strings.Fields(command)...); !errors.Is(err, multiregion.ErrNotUp) {
 			t.Errorf("%s of what is not up: %v", command, err)
 		}
@@ -162,6 +166,82 @@ func TestStatusAndList(t *testing.T) {
 		if err != nil || json.Unmarshal([]byte(out), &got) != nil || len(got.Nodes) != 1 || got.Nodes[0].Name != "eu-west-1" || got.Nodes[0].HTTP != "http://127.0.0.1:8121" ||
 			len(got.Redis) != 1 || got.Redis[0].Error != "" || (got.Nodes[0].Error != "") != (command == "status") {
 			t.Errorf("%s --json: %q, %v", command, out, err)
+		}
+	}
+}
+
+// Scenarios are listed also while the testnet is not up.
+func TestListOfScenarios(t *testing.T) {
+	out, err := invoke(t, new(dockertest.Host), "list")
+	if err != nil || !regexp.MustCompile(`(?m)^global-limit +\d+ s +\S.*$`).MatchString(out) || !strings.Contains(out, "not up") {
+		t.Errorf("%q, %v", out, err)
+	}
+	out, err = invoke(t, new(dockertest.Host), "list", "--json")
+	var got struct {
+		Nodes     []any
+		Scenarios []struct {
+			Name, What string
+			Seconds    float64
+		}
+	}
+	if err != nil || json.Unmarshal([]byte(out), &got) != nil || got.Nodes == nil || len(got.Scenarios) != 10 || got.Scenarios[0].Name != "global-limit" ||
+		got.Scenarios[0].What == "" || got.Scenarios[0].Seconds <= 0 {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// A scenario that fails does not keep the others from being run, and is told by the exit status.
+func TestRunGoesOnAfterAFailure(t *testing.T) {
+	for _, args := range [][]string{{"run", "global-limit", "drain", "--json"}, {"run", "global-limit", "drain"}} {
+		out, err := invoke(t, new(dockertest.Host), args...)
+		exit, ok := errors.AsType[cli.ExitCoder](err)
+		if !ok || exit.ExitCode() != 1 || !strings.Contains(err.Error(), "2 of 2 scenarios failed: global-limit, drain") {
+			t.Errorf("%v: error %v", args, err)
+		}
+		if len(args) == 3 {
+			if strings.Count(out, "FAILED") != 4 || !strings.Contains(out, "no image") {
+				t.Errorf("%q", out)
+			}
+			continue
+		}
+		var names []string
+		for line := range strings.Lines(out) {
+			var r struct {
+				Name, Error string
+				OK          *bool
+			}
+			if json.Unmarshal([]byte(line), &r) == nil {
+				names = append(names, r.Name)
+				if r.OK == nil || *r.OK || !strings.Contains(r.Error, "no image") {
+					t.Errorf("%s", line)
+				}
+			}
+		}
+		if !slices.Equal(names, []string{"global-limit", "drain"}) {
+			t.Errorf("objects for %q", names)
+		}
+	}
+}
+
+func TestLoadOptions(t *testing.T) {
+	h := withRedis()
+	for i, name := range []string{"eu-west-1", "us-east-1"} {
+		region := name[:len(name)-2]
+		h.Add(&dockertest.Container{ID: "n" + name, Name: name, State: "exited", Ports: map[string]string{"8080/tcp": "127.0.0.1:1"}, PID: 9 + i,
+			Labels: map[string]string{"com.docker.compose.project": multiregion.Project, "com.docker.compose.service": name, "edgelimit.testnet.role": "node", "edgelimit.testnet.region": region}})
+	}
+	for args, want := range map[string]string{
+		"load --on mars":                                      "--on mars",
+		"load --pattern odd":                                  `pattern "odd"`,
+		"load --pattern one --favour eu-west-2":               `"eu-west-2" is not among the targets: eu-west-1, us-east-1`,
+		"load --on us-east --pattern skew --favour eu-west-1": "targets: us-east-1",
+		"load --identities 0":                                 "--identities 0",
+		"load --rule none":                                    `no rule "none"`,
+		"load --rate -1":                                      "a rate of -1",
+		"load --spacing sometimes":                            `spacing "sometimes"`,
+	} {
+		if _, err := invoke(t, h, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", args, err, want)
 		}
 	}
 }

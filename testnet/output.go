@@ -44,7 +44,7 @@ type redisLine struct {
 func listCommand(open opener) *cli.Command {
 	return &cli.Command{
 		Name:  "list",
-		Usage: "show the nodes with their addresses, and the Redis of each region",
+		Usage: "show the scenarios, and of a testnet that is up the nodes with their addresses and the Redis of each region",
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -53,11 +53,7 @@ func listCommand(open opener) *cli.Command {
 			if err != nil {
 				return err
 			}
-			nodes, err := net.Nodes(c.Context)
-			if err != nil {
-				return err
-			}
-			redises, err := net.Redises(c.Context)
+			nodes, redises, err := ask(c.Context, net)
 			if err != nil {
 				return err
 			}
@@ -68,9 +64,11 @@ func listCommand(open opener) *cli.Command {
 
 func printList(c *cli.Context, nodes []multiregion.Node, redises []multiregion.Redis) error {
 	var out struct {
-		Nodes []nodeLine  `json:"nodes"`
-		Redis []redisLine `json:"redis"`
+		Nodes     []nodeLine     `json:"nodes"`
+		Redis     []redisLine    `json:"redis"`
+		Scenarios []scenarioLine `json:"scenarios"`
 	}
+	out.Nodes, out.Redis, out.Scenarios = []nodeLine{}, []redisLine{}, scenarioLines()
 	for _, n := range nodes {
 		out.Nodes = append(out.Nodes, lineOf(n))
 	}
@@ -80,14 +78,30 @@ func printList(c *cli.Context, nodes []multiregion.Node, redises []multiregion.R
 	if c.Bool("json") {
 		return printJSON(c.App.Writer, out)
 	}
+	if err := printScenarios(c.App.Writer, out.Scenarios); err != nil {
+		return err
+	}
+	if len(out.Nodes) == 0 {
+		_, err := fmt.Fprintf(c.App.Writer, "\n%v\n", multiregion.ErrNotUp)
+		return err
+	}
 	t := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tREGION\tHTTP\tMETRICS\tLAN\tWAN\tSTATE")
+	fmt.Fprintln(t, "\nNODE\tREGION\tHTTP\tMETRICS\tLAN\tWAN\tSTATE")
 	for _, n := range out.Nodes {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s/metrics\t%s\t%s\t%s\n", n.Name, n.Region, orDash(n.HTTP), n.Metrics, n.LAN, n.WAN, n.State)
 	}
 	fmt.Fprintln(t, "\nREDIS\tREGION\tSTATE")
 	for _, r := range out.Redis {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", r.Name, r.Region, r.State)
+	}
+	return t.Flush()
+}
+
+func printScenarios(w io.Writer, lines []scenarioLine) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SCENARIO\tTAKES\tSHOWS THAT")
+	for _, s := range lines {
+		fmt.Fprintf(t, "%s\t%.0f s\t%s\n", s.Name, s.Seconds, s.What)
 	}
 	return t.Flush()
 }

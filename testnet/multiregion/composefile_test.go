@@ -190,7 +190,7 @@ func TestComposeFileNodes(t *testing.T) {
 func TestMountedFiles(t *testing.T) {
 	set, err := rules.Load(filepath.Join("..", "compose", "rules.yaml"))
 	ok(t, err)
-	if len(set.Rules()) != 2 {
+	if len(set.Rules()) != 3 {
 		t.Errorf("%d rules", len(set.Rules()))
 	}
 	b, err := os.ReadFile(filepath.Join("..", "compose", "prometheus.yml"))

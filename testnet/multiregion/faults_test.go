@@ -3,10 +3,12 @@ package multiregion
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/testnet/docker"
 	"github.com/edgelimit/edgelimit/testnet/docker/dockertest"
 )
@@ -291,4 +293,68 @@ func TestInterrupted(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+}
+
+// What Redis holds is read as the nodes write it: by origin, each slot once, whoever told it.
+func TestRedisCounts(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		_, err := ensureKeyFile(l.net.compose.Dir)
+		ok(t, err)
+		t.Setenv("EDGELIMIT_TESTNET_RULES", mustAbs(t, "../compose/rules.yaml"))
+		set, err := rules.Load(l.net.RulesFile())
+		ok(t, err)
+		rule := set.Rules()[0]
+		key, err := l.net.key(rule, "alice")
+		ok(t, err)
+		held := "AAAAAAAAAAE.1\n5\nAAAAAAAAAAE~1\n7\nAAAAAAAAAAE.2\n1\nAAAAAAAAAAI~1\n3\n"
+		l.Host.Redis = func(c *dockertest.Container, args []string) string {
+			switch {
+			case c.Name != RedisName("eu-west") || args[0] != "--raw":
+				return "(error)"
+			case args[1] == "KEYS" && args[2] == "el1:{*}:"+key+":*:"+rule.FullName:
+				return "one\ntwo"
+			case args[1] == "HGETALL" && args[2] == "one":
+				return held
+			case args[1] == "HGETALL" && args[2] == "two":
+				return "AAAAAAAAAAE.1\n10"
+			}
+			return ""
+		}
+		counts, err := l.net.RedisCounts(t.Context(), "eu-west", rule, "alice")
+		ok(t, err)
+		if len(counts) != 2 || counts["AAAAAAAAAAE"] != 18 || counts["AAAAAAAAAAI"] != 3 {
+			t.Errorf("it holds %v", counts)
+		}
+		for _, wrong := range []string{"AAAAAAAAAAE.1", "AAAAAAAAAAE.1\nmany"} {
+			held = wrong
+			if _, err := l.net.RedisCounts(t.Context(), "eu-west", rule, "alice"); err == nil {
+				t.Errorf("%q is no error", wrong)
+			}
+		}
+		ok(t, l.net.Stop(t.Context(), RedisName("eu-west")))
+		_, err = l.net.RedisCounts(t.Context(), "eu-west", rule, "alice")
+		fails(t, err, "not running")
+	})
+}
+
+func mustAbs(t *testing.T, name string) string {
+	t.Helper()
+	abs, err := filepath.Abs(name)
+	ok(t, err)
+	return abs
+}
+
+func TestObservationReadsBoundsAndBreaker(t *testing.T) {
+	var o Observation
+	ok(t, o.read(strings.NewReader(`edgelimit_staleness_seconds 1
+# TYPE edgelimit_over_admission_bound_ratio gauge
+edgelimit_over_admission_bound_ratio{rule="x"} 0.25
+edgelimit_over_admission_bound_ratio{rule="y"} 0.5
+edgelimit_store_pending_slots 3
+edgelimit_store_breaker_state 2
+edgelimit_store_lost_total 4
+`)))
+	if o.Bounds["x"] != .25 || o.Bounds["y"] != .5 || o.Bound != .5 || o.Breaker != "half-open" || o.StorePending != 3 || o.StoreLost != 4 {
+		t.Errorf("%+v", o)
+	}
 }

@@ -13,6 +13,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/edgelimit/edgelimit/regions"
 )
 
 // Observation is what a node says of itself.
@@ -26,12 +28,17 @@ type Observation struct {
 	// Staleness is the age of its oldest knowledge of another one; Degraded its own verdict on that.
 	Staleness time.Duration
 	Degraded  bool
-	// Bound is the largest over-admission bound of its rules, as a part of the limit.
-	Bound float64
+	// Bound is the largest over-admission bound of its rules, as a part of the limit; Bounds are those of each, by full name.
+	Bound  float64
+	Bounds map[string]float64
 	// Started is when its process was.
 	Started time.Time
 	// StorePending and StoreFailed are slots that wait for the region's Redis, and calls of it that failed; -1: it has no store.
 	StorePending, StoreFailed int64
+	// StoreLost is how often it found that the region's Redis had lost data.
+	StoreLost int64
+	// Breaker says whether it calls the region's Redis: closed (it does), open or half-open; empty: it has no store.
+	Breaker string
 }
 
 // askTimeout is how long a node may take to answer; on one machine, only one that is paused takes long.
@@ -90,14 +97,22 @@ func (o *Observation) read(metrics io.Reader) error {
 	o.Staleness = time.Duration(sum(staleness) * float64(time.Second))
 	o.Degraded = sum(families["edgelimit_degraded"]) > 0
 	o.Members = int(sum(families["edgelimit_members"]))
+	o.Bounds = make(map[string]float64)
 	for _, m := range families["edgelimit_over_admission_bound_ratio"].GetMetric() {
 		o.Bound = max(o.Bound, value(m))
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "rule" {
+				o.Bounds[l.GetValue()] = value(m)
+			}
+		}
 	}
 	whole, part := math.Modf(sum(families["process_start_time_seconds"]))
 	o.Started = time.Unix(int64(whole), int64(part*1e9))
 	o.StorePending, o.StoreFailed = -1, -1
 	if pending, there := families["edgelimit_store_pending_slots"]; there {
 		o.StorePending, o.StoreFailed = int64(sum(pending)), int64(sum(families["edgelimit_store_failed_calls_total"]))
+		o.StoreLost = int64(sum(families["edgelimit_store_lost_total"]))
+		o.Breaker = regions.BreakerState(sum(families["edgelimit_store_breaker_state"])).String()
 	}
 	return nil
 }

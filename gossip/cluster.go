@@ -108,7 +108,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 // How long a stop may take: until the peers have acknowledged the last counts, and until they know that the node left.
 const (
 	lingerTimeout = 1500 * time.Millisecond
-	leaveTimeout  = 2 * time.Second
+	leaveTimeout  = 1500 * time.Millisecond
 )
 
 // linger tells the peers the last counts, again where they were lost, until all that can be heard have them.

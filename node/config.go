@@ -37,7 +37,7 @@ type Config struct {
 	Headers []string `yaml:"headers"`
 	// MaxKeys caps the counters that the node holds; at the cap the idlest goes for each that comes.
 	MaxKeys int `yaml:"max_keys"`
-	// Drain is how long requests in flight may take when the node stops.
+	// Drain is how long requests in flight may take when the node stops. What comes after them takes 5 s at most.
 	Drain time.Duration `yaml:"drain"`
 	// Gossip says how the node speaks with its peers.
 	Gossip Gossip `yaml:"gossip"`
@@ -96,7 +96,7 @@ func DefaultConfig() Config {
 		Health:  DefaultHealth,
 		Headers: httpapi.DefaultHeaders(),
 		MaxKeys: counters.DefaultMaxKeys,
-		Drain:   5 * time.Second,
+		Drain:   4 * time.Second,
 		Gossip:  Gossip{Interval: gossip.DefaultInterval, Label: gossip.DefaultLabel},
 		Redis:   Redis{MinFill: DefaultMinFill, MinWindow: regions.DefaultConfig().MinWindow},
 	}

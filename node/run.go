@@ -39,7 +39,7 @@ func (n *Node) Run(ctx context.Context) error {
 	gossip.stop() // its last tick offers the last counts to the store
 	store.stop()
 	n.closeStore()
-	health.stop(0, time.Second)
+	health.stop(0, 500*time.Millisecond)
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Cause(asked)) {
 		return cause
 	}

@@ -20,7 +20,7 @@ type Config struct {
 	// Cooldown is how long a store that failed is left alone, up to a tenth less, before one small call tries it again. It is also how
 	// long a store that is back may go unnoticed. Default 1 s.
 	Cooldown time.Duration
-	// LastFlush is how long the flush at a graceful stop may take, full push included. Default 2 s.
+	// LastFlush is how long the flush at a graceful stop may take, full push included. Default 1.5 s.
 	LastFlush time.Duration
 	// Chunk is how many slots one call of the store carries at most. Default 512.
 	Chunk int
@@ -51,7 +51,7 @@ func DefaultConfig() Config {
 		Interval:   750 * time.Millisecond,
 		Timeout:    250 * time.Millisecond,
 		Cooldown:   time.Second,
-		LastFlush:  2 * time.Second,
+		LastFlush:  1500 * time.Millisecond,
 		Chunk:      512,
 		MaxPending: 1 << 16,
 		Restore:    1 << 16,

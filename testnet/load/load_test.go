@@ -16,9 +16,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 	"github.com/edgelimit/edgelimit/testnet/multiregion"
 	"github.com/edgelimit/edgelimit/testnet/record"
 )
@@ -85,7 +85,7 @@ func options(streams ...Stream) Options {
 // virtual runs a load in virtual time.
 func virtual(t *testing.T, o Options, n *nodes, judge func(t *testing.T, s Summary, err error, k *kept)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n.start = time.Now()
 		o.Client = &http.Client{Transport: n}
 		k := new(kept)
@@ -209,7 +209,7 @@ func TestElsewhere(t *testing.T) {
 }
 
 func TestWhatCannotBeRecordedIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := options(Stream{Identity: "x", Rate: 10})
 		o.Client = &http.Client{Transport: &nodes{start: time.Now()}}
 		full := errors.New("disk full")
@@ -220,7 +220,7 @@ func TestWhatCannotBeRecordedIsAnError(t *testing.T) {
 }
 
 func TestEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		o := options(Stream{Identity: "x", Rate: 10, Spacing: Even})
@@ -315,7 +315,7 @@ func TestPatterns(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began := time.Now()
 		w := Watch{
 			Nodes: []multiregion.Node{{Name: "a", Region: "east", HTTP: "http://a"}, {Name: "b", Region: "west", HTTP: "http://b"}, {Name: "c", Region: "west", HTTP: "http://c"}},
@@ -347,7 +347,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestPulse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if worst := Pulse(ctx); worst != 0 {

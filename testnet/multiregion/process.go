@@ -100,9 +100,6 @@ func (t *Testnet) Restart(ctx context.Context, name string) error {
 // Move starts a node at another address of its region and of the WAN, as a scheduler does when it places it anew: in a container of
 // its own, under the same name. Up moves it back. It is refused while the node's region is cut off. The compose file's variables
 // have to be what they were for Up.
-//
-// Of a node that was killed the others believe another address only after they have given it up, which takes close to two minutes
-// on the WAN: give it the Patience. One that left in order is believed at once.
 func (t *Testnet) Move(ctx context.Context, name string) (Node, error) {
 	n, err := t.findNode(ctx, name)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 	"github.com/edgelimit/edgelimit/testnet/multiregion"
 )
 
@@ -63,7 +63,7 @@ type fakeRedis struct {
 
 func inFakeNet(t *testing.T, test func(t *testing.T, f *fakeNet)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		set, err := rules.Load("../compose/rules.yaml")
 		if err != nil {
 			t.Fatal(err)

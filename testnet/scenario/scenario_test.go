@@ -146,8 +146,13 @@ func TestRepeatsWhereTheMachineIsBusy(t *testing.T) {
 			return nil, errors.New("too late")
 		})
 		s.Steps[0] = wait("load", time.Second)
+		t.Setenv("TMPDIR", t.TempDir())
+		x.Records = ""
 		if r := x.Run(t.Context(), s); r.OK || r.Attempts != 1+Repeats || !strings.Contains(r.Busy, "fell behind") || !strings.Contains(r.Error, "fell behind") {
 			t.Errorf("%d attempts: %s", r.Attempts, describe(r))
+		}
+		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "edgelimit-*")); len(left) != 1 {
+			t.Errorf("the records of %d attempts are left, want that of the last", len(left))
 		}
 	})
 }

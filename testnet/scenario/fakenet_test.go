@@ -38,6 +38,8 @@ type fakeNet struct {
 	deaf     bool   // nodes tell each other nothing, ever
 	cold     bool   // a node that restarts takes over nothing
 	forgets  bool   // Redis is not told again what it lost
+	mute     string // a node that tells the others nothing
+	generous bool   // inside a cut everything is admitted
 	drops    string // a node whose requests fail
 	undoes   int    // faults undone
 	failHeal error
@@ -97,7 +99,7 @@ func (f *fakeNet) boot(n *fakeNode) {
 func (f *fakeNet) hears(n, from *fakeNode) bool {
 	inside, fromInside := n.region == cutRegion, from.region == cutRegion
 	switch {
-	case f.deaf || n.down || from.down || n.paused != nil || from.paused != nil:
+	case f.deaf || f.mute == from.name || n.down || from.down || n.paused != nil || from.paused != nil:
 		return false
 	case inside == fromInside || f.cut == "":
 		return true
@@ -346,6 +348,7 @@ func (f *fakeNet) check(n *fakeNode, body io.Reader) (string, error) {
 	}
 	now := time.Now().UnixNano()
 	d := n.table.Take(m[0].Rule.Limit, m[0].Key, cost, now)
+	d.Allowed = d.Allowed || f.generous && f.cut != ""
 	if !c.Peek {
 		slots := n.table.DrainDirty(now).Slots
 		for _, other := range f.nodes {

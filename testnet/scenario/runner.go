@@ -53,6 +53,9 @@ func (x *Runner) Run(ctx context.Context, s Scenario) Result {
 			return result
 		}
 		fmt.Fprintf(x.Progress, "-- %s: machine too busy: %s; once more\n", s.Name, result.Busy)
+		if x.Records == "" && result.Record != "" {
+			_ = os.RemoveAll(filepath.Dir(result.Record)) // what is left of it harms nobody
+		}
 	}
 }
 

@@ -91,6 +91,10 @@ func TestBrokenPromises(t *testing.T) {
 	}{
 		"no gossip":        {"global-limit", func(f *fakeNet) { f.deaf = true }, "one limit holds"},
 		"requests fail":    {"global-limit", func(f *fakeNet) { f.drops = "us-east-2" }, "every request is answered"},
+		"tells nobody":     {"node-kill", func(f *fakeNet) { f.mute = faultNode }, "takes with it"},
+		"drains nothing":   {"drain", func(f *fakeNet) { f.mute = faultNode }, "counts are with the others"},
+		"admits too much":  {"partition", func(f *fakeNet) { f.generous = true }, "no more than two limits a window"},
+		"above a ceiling":  {"one-way", func(f *fakeNet) { f.generous = true }, "no more than the ceiling"},
 		"restarts at zero": {"node-kill", func(f *fakeNet) { f.cold = true }, "warm before it is ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,8 +150,13 @@ func TestRepeatsWhereTheMachineIsBusy(t *testing.T) {
 			return nil, errors.New("too late")
 		})
 		s.Steps[0] = wait("load", time.Second)
+		t.Setenv("TMPDIR", t.TempDir())
+		x.Records = ""
 		if r := x.Run(t.Context(), s); r.OK || r.Attempts != 1+Repeats || !strings.Contains(r.Busy, "fell behind") || !strings.Contains(r.Error, "fell behind") {
 			t.Errorf("%d attempts: %s", r.Attempts, describe(r))
+		}
+		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "edgelimit-*")); len(left) != 1 {
+			t.Errorf("the records of %d attempts are left, want that of the last", len(left))
 		}
 	})
 }

@@ -134,8 +134,9 @@ func (c *Cluster) linger(ctx context.Context, next <-chan time.Time) {
 	}
 }
 
-// Warm waits until the node has been told what others know, and has met somebody in every pool in which it has seeds. It returns at
-// once when there is nobody to expect, and the context's error when nobody came. Run has to be under way.
+// Warm waits until the node has been told what others know and all its seeds have answered, so that it decides with everybody's counts
+// and an honest bound from its first request on. It returns at once when there is nobody to expect, and the context's error when somebody
+// did not come: then it knows what those who did know. Run has to be under way.
 func (c *Cluster) Warm(ctx context.Context) error {
 	ticker := time.NewTicker(c.cfg.Interval / 2)
 	defer ticker.Stop()
@@ -153,7 +154,7 @@ func (c *Cluster) warm() bool {
 	c.mu.Lock()
 	told := c.replica.Stats().SnapshotsReceived > 0 || len(c.routes) == 0
 	c.mu.Unlock()
-	return told && !slices.ContainsFunc(c.pools, (*pool).isAlone)
+	return told && !c.blind()
 }
 
 func (c *Cluster) shutdown() {

@@ -39,7 +39,8 @@ type pool struct {
 	members map[string]poolMember   // by memberlist's name: the others
 	failed  map[string]failedMember // by name: members that went without saying goodbye, to be joined again
 	met     bool                    // somebody whom it carries frames to
-	blind   bool                    // it has met nobody, and a seed does not answer: there may be others who admit
+	alone   bool                    // it has met nobody, and a seed does not answer: there may be others who admit
+	unasked bool                    // not every seed has been tried yet
 	reached map[string]bool         // seeds that answered, ever: who is behind them is known by name
 	missing map[string]string       // of seeds that never answered, by address: they may be of a part of the cluster that nobody here sees
 	opened  time.Time
@@ -63,7 +64,7 @@ type failedMember struct {
 func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 	p := &pool{name: name, cfg: cfg, cluster: c,
 		members: make(map[string]poolMember), failed: make(map[string]failedMember), reached: make(map[string]bool),
-		blind: len(cfg.Seeds) > 0, opened: time.Now()}
+		unasked: len(cfg.Seeds) > 0, opened: time.Now()}
 	conf := memberlist.DefaultLANConfig()
 	// A boot has a name of its own: memberlist would hold on to the name of a node that was killed for as long as it takes to be
 	// sure, and refuse it to the next boot at another address.
@@ -229,7 +230,7 @@ func (p *pool) arrived(n *memberlist.Node) {
 	}
 	p.members[n.Name] = poolMember{m, n.Address()}
 	if p.carries(m) {
-		p.met, p.blind = true, false
+		p.met, p.alone = true, false
 	}
 	delete(p.missing, n.Address())
 	for name, f := range p.failed { // an earlier boot of the same node need not be looked for any more
@@ -273,7 +274,7 @@ func (p *pool) searched(unanswered map[string]string) {
 			p.reached[seed] = true
 		}
 	}
-	p.blind = !p.met && len(unanswered) > 0
+	p.alone, p.unasked = !p.met && len(unanswered) > 0, false
 	p.missing = unanswered
 	maps.DeleteFunc(p.missing, func(_, seed string) bool { return p.reached[seed] || time.Since(p.opened) > forgetSilent })
 	for _, m := range p.members { // one may have come since it was tried
@@ -281,17 +282,11 @@ func (p *pool) searched(unanswered map[string]string) {
 	}
 }
 
-// isBlind reports whether there may be others of whom nobody here has told; isAlone, whether there may be and nobody was met at all.
+// isBlind reports whether there may be others of whom nobody here has told.
 func (p *pool) isBlind() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.blind || len(p.missing) > 0
-}
-
-func (p *pool) isAlone() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.blind
+	return p.unasked || p.alone || len(p.missing) > 0
 }
 
 // others returns the members that memberlist holds to be alive, and this node's own address.

@@ -12,7 +12,7 @@ import (
 // it runs: the seeds that are not members, and the members that failed.
 const (
 	rejoinEvery   = 10 * time.Second
-	rejoinAtStart = time.Second
+	rejoinAtStart = 300 * time.Millisecond
 	failedMemory  = 72 * time.Hour // how long a failed member is tried; Serf's default
 	lookupTimeout = 2 * time.Second
 )
@@ -21,7 +21,7 @@ func (p *pool) rejoin(ctx context.Context) {
 	wait := rejoinAtStart
 	for first := true; ; first = false {
 		joined := p.joinMissing(ctx, first)
-		if joined || len(p.cfg.Seeds) == 0 {
+		if joined && !p.isBlind() || len(p.cfg.Seeds) == 0 {
 			wait = rejoinEvery
 		}
 		jittered := wait*8/10 + rand.N(wait*4/10)

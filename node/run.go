@@ -60,7 +60,7 @@ func (n *Node) warm(ctx context.Context) {
 	var sources sync.WaitGroup
 	sources.Go(func() {
 		if err := n.cluster.Warm(ctx); err != nil {
-			n.log.Warn("starting without what peers know, which comes when they do", "error", err)
+			n.log.Warn("starting without some of the peers; what they count comes when they do", "error", err)
 		}
 	})
 	if n.reconciler != nil {

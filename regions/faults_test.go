@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,11 +61,12 @@ func TestStoreHangs(t *testing.T) {
 		const cap = 100
 		f := regionstest.NewFaulty(embedded)
 		var out *bytes.Buffer
-		var last time.Duration // of the last call
+		var last atomic.Int64 // how long the last call took
 		n := start(t, 1, f, func(c *regions.Config) {
 			c.MaxPending, out = cap, logged(c)
 			c.OnCall = func(took time.Duration, err error) {
-				if last = took; (err != nil) != (took == 250*time.Millisecond) {
+				last.Store(int64(took))
+				if (err != nil) != (took == 250*time.Millisecond) {
 					t.Errorf("a call took %v and ended with %v", took, err)
 				}
 			}
@@ -90,7 +92,7 @@ func TestStoreHangs(t *testing.T) {
 		}
 		s := n.Reconciler.Stats()
 		synctest.Wait()
-		if s.Pending != cap || s.Dropped != 600*400 || last != 250*time.Millisecond {
+		if s.Pending != cap || s.Dropped != 600*400 || last.Load() != int64(250*time.Millisecond) {
 			t.Errorf("after a minute: %+v, want %d pending, %d dropped, and a last call of 250ms", s, cap, 600*400)
 		}
 		f.Set(regionstest.Works)

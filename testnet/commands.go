@@ -20,8 +20,8 @@ func buildCommand() *cli.Command {
 			"is installed with apt-get if it is missing. Where images can be pulled, --pull takes the public Redis instead.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "pull", Usage: "pull " + images.PublicRedis + " instead of making a Redis image"}},
 		Action: func(c *cli.Context) error {
-			if err := noArguments(c); err != nil {
-				return err
+			if c.Args().Present() {
+				return usageError(c)
 			}
 			host := docker.Host{}
 			engine := docker.NewEngine(host)
@@ -153,14 +153,7 @@ func restartCommand(open opener) *cli.Command {
 
 // act is the action of a command that takes so many arguments, does one thing, and says that it is done.
 func act(open opener, arguments int, do func(ctx context.Context, net *multiregion.Testnet, c *cli.Context) (done string, err error)) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		if c.NArg() != arguments {
-			return usageError(c)
-		}
-		net, err := open(c)
-		if err != nil {
-			return err
-		}
+	return with(open, arguments, func(c *cli.Context, net *multiregion.Testnet) error {
 		started := time.Now()
 		done, err := do(c.Context, net, c)
 		if err != nil {
@@ -177,14 +170,21 @@ func act(open opener, arguments int, do func(ctx context.Context, net *multiregi
 		}
 		_, err = fmt.Fprintf(c.App.Writer, "%s (%.1f s)\n", done, took.Seconds())
 		return err
-	}
+	})
 }
 
-func noArguments(c *cli.Context) error {
-	if c.Args().Present() {
-		return usageError(c)
+// with is the action of a command that takes so many arguments and needs the testnet, up or not.
+func with(open opener, arguments int, do func(c *cli.Context, net *multiregion.Testnet) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.NArg() != arguments {
+			return usageError(c)
+		}
+		net, err := open(c)
+		if err != nil {
+			return err
+		}
+		return do(c, net)
 	}
-	return nil
 }
 
 func usageError(c *cli.Context) error {

@@ -39,16 +39,7 @@ func loadCommand(open opener) *cli.Command {
 			&cli.DurationFlag{Name: "timeout", Usage: "how long an answer may take", Value: load.DefaultTimeout},
 			&cli.StringFlag{Name: "record", Usage: "write the record to a new `FILE`, compressed if its name ends in .gz"},
 		},
-		Action: func(c *cli.Context) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
-			net, err := open(c)
-			if err != nil {
-				return err
-			}
-			return offerLoad(c, net)
-		},
+		Action: with(open, 0, offerLoad),
 	}
 }
 

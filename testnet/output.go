@@ -45,20 +45,13 @@ func listCommand(open opener) *cli.Command {
 	return &cli.Command{
 		Name:  "list",
 		Usage: "show the scenarios, and of a testnet that is up the nodes with their addresses and the Redis of each region",
-		Action: func(c *cli.Context) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
-			net, err := open(c)
-			if err != nil {
-				return err
-			}
+		Action: with(open, 0, func(c *cli.Context, net *multiregion.Testnet) error {
 			nodes, redises, err := ask(c.Context, net)
 			if err != nil {
 				return err
 			}
 			return printList(c, nodes, redises)
-		},
+		}),
 	}
 }
 
@@ -136,20 +129,13 @@ func statusCommand(open opener) *cli.Command {
 			"that a node sees; after a cut it goes on counting those it lost until it gives them up. BOUND is the largest\n" +
 			"over-admission bound of its rules, in percent of the limit, over the last window. STALENESS is the age of what it knows of the\n" +
 			"node that it knows least of; one that crashed counts for a quarter of an hour.",
-		Action: func(c *cli.Context) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
-			net, err := open(c)
-			if err != nil {
-				return err
-			}
+		Action: with(open, 0, func(c *cli.Context, net *multiregion.Testnet) error {
 			nodes, redises, err := net.Status(c.Context)
 			if err != nil {
 				return err
 			}
 			return printStatus(c, nodes, redises)
-		},
+		}),
 	}
 }
 

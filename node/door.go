@@ -17,13 +17,13 @@ type door struct {
 	server   *http.Server
 
 	mu      sync.Mutex
-	open    map[net.Conn]struct{}
+	open    int           // connections
 	leaving chan struct{} // closed when the door is about to close
 	empty   chan struct{} // closed when it is, and no connection is open any more
 }
 
 func newDoor(l net.Listener, h http.Handler, log *slog.Logger) *door {
-	d := &door{listener: l, open: make(map[net.Conn]struct{}), leaving: make(chan struct{}), empty: make(chan struct{})}
+	d := &door{listener: l, leaving: make(chan struct{}), empty: make(chan struct{})}
 	d.server = httpapi.Server(d.untilLeaving(h), log)
 	d.server.ConnState = d.track
 	return d
@@ -41,16 +41,19 @@ func (d *door) untilLeaving(h http.Handler) http.Handler {
 	})
 }
 
-func (d *door) track(c net.Conn, s http.ConnState) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// track counts the connections. The server calls it at the begin and the end of every request as well, when there is nothing to do.
+func (d *door) track(_ net.Conn, s http.ConnState) {
+	change := -1
 	switch s {
 	case http.StateNew:
-		d.open[c] = struct{}{}
-	case http.StateClosed, http.StateHijacked:
-		delete(d.open, c)
-		d.checkEmpty()
+		change = 1
+	case http.StateActive, http.StateIdle:
+		return
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open += change
+	d.checkEmpty()
 }
 
 // checkEmpty tells whoever waits that no connection is left. The lock is held.
@@ -63,7 +66,7 @@ func (d *door) checkEmpty() {
 	select {
 	case <-d.empty:
 	default:
-		if len(d.open) == 0 {
+		if d.open == 0 {
 			close(d.empty)
 		}
 	}

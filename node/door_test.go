@@ -74,7 +74,7 @@ func TestDoorClosesInTime(t *testing.T) {
 			eventually(t, patience, "the connection", func() bool {
 				d.mu.Lock()
 				defer d.mu.Unlock()
-				return len(d.open) == 1
+				return d.open == 1
 			})
 			lingering = time.Millisecond
 		}

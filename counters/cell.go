@@ -43,13 +43,17 @@ type instant struct {
 // settle brings the cell to the time now. Where the clock went back to an earlier sub-window, the cell stays where it was; where it went
 // back by more than the window, what the cell holds belongs to no time that will come soon, and the caller replaces it (ok is false).
 func (s *shard) settle(c *cell, sh *shape, now int64) (at instant, ok bool) {
-	off := now - c.index*sh.sub
-	if uint64(off) < uint64(sh.sub) {
+	if off := now - c.index*sh.sub; uint64(off) < uint64(sh.sub) {
 		return instant{off: off}, true
 	}
+	return s.settleFar(c, sh, now)
+}
+
+// settleFar settles a cell whose sub-window is not that of now.
+func (s *shard) settleFar(c *cell, sh *shape, now int64) (at instant, ok bool) {
 	index := now / sh.sub
 	if index < c.index {
-		return instant{back: -off}, c.index-index <= int64(sh.n)
+		return instant{back: c.index*sh.sub - now}, c.index-index <= int64(sh.n)
 	}
 	s.advance(c, sh, index)
 	return instant{off: now - index*sh.sub}, true
@@ -82,10 +86,21 @@ func shift(ring []uint64, by int64) {
 	clear(ring[kept:])
 }
 
-// count adds an admitted cost to the sub-window of the cell's time.
-func (c *cell) count(sh *shape, cost uint64) {
-	c.counts(sh)[sh.n] += cost
+// count adds an admitted cost to the sub-window of the cell's time, in its ring.
+func (c *cell) count(ring []uint64, cost uint64) {
+	ring[len(ring)-2] += cost
 	c.changed = max(c.changed, 1)
+}
+
+// lastCounted is when the newest sub-window in which something was counted ends: a cell that comes later needs no birth of its own.
+func (c *cell) lastCounted(sh *shape) int64 {
+	ring := c.counts(sh)
+	for i := len(ring) - 1; i >= 0; i-- {
+		if ring[i] != 0 {
+			return (c.index + int64(i-sh.n) + 1) * sh.sub
+		}
+	}
+	return 0
 }
 
 // empty reports whether nothing in the cell counts any more, or will.

@@ -37,7 +37,7 @@ func (t *Table) DrainDirty(now int64) Drained {
 	}
 	var out Drained
 	for i := range t.shards {
-		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed)
+		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed, now)
 	}
 	for _, m := range t.meters.all() {
 		if m.demand >= leastDemand {
@@ -48,7 +48,7 @@ func (t *Table) DrainDirty(now int64) Drained {
 	return out
 }
 
-func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64) []Slot {
+func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []Slot {
 	s.Lock()
 	defer s.Unlock()
 	dst = append(dst, s.unsent...)
@@ -57,6 +57,7 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64) []Slot {
 		c := s.cell(ref)
 		m := t.meters.states[c.meter]
 		m.risen(uint64(c.offered), elapsed)
+		s.settle(c, &m.shape, now) // what has passed is not told
 		dst = s.appendChanged(dst, c, m, t.origin)
 		ref = c.next
 		c.dirty, c.offered, c.changed, c.next, c.prev = false, 0, 0, 0, 0

@@ -189,11 +189,14 @@ func (l *Limit) mergeBucket(c *cell, i int, count uint64, since int64, at instan
 }
 
 // fold debits what was merged before a limit was known.
-func (l *Limit) fold(c *cell, at instant) {
+func (l *Limit) fold(c *cell, ahead uint64, at instant) {
 	for i, count := range c.counts(&l.shape) {
 		if count > 0 {
 			l.mergeBucket(c, i, count, 0, at)
 		}
+	}
+	if ahead > 0 {
+		l.mergeBucket(c, l.n+1, ahead, 0, at)
 	}
 	c.unfolded = false
 }

@@ -161,7 +161,7 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 		}
 		s.delist(c)
 	}
-	s.dropSlots(c, &m.shape, int64(m.size()))
+	s.dropSlots(c, &m.shape, int64(m.n+2))
 	if m.algorithm == SlidingLog {
 		s.dropLog(c)
 	}

@@ -67,7 +67,7 @@ func (s *shard) dropLog(c *cell) {
 func (c *cell) logView(sh *shape) uint64 {
 	sum := c.journal().sum
 	others := c.others(sh)
-	for _, count := range others[1 : len(others)-1] {
+	for _, count := range others[1:] {
 		sum += count
 	}
 	return sum
@@ -126,7 +126,8 @@ func (s *shard) logFalls(l *Limit, c *cell, most uint64, at instant) time.Durati
 	j, others := c.journal(), c.others(&l.shape)
 	view, window := c.logView(&l.shape), int64(l.n)*l.sub
 	start := c.index * l.sub
-	if isZero(others) { // as where nobody else counts: an entry is what is waited for
+	ahead := s.ahead(c)
+	if ahead == 0 && isZero(others) { // as where nobody else counts: an entry is what is waited for
 		ref := j.newest
 		if most > 0 {
 			for ref = j.oldest; view-uint64(s.memory.entry(ref).cost) > most; ref = s.memory.entry(ref).next {
@@ -144,11 +145,14 @@ func (s *shard) logFalls(l *Limit, c *cell, most uint64, at instant) time.Durati
 			view -= uint64(s.memory.entry(ref).cost)
 		}
 		if when == start+int64(i)*l.sub {
-			if i < len(others) {
+			switch {
+			case i < len(others):
 				view -= others[i]
+			case i == len(others):
+				view -= ahead
 			}
 			if i == 1 {
-				view += others[len(others)-1] // the counts of a clock ahead: time has come to them
+				view += ahead // time has come to them
 			}
 			i++
 		}

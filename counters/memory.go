@@ -35,7 +35,7 @@ const (
 	pageWords = 1 << pageBits
 	wordBytes = 8
 	// The largest block is the cell of a log of 60 sub-windows, which has two rings.
-	maxBlock = headWords + logWords + 2*(MaxSubWindows+2)
+	maxBlock = headWords + logWords + 2*(MaxSubWindows+1)
 )
 
 // newMemory lays out as many whole pages as fit into the bytes.

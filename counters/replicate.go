@@ -176,7 +176,7 @@ func (m *merge) slot(slot *Slot) (raised, refused bool) {
 		return false, true
 	}
 	i := int(slot.Index-c.index) + m.shape.n
-	if i < 0 || i >= m.shape.size() {
+	if i < 0 || i > m.shape.n+1 {
 		return false, false // the clock went back, and the cell did not
 	}
 	count := min(slot.Count, MaxCount)
@@ -218,11 +218,17 @@ func (m *merge) mergeable(s *shard, key Key, h uint64) (*cell, instant) {
 	return c, instant{off: m.now - c.index*m.shape.sub}
 }
 
-// raise adds to a place of the ring what others counted there, as the algorithm has it.
+// raise adds to a place of the ring what others counted there, as the algorithm has it. The place after its last is seen later, but by
+// buckets: what is taken from them is taken now, whatever a clock says.
 func (m *merge) raise(c *cell, i int, by uint64, since int64, at instant) {
-	c.counts(&m.shape)[i] += by
+	if i <= m.shape.n {
+		c.counts(&m.shape)[i] += by
+		if i > 0 {
+			c.whole += by
+		}
+	}
 	switch {
-	case m.shape.algorithm == SlidingLog:
+	case m.shape.algorithm == SlidingLog && i <= m.shape.n:
 		c.others(&m.shape)[i] += by
 	case m.shape.algorithm.bucket():
 		if l := m.meters.states[c.meter].limit.Load(); l != nil && !c.unfolded {

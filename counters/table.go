@@ -305,7 +305,7 @@ func (t *Table) View(l *Limit, key Key, now int64) uint64 {
 		return 0
 	}
 	if l.algorithm.bucket() {
-		t.debitUnfolded(l, c, at)
+		t.debitUnfolded(s, l, c, at)
 	}
 	return s.view(c, t.meters.states[c.meter], at)
 }

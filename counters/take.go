@@ -65,11 +65,11 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *D
 	}
 	switch {
 	case l.algorithm <= FixedWindow:
-		l.takeWindow(c, cost, before, y.at, commit, d)
+		l.takeWindow(c, y.shard.ahead(c), cost, before, y.at, commit, d)
 	case l.algorithm == SlidingLog:
 		t.takeLog(y.shard, l, c, cost, before, y.at, commit, d)
 	default:
-		t.debitUnfolded(l, c, y.at)
+		t.debitUnfolded(y.shard, l, c, y.at)
 		l.takeBucket(c, cost, before, y.at, commit, d)
 	}
 	if l.chargeable(cost) {
@@ -78,7 +78,7 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *D
 }
 
 // debitUnfolded lets merges know the limit that a bucket's counts are debited by, and debits those that came when none was known.
-func (t *Table) debitUnfolded(l *Limit, c *cell, at instant) {
+func (t *Table) debitUnfolded(s *shard, l *Limit, c *cell, at instant) {
 	if l.refill == 0 {
 		return
 	}
@@ -86,7 +86,7 @@ func (t *Table) debitUnfolded(l *Limit, c *cell, at instant) {
 		m.limit.Store(l)
 	}
 	if c.unfolded {
-		l.fold(c, at)
+		l.fold(c, s.ahead(c), at)
 	}
 }
 
@@ -102,7 +102,7 @@ func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 			return l.tokens(v.debt(&m.shape, v.notBefore(&m.shape, at)))
 		}
 	}
-	return windowView(c.counts(&m.shape), &m.shape, at)
+	return c.windowView(&m.shape, at)
 }
 
 // enlist notes that the cell is to be drained.

@@ -21,7 +21,7 @@ func touchedCells(t *Table) (listed, kept int) {
 
 // A cell is listed to be drained once, however often it is asked for, and a drain keeps no hold on cells that may go.
 func TestTheListOfTouchedCells(t *testing.T) {
-	l, err := NewLimit(NewMeter("r", 10*time.Second), 100)
+	l, err := NewLimit(NewMeter("r", SlidingWindow, 10*time.Second), 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestTheListOfTouchedCells(t *testing.T) {
 
 // When the counts of an origin have left the window, its row goes, and the rows that stay keep theirs.
 func TestEmptyRowsGo(t *testing.T) {
-	m := NewMeter("r", 10*time.Second)
+	m := NewMeter("r", SlidingWindow, 10*time.Second)
 	table, begin := NewTable(Config{Origin: 1}), int64(1e18)
 	var slots []Slot
 	for i := range int64(10) { // the lower the origin, the longer it counts

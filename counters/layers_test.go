@@ -13,7 +13,7 @@ import (
 
 func limitNamed(t rapid.TB, rule string, most uint64) *counters.Limit {
 	t.Helper()
-	return newLimit(t, counters.NewMeter(rule, 10*time.Second), most)
+	return newLimit(t, counters.NewMeter(rule, counters.SlidingWindow, 10*time.Second), most)
 }
 
 func TestTakeAllIsAllOrNothing(t *testing.T) {

@@ -139,7 +139,7 @@ func TestRoomAfterIsTheLeastWait(t *testing.T) {
 }
 
 func TestRoomAfterNeverForACostAboveTheLimit(t *testing.T) {
-	m := NewMeter("r", 10*time.Second)
+	m := NewMeter("r", SlidingWindow, 10*time.Second)
 	ring := make([]uint64, m.ringSize())
 	for _, c := range []struct{ most, cost uint64 }{{0, 1}, {9, 10}, {MaxLimit, math.MaxUint64}} {
 		if wait := roomAfter(ring, &m, m.at(1e18), c.most, c.cost); wait != Never {

@@ -153,30 +153,35 @@ func TestWaitOfLayersThatMeet(t *testing.T) {
 	}
 }
 
-// A layer's new cell must not push out that of another layer of the same request: it would be admitted untracked. The table is as
-// small as can be, so that layers meet in full shards all the time.
+// A layer's new cell must not push out that of another layer of the same request: it would be admitted untracked.
 func TestLayersDoNotEvictEachOther(t *testing.T) {
-	l := limitNamed(t, "r", 1)
+	m := filler(t).Meter()
+	m.Rule = "narrow"
+	l, table := newLimit(t, m, 1), small(1)
+	next := fill(t, table, filler(t), 0, start)
 	for seed := range counters.Key(200) {
-		table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 1})
+		next += 100
 		var charges []counters.Charge
 		for i := range counters.Key(counters.MaxLayers) {
-			charges = append(charges, counters.Charge{Limit: l, Key: seed*1000 + i, Cost: 1})
+			charges = append(charges, counters.Charge{Limit: l, Key: next + i, Cost: 1})
 		}
-		for i, d := range table.TakeAll(charges, start, nil) {
+		now := start + int64(next)
+		for i, d := range table.TakeAll(charges, now, nil) {
 			if !d.Allowed {
 				t.Fatalf("layer %d: %+v", i, d)
 			}
 		}
 		for i, c := range charges {
-			if d := table.Take(l, c.Key, 0, start); d.Allowed {
+			if d := table.Take(l, c.Key, 0, now); d.Allowed {
 				t.Fatalf("request %d, layer %d was charged and is forgotten: %+v", seed, i, d)
 			}
 		}
 		// The first layer comes once more at the end: it meets itself.
 		again := append(charges[:20:20], charges[0])
-		fresh := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 1})
-		if ds := fresh.TakeAll(again, start, nil); ds[20].Allowed {
+		for i := range again {
+			again[i].Key += 50
+		}
+		if ds := table.TakeAll(again, now, nil); ds[20].Allowed {
 			t.Fatalf("request %d: one key was charged twice under a limit of 1", seed)
 		}
 	}
@@ -184,18 +189,23 @@ func TestLayersDoNotEvictEachOther(t *testing.T) {
 
 // Layers are only kept from each other, and only while they are decided on: what comes after may evict them, admitted or not.
 func TestLayersCanBeEvictedAfterwards(t *testing.T) {
-	l, full := limitNamed(t, "r", 5), limitNamed(t, "full", 1)
-	table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: shards})
+	l, full := filler(t), limitNamed(t, "full", 1)
+	table := small(1)
+	n := fill(t, table, l, 0, start)
 	table.Take(full, 0, 1, start)
-	for key := range counters.Key(3000) {
+	for key := 100 * n; key < 101*n; key++ {
 		table.TakeAll([]counters.Charge{{Limit: l, Key: 3 * key, Cost: 1}, {Limit: l, Key: 3*key + 1, Cost: 1}}, start, nil)
 		table.TakeAll([]counters.Charge{{Limit: l, Key: 3*key + 2, Cost: 1}, {Limit: full, Key: 0, Cost: 1}}, start, nil)
 	}
-	for key := range counters.Key(3000) {
-		table.Take(l, 1e6+key, 1, start)
+	before := table.Stats().Evicted
+	for key := 200 * n; key < 202*n; key++ {
+		table.Take(l, key, 1, after(time.Second))
 	}
-	if keys := table.Stats().Keys; keys > shards {
-		t.Errorf("%d cells, at most %d are allowed", keys, shards)
+	if st := table.Stats(); st.Bytes > counters.MinMemory || st.Evicted-before < uint64(n) {
+		t.Errorf("%+v, want the cells of layers evicted as others are", st)
+	}
+	if got := kept(table, l, 300*n, 303*n, after(time.Second)); got > n/10 {
+		t.Errorf("%d cells of layers are kept where twice as many keys came as a table holds", got)
 	}
 }
 

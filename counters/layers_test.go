@@ -209,14 +209,21 @@ func TestLayersCanBeEvictedAfterwards(t *testing.T) {
 	}
 }
 
-// Any layers against one model each.
+// Any layers, of any algorithms, against one model each.
 func TestTakeAllAgainstModels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var limits []*counters.Limit
-		var models []*counterstest.Model
+		var models []*counterstest.Cells
 		for i := range 3 {
-			l := limitNamed(t, fmt.Sprint("r", i), rapid.Uint64Range(0, 12).Draw(t, "limit"))
-			limits, models = append(limits, l), append(models, counterstest.NewModel(l))
+			m := drawShared(t, algorithms...).Meter()
+			m.Rule = fmt.Sprint("r", i)
+			var l *counters.Limit
+			if most := rapid.Uint64Range(0, 12).Draw(t, "limit"); isBucket(m.Algorithm) && most > 0 {
+				l = newBucket(t, m, most, rapid.SampledFrom([]uint64{1, 2, 5}).Draw(t, "refill"))
+			} else {
+				l = newLimit(t, m, most)
+			}
+			limits, models = append(limits, l), append(models, counterstest.NewCells(l, 1))
 		}
 		table := counters.NewTable(counters.Config{Origin: 1})
 		now := start
@@ -235,28 +242,28 @@ func TestTakeAllAgainstModels(t *testing.T) {
 	})
 }
 
-func checkLayers(t *rapid.T, table *counters.Table, models []*counterstest.Model, charges []counters.Charge, rules []int, now int64) {
+func checkLayers(t *rapid.T, table *counters.Table, models []*counterstest.Cells, charges []counters.Charge, rules []int, now int64) {
 	type cell struct {
 		rule int
 		key  counters.Key
 	}
 	before := make(map[cell]uint64)
-	want, all := make([]bool, len(charges)), true
+	want, all := make([]counters.Decision, len(charges)), true
 	for i, c := range charges {
-		seen := models[rules[i]].View(c.Key, now) + before[cell{rules[i], c.Key}]
-		want[i] = seen+max(c.Cost, 1) <= c.Limit.Max()
-		all = all && want[i]
-		before[cell{rules[i], c.Key}] += c.Cost
-	}
-	for i, d := range table.TakeAll(charges, now, nil) {
-		if d.Allowed != want[i] {
-			t.Fatalf("layer %d of %+v: %+v, want allowed %v", i, charges, d, want[i])
-		}
+		id := cell{rules[i], c.Key}
+		want[i] = models[rules[i]].Ask(c.Key, c.Cost, before[id], now)
+		all = all && want[i].Allowed
+		before[id] += c.Cost
 	}
 	for i, c := range charges {
-		if all {
-			models[rules[i]].Add(c.Key, c.Limit.Meter().Index(now), c.Cost)
+		if all && c.Cost > 0 {
+			models[rules[i]].Charge(c.Key, c.Cost, now)
+			then := models[rules[i]].Take(c.Key, 0, now)
+			want[i].Remaining, want[i].ResetAfter = then.Remaining, then.ResetAfter
 		}
+	}
+	if got := table.TakeAll(charges, now, nil); !slices.Equal(got, want) {
+		t.Fatalf("layers %+v:\n got %+v\nwant %+v", charges, got, want)
 	}
 	for i, c := range charges {
 		if got, want := table.View(c.Limit, c.Key, now), models[rules[i]].View(c.Key, now); got != want {

@@ -141,10 +141,20 @@ func ask(l *counters.Limit, c count, cost, before uint64, at, now int64) counter
 	default:
 		d.Allowed = true
 		if meter.Algorithm == counters.LeakyQueue {
-			d.Delay = d.ResetAfter // its turn comes when the queue before it has gone
+			d.Delay = wait(behind(c, before, at), 0, at, now) // its turn comes when the queue before it has gone
 		}
 	}
 	return d
+}
+
+// behind is what a request finds before it whose other layers charge so much to the same key.
+func behind(c count, before uint64, at int64) count {
+	if b, ok := c.(*bucket); ok && before > 0 {
+		queue := *b
+		queue.charge(before, at)
+		return &queue
+	}
+	return c
 }
 
 // tell says what is left of the limit.

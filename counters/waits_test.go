@@ -33,7 +33,7 @@ func drawLimit(t *rapid.T, of ...counters.Algorithm) *counters.Limit {
 	case isBucket(a):
 		refill := rapid.OneOf(rapid.SampledFrom([]int64{1, n, 1000, 1e6}), rapid.Int64Range(1, 100)).
 			Filter(func(refill int64) bool { return n*sub%refill == 0 }).Draw(t, "refill")
-		return newBucket(t, m, min(most, 1<<58/uint64(n*sub/refill)), uint64(refill))
+		return newBucket(t, m, min(most, 100*uint64(refill)), uint64(refill))
 	}
 	return newLimit(t, m, most)
 }
@@ -57,10 +57,10 @@ func drawHistory(t *rapid.T, table *counters.Table, l *counters.Limit) int64 {
 	return now
 }
 
-// most is the largest count that a test lets a peer tell: of a bucket, one whose refill does not take until the end of time.
+// most is the largest count that a test lets a peer tell: of a bucket, one that takes twenty windows to refill.
 func most(l *counters.Limit) uint64 {
-	if m := l.Meter(); isBucket(m.Algorithm) {
-		return max(1, 1<<58/(uint64(m.Window)/l.Refill()))
+	if isBucket(l.Meter().Algorithm) {
+		return 20 * l.Refill()
 	}
 	return math.MaxUint64
 }

@@ -10,6 +10,8 @@ import "github.com/edgelimit/edgelimit/counters"
 //   - by more, the cell belongs to no time that will come soon: it is not seen, and an empty one takes its place where something is
 //     counted.
 //
+// A log never runs backwards: what comes before its newest entry is as of that, and what has left it once does not come back.
+//
 // It knows nothing of memory: nothing is ever evicted, and a cell without counts keeps its time.
 type Cells struct {
 	limit  *counters.Limit
@@ -62,14 +64,23 @@ func (s *Cells) settle(key counters.Key, now int64) (c *cell, at int64) {
 	}
 	c.index = max(c.index, index)
 	if l, ok := c.count.(*slidingLog); ok {
-		at = max(at, l.newest()) // a log never runs backwards
+		at = max(at, l.newest())
+	}
+	return c, at
+}
+
+// look is settle for whoever wants to know what the cell counts.
+func (s *Cells) look(key counters.Key, now int64) (c *cell, at int64) {
+	c, at = s.settle(key, now)
+	if l, ok := c.count.(*slidingLog); ok {
+		l.forget(at)
 	}
 	return c, at
 }
 
 // Ask answers a request that charges the key so much before already, without charging anything.
 func (s *Cells) Ask(key counters.Key, cost, before uint64, now int64) counters.Decision {
-	c, at := s.settle(key, now)
+	c, at := s.look(key, now)
 	return ask(s.limit, c.count, cost, before, at, now)
 }
 
@@ -96,7 +107,7 @@ func (s *Cells) Take(key counters.Key, cost uint64, now int64) counters.Decision
 
 // View is what is used of the key's limit now.
 func (s *Cells) View(key counters.Key, now int64) uint64 {
-	c, at := s.settle(key, now)
+	c, at := s.look(key, now)
 	return c.count.view(at)
 }
 

@@ -11,10 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// small makes a table that a few thousand keys fill.
-func small(origin counters.Origin) *counters.Table {
-	return counters.NewTable(counters.Config{Origin: origin, Memory: counters.MinMemory})
-}
+// small makes a table of which a few dozen keys fill a shard.
+func small(origin counters.Origin) *counters.Table { return counters.NewTiny(origin, 3) }
 
 // filler is a limit with cells as large as can be, so that few of them fill a table.
 func filler(t rapid.TB) *counters.Limit {
@@ -34,14 +32,16 @@ func newCrowd(t rapid.TB) *crowd { return &crowd{filler(t), 1 << 32} }
 // pushOut charges new keys until the table has let go of the one given, which has to count something.
 func (c *crowd) pushOut(t rapid.TB, table *counters.Table, l *counters.Limit, key counters.Key, now int64) {
 	t.Helper()
-	for range 1 << 20 {
-		c.next++
+	for range 1 << 10 {
+		for c.next++; counters.ShardOf(c.limit, c.next) != counters.ShardOf(l, key); {
+			c.next++
+		}
 		table.Take(c.limit, c.next, 1<<20, now) // more than any cell of a test counts
-		if c.next%64 == 0 && table.View(l, key, now) == 0 {
+		if table.View(l, key, now) == 0 {
 			return
 		}
 	}
-	t.Fatalf("a million keys do not push out one that is idle: %+v", table.Stats())
+	t.Fatalf("a thousand keys do not push out one that shares their shard: %+v", table.Stats())
 }
 
 // of returns the slots of the limit's meter.

@@ -161,7 +161,7 @@ func TestConcurrentDrain(t *testing.T) {
 func TestConcurrentEviction(t *testing.T) {
 	const keys = 60000
 	l := limitOf(t, time.Hour, time.Minute, 3)
-	table := small(1)
+	table := least(1)
 	var admitted, clock atomic.Int64
 	var wg sync.WaitGroup
 	for g := range goroutines {

@@ -16,6 +16,11 @@ func sweep(table *counters.Table, now int64) {
 	}
 }
 
+// least makes a table of the least budget.
+func least(origin counters.Origin) *counters.Table {
+	return counters.NewTable(counters.Config{Origin: origin, Memory: counters.MinMemory})
+}
+
 // fill charges new keys from the first on, a nanosecond apart, until one is evicted, and returns how many fitted in.
 func fill(t *testing.T, table *counters.Table, l *counters.Limit, first counters.Key, now int64) counters.Key {
 	t.Helper()
@@ -42,7 +47,7 @@ func heap() int64 {
 func TestIdentityRotationStaysWithinTheBudget(t *testing.T) {
 	const offenders = 100
 	l := limitOf(t, time.Hour, time.Hour/10, 2)
-	table := small(1)
+	table := least(1)
 	for key := range counters.Key(offenders) {
 		for range 3 {
 			table.Take(l, key, 1, start)
@@ -86,7 +91,7 @@ func TestMergesStayWithinTheBudget(t *testing.T) {
 	for _, a := range algorithms {
 		limits = append(limits, newLimit(t, counters.NewMeter("r/"+a.String(), a, time.Hour), 10))
 	}
-	table, before := small(1), heap()
+	table, before := least(1), heap()
 	slots := make([]counters.Slot, 100)
 	for i := range 3000 {
 		l := limits[r.IntN(len(limits))]
@@ -321,7 +326,7 @@ func TestCellsOfATimeThatNeverCameGoFirst(t *testing.T) {
 // A budget is what a table holds in proportion, and one that is too small a caller's bug.
 func TestBudgets(t *testing.T) {
 	l := filler(t)
-	want := fill(t, small(1), l, 0, start)
+	want := fill(t, least(1), l, 0, start)
 	table := counters.NewTable(counters.Config{Origin: 1, Memory: 4 * counters.MinMemory})
 	if n := fill(t, table, l, 0, start); n < 3*want || n > 5*want {
 		t.Errorf("four times the budget holds %d cells, want about four times %d", n, want)

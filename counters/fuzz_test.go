@@ -55,7 +55,7 @@ func fuzzLimit(t *testing.T, algorithm, setting byte) *counters.Limit {
 	case a == counters.SlidingLog:
 		return newLimit(t, m, min(most, 100))
 	case isBucket(a):
-		return newBucket(t, m, min(most, 1<<20), 5) // a fifth of any of these windows is whole
+		return newBucket(t, m, min(most, 500), 5) // a fifth of any of these windows is whole
 	}
 	return newLimit(t, m, most)
 }

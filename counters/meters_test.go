@@ -10,7 +10,7 @@ import (
 
 // What peers can make a table hold; the same numbers as in the package.
 const (
-	maxRemoteMeters = 1 << 16
+	maxRemoteMeters = counters.MaxMeters - counters.MaxMeters/4
 	maxRows         = 4096
 )
 
@@ -41,7 +41,7 @@ func TestMergeRefusesInvalidMeters(t *testing.T) {
 
 // Peers can invent meters, but not without end; what the node itself is asked for is always counted.
 func TestPeersCannotInventMetersWithoutEnd(t *testing.T) {
-	table := small(9)
+	table := counters.NewTable(counters.Config{Origin: 9, Memory: counters.MinMemory})
 	m := counters.NewMeter("", counters.SlidingWindow, 10*time.Second)
 	slot := counters.Slot{Key: 1, Index: m.Index(start), Origin: 2, Count: 1}
 	merge := func(i int) int {

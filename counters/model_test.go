@@ -49,7 +49,7 @@ type trial struct {
 
 func newTrial(t *testing.T, r *rand.Rand, seed uint64, l *counters.Limit) *trial {
 	p := &trial{T: t, r: r, seed: seed, limit: l,
-		table: counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory}), model: counterstest.NewCells(l, 1),
+		table: small(1), model: counterstest.NewCells(l, 1),
 		told: make(map[slotID]uint64), now: start + r.Int64N(int64(l.Meter().Window)), back: r.IntN(3) > 0, common: 1,
 	}
 	if r.IntN(8) == 0 {

@@ -18,10 +18,11 @@ func TestPurity(t *testing.T) {
 	}
 	// Of some packages a part only: of time what is but a number, of fmt what does no output, of sync what starts nothing.
 	parts := map[string][]string{
-		"time":   {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
-		"fmt":    {"Errorf", "Sprintf", "Appendf"},
-		"sync":   {"Mutex", "RWMutex"},
-		"unsafe": {"Add", "Pointer", "Sizeof", "Slice"},
+		"time": {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
+		"fmt":  {"Errorf", "Sprintf", "Appendf"},
+		"sync": {"Mutex", "RWMutex"},
+		// Blocks of memory are read as what lies in them.
+		"unsafe": {"Pointer", "Add", "Slice", "Sizeof"},
 	}
 	checked := 0
 	for name, file := range sources(t) {

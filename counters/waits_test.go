@@ -179,25 +179,23 @@ func TestTheLargestCounts(t *testing.T) {
 	}
 }
 
-// A bucket that is told of more than time can refill is empty for as long as can be told; it does not overflow into a full one.
-func TestABucketThatIsNeverFullAgain(t *testing.T) {
+// A bucket that is told of more than it can tell the refill of is empty for as long as it can tell, hundreds of windows or decades; it does
+// not overflow into a full one.
+func TestABucketThatIsHardlyEverFullAgain(t *testing.T) {
+	const year = 366 * 24 * time.Hour
 	for _, c := range []struct {
 		window           time.Duration
 		capacity, refill uint64
 	}{
-		{time.Second, 5, 1}, {counters.MaxWindow, 5, 1}, {time.Millisecond, 1, 1}, {24 * time.Hour, 1000, 3}, {10 * time.Second, 1000, 1000},
+		{time.Second, 5, 1}, {counters.MaxWindow, 5, 1}, {time.Millisecond, 1, 1}, {24 * time.Hour, 500, 3}, {10 * time.Second, 1000, 1000},
 	} {
 		l := newBucket(t, counters.NewMeter("r", counters.TokenBucket, c.window), c.capacity, c.refill)
+		least := min(700*c.window, 36*year)
 		for _, origins := range []int{1, 4000} {
-			table := counters.NewTable(counters.Config{Origin: 1})
-			table.Take(l, 1, 1, start)
-			for i := range origins {
-				table.Merge([]counters.Slot{slotOf(l, 1, start, counters.Origin(2+i), 0, math.MaxUint64)}, start)
-			}
-			// 2^42 tokens and more, at a rate of at most 1000 a second: more than a century.
-			for _, later := range []time.Duration{0, 1, time.Hour, 366 * 24 * time.Hour} {
+			table := overfull(t, l, origins)
+			for _, later := range []time.Duration{0, 1, least / 2, least} {
 				d := table.Take(l, 1, 1, after(later))
-				if d.Allowed || d.Remaining != 0 || d.RetryAfter < time.Hour || d.ResetAfter < d.RetryAfter || d.Delay != 0 {
+				if d.Allowed || d.Remaining != 0 || d.RetryAfter < least-later || d.ResetAfter < d.RetryAfter || d.Delay != 0 {
 					t.Errorf("%+v: after %v, %d origins: %+v, want a denial for long", c, later, origins, d)
 				}
 				if view := table.View(l, 1, after(later)); view < c.capacity {
@@ -206,4 +204,17 @@ func TestABucketThatIsNeverFullAgain(t *testing.T) {
 			}
 		}
 	}
+}
+
+// overfull is a table that so many origins told the most that there is to tell.
+func overfull(t *testing.T, l *counters.Limit, origins int) *counters.Table {
+	t.Helper()
+	table := counters.NewTable(counters.Config{Origin: 1})
+	table.Take(l, 1, 1, start)
+	for i := range origins {
+		if table.Merge([]counters.Slot{slotOf(l, 1, start, counters.Origin(2+i), 0, math.MaxUint64)}, start) != 1 {
+			t.Fatalf("origin %d is no news", i)
+		}
+	}
+	return table
 }

@@ -44,7 +44,7 @@ func oddLimit(t *testing.T, r *rand.Rand, a counters.Algorithm) *counters.Limit 
 	n := pick[int64](r, 1, 2, 10, 60)
 	sub := pick[int64](r, 1e6, 1e6+1, 100e6, 1e9, 60e9, 3600e9, 1e6+r.Int64N(1e10))
 	m := counters.Meter{Rule: "r", Algorithm: a, Window: time.Duration(n * sub), Sub: time.Duration(sub)}
-	refill := pick(r, 3, 7, 30, 1+r.Uint64N(1000), 1+r.Uint64N(1e6), 1+r.Uint64N(uint64(m.Window)/1000))
+	refill := pick(r, 3, 7, 30, 1+r.Uint64N(1000), 1+r.Uint64N(1e6), 1+r.Uint64N(min(counters.MaxLimit, uint64(m.Window)/1000)))
 	capacity := min(pick(r, 1, 5, refill, 1+r.Uint64N(1000), 1+r.Uint64N(10*refill)), 1000*refill)
 	return newBucket(t, m, capacity, refill)
 }
@@ -89,5 +89,23 @@ func (p *trial) checkOdd(key counters.Key, op int, got counters.Decision, slack 
 	}
 	if got, want := p.table.View(p.limit, key, p.now), p.limit.Max()-got.Remaining; got != want && got <= p.limit.Max() {
 		p.fatalf(op, "key %d: view %d, want %d", key, got, want)
+	}
+}
+
+// However small a charge is, it is not rounded down to nothing: of a full bucket, taken one by one at once, no more than a five-hundredth
+// is given away.
+func TestManySmallChargesTakeTheirShare(t *testing.T) {
+	for _, window := range []time.Duration{time.Millisecond, 10 * time.Second, 1000 * time.Second, time.Hour, 24 * time.Hour, counters.MaxWindow} {
+		for _, refill := range []uint64{counters.MaxLimit, counters.MaxLimit - 1, min(counters.MaxLimit, uint64(window)) * 2 / 3} {
+			const capacity = 10000
+			l := newBucket(t, counters.NewMeter("r", counters.TokenBucket, window), capacity, refill)
+			table, admitted := small(1), 0
+			for table.Take(l, 1, 1, start).Allowed && admitted < 2*capacity {
+				admitted++
+			}
+			if admitted < capacity || admitted > capacity+capacity/500 {
+				t.Errorf("a bucket of %d, refilled %d in %v: %d are admitted at once", capacity, refill, window, admitted)
+			}
+		}
 	}
 }

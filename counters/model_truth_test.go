@@ -163,7 +163,7 @@ func TestViewsDoNotDependOnTheOrder(t *testing.T) {
 			}
 		})
 		slots := rapid.SliceOfN(slot, 1, 30).Draw(t, "slots")
-		once, again := counters.NewTable(counters.Config{Origin: 1}), counters.NewTable(counters.Config{Origin: 9})
+		once, again := small(1), small(9)
 		once.Merge(slots, now)
 		for range rapid.IntRange(1, 3).Draw(t, "times") {
 			for _, s := range rapid.Permutation(slots).Draw(t, "order") {

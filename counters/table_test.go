@@ -66,7 +66,7 @@ func TestTableAgainstModelFromTheEpoch(t *testing.T) {
 }
 
 func againstModel(t *testing.T, r *rand.Rand, l *counters.Limit, now int64) {
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	model := counterstest.NewModel(l)
 	m := l.Meter()
 	sub := int64(m.Sub)
@@ -105,13 +105,13 @@ func againstModel(t *testing.T, r *rand.Rand, l *counters.Limit, now int64) {
 }
 
 func TestTableMergeLaws(t *testing.T) {
-	mergelaws.Run(t, func() mergelaws.Merger { return counters.NewTable(counters.Config{Origin: 1}) })
+	mergelaws.Run(t, func() mergelaws.Merger { return least(1) })
 }
 
 // A denial costs the client nothing: however often it asks, it is admitted when the wait is over.
 func TestDenialLeavesNoCount(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	if d := table.Take(l, 1, 5, start); !d.Allowed || d.Remaining != 0 {
 		t.Fatalf("5 of 5: %+v", d)
 	}
@@ -141,7 +141,7 @@ func TestDenialLeavesNoCount(t *testing.T) {
 func TestWhatCanNeverFit(t *testing.T) {
 	for _, c := range []struct{ most, cost uint64 }{{0, 1}, {0, 0}, {5, 6}, {5, 1 << 63}, {counters.MaxLimit, 1<<64 - 1}} {
 		l := limitOf(t, time.Minute, time.Second, c.most)
-		table := counters.NewTable(counters.Config{Origin: 1})
+		table := least(1)
 		want := counters.Decision{
 			Rule: "edge/per_ip", Window: time.Minute, Limit: c.most, Remaining: c.most, RetryAfter: counters.Never,
 		}
@@ -158,7 +158,7 @@ func TestWhatCanNeverFit(t *testing.T) {
 }
 
 func TestOrigin(t *testing.T) {
-	if got := counters.NewTable(counters.Config{Origin: 77}).Origin(); got != 77 {
+	if got := least(77).Origin(); got != 77 {
 		t.Errorf("origin %d, want 77", got)
 	}
 }

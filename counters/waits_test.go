@@ -191,7 +191,7 @@ func TestABucketThatIsHardlyEverFullAgain(t *testing.T) {
 	} {
 		l := newBucket(t, counters.NewMeter("r", counters.TokenBucket, c.window), c.capacity, c.refill)
 		least := min(700*c.window, 36*year)
-		for _, origins := range []int{1, 4000} {
+		for _, origins := range []int{1, 400} {
 			table := overfull(t, l, origins)
 			for _, later := range []time.Duration{0, 1, least / 2, least} {
 				d := table.Take(l, 1, 1, after(later))

@@ -34,7 +34,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 }
 
 func decisionsAllocateNothing(t *testing.T, wide, narrow *counters.Limit) {
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	layers := []counters.Charge{{Limit: wide, Key: 1, Cost: 1}, {}, {Limit: wide, Key: 2, Cost: 1}}
 	denied := append(layers[:3:3], counters.Charge{Limit: narrow, Key: 1, Cost: 1})
 	var batch []counters.Charge
@@ -65,7 +65,7 @@ func decisionsAllocateNothing(t *testing.T, wide, narrow *counters.Limit) {
 
 // Merging raises slots that exist for nothing as well, also where the meters alternate and where the peer sent them anew.
 func TestMergeIntoExistingSlotsAllocatesNothing(t *testing.T) {
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	var slots []counters.Slot
 	for _, a := range algorithms {
 		x, y := newLimit(t, counters.NewMeter("x", a, 10*time.Second), 10), newLimit(t, counters.NewMeter("y", a, 10*time.Second), 10)
@@ -86,7 +86,7 @@ func TestMergeIntoExistingSlotsAllocatesNothing(t *testing.T) {
 
 func BenchmarkTake(b *testing.B) {
 	l := newLimit(b, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 1000)
-	t := counters.NewTable(counters.Config{Origin: 1})
+	t := least(1)
 	now := time.Now().UnixNano()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -97,7 +97,7 @@ func BenchmarkTake(b *testing.B) {
 
 func BenchmarkTakeParallel(b *testing.B) {
 	l := newLimit(b, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 1000)
-	t := counters.NewTable(counters.Config{Origin: 1})
+	t := least(1)
 	now := time.Now().UnixNano()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -108,7 +108,7 @@ func BenchmarkTakeParallel(b *testing.B) {
 }
 
 func BenchmarkTakeAll(b *testing.B) {
-	t := counters.NewTable(counters.Config{Origin: 1})
+	t := least(1)
 	charges := []counters.Charge{{Limit: limitNamed(b, "a", 1000), Key: 1, Cost: 1}, {Limit: limitNamed(b, "b", 1000), Key: 2, Cost: 1}}
 	var ds []counters.Decision
 	now := time.Now().UnixNano()
@@ -122,7 +122,7 @@ func BenchmarkTakeAll(b *testing.B) {
 // One slot of one meter, which is found by its hash.
 func BenchmarkMerge(b *testing.B) {
 	l := newLimit(b, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 1000)
-	t := counters.NewTable(counters.Config{Origin: 1})
+	t := least(1)
 	slots := []counters.Slot{slotOf(l, 7, start, 2, 0, 1)}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -77,7 +77,7 @@ func limitsOf(t rapid.TB) (limits []*counters.Limit) {
 // all the same.
 func TestBirthsAddUpAtAPeer(t *testing.T) {
 	for _, l := range limitsOf(t) {
-		table, peer, others := small(9), counters.NewTable(counters.Config{Origin: 2}), newCrowd(t)
+		table, peer, others := small(9), small(2), newCrowd(t)
 		now, sum := after(5*time.Minute), uint64(0)
 		for i := range uint64(5) {
 			now += int64(500 * time.Millisecond)
@@ -201,7 +201,7 @@ func TestNoBirthSwallowsAnother(t *testing.T) {
 func TestTablesThatForgetTellEverything(t *testing.T) {
 	for i, l := range limitsOf(t) {
 		r := rand.New(rand.NewPCG(uint64(i), 12))
-		tables, witness, others := [2]*counters.Table{small(1), small(2)}, counters.NewTable(counters.Config{Origin: 3}), newCrowd(t)
+		tables, witness, others := [2]*counters.Table{small(1), small(2)}, small(3), newCrowd(t)
 		truth, now := counterstest.NewModel(l), start
 		for range 120 {
 			now += r.Int64N(int64(20 * time.Second))

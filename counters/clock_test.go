@@ -12,7 +12,7 @@ import (
 func TestClockJumpsForward(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
 	for _, jump := range []time.Duration{11 * time.Second, 12 * time.Second, 13 * time.Second, 5 * time.Hour, 24 * 365 * time.Hour} {
-		table := counters.NewTable(counters.Config{Origin: 1})
+		table := small(1)
 		table.Take(l, 1, 5, start)
 		table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 50)}, start)
 		now := after(jump)
@@ -33,7 +33,7 @@ func TestClockJumpsForward(t *testing.T) {
 func TestClockStepsBackALittle(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
 	for _, back := range []time.Duration{1, time.Second, 4500 * time.Millisecond, 9 * time.Second, 10 * time.Second} {
-		table := counters.NewTable(counters.Config{Origin: 1})
+		table := small(1)
 		table.Take(l, 1, 3, start)
 		now := after(-back)
 		if d := table.Take(l, 1, 2, now); !d.Allowed || d.Remaining != 0 || d.ResetAfter != 11*time.Second+back {
@@ -79,7 +79,7 @@ func TestCountsOfAClockThatSteppedBackDoNotExpireEarly(t *testing.T) {
 // The wait that is told where the clock went back is the wait by that clock.
 func TestRetryAfterWhereTheClockSteppedBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l, table := drawLimit(t), counters.NewTable(counters.Config{Origin: 1})
+		l, table := drawLimit(t), small(1)
 		now := drawHistory(t, table, l) - rapid.Int64Range(0, int64(l.Meter().Window)).Draw(t, "back")
 		cost := rapid.Uint64Range(1, l.Max()).Draw(t, "cost")
 		d := table.Take(l, 1, cost, now)
@@ -111,7 +111,7 @@ func TestRetryAfterWhereTheClockSteppedBack(t *testing.T) {
 func TestClockGoesBackByMoreThanTheWindow(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
 	for _, back := range []time.Duration{11 * time.Second, time.Hour, 365 * 24 * time.Hour} {
-		table, told := counters.NewTable(counters.Config{Origin: 1}), make(ledger)
+		table, told := small(1), make(ledger)
 		table.Take(l, 1, 5, start)
 		table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 9)}, start)
 		now := after(-back)
@@ -144,7 +144,7 @@ func TestClockGoesBackByMoreThanTheWindow(t *testing.T) {
 // A merge alone meets the clock as a request does.
 func TestMergeWhereTheClockWentBack(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 9)}, start)
 	now := after(-time.Hour)
 	if novel := table.Merge([]counters.Slot{slotOf(l, 1, now, 2, 0, 2)}, now); novel != 1 || table.View(l, 1, now) != 2 {
@@ -166,7 +166,7 @@ func TestMergeWhereTheClockWentBack(t *testing.T) {
 // A cell that a merge replaces has told its counts under its birth: its successor has another, also when the clock returns.
 func TestACellThatAMergeReplacesIsBornAgain(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	table, told := counters.NewTable(counters.Config{Origin: 1}), make(ledger)
+	table, told := small(1), make(ledger)
 	table.Take(l, 1, 5, start)
 	told.note(t, l, table.DrainDirty(start).Slots)
 	ago := after(-time.Hour)
@@ -221,7 +221,7 @@ func TestAClockThatJumpsOnceCostsALimit(t *testing.T) {
 	for _, jump := range []time.Duration{0, time.Second, -time.Second, 7 * time.Second, -7 * time.Second, -10 * time.Second, -11 * time.Second,
 		time.Hour, -time.Hour} {
 		for _, at := range []time.Duration{12 * time.Second, 15500 * time.Millisecond} {
-			table := counters.NewTable(counters.Config{Origin: 1})
+			table := small(1)
 			var log counterstest.Rolling
 			for real := time.Duration(0); real < 40*time.Second; real += 50 * time.Millisecond {
 				now := after(real)

@@ -25,7 +25,7 @@ func drawCompliant(t *rapid.T) (*counters.Limit, uint64) {
 
 // send asks for a cost of 1 at each of the times, which have to be in order, and checks that the client kept to its limit.
 func send(t *rapid.T, l *counters.Limit, most uint64, times []int64) {
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	var log counterstest.Rolling
 	for i, at := range times {
 		log.Add(at, 1)

@@ -16,7 +16,7 @@ const goroutines = 8
 // Of many goroutines that take the same key at one time, exactly the limit is admitted.
 func TestConcurrentTakeAdmitsExactlyTheLimit(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 1000)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	var admitted atomic.Uint64
 	var wg sync.WaitGroup
 	for range goroutines {
@@ -45,7 +45,7 @@ func TestConcurrentLayers(t *testing.T) {
 	for i := range 3 {
 		limits = append(limits, limitNamed(t, fmt.Sprint("r", i), most))
 	}
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	var admitted [3][keys]atomic.Uint64
 	var wg sync.WaitGroup
 	for g := range goroutines {
@@ -121,7 +121,7 @@ func disturb(table *counters.Table, l *counters.Limit, stop chan struct{}) {
 func TestConcurrentDrain(t *testing.T) {
 	const keys = 5
 	l := limitOf(t, 10*time.Second, time.Second, counters.MaxLimit)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	last := make(map[counters.Key]uint64)
 	note := func(slots []counters.Slot) {
 		for _, s := range slots {

@@ -37,7 +37,7 @@ func wantSlots(t rapid.TB, what string, got []counters.Slot, want ...counters.Sl
 // What rose is told once, with the count so far; what was only asked for, or came from others, is not told.
 func TestDrainDirtyTellsWhatRoseOnce(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	table := counters.NewTable(counters.Config{Origin: 9})
+	table := small(9)
 	wantSlots(t, "an empty table", table.DrainDirty(start).Slots)
 
 	table.Take(l, 1, 2, start)
@@ -63,7 +63,7 @@ func TestDrainDirtyTellsWhatRoseOnce(t *testing.T) {
 // What was not drained for longer than the window counts nowhere any more.
 func TestDrainDirtyLeavesOutWhatHasPassed(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	table := counters.NewTable(counters.Config{Origin: 9})
+	table := small(9)
 	table.Take(l, 1, 2, start)
 	table.Take(l, 1, 1, after(time.Second))
 	wantSlots(t, "half gone", table.DrainDirty(after(11*time.Second)).Slots, slotOf(l, 1, after(time.Second), 9, 0, 1))
@@ -81,7 +81,7 @@ func TestDrainDirtyAgainstALedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := limitOf(t, 10*time.Second, time.Second, rapid.Uint64Range(1, 40).Draw(t, "limit"))
 		m := l.Meter()
-		table := counters.NewTable(counters.Config{Origin: 9})
+		table := small(9)
 		admitted, rose := make(map[slot]uint64), make(map[slot]bool)
 		now := start
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -132,7 +132,7 @@ func wantRate(t *testing.T, what string, d counters.Drained, rule string, want f
 // Demand is what is asked of the hottest key, admitted or not: 50 in a tenth of a second are 500 a second.
 func TestDemandIsOfTheHottestKey(t *testing.T) {
 	l, other := limitNamed(t, "r", 10), limitNamed(t, "other", 10)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	now := start
 	tick := func() counters.Drained { now += int64(100 * time.Millisecond); return table.DrainDirty(now) }
 	table.Take(l, 1, 5, now)
@@ -155,7 +155,7 @@ func TestDemandIsOfTheHottestKey(t *testing.T) {
 // A rise is told at once; a fall is forgotten by e every 0.3 s, to a twenty-fifth of it within a second; then the meter is quiet.
 func TestDemandRisesAtOnceAndIsForgotten(t *testing.T) {
 	l := limitNamed(t, "r", counters.MaxLimit)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	now := start
 	table.DrainDirty(now)
 	tick := func(cost uint64) counters.Drained {
@@ -185,7 +185,7 @@ func TestDemandRisesAtOnceAndIsForgotten(t *testing.T) {
 // ticking is a table of which one key is asked for the cost given between ticks, which come when they are called.
 func ticking(t *testing.T) (tick func(pause time.Duration, cost uint64) counters.Drained) {
 	l := limitNamed(t, "r", counters.MaxLimit)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	now := start
 	table.DrainDirty(now)
 	return func(pause time.Duration, cost uint64) counters.Drained {
@@ -232,7 +232,7 @@ func TestDemandAfterAPause(t *testing.T) {
 // Where the clock stands still or goes back no rate can be told, and what is known stays known: a bound must not fall for that.
 func TestDemandStaysWhereTheClockDoesNotMove(t *testing.T) {
 	l := limitNamed(t, "r", counters.MaxLimit)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	table.DrainDirty(start)
 	table.Take(l, 1, 30, start)
 	wantRate(t, "a tick", table.DrainDirty(after(100*time.Millisecond)), "r", 300)

@@ -15,7 +15,7 @@ func TestTablesThatExchangeDrainsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawShared(t, counters.SlidingWindow, counters.FixedWindow)
 		tables := [2]*counters.Table{
-			counters.NewTable(counters.Config{Origin: 1}), counters.NewTable(counters.Config{Origin: 2}),
+			small(1), small(2),
 		}
 		truth := counterstest.NewModel(l)
 		var sent [2][][]counters.Slot // by whom they are to be heard
@@ -62,11 +62,11 @@ func TestTablesThatExchangeDrainsAgree(t *testing.T) {
 // Of what is counted by sub-windows a snapshot is all that a newcomer needs: it decides as the one that it heard it from, and so does one that heard it from the newcomer.
 func TestSnapshotMakesANewcomerEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l, table := drawLimit(t, counters.SlidingWindow, counters.FixedWindow), counters.NewTable(counters.Config{Origin: 1})
+		l, table := drawLimit(t, counters.SlidingWindow, counters.FixedWindow), small(1)
 		now := drawHistory(t, table, l)
 		heard := table
 		for origin := range counters.Origin(2) {
-			newcomer := counters.NewTable(counters.Config{Origin: 100 + origin})
+			newcomer := small(100 + origin)
 			newcomer.Merge(heard.Snapshot(now, 1000), now)
 			heard = newcomer
 		}
@@ -82,7 +82,7 @@ func TestSnapshotMakesANewcomerEqual(t *testing.T) {
 // What a peer tells a table of its own counts, the table knows better.
 func TestOwnSlotsFromAPeerChangeNothing(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
-	table := counters.NewTable(counters.Config{Origin: 9})
+	table := small(9)
 	table.Take(l, 1, 3, start)
 	table.DrainDirty(start)
 	echo := []counters.Slot{
@@ -101,7 +101,7 @@ func TestOwnSlotsFromAPeerChangeNothing(t *testing.T) {
 // What comes from others is not told as the table's own.
 func TestOwnLeavesOutOthers(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
-	table := counters.NewTable(counters.Config{Origin: 9})
+	table := small(9)
 	table.Take(l, 1, 3, start)
 	table.Take(l, 1, 4, after(2*time.Second))
 	table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 50), slotOf(l, 2, start, 2, 0, 50)}, after(2*time.Second))
@@ -115,7 +115,7 @@ func TestOwnLeavesOutOthers(t *testing.T) {
 // At its cap a snapshot holds the keys that count most, whole, and leaves out the others.
 func TestSnapshotIsCappedHottestFirst(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 1000)
-	table := counters.NewTable(counters.Config{Origin: 9})
+	table := small(9)
 	for key := range counters.Key(20) {
 		table.Take(l, key, 1+7*uint64(key)%20, start) // all different: 1 to 20
 		table.Merge([]counters.Slot{slotOf(l, key, start, 2, 0, 100)}, start)
@@ -141,7 +141,7 @@ func TestSnapshotIsCappedHottestFirst(t *testing.T) {
 // Slots from the future beyond the next sub-window are refused and counted; those of the past are late, and no offence.
 func TestMergeRefusesTheFuture(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
-	table := counters.NewTable(counters.Config{Origin: 9})
+	table := small(9)
 	now := after(time.Second - 1)
 	for _, c := range []struct {
 		at      time.Duration
@@ -169,7 +169,7 @@ func TestMergeRefusesTheFuture(t *testing.T) {
 // An empty count is not worth a cell, nor a row.
 func TestMergeOfNothing(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
-	table := counters.NewTable(counters.Config{Origin: 9})
+	table := small(9)
 	empty := table.Stats()
 	if novel := table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 0)}, start); novel != 0 || table.Stats() != empty {
 		t.Errorf("a count of 0: %d are novel, %+v", novel, table.Stats())

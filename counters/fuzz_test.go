@@ -271,7 +271,7 @@ func pseudoRandom(setting, n int) []byte {
 func FuzzTable(f *testing.F) {
 	f.Add(byte(0), byte(0), []byte{4, 9, 5, 12, 8, 0, 11, 0, 0, 40, 9, 0, 10, 0, 12, 200, 13, 200, 14, 7, 16, 6})
 	for setting := range 256 {
-		script := pseudoRandom(setting, 600)
+		script := pseudoRandom(setting, 300)
 		f.Add(byte(setting%len(algorithms)), byte(setting), script)
 	}
 	f.Fuzz(func(t *testing.T, algorithm, setting byte, script []byte) {

@@ -18,7 +18,7 @@ func limitNamed(t rapid.TB, rule string, most uint64) *counters.Limit {
 
 func TestTakeAllIsAllOrNothing(t *testing.T) {
 	wide, narrow := limitNamed(t, "all", 100), limitNamed(t, "one", 3)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	request := []counters.Charge{{Limit: wide, Key: 1, Cost: 2}, {Limit: narrow, Key: 2, Cost: 2}, {Limit: wide, Key: 3, Cost: 2}}
 
 	for i, d := range table.TakeAll(request, start, nil) {
@@ -44,7 +44,7 @@ func TestTakeAllIsAllOrNothing(t *testing.T) {
 
 func TestTakeAllAppends(t *testing.T) {
 	l := limitNamed(t, "r", 5)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	earlier := counters.Decision{Rule: "earlier"}
 	ds := table.TakeAll([]counters.Charge{{}, {Limit: l, Key: 1, Cost: 1}, {Key: 9, Cost: 9}}, start, []counters.Decision{earlier})
 	if len(ds) != 4 || ds[0] != earlier {
@@ -70,7 +70,7 @@ func TestTakeAllAppends(t *testing.T) {
 
 func TestMaxLayers(t *testing.T) {
 	l := limitNamed(t, "r", 1000)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	charges := make([]counters.Charge, counters.MaxLayers, counters.MaxLayers+1)
 	for i := range charges {
 		charges[i] = counters.Charge{Limit: l, Key: counters.Key(i), Cost: 1}
@@ -108,7 +108,7 @@ func TestLayersThatMeetInOneCell(t *testing.T) {
 		{[]*counters.Limit{five, five, five}, 0, []bool{true, true, true}},
 	} {
 		t.Run(fmt.Sprint(len(c.limits), " layers of cost ", c.cost, " ", c.allowed), func(t *testing.T) {
-			table := counters.NewTable(counters.Config{Origin: 1})
+			table := least(1)
 			var charges []counters.Charge
 			var charged uint64
 			for _, l := range c.limits {
@@ -132,7 +132,7 @@ func TestLayersThatMeetInOneCell(t *testing.T) {
 // What can never fit together is never admitted, and says so; what can has a wait that is right.
 func TestWaitOfLayersThatMeet(t *testing.T) {
 	l := limitNamed(t, "r", 5)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	both := func(cost uint64, now int64) []counters.Decision {
 		return table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: cost}, {Limit: l, Key: 1, Cost: cost}}, now, nil)
 	}
@@ -225,7 +225,7 @@ func TestTakeAllAgainstModels(t *testing.T) {
 			}
 			limits, models = append(limits, l), append(models, counterstest.NewCells(l, 1))
 		}
-		table := counters.NewTable(counters.Config{Origin: 1})
+		table := least(1)
 		now := start
 		for range rapid.IntRange(1, 40).Draw(t, "requests") {
 			now += rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "pause")

@@ -177,7 +177,7 @@ func TestTheLongestLog(t *testing.T) {
 // What differs in one field of the meter is counted apart; what differs in the limit only is counted together, so that an edited limit
 // keeps its counts.
 func TestTheMeterTellsCountsApart(t *testing.T) {
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	base := counters.Meter{Rule: "edge/a", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: time.Second}
 	table.Take(newLimit(t, base, 10), 1, 4, start)
 

@@ -46,7 +46,7 @@ func oddLimit(t *testing.T, r *rand.Rand, a counters.Algorithm) *counters.Limit 
 	sub := pick[int64](r, 1e6, 1e6+1, 100e6, 1e9, 60e9, 3600e9, 1e6+r.Int64N(1e10))
 	m := counters.Meter{Rule: "r", Algorithm: a, Window: time.Duration(n * sub), Sub: time.Duration(sub)}
 	refill := pick(r, 3, 7, 30, 1+r.Uint64N(1000), 1+r.Uint64N(1e6), 1+r.Uint64N(min(counters.MaxLimit, uint64(m.Window)/1000)))
-	capacity := min(pick(r, 1, 5, refill, 1+r.Uint64N(1000), 1+r.Uint64N(10*refill)), 1000*refill)
+	capacity := min(counters.MaxLimit, pick(r, 1, 5, refill, 1+r.Uint64N(1000), 1+r.Uint64N(10*refill)), 1000*refill)
 	return newBucket(t, m, capacity, refill)
 }
 

@@ -163,7 +163,7 @@ func TestViewsDoNotDependOnTheOrder(t *testing.T) {
 			}
 		})
 		slots := rapid.SliceOfN(slot, 1, 30).Draw(t, "slots")
-		once, again := counters.NewTable(counters.Config{Origin: 1}), counters.NewTable(counters.Config{Origin: 9})
+		once, again := small(1), small(9)
 		once.Merge(slots, now)
 		for range rapid.IntRange(1, 3).Draw(t, "times") {
 			for _, s := range rapid.Permutation(slots).Draw(t, "order") {
@@ -179,4 +179,29 @@ func TestViewsDoNotDependOnTheOrder(t *testing.T) {
 			now += rapid.Int64Range(0, 2*int64(m.Sub)).Draw(t, "pause")
 		}
 	})
+}
+
+// What a bucket hears of before anybody asks for it is debited as it comes, if the table knows the limit; and if it learns of it only by the
+// first request, it believes in what its slots still tell, and never in more than there is.
+func TestABucketThatHearsBeforeItIsAsked(t *testing.T) {
+	l := newBucket(t, counters.NewMeter("logins", counters.TokenBucket, time.Hour), 10, 1)
+	for _, known := range []bool{true, false} {
+		for hours := range 11 {
+			table := small(1)
+			if known {
+				table.Know([]*counters.Limit{l})
+			}
+			slot := slotOf(l, 1, start, 3, 0, 10)
+			slot.Since = start
+			table.Merge([]counters.Slot{slot}, start)
+			for hour := range hours {
+				sweep(table, after(time.Duration(hour)*time.Hour))
+			}
+			truth := uint64(10 - hours)
+			view := table.View(l, 1, after(time.Duration(hours)*time.Hour))
+			if view > truth || view < truth && (known || hours == 0) {
+				t.Errorf("known %v: first asked for after %d hours, it counts %d, of which there are %d", known, hours, view, truth)
+			}
+		}
+	}
 }

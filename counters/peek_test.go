@@ -12,7 +12,7 @@ import (
 // A peek of a key that nobody charged is answered for the whole limit, and makes no cell.
 func TestPeekOfANewKey(t *testing.T) {
 	l := limitOf(t, time.Minute, time.Second, 5)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	want := counters.Decision{Allowed: true, Rule: "edge/per_ip", Window: time.Minute, Limit: 5, Remaining: 5}
 	if d := table.Take(l, 1, 0, start); d != want {
 		t.Errorf("\n got %+v\nwant %+v", d, want)
@@ -24,7 +24,7 @@ func TestPeekOfANewKey(t *testing.T) {
 	if view := table.View(l, 1, start); view != 0 {
 		t.Errorf("view = %d", view)
 	}
-	if st, empty := table.Stats(), counters.NewTable(counters.Config{Origin: 1}).Stats(); st != empty {
+	if st, empty := table.Stats(), small(1).Stats(); st != empty {
 		t.Errorf("left a trace: %+v", st)
 	}
 }
@@ -32,7 +32,7 @@ func TestPeekOfANewKey(t *testing.T) {
 // A peek is answered as a cost of 1.
 func TestPeekIsAnsweredAsOne(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	table.Take(l, 1, 4, start)
 	if d := table.Take(l, 1, 0, start); !d.Allowed || d.Remaining != 1 || d.ResetAfter != 11*time.Second {
 		t.Errorf("with one left: %+v", d)
@@ -84,7 +84,7 @@ func TestPeekLeavesNoTrace(t *testing.T) {
 // Not even where a clock went back so far that what the cell holds belongs to no time: it may be a glitch.
 func TestPeekFromLongAgoLeavesTheCell(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	table.Take(l, 1, 5, start)
 	ago := after(-time.Hour)
 	if view := table.View(l, 1, ago); view != 0 {

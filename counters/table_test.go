@@ -1,12 +1,10 @@
 package counters_test
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
 	"github.com/edgelimit/edgelimit/counters/counterstest/mergelaws"
 	"pgregory.net/rapid"
 )
@@ -47,71 +45,15 @@ func slotOf(l *counters.Limit, key counters.Key, at int64, origin counters.Origi
 	return counters.Slot{Meter: &m, Key: key, Index: m.Index(at), Origin: origin, Birth: birth, Count: count}
 }
 
-// TestTableAgainstModel holds the table against the naive model: random costs, peeks, remote counts and times, forwards with now and
-// then a long pause, under limits with few and many sub-windows.
-func TestTableAgainstModel(t *testing.T) {
-	for seed := range uint64(40) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		window := []time.Duration{time.Second, 10 * time.Second, 7 * time.Second, time.Minute}[r.IntN(4)]
-		againstModel(t, r, newLimit(t, counters.NewMeter("r", counters.SlidingWindow, window), 1+r.Uint64N(60)), start+r.Int64N(int64(window)))
-	}
-}
-
-// A machine without a battery for its clock begins at the epoch, where the window reaches back before it.
-func TestTableAgainstModelFromTheEpoch(t *testing.T) {
-	for seed := range uint64(10) {
-		r := rand.New(rand.NewPCG(seed, 2))
-		againstModel(t, r, limitOf(t, time.Hour, time.Hour/[]time.Duration{1, 2, 10, 60}[r.IntN(4)], 1+r.Uint64N(60)), r.Int64N(int64(time.Hour)))
-	}
-}
-
-func againstModel(t *testing.T, r *rand.Rand, l *counters.Limit, now int64) {
-	table := counters.NewTable(counters.Config{Origin: 1})
-	model := counterstest.NewModel(l)
-	m := l.Meter()
-	sub := int64(m.Sub)
-	remote := map[[2]int64]uint64{} // key, index -> count of the one remote origin
-	for step := range 2000 {
-		now += r.Int64N(sub / 2)
-		if r.IntN(200) == 0 {
-			now += r.Int64N(3 * int64(m.Window))
-		}
-		key := counters.Key(r.Uint64N(3))
-		if r.IntN(4) == 0 {
-			index := max(0, now/sub-r.Int64N(int64(m.SubWindows())+1)+r.Int64N(2))
-			at := [2]int64{int64(key), index}
-			count := remote[at] + 1 + r.Uint64N(3)
-			model.Add(key, index, count-remote[at])
-			remote[at] = count
-			slot := counters.Slot{Meter: &m, Key: key, Index: index, Origin: 2, Count: count}
-			if novel := table.Merge([]counters.Slot{slot}, now); novel != 1 {
-				t.Fatalf("step %d: %d slots are novel, want 1: %+v", step, novel, slot)
-			}
-			continue
-		}
-		cost := r.Uint64N(5)
-		got, want := table.Take(l, key, cost, now), model.Take(key, cost, now)
-		if got != want {
-			t.Fatalf("step %d: Take(key %d, cost %d) = %+v, the model says %+v", step, key, cost, got, want)
-		}
-		if view := table.View(l, key, now); view != model.View(key, now) {
-			t.Fatalf("step %d: view %d, the model says %d", step, view, model.View(key, now))
-		}
-		model.Forget(now)
-	}
-	if refused := table.Stats().Refused; refused != 0 {
-		t.Errorf("%d slots were refused, want none", refused)
-	}
-}
-
+// The merge laws hold for the slots of every algorithm.
 func TestTableMergeLaws(t *testing.T) {
-	mergelaws.Run(t, func() mergelaws.Merger { return counters.NewTable(counters.Config{Origin: 1}) })
+	mergelaws.Run(t, func() mergelaws.Merger { return least(1) })
 }
 
 // A denial costs the client nothing: however often it asks, it is admitted when the wait is over.
 func TestDenialLeavesNoCount(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := least(1)
 	if d := table.Take(l, 1, 5, start); !d.Allowed || d.Remaining != 0 {
 		t.Fatalf("5 of 5: %+v", d)
 	}
@@ -141,7 +83,7 @@ func TestDenialLeavesNoCount(t *testing.T) {
 func TestWhatCanNeverFit(t *testing.T) {
 	for _, c := range []struct{ most, cost uint64 }{{0, 1}, {0, 0}, {5, 6}, {5, 1 << 63}, {counters.MaxLimit, 1<<64 - 1}} {
 		l := limitOf(t, time.Minute, time.Second, c.most)
-		table := counters.NewTable(counters.Config{Origin: 1})
+		table := least(1)
 		want := counters.Decision{
 			Rule: "edge/per_ip", Window: time.Minute, Limit: c.most, Remaining: c.most, RetryAfter: counters.Never,
 		}
@@ -158,7 +100,7 @@ func TestWhatCanNeverFit(t *testing.T) {
 }
 
 func TestOrigin(t *testing.T) {
-	if got := counters.NewTable(counters.Config{Origin: 77}).Origin(); got != 77 {
+	if got := least(77).Origin(); got != 77 {
 		t.Errorf("origin %d, want 77", got)
 	}
 }

@@ -69,7 +69,7 @@ func most(l *counters.Limit) uint64 {
 // asked too early is the one that is asked in time.
 func TestRetryAfterIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l, table := drawLimit(t), counters.NewTable(counters.Config{Origin: 1})
+		l, table := drawLimit(t), small(1)
 		now := drawHistory(t, table, l)
 		cost := rapid.Uint64Range(0, l.Max()).Draw(t, "cost")
 		d := table.Take(l, 1, cost, now)
@@ -95,7 +95,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 // After ResetAfter the whole limit can be taken at once, a nanosecond before it cannot.
 func TestResetAfterIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l, table := drawLimit(t), counters.NewTable(counters.Config{Origin: 1})
+		l, table := drawLimit(t), small(1)
 		now := drawHistory(t, table, l)
 		d := table.Take(l, 1, rapid.Uint64Range(0, l.Max()).Draw(t, "cost"), now)
 		if d.ResetAfter == 0 {
@@ -119,7 +119,7 @@ func TestResetAfterIsExact(t *testing.T) {
 
 func TestDecisionsKeepTheirInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l, table := drawLimit(t), counters.NewTable(counters.Config{Origin: 1})
+		l, table := drawLimit(t), small(1)
 		now := drawHistory(t, table, l)
 		before := table.View(l, 1, now)
 		cost := rapid.Uint64Range(0, l.Max()+1).Draw(t, "cost")
@@ -148,7 +148,7 @@ func TestDecisionsKeepTheirInvariants(t *testing.T) {
 func TestTheLargestCounts(t *testing.T) {
 	for _, a := range []counters.Algorithm{counters.SlidingWindow, counters.SlidingLog} {
 		l := newLimit(t, counters.Meter{Rule: "edge/per_ip", Algorithm: a, Window: 10 * time.Second, Sub: time.Second}, 100)
-		table := counters.NewTable(counters.Config{Origin: 1})
+		table := least(1)
 		table.Take(l, 1, 60, start)
 		var slots []counters.Slot
 		for origin := range counters.Origin(50) {
@@ -191,7 +191,7 @@ func TestABucketThatIsHardlyEverFullAgain(t *testing.T) {
 	} {
 		l := newBucket(t, counters.NewMeter("r", counters.TokenBucket, c.window), c.capacity, c.refill)
 		least := min(700*c.window, 36*year)
-		for _, origins := range []int{1, 4000} {
+		for _, origins := range []int{1, 400} {
 			table := overfull(t, l, origins)
 			for _, later := range []time.Duration{0, 1, least / 2, least} {
 				d := table.Take(l, 1, 1, after(later))
@@ -209,7 +209,7 @@ func TestABucketThatIsHardlyEverFullAgain(t *testing.T) {
 // overfull is a table that so many origins told the most that there is to tell.
 func overfull(t *testing.T, l *counters.Limit, origins int) *counters.Table {
 	t.Helper()
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := counters.NewTiny(1, 64)
 	table.Take(l, 1, 1, start)
 	for i := range origins {
 		if table.Merge([]counters.Slot{slotOf(l, 1, start, counters.Origin(2+i), 0, math.MaxUint64)}, start) != 1 {

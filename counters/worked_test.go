@@ -20,7 +20,7 @@ type step struct {
 
 func play(t *testing.T, l *counters.Limit, steps []step) {
 	t.Helper()
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	for _, s := range steps {
 		if s.cost > 0 {
 			if d := table.Take(l, 7, s.cost, after(s.at)); d.Allowed == s.deny {
@@ -48,7 +48,7 @@ func TestTwoBucketsWeighThePreviousHour(t *testing.T) {
 
 func TestDecisionsOfTheTwoBuckets(t *testing.T) {
 	l := limitOf(t, time.Hour, time.Hour, 100)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	now := after(75 * time.Minute)
 	table.Take(l, 7, 84, start)
 	table.Take(l, 7, 16, after(time.Hour))
@@ -161,7 +161,7 @@ func TestBucketsWithARefillOfTheirOwn(t *testing.T) {
 		}},
 	} {
 		l := newBucket(t, counters.NewMeter(c.name, counters.TokenBucket, c.window), c.capacity, c.refill)
-		table := counters.NewTable(counters.Config{Origin: 1})
+		table := small(1)
 		for _, r := range c.requests {
 			want := counters.Decision{Allowed: r.ok, Rule: c.name, Window: c.window, Limit: c.capacity, Remaining: r.left,
 				RetryAfter: r.retry, ResetAfter: r.reset}
@@ -184,7 +184,7 @@ type asked struct {
 // A queue of five places, of which one is served every second: who comes waits for those before, and a full queue denies.
 func TestAQueueOfFive(t *testing.T) {
 	l := newBucket(t, counters.NewMeter("r", counters.LeakyQueue, time.Second), 5, 1)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	for i := range 5 {
 		if d := table.Take(l, 1, 1, start); !d.Allowed || d.Delay != time.Duration(i)*time.Second {
 			t.Errorf("number %d: %+v, want it to go after %d s", i, d, i)

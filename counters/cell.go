@@ -21,6 +21,7 @@ type cell struct {
 	dirty      bool   // in the list of cells to drain
 	denied     bool   // the last decision was a denial: evicted last
 	pinned     bool   // in use by the request or the merge that is under way: not evicted
+	reborn     bool   // another of its key may have been evicted before, and have known what peers tell again
 	unfolded   bool   // a bucket that holds what is not debited yet, because no limit was known
 }
 

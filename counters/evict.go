@@ -18,6 +18,7 @@ func (t *Table) create(s *shard, meter uint64, m *Meter, key Key, h uint64, loca
 		s.births++
 	}
 	c := s.cell(ref)
+	c.reborn = now < s.forgot
 	c.key, c.index, c.birth, c.meter, c.used = key, now/state.sub, s.births, state.number, usedAt(now)
 	s.add(ref, h)
 	return ref
@@ -126,7 +127,9 @@ func (t *Table) forgo(s *shard, ref uint32, w standing) {
 		t.stats.evictedDenied.Add(1)
 	}
 	t.stats.forgotten.Add(w.view)
-	t.remove(s, ref, s.cell(ref))
+	c := s.cell(ref)
+	s.forgot = max(s.forgot, c.lastCounted(&t.meters.states[c.meter].shape))
+	t.remove(s, ref, c)
 }
 
 // clearPage removes all cells of a page of cells.

@@ -7,7 +7,7 @@ import (
 
 // Drained is what changed in a table since it was last drained: what its origin has to tell.
 type Drained struct {
-	Slots  []Slot // the own slots that rose, each with its count so far
+	Slots  []Slot // the own slots that rose, each with its count so far; the table's own memory, good until the next drain
 	Demand []Demand
 }
 
@@ -35,7 +35,7 @@ func (t *Table) DrainDirty(now int64) Drained {
 		m.demand *= math.Exp(-elapsed / demandMemory.Seconds())
 		m.risen(m.offered.Swap(0), elapsed)
 	}
-	var out Drained
+	out := Drained{Slots: t.drained[:0]}
 	for i := range t.shards {
 		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed, now)
 	}
@@ -45,6 +45,10 @@ func (t *Table) DrainDirty(now int64) Drained {
 		}
 	}
 	t.expire(now)
+	t.drained = out.Slots
+	if cap(t.drained) > 8*len(t.drained)+1<<10 {
+		t.drained = nil // much changed once, which need not come again
+	}
 	return out
 }
 
@@ -231,6 +235,9 @@ func (m *merge) raise(c *cell, i int, by uint64, since int64, at instant) {
 	case m.shape.algorithm == SlidingLog && i <= m.shape.n:
 		c.others(&m.shape)[i] += by
 	case m.shape.algorithm.bucket():
+		if c.reborn { // what is new to the cell need not be new
+			since = 0
+		}
 		if l := m.meters.states[c.meter].limit.Load(); l != nil && !c.unfolded {
 			l.mergeBucket(c, i, by, since-(c.index-int64(m.shape.n))*m.shape.sub, at)
 		} else {

@@ -37,6 +37,7 @@ type Table struct {
 	origins registry
 
 	drain      sync.Mutex // one drain at a time
+	drained    []Slot     // what the last drain returned, for the next one
 	drainedAt  int64
 	drainEvery float64                    // usual time between drains, in seconds
 	sweep      struct{ shard, place int } // whose expired cells go next
@@ -72,6 +73,7 @@ type shard struct {
 	mostUnsent int                          // beyond it, slots are not told any more: nobody drains
 	births     uint32
 	gone       int64 // until when a cell that went may still count somewhere: one created earlier needs a birth of its own
+	forgot     int64 // the same, of those that were evicted
 	hand       int   // where in the index the search for a cell to evict goes on
 	_          [64]byte
 }

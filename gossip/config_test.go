@@ -54,7 +54,7 @@ func TestConfigValidate(t *testing.T) {
 				t.Errorf("%v, want an error about %q", err, test.wrong)
 			}
 			if err != nil {
-				if _, err := NewCluster(c, counters.NewTable(counters.Config{Origin: 1})); err == nil {
+				if _, err := NewCluster(c, counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})); err == nil {
 					t.Error("NewCluster takes it all the same")
 				}
 			}
@@ -94,7 +94,7 @@ func TestNewClusterClosesWhatItOpened(t *testing.T) {
 			if strings.Contains(name, "label") {
 				c.Label = strings.Repeat("l", 300)
 			}
-			if _, err := NewCluster(c, counters.NewTable(counters.Config{Origin: c.self()})); err == nil {
+			if _, err := NewCluster(c, counters.NewTable(counters.Config{Origin: c.self(), Memory: counters.MinMemory})); err == nil {
 				t.Fatal("it opens")
 			} else {
 				t.Log(err)
@@ -112,7 +112,7 @@ func TestNewClusterClosesWhatItOpened(t *testing.T) {
 func TestLocalhostIsLoopback(t *testing.T) {
 	c := goodConfig()
 	c.LAN = &PoolConfig{Bind: "localhost:0"}
-	n, err := NewCluster(c, counters.NewTable(counters.Config{Origin: c.self()}))
+	n, err := NewCluster(c, counters.NewTable(counters.Config{Origin: c.self(), Memory: counters.MinMemory}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestClusterOnSockets(t *testing.T) {
 			wrapped[pool]++
 			return t
 		}
-		table := counters.NewTable(counters.Config{Origin: c.self()})
+		table := counters.NewTable(counters.Config{Origin: c.self(), Memory: counters.MinMemory})
 		n, err := NewCluster(c, table)
 		if err != nil {
 			t.Fatal(err)

@@ -95,8 +95,8 @@ func TestDenseFramesAllocateInProportion(t *testing.T) {
 		frame []byte
 		times int
 	}{
-		"entries in a packet": {frameOf(groupOf("r", bytes.Repeat(entry, 60_000/11))), 5},
-		"entries in a stream": {frameOf(groupOf("r", bytes.Repeat(entry, 4<<20/11))), 5},
+		"entries in a packet": {frameOf(groupOf("r", bytes.Repeat(entry, 60_000/11))), 6},
+		"entries in a stream": {frameOf(groupOf("r", bytes.Repeat(entry, 4<<20/11))), 6},
 		"groups in a packet":  {frameOf(small...), 6},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestNonsense(t *testing.T) {
 		"birth of 2^32":       frameOf(groupOf("r", entry(0, 1<<32, 1))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := NewReplica(9, 1e8, counters.NewTable(counters.Config{Origin: 9}))
+			r := NewReplica(9, 1e8, counters.NewTable(counters.Config{Origin: 9, Memory: counters.MinMemory}))
 			if err := r.Receive(b, frameTime); err == nil {
 				t.Error("the frame is accepted")
 			}

@@ -160,7 +160,7 @@ func newListener(t *testing.T, window time.Duration, limit uint64) listener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 	return listener{NewReplica(1, 100*time.Millisecond, table), &m, l}
 }
 

@@ -152,8 +152,15 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	r.stats.FramesReceived++
 	r.stats.BytesReceived += uint64(len(b))
+	since := r.toldUntil(f)
 	for i := range f.groups {
-		r.stats.SlotsNovel += uint64(r.counts.Merge(f.groups[i].slots, now))
+		g := &f.groups[i]
+		if g.origin == f.origin {
+			for j := range g.slots {
+				g.slots[j].Since = since
+			}
+		}
+		r.stats.SlotsNovel += uint64(r.counts.Merge(g.slots, now))
 	}
 	if f.kind == snapshot {
 		r.stats.SnapshotsReceived++
@@ -166,6 +173,16 @@ func (r *Replica) Receive(b []byte, now int64) error {
 		}
 	}
 	return nil
+}
+
+// toldUntil is the time, by the sender's clock, up to which all that the sender had counted was known before this frame of what changed;
+// 0 if unknown.
+func (r *Replica) toldUntil(f *frame) int64 {
+	h := r.heard[f.origin]
+	if h == nil || f.kind != data && f.kind != dataMore {
+		return 0
+	}
+	return h.asOf
 }
 
 // Tick ends an interval: it takes what changed since the last one and returns the messages to send, those to one peer in a row.

@@ -10,7 +10,7 @@ import (
 // A member that is known through others and was never heard, as when only some of the ways to it are cut, may admit a limit.
 func TestAuditOfAMemberNeverHeard(t *testing.T) {
 	w := limitOf100(t)
-	r := NewReplica(1, DefaultInterval, counters.NewTable(counters.Config{Origin: 1}))
+	r := NewReplica(1, DefaultInterval, counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory}))
 	start := int64(time.Hour)
 	r.Join(2, start)
 	if got := r.Audit(w, start+int64(time.Second))["edge/lab"]; got != 0 {

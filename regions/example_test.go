@@ -44,7 +44,7 @@ func ExampleReconciler() {
 	}
 
 	cfg := regions.DefaultConfig()
-	tab := counters.NewTable(counters.Config{Origin: 1})
+	tab := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 	r, err := regions.NewReconciler(cfg, store, tab)
 	if err != nil {
 		fmt.Println(err)
@@ -62,7 +62,7 @@ func ExampleReconciler() {
 		return
 	}
 
-	restarted := counters.NewTable(counters.Config{Origin: 2})
+	restarted := counters.NewTable(counters.Config{Origin: 2, Memory: counters.MinMemory})
 	r, err = regions.NewReconciler(cfg, store, restarted)
 	if err != nil {
 		fmt.Println(err)

@@ -22,7 +22,7 @@ func flushOnce(t *testing.T, s *regionstest.Server, r *regions.Redis, origin cou
 		t.Fatal(err)
 	}
 	now := time.Now().UnixNano()
-	table := counters.NewTable(counters.Config{Origin: origin})
+	table := counters.NewTable(counters.Config{Origin: origin, Memory: counters.MinMemory})
 	cfg := regions.DefaultConfig()
 	often(&cfg)
 	rec, err := regions.NewReconciler(cfg, r, table)

@@ -85,7 +85,7 @@ func inFakeNet(t *testing.T, test func(t *testing.T, f *fakeNet)) {
 func (f *fakeNet) boot(n *fakeNode) {
 	n.boots++
 	n.down, n.started = false, time.Now()
-	n.table = counters.NewTable(counters.Config{Origin: counters.Origin(100*n.number + n.boots)})
+	n.table = counters.NewTable(counters.Config{Origin: counters.Origin(100*n.number + n.boots), Memory: counters.MinMemory})
 	if f.cold {
 		return
 	}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// All that this program uses of the counting engine is in this file.
+
+const (
+	// benchWindow is the window of every limit that is measured: six seconds a sub-window.
+	benchWindow = time.Minute
+	// benchLimit is a limit that nobody reaches.
+	benchLimit = 1 << 32
+	// logLimit is the limit of the sliding log, whose memory grows with it.
+	logLimit = 100
+	// benchStart is when the measuring starts, by the coarse clocks: early in a sub-window.
+	benchStart = int64(20_000_000) * int64(benchWindow)
+)
+
+// variant is a way to configure the engine.
+type variant struct {
+	name  string
+	meter counters.Meter
+	max   uint64
+}
+
+func meterOf(sub time.Duration) counters.Meter {
+	m := counters.NewMeter("bench/per_client", benchWindow)
+	m.Sub = sub
+	return m
+}
+
+// variants returns the algorithms that are compared, the default first.
+func variants() []variant {
+	return []variant{
+		{nameEngine, meterOf(benchWindow / 10), benchLimit},
+		{nameTwoBuckets, meterOf(benchWindow), benchLimit},
+	}
+}
+
+// remoteOrigins are the numbers of other origins that a key is tried with.
+var remoteOrigins = []int{12, 50}
+
+func engines() []contestant {
+	all := []contestant{}
+	for i, v := range variants() {
+		all = append(all, contestant{name: v.name, open: opener(v, askHashed, 0), mayDeny: v.max == logLimit})
+		if i == 0 {
+			all = append(all, contestant{name: nameGiven, open: opener(v, askGiven, 0), sharesTable: true})
+			for _, n := range remoteOrigins {
+				all = append(all, contestant{name: fmt.Sprintf(nameOrigins, n), open: opener(v, askHashed, n), hotOnly: true, sharesTable: true})
+			}
+		}
+	}
+	return all
+}
+
+// engine is a table with one limit.
+type engine struct {
+	table   *counters.Table
+	limit   *counters.Limit
+	clock   clock
+	origins int
+	how     func(e *engine, s *stream, from, to int) int
+}
+
+func opener(v variant, how func(*engine, *stream, int, int) int, origins int) func(context.Context, *setting) (limiter, error) {
+	return func(_ context.Context, s *setting) (limiter, error) {
+		most := v.max
+		if s.limited {
+			most = 1
+		}
+		limit, err := counters.NewLimit(v.meter, most)
+		if err != nil {
+			return nil, err
+		}
+		e := &engine{table: counters.NewTable(counters.Config{Origin: 1, MaxKeys: 1 << 21}), limit: limit, origins: origins, how: how}
+		e.clock.ns.Store(benchStart)
+		return e, nil
+	}
+}
+
+func (e *engine) coarse() *clock { return &e.clock }
+
+func (e *engine) ask(s *stream, from, to int) int { return e.how(e, s, from, to) }
+
+func askHashed(e *engine, s *stream, from, to int) (admitted int) {
+	for i := from; i < to; i++ {
+		if e.table.Take(e.limit, counters.Key(hashIdentity(s.identity(i))), 1, e.clock.ns.Load()).Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+func askGiven(e *engine, s *stream, from, to int) (admitted int) {
+	for _, key := range s.keys[from:to] {
+		if e.table.Take(e.limit, counters.Key(key), 1, e.clock.ns.Load()).Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+// fill lets every client ask in every sub-window of the window that ends now, and the other origins tell a slot of each.
+func (e *engine) fill(s *stream) error {
+	m := e.limit.Meter()
+	subs := m.SubWindows()
+	for back := subs - 1; back >= 0; back-- {
+		now := benchStart - int64(back)*int64(m.Sub)
+		askGivenAt(e, s, now)
+		e.merge(s, now)
+		e.table.DrainDirty(now)
+	}
+	return nil
+}
+
+func askGivenAt(e *engine, s *stream, now int64) {
+	for _, key := range s.keys {
+		e.table.Take(e.limit, counters.Key(key), 1, now)
+	}
+}
+
+// merge lets each of the other origins tell one of each client in the sub-window of now.
+func (e *engine) merge(s *stream, now int64) {
+	m := e.limit.Meter()
+	frame := make([]counters.Slot, 0, s.len())
+	for o := range e.origins {
+		frame = frame[:0]
+		for _, key := range s.keys {
+			frame = append(frame, counters.Slot{Meter: &m, Key: counters.Key(key), Index: m.Index(now), Origin: counters.Origin(2 + o), Birth: 1, Count: 1})
+		}
+		e.table.Merge(frame, now)
+	}
+}
+
+// drain tells what changed, as a node does every gossip interval.
+func (e *engine) drain() { e.table.DrainDirty(e.clock.ns.Load()) }
+
+// merger merges frames of one meter's slots, into cells that have slots of a number of origins in all sub-windows.
+type merger struct {
+	engine *engine
+	frames [][]counters.Slot // a frame each: slots of one origin
+	next   int
+}
+
+const (
+	mergeKeys = 4096
+	frameSize = 512
+)
+
+func newMerger(origins int) (*merger, error) {
+	l, err := opener(variants()[0], askGiven, origins)(context.Background(), settingHot)
+	if err != nil {
+		return nil, err
+	}
+	e := l.(*engine)
+	met := newStream(upTo(0, mergeKeys))
+	if err := e.fill(met); err != nil {
+		return nil, err
+	}
+	g := &merger{engine: e}
+	m := e.limit.Meter()
+	for from := 0; from < mergeKeys; from += frameSize {
+		for o := range origins {
+			var frame []counters.Slot
+			for _, key := range met.keys[from : from+frameSize] {
+				frame = append(frame, counters.Slot{
+					Meter: &m, Key: counters.Key(key), Index: m.Index(benchStart), Origin: counters.Origin(2 + o), Birth: 1, Count: 1,
+				})
+			}
+			g.frames = append(g.frames, frame)
+		}
+	}
+	return g, nil
+}
+
+// merge merges the next frame, every slot of which is news, and returns how long it took and how many slots it held.
+func (g *merger) merge() (took time.Duration, slots int, err error) {
+	frame := g.frames[g.next%len(g.frames)]
+	g.next++
+	for i := range frame {
+		frame[i].Count++
+	}
+	begin := time.Now()
+	novel := g.engine.table.Merge(frame, benchStart)
+	took = time.Since(begin)
+	if novel != len(frame) {
+		return 0, 0, fmt.Errorf("of a frame of %d slots %d were news", len(frame), novel)
+	}
+	return took, len(frame), nil
+}
+
+// floodTable is a table that is flooded: one limit an hour, so that nothing expires meanwhile.
+type floodTable struct {
+	table *counters.Table
+	limit *counters.Limit
+}
+
+// floodCell is about what a cell and its remote-less slots take: the budget is handed out in keys.
+const floodCell = 320
+
+// newFloodTable returns a table of so many bytes, of the fewest possible if 0.
+func newFloodTable(memory int, most uint64) (*floodTable, error) {
+	limit, err := counters.NewLimit(counters.NewMeter("bench/flooded", time.Hour), most)
+	if err != nil {
+		return nil, err
+	}
+	return &floodTable{counters.NewTable(counters.Config{Origin: 1, MaxKeys: max(64, memory/floodCell)}), limit}, nil
+}
+
+func (t *floodTable) take(key uint64, now int64) bool {
+	return t.table.Take(t.limit, counters.Key(key), 1, now).Allowed
+}
+
+func (t *floodTable) drain(now int64) { t.table.DrainDirty(now) }
+
+// floodStats is what the table tells of itself.
+type floodStats counters.Stats
+
+func (t *floodTable) stats() floodStats { return floodStats(t.table.Stats()) }
+
+// lines returns the figures by name, for people.
+func (s floodStats) lines() [][2]string {
+	return [][2]string{
+		{"keys held", fmt.Sprint(s.Keys)}, {"expired", fmt.Sprint(s.Expired)}, {"evicted", fmt.Sprint(s.Evicted)}, {"cost forgotten", fmt.Sprint(s.Forgotten)},
+	}
+}

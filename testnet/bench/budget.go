@@ -1,13 +1,37 @@
 package main
 
-import "io"
+import (
+	"fmt"
+	"io"
+)
 
 // budget is how much of a table's memory a key takes.
 type budget struct {
 	Name  string  `json:"name"`
 	MiB   int     `json:"mib"`
-	Keys  int     `json:"keys"`  // held before the first eviction
-	Bytes float64 `json:"bytes"` // the budget over the keys; for remote slots, what is left of it over the slots
+	Keys  int     `json:"keys"`  // the most that are held without an eviction
+	Bytes float64 `json:"bytes"` // the budget over the keys; for remote slots, what they leave of it over the slots
+	InUse float64 `json:"bytes_in_use"`
+}
+
+// budgetSizes are the budgets that tables are filled up to, in MiB. The worst counts: a table may waste of one what it uses of another.
+var budgetSizes = []int{64, 100}
+
+// Remote slots are measured with so many origins.
+const budgetOrigins = 12
+
+// budgetLines are what is measured, the key alone before the same with remote slots.
+var budgetLines = []struct {
+	name    string
+	variant string
+	origins int  // that tell a slot of each key
+	dense   bool // in each sub-window, otherwise in the last
+}{
+	{name: nameTwoBuckets, variant: nameTwoBuckets},
+	{name: nameTokenBucket, variant: nameTokenBucket},
+	{name: nameEngine, variant: nameEngine},
+	{name: nameDense, variant: nameEngine, origins: budgetOrigins, dense: true},
+	{name: nameSparse, variant: nameEngine, origins: 1},
 }
 
 // The names of the lines that are about remote slots.
@@ -16,4 +40,61 @@ const (
 	nameSparse = "remote slot, one a key"
 )
 
-func budgets(io.Writer) ([]budget, error) { return nil, nil }
+// budgets measures how many keys fit into a budget.
+func budgets(progress io.Writer) ([]budget, error) {
+	var all []budget
+	for _, size := range budgetSizes {
+		alone := map[string]float64{} // bytes a key without remote slots
+		for _, line := range budgetLines {
+			v, ok := variantNamed(line.variant)
+			if !ok {
+				continue
+			}
+			fmt.Fprintf(progress, "how many fit into %d MiB: %s\n", size, line.name)
+			slots := line.origins
+			if line.dense {
+				slots *= v.meter.SubWindows()
+			}
+			inUse := 0
+			keys, err := mostThatFit(size<<20/32, func(keys int) (bool, error) {
+				used, fits, err := fitsBudget(v, size<<20, keys, line.origins, line.dense)
+				if fits {
+					inUse = used
+				}
+				return fits, err
+			})
+			if err != nil {
+				return nil, err
+			}
+			b := budget{Name: line.name, MiB: size, Keys: keys, Bytes: float64(size<<20) / float64(keys), InUse: float64(inUse) / float64(keys)}
+			if slots == 0 {
+				alone[line.variant] = b.Bytes
+			} else {
+				b.Bytes = (b.Bytes - alone[line.variant]) / float64(slots)
+			}
+			all = append(all, b)
+		}
+	}
+	return all, nil
+}
+
+// mostThatFit returns the largest number that fits, one in 256 too low at most: fewer than so many do.
+func mostThatFit(fewer int, fits func(int) (bool, error)) (int, error) {
+	low, high := 0, fewer
+	for high-low > max(1, low/256) {
+		try := (low + high) / 2
+		if low == 0 {
+			try = high / 2 // from below, where a try is cheap
+		}
+		ok, err := fits(try)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			low = try
+		} else {
+			high = try
+		}
+	}
+	return low, nil
+}

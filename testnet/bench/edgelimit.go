@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -40,6 +41,15 @@ func variants() []variant {
 		{nameEngine, meterOf(benchWindow / 10), benchLimit},
 		{nameTwoBuckets, meterOf(benchWindow), benchLimit},
 	}
+}
+
+func variantNamed(name string) (variant, bool) {
+	for _, v := range variants() {
+		if v.name == name {
+			return v, true
+		}
+	}
+	return variant{}, false
 }
 
 // remoteOrigins are the numbers of other origins that a key is tried with.
@@ -112,26 +122,33 @@ func (e *engine) fill(s *stream) error {
 	subs := m.SubWindows()
 	for back := subs - 1; back >= 0; back-- {
 		now := benchStart - int64(back)*int64(m.Sub)
-		askGivenAt(e, s, now)
-		e.merge(s, now)
-		e.table.DrainDirty(now)
+		e.askAll(s.keys, now)
+		e.mergeAll(s.keys, e.origins, now)
+		e.drainAt(now)
 	}
 	return nil
 }
 
-func askGivenAt(e *engine, s *stream, now int64) {
-	for _, key := range s.keys {
-		e.table.Take(e.limit, counters.Key(key), 1, now)
+// askAll lets every key ask once, on both halves of the machine.
+func (e *engine) askAll(keys []uint64, now int64) {
+	var halves sync.WaitGroup
+	for _, half := range [][]uint64{keys[:len(keys)/2], keys[len(keys)/2:]} {
+		halves.Go(func() {
+			for _, key := range half {
+				e.table.Take(e.limit, counters.Key(key), 1, now)
+			}
+		})
 	}
+	halves.Wait()
 }
 
-// merge lets each of the other origins tell one of each client in the sub-window of now.
-func (e *engine) merge(s *stream, now int64) {
+// mergeAll lets each of so many other origins tell one of each key in the sub-window of now.
+func (e *engine) mergeAll(keys []uint64, origins int, now int64) {
 	m := e.limit.Meter()
-	frame := make([]counters.Slot, 0, s.len())
-	for o := range e.origins {
+	frame := make([]counters.Slot, 0, len(keys))
+	for o := range origins {
 		frame = frame[:0]
-		for _, key := range s.keys {
+		for _, key := range keys {
 			frame = append(frame, counters.Slot{Meter: &m, Key: counters.Key(key), Index: m.Index(now), Origin: counters.Origin(2 + o), Birth: 1, Count: 1})
 		}
 		e.table.Merge(frame, now)
@@ -139,7 +156,9 @@ func (e *engine) merge(s *stream, now int64) {
 }
 
 // drain tells what changed, as a node does every gossip interval.
-func (e *engine) drain() { e.table.DrainDirty(e.clock.ns.Load()) }
+func (e *engine) drain() { e.drainAt(e.clock.ns.Load()) }
+
+func (e *engine) drainAt(now int64) { e.table.DrainDirty(now) }
 
 // merger merges frames of one meter's slots, into cells that have slots of a number of origins in all sub-windows.
 type merger struct {

@@ -80,7 +80,7 @@ func quiet(allocs float64) float64 {
 
 func bytesOf(name string) func(*report) (float64, bool) {
 	return func(r *report) (float64, bool) {
-		b, ok := r.budget(name)
+		b, ok := r.worstBudget(name)
 		return b.Bytes, ok
 	}
 }

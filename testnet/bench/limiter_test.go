@@ -7,7 +7,7 @@ func TestContestantsLimit(t *testing.T) {
 	one := newStream(hot())
 	for _, c := range contestants("") {
 		for _, s := range []*setting{settingHot, settingDenied} {
-			l, err := c.opened(t.Context(), s, newStream(s.clients()))
+			l, err := c.opened(t.Context(), s, newStream(upTo(0, 16)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -166,11 +166,12 @@ func (r *report) footprint(name string) (footprint, bool) {
 	return footprint{}, false
 }
 
-func (r *report) budget(name string) (budget, bool) {
+// worstBudget returns the budget of which a key takes most.
+func (r *report) worstBudget(name string) (worst budget, ok bool) {
 	for _, b := range r.Budgets {
-		if b.Name == name {
-			return b, true
+		if b.Name == name && (!ok || b.Bytes > worst.Bytes) {
+			worst, ok = b, true
 		}
 	}
-	return budget{}, false
+	return worst, ok
 }

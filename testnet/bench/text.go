@@ -198,10 +198,10 @@ func (r *report) speedUpSheet() sheet {
 }
 
 func (r *report) budgetSheet() sheet {
-	s := sheet{title: "Bytes of the budget a key", note: "The budget over the keys that a table held before it evicted the first.",
-		head: []string{"", "budget, MiB", "keys", "bytes"}}
+	s := sheet{title: "Bytes of the budget a key", note: "The budget over the most keys that a table held without evicting one, every sub-window counting something; in use: what the table says.",
+		head: []string{"", "budget, MiB", "keys", "bytes", "in use, a key"}}
 	for _, b := range r.Budgets {
-		s.rows = append(s.rows, []string{b.Name, fmt.Sprint(b.MiB), fmt.Sprint(b.Keys), figure(b.Bytes)})
+		s.rows = append(s.rows, []string{b.Name, fmt.Sprint(b.MiB), fmt.Sprint(b.Keys), figure(b.Bytes), figure(b.InUse)})
 	}
 	return s
 }

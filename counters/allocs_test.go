@@ -61,7 +61,7 @@ func TestMergeIntoExistingRowsAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkTake(b *testing.B) {
-	l := newLimit(b, counters.NewMeter("r", 10*time.Second), 1000)
+	l := newLimit(b, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 1000)
 	t := counters.NewTable(counters.Config{Origin: 1})
 	now := time.Now().UnixNano()
 	b.ReportAllocs()
@@ -72,7 +72,7 @@ func BenchmarkTake(b *testing.B) {
 }
 
 func BenchmarkTakeParallel(b *testing.B) {
-	l := newLimit(b, counters.NewMeter("r", 10*time.Second), 1000)
+	l := newLimit(b, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 1000)
 	t := counters.NewTable(counters.Config{Origin: 1})
 	now := time.Now().UnixNano()
 	b.ReportAllocs()
@@ -97,7 +97,7 @@ func BenchmarkTakeAll(b *testing.B) {
 
 // One slot of one meter, which is found by its hash.
 func BenchmarkMerge(b *testing.B) {
-	l := newLimit(b, counters.NewMeter("r", 10*time.Second), 1000)
+	l := newLimit(b, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 1000)
 	t := counters.NewTable(counters.Config{Origin: 1})
 	slots := []counters.Slot{slotOf(l, 7, start, 2, 0, 1)}
 	b.ReportAllocs()

@@ -11,7 +11,7 @@ import (
 
 // onePerShard makes a table so small that a shard holds a single cell.
 func onePerShard(origin counters.Origin) *counters.Table {
-	return counters.NewTable(counters.Config{Origin: origin, MaxKeys: 1})
+	return counters.NewTable(counters.Config{Origin: origin, Memory: counters.MinMemory})
 }
 
 // rivals returns n keys of the limit that share a shard.

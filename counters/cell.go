@@ -1,86 +1,96 @@
 package counters
 
-// cell is what a table keeps of one meter and key: rings of sub-window counts, one a row. Row 0 is the total of all
-// others, on which decisions are made; row 1 is this table's own; one more row for each remote origin and birth.
+import "unsafe"
+
+// cell is the head of what a table keeps of one meter and key. Behind it, in the same block, lie the words of its algorithm, if it has
+// any, and its ring: the counts of all origins together, by sub-window, from the oldest of the window to the one after now. The counts
+// that others told lie apart, in a list of slots of their own, so that a key which only this table counts has none. What remains of a
+// ring without them is this table's own.
 type cell struct {
-	id      cellID
-	meter   *meterState
-	current int64    // the sub-window of the cell's time; the rings hold from the window's oldest before it to one after
-	rings   []uint64 // rows of meter.size places
-	rows    []row    // the remote rows, from row 2 on
-
-	birth   uint32
-	touched bool   // on its shard's list of cells to drain
-	denied  bool   // the last decision was a denial: evicted last
-	pinned  bool   // a layer of the request that is being decided: not evicted
-	changed uint64 // places of the own ring that changed since the last drain, a bit each
-	offered uint64 // cost asked for since the last drain, admitted or not
-	used    int64  // when a request or a remote count last came, by the cell's time
+	key        Key
+	index      int64  // the sub-window of the cell's time, the last but one of the ring
+	birth      uint32 //
+	used       uint32 // when a request or a remote count last came, see usedAt
+	slots      uint32 // the first remote slot: those of the newest sub-window come first
+	offered    uint32 // cost asked for since the last drain, admitted or not
+	next, prev uint32 // in the list of cells to drain
+	meter      uint16 // its number
+	changed    uint8  // how many sub-windows, up to index, may have changed since the last drain
+	dirty      bool   // in the list of cells to drain
+	denied     bool   // the last decision was a denial: evicted last
+	pinned     bool   // in use by the request or the merge that is under way: not evicted
+	unfolded   bool   // a bucket whose ring holds what is not debited yet, because no limit was known
 }
 
-// row names whose counts a remote ring holds.
-type row struct {
-	origin Origin
-	birth  uint32
+const headWords = int(unsafe.Sizeof(cell{}) / wordBytes)
+
+// usedAt is a time as cells note it: 67 ms is fine enough to tell which is idle for longer, and 32 bits last for nine years.
+func usedAt(now int64) uint32 { return uint32(now >> 26) }
+
+// words are n words of the cell's block, from the one at.
+func (c *cell) words(at, n int) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Add(unsafe.Pointer(c), at*wordBytes)), n)
 }
 
-const (
-	totalRow = iota
-	ownRow
-	remoteRows
-)
+func (c *cell) counts(sh *shape) []uint64 { return c.words(sh.ring, sh.size()) }
 
-// maxRows caps what peers can make a cell hold. It is far above the largest cluster.
-const maxRows = 4096
-
-func newCell(id cellID, m *meterState, birth uint32, current int64) *cell {
-	return &cell{id: id, meter: m, birth: birth, current: current, rings: make([]uint64, remoteRows*m.size)}
+// instant is the time of a decision, as its cell sees it.
+type instant struct {
+	off  int64 // into the sub-window of the cell's time
+	back int64 // by how much the clock is behind the cell's time: what a wait is longer by
 }
 
-func (c *cell) ring(row int) []uint64 {
-	return c.rings[row*c.meter.size : (row+1)*c.meter.size]
+// settle brings the cell to the time now. Where the clock went back to an earlier sub-window, the cell stays where it was; where it went
+// back by more than the window, what the cell holds belongs to no time that will come soon, and the caller replaces it (ok is false).
+func (s *shard) settle(c *cell, sh *shape, now int64) (at instant, ok bool) {
+	off := now - c.index*sh.sub
+	if uint64(off) < uint64(sh.sub) {
+		return instant{off: off}, true
+	}
+	index := now / sh.sub
+	if index < c.index {
+		return instant{back: -off}, c.index-index <= int64(sh.n)
+	}
+	s.advance(c, sh, index)
+	return instant{off: now - index*sh.sub}, true
 }
 
-func (c *cell) total() []uint64 { return c.ring(totalRow) }
+// advance brings the cell to a later sub-window, and lets go what falls out of the window.
+func (s *shard) advance(c *cell, sh *shape, index int64) {
+	by := index - c.index
+	s.dropSlots(c, sh, by)
+	c.index = index
+	shift(c.counts(sh), by)
+	if c.changed > 0 {
+		c.changed = uint8(min(int64(c.changed)+by, int64(sh.n+1)))
+	}
+	switch {
+	case sh.algorithm.bucket():
+		c.level().elapse(sh, by)
+	case sh.algorithm == SlidingLog:
+		shift(c.others(sh), by)
+	}
+}
 
-// advance brings the cell to the sub-window index, and lets go what falls out of the window. Remote rows left without a count go
-// as well.
-func (c *cell) advance(index int64) {
-	if index <= c.current {
+// shift moves a ring on by so many sub-windows.
+func shift(ring []uint64, by int64) {
+	if by >= int64(len(ring)) {
+		clear(ring)
 		return
 	}
-	size := c.meter.size
-	if index-c.current >= int64(size) {
-		clear(c.rings)
-		c.changed = 0
-	} else {
-		for i := c.current + 1; i <= index; i++ {
-			p := place(i+1, size)
-			for r := p; r < len(c.rings); r += size {
-				c.rings[r] = 0
-			}
-			c.changed &^= 1 << p
-		}
-	}
-	c.current = index
-	c.dropEmptyRows()
+	kept := copy(ring, ring[by:])
+	clear(ring[kept:])
 }
 
-func (c *cell) dropEmptyRows() {
-	kept := 0
-	for i, r := range c.rows {
-		ring := c.ring(remoteRows + i)
-		if isZero(ring) {
-			continue
-		}
-		if kept != i {
-			c.rows[kept] = r
-			copy(c.ring(remoteRows+kept), ring)
-		}
-		kept++
-	}
-	c.rows = c.rows[:kept]
-	c.rings = c.rings[:(remoteRows+kept)*c.meter.size]
+// count adds an admitted cost to the sub-window of the cell's time.
+func (c *cell) count(sh *shape, cost uint64) {
+	c.counts(sh)[sh.n] += cost
+	c.changed = max(c.changed, 1)
+}
+
+// empty reports whether nothing in the cell counts any more, or will.
+func (c *cell) empty(sh *shape, at instant) bool {
+	return isZero(c.counts(sh)) && !(sh.algorithm.bucket() && c.level().debt(sh, at) != 0)
 }
 
 func isZero(ring []uint64) bool {
@@ -90,82 +100,4 @@ func isZero(ring []uint64) bool {
 		}
 	}
 	return true
-}
-
-// settle brings the cell to the time now and returns where now stands in its rings. Where the clock went back a little, the
-// cell stays where it was; where it went back by more than the window, what the cell holds belongs to no time that will
-// come soon, and the caller replaces it (ok is false).
-func (c *cell) settle(now int64) (at instant, ok bool) {
-	m := &c.meter.Meter
-	at = m.at(now)
-	if back := c.current - at.index; back > 0 {
-		at = m.at(c.current * int64(m.Sub))
-		at.now = now // from which waits are told
-		return at, back <= int64(m.SubWindows())
-	}
-	c.advance(at.index)
-	return at, true
-}
-
-// use notes that a request or a remote count came. Where the clock went back, what it counts is of the cell's time.
-func (c *cell) use(now int64) { c.used = max(c.used, now, c.current*int64(c.meter.Sub)) }
-
-// charge counts an admitted cost in the sub-window of the instant.
-func (c *cell) charge(cost uint64, at instant) {
-	p := place(at.index, c.meter.size)
-	c.total()[p] = addSaturated(c.total()[p], cost)
-	own := c.ring(ownRow)
-	own[p] = addSaturated(own[p], cost)
-	c.changed |= 1 << p
-}
-
-// merge raises a remote slot to the count, and reports whether that was news, and whether there was no row for it.
-func (c *cell) merge(s *Slot) (novel, full bool) {
-	if s.Index < c.current-int64(c.meter.SubWindows()) || s.Index > c.current+1 || s.Count == 0 {
-		return false, false
-	}
-	i := 0
-	for i < len(c.rows) && (c.rows[i].origin != s.Origin || c.rows[i].birth != s.Birth) {
-		i++
-	}
-	if i == len(c.rows) {
-		if i == maxRows {
-			return false, true
-		}
-		c.rows = append(c.rows, row{s.Origin, s.Birth})
-		c.rings = append(c.rings, make([]uint64, c.meter.size)...)
-	}
-	p := place(s.Index, c.meter.size)
-	known := &c.ring(remoteRows + i)[p]
-	if s.Count <= *known {
-		return false, false
-	}
-	total := &c.total()[p]
-	*total = addSaturated(*total, s.Count-*known)
-	*known = s.Count
-	return true, false
-}
-
-// countSlots is how many slots the cell holds, of all origins.
-func (c *cell) countSlots() (n int) {
-	for _, count := range c.rings[c.meter.size:] {
-		if count != 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// appendSlots appends the slots of a row: those of the places in the mask that hold a count in the window of the instant.
-func (c *cell) appendSlots(dst []Slot, r int, whose row, mask uint64, at instant) []Slot {
-	ring := c.ring(r)
-	oldest := max(at.index, c.current) - int64(c.meter.SubWindows())
-	for index := oldest; index <= c.current+1; index++ {
-		p := place(index, len(ring))
-		if ring[p] != 0 && mask&(1<<p) != 0 {
-			dst = append(dst, Slot{Meter: &c.meter.Meter, Key: c.id.key, Index: index,
-				Origin: whose.origin, Birth: whose.birth, Count: ring[p]})
-		}
-	}
-	return dst
 }

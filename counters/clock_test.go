@@ -185,7 +185,7 @@ func TestACellThatAMergeReplacesIsBornAgain(t *testing.T) {
 func TestAnyClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLimit(t)
-		table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 1})
+		table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 		window := int64(l.Meter().Window)
 		clock := rapid.OneOf(
 			rapid.Int64Range(-2*window, 2*window).Filter(func(d int64) bool { return start+d >= 0 }),

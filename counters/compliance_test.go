@@ -96,7 +96,7 @@ func TestAMergedViewNeverExceedsTheTruth(t *testing.T) {
 		var tables []*counters.Table
 		for origin := range counters.Origin(3) {
 			// So small that cells are evicted, and born again.
-			tables = append(tables, counters.NewTable(counters.Config{Origin: 1 + origin, MaxKeys: 1}))
+			tables = append(tables, counters.NewTable(counters.Config{Origin: 1 + origin, Memory: counters.MinMemory}))
 		}
 		keys := rivals(t, l, 2)
 		var told [][]counters.Slot

@@ -160,7 +160,7 @@ func TestConcurrentDrain(t *testing.T) {
 // Under a cap, with time passing, cells come and go beneath everybody. Nothing is admitted beyond what was forgotten.
 func TestConcurrentEviction(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 3)
-	table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 64})
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 	var admitted, clock atomic.Int64
 	var wg sync.WaitGroup
 	for g := range goroutines {

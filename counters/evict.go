@@ -1,77 +1,205 @@
 package counters
 
-// create makes a cell, and room for it. A new key is never admitted untracked: at the cap another cell goes. Only where a shard
-// holds nothing but layers of one request does it hold more than its part, until the next cell comes.
-func (t *Table) create(s *shard, m *meterState, id cellID, index, now int64) *cell {
-	for len(s.cells) >= t.cap && t.evict(s, now) {
+// create makes a cell, and room for it. A new key is never admitted untracked: at the end of the budget another cell goes. It returns 0
+// only for a peer's meter, when there are too many of those.
+func (t *Table) create(s *shard, meter uint64, m *Meter, key Key, h uint64, local bool, now int64) uint32 {
+	state := t.meters.bear(meter, m, local)
+	if state == nil {
+		if local {
+			panic("counters: more than MaxMeters meters in use")
+		}
+		return 0
+	}
+	for s.keys >= s.most && t.evict(s, now) != 0 {
+	}
+	ref := t.alloc(s, state.words, nil, now)
+	if ref == 0 {
+		panic("counters: a shard holds nothing but layers of one request") // MinMemory has room for MaxLayers of the largest cells
 	}
 	if now < s.gone {
 		s.births++
 	}
-	c := newCell(id, m, s.births, index)
-	c.used = now
-	s.cells[id] = c
-	return c
+	c := s.cell(ref)
+	c.key, c.index, c.birth, c.meter, c.used = key, now/state.sub, s.births, state.number, usedAt(now)
+	s.add(ref, h)
+	return ref
+}
+
+// alloc returns a block of so many words, 0 if even eviction can make no room for it. The cell that it is for stays.
+func (t *Table) alloc(s *shard, words int, c *cell, now int64) uint32 {
+	if !s.has(words) {
+		was := c != nil && c.pinned
+		if c != nil {
+			c.pinned = true
+		}
+		t.makeRoom(s, words, now)
+		if c != nil {
+			c.pinned = was
+		}
+	}
+	return s.memory.alloc(words)
+}
+
+// evictionTries is how many cells go, one at a time, before a whole page does to become one of blocks of another size.
+const evictionTries = 8
+
+// makeRoom evicts cells until there is a block of the size, or nothing is left to evict.
+func (t *Table) makeRoom(s *shard, words int, now int64) {
+	for tries := 1; !s.has(words); tries++ {
+		p := t.evict(s, now)
+		if p == 0 {
+			return
+		}
+		if tries%evictionTries == 0 {
+			t.clearPage(s, p, now)
+		}
+	}
 }
 
 // evictionSample is how many cells are looked at to find the one that goes: enough that a busy one hardly ever does.
-const evictionSample = 16
+const evictionSample = 8
 
-// evict removes one cell of the shard: an expired one if the sample has any, else the one that was idle longest; of those whose
-// last request was denied, only if there are no others. It reports whether there was one to remove.
-func (t *Table) evict(s *shard, now int64) bool {
-	var victim *cell
-	seen := 0
-	for _, c := range s.cells { // Go starts a map's iteration at random
+// evict removes one cell of the shard, and returns the page that it was on, 0 if there is none to remove. The cells after the hand are
+// looked at, another handful at each call: an expired one goes at once, else the one that counts least, and of equals the one that was
+// idle longest; those whose last request was denied only if there are no others.
+func (t *Table) evict(s *shard, now int64) uint32 {
+	var victim uint32
+	var worth standing
+	for looked, steps := 0, 0; looked < evictionSample && steps < len(s.entries); steps++ {
+		if s.hand++; s.hand >= len(s.entries) {
+			s.hand = 0
+		}
+		if s.entries[s.hand] == 0 {
+			continue
+		}
+		ref := s.ref(s.entries[s.hand])
+		c := s.cell(ref)
 		if c.pinned {
 			continue
 		}
-		if c.expired(now) {
-			t.remove(s, c)
+		m := t.meters.states[c.meter]
+		at, ok := s.settle(c, &m.shape, now)
+		if !ok || c.empty(&m.shape, at) {
 			t.stats.expired.Add(1)
-			return true
+			t.remove(s, ref, c)
+			return ref >> pageBits
 		}
-		if victim == nil || (c.denied == victim.denied && c.used < victim.used) || (!c.denied && victim.denied) {
-			victim = c
-		}
-		if seen++; seen == evictionSample {
-			break
+		looked++
+		if w := (standing{c.denied, s.view(c, m, at), c.used}); victim == 0 || w.below(worth) {
+			victim, worth = ref, w
 		}
 	}
-	if victim == nil {
-		return false
+	if victim == 0 {
+		return 0
 	}
-	t.stats.evicted.Add(1)
-	if at, ok := victim.settle(now); ok {
-		t.stats.forgotten.Add(view(victim.total(), &victim.meter.Meter, at))
-	}
-	t.remove(s, victim)
-	return true
+	t.forgo(s, victim, worth)
+	return victim >> pageBits
 }
+
+// standing is what keeps a cell from being evicted.
+type standing struct {
+	denied bool
+	view   uint64
+	used   uint32
+}
+
+func (a standing) below(b standing) bool {
+	if a.denied != b.denied {
+		return b.denied
+	}
+	if a.view != b.view {
+		return a.view < b.view
+	}
+	return int32(a.used-b.used) < 0
+}
+
+// forgo removes a cell that still counts.
+func (t *Table) forgo(s *shard, ref uint32, w standing) {
+	t.stats.evicted.Add(1)
+	if w.denied {
+		t.stats.evictedDenied.Add(1)
+	}
+	t.stats.forgotten.Add(w.view)
+	t.remove(s, ref, s.cell(ref))
+}
+
+// clearPage removes all cells of a page of cells.
+func (t *Table) clearPage(s *shard, p uint32, now int64) {
+	size := int(s.pages[p].size)
+	for at := 0; at+size <= pageWords && s.pages[p].live > 0; at += size {
+		ref := p<<pageBits | uint32(at)
+		c := s.cell(ref)
+		if c.meter == 0 || c.pinned { // a free block has no meter
+			continue
+		}
+		m := t.meters.states[c.meter]
+		if in, ok := s.settle(c, &m.shape, now); ok {
+			t.forgo(s, ref, standing{c.denied, s.view(c, m, in), c.used})
+		} else {
+			t.remove(s, ref, c)
+		}
+	}
+}
+
+// maxUnsent is how many slots of removed cells a shard keeps until the next drain. Only where nobody drains do they become so many.
+const maxUnsent = 256
 
 // remove takes the cell out of the shard. What it counted and did not send yet still leaves with the next drain.
-func (t *Table) remove(s *shard, c *cell) {
-	delete(s.cells, c.id)
-	s.gone = max(s.gone, (c.meter.Index(c.used)+2)*int64(c.meter.Sub))
+func (t *Table) remove(s *shard, ref uint32, c *cell) {
+	m := t.meters.states[c.meter]
+	if c.dirty {
+		if len(s.unsent) < maxUnsent {
+			s.unsent = s.appendChanged(s.unsent, c, m, t.origin)
+		}
+		for most := m.offered.Load(); uint64(c.offered) > most && !m.offered.CompareAndSwap(most, uint64(c.offered)); {
+			most = m.offered.Load()
+		}
+		s.delist(c)
+	}
+	s.dropSlots(c, &m.shape, int64(m.size()))
+	if m.algorithm == SlidingLog {
+		s.dropLog(c)
+	}
+	s.gone = max(s.gone, (c.index+2)*m.sub)
+	s.drop(ref, hash(m.id, c.key), s.hashOf)
+	s.memory.free(ref)
+	m.release()
 }
 
-// expired reports whether nothing in the cell can count any more. That is told by its use, as a mere look brings a cell to now as well.
-// A cell of a time that the clock went back from, by more than the window, is as good as expired: settle would have it replaced.
-func (c *cell) expired(now int64) bool {
-	m := &c.meter.Meter
-	return now >= (m.Index(c.used)+2)*int64(m.Sub)+int64(m.Window) || m.Index(now) < c.current-int64(m.SubWindows())
+// hashOf is the hash under which a cell is found.
+func (s *shard) hashOf(ref uint32) uint64 {
+	c := s.cell(ref)
+	return hash(s.meters.ids[c.meter], c.key)
 }
 
-// expire removes the expired cells of one shard, a different one at each call.
+// expirySpan is how many places of the index are swept under one lock.
+const expirySpan = 1024
+
+// expire removes the expired cells of one shard, a different one at each call, and lets requests through now and then.
 func (t *Table) expire(now int64) {
 	s := &t.shards[t.sweep]
 	t.sweep = (t.sweep + 1) % shards
+	for from := 0; from < len(s.entries); from += expirySpan {
+		t.expireSpan(s, from, min(from+expirySpan, len(s.entries)), now)
+	}
+}
+
+func (t *Table) expireSpan(s *shard, from, to int, now int64) {
 	s.Lock()
 	defer s.Unlock()
-	for _, c := range s.cells {
-		if c.expired(now) {
-			t.remove(s, c)
-			t.stats.expired.Add(1)
+	for i := from; i < to; {
+		if s.entries[i] == 0 {
+			i++
+			continue
 		}
+		ref := s.ref(s.entries[i])
+		c := s.cell(ref)
+		m := t.meters.states[c.meter]
+		if at, ok := s.settle(c, &m.shape, now); ok && !c.empty(&m.shape, at) {
+			i++
+			continue
+		}
+		t.stats.expired.Add(1)
+		t.remove(s, ref, c) // another may have moved into its place
 	}
 }

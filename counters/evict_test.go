@@ -22,7 +22,7 @@ func sweep(table *counters.Table, now int64) {
 func TestIdentityRotationStaysWithinTheCap(t *testing.T) {
 	const most, offenders = 1000, 100
 	l := limitOf(t, time.Hour, time.Hour/10, 2)
-	table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: most})
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 	for key := range counters.Key(offenders) {
 		for range 3 {
 			table.Take(l, key, 1, start)
@@ -69,7 +69,7 @@ func heap() int64 {
 // Requests that no wait can admit need no cell: neither a rule that blocks nor costs beyond the limit push out keys that count.
 func TestWhatIsNeverAdmittedTakesNoRoom(t *testing.T) {
 	l, block := limitNamed(t, "r", 5), limitNamed(t, "block", 0)
-	table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 640})
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 	table.Take(l, 1, 3, start)
 	for key := range counters.Key(5000) {
 		if d := table.Take(block, key, 1, start+1); d.Allowed || d.RetryAfter != counters.Never {
@@ -90,7 +90,7 @@ func TestWhatIsNeverAdmittedTakesNoRoom(t *testing.T) {
 // shardOf is a table whose shards hold so many cells each, and keys that share one: one more than it holds.
 func shardOf(t *testing.T, l *counters.Limit, cells int) (*counters.Table, []counters.Key) {
 	t.Helper()
-	return counters.NewTable(counters.Config{Origin: 1, MaxKeys: shards * cells}), rivals(t, l, cells+1)
+	return counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory}), rivals(t, l, cells+1)
 }
 
 func held(table *counters.Table, l *counters.Limit, keys []counters.Key, now int64) (views []uint64) {
@@ -155,7 +155,7 @@ func TestTheDeniedGoLast(t *testing.T) {
 func TestTheExpiredGoFirst(t *testing.T) {
 	long := newLimit(t, counters.Meter{Rule: "long", Algorithm: counters.SlidingWindow, Window: time.Hour, Sub: time.Hour}, 10)
 	short := limitOf(t, time.Second, time.Second, 10)
-	table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 2 * shards})
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 	keys := rivals(t, long, 2)
 	shortKey := rivalOf(t, long, keys[0], short)
 	table.Take(long, keys[0], 1, start)
@@ -237,7 +237,7 @@ func TestCellsOfATimeThatNeverCameGoFirst(t *testing.T) {
 func TestTheLeastCap(t *testing.T) {
 	l := limitNamed(t, "r", 1)
 	for most, want := range map[int]int{1: shards, shards - 1: shards, 2*shards - 1: shards, 2 * shards: 2 * shards} {
-		table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: most})
+		table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 		for key := range counters.Key(5000) {
 			table.Take(l, key, 1, start)
 		}

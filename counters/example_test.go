@@ -41,8 +41,8 @@ func ExampleTable_Take() {
 
 // A request that meets two limits is charged in both, or in neither.
 func ExampleTable_TakeAll() {
-	perIP, _ := counters.NewLimit(counters.NewMeter("api/per_ip", time.Minute), 2)
-	everybody, _ := counters.NewLimit(counters.NewMeter("api/all", time.Minute), 100)
+	perIP, _ := counters.NewLimit(counters.NewMeter("api/per_ip", counters.SlidingWindow, time.Minute), 2)
+	everybody, _ := counters.NewLimit(counters.NewMeter("api/all", counters.SlidingWindow, time.Minute), 100)
 	table := counters.NewTable(counters.Config{Origin: 1})
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixNano()
 
@@ -64,7 +64,7 @@ func ExampleTable_TakeAll() {
 
 // Two nodes tell each other what they admitted. Hearing it twice changes nothing.
 func ExampleTable_Merge() {
-	limit, _ := counters.NewLimit(counters.NewMeter("api/per_ip", time.Minute), 10)
+	limit, _ := counters.NewLimit(counters.NewMeter("api/per_ip", counters.SlidingWindow, time.Minute), 10)
 	frankfurt := counters.NewTable(counters.Config{Origin: 1})
 	tokyo := counters.NewTable(counters.Config{Origin: 2})
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixNano()

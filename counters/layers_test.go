@@ -13,7 +13,7 @@ import (
 
 func limitNamed(t rapid.TB, rule string, most uint64) *counters.Limit {
 	t.Helper()
-	return newLimit(t, counters.NewMeter(rule, 10*time.Second), most)
+	return newLimit(t, counters.NewMeter(rule, counters.SlidingWindow, 10*time.Second), most)
 }
 
 func TestTakeAllIsAllOrNothing(t *testing.T) {
@@ -158,7 +158,7 @@ func TestWaitOfLayersThatMeet(t *testing.T) {
 func TestLayersDoNotEvictEachOther(t *testing.T) {
 	l := limitNamed(t, "r", 1)
 	for seed := range counters.Key(200) {
-		table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 1})
+		table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 		var charges []counters.Charge
 		for i := range counters.Key(counters.MaxLayers) {
 			charges = append(charges, counters.Charge{Limit: l, Key: seed*1000 + i, Cost: 1})
@@ -175,7 +175,7 @@ func TestLayersDoNotEvictEachOther(t *testing.T) {
 		}
 		// The first layer comes once more at the end: it meets itself.
 		again := append(charges[:20:20], charges[0])
-		fresh := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 1})
+		fresh := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 		if ds := fresh.TakeAll(again, start, nil); ds[20].Allowed {
 			t.Fatalf("request %d: one key was charged twice under a limit of 1", seed)
 		}
@@ -185,7 +185,7 @@ func TestLayersDoNotEvictEachOther(t *testing.T) {
 // Layers are only kept from each other, and only while they are decided on: what comes after may evict them, admitted or not.
 func TestLayersCanBeEvictedAfterwards(t *testing.T) {
 	l, full := limitNamed(t, "r", 5), limitNamed(t, "full", 1)
-	table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: shards})
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 	table.Take(full, 0, 1, start)
 	for key := range counters.Key(3000) {
 		table.TakeAll([]counters.Charge{{Limit: l, Key: 3 * key, Cost: 1}, {Limit: l, Key: 3*key + 1, Cost: 1}}, start, nil)

@@ -30,7 +30,7 @@ func TestNewMeterIsValidWhereItCanBe(t *testing.T) {
 		{math.MaxInt64, 0},
 		{math.MinInt64, 0},
 	} {
-		m := counters.NewMeter("r", c.window)
+		m := counters.NewMeter("r", counters.SlidingWindow, c.window)
 		err := m.Validate()
 		if c.subs == 0 {
 			if err == nil {
@@ -81,7 +81,7 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 }
 
 func TestNewLimit(t *testing.T) {
-	m := counters.NewMeter("r", time.Minute)
+	m := counters.NewMeter("r", counters.SlidingWindow, time.Minute)
 	for _, most := range []uint64{0, 1, counters.MaxLimit} {
 		l, err := counters.NewLimit(m, most)
 		if err != nil || l.Max() != most || l.Meter() != m {

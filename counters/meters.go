@@ -1,58 +1,70 @@
 package counters
 
-import "sync"
+import "sync/atomic"
 
 // meterState is a meter as a table keeps it.
 type meterState struct {
 	Meter
-	id     uint64
-	size   int     // places in a ring
-	demand float64 // see Demand; guarded by Table.drain
+	shape
+	id      uint64
+	number  uint16
+	bearers *atomic.Int32
+	limit   atomic.Pointer[Limit] // of a bucket: the limit that last decided; merges debit by it
+	offered atomic.Uint64         // the most that a cell which went had been asked for since the last drain
+	demand  float64               // see Demand; guarded by Table.drain
 }
 
-// meterTable holds the meters that a table's cells count, and lives as long as the table.
+// MaxMeters is how many meters a table counts at a time. Those of peers take up three quarters of them at most. A Take on one more is
+// a caller's bug, and panics.
+const MaxMeters = 1<<13 - 1
+
+const localMeters = MaxMeters / 4
+
+// meterTable holds the meters that a table's cells count.
 type meterTable struct {
-	sync.RWMutex
-	byID map[uint64]*meterState
+	registry
+	states []*meterState // by number
 }
 
-// maxRemoteMeters caps what peers can make a table hold.
-const maxRemoteMeters = 1 << 16
-
-// localMeter returns the state of a limit's meter.
-func (t *Table) localMeter(l *Limit) *meterState { return t.meters.state(l.id, &l.meter, true) }
-
-// remoteMeter returns the state of a meter that a peer sent, or nil if the table does not take it.
-func (t *Table) remoteMeter(m *Meter) *meterState {
-	if m == nil || m.Validate() != nil {
-		return nil
-	}
-	return t.meters.state(m.id(), m, false)
+func newMeterTable() meterTable {
+	return meterTable{registry: newRegistry(MaxMeters), states: make([]*meterState, MaxMeters+1)}
 }
 
-func (ms *meterTable) state(id uint64, m *Meter, local bool) *meterState {
+// bear returns the state of a meter for one more cell, nil if there are too many meters of peers.
+func (ms *meterTable) bear(id uint64, m *Meter, local bool) *meterState {
 	ms.RLock()
-	state := ms.byID[id]
-	ms.RUnlock()
-	if state != nil {
-		return state
+	if k := ms.numbers[id]; k != 0 {
+		ms.bearers[k].Add(1)
+		ms.RUnlock()
+		return ms.states[k]
 	}
+	ms.RUnlock()
 	ms.Lock()
 	defer ms.Unlock()
-	if state = ms.byID[id]; state == nil && (local || len(ms.byID) < maxRemoteMeters) {
-		state = &meterState{Meter: *m, id: id, size: m.ringSize()}
-		ms.byID[id] = state
+	spare := localMeters
+	if local {
+		spare = 0
 	}
-	return state
+	before := ms.numbers[id]
+	k := ms.register(id, spare)
+	if k == 0 {
+		return nil
+	}
+	if before == 0 {
+		ms.states[k] = &meterState{Meter: *m, shape: m.shape(), id: id, number: k, bearers: &ms.bearers[k]}
+	}
+	ms.bearers[k].Add(1)
+	return ms.states[k]
 }
+
+// release takes a cell of the meter off.
+func (m *meterState) release() { m.bearers.Add(-1) }
 
 // all returns the meters that the table knows.
 func (ms *meterTable) all() []*meterState {
 	ms.RLock()
 	defer ms.RUnlock()
-	states := make([]*meterState, 0, len(ms.byID))
-	for _, s := range ms.byID {
-		states = append(states, s)
-	}
+	states := make([]*meterState, ms.given)
+	copy(states, ms.states[1:])
 	return states
 }

@@ -41,8 +41,8 @@ func TestMergeRefusesInvalidMeters(t *testing.T) {
 
 // Peers can invent meters, but not without end; what the node itself is asked for is always counted.
 func TestPeersCannotInventMetersWithoutEnd(t *testing.T) {
-	table := counters.NewTable(counters.Config{Origin: 9, MaxKeys: 1000})
-	m := counters.NewMeter("", 10*time.Second)
+	table := counters.NewTable(counters.Config{Origin: 9, Memory: counters.MinMemory})
+	m := counters.NewMeter("", counters.SlidingWindow, 10*time.Second)
 	slot := counters.Slot{Key: 1, Index: m.Index(start), Origin: 2, Count: 1}
 	merge := func(i int) int {
 		meter := m

@@ -49,8 +49,8 @@ func TestPeekIsAnsweredAsOne(t *testing.T) {
 func TestPeekLeavesNoTrace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := limitOf(t, 10*time.Second, time.Second, 6)
-		plain := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 64})
-		peeked := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 64})
+		plain := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+		peeked := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 		now := start
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now += rapid.Int64Range(0, int64(3*time.Second)).Draw(t, "pause")

@@ -1,9 +1,7 @@
 package counters
 
 import (
-	"cmp"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -35,23 +33,11 @@ func (t *Table) DrainDirty(now int64) Drained {
 
 	for _, m := range t.meters.all() {
 		m.demand *= math.Exp(-elapsed / demandMemory.Seconds())
+		m.risen(m.offered.Swap(0), elapsed)
 	}
 	var out Drained
 	for i := range t.shards {
-		s := &t.shards[i]
-		s.Lock()
-		for _, c := range s.touched {
-			if elapsed > 0 {
-				c.meter.demand = max(c.meter.demand, float64(c.offered)/elapsed)
-			}
-			if c.changed != 0 {
-				out.Slots = c.appendSlots(out.Slots, ownRow, row{t.origin, c.birth}, c.changed, c.meter.at(now))
-			}
-			c.touched, c.offered, c.changed = false, 0, 0
-		}
-		clear(s.touched)
-		s.touched = s.touched[:0]
-		s.Unlock()
+		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed)
 	}
 	for _, m := range t.meters.all() {
 		if m.demand >= leastDemand {
@@ -60,6 +46,30 @@ func (t *Table) DrainDirty(now int64) Drained {
 	}
 	t.expire(now)
 	return out
+}
+
+func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64) []Slot {
+	s.Lock()
+	defer s.Unlock()
+	dst = append(dst, s.unsent...)
+	s.unsent = s.unsent[:0]
+	for ref := s.dirty.first; ref != 0; {
+		c := s.cell(ref)
+		m := t.meters.states[c.meter]
+		m.risen(uint64(c.offered), elapsed)
+		dst = s.appendChanged(dst, c, m, t.origin)
+		ref = c.next
+		c.dirty, c.offered, c.changed, c.next, c.prev = false, 0, 0, 0, 0
+	}
+	s.dirty.first, s.dirty.last = 0, 0
+	return dst
+}
+
+// risen notes what a cell was asked for since the last drain.
+func (m *meterState) risen(offered uint64, elapsed float64) {
+	if elapsed > 0 {
+		m.demand = max(m.demand, float64(offered)/elapsed)
+	}
 }
 
 // sinceDrain is the time in seconds over which what was offered came. Where a drain came late the next one may come too early to
@@ -80,117 +90,144 @@ func (t *Table) sinceDrain(now int64) float64 {
 
 // Merge raises slots of other origins to the counts given, where those are larger, and returns how many were. Slots whose window
 // has passed and slots of the table's own origin change nothing; slots from the future (beyond the next sub-window) or of an
-// invalid meter are refused and counted in Stats. Slots of one meter are cheapest in a row.
+// invalid meter are refused and counted in Stats. Slots of one meter and origin are cheapest in a row.
 func (t *Table) Merge(slots []Slot, now int64) (novel int) {
-	var meter *Meter
-	var state *meterState
+	m := merge{Table: t, now: now}
+	t.origins.RLock()
+	defer t.origins.RUnlock()
 	for i := range slots {
 		s := &slots[i]
-		if s.Meter != meter {
-			meter, state = s.Meter, t.remoteMeter(s.Meter)
-		}
-		if state == nil || s.Index > state.Index(now)+1 {
+		m.turnTo(s.Meter)
+		if !m.valid || s.Index > s.Meter.Index(now)+1 {
 			t.stats.refused.Add(1)
 			continue
 		}
 		own := s.Origin == t.origin || s.Origin == 0
-		if !own && s.Count > 0 && s.Index >= state.Index(now)-int64(state.SubWindows()) && t.mergeLive(s, state, now) {
+		if own || s.Count == 0 || s.Index < s.Meter.Index(now)-int64(m.shape.n) || s.Index < 0 {
+			continue
+		}
+		switch raised, refused := m.slot(s); {
+		case refused:
+			t.stats.refused.Add(1)
+		case raised:
 			novel++
 		}
 	}
 	return novel
 }
 
-// mergeLive merges a slot that counts in the window of now.
-func (t *Table) mergeLive(slot *Slot, m *meterState, now int64) bool {
-	id := cellID{m.id, slot.Key}
-	s := &t.shards[id.shard()]
+// merge is one call of Merge: what slots in a row have in common.
+type merge struct {
+	*Table
+	now int64
+
+	meter *Meter
+	id    uint64
+	valid bool
+	shape shape
+
+	origin Origin
+	number uint16 // of the origin; good as long as the lock on origins is held
+}
+
+func (m *merge) turnTo(meter *Meter) {
+	if meter == m.meter {
+		return
+	}
+	m.meter = meter
+	if m.valid = meter != nil && meter.Validate() == nil; m.valid {
+		m.id, m.shape = meter.id(), meter.shape()
+	}
+}
+
+// maxOrigins is how many origins a table knows at a time: boots of nodes of which slots still count.
+const maxOrigins = 1<<13 - 1
+
+// numberOf is the number of an origin, 0 if there are too many.
+func (m *merge) numberOf(o Origin) uint16 {
+	if o == m.origin {
+		return m.number
+	}
+	m.origin, m.number = o, m.origins.numbers[uint64(o)]
+	if m.number == 0 {
+		m.origins.RUnlock()
+		m.origins.Lock()
+		m.origins.register(uint64(o), 0)
+		m.origins.Unlock()
+		m.origins.RLock()
+		m.number = m.origins.numbers[uint64(o)] // it may have gone again to another since
+	}
+	return m.number
+}
+
+// slot merges a slot that counts in the window of now.
+func (m *merge) slot(slot *Slot) (raised, refused bool) {
+	origin := m.numberOf(slot.Origin)
+	if origin == 0 {
+		return false, true
+	}
+	h := hash(m.id, slot.Key)
+	s := &m.shards[h>>(64-shardBits)]
 	s.Lock()
 	defer s.Unlock()
-	c := s.cells[id]
-	if c != nil {
-		if _, ok := c.settle(now); !ok {
-			t.remove(s, c)
-			c = nil
-		}
-	}
+	c, at := m.mergeable(s, slot.Key, h)
 	if c == nil {
-		c = t.create(s, m, id, m.Index(now), now)
+		return false, true
 	}
-	c.use(now)
-	novel, full := c.merge(slot)
-	if full {
-		t.stats.refused.Add(1)
+	i := int(slot.Index-c.index) + m.shape.n
+	if i < 0 || i >= m.shape.size() {
+		return false, false // the clock went back, and the cell did not
 	}
-	return novel
-}
-
-// Snapshot returns every slot that still counts, of all origins: what a newcomer needs. It holds at most limit slots; beyond that,
-// the keys that count most come first and the others are left out.
-func (t *Table) Snapshot(now int64, limit int) []Slot {
-	var cells []heat
-	total := 0
-	t.eachLive(now, func(c *cell, at instant) {
-		if n := c.countSlots(); n > 0 {
-			cells = append(cells, heat{c, view(c.total(), &c.meter.Meter, at), n})
-			total += n
+	count := min(slot.Count, MaxCount)
+	ref, link, full := s.place(c, origin, slot.Birth, slot.Index)
+	switch {
+	case full:
+		return false, true
+	case ref != 0 && s.remote(ref).count() >= count:
+		return false, false
+	case ref == 0:
+		if ref = m.alloc(s, remoteWords, c, m.now); ref == 0 {
+			return false, true
 		}
-	})
-	if total > limit {
-		slices.SortStableFunc(cells, func(a, b heat) int { return cmp.Compare(b.view, a.view) })
+		s.remote(ref).next, *link = *link, ref
+		m.origins.bearers[origin].Add(1)
 	}
-	kept := make([]Slot, 0, max(0, min(total, limit)))
-	for _, h := range cells {
-		if len(kept)+h.slots > limit {
-			break
+	r := s.remote(ref)
+	rise := count - r.count()
+	r.set(origin, slot.Birth, slot.Index, count)
+	m.raise(c, i, rise, slot.Since, at)
+	return true, false
+}
+
+// mergeable is the cell that a slot is merged into, brought to now.
+func (m *merge) mergeable(s *shard, key Key, h uint64) (*cell, instant) {
+	ref := s.find(m.id, key, h)
+	if ref != 0 {
+		c := s.cell(ref)
+		if at, ok := s.settle(c, &m.shape, m.now); ok {
+			c.used = usedAt(m.now)
+			return c, at
 		}
-		kept = t.appendAll(kept, h.cell, now)
+		m.remove(s, ref, c)
 	}
-	return kept
-}
-
-// heat is how much a cell counts, and in how many slots.
-type heat struct {
-	cell  *cell
-	view  uint64
-	slots int
-}
-
-// appendAll appends all slots of a cell that still count, unless it has gone meanwhile.
-func (t *Table) appendAll(dst []Slot, c *cell, now int64) []Slot {
-	s := &t.shards[c.id.shard()]
-	s.Lock()
-	defer s.Unlock()
-	at, ok := c.settle(now)
-	if !ok || s.cells[c.id] != c {
-		return dst
+	if ref = m.create(s, m.id, m.meter, key, h, false, m.now); ref == 0 {
+		return nil, instant{}
 	}
-	dst = c.appendSlots(dst, ownRow, row{t.origin, c.birth}, math.MaxUint64, at)
-	for i, r := range c.rows {
-		dst = c.appendSlots(dst, remoteRows+i, r, math.MaxUint64, at)
-	}
-	return dst
+	c := s.cell(ref)
+	return c, instant{off: m.now - c.index*m.shape.sub}
 }
 
-// Own returns every slot of the table's own origin that still counts.
-func (t *Table) Own(now int64) []Slot {
-	var own []Slot
-	t.eachLive(now, func(c *cell, at instant) {
-		own = c.appendSlots(own, ownRow, row{t.origin, c.birth}, math.MaxUint64, at)
-	})
-	return own
-}
-
-// eachLive calls f for every cell brought to now, a shard locked at a time.
-func (t *Table) eachLive(now int64, f func(c *cell, at instant)) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.Lock()
-		for _, c := range s.cells {
-			if at, ok := c.settle(now); ok {
-				f(c, at)
-			}
+// raise adds to a place of the ring what others counted there, as the algorithm has it.
+func (m *merge) raise(c *cell, i int, by uint64, since int64, at instant) {
+	c.counts(&m.shape)[i] += by
+	switch {
+	case m.shape.algorithm == SlidingLog:
+		c.others(&m.shape)[i] += by
+	case m.shape.algorithm.bucket():
+		if l := m.meters.states[c.meter].limit.Load(); l != nil && !c.unfolded {
+			l.mergeBucket(c, i, by, since-(c.index-int64(m.shape.n))*m.shape.sub, at)
+		} else {
+			c.unfolded = true
 		}
-		s.Unlock()
 	}
 }

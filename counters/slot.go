@@ -18,5 +18,8 @@ type Slot struct {
 	Index  int64 // sub-window: wall time in nanoseconds / Meter.Sub
 	Origin Origin
 	Birth  uint32
-	Count  uint64
+	Count  uint64 // MaxCount at most
+	// Since says that whoever tells the slot had told all that its origin counted before this time, in nanoseconds; 0 if unknown. A
+	// bucket debits what is new in the slot as of then. It is no part of the slot itself, and does not travel.
+	Since int64
 }

@@ -2,6 +2,7 @@ package counters
 
 import (
 	"fmt"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 )
@@ -10,103 +11,173 @@ import (
 type Config struct {
 	// Origin is whose own counts the table keeps. It must differ at every boot of a node.
 	Origin Origin
-	// MaxKeys caps the cells that the table holds; at the cap a cell goes for each that comes. It is shared out over 64 shards, in
-	// whole cells and at least one each. 0 means DefaultMaxKeys.
-	MaxKeys int
+	// Memory is the budget in bytes for all that the table holds, MinMemory at least; 0 means DefaultMemory. It is taken as keys come,
+	// and shared out over 64 shards: when a shard has used up its part, cells go for those that come.
+	Memory int
 }
 
-// DefaultMaxKeys is the cap on a table's cells: some hundred megabytes with ten sub-windows.
-const DefaultMaxKeys = 1 << 20
+// What a table's budget is, and may be.
+const (
+	DefaultMemory = 256 << 20
+	MinMemory     = 4 << 20
+	MaxMemory     = 64 << 30
+)
 
 const (
 	shardBits = 6
 	shards    = 1 << shardBits
 )
 
-// Table holds the counts of many keys, and decides. It is safe for concurrent use. Locks are taken in this order: drain,
+// Table holds the counts of many keys, and decides. It is safe for concurrent use. Locks are taken in this order: drain, origins,
 // shards by ascending number, meters.
 type Table struct {
-	origin Origin
-	cap    int // cells a shard
-	shards [shards]shard
+	origin  Origin
+	shards  [shards]shard
+	meters  meterTable
+	origins registry
 
 	drain      sync.Mutex // one drain at a time
 	drainedAt  int64
 	drainEvery float64 // usual time between drains, in seconds
 	sweep      int     // the shard whose expired cells go next
 
-	meters meterTable
-	stats  tableStats
+	stats tableStats
 }
 
 type tableStats struct {
-	evicted, forgotten, expired, refused atomic.Uint64
+	evicted, evictedDenied, forgotten, expired, refused atomic.Uint64
 }
 
-// Stats are running totals of a Table, but for Keys.
+// Stats are running totals of a Table, but for Keys and Bytes.
 type Stats struct {
-	Keys      int    // cells held now
-	Expired   uint64 // cells that went because their window had passed
-	Evicted   uint64 // cells that went to make room
-	Forgotten uint64 // cost that evicted cells still counted: what this table may admit again
-	Refused   uint64 // slots that Merge would not take: from the future, of an invalid meter, too many
+	Keys          int    // cells held now
+	Bytes         int    // of the budget that cells, slots, and what finds them take now
+	Expired       uint64 // cells that went because nothing in them counted any more
+	Evicted       uint64 // cells that went to make room
+	EvictedDenied uint64 // of those, cells whose last request was denied: so much else was used even more
+	Forgotten     uint64 // cost that evicted cells still counted: what this table may admit again
+	Refused       uint64 // slots that Merge would not take: from the future, of an invalid meter, too many
 }
 
+// shard is a part of the table under a lock of its own.
 type shard struct {
 	sync.Mutex
-	cells   map[cellID]*cell
-	touched []*cell
+	index
+	memory
+	meters  *meterTable
+	origins *registry
+	dirty   struct{ first, last uint32 } // the cells to drain, those that were touched first before others
+	unsent  []Slot                       // of cells that went
 	births  uint32
 	gone    int64 // until when a cell that went may still count somewhere: one created earlier needs a birth of its own
+	hand    int   // where in the index the search for a cell to evict goes on
 	_       [64]byte
 }
 
-type cellID struct {
-	meter uint64
-	key   Key
+// fixedBytes is what the registries take of the budget.
+const fixedBytes = 288 << 10
+
+// NewTable returns an empty table. A budget outside MinMemory to MaxMemory is a caller's bug, and panics.
+func NewTable(cfg Config) *Table {
+	if cfg.Memory == 0 {
+		cfg.Memory = DefaultMemory
+	}
+	if cfg.Memory < MinMemory || cfg.Memory > MaxMemory {
+		panic(fmt.Sprintf("counters: a budget of %d bytes is outside %d to %d", cfg.Memory, MinMemory, MaxMemory))
+	}
+	return newTable(cfg.Origin, (cfg.Memory-fixedBytes)/shards)
 }
 
-// NewTable returns an empty table.
-func NewTable(cfg Config) *Table {
-	if cfg.MaxKeys <= 0 {
-		cfg.MaxKeys = DefaultMaxKeys
-	}
-	t := &Table{origin: cfg.Origin, cap: max(1, cfg.MaxKeys/shards)}
+// newTable returns a table whose shards have so many bytes each.
+func newTable(origin Origin, part int) *Table {
+	t := &Table{origin: origin, meters: newMeterTable(), origins: newRegistry(maxOrigins)}
 	for i := range t.shards {
-		t.shards[i].cells = make(map[cellID]*cell)
+		s := &t.shards[i]
+		s.memory = newMemory(part - indexBytes(part))
+		s.index = newIndex(part, s.memory.bitsOfRefs())
+		s.meters, s.origins = &t.meters, &t.origins
 	}
-	t.meters.byID = make(map[uint64]*meterState)
 	return t
 }
 
 // Origin returns whose own counts the table keeps.
 func (t *Table) Origin() Origin { return t.origin }
 
-func (id cellID) shard() int {
-	return int((uint64(id.key) ^ id.meter) * 0x9e3779b97f4a7c15 >> (64 - shardBits))
-}
-
-// Take decides on a request of the given cost (at most MaxLimit) and charges it if it is admitted. A cost of 0 is a peek: it
+// Take decides on a request of the given cost and counts it if it is admitted. A cost of 0 is a peek: it
 // is answered as a cost of 1 and leaves no trace.
-func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) Decision {
-	id := cellID{l.id, key}
-	s := &t.shards[id.shard()]
+func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) (d Decision) {
+	h := hash(l.id, key)
+	s := &t.shards[h>>(64-shardBits)]
 	s.Lock()
-	defer s.Unlock()
-	c, at := t.settled(s, l, id, cost, now)
-	d := decide(c, l, cost, 0, at)
-	if d.Allowed && cost > 0 {
-		charge(c, &d, cost, at)
-	}
+	t.take(s, l, key, h, cost, now, &d)
+	s.Unlock()
 	return d
 }
 
-// Charge is one layer of a request.
+// Charge is one layer of a request, or a request of a batch.
 type Charge struct {
 	Limit *Limit // nil: no rule, always admitted
 	Key   Key
 	Cost  uint64 // as in Take; the same for all layers
 }
+
+// batch is how many requests TakeBatch decides on at a time: as many as a processor can wait for memory for at once.
+const batch = 16
+
+// TakeBatch decides on requests that have nothing to do with each other, as Take would one after the other, and appends a decision for
+// each to dst. It brings the cells of several into the processor's cache at once, so that many keys that it has not seen for long cost
+// it hardly more than a few.
+func (t *Table) TakeBatch(charges []Charge, now int64, dst []Decision) []Decision {
+	for len(charges) > 0 {
+		part := charges[:min(batch, len(charges))]
+		charges = charges[len(part):]
+		dst = t.takePart(part, now, dst)
+	}
+	return dst
+}
+
+func (t *Table) takePart(charges []Charge, now int64, dst []Decision) []Decision {
+	var hashes [batch]uint64
+	locked := t.lockAll(charges, hashes[:])
+	defer t.unlockAll(locked)
+	t.touch(charges, hashes[:])
+	for i := range charges {
+		ch := &charges[i]
+		dst = append(dst, Decision{})
+		d := &dst[len(dst)-1]
+		if ch.Limit == nil {
+			d.Allowed = true
+			continue
+		}
+		h := hashes[i]
+		t.take(&t.shards[h>>(64-shardBits)], ch.Limit, ch.Key, h, ch.Cost, now, d)
+	}
+	return dst
+}
+
+// touch reads the places where the requests' cells are found, then the cells. No read waits for another, so that the processor waits
+// for all of them together.
+func (t *Table) touch(charges []Charge, hashes []uint64) {
+	var entries [batch]uint32
+	for i := range charges {
+		s := &t.shards[hashes[i]>>(64-shardBits)]
+		entries[i] = s.entries[s.home(hashes[i])]
+	}
+	var sum uint64
+	for i := range charges {
+		s := &t.shards[hashes[i]>>(64-shardBits)]
+		if e := entries[i]; e != 0 && charges[i].Limit != nil {
+			block := s.block(s.ref(e), headWords)
+			sum += block[0]
+		}
+	}
+	touched(sum)
+}
+
+// touched keeps the compiler from leaving reads out.
+//
+//go:noinline
+func touched(uint64) {}
 
 // MaxLayers is how many layers TakeAll accepts.
 const MaxLayers = 32
@@ -118,155 +189,122 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 	if len(charges) > MaxLayers {
 		panic(fmt.Sprintf("counters: %d layers, at most %d are allowed", len(charges), MaxLayers))
 	}
-	locked := t.lockAll(charges)
+	var hashes [MaxLayers]uint64
+	locked := t.lockAll(charges, hashes[:])
 	defer t.unlockAll(locked)
 
-	var cells [MaxLayers]*cell
-	var ats [MaxLayers]instant
+	var layers [MaxLayers]layer
 	allowed, first := true, len(dst)
 	for i := range charges {
 		ch := &charges[i]
+		dst = append(dst, Decision{Allowed: true})
 		if ch.Limit == nil {
-			dst = append(dst, Decision{Allowed: true})
 			continue
 		}
-		id := cellID{ch.Limit.id, ch.Key}
-		cells[i], ats[i] = t.settled(&t.shards[id.shard()], ch.Limit, id, ch.Cost, now)
-		if cells[i] != nil {
-			cells[i].pinned = true // so that no later layer evicts it
+		d := &dst[first+i]
+		s := &t.shards[hashes[i]>>(64-shardBits)]
+		c, at := t.settled(s, ch.Limit, ch.Key, hashes[i], ch.Cost, now)
+		layers[i] = layer{s, c, at}
+		if c != nil {
+			c.pinned = true // so that no later layer evicts it
 		}
-		// Layers that meet in one cell have to fit together.
-		var before uint64
-		for j := range i {
-			if cells[j] != nil && cells[j] == cells[i] {
-				before += charges[j].Cost
-			}
-		}
-		d := decide(cells[i], ch.Limit, ch.Cost, before, ats[i])
+		t.decide(layers[i], ch.Limit, ch.Cost, chargedBefore(layers[:i], charges, c), false, d)
 		allowed = allowed && d.Allowed
-		dst = append(dst, d)
 	}
-	for i, c := range cells[:len(charges)] {
-		if c == nil {
+	for i := range charges {
+		ch, y := &charges[i], layers[i]
+		if y.cell == nil {
 			continue
 		}
-		c.pinned = false
-		if allowed && charges[i].Cost > 0 {
-			charge(c, &dst[first+i], charges[i].Cost, ats[i])
+		if allowed && ch.Cost > 0 {
+			t.decide(y, ch.Limit, ch.Cost, 0, true, &dst[first+i])
+		}
+	}
+	for _, y := range layers[:len(charges)] {
+		if y.cell != nil {
+			y.cell.pinned = false
 		}
 	}
 	return dst
 }
 
-// lockAll locks the shards of all charges, in ascending order so that requests cannot wait for each other in a ring.
-func (t *Table) lockAll(charges []Charge) uint64 {
-	var set uint64 // a bit a shard
-	for i := range charges {
-		if charges[i].Limit != nil {
-			set |= 1 << cellID{charges[i].Limit.id, charges[i].Key}.shard()
+// layer is where one charge of a request is decided.
+type layer struct {
+	shard *shard
+	cell  *cell
+	at    instant
+}
+
+// chargedBefore is what the layers before charge to the same cell: those that meet in one have to fit together.
+func chargedBefore(layers []layer, charges []Charge, c *cell) (sum uint64) {
+	for j := range layers {
+		if c != nil && layers[j].cell == c {
+			sum = min(sum+min(charges[j].Cost, 2*MaxLimit), 2*MaxLimit)
 		}
 	}
-	for i := range t.shards {
-		if set&(1<<i) != 0 {
-			t.shards[i].Lock()
+	return sum
+}
+
+// lockAll notes the hashes of all charges and locks their shards, in ascending order so that requests cannot wait for each other in a
+// ring.
+func (t *Table) lockAll(charges []Charge, hashes []uint64) uint64 {
+	var set uint64 // a bit a shard
+	for i := range charges {
+		if l := charges[i].Limit; l != nil {
+			hashes[i] = hash(l.id, charges[i].Key)
+			set |= 1 << (hashes[i] >> (64 - shardBits))
 		}
+	}
+	for rest := set; rest != 0; rest &= rest - 1 {
+		t.shards[bits.TrailingZeros64(rest)].Lock()
 	}
 	return set
 }
 
 func (t *Table) unlockAll(set uint64) {
-	for i := range t.shards {
-		if set&(1<<i) != 0 {
-			t.shards[i].Unlock()
-		}
+	for ; set != 0; set &= set - 1 {
+		t.shards[bits.TrailingZeros64(set)].Unlock()
 	}
 }
 
-// View is the count of the limit's window that ends now, as far as this table knows.
+// View is what is used of the limit now, as far as this table knows: the count of the window that ends now, or a bucket's debt.
 func (t *Table) View(l *Limit, key Key, now int64) uint64 {
-	id := cellID{l.id, key}
-	s := &t.shards[id.shard()]
+	h := hash(l.id, key)
+	s := &t.shards[h>>(64-shardBits)]
 	s.Lock()
 	defer s.Unlock()
-	c, at := t.settled(s, l, id, 0, now)
-	if c == nil {
+	ref := s.find(l.id, key, h)
+	if ref == 0 {
 		return 0
 	}
-	return view(c.total(), &c.meter.Meter, at)
-}
-
-// settled finds the cell, brings it to now and notes what is asked of it. For a peek, a cost of 0, and for a cost that no wait can
-// make room for it makes no cell: it may return nil.
-func (t *Table) settled(s *shard, l *Limit, id cellID, cost uint64, now int64) (*cell, instant) {
-	c, at := s.cells[id], l.meter.at(now)
-	if c != nil {
-		if in, ok := c.settle(now); ok {
-			at = in
-		} else {
-			if l.chargeable(cost) {
-				t.remove(s, c)
-			}
-			c = nil
-		}
+	c := s.cell(ref)
+	at, ok := s.settle(c, &l.shape, now)
+	if !ok {
+		return 0
 	}
-	if !l.chargeable(cost) {
-		return c, at
+	if l.algorithm.bucket() && l.refill > 0 {
+		t.debitUnfolded(l, c, at)
+		return l.tokens(c.level().debt(&l.shape, at))
 	}
-	if c == nil {
-		c = t.create(s, t.localMeter(l), id, at.index, now)
-	}
-	c.offered = addSaturated(c.offered, cost)
-	c.use(now)
-	if !c.touched {
-		c.touched = true
-		s.touched = append(s.touched, c)
-	}
-	return c, at
-}
-
-// decide answers a request without charging it. `before` is what the same request charges to the same cell already. The cell is
-// nil where a key was never charged, and is not to be.
-func decide(c *cell, l *Limit, cost, before uint64, at instant) Decision {
-	d := Decision{Allowed: true, Rule: l.meter.Rule, Window: l.meter.Window, Limit: l.max, Remaining: l.max}
-	asked := max(cost, 1)
-	if c == nil {
-		if asked > l.max {
-			d.Allowed, d.RetryAfter = false, Never
-		}
-		return d
-	}
-	ring, m := c.total(), &c.meter.Meter
-	seen := addSaturated(view(ring, m, at), before)
-	d.Remaining = l.max - min(seen, l.max)
-	d.ResetAfter = resetAfter(ring, m, at)
-	if asked > d.Remaining {
-		d.Allowed = false
-		d.RetryAfter = roomAfter(ring, m, at, l.max, addSaturated(asked, before))
-	}
-	if l.chargeable(cost) {
-		c.denied = !d.Allowed
-	}
-	return d
-}
-
-func charge(c *cell, d *Decision, cost uint64, at instant) {
-	c.charge(cost, at)
-	d.Remaining -= min(cost, d.Remaining)
-	d.ResetAfter = resetAfter(c.total(), &c.meter.Meter, at)
+	return s.view(c, s.meters.states[c.meter], at)
 }
 
 // Stats returns the table's totals.
 func (t *Table) Stats() Stats {
 	st := Stats{
-		Expired:   t.stats.expired.Load(),
-		Evicted:   t.stats.evicted.Load(),
-		Forgotten: t.stats.forgotten.Load(),
-		Refused:   t.stats.refused.Load(),
+		Bytes:         fixedBytes,
+		Expired:       t.stats.expired.Load(),
+		Evicted:       t.stats.evicted.Load(),
+		EvictedDenied: t.stats.evictedDenied.Load(),
+		Forgotten:     t.stats.forgotten.Load(),
+		Refused:       t.stats.refused.Load(),
 	}
 	for i := range t.shards {
-		t.shards[i].Lock()
-		st.Keys += len(t.shards[i].cells)
-		t.shards[i].Unlock()
+		s := &t.shards[i]
+		s.Lock()
+		st.Keys += s.keys
+		st.Bytes += s.used*wordBytes + len(s.entries)*4
+		s.Unlock()
 	}
 	return st
 }

@@ -44,7 +44,7 @@ func TestTableAgainstModel(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		window := []time.Duration{time.Second, 10 * time.Second, 7 * time.Second, time.Minute}[r.IntN(4)]
-		againstModel(t, r, newLimit(t, counters.NewMeter("r", window), 1+r.Uint64N(60)), start+r.Int64N(int64(window)))
+		againstModel(t, r, newLimit(t, counters.NewMeter("r", counters.SlidingWindow, window), 1+r.Uint64N(60)), start+r.Int64N(int64(window)))
 	}
 }
 

@@ -43,7 +43,7 @@ func newLab(t *testing.T) *lab {
 	l := &lab{t: t, links: gossiptest.NewLinks(1), nodes: make(map[string]*labNode), seeds: make(map[string]string)}
 	l.network = gossiptest.NewNetwork(l.links)
 	l.loss(0.01)
-	limit, err := counters.NewLimit(counters.NewMeter("edge/lab", time.Minute), 1_000_000)
+	limit, err := counters.NewLimit(counters.NewMeter("edge/lab", counters.SlidingWindow, time.Minute), 1_000_000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,7 @@ func freeAddr(t *testing.T) string {
 // Two nodes on real sockets, through the transports that the configuration wraps.
 func TestClusterOnSockets(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	limit, err := counters.NewLimit(counters.NewMeter("r", time.Hour), 1000)
+	limit, err := counters.NewLimit(counters.NewMeter("r", counters.SlidingWindow, time.Hour), 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

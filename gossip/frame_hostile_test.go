@@ -234,7 +234,7 @@ func FuzzDecodeFrame(f *testing.F) {
 		if first.origin != second.origin || first.tick != second.tick || first.sent != second.sent || first.active != second.active {
 			t.Errorf("envelope:\n%+v\n%+v", first, second)
 		}
-		table := counters.NewTable(counters.Config{Origin: 1, MaxKeys: 64})
+		table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 		r := NewReplica(1, 1e8, table)
 		r.Join(first.origin, first.sent)
 		_ = r.Receive(b, first.sent)

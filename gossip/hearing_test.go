@@ -155,7 +155,7 @@ type listener struct {
 }
 
 func newListener(t *testing.T, window time.Duration, limit uint64) listener {
-	m := counters.NewMeter("r", window)
+	m := counters.NewMeter("r", counters.SlidingWindow, window)
 	l, err := counters.NewLimit(m, limit)
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func TestAuditInNumbers(t *testing.T) {
 func TestReportsAreBounded(t *testing.T) {
 	h := newHearing(0, 100*time.Millisecond)
 	for i := range maxDemands + 10 {
-		m := counters.NewMeter(string(binaryName(i)), time.Second)
+		m := counters.NewMeter(string(binaryName(i)), counters.SlidingWindow, time.Second)
 		h.note(&frame{origin: 7, sent: 1, groups: []group{{origin: 7, meter: &m, demand: 1}}}, 1)
 	}
 	if len(h.demand) != maxDemands {

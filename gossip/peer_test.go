@@ -19,7 +19,7 @@ type speaker struct {
 }
 
 func newSpeaker(t *testing.T) *speaker {
-	m := counters.NewMeter("r", time.Minute)
+	m := counters.NewMeter("r", counters.SlidingWindow, time.Minute)
 	s := &speaker{NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1})), t, &m, frameTime, 0}
 	s.Join(7, s.now)
 	return s

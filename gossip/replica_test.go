@@ -152,7 +152,7 @@ func TestManyDemands(t *testing.T) {
 	s.tick(0)
 	var d counters.Drained
 	for i := range 100 {
-		m := counters.NewMeter("a rule with a name of some length/"+string(binaryName(i)), time.Minute)
+		m := counters.NewMeter("a rule with a name of some length/"+string(binaryName(i)), counters.SlidingWindow, time.Minute)
 		d.Demand = append(d.Demand, counters.Demand{Meter: &m, Rate: float64(i + 1)})
 	}
 	var sum float64

@@ -97,7 +97,7 @@ func emptyWorld(r *rand.Rand, interval time.Duration) *world {
 		wrong:   make(map[string]error),
 	}
 	for i, window := range []time.Duration{10 * time.Second, time.Minute} {
-		m := counters.NewMeter(fmt.Sprintf("edge/%d", i), window)
+		m := counters.NewMeter(fmt.Sprintf("edge/%d", i), counters.SlidingWindow, window)
 		l, err := counters.NewLimit(m, uint64(20+r.IntN(2000)))
 		if err != nil {
 			panic(err)

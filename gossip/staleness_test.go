@@ -26,7 +26,7 @@ func TestAuditOfAMemberNeverHeard(t *testing.T) {
 }
 
 func limitOf100(t *testing.T) map[string]*counters.Limit {
-	limit, err := counters.NewLimit(counters.NewMeter("edge/lab", time.Minute), 100)
+	limit, err := counters.NewLimit(counters.NewMeter("edge/lab", counters.SlidingWindow, time.Minute), 100)
 	if err != nil {
 		t.Fatal(err)
 	}

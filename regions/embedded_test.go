@@ -31,7 +31,7 @@ func (c *clock) Now() time.Time              { return time.Unix(0, c.nanos.Load(
 func (c *clock) advance(d time.Duration)     { c.nanos.Add(int64(d)) }
 func (c *clock) index(s time.Duration) int64 { return c.nanos.Load() / int64(s) }
 
-var tenSeconds = counters.NewMeter("ten", 10*time.Second)
+var tenSeconds = counters.NewMeter("ten", counters.SlidingWindow, 10*time.Second)
 
 func (c *clock) slot(key counters.Key, origin counters.Origin, count uint64) counters.Slot {
 	return counters.Slot{Meter: &tenSeconds, Key: key, Index: c.index(tenSeconds.Sub), Origin: origin, Birth: 1, Count: count}

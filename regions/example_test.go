@@ -11,7 +11,7 @@ import (
 
 func ExampleEmbedded() {
 	store := regions.NewEmbedded(0, time.Now)
-	meter := counters.NewMeter("per_ip", time.Minute)
+	meter := counters.NewMeter("per_ip", counters.SlidingWindow, time.Minute)
 	slot := counters.Slot{Meter: &meter, Key: 7, Index: meter.Index(time.Now().UnixNano()), Birth: 1}
 
 	amsterdam, berlin := slot, slot
@@ -35,7 +35,7 @@ func ExampleEmbedded() {
 
 func ExampleReconciler() {
 	store := regions.NewEmbedded(0, time.Now) // the region's; Redis in a cluster
-	meter := counters.NewMeter("per_ip", time.Minute)
+	meter := counters.NewMeter("per_ip", counters.SlidingWindow, time.Minute)
 	now := time.Now().UnixNano()
 	limit, err := counters.NewLimit(meter, 100)
 	if err != nil {

@@ -137,8 +137,8 @@ func (n node) take(m *counters.Meter, keys ...counters.Key) { n.Offer(n.admit(m,
 func embedded() regions.Store { return regions.NewEmbedded(0, time.Now) }
 
 var (
-	hour        = counters.NewMeter("per_hour", time.Hour)
-	nineSeconds = counters.NewMeter("nine", 9*time.Second)
+	hour        = counters.NewMeter("per_hour", counters.SlidingWindow, time.Hour)
+	nineSeconds = counters.NewMeter("nine", counters.SlidingWindow, 9*time.Second)
 )
 
 func keys(n int) []counters.Key {

@@ -11,7 +11,7 @@ import (
 
 // The example is that of DESIGN.md. A change of it is a new version of the layout: servers hold keys of the old one.
 func TestRedisLayout(t *testing.T) {
-	id := hashID{counters.NewMeter("edge/remote_address", time.Hour), 0xbcd05f2a9e1774c6, 4986845}
+	id := hashID{counters.NewMeter("edge/remote_address", counters.SlidingWindow, time.Hour), 0xbcd05f2a9e1774c6, 4986845}
 	const name = "el1:{2f3}:bcd05f2a9e1774c6:4986845:1:1h0m0s/10:edge/remote_address"
 	if got := string(appendRedisKey(nil, &id)); got != name {
 		t.Errorf("the key is %s, want %s", got, name)

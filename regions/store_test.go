@@ -41,7 +41,7 @@ func TestExpired(t *testing.T) {
 
 // The table keeps what overlaps the window; a store must not expire anything of that.
 func TestExpiredNeverBeforeTheTable(t *testing.T) {
-	m := counters.NewMeter("r", 10*time.Second)
+	m := counters.NewMeter("r", counters.SlidingWindow, 10*time.Second)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	for _, beside := range []int64{-1, 0, 1, int64(m.Sub) / 2} {
 		at := now + beside

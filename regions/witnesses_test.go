@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	minute = counters.NewMeter("per_minute", time.Minute)
+	minute = counters.NewMeter("per_minute", counters.SlidingWindow, time.Minute)
 	epoch  = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 )
 
@@ -151,7 +151,7 @@ func TestProbesAreNews(t *testing.T) {
 
 func TestProbesFallBackOnAnyWitness(t *testing.T) {
 	w := newWitnesses()
-	hour := counters.NewMeter("per_hour", time.Hour)
+	hour := counters.NewMeter("per_hour", counters.SlidingWindow, time.Hour)
 	long := counters.Slot{Meter: &hour, Key: 7, Index: hour.Index(epoch), Origin: 1, Birth: 1, Count: 3}
 	w.note([]counters.Slot{long}, []uint64{0}, false)
 	for i := range maxProbes {

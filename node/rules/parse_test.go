@@ -82,7 +82,7 @@ descriptors:
 		"2/a: 2/a unlimited",
 	)
 	for _, r := range s.Rules() {
-		if r.Limit != nil && r.Limit.Meter() != counters.NewMeter(r.FullName, r.Limit.Meter().Window) {
+		if r.Limit != nil && r.Limit.Meter() != counters.NewMeter(r.FullName, counters.SlidingWindow, r.Limit.Meter().Window) {
 			t.Errorf("%s has the meter %+v", r, r.Limit.Meter())
 		}
 	}

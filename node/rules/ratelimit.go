@@ -77,7 +77,7 @@ func (p *parser) limit(n *yaml.Node, f map[string]*yaml.Node, fullName string) *
 	if !ok {
 		return nil
 	}
-	l, err := counters.NewLimit(counters.NewMeter(fullName, window), requests)
+	l, err := counters.NewLimit(counters.NewMeter(fullName, counters.SlidingWindow, window), requests)
 	if err != nil {
 		p.add(cmp.Or(f["window"], n), "%v", err)
 	}

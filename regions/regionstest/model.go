@@ -125,7 +125,7 @@ var started = time.Now().UnixNano()
 
 // slot makes one of a sub-window so many after the current one, of a window long enough that it outlives the suite.
 func slot(rule string, key counters.Key, later int64, origin counters.Origin, birth uint32, count uint64) counters.Slot {
-	m := counters.NewMeter(rule, time.Hour)
+	m := counters.NewMeter(rule, counters.SlidingWindow, time.Hour)
 	return counters.Slot{Meter: &m, Key: spread(key), Index: m.Index(started) + later, Origin: origin, Birth: birth, Count: count}
 }
 

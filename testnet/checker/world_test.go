@@ -115,7 +115,7 @@ var identities = []string{"greedy", "steady", "bursty"}
 // play runs a world, and returns its record.
 func play(t testing.TB, f flaw, pattern string, cut bool, seed uint64) (record.Header, []record.Entry) {
 	t.Helper()
-	limit, err := counters.NewLimit(counters.NewMeter("testnet/per_client", worldWindow), worldLimit)
+	limit, err := counters.NewLimit(counters.NewMeter("testnet/per_client", counters.SlidingWindow, worldWindow), worldLimit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func play(t testing.TB, f flaw, pattern string, cut bool, seed uint64) (record.H
 	for i, n := range worldHeader(w.start).Nodes {
 		node := &simNode{
 			id: n.ID, region: n.Region, number: i, peers: make(map[int]*simPeer),
-			table: counters.NewTable(counters.Config{Origin: counters.Origin(i + 1), MaxKeys: f.maxKeys}),
+			table: counters.NewTable(counters.Config{Origin: counters.Origin(i + 1), Memory: counters.MinMemory}),
 		}
 		w.nodes = append(w.nodes, node)
 	}

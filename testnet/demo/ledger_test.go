@@ -12,7 +12,7 @@ import (
 // tenIn10s admits 10 in any 10 s, counted in sub-windows of 1 s.
 func tenIn10s(t *testing.T) *counters.Limit {
 	t.Helper()
-	meter := counters.NewMeter("demo/client", 10*time.Second)
+	meter := counters.NewMeter("demo/client", counters.SlidingWindow, 10*time.Second)
 	if meter.Sub != time.Second {
 		t.Fatalf("sub-windows of %v: the numbers of these tests are for 1 s", meter.Sub)
 	}

@@ -1,0 +1,188 @@
+package counters
+
+import (
+	"math/bits"
+	"time"
+	"unsafe"
+)
+
+// The arithmetic of token and leaky buckets: GCRA, the generic cell rate algorithm (ITU-T I.371), as the virtual scheduling of a
+// theoretical arrival time (TAT). A bucket of capacity C that gets R back in a window W spends W/R on each unit of cost:
+//
+//	debt(t) = max(0, TAT - t)     admit k iff debt + k*W/R <= C*W/R     then TAT = max(TAT, t) + k*W/R
+//
+// Times are fixed-point numbers with shape.fraction binary digits after the nanosecond's point, counted from the beginning of the
+// cell's ring, and a request's share of W is rounded down. So the arithmetic is exact where W/R is a whole number of nanoseconds, and
+// elsewhere a request costs too little by less than 2^-fraction ns.
+//
+// What is kept is time, not tokens: a bucket whose rule is edited stays as full as it was.
+
+// level is the state of a bucket.
+type level struct {
+	tat  uint64 // when it will be full again, if nothing is taken
+	busy uint64 // when it last was: since then it never idled, so that all that was taken adds up
+}
+
+const bucketWords = int(unsafe.Sizeof(level{}) / wordBytes)
+
+// level is the state of a bucket's cell.
+func (c *cell) level() *level { return (*level)(unsafe.Add(unsafe.Pointer(c), headWords*wordBytes)) }
+
+// bucket is what a limit means for the arithmetic of a bucket: spans of time in fixed point.
+type bucket struct {
+	refill uint64
+	window uint64 // in which refill comes
+	one    uint64 // what a cost of 1 takes
+	full   uint64 // what the whole capacity takes
+}
+
+// maxSpan caps spans of time, so that no sum of two overflows.
+const maxSpan = 1 << 61
+
+// fractionOf leaves 10 bits for windows that a bucket takes to fill, where the window is not longer than two weeks.
+func fractionOf(window time.Duration) uint {
+	return uint(max(0, 51-bits.Len64(uint64(window))))
+}
+
+// longestFill is how long a bucket may take to fill.
+func longestFill(window time.Duration) time.Duration { return maxSpan >> fractionOf(window) }
+
+func newBucket(m *Meter, capacity, refill uint64) (b bucket, ok bool) {
+	b = bucket{refill: refill, window: uint64(m.Window) << fractionOf(m.Window)}
+	b.one, b.full = b.span(1), b.span(capacity)
+	return b, b.one < maxSpan && b.full < maxSpan
+}
+
+// span is the time that a cost takes, maxSpan at most.
+func (b *bucket) span(cost uint64) uint64 {
+	hi, lo := bits.Mul64(cost, b.window)
+	if hi >= b.refill {
+		return maxSpan
+	}
+	q, _ := bits.Div64(hi, lo, b.refill)
+	return min(q, maxSpan)
+}
+
+// fits is the largest cost that takes no more than the span: k*window/refill, rounded down, is at most span just when
+// k*window < (span+1)*refill.
+func (b *bucket) fits(span uint64) uint64 {
+	hi, lo := bits.Mul64(span+1, b.refill)
+	if hi >= b.window {
+		return MaxLimit
+	}
+	q, r := bits.Div64(hi, lo, b.window)
+	if r == 0 && q > 0 {
+		q--
+	}
+	return q
+}
+
+// takeBucket decides as a bucket does.
+func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
+	if l.refill == 0 {
+		d.Allowed, d.RetryAfter = false, Never // a limit of 0, of a key that others counted
+		return
+	}
+	asked := max(cost, 1)
+	take := l.one
+	if asked > 1 {
+		take = l.span(asked)
+	}
+	state := c.level()
+	debt := state.debt(&l.shape, at)
+	if before > 0 {
+		debt += l.span(before)
+	}
+	if d.Allowed = asked <= l.max && debt+take <= l.full; d.Allowed {
+		if l.algorithm == LeakyQueue {
+			d.Delay = l.wait(debt, at)
+		}
+		if commit && cost > 0 {
+			state.take(take, l.point(at))
+			c.count(&l.shape, cost)
+			debt += take
+		}
+	} else if d.RetryAfter = Never; asked <= l.max && (before == 0 || l.span(before)+take <= l.full) {
+		d.RetryAfter = l.wait(debt+take-l.full, at)
+	}
+	d.Remaining = 0
+	if debt < l.full {
+		d.Remaining = min(l.fits(l.full-debt), l.max)
+	}
+	d.ResetAfter = l.wait(state.debt(&l.shape, at), at)
+}
+
+// tokens is what is used of the limit: the bucket's debt as a cost, rounded up.
+func (l *Limit) tokens(debt uint64) uint64 {
+	if debt <= l.full {
+		return l.max - min(l.fits(l.full-debt), l.max)
+	}
+	return l.fits(debt-1) + 1
+}
+
+// point is the instant in fixed point, from the beginning of the ring.
+func (sh *shape) point(at instant) uint64 {
+	return uint64(int64(sh.n)*sh.sub+at.off) << sh.fraction
+}
+
+// wait is a span in whole nanoseconds, rounded up; as long as the clock is behind, it is told from there.
+func (sh *shape) wait(span uint64, at instant) time.Duration {
+	if span == 0 {
+		return 0
+	}
+	return time.Duration(int64((span+1<<sh.fraction-1)>>sh.fraction) + at.back)
+}
+
+func (v *level) debt(sh *shape, at instant) uint64 {
+	now := sh.point(at)
+	return max(v.tat, now) - now
+}
+
+// take debits what a request takes at a time that is not before any other.
+func (v *level) take(span, now uint64) {
+	if v.tat <= now {
+		v.tat, v.busy = now, now
+	}
+	v.tat = min(v.tat+span, maxSpan)
+}
+
+// debit debits what others took, as of a time that may long have passed. It never debits more than had been if that had been known
+// then: where the bucket has been full since, only what would not have come back until then is left to debit.
+func (v *level) debit(span, then uint64) {
+	switch {
+	case v.tat <= then:
+		v.tat, v.busy = then+span, then
+	case v.busy <= then:
+		v.tat += span
+	case then+span > v.busy:
+		v.tat, v.busy = v.tat+then+span-v.busy, then
+	}
+	v.tat = min(v.tat, maxSpan)
+}
+
+// elapse moves the beginning of the ring on by so many sub-windows.
+func (v *level) elapse(sh *shape, by int64) {
+	hi, span := bits.Mul64(uint64(by), uint64(sh.sub)<<sh.fraction)
+	if hi != 0 {
+		*v = level{}
+		return
+	}
+	v.tat -= min(v.tat, span)
+	v.busy -= min(v.busy, span)
+}
+
+// mergeBucket debits what others counted in the ring's place i, and where then is unknown as of its beginning.
+func (l *Limit) mergeBucket(c *cell, i int, count uint64, since int64, at instant) {
+	then := min(max(int64(i)*l.sub, since), int64(i+1)*l.sub, int64(l.n)*l.sub+at.off)
+	c.level().debit(l.span(count), uint64(then)<<l.fraction)
+}
+
+// fold debits what was merged before a limit was known.
+func (l *Limit) fold(c *cell, at instant) {
+	for i, count := range c.counts(&l.shape) {
+		if count > 0 {
+			l.mergeBucket(c, i, count, 0, at)
+		}
+	}
+	c.unfolded = false
+}

@@ -1,0 +1,86 @@
+package counters
+
+import "math/bits"
+
+// index finds the cells of a shard: open addressing with linear probing over entries of 32 bits. An entry is a cell's ref and, in
+// the bits that the refs do not need, a tag of its hash, so that other cells are hardly ever looked at. 0 is an empty place.
+type index struct {
+	entries []uint32
+	refBits uint
+	keys    int
+	most    int // keys at which it is full
+}
+
+// An index is made for cells of so many bytes: where they are smaller, it is what ends the table.
+const (
+	indexedBytes = 80
+	indexLoad    = 0.85
+)
+
+func newIndex(bytes int, refBits uint) index {
+	most := max(1, bytes/indexedBytes)
+	return index{entries: make([]uint32, int(float64(most)/indexLoad)+1), refBits: refBits, most: most}
+}
+
+// indexBytes is the part of a shard's bytes that its index takes.
+func indexBytes(bytes int) int { return int(float64(bytes/indexedBytes)/indexLoad+1) * 4 }
+
+// hash mixes a meter's id and a key, which is a keyed hash of an identity already.
+func hash(meter uint64, key Key) uint64 {
+	hi, lo := bits.Mul64(uint64(key)^meter, 0x9e3779b97f4a7c15)
+	return hi ^ lo
+}
+
+// home is where the search for a hash begins. The highest bits have chosen the shard, the lowest are the tag.
+func (ix *index) home(h uint64) int {
+	return int(uint64(uint32(h>>(32-shardBits))) * uint64(len(ix.entries)) >> 32)
+}
+
+func (ix *index) ref(entry uint32) uint32           { return entry & (1<<ix.refBits - 1) }
+func (ix *index) entry(ref uint32, h uint64) uint32 { return ref | uint32(h)<<ix.refBits }
+
+// add enters a cell that is not in the index, which is not full.
+func (ix *index) add(ref uint32, h uint64) {
+	i := ix.home(h)
+	for ix.entries[i] != 0 {
+		if i++; i == len(ix.entries) {
+			i = 0
+		}
+	}
+	ix.entries[i] = ix.entry(ref, h)
+	ix.keys++
+}
+
+// drop takes the entry of a cell out, and moves those after it up so that no search ends too early. hashOf tells a cell's hash.
+func (ix *index) drop(ref uint32, h uint64, hashOf func(ref uint32) uint64) {
+	hole := ix.home(h)
+	for want := ix.entry(ref, h); ix.entries[hole] != want; {
+		if hole++; hole == len(ix.entries) {
+			hole = 0
+		}
+	}
+	for i := hole; ; {
+		if i++; i == len(ix.entries) {
+			i = 0
+		}
+		if ix.entries[i] == 0 {
+			break
+		}
+		// It may fill the hole if its search begins there or before, counted backwards from where it is.
+		home := ix.home(hashOf(ix.ref(ix.entries[i])))
+		if ix.before(home, i) >= ix.before(hole, i) {
+			ix.entries[hole] = ix.entries[i]
+			hole = i
+		}
+	}
+	ix.entries[hole] = 0
+	ix.keys--
+}
+
+// before is how many places a comes before b, around the end.
+func (ix *index) before(a, b int) int {
+	if a > b {
+		b += len(ix.entries)
+	}
+	return b - a
+}

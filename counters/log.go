@@ -1,0 +1,153 @@
+package counters
+
+import (
+	"time"
+	"unsafe"
+)
+
+// The sliding log: each request that this table admitted, with its time, and what others admitted by sub-window.
+//
+//	view(t) = sum of the own costs of (t-W, t]  +  sum of the others' counts of the sub-windows that begin in (t-W, t]
+//
+// A sub-window of others leaves as a whole when its beginning does: a log may believe too little of them by what came later in it, and
+// never too much.
+
+// journal is the state of a log.
+type journal struct {
+	oldest, newest uint32 // its entries
+	sum            uint64 // of their costs
+}
+
+// entry is one request in a log, or several of the same nanosecond.
+type entry struct {
+	next uint32
+	cost uint32
+	time int64
+}
+
+const (
+	logWords   = int(unsafe.Sizeof(journal{}) / wordBytes)
+	entryWords = int(unsafe.Sizeof(entry{}) / wordBytes)
+)
+
+func (c *cell) journal() *journal {
+	return (*journal)(unsafe.Add(unsafe.Pointer(c), headWords*wordBytes))
+}
+
+// others is the ring of what others counted.
+func (c *cell) others(sh *shape) []uint64 { return c.words(headWords+logWords, sh.size()) }
+
+// forget drops the entries that have left the window.
+func (s *shard) forget(c *cell, sh *shape, at instant) {
+	j := c.journal()
+	begin := c.index*sh.sub + at.off - int64(sh.n)*sh.sub
+	for j.oldest != 0 {
+		e := s.memory.entry(j.oldest)
+		if e.time > begin {
+			return
+		}
+		next := e.next
+		j.sum -= uint64(e.cost)
+		s.memory.free(j.oldest)
+		j.oldest = next
+	}
+	j.newest = 0
+}
+
+// dropLog frees all entries.
+func (s *shard) dropLog(c *cell) {
+	for ref := c.journal().oldest; ref != 0; {
+		next := s.memory.entry(ref).next
+		s.memory.free(ref)
+		ref = next
+	}
+}
+
+// logView is the count of the window that ends at the instant, the entries that left it being forgotten.
+func (c *cell) logView(sh *shape) uint64 {
+	sum := c.journal().sum
+	others := c.others(sh)
+	for _, count := range others[1 : len(others)-1] {
+		sum += count
+	}
+	return sum
+}
+
+// takeLog decides as a log does.
+func (t *Table) takeLog(s *shard, l *Limit, c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
+	s.forget(c, &l.shape, at)
+	seen := c.logView(&l.shape) + before
+	asked := max(cost, 1)
+	if d.Allowed = asked <= l.max && seen <= l.max-asked; !d.Allowed {
+		d.RetryAfter = Never
+		if asked+before <= l.max {
+			d.RetryAfter = s.logFalls(l, c, l.max-asked-before, at)
+		}
+	} else if commit && cost > 0 {
+		c.count(&l.shape, cost)
+		t.log(s, l, c, cost, at)
+		seen += cost
+	}
+	d.Remaining = l.max - min(seen, l.max)
+	if seen > before {
+		d.ResetAfter = s.logFalls(l, c, 0, at)
+	}
+}
+
+// log enters an admitted cost. A log does not run backwards: where the clock did, the cost counts as of the newest entry.
+func (t *Table) log(s *shard, l *Limit, c *cell, cost uint64, at instant) {
+	j := c.journal()
+	now := c.index*l.sub + at.off
+	if j.newest != 0 {
+		if e := s.memory.entry(j.newest); e.time >= now {
+			e.cost += uint32(cost)
+			j.sum += cost
+			return
+		}
+	}
+	ref := t.alloc(s, entryWords, c, now)
+	if ref == 0 { // not even others' cells can make room: it counts as those of others do
+		c.others(&l.shape)[l.n] += cost
+		return
+	}
+	*s.memory.entry(ref) = entry{cost: uint32(cost), time: now}
+	if j.newest != 0 {
+		s.memory.entry(j.newest).next = ref
+	} else {
+		j.oldest = ref
+	}
+	j.newest = ref
+	j.sum += cost
+}
+
+// logFalls is the least wait until the view is at most `most`, and was more, if nothing is added: it walks what leaves in the order in
+// which it does.
+func (s *shard) logFalls(l *Limit, c *cell, most uint64, at instant) time.Duration {
+	j, others := c.journal(), c.others(&l.shape)
+	view, window := c.logView(&l.shape), int64(l.n)*l.sub
+	start := c.index * l.sub
+	if most == 0 && isZero(others) { // as nearly always: what is to be waited for is the newest
+		return time.Duration(s.memory.entry(j.newest).time + window - start - at.off + at.back)
+	}
+	for ref, i := j.oldest, 1; ; {
+		when := start + int64(i)*l.sub // when the place i leaves
+		if ref != 0 {
+			when = min(when, s.memory.entry(ref).time+window)
+		}
+		for ; ref != 0 && s.memory.entry(ref).time+window <= when; ref = s.memory.entry(ref).next {
+			view -= uint64(s.memory.entry(ref).cost)
+		}
+		if when == start+int64(i)*l.sub {
+			if i < len(others) {
+				view -= others[i]
+			}
+			if i == 1 {
+				view += others[len(others)-1] // the counts of a clock ahead: time has come to them
+			}
+			i++
+		}
+		if view <= most {
+			return time.Duration(when - start - at.off + at.back)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package counters
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// registry numbers what cells and slots refer to, meters and origins, so that 16 bits name 64. A number that nobody bears any more
+// is given to others once there are no new ones.
+type registry struct {
+	sync.RWMutex
+	numbers map[uint64]uint16
+	ids     []uint64       // by number; 0 is no number. Whoever holds a bearer of a number may read its id without the lock
+	given   int            // numbers that were ever given
+	bearers []atomic.Int32 // by number: how many cells or slots bear it
+	hand    int            // where the search for a free number goes on
+}
+
+func newRegistry(most int) registry {
+	return registry{numbers: make(map[uint64]uint16), ids: make([]uint64, most+1), bearers: make([]atomic.Int32, most+1)}
+}
+
+// register gives the id a number; 0 if all are borne, or so many that no more than spare ones are left. It wants the lock.
+func (r *registry) register(id uint64, spare int) uint16 {
+	if k := r.numbers[id]; k != 0 {
+		return k
+	}
+	if r.given < len(r.ids)-1-spare {
+		r.given++
+		return r.give(r.given, id)
+	}
+	for range r.given {
+		if r.hand++; r.hand > r.given {
+			r.hand = 1
+		}
+		if r.bearers[r.hand].Load() == 0 {
+			delete(r.numbers, r.ids[r.hand])
+			return r.give(r.hand, id)
+		}
+	}
+	return 0
+}
+
+func (r *registry) give(k int, id uint64) uint16 {
+	r.ids[k], r.numbers[id] = id, uint16(k)
+	return uint16(k)
+}

@@ -1,0 +1,135 @@
+package counters
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Snapshot returns every slot that still counts, of all origins: what a newcomer needs. It holds at most limit slots; beyond that,
+// the keys that count most come first and the others are left out.
+func (t *Table) Snapshot(now int64, limit int) []Slot {
+	var cells []heat
+	total := 0
+	t.eachLive(now, func(s *shard, c *cell, m *meterState, at instant) {
+		if n := s.countSlots(c, m); n > 0 {
+			cells = append(cells, heat{m, c.key, s.view(c, m, at), n})
+			total += n
+		}
+	})
+	if total > limit {
+		slices.SortStableFunc(cells, func(a, b heat) int { return cmp.Compare(b.view, a.view) })
+	}
+	kept := make([]Slot, 0, max(0, min(total, limit)))
+	for _, h := range cells {
+		if len(kept)+h.slots > limit {
+			break
+		}
+		kept = t.appendAll(kept, h, now)
+	}
+	return kept
+}
+
+// heat is how much a cell counts, and in how many slots.
+type heat struct {
+	meter *meterState
+	key   Key
+	view  uint64
+	slots int
+}
+
+// appendAll appends all slots of a cell that still count, unless it has gone meanwhile.
+func (t *Table) appendAll(dst []Slot, h heat, now int64) []Slot {
+	hashed := hash(h.meter.id, h.key)
+	s := &t.shards[hashed>>(64-shardBits)]
+	s.Lock()
+	defer s.Unlock()
+	ref := s.find(h.meter.id, h.key, hashed)
+	if ref == 0 {
+		return dst
+	}
+	c := s.cell(ref)
+	if _, ok := s.settle(c, &h.meter.shape, now); !ok {
+		return dst
+	}
+	dst = s.appendOwn(dst, c, h.meter, t.origin, h.meter.size())
+	for ref := c.slots; ref != 0; {
+		r := s.remote(ref)
+		dst = append(dst, Slot{Meter: &h.meter.Meter, Key: c.key, Index: c.index + 1 - int64(r.age(c)),
+			Origin: Origin(t.origins.ids[r.origin()]), Birth: r.birth, Count: r.count()})
+		ref = r.next
+	}
+	return dst
+}
+
+// Own returns every slot of the table's own origin that still counts.
+func (t *Table) Own(now int64) []Slot {
+	var own []Slot
+	t.eachLive(now, func(s *shard, c *cell, m *meterState, _ instant) {
+		own = s.appendOwn(own, c, m, t.origin, m.size())
+	})
+	return own
+}
+
+// eachLive calls f for every cell brought to now, a shard locked at a time.
+func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at instant)) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.Lock()
+		for _, e := range s.entries {
+			if e == 0 {
+				continue
+			}
+			c := s.cell(s.ref(e))
+			m := t.meters.states[c.meter]
+			if at, ok := s.settle(c, &m.shape, now); ok {
+				f(s, c, m, at)
+			}
+		}
+		s.Unlock()
+	}
+}
+
+// countSlots is how many slots the cell holds, of all origins.
+func (s *shard) countSlots(c *cell, m *meterState) (n int) {
+	var own [MaxSubWindows + 2]uint64
+	for _, count := range s.ownRing(c, m, &own) {
+		if count != 0 {
+			n++
+		}
+	}
+	for ref := c.slots; ref != 0; ref = s.remote(ref).next {
+		n++
+	}
+	return n
+}
+
+// ownRing is what remains of the ring without what others told: this table's own counts.
+func (s *shard) ownRing(c *cell, m *meterState, ring *[MaxSubWindows + 2]uint64) []uint64 {
+	own := ring[:copy(ring[:], c.counts(&m.shape))]
+	for ref := c.slots; ref != 0; {
+		r := s.remote(ref)
+		own[len(own)-1-int(r.age(c))] -= r.count()
+		ref = r.next
+	}
+	return own
+}
+
+// appendOwn appends the own slots of the newest n places of the ring that hold a count.
+func (s *shard) appendOwn(dst []Slot, c *cell, m *meterState, origin Origin, n int) []Slot {
+	var ring [MaxSubWindows + 2]uint64
+	own := s.ownRing(c, m, &ring)
+	for i := len(own) - n; i < len(own); i++ {
+		if own[i] != 0 {
+			dst = append(dst, Slot{Meter: &m.Meter, Key: c.key, Index: c.index + int64(i-m.n), Origin: origin, Birth: c.birth, Count: own[i]})
+		}
+	}
+	return dst
+}
+
+// appendChanged appends the own slots that rose since the last drain.
+func (s *shard) appendChanged(dst []Slot, c *cell, m *meterState, origin Origin) []Slot {
+	if c.changed == 0 {
+		return dst
+	}
+	return s.appendOwn(dst, c, m, origin, int(c.changed)+1) // the newest place is that after the cell's time
+}

@@ -1,0 +1,140 @@
+package counters
+
+// find returns the ref of a key's cell, 0 if it has none.
+func (s *shard) find(meter uint64, key Key, h uint64) uint32 {
+	i, tag := s.home(h), uint32(h)<<s.refBits
+	for {
+		e := s.entries[i]
+		if e == 0 {
+			return 0
+		}
+		if e>>s.refBits == tag>>s.refBits {
+			ref := s.ref(e)
+			if c := s.cell(ref); c.key == key && s.meters.ids[c.meter] == meter {
+				return ref
+			}
+		}
+		if i++; i == len(s.entries) {
+			i = 0
+		}
+	}
+}
+
+// take decides on one request, and counts it if it is admitted.
+func (t *Table) take(s *shard, l *Limit, key Key, h, cost uint64, now int64, d *Decision) {
+	c, at := t.settled(s, l, key, h, cost, now)
+	t.decide(layer{s, c, at}, l, cost, 0, true, d)
+}
+
+// settled finds the cell, brings it to now and notes what is asked of it. For a peek, a cost of 0, and for a cost that no wait can
+// make room for it makes no cell: it may return nil.
+func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, now int64) (*cell, instant) {
+	ref := s.find(l.id, key, h)
+	chargeable := l.chargeable(cost)
+	var c *cell
+	var at instant
+	if ref != 0 {
+		c = s.cell(ref)
+		var ok bool
+		if at, ok = s.settle(c, &l.shape, now); !ok {
+			if chargeable {
+				t.remove(s, ref, c)
+			}
+			ref, c = 0, nil
+		}
+	}
+	if !chargeable {
+		return c, at
+	}
+	if c == nil {
+		ref = t.create(s, l.id, &l.meter, key, h, true, now)
+		c = s.cell(ref)
+		at = instant{off: now - c.index*l.sub}
+	}
+	c.offered = uint32(min(uint64(c.offered)+cost, 1<<32-1))
+	c.used = usedAt(now)
+	if !c.dirty {
+		s.enlist(ref, c)
+	}
+	return c, at
+}
+
+// decide answers a request, and charges it if it is admitted and is to be charged (commit). What the same request charges to the same
+// cell besides comes before it. The cell is nil where a key was never charged, and is not to be.
+func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *Decision) {
+	d.Rule, d.Window, d.Limit = l.meter.Rule, l.meter.Window, l.max
+	d.RetryAfter, d.ResetAfter, d.Delay = 0, 0, 0
+	c := y.cell
+	if c == nil {
+		d.Remaining = l.max
+		if d.Allowed = max(cost, 1) <= l.max; !d.Allowed {
+			d.RetryAfter = Never
+		}
+		return
+	}
+	switch {
+	case l.algorithm <= FixedWindow:
+		l.takeWindow(c, cost, before, y.at, commit, d)
+	case l.algorithm == SlidingLog:
+		t.takeLog(y.shard, l, c, cost, before, y.at, commit, d)
+	default:
+		t.debitUnfolded(l, c, y.at)
+		l.takeBucket(c, cost, before, y.at, commit, d)
+	}
+	if l.chargeable(cost) {
+		c.denied = !d.Allowed
+	}
+}
+
+// debitUnfolded lets merges know the limit that a bucket's counts are debited by, and debits those that came when none was known.
+func (t *Table) debitUnfolded(l *Limit, c *cell, at instant) {
+	if l.refill == 0 {
+		return
+	}
+	if m := t.meters.states[c.meter]; m.limit.Load() != l {
+		m.limit.Store(l)
+	}
+	if c.unfolded {
+		l.fold(c, at)
+	}
+}
+
+// view is the count of the window that ends at the instant; of a bucket whose limit is known, its debt.
+func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
+	switch {
+	case m.algorithm == SlidingLog:
+		s.forget(c, &m.shape, at)
+		return c.logView(&m.shape)
+	case m.algorithm.bucket():
+		if l := m.limit.Load(); l != nil && !c.unfolded {
+			return l.tokens(c.level().debt(&m.shape, at))
+		}
+	}
+	return windowView(c.counts(&m.shape), &m.shape, at)
+}
+
+// enlist notes that the cell is to be drained.
+func (s *shard) enlist(ref uint32, c *cell) {
+	c.dirty, c.next, c.prev = true, 0, s.dirty.last
+	if s.dirty.last != 0 {
+		s.cell(s.dirty.last).next = ref
+	} else {
+		s.dirty.first = ref
+	}
+	s.dirty.last = ref
+}
+
+// delist takes a cell that goes out of those to be drained.
+func (s *shard) delist(c *cell) {
+	if c.prev != 0 {
+		s.cell(c.prev).next = c.next
+	} else {
+		s.dirty.first = c.next
+	}
+	if c.next != 0 {
+		s.cell(c.next).prev = c.prev
+	} else {
+		s.dirty.last = c.prev
+	}
+	c.dirty = false
+}

@@ -14,9 +14,6 @@ type budget struct {
 	InUse float64 `json:"bytes_in_use"`
 }
 
-// budgetSizes are the budgets that tables are filled up to, in MiB. The worst counts: a table may waste of one what it uses of another.
-var budgetSizes = []int{64, 100}
-
 // Remote slots are measured with so many origins.
 const budgetOrigins = 12
 
@@ -40,10 +37,16 @@ const (
 	nameSparse = "remote slot, one a key"
 )
 
+// Less than a cell and a remote slot can take, in bytes: where the search begins.
+const (
+	leastCell = 48
+	leastSlot = 12
+)
+
 // budgets measures how many keys fit into a budget.
-func budgets(progress io.Writer) ([]budget, error) {
+func budgets(sizes []int, progress io.Writer) ([]budget, error) {
 	var all []budget
-	for _, size := range budgetSizes {
+	for _, size := range sizes {
 		alone := map[string]float64{} // bytes a key without remote slots
 		for _, line := range budgetLines {
 			v, ok := variantNamed(line.variant)
@@ -56,7 +59,7 @@ func budgets(progress io.Writer) ([]budget, error) {
 				slots *= v.meter.SubWindows()
 			}
 			inUse := 0
-			keys, err := mostThatFit(size<<20/32, func(keys int) (bool, error) {
+			keys, err := mostThatFit(size<<20/(leastCell+leastSlot*slots), func(keys int) (bool, error) {
 				used, fits, err := fitsBudget(v, size<<20, keys, line.origins, line.dense)
 				if fits {
 					inUse = used
@@ -83,9 +86,6 @@ func mostThatFit(fewer int, fits func(int) (bool, error)) (int, error) {
 	low, high := 0, fewer
 	for high-low > max(1, low/256) {
 		try := (low + high) / 2
-		if low == 0 {
-			try = high / 2 // from below, where a try is cheap
-		}
 		ok, err := fits(try)
 		if err != nil {
 			return 0, err

@@ -24,22 +24,23 @@ const (
 
 // variant is a way to configure the engine.
 type variant struct {
-	name  string
-	meter counters.Meter
-	max   uint64
-}
-
-func meterOf(sub time.Duration) counters.Meter {
-	m := counters.NewMeter("bench/per_client", benchWindow)
-	m.Sub = sub
-	return m
+	name   string
+	meter  counters.Meter
+	max    uint64
+	memory int // budget that holds a million keys
 }
 
 // variants returns the algorithms that are compared, the default first.
 func variants() []variant {
+	plain := func(name string, a counters.Algorithm) variant {
+		return variant{name, counters.NewMeter("bench/per_client", a, benchWindow), benchLimit, counters.DefaultMemory}
+	}
+	two := plain(nameTwoBuckets, counters.SlidingWindow)
+	two.meter.Sub = benchWindow
+	log := plain(nameLog, counters.SlidingLog)
+	log.max, log.memory = logLimit, 2<<30
 	return []variant{
-		{nameEngine, meterOf(benchWindow / 10), benchLimit},
-		{nameTwoBuckets, meterOf(benchWindow), benchLimit},
+		plain(nameEngine, counters.SlidingWindow), two, plain(nameTokenBucket, counters.TokenBucket), plain(nameFixed, counters.FixedWindow), log,
 	}
 }
 
@@ -55,15 +56,21 @@ func variantNamed(name string) (variant, bool) {
 // remoteOrigins are the numbers of other origins that a key is tried with.
 var remoteOrigins = []int{12, 50}
 
+// engines returns the variants, and other ways to ask the first.
 func engines() []contestant {
 	all := []contestant{}
 	for i, v := range variants() {
 		all = append(all, contestant{name: v.name, open: opener(v, askHashed, 0), mayDeny: v.max == logLimit})
-		if i == 0 {
-			all = append(all, contestant{name: nameGiven, open: opener(v, askGiven, 0), sharesTable: true})
-			for _, n := range remoteOrigins {
-				all = append(all, contestant{name: fmt.Sprintf(nameOrigins, n), open: opener(v, askHashed, n), hotOnly: true, sharesTable: true})
-			}
+		if i > 0 {
+			continue
+		}
+		all = append(all,
+			contestant{name: nameGiven, open: opener(v, askGiven, 0), sharesTable: true},
+			contestant{name: nameBatch, open: opener(v, askHashedBatch, 0), sharesTable: true},
+			contestant{name: nameBatchGiven, open: opener(v, askGivenBatch, 0), sharesTable: true},
+		)
+		for _, n := range remoteOrigins {
+			all = append(all, contestant{name: fmt.Sprintf(nameOrigins, n), open: opener(v, askHashed, n), hotOnly: true, sharesTable: true})
 		}
 	}
 	return all
@@ -74,24 +81,31 @@ type engine struct {
 	table   *counters.Table
 	limit   *counters.Limit
 	clock   clock
-	origins int
-	how     func(e *engine, s *stream, from, to int) int
+	origins int // others that tell a slot of each key in each sub-window
+	how     asking
 }
 
-func opener(v variant, how func(*engine, *stream, int, int) int, origins int) func(context.Context, *setting) (limiter, error) {
+// asking is a way to ask.
+type asking func(e *engine, s *stream, from, to int) (admitted int)
+
+func opener(v variant, how asking, origins int) func(context.Context, *setting) (limiter, error) {
 	return func(_ context.Context, s *setting) (limiter, error) {
 		most := v.max
 		if s.limited {
 			most = 1
 		}
-		limit, err := counters.NewLimit(v.meter, most)
-		if err != nil {
-			return nil, err
-		}
-		e := &engine{table: counters.NewTable(counters.Config{Origin: 1, MaxKeys: 1 << 21}), limit: limit, origins: origins, how: how}
-		e.clock.ns.Store(benchStart)
-		return e, nil
+		return newEngine(v, most, v.memory, how, origins)
 	}
+}
+
+func newEngine(v variant, most uint64, memory int, how asking, origins int) (*engine, error) {
+	limit, err := counters.NewLimit(v.meter, most)
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{table: counters.NewTable(counters.Config{Origin: 1, Memory: memory}), limit: limit, origins: origins, how: how}
+	e.clock.ns.Store(benchStart)
+	return e, nil
 }
 
 func (e *engine) coarse() *clock { return &e.clock }
@@ -116,17 +130,86 @@ func askGiven(e *engine, s *stream, from, to int) (admitted int) {
 	return admitted
 }
 
+// batchSize is how many requests a batch holds.
+const batchSize = 16
+
+func askHashedBatch(e *engine, s *stream, from, to int) (admitted int) {
+	var charges [batchSize]counters.Charge
+	var decisions [batchSize]counters.Decision
+	for ; from < to; from += batchSize {
+		n := min(batchSize, to-from)
+		for i := range n {
+			charges[i] = counters.Charge{Limit: e.limit, Key: counters.Key(hashIdentity(s.identity(from + i))), Cost: 1}
+		}
+		admitted += e.batch(charges[:n], decisions[:0])
+	}
+	return admitted
+}
+
+func askGivenBatch(e *engine, s *stream, from, to int) (admitted int) {
+	var charges [batchSize]counters.Charge
+	var decisions [batchSize]counters.Decision
+	for ; from < to; from += batchSize {
+		n := min(batchSize, to-from)
+		for i, key := range s.keys[from : from+n] {
+			charges[i] = counters.Charge{Limit: e.limit, Key: counters.Key(key), Cost: 1}
+		}
+		admitted += e.batch(charges[:n], decisions[:0])
+	}
+	return admitted
+}
+
+func (e *engine) batch(charges []counters.Charge, dst []counters.Decision) (admitted int) {
+	dst = e.table.TakeBatch(charges, e.clock.ns.Load(), dst)
+	for i := range dst {
+		if dst[i].Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
 // fill lets every client ask in every sub-window of the window that ends now, and the other origins tell a slot of each.
 func (e *engine) fill(s *stream) error {
-	m := e.limit.Meter()
-	subs := m.SubWindows()
-	for back := subs - 1; back >= 0; back-- {
-		now := benchStart - int64(back)*int64(m.Sub)
-		e.askAll(s.keys, now)
-		e.mergeAll(s.keys, e.origins, now)
-		e.drainAt(now)
+	for back := e.limit.Meter().SubWindows() - 1; back >= 0; back-- {
+		e.fillSub(s.keys, back, e.origins)
+	}
+	if st := e.table.Stats(); st.Keys < s.len() {
+		return fmt.Errorf("%d of %d keys fit into the budget", st.Keys, s.len())
 	}
 	return nil
+}
+
+// fillSub fills the sub-window that is so many before the present one.
+func (e *engine) fillSub(keys []uint64, back, origins int) {
+	now := benchStart - int64(back)*int64(e.limit.Meter().Sub)
+	e.askAll(keys, now)
+	e.mergeAll(keys, origins, now)
+	e.drainAt(now)
+}
+
+// fitsBudget says whether a table of so many bytes holds the keys with all that counts of them, and how many bytes it says are in use: every key was asked for
+// in every sub-window, and so many other origins tell a slot of each in every one (dense) or in the last.
+func fitsBudget(v variant, memory, keys, origins int, dense bool) (inUse int, fits bool, err error) {
+	e, err := newEngine(v, v.max, memory, askGiven, 0)
+	if err != nil {
+		return 0, false, err
+	}
+	all := make([]uint64, keys)
+	for i := range all {
+		all[i] = floodKey(uint64(i))
+	}
+	for back := v.meter.SubWindows() - 1; back >= 0; back-- {
+		tell := origins
+		if !dense && back > 0 {
+			tell = 0
+		}
+		e.fillSub(all, back, tell)
+		if st := e.table.Stats(); st.Keys != keys || st.Evicted+st.Refused > 0 {
+			return 0, false, nil
+		}
+	}
+	return e.table.Stats().Bytes, true, nil
 }
 
 // askAll lets every key ask once, on both halves of the machine.
@@ -173,11 +256,10 @@ const (
 )
 
 func newMerger(origins int) (*merger, error) {
-	l, err := opener(variants()[0], askGiven, origins)(context.Background(), settingHot)
+	e, err := newEngine(variants()[0], benchLimit, counters.DefaultMemory, askGiven, origins)
 	if err != nil {
 		return nil, err
 	}
-	e := l.(*engine)
 	met := newStream(upTo(0, mergeKeys))
 	if err := e.fill(met); err != nil {
 		return nil, err
@@ -220,16 +302,13 @@ type floodTable struct {
 	limit *counters.Limit
 }
 
-// floodCell is about what a cell and its remote-less slots take: the budget is handed out in keys.
-const floodCell = 320
-
-// newFloodTable returns a table of so many bytes, of the fewest possible if 0.
+// newFloodTable returns a table of so many bytes, the fewest possible if 0.
 func newFloodTable(memory int, most uint64) (*floodTable, error) {
-	limit, err := counters.NewLimit(counters.NewMeter("bench/flooded", time.Hour), most)
+	limit, err := counters.NewLimit(counters.NewMeter("bench/flooded", counters.SlidingWindow, time.Hour), most)
 	if err != nil {
 		return nil, err
 	}
-	return &floodTable{counters.NewTable(counters.Config{Origin: 1, MaxKeys: max(64, memory/floodCell)}), limit}, nil
+	return &floodTable{counters.NewTable(counters.Config{Origin: 1, Memory: max(counters.MinMemory, memory)}), limit}, nil
 }
 
 func (t *floodTable) take(key uint64, now int64) bool {
@@ -246,6 +325,11 @@ func (t *floodTable) stats() floodStats { return floodStats(t.table.Stats()) }
 // lines returns the figures by name, for people.
 func (s floodStats) lines() [][2]string {
 	return [][2]string{
-		{"keys held", fmt.Sprint(s.Keys)}, {"expired", fmt.Sprint(s.Expired)}, {"evicted", fmt.Sprint(s.Evicted)}, {"cost forgotten", fmt.Sprint(s.Forgotten)},
+		{"keys held", fmt.Sprint(s.Keys)},
+		{"bytes in use, MiB", figure(mib(s.Bytes))},
+		{"evicted", fmt.Sprint(s.Evicted)},
+		{"evicted when denied", fmt.Sprint(s.EvictedDenied)},
+		{"expired", fmt.Sprint(s.Expired)},
+		{"cost forgotten", fmt.Sprint(s.Forgotten)},
 	}
 }

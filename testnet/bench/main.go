@@ -52,9 +52,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
-	p := pace{rounds: 9, slice: 80 * time.Millisecond, repeats: 800, collections: 7}
+	p := pace{rounds: 9, slice: 80 * time.Millisecond, repeats: 800, budgets: []int{64, 100}, collections: 7}
 	if *quick {
-		p = pace{rounds: 3, slice: 15 * time.Millisecond, repeats: 200, collections: 3}
+		p = pace{rounds: 3, slice: 15 * time.Millisecond, repeats: 200, budgets: []int{16}, collections: 3}
 	}
 	r, err := compare(ctx, p, stderr)
 	if err != nil {

@@ -59,7 +59,7 @@ func compare(ctx context.Context, p pace, progress io.Writer) (*report, error) {
 	if r.Footprints, err = footprints(ctx, all, p, progress); err != nil {
 		return nil, err
 	}
-	if r.Budgets, err = budgets(progress); err != nil {
+	if r.Budgets, err = budgets(p.budgets, progress); err != nil {
 		return nil, err
 	}
 	if addr != "" {

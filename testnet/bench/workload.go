@@ -11,8 +11,9 @@ import (
 type pace struct {
 	rounds      int
 	slice       time.Duration
-	repeats     int // slices that are repeated at most, because the machine gave too little of itself
-	collections int // garbage collections that are timed a contestant, at least
+	repeats     int   // slices that are repeated at most, because the machine gave too little of itself
+	budgets     []int // that tables are filled up to, in MiB; the worst counts: a table may waste of one what it uses of another
+	collections int   // garbage collections that are timed a contestant, at least
 }
 
 // servedWell is the share of its cores that a slice has to get. One that got less is measured again, as long as there are repeats left: other processes

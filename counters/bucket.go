@@ -39,9 +39,9 @@ type bucket struct {
 // maxSpan caps spans of time, so that no sum of two overflows.
 const maxSpan = 1 << 61
 
-// fractionOf leaves 10 bits for windows that a bucket takes to fill, where the window is not longer than two weeks.
+// fractionOf leaves 20 bits for the windows that a bucket takes to fill, where a window is shorter than half an hour.
 func fractionOf(window time.Duration) uint {
-	return uint(max(0, 51-bits.Len64(uint64(window))))
+	return uint(max(0, 41-bits.Len64(uint64(window))))
 }
 
 // longestFill is how long a bucket may take to fill.
@@ -89,6 +89,7 @@ func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool
 		take = l.span(asked)
 	}
 	state := c.level()
+	at = state.notBefore(&l.shape, at)
 	debt := state.debt(&l.shape, at)
 	if before > 0 {
 		debt += l.span(before)
@@ -99,7 +100,7 @@ func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool
 		}
 		if commit && cost > 0 {
 			state.take(take, l.point(at))
-			c.count(&l.shape, cost)
+			c.count(c.counts(&l.shape), cost)
 			debt += take
 		}
 	} else if d.RetryAfter = Never; asked <= l.max && (before == 0 || l.span(before)+take <= l.full) {
@@ -131,6 +132,16 @@ func (sh *shape) wait(span uint64, at instant) time.Duration {
 		return 0
 	}
 	return time.Duration(int64((span+1<<sh.fraction-1)>>sh.fraction) + at.back)
+}
+
+// notBefore is the instant, or where the clock went back the moment since when the bucket is busy: what it owes is never more than what
+// was taken.
+func (v *level) notBefore(sh *shape, at instant) instant {
+	if late := int64(v.busy>>sh.fraction) - int64(sh.n)*sh.sub - at.off; late > 0 {
+		at.off += late
+		at.back += late
+	}
+	return at
 }
 
 func (v *level) debt(sh *shape, at instant) uint64 {
@@ -178,11 +189,14 @@ func (l *Limit) mergeBucket(c *cell, i int, count uint64, since int64, at instan
 }
 
 // fold debits what was merged before a limit was known.
-func (l *Limit) fold(c *cell, at instant) {
+func (l *Limit) fold(c *cell, ahead uint64, at instant) {
 	for i, count := range c.counts(&l.shape) {
 		if count > 0 {
 			l.mergeBucket(c, i, count, 0, at)
 		}
+	}
+	if ahead > 0 {
+		l.mergeBucket(c, l.n+1, ahead, 0, at)
 	}
 	c.unfolded = false
 }

@@ -3,12 +3,14 @@ package counters
 import "unsafe"
 
 // cell is the head of what a table keeps of one meter and key. Behind it, in the same block, lie the words of its algorithm, if it has
-// any, and its ring: the counts of all origins together, by sub-window, from the oldest of the window to the one after now. The counts
-// that others told lie apart, in a list of slots of their own, so that a key which only this table counts has none. What remains of a
-// ring without them is this table's own.
+// any, and its ring: the counts of all origins together, by sub-window, from the oldest that overlaps the window to that of now. The
+// counts that others told lie apart, in a list of slots of their own, so that a key which only this table counts has none. What remains
+// of a ring without them is this table's own. Slots of the sub-window after now, of a peer whose clock is ahead, are in no ring: they are
+// seen when time has come to them, and no window is ever longer than it should be.
 type cell struct {
 	key        Key
-	index      int64  // the sub-window of the cell's time, the last but one of the ring
+	index      int64  // the sub-window of the cell's time, the last of the ring
+	whole      uint64 // sum of the ring but for its first place, which overlaps the window only in part
 	birth      uint32 //
 	used       uint32 // when a request or a remote count last came, see usedAt
 	slots      uint32 // the first remote slot: those of the newest sub-window come first
@@ -19,7 +21,7 @@ type cell struct {
 	dirty      bool   // in the list of cells to drain
 	denied     bool   // the last decision was a denial: evicted last
 	pinned     bool   // in use by the request or the merge that is under way: not evicted
-	unfolded   bool   // a bucket whose ring holds what is not debited yet, because no limit was known
+	unfolded   bool   // a bucket that holds what is not debited yet, because no limit was known
 }
 
 const headWords = int(unsafe.Sizeof(cell{}) / wordBytes)
@@ -43,13 +45,17 @@ type instant struct {
 // settle brings the cell to the time now. Where the clock went back to an earlier sub-window, the cell stays where it was; where it went
 // back by more than the window, what the cell holds belongs to no time that will come soon, and the caller replaces it (ok is false).
 func (s *shard) settle(c *cell, sh *shape, now int64) (at instant, ok bool) {
-	off := now - c.index*sh.sub
-	if uint64(off) < uint64(sh.sub) {
+	if off := now - c.index*sh.sub; uint64(off) < uint64(sh.sub) {
 		return instant{off: off}, true
 	}
+	return s.settleFar(c, sh, now)
+}
+
+// settleFar settles a cell whose sub-window is not that of now.
+func (s *shard) settleFar(c *cell, sh *shape, now int64) (at instant, ok bool) {
 	index := now / sh.sub
 	if index < c.index {
-		return instant{back: -off}, c.index-index <= int64(sh.n)
+		return instant{back: c.index*sh.sub - now}, c.index-index <= int64(sh.n)
 	}
 	s.advance(c, sh, index)
 	return instant{off: now - index*sh.sub}, true
@@ -60,7 +66,8 @@ func (s *shard) advance(c *cell, sh *shape, index int64) {
 	by := index - c.index
 	s.dropSlots(c, sh, by)
 	c.index = index
-	shift(c.counts(sh), by)
+	ring := c.counts(sh)
+	shift(ring, by)
 	if c.changed > 0 {
 		c.changed = uint8(min(int64(c.changed)+by, int64(sh.n+1)))
 	}
@@ -69,6 +76,42 @@ func (s *shard) advance(c *cell, sh *shape, index int64) {
 		c.level().elapse(sh, by)
 	case sh.algorithm == SlidingLog:
 		shift(c.others(sh), by)
+	}
+	if c.slots != 0 {
+		s.seeAhead(c, sh, by)
+	}
+	c.whole = 0
+	for _, n := range ring[1:] {
+		c.whole += n
+	}
+}
+
+// ahead is what others counted in the sub-window after the cell's time.
+func (s *shard) ahead(c *cell) (sum uint64) {
+	for ref := c.slots; ref != 0; {
+		r := s.remote(ref)
+		if r.age(c) != 0 {
+			break
+		}
+		sum += r.count()
+		ref = r.next
+	}
+	return sum
+}
+
+// seeAhead adds to the ring what others counted ahead of the cell's time before it moved on by so many sub-windows.
+func (s *shard) seeAhead(c *cell, sh *shape, by int64) {
+	for ref := c.slots; ref != 0; {
+		r := s.remote(ref)
+		if int64(r.age(c)) != by {
+			return
+		}
+		i := sh.n + 1 - int(by)
+		c.counts(sh)[i] += r.count()
+		if sh.algorithm == SlidingLog {
+			c.others(sh)[i] += r.count()
+		}
+		ref = r.next
 	}
 }
 
@@ -82,15 +125,27 @@ func shift(ring []uint64, by int64) {
 	clear(ring[kept:])
 }
 
-// count adds an admitted cost to the sub-window of the cell's time.
-func (c *cell) count(sh *shape, cost uint64) {
-	c.counts(sh)[sh.n] += cost
+// count adds an admitted cost to the sub-window of the cell's time, in its ring.
+func (c *cell) count(ring []uint64, cost uint64) {
+	ring[len(ring)-1] += cost
+	c.whole += cost
 	c.changed = max(c.changed, 1)
+}
+
+// lastCounted is when the newest sub-window in which something was counted ends: a cell that comes later needs no birth of its own.
+func (c *cell) lastCounted(sh *shape) int64 {
+	ring := c.counts(sh)
+	for i := len(ring) - 1; i >= 0; i-- {
+		if ring[i] != 0 {
+			return (c.index + int64(i-sh.n) + 1) * sh.sub
+		}
+	}
+	return 0
 }
 
 // empty reports whether nothing in the cell counts any more, or will.
 func (c *cell) empty(sh *shape, at instant) bool {
-	return isZero(c.counts(sh)) && !(sh.algorithm.bucket() && c.level().debt(sh, at) != 0)
+	return c.slots == 0 && isZero(c.counts(sh)) && !(sh.algorithm.bucket() && c.level().debt(sh, at) != 0)
 }
 
 func isZero(ring []uint64) bool {

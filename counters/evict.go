@@ -60,8 +60,8 @@ func (t *Table) makeRoom(s *shard, words int, now int64) {
 const evictionSample = 8
 
 // evict removes one cell of the shard, and returns the page that it was on, 0 if there is none to remove. The cells after the hand are
-// looked at, another handful at each call: an expired one goes at once, else the one that counts least, and of equals the one that was
-// idle longest; those whose last request was denied only if there are no others.
+// looked at, another handful at each call: an expired one goes at once, else an idle one, else the one that counts least; those whose
+// last request was denied only if there are no others.
 func (t *Table) evict(s *shard, now int64) uint32 {
 	var victim uint32
 	var worth standing
@@ -85,7 +85,7 @@ func (t *Table) evict(s *shard, now int64) uint32 {
 			return ref >> pageBits
 		}
 		looked++
-		if w := (standing{c.denied, s.view(c, m, at), c.used}); victim == 0 || w.below(worth) {
+		if w := s.standing(c, m, at, now); victim == 0 || w.below(worth) {
 			victim, worth = ref, w
 		}
 	}
@@ -96,18 +96,26 @@ func (t *Table) evict(s *shard, now int64) uint32 {
 	return victim >> pageBits
 }
 
-// standing is what keeps a cell from being evicted.
+// standing is what keeps a cell from being evicted, the weightiest first.
 type standing struct {
 	denied bool
+	busy   bool // asked for or told of in the latter half of its window
 	view   uint64
 	used   uint32
 }
 
+func (s *shard) standing(c *cell, m *meterState, at instant, now int64) standing {
+	idle := usedAt(now)-c.used > usedAt(int64(m.Window)/2)
+	return standing{c.denied, !idle, s.view(c, m, at), c.used}
+}
+
 func (a standing) below(b standing) bool {
-	if a.denied != b.denied {
+	switch {
+	case a.denied != b.denied:
 		return b.denied
-	}
-	if a.view != b.view {
+	case a.busy != b.busy:
+		return b.busy
+	case a.view != b.view:
 		return a.view < b.view
 	}
 	return int32(a.used-b.used) < 0
@@ -134,21 +142,18 @@ func (t *Table) clearPage(s *shard, p uint32, now int64) {
 		}
 		m := t.meters.states[c.meter]
 		if in, ok := s.settle(c, &m.shape, now); ok {
-			t.forgo(s, ref, standing{c.denied, s.view(c, m, in), c.used})
+			t.forgo(s, ref, s.standing(c, m, in, now))
 		} else {
 			t.remove(s, ref, c)
 		}
 	}
 }
 
-// maxUnsent is how many slots of removed cells a shard keeps until the next drain. Only where nobody drains do they become so many.
-const maxUnsent = 256
-
 // remove takes the cell out of the shard. What it counted and did not send yet still leaves with the next drain.
 func (t *Table) remove(s *shard, ref uint32, c *cell) {
 	m := t.meters.states[c.meter]
 	if c.dirty {
-		if len(s.unsent) < maxUnsent {
+		if len(s.unsent) < s.mostUnsent {
 			s.unsent = s.appendChanged(s.unsent, c, m, t.origin)
 		}
 		for most := m.offered.Load(); uint64(c.offered) > most && !m.offered.CompareAndSwap(most, uint64(c.offered)); {
@@ -156,11 +161,11 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 		}
 		s.delist(c)
 	}
-	s.dropSlots(c, &m.shape, int64(m.size()))
+	s.dropSlots(c, &m.shape, int64(m.n+2))
 	if m.algorithm == SlidingLog {
 		s.dropLog(c)
 	}
-	s.gone = max(s.gone, (c.index+2)*m.sub)
+	s.gone = max(s.gone, c.lastCounted(&m.shape))
 	s.drop(ref, hash(m.id, c.key), s.hashOf)
 	s.memory.free(ref)
 	m.release()
@@ -169,7 +174,7 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 // hashOf is the hash under which a cell is found.
 func (s *shard) hashOf(ref uint32) uint64 {
 	c := s.cell(ref)
-	return hash(s.meters.ids[c.meter], c.key)
+	return hash(s.ids[c.meter], c.key)
 }
 
 // expirySpan is how many places of the index are swept under one lock.

@@ -6,7 +6,7 @@ import "math/bits"
 // the bits that the refs do not need, a tag of its hash, so that other cells are hardly ever looked at. 0 is an empty place.
 type index struct {
 	entries []uint32
-	refBits uint
+	refMask uint32 // the bits of an entry that are a ref
 	keys    int
 	most    int // keys at which it is full
 }
@@ -19,7 +19,7 @@ const (
 
 func newIndex(bytes int, refBits uint) index {
 	most := max(1, bytes/indexedBytes)
-	return index{entries: make([]uint32, int(float64(most)/indexLoad)+1), refBits: refBits, most: most}
+	return index{entries: make([]uint32, int(float64(most)/indexLoad)+1), refMask: 1<<refBits - 1, most: most}
 }
 
 // indexBytes is the part of a shard's bytes that its index takes.
@@ -31,13 +31,13 @@ func hash(meter uint64, key Key) uint64 {
 	return hi ^ lo
 }
 
-// home is where the search for a hash begins. The highest bits have chosen the shard, the lowest are the tag.
+// home is where the search for a hash begins. The highest bits have chosen the shard, some of the lowest are the tag.
 func (ix *index) home(h uint64) int {
-	return int(uint64(uint32(h>>(32-shardBits))) * uint64(len(ix.entries)) >> 32)
+	return int(h >> (32 - shardBits) & (1<<32 - 1) * uint64(len(ix.entries)) >> 32)
 }
 
-func (ix *index) ref(entry uint32) uint32           { return entry & (1<<ix.refBits - 1) }
-func (ix *index) entry(ref uint32, h uint64) uint32 { return ref | uint32(h)<<ix.refBits }
+func (ix *index) ref(entry uint32) uint32           { return entry & ix.refMask }
+func (ix *index) entry(ref uint32, h uint64) uint32 { return ref | uint32(h)&^ix.refMask }
 
 // add enters a cell that is not in the index, which is not full.
 func (ix *index) add(ref uint32, h uint64) {

@@ -37,7 +37,7 @@ func (c *cell) journal() *journal {
 // others is the ring of what others counted.
 func (c *cell) others(sh *shape) []uint64 { return c.words(headWords+logWords, sh.size()) }
 
-// forget drops the entries that have left the window.
+// forget drops the entries that have left the window. They do not come back where the clock goes back: a log does not run backwards.
 func (s *shard) forget(c *cell, sh *shape, at instant) {
 	j := c.journal()
 	begin := c.index*sh.sub + at.off - int64(sh.n)*sh.sub
@@ -67,7 +67,7 @@ func (s *shard) dropLog(c *cell) {
 func (c *cell) logView(sh *shape) uint64 {
 	sum := c.journal().sum
 	others := c.others(sh)
-	for _, count := range others[1 : len(others)-1] {
+	for _, count := range others[1:] {
 		sum += count
 	}
 	return sum
@@ -84,7 +84,7 @@ func (t *Table) takeLog(s *shard, l *Limit, c *cell, cost, before uint64, at ins
 			d.RetryAfter = s.logFalls(l, c, l.max-asked-before, at)
 		}
 	} else if commit && cost > 0 {
-		c.count(&l.shape, cost)
+		c.count(c.counts(&l.shape), cost)
 		t.log(s, l, c, cost, at)
 		seen += cost
 	}
@@ -126,8 +126,15 @@ func (s *shard) logFalls(l *Limit, c *cell, most uint64, at instant) time.Durati
 	j, others := c.journal(), c.others(&l.shape)
 	view, window := c.logView(&l.shape), int64(l.n)*l.sub
 	start := c.index * l.sub
-	if most == 0 && isZero(others) { // as nearly always: what is to be waited for is the newest
-		return time.Duration(s.memory.entry(j.newest).time + window - start - at.off + at.back)
+	ahead := s.ahead(c)
+	if ahead == 0 && isZero(others) { // as where nobody else counts: an entry is what is waited for
+		ref := j.newest
+		if most > 0 {
+			for ref = j.oldest; view-uint64(s.memory.entry(ref).cost) > most; ref = s.memory.entry(ref).next {
+				view -= uint64(s.memory.entry(ref).cost)
+			}
+		}
+		return time.Duration(s.memory.entry(ref).time + window - start - at.off + at.back)
 	}
 	for ref, i := j.oldest, 1; ; {
 		when := start + int64(i)*l.sub // when the place i leaves
@@ -138,11 +145,14 @@ func (s *shard) logFalls(l *Limit, c *cell, most uint64, at instant) time.Durati
 			view -= uint64(s.memory.entry(ref).cost)
 		}
 		if when == start+int64(i)*l.sub {
-			if i < len(others) {
+			switch {
+			case i < len(others):
 				view -= others[i]
+			case i == len(others):
+				view -= ahead
 			}
 			if i == 1 {
-				view += others[len(others)-1] // the counts of a clock ahead: time has come to them
+				view += ahead // time has come to them
 			}
 			i++
 		}

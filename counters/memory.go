@@ -14,12 +14,13 @@ import (
 // A block is named by its ref: page number and word in the page. Page 0 is never used, so that 0 names no block.
 type memory struct {
 	extents [][]uint64
-	shift   uint // log2 of the words of an extent
+	shift   uint   // log2 of the words of an extent
+	mask    uint32 // of the words in one
 	pages   []page
 	open    [maxBlock + 1]uint32 // by block size: the first page that has a free block
-	spare   uint32                // the first page that belongs to no size
-	fresh   uint32                // pages from this one on were never used
-	used    int                   // words in blocks that are in use
+	spare   uint32               // the first page that belongs to no size
+	fresh   uint32               // pages from this one on were never used
+	used    int                  // words in blocks that are in use
 }
 
 type page struct {
@@ -34,7 +35,7 @@ const (
 	pageWords = 1 << pageBits
 	wordBytes = 8
 	// The largest block is the cell of a log of 60 sub-windows, which has two rings.
-	maxBlock = headWords + logWords + 2*(MaxSubWindows+2)
+	maxBlock = headWords + logWords + 2*(MaxSubWindows+1)
 )
 
 // newMemory lays out as many whole pages as fit into the bytes.
@@ -42,6 +43,7 @@ func newMemory(bytes int) memory {
 	pages := max(2, bytes/(pageWords*wordBytes+int(unsafe.Sizeof(page{}))))
 	m := memory{pages: make([]page, pages), fresh: 1}
 	m.shift = max(pageBits, uint(bits.Len(uint(pages*pageWords/16)))-1) // 16 to 32 extents
+	m.mask = 1<<m.shift - 1
 	m.extents = make([][]uint64, (pages*pageWords+1<<m.shift-1)>>m.shift)
 	return m
 }
@@ -51,7 +53,7 @@ func (m *memory) bitsOfRefs() uint { return uint(bits.Len(uint(len(m.pages)*page
 
 // at is the word that a ref names. The one way from refs to memory: everything that lies in a block is reached by it.
 func (m *memory) at(ref uint32) unsafe.Pointer {
-	return unsafe.Pointer(&m.extents[ref>>m.shift][ref&(1<<m.shift-1)])
+	return unsafe.Pointer(&m.extents[ref>>(m.shift&31)][ref&m.mask])
 }
 
 func (m *memory) cell(ref uint32) *cell     { return (*cell)(m.at(ref)) }

@@ -102,6 +102,5 @@ func (m *Meter) shape() shape {
 	return s
 }
 
-// size is the number of places in a ring: the window's sub-windows, one before them that overlaps partly, and one after them for
-// counts of a peer whose clock is ahead. Those are seen when time has come to them: no window is ever longer than it should be.
-func (s *shape) size() int { return s.n + 2 }
+// size is the number of places in a ring: the window's sub-windows, and one before them that overlaps partly.
+func (s *shape) size() int { return s.n + 1 }

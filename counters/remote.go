@@ -10,7 +10,7 @@ type remote struct {
 
 const (
 	originBits = 16
-	indexBits  = 6 // a ring has at most 62 places: so many tell its sub-windows apart
+	indexBits  = 6 // the slots of a cell lie in at most 62 sub-windows: so many tell them apart
 )
 
 // MaxCount is the most that a remote slot is taken to count: no sum of slots overflows, and no limit comes near it.
@@ -60,12 +60,12 @@ func (s *shard) place(c *cell, origin uint16, birth uint32, index int64) (ref ui
 	return 0, link, false
 }
 
-// dropSlots frees the slots that will have left the ring when the cell moves on by so many sub-windows.
+// dropSlots frees the slots that will have left the window when the cell moves on by so many sub-windows.
 func (s *shard) dropSlots(c *cell, sh *shape, by int64) {
 	link := &c.slots
 	for *link != 0 {
 		r := s.memory.remote(*link)
-		if int64(r.age(c))+by >= int64(sh.size()) {
+		if int64(r.age(c))+by > int64(sh.n+1) {
 			break
 		}
 		link = &r.next

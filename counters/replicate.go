@@ -37,7 +37,7 @@ func (t *Table) DrainDirty(now int64) Drained {
 	}
 	var out Drained
 	for i := range t.shards {
-		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed)
+		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed, now)
 	}
 	for _, m := range t.meters.all() {
 		if m.demand >= leastDemand {
@@ -48,7 +48,7 @@ func (t *Table) DrainDirty(now int64) Drained {
 	return out
 }
 
-func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64) []Slot {
+func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []Slot {
 	s.Lock()
 	defer s.Unlock()
 	dst = append(dst, s.unsent...)
@@ -57,6 +57,7 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64) []Slot {
 		c := s.cell(ref)
 		m := t.meters.states[c.meter]
 		m.risen(uint64(c.offered), elapsed)
+		s.settle(c, &m.shape, now) // what has passed is not told
 		dst = s.appendChanged(dst, c, m, t.origin)
 		ref = c.next
 		c.dirty, c.offered, c.changed, c.next, c.prev = false, 0, 0, 0, 0
@@ -175,7 +176,7 @@ func (m *merge) slot(slot *Slot) (raised, refused bool) {
 		return false, true
 	}
 	i := int(slot.Index-c.index) + m.shape.n
-	if i < 0 || i >= m.shape.size() {
+	if i < 0 || i > m.shape.n+1 {
 		return false, false // the clock went back, and the cell did not
 	}
 	count := min(slot.Count, MaxCount)
@@ -217,11 +218,17 @@ func (m *merge) mergeable(s *shard, key Key, h uint64) (*cell, instant) {
 	return c, instant{off: m.now - c.index*m.shape.sub}
 }
 
-// raise adds to a place of the ring what others counted there, as the algorithm has it.
+// raise adds to a place of the ring what others counted there, as the algorithm has it. The place after its last is seen later, but by
+// buckets: what is taken from them is taken now, whatever a clock says.
 func (m *merge) raise(c *cell, i int, by uint64, since int64, at instant) {
-	c.counts(&m.shape)[i] += by
+	if i <= m.shape.n {
+		c.counts(&m.shape)[i] += by
+		if i > 0 {
+			c.whole += by
+		}
+	}
 	switch {
-	case m.shape.algorithm == SlidingLog:
+	case m.shape.algorithm == SlidingLog && i <= m.shape.n:
 		c.others(&m.shape)[i] += by
 	case m.shape.algorithm.bucket():
 		if l := m.meters.states[c.meter].limit.Load(); l != nil && !c.unfolded {

@@ -91,7 +91,7 @@ func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at 
 
 // countSlots is how many slots the cell holds, of all origins.
 func (s *shard) countSlots(c *cell, m *meterState) (n int) {
-	var own [MaxSubWindows + 2]uint64
+	var own [MaxSubWindows + 1]uint64
 	for _, count := range s.ownRing(c, m, &own) {
 		if count != 0 {
 			n++
@@ -104,11 +104,13 @@ func (s *shard) countSlots(c *cell, m *meterState) (n int) {
 }
 
 // ownRing is what remains of the ring without what others told: this table's own counts.
-func (s *shard) ownRing(c *cell, m *meterState, ring *[MaxSubWindows + 2]uint64) []uint64 {
+func (s *shard) ownRing(c *cell, m *meterState, ring *[MaxSubWindows + 1]uint64) []uint64 {
 	own := ring[:copy(ring[:], c.counts(&m.shape))]
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
-		own[len(own)-1-int(r.age(c))] -= r.count()
+		if age := int(r.age(c)); age > 0 {
+			own[len(own)-age] -= r.count()
+		}
 		ref = r.next
 	}
 	return own
@@ -116,7 +118,7 @@ func (s *shard) ownRing(c *cell, m *meterState, ring *[MaxSubWindows + 2]uint64)
 
 // appendOwn appends the own slots of the newest n places of the ring that hold a count.
 func (s *shard) appendOwn(dst []Slot, c *cell, m *meterState, origin Origin, n int) []Slot {
-	var ring [MaxSubWindows + 2]uint64
+	var ring [MaxSubWindows + 1]uint64
 	own := s.ownRing(c, m, &ring)
 	for i := len(own) - n; i < len(own); i++ {
 		if own[i] != 0 {
@@ -131,5 +133,5 @@ func (s *shard) appendChanged(dst []Slot, c *cell, m *meterState, origin Origin)
 	if c.changed == 0 {
 		return dst
 	}
-	return s.appendOwn(dst, c, m, origin, int(c.changed)+1) // the newest place is that after the cell's time
+	return s.appendOwn(dst, c, m, origin, int(c.changed))
 }

@@ -40,6 +40,7 @@ type Table struct {
 	drainedAt  int64
 	drainEvery float64 // usual time between drains, in seconds
 	sweep      int     // the shard whose expired cells go next
+	known      []*meterState
 
 	stats tableStats
 }
@@ -64,14 +65,15 @@ type shard struct {
 	sync.Mutex
 	index
 	memory
-	meters  *meterTable
-	origins *registry
-	dirty   struct{ first, last uint32 } // the cells to drain, those that were touched first before others
-	unsent  []Slot                       // of cells that went
-	births  uint32
-	gone    int64 // until when a cell that went may still count somewhere: one created earlier needs a birth of its own
-	hand    int   // where in the index the search for a cell to evict goes on
-	_       [64]byte
+	ids        []uint64 // of meters, by number
+	origins    *registry
+	dirty      struct{ first, last uint32 } // the cells to drain, those that were touched first before others
+	unsent     []Slot                       // of cells that went
+	mostUnsent int                          // beyond it, slots are not told any more: nobody drains
+	births     uint32
+	gone       int64 // until when a cell that went may still count somewhere: one created earlier needs a birth of its own
+	hand       int   // where in the index the search for a cell to evict goes on
+	_          [64]byte
 }
 
 // fixedBytes is what the registries take of the budget.
@@ -95,7 +97,8 @@ func newTable(origin Origin, part int) *Table {
 		s := &t.shards[i]
 		s.memory = newMemory(part - indexBytes(part))
 		s.index = newIndex(part, s.memory.bitsOfRefs())
-		s.meters, s.origins = &t.meters, &t.origins
+		s.mostUnsent = part / 1024
+		s.ids, s.origins = t.meters.ids, &t.origins
 	}
 	return t
 }
@@ -103,13 +106,31 @@ func newTable(origin Origin, part int) *Table {
 // Origin returns whose own counts the table keeps.
 func (t *Table) Origin() Origin { return t.origin }
 
+// Know tells the table the limits that are in force, instead of those that it knew before. It is for buckets: what others count for one
+// that nobody asked this table for yet can then be debited as it comes.
+func (t *Table) Know(limits []*Limit) {
+	t.drain.Lock()
+	defer t.drain.Unlock()
+	known := make([]*meterState, 0, len(limits))
+	for _, l := range limits {
+		if m := t.meters.bear(l.id, &l.meter, true); m != nil {
+			m.limit.Store(l)
+			known = append(known, m)
+		}
+	}
+	for _, m := range t.known {
+		m.release()
+	}
+	t.known = known
+}
+
 // Take decides on a request of the given cost and counts it if it is admitted. A cost of 0 is a peek: it
 // is answered as a cost of 1 and leaves no trace.
 func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) (d Decision) {
 	h := hash(l.id, key)
 	s := &t.shards[h>>(64-shardBits)]
 	s.Lock()
-	t.take(s, l, key, h, cost, now, &d)
+	t.decide(t.settled(s, l, key, h, cost, now), l, cost, 0, true, &d)
 	s.Unlock()
 	return d
 }
@@ -149,8 +170,8 @@ func (t *Table) takePart(charges []Charge, now int64, dst []Decision) []Decision
 			d.Allowed = true
 			continue
 		}
-		h := hashes[i]
-		t.take(&t.shards[h>>(64-shardBits)], ch.Limit, ch.Key, h, ch.Cost, now, d)
+		s := &t.shards[hashes[i]>>(64-shardBits)]
+		t.decide(t.settled(s, ch.Limit, ch.Key, hashes[i], ch.Cost, now), ch.Limit, ch.Cost, 0, true, d)
 	}
 	return dst
 }
@@ -197,18 +218,18 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 	allowed, first := true, len(dst)
 	for i := range charges {
 		ch := &charges[i]
-		dst = append(dst, Decision{Allowed: true})
+		dst = append(dst, Decision{})
 		if ch.Limit == nil {
+			dst[first+i].Allowed = true
 			continue
 		}
 		d := &dst[first+i]
 		s := &t.shards[hashes[i]>>(64-shardBits)]
-		c, at := t.settled(s, ch.Limit, ch.Key, hashes[i], ch.Cost, now)
-		layers[i] = layer{s, c, at}
-		if c != nil {
+		layers[i] = t.settled(s, ch.Limit, ch.Key, hashes[i], ch.Cost, now)
+		if c := layers[i].cell; c != nil {
 			c.pinned = true // so that no later layer evicts it
 		}
-		t.decide(layers[i], ch.Limit, ch.Cost, chargedBefore(layers[:i], charges, c), false, d)
+		t.decide(layers[i], ch.Limit, ch.Cost, chargedBefore(layers[:i], charges, layers[i].cell), false, d)
 		allowed = allowed && d.Allowed
 	}
 	for i := range charges {
@@ -217,6 +238,7 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 			continue
 		}
 		if allowed && ch.Cost > 0 {
+			dst[first+i] = Decision{}
 			t.decide(y, ch.Limit, ch.Cost, 0, true, &dst[first+i])
 		}
 	}
@@ -282,11 +304,10 @@ func (t *Table) View(l *Limit, key Key, now int64) uint64 {
 	if !ok {
 		return 0
 	}
-	if l.algorithm.bucket() && l.refill > 0 {
-		t.debitUnfolded(l, c, at)
-		return l.tokens(c.level().debt(&l.shape, at))
+	if l.algorithm.bucket() {
+		t.debitUnfolded(s, l, c, at)
 	}
-	return s.view(c, s.meters.states[c.meter], at)
+	return s.view(c, t.meters.states[c.meter], at)
 }
 
 // Stats returns the table's totals.

@@ -2,15 +2,15 @@ package counters
 
 // find returns the ref of a key's cell, 0 if it has none.
 func (s *shard) find(meter uint64, key Key, h uint64) uint32 {
-	i, tag := s.home(h), uint32(h)<<s.refBits
+	i, tag := s.home(h), uint32(h)
 	for {
 		e := s.entries[i]
 		if e == 0 {
 			return 0
 		}
-		if e>>s.refBits == tag>>s.refBits {
+		if (e^tag)&^s.refMask == 0 {
 			ref := s.ref(e)
-			if c := s.cell(ref); c.key == key && s.meters.ids[c.meter] == meter {
+			if c := s.cell(ref); c.key == key && s.ids[c.meter] == meter {
 				return ref
 			}
 		}
@@ -20,50 +20,41 @@ func (s *shard) find(meter uint64, key Key, h uint64) uint32 {
 	}
 }
 
-// take decides on one request, and counts it if it is admitted.
-func (t *Table) take(s *shard, l *Limit, key Key, h, cost uint64, now int64, d *Decision) {
-	c, at := t.settled(s, l, key, h, cost, now)
-	t.decide(layer{s, c, at}, l, cost, 0, true, d)
-}
-
 // settled finds the cell, brings it to now and notes what is asked of it. For a peek, a cost of 0, and for a cost that no wait can
 // make room for it makes no cell: it may return nil.
-func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, now int64) (*cell, instant) {
+func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, now int64) (y layer) {
+	y.shard = s
 	ref := s.find(l.id, key, h)
 	chargeable := l.chargeable(cost)
-	var c *cell
-	var at instant
 	if ref != 0 {
-		c = s.cell(ref)
-		var ok bool
-		if at, ok = s.settle(c, &l.shape, now); !ok {
-			if chargeable {
-				t.remove(s, ref, c)
-			}
-			ref, c = 0, nil
+		c := s.cell(ref)
+		if at, ok := s.settle(c, &l.shape, now); ok {
+			y.cell, y.at = c, at
+		} else if chargeable {
+			t.remove(s, ref, c)
 		}
 	}
 	if !chargeable {
-		return c, at
+		return y
 	}
+	c := y.cell
 	if c == nil {
 		ref = t.create(s, l.id, &l.meter, key, h, true, now)
 		c = s.cell(ref)
-		at = instant{off: now - c.index*l.sub}
+		y.cell, y.at = c, instant{off: now - c.index*l.sub}
 	}
 	c.offered = uint32(min(uint64(c.offered)+cost, 1<<32-1))
 	c.used = usedAt(now)
 	if !c.dirty {
 		s.enlist(ref, c)
 	}
-	return c, at
+	return y
 }
 
 // decide answers a request, and charges it if it is admitted and is to be charged (commit). What the same request charges to the same
-// cell besides comes before it. The cell is nil where a key was never charged, and is not to be.
+// cell besides comes before it. The decision is written to d, which is zero. The cell is nil where a key was never charged, and is not to be.
 func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *Decision) {
 	d.Rule, d.Window, d.Limit = l.meter.Rule, l.meter.Window, l.max
-	d.RetryAfter, d.ResetAfter, d.Delay = 0, 0, 0
 	c := y.cell
 	if c == nil {
 		d.Remaining = l.max
@@ -74,11 +65,11 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *D
 	}
 	switch {
 	case l.algorithm <= FixedWindow:
-		l.takeWindow(c, cost, before, y.at, commit, d)
+		l.takeWindow(c, y.shard.ahead(c), cost, before, y.at, commit, d)
 	case l.algorithm == SlidingLog:
 		t.takeLog(y.shard, l, c, cost, before, y.at, commit, d)
 	default:
-		t.debitUnfolded(l, c, y.at)
+		t.debitUnfolded(y.shard, l, c, y.at)
 		l.takeBucket(c, cost, before, y.at, commit, d)
 	}
 	if l.chargeable(cost) {
@@ -87,7 +78,7 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *D
 }
 
 // debitUnfolded lets merges know the limit that a bucket's counts are debited by, and debits those that came when none was known.
-func (t *Table) debitUnfolded(l *Limit, c *cell, at instant) {
+func (t *Table) debitUnfolded(s *shard, l *Limit, c *cell, at instant) {
 	if l.refill == 0 {
 		return
 	}
@@ -95,7 +86,7 @@ func (t *Table) debitUnfolded(l *Limit, c *cell, at instant) {
 		m.limit.Store(l)
 	}
 	if c.unfolded {
-		l.fold(c, at)
+		l.fold(c, s.ahead(c), at)
 	}
 }
 
@@ -107,10 +98,11 @@ func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 		return c.logView(&m.shape)
 	case m.algorithm.bucket():
 		if l := m.limit.Load(); l != nil && !c.unfolded {
-			return l.tokens(c.level().debt(&m.shape, at))
+			v := c.level()
+			return l.tokens(v.debt(&m.shape, v.notBefore(&m.shape, at)))
 		}
 	}
-	return windowView(c.counts(&m.shape), &m.shape, at)
+	return c.windowView(&m.shape, at)
 }
 
 // enlist notes that the cell is to be drained.

@@ -13,18 +13,19 @@ import (
 //	view(t) = sum(c-n+1 .. c) + ceil(count[c-n] * (s - t%s) / s)
 //
 // in whole numbers. Rounding up makes the comparison view + cost <= limit exact: it holds just when it holds for the
-// fraction. A fixed window is one sub-window, and its count that of c alone. A ring holds c-n to c+1 in this order.
+// fraction. A fixed window is one sub-window, and its count that of c alone. A ring holds c-n to c in this order.
 
 // windowView is the count of the window that ends at the instant.
-func windowView(ring []uint64, sh *shape, at instant) uint64 {
-	var sum uint64
-	for _, count := range ring[1 : len(ring)-1] {
-		sum += count
+func (c *cell) windowView(sh *shape, at instant) uint64 {
+	return c.whole + partOf(c.counts(sh), sh, at)
+}
+
+// partOf is the count of the oldest sub-window as far as it overlaps.
+func partOf(ring []uint64, sh *shape, at instant) uint64 {
+	if ring[0] == 0 || sh.algorithm != SlidingWindow {
+		return 0
 	}
-	if oldest := ring[0]; oldest != 0 && sh.algorithm == SlidingWindow {
-		sum += overlap(oldest, sh.sub-at.off, sh.sub)
-	}
-	return sum
+	return overlap(ring[0], sh.sub-at.off, sh.sub)
 }
 
 // overlap is ceil(n * left / sub), for 0 < left <= sub.
@@ -35,70 +36,75 @@ func overlap(n uint64, left, sub int64) uint64 {
 	return q
 }
 
-// takeWindow decides as a window does, sliding or fixed.
-func (l *Limit) takeWindow(c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
+// takeWindow decides as a window does, sliding or fixed. What others counted ahead of the cell's time counts for how long to wait.
+func (l *Limit) takeWindow(c *cell, ahead, cost, before uint64, at instant, commit bool, d *Decision) {
 	ring := c.counts(&l.shape)
-	seen := windowView(ring, &l.shape, at) + before
+	seen := c.whole + partOf(ring, &l.shape, at) + before
 	asked := max(cost, 1)
 	if d.Allowed = asked <= l.max && seen <= l.max-asked; !d.Allowed {
-		d.RetryAfter = l.roomAfter(ring, at, asked+before)
+		d.RetryAfter = l.roomAfter(ring, c.whole, ahead, at, asked+before)
 	} else if commit && cost > 0 {
-		c.count(&l.shape, cost)
+		c.count(ring, cost)
 		seen += cost
 	}
 	d.Remaining = l.max - min(seen, l.max)
 	if seen > before {
-		d.ResetAfter = emptyAfter(ring, &l.shape, at)
+		d.ResetAfter = emptyAfter(ring, ahead, &l.shape, at)
 	}
 }
 
-// roomAfter is the least wait until the view leaves room for a cost, for which there is none now, if nothing is added. It walks
-// the sub-windows in the order in which they leave, and solves for the moment inside the one that makes the difference.
-func (l *Limit) roomAfter(ring []uint64, at instant, cost uint64) time.Duration {
+// roomAfter is the least wait until the view leaves room for a cost, for which there is none now, if nothing is added. While a
+// sub-window leaves the window, those after it lie in it whole: it finds the first that leaves them room enough, and solves for the
+// moment inside it.
+func (l *Limit) roomAfter(ring []uint64, whole, ahead uint64, at instant, cost uint64) time.Duration {
 	if cost > l.max {
 		return Never // whether it comes in one layer or in several
 	}
-	room, last := l.max-cost, len(ring)-1
-	var rest uint64 // what lies whole in the window while the sub-window `leaving` leaves it
-	for _, count := range ring[1:last] {
-		rest += count
+	room, last := l.max-cost, len(ring)
+	if whole <= room { // the sub-window that leaves now is enough
+		if left := l.stays(ring[0], room-whole); left > 0 {
+			return time.Duration(l.sub - left - at.off + at.back)
+		}
 	}
-	for leaving := 0; ; leaving++ {
-		if rest <= room {
-			end := int64(leaving+1)*l.sub - at.off // when it has left
-			left := l.stays(ring, leaving, room-rest)
-			if left > 0 || leaving > last {
-				return time.Duration(max(end-left, 0) + at.back)
-			}
-			// Not before it has left, and then the next one begins to leave.
+	// From the newest backwards, as bursts are young. The last is the one ahead: by then time has come to it.
+	leaving, rest, count := last, uint64(0), ahead
+	for leaving > 1 && rest+count <= room {
+		rest += count
+		leaving--
+		count = ring[leaving]
+	}
+	for {
+		if left := l.stays(count, room-rest); left > 0 || leaving == last {
+			return time.Duration(int64(leaving+1)*l.sub - left - at.off + at.back)
 		}
-		if leaving == 0 {
-			rest += ring[last] // the counts of a clock ahead: time has come to them by then
+		// Not before it has left, and then the next one begins to leave.
+		if leaving++; leaving == last {
+			count = ahead
+		} else {
+			count = ring[leaving]
 		}
-		if leaving < last {
-			rest -= ring[leaving+1]
-		}
+		rest -= count
 	}
 }
 
 // stays is how much of a sub-window's length may still overlap so that no more than room of its count does.
-func (l *Limit) stays(ring []uint64, leaving int, room uint64) int64 {
-	if l.algorithm == FixedWindow || leaving >= len(ring) || ring[leaving] <= room {
+func (l *Limit) stays(count, room uint64) int64 {
+	if l.algorithm == FixedWindow || count <= room {
 		return l.sub // nothing of what leaves a fixed window overlaps
 	}
 	hi, lo := bits.Mul64(room, uint64(l.sub))
-	left, _ := bits.Div64(hi, lo, ring[leaving])
+	left, _ := bits.Div64(hi, lo, count)
 	return int64(left)
 }
 
 // emptyAfter is the least wait until a view that is not zero is, if nothing is added.
-func emptyAfter(ring []uint64, sh *shape, at instant) time.Duration {
-	for i := len(ring) - 1; ; i-- {
-		if ring[i] != 0 {
-			if sh.algorithm == FixedWindow {
-				i--
-			}
-			return time.Duration(int64(i+1)*sh.sub - at.off + at.back)
-		}
+func emptyAfter(ring []uint64, ahead uint64, sh *shape, at instant) time.Duration {
+	i := len(ring) // the newest place that holds a count, the one ahead included
+	for count := ahead; count == 0; count = ring[i] {
+		i--
 	}
+	if sh.algorithm != FixedWindow {
+		i++
+	}
+	return time.Duration(int64(i)*sh.sub - at.off + at.back)
 }

@@ -9,15 +9,34 @@
 // A [Limit] is a [Meter] with a maximum. The meter is what gives a count its meaning: rule, algorithm, window, sub-window
 // length. It does not hold the maximum, so that editing a limit keeps its counts. A [Key] is the keyed hash of an identity
 // under a rule. A [Slot] is one cumulative count: of one meter and key, in one sub-window, by one [Origin] (a node's boot),
-// since one birth. A cell is what a [Table] keeps of a meter and key: all its slots.
+// since one birth. A cell is what a [Table] keeps of a meter and key.
+//
+// # Algorithms
+//
+// For a limit of L in a window W, each has an example that runs:
+//
+//   - [SlidingWindow] counts the window that ends now. It knows counts by sub-window (ten, unless the meter says otherwise), and of
+//     the one that is half gone it counts half: it may be wrong by what a client does inside that one. 144 bytes a key.
+//   - [FixedWindow] counts the window that the clock is in: the cheapest to explain, and L twice around the full hour pass.
+//   - [SlidingLog] remembers each request: exact, at 16 bytes for each.
+//   - [TokenBucket] lets a burst of its capacity pass, then as much as is refilled. Capacity and refill are set apart ([NewBucket]).
+//   - [LeakyBucket] is the same arithmetic under its other name: a request pours in, and what has leaked out may pour in again.
+//   - [LeakyQueue] spaces requests out: each is told after which delay it may go, and is denied where the queue is full.
+//
+// All of them take costs other than one, answer a cost of zero as a peek, and say exactly what is left, after which wait the same
+// request passes, and when all of the limit is back.
 //
 // # Invariants
 //
 //   - A slot never decreases. Slots are merged by max, so that lost, repeated, reordered and replayed deltas change nothing
 //     ([Table.Merge] is commutative, associative and idempotent).
 //   - What a table believes of a key (its view) never exceeds what was admitted everywhere: a plain count cannot reject a
-//     client that keeps to its limit.
+//     client that keeps to its limit. Buckets and logs, which know the times of their own requests only, believe of the others'
+//     the earliest that can be.
 //   - Nothing is ever subtracted. Layers are checked first and charged together afterwards.
 //   - A denial leaves no count. A cost of zero (a peek) leaves no trace at all.
 //   - A cell that was evicted and created again has a later birth, so that max cannot swallow its new counts; births add up.
+//   - A new key is never admitted untracked: at the end of the budget another cell goes for it.
+//
+// Why cells lie in memory as they do is told in DESIGN.md.
 package counters

@@ -78,3 +78,83 @@ func ExampleTable_Merge() {
 	// novel: 1 then 0
 	// counted: 4 and 7
 }
+
+// decisions prints what a limit decides on requests of one key, each at a time after noon.
+func decisions(l *counters.Limit, cost uint64, times ...time.Duration) {
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, at := range times {
+		d := table.Take(l, 1, cost, noon.Add(at).UnixNano())
+		fmt.Printf("%v: %v, %d left, retry after %v, delay %v\n", at, d.Allowed, d.Remaining, d.RetryAfter, d.Delay)
+	}
+}
+
+// Two a minute by the clock: one at its end and two at the beginning of the next pass.
+func ExampleAlgorithm_fixedWindow() {
+	l, _ := counters.NewLimit(counters.NewMeter("r", counters.FixedWindow, time.Minute), 2)
+	decisions(l, 1, 59*time.Second, 61*time.Second, 62*time.Second, 63*time.Second)
+	// Output:
+	// 59s: true, 1 left, retry after 0s, delay 0s
+	// 1m1s: true, 1 left, retry after 0s, delay 0s
+	// 1m2s: true, 0 left, retry after 0s, delay 0s
+	// 1m3s: false, 0 left, retry after 57s, delay 0s
+}
+
+// Two in any minute: the third has to wait until the first is a minute old.
+func ExampleAlgorithm_slidingLog() {
+	l, _ := counters.NewLimit(counters.NewMeter("r", counters.SlidingLog, time.Minute), 2)
+	decisions(l, 1, 50*time.Second, 61*time.Second, 62*time.Second, 110*time.Second)
+	// Output:
+	// 50s: true, 1 left, retry after 0s, delay 0s
+	// 1m1s: true, 0 left, retry after 0s, delay 0s
+	// 1m2s: false, 0 left, retry after 48s, delay 0s
+	// 1m50s: true, 0 left, retry after 0s, delay 0s
+}
+
+// Ten dollars at once, and then five an hour: a bucket of cents.
+func ExampleNewBucket() {
+	l, _ := counters.NewBucket(counters.NewMeter("r", counters.TokenBucket, time.Hour), 1000, 500)
+	decisions(l, 400, 0, 0, 0, 24*time.Minute)
+	// Output:
+	// 0s: true, 600 left, retry after 0s, delay 0s
+	// 0s: true, 200 left, retry after 0s, delay 0s
+	// 0s: false, 200 left, retry after 24m0s, delay 0s
+	// 24m0s: true, 0 left, retry after 0s, delay 0s
+}
+
+// A leaky bucket of three that lets one a second out takes three at once. As a queue it sends them a second apart.
+func ExampleAlgorithm_leakyQueue() {
+	l, _ := counters.NewBucket(counters.NewMeter("r", counters.LeakyQueue, time.Second), 3, 1)
+	decisions(l, 1, 0, 0, 500*time.Millisecond, 500*time.Millisecond, time.Second)
+	// Output:
+	// 0s: true, 2 left, retry after 0s, delay 0s
+	// 0s: true, 1 left, retry after 0s, delay 1s
+	// 500ms: true, 0 left, retry after 0s, delay 1.5s
+	// 500ms: false, 0 left, retry after 500ms, delay 0s
+	// 1s: true, 0 left, retry after 0s, delay 2s
+}
+
+// A leaky bucket is a token bucket seen from below: what is left is the room in it.
+func ExampleAlgorithm_leakyBucket() {
+	l, _ := counters.NewBucket(counters.NewMeter("r", counters.LeakyBucket, time.Second), 3, 1)
+	decisions(l, 2, 0, 0, time.Second)
+	// Output:
+	// 0s: true, 1 left, retry after 0s, delay 0s
+	// 0s: false, 1 left, retry after 1s, delay 0s
+	// 1s: true, 0 left, retry after 0s, delay 0s
+}
+
+// Requests that have nothing to do with each other are decided together at less cost, most so where their keys are many.
+func ExampleTable_TakeBatch() {
+	l, _ := counters.NewLimit(counters.NewMeter("r", counters.SlidingWindow, time.Minute), 1)
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixNano()
+	batch := []counters.Charge{{Limit: l, Key: 1, Cost: 1}, {Limit: l, Key: 2, Cost: 1}, {Limit: l, Key: 1, Cost: 1}}
+	for _, d := range table.TakeBatch(batch, now, nil) {
+		fmt.Println(d.Allowed)
+	}
+	// Output:
+	// true
+	// true
+	// false
+}

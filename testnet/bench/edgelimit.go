@@ -188,8 +188,8 @@ func (e *engine) fillSub(keys []uint64, back, origins int) {
 	e.drainAt(now)
 }
 
-// fitsBudget says whether a table of so many bytes holds the keys with all that counts of them, and how many bytes it says are in use: every key was asked for
-// in every sub-window, and so many other origins tell a slot of each in every one (dense) or in the last.
+// fitsBudget says whether a table of so many bytes holds the keys with all that counts of them, and how many bytes it says are in use:
+// every key was asked for in every sub-window, and so many other origins tell a slot of each in every one (dense) or in the last.
 func fitsBudget(v variant, memory, keys, origins int, dense bool) (inUse int, fits bool, err error) {
 	e, err := newEngine(v, v.max, memory, askGiven, 0)
 	if err != nil {
@@ -232,10 +232,15 @@ func (e *engine) mergeAll(keys []uint64, origins int, now int64) {
 	for o := range origins {
 		frame = frame[:0]
 		for _, key := range keys {
-			frame = append(frame, counters.Slot{Meter: &m, Key: counters.Key(key), Index: m.Index(now), Origin: counters.Origin(2 + o), Birth: 1, Count: 1})
+			frame = append(frame, told(&m, key, o, now))
 		}
 		e.table.Merge(frame, now)
 	}
+}
+
+// told is what the o-th other origin tells of a key.
+func told(m *counters.Meter, key uint64, o int, now int64) counters.Slot {
+	return counters.Slot{Meter: m, Key: counters.Key(key), Index: m.Index(now), Origin: counters.Origin(2 + o), Birth: 1, Count: 1}
 }
 
 // drain tells what changed, as a node does every gossip interval.
@@ -270,9 +275,7 @@ func newMerger(origins int) (*merger, error) {
 		for o := range origins {
 			var frame []counters.Slot
 			for _, key := range met.keys[from : from+frameSize] {
-				frame = append(frame, counters.Slot{
-					Meter: &m, Key: counters.Key(key), Index: m.Index(benchStart), Origin: counters.Origin(2 + o), Birth: 1, Count: 1,
-				})
+				frame = append(frame, told(&m, key, o, benchStart))
 			}
 			g.frames = append(g.frames, frame)
 		}

@@ -39,7 +39,7 @@ type floodReport struct {
 	BudgetMiB float64    `json:"budget_mib"`
 	FloorMiB  float64    `json:"floor_mib"` // resident before the table
 	RSSMiB    float64    `json:"rss_mib"`   // the most during the flood
-	HeapGoal  string     `json:"gc"`        // what the garbage collector was told
+	Collector string     `json:"gc"`        // what the garbage collector was told
 	P50       float64    `json:"p50_us"`
 	P99       float64    `json:"p99_us"`
 	P999      float64    `json:"p999_us"`
@@ -71,8 +71,8 @@ func runFlood(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	var reports []floodReport
-	for _, play := range []func(context.Context, *flood) error{uniqueKeys, allOverLimit} {
-		r, err := runOne(ctx, fullFlood, play, floor, !*fast, stderr)
+	for _, act := range []play{uniqueKeys, allOverLimit} {
+		r, err := runOne(ctx, fullFlood, act, floor, !*fast, stderr)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,10 @@ func residentFloor() (uint64, error) {
 	return rss, err
 }
 
-func runOne(ctx context.Context, size floodSize, play func(context.Context, *flood) error, floor uint64, paced bool, progress io.Writer) (floodReport, error) {
+// play is what a flood does.
+type play func(context.Context, *flood) error
+
+func runOne(ctx context.Context, size floodSize, act play, floor uint64, paced bool, progress io.Writer) (floodReport, error) {
 	debug.FreeOSMemory()
 	f := &flood{size: size, paced: paced, floor: floor, begun: time.Now(), drains: make(chan int64), progress: progress}
 	watch := startWatch()
@@ -123,7 +126,7 @@ func runOne(ctx context.Context, size floodSize, play func(context.Context, *flo
 			f.table.drain(now)
 		}
 	}()
-	err := play(ctx, f)
+	err := act(ctx, f)
 	close(f.drains)
 	<-drained
 	took := time.Since(f.begun)

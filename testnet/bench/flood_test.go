@@ -10,15 +10,15 @@ import (
 // A flood that fits into the budget forgets nobody, and what it reports adds up.
 func TestFloodThatFits(t *testing.T) {
 	size := floodSize{uniques: 20_000, offenders: 100, all: 5_000}
-	for _, play := range []func(context.Context, *flood) error{uniqueKeys, allOverLimit} {
-		r, err := runOne(t.Context(), size, play, 1<<40, false, io.Discard)
+	for _, act := range []play{uniqueKeys, allOverLimit} {
+		r, err := runOne(t.Context(), size, act, 1<<40, false, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r.Kept != r.Over || r.Stats.Evicted != 0 {
 			t.Errorf("%s: of %d keys over their limit %d were kept, %d evicted", r.Flood, r.Over, r.Kept, r.Stats.Evicted)
 		}
-		if want := r.Asked; want == 0 || r.P50 <= 0 || r.P50 > r.P99 || r.P99 > r.P999 || r.P999 > r.Max {
+		if r.Asked == 0 || r.P50 <= 0 || r.P50 > r.P99 || r.P99 > r.P999 || r.P999 > r.Max {
 			t.Errorf("%s: %d requests, quantiles %v %v %v %v", r.Flood, r.Asked, r.P50, r.P99, r.P999, r.Max)
 		}
 		for _, p := range r.Promises[:1] {

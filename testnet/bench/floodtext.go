@@ -11,7 +11,8 @@ import (
 func (f *flood) report(took time.Duration, rss uint64) floodReport {
 	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
 	r := floodReport{
-		Flood: f.name, Asked: f.asked, TookS: took.Seconds(), BudgetMiB: mib(floodBudget), FloorMiB: mib(f.floor), RSSMiB: mib(rss), HeapGoal: collectorSettings(),
+		Flood: f.name, Asked: f.asked, TookS: took.Seconds(),
+		BudgetMiB: mib(floodBudget), FloorMiB: mib(f.floor), RSSMiB: mib(rss), Collector: collectorSettings(),
 		P50: us(f.times.quantile(0.5)), P99: us(f.times.quantile(0.99)), P999: us(f.times.quantile(0.999)), Max: us(f.times.longest),
 		Over: len(f.let), Kept: f.kept(), Stats: f.table.stats(),
 	}
@@ -27,7 +28,8 @@ func (f *flood) verdicts(r floodReport, rss uint64) floodReport {
 	}
 	if f.promised {
 		kept := float64(r.Kept) / float64(r.Over)
-		r.Promises = append(r.Promises, promise{fmt.Sprintf("at least %.1f %% of the keys over their limit kept", 100*keptAtLeast), kept >= keptAtLeast})
+		text := fmt.Sprintf("at least %.1f %% of the keys over their limit kept", 100*keptAtLeast)
+		r.Promises = append(r.Promises, promise{text, kept >= keptAtLeast})
 	}
 	return r
 }
@@ -78,7 +80,7 @@ func writeFloods(w io.Writer, reports []floodReport) error {
 	add("resident, most, MiB", number(func(r floodReport) float64 { return r.RSSMiB }))
 	add("resident, floor, MiB", number(func(r floodReport) float64 { return r.FloorMiB }))
 	add("over budget + floor", number(func(r floodReport) float64 { return (r.RSSMiB - r.FloorMiB) / r.BudgetMiB }))
-	add("garbage collector", func(r floodReport) string { return r.HeapGoal })
+	add("garbage collector", func(r floodReport) string { return r.Collector })
 	add("Take p50, us", number(func(r floodReport) float64 { return r.P50 }))
 	add("Take p99, us", number(func(r floodReport) float64 { return r.P99 }))
 	add("Take p99.9, us", number(func(r floodReport) float64 { return r.P999 }))

@@ -8,11 +8,13 @@ import (
 
 // limiter is a contestant at work.
 type limiter interface {
-	// ask asks for the requests from..to-1 of the stream, one after the other, and returns how many were admitted. It is safe for concurrent use.
+	// ask asks for the requests from..to-1 of the stream, one after the other, and returns how many were admitted. It is safe for
+	// concurrent use.
 	ask(s *stream, from, to int) (admitted int)
 }
 
-// filler is a limiter that has a faster way than ask to have met all clients of a stream, or one that leaves it as a running server would find it.
+// filler is a limiter that has a faster way than ask to have met all clients of a stream, or one that leaves it as a running server would
+// find it.
 type filler interface {
 	fill(s *stream) error
 }
@@ -94,8 +96,8 @@ func (c *contestant) opened(ctx context.Context, s *setting, met *stream) (limit
 	return l, nil
 }
 
-// clock is the coarse clock of a limiter that takes the time as an argument. It runs only while its limiter is measured, so that sub-windows turn over as often
-// as they do for a limiter that is asked all the time.
+// clock is the coarse clock of a limiter that takes the time as an argument. It runs only while its limiter is measured, so that
+// sub-windows turn over as often as they do for a limiter that is asked all the time.
 type clock struct{ ns atomic.Int64 }
 
 // clocked is a limiter that has a clock.

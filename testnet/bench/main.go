@@ -8,8 +8,9 @@
 //
 // How it compares: all contestants live in one process, get the same identities in the same order and are asked in turns, a short slice
 // each, round after round; a ratio is the median of the ratios within the rounds, so that a machine that is busy for a while disturbs all
-// alike. The rivals run as their users call them, with their own clocks. edgelimit hashes the identity with SipHash and reads a coarse clock, as a node
-// does; "key given" leaves the hash out. No garbage is collected within a slice, which favours those that make some. It takes some 4 GB of memory.
+// alike. The rivals run as their users call them, with their own clocks. edgelimit hashes the identity with SipHash and reads a coarse
+// clock, as a node does; "key given" leaves the hash out. No garbage is collected within a slice, which favours those that make some. It
+// takes some 4 GB of memory.
 package main
 
 import (

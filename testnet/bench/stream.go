@@ -11,7 +11,8 @@ import (
 const million = 1_000_000
 
 // stream is a sequence of requests: an identity each, and the key that edgelimit hashes it to. The identities lie in memory in the order in
-// which they are asked for, as if each had just come off a socket: to read them costs nobody a cache miss. It holds no pointers, so that the garbage collector does not see it.
+// which they are asked for, as if each had just come off a socket: to read them costs nobody a cache miss. It holds no pointers, so that
+// the garbage collector does not see it.
 type stream struct {
 	text  string
 	start []uint32

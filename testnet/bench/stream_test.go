@@ -9,7 +9,8 @@ import (
 
 func TestStream(t *testing.T) {
 	s := newStream([]uint32{0, 1, 1, 1 << 31})
-	if s.len() != 4 || s.identity(0) != "0.0.0.0" || s.identity(1) != "158.55.121.177" || s.identity(2) != s.identity(1) || s.keys[2] != s.keys[1] {
+	if s.len() != 4 || s.identity(0) != "0.0.0.0" || s.identity(1) != "158.55.121.177" ||
+		s.identity(2) != s.identity(1) || s.keys[2] != s.keys[1] {
 		t.Errorf("%d: %q %q %q", s.len(), s.identity(0), s.identity(1), s.identity(2))
 	}
 	want := siphash.Hash(secret0, secret1, []byte("\x10bench/per_client\x0bremote_addr\x070.0.0.0"))

@@ -160,7 +160,8 @@ func (r *report) matrix(title, note string, cell func(timing) string) sheet {
 }
 
 func (r *report) timeSheet() sheet {
-	s := r.matrix("Time of a decision, in ns", "Two cores: elapsed time over the decisions of both. Allocations: of a decision, the most of all workloads.",
+	s := r.matrix("Time of a decision, in ns",
+		"Two cores: elapsed time over the decisions of both. Allocations: of a decision, the most of all workloads.",
 		func(t timing) string { return figure(t.NS) })
 	s.head = append(s.head, "allocations")
 	for i, row := range s.rows {
@@ -180,8 +181,11 @@ func (r *report) ratioSheet(title string, of func(timing) float64) sheet {
 }
 
 func (r *report) speedUpSheet() sheet {
-	s := sheet{title: "Two cores, as a multiple of one core's decisions a second", head: []string{"", "same key", "own keys", "1M uniform", "1M Zipf", "denied, same key"}}
-	pairs := [][2]string{{loadHot, loadHotTwo}, {loadSome, loadSomeTwo}, {loadCold, loadColdTwo}, {loadZipf, loadZipfTwo}, {loadDenied, loadDeniedTwo}}
+	s := sheet{title: "Two cores, as a multiple of one core's decisions a second",
+		head: []string{"", "same key", "own keys", "1M uniform", "1M Zipf", "denied, same key"}}
+	pairs := [][2]string{
+		{loadHot, loadHotTwo}, {loadSome, loadSomeTwo}, {loadCold, loadColdTwo}, {loadZipf, loadZipfTwo}, {loadDenied, loadDeniedTwo},
+	}
 	contestants, _ := r.names()
 	for _, c := range contestants {
 		row := []string{c}
@@ -198,7 +202,9 @@ func (r *report) speedUpSheet() sheet {
 }
 
 func (r *report) budgetSheet() sheet {
-	s := sheet{title: "Bytes of the budget a key", note: "The budget over the most keys that a table held without evicting one, every sub-window counting something; in use: what the table says.",
+	s := sheet{title: "Bytes of the budget a key",
+		note: "The budget over the most keys that a table held without evicting one, every sub-window counting something; in use: what\n" +
+			"the table says.",
 		head: []string{"", "budget, MiB", "keys", "bytes", "in use, a key"}}
 	for _, b := range r.Budgets {
 		s.rows = append(s.rows, []string{b.Name, fmt.Sprint(b.MiB), fmt.Sprint(b.Keys), figure(b.Bytes), figure(b.InUse)})
@@ -207,7 +213,9 @@ func (r *report) budgetSheet() sheet {
 }
 
 func (r *report) footprintSheet() sheet {
-	s := sheet{title: "A million keys", note: "Growth of the heap, identities that are kept included; a full garbage collection, and one with a block of as many bytes without pointers.",
+	s := sheet{title: "A million keys",
+		note: "Growth of the heap, identities that are kept included; a full garbage collection, and one with a block of as many bytes\n" +
+			"without pointers.",
 		head: []string{"", "bytes a key", "GC, ms", "block's GC, ms", "ratio"}}
 	for _, f := range r.Footprints {
 		s.rows = append(s.rows, []string{f.Name, figure(f.BytesPerKey), figure(f.GC), figure(f.BlockGC), figure(f.GC / f.BlockGC)})
@@ -219,7 +227,8 @@ func (r *report) footprintSheet() sheet {
 }
 
 func (r *report) mergeSheet() sheet {
-	s := sheet{title: "Merging what other origins tell", note: "Frames of 512 slots, all of them news, into cells with slots of so many origins in all sub-windows.",
+	s := sheet{title: "Merging what other origins tell",
+		note: "Frames of 512 slots, all of them news, into cells with slots of so many origins in all sub-windows.",
 		head: []string{"origins", "ns a slot", "allocations a slot"}}
 	for _, m := range r.Merges {
 		s.rows = append(s.rows, []string{fmt.Sprint(m.Origins), figure(m.NS), figure(quiet(m.Allocs))})

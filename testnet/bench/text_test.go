@@ -5,7 +5,10 @@ import (
 	"testing"
 )
 
-var someSheet = sheet{title: "Things", note: "A note.", head: []string{"", "ns", "of a|b"}, rows: [][]string{{"long name", "1", "2.50"}, {"é", "10000", "-"}}}
+var someSheet = sheet{
+	title: "Things", note: "A note.",
+	head: []string{"", "ns", "of a|b"}, rows: [][]string{{"long name", "1", "2.50"}, {"é", "10000", "-"}},
+}
 
 func TestMarkdownSheet(t *testing.T) {
 	var b strings.Builder
@@ -31,7 +34,8 @@ func TestPlainSheet(t *testing.T) {
 
 func TestFigure(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: "0", 2: "2", 0.0012: "0.001", 0.0994: "0.099", 0.333333: "0.33", 9.99: "9.99", 9.996: "10.0", 42.42: "42.4", 99.96: "100", 1234.5: "1234",
+		0: "0", 2: "2",
+		0.0012: "0.001", 0.0994: "0.099", 0.333333: "0.33", 9.99: "9.99", 9.996: "10.0", 42.42: "42.4", 99.96: "100", 1234.5: "1234",
 	} {
 		if got := figure(v); got != want {
 			t.Errorf("figure(%v) = %q, want %q", v, got, want)

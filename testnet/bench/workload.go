@@ -16,8 +16,8 @@ type pace struct {
 	collections int   // garbage collections that are timed a contestant, at least
 }
 
-// servedWell is the share of its cores that a slice has to get. One that got less is measured again, as long as there are repeats left: other processes
-// cost it time, or its cores waited for each other, which then shows again.
+// servedWell is the share of its cores that a slice has to get. One that got less is measured again, as long as there are repeats left:
+// other processes cost it time, or its cores waited for each other, which then shows again.
 const servedWell = 0.9
 
 // workload is who asks.

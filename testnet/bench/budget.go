@@ -46,20 +46,21 @@ const (
 // budgets measures how many keys fit into a budget.
 func budgets(sizes []int, progress io.Writer) ([]budget, error) {
 	var all []budget
-	for _, size := range sizes {
+	for i, size := range sizes {
 		alone := map[string]float64{} // bytes a key without remote slots
 		for _, line := range budgetLines {
 			v, ok := variantNamed(line.variant)
-			if !ok {
-				continue
+			if !ok || i > 0 && line.origins > 0 {
+				continue // remote slots take long to fill in, and the same of any budget
 			}
 			fmt.Fprintf(progress, "how many fit into %d MiB: %s\n", size, line.name)
-			slots := line.origins
+			slots, oneIn := line.origins, 1024
 			if line.dense {
 				slots *= v.meter.SubWindows()
+				oneIn = 128 // of two kilobytes, for a hundred slots
 			}
 			inUse := 0
-			keys, err := mostThatFit(size<<20/(leastCell+leastSlot*slots), func(keys int) (bool, error) {
+			keys, err := mostThatFit(size<<20/(leastCell+leastSlot*slots), oneIn, func(keys int) (bool, error) {
 				used, fits, err := fitsBudget(v, size<<20, keys, line.origins, line.dense)
 				if fits {
 					inUse = used
@@ -81,10 +82,10 @@ func budgets(sizes []int, progress io.Writer) ([]budget, error) {
 	return all, nil
 }
 
-// mostThatFit returns the largest number that fits, one in 256 too low at most: fewer than so many do.
-func mostThatFit(fewer int, fits func(int) (bool, error)) (int, error) {
+// mostThatFit returns the largest number that fits, one in so many too low at most: fewer than fewer do.
+func mostThatFit(fewer, oneIn int, fits func(int) (bool, error)) (int, error) {
 	low, high := 0, fewer
-	for high-low > max(1, low/256) {
+	for high-low > max(1, low/oneIn) {
 		try := (low + high) / 2
 		ok, err := fits(try)
 		if err != nil {

@@ -8,13 +8,13 @@ import (
 func TestMostThatFit(t *testing.T) {
 	for _, most := range []int{0, 1, 255, 256, 12_345, 999_999} {
 		tries := 0
-		got, err := mostThatFit(1_000_000, func(n int) (bool, error) { tries++; return n <= most, nil })
-		if err != nil || got > most || got < most-max(1, most/128) || tries > 21 {
+		got, err := mostThatFit(1_000_000, 128, func(n int) (bool, error) { tries++; return n <= most, nil })
+		if err != nil || got > most || got < most-max(1, most/64) || tries > 21 {
 			t.Errorf("%d of %d after %d tries, %v", got, most, tries, err)
 		}
 	}
 	broken := errors.New("broken")
-	if _, err := mostThatFit(10, func(int) (bool, error) { return false, broken }); !errors.Is(err, broken) {
+	if _, err := mostThatFit(10, 128, func(int) (bool, error) { return false, broken }); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -143,9 +143,10 @@ func (c *cell) lastCounted(sh *shape) int64 {
 	return 0
 }
 
-// empty reports whether nothing in the cell counts any more, or will.
-func (c *cell) empty(sh *shape, at instant) bool {
-	return c.slots == 0 && isZero(c.counts(sh)) && !(sh.algorithm.bucket() && c.level().debt(sh, at) != 0)
+// empty reports whether nothing in the cell counts any more, or will. A bucket is, once it has been full for so long that no merge
+// reaches back to before.
+func (c *cell) empty(sh *shape) bool {
+	return c.slots == 0 && isZero(c.counts(sh)) && !(sh.algorithm.bucket() && c.level().tat > 0)
 }
 
 func isZero(ring []uint64) bool {

@@ -79,7 +79,7 @@ func (t *Table) evict(s *shard, now int64) uint32 {
 		}
 		m := t.meters.states[c.meter]
 		at, ok := s.settle(c, &m.shape, now)
-		if !ok || c.empty(&m.shape, at) {
+		if !ok || c.empty(&m.shape) {
 			t.stats.expired.Add(1)
 			t.remove(s, ref, c)
 			return ref >> pageBits
@@ -200,7 +200,7 @@ func (t *Table) expireSpan(s *shard, from, to int, now int64) {
 		ref := s.ref(s.entries[i])
 		c := s.cell(ref)
 		m := t.meters.states[c.meter]
-		if at, ok := s.settle(c, &m.shape, now); ok && !c.empty(&m.shape, at) {
+		if _, ok := s.settle(c, &m.shape, now); ok && !c.empty(&m.shape) {
 			i++
 			continue
 		}

@@ -13,8 +13,8 @@ type index struct {
 
 // An index is made for cells of so many bytes: where they are smaller, it is what ends the table.
 const (
-	indexedBytes = 80
-	indexLoad    = 0.85
+	indexedBytes = 84
+	indexLoad    = 0.875
 )
 
 func newIndex(bytes int, refBits uint) index {

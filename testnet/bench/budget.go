@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 )
@@ -44,7 +45,7 @@ const (
 )
 
 // budgets measures how many keys fit into a budget.
-func budgets(sizes []int, progress io.Writer) ([]budget, error) {
+func budgets(ctx context.Context, sizes []int, progress io.Writer) ([]budget, error) {
 	var all []budget
 	for i, size := range sizes {
 		alone := map[string]float64{} // bytes a key without remote slots
@@ -61,6 +62,9 @@ func budgets(sizes []int, progress io.Writer) ([]budget, error) {
 			}
 			inUse := 0
 			keys, err := mostThatFit(size<<20/(leastCell+leastSlot*slots), oneIn, func(keys int) (bool, error) {
+				if err := ctx.Err(); err != nil {
+					return false, err
+				}
 				used, fits, err := fitsBudget(v, size<<20, keys, line.origins, line.dense)
 				if fits {
 					inUse = used

@@ -21,7 +21,7 @@ func TestMostThatFit(t *testing.T) {
 
 // What is said to fit into a budget is near to what the table says is in use of it.
 func TestBudgets(t *testing.T) {
-	all, err := budgets([]int{4}, t.Output())
+	all, err := budgets(t.Context(), []int{4}, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"runtime"
@@ -15,7 +16,7 @@ type merging struct {
 }
 
 // mergings measures merges, the numbers of origins in turns.
-func mergings(p pace, progress io.Writer) ([]merging, error) {
+func mergings(ctx context.Context, p pace, progress io.Writer) ([]merging, error) {
 	fmt.Fprintln(progress, "merging")
 	origins := append([]int{1}, remoteOrigins...)
 	mergers := make([]*merger, len(origins))
@@ -29,6 +30,9 @@ func mergings(p pace, progress io.Writer) ([]merging, error) {
 	err := withoutCollections(func(collect func()) error {
 		for range p.rounds {
 			for i, g := range mergers {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
 				collect()
 				n, a, err := mergeFor(g, p.slice)
 				if err != nil {

@@ -59,7 +59,7 @@ func compare(ctx context.Context, p pace, progress io.Writer) (*report, error) {
 	if r.Footprints, err = footprints(ctx, all, p, progress); err != nil {
 		return nil, err
 	}
-	if r.Budgets, err = budgets(p.budgets, progress); err != nil {
+	if r.Budgets, err = budgets(ctx, p.budgets, progress); err != nil {
 		return nil, err
 	}
 	if addr != "" {
@@ -67,7 +67,7 @@ func compare(ctx context.Context, p pace, progress io.Writer) (*report, error) {
 			return nil, err
 		}
 	}
-	if r.Merges, err = mergings(p, progress); err != nil {
+	if r.Merges, err = mergings(ctx, p, progress); err != nil {
 		return nil, err
 	}
 	turns, err := timings(ctx, all, p, progress)

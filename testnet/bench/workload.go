@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -97,7 +98,7 @@ func timings(ctx context.Context, all []contestant, p pace, progress io.Writer) 
 				continue
 			}
 			l, err := c.opened(ctx, s, met)
-			if err != nil {
+			if err := errors.Join(err, ctx.Err()); err != nil {
 				return nil, err
 			}
 			opened[c][s] = l

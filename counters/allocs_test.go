@@ -16,14 +16,34 @@ func allocations(f func(now int64)) float64 {
 	})
 }
 
-// The request path of a key that is known allocates nothing, whatever is decided.
+// The request path of a key that is known allocates nothing, whatever the algorithm, and whatever is decided.
 func TestDecisionsAllocateNothing(t *testing.T) {
-	wide, narrow := limitNamed(t, "wide", counters.MaxLimit), limitNamed(t, "narrow", 1)
+	for _, a := range algorithms {
+		t.Run(a.String(), func(t *testing.T) {
+			most := uint64(counters.MaxLimit)
+			if a == counters.SlidingLog {
+				most = counters.MaxLog
+			}
+			m := counters.NewMeter("wide", a, 10*time.Second)
+			wide := newLimit(t, m, most)
+			m.Rule = "narrow"
+			narrow := newLimit(t, m, 1)
+			decisionsAllocateNothing(t, wide, narrow)
+		})
+	}
+}
+
+func decisionsAllocateNothing(t *testing.T, wide, narrow *counters.Limit) {
 	table := counters.NewTable(counters.Config{Origin: 1})
 	layers := []counters.Charge{{Limit: wide, Key: 1, Cost: 1}, {}, {Limit: wide, Key: 2, Cost: 1}}
 	denied := append(layers[:3:3], counters.Charge{Limit: narrow, Key: 1, Cost: 1})
-	ds := make([]counters.Decision, 0, len(denied))
+	var batch []counters.Charge
+	for key := range counters.Key(32) {
+		batch = append(batch, counters.Charge{Limit: wide, Key: key / 2, Cost: 1})
+	}
+	ds := make([]counters.Decision, 0, len(batch))
 	table.TakeAll(layers, start, nil)
+	table.TakeBatch(batch, start, nil)
 	table.Take(narrow, 1, 1, start)
 
 	for name, f := range map[string]func(now int64){
@@ -33,6 +53,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 		"Take, a new peek":  func(now int64) { table.Take(wide, 99, 0, now) },
 		"TakeAll, admitted": func(now int64) { ds = table.TakeAll(layers, now, ds[:0]) },
 		"TakeAll, denied":   func(now int64) { ds = table.TakeAll(denied, now, ds[:0]) },
+		"TakeBatch":         func(now int64) { ds = table.TakeBatch(batch, now, ds[:0]) },
 		"View":              func(now int64) { table.View(wide, 1, now) },
 		"Governing":         func(int64) { counters.Governing(ds) },
 	} {
@@ -42,11 +63,14 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	}
 }
 
-// Merging raises rows that exist for nothing as well, also where the meters alternate and where the peer sent them anew.
-func TestMergeIntoExistingRowsAllocatesNothing(t *testing.T) {
-	a, b := limitNamed(t, "a", 10), limitNamed(t, "b", 10)
+// Merging raises slots that exist for nothing as well, also where the meters alternate and where the peer sent them anew.
+func TestMergeIntoExistingSlotsAllocatesNothing(t *testing.T) {
 	table := counters.NewTable(counters.Config{Origin: 1})
-	slots := []counters.Slot{slotOf(a, 1, start, 2, 0, 1), slotOf(a, 1, start, 3, 0, 1), slotOf(b, 1, start, 2, 0, 1), slotOf(a, 2, start, 2, 5, 1)}
+	var slots []counters.Slot
+	for _, a := range algorithms {
+		x, y := newLimit(t, counters.NewMeter("x", a, 10*time.Second), 10), newLimit(t, counters.NewMeter("y", a, 10*time.Second), 10)
+		slots = append(slots, slotOf(x, 1, start, 2, 0, 1), slotOf(x, 1, start, 3, 0, 1), slotOf(y, 1, start, 2, 0, 1), slotOf(x, 2, start, 2, 5, 1))
+	}
 	table.Merge(slots, start)
 	if n := allocations(func(now int64) {
 		for i := range slots {

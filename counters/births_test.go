@@ -2,106 +2,112 @@ package counters_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/counters/counterstest"
 	"pgregory.net/rapid"
 )
 
-// onePerShard makes a table so small that a shard holds a single cell.
-func onePerShard(origin counters.Origin) *counters.Table {
-	return counters.NewTable(counters.Config{Origin: origin, Memory: counters.MinMemory})
+// small makes a table of which a few dozen keys fill a shard.
+func small(origin counters.Origin) *counters.Table { return counters.NewTiny(origin, 3) }
+
+// filler is a limit with cells as large as can be, so that few of them fill a table.
+func filler(t rapid.TB) *counters.Limit {
+	t.Helper()
+	m := counters.Meter{Rule: "filler", Algorithm: counters.SlidingWindow, Window: time.Hour, Sub: time.Minute}
+	return newLimit(t, m, counters.MaxLimit)
 }
 
-// rivals returns n keys of the limit that share a shard.
-func rivals(t rapid.TB, l *counters.Limit, n int) []counters.Key {
+// crowd is a stream of keys that nobody asks for again.
+type crowd struct {
+	limit *counters.Limit
+	next  counters.Key
+}
+
+func newCrowd(t rapid.TB) *crowd { return &crowd{filler(t), 1 << 32} }
+
+// pushOut charges new keys until the table has let go of the one given, which has to count something. It drains as often as a node would
+// at such a rate, and returns what was told of the limit.
+func (c *crowd) pushOut(t rapid.TB, table *counters.Table, l *counters.Limit, key counters.Key, now int64) (told []counters.Slot) {
 	t.Helper()
-	keys := []counters.Key{1}
-	for key := counters.Key(2); len(keys) < n; key++ {
-		table := onePerShard(1)
-		table.Take(l, 1, 1, start)
-		table.Take(l, key, 1, start)
-		if table.Stats().Evicted == 1 {
-			keys = append(keys, key)
+	for i := range 1 << 10 {
+		for c.next++; counters.ShardOf(c.limit, c.next) != counters.ShardOf(l, key); {
+			c.next++
+		}
+		table.Take(c.limit, c.next, 1<<20, now) // more than any cell of a test counts
+		if table.View(l, key, now) == 0 {
+			return told
+		}
+		if i%4 == 3 {
+			told = append(told, of(l, table.DrainDirty(now).Slots)...)
 		}
 	}
-	return keys
+	t.Fatalf("a thousand keys do not push out one that shares their shard: %+v", table.Stats())
+	return nil
 }
 
-// rivalOf returns a key of another limit whose cell shares the shard of l's key.
-func rivalOf(t rapid.TB, l *counters.Limit, key counters.Key, other *counters.Limit) counters.Key {
-	t.Helper()
-	for rival := counters.Key(1); ; rival++ {
-		table := onePerShard(1)
-		table.Take(l, key, 1, start)
-		table.Take(other, rival, 1, start)
-		if table.Stats().Evicted == 1 {
-			return rival
+// of returns the slots of the limit's meter.
+func of(l *counters.Limit, slots []counters.Slot) (own []counters.Slot) {
+	for _, s := range slots {
+		if *s.Meter == l.Meter() {
+			own = append(own, s)
 		}
 	}
+	return own
 }
 
-// A cell that was evicted and comes again counts from zero, under another birth: its peers add up both.
+// limitsOf is one limit of each algorithm, so large that nothing is denied, and without a refill worth speaking of.
+func limitsOf(t rapid.TB) (limits []*counters.Limit) {
+	t.Helper()
+	for _, a := range algorithms {
+		m := counters.NewMeter("r/"+a.String(), a, time.Hour)
+		if isBucket(a) {
+			limits = append(limits, newBucket(t, m, 1000, 1))
+			continue
+		}
+		limits = append(limits, newLimit(t, m, 1000))
+	}
+	return limits
+}
+
+// A cell that was evicted and comes again counts from zero, under another birth: its peers add up both. What it had not told yet is told
+// all the same.
 func TestBirthsAddUpAtAPeer(t *testing.T) {
-	l := limitOf(t, 10*time.Second, time.Second, 100)
-	keys := rivals(t, l, 2)
-	small, peer := onePerShard(9), counters.NewTable(counters.Config{Origin: 2})
-	now := start
-	for i := range uint64(5) {
-		now += int64(500 * time.Millisecond)
-		small.Take(l, keys[0], 10+i, now)
-		peer.Merge(small.DrainDirty(now).Slots, now)
-		small.Take(l, keys[1], 1, now) // evicts it
-		if view := small.View(l, keys[0], now); view != 0 {
-			t.Fatalf("the table that evicted the cell has a view of %d", view)
+	for _, l := range limitsOf(t) {
+		table, peer, others := small(9), counters.NewTable(counters.Config{Origin: 2}), newCrowd(t)
+		now, sum := after(5*time.Minute), uint64(0)
+		for i := range uint64(5) {
+			now += int64(500 * time.Millisecond)
+			table.Take(l, 1, 10+i, now)
+			if sum += 10 + i; i%2 == 0 {
+				peer.Merge(of(l, table.DrainDirty(now).Slots), now)
+			}
+			peer.Merge(others.pushOut(t, table, l, 1, now), now)
 		}
-	}
-	peer.Merge(small.DrainDirty(now).Slots, now)
-	if view := peer.View(l, keys[0], now); view != 10+11+12+13+14 {
-		t.Errorf("the peer's view is %d, want 60", view)
-	}
-	if view := peer.View(l, keys[1], now); view != 5 {
-		t.Errorf("the peer's view of the other key is %d, want 5", view)
-	}
-	seen := make(map[uint32]bool)
-	for _, s := range peer.Snapshot(now, 100) {
-		if s.Key == keys[0] {
+		peer.Merge(of(l, table.DrainDirty(now).Slots), now)
+		if view := peer.View(l, 1, now); view != sum {
+			t.Errorf("%v: the peer's view is %d, want %d", l.Meter().Algorithm, view, sum)
+		}
+		seen := make(map[uint32]bool)
+		for _, s := range peer.Snapshot(now, 100) {
 			seen[s.Birth] = true
 		}
-	}
-	if len(seen) != 5 {
-		t.Errorf("%d births of one cell, want 5", len(seen))
-	}
-}
-
-// What an evicted cell had not sent yet leaves with the next drain, beside what its successor counted.
-func TestEvictedCellsStillTell(t *testing.T) {
-	l := limitOf(t, 10*time.Second, time.Second, 100)
-	keys := rivals(t, l, 2)
-	table := onePerShard(9)
-	table.Take(l, keys[0], 7, start)
-	table.Take(l, keys[1], 5, start)
-	table.Take(l, keys[0], 3, start)
-	var sum [2]uint64
-	slots := table.DrainDirty(start).Slots
-	for _, s := range slots {
-		if s.Key == keys[0] {
-			sum[0] += s.Count
-		} else {
-			sum[1] += s.Count
+		if len(seen) != 5 {
+			t.Errorf("%v: %d births of one cell, want 5", l.Meter().Algorithm, len(seen))
+		}
+		if left := of(l, table.DrainDirty(now).Slots); len(left) != 0 {
+			t.Errorf("%v: told twice: %+v", l.Meter().Algorithm, left)
 		}
 	}
-	if len(slots) != 3 || sum != [2]uint64{10, 5} {
-		t.Errorf("drained %+v, want 7 and 3 of one key, and 5 of the other", slots)
-	}
-	wantSlots(t, "told twice", table.DrainDirty(start).Slots)
 }
 
 // When nothing of a cell can count any more anywhere, its successor may be born as it was: peers need no row more.
 func TestBirthsAreSpared(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
-	table := counters.NewTable(counters.Config{Origin: 9})
+	table := small(9)
 	births := make(map[uint32]bool)
 	for i := range 20 {
 		now := after(time.Duration(i) * time.Minute)
@@ -127,10 +133,7 @@ type drained struct {
 
 func (d ledger) note(t rapid.TB, l *counters.Limit, slots []counters.Slot) {
 	t.Helper()
-	for _, s := range slots {
-		if *s.Meter != l.Meter() {
-			continue
-		}
+	for _, s := range of(l, slots) {
 		at := drained{s.Key, s.Index, s.Birth}
 		if s.Count <= d[at] {
 			t.Fatalf("%+v: drained %d after %d", at, s.Count, d[at])
@@ -152,38 +155,33 @@ func (d ledger) sum(key counters.Key) (sum uint64) {
 // up to what was admitted.
 func TestNoBirthSwallowsAnother(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, counters.MaxLimit)
-	slow := newLimit(t, counters.Meter{Rule: "slow", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: 20 * time.Second}, 1e9)
-	keys := rivals(t, l, 3)
-	slowKey := rivalOf(t, l, keys[0], slow)
-	rapid.Check(t, func(t *rapid.T) {
-		table, told, admitted := onePerShard(9), make(ledger), make(map[counters.Key]uint64)
+	for seed := range uint64(6) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		table, others, told, admitted := small(9), newCrowd(t), make(ledger), make(map[counters.Key]uint64)
 		now, undrained := start, int64(math.MaxInt64) // since when something may wait to be drained
 		drain := func() {
 			told.note(t, l, table.DrainDirty(now).Slots)
 			undrained = math.MaxInt64
 		}
-		step := rapid.OneOf(
-			rapid.SampledFrom([]int64{0, 1, -1, int64(time.Second), -int64(time.Second), -int64(10 * time.Second), -int64(11 * time.Second)}),
-			rapid.Int64Range(-int64(30*time.Second), int64(30*time.Second)),
-			rapid.Int64Range(-int64(2*time.Second), int64(2*time.Second)),
-		)
-		for range rapid.IntRange(1, 80).Draw(t, "steps") {
-			next := now + step.Draw(t, "clock")
-			if undrained != math.MaxInt64 && next > undrained+int64(9*time.Second) {
+		for range 150 {
+			second := int64(time.Second)
+			next := now + pick(r, 0, 1, -1, second, -second, -10*second, -11*second, r.Int64N(60*second)-30*second, r.Int64N(4*second)-2*second)
+			if undrained != math.MaxInt64 && next > undrained+9*second {
 				drain() // what is older than its window need not be told
 			}
 			now = next
-			switch rapid.IntRange(0, 6).Draw(t, "step") {
+			key := counters.Key(1 + r.IntN(3))
+			switch r.IntN(12) {
 			case 0:
 				drain()
 			case 1:
-				table.Take(slow, slowKey, 1, now)
+				if table.View(l, key, now) > 0 {
+					told.note(t, l, others.pushOut(t, table, l, key, now))
+				}
 			case 2:
-				heard := slotOf(l, rapid.SampledFrom(keys).Draw(t, "heard"), now, 2, 0, 1)
-				table.Merge([]counters.Slot{heard}, now)
+				table.Merge([]counters.Slot{slotOf(l, key, now, 2, 0, 1)}, now)
 			default:
-				key := rapid.SampledFrom(keys).Draw(t, "key")
-				if cost := rapid.Uint64Range(1, 5).Draw(t, "cost"); table.Take(l, key, cost, now).Allowed {
+				if cost := 1 + r.Uint64N(5); table.Take(l, key, cost, now).Allowed {
 					admitted[key] += cost
 					undrained = min(undrained, now)
 				}
@@ -192,8 +190,52 @@ func TestNoBirthSwallowsAnother(t *testing.T) {
 		drain()
 		for key, want := range admitted {
 			if got := told.sum(key); got != want {
-				t.Fatalf("of key %d %d were admitted, and %d told: %v", key, want, got, told)
+				t.Fatalf("seed %d: of key %d %d were admitted, and %d told: %v", seed, key, want, got, told)
 			}
 		}
-	})
+	}
+}
+
+// Two tables that forget and tell each other all the same: neither believes in more than there is, and one that forgets nothing and
+// hears of all knows all.
+func TestTablesThatForgetTellEverything(t *testing.T) {
+	for i, l := range limitsOf(t) {
+		r := rand.New(rand.NewPCG(uint64(i), 12))
+		tables, witness, others := [2]*counters.Table{small(1), small(2)}, counters.NewTable(counters.Config{Origin: 3}), newCrowd(t)
+		truth, now := counterstest.NewModel(l), start
+		for range 120 {
+			now += r.Int64N(int64(20 * time.Second))
+			who, key := r.IntN(2), counters.Key(r.IntN(3))
+			switch r.IntN(8) {
+			case 0:
+				if tables[who].View(l, key, now) > 0 {
+					slots := others.pushOut(t, tables[who], l, key, now)
+					tables[1-who].Merge(slots, now)
+					witness.Merge(slots, now)
+				}
+			case 1, 2, 3:
+				slots := of(l, tables[who].DrainDirty(now).Slots)
+				tables[1-who].Merge(slots, now)
+				witness.Merge(slots, now)
+			default:
+				if cost := r.Uint64N(5); tables[who].Take(l, key, cost, now).Allowed {
+					truth.Charge(key, cost, now)
+				}
+			}
+			for key := range counters.Key(3) {
+				if view, most := tables[who].View(l, key, now), truth.View(key, now); view > most {
+					t.Fatalf("%v: a view of %d, of which there are %d", l.Meter().Algorithm, view, most)
+				}
+			}
+		}
+		for _, table := range tables {
+			witness.Merge(of(l, table.DrainDirty(now).Slots), now)
+		}
+		for key := range counters.Key(3) {
+			got, want := witness.View(l, key, now), truth.View(key, now)
+			if exact := l.Meter().Algorithm; got > want || got < want && (exact == counters.SlidingWindow || exact == counters.FixedWindow) {
+				t.Errorf("%v: the witness knows %d of key %d, of which there are %d", l.Meter().Algorithm, got, key, want)
+			}
+		}
+	}
 }

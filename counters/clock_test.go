@@ -55,7 +55,7 @@ func TestClockStepsBackALittle(t *testing.T) {
 // What is counted then is of the cell's time, which is not used up when the clock gets to where the window of that request would end.
 func TestCountsOfAClockThatSteppedBackDoNotExpireEarly(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	table.Take(l, 1, 1, start)
 	table.Snapshot(after(9*time.Second), 10) // only a look brought the cell to this time
 	table.Take(l, 1, 3, start)
@@ -180,12 +180,11 @@ func TestACellThatAMergeReplacesIsBornAgain(t *testing.T) {
 	}
 }
 
-// Under any clock: no panic, nothing admitted beyond what the view leaves, no view of more than was ever admitted, and cells within
-// the cap.
+// Under any clock: no panic, nothing admitted beyond what the view leaves, and no view of more than was ever admitted.
 func TestAnyClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLimit(t)
-		table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+		table := small(1)
 		window := int64(l.Meter().Window)
 		clock := rapid.OneOf(
 			rapid.Int64Range(-2*window, 2*window).Filter(func(d int64) bool { return start+d >= 0 }),
@@ -210,9 +209,6 @@ func TestAnyClock(t *testing.T) {
 			if rapid.IntRange(0, 5).Draw(t, "drain") == 0 {
 				table.DrainDirty(now)
 				table.Snapshot(now, 5)
-			}
-			if keys := table.Stats().Keys; keys > shards {
-				t.Fatalf("%d cells, at most %d are allowed", keys, shards)
 			}
 		}
 	})

@@ -157,17 +157,18 @@ func TestConcurrentDrain(t *testing.T) {
 	}
 }
 
-// Under a cap, with time passing, cells come and go beneath everybody. Nothing is admitted beyond what was forgotten.
+// Under a budget, with time passing, cells come and go beneath everybody. Nothing is admitted beyond what was forgotten.
 func TestConcurrentEviction(t *testing.T) {
-	l := limitOf(t, 10*time.Second, time.Second, 3)
-	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+	const keys = 60000
+	l := limitOf(t, time.Hour, time.Minute, 3)
+	table := least(1)
 	var admitted, clock atomic.Int64
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(g), 9))
-			for i := range 2000 {
-				if table.Take(l, counters.Key(r.IntN(500)), 1, start).Allowed {
+			for i := range 6000 {
+				if table.Take(l, counters.Key(r.IntN(keys)), 1, start).Allowed {
 					admitted.Add(1)
 				}
 				if i%100 == 0 {
@@ -179,10 +180,10 @@ func TestConcurrentEviction(t *testing.T) {
 	wg.Wait()
 	st := table.Stats()
 	var held uint64
-	for key := range counters.Key(500) {
+	for key := range counters.Key(keys) {
 		held += table.View(l, key, start)
 	}
-	if st.Keys > 64 || st.Evicted == 0 || held+st.Forgotten != uint64(admitted.Load()) {
+	if st.Bytes > counters.MinMemory || st.Evicted == 0 || held+st.Forgotten != uint64(admitted.Load()) {
 		t.Errorf("%d admitted, %d held, %+v: what is not held has to be forgotten", admitted.Load(), held, st)
 	}
 }

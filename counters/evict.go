@@ -1,20 +1,18 @@
 package counters
 
-// create makes a cell, and room for it. A new key is never admitted untracked: at the end of the budget another cell goes. It returns 0
-// only for a peer's meter, when there are too many of those.
+// create makes a cell, and room for it: at the end of the budget another cell goes. It returns 0 where there are too many meters, or the
+// shard holds nothing but what the same request needs.
 func (t *Table) create(s *shard, meter uint64, m *Meter, key Key, h uint64, local bool, now int64) uint32 {
 	state := t.meters.bear(meter, m, local)
 	if state == nil {
-		if local {
-			panic("counters: more than MaxMeters meters in use")
-		}
 		return 0
 	}
 	for s.keys >= s.most && t.evict(s, now) != 0 {
 	}
 	ref := t.alloc(s, state.words, nil, now)
 	if ref == 0 {
-		panic("counters: a shard holds nothing but layers of one request") // MinMemory has room for MaxLayers of the largest cells
+		state.release()
+		return 0
 	}
 	if now < s.gone {
 		s.births++
@@ -177,15 +175,22 @@ func (s *shard) hashOf(ref uint32) uint64 {
 	return hash(s.ids[c.meter], c.key)
 }
 
-// expirySpan is how many places of the index are swept under one lock.
-const expirySpan = 1024
+// A drain sweeps so many places of the index, and so many under one lock: requests are let through in between.
+const (
+	expirySpan  = 1024
+	expirySpans = 16
+)
 
-// expire removes the expired cells of one shard, a different one at each call, and lets requests through now and then.
+// expire removes expired cells, from where it ended the last time.
 func (t *Table) expire(now int64) {
-	s := &t.shards[t.sweep]
-	t.sweep = (t.sweep + 1) % shards
-	for from := 0; from < len(s.entries); from += expirySpan {
-		t.expireSpan(s, from, min(from+expirySpan, len(s.entries)), now)
+	for range expirySpans {
+		s := &t.shards[t.sweep.shard]
+		from := t.sweep.place
+		t.sweep.place = min(from+expirySpan, len(s.entries))
+		t.expireSpan(s, from, t.sweep.place, now)
+		if t.sweep.place == len(s.entries) {
+			t.sweep.place, t.sweep.shard = 0, (t.sweep.shard+1)%shards
+		}
 	}
 }
 

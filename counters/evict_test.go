@@ -1,6 +1,7 @@
 package counters_test
 
 import (
+	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -8,21 +9,45 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-const shards = 64 // the same number as in the package
-
-// sweep drains often enough that every shard has had its expired cells taken out.
+// sweep drains often enough that every part of a small table has had its expired cells taken out.
 func sweep(table *counters.Table, now int64) {
-	for range shards {
+	for range 16 {
 		table.DrainDirty(now)
 	}
 }
 
-// An attacker who changes identity with every request gets a cell each, and no more memory than the cap: keys that are over
+// least makes a table of the least budget.
+func least(origin counters.Origin) *counters.Table {
+	return counters.NewTable(counters.Config{Origin: origin, Memory: counters.MinMemory})
+}
+
+// fill charges new keys from the first on, a nanosecond apart, until one is evicted, and returns how many fitted in.
+func fill(t *testing.T, table *counters.Table, l *counters.Limit, first counters.Key, now int64) counters.Key {
+	t.Helper()
+	for n := range counters.Key(1 << 20) {
+		table.Take(l, first+n, 1, now+int64(n))
+		if table.Stats().Evicted > 0 {
+			return n
+		}
+	}
+	t.Fatalf("a million keys do not fill a table: %+v", table.Stats())
+	return 0
+}
+
+// heap is how many bytes are held.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// An attacker who changes identity with every request gets a cell each, and no more memory than the budget: keys that are over
 // their limit are kept all the same.
-func TestIdentityRotationStaysWithinTheCap(t *testing.T) {
-	const most, offenders = 1000, 100
+func TestIdentityRotationStaysWithinTheBudget(t *testing.T) {
+	const offenders = 100
 	l := limitOf(t, time.Hour, time.Hour/10, 2)
-	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+	table := least(1)
 	for key := range counters.Key(offenders) {
 		for range 3 {
 			table.Take(l, key, 1, start)
@@ -34,44 +59,66 @@ func TestIdentityRotationStaysWithinTheCap(t *testing.T) {
 			if d := table.Take(l, key, 1, now); !d.Allowed || d.Remaining != 1 {
 				t.Fatalf("key %d: %+v", key, d)
 			}
-			if key%500 == 0 {
+			if key%1000 == 0 {
 				table.DrainDirty(now)
-				if keys := table.Stats().Keys; keys > most {
-					t.Fatalf("after %d keys there are %d cells, at most %d are allowed", key, keys, most)
+				if st := table.Stats(); st.Bytes > counters.MinMemory {
+					t.Fatalf("after %d keys: %+v, at most %d bytes are allowed", key, st, counters.MinMemory)
 				}
 			}
 		}
 	}
-	rotate(1e4, 2e4)
+	rotate(1e5, 2e5)
 	before := heap()
-	rotate(2e4, 12e4)
-	if grown := heap() - before; grown > 4<<20 {
-		t.Errorf("100000 keys later there are %d bytes more", grown)
+	rotate(2e5, 4e5)
+	if grown := heap() - before; grown > counters.MinMemory/4 {
+		t.Errorf("200000 keys later there are %d bytes more", grown)
 	}
 	for key := range counters.Key(offenders) {
-		if d := table.Take(l, key, 0, start+1e6); d.Allowed {
+		if d := table.Take(l, key, 0, start+4e5); d.Allowed {
 			t.Errorf("offender %d was forgotten: %+v", key, d)
 		}
 	}
-	if st := table.Stats(); st.Keys < most*9/10 || st.Evicted != 100+110000-uint64(st.Keys) || st.Forgotten != st.Evicted || st.Expired != 0 {
+	st := table.Stats()
+	if st.Keys < counters.MinMemory/400 || st.Evicted != 100+300000-uint64(st.Keys) || st.Forgotten != st.Evicted || st.Expired != 0 || st.EvictedDenied != 0 {
 		t.Errorf("%+v, want a full table, and all others evicted with a count of 1 each", st)
 	}
 }
 
-// heap is how many bytes are held.
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
+// Nor do peers get more: whatever keys, origins and births they invent.
+func TestMergesStayWithinTheBudget(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var limits []*counters.Limit
+	for _, a := range algorithms {
+		limits = append(limits, newLimit(t, counters.NewMeter("r/"+a.String(), a, time.Hour), 10))
+	}
+	table, before := least(1), heap()
+	slots := make([]counters.Slot, 100)
+	for i := range 3000 {
+		l := limits[r.IntN(len(limits))]
+		for j := range slots {
+			at := start - r.Int64N(int64(time.Hour))
+			slots[j] = slotOf(l, counters.Key(r.IntN(1<<(i%20))), at, counters.Origin(2+r.IntN(1<<(i%10))), r.Uint32N(3), 1+r.Uint64N(9))
+		}
+		table.Merge(slots, start)
+		if st := table.Stats(); st.Bytes > counters.MinMemory {
+			t.Fatalf("%+v, at most %d bytes are allowed", st, counters.MinMemory)
+		}
+	}
+	if st := table.Stats(); st.Evicted == 0 {
+		t.Errorf("%+v: too little was told for this to be a test", st)
+	}
+	if grown := heap() - before; grown > counters.MinMemory*5/4 {
+		t.Errorf("%d bytes are held, at most %d are allowed", grown, counters.MinMemory)
+	}
+	runtime.KeepAlive(table)
 }
 
 // Requests that no wait can admit need no cell: neither a rule that blocks nor costs beyond the limit push out keys that count.
 func TestWhatIsNeverAdmittedTakesNoRoom(t *testing.T) {
 	l, block := limitNamed(t, "r", 5), limitNamed(t, "block", 0)
-	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+	table := small(1)
 	table.Take(l, 1, 3, start)
-	for key := range counters.Key(5000) {
+	for key := range counters.Key(100000) {
 		if d := table.Take(block, key, 1, start+1); d.Allowed || d.RetryAfter != counters.Never {
 			t.Fatalf("a rule that blocks: %+v", d)
 		}
@@ -87,86 +134,102 @@ func TestWhatIsNeverAdmittedTakesNoRoom(t *testing.T) {
 	}
 }
 
-// shardOf is a table whose shards hold so many cells each, and keys that share one: one more than it holds.
-func shardOf(t *testing.T, l *counters.Limit, cells int) (*counters.Table, []counters.Key) {
-	t.Helper()
-	return counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory}), rivals(t, l, cells+1)
-}
-
-func held(table *counters.Table, l *counters.Limit, keys []counters.Key, now int64) (views []uint64) {
-	for _, key := range keys {
-		views = append(views, table.View(l, key, now))
+// kept is how many of the keys still count.
+func kept(table *counters.Table, l *counters.Limit, from, to counters.Key, now int64) (n counters.Key) {
+	for key := from; key < to; key++ {
+		if table.View(l, key, now) > 0 {
+			n++
+		}
 	}
-	return views
+	return n
 }
 
-func wantHeld(t *testing.T, table *counters.Table, l *counters.Limit, keys []counters.Key, now int64, want ...uint64) {
-	t.Helper()
-	for i, view := range held(table, l, keys, now) {
-		if view != want[i] {
-			t.Errorf("key %d of the shard counts %d, want %d", i, view, want[i])
+// Cells that were idle long go first: a request, admitted or not, and a remote count are use, a peek is none.
+func TestTheIdleGoFirst(t *testing.T) {
+	l := filler(t)
+	n := fill(t, small(1), l, 0, start)
+	part := n / 10
+	for name, c := range map[string]struct {
+		use  func(table *counters.Table, key counters.Key, now int64)
+		kept bool
+	}{
+		"requests": {func(table *counters.Table, key counters.Key, now int64) { table.Take(l, key, 1, now) }, true},
+		"others' counts": {func(table *counters.Table, key counters.Key, now int64) {
+			table.Merge([]counters.Slot{slotOf(l, key, now, 2, 0, uint64(now-start))}, now)
+		}, true},
+		"peeks": {func(table *counters.Table, key counters.Key, now int64) { table.Take(l, key, 0, now) }, false},
+		"views": {func(table *counters.Table, key counters.Key, now int64) { table.View(l, key, now) }, false},
+	} {
+		table, now := small(1), start
+		for key := range part {
+			now++
+			table.Take(l, key, 1, now)
+		}
+		for key := n; key < 6*n; key++ { // each of the first tenth is used again after every half of a table
+			now++
+			table.Take(l, key, 1, now)
+			if part > 0 && key%5 == 0 {
+				now++
+				c.use(table, key/5%part, now)
+			}
+		}
+		if got := kept(table, l, 0, part, now); c.kept && got < part*99/100 || !c.kept && got > part/10 {
+			t.Errorf("%s: %d of %d cells are kept", name, got, part)
 		}
 	}
 }
 
-// The cell that was idle longest goes; a request, admitted or not, and a remote count are use, a peek is none.
-func TestTheIdlestGoes(t *testing.T) {
-	l := limitOf(t, time.Hour, time.Minute, 100)
-	table, keys := shardOf(t, l, 4)
-	for i, key := range keys[:4] {
-		table.Take(l, key, uint64(i+1), start+int64(i))
-	}
-	table.Take(l, keys[0], 10, start+10)
-	table.Merge([]counters.Slot{slotOf(l, keys[1], start, 2, 0, 20)}, start+11)
-	table.Take(l, keys[2], 0, start+12)
-	table.Take(l, keys[4], 5, start+13)
-	wantHeld(t, table, l, keys, start+13, 11, 22, 0, 4, 5)
-	table.Take(l, keys[2], 7, start+14)
-	wantHeld(t, table, l, keys, start+14, 11, 22, 7, 0, 5)
-	if st := table.Stats(); st.Evicted != 2 || st.Forgotten != 3+4 || st.Keys != 4 {
-		t.Errorf("%+v, want two evicted, which counted 3 and 4", st)
-	}
-}
-
-// A cell whose last request was denied goes only where there are no others, and then the idlest of them.
+// Cells whose last request was denied go only where there are no others.
 func TestTheDeniedGoLast(t *testing.T) {
-	l := limitOf(t, time.Hour, time.Minute, 10)
-	table, keys := shardOf(t, l, 3)
-	for i, key := range keys[:2] {
-		table.Take(l, key, 10, start+int64(i))
-		table.Take(l, key, 1, start+int64(i)) // denied
+	m := filler(t).Meter()
+	m.Rule = "narrow"
+	l, narrow := filler(t), newLimit(t, m, 1)
+	n := fill(t, small(1), l, 0, start)
+	table, now := small(1), start
+	for key := range n / 2 {
+		table.Take(narrow, key, 1, now)
+		table.Take(narrow, key, 1, now)
 	}
-	table.Take(l, keys[2], 3, start+100)
-	table.Take(l, keys[3], 4, start+101)
-	wantHeld(t, table, l, keys, start+101, 10, 10, 0, 4)
-	table.Take(l, keys[3], 7, start+102) // denied: all of them are
-	table.Take(l, keys[2], 5, start+103)
-	wantHeld(t, table, l, keys, start+103, 0, 10, 5, 4)
-	// Once it is admitted again, it is as all others.
-	table.Take(l, keys[1], 10, after(2*time.Hour))
-	table.Take(l, keys[3], 10, after(2*time.Hour))
-	table.Take(l, keys[3], 1, after(2*time.Hour))
-	table.Take(l, keys[2], 1, after(2*time.Hour)+1)
-	table.Take(l, keys[0], 1, after(2*time.Hour)+2)
-	wantHeld(t, table, l, keys, after(2*time.Hour)+2, 1, 0, 1, 10)
+	for key := range 10 * n {
+		now++
+		table.Take(l, key, 1, now)
+	}
+	if got, st := kept(table, narrow, 0, n/2, now), table.Stats(); got < n/2*999/1000 || st.EvictedDenied > uint64(n/2-got) {
+		t.Errorf("%d of %d denied keys are kept, %+v", got, n/2, st)
+	}
+	// Where all are, some of them have to go, and are counted.
+	before := table.Stats()
+	for key := range 3 * n {
+		now++
+		table.Take(narrow, n+key, 1, now)
+		table.Take(narrow, n+key, 1, now)
+	}
+	st := table.Stats()
+	if gone := st.EvictedDenied - before.EvictedDenied; gone < uint64(n) || st.Bytes > counters.MinMemory {
+		t.Errorf("%+v, was %+v: want denied keys evicted, and counted", st, before)
+	}
 }
 
-// A cell in which nothing counts any more goes before one that was idle for longer.
+// Cells in which nothing counts any more go before those that were idle for longer.
 func TestTheExpiredGoFirst(t *testing.T) {
-	long := newLimit(t, counters.Meter{Rule: "long", Algorithm: counters.SlidingWindow, Window: time.Hour, Sub: time.Hour}, 10)
-	short := limitOf(t, time.Second, time.Second, 10)
-	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
-	keys := rivals(t, long, 2)
-	shortKey := rivalOf(t, long, keys[0], short)
-	table.Take(long, keys[0], 1, start)
-	table.Take(short, shortKey, 1, start+1)
-	table.Take(short, shortKey, 10, start+2) // denied, which is no help any more
-	table.Take(long, keys[1], 1, after(4*time.Second))
-	if st := table.Stats(); st.Expired != 1 || st.Evicted != 0 || st.Forgotten != 0 {
-		t.Errorf("%+v, want one expired, and none evicted", st)
+	l := filler(t)
+	m := l.Meter()
+	m.Rule, m.Window, m.Sub = "short", 60*time.Millisecond, time.Millisecond
+	short := newLimit(t, m, 10)
+	n := fill(t, small(1), l, 0, start)
+	table := small(1)
+	for key := range n / 2 {
+		table.Take(l, key, 1, start)
 	}
-	if table.View(long, keys[0], after(4*time.Second)) != 1 || table.View(long, keys[1], after(4*time.Second)) != 1 {
-		t.Error("a cell that counts has gone")
+	for key := range n / 4 {
+		table.Take(short, key, 10, start+1)
+		table.Take(short, key, 1, start+1) // denied, which is no help when it has expired
+	}
+	for key := range n * 3 / 8 {
+		table.Take(l, n+key, 1, after(time.Second))
+	}
+	if got := kept(table, l, 0, n/2, after(time.Second)) + kept(table, l, n, n+n*3/8, after(time.Second)); got < (n/2+n*3/8)*99/100 {
+		t.Errorf("%d of %d cells that count are kept, %+v", got, n/2+n*3/8, table.Stats())
 	}
 }
 
@@ -180,7 +243,7 @@ func TestExpiredCellsGoWithTime(t *testing.T) {
 		"own":          func(table *counters.Table, now int64) { table.Own(now) },
 		"views":        func(table *counters.Table, now int64) { table.View(l, 1, now); table.View(l, 1001, now) },
 	} {
-		table := counters.NewTable(counters.Config{Origin: 1})
+		table := least(1)
 		for key := range counters.Key(500) {
 			table.Take(l, key, 1, start)
 			table.Merge([]counters.Slot{slotOf(l, 1000+key, after(time.Second), 2, 0, 1)}, start)
@@ -190,59 +253,95 @@ func TestExpiredCellsGoWithTime(t *testing.T) {
 			look(table, now)
 			sweep(table, now)
 			st := table.Stats()
-			if second < 12 && (st.Keys != 1000 || st.Expired != 0) {
-				t.Errorf("%s, after %d s: %+v, want all, the last counts until 12 s have passed", name, second, st)
+			want := 1000
+			switch {
+			case second >= 12:
+				want = 0
+			case second == 11:
+				want = 500 // those of the second that others were ahead
 			}
-			if second >= 13 && (st.Keys != 0 || st.Expired != 1000) {
-				t.Errorf("%s, after %d s: %+v, want all expired", name, second, st)
+			if st.Keys != want || st.Expired != uint64(1000-want) {
+				t.Errorf("%s, after %d s: %+v, want %d cells", name, second, st, want)
 			}
 		}
 	}
 }
 
-// A drain takes out the expired cells of a part of the table, so that none takes long.
+// A bucket that owes more than its window refills does not expire before it is full.
+func TestABucketExpiresWhenItIsFull(t *testing.T) {
+	l := newBucket(t, counters.NewMeter("r", counters.TokenBucket, time.Second), 3600, 1)
+	table := small(1)
+	table.Take(l, 1, 3600, start)
+	for _, minutes := range []time.Duration{1, 10, 59} {
+		now := after(minutes * time.Minute)
+		sweep(table, now)
+		if view := table.View(l, 1, now); view != 3600-60*uint64(minutes) {
+			t.Errorf("after %d minutes it is short of %d", minutes, view)
+		}
+	}
+	sweep(table, after(time.Hour+3*time.Second))
+	if st := table.Stats(); st.Keys != 0 || st.Expired != 1 {
+		t.Errorf("%+v, want it gone when it is full", st)
+	}
+}
+
+// A drain takes out the expired cells of a part of a large table, so that none takes long; those of all go in time.
 func TestADrainExpiresAPart(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
 	table := counters.NewTable(counters.Config{Origin: 1})
 	for key := range counters.Key(6400) {
 		table.Take(l, key, 1, start)
 	}
-	table.DrainDirty(after(time.Minute))
-	if st := table.Stats(); st.Expired == 0 || st.Expired > 640 {
-		t.Errorf("one drain expired %d cells of 6400, want about a 64th", st.Expired)
+	drains := 0
+	for before := uint64(0); table.Stats().Keys > 0 && drains < 1000; drains++ {
+		table.DrainDirty(after(time.Minute))
+		expired := table.Stats().Expired
+		if expired-before > 640 {
+			t.Errorf("one drain expired %d cells of 6400, want a small part", expired-before)
+		}
+		before = expired
 	}
-	sweep(table, after(time.Minute))
-	if st := table.Stats(); st.Keys != 0 || st.Expired != 6400 {
-		t.Errorf("%+v, want all expired", st)
+	if st := table.Stats(); st.Keys != 0 || st.Expired != 6400 || drains < 10 {
+		t.Errorf("%+v after %d drains, want all expired, not all at once", st, drains)
 	}
 }
 
 // Where a clock ran far ahead and was put right, the cells of that time are no longer of use, and go first: else they would count as
 // the most recently used for as long as it had run ahead.
 func TestCellsOfATimeThatNeverCameGoFirst(t *testing.T) {
-	l := limitOf(t, 10*time.Second, time.Second, 100)
-	table, keys := shardOf(t, l, 3)
-	table.Take(l, keys[0], 1, after(time.Hour))
-	table.Take(l, keys[1], 1, after(time.Hour))
-	table.Take(l, keys[2], 3, start)
-	table.Take(l, keys[3], 4, start+1)
-	table.Take(l, keys[1], 2, start+2)
-	wantHeld(t, table, l, keys, start+2, 0, 2, 3, 4)
-	if st := table.Stats(); st.Forgotten != 0 || st.Keys != 3 {
-		t.Errorf("%+v, want nothing forgotten that counts now", st)
+	l := filler(t)
+	n := fill(t, small(1), l, 0, start)
+	table := small(1)
+	for key := range n / 2 {
+		table.Take(l, n+key, 1, after(24*time.Hour))
+	}
+	for key := range n * 3 / 4 {
+		table.Take(l, key, 1, start)
+	}
+	if got := kept(table, l, 0, n*3/4, start); got < n*3/4*99/100 {
+		t.Errorf("%d of %d cells that count are kept, %+v", got, n*3/4, table.Stats())
+	}
+	if st := table.Stats(); st.Forgotten > uint64(n/100) {
+		t.Errorf("%+v, want hardly anything forgotten that counts now", st)
 	}
 }
 
-// A small cap is at least a cell a shard.
-func TestTheLeastCap(t *testing.T) {
-	l := limitNamed(t, "r", 1)
-	for most, want := range map[int]int{1: shards, shards - 1: shards, 2*shards - 1: shards, 2 * shards: 2 * shards} {
-		table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
-		for key := range counters.Key(5000) {
-			table.Take(l, key, 1, start)
-		}
-		if keys := table.Stats().Keys; keys != want {
-			t.Errorf("a cap of %d: %d cells, want %d", most, keys, want)
-		}
+// A budget is what a table holds in proportion, and one that is too small a caller's bug.
+func TestBudgets(t *testing.T) {
+	l := filler(t)
+	want := fill(t, least(1), l, 0, start)
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: 4 * counters.MinMemory})
+	if n := fill(t, table, l, 0, start); n < 3*want || n > 5*want {
+		t.Errorf("four times the budget holds %d cells, want about four times %d", n, want)
+	}
+	for _, memory := range []int{-1, 1, counters.MinMemory - 1} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("a budget of %d did not panic", memory)
+				}
+			}()
+			counters.NewTable(counters.Config{Origin: 1, Memory: memory})
+		}()
 	}
 }

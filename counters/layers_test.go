@@ -153,30 +153,35 @@ func TestWaitOfLayersThatMeet(t *testing.T) {
 	}
 }
 
-// A layer's new cell must not push out that of another layer of the same request: it would be admitted untracked. The table is as
-// small as can be, so that layers meet in full shards all the time.
+// A layer's new cell must not push out that of another layer of the same request: it would be admitted untracked.
 func TestLayersDoNotEvictEachOther(t *testing.T) {
-	l := limitNamed(t, "r", 1)
+	m := filler(t).Meter()
+	m.Rule = "narrow"
+	l, table := newLimit(t, m, 1), small(1)
+	next := fill(t, table, filler(t), 0, start)
 	for seed := range counters.Key(200) {
-		table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+		next += 100
 		var charges []counters.Charge
 		for i := range counters.Key(counters.MaxLayers) {
-			charges = append(charges, counters.Charge{Limit: l, Key: seed*1000 + i, Cost: 1})
+			charges = append(charges, counters.Charge{Limit: l, Key: next + i, Cost: 1})
 		}
-		for i, d := range table.TakeAll(charges, start, nil) {
+		now := start + int64(next)
+		for i, d := range table.TakeAll(charges, now, nil) {
 			if !d.Allowed {
 				t.Fatalf("layer %d: %+v", i, d)
 			}
 		}
 		for i, c := range charges {
-			if d := table.Take(l, c.Key, 0, start); d.Allowed {
+			if d := table.Take(l, c.Key, 0, now); d.Allowed {
 				t.Fatalf("request %d, layer %d was charged and is forgotten: %+v", seed, i, d)
 			}
 		}
 		// The first layer comes once more at the end: it meets itself.
 		again := append(charges[:20:20], charges[0])
-		fresh := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
-		if ds := fresh.TakeAll(again, start, nil); ds[20].Allowed {
+		for i := range again {
+			again[i].Key += 50
+		}
+		if ds := table.TakeAll(again, now, nil); ds[20].Allowed {
 			t.Fatalf("request %d: one key was charged twice under a limit of 1", seed)
 		}
 	}
@@ -184,29 +189,41 @@ func TestLayersDoNotEvictEachOther(t *testing.T) {
 
 // Layers are only kept from each other, and only while they are decided on: what comes after may evict them, admitted or not.
 func TestLayersCanBeEvictedAfterwards(t *testing.T) {
-	l, full := limitNamed(t, "r", 5), limitNamed(t, "full", 1)
-	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+	l, full := filler(t), limitNamed(t, "full", 1)
+	table := small(1)
+	n := fill(t, table, l, 0, start)
 	table.Take(full, 0, 1, start)
-	for key := range counters.Key(3000) {
+	for key := 100 * n; key < 101*n; key++ {
 		table.TakeAll([]counters.Charge{{Limit: l, Key: 3 * key, Cost: 1}, {Limit: l, Key: 3*key + 1, Cost: 1}}, start, nil)
 		table.TakeAll([]counters.Charge{{Limit: l, Key: 3*key + 2, Cost: 1}, {Limit: full, Key: 0, Cost: 1}}, start, nil)
 	}
-	for key := range counters.Key(3000) {
-		table.Take(l, 1e6+key, 1, start)
+	before := table.Stats().Evicted
+	for key := 200 * n; key < 202*n; key++ {
+		table.Take(l, key, 1, after(time.Second))
 	}
-	if keys := table.Stats().Keys; keys > shards {
-		t.Errorf("%d cells, at most %d are allowed", keys, shards)
+	if st := table.Stats(); st.Bytes > counters.MinMemory || st.Evicted-before < uint64(n) {
+		t.Errorf("%+v, want the cells of layers evicted as others are", st)
+	}
+	if got := kept(table, l, 300*n, 303*n, after(time.Second)); got > n/10 {
+		t.Errorf("%d cells of layers are kept where twice as many keys came as a table holds", got)
 	}
 }
 
-// Any layers against one model each.
+// Any layers, of any algorithms, against one model each.
 func TestTakeAllAgainstModels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var limits []*counters.Limit
-		var models []*counterstest.Model
+		var models []*counterstest.Cells
 		for i := range 3 {
-			l := limitNamed(t, fmt.Sprint("r", i), rapid.Uint64Range(0, 12).Draw(t, "limit"))
-			limits, models = append(limits, l), append(models, counterstest.NewModel(l))
+			m := drawShared(t, algorithms...).Meter()
+			m.Rule = fmt.Sprint("r", i)
+			var l *counters.Limit
+			if most := rapid.OneOf(rapid.Just(uint64(0)), rapid.Uint64Range(3, 12)).Draw(t, "limit"); isBucket(m.Algorithm) && most > 0 {
+				l = newBucket(t, m, most, rapid.SampledFrom([]uint64{1, 2, 5}).Draw(t, "refill"))
+			} else {
+				l = newLimit(t, m, most)
+			}
+			limits, models = append(limits, l), append(models, counterstest.NewCells(l, 1))
 		}
 		table := counters.NewTable(counters.Config{Origin: 1})
 		now := start
@@ -225,28 +242,30 @@ func TestTakeAllAgainstModels(t *testing.T) {
 	})
 }
 
-func checkLayers(t *rapid.T, table *counters.Table, models []*counterstest.Model, charges []counters.Charge, rules []int, now int64) {
+func checkLayers(t *rapid.T, table *counters.Table, models []*counterstest.Cells, charges []counters.Charge, rules []int, now int64) {
 	type cell struct {
 		rule int
 		key  counters.Key
 	}
 	before := make(map[cell]uint64)
-	want, all := make([]bool, len(charges)), true
+	want, all := make([]counters.Decision, len(charges)), true
 	for i, c := range charges {
-		seen := models[rules[i]].View(c.Key, now) + before[cell{rules[i], c.Key}]
-		want[i] = seen+max(c.Cost, 1) <= c.Limit.Max()
-		all = all && want[i]
-		before[cell{rules[i], c.Key}] += c.Cost
-	}
-	for i, d := range table.TakeAll(charges, now, nil) {
-		if d.Allowed != want[i] {
-			t.Fatalf("layer %d of %+v: %+v, want allowed %v", i, charges, d, want[i])
+		id := cell{rules[i], c.Key}
+		want[i] = models[rules[i]].Ask(c.Key, c.Cost, before[id], now)
+		all = all && want[i].Allowed
+		if c.Cost <= c.Limit.Max() {
+			before[id] += c.Cost
 		}
 	}
 	for i, c := range charges {
-		if all {
-			models[rules[i]].Add(c.Key, c.Limit.Meter().Index(now), c.Cost)
+		if all && c.Cost > 0 {
+			models[rules[i]].Charge(c.Key, c.Cost, now)
+			then := models[rules[i]].Take(c.Key, 0, now)
+			want[i].Remaining, want[i].ResetAfter = then.Remaining, then.ResetAfter
 		}
+	}
+	if got := table.TakeAll(charges, now, nil); !slices.Equal(got, want) {
+		t.Fatalf("layers %+v:\n got %+v\nwant %+v", charges, got, want)
 	}
 	for i, c := range charges {
 		if got, want := table.View(c.Limit, c.Key, now), models[rules[i]].View(c.Key, now); got != want {

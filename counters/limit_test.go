@@ -58,7 +58,8 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		{"no rule", func(m *counters.Meter) { m.Rule = "" }, "no name"},
 		{"a long name", func(m *counters.Meter) { m.Rule = strings.Repeat("x", counters.MaxRuleName+1) }, "513 bytes"},
 		{"no algorithm", func(m *counters.Meter) { m.Algorithm = 0 }, "unknown algorithm 0"},
-		{"an algorithm to come", func(m *counters.Meter) { m.Algorithm = 255 }, "unknown algorithm 255"},
+		{"an algorithm to come", func(m *counters.Meter) { m.Algorithm = 7 }, "unknown algorithm 7"},
+		{"an algorithm of another age", func(m *counters.Meter) { m.Algorithm = 255 }, "unknown algorithm 255"},
 		{"no sub-window", func(m *counters.Meter) { m.Sub = 0 }, "edge/a"},
 		{"a short sub-window", func(m *counters.Meter) { m.Sub = time.Millisecond - 1 }, "outside"},
 		{"a negative sub-window", func(m *counters.Meter) { m.Sub, m.Window = -time.Second, -time.Minute }, "outside"},
@@ -108,11 +109,68 @@ func TestIndexIsTheSubWindowOfATime(t *testing.T) {
 	}
 }
 
-func TestAlgorithmString(t *testing.T) {
-	for a, want := range map[counters.Algorithm]string{counters.SlidingWindow: "sliding_window", 0: "algorithm(0)", 77: "algorithm(77)"} {
+// The names are those of rule files, the numbers travel between nodes.
+func TestAlgorithms(t *testing.T) {
+	for a, want := range map[counters.Algorithm]string{
+		1: "sliding_window", 2: "fixed_window", 3: "sliding_log", 4: "token_bucket", 5: "leaky_bucket", 6: "leaky_queue",
+		0: "algorithm(0)", 7: "algorithm(7)", 77: "algorithm(77)",
+	} {
 		if got := a.String(); got != want {
 			t.Errorf("algorithm %d is %q, want %q", a, got, want)
 		}
+	}
+	for i, a := range algorithms {
+		if int(a) != i+1 {
+			t.Errorf("%v is number %d, want %d", a, a, i+1)
+		}
+	}
+}
+
+// What counts by sub-windows has ten of them unless told otherwise, what does not has one.
+func TestTheSubWindowsOfEachAlgorithm(t *testing.T) {
+	for i, want := range []int{10, 1, 10, 1, 1, 1} {
+		m := counters.NewMeter("r", algorithms[i], time.Minute)
+		if err := m.Validate(); err != nil || m.SubWindows() != want || m.Algorithm != algorithms[i] || m.Window != time.Minute {
+			t.Errorf("%+v with %d sub-windows, %v; want %d", m, m.SubWindows(), err, want)
+		}
+		m.Sub = 20 * time.Second
+		if err := m.Validate(); (err != nil) != (algorithms[i] == counters.FixedWindow) {
+			t.Errorf("%v with three sub-windows: %v", algorithms[i], err)
+		}
+	}
+}
+
+func TestNewBucket(t *testing.T) {
+	for _, a := range algorithms {
+		l, err := counters.NewBucket(counters.NewMeter("r", a, time.Hour), 10, 1)
+		switch {
+		case !isBucket(a) && err == nil:
+			t.Errorf("%v is no bucket, and is taken for one", a)
+		case isBucket(a) && (err != nil || l.Max() != 10 || l.Refill() != 1):
+			t.Errorf("a %v: %+v, %v", a, l, err)
+		}
+	}
+	m := counters.NewMeter("r", counters.TokenBucket, time.Hour)
+	if l := newLimit(t, m, 7); l.Max() != 7 || l.Refill() != 7 {
+		t.Errorf("a bucket without a refill of its own: %d, refilled %d a window, want 7 and 7", l.Max(), l.Refill())
+	}
+	for _, c := range []struct{ capacity, refill uint64 }{{10, 0}, {counters.MaxLimit + 1, 1}, {math.MaxUint64, 1}, {10, math.MaxUint64}} {
+		if l, err := counters.NewBucket(m, c.capacity, c.refill); err == nil {
+			t.Errorf("a bucket of %d, refilled %d: %+v", c.capacity, c.refill, l)
+		}
+	}
+	m.Window = 0
+	if _, err := counters.NewBucket(m, 10, 1); err == nil {
+		t.Error("a bucket of an invalid meter")
+	}
+}
+
+// A log holds what it admitted, and is bounded by its limit.
+func TestTheLongestLog(t *testing.T) {
+	m := counters.NewMeter("r", counters.SlidingLog, time.Minute)
+	newLimit(t, m, counters.MaxLog)
+	if _, err := counters.NewLimit(m, counters.MaxLog+1); err == nil {
+		t.Errorf("a log of %d", counters.MaxLog+1)
 	}
 }
 
@@ -131,6 +189,7 @@ func TestTheMeterTellsCountsApart(t *testing.T) {
 		{Rule: "edge/b", Algorithm: base.Algorithm, Window: base.Window, Sub: base.Sub},
 		{Rule: "edge/a", Algorithm: base.Algorithm, Window: time.Second * 30, Sub: base.Sub},
 		{Rule: "edge/a", Algorithm: base.Algorithm, Window: base.Window, Sub: 2 * time.Second},
+		{Rule: "edge/a", Algorithm: counters.TokenBucket, Window: base.Window, Sub: base.Sub},
 		// A name that looks like the rest of another meter.
 		{Rule: "edge/a\x001\x0060000000000", Algorithm: base.Algorithm, Window: base.Window, Sub: base.Sub},
 	} {

@@ -14,8 +14,8 @@ type meterState struct {
 	demand  float64               // see Demand; guarded by Table.drain
 }
 
-// MaxMeters is how many meters a table counts at a time. Those of peers take up three quarters of them at most. A Take on one more is
-// a caller's bug, and panics.
+// MaxMeters is how many meters a table counts at a time: those of its limits, and those of which cells are left. Those of peers take
+// up three quarters of them at most. Requests that meet one more are denied.
 const MaxMeters = 1<<13 - 1
 
 const localMeters = MaxMeters / 4

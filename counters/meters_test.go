@@ -10,7 +10,7 @@ import (
 
 // What peers can make a table hold; the same numbers as in the package.
 const (
-	maxRemoteMeters = 1 << 16
+	maxRemoteMeters = counters.MaxMeters - counters.MaxMeters/4
 	maxRows         = 4096
 )
 

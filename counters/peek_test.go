@@ -24,7 +24,7 @@ func TestPeekOfANewKey(t *testing.T) {
 	if view := table.View(l, 1, start); view != 0 {
 		t.Errorf("view = %d", view)
 	}
-	if st := table.Stats(); st != (counters.Stats{}) {
+	if st, empty := table.Stats(), counters.NewTable(counters.Config{Origin: 1}).Stats(); st != empty {
 		t.Errorf("left a trace: %+v", st)
 	}
 }
@@ -48,9 +48,8 @@ func TestPeekIsAnsweredAsOne(t *testing.T) {
 // nor how they decide, nor what they forget.
 func TestPeekLeavesNoTrace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := limitOf(t, 10*time.Second, time.Second, 6)
-		plain := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
-		peeked := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+		l := drawShared(t, algorithms...)
+		plain, peeked := small(1), small(1)
 		now := start
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now += rapid.Int64Range(0, int64(3*time.Second)).Draw(t, "pause")
@@ -69,12 +68,13 @@ func TestPeekLeavesNoTrace(t *testing.T) {
 					t.Fatalf("plain holds %v, peeked %v", a, b)
 				}
 			default:
-				cost := rapid.Uint64Range(1, 3).Draw(t, "cost")
+				cost := rapid.Uint64Range(1, 1+l.Max()/2).Draw(t, "cost")
 				if a, b := plain.Take(l, key, cost, now), peeked.Take(l, key, cost, now); a != b {
 					t.Fatalf("plain says %+v, peeked %+v", a, b)
 				}
 			}
-			if a, b := plain.Stats(), peeked.Stats(); a != b {
+			a, b := plain.Stats(), peeked.Stats()
+			if a.Bytes, b.Bytes = 0, 0; a != b { // a log that is looked at lets go what has left it
 				t.Fatalf("plain is %+v, peeked %+v", a, b)
 			}
 		}

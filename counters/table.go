@@ -38,8 +38,8 @@ type Table struct {
 
 	drain      sync.Mutex // one drain at a time
 	drainedAt  int64
-	drainEvery float64 // usual time between drains, in seconds
-	sweep      int     // the shard whose expired cells go next
+	drainEvery float64                    // usual time between drains, in seconds
+	sweep      struct{ shard, place int } // whose expired cells go next
 	known      []*meterState
 
 	stats tableStats

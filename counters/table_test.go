@@ -26,6 +26,15 @@ func newLimit(t rapid.TB, m counters.Meter, most uint64) *counters.Limit {
 	return l
 }
 
+func newBucket(t rapid.TB, m counters.Meter, capacity, refill uint64) *counters.Limit {
+	t.Helper()
+	l, err := counters.NewBucket(m, capacity, refill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // limitOf is a limit with the sub-windows given.
 func limitOf(t rapid.TB, window, sub time.Duration, most uint64) *counters.Limit {
 	t.Helper()

@@ -39,7 +39,9 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, now int64) 
 	}
 	c := y.cell
 	if c == nil {
-		ref = t.create(s, l.id, &l.meter, key, h, true, now)
+		if ref = t.create(s, l.id, &l.meter, key, h, true, now); ref == 0 {
+			return y
+		}
 		c = s.cell(ref)
 		y.cell, y.at = c, instant{off: now - c.index*l.sub}
 	}
@@ -57,10 +59,7 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *D
 	d.Rule, d.Window, d.Limit = l.meter.Rule, l.meter.Window, l.max
 	c := y.cell
 	if c == nil {
-		d.Remaining = l.max
-		if d.Allowed = max(cost, 1) <= l.max; !d.Allowed {
-			d.RetryAfter = Never
-		}
+		l.decideWithout(cost, d)
 		return
 	}
 	switch {
@@ -74,6 +73,19 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *D
 	}
 	if l.chargeable(cost) {
 		c.denied = !d.Allowed
+	}
+}
+
+// decideWithout answers a request that has no cell, and needs none: a peek, or one that can never pass. For another one there was no
+// room, and it is denied: no key is admitted untracked.
+func (l *Limit) decideWithout(cost uint64, d *Decision) {
+	switch {
+	case l.chargeable(cost):
+		d.RetryAfter = l.meter.Sub
+	case max(cost, 1) <= l.max:
+		d.Allowed, d.Remaining = true, l.max
+	default:
+		d.Remaining, d.RetryAfter = l.max, Never
 	}
 }
 

@@ -89,8 +89,14 @@ func TestBucketsOfTwentyMinutes(t *testing.T) {
 	})
 }
 
-// The trick that doubles a fixed window: half before its end, half after.
+// The trick that doubles a fixed window, half before its end, half after, and only a fixed window.
 func TestFiveAMinuteTwiceAroundTheMinute(t *testing.T) {
+	fixed := newLimit(t, counters.NewMeter("r", counters.FixedWindow, time.Minute), 5)
+	play(t, fixed, []step{
+		{at: 59 * time.Second, cost: 5, view: 5},
+		{at: 61 * time.Second, cost: 5, view: 5, why: "it is another minute"},
+		{at: 61 * time.Second, cost: 1, deny: true, view: 5},
+	})
 	for _, sub := range []time.Duration{time.Minute, 20 * time.Second, 6 * time.Second, time.Second} {
 		play(t, limitOf(t, time.Minute, sub, 5), []step{
 			{at: 59 * time.Second, cost: 5, view: 5},
@@ -98,6 +104,103 @@ func TestFiveAMinuteTwiceAroundTheMinute(t *testing.T) {
 			{at: 61 * time.Second, cost: 1, deny: true, view: 5, why: "nor does a single one fit"},
 			{at: 59*time.Second + time.Minute + sub, cost: 5, view: 5, why: "a window and a sub-window after, all of it is back"},
 		})
+	}
+	log := newLimit(t, counters.NewMeter("r", counters.SlidingLog, time.Minute), 5)
+	play(t, log, []step{
+		{at: 59 * time.Second, cost: 5, view: 5},
+		{at: 61 * time.Second, cost: 1, deny: true, view: 5, why: "it is two seconds after"},
+		{at: 119*time.Second - 1, cost: 1, deny: true, view: 5, why: "a nanosecond is missing"},
+		{at: 119 * time.Second, cost: 5, view: 5, why: "a window after, all of it is back"},
+	})
+}
+
+// Five tokens, one more every second: three go, and two seconds later four of six.
+func TestABucketOfFive(t *testing.T) {
+	for _, a := range []counters.Algorithm{counters.TokenBucket, counters.LeakyBucket, counters.LeakyQueue} {
+		play(t, newBucket(t, counters.NewMeter("r", a, time.Second), 5, 1), []step{
+			{at: 0, cost: 1, view: 1},
+			{at: 0, cost: 1, view: 2},
+			{at: 0, cost: 1, view: 3, why: "two are left"},
+			{at: 2 * time.Second, view: 1, why: "two came back"},
+			{at: 2 * time.Second, cost: 1, view: 2},
+			{at: 2 * time.Second, cost: 1, view: 3},
+			{at: 2 * time.Second, cost: 1, view: 4},
+			{at: 2 * time.Second, cost: 1, view: 5, why: "the fourth"},
+			{at: 2 * time.Second, cost: 1, deny: true, view: 5, why: "the fifth"},
+			{at: 2 * time.Second, cost: 1, deny: true, view: 5, why: "the sixth"},
+			{at: 3*time.Second - 1, cost: 1, deny: true, view: 5, why: "a nanosecond is missing"},
+			{at: 3 * time.Second, cost: 1, view: 5},
+			{at: time.Hour, cost: 5, view: 5, why: "no more than five gather"},
+		})
+	}
+}
+
+// Capacity and refill apart: ten failed logins, one more an hour; 200 dollars, 50 more a day.
+func TestBucketsWithARefillOfTheirOwn(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		name             string
+		window           time.Duration
+		capacity, refill uint64
+		requests         []asked
+	}{
+		{"logins", time.Hour, 10, 1, []asked{
+			{at: 0, cost: 10, ok: true, left: 0, reset: 10 * time.Hour},
+			{at: 0, cost: 1, retry: time.Hour, reset: 10 * time.Hour},
+			{at: 30 * time.Minute, cost: 2, retry: 90 * time.Minute, reset: 9*time.Hour + 30*time.Minute},
+			{at: time.Hour, cost: 1, ok: true, reset: 10 * time.Hour},
+			{at: time.Hour, cost: 11, retry: counters.Never, reset: 10 * time.Hour},
+			{at: 11 * time.Hour, cost: 0, ok: true, left: 10},
+		}},
+		{"dollars", day, 200, 50, []asked{
+			{at: 0, cost: 120, ok: true, left: 80, reset: 57*time.Hour + 36*time.Minute},
+			{at: 0, cost: 80, ok: true, left: 0, reset: 4 * day},
+			{at: day, cost: 60, left: 50, retry: 4*time.Hour + 48*time.Minute, reset: 3 * day},
+			{at: day, cost: 50, ok: true, left: 0, reset: 4 * day},
+			{at: 5 * day, cost: 200, ok: true, left: 0, reset: 4 * day},
+		}},
+	} {
+		l := newBucket(t, counters.NewMeter(c.name, counters.TokenBucket, c.window), c.capacity, c.refill)
+		table := counters.NewTable(counters.Config{Origin: 1})
+		for _, r := range c.requests {
+			want := counters.Decision{Allowed: r.ok, Rule: c.name, Window: c.window, Limit: c.capacity, Remaining: r.left,
+				RetryAfter: r.retry, ResetAfter: r.reset}
+			if d := table.Take(l, 1, r.cost, after(r.at)); d != want {
+				t.Errorf("%s: %d after %v:\n got %+v\nwant %+v", c.name, r.cost, r.at, d, want)
+			}
+		}
+	}
+}
+
+// asked is a request and what it is told.
+type asked struct {
+	at           time.Duration
+	cost         uint64
+	ok           bool
+	left         uint64
+	retry, reset time.Duration
+}
+
+// A queue of five places, of which one is served every second: who comes waits for those before, and a full queue denies.
+func TestAQueueOfFive(t *testing.T) {
+	l := newBucket(t, counters.NewMeter("r", counters.LeakyQueue, time.Second), 5, 1)
+	table := counters.NewTable(counters.Config{Origin: 1})
+	for i := range 5 {
+		if d := table.Take(l, 1, 1, start); !d.Allowed || d.Delay != time.Duration(i)*time.Second {
+			t.Errorf("number %d: %+v, want it to go after %d s", i, d, i)
+		}
+	}
+	if d := table.Take(l, 1, 1, start); d.Allowed || d.Delay != 0 || d.RetryAfter != time.Second {
+		t.Errorf("the queue is full: %+v, want a denial, and a place in a second", d)
+	}
+	if d := table.Take(l, 1, 1, after(1500*time.Millisecond)); !d.Allowed || d.Delay != 3500*time.Millisecond {
+		t.Errorf("a place is free: %+v, want it to go after 3.5 s", d)
+	}
+	if d := table.Take(l, 1, 3, after(time.Minute)); !d.Allowed || d.Delay != 0 {
+		t.Errorf("an empty queue: %+v, want it to go at once", d)
+	}
+	if d := table.Take(l, 1, 1, after(time.Minute)); !d.Allowed || d.Delay != 3*time.Second {
+		t.Errorf("behind one of three: %+v, want it to go after 3 s", d)
 	}
 }
 

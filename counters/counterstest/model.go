@@ -2,56 +2,77 @@ package counterstest
 
 import (
 	"math"
-	"math/bits"
 	"sort"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Model decides on requests under one limit as the definition of the sliding-window counter has it. A window has n sub-windows of
-// s nanoseconds; the time t lies in the sub-window c = t/s, and
+// Model decides on requests under one limit as the definition of its algorithm has it, knowing all that was ever charged at its true
+// time: one model for all nodes of a cluster is the oracle.
 //
-//	view(t) = sum of the counts of c-n+1 to c  +  ceil(count of c-n * (s - t mod s) / s)
-//
-// A request of cost k is admitted at t if view(t) + k <= limit, and is then counted in c.
-//
-// Counts of a sub-window after c are seen once time has come to it. Sums and counts that do not fit end at the largest uint64.
-// Times are nanoseconds since the Unix epoch and not negative; they need not come in order.
+// Times are nanoseconds since the Unix epoch and not negative. They need not come in order: a view at a time is of what was charged up
+// to it, and what was charged later is seen once time has come to it. Sums that do not fit end at the largest uint64, waits that do not
+// fit at the end of time.
 type Model struct {
-	limit  *counters.Limit
-	sub    int64                             // s
-	n      int64                             // sub-windows in a window
-	counts map[counters.Key]map[int64]uint64 // by sub-window
+	limit *counters.Limit
+	keys  map[counters.Key]count
+}
+
+// count is what one key has used of a limit, by the definition of an algorithm.
+type count interface {
+	// view is what is used of the limit at the time t.
+	view(t int64) uint64
+	// charge counts a cost at the time t.
+	charge(cost uint64, t int64)
+	// add counts a cost of which no more is known than the sub-window that it came in.
+	add(index int64, cost uint64)
+	// ahead is what is counted at times after t.
+	ahead(t int64) uint64
+	// steady is how long from t on the view does not rise, if nothing is added: the last such time that is easy to tell.
+	steady(t int64) int64
+	// forget drops what no view at the time before or later sees, and reports whether that was all.
+	forget(before int64) (empty bool)
+}
+
+// newCount returns the algorithm of the limit with nothing counted.
+func newCount(l *counters.Limit) count {
+	m := l.Meter()
+	switch m.Algorithm {
+	case counters.SlidingWindow:
+		return &slidingWindow{sub: int64(m.Sub), n: int64(m.SubWindows())}
+	case counters.FixedWindow:
+		return &fixedWindow{sub: int64(m.Sub)}
+	case counters.SlidingLog:
+		return &slidingLog{window: int64(m.Window), sub: int64(m.Sub)}
+	default:
+		return &replay{rate: rateOf(l), sub: int64(m.Sub)}
+	}
 }
 
 // NewModel returns a model of the limit that has counted nothing yet.
 func NewModel(l *counters.Limit) *Model {
-	m := l.Meter()
-	return &Model{
-		limit:  l,
-		sub:    int64(m.Sub),
-		n:      int64(m.Window / m.Sub),
-		counts: make(map[counters.Key]map[int64]uint64),
+	return &Model{limit: l, keys: make(map[counters.Key]count)}
+}
+
+// of is what is counted for the key, which may be nothing yet.
+func (m *Model) of(key counters.Key) count {
+	if c := m.keys[key]; c != nil {
+		return c
 	}
+	return newCount(m.limit)
 }
 
 // Take decides on a request and charges it if it is admitted. A cost of 0 is a peek: it is answered as a cost of 1 and leaves
 // no trace, so that Remaining and ResetAfter are those of before.
 func (m *Model) Take(key counters.Key, cost uint64, now int64) counters.Decision {
-	meter, limit, asked := m.limit.Meter(), m.limit.Max(), max(cost, 1)
-	d := counters.Decision{Rule: meter.Rule, Window: meter.Window, Limit: limit}
-	switch {
-	case asked > limit:
-		d.RetryAfter = counters.Never
-	case !m.Fits(key, asked, now):
-		d.RetryAfter = m.wait(key, limit-asked, now)
-	default:
-		d.Allowed = true
-		m.Add(key, now/m.sub, cost)
+	c := m.of(key)
+	d := ask(m.limit, c, cost, 0, now, now)
+	if d.Allowed && cost > 0 {
+		m.keys[key] = c
+		c.charge(cost, now)
+		tell(&d, c, 0, now, now)
 	}
-	d.Remaining = limit - min(limit, m.View(key, now))
-	d.ResetAfter = m.wait(key, 0, now)
 	return d
 }
 
@@ -60,76 +81,106 @@ func (m *Model) Fits(key counters.Key, cost uint64, now int64) bool {
 	return cost <= m.limit.Max() && m.View(key, now) <= m.limit.Max()-cost
 }
 
-// Add counts a cost in the sub-window with the given index without asking whether there is room: what a merge brings.
-// A count of 0 leaves no trace.
+// Charge counts a cost at the time at without asking whether there is room.
+func (m *Model) Charge(key counters.Key, cost uint64, at int64) {
+	if cost == 0 {
+		return
+	}
+	c := m.of(key)
+	m.keys[key] = c
+	c.charge(cost, at)
+}
+
+// Add counts a cost in the sub-window with the given index without asking whether there is room: what a merge brings. An algorithm
+// that counts by exact times takes it for what came when the sub-window began. A count of 0 leaves no trace.
 func (m *Model) Add(key counters.Key, index int64, count uint64) {
 	if count == 0 {
 		return
 	}
-	if m.counts[key] == nil {
-		m.counts[key] = make(map[int64]uint64)
-	}
-	m.counts[key][index] = add(m.counts[key][index], count)
+	c := m.of(key)
+	m.keys[key] = c
+	c.add(index, count)
 }
 
-// View is the key's count at the time now.
+// View is what is used of the key's limit at the time now.
 func (m *Model) View(key counters.Key, now int64) uint64 {
-	counts, current := m.counts[key], now/m.sub
-	var sum uint64
-	for i := current - m.n + 1; i <= current; i++ {
-		sum = add(sum, counts[i])
+	if c := m.keys[key]; c != nil {
+		return c.view(now)
 	}
-	return add(sum, portion(counts[current-m.n], m.sub-now%m.sub, m.sub))
+	return 0
 }
 
-// Ahead is what is counted for the key in sub-windows after the one that holds now, and not in its view yet.
+// Ahead is what is counted for the key after the time now (by sub-windows: after the one that holds now), and not in its view yet.
 func (m *Model) Ahead(key counters.Key, now int64) uint64 {
-	var sum uint64
-	for index, count := range m.counts[key] {
-		if index > now/m.sub {
-			sum = add(sum, count)
-		}
+	if c := m.keys[key]; c != nil {
+		return c.ahead(now)
 	}
-	return sum
+	return 0
 }
 
 // Forget drops what no view at the time before or later will see.
 func (m *Model) Forget(before int64) {
-	oldest := before/m.sub - m.n
-	for key, counts := range m.counts {
-		for index := range counts {
-			if index < oldest {
-				delete(counts, index)
-			}
-		}
-		if len(counts) == 0 {
-			delete(m.counts, key)
+	for key, c := range m.keys {
+		if c.forget(before) {
+			delete(m.keys, key)
 		}
 	}
 }
 
-// wait is the least d >= 0 for which the view at now+d is at most `most`, if nobody asks.
+// ask answers a request as of the time at, without charging it. `before` is what the same request charges to the same key already. Waits
+// are told from now, which is not after at.
+func ask(l *counters.Limit, c count, cost, before uint64, at, now int64) counters.Decision {
+	meter, most, asked := l.Meter(), l.Max(), add(max(cost, 1), before)
+	d := counters.Decision{Rule: meter.Rule, Window: meter.Window, Limit: most}
+	tell(&d, c, before, at, now)
+	switch {
+	case asked > most:
+		d.RetryAfter = counters.Never
+	case c.view(at) > most-asked:
+		d.RetryAfter = wait(c, most-asked, at, now)
+	default:
+		d.Allowed = true
+		if meter.Algorithm == counters.LeakyQueue {
+			d.Delay = wait(behind(c, before, at), 0, at, now) // its turn comes when the queue before it has gone
+		}
+	}
+	return d
+}
+
+// behind is what a request finds before it whose other layers charge so much to the same key.
+func behind(c count, before uint64, at int64) count {
+	if b, ok := c.(*bucket); ok && before > 0 {
+		queue := *b
+		queue.charge(before, at)
+		return &queue
+	}
+	return c
+}
+
+// tell says what is left of the limit.
+func tell(d *counters.Decision, c count, before uint64, at, now int64) {
+	d.Remaining = d.Limit - min(d.Limit, add(c.view(at), before))
+	d.ResetAfter = wait(c, 0, at, now)
+}
+
+// wait is the least time from now until the view is at most `most`, if nobody asks: 0 where it is so already at the time at.
 //
-// Inside a sub-window the view never grows, because only the weight of the oldest count changes. So the first sub-window whose
-// last nanosecond will do holds the answer, and inside it a binary search finds it.
-func (m *Model) wait(key counters.Key, most uint64, now int64) time.Duration {
-	from := now
-	for {
-		last := (from/m.sub+1)*m.sub - 1
-		if m.View(key, last) <= most {
-			into := sort.Search(int(last-from), func(i int) bool { return m.View(key, from+int64(i)) <= most })
+// While the view does not rise, the last moment says whether there is a first one that will do, and a binary search finds it.
+func wait(c count, most uint64, at, now int64) time.Duration {
+	if c.view(at) <= most {
+		return 0
+	}
+	for from := at; ; {
+		last := c.steady(from)
+		if c.view(last) <= most {
+			into := sort.Search(int(last-from), func(i int) bool { return c.view(from+int64(i)) <= most })
 			return time.Duration(from + int64(into) - now)
+		}
+		if last == math.MaxInt64 {
+			return time.Duration(last - now)
 		}
 		from = last + 1
 	}
-}
-
-// portion is ceil(count * part / whole) for 0 <= part <= whole. The product needs 128 bits.
-func portion(count uint64, part, whole int64) uint64 {
-	hi, lo := bits.Mul64(count, uint64(part))
-	lo, carry := bits.Add64(lo, uint64(whole)-1, 0)
-	quotient, _ := bits.Div64(hi+carry, lo, uint64(whole))
-	return quotient
 }
 
 func add(a, b uint64) uint64 {

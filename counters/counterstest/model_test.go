@@ -110,8 +110,8 @@ func TestPeekLeavesNoTrace(t *testing.T) {
 	if got := m.Take(key, 0, start); got != fresh {
 		t.Errorf("peek at an unused key:\n got %+v\nwant %+v", got, fresh)
 	}
-	if len(m.counts) != 0 {
-		t.Errorf("the peek left %v", m.counts)
+	if len(m.keys) != 0 {
+		t.Errorf("the peek left %v", m.keys)
 	}
 	for range 3 {
 		m.Take(key, 1, start)
@@ -210,12 +210,12 @@ func TestForget(t *testing.T) {
 	if got := m.View(key, now); got != before {
 		t.Errorf("view = %d after forgetting what lies before now, want %d", got, before)
 	}
-	if len(m.counts) != 1 || len(m.counts[key]) != 4 {
-		t.Errorf("kept %v, want one key with four sub-windows", m.counts)
+	if len(m.keys) != 1 || len(m.keys[key].(*slidingWindow).counts) != 4 {
+		t.Errorf("kept %v, want one key with four sub-windows", m.keys)
 	}
 	m.Forget(now + int64(2*time.Hour))
-	if len(m.counts) != 0 {
-		t.Errorf("kept %v, want nothing", m.counts)
+	if len(m.keys) != 0 {
+		t.Errorf("kept %v, want nothing", m.keys)
 	}
 }
 

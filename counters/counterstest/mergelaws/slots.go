@@ -21,6 +21,11 @@ var (
 		{Rule: "edge/b", Algorithm: counters.SlidingWindow, Window: 10 * time.Second, Sub: time.Second},
 		{Rule: "edge/b", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: time.Minute},
 		{Rule: "edge/a", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: time.Second},
+		{Rule: "edge/b", Algorithm: counters.FixedWindow, Window: time.Minute, Sub: time.Minute},
+		{Rule: "edge/a", Algorithm: counters.SlidingLog, Window: 10 * time.Second, Sub: time.Second},
+		{Rule: "edge/a", Algorithm: counters.TokenBucket, Window: 10 * time.Second, Sub: time.Second},
+		{Rule: "edge/b", Algorithm: counters.LeakyBucket, Window: time.Minute, Sub: time.Minute},
+		{Rule: "edge/b", Algorithm: counters.LeakyQueue, Window: 10 * time.Second, Sub: 5 * time.Second},
 	}
 	lawKeys    = []counters.Key{0, 1, 2, math.MaxUint64}
 	lawOrigins = []counters.Origin{1<<63 | 1, 1<<63 | 2, math.MaxUint64}
@@ -124,6 +129,7 @@ func drawSlot(t *rapid.T, index func(*counters.Meter) int64) counters.Slot {
 		Origin: rapid.SampledFrom(lawOrigins).Draw(t, "origin"),
 		Birth:  rapid.SampledFrom(lawBirths).Draw(t, "birth"),
 		Count:  rapid.OneOf(rapid.Uint64Range(1, 9), rapid.Uint64Range(1, counters.MaxLimit)).Draw(t, "count"),
+		Since:  rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, math.MaxInt64)).Draw(t, "since"), // no part of what a slot is
 	}
 }
 

@@ -1,0 +1,66 @@
+package counters_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/counters/counterstest"
+)
+
+// One table and its model, by a clock that goes as the script wants.
+
+// fuzzTake plays a script of eight bytes a step: what, a key, and how much of time or cost.
+func fuzzTake(t *testing.T, l *counters.Limit, now int64, script []byte) {
+	table, model := small(1), counterstest.NewCells(l, 1)
+	table.Know([]*counters.Limit{l})
+	m := l.Meter()
+	for ; len(script) >= 8; script = script[8:] {
+		op, key, arg := script[0]%8, counters.Key(script[1]%3), uint64(binary.LittleEndian.Uint32(script[2:]))<<(script[6]%32)
+		switch op {
+		case 0:
+			now += int64(arg % uint64(4*m.Window))
+		case 1:
+			now -= min(now, int64(arg%uint64(2*m.Window)))
+		case 2:
+			now -= now % int64(m.Sub)
+		case 3:
+			if isBucket(m.Algorithm) && model.View(key, now) > 500*l.Refill() {
+				break // a bucket does not tell waits of a thousand windows
+			}
+			slot := counters.Slot{
+				Meter: &m, Key: key, Index: max(0, m.Index(now)+int64(script[7]%64)-int64(m.SubWindows())-1), Origin: counters.Origin(script[7]/64) + 1,
+				Count: min(arg, most(l)), Since: now - int64(arg%uint64(m.Window)),
+			}
+			novel := table.Merge([]counters.Slot{slot}, now) > 0
+			if want := model.Merge(slot, now); novel != want {
+				t.Fatalf("%+v: novel %v, the model says %v", slot, novel, want)
+			}
+		default:
+			cost := arg
+			if op < 7 {
+				cost = arg % (l.Max() + 2)
+			}
+			got, want := table.Take(l, key, cost, now), model.Take(key, cost, now)
+			if got != want {
+				t.Fatalf("cost %d of key %d at %d:\n got %+v\nwant %+v", cost, key, now, got, want)
+			}
+		}
+		if got, want := table.View(l, key, now), model.View(key, now); got != want {
+			t.Fatalf("view of key %d at %d: %d, the model says %d", key, now, got, want)
+		}
+	}
+}
+
+func FuzzTake(f *testing.F) {
+	for setting := range 128 {
+		f.Add(byte(setting%len(algorithms)), byte(setting), pseudoRandom(setting, 1600))
+	}
+	f.Fuzz(func(t *testing.T, algorithm, setting byte, script []byte) {
+		now := start
+		if setting>>6&1 == 1 {
+			now = 0
+		}
+		fuzzTake(t, fuzzLimit(t, algorithm, setting), now, script[:min(len(script), 4000)])
+	})
+}

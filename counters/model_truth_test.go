@@ -1,0 +1,182 @@
+package counters_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/counters/counterstest"
+	"pgregory.net/rapid"
+)
+
+// Tables that hear of each other, against the truth: all that was admitted anywhere, at its true time.
+
+// node is a table with what others have told it.
+type node struct {
+	*counters.Table
+	told  []telling // what it drained, in order
+	heard [3]int    // of each node, up to where everything was heard
+	got   [3][]bool // and what else
+}
+
+// telling is one drain: everything that its node charged before `since` was in an earlier one.
+type telling struct {
+	slots []counters.Slot
+	at    int64
+}
+
+// tell drains the table.
+func (n *node) tell(now int64) {
+	n.told = append(n.told, telling{n.DrainDirty(now).Slots, now})
+}
+
+// hear merges the i-th drain of a peer. As long as it has heard all that came before, it knows since when that is new.
+func (n *node) hear(peer int, from *node, i int, now int64) {
+	for len(n.got[peer]) < len(from.told) {
+		n.got[peer] = append(n.got[peer], false)
+	}
+	var since int64
+	if known := min(n.heard[peer], i); known > 0 {
+		since = from.told[known-1].at
+	}
+	slots := make([]counters.Slot, len(from.told[i].slots))
+	for j, s := range from.told[i].slots {
+		s.Since = since
+		slots[j] = s
+	}
+	n.Merge(slots, now)
+	n.got[peer][i] = true
+	for n.heard[peer] < len(n.got[peer]) && n.got[peer][n.heard[peer]] {
+		n.heard[peer]++
+	}
+}
+
+// drawShared draws a limit of any algorithm that a few requests fill.
+func drawShared(t *rapid.T, of ...counters.Algorithm) *counters.Limit {
+	a := rapid.SampledFrom(of).Draw(t, "algorithm")
+	n := rapid.SampledFrom([]time.Duration{1, 2, 10}).Draw(t, "sub-windows")
+	if a == counters.FixedWindow {
+		n = 1
+	}
+	m := counters.Meter{Rule: "r", Algorithm: a, Window: n * time.Second, Sub: time.Second}
+	most := rapid.Uint64Range(1, 30).Draw(t, "limit")
+	if isBucket(a) {
+		return newBucket(t, m, most, rapid.SampledFrom([]uint64{1, 2, 5, 8, 20, 50}).Draw(t, "refill"))
+	}
+	return newLimit(t, m, most)
+}
+
+// However late, often or seldom tables hear of each other: none of them believes in more than there is, and none denies what the truth
+// has room for.
+func TestNoViewExceedsTheTruth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawShared(t, algorithms...)
+		truth := counterstest.NewModel(l)
+		var nodes [3]node
+		for i := range nodes {
+			nodes[i].Table = small(counters.Origin(1 + i))
+		}
+		now := start + rapid.Int64Range(0, int64(time.Second)).Draw(t, "begin")
+		for range rapid.IntRange(1, 100).Draw(t, "steps") {
+			now += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, int64(500*time.Millisecond)),
+				rapid.Int64Range(0, int64(3*time.Second))).Draw(t, "pause")
+			who := rapid.IntRange(0, 2).Draw(t, "who")
+			n := &nodes[who]
+			key := counters.Key(rapid.IntRange(0, 1).Draw(t, "key"))
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0:
+				n.tell(now)
+			case 1, 2:
+				if from := rapid.IntRange(0, 2).Draw(t, "from"); from != who && len(nodes[from].told) > 0 {
+					i := rapid.IntRange(0, len(nodes[from].told)-1).Draw(t, "which")
+					n.hear(from, &nodes[from], i, now)
+				}
+			default:
+				cost := rapid.Uint64Range(0, min(4, l.Max())).Draw(t, "cost")
+				fair := truth.Fits(key, max(cost, 1), now)
+				d := n.Take(l, key, cost, now)
+				if fair && !d.Allowed {
+					t.Fatalf("the truth is %d, which has room for %d, a table has not: %+v", truth.View(key, now), cost, d)
+				}
+				if d.Allowed {
+					truth.Charge(key, cost, now)
+				}
+			}
+			for key := range counters.Key(2) {
+				if view, most := n.View(l, key, now), truth.View(key, now); view > most {
+					t.Fatalf("table %d believes in %d of key %d, of which there are %d", who, view, key, most)
+				}
+			}
+		}
+	})
+}
+
+// A bucket that hears of everything in the order in which it happened, with the time at which it did, is as good as the truth.
+func TestABucketThatHearsInOrderKnowsTheTruth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawShared(t, counters.TokenBucket, counters.LeakyBucket, counters.LeakyQueue)
+		truth := counterstest.NewModel(l)
+		var tables []*counters.Table
+		for i := range 3 {
+			table := small(counters.Origin(1 + i))
+			table.Know([]*counters.Limit{l})
+			tables = append(tables, table)
+		}
+		now := start + rapid.Int64Range(0, int64(time.Second)).Draw(t, "begin")
+		for range rapid.IntRange(1, 100).Draw(t, "requests") {
+			now += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, int64(500*time.Millisecond)),
+				rapid.Int64Range(0, int64(5*time.Second))).Draw(t, "pause")
+			who := rapid.IntRange(0, 2).Draw(t, "who")
+			cost := rapid.Uint64Range(0, l.Max()).Draw(t, "cost")
+			d, want := tables[who].Take(l, 1, cost, now), truth.Take(1, cost, now)
+			if d != want {
+				t.Fatalf("cost %d:\n got %+v\nwant %+v", cost, d, want)
+			}
+			slots := tables[who].DrainDirty(now).Slots
+			for i := range slots {
+				slots[i].Since = now
+			}
+			now += rapid.Int64Range(0, int64(l.Meter().Window)).Draw(t, "delay")
+			for i, table := range tables {
+				if i != who {
+					table.Merge(slots, now)
+				}
+				if view, want := table.View(l, 1, now), truth.View(1, now); view != want {
+					t.Fatalf("table %d believes in %d, of which there are %d", i, view, want)
+				}
+			}
+		}
+	})
+}
+
+// What is counted by sub-windows does not depend on the order in which it is told, nor on how often.
+func TestViewsDoNotDependOnTheOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawShared(t, counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog)
+		m, n := l.Meter(), int64(l.Meter().SubWindows())
+		now := start + rapid.Int64Range(0, int64(m.Window)).Draw(t, "now")
+		slot := rapid.Custom(func(t *rapid.T) counters.Slot {
+			return counters.Slot{
+				Meter: &m, Key: counters.Key(rapid.IntRange(0, 1).Draw(t, "key")), Index: m.Index(now) + rapid.Int64Range(-n, 1).Draw(t, "index"),
+				Origin: counters.Origin(rapid.IntRange(2, 4).Draw(t, "origin")), Birth: rapid.Uint32Range(0, 1).Draw(t, "birth"),
+				Count: rapid.Uint64Range(1, 9).Draw(t, "count"), Since: rapid.Int64Range(0, now).Draw(t, "since"),
+			}
+		})
+		slots := rapid.SliceOfN(slot, 1, 30).Draw(t, "slots")
+		once, again := counters.NewTable(counters.Config{Origin: 1}), counters.NewTable(counters.Config{Origin: 9})
+		once.Merge(slots, now)
+		for range rapid.IntRange(1, 3).Draw(t, "times") {
+			for _, s := range rapid.Permutation(slots).Draw(t, "order") {
+				again.Merge([]counters.Slot{s}, now)
+			}
+		}
+		for range 4 {
+			for key := range counters.Key(2) {
+				if a, b := once.Take(l, key, 0, now), again.Take(l, key, 0, now); a != b {
+					t.Fatalf("%+v, in another order %+v", a, b)
+				}
+			}
+			now += rapid.Int64Range(0, 2*int64(m.Sub)).Draw(t, "pause")
+		}
+	})
+}

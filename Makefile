@@ -1,20 +1,28 @@
-# make test    everything that must hold, with the race detector and in random order
-# make bench   benchmarks
-# make fuzz    every fuzz target for FUZZTIME each
-# make lint    formatting, vet, staticcheck, tidy modules
-# make build   the static binary bin/edgelimit
+# make test        everything that must hold, with the race detector and in random order
+# make bench       the counting engine beside other limiters: some five minutes, writes testnet/bench/RESULTS.md
+# make microbench  the packages' own benchmarks
+# make fuzz        every fuzz target for FUZZTIME each
+# make lint        formatting, vet, staticcheck, tidy modules
+# make build       the static binary bin/edgelimit
 
 GO       ?= go
 FUZZTIME ?= 20s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test bench fuzz lint build redis
+# The benchmarks are a module of their own, so that nobody who uses edgelimit inherits its rivals.
+BENCH = testnet/bench
+
+.PHONY: test bench microbench fuzz lint build redis
 
 test: redis
 	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), and Redis ($$(redis-server --version)). Nothing else."
 	$(GO) test -race -shuffle=on -timeout 15m ./...
+	$(GO) -C $(BENCH) test -race -shuffle=on -short ./...
 
 bench: redis
+	$(GO) -C $(BENCH) run .
+
+microbench: redis
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 # The tests of the regional store run servers of their own. Debian and Ubuntu have them as packages; elsewhere it is for you to say how.
@@ -48,6 +56,9 @@ lint:
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) mod tidy -diff
+	$(GO) -C $(BENCH) vet ./...
+	$(GO) -C $(BENCH) run $(STATICCHECK) ./...
+	$(GO) -C $(BENCH) mod tidy -diff
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/edgelimit ./cmd/edgelimit

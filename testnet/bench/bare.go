@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"sync"
+)
+
+// bareTable is the simplest table that could do: what a map of fixed cells costs, and how it scales over cores. It has no algorithms, no
+// replication, no expiry and no eviction.
+type bareTable struct {
+	clock  clock
+	max    uint64
+	shards [bareShards]bareShard
+}
+
+const bareShards = 64
+
+type bareShard struct {
+	sync.Mutex
+	cells []bareCell // open addressing, linear probing; at most half full
+	_     [40]byte
+}
+
+// bareCell is a sliding window of two buckets in a cache line.
+type bareCell struct {
+	key         uint64
+	index       int64
+	count, last uint64
+	_           [4]uint64
+}
+
+const bareWindow = int64(benchWindow)
+
+func openBare(_ context.Context, s *setting) (limiter, error) {
+	t := &bareTable{max: benchLimit}
+	cells := 256
+	if s == settingMillion {
+		cells = 1 << 15
+	}
+	if s.limited {
+		t.max = 1
+	}
+	for i := range t.shards {
+		t.shards[i].cells = make([]bareCell, cells)
+	}
+	t.clock.ns.Store(benchStart)
+	return t, nil
+}
+
+func (t *bareTable) coarse() *clock { return &t.clock }
+
+func (t *bareTable) ask(s *stream, from, to int) (admitted int) {
+	for _, key := range s.keys[from:to] {
+		if t.take(key, t.clock.ns.Load()) {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+func (t *bareTable) take(key uint64, now int64) bool {
+	h := key * 0x9e3779b97f4a7c15
+	s := &t.shards[h>>58]
+	s.Lock()
+	defer s.Unlock()
+	mask := uint64(len(s.cells) - 1)
+	i := h >> 20 & mask
+	for s.cells[i].key != key && s.cells[i].key != 0 {
+		i = (i + 1) & mask
+	}
+	c := &s.cells[i]
+	c.key = key
+	if index := now / bareWindow; c.index != index {
+		c.last = 0
+		if c.index == index-1 {
+			c.last = c.count
+		}
+		c.index, c.count = index, 0
+	}
+	left := uint64(bareWindow - now%bareWindow)
+	if c.count+c.last*left/uint64(bareWindow) >= t.max {
+		return false
+	}
+	c.count++
+	return true
+}

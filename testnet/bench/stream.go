@@ -1,0 +1,109 @@
+package main
+
+import (
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/dchest/siphash"
+)
+
+// million is how many keys the cold workloads have.
+const million = 1_000_000
+
+// stream is a sequence of requests: an identity each, and the key that edgelimit hashes it to. The identities lie in memory in the order in
+// which they are asked for, as if each had just come off a socket: to read them costs nobody a cache miss. It holds no pointers, so that
+// the garbage collector does not see it.
+type stream struct {
+	text  string
+	start []uint32
+	size  []uint8
+	keys  []uint64
+}
+
+func (s *stream) len() int { return len(s.start) }
+
+func (s *stream) identity(i int) string {
+	from := int(s.start[i])
+	return s.text[from : from+int(s.size[i])]
+}
+
+// newStream returns the requests of the clients with these numbers, in order.
+func newStream(clients []uint32) *stream {
+	s := &stream{start: make([]uint32, len(clients)), size: make([]uint8, len(clients)), keys: make([]uint64, len(clients))}
+	text := make([]byte, 0, 16*len(clients))
+	for i, c := range clients {
+		s.start[i] = uint32(len(text))
+		text = appendIdentity(text, c)
+		s.size[i] = uint8(len(text) - int(s.start[i]))
+		s.keys[i] = hashIdentity(string(text[s.start[i]:]))
+	}
+	s.text = string(text)
+	return s
+}
+
+// appendIdentity appends the address of a client. Different clients have different addresses.
+func appendIdentity(b []byte, client uint32) []byte {
+	ip := client * 2654435761 // odd: a permutation of all addresses
+	for i := range 4 {
+		if i > 0 {
+			b = append(b, '.')
+		}
+		b = strconv.AppendUint(b, uint64(ip>>(24-8*i)&0xff), 10)
+	}
+	return b
+}
+
+// The secret and the rule's part of what is hashed, as a node has them (see rules.Rule.key).
+const (
+	secret0, secret1 = 0x0706050403020100, 0x0f0e0d0c0b0a0908
+	hashedRule       = "\x10bench/per_client\x0bremote_addr"
+)
+
+// hashIdentity hashes an identity as a node does, and as it without an allocation.
+func hashIdentity(identity string) uint64 {
+	var stack [256]byte
+	b := append(stack[:0], hashedRule...)
+	b = append(b, byte(len(identity))) // its length as a uvarint: below 128
+	return siphash.Hash(secret0, secret1, append(b, identity...))
+}
+
+// upTo returns the clients from..to-1.
+func upTo(from, to int) []uint32 {
+	clients := make([]uint32, 0, to-from)
+	for c := from; c < to; c++ {
+		clients = append(clients, uint32(c))
+	}
+	return clients
+}
+
+// hot is one client that asks again and again.
+func hot() []uint32 { return make([]uint32, 1024) }
+
+// some are a thousand clients that stay in the caches, each as likely as the others; other is a different thousand.
+func some(other int) []uint32 {
+	clients := upTo(other*1024, (other+1)*1024)
+	rand.New(rand.NewPCG(1, uint64(other))).Shuffle(len(clients), func(i, j int) { clients[i], clients[j] = clients[j], clients[i] })
+	return clients
+}
+
+// uniform draws n requests from a million clients, all as likely.
+func uniform(n int) []uint32 {
+	r := rand.New(rand.NewPCG(2, 0))
+	clients := make([]uint32, n)
+	for i := range clients {
+		clients[i] = r.Uint32N(million)
+	}
+	return clients
+}
+
+// zipf draws n requests from a million clients of which few ask for most: the k-th likely as 1/k^1.1.
+func zipf(n int) []uint32 {
+	r := rand.New(rand.NewPCG(3, 0))
+	z := rand.NewZipf(r, 1.1, 1, million-1)
+	names := r.Perm(million) // so that the busy ones are not neighbours in anybody's memory
+	clients := make([]uint32, n)
+	for i := range clients {
+		clients[i] = uint32(names[z.Uint64()])
+	}
+	return clients
+}

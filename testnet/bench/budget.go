@@ -10,8 +10,8 @@ import (
 type budget struct {
 	Name  string  `json:"name"`
 	MiB   int     `json:"mib"`
-	Keys  int     `json:"keys"`  // the most that are held without an eviction
-	Bytes float64 `json:"bytes"` // the budget over the keys; for remote slots, what they leave of it over the slots
+	Keys  int     `json:"keys"`  // held by the full table; for remote slots, that have some
+	Bytes float64 `json:"bytes"` // of the budget a key; for remote slots, by which what is in use grows with each
 	InUse float64 `json:"bytes_in_use"`
 }
 
@@ -38,68 +38,36 @@ const (
 	nameSparse = "remote slot, one a key"
 )
 
-// Less than a cell and a remote slot can take, in bytes: where the search begins.
-const (
-	leastCell = 48
-	leastSlot = 12
-)
+// leastCell is less than a cell takes, in bytes.
+const leastCell = 48
 
-// budgets measures how many keys fit into a budget.
+// budgets measures what a key takes of a full table, and what a remote slot does.
 func budgets(ctx context.Context, sizes []int, progress io.Writer) ([]budget, error) {
 	var all []budget
 	for i, size := range sizes {
-		alone := map[string]float64{} // bytes a key without remote slots
 		for _, line := range budgetLines {
 			v, ok := variantNamed(line.variant)
 			if !ok || i > 0 && line.origins > 0 {
-				continue // remote slots take long to fill in, and the same of any budget
+				continue // a remote slot takes the same of any budget
+			}
+			if err := ctx.Err(); err != nil {
+				return nil, err
 			}
 			fmt.Fprintf(progress, "how many fit into %d MiB: %s\n", size, line.name)
-			slots, oneIn := line.origins, 1024
-			if line.dense {
-				slots *= v.meter.SubWindows()
-				oneIn = 128 // of two kilobytes, for a hundred slots
-			}
-			inUse := 0
-			keys, err := mostThatFit(size<<20/(leastCell+leastSlot*slots), oneIn, func(keys int) (bool, error) {
-				if err := ctx.Err(); err != nil {
-					return false, err
-				}
-				used, fits, err := fitsBudget(v, size<<20, keys, line.origins, line.dense)
-				if fits {
-					inUse = used
-				}
-				return fits, err
-			})
+			e, err := newEngine(v, v.max, size<<20, askGiven, 0)
 			if err != nil {
 				return nil, err
 			}
-			b := budget{Name: line.name, MiB: size, Keys: keys, Bytes: float64(size<<20) / float64(keys), InUse: float64(inUse) / float64(keys)}
-			if slots == 0 {
-				alone[line.variant] = b.Bytes
+			b := budget{Name: line.name, MiB: size}
+			if line.origins > 0 {
+				b.Keys, b.Bytes = e.growth(line.origins, line.dense)
+				b.InUse = b.Bytes
 			} else {
-				b.Bytes = (b.Bytes - alone[line.variant]) / float64(slots)
+				b.Keys, b.InUse = e.full(size << 20)
+				b.Bytes = float64(size<<20) / float64(b.Keys)
 			}
 			all = append(all, b)
 		}
 	}
 	return all, nil
-}
-
-// mostThatFit returns the largest number that fits, one in so many too low at most: fewer than fewer do.
-func mostThatFit(fewer, oneIn int, fits func(int) (bool, error)) (int, error) {
-	low, high := 0, fewer
-	for high-low > max(1, low/oneIn) {
-		try := (low + high) / 2
-		ok, err := fits(try)
-		if err != nil {
-			return 0, err
-		}
-		if ok {
-			low = try
-		} else {
-			high = try
-		}
-	}
-	return low, nil
 }

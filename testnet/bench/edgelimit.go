@@ -188,28 +188,36 @@ func (e *engine) fillSub(keys []uint64, back, origins int) {
 	e.drainAt(now)
 }
 
-// fitsBudget says whether a table of so many bytes holds the keys with all that counts of them, and how many bytes it says are in use:
-// every key was asked for in every sub-window, and so many other origins tell a slot of each in every one (dense) or in the last.
-func fitsBudget(v variant, memory, keys, origins int, dense bool) (inUse int, fits bool, err error) {
-	e, err := newEngine(v, v.max, memory, askGiven, 0)
-	if err != nil {
-		return 0, false, err
-	}
-	all := make([]uint64, keys)
-	for i := range all {
-		all[i] = floodKey(uint64(i))
-	}
-	for back := v.meter.SubWindows() - 1; back >= 0; back-- {
-		tell := origins
-		if !dense && back > 0 {
-			tell = 0
+// full fills the table until others go for each key that comes, and returns how many it holds and what each has in use.
+func (e *engine) full(memory int) (keys int, inUse float64) {
+	e.askAll(floodKeys(2*memory/leastCell), benchStart)
+	st := e.table.Stats()
+	return st.Keys, float64(st.Bytes) / float64(st.Keys)
+}
+
+// growth lets others tell slots of some keys, in each sub-window (dense) or in one, and returns by how many bytes a slot makes grow what
+// is in use.
+func (e *engine) growth(origins int, dense bool) (keys int, bytes float64) {
+	const some = 1000
+	all, m := floodKeys(some), e.limit.Meter()
+	e.askAll(all, benchStart)
+	before, slots := e.table.Stats().Bytes, 0
+	for back := 0; back == 0 || dense && back < m.SubWindows(); back++ {
+		for o := range origins {
+			for _, key := range all {
+				slots += e.table.Merge([]counters.Slot{told(&m, key, o, benchStart-int64(back)*int64(m.Sub))}, benchStart)
+			}
 		}
-		e.fillSub(all, back, tell)
-		if st := e.table.Stats(); st.Keys != keys || st.Evicted+st.Refused > 0 {
-			return 0, false, nil
-		}
 	}
-	return e.table.Stats().Bytes, true, nil
+	return some, float64(e.table.Stats().Bytes-before) / float64(slots)
+}
+
+func floodKeys(n int) []uint64 {
+	keys := make([]uint64, n)
+	for i := range keys {
+		keys[i] = floodKey(uint64(i))
+	}
+	return keys
 }
 
 // askAll lets every key ask once, on both halves of the machine.

@@ -57,9 +57,10 @@ func New(l *counters.Limit) *Ledger {
 
 // Noted is what a ledger says of a decision.
 type Noted struct {
-	Oracle bool    // the oracle would have admitted it
-	Room   bool    // what all nodes together had admitted left room for it
-	Excess float64 // of the client at that moment, this decision included; see Ledger.Excess
+	Oracle      bool    // the oracle would have admitted it
+	OracleCount uint64  // what the oracle counts of the client, this decision included
+	Room        bool    // what all nodes together had admitted left room for it
+	Excess      float64 // of the client at that moment, this decision included; see Ledger.Excess
 }
 
 // Note takes in a decision of a node about a cost, at a time in Unix nanoseconds. Requests have to come in the order of their times.
@@ -75,6 +76,7 @@ func (g *Ledger) Note(name string, cost uint64, at int64, allowed bool) Noted {
 		c.Oracle.Add(at, cost)
 		g.oracle.Add(c.key, meter.Index(at), cost)
 	}
+	n.OracleCount = g.oracle.View(c.key, at)
 	if allowed {
 		c.Admitted.Add(at, cost)
 		g.truth.Add(c.key, meter.Index(at), cost)

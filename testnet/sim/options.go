@@ -66,6 +66,7 @@ func DefaultOptions() Options {
 const (
 	maxNodes    = 1000
 	maxKeys     = 1_000_000
+	maxBursters = 1000
 	maxDuration = 24 * time.Hour
 	maxRequests = 200_000_000
 )
@@ -92,6 +93,7 @@ func (o *Options) Validate() error {
 	wrong(!o.Pattern.known(), "unknown pattern %q: want one of %v", o.Pattern, Patterns)
 	wrong(!(o.Load > 0 && o.Load <= 10_000), "a load of %g: want more than 0, at most 10000", o.Load)
 	wrong(o.Keys < 1 || o.Keys > maxKeys, "%d keys: want 1 to %d", o.Keys, maxKeys)
+	wrong(o.Pattern == CompliantBurst && o.Keys > maxBursters, "%d keys: want at most %d of the pattern %s", o.Keys, maxBursters, o.Pattern)
 	wrong(o.Duration <= 0 || o.Duration > maxDuration, "a duration of %v: want more than 0, at most %v", o.Duration, maxDuration)
 	wrong(o.Trace == nil && o.requests() > maxRequests, "%.0f million requests: want at most %d million", o.requests()/1e6, int(maxRequests/1e6))
 	wrong(o.Trace != nil && !o.Trace.fits(o.Regions, o.Nodes), "the trace names more regions or nodes than %d of %d", o.Regions, o.Nodes)

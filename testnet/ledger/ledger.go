@@ -135,6 +135,16 @@ func (g *Ledger) PeakOverLimit(from, to int64) float64 {
 	return worst
 }
 
+// PeakAbove is PeakOver with each window held against the oracle's own window of the same time, or the limit where that is more: the
+// stricter of the two, as the oracle's fullest window does not excuse any other. It looks at the windows that end with an admission.
+func (g *Ledger) PeakAbove(from, to int64) float64 {
+	window, worst := g.limit.Meter().Window, uint64(0)
+	for _, c := range g.clients {
+		worst = max(worst, c.Admitted.PeakAbove(&c.Oracle, g.limit.Max(), window, from, to))
+	}
+	return float64(worst) / float64(g.limit.Max())
+}
+
 // Reach is how full a window of the client the algorithm itself lets become: the limit, or the oracle's fullest window of the whole
 // run where that is more.
 func (g *Ledger) Reach(c *Client) uint64 {

@@ -34,10 +34,13 @@ type Report struct {
 	Denied         uint64 `json:"denied"`
 	OracleAdmitted uint64 `json:"oracle_admitted"`
 
-	// NetPct is what was admitted against what the oracle would have, less 100. PeakPct is the fullest rolling window of any client above
-	// what the oracle lets its own become (L at least).
-	NetPct  float64 `json:"net_over_admission_pct"`
-	PeakPct float64 `json:"peak_over_admission_pct"`
+	// NetPct is what was admitted against what the oracle would have, less 100. PeakPct is the most by which a rolling window of any client
+	// was fuller than the oracle's own of the same time, or than L where that is more. PeakOverOraclePct is the fullest window of all less
+	// the oracle's fullest of all, as the demo and the checker have it; PeakOverLimitPct is it less L, the algorithm's own error included.
+	NetPct            float64 `json:"net_over_admission_pct"`
+	PeakPct           float64 `json:"peak_over_admission_pct"`
+	PeakOverOraclePct float64 `json:"peak_over_oracle_peak_pct"`
+	PeakOverLimitPct  float64 `json:"peak_over_limit_pct"`
 	// The same over requests from two windows on, whose windows hold nothing of the first one, in which everybody is a surprise. 0 in a
 	// shorter run.
 	SettledNetPct  float64 `json:"settled_net_pct"`
@@ -87,7 +90,7 @@ func (w *world) report(agreed time.Duration) *Report {
 		Partitions: []string{}, Seconds: o.Duration.Seconds(), Seed: o.Seed,
 		Offered: b.total.Offered, Failed: b.lost, Admitted: b.total.Admitted, Denied: b.total.Denied, OracleAdmitted: b.total.OracleAdmitted,
 		NetPct: net(b.total.Admitted, b.total.OracleAdmitted), SettledNetPct: net(b.settled.Admitted, b.settled.OracleAdmitted),
-		PeakPct:  percent(b.ledger.PeakOver(w.start0, w.end)),
+		PeakPct: percent(b.ledger.PeakAbove(w.start0, w.end)), PeakOverOraclePct: percent(b.ledger.PeakOver(w.start0, w.end)), PeakOverLimitPct: percent(b.ledger.PeakOverLimit(w.start0, w.end)),
 		Needless: b.needless, BoundViolations: b.violations(), AgreeMillis: -1,
 		EventHash: fmt.Sprintf("%016x", uint64(w.digest)),
 	}
@@ -99,7 +102,7 @@ func (w *world) report(agreed time.Duration) *Report {
 	}
 	r.Load = math.Round(r.Load*1000) / 1000
 	if from := w.start0 + 2*int64(o.Window); from < w.end {
-		r.SettledPeakPct = percent(b.ledger.PeakOver(from, w.end))
+		r.SettledPeakPct = percent(b.ledger.PeakAbove(from, w.end))
 	}
 	if agreed >= 0 {
 		r.AgreeMillis = millis(agreed)

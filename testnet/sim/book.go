@@ -109,15 +109,15 @@ func (b *book) sent(now int64, m gossip.Message) {
 // and what was lost of it has been sent again. The checker of the testnet waits for as long.
 const boundAfter = 2 * time.Second
 
-// violations are the intervals in which more was admitted over the limit than any node said there could be.
-func (b *book) violations() (n int) {
+// violations are the intervals in which more was admitted over the limit than any node said there could be, and than is excused.
+func (b *book) violations(excused float64) (n int) {
 	grace := int(boundAfter / b.w.opt.Interval)
 	for i, excess := range b.excess {
 		exported := 0.0
 		for _, v := range b.bound[min(i, len(b.bound)):min(i+grace+1, len(b.bound))] {
 			exported = max(exported, v)
 		}
-		if excess > exported {
+		if excess > exported+excused {
 			n++
 		}
 	}

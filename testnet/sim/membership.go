@@ -30,6 +30,18 @@ func (w *world) meet(a, b *node) {
 	}
 	a.replica.Join(b.origin, w.clock(a))
 	b.replica.Join(a.origin, w.clock(b))
+	a.met[b.region], b.met[a.region] = true, true
+}
+
+// blind reports whether there is a region of which the node has met nobody since it started: seeds that do not answer; see
+// gossip.Cluster.Audit.
+func (w *world) blind(n *node) bool {
+	for region, met := range n.met {
+		if !met && (region != n.region || w.opt.Nodes > 1) {
+			return true
+		}
+	}
+	return false
 }
 
 // meetAll has a node meet all others, within a time.
@@ -69,12 +81,12 @@ func (w *world) partition(p Partition, change int) {
 	w.net.set(p, change)
 	for a := range w.net.lost {
 		for b := range a {
-			since := w.net.lost[a][b]
+			lost := w.net.lost[a][b] != 0
 			switch reach := w.net.reach(a, b); {
-			case !reach && since == 0:
+			case !reach && !lost:
 				w.loseRegions(a, b)
-			case reach && since != 0:
-				w.findRegions(a, b, w.now-since)
+			case reach && lost:
+				w.findRegions(a, b)
 			}
 		}
 	}
@@ -94,12 +106,10 @@ func (w *world) loseRegions(a, b int) {
 	})
 }
 
-// findRegions has the nodes of two regions find each other again: one of them tries first, and its news spreads.
-func (w *world) findRegions(a, b int, length int64) {
+// findRegions has the nodes of two regions find each other again where they gave each other up, or never met because one started in the
+// meantime: one of them tries first, and its news spreads. Those that did not lose each other stay as they are.
+func (w *world) findRegions(a, b int) {
 	w.net.lost[a][b] = 0
-	if length < int64(w.givesUp(false)) {
-		return
-	}
 	own := make(map[*node]time.Duration)
 	first := rejoinEvery
 	for _, n := range w.nodes {

@@ -26,6 +26,7 @@ type node struct {
 	reconciler *regions.Reconciler // nil without a store
 	bound      gossip.Peak
 	began      int64
+	met        []bool  // by region: this boot has met somebody of it
 	inbox      []event // what comes while it stands still
 }
 
@@ -44,8 +45,9 @@ func (w *world) start(n *node) {
 	n.boot, n.up, n.ready, n.began = w.boots, true, false, w.now
 	n.origin = gossip.NewOrigin(fmt.Sprint("node-", n.place), uint64(n.boot))
 	n.table = newTable(&w.opt, n.origin)
-	n.replica = gossip.NewReplica(n.origin, w.opt.Interval, n.table)
+	n.replica = gossip.NewReplica(n.origin, w.opt.Interval, w.hooks.counts(n.table))
 	n.bound, n.inbox, n.pausedUntil = gossip.Peak{}, nil, 0
+	n.met = make([]bool, w.opt.Regions)
 	w.home[n.origin] = n
 	phase := func() time.Duration { return time.Duration(w.phases.Int64N(int64(w.opt.Interval))) }
 	w.later(phase(), event{kind: tick, node: int32(n.place), boot: n.boot})
@@ -75,6 +77,9 @@ func (w *world) warm(n *node) bool {
 	if w.now-n.began >= int64(warmAfter) {
 		return true
 	}
+	if w.blind(n) {
+		return false
+	}
 	for _, p := range n.replica.Peers(w.clock(n)) {
 		if p.Member && p.AsOf == 0 {
 			return false
@@ -87,6 +92,9 @@ func (w *world) warm(n *node) bool {
 func (w *world) audit(n *node) {
 	now := w.clock(n)
 	unseen := n.replica.Audit(w.limits, now)[w.rule]
+	if w.blind(n) {
+		unseen += float64(w.opt.Limit)
+	}
 	n.bound.Raise(unseen/float64(w.opt.Limit), w.opt.Window, now)
 	if n.ready {
 		w.book.exported(w.now, n.bound.Value())
@@ -97,7 +105,7 @@ func (w *world) audit(n *node) {
 // receive takes in a message, or keeps it while the node stands still.
 func (w *world) receive(n *node, e event) {
 	switch {
-	case !n.up:
+	case !n.up || !w.hooks.arrives(n, e.data):
 	case n.paused(w.now):
 		if len(n.inbox) < maxInbox {
 			n.inbox = append(n.inbox, e)
@@ -145,14 +153,14 @@ func (w *world) restart(n *node) {
 	if n.up {
 		return
 	}
+	w.hooks.restarting(n)
 	old := n.origin
 	w.start(n)
 	for _, other := range w.nodes {
-		if other == n || !other.up || !w.net.reach(n.region, other.region) {
-			continue
+		if other != n && other.up && w.net.reach(n.region, other.region) {
+			other.replica.Leave(old, true)
+			w.meet(n, other)
 		}
-		other.replica.Leave(old, true)
-		w.meet(n, other)
 	}
 	w.hooks.restarted(n)
 	if n.reconciler != nil && !w.stores[n.region].away {

@@ -63,8 +63,8 @@ func (w *world) running() (up int) {
 	return up
 }
 
-// settle lets the world go on without requests until all nodes agree, and returns how long that took; -1 if they never did.
-func (w *world) settle() time.Duration {
+// calm is when the last request has come and the last fault has ended.
+func (w *world) calm() int64 {
 	calm := w.end
 	for _, p := range w.opt.Partitions {
 		calm = max(calm, w.start0+int64(p.Until))
@@ -74,6 +74,13 @@ func (w *world) settle() time.Duration {
 			calm = max(calm, w.start0+int64(f.Until))
 		}
 	}
+	return calm
+}
+
+// settle lets the world go on without requests until all nodes agree, and returns how long after the last one that was; -1 if they never
+// did. Nodes whose counts have all left the window agree.
+func (w *world) settle() time.Duration {
+	calm := w.calm()
 	w.runTo(calm)
 	for w.now < calm+int64(settlesWithin) {
 		if w.agree() {

@@ -37,27 +37,29 @@ type world struct {
 	hooks  hooks
 }
 
-// hooks are where tests look on. None of them is nil.
+// hooks are where tests look on, and break things. None of them is nil.
 type hooks struct {
-	ticked    func(*node)
-	received  func(*node, []byte)
-	undecoded func(*node, error)
-	taken     func(n *node, client int, at int64, allowed bool)
-	crashed   func(*node)
-	restarted func(*node)
+	counts                         func(*counters.Table) gossip.Counts // stands between each replica and its table
+	arrives                        func(*node, []byte) bool            // false: the message vanishes
+	ticked                         func(*node)
+	received                       func(*node, []byte)
+	undecoded                      func(*node, error)
+	taken                          func(n *node, client int, at int64, allowed bool)
+	crashed, restarting, restarted func(*node)
 }
 
 func noHooks() hooks {
 	return hooks{
+		counts: func(t *counters.Table) gossip.Counts { return t }, arrives: func(*node, []byte) bool { return true },
 		ticked: func(*node) {}, received: func(*node, []byte) {}, undecoded: func(*node, error) {},
-		taken: func(*node, int, int64, bool) {}, crashed: func(*node) {}, restarted: func(*node) {},
+		taken: func(*node, int, int64, bool) {}, crashed: func(*node) {}, restarting: func(*node) {}, restarted: func(*node) {},
 	}
 }
 
 // lead is how long the nodes run before the first request comes: they know each other by then.
 const lead = 4 * time.Second
 
-func newWorld(o Options) (*world, error) {
+func newWorld(o Options, h hooks) (*world, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -68,7 +70,7 @@ func newWorld(o Options) (*world, error) {
 	w := &world{
 		opt: o, limit: limit, rule: limit.Meter().Rule, limits: map[string]*counters.Limit{limit.Meter().Rule: limit},
 		home: make(map[counters.Origin]*node), net: newNetwork(&o),
-		phases: o.stream(drawPhases), members: o.stream(drawMembership), flushes: o.stream(drawFlush), hooks: noHooks(),
+		phases: o.stream(drawPhases), members: o.stream(drawMembership), flushes: o.stream(drawFlush), hooks: h,
 	}
 	// Windows are aligned to the epoch; a run begins anywhere in one.
 	w.now = 1_800_000_000*int64(time.Second) + o.stream(drawStart).Int64N(int64(60*time.Second))
@@ -272,7 +274,7 @@ const progressEvery = 100 * time.Millisecond
 // Run simulates. It calls progress, which may be nil, now and then with how much of the duration has passed, and ends with the context's
 // error when that ends. A report whose OK is false is no error.
 func Run(ctx context.Context, o Options, progress func(time.Duration)) (*Report, error) {
-	w, err := newWorld(o)
+	w, err := newWorld(o, noHooks())
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func randomFaults(seed uint64) Options {
 		Seed: seed, Regions: 1 + r.IntN(3), Nodes: 1 + r.IntN(3), Method: counters.SlidingWindow, Strategy: Plain,
 		Limit: uint64(20 + r.IntN(300)), Window: []time.Duration{20 * time.Second, 30 * time.Second}[r.IntN(2)],
 		Interval: []time.Duration{50, 100, 100, 200}[r.IntN(4)] * time.Millisecond,
-		Load:     0.3 + 4*r.Float64(), Pattern: Patterns[r.IntN(len(Patterns))], Keys: 1 + r.IntN(3), Duration: between(15*time.Second, 30*time.Second),
+		Load:     0.3 + 4*r.Float64(), Pattern: Patterns[r.IntN(len(Patterns))], Keys: 1 + r.IntN(3), Duration: between(12*time.Second, 26*time.Second),
 		WANDelay: between(0, 150*time.Millisecond), LANDelay: between(0, 5*time.Millisecond), Jitter: r.Float64(),
 		Loss: 0.3 * r.Float64(), Duplicate: 0.2 * r.Float64(), Reorder: 0.2 * r.Float64(), Store: r.IntN(2) == 0,
 	}

@@ -175,7 +175,10 @@ const (
 )
 
 func simProgress(out io.Writer, duration time.Duration) func(time.Duration) {
-	next := time.Now().Add(simQuiet)
+	return simProgressFrom(out, duration, time.Now().Add(simQuiet))
+}
+
+func simProgressFrom(out io.Writer, duration time.Duration, next time.Time) func(time.Duration) {
 	return func(done time.Duration) {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(simSpeaks)

@@ -107,8 +107,8 @@ func parseArrival(line string) (after int64, region, node string, err error) {
 	if err != nil || math.IsNaN(at) {
 		return 0, "", "", fmt.Errorf("%.40q is no number of seconds", seconds)
 	}
-	if at < 0 || at > maxDuration.Seconds() {
-		return 0, "", "", fmt.Errorf("%g seconds, want 0 to %g", at, maxDuration.Seconds())
+	if at < 0 || at >= maxDuration.Seconds() {
+		return 0, "", "", fmt.Errorf("%g seconds, want at least 0 and less than %g", at, maxDuration.Seconds())
 	}
 	region, node = strings.TrimSpace(region), strings.TrimSpace(node)
 	for _, name := range []string{region, node} {
@@ -116,15 +116,16 @@ func parseArrival(line string) (after int64, region, node string, err error) {
 			return 0, "", "", fmt.Errorf("%.40q is no name: want 1 to %d bytes", name, maxTraceName)
 		}
 	}
-	return int64(math.Round(at * float64(time.Second))), region, node, nil
+	return int64(at * float64(time.Second)), region, node, nil
 }
 
 // Len is the number of arrivals.
 func (t *Trace) Len() int { return len(t.arrivals) }
 
-// Duration is until just after the last arrival.
+// Duration is until the end of the millisecond of the last arrival.
 func (t *Trace) Duration() time.Duration {
-	return time.Duration(t.arrivals[len(t.arrivals)-1].after) + 1
+	last := time.Duration(t.arrivals[len(t.arrivals)-1].after)
+	return min(last.Truncate(time.Millisecond)+time.Millisecond, maxDuration)
 }
 
 func (t *Trace) fits(regions, nodes int) bool { return t.Regions <= regions && t.Nodes <= nodes }

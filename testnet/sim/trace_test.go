@@ -19,7 +19,7 @@ func readAll(t *testing.T, s string) *Trace {
 
 func TestReadTrace(t *testing.T) {
 	trace := readAll(t, "\ufeffSeconds, region, node\r\n# a comment\r\n\r\n1.5,eu,b\r\n0,us,a\n0.25, eu , c \n2e0,us,b")
-	if trace.Regions != 2 || trace.Nodes != 2 || trace.Len() != 4 || trace.Duration() != 2*time.Second+1 {
+	if trace.Regions != 2 || trace.Nodes != 2 || trace.Len() != 4 || trace.Duration() != 2001*time.Millisecond {
 		t.Fatalf("%+v", trace)
 	}
 	o := DefaultOptions()
@@ -46,7 +46,7 @@ func TestReadTraceRefuses(t *testing.T) {
 		{"0,a,1\n\n# x\n1,b,1,2\n", "line 4: 4 fields"},
 		{"x,a,1\n", `line 1: "x" is no number`},
 		{"NaN,a,1\n", "no number"},
-		{"Inf,a,1\n", "want 0 to 86400"},
+		{"Inf,a,1\n", "less than 86400"},
 		{"-1,a,1\n", "-1 seconds"},
 		{"1e99,a,1\n", "1e+99 seconds"},
 		{"0,,1\n", "no name"},
@@ -85,9 +85,9 @@ func FuzzReadTrace(f *testing.F) {
 			t.Fatalf("%d arrivals at %d regions of %d nodes", trace.Len(), trace.Regions, trace.Nodes)
 		}
 		o := DefaultOptions()
-		o.Trace, o.Regions, o.Nodes, o.Duration = trace, trace.Regions, trace.Nodes, min(trace.Duration(), maxDuration)
-		if len(all(t, o)) > trace.Len() {
-			t.Fatal("more arrivals than lines")
+		o.Trace, o.Regions, o.Nodes, o.Duration = trace, trace.Regions, trace.Nodes, trace.Duration()
+		if n := len(all(t, o)); n != trace.Len() {
+			t.Fatalf("%d of %d arrivals", n, trace.Len())
 		}
 	})
 }

@@ -11,9 +11,11 @@ import (
 
 // printSim prints a report as a table.
 func printSim(out io.Writer, r *sim.Report) error {
-	fmt.Fprintf(out, "edgelimit sim: %d regions of %d nodes, a limit of %d per %gs and client, %s;\n%s at %g times the limit for %gs, clients: %d; gossip every %g ms;\n",
-		r.Regions, r.Nodes, r.Limit, r.WindowSeconds, r.Algorithm, r.Pattern, r.Load, r.Seconds, r.Keys, r.IntervalMillis)
-	fmt.Fprintf(out, "one way %g ms between regions and %g ms inside, %g %% loss%s; seed %d.\n\n", r.WANDelayMillis, r.LANDelayMillis, r.Loss*100, simFaults(r), r.Seed)
+	fmt.Fprintf(out, "edgelimit sim: %d regions of %d nodes, a limit of %d per %gs and client, %s;\n",
+		r.Regions, r.Nodes, r.Limit, r.WindowSeconds, r.Algorithm)
+	fmt.Fprintf(out, "%s at %g times the limit for %gs, clients: %d; gossip every %g ms;\n", r.Pattern, r.Load, r.Seconds, r.Keys, r.IntervalMillis)
+	fmt.Fprintf(out, "one way %g ms between regions and %g ms inside, %g %% loss%s; seed %d.\n\n",
+		r.WANDelayMillis, r.LANDelayMillis, r.Loss*100, simFaults(r), r.Seed)
 
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "offered\t%d requests\n", r.Offered)

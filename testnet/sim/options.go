@@ -68,7 +68,8 @@ const (
 	maxKeys     = 1_000_000
 	maxBursters = 1000
 	maxDuration = 24 * time.Hour
-	maxRequests = 200_000_000
+	maxRequests = 50_000_000 // some 32 bytes each
+	maxBurst    = 10_000_000 // requests in a burst of all clients
 )
 
 // Total is the number of nodes.
@@ -82,7 +83,8 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	wrong(o.Regions < 1 || o.Nodes < 1 || o.Regions > maxNodes || o.Nodes > maxNodes || o.Total() > maxNodes, "%d regions of %d nodes: want 1 to %d nodes in all", o.Regions, o.Nodes, maxNodes)
+	wrong(o.Regions < 1 || o.Nodes < 1 || o.Regions > maxNodes || o.Nodes > maxNodes || o.Total() > maxNodes,
+		"%d regions of %d nodes: want 1 to %d nodes in all", o.Regions, o.Nodes, maxNodes)
 	wrong(o.Limit < 1, "a limit of %d: want at least 1", o.Limit)
 	wrong(o.Interval < 10*time.Millisecond || o.Interval > 10*time.Second, "an interval of %v: want 10ms to 10s", o.Interval)
 	if _, err := newLimit(o); err != nil {
@@ -94,10 +96,13 @@ func (o *Options) Validate() error {
 	wrong(!(o.Load > 0 && o.Load <= 10_000), "a load of %g: want more than 0, at most 10000", o.Load)
 	wrong(o.Keys < 1 || o.Keys > maxKeys, "%d keys: want 1 to %d", o.Keys, maxKeys)
 	wrong(o.Pattern == CompliantBurst && o.Keys > maxBursters, "%d keys: want at most %d of the pattern %s", o.Keys, maxBursters, o.Pattern)
+	wrong(o.Pattern == CompliantBurst && float64(o.Limit)*float64(o.Keys) > maxBurst,
+		"bursts of %d clients of a limit of %d: want at most %d in all", o.Keys, o.Limit, maxBurst)
 	wrong(o.Duration <= 0 || o.Duration > maxDuration, "a duration of %v: want more than 0, at most %v", o.Duration, maxDuration)
 	wrong(o.Trace == nil && o.requests() > maxRequests, "%.0f million requests: want at most %d million", o.requests()/1e6, int(maxRequests/1e6))
 	wrong(o.Trace != nil && !o.Trace.fits(o.Regions, o.Nodes), "the trace names more regions or nodes than %d of %d", o.Regions, o.Nodes)
-	wrong(o.WANDelay < 0 || o.WANDelay > 10*time.Second || o.LANDelay < 0 || o.LANDelay > 10*time.Second, "delays of %v and %v: want 0s to 10s", o.WANDelay, o.LANDelay)
+	wrong(o.WANDelay < 0 || o.WANDelay > 10*time.Second || o.LANDelay < 0 || o.LANDelay > 10*time.Second,
+		"delays of %v and %v: want 0s to 10s", o.WANDelay, o.LANDelay)
 	for _, p := range []struct {
 		name  string
 		value float64

@@ -31,7 +31,8 @@ func (r *Report) WritePlot(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12">`+"\n", plotWidth, plotHeight)
 	fmt.Fprintf(w, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
-	title := fmt.Sprintf("%d regions of %d nodes, %d per %gs and client, %s at %g times the limit, gossip every %g ms: net %+.2f %%, peak %+.2f %%, bound %.2f %%",
+	title := fmt.Sprintf("%d regions of %d nodes, %d per %gs and client, %s at %g times the limit, gossip every %g ms: "+
+		"net %+.2f %%, peak %+.2f %%, bound %.2f %%",
 		r.Regions, r.Nodes, r.Limit, r.WindowSeconds, r.Pattern, r.Load, r.IntervalMillis, r.NetPct, r.PeakPct, r.BoundPct)
 	fmt.Fprintf(w, `<text x="%g" y="24" font-size="13">%s</text>`+"\n", plotLeft, html.EscapeString(title))
 
@@ -86,9 +87,11 @@ func panel(w io.Writer, y float64, title string, curves []curve) {
 		for s, v := range c.values {
 			fmt.Fprintf(&points, "%.1f,%.1f ", atX(float64(s)+0.5), atY(v))
 		}
-		fmt.Fprintf(w, `<polyline fill="none" stroke="%s" stroke-width="1.5" stroke-dasharray="%s" points="%s"/>`+"\n", c.colour, c.dash, strings.TrimSpace(points.String()))
+		fmt.Fprintf(w, `<polyline fill="none" stroke="%s" stroke-width="1.5" stroke-dasharray="%s" points="%s"/>`+"\n",
+			c.colour, c.dash, strings.TrimSpace(points.String()))
 		x := plotWidth - plotRight - float64(len(curves)-i)*85
-		fmt.Fprintf(w, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`, x, x+20, y-12, y-12, c.colour, c.dash)
+		fmt.Fprintf(w, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`,
+			x, x+20, y-12, y-12, c.colour, c.dash)
 		fmt.Fprintf(w, `<text x="%g" y="%.1f">%s</text>`+"\n", x+25, y-8, c.name)
 	}
 }

@@ -1,6 +1,9 @@
 package sim
 
-import "math/rand/v2"
+import (
+	"encoding/binary"
+	"math/rand/v2"
+)
 
 // concern is what something random is drawn for. Each has a stream of its own.
 type concern uint64
@@ -41,7 +44,7 @@ func (d *digest) add(words ...uint64) {
 
 func (d *digest) addBytes(b []byte) {
 	for ; len(b) >= 8; b = b[8:] {
-		d.add(uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56)
+		d.add(binary.LittleEndian.Uint64(b))
 	}
 	last := uint64(len(b))
 	for _, c := range b {

@@ -90,7 +90,8 @@ func (w *world) report(agreed time.Duration) *Report {
 		Partitions: []string{}, Seconds: o.Duration.Seconds(), Seed: o.Seed,
 		Offered: b.total.Offered, Failed: b.lost, Admitted: b.total.Admitted, Denied: b.total.Denied, OracleAdmitted: b.total.OracleAdmitted,
 		NetPct: net(b.total.Admitted, b.total.OracleAdmitted), SettledNetPct: net(b.settled.Admitted, b.settled.OracleAdmitted),
-		PeakPct: percent(b.ledger.PeakAbove(w.start0, w.end)), PeakOverOraclePct: percent(b.ledger.PeakOver(w.start0, w.end)), PeakOverLimitPct: percent(b.ledger.PeakOverLimit(w.start0, w.end)),
+		PeakPct: percent(b.ledger.PeakAbove(w.start0, w.end)), PeakOverOraclePct: percent(b.ledger.PeakOver(w.start0, w.end)),
+		PeakOverLimitPct: percent(b.ledger.PeakOverLimit(w.start0, w.end)),
 		Needless: b.needless, BoundViolations: b.violations(0), AgreeMillis: -1,
 		EventHash: fmt.Sprintf("%016x", uint64(w.digest)),
 	}

@@ -253,6 +253,9 @@ func TestValidate(t *testing.T) {
 		{func(o *Options) { o.Method = 99 }, "cannot be simulated"},
 		{func(o *Options) { o.Keys = 0 }, "0 keys"},
 		{func(o *Options) { o.Pattern, o.Keys = CompliantBurst, 5000 }, "5000 keys"},
+		{func(o *Options) {
+			o.Pattern, o.Limit, o.Window, o.Duration = CompliantBurst, 1e9, time.Hour, time.Second
+		}, "bursts of 1 clients"},
 		{func(o *Options) { o.Duration = 0 }, "a duration of 0s"},
 		{func(o *Options) { o.Limit, o.Load, o.Duration = 1e9, 10_000, time.Hour }, "million requests"},
 		{func(o *Options) { o.Loss = 1.5 }, "a loss of 1.5"},

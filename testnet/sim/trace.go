@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -36,9 +37,7 @@ const (
 // Regions and nodes are names, each taken for the next region, and the next node of it, where it appears first. Lines need not be in
 // order; empty lines, those that begin with #, and a header line at the beginning are skipped. An error names the line.
 func ReadTrace(r io.Reader) (*Trace, error) {
-	t := &Trace{}
-	names := make(map[string]int32)      // regions
-	nodes := make([]map[string]int32, 0) // of each region
+	t := &tracer{regions: make(map[string]int32)}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, maxTraceLine), maxTraceLine)
 	for number := 1; lines.Scan(); number++ {
@@ -49,29 +48,9 @@ func ReadTrace(r io.Reader) (*Trace, error) {
 		if strings.TrimSpace(line) == "" || line[0] == '#' || number == 1 && isHeader(line) {
 			continue
 		}
-		after, region, node, err := parseArrival(line)
-		if err != nil {
+		if err := t.add(line); err != nil {
 			return nil, fmt.Errorf("trace, line %d: %w", number, err)
 		}
-		if len(t.arrivals) == maxTraceLines {
-			return nil, fmt.Errorf("trace, line %d: more than %d arrivals", number, maxTraceLines)
-		}
-		at, ok := names[region]
-		if !ok {
-			at = int32(len(names))
-			names[strings.Clone(region)] = at
-			nodes = append(nodes, make(map[string]int32))
-		}
-		place, ok := nodes[at][node]
-		if !ok {
-			place = int32(len(nodes[at]))
-			nodes[at][strings.Clone(node)] = place
-		}
-		t.Regions, t.Nodes = len(names), max(t.Nodes, len(nodes[at]))
-		if t.Regions*t.Nodes > maxNodes {
-			return nil, fmt.Errorf("trace, line %d: %d regions of %d nodes, at most %d nodes in all", number, t.Regions, t.Nodes, maxNodes)
-		}
-		t.arrivals = append(t.arrivals, traced{after, at, place})
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		return nil, fmt.Errorf("trace: a line of more than %d bytes, after %d arrivals", maxTraceLine, len(t.arrivals))
@@ -81,16 +60,42 @@ func ReadTrace(r io.Reader) (*Trace, error) {
 	if len(t.arrivals) == 0 {
 		return nil, errors.New("trace: no arrivals")
 	}
-	slices.SortStableFunc(t.arrivals, func(a, b traced) int {
-		switch {
-		case a.after < b.after:
-			return -1
-		case a.after > b.after:
-			return 1
-		}
-		return 0
-	})
-	return t, nil
+	slices.SortStableFunc(t.arrivals, func(a, b traced) int { return cmp.Compare(a.after, b.after) })
+	return &t.Trace, nil
+}
+
+// tracer is a trace that is being read.
+type tracer struct {
+	Trace
+	regions map[string]int32   // by name
+	nodes   []map[string]int32 // of each region
+}
+
+func (t *tracer) add(line string) error {
+	after, region, node, err := parseArrival(line)
+	if err != nil {
+		return err
+	}
+	if len(t.arrivals) == maxTraceLines {
+		return fmt.Errorf("more than %d arrivals", maxTraceLines)
+	}
+	at, ok := t.regions[region]
+	if !ok {
+		at = int32(len(t.regions))
+		t.regions[region] = at
+		t.nodes = append(t.nodes, make(map[string]int32))
+	}
+	place, ok := t.nodes[at][node]
+	if !ok {
+		place = int32(len(t.nodes[at]))
+		t.nodes[at][node] = place
+	}
+	t.Regions, t.Nodes = len(t.regions), max(t.Nodes, len(t.nodes[at]))
+	if t.Regions*t.Nodes > maxNodes {
+		return fmt.Errorf("%d regions of %d nodes, at most %d nodes in all", t.Regions, t.Nodes, maxNodes)
+	}
+	t.arrivals = append(t.arrivals, traced{after, at, place})
+	return nil
 }
 
 func isHeader(line string) bool {

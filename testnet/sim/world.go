@@ -19,6 +19,7 @@ type world struct {
 	now    int64
 	start0 int64 // when requests begin to come
 	end    int64 // and when no more do
+	looked int64 // when it was last looked round
 	queue  queue
 
 	nodes  []*node
@@ -242,29 +243,26 @@ func (w *world) runTo(end int64) {
 // offer lets the requests come, until none are left.
 func (w *world) offer(ctx context.Context, progress func(time.Duration)) error {
 	from := newSource(&w.opt)
-	reported := w.start0
 	for a, ok := from.next(); ok; a, ok = from.next() {
-		at := w.start0 + a.after
-		for ; at-reported >= int64(progressEvery); reported += int64(progressEvery) {
-			w.runTo(reported)
-			if err := ctx.Err(); err != nil {
-				return context.Cause(ctx)
-			}
-			w.book.look()
-			progress(time.Duration(reported - w.start0))
+		if err := w.advance(ctx, w.start0+a.after, progress); err != nil {
+			return err
 		}
-		w.runTo(at)
 		w.request(a)
 	}
-	for ; w.end-reported >= int64(progressEvery); reported += int64(progressEvery) {
-		w.runTo(reported)
-		if err := ctx.Err(); err != nil {
+	return w.advance(ctx, w.end, progress)
+}
+
+// advance lets the world go on until a time, and looks round now and then.
+func (w *world) advance(ctx context.Context, until int64, progress func(time.Duration)) error {
+	for w.looked = max(w.looked, w.start0); until-w.looked >= int64(progressEvery); w.looked += int64(progressEvery) {
+		w.runTo(w.looked)
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		w.book.look()
+		progress(time.Duration(w.looked - w.start0))
 	}
-	w.runTo(w.end)
-	progress(w.opt.Duration)
+	w.runTo(until)
 	return nil
 }
 

@@ -92,7 +92,7 @@ func (w *world) report(agreed time.Duration) *Report {
 		NetPct: net(b.total.Admitted, b.total.OracleAdmitted), SettledNetPct: net(b.settled.Admitted, b.settled.OracleAdmitted),
 		PeakPct: percent(b.ledger.PeakAbove(w.start0, w.end)), PeakOverOraclePct: percent(b.ledger.PeakOver(w.start0, w.end)),
 		PeakOverLimitPct: percent(b.ledger.PeakOverLimit(w.start0, w.end)),
-		Needless: b.needless, BoundViolations: b.violations(0), AgreeMillis: -1,
+		Needless:         b.needless, BoundViolations: b.violations(0), AgreeMillis: -1,
 		EventHash: fmt.Sprintf("%016x", uint64(w.digest)),
 	}
 	for _, p := range o.Partitions {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -44,9 +45,10 @@ const (
 const MaxFrame = 1200
 
 const (
-	maxBody     = 1000    // bytes of groups in a packet, which leaves 200 for the envelope and its ack
-	maxBitmap   = 128     // bytes of the ack's bitmap
-	maxSnapshot = 8 << 20 // bytes of a frame that travels as a stream
+	maxEnvelope = 200                    // bytes of a packet for the envelope and its ack
+	maxBody     = MaxFrame - maxEnvelope // of groups
+	maxBitmap   = 128                    // bytes of the ack's bitmap
+	maxSnapshot = 8 << 20                // bytes of a frame that travels as a stream
 	maxEntry    = 8 + 3*binary.MaxVarintLen64
 	minGroup    = 18 // bytes: the shortest that is valid
 )
@@ -221,7 +223,9 @@ func decodeFrame(b []byte) (*frame, error) {
 	if len(b) > maxSnapshot {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", errFrame, len(b), maxSnapshot)
 	}
-	r := newReader(b)
+	r, in := borrowReader(b), borrowReader(nil)
+	defer r.giveBack()
+	defer in.giveBack()
 	if n := r.arrayLen(); r.err == nil && n < frameFields {
 		r.fail("an envelope of %d fields", n)
 	}
@@ -243,10 +247,9 @@ func decodeFrame(b []byte) (*frame, error) {
 		r.fail("sent at %d", f.sent)
 	}
 	f.active = time.Duration(min(r.uint(), uint64(counters.MaxWindow)))
-	f.ack = decodeAck(r)
+	f.ack = decodeAck(r, in)
 	n := r.arrayLen()
 	f.groups = make([]group, 0, min(n, r.src.Len()/minGroup))
-	in := newReader(nil)
 	for i := 0; i < n && r.err == nil; i++ {
 		f.groups = append(f.groups, decodeGroup(r, in, f))
 	}
@@ -256,12 +259,13 @@ func decodeFrame(b []byte) (*frame, error) {
 	return f, nil
 }
 
-func decodeAck(r *reader) ack {
+// decodeAck reads the ack of r by means of in.
+func decodeAck(r, in *reader) ack {
 	b := r.bytes()
 	if r.err != nil || len(b) == 0 {
 		return ack{}
 	}
-	in := newReader(b)
+	in.reset(b)
 	a := ack{origin: counters.Origin(in.uint()), cumulative: in.uint(), bitmap: in.bytes()}
 	if in.err == nil && (len(a.bitmap) > maxBitmap || a.cumulative > math.MaxUint64/2) {
 		in.fail("an ack beyond bounds")
@@ -337,6 +341,21 @@ func newReader(b []byte) *reader {
 	r.reset(b)
 	r.dec = msgpack.NewDecoder(&r.src)
 	return r
+}
+
+// readers are used again: making one costs as much as reading a frame of a few entries.
+var readers = sync.Pool{New: func() any { return newReader(nil) }}
+
+func borrowReader(b []byte) *reader {
+	r := readers.Get().(*reader)
+	r.reset(b)
+	return r
+}
+
+// giveBack ends the use of a reader. It keeps no hold of what it read.
+func (r *reader) giveBack() {
+	r.reset(nil)
+	readers.Put(r)
 }
 
 // reset makes the reader read b. The decoder has no state of its own between two values.

@@ -293,7 +293,7 @@ func (r *Replica) appendFrame(out []Message, p *peer, h *hearing, l *logged) []M
 		f.ack = h.ack(p.origin)
 		h.ackDue = false
 	}
-	b := f.encode(make([]byte, 0, MaxFrame), l.body)
+	b := f.encode(make([]byte, 0, len(l.body)+maxEnvelope), l.body)
 	r.stats.FramesSent++
 	r.stats.BytesSent += uint64(len(b))
 	return append(out, Message{To: p.origin, Data: b})

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -61,7 +62,8 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 		for rule, d := range h.demand {
 			if l := limits[rule]; l != nil && !h.left && !silent {
 				unseen := max(d.peak, d.rate*min(age, l.Meter().Window).Seconds())
-				out[rule] += min(unseen, float64(l.Max()))
+				// In whole 1024ths, rounded up: such a sum is exact, and does not depend on the order of a map.
+				out[rule] += min(math.Ceil(unseen*1024)/1024, float64(l.Max()))
 			}
 			if d.peak = 0; d.rate == 0 {
 				delete(h.demand, rule)

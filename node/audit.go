@@ -19,11 +19,11 @@ type audit struct {
 	cluster *gossip.Cluster
 
 	mu    sync.Mutex
-	peaks map[string]*peak
+	peaks map[string]*gossip.Peak
 }
 
 func newAudit(c *gossip.Cluster) *audit {
-	return &audit{cluster: c, peaks: make(map[string]*peak)}
+	return &audit{cluster: c, peaks: make(map[string]*gossip.Peak)}
 }
 
 // watch takes a reading every gossip interval.
@@ -53,10 +53,10 @@ func (a *audit) read(limits map[string]*counters.Limit, now time.Time) {
 			if unseen[rule] == 0 {
 				continue
 			}
-			p = &peak{}
+			p = &gossip.Peak{}
 			a.peaks[rule] = p
 		}
-		p.raise(unseen[rule]/float64(max(1, l.Max())), l.Meter().Window, now)
+		p.Raise(unseen[rule]/float64(max(1, l.Max())), l.Meter().Window, now.UnixNano())
 	}
 	for rule := range a.peaks {
 		if limits[rule] == nil {
@@ -69,37 +69,7 @@ func (a *audit) bound(rule string) float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.peaks[rule]; p != nil {
-		return p.value()
+		return p.Value()
 	}
 	return 0
-}
-
-// peak is the largest of the values of the last window, kept in steps of a tenth of it: it forgets up to a step too late.
-type peak struct {
-	steps [peakSteps]float64
-	last  int64 // number of the step that is being filled
-}
-
-const peakSteps = 11
-
-func (p *peak) raise(v float64, window time.Duration, now time.Time) {
-	step := now.UnixNano() / int64(window/(peakSteps-1))
-	if step-p.last >= peakSteps {
-		clear(p.steps[:])
-	} else {
-		for s := p.last + 1; s <= step; s++ {
-			p.steps[s%peakSteps] = 0
-		}
-	}
-	p.last = max(p.last, step)
-	at := &p.steps[p.last%peakSteps]
-	*at = max(*at, v)
-}
-
-func (p *peak) value() float64 {
-	var most float64
-	for _, v := range p.steps {
-		most = max(most, v)
-	}
-	return most
 }

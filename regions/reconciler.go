@@ -142,6 +142,13 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	}
 }
 
+// Flush is one round of Run: it tells the store what is pending, and everything when that is owed. It is for callers with a loop of their
+// own, such as a simulator, who decide when; they do not call Run.
+func (r *Reconciler) Flush(ctx context.Context) error {
+	_, err := r.flush(ctx)
+	return err
+}
+
 // pause is how long to wait for the next flush.
 func (r *Reconciler) pause() time.Duration {
 	pause := r.cfg.Interval

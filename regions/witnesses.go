@@ -119,10 +119,10 @@ func (w *witnesses) probes(now int64) []counters.Slot {
 	w.latest = live
 	if len(w.latest) == 0 {
 		for _, s := range w.slots {
-			if w.latest = append(w.latest, s); len(w.latest) == maxProbes {
-				break
-			}
+			w.latest = append(w.latest, s)
 		}
+		sortByKey(w.latest)
+		w.latest = w.latest[:min(len(w.latest), maxProbes)]
 	}
 	return w.latest
 }

@@ -135,7 +135,9 @@ func TestCommandsAndFlags(t *testing.T) {
 	flags := map[string]string{
 		"serve": "config rules region node-id http grpc resp health admin gossip gossip-wan join redis key-file interval advertise-lan advertise-wan " +
 			"inject-wan-delay inject-wan-jitter inject-wan-loss",
-		"demo":  "regions nodes limit window interval load duration cut log json",
+		"demo": "regions nodes limit window interval load duration cut log json",
+		"sim": "regions nodes limit window interval load pattern wan-delay lan-delay loss skew partition keys duration seed algorithm strategy " +
+			"trace json plot",
 		"check": "addr rule identity domain cost peek json timeout", "health": "url timeout",
 		"keygen": "out", "version": "",
 	}

@@ -34,8 +34,9 @@ func newApp() *cli.App {
 		Usage: "a multi-region edge rate limiter whose nodes decide in memory and gossip what they admitted",
 		Description: "Start a node:        edgelimit serve\n" +
 			"Ask it:              edgelimit check --rule per_ip --identity 192.0.2.1\n" +
-			"See a partition:     edgelimit demo",
-		Commands:             []*cli.Command{serveCommand(), demoCommand(), checkCommand(), healthCommand(), keygenCommand(), versionCommand()},
+			"See a partition:     edgelimit demo\n" +
+			"Plan a deployment:   edgelimit sim",
+		Commands:             []*cli.Command{serveCommand(), demoCommand(), simCommand(), checkCommand(), healthCommand(), keygenCommand(), versionCommand()},
 		HideVersion:          true,
 		Suggest:              true,
 		EnableBashCompletion: true,

@@ -60,6 +60,24 @@ func (r *Rolling) Peaks(window time.Duration, from int64, every time.Duration, n
 	return peaks
 }
 
+// PeakAbove is the most by which a window of this log holds more than the same window of another one, which counts as at least floor. It
+// looks at the windows that end with an admission of this log inside the time from <= t <= to, and is 0 where none holds more.
+func (r *Rolling) PeakAbove(other *Rolling, floor uint64, window time.Duration, from, to int64) uint64 {
+	if window <= 0 || from > to {
+		return 0
+	}
+	s, o := r.slide(window), other.slide(window)
+	var peak uint64
+	for s.head < len(r.log) && r.log[s.head].at <= to {
+		at := r.log[s.head].at
+		most, own := max(floor, o.endAt(at)), s.endAt(at)
+		if at >= from && own > most {
+			peak = max(peak, own-most)
+		}
+	}
+	return peak
+}
+
 // sliding is a window that moves along a log. A window that ends between two admissions holds no more than one that ends with the
 // first of them, so that it is enough to end it at each.
 type sliding struct {

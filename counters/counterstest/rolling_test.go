@@ -134,3 +134,39 @@ func TestRollingPeaksOfNoTime(t *testing.T) {
 		}
 	}
 }
+
+// Against the naive sum over every window that ends with an admission.
+func TestPeakAbove(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		window := rapid.Int64Range(1, 20).Draw(t, "window")
+		floor := rapid.Uint64Range(0, 10).Draw(t, "floor")
+		from, to := rapid.Int64Range(-5, 40).Draw(t, "from"), rapid.Int64Range(-5, 60).Draw(t, "to")
+		draw := func(name string) (r Rolling, log []admission) {
+			for range rapid.IntRange(0, 12).Draw(t, name) {
+				a := admission{rapid.Int64Range(0, 50).Draw(t, "at"), rapid.Uint64Range(1, 4).Draw(t, "cost")}
+				r.Add(a.at, a.cost)
+				log = append(log, a)
+			}
+			return r, log
+		}
+		within := func(log []admission, end int64) (sum uint64) {
+			for _, a := range log {
+				if a.at <= end && a.at > end-window {
+					sum += a.cost
+				}
+			}
+			return sum
+		}
+		mine, log := draw("mine")
+		other, otherLog := draw("other")
+		var want uint64
+		for _, a := range log {
+			if own, most := within(log, a.at), max(floor, within(otherLog, a.at)); a.at >= from && a.at <= to && own > most {
+				want = max(want, own-most)
+			}
+		}
+		if got := mine.PeakAbove(&other, floor, time.Duration(window), from, to); got != want {
+			t.Fatalf("%d, want %d", got, want)
+		}
+	})
+}

@@ -57,9 +57,10 @@ func New(l *counters.Limit) *Ledger {
 
 // Noted is what a ledger says of a decision.
 type Noted struct {
-	Oracle bool    // the oracle would have admitted it
-	Room   bool    // what all nodes together had admitted left room for it
-	Excess float64 // of the client at that moment, this decision included; see Ledger.Excess
+	Oracle      bool    // the oracle would have admitted it
+	OracleCount uint64  // what the oracle counts of the client, this decision included
+	Room        bool    // what all nodes together had admitted left room for it
+	Excess      float64 // of the client at that moment, this decision included; see Ledger.Excess
 }
 
 // Note takes in a decision of a node about a cost, at a time in Unix nanoseconds. Requests have to come in the order of their times.
@@ -75,6 +76,7 @@ func (g *Ledger) Note(name string, cost uint64, at int64, allowed bool) Noted {
 		c.Oracle.Add(at, cost)
 		g.oracle.Add(c.key, meter.Index(at), cost)
 	}
+	n.OracleCount = g.oracle.View(c.key, at)
 	if allowed {
 		c.Admitted.Add(at, cost)
 		g.truth.Add(c.key, meter.Index(at), cost)
@@ -131,6 +133,16 @@ func (g *Ledger) PeakOverLimit(from, to int64) float64 {
 		worst = max(worst, g.over(c.Admitted.PeakWithin(window, from, to), g.limit.Max()))
 	}
 	return worst
+}
+
+// PeakAbove is PeakOver with each window held against the oracle's own window of the same time, or the limit where that is more: the
+// stricter of the two, as the oracle's fullest window does not excuse any other. It looks at the windows that end with an admission.
+func (g *Ledger) PeakAbove(from, to int64) float64 {
+	window, worst := g.limit.Meter().Window, uint64(0)
+	for _, c := range g.clients {
+		worst = max(worst, c.Admitted.PeakAbove(&c.Oracle, g.limit.Max(), window, from, to))
+	}
+	return float64(worst) / float64(g.limit.Max())
 }
 
 // Reach is how full a window of the client the algorithm itself lets become: the limit, or the oracle's fullest window of the whole

@@ -42,6 +42,12 @@ func TestPeakOverIsOverTheOracle(t *testing.T) {
 	if p := g.PeakOver(at(0), at(60_000)); !near(p, 0.3) {
 		t.Errorf("14 where the oracle had 11 under a limit of 10: %v, want 0.3", p)
 	}
+	if p := g.PeakAbove(at(0), at(60_000)); !near(p, 0.3) {
+		t.Errorf("14 where the oracle had 11 in the same window: %v, want 0.3", p)
+	}
+	if p := g.PeakAbove(at(0), at(10_050)); p != 0 {
+		t.Errorf("before that: %v, want 0", p)
+	}
 	if p := g.PeakOverLimit(at(0), at(60_000)); !near(p, 0.4) {
 		t.Errorf("14 under a limit of 10: %v over the limit, want 0.4", p)
 	}
@@ -58,17 +64,17 @@ func TestNoted(t *testing.T) {
 		allowed bool
 		want    Noted
 	}{
-		{6, true, Noted{Oracle: true, Room: true, Excess: -0.4}},
-		{5, true, Noted{Oracle: false, Room: false, Excess: 0.1}},   // the oracle holds 6, the nodes 11
-		{4, false, Noted{Oracle: true, Room: false, Excess: 0.1}},   // the oracle has room, the nodes have none
-		{11, false, Noted{Oracle: false, Room: false, Excess: 0.1}}, // more than any window holds
+		{6, true, Noted{Oracle: true, OracleCount: 6, Room: true, Excess: -0.4}},
+		{5, true, Noted{Oracle: false, OracleCount: 6, Room: false, Excess: 0.1}},    // the oracle holds 6, the nodes 11
+		{4, false, Noted{Oracle: true, OracleCount: 10, Room: false, Excess: 0.1}},   // the oracle has room, the nodes have none
+		{11, false, Noted{Oracle: false, OracleCount: 10, Room: false, Excess: 0.1}}, // more than any window holds
 	} {
 		got := g.Note("x", step.cost, at(int64(i)), step.allowed)
-		if got.Oracle != step.want.Oracle || got.Room != step.want.Room || !near(got.Excess, step.want.Excess) {
+		if got.Oracle != step.want.Oracle || got.OracleCount != step.want.OracleCount || got.Room != step.want.Room || !near(got.Excess, step.want.Excess) {
 			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
 		}
 	}
-	if g.Note("y", 1, at(10), false) != (Noted{Oracle: true, Room: true, Excess: -1}) {
+	if g.Note("y", 1, at(10), false) != (Noted{Oracle: true, OracleCount: 1, Room: true, Excess: -1}) {
 		t.Error("clients are not kept apart")
 	}
 	if e := g.Excess(at(11)); !near(e, 0.1) {

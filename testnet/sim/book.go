@@ -1,0 +1,138 @@
+package sim
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/testnet/ledger"
+)
+
+// book is what is measured while a run is under way.
+type book struct {
+	w        *world
+	ledger   *ledger.Ledger
+	names    []string // of clients, as the ledger has them
+	reached  []uint64 // by client: the most that the oracle counted
+	total    ledger.Tally
+	settled  ledger.Tally // from two windows after the beginning on
+	lost     uint64       // requests that nobody answered
+	needless uint64
+	seconds  []Second
+
+	// By interval since the start: the most by which the truth was over the limit, and the largest bound that a node exported.
+	excess, bound []float64
+
+	messages, bytes uint64
+	staleness       []time.Duration
+}
+
+// Second is what happened in one second of a run.
+type Second struct {
+	Offered, Admitted, Oracle uint64
+	Bound                     float64 // the largest that a node exported, as a part of the limit
+	// The fullest rolling window of any client that ended in it.
+	WindowAdmitted, WindowOracle uint64
+}
+
+// onTheWire is what a packet has beside the frame: IPv4 and UDP (28), memberlist's label of the cluster (23, as in a region of seven
+// letters), encryption (29), checksum and type (6).
+const onTheWire = 86
+
+func newBook(w *world) *book {
+	b := &book{w: w, ledger: ledger.New(w.limit), reached: make([]uint64, w.opt.Keys)}
+	for i := range w.opt.Keys {
+		b.names = append(b.names, strconv.Itoa(i))
+	}
+	b.seconds = make([]Second, (int64(w.opt.Duration)+int64(time.Second)-1)/int64(time.Second))
+	return b
+}
+
+// during reports whether requests come at the time.
+func (b *book) during(now int64) bool { return now >= b.w.start0 && now < b.w.end }
+
+// note takes in a decision.
+func (b *book) note(client int, now int64, allowed bool) {
+	noted := b.ledger.Note(b.names[client], 1, now, allowed)
+	b.reached[client] = max(b.reached[client], noted.OracleCount)
+	b.total.Add(allowed, noted.Oracle)
+	if now >= b.w.start0+2*int64(b.w.opt.Window) {
+		b.settled.Add(allowed, noted.Oracle)
+	}
+	if !allowed && noted.Room {
+		b.needless++
+	}
+	s := &b.seconds[(now-b.w.start0)/int64(time.Second)]
+	s.Offered++
+	if allowed {
+		s.Admitted++
+		b.excess = raise(b.excess, b.interval(now), noted.Excess)
+	}
+	if noted.Oracle {
+		s.Oracle++
+	}
+}
+
+// interval is the number of the interval that holds the time.
+func (b *book) interval(now int64) int { return int((now - b.w.start0) / int64(b.w.opt.Interval)) }
+
+// raise sets the value at a place to v if that is larger.
+func raise(values []float64, at int, v float64) []float64 {
+	for len(values) <= at {
+		values = append(values, 0)
+	}
+	values[at] = max(values[at], v)
+	return values
+}
+
+func (b *book) failed(int64) { b.lost++ }
+
+// exported takes in the bound that a node exports from now until its next interval.
+func (b *book) exported(now int64, bound float64) {
+	if now < b.w.start0 {
+		return
+	}
+	b.bound = raise(b.bound, b.interval(now), bound)
+	if s := (now - b.w.start0) / int64(time.Second); s < int64(len(b.seconds)) {
+		b.seconds[s].Bound = max(b.seconds[s].Bound, bound)
+	}
+}
+
+func (b *book) sent(now int64, m gossip.Message) {
+	if b.during(now) {
+		b.messages++
+		b.bytes += uint64(len(m.Data)) + onTheWire
+	}
+}
+
+// boundAfter is how long after a moment a bound may be exported that speaks for it: as soon as the report of what was unseen then has come,
+// and what was lost of it has been sent again. The checker of the testnet waits for as long.
+const boundAfter = 2 * time.Second
+
+// violations are the intervals in which more was admitted over the limit than any node said there could be, and than is excused.
+func (b *book) violations(excused float64) (n int) {
+	grace := int(boundAfter / b.w.opt.Interval)
+	for i, excess := range b.excess {
+		exported := 0.0
+		for _, v := range b.bound[min(i, len(b.bound)):min(i+grace+1, len(b.bound))] {
+			exported = max(exported, v)
+		}
+		if excess > exported+excused {
+			n++
+		}
+	}
+	return n
+}
+
+// look takes a sample of how old the nodes' knowledge of each other is.
+func (b *book) look() {
+	var worst time.Duration
+	for _, n := range b.w.nodes {
+		if n.up && !n.paused(b.w.now) {
+			for _, p := range n.replica.Peers(b.w.clock(n)) {
+				worst = max(worst, p.Age)
+			}
+		}
+	}
+	b.staleness = append(b.staleness, worst)
+}

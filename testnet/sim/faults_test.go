@@ -1,0 +1,190 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/gossip"
+)
+
+var (
+	simSeed  = flag.Uint64("sim.seed", 0, "the only seed of TestFaults to run; 0 runs all")
+	simSeeds = flag.Uint64("sim.seeds", 200, "how many seeds TestFaults runs")
+)
+
+// randomFaults draws a cluster, its traffic, and what befalls it.
+func randomFaults(seed uint64) Options {
+	r := rand.New(rand.NewPCG(seed, 0x6661756c7473))
+	between := func(least, most time.Duration) time.Duration {
+		return least + time.Duration(r.Int64N(int64(most-least)+1))
+	}
+	o := Options{
+		Seed: seed, Regions: 1 + r.IntN(3), Nodes: 1 + r.IntN(3), Method: counters.SlidingWindow, Strategy: Plain,
+		Limit: uint64(20 + r.IntN(300)), Window: []time.Duration{20 * time.Second, 30 * time.Second}[r.IntN(2)],
+		Interval: []time.Duration{50, 100, 100, 200}[r.IntN(4)] * time.Millisecond,
+		Load:     0.3 + 4*r.Float64(), Pattern: Patterns[r.IntN(len(Patterns))], Keys: 1 + r.IntN(3), Duration: between(12*time.Second, 26*time.Second),
+		WANDelay: between(0, 150*time.Millisecond), LANDelay: between(0, 5*time.Millisecond), Jitter: r.Float64(),
+		Loss: 0.3 * r.Float64(), Duplicate: 0.2 * r.Float64(), Reorder: 0.2 * r.Float64(), Store: r.IntN(2) == 0,
+	}
+	o.Nodes = max(o.Nodes, 3-o.Regions)
+	if r.IntN(3) == 0 {
+		o.Skew = between(0, o.Window/100)
+	}
+	when := func() (from, until time.Duration) {
+		from = between(0, o.Duration-time.Second)
+		return from, min(from+between(100*time.Millisecond, 8*time.Second), o.Duration+time.Second)
+	}
+	outages := func(most int) (out []Outage) {
+		for range r.IntN(most + 1) {
+			from, until := when()
+			out = append(out, Outage{r.IntN(o.Total()), from, until})
+		}
+		return out
+	}
+	o.Pauses, o.Crashes, o.StoreOutages = outages(2), outages(2), outages(1)
+	for range r.IntN(3) {
+		p := Partition{A: r.IntN(o.Regions + 1), B: r.IntN(o.Regions + 1), OneWay: r.IntN(2) == 0}
+		if p.From, p.Until = when(); p.validate(o.Regions) == nil {
+			o.Partitions = append(o.Partitions, p)
+		}
+	}
+	return o
+}
+
+// TestFaults plays random faults, seed by seed.
+func TestFaults(t *testing.T) {
+	first, last := uint64(1), *simSeeds
+	if *simSeed != 0 {
+		first, last = *simSeed, *simSeed
+	}
+	for seed := first; seed <= last; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			o := randomFaults(seed)
+			j, err := judged(o, noHooks())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := j.play(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.failure(); err != nil {
+				t.Errorf("%+v\nplay it again with\n\tgo test ./testnet/sim -run 'TestFaults$' -sim.seed=%d\n%v", o, seed, err)
+			}
+		})
+	}
+}
+
+// Faults are drawn of every kind, or TestFaults would show little.
+func TestRandomFaultsAreOfEveryKind(t *testing.T) {
+	kinds := make(map[string]int)
+	count := func(kind string, is bool) {
+		if is {
+			kinds[kind]++
+		}
+	}
+	const seeds = 200
+	for seed := range uint64(seeds) {
+		o := randomFaults(seed + 1)
+		if err := o.Validate(); err != nil {
+			t.Fatalf("seed %d: %v", seed+1, err)
+		}
+		count("pauses", len(o.Pauses) > 0)
+		count("crashes", len(o.Crashes) > 0)
+		count("stores", o.Store)
+		count("store outages", o.Store && len(o.StoreOutages) > 0)
+		count("skews", o.Skew > 0)
+		count("partitions", slices.ContainsFunc(o.Partitions, func(p Partition) bool { return !p.OneWay }))
+		count("one-way partitions", slices.ContainsFunc(o.Partitions, func(p Partition) bool { return p.OneWay }))
+		count(string(o.Pattern), true)
+	}
+	for _, kind := range append([]string{"pauses", "crashes", "stores", "store outages", "skews", "partitions", "one-way partitions"},
+		"even", "skew", "hotspot", "flash", "compliant-burst") {
+		if kinds[kind] < seeds/10 {
+			t.Errorf("%s in %d of %d seeds", kind, kinds[kind], seeds)
+		}
+	}
+}
+
+// The invariants can fail.
+func TestFaultsCatches(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		sabotage func(*hooks)
+		want     []string // each is violated under some seed
+	}{
+		{"counts that add up", func(h *hooks) {
+			h.counts = func(t *counters.Table) gossip.Counts { return &adding{t, make(map[slotID]uint64)} }
+		}, []string{"I3 truth", "I3", "I1"}},
+		{"nothing arrives at one node", func(h *hooks) {
+			h.arrives = func(n *node, _ []byte) bool { return n.place != 0 }
+		}, []string{"I1"}},
+		{"a third of what comes is not merged", func(h *hooks) {
+			h.counts = func(t *counters.Table) gossip.Counts { return &dropping{Table: t} }
+		}, []string{"I1"}},
+		{"nothing that comes is merged", func(h *hooks) {
+			h.counts = func(t *counters.Table) gossip.Counts { return deaf{t} }
+		}, []string{"I1", "I5"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			missing := test.want
+			for seed := uint64(1); seed <= 30 && len(missing) > 0; seed++ {
+				h := noHooks()
+				test.sabotage(&h)
+				j, err := judged(randomFaults(seed), h)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := j.play(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				missing = slices.DeleteFunc(slices.Clone(missing), func(i string) bool { return j.wrong[i] != nil })
+			}
+			if len(missing) > 0 {
+				t.Errorf("no seed violates %v", missing)
+			}
+		})
+	}
+}
+
+// adding takes counts for what was admitted since the last ones.
+type adding struct {
+	*counters.Table
+	sums map[slotID]uint64
+}
+
+func (a *adding) Merge(slots []counters.Slot, now int64) int {
+	sums := slices.Clone(slots)
+	for i, s := range slots {
+		id := slotID{s.Key, s.Index, s.Origin, s.Birth}
+		a.sums[id] += s.Count
+		sums[i].Count = a.sums[id]
+	}
+	return a.Table.Merge(sums, now)
+}
+
+// dropping loses every third slot that comes.
+type dropping struct {
+	*counters.Table
+	came int
+}
+
+func (d *dropping) Merge(slots []counters.Slot, now int64) (novel int) {
+	for i := range slots {
+		if d.came++; d.came%3 != 0 {
+			novel += d.Table.Merge(slots[i:i+1], now)
+		}
+	}
+	return novel
+}
+
+// deaf merges nothing.
+type deaf struct{ *counters.Table }
+
+func (deaf) Merge([]counters.Slot, int64) int { return 0 }

@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// Options say what is simulated. The same options give the same run.
+type Options struct {
+	Regions  int                // how many regions
+	Nodes    int                // nodes in each
+	Limit    uint64             // L: requests per window and client, over the whole cluster
+	Window   time.Duration      // W
+	Interval time.Duration      // T: how often nodes tell each other what they admitted
+	Method   counters.Algorithm // by which the limit is kept
+	Strategy Strategy           // how a node decides on what it knows
+
+	Load     float64       // what all nodes together are offered for a client, as a multiple of L per W; unused by Flash and CompliantBurst
+	Pattern  Pattern       // when and where it is offered
+	Keys     int           // clients, each with such a load of its own
+	Trace    *Trace        // offered in place of a pattern, by one client
+	Duration time.Duration // how long requests come
+	Seed     uint64        // of everything random
+
+	WANDelay, LANDelay time.Duration // one way, between regions and inside of one
+	Jitter             float64       // delays are drawn evenly from 1-Jitter to 1+Jitter times that
+	Loss               float64       // part of the packets that never arrive
+	Duplicate          float64       // part of the packets that arrive twice
+	Reorder            float64       // part of the packets that are held back, for up to a second
+	Skew               time.Duration // clocks are wrong by up to that, either way
+	Partitions         []Partition
+	Pauses             []Outage // nodes that stand still, as a machine that swaps; frames wait for them
+	Crashes            []Outage // nodes that end without a word, and start again with nothing but what others tell them
+	Store              bool     // whether each region has a store that its nodes reconcile with
+	StoreOutages       []Outage // of the store of the region of a node; the first half of them lose what is in it
+}
+
+// Outage is a time in which a node is out of order.
+type Outage struct {
+	Node  int // 0 to Regions*Nodes-1, region by region
+	From  time.Duration
+	Until time.Duration
+}
+
+// Strategy is how a node decides on what it knows.
+type Strategy string
+
+// Plain admits as long as what the node knows leaves room.
+const Plain Strategy = "plain"
+
+// DefaultOptions are the reference of the accuracy goals: 12 nodes in 3 regions, twice the limit, evenly.
+func DefaultOptions() Options {
+	return Options{
+		Regions: 3, Nodes: 4, Limit: 1000, Window: 10 * time.Second, Interval: 100 * time.Millisecond,
+		Method: counters.SlidingWindow, Strategy: Plain,
+		Load: 2, Pattern: Even, Keys: 1, Duration: time.Minute, Seed: 1,
+		WANDelay: 75 * time.Millisecond, LANDelay: time.Millisecond, Jitter: 0.1, Loss: 0.05,
+	}
+}
+
+// What can be simulated: far more than memory and patience allow together.
+const (
+	maxNodes    = 1000
+	maxKeys     = 1_000_000
+	maxBursters = 1000
+	maxDuration = 24 * time.Hour
+	maxRequests = 50_000_000 // some 32 bytes each
+	maxBurst    = 10_000_000 // requests in a burst of all clients
+)
+
+// Total is the number of nodes.
+func (o *Options) Total() int { return o.Regions * o.Nodes }
+
+// Validate reports everything that is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	wrong(o.Regions < 1 || o.Nodes < 1 || o.Regions > maxNodes || o.Nodes > maxNodes || o.Total() > maxNodes,
+		"%d regions of %d nodes: want 1 to %d nodes in all", o.Regions, o.Nodes, maxNodes)
+	wrong(o.Limit < 1, "a limit of %d: want at least 1", o.Limit)
+	wrong(o.Interval < 10*time.Millisecond || o.Interval > 10*time.Second, "an interval of %v: want 10ms to 10s", o.Interval)
+	if _, err := newLimit(o); err != nil {
+		errs = append(errs, err)
+	}
+	wrong(o.Window < 10*time.Millisecond, "a window of %v: want at least 10ms", o.Window)
+	wrong(o.Strategy != Plain, "unknown strategy %q: want %s", o.Strategy, Plain)
+	wrong(!o.Pattern.known(), "unknown pattern %q: want one of %v", o.Pattern, Patterns)
+	wrong(!(o.Load > 0 && o.Load <= 10_000), "a load of %g: want more than 0, at most 10000", o.Load)
+	wrong(o.Keys < 1 || o.Keys > maxKeys, "%d keys: want 1 to %d", o.Keys, maxKeys)
+	wrong(o.Pattern == CompliantBurst && o.Keys > maxBursters, "%d keys: want at most %d of the pattern %s", o.Keys, maxBursters, o.Pattern)
+	wrong(o.Pattern == CompliantBurst && float64(o.Limit)*float64(o.Keys) > maxBurst,
+		"bursts of %d clients of a limit of %d: want at most %d in all", o.Keys, o.Limit, maxBurst)
+	wrong(o.Duration <= 0 || o.Duration > maxDuration, "a duration of %v: want more than 0, at most %v", o.Duration, maxDuration)
+	wrong(o.Trace == nil && o.requests() > maxRequests, "%.0f million requests: want at most %d million", o.requests()/1e6, int(maxRequests/1e6))
+	wrong(o.Trace != nil && !o.Trace.fits(o.Regions, o.Nodes), "the trace names more regions or nodes than %d of %d", o.Regions, o.Nodes)
+	wrong(o.WANDelay < 0 || o.WANDelay > 10*time.Second || o.LANDelay < 0 || o.LANDelay > 10*time.Second,
+		"delays of %v and %v: want 0s to 10s", o.WANDelay, o.LANDelay)
+	for _, p := range []struct {
+		name  string
+		value float64
+	}{{"jitter", o.Jitter}, {"loss", o.Loss}, {"duplication", o.Duplicate}, {"reordering", o.Reorder}} {
+		wrong(!(p.value >= 0 && p.value <= 1), "a %s of %g: want 0 to 1", p.name, p.value)
+	}
+	wrong(o.Skew < 0 || o.Skew > time.Hour, "a skew of %v: want 0s to 1h", o.Skew)
+	for _, p := range o.Partitions {
+		if err := p.validate(o.Regions); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, list := range [][]Outage{o.Pauses, o.Crashes, o.StoreOutages} {
+		for _, f := range list {
+			wrong(f.Node < 0 || f.Node >= o.Total() || f.From < 0 || f.Until < f.From, "an outage of node %d from %v until %v", f.Node, f.From, f.Until)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// requests is how many requests are to be expected.
+func (o *Options) requests() float64 {
+	return math.Ceil(o.Pattern.load(o.Load) * float64(o.Limit) * o.Duration.Seconds() / o.Window.Seconds() * float64(o.Keys))
+}
+
+// newLimit and newTable are where the simulator meets the engine's constructors.
+func newLimit(o *Options) (*counters.Limit, error) {
+	if o.Method != counters.SlidingWindow {
+		return nil, fmt.Errorf("%v cannot be simulated yet", o.Method)
+	}
+	return counters.NewLimit(counters.NewMeter("sim/per_client", o.Window), o.Limit)
+}
+
+func newTable(o *Options, origin counters.Origin) *counters.Table {
+	// A shard holds its part of the cap; with keys to spare none of them is ever evicted.
+	return counters.NewTable(counters.Config{Origin: origin, MaxKeys: 4*o.Keys + 1<<14})
+}
+
+// ParseAlgorithm returns the algorithm of a name as rule files use it.
+func ParseAlgorithm(name string) (counters.Algorithm, error) {
+	if a := counters.SlidingWindow; a.String() == name {
+		return a, nil
+	}
+	return 0, fmt.Errorf("unknown algorithm %q: want %v", name, counters.SlidingWindow)
+}

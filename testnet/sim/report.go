@@ -1,0 +1,209 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Report is what a run showed. Percentages are of the limit unless said otherwise. It holds nothing that depends on the machine: the same
+// options give the same report.
+type Report struct {
+	Regions        int      `json:"regions"`
+	Nodes          int      `json:"nodes"` // in each region
+	Limit          uint64   `json:"limit"` // per window and client
+	WindowSeconds  float64  `json:"window_s"`
+	IntervalMillis float64  `json:"interval_ms"`
+	Algorithm      string   `json:"algorithm"`
+	Strategy       Strategy `json:"strategy"`
+	Pattern        Pattern  `json:"pattern"` // or trace
+	Load           float64  `json:"load"`    // on average, as a multiple of the limit
+	Keys           int      `json:"keys"`    // clients
+	WANDelayMillis float64  `json:"wan_delay_ms"`
+	LANDelayMillis float64  `json:"lan_delay_ms"`
+	Loss           float64  `json:"loss"`
+	SkewMillis     float64  `json:"skew_ms"`
+	Partitions     []string `json:"partitions"`
+	Seconds        float64  `json:"duration_s"`
+	Seed           uint64   `json:"seed"`
+
+	Offered        uint64 `json:"offered"` // requests that were answered: admitted or denied
+	Failed         uint64 `json:"failed"`  // requests that were not, because the node was down; the oracle is not asked about them
+	Admitted       uint64 `json:"admitted"`
+	Denied         uint64 `json:"denied"`
+	OracleAdmitted uint64 `json:"oracle_admitted"`
+
+	// NetPct is what was admitted against what the oracle would have, less 100. PeakPct is the most by which a rolling window of any client
+	// was fuller than the oracle's own of the same time, or than L where that is more. PeakOverOraclePct is the fullest window of all less
+	// the oracle's fullest of all, as the demo and the checker have it; PeakOverLimitPct is it less L, the algorithm's own error included.
+	NetPct            float64 `json:"net_over_admission_pct"`
+	PeakPct           float64 `json:"peak_over_admission_pct"`
+	PeakOverOraclePct float64 `json:"peak_over_oracle_peak_pct"`
+	PeakOverLimitPct  float64 `json:"peak_over_limit_pct"`
+	// The same over requests from two windows on, whose windows hold nothing of the first one, in which everybody is a surprise. 0 in a
+	// shorter run.
+	SettledNetPct  float64 `json:"settled_net_pct"`
+	SettledPeakPct float64 `json:"settled_peak_pct"`
+
+	// A compliant client is one of which the oracle never counts more than 95 % of L. FalseRejectPct is of the requests of these clients.
+	CompliantClients int     `json:"compliant_clients"`
+	CompliantOffered uint64  `json:"compliant_offered"`
+	FalseRejections  uint64  `json:"false_rejections"`
+	FalseRejectPct   float64 `json:"false_reject_pct"`
+	// Needless is denials, of any client, although all that was admitted left room.
+	Needless uint64 `json:"needless_denials"`
+
+	// BoundPct is the largest bound that a node exported. ObservedPct is what it is about: the most by which the count of all that was
+	// admitted was above L when a request was admitted. BoundRatio is the one by the other, 0 where nothing was observed. BoundHeld says
+	// that at every moment the excess was at most the bound of some node, exported no more than two seconds later; BoundViolations is in
+	// how many gossip intervals it was not.
+	BoundPct        float64 `json:"bound_pct"`
+	ObservedPct     float64 `json:"observed_pct"`
+	BoundRatio      float64 `json:"bound_ratio"`
+	BoundHeld       bool    `json:"bound_held"`
+	BoundViolations int     `json:"bound_violations"`
+
+	StalenessP50Millis float64 `json:"staleness_p50_ms"` // of what any node knows of another, looked at every 100 ms
+	StalenessP99Millis float64 `json:"staleness_p99_ms"`
+	// HealMillis is the longest, after the end of a partition, until every node knew all of every other again: 0 without one, -1 never.
+	HealMillis float64 `json:"heal_ms"`
+	// AgreeMillis is how long after the last request all nodes held the same counts: -1 never.
+	AgreeMillis float64 `json:"agree_ms"`
+	// What a node sends while requests come: frames, each with its 86 bytes of IPv4, UDP and memberlist around it.
+	BytesPerNode    float64 `json:"bytes_per_node_per_s"`
+	MessagesPerNode float64 `json:"messages_per_node_per_s"`
+
+	EventHash string   `json:"event_hash"` // of every message, decision and flush
+	OK        bool     `json:"ok"`
+	Wrong     []string `json:"wrong"` // why not
+
+	PerSecond []Second `json:"-"` // for a plot
+}
+
+func (w *world) report(agreed time.Duration) *Report {
+	o, b := &w.opt, w.book
+	r := &Report{
+		Regions: o.Regions, Nodes: o.Nodes, Limit: o.Limit, WindowSeconds: o.Window.Seconds(), IntervalMillis: millis(o.Interval),
+		Algorithm: o.Method.String(), Strategy: o.Strategy, Pattern: o.Pattern, Load: o.Pattern.load(o.Load), Keys: o.Keys,
+		WANDelayMillis: millis(o.WANDelay), LANDelayMillis: millis(o.LANDelay), Loss: o.Loss, SkewMillis: millis(o.Skew),
+		Partitions: []string{}, Seconds: o.Duration.Seconds(), Seed: o.Seed,
+		Offered: b.total.Offered, Failed: b.lost, Admitted: b.total.Admitted, Denied: b.total.Denied, OracleAdmitted: b.total.OracleAdmitted,
+		NetPct: net(b.total.Admitted, b.total.OracleAdmitted), SettledNetPct: net(b.settled.Admitted, b.settled.OracleAdmitted),
+		PeakPct: percent(b.ledger.PeakAbove(w.start0, w.end)), PeakOverOraclePct: percent(b.ledger.PeakOver(w.start0, w.end)),
+		PeakOverLimitPct: percent(b.ledger.PeakOverLimit(w.start0, w.end)),
+		Needless:         b.needless, BoundViolations: b.violations(0), AgreeMillis: -1,
+		EventHash: fmt.Sprintf("%016x", uint64(w.digest)),
+	}
+	for _, p := range o.Partitions {
+		r.Partitions = append(r.Partitions, p.String())
+	}
+	if o.Trace != nil {
+		r.Pattern, r.Load = "trace", float64(b.total.Offered+b.lost)*o.Window.Seconds()/o.Duration.Seconds()/float64(o.Limit)
+	}
+	r.Load = math.Round(r.Load*1000) / 1000
+	if from := w.start0 + 2*int64(o.Window); from < w.end {
+		r.SettledPeakPct = percent(b.ledger.PeakAbove(from, w.end))
+	}
+	if agreed >= 0 {
+		r.AgreeMillis = millis(agreed)
+	}
+	for _, h := range w.heals {
+		if r.HealMillis >= 0 && h.took > 0 {
+			r.HealMillis = max(r.HealMillis, millis(h.took))
+		} else {
+			r.HealMillis = -1
+		}
+	}
+	senders := float64(o.Total()) * o.Duration.Seconds()
+	r.BytesPerNode, r.MessagesPerNode = math.Round(float64(b.bytes)/senders), math.Round(float64(b.messages)/senders*10)/10
+	r.StalenessP50Millis, r.StalenessP99Millis = quantile(b.staleness, 0.5), quantile(b.staleness, 0.99)
+	w.reportBound(r)
+	w.reportFairness(r)
+	w.reportSeconds(r)
+	r.judge()
+	return r
+}
+
+func (w *world) reportBound(r *Report) {
+	var worst, observed float64
+	for _, v := range w.book.bound {
+		worst = max(worst, v)
+	}
+	for _, v := range w.book.excess {
+		observed = max(observed, v)
+	}
+	r.BoundPct, r.ObservedPct, r.BoundHeld = percent(worst), percent(observed), r.BoundViolations == 0
+	if observed > 0 {
+		r.BoundRatio = math.Round(100*worst/observed) / 100
+	}
+}
+
+func (w *world) reportFairness(r *Report) {
+	b := w.book
+	clients := make(map[string]uint64, len(b.names))
+	for i, name := range b.names {
+		clients[name] = b.reached[i]
+	}
+	for name, c := range b.ledger.Clients() {
+		if float64(clients[name]) > keepsTo*float64(w.opt.Limit) {
+			continue
+		}
+		r.CompliantClients++
+		r.CompliantOffered += c.Offered
+		r.FalseRejections += c.Denied
+	}
+	if r.CompliantOffered > 0 {
+		r.FalseRejectPct = percent(float64(r.FalseRejections) / float64(r.CompliantOffered))
+	}
+}
+
+func (w *world) reportSeconds(r *Report) {
+	r.PerSecond = w.book.seconds
+	for _, c := range w.book.ledger.Clients() {
+		admitted := c.Admitted.Peaks(w.opt.Window, w.start0, time.Second, len(r.PerSecond))
+		oracle := c.Oracle.Peaks(w.opt.Window, w.start0, time.Second, len(r.PerSecond))
+		for i := range r.PerSecond {
+			s := &r.PerSecond[i]
+			s.WindowAdmitted, s.WindowOracle = max(s.WindowAdmitted, admitted[i]), max(s.WindowOracle, oracle[i])
+		}
+	}
+}
+
+// judge says whether the figures held.
+func (r *Report) judge() {
+	r.Wrong = []string{}
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			r.Wrong = append(r.Wrong, fmt.Sprintf(format, args...))
+		}
+	}
+	wrong(!r.BoundHeld, "in %d gossip intervals more was admitted than the nodes' bound allowed", r.BoundViolations)
+	wrong(r.FalseRejections > 0, "%d requests of clients that keep to 95 %% of the limit were rejected", r.FalseRejections)
+	wrong(r.HealMillis < 0, "the cluster did not heal within %v", healsWithin)
+	wrong(r.AgreeMillis < 0, "the nodes did not come to agree on their counts within %v", settlesWithin)
+	wrong(r.Offered == 0, "nothing was offered")
+	r.OK = len(r.Wrong) == 0
+}
+
+// net is by how many percent more was admitted than by the oracle.
+func net(admitted, oracle uint64) float64 {
+	if oracle == 0 {
+		return 0
+	}
+	return percent(float64(admitted)/float64(oracle) - 1)
+}
+
+// percent rounds to a hundredth.
+func percent(ratio float64) float64 { return math.Round(ratio*1e4) / 100 }
+
+func millis(d time.Duration) float64 { return math.Round(d.Seconds()*1e4) / 10 }
+
+func quantile(ds []time.Duration, q float64) float64 {
+	if len(ds) == 0 {
+		return 0
+	}
+	sorted := slices.Clone(ds)
+	slices.Sort(sorted)
+	return millis(sorted[int(q*float64(len(sorted)-1))])
+}

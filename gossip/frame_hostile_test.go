@@ -183,7 +183,7 @@ func TestNonsense(t *testing.T) {
 		"birth of 2^32":       frameOf(groupOf("r", entry(0, 1<<32, 1))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := NewReplica(9, 1e8, counters.NewTable(counters.Config{Origin: 9}))
+			r := NewReplica(9, 1e8, counters.NewTable(counters.Config{Origin: 9, Memory: counters.MinMemory}))
 			if err := r.Receive(b, frameTime); err == nil {
 				t.Error("the frame is accepted")
 			}

@@ -51,7 +51,7 @@ func TestSimulationCatches(t *testing.T) {
 		}, []string{"I1", "rest"}},
 		{"a table that starts anew when a member leaves", func() sabotage {
 			return sabotage{left: func(n *simNode) {
-				n.table = counters.NewTable(counters.Config{Origin: n.origin})
+				n.table = counters.NewTable(counters.Config{Origin: n.origin, Memory: counters.MinMemory})
 				n.counts, n.replica.counts = n.table, n.table
 			}}
 		}, []string{"I2", "I7"}},

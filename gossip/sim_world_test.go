@@ -129,7 +129,7 @@ func (w *world) start(n *simNode) {
 	w.boots++
 	n.boot, n.up = w.boots, true
 	n.origin = NewOrigin(fmt.Sprint("node-", n.place), uint64(w.boots))
-	n.table = counters.NewTable(counters.Config{Origin: n.origin})
+	n.table = counters.NewTable(counters.Config{Origin: n.origin, Memory: counters.MinMemory})
 	n.counts = n.table
 	if w.sabotage.counts != nil {
 		n.counts = w.sabotage.counts(n.table)

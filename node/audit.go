@@ -30,6 +30,7 @@ func newAudit(c *gossip.Cluster) *audit {
 func (n *Node) watch(ctx context.Context) {
 	ticker := time.NewTicker(n.cfg.Gossip.Interval)
 	defer ticker.Stop()
+	evictions := evictionAlarm{log: n.log, budget: n.cfg.Memory}
 	for {
 		select {
 		case <-ctx.Done():
@@ -38,6 +39,7 @@ func (n *Node) watch(ctx context.Context) {
 			n.audit.read(n.policy.Load().limits, now)
 			n.latencies.peers(n.cluster.Members())
 			age, whole := n.cluster.Staleness()
+			evictions.look(n.table.Stats(), now)
 			n.degraded.Store(!whole || age > max(silentAfter, 5*n.cfg.Gossip.Interval))
 		}
 	}

@@ -73,9 +73,9 @@ func New(cfg Config) (*Node, error) {
 	incarnation := uint64(time.Now().UnixNano())
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, secret: keys.Identity, latencies: newLatencies(),
-		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), MaxKeys: cfg.MaxKeys}),
+		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Memory: int(cfg.Memory)}),
 	}
-	n.policy.Store(newPolicy(set))
+	n.enforce(set)
 	if err := n.open(keys, incarnation); err != nil {
 		n.close()
 		return nil, err
@@ -157,10 +157,20 @@ func (n *Node) Take(ctx context.Context, req Request) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	if i := counters.Governing(layers); i >= 0 {
-		return layers[i], nil
+	i := counters.Governing(layers)
+	if i < 0 {
+		return Decision{Allowed: true}, nil
 	}
-	return Decision{Allowed: true}, nil
+	d := layers[i]
+	for j := range layers {
+		if d.Allowed {
+			d.Delay = max(d.Delay, layers[j].Delay) // the request waits for its turn in every queue
+		}
+	}
+	if !d.Allowed {
+		d.Delay = 0
+	}
+	return d, nil
 }
 
 // Decide appends to layers the decision of each layer of the request, in order. The request is allowed if and only if all of them

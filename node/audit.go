@@ -13,8 +13,9 @@ import (
 // between the beacons of an idle peer.
 const silentAfter = 3 * time.Second
 
-// audit keeps, for each rule, the over-admission bound: the most cost that was unseen at any moment of the last window. What an
-// admission may have gone over the limit shows for as long as the admission counts, and so does the bound.
+// audit keeps, for each rule, the over-admission bound: the most cost that was unseen at any moment of the last window, or where that is
+// longer of the time in which a bucket comes back. What an admission may have gone over the limit shows for as long as the admission
+// counts, and so does the bound.
 type audit struct {
 	cluster *gossip.Cluster
 
@@ -58,7 +59,7 @@ func (a *audit) read(limits map[string]*counters.Limit, now time.Time) {
 			p = &peak{}
 			a.peaks[rule] = p
 		}
-		p.raise(unseen[rule]/float64(max(1, l.Max())), l.Meter().Window, now)
+		p.raise(unseen[rule]/float64(max(1, l.Max())), max(l.Meter().Window, gossip.Lasts(l)), now)
 	}
 	for rule := range a.peaks {
 		if limits[rule] == nil {

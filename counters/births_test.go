@@ -29,19 +29,24 @@ type crowd struct {
 
 func newCrowd(t rapid.TB) *crowd { return &crowd{filler(t), 1 << 32} }
 
-// pushOut charges new keys until the table has let go of the one given, which has to count something.
-func (c *crowd) pushOut(t rapid.TB, table *counters.Table, l *counters.Limit, key counters.Key, now int64) {
+// pushOut charges new keys until the table has let go of the one given, which has to count something. It drains as often as a node would
+// at such a rate, and returns what was told of the limit.
+func (c *crowd) pushOut(t rapid.TB, table *counters.Table, l *counters.Limit, key counters.Key, now int64) (told []counters.Slot) {
 	t.Helper()
-	for range 1 << 10 {
+	for i := range 1 << 10 {
 		for c.next++; counters.ShardOf(c.limit, c.next) != counters.ShardOf(l, key); {
 			c.next++
 		}
 		table.Take(c.limit, c.next, 1<<20, now) // more than any cell of a test counts
 		if table.View(l, key, now) == 0 {
-			return
+			return told
+		}
+		if i%4 == 3 {
+			told = append(told, of(l, table.DrainDirty(now).Slots)...)
 		}
 	}
 	t.Fatalf("a thousand keys do not push out one that shares their shard: %+v", table.Stats())
+	return nil
 }
 
 // of returns the slots of the limit's meter.
@@ -80,7 +85,7 @@ func TestBirthsAddUpAtAPeer(t *testing.T) {
 			if sum += 10 + i; i%2 == 0 {
 				peer.Merge(of(l, table.DrainDirty(now).Slots), now)
 			}
-			others.pushOut(t, table, l, 1, now)
+			peer.Merge(others.pushOut(t, table, l, 1, now), now)
 		}
 		peer.Merge(of(l, table.DrainDirty(now).Slots), now)
 		if view := peer.View(l, 1, now); view != sum {
@@ -102,7 +107,7 @@ func TestBirthsAddUpAtAPeer(t *testing.T) {
 // When nothing of a cell can count any more anywhere, its successor may be born as it was: peers need no row more.
 func TestBirthsAreSpared(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
-	table := counters.NewTable(counters.Config{Origin: 9})
+	table := small(9)
 	births := make(map[uint32]bool)
 	for i := range 20 {
 		now := after(time.Duration(i) * time.Minute)
@@ -171,7 +176,7 @@ func TestNoBirthSwallowsAnother(t *testing.T) {
 				drain()
 			case 1:
 				if table.View(l, key, now) > 0 {
-					others.pushOut(t, table, l, key, now)
+					told.note(t, l, others.pushOut(t, table, l, key, now))
 				}
 			case 2:
 				table.Merge([]counters.Slot{slotOf(l, key, now, 2, 0, 1)}, now)
@@ -204,7 +209,9 @@ func TestTablesThatForgetTellEverything(t *testing.T) {
 			switch r.IntN(8) {
 			case 0:
 				if tables[who].View(l, key, now) > 0 {
-					others.pushOut(t, tables[who], l, key, now)
+					slots := others.pushOut(t, tables[who], l, key, now)
+					tables[1-who].Merge(slots, now)
+					witness.Merge(slots, now)
 				}
 			case 1, 2, 3:
 				slots := of(l, tables[who].DrainDirty(now).Slots)

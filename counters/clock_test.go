@@ -55,7 +55,7 @@ func TestClockStepsBackALittle(t *testing.T) {
 // What is counted then is of the cell's time, which is not used up when the clock gets to where the window of that request would end.
 func TestCountsOfAClockThatSteppedBackDoNotExpireEarly(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	table := counters.NewTable(counters.Config{Origin: 1})
+	table := small(1)
 	table.Take(l, 1, 1, start)
 	table.Snapshot(after(9*time.Second), 10) // only a look brought the cell to this time
 	table.Take(l, 1, 3, start)

@@ -13,6 +13,7 @@ import (
 // fuzzTake plays a script of eight bytes a step: what, a key, and how much of time or cost.
 func fuzzTake(t *testing.T, l *counters.Limit, now int64, script []byte) {
 	table, model := small(1), counterstest.NewCells(l, 1)
+	table.Know([]*counters.Limit{l})
 	m := l.Meter()
 	for ; len(script) >= 8; script = script[8:] {
 		op, key, arg := script[0]%8, counters.Key(script[1]%3), uint64(binary.LittleEndian.Uint32(script[2:]))<<(script[6]%32)
@@ -27,7 +28,6 @@ func fuzzTake(t *testing.T, l *counters.Limit, now int64, script []byte) {
 			if isBucket(m.Algorithm) && model.View(key, now) > 500*l.Refill() {
 				break // a bucket does not tell waits of a thousand windows
 			}
-			table.Take(l, 99, 1, now) // the rule is in use: the table knows how fast a bucket is refilled
 			slot := counters.Slot{
 				Meter: &m, Key: key, Index: max(0, m.Index(now)+int64(script[7]%64)-int64(m.SubWindows())-1), Origin: counters.Origin(script[7]/64) + 1,
 				Count: min(arg, most(l)), Since: now - int64(arg%uint64(m.Window)),

@@ -52,6 +52,7 @@ func newTrial(t *testing.T, r *rand.Rand, seed uint64, l *counters.Limit) *trial
 		table: small(1), model: counterstest.NewCells(l, 1),
 		told: make(map[slotID]uint64), now: start + r.Int64N(int64(l.Meter().Window)), back: r.IntN(3) > 0, common: 1,
 	}
+	p.table.Know([]*counters.Limit{l})
 	if r.IntN(8) == 0 {
 		p.now = r.Int64N(int64(l.Meter().Window)) // a clock without a battery begins at the epoch
 	}
@@ -184,7 +185,6 @@ func (p *trial) merge(key counters.Key) {
 	if owed := p.model.View(key, p.now); isBucket(m.Algorithm) && owed > 500*p.limit.Refill() {
 		return // a bucket does not tell waits of a thousand windows
 	}
-	p.table.Take(p.limit, 99, 1, p.now) // the rule is in use: the table knows how fast a bucket is refilled
 	var slots []counters.Slot
 	want := 0
 	for range 1 + p.r.IntN(3) {

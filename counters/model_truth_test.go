@@ -119,8 +119,7 @@ func TestABucketThatHearsInOrderKnowsTheTruth(t *testing.T) {
 		var tables []*counters.Table
 		for i := range 3 {
 			table := small(counters.Origin(1 + i))
-			table.Take(l, 99, 1, start) // the rule is in use: the table knows how fast a bucket is refilled
-			table.DrainDirty(start)
+			table.Know([]*counters.Limit{l})
 			tables = append(tables, table)
 		}
 		now := start + rapid.Int64Range(0, int64(time.Second)).Draw(t, "begin")

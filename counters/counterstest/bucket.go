@@ -93,15 +93,15 @@ func (b *replay) forget(before int64) (all bool) {
 type bucket struct {
 	rate
 	sub  int64
-	full wide // when it will be full
-	busy wide // when it was full the last time
+	full wide  // when it will be full
+	busy int64 // when it was full the last time
 }
 
 func (b *bucket) view(t int64) uint64 { return b.short(b.full, t) }
 
 func (b *bucket) charge(cost uint64, t int64) {
-	if now := b.moment(t); !now.less(b.full) {
-		b.busy = now
+	if !b.moment(t).less(b.full) {
+		b.busy = t
 	}
 	b.full = b.debit(b.full, cost, t)
 }
@@ -115,13 +115,13 @@ func (b *bucket) hear(index int64, cost uint64, since, t int64) {
 	switch {
 	case !begin.less(b.full):
 		b.charge(cost, s)
-	case !begin.less(b.busy):
+	case s >= b.busy:
 		b.full = b.debit(b.full, cost, s)
 	default:
 		alone := begin.plus(product(cost, b.window)) // when it would have been full again
-		if b.busy.less(alone) {
-			b.full = b.full.plus(alone.minus(b.busy))
-			b.busy = begin
+		if busy := b.moment(b.busy); busy.less(alone) {
+			b.full = b.full.plus(alone.minus(busy))
+			b.busy = s
 		}
 	}
 }

@@ -10,7 +10,8 @@ import "github.com/edgelimit/edgelimit/counters"
 //   - by more, the cell belongs to no time that will come soon: it is not seen, and an empty one takes its place where something is
 //     counted.
 //
-// A log never runs backwards: what comes before its newest entry is as of that, and what has left it once does not come back.
+// A log never runs backwards: what comes before its newest entry is as of that, and what has left it once does not come back. Nor does a
+// bucket run behind the moment when it was full the last time: it never owes more than what was taken.
 //
 // It knows nothing of memory: nothing is ever evicted, and a cell without counts keeps its time.
 type Cells struct {
@@ -72,8 +73,11 @@ func (s *Cells) settle(key counters.Key, now int64) (c *cell, at int64) {
 // look is settle for whoever wants to know what the cell counts.
 func (s *Cells) look(key counters.Key, now int64) (c *cell, at int64) {
 	c, at = s.settle(key, now)
-	if l, ok := c.count.(*slidingLog); ok {
-		l.forget(at)
+	switch count := c.count.(type) {
+	case *slidingLog:
+		count.forget(at)
+	case *bucket:
+		at = max(at, count.busy)
 	}
 	return c, at
 }
@@ -89,7 +93,7 @@ func (s *Cells) Charge(key counters.Key, cost uint64, now int64) {
 	if cost == 0 {
 		return
 	}
-	c, at := s.settle(key, now)
+	c, at := s.look(key, now)
 	s.cells[key] = c
 	c.count.charge(cost, at)
 }
@@ -99,7 +103,7 @@ func (s *Cells) Take(key counters.Key, cost uint64, now int64) counters.Decision
 	d := s.Ask(key, cost, 0, now)
 	if d.Allowed && cost > 0 {
 		s.Charge(key, cost, now)
-		c, at := s.settle(key, now)
+		c, at := s.look(key, now)
 		tell(&d, c.count, 0, at, now)
 	}
 	return d

@@ -64,6 +64,16 @@ func TestALogNeverRunsBackwards(t *testing.T) {
 	}
 }
 
+// A clock that goes back does not make a bucket owe more than was taken.
+func TestABucketNeverOwesMoreThanWasTaken(t *testing.T) {
+	s := cellsOf(bucketOf(t, counters.TokenBucket, 24*time.Hour, 5, 5))
+	noon := start
+	s.Take(key, 1, noon)
+	if d := s.Take(key, 0, noon-int64(11*time.Hour)); d.Remaining != 4 || d.ResetAfter != 11*time.Hour+24*time.Hour/5 {
+		t.Errorf("eleven hours before it was taken: %+v, want 4 left", d)
+	}
+}
+
 // Slots are cumulative; those of other times than the window are not taken.
 func TestCellsMerge(t *testing.T) {
 	s := NewCells(limitOf(t, 10*time.Second, time.Second, 50), 1)

@@ -242,6 +242,28 @@ descriptors:
 	}
 }
 
+// What is told of a bucket is a quota that it keeps: what it holds, in the time in which that comes back.
+func TestTakeTellsTheQuotaOfABucket(t *testing.T) {
+	n := idle(t, `
+domain: test
+descriptors:
+  - key: plain
+    rate_limit: {unit: minute, requests_per_unit: 100, algorithm: token_bucket}
+  - key: burst
+    rate_limit: {unit: minute, requests_per_unit: 100, algorithm: token_bucket, burst: 20}
+  - key: refill
+    rate_limit: {requests_per_unit: 10, algorithm: leaky_bucket, refill: {amount: 1, every: 1h}}
+  - key: blocked
+    rate_limit: {unit: minute, requests_per_unit: 0, algorithm: leaky_bucket}
+`)
+	for key, want := range map[string]string{"plain": "100 in 1m0s", "burst": "20 in 12s", "refill": "10 in 10h0m0s", "blocked": "0 in 1m0s"} {
+		d := take(t, n, ask(by(key, "x")))
+		if got := fmt.Sprintf("%d in %v", d.Limit, d.Window); got != want || d.Allowed == (key == "blocked") {
+			t.Errorf("%s: %s, want %s: %+v", key, got, want, d)
+		}
+	}
+}
+
 // What peers count for a bucket is debited as it comes, also before anybody has asked this node for it: the table knows the rules.
 func TestTheTableKnowsTheRules(t *testing.T) {
 	n := idle(t, "domain: test\ndescriptors: [{key: client, rate_limit: {algorithm: token_bucket, unit: hour, requests_per_unit: 3600}}]")

@@ -84,9 +84,7 @@ func serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit(cfg.Memory))
-	}
+	limitMemory(cfg.Memory)
 	if len(cfg.Rules) == 0 {
 		logger.Info("no rules given, using the sample rules; try: edgelimit check --rule per_ip --identity 192.0.2.1")
 	}
@@ -133,9 +131,13 @@ func serveConfig(c *cli.Context) (node.Config, error) {
 	return cfg, nil
 }
 
-// memoryLimit is the soft limit of the whole process for a budget of the counters. Without one, the garbage collector would let garbage
-// grow to the size of the counters, which are all alive.
-func memoryLimit(budget node.Size) int64 { return int64(budget) + int64(budget)/10 + 96<<20 }
+// limitMemory sets a soft limit for the whole process by the budget of the counters, unless the user has set one. Without it the garbage
+// collector would let garbage grow to the size of the counters, which are all alive.
+func limitMemory(budget node.Size) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(int64(budget) + int64(budget)/10 + 96<<20)
+	}
+}
 
 func newLogger(c *cli.Context) (*slog.Logger, error) {
 	var level slog.Level

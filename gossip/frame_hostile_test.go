@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/vmihailenco/msgpack/v5"
@@ -96,7 +97,7 @@ func TestDenseFramesAllocateInProportion(t *testing.T) {
 		times int
 	}{
 		"entries in a packet": {frameOf(groupOf("r", bytes.Repeat(entry, 60_000/11))), 6},
-		"entries in a stream": {frameOf(groupOf("r", bytes.Repeat(entry, 4<<20/11))), 6},
+		"entries in a stream": {frameOf(groupOf("r", bytes.Repeat(entry, 4<<20/11))), 6}, // slots of 56 bytes for entries of 11
 		"groups in a packet":  {frameOf(small...), 6},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,6 +173,9 @@ func TestNonsense(t *testing.T) {
 		"no rule":             frameOf(groupOf("", nil)),
 		"rule too long":       frameOf(groupOf(string(make([]byte, counters.MaxRuleName+1)), nil)),
 		"unknown algorithm":   frameOf(head(counters.Meter{Rule: "r", Algorithm: 99, Window: sub.Window, Sub: sub.Sub})),
+		"algorithm 0":         frameOf(head(counters.Meter{Rule: "r", Algorithm: 0, Window: sub.Window, Sub: sub.Sub})),
+		"first unknown one":   frameOf(head(counters.Meter{Rule: "r", Algorithm: counters.LeakyQueue + 1, Window: sub.Window, Sub: sub.Sub})),
+		"fixed in parts":      frameOf(head(counters.Meter{Rule: "r", Algorithm: counters.FixedWindow, Window: 2 * sub.Window, Sub: sub.Sub})),
 		"window of 0":         frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Sub: sub.Sub})),
 		"sub-window of 0":     frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: sub.Window})),
 		"negative window":     frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: -sub.Window, Sub: -sub.Sub})),
@@ -191,6 +195,36 @@ func TestNonsense(t *testing.T) {
 				t.Errorf("it left %+v, and %d heard", s, len(r.heard))
 			}
 		})
+	}
+}
+
+// What nodes count by any algorithm travels: a frame is read as it was written, and merged.
+func TestAllAlgorithmsTravel(t *testing.T) {
+	for a := counters.SlidingWindow; a <= counters.LeakyQueue; a++ {
+		m := counters.NewMeter("r", a, time.Minute)
+		limit, err := counters.NewLimit(m, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+		sender := NewReplica(1, 1e8, from)
+		sender.Join(9, frameTime)
+		from.Take(limit, 5, 3, frameTime)
+		to := counters.NewTable(counters.Config{Origin: 9, Memory: counters.MinMemory})
+		to.Know([]*counters.Limit{limit})
+		receiver := NewReplica(9, 1e8, to)
+		for _, message := range sender.Tick(from.DrainDirty(frameTime), frameTime) {
+			if err := receiver.Receive(message.Data, frameTime); err != nil {
+				t.Errorf("%v: %v", a, err)
+			}
+		}
+		slots := to.Snapshot(frameTime, 10)
+		if len(slots) != 1 || *slots[0].Meter != m || slots[0].Key != 5 || slots[0].Count != 3 || slots[0].Origin != 1 {
+			t.Errorf("%v: 3 of key 5 became %+v", a, slots)
+		}
+		if v := to.View(limit, 5, frameTime); v > 3 {
+			t.Errorf("%v: 3 of key 5 are counted as %d", a, v)
+		}
 	}
 }
 

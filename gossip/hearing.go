@@ -123,7 +123,12 @@ func (h *hearing) noteDemand(g *group, sent int64, unseenFor time.Duration) {
 			r.late = 0
 		}
 	}
-	r.peak = max(r.peak, rate*min(unseenFor, g.meter.Window).Seconds()+r.late)
+	switch g.meter.Algorithm {
+	case counters.TokenBucket, counters.LeakyBucket, counters.LeakyQueue: // what they hold may be more than comes back in a window
+	default:
+		unseenFor = min(unseenFor, g.meter.Window)
+	}
+	r.peak = max(r.peak, rate*unseenFor.Seconds()+r.late)
 	h.demand[g.meter.Rule] = r
 }
 

@@ -13,8 +13,9 @@ import (
 // between the beacons of an idle peer.
 const silentAfter = 3 * time.Second
 
-// audit keeps, for each rule, the over-admission bound: the most cost that was unseen at any moment of the last window. What an
-// admission may have gone over the limit shows for as long as the admission counts, and so does the bound.
+// audit keeps, for each rule, the over-admission bound: the most cost that was unseen at any moment of the last window, or where that is
+// longer of the time in which a bucket comes back. What an admission may have gone over the limit shows for as long as the admission
+// counts, and so does the bound.
 type audit struct {
 	cluster *gossip.Cluster
 
@@ -30,6 +31,7 @@ func newAudit(c *gossip.Cluster) *audit {
 func (n *Node) watch(ctx context.Context) {
 	ticker := time.NewTicker(n.cfg.Gossip.Interval)
 	defer ticker.Stop()
+	evictions := evictionAlarm{log: n.log, budget: n.cfg.Memory}
 	for {
 		select {
 		case <-ctx.Done():
@@ -38,6 +40,7 @@ func (n *Node) watch(ctx context.Context) {
 			n.audit.read(n.policy.Load().limits, now)
 			n.latencies.peers(n.cluster.Members())
 			age, whole := n.cluster.Staleness()
+			evictions.look(n.table.Stats(), now)
 			n.degraded.Store(!whole || age > max(silentAfter, 5*n.cfg.Gossip.Interval))
 		}
 	}
@@ -56,7 +59,7 @@ func (a *audit) read(limits map[string]*counters.Limit, now time.Time) {
 			p = &gossip.Peak{}
 			a.peaks[rule] = p
 		}
-		p.Raise(unseen[rule]/float64(max(1, l.Max())), l.Meter().Window, now.UnixNano())
+		p.Raise(unseen[rule]/float64(max(1, l.Max())), max(l.Meter().Window, gossip.Lasts(l)), now.UnixNano())
 	}
 	for rule := range a.peaks {
 		if limits[rule] == nil {

@@ -35,8 +35,9 @@ type Config struct {
 	Health string `yaml:"health"`
 	// Headers are the families of response headers: draft11, and one of legacy-delta and legacy-epoch; or off.
 	Headers []string `yaml:"headers"`
-	// MaxKeys caps the counters that the node holds; at the cap the idlest goes for each that comes.
-	MaxKeys int `yaml:"max_keys"`
+	// Memory is the budget for the counters, in bytes: counters.MinMemory to counters.MaxMemory. It is taken as keys come; when it is
+	// used up, the idlest key goes for each that comes, those over their limit last.
+	Memory Size `yaml:"memory"`
 	// Drain is how long requests in flight may take when the node stops. What comes after them takes 5 s at most.
 	Drain time.Duration `yaml:"drain"`
 	// Gossip says how the node speaks with its peers.
@@ -95,7 +96,7 @@ func DefaultConfig() Config {
 		HTTP:    DefaultHTTP,
 		Health:  DefaultHealth,
 		Headers: httpapi.DefaultHeaders(),
-		MaxKeys: counters.DefaultMaxKeys,
+		Memory:  counters.DefaultMemory,
 		Drain:   4 * time.Second,
 		Gossip:  Gossip{Interval: gossip.DefaultInterval, Label: gossip.DefaultLabel},
 		Redis:   Redis{MinFill: DefaultMinFill, MinWindow: regions.DefaultConfig().MinWindow},
@@ -114,8 +115,8 @@ func (c *Config) Validate() error {
 			wrong("%s: address %q: want host:port", a.name, a.addr)
 		}
 	}
-	if c.MaxKeys < 1 {
-		wrong("max_keys: %d, want at least 1", c.MaxKeys)
+	if c.Memory < counters.MinMemory || c.Memory > counters.MaxMemory {
+		wrong("memory: %v, want %v to %v", c.Memory, Size(counters.MinMemory), Size(counters.MaxMemory))
 	}
 	if c.Drain <= 0 || c.Drain > time.Minute {
 		wrong("drain: %v, want more than 0 and at most 1m", c.Drain)

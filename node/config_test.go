@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 func writeFile(t *testing.T, path, text string) {
@@ -78,6 +80,11 @@ func TestConfigFile(t *testing.T) {
 		{name: "lists", text: "rules: [a.yaml, d]\nheaders: ['off']\ngossip: {join: [x, 'wan:y']}\n", want: func(c *Config) {
 			c.Rules, c.Headers, c.Gossip.Join = []string{"a.yaml", "d"}, []string{"off"}, []string{"x", "wan:y"}
 		}},
+		{name: "memory", text: "memory: 64MiB\n", want: func(c *Config) { c.Memory = 64 << 20 }},
+		{name: "memory in bytes", text: "memory: 5000000\n", want: func(c *Config) { c.Memory = 5000000 }},
+		{name: "memory in an unknown unit", text: "\nmemory: 64MB\n", err: []string{"line 2", `"64MB"`, "KiB, MiB or GiB"}},
+		{name: "memory that is a list", text: "memory: [64MiB]\n", err: []string{"line 1", "64MiB or 1GiB"}},
+		{name: "what was max_keys", text: "region: a\nmax_keys: 1048576\n", err: []string{"line 2", "max_keys not found", "memory", "takes its place"}},
 		{name: "unknown key", text: "region: here\n\nregoin: there\n", err: []string{"line 3", "regoin"}},
 		{name: "unknown nested key", text: "gossip:\n  lan: 127.0.0.1:1\n  inteval: 5ms\n", err: []string{"line 3", "inteval"}},
 		{name: "settings of embedders are not for files", text: "logger: {}\n", err: []string{"line 1", "logger"}},
@@ -142,7 +149,11 @@ func TestValidate(t *testing.T) {
 		{"advertised WAN without port", func(c *Config) { c.Gossip.AdvertiseWAN = "10.0.0.1" }, "gossip.advertise_wan:"},
 		{"lan without port", func(c *Config) { c.Gossip.LAN = "nonsense" }, `"nonsense"`},
 		{"wan without port", func(c *Config) { c.Gossip.WAN = "nonsense" }, `"nonsense"`},
-		{"no keys to hold", func(c *Config) { c.MaxKeys = 0 }, "max_keys:"},
+		{"no memory", func(c *Config) { c.Memory = 0 }, "memory: 0, want 4MiB to 64GiB"},
+		{"little memory", func(c *Config) { c.Memory = counters.MinMemory - 1 }, "memory: 4194303, want 4MiB to 64GiB"},
+		{"the least memory", func(c *Config) { c.Memory = counters.MinMemory }, ""},
+		{"the most memory", func(c *Config) { c.Memory = counters.MaxMemory }, ""},
+		{"more memory than that", func(c *Config) { c.Memory = counters.MaxMemory + 1<<20 }, "memory: 65537MiB, want 4MiB to 64GiB"},
 		{"no drain", func(c *Config) { c.Drain = 0 }, "drain:"},
 		{"endless drain", func(c *Config) { c.Drain = time.Hour }, "drain:"},
 		{"unknown headers", func(c *Config) { c.Headers = []string{"draft12"} }, "draft12"},
@@ -180,13 +191,13 @@ func TestValidate(t *testing.T) {
 }
 
 func TestValidateReportsEverythingAtOnce(t *testing.T) {
-	cfg := Config{HTTP: "h", Health: "x", Headers: []string{"bogus"}, MaxKeys: -1, Drain: -1,
+	cfg := Config{HTTP: "h", Health: "x", Headers: []string{"bogus"}, Memory: -1, Drain: -1,
 		Gossip: Gossip{LAN: "l", WAN: "w", AdvertiseLAN: "al", AdvertiseWAN: "aw", Join: []string{"", "ok"}}}
 	err := cfg.Validate()
 	if err == nil {
 		t.Fatal("valid")
 	}
-	for _, part := range []string{`http: address "h"`, `health: address "x"`, `"bogus"`, "max_keys: -1", "drain: -1", `"l"`, `"w"`,
+	for _, part := range []string{`http: address "h"`, `health: address "x"`, `"bogus"`, "memory: -1", "drain: -1", `"l"`, `"w"`,
 		`gossip.advertise_lan: address "al"`, `gossip.advertise_wan: address "aw"`, `seed ""`, "node id", "region", "interval"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error leaves out %q:\n%v", part, err)

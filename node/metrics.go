@@ -66,11 +66,13 @@ var (
 	degradedDesc  = desc("degraded", "1 while some node is silent or out of the membership without having left.")
 	rulesDesc     = desc("rules", "Rules in force.")
 	keysDesc      = desc("keys", "Counters held.")
+	memoryDesc    = desc("memory_bytes", "Memory that the counters take now.")
+	budgetDesc    = desc("memory_limit_bytes", "Memory that the counters may take.")
 	storeWaitDesc = desc("store_pending_slots", "Slots that wait to be told to the regional store.")
 	storeOpenDesc = desc("store_breaker_state", "Whether the regional store is called: 0 closed (it answers), 1 open (it failed), 2 half-open (it is tried).")
 
 	expiredDesc   = desc("expired_keys_total", "Counters that went because their window had passed.")
-	evictedDesc   = desc("evicted_keys_total", "Counters that went to make room.")
+	evictedDesc   = desc("evicted_keys_total", "Counters that went to make room, by standing: whether the last request was denied, or other.", "standing")
 	forgottenDesc = desc("forgotten_cost_total", "Cost that evicted counters still counted.")
 	refusedDesc   = desc("refused_slots_total", "Slots of peers that were refused: from the future, or invalid.")
 
@@ -130,8 +132,11 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 
 	t := n.table.Stats()
 	gauge(keysDesc, float64(t.Keys))
+	gauge(memoryDesc, float64(t.Bytes))
+	gauge(budgetDesc, float64(n.cfg.Memory))
 	total(expiredDesc, t.Expired)
-	total(evictedDesc, t.Evicted)
+	total(evictedDesc, t.EvictedDenied, "denied")
+	total(evictedDesc, t.Evicted-t.EvictedDenied, "other")
 	total(forgottenDesc, t.Forgotten)
 	total(refusedDesc, t.Refused)
 

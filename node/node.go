@@ -73,9 +73,9 @@ func New(cfg Config) (*Node, error) {
 	incarnation := uint64(time.Now().UnixNano())
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, secret: keys.Identity, latencies: newLatencies(),
-		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), MaxKeys: cfg.MaxKeys}),
+		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Memory: int(cfg.Memory)}),
 	}
-	n.policy.Store(newPolicy(set))
+	n.enforce(set)
 	if err := n.open(keys, incarnation); err != nil {
 		n.close()
 		return nil, err
@@ -157,10 +157,20 @@ func (n *Node) Take(ctx context.Context, req Request) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	if i := counters.Governing(layers); i >= 0 {
-		return layers[i], nil
+	i := counters.Governing(layers)
+	if i < 0 {
+		return Decision{Allowed: true}, nil
 	}
-	return Decision{Allowed: true}, nil
+	d := layers[i]
+	for j := range layers {
+		if d.Allowed {
+			d.Delay = max(d.Delay, layers[j].Delay) // the request waits for its turn in every queue
+		}
+	}
+	if !d.Allowed {
+		d.Delay = 0
+	}
+	return d, nil
 }
 
 // Decide appends to layers the decision of each layer of the request, in order. The request is allowed if and only if all of them
@@ -203,6 +213,9 @@ func (n *Node) account(p *policy, req *Request, found []rules.Match, layers []De
 		}
 		if r.Limit != nil { // an unlimited rule is counted, but it decides nothing: a limit of 0 with 0 left would be told of it
 			layers[i].Rule, layers[i].Degraded = r.Name, degraded
+			if r.Limit.Refill() != 0 && r.Limit.Max() != 0 { // "q=20;w=12" is the policy of a bucket of 20 that gets 100 a minute back
+				layers[i].Window = gossip.Lasts(r.Limit)
+			}
 		}
 		switch tally := p.tallies[r]; {
 		case req.Peek:

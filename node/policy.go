@@ -1,6 +1,8 @@
 package node
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -17,6 +19,13 @@ type policy struct {
 // tally counts a rule's decisions.
 type tally struct {
 	allowed, denied atomic.Uint64
+}
+
+// enforce puts a set in force. The table learns of its limits first, so that what peers count for them is debited as it comes.
+func (n *Node) enforce(set *rules.Set) {
+	p := newPolicy(set)
+	n.table.Know(slices.Collect(maps.Values(p.limits)))
+	n.policy.Store(p)
 }
 
 func newPolicy(set *rules.Set) *policy {

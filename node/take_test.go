@@ -220,6 +220,62 @@ func TestTakeGoverns(t *testing.T) {
 	}
 }
 
+// A request that is admitted waits for its turn in every queue that it meets, whichever layer speaks for it.
+func TestTakeTellsTheLongestDelay(t *testing.T) {
+	n := idle(t, `
+domain: test
+descriptors:
+  - key: client
+    rate_limit: {window: 100s, requests_per_unit: 10, algorithm: leaky_bucket, queue: true}
+  - key: endpoint
+    rate_limit: {window: 1h, requests_per_unit: 2}
+`)
+	both := ask(by("client", "x"), by("endpoint", "/a"))
+	if d := take(t, n, both); !d.Allowed || d.Delay != 0 {
+		t.Errorf("the first in the queue: %+v", d)
+	}
+	if d := take(t, n, both); !d.Allowed || d.Rule != "test/endpoint" || d.Delay < 5*time.Second || d.Delay > 10*time.Second {
+		t.Errorf("the second in the queue, where one leaves in 10 s: %+v", d)
+	}
+	if d := take(t, n, both); d.Allowed || d.Delay != 0 {
+		t.Errorf("denied by the endpoint's limit: %+v", d)
+	}
+}
+
+// What is told of a bucket is a quota that it keeps: what it holds, in the time in which that comes back.
+func TestTakeTellsTheQuotaOfABucket(t *testing.T) {
+	n := idle(t, `
+domain: test
+descriptors:
+  - key: plain
+    rate_limit: {unit: minute, requests_per_unit: 100, algorithm: token_bucket}
+  - key: burst
+    rate_limit: {unit: minute, requests_per_unit: 100, algorithm: token_bucket, burst: 20}
+  - key: refill
+    rate_limit: {requests_per_unit: 10, algorithm: leaky_bucket, refill: {amount: 1, every: 1h}}
+  - key: blocked
+    rate_limit: {unit: minute, requests_per_unit: 0, algorithm: leaky_bucket}
+`)
+	for key, want := range map[string]string{"plain": "100 in 1m0s", "burst": "20 in 12s", "refill": "10 in 10h0m0s", "blocked": "0 in 1m0s"} {
+		d := take(t, n, ask(by(key, "x")))
+		if got := fmt.Sprintf("%d in %v", d.Limit, d.Window); got != want || d.Allowed == (key == "blocked") {
+			t.Errorf("%s: %s, want %s: %+v", key, got, want, d)
+		}
+	}
+}
+
+// What peers count for a bucket is debited as it comes, also before anybody has asked this node for it: the table knows the rules.
+func TestTheTableKnowsTheRules(t *testing.T) {
+	n := idle(t, "domain: test\ndescriptors: [{key: client, rate_limit: {algorithm: token_bucket, unit: hour, requests_per_unit: 3600}}]")
+	l := n.policy.Load().limits["test/client"]
+	m := l.Meter()
+	now := m.Index(time.Now().UnixNano())*int64(time.Hour) + int64(30*time.Minute)
+	n.table.Merge([]counters.Slot{{Meter: &m, Key: 1, Index: m.Index(now), Origin: 7, Birth: 1, Count: 1000, Since: now}}, now)
+	if v := n.table.View(l, 1, now); v != 1000 {
+		t.Errorf("%d of 1000 tokens that were taken just now are known of", v)
+	}
+}
+
 func TestPeekLeavesNoTrace(t *testing.T) {
 	n := idle(t, layered)
 	peek := ask(by("client", "x"), by("endpoint", "/a"))

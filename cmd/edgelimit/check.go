@@ -60,6 +60,7 @@ type answer struct {
 	Remaining    uint64 `json:"remaining"`
 	ResetAfterMs int64  `json:"reset_after_ms"`
 	RetryAfterMs int64  `json:"retry_after_ms"`
+	DelayMs      int64  `json:"delay_ms"`
 	Degraded     bool   `json:"degraded"`
 	Title        string `json:"title"` // of a refusal
 	Detail       string `json:"detail"`
@@ -141,6 +142,9 @@ func (a answer) String() string {
 		return "allowed: no rule limits this"
 	case *a.Allowed:
 		s = fmt.Sprintf("allowed by %s: %d of %d left, all of it again in %v", a.Rule, a.Remaining, a.Limit, ms(a.ResetAfterMs))
+		if a.DelayMs > 0 {
+			s += fmt.Sprintf("; its turn is in %v", ms(a.DelayMs))
+		}
 	case a.RetryAfterMs < 0:
 		s = fmt.Sprintf("denied by %s: more than its limit of %d can ever admit", a.Rule, a.Limit)
 	default:

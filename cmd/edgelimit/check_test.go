@@ -193,6 +193,8 @@ func TestAnswerInWords(t *testing.T) {
 		want   string
 	}{
 		{answer{Allowed: yes}, "allowed: no rule limits this"},
+		{answer{Allowed: yes, Rule: "q", Limit: 10, Remaining: 4, ResetAfterMs: 1500, DelayMs: 250},
+			"allowed by q: 4 of 10 left, all of it again in 1.5s; its turn is in 250ms"},
 		{answer{Allowed: yes, Rule: "r", Limit: 10, Remaining: 4, ResetAfterMs: 1500}, "allowed by r: 4 of 10 left, all of it again in 1.5s"},
 		{answer{Allowed: no, Rule: "r", Limit: 10, RetryAfterMs: 250}, "denied by r: 0 of 10 left, try again in 250ms"},
 		{answer{Allowed: no, Rule: "r", Limit: 10, Remaining: 10, RetryAfterMs: -1}, "denied by r: more than its limit of 10 can ever admit"},

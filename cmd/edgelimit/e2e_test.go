@@ -211,7 +211,8 @@ func checkLimits(t *testing.T, binary, url, health string) {
 		t.Fatal(err)
 	}
 	const rule = `rule="edge/path=/login/remote_address"`
-	for _, line := range []string{`edgelimit_decisions_total{outcome="allowed",` + rule + `} 5`, `edgelimit_decisions_total{outcome="denied",` + rule + `} 3`} {
+	for _, line := range []string{"go_gc_gomemlimit_bytes 3.95942297e+08", // 256 MiB for the counters, a tenth of that, and 96 MiB
+		`edgelimit_decisions_total{outcome="allowed",` + rule + `} 5`, `edgelimit_decisions_total{outcome="denied",` + rule + `} 3`} {
 		if !strings.Contains(metrics, line) {
 			t.Errorf("the metrics lack %s", line)
 		}

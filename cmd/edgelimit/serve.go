@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node"
 )
 
@@ -17,7 +19,8 @@ func serveCommand() *cli.Command {
 		Name:  "serve",
 		Usage: "run a node",
 		Description: "Without any flag: a single node on loopback with sample rules. Flags and EDGELIMIT_* variables go over the\n" +
-			"configuration file; 'edgelimit serve --print-config' shows every setting with its default.\n\n" +
+			"configuration file; 'edgelimit serve --print-config' shows every setting with its default.\n" +
+			"The process is held to its budget for counters (--memory), a tenth of it and 96 MiB, unless GOMEMLIMIT says otherwise.\n\n" +
 			"A cluster of two nodes in one region:\n" +
 			"  edgelimit serve --node-id a --gossip 127.0.0.1:7946\n" +
 			"  edgelimit serve --node-id b --gossip 127.0.0.1:7956 --join 127.0.0.1:7946 --http 127.0.0.1:8090 --health 127.0.0.1:9110",
@@ -35,6 +38,7 @@ func serveCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "join", Usage: "`NODE` to join through: host[:port] in the region, wan:host[:port] anywhere (repeatable)", EnvVars: env("JOIN")},
 			&cli.StringFlag{Name: "key-file", Usage: "`FILE` with the cluster's secrets, from edgelimit keygen; needed beyond loopback", EnvVars: env("KEY_FILE")},
 			&cli.StringFlag{Name: "redis", Usage: "`URL` of the region's Redis: redis://host:6379, redis+sentinel://host,host/master, redis+cluster://host,host; rediss for TLS", EnvVars: env("REDIS")},
+			&cli.StringFlag{Name: "memory", Usage: "`SIZE` of the counters' budget, as 64MiB or 1GiB", DefaultText: node.Size(counters.DefaultMemory).String(), EnvVars: env("MEMORY")},
 			&cli.DurationFlag{Name: "interval", Usage: "how often the node tells its peers what it admitted", DefaultText: "100ms", EnvVars: env("INTERVAL")},
 			&cli.StringFlag{Name: "log-level", Usage: "debug, info, warn or error", Value: "info", EnvVars: env("LOG_LEVEL")},
 			&cli.BoolFlag{Name: "log-json", Usage: "log in JSON", EnvVars: env("LOG_JSON")},
@@ -80,6 +84,7 @@ func serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	limitMemory(cfg.Memory)
 	if len(cfg.Rules) == 0 {
 		logger.Info("no rules given, using the sample rules; try: edgelimit check --rule per_ip --identity 192.0.2.1")
 	}
@@ -108,6 +113,12 @@ func serveConfig(c *cli.Context) (node.Config, error) {
 			*o.to = c.String(o.flag)
 		}
 	}
+	if size := c.String("memory"); size != "" {
+		var err error
+		if cfg.Memory, err = node.ParseSize(size); err != nil {
+			return cfg, fmt.Errorf("--memory: %w", err)
+		}
+	}
 	if c.IsSet("rules") {
 		cfg.Rules = c.StringSlice("rules")
 	}
@@ -118,6 +129,14 @@ func serveConfig(c *cli.Context) (node.Config, error) {
 		cfg.Gossip.Interval = c.Duration("interval")
 	}
 	return cfg, nil
+}
+
+// limitMemory sets a soft limit for the whole process by the budget of the counters, unless the user has set one. Without it the garbage
+// collector would let garbage grow to the size of the counters, which are all alive.
+func limitMemory(budget node.Size) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(int64(budget) + int64(budget)/10 + 96<<20)
+	}
 }
 
 func newLogger(c *cli.Context) (*slog.Logger, error) {

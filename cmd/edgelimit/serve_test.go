@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestServeWithoutFlagsIsTheDefault(t *testing.T) {
 func TestServeFlags(t *testing.T) {
 	got, err := configured(t, "--rules", "a.yaml", "--rules", "dir", "--region", "eu", "--node-id", "n1", "--http", "127.0.0.1:1", "--health", "",
 		"--gossip", "127.0.0.1:2", "--gossip-wan", "127.0.0.1:3", "--join", "x", "--join", "wan:y:4", "--key-file", "k", "--interval", "50ms",
-		"--advertise-lan", "192.0.2.1:5", "--advertise-wan", "192.0.2.2:6")
+		"--advertise-lan", "192.0.2.1:5", "--advertise-wan", "192.0.2.2:6", "--memory", "1GiB")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +56,7 @@ func TestServeFlags(t *testing.T) {
 	want.Gossip.LAN, want.Gossip.WAN, want.Gossip.Join = "127.0.0.1:2", "127.0.0.1:3", []string{"x", "wan:y:4"}
 	want.Gossip.KeyFile, want.Gossip.Interval = "k", 50*time.Millisecond
 	want.Gossip.AdvertiseLAN, want.Gossip.AdvertiseWAN = "192.0.2.1:5", "192.0.2.2:6"
+	want.Memory = 1 << 30
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -65,7 +67,7 @@ node_id: of-file
 region: of-file
 http: 127.0.0.1:1001
 rules: [of-file.yaml]
-max_keys: 77
+memory: 77MiB
 gossip: {lan: "127.0.0.1:1002", join: [of-file], interval: 11ms}
 `
 
@@ -81,8 +83,8 @@ func TestServePrecedence(t *testing.T) {
 		if err != nil || !slices.Equal(settings(cfg), want) {
 			t.Errorf("got  %q, %v\nwant %q", settings(cfg), err, want)
 		}
-		if len(args) > 0 && cfg.MaxKeys != 77 {
-			t.Errorf("what has no flag is lost: max_keys %d", cfg.MaxKeys)
+		if len(args) > 0 && cfg.Memory != 77<<20 {
+			t.Errorf("what has no flag in the arguments is lost: memory %v", cfg.Memory)
 		}
 	}
 	inFile := []string{"of-file", "of-file", "127.0.0.1:1001", "of-file.yaml", "127.0.0.1:1002", "of-file", "11ms", node.DefaultHealth}
@@ -105,8 +107,13 @@ func TestServePrecedence(t *testing.T) {
 	if err != nil || cfg.NodeID != "of-file" || cfg.HTTP != "" {
 		t.Errorf("by variables alone: %+v, %v", cfg, err)
 	}
+	t.Setenv("EDGELIMIT_MEMORY", "5MiB")
+	if cfg, err = configured(t); err != nil || cfg.Memory != 5<<20 {
+		t.Errorf("by a variable over the file: memory %v, %v", cfg.Memory, err)
+	}
+	t.Setenv("EDGELIMIT_MEMORY", "")
 	t.Setenv("EDGELIMIT_CONFIG", "") // as compose files leave it
-	if cfg, err = configured(t); err != nil || cfg.MaxKeys != node.DefaultConfig().MaxKeys {
+	if cfg, err = configured(t); err != nil || cfg.Memory != node.DefaultConfig().Memory {
 		t.Errorf("with an empty EDGELIMIT_CONFIG: %+v, %v", cfg, err)
 	}
 }
@@ -137,6 +144,8 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{"--config", "no/such.yaml"}, []string{"no/such.yaml"}},
 		{[]string{"--interval", "0s"}, []string{"interval"}},
 		{[]string{"--interval", "soon"}, []string{"interval"}},
+		{[]string{"--memory", "64MB"}, []string{"--memory", `"64MB"`, "64MiB"}},
+		{[]string{"--memory", "1MiB"}, []string{"memory: 1MiB", "4MiB to 64GiB"}},
 		{[]string{"--http", "nonsense", "--health", "rubbish", "--region", ""}, []string{`http: address "nonsense"`, `health: address "rubbish"`, "region"}},
 		{[]string{"--join", "a"}, []string{"gossip.lan"}},
 		{[]string{"--gossip", "0.0.0.0:0"}, []string{"keygen"}},
@@ -155,6 +164,19 @@ func TestServeRefuses(t *testing.T) {
 	}
 	t.Setenv("EDGELIMIT_GRPC", ":8081")
 	edgelimit(t, "serve").says(t, 2, "--grpc", "not in this version")
+}
+
+func TestServeLimitsItsMemory(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	t.Setenv("GOMEMLIMIT", "1TiB")
+	if limitMemory(1 << 30); debug.SetMemoryLimit(-1) != before {
+		t.Error("it goes over what the user set")
+	}
+	t.Setenv("GOMEMLIMIT", "")
+	if limitMemory(1 << 30); debug.SetMemoryLimit(-1) != 1<<30+1<<30/10+96<<20 {
+		t.Errorf("limited to %d", debug.SetMemoryLimit(-1))
+	}
 }
 
 func TestPrintConfig(t *testing.T) {

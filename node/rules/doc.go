@@ -3,8 +3,9 @@
 // # From a file to rules
 //
 // A rule file is envoyproxy/ratelimit's YAML: a domain, and in it a tree of descriptors, each with a key, perhaps a value,
-// perhaps a rate_limit, and perhaps descriptors beneath. Beside a unit (second to year) a rate_limit may give any window.
-// Several documents in one file (---) are several domains.
+// perhaps a rate_limit, and perhaps descriptors beneath. Beside a unit (second to year) a rate_limit may give any window,
+// and any of the algorithms of package counters; a bucket may say by itself what it holds (burst), and how much comes back
+// when (refill, in place of unit or window). Several documents in one file (---) are several domains.
 //
 //	domain: edge
 //	descriptors:

@@ -32,6 +32,7 @@ type builder struct {
 	set         *Set
 	domains     map[string]string // where each domain was met first, as file:line
 	descriptors int
+	limited     int // rules with a limit
 }
 
 func newBuilder() *builder {
@@ -79,7 +80,9 @@ type parser struct {
 var (
 	documentKeys   = []string{"domain", "descriptors"}
 	descriptorKeys = []string{"key", "value", "rate_limit", "descriptors"}
-	rateLimitKeys  = []string{"name", "unit", "window", "requests_per_unit", "unlimited"}
+	rateLimitKeys  = append([]string{"name", "unlimited"}, limitKeys...)
+	limitKeys      = []string{"unit", "window", "requests_per_unit", "algorithm", "burst", "refill", "queue"} // not of what is unlimited
+	refillKeys     = []string{"amount", "every"}
 )
 
 func (p *parser) document(root *yaml.Node) {

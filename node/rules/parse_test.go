@@ -101,6 +101,30 @@ func TestParseUnits(t *testing.T) {
 	}
 }
 
+func TestParseAlgorithms(t *testing.T) {
+	for text, want := range map[string]string{
+		"unit: hour, requests_per_unit: 5":                                                           "sliding_window 5+0/1h0m0s in 6m0s",
+		"unit: hour, requests_per_unit: 5, algorithm: sliding_window, queue: false":                  "sliding_window 5+0/1h0m0s in 6m0s",
+		"unit: hour, requests_per_unit: 5, algorithm: fixed_window":                                  "fixed_window 5+0/1h0m0s in 1h0m0s",
+		"unit: hour, requests_per_unit: 16384, algorithm: sliding_log":                               "sliding_log 16384+0/1h0m0s in 6m0s",
+		"window: 10s, requests_per_unit: 100, algorithm: token_bucket":                               "token_bucket 100+100/10s in 10s",
+		"window: 10s, requests_per_unit: 100, algorithm: token_bucket, burst: 20":                    "token_bucket 20+100/10s in 10s",
+		"window: 10s, requests_per_unit: 0, algorithm: token_bucket":                                 "token_bucket 0+0/10s in 10s",
+		"unit: second, requests_per_unit: 1, algorithm: leaky_bucket, burst: 3600":                   "leaky_bucket 3600+1/1s in 1s",
+		"unit: second, requests_per_unit: 1, algorithm: gcra":                                        "leaky_bucket 1+1/1s in 1s",
+		"unit: second, requests_per_unit: 2, algorithm: gcra, queue: true, burst: 9":                 "leaky_queue 9+2/1s in 1s",
+		"requests_per_unit: 10, algorithm: token_bucket, refill: {amount: 1, every: 1h}":             "token_bucket 10+1/1h0m0s in 1h0m0s",
+		"burst: 200, algorithm: leaky_bucket, refill: {amount: 50, every: 24h}":                      "leaky_bucket 200+50/24h0m0s in 24h0m0s",
+		"requests_per_unit: 0, algorithm: leaky_bucket, refill: {amount: 1, every: 1h}, queue: true": "leaky_queue 0+1/1h0m0s in 1h0m0s",
+	} {
+		l := mustParse(t, "domain: d\ndescriptors: [{key: a, rate_limit: {"+text+"}}]").Rules()[0].Limit
+		m := l.Meter()
+		if got := fmt.Sprintf("%v %d+%d/%v in %v", m.Algorithm, l.Max(), l.Refill(), m.Window, m.Sub); got != want || m.Rule != "d/a" {
+			t.Errorf("%s\n\tis %s of %s, want %s", text, got, m.Rule, want)
+		}
+	}
+}
+
 func TestParseWindows(t *testing.T) {
 	for _, window := range []time.Duration{time.Millisecond, 10 * time.Second, counters.MaxWindow} {
 		s := mustParse(t, "domain: d\ndescriptors: [{key: a, rate_limit: {requests_per_unit: 1, window: "+window.String()+"}}]")

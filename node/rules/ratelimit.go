@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"strings"
 	"time"
 
@@ -43,10 +42,10 @@ func (p *parser) rateLimit(n *yaml.Node, at place) {
 	if name != "" {
 		r.Name = name
 	}
-	switch unlimited, ok := p.unlimited(f); {
+	switch unlimited, ok := p.flag(f, "unlimited"); {
 	case !ok:
 	case unlimited:
-		for _, key := range []string{"unit", "window", "requests_per_unit"} {
+		for _, key := range limitKeys {
 			if f[key] != nil {
 				p.add(f[key], "%s and unlimited exclude each other: remove one of them", key)
 			}
@@ -58,44 +57,37 @@ func (p *parser) rateLimit(n *yaml.Node, at place) {
 	p.put(r)
 }
 
-func (p *parser) unlimited(f map[string]*yaml.Node) (yes, ok bool) {
-	n := f["unlimited"]
+// flag reads what is true or false, and false where it is missing.
+func (p *parser) flag(f map[string]*yaml.Node, key string) (yes, ok bool) {
+	n := f[key]
 	if n == nil {
 		return false, true
 	}
 	if n.Kind != yaml.ScalarNode || isNull(n) || n.Decode(&yes) != nil {
-		p.add(n, "unlimited must be true or false, not %s", describe(n))
+		p.add(n, "%s must be true or false, not %s", key, describe(n))
 		return false, false
 	}
 	return yes, true
 }
 
-// limit reads requests per window. It returns nil after a problem with the window.
-func (p *parser) limit(n *yaml.Node, f map[string]*yaml.Node, fullName string) *counters.Limit {
-	requests := p.requests(n, f["requests_per_unit"])
-	window, ok := p.window(n, f)
-	if !ok {
-		return nil
-	}
-	l, err := counters.NewLimit(counters.NewMeter(fullName, counters.SlidingWindow, window), requests)
-	if err != nil {
-		p.add(cmp.Or(f["window"], n), "%v", err)
-	}
-	return l
-}
-
-// requests reads requests_per_unit. It returns 0 after a problem.
-func (p *parser) requests(limit, n *yaml.Node) uint64 {
+// requests reads requests_per_unit, where 0 blocks.
+func (p *parser) requests(limit, n *yaml.Node) (uint64, bool) {
 	if n == nil {
 		p.add(limit, "a rate_limit needs requests_per_unit, or unlimited: true")
-		return 0
+		return 0, false
 	}
-	var v uint64
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&v) != nil || v > counters.MaxLimit {
-		p.add(n, "requests_per_unit must be a whole number from 0 to %d, not %s", uint64(counters.MaxLimit), describe(n))
-		return 0
+	return p.whole(n, "requests_per_unit", 0)
+}
+
+// amount reads a number of which 0 makes no sense.
+func (p *parser) amount(n *yaml.Node, what string) (uint64, bool) { return p.whole(n, what, 1) }
+
+func (p *parser) whole(n *yaml.Node, what string, least uint64) (v uint64, ok bool) {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&v) != nil || v < least || v > counters.MaxLimit {
+		p.add(n, "%s must be a whole number from %d to %d, not %s", what, least, uint64(counters.MaxLimit), describe(n))
+		return 0, false
 	}
-	return v
+	return v, true
 }
 
 // window reads the unit or the window.
@@ -111,17 +103,21 @@ func (p *parser) window(limit *yaml.Node, f map[string]*yaml.Node) (time.Duratio
 		p.add(limit, "a rate_limit needs a unit or a window, or unlimited: true")
 		return 0, false
 	}
-	s, ok := p.text(window, "window")
+	return p.duration(window, "window")
+}
+
+func (p *parser) duration(n *yaml.Node, what string) (time.Duration, bool) {
+	s, ok := p.text(n, what)
 	if !ok {
 		return 0, false
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		p.add(window, "window %.80q is no duration: write it as 10s, 1m30s or 24h", s)
+		p.add(n, "%s %.80q is no duration: write it as 10s, 1m30s or 24h", what, s)
 		return 0, false
 	}
 	if d <= 0 {
-		p.add(window, "window %v must be positive", d)
+		p.add(n, "%s %v must be positive", what, d)
 		return 0, false
 	}
 	return d, true

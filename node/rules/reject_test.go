@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // problemsOf takes a joined error apart.
@@ -29,9 +31,40 @@ func problemsOf(t testing.TB, err error) []*Error {
 
 // rejected says for each file of testdata/reject what is wrong with it, as line:column: and a part of the reason.
 var rejected = map[string][]string{
-	"alias_bomb":             {"31:32: aliases stand for more than 100000 nodes"},
-	"alias_cycle":            {"2:14: nested more than 32 deep"},
-	"anchor_unknown":         {"4:1: unknown anchor 'everyone'"},
+	"alias_bomb":  {"31:32: aliases stand for more than 100000 nodes"},
+	"alias_cycle": {"2:14: nested more than 32 deep"},
+	"algorithm": {
+		`4:29: unknown algorithm "token_buckets" in a rate_limit: did you mean "token_bucket"?`,
+		"6:29: leaky_queue is written as algorithm: leaky_bucket with queue: true",
+		"8:29: algorithm must be a string, not a list",
+		`10:29: unknown algorithm ""`,
+		"12:25: queue is for a leaky_bucket, and the algorithm is sliding_window",
+		"14:50: queue is for a leaky_bucket, and the algorithm is token_bucket",
+		`16:50: queue must be true or false, not "maybe"`,
+		"18:73: meter edge/log: limit 16385 is above 16384",
+		"20:84: burst is for a token_bucket or a leaky_bucket, and the algorithm is fixed_window",
+		"20:95: refill is for a token_bucket or a leaky_bucket, and the algorithm is fixed_window",
+	},
+	"anchor_unknown": {"4:1: unknown anchor 'everyone'"},
+	"bucket": {
+		"4:71: unit and refill exclude each other: what comes back when is told by",
+		"6:73: window and refill exclude each other",
+		"8:62: burst must be a whole number from 1 to 1099511627776, not 0",
+		`10:62: burst must be a whole number from 1 to 1099511627776, not "many"`,
+		"12:72: requests_per_unit, burst and refill are one too many",
+		"14:17: a rate_limit needs requests_per_unit",
+		"16:74: a refill must be a map, not 5",
+		"18:74: a refill needs every",
+		"20:74: a refill needs amount",
+		"22:83: amount must be a whole number from 1 to 1099511627776, not 0",
+		`22:93: every "1d" is no duration`,
+		"24:93: every -1h0m0s must be positive",
+		"26:74: a refill needs amount",
+		`26:75: unknown key "interval" in a refill (known here: amount, every)`,
+		"28:74: window 1µs with sub-windows of 1µs is outside",
+		"30:85: takes longer to fill than can be told",
+		"32:84: a bucket without a refill would stay empty",
+	},
 	"control_character":      {"3:12: control character U+0007"},
 	"deep":                   {"67:67: nested more than 32 deep"},
 	"descriptor_twice":       {`6:10: descriptor "path" with value "/login" was already given in line 3`, `8:10: descriptor "path" was already given in line 5`},
@@ -58,7 +91,7 @@ var rejected = map[string][]string{
 		`5:5: unknown key "Value" in a descriptor: did you mean "value"? (known here: key, value, rate_limit, descriptors)`,
 		`6:5: unknown key "rate-limit" in a descriptor: did you mean "rate_limit"?`,
 		`7:5: unknown key "shadow_mode" in a descriptor (known here:`,
-		`11:7: unknown key "request_per_unit" in a rate_limit: did you mean "requests_per_unit"? (known here: name, unit, window, requests_per_unit, unlimited)`,
+		`11:7: unknown key "request_per_unit" in a rate_limit: did you mean "requests_per_unit"? (known here: name, unlimited, unit, window, requests_per_unit, algorithm, burst, refill, queue)`,
 		`13:7: unknown key "colour" in a rate_limit (known here:`,
 		`14:1: unknown key "limits" in a document (known here:`,
 	},
@@ -98,7 +131,7 @@ var rejected = map[string][]string{
 		`4:12: wildcards are not supported yet: value "*"`,
 		`6:13: unknown unit "fortnight"`,
 		"7:26: not -3",
-		`8:7: unknown key "burst"`,
+		"8:14: burst is for a token_bucket or a leaky_bucket, and the algorithm is sliding_window",
 		"11:7: a rate_limit needs requests_per_unit",
 		"11:15: window 0s must be positive",
 		"13:9: a descriptor needs a key",
@@ -161,6 +194,21 @@ func TestRejectedSizes(t *testing.T) {
 	}
 	_, err := Parse("f", comment(MaxFileSize+1))
 	compareProblems(t, "f", err, []string{"1:1: larger than 4194304 bytes"})
+}
+
+// A table has room for the meters of two sets, so that one can take the other's place.
+func TestRejectedNumberOfLimits(t *testing.T) {
+	const three = "domain: edge\ndescriptors:\n- {key: a, rate_limit: {unlimited: true}}\n" +
+		"- {key: b, rate_limit: {unit: day, requests_per_unit: 1}}\n- {key: c, rate_limit: {unit: day, requests_per_unit: 1}}\n"
+	b := newBuilder()
+	b.limited = counters.MaxMeters/2 - 2
+	if errs := b.parse("f", []byte(three)); len(errs) > 0 {
+		t.Errorf("exactly as many as allowed: %v", errs)
+	}
+	b = newBuilder()
+	b.limited = counters.MaxMeters/2 - 1
+	errs := b.parse("f", []byte(three))
+	compareProblems(t, "f", errors.Join(errs...), []string{"5:24: there are more than 4095 rules with a limit"})
 }
 
 // Descriptors are counted over all files of a set.

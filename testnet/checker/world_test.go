@@ -35,7 +35,6 @@ type flaw struct {
 	// disturb is called every half second.
 	disturb func(w *world)
 	ahead   time.Duration // by how much the clock of the last node is ahead
-	maxKeys int
 	longer  time.Duration // by how much the traffic lasts longer, so that the flaw shows
 }
 
@@ -48,6 +47,7 @@ type world struct {
 	nodes   []*simNode
 	queue   agenda
 	seq     int
+	losses  int  // of all that a node counted
 	cut     bool // whether there is one in the run
 	traffic time.Duration
 	entries []record.Entry
@@ -106,9 +106,6 @@ func (w *world) plan(at int64, do func()) {
 	w.seq++
 	heap.Push(&w.queue, planned{at, w.seq, do})
 }
-
-// decoy is the first of the keys that stand for nobody, and are not exchanged.
-const decoy = counters.Key(1 << 32)
 
 var identities = []string{"greedy", "steady", "bursty"}
 
@@ -230,12 +227,7 @@ func (w *world) speak(n *simNode) {
 	n.audit(w.now)
 	n.tick++
 	drained := n.table.DrainDirty(w.now + n.ahead)
-	f := simFrame{from: n.number, tick: n.tick, sent: w.now}
-	for _, s := range drained.Slots {
-		if s.Key < decoy {
-			f.slots = append(f.slots, s)
-		}
-	}
+	f := simFrame{from: n.number, tick: n.tick, sent: w.now, slots: drained.Slots}
 	for _, d := range drained.Demand {
 		f.rate += d.Rate
 	}

@@ -71,15 +71,14 @@ func (g *Ledger) Note(name string, cost uint64, at int64, allowed bool) Noted {
 		g.clients[name] = c
 	}
 	n := Noted{Oracle: g.oracle.Fits(c.key, cost, at), Room: g.truth.Fits(c.key, cost, at)}
-	meter := g.limit.Meter()
 	if n.Oracle {
 		c.Oracle.Add(at, cost)
-		g.oracle.Add(c.key, meter.Index(at), cost)
+		g.oracle.Charge(c.key, cost, at)
 	}
 	n.OracleCount = g.oracle.View(c.key, at)
 	if allowed {
 		c.Admitted.Add(at, cost)
-		g.truth.Add(c.key, meter.Index(at), cost)
+		g.truth.Charge(c.key, cost, at)
 	}
 	n.Excess = g.excess(c, at)
 	c.Tally.Add(allowed, n.Oracle)

@@ -37,13 +37,18 @@ func NewRule(l *counters.Limit) Rule {
 
 // Counted returns the rule as the limit that an oracle decides by.
 func (r Rule) Counted() (*counters.Limit, error) {
-	if r.Algorithm != counters.SlidingWindow.String() {
-		return nil, fmt.Errorf("rule %s: unknown algorithm %q, known is %q", r.Name, r.Algorithm, counters.SlidingWindow)
+	algorithm, ok := counters.ParseAlgorithm(r.Algorithm)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("rule %s: unknown algorithm %q", r.Name, r.Algorithm)
+	case algorithm != counters.SlidingWindow:
+		// When a node decided is known only to within a request's time, and what that means is worked out by sub-windows.
+		return nil, fmt.Errorf("rule %s: a record of %q cannot be judged, only one of %q", r.Name, algorithm, counters.SlidingWindow)
 	}
 	if r.Limit == 0 {
 		return nil, fmt.Errorf("rule %s: a limit of 0 admits nothing, and there is nothing to judge", r.Name)
 	}
-	return counters.NewLimit(counters.Meter{Rule: r.Name, Algorithm: counters.SlidingWindow, Window: r.Window, Sub: r.Sub}, r.Limit)
+	return counters.NewLimit(counters.Meter{Rule: r.Name, Algorithm: algorithm, Window: r.Window, Sub: r.Sub}, r.Limit)
 }
 
 // Node is a node of the testnet.

@@ -384,6 +384,12 @@ func TestHeaderReportsAllProblems(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+	for algorithm, want := range map[string]string{"fixed_window": "cannot be judged", "sliding": `unknown algorithm "sliding"`, "": `unknown algorithm ""`} {
+		h := header()
+		if h.Rule.Algorithm = algorithm; h.Validate() == nil || !strings.Contains(h.Validate().Error(), want) {
+			t.Errorf("%q: %v, want %s", algorithm, h.Validate(), want)
+		}
+	}
 	for _, change := range []func(*Header){
 		func(h *Header) { h.Nodes = nil },
 		func(h *Header) { h.Rule.Limit = 0 },

@@ -133,17 +133,19 @@ func newLimit(o *Options) (*counters.Limit, error) {
 	if o.Method != counters.SlidingWindow {
 		return nil, fmt.Errorf("%v cannot be simulated yet", o.Method)
 	}
-	return counters.NewLimit(counters.NewMeter("sim/per_client", o.Window), o.Limit)
+	return counters.NewLimit(counters.NewMeter("sim/per_client", o.Method, o.Window), o.Limit)
 }
 
 func newTable(o *Options, origin counters.Origin) *counters.Table {
-	// A shard holds its part of the cap; with keys to spare none of them is ever evicted.
-	return counters.NewTable(counters.Config{Origin: origin, MaxKeys: 4*o.Keys + 1<<14})
+	// Room for all keys with slots of every other node in every sub-window, twice, and for four in each of the 64 shards, so that none is
+	// ever evicted.
+	key := 256 + 16*o.Total()*(counters.DefaultSubWindows+2)
+	return counters.NewTable(counters.Config{Origin: origin, Memory: min(counters.MinMemory+(4*64+2*o.Keys)*key, counters.MaxMemory)})
 }
 
 // ParseAlgorithm returns the algorithm of a name as rule files use it.
 func ParseAlgorithm(name string) (counters.Algorithm, error) {
-	if a := counters.SlidingWindow; a.String() == name {
+	if a, ok := counters.ParseAlgorithm(name); ok {
 		return a, nil
 	}
 	return 0, fmt.Errorf("unknown algorithm %q: want %v", name, counters.SlidingWindow)

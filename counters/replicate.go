@@ -7,7 +7,7 @@ import (
 
 // Drained is what changed in a table since it was last drained: what its origin has to tell.
 type Drained struct {
-	Slots  []Slot // the own slots that rose, each with its count so far; the table's own memory, good until the next drain
+	Slots  []Slot // the own slots that rose, each with its count so far
 	Demand []Demand
 }
 
@@ -26,7 +26,11 @@ const (
 
 // DrainDirty returns what changed since the last call. It has to be called regularly, every gossip interval: it is also what lets
 // expired cells go, a few at a time.
-func (t *Table) DrainDirty(now int64) Drained {
+func (t *Table) DrainDirty(now int64) Drained { return t.DrainInto(nil, now) }
+
+// DrainInto is DrainDirty with memory for the slots that the caller does not need any more: in a flood of keys so many change that the
+// garbage would outgrow the table.
+func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 	t.drain.Lock()
 	defer t.drain.Unlock()
 	elapsed := t.sinceDrain(now)
@@ -35,7 +39,7 @@ func (t *Table) DrainDirty(now int64) Drained {
 		m.demand *= math.Exp(-elapsed / demandMemory.Seconds())
 		m.risen(m.offered.Swap(0), elapsed)
 	}
-	out := Drained{Slots: t.drained[:0]}
+	out := Drained{Slots: buffer[:0]}
 	for i := range t.shards {
 		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed, now)
 	}
@@ -45,10 +49,6 @@ func (t *Table) DrainDirty(now int64) Drained {
 		}
 	}
 	t.expire(now)
-	t.drained = out.Slots
-	if cap(t.drained) > 8*len(t.drained)+1<<10 {
-		t.drained = nil // much changed once, which need not come again
-	}
 	return out
 }
 

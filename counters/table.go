@@ -37,7 +37,6 @@ type Table struct {
 	origins registry
 
 	drain      sync.Mutex // one drain at a time
-	drained    []Slot     // what the last drain returned, for the next one
 	drainedAt  int64
 	drainEvery float64                    // usual time between drains, in seconds
 	sweep      struct{ shard, place int } // whose expired cells go next

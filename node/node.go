@@ -108,7 +108,7 @@ func (n *Node) open(keys Keys, incarnation uint64) error {
 	if n.health, err = n.openDoor("health", n.cfg.Health, admin.Health(n.Ready, registry)); err != nil {
 		return err
 	}
-	n.cluster, err = gossip.NewCluster(n.cfg.clusterConfig(incarnation, keys), flow{n.table, n.reconciler})
+	n.cluster, err = gossip.NewCluster(n.cfg.clusterConfig(incarnation, keys), &flow{Table: n.table, reconciler: n.reconciler})
 	return err
 }
 
@@ -137,11 +137,18 @@ func (n *Node) close() {
 type flow struct {
 	*counters.Table
 	reconciler *regions.Reconciler // nil without a store
+	told       []counters.Slot     // memory of the last drain, which the next one uses again
 }
 
-// DrainDirty implements gossip.Source.
-func (f flow) DrainDirty(now int64) counters.Drained {
-	d := f.Table.DrainDirty(now)
+// mostTold is how many slots' memory is kept from one drain to the next.
+const mostTold = 1 << 16
+
+// DrainDirty implements gossip.Source. The cluster calls it once an interval, and keeps no hold of the slots.
+func (f *flow) DrainDirty(now int64) counters.Drained {
+	d := f.Table.DrainInto(f.told, now)
+	if f.told = d.Slots; cap(f.told) > mostTold {
+		f.told = nil
+	}
 	if f.reconciler != nil {
 		f.reconciler.Offer(d.Slots)
 	}

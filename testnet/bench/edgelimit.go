@@ -83,6 +83,7 @@ type engine struct {
 	clock   clock
 	origins int // others that tell a slot of each key in each sub-window
 	how     asking
+	told    []counters.Slot // memory of the last drain
 }
 
 // asking is a way to ask.
@@ -254,7 +255,7 @@ func told(m *counters.Meter, key uint64, o int, now int64) counters.Slot {
 // drain tells what changed, as a node does every gossip interval.
 func (e *engine) drain() { e.drainAt(e.clock.ns.Load()) }
 
-func (e *engine) drainAt(now int64) { e.table.DrainDirty(now) }
+func (e *engine) drainAt(now int64) { e.told = e.table.DrainInto(e.told, now).Slots }
 
 // merger merges frames of one meter's slots, into cells that have slots of a number of origins in all sub-windows.
 type merger struct {
@@ -311,6 +312,7 @@ func (g *merger) merge() (took time.Duration, slots int, err error) {
 type floodTable struct {
 	table *counters.Table
 	limit *counters.Limit
+	told  []counters.Slot
 }
 
 // newFloodTable returns a table of so many bytes, the fewest possible if 0.
@@ -319,14 +321,14 @@ func newFloodTable(memory int, most uint64) (*floodTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &floodTable{counters.NewTable(counters.Config{Origin: 1, Memory: max(counters.MinMemory, memory)}), limit}, nil
+	return &floodTable{table: counters.NewTable(counters.Config{Origin: 1, Memory: max(counters.MinMemory, memory)}), limit: limit}, nil
 }
 
 func (t *floodTable) take(key uint64, now int64) bool {
 	return t.table.Take(t.limit, counters.Key(key), 1, now).Allowed
 }
 
-func (t *floodTable) drain(now int64) { t.table.DrainDirty(now) }
+func (t *floodTable) drain(now int64) { t.told = t.table.DrainInto(t.told, now).Slots }
 
 // floodStats is what the table tells of itself.
 type floodStats counters.Stats

@@ -200,7 +200,7 @@ func (t *Table) expire(now int64) {
 func (t *Table) expireSpan(s *shard, from, to int, now int64) {
 	s.Lock()
 	defer s.Unlock()
-	for i := from; i < to; {
+	for i := from; i < to && s.keys > 0; {
 		if s.entries[i] == 0 {
 			i++
 			continue

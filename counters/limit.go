@@ -1,6 +1,9 @@
 package counters
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Limit is a meter with the most that may be admitted. It is immutable and safe for concurrent use.
 type Limit struct {
@@ -69,6 +72,14 @@ func (l *Limit) Meter() Meter { return l.meter }
 
 // Max returns the most cost that a window may hold; of a bucket, its capacity.
 func (l *Limit) Max() uint64 { return l.max }
+
+// Lasts returns how long an admission counts: for a window, or for as long as a bucket takes to come back from all that it holds.
+func (l *Limit) Lasts() time.Duration {
+	if l.refill == 0 {
+		return l.meter.Window
+	}
+	return time.Duration(l.full >> l.fraction)
+}
 
 // Refill returns what a bucket gets back in a window; 0 for other algorithms.
 func (l *Limit) Refill() uint64 { return l.bucket.refill }

@@ -75,10 +75,12 @@ func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at 
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Lock()
-		for _, e := range s.entries {
+		for i, left := 0, s.keys; left > 0; i++ {
+			e := s.entries[i]
 			if e == 0 {
 				continue
 			}
+			left--
 			c := s.cell(s.ref(e))
 			m := t.meters.states[c.meter]
 			if at, ok := s.settle(c, &m.shape, now); ok {

@@ -38,16 +38,6 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 // neverHeard is how long a peer may take to say its first word: well past the second between beacons.
 const neverHeard = 3 * idleBeacon
 
-// Lasts is how long an admission counts under a limit: for a window, or for as long as a bucket takes to come back from all that it
-// holds.
-func Lasts(l *counters.Limit) time.Duration {
-	window := l.Meter().Window
-	if l.Refill() == 0 {
-		return window
-	}
-	return time.Duration(float64(window) * float64(l.Max()) / float64(l.Refill())) // at most 2^61, or it were no limit
-}
-
 // Audit bounds the cost that other replicas may have admitted on one key of each limit without this one knowing, at any moment
 // since the last audit: for each of them the rate at which its hottest key is asked for, times the age of what is known of it, but
 // at most a whole limit. An admission exceeds the limit by at most what was unseen at that moment, because the counts that were seen
@@ -55,7 +45,7 @@ func Lasts(l *counters.Limit) time.Duration {
 //
 //	unseen = sum over peers of min(rate * min(age, W), L)
 //
-// where W is how long an admission counts ([Lasts]).
+// where W is how long an admission counts ([counters.Limit.Lasts]).
 //
 // It holds for the rates that peers report, a burst included once its report has come. A peer that is asked for more from one moment
 // to the next while it cannot be heard may admit up to L: over N nodes, (N-1) L is the ceiling for a surprise. One that has been known
@@ -73,7 +63,7 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 		}
 		for rule, d := range h.demand {
 			if l := limits[rule]; l != nil && !h.left && !silent {
-				unseen := max(d.peak, d.rate*min(age, Lasts(l)).Seconds())
+				unseen := max(d.peak, d.rate*min(age, l.Lasts()).Seconds())
 				// In whole 1024ths, rounded up: such a sum is exact, and does not depend on the order of a map.
 				out[rule] += min(math.Ceil(unseen*1024)/1024, float64(l.Max()))
 			}

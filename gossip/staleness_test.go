@@ -45,7 +45,7 @@ func TestAuditOfABucket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Lasts(l); got != test.lasts {
+		if got := l.Lasts(); got != test.lasts {
 			t.Errorf("a bucket of %d with %d a minute comes back in %v, want %v", test.capacity, test.refill, got, test.lasts)
 		}
 		r := listener{NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1})), &m, l}

@@ -59,7 +59,7 @@ func (a *audit) read(limits map[string]*counters.Limit, now time.Time) {
 			p = &gossip.Peak{}
 			a.peaks[rule] = p
 		}
-		p.Raise(unseen[rule]/float64(max(1, l.Max())), max(l.Meter().Window, gossip.Lasts(l)), now.UnixNano())
+		p.Raise(unseen[rule]/float64(max(1, l.Max())), max(l.Meter().Window, l.Lasts()), now.UnixNano())
 	}
 	for rule := range a.peaks {
 		if limits[rule] == nil {

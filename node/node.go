@@ -221,7 +221,7 @@ func (n *Node) account(p *policy, req *Request, found []rules.Match, layers []De
 		if r.Limit != nil { // an unlimited rule is counted, but it decides nothing: a limit of 0 with 0 left would be told of it
 			layers[i].Rule, layers[i].Degraded = r.Name, degraded
 			if r.Limit.Refill() != 0 && r.Limit.Max() != 0 { // "q=20;w=12" is the policy of a bucket of 20 that gets 100 a minute back
-				layers[i].Window = gossip.Lasts(r.Limit)
+				layers[i].Window = r.Limit.Lasts()
 			}
 		}
 		switch tally := p.tallies[r]; {

@@ -44,13 +44,13 @@ func fractionOf(window time.Duration) uint {
 	return uint(max(0, 41-bits.Len64(uint64(window))))
 }
 
-// longestFill is how long a bucket may take to fill.
-func longestFill(window time.Duration) time.Duration { return maxSpan >> fractionOf(window) }
+// longestFill is how long a bucket may take to fill, so that it has time to from anywhere in a ring and after.
+func longestFill(window time.Duration) time.Duration { return maxSpan>>fractionOf(window) - 4*window }
 
 func newBucket(m *Meter, capacity, refill uint64) (b bucket, ok bool) {
 	b = bucket{refill: refill, window: uint64(m.Window) << fractionOf(m.Window)}
 	b.one, b.full = b.span(1), b.span(capacity)
-	return b, b.one < maxSpan && b.full < maxSpan
+	return b, b.one < maxSpan && b.full <= uint64(longestFill(m.Window))<<fractionOf(m.Window)
 }
 
 // span is the time that a cost takes, maxSpan at most.

@@ -18,7 +18,7 @@ func (t *Table) create(s *shard, meter uint64, m *Meter, key Key, h uint64, loca
 		s.births++
 	}
 	c := s.cell(ref)
-	c.reborn = now < s.forgot
+	c.reborn = now < s.gone
 	c.key, c.index, c.birth, c.meter, c.used = key, now/state.sub, s.births, state.number, usedAt(now)
 	s.add(ref, h)
 	return ref
@@ -104,7 +104,7 @@ type standing struct {
 }
 
 func (s *shard) standing(c *cell, m *meterState, at instant, now int64) standing {
-	idle := usedAt(now)-c.used > usedAt(int64(m.Window)/2)
+	idle := int32(usedAt(now)-c.used) > int32(usedAt(int64(m.Window)/2))
 	return standing{c.denied, !idle, s.view(c, m, at), c.used}
 }
 
@@ -127,9 +127,7 @@ func (t *Table) forgo(s *shard, ref uint32, w standing) {
 		t.stats.evictedDenied.Add(1)
 	}
 	t.stats.forgotten.Add(w.view)
-	c := s.cell(ref)
-	s.forgot = max(s.forgot, c.lastCounted(&t.meters.states[c.meter].shape))
-	t.remove(s, ref, c)
+	t.remove(s, ref, s.cell(ref))
 }
 
 // clearPage removes all cells of a page of cells.

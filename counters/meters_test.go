@@ -11,7 +11,7 @@ import (
 // What peers can make a table hold; the same numbers as in the package.
 const (
 	maxRemoteMeters = counters.MaxMeters - counters.MaxMeters/4
-	maxRows         = 4096
+	maxRows         = 1 << 14
 )
 
 func TestMergeRefusesInvalidMeters(t *testing.T) {
@@ -82,7 +82,7 @@ func TestPeersCannotInventOriginsWithoutEnd(t *testing.T) {
 	table := counters.NewTable(counters.Config{Origin: 1})
 	var slots []counters.Slot
 	for i := range maxRows + 10 {
-		slots = append(slots, slotOf(l, 1, start, counters.Origin(2+i/2), uint32(i), 1))
+		slots = append(slots, slotOf(l, 1, start, counters.Origin(2+i/4), uint32(i), 1))
 	}
 	if novel := table.Merge(slots, start); novel != maxRows {
 		t.Errorf("%d slots are novel, want %d", novel, maxRows)

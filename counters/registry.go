@@ -20,17 +20,18 @@ func newRegistry(most int) registry {
 	return registry{numbers: make(map[uint64]uint16), ids: make([]uint64, most+1), bearers: make([]atomic.Int32, most+1)}
 }
 
-// register gives the id a number; 0 if all are borne, or so many that no more than spare ones are left. It wants the lock.
+// register gives the id a number, none of the last spare ones; 0 if all others are borne. It wants the lock.
 func (r *registry) register(id uint64, spare int) uint16 {
 	if k := r.numbers[id]; k != 0 {
 		return k
 	}
-	if r.given < len(r.ids)-1-spare {
+	most := len(r.ids) - 1 - spare
+	if r.given < most {
 		r.given++
 		return r.give(r.given, id)
 	}
-	for range r.given {
-		if r.hand++; r.hand > r.given {
+	for range most {
+		if r.hand++; r.hand > most {
 			r.hand = 1
 		}
 		if r.bearers[r.hand].Load() == 0 {

@@ -16,9 +16,9 @@ const (
 // MaxCount is the most that a remote slot is taken to count: no sum of slots overflows, and no limit comes near it.
 const MaxCount = 1<<(64-originBits-indexBits) - 1
 
-// maxWriters is how many slots of others a cell holds in one sub-window. It caps the time that a peer can make a merge take, and is far
-// above the largest cluster.
-const maxWriters = 4096
+// maxSlots is how many slots of others a cell holds from its newest sub-window to any one. It caps the time that a peer can make a merge
+// take, and is above what the largest cluster tells of a key in ten sub-windows.
+const maxSlots = 1 << 14
 
 const remoteWords = 2
 
@@ -37,23 +37,21 @@ func (r *remote) set(origin uint16, birth uint32, index int64, count uint64) {
 }
 
 // place finds the slot of an origin and birth in the sub-window index of the cell's ring: its ref, or 0 and the link that it belongs
-// behind. It is not to be had (full) where too many others are in that sub-window.
+// behind. It is not to be had (full) where too many others lie before it.
 func (s *shard) place(c *cell, origin uint16, birth uint32, index int64) (ref uint32, link *uint32, full bool) {
 	age := uint64(c.index + 1 - index)
 	link = &c.slots
-	for writers := 0; *link != 0; {
+	for passed := 1; *link != 0; passed++ {
 		r := s.memory.remote(*link)
 		a := r.age(c)
 		if a > age {
 			break
 		}
-		if a == age {
-			if r.origin() == origin && r.birth == birth {
-				return *link, link, false
-			}
-			if writers++; writers == maxWriters {
-				return 0, nil, true
-			}
+		if a == age && r.origin() == origin && r.birth == birth {
+			return *link, link, false
+		}
+		if passed == maxSlots {
+			return 0, nil, true
 		}
 		link = &r.next
 	}

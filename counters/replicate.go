@@ -172,7 +172,7 @@ func (m *merge) slot(slot *Slot) (raised, refused bool) {
 		return false, true
 	}
 	h := hash(m.id, slot.Key)
-	s := &m.shards[h>>(64-shardBits)]
+	s := m.shardOf(h)
 	s.Lock()
 	defer s.Unlock()
 	c, at := m.mergeable(s, slot.Key, h)

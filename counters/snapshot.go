@@ -40,7 +40,7 @@ type heat struct {
 // appendAll appends all slots of a cell that still count, unless it has gone meanwhile.
 func (t *Table) appendAll(dst []Slot, h heat, now int64) []Slot {
 	hashed := hash(h.meter.id, h.key)
-	s := &t.shards[hashed>>(64-shardBits)]
+	s := t.shardOf(hashed)
 	s.Lock()
 	defer s.Unlock()
 	ref := s.find(h.meter.id, h.key, hashed)

@@ -11,8 +11,9 @@ import (
 type Config struct {
 	// Origin is whose own counts the table keeps. It must differ at every boot of a node.
 	Origin Origin
-	// Memory is the budget in bytes for all that the table holds, MinMemory at least; 0 means DefaultMemory. It is taken as keys come,
-	// and shared out over 64 shards: when a shard has used up its part, cells go for those that come.
+	// Memory is the budget in bytes for cells, slots and what finds them, MinMemory at least; 0 means DefaultMemory. It is taken as keys
+	// come, and shared out over 64 shards: when a shard has used up its part, cells go for those that come. Beside it there are up to 5 %
+	// for what cells that went have still to tell, and what DrainDirty, Snapshot and Own return.
 	Memory int
 }
 
@@ -20,7 +21,7 @@ type Config struct {
 const (
 	DefaultMemory = 256 << 20
 	MinMemory     = 4 << 20
-	MaxMemory     = 64 << 30
+	MaxMemory     = 1 << (30 + 6*(bits.UintSize/64)) // 64 GiB, or 1 GiB where words have 32 bits
 )
 
 const (
@@ -72,7 +73,6 @@ type shard struct {
 	mostUnsent int                          // beyond it, slots are not told any more: nobody drains
 	births     uint32
 	gone       int64 // until when a cell that went may still count somewhere: one created earlier needs a birth of its own
-	forgot     int64 // the same, of those that were evicted
 	hand       int   // where in the index the search for a cell to evict goes on
 	_          [64]byte
 }
@@ -129,9 +129,9 @@ func (t *Table) Know(limits []*Limit) {
 // is answered as a cost of 1 and leaves no trace.
 func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) (d Decision) {
 	h := hash(l.id, key)
-	s := &t.shards[h>>(64-shardBits)]
+	s := t.shardOf(h)
 	s.Lock()
-	t.decide(t.settled(s, l, key, h, cost, now), l, cost, 0, true, &d)
+	t.decide(t.settled(s, l, key, h, cost, true, now), l, cost, 0, true, &d)
 	s.Unlock()
 	return d
 }
@@ -171,8 +171,8 @@ func (t *Table) takePart(charges []Charge, now int64, dst []Decision) []Decision
 			d.Allowed = true
 			continue
 		}
-		s := &t.shards[hashes[i]>>(64-shardBits)]
-		t.decide(t.settled(s, ch.Limit, ch.Key, hashes[i], ch.Cost, now), ch.Limit, ch.Cost, 0, true, d)
+		s := t.shardOf(hashes[i])
+		t.decide(t.settled(s, ch.Limit, ch.Key, hashes[i], ch.Cost, true, now), ch.Limit, ch.Cost, 0, true, d)
 	}
 	return dst
 }
@@ -182,15 +182,16 @@ func (t *Table) takePart(charges []Charge, now int64, dst []Decision) []Decision
 func (t *Table) touch(charges []Charge, hashes []uint64) {
 	var entries [batch]uint32
 	for i := range charges {
-		s := &t.shards[hashes[i]>>(64-shardBits)]
+		s := t.shardOf(hashes[i])
 		entries[i] = s.entries[s.home(hashes[i])]
 	}
 	var sum uint64
 	for i := range charges {
-		s := &t.shards[hashes[i]>>(64-shardBits)]
+		s := t.shardOf(hashes[i])
 		if e := entries[i]; e != 0 && charges[i].Limit != nil {
-			block := s.block(s.ref(e), headWords)
-			sum += block[0]
+			ref := s.ref(e)
+			last := min(ref&(pageWords-1)+uint32(charges[i].Limit.words), pageWords) - 1 // what is there may be another, shorter cell
+			sum += *(*uint64)(s.at(ref)) + *(*uint64)(s.at(ref&^(pageWords-1) | last))
 		}
 	}
 	touched(sum)
@@ -224,14 +225,24 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 			dst[first+i].Allowed = true
 			continue
 		}
-		d := &dst[first+i]
-		s := &t.shards[hashes[i]>>(64-shardBits)]
-		layers[i] = t.settled(s, ch.Limit, ch.Key, hashes[i], ch.Cost, now)
+		layers[i] = t.settled(t.shardOf(hashes[i]), ch.Limit, ch.Key, hashes[i], ch.Cost, false, now)
 		if c := layers[i].cell; c != nil {
 			c.pinned = true // so that no later layer evicts it
 		}
-		t.decide(layers[i], ch.Limit, ch.Cost, chargedBefore(layers[:i], charges, layers[i].cell), false, d)
-		allowed = allowed && d.Allowed
+		t.decide(layers[i], ch.Limit, ch.Cost, chargedBefore(charges[:i], ch), false, &dst[first+i])
+		allowed = allowed && dst[first+i].Allowed
+	}
+	// Cells are made only now: one who is denied somewhere pushes nobody out elsewhere.
+	for i := 0; i < len(charges) && allowed; i++ {
+		if ch := &charges[i]; ch.Limit != nil && layers[i].cell == nil && ch.Limit.chargeable(ch.Cost) {
+			layers[i] = t.settled(t.shardOf(hashes[i]), ch.Limit, ch.Key, hashes[i], ch.Cost, true, now)
+			if layers[i].cell == nil { // there is no room at all
+				allowed, dst[first+i] = false, Decision{}
+				ch.Limit.refuse(&dst[first+i])
+				continue
+			}
+			layers[i].cell.pinned = true
+		}
 	}
 	for i := range charges {
 		ch, y := &charges[i], layers[i]
@@ -251,6 +262,9 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 	return dst
 }
 
+// shardOf is the shard of a hash.
+func (t *Table) shardOf(h uint64) *shard { return &t.shards[h>>(64-shardBits)] }
+
 // layer is where one charge of a request is decided.
 type layer struct {
 	shard *shard
@@ -258,11 +272,11 @@ type layer struct {
 	at    instant
 }
 
-// chargedBefore is what the layers before charge to the same cell: those that meet in one have to fit together.
-func chargedBefore(layers []layer, charges []Charge, c *cell) (sum uint64) {
-	for j := range layers {
-		if c != nil && layers[j].cell == c {
-			sum = min(sum+min(charges[j].Cost, 2*MaxLimit), 2*MaxLimit)
+// chargedBefore is what the layers before charge to the same key of the same meter: those that meet in one cell have to fit together.
+func chargedBefore(before []Charge, ch *Charge) (sum uint64) {
+	for i := range before {
+		if b := &before[i]; b.Limit != nil && b.Key == ch.Key && b.Limit.id == ch.Limit.id && b.Limit.chargeable(b.Cost) {
+			sum = min(sum+min(b.Cost, 2*MaxLimit), 2*MaxLimit)
 		}
 	}
 	return sum
@@ -293,7 +307,7 @@ func (t *Table) unlockAll(set uint64) {
 // View is what is used of the limit now, as far as this table knows: the count of the window that ends now, or a bucket's debt.
 func (t *Table) View(l *Limit, key Key, now int64) uint64 {
 	h := hash(l.id, key)
-	s := &t.shards[h>>(64-shardBits)]
+	s := t.shardOf(h)
 	s.Lock()
 	defer s.Unlock()
 	ref := s.find(l.id, key, h)

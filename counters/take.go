@@ -21,8 +21,8 @@ func (s *shard) find(meter uint64, key Key, h uint64) uint32 {
 }
 
 // settled finds the cell, brings it to now and notes what is asked of it. For a peek, a cost of 0, and for a cost that no wait can
-// make room for it makes no cell: it may return nil.
-func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, now int64) (y layer) {
+// make room for it makes no cell, nor where none is to be made: it may return nil.
+func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool, now int64) (y layer) {
 	y.shard = s
 	ref := s.find(l.id, key, h)
 	chargeable := l.chargeable(cost)
@@ -30,11 +30,11 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, now int64) 
 		c := s.cell(ref)
 		if at, ok := s.settle(c, &l.shape, now); ok {
 			y.cell, y.at = c, at
-		} else if chargeable {
+		} else if chargeable && create {
 			t.remove(s, ref, c)
 		}
 	}
-	if !chargeable {
+	if !chargeable || y.cell == nil && !create {
 		return y
 	}
 	c := y.cell
@@ -59,7 +59,7 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *D
 	d.Rule, d.Window, d.Limit = l.meter.Rule, l.meter.Window, l.max
 	c := y.cell
 	if c == nil {
-		l.decideWithout(cost, d)
+		l.decideEmpty(cost, before, commit, d)
 		return
 	}
 	switch {
@@ -76,17 +76,26 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *D
 	}
 }
 
-// decideWithout answers a request that has no cell, and needs none: a peek, or one that can never pass. For another one there was no
-// room, and it is denied: no key is admitted untracked.
-func (l *Limit) decideWithout(cost uint64, d *Decision) {
+// decideEmpty answers a request of a key without a cell, of which all is left. One that was to be charged (commit) found no room for a
+// cell, and is denied: no key is admitted untracked.
+func (l *Limit) decideEmpty(cost, before uint64, commit bool, d *Decision) {
+	asked := max(cost, 1)
 	switch {
-	case l.chargeable(cost):
-		d.RetryAfter = l.meter.Sub
-	case max(cost, 1) <= l.max:
-		d.Allowed, d.Remaining = true, l.max
+	case commit && l.chargeable(cost):
+		l.refuse(d)
+	case asked <= l.max && asked+before <= l.max:
+		d.Allowed, d.Remaining = true, l.max-before
+		if l.algorithm == LeakyQueue && before > 0 {
+			d.Delay = l.wait(l.span(before), instant{})
+		}
 	default:
-		d.Remaining, d.RetryAfter = l.max, Never
+		d.Remaining, d.RetryAfter = l.max-min(before, l.max), Never
 	}
+}
+
+// refuse denies for want of memory.
+func (l *Limit) refuse(d *Decision) {
+	d.Rule, d.Window, d.Limit, d.RetryAfter = l.meter.Rule, l.meter.Window, l.max, l.meter.Sub
 }
 
 // debitUnfolded lets merges know the limit that a bucket's counts are debited by, and debits those that came when none was known.

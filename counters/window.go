@@ -92,6 +92,9 @@ func (l *Limit) stays(count, room uint64) int64 {
 	if l.algorithm == FixedWindow || count <= room {
 		return l.sub // nothing of what leaves a fixed window overlaps
 	}
+	if room == 0 {
+		return 0
+	}
 	hi, lo := bits.Mul64(room, uint64(l.sub))
 	left, _ := bits.Div64(hi, lo, count)
 	return int64(left)

@@ -27,6 +27,7 @@ type hearing struct {
 	worstAge   time.Duration       // the largest age since the last tick of this replica's own
 	peakAge    time.Duration       // the largest age between the last two
 	left       bool                // it said goodbye: it admits nothing any more
+	partial    bool                // it may have left out what changed long ago
 }
 
 // arrival is a frame that came after a gap.

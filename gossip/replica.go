@@ -165,7 +165,9 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	if f.kind == snapshot {
 		r.stats.SnapshotsReceived++
 	}
-	r.hearing(f.origin, now).note(f, now)
+	h := r.hearing(f.origin, now)
+	h.partial = h.partial || f.kind == snapshot && len(b) > maxSnapshot/2 // a larger one may have left something out
+	h.note(f, now)
 	if p := r.peers[f.origin]; p != nil {
 		p.heardAt = now
 		if f.ack.origin == r.self {
@@ -179,7 +181,7 @@ func (r *Replica) Receive(b []byte, now int64) error {
 // 0 if unknown.
 func (r *Replica) toldUntil(f *frame) int64 {
 	h := r.heard[f.origin]
-	if h == nil || f.kind != data && f.kind != dataMore {
+	if h == nil || h.partial || f.kind != data && f.kind != dataMore {
 		return 0
 	}
 	return h.asOf

@@ -19,12 +19,15 @@ type Cells struct {
 	origin counters.Origin
 	sub, n int64
 	cells  map[counters.Key]*cell
+	gone   map[counters.Key]int64 // until when a cell that was replaced may be told of again
 }
 
 type cell struct {
-	index int64 // its time
-	count count
-	heard map[heardOf]uint64
+	index  int64 // its time
+	own    int64 // the sub-window of its time when something was charged last; -1: never
+	count  count
+	heard  map[heardOf]uint64
+	reborn bool // what is new to it need not be new: it does not know since when
 }
 
 // heardOf is a slot of a key but for its count.
@@ -40,12 +43,13 @@ const MaxCount = 1<<42 - 1
 // NewCells returns what a table of the origin keeps of a limit before anything came.
 func NewCells(l *counters.Limit, own counters.Origin) *Cells {
 	m := l.Meter()
-	return &Cells{limit: l, origin: own, sub: int64(m.Sub), n: int64(m.SubWindows()), cells: make(map[counters.Key]*cell)}
+	return &Cells{limit: l, origin: own, sub: int64(m.Sub), n: int64(m.SubWindows()), cells: make(map[counters.Key]*cell),
+		gone: make(map[counters.Key]int64)}
 }
 
 // open returns an empty cell of a sub-window.
 func (s *Cells) open(index int64) *cell {
-	c := &cell{index: index, count: newCount(s.limit), heard: make(map[heardOf]uint64)}
+	c := &cell{index: index, own: -1, count: newCount(s.limit), heard: make(map[heardOf]uint64)}
 	if r, ok := c.count.(*replay); ok {
 		c.count = &bucket{rate: r.rate, sub: r.sub}
 	}
@@ -68,6 +72,27 @@ func (s *Cells) settle(key counters.Key, now int64) (c *cell, at int64) {
 		at = max(at, l.newest())
 	}
 	return c, at
+}
+
+// keep makes the cell that of the key.
+func (s *Cells) keep(key counters.Key, c *cell, now int64) {
+	old := s.cells[key]
+	if old == c {
+		return
+	}
+	if old != nil {
+		newest := old.own
+		for id := range old.heard {
+			if id.index <= old.index {
+				newest = max(newest, id.index)
+			}
+		}
+		if newest >= old.index-s.n {
+			s.gone[key] = max(s.gone[key], (newest+1)*s.sub)
+		}
+	}
+	c.reborn = now < s.gone[key]
+	s.cells[key] = c
 }
 
 // look is settle for whoever wants to know what the cell counts.
@@ -94,7 +119,8 @@ func (s *Cells) Charge(key counters.Key, cost uint64, now int64) {
 		return
 	}
 	c, at := s.look(key, now)
-	s.cells[key] = c
+	s.keep(key, c, now)
+	c.own = c.index
 	c.count.charge(cost, at)
 }
 
@@ -121,13 +147,16 @@ func (s *Cells) Merge(slot counters.Slot, now int64) (novel bool) {
 		return false
 	}
 	c, at := s.settle(slot.Key, now)
-	s.cells[slot.Key] = c
+	s.keep(slot.Key, c, now)
 	if !s.holds(slot.Index, c.index) {
 		return false
 	}
 	id, count := heardOf{slot.Index, slot.Origin, slot.Birth}, min(slot.Count, MaxCount)
 	if count <= c.heard[id] {
 		return false
+	}
+	if c.reborn {
+		slot.Since = 0
 	}
 	c.take(id, count-c.heard[id], slot.Since, at)
 	c.heard[id] = count

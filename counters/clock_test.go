@@ -180,6 +180,38 @@ func TestACellThatAMergeReplacesIsBornAgain(t *testing.T) {
 	}
 }
 
+// A cell that replaced another because the clock went back does not know what that one was told. Peers tell sums, and only what rose since
+// the last time is as late as they say: it debits a bucket as if all of it came early.
+func TestACellOfAClockThatWentBackBelievesNoSince(t *testing.T) {
+	l := newLimit(t, counters.NewMeter("r", counters.TokenBucket, time.Hour), 10)
+	late := after(50 * time.Minute)
+	for name, c := range map[string]struct {
+		back func(table *counters.Table, ago int64)
+		want uint64
+	}{
+		"no step back": {func(*counters.Table, int64) {}, 1}, // five taken at :05 have come back at :50, the sixth was taken just now
+		"a request":    {func(table *counters.Table, ago int64) { table.Take(l, 1, 1, ago) }, 0},
+		"layers": {func(table *counters.Table, ago int64) {
+			table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: 1}}, ago, nil)
+		}, 0},
+		"a merge": {func(table *counters.Table, ago int64) {
+			table.Merge([]counters.Slot{slotOf(l, 1, ago, 2, 0, 1)}, ago)
+		}, 0},
+	} {
+		table := small(1)
+		table.Know([]*counters.Limit{l})
+		slot := slotOf(l, 1, start, 2, 0, 5)
+		slot.Since = after(5 * time.Minute)
+		table.Merge([]counters.Slot{slot}, slot.Since)
+		c.back(table, after(-3*time.Hour))
+		slot.Count, slot.Since = 6, late
+		table.Merge([]counters.Slot{slot}, late)
+		if view := table.View(l, 1, late); view != c.want {
+			t.Errorf("%s three hours ago: view %d, want %d of the 1 that is owed", name, view, c.want)
+		}
+	}
+}
+
 // Under any clock: no panic, nothing admitted beyond what the view leaves, and no view of more than was ever admitted.
 func TestAnyClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -187,6 +187,30 @@ func TestLayersDoNotEvictEachOther(t *testing.T) {
 	}
 }
 
+// A request that is denied in one layer makes no cell in the others, whichever comes first: a client that is over its limit pushes nobody
+// out by trying one name after another.
+func TestDeniedLayersEvictNobody(t *testing.T) {
+	ip, user := limitNamed(t, "ip", 10), filler(t)
+	for _, denying := range []int{0, 1} {
+		table := small(1)
+		table.Take(ip, 1, 10, start)
+		n := fill(t, table, user, 0, start)
+		before, now := table.Stats(), start+int64(n)
+		for key := range 20 * n {
+			charges := []counters.Charge{{Limit: user, Key: 1<<32 + key, Cost: 1}, {Limit: user, Key: 1<<33 + key, Cost: 1}}
+			charges[denying] = counters.Charge{Limit: ip, Key: 1, Cost: 1}
+			ds := table.TakeAll(charges, now, nil)
+			if other := ds[1-denying]; ds[denying].Allowed || !other.Allowed || other.Remaining != user.Max() {
+				t.Fatalf("layer %d is over its limit: %+v", denying, ds)
+			}
+		}
+		if st := table.Stats(); st != before {
+			t.Errorf("%d requests that layer %d denied: %+v, was %+v: %d keys evicted, want none",
+				20*n, denying, st, before, st.Evicted-before.Evicted)
+		}
+	}
+}
+
 // Layers are only kept from each other, and only while they are decided on: what comes after may evict them, admitted or not.
 func TestLayersCanBeEvictedAfterwards(t *testing.T) {
 	l, full := filler(t), limitNamed(t, "full", 1)

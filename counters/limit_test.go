@@ -165,6 +165,40 @@ func TestNewBucket(t *testing.T) {
 	}
 }
 
+// The bucket that takes longest to fill of those that there may be is a bucket like any other: it denies when it is empty, wherever in its
+// sub-window it is asked.
+func TestTheSlowestBuckets(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, window := range []time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour, year} {
+		capacity := counters.LongestFill(window) / uint64(window)
+		for _, a := range algorithms {
+			if !isBucket(a) {
+				continue
+			}
+			m := counters.NewMeter("r", a, window)
+			if l, err := counters.NewBucket(m, capacity+1, 1); err == nil {
+				t.Errorf("a %v of %d, refilled 1 in %v, takes too long to fill: %+v", a, capacity+1, window, l)
+			}
+			l := newBucket(t, m, capacity, 1)
+			for _, into := range []time.Duration{0, m.Sub / 2, m.Sub - 1} {
+				table, now := small(1), after(into)-start%int64(m.Sub)
+				if d := table.Take(l, 1, capacity-3, now); !d.Allowed || d.Remaining != 3 {
+					t.Errorf("%v, all but 3 of %d in %v: %+v", a, capacity, window, d)
+				}
+				admitted := 0
+				for range 1000 {
+					if table.Take(l, 1, 1, now).Allowed {
+						admitted++
+					}
+				}
+				if admitted != 3 {
+					t.Errorf("%v of %d in %v, %v into its sub-window: %d admitted where 3 are left", a, capacity, window, into, admitted)
+				}
+			}
+		}
+	}
+}
+
 // A log holds what it admitted, and is bounded by its limit.
 func TestTheLongestLog(t *testing.T) {
 	m := counters.NewMeter("r", counters.SlidingLog, time.Minute)

@@ -76,6 +76,46 @@ func TestPeersCannotInventMetersWithoutEnd(t *testing.T) {
 	}
 }
 
+// The meters that are kept for the node's own rules stay so, however often these are edited: what they leave behind is not for peers.
+func TestPeersCannotTakeTheMetersOfOwnRules(t *testing.T) {
+	const own = counters.MaxMeters - maxRemoteMeters
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+	m := counters.NewMeter("", counters.FixedWindow, 24*time.Hour)
+	invented := 0
+	invent := func(n int) (taken int) {
+		for range n {
+			meter := m
+			meter.Rule, invented = "invented/"+strconv.Itoa(invented), invented+1
+			taken += table.Merge([]counters.Slot{{Meter: &meter, Key: 1, Index: m.Index(start), Origin: 2, Count: 1}}, start)
+		}
+		return taken
+	}
+	if taken := invent(maxRemoteMeters + 10); taken != maxRemoteMeters {
+		t.Errorf("peers got %d meters, want %d", taken, maxRemoteMeters)
+	}
+	for i := range 2 * own { // a rule set of one limit, which is edited again and again
+		table.Know([]*counters.Limit{limitNamed(t, "edited/"+strconv.Itoa(i), 1)})
+	}
+	if taken := invent(own); taken != 0 {
+		t.Errorf("peers got %d of the meters that edited rules left behind, want none", taken)
+	}
+	var limits []*counters.Limit
+	for i := range own {
+		limits = append(limits, limitNamed(t, "own/"+strconv.Itoa(i), 1))
+	}
+	table.Know(nil)
+	table.Know(limits)
+	denied := 0
+	for _, l := range limits {
+		if !table.Take(l, 1, 1, start).Allowed {
+			denied++
+		}
+	}
+	if denied > 0 {
+		t.Errorf("%d of %d own rules have no meter, and deny", denied, own)
+	}
+}
+
 // Nor can they invent origins and births without end.
 func TestPeersCannotInventOriginsWithoutEnd(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 1e6)
@@ -99,5 +139,23 @@ func TestPeersCannotInventOriginsWithoutEnd(t *testing.T) {
 	}
 	if slots := table.Snapshot(after(11*time.Second), 10); len(slots) != 1 {
 		t.Errorf("after the window %d slots are left, want 1", len(slots))
+	}
+}
+
+// Nor by spreading them over the sub-windows of a key: a merge walks past no more than maxRows of them to find its place.
+func TestPeersCannotSpreadBirthsWithoutEnd(t *testing.T) {
+	l := limitOf(t, 10*time.Second, time.Second, 1e6)
+	table := counters.NewTable(counters.Config{Origin: 1})
+	const each, windows = maxRows/10 + 1, 11
+	novel := 0
+	for back := range time.Duration(windows) { // the newest first: each lies in the way of those to come
+		var slots []counters.Slot
+		for birth := range uint32(each) {
+			slots = append(slots, slotOf(l, 1, after(-back*time.Second), 2, birth, 1))
+		}
+		novel += table.Merge(slots, start)
+	}
+	if st := table.Stats(); novel != maxRows || st.Refused != each*windows-maxRows {
+		t.Errorf("%d slots of one key are novel, want %d; %+v", novel, maxRows, st)
 	}
 }

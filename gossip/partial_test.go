@@ -1,0 +1,84 @@
+package gossip
+
+import (
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// archive is a table that holds so many slots of others, as far as a snapshot tells.
+type archive struct {
+	meter *counters.Meter
+	slots int
+}
+
+func (a archive) Merge([]counters.Slot, int64) int { return 0 }
+
+func (a archive) Snapshot(now int64, limit int) (slots []counters.Slot) {
+	for i := range min(a.slots, limit) {
+		key := counters.Key(i+2) * 0x9e3779b97f4a7c15
+		slots = append(slots, counters.Slot{Meter: a.meter, Key: key, Index: a.meter.Index(now), Origin: 3, Count: 1})
+	}
+	return slots
+}
+
+// sinceOf notes since when the slots of key 1 are told to be.
+type sinceOf struct{ told []int64 }
+
+func (s *sinceOf) Merge(slots []counters.Slot, _ int64) int {
+	for _, slot := range slots {
+		if slot.Key == 1 {
+			s.told = append(s.told, slot.Since)
+		}
+	}
+	return len(slots)
+}
+
+func (*sinceOf) Snapshot(int64, int) []counters.Slot { return nil }
+
+// A snapshot as large as one that had to leave keys out may have left any out: what comes after it may be news of long ago, and bears no
+// Since. After one that holds all, what comes is as late as the snapshot.
+func TestASnapshotThatMayBeCutOffTellsNoSince(t *testing.T) {
+	m := counters.NewMeter("r", counters.TokenBucket, time.Hour)
+	now := frameTime - frameTime%int64(time.Hour)
+	for _, c := range []struct {
+		name  string
+		slots int
+		whole bool
+	}{
+		{"nothing to tell", 0, true},
+		{"a small one", 1000, true},
+		{"as many slots as a snapshot holds", snapshotSlots, false},
+		{"more than it holds", 2 * snapshotSlots, false},
+	} {
+		ear := &sinceOf{}
+		speaks, hears := NewReplica(1, 100*time.Millisecond, archive{&m, c.slots}), NewReplica(2, 100*time.Millisecond, ear)
+		speaks.Join(2, now)
+		tell := func(at int64, slots ...counters.Slot) (size int) {
+			for _, msg := range speaks.Tick(counters.Drained{Slots: slots}, at) {
+				if err := hears.Receive(msg.Data, at); err != nil {
+					t.Fatalf("%s: %v", c.name, err)
+				}
+				size = max(size, len(msg.Data))
+			}
+			return size
+		}
+		size := tell(now)
+		if size > maxSnapshot/2 == c.whole {
+			t.Fatalf("%s: a snapshot of %d bytes", c.name, size)
+		}
+		slot := counters.Slot{Meter: &m, Key: 1, Index: m.Index(now), Origin: 1, Count: 6}
+		later := now + int64(time.Minute)
+		tell(later, slot)
+		slot.Count++
+		tell(later+int64(time.Second), slot) // nor what comes after that
+		want := []int64{now, later}
+		if !c.whole {
+			want = []int64{0, 0}
+		}
+		if len(ear.told) != 2 || ear.told[0] != want[0] || ear.told[1] != want[1] {
+			t.Errorf("%s, %d bytes at %d: the slots that follow are told to be since %d, want %d", c.name, size, now, ear.told, want)
+		}
+	}
+}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node"
 )
 
@@ -38,7 +37,7 @@ func serveCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "join", Usage: "`NODE` to join through: host[:port] in the region, wan:host[:port] anywhere (repeatable)", EnvVars: env("JOIN")},
 			&cli.StringFlag{Name: "key-file", Usage: "`FILE` with the cluster's secrets, from edgelimit keygen; needed beyond loopback", EnvVars: env("KEY_FILE")},
 			&cli.StringFlag{Name: "redis", Usage: "`URL` of the region's Redis: redis://host:6379, redis+sentinel://host,host/master, redis+cluster://host,host; rediss for TLS", EnvVars: env("REDIS")},
-			&cli.StringFlag{Name: "memory", Usage: "`SIZE` of the counters' budget, as 64MiB or 1GiB", DefaultText: node.Size(counters.DefaultMemory).String(), EnvVars: env("MEMORY")},
+			&cli.StringFlag{Name: "memory", Usage: "`SIZE` of the counters' budget, as 64MiB or 1GiB", DefaultText: node.DefaultConfig().Memory.String(), EnvVars: env("MEMORY")},
 			&cli.DurationFlag{Name: "interval", Usage: "how often the node tells its peers what it admitted", DefaultText: "100ms", EnvVars: env("INTERVAL")},
 			&cli.StringFlag{Name: "log-level", Usage: "debug, info, warn or error", Value: "info", EnvVars: env("LOG_LEVEL")},
 			&cli.BoolFlag{Name: "log-json", Usage: "log in JSON", EnvVars: env("LOG_JSON")},

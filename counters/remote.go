@@ -16,8 +16,8 @@ const (
 // MaxCount is the most that a remote slot is taken to count: no sum of slots overflows, and no limit comes near it.
 const MaxCount = 1<<(64-originBits-indexBits) - 1
 
-// maxSlots is how many slots of others a cell holds from its newest sub-window to any one. It caps the time that a peer can make a merge
-// take, and is above what the largest cluster tells of a key in ten sub-windows.
+// maxSlots is how many slots of others a merge passes to find its own. It caps the time that a peer can make it take, and is above what
+// the largest cluster tells of a key in ten sub-windows.
 const maxSlots = 1 << 14
 
 const remoteWords = 2

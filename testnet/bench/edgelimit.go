@@ -83,7 +83,6 @@ type engine struct {
 	clock   clock
 	origins int // others that tell a slot of each key in each sub-window
 	how     asking
-	told    []counters.Slot // memory of the last drain
 }
 
 // asking is a way to ask.
@@ -255,7 +254,7 @@ func told(m *counters.Meter, key uint64, o int, now int64) counters.Slot {
 // drain tells what changed, as a node does every gossip interval.
 func (e *engine) drain() { e.drainAt(e.clock.ns.Load()) }
 
-func (e *engine) drainAt(now int64) { e.told = e.table.DrainInto(e.told, now).Slots }
+func (e *engine) drainAt(now int64) { e.table.DrainDirty(now) }
 
 // merger merges frames of one meter's slots, into cells that have slots of a number of origins in all sub-windows.
 type merger struct {

@@ -203,8 +203,8 @@ func (r *report) speedUpSheet() sheet {
 
 func (r *report) budgetSheet() sheet {
 	s := sheet{title: "Bytes of the budget a key",
-		note: "The budget over the most keys that a table held without evicting one, every sub-window counting something; in use: what\n" +
-			"the table says.",
+		note: "The budget over the keys that a full table holds; of a remote slot, by how much what is in use grows with each. In use: what the\n" +
+			"table says.",
 		head: []string{"", "budget, MiB", "keys", "bytes", "in use, a key"}}
 	for _, b := range r.Budgets {
 		s.rows = append(s.rows, []string{b.Name, fmt.Sprint(b.MiB), fmt.Sprint(b.Keys), figure(b.Bytes), figure(b.InUse)})

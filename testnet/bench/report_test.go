@@ -85,8 +85,8 @@ func TestPlausible(t *testing.T) {
 		ok       bool
 	}{
 		{turn{load: open, contestant: &contestant{}}, 1000, true},
-		{turn{load: open, contestant: &contestant{}}, 900, false},
-		{turn{load: open, contestant: &contestant{mayDeny: true}}, 900, true},
+		{turn{load: open, contestant: &contestant{}}, 890, false},
+		{turn{load: open, contestant: &contestant{mayDeny: true}}, 890, true},
 		{turn{load: closed, contestant: &contestant{}}, 0, true},
 		{turn{load: closed, contestant: &contestant{}}, 10, false},
 	} {

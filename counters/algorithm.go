@@ -20,16 +20,19 @@ const (
 	LeakyBucket Algorithm = 5
 	// LeakyQueue is a leaky bucket that requests wait in: a decision tells after which delay its request may go.
 	LeakyQueue Algorithm = 6
+	// Ban is no algorithm of a limit: its slots say until when their key is banned ([Limit.Ban]).
+	Ban Algorithm = 7
 )
 
 var algorithms = [...]string{
 	SlidingWindow: "sliding_window", FixedWindow: "fixed_window", SlidingLog: "sliding_log",
 	TokenBucket: "token_bucket", LeakyBucket: "leaky_bucket", LeakyQueue: "leaky_queue",
+	Ban: "ban",
 }
 
 // String returns the name that rule files use.
 func (a Algorithm) String() string {
-	if !a.known() {
+	if !a.Known() {
 		return "algorithm(" + strconv.Itoa(int(a)) + ")"
 	}
 	return algorithms[a]
@@ -38,14 +41,15 @@ func (a Algorithm) String() string {
 // ParseAlgorithm returns the algorithm that rule files call by the name.
 func ParseAlgorithm(name string) (a Algorithm, ok bool) {
 	for a, known := range algorithms {
-		if known == name && known != "" {
+		if known == name && known != "" && Algorithm(a) != Ban {
 			return Algorithm(a), true
 		}
 	}
 	return 0, false
 }
 
-func (a Algorithm) known() bool { return a > 0 && int(a) < len(algorithms) }
+// Known reports whether this version has the algorithm: a peer may have a later one.
+func (a Algorithm) Known() bool { return a > 0 && int(a) < len(algorithms) }
 
 // bucket reports whether the algorithm is one of the buckets, which share their arithmetic.
-func (a Algorithm) bucket() bool { return a >= TokenBucket }
+func (a Algorithm) bucket() bool { return a >= TokenBucket && a <= LeakyQueue }

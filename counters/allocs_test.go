@@ -29,6 +29,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 			m.Rule = "narrow"
 			narrow := newLimit(t, m, 1)
 			decisionsAllocateNothing(t, wide, narrow)
+			decisionsAllocateNothing(t, penalized(t, wide, true, true, time.Minute), penalized(t, narrow, true, true, time.Minute))
 		})
 	}
 }
@@ -59,6 +60,35 @@ func decisionsAllocateNothing(t *testing.T, wide, narrow *counters.Limit) {
 	} {
 		if n := allocations(f); n != 0 {
 			t.Errorf("%s: %v allocations, want none", name, n)
+		}
+	}
+}
+
+// Nor does that of an offender, of which a part is denied, or that of a key which peers speak of.
+func TestDecisionsOnOffendersAllocateNothing(t *testing.T) {
+	for _, a := range algorithms {
+		if a == counters.SlidingLog {
+			continue // it remembers at most some thousand requests
+		}
+		l := millionOf(t, a)
+		table := crowded(l)
+		table.Heard(3, after(-3*time.Second))
+		charges := []counters.Charge{{Limit: l, Key: 1, Cost: 1}, {}, {Limit: l, Key: 2, Cost: 1}}
+		ds := make([]counters.Decision, 0, 3)
+		table.Take(l, 1, 1, start)
+		table.Take(l, 2, 1, start)
+		for name, f := range map[string]func(now int64){
+			"Take":         func(now int64) { table.Take(l, 1, 1, now) },
+			"Take, a peek": func(now int64) { table.Take(l, 1, 0, now) },
+			"TakeAll":      func(now int64) { ds = table.TakeAll(charges, now, ds[:0]) },
+			"TakeBatch":    func(now int64) { ds = table.TakeBatch(charges, now, ds[:0]) },
+		} {
+			if n := allocations(f); n != 0 {
+				t.Errorf("%v, %s: %v allocations, want none", a, name, n)
+			}
+		}
+		if w := table.Watched(l, 1); w.Ghost == 0 || w.Until == 0 {
+			t.Errorf("%v: this is no offender in a cut: %+v", a, w)
 		}
 	}
 }

@@ -17,11 +17,16 @@ import (
 //
 // What is kept is time, not tokens: a bucket whose rule is edited stays as full as it was.
 
-// level is the state of a bucket.
-type level struct {
-	tat  uint64 // when it will be full again, if nothing is taken
-	busy uint64 // when it last was: since then it never idled, so that all that was taken adds up
-}
+// level is the state of a bucket: two runs, of which the one that owes more counts.
+//
+// The first begins whenever the bucket is full. What others took at about that time is told later: where each took too little to keep
+// the bucket busy for so long it would be lost, piece by piece, also where all of it together was too much. So the second run begins
+// bucket.late before it is full, and what is told soon enough falls into it. Neither ever owes more than the truth.
+type level struct{ run, late run }
+
+// run is a time from which on all that was taken adds up: a full bucket that was taken from at the time since, and never idled, would be
+// full again at the time tat. If it did idle that is too early, and never too late.
+type run struct{ tat, since uint64 }
 
 const bucketWords = int(unsafe.Sizeof(level{}) / wordBytes)
 
@@ -34,7 +39,12 @@ type bucket struct {
 	window uint64 // in which refill comes
 	one    uint64 // what a cost of 1 takes
 	full   uint64 // what the whole capacity takes
+	late   uint64 // by how much the late run begins before the bucket is full: while that lasts, others' requests are told
+	missed uint64 // cost that comes back in that time, rounded up
 }
+
+// lateBy is bucket.late, but for short windows: after that a report of a peer across an ocean has come, also if it was lost once.
+const lateBy = 500 * time.Millisecond
 
 // maxSpan caps spans of time, so that no sum of two overflows.
 const maxSpan = 1 << 61
@@ -50,6 +60,8 @@ func longestFill(window time.Duration) time.Duration { return maxSpan>>fractionO
 func newBucket(m *Meter, capacity, refill uint64) (b bucket, ok bool) {
 	b = bucket{refill: refill, window: uint64(m.Window) << fractionOf(m.Window)}
 	b.one, b.full = b.span(1), b.span(capacity)
+	b.late = uint64(min(lateBy, m.Window/4)) << fractionOf(m.Window)
+	b.missed = b.fits(b.late) + 1
 	return b, b.one < maxSpan && b.full <= uint64(longestFill(m.Window))<<fractionOf(m.Window)
 }
 
@@ -99,9 +111,9 @@ func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool
 			d.Delay = l.wait(debt, at)
 		}
 		if commit && cost > 0 {
-			state.take(take, l.point(at))
+			state.take(take, l.point(at), l.late)
 			c.count(c.counts(&l.shape), cost)
-			debt += take
+			debt = state.debt(&l.shape, at)
 		}
 	} else if d.RetryAfter = Never; asked <= l.max && (before == 0 || l.span(before)+take <= l.full) {
 		d.RetryAfter = l.wait(debt+take-l.full, at)
@@ -137,7 +149,7 @@ func (sh *shape) wait(span uint64, at instant) time.Duration {
 // notBefore is the instant, or where the clock went back the moment since when the bucket is busy: what it owes is never more than what
 // was taken.
 func (v *level) notBefore(sh *shape, at instant) instant {
-	if late := int64(v.busy>>sh.fraction) - int64(sh.n)*sh.sub - at.off; late > 0 {
+	if late := int64(v.run.since>>sh.fraction) - int64(sh.n)*sh.sub - at.off; late > 0 {
 		at.off += late
 		at.back += late
 	}
@@ -146,29 +158,42 @@ func (v *level) notBefore(sh *shape, at instant) instant {
 
 func (v *level) debt(sh *shape, at instant) uint64 {
 	now := sh.point(at)
-	return max(v.tat, now) - now
+	return max(v.run.tat, v.late.tat, now) - now
 }
 
 // take debits what a request takes at a time that is not before any other.
-func (v *level) take(span, now uint64) {
-	if v.tat <= now {
-		v.tat, v.busy = now, now
-	}
-	v.tat = min(v.tat+span, maxSpan)
+func (v *level) take(span, now, late uint64) {
+	v.run.begin(now)
+	v.run.add(span, now)
+	v.late.begin(now - min(now, late))
+	v.late.add(span, now)
 }
 
 // debit debits what others took, as of a time that may long have passed. It never debits more than had been if that had been known
 // then: where the bucket has been full since, only what would not have come back until then is left to debit.
-func (v *level) debit(span, then uint64) {
-	switch {
-	case v.tat <= then:
-		v.tat, v.busy = then+span, then
-	case v.busy <= then:
-		v.tat += span
-	case then+span > v.busy:
-		v.tat, v.busy = v.tat+then+span-v.busy, then
+func (v *level) debit(span, then, now, late uint64) {
+	v.run.begin(then)
+	v.run.add(span, then)
+	v.late.begin(now - min(now, late))
+	v.late.add(span, then)
+}
+
+// begin begins the run anew if the bucket is full by then.
+func (r *run) begin(at uint64) {
+	if r.tat <= at {
+		r.tat, r.since = at, at
 	}
-	v.tat = min(v.tat, maxSpan)
+}
+
+// add adds what was taken at a time. Of what was taken before the run, it adds what had not come back when the run began.
+func (r *run) add(span, at uint64) {
+	switch {
+	case r.since <= at:
+		r.tat += span
+	case at+span > r.since:
+		r.tat, r.since = r.tat+at+span-r.since, at
+	}
+	r.tat = min(r.tat, maxSpan)
 }
 
 // elapse moves the beginning of the ring on by so many sub-windows.
@@ -178,14 +203,19 @@ func (v *level) elapse(sh *shape, by int64) {
 		*v = level{}
 		return
 	}
-	v.tat -= min(v.tat, span)
-	v.busy -= min(v.busy, span)
+	v.run.elapse(span)
+	v.late.elapse(span)
+}
+
+func (r *run) elapse(span uint64) {
+	r.tat -= min(r.tat, span)
+	r.since -= min(r.since, span)
 }
 
 // mergeBucket debits what others counted in the ring's place i, and where then is unknown as of its beginning.
 func (l *Limit) mergeBucket(c *cell, i int, count uint64, since int64, at instant) {
 	then := min(max(int64(i)*l.sub, since), int64(i+1)*l.sub, int64(l.n)*l.sub+at.off)
-	c.level().debit(l.span(count), uint64(then)<<l.fraction)
+	c.level().debit(l.span(count), uint64(then)<<l.fraction, l.point(at), l.late)
 }
 
 // fold debits what was merged before a limit was known.
@@ -198,5 +228,5 @@ func (l *Limit) fold(c *cell, ahead uint64, at instant) {
 	if ahead > 0 {
 		l.mergeBucket(c, l.n+1, ahead, 0, at)
 	}
-	c.unfolded = false
+	c.lower(unfolded)
 }

@@ -16,13 +16,33 @@ type cell struct {
 	slots      uint32 // the first remote slot: those of the newest sub-window come first
 	offered    uint32 // cost asked for since the last drain, admitted or not
 	next, prev uint32 // in the list of cells to drain
+	watch      uint32 // what is known of the demand for the key, 0 for most
 	meter      uint16 // its number
 	changed    uint8  // how many sub-windows, up to index, may have changed since the last drain
-	dirty      bool   // in the list of cells to drain
-	denied     bool   // the last decision was a denial: evicted last
-	pinned     bool   // in use by the request or the merge that is under way: not evicted
-	reborn     bool   // another of its key may have been evicted before, and have known what peers tell again
-	unfolded   bool   // a bucket that holds what is not debited yet, because no limit was known
+	flags
+}
+
+// flags are what a cell is.
+type flags uint8
+
+const (
+	dirty    flags = 1 << iota // in the list of cells to drain
+	denied                     // the last decision was a denial: evicted last
+	pinned                     // in use by the request or the merge that is under way: not evicted
+	reborn                     // another of its key may have been evicted before, and have known what peers tell again
+	unfolded                   // a bucket that holds what is not debited yet, because no limit was known
+	urgent                     // in the list of cells to drain early
+)
+
+func (f *flags) has(one flags) bool { return *f&one != 0 }
+func (f *flags) raise(one flags)    { *f |= one }
+func (f *flags) lower(one flags)    { *f &^= one }
+
+func (f *flags) put(one flags, up bool) {
+	*f &^= one
+	if up {
+		*f |= one
+	}
 }
 
 const headWords = int(unsafe.Sizeof(cell{}) / wordBytes)
@@ -147,7 +167,7 @@ func (c *cell) lastCounted(sh *shape) int64 {
 // empty reports whether nothing in the cell counts any more, or will. A bucket is, once it has been full for so long that no merge
 // reaches back to before.
 func (c *cell) empty(sh *shape) bool {
-	return c.slots == 0 && isZero(c.counts(sh)) && !(sh.algorithm.bucket() && c.level().tat > 0)
+	return c.slots == 0 && isZero(c.counts(sh)) && !(sh.algorithm.bucket() && max(c.level().run.tat, c.level().late.tat) > 0)
 }
 
 func isZero(ring []uint64) bool {

@@ -37,13 +37,39 @@ func TestConcurrentTakeAdmitsExactlyTheLimit(t *testing.T) {
 	}
 }
 
+// Of many goroutines that ask for the same keys, one request of each key begins its ban.
+func TestConcurrentBans(t *testing.T) {
+	const keys = 200
+	l, table := penalized(t, limitOf(t, 10*time.Second, time.Second, 5), true, false, time.Hour), least(1)
+	var admitted, began, banned atomic.Uint64
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for i := range counters.Key(10 * keys) {
+				switch d := table.Take(l, i%keys, 1, start); {
+				case d.Allowed:
+					admitted.Add(1)
+				case d.Banned:
+					banned.Add(1)
+				default:
+					began.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if admitted.Load() != 5*keys || began.Load() != keys || banned.Load() != (10*goroutines-6)*keys {
+		t.Errorf("of %d keys %d were admitted, %d began a ban and %d were banned", keys, admitted.Load(), began.Load(), banned.Load())
+	}
+}
+
 // Requests with random layers in random order, beside all else that a table does: nobody waits for ever, no limit is passed, and each
 // view is what was admitted.
 func TestConcurrentLayers(t *testing.T) {
 	const keys, most = 40, 60
 	var limits []*counters.Limit
 	for i := range 3 {
-		limits = append(limits, limitNamed(t, fmt.Sprint("r", i), most))
+		limits = append(limits, penalized(t, limitNamed(t, fmt.Sprint("r", i), most), i == 2, false, time.Hour))
 	}
 	table := least(1)
 	var admitted [3][keys]atomic.Uint64

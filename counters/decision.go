@@ -23,12 +23,17 @@ type Decision struct {
 	ResetAfter time.Duration
 	// Delay is how long the request is to be held back before it may go (leaky bucket as a queue); otherwise 0.
 	Delay time.Duration
+	// Mode says how the limit is enforced. Waived says that the request was over it, and that the mode lets it pass: Allowed is true then.
+	Mode   Mode
+	Waived bool
+	// Banned says that the key was banned before the request, by one that was denied.
+	Banned bool
 	// Degraded says that the node could not see the whole cluster when it decided.
 	Degraded bool
 }
 
 // Governing returns which of a request's decisions speaks for all of them: the denial with the longest wait, else the
-// one with the smallest part of its limit left. It is -1 when none of them has a rule.
+// one with the smallest part of its limit left; what denies nothing speaks only where nothing else does. It is -1 when none of them has a rule.
 func Governing(ds []Decision) int {
 	best := -1
 	for i := range ds {
@@ -46,6 +51,14 @@ func tighter(a, b *Decision) bool {
 	if !a.Allowed {
 		return b.RetryAfter != Never && (a.RetryAfter == Never || a.RetryAfter > b.RetryAfter)
 	}
+	if a.idle() != b.idle() {
+		return b.idle()
+	}
 	// a.Remaining/a.Limit < b.Remaining/b.Limit without the division; limits stay below 2^40 only in practice, so as floats.
 	return float64(a.Remaining)*float64(b.Limit) < float64(b.Remaining)*float64(a.Limit)
+}
+
+// idle reports whether the limit has no say in the request: it is only watched, a full quota beside others, or a full lender.
+func (d *Decision) idle() bool {
+	return d.Mode == Shadow || d.Waived && (d.Mode == Quota || d.Mode == Enforce)
 }

@@ -243,3 +243,137 @@ func TestDemandStaysWhereTheClockDoesNotMove(t *testing.T) {
 	table.Take(l, 1, 10, after(-time.Second))
 	wantRate(t, "a tick later", table.DrainDirty(after(-900*time.Millisecond)), "r", 300*math.Exp(-1./3))
 }
+
+// demandOf is what a drain says of the only meter that it speaks of.
+func demandOf(t *testing.T, d counters.Drained) counters.Demand {
+	t.Helper()
+	if len(d.Demand) != 1 {
+		t.Fatalf("it speaks of %d meters, want 1", len(d.Demand))
+	}
+	return d.Demand[0]
+}
+
+// Rise is what one key rose by since it was told, and where its limit is shared out not what was asked for beside.
+func TestRiseIsOfWhatWasAdmitted(t *testing.T) {
+	l := newLimit(t, counters.NewMeter("million", counters.SlidingWindow, 10*time.Second), 1e6)
+	table := clustered(2, l)
+	table.Take(l, 1, 300, start)
+	table.Take(l, 1, 400, start)
+	table.Take(l, 2, 699, start)
+	if d := demandOf(t, table.DrainDirty(start)); d.Rise != 700 {
+		t.Errorf("two requests of 300 and 400 are told as %d", d.Rise)
+	}
+	if rise := riseOf(table.DrainDirty(after(100 * time.Millisecond))); rise != 0 {
+		t.Errorf("what was told already is told again: %d", rise)
+	}
+	// Others used up most of it: some requests are admitted, the rest is denied.
+	table.Merge([]counters.Slot{toldWith(l, 1, start, 2, 970e3, 1e6)}, after(100*time.Millisecond))
+	admitted := uint64(admits(table, l, 1000, 1, after(110*time.Millisecond)))
+	if admitted == 0 || admitted == 1000 {
+		t.Fatalf("%d of 1000 are admitted", admitted)
+	}
+	if d := demandOf(t, table.DrainDirty(after(200*time.Millisecond))); d.Rise != admitted {
+		t.Errorf("%d of 1000 were admitted, it tells %d", admitted, d.Rise)
+	}
+}
+
+// Whatever comes, and whenever what is told: of no key more is told than the rise says.
+func TestRiseCoversWhatIsTold(t *testing.T) {
+	for _, a := range []counters.Algorithm{counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog, counters.TokenBucket, counters.LeakyQueue} {
+		rapid.Check(t, func(t *rapid.T) {
+			l := newLimit(t, counters.NewMeter("r", a, 10*time.Second), 200)
+			table, now := clustered(2, l), start
+			told := make(map[counters.Slot]uint64)
+			check := func(d counters.Drained) {
+				rose := make(map[counters.Key]uint64)
+				for _, s := range d.Slots {
+					id := counters.Slot{Key: s.Key, Index: s.Index, Birth: s.Birth}
+					rose[s.Key] += s.Count - told[id]
+					told[id] = s.Count
+				}
+				for key, by := range rose {
+					if got := riseOf(d); got < by {
+						t.Fatalf("key %d rose by %d, it tells %d", key, by, got)
+					}
+				}
+			}
+			for range rapid.IntRange(1, 60).Draw(t, "steps") {
+				now += rapid.Int64Range(0, int64(300*time.Millisecond)).Draw(t, "passes")
+				key := counters.Key(rapid.Uint64Range(1, 3).Draw(t, "key"))
+				switch rapid.SampledFrom([]string{"take", "take", "layers", "merge", "drain", "urgent"}).Draw(t, "what") {
+				case "take":
+					admits(table, l, rapid.IntRange(1, 80).Draw(t, "requests"), rapid.Uint64Range(0, 3).Draw(t, "cost"), now)
+				case "layers":
+					table.TakeAll([]counters.Charge{{Limit: l, Key: key, Cost: 2}, {Limit: l, Key: 4, Cost: 5}}, now, nil)
+				case "merge":
+					table.Merge([]counters.Slot{toldWith(l, key, now, 2, rapid.Uint64Range(0, 250).Draw(t, "count"), 50)}, now)
+				case "drain":
+					check(table.DrainDirty(now))
+				case "urgent":
+					check(table.DrainUrgent(now))
+				}
+			}
+			check(table.DrainDirty(now))
+		})
+	}
+}
+
+// riseOf is the rise of the only meter, if the drain speaks of it.
+func riseOf(d counters.Drained) uint64 {
+	if len(d.Demand) == 0 {
+		return 0
+	}
+	return d.Demand[0].Rise
+}
+
+// Used is the most that was used when something was admitted, with what the algorithm may overlook.
+func TestUsedIsWhatAdmissionsFound(t *testing.T) {
+	const second = int64(time.Second)
+	begin := start - start%(10*second)
+	for _, test := range []struct {
+		algorithm counters.Algorithm
+		beside    uint64 // what it overlooks
+	}{
+		{counters.SlidingWindow, 0},
+		{counters.FixedWindow, 0},
+		{counters.SlidingLog, 30},  // others' requests in the sub-window that has begun to leave
+		{counters.TokenBucket, 51}, // what comes back in half a second, rounded up
+		{counters.LeakyBucket, 51},
+		{counters.LeakyQueue, 51},
+	} {
+		l := newLimit(t, counters.NewMeter("r", test.algorithm, 10*time.Second), 1000)
+		table := least(1)
+		if l.Far() != 750 {
+			t.Fatalf("of 1000, %d are far", l.Far())
+		}
+		drain := func(at int64) uint64 { return demandOf(t, table.DrainDirty(at)).Used }
+		now := begin
+		table.Take(l, 1, 690, now)
+		if got := drain(now); got != 0 {
+			t.Errorf("%v: 690 are told as %d", test.algorithm, got)
+		}
+		table.Take(l, 1, 100, now)
+		table.Take(l, 1, 400, now) // is denied
+		table.Take(l, 1, 0, now)
+		table.Take(l, 2, 10, now)
+		want := 790 + test.beside
+		if test.algorithm == counters.SlidingLog {
+			want = 790 // others have told nothing
+		}
+		if got := drain(now); got != want {
+			t.Errorf("%v: the most used is told as %d, want %d", test.algorithm, got, want)
+		}
+		table.Take(l, 1, 400, now)
+		if got := drain(now); got != 0 {
+			t.Errorf("%v: nothing was admitted, and %d are told", test.algorithm, got)
+		}
+	}
+	log := newLimit(t, counters.NewMeter("log", counters.SlidingLog, 10*time.Second), 1000)
+	table := least(1)
+	table.Merge([]counters.Slot{slotOf(log, 1, begin, 2, 0, 30)}, begin)
+	later := begin + 10*second + second/2
+	table.Take(log, 1, 800, later)
+	if got := demandOf(t, table.DrainDirty(later)).Used; got != 830 {
+		t.Errorf("of a log, with 30 in the sub-window that leaves, %d are told to be used, want 830", got)
+	}
+}

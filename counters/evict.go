@@ -14,11 +14,11 @@ func (t *Table) create(s *shard, meter uint64, m *Meter, key Key, h uint64, loca
 		state.release()
 		return 0
 	}
+	c := s.cell(ref)
 	if now < s.gone {
+		c.raise(reborn)
 		s.births++
 	}
-	c := s.cell(ref)
-	c.reborn = now < s.gone
 	c.key, c.index, c.birth, c.meter, c.used = key, now/state.sub, s.births, state.number, usedAt(now)
 	s.add(ref, h)
 	return ref
@@ -27,13 +27,13 @@ func (t *Table) create(s *shard, meter uint64, m *Meter, key Key, h uint64, loca
 // alloc returns a block of so many words, 0 if even eviction can make no room for it. The cell that it is for stays.
 func (t *Table) alloc(s *shard, words int, c *cell, now int64) uint32 {
 	if !s.has(words) {
-		was := c != nil && c.pinned
+		was := c != nil && c.has(pinned)
 		if c != nil {
-			c.pinned = true
+			c.raise(pinned)
 		}
 		t.makeRoom(s, words, now)
 		if c != nil {
-			c.pinned = was
+			c.put(pinned, was)
 		}
 	}
 	return s.memory.alloc(words)
@@ -65,15 +65,13 @@ func (t *Table) evict(s *shard, now int64) uint32 {
 	var victim uint32
 	var worth standing
 	for looked, steps := 0, 0; looked < evictionSample && steps < len(s.entries); steps++ {
-		if s.hand++; s.hand >= len(s.entries) {
-			s.hand = 0
-		}
+		s.hand = s.next(s.hand)
 		if s.entries[s.hand] == 0 {
 			continue
 		}
 		ref := s.ref(s.entries[s.hand])
 		c := s.cell(ref)
-		if c.pinned {
+		if c.has(pinned) {
 			continue
 		}
 		m := t.meters.states[c.meter]
@@ -105,7 +103,11 @@ type standing struct {
 
 func (s *shard) standing(c *cell, m *meterState, at instant, now int64) standing {
 	idle := int32(usedAt(now)-c.used) > int32(usedAt(int64(m.Window)/2))
-	return standing{c.denied, !idle, s.view(c, m, at), c.used}
+	view := s.view(c, m, at)
+	if m.algorithm == Ban { // it is in force, or it is worth nothing
+		return standing{c.has(denied) && view > 0, view > 0, view, c.used}
+	}
+	return standing{c.has(denied), !idle, view, c.used}
 }
 
 func (a standing) below(b standing) bool {
@@ -126,8 +128,11 @@ func (t *Table) forgo(s *shard, ref uint32, w standing) {
 	if w.denied {
 		t.stats.evictedDenied.Add(1)
 	}
-	t.stats.forgotten.Add(w.view)
-	t.remove(s, ref, s.cell(ref))
+	c := s.cell(ref)
+	if t.meters.states[c.meter].algorithm != Ban {
+		t.stats.forgotten.Add(w.view)
+	}
+	t.remove(s, ref, c)
 }
 
 // clearPage removes all cells of a page of cells.
@@ -136,7 +141,7 @@ func (t *Table) clearPage(s *shard, p uint32, now int64) {
 	for at := 0; at+size <= pageWords && s.pages[p].live > 0; at += size {
 		ref := p<<pageBits | uint32(at)
 		c := s.cell(ref)
-		if c.meter == 0 || c.pinned { // a free block has no meter
+		if c.meter == 0 || c.has(pinned) { // a free block has no meter, nor has a watch
 			continue
 		}
 		m := t.meters.states[c.meter]
@@ -151,7 +156,7 @@ func (t *Table) clearPage(s *shard, p uint32, now int64) {
 // remove takes the cell out of the shard. What it counted and did not send yet still leaves with the next drain.
 func (t *Table) remove(s *shard, ref uint32, c *cell) {
 	m := t.meters.states[c.meter]
-	if c.dirty {
+	if c.has(dirty) {
 		if len(s.unsent) < s.mostUnsent {
 			s.unsent = s.appendChanged(s.unsent, c, m, t.origin)
 		}
@@ -161,11 +166,13 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 		s.delist(c)
 	}
 	s.dropSlots(c, &m.shape, int64(m.n+2))
+	s.unwatch(c)
+	s.calm(ref, c)
 	if m.algorithm == SlidingLog {
 		s.dropLog(c)
 	}
 	s.gone = max(s.gone, c.lastCounted(&m.shape))
-	s.drop(ref, hash(m.id, c.key), s.hashOf)
+	s.drop(ref, hash(t.seed, m.id, c.key), s.hashOf)
 	s.memory.free(ref)
 	m.release()
 }
@@ -173,7 +180,7 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 // hashOf is the hash under which a cell is found.
 func (s *shard) hashOf(ref uint32) uint64 {
 	c := s.cell(ref)
-	return hash(s.ids[c.meter], c.key)
+	return hash(s.seed, s.ids[c.meter], c.key)
 }
 
 // A drain sweeps so many places of the index, and so many under one lock: requests are let through in between.

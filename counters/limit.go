@@ -12,6 +12,9 @@ type Limit struct {
 	id    uint64
 	shape
 	bucket
+	policy
+	countsRejected bool
+	ban            *penalty // nil: nobody is banned
 }
 
 // MaxLimit is the largest maximum: far beyond use, and far from where sums would overflow.
@@ -46,6 +49,9 @@ func newLimit(m Meter, most, refill uint64) (*Limit, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
+	if m.Algorithm == Ban {
+		return nil, fmt.Errorf("meter %s: bans are no limit", m.Rule)
+	}
 	if most > MaxLimit || refill > MaxLimit {
 		return nil, fmt.Errorf("meter %s: limit %d is above %d", m.Rule, max(most, refill), uint64(MaxLimit))
 	}
@@ -54,6 +60,7 @@ func newLimit(m Meter, most, refill uint64) (*Limit, error) {
 			m.Rule, most, MaxLog)
 	}
 	l := &Limit{meter: m, max: most, id: m.id(), shape: m.shape()}
+	l.scope, _ = m.Home()
 	if refill > 0 {
 		var ok bool
 		if l.bucket, ok = newBucket(&m, most, refill); !ok {
@@ -83,3 +90,6 @@ func (l *Limit) Lasts() time.Duration {
 
 // Refill returns what a bucket gets back in a window; 0 for other algorithms.
 func (l *Limit) Refill() uint64 { return l.bucket.refill }
+
+// Far is what may be used of the limit without its being near: three quarters.
+func (l *Limit) Far() uint64 { return l.max - l.max/4 }

@@ -58,7 +58,8 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		{"no rule", func(m *counters.Meter) { m.Rule = "" }, "no name"},
 		{"a long name", func(m *counters.Meter) { m.Rule = strings.Repeat("x", counters.MaxRuleName+1) }, "513 bytes"},
 		{"no algorithm", func(m *counters.Meter) { m.Algorithm = 0 }, "unknown algorithm 0"},
-		{"an algorithm to come", func(m *counters.Meter) { m.Algorithm = 7 }, "unknown algorithm 7"},
+		{"an algorithm to come", func(m *counters.Meter) { m.Algorithm = 8 }, "unknown algorithm 8"},
+		{"a ban of parts", func(m *counters.Meter) { m.Algorithm = counters.Ban }, "no sub-windows"},
 		{"an algorithm of another age", func(m *counters.Meter) { m.Algorithm = 255 }, "unknown algorithm 255"},
 		{"no sub-window", func(m *counters.Meter) { m.Sub = 0 }, "edge/a"},
 		{"a short sub-window", func(m *counters.Meter) { m.Sub = time.Millisecond - 1 }, "outside"},
@@ -113,11 +114,14 @@ func TestIndexIsTheSubWindowOfATime(t *testing.T) {
 func TestAlgorithms(t *testing.T) {
 	for a, want := range map[counters.Algorithm]string{
 		1: "sliding_window", 2: "fixed_window", 3: "sliding_log", 4: "token_bucket", 5: "leaky_bucket", 6: "leaky_queue",
-		0: "algorithm(0)", 7: "algorithm(7)", 77: "algorithm(77)",
+		7: "ban", 0: "algorithm(0)", 8: "algorithm(8)", 77: "algorithm(77)",
 	} {
 		if got := a.String(); got != want {
 			t.Errorf("algorithm %d is %q, want %q", a, got, want)
 		}
+	}
+	if a, ok := counters.ParseAlgorithm("ban"); ok {
+		t.Errorf("a rule may count by %v", a)
 	}
 	for i, a := range algorithms {
 		if int(a) != i+1 {

@@ -9,13 +9,12 @@ import (
 // care how many keys there are.
 //
 // It consists of pages of 4 KiB, each cut into blocks of one size: cells of one length, or the two words of a remote slot or of a log's
-// entry. A page whose last block is freed can be cut anew. Pages lie in extents, which are allocated as they are needed.
+// entry. A page whose last block is freed can be cut anew. Pages lie in extents, which are taken from the table's arena as they are needed.
 //
 // A block is named by its ref: page number and word in the page. Page 0 is never used, so that 0 names no block.
 type memory struct {
-	extents [][]uint64
-	shift   uint   // log2 of the words of an extent
-	mask    uint32 // of the words in one
+	arena   *arena
+	extents []*[extentWords]uint64
 	pages   []page
 	open    [maxBlock + 1]uint32 // by block size: the first page that has a free block
 	spare   uint32               // the first page that belongs to no size
@@ -31,21 +30,19 @@ type page struct {
 }
 
 const (
-	pageBits  = 9
-	pageWords = 1 << pageBits
-	wordBytes = 8
+	pageBits    = 9
+	pageWords   = 1 << pageBits
+	extentBits  = pageBits + 4
+	extentWords = 1 << extentBits
+	wordBytes   = 8
 	// The largest block is the cell of a log of 60 sub-windows, which has two rings.
 	maxBlock = headWords + logWords + 2*(MaxSubWindows+1)
 )
 
 // newMemory lays out as many whole pages as fit into the bytes.
-func newMemory(bytes int) memory {
+func newMemory(a *arena, bytes int) memory {
 	pages := max(2, bytes/(pageWords*wordBytes+int(unsafe.Sizeof(page{}))))
-	m := memory{pages: make([]page, pages), fresh: 1}
-	m.shift = max(pageBits, uint(bits.Len(uint(pages*pageWords/16)))-1) // 16 to 32 extents
-	m.mask = 1<<m.shift - 1
-	m.extents = make([][]uint64, (pages*pageWords+1<<m.shift-1)>>m.shift)
-	return m
+	return memory{arena: a, pages: make([]page, pages), extents: make([]*[extentWords]uint64, (pages*pageWords+extentWords-1)/extentWords), fresh: 1}
 }
 
 // bitsOfRefs is how many bits a ref of the memory has at most.
@@ -53,7 +50,7 @@ func (m *memory) bitsOfRefs() uint { return uint(bits.Len(uint(len(m.pages)*page
 
 // at is the word that a ref names. The one way from refs to memory: everything that lies in a block is reached by it.
 func (m *memory) at(ref uint32) unsafe.Pointer {
-	return unsafe.Pointer(&m.extents[ref>>(m.shift&31)][ref&m.mask])
+	return unsafe.Pointer(&m.extents[ref>>extentBits][ref&(extentWords-1)])
 }
 
 func (m *memory) cell(ref uint32) *cell     { return (*cell)(m.at(ref)) }
@@ -135,12 +132,10 @@ func (m *memory) cut(size int) uint32 {
 	return p
 }
 
-// extend allocates the extent of a page, if it is the first one in it.
+// extend takes the extent of a page, if it is the first one in it.
 func (m *memory) extend(p uint32) {
-	e := p << pageBits >> m.shift
-	if m.extents[e] == nil {
-		rest := len(m.pages)<<pageBits - int(e)<<m.shift
-		m.extents[e] = make([]uint64, min(1<<m.shift, rest))
+	if e := p << pageBits >> extentBits; m.extents[e] == nil {
+		m.extents[e] = (*[extentWords]uint64)(m.arena.take(extentWords))
 	}
 }
 

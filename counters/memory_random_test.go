@@ -2,6 +2,7 @@ package counters
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -46,6 +47,7 @@ type mess struct {
 func newMess(t *testing.T, seed uint64) *mess {
 	m := &mess{T: t, Rand: rand.New(rand.NewPCG(seed, 7)), now: 1_700_000_000_000_000_000}
 	m.table = NewTiny(1, 1+m.IntN(12))
+	m.table.SetCluster(3, 200*time.Millisecond)
 	for a := SlidingWindow; a <= LeakyQueue; a++ {
 		for i, n := range []int{1, 2, 10, MaxSubWindows} {
 			if a == FixedWindow {
@@ -71,6 +73,12 @@ func (m *mess) limit(rule string, a Algorithm, n int) *Limit {
 	l, err := NewLimit(meter, m.Uint64N(200))
 	if a.bucket() {
 		l, err = NewBucket(meter, 1+m.Uint64N(20), 1+m.Uint64N(20))
+	}
+	if err == nil && m.IntN(2) == 0 {
+		l, err = l.Ban(sub * time.Duration(1+m.IntN(20)))
+	}
+	if err == nil && !a.bucket() && m.IntN(2) == 0 {
+		l, err = l.CountRejected()
 	}
 	if err != nil {
 		m.Fatal(err)
@@ -115,14 +123,47 @@ func (m *mess) step() {
 			m.table.Own(m.now)
 		case 1:
 			m.table.Know(m.limits[:m.IntN(len(m.limits))])
+		case 2, 3, 4, 5, 6, 7:
+			m.table.Heard(Origin(1+m.IntN(6)), m.asOf())
+		case 8, 9:
+			m.table.SetCluster(m.IntN(4), time.Duration(m.Int64N(int64(time.Second))))
+		case 10, 11:
+			m.table.DrainUrgent(m.now)
 		}
+	}
+}
+
+// asOf is a time of which something may be known: never, of late, long ago, in the future.
+func (m *mess) asOf() int64 {
+	switch m.IntN(8) {
+	case 0:
+		return Gone
+	case 1:
+		return 0
+	case 2:
+		return m.now + m.Int64N(int64(2*time.Hour)) - int64(time.Hour)
+	default:
+		return m.now - m.Int64N(int64(3*time.Second))
+	}
+}
+
+// demand is what a peer may say that it is asked for, or may say who is no peer.
+func (m *mess) demand() float32 {
+	odd := []float32{-1, 1e-40, 1e30, math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
+	switch m.IntN(4) {
+	case 0:
+		return odd[m.IntN(len(odd))]
+	case 1:
+		return 0
+	default:
+		return 100 * m.Float32()
 	}
 }
 
 func (m *mess) charges() (charges []Charge) {
 	for range 1 + m.IntN(MaxLayers) {
 		i, key := m.pick()
-		charges = append(charges, Charge{m.limits[i], key, 1})
+		charges = append(charges, Charge{Limit: m.limits[i], Key: key, Cost: 1})
 	}
 	return charges
 }
@@ -131,14 +172,18 @@ func (m *mess) charges() (charges []Charge) {
 // of any size.
 func (m *mess) slots(i int) (slots []Slot) {
 	var index int64
+	meter := m.meters[i]
+	if ban := m.limits[i].BanMeter(); ban != nil && m.IntN(3) == 0 {
+		meter = ban
+	}
 	for n := range m.IntN(60) {
 		if n == 0 || m.IntN(4) == 0 {
-			index = m.meters[i].Index(m.now) + 2 - m.Int64N(MaxSubWindows+4)
+			index = meter.Index(m.now) + 2 - m.Int64N(int64(meter.SubWindows())+4)
 		}
 		slots = append(slots, Slot{
-			Meter: m.meters[i], Key: m.keys[i][m.IntN(messKeys)], Index: index,
-			Origin: Origin(1 + m.IntN(6)), Birth: m.Uint32N(5), Count: m.Uint64N(1<<m.IntN(64) + 1),
-			Since: m.now - m.Int64N(1<<(1+m.IntN(60))),
+			Meter: meter, Key: m.keys[i][m.IntN(messKeys)], Index: index,
+			Origin: Origin(1 + m.IntN(6)), Birth: m.Uint32N(5), Count: m.Uint64N(1<<m.IntN(64)+1) >> (m.IntN(2) * 63),
+			Since: m.now - m.Int64N(1<<(1+m.IntN(60))), Demand: m.demand(),
 		})
 	}
 	return slots

@@ -1,6 +1,16 @@
 package counters
 
-import "testing"
+import (
+	"testing"
+	"unsafe"
+)
+
+// A page that is cleared may hold watches besides cells.
+func TestAWatchIsNoCell(t *testing.T) {
+	if at, want := unsafe.Offsetof(watch{}.none), unsafe.Offsetof(cell{}.meter); at != want {
+		t.Errorf("what tells a watch from a cell is at %d, a cell has its meter at %d", at, want)
+	}
+}
 
 // audit holds what is found in a shard against what the shard says of itself. It stops the test at the first thing that is wrong.
 type audit struct {
@@ -37,6 +47,7 @@ func auditShard(t *testing.T, table *Table, number int, when string) {
 		a.fail("cells refer to %d words, %d are in use: %d are lost", a.words, used, used-a.words)
 	}
 	a.dirtyList(dirty)
+	a.urgentList()
 }
 
 func (a *audit) fail(format string, args ...any) {
@@ -108,7 +119,7 @@ func (a *audit) hold(ref uint32, words int, what string) {
 
 // cells checks all cells, and returns those that are to be drained.
 func (a *audit) cells() map[uint32]bool {
-	keys, dirty := 0, make(map[uint32]bool)
+	keys, listed := 0, make(map[uint32]bool)
 	for i, e := range a.entries {
 		if e == 0 {
 			continue
@@ -121,13 +132,14 @@ func (a *audit) cells() map[uint32]bool {
 		if found := a.find(m.id, c.key, a.hashOf(ref)); found != ref {
 			a.fail("key %d of %s is in place %d of the index at %d, and is found at %d", c.key, m.Rule, i, ref, found)
 		}
-		if c.pinned {
+		if c.has(pinned) {
 			a.fail("key %d of %s is still kept from eviction", c.key, m.Rule)
 		}
-		if c.dirty {
-			dirty[ref] = true
+		if c.has(dirty) {
+			listed[ref] = true
 		}
 		a.counts(c, m)
+		a.watch(c, m)
 		if m.algorithm == SlidingLog {
 			a.journal(c, m)
 		}
@@ -135,7 +147,22 @@ func (a *audit) cells() map[uint32]bool {
 	if keys != a.keys {
 		a.fail("%d cells are in the index, which says %d", keys, a.keys)
 	}
-	return dirty
+	return listed
+}
+
+// watch checks that what is known of the demand for a key is where the cell says.
+func (a *audit) watch(c *cell, m *meterState) {
+	if c.watch == 0 {
+		return
+	}
+	a.hold(c.watch, watchWords, "a watch of "+m.Rule)
+	w := a.memory.watch(c.watch)
+	for ref := w.voices; ref != 0; ref = a.memory.voice(ref).next {
+		a.hold(ref, voiceWords, "a voice of "+m.Rule)
+	}
+	if w.ghost != 0 {
+		a.hold(w.ghost, ghostWords, "a ghost of "+m.Rule)
+	}
 }
 
 // counts checks that a ring adds up, that slots come newest first, and that the ring holds no less than they count.
@@ -195,5 +222,21 @@ func (a *audit) dirtyList(dirty map[uint32]bool) {
 	}
 	if n != len(dirty) || prev != a.dirty.last {
 		a.fail("%d cells are listed to be drained, the last at %d, want %d, the last at %d", n, prev, len(dirty), a.dirty.last)
+	}
+}
+
+// urgentList checks that the cells to be drained early are in the list of them, each once, and have a watch.
+func (a *audit) urgentList() {
+	listed := make(map[uint32]bool)
+	for _, ref := range a.urgent {
+		if c := a.cell(ref); listed[ref] || a.held[ref] == "" || !c.has(urgent) || c.watch == 0 {
+			a.fail("the cell at %d is listed to be drained early: %+v", ref, *c)
+		}
+		listed[ref] = true
+	}
+	for _, e := range a.entries {
+		if e != 0 && a.cell(a.ref(e)).has(urgent) != listed[a.ref(e)] {
+			a.fail("the cell at %d is not listed to be drained early", a.ref(e))
+		}
 	}
 }

@@ -48,7 +48,7 @@ func (m Meter) Validate() error {
 		return errors.New("meter: the rule has no name")
 	case len(m.Rule) > MaxRuleName:
 		return fmt.Errorf("meter: the rule's name has %d bytes, at most %d are allowed", len(m.Rule), MaxRuleName)
-	case !m.Algorithm.known():
+	case !m.Algorithm.Known():
 		return fmt.Errorf("meter %s: unknown algorithm %d", m.Rule, m.Algorithm)
 	case m.Sub < minSubWindow || m.Window > MaxWindow || m.Window < m.Sub:
 		return fmt.Errorf("meter %s: window %v with sub-windows of %v is outside %v to %v", m.Rule, m.Window, m.Sub, minSubWindow, MaxWindow)
@@ -56,6 +56,8 @@ func (m Meter) Validate() error {
 		return fmt.Errorf("meter %s: window %v is not a multiple of 1 to %d sub-windows of %v", m.Rule, m.Window, MaxSubWindows, m.Sub)
 	case m.Algorithm == FixedWindow && m.Window != m.Sub:
 		return fmt.Errorf("meter %s: a fixed window has no sub-windows", m.Rule)
+	case m.Algorithm == Ban && (m.Window != m.Sub || m.Window%time.Millisecond != 0):
+		return fmt.Errorf("meter %s: a ban lasts whole milliseconds and has no sub-windows, not %v in %v", m.Rule, m.Window, m.Sub)
 	}
 	return nil
 }
@@ -97,6 +99,8 @@ func (m *Meter) shape() shape {
 		s.fraction = fractionOf(m.Window)
 	case m.Algorithm == SlidingLog:
 		s.ring += logWords + s.size()
+	case m.Algorithm == Ban:
+		s.ring += banWords
 	}
 	s.words = s.ring + s.size()
 	return s

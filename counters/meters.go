@@ -7,11 +7,15 @@ type meterState struct {
 	Meter
 	shape
 	id      uint64
+	scope   Scope
 	number  uint16
 	bearers *atomic.Int32
-	limit   atomic.Pointer[Limit] // of a bucket: the limit that last decided; merges debit by it
+	limit   atomic.Pointer[Limit] // the limit that last decided; merges debit a bucket by it
+	most    atomic.Uint64         // that a slot is believed to count; 0: anything
 	offered atomic.Uint64         // the most that a cell which went had been asked for since the last drain
+	used    atomic.Uint64         // see Demand; 0: not more than Limit.Far
 	demand  float64               // see Demand; guarded by Table.drain
+	rise    uint64                // likewise
 }
 
 // MaxMeters is how many meters a table counts at a time: those of its limits, and those of which cells are left. Those of peers take
@@ -51,7 +55,8 @@ func (ms *meterTable) bear(id uint64, m *Meter, local bool) *meterState {
 		return nil
 	}
 	if before == 0 {
-		ms.states[k] = &meterState{Meter: *m, shape: m.shape(), id: id, number: k, bearers: &ms.bearers[k]}
+		s, _ := m.Home()
+		ms.states[k] = &meterState{Meter: *m, shape: m.shape(), id: id, scope: s, number: k, bearers: &ms.bearers[k]}
 	}
 	ms.bearers[k].Add(1)
 	return ms.states[k]
@@ -60,11 +65,16 @@ func (ms *meterTable) bear(id uint64, m *Meter, local bool) *meterState {
 // release takes a cell of the meter off.
 func (m *meterState) release() { m.bearers.Add(-1) }
 
-// all returns the meters that the table knows.
-func (ms *meterTable) all() []*meterState {
+// all appends the meters that the table knows to dst.
+func (ms *meterTable) all(dst []*meterState) []*meterState {
 	ms.RLock()
 	defer ms.RUnlock()
-	states := make([]*meterState, ms.given)
-	copy(states, ms.states[1:])
-	return states
+	return append(dst, ms.states[1:1+ms.given]...)
+}
+
+// noteUsed notes what was used of the limit when something was admitted.
+func (m *meterState) noteUsed(used uint64) {
+	for most := m.used.Load(); used > most && !m.used.CompareAndSwap(most, used); {
+		most = m.used.Load()
+	}
 }

@@ -26,7 +26,7 @@ func TestModel(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			for seed, done := uint64(0), 0; done < *ops; seed++ {
 				r := rand.New(rand.NewPCG(seed, uint64(a)))
-				done += newTrial(t, r, seed, randomLimit(t, r, a)).run(min(2000, *ops-done))
+				done += newTrial(t, r, seed, randomPenalty(t, r, randomLimit(t, r, a))).run(min(2000, *ops-done))
 			}
 		})
 	}
@@ -52,7 +52,9 @@ func newTrial(t *testing.T, r *rand.Rand, seed uint64, l *counters.Limit) *trial
 		table: small(1), model: counterstest.NewCells(l, 1),
 		told: make(map[slotID]uint64), now: start + r.Int64N(int64(l.Meter().Window)), back: r.IntN(3) > 0, common: 1,
 	}
-	p.table.Know([]*counters.Limit{l})
+	if isBucket(l.Meter().Algorithm) { // the others are told what nobody would believe who knew the limit
+		p.table.Know([]*counters.Limit{l})
+	}
 	if r.IntN(8) == 0 {
 		p.now = r.Int64N(int64(l.Meter().Window)) // a clock without a battery begins at the epoch
 	}
@@ -60,6 +62,23 @@ func newTrial(t *testing.T, r *rand.Rand, seed uint64, l *counters.Limit) *trial
 		p.common = max(1, l.Max()/uint64(2+r.IntN(8)))
 	}
 	return p
+}
+
+// apart returns the key of a number, in a shard of its own, as is its ban: where a cell of the same shard went, a table is right to believe less of
+// another than the model does.
+func apart(l *counters.Limit, number int) (key counters.Key) {
+	taken := make(map[int]bool)
+	for ; ; key++ {
+		shard, ban := counters.ShardOf(l, key), counters.BanShardOf(l, key)
+		if taken[shard] || taken[ban] || shard == ban && l.BanMeter() != nil {
+			continue
+		}
+		if number == 0 {
+			return key
+		}
+		number--
+		taken[shard], taken[ban] = true, true
+	}
 }
 
 // pick returns one of the values.
@@ -84,6 +103,31 @@ func randomLimit(t *testing.T, r *rand.Rand, a counters.Algorithm) *counters.Lim
 	return newLimit(t, m, most)
 }
 
+// randomPenalty has every other limit ban whom it denies, and count whom.
+func randomPenalty(t *testing.T, r *rand.Rand, l *counters.Limit) *counters.Limit {
+	window := l.Meter().Window
+	lasts := pick(r, time.Millisecond, l.Meter().Sub, window, window/2, 3*window, time.Duration(1+r.Int64N(int64(window))), time.Minute)
+	return penalized(t, l, r.IntN(2) == 0, r.IntN(2) == 0, lasts)
+}
+
+// penalized returns the limit with a ban of about that long, and counting what it denies if it can.
+func penalized(t testing.TB, l *counters.Limit, ban, count bool, lasts time.Duration) *counters.Limit {
+	t.Helper()
+	var err error
+	if ban {
+		lasts = min(max(lasts.Truncate(time.Millisecond), time.Millisecond), counters.MaxWindow)
+		if l, err = l.Ban(lasts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count && !isBucket(l.Meter().Algorithm) {
+		if l, err = l.CountRejected(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
 // wholeRefill returns a number of tokens for which a window is a whole number of nanoseconds each.
 func wholeRefill(r *rand.Rand, window int64) int64 {
 	for {
@@ -98,10 +142,16 @@ func wholeRefill(r *rand.Rand, window int64) int64 {
 func (p *trial) run(n int) int {
 	for i := range n {
 		p.tick()
-		key := counters.Key(p.r.IntN(3))
+		key := apart(p.limit, p.r.IntN(3))
 		switch p.r.IntN(10) {
-		case 0, 1:
+		case 0:
 			p.merge(key)
+		case 1:
+			if p.limit.BanMeter() == nil || p.r.IntN(3) == 0 {
+				p.merge(key)
+			} else {
+				p.mergeBan(key)
+			}
 		case 2:
 			if !p.back {
 				p.table.DrainDirty(p.now)
@@ -131,6 +181,9 @@ func (p *trial) fatalf(op int, format string, args ...any) {
 	m := p.limit.Meter()
 	p.Logf("seed %d, operation %d, %v after the start", p.seed, op, time.Duration(p.now-start))
 	p.Logf("%v of %d, window %v, sub-window %v, refill %d", m.Algorithm, p.limit.Max(), m.Window, m.Sub, p.limit.Refill())
+	if ban := p.limit.BanMeter(); ban != nil || p.limit.CountsRejected() {
+		p.Logf("ban %v, counts what it denies: %v", ban, p.limit.CountsRejected())
+	}
 	p.Fatalf(format, args...)
 }
 
@@ -196,6 +249,9 @@ func (p *trial) merge(key counters.Key) {
 		}
 		known := p.told[idOf(s)]
 		s.Count = pick(p.r, known, known/2, known+1, known+1+p.r.Uint64N(p.common), known+1+p.r.Uint64N(p.common), p.huge(), 0)
+		if isBucket(m.Algorithm) {
+			s.Count = min(s.Count, counters.Believed(p.limit))
+		}
 		p.told[idOf(s)] = max(known, s.Count)
 		slots = append(slots, s)
 		if p.model.Merge(s, p.now) {
@@ -207,13 +263,29 @@ func (p *trial) merge(key counters.Key) {
 	}
 }
 
+// mergeBan tells the table of a ban of another's, which may be one that has ended, or that began in a time to come.
+func (p *trial) mergeBan(key counters.Key) {
+	m := p.limit.BanMeter()
+	s := counters.Slot{Meter: m, Key: key, Origin: counters.Origin(p.r.IntN(6)), Birth: uint32(p.r.IntN(2))}
+	s.Index = max(0, m.Index(p.now)+pick[int64](p.r, -2, -1, 0, 0, 0, 1, 2))
+	lasts := int64(m.Window / time.Millisecond)
+	s.Count = uint64((s.Index+1)*lasts + pick(p.r, 0, lasts, p.r.Int64N(lasts+1)))
+	want := 0
+	if p.model.Merge(s, p.now) {
+		want = 1
+	}
+	if got := p.table.Merge([]counters.Slot{s}, p.now); got != want {
+		p.fatalf(0, "%+v of %v: %d are novel, the model says %d", s, m.Window, got, want)
+	}
+}
+
 // huge is a count now and then that is as large as a count can be; of a bucket, one that takes a hundred windows to refill.
 func (p *trial) huge() uint64 {
 	if p.r.IntN(20) > 0 {
 		return 1
 	}
 	if m := p.limit.Meter(); isBucket(m.Algorithm) {
-		return min(counterstest.MaxCount, 100*p.limit.Refill())
+		return min(counters.Believed(p.limit), 100*p.limit.Refill())
 	}
 	return pick[uint64](p.r, counterstest.MaxCount-1, counterstest.MaxCount, counterstest.MaxCount+1, math.MaxUint64)
 }

@@ -20,6 +20,10 @@ const MaxCount = 1<<(64-originBits-indexBits) - 1
 // the largest cluster tells of a key in ten sub-windows.
 const maxSlots = 1 << 14
 
+// maxBirths is how many births of a cell in a sub-window are believed of an origin. An honest one has another only when the cell was
+// evicted, so that it admitted by less than others know: what more of them tell is no more than was forgotten there.
+const maxBirths = 64
+
 const remoteWords = 2
 
 func (r *remote) count() uint64  { return r.what >> (originBits + indexBits) }
@@ -41,16 +45,19 @@ func (r *remote) set(origin uint16, birth uint32, index int64, count uint64) {
 func (s *shard) place(c *cell, origin uint16, birth uint32, index int64) (ref uint32, link *uint32, full bool) {
 	age := uint64(c.index + 1 - index)
 	link = &c.slots
-	for passed := 1; *link != 0; passed++ {
+	for passed, births := 1, 0; *link != 0; passed++ {
 		r := s.memory.remote(*link)
 		a := r.age(c)
 		if a > age {
 			break
 		}
-		if a == age && r.origin() == origin && r.birth == birth {
-			return *link, link, false
+		if a == age && r.origin() == origin {
+			if r.birth == birth {
+				return *link, link, false
+			}
+			births++
 		}
-		if passed == maxSlots {
+		if passed == maxSlots || births == maxBirths {
 			return 0, nil, true
 		}
 		link = &r.next

@@ -11,12 +11,15 @@ type Drained struct {
 	Demand []Demand
 }
 
-// Demand is how much is asked of a meter's hottest key at one node, admitted or not (costs above the limit left out): what peers
-// multiply by the age of what they know to bound what they do not know. Rate is in cost per second; it follows a rise at once and
-// forgets it within about a second.
+// Demand is what peers need of a meter to bound what they do not know. Rate is how much is asked of its hottest key at one node, admitted
+// or not (costs above the limit left out), in cost per second; it follows a rise at once and forgets it within about a second. Rise is the
+// most cost that was admitted of one key and not told before, or more. Used is the most of its limit that was used by when something was
+// admitted since the last drain, as far as was known, and with all that the algorithm may overlook; 0 where it was not more than Limit.Far.
 type Demand struct {
 	Meter *Meter
 	Rate  float64
+	Rise  uint64
+	Used  uint64
 }
 
 const (
@@ -35,17 +38,20 @@ func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 	defer t.drain.Unlock()
 	elapsed := t.sinceDrain(now)
 
-	for _, m := range t.meters.all() {
+	t.drained = t.meters.all(t.drained[:0])
+	for _, m := range t.drained {
 		m.demand *= math.Exp(-elapsed / demandMemory.Seconds())
-		m.risen(m.offered.Swap(0), elapsed)
+		m.rise = m.offered.Swap(0)
+		m.risen(m.rise, elapsed)
 	}
 	out := Drained{Slots: buffer[:0]}
 	for i := range t.shards {
 		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed, now)
 	}
-	for _, m := range t.meters.all() {
-		if m.demand >= leastDemand {
-			out.Demand = append(out.Demand, Demand{Meter: &m.Meter, Rate: m.demand})
+	t.drained = t.meters.all(t.drained[:0]) // one may have come meanwhile
+	for _, m := range t.drained {
+		if m.demand >= leastDemand || m.rise > 0 {
+			out.Demand = append(out.Demand, Demand{&m.Meter, m.demand, m.rise, m.used.Swap(0)})
 		}
 	}
 	t.expire(now)
@@ -61,12 +67,21 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		c := s.cell(ref)
 		m := t.meters.states[c.meter]
 		m.risen(uint64(c.offered), elapsed)
-		s.settle(c, &m.shape, now) // what has passed is not told
+		m.rise = max(m.rise, s.untold(c))
+		at, _ := s.settle(c, &m.shape, now) // what has passed is not told
+		c.lower(urgent)
+		first := len(dst)
 		dst = s.appendChanged(dst, c, m, t.origin)
+		if w := t.watchOver(s, c, m, at, elapsed, now); w != nil {
+			dst = s.tell(dst, first, c, w, m, t.origin, now)
+		}
 		ref = c.next
-		c.dirty, c.offered, c.changed, c.next, c.prev = false, 0, 0, 0, 0
+		c.lower(dirty)
+		c.offered, c.changed, c.next, c.prev = 0, 0, 0, 0
 	}
 	s.dirty.first, s.dirty.last = 0, 0
+	s.urgent = s.urgent[:0]
+	s.drainedAt = now
 	return dst
 }
 
@@ -94,29 +109,19 @@ func (t *Table) sinceDrain(now int64) float64 {
 }
 
 // Merge raises slots of other origins to the counts given, where those are larger, and returns how many were. Slots whose window
-// has passed and slots of the table's own origin change nothing; slots from the future (beyond the next sub-window) or of an
-// invalid meter are refused and counted in Stats. Slots of one meter and origin are cheapest in a row.
+// has passed, slots of the table's own origin, and those of other regions' limits of scope Region change nothing; slots from the future (beyond the next sub-window), of an
+// invalid meter, or that count more than a node can have admitted are refused and counted in Stats. Slots of one meter and origin are cheapest in a row.
 func (t *Table) Merge(slots []Slot, now int64) (novel int) {
 	m := merge{Table: t, now: now}
 	t.origins.RLock()
 	defer t.origins.RUnlock()
-	for i := range slots {
-		s := &slots[i]
-		m.turnTo(s.Meter)
-		if !m.valid || s.Index > s.Meter.Index(now)+1 {
-			t.stats.refused.Add(1)
-			continue
+	for len(slots) > 0 {
+		n := 1
+		for n < min(batch, len(slots)) && slots[n].Meter == slots[0].Meter && slots[n].Origin == slots[0].Origin {
+			n++
 		}
-		own := s.Origin == t.origin || s.Origin == 0
-		if own || s.Count == 0 || s.Index < s.Meter.Index(now)-int64(m.shape.n) || s.Index < 0 {
-			continue
-		}
-		switch raised, refused := m.slot(s); {
-		case refused:
-			t.stats.refused.Add(1)
-		case raised:
-			novel++
-		}
+		novel += m.part(slots[:n])
+		slots = slots[n:]
 	}
 	return novel
 }
@@ -129,10 +134,82 @@ type merge struct {
 	meter *Meter
 	id    uint64
 	valid bool
+	kept  bool // see Table.keeps
 	shape shape
 
 	origin Origin
 	number uint16 // of the origin; good as long as the lock on origins is held
+}
+
+// part merges slots of one meter and origin, at most a batch. It brings what they are merged into into the processor's cache at once, as
+// TakeBatch does.
+func (m *merge) part(slots []Slot) (novel int) {
+	m.turnTo(slots[0].Meter)
+	if !m.valid {
+		m.stats.refused.Add(uint64(len(slots)))
+		return 0
+	}
+	if !m.kept {
+		return 0
+	}
+	own := slots[0].Origin == m.Table.origin || slots[0].Origin == 0
+	current := m.meter.Index(m.now)
+	var counting [batch]*Slot
+	var hashes [batch]uint64
+	n := 0
+	for i := range slots {
+		switch s := &slots[i]; {
+		case s.Index > current+1:
+			m.stats.refused.Add(1)
+		case !own && (s.Count != 0 || s.Demand > 0) && s.Index >= max(0, current-int64(m.shape.n)):
+			counting[n], hashes[n] = s, hash(m.seed, m.id, s.Key)
+			n++
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	origin := m.numberOf(slots[0].Origin)
+	if origin == 0 {
+		m.stats.refused.Add(uint64(n))
+		return 0
+	}
+	locked := m.lockShards(hashes[:n])
+	defer m.unlockAll(locked)
+	m.touchSlots(hashes[:n])
+	for i, s := range counting[:n] {
+		switch raised, refused := m.slot(s, origin, hashes[i]); {
+		case refused:
+			m.stats.refused.Add(1)
+		case raised:
+			novel++
+		}
+	}
+	return novel
+}
+
+// touchSlots is touch for slots of the meter: it reads the cells, and the newest slot that others told of each.
+func (m *merge) touchSlots(hashes []uint64) {
+	var refs [batch]uint32
+	for i, h := range hashes {
+		s := m.shardOf(h)
+		refs[i] = s.ref(s.entries[s.home(h)])
+	}
+	var sum uint64
+	for i, ref := range refs[:len(hashes)] {
+		if ref != 0 {
+			s := m.shardOf(hashes[i])
+			last := min(ref&(pageWords-1)+uint32(m.shape.words), pageWords) - 1 // what is there may be another, shorter cell
+			sum += *(*uint64)(s.at(ref)) + *(*uint64)(s.at(ref&^(pageWords-1) | last))
+			refs[i] = s.cell(ref).slots
+		}
+	}
+	for i, ref := range refs[:len(hashes)] {
+		if ref != 0 {
+			sum += m.shardOf(hashes[i]).remote(ref).what
+		}
+	}
+	touched(sum)
 }
 
 func (m *merge) turnTo(meter *Meter) {
@@ -140,7 +217,10 @@ func (m *merge) turnTo(meter *Meter) {
 		return
 	}
 	m.meter = meter
-	if m.valid = meter != nil && meter.Validate() == nil; m.valid {
+	if m.valid = meter != nil && meter.Validate() == nil; !m.valid {
+		return
+	}
+	if m.kept = m.keeps(meter); m.kept {
 		m.id, m.shape = meter.id(), meter.shape()
 	}
 }
@@ -157,7 +237,9 @@ func (m *merge) numberOf(o Origin) uint16 {
 	if m.number == 0 {
 		m.origins.RUnlock()
 		m.origins.Lock()
-		m.origins.register(uint64(o), 0)
+		if m.origins.numbers[uint64(o)] == 0 {
+			m.heard[m.origins.register(uint64(o), 0)].Store(m.now) // the number may have been another's
+		}
 		m.origins.Unlock()
 		m.origins.RLock()
 		m.number = m.origins.numbers[uint64(o)] // it may have gone again to another since
@@ -165,23 +247,25 @@ func (m *merge) numberOf(o Origin) uint16 {
 	return m.number
 }
 
-// slot merges a slot that counts in the window of now.
-func (m *merge) slot(slot *Slot) (raised, refused bool) {
-	origin := m.numberOf(slot.Origin)
-	if origin == 0 {
-		return false, true
-	}
-	h := hash(m.id, slot.Key)
+// slot merges a slot that counts in the window of now, of the origin with the number given. The shard of its hash is locked.
+func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool) {
 	s := m.shardOf(h)
-	s.Lock()
-	defer s.Unlock()
 	c, at := m.mergeable(s, slot.Key, h)
 	if c == nil {
+		return false, true
+	}
+	if m.incredible(m.meters.states[c.meter], slot) {
 		return false, true
 	}
 	i := int(slot.Index-c.index) + m.shape.n
 	if i < 0 || i > m.shape.n+1 {
 		return false, false // the clock went back, and the cell did not
+	}
+	if slot.Demand > 0 {
+		m.hear(s, c, origin, slot, m.now)
+	}
+	if slot.Count == 0 {
+		return false, false
 	}
 	count := min(slot.Count, MaxCount)
 	ref, link, full := s.place(c, origin, slot.Birth, slot.Index)
@@ -201,25 +285,35 @@ func (m *merge) slot(slot *Slot) (raised, refused bool) {
 	rise := count - r.count()
 	r.set(origin, slot.Birth, slot.Index, count)
 	m.raise(c, i, rise, slot.Since, at)
+	if m.shape.algorithm == Ban {
+		*c.until() = max(*c.until(), count)
+	}
 	return true, false
 }
 
 // mergeable is the cell that a slot is merged into, brought to now.
 func (m *merge) mergeable(s *shard, key Key, h uint64) (*cell, instant) {
-	ref := s.find(m.id, key, h)
-	if ref != 0 {
+	ref, at := m.reach(s, m.id, m.meter, &m.shape, key, h, false, m.now)
+	if ref == 0 {
+		return nil, at
+	}
+	return s.cell(ref), at
+}
+
+// reach finds the cell of a meter and key and brings it to now, or makes one. It returns 0 where there is no room for it.
+func (t *Table) reach(s *shard, meter uint64, m *Meter, sh *shape, key Key, h uint64, local bool, now int64) (ref uint32, at instant) {
+	if ref = s.find(meter, key, h); ref != 0 {
 		c := s.cell(ref)
-		if at, ok := s.settle(c, &m.shape, m.now); ok {
-			c.used = usedAt(m.now)
-			return c, at
+		if at, ok := s.settle(c, sh, now); ok {
+			c.used = usedAt(now)
+			return ref, at
 		}
-		m.remove(s, ref, c)
+		t.remove(s, ref, c)
 	}
-	if ref = m.create(s, m.id, m.meter, key, h, false, m.now); ref == 0 {
-		return nil, instant{}
+	if ref = t.create(s, meter, m, key, h, local, now); ref == 0 {
+		return 0, instant{}
 	}
-	c := s.cell(ref)
-	return c, instant{off: m.now - c.index*m.shape.sub}
+	return ref, instant{off: now - s.cell(ref).index*sh.sub}
 }
 
 // raise adds to a place of the ring what others counted there, as the algorithm has it. The place after its last is seen later, but by
@@ -235,13 +329,13 @@ func (m *merge) raise(c *cell, i int, by uint64, since int64, at instant) {
 	case m.shape.algorithm == SlidingLog && i <= m.shape.n:
 		c.others(&m.shape)[i] += by
 	case m.shape.algorithm.bucket():
-		if c.reborn { // what is new to the cell need not be new
+		if c.has(reborn) { // what is new to the cell need not be new
 			since = 0
 		}
-		if l := m.meters.states[c.meter].limit.Load(); l != nil && !c.unfolded {
+		if l := m.meters.states[c.meter].limit.Load(); l != nil && !c.has(unfolded) {
 			l.mergeBucket(c, i, by, since-(c.index-int64(m.shape.n))*m.shape.sub, at)
 		} else {
-			c.unfolded = true
+			c.raise(unfolded)
 		}
 	}
 }

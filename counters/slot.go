@@ -18,8 +18,14 @@ type Slot struct {
 	Index  int64 // sub-window: wall time in nanoseconds / Meter.Sub
 	Origin Origin
 	Birth  uint32
+	// Demand is how much the origin is asked for the key, admitted or not, in cost per second; 0: it says nothing. It is no part of the
+	// slot's count, and travels rounded to a twelfth or so.
+	Demand float32
 	Count  uint64 // MaxCount at most
 	// Since says that whoever tells the slot had told all that its origin counted before this time, in nanoseconds; 0 if unknown. A
 	// bucket debits what is new in the slot as of then. It is no part of the slot itself, and does not travel.
 	Since int64
+	// Told is when it was told, by the teller's clock, in nanoseconds; 0 if unknown: what the origin admits of the key later is not in it.
+	// It is what D in thin.go goes by, and does not travel either.
+	Told int64
 }

@@ -39,7 +39,7 @@ type heat struct {
 
 // appendAll appends all slots of a cell that still count, unless it has gone meanwhile.
 func (t *Table) appendAll(dst []Slot, h heat, now int64) []Slot {
-	hashed := hash(h.meter.id, h.key)
+	hashed := hash(t.seed, h.meter.id, h.key)
 	s := t.shardOf(hashed)
 	s.Lock()
 	defer s.Unlock()
@@ -70,7 +70,7 @@ func (t *Table) Own(now int64) []Slot {
 	return own
 }
 
-// eachLive calls f for every cell brought to now, a shard locked at a time.
+// eachLive calls f for every cell that others may be told of, brought to now, a shard locked at a time.
 func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at instant)) {
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -83,7 +83,7 @@ func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at 
 			left--
 			c := s.cell(s.ref(e))
 			m := t.meters.states[c.meter]
-			if at, ok := s.settle(c, &m.shape, now); ok {
+			if at, ok := s.settle(c, &m.shape, now); ok && m.scope != Alone {
 				f(s, c, m, at)
 			}
 		}
@@ -93,9 +93,10 @@ func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at 
 
 // countSlots is how many slots the cell holds, of all origins.
 func (s *shard) countSlots(c *cell, m *meterState) (n int) {
-	var own [MaxSubWindows + 1]uint64
-	for _, count := range s.ownRing(c, m, &own) {
-		if count != 0 {
+	ring, rest := c.counts(&m.shape), c.slots
+	for i := len(ring) - 1; i >= 0; i-- {
+		var own uint64
+		if own, rest = s.ownAt(c, ring, i, rest); own != 0 {
 			n++
 		}
 	}
@@ -105,26 +106,31 @@ func (s *shard) countSlots(c *cell, m *meterState) (n int) {
 	return n
 }
 
-// ownRing is what remains of the ring without what others told: this table's own counts.
-func (s *shard) ownRing(c *cell, m *meterState, ring *[MaxSubWindows + 1]uint64) []uint64 {
-	own := ring[:copy(ring[:], c.counts(&m.shape))]
-	for ref := c.slots; ref != 0; {
-		r := s.remote(ref)
-		if age := int(r.age(c)); age > 0 {
-			own[len(own)-age] -= r.count()
+// ownAt is what remains of a place of the ring without what others told: this table's own count. The places are to be asked for from
+// the newest on, each with the rest of the slots that the one before left.
+func (s *shard) ownAt(c *cell, ring []uint64, i int, slots uint32) (own uint64, rest uint32) {
+	own = ring[i]
+	for slots != 0 {
+		r := s.remote(slots)
+		age := int(r.age(c))
+		if age > len(ring)-i {
+			break
 		}
-		ref = r.next
+		if age == len(ring)-i {
+			own -= r.count()
+		}
+		slots = r.next
 	}
-	return own
+	return own, slots
 }
 
 // appendOwn appends the own slots of the newest n places of the ring that hold a count.
 func (s *shard) appendOwn(dst []Slot, c *cell, m *meterState, origin Origin, n int) []Slot {
-	var ring [MaxSubWindows + 1]uint64
-	own := s.ownRing(c, m, &ring)
-	for i := len(own) - n; i < len(own); i++ {
-		if own[i] != 0 {
-			dst = append(dst, Slot{Meter: &m.Meter, Key: c.key, Index: c.index + int64(i-m.n), Origin: origin, Birth: c.birth, Count: own[i]})
+	ring, rest := c.counts(&m.shape), c.slots
+	for i := len(ring) - 1; i >= len(ring)-n; i-- {
+		var own uint64
+		if own, rest = s.ownAt(c, ring, i, rest); own != 0 {
+			dst = append(dst, Slot{Meter: &m.Meter, Key: c.key, Index: c.index + int64(i-m.n), Origin: origin, Birth: c.birth, Count: own})
 		}
 	}
 	return dst

@@ -11,6 +11,10 @@ import (
 type Config struct {
 	// Origin is whose own counts the table keeps. It must differ at every boot of a node.
 	Origin Origin
+	// Region is where the table stands. What others tell of the limits of scope Region is let go unless it is of this one.
+	Region string
+	// Seed is what keys are strewn by. Where others choose keys it has to be random, and known to nobody.
+	Seed uint64
 	// Memory is the budget in bytes for cells, slots and what finds them, MinMemory at least; 0 means DefaultMemory. It is taken as keys
 	// come, and shared out over 64 shards: when a shard has used up its part, cells go for those that come. Beside it there are up to 5 %
 	// for what cells that went have still to tell, and what DrainDirty, Snapshot and Own return.
@@ -30,20 +34,29 @@ const (
 )
 
 // Table holds the counts of many keys, and decides. It is safe for concurrent use. Locks are taken in this order: drain, origins,
-// shards by ascending number, meters.
+// shards by ascending number, meters, arena.
 type Table struct {
 	origin  Origin
+	seed    uint64
+	arena   arena
 	shards  [shards]shard
 	meters  meterTable
 	origins registry
+
+	region   string
+	clusters [len(scopes)]atomic.Pointer[cluster] // by scope; of Alone it stays empty
+	heard    []atomic.Int64                       // by number of origin, see Heard
+	urgent   chan struct{}                        // see Urgent
 
 	drain      sync.Mutex // one drain at a time
 	drainedAt  int64
 	drainEvery float64                    // usual time between drains, in seconds
 	sweep      struct{ shard, place int } // whose expired cells go next
+	drained    []*meterState              // memory of the last drain
 	known      []*meterState
 
 	stats tableStats
+	doubt doubt
 }
 
 type tableStats struct {
@@ -58,7 +71,8 @@ type Stats struct {
 	Evicted       uint64 // cells that went to make room
 	EvictedDenied uint64 // of those, cells whose last request was denied: so much else was used even more
 	Forgotten     uint64 // cost that evicted cells still counted: what this table may admit again
-	Refused       uint64 // slots that Merge would not take: from the future, of an invalid meter, too many
+	Refused       uint64 // slots that Merge would not take: from the future, of an invalid meter, too many, beyond belief
+	Implausible   uint64 // of those, slots that count more than a node can have admitted
 }
 
 // shard is a part of the table under a lock of its own.
@@ -66,11 +80,14 @@ type shard struct {
 	sync.Mutex
 	index
 	memory
+	seed       uint64   // the table's
 	ids        []uint64 // of meters, by number
 	origins    *registry
 	dirty      struct{ first, last uint32 } // the cells to drain, those that were touched first before others
 	unsent     []Slot                       // of cells that went
 	mostUnsent int                          // beyond it, slots are not told any more: nobody drains
+	drainedAt  int64                        // when it last was
+	urgent     []uint32                     // the cells to drain early
 	births     uint32
 	gone       int64 // until when a cell that went may still count somewhere: one created earlier needs a birth of its own
 	hand       int   // where in the index the search for a cell to evict goes on
@@ -78,7 +95,7 @@ type shard struct {
 }
 
 // fixedBytes is what the registries take of the budget.
-const fixedBytes = 288 << 10
+const fixedBytes = 352 << 10
 
 // NewTable returns an empty table. A budget outside MinMemory to MaxMemory is a caller's bug, and panics.
 func NewTable(cfg Config) *Table {
@@ -88,18 +105,22 @@ func NewTable(cfg Config) *Table {
 	if cfg.Memory < MinMemory || cfg.Memory > MaxMemory {
 		panic(fmt.Sprintf("counters: a budget of %d bytes is outside %d to %d", cfg.Memory, MinMemory, MaxMemory))
 	}
-	return newTable(cfg.Origin, (cfg.Memory-fixedBytes)/shards)
+	return newTable(cfg, (cfg.Memory-fixedBytes)/shards)
 }
 
 // newTable returns a table whose shards have so many bytes each.
-func newTable(origin Origin, part int) *Table {
-	t := &Table{origin: origin, meters: newMeterTable(), origins: newRegistry(maxOrigins)}
+func newTable(cfg Config, part int) *Table {
+	t := &Table{origin: cfg.Origin, region: cfg.Region, seed: cfg.Seed, arena: newArena(part * shards), meters: newMeterTable(), origins: newRegistry(maxOrigins),
+		heard: make([]atomic.Int64, maxOrigins+1), urgent: make(chan struct{}, 1)}
+	for i := range t.clusters {
+		t.clusters[i].Store(new(cluster))
+	}
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.memory = newMemory(part - indexBytes(part))
-		s.index = newIndex(part, s.memory.bitsOfRefs())
+		s.memory = newMemory(&t.arena, part-indexBytes(part))
+		s.index = newIndex(&t.arena, part, s.memory.bitsOfRefs())
 		s.mostUnsent = part / 1024
-		s.ids, s.origins = t.meters.ids, &t.origins
+		s.seed, s.ids, s.origins = t.seed, t.meters.ids, &t.origins
 	}
 	return t
 }
@@ -107,8 +128,9 @@ func newTable(origin Origin, part int) *Table {
 // Origin returns whose own counts the table keeps.
 func (t *Table) Origin() Origin { return t.origin }
 
-// Know tells the table the limits that are in force, instead of those that it knew before. It is for buckets: what others count for one
-// that nobody asked this table for yet can then be debited as it comes.
+// Know tells the table the limits that are in force, instead of those that it knew before. What others count for a bucket that nobody
+// asked this table for yet can then be debited as it comes, what no node can have admitted is not believed, and of the keys that use much
+// of a limit their demand is told.
 func (t *Table) Know(limits []*Limit) {
 	t.drain.Lock()
 	defer t.drain.Unlock()
@@ -116,6 +138,7 @@ func (t *Table) Know(limits []*Limit) {
 	for _, l := range limits {
 		if m := t.meters.bear(l.id, &l.meter, true); m != nil {
 			m.limit.Store(l)
+			m.believes(l)
 			known = append(known, m)
 		}
 	}
@@ -128,10 +151,17 @@ func (t *Table) Know(limits []*Limit) {
 // Take decides on a request of the given cost and counts it if it is admitted. A cost of 0 is a peek: it
 // is answered as a cost of 1 and leaves no trace.
 func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) (d Decision) {
-	h := hash(l.id, key)
+	h := hash(t.seed, l.id, key)
+	if l.ban != nil {
+		set := t.shardSet(l, key, h)
+		t.lockSet(set)
+		t.takeOrBan(l, key, h, cost, now, &d)
+		t.unlockAll(set)
+		return d
+	}
 	s := t.shardOf(h)
 	s.Lock()
-	t.decide(t.settled(s, l, key, h, cost, true, now), l, cost, 0, true, &d)
+	t.decide(t.settled(s, l, key, h, cost, true, now), l, cost, 0, take, &d)
 	s.Unlock()
 	return d
 }
@@ -140,7 +170,12 @@ func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) (d Decision) {
 type Charge struct {
 	Limit *Limit // nil: no rule, always admitted
 	Key   Key
-	Cost  uint64 // as in Take; the same for all layers
+	Cost  uint64 // as in Take
+	Mode  Mode   // of a layer: what its denial means for the request
+	Each  bool   // of a layer: it is charged by every request that it admits, also where another layer denies
+	// Lender is whom an Elastic layer borrows from: the place among the charges of another layer, which is not Elastic, counted from 1;
+	// or Idle; 0: from nobody.
+	Lender uint8
 }
 
 // batch is how many requests TakeBatch decides on at a time: as many as a processor can wait for memory for at once.
@@ -171,27 +206,42 @@ func (t *Table) takePart(charges []Charge, now int64, dst []Decision) []Decision
 			d.Allowed = true
 			continue
 		}
+		if ch.Limit.ban != nil {
+			t.takeOrBan(ch.Limit, ch.Key, hashes[i], ch.Cost, now, d)
+			continue
+		}
 		s := t.shardOf(hashes[i])
-		t.decide(t.settled(s, ch.Limit, ch.Key, hashes[i], ch.Cost, true, now), ch.Limit, ch.Cost, 0, true, d)
+		t.decide(t.settled(s, ch.Limit, ch.Key, hashes[i], ch.Cost, true, now), ch.Limit, ch.Cost, 0, take, d)
 	}
 	return dst
 }
+
+// A cell is read ahead line by line of the processor's cache, as far as a window of twenty sub-windows goes.
+const (
+	lineWords    = 64 / wordBytes
+	touchedWords = 4 * lineWords
+)
 
 // touch reads the places where the requests' cells are found, then the cells. No read waits for another, so that the processor waits
 // for all of them together.
 func (t *Table) touch(charges []Charge, hashes []uint64) {
 	var entries [batch]uint32
 	for i := range charges {
-		s := t.shardOf(hashes[i])
-		entries[i] = s.entries[s.home(hashes[i])]
+		if charges[i].Limit != nil {
+			s := t.shardOf(hashes[i])
+			entries[i] = s.entries[s.home(hashes[i])]
+		}
 	}
 	var sum uint64
 	for i := range charges {
 		s := t.shardOf(hashes[i])
-		if e := entries[i]; e != 0 && charges[i].Limit != nil {
+		if e := entries[i]; e != 0 {
 			ref := s.ref(e)
-			last := min(ref&(pageWords-1)+uint32(charges[i].Limit.words), pageWords) - 1 // what is there may be another, shorter cell
-			sum += *(*uint64)(s.at(ref)) + *(*uint64)(s.at(ref&^(pageWords-1) | last))
+			end := min(ref+min(uint32(charges[i].Limit.words), touchedWords), (ref|(pageWords-1))+1) // what is there may be another, shorter cell
+			for at := ref; at < end; at += lineWords {
+				sum += *(*uint64)(s.at(at))
+			}
+			sum += *(*uint64)(s.at(end - 1))
 		}
 	}
 	touched(sum)
@@ -205,9 +255,11 @@ func touched(uint64) {}
 // MaxLayers is how many layers TakeAll accepts.
 const MaxLayers = 32
 
-// TakeAll decides on a request that meets several limits and charges it in all of them, or in none if any of them denies.
-// It appends a decision for each layer to dst, in order; of a request that is denied, the other layers' decisions say that
-// they would have admitted it. More than MaxLayers charges is a caller's bug and panics.
+// TakeAll decides on a request that meets several limits and charges it in all of them, or in none if it is denied: by one of them,
+// unless modes say otherwise. It appends a decision for each layer to dst, in order; the request is allowed if and only if all of them
+// are. Of a request that is denied, the other layers' decisions say that they would have admitted it. A layer that denies but may not,
+// by its mode, is waived, and not charged, but for a full lender (elastic.go). More than MaxLayers charges is a caller's bug and panics, and
+// so is a Lender that is none of them.
 func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision {
 	if len(charges) > MaxLayers {
 		panic(fmt.Sprintf("counters: %d layers, at most %d are allowed", len(charges), MaxLayers))
@@ -217,48 +269,64 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 	defer t.unlockAll(locked)
 
 	var layers [MaxLayers]layer
-	allowed, first := true, len(dst)
+	first, elastic := len(dst), false
 	for i := range charges {
 		ch := &charges[i]
+		elastic = elastic || ch.Mode == Elastic
 		dst = append(dst, Decision{})
 		if ch.Limit == nil {
 			dst[first+i].Allowed = true
 			continue
 		}
+		before := chargedBefore(charges[:i], dst[first:], ch)
+		if ch.Limit.ban != nil && t.banned(ch.Limit, ch.Key, hashes[i], ch.Cost, before, now, &dst[first+i]) {
+			continue
+		}
 		layers[i] = t.settled(t.shardOf(hashes[i]), ch.Limit, ch.Key, hashes[i], ch.Cost, false, now)
 		if c := layers[i].cell; c != nil {
-			c.pinned = true // so that no later layer evicts it
+			c.raise(pinned) // so that no later layer evicts it
 		}
-		t.decide(layers[i], ch.Limit, ch.Cost, chargedBefore(charges[:i], ch), false, &dst[first+i])
-		allowed = allowed && dst[first+i].Allowed
+		t.decide(layers[i], ch.Limit, ch.Cost, before, ask, &dst[first+i])
 	}
+	said := dst[first:]
+	if elastic {
+		lend(charges, said)
+	}
+	passes := admit(charges, said)
 	// Cells are made only now: one who is denied somewhere pushes nobody out elsewhere.
-	for i := 0; i < len(charges) && allowed; i++ {
-		if ch := &charges[i]; ch.Limit != nil && layers[i].cell == nil && ch.Limit.chargeable(ch.Cost) {
-			layers[i] = t.settled(t.shardOf(hashes[i]), ch.Limit, ch.Key, hashes[i], ch.Cost, true, now)
-			if layers[i].cell == nil { // there is no room at all
-				allowed, dst[first+i] = false, Decision{}
-				ch.Limit.refuse(&dst[first+i])
-				continue
-			}
-			layers[i].cell.pinned = true
+	for i := range charges {
+		ch := &charges[i]
+		if !ch.charged(&said[i], passes) || layers[i].cell != nil || ch.Cost == 0 {
+			continue
 		}
+		cost := min(ch.Cost, ch.Limit.max) // a lender may be charged more than it holds
+		layers[i] = t.settled(t.shardOf(hashes[i]), ch.Limit, ch.Key, hashes[i], cost, true, now)
+		if layers[i].cell == nil { // there is no room at all
+			said[i] = Decision{}
+			ch.Limit.refuse(&said[i])
+			passes = admit(charges, said)
+			continue
+		}
+		layers[i].cell.raise(pinned)
 	}
 	for i := range charges {
 		ch, y := &charges[i], layers[i]
-		if y.cell == nil {
-			continue
-		}
-		if allowed && ch.Cost > 0 {
-			dst[first+i] = Decision{}
-			t.decide(y, ch.Limit, ch.Cost, 0, true, &dst[first+i])
+		switch {
+		case y.cell == nil || ch.Cost == 0 || !ch.charged(&said[i], passes):
+		case said[i].Waived:
+			t.overcharge(y, ch, &said[i])
+		default:
+			said[i] = Decision{}
+			t.decide(y, ch.Limit, ch.Cost, 0, charge, &said[i])
 		}
 	}
+	waive(charges, said)
 	for _, y := range layers[:len(charges)] {
 		if y.cell != nil {
-			y.cell.pinned = false
+			y.cell.lower(pinned)
 		}
 	}
+	t.banAll(charges, layers[:], now, said) // last: it evicts cells
 	return dst
 }
 
@@ -273,9 +341,14 @@ type layer struct {
 }
 
 // chargedBefore is what the layers before charge to the same key of the same meter: those that meet in one cell have to fit together.
-func chargedBefore(before []Charge, ch *Charge) (sum uint64) {
+// One that denies, but may be waived, takes no room.
+func chargedBefore(before []Charge, said []Decision, ch *Charge) (sum uint64) {
 	for i := range before {
-		if b := &before[i]; b.Limit != nil && b.Key == ch.Key && b.Limit.id == ch.Limit.id && b.Limit.chargeable(b.Cost) {
+		b := &before[i]
+		if !said[i].Allowed && (b.Mode == Shadow || b.Mode == Quota || b.Mode == Elastic) {
+			continue
+		}
+		if b.Limit != nil && b.Key == ch.Key && b.Limit.id == ch.Limit.id && b.Limit.chargeable(b.Cost) {
 			sum = min(sum+min(b.Cost, 2*MaxLimit), 2*MaxLimit)
 		}
 	}
@@ -288,14 +361,37 @@ func (t *Table) lockAll(charges []Charge, hashes []uint64) uint64 {
 	var set uint64 // a bit a shard
 	for i := range charges {
 		if l := charges[i].Limit; l != nil {
-			hashes[i] = hash(l.id, charges[i].Key)
-			set |= 1 << (hashes[i] >> (64 - shardBits))
+			hashes[i] = hash(t.seed, l.id, charges[i].Key)
+			set |= t.shardSet(l, charges[i].Key, hashes[i])
 		}
 	}
-	for rest := set; rest != 0; rest &= rest - 1 {
-		t.shards[bits.TrailingZeros64(rest)].Lock()
+	t.lockSet(set)
+	return set
+}
+
+// shardSet is the shards, a bit each, of a key and of its ban.
+func (t *Table) shardSet(l *Limit, key Key, h uint64) uint64 {
+	set := uint64(1) << (h >> (64 - shardBits))
+	if l.ban != nil {
+		set |= 1 << (hash(t.seed, l.ban.id, key) >> (64 - shardBits))
 	}
 	return set
+}
+
+// lockShards is lockAll for hashes that are known.
+func (t *Table) lockShards(hashes []uint64) uint64 {
+	var set uint64
+	for _, h := range hashes {
+		set |= 1 << (h >> (64 - shardBits))
+	}
+	t.lockSet(set)
+	return set
+}
+
+func (t *Table) lockSet(set uint64) {
+	for ; set != 0; set &= set - 1 {
+		t.shards[bits.TrailingZeros64(set)].Lock()
+	}
 }
 
 func (t *Table) unlockAll(set uint64) {
@@ -306,7 +402,7 @@ func (t *Table) unlockAll(set uint64) {
 
 // View is what is used of the limit now, as far as this table knows: the count of the window that ends now, or a bucket's debt.
 func (t *Table) View(l *Limit, key Key, now int64) uint64 {
-	h := hash(l.id, key)
+	h := hash(t.seed, l.id, key)
 	s := t.shardOf(h)
 	s.Lock()
 	defer s.Unlock()
@@ -334,6 +430,7 @@ func (t *Table) Stats() Stats {
 		EvictedDenied: t.stats.evictedDenied.Load(),
 		Forgotten:     t.stats.forgotten.Load(),
 		Refused:       t.stats.refused.Load(),
+		Implausible:   t.doubt.slots.Load(),
 	}
 	for i := range t.shards {
 		s := &t.shards[i]

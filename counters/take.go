@@ -1,5 +1,7 @@
 package counters
 
+import "time"
+
 // find returns the ref of a key's cell, 0 if it has none.
 func (s *shard) find(meter uint64, key Key, h uint64) uint32 {
 	i, tag := s.home(h), uint32(h)
@@ -14,9 +16,7 @@ func (s *shard) find(meter uint64, key Key, h uint64) uint32 {
 				return ref
 			}
 		}
-		if i++; i == len(s.entries) {
-			i = 0
-		}
+		i = s.next(i)
 	}
 }
 
@@ -44,24 +44,45 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool
 		}
 		c = s.cell(ref)
 		y.cell, y.at = c, instant{off: now - c.index*l.sub}
+		if l.maxUnsent > 0 {
+			t.watched(s, c, now)
+		}
 	}
 	c.offered = uint32(min(uint64(c.offered)+cost, 1<<32-1))
 	c.used = usedAt(now)
-	if !c.dirty {
+	if !c.has(dirty) && l.scope != Alone {
 		s.enlist(ref, c)
 	}
 	return y
 }
 
-// decide answers a request, and charges it if it is admitted and is to be charged (commit). What the same request charges to the same
-// cell besides comes before it. The decision is written to d, which is zero. The cell is nil where a key was never charged, and is not to be.
-func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *Decision) {
+// step is what is done about a request in one decision.
+type step uint8
+
+const (
+	peek   step = iota // it is answered, and leaves no trace
+	ask                // it is answered as one layer of several, and charged by a second decision if all of them admit it
+	charge             // it is charged, as all layers have admitted it
+	take               // it is answered, and charged if it is admitted
+)
+
+// charges reports whether an admitted request is charged.
+func (how step) charges() bool { return how >= charge }
+
+// decide answers a request. What the same request charges to the same cell besides comes before it. The decision is written to d, which
+// is zero. The cell is nil where a key was never charged, and is not to be.
+func (t *Table) decide(y layer, l *Limit, cost, before uint64, how step, d *Decision) {
 	d.Rule, d.Window, d.Limit = l.meter.Rule, l.meter.Window, l.max
 	c := y.cell
 	if c == nil {
-		l.decideEmpty(cost, before, commit, d)
+		l.decideEmpty(cost, before, how.charges(), d)
 		return
 	}
+	if cost == 0 {
+		how = peek
+	}
+	held := c.watch != 0 && t.holdsBack(y, l, cost, before, how)
+	commit := how.charges() && !held
 	switch {
 	case l.algorithm <= FixedWindow:
 		l.takeWindow(c, y.shard.ahead(c), cost, before, y.at, commit, d)
@@ -71,9 +92,38 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, commit bool, d *D
 		t.debitUnfolded(y.shard, l, c, y.at)
 		l.takeBucket(c, cost, before, y.at, commit, d)
 	}
-	if l.chargeable(cost) {
-		c.denied = !d.Allowed
+	if held && d.Allowed {
+		d.Allowed, d.Delay, d.RetryAfter = false, 0, voiceLasts
 	}
+	if !d.Allowed {
+		t.keepFloor(y, l, cost, before, how, d)
+		if l.countsRejected && !d.Allowed && how != peek {
+			t.countRejected(y, l, cost, before, d)
+		}
+	}
+	if d.Allowed && how.charges() {
+		if used := l.max - d.Remaining + l.overlooked(c); used > l.Far() {
+			t.meters.states[c.meter].noteUsed(used)
+		}
+	}
+	if l.chargeable(cost) {
+		c.put(denied, !d.Allowed)
+	}
+	if c.watch == 0 && commit && d.Allowed && c.offered >= rushes && uint64(c.offered) >= l.max/rushShare {
+		t.rush(y, l, d.Remaining)
+	}
+}
+
+// overlooked is by how much less than what it was told of the cell's key a table may believe that it counts: what comes back while the late
+// run of a bucket waits to begin, and what others took late in the sub-window that leaves a log.
+func (l *Limit) overlooked(c *cell) uint64 {
+	switch {
+	case l.algorithm <= FixedWindow:
+		return 0
+	case l.algorithm == SlidingLog:
+		return c.others(&l.shape)[0]
+	}
+	return l.missed
 }
 
 // decideEmpty answers a request of a key without a cell, of which all is left. One that was to be charged (commit) found no room for a
@@ -106,19 +156,25 @@ func (t *Table) debitUnfolded(s *shard, l *Limit, c *cell, at instant) {
 	if m := t.meters.states[c.meter]; m.limit.Load() != l {
 		m.limit.Store(l)
 	}
-	if c.unfolded {
+	if c.has(unfolded) {
 		l.fold(c, s.ahead(c), at)
 	}
 }
 
-// view is the count of the window that ends at the instant; of a bucket whose limit is known, its debt.
+// view is the count of the window that ends at the instant; of a bucket whose limit is known, its debt. A ban in force weighs as much as
+// any limit.
 func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 	switch {
+	case m.algorithm == Ban:
+		if int64(*c.until())*int64(time.Millisecond) > c.index*m.sub+at.off-at.back {
+			return MaxLimit
+		}
+		return 0
 	case m.algorithm == SlidingLog:
 		s.forget(c, &m.shape, at)
 		return c.logView(&m.shape)
 	case m.algorithm.bucket():
-		if l := m.limit.Load(); l != nil && !c.unfolded {
+		if l := m.limit.Load(); l != nil && !c.has(unfolded) {
 			v := c.level()
 			return l.tokens(v.debt(&m.shape, v.notBefore(&m.shape, at)))
 		}
@@ -128,7 +184,8 @@ func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 
 // enlist notes that the cell is to be drained.
 func (s *shard) enlist(ref uint32, c *cell) {
-	c.dirty, c.next, c.prev = true, 0, s.dirty.last
+	c.raise(dirty)
+	c.next, c.prev = 0, s.dirty.last
 	if s.dirty.last != 0 {
 		s.cell(s.dirty.last).next = ref
 	} else {
@@ -149,5 +206,5 @@ func (s *shard) delist(c *cell) {
 	} else {
 		s.dirty.last = c.prev
 	}
-	c.dirty = false
+	c.lower(dirty)
 }

@@ -41,22 +41,33 @@ func (l *Limit) takeWindow(c *cell, ahead, cost, before uint64, at instant, comm
 	ring := c.counts(&l.shape)
 	seen := c.whole + partOf(ring, &l.shape, at) + before
 	asked := max(cost, 1)
-	if d.Allowed = asked <= l.max && seen <= l.max-asked; !d.Allowed {
-		d.RetryAfter = l.roomAfter(ring, c.whole, ahead, at, asked+before)
-	} else if commit && cost > 0 {
+	if d.Allowed = asked <= l.max && seen <= l.max-asked; d.Allowed && commit && cost > 0 {
 		c.count(ring, cost)
 		seen += cost
 	}
+	newest := newestIn(ring, ahead)
+	if !d.Allowed {
+		d.RetryAfter = l.roomAfter(ring, c.whole, newest, ahead, at, asked+before)
+	}
 	d.Remaining = l.max - min(seen, l.max)
 	if seen > before {
-		d.ResetAfter = emptyAfter(ring, ahead, &l.shape, at)
+		d.ResetAfter = emptyAfter(newest, &l.shape, at)
 	}
+}
+
+// newestIn is the newest place of a ring that holds a count, 0 if none does. What is ahead of it counts as the place after the last.
+func newestIn(ring []uint64, ahead uint64) int {
+	i := len(ring)
+	for count := ahead; count == 0 && i > 0; count = ring[i] {
+		i--
+	}
+	return i
 }
 
 // roomAfter is the least wait until the view leaves room for a cost, for which there is none now, if nothing is added. While a
 // sub-window leaves the window, those after it lie in it whole: it finds the first that leaves them room enough, and solves for the
 // moment inside it.
-func (l *Limit) roomAfter(ring []uint64, whole, ahead uint64, at instant, cost uint64) time.Duration {
+func (l *Limit) roomAfter(ring []uint64, whole uint64, newest int, ahead uint64, at instant, cost uint64) time.Duration {
 	if cost > l.max {
 		return Never // whether it comes in one layer or in several
 	}
@@ -67,7 +78,10 @@ func (l *Limit) roomAfter(ring []uint64, whole, ahead uint64, at instant, cost u
 		}
 	}
 	// From the newest backwards, as bursts are young. The last is the one ahead: by then time has come to it.
-	leaving, rest, count := last, uint64(0), ahead
+	leaving, rest, count := newest, uint64(0), ahead
+	if newest < last {
+		count = ring[newest]
+	}
 	for leaving > 1 && rest+count <= room {
 		rest += count
 		leaving--
@@ -101,13 +115,9 @@ func (l *Limit) stays(count, room uint64) int64 {
 }
 
 // emptyAfter is the least wait until a view that is not zero is, if nothing is added.
-func emptyAfter(ring []uint64, ahead uint64, sh *shape, at instant) time.Duration {
-	i := len(ring) // the newest place that holds a count, the one ahead included
-	for count := ahead; count == 0; count = ring[i] {
-		i--
-	}
+func emptyAfter(newest int, sh *shape, at instant) time.Duration {
 	if sh.algorithm != FixedWindow {
-		i++
+		newest++
 	}
-	return time.Duration(int64(i)*sh.sub - at.off + at.back)
+	return time.Duration(int64(newest)*sh.sub - at.off + at.back)
 }

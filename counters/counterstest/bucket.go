@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
@@ -18,8 +19,8 @@ type rate struct{ window, refill uint64 }
 
 func rateOf(l *counters.Limit) rate { return rate{uint64(l.Meter().Window), l.Refill()} }
 
-// moment is the time t in units of 1/refill ns.
-func (r rate) moment(t int64) wide { return product(uint64(t), r.refill) }
+// moment is the time t in units of 1/refill ns, from a second before the epoch: a late run may begin before it.
+func (r rate) moment(t int64) wide { return product(uint64(t+int64(time.Second)), r.refill) }
 
 // debit is when a bucket that would be full at a moment is full after so many tokens more were taken at the time t.
 func (r rate) debit(full wide, tokens uint64, t int64) wide {
@@ -89,44 +90,64 @@ func (b *replay) forget(before int64) (all bool) {
 	return len(b.debits) == 0 && b.short(b.full, before) == 0
 }
 
-// bucket is what one node believes of a bucket: what it took itself, and what it heard of, late and by sub-windows.
+// bucket is what one node believes of a bucket: what it took itself, and what it heard of, late and by sub-windows. It follows two runs and
+// believes the one that owes more: one that begins when the bucket is full, and one that begins half a second before that, or a quarter of
+// a window, so that what others took meanwhile and told late adds up in it.
 type bucket struct {
 	rate
-	sub  int64
-	full wide  // when it will be full
-	busy int64 // when it was full the last time
+	sub       int64
+	run, late run
 }
 
-func (b *bucket) view(t int64) uint64 { return b.short(b.full, t) }
+// run is when a bucket will be full, and since when all that was taken adds up.
+type run struct {
+	full  wide
+	since int64
+}
+
+func (b *bucket) view(t int64) uint64 { return b.short(larger(b.run.full, b.late.full), t) }
+
+// lag is how long before the bucket is full the late run begins.
+func (b *bucket) lag() int64 { return min(int64(500*time.Millisecond), int64(b.window)/4) }
 
 func (b *bucket) charge(cost uint64, t int64) {
-	if !b.moment(t).less(b.full) {
-		b.busy = t
-	}
-	b.full = b.debit(b.full, cost, t)
+	b.begin(&b.run, t)
+	b.take(&b.run, cost, t)
+	b.begin(&b.late, t-b.lag())
+	b.take(&b.late, cost, t)
 }
 
 // hear takes in what a peer took in a sub-window, after the time since, and that is known at the time t. It counts from the earliest
-// moment at which it may have been taken. Where that lies before the bucket was last full, what was refilled until then is not missing
-// any more.
+// moment at which it may have been taken.
 func (b *bucket) hear(index int64, cost uint64, since, t int64) {
 	s := min(max(index*b.sub, since), (index+1)*b.sub, t)
-	begin := b.moment(s)
-	switch {
-	case !begin.less(b.full):
-		b.charge(cost, s)
-	case s >= b.busy:
-		b.full = b.debit(b.full, cost, s)
-	default:
-		alone := begin.plus(product(cost, b.window)) // when it would have been full again
-		if busy := b.moment(b.busy); busy.less(alone) {
-			b.full = b.full.plus(alone.minus(busy))
-			b.busy = s
-		}
+	b.begin(&b.run, s)
+	b.take(&b.run, cost, s)
+	b.begin(&b.late, t-b.lag())
+	b.take(&b.late, cost, s)
+}
+
+// begin begins a run anew where the bucket is full by then.
+func (b *bucket) begin(r *run, t int64) {
+	if now := b.moment(t); !now.less(r.full) {
+		r.full, r.since = now, t
+	}
+}
+
+// take adds what was taken at the time t. Where that is before the run, what was refilled until it began is not missing any more.
+func (b *bucket) take(r *run, cost uint64, t int64) {
+	if t >= r.since {
+		r.full = r.full.plus(product(cost, b.window))
+		return
+	}
+	alone := b.moment(t).plus(product(cost, b.window)) // when it would have been full again
+	if began := b.moment(r.since); began.less(alone) {
+		r.full = r.full.plus(alone.minus(began))
+		r.since = t
 	}
 }
 
 func (b *bucket) add(index int64, cost uint64) { b.hear(index, cost, 0, math.MaxInt64) }
 func (b *bucket) ahead(int64) uint64           { return 0 } // nothing counts later than it is known
 func (b *bucket) steady(int64) int64           { return math.MaxInt64 }
-func (b *bucket) forget(before int64) bool     { return b.short(b.full, before) == 0 }
+func (b *bucket) forget(before int64) bool     { return b.view(before) == 0 }

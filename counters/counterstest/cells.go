@@ -20,6 +20,7 @@ type Cells struct {
 	sub, n int64
 	cells  map[counters.Key]*cell
 	gone   map[counters.Key]int64 // until when a cell that was replaced may be told of again
+	bans   *bans                  // nil: the limit bans nobody
 }
 
 type cell struct {
@@ -44,7 +45,7 @@ const MaxCount = 1<<42 - 1
 func NewCells(l *counters.Limit, own counters.Origin) *Cells {
 	m := l.Meter()
 	return &Cells{limit: l, origin: own, sub: int64(m.Sub), n: int64(m.SubWindows()), cells: make(map[counters.Key]*cell),
-		gone: make(map[counters.Key]int64)}
+		gone: make(map[counters.Key]int64), bans: newBans(l)}
 }
 
 // open returns an empty cell of a sub-window.
@@ -102,7 +103,7 @@ func (s *Cells) look(key counters.Key, now int64) (c *cell, at int64) {
 	case *slidingLog:
 		count.forget(at)
 	case *bucket:
-		at = max(at, count.busy)
+		at = max(at, count.run.since)
 	}
 	return c, at
 }
@@ -127,10 +128,32 @@ func (s *Cells) Charge(key counters.Key, cost uint64, now int64) {
 // Take decides on a request as [counters.Table.Take] does.
 func (s *Cells) Take(key counters.Key, cost uint64, now int64) counters.Decision {
 	d := s.Ask(key, cost, 0, now)
-	if d.Allowed && cost > 0 {
+	if left := s.bans.left(key, now); left > 0 {
+		confine(&d, left)
+		d.Banned = true
+		return d
+	}
+	switch {
+	case cost == 0 || d.RetryAfter == counters.Never:
+	case d.Allowed:
 		s.Charge(key, cost, now)
 		c, at := s.look(key, now)
 		tell(&d, c.count, 0, at, now)
+	default:
+		d = s.deny(key, cost, now)
+	}
+	return d
+}
+
+// deny does what the limit does to whom it denies.
+func (s *Cells) deny(key counters.Key, cost uint64, now int64) counters.Decision {
+	if most := 2 * s.limit.Max(); s.limit.CountsRejected() {
+		s.Charge(key, min(cost, most-min(most, s.View(key, now))), now)
+	}
+	d := s.Ask(key, cost, 0, now)
+	if s.bans != nil {
+		s.bans.begin(key, now)
+		confine(&d, s.bans.left(key, now))
 	}
 	return d
 }
@@ -143,7 +166,13 @@ func (s *Cells) View(key counters.Key, now int64) uint64 {
 
 // Merge raises a slot of another origin to the count given, as [counters.Table.Merge] does, and reports whether that was news.
 func (s *Cells) Merge(slot counters.Slot, now int64) (novel bool) {
-	if slot.Count == 0 || slot.Origin == 0 || slot.Origin == s.origin || !s.holds(slot.Index, now/s.sub) {
+	if slot.Count == 0 || slot.Origin == 0 || slot.Origin == s.origin {
+		return false
+	}
+	if slot.Meter.Algorithm == counters.Ban {
+		return s.bans.merge(slot, now)
+	}
+	if !s.holds(slot.Index, now/s.sub) {
 		return false
 	}
 	c, at := s.settle(slot.Key, now)

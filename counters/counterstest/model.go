@@ -11,6 +11,8 @@ import (
 // Model decides on requests under one limit as the definition of its algorithm has it, knowing all that was ever charged at its true
 // time: one model for all nodes of a cluster is the oracle.
 //
+// It knows neither bans nor requests that count though they were denied: [Cells] does.
+//
 // Times are nanoseconds since the Unix epoch and not negative. They need not come in order: a view at a time is of what was charged up
 // to it, and what was charged later is seen once time has come to it. Sums that do not fit end at the largest uint64, waits that do not
 // fit at the end of time.

@@ -23,7 +23,7 @@ type Merger interface {
 const everything = 1 << 10
 
 // Run checks that what open returns keeps the merge laws: a subtest each, with random slots of meters of every algorithm, keys, origins
-// and births around now. Every call of open returns an empty Merger of its own, with room for all of it (40 keys in all), whose
+// and births around now. Every call of open returns an empty Merger of its own, with room for all of it (44 keys in all), whose
 // own origin, if it has one, is below 1<<63.
 func Run(t *testing.T, open func() Merger) {
 	t.Helper()

@@ -26,6 +26,7 @@ var (
 		{Rule: "edge/a", Algorithm: counters.TokenBucket, Window: 10 * time.Second, Sub: time.Second},
 		{Rule: "edge/b", Algorithm: counters.LeakyBucket, Window: time.Minute, Sub: time.Minute},
 		{Rule: "edge/b", Algorithm: counters.LeakyQueue, Window: 10 * time.Second, Sub: 5 * time.Second},
+		{Rule: "edge/a", Algorithm: counters.Ban, Window: 10 * time.Second, Sub: 10 * time.Second},
 	}
 	lawKeys    = []counters.Key{0, 1, 2, math.MaxUint64}
 	lawOrigins = []counters.Origin{1<<63 | 1, 1<<63 | 2, math.MaxUint64}

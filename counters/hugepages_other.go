@@ -1,0 +1,6 @@
+//go:build !linux
+
+package counters
+
+// adviseHugePages does nothing: the kernel decides by itself.
+func adviseHugePages([]uint64) {}

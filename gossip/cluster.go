@@ -16,6 +16,9 @@ type Source interface {
 	Counts
 	// DrainDirty returns what changed since the last call; see counters.Table.
 	DrainDirty(now int64) counters.Drained
+	// Urgent is where to wait for what is better told before the interval ends; DrainUrgent returns it.
+	Urgent() <-chan struct{}
+	DrainUrgent(now int64) counters.Drained
 }
 
 // Cluster lets the replica of one node speak with its peers. Its methods are safe for concurrent use.
@@ -81,11 +84,17 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(c.cfg.Interval)
 	defer ticker.Stop()
+	early := time.NewTimer(0)
+	defer early.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
 			c.tick(ctx)
+		case <-c.source.Urgent():
+			early.Reset(c.untilFlush())
+		case <-early.C:
+			c.flush(ctx)
 		}
 	}
 	c.linger(context.WithoutCancel(ctx), ticker.C)
@@ -182,6 +191,23 @@ func (c *Cluster) tick(ctx context.Context) {
 	c.send(ctx, out)
 }
 
+// untilFlush is how long an early flush has to wait.
+func (c *Cluster) untilFlush() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Duration(max(0, c.replica.FlushAt()-c.cfg.Now()))
+}
+
+// flush tells early what is urgent.
+func (c *Cluster) flush(ctx context.Context) {
+	now := c.cfg.Now()
+	drained := c.source.DrainUrgent(now)
+	c.mu.Lock()
+	out := c.routed(c.replica.Flush(drained, now))
+	c.mu.Unlock()
+	c.send(ctx, out)
+}
+
 // goodbye tells the peers that this node admits nothing any more. memberlist does not say of a member whether it left or failed.
 func (c *Cluster) goodbye(ctx context.Context) {
 	c.mu.Lock()
@@ -260,34 +286,51 @@ func (c *Cluster) snapshot() []byte {
 	return encodeSnapshot(c.self.Origin(), tick, c.source, c.cfg.Now())
 }
 
-// Audit bounds what other nodes may have admitted on one key of each limit without this node knowing; see Replica.Audit. To a node that
+// Audit bounds by how much this node's admissions may have gone over each limit, on one key; see Replica.Audit. To a node that
 // has not reached all its seeds, as when it starts on the wrong side of a partition, those behind them together are one that admits a
 // limit: where they are cut off from each other as well, each part may.
 func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
 	c.mu.Lock()
-	unseen := c.replica.Audit(limits, c.cfg.Now())
+	excess := c.replica.Audit(limits, c.cfg.Now())
 	c.mu.Unlock()
-	if c.blind() {
-		for rule, l := range limits {
-			unseen[rule] += float64(l.Max())
+	all, region := c.blind(), c.blindToRegion()
+	for rule, l := range limits {
+		if l.Scope() == counters.Global && all || l.Scope() == counters.Region && region {
+			excess[rule] += float64(l.Max())
 		}
 	}
-	return unseen
+	return excess
 }
 
 // blind reports whether there may be nodes of which this one has never heard, because seeds do not answer. The lock is not held: pools
 // take it under their own.
 func (c *Cluster) blind() bool { return slices.ContainsFunc(c.pools, (*pool).isBlind) }
 
+// blindToRegion is blind as far as the node's own region goes: all of it is in the first pool, the LAN's if there is one.
+func (c *Cluster) blindToRegion() bool { return len(c.pools) > 0 && c.pools[0].isBlind() }
+
 // Staleness is the largest age of what this node knows of another one, and whether they are all in the membership. Nodes that
 // left are not counted; nodes that fell silent are, for a quarter of an hour. It is not whole while seeds have never answered, for as long.
 func (c *Cluster) Staleness() (age time.Duration, whole bool) {
-	whole = !c.blind()
+	age, whole = c.staleness(func(PeerStatus) bool { return true })
+	return age, whole && !c.blind()
+}
+
+// RegionStaleness is Staleness of the nodes of the same region.
+func (c *Cluster) RegionStaleness() (age time.Duration, whole bool) {
+	age, whole = c.staleness(func(p PeerStatus) bool { return !p.Far })
+	return age, whole && !c.blindToRegion()
+}
+
+func (c *Cluster) staleness(of func(PeerStatus) bool) (age time.Duration, whole bool) {
+	whole = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.replica.Peers(c.cfg.Now()) {
-		age = max(age, p.Age)
-		whole = whole && p.Member
+		if of(p) {
+			age = max(age, p.Age)
+			whole = whole && p.Member
+		}
 	}
 	return age, whole
 }

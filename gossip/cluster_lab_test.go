@@ -78,7 +78,7 @@ func (l *lab) startAt(region, id, pattern string, changes ...change) *labNode {
 	l.t.Helper()
 	l.boots++
 	n := &labNode{
-		table: counters.NewTable(counters.Config{Origin: NewOrigin(id, l.boots), Memory: counters.MinMemory}),
+		table: counters.NewTable(counters.Config{Origin: NewOrigin(id, l.boots), Region: region, Memory: counters.MinMemory}),
 		logs:  &logbook{}, done: make(chan error, 1),
 	}
 	lanAddr, wanAddr := fmt.Sprintf(pattern, 1), fmt.Sprintf(pattern, 2)

@@ -16,7 +16,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// envelope returns the fields of a frame up to the ack.
+// envelope returns the fields of a frame before its groups.
 func envelope() *bytes.Buffer {
 	var buf bytes.Buffer
 	enc := msgpack.NewEncoder(&buf)
@@ -30,14 +30,13 @@ func envelope() *bytes.Buffer {
 // groupOf returns a group with the rule and the entries given.
 func groupOf(rule string, entries []byte) []byte {
 	g := group{origin: 1, meter: meter(rule, 1e6, 1e6), demand: 0.001}
-	return finishGroup(g.encodeHead(1), entries)
+	return finishGroup(g.encodeHead(1), entries, g.encodeTail())
 }
 
 func frameOf(groups ...[]byte) []byte {
 	buf := envelope()
-	_ = msgpack.NewEncoder(buf).EncodeBytes([]byte{})
 	buf.Write(joinGroups(groups))
-	return buf.Bytes()
+	return appendBin(buf.Bytes(), nil)
 }
 
 // allocated returns how many bytes f allocates: the least of some runs, because others may allocate meanwhile.
@@ -62,13 +61,13 @@ func TestDeclaredLengthsAllocateNothing(t *testing.T) {
 	g := groupOf("r", nil)
 	for name, b := range map[string][]byte{
 		"envelope": declare(array32),
-		"ack":      append(envelope().Bytes(), declare(bin32)...),
-		"bitmap":   append(envelope().Bytes(), append([]byte{0xc4, 7, 1, 1}, declare(bin32)...)...),
-		"groups":   append(envelope().Bytes(), append([]byte{0xc4, 0}, declare(array32)...)...),
-		"group":    append(cut(frameOf(g), len(g)+2), declare(bin32)...),
+		"ack":      append(envelope().Bytes(), append([]byte{0x90}, declare(bin32)...)...),
+		"bitmap":   append(envelope().Bytes(), append([]byte{0x90, 0xc4, 7, 1, 1}, declare(bin32)...)...),
+		"groups":   append(envelope().Bytes(), declare(array32)...),
+		"group":    append(cut(frameOf(g), len(g)+2+2), declare(bin32)...),
 		"rule":     frameOf(declare(str32)),
 		"entries":  frameOf(append(cut(g, 2), declare(bin32)...)),
-		"groups that are not there": append(append(envelope().Bytes(), 0xc4, 0, 0xdd, 0, 0, 0xff, 0xff),
+		"groups that are not there": append(append(envelope().Bytes(), 0xdd, 0, 0, 0xff, 0xff),
 			bytes.Repeat([]byte{0xa0}, 1<<16)...),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,8 +85,7 @@ func TestDeclaredLengthsAllocateNothing(t *testing.T) {
 
 // The densest frames that are valid cost at most so many times their length.
 func TestDenseFramesAllocateInProportion(t *testing.T) {
-	entry := make([]byte, 11)
-	entry[10] = 1
+	entry := []byte{isOne, 0, 0, 0, 0, 0, 0, 0}
 	var small [][]byte
 	for i := range 60_000 / minGroup {
 		small = append(small, groupOf(string([]byte{'a' + byte(i%2)}), nil))
@@ -96,8 +94,8 @@ func TestDenseFramesAllocateInProportion(t *testing.T) {
 		frame []byte
 		times int
 	}{
-		"entries in a packet": {frameOf(groupOf("r", bytes.Repeat(entry, 60_000/11))), 6},
-		"entries in a stream": {frameOf(groupOf("r", bytes.Repeat(entry, 4<<20/11))), 6}, // slots of 56 bytes for entries of 11
+		"entries in a packet": {frameOf(groupOf("r", bytes.Repeat(entry, 60_000/minEntry))), 0},
+		"entries in a stream": {frameOf(groupOf("r", bytes.Repeat(entry, 7<<20/minEntry))), 0},
 		"groups in a packet":  {frameOf(small...), 6},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +113,7 @@ func TestDenseFramesAllocateInProportion(t *testing.T) {
 }
 
 func TestOversizedFrames(t *testing.T) {
-	b := frameOf(groupOf("r", bytes.Repeat([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, maxSnapshot/11)))
+	b := frameOf(groupOf("r", bytes.Repeat([]byte{isOne, 0, 0, 0, 0, 0, 0, 0}, maxSnapshot/minEntry)))
 	if len(b) <= maxSnapshot {
 		t.Fatal("the frame is not oversized")
 	}
@@ -137,15 +135,13 @@ func TestNonsense(t *testing.T) {
 	}
 	none := []byte{}
 	now := uint64(frameTime)
-	entry := func(age int64, birth, count uint64) []byte {
-		b := binary.AppendVarint(make([]byte, 8), age)
-		return binary.AppendUvarint(binary.AppendUvarint(b, birth), count)
-	}
+	entry := func(head byte, then ...byte) []byte { return append([]byte{head, 1, 2, 3, 4, 5, 6, 7}, then...) }
+	varint := func(v int64) []byte { return binary.AppendVarint(nil, v) }
 	ackOf := func(cumulative uint64, bitmap int) []byte {
 		return (&ack{origin: 1, cumulative: cumulative, bitmap: make([]byte, bitmap)}).encode()
 	}
 	head := func(m counters.Meter) []byte {
-		return finishGroup((&group{origin: 1, meter: &m}).encodeHead(1), nil)
+		return finishGroup((&group{origin: 1, meter: &m}).encodeHead(1), nil, nil)
 	}
 	sub := *meter("r", 1e9, 1e9)
 	for name, b := range map[string][]byte{
@@ -153,38 +149,44 @@ func TestNonsense(t *testing.T) {
 		"no array":            {1},
 		"nil":                 {0xc0},
 		"too few fields":      fields(1, 1, 1, 1, now, 0, none),
-		"version 0":           fields(0, 1, 1, 1, now, 0, none, []any{}),
-		"unknown kind":        fields(1, uint64(kinds), 1, 1, now, 0, none, []any{}),
-		"negative kind":       fields(1, -1, 1, 1, now, 0, none, []any{}),
-		"no origin":           fields(1, 1, 0, 1, now, 0, none, []any{}),
-		"tick beyond acks":    fields(1, 1, 1, uint64(math.MaxUint64/2+1), now, 0, none, []any{}),
-		"negative tick":       fields(1, 1, 1, -1, now, 0, none, []any{}),
-		"before 1970":         fields(1, 1, 1, 1, -1, 0, none, []any{}),
-		"at 1970":             fields(1, 1, 1, 1, 0, 0, none, []any{}),
-		"text for a number":   fields(1, "1", 1, 1, now, 0, none, []any{}),
-		"float for a number":  fields(1, 1.5, 1, 1, now, 0, none, []any{}),
-		"groups that are nil": fields(1, 1, 1, 1, now, 0, none, nil),
-		"ack that is nil":     fields(1, 1, 1, 1, now, 0, nil, []any{}),
-		"ack that is short":   fields(1, 1, 1, 1, now, 0, []byte{1, 1}, []any{}),
-		"ack beyond ticks":    fields(1, 1, 1, 1, now, 0, ackOf(math.MaxUint64/2+1, 0), []any{}),
-		"bitmap too long":     fields(1, 1, 1, 1, now, 0, ackOf(1, maxBitmap+1), []any{}),
-		"group that is nil":   fields(1, 1, 1, 1, now, 0, none, []any{nil}),
+		"version 0":           fields(0, 1, 1, 1, now, 0, []any{}, none),
+		"unknown kind":        fields(1, uint64(kinds), 1, 1, now, 0, []any{}, none),
+		"negative kind":       fields(1, -1, 1, 1, now, 0, []any{}, none),
+		"no origin":           fields(1, 1, 0, 1, now, 0, []any{}, none),
+		"tick beyond acks":    fields(1, 1, 1, uint64(math.MaxUint64/2+1), now, 0, []any{}, none),
+		"negative tick":       fields(1, 1, 1, -1, now, 0, []any{}, none),
+		"before 1970":         fields(1, 1, 1, 1, -1, 0, []any{}, none),
+		"at 1970":             fields(1, 1, 1, 1, 0, 0, []any{}, none),
+		"text for a number":   fields(1, "1", 1, 1, now, 0, []any{}, none),
+		"float for a number":  fields(1, 1.5, 1, 1, now, 0, []any{}, none),
+		"groups that are nil": fields(1, 1, 1, 1, now, 0, nil, none),
+		"ack that is nil":     fields(1, 1, 1, 1, now, 0, []any{}, nil),
+		"ack that is short":   fields(1, 1, 1, 1, now, 0, []any{}, []byte{1, 1}),
+		"ack beyond ticks":    fields(1, 1, 1, 1, now, 0, []any{}, ackOf(math.MaxUint64/2+1, 0)),
+		"bitmap too long":     fields(1, 1, 1, 1, now, 0, []any{}, ackOf(1, maxBitmap+1)),
+		"group that is nil":   fields(1, 1, 1, 1, now, 0, []any{nil}, none),
 		"group that is empty": frameOf(none),
 		"no rule":             frameOf(groupOf("", nil)),
 		"rule too long":       frameOf(groupOf(string(make([]byte, counters.MaxRuleName+1)), nil)),
-		"unknown algorithm":   frameOf(head(counters.Meter{Rule: "r", Algorithm: 99, Window: sub.Window, Sub: sub.Sub})),
 		"algorithm 0":         frameOf(head(counters.Meter{Rule: "r", Algorithm: 0, Window: sub.Window, Sub: sub.Sub})),
-		"first unknown one":   frameOf(head(counters.Meter{Rule: "r", Algorithm: counters.LeakyQueue + 1, Window: sub.Window, Sub: sub.Sub})),
 		"fixed in parts":      frameOf(head(counters.Meter{Rule: "r", Algorithm: counters.FixedWindow, Window: 2 * sub.Window, Sub: sub.Sub})),
 		"window of 0":         frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Sub: sub.Sub})),
 		"sub-window of 0":     frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: sub.Window})),
 		"negative window":     frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: -sub.Window, Sub: -sub.Sub})),
 		"longest sub-window":  frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: math.MaxInt64, Sub: math.MaxInt64})),
-		"half an entry":       frameOf(groupOf("r", make([]byte, 10))),
+		"half an entry":       frameOf(groupOf("r", entry(isOne)[:7])),
+		"an entry and a half": frameOf(groupOf("r", append(entry(isOne), entry(isOne)[:7]...))),
 		"entry without end":   frameOf(groupOf("r", bytes.Repeat([]byte{0xff}, 40))),
-		"age of 2^40":         frameOf(groupOf("r", entry(1<<40, 0, 1))),
-		"age of -2^40":        frameOf(groupOf("r", entry(-1<<40, 0, 1))),
-		"birth of 2^32":       frameOf(groupOf("r", entry(0, 1<<32, 1))),
+		"no highest byte":     frameOf(groupOf("r", entry(isOne|follows))),
+		"no age":              frameOf(groupOf("r", entry(isOne|ageBits<<ageShift))),
+		"age without end":     frameOf(groupOf("r", entry(isOne|ageBits<<ageShift, 0x80))),
+		"age of 2^40":         frameOf(groupOf("r", entry(isOne|ageBits<<ageShift, varint(1<<40)...))),
+		"age of -2^40":        frameOf(groupOf("r", entry(isOne|ageBits<<ageShift, varint(-1<<40)...))),
+		"no birth":            frameOf(groupOf("r", entry(isOne|hasBirth))),
+		"birth of 2^32":       frameOf(groupOf("r", entry(isOne|hasBirth, binary.AppendUvarint(nil, 1<<32)...))),
+		"no demand":           frameOf(groupOf("r", entry(isOne|hasDemand))),
+		"no count":            frameOf(groupOf("r", entry(0))),
+		"count beyond 2^64":   frameOf(groupOf("r", entry(0, bytes.Repeat([]byte{0xff}, 10)...))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewReplica(9, 1e8, counters.NewTable(counters.Config{Origin: 9, Memory: counters.MinMemory}))
@@ -265,7 +267,7 @@ func FuzzDecodeFrame(f *testing.F) {
 		if third := again(t, second); !reflect.DeepEqual(second, third) {
 			t.Errorf("written and read again:\n%+v\n%+v", second, third)
 		}
-		if first.origin != second.origin || first.tick != second.tick || first.sent != second.sent || first.active != second.active {
+		if first.origin != second.origin || first.tick != second.tick || first.sent != second.sent || first.since != second.since {
 			t.Errorf("envelope:\n%+v\n%+v", first, second)
 		}
 		table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
@@ -287,6 +289,7 @@ func again(t *testing.T, f *frame) *frame {
 	groups := slices.Clone(f.groups)
 	for i := range groups {
 		groups[i].demand = min(math.Floor(groups[i].demand), 1<<40) // thousandths are rounded up each time
+		groups[i].slots = groups[i].unpack(f.sent)
 	}
 	if bodies := pack(groups, f.origin, f.sent, math.MaxInt32); len(bodies) > 0 {
 		body = bodies[0]
@@ -299,11 +302,8 @@ func again(t *testing.T, f *frame) *frame {
 		t.Fatalf("%d groups became %d", len(f.groups), len(out.groups))
 	}
 	for i := range out.groups {
-		if !sameSlots(out.groups[i].slots, f.groups[i].slots) {
-			t.Fatalf("group %d:\n%+v\n%+v", i, f.groups[i], out.groups[i])
-		}
-		if out.groups[i].slots == nil {
-			t.Fatal("slots are nil") // reflect.DeepEqual tells nil from empty
+		if got, want := out.groups[i].unpack(out.sent), f.groups[i].unpack(f.sent); !sameSlots(got, want) {
+			t.Fatalf("group %d:\n%+v\n%+v", i, want, got)
 		}
 	}
 	return out

@@ -26,6 +26,28 @@ var frameMeters = []*counters.Meter{
 	meter(strings.Repeat("long/", counters.MaxRuleName)[:counters.MaxRuleName], counters.MaxWindow, counters.MaxWindow/60),
 }
 
+// unpack returns the slots of a group that came in a frame of the time sent.
+func (g *group) unpack(sent int64) []counters.Slot {
+	all := []counters.Slot{}
+	for e := (entries{rest: g.entries}); len(e.rest) > 0; {
+		s := counters.Slot{Meter: g.meter, Origin: g.origin}
+		if !e.next(&s, g.meter.Index(sent)) {
+			panic("entries that are not well-formed were taken in")
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// joinGroups is the field of groups that holds these.
+func joinGroups(groups [][]byte) []byte {
+	var bins []byte
+	for _, g := range groups {
+		bins = appendBin(bins, g)
+	}
+	return fieldOf(len(groups), bins)
+}
+
 const frameTime = int64(1_800_000_000_123_456_789)
 
 func drawSlot(t *rapid.T, m *counters.Meter, o counters.Origin) counters.Slot {
@@ -34,8 +56,9 @@ func drawSlot(t *rapid.T, m *counters.Meter, o counters.Origin) counters.Slot {
 		Key:    counters.Key(rapid.Uint64().Draw(t, "key")),
 		Index:  m.Index(frameTime) - rapid.Int64Range(-1, int64(m.SubWindows())).Draw(t, "age"),
 		Origin: o,
-		Birth:  rapid.Uint32().Draw(t, "birth"),
-		Count:  rapid.OneOf(rapid.Uint64Range(1, 300), rapid.Uint64()).Draw(t, "count"),
+		Birth:  rapid.OneOf(rapid.Just(uint32(0)), rapid.Uint32()).Draw(t, "birth"),
+		Demand: rapid.OneOf(rapid.Just(float32(0)), rapid.SampledFrom(demandSteps[:])).Draw(t, "demand"),
+		Count:  rapid.OneOf(rapid.Uint64Range(0, 300), rapid.Uint64()).Draw(t, "count"),
 	}
 }
 
@@ -45,6 +68,7 @@ func drawGroups(t *rapid.T, self counters.Origin) []group {
 			origin: counters.Origin(rapid.OneOf(rapid.Just(uint64(self)), rapid.Uint64Min(1)).Draw(t, "origin")),
 			meter:  rapid.SampledFrom(frameMeters).Draw(t, "meter"),
 			demand: float64(rapid.Uint64Range(0, 1<<40).Draw(t, "demand")) / 1000,
+			rise:   rapid.Uint64Max(math.MaxInt64).Draw(t, "rise"),
 		}
 		for range rapid.IntRange(0, 120).Draw(t, "slots") {
 			g.slots = append(g.slots, drawSlot(t, g.meter, g.origin))
@@ -71,7 +95,7 @@ func drawFrame(t *rapid.T) frame {
 		origin: counters.Origin(rapid.Uint64Min(1).Draw(t, "self")),
 		tick:   rapid.Uint64Max(math.MaxUint64/2).Draw(t, "tick"),
 		sent:   frameTime,
-		active: time.Duration(rapid.Int64Range(0, int64(counters.MaxWindow)).Draw(t, "active")),
+		since:  time.Duration(rapid.Int64Range(0, int64(counters.MaxWindow)).Draw(t, "since")),
 		ack:    drawAck(t),
 	}
 }
@@ -95,7 +119,7 @@ func TestFrameRoundTrip(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, g := range got.groups {
-				came = append(came, g.slots...)
+				came = append(came, g.unpack(want.sent)...)
 				if i := indexOfDemand(groups, g); i < 0 {
 					t.Fatalf("a group out of nowhere: %+v of %x, demand %v", *g.meter, uint64(g.origin), g.demand)
 				}
@@ -113,10 +137,10 @@ func TestFrameRoundTrip(t *testing.T) {
 	})
 }
 
-// indexOfDemand finds the group of the same meter and origin whose demand it is, rounded up to a thousandth.
+// indexOfDemand finds the group of the same meter, origin and rise whose demand it is, rounded up to a thousandth.
 func indexOfDemand(groups []group, g group) int {
 	for i, want := range groups {
-		if want.origin == g.origin && *want.meter == *g.meter && math.Abs(g.demand-want.demand) <= 0.001+1e-9*want.demand {
+		if want.origin == g.origin && *want.meter == *g.meter && want.rise == g.rise && math.Abs(g.demand-want.demand) <= 0.001+1e-9*want.demand {
 			return i
 		}
 	}
@@ -142,27 +166,29 @@ func sameSlots(a, b []counters.Slot) bool {
 
 // worstFrame is an envelope whose fields all take as many bytes as they can.
 func worstFrame() frame {
-	return frame{
-		kind: kinds - 1, origin: math.MaxUint64, tick: math.MaxUint64 / 2, sent: math.MaxInt64, active: counters.MaxWindow,
-		ack: ack{origin: math.MaxUint64, cumulative: math.MaxUint64 / 2, bitmap: bytes.Repeat([]byte{0xff}, maxBitmap)},
+	return frame{kind: kinds - 1, origin: math.MaxUint64, tick: math.MaxUint64 / 2, sent: math.MaxInt64, since: counters.MaxWindow}
+}
+
+// worstSlots are slots whose entries all take as many bytes as they can.
+func worstSlots(m *counters.Meter, n int) (slots []counters.Slot) {
+	for i := range n {
+		slots = append(slots, counters.Slot{Meter: m, Key: counters.Key(-i) << 63, Index: math.MinInt64 + 1<<62, Origin: 1,
+			Birth: math.MaxUint32, Demand: 1, Count: math.MaxUint64})
 	}
+	return slots
 }
 
 func TestPacketsFit(t *testing.T) {
 	long := frameMeters[len(frameMeters)-1]
-	worst := counters.Slot{Meter: long, Key: math.MaxUint64, Index: long.Index(math.MaxInt64) - 60, Origin: 1, Birth: math.MaxUint32, Count: math.MaxUint64}
 	f := worstFrame()
 	for n := range 200 {
 		for _, demand := range []float64{0, math.MaxUint32, math.MaxFloat64} {
 			// Groups of n slots, and of one each: the names take most of the room.
-			one := group{origin: 1, meter: long, demand: demand}
-			for range n {
-				one.slots = append(one.slots, worst)
-			}
+			one := group{origin: 1, meter: long, demand: demand, rise: math.MaxUint64, slots: worstSlots(long, n)}
 			groups := []group{one}
 			for range n % 10 {
-				groups = append(groups, group{origin: 1, meter: long, demand: demand, slots: one.slots[:1]})
-				groups = append(groups, group{origin: 1, meter: frameMeters[0], demand: demand})
+				groups = append(groups, group{origin: 1, meter: long, demand: demand, rise: math.MaxUint64, slots: one.slots[:1]})
+				groups = append(groups, group{origin: 1, meter: frameMeters[0], demand: demand, rise: math.MaxUint64})
 			}
 			for _, body := range pack(groups, f.origin, f.sent, maxBody) {
 				if b := f.encode(nil, body); len(b) > MaxFrame {
@@ -180,16 +206,59 @@ func TestPacketsFit(t *testing.T) {
 	})
 }
 
-// Packets are filled: what memberlist and the network cost is by the packet.
-func TestPacketsAreFull(t *testing.T) {
-	g := group{origin: 1, meter: frameMeters[1]}
-	for i := range 1000 {
-		g.slots = append(g.slots, counters.Slot{Meter: g.meter, Key: counters.Key(i) << 32, Index: g.meter.Index(frameTime), Origin: 1, Count: 100})
+// A frame that is given an ack is as one that was made with it. The longest ack fits a beacon.
+func TestWithAck(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		with := drawFrame(t)
+		without := with
+		without.ack = ack{}
+		if a, b := withAck(without.encode(nil, emptyBody), with.ack.encode()), with.encode(nil, emptyBody); !bytes.Equal(a, b) {
+			t.Fatalf("given an ack:\n%x\nmade with it:\n%x", a, b)
+		}
+	})
+	f := worstFrame()
+	f.ack = ack{origin: math.MaxUint64, cumulative: math.MaxUint64 / 2, bitmap: bytes.Repeat([]byte{0xff}, maxBitmap)}
+	if said := f.ack.encode(); len(said) > math.MaxUint8 || len(f.encode(nil, emptyBody)) > MaxFrame {
+		t.Errorf("the longest ack has %d bytes, its beacon %d", len(said), len(f.encode(nil, emptyBody)))
 	}
-	bodies := pack([]group{g}, 1, frameTime, maxBody)
-	for i, b := range bodies[:len(bodies)-1] {
-		if len(b) < maxBody*9/10 {
-			t.Errorf("body %d of %d has only %d bytes of %d", i, len(bodies), len(b), maxBody)
+}
+
+// overhead is what memberlist adds to a message that is encrypted, in a region with a name of usual length: a type, a checksum, the label,
+// and version, nonce and tag.
+const overhead = 1 + 5 + 2 + len("edgelimit/lan/eu-west-1") + 1 + 12 + 16
+
+// Packets are filled, because what memberlist and the network cost is by the packet: a key takes at most 12 bytes of it, all told.
+func TestPacketsAreFull(t *testing.T) {
+	for _, test := range []struct {
+		what  string
+		slot  counters.Slot
+		bytes float64 // a key
+	}{
+		{"keys that are asked for once", counters.Slot{Count: 1}, 9.5},
+		{"usual keys", counters.Slot{Count: 100}, 10.5},
+		{"busy keys", counters.Slot{Count: 10_000}, 11.5},
+		{"offenders", counters.Slot{Count: 100, Demand: 30}, 11.5},
+		{"keys of a table that is full", counters.Slot{Count: 100, Birth: 100}, 11.5},
+	} {
+		const keys = 10_000
+		m := frameMeters[1]
+		slots := make([]counters.Slot, keys)
+		for i := range slots {
+			slots[i] = test.slot
+			slots[i].Meter, slots[i].Index, slots[i].Origin = m, m.Index(frameTime), 1<<63
+			slots[i].Key = counters.Key(i+1) * 0x9e3779b97f4a7c15
+		}
+		f := frame{kind: data, origin: 1 << 63, tick: 1000, sent: frameTime, since: time.Second}
+		bodies := pack(new(arranger).arrange(slots, nil, f.origin), f.origin, frameTime, maxBody)
+		total := 0
+		for i, body := range bodies {
+			b := f.encode(nil, body)
+			if total += len(b) + overhead; i < len(bodies)-1 && len(body) < maxBody-maxEntry {
+				t.Errorf("%s: body %d of %d has only %d bytes of %d", test.what, i, len(bodies), len(body), maxBody)
+			}
+		}
+		if got := float64(total) / keys; got > test.bytes {
+			t.Errorf("%s take %.2f bytes each, want at most %.1f", test.what, got, test.bytes)
 		}
 	}
 }
@@ -212,15 +281,16 @@ func TestHugeDemand(t *testing.T) {
 // goldenFrame says a little of everything.
 func goldenFrame() (frame, []group) {
 	f := frame{
-		kind: data, origin: 0x1122334455667788, tick: 300, sent: frameTime, active: 1500 * time.Millisecond,
+		kind: data, origin: 0x1122334455667788, tick: 300, sent: frameTime, since: 1500 * time.Millisecond,
 		ack: ack{origin: 0x99aabbccddeeff00, cumulative: 70000, bitmap: []byte{0b101}},
 	}
 	m := frameMeters[1]
 	now := m.Index(frameTime)
 	return f, []group{
-		{origin: f.origin, meter: m, demand: 12.5, slots: []counters.Slot{
+		{origin: f.origin, meter: m, demand: 12.5, rise: 42, slots: []counters.Slot{
 			{Meter: m, Key: 0x0102030405060708, Index: now, Origin: f.origin, Count: 1},
 			{Meter: m, Key: 0x0102030405060708, Index: now - 1, Origin: f.origin, Birth: 2, Count: 300},
+			{Meter: m, Key: 0xfe02030405060708, Index: now + 4, Origin: f.origin, Demand: 1024, Count: 1},
 		}},
 		{origin: 5, meter: m, slots: []counters.Slot{{Meter: m, Key: 9, Index: now + 1, Origin: 5, Count: 7}}},
 	}
@@ -233,13 +303,17 @@ const golden = "98" + // array of 8
 	"cf1122334455667788" + // origin
 	"cd012c" + // tick
 	"cf18fae2769b0fcd15" + // sent
-	"ce59682f00" + // active
-	"c411" + "cf99aabbccddeeff00" + "ce00011170" + "c40105" + // ack: origin, cumulative, bitmap
+	"ce59682f00" + // since
 	"92" + // two groups
-	"c43b" + "aa656467652f6c6f67696e" + "01" + "cf0000000df8475800" + "cf0000000165a0bc00" + "00" + "cd30d4" +
-	"c417" + "0807060504030201" + "00" + "00" + "01" + "0807060504030201" + "02" + "02" + "ac02" +
+	"c443" + "aa656467652f6c6f67696e" + "01" + "cf0000000df8475800" + "cf0000000165a0bc00" + "00" + "cd30d4" +
+	"c41e" + "81" + "08070605040302" + // the least: one, in the sub-window of now, of a key whose highest byte is 1
+	"28" + "08070605040302" + "02" + "ac02" + // the same key, the sub-window before, a birth, 300
+	"df" + "08070605040302" + "fe" + "07" + "68" + // highest byte, age, demand; one
+	"2a" + // rise
 	"c42d" + "aa656467652f6c6f67696e" + "01" + "cf0000000df8475800" + "cf0000000165a0bc00" + "05" + "00" +
-	"c40b" + "0900000000000000" + "01" + "00" + "07"
+	"c40a" + "18" + "09000000000000" + "01" + "07" +
+	"00" +
+	"c411" + "cf99aabbccddeeff00" + "ce00011170" + "c40105" // ack: origin, cumulative, bitmap
 
 func TestFrameGolden(t *testing.T) {
 	f, groups := goldenFrame()
@@ -259,10 +333,10 @@ func TestFrameGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.groups = groups
-	if _, want := goldenFrame(); !sameSlots(got.groups[0].slots, want[0].slots) || !sameSlots(got.groups[1].slots, want[1].slots) {
+	if _, want := goldenFrame(); !sameSlots(got.groups[0].unpack(f.sent), want[0].slots) || !sameSlots(got.groups[1].unpack(f.sent), want[1].slots) {
 		t.Errorf("groups:\n got %+v\nwant %+v", got.groups, want)
 	}
-	if got.groups[0].demand != 12.5 || got.ack.cumulative != 70000 || !got.ack.has(70002) || got.ack.has(70003) || !got.ack.has(70004) {
+	if got.groups[0].demand != 12.5 || got.groups[0].rise != 42 || got.ack.cumulative != 70000 || !got.ack.has(70002) || got.ack.has(70003) || !got.ack.has(70004) {
 		t.Errorf("decoded %+v", got)
 	}
 }
@@ -275,7 +349,7 @@ func appended(enc *msgpack.Encoder) {
 	_ = enc.EncodeFloat64(1)
 }
 
-// A frame of a later version, with fields appended wherever they may be, says what it said before.
+// A frame of a later version, with fields appended wherever they may be and groups of algorithms that are not known yet, says what it said before.
 func TestLaterFields(t *testing.T) {
 	old, err := hex.DecodeString(golden)
 	if err != nil {
@@ -293,17 +367,19 @@ func TestLaterFields(t *testing.T) {
 	f, groups := goldenFrame()
 	var encoded [][]byte
 	for _, g := range groups {
-		entries, _ := packEntries(g.slots, f.sent, maxBody)
-		encoded = append(encoded, append3(finishGroup(g.encodeHead(f.origin), entries)))
+		entries, _ := packEntries(nil, g.slots, g.meter.Index(f.sent), maxBody)
+		encoded = append(encoded, append3(finishGroup(g.encodeHead(f.origin), entries, g.encodeTail())))
+		later := group{origin: g.origin, meter: &counters.Meter{Rule: "later", Algorithm: counters.Ban + 1, Window: 7, Sub: 2}}
+		encoded = append(encoded, append3(finishGroup(later.encodeHead(f.origin), []byte("no entry of this version"), later.encodeTail())))
 	}
 	var buf bytes.Buffer
 	enc := msgpack.NewEncoder(&buf)
 	_ = enc.EncodeArrayLen(frameFields + 3)
-	for _, v := range []uint64{2, uint64(f.kind), uint64(f.origin), f.tick, uint64(f.sent), uint64(f.active)} {
+	for _, v := range []uint64{2, uint64(f.kind), uint64(f.origin), f.tick, uint64(f.sent), uint64(f.since)} {
 		_ = enc.EncodeUint(v)
 	}
-	_ = enc.EncodeBytes(append3(f.ack.encode()))
 	buf.Write(joinGroups(encoded))
+	_ = enc.EncodeBytes(append3(append(f.ack.encode(), 0xc0))) // no transit is known
 	appended(enc)
 
 	got, err := decodeFrame(buf.Bytes())
@@ -338,7 +414,7 @@ func TestBrokenFrames(t *testing.T) {
 				continue
 			}
 			for _, g := range f.groups {
-				if len(g.slots) > 3 || g.origin == 0 || g.meter.Validate() != nil {
+				if len(g.unpack(f.sent)) > 3 || g.origin == 0 || g.meter.Validate() != nil {
 					t.Errorf("byte %d: decoded %+v", i, g)
 				}
 			}

@@ -15,10 +15,11 @@ const ackWindow = maxBitmap * 8
 type hearing struct {
 	cumulative uint64              // it has every tick up to here
 	beyond     map[uint64]arrival  // what came after a gap
+	covered    covered             // by the latest beacon
 	asOf       int64               // the sender's time at which the knowledge of it was whole; 0: never yet
 	asOfHere   int64               // when it became so, by this node's clock
 	latest     int64               // the latest time at which a frame that came was sent
-	gap        time.Duration       // the age of the knowledge when the first frame of that time came
+	highest    uint64              // tick that a frame told of
 	heardAt    int64               // when a frame came last
 	since      int64               // when the first one came
 	interval   time.Duration       // between reports: T, the same on every node
@@ -27,7 +28,18 @@ type hearing struct {
 	worstAge   time.Duration       // the largest age since the last tick of this replica's own
 	peakAge    time.Duration       // the largest age between the last two
 	left       bool                // it said goodbye: it admits nothing any more
+	far        bool                // it is of another region
+	idle       bool                // no requests came to it when the latest frame was sent
 	partial    bool                // it may have left out what changed long ago
+	there      transit             // of its frames
+	back       int64               // what this node's frames seem to take at least, as it says
+	backKnown  bool
+}
+
+// covered is what a beacon said: the ticks up to it hold all that was admitted before it was sent.
+type covered struct {
+	tick uint64
+	sent int64
 }
 
 // arrival is a frame that came after a gap.
@@ -40,8 +52,7 @@ type arrival struct {
 type reported struct {
 	rate float64 // cost per second
 	sent int64   // the sender's time of the report
-	late float64 // cost of intervals whose reports came late, while something is still missing
-	peak float64 // the most cost that was unseen since the last audit
+	came int64   // when it came
 }
 
 // maxDemands caps the rules of which one origin can report.
@@ -51,25 +62,25 @@ func newHearing(now int64, interval time.Duration) *hearing {
 	return &hearing{since: now, interval: interval, beyond: make(map[uint64]arrival), demand: make(map[string]reported)}
 }
 
+// repeated reports whether the frame has come before, or another that tells the same.
+func (h *hearing) repeated(f *frame) bool {
+	_, waits := h.beyond[f.tick]
+	return (f.kind == data || f.kind == dataMore) && (f.tick <= h.cumulative || waits)
+}
+
 // note records that the frame came, and brings the cumulative tick and the age up to date.
 func (h *hearing) note(f *frame, now int64) {
 	h.heardAt = now
 	if f.sent > h.latest {
-		h.latest, h.gap = f.sent, h.age(now)
+		h.latest = f.sent
+		h.idle = f.kind == beacon && f.since == 0
 	}
+	h.highest = max(h.highest, f.tick)
 	h.worstAge = max(h.worstAge, h.age(now))
-	unseenFor := max(h.gap, h.age(now))
-	_, waits := h.beyond[f.tick]
-	numbered := f.kind == data || f.kind == dataMore
-	repeated := numbered && (f.tick <= h.cumulative || waits)
-	if f.tick <= h.cumulative || f.tick == h.cumulative+1 && numbered {
-		// Nothing is missing, so before it became active there was nothing to see.
-		unseenFor = min(unseenFor, f.active+time.Duration(max(0, now-f.sent)))
-	}
 	switch f.kind {
 	case data, dataMore:
 		h.ackDue = true
-		if f.tick > h.cumulative && f.tick <= h.cumulative+ackWindow {
+		if f.tick > h.cumulative && f.tick <= h.cumulative+ackWindow && !f.again {
 			h.beyond[f.tick] = arrival{f.sent, f.kind == data}
 		}
 	case snapshot:
@@ -91,15 +102,13 @@ func (h *hearing) note(f *frame, now int64) {
 			h.wholeAt(a.sent, now)
 		}
 	}
-	if (f.kind == beacon || f.kind == goodbye) && f.tick == h.cumulative {
-		h.wholeAt(f.sent, now)
+	if (f.kind == beacon || f.kind == goodbye) && f.sent > h.covered.sent {
+		h.covered = covered{f.tick, f.sent}
+	}
+	if h.covered.tick <= h.cumulative && h.covered.sent != 0 { // the frames that a beacon speaks of may come after it
+		h.wholeAt(h.covered.sent, now)
 	}
 	h.left = h.left || f.kind == goodbye
-	for i := range f.groups {
-		if g := &f.groups[i]; g.origin == f.origin && f.kind != snapshot && !repeated {
-			h.noteDemand(g, f.sent, unseenFor)
-		}
-	}
 }
 
 // wholeAt notes that the knowledge of the origin is whole as of its time sent.
@@ -109,28 +118,13 @@ func (h *hearing) wholeAt(sent, now int64) {
 	}
 }
 
-// noteDemand takes in what the origin is asked for, and what it may have admitted unseen until this report came.
-func (h *hearing) noteDemand(g *group, sent int64, unseenFor time.Duration) {
-	r, known := h.demand[g.meter.Rule]
-	if !known && (g.demand == 0 || len(h.demand) >= maxDemands) {
+// noteDemand takes in what the origin is asked for, as it said in a frame of the time sent.
+func (h *hearing) noteDemand(g *group, sent, now int64) {
+	d, known := h.demand[g.meter.Rule]
+	if sent < d.sent || !known && (g.demand == 0 || len(h.demand) >= maxDemands) {
 		return
 	}
-	rate := max(r.rate, g.demand)
-	if sent < r.sent { // it was lost and came again: it tells what was unseen of its interval, but not how things are
-		rate, r.late = r.rate, r.late+g.demand*h.interval.Seconds()
-	} else {
-		r.rate, r.sent = g.demand, sent
-		if len(h.beyond) == 0 {
-			r.late = 0
-		}
-	}
-	switch g.meter.Algorithm {
-	case counters.TokenBucket, counters.LeakyBucket, counters.LeakyQueue: // what they hold may be more than comes back in a window
-	default:
-		unseenFor = min(unseenFor, g.meter.Window)
-	}
-	r.peak = max(r.peak, rate*unseenFor.Seconds()+r.late)
-	h.demand[g.meter.Rule] = r
+	h.demand[g.meter.Rule] = reported{rate: g.demand, sent: sent, came: now}
 }
 
 // age is how old the knowledge of the origin is: by its clock, or by this node's since it came, whichever is more. So a clock that is
@@ -140,6 +134,13 @@ func (h *hearing) age(now int64) time.Duration {
 		return time.Duration(max(0, now-h.since))
 	}
 	return time.Duration(max(0, now-h.asOf, now-h.asOfHere))
+}
+
+// untold is for how much of its time the origin has not told what it admitted: since its latest frame, and in those that are missing.
+func (h *hearing) untold(now int64) time.Duration {
+	missing := time.Duration(min(h.highest-min(h.highest, h.cumulative), 2*ackWindow)) - time.Duration(len(h.beyond))
+	since := time.Duration(max(0, now-h.latest, now-h.heardAt))
+	return min(h.age(now), max(0, missing)*h.interval+since)
 }
 
 // tick closes an interval of the replica's own.

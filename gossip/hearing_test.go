@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -115,7 +114,7 @@ func TestAge(t *testing.T) {
 		{"a beacon that knows of a frame that did not come", beacon, 5, 1300, 1310, 210},
 		{"the rest of the interval", data, 4, 1200, 1320, 120},
 		{"the beacon again, which still knows more", beacon, 5, 1300, 1330, 130},
-		{"the missing frame", data, 5, 1250, 1340, 90},
+		{"the missing frame, which the beacon spoke of", data, 5, 1250, 1340, 40},
 		{"a beacon with nothing missing", beacon, 5, 1400, 1410, 10},
 		{"an old frame again", data, 2, 1100, 1420, 20},
 		{"an old beacon again", beacon, 5, 1300, 1430, 30},
@@ -147,153 +146,12 @@ func TestPeakAge(t *testing.T) {
 	}
 }
 
-// listener is a replica that hears one peer, 7, and what it would say of limits.
-type listener struct {
-	*Replica
-	meter *counters.Meter
-	limit *counters.Limit
-}
-
-func newListener(t *testing.T, window time.Duration, limit uint64) listener {
-	m := counters.NewMeter("r", counters.SlidingWindow, window)
-	l, err := counters.NewLimit(m, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
-	return listener{NewReplica(1, 100*time.Millisecond, table), &m, l}
-}
-
-// frame makes the listener hear the peer.
-func (l listener) frame(k kind, tick uint64, active time.Duration, demand float64, sent, now int64) {
-	f := frame{kind: k, origin: 7, tick: tick, sent: sent, active: active}
-	g := group{origin: 7, meter: l.meter, demand: demand}
-	if k != beacon {
-		g.slots = []counters.Slot{{Meter: l.meter, Key: 1, Index: l.meter.Index(sent), Origin: 7, Count: 1}}
-	}
-	if err := l.Receive(f.encode(nil, pack([]group{g}, 7, sent, maxBody)[0]), now); err != nil {
-		panic(err)
-	}
-}
-
-func (l listener) audit(t *testing.T, now int64, want float64) {
-	t.Helper()
-	got := l.Audit(map[string]*counters.Limit{"r": l.limit}, now)
-	if diff := got["r"] - want; diff > 1e-6 || diff < -1e-6 {
-		t.Errorf("unseen %v, want %v", got, want)
-	}
-	for rule := range maps.Keys(got) {
-		if rule != "r" {
-			t.Errorf("a bound of %q, which has no limit", rule)
-		}
-	}
-}
-
-func TestAuditInNumbers(t *testing.T) {
-	start := frameTime
-	at := func(msec int64) int64 { return start + msec*ms }
-	steady := func(t *testing.T, limit uint64) listener {
-		l := newListener(t, 10*time.Second, limit)
-		l.Join(7, start)
-		l.audit(t, at(50), 0) // nothing was reported yet
-		l.frame(data, 1, 100*time.Millisecond, 200, at(100), at(130))
-		l.audit(t, at(130), 200*0.130) // active for 100 ms, 30 ms on the way
-		l.frame(data, 2, 200*time.Millisecond, 200, at(200), at(230))
-		return l
-	}
-	t.Run("between two reports", func(t *testing.T) {
-		steady(t, 1000).audit(t, at(280), 200*0.130) // at 230 what was known was of 100; at 280 it is of 200
-	})
-	t.Run("it grows while nothing comes", func(t *testing.T) {
-		l := steady(t, 1000)
-		l.audit(t, at(1200), 200*1.0)
-		l.audit(t, at(3200), 200*3.0)
-	})
-	t.Run("at most the window", func(t *testing.T) {
-		steady(t, 1e6).audit(t, at(60_200), 200*10)
-	})
-	t.Run("at most the limit", func(t *testing.T) {
-		steady(t, 300).audit(t, at(60_200), 300)
-	})
-	t.Run("a lost frame counts until it comes", func(t *testing.T) {
-		l := steady(t, 1000)
-		l.audit(t, at(230), 200*0.130)
-		l.frame(data, 4, 400*time.Millisecond, 200, at(400), at(430)) // 3 is missing: what is known is of 200
-		l.audit(t, at(430), 200*0.230)
-		l.audit(t, at(600), 200*0.400)
-		l.frame(data, 3, 300*time.Millisecond, 200, at(300), at(630)) // all is known of 400, but was unknown until now
-		l.audit(t, at(630), 200*0.430+200*0.1)                        // and what frame 3 says of its own interval
-	})
-	t.Run("a burst in a lost frame", func(t *testing.T) {
-		l := steady(t, 1e6)
-		l.audit(t, at(230), 200*0.130)
-		l.frame(data, 4, 400*time.Millisecond, 200, at(400), at(430))
-		l.frame(data, 3, 300*time.Millisecond, 5000, at(300), at(630)) // it comes late, but it was unseen all the time
-		l.audit(t, at(630), 200*0.430+5000*0.1)
-		l.frame(data, 3, 300*time.Millisecond, 5000, at(300), at(640)) // once more: that is no news
-		l.audit(t, at(640), 200*0.240)
-	})
-	t.Run("a clock that is ahead", func(t *testing.T) {
-		l := newListener(t, 10*time.Second, 1e6)
-		l.Join(7, start)
-		l.frame(data, 1, 100*time.Millisecond, 200, at(1100), at(130)) // by a second
-		l.frame(data, 2, 200*time.Millisecond, 200, at(1200), at(230))
-		l.audit(t, at(230), 200*0.100) // since frame 1 came; what it was under way cannot be told
-		l.audit(t, at(700), 200*0.470)
-	})
-	t.Run("what is asked of it rises", func(t *testing.T) {
-		l := steady(t, 1e6)
-		l.audit(t, at(230), 200*0.130)
-		l.frame(data, 3, 300*time.Millisecond, 5000, at(300), at(330)) // at the new rate for all that was unseen
-		l.audit(t, at(330), 5000*0.130)
-	})
-	t.Run("what is asked of it falls", func(t *testing.T) {
-		l := steady(t, 1e6)
-		l.audit(t, at(230), 200*0.130)
-		l.frame(data, 3, 300*time.Millisecond, 10, at(300), at(330)) // until it came it may have gone on at the old rate
-		l.audit(t, at(330), 200*0.130)
-	})
-	t.Run("a burst after a pause", func(t *testing.T) {
-		l := steady(t, 1e6)
-		l.frame(beacon, 2, 0, 0, at(5000), at(5010))
-		l.audit(t, at(5010), 200*0.130) // the reports before the pause
-		l.frame(data, 3, 100*time.Millisecond, 5000, at(5900), at(5930))
-		l.audit(t, at(5930), 5000*0.130) // not 920 ms: it was quiet until 5800
-	})
-	t.Run("a beacon after a lost frame", func(t *testing.T) {
-		l := steady(t, 1e6)
-		l.audit(t, at(230), 200*0.130)
-		// Frame 3 of 300 is lost, then there was a pause, then all was denied: the beacon says how long, but not what was in frame 3.
-		l.frame(beacon, 3, 100*time.Millisecond, 200, at(2000), at(2030))
-		l.frame(data, 3, 100*time.Millisecond, 200, at(300), at(2040))
-		l.frame(beacon, 3, 200*time.Millisecond, 200, at(2100), at(2130))
-		l.audit(t, at(2130), 200*1.840+200*0.1) // when frame 3 came at last
-	})
-	t.Run("quiet", func(t *testing.T) {
-		l := steady(t, 1000)
-		l.frame(beacon, 2, 0, 0, at(300), at(330))
-		l.Tick(counters.Drained{}, at(340))
-		l.audit(t, at(350), 200*0.130)
-		l.audit(t, at(10_000), 0) // it has not been asked for anything since
-	})
-	t.Run("it left", func(t *testing.T) {
-		l := steady(t, 1000)
-		l.Leave(7, true)
-		l.audit(t, at(3000), 0)
-	})
-	t.Run("it failed", func(t *testing.T) {
-		l := steady(t, 1000)
-		l.Leave(7, false)
-		l.audit(t, at(3200), 200*3.0)
-	})
-}
-
 // No peer can make a replica remember any number of rules or origins.
 func TestReportsAreBounded(t *testing.T) {
 	h := newHearing(0, 100*time.Millisecond)
 	for i := range maxDemands + 10 {
 		m := counters.NewMeter(string(binaryName(i)), counters.SlidingWindow, time.Second)
-		h.note(&frame{origin: 7, sent: 1, groups: []group{{origin: 7, meter: &m, demand: 1}}}, 1)
+		h.noteDemand(&group{origin: 7, meter: &m, demand: 1}, 1, 1)
 	}
 	if len(h.demand) != maxDemands {
 		t.Errorf("%d rules are remembered, want %d", len(h.demand), maxDemands)

@@ -98,6 +98,9 @@ func (c *Cluster) gone(m Member, p *pool) {
 func (c *Cluster) join(r *route, now int64) {
 	c.routes[r.member.Origin()] = r
 	c.replica.Join(r.member.Origin(), now)
+	if r.member.Region != c.self.Region {
+		c.replica.Far(r.member.Origin())
+	}
 }
 
 // depart forgets the way to a member. The lock is held.

@@ -34,7 +34,7 @@ func (m Member) name() string { return m.Region + "/" + m.NodeID }
 // Limits on what a member may call itself, so that the metadata fits memberlist's 512 bytes.
 const (
 	MaxNodeID = 128
-	MaxRegion = 64
+	MaxRegion = counters.MaxRegion
 )
 
 // metaFields is how many fields the metadata of this version has; later ones append.

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -23,13 +24,13 @@ func (a archive) Snapshot(now int64, limit int) (slots []counters.Slot) {
 	return slots
 }
 
-// sinceOf notes since when the slots of key 1 are told to be.
-type sinceOf struct{ told []int64 }
+// sinceOf notes since when the slots of key 1 are told to be, and when they are told.
+type sinceOf struct{ told, at []int64 }
 
 func (s *sinceOf) Merge(slots []counters.Slot, _ int64) int {
 	for _, slot := range slots {
 		if slot.Key == 1 {
-			s.told = append(s.told, slot.Since)
+			s.told, s.at = append(s.told, slot.Since), append(s.at, slot.Told)
 		}
 	}
 	return len(slots)
@@ -72,6 +73,9 @@ func TestASnapshotThatMayBeCutOffTellsNoSince(t *testing.T) {
 		tell(later, slot)
 		slot.Count++
 		tell(later+int64(time.Second), slot) // nor what comes after that
+		if at := []int64{later, later + int64(time.Second)}; !slices.Equal(ear.at, at) {
+			t.Errorf("%s: the slots are told at %d, want %d", c.name, ear.at, at)
+		}
 		want := []int64{now, later}
 		if !c.whole {
 			want = []int64{0, 0}
@@ -81,3 +85,11 @@ func TestASnapshotThatMayBeCutOffTellsNoSince(t *testing.T) {
 		}
 	}
 }
+
+func (archive) Heard(counters.Origin, int64) {}
+
+func (*sinceOf) Heard(counters.Origin, int64)  {}
+func (archive) SetCluster(int, time.Duration)  {}
+func (*sinceOf) SetCluster(int, time.Duration) {}
+func (archive) SetRegion(int, time.Duration)   {}
+func (*sinceOf) SetRegion(int, time.Duration)  {}

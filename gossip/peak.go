@@ -7,14 +7,20 @@ import "time"
 // value is 0; a Peak is not safe for concurrent use.
 type Peak struct {
 	steps [peakSteps]float64
+	width int64 // of a step, in nanoseconds
 	last  int64 // number of the step that is being filled
 }
 
 const peakSteps = 11
 
-// Raise takes in a value of the time now, in Unix nanoseconds. The window has to be the same every time.
+// Raise takes in a value of the time now, in Unix nanoseconds. When the window is another than last time,
+// what was the largest is taken for a value of now: it shows for longer than it had to.
 func (p *Peak) Raise(v float64, window time.Duration, now int64) {
-	step := now / int64(window/(peakSteps-1))
+	if width := int64(window / (peakSteps - 1)); width != p.width {
+		v = max(v, p.Value())
+		*p = Peak{width: width, last: now / width}
+	}
+	step := now / p.width
 	if step-p.last >= peakSteps {
 		clear(p.steps[:])
 	} else {

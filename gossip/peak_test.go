@@ -61,3 +61,22 @@ func TestPeakHoldsAnyWindow(t *testing.T) {
 		}
 	}
 }
+
+// A window that changes, as when a rule is edited, loses nothing: what was is held for a new window.
+func TestPeakOfAnotherWindow(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, time.Hour} {
+		var p Peak
+		p.Raise(0.5, 10*time.Second, at(0))
+		p.Raise(0.1, after, at(1000))
+		if p.Value() != 0.5 {
+			t.Errorf("%v: the peak became %v", after, p.Value())
+		}
+		now := at(1000) + int64(after)
+		if p.Raise(0.2, after, now); p.Value() != 0.5 {
+			t.Errorf("%v: after a window the peak is %v", after, p.Value())
+		}
+		if p.Raise(0.2, after, now+int64(after/10)+1); p.Value() != 0.2 {
+			t.Errorf("%v: a tenth after it the peak is %v", after, p.Value())
+		}
+	}
+}

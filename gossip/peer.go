@@ -78,25 +78,36 @@ func union(a, b []byte) []byte {
 	return a
 }
 
-// lost appends the kept frames that the peer should have acknowledged by now, oldest first, at most limit of them.
-func (p *peer) lost(log *frameLog, rto time.Duration, now int64, limit int) []*logged {
+// lacks is how many of the kept frames the peer has not acknowledged.
+func (p *peer) lacks(log *frameLog) (n int) {
+	for tick := max(p.acked.cumulative+1, log.first()); tick <= log.last(); tick++ {
+		if !p.acked.has(tick) {
+			n++
+		}
+	}
+	return n
+}
+
+// lost appends the kept frames that the peer should have acknowledged by now, oldest first, at most limit of them: those that were sent
+// for the first time longer ago than wait, and for the last time longer ago than rto.
+func (p *peer) lost(log *frameLog, rto, wait time.Duration, now int64, limit int) []logged {
 	if len(p.resent) > ackWindow { // it speaks, but does not hear
 		maps.DeleteFunc(p.resent, func(tick uint64, _ int64) bool { return tick < log.first() })
 	}
-	var out []*logged
+	var out []logged
 	for tick := max(p.acked.cumulative+1, log.first()); tick <= log.last() && len(out) < limit; tick++ {
 		l := log.get(tick)
 		if l == nil || p.acked.has(tick) {
 			continue
 		}
-		if now-max(l.sent, p.resent[tick]) < int64(rto) {
-			if l.sent > now-int64(rto) {
-				break // so are all that follow
-			}
+		if !over(now, l.sent, wait) {
+			break // nor for all that follow
+		}
+		if !over(now, p.resent[tick], rto) || tick <= p.snapTick && !over(now, p.snapAt, rto) { // a snapshot brings it
 			continue
 		}
 		p.resent[tick] = now
-		out = append(out, l)
+		out = append(out, *l)
 	}
 	return out
 }
@@ -107,13 +118,12 @@ type frameLog struct {
 	frames [ackWindow]logged
 }
 
-// logged is a frame without its envelope, which differs from peer to peer.
+// logged is a frame as it is sent to every peer: without an ack.
 type logged struct {
-	kind   kind
-	tick   uint64
-	sent   int64
-	active time.Duration
-	body   []byte
+	kind kind
+	tick uint64
+	sent int64
+	data []byte
 }
 
 func (l *frameLog) last() uint64 { return l.tick }
@@ -126,13 +136,10 @@ func (l *frameLog) first() uint64 {
 	return l.tick - ackWindow + 1
 }
 
-// add gives the frame its tick and keeps it.
-func (l *frameLog) add(f logged) *logged {
-	l.tick++
-	f.tick = l.tick
-	kept := &l.frames[l.tick%ackWindow]
-	*kept = f
-	return kept
+// add keeps the frame, of the tick that follows the latest.
+func (l *frameLog) add(f logged) {
+	l.tick = f.tick
+	l.frames[f.tick%ackWindow] = f
 }
 
 func (l *frameLog) get(tick uint64) *logged {

@@ -135,8 +135,7 @@ func (p *pool) listen(conf *memberlist.Config) (*sockets, error) {
 	if len(p.cluster.cfg.Keys) == 0 && !ip.IsLoopback() {
 		return nil, fmt.Errorf("%s is beyond loopback and needs a key", ip)
 	}
-	opened, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
-		BindAddrs: []string{ip.String()}, BindPort: port, Logger: conf.Logger})
+	opened, err := listen(ip, port, conf.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +143,7 @@ func (p *pool) listen(conf *memberlist.Config) (*sockets, error) {
 	if p.cfg.Advertise == "" {
 		conf.AdvertisePort = conf.BindPort
 	}
-	return newSockets(opened), nil
+	return opened, nil
 }
 
 // resolveAddr returns the IP address and the port behind host:port; no host is every IPv4 address of the machine.

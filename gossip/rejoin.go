@@ -1,7 +1,9 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -89,6 +91,7 @@ func (p *pool) joinSeed(ctx context.Context, seed string, alive map[string]bool)
 		}
 		if _, err := p.ml.Join([]string{addr}); err != nil && ctx.Err() == nil {
 			unanswered = append(unanswered, addr)
+			err = cmp.Or(errors.Unwrap(err), err) // memberlist has a list of one, which prints on several lines
 			log.Warn("gossip: seed does not answer, will try again", "pool", p.name, "seed", seed, "addr", addr, "error", err)
 		}
 	}

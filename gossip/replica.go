@@ -12,6 +12,12 @@ import (
 type Counts interface {
 	Merge(slots []counters.Slot, now int64) (novel int)
 	Snapshot(now int64, limit int) []counters.Slot
+	// Heard says that all that the origin admitted before the time asOf is known, or with counters.Gone that it admits nothing any more.
+	Heard(o counters.Origin, asOf int64)
+	// SetCluster says how many peers there are, and how long it takes until they know what is admitted.
+	SetCluster(peers int, horizon time.Duration)
+	// SetRegion says the same of those of the replica's region.
+	SetRegion(peers int, horizon time.Duration)
 }
 
 // Message is a frame to send. Reliable ones are too large for a packet and go over a stream.
@@ -28,14 +34,19 @@ type Replica struct {
 	interval time.Duration
 	counts   Counts
 
+	arranger arranger
+	slots    []counters.Slot // memory of what is being merged
 	log      frameLog
 	peers    map[counters.Origin]*peer
 	heard    map[counters.Origin]*hearing
-	order    []counters.Origin // of peers, ascending: the order of sending
+	limits   map[string]*counters.Limit // as of the last audit
+	ledgers  map[string]*ledger         // by rule
+	order    []counters.Origin          // of peers, ascending: the order of sending
 	beaconAt int64
 	tickedAt int64
+	toldAt   int64  // when the last messages went
+	flushes  int    // that may go early
 	snapshot []byte // built in this Tick, if a peer wanted one
-	activeAt int64  // since when requests come without a pause; 0: none come
 	hurried  bool
 	stats    Stats
 }
@@ -49,6 +60,7 @@ type Stats struct {
 	Snapshots                  uint64 // snapshots sent
 	SnapshotsReceived          uint64 // snapshots received
 	Malformed                  uint64 // frames that could not be read
+	Early                      uint64 // frames that are to come again, because their sender's clock is ahead
 }
 
 const (
@@ -57,15 +69,18 @@ const (
 	maxHeard      = 1 << 13          // origins a replica keeps track of
 	maxResend     = 64               // frames sent again to one peer in an interval
 	snapshotRetry = 2 * time.Second
-	snapshotSlots = maxSnapshot / 20 // a slot takes 11 to 16 bytes in a frame
+	snapshotSlots = maxSnapshot / 2 / minEntry // so many take more than half of a snapshot's bytes, and hardly ever more than all
+	mergedAtOnce  = 256                        // slots that come out of a frame before they are merged
 )
 
 // NewReplica returns the replica of a node that has just started as origin self and will call Tick every interval.
 func NewReplica(self counters.Origin, interval time.Duration, counts Counts) *Replica {
 	return &Replica{
 		self: self, interval: interval, counts: counts,
-		peers: make(map[counters.Origin]*peer),
-		heard: make(map[counters.Origin]*hearing),
+		slots:   make([]counters.Slot, 0, mergedAtOnce),
+		peers:   make(map[counters.Origin]*peer),
+		heard:   make(map[counters.Origin]*hearing),
+		ledgers: make(map[string]*ledger),
 	}
 }
 
@@ -80,6 +95,13 @@ func (r *Replica) Join(o counters.Origin, now int64) {
 	r.hearing(o, now).left = false
 }
 
+// Far tells the replica that a member, which has joined, is of another region: the two do not share the limits of scope Region.
+func (r *Replica) Far(o counters.Origin) {
+	if h := r.heard[o]; h != nil {
+		h.far = true
+	}
+}
+
 // Leave tells the replica that a member is gone: with graceful set, or if it said goodbye, it admits nothing any more; otherwise it
 // may go on beyond a partition, and stays in the bound.
 func (r *Replica) Leave(o counters.Origin, graceful bool) {
@@ -88,7 +110,11 @@ func (r *Replica) Leave(o counters.Origin, graceful bool) {
 		r.order = slices.Delete(r.order, i, i+1)
 	}
 	if h := r.heard[o]; h != nil {
+		if graceful && !h.left {
+			r.assume(h, nil, r.tickedAt+int64(r.interval))
+		}
 		h.left = h.left || graceful
+		r.heardOf(o, h)
 	}
 }
 
@@ -122,8 +148,10 @@ func (r *Replica) heardAt(o counters.Origin) int64 {
 // Goodbye returns the messages that tell every member that this replica admits nothing any more. They follow the last Tick.
 func (r *Replica) Goodbye(now int64) []Message {
 	var out []Message
+	f := frame{kind: goodbye, origin: r.self, tick: r.log.last(), sent: now}
+	last := logged{kind: goodbye, data: f.encode(nil, emptyBody)}
 	for _, o := range r.order {
-		out = r.appendFrame(out, r.peers[o], r.heard[o], &logged{kind: goodbye, tick: r.log.last(), sent: now, body: emptyBody})
+		out = r.appendFrames(out, o, last)
 	}
 	return out
 }
@@ -152,22 +180,31 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	r.stats.FramesReceived++
 	r.stats.BytesReceived += uint64(len(b))
+	h := r.hearing(f.origin, now)
+	h.follow(f)
 	since := r.toldUntil(f)
 	for i := range f.groups {
 		g := &f.groups[i]
 		if g.origin == f.origin {
-			for j := range g.slots {
-				g.slots[j].Since = since
-			}
+			r.merge(g, f.sent, since, now)
+		} else {
+			r.merge(g, f.sent, 0, now)
 		}
-		r.stats.SlotsNovel += uint64(r.counts.Merge(g.slots, now))
 	}
 	if f.kind == snapshot {
 		r.stats.SnapshotsReceived++
 	}
-	h := r.hearing(f.origin, now)
 	h.partial = h.partial || f.kind == snapshot && len(b) > maxSnapshot/2 // a larger one may have left something out
+	h.timed(f, now)
+	if f.again = h.comesAgain(f, now); f.again {
+		r.stats.Early++
+	}
+	r.reckon(h, f, now)
 	h.note(f, now)
+	if f.ack.origin == r.self {
+		h.told(f.ack)
+	}
+	r.heardOf(f.origin, h)
 	if p := r.peers[f.origin]; p != nil {
 		p.heardAt = now
 		if f.ack.origin == r.self {
@@ -175,6 +212,32 @@ func (r *Replica) Receive(b []byte, now int64) error {
 		}
 	}
 	return nil
+}
+
+// heardOf lets the table know how old what it knows of the origin is.
+func (r *Replica) heardOf(o counters.Origin, h *hearing) {
+	switch {
+	case h.left:
+		r.counts.Heard(o, counters.Gone)
+	case h.asOf != 0:
+		r.counts.Heard(o, min(h.asOf, h.asOfHere))
+	}
+}
+
+// merge hands the slots of a group to the table, some at a time: so a frame takes no memory in proportion to them.
+func (r *Replica) merge(g *group, sent, since, now int64) {
+	index := g.meter.Index(sent)
+	for e := (entries{rest: g.entries}); len(e.rest) > 0; {
+		slots := r.slots[:0]
+		for len(slots) < cap(slots) {
+			s := counters.Slot{Meter: g.meter, Origin: g.origin, Since: since, Told: sent}
+			if !e.next(&s, index) {
+				break
+			}
+			slots = append(slots, s)
+		}
+		r.stats.SlotsNovel += uint64(r.counts.Merge(slots, now))
+	}
 }
 
 // toldUntil is the time, by the sender's clock, up to which all that the sender had counted was known before this frame of what changed;
@@ -189,15 +252,12 @@ func (r *Replica) toldUntil(f *frame) int64 {
 
 // Tick ends an interval: it takes what changed since the last one and returns the messages to send, those to one peer in a row.
 func (r *Replica) Tick(d counters.Drained, now int64) []Message {
-	quiet := len(d.Slots) == 0 && len(d.Demand) == 0
-	if quiet {
-		r.activeAt = 0
-	} else if r.activeAt == 0 {
-		r.activeAt = cmp.Or(r.tickedAt, now-int64(r.interval))
-	}
-	r.tickedAt, r.snapshot = now, nil
-	news := r.newFrames(d, now)
-	beat := !quiet || now-r.beaconAt >= int64(idleBeacon)
+	news := r.newFrames(d, true, now)
+	r.admitted(d.Demand, cmp.Or(r.tickedAt, now-int64(r.interval)), now)
+	r.tickedAt, r.toldAt, r.snapshot = now, now, nil
+	r.flushes = min(r.flushes+1, mostSaved)
+	r.sayWhoKeeps()
+	beat := asked(d) || over(now, r.beaconAt, idleBeacon)
 	if beat {
 		r.beaconAt = now
 	}
@@ -210,43 +270,50 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 		// One that left is remembered as well: what it sent before may come after its goodbye.
 		if r.peers[o] == nil && now-max(h.heardAt, h.since) > int64(forgetSilent) {
 			delete(r.heard, o)
+			r.counts.Heard(o, counters.Gone)
 		}
 	}
 	return out
 }
 
+// asked reports whether requests came.
+func asked(d counters.Drained) bool { return len(d.Slots)+len(d.Demand) > 0 }
+
 // newFrames packs what changed into frames, and notes them in the log. Where nothing rose, the frame is a beacon, which is not
-// noted.
-func (r *Replica) newFrames(d counters.Drained, now int64) []*logged {
-	bodies := pack(groupDrained(r.self, d), r.self, now, maxBody)
+// noted. With whole set it is all that changed until now.
+func (r *Replica) newFrames(d counters.Drained, whole bool, now int64) []logged {
+	bodies := pack(r.arranger.arrange(d.Slots, d.Demand, r.self), r.self, now, maxBody)
 	if len(bodies) == 0 {
 		bodies = [][]byte{emptyBody}
 	}
-	news := make([]*logged, len(bodies))
+	f := frame{kind: dataMore, origin: r.self, sent: now}
+	if asked(d) {
+		f.since = time.Duration(max(1, now-cmp.Or(r.tickedAt, now-int64(r.interval))))
+	}
+	news := make([]logged, len(bodies))
 	for i, body := range bodies {
-		f := logged{kind: dataMore, tick: r.log.last(), sent: now, body: body}
-		if r.activeAt != 0 {
-			f.active = time.Duration(now - r.activeAt)
-		}
+		f.tick = r.log.last()
 		switch {
 		case len(d.Slots) == 0:
 			f.kind = beacon
-			news[i] = &f
-		case i == len(bodies)-1:
+		case whole && i == len(bodies)-1:
 			f.kind = data
 			fallthrough
 		default:
-			news[i] = r.log.add(f)
+			f.tick++
+		}
+		news[i] = logged{kind: f.kind, tick: f.tick, sent: now, data: f.encode(make([]byte, 0, maxEnvelope+len(body)), body)}
+		if f.kind != beacon {
+			r.log.add(news[i])
 		}
 	}
 	return news
 }
 
 // tell appends the messages for one peer: a snapshot if it cannot follow otherwise, what it lost, and what is new.
-func (r *Replica) tell(out []Message, p *peer, news []*logged, beat bool, now int64) []Message {
+func (r *Replica) tell(out []Message, p *peer, news []logged, beat bool, now int64) []Message {
 	h := r.heard[p.origin]
-	ackDue := h != nil && h.ackDue
-	if !beat && !ackDue {
+	if ackDue := h != nil && h.ackDue; !beat && !ackDue {
 		news = nil
 	}
 	speaks := r.hurried || now-p.heardAt < int64(max(silence, 3*r.interval))
@@ -254,51 +321,94 @@ func (r *Replica) tell(out []Message, p *peer, news []*logged, beat bool, now in
 	if r.hurried {
 		rto = r.interval
 	}
+	var lost []logged
 	if r.wantsSnapshot(p, speaks, rto, now) {
 		out = r.appendSnapshot(out, p, now)
 	} else if speaks {
-		for _, l := range p.lost(&r.log, rto, now, maxResend) {
-			r.stats.Resent++
-			out = r.appendFrame(out, p, h, l)
+		wait := rto
+		if !r.hurried {
+			wait = max(rto, h.lead(now))
 		}
+		lost = p.lost(&r.log, rto, wait, now, maxResend)
+		r.stats.Resent += uint64(len(lost))
 	}
-	for _, l := range news {
-		out = r.appendFrame(out, p, h, l)
-	}
-	return out
+	return r.appendFrames(out, p.origin, append(lost, news...)...)
 }
 
-// wantsSnapshot reports whether the peer lacks frames that are not kept any more, or has had no snapshot yet.
+// wantsSnapshot reports whether the peer lacks frames that are not kept any more, or so many that one snapshot is sooner there, or has had
+// no snapshot yet.
 func (r *Replica) wantsSnapshot(p *peer, speaks bool, rto time.Duration, now int64) bool {
 	if p.snapAt == 0 {
 		return true
 	}
 	retry := max(snapshotRetry, 2*rto)
-	behind := p.acked.cumulative+1 < r.log.first() || p.acked.cumulative < p.snapTick
-	return behind && speaks && now-p.snapAt >= int64(retry)
+	if !speaks || !over(now, p.snapAt, retry) {
+		return false
+	}
+	return p.acked.cumulative+1 < r.log.first() || p.acked.cumulative < p.snapTick || r.wasAway(p, now)
+}
+
+// wasAway reports whether the peer lacks more old frames than may be sent again in an interval, as after a cut. Sent one by one they would
+// come in rounds, as some are lost again. Where the snapshot is so large that it may leave keys out, they are sent all the same.
+func (r *Replica) wasAway(p *peer, now int64) bool {
+	oldest := r.log.get(p.acked.cumulative + 1)
+	if oldest == nil || !over(now, oldest.sent, snapshotRetry) || p.lacks(&r.log) <= maxResend {
+		return false
+	}
+	return len(r.snapshotAt(now)) <= maxSnapshot/2
 }
 
 func (r *Replica) appendSnapshot(out []Message, p *peer, now int64) []Message {
 	p.snapTick, p.snapAt = r.log.last(), now
 	r.stats.Snapshots++
 	r.stats.FramesSent++
+	data := r.snapshotAt(now)
+	r.stats.BytesSent += uint64(len(data))
+	return append(out, Message{To: p.origin, Data: data, Reliable: true})
+}
+
+// snapshotAt is the snapshot of this Tick.
+func (r *Replica) snapshotAt(now int64) []byte {
 	if r.snapshot == nil {
 		r.snapshot = r.Snapshot(now)
 	}
-	r.stats.BytesSent += uint64(len(r.snapshot))
-	return append(out, Message{To: p.origin, Data: r.snapshot, Reliable: true})
+	return r.snapshot
 }
 
-func (r *Replica) appendFrame(out []Message, p *peer, h *hearing, l *logged) []Message {
-	f := frame{kind: l.kind, origin: r.self, tick: l.tick, sent: l.sent, active: l.active}
-	if h != nil && (h.ackDue || l.kind == beacon) {
-		f.ack = h.ack(p.origin)
+// appendFrames appends frames for a peer. One of them acknowledges what came from it, if something did, and a beacon does anyway.
+func (r *Replica) appendFrames(out []Message, to counters.Origin, frames ...logged) []Message {
+	h, first := r.heard[to], len(out)
+	ackDue := h != nil && h.ackDue
+	for _, l := range frames {
+		ackDue = ackDue || h != nil && l.kind == beacon
+		out = append(out, Message{To: to, Data: l.data})
+	}
+	if ackDue && len(frames) > 0 {
+		said := h.ack(to)
+		h.stamp(&said, r.tickedAt)
+		out = r.acknowledge(out, first, said)
 		h.ackDue = false
 	}
-	b := f.encode(make([]byte, 0, len(l.body)+maxEnvelope), l.body)
-	r.stats.FramesSent++
-	r.stats.BytesSent += uint64(len(b))
-	return append(out, Message{To: p.origin, Data: b})
+	for _, m := range out[first:] {
+		r.stats.FramesSent++
+		r.stats.BytesSent += uint64(len(m.Data))
+	}
+	return out
+}
+
+// acknowledge gives an ack to the first message from the one given on that has room for it, or else to one more: a beacon.
+func (r *Replica) acknowledge(out []Message, first int, a ack) []Message {
+	said := a.encode()
+	i := first
+	for i < len(out) && len(out[i].Data)+len(said) > MaxFrame {
+		i++
+	}
+	if i == len(out) {
+		f := frame{kind: beacon, origin: r.self, tick: r.log.last(), sent: r.tickedAt}
+		out = append(out, Message{To: out[first].To, Data: f.encode(nil, emptyBody)})
+	}
+	out[i].Data = withAck(out[i].Data, said)
+	return out
 }
 
 // Snapshot returns a frame with all live slots of all origins, the hottest keys first where there are too many. It is what a
@@ -310,62 +420,12 @@ func (r *Replica) Snapshot(now int64) []byte {
 // encodeSnapshot covers the ticks up to the one given. It needs nothing of a replica, so that nobody waits for it.
 func encodeSnapshot(self counters.Origin, tick uint64, counts Counts, now int64) []byte {
 	f := frame{kind: snapshot, origin: self, tick: tick, sent: now}
-	groups := groupSlots(counts.Snapshot(now, snapshotSlots))
+	groups := new(arranger).arrange(counts.Snapshot(now, snapshotSlots), nil, self)
 	bodies := pack(groups, self, now, maxSnapshot-MaxFrame)
 	if len(bodies) == 0 {
 		return f.encode(nil, emptyBody)
 	}
 	return f.encode(nil, bodies[0])
-}
-
-// groupDrained sorts what changed by meter.
-func groupDrained(self counters.Origin, d counters.Drained) []group {
-	groups := groupSlots(d.Slots)
-	for _, dem := range d.Demand {
-		i := slices.IndexFunc(groups, func(g group) bool { return *g.meter == *dem.Meter })
-		if i < 0 {
-			i = len(groups)
-			groups = append(groups, group{origin: self, meter: dem.Meter})
-		}
-		groups[i].demand = dem.Rate
-	}
-	slices.SortFunc(groups, func(a, b group) int { return compareMeters(a.meter, b.meter) })
-	return groups
-}
-
-// groupSlots sorts slots by meter and origin.
-func groupSlots(slots []counters.Slot) []group {
-	slots = slices.Clone(slots)
-	slices.SortFunc(slots, compareSlots)
-	var groups []group
-	for i := range slots {
-		s := &slots[i]
-		if n := len(groups); n == 0 || groups[n-1].origin != s.Origin || *groups[n-1].meter != *s.Meter {
-			groups = append(groups, group{origin: s.Origin, meter: s.Meter})
-		}
-		g := &groups[len(groups)-1]
-		g.slots = append(g.slots, *s)
-	}
-	return groups
-}
-
-func compareSlots(a, b counters.Slot) int {
-	return cmp.Or(
-		compareMeters(a.Meter, b.Meter),
-		cmp.Compare(a.Origin, b.Origin),
-		cmp.Compare(a.Key, b.Key),
-		cmp.Compare(a.Index, b.Index),
-		cmp.Compare(a.Birth, b.Birth),
-	)
-}
-
-func compareMeters(a, b *counters.Meter) int {
-	return cmp.Or(
-		cmp.Compare(a.Rule, b.Rule),
-		cmp.Compare(a.Algorithm, b.Algorithm),
-		cmp.Compare(a.Window, b.Window),
-		cmp.Compare(a.Sub, b.Sub),
-	)
 }
 
 // Stats returns the replica's totals.

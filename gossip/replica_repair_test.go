@@ -147,8 +147,27 @@ func TestTooFarBehind(t *testing.T) {
 	}
 	w.heal()
 	w.agreed(t, 4*time.Second)
+	w.run(4 * time.Second) // a snapshot that the cut swallowed is not repeated sooner
 	if after := w.nodes[0].replica.Stats().Snapshots; after == before {
 		t.Error("no snapshot was sent")
+	}
+	w.checkRest()
+}
+
+// A peer that comes back and lacks many frames gets one snapshot for them, and knows all as soon as it was heard.
+func TestBackFromACut(t *testing.T) {
+	w := quietWorld(t, 3, 100*time.Millisecond)
+	w.cutAll()
+	for range 3 * maxResend {
+		w.take(w.nodes[0], counters.Key(1+w.rand.IntN(3)), 1, w.limits[1])
+		w.run(w.interval)
+	}
+	before := w.nodes[0].replica.Stats()
+	w.heal()
+	w.agreed(t, 2*time.Second) // idle peers speak once a second
+	after := w.nodes[0].replica.Stats()
+	if sent := after.Snapshots - before.Snapshots; sent != 2 || after.Resent-before.Resent > maxResend {
+		t.Errorf("%d snapshots for two peers, and %d frames were sent again", sent, after.Resent-before.Resent)
 	}
 	w.run(4 * time.Second)
 	w.checkRest()

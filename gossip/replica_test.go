@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -88,7 +89,7 @@ func TestBeacons(t *testing.T) {
 		frames := s.tick(0)
 		if len(frames) > 0 {
 			idle = append(idle, i)
-			if f := frames[0]; len(frames) != 1 || f.kind != beacon || f.tick != 1 || f.sent != s.now || f.active != 0 {
+			if f := frames[0]; len(frames) != 1 || f.kind != beacon || f.tick != 1 || f.sent != s.now || f.since != 0 {
 				t.Errorf("an idle node sends %+v", frames)
 			}
 		}
@@ -96,14 +97,14 @@ func TestBeacons(t *testing.T) {
 	if !slices.Equal(idle, []int{9, 19, 29, 39}) {
 		t.Errorf("idle beacons in intervals %v, want one a second", idle)
 	}
-	// Asked, though nothing is admitted: every interval, with the demand, and for how long.
-	for i := range 5 {
+	// Asked, though nothing is admitted: every interval, with the demand, and of how long it tells.
+	for range 5 {
 		frames := s.tickWith(counters.Drained{Demand: []counters.Demand{{Meter: s.meter, Rate: 2.5}}})
 		if len(frames) != 1 {
 			t.Fatalf("%d frames while asked", len(frames))
 		}
 		if f := frames[0]; f.kind != beacon || f.tick != 1 || len(f.groups) != 1 || f.groups[0].demand != 2.5 ||
-			f.active != time.Duration(i+1)*100*time.Millisecond {
+			f.since != 100*time.Millisecond {
 			t.Errorf("while asked: %+v", f)
 		}
 	}
@@ -124,7 +125,7 @@ func TestBeacons(t *testing.T) {
 	}
 }
 
-// A node that always has something to tell acknowledges in what it tells: in the first frame of an interval.
+// A node that always has something to tell acknowledges in what it tells: in one frame of an interval.
 func TestAckRidesOnData(t *testing.T) {
 	s := newSpeaker(t)
 	s.tick(0)
@@ -134,15 +135,105 @@ func TestAckRidesOnData(t *testing.T) {
 			t.Fatal(err)
 		}
 		frames := s.tick(300)
-		for i, f := range frames {
-			want := ack{}
-			if i == 0 {
-				want = ack{origin: 7, cumulative: tick + 1}
-			}
-			if f.kind == beacon || f.ack.origin != want.origin || f.ack.cumulative != want.cumulative {
-				t.Errorf("frame %d of %d: kind %d, ack %+v, want %+v", i, len(frames), f.kind, f.ack, want)
+		var acks []ack
+		for _, f := range frames {
+			if f.ack.origin != 0 {
+				acks = append(acks, f.ack)
 			}
 		}
+		if len(acks) != 1 || acks[0].origin != 7 || acks[0].cumulative != tick+1 || slices.Contains(kindsOf(frames), beacon) {
+			t.Errorf("frames of kinds %v with acks %+v, want one, up to %d", kindsOf(frames), acks, tick+1)
+		}
+	}
+}
+
+// An ack that has no room in any frame of an interval goes in a beacon of its own. It is said once, whatever there is to say.
+func TestAckThatDoesNotFit(t *testing.T) {
+	for _, beyond := range []uint64{2, ackWindow} { // what came after tick 1, and after a gap
+		alone := 0
+		for slots := range 300 {
+			s := newSpeaker(t)
+			s.tick(0)
+			for _, tick := range []uint64{1, beyond} {
+				f := frame{kind: data, origin: 7, tick: tick, sent: s.now}
+				if err := s.Receive(f.encode(nil, emptyBody), s.now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			acks := 0
+			frames := s.tick(slots + 1)
+			for i, f := range frames {
+				if f.ack.origin != 0 {
+					acks++
+					if !f.ack.has(1) || !f.ack.has(beyond) || f.ack.has(beyond+1) {
+						t.Errorf("ack %+v of 1 and %d", f.ack, beyond)
+					}
+				}
+				if f.kind == beacon {
+					alone++
+					if i != len(frames)-1 || i == 0 || f.tick != s.log.last() || f.sent != s.now || f.ack.origin != 7 {
+						t.Errorf("frame %d of %d: %+v", i, len(frames), f)
+					}
+				}
+			}
+			if acks != 1 {
+				t.Errorf("%d slots: %d acks in %d frames, want one", slots+1, acks, len(frames))
+			}
+		}
+		if large := beyond == ackWindow; large != (alone > 0) || alone > 100 { // numbers are small here: a small ack always has room
+			t.Errorf("an ack of %d goes alone %d times of 300", beyond, alone)
+		}
+	}
+}
+
+// An interval of more frames than are kept sends each of them once. What is lost of the oldest, a snapshot repairs.
+func TestIntervalOfMoreFramesThanAreKept(t *testing.T) {
+	s := newSpeaker(t)
+	s.tick(0)
+	seen := make(map[counters.Key]int)
+	frames := s.tick(ackWindow * 200)
+	for _, f := range frames {
+		for _, g := range f.groups {
+			for _, slot := range g.unpack(f.sent) {
+				seen[slot.Key]++
+			}
+		}
+	}
+	if len(frames) <= ackWindow || len(seen) != ackWindow*200 {
+		t.Errorf("%d slots in %d frames, want %d in more than %d", len(seen), len(frames), ackWindow*200, ackWindow)
+	}
+	for key, n := range seen {
+		if n != 1 {
+			t.Fatalf("key %d was sent %d times", key, n)
+		}
+	}
+}
+
+// A message to one peer shares its memory with that to another, but for the ack: who reads one reads what the other gets.
+func TestFramesAreAlikeForAll(t *testing.T) {
+	s := newSpeaker(t)
+	s.Join(8, s.now)
+	s.tick(0)
+	s.now += 100 * ms
+	f := frame{kind: data, origin: 7, tick: 1, sent: s.now}
+	if err := s.Receive(f.encode(nil, emptyBody), s.now); err != nil {
+		t.Fatal(err)
+	}
+	s.now += 100 * ms
+	to := make(map[counters.Origin][]*frame)
+	for _, m := range s.Tick(counters.Drained{Slots: []counters.Slot{{Meter: s.meter, Key: 1, Index: s.meter.Index(s.now), Origin: 1, Count: 5}}}, s.now) {
+		f, err := decodeFrame(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to[m.To] = append(to[m.To], f)
+	}
+	if len(to[7]) != 1 || len(to[8]) != 1 || to[7][0].ack.origin != 7 || to[8][0].ack.origin != 0 {
+		t.Fatalf("frames %+v, want one each, with an ack for 7", to)
+	}
+	to[7][0].ack = ack{}
+	if !reflect.DeepEqual(to[7][0], to[8][0]) {
+		t.Errorf("they differ in more than the ack:\n%+v\n%+v", to[7][0], to[8][0])
 	}
 }
 
@@ -180,7 +271,7 @@ func TestIntervalOfManyFrames(t *testing.T) {
 			t.Errorf("frame %d of %d is of kind %d and tick %d", i, len(frames), f.kind, f.tick)
 		}
 		for _, g := range f.groups {
-			slots += len(g.slots)
+			slots += len(g.unpack(f.sent))
 		}
 	}
 	if slots != 500 {

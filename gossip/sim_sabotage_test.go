@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
@@ -75,7 +76,7 @@ func TestSimulationCatches(t *testing.T) {
 func mentions(data []byte, key counters.Key) bool {
 	f, err := decodeFrame(data)
 	return err == nil && slices.ContainsFunc(f.groups, func(g group) bool {
-		return slices.ContainsFunc(g.slots, func(s counters.Slot) bool { return s.Key == key })
+		return slices.ContainsFunc(g.unpack(f.sent), func(s counters.Slot) bool { return s.Key == key })
 	})
 }
 
@@ -171,3 +172,7 @@ func (d *dropping) Merge(slots []counters.Slot, now int64) (novel int) {
 	}
 	return novel
 }
+
+func (l *lastWins) Heard(counters.Origin, int64)  {}
+func (l *lastWins) SetCluster(int, time.Duration) {}
+func (l *lastWins) SetRegion(int, time.Duration)  {}

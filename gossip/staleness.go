@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -13,9 +12,17 @@ import (
 type PeerStatus struct {
 	Origin counters.Origin
 	Member bool          // in the membership now
+	Far    bool          // of another region
 	AsOf   int64         // the peer's time, Unix nanoseconds, at which the knowledge of it is whole; 0: never yet
 	Age    time.Duration // the oldest that the knowledge of it got within the last interval
 	RTT    time.Duration // smoothed time from a frame to its acknowledgement; 0 when none was measured
+	// Idle says that no requests came to the peer, so that it speaks once a second: its age is no sign of how fast counts travel. Nobody
+	// who is silent for longer is idle.
+	Idle bool
+	// Ahead is by how much the peer's clock is ahead of this replica's, if it is known (Timed): wrong by half of what the ways to it and back
+	// differ in.
+	Ahead time.Duration
+	Timed bool
 }
 
 // Peers returns the status of every replica that has been heard of and has not left, by origin.
@@ -25,7 +32,9 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 		if h.left {
 			continue
 		}
-		st := PeerStatus{Origin: o, AsOf: h.asOf, Age: max(h.peakAge, h.age(now))}
+		st := PeerStatus{Origin: o, Far: h.far, AsOf: h.asOf, Age: max(h.peakAge, h.age(now))}
+		st.Idle = h.idle && st.Age <= neverHeard
+		st.Ahead, st.Timed = h.skew(now)
 		if p := r.peers[o]; p != nil {
 			st.Member, st.RTT = true, p.srtt
 		}
@@ -38,39 +47,56 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 // neverHeard is how long a peer may take to say its first word: well past the second between beacons.
 const neverHeard = 3 * idleBeacon
 
-// Audit bounds the cost that other replicas may have admitted on one key of each limit without this one knowing, at any moment
-// since the last audit: for each of them the rate at which its hottest key is asked for, times the age of what is known of it, but
-// at most a whole limit. An admission exceeds the limit by at most what was unseen at that moment, because the counts that were seen
-// are never too high.
+// Audit bounds by how much cost the own admissions of late may have gone over each limit, on one key: in retrospect, as soon as peers have
+// told what they admitted until then. At an admission of this replica all tables together had counted what this one knew, used, and what
+// others had admitted and it did not know, unseen. So for each step of the last moments
 //
-//	unseen = sum over peers of min(rate * min(age, W), L)
+//	excess <= used + unseen - L
 //
-// where W is how long an admission counts ([counters.Limit.Lasts]).
+//	used    the most that an admission of this replica found used of the limit, itself included (counters.Demand)
+//	unseen  the sum over peers of what was admitted there of the hottest key, and not known here: each report says how much that is and of
+//	        what time it tells, so that this much, and no more, was unseen at most from then until the report came
 //
-// It holds for the rates that peers report, a burst included once its report has come. A peer that is asked for more from one moment
-// to the next while it cannot be heard may admit up to L: over N nodes, (N-1) L is the ceiling for a surprise. One that has been known
-// for neverHeard without a word from it, as when the way to it alone is cut, counts as L. limits and the result are by the meter's
-// rule; a limit of which nothing was unseen is not in the result.
+// A peer that has not told all of so long ago as half of BoundAfter may not tell in time. It is taken to have admitted what it was asked
+// for when it last said so, in the time of which it has told nothing, at most for as long as an admission counts
+// ([counters.Limit.Lasts]), and at most L. That holds for the rates that peers report: where a surprise begins while they cannot be heard,
+// over N nodes, (N-1) L is the ceiling. A peer that has been known for neverHeard without a word from it, as when the way to it alone is
+// cut, counts as L. Of scope Region, peers of other regions do not count.
+//
+// limits and the result are by the meter's rule; a limit that was not exceeded is not in the result.
 func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string]float64 {
+	r.limits = limits
+	silent := r.silent(now)
 	out := make(map[string]float64)
+	for rule, l := range r.ledgers {
+		l.advance(r.step(now))
+		if limit := limits[rule]; limit == nil || l.empty() {
+			delete(r.ledgers, rule)
+		} else if most := l.excess(limit.Max(), silent[rule]); most > 0 {
+			out[rule] = float64(most)
+		}
+	}
+	return out
+}
+
+// silent is what peers may have admitted that will not tell in time, by rule and for all of them together.
+func (r *Replica) silent(now int64) map[string]uint64 {
+	out := make(map[string]uint64)
 	for _, h := range r.heard {
 		age := h.age(now)
-		silent := h.asOf == 0 && age > neverHeard && !h.left
-		if silent {
-			for rule, l := range limits {
-				out[rule] += float64(l.Max())
+		switch {
+		case h.left || age < BoundAfter(r.interval)/2:
+		case h.asOf == 0 && age > neverHeard:
+			for rule, l := range r.limits {
+				if !h.far || l.Scope() == counters.Global {
+					out[rule] += l.Max()
+				}
 			}
-		}
-		for rule, d := range h.demand {
-			if l := limits[rule]; l != nil && !h.left && !silent {
-				unseen := max(d.peak, d.rate*min(age, l.Lasts()).Seconds())
-				// In whole 1024ths, rounded up: such a sum is exact, and does not depend on the order of a map.
-				out[rule] += min(math.Ceil(unseen*1024)/1024, float64(l.Max()))
-			}
-			if d.peak = 0; d.rate == 0 {
-				delete(h.demand, rule)
-			} else {
-				h.demand[rule] = d
+		default:
+			for rule := range h.demand {
+				if l := r.limits[rule]; l != nil {
+					out[rule] += h.assumed(rule, l, now)
+				}
 			}
 		}
 	}

@@ -1,77 +1,77 @@
 package gossip
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
 
-// A member that is known through others and was never heard, as when only some of the ways to it are cut, may admit a limit.
-func TestAuditOfAMemberNeverHeard(t *testing.T) {
-	w := limitOf100(t)
-	r := NewReplica(1, DefaultInterval, counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory}))
-	start := int64(time.Hour)
-	r.Join(2, start)
-	if got := r.Audit(w, start+int64(time.Second))["edge/lab"]; got != 0 {
-		t.Errorf("a member that has just come is in the bound with %v", got)
-	}
-	if got := r.Audit(w, start+int64(10*time.Second))["edge/lab"]; got != 100 {
-		t.Errorf("a member that was never heard is in the bound with %v of 100", got)
-	}
-	r.Leave(2, true)
-	if got := r.Audit(w, start+int64(20*time.Second))["edge/lab"]; got != 0 {
-		t.Errorf("a member that left is in the bound with %v", got)
+// What a node knows of another one of its region is at most three intervals old, in 99 intervals of 100: as long as nothing is lost, be
+// there little to tell or so much that it is spread over the interval.
+func TestStalenessWithinARegion(t *testing.T) {
+	for _, keys := range []int{1, 9000} { // 9000 are more frames for two peers than leave at once
+		bubble.Test(t, func(t *testing.T) {
+			l := newLab(t)
+			l.loss(0)
+			for _, name := range []string{"east/n1", "east/n2", "east/n3"} {
+				l.start(name, func(c *Config) { c.WAN = nil })
+			}
+			l.within(wholeWithin, "a fresh cluster", l.sees(l.all()...))
+			var ages []time.Duration
+			for i := range 70 {
+				time.Sleep(DefaultInterval)
+				now := time.Now().UnixNano()
+				for _, name := range l.all() {
+					for key := range keys {
+						l.nodes[name].table.Take(l.limit, counters.Key(key)*0x9e3779b97f4a7c15, 1, now)
+					}
+				}
+				if i < 20 { // who has just come is told of, and heard, within a second or so
+					continue
+				}
+				for _, m := range l.nodes["east/n2"].Members() {
+					if ages = append(ages, m.Age); m.Idle {
+						t.Errorf("%s has requests, and is taken to be idle", m.NodeID)
+					}
+				}
+			}
+			slices.Sort(ages)
+			if p99 := ages[len(ages)*99/100]; p99 > 3*DefaultInterval {
+				t.Errorf("%d keys: 99 of 100 ages are at most %v, want %v", keys, p99, 3*DefaultInterval)
+			} else {
+				t.Logf("%d keys: median %v, p99 %v", keys, ages[len(ages)/2], p99)
+			}
+		})
 	}
 }
 
-// What was taken from a bucket counts until it has come back, which may take many windows: a peer that was silent for all of them may
-// have taken as much as it was asked for, but no more than the bucket holds.
-func TestAuditOfABucket(t *testing.T) {
-	m := counters.NewMeter("r", counters.TokenBucket, time.Minute)
-	for _, test := range []struct {
-		capacity, refill uint64
-		lasts            time.Duration
-		silent           time.Duration
-		unseen           float64 // at 2 a second
-	}{
-		{1000, 1000, time.Minute, 10 * time.Second, 20},
-		{1000, 1000, time.Minute, time.Hour, 120},
-		{1000, 100, 10 * time.Minute, 5 * time.Minute, 600},
-		{1000, 100, 10 * time.Minute, time.Hour, 1000},
-		{1000, 10_000, 6 * time.Second, time.Minute, 12},
-	} {
-		l, err := counters.NewBucket(m, test.capacity, test.refill)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := l.Lasts(); got != test.lasts {
-			t.Errorf("a bucket of %d with %d a minute comes back in %v, want %v", test.capacity, test.refill, got, test.lasts)
-		}
-		r := listener{NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1})), &m, l}
-		start := frameTime
-		r.Join(7, start)
-		r.frame(data, 1, 0, 2, start, start)
-		r.audit(t, start, 0)
-		r.audit(t, start+int64(test.silent), test.unseen)
-	}
-	// A report that comes late tells of all of the silence before it.
-	l, err := counters.NewBucket(m, 1000, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := listener{NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1})), &m, l}
+// A peer that says it has no requests is idle, until it says otherwise or cannot be heard.
+func TestIdlePeers(t *testing.T) {
+	m := counters.NewMeter("r", counters.SlidingWindow, time.Minute)
+	r := listener{Replica: NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})), meter: &m}
 	r.Join(7, frameTime)
-	r.frame(data, 1, 0, 2, frameTime, frameTime)
-	late := frameTime + int64(3*time.Minute)
-	r.frame(data, 2, 3*time.Minute, 2, late, late)
-	r.audit(t, late, 360)
-}
-
-func limitOf100(t *testing.T) map[string]*counters.Limit {
-	limit, err := counters.NewLimit(counters.NewMeter("edge/lab", counters.SlidingWindow, time.Minute), 100)
-	if err != nil {
-		t.Fatal(err)
+	at := func(after int64) int64 { return frameTime + after*ms }
+	want := func(now int64, idle bool) {
+		t.Helper()
+		if p := r.Peers(now)[0]; p.Idle != idle {
+			t.Errorf("after %v it is idle: %v", time.Duration(now-frameTime), p.Idle)
+		}
 	}
-	return map[string]*counters.Limit{"edge/lab": limit}
+	want(at(10), false) // nothing is known of it
+	r.frame(snapshot, 0, 0, group{demand: 0}, at(20), at(20))
+	want(at(20), false)
+	r.frame(beacon, 0, 0, group{demand: 0}, at(100), at(100))
+	want(at(1100), true)
+	r.frame(beacon, 0, 100*time.Millisecond, group{demand: 5}, at(1200), at(1201)) // requests came, and none was admitted
+	want(at(1300), false)
+	r.frame(data, 1, 200*time.Millisecond, group{demand: 5}, at(1300), at(1301))
+	want(at(1301), false)
+	r.frame(beacon, 0, 0, group{demand: 0}, at(1000), at(1400)) // old
+	want(at(1400), false)
+	r.frame(beacon, 1, 0, group{demand: 0}, at(1500), at(1501))
+	want(at(2500), true)
+	want(at(4600), false)
 }

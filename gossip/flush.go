@@ -1,0 +1,55 @@
+package gossip
+
+import (
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// What an early flush may cost: none comes sooner than flushGap after other messages, and no more of them come than there are intervals,
+// but for a few that were saved up.
+const (
+	flushGap  = 10 * time.Millisecond
+	mostSaved = 20
+)
+
+// FlushAt returns when an early flush may go.
+func (r *Replica) FlushAt() int64 {
+	if r.flushes == 0 {
+		return r.tickedAt + int64(r.interval)
+	}
+	return r.toldAt + int64(flushGap)
+}
+
+// Flush returns the messages that tell what changed before the interval ends. They say nothing of what else did.
+func (r *Replica) Flush(d counters.Drained, now int64) []Message {
+	if len(d.Slots) == 0 {
+		return nil
+	}
+	r.toldAt = now
+	r.flushes = max(0, r.flushes-1)
+	news := r.newFrames(d, false, now)
+	var out []Message
+	for _, o := range r.order {
+		out = r.appendFrames(out, o, news...)
+	}
+	return out
+}
+
+// sayWhoKeeps tells the table how many peers keep its limits with it, and how long it takes until all of them know what it admits. A frame
+// to the one that is farthest away takes half of what its acknowledgement does, which waits for half an interval on average before it comes
+// back the same way.
+func (r *Replica) sayWhoKeeps() {
+	var near int
+	var toNear, toAll time.Duration
+	for o, p := range r.peers {
+		way := (p.srtt - r.interval/2) / 2
+		toAll = max(toAll, way)
+		if h := r.heard[o]; h == nil || !h.far {
+			near++
+			toNear = max(toNear, way)
+		}
+	}
+	r.counts.SetCluster(len(r.peers), r.interval+min(toAll, maxRTO))
+	r.counts.SetRegion(near, r.interval+min(toNear, maxRTO))
+}

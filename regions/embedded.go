@@ -92,7 +92,8 @@ func (e *Embedded) Refused() uint64 {
 
 // Merge implements Store. Slots that have expired change nothing.
 func (e *Embedded) Merge(ctx context.Context, slots []counters.Slot) (Merged, error) {
-	now := e.now().UnixNano()
+	clock := e.now()
+	now := clock.UnixNano()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	before := make([]uint64, len(slots))
@@ -102,7 +103,7 @@ func (e *Embedded) Merge(ctx context.Context, slots []counters.Slot) (Merged, er
 	if err != nil {
 		return Merged{}, fmt.Errorf("merge into the embedded store: %w", err)
 	}
-	return Merged{Before: before, Others: e.others(slots, now), Epoch: e.epoch}, nil
+	return Merged{Before: before, Others: e.others(slots, now), Epoch: e.epoch, Time: clock}, nil
 }
 
 // Restore implements Store.

@@ -76,6 +76,36 @@ func TestStoreLosesData(t *testing.T) {
 	}
 }
 
+// The answer that would have told of a loss is lost itself: what the call had told is in the store again, and proves nothing.
+func TestLossBehindALostAnswer(t *testing.T) {
+	for _, l := range lapses {
+		for name, hot := range map[string][]counters.Key{"quiet": nil, "some rise": keys(300)[200:], "all rise": keys(300)} {
+			t.Run(l.name+", "+name, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
+					f := regionstest.NewFaulty(embedded)
+					n := start(t, 1, f, nil)
+					n.take(&hour, keys(100)...)
+					flushes(2)
+					if err := f.Save(); err != nil {
+						t.Fatal(err)
+					}
+					n.take(&hour, keys(300)...)
+					flushes(2)
+					l.lapse(t, f)
+					f.Set(regionstest.Mute)
+					n.take(&hour, hot...)
+					flushes(1)
+					time.Sleep(2 * regions.DefaultConfig().Timeout)
+					f.Set(regionstest.Works)
+					time.Sleep(regions.DefaultConfig().Cooldown) // the first flush
+					flushes(1)
+					agree(t, f, n)
+				})
+			})
+		}
+	}
+}
+
 // relabelled answers under an epoch of the test's choosing.
 type relabelled struct {
 	regions.Store

@@ -82,11 +82,11 @@ func (r *Reconciler) others() []counters.Slot {
 
 // sortByKey has the slots lie as in a store that is shared out by the first bits of the key: a call then meets few of its parts. Those of
 // a key have an order, too, so that the same events make the same calls.
-func sortByKey(slots []counters.Slot) {
-	slices.SortFunc(slots, func(a, b counters.Slot) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Meter.Rule, b.Meter.Rule), cmp.Compare(a.Index, b.Index),
-			cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Birth, b.Birth))
-	})
+func sortByKey(slots []counters.Slot) { slices.SortFunc(slots, byKey) }
+
+func byKey(a, b counters.Slot) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Meter.Rule, b.Meter.Rule), cmp.Compare(a.Index, b.Index),
+		cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Birth, b.Birth))
 }
 
 // sendAll sends the slots in chunks and stops at the first error. A store that is merely full is told the rest as well: it may know

@@ -47,6 +47,7 @@ type Reconciler struct {
 	pending pending
 	owed    bool // a push of all own slots
 	stats   Stats
+	clocks  clocks
 
 	// The rest belongs to Run.
 	witnesses witnesses
@@ -100,7 +101,7 @@ func (r *Reconciler) Offer(slots []counters.Slot) {
 
 // worthless says that the slot is not worth the store's while.
 func (r *Reconciler) worthless(s counters.Slot) bool {
-	return s.Meter.Window < r.cfg.MinWindow || r.cfg.Worth != nil && !r.cfg.Worth(&s)
+	return s.Count == 0 || s.Meter.Window < r.cfg.MinWindow || r.cfg.Worth != nil && !r.cfg.Worth(&s)
 }
 
 // Stats returns the totals.
@@ -205,7 +206,7 @@ func (r *Reconciler) flush(ctx context.Context) (called bool, err error) {
 	return called || pushed, cmp.Or(err, full)
 }
 
-// due returns what is pending and some witnesses beside.
+// due returns what is pending, and some witnesses beside to ask about.
 func (r *Reconciler) due(now int64) []counters.Slot {
 	probes := r.witnesses.probes(now)
 	r.mu.Lock()
@@ -232,6 +233,7 @@ func (r *Reconciler) sendPush(ctx context.Context, slots []counters.Slot) error 
 // merge makes one call of the store and learns from its answer.
 func (r *Reconciler) merge(ctx context.Context, slots []counters.Slot, push bool) error {
 	var merged Merged
+	asked := r.cfg.Now().UnixNano()
 	err := r.call(ctx, slots, func(ctx context.Context) (err error) {
 		merged, err = r.store.Merge(ctx, slots)
 		if err == nil && len(merged.Before) != len(slots) {
@@ -240,9 +242,11 @@ func (r *Reconciler) merge(ctx context.Context, slots []counters.Slot, push bool
 		return err
 	})
 	if err != nil {
+		r.witnesses.unanswered(slots)
 		return fmt.Errorf("merge %d slots into the regional store: %w", len(slots), err)
 	}
 	now := r.cfg.Now().UnixNano()
+	r.compareClocks(merged.Time, asked, now)
 	if len(merged.Others) > 0 {
 		r.table.Merge(merged.Others, now)
 	}

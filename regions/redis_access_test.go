@@ -40,14 +40,18 @@ func TestRedisPassword(t *testing.T) {
 }
 
 // rights are those that DESIGN.md says are needed.
-var rights = []string{"~el1:*", "+evalsha", "+script|load", "+hgetall", "+hset", "+pexpireat", "+scan", "+info"}
+var rights = []string{"~el1:*", "+evalsha", "+script|load", "+hgetall", "+hset", "+pexpireat", "+time", "+scan", "+info"}
 
 // everyCall makes every kind of call, those that only a fault brings about among them.
 func everyCall(ctx context.Context, r *regions.Redis, forget func()) error {
 	forget()
 	for _, count := range []uint64{0, 1} {
-		if _, err := r.Merge(ctx, []counters.Slot{mine(1, 1, count)}); err != nil {
+		merged, err := r.Merge(ctx, []counters.Slot{mine(1, 1, count)})
+		if err != nil {
 			return err
+		}
+		if merged.Time.IsZero() {
+			return fmt.Errorf("it is not told the time, see regions/DESIGN.md")
 		}
 	}
 	merged, err := r.Merge(ctx, nil)
@@ -92,6 +96,26 @@ func TestRedisRights(t *testing.T) {
 		case without > 0 && !strings.Contains(err.Error(), "regions/DESIGN.md"):
 			t.Errorf("without %s: %v, want to be told of the rights", lacks, err)
 		}
+	}
+}
+
+// A user from before the time was asked for has no right to it, and loses nothing else.
+func TestRedisWithoutTheTime(t *testing.T) {
+	t.Parallel()
+	s := regionstest.StartRedis(t)
+	args := []any{"ACL", "SETUSER", "edge", "on", ">" + secret}
+	for _, right := range rights {
+		if right != "+time" {
+			args = append(args, right)
+		}
+	}
+	s.Do(args...)
+	cfg := patient(single(s))
+	cfg.Username, cfg.Password = "edge", secret
+	r := open(t, cfg)
+	mustMerge(t, r, mine(1, 1, 5))
+	if merged := mustMerge(t, r, mine(1, 1, 7)); merged.Before[0] != 5 || !merged.Time.IsZero() {
+		t.Errorf("without the right to the time: %+v", merged)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/redis/go-redis/v9"
@@ -176,8 +177,11 @@ func (b *batch) read(m *Merged) error {
 	if err != nil {
 		return err
 	}
-	if len(answers) != len(b.hashes) {
-		return fmt.Errorf("the script answered about %d of %d keys", len(answers), len(b.hashes))
+	if len(answers) != len(b.hashes)+1 {
+		return fmt.Errorf("the script gave %d answers about %d keys", len(answers), len(b.hashes))
+	}
+	if at, ok := serverTime(answers[len(b.hashes)]); ok {
+		m.Time = at
 	}
 	for i, h := range b.hashes {
 		values, ok := answers[i].([]any)
@@ -194,6 +198,23 @@ func (b *batch) read(m *Merged) error {
 		m.Others = append(m.Others, slices.DeleteFunc(others, func(s counters.Slot) bool { return b.gave(h, &s) })...)
 	}
 	return nil
+}
+
+// serverTime reads what TIME answers.
+func serverTime(answer any) (at time.Time, ok bool) {
+	parts, _ := answer.([]any)
+	if len(parts) != 2 {
+		return time.Time{}, false
+	}
+	var of [2]int64
+	for i := range of {
+		text, _ := parts[i].(string)
+		var err error
+		if of[i], err = strconv.ParseInt(text, 10, 64); err != nil {
+			return time.Time{}, false
+		}
+	}
+	return time.Unix(of[0], of[1]*int64(time.Microsecond)), true
 }
 
 // gave says whether the slot is among those given: somebody may have restored it.

@@ -3,6 +3,7 @@ package regions
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
@@ -41,6 +42,8 @@ type Merged struct {
 	// Epoch changes when the store was restarted or replaced, and so may have lost data. It is that of the store as a whole,
 	// whichever part of it answered. Empty: unknown.
 	Epoch string
+	// Time is the store's clock at some moment of the call; zero: unknown.
+	Time time.Time
 }
 
 // ErrFull says that a store had no room for some of the slots: those it refused are new to it. It merged all the others and

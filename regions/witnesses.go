@@ -1,6 +1,8 @@
 package regions
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -9,7 +11,7 @@ import (
 
 const (
 	maxWitnesses = 1 << 14 // slots whose acknowledgement is remembered, at some 250 bytes each
-	maxProbes    = 32      // of these, how many are told again with each flush
+	maxProbes    = 32      // of these, how many the store is asked about with each flush
 
 	// Where the store's clock is ahead, it forgets a slot earlier than this node would: not a loss. So nothing is concluded from
 	// slots that expire within the clock skew to reckon with.
@@ -20,20 +22,42 @@ const (
 // data. They are bounded and expire.
 //
 // A store that was flushed, or that failed over to an older copy, may be noticed only through slots that change no more, so
-// some are told again with each flush. The probes are the latest news that the store acknowledged: whatever an older copy
-// lacks, it lacks the latest.
+// it is asked about some with each flush. The probes are the latest news that the store acknowledged: whatever an older copy
+// lacks, it lacks the latest. It is asked, not told: else an answer that is lost on its way would have restored the very slots by which
+// the loss shows.
 type witnesses struct {
-	slots  map[slotID]counters.Slot
-	latest []counters.Slot
+	slots map[slotID]witness
+	news  uint64 // how much there has been
+}
+
+type witness struct {
+	counters.Slot        // with the count acknowledged; 0 proves nothing
+	news          uint64 // number of the latest about it; 0: none
 }
 
 func newWitnesses() witnesses {
-	return witnesses{slots: make(map[slotID]counters.Slot)}
+	return witnesses{slots: make(map[slotID]witness)}
 }
 
-// forget is for a store that has lost data: what it had acknowledged proves nothing any more. The probes stay: until
-// there is news they are the latest.
-func (w *witnesses) forget() { clear(w.slots) }
+// forget is for a store that has lost data: what it had acknowledged proves nothing any more.
+func (w *witnesses) forget() {
+	for id, s := range w.slots {
+		s.Count = 0
+		w.slots[id] = s
+	}
+}
+
+// unanswered is for slots that the store was told, which may have taken effect: that it holds them from now on does not prove that it has
+// kept them.
+func (w *witnesses) unanswered(slots []counters.Slot) {
+	for i := range slots {
+		id := identify(&slots[i])
+		if s, ok := w.slots[id]; ok && slots[i].Count > 0 {
+			s.Count = 0
+			w.slots[id] = s
+		}
+	}
+}
 
 // behind is how many of the slots the store held less of than it had acknowledged.
 func (w *witnesses) behind(slots []counters.Slot, before []uint64, now int64) (n int) {
@@ -48,81 +72,62 @@ func (w *witnesses) behind(slots []counters.Slot, before []uint64, now int64) (n
 
 // note remembers what the store has acknowledged. A push tells much that is no news: of it, only what the store raised is.
 func (w *witnesses) note(slots []counters.Slot, before []uint64, push bool) {
-	latest := w.latest
 	for i, s := range slots {
+		if s.Count == 0 {
+			continue // asked, not told
+		}
 		id := identify(&s)
 		known, ok := w.slots[id]
 		if !ok && len(w.slots) >= maxWitnesses {
 			w.displace()
 		}
-		if s.Count >= known.Count {
-			w.slots[id] = s
-		}
 		// What the store held already and had not acknowledged is news as well: an answer had been lost.
 		if before[i] < s.Count || !push && known.Count < s.Count {
-			latest = append(latest, s)
+			w.news++
+			known.news = w.news
 		}
-	}
-	if len(latest) > len(w.latest) {
-		w.latest = lastOfEach(latest, maxProbes)
+		if s.Count >= known.Count {
+			known.Slot = s
+		}
+		w.slots[id] = known
 	}
 }
 
-// displace makes room for a witness: any goes, but for the probes.
+// displace makes room for a witness: of a few, that which is the oldest news goes. So probes stay.
 func (w *witnesses) displace() {
-	for id := range w.slots {
-		if !holds(w.latest, id) {
-			delete(w.slots, id)
-			return
+	var oldest slotID
+	left, news := 8, uint64(math.MaxUint64)
+	for id, s := range w.slots {
+		if s.news < news {
+			oldest, news = id, s.news
 		}
-	}
-}
-
-// lastOfEach returns the last slots, at most so many and each once, in their order.
-func lastOfEach(slots []counters.Slot, most int) []counters.Slot {
-	last := make([]counters.Slot, 0, most)
-	for _, s := range slices.Backward(slots) {
-		if len(last) == most {
+		if left--; left == 0 {
 			break
 		}
-		if !holds(last, identify(&s)) {
-			last = append(last, s)
-		}
 	}
-	slices.Reverse(last)
-	return last
+	delete(w.slots, oldest)
 }
 
-func holds(slots []counters.Slot, id slotID) bool {
-	for i := range slots {
-		if s := &slots[i]; s.Key == id.key && identify(s) == id { // the key first: it differs as a rule
-			return true
-		}
-	}
-	return false
-}
-
-// probes returns the slots to tell again, and drops what has expired.
+// probes returns the slots to ask about, the latest first, and drops what has expired.
 func (w *witnesses) probes(now int64) []counters.Slot {
 	soon := now + int64(clockSkew)
+	latest := make([]witness, 0, maxProbes+1)
 	for id, s := range w.slots {
 		if expired(s.Meter, s.Index, soon) {
 			delete(w.slots, id)
+		} else if s.Count > 0 {
+			at, _ := slices.BinarySearchFunc(latest, s, later)
+			latest = slices.Insert(latest, at, s)
+			latest = latest[:min(len(latest), maxProbes)]
 		}
 	}
-	live := w.latest[:0]
-	for _, s := range w.latest {
-		if !expired(s.Meter, s.Index, soon) {
-			live = append(live, s)
-		}
+	probes := make([]counters.Slot, len(latest))
+	for i, s := range latest {
+		probes[i] = s.Slot
+		probes[i].Count = 0
 	}
-	w.latest = live
-	if len(w.latest) == 0 {
-		for _, s := range w.slots {
-			w.latest = append(w.latest, s)
-		}
-		sortByKey(w.latest)
-		w.latest = w.latest[:min(len(w.latest), maxProbes)]
-	}
-	return w.latest
+	return probes
 }
+
+// later is the order of witnesses by their news. All have one, so that the same events make the same calls.
+func later(a, b witness) int { return cmp.Or(cmp.Compare(b.news, a.news), byKey(a.Slot, b.Slot)) }

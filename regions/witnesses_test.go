@@ -38,8 +38,30 @@ func TestWitnessesNoticeLoss(t *testing.T) {
 	if n := w.behind(slots, []uint64{0, 0}, epoch); n != 0 {
 		t.Errorf("forgotten witnesses still witness: behind with %d slots", n)
 	}
-	if p := w.probes(epoch); len(p) != 2 {
-		t.Errorf("after a loss the probes are %v, want the two slots that were news", p)
+	if p := w.probes(epoch); len(p) != 0 {
+		t.Errorf("the store is asked about %v, which proves nothing", p)
+	}
+	w.note([]counters.Slot{numbered(1, 5), numbered(2, 6), numbered(3, 7)}, []uint64{5, 6, 7}, true)
+	if p := w.probes(epoch); len(p) != 3 || p[0].Key != 2 || p[1].Key != 1 {
+		t.Errorf("after a loss that proved to be none the probes are %v, want those first that had been news", p)
+	}
+}
+
+// What a call without an answer told proves nothing until it is acknowledged; what it asked about proves as much as before.
+func TestUnansweredSlotsProveNothing(t *testing.T) {
+	w := newWitnesses()
+	slots := []counters.Slot{numbered(1, 5), numbered(2, 6)}
+	w.note(slots, []uint64{0, 0}, false)
+	w.unanswered([]counters.Slot{numbered(1, 8), numbered(2, 0), numbered(3, 1)})
+	if n := w.behind(slots, []uint64{0, 0}, epoch); n != 1 {
+		t.Errorf("behind with %d slots, want the one that was asked about", n)
+	}
+	if p := w.probes(epoch); len(p) != 1 || p[0] != numbered(2, 0) || len(w.slots) != 2 {
+		t.Errorf("the probes are %v, want the one that can prove something", p)
+	}
+	w.note([]counters.Slot{numbered(1, 8)}, []uint64{8}, false)
+	if p := w.probes(epoch); len(p) != 2 || p[0] != numbered(1, 0) {
+		t.Errorf("the probes are %v, want the one first that was acknowledged last", p)
 	}
 }
 
@@ -67,12 +89,13 @@ func TestWitnessesAreBounded(t *testing.T) {
 	if len(w.slots) != maxWitnesses {
 		t.Errorf("%d witnesses, the cap is %d", len(w.slots), maxWitnesses)
 	}
-	if len(w.latest) != maxProbes {
-		t.Errorf("%d probes, the cap is %d", len(w.latest), maxProbes)
+	if n := len(w.probes(epoch)); n != maxProbes {
+		t.Errorf("%d probes, the cap is %d", n, maxProbes)
 	}
 	// One that is known takes nobody's place.
 	var known counters.Slot
-	for _, known = range w.slots {
+	for _, s := range w.slots {
+		known = s.Slot
 		break
 	}
 	known.Count = 9
@@ -90,8 +113,8 @@ func TestProbesAreNotDisplaced(t *testing.T) {
 	for i := range 10 * maxWitnesses {
 		w.note([]counters.Slot{numbered(i, 1)}, []uint64{1}, true) // a push of what the store has: no news
 	}
-	if p := w.probes(epoch); len(p) != 1 || p[0] != probe {
-		t.Fatalf("the probes are %v, want the one that was news", p)
+	if p := w.probes(epoch); p[0] != numbered(-1, 0) {
+		t.Fatalf("the probes are %v, want the one first that was news", p)
 	}
 	if n := w.behind([]counters.Slot{probe}, []uint64{4}, epoch); n != 1 {
 		t.Error("a store that lost the probe is not behind")
@@ -103,8 +126,8 @@ func TestProbesAreEachOfAnotherSlot(t *testing.T) {
 	for count := range uint64(100) {
 		w.note([]counters.Slot{numbered(1, count+1), numbered(2, count+1)}, []uint64{count, count}, false)
 	}
-	if p := w.probes(epoch); len(p) != 2 || p[0] != numbered(1, 100) || p[1] != numbered(2, 100) {
-		t.Errorf("the probes are %v, want both slots once and at 100", p)
+	if p := w.probes(epoch); len(p) != 2 || p[0] != numbered(2, 0) || p[1] != numbered(1, 0) {
+		t.Errorf("the probes are %v, want both slots once, the later first", p)
 	}
 }
 
@@ -122,7 +145,7 @@ func TestProbesAreTheLatestRaised(t *testing.T) {
 		t.Fatalf("%d probes, want %d", len(probes), maxProbes)
 	}
 	for i, s := range probes {
-		if want := counters.Key(100 - maxProbes + i); s.Key != want {
+		if want := counters.Key(99 - i); s.Key != want {
 			t.Errorf("probe %d is of key %d, want %d", i, s.Key, want)
 		}
 	}
@@ -143,7 +166,7 @@ func TestProbesAreNews(t *testing.T) {
 		w := newWitnesses()
 		w.note([]counters.Slot{numbered(1, 1)}, []uint64{0}, false)
 		w.note([]counters.Slot{numbered(2, 3)}, []uint64{c.before}, c.push)
-		if p := w.probes(epoch); (p[len(p)-1].Key == 2) != c.news {
+		if p := w.probes(epoch); (p[0].Key == 2) != c.news {
 			t.Errorf("%s: the probes are %v, news: %v", c.what, p, c.news)
 		}
 	}
@@ -158,7 +181,7 @@ func TestProbesFallBackOnAnyWitness(t *testing.T) {
 		w.note([]counters.Slot{numbered(i, 1)}, []uint64{0}, false)
 	}
 	later := epoch + int64(10*time.Minute)
-	if p := w.probes(later); len(p) != 1 || p[0] != long {
+	if p := w.probes(later); len(p) != 1 || identify(&p[0]) != identify(&long) {
 		t.Errorf("with the latest expired the probes are %v, want the one that lives on", p)
 	}
 }

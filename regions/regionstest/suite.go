@@ -42,6 +42,7 @@ var laws = []law{
 	{"what was restored is given, and proves nothing to its origin", restore},
 	{"meters are kept apart", meters},
 	{"large numbers are exact", large},
+	{"the time is told", clock},
 	{"what has expired is not given", dead},
 	{"a context that ended is an error", cancelled},
 	{"many slots at once", many},
@@ -65,6 +66,14 @@ func empty(ctx context.Context, t rapid.TB, store regions.Store) {
 	}
 	if again := merge(ctx, t, store, s); again.Epoch != first.Epoch {
 		t.Fatalf("the epoch went from %q to %q though nothing happened to the store", first.Epoch, again.Epoch)
+	}
+}
+
+func clock(ctx context.Context, t rapid.TB, store regions.Store) {
+	before := time.Now()
+	merged := merge(ctx, t, store, slot("r", 1, 0, 1, 1, 7))
+	if at, after := merged.Time, time.Now(); at.Before(before.Truncate(time.Microsecond)) || at.After(after) {
+		t.Fatalf("between %v and %v the store says it is %v", before, after, at)
 	}
 }
 

@@ -15,18 +15,19 @@ var algorithms = []string{"sliding_window", "fixed_window", "sliding_log", "toke
 // bucketKeys are the keys of a rate_limit that mean something for buckets only.
 var bucketKeys = []string{"burst", "refill"}
 
-// maxLimited is how many rules of a set may have a limit, so that a table has room for the meters of two sets while one takes the
-// other's place.
-const maxLimited = counters.MaxMeters / 2
+// MaxLimited is how many rules of a set may have a limit, and bans, so that a table has room for the meters of two sets while one takes the
+// other's place, and for those that clients make (respapi.MaxLimits).
+const MaxLimited = 3 << 10
 
 // algorithm reads the algorithm, the default where there is none, and whether it is a queue.
 func (p *parser) algorithm(f map[string]*yaml.Node) (a counters.Algorithm, ok bool) {
-	a, ok = counters.SlidingWindow, true
-	if n := f["algorithm"]; n != nil {
-		var name string
-		if name, ok = p.text(n, "algorithm"); ok {
-			a, ok = p.named(n, name)
-		}
+	name, n := p.opt.Algorithm, f["algorithm"]
+	ok = true
+	if n != nil {
+		name, ok = p.text(n, "algorithm")
+	}
+	if ok {
+		a, ok = p.named(n, name)
 	}
 	queue, isBool := p.flag(f, "queue")
 	switch {
@@ -60,12 +61,10 @@ func isBucket(a counters.Algorithm) bool {
 	return a == counters.TokenBucket || a == counters.LeakyBucket || a == counters.LeakyQueue
 }
 
-// limit reads what may pass, and how that is told. It returns nil after a problem.
-func (p *parser) limit(n *yaml.Node, f map[string]*yaml.Node, fullName string) *counters.Limit {
-	if p.limited++; p.limited > maxLimited {
-		p.stop(n, "there are more than %d rules with a limit", maxLimited)
-		return nil
-	}
+// limit reads what may pass, which is most or a part of it, and how that is told. How much of the limit is margin is what a soft rule
+// admits beyond. It returns nil after a problem.
+func (p *parser) limit(src *source, fullName string, most *yaml.Node) (l *counters.Limit, margin uint64) {
+	f := src.limit
 	a, ok := p.algorithm(f)
 	if ok && !isBucket(a) {
 		for _, key := range bucketKeys {
@@ -75,43 +74,64 @@ func (p *parser) limit(n *yaml.Node, f map[string]*yaml.Node, fullName string) *
 			}
 		}
 	}
+	var capacity, refill uint64
+	var window time.Duration
+	var readOK bool
 	if f["refill"] != nil && (isBucket(a) || a == 0) {
-		return p.refilled(n, f, fullName, a, ok)
+		capacity, refill, window, readOK = p.refilled(src, most)
+	} else {
+		capacity, refill, window, readOK = p.windowed(src, most)
 	}
-	requests, requestsOK := p.requests(n, f["requests_per_unit"])
-	window, windowOK := p.window(n, f)
+	if !ok || !readOK {
+		return nil, 0
+	}
+	margin = softMargin(f, capacity)
+	return p.build(src, counters.NewMeter(fullName, a, window), capacity+margin, refill), margin
+}
+
+// windowed reads a limit by window; a bucket gets back in each what may pass in it.
+func (p *parser) windowed(src *source, most *yaml.Node) (capacity, refill uint64, window time.Duration, ok bool) {
+	requests, requestsOK := p.requests(src, most)
+	window, windowOK := p.window(src)
 	capacity, burstOK := requests, true
-	if f["burst"] != nil {
-		capacity, burstOK = p.amount(f["burst"], "burst")
+	if burst := src.limit["burst"]; burst != nil {
+		capacity, burstOK = p.amount(burst, "burst")
 	}
-	if !ok || !requestsOK || !windowOK || !burstOK {
-		return nil
+	if requests == 0 && most != src.limit[src.most] { // a part of a schedule blocks, whatever the bucket holds at other times
+		capacity = 0
 	}
-	return p.build(n, f, counters.NewMeter(fullName, a, window), capacity, requests)
+	return capacity, requests, window, requestsOK && windowOK && burstOK
 }
 
 // refilled reads a bucket that says how much comes back when: its window is the interval of its refill.
-func (p *parser) refilled(n *yaml.Node, f map[string]*yaml.Node, fullName string, a counters.Algorithm, ok bool) *counters.Limit {
-	for _, key := range []string{"unit", "window"} {
+func (p *parser) refilled(src *source, most *yaml.Node) (capacity, refill uint64, window time.Duration, ok bool) {
+	f, ok := src.limit, true
+	for _, key := range src.windows {
 		if f[key] != nil {
 			p.add(f[key], "%s and refill exclude each other: what comes back when is told by the refill's amount and every", key)
 			ok = false
 		}
 	}
-	capacity, capacityOK := uint64(0), false
+	var capacityOK bool
 	switch {
 	case f["burst"] == nil:
-		capacity, capacityOK = p.requests(n, f["requests_per_unit"])
-	case f["requests_per_unit"] != nil:
-		p.add(f["requests_per_unit"], "requests_per_unit, burst and refill are one too many: a bucket's capacity is its burst, or else its requests_per_unit")
+		capacity, capacityOK = p.requests(src, most)
+	case most != nil:
+		p.add(most, "%s, burst and refill are one too many: a bucket's capacity is its burst, or else its %s", src.most, src.most)
 	default:
 		capacity, capacityOK = p.amount(f["burst"], "burst")
 	}
-	amount, every, refillOK := p.refill(f["refill"])
-	if !ok || !capacityOK || !refillOK {
-		return nil
+	refill, window, refillOK := p.refill(f["refill"])
+	return capacity, refill, window, ok && capacityOK && refillOK
+}
+
+// requests reads the most that may pass, where 0 blocks.
+func (p *parser) requests(src *source, most *yaml.Node) (uint64, bool) {
+	if most == nil {
+		p.add(src.node, "%s needs %s, or unlimited: true", src.what, src.most)
+		return 0, false
 	}
-	return p.build(n, f, counters.NewMeter(fullName, a, every), capacity, amount)
+	return p.whole(most, src.most, 0)
 }
 
 // refill reads {amount: 50, every: 24h}.
@@ -137,9 +157,11 @@ func (p *parser) refill(n *yaml.Node) (amount uint64, every time.Duration, ok bo
 }
 
 // build makes the limit of what was read: of a bucket with its refill, which others have no use for.
-func (p *parser) build(n *yaml.Node, f map[string]*yaml.Node, m counters.Meter, most, refill uint64) *counters.Limit {
+func (p *parser) build(src *source, m counters.Meter, most, refill uint64) *counters.Limit {
+	f := src.limit
+	window := cmp.Or(f["refill"], f["window"], f["window_seconds"], src.node)
 	if err := m.Validate(); err != nil {
-		p.add(cmp.Or(f["refill"], f["window"], n), "%v", err)
+		p.add(window, "%v", err)
 		return nil
 	}
 	var l *counters.Limit
@@ -150,7 +172,7 @@ func (p *parser) build(n *yaml.Node, f map[string]*yaml.Node, m counters.Meter, 
 		l, err = counters.NewLimit(m, most)
 	}
 	if err != nil {
-		p.add(cmp.Or(f["refill"], f["burst"], f["requests_per_unit"], n), "%v", err)
+		p.add(cmp.Or(f["refill"], f["burst"], f[src.most], src.node), "%v", err)
 		return nil
 	}
 	return l

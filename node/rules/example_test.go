@@ -47,8 +47,8 @@ descriptors:
 	fmt.Println(err)
 	// Output:
 	// edge.yaml:5:7: a rate_limit needs requests_per_unit, or unlimited: true
-	// edge.yaml:5:13: unknown unit "minuet" in a rate_limit: did you mean "minute"? (known here: second, minute, hour, day, week, month, year)
-	// edge.yaml:6:7: unknown key "request_per_unit" in a rate_limit: did you mean "requests_per_unit"? (known here: name, unlimited, unit, window, requests_per_unit, algorithm, burst, refill, queue)
+	// edge.yaml:5:13: unknown unit "minuet" in a rate_limit: did you mean "minute"?
+	// edge.yaml:6:7: unknown key "request_per_unit" in a rate_limit: did you mean "requests_per_unit"?
 }
 
 func ExampleSet_Match() {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -32,7 +33,7 @@ func weigh(n *yaml.Node, most int) int {
 }
 
 // fields returns the values of a map by key, after it reported what is unknown or given twice. What it returns is never an
-// alias. It is not ok when n is no map; what names the place.
+// alias. It is not ok when n is no map; what names the place. A merge key (<<) brings the keys of another map that n itself lacks.
 func (p *parser) fields(n *yaml.Node, what string, known []string) (f map[string]*yaml.Node, ok bool) {
 	n = p.deref(n)
 	if n.Kind != yaml.MappingNode {
@@ -41,11 +42,12 @@ func (p *parser) fields(n *yaml.Node, what string, known []string) (f map[string
 	}
 	f = make(map[string]*yaml.Node, len(known))
 	lines := make(map[string]int, len(known))
+	var merged []*yaml.Node
 	for i := 0; i+1 < len(n.Content) && !p.stopped; i += 2 {
 		key := p.deref(n.Content[i])
 		switch {
 		case key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge":
-			p.add(key, "merge keys (<<) are not supported: write the keys out")
+			merged = append(merged, n.Content[i+1])
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
 			p.add(key, "a key in %s must be a string, not %s", what, describe(key))
 		case lines[key.Value] > 0:
@@ -58,7 +60,31 @@ func (p *parser) fields(n *yaml.Node, what string, known []string) (f map[string
 			lines[key.Value] = key.Line
 		}
 	}
+	for _, m := range merged {
+		p.merge(m, what, known, f)
+	}
 	return f, true
+}
+
+// merge adds to f what a merge key brings: a map, or a list of maps of which the first that has a key gives it.
+func (p *parser) merge(n *yaml.Node, what string, known []string, f map[string]*yaml.Node) {
+	from := []*yaml.Node{n}
+	if n = p.deref(n); n.Kind == yaml.SequenceNode {
+		from = n.Content
+	}
+	for _, m := range from {
+		if p.merging++; p.stopped || p.merging > MaxEntries {
+			p.stop(m, "maps are merged into one another more than %d deep", MaxEntries)
+			return
+		}
+		g, _ := p.fields(m, what, known)
+		p.merging--
+		for key, value := range g {
+			if f[key] == nil {
+				f[key] = value
+			}
+		}
+	}
 }
 
 // required returns the text of a field that may neither be missing nor empty; n is the map that holds it.
@@ -86,6 +112,25 @@ func (p *parser) text(n *yaml.Node, what string) (string, bool) {
 	}
 	p.add(n, "%s must be a string, not %s", what, describe(n))
 	return "", false
+}
+
+// texts yields the texts of a list with the nodes that hold them. A missing list is an empty one.
+func (p *parser) texts(n *yaml.Node, what string) iter.Seq2[*yaml.Node, string] {
+	return func(yield func(*yaml.Node, string) bool) {
+		if n == nil || isNull(n) {
+			return
+		}
+		if n.Kind != yaml.SequenceNode {
+			p.add(n, "%s must be a list, not %s", what, describe(n))
+			return
+		}
+		for _, item := range n.Content {
+			item = p.deref(item)
+			if text, ok := p.text(item, "an entry of "+what); ok && !yield(item, text) {
+				return
+			}
+		}
+	}
 }
 
 // scalars are the tags of what may stand where text is expected.

@@ -15,29 +15,30 @@ type Secret [16]byte
 // String hides the secret from logs.
 func (Secret) String() string { return "(secret)" }
 
-// stackKey is how many hashed bytes need no allocation: a full name and the values of most requests.
+// stackKey is how many hashed bytes need no allocation: the values of most requests.
 const stackKey = 256
 
-// key hashes the rule and the values of the entries that met it with SipHash-2-4. What is hashed is, each with its length as
-// a uvarint before it: the full name, then the values from the top of the tree downwards.
+// key hashes the values of the entries that met the rule with SipHash-2-4. What is hashed is, from the top of the tree downwards, each
+// open value with its length as a uvarint before it, as appendOpen has them. The rule itself is no part of it: a key counts for one meter
+// only.
 func (r *Rule) key(secret Secret, entries []Entry) counters.Key {
 	var stack [stackKey]byte
-	b := append(stack[:0], r.prefix...)
-	for i := range entries {
-		b = appendSized(b, entries[i].Value)
-	}
-	k0, k1 := binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])
-	return counters.Key(siphash.Hash(k0, k1, b))
+	return KeyOf(secret, r.appendOpen(stack[:0], entries))
 }
 
-// identityKey is the key of a descriptor that meets the rule with identity as the value of its only open key.
-func (r *Rule) identityKey(secret Secret, identity string) counters.Key {
-	var entries [MaxEntries]Entry
-	n := copy(entries[:], r.path)
-	if r.open == 1 {
-		entries[r.openAt].Value = identity
+// KeyOf is the key of an identity under a meter that is no rule's.
+func KeyOf(secret Secret, identity []byte) counters.Key {
+	k0, k1 := binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])
+	return counters.Key(siphash.Hash(k0, k1, identity))
+}
+
+// entries are those of a descriptor that meets the rule with identity as the value of its only open key.
+func (r *Rule) entries(room *[MaxEntries]Entry, identity string) []Entry {
+	n := copy(room[:], r.path)
+	if len(r.open) == 1 {
+		room[r.open[0]].Value = identity
 	}
-	return r.key(secret, entries[:n])
+	return room[:n]
 }
 
 // appendSized appends s after its length, so that no two sequences of strings look the same.

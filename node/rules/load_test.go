@@ -87,7 +87,7 @@ func TestLoadNothing(t *testing.T) {
 		t.Errorf("without a path: %v", err)
 	}
 	dir := folder(t, map[string]string{"notes.txt": ""})
-	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "holds no *.yaml or *.yml file") {
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "holds no *.yaml, *.yml or *.json file") {
 		t.Errorf("a directory without rules: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -129,10 +130,18 @@ func compareMatch(t testing.TB, got Match, fullName string, entries []Entry) {
 		return
 	}
 	var values []string
-	for _, e := range entries {
-		values = append(values, e.Value)
+	for i, e := range entries {
+		if got.Rule == nil || !got.Rule.steps[i].open {
+			continue
+		}
+		value := e.Value
+		if _, prefix := group(value, DefaultIPv6Prefix); prefix.IsValid() && slices.Contains(addressKeys, e.Key) {
+			bytes := prefix.Addr().As16()
+			value = string(append(bytes[:], DefaultIPv6Prefix))
+		}
+		values = append(values, value)
 	}
-	if got.Rule == nil || got.Rule.FullName != fullName || got.Key != slowKey(testSecret, fullName, values...) {
+	if got.Rule == nil || got.Rule.FullName != fullName || got.Key != slowKey(testSecret, values...) {
 		t.Errorf("%q meets %v with key %#x, want %s", entries, got.Rule, uint64(got.Key), fullName)
 	}
 }
@@ -247,9 +256,12 @@ func naiveFind(all []naive, entries []Entry) (path []Entry, found bool) {
 	for depth := range entries {
 		exact := append(path[:depth:depth], entries[depth])
 		bare := append(path[:depth:depth], Entry{Key: entries[depth].Key})
+		wild := naiveWild(all, path, entries[depth])
 		switch {
-		case naiveKnows(all, exact):
+		case entries[depth].Value != "" && naiveKnows(all, exact):
 			path = exact
+		case wild != nil:
+			path = wild
 		case naiveKnows(all, bare):
 			path = bare
 		default:
@@ -273,9 +285,22 @@ func naiveKnows(all []naive, path []Entry) bool {
 	return false
 }
 
+// naiveWild returns the path to the first wildcard under a path that the entry fits, nil when there is none.
+func naiveWild(all []naive, path []Entry, e Entry) []Entry {
+	for _, n := range all {
+		if len(n.path) <= len(path) || fmt.Sprint(n.path[:len(path)]) != fmt.Sprint(path) {
+			continue
+		}
+		if w := n.path[len(path)]; w.Key == e.Key && isWild(w.Value) && matchWildcards(w.Value, e.Value) {
+			return n.path[:len(path)+1]
+		}
+	}
+	return nil
+}
+
 func TestMatchAgainstNaive(t *testing.T) {
 	entry := rapid.Custom(func(t *rapid.T) Entry {
-		return Entry{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"), rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "value")}
+		return Entry{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"), rapid.SampledFrom([]string{"", "x", "y", "xy", "x*", "*y", "*"}).Draw(t, "value")}
 	})
 	path := rapid.SliceOfN(entry, 1, 3)
 	rapid.Check(t, func(t *rapid.T) {
@@ -287,13 +312,13 @@ func TestMatchAgainstNaive(t *testing.T) {
 			for depth, e := range p {
 				id := fmt.Sprint(p[:depth+1])
 				if _, ok := places[id]; !ok {
-					next := at.below(e)
+					next := at.below(e, step{open: e.Value == "" || isWild(e.Value)})
 					at.node.attach(e, next.node)
 					places[id] = next
 				}
 				at = places[id]
 			}
-			at.node.rule = newRule("d", at.fullName, at.path)
+			at.node.rule = newRule(at)
 			all = append(all, naive{p, true})
 		}
 		s := &Set{domains: map[string]*node{"d": top.node}}
@@ -335,14 +360,16 @@ func TestMatchConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// thousand has a thousand rules, half of them two levels deep.
+// thousand has a thousand rules, half of them two levels deep, and half of those under a wildcard.
 func thousand(t testing.TB) *Set {
 	var b strings.Builder
 	b.WriteString("domain: edge\ndescriptors:\n")
-	for i := range 500 {
+	for i := range 250 {
 		fmt.Fprintf(&b, `
 - {key: tenant, value: tenant-%[1]d, rate_limit: {name: tenant-%[1]d, unit: minute, requests_per_unit: 100}}
+- {key: tenant, value: team-%[1]d, rate_limit: {name: team-%[1]d, unit: minute, requests_per_unit: 100}}
 - {key: path, value: /api/%[1]d, descriptors: [{key: remote_address, rate_limit: {name: api-%[1]d, unit: minute, requests_per_unit: 100}}]}
+- {key: path, value: /files/%[1]d/*.txt, descriptors: [{key: remote_address, rate_limit: {name: files-%[1]d, unit: minute, requests_per_unit: 100}}]}
 `, i)
 	}
 	return mustParse(t, b.String())
@@ -351,6 +378,8 @@ func thousand(t testing.TB) *Set {
 var hotRequests = map[string]Request{
 	"one level":  {Domain: "edge", Descriptors: [][]Entry{{{"tenant", "tenant-123"}}}},
 	"two levels": {Domain: "edge", Descriptors: [][]Entry{{{"path", "/api/123"}, {"remote_address", "198.51.100.7"}}}},
+	"wildcard":   {Domain: "edge", Descriptors: [][]Entry{{{"path", "/files/123/readme.txt"}, {"remote_address", "198.51.100.7"}}}},
+	"IPv6":       {Domain: "edge", Descriptors: [][]Entry{{{"path", "/api/123"}, {"remote_address", "2001:db8:1:2:3:4:5:6"}}}},
 	"no rule":    {Domain: "edge", Descriptors: [][]Entry{{{"path", "/nothing"}, {"remote_address", "198.51.100.7"}}}},
 	"by rule":    {Rule: "api-123", Identity: "198.51.100.7"},
 }

@@ -3,7 +3,9 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -17,11 +19,18 @@ const (
 	maxAliased     = 100_000 // nodes of a file that are reached through aliases
 )
 
-// Parse reads the rules of one file; file is its name in error messages. What it returns is either a complete Set or all
-// problems of the file: *[Error] values in the order of lines, joined.
-func Parse(file string, data []byte) (*Set, error) {
-	b := newBuilder()
-	if errs := b.parse(file, data); len(errs) > 0 {
+// Parse reads the rules of one file with the default Options; file is its name in error messages. What it returns is either a complete
+// Set or all problems of the file: *[Error] values in the order of lines, joined.
+func Parse(file string, data []byte) (*Set, error) { return Options{}.Parse(file, data) }
+
+// Parse reads the rules of one file.
+func (o Options) Parse(file string, data []byte) (*Set, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	b := newBuilder(o)
+	b.parse(file, data)
+	if errs := b.finish(); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	return b.set, nil
@@ -30,43 +39,65 @@ func Parse(file string, data []byte) (*Set, error) {
 // builder gathers the rules of several files into one set. After a problem the set is not to be used any more.
 type builder struct {
 	set         *Set
-	domains     map[string]string // where each domain was met first, as file:line
+	opt         Options
+	domains     map[string]opened
+	flat        map[string]location // of each flat rule
+	zones       map[string]*time.Location
+	files       []*parser
+	children    []child
 	descriptors int
-	limited     int // rules with a limit
+	limited     int // rules with a limit, twice for one with a ban
 }
 
-func newBuilder() *builder {
+// opened is a domain that was met, and where.
+type opened struct {
+	at    location
+	place place
+}
+
+// location is where something stands.
+type location struct {
+	file string
+	line int
+}
+
+func newBuilder(o Options) *builder {
 	return &builder{
-		set: &Set{
-			domains:    make(map[string]*node),
-			byFullName: make(map[string]*Rule),
-			byName:     make(map[string][]*Rule),
-		},
-		domains: make(map[string]string),
+		set: newSet(), opt: o.withDefaults(),
+		domains: make(map[string]opened), flat: make(map[string]location), zones: make(map[string]*time.Location),
 	}
 }
 
-// parse adds the rules of one file, and returns what is wrong with it.
-func (b *builder) parse(file string, data []byte) []error {
-	p := &parser{builder: b, problems: problems{file: file}}
-	before := len(b.domains)
+// parse adds the rules of one file.
+func (b *builder) parse(file string, data []byte) {
+	p := &parser{builder: b, problems: problems{file: file, data: data}}
+	b.files = append(b.files, p)
+	documents := 0
 	for root := range p.documents(data) {
-		p.document(root)
+		documents++
+		if root = p.deref(root); isFlat(root) {
+			p.flatDocument(root)
+		} else {
+			p.document(root)
+		}
 		if p.stopped {
 			break
 		}
 	}
-	if len(p.list) == 0 && len(b.domains) == before {
-		p.add(&yaml.Node{Line: 1, Column: 1}, "there is no domain in the file: it must hold at least one, or be removed")
+	if len(p.list) == 0 && documents == 0 {
+		p.add(&yaml.Node{Line: 1, Column: 1}, "there is no domain in the file, nor a rule: it must hold at least one, or be removed")
 	}
-	return p.sorted()
 }
 
-// put adds a rule to the set.
-func (b *builder) put(r *Rule) {
-	b.set.rules = append(b.set.rules, r)
-	b.set.byFullName[r.FullName] = r
-	b.set.byName[r.Name] = append(b.set.byName[r.Name], r)
+// finish returns what is wrong with the files, once all are parsed: only then is it known which rules there are.
+func (b *builder) finish() (errs []error) {
+	for i := range b.children {
+		b.children[i].adopt()
+	}
+	for _, p := range b.files {
+		errs = append(errs, p.sorted()...)
+	}
+	return errs
 }
 
 // parser walks the documents of one file.
@@ -74,35 +105,30 @@ type parser struct {
 	*builder
 	problems
 	aliased int // nodes that aliases stood for so far
+	merging int // how deep the merge keys are that are being followed
 }
-
-// What is known at each place of a file.
-var (
-	documentKeys   = []string{"domain", "descriptors"}
-	descriptorKeys = []string{"key", "value", "rate_limit", "descriptors"}
-	rateLimitKeys  = append([]string{"name", "unlimited"}, limitKeys...)
-	limitKeys      = []string{"unit", "window", "requests_per_unit", "algorithm", "burst", "refill", "queue"} // not of what is unlimited
-	refillKeys     = []string{"amount", "every"}
-)
 
 func (p *parser) document(root *yaml.Node) {
 	f, ok := p.fields(root, "a document", documentKeys)
 	if !ok {
 		return
 	}
-	top := &node{}
-	domain, ok := p.required(root, f, "domain", "a document")
-	if ok {
-		if first, dup := p.domains[domain]; dup {
-			p.add(f["domain"], "domain %.80q was already given at %s: put its descriptors together", domain, first)
-		} else {
-			p.domains[domain] = fmt.Sprintf("%s:%d", p.file, f["domain"].Line)
-			p.set.domains[domain] = top
+	at := place{node: &node{}, fullName: "?", seen: make(map[Entry]location)} // what is beneath can be checked also without a domain
+	name, ok := p.required(root, f, "domain", "a document")
+	first, known := p.domains[name]
+	switch {
+	case !ok:
+	case known && !p.opt.MergeDomains:
+		p.add(f["domain"], "domain %.80q was already given at %s:%d: put its descriptors together", name, first.at.file, first.at.line)
+	case known:
+		at = first.place
+	default:
+		at.domain, at.fullName = name, escape(name, "/=")
+		if !p.nameFits(f["domain"], at) {
+			at.fullName = "?"
 		}
-	}
-	at := place{node: top, domain: domain, fullName: escape(domain, "/=")}
-	if !ok || !p.nameFits(f["domain"], at) {
-		at.fullName = "?" // what is beneath can still be checked
+		p.domains[name] = opened{location{p.file, f["domain"].Line}, at}
+		p.set.domains[name] = at.node
 	}
 	p.descriptorsOf(f, at)
 }
@@ -120,17 +146,16 @@ func (p *parser) descriptorsOf(f map[string]*yaml.Node, at place) {
 		p.add(n, "descriptors are nested more than %d deep", MaxEntries)
 		return
 	}
-	lines := make(map[Entry]int, len(n.Content))
 	for _, item := range n.Content {
 		if p.stopped {
 			return
 		}
-		p.descriptor(item, at, lines)
+		p.descriptor(item, at)
 	}
 }
 
-// descriptor reads one descriptor; lines says where its siblings stand.
-func (p *parser) descriptor(n *yaml.Node, at place, lines map[Entry]int) {
+// descriptor reads one descriptor under at.
+func (p *parser) descriptor(n *yaml.Node, at place) {
 	if p.descriptors++; p.descriptors > maxDescriptors {
 		p.stop(n, "there are more than %d descriptors", maxDescriptors)
 		return
@@ -140,18 +165,23 @@ func (p *parser) descriptor(n *yaml.Node, at place, lines map[Entry]int) {
 		return
 	}
 	e, ok := p.entry(n, f)
-	below := at.below(e)
+	below := at.below(e, p.step(e, f))
+	below.regions = p.regions(f["regions"], at.regions)
+	below.node.regions = below.regions
+	first, known := at.seen[e]
 	switch {
 	case !ok:
-	case lines[e] > 0:
-		p.add(f["key"], "descriptor %s was already given in line %d", quoteEntry(e), lines[e])
+	case known && first.file == p.file:
+		p.add(f["key"], "descriptor %s was already given in line %d", quoteEntry(e), first.line)
+	case known:
+		p.add(f["key"], "descriptor %s was already given at %s:%d", quoteEntry(e), first.file, first.line)
 	case p.nameFits(f["key"], below):
 		at.node.attach(e, below.node)
-		lines[e] = f["key"].Line
+		at.seen[e] = location{p.file, f["key"].Line}
 	default:
 		below.fullName = at.fullName // else every descriptor beneath would be reported as well
 	}
-	p.rateLimit(f["rate_limit"], below)
+	p.rateLimit(f, below)
 	p.descriptorsOf(f, below)
 }
 
@@ -159,11 +189,54 @@ func (p *parser) descriptor(n *yaml.Node, at place, lines map[Entry]int) {
 func (p *parser) entry(n *yaml.Node, f map[string]*yaml.Node) (Entry, bool) {
 	key, keyOK := p.required(n, f, "key", "a descriptor")
 	value, valueOK := p.text(f["value"], "value")
-	if valueOK && strings.Contains(value, "*") {
-		p.add(f["value"], "wildcards are not supported yet: value %.80q may not hold a *", value)
-		valueOK = false
+	if keyOK && isWild(key) {
+		p.add(f["key"], "wildcards are for values: key %.80q may not hold a *", key)
+		keyOK = false
 	}
 	return Entry{Key: key, Value: value}, keyOK && valueOK
+}
+
+// step says how the values that meet a descriptor are counted.
+func (p *parser) step(e Entry, f map[string]*yaml.Node) step {
+	wild := isWild(e.Value)
+	share, ok := p.flag(f, "share_threshold")
+	if ok && share && !wild {
+		p.add(f["share_threshold"], "share_threshold is for a value with a wildcard (*): only there are several values that could share a count")
+	}
+	s := step{open: e.Value == "" || wild && !share}
+	n := f["ipv6_prefix"]
+	switch {
+	case n != nil && !s.open:
+		p.add(n, "ipv6_prefix is for a key whose values are counted one by one")
+	case n != nil:
+		bits, _ := p.wholeUpTo(n, "ipv6_prefix", 1, 128)
+		s.ipv6 = uint8(bits)
+	case s.open && slices.Contains(addressKeys, strings.ToLower(e.Key)):
+		s.ipv6 = uint8(p.opt.IPv6Prefix)
+	}
+	return s
+}
+
+// regions reads where a descriptor is in force, which is never outside of where the one above is.
+func (p *parser) regions(n *yaml.Node, above []string) []string {
+	var list []string
+	for item, region := range p.texts(n, "regions") {
+		if region == "" {
+			p.add(item, "the name of a region is empty")
+		} else if appliesIn(above, region) {
+			list = append(list, region)
+		} else {
+			p.add(item, "the descriptor above is not in force in region %.80q", region)
+		}
+	}
+	if list == nil {
+		if n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+			p.add(n, "regions is empty: name some, or leave it out to be in force everywhere")
+		}
+		return above
+	}
+	p.set.regional = true
+	return list
 }
 
 func quoteEntry(e Entry) string {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -15,6 +16,8 @@ type Error struct {
 	Line   int // from 1
 	Column int // from 1, in characters
 	Reason string
+	// Source is the line, without its end, and shortened where it is very long.
+	Source string
 }
 
 // Error returns "file:line:column: reason".
@@ -22,12 +25,36 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Reason)
 }
 
+// Problems takes apart what [Parse] or [Load] returned: one error for each problem, an *Error where it has a place in a file.
+func Problems(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
 // maxProblems is how many problems of a file are reported: nobody reads more, and a file may hold millions.
 const maxProblems = 1000
+
+// Excerpt returns the line with a caret under the place, as two lines; empty where there is nothing to show.
+func (e *Error) Excerpt() string {
+	before := []rune(e.Source)
+	if e.Source == "" || e.Column-1 > len(before) {
+		return ""
+	}
+	before = before[:e.Column-1]
+	for i, c := range before {
+		if c != '\t' { // what is as wide as before
+			before[i] = ' '
+		}
+	}
+	return e.Source + "\n" + string(before) + "^"
+}
 
 // problems gathers what is wrong with one file.
 type problems struct {
 	file    string
+	data    []byte
 	list    []*Error
 	seen    map[Error]bool
 	stopped bool // there is no point in reading on
@@ -64,20 +91,43 @@ func (ps *problems) sorted() []error {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	errs := make([]error, len(ps.list))
+	lines := lineReader{rest: ps.data}
 	for i, e := range ps.list {
+		e.Source = lines.line(e.Line)
 		errs[i] = e
 	}
 	return errs
 }
 
-// unknown says that a word is none of the known ones, and which of them it may have been meant to be. kind and where say what
-// the word stands for.
-func unknown(kind, word, where string, known []string) string {
-	list := strings.Join(known, ", ")
-	if guess := nearest(word, known); guess != "" {
-		return fmt.Sprintf("unknown %s %.80q in %s: did you mean %q? (known here: %s)", kind, word, where, guess, list)
+// lineReader finds lines whose numbers never decrease.
+type lineReader struct {
+	rest []byte // from the line on that at says
+	at   int    // from 0
+}
+
+// maxSource is how much of a line is shown, in bytes.
+const maxSource = 500
+
+func (r *lineReader) line(number int) string {
+	for ; r.at < number-1; r.at++ {
+		_, after, found := bytes.Cut(r.rest, []byte("\n"))
+		if !found {
+			return ""
+		}
+		r.rest = after
 	}
-	return fmt.Sprintf("unknown %s %.80q in %s (known here: %s)", kind, word, where, list)
+	line, _, _ := bytes.Cut(r.rest, []byte("\n"))
+	line = bytes.TrimPrefix(bytes.TrimSuffix(line, []byte("\r")), []byte("\ufeff"))
+	return strings.ToValidUTF8(string(line[:min(len(line), maxSource)]), "?")
+}
+
+// unknown says that a word is none of the known ones, and which of them it may have been meant to be, or else all of them. kind and
+// where say what the word stands for.
+func unknown(kind, word, where string, known []string) string {
+	if guess := nearest(word, known); guess != "" {
+		return fmt.Sprintf("unknown %s %.80q in %s: did you mean %q?", kind, word, where, guess)
+	}
+	return fmt.Sprintf("unknown %s %.80q in %s (known here: %s)", kind, word, where, strings.Join(known, ", "))
 }
 
 // nearest returns the known word of which word is most probably a misspelling, "" when there is none: one slip in every

@@ -21,11 +21,28 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
+func TestExcerpt(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"domain: d\nlimit: 1", "limit: 1\n^"},
+		{"domain: d\r\ndescriptors: [{key: a, valeu: b}]\r\n", "descriptors: [{key: a, valeu: b}]\n                       ^"},
+		{"domain: d\ndescriptors: [{key: ä\t,\tvaleu: b}]\n", "descriptors: [{key: ä\t,\tvaleu: b}]\n                     \t \t^"},
+		{"\ufeffdomian: d\n", "domian: d\n^"},
+		{"", ""},
+		{"domain: d\nlimit: " + strings.Repeat("x", 1000), "limit: " + strings.Repeat("x", maxSource-len("limit: ")) + "\n^"},
+		{"domain: d\ndescriptors: [{key: a," + strings.Repeat(" ", 1000) + "limit: 1}]", ""},
+	} {
+		_, err := Parse("f", []byte(tt.text))
+		if got := problemsOf(t, err)[0].Excerpt(); got != tt.want {
+			t.Errorf("%.80q: the excerpt is\n%q, want\n%q", tt.text, got, tt.want)
+		}
+	}
+}
+
 func TestNearest(t *testing.T) {
 	tests := []struct{ word, want string }{
 		{"key", "key"}, {"kye", "key"}, {"keys", "key"}, {"KEY", "key"}, {"kex", "key"}, {"ey", "key"}, {"k", ""}, {"foo", ""},
 		{"rate-limit", "rate_limit"}, {"ratelimit", "rate_limit"}, {"rateLimit", "rate_limit"}, {"rate_limits", "rate_limit"},
-		{"descriptor", "descriptors"}, {"desciptors", "descriptors"}, {"shadow_mode", ""}, {"", ""}, {"vlaue", "value"},
+		{"descriptor", "descriptors"}, {"desciptors", "descriptors"}, {"shade", ""}, {"", ""}, {"vlaue", "value"},
 		{strings.Repeat("value", 100), ""},
 	}
 	for _, tt := range tests {

@@ -1,6 +1,9 @@
 package rules
 
 import (
+	"cmp"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,9 +28,27 @@ var units = []struct {
 	{"year", 365 * day},
 }
 
-// rateLimit reads a rate_limit into a rule at the place; without one (n is nil) there is no rule.
-func (p *parser) rateLimit(n *yaml.Node, at place) {
+// source is what a rule is read from: the map of its limit, and that of what stands beside the limit. The flat form has one for both.
+type source struct {
+	*form
+	node   *yaml.Node
+	limit  map[string]*yaml.Node
+	beside map[string]*yaml.Node
+}
+
+// rateLimit reads the rate_limit of a descriptor into a rule at the place; without one there is no rule.
+func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
+	n := descriptor["rate_limit"]
 	if n == nil {
+		for _, key := range slices.Concat(listKeys, []string{"schedule"}) {
+			if descriptor[key] != nil {
+				p.add(descriptor[key], "%s is for a descriptor with a rate_limit", key)
+			}
+		}
+		for _, key := range []string{"shadow_mode", "quota_mode"} {
+			_, _ = p.flag(descriptor, key)
+		}
+		p.ignored(descriptor)
 		return
 	}
 	f, ok := p.fields(n, "a rate_limit", rateLimitKeys)
@@ -38,23 +59,106 @@ func (p *parser) rateLimit(n *yaml.Node, at place) {
 	if ok && len(name) > counters.MaxRuleName {
 		p.add(f["name"], "the name has %d bytes, at most %d are allowed", len(name), counters.MaxRuleName)
 	}
-	r := newRule(at.domain, at.fullName, at.path)
+	r := newRule(at)
 	if name != "" {
 		r.Name = name
 	}
-	switch unlimited, ok := p.flag(f, "unlimited"); {
+	r.Replaces = p.replaces(f["replaces"], name)
+	p.ignored(descriptor)
+	p.rule(r, &source{form: treeForm, node: n, limit: f, beside: descriptor})
+	at.node.rule = r
+	p.set.put(r)
+}
+
+// rule reads what both forms have in common.
+func (p *parser) rule(r *Rule, src *source) {
+	r.Policy = p.policy(src)
+	p.elastic(r, src)
+	if r.Scope != counters.Global && len(r.FullName) > counters.MaxScopedRule {
+		p.add(src.limit["scope"], "the full name %.40s... has %d bytes, at most %d are allowed with scope: %s", r.FullName, len(r.FullName),
+			counters.MaxScopedRule, r.Scope)
+	}
+	r.Metadata = p.metadata(src.beside["metadata"])
+	r.listed = p.addresses(src.beside)
+	if last := r.steps[len(r.steps)-1]; r.listed != nil && !last.open {
+		p.add(cmp.Or(src.beside["allow"], src.beside["deny"]), "allow and deny are for a key whose values are counted one by one")
+	}
+	blocked := counters.NewMeter(r.FullName, counters.FixedWindow, time.Second)
+	switch unlimited, ok := p.flag(src.limit, "unlimited"); {
 	case !ok:
 	case unlimited:
-		for _, key := range limitKeys {
-			if f[key] != nil {
-				p.add(f[key], "%s and unlimited exclude each other: remove one of them", key)
-			}
-		}
+		p.unlimited(src)
 	default:
-		r.Limit = p.limit(n, f, at.fullName)
+		if p.limited++; r.Ban > 0 {
+			p.limited++
+		}
+		if p.limited > MaxLimited {
+			p.stop(src.node, "there are more than %d rules with a limit, where one with a ban counts twice", MaxLimited)
+			return
+		}
+		limit := func(most *yaml.Node) (*counters.Limit, uint64) {
+			l, margin := p.limit(src, r.FullName, most)
+			if l != nil {
+				l = p.with(&r.Policy, src, l)
+			}
+			return l, margin
+		}
+		r.Limit, r.Margin = limit(src.limit[src.most])
+		r.schedule = p.schedule(src.beside["schedule"], src.most, limit)
+		if r.Limit != nil {
+			blocked = r.Limit.Meter()
+		}
 	}
-	at.node.rule = r
-	p.put(r)
+	if r.listed != nil {
+		r.blocked, _ = counters.NewLimit(blocked, 0) // the meter was valid, or is not used
+	}
+}
+
+// unlimited complains of what an unlimited rule cannot have. How many requests it would have been is no matter: the reference server
+// does not look at it either.
+func (p *parser) unlimited(src *source) {
+	for _, key := range src.limitKeys() {
+		if src.limit[key] != nil && key != src.most {
+			p.add(src.limit[key], "%s and unlimited exclude each other: remove one of them", key)
+		}
+	}
+	if src.beside["schedule"] != nil {
+		p.add(src.beside["schedule"], "schedule and unlimited exclude each other: remove one of them")
+	}
+}
+
+// replaces reads the names of the rules that a rule named name replaces.
+func (p *parser) replaces(n *yaml.Node, name string) (names []string) {
+	if n == nil || isNull(n) {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode {
+		p.add(n, "replaces must be a list, not %s", describe(n))
+		return nil
+	}
+	for _, item := range n.Content {
+		f, ok := p.fields(item, "an entry of replaces", replacesKeys)
+		if !ok {
+			continue
+		}
+		other, ok := p.required(item, f, "name", "an entry of replaces")
+		switch {
+		case !ok:
+		case other == name:
+			p.add(f["name"], "the rule would replace itself: name another one")
+		default:
+			names = append(names, other)
+		}
+	}
+	return names
+}
+
+// ignored checks what the reference server knows and this one has no use for: its metrics are named after values of requests where these
+// ask for it, here no metric ever is.
+func (p *parser) ignored(descriptor map[string]*yaml.Node) {
+	for _, key := range []string{"detailed_metric", "value_to_metric"} {
+		_, _ = p.flag(descriptor, key)
+	}
 }
 
 // flag reads what is true or false, and false where it is missing.
@@ -70,40 +174,48 @@ func (p *parser) flag(f map[string]*yaml.Node, key string) (yes, ok bool) {
 	return yes, true
 }
 
-// requests reads requests_per_unit, where 0 blocks.
-func (p *parser) requests(limit, n *yaml.Node) (uint64, bool) {
-	if n == nil {
-		p.add(limit, "a rate_limit needs requests_per_unit, or unlimited: true")
-		return 0, false
-	}
-	return p.whole(n, "requests_per_unit", 0)
-}
-
 // amount reads a number of which 0 makes no sense.
 func (p *parser) amount(n *yaml.Node, what string) (uint64, bool) { return p.whole(n, what, 1) }
 
-func (p *parser) whole(n *yaml.Node, what string, least uint64) (v uint64, ok bool) {
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&v) != nil || v < least || v > counters.MaxLimit {
-		p.add(n, "%s must be a whole number from %d to %d, not %s", what, least, uint64(counters.MaxLimit), describe(n))
+func (p *parser) whole(n *yaml.Node, what string, least uint64) (uint64, bool) {
+	return p.wholeUpTo(n, what, least, counters.MaxLimit)
+}
+
+func (p *parser) wholeUpTo(n *yaml.Node, what string, least, most uint64) (v uint64, ok bool) {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&v) != nil || v < least || v > most {
+		p.add(n, "%s must be a whole number from %d to %d, not %s", what, least, most, describe(n))
 		return 0, false
 	}
 	return v, true
 }
 
-// window reads the unit or the window.
-func (p *parser) window(limit *yaml.Node, f map[string]*yaml.Node) (time.Duration, bool) {
-	unit, window := f["unit"], f["window"]
+// window reads the window in the words of the form.
+func (p *parser) window(src *source) (time.Duration, bool) {
+	f := src.limit
 	switch {
-	case unit != nil && window != nil:
-		p.add(window, "unit and window exclude each other: remove one of them")
+	case f["unit"] != nil && f["window"] != nil:
+		p.add(f["window"], "unit and window exclude each other: remove one of them")
 		return 0, false
-	case unit != nil:
-		return p.unit(unit)
-	case window == nil:
-		p.add(limit, "a rate_limit needs a unit or a window, or unlimited: true")
+	case f["unit"] != nil:
+		return p.unit(f["unit"])
+	case f["window"] != nil:
+		return p.duration(f["window"], "window")
+	case f["window_seconds"] != nil:
+		return p.seconds(f["window_seconds"], "window_seconds")
+	}
+	p.add(src.node, "%s needs a %s, or unlimited: true", src.what, strings.Join(src.windows, " or a "))
+	return 0, false
+}
+
+// seconds reads a number of seconds, which need not be whole.
+func (p *parser) seconds(n *yaml.Node, what string) (time.Duration, bool) {
+	var s float64
+	number := n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float") && n.Decode(&s) == nil
+	if !number || !(s > 0) || s > counters.MaxWindow.Seconds() {
+		p.add(n, "%s must be a number of seconds above 0, at most %.0f, not %s", what, counters.MaxWindow.Seconds(), describe(n))
 		return 0, false
 	}
-	return p.duration(window, "window")
+	return time.Duration(math.Round(s * float64(time.Second))), true
 }
 
 func (p *parser) duration(n *yaml.Node, what string) (time.Duration, bool) {

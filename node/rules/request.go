@@ -66,7 +66,7 @@ func (r *Request) validate() error {
 	case r.Domain == "" && len(r.Descriptors) == 0:
 		return invalid("give a domain and descriptors, or a rule and an identity")
 	case r.Domain == "":
-		return invalid("the domain is empty")
+		return invalid("the domain is empty: give that of the rules")
 	case len(r.Descriptors) == 0:
 		return invalid("there are no descriptors")
 	case len(r.Descriptors) > MaxDescriptors:

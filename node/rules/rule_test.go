@@ -38,7 +38,7 @@ func TestFullNamesAreUnique(t *testing.T) {
 		domain := text.Draw(t, "domain")
 		at := place{domain: domain, fullName: escape(domain, "/=")}
 		for _, e := range rapid.SliceOfN(entry, 1, 3).Draw(t, "path") {
-			at = at.below(e)
+			at = at.below(e, step{})
 		}
 		return at
 	})
@@ -75,8 +75,8 @@ descriptors:
 
 // Siblings are built from the same path; none may write into that of another.
 func TestPathsAreNotShared(t *testing.T) {
-	top := place{node: &node{}, domain: "d", fullName: "d"}.below(Entry{"a", ""}).below(Entry{"b", ""}).below(Entry{"c", ""})
-	x, y := top.below(Entry{"x", ""}), top.below(Entry{"y", ""})
+	top := place{node: &node{}, domain: "d", fullName: "d"}.below(Entry{"a", ""}, step{}).below(Entry{"b", ""}, step{}).below(Entry{"c", ""}, step{})
+	x, y := top.below(Entry{"x", ""}, step{}), top.below(Entry{"y", ""}, step{})
 	if x.path[3].Key != "x" || y.path[3].Key != "y" {
 		t.Errorf("paths are %v and %v", x.path, y.path)
 	}

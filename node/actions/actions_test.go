@@ -1,0 +1,225 @@
+package actions
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+func token(payload string) string {
+	return "Bearer e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2lnbmF0dXJl"
+}
+
+// valueOf is what a source makes of a request; "-" if it is missing.
+func valueOf(t *testing.T, source, target string, lines ...string) string {
+	t.Helper()
+	c := DefaultConfig()
+	c.Descriptors = []Descriptor{{{"k", source}}}
+	a, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequest("PATCH", target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.RemoteAddr = "192.0.2.1:99"
+	for i := 0; i < len(lines); i += 2 {
+		r.Header.Add(lines[i], lines[i+1])
+	}
+	var req rules.Request
+	a.Describe(r, &req)
+	if len(req.Descriptors) == 0 {
+		return "-"
+	}
+	return req.Descriptors[0][0].Value
+}
+
+func TestSources(t *testing.T) {
+	tests := []struct {
+		source, target string
+		lines          []string
+		want           string
+	}{
+		{"client", "/", nil, "192.0.2.1"},
+		{"method", "/", nil, "PATCH"},
+		{"host", "http://Shop.Example:80/", nil, "shop.example:80"},
+		{"host", "/", nil, "-"},
+		{"path", "/login?a=1", nil, "/login"},
+		{"path", "/%6Cogin", nil, "/login"},
+		{"path", "//x/..//./login/", nil, "/login"},
+		{"path", "/../..", nil, "/"},
+		{"header x-api-key", "/", []string{"X-Api-Key", "k1"}, "k1"},
+		{"header X-API-Key", "/", []string{"X-Api-Key", "k1", "X-Api-Key", "k2"}, "-"},
+		{"header X-Api-Key", "/", []string{"X-Api-Key", ""}, "-"},
+		{"cookie session", "/", []string{"Cookie", "a=b; session=s1"}, "s1"},
+		{"cookie session", "/", []string{"Cookie", "session=s1", "Cookie", "session=s2"}, "-"},
+		{"cookie session", "/", nil, "-"},
+		{"query token", "/?token=a%20b&x", nil, "a b"},
+		{"query token", "/?token=a&token=b", nil, "-"},
+		{"query token", "/?token=%zz", nil, "-"},
+		{"text api v2", "/", nil, "api v2"},
+		{"template /tenants/{tenant}/*", "/tenants/acme/orders/7", nil, "acme"},
+		{"template /tenants/{tenant}/*", "/tenants/acme", nil, "-"},
+		{"template /tenants/{tenant}", "/tenants/acme/", nil, "acme"},
+		{"template /tenants/{tenant}", "/tenants/acme/orders", nil, "-"},
+		{"template /tenants/{tenant}", "/tenants", nil, "-"},
+		{"template /*/users/{id}", "/v1/users/7", nil, "7"},
+		{"template /*/users/{id}", "/users/7", nil, "-"},
+		{"template /{tenant}", "/", nil, "-"},
+		{"jwt sub", "/", []string{"Authorization", token(`{"sub":"ann","n":7}`)}, "ann"},
+		{"jwt n", "/", []string{"Authorization", strings.Replace(token(`{"sub":"ann","n":7}`), "Bearer", "bearer", 1)}, "7"},
+		{"jwt x", "/", []string{"Authorization", token(`{"sub":"ann"}`)}, "-"},
+		{"jwt sub", "/", []string{"Authorization", token(`{"sub":"ann","sub":"bob"}`)}, "-"},
+		{"jwt sub", "/", []string{"Authorization", token(`{"sub":null}`)}, "-"},
+		{"jwt sub", "/", []string{"Authorization", token(`{"sub":["ann"]}`)}, "-"},
+		{"jwt sub", "/", []string{"Authorization", token(`{"sub":"ann"`)}, "-"},
+		{"jwt sub", "/", []string{"Authorization", token(`["sub","ann"]`)}, "-"},
+		{"jwt sub", "/", []string{"Authorization", token(``)}, "-"},
+		{"jwt sub", "/", []string{"Authorization", "Bearer e30.!.x"}, "-"},
+		{"jwt sub", "/", []string{"Authorization", "Bearer e30.e30"}, "-"},
+		{"jwt sub", "/", []string{"Authorization", "Basic YTpi"}, "-"},
+	}
+	for _, tt := range tests {
+		if got := valueOf(t, tt.source, tt.target, tt.lines...); got != tt.want {
+			t.Errorf("%s of %s %q: %q, want %q", tt.source, tt.target, tt.lines, got, tt.want)
+		}
+	}
+}
+
+// TestDescriptorsWithoutASource: a descriptor is made whole or not at all, and keeps the order of its entries.
+func TestDescriptorsWithoutASource(t *testing.T) {
+	var c Config
+	err := yaml.Unmarshal([]byte("domain: d\ndescriptors: [{path: path, key: header X-Api-Key}, {z: client, a: method}]"), &c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := through("192.0.2.1:1")
+	r.Method, r.URL = "GET", mustURL(t, "/p")
+	req := rules.Request{Rule: "left over", Cost: 7}
+	a.Describe(r, &req)
+	want := rules.Request{Domain: "d", Descriptors: [][]rules.Entry{{{Key: "z", Value: "192.0.2.1"}, {Key: "a", Value: "GET"}}}}
+	if !reflect.DeepEqual(req, want) {
+		t.Errorf("%+v, want %+v", req, want)
+	}
+}
+
+func TestDescribeOriginal(t *testing.T) {
+	forwarded := []string{"X-Forwarded-Method", "DELETE", "X-Forwarded-Host", "a.example", "X-Forwarded-Uri", "/a/?q=1"}
+	original := []string{"X-Original-Method", "PUT", "X-Original-Host", "b.example", "X-Original-Uri", "http://b.example/b%2Fc?q=2"}
+	tests := []struct {
+		name, family, sender string
+		lines                []string
+		want                 string
+	}{
+		{"x-forwarded", "", "10.0.0.1:1", forwarded, "DELETE a.example /a 1"},
+		{"x-original", "x-original", "10.0.0.1:1", original, "PUT b.example /b/c 2"},
+		{"the other family", "x-original", "10.0.0.1:1", forwarded, ""},
+		{"both", "x-original", "10.0.0.1:1", append(forwarded, original...), "PUT b.example /b/c 2"},
+		{"an untrusted sender", "", "192.0.2.1:1", forwarded, ""},
+		{"sent twice", "", "10.0.0.1:1", append([]string{"X-Forwarded-Uri", "/cheap?q=1"}, forwarded...), ""},
+		{"two slashes", "", "10.0.0.1:1", append(forwarded[:4:4], "X-Forwarded-Uri", "//evil/../login?q=1"), "DELETE a.example /login 1"},
+		{"wrong escapes", "", "10.0.0.1:1", append(forwarded[:4:4], "X-Forwarded-Uri", "/log%zzin/?q=1"), "DELETE a.example /log%zzin 1"},
+	}
+	for _, tt := range tests {
+		a, err := New(Config{
+			Domain: "d", TrustedProxies: []string{"10.0.0.0/8"}, OriginalHeaders: tt.family,
+			Descriptors: []Descriptor{{{"m", "method"}, {"h", "host"}, {"p", "path"}, {"q", "query q"}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var req rules.Request
+		a.DescribeOriginal(through(tt.sender, tt.lines...), &req)
+		var got []string
+		for _, d := range req.Descriptors {
+			for _, e := range d {
+				got = append(got, e.Value)
+			}
+		}
+		if text := strings.Join(got, " "); text != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, text, tt.want)
+		}
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	tests := []struct {
+		c    Config
+		want []string
+	}{
+		{Config{}, []string{"domain: it is empty", "descriptors: there are 0"}},
+		{Config{Domain: "d", Descriptors: []Descriptor{{}}}, []string{"descriptor 1: it has 0 entries"}},
+		{Config{Domain: "d", Descriptors: []Descriptor{{{"", "client"}}}}, []string{"a key is empty"}},
+		{
+			Config{Domain: "d", Descriptors: []Descriptor{{{"a", "clients"}}, {{"b", "path x"}, {"c", "header"}, {"d", "template /a"}}}},
+			[]string{`descriptor 1, a: "clients": want client, method`, `b: "path x": path stands alone`, `c: "header": write it as in "header X-Api-Key"`, "want a path with one {name}"},
+		},
+		{Config{Domain: "d", Descriptors: []Descriptor{{{"a", "template /a{b}"}}}}, []string{"are whole segments"}},
+		{Config{Domain: "d", Descriptors: []Descriptor{{{"a", "client"}}}, OriginalHeaders: "x"}, []string{"x-forwarded, x-original"}},
+		{Config{Domain: "d", Descriptors: []Descriptor{{{"a", "client"}}}, TrustedProxies: []string{"x"}}, []string{`trusted_proxies: "x"`}},
+	}
+	for _, tt := range tests {
+		_, err := New(tt.c)
+		for _, want := range tt.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, want %q", tt.c, err, want)
+			}
+		}
+	}
+	var c Config
+	if err := yaml.Unmarshal([]byte("descriptors:\n- [client]"), &c); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("a descriptor that is a list: %v", err)
+	}
+}
+
+// FuzzDescribe: whatever a request says, what is made of it is within what rules accept.
+func FuzzDescribe(f *testing.F) {
+	f.Add("session=1; x", token(`{"sub":"ann"}`), "/a%2f..//b?x")
+	f.Add(`a="b`, "Bearer ..", "http://[::1/")
+	var wanted []Descriptor
+	for kind, s := range sources {
+		text := kind
+		if s.example != "" {
+			text = s.example
+		}
+		wanted = append(wanted, Descriptor{{kind, text}})
+	}
+	a, err := New(Config{Domain: "d", Descriptors: wanted, TrustedProxies: []string{"10.0.0.1"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, cookie, authorization, uri string) {
+		r := through("10.0.0.1:1", "Cookie", cookie, "Authorization", authorization, "X-Forwarded-Uri", uri)
+		var req rules.Request
+		a.DescribeOriginal(r, &req)
+		for _, d := range req.Descriptors {
+			if d[0].Value == "" {
+				t.Errorf("%s has an empty value", d[0].Key)
+			}
+			if d[0].Key == "path" && (d[0].Value[0] != '/' || strings.Contains(d[0].Value, "//") || strings.Contains(d[0].Value, "/../")) {
+				t.Errorf("path %q", d[0].Value)
+			}
+		}
+	})
+}
+
+func mustURL(t *testing.T, target string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}

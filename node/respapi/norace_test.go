@@ -1,0 +1,5 @@
+//go:build !race
+
+package respapi
+
+const raceEnabled = false

@@ -1,0 +1,369 @@
+package respapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/bubble"
+)
+
+// pipes is a listener on virtual time.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func newPipes() *pipes {
+	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	p.close = sync.OnceFunc(func() { close(p.closed) })
+	return p
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.close()
+	return nil
+}
+
+func (*pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+// dial connects. The connection has no deadline: in a bubble, a test that waits for ever is found out.
+func (p *pipes) dial(t *testing.T) *dialogue {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	p.conns <- theirs
+	d := talk(t, ours)
+	_ = ours.SetDeadline(time.Time{})
+	return d
+}
+
+// inBubble runs a test on virtual time with a server.
+func inBubble(t *testing.T, opt Options, f func(t *testing.T, s *Server, p *pipes)) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPipes()
+		s := New(newBank(), opt)
+		serveOn(t, s, p)
+		f(t, s, p)
+	})
+}
+
+func TestIdleClientsAreLeftAloneForMinutes(t *testing.T) {
+	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+		d := p.dial(t)
+		for range 3 {
+			d.say("PING\r\n")
+			d.hear("+PONG")
+			time.Sleep(idleFor*3/4 - time.Second)
+		}
+		d.say("PING\r\n")
+		d.hear("+PONG")
+		begun := time.Now()
+		d.ended()
+		if idle := time.Since(begun); idle < idleFor*3/4 || idle > idleFor {
+			t.Errorf("it was ended after %v", idle)
+		}
+		if s.Stats().Slow != 0 {
+			t.Error("to be idle counts as slow")
+		}
+	})
+}
+
+// One byte a second does not keep a connection: a command has its time.
+func TestSlowClientsAreEnded(t *testing.T) {
+	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+		d := p.dial(t)
+		d.say("PING\r\n")
+		d.hear("+PONG")
+		time.Sleep(time.Minute)
+		begun := time.Now()
+		var typing sync.WaitGroup
+		defer typing.Wait()
+		typing.Go(func() {
+			for _, c := range []byte(array("ECHO", strings.Repeat("x", 100))) {
+				if _, err := d.Write([]byte{c}); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		})
+		d.ended()
+		if took := time.Since(begun); took != slowFor {
+			t.Errorf("it was ended after %v, want %v", took, slowFor)
+		}
+		if got := s.Stats().Slow; got != 1 {
+			t.Errorf("%d slow connections are counted", got)
+		}
+	})
+}
+
+// Each command of a pipeline has its own time, also where each packet ends in the midst of one.
+func TestSteadyPipelinesAreNotSlow(t *testing.T) {
+	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+		d := p.dial(t)
+		d.say("PI")
+		for range 20 {
+			time.Sleep(3 * time.Second)
+			d.say("NG\r\nPI")
+			d.hear("+PONG")
+		}
+		if s.Stats().Slow != 0 {
+			t.Error("it counts as slow")
+		}
+	})
+}
+
+// A client that takes no replies is ended, and does not hold the memory for what it did not take.
+func TestClientsThatDoNotReadAreEnded(t *testing.T) {
+	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+		d := p.dial(t)
+		begun := time.Now()
+		d.say("PING\r\n")
+		for s.Stats().Connections > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(begun); took > writeFor+time.Second {
+			t.Errorf("it was ended after %v", took)
+		}
+		if got := s.Stats().Slow; got != 1 {
+			t.Errorf("%d slow connections are counted", got)
+		}
+	})
+}
+
+func TestConnectionsAreCapped(t *testing.T) {
+	opt := quiet()
+	opt.MaxConnections = 3
+	var mu sync.Mutex
+	open, most := 0, 0
+	opt.Track = func(change int) {
+		mu.Lock()
+		defer mu.Unlock()
+		open += change
+		most = max(most, open)
+	}
+	s := serve(t, newBank(), opt)
+	var in []*dialogue
+	for range 3 {
+		d := s.dial(t)
+		d.say("PING\r\n")
+		d.hear("+PONG")
+		in = append(in, d)
+	}
+	out := s.dial(t)
+	out.hear("-ERR max number of clients reached")
+	out.ended()
+	in[0].say("QUIT\r\n")
+	in[0].hear("+OK")
+	in[0].ended()
+	waitFor(t, func() bool { return s.Stats().Connections == 2 })
+	again := s.dial(t)
+	again.say("PING\r\n")
+	again.hear("+PONG")
+	if got := s.Stats(); got.Accepted != 4 || got.Refused != 1 || got.Connections != 3 {
+		t.Errorf("%+v", got)
+	}
+	_ = s.Close()
+	mu.Lock()
+	defer mu.Unlock()
+	if open != 0 || most != 3 {
+		t.Errorf("%d connections are open, at most there were %d", open, most)
+	}
+}
+
+// waitFor looks every millisecond whether the condition holds.
+func waitFor(t testing.TB, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not come to be")
+		}
+	}
+}
+
+// Many idle clients cost little, and the others are served as before.
+func TestManyIdleClients(t *testing.T) {
+	const clients = 300
+	s := serve(t, newBank(), quiet())
+	d := s.dial(t)
+	for range clients {
+		s.dial(t)
+	}
+	waitFor(t, func() bool { return s.Stats().Connections == clients+1 })
+	d.say("CL.THROTTLE k 15 30 60\r\n")
+	d.hear("[0 16 15 -1 2]")
+}
+
+func TestShutdown(t *testing.T) {
+	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+		idle, partial := p.dial(t), p.dial(t)
+		idle.say("PING\r\n")
+		idle.hear("+PONG")
+		partial.say("PING\r\nPI")
+		partial.hear("+PONG")
+		stopped := make(chan error)
+		begun := time.Now()
+		go func() { stopped <- s.Shutdown(t.Context()) }()
+		idle.ended()
+		if took := time.Since(begun); took > lastWords {
+			t.Errorf("an idle client waited %v", took)
+		}
+		time.Sleep(2 * time.Second)
+		partial.say("NG\r\n")
+		partial.hear("+PONG")
+		partial.ended()
+		if err := <-stopped; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if took := time.Since(begun); took > 2*time.Second+lastWords {
+			t.Errorf("it took %v", took)
+		}
+		if got := s.Stats(); got.Connections != 0 || got.Slow != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A pipeline that has been sent when the door closes is answered to its end, however many reads that takes.
+func TestShutdownAnswersPipelines(t *testing.T) {
+	const commands = 2000
+	held := make(chan struct{})
+	asked := make(chan struct{}, commands)
+	s := serve(t, listener(func(*counters.Limit, []byte, uint64) {
+		asked <- struct{}{}
+		<-held
+	}), quiet())
+	d := s.dial(t)
+	d.say(strings.Repeat("cl.throttle k 1 1 1\r\n", commands))
+	<-asked
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Shutdown(t.Context()) }()
+	waitFor(t, s.draining.Load)
+	close(held)
+	for range commands {
+		d.hear("[0 0 0 -1 0]")
+	}
+	d.ended()
+	if err := <-stopped; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if conn, err := net.Dial("tcp", s.addr); err == nil {
+		_ = conn.Close()
+		t.Error("it still listens")
+	}
+}
+
+func TestShutdownGivesUp(t *testing.T) {
+	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+		d := p.dial(t)
+		d.say("PI")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		d.ended()
+	})
+}
+
+// Once the door is about to close, a client has its answer and then the end; who is silent has until the door closes.
+func TestLeaving(t *testing.T) {
+	opt := quiet()
+	leaving := make(chan struct{})
+	opt.Leaving = leaving
+	inBubble(t, opt, func(t *testing.T, s *Server, p *pipes) {
+		busy, silent := p.dial(t), p.dial(t)
+		busy.say("PING\r\n")
+		busy.hear("+PONG")
+		synctest.Wait()
+		close(leaving)
+		busy.say("PING\r\nECHO x\r\n")
+		busy.hear("+PONG", `"x"`)
+		busy.ended()
+		time.Sleep(time.Second)
+		late := p.dial(t)
+		time.Sleep(time.Second)
+		for _, d := range []*dialogue{silent, late} {
+			d.say("PING\r\n")
+			d.hear("+PONG")
+			d.ended()
+		}
+	})
+}
+
+// failing is a listener whose first attempts fail, as when the process has no file descriptors left.
+type failing struct {
+	*pipes
+	times int
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	if f.times--; f.times >= 0 {
+		return nil, errors.New("too many open files")
+	}
+	return f.pipes.Accept()
+}
+
+func TestAcceptGoesOn(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPipes()
+		begun := time.Now()
+		serveOn(t, New(newBank(), quiet()), &failing{p, 3})
+		d := p.dial(t)
+		if took := time.Since(begun); took != 35*time.Millisecond {
+			t.Errorf("after three failures it accepts after %v", took)
+		}
+		d.say("PING\r\n")
+		d.hear("+PONG")
+	})
+}
+
+func TestPanicEndsOneConnectionOnly(t *testing.T) {
+	s := serve(t, listener(func(_ *counters.Limit, identity []byte, _ uint64) {
+		if string(identity) == "bad" {
+			panic("a bug")
+		}
+	}), quiet())
+	d := s.dial(t)
+	d.say("cl.throttle bad 1 1 1\r\n")
+	if _, err := io.ReadAll(d); err != nil {
+		t.Errorf("the connection did not end: %v", err)
+	}
+	d = s.dial(t)
+	d.say("cl.throttle good 1 1 1\r\n")
+	d.hear("[0 0 0 -1 0]")
+}
+
+// A client that goes on sending after it was refused reads why.
+func TestLastReplyIsRead(t *testing.T) {
+	s := serve(t, newBank(), quiet())
+	for range 20 {
+		d := s.dial(t)
+		d.say("*1\r\n$x\r\n")
+		for range 10 {
+			if _, err := io.WriteString(d, strings.Repeat("x", 10_000)); err != nil {
+				break
+			}
+		}
+		d.hear("-ERR Protocol error: invalid bulk length")
+	}
+}

@@ -41,7 +41,7 @@ func TestBatchAnswersInOrder(t *testing.T) {
 		denied,
 		bad(404, `unknown rule "nope": use the name of one of this node's rules`),
 		bad(400, "rule is a number (at byte 8): give a string"),
-		bad(400, `a check has no field "x" (at byte 16): it may have domain, descriptors, rule, identity, cost, peek`),
+		bad(400, `a check has no field "x" (at byte 16): it may have domain, descriptors, rule, identity, cost, peek, request_id`),
 		bad(400, "a check is a number (at byte 0): give an object"),
 		bad(400, "a check is null (at byte 0): give an object"),
 		bad(400, "a check is a string (at byte 0): give an object"),

@@ -28,8 +28,10 @@ type scratch struct {
 	body    string // what buf read: valid JSON in UTF-8; the decoded strings are parts of it
 	req     rules.Request
 	entries []rules.Entry // what req.Descriptors point into
-	layers  []counters.Decision
-	out     []byte
+	// requestID is what a check calls itself, so that it is charged once.
+	requestID string
+	layers    []counters.Decision
+	out       []byte
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -50,7 +52,7 @@ func (s *scratch) forget() {
 	clear(s.entries)
 	clear(s.req.Descriptors)
 	s.entries = s.entries[:0]
-	s.req = rules.Request{Descriptors: s.req.Descriptors[:0]}
+	s.req, s.requestID = rules.Request{Descriptors: s.req.Descriptors[:0]}, ""
 }
 
 // read reads the body, of at most limit bytes, and makes sure that it is JSON.

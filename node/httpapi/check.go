@@ -11,9 +11,12 @@ import (
 )
 
 var (
-	checkFields = []string{"domain", "descriptors", "rule", "identity", "cost", "peek"}
+	checkFields = []string{"domain", "descriptors", "rule", "identity", "cost", "peek", "request_id"}
 	entryFields = []string{"key", "value"}
 )
+
+// jsonType is a value of a header, which nobody writes to.
+var jsonType = []string{"application/json"}
 
 // check answers /v1/check.
 func (d *door) check(w http.ResponseWriter, r *http.Request, s *scratch) error {
@@ -23,11 +26,11 @@ func (d *door) check(w http.ResponseWriter, r *http.Request, s *scratch) error {
 	}
 	retryAfter := d.headers.Write(w.Header(), s.layers)
 	if !v.allowed && r.URL.RawQuery != "" && r.URL.Query().Get("status") == "1" {
-		deny(w, v, s.layers, retryAfter, nil)
+		deny(w, http.StatusTooManyRequests, v, s.layers, retryAfter, nil)
 		return nil
 	}
 	s.out = append(appendAnswer(s.out, v), '\n')
-	w.Header().Set("Content-Type", "application/json")
+	w.Header()["Content-Type"] = jsonType
 	w.Write(s.out)
 	return nil
 }
@@ -37,7 +40,10 @@ func (d *door) decide(r *http.Request, s *scratch, text string) (verdict, error)
 	if err := s.decodeCheck(text); err != nil {
 		return verdict{}, err
 	}
-	return d.ask(r, s)
+	if s.requestID == "" {
+		return d.ask(r, s)
+	}
+	return d.once(r, s)
 }
 
 // ask has the limiter decide s.req. The decisions are left in s.layers.
@@ -65,6 +71,14 @@ func (s *scratch) decodeCheck(text string) error {
 			return c.wholeInto(name, &s.req.Cost)
 		case "peek":
 			return c.boolInto(name, &s.req.Peek)
+		case "request_id":
+			if err := c.stringInto(name, &s.requestID); err != nil {
+				return err
+			}
+			if n := len(s.requestID); n == 0 || n > maxRequestID {
+				return refuse(http.StatusBadRequest, "request_id has %d bytes: give 1 to %d", n, maxRequestID)
+			}
+			return nil
 		}
 		return s.decodeDescriptors(&c)
 	})
@@ -129,7 +143,8 @@ func appendAnswer(b []byte, v verdict) []byte {
 	b = strconv.AppendInt(append(b, `,"reset_after_ms":`...), roundUp(g.ResetAfter, time.Millisecond), 10)
 	b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), roundUp(g.RetryAfter, time.Millisecond), 10)
 	b = strconv.AppendInt(append(b, `,"delay_ms":`...), roundUp(v.delay, time.Millisecond), 10)
-	b = append(b, `,"mode":"enforce","degraded":`...)
+	b = append(append(b, `,"mode":"`...), g.Mode.String()...)
+	b = append(b, `","degraded":`...)
 	return append(strconv.AppendBool(b, v.degraded), '}')
 }
 

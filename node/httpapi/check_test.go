@@ -81,8 +81,9 @@ func TestCheckRefusesBodies(t *testing.T) {
 		{"an array", `[{"rule":"r"}]`, "a check is an array"},
 		{"a string", `"rule"`, "a check is a string"},
 		{"a number", `-1.5e3`, "a check is a number"},
-		{"unknown field", `{"rule":"r","burst":1}`, `no field "burst" (at byte 12): it may have domain, descriptors, rule, identity, cost, peek`},
-		{"field of a later day", `{"rule":"r","request_id":"1"}`, `no field "request_id"`},
+		{"unknown field", `{"rule":"r","burst":1}`, `no field "burst" (at byte 12): it may have domain, descriptors, rule, identity, cost, peek, request_id`},
+		{"an empty request_id", `{"rule":"r","request_id":""}`, "request_id has 0 bytes"},
+		{"a long request_id", `{"rule":"r","request_id":"` + strings.Repeat("x", 129) + `"}`, "request_id has 129 bytes: give 1 to 128"},
 		{"other letter case", `{"Rule":"r"}`, `no field "Rule"`},
 		{"unknown field of an entry", `{"descriptors":[[{"key":"k","val":"v"}]]}`, `an entry has no field "val"`},
 		{"hostile field", `{"\r\n\u0000` + strings.Repeat("x", 1000) + `":1}`, `no field "\r\n`},
@@ -131,11 +132,17 @@ func TestCheckAnswers(t *testing.T) {
 	delayed.Delay = 3*time.Millisecond + 1
 	delayedMore := allowedDaily
 	delayedMore.Delay = 5 * time.Millisecond
+	waived := deniedBurst
+	waived.Allowed, waived.Waived, waived.RetryAfter, waived.Mode = true, true, 0, counters.Shadow
 	tests := []struct {
 		name   string
 		layers []counters.Decision
 		want   string
 	}{
+		{"waived by its mode", []counters.Decision{waived},
+			`{"allowed":true,"rule":"burst","limit":100,"remaining":0,"reset_after_ms":60000,"retry_after_ms":0,"delay_ms":0,"mode":"shadow","degraded":false}`},
+		{"what is enforced speaks for the request", []counters.Decision{waived, allowedDaily},
+			`{"allowed":true,"rule":"daily","limit":1000,"remaining":900,"reset_after_ms":80000000,"retry_after_ms":0,"delay_ms":0,"mode":"enforce","degraded":false}`},
 		{"allowed", []counters.Decision{allowedBurst},
 			`{"allowed":true,"rule":"burst","limit":100,"remaining":45,"reset_after_ms":29001,"retry_after_ms":0,"delay_ms":0,"mode":"enforce","degraded":false}`},
 		{"denied", []counters.Decision{deniedBurst},

@@ -169,6 +169,10 @@ func (f *fields) appendLegacy(b []byte, g *counters.Decision, reset int64) []byt
 // appendDraft11 appends the two lists, tightest policy first. Of several layers under the same rule only the tightest is
 // named: without a partition key nobody could tell them apart.
 func (f *fields) appendDraft11(b []byte, layers []counters.Decision) []byte {
+	if len(layers) == 1 {
+		b = f.end(appendPolicy(b, &layers[0]), "Ratelimit-Policy")
+		return f.end(appendLimit(b, &layers[0]), "Ratelimit")
+	}
 	var (
 		restRoom               [4]counters.Decision
 		policyRoom, limitRoom  [256]byte
@@ -177,6 +181,9 @@ func (f *fields) appendDraft11(b []byte, layers []counters.Decision) []byte {
 	for i := counters.Governing(rest); i >= 0; i = counters.Governing(rest) {
 		d := rest[i]
 		policiesEnd, limitsEnd := len(policies), len(limits)
+		if policiesEnd > 0 {
+			policies, limits = append(policies, ", "...), append(limits, ", "...)
+		}
 		policies, limits = appendPolicy(policies, &d), appendLimit(limits, &d)
 		if policiesEnd > 0 && max(len(policies), len(limits)) > maxField {
 			policies, limits = policies[:policiesEnd], limits[:limitsEnd]
@@ -209,13 +216,10 @@ func appendLimit(b []byte, d *counters.Decision) []byte {
 	return strconv.AppendInt(append(b, ";t="...), roundUp(t, time.Second), 10)
 }
 
-// appendItem appends name as a String (RFC 9651, section 3.3.3), after a comma if it is not the list's first. A String holds
+// appendItem appends name as a String (RFC 9651, section 3.3.3). A String holds
 // printable ASCII; other bytes are percent-encoded, and so is the percent sign, so that no two names look alike.
 func appendItem(b []byte, name string) []byte {
 	const hex = "0123456789ABCDEF"
-	if len(b) > 0 {
-		b = append(b, ", "...)
-	}
 	b = append(b, '"')
 	for i := range len(name) {
 		switch c := name[i]; {

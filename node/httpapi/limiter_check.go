@@ -27,7 +27,7 @@ func (d *door) limiterCheck(w http.ResponseWriter, r *http.Request, s *scratch) 
 	at := &standing{Allowed: v.allowed, Remaining: v.governing.Remaining, ResetAt: unixUp(d.opt.Now().Add(v.governing.ResetAfter))}
 	retryAfter := d.headers.Write(w.Header(), s.layers)
 	if !v.allowed {
-		deny(w, v, s.layers, retryAfter, at)
+		deny(w, http.StatusTooManyRequests, v, s.layers, retryAfter, at)
 		return nil
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // Limiter decides; it is all that the door needs of a node. It is called concurrently.
 type Limiter interface {
-	// Decide appends one Decision per layer of the request to layers, in order. The request is allowed if and only if all
-	// of them are; a layer that met no rule is {Allowed: true} with an empty Rule. req is only valid during the call.
+	// Decide appends one Decision per layer of the request to layers, in order, and after them those of parents that elastic rules bring
+	// along. The request is allowed if and only if all of them are; a layer that met no rule is {Allowed: true} with an empty Rule. req is only valid during the call.
 	//
 	// An error means that there is no decision: rules.ErrUnknownRule becomes 404, rules.ErrInvalidRequest 400, a context's
 	// error 503, and anything else 500, which is logged and not shown to the client.
@@ -37,6 +38,8 @@ type Options struct {
 	MaxBody int64
 	// MaxBatchBody is the same for a batch. 0 means DefaultMaxBatchBody.
 	MaxBatchBody int64
+	// Actions make the descriptors of what /v1/auth is asked about. Nil means that the door has no /v1/auth.
+	Actions *actions.Actions
 	// Logger receives the errors that clients are not shown. Nil means slog.Default().
 	Logger *slog.Logger
 	// Now is the wall clock from which reset times are told as Unix time. Nil means time.Now.

@@ -90,13 +90,20 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// deny writes the 429 for a verdict whose headers are set already; retryAfter is what they say. at may be nil.
-func deny(w http.ResponseWriter, v verdict, layers []counters.Decision, retryAfter int64, at *standing) {
+// WriteDenial answers a request with 429 and a problem document that says what its layers denied, and how long to wait: what
+// Headers.Write returned, which has to be called before.
+func WriteDenial(w http.ResponseWriter, layers []counters.Decision, retryAfter int64) {
+	deny(w, http.StatusTooManyRequests, verdictOf(layers), layers, retryAfter, nil)
+}
+
+// deny writes the denial for a verdict whose headers are set already; retryAfter is what they say. The status is 429 where nothing
+// forces another. at may be nil.
+func deny(w http.ResponseWriter, status int, v verdict, layers []counters.Decision, retryAfter int64, at *standing) {
 	message := advice(&v.governing, retryAfter)
 	p := problem{
 		Type:     quotaExceeded,
 		Title:    "Quota Exceeded",
-		Status:   http.StatusTooManyRequests,
+		Status:   status,
 		Detail:   message,
 		denial:   &denial{ViolatedPolicies: violated(layers), Error: "rate_limit_exceeded", Message: message, RetryAfter: retryAfter},
 		standing: at,
@@ -106,6 +113,9 @@ func deny(w http.ResponseWriter, v verdict, layers []counters.Decision, retryAft
 
 // advice says what a denied client can do.
 func advice(g *counters.Decision, retryAfter int64) string {
+	if g.RetryAfter == counters.Never && g.Limit == 0 {
+		return fmt.Sprintf("rule %q admits nothing here: no wait helps", g.Rule)
+	}
 	if g.RetryAfter == counters.Never {
 		return fmt.Sprintf("the cost is above the whole limit of %d per %v of rule %q: no wait helps, ask for less", g.Limit, g.Window, g.Rule)
 	}

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// door is the handler behind New. It is immutable.
+// door is the handler behind New. But for what it has said it is immutable.
 type door struct {
 	limiter Limiter
 	headers *Headers
+	said    *said
 	opt     Options
 }
 
@@ -21,7 +22,7 @@ func New(l Limiter, opt Options) http.Handler {
 	}
 	opt = opt.withDefaults()
 	headers, _ := NewHeaders(opt.Headers, opt.Now, opt.Jitter) // Validate has tried the names
-	return &door{limiter: l, headers: headers, opt: opt}
+	return &door{limiter: l, headers: headers, said: newSaid(), opt: opt}
 }
 
 // Server returns a server for h with the limits that keep slow and greedy clients from holding its connections: headers
@@ -47,6 +48,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer func(*door, http.ResponseWriter, *http.Request, *scratch) error
 	maxBody := d.opt.MaxBody
 	switch r.URL.Path {
+	case "/v1/auth":
+		d.auth(w, r)
+		return
 	case "/v1/check":
 		answer = (*door).check
 	case "/v1/check/batch":
@@ -54,7 +58,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/limiter/check":
 		answer = (*door).limiterCheck
 	default:
-		d.refuse(w, r, refuse(http.StatusNotFound, "nothing is served at this path: use /v1/check, /v1/check/batch or /limiter/check"))
+		d.refuse(w, r, refuse(http.StatusNotFound, "nothing is served at this path: use /v1/check, /v1/check/batch, /v1/auth or /limiter/check"))
 		return
 	}
 	if r.Method != http.MethodPost {

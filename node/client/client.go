@@ -1,0 +1,178 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// ErrNever says that a request asks for more than its limit ever admits: no wait helps.
+var ErrNever = errors.New("no wait helps")
+
+// Never as Answer.RetryAfter says the same.
+const Never time.Duration = -1
+
+// maxAnswer is the longest answer that is read, in bytes.
+const maxAnswer = 1 << 20
+
+// Client asks a node for decisions. It is safe for concurrent use.
+type Client struct {
+	url  string
+	http *http.Client
+}
+
+// New returns a client of the node at a URL such as http://127.0.0.1:8080. Requests go through h; nil: one that waits 5 s for an answer.
+func New(url string, h *http.Client) *Client {
+	if h == nil {
+		h = &http.Client{Timeout: 5 * time.Second}
+	}
+	if !strings.Contains(url, "://") {
+		url = "http://" + url
+	}
+	return &Client{strings.TrimSuffix(url, "/") + "/v1/check", h}
+}
+
+// Answer is a node's decision on a request, that of the layer that governs. Its JSON is that of POST /v1/check.
+type Answer struct {
+	Allowed    bool
+	Rule       string // the limit's; empty if none was met
+	Limit      uint64
+	Remaining  uint64
+	ResetAfter time.Duration // until the whole limit is there again
+	RetryAfter time.Duration // until such a request would pass; Never: it would not
+	Delay      time.Duration // how long an allowed request has to wait for its turn
+	Mode       string        // how the rule is enforced
+	Degraded   bool          // the node cannot see the whole cluster
+}
+
+// question and reply are a check and its answer as they travel, times in milliseconds.
+type question struct {
+	Domain      string    `json:"domain,omitempty"`
+	Descriptors [][]entry `json:"descriptors,omitempty"`
+	Rule        string    `json:"rule,omitempty"`
+	Identity    string    `json:"identity,omitempty"`
+	Cost        uint64    `json:"cost,omitempty"`
+	Peek        bool      `json:"peek,omitempty"`
+}
+
+type entry struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+type reply struct {
+	Allowed    *bool  `json:"allowed"` // nil: not the answer of a node
+	Rule       string `json:"rule"`
+	Limit      uint64 `json:"limit"`
+	Remaining  uint64 `json:"remaining"`
+	ResetAfter int64  `json:"reset_after_ms"`
+	RetryAfter int64  `json:"retry_after_ms"`
+	Delay      int64  `json:"delay_ms"`
+	Mode       string `json:"mode"`
+	Degraded   bool   `json:"degraded"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *Answer) UnmarshalJSON(b []byte) error {
+	var r reply
+	if err := json.Unmarshal(b, &r); err != nil {
+		return err
+	}
+	if r.Allowed == nil {
+		return errors.New("it does not say whether the request is allowed")
+	}
+	*a = Answer{
+		Allowed: *r.Allowed, Rule: r.Rule, Limit: r.Limit, Remaining: r.Remaining, Mode: r.Mode, Degraded: r.Degraded,
+		ResetAfter: milliseconds(r.ResetAfter), RetryAfter: milliseconds(r.RetryAfter), Delay: milliseconds(r.Delay),
+	}
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (a Answer) MarshalJSON() ([]byte, error) {
+	r := reply{
+		Allowed: &a.Allowed, Rule: a.Rule, Limit: a.Limit, Remaining: a.Remaining, Mode: a.Mode, Degraded: a.Degraded,
+		ResetAfter: a.ResetAfter.Milliseconds(), RetryAfter: a.RetryAfter.Milliseconds(), Delay: a.Delay.Milliseconds(),
+	}
+	if a.RetryAfter == Never {
+		r.RetryAfter = -1
+	}
+	return json.Marshal(r)
+}
+
+func milliseconds(n int64) time.Duration {
+	if n < 0 {
+		return Never
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+// Check asks whether a request may pass, and charges it if it may. An error means that there is no decision: the request is wrong, or the
+// node could not be asked. What to do then is for the caller to say.
+func (c *Client) Check(ctx context.Context, req rules.Request) (Answer, error) {
+	q := question{Domain: req.Domain, Rule: req.Rule, Identity: req.Identity, Cost: req.Cost, Peek: req.Peek}
+	for _, entries := range req.Descriptors {
+		d := make([]entry, len(entries))
+		for i, e := range entries {
+			d[i] = entry(e)
+		}
+		q.Descriptors = append(q.Descriptors, d)
+	}
+	body, err := json.Marshal(q)
+	if err != nil {
+		return Answer{}, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return Answer{}, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return Answer{}, fmt.Errorf("ask the node (is 'edgelimit serve' running?): %w", err)
+	}
+	defer resp.Body.Close()
+	if body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
+		return Answer{}, fmt.Errorf("read the node's answer: %w", err)
+	}
+	return c.read(resp, body)
+}
+
+func (c *Client) read(resp *http.Response, body []byte) (a Answer, err error) {
+	var problem struct{ Title, Detail string }
+	switch {
+	case resp.StatusCode == http.StatusOK && json.Unmarshal(body, &a) == nil:
+		return a, nil
+	case resp.StatusCode != http.StatusOK && json.Unmarshal(body, &problem) == nil && problem.Title != "":
+		return Answer{}, fmt.Errorf("the node refused: %s: %s", problem.Title, problem.Detail)
+	}
+	return Answer{}, fmt.Errorf("%s does not answer like an edgelimit node: status %s", c.url, resp.Status)
+}
+
+// Wait asks until the request may pass, and then waits for its turn if it was told to. Between two attempts it waits as long as it was
+// told, and up to an eighth more. The error is that of Check, of the context, or ErrNever.
+func (c *Client) Wait(ctx context.Context, req rules.Request) error {
+	for {
+		a, err := c.Check(ctx, req)
+		switch {
+		case err != nil:
+			return err
+		case a.Allowed:
+			return sleep(ctx, a.Delay)
+		case a.RetryAfter == Never:
+			return fmt.Errorf("rule %s: %w", a.Rule, ErrNever)
+		}
+		if err := sleep(ctx, a.RetryAfter+time.Duration(rand.Float64()*float64(a.RetryAfter)/8)); err != nil {
+			return err
+		}
+	}
+}

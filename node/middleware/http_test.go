@@ -1,0 +1,144 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/middleware"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// limiter decides by hand.
+type limiter func(*rules.Request) ([]counters.Decision, error)
+
+func (l limiter) Decide(_ context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error) {
+	said, err := l(req)
+	return append(layers, said...), err
+}
+
+var shop = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "shop") })
+
+func ask(t *testing.T, l limiter, r *http.Request) *httptest.ResponseRecorder {
+	t.Helper()
+	wrap, err := middleware.HTTP(l, middleware.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	wrap(shop).ServeHTTP(w, r)
+	return w
+}
+
+func TestHTTP(t *testing.T) {
+	allowed := counters.Decision{Allowed: true, Rule: "q", Limit: 3, Remaining: 2, Window: time.Minute, ResetAfter: time.Second}
+	denied := counters.Decision{Rule: "q", Limit: 3, Window: time.Minute, RetryAfter: 10 * time.Second, ResetAfter: time.Minute}
+	tests := []struct {
+		name   string
+		said   []counters.Decision
+		err    error
+		status int
+		limit  string // of RateLimit
+	}{
+		{"allowed", []counters.Decision{allowed}, nil, 200, `"q";r=2;t=1`},
+		{"denied", []counters.Decision{denied}, nil, 429, `"q";r=0;t=10`},
+		{"one layer denies", []counters.Decision{allowed, denied}, nil, 429, `"q";r=0;t=10`},
+		{"no rule", []counters.Decision{{Allowed: true}}, nil, 200, ""},
+		{"no decision", nil, errors.New("broken"), 200, ""},
+	}
+	for _, tt := range tests {
+		var asked string
+		w := ask(t, func(req *rules.Request) ([]counters.Decision, error) {
+			asked = fmt.Sprint(*req)
+			return tt.said, tt.err
+		}, httptest.NewRequest("GET", "/", nil))
+		served := w.Body.String() == "shop"
+		if w.Code != tt.status || served != (tt.status == 200) || w.Header().Get("RateLimit") != tt.limit {
+			t.Errorf("%s: %d %v %s", tt.name, w.Code, w.Header(), w.Body)
+		}
+		if denied := tt.status == 429; denied != (w.Header().Get("Retry-After") != "") || denied != strings.Contains(w.Body.String(), "quota-exceeded") {
+			t.Errorf("%s: %v %s", tt.name, w.Header(), w.Body)
+		}
+		if want := fmt.Sprint(rules.Request{Domain: "edge", Descriptors: [][]rules.Entry{{{Key: "remote_address", Value: "192.0.2.1"}}}}); asked != want {
+			t.Errorf("%s: asked %s, want %s", tt.name, asked, want)
+		}
+	}
+}
+
+// TestHTTPWithoutASubject: where nothing is known that a rule could be held against, nobody is asked.
+func TestHTTPWithoutASubject(t *testing.T) {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "@"
+	w := ask(t, func(*rules.Request) ([]counters.Decision, error) { return nil, errors.New("asked") }, r)
+	if w.Code != 200 || w.Body.String() != "shop" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestHTTPWaitsForItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queued := func(*rules.Request) ([]counters.Decision, error) {
+			return []counters.Decision{{Allowed: true, Rule: "q", Delay: time.Second}, {Allowed: true, Rule: "r", Delay: 3 * time.Second}}, nil
+		}
+		began := time.Now()
+		if w := ask(t, queued, httptest.NewRequest("GET", "/", nil)); w.Body.String() != "shop" || time.Since(began) != 3*time.Second {
+			t.Errorf("%s after %v", w.Body, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began = time.Now()
+		if w := ask(t, queued, httptest.NewRequest("GET", "/", nil).WithContext(ctx)); w.Body.Len() != 0 || time.Since(began) != time.Second {
+			t.Errorf("a client who has gone: %s after %v", w.Body, time.Since(began))
+		}
+	})
+}
+
+func TestHTTPOptions(t *testing.T) {
+	if _, err := middleware.HTTP(limiter(nil), middleware.Options{Headers: []string{"draft99"}}); err == nil || !strings.Contains(err.Error(), "draft99") {
+		t.Errorf("unknown headers: %v", err)
+	}
+}
+
+func ExampleHTTP() {
+	set, err := rules.Parse("rules.yaml", []byte("domain: edge\ndescriptors: [{key: remote_address, rate_limit: {name: per_ip, unit: hour, requests_per_unit: 2}}]"))
+	if err != nil {
+		panic(err)
+	}
+	cfg := node.DefaultConfig()
+	cfg.HTTP, cfg.Health, cfg.RuleSet = "", "", set // no doors: the program has its own
+	n, err := node.New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	limited, err := middleware.HTTP(n, middleware.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() { stopped <- n.Run(ctx) }()
+
+	handler := limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	for range 3 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	cancel()
+	fmt.Println(<-stopped)
+	// Output:
+	// 200 1
+	// 200 0
+	// 429 0
+	// <nil>
+}

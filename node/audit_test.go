@@ -28,8 +28,8 @@ func TestBoundOfANodeAloneIsZero(t *testing.T) {
 		if b := n.Bound("no such rule"); b != 0 || math.IsNaN(b) {
 			t.Errorf("bound of a rule that is not: %v", b)
 		}
-		if n.Staleness() != 0 || len(n.Members()) != 0 || n.degraded.Load() {
-			t.Errorf("alone, but staleness %v, members %v, degraded %v", n.Staleness(), n.Members(), n.degraded.Load())
+		if n.Staleness() != 0 || len(n.Members()) != 0 || n.degraded.all.Load() {
+			t.Errorf("alone, but staleness %v, members %v, degraded %v", n.Staleness(), n.Members(), n.degraded.all.Load())
 		}
 	})
 }

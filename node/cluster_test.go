@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -57,12 +58,13 @@ func TestTwoNodesShareCounts(t *testing.T) {
 	eventually(t, patience, "what was admitted at one counts at the other", func() bool {
 		return spent(t, second.Node, "per_client", "x") == 600
 	})
-	if got := takeSome(t, second.Node, "per_client", "x", 600); got != 400 {
-		t.Errorf("the other admits %d of what is left, want 400", got)
+	got := takeSome(t, second.Node, "per_client", "x", 600)
+	if got < 350 || got > 400 {
+		t.Errorf("the other admits %d of what is left, want 400, but for some of the last twentieth of the limit", got)
 	}
-	eventually(t, patience, "and back", func() bool { return spent(t, first.Node, "per_client", "x") == 1000 })
-	if got := takeSome(t, first.Node, "per_client", "x", 5); got != 0 {
-		t.Errorf("%d admitted over the limit", got)
+	eventually(t, patience, "and back", func() bool { return spent(t, first.Node, "per_client", "x") == uint64(600+got) })
+	if more := takeSome(t, first.Node, "per_client", "x", 600); got+more > 400 {
+		t.Errorf("%d and %d admitted beside 600 of 1000", got, more)
 	}
 	if spent(t, first.Node, "per_client", "y") != 0 {
 		t.Error("another identity was charged")
@@ -100,7 +102,7 @@ func TestCountsCrossRegions(t *testing.T) {
 	}
 }
 
-// The exported bound rises with what peers admit unseen, and a node shows it on its door.
+// The exported bound rises where a node admits while peers admit unseen, and the node shows it on its door.
 func TestBoundShowsUnderTraffic(t *testing.T) {
 	t.Parallel()
 	first := launch(t, gossiping("a", "eu")).ready(t)
@@ -108,8 +110,11 @@ func TestBoundShowsUnderTraffic(t *testing.T) {
 	cfg.Health = "127.0.0.1:0"
 	second := launch(t, cfg).ready(t)
 	whole(t, first, second)
-	eventually(t, patience, "a bound at the node that hears of the traffic", func() bool {
-		takeSome(t, first.Node, "per_client", "x", 2)
+	client := 0
+	eventually(t, patience, "a bound at a node that admits much, while another does", func() bool {
+		client++
+		takeSome(t, second.Node, "per_client", strconv.Itoa(client), 600)
+		takeSome(t, first.Node, "per_client", strconv.Itoa(client), 500)
 		return second.Bound("test/client") > 0
 	})
 	if b := second.Bound("test/client"); b > 1 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/regions"
@@ -25,19 +26,45 @@ import (
 type Config struct {
 	// NodeID names the node; unique in its region. Default: the host's name.
 	NodeID string `yaml:"node_id"`
-	// Region names where the node stands. Default "local".
+	// Region names where the node stands: nodes that name the same one share the limits of scope region, and the region's store. Default
+	// "local", so that nodes which name none are of one region.
 	Region string `yaml:"region"`
-	// Rules are rule files, and directories of them. None: the sample rules.
+	// Rules are rule files, and directories of them, which are read again when they change. None: the sample rules.
 	Rules []string `yaml:"rules"`
-	// HTTP is the host:port of the HTTP door; empty: no such door.
+	// RulesPoll is how often they are looked at, beside when the file system tells of a change: network mounts never do. 100ms to 1h.
+	RulesPoll time.Duration `yaml:"rules_poll"`
+	// DefaultAlgorithm is that of rules which name none: sliding_window, or fixed_window to count as envoyproxy/ratelimit does. Empty means
+	// sliding_window.
+	DefaultAlgorithm string `yaml:"default_algorithm"`
+	// IPv6Prefix is how many bits of an IPv6 address tell one client from another, where a rule does not say so itself. 0
+	// means 64.
+	IPv6Prefix int `yaml:"ipv6_prefix"`
+	// MergeDomains lets several rule files give descriptors of one domain.
+	MergeDomains bool `yaml:"merge_domains"`
+	// Shadow is the kill switch: nothing is denied, and all is counted as before. Node.Shadow turns it while the node runs.
+	Shadow bool `yaml:"shadow"`
+	// HTTP is the host:port of the HTTP door, or unix:/path; empty: no such door.
 	HTTP string `yaml:"http"`
-	// Health is the host:port of /livez, /readyz and /metrics; empty: none.
+	// RESP is the same for the Redis protocol.
+	RESP string `yaml:"resp"`
+	// RESPPasswordFile holds the password that clients of the Redis protocol have to give; empty: none.
+	RESPPasswordFile string `yaml:"resp_password_file"`
+	// Health is the host:port, or unix:/path, of /livez, /readyz and /metrics; empty: none.
 	Health string `yaml:"health"`
+	// Requests says what of a request that /v1/auth is asked about is held against the rules.
+	Requests actions.Config `yaml:"requests"`
 	// Headers are the families of response headers: draft11, and one of legacy-delta and legacy-epoch; or off.
 	Headers []string `yaml:"headers"`
 	// Memory is the budget for the counters, in bytes: counters.MinMemory to counters.MaxMemory. It is taken as keys come; when it is
 	// used up, the idlest key goes for each that comes, those over their limit last.
 	Memory Size `yaml:"memory"`
+	// MaxSkew is the budget for clocks that differ: beyond it, by the median of the others, a node says that its clock is off and that its
+	// decisions are degraded. A hundredth of the shortest window costs nothing that can be seen; more costs over-admission and fairness in
+	// proportion. Less than what the ways between two regions differ in, one way and back, cannot be measured.
+	MaxSkew time.Duration `yaml:"max_skew"`
+	// PressureFile is a file of Linux' pressure stall information, which is reported as the pressure once a second; empty: only SetPressure
+	// reports it.
+	PressureFile string `yaml:"pressure_file"`
 	// Drain is how long requests in flight may take when the node stops. What comes after them takes 5 s at most.
 	Drain time.Duration `yaml:"drain"`
 	// Gossip says how the node speaks with its peers.
@@ -49,7 +76,7 @@ type Config struct {
 
 	// Logger is the node's log; nil: slog.Default.
 	Logger *slog.Logger `yaml:"-"`
-	// RuleSet is used in place of Rules; nil: Rules are.
+	// RuleSet is used in place of Rules; nil: Rules are. Node.SetRules puts others in their place.
 	RuleSet *rules.Set `yaml:"-"`
 	// Store is the memory of the region, shared with other nodes, in place of Redis; nil: Redis is, or counts live in the nodes alone.
 	Store regions.Store `yaml:"-"`
@@ -91,15 +118,20 @@ func DefaultConfig() Config {
 		host = "node"
 	}
 	return Config{
-		NodeID:  host,
-		Region:  "local",
-		HTTP:    DefaultHTTP,
-		Health:  DefaultHealth,
-		Headers: httpapi.DefaultHeaders(),
-		Memory:  counters.DefaultMemory,
-		Drain:   4 * time.Second,
-		Gossip:  Gossip{Interval: gossip.DefaultInterval, Label: gossip.DefaultLabel},
-		Redis:   Redis{MinFill: DefaultMinFill, MinWindow: regions.DefaultConfig().MinWindow},
+		NodeID:           host,
+		Region:           "local",
+		RulesPoll:        10 * time.Second,
+		DefaultAlgorithm: counters.SlidingWindow.String(),
+		IPv6Prefix:       rules.DefaultIPv6Prefix,
+		HTTP:             DefaultHTTP,
+		Health:           DefaultHealth,
+		Requests:         actions.DefaultConfig(),
+		Headers:          httpapi.DefaultHeaders(),
+		Memory:           counters.DefaultMemory,
+		MaxSkew:          DefaultMaxSkew,
+		Drain:            4 * time.Second,
+		Gossip:           Gossip{Interval: gossip.DefaultInterval, Label: gossip.DefaultLabel},
+		Redis:            Redis{MinFill: DefaultMinFill, MinWindow: regions.DefaultConfig().MinWindow},
 	}
 }
 
@@ -107,8 +139,15 @@ func DefaultConfig() Config {
 func (c *Config) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, door := range []struct{ name, addr string }{{"http", c.HTTP}, {"resp", c.RESP}, {"health", c.Health}} {
+		if _, _, err := splitDoor(door.addr); door.addr != "" && err != nil {
+			wrong("%s: %w", door.name, err)
+		}
+	}
+	if c.RESPPasswordFile != "" && c.RESP == "" {
+		wrong("resp_password_file: a password without a door: set resp (--resp)")
+	}
 	for _, a := range []struct{ name, addr string }{
-		{"http", c.HTTP}, {"health", c.Health},
 		{"gossip.advertise_lan", c.Gossip.AdvertiseLAN}, {"gossip.advertise_wan", c.Gossip.AdvertiseWAN},
 	} {
 		if _, _, err := net.SplitHostPort(a.addr); a.addr != "" && err != nil {
@@ -118,11 +157,23 @@ func (c *Config) Validate() error {
 	if c.Memory < counters.MinMemory || c.Memory > counters.MaxMemory {
 		wrong("memory: %v, want %v to %v", c.Memory, Size(counters.MinMemory), Size(counters.MaxMemory))
 	}
+	if err := c.ruleOptions().Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.RulesPoll < 100*time.Millisecond || c.RulesPoll > time.Hour {
+		wrong("rules_poll: %v, want 100ms to 1h", c.RulesPoll)
+	}
 	if c.Drain <= 0 || c.Drain > time.Minute {
 		wrong("drain: %v, want more than 0 and at most 1m", c.Drain)
 	}
+	if c.MaxSkew < time.Millisecond || c.MaxSkew > time.Hour {
+		wrong("max_skew: %v, want 1ms to 1h", c.MaxSkew)
+	}
 	if err := (httpapi.Options{Headers: c.Headers}).Validate(); err != nil {
 		wrong("headers: %w", err)
+	}
+	if _, err := actions.New(c.Requests); err != nil {
+		wrong("requests: %w", err)
 	}
 	for _, seed := range c.Gossip.Join {
 		switch wan, _, err := splitSeed(seed); {
@@ -143,6 +194,11 @@ func (c *Config) Validate() error {
 	}
 	cluster := c.clusterConfig(0, keys)
 	return errors.Join(append(errs, cluster.Validate())...)
+}
+
+// ruleOptions say how the rule files are read.
+func (c *Config) ruleOptions() rules.Options {
+	return rules.Options{Algorithm: c.DefaultAlgorithm, IPv6Prefix: c.IPv6Prefix, MergeDomains: c.MergeDomains}
 }
 
 // splitSeed tells which pool a seed is of and its host:port.

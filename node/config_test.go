@@ -24,6 +24,9 @@ func normal(c Config) Config {
 	if len(c.Rules) == 0 {
 		c.Rules = nil
 	}
+	if len(c.Requests.TrustedProxies) == 0 {
+		c.Requests.TrustedProxies = nil
+	}
 	if len(c.Gossip.Join) == 0 {
 		c.Gossip.Join = nil
 	}
@@ -84,8 +87,8 @@ func TestConfigFile(t *testing.T) {
 		{name: "memory in bytes", text: "memory: 5000000\n", want: func(c *Config) { c.Memory = 5000000 }},
 		{name: "memory in an unknown unit", text: "\nmemory: 64MB\n", err: []string{"line 2", `"64MB"`, "KiB, MiB or GiB"}},
 		{name: "memory that is a list", text: "memory: [64MiB]\n", err: []string{"line 1", "64MiB or 1GiB"}},
-		{name: "what was max_keys", text: "region: a\nmax_keys: 1048576\n", err: []string{"line 2", "max_keys not found", "memory", "takes its place"}},
-		{name: "unknown key", text: "region: here\n\nregoin: there\n", err: []string{"line 3", "regoin"}},
+		{name: "what was max_keys", text: "region: a\nmax_keys: 1048576\n", err: []string{"line 2", `unknown setting "max_keys"`, "memory", "takes its place"}},
+		{name: "unknown key", text: "region: here\n\nregoin: there\n", err: []string{"line 3", `unknown setting "regoin"`, "--print-config"}},
 		{name: "unknown nested key", text: "gossip:\n  lan: 127.0.0.1:1\n  inteval: 5ms\n", err: []string{"line 3", "inteval"}},
 		{name: "settings of embedders are not for files", text: "logger: {}\n", err: []string{"line 1", "logger"}},
 		{name: "key given twice", text: "region: a\nregion: b\n", err: []string{"line 2", "region"}},
@@ -144,6 +147,12 @@ func TestValidate(t *testing.T) {
 		{"no doors", func(c *Config) { c.HTTP, c.Health = "", "" }, ""},
 		{"all interfaces", func(c *Config) { c.HTTP = ":8080" }, ""},
 		{"http without port", func(c *Config) { c.HTTP = "localhost" }, "http:"},
+		{"a path", func(c *Config) { c.HTTP, c.RESP, c.Health = "unix:/run/a", "unix:b", "unix:c" }, ""},
+		{"no path", func(c *Config) { c.HTTP = "unix:" }, "http: address \"unix:\": want unix: and a path of 1 to 103 bytes"},
+		{"a long path", func(c *Config) { c.RESP = "unix:" + strings.Repeat("p", 104) }, "resp:"},
+		{"resp without port", func(c *Config) { c.RESP = "localhost" }, "resp: address \"localhost\": want host:port or unix:/path"},
+		{"a password without a door", func(c *Config) { c.RESPPasswordFile = "p" }, "resp_password_file:"},
+		{"a password for a door", func(c *Config) { c.RESP, c.RESPPasswordFile = ":6380", "p" }, ""},
 		{"health without port", func(c *Config) { c.Health = "localhost" }, "health:"},
 		{"advertised without port", func(c *Config) { c.Gossip.AdvertiseLAN = "10.0.0.1" }, "gossip.advertise_lan:"},
 		{"advertised WAN without port", func(c *Config) { c.Gossip.AdvertiseWAN = "10.0.0.1" }, "gossip.advertise_wan:"},

@@ -2,11 +2,13 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -33,18 +35,33 @@ func ReadConfig(name string) (Config, error) {
 // renamed are settings of earlier versions, and what takes their places.
 var renamed = map[string]string{"max_keys": "memory, a budget in bytes as in 256MiB, takes its place"}
 
-// explained adds to errors about keys that were known once what they became.
+// unknownSetting is what the decoder says of a key that no field has.
+var unknownSetting = regexp.MustCompile(`field (\S+) not found in type \S+`)
+
+// explained says of keys that are no settings what to do instead.
 func explained(err error) error {
 	if list, ok := errors.AsType[*yaml.TypeError](err); ok {
 		for i, e := range list.Errors {
-			for key, instead := range renamed {
-				if strings.Contains(e, "field "+key+" not found") {
-					list.Errors[i] = e + ": " + instead
-				}
+			if m := unknownSetting.FindStringSubmatch(e); m != nil {
+				instead := cmp.Or(renamed[m[1]], "edgelimit serve --print-config shows those that there are")
+				list.Errors[i] = strings.Replace(e, m[0], fmt.Sprintf("unknown setting %q: %s", m[1], instead), 1)
 			}
 		}
 	}
 	return err
+}
+
+// readPassword reads a file that holds a password, and nothing else but an end of the line.
+func readPassword(name string) (string, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	password := strings.TrimRight(string(b), "\r\n")
+	if password == "" {
+		return "", fmt.Errorf("%s is empty: write the password into it", name)
+	}
+	return password, nil
 }
 
 func parseConfig(b []byte) (Config, error) {

@@ -11,10 +11,17 @@ import (
 	"github.com/edgelimit/edgelimit/node/httpapi"
 )
 
+// server is who serves a door: net/http's, or that of the Redis protocol.
+type server interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+	Close() error
+}
+
 // door is a listener with what it serves.
 type door struct {
 	listener net.Listener
-	server   *http.Server
+	server   server
 
 	mu      sync.Mutex
 	open    int           // connections
@@ -22,10 +29,16 @@ type door struct {
 	empty   chan struct{} // closed when it is, and no connection is open any more
 }
 
+// openedDoor returns a door that nobody serves yet.
+func openedDoor(l net.Listener) *door {
+	return &door{listener: l, leaving: make(chan struct{}), empty: make(chan struct{})}
+}
+
 func newDoor(l net.Listener, h http.Handler, log *slog.Logger) *door {
-	d := &door{listener: l, leaving: make(chan struct{}), empty: make(chan struct{})}
-	d.server = httpapi.Server(d.untilLeaving(h), log)
-	d.server.ConnState = d.track
+	d := openedDoor(l)
+	s := httpapi.Server(d.untilLeaving(h), log)
+	s.ConnState = d.track
+	d.server = s
 	return d
 }
 
@@ -43,13 +56,16 @@ func (d *door) untilLeaving(h http.Handler) http.Handler {
 
 // track counts the connections. The server calls it at the begin and the end of every request as well, when there is nothing to do.
 func (d *door) track(_ net.Conn, s http.ConnState) {
-	change := -1
 	switch s {
 	case http.StateNew:
-		change = 1
-	case http.StateActive, http.StateIdle:
-		return
+		d.count(1)
+	case http.StateHijacked, http.StateClosed:
+		d.count(-1)
 	}
+}
+
+// count notes that connections were opened, or have ended.
+func (d *door) count(change int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open += change

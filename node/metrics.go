@@ -29,7 +29,7 @@ func newLatencies() *latencies {
 	return &latencies{
 		staleness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "edgelimit_peer_staleness_seconds",
-			Help:    "Age of what this node knows of each other one, its largest in every gossip interval, by the other's region.",
+			Help:    "Age of what this node knows of each other one that has requests, its largest in every gossip interval, by the other's region.",
 			Buckets: []float64{.05, .1, .15, .2, .3, .5, 1, 2, 5, 10, 30, 60},
 		}, []string{"region"}),
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -48,10 +48,12 @@ func (l *latencies) store(took time.Duration, err error) {
 	l.calls.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// peers notes the ages of an interval.
+// peers notes the ages of an interval. Those of idle peers, who speak once a second, would hide how fast counts travel.
 func (l *latencies) peers(members []gossip.MemberStatus) {
 	for i := range members {
-		l.staleness.WithLabelValues(label(members[i].Region)).Observe(members[i].Age.Seconds())
+		if m := &members[i]; !m.Idle {
+			l.staleness.WithLabelValues(label(m.Region)).Observe(m.Age.Seconds())
+		}
 	}
 }
 
@@ -59,22 +61,30 @@ func (l *latencies) peers(members []gossip.MemberStatus) {
 func label(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 var (
-	decisionsDesc = desc("decisions_total", "Decisions by rule and outcome (allowed, denied). A request counts once in each layer that charged or denied it.", "rule", "outcome")
+	decisionsDesc = desc("decisions_total", "Decisions by rule and outcome: allowed, denied, waived, which is over the limit and let pass by the rule's mode, or, of a rule with a ban, banned: denied because of an earlier denial. A request counts once in each layer that charged, denied or waived it.", "rule", "outcome")
 	boundDesc     = desc("over_admission_bound_ratio", "Bound on over-admission within the last window, as a part of the rule's limit, for the measured rates.", "rule")
 	membersDesc   = desc("members", "Other nodes in the membership, by region.", "region")
 	staleDesc     = desc("staleness_seconds", "Largest age of what this node knows of another one.")
-	degradedDesc  = desc("degraded", "1 while some node is silent or out of the membership without having left.")
+	degradedDesc  = desc("degraded", "1 while some node is silent or out of the membership without having left, or this node's clock is off.")
+	skewDesc      = desc("clock_skew_seconds", "By how much this node's clock is ahead of the median of its peers' and the regional store's.")
+	clocksDesc    = desc("clock_skew_clocks", "How many other clocks the skew is of; 0: the skew is unknown.")
 	rulesDesc     = desc("rules", "Rules in force.")
+	loadedDesc    = desc("rules_loaded", "1 when the last load of rules was good, 0 when it failed: the last good ones are in force then.")
+	sinceDesc     = desc("rules_timestamp_seconds", "When the rules in force were put in force, in Unix time.")
+	pressureDesc  = desc("pressure", "Reported pressure, that elastic rules without a parent look at; 1 where nobody has reported any for five seconds.")
+	shadowDesc    = desc("shadow", "1 while all rules are in shadow mode: nothing is denied.")
 	keysDesc      = desc("keys", "Counters held.")
 	memoryDesc    = desc("memory_bytes", "Memory that the counters take now.")
 	budgetDesc    = desc("memory_limit_bytes", "Memory that the counters may take.")
 	storeWaitDesc = desc("store_pending_slots", "Slots that wait to be told to the regional store.")
 	storeOpenDesc = desc("store_breaker_state", "Whether the regional store is called: 0 closed (it answers), 1 open (it failed), 2 half-open (it is tried).")
 
+	loadsDesc     = desc("rules_loads_total", "Loads of rules, by outcome (ok, failed).", "outcome")
 	expiredDesc   = desc("expired_keys_total", "Counters that went because their window had passed.")
 	evictedDesc   = desc("evicted_keys_total", "Counters that went to make room, by standing: whether the last request was denied, or other.", "standing")
 	forgottenDesc = desc("forgotten_cost_total", "Cost that evicted counters still counted.")
-	refusedDesc   = desc("refused_slots_total", "Slots of peers that were refused: from the future, or invalid.")
+	refusedDesc   = desc("refused_slots_total", "Slots of peers that were refused: from the future, invalid, or beyond belief.")
+	liesDesc      = desc("implausible_slots_total", "Of the refused slots of peers, those that count more than a node can have admitted.")
 
 	framesSentDesc     = desc("gossip_frames_sent_total", "Frames sent to peers.")
 	framesReceivedDesc = desc("gossip_frames_received_total", "Frames received from peers.")
@@ -84,7 +94,17 @@ var (
 	resentDesc         = desc("gossip_resent_frames_total", "Frames sent again to a peer that lacked them.")
 	snapshotsDesc      = desc("gossip_snapshots_sent_total", "Snapshots sent to peers that were new or too far behind.")
 	snapshotsInDesc    = desc("gossip_snapshots_received_total", "Snapshots received.")
+	earlyDesc          = desc("gossip_early_frames_total", "Frames that were asked for again, because they told of a time to come: the sender's clock is ahead.")
 	malformedDesc      = desc("gossip_malformed_frames_total", "Frames that could not be read.")
+
+	respConnectionsDesc = desc("resp_connections", "Clients of the Redis protocol that are connected.")
+	respLimitsDesc      = desc("resp_limits", "Limits that clients of the Redis protocol have made and use.")
+	respBoundDesc       = desc("resp_over_admission_bound_ratio", "The largest over_admission_bound_ratio of those limits.")
+	respAcceptedDesc    = desc("resp_accepted_connections_total", "Connections of the Redis protocol that were served.")
+	respRefusedDesc     = desc("resp_refused_connections_total", "Connections of the Redis protocol beyond how many there may be.")
+	respMalformedDesc   = desc("resp_malformed_requests_total", "Connections of the Redis protocol that ended because what came was no command.")
+	respSlowDesc        = desc("resp_slow_connections_total", "Connections of the Redis protocol that ended because a command or its reply took too long.")
+	respCommandsDesc    = desc("resp_commands_total", "Commands by outcome: allowed or denied (CL.THROTTLE), failed (an error was the reply), other.", "outcome")
 
 	storeFlushedDesc = desc("store_flushed_slots_total", "Slots that the regional store acknowledged.")
 	storeFailedDesc  = desc("store_failed_calls_total", "Calls of the regional store that failed.")
@@ -113,11 +133,19 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	n := c.n
 	p := n.policy.Load()
 	gauge(rulesDesc, float64(len(p.tallies)))
+	gauge(loadedDesc, map[bool]float64{true: 1}[n.loads.good.Load()])
+	gauge(sinceDesc, float64(p.since.UnixMilli())/1000)
+	total(loadsDesc, n.loads.ok.Load(), "ok")
+	total(loadsDesc, n.loads.failed.Load(), "failed")
 	for r, t := range p.tallies {
 		total(decisionsDesc, t.allowed.Load(), r.FullName, "allowed")
 		total(decisionsDesc, t.denied.Load(), r.FullName, "denied")
+		total(decisionsDesc, t.waived.Load(), r.FullName, "waived")
+		if r.Ban > 0 {
+			total(decisionsDesc, t.banned.Load(), r.FullName, "banned")
+		}
 		if r.Limit != nil {
-			gauge(boundDesc, n.audit.bound(r.FullName), r.FullName)
+			gauge(boundDesc, n.audit.bound(r.Limit.Meter().Rule), r.FullName)
 		}
 	}
 	byRegion := make(map[string]int)
@@ -128,7 +156,13 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(membersDesc, float64(count), region)
 	}
 	gauge(staleDesc, n.Staleness().Seconds())
-	gauge(degradedDesc, map[bool]float64{true: 1}[n.degraded.Load()])
+	gauge(degradedDesc, map[bool]float64{true: 1}[n.degraded.all.Load()])
+	gauge(pressureDesc, n.Pressure())
+	gauge(shadowDesc, map[bool]float64{true: 1}[n.shadow.Load()])
+
+	skew := n.Skew()
+	gauge(skewDesc, skew.Ahead.Seconds())
+	gauge(clocksDesc, float64(skew.Clocks))
 
 	t := n.table.Stats()
 	gauge(keysDesc, float64(t.Keys))
@@ -139,6 +173,7 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	total(evictedDesc, t.Evicted-t.EvictedDenied, "other")
 	total(forgottenDesc, t.Forgotten)
 	total(refusedDesc, t.Refused)
+	total(liesDesc, t.Implausible)
 
 	g := n.cluster.Stats()
 	total(framesSentDesc, g.FramesSent)
@@ -150,6 +185,22 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	total(snapshotsDesc, g.Snapshots)
 	total(snapshotsInDesc, g.SnapshotsReceived)
 	total(malformedDesc, g.Malformed)
+	total(earlyDesc, g.Early)
+
+	if n.redisProtocol != nil {
+		r := n.redisProtocol.Stats()
+		gauge(respConnectionsDesc, float64(r.Connections))
+		gauge(respLimitsDesc, float64(r.Limits))
+		gauge(respBoundDesc, n.boundOfMade())
+		total(respAcceptedDesc, r.Accepted)
+		total(respRefusedDesc, r.Refused)
+		total(respMalformedDesc, r.Malformed)
+		total(respSlowDesc, r.Slow)
+		total(respCommandsDesc, r.Allowed, "allowed")
+		total(respCommandsDesc, r.Denied, "denied")
+		total(respCommandsDesc, r.Failed, "failed")
+		total(respCommandsDesc, r.Other, "other")
+	}
 
 	if n.reconciler == nil {
 		return

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"os"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
@@ -80,13 +82,22 @@ func TestMetricsCount(t *testing.T) {
 		"edgelimit_decisions_total outcome=denied rule=test/plan=banned":   1,
 		"edgelimit_decisions_total outcome=allowed rule=test/endpoint":     0,
 		"edgelimit_over_admission_bound_ratio rule=test/client":            0,
-		"edgelimit_rules":             6,
-		"edgelimit_degraded":          0,
-		"edgelimit_staleness_seconds": 0,
+		"edgelimit_rules":    6,
+		"edgelimit_degraded": 0,
+		"edgelimit_shadow":   0,
+		"edgelimit_pressure": 1,
+		"edgelimit_decisions_total outcome=waived rule=test/client": 0,
+		"edgelimit_staleness_seconds":                               0,
 	} {
 		if v, ok := got[id]; !ok || v != want {
 			t.Errorf("%s = %v (there: %v), want %v", id, v, ok, want)
 		}
+	}
+	n.Shadow(true)
+	takeSome(t, n.Node, "test/client", "x", 2)
+	_, shadow := scrape(t, n.Addr("health"))
+	if shadow["edgelimit_shadow"] != 1 || shadow["edgelimit_decisions_total outcome=waived rule=test/client"] != 2 {
+		t.Errorf("in shadow mode: %v", shadow)
 	}
 	if _, ok := got["edgelimit_over_admission_bound_ratio rule=test/plan=partner"]; ok {
 		t.Error("an unlimited rule has a bound")
@@ -201,6 +212,28 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for name := range documented {
 		if !exported[name] {
 			t.Errorf("the README's table has %s, which is not exported", name)
+		}
+	}
+}
+
+// The histogram of staleness is of peers that have requests: how fast counts travel, not how often an idle peer speaks.
+func TestMetricsOfStaleness(t *testing.T) {
+	l := newLatencies()
+	status := func(region string, age time.Duration, idle bool) gossip.MemberStatus {
+		return gossip.MemberStatus{Member: gossip.Member{Region: region}, PeerStatus: gossip.PeerStatus{Age: age, Idle: idle}}
+	}
+	l.peers([]gossip.MemberStatus{status("eu", 120*time.Millisecond, false), status("eu", time.Second, true), status("us", 300*time.Millisecond, false)})
+	l.peers([]gossip.MemberStatus{status("eu", 180*time.Millisecond, false)})
+	for region, want := range map[string]struct {
+		count uint64
+		sum   float64
+	}{"eu": {2, 0.3}, "us": {1, 0.3}} {
+		var m dto.Metric
+		if err := l.staleness.WithLabelValues(region).(prometheus.Histogram).Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		if h := m.GetHistogram(); h.GetSampleCount() != want.count || math.Abs(h.GetSampleSum()-want.sum) > 1e-9 {
+			t.Errorf("%s: %d ages with a sum of %v, want %+v", region, h.GetSampleCount(), h.GetSampleSum(), want)
 		}
 	}
 }

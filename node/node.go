@@ -3,13 +3,15 @@ package node
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
-	"net"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +19,11 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/admin"
+	"github.com/edgelimit/edgelimit/node/clock"
 	"github.com/edgelimit/edgelimit/node/httpapi"
+	"github.com/edgelimit/edgelimit/node/respapi"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/regions"
 )
@@ -36,17 +41,28 @@ type Node struct {
 	log    *slog.Logger
 	secret rules.Secret
 	policy atomic.Pointer[policy]
+	loads  loads
+	clock  *clock.Clock
 	table  *counters.Table
+
+	files *rules.Watcher // nil where the rules are not those of files
 
 	cluster    *gossip.Cluster
 	reconciler *regions.Reconciler // nil without a store
 	redis      *regions.Redis      // nil where there is none, or the store is another
 	latencies  *latencies
 	audit      *audit
-	degraded   atomic.Bool
+	skew       *skewWatch
+	pressure   atomic.Pointer[report] // nil until one comes
+	shadow     atomic.Bool            // all rules are in shadow mode
+	degraded   degradation
 	ready      atomic.Bool
 
-	http, health *door
+	knowing sync.Mutex                                 // of those who tell the table its limits
+	made    atomic.Pointer[map[string]*counters.Limit] // limits that clients have made, by their meters' rules
+
+	http, resp, health *door
+	redisProtocol      *respapi.Server // nil without a resp door
 }
 
 // New opens everything that the configuration names: rules, doors, gossip sockets. The error says what could not be opened. Run has
@@ -66,16 +82,30 @@ func New(cfg Config) (*Node, error) {
 			cfg.Logger.Warn("others than its owner can read the key file; chmod 600 it", "file", cfg.Gossip.KeyFile, "mode", info.Mode().Perm().String())
 		}
 	}
-	set, err := cfg.ruleSet()
+	if cfg.PressureFile != "" {
+		if _, err := readPressure(cfg.PressureFile); err != nil {
+			return nil, err
+		}
+	}
+	files := cfg.ruleFiles()
+	set, err := cfg.ruleSet(files)
 	if err != nil {
 		return nil, err
 	}
 	incarnation := uint64(time.Now().UnixNano())
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, secret: keys.Identity, latencies: newLatencies(),
-		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Memory: int(cfg.Memory)}),
+		cfg: cfg, log: cfg.Logger, secret: keys.Identity, files: files, latencies: newLatencies(), skew: newSkewWatch(cfg.Logger, cfg.MaxSkew),
+		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Region: cfg.Region,
+			Seed: newSeed(), Memory: int(cfg.Memory)}),
 	}
+	n.clock = clock.New(n.log, func() (time.Duration, bool) {
+		s := n.skew.now()
+		return s.Ahead, s.Clocks > 0
+	})
+	n.made.Store(&map[string]*counters.Limit{})
+	n.Shadow(cfg.Shadow)
 	n.enforce(set)
+	n.loads.succeed()
 	if err := n.open(keys, incarnation); err != nil {
 		n.close()
 		return nil, err
@@ -84,23 +114,42 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-func (c *Config) ruleSet() (*rules.Set, error) {
-	switch {
-	case c.RuleSet != nil:
-		return c.RuleSet, nil
-	case len(c.Rules) > 0:
-		return rules.Load(c.Rules...)
+// newSeed draws the seed by which the table strews keys.
+func newSeed() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// ruleFiles returns the watcher of the rule files, nil where there are none.
+func (c *Config) ruleFiles() *rules.Watcher {
+	if c.RuleSet != nil || len(c.Rules) == 0 {
+		return nil
 	}
-	return rules.Sample(), nil
+	return c.ruleOptions().Watch(c.Rules, c.RulesPoll, c.Logger)
+}
+
+func (c *Config) ruleSet(files *rules.Watcher) (*rules.Set, error) {
+	if files != nil {
+		return files.Load()
+	}
+	return cmp.Or(c.RuleSet, rules.Sample()), nil
 }
 
 // open opens the store and the sockets.
 func (n *Node) open(keys Keys, incarnation uint64) error {
-	var err error
 	if err := n.openStore(); err != nil {
 		return err
 	}
-	if n.http, err = n.openDoor("http", n.cfg.HTTP, httpapi.New(n, httpapi.Options{Headers: n.cfg.Headers, Logger: n.log})); err != nil {
+	requests, err := actions.New(n.cfg.Requests)
+	if err != nil {
+		return err
+	}
+	doors := httpapi.New(n, httpapi.Options{Headers: n.cfg.Headers, Actions: requests, Logger: n.log})
+	if n.http, err = n.openDoor("http", n.cfg.HTTP, doors); err != nil {
+		return err
+	}
+	if err := n.openRESP(); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
@@ -108,7 +157,9 @@ func (n *Node) open(keys Keys, incarnation uint64) error {
 	if n.health, err = n.openDoor("health", n.cfg.Health, admin.Health(n.Ready, registry)); err != nil {
 		return err
 	}
-	n.cluster, err = gossip.NewCluster(n.cfg.clusterConfig(incarnation, keys), &flow{Table: n.table, reconciler: n.reconciler})
+	cluster := n.cfg.clusterConfig(incarnation, keys)
+	cluster.Now = n.clock.Now
+	n.cluster, err = gossip.NewCluster(cluster, &flow{Table: n.table, reconciler: n.reconciler})
 	return err
 }
 
@@ -116,7 +167,7 @@ func (n *Node) openDoor(name, addr string, h http.Handler) (*door, error) {
 	if addr == "" {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := listen(addr)
 	if err != nil {
 		return nil, fmt.Errorf("open the %s door: %w", name, err)
 	}
@@ -126,7 +177,7 @@ func (n *Node) openDoor(name, addr string, h http.Handler) (*door, error) {
 // close undoes what New has opened when it fails half way.
 func (n *Node) close() {
 	n.closeStore()
-	for _, d := range []*door{n.http, n.health} {
+	for _, d := range []*door{n.http, n.resp, n.health} {
 		if d != nil {
 			_ = d.listener.Close()
 		}
@@ -149,6 +200,15 @@ func (f *flow) DrainDirty(now int64) counters.Drained {
 	if f.told = d.Slots; cap(f.told) > mostTold {
 		f.told = nil
 	}
+	if f.reconciler != nil {
+		f.reconciler.Offer(d.Slots)
+	}
+	return d
+}
+
+// DrainUrgent implements gossip.Source.
+func (f *flow) DrainUrgent(now int64) counters.Drained {
+	d := f.Table.DrainUrgent(now)
 	if f.reconciler != nil {
 		f.reconciler.Offer(d.Slots)
 	}
@@ -180,57 +240,119 @@ func (n *Node) Take(ctx context.Context, req Request) (Decision, error) {
 	return d, nil
 }
 
-// Decide appends to layers the decision of each layer of the request, in order. The request is allowed if and only if all of them
-// are: it is charged in all layers or in none. Errors are those of Take.
+// Decide appends to layers the decision of each layer of the request, in order, and of each parent that elastic rules bring along. The request is allowed if and only if all of them
+// are: it is charged in all layers or in none, unless their rules say otherwise. Errors are those of Take.
 func (n *Node) Decide(_ context.Context, req *Request, layers []Decision) ([]Decision, error) {
-	var matches [rules.MaxDescriptors]rules.Match
+	var room [rules.MaxDescriptors]rules.Match
 	p := n.policy.Load()
-	found, err := p.set.Match(req, n.secret, matches[:0])
+	found, err := p.set.Match(req, n.secret, room[:0])
 	if err != nil {
 		return layers, err
 	}
-	var charges [rules.MaxDescriptors]counters.Charge
-	for i, m := range found {
-		if m.Rule != nil {
-			charges[i] = counters.Charge{Limit: m.Rule.Limit, Key: m.Key, Cost: req.EffectiveCost()}
-		}
-	}
 	first := len(layers)
-	now := time.Now().UnixNano()
-	if len(found) == 1 && charges[0].Limit != nil {
-		layers = append(layers, n.table.Take(charges[0].Limit, charges[0].Key, charges[0].Cost, now))
-	} else {
-		layers = n.table.TakeAll(charges[:len(found)], now, layers)
+	var charges [rules.MaxDescriptors]counters.Charge
+	now, exactly := n.clock.Coarse(), punishes(found)
+	if exactly {
+		now = n.clock.Now()
 	}
-	n.account(p, req, found, layers[first:])
+	layers = n.charge(req, found, now, charges[:len(found)], layers)
+	if exact := n.ended(now, layers[first:]); exact != 0 && !exactly {
+		layers = n.charge(req, found, exact, charges[:len(found)], layers[:first])
+	}
+	n.account(p, req, found, charges[:], layers[first:])
 	return layers, nil
 }
 
-// account names the limits in the decisions and counts the rules'.
-func (n *Node) account(p *policy, req *Request, found []rules.Match, layers []Decision) {
-	degraded := n.degraded.Load()
+// charge has the table decide on what the request met, and notes in charges what it was asked.
+func (n *Node) charge(req *Request, found []rules.Match, now int64, charges []counters.Charge, layers []Decision) []Decision {
+	shadow := n.shadow.Load()
+	for i := range found {
+		charges[i] = found[i].Charge(req, now)
+		switch {
+		case shadow:
+			charges[i].Mode = counters.Shadow
+		case charges[i].Mode == counters.Elastic && found[i].IdleAt(n.Pressure()):
+			charges[i].Lender = counters.Idle
+		}
+	}
+	return n.decide(charges, now, layers)
+}
+
+// decide has the table decide on charges.
+func (n *Node) decide(charges []counters.Charge, now int64, layers []Decision) []Decision {
+	if len(charges) == 1 && charges[0].Limit != nil && charges[0].Mode != counters.Shadow && charges[0].Lender == 0 {
+		return append(layers, n.table.Take(charges[0].Limit, charges[0].Key, charges[0].Cost, now))
+	}
+	return n.table.TakeAll(charges, now, layers)
+}
+
+// punishes reports whether a denial by one of the rules lasts, so that the coarse time, which may be behind, is not good enough for it.
+func punishes(found []rules.Match) bool {
+	for i := range found {
+		if r := found[i].Rule; r != nil && (r.Ban > 0 || r.CountRejected) {
+			return true
+		}
+	}
+	return false
+}
+
+// ended returns the exact time if by that a denial, decided at the coarse time, has ended already; else 0.
+func (n *Node) ended(coarse int64, layers []Decision) int64 {
+	if wait := denialEnds(layers); wait > 0 {
+		if exact := n.clock.Now(); exact-coarse >= int64(wait) {
+			return exact
+		}
+	}
+	return 0
+}
+
+// denialEnds is how long after its decision a request would no more be denied; 0 if it was not, or if that never ends.
+func denialEnds(layers []Decision) (wait time.Duration) {
+	for i := range layers {
+		switch d := &layers[i]; {
+		case d.Allowed:
+		case d.RetryAfter == counters.Never:
+			return 0
+		default:
+			wait = max(wait, d.RetryAfter)
+		}
+	}
+	return wait
+}
+
+// account has the decisions say what the rules say, and counts the rules'.
+func (n *Node) account(p *policy, req *Request, found []rules.Match, charges []counters.Charge, layers []Decision) {
 	allowed := true
 	for i := range layers {
-		allowed = allowed && layers[i].Allowed
+		d := &layers[i]
+		found[i].Tell(req, &charges[i], d)
+		d.Degraded = d.Rule != "" && n.degraded.in(found[i].Rule.Scope)
+		allowed = allowed && d.Allowed
+	}
+	if req.Peek {
+		return
 	}
 	for i := range layers {
-		r := found[i].Rule
-		if r == nil {
+		if found[i].Rule == nil {
 			continue
 		}
-		if r.Limit != nil { // an unlimited rule is counted, but it decides nothing: a limit of 0 with 0 left would be told of it
-			layers[i].Rule, layers[i].Degraded = r.Name, degraded
-			if r.Limit.Refill() != 0 && r.Limit.Max() != 0 { // "q=20;w=12" is the policy of a bucket of 20 that gets 100 a minute back
-				layers[i].Window = r.Limit.Lasts()
-			}
-		}
-		switch tally := p.tallies[r]; {
-		case req.Peek:
+		switch tally := p.tallies[found[i].Rule]; {
+		case !layers[i].Allowed && layers[i].Banned:
+			tally.banned.Add(1)
 		case !layers[i].Allowed:
 			tally.denied.Add(1)
-		case allowed:
+		case layers[i].Waived:
+			tally.waived.Add(1)
+		case allowed || charges[i].Each:
 			tally.allowed.Add(1)
 		}
+	}
+}
+
+// Shadow puts all rules in shadow mode, or ends that: nothing is denied then, and all is counted as before.
+func (n *Node) Shadow(on bool) {
+	if was := n.shadow.Swap(on); was != on {
+		n.log.Warn("shadow mode of all rules", "on", on)
 	}
 }
 
@@ -242,10 +364,10 @@ func (n *Node) Ready() error {
 	return nil
 }
 
-// Addr is the host:port on which a door ("http", "health") or a gossip pool ("lan", "wan") listens; empty if there is none. It tells
-// which port was picked for port 0.
+// Addr is the host:port, or the path, on which a door ("http", "resp", "health") listens, or the host:port of a gossip pool ("lan", "wan");
+// empty if there is none. It tells which port was picked for port 0.
 func (n *Node) Addr(name string) string {
-	d := map[string]*door{"http": n.http, "health": n.health}[name]
+	d := map[string]*door{"http": n.http, "resp": n.resp, "health": n.health}[name]
 	if d != nil {
 		return d.listener.Addr().String()
 	}
@@ -261,11 +383,22 @@ func (n *Node) Staleness() time.Duration {
 	return age
 }
 
-// Bound is the over-admission bound that the node exports for a rule (by its full name), as a part of the limit: by how much, at
-// most, an admission within the last window can have gone over the limit. The rule need not have one: 0.
-func (n *Node) Bound(fullName string) float64 { return n.audit.bound(fullName) }
+// Skew is how far the node's clock is from those of its peers and of the region's store. Beyond Config.MaxSkew its decisions are degraded:
+// it means other windows than they do.
+func (n *Node) Skew() Skew { return n.skew.now() }
 
-// Slots returns every count that the node holds and that still counts, of all origins: what nodes that agree have in common.
+// Bound is the over-admission bound that the node exports for a rule (by its full name), as a part of the limit: by how much, at
+// most, an admission within the last window can have gone over the limit. It is 0 of a rule without a limit, and of one that each node
+// keeps alone.
+func (n *Node) Bound(fullName string) float64 {
+	if r := n.policy.Load().set.Rule(fullName); r != nil && r.Limit != nil {
+		return n.audit.bound(r.Limit.Meter().Rule)
+	}
+	return 0
+}
+
+// Slots returns every count that the node holds and that still counts, of all origins, but for those that it keeps alone: what nodes of
+// one region that agree have in common.
 func (n *Node) Slots() []counters.Slot {
-	return n.table.Snapshot(time.Now().UnixNano(), math.MaxInt)
+	return n.table.Snapshot(n.clock.Now(), math.MaxInt)
 }

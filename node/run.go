@@ -21,21 +21,31 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 	}
 
+	clock := start(func(ctx context.Context) { fail("clock", n.clock.Run(ctx)) })
+	defer clock.stop()
 	health := n.serve(n.health, "health", fail)
 	gossip := start(func(ctx context.Context) { fail("gossip", n.cluster.Run(ctx)) })
 	n.warm(ctx)
 	audit := start(func(ctx context.Context) { n.watch(ctx) })
+	files := start(n.watchRules)
+	pressure := start(n.watchPressure)
 	store := start(n.reconcile)
-	doors := n.serve(n.http, "http", fail)
+	doors := []*serving{n.serve(n.http, "http", fail), n.serve(n.resp, "resp", fail)}
 	n.ready.Store(true)
-	n.log.Info("ready", "http", n.Addr("http"), "health", n.Addr("health"),
+	n.log.Info("ready", "http", n.Addr("http"), "resp", n.Addr("resp"), "health", n.Addr("health"),
 		"gossip", n.Addr("lan"), "gossip_wan", n.Addr("wan"), "rules", len(n.policy.Load().set.Rules()))
 
 	<-ctx.Done()
 	n.ready.Store(false)
 	n.log.Info("stopping")
-	doors.stop(min(lingerFor, n.cfg.Drain), n.cfg.Drain)
+	var drained sync.WaitGroup
+	for _, d := range doors {
+		drained.Go(func() { d.stop(min(lingerFor, n.cfg.Drain), n.cfg.Drain) })
+	}
+	drained.Wait()
+	files.stop()
 	audit.stop()
+	pressure.stop()
 	gossip.stop() // its last tick offers the last counts to the store
 	store.stop()
 	n.closeStore()

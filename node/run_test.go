@@ -83,7 +83,7 @@ func TestStopClosesEverything(t *testing.T) {
 
 // What cannot be opened is named, and what was opened before it is closed again.
 func TestAddressInUse(t *testing.T) {
-	for _, what := range []string{"http", "health", "lan", "wan"} {
+	for _, what := range []string{"http", "resp", "health", "lan", "wan"} {
 		t.Run(what, func(t *testing.T) {
 			defer leaks.Check(t)()
 			taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -92,7 +92,7 @@ func TestAddressInUse(t *testing.T) {
 			}
 			defer taken.Close()
 			cfg := quiet(perClient)
-			doors := map[string]*string{"http": &cfg.HTTP, "health": &cfg.Health, "lan": &cfg.Gossip.LAN, "wan": &cfg.Gossip.WAN}
+			doors := map[string]*string{"http": &cfg.HTTP, "resp": &cfg.RESP, "health": &cfg.Health, "lan": &cfg.Gossip.LAN, "wan": &cfg.Gossip.WAN}
 			for _, addr := range doors {
 				*addr = freeAddr(t)
 			}

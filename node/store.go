@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -67,11 +65,9 @@ func (r *Redis) open() (*regions.Redis, error) {
 		return nil, err
 	}
 	if r.PasswordFile != "" {
-		b, err := os.ReadFile(r.PasswordFile)
-		if err != nil {
-			return nil, fmt.Errorf("redis password: %w", err)
+		if cfg.Password, err = readPassword(r.PasswordFile); err != nil {
+			return nil, fmt.Errorf("redis.password_file: %w", err)
 		}
-		cfg.Password = strings.TrimRight(string(b), "\r\n")
 	}
 	if cfg.TLS != nil {
 		cfg.TLS.CAFile, cfg.TLS.CertFile, cfg.TLS.KeyFile, cfg.TLS.ServerName = r.CAFile, r.CertFile, r.KeyFile, r.ServerName
@@ -97,6 +93,7 @@ func (n *Node) openStore() error {
 	}
 	cfg := regions.DefaultConfig()
 	cfg.Log, cfg.Worth, cfg.MinWindow = n.log, n.worth, n.cfg.Redis.MinWindow
+	cfg.Now = func() time.Time { return time.Unix(0, n.clock.Now()) }
 	cfg.OnCall = func(took time.Duration, err error) { n.latencies.store(took, err) }
 	var err error
 	n.reconciler, err = regions.NewReconciler(cfg, store, n.table)
@@ -112,10 +109,10 @@ func (n *Node) closeStore() {
 // worth says whether a key has come so far that its counts are worth telling the store. Once it has, all that rises is told; what rose
 // before in other sub-windows is not, and is at most that part of the limit.
 func (n *Node) worth(s *counters.Slot) bool {
-	l := n.policy.Load().limits[s.Meter.Rule]
+	l := n.limit(s.Meter.Rule)
 	if l == nil || l.Meter() != *s.Meter {
 		return true
 	}
 	enough := n.cfg.Redis.MinFill * float64(l.Max())
-	return float64(s.Count) >= enough || float64(n.table.View(l, s.Key, time.Now().UnixNano())) >= enough
+	return float64(s.Count) >= enough || float64(n.table.View(l, s.Key, n.clock.Coarse())) >= enough
 }

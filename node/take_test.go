@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -428,6 +429,8 @@ func TestRulesAreRead(t *testing.T) {
 
 func BenchmarkDecide(b *testing.B) {
 	n := idle(b, perClient)
+	clock := start(func(ctx context.Context) { _ = n.clock.Run(ctx) })
+	defer clock.stop()
 	req := Request{Domain: "test", Descriptors: [][]rules.Entry{by("client", "192.0.2.1")}}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {

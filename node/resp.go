@@ -1,0 +1,98 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/respapi"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// openRESP opens the door of the Redis protocol.
+func (n *Node) openRESP() error {
+	if n.cfg.RESP == "" {
+		return nil
+	}
+	opt := respapi.Options{Learn: n.learn, Logger: n.log}
+	if file := n.cfg.RESPPasswordFile; file != "" {
+		var err error
+		if opt.Password, err = readPassword(file); err != nil {
+			return fmt.Errorf("resp_password_file: %w", err)
+		}
+	}
+	l, err := listen(n.cfg.RESP)
+	if err != nil {
+		return fmt.Errorf("open the resp door: %w", err)
+	}
+	n.resp = openedDoor(l)
+	opt.Leaving, opt.Track = n.resp.leaving, n.resp.count
+	n.redisProtocol = respapi.New(n, opt)
+	n.resp.server = n.redisProtocol
+	return nil
+}
+
+// TakeLimit decides on a request of an identity under a limit that is no rule's, and charges it if it is admitted. A cost of 0 is a peek:
+// it is answered as a cost of 1 and leaves no trace. The limit's meter counts it as those of rules count theirs, on all nodes together: two
+// limits are not to share a meter, and no rule is to have its name. The node keeps no hold of the identity.
+func (n *Node) TakeLimit(l *counters.Limit, identity []byte, cost uint64) Decision {
+	charge := [1]counters.Charge{{Limit: l, Key: rules.KeyOf(n.secret, identity), Cost: cost}}
+	if n.shadow.Load() {
+		charge[0].Mode = counters.Shadow
+	}
+	var room [1]Decision
+	now := n.clock.Coarse()
+	said := n.decide(charge[:], now, room[:0])
+	if exact := n.ended(now, said); exact != 0 {
+		said = n.decide(charge[:], exact, said[:0])
+	}
+	d := said[0]
+	d.Degraded = n.degraded.in(l.Scope())
+	return d
+}
+
+// learn takes over the limits that clients have made, in place of those before.
+func (n *Node) learn(made []*counters.Limit) {
+	limits := make(map[string]*counters.Limit, len(made))
+	for _, l := range made {
+		limits[l.Meter().Rule] = l
+	}
+	n.knowing.Lock()
+	defer n.knowing.Unlock()
+	n.know(n.policy.Load(), limits)
+	n.made.Store(&limits)
+}
+
+// know tells the table which limits are in force. The lock on knowing is held.
+func (n *Node) know(p *policy, made map[string]*counters.Limit) {
+	n.table.Know(slices.AppendSeq(slices.Collect(maps.Values(p.limits)), maps.Values(made)))
+}
+
+// limitsAt returns the limits in force at a time, by their meters' rules. The map is not to be written to.
+func (n *Node) limitsAt(now time.Time) map[string]*counters.Limit {
+	limits, made := n.policy.Load().limitsAt(now.UnixNano()), *n.made.Load()
+	if len(made) == 0 {
+		return limits
+	}
+	limits = maps.Clone(limits)
+	maps.Copy(limits, made)
+	return limits
+}
+
+// limit returns the limit in force of a meter's rule, nil if there is none.
+func (n *Node) limit(rule string) *counters.Limit {
+	if l := n.policy.Load().limits[rule]; l != nil {
+		return l
+	}
+	return (*n.made.Load())[rule]
+}
+
+// boundOfMade is the largest bound of the limits that clients have made.
+func (n *Node) boundOfMade() (bound float64) {
+	for rule := range *n.made.Load() {
+		bound = max(bound, n.audit.bound(rule))
+	}
+	return bound
+}

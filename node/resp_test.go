@@ -1,0 +1,297 @@
+package node
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/respapi"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// withRESP adds a door of the Redis protocol.
+func withRESP(cfg Config) Config {
+	cfg.RESP = "127.0.0.1:0"
+	return cfg
+}
+
+// redisClient is a client of a node's that ends with the test.
+func redisClient(t *testing.T, n *running, opt redis.Options) *redis.Client {
+	t.Helper()
+	opt.Addr, opt.MaxRetries = n.Addr("resp"), -1
+	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout = patience, patience, patience
+	c := redis.NewClient(&opt)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// throttle asks by CL.THROTTLE key max_burst count period quantity.
+func throttle(t *testing.T, c *redis.Client, args ...any) []int64 {
+	t.Helper()
+	got, err := c.Do(t.Context(), append([]any{"CL.THROTTLE"}, args...)...).Int64Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestThrottle(t *testing.T) {
+	n := launch(t, withRESP(withDoors(quiet(perClient)))).ready(t)
+	c := redisClient(t, n, redis.Options{})
+	if got := throttle(t, c, "user123", 15, 30, 60); !slices.Equal(got, []int64{0, 16, 15, -1, 2}) {
+		t.Errorf("a new key: %v", got)
+	}
+	// The coarse time may be a little behind that of the request before: then two seconds and a bit, rounded up, are three.
+	if got := throttle(t, c, "user123", 15, 30, 60, 16); got[0] != 1 || got[2] != 15 || got[3] < 1 || got[3] > 3 {
+		t.Errorf("more than is left: %v", got)
+	}
+	if got := throttle(t, c, "other", 15, 30, 60, 0); !slices.Equal(got, []int64{0, 16, 16, -1, 0}) {
+		t.Errorf("a peek: %v", got)
+	}
+	greeted := n.redisProtocol.Stats() // clients say more than they are asked to, and not all of it is understood
+	if err := c.Do(t.Context(), "CL.THROTTLE", "k", 1, 0, 1).Err(); err == nil {
+		t.Error("a count of 0 is taken")
+	}
+	text, series := scrape(t, n.Addr("health"))
+	for id, want := range map[string]float64{
+		"edgelimit_resp_commands_total outcome=allowed": 1, "edgelimit_resp_commands_total outcome=denied": 1,
+		"edgelimit_resp_commands_total outcome=failed": float64(greeted.Failed + 1), "edgelimit_resp_commands_total outcome=other": float64(greeted.Other),
+		"edgelimit_resp_limits": 1, "edgelimit_resp_connections": 1,
+		"edgelimit_resp_accepted_connections_total": 1, "edgelimit_resp_refused_connections_total": 0,
+		"edgelimit_resp_malformed_requests_total": 0, "edgelimit_resp_slow_connections_total": 0, "edgelimit_resp_over_admission_bound_ratio": 0,
+		"edgelimit_keys": 1,
+	} {
+		if v, ok := series[id]; !ok || v != want {
+			t.Errorf("%s = %v (there: %v), want %v", id, v, ok, want)
+		}
+	}
+	if strings.Contains(text, "user123") || strings.Contains(text, "throttle/") {
+		t.Error("a key or a limit of clients is in the metrics")
+	}
+	for _, s := range n.Slots() {
+		if s.Meter.Rule != "%cl.throttle/15/30/60" {
+			t.Errorf("slot of %s", s.Meter.Rule)
+		}
+	}
+}
+
+// A key is limited across the cluster, and the bound of that is exported.
+func TestThrottleAcrossNodes(t *testing.T) {
+	t.Parallel()
+	first := launch(t, withRESP(withDoors(gossiping("a", "eu")))).ready(t)
+	second := launch(t, withRESP(gossiping("b", "eu", first.Addr("lan")))).ready(t)
+	whole(t, first, second)
+	here, there := redisClient(t, first, redis.Options{}), redisClient(t, second, redis.Options{})
+	if got := throttle(t, here, "k", 99, 1, 3600, 60); got[0] != 0 || got[2] != 40 {
+		t.Fatalf("60 of 100: %v", got)
+	}
+	eventually(t, patience, "the other node knows", func() bool { return throttle(t, there, "k", 99, 1, 3600, 0)[2] == 40 })
+	if got := throttle(t, there, "k", 99, 1, 3600, 30); got[0] != 0 || got[2] != 10 {
+		t.Errorf("30 more at the other node: %v", got)
+	}
+	if got := throttle(t, there, "k", 99, 1, 3600, 11); got[0] != 1 {
+		t.Errorf("11 more at the other node: %v", got)
+	}
+	eventually(t, patience, "and back", func() bool { return throttle(t, here, "k", 99, 1, 3600, 0)[2] == 10 })
+	key := 0
+	eventually(t, patience, "a bound is exported where a node admits while another does", func() bool {
+		key++
+		throttle(t, there, strconv.Itoa(key), 99, 1, 3600, 60)
+		throttle(t, here, strconv.Itoa(key), 99, 1, 3600, 60)
+		_, series := scrape(t, first.Addr("health"))
+		return series["edgelimit_resp_over_admission_bound_ratio"] > 0
+	})
+}
+
+// What peers tell of limits that clients have made is believed as little as of rules'.
+func TestMadeLimitsAreKnown(t *testing.T) {
+	n := launch(t, withRESP(quiet(perClient))).ready(t)
+	c := redisClient(t, n, redis.Options{})
+	throttle(t, c, "k", 9, 10, 1)
+	slot := n.Slots()[0]
+	slot.Origin, slot.Count = 77, 1_000_000
+	n.table.Merge([]counters.Slot{slot}, n.clock.Now())
+	if got := n.table.Stats().Implausible; got != 1 {
+		t.Errorf("%d slots are beyond belief, want 1", got)
+	}
+	n.enforce(ruleSet(perClient)) // as when rules are read again
+	n.table.Merge([]counters.Slot{slot}, n.clock.Now())
+	if got := n.table.Stats().Implausible; got != 2 {
+		t.Errorf("%d slots are beyond belief after the rules were replaced, want 2", got)
+	}
+}
+
+func TestThrottleInShadowMode(t *testing.T) {
+	n := launch(t, withRESP(quiet(perClient))).ready(t)
+	c := redisClient(t, n, redis.Options{})
+	n.Shadow(true)
+	for range 3 {
+		if got := throttle(t, c, "k", 0, 1, 3600); got[0] != 0 || got[3] != -1 {
+			t.Errorf("in shadow mode: %v", got)
+		}
+	}
+	n.Shadow(false)
+	if got := throttle(t, c, "k", 0, 1, 3600); got[0] != 1 {
+		t.Errorf("after shadow mode: %v", got)
+	}
+}
+
+// Who waits as told is not too early, although the time of decisions may be a little behind.
+func TestTakeLimitIsExact(t *testing.T) {
+	n := launch(t, quiet(perClient)).ready(t)
+	l, err := counters.NewBucket(counters.NewMeter("%test", counters.TokenBucket, time.Second), 1, 5000) // one in 200 us
+	if err != nil {
+		t.Fatal(err)
+	}
+	denials := 0
+	for range 300 {
+		d := n.TakeLimit(l, []byte("k"), 1)
+		told := n.clock.Now()
+		if d.Allowed {
+			continue
+		}
+		denials++
+		for n.clock.Now() < told+int64(d.RetryAfter) {
+			runtime.Gosched()
+		}
+		if d := n.TakeLimit(l, []byte("k"), 1); !d.Allowed {
+			t.Fatalf("after waiting as told: %+v", d)
+		}
+	}
+	if denials == 0 {
+		t.Error("nothing was denied")
+	}
+}
+
+func TestRESPPassword(t *testing.T) {
+	var log logbook
+	cfg := withRESP(quiet(perClient))
+	cfg.RESPPasswordFile, cfg.Logger = write(t, "password", "correct horse\n"), log.logger()
+	n := launch(t, cfg).ready(t)
+	if err := redisClient(t, n, redis.Options{Password: "correct horse"}).Ping(t.Context()).Err(); err != nil {
+		t.Errorf("with the password: %v", err)
+	}
+	if err := redisClient(t, n, redis.Options{Password: "correct"}).Ping(t.Context()).Err(); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("with another: %v", err)
+	}
+	if strings.Contains(log.String(), "horse") {
+		t.Error("the log tells the password")
+	}
+	for text, want := range map[string]string{"\n": "is empty", "": "is empty"} {
+		cfg.RESPPasswordFile = write(t, "password", text)
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "resp_password_file") {
+			t.Errorf("password file %q: %v", text, err)
+		}
+	}
+	cfg.RESPPasswordFile = "no/such/file"
+	if _, err := New(cfg); !os.IsNotExist(unwrapped(err)) {
+		t.Errorf("no password file: %v", err)
+	}
+}
+
+func unwrapped(err error) error {
+	for {
+		u, ok := err.(interface{ Unwrap() error })
+		if !ok {
+			return err
+		}
+		err = u.Unwrap()
+	}
+}
+
+// Clients that ask without a break while the node stops are told of each request that is charged: a connection ends between two of them.
+func TestStopAnswersRedisClients(t *testing.T) {
+	cfg := withRESP(quiet(perClient))
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	n := launch(t, cfg).ready(t)
+	addr := n.Addr("resp")
+	var clients sync.WaitGroup
+	var asked, answered atomic.Int64
+	for i := range 8 {
+		clients.Go(func() {
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(3 * patience))
+			question := fmt.Sprintf("CL.THROTTLE k%d 999999 1 60\r\n", i)
+			answer := make([]byte, 256)
+			for {
+				if _, err := conn.Write([]byte(question)); err != nil {
+					return // it has ended, as the next read would have told
+				}
+				asked.Add(1)
+				got, err := conn.Read(answer)
+				if err != nil {
+					return
+				}
+				if !strings.HasPrefix(string(answer[:got]), "*5\r\n:0\r\n:1000000\r\n") {
+					t.Errorf("the answer is %q", answer[:got])
+					return
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	eventually(t, patience, "questions", func() bool { return asked.Load() > 100 })
+	if err := n.stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	clients.Wait()
+	got := n.redisProtocol.Stats()
+	if int64(got.Allowed) != answered.Load() {
+		t.Errorf("%d were admitted, and %d clients heard of it", got.Allowed, answered.Load())
+	}
+	if got.Connections != 0 {
+		t.Errorf("%d connections are open", got.Connections)
+	}
+}
+
+// Clients have made all limits that they may, and as many rules as there can be take the place of as many others: all have room for counts.
+func TestMetersOfRulesAndClients(t *testing.T) {
+	full := func(key string) string {
+		text := "domain: test\ndescriptors:\n"
+		for i := range rules.MaxLimited {
+			text += fmt.Sprintf("- {key: %s%d, rate_limit: {name: %s%d, unit: day, requests_per_unit: 1}}\n", key, i, key, i)
+		}
+		return text
+	}
+	admitted := func(n *Node, key string) (count int) {
+		for i := range rules.MaxLimited {
+			count += takeSome(t, n, fmt.Sprint(key, i), "x", 1)
+		}
+		return count
+	}
+	n := idle(t, full("old"))
+	made := make([]*counters.Limit, respapi.MaxLimits)
+	for i := range made {
+		made[i], _ = counters.NewBucket(counters.NewMeter(fmt.Sprintf("%%made/%d", i), counters.TokenBucket, 24*time.Hour), 1, 1)
+	}
+	n.learn(made)
+	if got := admitted(n, "old"); got != rules.MaxLimited {
+		t.Errorf("%d rules admitted a request", got)
+	}
+	n.SetRules(ruleSet(full("new")))
+	if got := admitted(n, "new"); got != rules.MaxLimited {
+		t.Errorf("%d of the rules in their place did", got)
+	}
+	for _, l := range made {
+		if d := n.TakeLimit(l, []byte("x"), 1); !d.Allowed {
+			t.Fatalf("%s: %+v", l.Meter().Rule, d)
+		}
+	}
+}

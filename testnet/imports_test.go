@@ -21,12 +21,19 @@ var allowed = map[string][]string{
 	"gossip/gossiptest":     {},
 	"regions":               {"counters"},
 	"regions/regionstest":   {"counters", "regions"},
-	"node":                  {"counters", "gossip", "regions", "node/rules", "node/httpapi", "node/admin"},
-	"node/rules":            {"counters"},
-	"node/httpapi":          {"counters", "node/rules"},
-	"node/admin":            {},
-	"testnet":               {"counters", "counters/counterstest", "gossip", "gossip/gossiptest", "regions", "node", "node/rules"},
-	"cmd":                   {"node", "testnet"},
+	"node": {
+		"counters", "gossip", "regions", "node/rules", "node/actions", "node/httpapi", "node/respapi", "node/admin", "node/clock",
+	},
+	"node/rules":      {"counters"},
+	"node/actions":    {"node/rules"},
+	"node/httpapi":    {"counters", "node/rules", "node/actions"},
+	"node/respapi":    {"counters"},
+	"node/middleware": {"counters", "node/rules", "node/actions", "node/httpapi"},
+	"node/client":     {"node/rules"},
+	"node/admin":      {},
+	"node/clock":      {},
+	"testnet":         {"counters", "counters/counterstest", "gossip", "gossip/gossiptest", "regions", "node", "node/rules", "node/actions"},
+	"cmd":             {"node", "node/rules", "node/client", "testnet"},
 }
 
 type goPackage struct {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // MaxLine is the length in bytes, without its end, beyond which a line is refused. Servers accept request lines of an eighth of it.
@@ -63,15 +62,13 @@ func (e *Entry) parseClient(line string) (rest string, err error) {
 	// A user name may hold spaces and brackets, and with them what looks like a time. It cannot hold a bare quote, so that the time
 	// is what stands right before the first one.
 	quote := indexQuote(rest)
-	const stamp = "02/Jan/2006:15:04:05 -0700"
 	at := quote - len(stamp+`] `)
 	if at < len("- [") || rest[at-2:at] != " [" || rest[at+len(stamp):quote] != "] " {
 		return "", malformed("the time in brackets before the request is missing")
 	}
-	if e.Time, err = time.ParseInLocation(stamp, rest[at:at+len(stamp)], time.UTC); err != nil {
+	if e.Time, ok = parseStamp(rest[at : at+len(stamp)]); !ok {
 		return "", malformed("the time is not like " + stamp)
 	}
-	e.Time = e.Time.UTC()
 	e.Addr, e.User = field(addr), field(rest[:at-2])
 	return rest[quote:], nil
 }

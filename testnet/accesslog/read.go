@@ -1,9 +1,6 @@
 package accesslog
 
 import (
-	"bufio"
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"iter"
@@ -28,70 +25,30 @@ func (e *LineError) Unwrap() error { return e.Err }
 // It holds one line at a time, of at most MaxLine bytes. The sequence can be iterated once; r is not closed.
 func Read(r io.Reader) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		lines, err := uncompressed(r)
+		lines, err := NewLines(r)
 		if err != nil {
-			yield(Entry{}, fmt.Errorf("open access log: %w", err))
+			yield(Entry{}, err)
 			return
 		}
-		for n := 1; ; n++ {
-			line, err := nextLine(lines)
+		for {
+			line, err := lines.Next()
+			var e Entry
 			switch {
 			case err == io.EOF:
 				return
 			case err == ErrTooLong:
-				if !yield(Entry{}, &LineError{n, err}) {
-					return
-				}
-				continue
 			case err != nil:
-				yield(Entry{}, fmt.Errorf("read access log, line %d: %w", n, err))
+				yield(Entry{}, err)
 				return
+			default:
+				e, err = Parse(string(line))
 			}
-			e, err := Parse(string(line))
 			if err != nil {
-				err = &LineError{n, err}
+				err = &LineError{lines.Number(), err}
 			}
 			if !yield(e, err) {
 				return
 			}
 		}
 	}
-}
-
-// uncompressed returns a reader of r's lines, with a buffer that a line and its end just fit into.
-func uncompressed(r io.Reader) (*bufio.Reader, error) {
-	const size = MaxLine + len("\r\n")
-	plain := bufio.NewReaderSize(r, size)
-	magic, err := plain.Peek(2)
-	if string(magic) != "\x1f\x8b" {
-		if err == io.EOF {
-			err = nil // short or empty: reading will tell
-		}
-		return plain, err
-	}
-	z, err := gzip.NewReader(plain)
-	if err != nil {
-		return nil, err
-	}
-	return bufio.NewReaderSize(z, size), nil
-}
-
-// nextLine returns the next line without its end. It is valid until the next call. The error is io.EOF if there is none, and
-// ErrTooLong for a line that was skipped.
-func nextLine(r *bufio.Reader) ([]byte, error) {
-	line, err := r.ReadSlice('\n')
-	tooLong := false
-	for err == bufio.ErrBufferFull {
-		tooLong = true
-		_, err = r.ReadSlice('\n')
-	}
-	switch {
-	case err == io.EOF && (len(line) > 0 || tooLong): // the last line has no end
-	case err != nil:
-		return nil, err
-	}
-	if tooLong {
-		return nil, ErrTooLong
-	}
-	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")), nil
 }

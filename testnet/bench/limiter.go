@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 )
 
@@ -78,6 +80,13 @@ func contestants(redisAddr string) []contestant {
 		all = append(all, redisRate(redisAddr))
 	}
 	return append(all, contestant{name: nameBare, open: openBare})
+}
+
+// named returns those whose names contain one of the parts, which commas separate.
+func named(all []contestant, parts string) []contestant {
+	return slices.DeleteFunc(all, func(c contestant) bool {
+		return !slices.ContainsFunc(strings.Split(parts, ","), func(part string) bool { return strings.Contains(c.name, part) })
+	})
 }
 
 // opened returns a limiter that has met the setting's clients.

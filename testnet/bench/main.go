@@ -4,6 +4,7 @@
 //
 //	go run .          every comparison, some five minutes; writes RESULTS.md
 //	go run . --quick  the same with short slices, below a minute; writes nothing
+//	go run . --only 'key given,go-limiter'  only the times of these; writes nothing
 //	go run . flood    the engine in a flood of keys: resident memory, latencies, which keys it keeps
 //
 // How it compares: all contestants live in one process, get the same identities in the same order and are asked in turns, a short slice
@@ -45,6 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	quick := flags.Bool("quick", false, "short slices, fewer rounds; RESULTS.md stays as it is")
+	only := flags.String("only", "", "time only the contestants whose names contain one of these, separated by commas; RESULTS.md stays as it is")
 	asJSON := flags.Bool("json", false, "print JSON instead of tables")
 	out := flags.String("out", "RESULTS.md", "where a whole run writes its tables as Markdown")
 	if err := flags.Parse(args); err != nil {
@@ -57,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *quick {
 		p = pace{rounds: 3, slice: 15 * time.Millisecond, repeats: 200, budgets: []int{16}, collections: 3}
 	}
-	r, err := compare(ctx, p, stderr)
+	r, err := compare(ctx, p, *only, stderr)
 	if err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	} else {
 		err = r.write(stdout, plain{})
 	}
-	if err != nil || *quick {
+	if err != nil || *quick || *only != "" {
 		return err
 	}
 	f, err := os.Create(*out)

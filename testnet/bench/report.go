@@ -41,8 +41,8 @@ type timing struct {
 	OfGoLimiter float64 `json:"of_go_limiter,omitempty"`
 }
 
-// compare measures everything.
-func compare(ctx context.Context, p pace, progress io.Writer) (*report, error) {
+// compare measures everything, or only the times of some.
+func compare(ctx context.Context, p pace, only string, progress io.Writer) (*report, error) {
 	r := &report{Machine: machine(), Rounds: p.rounds, SliceMS: p.slice.Seconds() * 1e3}
 	addr, stop, err := startRedis(ctx)
 	switch {
@@ -56,6 +56,10 @@ func compare(ctx context.Context, p pace, progress io.Writer) (*report, error) {
 		r.Redis = redisVersion()
 	}
 	all := contestants(addr)
+	if only != "" {
+		all = named(all, only)
+		return r, r.time(ctx, all, p, progress)
+	}
 	if r.Footprints, err = footprints(ctx, all, p, progress); err != nil {
 		return nil, err
 	}
@@ -70,15 +74,20 @@ func compare(ctx context.Context, p pace, progress io.Writer) (*report, error) {
 	if r.Merges, err = mergings(ctx, p, progress); err != nil {
 		return nil, err
 	}
+	return r, r.time(ctx, all, p, progress)
+}
+
+// time measures the times of decisions, and judges.
+func (r *report) time(ctx context.Context, all []contestant, p pace, progress io.Writer) error {
 	turns, err := timings(ctx, all, p, progress)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.addTurns(turns)
 	for _, g := range goals {
 		r.Goals = append(r.Goals, g.judge(r))
 	}
-	return r, nil
+	return nil
 }
 
 // machine tells what the figures depend on.

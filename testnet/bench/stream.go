@@ -53,17 +53,13 @@ func appendIdentity(b []byte, client uint32) []byte {
 	return b
 }
 
-// The secret and the rule's part of what is hashed, as a node has them (see rules.Rule.key).
-const (
-	secret0, secret1 = 0x0706050403020100, 0x0f0e0d0c0b0a0908
-	hashedRule       = "\x10bench/per_client\x0bremote_addr"
-)
+// The secret, as a node has it.
+const secret0, secret1 = 0x0706050403020100, 0x0f0e0d0c0b0a0908
 
 // hashIdentity hashes an identity as a node does, and as it without an allocation.
 func hashIdentity(identity string) uint64 {
 	var stack [256]byte
-	b := append(stack[:0], hashedRule...)
-	b = append(b, byte(len(identity))) // its length as a uvarint: below 128
+	b := append(stack[:0], byte(len(identity))) // its length as a uvarint: below 128
 	return siphash.Hash(secret0, secret1, append(b, identity...))
 }
 

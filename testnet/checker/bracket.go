@@ -3,10 +3,15 @@ package checker
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/counters/counterstest"
 )
+
+// clockLag is how far a node's clock may be behind the recorder's: it decides by a coarse time that is kept by a goroutine, which has to wait
+// for its turn on a machine that is busy.
+const clockLag = int64(25 * time.Millisecond)
 
 // bracket holds the truth between what all nodes together must have counted and what they may have counted. A record does not tell
 // when a node decided, but that it was between sent and done, nor whether a node admitted a request whose answer was lost. A verdict
@@ -42,7 +47,7 @@ func newBracket(l *counters.Limit) *bracket {
 // sent takes in that a request was sent.
 func (b *bracket) sent(d *decision) {
 	meter := b.limit.Meter()
-	first, last := meter.Index(d.sent), meter.Index(d.done)
+	first, last := meter.Index(d.sent-clockLag), meter.Index(d.done)
 	b.offered.Add(d.key, last, d.cost)
 	if d.outcome == denied {
 		return
@@ -59,7 +64,7 @@ func (b *bracket) done(d *decision, told bool) {
 		return
 	}
 	meter := b.limit.Meter()
-	index := meter.Index(d.sent)
+	index := meter.Index(d.sent - clockLag)
 	b.least.Add(d.key, index, d.cost)
 	if told {
 		b.certain[d.key] = append(b.certain[d.key], admission{d.done, index, d.cost})
@@ -101,9 +106,10 @@ func (b *bracket) leaves(key counters.Key, sent, done int64) uint64 {
 	return before - min(before, after) + 2
 }
 
-// seenFrom is the largest view that the model can have from a time on, if nothing is added: the weight of a sub-window only falls once
-// it has come.
+// seenFrom is the largest view of the model that a node can have from a time on, if nothing is added: the weight of a sub-window only falls
+// once it has come.
 func seenFrom(m *counterstest.Model, key counters.Key, from int64) uint64 {
+	from -= clockLag
 	return m.View(key, from) + m.Ahead(key, from)
 }
 

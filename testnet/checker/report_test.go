@@ -22,8 +22,8 @@ func TestReportAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	const figures = `"offered":2,"admitted":2,"denied":0,"oracle_admitted":1,"failed":0,"net_pct":10,"over_limit_pct":10,"over_oracle_pct":10,` +
-		`"excess_pct":10,"bound_pct":5,"false_rejections":0,"compliant_denied":0,"burst_denied":0,"latency_p50_ms":1,"latency_p99_ms":1`
-	const want = `{"version":1,"rule":{"name":"r","limit":10,"window_ns":10000000000,"sub_ns":1000000000,"algorithm":"sliding_window"},` +
+		`"excess_pct":10,"bound_pct":5,"false_rejections":0,"burst_denied":0,"latency_p50_ms":1,"latency_p99_ms":1`
+	const want = `{"version":2,"rule":{"name":"r","limit":10,"window_ns":10000000000,"sub_ns":1000000000,"algorithm":"sliding_window"},` +
 		`"nodes":2,"clients":1,"seconds":0.5,"total":{` + figures + `},` +
 		`"phases":[{"name":"pause b","from_s":0,"to_s":0.500000001,"faults":["pause b"],"sides":1,"ceiling_pct":0,` + figures + `}],` +
 		`"per_second":[{` + figures + `}],"steady_bound_pct":0,"agree_ms":498,"ok":false,` +

@@ -135,9 +135,8 @@ func TestNothingSeenIsNothingShown(t *testing.T) {
 	}
 }
 
-// A denial is false only if there was room whatever happened: what was under way may have been admitted before, and so may what got no
-// answer; but what was sent afterwards cannot have been.
-func TestFairness(t *testing.T) {
+// A denial is false only of who cannot have been counted above 95 % at any time, whatever became of what was asked for.
+func TestFalseRejections(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		play func(s *script)
@@ -145,16 +144,14 @@ func TestFairness(t *testing.T) {
 		left uint64 // what they count then
 		want []string
 	}{
-		{"room for it", func(s *script) { s.ask("a", 0, 1, 9, true); s.ask("b", 10, 1, 1, false) }, 99, 9, []string{"fairness@0"}},
-		{"no room", func(s *script) { s.ask("a", 0, 1, 9, true); s.ask("b", 10, 1, 2, false) }, 99, 9, nil},
+		{"up to 95 %", func(s *script) { s.ask("a", 0, 1, 8, true); s.ask("b", 10, 1, 1, false) }, 99, 8, []string{"I4@0"}},
+		{"beyond, though there was room", func(s *script) { s.ask("a", 0, 1, 9, true); s.ask("b", 10, 1, 1, false) }, 99, 9, nil},
 		{"more than any window holds", func(s *script) { s.ask("a", 0, 1, 1, true); s.ask("b", 10, 1, 11, false) }, 99, 1, nil},
-		{"taken by what was under way", func(s *script) { s.ask("a", 20, 50, 10, true); s.ask("b", 10, 11, 1, false) }, 99, 10, nil},
-		{"taken by what came later", func(s *script) { s.ask("a", 30, 50, 10, true); s.ask("b", 10, 11, 1, false) }, 99, 10, []string{"fairness@0"}},
-		{"taken by what was sent with its answer", func(s *script) { s.ask("a", 21, 50, 10, true); s.ask("b", 10, 11, 1, false) }, 99, 10, nil},
-		{"perhaps taken by what failed", func(s *script) { s.fail("a", 0, 1, 10); s.ask("b", 10, 1, 1, false) }, 99, 0, nil},
-		{"just left the window", func(s *script) { s.ask("a", 0, 1, 10, true); s.ask("b", 11_000, 1, 10, false) }, 13_000, 0, []string{"fairness@11"}},
-		{"about to leave it", func(s *script) { s.ask("a", 0, 1, 10, true); s.ask("b", 10_999, 1, 10, false) }, 13_000, 0, nil},
-		{"as late as its answer", func(s *script) { s.ask("a", 999, 2, 10, true); s.ask("b", 11_500, 1, 6, false) }, 13_000, 0, nil},
+		{"beyond with what came later", func(s *script) { s.ask("b", 10, 11, 1, false); s.ask("a", 30, 50, 9, true) }, 99, 9, nil},
+		{"beyond with what failed", func(s *script) { s.fail("a", 0, 1, 9); s.ask("b", 10, 1, 1, false) }, 99, 0, nil},
+		{"when the rest had left the window", func(s *script) { s.ask("a", 0, 1, 9, true); s.ask("b", 11_025, 1, 9, false) }, 13_000, 0, []string{"I4@11"}},
+		{"when the rest was about to leave it", func(s *script) { s.ask("a", 0, 1, 9, true); s.ask("b", 10_999, 1, 9, false) }, 13_000, 0, nil},
+		{"when the rest may have come as late as its answer", func(s *script) { s.ask("a", 999, 2, 9, true); s.ask("b", 11_500, 1, 6, false) }, 13_000, 0, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t)
@@ -173,7 +170,7 @@ func TestCompliantClients(t *testing.T) {
 		s.ask("a", 0, 1, 9, true)
 		s.ask("a", 11_100, 1, 9, false)
 		s.settled(11_200, 0)
-		if r := s.judge("I4@11", "fairness@11"); r.Total.CompliantDenied != 1 || r.Total.BurstDenied != 0 {
+		if r := s.judge("I4@11"); r.Total.FalseRejections != 1 || r.Total.BurstDenied != 0 {
 			t.Errorf("%+v", r.Total)
 		}
 	})
@@ -182,14 +179,14 @@ func TestCompliantClients(t *testing.T) {
 		s.ask("a", 0, 1, 10, true)
 		s.ask("a", 11_100, 1, 9, false)
 		s.settled(11_200, 0)
-		s.judge("fairness@11")
+		s.judge()
 	})
 	t.Run("denied by the algorithm alone", func(t *testing.T) {
 		s := newScript(t)
 		s.ask("a", 0, 1, 9, true)
 		s.ask("a", 10_010, 1, 9, false)
 		s.settled(10_100, 9)
-		if r := s.judge(); r.Total.BurstDenied != 1 || r.Total.CompliantDenied != 0 {
+		if r := s.judge(); r.Total.BurstDenied != 1 || r.Total.FalseRejections != 0 {
 			t.Errorf("%+v", r.Total)
 		}
 	})
@@ -240,8 +237,8 @@ func TestGrowth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t)
-			s.ask("a", 0, 1, 8, true)
-			s.settled(100, 8)
+			s.ask("a", 100, 1, 8, true)
+			s.settled(200, 8)
 			s.see("a", c.second, c.count, 0).Boot = c.boot
 			got := invariants(s.anyReport())
 			if n := got[Growth]; n != len(c.want) {
@@ -262,6 +259,27 @@ func TestGrowthAcrossSubWindows(t *testing.T) {
 			}
 			if got := invariants(s.anyReport()); got[Growth]+got[Truth] > 0 {
 				t.Errorf("%v", got)
+			}
+		})
+	}
+}
+
+// A node's clock may be a little behind: what has just left the window by the recorder's clock may not have by the node's.
+func TestClockLag(t *testing.T) {
+	for name, c := range map[string]struct {
+		second int // ms, when the client asks again
+		want   int
+	}{
+		"has just left":    {11_020, 0},
+		"left a while ago": {11_030, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.ask("a", 500, 1, 9, true)
+			d := s.ask("a", c.second, 1, 1, true)
+			d.Limit, d.Remaining = 10, 8 // one of the nine is still counted
+			if got := invariants(s.anyReport()); got[Truth] != c.want {
+				t.Errorf("%v, want it broken %d times", got, c.want)
 			}
 		})
 	}

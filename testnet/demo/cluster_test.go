@@ -61,8 +61,9 @@ func wrongFigures(r *Report, samples []Sample) []string {
 		{!r.OK || r.HealMillis < 0 || r.AgreeMillis < 0 || r.BoundPct <= 0 || r.OverAdmissionPct > r.BoundPct, "not ok"},
 		{r.Offered < 1000 || r.Offered > 1400, "not about 1200 offered"},
 		{r.OracleAdmitted < 200 || r.OracleAdmitted > 900 || r.Admitted < r.OracleAdmitted/2, "not 200 a second, and for the cluster not much less"},
-		// Each side has half of the traffic and so, alone, room for all of it: cut apart they admit more than the limit.
-		{r.CutOverAdmissionPct < 20, "too little over the limit when cut apart"},
+		// Each side has half of the traffic and so, alone, room for all of it; but it takes the other to have its share.
+		{r.CutOverAdmissionPct > 50, "too much over the limit when cut apart"},
+		{r.CompliantOffered == 0 || r.FalseRejections > 0, "the client beside the load was not there, or was rejected"},
 		{len(samples) < 8, "too few samples in more than 3 s"},
 	} {
 		if w.is {
@@ -163,9 +164,6 @@ func deafIsNotOK(t *testing.T, spoil func(*gossiptest.Links)) {
 	r := playSpoiled(t, o, spoil)
 	if r.OK || len(r.Wrong) == 0 {
 		t.Errorf("ok, with %+v", *r)
-	}
-	if r.Violations == 0 {
-		t.Errorf("%v %% over, and no moment above the bound of %v %%", r.OverAdmissionPct, r.BoundPct)
 	}
 	if r.OverAdmissionPct < 20 {
 		t.Errorf("only %v %% over the limit: the cluster is not deaf, so this test shows nothing", r.OverAdmissionPct)
@@ -298,7 +296,7 @@ func TestRuleFor(t *testing.T) {
 			t.Errorf("window %v: %v", window, err)
 			continue
 		}
-		if m := rule.Limit.Meter(); m.Window != window || rule.Limit.Max() != 77 || len(set.Rules()) != 1 || rule.Name != "per_client" {
+		if m := rule.Limit.Meter(); m.Window != window || rule.Limit.Max() != 77 || len(set.Rules()) != 1 || set.Rules()[0] != rule || rule.Name != "per_client" {
 			t.Errorf("window %v: rule %s of %d per %v", window, rule.Name, rule.Limit.Max(), m.Window)
 		}
 	}

@@ -13,14 +13,17 @@ import (
 // Tally counts requests.
 type Tally = ledgers.Tally
 
-// ledger notes every decision of the cluster, by node and in all, for the sampler to look at meanwhile.
+// Fairness is how those fared who are never to be denied.
+type Fairness = ledgers.Fairness
+
+// ledger notes every decision of the cluster, for the sampler to look at meanwhile. The tallies, by node and in all, are of the load: the
+// client beside it would hide in them what it did.
 type ledger struct {
-	mu     sync.Mutex
-	book   *ledgers.Ledger
-	nodes  []Tally
-	total  Tally
-	unfair uint64  // requests denied although what was admitted left room for them
-	over   float64 // largest excess of the truth over the limit since the last look, as a part of the limit
+	mu    sync.Mutex
+	book  *ledgers.Ledger
+	nodes []Tally
+	total Tally
+	over  float64 // largest excess of the truth over the limit since the last look, as a part of the limit
 }
 
 func newLedger(l *counters.Limit, nodes int) *ledger {
@@ -34,8 +37,9 @@ func (g *ledger) note(node int, name string, at time.Time, allowed bool) {
 	noted := g.book.Note(name, 1, at.UnixNano(), allowed)
 	if allowed {
 		g.over = max(g.over, noted.Excess)
-	} else if noted.Room {
-		g.unfair++
+	}
+	if name == modest {
+		return
 	}
 	g.nodes[node].Add(allowed, noted.Oracle)
 	g.total.Add(allowed, noted.Oracle)
@@ -56,7 +60,7 @@ func (g *ledger) peakOver(from, to time.Time) float64 {
 	return g.book.PeakOver(from.UnixNano(), to.UnixNano())
 }
 
-// Limited is a client that was denied.
+// Limited is a client of the load that was denied.
 type Limited struct {
 	Client string `json:"client"`
 	Tally
@@ -68,7 +72,7 @@ func (g *ledger) limited() []Limited {
 	defer g.mu.Unlock()
 	out := []Limited{}
 	for name, c := range g.book.Clients() {
-		if c.Tally.Denied > 0 {
+		if c.Tally.Denied > 0 && name != modest {
 			out = append(out, Limited{name, c.Tally})
 		}
 	}

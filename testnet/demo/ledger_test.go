@@ -135,6 +135,20 @@ func TestLedgerKeepsClientsApart(t *testing.T) {
 	}
 }
 
+// What the client beside the load asks for is judged, but it is not in the tallies, nor in the list of those who were limited.
+func TestLedgerLeavesOutWhoIsBesideTheLoad(t *testing.T) {
+	g := newLedger(tenIn10s(t), 1)
+	noted(g, 0, "x", 0, 3, true)
+	noted(g, 0, modest, 10, 9, false)
+	nodes, total, _ := g.look(at(100))
+	if want := (Tally{Offered: 3, Admitted: 3, OracleAdmitted: 3}); total != want || nodes[0] != want || len(g.limited()) != 0 {
+		t.Errorf("%+v, by node %+v, limited %v", total, nodes, g.limited())
+	}
+	if got := g.book.Fairness(); got != (Fairness{CompliantClients: 2, CompliantOffered: 12, FalseRejections: 9}) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestLimited(t *testing.T) {
 	g := newLedger(tenIn10s(t), 1)
 	if got := g.limited(); got == nil || len(got) != 0 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/testnet/accesslog"
 )
 
@@ -24,6 +25,8 @@ type Options struct {
 	Duration time.Duration // how long requests come
 	Cut      time.Duration // how long one region is cut off; 0: not at all
 	Seed     uint64        // of arrivals and their distribution over the nodes
+	// OnPartition is what either side of a cut does with the limit.
+	OnPartition counters.Partition
 	// Log, if any, is offered instead of generated requests: an access log, sped up to last Duration. Each address is a client.
 	Log []accesslog.Entry
 }

@@ -32,7 +32,8 @@ func TestJudge(t *testing.T) {
 		{"one moment above the bound", func(r *Report) { r.Violations = 1 }, "in 1 samples"},
 		{"as much as a cut can admit", func(r *Report) { r.CutOverAdmissionPct, r.CutCeilingPct = 108, 108 }, ""},
 		{"more than a cut can admit", func(r *Report) { r.CutOverAdmissionPct, r.CutCeilingPct = 108.5, 108 }, "its ceiling was 108.0 %"},
-		{"somebody was rejected without need", func(r *Report) { r.FalseRejections = 2 }, "2 requests were rejected"},
+		{"somebody who keeps to the limit was rejected", func(r *Report) { r.FalseRejections = 2 }, "2 requests of clients that keep to 95 %"},
+		{"the client beside came all at once", func(r *Report) { r.hasty = true }, "did not keep to the limit: this machine is too slow"},
 		{"too slow a machine", func(r *Report) { r.planned = 2 * float64(r.Offered) }, "too slow"},
 		{"never healed", func(r *Report) { r.HealMillis = -1 }, "did not heal"},
 		{"never agreed", func(r *Report) { r.AgreeMillis = -1 }, "did not come to agree"},
@@ -81,7 +82,8 @@ func TestReportJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"regions", "nodes", "limit", "offered", "admitted", "oracle_admitted", "over_admission_pct", "bound_pct",
-		"heal_ms", "agree_ms", "bound_violations", "denied", "clients"} {
+		"heal_ms", "agree_ms", "bound_violations", "denied", "clients",
+		"false_rejections", "compliant_clients", "compliant_offered"} {
 		if _, ok := got[key].(float64); !ok {
 			t.Errorf("%s is %v, want a number", key, got[key])
 		}
@@ -132,12 +134,12 @@ func TestReadSamplesByPhase(t *testing.T) {
 	}
 }
 
-// With T = 100 ms a burst has to be in the bound within 2T and a sample: the next sample may tell of it, the one after is too late.
+// What was over the limit has to be in the bound within two seconds, or 8T: with T = 100 ms, eight samples later it is in time.
 func TestViolations(t *testing.T) {
 	burst := func(bounds ...float64) []Sample {
 		out := make([]Sample, len(bounds))
 		for i, b := range bounds {
-			out[i] = Sample{Phase: Steady, Bound: b}
+			out[i] = Sample{Phase: Steady, Bound: b, Elapsed: time.Duration(i) * sampleEvery}
 		}
 		out[0].Over = 0.1
 		return out
@@ -150,10 +152,11 @@ func TestViolations(t *testing.T) {
 	}{
 		{"in the bound already", 100 * time.Millisecond, []float64{0.1, 0}, 0},
 		{"in the next", 100 * time.Millisecond, []float64{0, 0.1}, 0},
-		{"too late", 100 * time.Millisecond, []float64{0, 0, 0.5}, 1},
-		{"in time for a longer interval", 125 * time.Millisecond, []float64{0, 0, 0.5}, 0},
+		{"in the last that counts", 100 * time.Millisecond, []float64{8: 0.1}, 0},
+		{"too late", 100 * time.Millisecond, []float64{9: 0.5}, 1},
+		{"in time for a longer interval", 300 * time.Millisecond, []float64{9: 0.5}, 0},
 		{"never", 100 * time.Millisecond, []float64{0, 0, 0}, 1},
-		{"by a hair", 100 * time.Millisecond, []float64{0.0999, 0.0999, 1}, 1},
+		{"by a hair", 100 * time.Millisecond, []float64{0.0999, 0.0999, 9: 1}, 1},
 		{"too early is none", 100 * time.Millisecond, []float64{0}, 1},
 	} {
 		if _, got := sampled(test.interval, burst(test.bounds...)...); got.Violations != test.want {
@@ -254,10 +257,10 @@ func TestPhases(t *testing.T) {
 	expect(37_000, Cut) // it has not healed, requests or not
 	r.healedAt = at(22_000)
 	expect(22_000, Settling)
-	expect(33_999, Settling)
-	expect(34_000, Steady)
+	expect(35_999, Settling)
+	expect(36_000, Steady)
 	expect(36_001, Ending)
 	r.healedAt = at(30_000)
 	expect(37_000, Settling) // what nodes export is still of the cut
-	expect(42_000, Ending)
+	expect(44_000, Ending)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
@@ -63,7 +64,9 @@ func ruleFor(o *Options) (*rules.Rule, *rules.Set, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return set.Rules()[0], set, nil
+	rule := set.Rules()[0]
+	rule.Limit = rule.Limit.OnPartition(o.OnPartition)
+	return rule, set, nil
 }
 
 // play offers the traffic, cuts and heals meanwhile, and at the end waits until the nodes agree.
@@ -191,8 +194,8 @@ func (r *run) phase(now time.Time) Phase {
 	return Steady
 }
 
-// settling is how long after a heal the cut still shows: in the window, and in the bound, which forgets it a tenth later.
-func (r *run) settling() time.Duration { return r.opt.Window * 12 / 10 }
+// settling is how long after a heal the cut still shows: in the window, and in the bound, which forgets it later.
+func (r *run) settling() time.Duration { return r.opt.Window*12/10 + gossip.BoundAfter(r.opt.Interval) }
 
 // report draws the figures together.
 func (r *run) report(agreeMs int64) *Report {
@@ -206,7 +209,14 @@ func (r *run) report(agreeMs int64) *Report {
 		out.Traffic = fmt.Sprintf("a log, %.0f times as fast", o.Speed())
 	}
 	_, out.Tally, _ = r.ledger.look(time.Now())
-	out.Clients = r.ledger.book.Len()
+	for name, c := range r.ledger.book.Clients() {
+		if name == modest {
+			out.hasty = !r.ledger.book.Compliant(c)
+		} else {
+			out.Clients++
+		}
+	}
+	out.Fairness = r.ledger.book.Fairness()
 	out.NetPct = percent(float64(out.Admitted)/float64(max(1, out.OracleAdmitted)) - 1)
 	end := r.start.Add(o.Duration + late)
 	if r.cutAt.IsZero() {
@@ -223,7 +233,7 @@ func (r *run) report(agreeMs int64) *Report {
 	if o.Cut > 0 {
 		out.CutCeilingPct = 100 + out.BoundPct
 	}
-	out.FalseRejections, out.planned = r.ledger.unfair, o.planned()
+	out.planned = o.planned()
 	out.Limited = r.ledger.limited()
 	out.judge()
 	return out
@@ -243,10 +253,10 @@ func (r *run) readSamples(out *Report) {
 				stale = append(stale, s.Stale)
 			}
 		}
-		// A burst is in the bound as soon as its report has come, within two intervals.
+		// What was over the limit is in the bound as soon as the reports of it have come.
 		exported := s.Bound
 		for _, later := range r.samples[i:] {
-			if later.Elapsed-s.Elapsed > 2*r.opt.Interval+sampleEvery {
+			if later.Elapsed-s.Elapsed > gossip.BoundAfter(r.opt.Interval) {
 				break
 			}
 			exported = max(exported, later.Bound)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgelimit/edgelimit/counters/counterstest"
 	"github.com/edgelimit/edgelimit/testnet/accesslog"
 	"github.com/edgelimit/edgelimit/testnet/bubble"
 )
@@ -16,6 +17,14 @@ func all(next func() (arrival, bool)) []arrival {
 	var out []arrival
 	for a, ok := next(); ok; a, ok = next() {
 		out = append(out, a)
+	}
+	return out
+}
+
+// anyhow are arrivals of numbered clients at any node.
+func anyhow(client string, after ...time.Duration) (out []arrival) {
+	for i, d := range after {
+		out = append(out, arrival{d, fmt.Sprint(client, i), anywhere})
 	}
 	return out
 }
@@ -37,14 +46,14 @@ func TestReplayed(t *testing.T) {
 		want     []arrival
 	}{
 		{"as fast as it was", []int64{0, 0, 0, 0, 3}, ms(4000),
-			[]arrival{{0, "client0"}, {ms(250), "client1"}, {ms(500), "client2"}, {ms(750), "client3"}, {ms(3000), "client4"}}},
+			anyhow("client", 0, ms(250), ms(500), ms(750), ms(3000))},
 		{"sped up", []int64{0, 0, 0, 0, 3}, ms(400),
-			[]arrival{{0, "client0"}, {ms(25), "client1"}, {ms(50), "client2"}, {ms(75), "client3"}, {ms(300), "client4"}}},
-		{"slowed down", []int64{0, 1}, ms(20_000), []arrival{{0, "client0"}, {ms(10_000), "client1"}}},
+			anyhow("client", 0, ms(25), ms(50), ms(75), ms(300))},
+		{"slowed down", []int64{0, 1}, ms(20_000), anyhow("client", 0, ms(10_000))},
 		{"out of order", []int64{2, 0, 1, 0}, ms(3000),
-			[]arrival{{0, "client1"}, {ms(500), "client3"}, {ms(1000), "client2"}, {ms(2000), "client0"}}},
-		{"one request", []int64{7}, ms(5000), []arrival{{0, "client0"}}},
-		{"one second", []int64{7, 7}, ms(5000), []arrival{{0, "client0"}, {ms(2500), "client1"}}},
+			[]arrival{{0, "client1", anywhere}, {ms(500), "client3", anywhere}, {ms(1000), "client2", anywhere}, {ms(2000), "client0", anywhere}}},
+		{"one request", []int64{7}, ms(5000), anyhow("client", 0)},
+		{"one second", []int64{7, 7}, ms(5000), anyhow("client", 0, ms(2500))},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := all(replayed(&Options{Log: log(test.seconds...), Duration: test.duration}))
@@ -81,7 +90,7 @@ func TestPoissonRate(t *testing.T) {
 	var sum, squares float64
 	last := time.Duration(0)
 	for _, a := range got {
-		if a.after < last || a.after >= o.Duration || a.client != "client" {
+		if a.after < last || a.after >= o.Duration || a.client != "client" || a.node != anywhere {
 			t.Fatalf("arrival %v after %v", a, last)
 		}
 		gap := (a.after - last).Seconds()
@@ -110,6 +119,9 @@ func TestOffer(t *testing.T) {
 		var last time.Duration
 		nodes := make([]int, o.Regions*o.Nodes)
 		offer(t.Context(), &o, start, func(node int, client string) {
+			if client == modest {
+				return
+			}
 			nodes[node]++
 			offered++
 			last = time.Since(start)
@@ -126,6 +138,85 @@ func TestOffer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The oracle never counts the client beside the load above 95 %, also where its requests come somewhat late; in its fullest window it asks
+// for nine tenths, partly at once, and no node is left out.
+func TestBeside(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*Options)
+	}{
+		{"the demo", func(*Options) {}},
+		{"a short window", func(o *Options) { o.Window = time.Second }},
+		{"a small limit", func(o *Options) { o.Limit = 5 }},
+		{"many nodes", func(o *Options) { o.Regions, o.Nodes = 8, 8 }},
+		{"one node", func(o *Options) { o.Regions, o.Nodes = 1, 1 }},
+	} {
+		for seed := range uint64(5) {
+			o := DefaultOptions()
+			test.change(&o)
+			o.Duration = 80 * o.Window
+			rule, _, err := ruleFor(&o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, late := newLedger(rule.Limit, o.Regions*o.Nodes), rand.New(rand.NewPCG(seed, 1))
+			var offered counterstest.Rolling
+			asked, burst, last := make(map[int]bool), 0, time.Duration(0)
+			for _, a := range all(beside(&o)) {
+				if a.after < last || a.client != modest || a.node < 0 || a.node >= o.Regions*o.Nodes {
+					t.Fatalf("%s: arrival %+v after %v", test.name, a, last)
+				}
+				if a.after-last < o.Window/100 {
+					burst++
+				}
+				last = a.after
+				asked[a.node] = true
+				at := at(0).Add(a.after + time.Duration(late.Int64N(int64(o.Window/100))))
+				offered.Add(at.UnixNano(), 1)
+				g.book.Note(a.client, 1, at.UnixNano(), true)
+			}
+			want := Fairness{CompliantClients: 1, CompliantOffered: g.book.Fairness().CompliantOffered}
+			if got := g.book.Fairness(); got != want || got.CompliantOffered < 50*uint64(modestShare*float64(o.Limit)) {
+				t.Errorf("%s: %+v", test.name, got)
+			}
+			if most := uint64(modestShare * float64(o.Limit)); offered.Peak(o.Window) != most {
+				t.Errorf("%s: at most %d in a window, want %d", test.name, offered.Peak(o.Window), most)
+			}
+			if len(asked) != o.Regions*o.Nodes || o.Limit > 100 && burst == 0 {
+				t.Errorf("%s: it asks %d nodes, %d requests at once", test.name, len(asked), burst)
+			}
+		}
+	}
+	o := DefaultOptions()
+	if o.Limit = 1; len(all(beside(&o))) != 0 {
+		t.Error("nobody can ask for nine tenths of one request")
+	}
+}
+
+func TestMerged(t *testing.T) {
+	of := func(as ...arrival) func() (arrival, bool) {
+		return func() (arrival, bool) {
+			if len(as) == 0 {
+				return arrival{}, false
+			}
+			a := as[0]
+			as = as[1:]
+			return a, true
+		}
+	}
+	a, b := anyhow("a", 1, 4, 5), anyhow("b", 1, 2, 6, 7)
+	want := "[{1 a0 -1} {1 b0 -1} {2 b1 -1} {4 a1 -1} {5 a2 -1} {6 b2 -1} {7 b3 -1}]"
+	if got := fmt.Sprint(all(merged(of(a...), of(b...)))); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := all(merged(of(), of(b...))); len(got) != len(b) {
+		t.Errorf("with nobody else %v", got)
+	}
+	if got := all(merged(of(a...), of())); len(got) != len(a) {
+		t.Errorf("beside nobody %v", got)
+	}
 }
 
 func TestOfferReplays(t *testing.T) {

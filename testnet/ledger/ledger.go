@@ -24,8 +24,12 @@ type Client struct {
 	Tally
 	Admitted counterstest.Rolling // what the nodes admitted
 	Oracle   counterstest.Rolling // what the oracle would have
+	Reached  uint64               // the most that the oracle counted, with what it denied
 	key      counters.Key
 }
+
+// KeepsTo is the part of its limit that a client may use and never be denied.
+const KeepsTo = 0.95
 
 // Tally counts requests.
 type Tally struct {
@@ -57,10 +61,9 @@ func New(l *counters.Limit) *Ledger {
 
 // Noted is what a ledger says of a decision.
 type Noted struct {
-	Oracle      bool    // the oracle would have admitted it
-	OracleCount uint64  // what the oracle counts of the client, this decision included
-	Room        bool    // what all nodes together had admitted left room for it
-	Excess      float64 // of the client at that moment, this decision included; see Ledger.Excess
+	Oracle bool    // the oracle would have admitted it
+	Room   bool    // what all nodes together had admitted left room for it
+	Excess float64 // of the client at that moment, this decision included; see Ledger.Excess
 }
 
 // Note takes in a decision of a node about a cost, at a time in Unix nanoseconds. Requests have to come in the order of their times.
@@ -71,11 +74,11 @@ func (g *Ledger) Note(name string, cost uint64, at int64, allowed bool) Noted {
 		g.clients[name] = c
 	}
 	n := Noted{Oracle: g.oracle.Fits(c.key, cost, at), Room: g.truth.Fits(c.key, cost, at)}
-	if n.Oracle {
+	before := g.oracle.View(c.key, at)
+	if c.Reached = max(c.Reached, before+cost); n.Oracle {
 		c.Oracle.Add(at, cost)
 		g.oracle.Charge(c.key, cost, at)
 	}
-	n.OracleCount = g.oracle.View(c.key, at)
 	if allowed {
 		c.Admitted.Add(at, cost)
 		g.truth.Charge(c.key, cost, at)
@@ -86,7 +89,7 @@ func (g *Ledger) Note(name string, cost uint64, at int64, allowed bool) Noted {
 	return n
 }
 
-const sweepEvery = 10 * time.Second
+const sweepEvery = time.Second
 
 // sweep lets go what no window holds any more, now and then.
 func (g *Ledger) sweep(now int64) {
@@ -163,6 +166,31 @@ func (g *Ledger) Clients() iter.Seq2[string, *Client] {
 			}
 		}
 	}
+}
+
+// Fairness is how those fared who are never to be denied.
+type Fairness struct {
+	CompliantClients int    `json:"compliant_clients"`
+	CompliantOffered uint64 `json:"compliant_offered"`
+	FalseRejections  uint64 `json:"false_rejections"`
+}
+
+// Compliant reports whether the oracle never counted more than KeepsTo of the limit for the client.
+func (g *Ledger) Compliant(c *Client) bool {
+	return float64(c.Reached) <= KeepsTo*float64(g.limit.Max())
+}
+
+// Fairness sums up the compliant clients. Their denials are false rejections; anybody else who is denied asked for more than the limit
+// is sure to have room for, and a denial although there was some is how nodes share out what is left.
+func (g *Ledger) Fairness() (f Fairness) {
+	for _, c := range g.clients {
+		if g.Compliant(c) {
+			f.CompliantClients++
+			f.CompliantOffered += c.Offered
+			f.FalseRejections += c.Denied
+		}
+	}
+	return f
 }
 
 // Len is the number of clients.

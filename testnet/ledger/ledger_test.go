@@ -64,17 +64,17 @@ func TestNoted(t *testing.T) {
 		allowed bool
 		want    Noted
 	}{
-		{6, true, Noted{Oracle: true, OracleCount: 6, Room: true, Excess: -0.4}},
-		{5, true, Noted{Oracle: false, OracleCount: 6, Room: false, Excess: 0.1}},    // the oracle holds 6, the nodes 11
-		{4, false, Noted{Oracle: true, OracleCount: 10, Room: false, Excess: 0.1}},   // the oracle has room, the nodes have none
-		{11, false, Noted{Oracle: false, OracleCount: 10, Room: false, Excess: 0.1}}, // more than any window holds
+		{6, true, Noted{Oracle: true, Room: true, Excess: -0.4}},
+		{5, true, Noted{Oracle: false, Room: false, Excess: 0.1}},   // the oracle holds 6, the nodes 11
+		{4, false, Noted{Oracle: true, Room: false, Excess: 0.1}},   // the oracle has room, the nodes have none
+		{11, false, Noted{Oracle: false, Room: false, Excess: 0.1}}, // more than any window holds
 	} {
 		got := g.Note("x", step.cost, at(int64(i)), step.allowed)
-		if got.Oracle != step.want.Oracle || got.OracleCount != step.want.OracleCount || got.Room != step.want.Room || !near(got.Excess, step.want.Excess) {
+		if got.Oracle != step.want.Oracle || got.Room != step.want.Room || !near(got.Excess, step.want.Excess) {
 			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
 		}
 	}
-	if g.Note("y", 1, at(10), false) != (Noted{Oracle: true, OracleCount: 1, Room: true, Excess: -1}) {
+	if g.Note("y", 1, at(10), false) != (Noted{Oracle: true, Room: true, Excess: -1}) {
 		t.Error("clients are not kept apart")
 	}
 	if e := g.Excess(at(11)); !near(e, 0.1) {
@@ -85,6 +85,43 @@ func TestNoted(t *testing.T) {
 	}
 	if x := g.clients["x"].Tally; x != (Tally{Offered: 4, Admitted: 2, Denied: 2, OracleAdmitted: 2}) {
 		t.Errorf("%+v", x)
+	}
+}
+
+// Compliant is who the oracle never counts above 95 %, whatever the nodes made of it; only denials of such a client are false.
+func TestFairness(t *testing.T) {
+	l, err := counters.NewLimit(counters.NewMeter("test", counters.SlidingWindow, 10*time.Second), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name    string
+		costs   []uint64
+		allowed bool
+		want    Fairness
+	}{
+		{"nobody", nil, true, Fairness{}},
+		{"up to 95 %, admitted", []uint64{90, 5}, true, Fairness{1, 2, 0}},
+		{"up to 95 %, denied", []uint64{90, 5}, false, Fairness{1, 2, 2}},
+		{"beyond, denied before that as well", []uint64{90, 6}, false, Fairness{}},
+		{"beyond by what the oracle denies", []uint64{90, 11}, false, Fairness{}},
+		{"more than the limit at once", []uint64{101}, false, Fairness{}},
+	} {
+		g := New(l)
+		for i, cost := range test.costs {
+			g.Note("x", cost, at(int64(i)), test.allowed)
+		}
+		if got := g.Fairness(); got != test.want {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
+	}
+	g := New(l)
+	for i := range int64(300) { // once all has left the window it may be asked for again
+		g.Note("x", 1, at(i/90*11_000+i%90), false)
+	}
+	g.Note("greedy", 100, at(40_000), false)
+	if got := g.Fairness(); got != (Fairness{1, 300, 300}) {
+		t.Errorf("beside somebody who is not compliant: %+v", got)
 	}
 }
 

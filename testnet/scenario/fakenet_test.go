@@ -18,6 +18,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/testnet/bubble"
 	"github.com/edgelimit/edgelimit/testnet/multiregion"
+	"github.com/edgelimit/edgelimit/testnet/weather"
 )
 
 // fakeNet is a testnet without containers, in synctest's time: six nodes with real tables, which tell each other at once what they admitted
@@ -29,6 +30,7 @@ type fakeNet struct {
 	nodes  map[string]*fakeNode
 	names  []string
 	cut    multiregion.Direction // of cutRegion; empty: none
+	cutAt  time.Time
 	redis  fakeRedis
 	losses int64 // of Redis' data, that nodes found
 	ups    int
@@ -45,6 +47,8 @@ type fakeNet struct {
 	failHeal error
 	broken   bool // Up fails
 }
+
+const fakeNodes = 6
 
 type fakeNode struct {
 	name, region string
@@ -85,7 +89,15 @@ func inFakeNet(t *testing.T, test func(t *testing.T, f *fakeNet)) {
 func (f *fakeNet) boot(n *fakeNode) {
 	n.boots++
 	n.down, n.started = false, time.Now()
-	n.table = counters.NewTable(counters.Config{Origin: counters.Origin(100*n.number + n.boots), Memory: counters.MinMemory})
+	n.table = counters.NewTable(counters.Config{Origin: n.origin(), Memory: counters.MinMemory})
+	n.table.SetCluster(fakeNodes-1, gossipEvery)
+	var limits []*counters.Limit
+	for _, r := range f.set.Rules() {
+		if r.Limit != nil {
+			limits = append(limits, r.Limit)
+		}
+	}
+	n.table.Know(limits)
 	if f.cold {
 		return
 	}
@@ -95,6 +107,8 @@ func (f *fakeNet) boot(n *fakeNode) {
 		}
 	}
 }
+
+func (n *fakeNode) origin() counters.Origin { return counters.Origin(100*n.number + n.boots) }
 
 func (f *fakeNet) hears(n, from *fakeNode) bool {
 	inside, fromInside := n.region == cutRegion, from.region == cutRegion
@@ -173,6 +187,9 @@ func (f *fakeNet) Observe(_ context.Context, n multiregion.Node) (multiregion.Ob
 			o.Bounds[r.FullName] = 3
 		}
 	}
+	if inside := node.region == cutRegion; f.cut == multiregion.Both || f.cut == multiregion.Out && !inside || f.cut == multiregion.In && inside {
+		o.Staleness = time.Since(f.cutAt)
+	}
 	if n.Region == faultRegion && (f.redis.down || f.redis.paused) && time.Since(f.redis.since) > 800*time.Millisecond {
 		o.Breaker = "open"
 	}
@@ -181,7 +198,7 @@ func (f *fakeNet) Observe(_ context.Context, n multiregion.Node) (multiregion.Ob
 
 func (f *fakeNet) Partition(_ context.Context, _ string, way multiregion.Direction) error {
 	time.Sleep(3 * time.Second)
-	return f.change("partition", func() { f.cut = way })
+	return f.change("partition", func() { f.cut, f.cutAt = way, time.Now() })
 }
 
 func (f *fakeNet) Heal(context.Context) error {
@@ -285,6 +302,8 @@ func (f *fakeNet) Said(context.Context, string) (string, error) {
 	return "time=1999-01-01T00:00:00.000Z level=INFO msg=stopping node=x\na line\ntime=1999-01-02T00:00:00.000Z level=INFO msg=stopping node=x\n", nil
 }
 
+func (f *fakeNet) Weather() (weather.WAN, error) { return weather.WAN{}, nil }
+
 func (f *fakeNet) RulesFile() string { return "../compose/rules.yaml" }
 
 func (f *fakeNet) key(rule, identity string) (counters.Key, error) {
@@ -347,6 +366,11 @@ func (f *fakeNet) check(n *fakeNode, body io.Reader) (string, error) {
 		cost = 0
 	}
 	now := time.Now().UnixNano()
+	for _, other := range f.nodes {
+		if other != n && f.hears(n, other) {
+			n.table.Heard(other.origin(), now)
+		}
+	}
 	d := n.table.Take(m[0].Rule.Limit, m[0].Key, cost, now)
 	d.Allowed = d.Allowed || f.generous && f.cut != ""
 	if !c.Peek {

@@ -10,6 +10,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/testnet/load"
 	"github.com/edgelimit/edgelimit/testnet/multiregion"
+	"github.com/edgelimit/edgelimit/testnet/weather"
 )
 
 // Net is the testnet as scenarios need it; multiregion.Testnet is one, and says what each method does.
@@ -29,6 +30,7 @@ type Net interface {
 	RedisCounts(ctx context.Context, region string, rule *rules.Rule, identity string) (map[string]uint64, error)
 	Said(ctx context.Context, name string) (string, error)
 	RulesFile() string
+	Weather() (weather.WAN, error)
 }
 
 // Scenario is one run against the testnet.

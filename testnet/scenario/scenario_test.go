@@ -93,8 +93,9 @@ func TestBrokenPromises(t *testing.T) {
 		"requests fail":    {"global-limit", func(f *fakeNet) { f.drops = "us-east-2" }, "every request is answered"},
 		"tells nobody":     {"node-kill", func(f *fakeNet) { f.mute = faultNode }, "takes with it"},
 		"drains nothing":   {"drain", func(f *fakeNet) { f.mute = faultNode }, "counts are with the others"},
-		"admits too much":  {"partition", func(f *fakeNet) { f.generous = true }, "no more than two limits a window"},
-		"above a ceiling":  {"one-way", func(f *fakeNet) { f.generous = true }, "no more than the ceiling"},
+		"admits too much":  {"partition", func(f *fakeNet) { f.generous = true }, "about one limit a window"},
+		"shares nothing":   {"one-way", func(f *fakeNet) { f.generous = true }, "share the limit"},
+		"unlike predicted": {"one-way", func(f *fakeNet) { f.generous = true }, "simulator predicts"},
 		"restarts at zero": {"node-kill", func(f *fakeNet) { f.cold = true }, "warm before it is ready"},
 	} {
 		t.Run(name, func(t *testing.T) {

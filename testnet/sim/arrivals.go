@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/ledger"
 )
 
 // Pattern is when and where requests arrive. All arrive at random (Poisson) but for CompliantBurst.
@@ -52,7 +54,7 @@ const (
 	flashLength    = 1.0
 	flashLoad      = 20.0
 	backgroundLoad = 0.5
-	keepsTo        = 0.95 // the part of its limit that a compliant client uses
+	keepsTo        = ledger.KeepsTo // the part of its limit that a compliant client uses
 )
 
 // arrival is a request of a client at a node.
@@ -68,6 +70,14 @@ type source interface {
 }
 
 func newSource(o *Options) source {
+	if o.Beside > 0 {
+		return newMerged(newLoad(o), newBeside(o))
+	}
+	return newLoad(o)
+}
+
+// newLoad is what clients 0 to Keys-1 ask for.
+func newLoad(o *Options) source {
 	switch {
 	case o.Trace != nil:
 		return o.Trace.source(o)

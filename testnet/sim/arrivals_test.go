@@ -15,7 +15,7 @@ func all(t *testing.T, o Options) (out []arrival) {
 	s := newSource(&o)
 	last := int64(0)
 	for a, ok := s.next(); ok; a, ok = s.next() {
-		if a.after < last || a.after >= int64(o.Duration) || a.node < 0 || a.node >= o.Total() || a.client < 0 || a.client >= o.Keys {
+		if a.after < last || a.after >= int64(o.Duration) || a.node < 0 || a.node >= o.Total() || a.client < 0 || a.client >= o.clients() {
 			t.Fatalf("arrival %+v after one at %d", a, last)
 		}
 		last = a.after

@@ -12,10 +12,10 @@ import (
 type book struct {
 	w        *world
 	ledger   *ledger.Ledger
-	names    []string // of clients, as the ledger has them
-	reached  []uint64 // by client: the most that the oracle counted
-	total    ledger.Tally
+	names    []string     // of clients, as the ledger has them
+	total    ledger.Tally // but for clients beside the load
 	settled  ledger.Tally // from two windows after the beginning on
+	cut      ledger.Tally // during partitions
 	lost     uint64       // requests that nobody answered
 	needless uint64
 	seconds  []Second
@@ -40,8 +40,8 @@ type Second struct {
 const onTheWire = 86
 
 func newBook(w *world) *book {
-	b := &book{w: w, ledger: ledger.New(w.limit), reached: make([]uint64, w.opt.Keys)}
-	for i := range w.opt.Keys {
+	b := &book{w: w, ledger: ledger.New(w.limit)}
+	for i := range w.opt.clients() {
 		b.names = append(b.names, strconv.Itoa(i))
 	}
 	b.seconds = make([]Second, (int64(w.opt.Duration)+int64(time.Second)-1)/int64(time.Second))
@@ -54,13 +54,18 @@ func (b *book) during(now int64) bool { return now >= b.w.start0 && now < b.w.en
 // note takes in a decision.
 func (b *book) note(client int, now int64, allowed bool) {
 	noted := b.ledger.Note(b.names[client], 1, now, allowed)
-	b.reached[client] = max(b.reached[client], noted.OracleCount)
+	if !allowed && noted.Room {
+		b.needless++
+	}
+	if client >= b.w.opt.Keys {
+		return
+	}
 	b.total.Add(allowed, noted.Oracle)
 	if now >= b.w.start0+2*int64(b.w.opt.Window) {
 		b.settled.Add(allowed, noted.Oracle)
 	}
-	if !allowed && noted.Room {
-		b.needless++
+	if b.w.partitioned() {
+		b.cut.Add(allowed, noted.Oracle)
 	}
 	s := &b.seconds[(now-b.w.start0)/int64(time.Second)]
 	s.Offered++
@@ -105,13 +110,10 @@ func (b *book) sent(now int64, m gossip.Message) {
 	}
 }
 
-// boundAfter is how long after a moment a bound may be exported that speaks for it: as soon as the report of what was unseen then has come,
-// and what was lost of it has been sent again. The checker of the testnet waits for as long.
-const boundAfter = 2 * time.Second
-
-// violations are the intervals in which more was admitted over the limit than any node said there could be, and than is excused.
+// violations are the intervals in which more was admitted over the limit than any node said in time that there could be, and than is
+// excused.
 func (b *book) violations(excused float64) (n int) {
-	grace := int(boundAfter / b.w.opt.Interval)
+	grace := int(gossip.BoundAfter(b.w.opt.Interval) / b.w.opt.Interval)
 	for i, excess := range b.excess {
 		exported := 0.0
 		for _, v := range b.bound[min(i, len(b.bound)):min(i+grace+1, len(b.bound))] {

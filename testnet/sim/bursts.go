@@ -6,23 +6,34 @@ import (
 	"time"
 )
 
-// burstLengths and the placements below are gone through in turn, client by client: all twelve of them in as many clients.
+// burstLengths and Placements are gone through in turn, client by client: all twelve pairs of them in as many clients.
 var burstLengths = []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second}
 
-type placement int
+// Placement is where the bursts of a client come.
+type Placement string
 
+// The placements of the accuracy goals.
 const (
-	onOne placement = iota
-	onAll
-	moving
-	alternating
-	placements
+	// OnOne is one node for all bursts.
+	OnOne Placement = "one"
+	// OnAll is all nodes alike, each request at one drawn at random.
+	OnAll Placement = "even"
+	// Moving is one node for a burst, and another one for the next.
+	Moving Placement = "moving"
+	// Alternating is two nodes in turn, request by request.
+	Alternating Placement = "alternating"
 )
+
+// Placements are all placements.
+var Placements = []Placement{OnOne, OnAll, Moving, Alternating}
+
+// BurstKeys is how many clients it takes for every burst length at every placement.
+const BurstKeys = 12
 
 // bursts are clients that spend 95 % of the limit in a burst, wait, and do it again.
 //
-// The requests of a client come at the same moments of each of its bursts, and the next burst begins not before a window and a sub-window
-// after the last: so each request has left the window for good when its like in the next burst comes, and no view ever exceeds 95 %.
+// The requests of a client come at the same moments of each of its bursts, and the next burst begins not before the last has stopped to
+// count: so each request has left the window for good when its like in the next burst comes, and no view ever exceeds 95 %.
 type bursts struct {
 	clients []*burster
 	nodes   int
@@ -36,24 +47,20 @@ type burster struct {
 	offsets []int64 // of the requests of a burst, ascending
 	began   int64   // the burst that is under way
 	i       int     // the next request of it
-	where   placement
+	where   Placement
 	home    int
 	rand    *rand.Rand
 }
 
 func newBursts(o *Options) source {
-	limit, err := newLimit(o)
-	if err != nil {
-		panic(err) // Validate has made one
-	}
 	b := &bursts{
 		nodes: o.Total(), end: int64(o.Duration), places: o.stream(drawPlaces),
-		spacing: int64(o.Window + limit.Meter().Sub), spread: max(1, int64(o.Window/4)),
+		spacing: int64(o.lasts()), spread: max(1, int64(o.Window/4)),
 	}
 	for client := range o.Keys {
 		r := o.stream(drawGaps + concern(client)<<8)
-		length := min(burstLengths[client%len(burstLengths)], o.Window)
-		c := &burster{where: placement(client / len(burstLengths) % int(placements)), home: r.IntN(b.nodes), began: r.Int64N(b.spacing), rand: r}
+		length, where := o.burst(client)
+		c := &burster{where: where, home: r.IntN(b.nodes), began: r.Int64N(b.spacing), rand: r}
 		for range uint64(keepsTo * float64(o.Limit)) {
 			c.offsets = append(c.offsets, r.Int64N(int64(length)))
 		}
@@ -63,6 +70,18 @@ func newBursts(o *Options) source {
 		}
 	}
 	return b
+}
+
+// burst is how long the bursts of a client last, and where they come.
+func (o *Options) burst(client int) (length time.Duration, where Placement) {
+	if length, where = o.Burst, o.BurstAt; length == 0 {
+		length = min(burstLengths[client%len(burstLengths)], o.Window)
+		client /= len(burstLengths)
+	}
+	if where == "" {
+		where = Placements[client%len(Placements)]
+	}
+	return length, where
 }
 
 func (c *burster) at() int64 { return c.began + c.offsets[c.i] }
@@ -83,7 +102,7 @@ func (b *bursts) next() (arrival, bool) {
 	if c.i++; c.i == len(c.offsets) {
 		c.i = 0
 		c.began += b.spacing + c.rand.Int64N(b.spread)
-		if c.where == moving {
+		if c.where == Moving {
 			c.home = c.rand.IntN(b.nodes)
 		}
 	}
@@ -92,9 +111,9 @@ func (b *bursts) next() (arrival, bool) {
 
 func (b *bursts) place(c *burster) int {
 	switch c.where {
-	case onAll:
+	case OnAll:
 		return b.places.IntN(b.nodes)
-	case alternating:
+	case Alternating:
 		return (c.home + c.i%2*(b.nodes/2)) % b.nodes
 	}
 	return c.home

@@ -24,7 +24,7 @@ func randomFaults(seed uint64) Options {
 		return least + time.Duration(r.Int64N(int64(most-least)+1))
 	}
 	o := Options{
-		Seed: seed, Regions: 1 + r.IntN(3), Nodes: 1 + r.IntN(3), Method: counters.SlidingWindow, Strategy: Plain,
+		Seed: seed, Regions: 1 + r.IntN(3), Nodes: 1 + r.IntN(3), Method: counters.SlidingWindow, Strategy: Proof,
 		Limit: uint64(20 + r.IntN(300)), Window: []time.Duration{20 * time.Second, 30 * time.Second}[r.IntN(2)],
 		Interval: []time.Duration{50, 100, 100, 200}[r.IntN(4)] * time.Millisecond,
 		Load:     0.3 + 4*r.Float64(), Pattern: Patterns[r.IntN(len(Patterns))], Keys: 1 + r.IntN(3), Duration: between(12*time.Second, 26*time.Second),
@@ -32,6 +32,9 @@ func randomFaults(seed uint64) Options {
 		Loss: 0.3 * r.Float64(), Duplicate: 0.2 * r.Float64(), Reorder: 0.2 * r.Float64(), Store: r.IntN(2) == 0,
 	}
 	o.Nodes = max(o.Nodes, 3-o.Regions)
+	if seed%4 == 0 {
+		o.Strategy = Plain
+	}
 	if r.IntN(3) == 0 {
 		o.Skew = between(0, o.Window/100)
 	}
@@ -46,13 +49,27 @@ func randomFaults(seed uint64) Options {
 		}
 		return out
 	}
-	o.Pauses, o.Crashes, o.StoreOutages = outages(2), outages(2), outages(1)
+	o.Pauses, o.Crashes = outages(2), outages(2)
+	if o.Store {
+		o.Keys *= 1 + r.IntN(4) // more slots than the few by which a reconciler looks for a loss
+		for range r.IntN(4) {
+			f := StoreFault{Kind: StoreFaultKinds[r.IntN(len(StoreFaultKinds))], Region: r.IntN(o.Regions + 1)}
+			if f.From, f.Until = when(); !f.Kind.lasts() {
+				f.Until = f.From
+			}
+			o.StoreFaults = append(o.StoreFaults, f)
+		}
+	}
 	for range r.IntN(3) {
 		p := Partition{A: r.IntN(o.Regions + 1), B: r.IntN(o.Regions + 1), OneWay: r.IntN(2) == 0}
 		if p.From, p.Until = when(); p.validate(o.Regions) == nil {
 			o.Partitions = append(o.Partitions, p)
 		}
 	}
+	if r.IntN(2) == 0 {
+		o.Method = Algorithms[r.IntN(len(Algorithms))]
+	}
+	o.Beside = r.IntN(2)
 	return o
 }
 
@@ -97,16 +114,30 @@ func TestRandomFaultsAreOfEveryKind(t *testing.T) {
 		count("pauses", len(o.Pauses) > 0)
 		count("crashes", len(o.Crashes) > 0)
 		count("stores", o.Store)
-		count("store outages", o.Store && len(o.StoreOutages) > 0)
+		for _, f := range o.StoreFaults {
+			count("store "+string(f.Kind), true)
+		}
 		count("skews", o.Skew > 0)
 		count("partitions", slices.ContainsFunc(o.Partitions, func(p Partition) bool { return !p.OneWay }))
 		count("one-way partitions", slices.ContainsFunc(o.Partitions, func(p Partition) bool { return p.OneWay }))
+		count("clients beside the load", o.Beside > 0)
 		count(string(o.Pattern), true)
+		count(o.Method.String(), true)
 	}
-	for _, kind := range append([]string{"pauses", "crashes", "stores", "store outages", "skews", "partitions", "one-way partitions"},
+	for _, kind := range append([]string{"pauses", "crashes", "stores", "skews", "partitions", "one-way partitions", "clients beside the load"},
 		"even", "skew", "hotspot", "flash", "compliant-burst") {
 		if kinds[kind] < seeds/10 {
 			t.Errorf("%s in %d of %d seeds", kind, kinds[kind], seeds)
+		}
+	}
+	for _, k := range StoreFaultKinds {
+		if kinds["store "+string(k)] < seeds/25 {
+			t.Errorf("%s of a store %d times in %d seeds", k, kinds["store "+string(k)], seeds)
+		}
+	}
+	for _, a := range Algorithms {
+		if kinds[a.String()] < seeds/25 {
+			t.Errorf("%s in %d of %d seeds", a, kinds[a.String()], seeds)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/counters/counterstest"
+	"github.com/edgelimit/edgelimit/regions"
 )
 
 // What must hold in every run, whatever happens. The names are those of the project's list of invariants.
@@ -21,7 +22,7 @@ import (
 type judge struct {
 	w     *world
 	rand  *rand.Rand
-	truth *counterstest.Model // what was admitted, in the sub-windows of the clocks of those who admitted it
+	truth *counterstest.Model // what was admitted, by the clocks of those who admitted it
 	seen  map[*node]sighting
 	sent  []delivered // a sample of what arrived
 	came  int
@@ -33,13 +34,6 @@ type judge struct {
 type sighting struct {
 	boot  int32
 	slots map[slotID]uint64
-}
-
-type slotID struct {
-	key    counters.Key
-	index  int64
-	origin counters.Origin
-	birth  uint32
 }
 
 type delivered struct {
@@ -79,7 +73,7 @@ func (j *judge) failure() error {
 
 func (j *judge) taken(n *node, client int, _ int64, allowed bool) {
 	if allowed {
-		j.truth.Add(j.w.keys[client], j.w.limit.Meter().Index(j.w.clock(n)), 1)
+		j.truth.Charge(j.w.keys[client], 1, j.w.clock(n))
 	}
 }
 
@@ -107,8 +101,15 @@ func (j *judge) ticked(n *node) {
 	}
 }
 
+// bySubWindow reports whether the algorithm goes by sub-windows alone: all nodes that know the same count the same, also where their clocks
+// differ within one. Others know the times of what they admitted themselves.
+func (j *judge) bySubWindow() bool { return j.w.opt.Method <= counters.FixedWindow }
+
 // checkViews (I3): no node counts more than was admitted.
 func (j *judge) checkViews(n *node) {
+	if !j.bySubWindow() && j.w.opt.Skew > 0 {
+		return
+	}
 	now := j.w.clock(n)
 	for client, key := range j.w.keys {
 		if seen, most := n.table.View(j.w.limit, key, now), j.truth.View(key, now); seen > most {
@@ -196,19 +197,24 @@ const agreesWithin = 17 * time.Second
 // play runs the world to its end, and holds it against everything.
 func (j *judge) play(ctx context.Context) (*Report, error) {
 	w := j.w
+	defer w.close()
 	if err := w.offer(ctx, func(time.Duration) {}); err != nil {
 		return nil, err
 	}
 	w.runTo(w.calm())
 	w.net.opt.Loss = 0 // or what is repaired may be lost again and again; what was lost before is still to be repaired
-	r := w.report(w.settle())
-	if took := time.Duration(w.now - w.calm()); took > agreesWithin {
+	agreed := w.settle()
+	took := time.Duration(w.now - w.calm())
+	w.settleStores()
+	r := w.report(agreed)
+	if took > agreesWithin {
 		j.violate("I1", "the nodes did not agree within %v of the last request and fault, but %v", agreesWithin, took)
 	}
 	if r.Offered != r.Admitted+r.Denied {
 		j.violate("conservation", "%d offered, %d admitted, %d denied", r.Offered, r.Admitted, r.Denied)
 	}
 	j.judgeReport(r)
+	j.checkStores(r)
 	j.checkComplete()
 	j.checkReplays()
 	j.checkOutlives()
@@ -233,10 +239,34 @@ func (j *judge) judgeReport(r *Report) {
 	}
 }
 
+// checkStores: what stores lost in their faults is made good within two flushes, nothing is counted twice, and a node that starts again
+// reads it all.
+func (j *judge) checkStores(r *Report) {
+	if s := r.Redis; s != nil && s.WholeFlushes < 0 {
+		j.violate("whole", "stores lacked %d slots after two flushes of every node", s.SlotsMissing)
+	} else if s != nil && s.SlotsTwice > 0 {
+		j.violate("twice", "stores held too much of %d slots", s.SlotsTwice)
+	}
+	for _, s := range j.w.stores {
+		cold := newTable(&j.w.opt, 1)
+		cfg := regions.DefaultConfig()
+		cfg.Now = func() time.Time { return time.Unix(0, j.w.now) }
+		reader, err := regions.NewReconciler(cfg, s.data, cold)
+		if err == nil {
+			err = reader.Warm(context.Background())
+		}
+		read := make(holding)
+		read.add(cold.Snapshot(j.w.now, math.MaxInt))
+		if n := read.lacks(s.lasting(s.held())); err != nil || n > 0 {
+			j.violate("read back", "a node that starts lacks %d slots that the store of region %d holds, %v", n, s.region+1, err)
+		}
+	}
+}
+
 // checkComplete (I1): where nobody crashed nothing is lost, so that all count exactly what was admitted.
 func (j *judge) checkComplete() {
 	w := j.w
-	if w.boots > int32(len(w.nodes)) || j.wrong["I1"] != nil {
+	if w.boots > int32(len(w.nodes)) || j.wrong["I1"] != nil || !j.bySubWindow() {
 		return
 	}
 	sub := int64(w.limit.Meter().Sub)
@@ -273,6 +303,16 @@ func (j *judge) checkReplays() {
 	}
 }
 
+// counted is what a node holds of a key, whatever of it has come back since.
+func (j *judge) counted(n *node, key counters.Key) (sum uint64) {
+	for id, count := range j.slots(n) {
+		if id.key == key {
+			sum += count
+		}
+	}
+	return sum
+}
+
 // checkOutlives (I1): after all that, new counts still arrive everywhere.
 func (j *judge) checkOutlives() {
 	w, key := j.w, counters.Key(1)
@@ -283,7 +323,7 @@ func (j *judge) checkOutlives() {
 	}
 	for range agreesWithin / lookEvery {
 		w.runTo(w.now + int64(lookEvery))
-		if w.agree() && w.nodes[0].table.View(w.limit, key, w.clock(w.nodes[0])) == uint64(w.running()) {
+		if w.agree() && j.counted(w.nodes[0], key) == uint64(w.running()) {
 			return
 		}
 	}

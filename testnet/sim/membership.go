@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -90,6 +91,13 @@ func (w *world) partition(p Partition, change int) {
 			}
 		}
 	}
+}
+
+// partitioned reports whether a partition is in force.
+func (w *world) partitioned() bool {
+	return slices.ContainsFunc(w.opt.Partitions, func(p Partition) bool {
+		return w.now >= w.start0+int64(p.From) && w.now < w.start0+int64(p.Until)
+	})
 }
 
 // loseRegions has the nodes of two regions give each other up, if they stay out of reach for long enough.

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -28,6 +27,7 @@ type node struct {
 	began      int64
 	met        []bool  // by region: this boot has met somebody of it
 	inbox      []event // what comes while it stands still
+	process
 }
 
 const (
@@ -45,14 +45,15 @@ func (w *world) start(n *node) {
 	n.boot, n.up, n.ready, n.began = w.boots, true, false, w.now
 	n.origin = gossip.NewOrigin(fmt.Sprint("node-", n.place), uint64(n.boot))
 	n.table = newTable(&w.opt, n.origin)
-	n.replica = gossip.NewReplica(n.origin, w.opt.Interval, w.hooks.counts(n.table))
+	n.table.Know([]*counters.Limit{w.limit})
+	n.replica = gossip.NewReplica(n.origin, w.opt.Interval, w.opt.Strategy.counts(w.hooks.counts(n.table)))
 	n.bound, n.inbox, n.pausedUntil = gossip.Peak{}, nil, 0
 	n.met = make([]bool, w.opt.Regions)
 	w.home[n.origin] = n
 	phase := func() time.Duration { return time.Duration(w.phases.Int64N(int64(w.opt.Interval))) }
 	w.later(phase(), event{kind: tick, node: int32(n.place), boot: n.boot})
 	w.later(phase(), event{kind: audit, node: int32(n.place), boot: n.boot})
-	if w.opt.Store {
+	if w.opt.hasStores() {
 		w.startReconciler(n)
 	}
 }
@@ -60,16 +61,27 @@ func (w *world) start(n *node) {
 // tick is the end of an interval: what changed goes to the peers, and to the store.
 func (w *world) tick(n *node) {
 	now := w.clock(n)
-	drained := n.table.DrainDirty(now)
-	if n.reconciler != nil {
-		n.reconciler.Offer(drained.Slots)
-	}
-	for _, m := range n.replica.Tick(drained, now) {
-		w.send(n, m)
-	}
+	w.tell(n, n.table.DrainDirty(now), n.replica.Tick, now)
 	n.ready = n.ready || w.warm(n)
 	w.hooks.ticked(n)
 	w.later(w.opt.Interval, event{kind: tick, node: int32(n.place), boot: n.boot})
+}
+
+// tellEarly is an early flush.
+func (w *world) tellEarly(n *node) {
+	now := w.clock(n)
+	w.tell(n, n.table.DrainUrgent(now), n.replica.Flush, now)
+}
+
+// tell has what changed go to the store, and to the peers in the messages that the replica makes of it.
+func (w *world) tell(n *node, drained counters.Drained, messages func(counters.Drained, int64) []gossip.Message, now int64) {
+	w.hooks.drained(&drained)
+	if n.reconciler != nil {
+		n.reconciler.Offer(drained.Slots)
+	}
+	for _, m := range messages(drained, now) {
+		w.send(n, m)
+	}
 }
 
 // warm reports whether the node has heard all whom it knows, or has waited for them long enough.
@@ -91,11 +103,11 @@ func (w *world) warm(n *node) bool {
 // audit is what a node does every interval to keep the bound that it exports; see node.audit.
 func (w *world) audit(n *node) {
 	now := w.clock(n)
-	unseen := n.replica.Audit(w.limits, now)[w.rule]
+	excess := n.replica.Audit(w.limits, now)[w.rule]
 	if w.blind(n) {
-		unseen += float64(w.opt.Limit)
+		excess += float64(w.opt.Limit)
 	}
-	n.bound.Raise(unseen/float64(w.opt.Limit), w.opt.Window, now)
+	n.bound.Raise(excess/float64(w.opt.Limit), w.opt.Window, now)
 	if n.ready {
 		w.book.exported(w.now, n.bound.Value())
 	}
@@ -145,6 +157,9 @@ func (w *world) crash(n *node) {
 	}
 	w.hooks.crashed(n)
 	n.up, n.inbox, n.pausedUntil = false, nil, 0
+	if n.stop != nil {
+		n.stop()
+	}
 	w.loseNode(n)
 }
 
@@ -163,44 +178,22 @@ func (w *world) restart(n *node) {
 		}
 	}
 	w.hooks.restarted(n)
-	if n.reconciler != nil && !w.stores[n.region].away {
-		_ = n.reconciler.Warm(context.Background())
-	}
 }
 
-// store is the memory of a region.
-type store struct {
-	regions.Store
-	flush func()
-	away  bool
-}
-
-var errAway = errors.New("the store is away")
-
-func (s *store) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
-	if s.away {
-		return regions.Merged{}, errAway
-	}
-	return s.Store.Merge(ctx, slots)
-}
-
-func (s *store) Restore(ctx context.Context, slots []counters.Slot) error {
-	if s.away {
-		return errAway
-	}
-	return s.Store.Restore(ctx, slots)
-}
-
-// startReconciler has the node reconcile with the store of its region.
+// startReconciler has the node read the store of its region, and reconcile with it from then on.
 func (w *world) startReconciler(n *node) {
+	w.tables[n.origin] = n.table
 	cfg := regions.DefaultConfig()
 	cfg.Timeout = time.Hour // by the real clock
 	cfg.Now = func() time.Time { return time.Unix(0, w.clock(n)) }
 	var err error
-	if n.reconciler, err = regions.NewReconciler(cfg, w.stores[n.region], n.table); err != nil {
+	if n.reconciler, err = regions.NewReconciler(cfg, w.hooks.store(&client{w.stores[n.region], n}), n.table); err != nil {
 		panic(err) // it is the default
 	}
-	w.laterFlush(n, cfg.Interval)
+	w.begin(n, func() {
+		_ = n.reconciler.Warm(context.Background())
+		w.laterFlush(n, cfg.Interval)
+	})
 }
 
 func (w *world) laterFlush(n *node, pause time.Duration) {
@@ -208,11 +201,13 @@ func (w *world) laterFlush(n *node, pause time.Duration) {
 }
 
 func (w *world) flush(n *node) {
-	err := n.reconciler.Flush(context.Background())
-	w.digest.add(uint64(w.now), n.reconciler.Stats().Flushed)
-	if err != nil {
-		w.laterFlush(n, regions.DefaultConfig().Cooldown)
-		return
-	}
-	w.laterFlush(n, regions.DefaultConfig().Interval)
+	w.begin(n, func() {
+		began, pause := w.now, regions.DefaultConfig().Interval
+		if err := n.reconciler.Flush(context.Background()); err != nil {
+			pause = regions.DefaultConfig().Cooldown
+		}
+		w.digest.add(uint64(w.now), n.reconciler.Stats().Flushed)
+		w.stores[n.region].flushed(n, began)
+		w.laterFlush(n, pause)
+	})
 }

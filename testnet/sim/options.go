@@ -4,26 +4,34 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/regions"
 )
 
 // Options say what is simulated. The same options give the same run.
 type Options struct {
-	Regions  int                // how many regions
-	Nodes    int                // nodes in each
-	Limit    uint64             // L: requests per window and client, over the whole cluster
-	Window   time.Duration      // W
-	Interval time.Duration      // T: how often nodes tell each other what they admitted
-	Method   counters.Algorithm // by which the limit is kept
-	Strategy Strategy           // how a node decides on what it knows
+	Regions     int                // how many regions
+	Nodes       int                // nodes in each
+	Limit       uint64             // L: requests per window and client, over the whole cluster
+	Window      time.Duration      // W
+	Interval    time.Duration      // T: how often nodes tell each other what they admitted
+	Method      counters.Algorithm // by which the limit is kept
+	Strategy    Strategy           // how a node decides on what it knows
+	OnPartition counters.Partition // what it does where peers are not heard any more
 
 	Load     float64       // what all nodes together are offered for a client, as a multiple of L per W; unused by Flash and CompliantBurst
 	Pattern  Pattern       // when and where it is offered
 	Keys     int           // clients, each with such a load of its own
+	Beside   int           // clients beside them that spend 95 % of the limit evenly, and so must never be rejected
+	Burst    time.Duration // CompliantBurst: how long a burst lasts; 0: 0.2 s, 1 s and 3 s in turn, client by client
+	BurstAt  Placement     // CompliantBurst: where a client's bursts come; empty: all Placements in turn
 	Trace    *Trace        // offered in place of a pattern, by one client
 	Duration time.Duration // how long requests come
+	Start    int64         // when they begin to, in Unix nanoseconds, as sub-windows are aligned to the epoch; 0: drawn
 	Seed     uint64        // of everything random
 
 	WANDelay, LANDelay time.Duration // one way, between regions and inside of one
@@ -35,8 +43,8 @@ type Options struct {
 	Partitions         []Partition
 	Pauses             []Outage // nodes that stand still, as a machine that swaps; frames wait for them
 	Crashes            []Outage // nodes that end without a word, and start again with nothing but what others tell them
-	Store              bool     // whether each region has a store that its nodes reconcile with
-	StoreOutages       []Outage // of the store of the region of a node; the first half of them lose what is in it
+	Store              bool     // whether each region has a store that its nodes reconcile with; with StoreFaults it has
+	StoreFaults        []StoreFault
 }
 
 // Outage is a time in which a node is out of order.
@@ -49,14 +57,33 @@ type Outage struct {
 // Strategy is how a node decides on what it knows.
 type Strategy string
 
-// Plain admits as long as what the node knows leaves room.
-const Plain Strategy = "plain"
+const (
+	Plain Strategy = "plain" // admits as long as what the node knows leaves room
+	Proof Strategy = "proof" // thins the requests of offenders, and tells early what is much of what is left: what a node does
+	Late  Strategy = "late"  // the same, but tells nothing early
+)
+
+// Strategies are all of them.
+var Strategies = []Strategy{Proof, Late, Plain}
+
+// counts is the table as the strategy lets the replica see it.
+func (s Strategy) counts(c gossip.Counts) gossip.Counts {
+	if s == Plain {
+		return alone{c}
+	}
+	return c
+}
+
+// alone hides from a table that it has peers.
+type alone struct{ gossip.Counts }
+
+func (alone) SetCluster(int, time.Duration) {}
 
 // DefaultOptions are the reference of the accuracy goals: 12 nodes in 3 regions, twice the limit, evenly.
 func DefaultOptions() Options {
 	return Options{
 		Regions: 3, Nodes: 4, Limit: 1000, Window: 10 * time.Second, Interval: 100 * time.Millisecond,
-		Method: counters.SlidingWindow, Strategy: Plain,
+		Method: counters.SlidingWindow, Strategy: Proof,
 		Load: 2, Pattern: Even, Keys: 1, Duration: time.Minute, Seed: 1,
 		WANDelay: 75 * time.Millisecond, LANDelay: time.Millisecond, Jitter: 0.1, Loss: 0.05,
 	}
@@ -75,6 +102,11 @@ const (
 // Total is the number of nodes.
 func (o *Options) Total() int { return o.Regions * o.Nodes }
 
+// clients is the number of clients, those beside the load included, which come last.
+func (o *Options) clients() int { return o.Keys + o.Beside }
+
+func (o *Options) hasStores() bool { return o.Store || len(o.StoreFaults) > 0 }
+
 // Validate reports everything that is wrong with the options.
 func (o *Options) Validate() error {
 	var errs []error
@@ -91,13 +123,18 @@ func (o *Options) Validate() error {
 		errs = append(errs, err)
 	}
 	wrong(o.Window < 10*time.Millisecond, "a window of %v: want at least 10ms", o.Window)
-	wrong(o.Strategy != Plain, "unknown strategy %q: want %s", o.Strategy, Plain)
+	wrong(!slices.Contains(Strategies, o.Strategy), "unknown strategy %q: want one of %v", o.Strategy, Strategies)
 	wrong(!o.Pattern.known(), "unknown pattern %q: want one of %v", o.Pattern, Patterns)
 	wrong(!(o.Load > 0 && o.Load <= 10_000), "a load of %g: want more than 0, at most 10000", o.Load)
 	wrong(o.Keys < 1 || o.Keys > maxKeys, "%d keys: want 1 to %d", o.Keys, maxKeys)
+	wrong(o.Beside < 0 || o.Beside > maxBursters, "%d clients beside: want 0 to %d", o.Beside, maxBursters)
+	wrong(o.Burst < 0 || o.Burst > o.Window, "a burst of %v: want 0s to the window of %v", o.Burst, o.Window)
+	wrong(o.BurstAt != "" && !slices.Contains(Placements, o.BurstAt), "bursts at %q: want one of %v", o.BurstAt, Placements)
+	wrong(o.Pattern != CompliantBurst && (o.Burst != 0 || o.BurstAt != ""), "bursts are for the pattern %s", CompliantBurst)
 	wrong(o.Pattern == CompliantBurst && o.Keys > maxBursters, "%d keys: want at most %d of the pattern %s", o.Keys, maxBursters, o.Pattern)
 	wrong(o.Pattern == CompliantBurst && float64(o.Limit)*float64(o.Keys) > maxBurst,
 		"bursts of %d clients of a limit of %d: want at most %d in all", o.Keys, o.Limit, maxBurst)
+	wrong(o.Start != 0 && o.Start < int64(time.Hour), "a start %v after the epoch: want 0s, or at least an hour", time.Duration(o.Start))
 	wrong(o.Duration <= 0 || o.Duration > maxDuration, "a duration of %v: want more than 0, at most %v", o.Duration, maxDuration)
 	wrong(o.Trace == nil && o.requests() > maxRequests, "%.0f million requests: want at most %d million", o.requests()/1e6, int(maxRequests/1e6))
 	wrong(o.Trace != nil && !o.Trace.fits(o.Regions, o.Nodes), "the trace names more regions or nodes than %d of %d", o.Regions, o.Nodes)
@@ -115,7 +152,14 @@ func (o *Options) Validate() error {
 			errs = append(errs, err)
 		}
 	}
-	for _, list := range [][]Outage{o.Pauses, o.Crashes, o.StoreOutages} {
+	for _, f := range o.StoreFaults {
+		if err := f.validate(o.Regions); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	told := regions.DefaultConfig().MinWindow
+	wrong(o.hasStores() && o.Window < told, "a window of %v: Redis is told of windows of %v and longer", o.Window, told)
+	for _, list := range [][]Outage{o.Pauses, o.Crashes} {
 		for _, f := range list {
 			wrong(f.Node < 0 || f.Node >= o.Total() || f.From < 0 || f.Until < f.From, "an outage of node %d from %v until %v", f.Node, f.From, f.Until)
 		}
@@ -125,28 +169,61 @@ func (o *Options) Validate() error {
 
 // requests is how many requests are to be expected.
 func (o *Options) requests() float64 {
-	return math.Ceil(o.Pattern.load(o.Load) * float64(o.Limit) * o.Duration.Seconds() / o.Window.Seconds() * float64(o.Keys))
+	windows := o.Duration.Seconds() / o.Window.Seconds()
+	return math.Ceil((o.Pattern.load(o.Load)*float64(o.Keys) + keepsTo*float64(o.Beside)) * float64(o.Limit) * windows)
 }
 
 // newLimit and newTable are where the simulator meets the engine's constructors.
 func newLimit(o *Options) (*counters.Limit, error) {
-	if o.Method != counters.SlidingWindow {
-		return nil, fmt.Errorf("%v cannot be simulated yet", o.Method)
+	l, err := counters.NewLimit(counters.NewMeter("sim/per_client", o.Method, o.Window), o.Limit)
+	if err != nil {
+		return nil, err
 	}
-	return counters.NewLimit(counters.NewMeter("sim/per_client", o.Method, o.Window), o.Limit)
+	return l.OnPartition(o.OnPartition), nil
 }
 
 func newTable(o *Options, origin counters.Origin) *counters.Table {
 	// Room for all keys with slots of every other node in every sub-window, twice, and for four in each of the 64 shards, so that none is
 	// ever evicted.
 	key := 256 + 16*o.Total()*(counters.DefaultSubWindows+2)
-	return counters.NewTable(counters.Config{Origin: origin, Memory: min(counters.MinMemory+(4*64+2*o.Keys)*key, counters.MaxMemory)})
+	if o.Method == counters.SlidingLog {
+		key += 16 * int(o.Limit) // an entry a request
+	}
+	memory := min(counters.MinMemory+(4*64+2*o.clients())*key, counters.MaxMemory)
+	return counters.NewTable(counters.Config{Origin: origin, Seed: o.Seed ^ uint64(origin), Memory: memory})
 }
 
-// ParseAlgorithm returns the algorithm of a name as rule files use it.
+// lasts is how long an admission counts at most, for the node whose clock is furthest behind: a sliding window counts what came in a
+// sub-window for as long as any of it may overlap.
+func (o *Options) lasts() time.Duration {
+	limit, err := newLimit(o)
+	if err != nil {
+		panic(err) // Validate has made one
+	}
+	d := o.Window + 2*o.Skew
+	if o.Method == counters.SlidingWindow {
+		d += limit.Meter().Sub
+	}
+	return d
+}
+
+// Algorithms are all algorithms. A bucket holds the limit, and gets it back in each window.
+var Algorithms = []counters.Algorithm{
+	counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog, counters.TokenBucket, counters.LeakyBucket, counters.LeakyQueue,
+}
+
+// ParsePolicy returns the policy for partitions of a name as rule files use it.
+func ParsePolicy(name string) (counters.Partition, error) {
+	if p, ok := counters.ParsePartition(name); ok {
+		return p, nil
+	}
+	return 0, fmt.Errorf("unknown policy for partitions %q: want %v or %v", name, counters.Share, counters.Local)
+}
+
+// ParseAlgorithm returns the algorithm of a name as rule files use it; leaky_queue is a leaky_bucket with queue: true.
 func ParseAlgorithm(name string) (counters.Algorithm, error) {
 	if a, ok := counters.ParseAlgorithm(name); ok {
 		return a, nil
 	}
-	return 0, fmt.Errorf("unknown algorithm %q: want %v", name, counters.SlidingWindow)
+	return 0, fmt.Errorf("unknown algorithm %q: want one of %v", name, Algorithms)
 }

@@ -18,6 +18,8 @@ const (
 	tick
 	audit
 	flush
+	hasten
+	wake
 	packet
 	stream
 )

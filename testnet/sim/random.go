@@ -23,6 +23,8 @@ const (
 	drawStreams
 	drawMembership
 	drawFlush
+	drawBeside
+	drawStore // of region r: drawStore + r<<32
 )
 
 func (o *Options) stream(c concern) *rand.Rand { return rand.New(rand.NewPCG(o.Seed, uint64(c))) }

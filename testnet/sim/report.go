@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/ledger"
 )
 
 // Report is what a run showed. Percentages are of the limit unless said otherwise. It holds nothing that depends on the machine: the same
@@ -20,16 +22,20 @@ type Report struct {
 	Pattern        Pattern  `json:"pattern"` // or trace
 	Load           float64  `json:"load"`    // on average, as a multiple of the limit
 	Keys           int      `json:"keys"`    // clients
+	Beside         int      `json:"beside"`  // clients that keep to the limit, beside them
 	WANDelayMillis float64  `json:"wan_delay_ms"`
 	LANDelayMillis float64  `json:"lan_delay_ms"`
 	Loss           float64  `json:"loss"`
+	Duplicate      float64  `json:"duplication"`
+	Reorder        float64  `json:"reordering"`
 	SkewMillis     float64  `json:"skew_ms"`
 	Partitions     []string `json:"partitions"`
 	Seconds        float64  `json:"duration_s"`
 	Seed           uint64   `json:"seed"`
 
-	Offered        uint64 `json:"offered"` // requests that were answered: admitted or denied
-	Failed         uint64 `json:"failed"`  // requests that were not, because the node was down; the oracle is not asked about them
+	// Requests of all clients but for those beside the load. Offered are those that were answered: admitted or denied.
+	Offered        uint64 `json:"offered"`
+	Failed         uint64 `json:"failed"` // requests that were not, because the node was down; the oracle is not asked about them
 	Admitted       uint64 `json:"admitted"`
 	Denied         uint64 `json:"denied"`
 	OracleAdmitted uint64 `json:"oracle_admitted"`
@@ -45,12 +51,15 @@ type Report struct {
 	// shorter run.
 	SettledNetPct  float64 `json:"settled_net_pct"`
 	SettledPeakPct float64 `json:"settled_peak_pct"`
+	// CutNetPct is NetPct over the requests that came during a partition.
+	CutNetPct float64 `json:"cut_net_pct"`
+	// HealedPeakPct is PeakPct over the windows that end two windows and more after the last partition. 0 without one, or in a run that
+	// ends before.
+	HealedPeakPct float64 `json:"healed_peak_pct"`
 
 	// A compliant client is one of which the oracle never counts more than 95 % of L. FalseRejectPct is of the requests of these clients.
-	CompliantClients int     `json:"compliant_clients"`
-	CompliantOffered uint64  `json:"compliant_offered"`
-	FalseRejections  uint64  `json:"false_rejections"`
-	FalseRejectPct   float64 `json:"false_reject_pct"`
+	ledger.Fairness
+	FalseRejectPct float64 `json:"false_reject_pct"`
 	// Needless is denials, of any client, although all that was admitted left room.
 	Needless uint64 `json:"needless_denials"`
 
@@ -74,6 +83,8 @@ type Report struct {
 	BytesPerNode    float64 `json:"bytes_per_node_per_s"`
 	MessagesPerNode float64 `json:"messages_per_node_per_s"`
 
+	Redis *StoreReport `json:"redis,omitempty"` // nil without a fault of it
+
 	EventHash string   `json:"event_hash"` // of every message, decision and flush
 	OK        bool     `json:"ok"`
 	Wrong     []string `json:"wrong"` // why not
@@ -85,12 +96,14 @@ func (w *world) report(agreed time.Duration) *Report {
 	o, b := &w.opt, w.book
 	r := &Report{
 		Regions: o.Regions, Nodes: o.Nodes, Limit: o.Limit, WindowSeconds: o.Window.Seconds(), IntervalMillis: millis(o.Interval),
-		Algorithm: o.Method.String(), Strategy: o.Strategy, Pattern: o.Pattern, Load: o.Pattern.load(o.Load), Keys: o.Keys,
-		WANDelayMillis: millis(o.WANDelay), LANDelayMillis: millis(o.LANDelay), Loss: o.Loss, SkewMillis: millis(o.Skew),
+		Algorithm: o.Method.String(), Strategy: o.Strategy, Pattern: o.Pattern, Load: o.Pattern.load(o.Load), Keys: o.Keys, Beside: o.Beside,
+		WANDelayMillis: millis(o.WANDelay), LANDelayMillis: millis(o.LANDelay), Loss: o.Loss,
+		Duplicate: o.Duplicate, Reorder: o.Reorder, SkewMillis: millis(o.Skew),
 		Partitions: []string{}, Seconds: o.Duration.Seconds(), Seed: o.Seed,
 		Offered: b.total.Offered, Failed: b.lost, Admitted: b.total.Admitted, Denied: b.total.Denied, OracleAdmitted: b.total.OracleAdmitted,
 		NetPct: net(b.total.Admitted, b.total.OracleAdmitted), SettledNetPct: net(b.settled.Admitted, b.settled.OracleAdmitted),
-		PeakPct: percent(b.ledger.PeakAbove(w.start0, w.end)), PeakOverOraclePct: percent(b.ledger.PeakOver(w.start0, w.end)),
+		CutNetPct: net(b.cut.Admitted, b.cut.OracleAdmitted),
+		PeakPct:   percent(b.ledger.PeakAbove(w.start0, w.end)), PeakOverOraclePct: percent(b.ledger.PeakOver(w.start0, w.end)),
 		PeakOverLimitPct: percent(b.ledger.PeakOverLimit(w.start0, w.end)),
 		Needless:         b.needless, BoundViolations: b.violations(0), AgreeMillis: -1,
 		EventHash: fmt.Sprintf("%016x", uint64(w.digest)),
@@ -104,6 +117,9 @@ func (w *world) report(agreed time.Duration) *Report {
 	r.Load = math.Round(r.Load*1000) / 1000
 	if from := w.start0 + 2*int64(o.Window); from < w.end {
 		r.SettledPeakPct = percent(b.ledger.PeakAbove(from, w.end))
+	}
+	if from := w.healed() + 2*int64(o.Window); len(o.Partitions) > 0 && from < w.end {
+		r.HealedPeakPct = percent(b.ledger.PeakAbove(from, w.end))
 	}
 	if agreed >= 0 {
 		r.AgreeMillis = millis(agreed)
@@ -121,6 +137,9 @@ func (w *world) report(agreed time.Duration) *Report {
 	w.reportBound(r)
 	w.reportFairness(r)
 	w.reportSeconds(r)
+	if len(o.StoreFaults) > 0 {
+		r.Redis = w.reportStores()
+	}
 	r.judge()
 	return r
 }
@@ -140,19 +159,7 @@ func (w *world) reportBound(r *Report) {
 }
 
 func (w *world) reportFairness(r *Report) {
-	b := w.book
-	clients := make(map[string]uint64, len(b.names))
-	for i, name := range b.names {
-		clients[name] = b.reached[i]
-	}
-	for name, c := range b.ledger.Clients() {
-		if float64(clients[name]) > keepsTo*float64(w.opt.Limit) {
-			continue
-		}
-		r.CompliantClients++
-		r.CompliantOffered += c.Offered
-		r.FalseRejections += c.Denied
-	}
+	r.Fairness = w.book.ledger.Fairness()
 	if r.CompliantOffered > 0 {
 		r.FalseRejectPct = percent(float64(r.FalseRejections) / float64(r.CompliantOffered))
 	}
@@ -182,6 +189,10 @@ func (r *Report) judge() {
 	wrong(r.FalseRejections > 0, "%d requests of clients that keep to 95 %% of the limit were rejected", r.FalseRejections)
 	wrong(r.HealMillis < 0, "the cluster did not heal within %v", healsWithin)
 	wrong(r.AgreeMillis < 0, "the nodes did not come to agree on their counts within %v", settlesWithin)
+	if s := r.Redis; s != nil {
+		wrong(s.WholeFlushes < 0, "a Redis was not whole again after two flushes of each of its nodes: it lacked %d slots", s.SlotsMissing)
+		wrong(s.SlotsTwice > 0, "a Redis held more of %d slots than was admitted", s.SlotsTwice)
+	}
 	wrong(r.Offered == 0, "nothing was offered")
 	r.OK = len(r.Wrong) == 0
 }

@@ -63,16 +63,25 @@ func (w *world) running() (up int) {
 	return up
 }
 
+// healed is when the last partition has ended.
+func (w *world) healed() int64 {
+	healed := w.start0
+	for _, p := range w.opt.Partitions {
+		healed = max(healed, w.start0+int64(p.Until))
+	}
+	return healed
+}
+
 // calm is when the last request has come and the last fault has ended.
 func (w *world) calm() int64 {
-	calm := w.end
-	for _, p := range w.opt.Partitions {
-		calm = max(calm, w.start0+int64(p.Until))
-	}
-	for _, list := range [][]Outage{w.opt.Pauses, w.opt.Crashes, w.opt.StoreOutages} {
+	calm := max(w.end, w.healed())
+	for _, list := range [][]Outage{w.opt.Pauses, w.opt.Crashes} {
 		for _, f := range list {
 			calm = max(calm, w.start0+int64(f.Until))
 		}
+	}
+	for _, f := range w.opt.StoreFaults {
+		calm = max(calm, w.start0+int64(f.Until))
 	}
 	return calm
 }

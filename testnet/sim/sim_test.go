@@ -53,7 +53,14 @@ func TestRunsRepeat(t *testing.T) {
 		o.Partitions = []Partition{{A: 1, From: time.Second, Until: 2 * time.Second}}
 		o.Pauses = []Outage{{1, time.Second, 3 * time.Second}}
 		o.Crashes = []Outage{{2, time.Second, 2 * time.Second}, {5, 3 * time.Second, 4 * time.Second}}
-		o.StoreOutages = []Outage{{2, 2 * time.Second, 3 * time.Second}}
+		for i, k := range StoreFaultKinds {
+			from := time.Duration(i) * 2 * time.Second
+			f := StoreFault{Kind: k, Region: i % 2, From: from, Until: from}
+			if k.lasts() {
+				f.Until += 3 * time.Second
+			}
+			o.StoreFaults = append(o.StoreFaults, f)
+		}
 		o.Window, o.Duration = 10*time.Second, 25*time.Second
 	})
 	all := []Options{short(nil), everything}
@@ -76,9 +83,9 @@ func TestRunsRepeat(t *testing.T) {
 // One node knows everything, and so do many who hear of each request before the next: both decide as the oracle does.
 func TestEqualsTheOracle(t *testing.T) {
 	for _, o := range []Options{
-		short(func(o *Options) { o.Regions, o.Nodes, o.Load = 1, 1, 5 }),
+		short(func(o *Options) { o.Regions, o.Nodes, o.Load, o.Strategy = 1, 1, 5, Proof }),
 		short(func(o *Options) {
-			o.WANDelay, o.LANDelay, o.Loss, o.Limit, o.Window = 0, 0, 0, 20, 10*time.Second
+			o.WANDelay, o.LANDelay, o.Loss, o.Limit, o.Window, o.Strategy = 0, 0, 0, 20, 10*time.Second, Plain
 			var lines strings.Builder
 			for i := range 200 { // twice the limit, and an interval and more between two of them
 				fmt.Fprintf(&lines, "%g,%d,%d\n", float64(i)*0.25, i%3, i%2)
@@ -106,7 +113,7 @@ func TestEqualsTheOracle(t *testing.T) {
 // Each fault acts, and none of them changes when and where requests come.
 func TestFaultsAct(t *testing.T) {
 	const second = time.Second
-	plain := run(t, short(func(o *Options) { o.Loss = 0 }))
+	plain := run(t, short(func(o *Options) { o.Loss, o.Strategy = 0, Plain }))
 	for _, test := range []struct {
 		name   string
 		change func(*Options)
@@ -129,7 +136,7 @@ func TestFaultsAct(t *testing.T) {
 		{"crash", func(o *Options) { o.Crashes = []Outage{{3, second, 4 * second}} }, func(r *Report) bool { return r.Failed > 30 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := short(func(o *Options) { o.Loss = 0 })
+			o := short(func(o *Options) { o.Loss, o.Strategy = 0, Plain })
 			test.change(&o)
 			r := run(t, o)
 			if !test.shows(r) {
@@ -221,6 +228,20 @@ func TestReportTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
+// A run begins when it is told to, whatever the seed.
+func TestStart(t *testing.T) {
+	for seed := range uint64(5) {
+		o := short(func(o *Options) { o.Start, o.Seed = 1_700_000_000*int64(time.Second)+5, seed })
+		w, err := newWorld(o, noHooks())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.start0 != o.Start || w.end != o.Start+int64(o.Duration) || w.start0-w.now != int64(lead+2*o.WANDelay) {
+			t.Errorf("it goes from %d to %d, and the nodes run from %d on", w.start0, w.end, w.now)
+		}
+	}
+}
+
 func TestRunStops(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var last time.Duration
@@ -250,13 +271,21 @@ func TestValidate(t *testing.T) {
 		{func(o *Options) { o.Load = math.Inf(1) }, "a load of +Inf"},
 		{func(o *Options) { o.Pattern = "odd" }, "pattern"},
 		{func(o *Options) { o.Strategy = "odd" }, "strategy"},
-		{func(o *Options) { o.Method = 99 }, "cannot be simulated"},
+		{func(o *Options) { o.Method = 99 }, "unknown algorithm 99"},
+		{func(o *Options) { o.Beside = -1 }, "-1 clients beside"},
+		{func(o *Options) { o.Beside = 5000 }, "5000 clients beside"},
+		{func(o *Options) { o.Burst = time.Second }, "bursts are for"},
+		{func(o *Options) { o.BurstAt = OnOne }, "bursts are for"},
+		{func(o *Options) { o.Pattern, o.Burst = CompliantBurst, time.Minute }, "a burst of 1m0s"},
+		{func(o *Options) { o.Pattern, o.BurstAt = CompliantBurst, "odd" }, `bursts at "odd"`},
+		{func(o *Options) { o.Method, o.Limit = counters.SlidingLog, 1e6 }, "a log of each request"},
 		{func(o *Options) { o.Keys = 0 }, "0 keys"},
 		{func(o *Options) { o.Pattern, o.Keys = CompliantBurst, 5000 }, "5000 keys"},
 		{func(o *Options) {
 			o.Pattern, o.Limit, o.Window, o.Duration = CompliantBurst, 1e9, time.Hour, time.Second
 		}, "bursts of 1 clients"},
 		{func(o *Options) { o.Duration = 0 }, "a duration of 0s"},
+		{func(o *Options) { o.Start = 1 }, "a start 1ns after the epoch"},
 		{func(o *Options) { o.Limit, o.Load, o.Duration = 1e9, 10_000, time.Hour }, "million requests"},
 		{func(o *Options) { o.Loss = 1.5 }, "a loss of 1.5"},
 		{func(o *Options) { o.Loss = math.NaN() }, "a loss of NaN"},
@@ -264,6 +293,13 @@ func TestValidate(t *testing.T) {
 		{func(o *Options) { o.Skew = -1 }, "skew"},
 		{func(o *Options) { o.Partitions = []Partition{{A: 9, Until: 1}} }, "there are 3 regions"},
 		{func(o *Options) { o.Crashes = []Outage{{99, 0, 1}} }, "outage of node 99"},
+		{func(o *Options) { o.StoreFaults = []StoreFault{{Kind: "odd"}} }, "want one of [down"},
+		{func(o *Options) { o.StoreFaults = []StoreFault{{Kind: StoreFlush, Region: 4}} }, "flush/4@0s: there are 3"},
+		{func(o *Options) { o.StoreFaults = []StoreFault{{Kind: StoreDown, From: 1, Until: 1}} }, "an end after"},
+		{func(o *Options) { o.StoreFaults = []StoreFault{{Kind: StoreFlush, From: 1, Until: 2}} }, "an end after"},
+		{func(o *Options) { o.StoreFaults = []StoreFault{{Kind: StoreFlush, From: -1, Until: -1}} }, "an end after"},
+		{func(o *Options) { o.StoreFaults = []StoreFault{{Kind: StoreSlow, Until: 1e18}} }, "at most 24h"},
+		{func(o *Options) { o.Store, o.Window = true, time.Second }, "10s and longer"},
 		{func(o *Options) { o.Trace = readAll(t, "0,a,1\n0,b,1\n0,c,1\n0,d,1\n") }, "the trace names more"},
 	} {
 		o := DefaultOptions()
@@ -286,16 +322,22 @@ func TestValidate(t *testing.T) {
 // The report's JSON has every name that was promised, and a test of a later version has to keep them.
 func TestReportNames(t *testing.T) {
 	var got map[string]any
-	if err := json.Unmarshal(encoded(t, &Report{}), &got); err != nil {
+	if err := json.Unmarshal(encoded(t, &Report{Redis: &StoreReport{}}), &got); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"offered", "admitted", "denied", "oracle_admitted", "net_over_admission_pct", "peak_over_admission_pct", "false_rejections",
-		"false_reject_pct", "bound_pct", "heal_ms", "bytes_per_node_per_s", "messages_per_node_per_s", "bound_held", "event_hash", "ok"} {
+		"false_reject_pct", "bound_pct", "heal_ms", "bytes_per_node_per_s", "messages_per_node_per_s", "bound_held", "event_hash", "redis", "ok"} {
 		if _, ok := got[name]; !ok {
 			t.Errorf("no %s", name)
 		}
 	}
-	if n := reflect.TypeFor[Report]().NumField(); len(got) != n-1 {
+	n := 0
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Report]()) {
+		if !f.Anonymous {
+			n++
+		}
+	}
+	if len(got) != n-1 {
 		t.Errorf("%d names for %d fields", len(got), n)
 	}
 }

@@ -24,8 +24,9 @@ type world struct {
 
 	nodes  []*node
 	boots  int32
-	home   map[counters.Origin]*node // where an origin lives or lived
-	stores []*store
+	home   map[counters.Origin]*node           // where an origin lives or lived
+	tables map[counters.Origin]*counters.Table // of those who live or lived, where there are stores
+	stores []*store                            // by region
 	net    *network
 	ways   []int64 // of a packet, used again and again
 
@@ -41,7 +42,9 @@ type world struct {
 // hooks are where tests look on, and break things. None of them is nil.
 type hooks struct {
 	counts                         func(*counters.Table) gossip.Counts // stands between each replica and its table
+	store                          func(regions.Store) regions.Store   // stands between each reconciler and the store of its region
 	arrives                        func(*node, []byte) bool            // false: the message vanishes
+	drained                        func(*counters.Drained)             // what a node is about to tell
 	ticked                         func(*node)
 	received                       func(*node, []byte)
 	undecoded                      func(*node, error)
@@ -51,7 +54,8 @@ type hooks struct {
 
 func noHooks() hooks {
 	return hooks{
-		counts: func(t *counters.Table) gossip.Counts { return t }, arrives: func(*node, []byte) bool { return true },
+		counts: func(t *counters.Table) gossip.Counts { return t }, store: func(s regions.Store) regions.Store { return s },
+		arrives: func(*node, []byte) bool { return true }, drained: func(*counters.Drained) {},
 		ticked: func(*node) {}, received: func(*node, []byte) {}, undecoded: func(*node, error) {},
 		taken: func(*node, int, int64, bool) {}, crashed: func(*node) {}, restarting: func(*node) {}, restarted: func(*node) {},
 	}
@@ -70,15 +74,18 @@ func newWorld(o Options, h hooks) (*world, error) {
 	}
 	w := &world{
 		opt: o, limit: limit, rule: limit.Meter().Rule, limits: map[string]*counters.Limit{limit.Meter().Rule: limit},
-		home: make(map[counters.Origin]*node), net: newNetwork(&o),
+		home: make(map[counters.Origin]*node), tables: make(map[counters.Origin]*counters.Table), net: newNetwork(&o),
 		phases: o.stream(drawPhases), members: o.stream(drawMembership), flushes: o.stream(drawFlush), hooks: h,
 	}
-	// Windows are aligned to the epoch; a run begins anywhere in one.
+	// Windows are aligned to the epoch; a run begins anywhere in one, unless it is told where.
 	w.now = 1_800_000_000*int64(time.Second) + o.stream(drawStart).Int64N(int64(60*time.Second))
 	w.start0 = w.now + int64(lead+2*o.WANDelay)
+	if o.Start != 0 {
+		w.now, w.start0 = o.Start-(w.start0-w.now), o.Start
+	}
 	w.end = w.start0 + int64(o.Duration)
 	w.book = newBook(w)
-	for i := range o.Keys {
+	for i := range o.clients() {
 		w.keys = append(w.keys, clientKey(i))
 	}
 	w.populate()
@@ -98,9 +105,8 @@ func clientKey(client int) counters.Key {
 func (w *world) populate() {
 	skews := w.opt.stream(drawSkew)
 	for region := range w.opt.Regions {
-		if w.opt.Store {
-			e := regions.NewEmbedded(0, func() time.Time { return time.Unix(0, w.now) })
-			w.stores = append(w.stores, &store{Store: e, flush: e.Flush})
+		if w.opt.hasStores() {
+			w.stores = append(w.stores, newStore(w, region))
 		}
 		for range w.opt.Nodes {
 			n := &node{place: len(w.nodes), region: region}
@@ -133,17 +139,15 @@ func (w *world) schedule() {
 		at(f.From, func() { w.crash(w.nodes[f.Node]) })
 		at(f.Until, func() { w.restart(w.nodes[f.Node]) })
 	}
-	for i, f := range w.opt.StoreOutages {
-		if !w.opt.Store {
-			break
-		}
-		s := w.stores[w.nodes[f.Node].region]
-		at(f.From, func() {
-			if s.away = true; i < (len(w.opt.StoreOutages)+1)/2 {
-				s.flush()
+	for _, f := range w.opt.StoreFaults {
+		for _, s := range w.stores {
+			if f.Region == 0 || f.Region == s.region+1 {
+				s.befall(f, at)
 			}
-		})
-		at(f.Until, func() { s.away = false })
+		}
+	}
+	if len(w.opt.StoreFaults) > 0 {
+		at(time.Duration(w.calm()-w.start0)+w.opt.Interval, w.calmStores)
 	}
 }
 
@@ -186,7 +190,15 @@ func (w *world) request(a arrival) {
 }
 
 func (w *world) take(n *node, client int) counters.Decision {
-	return n.table.Take(w.limit, w.keys[client], 1, w.clock(n))
+	d := n.table.Take(w.limit, w.keys[client], 1, w.clock(n))
+	select {
+	case <-n.table.Urgent():
+		if w.opt.Strategy != Late {
+			w.later(time.Duration(max(0, n.replica.FlushAt()-w.clock(n))), event{kind: hasten, node: int32(n.place), boot: n.boot})
+		}
+	default:
+	}
+	return d
 }
 
 // happen makes the next event happen.
@@ -225,6 +237,10 @@ func (w *world) happen() {
 		w.audit(n)
 	case flush:
 		w.flush(n)
+	case hasten:
+		w.tellEarly(n)
+	case wake:
+		w.proceed(n)
 	}
 }
 
@@ -276,6 +292,7 @@ func Run(ctx context.Context, o Options, progress func(time.Duration)) (*Report,
 	if err != nil {
 		return nil, err
 	}
+	defer w.close()
 	if progress == nil {
 		progress = func(time.Duration) {}
 	}
@@ -283,5 +300,6 @@ func Run(ctx context.Context, o Options, progress func(time.Duration)) (*Report,
 		return nil, err
 	}
 	agreed := w.settle()
+	w.settleStores()
 	return w.report(agreed), nil
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// document is what is written: the goals, the tables of simulations, the ablation, and the fairness of the window itself.
+type document struct {
+	whole    bool // all of it, not some sections
+	sections []section
+	ablation bool
+	fairness bool
+
+	seeds   seeds
+	results results
+	trials  []trial
+}
+
+const (
+	ablationTitle = "Ablation"
+	fairnessTitle = "Fairness of the window itself"
+)
+
+// open returns the document of the sections that have a word in their title; all without one.
+func open(word string) (*document, error) {
+	d := &document{whole: word == ""}
+	has := func(title string) bool { return strings.Contains(strings.ToLower(title), strings.ToLower(word)) }
+	var titles []string
+	for _, s := range sections() {
+		titles = append(titles, s.title)
+		if has(s.title) {
+			d.sections = append(d.sections, s)
+		}
+	}
+	d.ablation, d.fairness = has(ablationTitle), has(fairnessTitle)
+	if len(d.sections) == 0 && !d.ablation && !d.fairness {
+		return nil, fmt.Errorf("no section has %q in its title: there are %q", word, append(titles, ablationTitle, fairnessTitle))
+	}
+	return d, nil
+}
+
+// rows are those of the tables, as the goals judge them.
+func (d *document) rows() (rows []row) {
+	for _, s := range d.sections {
+		rows = append(rows, s.rows...)
+	}
+	return rows
+}
+
+func (d *document) simulate(ctx context.Context, s seeds, workers int, run simulator, progress io.Writer) (err error) {
+	d.seeds = s
+	rows := d.rows()
+	if d.ablation {
+		for _, v := range variants {
+			rows = append(rows, v.contests()...)
+		}
+	}
+	if d.results, err = simulate(ctx, rows, s, workers, run, progress); err != nil {
+		return err
+	}
+	if d.fairness {
+		d.trials, err = measureFairness()
+	}
+	return err
+}
+
+// contests are the rows of a variant.
+func (v *variant) contests() (rows []row) {
+	for _, c := range contests {
+		rows = append(rows, row{name: c.name, change: with(c.change, v.change)})
+	}
+	return rows
+}
+
+// write writes the document as Markdown.
+func (d *document) write(out io.Writer) error {
+	w := &writer{out: out}
+	if d.whole {
+		w.text("# Accuracy\n\n%s", d.intro())
+		w.sheet(d.goalSheet())
+	}
+	for _, s := range d.sections {
+		w.sheet(d.sheet(s))
+	}
+	if d.ablation {
+		w.sheet(d.ablationSheet())
+	}
+	if d.fairness {
+		w.sheet(fairnessSheet(d.trials))
+		w.sheet(greedySheet(d.trials))
+	}
+	return w.err
+}
+
+// introduction has ' for `, which a raw string cannot have.
+const introduction = `How much more than its oracle a cluster admits, whom it rejects without need, what bound it exports, and what it sends. The oracle is
+the same algorithm with instant knowledge of the whole world. Made by 'make accuracy' out of simulations of the real counting and gossip
+code: the same command gives the same file on any machine.
+
+Where a row says nothing else, there are %d regions of %d nodes, a limit of %d per %v, gossip every %v, one way %v between regions and
+%v inside, %g %% loss, requests at random moments for %v, and beside the load a client that spends 95 %% of its limit evenly. Patterns:
+even (all nodes alike), skew (70 %% on one node), hotspot (80 %% on a node that changes every 3 s), flash (0.5 times the limit, and 20
+times for 1 s in every 20 s); "2x" is how much is offered, as a multiple of the limit. 'edgelimit sim' with the flags in the last column
+and '--seed %d' to '%d' makes the runs of a row again.
+
+A figure is the median over these seeds, with the worst one in brackets where it differs. Percentages are of the limit:
+
+- **net**: what was admitted against what the oracle would have, less 100.
+- **peak**: the most by which a rolling window was fuller than that of the oracle at the same time, or than the limit where that is more.
+- **rejected**: requests of clients that the oracle never counts above 95 %% of the limit and that were rejected, of how many; all seeds
+  together.
+- **bound**: the largest that a node exported; **factor**: that, of the most that was observed.
+- **kB/s, messages/s**: what a node sends, with IPv4, UDP and memberlist around it.
+`
+
+func (d *document) intro() string {
+	o := reference()
+	last := d.seeds.first + uint64(d.seeds.count) - 1
+	return strings.ReplaceAll(fmt.Sprintf(introduction, o.Regions, o.Nodes, o.Limit, o.Window, o.Interval, o.WANDelay, o.LANDelay, o.Loss*100,
+		o.Duration, d.seeds.first, last), "'", "`")
+}
+
+func (d *document) goalSheet() sheet {
+	s := sheet{title: "Goals", head: []string{"goal", "wanted", "median seed", "worst seed", "verdict"},
+		note: "Of the rows that a goal is about, the worst. A count is of all its rows and seeds together."}
+	for i := range goals {
+		v := goals[i].judge(d.rows(), d.results)
+		wanted := "at most " + number(v.most)
+		if v.least > 0 {
+			wanted = "at least " + number(v.least)
+		}
+		median, worst := number(v.median), number(v.worst)
+		if v.said == notMeasured {
+			median, worst = "-", "-"
+		}
+		s.rows = append(s.rows, []string{v.text, wanted, median, worst, v.said})
+	}
+	return s
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/sim"
+)
+
+// seeds are those that each scenario is run with: as many as count, from the first on.
+type seeds struct {
+	first uint64
+	count int
+}
+
+// result is a scenario with what its runs showed, a report a seed.
+type result struct {
+	options sim.Options
+	reports []*sim.Report
+}
+
+// results holds each scenario once, in how many tables it may stand.
+type results map[string]*result
+
+func keyOf(o sim.Options) string { return fmt.Sprintf("%+v", o) }
+
+// of is the result of a row; nil if it was not run.
+func (rs results) of(r *row) *result { return rs[keyOf(r.options())] }
+
+// job is one run to be made.
+type job struct {
+	*result
+	seed int // its place among the reports
+}
+
+// simulator is sim.Run, or what a test has in its place.
+type simulator func(context.Context, sim.Options, func(time.Duration)) (*sim.Report, error)
+
+// simulate runs all rows with all seeds, so many at a time. Each run is single-threaded and follows from its options alone.
+func simulate(ctx context.Context, rows []row, s seeds, workers int, run simulator, progress io.Writer) (results, error) {
+	all, jobs := plan(rows, s)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	queue := make(chan job)
+	tell := newTeller(progress, len(jobs))
+	var working sync.WaitGroup
+	for range workers {
+		working.Go(func() {
+			for j := range queue {
+				o := j.options
+				o.Seed = s.first + uint64(j.seed)
+				report, err := run(ctx, o, nil)
+				if err != nil {
+					stop(fmt.Errorf("%q: %w", o.Flags(), err))
+					return
+				}
+				j.reports[j.seed] = report // its own place
+				tell.done()
+			}
+		})
+	}
+	for _, j := range jobs {
+		select {
+		case queue <- j:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(queue)
+	working.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return all, nil
+}
+
+// plan lists the runs, those that take longest first, so that none of them is left over at the end.
+func plan(rows []row, s seeds) (results, []job) {
+	all := make(results)
+	for i := range rows {
+		o, count := rows[i].options(), s.count
+		if most := rows[i].most; most > 0 {
+			count = min(count, most)
+		}
+		r := all[keyOf(o)]
+		if r == nil {
+			r = &result{options: o}
+			all[keyOf(o)] = r
+		}
+		if count > len(r.reports) {
+			r.reports = make([]*sim.Report, count)
+		}
+	}
+	var jobs []job
+	for _, r := range all {
+		for seed := range r.reports {
+			jobs = append(jobs, job{r, seed})
+		}
+	}
+	slices.SortFunc(jobs, func(a, b job) int {
+		return cmp.Or(cmp.Compare(b.effort(), a.effort()), cmp.Compare(keyOf(a.options), keyOf(b.options)), cmp.Compare(a.seed, b.seed))
+	})
+	return all, jobs
+}
+
+// effort is how long a run takes, in no unit: frames go from each node to each other one in every interval.
+func (j job) effort() float64 {
+	o := &j.options
+	return float64(o.Total()*o.Total()) * o.Duration.Seconds() / o.Interval.Seconds()
+}
+
+// teller says how far all is, now and then. It is safe for concurrent use.
+type teller struct {
+	mu        sync.Mutex
+	out       io.Writer
+	made, all int
+	began     time.Time
+	next      time.Time
+}
+
+const tellEvery = 5 * time.Second
+
+func newTeller(out io.Writer, all int) *teller {
+	now := time.Now()
+	return &teller{out: out, all: all, began: now, next: now.Add(tellEvery)}
+}
+
+func (t *teller) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.made++
+	if now := time.Now(); now.After(t.next) || t.made == t.all {
+		t.next = now.Add(tellEvery)
+		fmt.Fprintf(t.out, "accuracy: %d of %d runs in %v\n", t.made, t.all, now.Sub(t.began).Round(time.Second))
+	}
+}
+
+// spread is a figure over several seeds.
+type spread struct{ median, worst float64 }
+
+// over takes a figure of each report. The worst is that furthest from 0.
+func over(reports []*sim.Report, figure func(*sim.Report) float64) (s spread) {
+	var all []float64
+	for _, r := range reports {
+		v := figure(r)
+		all = append(all, v)
+		if math.Abs(v) > math.Abs(s.worst) {
+			s.worst = v
+		}
+	}
+	if len(all) == 0 {
+		return spread{}
+	}
+	slices.Sort(all)
+	s.median = (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+	return s
+}
+
+// sum adds a count of each report.
+func sum(reports []*sim.Report, figure func(*sim.Report) float64) (total float64) {
+	for _, r := range reports {
+		total += figure(r)
+	}
+	return total
+}

@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/gossip"
+)
+
+// liar is a member with the key whose frames are well made, and lie.
+type liar struct {
+	t       *testing.T
+	w       *world
+	origin  counters.Origin
+	counts  []uint64 // what it tells of the first clients, in every sub-window
+	demand  float32
+	replica *gossip.Replica
+	told    int
+}
+
+// tells has the liar speak to each node at the end of its interval.
+func (l *liar) tells(n *node) {
+	now := l.w.clock(n)
+	if l.replica == nil {
+		l.replica = gossip.NewReplica(l.origin, l.w.opt.Interval, l.w.hooks.counts(counters.NewTable(counters.Config{Origin: l.origin, Memory: counters.MinMemory})))
+	}
+	l.replica.Join(n.origin, now)
+	m := l.w.limit.Meter()
+	var d counters.Drained
+	for client, count := range l.counts {
+		d.Slots = append(d.Slots, counters.Slot{Meter: &m, Key: l.w.keys[client], Index: m.Index(now), Origin: l.origin, Birth: 1,
+			Count: count, Demand: l.demand})
+	}
+	for _, message := range l.replica.Tick(d, now) {
+		if message.To != n.origin {
+			continue
+		}
+		l.told++
+		if err := n.replica.Receive(message.Data, now); err != nil {
+			l.t.Errorf("a frame of the liar's cannot be read: %v", err)
+		}
+	}
+}
+
+func lied(seed uint64) Options {
+	o := DefaultOptions()
+	o.Seed, o.Regions, o.Nodes, o.Limit, o.Load, o.Keys, o.Duration = seed, 2, 2, 200, 0.8, 2, 30*time.Second
+	return o
+}
+
+// Counts that no node can have admitted change nothing: who keeps to the limit is served, what is admitted is counted, everywhere and no
+// more, and all agree. That holds as well where they are told in the name of an honest node.
+func TestLiesBeyondBeliefChangeNothing(t *testing.T) {
+	for name, origin := range map[string]counters.Origin{"in its own name": 4711, "in the name of another": gossip.NewOrigin("node-0", 1)} {
+		t.Run(name, func(t *testing.T) {
+			l := &liar{t: t, origin: origin, counts: []uint64{1 << 63, math.MaxUint64}, demand: math.MaxFloat32}
+			j, err := judged(lied(1), noHooks())
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.w = j.w
+			ticked := j.w.hooks.ticked
+			j.w.hooks.ticked = func(n *node) {
+				if ticked(n); n.origin != origin && j.w.book.during(j.w.now) {
+					l.tells(n)
+				}
+			}
+			r, err := j.play(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := j.failure(); err != nil {
+				t.Error(err)
+			}
+			if r.FalseRejections != 0 || r.Denied != 0 {
+				t.Errorf("of %d requests within the limit %d are denied", r.Offered, r.Denied)
+			}
+			for _, n := range j.w.nodes {
+				if s := n.table.Stats(); n.origin != origin && (s.Implausible == 0 || n.table.Doubted() != origin) {
+					t.Errorf("node %d noticed nothing: %+v", n.place, s)
+				}
+			}
+		})
+	}
+}
+
+// A liar that tells what cannot be of one client, and of another a whole limit in every sub-window, which can: the other's requests are
+// admitted up to half an even share of the limit at each node (I8), and without the first lie not at all.
+func TestALiarLeavesTheFloor(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		beyond      uint64
+		least, most uint64 // admitted of the second client by a node, a window
+	}{
+		{"a liar who is found out", 1 << 50, 25, 28}, // 200/2/4; where it moves, the window is a tenth more
+		{"a liar who is believed", 1, 0, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := lied(2)
+			o.Load = 3
+			got := make([]uint64, o.Total())
+			l := &liar{t: t, origin: 4711, counts: []uint64{c.beyond, 200}}
+			h := noHooks()
+			h.ticked = l.tells
+			var from, until int64 // between the bursts in which the floor is used up
+			h.taken = func(n *node, client int, at int64, allowed bool) {
+				if client == 1 && allowed && at >= from && at < until {
+					got[n.place]++
+				}
+			}
+			w, err := newWorld(o, h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.w, from, until = w, w.start0+int64(o.Window/2), w.start0+int64(o.Window/2+2*o.Window)
+			if err := w.offer(context.Background(), func(time.Duration) {}); err != nil {
+				t.Fatal(err)
+			}
+			for place, n := range got {
+				if n < 2*c.least || n > 2*c.most {
+					t.Errorf("node %d admits %d in two windows, want %d to %d in each", place, n, c.least, c.most)
+				}
+			}
+		})
+	}
+}

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -13,6 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/client"
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 func checkCommand() *cli.Command {
@@ -31,124 +31,80 @@ func checkCommand() *cli.Command {
 			&cli.StringFlag{Name: "domain", Usage: "`NAME` of the domain of the descriptors"},
 			&cli.Uint64Flag{Name: "cost", Usage: "what the request is charged", Value: 1},
 			&cli.BoolFlag{Name: "peek", Usage: "ask without charging"},
-			&cli.BoolFlag{Name: "json", Usage: "print the node's answer as it is"},
+			&cli.BoolFlag{Name: "json", Usage: "print the node's answer as JSON"},
 			&cli.DurationFlag{Name: "timeout", Usage: "how long to wait for the answer", Value: 5 * time.Second},
 		},
 		Action: check,
 	}
 }
 
-// entry and checkBody are the request of POST /v1/check, answer its response.
-type entry struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-}
-
-type checkBody struct {
-	Domain      string    `json:"domain,omitempty"`
-	Descriptors [][]entry `json:"descriptors,omitempty"`
-	Rule        string    `json:"rule,omitempty"`
-	Identity    string    `json:"identity,omitempty"`
-	Cost        uint64    `json:"cost,omitempty"`
-	Peek        bool      `json:"peek,omitempty"`
-}
-
-type answer struct {
-	Allowed      *bool  `json:"allowed"` // nil: not the answer of a node
-	Rule         string `json:"rule"`
-	Limit        uint64 `json:"limit"`
-	Remaining    uint64 `json:"remaining"`
-	ResetAfterMs int64  `json:"reset_after_ms"`
-	RetryAfterMs int64  `json:"retry_after_ms"`
-	DelayMs      int64  `json:"delay_ms"`
-	Degraded     bool   `json:"degraded"`
-	Title        string `json:"title"` // of a refusal
-	Detail       string `json:"detail"`
-}
-
 func check(c *cli.Context) error {
-	body := checkBody{Domain: c.String("domain"), Rule: c.String("rule"), Identity: c.String("identity"),
+	req := node.Request{Domain: c.String("domain"), Rule: c.String("rule"), Identity: c.String("identity"),
 		Cost: c.Uint64("cost"), Peek: c.Bool("peek")}
 	for _, arg := range c.Args().Slice() {
-		var descriptor []entry
-		for pair := range strings.SplitSeq(arg, ",") {
-			key, value, ok := strings.Cut(pair, "=")
-			if !ok {
-				return fmt.Errorf("descriptor %q: want KEY=VALUE, several separated by commas", arg)
-			}
-			descriptor = append(descriptor, entry{key, value})
+		descriptor, err := parseDescriptor(arg)
+		if err != nil {
+			return err
 		}
-		body.Descriptors = append(body.Descriptors, descriptor)
+		req.Descriptors = append(req.Descriptors, descriptor)
 	}
-	if body.Rule == "" && len(body.Descriptors) == 0 {
+	if req.Rule == "" && len(req.Descriptors) == 0 {
 		return errors.New("say what to check: --rule and --identity, or --domain and descriptors; see edgelimit check --help")
 	}
-	if body.Peek && body.Cost > 1 {
+	if req.Rule == "" && req.Domain == "" {
+		return errors.New("say which rules the descriptors are held against: --domain, as in --domain edge")
+	}
+	if req.Peek && req.Cost > 1 {
 		return errors.New("--peek asks about a request of cost 1; leave --cost out")
 	}
-	raw, a, err := ask(c, body)
+	a, err := client.New(c.String("addr"), &http.Client{Timeout: c.Duration("timeout")}).Check(c.Context, req)
 	if err != nil {
 		return err
 	}
 	if c.Bool("json") {
-		fmt.Fprintln(c.App.Writer, strings.TrimSpace(string(raw)))
+		if err := json.NewEncoder(c.App.Writer).Encode(a); err != nil {
+			return err
+		}
 	} else {
-		fmt.Fprintln(c.App.Writer, a)
+		fmt.Fprintln(c.App.Writer, inWords(a))
 	}
-	if !*a.Allowed {
+	if !a.Allowed {
 		return cli.Exit("", 1)
 	}
 	return nil
 }
 
-func ask(c *cli.Context, body checkBody) (raw []byte, a answer, err error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return nil, a, err
+// parseDescriptor reads KEY=VALUE,KEY=VALUE.
+func parseDescriptor(arg string) ([]rules.Entry, error) {
+	var descriptor []rules.Entry
+	for pair := range strings.SplitSeq(arg, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, fmt.Errorf("descriptor %q: want KEY=VALUE, several separated by commas", arg)
+		}
+		descriptor = append(descriptor, rules.Entry{Key: key, Value: value})
 	}
-	url := strings.TrimSuffix(c.String("addr"), "/") + "/v1/check"
-	if !strings.Contains(url, "://") {
-		url = "http://" + url
-	}
-	req, err := http.NewRequestWithContext(c.Context, http.MethodPost, url, bytes.NewReader(b))
-	if err != nil {
-		return nil, a, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	client := http.Client{Timeout: c.Duration("timeout")}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, a, fmt.Errorf("ask the node (is 'edgelimit serve' running?): %w", err)
-	}
-	defer resp.Body.Close()
-	if raw, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20)); err != nil {
-		return nil, a, fmt.Errorf("read the node's answer: %w", err)
-	}
-	switch err := json.Unmarshal(raw, &a); {
-	case err == nil && resp.StatusCode == http.StatusOK && a.Allowed != nil:
-		return raw, a, nil
-	case err == nil && resp.StatusCode != http.StatusOK && a.Title != "":
-		return nil, a, fmt.Errorf("the node refused: %s: %s", a.Title, a.Detail)
-	}
-	return nil, a, fmt.Errorf("%s does not answer like an edgelimit node: status %s", url, resp.Status)
+	return descriptor, nil
 }
 
-// String says the answer to a person.
-func (a answer) String() string {
-	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+// inWords says the answer to a person.
+func inWords(a client.Answer) string {
 	var s string
 	switch {
-	case a.Rule == "" && *a.Allowed:
+	case a.Rule == "" && a.Allowed:
 		return "allowed: no rule limits this"
-	case *a.Allowed:
-		s = fmt.Sprintf("allowed by %s: %d of %d left, all of it again in %v", a.Rule, a.Remaining, a.Limit, ms(a.ResetAfterMs))
-		if a.DelayMs > 0 {
-			s += fmt.Sprintf("; its turn is in %v", ms(a.DelayMs))
+	case a.Allowed:
+		s = fmt.Sprintf("allowed by %s: %d of %d left, all of it again in %v", a.Rule, a.Remaining, a.Limit, a.ResetAfter)
+		if a.Delay > 0 {
+			s += fmt.Sprintf("; its turn is in %v", a.Delay)
 		}
-	case a.RetryAfterMs < 0:
+	case a.RetryAfter == client.Never:
 		s = fmt.Sprintf("denied by %s: more than its limit of %d can ever admit", a.Rule, a.Limit)
 	default:
-		s = fmt.Sprintf("denied by %s: %d of %d left, try again in %v", a.Rule, a.Remaining, a.Limit, ms(a.RetryAfterMs))
+		s = fmt.Sprintf("denied by %s: %d of %d left, try again in %v", a.Rule, a.Remaining, a.Limit, a.RetryAfter)
+	}
+	if a.Mode == "shadow" {
+		s += " (in shadow mode: nothing is denied)"
 	}
 	if a.Degraded {
 		s += " (the node cannot see the whole cluster)"

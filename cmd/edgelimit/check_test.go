@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -66,7 +67,7 @@ func TestCheckAsksANode(t *testing.T) {
 	ask("--domain", "edge", "path=/login,client=y", "client=y").says(t, 1, "denied by login")
 	ask("--domain", "edge", "client=y").says(t, 0, "1 of 3 left")
 
-	for _, args := range [][]string{{"--rule", "nonsense"}, {"--rule", "per_client"}, {"--domain", "edge", "client=x", "=y"}, {"client=x"},
+	for _, args := range [][]string{{"--rule", "nonsense"}, {"--rule", "per_client"}, {"--domain", "edge", "client=x", "=y"},
 		{"--rule", "per_client", "--identity", "x", "client=x"}} {
 		ask(args...).says(t, 2, "the node refused: ")
 	}
@@ -110,6 +111,7 @@ func TestCheckWithoutANode(t *testing.T) {
 	edgelimit(t, "check", "--addr", "127.0.0.1:1", "--rule", "r").says(t, 2)
 	edgelimit(t, "check").says(t, 2, "--rule and --identity", "--domain and descriptors")
 	edgelimit(t, "check", "--identity", "x").says(t, 2, "say what to check")
+	edgelimit(t, "check", "client=x").says(t, 2, "--domain edge")
 }
 
 // What is no answer of a node is never taken for one: a status of 0 or 1 would be a decision.
@@ -187,21 +189,22 @@ func TestCheckBody(t *testing.T) {
 }
 
 func TestAnswerInWords(t *testing.T) {
-	yes, no := new(true), new(false)
 	for _, test := range []struct {
-		answer answer
+		answer client.Answer
 		want   string
 	}{
-		{answer{Allowed: yes}, "allowed: no rule limits this"},
-		{answer{Allowed: yes, Rule: "q", Limit: 10, Remaining: 4, ResetAfterMs: 1500, DelayMs: 250},
+		{client.Answer{Allowed: true}, "allowed: no rule limits this"},
+		{client.Answer{Allowed: true, Rule: "q", Limit: 10, Remaining: 4, ResetAfter: 1500 * time.Millisecond, Delay: 250 * time.Millisecond},
 			"allowed by q: 4 of 10 left, all of it again in 1.5s; its turn is in 250ms"},
-		{answer{Allowed: yes, Rule: "r", Limit: 10, Remaining: 4, ResetAfterMs: 1500}, "allowed by r: 4 of 10 left, all of it again in 1.5s"},
-		{answer{Allowed: no, Rule: "r", Limit: 10, RetryAfterMs: 250}, "denied by r: 0 of 10 left, try again in 250ms"},
-		{answer{Allowed: no, Rule: "r", Limit: 10, Remaining: 10, RetryAfterMs: -1}, "denied by r: more than its limit of 10 can ever admit"},
-		{answer{Allowed: no, Rule: "r", Limit: 1, RetryAfterMs: 61_000, Degraded: true},
+		{client.Answer{Allowed: true, Rule: "r", Limit: 10, Remaining: 4, ResetAfter: 1500 * time.Millisecond}, "allowed by r: 4 of 10 left, all of it again in 1.5s"},
+		{client.Answer{Allowed: true, Rule: "r", Limit: 10, ResetAfter: 1500 * time.Millisecond, Mode: "shadow"},
+			"allowed by r: 0 of 10 left, all of it again in 1.5s (in shadow mode: nothing is denied)"},
+		{client.Answer{Rule: "r", Limit: 10, RetryAfter: 250 * time.Millisecond}, "denied by r: 0 of 10 left, try again in 250ms"},
+		{client.Answer{Rule: "r", Limit: 10, Remaining: 10, RetryAfter: client.Never}, "denied by r: more than its limit of 10 can ever admit"},
+		{client.Answer{Rule: "r", Limit: 1, RetryAfter: 61 * time.Second, Degraded: true},
 			"denied by r: 0 of 1 left, try again in 1m1s (the node cannot see the whole cluster)"},
 	} {
-		if got := test.answer.String(); got != test.want {
+		if got := inWords(test.answer); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}

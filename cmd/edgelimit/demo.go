@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/testnet/accesslog"
 	"github.com/edgelimit/edgelimit/testnet/demo"
+	"github.com/edgelimit/edgelimit/testnet/sim"
 )
 
 func demoCommand() *cli.Command {
@@ -34,6 +35,7 @@ func demoCommand() *cli.Command {
 			&cli.Float64Flag{Name: "load", Usage: "what all regions offer together, as a multiple of the limit", Value: def.Load},
 			&cli.DurationFlag{Name: "duration", Usage: "how long requests come", Value: def.Duration},
 			&cli.DurationFlag{Name: "cut", Usage: "how long one region is cut off; 0s: not at all", Value: def.Cut},
+			&cli.StringFlag{Name: "on-partition", Usage: "what a limit does where peers are not heard: share, local", Value: def.OnPartition.String()},
 			&cli.StringFlag{Name: "log", Usage: "offer the requests of an access `FILE` in common or combined format, gzip or not; - is standard input"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, an object a line: samples, and the report as the last"},
 		},
@@ -84,6 +86,10 @@ func demoOptions(c *cli.Context) (demo.Options, error) {
 	o.Regions, o.Nodes, o.Limit, o.Load = c.Int("regions"), c.Int("nodes"), c.Uint64("limit"), c.Float64("load")
 	o.Window, o.Interval = c.Duration("window"), c.Duration("interval")
 	o.Duration, o.Cut = c.Duration("duration"), c.Duration("cut")
+	var err error
+	if o.OnPartition, err = sim.ParsePolicy(c.String("on-partition")); err != nil {
+		return o, err
+	}
 	if !c.IsSet("cut") && (o.Regions < 2 || o.Cut > o.Duration/3) {
 		o.Cut = o.Duration / 4
 		if o.Regions < 2 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/testnet/accesslog"
 	"github.com/edgelimit/edgelimit/testnet/demo"
 )
@@ -41,7 +42,7 @@ func TestDemoJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]any{"regions": 1.0, "nodes": 1.0, "limit": 20.0, "ok": true, "heal_ms": 0.0, "over_admission_pct": 0.0, "bound_pct": 0.0} {
+	for key, want := range map[string]any{"regions": 1.0, "nodes": 1.0, "limit": 20.0, "ok": true, "compliant_clients": 1.0, "compliant_offered": 18.0, "false_rejections": 0.0, "heal_ms": 0.0, "over_admission_pct": 0.0, "bound_pct": 0.0} {
 		if report[key] != want {
 			t.Errorf("%s is %v, want %v", key, report[key], want)
 		}
@@ -56,7 +57,7 @@ func TestDemoJSON(t *testing.T) {
 func TestDemoText(t *testing.T) {
 	r := edgelimit(t, append(alone, "--load", "2")...)
 	r.says(t, 0, "1 regions of 1 nodes", "a limit of 20 per 1s", "offered 2 times the limit", "-- filling the window",
-		"offered", "admitted", "the oracle would have admitted", "\nok: ")
+		"offered", "admitted", "the oracle would have admitted", "0 of 18 requests of clients that keep to 95 % of the limit", "\nok: ")
 	if strings.Contains(r.out, "\x1b") {
 		t.Error("it steers a terminal that is not there")
 	}
@@ -93,6 +94,7 @@ func TestDemoRefuses(t *testing.T) {
 		{[]string{"--regions", "1", "--cut", "2s"}, []string{"at least two regions"}},
 		{[]string{"--duration", "4s", "--cut", "3s"}, []string{"at most half"}},
 		{[]string{"--window", "10"}, []string{"window"}},
+		{[]string{"--on-partition", "both"}, []string{`unknown policy for partitions "both"`}},
 		{[]string{"--log", "no/such.log"}, []string{"no/such.log"}},
 		{[]string{"--log", written(t, "empty.log", "")}, []string{"empty.log", "no request"}},
 		{[]string{"--log", written(t, "rubbish.log", "nonsense\n")}, []string{"line 1", "left out 1 lines", "no request"}},
@@ -132,6 +134,7 @@ func TestDemoOptions(t *testing.T) {
 		{[]string{"--regions", "1"}, func(o *demo.Options) { o.Regions, o.Cut = 1, 0 }},                           // nobody to be cut off from
 		{[]string{"--duration", "12s"}, func(o *demo.Options) { o.Duration, o.Cut = 12*s, 3*s }},                  // shorter in a shorter demo
 		{[]string{"--duration", "60s"}, func(o *demo.Options) { o.Duration = 60 * s }},                            // and no longer in a longer one
+		{[]string{"--on-partition", "local"}, func(o *demo.Options) { o.OnPartition = counters.Local }},           //
 		{[]string{"--cut", "0s"}, func(o *demo.Options) { o.Cut = 0 }},                                            //
 		{[]string{"--log", log}, func(o *demo.Options) { o.Limit = demo.DefaultLogLimit }},                        // of an address, not of everybody
 		{[]string{"--log", log, "--limit", "1000"}, func(o *demo.Options) {}},                                     // asked for, so taken

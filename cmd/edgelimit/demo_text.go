@@ -21,7 +21,7 @@ type lineShow struct {
 
 func (s *lineShow) begin(o demo.Options) {
 	s.opt = o
-	traffic := fmt.Sprintf("offered %g times the limit by all regions together", o.Load)
+	traffic := fmt.Sprintf("offered %g times the limit by all regions together, and a client that keeps to the limit beside", o.Load)
 	if len(o.Log) > 0 {
 		traffic = fmt.Sprintf("offered %d requests of a log, one client an address, %.0f times as fast as they came\n"+
 			"(so are its bursts: a window of %[3]v holds %[4]v of the log)", len(o.Log), o.Speed(), o.Window, time.Duration(float64(o.Window)*o.Speed()).Round(time.Second))
@@ -56,7 +56,7 @@ func (s *lineShow) end(r *demo.Report) {
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "offered\t%d requests, clients: %d (%s)\n", r.Offered, r.Clients, r.Traffic)
 	fmt.Fprintf(w, "admitted\t%d; the oracle would have admitted %d (%+.1f %%)\n", r.Admitted, r.OracleAdmitted, r.NetPct)
-	fmt.Fprintf(w, "rejected without need\t%d\n", r.FalseRejections)
+	fmt.Fprintf(w, "false rejections\t%s\n", falseRejections(r.Fairness))
 	if r.CutSeconds > 0 {
 		fmt.Fprintln(w, "outside the cut\t")
 	}

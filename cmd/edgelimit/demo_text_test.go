@@ -60,7 +60,7 @@ func TestLines(t *testing.T) {
 func report() *demo.Report {
 	return &demo.Report{
 		Tally: demo.Tally{Offered: 400, Admitted: 210, Denied: 190, OracleAdmitted: 200}, Clients: 1, Traffic: "2 times the limit",
-		NetPct: 5, OverAdmissionPct: 3, BoundPct: 8, CutRegion: "eu-west", CutSeconds: 8, CutOverAdmissionPct: 97, CutCeilingPct: 100,
+		Fairness: demo.Fairness{CompliantClients: 1, CompliantOffered: 270}, NetPct: 5, OverAdmissionPct: 3, BoundPct: 8, CutRegion: "eu-west", CutSeconds: 8, CutOverAdmissionPct: 97, CutCeilingPct: 100,
 		HealMillis: 412, AgreeMillis: 33, OK: true,
 	}
 }
@@ -71,7 +71,7 @@ func TestSummary(t *testing.T) {
 		change        func(*demo.Report)
 		wanted, never []string
 	}{
-		{"fine", func(*demo.Report) {}, []string{"400 requests, clients: 1", "(+5.0 %)", "+3.00 %, the nodes' bound was 8.00 %", "in the cut of eu-west for 8s",
+		{"fine", func(*demo.Report) {}, []string{"400 requests, clients: 1", "(+5.0 %)", "0 of 270 requests of clients that keep to 95 % of the limit", "+3.00 %, the nodes' bound was 8.00 %", "in the cut of eu-west for 8s",
 			"412 ms until every node knew", "33 ms until all nodes held", "\nok: "}, []string{"NOT", "never"}},
 		{"without a cut", func(r *demo.Report) { r.CutSeconds = 0 }, []string{"+3.00 %", "\nok: "}, []string{"cut", "healed"}},
 		{"never healed", func(r *demo.Report) {

@@ -169,6 +169,7 @@ func TestEndToEnd(t *testing.T) {
 			t.Errorf("%d %s %v", status, answer, err)
 		}
 	})
+	t.Run("SIGHUP", func(t *testing.T) { checkHangup(t, binary) })
 	t.Run("a cluster of processes", func(t *testing.T) { checkCluster(t, binary) })
 	t.Run("SIGTERM", func(t *testing.T) {
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -35,8 +35,12 @@ func newApp() *cli.App {
 		Description: "Start a node:        edgelimit serve\n" +
 			"Ask it:              edgelimit check --rule per_ip --identity 192.0.2.1\n" +
 			"See a partition:     edgelimit demo\n" +
-			"Plan a deployment:   edgelimit sim",
-		Commands:             []*cli.Command{serveCommand(), demoCommand(), simCommand(), checkCommand(), healthCommand(), keygenCommand(), versionCommand()},
+			"Plan a deployment:   edgelimit sim\n" +
+			"Choose its limits:   edgelimit replay --rules rules.yaml access.log\n" +
+			"Check rule files:    edgelimit rules validate rules.yaml",
+		Commands: []*cli.Command{serveCommand(), demoCommand(), simCommand(), replayCommand(), checkCommand(), rulesCommand(), healthCommand(),
+			keygenCommand(), versionCommand()},
+		Action:               needsCommand(cli.ShowAppHelp),
 		HideVersion:          true,
 		Suggest:              true,
 		EnableBashCompletion: true,

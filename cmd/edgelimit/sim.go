@@ -17,10 +17,6 @@ import (
 
 func simCommand() *cli.Command {
 	def := sim.DefaultOptions()
-	var patterns []string
-	for _, p := range sim.Patterns {
-		patterns = append(patterns, string(p))
-	}
 	return &cli.Command{
 		Name:  "sim",
 		Usage: "predict what a deployment would admit, its bound and its bandwidth",
@@ -30,12 +26,19 @@ func simCommand() *cli.Command {
 			"A shorter interval:      edgelimit sim --interval 50ms\n" +
 			"A region cut off:        edgelimit sim --partition 2@20s-50s\n" +
 			"Regions 1 and 2 apart:   edgelimit sim --partition 1/2@20s-50s     (one way: '1>2@20s-50s', '2>*@20s-50s')\n" +
+			"Redis flushed:           edgelimit sim --redis-fault flush@20s\n" +
 			"A hundred nodes:         edgelimit sim --regions 5 --nodes 20 --duration 20s\n" +
 			"Your own traffic:        edgelimit sim --trace arrivals.csv        (lines of seconds,region,node; - is standard input)\n\n" +
 			"Patterns: even (all nodes alike), skew (70 % on one node), hotspot (80 % on a node that changes every 3 s), flash (0.5 times\n" +
-			"the limit, 20 times for 1 s in every 20 s), compliant-burst (clients that keep to 95 % of the limit, in bursts).\n\n" +
-			"Exit status: 0 if the bound held, no client that keeps to its limit was rejected, and all nodes came to agree; 1 if not;\n" +
-			"2 if it could not be run.",
+			"the limit, 20 times for 1 s in every 20 s), compliant-burst (clients that keep to 95 % of the limit, in bursts).\n" +
+			"Buckets hold the limit, and get it back in each window. A limit of scope region is one of --regions 1.\n\n" +
+			"Faults of Redis: down@30s-40s (calls fail), mute@30s-40s (it does what it is told, and no answer arrives), slow@30s-40s (up to\n" +
+			"2.5 s a call; what timed out takes effect late), twice@30s-40s (calls take effect again later), flush@20s (FLUSHALL), restart@20s\n" +
+			"(another server, empty), stale@47s-50s (at 50 s a replica takes over that has heard nothing since 47 s), rewind@47s-50s (the\n" +
+			"same, but it says to be the server that it heard). It is the Redis of each region, or of one: flush/2@20s. Each node has two\n" +
+			"flushes after the faults to make good what was lost.\n\n" +
+			"Exit status: 0 if the bound held, no client that keeps to its limit was rejected, all nodes came to agree, and each Redis was\n" +
+			"whole again; 1 if not; 2 if it could not be run.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "regions", Usage: "how many regions (with --trace: as many as it names)", Value: def.Regions},
 			&cli.IntFlag{Name: "nodes", Usage: "nodes in each region (with --trace: as many as it names)", Value: def.Nodes},
@@ -43,23 +46,38 @@ func simCommand() *cli.Command {
 			&cli.DurationFlag{Name: "window", Usage: "length of the window", Value: def.Window},
 			&cli.DurationFlag{Name: "interval", Usage: "how often nodes tell each other what they admitted", Value: def.Interval},
 			&cli.Float64Flag{Name: "load", Usage: "what all nodes together are offered for each client, as a multiple of the limit", Value: def.Load},
-			&cli.StringFlag{Name: "pattern", Usage: "when and where requests come: " + strings.Join(patterns, ", "), Value: string(def.Pattern)},
+			&cli.StringFlag{Name: "pattern", Usage: "when and where requests come: " + strings.Join(names(sim.Patterns), ", "), Value: string(def.Pattern)},
 			&cli.DurationFlag{Name: "wan-delay", Usage: "one-way delay between regions", Value: def.WANDelay},
 			&cli.DurationFlag{Name: "lan-delay", Usage: "one-way delay within a region", Value: def.LANDelay},
 			&cli.Float64Flag{Name: "loss", Usage: "part of the packets that are lost, 0 to 1", Value: def.Loss},
+			&cli.Float64Flag{Name: "duplicate", Usage: "part of the packets that arrive twice, 0 to 1", Value: def.Duplicate},
+			&cli.Float64Flag{Name: "reorder", Usage: "part of the packets that are held back for up to a second, 0 to 1", Value: def.Reorder},
 			&cli.DurationFlag{Name: "skew", Usage: "clocks are wrong by up to this, either way", Value: def.Skew},
 			&cli.StringSliceFlag{Name: "partition", Usage: "`REGION@FROM-UNTIL` cuts a region off from the others; may be repeated, see above"},
-			&cli.IntFlag{Name: "keys", Usage: "how many clients, each with its own limit and load (compliant-burst: 12)", Value: def.Keys},
+			&cli.StringSliceFlag{Name: "redis-fault", Usage: "give each region a Redis, and let `FAULT@WHEN` befall it; may be repeated, or several with commas, see above"},
+			&cli.IntFlag{Name: "keys", Usage: fmt.Sprintf("how many clients, each with its own limit and load (compliant-burst: %d)", sim.BurstKeys), Value: def.Keys},
+			&cli.IntFlag{Name: "beside", Usage: "how many clients beside them that spend 95 % of the limit evenly, and must never be rejected", Value: def.Beside},
+			&cli.DurationFlag{Name: "burst", Usage: "compliant-burst: how long a burst lasts (0: 0.2 s, 1 s and 3 s in turn, client by client)", Value: def.Burst},
+			&cli.StringFlag{Name: "burst-at", Usage: "compliant-burst: where bursts come: " + strings.Join(names(sim.Placements), ", ") + " (without it: in turn)"},
 			&cli.DurationFlag{Name: "duration", Usage: "how long requests come, in simulated time (with --trace: all of it)", Value: def.Duration},
 			&cli.Uint64Flag{Name: "seed", Usage: "of everything random", Value: def.Seed},
-			&cli.StringFlag{Name: "algorithm", Usage: "how the limit is kept: " + def.Method.String(), Value: def.Method.String()},
-			&cli.StringFlag{Name: "strategy", Usage: "how nodes decide on what they know: " + string(def.Strategy), Value: string(def.Strategy)},
+			&cli.StringFlag{Name: "strategy", Usage: "how nodes decide on what they know: " + strings.Join(names(sim.Strategies), ", "), Value: string(def.Strategy)},
+			&cli.StringFlag{Name: "algorithm", Usage: "how the limit is kept: " + strings.Join(names(sim.Algorithms), ", "), Value: def.Method.String()},
+			&cli.StringFlag{Name: "on-partition", Usage: "what a limit does where peers are not heard: share, local", Value: def.OnPartition.String()},
 			&cli.StringFlag{Name: "trace", Usage: "offer the arrivals of a CSV `FILE` in place of a pattern"},
 			&cli.BoolFlag{Name: "json", Usage: "print the report as a JSON object"},
 			&cli.StringFlag{Name: "plot", Usage: "draw what was admitted against limit, oracle and bound into an SVG `FILE`"},
 		},
 		Action: runSim,
 	}
+}
+
+func names[T any](values []T) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = fmt.Sprint(v)
+	}
+	return out
 }
 
 func runSim(c *cli.Context) error {
@@ -100,16 +118,26 @@ func simOptions(c *cli.Context) (sim.Options, error) {
 	o.Regions, o.Nodes, o.Limit, o.Load, o.Keys = c.Int("regions"), c.Int("nodes"), c.Uint64("limit"), c.Float64("load"), c.Int("keys")
 	o.Window, o.Interval, o.Duration, o.Seed = c.Duration("window"), c.Duration("interval"), c.Duration("duration"), c.Uint64("seed")
 	o.WANDelay, o.LANDelay, o.Loss, o.Skew = c.Duration("wan-delay"), c.Duration("lan-delay"), c.Float64("loss"), c.Duration("skew")
+	o.Duplicate, o.Reorder, o.Beside = c.Float64("duplicate"), c.Float64("reorder"), c.Int("beside")
+	o.Burst, o.BurstAt = c.Duration("burst"), sim.Placement(c.String("burst-at"))
 	o.Pattern, o.Strategy = sim.Pattern(c.String("pattern")), sim.Strategy(c.String("strategy"))
 	var errs []error
 	var err error
 	if o.Method, err = sim.ParseAlgorithm(c.String("algorithm")); err != nil {
 		return o, err
 	}
+	if o.OnPartition, err = sim.ParsePolicy(c.String("on-partition")); err != nil {
+		return o, err
+	}
 	for _, s := range c.StringSlice("partition") {
 		p, err := sim.ParsePartition(s)
 		errs = append(errs, err)
 		o.Partitions = append(o.Partitions, p)
+	}
+	for _, s := range c.StringSlice("redis-fault") {
+		f, err := sim.ParseStoreFault(strings.TrimSpace(s))
+		errs = append(errs, err)
+		o.StoreFaults = append(o.StoreFaults, f)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return o, err
@@ -122,7 +150,7 @@ func simOptions(c *cli.Context) (sim.Options, error) {
 		return o, fmt.Errorf("--load does not apply to the pattern %s, which has a load of its own", o.Pattern)
 	}
 	if o.Pattern == sim.CompliantBurst && !c.IsSet("keys") {
-		o.Keys = 12
+		o.Keys = sim.BurstKeys
 	}
 	return o, o.Validate()
 }

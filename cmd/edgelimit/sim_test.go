@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/testnet/sim"
 )
 
@@ -45,7 +47,23 @@ func TestSimJSON(t *testing.T) {
 func TestSimText(t *testing.T) {
 	edgelimit(t, append(briefly, "--partition", "2@2s-4s", "--skew", "5ms")...).says(t, 0, "3 regions of 2 nodes", "a limit of 200 per 2s", "clocks up to 5 ms wrong",
 		"partitions 2/*@2s-4s", "net over-admission", "peak over-admission", "held at every moment", "no client kept to 95 %", "healed", "messages/s", "\nok: ")
-	edgelimit(t, append(briefly, "--pattern", "compliant-burst")...).says(t, 0, "clients: 12", "never exceeded", "0 of ", "(0.00 %)")
+	edgelimit(t, append(briefly, "--beside", "1", "--algorithm", "sliding_log", "--duplicate", "0.1", "--reorder", "0.2")...).says(t, 0, "sliding_log",
+		"and beside them 1 at 95 %", "10 % twice", "20 % held back", "0 of ")
+	edgelimit(t, append(briefly, "--pattern", "compliant-burst")...).says(t, 0, "clients: 12", "never exceeded", "0 of ", "that keep to 95 %")
+}
+
+// What becomes of Redis is told where it was asked for, and nowhere else.
+func TestSimRedisFaults(t *testing.T) {
+	args := []string{"sim", "--nodes", "2", "--duration", "20s", "--limit", "200"}
+	edgelimit(t, append(args, "--redis-fault", "flush@8s, down/2@10s-12s", "--redis-fault", "stale@9s-13s")...).says(t, 0,
+		"Redis flush@8s down/2@10s-12s stale@9s-13s", "lost ", "whole again after", "calls failed")
+	r := simulated(t, 0, append(args, "--redis-fault", "flush@8s")...)
+	if s := r.Redis; s == nil || s.SlotsLost < 30 || s.SlotsMissing != 0 || s.SlotsTwice != 0 || s.WholeFlushes < 1 || s.WholeFlushes > 2 || s.Calls < 100 {
+		t.Errorf("%+v", s)
+	}
+	if got := edgelimit(t, append(args, "--json")...); strings.Contains(got.out, "edis") {
+		t.Errorf("without a fault it says %s", got.out)
+	}
 }
 
 // A run without a request shows nothing, and its status says so.
@@ -68,6 +86,42 @@ func TestSimFlags(t *testing.T) {
 		o.WANDelay != 30*time.Millisecond || o.LANDelay != 2*time.Millisecond || o.Loss != 0.2 || o.Skew != 7*time.Millisecond || len(o.Partitions) != 2 ||
 		!o.Partitions[1].OneWay || o.Keys != 5 || o.Duration != 9*time.Second || o.Seed != 11 {
 		t.Errorf("%+v", o)
+	}
+}
+
+// The flags that options say of themselves make the same options again.
+func TestSimReadsItsOwnFlags(t *testing.T) {
+	second := time.Second
+	for _, change := range []func(*sim.Options){
+		func(*sim.Options) {},
+		func(o *sim.Options) {
+			o.Regions, o.Nodes, o.Limit, o.Window, o.Interval, o.Load, o.Keys, o.Beside = 2, 9, 5, second, 50*time.Millisecond, 0.5, 3, 2
+			o.Pattern, o.Method, o.Duration, o.Seed = sim.Hotspot, counters.FixedWindow, 7*second, 99
+			o.WANDelay, o.LANDelay, o.Loss, o.Duplicate, o.Reorder, o.Skew = 1, 2, 0, 0.25, 0.5, time.Millisecond
+			o.Partitions = []sim.Partition{{A: 2, From: second, Until: 2 * second}, {A: 1, B: 2, OneWay: true, Until: second}}
+		},
+		func(o *sim.Options) { o.Pattern, o.Keys = sim.CompliantBurst, sim.BurstKeys },
+		func(o *sim.Options) {
+			o.Pattern, o.Keys, o.Burst, o.BurstAt = sim.CompliantBurst, 1, second, sim.Moving
+		},
+		func(o *sim.Options) { o.Pattern, o.Method = sim.Flash, counters.LeakyQueue },
+		func(o *sim.Options) {
+			o.StoreFaults = []sim.StoreFault{{Kind: sim.StoreFlush, Region: 2, From: second, Until: second}, {Kind: sim.StoreStale, From: second, Until: 3 * second}}
+		},
+	} {
+		want := sim.DefaultOptions()
+		change(&want)
+		var got sim.Options
+		err := parsed(t, func(c *cli.Context) (err error) {
+			got, err = simOptions(c)
+			return err
+		}, "sim", want.Flags()...)
+		if err != nil {
+			t.Error(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%q:\n%+v, want\n%+v", want.Flags(), got, want)
+		}
 	}
 }
 
@@ -103,10 +157,15 @@ func TestSimRefuses(t *testing.T) {
 		{[]string{"--regions", "0", "--loss", "2"}, []string{"0 regions", "a loss of 2"}},
 		{[]string{"--pattern", "odd"}, []string{"pattern", "hotspot"}},
 		{[]string{"--pattern", "flash", "--load", "3"}, []string{"--load does not apply"}},
-		{[]string{"--algorithm", "odd"}, []string{"algorithm", "sliding_window"}},
+		{[]string{"--algorithm", "odd"}, []string{"algorithm", "sliding_window", "leaky_queue"}},
+		{[]string{"--burst", "1s"}, []string{"bursts are for"}},
+		{[]string{"--pattern", "compliant-burst", "--burst-at", "odd"}, []string{"alternating"}},
 		{[]string{"--strategy", "odd"}, []string{"strategy", "plain"}},
 		{[]string{"--partition", "2"}, []string{`partition "2"`}},
 		{[]string{"--partition", "7@1s-2s"}, []string{"there are 3 regions"}},
+		{[]string{"--redis-fault", "flush"}, []string{`fault of Redis "flush"`}},
+		{[]string{"--redis-fault", "flush/7@1s"}, []string{"there are 3 regions"}},
+		{[]string{"--redis-fault", "flush@1s", "--window", "2s"}, []string{"10s and longer"}},
 		{[]string{"--trace", "no/such.csv"}, []string{"no/such.csv"}},
 		{[]string{"--trace", written(t, "bad.csv", "0,a,1\nnonsense\n")}, []string{"line 2"}},
 		{[]string{"--trace", written(t, "good.csv", "0,a,1\n0,b,1\n"), "--regions", "1"}, []string{"more regions"}},

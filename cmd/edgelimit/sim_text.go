@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/edgelimit/edgelimit/testnet/ledger"
 	"github.com/edgelimit/edgelimit/testnet/sim"
 )
 
@@ -13,7 +14,7 @@ import (
 func printSim(out io.Writer, r *sim.Report) error {
 	fmt.Fprintf(out, "edgelimit sim: %d regions of %d nodes, a limit of %d per %gs and client, %s;\n",
 		r.Regions, r.Nodes, r.Limit, r.WindowSeconds, r.Algorithm)
-	fmt.Fprintf(out, "%s at %g times the limit for %gs, clients: %d; gossip every %g ms;\n", r.Pattern, r.Load, r.Seconds, r.Keys, r.IntervalMillis)
+	fmt.Fprintf(out, "%s at %g times the limit for %gs, clients: %d%s; gossip every %g ms;\n", r.Pattern, r.Load, r.Seconds, r.Keys, beside(r), r.IntervalMillis)
 	fmt.Fprintf(out, "one way %g ms between regions and %g ms inside, %g %% loss%s; seed %d.\n\n",
 		r.WANDelayMillis, r.LANDelayMillis, r.Loss*100, simFaults(r), r.Seed)
 
@@ -26,10 +27,13 @@ func printSim(out io.Writer, r *sim.Report) error {
 	fmt.Fprintf(w, "net over-admission\t%+.2f %% (%s)\n", r.NetPct, settled(r, r.SettledNetPct))
 	fmt.Fprintf(w, "peak over-admission\t%+.2f %% of the limit in the worst window (%s)\n", r.PeakPct, settled(r, r.SettledPeakPct))
 	fmt.Fprintf(w, "bound\t%.2f %% at worst, %s\n", r.BoundPct, observed(r))
-	fmt.Fprintf(w, "false rejections\t%s\n", falseRejections(r))
+	fmt.Fprintf(w, "false rejections\t%s\n", falseRejections(r.Fairness))
 	fmt.Fprintf(w, "staleness\tmedian %.0f ms, 99th percentile %.0f ms\n", r.StalenessP50Millis, r.StalenessP99Millis)
 	if len(r.Partitions) > 0 {
 		fmt.Fprintf(w, "healed\t%s\n", after(int64(r.HealMillis), "every node knew all counts again"))
+	}
+	if r.Redis != nil {
+		fmt.Fprintf(w, "Redis\t%s\n", redis(r.Redis))
 	}
 	fmt.Fprintf(w, "after the last request\t%s\n", after(int64(r.AgreeMillis), "all nodes held the same counts"))
 	fmt.Fprintf(w, "each node sends\t%.1f messages/s, %.1f kB/s\n", r.MessagesPerNode, r.BytesPerNode/1000)
@@ -44,15 +48,39 @@ func printSim(out io.Writer, r *sim.Report) error {
 	return err
 }
 
+func beside(r *sim.Report) string {
+	if r.Beside == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and beside them %d at 95 %% of the limit", r.Beside)
+}
+
 func simFaults(r *sim.Report) string {
 	var faults string
+	if r.Duplicate > 0 {
+		faults += fmt.Sprintf(", %g %% twice", r.Duplicate*100)
+	}
+	if r.Reorder > 0 {
+		faults += fmt.Sprintf(", %g %% held back", r.Reorder*100)
+	}
 	if r.SkewMillis > 0 {
 		faults += fmt.Sprintf(", clocks up to %g ms wrong", r.SkewMillis)
 	}
 	if len(r.Partitions) > 0 {
 		faults += ", partitions " + strings.Join(r.Partitions, " ")
 	}
+	if r.Redis != nil {
+		faults += ", Redis " + strings.Join(r.Redis.Faults, " ")
+	}
 	return faults
+}
+
+func redis(r *sim.StoreReport) string {
+	whole := fmt.Sprintf("whole again after %.0f ms and %d flushes at most", r.WholeMillis, r.WholeFlushes)
+	if r.WholeFlushes < 0 {
+		whole = fmt.Sprintf("NOT whole after two flushes, %d counts missing", r.SlotsMissing)
+	}
+	return fmt.Sprintf("lost %d counts; %s; %d of %d calls failed", r.SlotsLost, whole, r.Failed, r.Calls)
 }
 
 // settled tells a figure that has nothing of the first window, if the run was long enough for one.
@@ -74,9 +102,9 @@ func observed(r *sim.Report) string {
 	return fmt.Sprintf("%s; %.2f %% observed, a factor of %.1f", held, r.ObservedPct, r.BoundRatio)
 }
 
-func falseRejections(r *sim.Report) string {
-	if r.CompliantClients == 0 {
+func falseRejections(f ledger.Fairness) string {
+	if f.CompliantClients == 0 {
 		return "no client kept to 95 % of its limit"
 	}
-	return fmt.Sprintf("%d of %d requests of clients that keep to 95 %% of the limit (%.2f %%)", r.FalseRejections, r.CompliantOffered, r.FalseRejectPct)
+	return fmt.Sprintf("%d of %d requests of clients that keep to 95 %% of the limit", f.FalseRejections, f.CompliantOffered)
 }

@@ -1,5 +1,6 @@
 # make test        everything that must hold, with the race detector and in random order
 # make bench       the counting engine beside other limiters: some five minutes, writes testnet/bench/RESULTS.md
+# make accuracy    simulations of every scenario: some minutes, writes testnet/ACCURACY.md
 # make microbench  the packages' own benchmarks
 # make fuzz        every fuzz target for FUZZTIME each
 # make lint        formatting, vet, staticcheck, tidy modules
@@ -12,34 +13,41 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # The benchmarks are a module of their own, so that nobody who uses edgelimit inherits its rivals.
 BENCH = testnet/bench
 
-.PHONY: test bench microbench fuzz lint build redis
+.PHONY: test bench accuracy microbench fuzz lint build programs
 
-test: redis
-	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), and Redis ($$(redis-server --version)). Nothing else."
+test: programs
+	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy and Caddy. Nothing else."
 	$(GO) test -race -shuffle=on -timeout 15m ./...
 	$(GO) -C $(BENCH) test -race -shuffle=on -short ./...
 
-bench: redis
+bench: programs
 	$(GO) -C $(BENCH) run .
 
-microbench: redis
+accuracy:
+	$(GO) run ./testnet/accuracy
+
+microbench: programs
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-# The tests of the regional store run servers of their own. Debian and Ubuntu have them as packages; elsewhere it is for you to say how.
-redis:
-	@if command -v redis-server >/dev/null && command -v redis-sentinel >/dev/null; then exit 0; fi; \
+# Tests run servers of their own: Redis, and the proxies of testnet/recipes. Debian and Ubuntu have them as packages; elsewhere it is for you
+# to say how.
+PROGRAMS = redis-server redis-sentinel nginx haproxy caddy
+
+programs:
+	@missing=; for p in $(PROGRAMS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "redis-server and redis-sentinel (Redis 7) are missing, and there is no apt-get: install them with your system's package manager" >&2; exit 1; \
+		echo "missing:$$missing (Redis 7), and there is no apt-get: install them with your system's package manager" >&2; exit 1; \
 	fi; \
 	sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
-	echo "installing redis-server and redis-sentinel with apt-get"; \
-	$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq redis-server redis-sentinel
+	echo "installing with apt-get:$$missing"; \
+	$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq $$missing
 
 # Go's minimizer would spend most of so short a time: it may try a finding a few times only. Before Go 1.27 a target may fail with
 # "context deadline exceeded" as its time runs out, without a finding (go.dev/issue/75804): it gets a second try then.
 FUZZ = $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg
 
-fuzz: redis
+fuzz: programs
 	@log=$$(mktemp); trap 'rm -f $$log' EXIT; \
 	for pkg in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \

@@ -1,14 +1,12 @@
 package respapi
 
 import (
+	"errors"
 	"fmt"
-	"maps"
-	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 // MaxLimits is how many limits a door keeps that clients have made, each of another max_burst, count and period. A limit that nobody asked
@@ -35,89 +33,15 @@ func (s shape) limit() (*counters.Limit, error) {
 	return counters.NewBucket(meter, uint64(s.maxBurst)+1, uint64(s.count))
 }
 
-// limits are those that clients have made. They are read without a lock.
-type limits struct {
-	learn func([]*counters.Limit)
-	kept  atomic.Pointer[map[shape]*kept]
-
-	mu       sync.Mutex // of those that add
-	fullTill time.Time  // while there is no room, none of those kept can go before
+// newLimits returns the keeper of the limits that clients have made.
+func newLimits(learn func([]*counters.Limit)) *limits.Keeper[shape] {
+	return limits.NewKeeper(MaxLimits, shape.limit, learn)
 }
 
-// kept is a limit with the time when it was last asked for.
-type kept struct {
-	*counters.Limit
-	asked atomic.Int64 // nanoseconds
-}
-
-// coarse is how far behind kept.asked may be, so that not every command writes to it.
-const coarse = time.Second
-
-func newLimits(learn func([]*counters.Limit)) *limits {
-	l := &limits{learn: learn}
-	l.kept.Store(&map[shape]*kept{})
-	return l
-}
-
-func (l *limits) len() int { return len(*l.kept.Load()) }
-
-// get returns the limit of a shape at the time now. The error says what is wrong with the shape, or that there are too many.
-func (l *limits) get(s shape, now time.Time) (*counters.Limit, error) {
-	k := (*l.kept.Load())[s]
-	if k == nil {
-		return l.add(s, now)
+// explained is what a client is told of an error of the keeper.
+func explained(err error) string {
+	if errors.Is(err, limits.ErrFull) {
+		return fmt.Sprintf("%d different limits are in use, and this node keeps no more: use fewer different max_burst, count and period", MaxLimits)
 	}
-	if at := now.UnixNano(); at-k.asked.Load() > int64(coarse) {
-		k.asked.Store(at)
-	}
-	return k.Limit, nil
-}
-
-func (l *limits) add(s shape, now time.Time) (*counters.Limit, error) {
-	made, err := s.limit()
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	old := *l.kept.Load()
-	if k := old[s]; k != nil {
-		return k.Limit, nil
-	}
-	others := maps.Clone(old)
-	if len(others) >= MaxLimits && !l.forget(others, now) {
-		return nil, fmt.Errorf("%d different limits are in use, and this node keeps no more: use fewer different max_burst, count and period", MaxLimits)
-	}
-	k := &kept{Limit: made}
-	k.asked.Store(now.UnixNano())
-	others[s] = k
-	if l.learn != nil {
-		all := make([]*counters.Limit, 0, len(others))
-		for _, k := range others {
-			all = append(all, k.Limit)
-		}
-		l.learn(all)
-	}
-	l.kept.Store(&others)
-	return made, nil
-}
-
-// forget takes out the limits whose buckets are all full, and reports whether there were any.
-func (l *limits) forget(all map[shape]*kept, now time.Time) bool {
-	if now.Before(l.fullTill) {
-		return false
-	}
-	first := int64(math.MaxInt64)
-	for s, k := range all {
-		if till := k.asked.Load() + int64(coarse) + int64(max(k.Lasts(), k.Meter().Window)); till <= now.UnixNano() {
-			delete(all, s)
-		} else {
-			first = min(first, till)
-		}
-	}
-	if len(all) < MaxLimits {
-		return true
-	}
-	l.fullTill = time.Unix(0, first)
-	return false
+	return err.Error()
 }

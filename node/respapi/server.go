@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 // Server serves clients. New makes it; its methods may be called from anywhere.
@@ -16,7 +18,7 @@ type Server struct {
 	limiter Limiter
 	opt     Options
 	secret  secret
-	limits  *limits
+	limits  *limits.Keeper[shape]
 	totals  totals
 	ids     atomic.Int64 // of the last connection
 
@@ -176,7 +178,7 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{
-		Connections: len(s.sessions), Limits: s.limits.len(),
+		Connections: len(s.sessions), Limits: s.limits.Len(),
 		Accepted: t.accepted.Load(), Refused: t.refused.Load(), Malformed: t.malformed.Load(), Slow: t.slow.Load(),
 		Allowed: t.outcomes[allowed].Load(), Denied: t.outcomes[denied].Load(),
 		Failed: t.outcomes[failed].Load(), Other: t.outcomes[other].Load(),

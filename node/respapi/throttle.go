@@ -19,9 +19,9 @@ func (c *session) throttle(words [][]byte) outcome {
 	if quantity < 0 {
 		return c.fails("ERR quantity is %d, want at least 0", quantity)
 	}
-	l, err := c.server.limits.get(shape{numbers[0], numbers[1], numbers[2]}, c.now)
+	l, err := c.server.limits.Get(shape{numbers[0], numbers[1], numbers[2]}, c.now)
 	if err != nil {
-		return c.fail("ERR " + err.Error())
+		return c.fail("ERR " + explained(err))
 	}
 	d := c.server.limiter.TakeLimit(l, words[1], min(uint64(quantity), counters.MaxLimit+1))
 	result, limited, retryAfter := outcomeOf(&d, quantity), int64(0), int64(-1)

@@ -138,8 +138,8 @@ func TestThrottleRefuses(t *testing.T) {
 			t.Errorf("%q: %s, want %s", tt.words, got, tt.want)
 		}
 	}
-	if keys := b.table.Stats().Keys; keys != 0 || s.limits.len() != 0 {
-		t.Errorf("%d keys and %d limits are held", keys, s.limits.len())
+	if keys := b.table.Stats().Keys; keys != 0 || s.limits.Len() != 0 {
+		t.Errorf("%d keys and %d limits are held", keys, s.limits.Len())
 	}
 	if got := throttled(t, s, "k", "1099511627775", "1", "31622400"); got[:5] != "-ERR " {
 		t.Errorf("a bucket that takes longer than the world to fill: %s", got)

@@ -4,6 +4,7 @@
 //	POST /v1/check        one check, by domain and descriptors or by rule and identity    200 either way; ?status=1: 429
 //	POST /v1/check/batch  up to 1000 checks, one answer each, in order                    200
 //	POST /limiter/check   one check by rule and identity, the short form                  200 or 429
+//	POST /json            a request of Envoy's rate limit service, in its JSON             200 or 429
 //
 // # Invariants
 //

@@ -88,17 +88,42 @@ func NewHeaders(families []string, now func() time.Time, jitter func() float64) 
 // It returns what Retry-After says, in seconds: the governing wait and 0 to 3 % more, rounded up; 0 if the request is
 // allowed; -1 if no wait helps, and then there is no Retry-After.
 func (h *Headers) Write(dst http.Header, layers []counters.Decision) int64 {
+	var (
+		room [512]byte
+		f    fields
+	)
+	text, retryAfter := h.compose(&f, room[:0], layers)
+	if f.n > 0 {
+		f.writeTo(dst, string(text))
+	}
+	return retryAfter
+}
+
+// Field is a header field.
+type Field struct{ Name, Value string }
+
+// Append appends what Write would set to dst, for protocols that have headers of their own. It returns as well what Write does.
+func (h *Headers) Append(dst []Field, layers []counters.Decision) ([]Field, int64) {
+	var (
+		room [512]byte
+		f    fields
+	)
+	text, retryAfter := h.compose(&f, room[:0], layers)
+	all, start := string(text), 0
+	for i := range f.n {
+		dst = append(dst, Field{f.names[i], all[start:f.ends[i]]})
+		start = f.ends[i]
+	}
+	return dst, retryAfter
+}
+
+// compose appends the values of the fields to text, one after the other, and notes their names and ends in f, which is zero.
+func (h *Headers) compose(f *fields, text []byte, layers []counters.Decision) ([]byte, int64) {
 	i := counters.Governing(layers)
 	if i < 0 {
-		return 0
+		return text, 0
 	}
-	governing := &layers[i]
-	var (
-		room       [512]byte
-		text       = room[:0]
-		f          fields
-		retryAfter int64
-	)
+	governing, retryAfter := &layers[i], int64(0)
 	if h.draft11 {
 		text = f.appendDraft11(text, layers)
 	}
@@ -115,8 +140,7 @@ func (h *Headers) Write(dst http.Header, layers []counters.Decision) int64 {
 	if retryAfter > 0 && h.legacy != "" {
 		text = f.end(strconv.AppendInt(text, retryAfter, 10), "X-Ratelimit-Retry-After")
 	}
-	f.writeTo(dst, string(text))
-	return retryAfter
+	return text, retryAfter
 }
 
 // reset is what X-RateLimit-Reset says.

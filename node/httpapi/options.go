@@ -23,6 +23,10 @@ type Limiter interface {
 	Decide(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error)
 }
 
+// Envoy answers requests of Envoy's rate limit service that come as JSON: a body of at most MaxBody bytes that is valid JSON and only valid
+// during the call. It returns the JSON of the answer, and whether the request is allowed: 200 or 429. Errors are those of a Limiter.
+type Envoy func(ctx context.Context, body []byte) (answer []byte, allowed bool, err error)
+
 // What a body may hold unless Options say otherwise, in bytes.
 const (
 	DefaultMaxBody      = 64 << 10
@@ -38,6 +42,8 @@ type Options struct {
 	MaxBody int64
 	// MaxBatchBody is the same for a batch. 0 means DefaultMaxBatchBody.
 	MaxBatchBody int64
+	// Envoy answers POST /json. Nil means that the door has no /json.
+	Envoy Envoy
 	// Actions make the descriptors of what /v1/auth is asked about. Nil means that the door has no /v1/auth.
 	Actions *actions.Actions
 	// Logger receives the errors that clients are not shown. Nil means slog.Default().

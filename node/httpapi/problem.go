@@ -38,14 +38,22 @@ type denial struct {
 	RetryAfter       int64    `json:"retry_after"` // seconds as in Retry-After; -1 when no wait helps
 }
 
+// ProblemType is the media type of problem documents.
+const ProblemType = "application/problem+json"
+
 func (p *problem) write(w http.ResponseWriter) {
+	body := p.body()
+	w.Header().Set("Content-Type", ProblemType)
+	w.WriteHeader(p.Status)
+	w.Write(body)
+}
+
+func (p *problem) body() []byte {
 	body, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // strings and numbers only: it cannot fail
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(p.Status)
-	w.Write(append(body, '\n'))
+	return append(body, '\n')
 }
 
 // refusal is an error that a client is told, with the status that fits it.
@@ -96,11 +104,20 @@ func WriteDenial(w http.ResponseWriter, layers []counters.Decision, retryAfter i
 	deny(w, http.StatusTooManyRequests, verdictOf(layers), layers, retryAfter, nil)
 }
 
+// Denial returns the problem document that WriteDenial writes, for protocols that are no HTTP.
+func Denial(layers []counters.Decision, retryAfter int64) []byte {
+	return problemOf(http.StatusTooManyRequests, verdictOf(layers), layers, retryAfter, nil).body()
+}
+
 // deny writes the denial for a verdict whose headers are set already; retryAfter is what they say. The status is 429 where nothing
 // forces another. at may be nil.
 func deny(w http.ResponseWriter, status int, v verdict, layers []counters.Decision, retryAfter int64, at *standing) {
+	problemOf(status, v, layers, retryAfter, at).write(w)
+}
+
+func problemOf(status int, v verdict, layers []counters.Decision, retryAfter int64, at *standing) *problem {
 	message := advice(&v.governing, retryAfter)
-	p := problem{
+	return &problem{
 		Type:     quotaExceeded,
 		Title:    "Quota Exceeded",
 		Status:   status,
@@ -108,7 +125,6 @@ func deny(w http.ResponseWriter, status int, v verdict, layers []counters.Decisi
 		denial:   &denial{ViolatedPolicies: violated(layers), Error: "rate_limit_exceeded", Message: message, RetryAfter: retryAfter},
 		standing: at,
 	}
-	p.write(w)
 }
 
 // advice says what a denied client can do.

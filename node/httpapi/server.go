@@ -57,8 +57,10 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer, maxBody = (*door).batch, d.opt.MaxBatchBody
 	case "/limiter/check":
 		answer = (*door).limiterCheck
+	case "/json":
+		answer = (*door).envoy
 	default:
-		d.refuse(w, r, refuse(http.StatusNotFound, "nothing is served at this path: use /v1/check, /v1/check/batch, /v1/auth or /limiter/check"))
+		d.refuse(w, r, refuse(http.StatusNotFound, "nothing is served at this path: use /v1/check, /v1/check/batch, /v1/auth, /limiter/check or /json"))
 		return
 	}
 	if r.Method != http.MethodPost {

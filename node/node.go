@@ -242,12 +242,21 @@ func (n *Node) Take(ctx context.Context, req Request) (Decision, error) {
 
 // Decide appends to layers the decision of each layer of the request, in order, and of each parent that elastic rules bring along. The request is allowed if and only if all of them
 // are: it is charged in all layers or in none, unless their rules say otherwise. Errors are those of Take.
-func (n *Node) Decide(_ context.Context, req *Request, layers []Decision) ([]Decision, error) {
+func (n *Node) Decide(ctx context.Context, req *Request, layers []Decision) ([]Decision, error) {
+	return n.DecideMet(ctx, req, layers, nil)
+}
+
+// DecideMet is Decide that also tells which rules the layers met: those of the first len(met) layers are written to met, nil where there is
+// none. Rules are shared and must not be written to.
+func (n *Node) DecideMet(_ context.Context, req *Request, layers []Decision, met []*rules.Rule) ([]Decision, error) {
 	var room [rules.MaxDescriptors]rules.Match
 	p := n.policy.Load()
 	found, err := p.set.Match(req, n.secret, room[:0])
 	if err != nil {
 		return layers, err
+	}
+	for i := range min(len(met), len(found)) {
+		met[i] = found[i].Rule
 	}
 	first := len(layers)
 	var charges [rules.MaxDescriptors]counters.Charge
@@ -326,14 +335,15 @@ func (n *Node) account(p *policy, req *Request, found []rules.Match, charges []c
 	for i := range layers {
 		d := &layers[i]
 		found[i].Tell(req, &charges[i], d)
-		d.Degraded = d.Rule != "" && n.degraded.in(found[i].Rule.Scope)
+		scope := counters.Global
+		if found[i].Rule != nil {
+			scope = found[i].Rule.Scope
+		}
+		d.Degraded = d.Rule != "" && n.degraded.in(scope)
 		allowed = allowed && d.Allowed
 	}
-	if req.Peek {
-		return
-	}
 	for i := range layers {
-		if found[i].Rule == nil {
+		if found[i].Rule == nil || found[i].Asked(req) == 0 {
 			continue
 		}
 		switch tally := p.tallies[found[i].Rule]; {

@@ -26,6 +26,16 @@ func (r *Rule) key(secret Secret, entries []Entry) counters.Key {
 	return KeyOf(secret, r.appendOpen(stack[:0], entries))
 }
 
+// overrideKey is the key of a descriptor under a limit that the request brings: of the domain and of all keys and values.
+func overrideKey(secret Secret, domain string, entries []Entry) counters.Key {
+	var stack [stackKey]byte
+	b := appendSized(stack[:0], domain)
+	for i := range entries {
+		b = appendSized(appendSized(b, entries[i].Key), entries[i].Value)
+	}
+	return KeyOf(secret, b)
+}
+
 // KeyOf is the key of an identity under a meter that is no rule's.
 func KeyOf(secret Secret, identity []byte) counters.Key {
 	k0, k1 := binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])

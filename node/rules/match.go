@@ -10,11 +10,12 @@ import (
 
 // Match is what one layer of a request met. The zero value says that it met no rule, and is allowed.
 type Match struct {
-	Rule *Rule // nil: no rule met
+	Rule *Rule // nil: no rule met, or the limit of an Ask takes its place
 	Key  counters.Key
 	// Listed says whether the rule's allow or deny list names who asks.
 	Listed Listing
 
+	asked  uint8 // the place of the Ask that says what the layer is asked for, counted from 1; 0: the request does
 	lender uint8 // the place of the layer that it borrows from, counted from 1; 0: nobody
 }
 
@@ -44,13 +45,23 @@ func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
 	}
 	top := s.domains[req.Domain]
 	before, first, replacing, borrowing := dst, len(dst), false, false
-	for _, entries := range req.Descriptors {
+	for i, entries := range req.Descriptors {
 		var m Match
+		if req.overrides(i) {
+			if top != nil {
+				m.Key, m.asked = overrideKey(secret, req.Domain, entries), uint8(i+1)
+			}
+			dst = append(dst, m)
+			continue
+		}
 		if m.Rule = top.find(entries); m.Rule != nil {
 			m.Key = m.Rule.key(secret, entries)
 			m.Listed = m.Rule.listing(entries[len(entries)-1].Value)
 			replacing = replacing || len(m.Rule.Replaces) > 0
 			borrowing = borrowing || m.Rule.parent != nil
+			if req.Asks != nil {
+				m.asked = uint8(i + 1)
+			}
 		}
 		dst = append(dst, m)
 	}
@@ -66,8 +77,25 @@ func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
 			return before, err
 		}
 		dst = layers
+		if borrower := dst[first+i]; borrower.asked != 0 && borrower.lender != 0 {
+			lender := &dst[first+int(borrower.lender)-1]
+			if lender.asked == 0 || lender.Asked(req) < borrower.Asked(req) {
+				lender.asked = borrower.asked
+			}
+		}
 	}
 	return dst, nil
+}
+
+// overrides reports whether the descriptor i brings a limit of its own.
+func (r *Request) overrides(i int) bool { return r.Asks != nil && r.Asks[i].Limit != nil }
+
+// Asked is what the layer is asked for: 0 for a peek.
+func (m *Match) Asked(req *Request) uint64 {
+	if m.asked == 0 {
+		return req.EffectiveCost()
+	}
+	return req.Asks[m.asked-1].Cost
 }
 
 // replace takes out the layers whose rule another layer's replaces, also where that one is itself replaced.

@@ -39,7 +39,10 @@ const maxCost = 1 << 20
 // Charge returns what the layer is charged at a time, in nanoseconds since the Unix epoch. It has no limit where nothing limits the layer:
 // there is no rule, the rule is unlimited, or its allow list names who asks.
 func (m *Match) Charge(req *Request, now int64) counters.Charge {
-	r := m.Rule
+	r, asked := m.Rule, m.Asked(req)
+	if r == nil && m.asked != 0 {
+		return counters.Charge{Limit: req.Asks[m.asked-1].Limit, Key: m.Key, Cost: asked}
+	}
 	if r == nil {
 		return counters.Charge{}
 	}
@@ -53,7 +56,7 @@ func (m *Match) Charge(req *Request, now int64) counters.Charge {
 		l = r.LimitAt(now)
 	}
 	// What no limit can hold is denied, however much more it is.
-	cost := min(req.EffectiveCost()*r.Cost, counters.MaxLimit+1)
+	cost := min(asked*r.Cost, counters.MaxLimit+1)
 	return counters.Charge{Limit: l, Key: m.Key, Cost: cost, Mode: r.Mode, Each: r.Each, Lender: m.lender}
 }
 
@@ -65,7 +68,11 @@ func (m *Match) IdleAt(p float64) bool {
 
 // Tell makes of the table's decision on the charge what the rule says: its name, its promise without the margin, the quota of a bucket.
 func (m *Match) Tell(req *Request, ch *counters.Charge, d *counters.Decision) {
-	r, l := m.Rule, ch.Limit
+	r, l, peek := m.Rule, ch.Limit, m.Asked(req) == 0
+	if r == nil && l != nil {
+		d.Rule, d.Mode = OverrideName, ch.Mode
+		return
+	}
 	if r == nil || l == nil { // an unlimited rule is counted, but it decides nothing: a limit of 0 with 0 left would be told of it
 		return
 	}
@@ -73,7 +80,7 @@ func (m *Match) Tell(req *Request, ch *counters.Charge, d *counters.Decision) {
 	if l.Refill() != 0 && l.Max() != 0 { // "q=20;w=12" is the policy of a bucket of 20 that gets 100 a minute back
 		d.Window = l.Lasts()
 	}
-	if req.Peek && d.Allowed && !d.Waived && d.Remaining < r.Cost { // a peek asks for one, and this rule's requests cost more
+	if peek && d.Allowed && !d.Waived && d.Remaining < r.Cost { // a peek asks for one, and this rule's requests cost more
 		if d.Waived = ch.Mode == counters.Shadow; !d.Waived {
 			d.Allowed, d.RetryAfter = false, d.ResetAfter
 		}
@@ -82,7 +89,7 @@ func (m *Match) Tell(req *Request, ch *counters.Charge, d *counters.Decision) {
 		}
 	}
 	if margin := r.marginOf(l); margin > 0 {
-		over := d.Remaining < margin || req.Peek && d.Remaining < margin+r.Cost
+		over := d.Remaining < margin || peek && d.Remaining < margin+r.Cost
 		d.Waived = d.Waived || d.Allowed && over
 		d.Limit, d.Remaining = l.Max()-margin, d.Remaining-min(d.Remaining, margin)
 	}

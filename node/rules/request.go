@@ -26,6 +26,9 @@ type Request struct {
 	// request is charged in all its layers or in none.
 	Domain      string
 	Descriptors [][]Entry
+	// Asks say for each descriptor what it asks for by itself, whatever Cost and Peek say; nil: nothing. A parent that elastic rules bring
+	// along is asked for the most that they are.
+	Asks []Ask
 	// Rule and Identity address one rule directly by its name (or its full name). They exclude Domain and Descriptors, but
 	// Domain may be given to choose between rules of the same name.
 	Rule     string
@@ -36,7 +39,19 @@ type Request struct {
 	Peek bool
 }
 
-// EffectiveCost is what the request charges each of its layers: 0 for a peek, otherwise at least 1.
+// Ask is what one descriptor of a request asks for by itself.
+type Ask struct {
+	// Cost is what the descriptor's layer is charged. 0 peeks: the answer is that of a cost of 1, and this layer is not charged.
+	Cost uint64
+	// Limit takes the place of the rule that the descriptor meets, or would meet if there were one; nil: the rule is asked. It is counted for
+	// the domain and all entries of the descriptor, in a domain that is known; in another one the descriptor meets nothing.
+	Limit *counters.Limit
+}
+
+// OverrideName is what decisions call the limit of an Ask, which has no rule.
+const OverrideName = "override"
+
+// EffectiveCost is what the request charges each of its layers that has no Ask: 0 for a peek, otherwise at least 1.
 func (r *Request) EffectiveCost() uint64 {
 	if r.Peek {
 		return 0
@@ -59,6 +74,8 @@ func (r *Request) validate() error {
 		return invalid("cost %d is above %d", r.Cost, uint64(counters.MaxLimit))
 	case r.Rule != "" && len(r.Descriptors) > 0:
 		return invalid("give either a rule and an identity, or a domain and descriptors, not both")
+	case r.Asks != nil && len(r.Asks) != len(r.Descriptors):
+		return invalid("%d asks for %d descriptors", len(r.Asks), len(r.Descriptors))
 	case r.Rule != "":
 		return nil
 	case r.Identity != "":
@@ -75,6 +92,11 @@ func (r *Request) validate() error {
 	for i, entries := range r.Descriptors {
 		if err := validateEntries(i+1, entries); err != nil {
 			return err
+		}
+	}
+	for i := range r.Asks {
+		if cost := r.Asks[i].Cost; cost > counters.MaxLimit {
+			return invalid("cost %d of descriptor %d is above %d", cost, i+1, uint64(counters.MaxLimit))
 		}
 	}
 	return nil

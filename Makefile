@@ -8,6 +8,8 @@
 
 GO       ?= go
 FUZZTIME ?= 20s
+# What the binary does without: gRPC's traces, which bring html/template along, and manual pages of the command line.
+TAGS     = grpcnotrace,urfave_cli_no_docs
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # The benchmarks are a module of their own, so that nobody who uses edgelimit inherits its rivals.
@@ -69,4 +71,4 @@ lint:
 	$(GO) -C $(BENCH) mod tidy -diff
 
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/edgelimit ./cmd/edgelimit
+	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o bin/edgelimit ./cmd/edgelimit

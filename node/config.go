@@ -49,6 +49,8 @@ type Config struct {
 	RESP string `yaml:"resp"`
 	// RESPPasswordFile holds the password that clients of the Redis protocol have to give; empty: none.
 	RESPPasswordFile string `yaml:"resp_password_file"`
+	// GRPC is the same for Envoy's rate limit service.
+	GRPC string `yaml:"grpc"`
 	// Health is the host:port, or unix:/path, of /livez, /readyz and /metrics; empty: none.
 	Health string `yaml:"health"`
 	// Requests says what of a request that /v1/auth is asked about is held against the rules.
@@ -139,7 +141,7 @@ func DefaultConfig() Config {
 func (c *Config) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, door := range []struct{ name, addr string }{{"http", c.HTTP}, {"resp", c.RESP}, {"health", c.Health}} {
+	for _, door := range []struct{ name, addr string }{{"http", c.HTTP}, {"grpc", c.GRPC}, {"resp", c.RESP}, {"health", c.Health}} {
 		if _, _, err := splitDoor(door.addr); door.addr != "" && err != nil {
 			wrong("%s: %w", door.name, err)
 		}

@@ -106,6 +106,10 @@ var (
 	respSlowDesc        = desc("resp_slow_connections_total", "Connections of the Redis protocol that ended because a command or its reply took too long.")
 	respCommandsDesc    = desc("resp_commands_total", "Commands by outcome: allowed or denied (CL.THROTTLE), failed (an error was the reply), other.", "outcome")
 
+	rlsRequestsDesc  = desc("rls_requests_total", "Requests of Envoy's rate limit service by outcome: ok or over_limit (the overall code), invalid, failed (there was no answer).", "outcome")
+	rlsOverridesDesc = desc("rls_overrides", "Limits that requests of Envoy's rate limit service have brought and use.")
+	rlsBoundDesc     = desc("rls_over_admission_bound_ratio", "The largest over_admission_bound_ratio of those limits.")
+
 	storeFlushedDesc = desc("store_flushed_slots_total", "Slots that the regional store acknowledged.")
 	storeFailedDesc  = desc("store_failed_calls_total", "Calls of the regional store that failed.")
 	storeDroppedDesc = desc("store_dropped_slots_total", "Slots that found no room to wait; a push of all own slots makes that good.")
@@ -187,11 +191,19 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	total(malformedDesc, g.Malformed)
 	total(earlyDesc, g.Early)
 
+	e := n.envoy.Stats()
+	total(rlsRequestsDesc, e.OK, "ok")
+	total(rlsRequestsDesc, e.OverLimit, "over_limit")
+	total(rlsRequestsDesc, e.Invalid, "invalid")
+	total(rlsRequestsDesc, e.Failed, "failed")
+	gauge(rlsOverridesDesc, float64(e.Overrides))
+	gauge(rlsBoundDesc, n.boundOf(&n.made[ofEnvoy]))
+
 	if n.redisProtocol != nil {
 		r := n.redisProtocol.Stats()
 		gauge(respConnectionsDesc, float64(r.Connections))
 		gauge(respLimitsDesc, float64(r.Limits))
-		gauge(respBoundDesc, n.boundOfMade())
+		gauge(respBoundDesc, n.boundOf(&n.made[ofRedisClients]))
 		total(respAcceptedDesc, r.Accepted)
 		total(respRefusedDesc, r.Refused)
 		total(respMalformedDesc, r.Malformed)

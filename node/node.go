@@ -24,6 +24,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/clock"
 	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/respapi"
+	"github.com/edgelimit/edgelimit/node/rlsapi"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/regions"
 )
@@ -58,11 +59,12 @@ type Node struct {
 	degraded   degradation
 	ready      atomic.Bool
 
-	knowing sync.Mutex                                 // of those who tell the table its limits
-	made    atomic.Pointer[map[string]*counters.Limit] // limits that clients have made, by their meters' rules
+	knowing sync.Mutex    // of those who tell the table its limits
+	made    [2]madeLimits // limits that clients have made
 
-	http, resp, health *door
-	redisProtocol      *respapi.Server // nil without a resp door
+	http, grpc, resp, health *door
+	envoy                    *rlsapi.Service
+	redisProtocol            *respapi.Server // nil without a resp door
 }
 
 // New opens everything that the configuration names: rules, doors, gossip sockets. The error says what could not be opened. Run has
@@ -102,7 +104,6 @@ func New(cfg Config) (*Node, error) {
 		s := n.skew.now()
 		return s.Ahead, s.Clocks > 0
 	})
-	n.made.Store(&map[string]*counters.Limit{})
 	n.Shadow(cfg.Shadow)
 	n.enforce(set)
 	n.loads.succeed()
@@ -145,7 +146,10 @@ func (n *Node) open(keys Keys, incarnation uint64) error {
 	if err != nil {
 		return err
 	}
-	doors := httpapi.New(n, httpapi.Options{Headers: n.cfg.Headers, Actions: requests, Logger: n.log})
+	if err := n.openGRPC(); err != nil {
+		return err
+	}
+	doors := httpapi.New(n, httpapi.Options{Headers: n.cfg.Headers, Actions: requests, Envoy: n.envoy.JSON, Logger: n.log})
 	if n.http, err = n.openDoor("http", n.cfg.HTTP, doors); err != nil {
 		return err
 	}
@@ -177,7 +181,7 @@ func (n *Node) openDoor(name, addr string, h http.Handler) (*door, error) {
 // close undoes what New has opened when it fails half way.
 func (n *Node) close() {
 	n.closeStore()
-	for _, d := range []*door{n.http, n.resp, n.health} {
+	for _, d := range []*door{n.http, n.grpc, n.resp, n.health} {
 		if d != nil {
 			_ = d.listener.Close()
 		}
@@ -374,10 +378,10 @@ func (n *Node) Ready() error {
 	return nil
 }
 
-// Addr is the host:port, or the path, on which a door ("http", "resp", "health") listens, or the host:port of a gossip pool ("lan", "wan");
+// Addr is the host:port, or the path, on which a door ("http", "grpc", "resp", "health") listens, or the host:port of a gossip pool ("lan", "wan");
 // empty if there is none. It tells which port was picked for port 0.
 func (n *Node) Addr(name string) string {
-	d := map[string]*door{"http": n.http, "resp": n.resp, "health": n.health}[name]
+	d := map[string]*door{"http": n.http, "grpc": n.grpc, "resp": n.resp, "health": n.health}[name]
 	if d != nil {
 		return d.listener.Addr().String()
 	}

@@ -32,7 +32,7 @@ func (n *Node) enforce(set *rules.Set) (before, after *policy) {
 	before = n.policy.Load()
 	after = newPolicy(set.In(n.cfg.Region), before)
 	after.since = time.Unix(0, n.clock.Now())
-	n.know(after, *n.made.Load())
+	n.know(after, n.allMade())
 	n.policy.Store(after)
 	return before, after
 }

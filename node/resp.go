@@ -2,9 +2,6 @@ package node
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/respapi"
@@ -16,7 +13,7 @@ func (n *Node) openRESP() error {
 	if n.cfg.RESP == "" {
 		return nil
 	}
-	opt := respapi.Options{Learn: n.learn, Logger: n.log}
+	opt := respapi.Options{Learn: n.learner(&n.made[ofRedisClients]), Logger: n.log}
 	if file := n.cfg.RESPPasswordFile; file != "" {
 		var err error
 		if opt.Password, err = readPassword(file); err != nil {
@@ -51,48 +48,4 @@ func (n *Node) TakeLimit(l *counters.Limit, identity []byte, cost uint64) Decisi
 	d := said[0]
 	d.Degraded = n.degraded.in(l.Scope())
 	return d
-}
-
-// learn takes over the limits that clients have made, in place of those before.
-func (n *Node) learn(made []*counters.Limit) {
-	limits := make(map[string]*counters.Limit, len(made))
-	for _, l := range made {
-		limits[l.Meter().Rule] = l
-	}
-	n.knowing.Lock()
-	defer n.knowing.Unlock()
-	n.know(n.policy.Load(), limits)
-	n.made.Store(&limits)
-}
-
-// know tells the table which limits are in force. The lock on knowing is held.
-func (n *Node) know(p *policy, made map[string]*counters.Limit) {
-	n.table.Know(slices.AppendSeq(slices.Collect(maps.Values(p.limits)), maps.Values(made)))
-}
-
-// limitsAt returns the limits in force at a time, by their meters' rules. The map is not to be written to.
-func (n *Node) limitsAt(now time.Time) map[string]*counters.Limit {
-	limits, made := n.policy.Load().limitsAt(now.UnixNano()), *n.made.Load()
-	if len(made) == 0 {
-		return limits
-	}
-	limits = maps.Clone(limits)
-	maps.Copy(limits, made)
-	return limits
-}
-
-// limit returns the limit in force of a meter's rule, nil if there is none.
-func (n *Node) limit(rule string) *counters.Limit {
-	if l := n.policy.Load().limits[rule]; l != nil {
-		return l
-	}
-	return (*n.made.Load())[rule]
-}
-
-// boundOfMade is the largest bound of the limits that clients have made.
-func (n *Node) boundOfMade() (bound float64) {
-	for rule := range *n.made.Load() {
-		bound = max(bound, n.audit.bound(rule))
-	}
-	return bound
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/respapi"
+	"github.com/edgelimit/edgelimit/node/rlsapi"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -277,11 +278,12 @@ func TestMetersOfRulesAndClients(t *testing.T) {
 		return count
 	}
 	n := idle(t, full("old"))
-	made := make([]*counters.Limit, respapi.MaxLimits)
+	made := make([]*counters.Limit, respapi.MaxLimits+rlsapi.MaxOverrides)
 	for i := range made {
 		made[i], _ = counters.NewBucket(counters.NewMeter(fmt.Sprintf("%%made/%d", i), counters.TokenBucket, 24*time.Hour), 1, 1)
 	}
-	n.learn(made)
+	n.learner(&n.made[ofRedisClients])(made[:respapi.MaxLimits])
+	n.learner(&n.made[ofEnvoy])(made[respapi.MaxLimits:])
 	if got := admitted(n, "old"); got != rules.MaxLimited {
 		t.Errorf("%d rules admitted a request", got)
 	}

@@ -30,9 +30,9 @@ func (n *Node) Run(ctx context.Context) error {
 	files := start(n.watchRules)
 	pressure := start(n.watchPressure)
 	store := start(n.reconcile)
-	doors := []*serving{n.serve(n.http, "http", fail), n.serve(n.resp, "resp", fail)}
+	doors := []*serving{n.serve(n.http, "http", fail), n.serve(n.grpc, "grpc", fail), n.serve(n.resp, "resp", fail)}
 	n.ready.Store(true)
-	n.log.Info("ready", "http", n.Addr("http"), "resp", n.Addr("resp"), "health", n.Addr("health"),
+	n.log.Info("ready", "http", n.Addr("http"), "grpc", n.Addr("grpc"), "resp", n.Addr("resp"), "health", n.Addr("health"),
 		"gossip", n.Addr("lan"), "gossip_wan", n.Addr("wan"), "rules", len(n.policy.Load().set.Rules()))
 
 	<-ctx.Done()

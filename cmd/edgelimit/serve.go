@@ -32,6 +32,7 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "region", Usage: "`NAME` of the region that the node stands in", EnvVars: env("REGION")},
 			&cli.StringFlag{Name: "node-id", Usage: "`NAME` of the node, unique in its region (default: the host's)", EnvVars: env("NODE_ID")},
 			&cli.StringFlag{Name: "http", Usage: "`ADDRESS` of the HTTP door, host:port or unix:/path (default " + node.DefaultHTTP + ")", EnvVars: env("HTTP")},
+			&cli.StringFlag{Name: "grpc", Usage: "`ADDRESS` of Envoy's rate limit service (default: closed)", EnvVars: env("GRPC")},
 			&cli.StringFlag{Name: "resp", Usage: "`ADDRESS` of the Redis protocol, which is redis-cell's CL.THROTTLE (default: closed)", EnvVars: env("RESP")},
 			&cli.StringFlag{Name: "health", Usage: "`ADDRESS` of /livez, /readyz and /metrics (default " + node.DefaultHealth + ")", EnvVars: env("HEALTH")},
 			&cli.StringFlag{Name: "gossip", Usage: "`HOST:PORT` for the nodes of the region, UDP and TCP", EnvVars: env("GOSSIP")},
@@ -47,7 +48,7 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "log-level", Usage: "debug, info, warn or error", Value: "info", EnvVars: env("LOG_LEVEL")},
 			&cli.BoolFlag{Name: "log-json", Usage: "log in JSON", EnvVars: env("LOG_JSON")},
 			&cli.BoolFlag{Name: "print-config", Usage: "print the annotated sample configuration and exit"},
-			comingFlag("grpc", "the Envoy door"), comingFlag("admin", "the dashboard"),
+			comingFlag("admin", "the dashboard"),
 		}, injectFlags()...),
 		Action: serve,
 	}
@@ -110,7 +111,7 @@ func serveConfig(c *cli.Context) (node.Config, error) {
 		flag string
 		to   *string
 	}{
-		{"region", &cfg.Region}, {"node-id", &cfg.NodeID}, {"http", &cfg.HTTP}, {"resp", &cfg.RESP}, {"health", &cfg.Health},
+		{"region", &cfg.Region}, {"node-id", &cfg.NodeID}, {"http", &cfg.HTTP}, {"grpc", &cfg.GRPC}, {"resp", &cfg.RESP}, {"health", &cfg.Health},
 		{"gossip", &cfg.Gossip.LAN}, {"gossip-wan", &cfg.Gossip.WAN}, {"key-file", &cfg.Gossip.KeyFile},
 		{"advertise-lan", &cfg.Gossip.AdvertiseLAN}, {"advertise-wan", &cfg.Gossip.AdvertiseWAN},
 		{"redis", &cfg.Redis.URL}, {"pressure-file", &cfg.PressureFile},

@@ -45,7 +45,7 @@ func TestServeWithoutFlagsIsTheDefault(t *testing.T) {
 }
 
 func TestServeFlags(t *testing.T) {
-	got, err := configured(t, "--rules", "a.yaml", "--rules", "dir", "--region", "eu", "--node-id", "n1", "--http", "127.0.0.1:1", "--resp", "unix:/r", "--health", "",
+	got, err := configured(t, "--rules", "a.yaml", "--rules", "dir", "--region", "eu", "--node-id", "n1", "--http", "127.0.0.1:1", "--resp", "unix:/r", "--grpc", "unix:/g", "--health", "",
 		"--gossip", "127.0.0.1:2", "--gossip-wan", "127.0.0.1:3", "--join", "x", "--join", "wan:y:4", "--key-file", "k", "--interval", "50ms",
 		"--advertise-lan", "192.0.2.1:5", "--advertise-wan", "192.0.2.2:6", "--memory", "1GiB", "--shadow")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestServeFlags(t *testing.T) {
 	}
 	want := node.DefaultConfig()
 	want.Rules, want.Region, want.NodeID, want.HTTP, want.Health = []string{"a.yaml", "dir"}, "eu", "n1", "127.0.0.1:1", ""
-	want.RESP = "unix:/r"
+	want.RESP, want.GRPC = "unix:/r", "unix:/g"
 	want.Gossip.LAN, want.Gossip.WAN, want.Gossip.Join = "127.0.0.1:2", "127.0.0.1:3", []string{"x", "wan:y:4"}
 	want.Gossip.KeyFile, want.Gossip.Interval = "k", 50*time.Millisecond
 	want.Gossip.AdvertiseLAN, want.Gossip.AdvertiseWAN = "192.0.2.1:5", "192.0.2.2:6"
@@ -135,7 +135,7 @@ func TestServeRefuses(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"--grpc", ":8081"}, []string{"--grpc", "not in this version", "leave the flag out"}},
+		{[]string{"--grpc", "nonsense"}, []string{`grpc: address "nonsense"`, "unix:/path"}},
 		{[]string{"--resp", "nonsense"}, []string{`resp: address "nonsense"`, "unix:/path"}},
 		{[]string{"--admin", ":9101"}, []string{"--admin", "not in this version"}},
 		{[]string{"--redis", "localhost:6379"}, []string{"redis.url", "no scheme", "redis://host:port"}},

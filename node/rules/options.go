@@ -35,6 +35,12 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// DefaultAlgorithm returns the algorithm of rules which name none. The options have to be valid.
+func (o Options) DefaultAlgorithm() counters.Algorithm {
+	a, _ := new(parser).named(nil, o.withDefaults().Algorithm)
+	return a
+}
+
 func (o Options) withDefaults() Options {
 	o.Algorithm = cmp.Or(o.Algorithm, counters.SlidingWindow.String())
 	if o.IPv6Prefix == 0 {

@@ -101,7 +101,7 @@ func (b *Builder) image(ctx context.Context, name, dockerfile string, fill func(
 // compile builds a static program of this repository for the engine's machine, which is this one.
 func (b *Builder) compile(ctx context.Context, pkg, dir, program string) error {
 	_, err := b.Run.Run(ctx, docker.Command{
-		Name: "go", Args: []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, program), pkg},
+		Name: "go", Args: []string{"build", "-trimpath", "-tags", "grpcnotrace,urfave_cli_no_docs", "-ldflags", "-s -w", "-o", filepath.Join(dir, program), pkg},
 		Dir: b.Root, Env: []string{"CGO_ENABLED=0", "GOOS=linux"}, Progress: b.Progress,
 	})
 	return err

@@ -1,0 +1,151 @@
+package rlsapi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+)
+
+// What clients may take.
+const (
+	maxStreams = 256      // requests at a time, of a connection
+	maxMessage = 64 << 10 // bytes of a request
+	maxHeaders = 16 << 10 // bytes of a request's headers
+
+	idleFor   = 5 * time.Minute  // without any request
+	askAfter  = time.Minute      // of silence a client is asked whether it is still there
+	answerIn  = 20 * time.Second // and has to say so
+	greetIn   = 5 * time.Second  // from connecting to being ready for requests
+	pingEvery = 10 * time.Second // how often clients may ask whether the server is there
+	hangFor   = 10 * time.Second // from the headers of a request to its answer
+
+	soon       = time.Second // a deadline that is no further away needs none of the server's
+	maxHanging = 1 << 14     // requests of all connections that have no such deadline
+)
+
+// ServerOptions are a server's settings. The zero value is ready to use.
+type ServerOptions struct {
+	// Leaving, once it is closed, has whoever watches the health be told NOT_SERVING; requests are answered as before. Nil: never.
+	Leaving <-chan struct{}
+	// Track is called with 1 for each connection that is opened and with -1 when it ends. Nil: nobody wants to know.
+	Track func(change int)
+}
+
+// Server serves a Service by gRPC, and beside it grpc.health.v1 and reflection. NewServer makes it; its methods may be called from anywhere.
+type Server struct {
+	grpc   *grpc.Server
+	health *health
+	track  func(change int)
+	stop   sync.Once
+
+	hanging atomic.Int64 // requests without a deadline that is soon
+}
+
+// NewServer returns a server of s. Serve or Close has to be called.
+func NewServer(s *Service, opt ServerOptions) *Server {
+	server := &Server{health: newHealth(opt.Leaving), track: opt.Track}
+	if server.track == nil {
+		server.track = func(int) {}
+	}
+	server.grpc = grpc.NewServer(
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(greetIn),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleFor, Time: askAfter, Timeout: answerIn}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery, PermitWithoutStream: true}),
+		grpc.InTapHandle(server.admit),
+	)
+	rls.RegisterRateLimitServiceServer(server.grpc, s)
+	grpc_health_v1.RegisterHealthServer(server.grpc, server.health)
+	reflection.Register(server.grpc)
+	return server
+}
+
+// admit bounds how many requests may hang, and for how long, whose clients send no end of them or take no answer. Envoy says how long it
+// waits, some milliseconds: there is nothing to do then.
+func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if info.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName {
+		return ctx, nil // it is to last
+	}
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= soon {
+		return ctx, nil
+	}
+	if s.hanging.Add(1) > maxHanging {
+		s.hanging.Add(-1)
+		return ctx, status.Errorf(codes.ResourceExhausted, "%d requests without a deadline, or a far one, are under way: set one of at most %v", maxHanging, soon)
+	}
+	bounded, cancel := context.WithTimeout(ctx, hangFor)
+	context.AfterFunc(ctx, func() { // as the request has ended
+		cancel()
+		s.hanging.Add(-1)
+	})
+	return bounded, nil
+}
+
+// Serve accepts connections until Shutdown or Close, and returns nil then. It may be called once.
+func (s *Server) Serve(l net.Listener) error {
+	err := s.grpc.Serve(&counted{l, s.track})
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
+}
+
+// Shutdown accepts no more connections, tells clients to ask elsewhere, answers the requests that have come, and waits for that, but no
+// longer than ctx: its error says that some are left, which Close ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop.Do(s.health.end)
+	done := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close ends everything at once.
+func (s *Server) Close() error {
+	s.stop.Do(s.health.end)
+	s.grpc.Stop()
+	return nil
+}
+
+// counted is a listener whose connections are tracked.
+type counted struct {
+	net.Listener
+	track func(change int)
+}
+
+func (l *counted) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.track(1)
+	return &countedConn{Conn: conn, closed: sync.OnceFunc(func() { l.track(-1) })}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}

@@ -1,0 +1,89 @@
+package rlsapi
+
+import (
+	"encoding/json"
+	"testing"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// FuzzRequest: whatever bytes come, they are refused or answered with one status for each descriptor, and what the limiter is asked is within
+// what rules accept. Answers can be encoded.
+func FuzzRequest(f *testing.F) {
+	for _, seed := range []string{
+		"\x0a\x04edge\x12\x0f\x0a\x0d\x0a\x06client\x12\x03a=b",
+		"\x0a\x04edge\x12\x14\x0a\x0d\x0a\x06client\x12\x03a=b\x12\x04\x08\x05\x10\x03\x18\x07",
+		"\x0a\x04edge\x12\x13\x0a\x0d\x0a\x06client\x12\x03a=b\x1a\x02\x08\x00",
+		"\x0a\x04edge\x12\x11\x0a\x0d\x0a\x06client\x12\x03a=b\x20\x01",
+		"\x12\x00\x12\x00", "\x0a\xff\xff\xff\xff\x0f", "",
+	} {
+		f.Add([]byte(seed), uint64(1), true)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, number uint64, allowed bool) {
+		var req rls.RateLimitRequest
+		if proto.Unmarshal(body, &req) != nil {
+			return
+		}
+		d := counters.Decision{Allowed: allowed, Rule: "r", Limit: number, Remaining: number / 2, Mode: counters.Mode(number % 5), Waived: allowed && number%2 == 0}
+		limiter := &fake{said: d, met: []*rules.Rule{{Metadata: map[string]any{"a": 1.0}}}}
+		s := New(limiter, quiet())
+		resp, err := s.ShouldRateLimit(t.Context(), &req)
+		if err != nil {
+			if resp != nil || status.Code(err) != codes.InvalidArgument || s.Stats() != (Stats{Invalid: 1, Overrides: s.Stats().Overrides}) {
+				t.Fatalf("%v, %v, %+v", resp, err, s.Stats())
+			}
+			return
+		}
+		asked := &limiter.asked
+		if n := len(asked.Descriptors); n != len(req.Descriptors) || n > rules.MaxDescriptors || asked.Asks != nil && len(asked.Asks) != n {
+			t.Fatalf("asked %+v of %v", asked, &req)
+		}
+		for i, entries := range asked.Descriptors {
+			if len(entries) != len(req.Descriptors[i].Entries) || len(entries) > rules.MaxEntries {
+				t.Fatalf("asked %v of %v", entries, req.Descriptors[i])
+			}
+		}
+		if len(resp.Statuses) != len(req.Descriptors) || (resp.OverallCode == rls.RateLimitResponse_OK) != (allowed || len(req.Descriptors) == 0) {
+			t.Fatalf("%v of %v", resp, &req)
+		}
+		if resp.RawBody != nil && !json.Valid(resp.RawBody) {
+			t.Fatalf("body %s", resp.RawBody)
+		}
+		if _, err := proto.Marshal(resp); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := New(limiter, quiet()).ShouldRateLimit(t.Context(), &req); err != nil || !proto.Equal(again, resp) {
+			t.Fatalf("at first %v, then %v, %v", resp, again, err)
+		}
+	})
+}
+
+// FuzzJSON is the same of what comes to /json.
+func FuzzJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{"domain":"edge","descriptors":[{"entries":[{"key":"client","value":"a"}]}],"hitsAddend":2}`,
+		`{"domain":"edge","descriptors":[{"entries":[{"key":"k"}],"limit":{"requestsPerUnit":5,"unit":"HOUR","unitMultiplier":2},"hitsAddend":"0"}]}`,
+		`{"descriptors":[{"isNegativeHits":true}]}`, `{}`, `null`, `[`, `{"domain":"\ud800"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		s := New(&fake{said: counters.Decision{Allowed: true, Rule: "r", Limit: 5}}, quiet())
+		answer, allowed, err := s.JSON(t.Context(), body)
+		if err != nil {
+			if status.Code(s.statusOf(t.Context(), err)) != codes.InvalidArgument || answer != nil || allowed {
+				t.Fatalf("%s, %v, %v", answer, allowed, err)
+			}
+			return
+		}
+		if !json.Valid(answer) || !allowed {
+			t.Fatalf("%s, %v", answer, allowed)
+		}
+	})
+}

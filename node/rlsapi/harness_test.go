@@ -1,0 +1,240 @@
+package rlsapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/leaks"
+)
+
+func TestMain(m *testing.M) { leaks.Main(m) }
+
+// patience is how long a test waits for what should come at once, on a machine that is busy with other things.
+const patience = 30 * time.Second
+
+// launch runs a node with the rules of a file, with doors, until the test ends or stop is called.
+func launch(t *testing.T, rule string, change func(*node.Config)) (n *node.Node, stop func()) {
+	t.Helper()
+	cfg := node.DefaultConfig()
+	cfg.NodeID, cfg.HTTP, cfg.GRPC, cfg.Health, cfg.Memory = "a", "127.0.0.1:0", "127.0.0.1:0", "", counters.MinMemory
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	var err error
+	if cfg.RuleSet, err = rules.Parse("test.yaml", []byte(rule)); err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	if n, err = node.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return n, stop
+}
+
+// dial connects to a door, host:port or a path.
+func dial(t *testing.T, addr string) *grpc.ClientConn {
+	t.Helper()
+	if strings.HasPrefix(addr, "/") {
+		addr = "unix:" + addr
+	}
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// should asks a node. Its error is what a client is told.
+type should func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error)
+
+// byGRPC asks by gRPC.
+func byGRPC(t *testing.T, n *node.Node) should {
+	client := rls.NewRateLimitServiceClient(dial(t, n.Addr("grpc")))
+	return func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+		return client.ShouldRateLimit(ctx, req, grpc.WaitForReady(true))
+	}
+}
+
+// byJSON asks at /json. What is refused there becomes an error that begins with its status.
+func byJSON(t *testing.T, n *node.Node) should {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+		body, err := protojson.Marshal(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		question, _ := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.Addr("http")+"/json", bytes.NewReader(body))
+		answer, err := client.Do(question)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != 200 && answer.StatusCode != 429 {
+			return nil, fmt.Errorf("%d: %s", answer.StatusCode, text)
+		}
+		resp := new(rls.RateLimitResponse)
+		if err := protojson.Unmarshal(text, resp); err != nil {
+			t.Fatal(err)
+		}
+		if (answer.StatusCode == 200) != (resp.OverallCode == rls.RateLimitResponse_OK) {
+			t.Errorf("status %d: %s", answer.StatusCode, text)
+		}
+		return resp, nil
+	}
+}
+
+// request is of a domain and what its descriptors are.
+func request(domain string, hits uint32, descriptors ...*common.RateLimitDescriptor) *rls.RateLimitRequest {
+	return &rls.RateLimitRequest{Domain: domain, HitsAddend: hits, Descriptors: descriptors}
+}
+
+// edge is a request of the domain edge, of one hit.
+func edge(descriptors ...*common.RateLimitDescriptor) *rls.RateLimitRequest {
+	return request("edge", 0, descriptors...)
+}
+
+// d is a descriptor of entries key=value.
+func d(entries ...string) *common.RateLimitDescriptor {
+	made := new(common.RateLimitDescriptor)
+	for _, e := range entries {
+		key, value, _ := strings.Cut(e, "=")
+		made.Entries = append(made.Entries, &common.RateLimitDescriptor_Entry{Key: key, Value: value})
+	}
+	return made
+}
+
+// hits gives a descriptor hits of its own.
+func hits(n uint64, d *common.RateLimitDescriptor) *common.RateLimitDescriptor {
+	d.HitsAddend = wrapperspb.UInt64(n)
+	return d
+}
+
+// limited gives a descriptor a limit of its own.
+func limited(most uint32, unit envoytype.RateLimitUnit, d *common.RateLimitDescriptor) *common.RateLimitDescriptor {
+	d.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: most, Unit: unit}
+	return d
+}
+
+// every gives the limit of a descriptor a multiple of its unit.
+func every(n uint32, d *common.RateLimitDescriptor) *common.RateLimitDescriptor {
+	d.Limit.UnitMultiplier = wrapperspb.UInt32(n)
+	return d
+}
+
+// told is a response in short: the overall code, and each status with what is left of which limit.
+func told(resp *rls.RateLimitResponse) string {
+	parts := []string{resp.OverallCode.String()}
+	for _, s := range resp.Statuses {
+		text := s.Code.String()
+		switch l := s.CurrentLimit; {
+		case l != nil:
+			text += fmt.Sprintf(" %s %d/%d %s", l.Name, s.LimitRemaining, l.RequestsPerUnit, l.Unit)
+		case s.LimitRemaining == math.MaxUint32:
+			text += " unlimited"
+		case s.LimitRemaining != 0:
+			text += fmt.Sprintf(" %d", s.LimitRemaining)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, " | ")
+}
+
+// sound holds what is true of every response.
+func sound(t *testing.T, req *rls.RateLimitRequest, resp *rls.RateLimitResponse) {
+	t.Helper()
+	if len(resp.Statuses) != len(req.Descriptors) {
+		t.Errorf("%d statuses for %d descriptors", len(resp.Statuses), len(req.Descriptors))
+	}
+	over, limits := false, false
+	for _, s := range resp.Statuses {
+		over = over || s.Code == rls.RateLimitResponse_OVER_LIMIT
+		limits = limits || s.CurrentLimit != nil
+		if (s.CurrentLimit == nil) != (s.DurationUntilReset == nil) {
+			t.Errorf("limit %v, reset %v", s.CurrentLimit, s.DurationUntilReset)
+		}
+		if reset := s.DurationUntilReset; reset != nil && (reset.CheckValid() != nil || reset.AsDuration() < 0) {
+			t.Errorf("until reset: %v", reset)
+		}
+		if l := s.CurrentLimit; l != nil && s.LimitRemaining > l.RequestsPerUnit {
+			t.Errorf("%d of %d are left", s.LimitRemaining, l.RequestsPerUnit)
+		}
+	}
+	headers := make(map[string]string)
+	for _, h := range resp.ResponseHeadersToAdd {
+		if _, twice := headers[h.Key]; twice {
+			t.Errorf("%s is told twice", h.Key)
+		}
+		headers[h.Key] = h.Value
+	}
+	if denied := resp.OverallCode == rls.RateLimitResponse_OVER_LIMIT; denied {
+		var problem struct {
+			Status   int
+			Violated []string `json:"violated-policies"`
+		}
+		if err := json.Unmarshal(resp.RawBody, &problem); err != nil || problem.Status != 429 || len(problem.Violated) == 0 {
+			t.Errorf("the body of a denial is %s", resp.RawBody)
+		}
+		if headers["Content-Type"] != "application/problem+json" || headers["Cache-Control"] != "no-store" || !over {
+			t.Errorf("a denial with %v", resp)
+		}
+	} else if resp.RawBody != nil || headers["Content-Type"] != "" {
+		t.Errorf("allowed, with body %s and headers %v", resp.RawBody, headers)
+	}
+	if (headers["Ratelimit"] != "") != limits {
+		t.Errorf("headers %v where %v", headers, resp.Statuses)
+	}
+}
+
+// waitReady waits until the node serves.
+func waitReady(t *testing.T, n *node.Node) {
+	t.Helper()
+	ticker := time.NewTicker(3 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.After(patience); n.Ready() != nil; {
+		select {
+		case <-deadline:
+			t.Fatalf("not ready within %v", patience)
+		case <-ticker.C:
+		}
+	}
+}

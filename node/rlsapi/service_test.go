@@ -1,0 +1,247 @@
+package rlsapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/httpapi"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// fake is a limiter that says what it was told to, of every descriptor the same.
+type fake struct {
+	said  counters.Decision
+	more  []counters.Decision // of parents
+	met   []*rules.Rule
+	err   error
+	asked rules.Request // the last one
+}
+
+func (f *fake) DecideMet(_ context.Context, req *rules.Request, layers []counters.Decision, met []*rules.Rule) ([]counters.Decision, error) {
+	if len(layers) != 0 || len(met) != len(req.Descriptors) {
+		panic("layers of another request")
+	}
+	f.asked = rules.Request{Domain: req.Domain, Cost: req.Cost, Asks: append([]rules.Ask(nil), req.Asks...)}
+	for i := range req.Descriptors {
+		f.asked.Descriptors = append(f.asked.Descriptors, append([]rules.Entry(nil), req.Descriptors[i]...))
+		layers = append(layers, f.said)
+	}
+	copy(met, f.met)
+	return append(layers, f.more...), f.err
+}
+
+// quiet are options under which every answer is known in advance.
+func quiet() Options {
+	return Options{
+		Logger: slog.New(slog.DiscardHandler),
+		Now:    func() time.Time { return time.Unix(1_700_000_000, 1) },
+		Jitter: func() float64 { return 0 },
+	}
+}
+
+// descriptor is one of so many entries: k0=v0, k1=v1.
+func descriptor(entries int) *common.RateLimitDescriptor {
+	made := new(common.RateLimitDescriptor)
+	for i := range entries {
+		made.Entries = append(made.Entries, &common.RateLimitDescriptor_Entry{Key: fmt.Sprint("k", i), Value: fmt.Sprint("v", i)})
+	}
+	return made
+}
+
+func question1() *rls.RateLimitRequest {
+	return &rls.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{descriptor(1)}}
+}
+
+func respond(t *testing.T, s *Service, req *rls.RateLimitRequest) *rls.RateLimitResponse {
+	t.Helper()
+	resp, err := s.ShouldRateLimit(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// What is asked of the limiter is what the request says, and nothing of the request before.
+func TestQuestion(t *testing.T) {
+	f := &fake{said: counters.Decision{Allowed: true}}
+	s := New(f, quiet())
+	long := &rls.RateLimitRequest{Domain: "long", HitsAddend: 7, Descriptors: []*common.RateLimitDescriptor{descriptor(3), descriptor(1), descriptor(2)}}
+	respond(t, s, long)
+	want := rules.Request{Domain: "long", Cost: 7, Descriptors: [][]rules.Entry{
+		{{Key: "k0", Value: "v0"}, {Key: "k1", Value: "v1"}, {Key: "k2", Value: "v2"}}, {{Key: "k0", Value: "v0"}}, {{Key: "k0", Value: "v0"}, {Key: "k1", Value: "v1"}},
+	}}
+	if !reflect.DeepEqual(f.asked, want) {
+		t.Errorf("asked %+v, want %+v", f.asked, want)
+	}
+	respond(t, s, question1())
+	want = rules.Request{Domain: "d", Descriptors: [][]rules.Entry{{{Key: "k0", Value: "v0"}}}}
+	if !reflect.DeepEqual(f.asked, want) {
+		t.Errorf("asked %+v, want %+v", f.asked, want)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for _, tt := range []struct {
+		err    error
+		code   codes.Code
+		failed uint64
+	}{
+		{fmt.Errorf("%w: odd", rules.ErrInvalidRequest), codes.InvalidArgument, 0},
+		{context.DeadlineExceeded, codes.DeadlineExceeded, 1},
+		{context.Canceled, codes.Canceled, 1},
+		{errors.New("a secret"), codes.Internal, 1},
+	} {
+		s := New(&fake{err: tt.err}, quiet())
+		resp, err := s.ShouldRateLimit(t.Context(), question1())
+		if resp != nil || status.Code(err) != tt.code || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v: %v, %v", tt.err, resp, err)
+		}
+		if got := s.Stats(); got != (Stats{Failed: tt.failed, Invalid: 1 - tt.failed}) {
+			t.Errorf("%v: %+v", tt.err, got)
+		}
+		if _, _, err := s.JSON(t.Context(), []byte(`{"domain":"d","descriptors":[{"entries":[{"key":"k"}]}]}`)); !errors.Is(err, tt.err) {
+			t.Errorf("in JSON: %v, want %v", err, tt.err)
+		}
+	}
+}
+
+func TestJSONRefuses(t *testing.T) {
+	for _, body := range []string{`[]`, `{"domain":1}`, `{"domian":"d"}`, `{"hitsAddend":-1}`, `{"domain":"d"}{}`, `null`} {
+		f := &fake{err: rules.ErrInvalidRequest} // of null, which is an empty request
+		if _, _, err := New(f, quiet()).JSON(t.Context(), []byte(body)); !errors.Is(err, rules.ErrInvalidRequest) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+// The headers are those of the HTTP door, over all layers, also those that have no status.
+func TestHeaders(t *testing.T) {
+	allowed := counters.Decision{Allowed: true, Rule: "child", Window: time.Minute, Limit: 10, Remaining: 9, ResetAfter: 30 * time.Second}
+	parent := counters.Decision{Allowed: true, Rule: "parent", Window: time.Hour, Limit: 10, Remaining: 1, ResetAfter: 90 * time.Second}
+	for _, families := range [][]string{nil, {httpapi.Draft11}, {httpapi.LegacyEpoch}, {httpapi.HeadersOff}} {
+		opt := quiet()
+		opt.Headers = families
+		resp := respond(t, New(&fake{said: allowed, more: []counters.Decision{parent}}, opt), question1())
+		headers, _ := httpapi.NewHeaders(families, opt.Now, opt.Jitter)
+		want, _ := headers.Append(nil, []counters.Decision{allowed, parent})
+		if len(resp.ResponseHeadersToAdd) != len(want) || len(resp.Statuses) != 1 {
+			t.Fatalf("%v: %v, want %v", families, resp, want)
+		}
+		for i, h := range resp.ResponseHeadersToAdd {
+			if h.Key != want[i].Name || h.Value != want[i].Value {
+				t.Errorf("%v: %v, want %v", families, h, want[i])
+			}
+		}
+	}
+	denied := counters.Decision{Rule: "r", Window: time.Minute, Limit: 10, RetryAfter: 1500 * time.Millisecond, ResetAfter: 61500 * time.Millisecond}
+	s := New(&fake{said: denied}, quiet())
+	resp := respond(t, s, question1())
+	headers := make(map[string]string)
+	for _, h := range resp.ResponseHeadersToAdd {
+		headers[h.Key] = h.Value
+	}
+	if headers["Retry-After"] != "2" || headers["X-Ratelimit-Reset"] != "62" || !strings.Contains(string(resp.RawBody), `"retry_after":2`) {
+		t.Errorf("%v %s", headers, resp.RawBody)
+	}
+	if got := resp.Statuses[0].DurationUntilReset.AsDuration(); got != denied.ResetAfter {
+		t.Errorf("until reset: %v", got)
+	}
+	if got := s.Stats(); got != (Stats{OverLimit: 1}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A denial by a layer without a status, a parent's, is one of the request.
+func TestDenialByAParent(t *testing.T) {
+	resp := respond(t, New(&fake{said: counters.Decision{Allowed: true, Rule: "child"}, more: []counters.Decision{{Rule: "parent"}}}, quiet()), question1())
+	if resp.OverallCode != rls.RateLimitResponse_OVER_LIMIT || resp.Statuses[0].Code != rls.RateLimitResponse_OK {
+		t.Errorf("%v", resp)
+	}
+}
+
+func TestMetadata(t *testing.T) {
+	one := &rules.Rule{Metadata: map[string]any{"team": "one", "list": []any{1.5, true, nil, map[string]any{"x": "y"}}}}
+	two := &rules.Rule{Metadata: map[string]any{"team": "two", "more": 2.0}}
+	f := &fake{said: counters.Decision{Allowed: true}, met: []*rules.Rule{nil, one, new(rules.Rule), two}}
+	req := &rls.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{descriptor(1), descriptor(1), descriptor(1), descriptor(1)}}
+	got := respond(t, New(f, quiet()), req).DynamicMetadata.AsMap()
+	want := map[string]any{"team": "one", "more": 2.0, "list": []any{1.5, true, nil, map[string]any{"x": "y"}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if len(one.Metadata) != 2 || len(two.Metadata) != 2 {
+		t.Error("the rules' metadata was written to")
+	}
+	f.met = nil
+	if got := respond(t, New(f, quiet()), req).DynamicMetadata; got != nil {
+		t.Errorf("without any: %v", got)
+	}
+}
+
+func TestOverrides(t *testing.T) {
+	learned := 0
+	opt := quiet()
+	opt.Algorithm, opt.Learn = counters.FixedWindow, func(all []*counters.Limit) { learned = len(all) }
+	f := &fake{said: counters.Decision{Allowed: true}}
+	s := New(f, opt)
+	bring := func(most uint32) error {
+		req := question1()
+		req.HitsAddend = 3
+		req.Descriptors = append(req.Descriptors, descriptor(1))
+		req.Descriptors[1].Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: most, Unit: envoytype.RateLimitUnit_HOUR}
+		_, err := s.ShouldRateLimit(t.Context(), req)
+		return err
+	}
+	for most := range uint32(MaxOverrides) {
+		if err := bring(most); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := f.asked.Asks[1].Limit
+	want := counters.Meter{Rule: "%override/511/1h0m0s", Algorithm: counters.FixedWindow, Window: time.Hour, Sub: time.Hour}
+	if l.Meter() != want || l.Max() != 511 || f.asked.Asks[0] != (rules.Ask{Cost: 3}) || f.asked.Asks[1].Cost != 3 {
+		t.Errorf("%+v", f.asked.Asks)
+	}
+	if err := bring(MaxOverrides); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "512 different limits") {
+		t.Errorf("one more: %v", err)
+	}
+	if err := bring(511); err != nil || f.asked.Asks[1].Limit != l {
+		t.Errorf("the same one again: %v", err)
+	}
+	if got := s.Stats(); got.Overrides != MaxOverrides || learned != MaxOverrides || got.Failed != 1 || got.OK != MaxOverrides+1 {
+		t.Errorf("%+v, %d are known", got, learned)
+	}
+}
+
+// A limit that the default algorithm cannot hold is refused.
+func TestOverrideOfALog(t *testing.T) {
+	opt := quiet()
+	opt.Algorithm = counters.SlidingLog
+	req := question1()
+	req.Descriptors[0].Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: counters.MaxLog + 1, Unit: envoytype.RateLimitUnit_HOUR}
+	if _, err := New(&fake{}, opt).ShouldRateLimit(t.Context(), req); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestUnknownHeadersPanic(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	New(&fake{}, Options{Headers: []string{"nonsense"}})
+}

@@ -50,12 +50,13 @@ type Server struct {
 	track  func(change int)
 	stop   sync.Once
 
-	hanging atomic.Int64 // requests without a deadline that is soon
+	hanging     atomic.Int64 // requests without a deadline that is soon
+	mostHanging int64
 }
 
 // NewServer returns a server of s. Serve or Close has to be called.
 func NewServer(s *Service, opt ServerOptions) *Server {
-	server := &Server{health: newHealth(opt.Leaving), track: opt.Track}
+	server := &Server{health: newHealth(opt.Leaving), track: opt.Track, mostHanging: maxHanging}
 	if server.track == nil {
 		server.track = func(int) {}
 	}
@@ -80,9 +81,9 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= soon {
 		return ctx, nil
 	}
-	if s.hanging.Add(1) > maxHanging {
+	if s.hanging.Add(1) > s.mostHanging {
 		s.hanging.Add(-1)
-		return ctx, status.Errorf(codes.ResourceExhausted, "%d requests without a deadline, or a far one, are under way: set one of at most %v", maxHanging, soon)
+		return ctx, status.Errorf(codes.ResourceExhausted, "%d requests without a deadline, or a far one, are under way: set one of at most %v", s.mostHanging, soon)
 	}
 	bounded, cancel := context.WithTimeout(ctx, hangFor)
 	context.AfterFunc(ctx, func() { // as the request has ended

@@ -413,7 +413,8 @@ func TestRequestsThatHang(t *testing.T) {
 func TestRequestsThatHangAreCapped(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 16)
-		serveOn(t, l)
+		const each, most = 128, 1024
+		serveOn(t, l).LetHang(most)
 		connect := func() *raw {
 			conn, err := l.Dial()
 			if err != nil {
@@ -421,7 +422,6 @@ func TestRequestsThatHangAreCapped(t *testing.T) {
 			}
 			return greet(t, conn)
 		}
-		const each, most = 128, 1 << 14
 		for range most / each {
 			r := connect()
 			go func() { _, _ = io.Copy(io.Discard, r.Conn) }()

@@ -44,6 +44,9 @@ func TestInvalidRequests(t *testing.T) {
 		{"cost", Request{Domain: "edge", Descriptors: one, Cost: counters.MaxLimit + 1}, "cost 1099511627777 is above 1099511627776"},
 		{"cost with a rule", Request{Rule: "per_ip", Identity: "192.0.2.1", Cost: 1 << 63}, "is above"},
 		{"cost of a peek", Request{Rule: "per_ip", Identity: "192.0.2.1", Cost: 1 << 63, Peek: true}, "is above"},
+		{"asks", Request{Domain: "edge", Descriptors: one, Asks: make([]Ask, 2)}, "2 asks for 1 descriptors"},
+		{"asks of a rule", Request{Rule: "per_ip", Identity: "192.0.2.1", Asks: make([]Ask, 1)}, "1 asks for 0 descriptors"},
+		{"cost of an ask", Request{Domain: "edge", Descriptors: one, Asks: []Ask{{Cost: counters.MaxLimit + 1}}}, "cost 1099511627777 of descriptor 1 is above"},
 		{"identity missing", Request{Rule: "per_ip"}, "rule edge/remote_address counts by remote_address: give one as the identity"},
 		{"identity not wanted", Request{Rule: "partner", Identity: "x"}, "rule edge/api_key=partner has one count for everybody: leave the identity empty"},
 	}

@@ -135,8 +135,8 @@ func TestEndToEnd(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	door, health, gossip := free(t), free(t), free(t)
-	p := start(t, binary, "serve", "--node-id", "e2e", "--http", door, "--health", health, "--gossip", gossip,
+	door, health, gossip, envoy := free(t), free(t), free(t), free(t)
+	p := start(t, binary, "serve", "--node-id", "e2e", "--http", door, "--health", health, "--gossip", gossip, "--grpc", envoy,
 		"--join", "no-such-host.invalid", "--join", "127.0.0.1:1")
 	eventually(t, "ready", func() bool {
 		status, _, _, err := fetch("GET", "http://"+health+"/readyz", "")
@@ -144,6 +144,7 @@ func TestEndToEnd(t *testing.T) {
 	})
 
 	t.Run("limits", func(t *testing.T) { checkLimits(t, binary, "http://"+door, "http://"+health) })
+	leaves := checkEnvoy(t, envoy)
 	t.Run("nonsense", func(t *testing.T) { checkNonsense(t, "http://"+door) })
 	t.Run("10 MB", func(t *testing.T) { checkHugeBody(t, door) })
 	t.Run("rubbish to gossip", func(t *testing.T) { checkGossipRubbish(t, p, gossip) })
@@ -175,6 +176,7 @@ func TestEndToEnd(t *testing.T) {
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
+		leaves(t)
 		if code := p.exit(t, 10*time.Second); code != 0 {
 			t.Errorf("exit status %d; it says:\n%s", code, p.said.String())
 		}

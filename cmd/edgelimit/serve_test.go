@@ -163,8 +163,8 @@ func TestServeRefuses(t *testing.T) {
 			t.Error("it quotes a secret")
 		}
 	}
-	t.Setenv("EDGELIMIT_GRPC", ":8081")
-	edgelimit(t, "serve").says(t, 2, "--grpc", "not in this version")
+	t.Setenv("EDGELIMIT_ADMIN", ":9101")
+	edgelimit(t, "serve").says(t, 2, "--admin", "not in this version")
 }
 
 func TestServeLimitsItsMemory(t *testing.T) {

@@ -24,10 +24,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rules"
-	"github.com/edgelimit/edgelimit/testnet/leaks"
 )
-
-func TestMain(m *testing.M) { leaks.Main(m) }
 
 // patience is how long a test waits for what should come at once, on a machine that is busy with other things.
 const patience = 30 * time.Second

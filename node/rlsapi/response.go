@@ -1,7 +1,6 @@
 package rlsapi
 
 import (
-	"maps"
 	"math"
 	"time"
 
@@ -43,7 +42,7 @@ func (s *Service) response(q *question) *rls.RateLimitResponse {
 		q.fields = append(q.fields, httpapi.Field{Name: "Content-Type", Value: httpapi.ProblemType})
 	}
 	resp.ResponseHeadersToAdd = headerValues(q.fields)
-	resp.DynamicMetadata = metadataOf(q.met)
+	resp.DynamicMetadata = metadataOf(q.met, resp.Statuses)
 	return resp
 }
 
@@ -101,24 +100,44 @@ func headerValues(fields []httpapi.Field) []*core.HeaderValue {
 	return pointers
 }
 
-// metadataOf is what the rules tell others, taken together: of what several say, the first one's. It is nil if none says anything.
-func metadataOf(met []*rules.Rule) *structpb.Struct {
+// metadataOf is what the rules tell others whose descriptors are OK, taken together under "metadata", as envoyproxy/ratelimit has it: maps
+// are merged, and of anything else that several say, it is the first one's. It is nil if none says anything.
+func metadataOf(met []*rules.Rule, statuses []*rls.RateLimitResponse_DescriptorStatus) *structpb.Struct {
 	var all map[string]any
-	for i := len(met) - 1; i >= 0; i-- {
-		if met[i] == nil || len(met[i].Metadata) == 0 {
+	for i, r := range met {
+		if r == nil || len(r.Metadata) == 0 || statuses[i].Code != rls.RateLimitResponse_OK {
 			continue
 		}
 		if all == nil {
 			all = make(map[string]any)
 		}
-		maps.Copy(all, met[i].Metadata)
+		mergeInto(all, r.Metadata)
 	}
 	if all == nil {
 		return nil
 	}
-	told, err := structpb.NewStruct(all)
+	told, err := structpb.NewStruct(map[string]any{"metadata": all})
 	if err != nil { // it holds what no JSON can: a rule file cannot say such a thing
 		return nil
 	}
 	return told
+}
+
+// mergeInto adds what dst lacks. Maps of src are copied, not shared.
+func mergeInto(dst, src map[string]any) {
+	for key, value := range src {
+		from, isMap := value.(map[string]any)
+		to, both := dst[key].(map[string]any)
+		switch _, taken := dst[key]; {
+		case isMap && both:
+			mergeInto(to, from)
+		case taken:
+		case isMap:
+			to = make(map[string]any, len(from))
+			mergeInto(to, from)
+			dst[key] = to
+		default:
+			dst[key] = value
+		}
+	}
 }

@@ -173,19 +173,24 @@ func TestDenialByAParent(t *testing.T) {
 }
 
 func TestMetadata(t *testing.T) {
-	one := &rules.Rule{Metadata: map[string]any{"team": "one", "list": []any{1.5, true, nil, map[string]any{"x": "y"}}}}
-	two := &rules.Rule{Metadata: map[string]any{"team": "two", "more": 2.0}}
+	one := &rules.Rule{Metadata: map[string]any{"team": "one", "list": []any{1.5, true, nil, map[string]any{"x": "y"}}, "quota": map[string]any{"name": "one"}}}
+	two := &rules.Rule{Metadata: map[string]any{"team": "two", "more": 2.0, "quota": map[string]any{"name": "two", "of": "b"}, "list": map[string]any{}}}
 	f := &fake{said: counters.Decision{Allowed: true}, met: []*rules.Rule{nil, one, new(rules.Rule), two}}
 	req := &rls.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{descriptor(1), descriptor(1), descriptor(1), descriptor(1)}}
 	got := respond(t, New(f, quiet()), req).DynamicMetadata.AsMap()
-	want := map[string]any{"team": "one", "more": 2.0, "list": []any{1.5, true, nil, map[string]any{"x": "y"}}}
+	want := map[string]any{"metadata": map[string]any{"team": "one", "more": 2.0, "list": []any{1.5, true, nil, map[string]any{"x": "y"}},
+		"quota": map[string]any{"name": "one", "of": "b"}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if len(one.Metadata) != 2 || len(two.Metadata) != 2 {
+	if len(one.Metadata) != 3 || len(one.Metadata["quota"].(map[string]any)) != 1 {
 		t.Error("the rules' metadata was written to")
 	}
-	f.met = nil
+	f.said.Allowed = false
+	if got := respond(t, New(f, quiet()), req).DynamicMetadata; got != nil {
+		t.Errorf("of what is over its limit: %v", got)
+	}
+	f.said.Allowed, f.met = true, nil
 	if got := respond(t, New(f, quiet()), req).DynamicMetadata; got != nil {
 		t.Errorf("without any: %v", got)
 	}

@@ -62,6 +62,7 @@ func label(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 var (
 	decisionsDesc = desc("decisions_total", "Decisions by rule and outcome: allowed, denied, waived, which is over the limit and let pass by the rule's mode, or, of a rule with a ban, banned: denied because of an earlier denial. A request counts once in each layer that charged, denied or waived it.", "rule", "outcome")
+	nearDesc      = desc("near_limit_total", "Of the allowed decisions by rule, those that left less than a fifth of the limit.", "rule")
 	boundDesc     = desc("over_admission_bound_ratio", "Bound on over-admission within the last window, as a part of the rule's limit, for the measured rates.", "rule")
 	membersDesc   = desc("members", "Other nodes in the membership, by region.", "region")
 	staleDesc     = desc("staleness_seconds", "Largest age of what this node knows of another one.")
@@ -145,6 +146,9 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 		total(decisionsDesc, t.allowed.Load(), r.FullName, "allowed")
 		total(decisionsDesc, t.denied.Load(), r.FullName, "denied")
 		total(decisionsDesc, t.waived.Load(), r.FullName, "waived")
+		if r.Limit != nil {
+			total(nearDesc, t.near.Load(), r.FullName)
+		}
 		if r.Ban > 0 {
 			total(decisionsDesc, t.banned.Load(), r.FullName, "banned")
 		}

@@ -333,6 +333,9 @@ func denialEnds(layers []Decision) (wait time.Duration) {
 	return wait
 }
 
+// nearShare is the part of a limit, one in so many, of which less is left when a request counts as near the limit.
+const nearShare = 5
+
 // account has the decisions say what the rules say, and counts the rules'.
 func (n *Node) account(p *policy, req *Request, found []rules.Match, charges []counters.Charge, layers []Decision) {
 	allowed := true
@@ -359,6 +362,9 @@ func (n *Node) account(p *policy, req *Request, found []rules.Match, charges []c
 			tally.waived.Add(1)
 		case allowed || charges[i].Each:
 			tally.allowed.Add(1)
+			if layers[i].Remaining*nearShare < layers[i].Limit {
+				tally.near.Add(1)
+			}
 		}
 	}
 }

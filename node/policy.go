@@ -22,6 +22,7 @@ type policy struct {
 type tally struct {
 	allowed, denied, waived atomic.Uint64
 	banned                  atomic.Uint64 // denied by a ban that an earlier denial began
+	near                    atomic.Uint64 // allowed, and little is left
 }
 
 // enforce puts the rules of a set in force that are for this region, and returns the policies before and after. The table learns of its

@@ -100,15 +100,19 @@ func (l *lan) start(name string, args ...string) {
 	}
 }
 
-// node runs edgelimit: 3 requests an hour for each address, none for /blocked. The function that it returns ends it; the test does if it
-// was not called.
-func (l *lan) node(originalHeaders string) (stop func()) {
+// node runs edgelimit: 3 requests an hour for each address, 1 for each X-Api-Key, none for /blocked. The function that it returns ends it; the
+// test does if it was not called.
+func (l *lan) node(set func(*lan, *node.Config)) (stop func()) {
 	l.t.Helper()
 	cfg := node.DefaultConfig()
 	cfg.NodeID, cfg.HTTP, cfg.Health, cfg.Memory, cfg.Logger = "recipe", l.at(8080), "", counters.MinMemory, slog.New(slog.DiscardHandler)
 	cfg.Rules = []string{l.recipe("rules.yaml")}
-	cfg.Requests.TrustedProxies, cfg.Requests.OriginalHeaders = []string{"127.0.0.1", l.host}, originalHeaders
-	cfg.Requests.Descriptors = append(cfg.Requests.Descriptors, actions.Descriptor{{Key: "path", Source: "path"}})
+	cfg.Requests.TrustedProxies = []string{"127.0.0.1", l.host}
+	cfg.Requests.Descriptors = append(cfg.Requests.Descriptors,
+		actions.Descriptor{{Key: "path", Source: "path"}}, actions.Descriptor{{Key: "api_key", Source: "header X-Api-Key"}})
+	if set != nil {
+		set(l, &cfg)
+	}
 	n, err := node.New(cfg)
 	if err != nil {
 		l.t.Fatal(err)
@@ -126,23 +130,31 @@ func (l *lan) node(originalHeaders string) (stop func()) {
 	return stop
 }
 
-// application is what stands behind the proxy. It answers with the request's method and path, and forbids /forbidden.
-func (l *lan) application() {
+// serve runs an HTTP server until the test ends.
+func (l *lan) serve(addr string, handle http.HandlerFunc) {
 	l.t.Helper()
-	listener, err := net.Listen("tcp", l.at(8000))
+	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/forbidden" {
-			w.WriteHeader(http.StatusForbidden)
-		}
-		_, _ = fmt.Fprintf(w, "application: %s %s", r.Method, r.URL.Path)
-	}))
+	s := httptest.NewUnstartedServer(handle)
 	_ = s.Listener.Close()
 	s.Listener = listener
 	s.Start()
 	l.t.Cleanup(s.Close)
+}
+
+// application is what stands behind the proxy. It answers with the request's method and path and with the RateLimit that the request had, and
+// forbids /forbidden.
+func (l *lan) application() {
+	l.t.Helper()
+	l.serve(l.at(8000), func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Told", strings.Join(r.Header.Values("RateLimit"), " and "))
+		if r.URL.Path == "/forbidden" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		_, _ = fmt.Fprintf(w, "application: %s %s", r.Method, r.URL.Path)
+	})
 }
 
 // answer is what a client got.
@@ -178,44 +190,77 @@ func (l *lan) ask(from, method, path string, lines ...string) answer {
 
 func TestRecipes(t *testing.T) {
 	tests := []struct {
-		program, config, family string
-		args                    func(config string) []string
-		headers                 bool // the proxy puts RateLimit on what passes
-		without                 int  // what it answers without edgelimit
+		proxy   string
+		start   func(*lan)
+		set     func(*lan, *node.Config) // the node's settings that the recipe asks for
+		headers bool                     // the proxy puts RateLimit on what passes
+		told    bool                     // the application gets it
+		keys    bool                     // edgelimit gets X-Api-Key
+		limit   string                   // the X-RateLimit-Limit of what passes
+		without int                      // what the proxy answers without edgelimit
 	}{
-		{"nginx", "nginx.conf", "x-original", func(c string) []string {
-			return []string{"-p", filepath.Dir(c), "-c", c, "-e", "stderr", "-g", "daemon off; pid nginx.pid;"}
-		}, true, 200},
-		{"haproxy", "haproxy.cfg", "x-forwarded", func(c string) []string { return []string{"-db", "-f", c} }, true, 200},
-		{"caddy", "Caddyfile", "x-forwarded", func(c string) []string {
-			return []string{"run", "--config", c, "--adapter", "caddyfile"}
-		}, false, 502},
+		{
+			proxy: "nginx", headers: true, keys: true, without: 200,
+			set: func(_ *lan, cfg *node.Config) { cfg.Requests.OriginalHeaders = "x-original" },
+			start: func(l *lan) {
+				c := l.recipe("nginx.conf")
+				l.start("nginx", "-p", filepath.Dir(c), "-c", c, "-e", "stderr", "-g", "daemon off; pid nginx.pid;")
+			},
+		},
+		{
+			proxy: "haproxy", headers: true, without: 200,
+			start: func(l *lan) {
+				l.recipe("haproxy.lua")
+				l.start("haproxy", "-db", "-f", l.recipe("haproxy.cfg"))
+			},
+		},
+		{
+			proxy: "caddy", keys: true, without: 502,
+			start: func(l *lan) { l.start("caddy", "run", "--config", l.recipe("Caddyfile"), "--adapter", "caddyfile") },
+		},
+		{proxy: "traefik", start: (*lan).traefik, told: true, keys: true, without: 500},
+		{proxy: "apisix", start: (*lan).apisix, told: true, keys: true, without: 200},
+		{
+			proxy: "envoy", start: (*lan).envoy, headers: true, keys: true, limit: `3, 3;w=3600;name="per_ip"`, without: 200,
+			set: func(l *lan, cfg *node.Config) { cfg.GRPC, cfg.Headers = l.at(8081), []string{"draft11"} },
+		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.program, func(t *testing.T) {
+		t.Run(tt.proxy, func(t *testing.T) {
 			t.Parallel()
 			l := newLAN(t)
 			l.application()
-			stop := l.node(tt.family)
-			l.recipe("haproxy.lua")
-			l.start(tt.program, tt.args(l.recipe(tt.config))...)
+			stop := l.node(tt.set)
+			tt.start(l)
 
 			for i := range 3 {
-				a := l.ask("127.100.0.1", "POST", "/a?b=c")
+				a := l.ask("127.100.0.1", "POST", "/a?b=c", "RateLimit", `"per_ip";r=99`)
 				if a.status != 200 || a.body != "application: POST /a" {
 					t.Fatalf("request %d: %+v", i+1, a)
 				}
-				if want := fmt.Sprintf(`"per_ip";r=%d`, 2-i); tt.headers && !strings.Contains(a.header.Get("RateLimit"), want) {
+				want := fmt.Sprintf(`"per_ip";r=%d;`, 2-i)
+				if tt.headers && !strings.Contains(a.header.Get("RateLimit"), want) {
 					t.Errorf("request %d: %v, want RateLimit with %s", i+1, a.header, want)
+				}
+				if got := a.header.Get("X-RateLimit-Limit"); got != tt.limit {
+					t.Errorf("request %d: X-RateLimit-Limit %q, want %q", i+1, got, tt.limit)
+				}
+				if tt.told && !strings.HasPrefix(a.header.Get("X-Told"), want) {
+					t.Errorf("request %d: the application is told %q, want %s", i+1, a.header.Get("X-Told"), want)
 				}
 			}
 			a := l.ask("127.100.0.1", "GET", "/a")
 			if a.status != 429 || strings.Contains(a.body, "application") || !strings.Contains(a.body, "quota-exceeded") ||
-				!strings.HasPrefix(a.header.Get("Content-Type"), "application/problem+json") {
+				!strings.HasPrefix(a.header.Get("Content-Type"), "application/problem+json") || a.header.Get("Cache-Control") != "no-store" {
 				t.Errorf("over the limit: %+v", a)
 			}
 			if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || seconds < 3500 || seconds > 3720 {
 				t.Errorf("over the limit: Retry-After %q", a.header.Get("Retry-After"))
+			}
+			for name, values := range a.header {
+				if len(values) > 1 {
+					t.Errorf("over the limit: %s is there %d times: %q", name, len(values), values)
+				}
 			}
 			// Whatever a client says of itself, it stays itself, and what it asks for.
 			a = l.ask("127.100.0.1", "GET", "/a", "X-Forwarded-For", "198.51.100.1", "X-Real-Ip", "198.51.100.1", "Forwarded", "for=198.51.100.1",
@@ -227,8 +272,20 @@ func TestRecipes(t *testing.T) {
 			if a.status != 429 {
 				t.Errorf("a path without any requests: %+v", a)
 			}
+			if a := l.ask("127.100.0.2", "GET", "/x/..//blocked?free"); a.status != 429 {
+				t.Errorf("another spelling of the path: %+v", a)
+			}
 			if a := l.ask("127.100.0.3", "GET", "/forbidden"); a.status != 403 || a.body != "application: GET /forbidden" {
 				t.Errorf("what the application forbids: %+v", a)
+			}
+			if a := l.ask("127.100.0.4", "GET", "/a", "X-Api-Key", "k1"); a.status != 200 {
+				t.Errorf("the first request with a key: %+v", a)
+			}
+			if a := l.ask("127.100.0.5", "GET", "/a", "X-Api-Key", "k1"); tt.keys && a.status != 429 {
+				t.Errorf("the second request with a key, from another address: %+v", a)
+			}
+			if a := l.ask("127.100.0.5", "GET", "/a", "X-Api-Key", "k2"); a.status != 200 {
+				t.Errorf("a request with another key: %+v", a)
 			}
 			stop()
 			if a := l.ask("127.100.0.1", "GET", "/a"); a.status != tt.without {

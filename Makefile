@@ -4,10 +4,11 @@
 # make microbench  the packages' own benchmarks
 # make fuzz        every fuzz target for FUZZTIME each
 # make lint        formatting, vet, staticcheck, tidy modules
-# make build       the static binary bin/edgelimit
+# make build       the static binary BIN, bin/edgelimit
 
 GO       ?= go
 FUZZTIME ?= 20s
+BIN      ?= bin/edgelimit
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # The benchmarks are a module of their own, so that nobody who uses edgelimit inherits its rivals.
@@ -78,4 +79,4 @@ lint:
 	$(GO) -C $(BENCH) mod tidy -diff
 
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/edgelimit ./cmd/edgelimit
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/edgelimit

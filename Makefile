@@ -1,5 +1,6 @@
 # make test        everything that must hold, with the race detector and in random order
 # make bench       the counting engine beside other limiters: some five minutes, writes testnet/bench/RESULTS.md
+# make bench-doors what each door of a node costs: some three minutes, writes testnet/bench/DOORS.md
 # make accuracy    simulations of every scenario: some minutes, writes testnet/ACCURACY.md
 # make microbench  the packages' own benchmarks
 # make fuzz        every fuzz target for FUZZTIME each
@@ -20,7 +21,7 @@ COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/checker ./testne
 SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/checker
 TESTFLAGS = -shuffle=on -timeout 40m
 
-.PHONY: test bench accuracy microbench fuzz lint build programs
+.PHONY: test bench bench-doors accuracy microbench fuzz lint build programs
 
 test: programs
 	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy and Caddy. Nothing else."
@@ -32,6 +33,9 @@ test: programs
 
 bench: programs
 	$(GO) -C $(BENCH) run .
+
+bench-doors:
+	$(GO) -C $(BENCH) run ./doors
 
 accuracy:
 	$(GO) run ./testnet/accuracy

@@ -56,7 +56,7 @@ func decisionsAllocateNothing(t *testing.T, wide, narrow *counters.Limit) {
 		"TakeAll, denied":   func(now int64) { ds = table.TakeAll(denied, now, ds[:0]) },
 		"TakeBatch":         func(now int64) { ds = table.TakeBatch(batch, now, ds[:0]) },
 		"View":              func(now int64) { table.View(wide, 1, now) },
-		"Governing":         func(int64) { counters.Governing(ds) },
+		"VerdictOf":         func(int64) { counters.VerdictOf(ds) },
 	} {
 		if n := allocations(f); n != 0 {
 			t.Errorf("%s: %v allocations, want none", name, n)

@@ -224,19 +224,12 @@ func (n *Node) Take(ctx context.Context, req Request) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	i := counters.Governing(layers)
-	if i < 0 {
+	v := counters.VerdictOf(layers)
+	if v.Governing.Rule == "" {
 		return Decision{Allowed: true}, nil
 	}
-	d := layers[i]
-	for j := range layers {
-		if d.Allowed {
-			d.Delay = max(d.Delay, layers[j].Delay) // the request waits for its turn in every queue
-		}
-	}
-	if !d.Allowed {
-		d.Delay = 0
-	}
+	d := v.Governing
+	d.Delay, d.Degraded = v.Delay, v.Degraded
 	return d, nil
 }
 

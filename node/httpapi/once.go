@@ -92,17 +92,17 @@ func (s *said) hash(req *rules.Request) uint64 {
 
 // once has the limiter decide s.req, unless its request_id was decided already: then what was said is left in s.layers. Of those that come
 // together one is decided; the others wait for it.
-func (d *door) once(r *http.Request, s *scratch) (verdict, error) {
+func (d *door) once(r *http.Request, s *scratch) (counters.Verdict, error) {
 	id, question := maphash.String(d.said.seed, s.requestID), d.said.hash(&s.req)
 	d.said.mu.Lock()
 	defer d.said.mu.Unlock()
 	d.said.turn(d.opt.Now())
 	if before, ok := d.said.find(id); ok {
 		if before.question != question {
-			return verdict{}, refuse(http.StatusConflict, "request_id %.40q was another check's within the last minutes: give each its own", s.requestID)
+			return counters.Verdict{}, refuse(http.StatusConflict, "request_id %.40q was another check's within the last minutes: give each its own", s.requestID)
 		}
 		s.layers = append(s.layers[:0], before.layers...)
-		return verdictOf(s.layers), nil
+		return counters.VerdictOf(s.layers), nil
 	}
 	v, err := d.ask(r, s)
 	if err == nil {

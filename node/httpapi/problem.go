@@ -93,13 +93,13 @@ func clip(s string) string {
 // WriteDenial answers a request with 429 and a problem document that says what its layers denied, and how long to wait: what
 // Headers.Write returned, which has to be called before.
 func WriteDenial(w http.ResponseWriter, layers []counters.Decision, retryAfter int64) {
-	deny(w, http.StatusTooManyRequests, verdictOf(layers), layers, retryAfter, nil)
+	deny(w, http.StatusTooManyRequests, counters.VerdictOf(layers), layers, retryAfter, nil)
 }
 
 // deny writes the denial for a verdict whose headers are set already; retryAfter is what they say. The status is 429 where nothing
 // forces another. at may be nil.
-func deny(w http.ResponseWriter, status int, v verdict, layers []counters.Decision, retryAfter int64, at *standing) {
-	message := advice(&v.governing, retryAfter)
+func deny(w http.ResponseWriter, status int, v counters.Verdict, layers []counters.Decision, retryAfter int64, at *standing) {
+	message := advice(&v.Governing, retryAfter)
 	p := problem{
 		Type:     quotaExceeded,
 		Title:    "Quota Exceeded",

@@ -55,6 +55,8 @@ func decisionsAllocateNothing(t *testing.T, wide, narrow *counters.Limit) {
 		"TakeAll, admitted": func(now int64) { ds = table.TakeAll(layers, now, ds[:0]) },
 		"TakeAll, denied":   func(now int64) { ds = table.TakeAll(denied, now, ds[:0]) },
 		"TakeBatch":         func(now int64) { ds = table.TakeBatch(batch, now, ds[:0]) },
+		"Report":            func(now int64) { table.Report(layers, now) },
+		"Report, overdrawn": func(now int64) { table.Report(denied, now) },
 		"View":              func(now int64) { table.View(wide, 1, now) },
 		"VerdictOf":         func(int64) { counters.VerdictOf(ds) },
 	} {

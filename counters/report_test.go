@@ -152,9 +152,9 @@ func TestReportsAreToldEarly(t *testing.T) {
 func TestOverdrawnKeysStay(t *testing.T) {
 	l, table := limitNamed(t, "r", 10), least(1)
 	table.Report(reported(l, 1, 15), start)
-	next := fill(t, table, limitNamed(t, "others", 10), 1<<20, start)
-	for key := next; key < next+1<<16; key++ {
-		table.Take(limitNamed(t, "others", 10), key, 9, start)
+	others := limitNamed(t, "others", 100)
+	for key := range counters.Key(50_000) { // twice as many as there is room for
+		table.Take(others, key, 90, start)
 	}
 	if st := table.Stats(); table.View(l, 1, start) != 15 || st.Evicted == 0 || st.EvictedDenied != 0 {
 		t.Errorf("%d are used, %+v", table.View(l, 1, start), st)

@@ -29,10 +29,15 @@ func (d *door) check(w http.ResponseWriter, r *http.Request, s *scratch) error {
 		deny(w, http.StatusTooManyRequests, v, s.layers, retryAfter, nil)
 		return nil
 	}
+	d.answer(w, s, v)
+	return nil
+}
+
+// answer writes the answer of /v1/check with status 200.
+func (d *door) answer(w http.ResponseWriter, s *scratch, v counters.Verdict) {
 	s.out = append(appendAnswer(s.out, v), '\n')
 	w.Header()["Content-Type"] = jsonType
 	w.Write(s.out)
-	return nil
 }
 
 // decide has the limiter decide the check that text, valid JSON, asks for. The decisions are left in s.layers.
@@ -46,9 +51,15 @@ func (d *door) decide(r *http.Request, s *scratch, text string) (counters.Verdic
 	return d.once(r, s)
 }
 
-// ask has the limiter decide s.req. The decisions are left in s.layers.
+// ask has the limiter decide s.req, or charge it as a report. The decisions are left in s.layers.
 func (d *door) ask(r *http.Request, s *scratch) (counters.Verdict, error) {
-	layers, err := d.limiter.Decide(r.Context(), &s.req, s.layers[:0])
+	var layers []counters.Decision
+	var err error
+	if s.report {
+		layers, err = d.opt.Reporter.Report(r.Context(), &s.req, s.layers[:0])
+	} else {
+		layers, err = d.limiter.Decide(r.Context(), &s.req, s.layers[:0])
+	}
 	if err != nil {
 		return counters.Verdict{}, err
 	}

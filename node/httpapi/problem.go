@@ -99,20 +99,20 @@ func WriteDenial(w http.ResponseWriter, layers []counters.Decision, retryAfter i
 // deny writes the denial for a verdict whose headers are set already; retryAfter is what they say. The status is 429 where nothing
 // forces another. at may be nil.
 func deny(w http.ResponseWriter, status int, v counters.Verdict, layers []counters.Decision, retryAfter int64, at *standing) {
-	message := advice(&v.Governing, retryAfter)
+	message := Advice(&v.Governing, retryAfter)
 	p := problem{
 		Type:     quotaExceeded,
 		Title:    "Quota Exceeded",
 		Status:   status,
 		Detail:   message,
-		denial:   &denial{ViolatedPolicies: violated(layers), Error: "rate_limit_exceeded", Message: message, RetryAfter: retryAfter},
+		denial:   &denial{ViolatedPolicies: Violated(layers), Error: "rate_limit_exceeded", Message: message, RetryAfter: retryAfter},
 		standing: at,
 	}
 	p.write(w)
 }
 
-// advice says what a denied client can do.
-func advice(g *counters.Decision, retryAfter int64) string {
+// Advice says what a denied client can do: g is the decision that governs, retryAfter what Headers.Write returned.
+func Advice(g *counters.Decision, retryAfter int64) string {
 	if g.RetryAfter == counters.Never && g.Limit == 0 {
 		return fmt.Sprintf("rule %q admits nothing here: no wait helps", g.Rule)
 	}
@@ -122,8 +122,8 @@ func advice(g *counters.Decision, retryAfter int64) string {
 	return fmt.Sprintf("rule %q admits %d per %v: try again in %v", g.Rule, g.Limit, g.Window, time.Duration(retryAfter)*time.Second)
 }
 
-// violated lists the rules of the denied layers, each once.
-func violated(layers []counters.Decision) []string {
+// Violated lists the rules of the denied layers, each once.
+func Violated(layers []counters.Decision) []string {
 	names := []string{}
 	seen := make(map[string]bool, len(layers))
 	for i := range layers {

@@ -44,6 +44,8 @@ var doors = []door{
 	{"client", costs | peeks | layers | rules, openClient},
 	{"net/http middleware", layers | rules, openMiddleware},
 	{"gRPC interceptors", costs | peeks | layers | rules, openInterceptors},
+	{"Envoy's rate limit service", costs | peeks | layers | rules, openEnvoy},
+	{"/json", costs | peeks | layers | rules, openJSON},
 	{"Redis protocol", costs | peeks, openRedis},
 }
 

@@ -36,6 +36,7 @@ var protocols = []protocol{
 	{"/v1/auth", "http", 1, "1.2", dialHTTP(func(b []byte, n int) []byte {
 		return fmt.Appendf(b, "GET /v1/auth HTTP/1.1\r\nHost: node\r\nX-Client: %s\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /buy\r\n\r\n", who(n))
 	})},
+	{"ShouldRateLimit", "grpc", 1, "1.15", dialGRPC},
 	{"CL.THROTTLE", "resp", 1, "1.15", dialRedis},
 	{"CL.THROTTLE, 16 deep", "resp", 16, "1.5 us", dialRedis},
 }

@@ -146,7 +146,7 @@ By `+"`make bench-doors`"+`, on %s. Node, bare server and clients share the mach
 under one rule that denies nobody. Of each protocol node and bare server were asked in turns, %d rounds of %.0f ms each.
 
 The processor time of the server, system calls and all, for a check. The bare server decodes the same requests and returns the same
-answers without deciding: over HTTP it is what one would write with net/http and encoding/json, for CL.THROTTLE it is this project's own
+answers without deciding: over HTTP it is what one would write with net/http and encoding/json, for ShouldRateLimit with grpc-go, for CL.THROTTLE it is this project's own
 door before a limiter that decides nothing.
 
 | door | node | bare | ratio | rounds | goal |

@@ -30,7 +30,7 @@ func serveNode(ctx context.Context) (addrs, func() error, error) {
 		return nil, nil, err
 	}
 	cfg := node.DefaultConfig()
-	cfg.NodeID, cfg.HTTP, cfg.RESP, cfg.Health, cfg.RuleSet = "bench", "127.0.0.1:0", "127.0.0.1:0", "", set
+	cfg.NodeID, cfg.HTTP, cfg.GRPC, cfg.RESP, cfg.Health, cfg.RuleSet = "bench", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "", set
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.Requests = actions.Config{Domain: "edge", Descriptors: []actions.Descriptor{{{Key: "remote_address", Source: "header X-Client"}}}}
 	n, err := node.New(cfg)
@@ -43,7 +43,7 @@ func serveNode(ctx context.Context) (addrs, func() error, error) {
 	for n.Ready() != nil {
 		time.Sleep(time.Millisecond)
 	}
-	return addrs{"http": n.Addr("http"), "resp": n.Addr("resp")}, func() error { cancel(); return <-ended }, nil
+	return addrs{"http": n.Addr("http"), "grpc": n.Addr("grpc"), "resp": n.Addr("resp")}, func() error { cancel(); return <-ended }, nil
 }
 
 // serveBare serves the same protocols. It reads all of a request, and answers every one alike.
@@ -56,16 +56,23 @@ func serveBare(context.Context) (addrs, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	rpc, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	g := bareGRPC()
 	h := &http.Server{Handler: bareHTTP(), ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
 	r := respapi.New(bareLimiter{}, respapi.Options{Logger: slog.New(slog.DiscardHandler)})
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	go func() { failed <- h.Serve(web) }()
 	go func() { failed <- r.Serve(redis) }()
+	go func() { failed <- g.Serve(rpc) }()
 	stop := func() error {
+		g.Stop()
 		err := errors.Join(h.Close(), r.Close())
-		return errors.Join(err, ignoreClosed(<-failed), ignoreClosed(<-failed))
+		return errors.Join(err, ignoreClosed(<-failed), ignoreClosed(<-failed), ignoreClosed(<-failed))
 	}
-	return addrs{"http": web.Addr().String(), "resp": redis.Addr().String()}, stop, nil
+	return addrs{"http": web.Addr().String(), "grpc": rpc.Addr().String(), "resp": redis.Addr().String()}, stop, nil
 }
 
 func ignoreClosed(err error) error {

@@ -188,3 +188,17 @@ func TestDecideAsks(t *testing.T) {
 		t.Errorf("tallies of the endpoint: %v", got)
 	}
 }
+
+// What is told right after a report leaves no trace, also where each descriptor asks for something of its own.
+func TestReportAsks(t *testing.T) {
+	n := idle(t, layered)
+	req := ask(by("client", "x"), by("endpoint", "/a"))
+	req.Asks = []rules.Ask{{Cost: 4}, {}}
+	layers, err := n.Report(t.Context(), &req, nil)
+	if err != nil || layers[0].Remaining != 6 || layers[1].Remaining != 3 {
+		t.Fatalf("%+v, %v", layers, err)
+	}
+	if got := spent(t, n, "test/client", "x"); got != 4 || req.Asks[0].Cost != 4 {
+		t.Errorf("the client is charged %d, asks are %v", got, req.Asks)
+	}
+}

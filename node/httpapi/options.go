@@ -23,6 +23,13 @@ type Limiter interface {
 	Decide(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error)
 }
 
+// Reporter charges what a request cost once it is answered; it is all that /v1/report needs of a node. It is called concurrently.
+type Reporter interface {
+	// Report charges the request in its layers, whether or not they have room, and appends what a peek tells right after. Everything else is
+	// as with Limiter.Decide.
+	Report(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error)
+}
+
 // Envoy answers requests of Envoy's rate limit service that come as JSON: a body of at most MaxBody bytes that is valid JSON and only valid
 // during the call. It returns the JSON of the answer, and whether the request is allowed: 200 or 429. Errors are those of a Limiter.
 type Envoy func(ctx context.Context, body []byte) (answer []byte, allowed bool, err error)
@@ -46,6 +53,8 @@ type Options struct {
 	Envoy Envoy
 	// Actions make the descriptors of what /v1/auth is asked about. Nil means that the door has no /v1/auth.
 	Actions *actions.Actions
+	// Reporter charges what /v1/report is told. Nil means that the door has no /v1/report.
+	Reporter Reporter
 	// Logger receives the errors that clients are not shown. Nil means slog.Default().
 	Logger *slog.Logger
 	// Now is the wall clock from which reset times are told as Unix time. Nil means time.Now.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -106,7 +107,10 @@ func (s *Service) JSON(ctx context.Context, body []byte) (answer []byte, allowed
 		return nil, false, invalid("no RateLimitRequest: %v", err)
 	}
 	resp, err := s.answer(ctx, &req)
-	if err != nil {
+	switch {
+	case errors.Is(err, limits.ErrFull):
+		return nil, false, invalid("%s", tooMany)
+	case err != nil:
 		return nil, false, err
 	}
 	if answer, err = protojson.Marshal(resp); err != nil {
@@ -114,6 +118,9 @@ func (s *Service) JSON(ctx context.Context, body []byte) (answer []byte, allowed
 	}
 	return answer, resp.OverallCode == rls.RateLimitResponse_OK, nil
 }
+
+// tooMany is what clients are told of limits.ErrFull.
+var tooMany = fmt.Sprintf("%d different limits of requests are in use, and this node keeps no more: use fewer", MaxOverrides)
 
 // answer answers a request, and counts it.
 func (s *Service) answer(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
@@ -146,7 +153,7 @@ func (s *Service) statusOf(ctx context.Context, err error) error {
 	case errors.Is(err, rules.ErrInvalidRequest):
 		return status.Error(codes.InvalidArgument, err.Error())
 	case errors.Is(err, limits.ErrFull):
-		return status.Errorf(codes.ResourceExhausted, "%d different limits of requests are in use, and this node keeps no more: use fewer", MaxOverrides)
+		return status.Error(codes.ResourceExhausted, tooMany)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
 	}

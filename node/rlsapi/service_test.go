@@ -223,10 +223,14 @@ func TestOverrides(t *testing.T) {
 	if err := bring(MaxOverrides); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "512 different limits") {
 		t.Errorf("one more: %v", err)
 	}
+	body := `{"domain":"d","descriptors":[{"entries":[{"key":"k"}],"limit":{"requestsPerUnit":7,"unit":"DAY"}}]}`
+	if _, _, err := s.JSON(t.Context(), []byte(body)); !errors.Is(err, rules.ErrInvalidRequest) || !strings.Contains(err.Error(), "512 different limits") {
+		t.Errorf("one more in JSON: %v", err)
+	}
 	if err := bring(511); err != nil || f.asked.Asks[1].Limit != l {
 		t.Errorf("the same one again: %v", err)
 	}
-	if got := s.Stats(); got.Overrides != MaxOverrides || learned != MaxOverrides || got.Failed != 1 || got.OK != MaxOverrides+1 {
+	if got := s.Stats(); got.Overrides != MaxOverrides || learned != MaxOverrides || got.Failed != 2 || got.OK != MaxOverrides+1 {
 		t.Errorf("%+v, %d are known", got, learned)
 	}
 }

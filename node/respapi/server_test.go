@@ -147,44 +147,19 @@ func TestClientsThatDoNotReadAreEnded(t *testing.T) {
 	})
 }
 
-func TestConnectionsAreCapped(t *testing.T) {
+func TestIdleTimeout(t *testing.T) {
 	opt := quiet()
-	opt.MaxConnections = 3
-	var mu sync.Mutex
-	open, most := 0, 0
-	opt.Track = func(change int) {
-		mu.Lock()
-		defer mu.Unlock()
-		open += change
-		most = max(most, open)
-	}
-	s := serve(t, newBank(), opt)
-	var in []*dialogue
-	for range 3 {
-		d := s.dial(t)
+	opt.IdleTimeout = 20 * time.Second
+	inBubble(t, opt, func(t *testing.T, s *Server, p *pipes) {
+		d := p.dial(t)
 		d.say("PING\r\n")
 		d.hear("+PONG")
-		in = append(in, d)
-	}
-	out := s.dial(t)
-	out.hear("-ERR max number of clients reached")
-	out.ended()
-	in[0].say("QUIT\r\n")
-	in[0].hear("+OK")
-	in[0].ended()
-	waitFor(t, func() bool { return s.Stats().Connections == 2 })
-	again := s.dial(t)
-	again.say("PING\r\n")
-	again.hear("+PONG")
-	if got := s.Stats(); got.Accepted != 4 || got.Refused != 1 || got.Connections != 3 {
-		t.Errorf("%+v", got)
-	}
-	_ = s.Close()
-	mu.Lock()
-	defer mu.Unlock()
-	if open != 0 || most != 3 {
-		t.Errorf("%d connections are open, at most there were %d", open, most)
-	}
+		begun := time.Now()
+		d.ended()
+		if idle := time.Since(begun); idle < opt.IdleTimeout*3/4 || idle > opt.IdleTimeout {
+			t.Errorf("it was ended after %v", idle)
+		}
+	})
 }
 
 // waitFor looks every millisecond whether the condition holds.

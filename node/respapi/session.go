@@ -108,7 +108,7 @@ func (c *session) wait() bool {
 		parting = true
 		c.read.set(c.conn.SetReadDeadline, time.Now(), lastWords)
 	default:
-		c.read.renew(c.conn.SetReadDeadline, c.now, idleFor)
+		c.read.renew(c.conn.SetReadDeadline, c.now, c.server.opt.IdleTimeout)
 	}
 	for {
 		n, err := c.conn.Read(c.in[c.end:])

@@ -12,7 +12,7 @@ import (
 
 const (
 	request = "POST /v1/check HTTP/1.1\r\nHost: node\r\nContent-Length: 2\r\n\r\n{}"
-	// refusedHTTP and refusedRESP begin what a client hears that there is no room for.
+	// refusedHTTP and refusedRESP are what a client hears that there is no room for.
 	refusedHTTP = "503 Service Unavailable"
 	refusedRESP = "-ERR max number of clients reached"
 )
@@ -31,7 +31,7 @@ func (r *run) stalled(i int) speech {
 		{r.target.HTTP, "", false},
 	}
 	if r.target.RESP != "" {
-		all = append(all, speech{r.target.RESP, "*2\r\n$4\r\nECHO\r\n$60000\r\nx", false}, speech{r.target.RESP, "*1", false})
+		all = append(all, speech{r.target.RESP, "*2\r\n$4\r\nECHO\r\n$400\r\nx", false}, speech{r.target.RESP, "*1", false})
 	}
 	if r.target.GRPC != "" {
 		all = append(all, speech{r.target.GRPC, preface + "\x00\x00\x10\x01", false})

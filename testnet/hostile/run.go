@@ -101,7 +101,7 @@ func (r *run) phases() []kind {
 	if r.target.GRPC != "" {
 		all = append(all, toil("streams reset", r.reset))
 	}
-	return all
+	return append(all, swarm("afterwards", 0, nil, ""))
 }
 
 // phase measures the clients that behave while there is hostility of a kind.
@@ -130,7 +130,7 @@ func (k *kind) broken(p Phase, settled bool) (broken []string) {
 	if !settled {
 		say("the node did not give back what it took: %+v", p.After)
 	}
-	if n := p.Fates["closed by the node"]; k.words != "" && n > 0 {
+	if n := p.Fates[closedAtOnce]; k.words != "" && n > 0 {
 		say("%d connections were closed without a word", n)
 	}
 	return broken

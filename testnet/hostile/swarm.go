@@ -60,6 +60,7 @@ func (s *swarm) one(ctx context.Context, w speech, patience time.Duration, ready
 	if !w.answered {
 		ready()
 	}
+	begun := time.Now()
 	heard, buf := "", make([]byte, 256)
 	for {
 		n, err := conn.Read(buf)
@@ -68,14 +69,30 @@ func (s *swarm) one(ctx context.Context, w speech, patience time.Duration, ready
 			ready()
 		}
 		if err != nil {
-			end := ", closed by the node"
-			if ctx.Err() != nil {
-				end = ", open to the end"
-			}
-			s.note(strings.TrimPrefix(heard+end, ", "))
+			s.note(strings.TrimPrefix(heard+", "+ending(ctx, time.Since(begun)), ", "))
 			return
 		}
 	}
+}
+
+// How a connection ends.
+const (
+	openToTheEnd = "open to the end"
+	closedAtOnce = "closed by the node at once"
+	closedLater  = "closed by the node later"
+)
+
+// soon is what is later than at once, and sooner than any deadline of a node.
+const soon = time.Second
+
+func ending(ctx context.Context, after time.Duration) string {
+	switch {
+	case ctx.Err() != nil:
+		return openToTheEnd
+	case after < soon:
+		return closedAtOnce
+	}
+	return closedLater
 }
 
 // firstLine is what the node said, without what is the same for all or differs for each.

@@ -1,6 +1,7 @@
 # make test        everything that must hold, with the race detector and in random order
 # make bench       the counting engine beside other limiters: some five minutes, writes testnet/bench/RESULTS.md
 # make accuracy    simulations of every scenario: some minutes, writes testnet/ACCURACY.md
+# make hostile     one node beside 10,000 idle and stalled connections, long bodies, nonsense: some two minutes
 # make microbench  the packages' own benchmarks
 # make fuzz        every fuzz target for FUZZTIME each
 # make lint        formatting, vet, staticcheck, tidy modules
@@ -13,7 +14,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # The benchmarks are a module of their own, so that nobody who uses edgelimit inherits its rivals.
 BENCH = testnet/bench
 
-.PHONY: test bench accuracy microbench fuzz lint build programs
+.PHONY: test bench accuracy hostile microbench fuzz lint build programs
 
 test: programs
 	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy and Caddy. Nothing else."
@@ -25,6 +26,9 @@ bench: programs
 
 accuracy:
 	$(GO) run ./testnet/accuracy
+
+hostile:
+	$(GO) run ./testnet hostile
 
 microbench: programs
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -99,8 +99,9 @@ func (c *client) hangUp() {
 	}
 }
 
-// measure has all clients ask, each as often and as fast as the options say, and returns how long they waited.
-func (r *run) measure(ctx context.Context, all []*client) Waits {
+// measure has all clients ask, each so many times and as often as the options say, or until enough is closed, and returns how long they
+// waited.
+func (r *run) measure(ctx context.Context, all []*client, times int, enough <-chan struct{}) Waits {
 	var mu sync.Mutex
 	var w Waits
 	var took []time.Duration
@@ -108,8 +109,8 @@ func (r *run) measure(ctx context.Context, all []*client) Waits {
 	for i, c := range all {
 		asking.Go(func() {
 			next := time.Now().Add(r.opt.Every * time.Duration(i) / time.Duration(len(all)))
-			for range r.opt.Requests {
-				if !until(ctx, next) {
+			for range times {
+				if !until(ctx, next, enough) {
 					return
 				}
 				begun := time.Now()
@@ -136,13 +137,13 @@ func (r *run) measure(ctx context.Context, all []*client) Waits {
 	return w
 }
 
-// until waits until a time comes, which may have passed, and reports whether ctx lets it go on.
-func until(ctx context.Context, t time.Time) bool {
-	if wait := time.Until(t); wait > 0 {
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+// until waits until a time comes, which may have passed, and reports whether to go on: ctx has not ended, and enough is not closed.
+func until(ctx context.Context, t time.Time, enough <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+	case <-enough:
+	case <-time.After(time.Until(t)):
+		return true
 	}
-	return ctx.Err() == nil
+	return false
 }

@@ -3,6 +3,7 @@ package hostile
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -19,9 +20,10 @@ type run struct {
 type Phase struct {
 	Name    string         `json:"name"`
 	Seconds float64        `json:"seconds"`
-	Good    Waits          `json:"good"`
-	Most    Gauges         `json:"most"`  // while it lasted
-	After   Gauges         `json:"after"` // when it was over
+	Opening Waits          `json:"opening"` // of clients that behave, while hostile connections are opened
+	Good    Waits          `json:"good"`    // of the same, once they are
+	Most    Gauges         `json:"most"`    // while it lasted
+	After   Gauges         `json:"after"`   // when it was over
 	Fates   map[string]int `json:"fates,omitempty"`
 }
 
@@ -112,8 +114,13 @@ func (r *run) phase(ctx context.Context, k kind, all []*client) Phase {
 	var watching sync.WaitGroup
 	watched, stop := context.WithCancel(ctx)
 	watching.Go(func() { p.Most = r.watch(watched) })
-	p.Good = r.measure(ctx, all)
-	underWay()
+	opened := make(chan struct{})
+	go func() {
+		underWay()
+		close(opened)
+	}()
+	p.Opening = r.measure(ctx, all, math.MaxInt, opened)
+	p.Good = r.measure(ctx, all, r.opt.Requests, nil)
 	stop()
 	watching.Wait()
 	p.Fates = end()
@@ -124,8 +131,10 @@ func (r *run) phase(ctx context.Context, k kind, all []*client) Phase {
 // broken are the promises that were broken in a phase.
 func (k *kind) broken(p Phase, settled bool) (broken []string) {
 	say := func(format string, args ...any) { broken = append(broken, p.Name+": "+fmt.Sprintf(format, args...)) }
-	if p.Good.Failed > 0 {
-		say("%d of %d requests of clients that behave were not answered, the last one: %s", p.Good.Failed, p.Good.Failed+p.Good.Answers, p.Good.Error)
+	for _, w := range []Waits{p.Opening, p.Good} {
+		if w.Failed > 0 {
+			say("%d of %d requests of clients that behave were not answered, the last one: %s", w.Failed, w.Failed+w.Answers, w.Error)
+		}
 	}
 	if !settled {
 		say("the node did not give back what it took: %+v", p.After)

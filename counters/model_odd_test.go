@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/race"
 )
 
 // Buckets in which a token takes no whole number of nanoseconds, three a second for example. The table rounds down what each charge
@@ -26,7 +27,7 @@ func TestOddRefills(t *testing.T) {
 			continue
 		}
 		t.Run(a.String(), func(t *testing.T) {
-			for seed, done := uint64(0), 0; done < *ops; seed++ {
+			for seed, done := uint64(0), 0; done < race.Tenth(*ops); seed++ {
 				r := rand.New(rand.NewPCG(seed, 100+uint64(a)))
 				p := newTrial(t, r, seed, oddLimit(t, r, a))
 				p.back = false // what a clock is seen as that goes back depends on when the bucket was full, which a rounding decides

@@ -9,11 +9,12 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/counters/counterstest"
+	"github.com/edgelimit/edgelimit/testnet/race"
 )
 
 // Every algorithm against its naive model: random requests, remote counts and clocks under random limits.
 
-var ops = flag.Int("ops", 100_000, "random operations of each algorithm in TestModel and TestOddRefills")
+var ops = flag.Int("ops", 100_000, "random operations of each algorithm in TestModel and TestOddRefills, a tenth of them with the race detector")
 
 var algorithms = []counters.Algorithm{
 	counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog, counters.TokenBucket, counters.LeakyBucket, counters.LeakyQueue,
@@ -24,9 +25,9 @@ func isBucket(a counters.Algorithm) bool { return a >= counters.TokenBucket }
 func TestModel(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
-			for seed, done := uint64(0), 0; done < *ops; seed++ {
+			for seed, done := uint64(0), 0; done < race.Tenth(*ops); seed++ {
 				r := rand.New(rand.NewPCG(seed, uint64(a)))
-				done += newTrial(t, r, seed, randomPenalty(t, r, randomLimit(t, r, a))).run(min(2000, *ops-done))
+				done += newTrial(t, r, seed, randomPenalty(t, r, randomLimit(t, r, a))).run(min(2000, race.Tenth(*ops)-done))
 			}
 		})
 	}

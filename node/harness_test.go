@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 // patience is how long a test waits for what should come at once, on a machine that is busy with other things.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // eventually looks every few milliseconds whether the condition holds, and fails the test if it does not in time.
 func eventually(t *testing.T, within time.Duration, what string, holds func() bool) {

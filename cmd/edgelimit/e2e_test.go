@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -76,8 +78,26 @@ func (p *process) exit(t *testing.T, within time.Duration) int {
 	return 0
 }
 
-// execute runs the binary to its end.
-func execute(t *testing.T, binary string, args ...string) result {
+// checkSize holds the promises to those who put a node beside each of their servers: an image below 25 MB, below 40 MiB resident when idle.
+func checkSize(t *testing.T, binary string, pid int) {
+	file, err := os.Stat(binary)
+	if err != nil || file.Size() >= 25e6 {
+		t.Errorf("a binary of %d bytes, %v", file.Size(), err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if errors.Is(err, fs.ErrNotExist) {
+		return // not Linux
+	}
+	var kib int
+	_, resident, _ := strings.Cut(string(status), "VmRSS:")
+	if _, err := fmt.Sscan(resident, &kib); err != nil || kib <= 0 || kib >= 40<<10 {
+		t.Errorf("%d KiB resident when idle, %v", kib, err)
+	}
+	t.Logf("%d bytes, %d KiB resident when idle", file.Size(), kib)
+}
+
+// runBinary runs the binary to its end.
+func runBinary(t *testing.T, binary string, args ...string) result {
 	t.Helper()
 	p := &process{cmd: exec.CommandContext(t.Context(), binary, args...)}
 	var out bytes.Buffer
@@ -132,8 +152,8 @@ func fetch(method, url, body string) (status int, kind, answer string, err error
 func TestEndToEnd(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "edgelimit")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if out, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "build", "BIN="+binary).CombinedOutput(); err != nil {
+		t.Fatalf("make build: %v\n%s", err, out)
 	}
 	door, health, gossip := free(t), free(t), free(t)
 	p := start(t, binary, "serve", "--node-id", "e2e", "--http", door, "--health", health, "--gossip", gossip,
@@ -143,6 +163,7 @@ func TestEndToEnd(t *testing.T) {
 		return err == nil && status == 200
 	})
 
+	t.Run("is small", func(t *testing.T) { checkSize(t, binary, p.cmd.Process.Pid) })
 	t.Run("limits", func(t *testing.T) { checkLimits(t, binary, "http://"+door, "http://"+health) })
 	t.Run("nonsense", func(t *testing.T) { checkNonsense(t, "http://"+door) })
 	t.Run("10 MB", func(t *testing.T) { checkHugeBody(t, door) })
@@ -154,11 +175,11 @@ func TestEndToEnd(t *testing.T) {
 		})
 	})
 	t.Run("another node at the same address", func(t *testing.T) {
-		execute(t, binary, "serve", "--http", door, "--health", "").says(t, 2, "edgelimit: open the http door", door, "in use")
+		runBinary(t, binary, "serve", "--http", door, "--health", "").says(t, 2, "edgelimit: open the http door", door, "in use")
 	})
 	t.Run("broken rules", func(t *testing.T) {
 		file := written(t, "broken.yaml", "domain: edge\ndescriptors:\n  - key: client\n    rate_limit: {unit: fortnight, requests_per_unit: -1}\n")
-		r := execute(t, binary, "serve", "--rules", file)
+		r := runBinary(t, binary, "serve", "--rules", file)
 		r.says(t, 2, "edgelimit: "+file+":4:", "fortnight", file+":4:")
 		if strings.Contains(r.err, "panic") || strings.Contains(r.err, "msg=ready") {
 			t.Errorf("it says %s", r.err)
@@ -181,7 +202,7 @@ func TestEndToEnd(t *testing.T) {
 		if said := p.said.String(); !strings.Contains(said, "msg=stopping") || strings.Contains(said, "panic") || strings.Contains(said, "edgelimit:") {
 			t.Errorf("it says:\n%s", said)
 		}
-		if r := execute(t, binary, "check", "--addr", "http://"+door, "--rule", "per_ip", "--identity", "x"); r.code != 2 {
+		if r := runBinary(t, binary, "check", "--addr", "http://"+door, "--rule", "per_ip", "--identity", "x"); r.code != 2 {
 			t.Errorf("it still answers: %+v", r)
 		}
 	})
@@ -194,12 +215,12 @@ func checkLimits(t *testing.T, binary, url, health string) {
 		if i >= 5 {
 			want, word = 1, "denied by login"
 		}
-		r := execute(t, binary, "check", "--addr", url, "--domain", "edge", "path=/login,remote_address=192.0.2.1")
+		r := runBinary(t, binary, "check", "--addr", url, "--domain", "edge", "path=/login,remote_address=192.0.2.1")
 		if r.says(t, want, word); r.err != "" {
 			t.Errorf("a decision is no error: %q", r.err)
 		}
 	}
-	r := execute(t, binary, "check", "--addr", url, "--rule", "no-such-rule")
+	r := runBinary(t, binary, "check", "--addr", url, "--rule", "no-such-rule")
 	if r.says(t, 2, "edgelimit: the node refused"); r.out != "" {
 		t.Errorf("without a decision it prints %q", r.out)
 	}
@@ -290,8 +311,8 @@ func checkGossipRubbish(t *testing.T, p *process, addr string) {
 // checkCluster has two processes share a key file and their counts; a third with another key stays outside.
 func checkCluster(t *testing.T, binary string) {
 	key, other := filepath.Join(t.TempDir(), "cluster.key"), filepath.Join(t.TempDir(), "other.key")
-	execute(t, binary, "keygen", "--out", key).says(t, 0)
-	execute(t, binary, "keygen", "--out", other).says(t, 0)
+	runBinary(t, binary, "keygen", "--out", key).says(t, 0)
+	runBinary(t, binary, "keygen", "--out", other).says(t, 0)
 	seed := free(t)
 	doors := make(map[string]string)
 	var outside *process

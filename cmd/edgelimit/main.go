@@ -16,7 +16,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := newApp().RunContext(ctx, os.Args); err != nil {
+	if err := execute(ctx, newApp(), os.Args); err != nil {
 		if msg := err.Error(); msg != "" {
 			fmt.Fprintln(os.Stderr, "edgelimit:", msg)
 		}
@@ -40,10 +40,6 @@ func newApp() *cli.App {
 			"Check rule files:    edgelimit rules validate rules.yaml",
 		Commands: []*cli.Command{serveCommand(), demoCommand(), simCommand(), replayCommand(), checkCommand(), rulesCommand(), healthCommand(),
 			keygenCommand(), versionCommand()},
-		Action:               needsCommand(cli.ShowAppHelp),
-		HideVersion:          true,
-		Suggest:              true,
-		EnableBashCompletion: true,
-		ExitErrHandler:       func(*cli.Context, error) {}, // main prints and exits
+		Reader: os.Stdin, Writer: os.Stdout, ErrWriter: os.Stderr,
 	}
 }

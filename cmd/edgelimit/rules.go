@@ -21,9 +21,8 @@ func rulesCommand() *cli.Command {
 	}
 	in := &cli.StringFlag{Name: "region", Usage: "`NAME` of the region in which the rules are looked at (default: all of them together)"}
 	return &cli.Command{
-		Name:   "rules",
-		Usage:  "validate rule files, explain what they do, and compare them",
-		Action: needsCommand(cli.ShowSubcommandHelp),
+		Name:  "rules",
+		Usage: "validate rule files, explain what they do, and compare them",
 		Subcommands: []*cli.Command{
 			{
 				Name: "validate", Usage: "say all that is wrong with rule files", ArgsUsage: "FILE...",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/race"
 )
 
 var (
@@ -271,7 +272,7 @@ func TestCheckAllocations(t *testing.T) {
 		h.ServeHTTP(w, r)
 	})
 	// The body's reader (2), the body as text, the headers' text and list, Content-Type's list.
-	if limit := 7.0; got > limit && !raceEnabled {
+	if limit := 7.0; got > limit && !race.Enabled {
 		t.Errorf("%v allocations, at most %v are expected", got, limit)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/race"
 )
 
 func written(t *testing.T, families []string, jitter float64, layers ...counters.Decision) (http.Header, int64) {
@@ -294,7 +295,7 @@ func TestHeadersAllocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	dst, layers := http.Header{}, []counters.Decision{allowedDaily, deniedBurst}
-	if got := testing.AllocsPerRun(200, func() { h.Write(dst, layers) }); got > 2 && !raceEnabled {
+	if got := testing.AllocsPerRun(200, func() { h.Write(dst, layers) }); got > 2 && !race.Enabled {
 		t.Errorf("%v allocations, want the text and the list only", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/race"
 )
 
 func TestPipelineIsAnsweredInOrderAndAtOnce(t *testing.T) {
@@ -109,7 +110,7 @@ func TestIdleSessionsAreSmall(t *testing.T) {
 }
 
 func TestAnswersAllocateNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Log("with the race detector, allocations are not those of a released binary: only that it answers is tried")
 	}
 	said := []byte(array("CL.THROTTLE", "user123", "1000000", "30", "60") + array("PING") + array("CL.THROTTLE", "user123", "0", "1", "60"))
@@ -122,7 +123,7 @@ func TestAnswersAllocateNothing(t *testing.T) {
 		c.out = c.out[:0]
 	}
 	answer()
-	if n := testing.AllocsPerRun(1000, answer); n != 0 && !raceEnabled {
+	if n := testing.AllocsPerRun(1000, answer); n != 0 && !race.Enabled {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/race"
 )
 
 var patterns = []string{"even", "skew", "burst"}
@@ -16,10 +17,7 @@ var patterns = []string{"even", "skew", "burst"}
 // A limiter that works breaks nothing: not under any pattern, nor where a region is cut off. Bursts that begin in a cut are left out:
 // nobody can know of them, and the bound does not cover them.
 func TestNoFlawBreaksNothing(t *testing.T) {
-	seeds := uint64(200)
-	if testing.Short() {
-		seeds = 20
-	}
+	seeds := uint64(race.Tenth(200))
 	for _, pattern := range patterns {
 		t.Run(pattern, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,7 @@ func small() Options {
 func TestRunCutsAndHeals(t *testing.T) {
 	t.Parallel()
 	o := small()
-	const attempts = 6
+	const attempts = 20
 	for attempt := range attempts {
 		var samples []Sample
 		r, err := Run(t.Context(), o, func(s Sample) { samples = append(samples, s) })
@@ -161,16 +161,21 @@ func playSpoiled(t *testing.T, o Options, spoil func(*gossiptest.Links)) *Report
 func deafIsNotOK(t *testing.T, spoil func(*gossiptest.Links)) {
 	o := small()
 	o.Cut, o.Duration = 0, 2*time.Second
-	r := playSpoiled(t, o, spoil)
-	if r.OK || len(r.Wrong) == 0 {
-		t.Errorf("ok, with %+v", *r)
+	const attempts = 10 // a busy machine may offer too little in a window to show anything
+	for range attempts {
+		r := playSpoiled(t, o, spoil)
+		if r.OK || len(r.Wrong) == 0 {
+			t.Fatalf("ok, with %+v", *r)
+		}
+		if r.AgreeMillis != -1 {
+			t.Fatalf("nodes that do not hear each other agreed after %d ms", r.AgreeMillis)
+		}
+		if r.OverAdmissionPct >= 20 {
+			return
+		}
+		t.Logf("only %v %% over the limit", r.OverAdmissionPct)
 	}
-	if r.OverAdmissionPct < 20 {
-		t.Errorf("only %v %% over the limit: the cluster is not deaf, so this test shows nothing", r.OverAdmissionPct)
-	}
-	if r.AgreeMillis != -1 {
-		t.Errorf("nodes that do not hear each other agreed after %d ms", r.AgreeMillis)
-	}
+	t.Error("the cluster is not deaf, so this test shows nothing")
 }
 
 func runEndsWithItsContext(t *testing.T, atOnce bool) {
@@ -186,7 +191,7 @@ func runEndsWithItsContext(t *testing.T, atOnce bool) {
 	if !errors.Is(err, context.Canceled) || r != nil {
 		t.Errorf("it returns %v, %v", r, err)
 	}
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > 50*time.Second {
 		t.Errorf("it takes %v to end", took)
 	}
 }

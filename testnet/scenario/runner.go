@@ -22,7 +22,7 @@ import (
 // What makes a run no measurement, and how often it is repeated then.
 const (
 	BusyAfter = 250 * time.Millisecond
-	Repeats   = 2
+	Repeats   = 4
 )
 
 // settle is how long nodes are observed after the last request: longer than they may take to agree, which is 5 s.

@@ -10,11 +10,12 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/testnet/race"
 )
 
 var (
 	simSeed  = flag.Uint64("sim.seed", 0, "the only seed of TestFaults to run; 0 runs all")
-	simSeeds = flag.Uint64("sim.seeds", 200, "how many seeds TestFaults runs")
+	simSeeds = flag.Int("sim.seeds", 200, "how many seeds TestFaults runs, a tenth of them with the race detector")
 )
 
 // randomFaults draws a cluster, its traffic, and what befalls it.
@@ -75,7 +76,7 @@ func randomFaults(seed uint64) Options {
 
 // TestFaults plays random faults, seed by seed.
 func TestFaults(t *testing.T) {
-	first, last := uint64(1), *simSeeds
+	first, last := uint64(1), uint64(race.Tenth(*simSeeds))
 	if *simSeed != 0 {
 		first, last = *simSeed, *simSeed
 	}

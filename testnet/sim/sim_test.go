@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/race"
 )
 
 // short are the default options for a few seconds of a small cluster.
@@ -64,7 +65,7 @@ func TestRunsRepeat(t *testing.T) {
 		o.Window, o.Duration = 10*time.Second, 25*time.Second
 	})
 	all := []Options{short(nil), everything}
-	for seed := uint64(1); seed <= 10; seed++ {
+	for seed := uint64(1); seed <= uint64(race.Tenth(10)); seed++ {
 		all = append(all, randomFaults(seed))
 	}
 	for i, o := range all {

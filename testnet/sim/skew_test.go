@@ -3,6 +3,8 @@ package sim
 import (
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/race"
 )
 
 // Nodes know how far their clocks are apart, over lossy ways of 75 ms that differ from packet to packet.
@@ -54,7 +56,7 @@ func TestNodesKnowTheStoresClock(t *testing.T) {
 // any more. Otherwise all agree only when the window has passed.
 func TestNodesWithWrongClocksAgreeSoon(t *testing.T) {
 	for _, window := range []time.Duration{5 * time.Second, 10 * time.Second} {
-		for seed := uint64(1); seed <= 5; seed++ {
+		for seed := uint64(1); seed <= uint64(race.Tenth(5)); seed++ {
 			o := DefaultOptions()
 			o.Limit, o.Window, o.Skew, o.Keys, o.Load, o.Seed, o.Duration = 200, window, time.Second, 50, 0.1, seed, 12*time.Second
 			if r := run(t, o); r.AgreeMillis < 0 || r.AgreeMillis > 3500 {

@@ -1,5 +1,0 @@
-//go:build !race
-
-package respapi
-
-const raceEnabled = false

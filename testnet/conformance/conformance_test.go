@@ -1,0 +1,143 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/leaks"
+)
+
+func TestMain(m *testing.M) { leaks.Main(m) }
+
+// question is what is asked of every door.
+type question struct {
+	layers []layer
+	cost   uint64 // 0: a peek
+}
+
+// layer is a descriptor of one entry.
+type layer struct{ key, value string }
+
+func (q question) String() string { return fmt.Sprintf("%v for %d", q.layers, q.cost) }
+
+// answer is what of a decision a door tells. A number that it does not tell is -1, as is the limit where no rule was met.
+type answer struct {
+	allowed   bool
+	rule      string // of the layer that governs; "?" where the door does not tell
+	limit     int64
+	remaining int64
+	retry     wait
+}
+
+// wait is how long to wait for the same to be admitted.
+type wait int
+
+const (
+	none wait = iota
+	some
+	forever
+	untold
+)
+
+// need is what a scenario asks of a door beyond requests that cost 1, in one layer, under rules.
+type need uint
+
+const (
+	costs  need = 1 << iota // any cost
+	peeks                   // cost 0
+	layers                  // several descriptors in a request
+	rules                   // any rule, not only a bucket that the client describes
+)
+
+// scenario is a rule file and what is asked under it.
+type scenario struct {
+	name  string
+	needs need
+	rules string
+	model *model
+	ask   []question
+}
+
+// limits are the model's rules: what a request with that key may use of it.
+var limits = map[string]int64{"client": 10, "path": 25, "shadow": 3}
+
+// ruleFile gives all keys a rule of one algorithm.
+func ruleFile(algorithm string) string {
+	var b strings.Builder
+	b.WriteString("domain: edge\ndescriptors:\n")
+	for _, key := range []string{"client", "path", "shadow"} {
+		fmt.Fprintf(&b, "  - {key: %s, shadow_mode: %v, rate_limit: {name: per_%s, unit: year, requests_per_unit: %d, algorithm: %s}}\n",
+			key, key == "shadow", key, limits[key], algorithm)
+	}
+	return b.String()
+}
+
+var algorithms = []string{"fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"}
+
+// scenarios are all that is asked.
+func scenarios() (all []scenario) {
+	for i, a := range algorithms {
+		r := rand.New(rand.NewPCG(uint64(i), 1))
+		who := func(key string, of int) layer { return layer{key, fmt.Sprintf("%s-%d", key, r.IntN(of))} }
+		add := func(name string, needs need, n int, draw func() question) {
+			s := scenario{name: a + "/" + name, needs: needs, rules: ruleFile(a)}
+			if a != "token_bucket" {
+				s.needs |= rules
+			}
+			for range n {
+				s.ask = append(s.ask, draw())
+			}
+			all = append(all, s)
+		}
+		add("one client until it is denied", 0, 14, func() question { return question{[]layer{{"client", "x"}}, 1} })
+		add("clients", 0, 60, func() question { return question{[]layer{who("client", 4)}, 1} })
+		add("nobody's rule", rules, 3, func() question { return question{[]layer{who("stranger", 2)}, 1} })
+		add("shadow", rules, 9, func() question { return question{[]layer{who("shadow", 1)}, 1} })
+		add("costs", costs, 60, func() question { return question{[]layer{who("client", 3)}, 1 + r.Uint64N(5)} })
+		add("more than there ever is", costs, 3, func() question { return question{[]layer{who("client", 2)}, 11} })
+		add("peeks", costs|peeks, 80, func() question { return question{[]layer{who("client", 3)}, r.Uint64N(4)} })
+		add("layers", rules|layers, 80, func() question { return question{[]layer{who("client", 6), who("path", 2)}, 1} })
+		add("layers, some of them nobody's", rules|layers, 40, func() question {
+			return question{[]layer{who("stranger", 2), who("client", 3), who("shadow", 1)}, 1}
+		})
+		add("layers at costs", rules|layers|costs, 60, func() question {
+			return question{[]layer{who("path", 2), who("client", 6)}, 1 + r.Uint64N(4)}
+		})
+		add("layers, peeked at", rules|layers|costs|peeks, 60, func() question {
+			return question{[]layer{who("path", 2), who("client", 6)}, r.Uint64N(4)}
+		})
+	}
+	return all
+}
+
+// TestConformance asks every door all that it can be asked.
+func TestConformance(t *testing.T) {
+	for _, d := range doors {
+		t.Run(d.name, func(t *testing.T) {
+			asked, denied := 0, 0
+			for _, s := range scenarios() {
+				if s.needs&^d.can != 0 {
+					continue
+				}
+				t.Run(s.name, func(t *testing.T) {
+					ask := d.open(t, s.rules)
+					m := make(model)
+					for i, q := range s.ask {
+						want, got := m.decide(q), ask(t, q)
+						if err := want.differs(got); err != nil {
+							t.Fatalf("question %d, %v: %v", i+1, q, err)
+						}
+						if asked++; !got.allowed {
+							denied++
+						}
+					}
+				})
+			}
+			if asked < 130 || denied < 30 {
+				t.Errorf("%d questions, %d denials: that shows little", asked, denied)
+			}
+		})
+	}
+}

@@ -19,6 +19,9 @@ type Server struct {
 	limits  *limits
 	totals  totals
 	ids     atomic.Int64 // of the last connection
+	long    atomic.Int64 // bytes that sessions hold for long commands, see session.makeRoom
+
+	mostLong int64 // bytes that they may hold together
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -48,7 +51,7 @@ type totals struct {
 func New(l Limiter, opt Options) *Server {
 	opt.IdleTimeout = cmp.Or(opt.IdleTimeout, idleFor)
 	opt.Logger = cmp.Or(opt.Logger, slog.Default())
-	return &Server{limiter: l, opt: opt, secret: newSecret(opt.Password), limits: newLimits(opt.Learn), sessions: make(map[*session]struct{})}
+	return &Server{limiter: l, opt: opt, secret: newSecret(opt.Password), limits: newLimits(opt.Learn), mostLong: maxLong, sessions: make(map[*session]struct{})}
 }
 
 // Serve accepts connections until Shutdown or Close, and returns nil then. It may be called once.
@@ -102,6 +105,7 @@ func (s *Server) admit(conn net.Conn) {
 
 func (s *Server) forget(c *session) {
 	_ = c.conn.Close()
+	c.giveBack()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, c)

@@ -162,6 +162,40 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
+// Long commands that do not end share what there is for them. Short ones are answered beside them, and long ones later.
+func TestLongCommandsUnderWayAreBounded(t *testing.T) {
+	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+		s.mostLong = 2 * (2*maxWord - idleIn)
+		text := strings.Repeat("x", maxWord)
+		long := array("ECHO", text)
+		first, second := p.dial(t), p.dial(t)
+		first.say(long[:len(long)-1])
+		second.say(long[:len(long)-1])
+		if got := s.long.Load(); got != s.mostLong {
+			t.Fatalf("%d bytes are held, want %d", got, s.mostLong)
+		}
+		third := p.dial(t)
+		third.say("PING\r\n")
+		third.hear("+PONG")
+		third.say(long[:idleIn])
+		third.hear("-OOM too many long commands under way, try again")
+		third.ended()
+		first.say("\n")
+		first.hear(`"` + text + `"`)
+		fourth := p.dial(t)
+		fourth.say(long)
+		fourth.hear(`"` + text + `"`)
+		_ = second.Close()
+		synctest.Wait()
+		if got := s.long.Load(); got != 0 {
+			t.Errorf("%d bytes are held in the end", got)
+		}
+		if got := s.Stats(); got.Failed != 1 || got.Slow != 0 || got.Malformed != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 // waitFor looks every millisecond whether the condition holds.
 func waitFor(t testing.TB, holds func() bool) {
 	t.Helper()

@@ -1,5 +1,6 @@
 # make test        everything that must hold, with the race detector and in random order
 # make bench       the counting engine beside other limiters: some five minutes, writes testnet/bench/RESULTS.md
+# make bench-doors what each door of a node costs: some three minutes, writes testnet/bench/DOORS.md
 # make accuracy    simulations of every scenario: some minutes, writes testnet/ACCURACY.md
 # make hostile     one node beside 10,000 idle and stalled connections, long bodies, nonsense: some two minutes
 # make microbench  the packages' own benchmarks
@@ -21,7 +22,7 @@ COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/checker ./testne
 SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/checker
 TESTFLAGS = -shuffle=on -timeout 40m
 
-.PHONY: test bench accuracy hostile microbench fuzz lint build programs
+.PHONY: test bench bench-doors accuracy hostile microbench fuzz lint build programs
 
 test: programs
 	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy and Caddy. Nothing else."
@@ -33,6 +34,9 @@ test: programs
 
 bench: programs
 	$(GO) -C $(BENCH) run .
+
+bench-doors:
+	$(GO) -C $(BENCH) run ./doors
 
 accuracy:
 	$(GO) run ./testnet/accuracy

@@ -55,8 +55,10 @@ func decisionsAllocateNothing(t *testing.T, wide, narrow *counters.Limit) {
 		"TakeAll, admitted": func(now int64) { ds = table.TakeAll(layers, now, ds[:0]) },
 		"TakeAll, denied":   func(now int64) { ds = table.TakeAll(denied, now, ds[:0]) },
 		"TakeBatch":         func(now int64) { ds = table.TakeBatch(batch, now, ds[:0]) },
+		"Report":            func(now int64) { table.Report(layers, now) },
+		"Report, overdrawn": func(now int64) { table.Report(denied, now) },
 		"View":              func(now int64) { table.View(wide, 1, now) },
-		"Governing":         func(int64) { counters.Governing(ds) },
+		"VerdictOf":         func(int64) { counters.VerdictOf(ds) },
 	} {
 		if n := allocations(f); n != 0 {
 			t.Errorf("%s: %v allocations, want none", name, n)

@@ -44,6 +44,33 @@ func Governing(ds []Decision) int {
 	return best
 }
 
+// Verdict is what the decisions of a request's layers say together.
+type Verdict struct {
+	Allowed  bool          // all of them allow it
+	Degraded bool          // one of them was made without a view of the whole cluster
+	Delay    time.Duration // the longest: an allowed request waits for its turn in every queue; 0 when it is denied
+	// Governing is the decision that speaks for all of them, zero when none of them has a rule.
+	Governing Decision
+}
+
+// VerdictOf returns what the decisions say together. Without any the request is allowed. It keeps no hold of them.
+func VerdictOf(layers []Decision) Verdict {
+	v := Verdict{Allowed: true}
+	for i := range layers {
+		d := &layers[i]
+		v.Allowed = v.Allowed && d.Allowed
+		v.Degraded = v.Degraded || d.Degraded
+		v.Delay = max(v.Delay, d.Delay)
+	}
+	if !v.Allowed {
+		v.Delay = 0
+	}
+	if i := Governing(layers); i >= 0 {
+		v.Governing = layers[i]
+	}
+	return v
+}
+
 func tighter(a, b *Decision) bool {
 	if a.Allowed != b.Allowed {
 		return !a.Allowed

@@ -65,3 +65,27 @@ func TestGoverningIsIndifferentToOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestVerdictOf(t *testing.T) {
+	var (
+		noRule = counters.Decision{Allowed: true}
+		queued = counters.Decision{Allowed: true, Rule: "q", Limit: 10, Remaining: 9, Delay: 3 * time.Second}
+		tight  = counters.Decision{Allowed: true, Rule: "t", Limit: 10, Remaining: 1, Delay: time.Second, Degraded: true}
+		full   = counters.Decision{Rule: "f", Limit: 10, RetryAfter: time.Second}
+	)
+	for _, c := range []struct {
+		why    string
+		layers []counters.Decision
+		want   counters.Verdict
+	}{
+		{"nothing was asked", nil, counters.Verdict{Allowed: true}},
+		{"no rule", []counters.Decision{noRule, noRule}, counters.Verdict{Allowed: true}},
+		{"one rule", []counters.Decision{noRule, queued}, counters.Verdict{Allowed: true, Delay: 3 * time.Second, Governing: queued}},
+		{"the longest delay, and who governs", []counters.Decision{queued, tight}, counters.Verdict{Allowed: true, Degraded: true, Delay: 3 * time.Second, Governing: tight}},
+		{"a denial waits in no queue", []counters.Decision{queued, full, tight}, counters.Verdict{Degraded: true, Governing: full}},
+	} {
+		if got := counters.VerdictOf(c.layers); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.why, got, c.want)
+		}
+	}
+}

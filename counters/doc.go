@@ -50,7 +50,8 @@
 //   - A count that no node can have admitted is not believed, and whoever tells one leaves each key half an even share of its limit at
 //     least (trust.go).
 //   - Nothing is ever subtracted. Layers are checked first and charged together afterwards.
-//   - A limit is passed only by a lender, by what others were promised (elastic.go): up to twice, and nothing is lent then.
+//   - A limit is passed only by a lender, by what others were promised (elastic.go), and by what is reported after the fact (report.go):
+//     up to twice, and nothing is admitted or lent then.
 //   - A denial leaves no count, unless its limit counts what it denies ([Limit.CountRejected]). A cost of zero (a peek) leaves no trace at all.
 //   - A cell that was evicted and created again has a later birth, so that max cannot swallow its new counts; births add up.
 //   - A new key is never admitted untracked: at the end of the budget another cell goes for it.

@@ -300,11 +300,13 @@ func TestRiseCoversWhatIsTold(t *testing.T) {
 			for range rapid.IntRange(1, 60).Draw(t, "steps") {
 				now += rapid.Int64Range(0, int64(300*time.Millisecond)).Draw(t, "passes")
 				key := counters.Key(rapid.Uint64Range(1, 3).Draw(t, "key"))
-				switch rapid.SampledFrom([]string{"take", "take", "layers", "merge", "drain", "urgent"}).Draw(t, "what") {
+				switch rapid.SampledFrom([]string{"take", "take", "layers", "report", "merge", "drain", "urgent"}).Draw(t, "what") {
 				case "take":
 					admits(table, l, rapid.IntRange(1, 80).Draw(t, "requests"), rapid.Uint64Range(0, 3).Draw(t, "cost"), now)
 				case "layers":
 					table.TakeAll([]counters.Charge{{Limit: l, Key: key, Cost: 2}, {Limit: l, Key: 4, Cost: 5}}, now, nil)
+				case "report":
+					table.Report(reported(l, key, rapid.Uint64Range(0, 500).Draw(t, "reported")), now)
 				case "merge":
 					table.Merge([]counters.Slot{toldWith(l, key, now, 2, rapid.Uint64Range(0, 250).Draw(t, "count"), 50)}, now)
 				case "drain":

@@ -25,9 +25,6 @@ import (
 // Idle is the Lender of an elastic layer while the system has little to do: all that the layer has no room for passes.
 const Idle = math.MaxUint8
 
-// maxLent is how many times its limit a lender counts.
-const maxLent = 2
-
 // lend makes of what elastic layers and their lenders said each by itself what they say together.
 func lend(charges []Charge, said []Decision) {
 	var lenders uint64 // a bit a layer
@@ -61,12 +58,8 @@ func lend(charges []Charge, said []Decision) {
 
 // overcharge counts at a lender what it has no room for and may not deny, and tells what is left.
 func (t *Table) overcharge(y layer, ch *Charge, d *Decision) {
-	l := ch.Limit
-	used := y.shard.view(y.cell, t.meters.states[y.cell.meter], y.at)
-	if cost := min(ch.Cost, maxLent*l.max-min(used, maxLent*l.max)); cost > 0 {
-		t.countAnyway(y, l, cost)
-	}
+	t.overdraw(y, ch.Limit, ch.Cost)
 	*d = Decision{}
-	t.decide(y, l, 0, 0, peek, d)
+	t.decide(y, ch.Limit, 0, 0, peek, d)
 	d.Allowed, d.Waived, d.Delay, d.RetryAfter = true, true, 0, 0
 }

@@ -298,7 +298,6 @@ func TestOverchargedLendersAreBelieved(t *testing.T) {
 // lending is what a child, its lender and another layer say, of their naive models.
 type lending struct {
 	child, lender, third *counterstest.Model
-	most                 uint64 // of the lender
 }
 
 // take decides as elastic.go has it: own and lender say whether they have room.
@@ -311,8 +310,24 @@ func (m *lending) take(who counters.Key, cost, beside uint64, now int64) (passes
 	if own {
 		m.child.Charge(who, cost, now)
 	}
-	m.lender.Charge(shared, min(cost, 2*m.most-min(m.lender.View(shared, now), 2*m.most)), now)
+	overdraw(m.lender, shared, cost, now)
 	return true, !own
+}
+
+// report charges as report.go has it.
+func (m *lending) report(who counters.Key, cost, beside uint64, now int64) {
+	own, room := m.child.Fits(who, cost, now), m.lender.Fits(shared, cost, now)
+	if own || !room {
+		overdraw(m.child, who, cost, now)
+	}
+	overdraw(m.lender, shared, cost, now)
+	overdraw(m.third, shared, beside, now)
+}
+
+// overdraw charges up to twice the limit.
+func overdraw(m *counterstest.Model, key counters.Key, cost uint64, now int64) {
+	most := 2 * m.Limit().Max()
+	m.Charge(key, min(cost, most-min(m.View(key, now), most)), now)
 }
 
 // Whatever is asked, the table says what its naive model does, and a request that is told to wait passes just when the wait is over.
@@ -323,7 +338,7 @@ func TestElasticAgainstItsModel(t *testing.T) {
 			return newLimit(t, m, rapid.SampledFrom([]uint64{1, 2, 5, most}).Draw(t, "limit"))
 		}
 		child, lender, third := draw("child", 10), draw("lender", 20), draw("third", 40)
-		m := &lending{counterstest.NewModel(child), counterstest.NewModel(lender), counterstest.NewModel(third), lender.Max()}
+		m := &lending{counterstest.NewModel(child), counterstest.NewModel(lender), counterstest.NewModel(third)}
 		table := least(1)
 		now := start
 		for range rapid.IntRange(1, 80).Draw(t, "requests") {
@@ -333,6 +348,17 @@ func TestElasticAgainstItsModel(t *testing.T) {
 			peek := borrow(child, who, lender, 0)
 			if cost == 1 && rapid.Bool().Draw(t, "peek") {
 				table.TakeAll(peek, now, nil)
+			}
+			if rapid.IntRange(0, 4).Draw(t, "report") == 0 {
+				reported := rapid.Uint64Range(1, 50).Draw(t, "reported")
+				if first := rapid.Bool().Draw(t, "the lender first"); first {
+					table.Report([]counters.Charge{
+						{Limit: third, Key: shared, Cost: 2}, {Limit: lender, Key: shared, Cost: reported}, {Limit: child, Key: who, Cost: reported, Mode: counters.Elastic, Lender: 2},
+					}, now)
+				} else {
+					table.Report(borrow(child, who, lender, reported, counters.Charge{Limit: third, Key: shared, Cost: 2}), now)
+				}
+				m.report(who, reported, 2, now)
 			}
 			ds := table.TakeAll(charges, now, nil)
 			passes, lent := m.take(who, cost, 1, now)

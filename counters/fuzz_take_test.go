@@ -51,6 +51,11 @@ func fuzzTake(t *testing.T, l *counters.Limit, now int64, script []byte) {
 			if op < 7 {
 				cost = arg % (l.Max() + 2)
 			}
+			if op == 6 {
+				table.Report([]counters.Charge{{Limit: l, Key: key, Cost: cost}}, now)
+				model.Report(key, cost, now)
+				cost = 0
+			}
 			got, want := table.Take(l, key, cost, now), model.Take(key, cost, now)
 			if got != want {
 				t.Fatalf("cost %d of key %d at %d:\n got %+v\nwant %+v", cost, key, now, got, want)

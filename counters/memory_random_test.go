@@ -107,7 +107,12 @@ func (m *mess) step() {
 	case 0, 1, 2:
 		m.table.Take(m.limits[i], key, m.Uint64N(12), m.now)
 	case 3:
-		m.table.TakeAll(m.charges(), m.now, nil)
+		if charges := m.charges(); m.IntN(3) == 0 {
+			charges[0].Cost = m.Uint64N(100)
+			m.table.Report(charges, m.now)
+		} else {
+			m.table.TakeAll(charges, m.now, nil)
+		}
 	case 4:
 		m.table.TakeBatch(m.charges(), m.now, nil)
 	case 5, 6, 7:

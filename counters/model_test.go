@@ -161,6 +161,8 @@ func (p *trial) run(n int) int {
 			if !p.back {
 				p.table.Snapshot(p.now, 10)
 			}
+		case 4:
+			p.report(key, i)
 		default:
 			p.take(key, i)
 		}
@@ -227,6 +229,21 @@ func (p *trial) take(key counters.Key, op int) {
 	got, want := p.table.Take(p.limit, key, cost, p.now), p.model.Take(key, cost, p.now)
 	if got != want {
 		p.fatalf(op, "cost %d of key %d:\n got %+v\nwant %+v", cost, key, got, want)
+	}
+	if !got.Allowed {
+		p.wait = got.RetryAfter
+	}
+}
+
+// report charges what a request cost, and asks what is left.
+func (p *trial) report(key counters.Key, op int) {
+	most := p.limit.Max()
+	cost := pick(p.r, 0, 1, 1, 2, p.common, 1+p.r.Uint64N(most), most, most+1, 2*most, 1+p.r.Uint64N(3*most), counters.MaxLimit, math.MaxUint64)
+	p.table.Report([]counters.Charge{{Limit: p.limit, Key: key, Cost: cost}}, p.now)
+	p.model.Report(key, cost, p.now)
+	got, want := p.table.Take(p.limit, key, 0, p.now), p.model.Take(key, 0, p.now)
+	if got != want {
+		p.fatalf(op, "after a report of %d of key %d:\n got %+v\nwant %+v", cost, key, got, want)
 	}
 	if !got.Allowed {
 		p.wait = got.RetryAfter

@@ -25,7 +25,7 @@ func (l *Limit) CountsRejected() bool { return l.countsRejected }
 func (t *Table) countRejected(y layer, l *Limit, cost, before uint64, d *Decision) {
 	s, c := y.shard, y.cell
 	seen := s.view(c, t.meters.states[c.meter], y.at)
-	counted := min(cost, 2*l.max-min(seen, 2*l.max))
+	counted := min(cost, maxHeld*l.max-min(seen, maxHeld*l.max))
 	if d.RetryAfter == Never || counted == 0 {
 		return
 	}

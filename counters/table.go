@@ -406,6 +406,11 @@ func (t *Table) View(l *Limit, key Key, now int64) uint64 {
 	s := t.shardOf(h)
 	s.Lock()
 	defer s.Unlock()
+	return t.used(s, l, key, h, now)
+}
+
+// used is View in a shard that is locked.
+func (t *Table) used(s *shard, l *Limit, key Key, h uint64, now int64) uint64 {
 	ref := s.find(l.id, key, h)
 	if ref == 0 {
 		return 0

@@ -109,7 +109,7 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, how step, d *Deci
 	if l.chargeable(cost) {
 		c.put(denied, !d.Allowed)
 	}
-	if c.watch == 0 && commit && d.Allowed && c.offered >= rushes && uint64(c.offered) >= l.max/rushShare {
+	if commit && d.Allowed && c.rushes(l) {
 		t.rush(y, l, d.Remaining)
 	}
 }

@@ -27,6 +27,11 @@ func (t *Table) tellsEarly(l *Limit, w *watch) bool {
 	return peers > 0 && w.part == 1 && float64(w.unsent) >= max(1, flushShare*left/float64(peers+1))
 }
 
+// rushes reports whether the cell is of a key that is to be looked at for a rush.
+func (c *cell) rushes(l *Limit) bool {
+	return c.watch == 0 && c.offered >= rushes && uint64(c.offered) >= l.max/rushShare
+}
+
 // rush looks at a key without a watch that was asked for much since the last drain. Where that is much of what is left, it may be as much
 // at the peers, and all of the limit could be gone before anybody has told of it: so the key gets its watch now, and is told early.
 func (t *Table) rush(y layer, l *Limit, left uint64) {

@@ -146,7 +146,7 @@ func (n *Node) open(keys Keys, incarnation uint64) error {
 	if err != nil {
 		return err
 	}
-	doors := httpapi.New(n, httpapi.Options{Headers: n.cfg.Headers, Actions: requests, Logger: n.log})
+	doors := httpapi.New(n, httpapi.Options{Headers: n.cfg.Headers, Actions: requests, Reporter: n, Logger: n.log})
 	if n.http, err = n.openDoor("http", n.cfg.HTTP, doors); err != nil {
 		return err
 	}
@@ -230,19 +230,12 @@ func (n *Node) Take(ctx context.Context, req Request) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	i := counters.Governing(layers)
-	if i < 0 {
+	v := counters.VerdictOf(layers)
+	if v.Governing.Rule == "" {
 		return Decision{Allowed: true}, nil
 	}
-	d := layers[i]
-	for j := range layers {
-		if d.Allowed {
-			d.Delay = max(d.Delay, layers[j].Delay) // the request waits for its turn in every queue
-		}
-	}
-	if !d.Allowed {
-		d.Delay = 0
-	}
+	d := v.Governing
+	d.Delay, d.Degraded = v.Delay, v.Degraded
 	return d, nil
 }
 
@@ -255,22 +248,30 @@ func (n *Node) Decide(_ context.Context, req *Request, layers []Decision) ([]Dec
 	if err != nil {
 		return layers, err
 	}
+	return n.answer(p, req, found, layers), nil
+}
+
+// answer appends to layers the decisions on what the request met.
+func (n *Node) answer(p *policy, req *Request, found []rules.Match, layers []Decision) []Decision {
 	first := len(layers)
-	var charges [rules.MaxDescriptors]counters.Charge
+	var room [rules.MaxDescriptors]counters.Charge
+	charges := room[:len(found)]
 	now, exactly := n.clock.Coarse(), punishes(found)
 	if exactly {
 		now = n.clock.Now()
 	}
-	layers = n.charge(req, found, now, charges[:len(found)], layers)
+	n.charge(req, found, now, charges)
+	layers = n.decide(charges, now, layers)
 	if exact := n.ended(now, layers[first:]); exact != 0 && !exactly {
-		layers = n.charge(req, found, exact, charges[:len(found)], layers[:first])
+		n.charge(req, found, exact, charges)
+		layers = n.decide(charges, exact, layers[:first])
 	}
-	n.account(p, req, found, charges[:], layers[first:])
-	return layers, nil
+	n.account(p, req, found, charges, layers[first:])
+	return layers
 }
 
-// charge has the table decide on what the request met, and notes in charges what it was asked.
-func (n *Node) charge(req *Request, found []rules.Match, now int64, charges []counters.Charge, layers []Decision) []Decision {
+// charge notes in charges what the request is charged in what it met.
+func (n *Node) charge(req *Request, found []rules.Match, now int64, charges []counters.Charge) {
 	shadow := n.shadow.Load()
 	for i := range found {
 		charges[i] = found[i].Charge(req, now)
@@ -281,7 +282,6 @@ func (n *Node) charge(req *Request, found []rules.Match, now int64, charges []co
 			charges[i].Lender = counters.Idle
 		}
 	}
-	return n.decide(charges, now, layers)
 }
 
 // decide has the table decide on charges.

@@ -24,16 +24,17 @@ var allowed = map[string][]string{
 	"node": {
 		"counters", "gossip", "regions", "node/rules", "node/actions", "node/httpapi", "node/respapi", "node/admin", "node/clock",
 	},
-	"node/rules":      {"counters"},
-	"node/actions":    {"node/rules"},
-	"node/httpapi":    {"counters", "node/rules", "node/actions"},
-	"node/respapi":    {"counters"},
-	"node/middleware": {"counters", "node/rules", "node/actions", "node/httpapi"},
-	"node/client":     {"node/rules"},
-	"node/admin":      {},
-	"node/clock":      {},
-	"testnet":         {"counters", "counters/counterstest", "gossip", "gossip/gossiptest", "regions", "node", "node/rules", "node/actions"},
-	"cmd":             {"node", "node/rules", "node/client", "testnet"},
+	"node/rules":             {"counters"},
+	"node/actions":           {"node/rules"},
+	"node/httpapi":           {"counters", "node/rules", "node/actions"},
+	"node/respapi":           {"counters"},
+	"node/middleware":        {"counters", "node/rules", "node/actions", "node/httpapi"},
+	"node/middleware/grpcmw": {"counters", "node/rules", "node/actions", "node/httpapi"},
+	"node/client":            {"node/rules"},
+	"node/admin":             {},
+	"node/clock":             {},
+	"testnet":                {"counters", "counters/counterstest", "gossip", "gossip/gossiptest", "regions", "node", "node/rules", "node/actions"},
+	"cmd":                    {"node", "node/rules", "node/client", "testnet"},
 }
 
 type goPackage struct {
@@ -89,6 +90,19 @@ func TestCoreIsPure(t *testing.T) {
 	}
 	if deps := strings.Fields(string(out)); len(deps) != 1 || deps[0] != module+"counters" {
 		t.Errorf("counters needs %v", deps)
+	}
+}
+
+// TestGRPCStaysApart holds that who limits an HTTP server, or asks a node, does not build gRPC.
+func TestGRPCStaysApart(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"node/middleware", module+"node/client").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dep := range strings.Fields(string(out)) {
+		if strings.HasPrefix(dep, "google.golang.org/grpc") {
+			t.Fatalf("node/middleware or node/client needs %s", dep)
+		}
 	}
 }
 

@@ -125,6 +125,12 @@ func (s *Cells) Charge(key counters.Key, cost uint64, now int64) {
 	c.count.charge(cost, at)
 }
 
+// Report charges a cost as [counters.Table.Report] does: whether or not there is room, up to twice the limit.
+func (s *Cells) Report(key counters.Key, cost uint64, now int64) {
+	most := 2 * s.limit.Max()
+	s.Charge(key, min(cost, most-min(most, s.View(key, now))), now)
+}
+
 // Take decides on a request as [counters.Table.Take] does.
 func (s *Cells) Take(key counters.Key, cost uint64, now int64) counters.Decision {
 	d := s.Ask(key, cost, 0, now)
@@ -147,8 +153,8 @@ func (s *Cells) Take(key counters.Key, cost uint64, now int64) counters.Decision
 
 // deny does what the limit does to whom it denies.
 func (s *Cells) deny(key counters.Key, cost uint64, now int64) counters.Decision {
-	if most := 2 * s.limit.Max(); s.limit.CountsRejected() {
-		s.Charge(key, min(cost, most-min(most, s.View(key, now))), now)
+	if s.limit.CountsRejected() {
+		s.Report(key, cost, now)
 	}
 	d := s.Ask(key, cost, 0, now)
 	if s.bans != nil {

@@ -57,6 +57,9 @@ func NewModel(l *counters.Limit) *Model {
 	return &Model{limit: l, keys: make(map[counters.Key]count)}
 }
 
+// Limit returns the limit that the model is of.
+func (m *Model) Limit() *counters.Limit { return m.limit }
+
 // of is what is counted for the key, which may be nothing yet.
 func (m *Model) of(key counters.Key) count {
 	if c := m.keys[key]; c != nil {

@@ -38,7 +38,7 @@ func New(url string, h *http.Client) *Client {
 	if !strings.Contains(url, "://") {
 		url = "http://" + url
 	}
-	return &Client{strings.TrimSuffix(url, "/") + "/v1/check", h}
+	return &Client{strings.TrimSuffix(url, "/"), h}
 }
 
 // Answer is a node's decision on a request, that of the layer that governs. Its JSON is that of POST /v1/check.
@@ -119,6 +119,17 @@ func milliseconds(n int64) time.Duration {
 // Check asks whether a request may pass, and charges it if it may. An error means that there is no decision: the request is wrong, or the
 // node could not be asked. What to do then is for the caller to say.
 func (c *Client) Check(ctx context.Context, req rules.Request) (Answer, error) {
+	return c.ask(ctx, "/v1/check", req)
+}
+
+// Report charges what a request cost, once it is answered: req.Cost, 0 for 1. It is charged whatever room its limits have, each up to twice.
+// The answer says what is left: whether a request of cost 1 would pass now. After an error it may have been charged, or not.
+func (c *Client) Report(ctx context.Context, req rules.Request) (Answer, error) {
+	return c.ask(ctx, "/v1/report", req)
+}
+
+// ask sends a request to one of the node's paths.
+func (c *Client) ask(ctx context.Context, path string, req rules.Request) (Answer, error) {
 	q := question{Domain: req.Domain, Rule: req.Rule, Identity: req.Identity, Cost: req.Cost, Peek: req.Peek}
 	for _, entries := range req.Descriptors {
 		d := make([]entry, len(entries))
@@ -131,7 +142,7 @@ func (c *Client) Check(ctx context.Context, req rules.Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, bytes.NewReader(body))
 	if err != nil {
 		return Answer{}, err
 	}

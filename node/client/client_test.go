@@ -28,6 +28,13 @@ func (l limiter) Decide(_ context.Context, req *rules.Request, layers []counters
 	return append(layers, l(req)), nil
 }
 
+// reporter charges by hand.
+type reporter func(*rules.Request) counters.Decision
+
+func (r reporter) Report(_ context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error) {
+	return append(layers, r(req)), nil
+}
+
 // direct has a door answer without a network.
 type direct struct{ door http.Handler }
 
@@ -63,6 +70,24 @@ func TestCheck(t *testing.T) {
 	var again client.Answer
 	if b, err := json.Marshal(a); err != nil || json.Unmarshal(b, &again) != nil || again != a {
 		t.Errorf("as JSON and back: %+v, %v", again, err)
+	}
+}
+
+// TestReport: what the caller reports is what the node is told to charge, and the answer what is left.
+func TestReport(t *testing.T) {
+	var charged string
+	l := limiter(func(*rules.Request) counters.Decision { panic("nobody asked for a decision") })
+	door := httpapi.New(l, httpapi.Options{Logger: slog.New(slog.DiscardHandler), Reporter: reporter(func(req *rules.Request) counters.Decision {
+		charged = fmt.Sprint(*req)
+		return counters.Decision{Rule: "q", Limit: 10, RetryAfter: time.Second}
+	})})
+	req := rules.Request{Rule: "q", Identity: "x", Cost: 250}
+	a, err := client.New("node.example", &http.Client{Transport: direct{door}}).Report(t.Context(), req)
+	if want := (client.Answer{Rule: "q", Limit: 10, RetryAfter: time.Second, Mode: "enforce"}); err != nil || a != want || charged != fmt.Sprint(req) {
+		t.Errorf("%+v, %v; charged %s", a, err, charged)
+	}
+	if a, err := clientOf(nil).Report(t.Context(), req); err == nil {
+		t.Errorf("a node that takes no reports: %+v", a)
 	}
 }
 

@@ -37,7 +37,7 @@ func (d *door) auth(w http.ResponseWriter, r *http.Request) {
 	if domain != "" {
 		s.req.Domain = domain
 	}
-	v := verdict{allowed: true}
+	v := counters.Verdict{Allowed: true}
 	if len(s.req.Descriptors) > 0 { // otherwise no rule can be meant
 		if v, err = d.ask(r, s); err != nil {
 			d.refuse(w, r, err)
@@ -46,7 +46,7 @@ func (d *door) auth(w http.ResponseWriter, r *http.Request) {
 	}
 	retryAfter := d.headers.Write(w.Header(), s.layers)
 	w.Header()["X-Rl-Decision"] = decisionWord(v, s.layers)
-	if !v.allowed {
+	if !v.Allowed {
 		deny(w, status, v, s.layers, retryAfter, nil)
 	}
 }
@@ -64,8 +64,8 @@ func authWants(query string) (status int, domain string, err error) {
 	return status, asked.Get("domain"), nil
 }
 
-func decisionWord(v verdict, layers []counters.Decision) []string {
-	if !v.allowed {
+func decisionWord(v counters.Verdict, layers []counters.Decision) []string {
+	if !v.Allowed {
 		return authDeny
 	}
 	for i := range layers {

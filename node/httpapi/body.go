@@ -47,6 +47,7 @@ type scratch struct {
 	entries []rules.Entry // what req.Descriptors point into
 	// requestID is what a check calls itself, so that it is charged once.
 	requestID string
+	report    bool // it is to be charged, not to be decided
 	layers    []counters.Decision
 	out       []byte
 	held      int64 // of the allowance
@@ -64,7 +65,7 @@ func (s *scratch) giveBack(a *allowance) {
 	}
 	s.forget()
 	clear(s.layers)
-	s.body, s.buf, s.layers, s.out = "", s.buf[:0], s.layers[:0], s.out[:0]
+	s.report, s.body, s.buf, s.layers, s.out = false, "", s.buf[:0], s.layers[:0], s.out[:0]
 	if cap(s.buf) <= maxKept && cap(s.out) <= maxKept {
 		scratches.Put(s)
 	}

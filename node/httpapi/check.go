@@ -25,20 +25,25 @@ func (d *door) check(w http.ResponseWriter, r *http.Request, s *scratch) error {
 		return err
 	}
 	retryAfter := d.headers.Write(w.Header(), s.layers)
-	if !v.allowed && r.URL.RawQuery != "" && r.URL.Query().Get("status") == "1" {
+	if !v.Allowed && r.URL.RawQuery != "" && r.URL.Query().Get("status") == "1" {
 		deny(w, http.StatusTooManyRequests, v, s.layers, retryAfter, nil)
 		return nil
 	}
-	s.out = append(appendAnswer(s.out, v), '\n')
-	w.Header()["Content-Type"] = jsonType
-	w.Write(s.out)
+	d.answer(w, s, v)
 	return nil
 }
 
+// answer writes the answer of /v1/check with status 200.
+func (d *door) answer(w http.ResponseWriter, s *scratch, v counters.Verdict) {
+	s.out = append(appendAnswer(s.out, v), '\n')
+	w.Header()["Content-Type"] = jsonType
+	w.Write(s.out)
+}
+
 // decide has the limiter decide the check that text, valid JSON, asks for. The decisions are left in s.layers.
-func (d *door) decide(r *http.Request, s *scratch, text string) (verdict, error) {
+func (d *door) decide(r *http.Request, s *scratch, text string) (counters.Verdict, error) {
 	if err := s.decodeCheck(text); err != nil {
-		return verdict{}, err
+		return counters.Verdict{}, err
 	}
 	if s.requestID == "" {
 		return d.ask(r, s)
@@ -46,14 +51,20 @@ func (d *door) decide(r *http.Request, s *scratch, text string) (verdict, error)
 	return d.once(r, s)
 }
 
-// ask has the limiter decide s.req. The decisions are left in s.layers.
-func (d *door) ask(r *http.Request, s *scratch) (verdict, error) {
-	layers, err := d.limiter.Decide(r.Context(), &s.req, s.layers[:0])
+// ask has the limiter decide s.req, or charge it as a report. The decisions are left in s.layers.
+func (d *door) ask(r *http.Request, s *scratch) (counters.Verdict, error) {
+	var layers []counters.Decision
+	var err error
+	if s.report {
+		layers, err = d.opt.Reporter.Report(r.Context(), &s.req, s.layers[:0])
+	} else {
+		layers, err = d.limiter.Decide(r.Context(), &s.req, s.layers[:0])
+	}
 	if err != nil {
-		return verdict{}, err
+		return counters.Verdict{}, err
 	}
 	s.layers = layers
-	return verdictOf(layers), nil
+	return counters.VerdictOf(layers), nil
 }
 
 func (s *scratch) decodeCheck(text string) error {
@@ -109,43 +120,19 @@ func (s *scratch) decodeDescriptors(c *cursor) error {
 	})
 }
 
-// verdict is what the layers of a request say together.
-type verdict struct {
-	allowed   bool
-	degraded  bool
-	delay     time.Duration
-	governing counters.Decision // zero when no layer has a rule
-}
-
-func verdictOf(layers []counters.Decision) verdict {
-	v := verdict{allowed: true}
-	for i := range layers {
-		v.allowed = v.allowed && layers[i].Allowed
-		v.degraded = v.degraded || layers[i].Degraded
-		v.delay = max(v.delay, layers[i].Delay)
-	}
-	if !v.allowed {
-		v.delay = 0
-	}
-	if i := counters.Governing(layers); i >= 0 {
-		v.governing = layers[i]
-	}
-	return v
-}
-
 // appendAnswer appends the answer of /v1/check. It is written by hand because it is written for every request.
-func appendAnswer(b []byte, v verdict) []byte {
-	g := &v.governing
-	b = strconv.AppendBool(append(b, `{"allowed":`...), v.allowed)
+func appendAnswer(b []byte, v counters.Verdict) []byte {
+	g := &v.Governing
+	b = strconv.AppendBool(append(b, `{"allowed":`...), v.Allowed)
 	b = appendText(append(b, `,"rule":`...), g.Rule)
 	b = strconv.AppendUint(append(b, `,"limit":`...), g.Limit, 10)
 	b = strconv.AppendUint(append(b, `,"remaining":`...), g.Remaining, 10)
 	b = strconv.AppendInt(append(b, `,"reset_after_ms":`...), roundUp(g.ResetAfter, time.Millisecond), 10)
 	b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), roundUp(g.RetryAfter, time.Millisecond), 10)
-	b = strconv.AppendInt(append(b, `,"delay_ms":`...), roundUp(v.delay, time.Millisecond), 10)
+	b = strconv.AppendInt(append(b, `,"delay_ms":`...), roundUp(v.Delay, time.Millisecond), 10)
 	b = append(append(b, `,"mode":"`...), g.Mode.String()...)
 	b = append(b, `","degraded":`...)
-	return append(strconv.AppendBool(b, v.degraded), '}')
+	return append(strconv.AppendBool(b, v.Degraded), '}')
 }
 
 // roundUp is d in whole units, rounded up; -1 when d is counters.Never.

@@ -22,8 +22,9 @@ import (
 type fake struct {
 	answer func(req *rules.Request) ([]counters.Decision, error)
 
-	mu    sync.Mutex
-	asked []rules.Request
+	mu       sync.Mutex
+	asked    []rules.Request
+	reported int // how many of them were reports
 }
 
 func (f *fake) Decide(_ context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error) {
@@ -45,6 +46,21 @@ func cloneRequest(req *rules.Request) rules.Request {
 		c.Descriptors = append(c.Descriptors, append([]rules.Entry{}, entries...))
 	}
 	return c
+}
+
+// Report has reports answered as checks are.
+func (f *fake) Report(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error) {
+	f.mu.Lock()
+	f.reported++
+	f.mu.Unlock()
+	return f.Decide(ctx, req, layers)
+}
+
+// reporting is a door that takes reports.
+func reporting(f *fake) http.Handler {
+	opt := quiet()
+	opt.Reporter = f
+	return New(f, opt)
 }
 
 func always(ds ...counters.Decision) *fake {

@@ -26,9 +26,9 @@ func FuzzCheckBody(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		l := always(allowedBurst)
-		h := New(l, quiet())
-		for _, path := range []string{"/v1/check", "/v1/check/batch", "/limiter/check"} {
-			l.asked = nil
+		h := reporting(l)
+		for _, path := range []string{"/v1/check", "/v1/check/batch", "/v1/report", "/limiter/check"} {
+			l.asked, l.reported = nil, 0
 			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
@@ -38,6 +38,9 @@ func FuzzCheckBody(f *testing.F) {
 			switch w.Code {
 			case 200:
 				sameAsStandardLibrary(t, path, body, l.asked)
+				if (l.reported == 1) != (path == "/v1/report") {
+					t.Fatalf("%s: %d are charged", path, l.reported)
+				}
 			case 400, 413:
 				wantProblem(t, w, w.Code)
 				if len(l.asked) != 0 {
@@ -68,7 +71,7 @@ func sameAsStandardLibrary(t *testing.T, path, body string, asked []rules.Reques
 	}
 	var want []rules.Request
 	switch path {
-	case "/v1/check":
+	case "/v1/check", "/v1/report":
 		var c standardCheck
 		if err := decode(body, &c); err != nil {
 			t.Fatalf("encoding/json refuses %s: %v", body, err)

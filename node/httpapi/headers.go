@@ -133,7 +133,12 @@ func (h *Headers) retryAfter(wait time.Duration) int64 {
 	if wait == counters.Never {
 		return -1
 	}
-	return roundUp(wait+time.Duration(float64(wait)*maxJitter*h.jitter()), time.Second)
+	return roundUp(h.Spread(wait), time.Second)
+}
+
+// Spread returns a wait, which is not counters.Never, and 0 to 3 % more: those who were denied together are not to come back together.
+func (h *Headers) Spread(wait time.Duration) time.Duration {
+	return wait + time.Duration(float64(wait)*maxJitter*h.jitter())
 }
 
 // fields notes which parts of one text are the values of which headers, so that all headers together cost two allocations.

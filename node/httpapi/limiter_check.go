@@ -24,9 +24,9 @@ func (d *door) limiterCheck(w http.ResponseWriter, r *http.Request, s *scratch) 
 	if err != nil {
 		return err
 	}
-	at := &standing{Allowed: v.allowed, Remaining: v.governing.Remaining, ResetAt: unixUp(d.opt.Now().Add(v.governing.ResetAfter))}
+	at := &standing{Allowed: v.Allowed, Remaining: v.Governing.Remaining, ResetAt: unixUp(d.opt.Now().Add(v.Governing.ResetAfter))}
 	retryAfter := d.headers.Write(w.Header(), s.layers)
-	if !v.allowed {
+	if !v.Allowed {
 		deny(w, http.StatusTooManyRequests, v, s.layers, retryAfter, at)
 		return nil
 	}

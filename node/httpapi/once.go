@@ -20,7 +20,7 @@ const (
 	maxRequestID = 128
 )
 
-// said is what checks with a request_id were told, so that one that is sent again is told the same and charged once. It is safe for
+// said is what checks and reports with a request_id were told, so that one that is sent again is told the same and charged once. It is safe for
 // concurrent use.
 type said struct {
 	seed maphash.Seed
@@ -67,8 +67,8 @@ func (s *said) note(id uint64, t told) {
 	s.layers += len(t.layers)
 }
 
-// hash is that of a request, in which each part is told from the next.
-func (s *said) hash(req *rules.Request) uint64 {
+// hash is that of a request, in which each part is told from the next, or of a report of it.
+func (s *said) hash(req *rules.Request, report bool) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.seed)
 	text := func(t string) {
@@ -80,6 +80,7 @@ func (s *said) hash(req *rules.Request) uint64 {
 	text(req.Identity)
 	maphash.WriteComparable(&h, req.Cost)
 	maphash.WriteComparable(&h, req.Peek)
+	maphash.WriteComparable(&h, report)
 	for _, entries := range req.Descriptors {
 		maphash.WriteComparable(&h, len(entries))
 		for _, e := range entries {
@@ -90,19 +91,19 @@ func (s *said) hash(req *rules.Request) uint64 {
 	return h.Sum64()
 }
 
-// once has the limiter decide s.req, unless its request_id was decided already: then what was said is left in s.layers. Of those that come
-// together one is decided; the others wait for it.
-func (d *door) once(r *http.Request, s *scratch) (verdict, error) {
-	id, question := maphash.String(d.said.seed, s.requestID), d.said.hash(&s.req)
+// once asks about s.req, unless its request_id was decided already: then what was said is left in s.layers. Of those that come
+// together one is asked about; the others wait for it.
+func (d *door) once(r *http.Request, s *scratch) (counters.Verdict, error) {
+	id, question := maphash.String(d.said.seed, s.requestID), d.said.hash(&s.req, s.report)
 	d.said.mu.Lock()
 	defer d.said.mu.Unlock()
 	d.said.turn(d.opt.Now())
 	if before, ok := d.said.find(id); ok {
 		if before.question != question {
-			return verdict{}, refuse(http.StatusConflict, "request_id %.40q was another check's within the last minutes: give each its own", s.requestID)
+			return counters.Verdict{}, refuse(http.StatusConflict, "request_id %.40q was another check's, or another report's, within the last minutes: give each its own", s.requestID)
 		}
 		s.layers = append(s.layers[:0], before.layers...)
-		return verdictOf(s.layers), nil
+		return counters.VerdictOf(s.layers), nil
 	}
 	v, err := d.ask(r, s)
 	if err == nil {

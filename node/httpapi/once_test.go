@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +28,22 @@ func clocked(l Limiter) (h http.Handler, now *time.Time) {
 	opt := quiet()
 	opt.Now = func() time.Time { return at }
 	return New(l, opt), &at
+}
+
+// TestRequestIDOfAReport: it is charged once, and an id is of a check or of a report.
+func TestRequestIDOfAReport(t *testing.T) {
+	const body = `{"rule":"q","identity":"x","request_id":"a"}`
+	for first, second := range map[string]string{"/v1/report": "/v1/check", "/v1/check": "/v1/report"} {
+		l := counting()
+		h := reporting(l)
+		said := post(h, first, body).Body.String()
+		if again := post(h, first, body).Body.String(); again != said || len(l.asked) != 1 {
+			t.Errorf("%s sent again: %s after %s, %d charged", first, again, said, len(l.asked))
+		}
+		if detail := wantProblem(t, post(h, second, body), http.StatusConflict); !strings.Contains(detail, "report's") || len(l.asked) != 1 {
+			t.Errorf("%s after %s: %q, %d charged", second, first, detail, len(l.asked))
+		}
+	}
 }
 
 func TestRequestIDIsChargedOnce(t *testing.T) {

@@ -23,6 +23,13 @@ type Limiter interface {
 	Decide(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error)
 }
 
+// Reporter charges what a request cost once it is answered; it is all that /v1/report needs of a node. It is called concurrently.
+type Reporter interface {
+	// Report charges the request in its layers, whether or not they have room, and appends what a peek tells right after. Everything else is
+	// as with Limiter.Decide.
+	Report(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error)
+}
+
 // What a body may hold unless Options say otherwise, in bytes.
 const (
 	DefaultMaxBody      = 64 << 10
@@ -46,6 +53,8 @@ type Options struct {
 	MaxBodies int64
 	// Actions make the descriptors of what /v1/auth is asked about. Nil means that the door has no /v1/auth.
 	Actions *actions.Actions
+	// Reporter charges what /v1/report is told. Nil means that the door has no /v1/report.
+	Reporter Reporter
 	// Logger receives the errors that clients are not shown. Nil means slog.Default().
 	Logger *slog.Logger
 	// Now is the wall clock from which reset times are told as Unix time. Nil means time.Now.

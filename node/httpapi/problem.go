@@ -111,26 +111,26 @@ func clip(s string) string {
 // WriteDenial answers a request with 429 and a problem document that says what its layers denied, and how long to wait: what
 // Headers.Write returned, which has to be called before.
 func WriteDenial(w http.ResponseWriter, layers []counters.Decision, retryAfter int64) {
-	deny(w, http.StatusTooManyRequests, verdictOf(layers), layers, retryAfter, nil)
+	deny(w, http.StatusTooManyRequests, counters.VerdictOf(layers), layers, retryAfter, nil)
 }
 
 // deny writes the denial for a verdict whose headers are set already; retryAfter is what they say. The status is 429 where nothing
 // forces another. at may be nil.
-func deny(w http.ResponseWriter, status int, v verdict, layers []counters.Decision, retryAfter int64, at *standing) {
-	message := advice(&v.governing, retryAfter)
+func deny(w http.ResponseWriter, status int, v counters.Verdict, layers []counters.Decision, retryAfter int64, at *standing) {
+	message := Advice(&v.Governing, retryAfter)
 	p := problem{
 		Type:     quotaExceeded,
 		Title:    "Quota Exceeded",
 		Status:   status,
 		Detail:   message,
-		denial:   &denial{ViolatedPolicies: violated(layers), Error: "rate_limit_exceeded", Message: message, RetryAfter: retryAfter},
+		denial:   &denial{ViolatedPolicies: Violated(layers), Error: "rate_limit_exceeded", Message: message, RetryAfter: retryAfter},
 		standing: at,
 	}
 	p.write(w)
 }
 
-// advice says what a denied client can do.
-func advice(g *counters.Decision, retryAfter int64) string {
+// Advice says what a denied client can do: g is the decision that governs, retryAfter what Headers.Write returned.
+func Advice(g *counters.Decision, retryAfter int64) string {
 	if g.RetryAfter == counters.Never && g.Limit == 0 {
 		return fmt.Sprintf("rule %q admits nothing here: no wait helps", g.Rule)
 	}
@@ -140,8 +140,8 @@ func advice(g *counters.Decision, retryAfter int64) string {
 	return fmt.Sprintf("rule %q admits %d per %v: try again in %v", g.Rule, g.Limit, g.Window, time.Duration(retryAfter)*time.Second)
 }
 
-// violated lists the rules of the denied layers, each once.
-func violated(layers []counters.Decision) []string {
+// Violated lists the rules of the denied layers, each once.
+func Violated(layers []counters.Decision) []string {
 	names := []string{}
 	seen := make(map[string]bool, len(layers))
 	for i := range layers {

@@ -58,10 +58,12 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = (*door).check
 	case "/v1/check/batch":
 		answer, maxBody = (*door).batch, d.opt.MaxBatchBody
+	case "/v1/report":
+		answer = (*door).report
 	case "/limiter/check":
 		answer = (*door).limiterCheck
 	default:
-		d.refuse(w, r, refuse(http.StatusNotFound, "nothing is served at this path: use /v1/check, /v1/check/batch, /v1/auth or /limiter/check"))
+		d.refuse(w, r, refuse(http.StatusNotFound, "nothing is served at this path: use /v1/check, /v1/check/batch, /v1/report, /v1/auth or /limiter/check"))
 		return
 	}
 	if r.Method != http.MethodPost {

@@ -70,16 +70,13 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	retryAfter := g.headers.Write(w.Header(), layers)
-	var delay time.Duration
-	for i := range layers {
-		if !layers[i].Allowed {
-			httpapi.WriteDenial(w, layers, retryAfter)
-			return
-		}
-		delay = max(delay, layers[i].Delay)
+	v := counters.VerdictOf(layers)
+	if !v.Allowed {
+		httpapi.WriteDenial(w, layers, retryAfter)
+		return
 	}
-	if delay > 0 {
-		turn := time.NewTimer(delay)
+	if v.Delay > 0 {
+		turn := time.NewTimer(v.Delay)
 		defer turn.Stop()
 		select {
 		case <-turn.C:

@@ -58,6 +58,9 @@ func New(l Limiter, opt Options) *Server {
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	s.listener = l
+	if s.draining.Load() { // it was ended before it began
+		_ = l.Close()
+	}
 	s.mu.Unlock()
 	pause := acceptPause{}
 	for {

@@ -219,6 +219,21 @@ func TestManyIdleClients(t *testing.T) {
 	d.hear("[0 16 15 -1 2]")
 }
 
+// A server that is ended before it begins does not begin.
+func TestServeAfterClose(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(newBank(), quiet())
+	if err := errors.Join(s.Close(), s.Serve(l)); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener was left open: %v", err)
+	}
+}
+
 func TestShutdown(t *testing.T) {
 	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
 		idle, partial := p.dial(t), p.dial(t)

@@ -56,7 +56,6 @@ type scenario struct {
 	name  string
 	needs need
 	rules string
-	model *model
 	ask   []question
 }
 

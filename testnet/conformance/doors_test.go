@@ -43,6 +43,7 @@ var doors = []door{
 	{"/v1/auth", layers | rules, openAuth},
 	{"client", costs | peeks | layers | rules, openClient},
 	{"net/http middleware", layers | rules, openMiddleware},
+	{"gRPC interceptors", costs | peeks | layers | rules, openInterceptors},
 	{"Redis protocol", costs | peeks, openRedis},
 }
 

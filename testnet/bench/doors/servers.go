@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/respapi"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+const ruleFile = `
+domain: edge
+descriptors:
+  - {key: remote_address, rate_limit: {name: per_ip, unit: minute, requests_per_unit: 100000000}}
+`
+
+// serveNode serves a node with one rule that denies nobody.
+func serveNode(ctx context.Context) (addrs, func() error, error) {
+	set, err := rules.Parse("doors.yaml", []byte(ruleFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := node.DefaultConfig()
+	cfg.NodeID, cfg.HTTP, cfg.RESP, cfg.Health, cfg.RuleSet = "bench", "127.0.0.1:0", "127.0.0.1:0", "", set
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Requests = actions.Config{Domain: "edge", Descriptors: []actions.Descriptor{{{Key: "remote_address", Source: "header X-Client"}}}}
+	n, err := node.New(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	for n.Ready() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	return addrs{"http": n.Addr("http"), "resp": n.Addr("resp")}, func() error { cancel(); return <-ended }, nil
+}
+
+// serveBare serves the same protocols. It reads all of a request, and answers every one alike.
+func serveBare(context.Context) (addrs, func() error, error) {
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	redis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	h := &http.Server{Handler: bareHTTP(), ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
+	r := respapi.New(bareLimiter{}, respapi.Options{Logger: slog.New(slog.DiscardHandler)})
+	failed := make(chan error, 2)
+	go func() { failed <- h.Serve(web) }()
+	go func() { failed <- r.Serve(redis) }()
+	stop := func() error {
+		err := errors.Join(h.Close(), r.Close())
+		return errors.Join(err, ignoreClosed(<-failed), ignoreClosed(<-failed))
+	}
+	return addrs{"http": web.Addr().String(), "resp": redis.Addr().String()}, stop, nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// checkBody and checkAnswer are those of /v1/check.
+type checkBody struct {
+	Domain      string         `json:"domain"`
+	Descriptors [][]checkEntry `json:"descriptors"`
+	Cost        uint64         `json:"cost"`
+	Peek        bool           `json:"peek"`
+}
+
+type checkEntry struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+type checkAnswer struct {
+	Allowed    bool   `json:"allowed"`
+	Rule       string `json:"rule"`
+	Limit      uint64 `json:"limit"`
+	Remaining  uint64 `json:"remaining"`
+	ResetAfter int64  `json:"reset_after_ms"`
+	RetryAfter int64  `json:"retry_after_ms"`
+	Delay      int64  `json:"delay_ms"`
+	Mode       string `json:"mode"`
+	Degraded   bool   `json:"degraded"`
+}
+
+// bareHTTP is what one would write with net/http and encoding/json.
+func bareHTTP() http.Handler {
+	mux := http.NewServeMux()
+	says := func(h http.Header) {
+		h.Set("RateLimit-Policy", `"per_ip";q=100000000;w=60`)
+		h.Set("RateLimit", `"per_ip";r=99999958;t=60`)
+		h.Set("X-RateLimit-Limit", "100000000")
+		h.Set("X-RateLimit-Remaining", "99999958")
+		h.Set("X-RateLimit-Reset", "60")
+	}
+	mux.HandleFunc("POST /v1/check", func(w http.ResponseWriter, r *http.Request) {
+		var asked checkBody
+		b, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = json.Unmarshal(b, &asked)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		says(w.Header())
+		w.Header().Set("Content-Type", "application/json")
+		b, _ = json.Marshal(checkAnswer{Allowed: true, Rule: "per_ip", Limit: 100000000, Remaining: 99999958, ResetAfter: 60000, Mode: "enforce"})
+		_, _ = w.Write(b)
+	})
+	mux.HandleFunc("/v1/auth", func(w http.ResponseWriter, _ *http.Request) {
+		says(w.Header())
+		w.Header().Set("X-RL-Decision", "allow")
+	})
+	return mux
+}
+
+// bareLimiter decides nothing.
+type bareLimiter struct{}
+
+func (bareLimiter) TakeLimit(l *counters.Limit, _ []byte, _ uint64) counters.Decision {
+	return counters.Decision{Allowed: true, Limit: l.Max(), Remaining: l.Max() - 1, ResetAfter: time.Second}
+}

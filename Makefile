@@ -2,6 +2,7 @@
 # make bench       the counting engine beside other limiters: some five minutes, writes testnet/bench/RESULTS.md
 # make bench-doors what each door of a node costs: some three minutes, writes testnet/bench/DOORS.md
 # make accuracy    simulations of every scenario: some minutes, writes testnet/ACCURACY.md
+# make hostile     one node beside 10,000 idle and stalled connections, long bodies, nonsense: some two minutes
 # make microbench  the packages' own benchmarks
 # make fuzz        every fuzz target for FUZZTIME each
 # make lint        formatting, vet, staticcheck, tidy modules
@@ -23,7 +24,7 @@ COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/checker ./testne
 SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/checker
 TESTFLAGS = -shuffle=on -timeout 40m
 
-.PHONY: test bench bench-doors accuracy microbench fuzz lint build programs
+.PHONY: test bench bench-doors accuracy hostile microbench fuzz lint build programs
 
 test: programs
 	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy and Caddy. Nothing else."
@@ -41,6 +42,9 @@ bench-doors:
 
 accuracy:
 	$(GO) run ./testnet/accuracy
+
+hostile:
+	$(GO) run ./testnet hostile
 
 microbench: programs
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -53,6 +53,12 @@ type Config struct {
 	GRPC string `yaml:"grpc"`
 	// Health is the host:port, or unix:/path, of /livez, /readyz and /metrics; empty: none.
 	Health string `yaml:"health"`
+	// MaxConnections is how many clients may be connected at a time, to each door but that for health and metrics; 1 to 1,000,000. Where the
+	// process may not have as many file descriptors open there are fewer: the doors share what it may have but for 512.
+	MaxConnections int `yaml:"max_connections"`
+	// IdleTimeout is how long a client may be silent between two requests, at any door: 0, which means 60 s over HTTP and 5 minutes by gRPC and in
+	// the Redis protocol, or 1s to 24h.
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// Requests says what of a request that /v1/auth is asked about is held against the rules.
 	Requests actions.Config `yaml:"requests"`
 	// Headers are the families of response headers: draft11, and one of legacy-delta and legacy-epoch; or off.
@@ -113,6 +119,9 @@ const (
 	wanPort       = "7947"
 )
 
+// DefaultMaxConnections is how many clients may be connected to a door at a time, as in Redis.
+const DefaultMaxConnections = 10_000
+
 // DefaultConfig returns a single node on loopback with the sample rules.
 func DefaultConfig() Config {
 	host, err := os.Hostname()
@@ -127,6 +136,7 @@ func DefaultConfig() Config {
 		IPv6Prefix:       rules.DefaultIPv6Prefix,
 		HTTP:             DefaultHTTP,
 		Health:           DefaultHealth,
+		MaxConnections:   DefaultMaxConnections,
 		Requests:         actions.DefaultConfig(),
 		Headers:          httpapi.DefaultHeaders(),
 		Memory:           counters.DefaultMemory,
@@ -141,7 +151,7 @@ func DefaultConfig() Config {
 func (c *Config) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, door := range []struct{ name, addr string }{{"http", c.HTTP}, {"grpc", c.GRPC}, {"resp", c.RESP}, {"health", c.Health}} {
+	for _, door := range c.doors() {
 		if _, _, err := splitDoor(door.addr); door.addr != "" && err != nil {
 			wrong("%s: %w", door.name, err)
 		}
@@ -149,7 +159,13 @@ func (c *Config) Validate() error {
 	if c.RESPPasswordFile != "" && c.RESP == "" {
 		wrong("resp_password_file: a password without a door: set resp (--resp)")
 	}
-	for _, a := range []struct{ name, addr string }{
+	if c.MaxConnections < 1 || c.MaxConnections > 1_000_000 {
+		wrong("max_connections: %d, want 1 to 1000000", c.MaxConnections)
+	}
+	if c.IdleTimeout != 0 && (c.IdleTimeout < time.Second || c.IdleTimeout > 24*time.Hour) {
+		wrong("idle_timeout: %v, want 1s to 24h, or 0s", c.IdleTimeout)
+	}
+	for _, a := range []named{
 		{"gossip.advertise_lan", c.Gossip.AdvertiseLAN}, {"gossip.advertise_wan", c.Gossip.AdvertiseWAN},
 	} {
 		if _, _, err := net.SplitHostPort(a.addr); a.addr != "" && err != nil {
@@ -196,6 +212,14 @@ func (c *Config) Validate() error {
 	}
 	cluster := c.clusterConfig(0, keys)
 	return errors.Join(append(errs, cluster.Validate())...)
+}
+
+// named is an address of the configuration.
+type named struct{ name, addr string }
+
+// doors are the node's doors, open or not.
+func (c *Config) doors() []named {
+	return []named{{"http", c.HTTP}, {"grpc", c.GRPC}, {"resp", c.RESP}, {"health", c.Health}}
 }
 
 // ruleOptions say how the rule files are read.

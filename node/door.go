@@ -1,11 +1,13 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/httpapi"
@@ -20,26 +22,37 @@ type server interface {
 
 // door is a listener with what it serves.
 type door struct {
-	listener net.Listener
+	name     string
+	listener net.Listener // lets in what there is room for, see entrance
 	server   server
+	log      *slog.Logger
+	most     int    // connections at a time
+	refusal  string // what is said to clients beyond that, in the protocol's words; empty: nothing
 
-	mu      sync.Mutex
-	open    int           // connections
+	partings   sync.WaitGroup // of clients that were refused
+	parting    atomic.Int32   // how many these are
+	complained time.Time
+
+	mu                sync.Mutex
+	open              int // connections
+	accepted, refused uint64
+
 	leaving chan struct{} // closed when the door is about to close
 	empty   chan struct{} // closed when it is, and no connection is open any more
 }
 
-// openedDoor returns a door that nobody serves yet.
-func openedDoor(l net.Listener) *door {
-	return &door{listener: l, leaving: make(chan struct{}), empty: make(chan struct{})}
+// openedDoor returns a door for so many connections at a time, that nobody serves yet.
+func openedDoor(name string, l net.Listener, most int, log *slog.Logger) *door {
+	d := &door{name: name, log: log, most: most, leaving: make(chan struct{}), empty: make(chan struct{})}
+	d.listener = &entrance{l, d}
+	return d
 }
 
-func newDoor(l net.Listener, h http.Handler, log *slog.Logger) *door {
-	d := openedDoor(l)
-	s := httpapi.Server(d.untilLeaving(h), log)
-	s.ConnState = d.track
-	d.server = s
-	return d
+// speakHTTP has the door answer HTTP with h. Idle connections end after so long; 0: when httpapi.Server has them end.
+func (d *door) speakHTTP(h http.Handler, idle time.Duration) {
+	s := httpapi.Server(d.untilLeaving(h), d.log)
+	s.IdleTimeout = cmp.Or(idle, s.IdleTimeout)
+	d.server, d.refusal = s, httpapi.Full()
 }
 
 // untilLeaving has each answer end its connection once the door is about to close, so that the client makes the next one elsewhere.
@@ -52,24 +65,6 @@ func (d *door) untilLeaving(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
-}
-
-// track counts the connections. The server calls it at the begin and the end of every request as well, when there is nothing to do.
-func (d *door) track(_ net.Conn, s http.ConnState) {
-	switch s {
-	case http.StateNew:
-		d.count(1)
-	case http.StateHijacked, http.StateClosed:
-		d.count(-1)
-	}
-}
-
-// count notes that connections were opened, or have ended.
-func (d *door) count(change int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.open += change
-	d.checkEmpty()
 }
 
 // checkEmpty tells whoever waits that no connection is left. The lock is held.
@@ -109,10 +104,10 @@ type serving struct {
 	done sync.WaitGroup
 }
 
-func (n *Node) serve(d *door, name string, fail func(string, error)) *serving {
+func (n *Node) serve(d *door, fail func(string, error)) *serving {
 	s := &serving{door: d}
 	if d != nil {
-		s.done.Go(func() { fail(name, d.server.Serve(d.listener)) })
+		s.done.Go(func() { fail(d.name, d.server.Serve(d.listener)) })
 	}
 	return s
 }
@@ -129,4 +124,5 @@ func (s *serving) stop(lingering, drain time.Duration) {
 		_ = s.server.Close()
 	}
 	s.done.Wait()
+	s.partings.Wait()
 }

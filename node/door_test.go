@@ -10,19 +10,26 @@ import (
 	"time"
 )
 
-// A request on a connection that was idle when the door began to close is answered, ends its connection, and nobody waits any longer then.
-func TestDoorLingers(t *testing.T) {
+// doorFor opens a door on loopback for so many connections.
+func doorFor(t *testing.T, most int) *door {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDoor(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "yes") }), slog.New(slog.DiscardHandler))
-	s := new(Node).serve(d, "http", func(_ string, err error) {
+	return openedDoor("http", l, most, slog.New(slog.DiscardHandler))
+}
+
+// A request on a connection that was idle when the door began to close is answered, ends its connection, and nobody waits any longer then.
+func TestDoorLingers(t *testing.T) {
+	d := doorFor(t, 10)
+	d.speakHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "yes") }), 0)
+	s := new(Node).serve(d, func(_ string, err error) {
 		if err != nil && err != http.ErrServerClosed {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	conn, err := net.Dial("tcp", l.Addr().String())
+	conn, err := net.Dial("tcp", d.listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,15 +65,12 @@ func TestDoorLingers(t *testing.T) {
 // Without connections there is nothing to wait for, and with an idle one no longer than asked for.
 func TestDoorClosesInTime(t *testing.T) {
 	for _, idle := range []bool{false, true} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := newDoor(l, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
-		s := new(Node).serve(d, "http", func(string, error) {})
+		d := doorFor(t, 10)
+		d.speakHTTP(http.NotFoundHandler(), 0)
+		s := new(Node).serve(d, func(string, error) {})
 		lingering := time.Hour
 		if idle {
-			conn, err := net.Dial("tcp", l.Addr().String())
+			conn, err := net.Dial("tcp", d.listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}

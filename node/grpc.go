@@ -18,7 +18,7 @@ func (n *Node) openGRPC() error {
 	if err != nil {
 		return fmt.Errorf("open the grpc door: %w", err)
 	}
-	n.grpc = openedDoor(l)
-	n.grpc.server = rlsapi.NewServer(n.envoy, rlsapi.ServerOptions{Leaving: n.grpc.leaving, Track: n.grpc.count})
+	n.grpc = openedDoor("grpc", l, n.room("grpc"), n.log) // who is refused hears nothing: gRPC has no word for it before HTTP/2 is spoken
+	n.grpc.server = rlsapi.NewServer(n.envoy, rlsapi.ServerOptions{Leaving: n.grpc.leaving, IdleTimeout: n.cfg.IdleTimeout})
 	return nil
 }

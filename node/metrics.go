@@ -98,14 +98,15 @@ var (
 	earlyDesc          = desc("gossip_early_frames_total", "Frames that were asked for again, because they told of a time to come: the sender's clock is ahead.")
 	malformedDesc      = desc("gossip_malformed_frames_total", "Frames that could not be read.")
 
-	respConnectionsDesc = desc("resp_connections", "Clients of the Redis protocol that are connected.")
-	respLimitsDesc      = desc("resp_limits", "Limits that clients of the Redis protocol have made and use.")
-	respBoundDesc       = desc("resp_over_admission_bound_ratio", "The largest over_admission_bound_ratio of those limits.")
-	respAcceptedDesc    = desc("resp_accepted_connections_total", "Connections of the Redis protocol that were served.")
-	respRefusedDesc     = desc("resp_refused_connections_total", "Connections of the Redis protocol beyond how many there may be.")
-	respMalformedDesc   = desc("resp_malformed_requests_total", "Connections of the Redis protocol that ended because what came was no command.")
-	respSlowDesc        = desc("resp_slow_connections_total", "Connections of the Redis protocol that ended because a command or its reply took too long.")
-	respCommandsDesc    = desc("resp_commands_total", "Commands by outcome: allowed or denied (CL.THROTTLE), failed (an error was the reply), other.", "outcome")
+	connectionsDesc = desc("connections", "Clients that are connected, by door (http, grpc, resp, health).", "door")
+	acceptedDesc    = desc("accepted_connections_total", "Connections that were let in, by door.", "door")
+	turnedAwayDesc  = desc("refused_connections_total", "Connections beyond how many there may be, which were told so, by door.", "door")
+
+	respLimitsDesc    = desc("resp_limits", "Limits that clients of the Redis protocol have made and use.")
+	respBoundDesc     = desc("resp_over_admission_bound_ratio", "The largest over_admission_bound_ratio of those limits.")
+	respMalformedDesc = desc("resp_malformed_requests_total", "Connections of the Redis protocol that ended because what came was no command.")
+	respSlowDesc      = desc("resp_slow_connections_total", "Connections of the Redis protocol that ended because a command or its reply took too long.")
+	respCommandsDesc  = desc("resp_commands_total", "Commands by outcome: allowed or denied (CL.THROTTLE), failed (an error was the reply), other.", "outcome")
 
 	rlsRequestsDesc  = desc("rls_requests_total", "Requests of Envoy's rate limit service by outcome: ok or over_limit (the overall code), invalid, failed (there was no answer).", "outcome")
 	rlsOverridesDesc = desc("rls_overrides", "Limits that requests of Envoy's rate limit service have brought and use.")
@@ -195,6 +196,12 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	total(malformedDesc, g.Malformed)
 	total(earlyDesc, g.Early)
 
+	for _, d := range n.doors() {
+		g := d.guests()
+		gauge(connectionsDesc, float64(g.open), d.name)
+		total(acceptedDesc, g.accepted, d.name)
+		total(turnedAwayDesc, g.refused, d.name)
+	}
 	e := n.envoy.Stats()
 	total(rlsRequestsDesc, e.OK, "ok")
 	total(rlsRequestsDesc, e.OverLimit, "over_limit")
@@ -205,11 +212,8 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 
 	if n.redisProtocol != nil {
 		r := n.redisProtocol.Stats()
-		gauge(respConnectionsDesc, float64(r.Connections))
 		gauge(respLimitsDesc, float64(r.Limits))
 		gauge(respBoundDesc, n.boundOf(&n.made[ofRedisClients]))
-		total(respAcceptedDesc, r.Accepted)
-		total(respRefusedDesc, r.Refused)
 		total(respMalformedDesc, r.Malformed)
 		total(respSlowDesc, r.Slow)
 		total(respCommandsDesc, r.Allowed, "allowed")

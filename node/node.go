@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,16 +176,21 @@ func (n *Node) openDoor(name, addr string, h http.Handler) (*door, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the %s door: %w", name, err)
 	}
-	return newDoor(l, h, n.log), nil
+	d := openedDoor(name, l, n.room(name), n.log)
+	d.speakHTTP(h, n.cfg.IdleTimeout)
+	return d, nil
+}
+
+// doors are those that are open.
+func (n *Node) doors() []*door {
+	return slices.DeleteFunc([]*door{n.http, n.grpc, n.resp, n.health}, func(d *door) bool { return d == nil })
 }
 
 // close undoes what New has opened when it fails half way.
 func (n *Node) close() {
 	n.closeStore()
-	for _, d := range []*door{n.http, n.grpc, n.resp, n.health} {
-		if d != nil {
-			_ = d.listener.Close()
-		}
+	for _, d := range n.doors() {
+		_ = d.listener.Close()
 	}
 }
 

@@ -13,7 +13,7 @@ func (n *Node) openRESP() error {
 	if n.cfg.RESP == "" {
 		return nil
 	}
-	opt := respapi.Options{Learn: n.learner(&n.made[ofRedisClients]), Logger: n.log}
+	opt := respapi.Options{MaxConnections: n.room("resp"), IdleTimeout: n.cfg.IdleTimeout, Learn: n.learner(&n.made[ofRedisClients]), Logger: n.log}
 	if file := n.cfg.RESPPasswordFile; file != "" {
 		var err error
 		if opt.Password, err = readPassword(file); err != nil {
@@ -24,10 +24,10 @@ func (n *Node) openRESP() error {
 	if err != nil {
 		return fmt.Errorf("open the resp door: %w", err)
 	}
-	n.resp = openedDoor(l)
-	opt.Leaving, opt.Track = n.resp.leaving, n.resp.count
+	n.resp = openedDoor("resp", l, opt.MaxConnections, n.log)
+	opt.Leaving = n.resp.leaving
 	n.redisProtocol = respapi.New(n, opt)
-	n.resp.server = n.redisProtocol
+	n.resp.server, n.resp.refusal = n.redisProtocol, respapi.Full
 	return nil
 }
 

@@ -69,8 +69,8 @@ func TestThrottle(t *testing.T) {
 	for id, want := range map[string]float64{
 		"edgelimit_resp_commands_total outcome=allowed": 1, "edgelimit_resp_commands_total outcome=denied": 1,
 		"edgelimit_resp_commands_total outcome=failed": float64(greeted.Failed + 1), "edgelimit_resp_commands_total outcome=other": float64(greeted.Other),
-		"edgelimit_resp_limits": 1, "edgelimit_resp_connections": 1,
-		"edgelimit_resp_accepted_connections_total": 1, "edgelimit_resp_refused_connections_total": 0,
+		"edgelimit_resp_limits": 1, "edgelimit_connections door=resp": 1,
+		"edgelimit_accepted_connections_total door=resp": 1, "edgelimit_refused_connections_total door=resp": 0,
 		"edgelimit_resp_malformed_requests_total": 0, "edgelimit_resp_slow_connections_total": 0, "edgelimit_resp_over_admission_bound_ratio": 0,
 		"edgelimit_keys": 1,
 	} {

@@ -23,14 +23,14 @@ func (n *Node) Run(ctx context.Context) error {
 
 	clock := start(func(ctx context.Context) { fail("clock", n.clock.Run(ctx)) })
 	defer clock.stop()
-	health := n.serve(n.health, "health", fail)
+	health := n.serve(n.health, fail)
 	gossip := start(func(ctx context.Context) { fail("gossip", n.cluster.Run(ctx)) })
 	n.warm(ctx)
 	audit := start(func(ctx context.Context) { n.watch(ctx) })
 	files := start(n.watchRules)
 	pressure := start(n.watchPressure)
 	store := start(n.reconcile)
-	doors := []*serving{n.serve(n.http, "http", fail), n.serve(n.grpc, "grpc", fail), n.serve(n.resp, "resp", fail)}
+	doors := []*serving{n.serve(n.http, fail), n.serve(n.grpc, fail), n.serve(n.resp, fail)}
 	n.ready.Store(true)
 	n.log.Info("ready", "http", n.Addr("http"), "grpc", n.Addr("grpc"), "resp", n.Addr("resp"), "health", n.Addr("health"),
 		"gossip", n.Addr("lan"), "gossip_wan", n.Addr("wan"), "rules", len(n.policy.Load().set.Rules()))

@@ -14,7 +14,7 @@ import (
 type opener func(c *cli.Context) (*multiregion.Testnet, error)
 
 func newApp(open opener) *cli.App {
-	commands := append([]*cli.Command{buildCommand(), upCommand(open), downCommand(open), statusCommand(open), listCommand(open), runCommand(open), loadCommand(open), sidecarCommand()}, faultCommands(open)...)
+	commands := append([]*cli.Command{buildCommand(), upCommand(open), downCommand(open), statusCommand(open), listCommand(open), runCommand(open), loadCommand(open), sidecarCommand(), hostileCommand()}, faultCommands(open)...)
 	for _, c := range commands {
 		c.Flags = append(c.Flags,
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},

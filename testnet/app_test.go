@@ -62,7 +62,7 @@ func TestCommands(t *testing.T) {
 	for _, c := range newApp(nil).Commands {
 		names = append(names, c.Name)
 	}
-	for name := range strings.FieldsSeq("build up down status list run load partition heal kill pause unpause restart stop redis-kill redis-stop redis-restart redis-pause redis-unpause redis-flush") {
+	for name := range strings.FieldsSeq("build up down status list run load hostile partition heal kill pause unpause restart stop redis-kill redis-stop redis-restart redis-pause redis-unpause redis-flush") {
 		if !slices.Contains(names, name) {
 			t.Errorf("there is no command %s", name)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -19,7 +18,8 @@ func serveCommand() *cli.Command {
 		Usage: "run a node",
 		Description: "Without any flag: a single node on loopback with sample rules. Flags and EDGELIMIT_* variables go over the\n" +
 			"configuration file; 'edgelimit serve --print-config' shows every setting with its default.\n" +
-			"The process is held to its budget for counters (--memory), a tenth of it and 96 MiB, unless GOMEMLIMIT says otherwise.\n\n" +
+			"The process is held to its budget for counters (--memory), a tenth of it, 96 MiB and 24 KiB for each\n" +
+			"connection that is open, unless GOMEMLIMIT says otherwise.\n\n" +
 			"Rule files are watched: what is changed in them is in force a moment later, or refused as a whole and told in the log.\n" +
 			"SIGHUP reads them at once, and the kill switch ('shadow') of the configuration file; other settings need a new start.\n\n" +
 			"A cluster of two nodes in one region:\n" +
@@ -90,7 +90,7 @@ func serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	limitMemory(cfg.Memory)
+	defer limitMemory(cfg.Memory, n.Connections)()
 	if len(cfg.Rules) == 0 {
 		logger.Info("no rules given, using the sample rules; try: edgelimit check --rule per_ip --identity 192.0.2.1")
 	}
@@ -139,14 +139,6 @@ func serveConfig(c *cli.Context) (node.Config, error) {
 		cfg.Gossip.Interval = c.Duration("interval")
 	}
 	return cfg, nil
-}
-
-// limitMemory sets a soft limit for the whole process by the budget of the counters, unless the user has set one. Without it the garbage
-// collector would let garbage grow to the size of the counters, which are all alive.
-func limitMemory(budget node.Size) {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(int64(budget) + int64(budget)/10 + 96<<20)
-	}
 }
 
 func newLogger(c *cli.Context) (*slog.Logger, error) {

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -165,19 +164,6 @@ func TestServeRefuses(t *testing.T) {
 	}
 	t.Setenv("EDGELIMIT_ADMIN", ":9101")
 	edgelimit(t, "serve").says(t, 2, "--admin", "not in this version")
-}
-
-func TestServeLimitsItsMemory(t *testing.T) {
-	before := debug.SetMemoryLimit(-1)
-	defer debug.SetMemoryLimit(before)
-	t.Setenv("GOMEMLIMIT", "1TiB")
-	if limitMemory(1 << 30); debug.SetMemoryLimit(-1) != before {
-		t.Error("it goes over what the user set")
-	}
-	t.Setenv("GOMEMLIMIT", "")
-	if limitMemory(1 << 30); debug.SetMemoryLimit(-1) != 1<<30+1<<30/10+96<<20 {
-		t.Errorf("limited to %d", debug.SetMemoryLimit(-1))
-	}
 }
 
 func TestPrintConfig(t *testing.T) {

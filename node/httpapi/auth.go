@@ -32,7 +32,7 @@ func (d *door) auth(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := takeScratch()
-	defer s.giveBack()
+	defer s.giveBack(&d.bodies)
 	d.opt.Actions.DescribeOriginal(r, &s.req)
 	if domain != "" {
 		s.req.Domain = domain

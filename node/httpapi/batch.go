@@ -29,6 +29,7 @@ func (d *door) batch(w http.ResponseWriter, r *http.Request, s *scratch) error {
 		s.out = appendAnswer(s.out, v)
 	}
 	s.out = append(s.out, "]}\n"...)
+	s.owe(&d.bodies)
 	w.Header().Set("Content-Type", "application/json")
 	w.Write(s.out)
 	return nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // listen serves the door on loopback and returns its address.
@@ -213,5 +214,124 @@ func TestDecodeBombs(t *testing.T) {
 		if w.Code != 200 && w.Code != 400 {
 			t.Errorf("%s: status %d", tt.name, w.Code)
 		}
+	}
+}
+
+// crowdedDoor is a door whose bodies may take 64 KiB together.
+func crowdedDoor(l Limiter) *door {
+	opt := quiet()
+	opt.MaxBodies = 64 << 10
+	return New(l, opt).(*door)
+}
+
+// held is a request whose body has come but for its last byte: the door waits for that.
+func held(t *testing.T, d *door, path, body string) (end func() *httptest.ResponseRecorder) {
+	t.Helper()
+	r, w := io.Pipe()
+	rec, done := httptest.NewRecorder(), make(chan struct{})
+	go func() {
+		defer close(done)
+		d.ServeHTTP(rec, httptest.NewRequest("POST", path, r))
+	}()
+	if _, err := io.WriteString(w, body[:len(body)-1]); err != nil {
+		t.Fatal(err)
+	}
+	return func() *httptest.ResponseRecorder {
+		_, _ = io.WriteString(w, body[len(body)-1:])
+		_ = w.Close()
+		<-done
+		return rec
+	}
+}
+
+// paddedCheck is a check of so many bytes.
+func paddedCheck(size int) string {
+	const check = `{"rule":"r"}`
+	return strings.Repeat(" ", size-len(check)) + check
+}
+
+// Slow clients with long bodies take no more than the allowance; short ones are served beside them, and all of them later.
+func TestLongBodiesUnderWayAreBounded(t *testing.T) {
+	d := crowdedDoor(bareLimiter{allowedBurst})
+	var ends []func() *httptest.ResponseRecorder
+	for range 2 { // 24 KiB each: steps of 4 and 8 KiB, counted twice
+		ends = append(ends, held(t, d, "/v1/check", paddedCheck(10<<10)))
+	}
+	w := post(d, "/v1/check/batch", paddedCheck(10<<10))
+	if detail := wantProblem(t, w, 503); !strings.Contains(detail, "try again in a second") {
+		t.Errorf("detail %q", detail)
+	}
+	if h := w.Header(); h.Get("Retry-After") != "1" || h.Get("Connection") != "close" {
+		t.Errorf("headers %v", h)
+	}
+	for _, size := range []int{100, freeBody - 1, freeBody} {
+		if w := post(d, "/v1/check", paddedCheck(size)); w.Code != 200 {
+			t.Errorf("%d bytes beside them: %d %s", size, w.Code, w.Body)
+		}
+	}
+	for _, end := range ends {
+		if w := end(); w.Code != 200 {
+			t.Errorf("one that was under way: %d %s", w.Code, w.Body)
+		}
+	}
+	if w := post(d, "/v1/check", paddedCheck(10<<10)); w.Code != 200 {
+		t.Errorf("afterwards: %d %s", w.Code, w.Body)
+	}
+	if left := d.bodies.left.Load(); left != 64<<10 {
+		t.Errorf("%d bytes are left in the end", left)
+	}
+}
+
+// Whatever becomes of a request, what it took of the allowance comes back.
+func TestTheAllowanceComesBack(t *testing.T) {
+	panics := &fake{answer: func(*rules.Request) ([]counters.Decision, error) { panic("a bug") }}
+	for name, tt := range map[string]struct {
+		l    Limiter
+		path string
+		body io.Reader
+	}{
+		"answered":   {always(allowedBurst), "/v1/check", strings.NewReader(paddedCheck(9000))},
+		"broken off": {always(), "/v1/check", io.MultiReader(strings.NewReader(strings.Repeat(" ", 9000)), iotest.ErrReader(io.ErrUnexpectedEOF))},
+		"too long":   {always(), "/v1/check", strings.NewReader(paddedCheck(DefaultMaxBody + 1))},
+		"too much":   {always(), "/v1/check/batch", strings.NewReader(paddedCheck(40 << 10))},
+		"no JSON":    {always(), "/v1/check", strings.NewReader(strings.Repeat("[", 9000))},
+		"a panic":    {panics, "/v1/check", strings.NewReader(paddedCheck(9000))},
+	} {
+		d := crowdedDoor(tt.l)
+		func() {
+			defer func() { _ = recover() }()
+			d.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", tt.path, tt.body))
+		}()
+		if left := d.bodies.left.Load(); left != 64<<10 {
+			t.Errorf("%s: %d bytes are left", name, left)
+		}
+	}
+}
+
+// watched looks at the allowance when it is written to: while the client takes the answer.
+type watched struct {
+	http.ResponseWriter
+	d    *door
+	left int64
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.left = w.d.bodies.left.Load()
+	return w.ResponseWriter.Write(b)
+}
+
+// A long answer counts until the client has taken it, also where that is more than there is.
+func TestLongAnswersCount(t *testing.T) {
+	opt := quiet()
+	opt.MaxBodies = 40 << 10
+	d := New(always(allowedBurst), opt).(*door)
+	w := &watched{ResponseWriter: httptest.NewRecorder(), d: d}
+	body := `{"checks":[` + strings.TrimSuffix(strings.Repeat(`{"rule":"r"},`, 300), ",") + `]}`
+	d.ServeHTTP(w, httptest.NewRequest("POST", "/v1/check/batch", strings.NewReader(body)))
+	if w.ResponseWriter.(*httptest.ResponseRecorder).Code != 200 || w.left >= 40<<10-30<<10 {
+		t.Errorf("while an answer to %d bytes is sent, %d bytes are left", len(body), w.left)
+	}
+	if left := d.bodies.left.Load(); left != 40<<10 {
+		t.Errorf("%d bytes are left in the end", left)
 	}
 }

@@ -40,6 +40,9 @@ const (
 	DefaultMaxBatchBody = 1 << 20
 )
 
+// DefaultMaxBodies is what the bodies of all requests under way may take together unless Options say otherwise, in bytes.
+const DefaultMaxBodies = 64 << 20
+
 // Options are the door's settings. The zero value is ready to use.
 type Options struct {
 	// Headers names the families of response headers: Draft11, and one of LegacyDelta and LegacyEpoch; or HeadersOff
@@ -51,6 +54,9 @@ type Options struct {
 	MaxBatchBody int64
 	// Envoy answers POST /json. Nil means that the door has no /json.
 	Envoy Envoy
+	// MaxBodies is what the bodies of all requests under way may take together, in bytes: each that is longer than 4 KiB counts up to four
+	// times, and so does a long answer until it is sent. Requests beyond that are refused with 503. 0 means DefaultMaxBodies.
+	MaxBodies int64
 	// Actions make the descriptors of what /v1/auth is asked about. Nil means that the door has no /v1/auth.
 	Actions *actions.Actions
 	// Reporter charges what /v1/report is told. Nil means that the door has no /v1/report.
@@ -73,6 +79,9 @@ func (o Options) Validate() error {
 	if o.MaxBatchBody < 0 {
 		errs = append(errs, fmt.Errorf("http: the cap on a batch is %d bytes: give a positive number, or 0 for %d", o.MaxBatchBody, DefaultMaxBatchBody))
 	}
+	if o.MaxBodies < 0 {
+		errs = append(errs, fmt.Errorf("http: the cap on all bodies is %d bytes: give a positive number, or 0 for %d", o.MaxBodies, DefaultMaxBodies))
+	}
 	return errors.Join(errs...)
 }
 
@@ -82,6 +91,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxBatchBody == 0 {
 		o.MaxBatchBody = DefaultMaxBatchBody
+	}
+	if o.MaxBodies == 0 {
+		o.MaxBodies = DefaultMaxBodies
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -87,7 +87,25 @@ func (d *door) refusalFor(ctx context.Context, err error) *refusal {
 
 func (d *door) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	f := d.refusalFor(r.Context(), err)
+	if f.status == http.StatusServiceUnavailable {
+		w.Header()["Retry-After"] = inASecond
+	}
 	(&problem{Type: "about:blank", Title: http.StatusText(f.status), Status: f.status, Detail: f.detail}).write(w)
+}
+
+// inASecond is a value of Retry-After, which nobody writes to.
+var inASecond = []string{"1"}
+
+// Full is what a listener says to a client that it has no room for, before it closes the connection: a whole response, 503.
+func Full() string {
+	p := problem{Type: "about:blank", Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable,
+		Detail: "the node has as many connections as it may: try again in a second, or another node"}
+	body, err := json.Marshal(&p)
+	if err != nil {
+		panic(err) // strings and numbers only: it cannot fail
+	}
+	return fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s\n",
+		p.Status, p.Title, len(body)+1, body)
 }
 
 // clip shortens text that may hold a client's words and makes it valid UTF-8.

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// door is the handler behind New. But for what it has said it is immutable.
+// door is the handler behind New. But for what it has said and the allowance for bodies it is immutable.
 type door struct {
 	limiter Limiter
 	headers *Headers
 	said    *said
+	bodies  allowance
 	opt     Options
 }
 
@@ -22,7 +23,9 @@ func New(l Limiter, opt Options) http.Handler {
 	}
 	opt = opt.withDefaults()
 	headers, _ := NewHeaders(opt.Headers, opt.Now, opt.Jitter) // Validate has tried the names
-	return &door{limiter: l, headers: headers, said: newSaid(), opt: opt}
+	d := &door{limiter: l, headers: headers, said: newSaid(), opt: opt}
+	d.bodies.left.Store(opt.MaxBodies)
+	return d
 }
 
 // Server returns a server for h with the limits that keep slow and greedy clients from holding its connections: headers
@@ -71,12 +74,12 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := takeScratch()
-	err := s.read(w, r, maxBody)
+	defer s.giveBack(&d.bodies)
+	err := s.read(w, r, maxBody, &d.bodies)
 	if err == nil {
 		err = answer(d, w, r, s)
 	}
 	if err != nil {
 		d.refuse(w, r, err)
 	}
-	s.giveBack()
 }

@@ -17,7 +17,7 @@
 //   - A denial is a reply. What is no reply is an error in Redis' own words.
 //   - Replies come in the order of the commands. What was read together is answered together.
 //   - Whatever a client sends or declares, a connection takes no more memory than a small multiple of what it sent, and no more than some
-//     100 KiB; the number of connections is capped, and so is the time that a command and a reply may take.
+//     100 KiB; long commands of all connections take no more than 64 MiB together; the time that a command and a reply may take is capped. How many connections there may be is for the listener to say.
 //   - The limits that clients may make are capped: those in use are never given up for others ([MaxLimits]).
 //   - No key is logged, kept or told: a [Limiter] hashes it.
 //   - Before a client has said the password, if there is one, it can say nothing else.

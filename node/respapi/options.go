@@ -20,13 +20,12 @@ type Limiter interface {
 type Options struct {
 	// Password is what clients have to say in AUTH or HELLO before anything else, as the user "default". Empty: nothing.
 	Password string
-	// MaxConnections is how many clients may be connected at a time. 0 means DefaultMaxConnections.
+	// MaxConnections is how many clients the listener lets in at a time: INFO says so. Nothing else depends on it.
 	MaxConnections int
+	// IdleTimeout is how long a client may be silent between two commands; it may end a quarter early. 0 means 5 minutes.
+	IdleTimeout time.Duration
 	// Leaving, once it is closed, has each connection end after the next commands that are answered. Nil: never.
 	Leaving <-chan struct{}
-	// Track is called with 1 for each connection that is opened and with -1 when it ends. It is not to call the server. Nil: nobody
-	// wants to know.
-	Track func(change int)
 	// Learn is called with all limits that the door keeps, whenever they change and before they are asked for the first time; the slice
 	// is the callee's. It is never called twice at a time. Nil: nobody wants to know.
 	Learn func([]*counters.Limit)
@@ -34,12 +33,12 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// DefaultMaxConnections is how many clients may be connected at a time unless Options say otherwise, as in Redis.
-const DefaultMaxConnections = 10_000
+// Full is what a listener says to a client that it has no room for, before it closes the connection.
+const Full = "-ERR max number of clients reached\r\n"
 
 // How long a client may take.
 const (
-	idleFor   = 5 * time.Minute       // between two commands
+	idleFor   = 5 * time.Minute       // between two commands, unless Options say otherwise
 	slowFor   = 5 * time.Second       // from the first byte of a command to its last
 	writeFor  = 5 * time.Second       // to take replies off
 	farewell  = 50 * time.Millisecond // to end the connection, once it is told to

@@ -21,6 +21,9 @@ type Server struct {
 	limits  *limits.Keeper[shape]
 	totals  totals
 	ids     atomic.Int64 // of the last connection
+	long    atomic.Int64 // bytes that sessions hold for long commands, see session.makeRoom
+
+	mostLong int64 // bytes that they may hold together
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -33,8 +36,6 @@ type Server struct {
 type Stats struct {
 	Connections int    // open now
 	Limits      int    // kept now
-	Accepted    uint64 // connections that were served
-	Refused     uint64 // connections beyond MaxConnections
 	Malformed   uint64 // connections that ended because what came was no command
 	Slow        uint64 // connections that ended because a command or its reply took too long
 
@@ -44,18 +45,15 @@ type Stats struct {
 }
 
 type totals struct {
-	accepted, refused, malformed, slow atomic.Uint64
-	outcomes                           [outcomes]atomic.Uint64
+	malformed, slow atomic.Uint64
+	outcomes        [outcomes]atomic.Uint64
 }
 
 // New returns a server that asks l.
 func New(l Limiter, opt Options) *Server {
-	opt.MaxConnections = cmp.Or(opt.MaxConnections, DefaultMaxConnections)
+	opt.IdleTimeout = cmp.Or(opt.IdleTimeout, idleFor)
 	opt.Logger = cmp.Or(opt.Logger, slog.Default())
-	if opt.Track == nil {
-		opt.Track = func(int) {}
-	}
-	return &Server{limiter: l, opt: opt, secret: newSecret(opt.Password), limits: newLimits(opt.Learn), sessions: make(map[*session]struct{})}
+	return &Server{limiter: l, opt: opt, secret: newSecret(opt.Password), limits: newLimits(opt.Learn), mostLong: maxLong, sessions: make(map[*session]struct{})}
 }
 
 // Serve accepts connections until Shutdown or Close, and returns nil then. It may be called once.
@@ -94,39 +92,28 @@ func (p *acceptPause) wait() {
 	time.Sleep(p.last)
 }
 
-// admit serves a connection, unless there are too many.
+// admit serves a connection, unless it comes too late.
 func (s *Server) admit(conn net.Conn) {
 	c := newSession(s, conn)
 	s.mu.Lock()
-	full, late := len(s.sessions) >= s.opt.MaxConnections, s.draining.Load()
-	if !full && !late {
-		s.sessions[c] = struct{}{}
-		s.opt.Track(1)
-		s.running.Go(func() {
-			defer s.forget(c)
-			c.serve()
-		})
-	}
-	s.mu.Unlock()
-	switch {
-	case late:
+	defer s.mu.Unlock()
+	if s.draining.Load() {
 		_ = conn.Close()
-	case full:
-		s.totals.refused.Add(1)
-		_ = conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // there is room for it, in a new connection
-		_, _ = conn.Write([]byte("-ERR max number of clients reached\r\n"))
-		_ = conn.Close()
-	default:
-		s.totals.accepted.Add(1)
+		return
 	}
+	s.sessions[c] = struct{}{}
+	s.running.Go(func() {
+		defer s.forget(c)
+		c.serve()
+	})
 }
 
 func (s *Server) forget(c *session) {
 	_ = c.conn.Close()
+	c.giveBack()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, c)
-	s.opt.Track(-1)
 }
 
 // Shutdown accepts no more connections, lets those that are open end once all that their clients have sent is answered, and waits for
@@ -182,7 +169,7 @@ func (s *Server) Stats() Stats {
 	defer s.mu.Unlock()
 	return Stats{
 		Connections: len(s.sessions), Limits: s.limits.Len(),
-		Accepted: t.accepted.Load(), Refused: t.refused.Load(), Malformed: t.malformed.Load(), Slow: t.slow.Load(),
+		Malformed: t.malformed.Load(), Slow: t.slow.Load(),
 		Allowed: t.outcomes[allowed].Load(), Denied: t.outcomes[denied].Load(),
 		Failed: t.outcomes[failed].Load(), Other: t.outcomes[other].Load(),
 	}

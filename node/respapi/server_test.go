@@ -147,44 +147,53 @@ func TestClientsThatDoNotReadAreEnded(t *testing.T) {
 	})
 }
 
-func TestConnectionsAreCapped(t *testing.T) {
+func TestIdleTimeout(t *testing.T) {
 	opt := quiet()
-	opt.MaxConnections = 3
-	var mu sync.Mutex
-	open, most := 0, 0
-	opt.Track = func(change int) {
-		mu.Lock()
-		defer mu.Unlock()
-		open += change
-		most = max(most, open)
-	}
-	s := serve(t, newBank(), opt)
-	var in []*dialogue
-	for range 3 {
-		d := s.dial(t)
+	opt.IdleTimeout = 20 * time.Second
+	inBubble(t, opt, func(t *testing.T, s *Server, p *pipes) {
+		d := p.dial(t)
 		d.say("PING\r\n")
 		d.hear("+PONG")
-		in = append(in, d)
-	}
-	out := s.dial(t)
-	out.hear("-ERR max number of clients reached")
-	out.ended()
-	in[0].say("QUIT\r\n")
-	in[0].hear("+OK")
-	in[0].ended()
-	waitFor(t, func() bool { return s.Stats().Connections == 2 })
-	again := s.dial(t)
-	again.say("PING\r\n")
-	again.hear("+PONG")
-	if got := s.Stats(); got.Accepted != 4 || got.Refused != 1 || got.Connections != 3 {
-		t.Errorf("%+v", got)
-	}
-	_ = s.Close()
-	mu.Lock()
-	defer mu.Unlock()
-	if open != 0 || most != 3 {
-		t.Errorf("%d connections are open, at most there were %d", open, most)
-	}
+		begun := time.Now()
+		d.ended()
+		if idle := time.Since(begun); idle < opt.IdleTimeout*3/4 || idle > opt.IdleTimeout {
+			t.Errorf("it was ended after %v", idle)
+		}
+	})
+}
+
+// Long commands that do not end share what there is for them. Short ones are answered beside them, and long ones later.
+func TestLongCommandsUnderWayAreBounded(t *testing.T) {
+	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+		s.mostLong = 2 * (2*maxWord - idleIn)
+		text := strings.Repeat("x", maxWord)
+		long := array("ECHO", text)
+		first, second := p.dial(t), p.dial(t)
+		first.say(long[:len(long)-1])
+		second.say(long[:len(long)-1])
+		if got := s.long.Load(); got != s.mostLong {
+			t.Fatalf("%d bytes are held, want %d", got, s.mostLong)
+		}
+		third := p.dial(t)
+		third.say("PING\r\n")
+		third.hear("+PONG")
+		third.say(long[:idleIn])
+		third.hear("-OOM too many long commands under way, try again")
+		third.ended()
+		first.say("\n")
+		first.hear(`"` + text + `"`)
+		fourth := p.dial(t)
+		fourth.say(long)
+		fourth.hear(`"` + text + `"`)
+		_ = second.Close()
+		synctest.Wait()
+		if got := s.long.Load(); got != 0 {
+			t.Errorf("%d bytes are held in the end", got)
+		}
+		if got := s.Stats(); got.Failed != 1 || got.Slow != 0 || got.Malformed != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 // waitFor looks every millisecond whether the condition holds.

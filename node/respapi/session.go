@@ -48,6 +48,8 @@ const (
 	idleIn    = 4 << 10 // bytes read
 	idleOut   = 4 << 10 // bytes of replies
 	idleWords = 32
+	// maxLong is what all sessions may take together for commands that are longer than idleIn.
+	maxLong = 64 << 20
 	// flushAt is how many bytes of replies are written before the rest of a pipeline is answered.
 	flushAt = 16 << 10
 )
@@ -97,7 +99,10 @@ func (c *session) hangUp() {
 
 // wait reads what comes next, and reports whether something did.
 func (c *session) wait() bool {
-	c.makeRoom()
+	if !c.makeRoom() {
+		c.refuse()
+		return false
+	}
 	parting := false // it ends unless there is more at once
 	switch {
 	case c.begin < c.end && c.until.IsZero():
@@ -108,7 +113,7 @@ func (c *session) wait() bool {
 		parting = true
 		c.read.set(c.conn.SetReadDeadline, time.Now(), lastWords)
 	default:
-		c.read.renew(c.conn.SetReadDeadline, c.now, idleFor)
+		c.read.renew(c.conn.SetReadDeadline, c.now, c.server.opt.IdleTimeout)
 	}
 	for {
 		n, err := c.conn.Read(c.in[c.end:])
@@ -133,8 +138,18 @@ func (c *session) wait() bool {
 	}
 }
 
-// makeRoom sees to it that there is room to read into: a command always fits into maxRequest.
-func (c *session) makeRoom() {
+// refuse says that there is no memory for the command that has begun.
+func (c *session) refuse() {
+	c.error("OOM too many long commands under way, try again")
+	c.counts[failed]++
+	if c.flush() {
+		c.hangUp()
+	}
+}
+
+// makeRoom sees to it that there is room to read into: a command always fits into maxRequest. It reports whether there is: long commands
+// of all sessions have to share what there is for them.
+func (c *session) makeRoom() bool {
 	switch {
 	case c.begin == c.end:
 		c.begin, c.end = 0, 0
@@ -143,9 +158,23 @@ func (c *session) makeRoom() {
 		c.end = copy(c.in, c.in[c.begin:c.end])
 		c.begin = 0
 	default:
-		larger := make([]byte, min(2*len(c.in), maxRequest))
+		size := min(2*len(c.in), maxRequest)
+		if more := int64(size - len(c.in)); c.server.long.Add(more) > c.server.mostLong {
+			c.server.long.Add(-more)
+			return false
+		}
+		larger := make([]byte, size)
 		c.end = copy(larger, c.in)
 		c.in = larger
+	}
+	return true
+}
+
+// giveBack gives back what a long command has taken of the memory that all sessions share.
+func (c *session) giveBack() {
+	if n := len(c.in) - idleIn; n > 0 {
+		c.server.long.Add(-int64(n))
+		c.in = nil
 	}
 }
 
@@ -204,6 +233,7 @@ func (c *session) idle() {
 		return
 	}
 	if len(c.in) > idleIn {
+		c.giveBack()
 		c.in = make([]byte, idleIn)
 	}
 	if cap(c.words) > idleWords {

@@ -1,6 +1,7 @@
 package rlsapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -24,7 +25,6 @@ const (
 	maxMessage = 64 << 10 // bytes of a request
 	maxHeaders = 16 << 10 // bytes of a request's headers
 
-	idleFor   = 5 * time.Minute  // without any request
 	askAfter  = time.Minute      // of silence a client is asked whether it is still there
 	answerIn  = 20 * time.Second // and has to say so
 	greetIn   = 5 * time.Second  // from connecting to being ready for requests
@@ -35,19 +35,21 @@ const (
 	maxHanging = 1 << 14     // requests of all connections that have no such deadline
 )
 
+// DefaultIdleTimeout is how long a connection may be without any request unless ServerOptions say otherwise.
+const DefaultIdleTimeout = 5 * time.Minute
+
 // ServerOptions are a server's settings. The zero value is ready to use.
 type ServerOptions struct {
 	// Leaving, once it is closed, has whoever watches the health be told NOT_SERVING; requests are answered as before. Nil: never.
 	Leaving <-chan struct{}
-	// Track is called with 1 for each connection that is opened and with -1 when it ends. Nil: nobody wants to know.
-	Track func(change int)
+	// IdleTimeout is how long a connection may be without any request. 0 means DefaultIdleTimeout.
+	IdleTimeout time.Duration
 }
 
 // Server serves a Service by gRPC, and beside it grpc.health.v1 and reflection. NewServer makes it; its methods may be called from anywhere.
 type Server struct {
 	grpc   *grpc.Server
 	health *health
-	track  func(change int)
 	stop   sync.Once
 
 	hanging     atomic.Int64 // requests without a deadline that is soon
@@ -56,13 +58,10 @@ type Server struct {
 
 // NewServer returns a server of s. Serve or Close has to be called.
 func NewServer(s *Service, opt ServerOptions) *Server {
-	server := &Server{health: newHealth(opt.Leaving), track: opt.Track, mostHanging: maxHanging}
-	if server.track == nil {
-		server.track = func(int) {}
-	}
+	server := &Server{health: newHealth(opt.Leaving), mostHanging: maxHanging}
 	server.grpc = grpc.NewServer(
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(greetIn),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleFor, Time: askAfter, Timeout: answerIn}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: cmp.Or(opt.IdleTimeout, DefaultIdleTimeout), Time: askAfter, Timeout: answerIn}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery, PermitWithoutStream: true}),
 		grpc.InTapHandle(server.admit),
 	)
@@ -95,7 +94,7 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 
 // Serve accepts connections until Shutdown or Close, and returns nil then. It may be called once.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.grpc.Serve(&counted{l, s.track})
+	err := s.grpc.Serve(l)
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
@@ -124,29 +123,4 @@ func (s *Server) Close() error {
 	s.stop.Do(s.health.end)
 	s.grpc.Stop()
 	return nil
-}
-
-// counted is a listener whose connections are tracked.
-type counted struct {
-	net.Listener
-	track func(change int)
-}
-
-func (l *counted) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	l.track(1)
-	return &countedConn{Conn: conn, closed: sync.OnceFunc(func() { l.track(-1) })}, nil
-}
-
-type countedConn struct {
-	net.Conn
-	closed func()
-}
-
-func (c *countedConn) Close() error {
-	defer c.closed()
-	return c.Conn.Close()
 }

@@ -15,7 +15,8 @@ import (
 )
 
 // Stand-ins are in the place of proxies that no package installs. They read the recipe, ask edgelimit what the proxy is documented to ask, and
-// do with its answer what the proxy is documented to do. A setting that they do not know fails the test: so they obey all that a recipe says.
+// do with its answer what the proxy is documented to do. A setting that they do not know fails the test. Timeouts they do not keep: the machine
+// may be slow.
 
 // read returns the text of a recipe with this test's addresses in it.
 func (l *lan) read(name string) []byte {
@@ -37,7 +38,7 @@ func (l *lan) decode(name string, into any) {
 	}
 }
 
-// only is the only element of a map or list of one.
+// only is the only element of a map.
 func only[K comparable, V any](t *testing.T, what string, all map[K]V) (K, V) {
 	t.Helper()
 	if len(all) != 1 {

@@ -40,7 +40,7 @@ func newLAN(t *testing.T) *lan {
 
 func (l *lan) at(port int) string { return fmt.Sprintf("%s:%d", l.host, port) }
 
-// recipe copies a file to where the program runs, with this test's addresses in it.
+// recipe copies a file to where the program runs, with this test's addresses in it, and with the patience that a busy machine needs.
 func (l *lan) recipe(name string) string {
 	l.t.Helper()
 	b, err := os.ReadFile(name)
@@ -48,7 +48,8 @@ func (l *lan) recipe(name string) string {
 		l.t.Fatal(err)
 	}
 	to := filepath.Join(l.dir, name)
-	if err := os.WriteFile(to, []byte(strings.ReplaceAll(string(b), "127.0.0.1", l.host)), 0o600); err != nil {
+	text := strings.NewReplacer("127.0.0.1", l.host, " 250ms;", " 60s;", "patience = 250 ", "patience = 60000 ").Replace(string(b))
+	if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
 		l.t.Fatal(err)
 	}
 	return to

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -200,5 +202,27 @@ func TestReportAsks(t *testing.T) {
 	}
 	if got := spent(t, n, "test/client", "x"); got != 4 || req.Asks[0].Cost != 4 {
 		t.Errorf("the client is charged %d, asks are %v", got, req.Asks)
+	}
+}
+
+// Clients beyond those that the door has room for are hung up on, and those that are there go on.
+func TestEnvoysDoorIsCapped(t *testing.T) {
+	cfg := withGRPC(quiet(layered))
+	cfg.MaxConnections = 1
+	n := launch(t, cfg).ready(t)
+	c := envoy(t, n)
+	shouldRateLimit(t, c, bringing("a", 0))
+	conn, err := net.Dial("tcp", n.Addr("grpc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(3 * patience))
+	if said, err := io.ReadAll(conn); len(said) > 0 || err != nil {
+		t.Errorf("who was refused was told %q, %v", said, err)
+	}
+	shouldRateLimit(t, c, bringing("a", 0))
+	if got := n.grpc.guests(); got != (guests{open: 1, accepted: 1, refused: 1}) {
+		t.Errorf("%+v", got)
 	}
 }

@@ -2,16 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -43,39 +37,4 @@ func (bareRLS) ShouldRateLimit(context.Context, *rls.RateLimitRequest) (*rls.Rat
 			{Key: "X-RateLimit-Reset", Value: "60"},
 		},
 	}, nil
-}
-
-// grpcClient asks as Envoy does, with a deadline that is soon.
-type grpcClient struct {
-	*grpc.ClientConn
-	ctx context.Context
-}
-
-func dialGRPC(ctx context.Context, addr string, _ int) (client, error) {
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, err
-	}
-	return &grpcClient{conn, ctx}, nil
-}
-
-// ask asks again where the machine was too busy for the deadline.
-func (c *grpcClient) ask(n int) error {
-	req := &rls.RateLimitRequest{
-		Domain: "edge", Descriptors: []*common.RateLimitDescriptor{{Entries: []*common.RateLimitDescriptor_Entry{{Key: "remote_address", Value: who(n)}}}},
-	}
-	resp, err := c.once(req)
-	for status.Code(err) == codes.DeadlineExceeded && c.ctx.Err() == nil {
-		resp, err = c.once(req)
-	}
-	if err == nil && resp.OverallCode != rls.RateLimitResponse_OK {
-		err = fmt.Errorf("%w: %v", errLimited, resp)
-	}
-	return err
-}
-
-func (c *grpcClient) once(req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, time.Second)
-	defer cancel()
-	return rls.NewRateLimitServiceClient(c.ClientConn).ShouldRateLimit(ctx, req)
 }

@@ -11,18 +11,6 @@ import (
 // inFlight is how many clients ask at a time.
 const inFlight = 64
 
-// connect opens all clients.
-func connect(ctx context.Context, p *protocol, addr string) (all []client, err error) {
-	for range inFlight {
-		c, err := p.dial(ctx, addr, p.deep)
-		if err != nil {
-			return nil, errors.Join(err, disconnect(all))
-		}
-		all = append(all, c)
-	}
-	return all, nil
-}
-
 func disconnect(all []client) error {
 	var errs []error
 	for _, c := range all {

@@ -17,10 +17,11 @@ type protocol struct {
 	server string // in addrs
 	deep   int    // checks that a client asks for at once
 	goal   string
-	dial   func(ctx context.Context, addr string, deep int) (client, error)
+	// connect opens n clients.
+	connect func(ctx context.Context, addr string, n, deep int) ([]client, error)
 }
 
-// A client asks by a connection of its own.
+// A client has one question at a time.
 type client interface {
 	// ask asks for as many checks as the protocol is deep, the first of the n-th client.
 	ask(n int) error
@@ -36,9 +37,9 @@ var protocols = []protocol{
 	{"/v1/auth", "http", 1, "1.2", dialHTTP(func(b []byte, n int) []byte {
 		return fmt.Appendf(b, "GET /v1/auth HTTP/1.1\r\nHost: node\r\nX-Client: %s\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /buy\r\n\r\n", who(n))
 	})},
-	{"ShouldRateLimit", "grpc", 1, "1.15", dialGRPC},
-	{"CL.THROTTLE", "resp", 1, "1.15", dialRedis},
-	{"CL.THROTTLE, 16 deep", "resp", 16, "1.5 us", dialRedis},
+	{"ShouldRateLimit", "grpc", 1, "1.15", connectGRPC},
+	{"CL.THROTTLE", "resp", 1, "1.15", eachItsOwn(dialRedis)},
+	{"CL.THROTTLE, 16 deep", "resp", 16, "1.5 us", eachItsOwn(dialRedis)},
 }
 
 // clients is of how many identities is asked.
@@ -48,6 +49,20 @@ const clients = 10_000
 func who(n int) string {
 	n %= clients
 	return fmt.Sprintf("203.0.%d.%d", n>>8, n&255)
+}
+
+// eachItsOwn gives each client a connection of its own.
+func eachItsOwn(dial func(ctx context.Context, addr string, deep int) (client, error)) func(context.Context, string, int, int) ([]client, error) {
+	return func(ctx context.Context, addr string, n, deep int) (all []client, err error) {
+		for range n {
+			c, err := dial(ctx, addr, deep)
+			if err != nil {
+				return nil, errors.Join(err, disconnect(all))
+			}
+			all = append(all, c)
+		}
+		return all, nil
+	}
 }
 
 func dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -63,14 +78,14 @@ type httpClient struct {
 	request func(b []byte, n int) []byte
 }
 
-func dialHTTP(request func([]byte, int) []byte) func(context.Context, string, int) (client, error) {
-	return func(ctx context.Context, addr string, _ int) (client, error) {
+func dialHTTP(request func([]byte, int) []byte) func(context.Context, string, int, int) ([]client, error) {
+	return eachItsOwn(func(ctx context.Context, addr string, _ int) (client, error) {
 		conn, err := dial(ctx, addr)
 		if err != nil {
 			return nil, err
 		}
 		return &httpClient{conn, bufio.NewReader(conn), nil, request}, nil
-	}
+	})
 }
 
 func (c *httpClient) ask(n int) error {

@@ -70,12 +70,12 @@ func measure(ctx context.Context, p pace, only string, progress io.Writer) (*rep
 func compare(ctx context.Context, p pace, q *protocol, node, bare *child) (c cost, err error) {
 	c = cost{Protocol: q.name, Goal: q.goal}
 	var ratios, nodes, bares []float64
-	atNode, err := connect(ctx, q, node.addrs[q.server])
+	atNode, err := q.connect(ctx, node.addrs[q.server], inFlight, q.deep)
 	if err != nil {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, disconnect(atNode)) }()
-	atBare, err := connect(ctx, q, bare.addrs[q.server])
+	atBare, err := q.connect(ctx, bare.addrs[q.server], inFlight, q.deep)
 	if err != nil {
 		return c, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/httpapi"
 )
 
-// server is who serves a door: net/http's, or that of the Redis protocol.
+// server is who serves a door: net/http's, gRPC's, or that of the Redis protocol.
 type server interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error

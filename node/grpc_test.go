@@ -3,6 +3,7 @@ package node
 import (
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -225,4 +226,20 @@ func TestEnvoysDoorIsCapped(t *testing.T) {
 	if got := n.grpc.guests(); got != (guests{open: 1, accepted: 1, refused: 1}) {
 		t.Errorf("%+v", got)
 	}
+}
+
+// A node that cannot be made leaves nothing behind of the door that was open already.
+func TestNewFailsAfterEnvoysDoor(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	cfg := quiet(perClient)
+	cfg.GRPC, cfg.RESP, cfg.HTTP, cfg.Health = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", taken.Addr().String()
+	before := runtime.NumGoroutine()
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Error(err)
+	}
+	eventually(t, patience, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 }

@@ -100,7 +100,7 @@ var (
 
 	connectionsDesc = desc("connections", "Clients that are connected, by door (http, grpc, resp, health).", "door")
 	acceptedDesc    = desc("accepted_connections_total", "Connections that were let in, by door.", "door")
-	turnedAwayDesc  = desc("refused_connections_total", "Connections beyond how many there may be, which were told so, by door.", "door")
+	turnedAwayDesc  = desc("refused_connections_total", "Connections beyond how many there may be, by door.", "door")
 
 	respLimitsDesc    = desc("resp_limits", "Limits that clients of the Redis protocol have made and use.")
 	respBoundDesc     = desc("resp_over_admission_bound_ratio", "The largest over_admission_bound_ratio of those limits.")

@@ -191,6 +191,9 @@ func (n *Node) close() {
 	n.closeStore()
 	for _, d := range n.doors() {
 		_ = d.listener.Close()
+		if d.server != nil {
+			_ = d.server.Close()
+		}
 	}
 }
 
@@ -248,6 +251,9 @@ func (n *Node) Take(ctx context.Context, req Request) (Decision, error) {
 func (n *Node) Decide(ctx context.Context, req *Request, layers []Decision) ([]Decision, error) {
 	return n.DecideMet(ctx, req, layers, nil)
 }
+
+// HasDomain reports whether the rules in force have a domain of that name.
+func (n *Node) HasDomain(name string) bool { return n.policy.Load().set.HasDomain(name) }
 
 // DecideMet is Decide that also tells which rules the layers met: those of the first len(met) layers are written to met, nil where there is
 // none. Rules are shared and must not be written to.

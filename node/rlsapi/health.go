@@ -61,6 +61,9 @@ func (h *health) List(context.Context, *grpc_health_v1.HealthListRequest) (*grpc
 
 // Watch implements grpc.health.v1. Once the server stops, a watch ends by itself, after it has told NOT_SERVING: the server waits for it.
 func (h *health) Watch(req *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
+	if begun, ok := stream.Context().Value(begunKey{}).(func()); ok {
+		begun()
+	}
 	if h.watches.Add(1) > maxWatches {
 		h.watches.Add(-1)
 		return status.Errorf(codes.ResourceExhausted, "there are %d watches, and no more are kept: use Check", maxWatches)

@@ -85,23 +85,38 @@ func (q *question) addEntries(n int, d *common.RateLimitDescriptor) error {
 
 // addAsks adds what each descriptor asks for by itself: its own hits, of which none are a peek, in place of the request's; and a limit.
 func (q *question) addAsks(descriptors []*common.RateLimitDescriptor, s *Service) error {
-	now := s.now()
+	var brought [rules.MaxDescriptors]override
+	brings := false
 	for i, d := range descriptors {
 		ask := rules.Ask{Cost: q.req.EffectiveCost()}
 		if hits := d.GetHitsAddend(); hits != nil {
 			ask.Cost = hits.GetValue()
 		}
 		if l := d.GetLimit(); l != nil {
-			o, err := overrideOf(i+1, l)
-			if err != nil {
+			var err error
+			if brought[i], err = overrideOf(i+1, l); err != nil {
 				return err
 			}
-			if ask.Limit, err = s.overrides.Get(o, now); err != nil {
-				return err
-			}
+			brings = true
 		}
 		q.asks = append(q.asks, ask)
 	}
 	q.req.Asks = q.asks
+	if !brings {
+		return nil
+	}
+	// A limit is kept for long: not for a request that makes no sense, nor where none is met.
+	if err := q.req.Validate(); err != nil || !s.limiter.HasDomain(q.req.Domain) {
+		return err
+	}
+	now := s.now()
+	for i, d := range descriptors {
+		if d.GetLimit() != nil {
+			var err error
+			if q.asks[i].Limit, err = s.overrides.Get(brought[i], now); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }

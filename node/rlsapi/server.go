@@ -11,11 +11,9 @@ import (
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 )
 
@@ -32,7 +30,10 @@ const (
 	hangFor   = 10 * time.Second // from the headers of a request to its answer
 
 	soon       = time.Second // a deadline that is no further away needs none of the server's
-	maxHanging = 1 << 14     // requests of all connections that have no such deadline
+	maxHanging = 1 << 10     // requests of all connections that have no such deadline
+
+	// A connection that takes no answers keeps them: until it is this old, and so much longer. Envoy opens another one in time.
+	oldAge = 30 * time.Minute
 )
 
 // DefaultIdleTimeout is how long a connection may be without any request unless ServerOptions say otherwise.
@@ -65,7 +66,8 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 	server := &Server{health: newHealth(opt.Leaving), mostHanging: maxHanging}
 	server.grpc = grpc.NewServer(
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(greetIn),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: cmp.Or(opt.IdleTimeout, DefaultIdleTimeout), Time: askAfter, Timeout: answerIn}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: cmp.Or(opt.IdleTimeout, DefaultIdleTimeout), Time: askAfter, Timeout: answerIn,
+			MaxConnectionAge: oldAge, MaxConnectionAgeGrace: hangFor}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery, PermitWithoutStream: true}),
 		grpc.InTapHandle(server.admit), grpc.NumStreamWorkers(streamWorkers),
 	)
@@ -75,26 +77,49 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 	return server
 }
 
-// admit bounds how many requests may hang, and for how long, whose clients send no end of them or take no answer. Envoy says how long it
-// waits, some milliseconds: there is nothing to do then.
+// admit bounds how many requests may hang, and for how long, whose clients send no end of them. Envoy says how long it waits, some
+// milliseconds: there is nothing to do then. A watch is to last, from when its request is there.
 func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if info.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName {
-		return ctx, nil // it is to last
-	}
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= soon {
+	watch := info.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName
+	if end, ok := ctx.Deadline(); ok && !watch && time.Until(end) <= soon {
 		return ctx, nil
 	}
 	if s.hanging.Add(1) > s.mostHanging {
 		s.hanging.Add(-1)
-		return ctx, status.Errorf(codes.ResourceExhausted, "%d requests without a deadline, or a far one, are under way: set one of at most %v", s.mostHanging, soon)
+		// An error would leave the timer of the request's own deadline running: it is too late for it instead.
+		late, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
+		cancel()
+		return late, nil
+	}
+	release := sync.OnceFunc(func() { s.hanging.Add(-1) })
+	if watch {
+		return untilBegun(ctx, release), nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, hangFor)
 	context.AfterFunc(ctx, func() { // as the request has ended
 		cancel()
-		s.hanging.Add(-1)
+		release()
 	})
 	return bounded, nil
 }
+
+// untilBegun is the context of a watch that ends unless it begins in time. It is released when it has begun or ended.
+func untilBegun(ctx context.Context, release func()) context.Context {
+	bounded, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(hangFor, cancel)
+	begun := func() {
+		timer.Stop()
+		release()
+	}
+	context.AfterFunc(ctx, func() { // as the watch has ended
+		begun()
+		cancel()
+	})
+	return context.WithValue(bounded, begunKey{}, begun)
+}
+
+// begunKey is where the context of a watch has the func to be called when it begins.
+type begunKey struct{}
 
 // Serve accepts connections until Shutdown or Close, and returns nil then. It may be called once.
 func (s *Server) Serve(l net.Listener) error {

@@ -44,6 +44,8 @@ const (
 // yes allows everything.
 type yes struct{}
 
+func (yes) HasDomain(string) bool { return true }
+
 func (yes) DecideMet(_ context.Context, req *rules.Request, layers []counters.Decision, _ []*rules.Rule) ([]counters.Decision, error) {
 	for range req.Descriptors {
 		layers = append(layers, counters.Decision{Allowed: true})
@@ -333,9 +335,14 @@ func greet(t *testing.T, conn net.Conn) *raw {
 // begin sends the headers of a request, and no more.
 func (r *raw) begin(t *testing.T, stream uint32, timeout string) {
 	t.Helper()
+	r.beginAt(t, stream, "/"+service+"/ShouldRateLimit", timeout)
+}
+
+func (r *raw) beginAt(t *testing.T, stream uint32, method, timeout string) {
+	t.Helper()
 	var block strings.Builder
 	enc := hpack.NewEncoder(&block)
-	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", "/" + service + "/ShouldRateLimit"}, {":authority", "x"},
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"},
 		{"content-type", "application/grpc"}, {"te", "trailers"}, {"grpc-timeout", timeout}} {
 		if f[1] != "" {
 			_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
@@ -389,6 +396,30 @@ func TestRequestsThatHang(t *testing.T) {
 				t.Errorf("with a deadline of %q: %s after %v, want %v", tt.timeout, got, time.Since(began), tt.after)
 			}
 		}
+		began := time.Now()
+		r.beginAt(t, 9, grpc_health_v1.Health_Watch_FullMethodName, "")
+		if got := r.ended(t, 9); got != "1" && got != "CANCEL" || time.Since(began) != 10*time.Second {
+			t.Errorf("a watch whose request never comes: %s after %v", got, time.Since(began))
+		}
+		began = time.Now()
+		r.beginAt(t, 11, grpc_health_v1.Health_Watch_FullMethodName, "")
+		if err := r.framer.WriteData(11, true, make([]byte, 5)); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, func() { close(s.leaving) })
+		time.AfterFunc(2*time.Minute, func() { _ = r.framer.WriteRSTStream(11, http2.ErrCodeCancel) })
+		for told := 0; told < 2; {
+			frame, err := r.framer.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f, ok := frame.(*http2.DataFrame); ok && f.StreamID == 11 {
+				told++
+			}
+		}
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("a watch was told of the leaving after %v", took)
+		}
 		go func() { _, _ = io.Copy(io.Discard, conn) }() // it reads, but does not say what it has read
 		if err := s.Shutdown(t.Context()); err != nil {
 			t.Error(err)
@@ -418,9 +449,10 @@ func TestRequestsThatHangAreCapped(t *testing.T) {
 			synctest.Wait()
 		}
 		r := connect()
+		began := time.Now()
 		r.begin(t, 1, "2S")
-		if got := r.ended(t, 1); got != "8" {
-			t.Errorf("one more: %s", got)
+		if got := r.ended(t, 1); got != "4" && got != "CANCEL" || time.Since(began) > 0 {
+			t.Errorf("one more: %s after %v", got, time.Since(began))
 		}
 		r.begin(t, 3, "20m")
 		if got := r.ended(t, 3); got != "4" && got != "CANCEL" {
@@ -436,21 +468,28 @@ func TestRequestsThatHangAreCapped(t *testing.T) {
 
 // More requests than a connection may have at a time are refused, and the others are not disturbed.
 func TestStreamsOfAConnection(t *testing.T) {
-	s := serve(t)
-	r := dialRaw(t, s.addr)
-	for i := range uint32(257) {
-		r.begin(t, 2*i+1, "5S")
-	}
-	if got := r.ended(t, 2*256+1); got != "REFUSED_STREAM" {
-		t.Errorf("the 257th: %s", got)
-	}
-	body := binary.BigEndian.AppendUint32([]byte{0}, 0) // an empty message
-	if err := r.framer.WriteData(1, true, body); err != nil {
-		t.Fatal(err)
-	}
-	if got := r.ended(t, 1); got != "0" && got != "3" {
-		t.Errorf("the first: %s", got)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		l := bufconn.Listen(1 << 20)
+		serveOn(t, l)
+		conn, err := l.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := greet(t, conn)
+		for i := range uint32(257) {
+			r.begin(t, 2*i+1, "5S")
+		}
+		if got := r.ended(t, 2*256+1); got != "REFUSED_STREAM" {
+			t.Errorf("the 257th: %s", got)
+		}
+		body := binary.BigEndian.AppendUint32([]byte{0}, 0) // an empty message
+		if err := r.framer.WriteData(1, true, body); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.ended(t, 1); got != "0" && got != "3" {
+			t.Errorf("the first: %s", got)
+		}
+	})
 }
 
 func TestNonsense(t *testing.T) {

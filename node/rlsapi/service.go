@@ -22,6 +22,8 @@ import (
 
 // Limiter decides; it is all that the service needs of a node. It is called concurrently.
 type Limiter interface {
+	// HasDomain reports whether any rule is in that domain.
+	HasDomain(name string) bool
 	// DecideMet appends one Decision per descriptor of the request to layers, in order, and after them those of parents that elastic rules
 	// bring along. The request is allowed if and only if all of them are. It writes to met the rules of the first len(met) layers, nil where
 	// there is none. req is only valid during the call. Errors are those of httpapi.Limiter.

@@ -1,6 +1,7 @@
 package rlsapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,8 @@ type fake struct {
 	err   error
 	asked rules.Request // the last one
 }
+
+func (f *fake) HasDomain(name string) bool { return name != "elsewhere" }
 
 func (f *fake) DecideMet(_ context.Context, req *rules.Request, layers []counters.Decision, met []*rules.Rule) ([]counters.Decision, error) {
 	if len(layers) != 0 || len(met) != len(req.Descriptors) {
@@ -202,14 +205,25 @@ func TestOverrides(t *testing.T) {
 	opt.Algorithm, opt.Learn = counters.FixedWindow, func(all []*counters.Limit) { learned = len(all) }
 	f := &fake{said: counters.Decision{Allowed: true}}
 	s := New(f, opt)
+	domain := "elsewhere"
 	bring := func(most uint32) error {
 		req := question1()
+		req.Domain = cmp.Or(domain, req.Domain)
 		req.HitsAddend = 3
 		req.Descriptors = append(req.Descriptors, descriptor(1))
 		req.Descriptors[1].Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: most, Unit: envoytype.RateLimitUnit_HOUR}
 		_, err := s.ShouldRateLimit(t.Context(), req)
 		return err
 	}
+	for most := range uint32(MaxOverrides + 1) {
+		if err := bring(most); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.Stats().Overrides; got != 0 || learned != 0 {
+		t.Errorf("%d limits are kept of a domain that is not there", got)
+	}
+	domain = ""
 	for most := range uint32(MaxOverrides) {
 		if err := bring(most); err != nil {
 			t.Fatal(err)
@@ -230,7 +244,7 @@ func TestOverrides(t *testing.T) {
 	if err := bring(511); err != nil || f.asked.Asks[1].Limit != l {
 		t.Errorf("the same one again: %v", err)
 	}
-	if got := s.Stats(); got.Overrides != MaxOverrides || learned != MaxOverrides || got.Failed != 2 || got.OK != MaxOverrides+1 {
+	if got := s.Stats(); got.Overrides != MaxOverrides || learned != MaxOverrides || got.Failed != 2 || got.OK != 2*MaxOverrides+2 {
 		t.Errorf("%+v, %d are known", got, learned)
 	}
 }

@@ -27,7 +27,7 @@ type Match struct {
 // Its errors wrap ErrUnknownRule or ErrInvalidRequest; dst is then returned as it was. An unknown domain is no error: all
 // its layers are unmatched.
 func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
-	if err := req.validate(); err != nil {
+	if err := req.Validate(); err != nil {
 		return dst, err
 	}
 	if req.Rule != "" {

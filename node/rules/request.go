@@ -67,8 +67,8 @@ var (
 	ErrInvalidRequest = errors.New("invalid request")
 )
 
-// validate says what is wrong with the request whatever the rules are. Its errors wrap ErrInvalidRequest.
-func (r *Request) validate() error {
+// Validate says what is wrong with the request whatever the rules are. Its errors wrap ErrInvalidRequest.
+func (r *Request) Validate() error {
 	switch {
 	case r.Cost > counters.MaxLimit:
 		return invalid("cost %d is above %d", r.Cost, uint64(counters.MaxLimit))

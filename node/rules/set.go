@@ -21,6 +21,9 @@ func (s *Set) Rules() []*Rule { return slices.Clone(s.rules) }
 // Rule returns the rule of a full name, nil if there is none.
 func (s *Set) Rule(fullName string) *Rule { return s.byFullName[fullName] }
 
+// HasDomain reports whether there is a domain of that name: in no other a descriptor can be met.
+func (s *Set) HasDomain(name string) bool { return s.domains[name] != nil }
+
 // Domains returns the names of the domains, sorted.
 func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
 

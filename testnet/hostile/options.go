@@ -21,7 +21,7 @@ type Options struct {
 	Bodies int
 	// Workers is how many connections at a time send what is no request, or reset streams; each sends Rounds of each kind.
 	Workers, Rounds int
-	// Clients is how many clients that behave there are for each door. In each phase each asks Requests times, Every so often; 0: as soon as
+	// Clients is how many clients that behave there are for each of the doors of HTTP and of the Redis protocol. In each phase each asks Requests times, Every so often; 0: as soon as
 	// it is answered.
 	Clients, Requests int
 	Every             time.Duration

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// bareGRPC is what one would write with grpc-go.
+// bareGRPC is what one would write with grpc-go, with as many goroutines that last as a node has (see rlsapi).
 func bareGRPC() *grpc.Server {
-	s := grpc.NewServer()
+	s := grpc.NewServer(grpc.NumStreamWorkers(64))
 	rls.RegisterRateLimitServiceServer(s, bareRLS{})
 	return s
 }

@@ -15,6 +15,16 @@ import (
 // rate is that of the steady load, in checks a second.
 const rate = 20_000
 
+// mostP99Ms is the goal of the steady load.
+const mostP99Ms = 5.0
+
+func verdict(met bool) string {
+	if met {
+		return "met"
+	}
+	return "missed"
+}
+
 // report is all that a run found.
 type report struct {
 	Machine string  `json:"machine"`
@@ -26,16 +36,17 @@ type report struct {
 // cost is that of one protocol.
 type cost struct {
 	Protocol string  `json:"protocol"`
-	Goal     string  `json:"goal"`    // of the ratio, or of the node's time
-	Ratio    float64 `json:"ratio"`   // the median of the rounds
-	Lowest   float64 `json:"lowest"`  // of the rounds
-	Highest  float64 `json:"highest"` //
-	NodeNs   float64 `json:"node_ns"` // processor time a check, the median of the rounds
-	BareNs   float64 `json:"bare_ns"` //
-	P50Ms    float64 `json:"p50_ms"`  // at the steady load
-	P99Ms    float64 `json:"p99_ms"`  //
-	MaxMs    float64 `json:"max_ms"`  //
-	Steady   int     `json:"checks"`  // of the steady load
+	Goal     string  `json:"goal"`     // of the ratio, or of the node's time, and whether it is met
+	Promptly string  `json:"promptly"` // the same of P99Ms
+	Ratio    float64 `json:"ratio"`    // the median of the rounds
+	Lowest   float64 `json:"lowest"`   // of the rounds
+	Highest  float64 `json:"highest"`  //
+	NodeNs   float64 `json:"node_ns"`  // processor time a check, the median of the rounds
+	BareNs   float64 `json:"bare_ns"`  //
+	P50Ms    float64 `json:"p50_ms"`   // at the steady load
+	P99Ms    float64 `json:"p99_ms"`   //
+	MaxMs    float64 `json:"max_ms"`   //
+	Steady   int     `json:"checks"`   // of the steady load
 }
 
 func measure(ctx context.Context, p pace, only string, progress io.Writer) (*report, error) {
@@ -68,7 +79,7 @@ func measure(ctx context.Context, p pace, only string, progress io.Writer) (*rep
 
 // compare measures one protocol.
 func compare(ctx context.Context, p pace, q *protocol, node, bare *child) (c cost, err error) {
-	c = cost{Protocol: q.name, Goal: q.goal}
+	c = cost{Protocol: q.name}
 	var ratios, nodes, bares []float64
 	atNode, err := q.connect(ctx, node.addrs[q.server], inFlight, q.deep)
 	if err != nil {
@@ -97,12 +108,18 @@ func compare(ctx context.Context, p pace, q *protocol, node, bare *child) (c cos
 		}
 	}
 	c.Ratio, c.Lowest, c.Highest, c.NodeNs, c.BareNs = median(ratios), slices.Min(ratios), slices.Max(ratios), median(nodes), median(bares)
+	if q.deep == 1 {
+		c.Goal = fmt.Sprintf("%.2f: %s", q.most, verdict(c.Ratio <= q.most))
+	} else {
+		c.Goal = fmt.Sprintf("%.1f us: %s", q.most, verdict(c.NodeNs <= q.most*1e3))
+	}
 	took, err := steady(ctx, q, atNode, rate, p.steady)
 	if err != nil {
 		return c, err
 	}
 	at := func(share float64) float64 { return took[int(share*float64(len(took)-1))].Seconds() * 1e3 }
 	c.P50Ms, c.P99Ms, c.MaxMs, c.Steady = at(0.5), at(0.99), at(1), len(took)*q.deep
+	c.Promptly = fmt.Sprintf("%.0f ms: %s", mostP99Ms, verdict(c.P99Ms < mostP99Ms))
 	return c, nil
 }
 
@@ -156,13 +173,13 @@ door before a limiter that decides nothing.
 		fmt.Fprintf(&b, "| %s | %.2f us | %.2f us | %.2f | %.2f to %.2f | %s |\n", c.Protocol, c.NodeNs/1e3, c.BareNs/1e3, c.Ratio, c.Lowest, c.Highest, c.Goal)
 	}
 	fmt.Fprintf(&b, `
-How long a check takes at %d a second, from when it was due. The goal is a p99 below 5 ms.
+How long a check takes at %d a second, from when it was due.
 
-| door | median | p99 | longest | checks |
-|---|---|---|---|---|
+| door | median | p99 | goal | longest | checks |
+|---|---|---|---|---|---|
 `, rate)
 	for _, c := range r.Doors {
-		fmt.Fprintf(&b, "| %s | %.2f ms | %.2f ms | %.1f ms | %d |\n", c.Protocol, c.P50Ms, c.P99Ms, c.MaxMs, c.Steady)
+		fmt.Fprintf(&b, "| %s | %.2f ms | %.2f ms | %s | %.1f ms | %d |\n", c.Protocol, c.P50Ms, c.P99Ms, c.Promptly, c.MaxMs, c.Steady)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -307,16 +307,6 @@ type raw struct {
 	framer *http2.Framer
 }
 
-func dialRaw(t *testing.T, addr string) *raw {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	return greet(t, conn)
-}
-
 // greet begins to speak HTTP/2.
 func greet(t *testing.T, conn net.Conn) *raw {
 	t.Helper()

@@ -21,6 +21,7 @@
 //   - A request is charged in all its descriptors or in none, unless its rules say otherwise (charge: each).
 //   - Numbers that the protocol has no room for are told as the largest that it has.
 //   - What a stranger may hold is bounded: [MaxOverrides] kinds of limits; of a connection 256 requests at a time, messages of 64 KiB and
-//     headers of 16 KiB; a request whose client lets it hang is given up after 10 s.
+//     headers of 16 KiB; a request whose client lets it hang is given up after 10 s; answers that are not taken go with their connection,
+//     which is closed when it is half an hour old.
 //   - Whoever watches the health is told NOT_SERVING before anything is refused.
 package rlsapi

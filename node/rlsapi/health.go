@@ -61,7 +61,8 @@ func (h *health) List(context.Context, *grpc_health_v1.HealthListRequest) (*grpc
 
 // Watch implements grpc.health.v1. Once the server stops, a watch ends by itself, after it has told NOT_SERVING: the server waits for it.
 func (h *health) Watch(req *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
-	if begun, ok := stream.Context().Value(begunKey{}).(func()); ok {
+	ctx := stream.Context()
+	if begun, ok := ctx.Value(begunKey{}).(func()); ok {
 		begun()
 	}
 	if h.watches.Add(1) > maxWatches {
@@ -76,12 +77,7 @@ func (h *health) Watch(req *grpc_health_v1.HealthCheckRequest, stream grpc.Serve
 		if err := tell(grpc_health_v1.HealthCheckResponse_SERVICE_UNKNOWN); err != nil {
 			return err
 		}
-		select {
-		case <-h.ended:
-			return errEnded
-		case <-stream.Context().Done():
-			return status.FromContextError(stream.Context().Err()).Err()
-		}
+		return h.hold(ctx)
 	}
 	now := h.status()
 	if err := tell(now); err != nil {
@@ -91,18 +87,23 @@ func (h *health) Watch(req *grpc_health_v1.HealthCheckRequest, stream grpc.Serve
 		select {
 		case <-h.leaving:
 		case <-h.ended:
-		case <-stream.Context().Done():
-			return status.FromContextError(stream.Context().Err()).Err()
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
 		}
 		if err := tell(grpc_health_v1.HealthCheckResponse_NOT_SERVING); err != nil {
 			return err
 		}
 	}
+	return h.hold(ctx)
+}
+
+// hold waits until the server stops or whoever watches has gone.
+func (h *health) hold(ctx context.Context) error {
 	select {
 	case <-h.ended:
 		return errEnded
-	case <-stream.Context().Done():
-		return status.FromContextError(stream.Context().Err()).Err()
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
 	}
 }
 

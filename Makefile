@@ -1,17 +1,20 @@
 # make test        everything that must hold, with the race detector and in random order
 # make bench       the counting engine beside other limiters: some five minutes, writes testnet/bench/RESULTS.md
-# make bench-doors what each door of a node costs: some three minutes, writes testnet/bench/DOORS.md
+# make bench-doors what each API of a node costs: some three minutes, writes testnet/bench/DOORS.md
 # make accuracy    simulations of every scenario: some minutes, writes testnet/ACCURACY.md
-# make hostile     one node beside 10,000 idle and stalled connections, long bodies, nonsense: some two minutes
+# make abuse       one node under 10,000 idle and stalled connections, long bodies, invalid requests: two minutes
 # make microbench  the packages' own benchmarks
 # make fuzz        every fuzz target for FUZZTIME each
 # make lint        formatting, vet, staticcheck, tidy modules
 # make build       the static binary BIN, bin/edgelimit
+# make image       the container image edgelimit:local, by Docker
 
 GO       ?= go
 FUZZTIME ?= 20s
 # What the binary does without: gRPC's traces, which bring html/template along, and manual pages of the command line.
 TAGS     = grpcnotrace,urfave_cli_no_docs
+# What edgelimit version prints; empty where git cannot say: then what the go command knows.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 BIN      ?= bin/edgelimit
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -20,11 +23,11 @@ BENCH = testnet/bench
 
 # Packages whose tests compute, and wait for nothing, keep the machine busy; the others, which run real programs in real time, have it to
 # themselves afterwards, one at a time. Where a test plays many random worlds, with the race detector it is a tenth of them, and all without.
-COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/checker ./testnet/accuracy ./testnet/replay
-SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/checker
+COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/accuracy ./node/replay
+SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/judge
 TESTFLAGS = -shuffle=on -timeout 40m
 
-.PHONY: test bench bench-doors accuracy hostile microbench fuzz lint build programs
+.PHONY: test bench bench-doors accuracy abuse microbench fuzz lint build image programs
 
 test: programs
 	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy and Caddy. Nothing else."
@@ -43,15 +46,17 @@ bench-doors:
 accuracy:
 	$(GO) run ./testnet/accuracy
 
-hostile:
-	$(GO) run ./testnet hostile
+abuse:
+	$(GO) run ./testnet abuse
 
 microbench: programs
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-# Tests run servers of their own: Redis, and the proxies of testnet/recipes. Debian and Ubuntu have them as packages; elsewhere it is for you
-# to say how.
+# Tests start servers of their own: Redis, and the proxies of testnet/recipes. Debian and Ubuntu have packages of them;
+# elsewhere install them with your system's package manager. Debian's packages start their services unless the script
+# policy-rc.d forbids it (exit status 101): it exists during the installation only, and one that exists stays.
 PROGRAMS = redis-server redis-sentinel nginx haproxy caddy
+POLICY   = /usr/sbin/policy-rc.d
 
 programs:
 	@missing=; for p in $(PROGRAMS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
@@ -61,7 +66,11 @@ programs:
 	fi; \
 	sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
 	echo "installing with apt-get:$$missing"; \
-	$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq $$missing
+	if [ ! -e $(POLICY) ]; then \
+		trap "$$sudo rm -f $(POLICY)" EXIT; \
+		printf '#!/bin/sh\nexit 101\n' | $$sudo tee $(POLICY) >/dev/null && $$sudo chmod 755 $(POLICY) || exit 1; \
+	fi; \
+	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing
 
 # Go's minimizer would spend most of so short a time: it may try a finding a few times only. Before Go 1.27 a target may fail with
 # "context deadline exceeded" as its time runs out, without a finding (go.dev/issue/75804): it gets a second try then.
@@ -89,4 +98,7 @@ lint:
 	$(GO) -C $(BENCH) mod tidy -diff
 
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o $(BIN) ./cmd/edgelimit
+	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w -X github.com/edgelimit/edgelimit/node.version=$(VERSION)' -o $(BIN) ./cmd/edgelimit
+
+image:
+	$(GO) run ./testnet build edgelimit

@@ -20,16 +20,17 @@ func allocations(f func(now int64)) float64 {
 func TestDecisionsAllocateNothing(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
-			most := uint64(counters.MaxLimit)
+			largest := uint64(counters.MaxLimit)
 			if a == counters.SlidingLog {
-				most = counters.MaxLog
+				largest = counters.MaxLog
 			}
 			m := counters.NewMeter("wide", a, 10*time.Second)
-			wide := newLimit(t, m, most)
+			wide := newLimit(t, m, largest)
 			m.Rule = "narrow"
 			narrow := newLimit(t, m, 1)
 			decisionsAllocateNothing(t, wide, narrow)
-			decisionsAllocateNothing(t, penalized(t, wide, true, true, time.Minute), penalized(t, narrow, true, true, time.Minute))
+			decisionsAllocateNothing(t, penalized(t, wide, true, true, time.Minute),
+				penalized(t, narrow, true, true, time.Minute))
 		})
 	}
 }
@@ -66,7 +67,7 @@ func decisionsAllocateNothing(t *testing.T, wide, narrow *counters.Limit) {
 	}
 }
 
-// Nor does that of an offender, of which a part is denied, or that of a key which peers speak of.
+// Nor does that of an offender, of which a part is denied, or that of a key which peers report.
 func TestDecisionsOnOffendersAllocateNothing(t *testing.T) {
 	for _, a := range algorithms {
 		if a == counters.SlidingLog {
@@ -74,7 +75,7 @@ func TestDecisionsOnOffendersAllocateNothing(t *testing.T) {
 		}
 		l := millionOf(t, a)
 		table := crowded(l)
-		table.Heard(3, after(-3*time.Second))
+		table.SetWatermark(3, after(-3*time.Second))
 		charges := []counters.Charge{{Limit: l, Key: 1, Cost: 1}, {}, {Limit: l, Key: 2, Cost: 1}}
 		ds := make([]counters.Decision, 0, 3)
 		table.Take(l, 1, 1, start)
@@ -89,19 +90,22 @@ func TestDecisionsOnOffendersAllocateNothing(t *testing.T) {
 				t.Errorf("%v, %s: %v allocations, want none", a, name, n)
 			}
 		}
-		if w := table.Watched(l, 1); w.Ghost == 0 || w.Until == 0 {
+		if w := table.HotKeyState(l, 1); w.Estimate == 0 || w.Until == 0 {
 			t.Errorf("%v: this is no offender in a cut: %+v", a, w)
 		}
 	}
 }
 
-// Merging raises slots that exist for nothing as well, also where the meters alternate and where the peer sent them anew.
+// Merging raises slots that exist for nothing as well, also where the meters alternate and where the peer sent them
+// anew.
 func TestMergeIntoExistingSlotsAllocatesNothing(t *testing.T) {
 	table := least(1)
 	var slots []counters.Slot
 	for _, a := range algorithms {
-		x, y := newLimit(t, counters.NewMeter("x", a, 10*time.Second), 10), newLimit(t, counters.NewMeter("y", a, 10*time.Second), 10)
-		slots = append(slots, slotOf(x, 1, start, 2, 0, 1), slotOf(x, 1, start, 3, 0, 1), slotOf(y, 1, start, 2, 0, 1), slotOf(x, 2, start, 2, 5, 1))
+		x, y := newLimit(t, counters.NewMeter("x", a, 10*time.Second),
+			10), newLimit(t, counters.NewMeter("y", a, 10*time.Second), 10)
+		slots = append(slots, slotOf(x, 1, start, 2, 0, 1), slotOf(x, 1, start, 3, 0, 1), slotOf(y, 1, start, 2, 0, 1),
+			slotOf(x, 2, start, 2, 5, 1))
 	}
 	table.Merge(slots, start)
 	if n := allocations(func(now int64) {
@@ -141,7 +145,10 @@ func BenchmarkTakeParallel(b *testing.B) {
 
 func BenchmarkTakeAll(b *testing.B) {
 	t := least(1)
-	charges := []counters.Charge{{Limit: limitNamed(b, "a", 1000), Key: 1, Cost: 1}, {Limit: limitNamed(b, "b", 1000), Key: 2, Cost: 1}}
+	charges := []counters.Charge{
+		{Limit: limitNamed(b, "a", 1000), Key: 1, Cost: 1},
+		{Limit: limitNamed(b, "b", 1000), Key: 2, Cost: 1},
+	}
 	var ds []counters.Decision
 	now := time.Now().UnixNano()
 	b.ReportAllocs()

@@ -2,9 +2,9 @@ package counters
 
 import "sync"
 
-// arena is where the shards get memory from. It comes in slabs so large that the kernel can map them in huge pages: a million keys lie in
-// tens of thousands of small ones, which is more than a processor keeps the addresses of, and a decision on a key that it has not seen for
-// long would wait for those as well.
+// arena is where the shards get memory from. It comes in slabs so large that the kernel can map them in huge pages: a
+// million keys lie in tens of thousands of small ones, which is more than a processor keeps the addresses of, and a
+// decision on a key that it has not seen for long would wait for those as well.
 type arena struct {
 	sync.Mutex
 	rest []uint64 // of the latest slab

@@ -5,39 +5,50 @@ import (
 	"time"
 )
 
-// A limit may ban whom it denies: from then on until a time, it denies all that the key asks for. That time is kept and told like a
-// count, of a meter of its own ([Limit.BanMeter]) whose window is as long as a ban:
+// A limit may ban whom it denies: from then on until a time, it denies all that the key asks for. That time is kept and
+// told like a count, of a meter of its own ([Limit.BanMeter]) whose window is as long as a ban:
 //
-//	slot (meter, key, sub-window in which the ban began, origin, birth)  ->  when it ends, in milliseconds since the Unix epoch
+//	slot (meter, key, sub-window in which the ban began, origin, birth)  ->  its end, in Unix milliseconds
 //
-// So bans are merged by max, repaired, kept by stores and told to newcomers as counts are, and nothing has to be taken back: they end by
-// themselves. A key is banned until the latest of its slots. A denial during a ban does not prolong it; the first one after it begins
-// another. Two tables that deny before they have heard of each other agree on the later end; each ends a ban by its own clock.
+// So bans are merged by max, repaired, kept by stores and sent to newcomers as counts are, and nothing has to be taken
+// back: they end by themselves. A key is banned until the latest of its slots. A denial during a ban does not prolong
+// it; the first one after it begins another. Two tables that deny before they know of each other agree on the
+// later end; each ends a ban by its own clock. Who must not stay banned is let go by another such fact (lift.go).
 //
-// A slot says no later end than that of a ban that begins with the end of its sub-window: that is all that is believed. So whoever lies
-// bans a key for less than three bans after the last lie, and while a table doubts its peers (trust.go) it believes no ban but its own.
+// A slot says no later end than that of a ban that begins with the end of its sub-window: that is all that is
+// plausible. So whoever makes bans up bans a key for less than three bans after the last one, and while implausible
+// slots of the limit or its bans come (plausibility.go) no ban counts but the table's own. Bans that only peers began
+// take up the memory of peers' keys, and no more (evict.go).
 
-// penalty is the ban of a limit.
-type penalty struct {
+// banSpec is the ban of a limit.
+type banSpec struct {
 	meter Meter
-	id    uint64
-	shape
+	lift  Meter  // see lift.go
+	id    uint64 // of meter
+	shape        // of both
 }
 
-// Ban returns the limit with a ban for so long, in whole milliseconds, of every key that it denies a request: [Decision.RetryAfter] of
-// that denial, and of all that follow, does not end before the ban. A peek bans nobody, nor does what a mode lets pass, nor a request that
-// no wait can make room for. During a ban nothing is counted.
+func newBanSpec(ban Meter) *banSpec {
+	lift := ban
+	lift.Algorithm = Lift
+	return &banSpec{meter: ban, lift: lift, id: ban.id(), shape: ban.shape()}
+}
+
+// Ban returns the limit with a ban for so long, in whole milliseconds, of every key that it denies a request:
+// [Decision.RetryAfter] of that denial and of later ones is at least what is left of the ban. No ban follows a
+// peek, a request that a mode lets pass, or one larger than the limit. During a ban no request is counted.
 func (l *Limit) Ban(lasts time.Duration) (*Limit, error) {
 	m := Meter{Rule: l.meter.Rule, Algorithm: Ban, Window: lasts, Sub: lasts}
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("ban: %w", err)
 	}
 	other := *l
-	other.ban = &penalty{meter: m, id: m.id(), shape: m.shape()}
+	other.ban = newBanSpec(m)
 	return &other, nil
 }
 
-// BanMeter returns the meter under which the limit's bans are told, nil if it bans nobody. It is shared, and not to be written to.
+// BanMeter returns the meter under which the limit's bans are sent, nil if it bans nobody. It is shared, and not to be
+// written to.
 func (l *Limit) BanMeter() *Meter {
 	if l.ban == nil {
 		return nil
@@ -47,8 +58,8 @@ func (l *Limit) BanMeter() *Meter {
 
 const banWords = 1
 
-// until is when the ban of a cell ends, in milliseconds: the latest of all origins. Its ring holds the sums of theirs, as any ring does,
-// by which what this table told is known.
+// until is when the ban of a cell ends, in milliseconds: the latest of all origins. Its ring holds sums over all
+// origins, as every ring does; from it the table knows what it sent itself.
 func (c *cell) until() *uint64 { return &c.words(headWords, banWords)[0] }
 
 // lastBan is the latest end that a ban can have that began in the sub-window, in milliseconds.
@@ -78,7 +89,8 @@ func (t *Table) banned(l *Limit, key Key, h, cost, before uint64, now int64, d *
 	return true
 }
 
-// bannedUntil is when the ban of a key ends, 0 if there is none. It notes that the key was asked for, unless that is a peek.
+// bannedUntil is when the ban of a key ends, 0 if there is none. It notes that the key was asked for, unless that is a
+// peek.
 func (t *Table) bannedUntil(l *Limit, key Key, cost uint64, now int64) int64 {
 	h := hash(t.seed, l.ban.id, key)
 	s := t.shardOf(h)
@@ -92,16 +104,22 @@ func (t *Table) bannedUntil(l *Limit, key Key, cost uint64, now int64) int64 {
 	}
 	if cost > 0 {
 		c.raise(denied)
+		s.localize(c)
 	}
+	own := t.distrustsBans(l, now)
 	until := *c.until()
-	if t.doubts(l, now) {
-		until = s.ownBan(c, &l.ban.shape)
+	if own {
+		until = s.ownTime(c, &l.ban.shape)
 	}
-	return int64(until) * int64(time.Millisecond)
+	ends := int64(until) * int64(time.Millisecond)
+	if ends <= now || t.lifted(s, l, key, h, until, own, now) {
+		return 0
+	}
+	return ends
 }
 
-// ownBan is the latest end that this table gave a ban.
-func (s *shard) ownBan(c *cell, sh *shape) (latest uint64) {
+// ownTime is the latest time in a cell of bans, or of lifts, that this table itself put there.
+func (s *shard) ownTime(c *cell, sh *shape) (latest uint64) {
 	ring, rest := c.counts(sh), c.slots
 	for i := len(ring) - 1; i >= 0; i-- {
 		var own uint64
@@ -112,10 +130,10 @@ func (s *shard) ownBan(c *cell, sh *shape) (latest uint64) {
 }
 
 // banAll begins the bans of those layers that denied their request.
-func (t *Table) banAll(charges []Charge, layers []layer, now int64, said []Decision) {
+func (t *Table) banAll(charges []Charge, layers []layer, now int64, decisions []Decision) {
 	for i := range charges {
 		if ch := &charges[i]; ch.Limit != nil && ch.Limit.ban != nil {
-			t.ban(layers[i], ch.Limit, ch.Key, ch.Cost, now, &said[i])
+			t.ban(layers[i], ch.Limit, ch.Key, ch.Cost, now, &decisions[i])
 		}
 	}
 }
@@ -127,22 +145,35 @@ func (t *Table) ban(y layer, l *Limit, key Key, cost uint64, now int64, d *Decis
 	}
 	h := hash(t.seed, l.ban.id, key)
 	s := t.shardOf(h)
+	until := ceilMillis(now + l.ban.sub)
+	if t.lifted(s, l, key, h, until, t.distrustsBans(l, now), now) {
+		return
+	}
 	ref, _ := t.reach(s, l.ban.id, &l.ban.meter, &l.ban.shape, key, h, true, now)
 	if ref == 0 {
 		return
 	}
+	s.noteTime(l, ref, until)
+	d.ban(time.Duration(int64(until)*int64(time.Millisecond) - now))
+}
+
+// noteTime raises the time that a cell of bans, or of lifts, holds in its current sub-window, and has it replicated.
+func (s *shard) noteTime(l *Limit, ref uint32, millis uint64) {
 	c := s.cell(ref)
 	ring := c.counts(&l.ban.shape)
-	until := (uint64(now) + uint64(l.ban.sub) + uint64(time.Millisecond) - 1) / uint64(time.Millisecond)
-	if own, _ := s.ownAt(c, ring, len(ring)-1, c.slots); own < until {
-		c.count(ring, until-own)
-		*c.until() = max(*c.until(), until)
+	if own, _ := s.ownAt(c, ring, len(ring)-1, c.slots); own < millis {
+		c.count(ring, millis-own)
+		*c.until() = max(*c.until(), millis)
 	}
 	c.raise(denied)
+	s.localize(c)
 	if !c.has(dirty) && l.scope != Alone {
 		s.enlist(ref, c)
 	}
-	d.ban(time.Duration(int64(until)*int64(time.Millisecond) - now))
+}
+
+func ceilMillis(now int64) uint64 {
+	return (uint64(now) + uint64(time.Millisecond) - 1) / uint64(time.Millisecond)
 }
 
 // ban makes it the decision on a key that is banned for so long.

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // banning is a limit of 3 in 10 s that bans for half a minute.
@@ -36,7 +37,9 @@ func provoke(t testing.TB, table *counters.Table, l *counters.Limit, key counter
 // banOf is the slot of a ban that began in the sub-window of a time.
 func banOf(l *counters.Limit, key counters.Key, began int64, origin counters.Origin, until int64) counters.Slot {
 	m := l.BanMeter()
-	return counters.Slot{Meter: m, Key: key, Index: m.Index(began), Origin: origin, Count: uint64(until / int64(time.Millisecond))}
+	return counters.Slot{
+		Meter: m, Key: key, Index: m.Index(began), Origin: origin, Count: uint64(until / int64(time.Millisecond)),
+	}
 }
 
 // wantBan holds that the key is banned until a time, and no nanosecond longer, without leaving a trace.
@@ -64,12 +67,15 @@ func TestBan(t *testing.T) {
 			}
 			until := after(30*time.Second + 124*time.Millisecond)
 			d := table.Take(l, 1, 1, now)
-			if d.Allowed || d.Banned || d.Remaining != 0 || now+int64(d.RetryAfter) != until || d.ResetAfter < d.RetryAfter || d.Delay != 0 {
+			if d.Allowed || d.Banned || d.Remaining != 0 || now+int64(d.RetryAfter) != until ||
+				d.ResetAfter < d.RetryAfter ||
+				d.Delay != 0 {
 				t.Errorf("the request that is denied: %+v", d)
 			}
 			for _, at := range []int64{now + 1, now + int64(15*time.Second), until - 1} {
 				d := table.Take(l, 1, 1, at)
-				if d.Allowed || !d.Banned || d.Remaining != 0 || d.Limit != 3 || d.Rule != "r" || at+int64(d.RetryAfter) != until {
+				if d.Allowed || !d.Banned || d.Remaining != 0 || d.Limit != 3 || d.Rule != "r" ||
+					at+int64(d.RetryAfter) != until {
 					t.Errorf("%v before the end: %+v", time.Duration(until-at), d)
 				}
 			}
@@ -103,8 +109,8 @@ func TestABanShorterThanTheWait(t *testing.T) {
 	}
 }
 
-// A ban is told as a slot of a meter of its own: when it ends.
-func TestABanIsTold(t *testing.T) {
+// A ban is sent as a slot of a meter of its own: when it ends.
+func TestABanIsSent(t *testing.T) {
 	l, table := banning(t, "r", counters.SlidingWindow), small(1)
 	until := provoke(t, table, l, 1, start)
 	drained := table.DrainDirty(start)
@@ -113,29 +119,30 @@ func TestABanIsTold(t *testing.T) {
 		t.Errorf("demand %+v of what nobody asks for", drained.Demand)
 	}
 	table.Take(l, 1, 1, start+1)
-	if told := table.DrainDirty(start + 1).Slots; len(told) != 0 {
-		t.Errorf("a request that a ban denies is told: %+v", told)
+	if sent := table.DrainDirty(start + 1).Slots; len(sent) != 0 {
+		t.Errorf("a request that a ban denies is told: %+v", sent)
 	}
 	if m := l.BanMeter(); m.Rule != "r" || m.Window != 30*time.Second || m.Algorithm != counters.Ban {
 		t.Errorf("the meter is %+v", m)
 	}
 }
 
-// Two tables that deny at different times agree on the later end, in whatever order they hear of each other, and however often.
+// Two tables that deny at different times agree on the later end, in whatever order they hear of each other, and
+// however often.
 func TestBansMergeByMax(t *testing.T) {
 	l := banning(t, "r", counters.SlidingWindow)
 	for _, apart := range []time.Duration{0, time.Millisecond, 5 * time.Second, 29 * time.Second} {
 		one, two := small(1), small(2)
 		first, last := provoke(t, one, l, 1, start), provoke(t, two, l, 1, after(apart))
 		now := after(apart)
-		told := append(one.DrainDirty(now).Slots, two.DrainDirty(now).Slots...)
-		slices.Reverse(told)
+		sent := append(one.DrainDirty(now).Slots, two.DrainDirty(now).Slots...)
+		slices.Reverse(sent)
 		for range 2 {
-			one.Merge(told, now)
-			two.Merge(told, now)
+			one.Merge(sent, now)
+			two.Merge(sent, now)
 		}
 		three := small(3)
-		three.Merge(told, now)
+		three.Merge(sent, now)
 		four := small(4)
 		four.Merge(three.Snapshot(now, 1000), now)
 		if last-first != int64(apart) {
@@ -152,21 +159,26 @@ func TestABanOfOthers(t *testing.T) {
 	l := banning(t, "r", counters.TokenBucket)
 	table := small(1)
 	until := after(20 * time.Second)
-	table.Merge([]counters.Slot{banOf(l, 1, after(-10*time.Second), 7, until), banOf(l, 1, start, 8, after(5*time.Second))}, start)
+	table.Merge(
+		[]counters.Slot{banOf(l, 1, after(-10*time.Second), 7, until), banOf(l, 1, start, 8, after(5*time.Second))},
+		start)
 	wantBan(t, table, l, 1, start, until)
 	ahead := small(1)
 	ahead.Merge([]counters.Slot{banOf(l, 1, after(30*time.Second), 7, after(60*time.Second))}, start)
 	wantBan(t, ahead, l, 1, start, after(60*time.Second))
-	if table.Merge([]counters.Slot{banOf(l, 1, after(61*time.Second), 7, after(91*time.Second))}, start); table.Stats().Refused != 1 {
+	if table.Merge([]counters.Slot{banOf(l, 1, after(61*time.Second), 7, after(91*time.Second))},
+		start); table.Stats().Refused != 1 {
 		t.Errorf("a ban of a time to come: %+v", table.Stats())
 	}
 }
 
-// One table decides what a random history of requests and of others' bans means, in layers, batches or one by one: all the same.
+// One table decides what a random history of requests and of others' bans means, in layers, batches or one by one: all
+// the same.
 func TestBansInLayersAndBatches(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a := rapid.SampledFrom(algorithms).Draw(rt, "algorithm")
-		l := penalized(t, newLimit(rt, counters.NewMeter("r", a, time.Second), 3), true, rapid.Bool().Draw(rt, "count"), 700*time.Millisecond)
+		l := penalized(t, newLimit(rt, counters.NewMeter("r", a, time.Second), 3), true, rapid.Bool().Draw(rt, "count"),
+			700*time.Millisecond)
 		tables := [3]*counters.Table{small(1), small(1), small(1)}
 		now := start
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
@@ -184,7 +196,8 @@ func TestBansInLayersAndBatches(t *testing.T) {
 			layer := tables[1].TakeAll([]counters.Charge{charge}, now, nil)[0]
 			batch := tables[2].TakeBatch([]counters.Charge{charge}, now, nil)[0]
 			if alone != layer || alone != batch {
-				rt.Fatalf("a cost of %d:\n alone    %+v\n a layer  %+v\n a batch  %+v", charge.Cost, alone, layer, batch)
+				rt.Fatalf("a cost of %d:\n alone    %+v\n a layer  %+v\n a batch  %+v", charge.Cost, alone, layer,
+					batch)
 			}
 		}
 		wantSlots(rt, "the table of layers", tables[1].Own(now), tables[0].Own(now)...)
@@ -209,7 +222,8 @@ func TestWhatBansNobody(t *testing.T) {
 			table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: 1, Mode: counters.Shadow}}, start, nil)
 		},
 		"a quota beside another": func(l *counters.Limit, table *counters.Table) {
-			table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: 1, Mode: counters.Quota}, {Limit: l, Key: 2, Cost: 1, Mode: counters.Quota}}, start, nil)
+			table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: 1, Mode: counters.Quota},
+				{Limit: l, Key: 2, Cost: 1, Mode: counters.Quota}}, start, nil)
 		},
 	} {
 		l, table := full(t)
@@ -223,28 +237,37 @@ func TestWhatBansNobody(t *testing.T) {
 			}
 		}
 	}
-	for name, mode := range map[string]counters.Mode{"enforced": counters.Enforce, "beyond a soft margin": counters.Soft, "the only quota": counters.Quota} {
+	for name, mode := range map[string]counters.Mode{"enforced": counters.Enforce,
+		"beyond a soft margin": counters.Soft, "the only quota": counters.Quota} {
 		l, table := full(t)
 		table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: 1, Mode: mode}}, start, nil)
 		if d := table.Take(l, 1, 0, start); !d.Banned {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
-	blocked := penalized(t, newLimit(t, counters.NewMeter("r", counters.SlidingWindow, time.Second), 0), true, false, time.Minute)
+	blocked := penalized(t, newLimit(t, counters.NewMeter("r", counters.SlidingWindow, time.Second), 0), true, false,
+		time.Minute)
 	table := small(1)
 	table.Take(blocked, 1, 1, start)
 	l := banning(t, "r", counters.SlidingWindow)
-	table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: 2}, {Limit: l, Key: 1, Cost: 2}}, start, nil) // together they never fit
+	// together they never fit
+	table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: 2}, {Limit: l, Key: 1, Cost: 2}}, start, nil)
 	if got, none := table.Stats(), small(1).Stats(); got != none {
 		t.Errorf("what no wait can make room for left %+v", got)
 	}
 }
 
-// A request is denied by the ban in one of its layers, and costs the others nothing; only the layer that denied it begins one.
+// A request is denied by the ban in one of its layers, and costs the others nothing; only the layer that denied it
+// begins one.
 func TestBansInLayers(t *testing.T) {
-	login, wide, general := banning(t, "login", counters.SlidingWindow), limitNamed(t, "wide", 100), banning(t, "general", counters.TokenBucket)
+	login, wide, general := banning(t, "login",
+		counters.SlidingWindow), limitNamed(t, "wide", 100), banning(t, "general", counters.TokenBucket)
 	table := small(1)
-	request := []counters.Charge{{Limit: wide, Key: 1, Cost: 1}, {Limit: login, Key: 1, Cost: 1}, {Limit: general, Key: 1, Cost: 1}}
+	request := []counters.Charge{
+		{Limit: wide, Key: 1, Cost: 1},
+		{Limit: login, Key: 1, Cost: 1},
+		{Limit: general, Key: 1, Cost: 1},
+	}
 	table.Take(login, 1, 3, start)
 	want := []string{"ada", "ada", "aaa"}
 	for i, now := range []int64{start, after(15 * time.Second), after(30 * time.Second)} {
@@ -258,7 +281,8 @@ func TestBansInLayers(t *testing.T) {
 	}
 	shadow := []counters.Charge{{Limit: login, Key: 2, Cost: 1, Mode: counters.Shadow}}
 	provoke(t, table, login, 2, start)
-	if ds := table.TakeAll(shadow, start, nil); !ds[0].Allowed || !ds[0].Waived || !ds[0].Banned || ds[0].RetryAfter != 0 {
+	if ds := table.TakeAll(shadow, start, nil); !ds[0].Allowed || !ds[0].Waived || !ds[0].Banned ||
+		ds[0].RetryAfter != 0 {
 		t.Errorf("a ban in a rule that is in shadow mode by now: %+v", ds)
 	}
 }
@@ -309,21 +333,22 @@ func TestBansAreEvictedLast(t *testing.T) {
 	}
 }
 
-// A peer that tells of bans of a million keys that nobody asks for pushes out no key that was denied here, nor a ban that denied here.
+// A peer that tells of bans of a million keys that nobody asks for pushes out no key that was denied here, nor a ban
+// that denied here.
 func TestBansOfOthersPushNobodyOut(t *testing.T) {
 	l, plain, table := banning(t, "r", counters.SlidingWindow), newLimit(t, filler(t).Meter(), 1), least(1)
 	const keys = 50
-	told := func(key counters.Key) counters.Slot { return banOf(l, key, start, 7, after(29*time.Second)) }
+	sent := func(key counters.Key) counters.Slot { return banOf(l, key, start, 7, after(29*time.Second)) }
 	for key := range counters.Key(keys) {
 		table.Take(plain, key, 1, start)
 		table.Take(plain, key, 1, start)
 		provoke(t, table, l, key, start)
-		table.Merge([]counters.Slot{told(keys + key)}, start)
+		table.Merge([]counters.Slot{sent(keys + key)}, start)
 		table.Take(l, keys+key, 1, start)
 	}
 	var slots []counters.Slot
 	for key := range counters.Key(200_000) {
-		slots = append(slots, told(1000+key))
+		slots = append(slots, sent(1000+key))
 	}
 	table.Merge(slots, start)
 	if st := table.Stats(); st.Evicted < 50_000 || st.EvictedDenied != 0 {
@@ -339,8 +364,8 @@ func TestBansOfOthersPushNobodyOut(t *testing.T) {
 	}
 }
 
-// Nobody can say that a ban lasts longer than one does: such slots are refused and counted, and until they end a table believes no bans but
-// its own.
+// Nobody can say that a ban lasts longer than one does: such slots are refused and counted, and until they end a table
+// believes no bans but its own.
 func TestBansBeyondBelief(t *testing.T) {
 	l := banning(t, "r", counters.SlidingWindow)
 	lasts := int64(30 * time.Second)
@@ -350,17 +375,21 @@ func TestBansBeyondBelief(t *testing.T) {
 		lie   bool
 		until int64 // at most
 	}{
-		"the last of its sub-window":   {banOf(l, 1, start, 7, begin+2*lasts), false, begin + 2*lasts},
-		"a millisecond later":          {banOf(l, 1, start, 7, begin+2*lasts+int64(time.Millisecond)), true, 0},
-		"the last of the next":         {banOf(l, 1, begin+lasts, 7, begin+3*lasts), false, begin + 3*lasts},
-		"for ever":                     {counters.Slot{Meter: l.BanMeter(), Key: 1, Index: l.BanMeter().Index(start), Origin: 7, Count: math.MaxUint64}, true, 0},
-		"for ever, as long as counted": {counters.Slot{Meter: l.BanMeter(), Key: 1, Index: l.BanMeter().Index(start), Origin: 7, Count: counters.MaxCount}, true, 0},
-		"of a time long past":          {counters.Slot{Meter: l.BanMeter(), Key: 1, Index: 0, Origin: 7, Count: counters.MaxCount}, false, 0},
-		"of another length":            {banOf(penalized(t, l, true, false, 300*24*time.Hour), 1, start, 7, start+int64(300*24*time.Hour)), false, 0},
+		"the last of its sub-window": {banOf(l, 1, start, 7, begin+2*lasts), false, begin + 2*lasts},
+		"a millisecond later":        {banOf(l, 1, start, 7, begin+2*lasts+int64(time.Millisecond)), true, 0},
+		"the last of the next":       {banOf(l, 1, begin+lasts, 7, begin+3*lasts), false, begin + 3*lasts},
+		"for ever": {counters.Slot{Meter: l.BanMeter(), Key: 1, Index: l.BanMeter().Index(start),
+			Origin: 7, Count: math.MaxUint64}, true, 0},
+		"for ever, as long as counted": {counters.Slot{Meter: l.BanMeter(), Key: 1, Index: l.BanMeter().Index(start),
+			Origin: 7, Count: counters.MaxCount}, true, 0},
+		"of a time long past": {counters.Slot{Meter: l.BanMeter(), Key: 1, Index: 0, Origin: 7,
+			Count: counters.MaxCount}, false, 0},
+		"of another length": {banOf(penalized(t, l, true, false, 300*24*time.Hour), 1, start, 7,
+			start+int64(300*24*time.Hour)), false, 0},
 	} {
 		table := small(1)
 		table.Merge([]counters.Slot{c.slot}, start)
-		if got := table.Stats().Implausible == 1; got != c.lie || c.lie != (table.Doubted() == 7) {
+		if got := table.Stats().Implausible == 1; got != c.lie || c.lie != (table.LastImplausible().Origin == 7) {
 			t.Errorf("%s: %+v", name, table.Stats())
 		}
 		if d := table.Take(l, 1, 0, start); c.until == 0 && d.Banned {
@@ -383,8 +412,9 @@ func TestBansBeyondBelief(t *testing.T) {
 	wantBan(t, table, l, 2, after(time.Minute), after(90*time.Second))
 }
 
-// What others told while they were doubted counts again afterwards, also where a table began a ban of its own meanwhile.
-func TestBansAreOnlyDoubtedForAWhile(t *testing.T) {
+// What others sent while they were doubted counts again afterwards, also where a table began a ban of its own
+// meanwhile.
+func TestBansAreOnlyDistrustedForAWhile(t *testing.T) {
 	l := penalized(t, limitNamed(t, "r", 3), true, false, time.Hour)
 	table, until := small(1), after(time.Hour)
 	now := after(-20 * time.Minute)
@@ -417,7 +447,8 @@ func TestBansSurviveAnEdit(t *testing.T) {
 // Where the clock is set back by more than a ban, the ban belongs to no time that will come soon.
 func TestBansAndAClockSetBack(t *testing.T) {
 	l := banning(t, "r", counters.SlidingWindow)
-	for back, banned := range map[time.Duration]bool{time.Second: true, 30 * time.Second: true, 61 * time.Second: false, time.Hour: false} {
+	for back, banned := range map[time.Duration]bool{time.Second: true, 30 * time.Second: true, 61 * time.Second: false,
+		time.Hour: false} {
 		table := small(1)
 		until := provoke(t, table, l, 1, start)
 		now := after(-back)
@@ -437,7 +468,8 @@ func TestInvalidBans(t *testing.T) {
 	if m := l.BanMeter(); m != nil {
 		t.Errorf("a limit without a ban has the meter %+v", m)
 	}
-	for _, lasts := range []time.Duration{-time.Second, 0, time.Millisecond - 1, 1500 * time.Microsecond, counters.MaxWindow + time.Millisecond} {
+	for _, lasts := range []time.Duration{-time.Second, 0, time.Millisecond - 1, 1500 * time.Microsecond,
+		counters.MaxWindow + time.Millisecond} {
 		if _, err := l.Ban(lasts); err == nil {
 			t.Errorf("a ban of %v is valid", lasts)
 		}
@@ -448,7 +480,8 @@ func TestInvalidBans(t *testing.T) {
 			t.Fatal(err)
 		}
 		table := small(1)
-		if until := provoke(t, table, l, 1, start); until < start+int64(lasts) || until > start+int64(max(lasts, 11*time.Second)) {
+		if until := provoke(t, table, l, 1, start); until < start+int64(lasts) ||
+			until > start+int64(max(lasts, 11*time.Second)) {
 			t.Errorf("a ban of %v lasts %v", lasts, time.Duration(until-start))
 		}
 	}
@@ -464,7 +497,8 @@ func TestInvalidBans(t *testing.T) {
 func BenchmarkTakeWithABan(b *testing.B) {
 	for _, banned := range []bool{false, true} {
 		b.Run(fmt.Sprintf("banned=%v", banned), func(b *testing.B) {
-			l := penalized(b, newLimit(b, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 1000), true, false, time.Hour)
+			l := penalized(b, newLimit(b, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 1000), true,
+				false, time.Hour)
 			table, now := least(1), start
 			if banned {
 				provoke(b, table, l, 7, now)
@@ -481,24 +515,26 @@ func BenchmarkTakeWithABan(b *testing.B) {
 	}
 }
 
-// A ban is of its limit's scope: a region's is another's than another region's, and of a node's own nobody is told.
+// A ban is of its limit's scope: a region's is another's than another region's, and of a node's own nothing is sent.
 func TestBansHaveTheScopeOfTheirLimit(t *testing.T) {
 	l := banning(t, "r", counters.SlidingWindow)
-	for scope, rule := range map[counters.Scope]string{counters.Global: "r", counters.Region: "r%@eu", counters.Alone: "r%@"} {
+	for scope, rule := range map[counters.Scope]string{counters.Global: "r", counters.Region: "r%@eu",
+		counters.Alone: "r%@"} {
 		scoped := l.Scoped(scope, "eu")
 		if m := scoped.BanMeter(); m.Rule != rule || scoped.Meter().Rule != rule {
 			t.Errorf("%v: the meter of counts is %s, that of bans %s", scope, scoped.Meter().Rule, m.Rule)
 		}
 		table := counters.NewTable(counters.Config{Origin: 1, Region: "eu", Memory: counters.MinMemory})
 		until := provoke(t, table, scoped, 1, start)
-		told, held := table.DrainDirty(start).Slots, table.Snapshot(start, 100)
-		if want := 2; scope == counters.Alone && len(told)+len(held) != 0 || scope != counters.Alone && (len(told) != want || len(held) != want) {
-			t.Errorf("%v: told %+v, held %+v", scope, told, held)
+		sent, held := table.DrainDirty(start).Slots, table.Snapshot(start, 100)
+		if want := 2; scope == counters.Alone && len(sent)+len(held) != 0 ||
+			scope != counters.Alone && (len(sent) != want || len(held) != want) {
+			t.Errorf("%v: told %+v, held %+v", scope, sent, held)
 		}
 		wantBan(t, table, scoped, 1, start, until)
 		for region, banned := range map[string]bool{"eu": scope != counters.Alone, "us": scope == counters.Global} {
 			other := counters.NewTable(counters.Config{Origin: 2, Region: region, Memory: counters.MinMemory})
-			other.Merge(told, start)
+			other.Merge(sent, start)
 			if d := other.Take(l.Scoped(scope, region), 1, 0, start); d.Banned != banned {
 				t.Errorf("%v, told in %s: %+v", scope, region, d)
 			}

@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Requests of a batch are decided as they would be one after the other, and leave the same behind: keys that come again, peeks, costs that
-// never fit, and requests without a rule included.
+// Requests of a batch are decided as they would be one after the other, and leave the same behind: keys that come
+// again, peeks, costs that never fit, and requests without a rule included.
 func TestABatchIsItsRequestsOneAfterTheOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var limits []*counters.Limit
@@ -42,7 +43,8 @@ func TestABatchIsItsRequestsOneAfterTheOther(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Fatalf("%+v:\n got %+v\nwant %+v", charges, got, want)
 			}
-			if a, b := sorted(batched.Snapshot(now, 1000)), sorted(single.Snapshot(now, 1000)); !slices.EqualFunc(a, b, sameSlot) {
+			if a, b := sorted(batched.Snapshot(now, 1000)), sorted(single.Snapshot(now, 1000)); !slices.EqualFunc(a, b,
+				sameSlot) {
 				t.Fatalf("%+v leave behind %+v, one after the other %+v", charges, a, b)
 			}
 			if batched.Stats() != single.Stats() {
@@ -50,7 +52,8 @@ func TestABatchIsItsRequestsOneAfterTheOther(t *testing.T) {
 			}
 		}
 		a, b := batched.DrainDirty(now), single.DrainDirty(now)
-		if !slices.EqualFunc(sorted(a.Slots), sorted(b.Slots), sameSlot) || !slices.EqualFunc(a.Demand, b.Demand, sameDemand) {
+		if !slices.EqualFunc(sorted(a.Slots), sorted(b.Slots), sameSlot) ||
+			!slices.EqualFunc(a.Demand, b.Demand, sameDemand) {
 			t.Fatalf("a batch drains %+v, one after the other %+v", a, b)
 		}
 	})

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
 // small makes a table of which a few dozen keys fill a shard.
@@ -29,9 +30,11 @@ type crowd struct {
 
 func newCrowd(t rapid.TB) *crowd { return &crowd{filler(t), 1 << 32} }
 
-// pushOut charges new keys until the table has let go of the one given, which has to count something. It drains as often as a node would
-// at such a rate, and returns what was told of the limit.
-func (c *crowd) pushOut(t rapid.TB, table *counters.Table, l *counters.Limit, key counters.Key, now int64) (told []counters.Slot) {
+// pushOut charges new keys until the table has let go of the one given, which has to count something. It drains as
+// often as a node would at such a rate, and returns what was sent of the limit.
+func (c *crowd) pushOut(
+	t rapid.TB, table *counters.Table, l *counters.Limit, key counters.Key, now int64,
+) (sent []counters.Slot) {
 	t.Helper()
 	for i := range 1 << 10 {
 		for c.next++; counters.ShardOf(c.limit, c.next) != counters.ShardOf(l, key); {
@@ -39,10 +42,10 @@ func (c *crowd) pushOut(t rapid.TB, table *counters.Table, l *counters.Limit, ke
 		}
 		table.Take(c.limit, c.next, 1<<20, now) // more than any cell of a test counts
 		if table.View(l, key, now) == 0 {
-			return told
+			return sent
 		}
 		if i%4 == 3 {
-			told = append(told, of(l, table.DrainDirty(now).Slots)...)
+			sent = append(sent, of(l, table.DrainDirty(now).Slots)...)
 		}
 	}
 	t.Fatalf("a thousand keys do not push out one that shares their shard: %+v", table.Stats())
@@ -73,8 +76,8 @@ func limitsOf(t rapid.TB) (limits []*counters.Limit) {
 	return limits
 }
 
-// A cell that was evicted and comes again counts from zero, under another birth: its peers add up both. What it had not told yet is told
-// all the same.
+// A cell that was evicted and comes again counts from zero, under another birth: its peers add up both. What it had not
+// sent yet is sent all the same.
 func TestBirthsAddUpAtAPeer(t *testing.T) {
 	for _, l := range limitsOf(t) {
 		table, peer, others := small(9), small(2), newCrowd(t)
@@ -122,8 +125,8 @@ func TestBirthsAreSpared(t *testing.T) {
 	}
 }
 
-// ledger holds what was drained of one meter, each slot at its largest.
-type ledger map[drained]uint64
+// sentCounts holds what was drained of one meter, each slot at its largest.
+type sentCounts map[drained]uint64
 
 type drained struct {
 	key   counters.Key
@@ -131,7 +134,7 @@ type drained struct {
 	birth uint32
 }
 
-func (d ledger) note(t rapid.TB, l *counters.Limit, slots []counters.Slot) {
+func (d sentCounts) note(t rapid.TB, l *counters.Limit, slots []counters.Slot) {
 	t.Helper()
 	for _, s := range of(l, slots) {
 		at := drained{s.Key, s.Index, s.Birth}
@@ -142,7 +145,7 @@ func (d ledger) note(t rapid.TB, l *counters.Limit, slots []counters.Slot) {
 	}
 }
 
-func (d ledger) sum(key counters.Key) (sum uint64) {
+func (d sentCounts) sum(key counters.Key) (sum uint64) {
 	for at, count := range d {
 		if at.key == key {
 			sum += count
@@ -151,23 +154,24 @@ func (d ledger) sum(key counters.Key) (sum uint64) {
 	return sum
 }
 
-// However cells come and go, and wherever the clock jumps: no two lives of a cell share a slot. What was drained, merged by max, adds
-// up to what was admitted.
+// However cells come and go, and wherever the clock jumps: no two lives of a cell share a slot. What was drained,
+// merged by max, adds up to what was admitted.
 func TestNoBirthSwallowsAnother(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, counters.MaxLimit)
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 11))
-		table, others, told, admitted := small(9), newCrowd(t), make(ledger), make(map[counters.Key]uint64)
+		table, others, sent, admitted := small(9), newCrowd(t), make(sentCounts), make(map[counters.Key]uint64)
 		now, undrained := start, int64(math.MaxInt64) // since when something may wait to be drained
 		drain := func() {
-			told.note(t, l, table.DrainDirty(now).Slots)
+			sent.note(t, l, table.DrainDirty(now).Slots)
 			undrained = math.MaxInt64
 		}
 		for range 150 {
 			second := int64(time.Second)
-			next := now + pick(r, 0, 1, -1, second, -second, -10*second, -11*second, r.Int64N(60*second)-30*second, r.Int64N(4*second)-2*second)
+			next := now + pick(r, 0, 1, -1, second, -second, -10*second, -11*second, r.Int64N(60*second)-30*second,
+				r.Int64N(4*second)-2*second)
 			if undrained != math.MaxInt64 && next > undrained+9*second {
-				drain() // what is older than its window need not be told
+				drain() // what is older than its window need not be sent
 			}
 			now = next
 			key := counters.Key(1 + r.IntN(3))
@@ -176,7 +180,7 @@ func TestNoBirthSwallowsAnother(t *testing.T) {
 				drain()
 			case 1:
 				if table.View(l, key, now) > 0 {
-					told.note(t, l, others.pushOut(t, table, l, key, now))
+					sent.note(t, l, others.pushOut(t, table, l, key, now))
 				}
 			case 2:
 				table.Merge([]counters.Slot{slotOf(l, key, now, 2, 0, 1)}, now)
@@ -189,20 +193,20 @@ func TestNoBirthSwallowsAnother(t *testing.T) {
 		}
 		drain()
 		for key, want := range admitted {
-			if got := told.sum(key); got != want {
-				t.Fatalf("seed %d: of key %d %d were admitted, and %d told: %v", seed, key, want, got, told)
+			if got := sent.sum(key); got != want {
+				t.Fatalf("seed %d: of key %d %d were admitted, and %d told: %v", seed, key, want, got, sent)
 			}
 		}
 	}
 }
 
-// Two tables that forget and tell each other all the same: neither believes in more than there is, and one that forgets nothing and
-// hears of all knows all.
+// Two tables that forget and tell each other all the same: neither believes in more than there is, and one that forgets
+// nothing and hears of all knows all.
 func TestTablesThatForgetTellEverything(t *testing.T) {
 	for i, l := range limitsOf(t) {
 		r := rand.New(rand.NewPCG(uint64(i), 12))
-		tables, witness, others := [2]*counters.Table{small(1), small(2)}, small(3), newCrowd(t)
-		truth, now := counterstest.NewModel(l), start
+		tables, restored, others := [2]*counters.Table{small(1), small(2)}, small(3), newCrowd(t)
+		truth, now := oracle.NewModel(l), start
 		for range 120 {
 			now += r.Int64N(int64(20 * time.Second))
 			who, key := r.IntN(2), counters.Key(r.IntN(3))
@@ -211,30 +215,32 @@ func TestTablesThatForgetTellEverything(t *testing.T) {
 				if tables[who].View(l, key, now) > 0 {
 					slots := others.pushOut(t, tables[who], l, key, now)
 					tables[1-who].Merge(slots, now)
-					witness.Merge(slots, now)
+					restored.Merge(slots, now)
 				}
 			case 1, 2, 3:
 				slots := of(l, tables[who].DrainDirty(now).Slots)
 				tables[1-who].Merge(slots, now)
-				witness.Merge(slots, now)
+				restored.Merge(slots, now)
 			default:
 				if cost := r.Uint64N(5); tables[who].Take(l, key, cost, now).Allowed {
 					truth.Charge(key, cost, now)
 				}
 			}
 			for key := range counters.Key(3) {
-				if view, most := tables[who].View(l, key, now), truth.View(key, now); view > most {
-					t.Fatalf("%v: a view of %d, of which there are %d", l.Meter().Algorithm, view, most)
+				if view, largest := tables[who].View(l, key, now), truth.View(key, now); view > largest {
+					t.Fatalf("%v: a view of %d, of which there are %d", l.Meter().Algorithm, view, largest)
 				}
 			}
 		}
 		for _, table := range tables {
-			witness.Merge(of(l, table.DrainDirty(now).Slots), now)
+			restored.Merge(of(l, table.DrainDirty(now).Slots), now)
 		}
 		for key := range counters.Key(3) {
-			got, want := witness.View(l, key, now), truth.View(key, now)
-			if exact := l.Meter().Algorithm; got > want || got < want && (exact == counters.SlidingWindow || exact == counters.FixedWindow) {
-				t.Errorf("%v: the witness knows %d of key %d, of which there are %d", l.Meter().Algorithm, got, key, want)
+			got, want := restored.View(l, key, now), truth.View(key, now)
+			if exact := l.Meter().Algorithm; got > want ||
+				got < want && (exact == counters.SlidingWindow || exact == counters.FixedWindow) {
+				t.Errorf("%v: the witness knows %d of key %d, of which there are %d", l.Meter().Algorithm, got, key,
+					want)
 			}
 		}
 	}

@@ -2,36 +2,39 @@ package counters
 
 import "unsafe"
 
-// cell is the head of what a table keeps of one meter and key. Behind it, in the same block, lie the words of its algorithm, if it has
-// any, and its ring: the counts of all origins together, by sub-window, from the oldest that overlaps the window to that of now. The
-// counts that others told lie apart, in a list of slots of their own, so that a key which only this table counts has none. What remains
-// of a ring without them is this table's own. Slots of the sub-window after now, of a peer whose clock is ahead, are in no ring: they are
-// seen when time has come to them, and no window is ever longer than it should be.
+// cell is the head of what a table keeps of one meter and key. In the same block follow the words of its algorithm, if
+// any, and its ring: the counts of all origins together, by sub-window, from the oldest that overlaps the window to the
+// current one. The counts of other origins lie apart, in a list of slots, so that a key which only this table counts
+// has none; the ring less those slots is this table's own count. Slots of the next sub-window, of a peer whose clock is
+// ahead, enter the ring when that sub-window begins, so that no window is ever longer than it should be.
 type cell struct {
 	key        Key
 	index      int64  // the sub-window of the cell's time, the last of the ring
-	whole      uint64 // sum of the ring but for its first place, which overlaps the window only in part
+	inner      uint64 // sum of the ring without its first place, which overlaps the window in part
 	birth      uint32 //
 	used       uint32 // when a request or a remote count last came, see usedAt
 	slots      uint32 // the first remote slot: those of the newest sub-window come first
 	offered    uint32 // cost asked for since the last drain, admitted or not
 	next, prev uint32 // in the list of cells to drain
-	watch      uint32 // what is known of the demand for the key, 0 for most
+	hotKey     uint32 // what is known of the demand for the key, 0 for most
 	meter      uint16 // its number
 	changed    uint8  // how many sub-windows, up to index, may have changed since the last drain
 	flags
 }
 
-// flags are what a cell is.
+// flags are states of a cell.
 type flags uint8
 
 const (
-	dirty    flags = 1 << iota // in the list of cells to drain
-	denied                     // the last decision was a denial: evicted last
-	pinned                     // in use by the request or the merge that is under way: not evicted
-	reborn                     // another of its key may have been evicted before, and have known what peers tell again
-	unfolded                   // a bucket that holds what is not debited yet, because no limit was known
-	urgent                     // in the list of cells to drain early
+	dirty  flags = 1 << iota // in the list of cells to drain
+	denied                   // the last decision was a denial: evicted last
+	pinned                   // in use by the request or the merge that is under way: not evicted
+	// another of its key may have been evicted before, and have known what peers send again
+	recreated
+	pendingDebit // a bucket that holds what is not debited yet, because no limit was known
+	flushEarly   // in the list of cells to drain early
+	local        // this table was asked for its key: it is not only peers that count in it
+	judged       // a denial was looked at in the sub-window of now: see judge
 )
 
 func (f *flags) has(one flags) bool { return *f&one != 0 }
@@ -47,7 +50,8 @@ func (f *flags) put(one flags, up bool) {
 
 const headWords = int(unsafe.Sizeof(cell{}) / wordBytes)
 
-// usedAt is a time as cells note it: 67 ms is fine enough to tell which is idle for longer, and 32 bits last for nine years.
+// usedAt is a time as cells note it: 67 ms is fine enough to tell which is idle for longer, and 32 bits last for nine
+// years.
 func usedAt(now int64) uint32 { return uint32(now >> 26) }
 
 // words are n words of the cell's block, from the one at.
@@ -63,8 +67,9 @@ type instant struct {
 	back int64 // by how much the clock is behind the cell's time: what a wait is longer by
 }
 
-// settle brings the cell to the time now. Where the clock went back to an earlier sub-window, the cell stays where it was; where it went
-// back by more than the window, what the cell holds belongs to no time that will come soon, and the caller replaces it (ok is false).
+// settle brings the cell to the time now. Where the clock went back to an earlier sub-window, the cell stays where it
+// was; where it went back by more than the window, what the cell holds belongs to no time that will come soon, and the
+// caller replaces it (ok is false).
 func (s *shard) settle(c *cell, sh *shape, now int64) (at instant, ok bool) {
 	if off := now - c.index*sh.sub; uint64(off) < uint64(sh.sub) {
 		return instant{off: off}, true
@@ -87,6 +92,7 @@ func (s *shard) advance(c *cell, sh *shape, index int64) {
 	by := index - c.index
 	s.dropSlots(c, sh, by)
 	c.index = index
+	c.lower(judged)
 	ring := c.counts(sh)
 	shift(ring, by)
 	if c.changed > 0 {
@@ -101,9 +107,9 @@ func (s *shard) advance(c *cell, sh *shape, index int64) {
 	if c.slots != 0 {
 		s.seeAhead(c, sh, by)
 	}
-	c.whole = 0
+	c.inner = 0
 	for _, n := range ring[1:] {
-		c.whole += n
+		c.inner += n
 	}
 }
 
@@ -149,11 +155,12 @@ func shift(ring []uint64, by int64) {
 // count adds an admitted cost to the sub-window of the cell's time, in its ring.
 func (c *cell) count(ring []uint64, cost uint64) {
 	ring[len(ring)-1] += cost
-	c.whole += cost
+	c.inner += cost
 	c.changed = max(c.changed, 1)
 }
 
-// lastCounted is when the newest sub-window in which something was counted ends: a cell that comes later needs no birth of its own.
+// lastCounted is when the newest sub-window in which something was counted ends: a cell that comes later needs no birth
+// of its own.
 func (c *cell) lastCounted(sh *shape) int64 {
 	ring := c.counts(sh)
 	for i := len(ring) - 1; i >= 0; i-- {
@@ -164,10 +171,11 @@ func (c *cell) lastCounted(sh *shape) int64 {
 	return 0
 }
 
-// empty reports whether nothing in the cell counts any more, or will. A bucket is, once it has been full for so long that no merge
-// reaches back to before.
+// empty reports whether nothing in the cell counts any more, or will. A bucket is, once it has been full for so long
+// that no merge reaches back to before.
 func (c *cell) empty(sh *shape) bool {
-	return c.slots == 0 && isZero(c.counts(sh)) && !(sh.algorithm.bucket() && max(c.level().run.tat, c.level().late.tat) > 0)
+	return c.slots == 0 && isZero(c.counts(sh)) &&
+		!(sh.algorithm.bucket() && max(c.level().run.tat, c.level().backdated.tat) > 0)
 }
 
 func isZero(ring []uint64) bool {

@@ -4,14 +4,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
 func TestClockJumpsForward(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	for _, jump := range []time.Duration{11 * time.Second, 12 * time.Second, 13 * time.Second, 5 * time.Hour, 24 * 365 * time.Hour} {
+	for _, jump := range []time.Duration{11 * time.Second, 12 * time.Second, 13 * time.Second, 5 * time.Hour,
+		24 * 365 * time.Hour} {
 		table := small(1)
 		table.Take(l, 1, 5, start)
 		table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 50)}, start)
@@ -29,7 +31,7 @@ func TestClockJumpsForward(t *testing.T) {
 	}
 }
 
-// A cell stays at its time where the clock goes back by no more than the window: its counts stay, and are told.
+// A cell stays at its time where the clock goes back by no more than the window: its counts stay, and are sent.
 func TestClockStepsBackALittle(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
 	for _, back := range []time.Duration{1, time.Second, 4500 * time.Millisecond, 9 * time.Second, 10 * time.Second} {
@@ -52,7 +54,8 @@ func TestClockStepsBackALittle(t *testing.T) {
 	}
 }
 
-// What is counted then is of the cell's time, which is not used up when the clock gets to where the window of that request would end.
+// What is counted then is of the cell's time, which is not used up when the clock gets to where the window of that
+// request would end.
 func TestCountsOfAClockThatSteppedBackDoNotExpireEarly(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
 	table := small(1)
@@ -76,7 +79,7 @@ func TestCountsOfAClockThatSteppedBackDoNotExpireEarly(t *testing.T) {
 	}
 }
 
-// The wait that is told where the clock went back is the wait by that clock.
+// The wait that is returned where the clock went back is the wait by that clock.
 func TestRetryAfterWhereTheClockSteppedBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, table := drawLimit(t), small(1)
@@ -106,19 +109,20 @@ func TestRetryAfterWhereTheClockSteppedBack(t *testing.T) {
 	})
 }
 
-// Where the clock goes back by more than the window, the cell is replaced: what it held belongs to no time that will come soon.
-// It is born again, so that a peer loses nothing, also when the clock returns.
+// Where the clock goes back by more than the window, the cell is replaced: what it held belongs to no time that will
+// come soon. It is born again, so that a peer loses nothing, also when the clock returns.
 func TestClockGoesBackByMoreThanTheWindow(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
 	for _, back := range []time.Duration{11 * time.Second, time.Hour, 365 * 24 * time.Hour} {
-		table, told := small(1), make(ledger)
+		table, sent := small(1), make(sentCounts)
 		table.Take(l, 1, 5, start)
 		table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 9)}, start)
 		now := after(-back)
 		if d := table.Take(l, 1, 4, now); !d.Allowed || d.Remaining != 1 || d.ResetAfter != 11*time.Second {
 			t.Errorf("%v back: %+v", back, d)
 		}
-		if novel := table.Merge([]counters.Slot{slotOf(l, 1, now, 2, 0, 1)}, now); novel != 1 || table.View(l, 1, now) != 5 {
+		if novel := table.Merge([]counters.Slot{slotOf(l, 1, now, 2, 0, 1)}, now); novel != 1 ||
+			table.View(l, 1, now) != 5 {
 			t.Errorf("%v back: a peer's count is no news, or the view is not 5 but %d", back, table.View(l, 1, now))
 		}
 		if d := table.Take(l, 1, 1, now); d.Allowed {
@@ -127,15 +131,16 @@ func TestClockGoesBackByMoreThanTheWindow(t *testing.T) {
 		if st := table.Stats(); st.Keys != 1 {
 			t.Errorf("%v back: %+v", back, st)
 		}
-		if novel := table.Merge([]counters.Slot{slotOf(l, 1, start, 3, 0, 1)}, now); novel != 0 || table.Stats().Refused != 1 {
+		if novel := table.Merge([]counters.Slot{slotOf(l, 1, start, 3, 0, 1)}, now); novel != 0 ||
+			table.Stats().Refused != 1 {
 			t.Errorf("%v back: what is now the future is not refused", back)
 		}
-		told.note(t, l, table.DrainDirty(now).Slots)
+		sent.note(t, l, table.DrainDirty(now).Slots)
 		if d := table.Take(l, 1, 3, start); !d.Allowed {
 			t.Errorf("the clock has returned: %+v", d)
 		}
-		told.note(t, l, table.DrainDirty(start).Slots)
-		if got := told.sum(1); got != 5+4+3 {
+		sent.note(t, l, table.DrainDirty(start).Slots)
+		if got := sent.sum(1); got != 5+4+3 {
 			t.Errorf("%v back: told %d, want the 12 that were admitted", back, got)
 		}
 	}
@@ -147,7 +152,8 @@ func TestMergeWhereTheClockWentBack(t *testing.T) {
 	table := small(1)
 	table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 9)}, start)
 	now := after(-time.Hour)
-	if novel := table.Merge([]counters.Slot{slotOf(l, 1, now, 2, 0, 2)}, now); novel != 1 || table.View(l, 1, now) != 2 {
+	if novel := table.Merge([]counters.Slot{slotOf(l, 1, now, 2, 0, 2)}, now); novel != 1 ||
+		table.View(l, 1, now) != 2 {
 		t.Errorf("%d are novel, view %d, want 1 and 2", novel, table.View(l, 1, now))
 	}
 	if slots := table.Snapshot(now, 10); len(slots) != 1 || slots[0].Count != 2 {
@@ -163,25 +169,26 @@ func TestMergeWhereTheClockWentBack(t *testing.T) {
 	}
 }
 
-// A cell that a merge replaces has told its counts under its birth: its successor has another, also when the clock returns.
+// A cell that a merge replaces has sent its counts under its birth: its successor has another, also when the clock
+// returns.
 func TestACellThatAMergeReplacesIsBornAgain(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
-	table, told := small(1), make(ledger)
+	table, sent := small(1), make(sentCounts)
 	table.Take(l, 1, 5, start)
-	told.note(t, l, table.DrainDirty(start).Slots)
+	sent.note(t, l, table.DrainDirty(start).Slots)
 	ago := after(-time.Hour)
 	table.Merge([]counters.Slot{slotOf(l, 1, ago, 2, 0, 1)}, ago)
 	if d := table.Take(l, 1, 3, start); !d.Allowed {
 		t.Fatalf("the clock has returned: %+v", d)
 	}
-	told.note(t, l, table.DrainDirty(start).Slots)
-	if got := told.sum(1); got != 5+3 {
+	sent.note(t, l, table.DrainDirty(start).Slots)
+	if got := sent.sum(1); got != 5+3 {
 		t.Errorf("told %d, want the 8 that were admitted", got)
 	}
 }
 
-// A cell that replaced another because the clock went back does not know what that one was told. Peers tell sums, and only what rose since
-// the last time is as late as they say: it debits a bucket as if all of it came early.
+// A cell that replaced another because the clock went back does not know what that one received. Peers send sums, and
+// only what rose since the last time is as late as they say: it debits a bucket as if all of it came early.
 func TestACellOfAClockThatWentBackBelievesNoSince(t *testing.T) {
 	l := newLimit(t, counters.NewMeter("r", counters.TokenBucket, time.Hour), 10)
 	late := after(50 * time.Minute)
@@ -189,7 +196,8 @@ func TestACellOfAClockThatWentBackBelievesNoSince(t *testing.T) {
 		back func(table *counters.Table, ago int64)
 		want uint64
 	}{
-		"no step back": {func(*counters.Table, int64) {}, 1}, // five taken at :05 have come back at :50, the sixth was taken just now
+		// five taken at :05 have come back at :50, the sixth was taken just now
+		"no step back": {func(*counters.Table, int64) {}, 1},
 		"a request":    {func(table *counters.Table, ago int64) { table.Take(l, 1, 1, ago) }, 0},
 		"layers": {func(table *counters.Table, ago int64) {
 			table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: 1}}, ago, nil)
@@ -201,10 +209,10 @@ func TestACellOfAClockThatWentBackBelievesNoSince(t *testing.T) {
 		table := small(1)
 		table.Know([]*counters.Limit{l})
 		slot := slotOf(l, 1, start, 2, 0, 5)
-		slot.Since = after(5 * time.Minute)
-		table.Merge([]counters.Slot{slot}, slot.Since)
+		slot.CompleteThrough = after(5 * time.Minute)
+		table.Merge([]counters.Slot{slot}, slot.CompleteThrough)
 		c.back(table, after(-3*time.Hour))
-		slot.Count, slot.Since = 6, late
+		slot.Count, slot.CompleteThrough = 6, late
 		table.Merge([]counters.Slot{slot}, late)
 		if view := table.View(l, 1, late); view != c.want {
 			t.Errorf("%s three hours ago: view %d, want %d of the 1 that is owed", name, view, c.want)
@@ -218,10 +226,8 @@ func TestAnyClock(t *testing.T) {
 		l := drawLimit(t)
 		table := small(1)
 		window := int64(l.Meter().Window)
-		clock := rapid.OneOf(
-			rapid.Int64Range(-2*window, 2*window).Filter(func(d int64) bool { return start+d >= 0 }),
-			rapid.SampledFrom([]int64{-start, 1 - start, window - start, 0, int64(100 * 365 * 24 * time.Hour)}),
-		)
+		clock := rapid.OneOf(rapid.Int64Range(-2*window, 2*window).Filter(func(d int64) bool { return start+d >= 0 }),
+			rapid.SampledFrom([]int64{-start, 1 - start, window - start, 0, int64(100 * 365 * 24 * time.Hour)}))
 		admitted := make(map[counters.Key]uint64)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now := start + clock.Draw(t, "clock")
@@ -246,15 +252,16 @@ func TestAnyClock(t *testing.T) {
 	})
 }
 
-// A client that asks all the time, while the clock jumps once: whatever the jump, it gets at most twice the limit in any window of
-// real time, beside what the algorithm admits too much by itself.
+// A client that asks all the time, while the clock jumps once: whatever the jump, it gets at most twice the limit in
+// any window of real time, beside what the algorithm admits too much by itself.
 func TestAClockThatJumpsOnceCostsALimit(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
-	for _, jump := range []time.Duration{0, time.Second, -time.Second, 7 * time.Second, -7 * time.Second, -10 * time.Second, -11 * time.Second,
+	for _, jump := range []time.Duration{0, time.Second, -time.Second, 7 * time.Second, -7 * time.Second,
+		-10 * time.Second, -11 * time.Second,
 		time.Hour, -time.Hour} {
 		for _, at := range []time.Duration{12 * time.Second, 15500 * time.Millisecond} {
 			table := small(1)
-			var log counterstest.Rolling
+			var log oracle.Rolling
 			for real := time.Duration(0); real < 40*time.Second; real += 50 * time.Millisecond {
 				now := after(real)
 				if real >= at {
@@ -264,13 +271,13 @@ func TestAClockThatJumpsOnceCostsALimit(t *testing.T) {
 					log.Add(after(real), 5)
 				}
 			}
-			most := 2 * l.Max()
+			largest := 2 * l.Max()
 			if jump <= 0 && jump >= -10*time.Second {
-				most = l.Max() // the cell stays, and with it its counts
+				largest = l.Max() // the cell stays, and with it its counts
 			}
-			most += l.Max() / 10
-			if peak := log.Peak(10 * time.Second); peak > most || peak < l.Max() {
-				t.Errorf("a jump by %v after %v: %d in a window, at most %d are allowed", jump, at, peak, most)
+			largest += l.Max() / 10
+			if peak := log.Peak(10 * time.Second); peak > largest || peak < l.Max() {
+				t.Errorf("a jump by %v after %v: %d in a window, at most %d are allowed", jump, at, peak, largest)
 			}
 		}
 	}

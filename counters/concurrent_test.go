@@ -59,12 +59,13 @@ func TestConcurrentBans(t *testing.T) {
 	}
 	wg.Wait()
 	if admitted.Load() != 5*keys || began.Load() != keys || banned.Load() != (10*goroutines-6)*keys {
-		t.Errorf("of %d keys %d were admitted, %d began a ban and %d were banned", keys, admitted.Load(), began.Load(), banned.Load())
+		t.Errorf("of %d keys %d were admitted, %d began a ban and %d were banned", keys, admitted.Load(), began.Load(),
+			banned.Load())
 	}
 }
 
-// Requests with random layers in random order, beside all else that a table does: nobody waits for ever, no limit is passed, and each
-// view is what was admitted.
+// Requests with random layers in random order, beside all else that a table does: nobody waits for ever, no limit is
+// passed, and each view is what was admitted.
 func TestConcurrentLayers(t *testing.T) {
 	const keys, most = 40, 60
 	var limits []*counters.Limit
@@ -82,7 +83,8 @@ func TestConcurrentLayers(t *testing.T) {
 			for range 1500 {
 				charges = charges[:0]
 				for range 1 + r.IntN(8) {
-					charges = append(charges, counters.Charge{Limit: limits[r.IntN(3)], Key: counters.Key(r.IntN(keys)), Cost: 1})
+					charges = append(charges,
+						counters.Charge{Limit: limits[r.IntN(3)], Key: counters.Key(r.IntN(keys)), Cost: 1})
 				}
 				ds = table.TakeAll(charges, start, ds[:0])
 				if allAllowed(ds) {
@@ -143,7 +145,8 @@ func disturb(table *counters.Table, l *counters.Limit, stop chan struct{}) {
 	}
 }
 
-// What many goroutines charged while others drained was drained once, in all: the counts only rise, and the last of each is the sum.
+// What many goroutines charged while others drained was drained once, in all: the counts only rise, and the last of
+// each is the sum.
 func TestConcurrentDrain(t *testing.T) {
 	const keys = 5
 	l := limitOf(t, 10*time.Second, time.Second, counters.MaxLimit)
@@ -183,7 +186,8 @@ func TestConcurrentDrain(t *testing.T) {
 	}
 }
 
-// Under a budget, with time passing, cells come and go beneath everybody. Nothing is admitted beyond what was forgotten.
+// Under a budget, with time passing, cells come and go beneath everybody. Nothing is admitted beyond what was
+// forgotten.
 func TestConcurrentEviction(t *testing.T) {
 	const keys = 60000
 	l := limitOf(t, time.Hour, time.Minute, 3)

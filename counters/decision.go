@@ -16,14 +16,15 @@ type Decision struct {
 	// knows: 0 <= Remaining <= Limit.
 	Limit     uint64
 	Remaining uint64
-	// RetryAfter is how long to wait until the same request is admitted if nobody else asks: 0 when allowed, Never when the
-	// cost exceeds the limit. One nanosecond less is too early.
+	// RetryAfter is how long to wait until the same request is admitted if nobody else asks: 0 when allowed, Never when
+	// the cost exceeds the limit. One nanosecond less is too early.
 	RetryAfter time.Duration
 	// ResetAfter is how long until the whole limit is available again if nobody asks: 0 for an unused key.
 	ResetAfter time.Duration
 	// Delay is how long the request is to be held back before it may go (leaky bucket as a queue); otherwise 0.
 	Delay time.Duration
-	// Mode says how the limit is enforced. Waived says that the request was over it, and that the mode lets it pass: Allowed is true then.
+	// Mode says how the limit is enforced. Waived says that the request was over it, and that the mode lets it pass:
+	// Allowed is true then.
 	Mode   Mode
 	Waived bool
 	// Banned says that the key was banned before the request, by one that was denied.
@@ -32,8 +33,9 @@ type Decision struct {
 	Degraded bool
 }
 
-// Governing returns which of a request's decisions speaks for all of them: the denial with the longest wait, else the
-// one with the smallest part of its limit left; what denies nothing speaks only where nothing else does. It is -1 when none of them has a rule.
+// Governing returns which of a request's decisions stands for all of them: the denial with the longest wait, else the
+// one with the smallest part of its limit left; what denies nothing counts only where nothing else does. It is -1 when
+// none of them has a rule.
 func Governing(ds []Decision) int {
 	best := -1
 	for i := range ds {
@@ -49,7 +51,7 @@ type Verdict struct {
 	Allowed  bool          // all of them allow it
 	Degraded bool          // one of them was made without a view of the whole cluster
 	Delay    time.Duration // the longest: an allowed request waits for its turn in every queue; 0 when it is denied
-	// Governing is the decision that speaks for all of them, zero when none of them has a rule.
+	// Governing is the decision that stands for all of them, zero when none of them has a rule.
 	Governing Decision
 }
 
@@ -81,11 +83,13 @@ func tighter(a, b *Decision) bool {
 	if a.idle() != b.idle() {
 		return b.idle()
 	}
-	// a.Remaining/a.Limit < b.Remaining/b.Limit without the division; limits stay below 2^40 only in practice, so as floats.
+	// a.Remaining/a.Limit < b.Remaining/b.Limit without the division; limits stay below 2^40 only in practice, so as
+	// floats.
 	return float64(a.Remaining)*float64(b.Limit) < float64(b.Remaining)*float64(a.Limit)
 }
 
-// idle reports whether the limit has no say in the request: it is only watched, a full quota beside others, or a full lender.
+// idle reports whether the limit has no say in the request: it only observes, a full quota beside others, or a full
+// lender.
 func (d *Decision) idle() bool {
 	return d.Mode == Shadow || d.Waived && (d.Mode == Quota || d.Mode == Enforce)
 }

@@ -29,11 +29,14 @@ func TestGoverning(t *testing.T) {
 		{"the smaller part left", []counters.Decision{admitted(5, 10), admitted(30, 100), admitted(4, 10)}, 1},
 		{"nothing left", []counters.Decision{admitted(1, huge), admitted(0, 10)}, 1},
 		{"the first of equals", []counters.Decision{admitted(1, 2), admitted(50, 100), admitted(5, 10)}, 0},
-		{"a part too small for whole per cents", []counters.Decision{admitted(huge-1, huge), admitted(huge-3, huge)}, 1},
+		{"a part too small for whole per cents", []counters.Decision{admitted(huge-1, huge), admitted(huge-3, huge)},
+			1},
 		{"products beyond 64 bits", []counters.Decision{admitted(1<<39, huge), admitted(1<<38, huge)}, 1},
 		{"a denial before any admission", []counters.Decision{admitted(0, 10), denied(time.Second), noRule}, 1},
-		{"the longest wait", []counters.Decision{denied(time.Second), denied(time.Minute), denied(time.Millisecond)}, 1},
-		{"never is the longest wait", []counters.Decision{denied(time.Hour), denied(counters.Never), denied(math.MaxInt64)}, 1},
+		{"the longest wait", []counters.Decision{denied(time.Second), denied(time.Minute), denied(time.Millisecond)},
+			1},
+		{"never is the longest wait", []counters.Decision{denied(time.Hour), denied(counters.Never),
+			denied(math.MaxInt64)}, 1},
 		{"the first of those that never fit", []counters.Decision{denied(counters.Never), denied(counters.Never)}, 0},
 		{"a denial although more is left of it", []counters.Decision{admitted(1, 100), denied(1), admitted(0, 10)}, 1},
 	} {
@@ -60,7 +63,8 @@ func TestGoverningIsIndifferentToOrder(t *testing.T) {
 				continue
 			}
 			if pair[here].Rule != pair[1-there].Rule {
-				t.Errorf("of %q and %q %q governs, the other way round %q", pair[0].Rule, pair[1].Rule, pair[here].Rule, pair[1-there].Rule)
+				t.Errorf("of %q and %q %q governs, the other way round %q", pair[0].Rule, pair[1].Rule, pair[here].Rule,
+					pair[1-there].Rule)
 			}
 		}
 	}
@@ -70,8 +74,10 @@ func TestVerdictOf(t *testing.T) {
 	var (
 		noRule = counters.Decision{Allowed: true}
 		queued = counters.Decision{Allowed: true, Rule: "q", Limit: 10, Remaining: 9, Delay: 3 * time.Second}
-		tight  = counters.Decision{Allowed: true, Rule: "t", Limit: 10, Remaining: 1, Delay: time.Second, Degraded: true}
-		full   = counters.Decision{Rule: "f", Limit: 10, RetryAfter: time.Second}
+		tight  = counters.Decision{
+			Allowed: true, Rule: "t", Limit: 10, Remaining: 1, Delay: time.Second, Degraded: true,
+		}
+		full = counters.Decision{Rule: "f", Limit: 10, RetryAfter: time.Second}
 	)
 	for _, c := range []struct {
 		why    string
@@ -80,9 +86,12 @@ func TestVerdictOf(t *testing.T) {
 	}{
 		{"nothing was asked", nil, counters.Verdict{Allowed: true}},
 		{"no rule", []counters.Decision{noRule, noRule}, counters.Verdict{Allowed: true}},
-		{"one rule", []counters.Decision{noRule, queued}, counters.Verdict{Allowed: true, Delay: 3 * time.Second, Governing: queued}},
-		{"the longest delay, and who governs", []counters.Decision{queued, tight}, counters.Verdict{Allowed: true, Degraded: true, Delay: 3 * time.Second, Governing: tight}},
-		{"a denial waits in no queue", []counters.Decision{queued, full, tight}, counters.Verdict{Degraded: true, Governing: full}},
+		{"one rule", []counters.Decision{noRule, queued}, counters.Verdict{Allowed: true, Delay: 3 * time.Second,
+			Governing: queued}},
+		{"the longest delay, and who governs", []counters.Decision{queued, tight},
+			counters.Verdict{Allowed: true, Degraded: true, Delay: 3 * time.Second, Governing: tight}},
+		{"a denial waits in no queue", []counters.Decision{queued, full, tight},
+			counters.Verdict{Degraded: true, Governing: full}},
 	} {
 		if got := counters.VerdictOf(c.layers); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.why, got, c.want)

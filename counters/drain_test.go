@@ -7,20 +7,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 func sameSlot(a, b counters.Slot) bool {
-	return *a.Meter == *b.Meter && a.Key == b.Key && a.Index == b.Index && a.Origin == b.Origin && a.Birth == b.Birth && a.Count == b.Count
+	return *a.Meter == *b.Meter && a.Key == b.Key && a.Index == b.Index && a.Origin == b.Origin && a.Birth == b.Birth &&
+		a.Count == b.Count
 }
 
 func sorted(slots []counters.Slot) []counters.Slot {
 	return slices.SortedFunc(slices.Values(slots), func(a, b counters.Slot) int {
-		return cmp.Or(
-			cmp.Compare(a.Meter.Rule, b.Meter.Rule), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Index, b.Index),
-			cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Birth, b.Birth),
-		)
+		return cmp.Or(cmp.Compare(a.Meter.Rule, b.Meter.Rule), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Index, b.Index),
+			cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Birth, b.Birth))
 	})
 }
 
@@ -34,7 +34,7 @@ func wantSlots(t rapid.TB, what string, got []counters.Slot, want ...counters.Sl
 	}
 }
 
-// What rose is told once, with the count so far; what was only asked for, or came from others, is not told.
+// What rose is sent once, with the count so far; what was only asked for, or came from others, is not sent.
 func TestDrainDirtyTellsWhatRoseOnce(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 5)
 	table := small(9)
@@ -57,7 +57,10 @@ func TestDrainDirtyTellsWhatRoseOnce(t *testing.T) {
 
 	table.Take(l, 1, 1, after(2*time.Second))
 	table.Take(l, 1, 1, after(9*time.Second)) // denied
-	wantSlots(t, "its count so far", table.DrainDirty(after(9*time.Second)).Slots, slotOf(l, 1, after(2*time.Second), 9, 0, 2))
+	wantSlots(
+		t, "its count so far", table.DrainDirty(after(9*time.Second)).Slots,
+		slotOf(l, 1, after(2*time.Second), 9, 0, 2),
+	)
 }
 
 // What was not drained for longer than the window counts nowhere any more.
@@ -71,9 +74,9 @@ func TestDrainDirtyLeavesOutWhatHasPassed(t *testing.T) {
 	wantSlots(t, "all gone", table.DrainDirty(after(time.Hour)).Slots)
 }
 
-// Any requests, drained at any time: each drain holds just the slots that rose since the one before, with all that was ever admitted
-// in their sub-window.
-func TestDrainDirtyAgainstALedger(t *testing.T) {
+// Any requests, drained at any time: each drain holds just the slots that rose since the one before, with all that was
+// ever admitted in their sub-window.
+func TestDrainDirtyAgainstARecord(t *testing.T) {
 	type slot struct {
 		key   counters.Key
 		index int64
@@ -87,7 +90,8 @@ func TestDrainDirtyAgainstALedger(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, int64(4*time.Second))).Draw(t, "pause")
 			if rapid.IntRange(0, 3).Draw(t, "step") > 0 {
-				key, cost := counters.Key(rapid.Uint64Range(0, 3).Draw(t, "key")), rapid.Uint64Range(0, 9).Draw(t, "cost")
+				key, cost := counters.Key(rapid.Uint64Range(0, 3).Draw(t, "key")), rapid.Uint64Range(0, 9).
+					Draw(t, "cost")
 				if table.Take(l, key, cost, now).Allowed && cost > 0 {
 					admitted[slot{key, m.Index(now)}] += cost
 					rose[slot{key, m.Index(now)}] = true
@@ -97,7 +101,8 @@ func TestDrainDirtyAgainstALedger(t *testing.T) {
 			var want []counters.Slot
 			for s := range rose {
 				if s.index >= m.Index(now)-10 {
-					want = append(want, counters.Slot{Meter: &m, Key: s.key, Index: s.index, Origin: 9, Count: admitted[s]})
+					want = append(want,
+						counters.Slot{Meter: &m, Key: s.key, Index: s.index, Origin: 9, Count: admitted[s]})
 				}
 			}
 			clear(rose)
@@ -152,7 +157,8 @@ func TestDemandIsOfTheHottestKey(t *testing.T) {
 	}
 }
 
-// A rise is told at once; a fall is forgotten by e every 0.3 s, to a twenty-fifth of it within a second; then the meter is quiet.
+// A rise is sent at once; a fall is forgotten by e every 0.3 s, to a twenty-fifth of it within a second; then the meter
+// is quiet.
 func TestDemandRisesAtOnceAndIsForgotten(t *testing.T) {
 	l := limitNamed(t, "r", counters.MaxLimit)
 	table := small(1)
@@ -204,8 +210,8 @@ func TestDemandOverUnevenTicks(t *testing.T) {
 	wantRate(t, "less", tick(70*time.Millisecond, 70), "r", 1000)
 }
 
-// A tick that comes right after a late one would make a burst of the little that it finds: no tick counts as shorter than half of
-// the usual, or not much less.
+// A tick that comes right after a late one would make a burst of the little that it finds: no tick counts as shorter
+// than half of the usual, or not much less.
 func TestDemandOfATickThatComesTooEarly(t *testing.T) {
 	tick := ticking(t)
 	for range 5 {
@@ -217,7 +223,8 @@ func TestDemandOfATickThatComesTooEarly(t *testing.T) {
 	}
 }
 
-// Nor does one long pause, or a clock that is set forward, make the ticks after it count as longer than they are: a rise is told at once.
+// Nor does one long pause, or a clock that is set forward, make the ticks after it count as longer than they are: a
+// rise is sent at once.
 func TestDemandAfterAPause(t *testing.T) {
 	for _, pause := range []time.Duration{2 * time.Second, 10 * time.Second, time.Hour, 365 * 24 * time.Hour} {
 		tick := ticking(t)
@@ -229,7 +236,8 @@ func TestDemandAfterAPause(t *testing.T) {
 	}
 }
 
-// Where the clock stands still or goes back no rate can be told, and what is known stays known: a bound must not fall for that.
+// Where the clock stands still or goes back no rate is known, and what is known stays known: a bound must not fall
+// for that.
 func TestDemandStaysWhereTheClockDoesNotMove(t *testing.T) {
 	l := limitNamed(t, "r", counters.MaxLimit)
 	table := small(1)
@@ -244,7 +252,7 @@ func TestDemandStaysWhereTheClockDoesNotMove(t *testing.T) {
 	wantRate(t, "a tick later", table.DrainDirty(after(-900*time.Millisecond)), "r", 300*math.Exp(-1./3))
 }
 
-// demandOf is what a drain says of the only meter that it speaks of.
+// demandOf is what a drain says of the only meter that it reports.
 func demandOf(t *testing.T, d counters.Drained) counters.Demand {
 	t.Helper()
 	if len(d.Demand) != 1 {
@@ -253,7 +261,7 @@ func demandOf(t *testing.T, d counters.Drained) counters.Demand {
 	return d.Demand[0]
 }
 
-// Rise is what one key rose by since it was told, and where its limit is shared out not what was asked for beside.
+// Rise is what one key rose by since it was sent, and where its limit is shared out not what was asked for beside.
 func TestRiseIsOfWhatWasAdmitted(t *testing.T) {
 	l := newLimit(t, counters.NewMeter("million", counters.SlidingWindow, 10*time.Second), 1e6)
 	table := clustered(2, l)
@@ -267,7 +275,7 @@ func TestRiseIsOfWhatWasAdmitted(t *testing.T) {
 		t.Errorf("what was told already is told again: %d", rise)
 	}
 	// Others used up most of it: some requests are admitted, the rest is denied.
-	table.Merge([]counters.Slot{toldWith(l, 1, start, 2, 970e3, 1e6)}, after(100*time.Millisecond))
+	table.Merge([]counters.Slot{sentWith(l, 1, start, 2, 970e3, 1e6)}, after(100*time.Millisecond))
 	admitted := uint64(admits(table, l, 1000, 1, after(110*time.Millisecond)))
 	if admitted == 0 || admitted == 1000 {
 		t.Fatalf("%d of 1000 are admitted", admitted)
@@ -277,19 +285,20 @@ func TestRiseIsOfWhatWasAdmitted(t *testing.T) {
 	}
 }
 
-// Whatever comes, and whenever what is told: of no key more is told than the rise says.
-func TestRiseCoversWhatIsTold(t *testing.T) {
-	for _, a := range []counters.Algorithm{counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog, counters.TokenBucket, counters.LeakyQueue} {
+// Whatever comes, and whenever what is sent: of no key more is sent than the rise says.
+func TestRiseCoversWhatIsSent(t *testing.T) {
+	for _, a := range []counters.Algorithm{counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog,
+		counters.TokenBucket, counters.LeakyQueue} {
 		rapid.Check(t, func(t *rapid.T) {
 			l := newLimit(t, counters.NewMeter("r", a, 10*time.Second), 200)
 			table, now := clustered(2, l), start
-			told := make(map[counters.Slot]uint64)
+			sent := make(map[counters.Slot]uint64)
 			check := func(d counters.Drained) {
 				rose := make(map[counters.Key]uint64)
 				for _, s := range d.Slots {
 					id := counters.Slot{Key: s.Key, Index: s.Index, Birth: s.Birth}
-					rose[s.Key] += s.Count - told[id]
-					told[id] = s.Count
+					rose[s.Key] += s.Count - sent[id]
+					sent[id] = s.Count
 				}
 				for key, by := range rose {
 					if got := riseOf(d); got < by {
@@ -300,19 +309,23 @@ func TestRiseCoversWhatIsTold(t *testing.T) {
 			for range rapid.IntRange(1, 60).Draw(t, "steps") {
 				now += rapid.Int64Range(0, int64(300*time.Millisecond)).Draw(t, "passes")
 				key := counters.Key(rapid.Uint64Range(1, 3).Draw(t, "key"))
-				switch rapid.SampledFrom([]string{"take", "take", "layers", "report", "merge", "drain", "urgent"}).Draw(t, "what") {
+				switch rapid.SampledFrom([]string{"take", "take", "layers", "report", "merge", "drain",
+					"urgent"}).Draw(t, "what") {
 				case "take":
-					admits(table, l, rapid.IntRange(1, 80).Draw(t, "requests"), rapid.Uint64Range(0, 3).Draw(t, "cost"), now)
+					admits(table, l, rapid.IntRange(1, 80).Draw(t, "requests"), rapid.Uint64Range(0, 3).Draw(t, "cost"),
+						now)
 				case "layers":
-					table.TakeAll([]counters.Charge{{Limit: l, Key: key, Cost: 2}, {Limit: l, Key: 4, Cost: 5}}, now, nil)
+					table.TakeAll([]counters.Charge{{Limit: l, Key: key, Cost: 2}, {Limit: l, Key: 4, Cost: 5}}, now,
+						nil)
 				case "report":
 					table.Report(reported(l, key, rapid.Uint64Range(0, 500).Draw(t, "reported")), now)
 				case "merge":
-					table.Merge([]counters.Slot{toldWith(l, key, now, 2, rapid.Uint64Range(0, 250).Draw(t, "count"), 50)}, now)
+					table.Merge(
+						[]counters.Slot{sentWith(l, key, now, 2, rapid.Uint64Range(0, 250).Draw(t, "count"), 50)}, now)
 				case "drain":
 					check(table.DrainDirty(now))
 				case "urgent":
-					check(table.DrainUrgent(now))
+					check(table.DrainEarly(now))
 				}
 			}
 			check(table.DrainDirty(now))
@@ -320,7 +333,7 @@ func TestRiseCoversWhatIsTold(t *testing.T) {
 	}
 }
 
-// riseOf is the rise of the only meter, if the drain speaks of it.
+// riseOf is the rise of the only meter, if the drain reports it.
 func riseOf(d counters.Drained) uint64 {
 	if len(d.Demand) == 0 {
 		return 0
@@ -360,7 +373,7 @@ func TestUsedIsWhatAdmissionsFound(t *testing.T) {
 		table.Take(l, 2, 10, now)
 		want := 790 + test.beside
 		if test.algorithm == counters.SlidingLog {
-			want = 790 // others have told nothing
+			want = 790 // others have sent nothing
 		}
 		if got := drain(now); got != want {
 			t.Errorf("%v: the most used is told as %d, want %d", test.algorithm, got, want)

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
 // The keys of the tests: children of one lender.
@@ -20,13 +21,18 @@ const (
 )
 
 // borrow are the layers of a request by one who borrows from the lender, and perhaps others.
-func borrow(child *counters.Limit, who counters.Key, lender *counters.Limit, cost uint64, others ...counters.Charge) []counters.Charge {
+func borrow(
+	child *counters.Limit, who counters.Key, lender *counters.Limit, cost uint64, others ...counters.Charge,
+) []counters.Charge {
 	return append([]counters.Charge{
-		{Limit: child, Key: who, Cost: cost, Mode: counters.Elastic, Lender: 2}, {Limit: lender, Key: shared, Cost: cost},
+		{
+			Limit: child, Key: who, Cost: cost, Mode: counters.Elastic, Lender: 2,
+		}, {Limit: lender, Key: shared, Cost: cost},
 	}, others...)
 }
 
-// From its own limit to the last request that is lent, and the first that is refused, by every algorithm on either side.
+// From its own limit to the last request that is lent, and the first that is refused, by every algorithm on either
+// side.
 func TestElasticBorrowsUntilTheLenderIsFull(t *testing.T) {
 	for _, a := range algorithms {
 		for _, b := range algorithms {
@@ -41,10 +47,12 @@ func TestElasticBorrowsUntilTheLenderIsFull(t *testing.T) {
 					if got := said(ds); got != want || peek != want {
 						t.Fatalf("request %d: %s, and peeked %s, want %s", i+1, got, peek, want)
 					}
-					if d := ds[0]; d.Mode != counters.Elastic || d.Remaining != 3-min(i+1, 3) || d.Limit != 3 || (d.RetryAfter > 0) == d.Allowed {
+					if d := ds[0]; d.Mode != counters.Elastic || d.Remaining != 3-min(i+1, 3) || d.Limit != 3 ||
+						(d.RetryAfter > 0) == d.Allowed {
 						t.Errorf("request %d: %+v", i+1, d)
 					}
-					if v, w := table.View(child, ann, start), table.View(lender, shared, start); v != min(i+1, 3) || w != min(i+1, 5) {
+					if v, w := table.View(child, ann, start), table.View(lender, shared, start); v != min(i+1, 3) ||
+						w != min(i+1, 5) {
 						t.Errorf("after request %d: %d and %d are used", i+1, v, w)
 					}
 				}
@@ -72,7 +80,8 @@ func TestElasticKeepsItsPromise(t *testing.T) {
 				if got := table.View(lender, shared, start); got != 10+2*min(i+1, 4) {
 					t.Errorf("after request %d the lender counts %d", i+1, got)
 				}
-				if d := ds[1]; d.Remaining != 0 || d.RetryAfter != 0 || d.ResetAfter <= 0 || d.Delay != 0 || d.Mode != counters.Enforce {
+				if d := ds[1]; d.Remaining != 0 || d.RetryAfter != 0 || d.ResetAfter <= 0 || d.Delay != 0 ||
+					d.Mode != counters.Enforce {
 					t.Errorf("request %d: of the lender %+v", i+1, d)
 				}
 				if i := counters.Governing(ds); i != 0 {
@@ -92,8 +101,8 @@ func TestElasticKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// Two that ask for all they can get come to what their lender has, each to what is its own at least, once what one borrowed while it was
-// alone has left the window.
+// Two that ask for all they can get come to what their lender has, each to what is its own at least, once what one
+// borrowed while it was alone has left the window.
 func TestElasticChildrenCompete(t *testing.T) {
 	child := newLimit(t, counters.NewMeter("child", counters.SlidingWindow, 10*time.Second), 40)
 	lender := newLimit(t, counters.NewMeter("lender", counters.SlidingWindow, 10*time.Second), 100)
@@ -123,7 +132,8 @@ func TestElasticChildrenCompete(t *testing.T) {
 	}
 	for window := 2; window < 5; window++ {
 		a, b := passed[ann][window], passed[bob][window]
-		if a < 36 || b < 36 || a+b < 90 || a+b > 110 { // of a sliding window, windows that begin at other times hold a little less or more
+		// of a sliding window, windows that begin at other times hold a little less or more
+		if a < 36 || b < 36 || a+b < 90 || a+b > 110 {
 			t.Errorf("window %d: %d and %d, want 40 each at least, and 100 together", window, a, b)
 		}
 	}
@@ -137,7 +147,10 @@ func TestElasticIsAllOrNothing(t *testing.T) {
 		return fmt.Sprint(table.View(child, ann, start), table.View(lender, shared, start), table.View(third, 7, start))
 	}
 	with := func(cost uint64, mode counters.Mode) string {
-		return said(table.TakeAll(borrow(child, ann, lender, 1, counters.Charge{Limit: third, Key: 7, Cost: cost, Mode: mode}), start, nil))
+		return said(
+			table.TakeAll(borrow(child, ann, lender, 1, counters.Charge{Limit: third, Key: 7, Cost: cost, Mode: mode}),
+				start, nil),
+		)
 	}
 	for _, step := range []struct {
 		cost  uint64 // of the third layer
@@ -155,7 +168,9 @@ func TestElasticIsAllOrNothing(t *testing.T) {
 			t.Fatalf("%s and %s, want %s and %s", got, views(), step.want, step.views)
 		}
 	}
-	if got := said(table.TakeAll(borrow(child, bob, lender, 1, counters.Charge{Limit: third, Key: 7, Cost: 4}), start, nil)); got != "awd" || views() != "1 2 2" {
+	if got := said(table.TakeAll(borrow(child, bob, lender, 1, counters.Charge{Limit: third, Key: 7, Cost: 4}), start,
+		nil)); got != "awd" ||
+		views() != "1 2 2" {
 		t.Errorf("with a promise of a full lender: %s, and %s", got, views())
 	}
 	if d := table.Take(child, bob, 0, start); d.Remaining != 1 {
@@ -169,9 +184,7 @@ func TestElasticCosts(t *testing.T) {
 	for _, step := range []struct {
 		cost uint64
 		want string
-	}{
-		{3, "aa"}, {2, "wa"}, {1, "aa"}, {5, "dw"}, {4, "wa"}, {1, "dw"}, {11, "dw"},
-	} {
+	}{{3, "aa"}, {2, "wa"}, {1, "aa"}, {5, "dw"}, {4, "wa"}, {1, "dw"}, {11, "dw"}} {
 		ds := table.TakeAll(borrow(child, ann, lender, step.cost), start, nil)
 		if got := said(ds); got != step.want {
 			t.Errorf("a cost of %d: %s, want %s", step.cost, got, step.want)
@@ -201,10 +214,14 @@ func TestElasticLenders(t *testing.T) {
 		{"one without a limit", []counters.Charge{{Mode: e, Lender: 2}, {}}, [2]string{"aa", "wa"}},
 		{"a closed one", []counters.Charge{{Mode: e, Lender: 2}, {Limit: closed}}, [2]string{"ad", "ad"}},
 		{"one before it", []counters.Charge{{Limit: full}, {Mode: e, Lender: 1}}, [2]string{"wa", "wd"}},
-		{"a full one in shadow mode", []counters.Charge{{Mode: e, Lender: 2}, {Limit: full, Mode: counters.Shadow}}, [2]string{"aw", "dw"}},
-		{"a full quota", []counters.Charge{{Mode: e, Lender: 2}, {Limit: full, Mode: counters.Quota}}, [2]string{"aw", "dw"}},
-		{"in shadow mode itself", []counters.Charge{{Mode: counters.Shadow, Lender: 2}, {Limit: full}}, [2]string{"ad", "ad"}},
-		{"two of a full one", []counters.Charge{{Mode: e, Lender: 3}, {Mode: e, Lender: 3}, {Limit: full}}, [2]string{"aaw", "ddw"}},
+		{"a full one in shadow mode", []counters.Charge{{Mode: e, Lender: 2}, {Limit: full, Mode: counters.Shadow}},
+			[2]string{"aw", "dw"}},
+		{"a full quota", []counters.Charge{{Mode: e, Lender: 2}, {Limit: full, Mode: counters.Quota}},
+			[2]string{"aw", "dw"}},
+		{"in shadow mode itself", []counters.Charge{{Mode: counters.Shadow, Lender: 2}, {Limit: full}},
+			[2]string{"ad", "ad"}},
+		{"two of a full one", []counters.Charge{{Mode: e, Lender: 3}, {Mode: e, Lender: 3}, {Limit: full}},
+			[2]string{"aaw", "ddw"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for i := range tt.charges {
@@ -281,7 +298,7 @@ func TestElasticAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What peers tell of a lender is believed also where it is more than its limit, as far as honest ones go.
+// What peers report of a lender is believed also where it is more than its limit, as far as honest ones go.
 func TestOverchargedLendersAreBelieved(t *testing.T) {
 	child, lender := limitNamed(t, "child", 10), limitNamed(t, "lender", 10)
 	a, b := least(1), least(2)
@@ -297,7 +314,7 @@ func TestOverchargedLendersAreBelieved(t *testing.T) {
 
 // lending is what a child, its lender and another layer say, of their naive models.
 type lending struct {
-	child, lender, third *counterstest.Model
+	child, lender, third *oracle.Model
 }
 
 // take decides as elastic.go has it: own and lender say whether they have room.
@@ -325,25 +342,29 @@ func (m *lending) report(who counters.Key, cost, beside uint64, now int64) {
 }
 
 // overdraw charges up to twice the limit.
-func overdraw(m *counterstest.Model, key counters.Key, cost uint64, now int64) {
-	most := 2 * m.Limit().Max()
-	m.Charge(key, min(cost, most-min(m.View(key, now), most)), now)
+func overdraw(m *oracle.Model, key counters.Key, cost uint64, now int64) {
+	largest := 2 * m.Limit().Max()
+	m.Charge(key, min(cost, largest-min(m.View(key, now), largest)), now)
 }
 
-// Whatever is asked, the table says what its naive model does, and a request that is told to wait passes just when the wait is over.
+// Whatever is asked, the table says what its naive model does, and a request that is asked to wait passes just when the
+// wait is over.
 func TestElasticAgainstItsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		draw := func(name string, most uint64) *counters.Limit {
+		draw := func(name string, largest uint64) *counters.Limit {
 			m := counters.NewMeter(name, rapid.SampledFrom(algorithms).Draw(t, name), 10*time.Second)
-			return newLimit(t, m, rapid.SampledFrom([]uint64{1, 2, 5, most}).Draw(t, "limit"))
+			return newLimit(t, m, rapid.SampledFrom([]uint64{1, 2, 5, largest}).Draw(t, "limit"))
 		}
 		child, lender, third := draw("child", 10), draw("lender", 20), draw("third", 40)
-		m := &lending{counterstest.NewModel(child), counterstest.NewModel(lender), counterstest.NewModel(third)}
+		m := &lending{oracle.NewModel(child), oracle.NewModel(lender), oracle.NewModel(third)}
 		table := least(1)
 		now := start
 		for range rapid.IntRange(1, 80).Draw(t, "requests") {
 			now += rapid.SampledFrom([]int64{0, 0, 1, 3e8, 1e9, 7e9}).Draw(t, "pause")
-			who, cost := rapid.SampledFrom([]counters.Key{ann, bob}).Draw(t, "who"), rapid.Uint64Range(1, 4).Draw(t, "cost")
+			who, cost := rapid.SampledFrom([]counters.Key{ann, bob}).
+				Draw(t, "who"),
+				rapid.Uint64Range(1, 4).
+					Draw(t, "cost")
 			charges := borrow(child, who, lender, cost, counters.Charge{Limit: third, Key: shared, Cost: 1})
 			peek := borrow(child, who, lender, 0)
 			if cost == 1 && rapid.Bool().Draw(t, "peek") {
@@ -353,10 +374,12 @@ func TestElasticAgainstItsModel(t *testing.T) {
 				reported := rapid.Uint64Range(1, 50).Draw(t, "reported")
 				if first := rapid.Bool().Draw(t, "the lender first"); first {
 					table.Report([]counters.Charge{
-						{Limit: third, Key: shared, Cost: 2}, {Limit: lender, Key: shared, Cost: reported}, {Limit: child, Key: who, Cost: reported, Mode: counters.Elastic, Lender: 2},
+						{Limit: third, Key: shared, Cost: 2}, {Limit: lender, Key: shared, Cost: reported},
+						{Limit: child, Key: who, Cost: reported, Mode: counters.Elastic, Lender: 2},
 					}, now)
 				} else {
-					table.Report(borrow(child, who, lender, reported, counters.Charge{Limit: third, Key: shared, Cost: 2}), now)
+					table.Report(borrow(child, who, lender, reported,
+						counters.Charge{Limit: third, Key: shared, Cost: 2}), now)
 				}
 				m.report(who, reported, 2, now)
 			}
@@ -365,9 +388,15 @@ func TestElasticAgainstItsModel(t *testing.T) {
 			if got := allAllowed(ds); got != passes || passes && ds[0].Waived != lent {
 				t.Fatalf("a cost of %d: %s, want it to pass: %v, lent: %v", cost, said(ds), passes, lent)
 			}
-			if v, w, x := table.View(child, who, now), table.View(lender, shared, now), table.View(third, shared, now); v != m.child.View(who, now) ||
-				w != m.lender.View(shared, now) || x != m.third.View(shared, now) {
-				t.Fatalf("%d, %d and %d are used, want %d, %d and %d", v, w, x, m.child.View(who, now), m.lender.View(shared, now), m.third.View(shared, now))
+			if v, w, x := table.View(child, who, now), table.View(lender, shared, now),
+				table.View(third, shared, now); v != m.child.View(
+				who,
+				now,
+			) ||
+				w != m.lender.View(shared, now) ||
+				x != m.third.View(shared, now) {
+				t.Fatalf("%d, %d and %d are used, want %d, %d and %d", v, w, x, m.child.View(who, now),
+					m.lender.View(shared, now), m.third.View(shared, now))
 			}
 			if wait := ds[0].RetryAfter; wait > 0 {
 				fits := func(at int64) bool { return m.child.Fits(who, cost, at) || m.lender.Fits(shared, cost, at) }
@@ -393,11 +422,14 @@ func TestElasticLenderOutOfRange(t *testing.T) {
 			t.Errorf("after it: %+v", d)
 		}
 	}()
-	table.TakeAll([]counters.Charge{{Limit: child, Key: ann, Cost: 1, Mode: counters.Elastic, Lender: math.MaxUint8 - 1}}, start, nil)
+	table.TakeAll(
+		[]counters.Charge{{Limit: child, Key: ann, Cost: 1, Mode: counters.Elastic, Lender: math.MaxUint8 - 1}}, start,
+		nil)
 }
 
-// Three tables that tell each other what they admitted admit what one would that knows all: who keeps to what is promised is never denied,
-// however much others borrow, and no window holds more than the lender's limit and what was promised in it.
+// Three tables that tell each other what they admitted admit what one would that knows all: who keeps to what is
+// promised is never denied, however much others borrow, and no window holds more than the lender's limit and what was
+// promised in it.
 func TestElasticInACluster(t *testing.T) {
 	alone, together := busyWindows(t, 1), busyWindows(t, 3)
 	for window := range alone {
@@ -408,8 +440,9 @@ func TestElasticInACluster(t *testing.T) {
 	}
 }
 
-// busyWindows returns how much passes so many tables in each of six windows of a lender's limit of 1000: of one who asks for twice of what
-// there is, and of one who asks for 190 of the 200 that are promised within two seconds, every twelve.
+// busyWindows returns how much passes so many tables in each of six windows of a lender's limit of 1000: of one who
+// asks for twice of what there is, and of one who asks for 190 of the 200 that are promised within two seconds, every
+// twelve.
 func busyWindows(t *testing.T, nodes int) (passed [6]int) {
 	child := newLimit(t, counters.NewMeter("child", counters.SlidingWindow, 10*time.Second), 200)
 	lender := newLimit(t, counters.NewMeter("lender", counters.SlidingWindow, 10*time.Second), 1000)
@@ -437,11 +470,11 @@ func busyWindows(t *testing.T, nodes int) (passed [6]int) {
 			passed[tick/100]++
 		}
 		for i, from := range tables {
-			told := from.DrainDirty(now).Slots
+			sent := from.DrainDirty(now).Slots
 			for j, to := range tables {
 				if i != j {
-					to.Merge(told, now)
-					to.Heard(counters.Origin(i+1), now)
+					to.Merge(sent, now)
+					to.SetWatermark(counters.Origin(i+1), now)
 				}
 			}
 		}

@@ -42,8 +42,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// An attacker who changes identity with every request gets a cell each, and no more memory than the budget: keys that are over
-// their limit are kept all the same.
+// An attacker who changes identity with every request gets a cell each, and no more memory than the budget: keys that
+// are over their limit are kept all the same.
 func TestIdentityRotationStaysWithinTheBudget(t *testing.T) {
 	const offenders = 100
 	l := limitOf(t, time.Hour, time.Hour/10, 2)
@@ -79,7 +79,9 @@ func TestIdentityRotationStaysWithinTheBudget(t *testing.T) {
 		}
 	}
 	st := table.Stats()
-	if st.Keys < counters.MinMemory/400 || st.Evicted != 100+100000-uint64(st.Keys) || st.Forgotten != st.Evicted || st.Expired != 0 || st.EvictedDenied != 0 {
+	if st.Keys < counters.MinMemory/400 || st.Evicted != 100+100000-uint64(st.Keys) || st.Forgotten != st.Evicted ||
+		st.Expired != 0 ||
+		st.EvictedDenied != 0 {
 		t.Errorf("%+v, want a full table, and all others evicted with a count of 1 each", st)
 	}
 }
@@ -97,7 +99,8 @@ func TestMergesStayWithinTheBudget(t *testing.T) {
 		l := limits[r.IntN(len(limits))]
 		for j := range slots {
 			at := start - r.Int64N(int64(time.Hour))
-			slots[j] = slotOf(l, counters.Key(r.IntN(1<<(i%20))), at, counters.Origin(2+r.IntN(1<<(i%10))), r.Uint32N(3), 1+r.Uint64N(9))
+			slots[j] = slotOf(l, counters.Key(r.IntN(1<<(i%20))), at, counters.Origin(2+r.IntN(1<<(i%10))),
+				r.Uint32N(3), 1+r.Uint64N(9))
 		}
 		table.Merge(slots, start)
 		if st := table.Stats(); st.Bytes > counters.MinMemory {
@@ -113,7 +116,8 @@ func TestMergesStayWithinTheBudget(t *testing.T) {
 	runtime.KeepAlive(table)
 }
 
-// Requests that no wait can admit need no cell: neither a rule that blocks nor costs beyond the limit push out keys that count.
+// Requests that no wait can admit need no cell: neither a rule that blocks nor costs beyond the limit push out keys
+// that count.
 func TestWhatIsNeverAdmittedTakesNoRoom(t *testing.T) {
 	l, block := limitNamed(t, "r", 5), limitNamed(t, "block", 0)
 	table := small(1)
@@ -194,7 +198,8 @@ func TestTheDeniedGoLast(t *testing.T) {
 		now++
 		table.Take(l, key, 1, now)
 	}
-	if got, st := kept(table, narrow, 0, n/2, now), table.Stats(); got < n/2*999/1000 || st.EvictedDenied > uint64(n/2-got) {
+	if got, st := kept(table, narrow, 0, n/2, now), table.Stats(); got < n/2*999/1000 ||
+		st.EvictedDenied > uint64(n/2-got) {
 		t.Errorf("%d of %d denied keys are kept, %+v", got, n/2, st)
 	}
 	// Where all are, some of them have to go, and are counted.
@@ -228,13 +233,14 @@ func TestTheExpiredGoFirst(t *testing.T) {
 	for key := range n * 3 / 8 {
 		table.Take(l, n+key, 1, after(time.Second))
 	}
-	if got := kept(table, l, 0, n/2, after(time.Second)) + kept(table, l, n, n+n*3/8, after(time.Second)); got < (n/2+n*3/8)*99/100 {
+	if got := kept(table, l, 0, n/2, after(time.Second)) + kept(table, l, n, n+n*3/8,
+		after(time.Second)); got < (n/2+n*3/8)*99/100 {
 		t.Errorf("%d of %d cells that count are kept, %+v", got, n/2+n*3/8, table.Stats())
 	}
 }
 
-// Expired cells go with the drains, those of others' counts as well, and none before its time. Looking at all cells, as for a
-// snapshot, keeps none alive.
+// Expired cells go with the drains, those of others' counts as well, and none before its time. Looking at all cells, as
+// for a snapshot, keeps none alive.
 func TestExpiredCellsGoWithTime(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
 	for name, look := range map[string]func(table *counters.Table, now int64){
@@ -306,8 +312,8 @@ func TestADrainExpiresAPart(t *testing.T) {
 	}
 }
 
-// Where a clock ran far ahead and was put right, the cells of that time are no longer of use, and go first: else they would count as
-// the most recently used for as long as it had run ahead.
+// Where a clock ran far ahead and was put right, the cells of that time are no longer of use, and go first: else they
+// would count as the most recently used for as long as it had run ahead.
 func TestCellsOfATimeThatNeverCameGoFirst(t *testing.T) {
 	l := filler(t)
 	n := fill(t, small(1), l, 0, start)

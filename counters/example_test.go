@@ -7,10 +7,12 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Three logins a minute for each address. The fourth has to wait until enough of the first ones has left the window: with one
-// sub-window of a minute, after this minute two thirds of the next one.
+// Three logins a minute for each address. The fourth has to wait until enough of the first ones has left the window:
+// with one sub-window of a minute, after this minute two thirds of the next one.
 func ExampleTable_Take() {
-	meter := counters.Meter{Rule: "login/per_ip", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: time.Minute}
+	meter := counters.Meter{
+		Rule: "login/per_ip", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: time.Minute,
+	}
 	limit, err := counters.NewLimit(meter, 3)
 	if err != nil {
 		fmt.Println(err)
@@ -22,7 +24,8 @@ func ExampleTable_Take() {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ask := func(at time.Duration) {
 		d := table.Take(limit, alice, 1, noon.Add(at).UnixNano())
-		fmt.Printf("%5v: allowed %-5v %d of %d left, retry after %v\n", at, d.Allowed, d.Remaining, d.Limit, d.RetryAfter)
+		fmt.Printf("%5v: allowed %-5v %d of %d left, retry after %v\n", at, d.Allowed, d.Remaining, d.Limit,
+			d.RetryAfter)
 	}
 	ask(0)
 	ask(10 * time.Second)
@@ -144,7 +147,8 @@ func ExampleAlgorithm_leakyBucket() {
 	// 1s: true, 0 left, retry after 0s, delay 0s
 }
 
-// Requests that have nothing to do with each other are decided together at less cost, most so where their keys are many.
+// Requests that have nothing to do with each other are decided together at less cost, most so where their keys are
+// many.
 func ExampleTable_TakeBatch() {
 	l, _ := counters.NewLimit(counters.NewMeter("r", counters.SlidingWindow, time.Minute), 1)
 	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})

@@ -4,20 +4,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
-// Two tables that tell each other what they drain, in whatever order, once or more, agree in the end with each other and with a model
-// that saw all requests; before that, neither has ever seen more than the model.
+// Two tables that tell each other what they drain, in whatever order, once or more, agree in the end with each other
+// and with a model that saw all requests; before that, neither has ever seen more than the model.
 func TestTablesThatExchangeDrainsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawShared(t, counters.SlidingWindow, counters.FixedWindow)
-		tables := [2]*counters.Table{
-			small(1), small(2),
-		}
-		truth := counterstest.NewModel(l)
+		tables := [2]*counters.Table{small(1), small(2)}
+		truth := oracle.NewModel(l)
 		var sent [2][][]counters.Slot // by whom they are to be heard
 		now := start
 		drain := func(from int) { sent[1-from] = append(sent[1-from], tables[from].DrainDirty(now).Slots) }
@@ -32,14 +31,15 @@ func TestTablesThatExchangeDrainsAgree(t *testing.T) {
 					tables[who].Merge(rapid.SampledFrom(sent[who]).Draw(t, "heard"), now)
 				}
 			default:
-				key, cost := counters.Key(rapid.Uint64Range(0, 2).Draw(t, "key")), rapid.Uint64Range(0, 4).Draw(t, "cost")
+				key, cost := counters.Key(rapid.Uint64Range(0, 2).Draw(t, "key")), rapid.Uint64Range(0, 4).
+					Draw(t, "cost")
 				if tables[who].Take(l, key, cost, now).Allowed {
 					truth.Add(key, l.Meter().Index(now), cost)
 				}
 			}
 			for key := range counters.Key(3) {
-				if view, most := tables[who].View(l, key, now), truth.View(key, now); view > most {
-					t.Fatalf("table %d believes in %d of key %d, of which there are %d", who, view, key, most)
+				if view, largest := tables[who].View(l, key, now), truth.View(key, now); view > largest {
+					t.Fatalf("table %d believes in %d of key %d, of which there are %d", who, view, key, largest)
 				}
 			}
 		}
@@ -59,34 +59,36 @@ func TestTablesThatExchangeDrainsAgree(t *testing.T) {
 	})
 }
 
-// Of what is counted by sub-windows a snapshot is all that a newcomer needs: it decides as the one that it heard it from, and so does one that heard it from the newcomer.
+// Of what is counted by sub-windows a snapshot is all that a newcomer needs: it decides as the one that it heard it
+// from, and so does one that heard it from the newcomer.
 func TestSnapshotMakesANewcomerEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, table := drawLimit(t, counters.SlidingWindow, counters.FixedWindow), small(1)
 		now := drawHistory(t, table, l)
-		heard := table
+		source := table
 		for origin := range counters.Origin(2) {
 			newcomer := small(100 + origin)
-			newcomer.Merge(heard.Snapshot(now, 1000), now)
-			heard = newcomer
+			newcomer.Merge(source.Snapshot(now, 1000), now)
+			source = newcomer
 		}
 		for range 5 {
 			now += rapid.Int64Range(0, 3*int64(l.Meter().Sub)).Draw(t, "pause")
-			if a, b := table.Take(l, 1, 0, now), heard.Take(l, 1, 0, now); a != b {
+			if a, b := table.Take(l, 1, 0, now), source.Take(l, 1, 0, now); a != b {
 				t.Fatalf("%+v, the newcomer says %+v", a, b)
 			}
 		}
 	})
 }
 
-// What a peer tells a table of its own counts, the table knows better.
+// What a peer sends a table of its own counts, the table knows better.
 func TestOwnSlotsFromAPeerChangeNothing(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
 	table := small(9)
 	table.Take(l, 1, 3, start)
 	table.DrainDirty(start)
 	echo := []counters.Slot{
-		slotOf(l, 1, start, 9, 0, 50), slotOf(l, 1, start, 9, 7, 50), slotOf(l, 2, start, 9, 0, 50), slotOf(l, 1, start, 0, 0, 50),
+		slotOf(l, 1, start, 9, 0,
+			50), slotOf(l, 1, start, 9, 7, 50), slotOf(l, 2, start, 9, 0, 50), slotOf(l, 1, start, 0, 0, 50),
 	}
 	if novel := table.Merge(echo, start); novel != 0 {
 		t.Errorf("%d slots are novel, want 0", novel)
@@ -98,7 +100,7 @@ func TestOwnSlotsFromAPeerChangeNothing(t *testing.T) {
 	}
 }
 
-// What comes from others is not told as the table's own.
+// What comes from others is not sent as the table's own.
 func TestOwnLeavesOutOthers(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
 	table := small(9)
@@ -171,7 +173,8 @@ func TestMergeOfNothing(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 100)
 	table := small(9)
 	empty := table.Stats()
-	if novel := table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 0)}, start); novel != 0 || table.Stats() != empty {
+	if novel := table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 0)}, start); novel != 0 ||
+		table.Stats() != empty {
 		t.Errorf("a count of 0: %d are novel, %+v", novel, table.Stats())
 	}
 	if novel := table.Merge(nil, start); novel != 0 {

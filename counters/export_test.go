@@ -8,7 +8,7 @@ func NewTiny(origin Origin, pages int) *Table {
 }
 
 // Believed is the most that a slot is believed to count where the limit is known.
-func Believed(l *Limit) uint64 { return believed * (l.max + l.refill) }
+func Believed(l *Limit) uint64 { return maxLimits * (l.max + l.refill) }
 
 // ShardOf is the number of the shard that a key's cell is in, of a table without a seed.
 func ShardOf(l *Limit, key Key) int { return int(hash(0, l.id, key) >> (64 - shardBits)) }
@@ -21,31 +21,34 @@ func BanShardOf(l *Limit, key Key) int {
 	return int(hash(0, l.ban.id, key) >> (64 - shardBits))
 }
 
-// Watched is what a table knows of the demand for a key.
-type Watched struct {
-	Own, Live, Frozen, Ghost float64
-	Voices                   int
-	Until, Summed            int64
+// HotKeyState is what a table knows of the demand for a key.
+type HotKeyState struct {
+	Own, Reachable, Unreachable, Estimate float64
+	PeerRates                             int
+	Until, Summed                         int64
 }
 
-// Watched returns what is known of the demand for a key, nil if nothing is.
-func (t *Table) Watched(l *Limit, key Key) *Watched {
+// HotKeyState returns what is known of the demand for a key, nil if nothing is.
+func (t *Table) HotKeyState(l *Limit, key Key) *HotKeyState {
 	h := hash(t.seed, l.id, key)
 	s := t.shardOf(h)
 	s.Lock()
 	defer s.Unlock()
 	ref := s.find(l.id, key, h)
-	if ref == 0 || s.cell(ref).watch == 0 {
+	if ref == 0 || s.cell(ref).hotKey == 0 {
 		return nil
 	}
-	w := s.memory.watch(s.cell(ref).watch)
-	seen := &Watched{Own: float64(w.own), Live: float64(w.live), Frozen: float64(w.frozen), Until: w.until, Summed: w.summed}
-	for voice := w.voices; voice != 0; voice = s.memory.voice(voice).next {
-		seen.Voices++
+	w := s.memory.hotKey(s.cell(ref).hotKey)
+	seen := &HotKeyState{
+		Own: float64(w.own), Reachable: float64(w.reachableRate), Unreachable: float64(w.unreachableRate),
+		Until: w.until, Summed: w.summed,
 	}
-	if w.ghost != 0 {
-		for _, n := range s.memory.ghost(w.ghost).counts {
-			seen.Ghost += float64(n)
+	for ref := w.peerRates; ref != 0; ref = s.memory.peerRate(ref).next {
+		seen.PeerRates++
+	}
+	if w.estimate != 0 {
+		for _, n := range s.memory.estimate(w.estimate).counts {
+			seen.Estimate += float64(n)
 		}
 	}
 	return seen
@@ -53,3 +56,10 @@ func (t *Table) Watched(l *Limit, key Key) *Watched {
 
 // LongestFill is how long a bucket of the window may take to fill, in nanoseconds.
 func LongestFill(window time.Duration) uint64 { return uint64(longestFill(window)) }
+
+// Panicking returns the limit as no rule can have it: a decision under it divides by zero once the shards are locked.
+func Panicking(l *Limit) *Limit {
+	other := *l
+	other.sub = 0
+	return &other
+}

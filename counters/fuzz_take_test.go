@@ -6,20 +6,21 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
 // One table and its model, by a clock that goes as the script wants.
 
 // fuzzTake plays a script of eight bytes a step: what, a key, and how much of time or cost.
 func fuzzTake(t *testing.T, l *counters.Limit, now int64, script []byte) {
-	table, model := small(1), counterstest.NewCells(l, 1)
+	table, model := small(1), oracle.NewCells(l, 1)
 	if isBucket(l.Meter().Algorithm) {
 		table.Know([]*counters.Limit{l})
 	}
 	m := l.Meter()
 	for ; len(script) >= 8; script = script[8:] {
-		op, key, arg := script[0]%8, apart(l, int(script[1]%3)), uint64(binary.LittleEndian.Uint32(script[2:]))<<(script[6]%32)
+		op, key, arg := script[0]%8, apart(l,
+			int(script[1]%3)), uint64(binary.LittleEndian.Uint32(script[2:]))<<(script[6]%32)
 		switch op {
 		case 0:
 			now += int64(arg % uint64(4*m.Window))
@@ -36,8 +37,9 @@ func fuzzTake(t *testing.T, l *counters.Limit, now int64, script []byte) {
 				break // a bucket does not tell waits of a thousand windows
 			}
 			slot := counters.Slot{
-				Meter: &m, Key: key, Index: max(0, m.Index(now)+int64(script[7]%64)-int64(m.SubWindows())-1), Origin: counters.Origin(script[7]/64) + 1,
-				Count: min(arg, most(l)), Since: now - int64(arg%uint64(m.Window)),
+				Meter: &m, Key: key, Index: max(0, m.Index(now)+int64(script[7]%64)-int64(m.SubWindows())-1),
+				Origin: counters.Origin(script[7]/64) + 1,
+				Count:  min(arg, most(l)), CompleteThrough: now - int64(arg%uint64(m.Window)),
 			}
 			if isBucket(m.Algorithm) {
 				slot.Count = min(slot.Count, counters.Believed(l))
@@ -68,9 +70,15 @@ func fuzzTake(t *testing.T, l *counters.Limit, now int64, script []byte) {
 }
 
 // fuzzBan merges a ban of another's.
-func fuzzBan(t *testing.T, table *counters.Table, model *counterstest.Cells, key counters.Key, m *counters.Meter, arg uint64, what byte, now int64) {
+func fuzzBan(
+	t *testing.T, table *counters.Table, model *oracle.Cells, key counters.Key, m *counters.Meter, arg uint64,
+	what byte, now int64,
+) {
 	lasts := uint64(m.Window / time.Millisecond)
-	slot := counters.Slot{Meter: m, Key: key, Index: max(0, m.Index(now)+int64(what%4)-2), Origin: counters.Origin(what/4%4) + 1, Birth: uint32(what / 16 % 2)}
+	slot := counters.Slot{
+		Meter: m, Key: key, Index: max(0, m.Index(now)+int64(what%4)-2), Origin: counters.Origin(what/4%4) + 1,
+		Birth: uint32(what / 16 % 2),
+	}
 	slot.Count = uint64(slot.Index+2)*lasts - arg%(2*lasts)
 	novel := table.Merge([]counters.Slot{slot}, now) > 0
 	if want := model.Merge(slot, now); novel != want {
@@ -78,8 +86,8 @@ func fuzzBan(t *testing.T, table *counters.Table, model *counterstest.Cells, key
 	}
 }
 
-// fuzzPenalty is what a limit does to whom it denies, by the rest of the number that chose its algorithm.
-func fuzzPenalty(t *testing.T, l *counters.Limit, algorithm byte) *counters.Limit {
+// withFuzzedBan is what a limit does to whom it denies, by the rest of the number that chose its algorithm.
+func withFuzzedBan(t *testing.T, l *counters.Limit, algorithm byte) *counters.Limit {
 	what, window := int(algorithm)/len(algorithms), l.Meter().Window
 	return penalized(t, l, what&1 == 1, what>>1&1 == 1, []time.Duration{window, window / 7, 2*window + 1, 0}[what>>2&3])
 }
@@ -93,6 +101,6 @@ func FuzzTake(f *testing.F) {
 		if setting>>6&1 == 1 {
 			now = 0
 		}
-		fuzzTake(t, fuzzPenalty(t, fuzzLimit(t, algorithm, setting), algorithm), now, script[:min(len(script), 4000)])
+		fuzzTake(t, withFuzzedBan(t, fuzzLimit(t, algorithm, setting), algorithm), now, script[:min(len(script), 4000)])
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
 // Two nodes, what they tell each other, and what each of them and all of them together should count.
@@ -24,7 +24,7 @@ func idOf(s counters.Slot) slotID { return slotID{s.Key, s.Index, s.Origin, s.Bi
 type fuzzNode struct {
 	table  *counters.Table
 	skew   int64 // how far its clock is ahead
-	belief *counterstest.Cells
+	belief *oracle.Cells
 	risen  map[slotID]uint64 // own slots so far that rose since the last drain
 	own    map[slotID]uint64
 	inbox  [][]counters.Slot
@@ -34,7 +34,7 @@ type fuzzNode struct {
 type fuzzPair struct {
 	*testing.T
 	limit *counters.Limit
-	truth *counterstest.Model
+	truth *oracle.Model
 	nodes [2]fuzzNode
 	now   int64
 }
@@ -46,29 +46,29 @@ func fuzzLimit(t *testing.T, algorithm, setting byte) *counters.Limit {
 	a := algorithms[int(algorithm)%len(algorithms)]
 	subs := []time.Duration{1, 2, 10, 60}[setting&3]
 	sub := []time.Duration{time.Millisecond, time.Second, 7 * time.Second, time.Hour}[setting>>2&3]
-	most := []uint64{1, 5, 20, counters.MaxLimit}[setting>>4&3]
+	largest := []uint64{1, 5, 20, counters.MaxLimit}[setting>>4&3]
 	if a == counters.FixedWindow {
 		subs = 1
 	}
 	m := counters.Meter{Rule: "edge/per_ip", Algorithm: a, Window: subs * sub, Sub: sub}
 	switch {
 	case a == counters.SlidingLog:
-		return newLimit(t, m, min(most, 100))
+		return newLimit(t, m, min(largest, 100))
 	case isBucket(a):
-		return newBucket(t, m, min(most, 500), 5) // a fifth of any of these windows is whole
+		return newBucket(t, m, min(largest, 500), 5) // a fifth of any of these windows is whole
 	}
-	return newLimit(t, m, most)
+	return newLimit(t, m, largest)
 }
 
 func newFuzzPair(t *testing.T, algorithm, setting byte) *fuzzPair {
 	l := fuzzLimit(t, algorithm, setting)
-	p := &fuzzPair{T: t, limit: l, truth: counterstest.NewModel(l), now: start}
+	p := &fuzzPair{T: t, limit: l, truth: oracle.NewModel(l), now: start}
 	if setting>>6&1 == 1 {
 		p.now = 0 // the window begins before the epoch
 	}
 	for i := range p.nodes {
 		p.nodes[i] = fuzzNode{
-			table: small(counters.Origin(i + 1)), belief: counterstest.NewCells(l, counters.Origin(i+1)),
+			table: small(counters.Origin(i + 1)), belief: oracle.NewCells(l, counters.Origin(i+1)),
 			risen: make(map[slotID]uint64), own: make(map[slotID]uint64),
 		}
 	}
@@ -121,13 +121,15 @@ func (p *fuzzPair) take(n *fuzzNode, key counters.Key, cost uint64) {
 // take2 takes two layers, which may meet in one cell.
 func (p *fuzzPair) take2(n *fuzzNode, cost uint64, a, b counters.Key) {
 	now := p.now + n.skew
-	ds := n.table.TakeAll([]counters.Charge{{Limit: p.limit, Key: a, Cost: cost}, {Limit: p.limit, Key: b, Cost: cost}}, now, nil)
+	ds := n.table.TakeAll([]counters.Charge{{Limit: p.limit, Key: a, Cost: cost}, {Limit: p.limit, Key: b, Cost: cost}},
+		now, nil)
 	var before uint64
 	if a == b {
 		before = cost
 	}
 	wantA, wantB := n.belief.Ask(a, cost, 0, now), n.belief.Ask(b, cost, before, now)
-	if ds[0].Allowed != wantA.Allowed || ds[1].Allowed != wantB.Allowed || ds[0].RetryAfter != wantA.RetryAfter || ds[1].RetryAfter != wantB.RetryAfter {
+	if ds[0].Allowed != wantA.Allowed || ds[1].Allowed != wantB.Allowed || ds[0].RetryAfter != wantA.RetryAfter ||
+		ds[1].RetryAfter != wantB.RetryAfter {
 		p.Fatalf("layers %d and %d, cost %d:\n got %+v\nwant %+v and %+v", a, b, cost, ds, wantA, wantB)
 	}
 	if wantA.Allowed && wantB.Allowed {
@@ -152,7 +154,8 @@ func (p *fuzzPair) admitted(n *fuzzNode, key counters.Key, cost uint64) {
 	n.risen[id] = n.own[id]
 }
 
-// bySubWindows reports whether the algorithm counts by sub-windows alone, so that nodes that know the same agree, by whatever clocks.
+// bySubWindows reports whether the algorithm counts by sub-windows alone, so that nodes that know the same agree, by
+// whatever clocks.
 func (p *fuzzPair) bySubWindows() bool {
 	a := p.limit.Meter().Algorithm
 	return a == counters.SlidingWindow || a == counters.FixedWindow
@@ -201,7 +204,10 @@ func (p *fuzzPair) mergeNonsense(n *fuzzNode, arg int64) {
 	bad := m
 	bad.Sub += time.Duration(arg) - 300
 	bad.Window++
-	slot := counters.Slot{Meter: &m, Key: counters.Key(arg % fuzzKeys), Index: m.Index(now), Origin: 3, Birth: uint32(arg), Count: 1 << 63}
+	slot := counters.Slot{
+		Meter: &m, Key: counters.Key(arg % fuzzKeys), Index: m.Index(now), Origin: 3, Birth: uint32(arg),
+		Count: 1 << 63,
+	}
 	future, past, invalid, own, empty := slot, slot, slot, slot, slot
 	future.Index += 2 + arg
 	past.Index -= int64(m.SubWindows()) + 1 + arg
@@ -225,8 +231,8 @@ func (p *fuzzPair) check(n *fuzzNode) {
 		if want := n.belief.View(key, now); view != want {
 			p.Fatalf("key %d: view %d, the model says %d", key, view, want)
 		}
-		if most := p.truth.View(key, now); view > most && (p.bySubWindows() || p.nodes[1].skew == 0) {
-			p.Fatalf("key %d: view %d, of which there are %d", key, view, most)
+		if largest := p.truth.View(key, now); view > largest && (p.bySubWindows() || p.nodes[1].skew == 0) {
+			p.Fatalf("key %d: view %d, of which there are %d", key, view, largest)
 		}
 	}
 	if st := n.table.Stats(); st.Keys > fuzzKeys || st.Evicted != 0 {

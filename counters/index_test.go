@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Keys that meet in one place, by the hash as everybody can compute it, are strewn as any others are where there is a seed.
+// Keys that meet in one place, by the hash as everybody can compute it, are strewn as any others are where there is a
+// seed.
 func TestChosenKeysAreStrewn(t *testing.T) {
 	l, err := NewLimit(NewMeter("r", SlidingWindow, time.Hour), 10)
 	if err != nil {
@@ -55,7 +56,8 @@ func TestChosenKeysAreStrewn(t *testing.T) {
 	}
 	usual := passed(1, random)
 	if known := passed(0, chosen); known < 20*usual {
-		t.Errorf("keys that are chosen pass %.1f places where the hash is known, others %.1f: they are not chosen well", known, usual)
+		t.Errorf("keys that are chosen pass %.1f places where the hash is known, others %.1f: they are not chosen well",
+			known, usual)
 	}
 	for range 8 {
 		if seeded := passed(r.Uint64(), chosen); seeded > 2*usual {

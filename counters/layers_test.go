@@ -6,20 +6,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
-func limitNamed(t rapid.TB, rule string, most uint64) *counters.Limit {
+func limitNamed(t rapid.TB, rule string, largest uint64) *counters.Limit {
 	t.Helper()
-	return newLimit(t, counters.NewMeter(rule, counters.SlidingWindow, 10*time.Second), most)
+	return newLimit(t, counters.NewMeter(rule, counters.SlidingWindow, 10*time.Second), largest)
 }
 
 func TestTakeAllIsAllOrNothing(t *testing.T) {
 	wide, narrow := limitNamed(t, "all", 100), limitNamed(t, "one", 3)
 	table := least(1)
-	request := []counters.Charge{{Limit: wide, Key: 1, Cost: 2}, {Limit: narrow, Key: 2, Cost: 2}, {Limit: wide, Key: 3, Cost: 2}}
+	request := []counters.Charge{
+		{Limit: wide, Key: 1, Cost: 2},
+		{Limit: narrow, Key: 2, Cost: 2},
+		{Limit: wide, Key: 3, Cost: 2},
+	}
 
 	for i, d := range table.TakeAll(request, start, nil) {
 		if !d.Allowed || d.Remaining != d.Limit-2 || d.ResetAfter != 11*time.Second {
@@ -46,7 +51,8 @@ func TestTakeAllAppends(t *testing.T) {
 	l := limitNamed(t, "r", 5)
 	table := least(1)
 	earlier := counters.Decision{Rule: "earlier"}
-	ds := table.TakeAll([]counters.Charge{{}, {Limit: l, Key: 1, Cost: 1}, {Key: 9, Cost: 9}}, start, []counters.Decision{earlier})
+	ds := table.TakeAll([]counters.Charge{{}, {Limit: l, Key: 1, Cost: 1}, {Key: 9, Cost: 9}}, start,
+		[]counters.Decision{earlier})
 	if len(ds) != 4 || ds[0] != earlier {
 		t.Fatalf("%+v, want three more after %+v", ds, earlier)
 	}
@@ -134,7 +140,8 @@ func TestWaitOfLayersThatMeet(t *testing.T) {
 	l := limitNamed(t, "r", 5)
 	table := least(1)
 	both := func(cost uint64, now int64) []counters.Decision {
-		return table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: cost}, {Limit: l, Key: 1, Cost: cost}}, now, nil)
+		return table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: cost}, {Limit: l, Key: 1, Cost: cost}}, now,
+			nil)
 	}
 	if ds := both(3, start); ds[0].RetryAfter != 0 || ds[1].RetryAfter != counters.Never {
 		t.Errorf("3 and 3 under 5: %+v, want the second never", ds)
@@ -187,8 +194,8 @@ func TestLayersDoNotEvictEachOther(t *testing.T) {
 	}
 }
 
-// A request that is denied in one layer makes no cell in the others, whichever comes first: a client that is over its limit pushes nobody
-// out by trying one name after another.
+// A request that is denied in one layer makes no cell in the others, whichever comes first: a client that is over its
+// limit pushes nobody out by trying one name after another.
 func TestDeniedLayersEvictNobody(t *testing.T) {
 	ip, user := limitNamed(t, "ip", 10), filler(t)
 	for _, denying := range []int{0, 1} {
@@ -197,7 +204,10 @@ func TestDeniedLayersEvictNobody(t *testing.T) {
 		n := fill(t, table, user, 0, start)
 		before, now := table.Stats(), start+int64(n)
 		for key := range 20 * n {
-			charges := []counters.Charge{{Limit: user, Key: 1<<32 + key, Cost: 1}, {Limit: user, Key: 1<<33 + key, Cost: 1}}
+			charges := []counters.Charge{
+				{Limit: user, Key: 1<<32 + key, Cost: 1},
+				{Limit: user, Key: 1<<33 + key, Cost: 1},
+			}
 			charges[denying] = counters.Charge{Limit: ip, Key: 1, Cost: 1}
 			ds := table.TakeAll(charges, now, nil)
 			if other := ds[1-denying]; ds[denying].Allowed || !other.Allowed || other.Remaining != user.Max() {
@@ -211,15 +221,18 @@ func TestDeniedLayersEvictNobody(t *testing.T) {
 	}
 }
 
-// Layers are only kept from each other, and only while they are decided on: what comes after may evict them, admitted or not.
+// Layers are only kept from each other, and only while they are decided on: what comes after may evict them, admitted
+// or not.
 func TestLayersCanBeEvictedAfterwards(t *testing.T) {
 	l, full := filler(t), limitNamed(t, "full", 1)
 	table := small(1)
 	n := fill(t, table, l, 0, start)
 	table.Take(full, 0, 1, start)
 	for key := 100 * n; key < 101*n; key++ {
-		table.TakeAll([]counters.Charge{{Limit: l, Key: 3 * key, Cost: 1}, {Limit: l, Key: 3*key + 1, Cost: 1}}, start, nil)
-		table.TakeAll([]counters.Charge{{Limit: l, Key: 3*key + 2, Cost: 1}, {Limit: full, Key: 0, Cost: 1}}, start, nil)
+		table.TakeAll([]counters.Charge{{Limit: l, Key: 3 * key, Cost: 1}, {Limit: l, Key: 3*key + 1, Cost: 1}}, start,
+			nil)
+		table.TakeAll([]counters.Charge{{Limit: l, Key: 3*key + 2, Cost: 1}, {Limit: full, Key: 0, Cost: 1}}, start,
+			nil)
 	}
 	before := table.Stats().Evicted
 	for key := 200 * n; key < 202*n; key++ {
@@ -237,17 +250,20 @@ func TestLayersCanBeEvictedAfterwards(t *testing.T) {
 func TestTakeAllAgainstModels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var limits []*counters.Limit
-		var models []*counterstest.Cells
+		var models []*oracle.Cells
 		for i := range 3 {
 			m := drawShared(t, algorithms...).Meter()
 			m.Rule = fmt.Sprint("r", i)
 			var l *counters.Limit
-			if most := rapid.OneOf(rapid.Just(uint64(0)), rapid.Uint64Range(3, 12)).Draw(t, "limit"); isBucket(m.Algorithm) && most > 0 {
-				l = newBucket(t, m, most, rapid.SampledFrom([]uint64{1, 2, 5}).Draw(t, "refill"))
+			if largest := rapid.OneOf(rapid.Just(uint64(0)), rapid.Uint64Range(3, 12)).Draw(t, "limit"); isBucket(
+				m.Algorithm,
+			) &&
+				largest > 0 {
+				l = newBucket(t, m, largest, rapid.SampledFrom([]uint64{1, 2, 5}).Draw(t, "refill"))
 			} else {
-				l = newLimit(t, m, most)
+				l = newLimit(t, m, largest)
 			}
-			limits, models = append(limits, l), append(models, counterstest.NewCells(l, 1))
+			limits, models = append(limits, l), append(models, oracle.NewCells(l, 1))
 		}
 		table := least(1)
 		now := start
@@ -258,7 +274,12 @@ func TestTakeAllAgainstModels(t *testing.T) {
 			var rules []int
 			for range rapid.IntRange(1, 5).Draw(t, "layers") {
 				rule := rapid.IntRange(0, 2).Draw(t, "rule")
-				charges = append(charges, counters.Charge{Limit: limits[rule], Key: counters.Key(rapid.Uint64Range(0, 1).Draw(t, "key")), Cost: cost})
+				charges = append(
+					charges,
+					counters.Charge{
+						Limit: limits[rule], Key: counters.Key(rapid.Uint64Range(0, 1).Draw(t, "key")), Cost: cost,
+					},
+				)
 				rules = append(rules, rule)
 			}
 			checkLayers(t, table, models, charges, rules, now)
@@ -266,7 +287,9 @@ func TestTakeAllAgainstModels(t *testing.T) {
 	})
 }
 
-func checkLayers(t *rapid.T, table *counters.Table, models []*counterstest.Cells, charges []counters.Charge, rules []int, now int64) {
+func checkLayers(
+	t *rapid.T, table *counters.Table, models []*oracle.Cells, charges []counters.Charge, rules []int, now int64,
+) {
 	type cell struct {
 		rule int
 		key  counters.Key

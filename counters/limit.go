@@ -14,7 +14,7 @@ type Limit struct {
 	bucket
 	policy
 	countsRejected bool
-	ban            *penalty // nil: nobody is banned
+	ban            *banSpec // nil: nobody is banned
 }
 
 // MaxLimit is the largest maximum: far beyond use, and far from where sums would overflow.
@@ -23,8 +23,8 @@ const MaxLimit = 1 << 40
 // MaxLog is the largest maximum of a sliding log, which remembers each request: 16 bytes a key and request.
 const MaxLog = 1 << 14
 
-// NewLimit returns the limit of at most max cost per window on the meter. A bucket has max for its capacity, and gets max back in
-// each window.
+// NewLimit returns the limit of at most max cost per window on the meter. A bucket has max for its capacity, and gets
+// max back in each window.
 func NewLimit(m Meter, max uint64) (*Limit, error) {
 	refill := uint64(0)
 	if m.Algorithm.bucket() {
@@ -33,8 +33,9 @@ func NewLimit(m Meter, max uint64) (*Limit, error) {
 	return newLimit(m, max, refill)
 }
 
-// NewBucket returns the limit of a token or leaky bucket that holds capacity, and gets refill back in each of the meter's windows,
-// a little at a time: ten failed logins of which one is forgiven an hour are a capacity of 10, a refill of 1 and a window of an hour.
+// NewBucket returns the limit of a token or leaky bucket that holds capacity, and gets refill back in each of the
+// meter's windows, a little at a time: ten failed logins of which one is forgiven an hour are a capacity of 10, a
+// refill of 1 and a window of an hour.
 func NewBucket(m Meter, capacity, refill uint64) (*Limit, error) {
 	if !m.Algorithm.bucket() {
 		return nil, fmt.Errorf("meter %s: %s is not a bucket that could be refilled", m.Rule, m.Algorithm)
@@ -45,27 +46,33 @@ func NewBucket(m Meter, capacity, refill uint64) (*Limit, error) {
 	return newLimit(m, capacity, refill)
 }
 
-func newLimit(m Meter, most, refill uint64) (*Limit, error) {
+func newLimit(m Meter, largest, refill uint64) (*Limit, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
-	if m.Algorithm == Ban {
+	if !m.Algorithm.Counts() {
 		return nil, fmt.Errorf("meter %s: bans are no limit", m.Rule)
 	}
-	if most > MaxLimit || refill > MaxLimit {
-		return nil, fmt.Errorf("meter %s: limit %d is above %d", m.Rule, max(most, refill), uint64(MaxLimit))
+	if largest > MaxLimit || refill > MaxLimit {
+		return nil, fmt.Errorf("meter %s: limit %d is above %d", m.Rule, max(largest, refill), uint64(MaxLimit))
 	}
-	if m.Algorithm == SlidingLog && most > MaxLog {
-		return nil, fmt.Errorf("meter %s: limit %d is above %d, which is as much as a log of each request can hold: a sliding window has no such end",
-			m.Rule, most, MaxLog)
+	if m.Algorithm == SlidingLog && largest > MaxLog {
+		return nil, fmt.Errorf(
+			"meter %s: limit %d is above %d, which is as much as a log of each request can hold: a sliding window "+
+				"has no such end",
+			m.Rule,
+			largest,
+			MaxLog,
+		)
 	}
-	l := &Limit{meter: m, max: most, id: m.id(), shape: m.shape()}
+	l := &Limit{meter: m, max: largest, id: m.id(), shape: m.shape()}
 	l.scope, _ = m.Home()
 	if refill > 0 {
 		var ok bool
-		if l.bucket, ok = newBucket(&m, most, refill); !ok {
-			return nil, fmt.Errorf("meter %s: a bucket of %d that gets %d in %v back takes longer to fill than can be told: at most %v",
-				m.Rule, most, refill, m.Window, longestFill(m.Window))
+		if l.bucket, ok = newBucket(&m, largest, refill); !ok {
+			return nil, fmt.Errorf(
+				"meter %s: a bucket of %d that gets %d in %v back takes longer to fill than can be told: at most %v",
+				m.Rule, largest, refill, m.Window, longestFill(m.Window))
 		}
 	}
 	return l, nil
@@ -80,7 +87,8 @@ func (l *Limit) Meter() Meter { return l.meter }
 // Max returns the most cost that a window may hold; of a bucket, its capacity.
 func (l *Limit) Max() uint64 { return l.max }
 
-// Lasts returns how long an admission counts: for a window, or for as long as a bucket takes to come back from all that it holds.
+// Lasts returns how long an admission counts: for a window, or for as long as a bucket takes to come back from all that
+// it holds.
 func (l *Limit) Lasts() time.Duration {
 	if l.refill == 0 {
 		return l.meter.Window
@@ -91,5 +99,5 @@ func (l *Limit) Lasts() time.Duration {
 // Refill returns what a bucket gets back in a window; 0 for other algorithms.
 func (l *Limit) Refill() uint64 { return l.bucket.refill }
 
-// Far is what may be used of the limit without its being near: three quarters.
+// Far returns the usage up to which the limit does not count as near: three quarters of Max.
 func (l *Limit) Far() uint64 { return l.max - l.max/4 }

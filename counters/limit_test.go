@@ -58,14 +58,17 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		{"no rule", func(m *counters.Meter) { m.Rule = "" }, "no name"},
 		{"a long name", func(m *counters.Meter) { m.Rule = strings.Repeat("x", counters.MaxRuleName+1) }, "513 bytes"},
 		{"no algorithm", func(m *counters.Meter) { m.Algorithm = 0 }, "unknown algorithm 0"},
-		{"an algorithm to come", func(m *counters.Meter) { m.Algorithm = 8 }, "unknown algorithm 8"},
+		{"an algorithm to come", func(m *counters.Meter) { m.Algorithm = 9 }, "unknown algorithm 9"},
 		{"a ban of parts", func(m *counters.Meter) { m.Algorithm = counters.Ban }, "no sub-windows"},
 		{"an algorithm of another age", func(m *counters.Meter) { m.Algorithm = 255 }, "unknown algorithm 255"},
 		{"no sub-window", func(m *counters.Meter) { m.Sub = 0 }, "edge/a"},
 		{"a short sub-window", func(m *counters.Meter) { m.Sub = time.Millisecond - 1 }, "outside"},
 		{"a negative sub-window", func(m *counters.Meter) { m.Sub, m.Window = -time.Second, -time.Minute }, "outside"},
 		{"a window shorter than its sub-window", func(m *counters.Meter) { m.Window = time.Second / 2 }, "outside"},
-		{"a window of more than a year", func(m *counters.Meter) { m.Window, m.Sub = 367*24*time.Hour, 367*24*time.Hour }, "outside"},
+		{"a window of more than a year", func(m *counters.Meter) {
+			m.Window, m.Sub = 367*24*time.Hour,
+				367*24*time.Hour
+		}, "outside"},
 		{"a window of all time", func(m *counters.Meter) { m.Window, m.Sub = math.MaxInt64, math.MaxInt64 }, "outside"},
 		{"a part of a sub-window", func(m *counters.Meter) { m.Window = time.Minute + 1 }, "not a multiple"},
 		{"too many sub-windows", func(m *counters.Meter) { m.Window = 61 * time.Second }, "not a multiple"},
@@ -84,15 +87,15 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 
 func TestNewLimit(t *testing.T) {
 	m := counters.NewMeter("r", counters.SlidingWindow, time.Minute)
-	for _, most := range []uint64{0, 1, counters.MaxLimit} {
-		l, err := counters.NewLimit(m, most)
-		if err != nil || l.Max() != most || l.Meter() != m {
-			t.Errorf("a limit of %d: %+v, %v", most, l, err)
+	for _, largest := range []uint64{0, 1, counters.MaxLimit} {
+		l, err := counters.NewLimit(m, largest)
+		if err != nil || l.Max() != largest || l.Meter() != m {
+			t.Errorf("a limit of %d: %+v, %v", largest, l, err)
 		}
 	}
-	for _, most := range []uint64{counters.MaxLimit + 1, math.MaxUint64} {
-		if _, err := counters.NewLimit(m, most); err == nil {
-			t.Errorf("a limit of %d is valid", most)
+	for _, largest := range []uint64{counters.MaxLimit + 1, math.MaxUint64} {
+		if _, err := counters.NewLimit(m, largest); err == nil {
+			t.Errorf("a limit of %d is valid", largest)
 		}
 	}
 }
@@ -113,8 +116,8 @@ func TestIndexIsTheSubWindowOfATime(t *testing.T) {
 // The names are those of rule files, the numbers travel between nodes.
 func TestAlgorithms(t *testing.T) {
 	for a, want := range map[counters.Algorithm]string{
-		1: "sliding_window", 2: "fixed_window", 3: "sliding_log", 4: "token_bucket", 5: "leaky_bucket", 6: "leaky_queue",
-		7: "ban", 0: "algorithm(0)", 8: "algorithm(8)", 77: "algorithm(77)",
+		1: "sliding_window", 2: "fixed_window", 3: "sliding_log", 4: "token_bucket", 5: "leaky_bucket",
+		6: "leaky_queue", 7: "ban", 8: "lift", 0: "algorithm(0)", 9: "algorithm(9)", 77: "algorithm(77)",
 	} {
 		if got := a.String(); got != want {
 			t.Errorf("algorithm %d is %q, want %q", a, got, want)
@@ -134,7 +137,8 @@ func TestAlgorithms(t *testing.T) {
 func TestTheSubWindowsOfEachAlgorithm(t *testing.T) {
 	for i, want := range []int{10, 1, 10, 1, 1, 1} {
 		m := counters.NewMeter("r", algorithms[i], time.Minute)
-		if err := m.Validate(); err != nil || m.SubWindows() != want || m.Algorithm != algorithms[i] || m.Window != time.Minute {
+		if err := m.Validate(); err != nil || m.SubWindows() != want || m.Algorithm != algorithms[i] ||
+			m.Window != time.Minute {
 			t.Errorf("%+v with %d sub-windows, %v; want %d", m, m.SubWindows(), err, want)
 		}
 		m.Sub = 20 * time.Second
@@ -158,7 +162,8 @@ func TestNewBucket(t *testing.T) {
 	if l := newLimit(t, m, 7); l.Max() != 7 || l.Refill() != 7 {
 		t.Errorf("a bucket without a refill of its own: %d, refilled %d a window, want 7 and 7", l.Max(), l.Refill())
 	}
-	for _, c := range []struct{ capacity, refill uint64 }{{10, 0}, {counters.MaxLimit + 1, 1}, {math.MaxUint64, 1}, {10, math.MaxUint64}} {
+	for _, c := range []struct{ capacity, refill uint64 }{{10, 0}, {counters.MaxLimit + 1, 1}, {math.MaxUint64, 1},
+		{10, math.MaxUint64}} {
 		if l, err := counters.NewBucket(m, c.capacity, c.refill); err == nil {
 			t.Errorf("a bucket of %d, refilled %d: %+v", c.capacity, c.refill, l)
 		}
@@ -169,11 +174,12 @@ func TestNewBucket(t *testing.T) {
 	}
 }
 
-// The bucket that takes longest to fill of those that there may be is a bucket like any other: it denies when it is empty, wherever in its
-// sub-window it is asked.
+// The bucket that takes longest to fill of those that there may be is a bucket like any other: it denies when it is
+// empty, wherever in its sub-window it is asked.
 func TestTheSlowestBuckets(t *testing.T) {
 	const year = 365 * 24 * time.Hour
-	for _, window := range []time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour, year} {
+	for _, window := range []time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour,
+		year} {
 		capacity := counters.LongestFill(window) / uint64(window)
 		for _, a := range algorithms {
 			if !isBucket(a) {
@@ -196,7 +202,8 @@ func TestTheSlowestBuckets(t *testing.T) {
 					}
 				}
 				if admitted != 3 {
-					t.Errorf("%v of %d in %v, %v into its sub-window: %d admitted where 3 are left", a, capacity, window, into, admitted)
+					t.Errorf("%v of %d in %v, %v into its sub-window: %d admitted where 3 are left", a, capacity,
+						window, into, admitted)
 				}
 			}
 		}
@@ -212,8 +219,8 @@ func TestTheLongestLog(t *testing.T) {
 	}
 }
 
-// What differs in one field of the meter is counted apart; what differs in the limit only is counted together, so that an edited limit
-// keeps its counts.
+// What differs in one field of the meter is counted apart; what differs in the limit only is counted together, so that
+// an edited limit keeps its counts.
 func TestTheMeterTellsCountsApart(t *testing.T) {
 	table := small(1)
 	base := counters.Meter{Rule: "edge/a", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: time.Second}
@@ -232,7 +239,8 @@ func TestTheMeterTellsCountsApart(t *testing.T) {
 		{Rule: "edge/a\x001\x0060000000000", Algorithm: base.Algorithm, Window: base.Window, Sub: base.Sub},
 	} {
 		if view := table.View(newLimit(t, m, 10), 1, start); view != 0 {
-			t.Errorf("%q, %v by %v, counts what %q, %v by %v does", m.Rule, m.Window, m.Sub, base.Rule, base.Window, base.Sub)
+			t.Errorf("%q, %v by %v, counts what %q, %v by %v does", m.Rule, m.Window, m.Sub, base.Rule, base.Window,
+				base.Sub)
 		}
 	}
 	if view := table.View(edited, 2, start); view != 0 {

@@ -9,11 +9,11 @@ import (
 //
 //	view(t) = sum of the own costs of (t-W, t]  +  sum of the others' counts of the sub-windows that begin in (t-W, t]
 //
-// A sub-window of others leaves as a whole when its beginning does: a log may believe too little of them by what came later in it, and
-// never too much.
+// A sub-window of others leaves as a whole when its beginning does: a log may believe too little of them by what came
+// later in it, and never too much.
 
-// journal is the state of a log.
-type journal struct {
+// requestLog is the state of a log.
+type requestLog struct {
 	oldest, newest uint32 // its entries
 	sum            uint64 // of their costs
 }
@@ -26,20 +26,21 @@ type entry struct {
 }
 
 const (
-	logWords   = int(unsafe.Sizeof(journal{}) / wordBytes)
+	logWords   = int(unsafe.Sizeof(requestLog{}) / wordBytes)
 	entryWords = int(unsafe.Sizeof(entry{}) / wordBytes)
 )
 
-func (c *cell) journal() *journal {
-	return (*journal)(unsafe.Add(unsafe.Pointer(c), headWords*wordBytes))
+func (c *cell) requestLog() *requestLog {
+	return (*requestLog)(unsafe.Add(unsafe.Pointer(c), headWords*wordBytes))
 }
 
 // others is the ring of what others counted.
 func (c *cell) others(sh *shape) []uint64 { return c.words(headWords+logWords, sh.size()) }
 
-// forget drops the entries that have left the window. They do not come back where the clock goes back: a log does not run backwards.
+// forget drops the entries that have left the window. They do not come back where the clock goes back: a log does not
+// run backwards.
 func (s *shard) forget(c *cell, sh *shape, at instant) {
-	j := c.journal()
+	j := c.requestLog()
 	begin := c.index*sh.sub + at.off - int64(sh.n)*sh.sub
 	for j.oldest != 0 {
 		e := s.memory.entry(j.oldest)
@@ -56,7 +57,7 @@ func (s *shard) forget(c *cell, sh *shape, at instant) {
 
 // dropLog frees all entries.
 func (s *shard) dropLog(c *cell) {
-	for ref := c.journal().oldest; ref != 0; {
+	for ref := c.requestLog().oldest; ref != 0; {
 		next := s.memory.entry(ref).next
 		s.memory.free(ref)
 		ref = next
@@ -65,7 +66,7 @@ func (s *shard) dropLog(c *cell) {
 
 // logView is the count of the window that ends at the instant, the entries that left it being forgotten.
 func (c *cell) logView(sh *shape) uint64 {
-	sum := c.journal().sum
+	sum := c.requestLog().sum
 	others := c.others(sh)
 	for _, count := range others[1:] {
 		sum += count
@@ -94,9 +95,10 @@ func (t *Table) takeLog(s *shard, l *Limit, c *cell, cost, before uint64, at ins
 	}
 }
 
-// log enters an admitted cost. A log does not run backwards: where the clock did, the cost counts as of the newest entry.
+// log enters an admitted cost. A log does not run backwards: where the clock did, the cost counts as of the newest
+// entry.
 func (t *Table) log(s *shard, l *Limit, c *cell, cost uint64, at instant) {
-	j := c.journal()
+	j := c.requestLog()
 	now := c.index*l.sub + at.off
 	if j.newest != 0 {
 		if e := s.memory.entry(j.newest); e.time >= now {
@@ -120,17 +122,17 @@ func (t *Table) log(s *shard, l *Limit, c *cell, cost uint64, at instant) {
 	j.sum += cost
 }
 
-// logFalls is the least wait until the view is at most `most`, and was more, if nothing is added: it walks what leaves in the order in
-// which it does.
-func (s *shard) logFalls(l *Limit, c *cell, most uint64, at instant) time.Duration {
-	j, others := c.journal(), c.others(&l.shape)
+// logFalls is the least wait until the view is at most `most`, and was more, if nothing is added: it walks what leaves
+// in the order in which it does.
+func (s *shard) logFalls(l *Limit, c *cell, largest uint64, at instant) time.Duration {
+	j, others := c.requestLog(), c.others(&l.shape)
 	view, window := c.logView(&l.shape), int64(l.n)*l.sub
 	start := c.index * l.sub
 	ahead := s.ahead(c)
 	if ahead == 0 && isZero(others) { // as where nobody else counts: an entry is what is waited for
 		ref := j.newest
-		if most > 0 {
-			for ref = j.oldest; view-uint64(s.memory.entry(ref).cost) > most; ref = s.memory.entry(ref).next {
+		if largest > 0 {
+			for ref = j.oldest; view-uint64(s.memory.entry(ref).cost) > largest; ref = s.memory.entry(ref).next {
 				view -= uint64(s.memory.entry(ref).cost)
 			}
 		}
@@ -156,7 +158,7 @@ func (s *shard) logFalls(l *Limit, c *cell, most uint64, at instant) time.Durati
 			}
 			i++
 		}
-		if view <= most {
+		if view <= largest {
 			return time.Duration(when - start - at.off + at.back)
 		}
 	}

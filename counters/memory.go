@@ -5,11 +5,12 @@ import (
 	"unsafe"
 )
 
-// memory is a shard's part of a table's budget. It holds no pointers but those to its extents, so that the garbage collector does not
-// care how many keys there are.
+// memory is a shard's part of a table's budget. It holds no pointers but those to its extents, so that the garbage
+// collector does not care how many keys there are.
 //
-// It consists of pages of 4 KiB, each cut into blocks of one size: cells of one length, or the two words of a remote slot or of a log's
-// entry. A page whose last block is freed can be cut anew. Pages lie in extents, which are taken from the table's arena as they are needed.
+// It consists of pages of 4 KiB, each cut into blocks of one size: cells of one length, or the two words of a remote
+// slot or of a log's entry. A page whose last block is freed can be cut anew. Pages lie in extents, which are taken
+// from the table's arena as they are needed.
 //
 // A block is named by its ref: page number and word in the page. Page 0 is never used, so that 0 names no block.
 type memory struct {
@@ -42,7 +43,10 @@ const (
 // newMemory lays out as many whole pages as fit into the bytes.
 func newMemory(a *arena, bytes int) memory {
 	pages := max(2, bytes/(pageWords*wordBytes+int(unsafe.Sizeof(page{}))))
-	return memory{arena: a, pages: make([]page, pages), extents: make([]*[extentWords]uint64, (pages*pageWords+extentWords-1)/extentWords), fresh: 1}
+	return memory{
+		arena: a, pages: make([]page, pages),
+		extents: make([]*[extentWords]uint64, (pages*pageWords+extentWords-1)/extentWords), fresh: 1,
+	}
 }
 
 // bitsOfRefs is how many bits a ref of the memory has at most.
@@ -70,7 +74,7 @@ func (m *memory) has(size int) bool {
 func (m *memory) alloc(size int) uint32 {
 	p := m.open[size]
 	if p == 0 {
-		if p = m.cut(size); p == 0 {
+		if p = m.carve(size); p == 0 {
 			return 0
 		}
 	}
@@ -107,8 +111,8 @@ func (m *memory) free(ref uint32) {
 	}
 }
 
-// cut makes a page of blocks of the size: a spare one, or one that was never used.
-func (m *memory) cut(size int) uint32 {
+// carve makes a page of blocks of the size: a spare one, or one that was never used.
+func (m *memory) carve(size int) uint32 {
 	p := m.spare
 	switch {
 	case p != 0:

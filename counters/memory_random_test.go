@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Whatever a table is asked, told and made to forget, under any clock: its shards stay in order, and when all has passed nothing is left.
+// Whatever a table is asked, told and made to forget, under any clock: its shards stay in order, and when all has
+// passed nothing is left.
 func TestMemoryStaysInOrder(t *testing.T) {
 	for seed := range uint64(15) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -129,11 +130,11 @@ func (m *mess) step() {
 		case 1:
 			m.table.Know(m.limits[:m.IntN(len(m.limits))])
 		case 2, 3, 4, 5, 6, 7:
-			m.table.Heard(Origin(1+m.IntN(6)), m.asOf())
+			m.table.SetWatermark(Origin(1+m.IntN(6)), m.asOf())
 		case 8, 9:
 			m.table.SetCluster(m.IntN(4), time.Duration(m.Int64N(int64(time.Second))))
 		case 10, 11:
-			m.table.DrainUrgent(m.now)
+			m.table.DrainEarly(m.now)
 		}
 	}
 }
@@ -173,8 +174,8 @@ func (m *mess) charges() (charges []Charge) {
 	return charges
 }
 
-// slots are some of one limit, a few of them of the same sub-window each: of the past, of now, and of the future, with counts and times
-// of any size.
+// slots are some of one limit, a few of them of the same sub-window each: of the past, of now, and of the future, with
+// counts and times of any size.
 func (m *mess) slots(i int) (slots []Slot) {
 	var index int64
 	meter := m.meters[i]
@@ -188,7 +189,7 @@ func (m *mess) slots(i int) (slots []Slot) {
 		slots = append(slots, Slot{
 			Meter: meter, Key: m.keys[i][m.IntN(messKeys)], Index: index,
 			Origin: Origin(1 + m.IntN(6)), Birth: m.Uint32N(5), Count: m.Uint64N(1<<m.IntN(64)+1) >> (m.IntN(2) * 63),
-			Since: m.now - m.Int64N(1<<(1+m.IntN(60))), Demand: m.demand(),
+			CompleteThrough: m.now - m.Int64N(1<<(1+m.IntN(60))), Demand: m.demand(),
 		})
 	}
 	return slots
@@ -210,12 +211,13 @@ func (m *mess) end(seed uint64) {
 		s := &m.table.shards[number]
 		auditShard(m.T, m.table, number, fmt.Sprint("seed ", seed, ", at the end, shard ", number))
 		if s.keys != 0 || s.used != 0 {
-			m.Errorf("seed %d: shard %d still holds %d cells and %d words when all has passed", seed, number, s.keys, s.used)
+			m.Errorf("seed %d: shard %d still holds %d cells and %d words when all has passed", seed, number, s.keys,
+				s.used)
 		}
 	}
-	for what, r := range map[string]*registry{"meter": &m.table.meters.registry, "origin": &m.table.origins} {
-		for number := range r.bearers {
-			if n := r.bearers[number].Load(); n != 0 {
+	for what, r := range map[string]*registry{"meter": &m.table.meters.registry, "origin": &m.table.origins.registry} {
+		for number := range r.holders {
+			if n := r.holders[number].Load(); n != 0 {
 				m.Errorf("seed %d: %s %d is borne by %d when nothing is left", seed, what, number, n)
 			}
 		}

@@ -7,12 +7,13 @@ import (
 
 // A page that is cleared may hold watches besides cells.
 func TestAWatchIsNoCell(t *testing.T) {
-	if at, want := unsafe.Offsetof(watch{}.none), unsafe.Offsetof(cell{}.meter); at != want {
+	if at, want := unsafe.Offsetof(hotKey{}.none), unsafe.Offsetof(cell{}.meter); at != want {
 		t.Errorf("what tells a watch from a cell is at %d, a cell has its meter at %d", at, want)
 	}
 }
 
-// audit holds what is found in a shard against what the shard says of itself. It stops the test at the first thing that is wrong.
+// audit holds what is found in a shard against what the shard says of itself. It stops the test at the first thing that
+// is wrong.
 type audit struct {
 	t     *testing.T
 	table *Table
@@ -29,7 +30,9 @@ type audit struct {
 func auditShard(t *testing.T, table *Table, number int, when string) {
 	a := &audit{
 		t: t, table: table, shard: &table.shards[number], when: when,
-		spare: make(map[uint32]bool), open: make(map[uint32]int), freed: make(map[uint32]bool), held: make(map[uint32]string),
+		spare: make(
+			map[uint32]bool,
+		), open: make(map[uint32]int), freed: make(map[uint32]bool), held: make(map[uint32]string),
 	}
 	a.pageLists()
 	used := 0
@@ -46,8 +49,22 @@ func auditShard(t *testing.T, table *Table, number int, when string) {
 	if a.words != used {
 		a.fail("cells refer to %d words, %d are in use: %d are lost", a.words, used, used-a.words)
 	}
+	a.remoteCells()
 	a.dirtyList(dirty)
 	a.urgentList()
+}
+
+// remoteCells checks that the cells which only peers counted in are as many as the shard says.
+func (a *audit) remoteCells() {
+	n := 0
+	for _, e := range a.entries {
+		if e != 0 && !a.cell(a.ref(e)).has(local) {
+			n++
+		}
+	}
+	if n != a.remotes {
+		a.fail("%d cells are of peers alone, the shard says %d", n, a.remotes)
+	}
 }
 
 func (a *audit) fail(format string, args ...any) {
@@ -150,18 +167,18 @@ func (a *audit) cells() map[uint32]bool {
 	return listed
 }
 
-// watch checks that what is known of the demand for a key is where the cell says.
+// hotKey checks that what is known of the demand for a key is where the cell says.
 func (a *audit) watch(c *cell, m *meterState) {
-	if c.watch == 0 {
+	if c.hotKey == 0 {
 		return
 	}
-	a.hold(c.watch, watchWords, "a watch of "+m.Rule)
-	w := a.memory.watch(c.watch)
-	for ref := w.voices; ref != 0; ref = a.memory.voice(ref).next {
-		a.hold(ref, voiceWords, "a voice of "+m.Rule)
+	a.hold(c.hotKey, hotKeyWords, "a watch of "+m.Rule)
+	w := a.memory.hotKey(c.hotKey)
+	for ref := w.peerRates; ref != 0; ref = a.memory.peerRate(ref).next {
+		a.hold(ref, peerRateWords, "a voice of "+m.Rule)
 	}
-	if w.ghost != 0 {
-		a.hold(w.ghost, ghostWords, "a ghost of "+m.Rule)
+	if w.estimate != 0 {
+		a.hold(w.estimate, estimateWords, "a estimate of "+m.Rule)
 	}
 }
 
@@ -172,8 +189,8 @@ func (a *audit) counts(c *cell, m *meterState) {
 	for _, n := range ring[1:] {
 		sum += n
 	}
-	if sum != c.whole {
-		a.fail("key %d of %s: the ring %v adds up to %d, the cell says %d", c.key, m.Rule, ring, sum, c.whole)
+	if sum != c.inner {
+		a.fail("key %d of %s: the ring %v adds up to %d, the cell says %d", c.key, m.Rule, ring, sum, c.inner)
 	}
 	own, last := append([]uint64(nil), ring...), uint64(0)
 	for ref := c.slots; ref != 0; ref = a.remote(ref).next {
@@ -181,22 +198,24 @@ func (a *audit) counts(c *cell, m *meterState) {
 		r := a.remote(ref)
 		age := r.age(c)
 		if age < last || age > uint64(m.n+1) {
-			a.fail("key %d of %s: a slot %d sub-windows old comes after one of %d, of %d", c.key, m.Rule, age, last, m.n)
+			a.fail("key %d of %s: a slot %d sub-windows old comes after one of %d, of %d", c.key, m.Rule, age, last,
+				m.n)
 		}
 		if last = age; age == 0 {
 			continue // ahead of the cell's time: in no ring yet
 		}
 		if i := len(own) - int(age); own[i] < r.count() {
-			a.fail("key %d of %s: %v in place %d of the ring %v, where slots count %d more", c.key, m.Rule, ring[i], i, ring, r.count()-own[i])
+			a.fail("key %d of %s: %v in place %d of the ring %v, where slots count %d more", c.key, m.Rule, ring[i], i,
+				ring, r.count()-own[i])
 		} else {
 			own[i] -= r.count()
 		}
 	}
 }
 
-// journal checks that a log's entries come in the order of time and add up.
+// requestLog checks that a log's entries come in the order of time and add up.
 func (a *audit) journal(c *cell, m *meterState) {
-	j := c.journal()
+	j := c.requestLog()
 	sum, newest, time := uint64(0), uint32(0), int64(0)
 	for ref := j.oldest; ref != 0; ref = a.memory.entry(ref).next {
 		a.hold(ref, entryWords, "an entry of "+m.Rule)
@@ -207,7 +226,8 @@ func (a *audit) journal(c *cell, m *meterState) {
 		sum, newest, time = sum+uint64(e.cost), ref, e.time
 	}
 	if sum != j.sum || newest != j.newest {
-		a.fail("key %d of %s: the log adds up to %d and ends at %d, it says %d and %d", c.key, m.Rule, sum, newest, j.sum, j.newest)
+		a.fail("key %d of %s: the log adds up to %d and ends at %d, it says %d and %d", c.key, m.Rule, sum, newest,
+			j.sum, j.newest)
 	}
 }
 
@@ -221,21 +241,22 @@ func (a *audit) dirtyList(dirty map[uint32]bool) {
 		n, prev = n+1, ref
 	}
 	if n != len(dirty) || prev != a.dirty.last {
-		a.fail("%d cells are listed to be drained, the last at %d, want %d, the last at %d", n, prev, len(dirty), a.dirty.last)
+		a.fail("%d cells are listed to be drained, the last at %d, want %d, the last at %d", n, prev, len(dirty),
+			a.dirty.last)
 	}
 }
 
-// urgentList checks that the cells to be drained early are in the list of them, each once, and have a watch.
+// urgentList checks that the cells to be drained early are in the list of them, each once, and have hot-key state.
 func (a *audit) urgentList() {
 	listed := make(map[uint32]bool)
-	for _, ref := range a.urgent {
-		if c := a.cell(ref); listed[ref] || a.held[ref] == "" || !c.has(urgent) || c.watch == 0 {
+	for _, ref := range a.early {
+		if c := a.cell(ref); listed[ref] || a.held[ref] == "" || !c.has(flushEarly) || c.hotKey == 0 {
 			a.fail("the cell at %d is listed to be drained early: %+v", ref, *c)
 		}
 		listed[ref] = true
 	}
 	for _, e := range a.entries {
-		if e != 0 && a.cell(a.ref(e)).has(urgent) != listed[a.ref(e)] {
+		if e != 0 && a.cell(a.ref(e)).has(flushEarly) != listed[a.ref(e)] {
 			a.fail("the cell at %d is not listed to be drained early", a.ref(e))
 		}
 	}

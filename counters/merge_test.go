@@ -5,14 +5,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Slots merged in one call do what they do one by one: in a table that is full as well, and among slots that are refused or change nothing.
+// Slots merged in one call do what they do one by one: in a table that is full as well, and among slots that are
+// refused or change nothing.
 func TestMergeTogetherAsOneByOne(t *testing.T) {
-	sliding, fixed := counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), counters.NewMeter("f", counters.FixedWindow, time.Minute)
-	wide := counters.Meter{Rule: "w", Algorithm: counters.SlidingWindow, Window: time.Hour, Sub: time.Minute} // its cells are large
+	sliding, fixed := counters.NewMeter("r", counters.SlidingWindow,
+		10*time.Second), counters.NewMeter("f", counters.FixedWindow, time.Minute)
+	// its cells are large
+	wide := counters.Meter{Rule: "w", Algorithm: counters.SlidingWindow, Window: time.Hour, Sub: time.Minute}
 	meters := []*counters.Meter{&sliding, &fixed, &wide, &wide, {Rule: "invalid"}, nil}
 	var keys []counters.Key // more of one shard than it has room for, and some of others
 	l := newLimit(t, wide, 10)
@@ -75,7 +79,8 @@ func TestMergesAndRequestsAtOnce(t *testing.T) {
 			var charges []counters.Charge
 			for i := range 64 {
 				key := counters.Key(i*(2*w+1)+1) * 0x9e3779b97f4a7c15
-				slots = append(slots, counters.Slot{Meter: &m, Key: key, Index: m.Index(start), Origin: counters.Origin(2 + w)})
+				slots = append(slots,
+					counters.Slot{Meter: &m, Key: key, Index: m.Index(start), Origin: counters.Origin(2 + w)})
 				charges = append(charges, counters.Charge{Limit: l, Key: key, Cost: 1})
 			}
 			var ds []counters.Decision

@@ -26,11 +26,11 @@ type Meter struct {
 	Rule      string // the rule's full name, unique among all rules
 	Algorithm Algorithm
 	Window    time.Duration // a multiple of Sub; of a bucket, the interval in which its refill comes
-	Sub       time.Duration // length of a sub-window, in which counts are told to others
+	Sub       time.Duration // length of a sub-window, in which counts are sent to others
 }
 
-// NewMeter returns a meter with as many sub-windows as is usual: DefaultSubWindows where the window slides (fewer where it is too
-// short for so many), one otherwise.
+// NewMeter returns a meter with as many sub-windows as is usual: DefaultSubWindows where the window slides (fewer where
+// it is too short for so many), one otherwise.
 func NewMeter(rule string, a Algorithm, window time.Duration) Meter {
 	n := time.Duration(1)
 	if a == SlidingWindow || a == SlidingLog {
@@ -51,34 +51,50 @@ func (m Meter) Validate() error {
 	case !m.Algorithm.Known():
 		return fmt.Errorf("meter %s: unknown algorithm %d", m.Rule, m.Algorithm)
 	case m.Sub < minSubWindow || m.Window > MaxWindow || m.Window < m.Sub:
-		return fmt.Errorf("meter %s: window %v with sub-windows of %v is outside %v to %v", m.Rule, m.Window, m.Sub, minSubWindow, MaxWindow)
+		return fmt.Errorf("meter %s: window %v with sub-windows of %v is outside %v to %v", m.Rule, m.Window, m.Sub,
+			minSubWindow, MaxWindow)
 	case m.Window%m.Sub != 0 || m.Window/m.Sub > MaxSubWindows:
-		return fmt.Errorf("meter %s: window %v is not a multiple of 1 to %d sub-windows of %v", m.Rule, m.Window, MaxSubWindows, m.Sub)
+		return fmt.Errorf("meter %s: window %v is not a multiple of 1 to %d sub-windows of %v", m.Rule, m.Window,
+			MaxSubWindows, m.Sub)
 	case m.Algorithm == FixedWindow && m.Window != m.Sub:
 		return fmt.Errorf("meter %s: a fixed window has no sub-windows", m.Rule)
-	case m.Algorithm == Ban && (m.Window != m.Sub || m.Window%time.Millisecond != 0):
-		return fmt.Errorf("meter %s: a ban lasts whole milliseconds and has no sub-windows, not %v in %v", m.Rule, m.Window, m.Sub)
+	case !m.Algorithm.Counts() && (m.Window != m.Sub || m.Window%time.Millisecond != 0):
+		return fmt.Errorf("meter %s: a ban lasts whole milliseconds and has no sub-windows, not %v in %v", m.Rule,
+			m.Window, m.Sub)
 	}
 	return nil
 }
 
-// SubWindows is the number of whole sub-windows in the window. A cell keeps one more: the oldest, which overlaps partly. A sliding
-// window of one is the classic counter of two buckets.
+// AdHoc reports whether the meter is of no rule, but of a limit that requests brought along. Its name begins with a
+// percent sign that no two hexadecimal digits follow: no full name of a rule does.
+func (m *Meter) AdHoc() bool {
+	hex := func(c byte) bool { return '0' <= c && c <= '9' || 'A' <= c && c <= 'F' }
+	return len(m.Rule) > 2 && m.Rule[0] == '%' && !(hex(m.Rule[1]) && hex(m.Rule[2]))
+}
+
+// SubWindows is the number of whole sub-windows in the window. A cell keeps one more: the oldest, which overlaps
+// partly. A sliding window of one is the classic counter of two buckets.
 func (m Meter) SubWindows() int { return int(m.Window / m.Sub) }
 
-// Index is the number of the sub-window that holds the time now. Every node derives it from wall time, so that all agree.
+// Index is the number of the sub-window that holds the time now. Every node derives it from wall time, so that all
+// agree.
 func (m Meter) Index(now int64) int64 { return now / int64(m.Sub) }
 
-// id folds the meter into the 64 bits under which cells are found. Peers send meters, so it is a hash for which none of them
-// can find a meter that takes another's place.
+// id folds the meter into the 64 bits under which cells are found. Peers send meters, so it is a hash for which none of
+// them can find a meter that takes another's place. Its lowest bit is 0, but of the meter of lifts, whose id is that of
+// its bans and liftBit.
 func (m Meter) id() uint64 {
 	var buf [MaxRuleName + 64]byte // on the stack: Merge comes here for every group of slots
 	b := append(buf[:0], m.Rule...)
-	for _, n := range [...]int64{int64(m.Algorithm), int64(m.Window), int64(m.Sub)} {
+	algorithm, bit := m.Algorithm, uint64(0)
+	if algorithm == Lift {
+		algorithm, bit = Ban, liftBit
+	}
+	for _, n := range [...]int64{int64(algorithm), int64(m.Window), int64(m.Sub)} {
 		b = strconv.AppendInt(append(b, 0), n, 10)
 	}
 	h := sha256.Sum256(b)
-	return binary.LittleEndian.Uint64(h[:])
+	return binary.LittleEndian.Uint64(h[:])&^liftBit | bit
 }
 
 // shape is what a meter means for its cells' arithmetic and layout.
@@ -99,7 +115,7 @@ func (m *Meter) shape() shape {
 		s.fraction = fractionOf(m.Window)
 	case m.Algorithm == SlidingLog:
 		s.ring += logWords + s.size()
-	case m.Algorithm == Ban:
+	case !m.Algorithm.Counts():
 		s.ring += banWords
 	}
 	s.words = s.ring + s.size()

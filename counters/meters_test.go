@@ -30,7 +30,8 @@ func TestMergeRefusesInvalidMeters(t *testing.T) {
 		worse := slot
 		worse.Meter = &bad
 		// The refused ones must not spoil those of a good meter before and after them.
-		if novel := table.Merge([]counters.Slot{worse, slot, worse, worse, {Origin: 2, Count: 1}, slot}, start); novel != 1 {
+		if novel := table.Merge([]counters.Slot{worse, slot, worse, worse, {Origin: 2, Count: 1}, slot},
+			start); novel != 1 {
 			t.Errorf("%s: %d slots are novel, want 1", name, novel)
 		}
 		if st := table.Stats(); st.Refused != 4 || st.Keys != 1 {
@@ -71,12 +72,15 @@ func TestPeersCannotInventMetersWithoutEnd(t *testing.T) {
 	if d := table.Take(l, 1, 2, start); !d.Allowed || d.Remaining != 0 {
 		t.Errorf("the node's own rule: %+v", d)
 	}
-	if novel := table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 5)}, start); novel != 1 || table.View(l, 1, start) != 7 {
-		t.Errorf("counts of the node's own rule from a peer: %d are novel, view %d, want 1 and 7", novel, table.View(l, 1, start))
+	if novel := table.Merge([]counters.Slot{slotOf(l, 1, start, 2, 0, 5)}, start); novel != 1 ||
+		table.View(l, 1, start) != 7 {
+		t.Errorf("counts of the node's own rule from a peer: %d are novel, view %d, want 1 and 7", novel,
+			table.View(l, 1, start))
 	}
 }
 
-// The meters that are kept for the node's own rules stay so, however often these are edited: what they leave behind is not for peers.
+// The meters that are kept for the node's own rules stay so, however often these are edited: what they leave behind is
+// not for peers.
 func TestPeersCannotTakeTheMetersOfOwnRules(t *testing.T) {
 	const own = counters.MaxMeters - maxRemoteMeters
 	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
@@ -86,7 +90,8 @@ func TestPeersCannotTakeTheMetersOfOwnRules(t *testing.T) {
 		for range n {
 			meter := m
 			meter.Rule, invented = "invented/"+strconv.Itoa(invented), invented+1
-			taken += table.Merge([]counters.Slot{{Meter: &meter, Key: 1, Index: m.Index(start), Origin: 2, Count: 1}}, start)
+			taken += table.Merge([]counters.Slot{{Meter: &meter, Key: 1, Index: m.Index(start), Origin: 2, Count: 1}},
+				start)
 		}
 		return taken
 	}
@@ -116,13 +121,15 @@ func TestPeersCannotTakeTheMetersOfOwnRules(t *testing.T) {
 	}
 }
 
-// Nor can they invent origins and births without end, in one sub-window of a key or in several: each lies in the way of older ones.
+// Nor can they invent origins and births without end, in one sub-window of a key or in several: each lies in the way of
+// older ones.
 func TestPeersCannotInventOriginsWithoutEnd(t *testing.T) {
 	l := limitOf(t, 10*time.Second, time.Second, 1e6)
 	table := counters.NewTable(counters.Config{Origin: 1})
 	var slots []counters.Slot
 	for i := range maxRows + 10 {
 		back := time.Duration(i/(maxRows/10+2)) * time.Second
+		table.SetMember(counters.Origin(2+i/4), true)
 		slots = append(slots, slotOf(l, 1, after(-back), counters.Origin(2+i/4), uint32(i), 1))
 	}
 	if novel := table.Merge(slots, start); novel != maxRows {
@@ -135,7 +142,8 @@ func TestPeersCannotInventOriginsWithoutEnd(t *testing.T) {
 		t.Errorf("view = %d, want %d", view, maxRows)
 	}
 	// When their window has passed there is room again.
-	if novel := table.Merge([]counters.Slot{slotOf(l, 1, after(11*time.Second), 7777, 0, 3)}, after(11*time.Second)); novel != 1 {
+	if novel := table.Merge([]counters.Slot{slotOf(l, 1, after(11*time.Second), 7777, 0, 3)},
+		after(11*time.Second)); novel != 1 {
 		t.Error("after the window a new origin is refused")
 	}
 	if slots := table.Snapshot(after(11*time.Second), 10); len(slots) != 1 {

@@ -28,11 +28,11 @@ func (m Mode) String() string {
 	return "mode(" + strconv.Itoa(int(m)) + ")"
 }
 
-// admit reports whether a request passes whose layers said so.
-func admit(charges []Charge, said []Decision) bool {
+// admit reports whether a request passes, given the decisions of its layers.
+func admit(charges []Charge, decisions []Decision) bool {
 	quotas, full := 0, 0
 	for i := range charges {
-		switch denied := !said[i].Allowed; charges[i].Mode {
+		switch denied := !decisions[i].Allowed; charges[i].Mode {
 		case Enforce, Soft, Elastic:
 			if denied {
 				return false
@@ -53,21 +53,21 @@ func admit(charges []Charge, said []Decision) bool {
 // charged reports whether a layer that said d is charged by a request that passes, or does not.
 func (ch *Charge) charged(d *Decision, passes bool) bool {
 	if d.Waived {
-		return passes && ch.Mode != Elastic // a full lender is charged, a loan is not
+		return (passes || ch.Overdraw) && ch.Mode != Elastic // a full lender is charged, a loan is not
 	}
-	return ch.Limit != nil && d.Allowed && (passes || ch.Each)
+	return ch.Limit != nil && d.Allowed && (passes || ch.Each || ch.Overdraw)
 }
 
 // waive turns the denials that do not count into what they are: permissions that were near to be none.
-func waive(charges []Charge, said []Decision) {
+func waive(charges []Charge, decisions []Decision) {
 	full := true // all quotas, if there are any
 	for i := range charges {
-		if ch := &charges[i]; ch.Mode == Quota && ch.Limit != nil && said[i].Allowed {
+		if ch := &charges[i]; ch.Mode == Quota && ch.Limit != nil && decisions[i].Allowed {
 			full = false
 		}
 	}
 	for i := range charges {
-		ch, d := &charges[i], &said[i]
+		ch, d := &charges[i], &decisions[i]
 		if ch.Limit == nil {
 			continue
 		}

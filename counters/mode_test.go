@@ -5,8 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // said writes decisions as one letter each: allowed, denied, waived.
@@ -79,7 +80,8 @@ func TestModes(t *testing.T) {
 					view--
 				}
 				charged += string("-x"[view])
-				if ds[i].Mode != l.mode || ds[i].Allowed && ds[i].RetryAfter != 0 || !ds[i].Allowed && ds[i].RetryAfter == 0 {
+				if ds[i].Mode != l.mode || ds[i].Allowed && ds[i].RetryAfter != 0 ||
+					!ds[i].Allowed && ds[i].RetryAfter == 0 {
 					t.Errorf("layer %d: %+v", i, ds[i])
 				}
 			}
@@ -109,16 +111,22 @@ func TestWaivedLayersTakeNoRoom(t *testing.T) {
 	three, four := limitNamed(t, "r", 3), limitNamed(t, "r", 4)
 	table := least(1)
 	table.Take(three, 1, 1, start)
-	ds := table.TakeAll([]counters.Charge{{Limit: three, Key: 1, Cost: 3, Mode: counters.Shadow}, {Limit: four, Key: 1, Cost: 3}}, start, nil)
+	ds := table.TakeAll(
+		[]counters.Charge{{Limit: three, Key: 1, Cost: 3, Mode: counters.Shadow}, {Limit: four, Key: 1, Cost: 3}},
+		start, nil)
 	if got := said(ds); got != "wa" || table.View(four, 1, start) != 4 {
 		t.Errorf("%s with a view of %d, want wa and 4", got, table.View(four, 1, start))
 	}
 }
 
-// Whatever the modes, the request passes if and only if the layers that may deny do not, and what is charged is what was admitted.
+// Whatever the modes, the request passes if and only if the layers that may deny do not, and what is charged is what
+// was admitted.
 func TestModesAgainstTheRule(t *testing.T) {
 	layer := rapid.Custom(func(t *rapid.T) room {
-		return room{counters.Mode(rapid.IntRange(0, 3).Draw(t, "mode")), rapid.Bool().Draw(t, "full"), rapid.Bool().Draw(t, "each")}
+		return room{
+			counters.Mode(rapid.IntRange(0, 3).Draw(t, "mode")), rapid.Bool().Draw(t, "full"),
+			rapid.Bool().Draw(t, "each"),
+		}
 	})
 	limits := make([]*counters.Limit, 6)
 	for i := range limits {
@@ -162,7 +170,8 @@ func TestModesAgainstTheRule(t *testing.T) {
 
 func TestModeNames(t *testing.T) {
 	for m, want := range map[counters.Mode]string{
-		counters.Enforce: "enforce", counters.Soft: "soft", counters.Shadow: "shadow", counters.Quota: "quota", 9: "mode(9)",
+		counters.Enforce: "enforce", counters.Soft: "soft", counters.Shadow: "shadow", counters.Quota: "quota",
+		9: "mode(9)",
 	} {
 		if got := m.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -173,7 +182,8 @@ func TestModeNames(t *testing.T) {
 func TestWhatDeniesNothingDoesNotGovern(t *testing.T) {
 	full := counters.Decision{Allowed: true, Waived: true, Rule: "watched", Mode: counters.Shadow, Limit: 1}
 	fresh := counters.Decision{Allowed: true, Rule: "enforced", Limit: 10, Remaining: 9}
-	if counters.Governing([]counters.Decision{full, fresh}) != 1 || counters.Governing([]counters.Decision{fresh, full}) != 0 {
+	if counters.Governing([]counters.Decision{full, fresh}) != 1 ||
+		counters.Governing([]counters.Decision{fresh, full}) != 0 {
 		t.Error("what is not enforced speaks for a request that another limit is enforced for")
 	}
 	quota := counters.Decision{Allowed: true, Waived: true, Rule: "full", Mode: counters.Quota, Limit: 1}

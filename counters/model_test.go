@@ -8,16 +8,18 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
-	"github.com/edgelimit/edgelimit/testnet/race"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Every algorithm against its naive model: random requests, remote counts and clocks under random limits.
 
-var ops = flag.Int("ops", 100_000, "random operations of each algorithm in TestModel and TestOddRefills, a tenth of them with the race detector")
+var ops = flag.Int("ops", 100_000,
+	"random operations of each algorithm in TestModel and TestOddRefills, a tenth of them with the race detector")
 
 var algorithms = []counters.Algorithm{
-	counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog, counters.TokenBucket, counters.LeakyBucket, counters.LeakyQueue,
+	counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog, counters.TokenBucket, counters.LeakyBucket,
+	counters.LeakyQueue,
 }
 
 func isBucket(a counters.Algorithm) bool { return a >= counters.TokenBucket }
@@ -25,9 +27,10 @@ func isBucket(a counters.Algorithm) bool { return a >= counters.TokenBucket }
 func TestModel(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
-			for seed, done := uint64(0), 0; done < race.Tenth(*ops); seed++ {
+			for seed, done := uint64(0), 0; done < testkit.Tenth(*ops); seed++ {
 				r := rand.New(rand.NewPCG(seed, uint64(a)))
-				done += newTrial(t, r, seed, randomPenalty(t, r, randomLimit(t, r, a))).run(min(2000, race.Tenth(*ops)-done))
+				done += newTrial(t, r, seed,
+					randomBan(t, r, randomLimit(t, r, a))).run(min(2000, testkit.Tenth(*ops)-done))
 			}
 		})
 	}
@@ -40,8 +43,8 @@ type trial struct {
 	seed   uint64
 	limit  *counters.Limit
 	table  *counters.Table
-	model  *counterstest.Cells
-	told   map[slotID]uint64 // by peers
+	model  *oracle.Cells
+	known  map[slotID]uint64 // by peers
 	now    int64
 	back   bool          // the clock goes back now and then
 	wait   time.Duration // what the last denial told
@@ -50,10 +53,10 @@ type trial struct {
 
 func newTrial(t *testing.T, r *rand.Rand, seed uint64, l *counters.Limit) *trial {
 	p := &trial{T: t, r: r, seed: seed, limit: l,
-		table: small(1), model: counterstest.NewCells(l, 1),
-		told: make(map[slotID]uint64), now: start + r.Int64N(int64(l.Meter().Window)), back: r.IntN(3) > 0, common: 1,
+		table: small(1), model: oracle.NewCells(l, 1),
+		known: make(map[slotID]uint64), now: start + r.Int64N(int64(l.Meter().Window)), back: r.IntN(3) > 0, common: 1,
 	}
-	if isBucket(l.Meter().Algorithm) { // the others are told what nobody would believe who knew the limit
+	if isBucket(l.Meter().Algorithm) { // the others get counts that nobody would believe who knew the limit
 		p.table.Know([]*counters.Limit{l})
 	}
 	if r.IntN(8) == 0 {
@@ -65,8 +68,8 @@ func newTrial(t *testing.T, r *rand.Rand, seed uint64, l *counters.Limit) *trial
 	return p
 }
 
-// apart returns the key of a number, in a shard of its own, as is its ban: where a cell of the same shard went, a table is right to believe less of
-// another than the model does.
+// apart returns the key of a number, in a shard of its own, as is its ban: where a cell of the same shard went, a table
+// is right to believe less of another than the model does.
 func apart(l *counters.Limit, number int) (key counters.Key) {
 	taken := make(map[int]bool)
 	for ; ; key++ {
@@ -85,7 +88,8 @@ func apart(l *counters.Limit, number int) (key counters.Key) {
 // pick returns one of the values.
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// randomLimit returns a limit with few or many sub-windows, small or large. A bucket gets a token in a whole number of nanoseconds.
+// randomLimit returns a limit with few or many sub-windows, small or large. A bucket gets a token in a whole number of
+// nanoseconds.
 func randomLimit(t *testing.T, r *rand.Rand, a counters.Algorithm) *counters.Limit {
 	n := pick[int64](r, 1, 1, 2, 3, 10, 10, 60, 1+r.Int64N(60))
 	sub := pick[int64](r, 1e6, 1e6+1, 999_999_937, 1e9, 1e9, 6e9, 60e9, 3600e9, 1e6+r.Int64N(1e10))
@@ -93,21 +97,22 @@ func randomLimit(t *testing.T, r *rand.Rand, a counters.Algorithm) *counters.Lim
 		n = 1
 	}
 	m := counters.Meter{Rule: "r", Algorithm: a, Window: time.Duration(n * sub), Sub: time.Duration(sub)}
-	most := pick(r, 1, 1+r.Uint64N(20), 1+r.Uint64N(1000), counters.MaxLimit, 1+r.Uint64N(counters.MaxLimit))
+	largest := pick(r, 1, 1+r.Uint64N(20), 1+r.Uint64N(1000), counters.MaxLimit, 1+r.Uint64N(counters.MaxLimit))
 	switch {
 	case a == counters.SlidingLog:
-		return newLimit(t, m, pick(r, 1, 1+r.Uint64N(20), 1+r.Uint64N(60), min(most, counters.MaxLog)))
+		return newLimit(t, m, pick(r, 1, 1+r.Uint64N(20), 1+r.Uint64N(60), min(largest, counters.MaxLog)))
 	case isBucket(a):
 		refill := wholeRefill(r, n*sub)
-		return newBucket(t, m, min(most, 100*uint64(refill)), uint64(refill))
+		return newBucket(t, m, min(largest, 100*uint64(refill)), uint64(refill))
 	}
-	return newLimit(t, m, most)
+	return newLimit(t, m, largest)
 }
 
-// randomPenalty has every other limit ban whom it denies, and count whom.
-func randomPenalty(t *testing.T, r *rand.Rand, l *counters.Limit) *counters.Limit {
+// randomBan has every other limit ban whom it denies, and count whom.
+func randomBan(t *testing.T, r *rand.Rand, l *counters.Limit) *counters.Limit {
 	window := l.Meter().Window
-	lasts := pick(r, time.Millisecond, l.Meter().Sub, window, window/2, 3*window, time.Duration(1+r.Int64N(int64(window))), time.Minute)
+	lasts := pick(r, time.Millisecond, l.Meter().Sub, window, window/2, 3*window,
+		time.Duration(1+r.Int64N(int64(window))), time.Minute)
 	return penalized(t, l, r.IntN(2) == 0, r.IntN(2) == 0, lasts)
 }
 
@@ -183,7 +188,8 @@ func (p *trial) fatalf(op int, format string, args ...any) {
 	p.Helper()
 	m := p.limit.Meter()
 	p.Logf("seed %d, operation %d, %v after the start", p.seed, op, time.Duration(p.now-start))
-	p.Logf("%v of %d, window %v, sub-window %v, refill %d", m.Algorithm, p.limit.Max(), m.Window, m.Sub, p.limit.Refill())
+	p.Logf("%v of %d, window %v, sub-window %v, refill %d", m.Algorithm, p.limit.Max(), m.Window, m.Sub,
+		p.limit.Refill())
 	if ban := p.limit.BanMeter(); ban != nil || p.limit.CountsRejected() {
 		p.Logf("ban %v, counts what it denies: %v", ban, p.limit.CountsRejected())
 	}
@@ -201,7 +207,8 @@ func (p *trial) tick() {
 	case 4:
 		p.now += pick(r, r.Int64N(4*window), window, window+sub, window+2*sub, 100*window)
 	case 5, 6:
-		p.now += r.Int64N(2*window/int64(min(max(p.limit.Refill(), p.limit.Max()), uint64(window))) + 1) // about what a single cost takes
+		// about what a single cost takes
+		p.now += r.Int64N(2*window/int64(min(max(p.limit.Refill(), p.limit.Max()), uint64(window))) + 1)
 	case 7:
 		p.now += sub - p.now%sub - r.Int64N(2) // the end of a sub-window, or the beginning of the next
 	case 8, 9:
@@ -224,11 +231,19 @@ func (p *trial) tick() {
 
 // take decides on a request.
 func (p *trial) take(key counters.Key, op int) {
-	most := p.limit.Max()
-	cost := pick(p.r, 0, 1, 1, 2, p.common, p.common, 1+p.r.Uint64N(p.common), most, most-1, most+1, 1+p.r.Uint64N(most), counters.MaxLimit, math.MaxUint64)
-	got, want := p.table.Take(p.limit, key, cost, p.now), p.model.Take(key, cost, p.now)
+	largest := p.limit.Max()
+	cost := pick(p.r, 0, 1, 1, 2, p.common, p.common, 1+p.r.Uint64N(p.common), largest, largest-1, largest+1,
+		1+p.r.Uint64N(largest), counters.MaxLimit, math.MaxUint64)
+	var got, want counters.Decision
+	overdraw := p.r.IntN(6) == 0
+	if overdraw {
+		layer := []counters.Charge{{Limit: p.limit, Key: key, Cost: cost, Overdraw: true}}
+		got, want = p.table.TakeAll(layer, p.now, nil)[0], p.model.Overdraw(key, cost, p.now)
+	} else {
+		got, want = p.table.Take(p.limit, key, cost, p.now), p.model.Take(key, cost, p.now)
+	}
 	if got != want {
-		p.fatalf(op, "cost %d of key %d:\n got %+v\nwant %+v", cost, key, got, want)
+		p.fatalf(op, "cost %d of key %d, may overdraw: %v:\n got %+v\nwant %+v", cost, key, overdraw, got, want)
 	}
 	if !got.Allowed {
 		p.wait = got.RetryAfter
@@ -237,8 +252,9 @@ func (p *trial) take(key counters.Key, op int) {
 
 // report charges what a request cost, and asks what is left.
 func (p *trial) report(key counters.Key, op int) {
-	most := p.limit.Max()
-	cost := pick(p.r, 0, 1, 1, 2, p.common, 1+p.r.Uint64N(most), most, most+1, 2*most, 1+p.r.Uint64N(3*most), counters.MaxLimit, math.MaxUint64)
+	largest := p.limit.Max()
+	cost := pick(p.r, 0, 1, 1, 2, p.common, 1+p.r.Uint64N(largest), largest, largest+1, 2*largest,
+		1+p.r.Uint64N(3*largest), counters.MaxLimit, math.MaxUint64)
 	p.table.Report([]counters.Charge{{Limit: p.limit, Key: key, Cost: cost}}, p.now)
 	p.model.Report(key, cost, p.now)
 	got, want := p.table.Take(p.limit, key, 0, p.now), p.model.Take(key, 0, p.now)
@@ -263,14 +279,15 @@ func (p *trial) merge(key counters.Key) {
 		s := counters.Slot{Meter: &m, Key: key, Origin: counters.Origin(p.r.IntN(6)), Birth: uint32(p.r.IntN(2))}
 		s.Index = max(0, m.Index(p.now)+pick(p.r, 0, 0, 0, 1, 2, -1, -n, -n-1, p.r.Int64N(n+3)-n-1))
 		if p.r.IntN(2) == 0 {
-			s.Since = s.Index*int64(m.Sub) + p.r.Int64N(2*int64(m.Sub)) - int64(m.Sub)/2
+			s.CompleteThrough = s.Index*int64(m.Sub) + p.r.Int64N(2*int64(m.Sub)) - int64(m.Sub)/2
 		}
-		known := p.told[idOf(s)]
-		s.Count = pick(p.r, known, known/2, known+1, known+1+p.r.Uint64N(p.common), known+1+p.r.Uint64N(p.common), p.huge(), 0)
+		known := p.known[idOf(s)]
+		s.Count = pick(p.r, known, known/2, known+1, known+1+p.r.Uint64N(p.common), known+1+p.r.Uint64N(p.common),
+			p.huge(), 0)
 		if isBucket(m.Algorithm) {
 			s.Count = min(s.Count, counters.Believed(p.limit))
 		}
-		p.told[idOf(s)] = max(known, s.Count)
+		p.known[idOf(s)] = max(known, s.Count)
 		slots = append(slots, s)
 		if p.model.Merge(s, p.now) {
 			want++
@@ -297,7 +314,8 @@ func (p *trial) mergeBan(key counters.Key) {
 	}
 }
 
-// huge is a count now and then that is as large as a count can be; of a bucket, one that takes a hundred windows to refill.
+// huge is a count now and then that is as large as a count can be; of a bucket, one that takes a hundred windows to
+// refill.
 func (p *trial) huge() uint64 {
 	if p.r.IntN(20) > 0 {
 		return 1
@@ -305,5 +323,5 @@ func (p *trial) huge() uint64 {
 	if m := p.limit.Meter(); isBucket(m.Algorithm) {
 		return min(counters.Believed(p.limit), 100*p.limit.Refill())
 	}
-	return pick[uint64](p.r, counterstest.MaxCount-1, counterstest.MaxCount, counterstest.MaxCount+1, math.MaxUint64)
+	return pick[uint64](p.r, oracle.MaxCount-1, oracle.MaxCount, oracle.MaxCount+1, math.MaxUint64)
 }

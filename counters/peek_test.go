@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // A peek of a key that nobody charged is answered for the whole limit, and makes no cell.
@@ -44,8 +45,8 @@ func TestPeekIsAnsweredAsOne(t *testing.T) {
 	}
 }
 
-// Of two tables with the same history only one is peeked at. Nothing tells them apart: neither what they hold, nor what they tell,
-// nor how they decide, nor what they forget.
+// Of two tables with the same history only one is peeked at. Nothing tells them apart: neither what they hold, nor what
+// they tell, nor how they decide, nor what they forget.
 func TestPeekLeavesNoTrace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawShared(t, algorithms...)
@@ -60,11 +61,13 @@ func TestPeekLeavesNoTrace(t *testing.T) {
 			switch rapid.IntRange(0, 4).Draw(t, "step") {
 			case 0:
 				a, b := plain.DrainDirty(now), peeked.DrainDirty(now)
-				if !slices.EqualFunc(sorted(a.Slots), sorted(b.Slots), sameSlot) || !slices.EqualFunc(a.Demand, b.Demand, sameDemand) {
+				if !slices.EqualFunc(sorted(a.Slots), sorted(b.Slots), sameSlot) ||
+					!slices.EqualFunc(a.Demand, b.Demand, sameDemand) {
 					t.Fatalf("plain drains %+v, peeked %+v", a, b)
 				}
 			case 1:
-				if a, b := sorted(plain.Snapshot(now, 1000)), sorted(peeked.Snapshot(now, 1000)); !slices.EqualFunc(a, b, sameSlot) {
+				if a, b := sorted(plain.Snapshot(now, 1000)), sorted(peeked.Snapshot(now, 1000)); !slices.EqualFunc(a,
+					b, sameSlot) {
 					t.Fatalf("plain holds %v, peeked %v", a, b)
 				}
 			default:

@@ -20,7 +20,7 @@ func counting(t testing.TB, a counters.Algorithm) *counters.Limit {
 	return l
 }
 
-// What is denied counts, up to twice the limit, and the wait that is told is as long as it takes with that.
+// What is denied counts, up to twice the limit, and the wait that is returned is as long as it takes with that.
 func TestCountRejected(t *testing.T) {
 	for _, a := range windows {
 		l, table := counting(t, a), small(1)
@@ -35,9 +35,9 @@ func TestCountRejected(t *testing.T) {
 			if d.Allowed {
 				continue
 			}
-			told := table.Take(l, 1, 0, start)
-			if told.RetryAfter != d.RetryAfter || told.ResetAfter != d.ResetAfter || told.Allowed {
-				t.Errorf("%v: request %d: %+v, and then it is %+v", a, i+1, d, told)
+			sent := table.Take(l, 1, 0, start)
+			if sent.RetryAfter != d.RetryAfter || sent.ResetAfter != d.ResetAfter || sent.Allowed {
+				t.Errorf("%v: request %d: %+v, and then it is %+v", a, i+1, d, sent)
 			}
 			if early := table.Take(l, 1, 0, start+int64(d.RetryAfter)-1); early.Allowed {
 				t.Errorf("%v: request %d: allowed a nanosecond early", a, i+1)
@@ -68,8 +68,8 @@ func TestTheEndOfWhatIsCounted(t *testing.T) {
 	}
 }
 
-// Who asks for more than the limit without a break is let in once; without the setting it is let in again and again. Once it asks for less
-// it is let in within a window.
+// Who asks for more than the limit without a break is let in once; without the setting it is let in again and again.
+// Once it asks for less it is let in within a window.
 func TestEagerClientsStayDenied(t *testing.T) {
 	const every = int64(time.Second) / 2 // twice the limit
 	for _, a := range windows {
@@ -86,11 +86,11 @@ func TestEagerClientsStayDenied(t *testing.T) {
 				plainly++
 			}
 		}
-		most := 10
+		largest := 10
 		if a == counters.FixedWindow {
-			most = 210 // it forgets at each full window
+			largest = 210 // it forgets at each full window
 		}
-		if admitted > most || plainly < 170 {
+		if admitted > largest || plainly < 170 {
 			t.Errorf("%v: %d are admitted, and %d without", a, admitted, plainly)
 		}
 		calm := now
@@ -102,29 +102,29 @@ func TestEagerClientsStayDenied(t *testing.T) {
 	}
 }
 
-// What is denied is told as what is admitted: another table denies for it, and believes it, however large the limit.
-func TestWhatIsDeniedIsTold(t *testing.T) {
+// What is denied is sent as what is admitted: another table denies for it, and believes it, however large the limit.
+func TestWhatIsDeniedIsSent(t *testing.T) {
 	for _, a := range windows {
-		for _, most := range []uint64{1, 10, counters.MaxLog, counters.MaxLimit} {
+		for _, largest := range []uint64{1, 10, counters.MaxLog, counters.MaxLimit} {
 			if a == counters.SlidingLog {
-				most = min(most, counters.MaxLog)
+				largest = min(largest, counters.MaxLog)
 			}
-			l := penalized(t, newLimit(t, counters.NewMeter("r", a, 10*time.Second), most), false, true, 0)
+			l := penalized(t, newLimit(t, counters.NewMeter("r", a, 10*time.Second), largest), false, true, 0)
 			table, other := small(1), small(2)
 			other.Know([]*counters.Limit{l})
 			for range 5 {
-				table.Take(l, 1, most, start)
+				table.Take(l, 1, largest, start)
 			}
-			told := table.DrainDirty(start).Slots
-			wantSlots(t, fmt.Sprint(a, " told"), told, slotOf(l, 1, start, 1, 0, 2*most))
-			if novel := other.Merge(told, start); novel != 1 || other.View(l, 1, start) != 2*most {
-				t.Errorf("%v of %d: %d are novel, the view is %d", a, most, novel, other.View(l, 1, start))
+			sent := table.DrainDirty(start).Slots
+			wantSlots(t, fmt.Sprint(a, " told"), sent, slotOf(l, 1, start, 1, 0, 2*largest))
+			if novel := other.Merge(sent, start); novel != 1 || other.View(l, 1, start) != 2*largest {
+				t.Errorf("%v of %d: %d are novel, the view is %d", a, largest, novel, other.View(l, 1, start))
 			}
 		}
 	}
 }
 
-// Peeks count nothing, nor does what never fits, what another layer denied, and what a ban did.
+// Peeks count nothing, nor does what another layer denied, and what a ban did. What never fits counts.
 func TestWhatIsNotCounted(t *testing.T) {
 	for _, a := range windows {
 		l, full, table := counting(t, a), limitNamed(t, "full", 1), small(1)
@@ -132,10 +132,14 @@ func TestWhatIsNotCounted(t *testing.T) {
 		table.Take(l, 1, 4, start)
 		layers := []counters.Charge{{Limit: l, Key: 1, Cost: 5}, {Limit: full, Key: 1, Cost: 1}}
 		table.TakeAll(layers, start, nil)
-		table.Take(l, 1, 11, start)
 		table.Take(l, 1, 0, start)
 		if view := table.View(l, 1, start); view != 4 {
 			t.Errorf("%v: the view is %d, want 4 that were admitted", a, view)
+		}
+		table.Take(l, 3, 11, start)
+		table.Take(l, 3, 1e6, start)
+		if view := table.View(l, 3, start); view != 20 {
+			t.Errorf("%v: after more than ever fits, twice, the view is %d, want 20", a, view)
 		}
 		layers[0].Cost = 7 // which both deny
 		for i, want := range []uint64{11, 18} {
@@ -165,7 +169,7 @@ func TestWhatIsHeldBackIsCounted(t *testing.T) {
 	news := slotOf(l, 1, start, 7, 0, 960)
 	news.Demand = 1e6
 	table.Merge([]counters.Slot{news}, start)
-	table.Heard(7, start)
+	table.SetWatermark(7, start)
 	now := after(50 * time.Millisecond)
 	d := table.Take(l, 1, 1, now)
 	if d.Allowed || d.RetryAfter <= 0 || d.Remaining != 39 || table.View(l, 1, now) != 961 {

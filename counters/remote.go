@@ -1,7 +1,7 @@
 package counters
 
-// remote is a slot of another origin as a cell keeps it: 16 bytes in a list, the newest sub-window first. Merges nearly always bring
-// counts of the newest two.
+// remote is a slot of another origin as a cell keeps it: 16 bytes in a list, the newest sub-window first. Merges nearly
+// always bring counts of the newest two.
 type remote struct {
 	next  uint32
 	birth uint32
@@ -16,12 +16,13 @@ const (
 // MaxCount is the most that a remote slot is taken to count: no sum of slots overflows, and no limit comes near it.
 const MaxCount = 1<<(64-originBits-indexBits) - 1
 
-// maxSlots is how many slots of others a merge passes to find its own. It caps the time that a peer can make it take, and is above what
-// the largest cluster tells of a key in ten sub-windows.
+// maxSlots is how many slots of others a merge passes to find its own. It caps the time that a peer can make it take,
+// and is above what the largest cluster tells of a key in ten sub-windows.
 const maxSlots = 1 << 14
 
-// maxBirths is how many births of a cell in a sub-window are believed of an origin. An honest one has another only when the cell was
-// evicted, so that it admitted by less than others know: what more of them tell is no more than was forgotten there.
+// maxBirths is how many births of a cell in a sub-window are believed of an origin. An honest one has another only when
+// the cell was evicted, so that it admitted by less than others know: what more of them tell is no more than was
+// forgotten there.
 const maxBirths = 64
 
 const remoteWords = 2
@@ -40,8 +41,8 @@ func (r *remote) set(origin uint16, birth uint32, index int64, count uint64) {
 	r.what = count<<(originBits+indexBits) | uint64(index)&(1<<indexBits-1)<<originBits | uint64(origin)
 }
 
-// place finds the slot of an origin and birth in the sub-window index of the cell's ring: its ref, or 0 and the link that it belongs
-// behind. It is not to be had (full) where too many others lie before it.
+// place finds the slot of an origin and birth in the sub-window index of the cell's ring: its ref, or 0 and the link
+// that it belongs behind. It is not to be had (full) where too many others lie before it.
 func (s *shard) place(c *cell, origin uint16, birth uint32, index int64) (ref uint32, link *uint32, full bool) {
 	age := uint64(c.index + 1 - index)
 	link = &c.slots
@@ -76,10 +77,8 @@ func (s *shard) dropSlots(c *cell, sh *shape, by int64) {
 		link = &r.next
 	}
 	for ref := *link; ref != 0; {
-		r := s.memory.remote(ref)
-		next := r.next
-		s.origins.bearers[r.origin()].Add(-1)
-		s.memory.free(ref)
+		next := s.memory.remote(ref).next
+		s.freeSlot(ref)
 		ref = next
 	}
 	*link = 0

@@ -5,16 +5,18 @@ import (
 	"time"
 )
 
-// Drained is what changed in a table since it was last drained: what its origin has to tell.
+// Drained is what changed in a table since it was last drained: what its origin has to send.
 type Drained struct {
-	Slots  []Slot // the own slots that rose, each with its count so far
-	Demand []Demand
+	Slots     []Slot // the own slots that rose, each with its count so far
+	Demand    []Demand
+	Forgotten []Forgotten
 }
 
-// Demand is what peers need of a meter to bound what they do not know. Rate is how much is asked of its hottest key at one node, admitted
-// or not (costs above the limit left out), in cost per second; it follows a rise at once and forgets it within about a second. Rise is the
-// most cost that was admitted of one key and not told before, or more. Used is the most of its limit that was used by when something was
-// admitted since the last drain, as far as was known, and with all that the algorithm may overlook; 0 where it was not more than Limit.Far.
+// Demand is what peers need of a meter to bound what they do not know. Rate is how much is asked of its hottest key at
+// one node, admitted or not (costs above the limit left out), in cost per second; it follows a rise at once and forgets
+// it within about a second. Rise is the most cost that was admitted of one key and not told before, or more. Used is
+// the most of its limit that was used by when something was admitted since the last drain, as far as was known, and
+// with all that the algorithm may overlook; 0 where it was not more than Limit.Far.
 type Demand struct {
 	Meter *Meter
 	Rate  float64
@@ -22,17 +24,24 @@ type Demand struct {
 	Used  uint64
 }
 
+// Forgotten is the largest count of one key of a meter that was evicted since the last drain: this table may admit as
+// much of it again. It is of interest to the own bound alone, and does not travel.
+type Forgotten struct {
+	Meter *Meter
+	Count uint64
+}
+
 const (
 	demandMemory = 300 * time.Millisecond // time constant with which a demand that fell is forgotten
 	leastDemand  = 0.5                    // cost per second below which a meter counts as quiet
 )
 
-// DrainDirty returns what changed since the last call. It has to be called regularly, every gossip interval: it is also what lets
-// expired cells go, a few at a time.
+// DrainDirty returns what changed since the last call. It has to be called regularly, every gossip interval: it is also
+// what lets expired cells go, a few at a time.
 func (t *Table) DrainDirty(now int64) Drained { return t.DrainInto(nil, now) }
 
-// DrainInto is DrainDirty with memory for the slots that the caller does not need any more: in a flood of keys so many change that the
-// garbage would outgrow the table.
+// DrainInto is DrainDirty with memory for the slots that the caller does not need any more: in a flood of keys so many
+// change that the garbage would outgrow the table.
 func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 	t.drain.Lock()
 	defer t.drain.Unlock()
@@ -41,6 +50,7 @@ func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 	t.drained = t.meters.all(t.drained[:0])
 	for _, m := range t.drained {
 		m.demand *= math.Exp(-elapsed / demandMemory.Seconds())
+		m.retire(now)
 		m.rise = m.offered.Swap(0)
 		m.risen(m.rise, elapsed)
 	}
@@ -53,7 +63,11 @@ func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 		if m.demand >= leastDemand || m.rise > 0 {
 			out.Demand = append(out.Demand, Demand{&m.Meter, m.demand, m.rise, m.used.Swap(0)})
 		}
+		if count := m.forgotten.Swap(0); count > 0 {
+			out.Forgotten = append(out.Forgotten, Forgotten{&m.Meter, count})
+		}
 	}
+	t.retire()
 	t.expire(now)
 	return out
 }
@@ -67,20 +81,20 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		c := s.cell(ref)
 		m := t.meters.states[c.meter]
 		m.risen(uint64(c.offered), elapsed)
-		m.rise = max(m.rise, s.untold(c))
-		at, _ := s.settle(c, &m.shape, now) // what has passed is not told
-		c.lower(urgent)
+		m.rise = max(m.rise, s.unsentCost(c))
+		at, _ := s.settle(c, &m.shape, now) // what has passed is not sent
+		c.lower(flushEarly)
 		first := len(dst)
 		dst = s.appendChanged(dst, c, m, t.origin)
-		if w := t.watchOver(s, c, m, at, elapsed, now); w != nil {
-			dst = s.tell(dst, first, c, w, m, t.origin, now)
+		if w := t.updateHotKey(s, c, m, at, elapsed, now); w != nil {
+			dst = s.appendDemand(dst, first, c, w, m, t.origin, now)
 		}
 		ref = c.next
 		c.lower(dirty)
 		c.offered, c.changed, c.next, c.prev = 0, 0, 0, 0
 	}
 	s.dirty.first, s.dirty.last = 0, 0
-	s.urgent = s.urgent[:0]
+	s.early = s.early[:0]
 	s.drainedAt = now
 	return dst
 }
@@ -92,32 +106,35 @@ func (m *meterState) risen(offered uint64, elapsed float64) {
 	}
 }
 
-// sinceDrain is the time in seconds over which what was offered came. Where a drain came late the next one may come too early to
-// tell a rate by: no time counts as shorter than half of the usual.
+// sinceDrain is the time in seconds over which what was offered came. Where a drain came late the next one may come too
+// early to measure a rate: no time counts as shorter than half of the usual.
 func (t *Table) sinceDrain(now int64) float64 {
 	last := t.drainedAt
 	t.drainedAt = now
 	if last == 0 || now <= last {
-		return 0 // no rate can be told
+		return 0 // no rate is known
 	}
 	elapsed := time.Duration(now - last).Seconds()
 	if t.drainEvery == 0 {
 		t.drainEvery = elapsed
 	}
-	t.drainEvery += (min(elapsed, 2*t.drainEvery) - t.drainEvery) / 8 // a pause, or a clock set forward, is not the usual
+	// a pause, or a clock set forward, is not the usual
+	t.drainEvery += (min(elapsed, 2*t.drainEvery) - t.drainEvery) / 8
 	return max(elapsed, t.drainEvery/2)
 }
 
-// Merge raises slots of other origins to the counts given, where those are larger, and returns how many were. Slots whose window
-// has passed, slots of the table's own origin, and those of other regions' limits of scope Region change nothing; slots from the future (beyond the next sub-window), of an
-// invalid meter, or that count more than a node can have admitted are refused and counted in Stats. Slots of one meter and origin are cheapest in a row.
+// Merge raises slots of other origins to the counts given, where those are larger, and returns how many were. Slots
+// whose window has passed, slots of the table's own origin, and those of other regions' limits of scope Region change
+// nothing; slots from the future (beyond the next sub-window), of an invalid meter, or that count more than a node can
+// have admitted are refused and counted in Stats. Slots of one meter and origin are cheapest in a row.
 func (t *Table) Merge(slots []Slot, now int64) (novel int) {
 	m := merge{Table: t, now: now}
 	t.origins.RLock()
 	defer t.origins.RUnlock()
 	for len(slots) > 0 {
 		n := 1
-		for n < min(batch, len(slots)) && slots[n].Meter == slots[0].Meter && slots[n].Origin == slots[0].Origin {
+		for n < min(batch, len(slots)) && slots[n].Meter == slots[0].Meter && slots[n].Origin == slots[0].Origin &&
+			slots[n].Sender == slots[0].Sender {
 			n++
 		}
 		novel += m.part(slots[:n])
@@ -141,8 +158,8 @@ type merge struct {
 	number uint16 // of the origin; good as long as the lock on origins is held
 }
 
-// part merges slots of one meter and origin, at most a batch. It brings what they are merged into into the processor's cache at once, as
-// TakeBatch does.
+// part merges slots of one meter and origin, at most a batch. It brings what they are merged into into the processor's
+// cache at once, as TakeBatch does.
 func (m *merge) part(slots []Slot) (novel int) {
 	m.turnTo(slots[0].Meter)
 	if !m.valid {
@@ -169,9 +186,10 @@ func (m *merge) part(slots []Slot) (novel int) {
 	if n == 0 {
 		return 0
 	}
-	origin := m.numberOf(slots[0].Origin)
+	origin := m.numberOf(slots[0].Origin, slots[0].Sender)
 	if origin == 0 {
 		m.stats.refused.Add(uint64(n))
+		m.stats.originsRefused.Add(uint64(n))
 		return 0
 	}
 	locked := m.lockShards(hashes[:n])
@@ -188,7 +206,7 @@ func (m *merge) part(slots []Slot) (novel int) {
 	return novel
 }
 
-// touchSlots is touch for slots of the meter: it reads the cells, and the newest slot that others told of each.
+// touchSlots is touch for slots of the meter: it reads the cells, and the newest slot that others sent of each.
 func (m *merge) touchSlots(hashes []uint64) {
 	var refs [batch]uint32
 	for i, h := range hashes {
@@ -199,7 +217,8 @@ func (m *merge) touchSlots(hashes []uint64) {
 	for i, ref := range refs[:len(hashes)] {
 		if ref != 0 {
 			s := m.shardOf(hashes[i])
-			last := min(ref&(pageWords-1)+uint32(m.shape.words), pageWords) - 1 // what is there may be another, shorter cell
+			// what is there may be another, shorter cell
+			last := min(ref&(pageWords-1)+uint32(m.shape.words), pageWords) - 1
 			sum += *(*uint64)(s.at(ref)) + *(*uint64)(s.at(ref&^(pageWords-1) | last))
 			refs[i] = s.cell(ref).slots
 		}
@@ -225,11 +244,8 @@ func (m *merge) turnTo(meter *Meter) {
 	}
 }
 
-// maxOrigins is how many origins a table knows at a time: boots of nodes of which slots still count.
-const maxOrigins = 1<<13 - 1
-
-// numberOf is the number of an origin, 0 if there are too many.
-func (m *merge) numberOf(o Origin) uint16 {
+// numberOf is the number of an origin that a sender reports, 0 if it may have none.
+func (m *merge) numberOf(o, sender Origin) uint16 {
 	if o == m.origin {
 		return m.number
 	}
@@ -238,23 +254,28 @@ func (m *merge) numberOf(o Origin) uint16 {
 		m.origins.RUnlock()
 		m.origins.Lock()
 		if m.origins.numbers[uint64(o)] == 0 {
-			m.heard[m.origins.register(uint64(o), 0)].Store(m.now) // the number may have been another's
+			m.watermarks[m.origins.number(o, sender, m.now)].Store(m.now) // the number may have been another's
 		}
 		m.origins.Unlock()
 		m.origins.RLock()
 		m.number = m.origins.numbers[uint64(o)] // it may have gone again to another since
 	}
+	if m.origins.retired[m.number].Load() {
+		m.number = 0
+	}
+	m.origins.usedAt[m.number].Store(usedAt(m.now))
 	return m.number
 }
 
-// slot merges a slot that counts in the window of now, of the origin with the number given. The shard of its hash is locked.
+// slot merges a slot that counts in the window of now, of the origin with the number given. The shard of its hash is
+// locked.
 func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool) {
 	s := m.shardOf(h)
 	c, at := m.mergeable(s, slot.Key, h)
 	if c == nil {
 		return false, true
 	}
-	if m.incredible(m.meters.states[c.meter], slot) {
+	if m.isImplausible(m.meters.states[c.meter], slot) {
 		return false, true
 	}
 	i := int(slot.Index-c.index) + m.shape.n
@@ -262,7 +283,7 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 		return false, false // the clock went back, and the cell did not
 	}
 	if slot.Demand > 0 {
-		m.hear(s, c, origin, slot, m.now)
+		m.notePeerRate(s, c, origin, slot, m.now)
 	}
 	if slot.Count == 0 {
 		return false, false
@@ -275,17 +296,22 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 	case ref != 0 && s.remote(ref).count() >= count:
 		return false, false
 	case ref == 0:
+		if !s.hasSlotFor(origin) {
+			m.stats.originsRefused.Add(1)
+			return false, true
+		}
 		if ref = m.alloc(s, remoteWords, c, m.now); ref == 0 {
 			return false, true
 		}
+		s.countSlot(origin)
 		s.remote(ref).next, *link = *link, ref
-		m.origins.bearers[origin].Add(1)
+		m.origins.holders[origin].Add(1)
 	}
 	r := s.remote(ref)
 	rise := count - r.count()
 	r.set(origin, slot.Birth, slot.Index, count)
-	m.raise(c, i, rise, slot.Since, at)
-	if m.shape.algorithm == Ban {
+	m.raise(c, i, rise, slot.CompleteThrough, at)
+	if !m.shape.algorithm.Counts() {
 		*c.until() = max(*c.until(), count)
 	}
 	return true, false
@@ -300,8 +326,11 @@ func (m *merge) mergeable(s *shard, key Key, h uint64) (*cell, instant) {
 	return s.cell(ref), at
 }
 
-// reach finds the cell of a meter and key and brings it to now, or makes one. It returns 0 where there is no room for it.
-func (t *Table) reach(s *shard, meter uint64, m *Meter, sh *shape, key Key, h uint64, local bool, now int64) (ref uint32, at instant) {
+// reach finds the cell of a meter and key and brings it to now, or makes one. It returns 0 where there is no room for
+// it.
+func (t *Table) reach(
+	s *shard, meter uint64, m *Meter, sh *shape, key Key, h uint64, local bool, now int64,
+) (ref uint32, at instant) {
 	if ref = s.find(meter, key, h); ref != 0 {
 		c := s.cell(ref)
 		if at, ok := s.settle(c, sh, now); ok {
@@ -316,26 +345,26 @@ func (t *Table) reach(s *shard, meter uint64, m *Meter, sh *shape, key Key, h ui
 	return ref, instant{off: now - s.cell(ref).index*sh.sub}
 }
 
-// raise adds to a place of the ring what others counted there, as the algorithm has it. The place after its last is seen later, but by
-// buckets: what is taken from them is taken now, whatever a clock says.
+// raise adds to a place of the ring what others counted there, as the algorithm has it. The place after its last is
+// seen later, but by buckets: what is taken from them is taken now, whatever a clock says.
 func (m *merge) raise(c *cell, i int, by uint64, since int64, at instant) {
 	if i <= m.shape.n {
 		c.counts(&m.shape)[i] += by
 		if i > 0 {
-			c.whole += by
+			c.inner += by
 		}
 	}
 	switch {
 	case m.shape.algorithm == SlidingLog && i <= m.shape.n:
 		c.others(&m.shape)[i] += by
 	case m.shape.algorithm.bucket():
-		if c.has(reborn) { // what is new to the cell need not be new
+		if c.has(recreated) { // what is new to the cell need not be new
 			since = 0
 		}
-		if l := m.meters.states[c.meter].limit.Load(); l != nil && !c.has(unfolded) {
+		if l := m.meters.states[c.meter].limit.Load(); l != nil && !c.has(pendingDebit) {
 			l.mergeBucket(c, i, by, since-(c.index-int64(m.shape.n))*m.shape.sub, at)
 		} else {
-			c.raise(unfolded)
+			c.raise(pendingDebit)
 		}
 	}
 }

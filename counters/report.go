@@ -2,12 +2,14 @@ package counters
 
 import "fmt"
 
-// What a request cost may be known only when it is answered: bytes, rows, tokens. A report charges it then. It comes too late to be denied,
-// so a limit that has no room for it is overdrawn, and denies until the overdraft has left the window.
+// The cost of a request is sometimes known only after it was answered: bytes, rows, tokens. A report charges it then.
+// It comes too late to be denied, so a limit that has no room for it is overdrawn, and denies until the overdraft has
+// left the window.
 //
-// An overdraft has an end, at twice the limit, as what a limit denies and still counts has one (rejected.go), and what a lender counts: one
-// answer that cost far too much shuts its client out for at most twice as long as the limit itself would, the count is one that an honest
-// peer may tell, and whoever reports without end does not make sums overflow. What a report has beyond that is forgotten.
+// An overdraft has an end, at twice the limit, as what a limit denies and still counts has one (rejected.go), and what
+// a lender counts: one answer that cost far too much shuts its client out for at most twice as long as the limit itself
+// would, the count is one that an honest peer may tell, and whoever reports without end does not make sums overflow.
+// What a report has beyond that is forgotten.
 //
 // Of an elastic layer and its lender a report charges what a request would (elastic.go):
 //
@@ -16,12 +18,13 @@ import "fmt"
 //	no room        room             a loan: the lender alone is charged
 //	no room        no room          both are charged, and overdrawn
 
-// maxHeld is how many times its limit a count holds that no denial ends.
+// maxHeld caps a count that denials do not end, as a multiple of its limit.
 const maxHeld = 2
 
-// Report charges a request that was answered in all its layers, whether or not there is room: each up to twice its limit. It denies
-// nothing and bans nobody, and charges also who is banned; modes mean nothing but for what an Elastic layer borrows. A cost of 0 charges
-// nothing. What is left then a peek tells. More than MaxLayers charges is a caller's bug and panics, and so is a Lender that is none of them.
+// Report charges an answered request to all of its layers, with room or not. A layer's count stops at twice its limit.
+// Report denies nothing, bans nobody and also charges banned keys. It ignores modes, except that an Elastic layer may
+// borrow. A cost of 0 charges nothing. A peek returns what is left. Report panics if there are more than MaxLayers
+// charges, or if a Lender is none of them.
 func (t *Table) Report(charges []Charge, now int64) {
 	if len(charges) > MaxLayers {
 		panic(fmt.Sprintf("counters: %d layers, at most %d are allowed", len(charges), MaxLayers))
@@ -29,7 +32,7 @@ func (t *Table) Report(charges []Charge, now int64) {
 	var hashes [MaxLayers]uint64
 	locked := t.lockAll(charges, hashes[:])
 	defer t.unlockAll(locked)
-	var loans uint64 // a bit a layer; all are told before anything is charged
+	var loans uint64 // a bit per layer; all are known before anything is charged
 	for i := range charges {
 		if t.borrows(charges, hashes[:], i, now) {
 			loans |= 1 << i
@@ -63,29 +66,29 @@ func (t *Table) report(ch *Charge, h uint64, now int64) {
 	if l == nil || l.max == 0 || ch.Cost == 0 {
 		return
 	}
-	cost := min(ch.Cost, l.max) // what is asked of a key that one request may ask for
-	y := t.settled(t.shardOf(h), l, ch.Key, h, cost, true, now)
+	y := t.settled(t.shardOf(h), l, ch.Key, h, min(ch.Cost, l.max), true, now)
 	if y.cell == nil { // there is no room at all
 		return
 	}
-	counted, used := t.overdraw(y, l, ch.Cost)
-	if counted > cost {
-		y.cell.offered = uint32(min(uint64(y.cell.offered)+counted-cost, 1<<32-1)) // nothing is told that nobody asked for
-	}
-	if used > l.max {
-		y.cell.raise(denied) // it is what the next request will be
-	}
-	if y.cell.rushes(l) {
-		t.rush(y, l, l.max-min(used, l.max))
+	_, used := t.overdraw(y, l, ch.Cost)
+	if y.cell.mayBurst(l) {
+		t.checkBurst(y, l, l.max-min(used, l.max))
 	}
 }
 
-// overdraw counts a cost for which there may be no room, up to twice the limit. It returns what it counted, and what is used then.
+// overdraw counts a cost for which there may be no room, up to twice the limit. The cell was asked for it, or for the
+// limit where it is more than that. It returns what it counted, and what is used then.
 func (t *Table) overdraw(y layer, l *Limit, cost uint64) (counted, used uint64) {
-	t.debitUnfolded(y.shard, l, y.cell, y.at)
+	t.debitPending(y.shard, l, y.cell, y.at)
 	used = y.shard.view(y.cell, t.meters.states[y.cell.meter], y.at)
 	if counted = min(cost, maxHeld*l.max-min(used, maxHeld*l.max)); counted > 0 {
 		t.countAnyway(y, l, counted)
 	}
-	return counted, used + counted
+	if asked := min(cost, l.max); counted > asked { // no more is sent than was asked for
+		y.cell.offered = uint32(min(uint64(y.cell.offered)+counted-asked, 1<<32-1))
+	}
+	if used += counted; used > l.max {
+		y.cell.raise(denied) // as the next request will be
+	}
+	return counted, used
 }

@@ -18,13 +18,15 @@ func reported(l *counters.Limit, key counters.Key, cost uint64) []counters.Charg
 func TestReport(t *testing.T) {
 	for _, a := range algorithms {
 		l, table := newLimit(t, counters.NewMeter("r", a, 10*time.Second), 10), small(1)
-		for i, step := range []struct{ cost, used uint64 }{{0, 0}, {4, 4}, {6, 10}, {1, 11}, {8, 19}, {1 << 60, 20}, {1, 20}} {
+		for i, step := range []struct{ cost, used uint64 }{{0, 0}, {4, 4}, {6, 10}, {1, 11}, {8, 19}, {1 << 60, 20},
+			{1, 20}} {
 			table.Report(reported(l, 1, step.cost), start)
 			if got := table.View(l, 1, start); got != step.used {
 				t.Fatalf("%v: after report %d the view is %d, want %d", a, i+1, got, step.used)
 			}
 			d := table.Take(l, 1, 0, start)
-			if d.Allowed != (step.used < 10) || d.Remaining != 10-min(step.used, 10) || (d.RetryAfter > 0) == d.Allowed {
+			if d.Allowed != (step.used < 10) || d.Remaining != 10-min(step.used, 10) ||
+				(d.RetryAfter > 0) == d.Allowed {
 				t.Errorf("%v: with %d used: %+v", a, step.used, d)
 			}
 		}
@@ -32,7 +34,8 @@ func TestReport(t *testing.T) {
 		if wait > int64(20*time.Second) {
 			t.Errorf("%v: an overdraft shuts out for %v", a, time.Duration(wait))
 		}
-		if early, late := table.Take(l, 1, 0, start+wait-1), table.Take(l, 1, 0, start+wait); early.Allowed || !late.Allowed {
+		if early, late := table.Take(l, 1, 0, start+wait-1), table.Take(l, 1, 0, start+wait); early.Allowed ||
+			!late.Allowed {
 			t.Errorf("%v: after the wait %+v, and a nanosecond before %+v", a, late, early)
 		}
 	}
@@ -40,13 +43,19 @@ func TestReport(t *testing.T) {
 
 // Each layer is charged by itself, also where several meet in one cell; one without a limit, or with one of 0, is not.
 func TestReportLayers(t *testing.T) {
-	full, roomy, closed, table := limitNamed(t, "full", 2), limitNamed(t, "roomy", 100), limitNamed(t, "closed", 0), small(1)
+	full, roomy, closed, table := limitNamed(t, "full",
+		2), limitNamed(t, "roomy", 100), limitNamed(t, "closed", 0), small(1)
 	table.Take(full, 1, 2, start)
 	table.Report([]counters.Charge{
-		{Limit: full, Key: 1, Cost: 1, Mode: counters.Shadow}, {}, {Limit: roomy, Key: 1, Cost: 5}, {Limit: closed, Key: 1, Cost: 1},
+		{
+			Limit: full, Key: 1, Cost: 1, Mode: counters.Shadow,
+		}, {}, {Limit: roomy, Key: 1, Cost: 5}, {Limit: closed, Key: 1, Cost: 1},
 		{Limit: roomy, Key: 1, Cost: 6, Mode: counters.Quota}, {Limit: roomy, Key: 2, Cost: 7, Each: true},
 	}, start)
-	if a, b, c := table.View(full, 1, start), table.View(roomy, 1, start), table.View(roomy, 2, start); a != 3 || b != 11 || c != 7 || table.Stats().Keys != 3 {
+	if a, b, c := table.View(full, 1, start), table.View(roomy, 1, start), table.View(roomy, 2, start); a != 3 ||
+		b != 11 ||
+		c != 7 ||
+		table.Stats().Keys != 3 {
 		t.Errorf("%d, %d and %d are used, of %d keys", a, b, c, table.Stats().Keys)
 	}
 	defer func() {
@@ -70,7 +79,8 @@ func TestReportOfAnElasticLayer(t *testing.T) {
 		{50, 8, 20}, // up to twice
 	} {
 		table.Report(borrow(child, ann, lender, step.cost), start)
-		if v, w := table.View(child, ann, start), table.View(lender, shared, start); v != step.child || w != step.lender {
+		if v, w := table.View(child, ann, start), table.View(lender, shared, start); v != step.child ||
+			w != step.lender {
 			t.Errorf("after report %d: %d and %d are used, want %d and %d", i+1, v, w, step.child, step.lender)
 		}
 	}
@@ -103,33 +113,38 @@ func TestReportBansNobody(t *testing.T) {
 	}
 }
 
-// What is reported is told as what is admitted, and believed however large the limit; no less is told to have risen than did.
-func TestReportsAreTold(t *testing.T) {
+// What is reported is sent as what is admitted, and believed however large the limit; no less is reported as a rise
+// than did.
+func TestReportsAreSent(t *testing.T) {
 	for _, a := range algorithms {
-		for _, most := range []uint64{1, 10, counters.MaxLog, counters.MaxLimit} {
+		for _, largest := range []uint64{1, 10, counters.MaxLog, counters.MaxLimit} {
 			if a == counters.SlidingLog {
-				most = min(most, counters.MaxLog)
+				largest = min(largest, counters.MaxLog)
 			}
-			l := newLimit(t, counters.NewMeter("r", a, 10*time.Second), most)
+			l := newLimit(t, counters.NewMeter("r", a, 10*time.Second), largest)
 			table, other := small(1), small(2)
 			other.Know([]*counters.Limit{l})
-			table.Report(reported(l, 1, 3*most), start)
-			told := table.DrainDirty(start)
-			if i := slices.IndexFunc(told.Slots, func(s counters.Slot) bool { return s.Count == 2*most }); len(told.Slots) != 1 || i != 0 {
-				t.Fatalf("%v of %d: told %+v", a, most, told.Slots)
+			table.Report(reported(l, 1, 3*largest), start)
+			sent := table.DrainDirty(start)
+			if i := slices.IndexFunc(sent.Slots, func(s counters.Slot) bool { return s.Count == 2*largest }); len(
+				sent.Slots,
+			) != 1 ||
+				i != 0 {
+				t.Fatalf("%v of %d: told %+v", a, largest, sent.Slots)
 			}
-			if rise := riseOf(told); rise < min(2*most, 1<<32-1) {
-				t.Errorf("%v of %d: a rise of %d is told", a, most, rise)
+			if rise := riseOf(sent); rise < min(2*largest, 1<<32-1) {
+				t.Errorf("%v of %d: a rise of %d is told", a, largest, rise)
 			}
-			if other.Merge(told.Slots, start); other.View(l, 1, start) != 2*most || other.Stats().Implausible != 0 {
-				t.Errorf("%v of %d: another sees %d, and believes not %d", a, most, other.View(l, 1, start), other.Stats().Implausible)
+			if other.Merge(sent.Slots, start); other.View(l, 1, start) != 2*largest || other.Stats().Implausible != 0 {
+				t.Errorf("%v of %d: another sees %d, and believes not %d", a, largest, other.View(l, 1, start),
+					other.Stats().Implausible)
 			}
 		}
 	}
 }
 
-// A report that uses up much of what is left is told at once, and one of a limit that is kept alone never.
-func TestReportsAreToldEarly(t *testing.T) {
+// A report that uses up much of what is left is sent at once, and one of a limit that is kept alone never.
+func TestReportsAreSentEarly(t *testing.T) {
 	l := limitNamed(t, "r", 1000)
 	for _, tt := range []struct {
 		cost  uint64
@@ -137,14 +152,15 @@ func TestReportsAreToldEarly(t *testing.T) {
 	}{{15, false}, {400, true}, {1500, true}} {
 		table := knowing(l, 2)
 		table.Report(reported(l, 1, tt.cost), start)
-		if early := len(table.Urgent()) == 1; early != tt.early {
+		if early := len(table.EarlyFlush()) == 1; early != tt.early {
 			t.Errorf("a report of %d is told early: %v", tt.cost, early)
 		}
 	}
 	table, alone := knowing(l, 2), l.Scoped(counters.Alone, "")
 	table.Report(reported(alone, 1, 400), start)
-	if told := table.DrainDirty(start).Slots; len(table.Urgent()) != 0 || len(told) != 0 || table.View(alone, 1, start) != 400 {
-		t.Errorf("of what is kept alone is told %+v", told)
+	if sent := table.DrainDirty(start).Slots; len(table.EarlyFlush()) != 0 || len(sent) != 0 ||
+		table.View(alone, 1, start) != 400 {
+		t.Errorf("of what is kept alone is told %+v", sent)
 	}
 }
 

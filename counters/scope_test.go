@@ -30,7 +30,8 @@ func TestHome(t *testing.T) {
 		m := tt.limit.Meter()
 		scope, in := m.Home()
 		if m.Rule != tt.name || scope != tt.scope || tt.limit.Scope() != tt.scope || in != tt.in {
-			t.Errorf("meter %s of scope %v (%v) in %q, want %s of %v in %q", m.Rule, scope, tt.limit.Scope(), in, tt.name, tt.scope, tt.in)
+			t.Errorf("meter %s of scope %v (%v) in %q, want %s of %v in %q", m.Rule, scope, tt.limit.Scope(), in,
+				tt.name, tt.scope, tt.in)
 		}
 		if err := m.Validate(); err != nil {
 			t.Error(err)
@@ -53,7 +54,8 @@ func TestHome(t *testing.T) {
 func TestScopesCountApart(t *testing.T) {
 	l := limitNamed(t, "r", 3)
 	table := least(1)
-	for _, l := range []*counters.Limit{l, l.Scoped(counters.Region, "eu"), l.Scoped(counters.Region, "us"), l.Scoped(counters.Alone, "")} {
+	for _, l := range []*counters.Limit{l, l.Scoped(counters.Region, "eu"), l.Scoped(counters.Region, "us"),
+		l.Scoped(counters.Alone, "")} {
 		if got := admits(table, l, 5, 1, start); got != 3 {
 			t.Errorf("%s admits %d of 3", l.Meter().Rule, got)
 		}
@@ -71,7 +73,8 @@ func aloneWith(t *testing.T, a counters.Algorithm) (*counters.Table, *counters.L
 
 // Of a limit that a node keeps alone it admits all, holds nothing back, and tells nothing to anybody, in no way.
 func TestAloneTellsNothing(t *testing.T) {
-	for _, a := range []counters.Algorithm{counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog, counters.TokenBucket, counters.LeakyQueue} {
+	for _, a := range []counters.Algorithm{counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog,
+		counters.TokenBucket, counters.LeakyQueue} {
 		table, l := aloneWith(t, a)
 		if got := admits(table, l, 150, 1, start); got != 100 {
 			t.Errorf("%v: %d admitted of 100", a, got)
@@ -79,7 +82,7 @@ func TestAloneTellsNothing(t *testing.T) {
 		if signalled(table) {
 			t.Errorf("%v: there is something to tell early", a)
 		}
-		d, early := table.DrainDirty(after(50*time.Millisecond)), table.DrainUrgent(after(50*time.Millisecond))
+		d, early := table.DrainDirty(after(50*time.Millisecond)), table.DrainEarly(after(50*time.Millisecond))
 		if len(d.Slots)+len(d.Demand)+len(early.Slots)+len(early.Demand) > 0 {
 			t.Errorf("%v: it tells %+v, early %+v", a, d, early)
 		}
@@ -92,7 +95,7 @@ func TestAloneTellsNothing(t *testing.T) {
 	}
 }
 
-// What went to make room is not told either.
+// What went to make room is not sent either.
 func TestAloneTellsNothingOfWhatWent(t *testing.T) {
 	l := filler(t).Scoped(counters.Alone, "")
 	table := small(1)
@@ -104,15 +107,17 @@ func TestAloneTellsNothingOfWhatWent(t *testing.T) {
 	}
 }
 
-// What others tell of limits that a node keeps alone, or of other regions', changes nothing, takes no room, and is no mistake of theirs.
+// What others send of limits that a node keeps alone, or of other regions', changes nothing, takes no room, and is no
+// mistake of theirs.
 func TestOthersCountsAreLetGo(t *testing.T) {
 	table := counters.NewTable(counters.Config{Origin: 1, Region: "eu", Memory: counters.MinMemory})
 	l := limitNamed(t, "r", 100)
 	before := table.Stats()
-	for _, other := range []*counters.Limit{l.Scoped(counters.Alone, ""), l.Scoped(counters.Region, "us"), l.Scoped(counters.Region, "e")} {
+	for _, other := range []*counters.Limit{l.Scoped(counters.Alone, ""), l.Scoped(counters.Region, "us"),
+		l.Scoped(counters.Region, "e")} {
 		table.Know([]*counters.Limit{other})
 		for key := range counters.Key(1000) {
-			if n := table.Merge([]counters.Slot{toldWith(other, key, start, 2, 50, 1000)}, start); n != 0 {
+			if n := table.Merge([]counters.Slot{sentWith(other, key, start, 2, 50, 1000)}, start); n != 0 {
 				t.Fatalf("%d slots of meter %s are news", n, other.Meter().Rule)
 			}
 		}
@@ -124,7 +129,8 @@ func TestOthersCountsAreLetGo(t *testing.T) {
 		t.Errorf("%d keys, want the three that were asked for; %d slots refused", now.Keys, now.Refused)
 	}
 	own := l.Scoped(counters.Region, "eu")
-	if n := table.Merge([]counters.Slot{slotOf(own, 1, start, 2, 0, 60)}, start); n != 1 || admits(table, own, 150, 1, start) != 40 {
+	if n := table.Merge([]counters.Slot{slotOf(own, 1, start, 2, 0, 60)}, start); n != 1 ||
+		admits(table, own, 150, 1, start) != 40 {
 		t.Error("what its own region told is not counted")
 	}
 	slots := table.DrainDirty(start).Slots
@@ -133,8 +139,8 @@ func TestOthersCountsAreLetGo(t *testing.T) {
 	}
 }
 
-// A region's limit is shared out among its own nodes: with as many of them as in the examples of the whole cluster, just so; without any,
-// nothing is held back.
+// A region's limit is shared out among its own nodes: with as many of them as in the examples of the whole cluster,
+// just so; without any, nothing is held back.
 func TestRegionsShareByThemselves(t *testing.T) {
 	l := millionOf(t, counters.SlidingWindow).Scoped(counters.Region, "eu")
 	for _, tt := range []struct{ near, all, want int }{{2, 2, 100}, {2, 9, 100}, {0, 9, 1000}} {
@@ -142,9 +148,10 @@ func TestRegionsShareByThemselves(t *testing.T) {
 		table.SetCluster(tt.all, 20*horizon)
 		table.SetRegion(tt.near, horizon)
 		table.Know([]*counters.Limit{l})
-		table.Merge([]counters.Slot{toldWith(l, 1, start, 2, 480e3, 500e3), toldWith(l, 1, start, 3, 480e3, 500e3)}, start)
-		table.Heard(2, after(-100*time.Millisecond))
-		table.Heard(3, after(-100*time.Millisecond))
+		table.Merge([]counters.Slot{sentWith(l, 1, start, 2, 480e3, 500e3), sentWith(l, 1, start, 3, 480e3, 500e3)},
+			start)
+		table.SetWatermark(2, after(-100*time.Millisecond))
+		table.SetWatermark(3, after(-100*time.Millisecond))
 		if got := admits(table, l, 1000, 1, start); got < tt.want*98/100 || got > tt.want*102/100 {
 			t.Errorf("%d nodes in the region, %d in all: %d of 1000 admitted, want %d", tt.near, tt.all, got, tt.want)
 		}

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Snapshot returns every slot that still counts, of all origins: what a newcomer needs. It holds at most limit slots; beyond that,
-// the keys that count most come first and the others are left out.
+// Snapshot returns every slot that still counts, of all origins: what a newcomer needs. It holds at most limit slots;
+// beyond that, the keys that count most come first and the others are left out.
 func (t *Table) Snapshot(now int64, limit int) []Slot {
 	var cells []heat
 	total := 0
@@ -70,7 +70,7 @@ func (t *Table) Own(now int64) []Slot {
 	return own
 }
 
-// eachLive calls f for every cell that others may be told of, brought to now, a shard locked at a time.
+// eachLive calls f for every cell whose counts may be sent, brought to now; it locks one shard at a time.
 func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at instant)) {
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -106,8 +106,8 @@ func (s *shard) countSlots(c *cell, m *meterState) (n int) {
 	return n
 }
 
-// ownAt is what remains of a place of the ring without what others told: this table's own count. The places are to be asked for from
-// the newest on, each with the rest of the slots that the one before left.
+// ownAt is what remains of a place of the ring without what others sent: this table's own count. The places are to be
+// asked for from the newest on, each with the rest of the slots that the one before left.
 func (s *shard) ownAt(c *cell, ring []uint64, i int, slots uint32) (own uint64, rest uint32) {
 	own = ring[i]
 	for slots != 0 {
@@ -130,7 +130,13 @@ func (s *shard) appendOwn(dst []Slot, c *cell, m *meterState, origin Origin, n i
 	for i := len(ring) - 1; i >= len(ring)-n; i-- {
 		var own uint64
 		if own, rest = s.ownAt(c, ring, i, rest); own != 0 {
-			dst = append(dst, Slot{Meter: &m.Meter, Key: c.key, Index: c.index + int64(i-m.n), Origin: origin, Birth: c.birth, Count: own})
+			dst = append(
+				dst,
+				Slot{
+					Meter: &m.Meter, Key: c.key, Index: c.index + int64(i-m.n), Origin: origin, Birth: c.birth,
+					Count: own,
+				},
+			)
 		}
 	}
 	return dst

@@ -7,9 +7,9 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// A key that is asked for much of its limit before its table was ever drained is told early, by who has peers: they may be asked for as
-// much. One that is asked for little, or of a small limit, waits for the interval.
-func TestSurprisesAreToldEarly(t *testing.T) {
+// A key that is asked for much of its limit before its table was ever drained is sent early, by who has peers: they may
+// be asked for as much. One that is asked for little, or of a small limit, waits for the interval.
+func TestSurprisesAreSentEarly(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		peers           int
@@ -23,7 +23,9 @@ func TestSurprisesAreToldEarly(t *testing.T) {
 		{"alone", 0, 1000, 900, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			table, l := small(1), newLimit(t, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), test.limit)
+			table, l := small(
+				1,
+			), newLimit(t, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), test.limit)
 			table.Know([]*counters.Limit{l})
 			table.SetCluster(test.peers, 100*time.Millisecond)
 			now := start
@@ -35,11 +37,11 @@ func TestSurprisesAreToldEarly(t *testing.T) {
 			}
 			early := false
 			select {
-			case <-table.Urgent():
+			case <-table.EarlyFlush():
 				early = true
 			default:
 			}
-			if slots := table.DrainUrgent(now).Slots; early != test.early || len(slots) > 0 != test.early {
+			if slots := table.DrainEarly(now).Slots; early != test.early || len(slots) > 0 != test.early {
 				t.Errorf("told early: %v, %v; want %v", early, slots, test.early)
 			}
 		})

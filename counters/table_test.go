@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest/mergelaws"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/counters/counterstest"
 )
 
 // start is the beginning of an hour, and of every sub-window that divides one.
@@ -15,9 +16,9 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixNano()
 // after is the time so long after start.
 func after(d time.Duration) int64 { return start + int64(d) }
 
-func newLimit(t rapid.TB, m counters.Meter, most uint64) *counters.Limit {
+func newLimit(t rapid.TB, m counters.Meter, largest uint64) *counters.Limit {
 	t.Helper()
-	l, err := counters.NewLimit(m, most)
+	l, err := counters.NewLimit(m, largest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,20 +35,23 @@ func newBucket(t rapid.TB, m counters.Meter, capacity, refill uint64) *counters.
 }
 
 // limitOf is a limit with the sub-windows given.
-func limitOf(t rapid.TB, window, sub time.Duration, most uint64) *counters.Limit {
+func limitOf(t rapid.TB, window, sub time.Duration, largest uint64) *counters.Limit {
 	t.Helper()
-	return newLimit(t, counters.Meter{Rule: "edge/per_ip", Algorithm: counters.SlidingWindow, Window: window, Sub: sub}, most)
+	return newLimit(t, counters.Meter{Rule: "edge/per_ip", Algorithm: counters.SlidingWindow, Window: window, Sub: sub},
+		largest)
 }
 
 // slotOf is a slot of the limit's meter in the sub-window of the time at.
-func slotOf(l *counters.Limit, key counters.Key, at int64, origin counters.Origin, birth uint32, count uint64) counters.Slot {
+func slotOf(
+	l *counters.Limit, key counters.Key, at int64, origin counters.Origin, birth uint32, count uint64,
+) counters.Slot {
 	m := l.Meter()
 	return counters.Slot{Meter: &m, Key: key, Index: m.Index(at), Origin: origin, Birth: birth, Count: count}
 }
 
 // The merge laws hold for the slots of every algorithm.
 func TestTableMergeLaws(t *testing.T) {
-	mergelaws.Run(t, func() mergelaws.Merger { return least(1) })
+	counterstest.Run(t, func() counterstest.Merger { return least(1) })
 }
 
 // A denial costs the client nothing: however often it asks, it is admitted when the wait is over.
@@ -81,7 +85,8 @@ func TestDenialLeavesNoCount(t *testing.T) {
 
 // No wait makes room for what the limit cannot hold, for a request and for a peek alike, of a key that is known or new.
 func TestWhatCanNeverFit(t *testing.T) {
-	for _, c := range []struct{ most, cost uint64 }{{0, 1}, {0, 0}, {5, 6}, {5, 1 << 63}, {counters.MaxLimit, 1<<64 - 1}} {
+	for _, c := range []struct{ most, cost uint64 }{{0, 1}, {0, 0}, {5, 6}, {5, 1 << 63},
+		{counters.MaxLimit, 1<<64 - 1}} {
 		l := limitOf(t, time.Minute, time.Second, c.most)
 		table := least(1)
 		want := counters.Decision{

@@ -5,41 +5,40 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
-// drawLimit draws a limit of any of the algorithms, or of those given, with any number of sub-windows. A bucket gets a token in a whole
-// number of nanoseconds.
+// drawLimit draws a limit of any of the algorithms, or of those given, with any number of sub-windows. A bucket gets a
+// token in a whole number of nanoseconds.
 func drawLimit(t *rapid.T, of ...counters.Algorithm) *counters.Limit {
 	if len(of) == 0 {
 		of = algorithms
 	}
 	a := rapid.SampledFrom(of).Draw(t, "algorithm")
-	sub := rapid.OneOf(
-		rapid.SampledFrom([]int64{1e6, 1e9, 6e9, 3600e9}),
-		rapid.Int64Range(1e6, 1e10),
-	).Draw(t, "sub")
-	n := rapid.OneOf(rapid.SampledFrom([]int64{1, 2, 10, 60}), rapid.Int64Range(1, counters.MaxSubWindows)).Draw(t, "sub-windows")
+	sub := rapid.OneOf(rapid.SampledFrom([]int64{1e6, 1e9, 6e9, 3600e9}), rapid.Int64Range(1e6, 1e10)).Draw(t, "sub")
+	n := rapid.OneOf(rapid.SampledFrom([]int64{1, 2, 10, 60}), rapid.Int64Range(1, counters.MaxSubWindows)).
+		Draw(t, "sub-windows")
 	if a == counters.FixedWindow {
 		n = 1
 	}
 	m := counters.Meter{Rule: "r", Algorithm: a, Window: time.Duration(n * sub), Sub: time.Duration(sub)}
-	most := rapid.OneOf(rapid.Uint64Range(1, 20), rapid.Uint64Range(1, counters.MaxLimit)).Draw(t, "limit")
+	largest := rapid.OneOf(rapid.Uint64Range(1, 20), rapid.Uint64Range(1, counters.MaxLimit)).Draw(t, "limit")
 	switch {
 	case a == counters.SlidingLog:
-		return newLimit(t, m, min(most, counters.MaxLog))
+		return newLimit(t, m, min(largest, counters.MaxLog))
 	case isBucket(a):
 		refill := rapid.OneOf(rapid.SampledFrom([]int64{1, n, 1000, 1e6}), rapid.Int64Range(1, 100)).
 			Filter(func(refill int64) bool { return n*sub%refill == 0 }).Draw(t, "refill")
-		return newBucket(t, m, min(most, 100*uint64(refill)), uint64(refill))
+		return newBucket(t, m, min(largest, 100*uint64(refill)), uint64(refill))
 	}
-	return newLimit(t, m, most)
+	return newLimit(t, m, largest)
 }
 
-// drawHistory lets time pass and fills key 1 of the table: requests of its own, and counts of a peer whose clock may be ahead.
-// It returns the time.
+// drawHistory lets time pass and fills key 1 of the table: requests of its own, and counts of a peer whose clock may be
+// ahead. It returns the time.
 func drawHistory(t *rapid.T, table *counters.Table, l *counters.Limit) int64 {
 	sub := int64(l.Meter().Sub)
 	now := start + rapid.Int64Range(0, int64(l.Meter().Window)).Draw(t, "begin")
@@ -57,7 +56,7 @@ func drawHistory(t *rapid.T, table *counters.Table, l *counters.Limit) int64 {
 	return now
 }
 
-// most is the largest count that a test lets a peer tell: of a bucket, one that takes twenty windows to refill.
+// largest is the largest count that a test lets a peer tell: of a bucket, one that takes twenty windows to refill.
 func most(l *counters.Limit) uint64 {
 	if isBucket(l.Meter().Algorithm) {
 		return 20 * l.Refill()
@@ -65,8 +64,8 @@ func most(l *counters.Limit) uint64 {
 	return math.MaxUint64
 }
 
-// Waiting RetryAfter admits the same request, asking a nanosecond before does not. Denials leave no count, so that the table that is
-// asked too early is the one that is asked in time.
+// Waiting RetryAfter admits the same request, asking a nanosecond before does not. Denials leave no count, so that the
+// table that is asked too early is the one that is asked in time.
 func TestRetryAfterIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, table := drawLimit(t), small(1)
@@ -111,8 +110,8 @@ func TestResetAfterIsExact(t *testing.T) {
 		if early := table.Take(l, 1, l.Max(), then-1); early.Allowed {
 			t.Fatalf("a nanosecond before %v: %+v, want the whole limit denied", d.ResetAfter, early)
 		}
-		if whole := table.Take(l, 1, l.Max(), then); !whole.Allowed || whole.Remaining != 0 {
-			t.Fatalf("after %v: %+v, want the whole limit admitted", d.ResetAfter, whole)
+		if inner := table.Take(l, 1, l.Max(), then); !inner.Allowed || inner.Remaining != 0 {
+			t.Fatalf("after %v: %+v, want the whole limit admitted", d.ResetAfter, inner)
 		}
 	})
 }
@@ -143,27 +142,32 @@ func TestDecisionsKeepTheirInvariants(t *testing.T) {
 	})
 }
 
-// Counts up to 2^64 from many origins and births, each taken for the most that a slot counts. Together they are far more than any limit. A
-// wait is still told, and right.
+// Counts up to 2^64 from many origins and births, each taken for the most that a slot counts. Together they are far
+// more than any limit. A wait is still told, and right.
 func TestTheLargestCounts(t *testing.T) {
 	for _, a := range []counters.Algorithm{counters.SlidingWindow, counters.SlidingLog} {
-		l := newLimit(t, counters.Meter{Rule: "edge/per_ip", Algorithm: a, Window: 10 * time.Second, Sub: time.Second}, 100)
+		l := newLimit(t, counters.Meter{Rule: "edge/per_ip", Algorithm: a, Window: 10 * time.Second, Sub: time.Second},
+			100)
 		table := least(1)
 		table.Take(l, 1, 60, start)
 		var slots []counters.Slot
 		for origin := range counters.Origin(50) {
 			for i := range 10 {
-				slots = append(slots, slotOf(l, 1, after(-time.Duration(i)*time.Second), 2+origin, uint32(i), math.MaxUint64-uint64(i)))
+				slots = append(slots,
+					slotOf(l, 1, after(-time.Duration(i)*time.Second), 2+origin, uint32(i), math.MaxUint64-uint64(i)))
 			}
 		}
 		if novel := table.Merge(slots, start); novel != len(slots) {
 			t.Errorf("%v: %d slots are novel, want %d", a, novel, len(slots))
 		}
-		if view, want := table.View(l, 1, start), uint64(60+500*counterstest.MaxCount); view != want {
+		if view, want := table.View(l, 1, start), uint64(60+500*oracle.MaxCount); view != want {
 			t.Errorf("%v: view = %d, want %d", a, view, want)
 		}
 		// The counts of this second have to leave: not even a part of it, which is less than a nanosecond, may be left.
-		want := counters.Decision{Rule: "edge/per_ip", Window: 10 * time.Second, Limit: 100, ResetAfter: 11 * time.Second, RetryAfter: 11 * time.Second}
+		want := counters.Decision{
+			Rule: "edge/per_ip", Window: 10 * time.Second, Limit: 100, ResetAfter: 11 * time.Second,
+			RetryAfter: 11 * time.Second,
+		}
 		if a == counters.SlidingLog {
 			want.ResetAfter, want.RetryAfter = 10*time.Second, 10*time.Second
 		}
@@ -179,15 +183,16 @@ func TestTheLargestCounts(t *testing.T) {
 	}
 }
 
-// A bucket that is told of more than it can tell the refill of is empty for as long as it can tell, hundreds of windows or decades; it does
-// not overflow into a full one.
+// A bucket that receives more than it can refill is empty for as long as it can represent, hundreds of windows
+// or decades; it does not overflow into a full one.
 func TestABucketThatIsHardlyEverFullAgain(t *testing.T) {
 	const year = 366 * 24 * time.Hour
 	for _, c := range []struct {
 		window           time.Duration
 		capacity, refill uint64
 	}{
-		{time.Second, 5, 1}, {counters.MaxWindow, 5, 1}, {time.Millisecond, 1, 1}, {24 * time.Hour, 500, 3}, {10 * time.Second, 1000, 1000},
+		{time.Second, 5, 1}, {counters.MaxWindow, 5, 1}, {time.Millisecond, 1, 1}, {24 * time.Hour, 500, 3},
+		{10 * time.Second, 1000, 1000},
 	} {
 		l := newBucket(t, counters.NewMeter("r", counters.TokenBucket, c.window), c.capacity, c.refill)
 		least := min(700*c.window, 36*year)
@@ -195,7 +200,8 @@ func TestABucketThatIsHardlyEverFullAgain(t *testing.T) {
 			table := overfull(t, l, origins)
 			for _, later := range []time.Duration{0, 1, least / 2, least} {
 				d := table.Take(l, 1, 1, after(later))
-				if d.Allowed || d.Remaining != 0 || d.RetryAfter < least-later || d.ResetAfter < d.RetryAfter || d.Delay != 0 {
+				if d.Allowed || d.Remaining != 0 || d.RetryAfter < least-later || d.ResetAfter < d.RetryAfter ||
+					d.Delay != 0 {
 					t.Errorf("%+v: after %v, %d origins: %+v, want a denial for long", c, later, origins, d)
 				}
 				if view := table.View(l, 1, after(later)); view < c.capacity {

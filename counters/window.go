@@ -7,8 +7,8 @@ import (
 
 // The arithmetic of the window counters, over rings of sub-window counts.
 //
-// A window of n sub-windows of length s that ends at time t, in sub-window c = t/s, holds the sub-windows c-n+1 to c whole
-// and c-n in part: of its length, s - t%s still overlaps. The count of a sliding window is
+// A window of n sub-windows of length s that ends at time t, in sub-window c = t/s, holds the sub-windows c-n+1 to c
+// inner and c-n in part: of its length, s - t%s still overlaps. The count of a sliding window is
 //
 //	view(t) = sum(c-n+1 .. c) + ceil(count[c-n] * (s - t%s) / s)
 //
@@ -17,7 +17,7 @@ import (
 
 // windowView is the count of the window that ends at the instant.
 func (c *cell) windowView(sh *shape, at instant) uint64 {
-	return c.whole + partOf(c.counts(sh), sh, at)
+	return c.inner + partOf(c.counts(sh), sh, at)
 }
 
 // partOf is the count of the oldest sub-window as far as it overlaps.
@@ -36,10 +36,11 @@ func overlap(n uint64, left, sub int64) uint64 {
 	return q
 }
 
-// takeWindow decides as a window does, sliding or fixed. What others counted ahead of the cell's time counts for how long to wait.
+// takeWindow decides as a window does, sliding or fixed. What others counted ahead of the cell's time counts for how
+// long to wait.
 func (l *Limit) takeWindow(c *cell, ahead, cost, before uint64, at instant, commit bool, d *Decision) {
 	ring := c.counts(&l.shape)
-	seen := c.whole + partOf(ring, &l.shape, at) + before
+	seen := c.inner + partOf(ring, &l.shape, at) + before
 	asked := max(cost, 1)
 	if d.Allowed = asked <= l.max && seen <= l.max-asked; d.Allowed && commit && cost > 0 {
 		c.count(ring, cost)
@@ -47,7 +48,7 @@ func (l *Limit) takeWindow(c *cell, ahead, cost, before uint64, at instant, comm
 	}
 	newest := newestIn(ring, ahead)
 	if !d.Allowed {
-		d.RetryAfter = l.roomAfter(ring, c.whole, newest, ahead, at, asked+before)
+		d.RetryAfter = l.roomAfter(ring, c.inner, newest, ahead, at, asked+before)
 	}
 	d.Remaining = l.max - min(seen, l.max)
 	if seen > before {
@@ -55,7 +56,8 @@ func (l *Limit) takeWindow(c *cell, ahead, cost, before uint64, at instant, comm
 	}
 }
 
-// newestIn is the newest place of a ring that holds a count, 0 if none does. What is ahead of it counts as the place after the last.
+// newestIn is the newest place of a ring that holds a count, 0 if none does. What is ahead of it counts as the place
+// after the last.
 func newestIn(ring []uint64, ahead uint64) int {
 	i := len(ring)
 	for count := ahead; count == 0 && i > 0; count = ring[i] {
@@ -64,16 +66,18 @@ func newestIn(ring []uint64, ahead uint64) int {
 	return i
 }
 
-// roomAfter is the least wait until the view leaves room for a cost, for which there is none now, if nothing is added. While a
-// sub-window leaves the window, those after it lie in it whole: it finds the first that leaves them room enough, and solves for the
-// moment inside it.
-func (l *Limit) roomAfter(ring []uint64, whole uint64, newest int, ahead uint64, at instant, cost uint64) time.Duration {
+// roomAfter is the least wait until the view leaves room for a cost, for which there is none now, if nothing is added.
+// While a sub-window leaves the window, those after it lie in it whole: it finds the first that leaves them room
+// enough, and solves for the moment inside it.
+func (l *Limit) roomAfter(
+	ring []uint64, inner uint64, newest int, ahead uint64, at instant, cost uint64,
+) time.Duration {
 	if cost > l.max {
 		return Never // whether it comes in one layer or in several
 	}
 	room, last := l.max-cost, len(ring)
-	if whole <= room { // the sub-window that leaves now is enough
-		if left := l.stays(ring[0], room-whole); left > 0 {
+	if inner <= room { // the sub-window that leaves now is enough
+		if left := l.stays(ring[0], room-inner); left > 0 {
 			return time.Duration(l.sub - left - at.off + at.back)
 		}
 	}

@@ -102,7 +102,10 @@ func TestFiveAMinuteTwiceAroundTheMinute(t *testing.T) {
 			{at: 59 * time.Second, cost: 5, view: 5},
 			{at: 61 * time.Second, cost: 5, deny: true, view: 5, why: "it is two seconds after"},
 			{at: 61 * time.Second, cost: 1, deny: true, view: 5, why: "nor does a single one fit"},
-			{at: 59*time.Second + time.Minute + sub, cost: 5, view: 5, why: "a window and a sub-window after, all of it is back"},
+			{
+				at: 59*time.Second + time.Minute + sub, cost: 5, view: 5,
+				why: "a window and a sub-window after, all of it is back",
+			},
 		})
 	}
 	log := newLimit(t, counters.NewMeter("r", counters.SlidingLog, time.Minute), 5)
@@ -163,8 +166,10 @@ func TestBucketsWithARefillOfTheirOwn(t *testing.T) {
 		l := newBucket(t, counters.NewMeter(c.name, counters.TokenBucket, c.window), c.capacity, c.refill)
 		table := small(1)
 		for _, r := range c.requests {
-			want := counters.Decision{Allowed: r.ok, Rule: c.name, Window: c.window, Limit: c.capacity, Remaining: r.left,
-				RetryAfter: r.retry, ResetAfter: r.reset}
+			want := counters.Decision{
+				Allowed: r.ok, Rule: c.name, Window: c.window, Limit: c.capacity, Remaining: r.left,
+				RetryAfter: r.retry, ResetAfter: r.reset,
+			}
 			if d := table.Take(l, 1, r.cost, after(r.at)); d != want {
 				t.Errorf("%s: %d after %v:\n got %+v\nwant %+v", c.name, r.cost, r.at, d, want)
 			}
@@ -172,7 +177,7 @@ func TestBucketsWithARefillOfTheirOwn(t *testing.T) {
 	}
 }
 
-// asked is a request and what it is told.
+// asked is a request and its answer.
 type asked struct {
 	at           time.Duration
 	cost         uint64
@@ -181,7 +186,8 @@ type asked struct {
 	retry, reset time.Duration
 }
 
-// A queue of five places, of which one is served every second: who comes waits for those before, and a full queue denies.
+// A queue of five places, of which one is served every second: who comes waits for those before, and a full queue
+// denies.
 func TestAQueueOfFive(t *testing.T) {
 	l := newBucket(t, counters.NewMeter("r", counters.LeakyQueue, time.Second), 5, 1)
 	table := small(1)

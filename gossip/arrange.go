@@ -7,8 +7,9 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// arranger puts slots in the order in which they travel: by meter and origin, and of those by the highest byte of the key. It takes time
-// in proportion to their number, as a sort by comparison does not. It owns memory that one call leaves to the next.
+// arranger puts slots in the order in which they travel: by meter and origin, and of those by the highest byte of the
+// key. It takes time in proportion to their number, as a sort by comparison does not. It owns memory that one call
+// leaves to the next.
 type arranger struct {
 	numbers map[pair]uint32
 	met     []group         // by number
@@ -23,13 +24,13 @@ type pair struct {
 	origin counters.Origin
 }
 
-// mostKept is how many slots' memory is kept from one call to the next.
-const mostKept = 1 << 16
+// maxKept is how many slots' memory is kept from one call to the next.
+const maxKept = 1 << 16
 
-// arrange returns groups that hold the slots, and the demand of self. They are good until the next call. Slots that are alike in meter,
-// origin and the highest byte of the key keep their order.
+// arrange returns groups that hold the slots, and the demand of self. They are good until the next call. Slots that are
+// alike in meter, origin and the highest byte of the key keep their order.
 func (a *arranger) arrange(slots []counters.Slot, demand []counters.Demand, self counters.Origin) []group {
-	if cap(a.sorted) > mostKept {
+	if cap(a.sorted) > maxKept {
 		*a = arranger{}
 	}
 	a.number(slots)
@@ -85,7 +86,8 @@ func (a *arranger) numberOf(p pair) uint32 {
 	return n
 }
 
-// rank returns the groups in order, and the place of each number in it. Meters that are equal are one, wherever they are kept.
+// rank returns the groups in order, and the place of each number in it. Meters that are equal are one, wherever they
+// are kept.
 func (a *arranger) rank() (groups []group, rank []uint32) {
 	numbers := make([]uint32, len(a.met))
 	for i := range numbers {
@@ -106,13 +108,9 @@ func (a *arranger) rank() (groups []group, rank []uint32) {
 }
 
 func compareGroups(a, b *group) int {
-	return cmp.Or(
-		cmp.Compare(a.meter.Rule, b.meter.Rule),
-		cmp.Compare(a.meter.Algorithm, b.meter.Algorithm),
-		cmp.Compare(a.meter.Window, b.meter.Window),
-		cmp.Compare(a.meter.Sub, b.meter.Sub),
-		cmp.Compare(a.origin, b.origin),
-	)
+	return cmp.Or(cmp.Compare(a.meter.Rule, b.meter.Rule), cmp.Compare(a.meter.Algorithm, b.meter.Algorithm),
+		cmp.Compare(a.meter.Window, b.meter.Window), cmp.Compare(a.meter.Sub, b.meter.Sub),
+		cmp.Compare(a.origin, b.origin))
 }
 
 // orderByKey orders the slots by the highest bytes of their keys.

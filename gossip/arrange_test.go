@@ -5,11 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Slots are arranged as a stable sort would: by meter, origin and the highest byte of the key. No meter has two groups of an origin.
+// Slots are arranged as a stable sort would: by meter, origin and the highest byte of the key. No meter has two groups
+// of an origin.
 func TestArrange(t *testing.T) {
 	var a arranger // it is used again and again
 	rapid.Check(t, func(t *rapid.T) {
@@ -28,7 +30,8 @@ func TestArrange(t *testing.T) {
 		}
 		want := slices.Clone(slots)
 		slices.SortStableFunc(want, func(x, y counters.Slot) int {
-			return cmp.Or(compareGroups(&group{meter: x.Meter, origin: x.Origin}, &group{meter: y.Meter, origin: y.Origin}),
+			return cmp.Or(
+				compareGroups(&group{meter: x.Meter, origin: x.Origin}, &group{meter: y.Meter, origin: y.Origin}),
 				cmp.Compare(x.Key>>56, y.Key>>56))
 		})
 
@@ -40,7 +43,8 @@ func TestArrange(t *testing.T) {
 			}
 			for _, s := range g.slots {
 				if *s.Meter != *g.meter || s.Origin != g.origin {
-					t.Fatalf("a slot of %s and %x in a group of %s and %x", s.Meter.Rule, s.Origin, g.meter.Rule, g.origin)
+					t.Fatalf("a slot of %s and %x in a group of %s and %x", s.Meter.Rule, s.Origin, g.meter.Rule,
+						g.origin)
 				}
 			}
 			got = append(got, g.slots...)
@@ -67,7 +71,8 @@ func TestArrange(t *testing.T) {
 func TestArrangeDemandAlone(t *testing.T) {
 	m := frameMeters[0]
 	groups := new(arranger).arrange(nil, []counters.Demand{{Meter: m, Rate: 3}}, 9)
-	if len(groups) != 1 || groups[0].meter != m || groups[0].origin != 9 || groups[0].demand != 3 || len(groups[0].slots) != 0 {
+	if len(groups) != 1 || groups[0].meter != m || groups[0].origin != 9 || groups[0].demand != 3 ||
+		len(groups[0].slots) != 0 {
 		t.Errorf("groups %+v, want one with a demand of 3", groups)
 	}
 	if groups := new(arranger).arrange(nil, nil, 9); len(groups) != 0 {

@@ -7,21 +7,21 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// A ban travels as any slot: told again where a frame was lost, and to the end that it had where it began.
+// A ban travels as any slot: sent again where a frame was lost, and to the end that it had where it began.
 func TestBansTravel(t *testing.T) {
 	p := newBanPair(t)
 	p.ask(1)
 	p.tick(true)
-	banned := func() bool { return p.told.Take(p.limit, 1, 0, p.now).Banned }
+	banned := func() bool { return p.receiver.Take(p.limit, 1, 0, p.now).Banned }
 	if banned() {
 		t.Fatal("a lost frame is known")
 	}
 	for range 5 {
 		p.tick(false)
 	}
-	told, own := p.told.Take(p.limit, 1, 0, p.now), p.teller.Take(p.limit, 1, 0, p.now)
-	if !banned() || told.RetryAfter != own.RetryAfter {
-		t.Errorf("where it was told: %+v, where it began: %+v", told, own)
+	sent, own := p.receiver.Take(p.limit, 1, 0, p.now), p.sender.Take(p.limit, 1, 0, p.now)
+	if !banned() || sent.RetryAfter != own.RetryAfter {
+		t.Errorf("where it was told: %+v, where it began: %+v", sent, own)
 	}
 	if p.now += int64(own.RetryAfter) - 1; !banned() {
 		t.Error("it ends too early")
@@ -31,18 +31,43 @@ func TestBansTravel(t *testing.T) {
 	}
 }
 
-// What a rule is asked for does not vanish from the bound where its bans are told as well.
+// A lift reaches a peer to which its frames were lost, as counts do.
+func TestLiftsTravel(t *testing.T) {
+	p := newBanPair(t)
+	p.ask(1)
+	for range 5 {
+		p.tick(false)
+	}
+	banned := func() bool { return p.receiver.Take(p.limit, 1, 0, p.now).Banned }
+	if !banned() {
+		t.Fatal("the ban did not arrive: that shows nothing")
+	}
+	if left, kept := p.sender.Lift(p.limit, 1, p.now); left == 0 || !kept {
+		t.Fatalf("%v left, kept %v", left, kept)
+	}
+	if p.tick(true); !banned() {
+		t.Fatal("a lost frame is known")
+	}
+	for range 5 {
+		p.tick(false)
+	}
+	if banned() {
+		t.Error("it is banned yet")
+	}
+}
+
+// What a rule is asked for does not vanish from the bound where its bans are sent as well.
 func TestBansHideNoDemand(t *testing.T) {
 	p := newBanPair(t)
 	limits := map[string]*counters.Limit{"r": p.limit}
-	p.hear.Audit(limits, p.now)
+	p.receives.Audit(limits, p.now)
 	for key := range counters.Key(20) { // a denial, and with it a ban, in every interval
 		p.ask(1 + key)
 		p.tick(false)
 	}
 	m, later := p.limit.Meter(), p.now+int64(5*time.Second)
-	p.hear.Tick(counters.Drained{Demand: []counters.Demand{{Meter: &m, Rate: 1, Used: 5}}}, later)
-	if got := p.hear.Audit(limits, later)["r"]; got != 5 {
+	p.receives.Tick(counters.Drained{Demand: []counters.Demand{{Meter: &m, Rate: 1, Used: 5}}}, later)
+	if got := p.receives.Audit(limits, later)["r"]; got != 5 {
 		t.Errorf("of a hundred a second %v were unseen for five seconds, want the whole limit", got)
 	}
 }
@@ -50,7 +75,7 @@ func TestBansHideNoDemand(t *testing.T) {
 // ask takes ten, of which five are denied.
 func (p *bucketPair) ask(key counters.Key) {
 	for range 10 {
-		p.teller.Take(p.limit, key, 1, p.now)
+		p.sender.Take(p.limit, key, 1, p.now)
 	}
 }
 
@@ -65,6 +90,6 @@ func newBanPair(t *testing.T) *bucketPair {
 	}
 	p := newBucketPair(t)
 	p.limit = l
-	p.told.Know([]*counters.Limit{l})
+	p.receiver.Know([]*counters.Limit{l})
 	return p
 }

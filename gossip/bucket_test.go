@@ -9,11 +9,11 @@ import (
 
 // bucketPair is two nodes that share a bucket of 100 an hour. The first takes, and tells the second at each interval.
 type bucketPair struct {
-	t            *testing.T
-	limit        *counters.Limit
-	teller, told *counters.Table
-	speaks, hear *Replica
-	now          int64
+	t                *testing.T
+	limit            *counters.Limit
+	sender, receiver *counters.Table
+	sends, receives  *Replica
+	now              int64
 }
 
 func newBucketPair(t *testing.T) *bucketPair {
@@ -22,12 +22,12 @@ func newBucketPair(t *testing.T) *bucketPair {
 		t.Fatal(err)
 	}
 	p := &bucketPair{t: t, limit: l, now: frameTime - frameTime%int64(time.Hour)}
-	p.teller = counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
-	p.told = counters.NewTable(counters.Config{Origin: 2, Memory: counters.MinMemory})
-	p.told.Know([]*counters.Limit{l})
-	p.speaks, p.hear = NewReplica(1, 100*time.Millisecond, p.teller), NewReplica(2, 100*time.Millisecond, p.told)
-	p.speaks.Join(2, p.now)
-	p.hear.Join(1, p.now)
+	p.sender = counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+	p.receiver = counters.NewTable(counters.Config{Origin: 2, Memory: counters.MinMemory})
+	p.receiver.Know([]*counters.Limit{l})
+	p.sends, p.receives = NewReplica(1, 100*time.Millisecond, p.sender), NewReplica(2, 100*time.Millisecond, p.receiver)
+	p.sends.Join(2, p.now)
+	p.receives.Join(1, p.now)
 	return p
 }
 
@@ -35,24 +35,24 @@ func newBucketPair(t *testing.T) *bucketPair {
 func (p *bucketPair) tick(lost bool) {
 	p.t.Helper()
 	p.now += int64(time.Second)
-	for _, m := range p.speaks.Tick(p.teller.DrainDirty(p.now), p.now) {
+	for _, m := range p.sends.Tick(p.sender.DrainDirty(p.now), p.now) {
 		if lost {
 			continue
 		}
-		if err := p.hear.Receive(m.Data, p.now); err != nil {
+		if err := p.receives.Receive(m.Data, p.now); err != nil {
 			p.t.Fatal(err)
 		}
 	}
-	for _, m := range p.hear.Tick(counters.Drained{}, p.now) {
-		if err := p.speaks.Receive(m.Data, p.now); err != nil {
+	for _, m := range p.receives.Tick(counters.Drained{}, p.now) {
+		if err := p.sends.Receive(m.Data, p.now); err != nil {
 			p.t.Fatal(err)
 		}
 	}
 }
 
-func (p *bucketPair) take(cost uint64) { p.teller.Take(p.limit, 1, cost, p.now) }
+func (p *bucketPair) take(cost uint64) { p.sender.Take(p.limit, 1, cost, p.now) }
 
-// An increment of a bucket is debited as of when its origin last told all that it had, not of the hour's beginning.
+// An increment of a bucket is debited as of when its origin last sent all that it had, not of the hour's beginning.
 func TestBucketsDebitAsOfTheLastReport(t *testing.T) {
 	p := newBucketPair(t)
 	for range 1800 { // half of the hour
@@ -60,12 +60,13 @@ func TestBucketsDebitAsOfTheLastReport(t *testing.T) {
 	}
 	p.take(100)
 	p.tick(false)
-	if own, seen := p.teller.View(p.limit, 1, p.now), p.told.View(p.limit, 1, p.now); own != 100 || seen != own {
+	if own, seen := p.sender.View(p.limit, 1, p.now), p.receiver.View(p.limit, 1, p.now); own != 100 || seen != own {
 		t.Errorf("100 taken half an hour into the hour: %d at the node, and %d at its peer", own, seen)
 	}
 }
 
-// What was told late, as reports were lost, is debited as of the last one that came: less than was taken may be believed, never more.
+// What was sent late, as reports were lost, is debited as of the last one that came: less than was taken may be
+// believed, never more.
 func TestBucketsDebitNoMoreThanWasTaken(t *testing.T) {
 	p := newBucketPair(t)
 	for range 600 {
@@ -78,13 +79,13 @@ func TestBucketsDebitNoMoreThanWasTaken(t *testing.T) {
 	for range 10 { // the lost reports come again
 		p.tick(false)
 	}
-	own, seen := p.teller.View(p.limit, 1, p.now), p.told.View(p.limit, 1, p.now)
+	own, seen := p.sender.View(p.limit, 1, p.now), p.receiver.View(p.limit, 1, p.now)
 	if seen > own || seen < own-1 {
 		t.Errorf("%d at the node, %d at its peer after a cut of 3 minutes", own, seen)
 	}
 }
 
-// Only what an origin tells of itself is new since it last told.
+// Only what an origin reports of itself is new since its last report.
 func TestWhatOthersPassOnIsOfNoKnownTime(t *testing.T) {
 	p := newBucketPair(t)
 	p.tick(false)
@@ -92,10 +93,10 @@ func TestWhatOthersPassOnIsOfNoKnownTime(t *testing.T) {
 	p.now += int64(30 * time.Minute)
 	third := counters.NewTable(counters.Config{Origin: 3, Memory: counters.MinMemory})
 	third.Know([]*counters.Limit{p.limit})
-	if err := NewReplica(3, 100*time.Millisecond, third).Receive(p.speaks.Snapshot(p.now), p.now); err != nil {
+	if err := NewReplica(3, 100*time.Millisecond, third).Receive(p.sends.Snapshot(p.now), p.now); err != nil {
 		t.Fatal(err)
 	}
-	if own, seen := p.teller.View(p.limit, 1, p.now), third.View(p.limit, 1, p.now); seen > own || seen == 0 {
+	if own, seen := p.sender.View(p.limit, 1, p.now), third.View(p.limit, 1, p.now); seen > own || seen == 0 {
 		t.Errorf("%d at the node, %d where its snapshot came", own, seen)
 	}
 }

@@ -2,23 +2,25 @@ package gossip
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Source is what a cluster needs of the node that it speaks for.
+// Source is what a cluster needs of its node.
 type Source interface {
 	Counts
 	// DrainDirty returns what changed since the last call; see counters.Table.
 	DrainDirty(now int64) counters.Drained
-	// Urgent is where to wait for what is better told before the interval ends; DrainUrgent returns it.
-	Urgent() <-chan struct{}
-	DrainUrgent(now int64) counters.Drained
+	// EarlyFlush is where to wait for what is better told before the interval ends; DrainEarly returns it.
+	EarlyFlush() <-chan struct{}
+	DrainEarly(now int64) counters.Drained
 }
 
 // Cluster lets the replica of one node speak with its peers. Its methods are safe for concurrent use.
@@ -30,9 +32,13 @@ type Cluster struct {
 	source Source
 	log    *slog.Logger
 
+	rules     atomic.Uint64 // the fingerprint that the node sends of itself
+	announced chan struct{} // it has changed
+
 	pools     []*pool
 	streams   chan struct{} // a place for each snapshot on its way
 	malformed logLimit
+	flooded   logLimit
 
 	mu      sync.Mutex
 	replica *Replica
@@ -51,13 +57,13 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 		cfg.Now = func() int64 { return time.Now().UnixNano() }
 	}
 	self := Member{NodeID: cfg.NodeID, Region: cfg.Region, Incarnation: cfg.Incarnation,
-		MinVersion: frameVersion, MaxVersion: frameVersion}
+		MinVersion: frameVersion, MaxVersion: frameVersion, Identity: cfg.Identity}
 	c := &Cluster{
-		cfg: cfg, self: self, source: source, log: cfg.Logger,
-		streams:    make(chan struct{}, 4),
-		replica:    NewReplica(self.Origin(), cfg.Interval, source),
+		cfg: cfg, self: self, source: source, log: cfg.Logger, announced: make(chan struct{}, 1),
+		streams: make(chan struct{}, 4), replica: NewReplica(self.Origin(), cfg.Interval, source),
 		membership: newMembership(self),
 	}
+	c.rules.Store(cfg.Rules)
 	for _, p := range []struct {
 		name string
 		cfg  *PoolConfig
@@ -75,13 +81,16 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 	return c, nil
 }
 
-// Run joins the pools and speaks every interval, until ctx ends; then it tells its peers what is left, leaves and closes.
+// Run joins the pools and sends every interval, until ctx ends; then it sends to its peers what is left, leaves and
+// closes.
 func (c *Cluster) Run(ctx context.Context) error {
 	var rejoining sync.WaitGroup
 	for _, p := range c.pools {
 		rejoining.Go(func() { p.rejoin(ctx) })
+		rejoining.Go(func() { p.rejoinFailed(ctx) })
 		rejoining.Go(func() { p.greet(ctx) })
 	}
+	rejoining.Go(func() { c.announce(ctx) })
 	ticker := time.NewTicker(c.cfg.Interval)
 	defer ticker.Stop()
 	early := time.NewTimer(0)
@@ -91,7 +100,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-ticker.C:
 			c.tick(ctx)
-		case <-c.source.Urgent():
+		case <-c.source.EarlyFlush():
 			early.Reset(c.untilFlush())
 		case <-early.C:
 			c.flush(ctx)
@@ -103,7 +112,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	for _, p := range c.pools {
 		leaving.Go(func() {
 			if err := p.ml.Leave(leaveTimeout); err != nil {
-				c.log.Warn("gossip: leaving took too long, peers will notice by themselves", "pool", p.name, "error", err)
+				c.log.Warn("gossip: leaving took too long, peers will notice by themselves", "pool", p.name, "error",
+					err)
 			}
 		})
 	}
@@ -113,6 +123,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 	rejoining.Wait() // an attempt under way may last streamTimeout
 	return nil
 }
+
+// Close closes a cluster that never ran: it sends nothing to its peers.
+func (c *Cluster) Close() { c.shutdown() }
 
 // How long a stop may take: until the peers have acknowledged the last counts, and until they know that the node left.
 const (
@@ -124,28 +137,30 @@ const (
 func (c *Cluster) linger(ctx context.Context, next <-chan time.Time) {
 	deadline := time.After(lingerTimeout)
 	c.mu.Lock()
-	c.replica.Hurry()
+	c.replica.ResendEveryTick()
 	c.mu.Unlock()
 	for {
 		c.tick(ctx)
 		c.mu.Lock()
-		told := c.replica.Told(c.cfg.Now())
+		sent := c.replica.FullyAcked(c.cfg.Now())
 		c.mu.Unlock()
-		if told {
+		if sent {
 			return
 		}
 		select {
 		case <-next:
 		case <-deadline:
-			c.log.Warn("gossip: not all peers have acknowledged the last counts; what they lack may be in the regional store")
+			c.log.Warn(
+				"gossip: not all peers have acknowledged the last counts; what they lack may be in the regional store",
+			)
 			return
 		}
 	}
 }
 
-// Warm waits until the node has been told what others know and all its seeds have answered, so that it decides with everybody's counts
-// and an honest bound from its first request on. It returns at once when there is nobody to expect, and the context's error when somebody
-// did not come: then it knows what those who did know. Run has to be under way.
+// Warm waits until the node has received what others know and all its seeds have answered, so that it decides with
+// everybody's counts and an honest bound from its first request on. It returns at once when there is nobody to expect,
+// and the context's error when somebody did not come: then it knows what those who did know. Run has to be under way.
 func (c *Cluster) Warm(ctx context.Context) error {
 	ticker := time.NewTicker(c.cfg.Interval / 2)
 	defer ticker.Stop()
@@ -161,9 +176,9 @@ func (c *Cluster) Warm(ctx context.Context) error {
 
 func (c *Cluster) warm() bool {
 	c.mu.Lock()
-	told := c.replica.Stats().SnapshotsReceived > 0 || len(c.routes) == 0
+	sent := c.replica.Stats().SnapshotsReceived > 0 || len(c.routes) == 0
 	c.mu.Unlock()
-	return told && !c.blind()
+	return sent && !c.blind()
 }
 
 func (c *Cluster) shutdown() {
@@ -201,14 +216,15 @@ func (c *Cluster) untilFlush() time.Duration {
 // flush tells early what is urgent.
 func (c *Cluster) flush(ctx context.Context) {
 	now := c.cfg.Now()
-	drained := c.source.DrainUrgent(now)
+	drained := c.source.DrainEarly(now)
 	c.mu.Lock()
 	out := c.routed(c.replica.Flush(drained, now))
 	c.mu.Unlock()
 	c.send(ctx, out)
 }
 
-// goodbye tells the peers that this node admits nothing any more. memberlist does not say of a member whether it left or failed.
+// goodbye tells the peers that this node admits nothing any more. memberlist does not say of a member whether it left
+// or failed.
 func (c *Cluster) goodbye(ctx context.Context) {
 	c.mu.Lock()
 	out := c.routed(c.replica.Goodbye(c.cfg.Now()))
@@ -248,7 +264,8 @@ func (c *Cluster) send(ctx context.Context, out []delivery) {
 	}
 }
 
-// sendStream sends over a stream in the background. When too many are under way it drops the message: the replica tries again.
+// sendStream sends over a stream in the background. When too many are under way it drops the message: the replica tries
+// again.
 func (c *Cluster) sendStream(d delivery) {
 	select {
 	case c.streams <- struct{}{}:
@@ -267,12 +284,37 @@ func (c *Cluster) receive(pool string, b []byte) {
 	c.mu.Lock()
 	err := c.replica.Receive(b, c.cfg.Now())
 	c.mu.Unlock()
+	if flood, ok := errors.AsType[*floodError](err); ok {
+		if c.flooded.admit(c.log) {
+			c.log.Warn(
+				"gossip: dropped a snapshot: a peer sends more of them than an honest one does; if it is not yours, "+
+					"rotate the gossip key, as whoever holds it can speak in any node's name",
+				"pool",
+				pool,
+				"peer",
+				c.nameOf(flood.origin),
+				"bytes",
+				flood.bytes,
+			)
+		}
+		return
+	}
 	if err != nil && c.malformed.admit(c.log) {
 		c.log.Warn("gossip: dropped a frame that cannot be read", "pool", pool, "bytes", len(b), "error", err)
 	}
 }
 
-// left reports whether the origin said goodbye.
+// nameOf is the region and node id of a member, or that it is none.
+func (c *Cluster) nameOf(o counters.Origin) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.routes[o]; r != nil {
+		return r.member.Region + "/" + r.member.NodeID
+	}
+	return "not a member"
+}
+
+// left reports whether the origin sent a goodbye.
 func (c *Cluster) left(o counters.Origin) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -286,9 +328,9 @@ func (c *Cluster) snapshot() []byte {
 	return encodeSnapshot(c.self.Origin(), tick, c.source, c.cfg.Now())
 }
 
-// Audit bounds by how much this node's admissions may have gone over each limit, on one key; see Replica.Audit. To a node that
-// has not reached all its seeds, as when it starts on the wrong side of a partition, those behind them together are one that admits a
-// limit: where they are cut off from each other as well, each part may.
+// Audit bounds by how much this node's admissions may have gone over each limit, on one key; see Replica.Audit. To a
+// node that has not reached all its seeds, as when it starts on the wrong side of a partition, those behind them
+// together are one that admits a limit: where they are partitioned off from each other as well, each part may.
 func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
 	c.mu.Lock()
 	excess := c.replica.Audit(limits, c.cfg.Now())
@@ -302,37 +344,26 @@ func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
 	return excess
 }
 
-// blind reports whether there may be nodes of which this one has never heard, because seeds do not answer. The lock is not held: pools
-// take it under their own.
+// blind reports whether there may be nodes of which this one has never heard, because seeds do not answer. The lock is
+// not held: pools take it under their own.
 func (c *Cluster) blind() bool { return slices.ContainsFunc(c.pools, (*pool).isBlind) }
 
-// blindToRegion is blind as far as the node's own region goes: all of it is in the first pool, the LAN's if there is one.
+// blindToRegion is blind as far as the node's own region goes: all of it is in the first pool, the LAN's if there is
+// one.
 func (c *Cluster) blindToRegion() bool { return len(c.pools) > 0 && c.pools[0].isBlind() }
 
-// Staleness is the largest age of what this node knows of another one, and whether they are all in the membership. Nodes that
-// left are not counted; nodes that fell silent are, for a quarter of an hour. It is not whole while seeds have never answered, for as long.
-func (c *Cluster) Staleness() (age time.Duration, whole bool) {
-	age, whole = c.staleness(func(PeerStatus) bool { return true })
-	return age, whole && !c.blind()
-}
-
-// RegionStaleness is Staleness of the nodes of the same region.
-func (c *Cluster) RegionStaleness() (age time.Duration, whole bool) {
-	age, whole = c.staleness(func(p PeerStatus) bool { return !p.Far })
-	return age, whole && !c.blindToRegion()
-}
-
-func (c *Cluster) staleness(of func(PeerStatus) bool) (age time.Duration, whole bool) {
-	whole = true
+// Staleness is the largest age of what this node knows of another one, and whether they are all in the membership.
+// Nodes that left are not counted; unreachable nodes are, for a quarter of an hour. It is not whole while seeds
+// have never answered, for as long.
+func (c *Cluster) Staleness() (age time.Duration, complete bool) {
+	complete = !c.blind()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.replica.Peers(c.cfg.Now()) {
-		if of(p) {
-			age = max(age, p.Age)
-			whole = whole && p.Member
-		}
+		age = max(age, p.Age)
+		complete = complete && p.Member
 	}
-	return age, whole
+	return age, complete
 }
 
 // Stats returns the replica's totals.
@@ -352,13 +383,28 @@ type MemberStatus struct {
 
 // Members returns the other nodes in the membership, by region and node id.
 func (c *Cluster) Members() []MemberStatus {
+	return slices.DeleteFunc(c.Peers(), func(m MemberStatus) bool { return m.Pool == "" })
+}
+
+// Peers returns Members and the nodes that left the membership without a goodbye, which count as unreachable for a
+// quarter of an hour. The names are empty of nodes that have never been in the membership.
+func (c *Cluster) Peers() []MemberStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []MemberStatus
+	var latest map[counters.Origin]Member
 	for _, p := range c.replica.Peers(c.cfg.Now()) {
 		if r := c.routes[p.Origin]; r != nil {
 			out = append(out, MemberStatus{r.member, p, r.pool.name, r.node.Address()})
+			continue
 		}
+		if latest == nil {
+			latest = make(map[counters.Origin]Member, len(c.latest))
+			for _, m := range c.latest {
+				latest[m.Origin()] = m
+			}
+		}
+		out = append(out, MemberStatus{Member: latest[p.Origin], PeerStatus: p})
 	}
 	slices.SortFunc(out, func(a, b MemberStatus) int {
 		return compareNames(a.Region, b.Region, a.NodeID, b.NodeID)
@@ -366,8 +412,48 @@ func (c *Cluster) Members() []MemberStatus {
 	return out
 }
 
-// Self is what this node tells of itself.
-func (c *Cluster) Self() Member { return c.self }
+// Self is what this node sends of itself.
+func (c *Cluster) Self() Member {
+	m := c.self
+	m.Rules = c.rules.Load()
+	return m
+}
+
+// AnnounceRules has the other nodes learn of another fingerprint of this node's rules, while Run runs. It does not wait
+// for that, and may be called from anywhere.
+func (c *Cluster) AnnounceRules(fingerprint uint64) {
+	if c.rules.Swap(fingerprint) == fingerprint {
+		return
+	}
+	select {
+	case c.announced <- struct{}{}:
+	default: // it is about to be sent
+	}
+}
+
+// announceTimeout is how long memberlist may take to send new metadata to the first other nodes. Who has not got it by
+// then gets it from these, or as lists of members are compared.
+const announceTimeout = time.Second
+
+// announce sends the node's metadata whenever it has changed.
+func (c *Cluster) announce(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.announced:
+		}
+		for _, p := range c.pools {
+			if err := p.ml.UpdateNode(announceTimeout); err != nil {
+				c.log.Debug("gossip: new metadata is on its way", "pool", p.name, "error", err)
+			}
+		}
+	}
+}
+
+// Blind reports whether there may be nodes that this one has never received anything of, because seeds do not answer:
+// of the cluster, and of the node's own region.
+func (c *Cluster) Blind() (anywhere, inRegion bool) { return c.blind(), c.blindToRegion() }
 
 // Addr is the host:port under which the node is known in a pool ("lan" or "wan"); empty if it is not in it.
 func (c *Cluster) Addr(pool string) string {

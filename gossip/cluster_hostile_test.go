@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/gossip/gossiptest"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
 	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/netem"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func withKeys(keys ...byte) change {
@@ -28,8 +29,8 @@ func withKeys(keys ...byte) change {
 
 // A node without the key is no member, and nobody believes what it says.
 func TestClusterKeys(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.start("east/n1", withKeys(1))
 		l.start("east/n2", withKeys(1))
 		l.start("west/n4", withKeys(1))
@@ -64,8 +65,8 @@ func TestClusterKeys(t *testing.T) {
 
 // While keys are rotated, nodes that know both speak with nodes that know one of them.
 func TestClusterKeyRotation(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.start("east/n1", withKeys(1, 2))
 		l.start("east/n2", withKeys(2, 1))
 		l.start("west/n4", withKeys(2, 1))
@@ -77,14 +78,19 @@ func TestClusterKeyRotation(t *testing.T) {
 }
 
 // forgery is a packet that says the victim's peer admitted 1000, as memberlist would send it without a key.
-func (l *lab) forgery(origin counters.Origin, label string) []byte {
+func (l *testCluster) forgery(origin counters.Origin, label string) []byte {
 	l.t.Helper()
 	m := l.limit.Meter()
 	now := time.Now().UnixNano()
 	f := frame{kind: data, origin: origin, tick: 1, sent: now}
-	g := group{origin: origin, meter: &m, slots: []counters.Slot{{Meter: &m, Key: labKey, Index: m.Index(now), Origin: origin, Count: 1000}}}
+	g := group{
+		origin: origin,
+		meter:  &m,
+		slots:  []counters.Slot{{Meter: &m, Key: testKey, Index: m.Index(now), Origin: origin, Count: 1000}},
+	}
 	const userMessage = 8
-	packet, err := memberlist.AddLabelHeaderToPacket(f.encode([]byte{userMessage}, pack([]group{g}, origin, now, maxBody)[0]), label)
+	packet, err := memberlist.AddLabelHeaderToPacket(
+		f.encode([]byte{userMessage}, pack([]group{g}, origin, now, maxBody)[0]), label)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -92,7 +98,7 @@ func (l *lab) forgery(origin counters.Origin, label string) []byte {
 }
 
 // ingest puts a packet before a transport as if it had come from the network.
-func (l *lab) ingest(tr *gossiptest.Transport, packet []byte) {
+func (l *testCluster) ingest(tr *netem.Transport, packet []byte) {
 	l.t.Helper()
 	from, to := net.Pipe()
 	go func() {
@@ -119,8 +125,8 @@ func TestClusterForgery(t *testing.T) {
 		"a key that has a twin": {withKeys(1, 2), DefaultLabel + "/lan/east", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
-				l := newLab(t)
+			testkit.VirtualTime(t, func(t *testing.T) {
+				l := newTestCluster(t)
 				a, b := l.start("east/n1", test.change), l.start("east/n2", test.change)
 				l.within(wholeWithin, "the cluster", l.sees(l.all()...))
 				l.ingest(a.lan, l.forgery(b.Self().Origin(), test.label))
@@ -135,8 +141,8 @@ func TestClusterForgery(t *testing.T) {
 
 // Whoever speaks memberlist and knows the label, but does not say who it is, stays out of the membership.
 func TestClusterRefusesStrangers(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		n1 := l.start("east/n1")
 		l.start("east/n2")
 		l.within(wholeWithin, "the cluster", l.sees(l.all()...))
@@ -168,8 +174,8 @@ func TestClusterRefusesStrangers(t *testing.T) {
 func TestClusterRandomBytes(t *testing.T) {
 	for name, keys := range map[string]change{"no key": withKeys(), "a key": withKeys(1)} {
 		t.Run(name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
-				l := newLab(t)
+			testkit.VirtualTime(t, func(t *testing.T) {
+				l := newTestCluster(t)
 				l.loss(0)
 				victim, peer := l.start("east/n1", keys), l.start("east/n2", keys)
 				l.start("west/n4", keys)
@@ -206,13 +212,13 @@ func TestClusterRandomBytes(t *testing.T) {
 }
 
 // knows says which of the nodes does not know yet that another one admitted so much, whatever else they believe.
-func (l *lab) knows(of string, count uint64, names ...string) func() string {
+func (l *testCluster) knows(of string, count uint64, names ...string) func() string {
 	origin := l.nodes[of].Self().Origin()
 	return func() string {
 		for _, name := range names {
 			slots := l.nodes[name].table.Snapshot(time.Now().UnixNano(), math.MaxInt)
 			if !slices.ContainsFunc(slots, func(s counters.Slot) bool {
-				return s.Origin == origin && s.Key == labKey && s.Count == count
+				return s.Origin == origin && s.Key == testKey && s.Count == count
 			}) {
 				return fmt.Sprintf("%s knows no count of %d by %s", name, count, of)
 			}
@@ -247,7 +253,7 @@ func nearly(r *rand.Rand, right []byte) []byte {
 }
 
 // stream puts a stream before a transport, says the bytes and hangs up.
-func (l *lab) stream(tr *gossiptest.Transport, b []byte) {
+func (l *testCluster) stream(tr *netem.Transport, b []byte) {
 	l.t.Helper()
 	near, far := net.Pipe()
 	if err := tr.IngestStream(far); err != nil {

@@ -12,36 +12,37 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/gossip/gossiptest"
+	"github.com/edgelimit/edgelimit/testnet/netem"
 )
 
-// lab is a cluster of real nodes on a network in memory. Make it inside a synctest bubble: its time is virtual.
-type lab struct {
+// testCluster is a cluster of real nodes on a network in memory. Make it inside a synctest bubble: its time is virtual.
+type testCluster struct {
 	t       *testing.T
-	links   *gossiptest.Links
-	network *gossiptest.Network
+	links   *netem.Links
+	network *netem.Network
 	limit   *counters.Limit
-	nodes   map[string]*labNode
+	nodes   map[string]*testNode
 	seeds   map[string]string // of each pool: that of a region, and "wan"
 	boots   uint64
 }
 
-// labNode is one boot of a node.
-type labNode struct {
+// testNode is one boot of a node.
+type testNode struct {
 	*Cluster
 	table    *counters.Table
-	lan, wan *gossiptest.Transport
+	lan, wan *netem.Transport
 	logs     *logbook
 	cancel   context.CancelFunc
 	done     chan error
 }
 
-const labKey = counters.Key(7)
+const testKey = counters.Key(7)
 
-// newLab returns a lab whose links are those of regions some way apart, with a little loss.
-func newLab(t *testing.T) *lab {
-	l := &lab{t: t, links: gossiptest.NewLinks(1), nodes: make(map[string]*labNode), seeds: make(map[string]string)}
-	l.network = gossiptest.NewNetwork(l.links)
+// newTestCluster returns a lab whose links are those of regions some way apart, with a little loss.
+func newTestCluster(t *testing.T) *testCluster {
+	l := &testCluster{t: t, links: netem.NewLinks(1), nodes: make(map[string]*testNode),
+		seeds: make(map[string]string)}
+	l.network = netem.NewNetwork(l.links)
 	l.loss(0.01)
 	limit, err := counters.NewLimit(counters.NewMeter("edge/lab", counters.SlidingWindow, time.Minute), 1_000_000)
 	if err != nil {
@@ -56,8 +57,8 @@ func newLab(t *testing.T) *lab {
 }
 
 // loss sets how many packets are lost, come twice and are held back.
-func (l *lab) loss(p float64) {
-	near := gossiptest.Link{Latency: time.Millisecond, Loss: p, Duplicate: p, Reorder: p}
+func (l *testCluster) loss(p float64) {
+	near := netem.Link{Latency: time.Millisecond, Loss: p, Duplicate: p, Reorder: p}
 	far := near
 	far.Latency, far.Jitter = 40*time.Millisecond, 10*time.Millisecond
 	l.links.SetDefaults(near, far)
@@ -67,19 +68,21 @@ func (l *lab) loss(p float64) {
 type change func(*Config)
 
 // start boots the node "region/id" at an address that follows from both.
-func (l *lab) start(name string, changes ...change) *labNode {
+func (l *testCluster) start(name string, changes ...change) *testNode {
 	l.t.Helper()
 	region, id, _ := strings.Cut(name, "/")
 	return l.startAt(region, id, fmt.Sprintf("10.%d.%%d.%s:7946", region[0], strings.TrimLeft(id, "n")), changes...)
 }
 
 // startAt boots a node at addresses of the pattern given, which lacks the number of the pool.
-func (l *lab) startAt(region, id, pattern string, changes ...change) *labNode {
+func (l *testCluster) startAt(region, id, pattern string, changes ...change) *testNode {
 	l.t.Helper()
 	l.boots++
-	n := &labNode{
-		table: counters.NewTable(counters.Config{Origin: NewOrigin(id, l.boots), Region: region, Memory: counters.MinMemory}),
-		logs:  &logbook{}, done: make(chan error, 1),
+	n := &testNode{
+		table: counters.NewTable(
+			counters.Config{Origin: NewOrigin(id, l.boots), Region: region, Memory: counters.MinMemory},
+		),
+		logs: &logbook{}, done: make(chan error, 1),
 	}
 	lanAddr, wanAddr := fmt.Sprintf(pattern, 1), fmt.Sprintf(pattern, 2)
 	n.lan, n.wan = l.transport(lanAddr, region), l.transport(wanAddr, region)
@@ -103,7 +106,7 @@ func (l *lab) startAt(region, id, pattern string, changes ...change) *labNode {
 	return n
 }
 
-func (l *lab) transport(addr, region string) *gossiptest.Transport {
+func (l *testCluster) transport(addr, region string) *netem.Transport {
 	l.t.Helper()
 	tr, err := l.network.NewTransport(addr, region)
 	if err != nil {
@@ -113,7 +116,7 @@ func (l *lab) transport(addr, region string) *gossiptest.Transport {
 }
 
 // seedsOf returns the seeds of a pool: the first node to start in it.
-func (l *lab) seedsOf(pool, self string) []string {
+func (l *testCluster) seedsOf(pool, self string) []string {
 	if l.seeds[pool] == "" {
 		l.seeds[pool] = self
 	}
@@ -121,7 +124,7 @@ func (l *lab) seedsOf(pool, self string) []string {
 }
 
 // stop ends a node as a service manager does, and waits until it is gone.
-func (l *lab) stop(name string) {
+func (l *testCluster) stop(name string) {
 	l.t.Helper()
 	n := l.nodes[name]
 	delete(l.nodes, name)
@@ -136,7 +139,7 @@ func (l *lab) stop(name string) {
 }
 
 // kill ends a node without a word: nothing that it sends from then on gets out.
-func (l *lab) kill(name string) {
+func (l *testCluster) kill(name string) {
 	l.t.Helper()
 	n := l.nodes[name]
 	delete(l.nodes, name)
@@ -146,7 +149,7 @@ func (l *lab) kill(name string) {
 	<-n.done
 }
 
-func (l *lab) stopAll() {
+func (l *testCluster) stopAll() {
 	var all sync.WaitGroup
 	for name, n := range l.nodes {
 		all.Go(func() {
@@ -161,19 +164,20 @@ func (l *lab) stopAll() {
 }
 
 // take admits cost for the lab's key at a node.
-func (l *lab) take(name string, cost uint64) {
+func (l *testCluster) take(name string, cost uint64) {
 	l.t.Helper()
-	if d := l.nodes[name].table.Take(l.limit, labKey, cost, time.Now().UnixNano()); !d.Allowed {
+	if d := l.nodes[name].table.Take(l.limit, testKey, cost, time.Now().UnixNano()); !d.Allowed {
 		l.t.Fatalf("%s: denied: %+v", name, d)
 	}
 }
 
-func (l *lab) view(name string) uint64 {
-	return l.nodes[name].table.View(l.limit, labKey, time.Now().UnixNano())
+func (l *testCluster) view(name string) uint64 {
+	return l.nodes[name].table.View(l.limit, testKey, time.Now().UnixNano())
 }
 
-// within waits until the condition holds and returns how long that took. The condition says what is missing, or nothing.
-func (l *lab) within(most time.Duration, what string, missing func() string) time.Duration {
+// within waits until the condition holds and returns how long that took. The condition says what is missing, or
+// nothing.
+func (l *testCluster) within(largest time.Duration, what string, missing func() string) time.Duration {
 	l.t.Helper()
 	start := time.Now()
 	for {
@@ -182,15 +186,15 @@ func (l *lab) within(most time.Duration, what string, missing func() string) tim
 		if m == "" {
 			return took
 		}
-		if took >= most {
-			l.t.Fatalf("%s: not within %v: %s", what, most, m)
+		if took >= largest {
+			l.t.Fatalf("%s: not within %v: %s", what, largest, m)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// sees says whom of the names given each of the nodes misses in its membership, or has too many. Boots are told apart.
-func (l *lab) sees(names ...string) func() string {
+// sees says whom of the names given each of the nodes misses in its membership, or has too many. Boots are kept apart.
+func (l *testCluster) sees(names ...string) func() string {
 	return func() string {
 		for _, name := range names {
 			var others, want []string
@@ -211,10 +215,10 @@ func (l *lab) sees(names ...string) func() string {
 	}
 }
 
-func (l *lab) all() []string { return slices.Sorted(maps.Keys(l.nodes)) }
+func (l *testCluster) all() []string { return slices.Sorted(maps.Keys(l.nodes)) }
 
 // counts says which of the nodes does not count want yet.
-func (l *lab) counts(want uint64, names ...string) func() string {
+func (l *testCluster) counts(want uint64, names ...string) func() string {
 	return func() string {
 		for _, name := range names {
 			if got := l.view(name); got != want {

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Within ten seconds, all nodes of a cluster know whose clock is off and by how much; those of the others are right.
 func TestClusterKnowsWhoseClockIsOff(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		const off, name = 1200 * time.Millisecond, "west/n5"
 		for _, other := range []string{"east/n1", "east/n2", "east/n3", "west/n4"} {
 			l.start(other)
@@ -29,7 +29,8 @@ func TestClusterKnowsWhoseClockIsOff(t *testing.T) {
 						want = -off
 					}
 					if !m.Timed || (m.Ahead-want).Abs() > 20*time.Millisecond { // ways differ by up to 20 ms each
-						return fmt.Sprintf("to %s the clock of %s is %v ahead (known: %v), want %v", n.Self().NodeID, m.NodeID, m.Ahead, m.Timed, want)
+						return fmt.Sprintf("to %s the clock of %s is %v ahead (known: %v), want %v", n.Self().NodeID,
+							m.NodeID, m.Ahead, m.Timed, want)
 					}
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 	counted = 5 * time.Second
 )
 
-func (l *lab) twoRegions() (east, west []string) {
+func (l *testCluster) twoRegions() (east, west []string) {
 	l.t.Helper()
 	east, west = []string{"east/n1", "east/n2", "east/n3"}, []string{"west/n4", "west/n5"}
 	for _, name := range append(east, west...) {
@@ -29,11 +29,11 @@ func (l *lab) twoRegions() (east, west []string) {
 	return east, west
 }
 
-// A region cut off for longer than memberlist remembers the dead: both sides stay whole inside and go on counting, and are one
-// cluster again soon after the heal.
+// A region partitioned off for longer than memberlist remembers the dead: both sides stay whole inside and go on
+// counting, and are one cluster again soon after the heal.
 func TestClusterCutAndHeal(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		east, west := l.twoRegions()
 		l.take("east/n1", 10)
 		t.Log("counted after", l.within(counted, "a count", l.counts(10, l.all()...)))
@@ -61,8 +61,8 @@ func TestClusterCutAndHeal(t *testing.T) {
 		if got := l.view("east/n1"); got != 100 {
 			t.Errorf("east counts %d, want its own 100", got)
 		}
-		if age, whole := l.nodes["east/n1"].Staleness(); whole || age < 2*time.Minute {
-			t.Errorf("east/n1 believes that it sees the whole cluster as it was %v ago: %v", age, whole)
+		if age, complete := l.nodes["east/n1"].Staleness(); complete || age < 2*time.Minute {
+			t.Errorf("east/n1 believes that it sees the whole cluster as it was %v ago: %v", age, complete)
 		}
 
 		l.loss(0) // the second within which all agree is that of networks which lose nothing
@@ -72,8 +72,8 @@ func TestClusterCutAndHeal(t *testing.T) {
 		l.take("east/n3", 5)
 		l.within(counted, "a count after the heal", l.counts(3105, l.all()...))
 		time.Sleep(time.Second)
-		if age, whole := l.nodes["east/n1"].Staleness(); !whole || age > 2*time.Second {
-			t.Errorf("east/n1 sees the whole cluster: %v, as it was %v ago", whole, age)
+		if age, complete := l.nodes["east/n1"].Staleness(); !complete || age > 2*time.Second {
+			t.Errorf("east/n1 sees the whole cluster: %v, as it was %v ago", complete, age)
 		}
 		for _, name := range l.all() {
 			if failed := l.nodes[name].failed(); failed["lan"]+failed["wan"] > 0 {
@@ -85,8 +85,8 @@ func TestClusterCutAndHeal(t *testing.T) {
 
 // After a long cut the nodes find each other by themselves, though the seeds are gone.
 func TestClusterHealsWithoutSeeds(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		east, west := l.twoRegions()
 		l.stop(east[0]) // the seed of its region and of the WAN
 		east = east[1:]
@@ -101,8 +101,8 @@ func TestClusterHealsWithoutSeeds(t *testing.T) {
 
 // A short cut, within which no membership changes: what was counted meanwhile arrives within a second.
 func TestClusterShortCut(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.twoRegions()
 		l.links.Partition("west")
 		for range 30 {
@@ -120,8 +120,8 @@ func TestClusterShortCut(t *testing.T) {
 }
 
 func TestClusterGracefulStop(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.loss(0)
 		l.twoRegions()
 		l.take("east/n1", 10)
@@ -135,8 +135,8 @@ func TestClusterGracefulStop(t *testing.T) {
 				t.Error("the last counts: ", m)
 			}
 			n := l.nodes[name]
-			if age, whole := n.Staleness(); !whole || age > 2*time.Second {
-				t.Errorf("%s: a node that left is in the staleness: %v, %v", name, age, whole)
+			if age, complete := n.Staleness(); !complete || age > 2*time.Second {
+				t.Errorf("%s: a node that left is in the staleness: %v, %v", name, age, complete)
 			}
 			for pool, failed := range n.failed() {
 				if failed > 0 {
@@ -154,18 +154,18 @@ func TestClusterGracefulStop(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		for _, name := range l.all() {
 			n := l.nodes[name]
-			if age, whole := n.Staleness(); !whole || age > 2*time.Second {
-				t.Errorf("%s: a node that left is in the staleness after minutes: %v, %v", name, age, whole)
+			if age, complete := n.Staleness(); !complete || age > 2*time.Second {
+				t.Errorf("%s: a node that left is in the staleness after minutes: %v, %v", name, age, complete)
 			}
 		}
 	})
 }
 
-// A node that stops has told all others what it counted when it is gone, though a fifth of the packets are lost; one that cannot be
-// heard does not hold it up.
+// A node that stops has sent all others what it counted when it is gone, though a fifth of the packets are lost; one
+// that cannot be heard does not hold it up.
 func TestClusterStopTellsEverybody(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.twoRegions()
 		l.loss(0.2)
 		var want uint64
@@ -183,11 +183,11 @@ func TestClusterStopTellsEverybody(t *testing.T) {
 	})
 }
 
-// A node that has joined is warm: it knows what others know. One that is alone waits for nobody; one whose seeds are away, no longer
-// than it is told to.
+// A node that has joined is warm: it knows what others know. One that is alone waits for nobody; one whose seeds are
+// away, no longer than it is sent to.
 func TestClusterWarm(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		alone := l.start("east/n1", func(c *Config) { c.LAN.Seeds, c.WAN.Seeds = nil, nil })
 		if err := alone.Warm(t.Context()); err != nil {
 			t.Error("a node without seeds: ", err)
@@ -209,7 +209,7 @@ func TestClusterWarm(t *testing.T) {
 }
 
 // failed returns how many members each pool of the node tries to join again.
-func (n *labNode) failed() map[string]int {
+func (n *testNode) failed() map[string]int {
 	counts := make(map[string]int)
 	for _, p := range n.pools {
 		counts[p.name] = len(p.failedMembers())
@@ -217,21 +217,22 @@ func (n *labNode) failed() map[string]int {
 	return counts
 }
 
-// A node that is killed and starts again under the same id is another origin at the same place. What it had counted stays.
+// A node that is killed and starts again under the same id is another origin at the same place. What it had counted
+// stays.
 func TestClusterRestart(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		end   func(*lab, string)
+		end   func(*testCluster, string)
 		pause time.Duration
 	}{
-		{"stopped", (*lab).stop, 0},
-		{"stopped for long", (*lab).stop, 2 * time.Minute},
-		{"killed", (*lab).kill, time.Second},
-		{"killed for so long that all noticed", (*lab).kill, time.Minute},
+		{"stopped", (*testCluster).stop, 0},
+		{"stopped for long", (*testCluster).stop, 2 * time.Minute},
+		{"killed", (*testCluster).kill, time.Second},
+		{"killed for so long that all noticed", (*testCluster).kill, time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
-				l := newLab(t)
+			testkit.VirtualTime(t, func(t *testing.T) {
+				l := newTestCluster(t)
 				l.twoRegions()
 				for _, name := range []string{"east/n2", "west/n5"} {
 					time.Sleep(2 * time.Minute) // nothing of before counts any more
@@ -268,13 +269,13 @@ func TestClusterRestart(t *testing.T) {
 	}
 }
 
-// A node that is killed, or taken away, and comes back at another address is a member again at once, and nobody takes the two
-// boots for two nodes.
+// A node that is killed, or taken away, and comes back at another address is a member again at once, and nobody takes
+// the two boots for two nodes.
 func TestClusterRestartElsewhere(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Second, 20 * time.Second, 5 * time.Minute} {
 		t.Run(pause.String(), func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
-				l := newLab(t)
+			testkit.VirtualTime(t, func(t *testing.T) {
+				l := newTestCluster(t)
 				l.twoRegions()
 				for i, name := range []string{"west/n5", "east/n2"} {
 					region, id, _ := strings.Cut(name, "/")
@@ -298,8 +299,8 @@ func TestClusterRestartElsewhere(t *testing.T) {
 					if failed := n.failed(); failed["lan"]+failed["wan"] > 0 {
 						t.Errorf("%s still tries to join %v", name, failed)
 					}
-					if age, whole := n.Staleness(); !whole || age > 5*time.Second {
-						t.Errorf("%s sees the whole cluster: %v, as it was %v ago", name, whole, age)
+					if age, complete := n.Staleness(); !complete || age > 5*time.Second {
+						t.Errorf("%s sees the whole cluster: %v, as it was %v ago", name, complete, age)
 					}
 				}
 			})
@@ -307,11 +308,11 @@ func TestClusterRestartElsewhere(t *testing.T) {
 	}
 }
 
-// A node that starts in a region which is cut off has never heard of those beyond: it knows that it does not see them, and its bound
-// has room for what they admit.
+// A node that starts in a region which is partitioned off has never received from those beyond: it knows that it does
+// not see them, and its bound has room for what they admit.
 func TestClusterStartInsideACut(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.twoRegions()
 		l.links.Partition("west")
 		l.kill("west/n4")
@@ -331,14 +332,14 @@ func TestClusterStartInsideACut(t *testing.T) {
 			}
 			return ""
 		})
-		if age, whole := n.Staleness(); whole && age < 5*time.Second {
+		if age, complete := n.Staleness(); complete && age < 5*time.Second {
 			t.Errorf("it believes that it sees the whole cluster, as it was %v ago", age)
 		}
 		time.Sleep(time.Minute)
 		l.links.Heal()
 		l.within(wholeWithin, "the healed cluster", l.sees(l.all()...))
 		time.Sleep(5 * time.Second)
-		if _, whole := n.Staleness(); !whole {
+		if _, complete := n.Staleness(); !complete {
 			t.Error("after the heal it believes that somebody is missing")
 		}
 		n.Audit(limits)
@@ -350,8 +351,8 @@ func TestClusterStartInsideACut(t *testing.T) {
 
 // Two nodes of one id: everybody tells the operator, and no count suffers, whichever of the two started first.
 func TestClusterTwins(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.twoRegions()
 		first := l.nodes["east/n2"]
 		second := l.startAt("east", "n2", "10.99.%d.2:7946")
@@ -376,14 +377,15 @@ func TestClusterTwins(t *testing.T) {
 
 // A cluster starts in any order: nodes whose seeds are not there yet find each other as soon as they are.
 func TestClusterLateSeed(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.seeds["east"], l.seeds["wan"] = fmt.Sprintf("10.%d.1.1:7946", 'e'), fmt.Sprintf("10.%d.2.1:7946", 'e')
 		l.start("east/n2")
 		l.start("east/n3")
 		l.start("west/n4")
 		time.Sleep(time.Minute)
-		if lines := l.nodes["east/n2"].logs.about("seed does not answer"); len(lines) == 0 || strings.Contains(lines[0], "error occurred") {
+		if lines := l.nodes["east/n2"].logs.about("seed does not answer"); len(lines) == 0 ||
+			strings.Contains(lines[0], "error occurred") {
 			t.Errorf("of a seed that does not answer is told %q, want one error", lines)
 		}
 		l.start("east/n1")

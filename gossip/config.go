@@ -16,13 +16,20 @@ type Config struct {
 	Region      string // at most MaxRegion bytes
 	Incarnation uint64 // different at every boot
 
-	// Interval is T: how often the node tells its peers what it admitted. Shorter means less over-admission and more packets.
+	// Rules and Identity are the fingerprints that the node sends of itself, see Member. Cluster.AnnounceRules sends
+	// another one of the rules.
+	Rules, Identity uint64
+
+	// Interval is T: how often the node sends to its peers what it admitted. Shorter means less over-admission and more
+	// packets.
 	Interval time.Duration
-	// LAN is the pool of the nodes of one region, WAN that of all regions. Without either the node is alone; Run ticks all the same.
+	// LAN is the pool of the nodes of one region, WAN that of all regions. Without either the node is alone; Run ticks
+	// all the same.
 	LAN, WAN *PoolConfig
 	// Label separates clusters that can reach each other: packets of another label are dropped.
 	Label string
-	// Keys encrypt and authenticate gossip, 32 bytes each: the first encrypts, all decrypt. None is allowed on loopback only.
+	// Keys encrypt and authenticate gossip, 32 bytes each: the first encrypts, all decrypt. None is allowed on loopback
+	// only.
 	Keys [][]byte
 
 	Logger *slog.Logger // nil: slog.Default
@@ -36,9 +43,11 @@ type Config struct {
 type PoolConfig struct {
 	// Bind is the host:port to listen on, UDP and TCP. Port 0 picks a free one.
 	Bind string
-	// Advertise is the host:port under which the others reach the node; empty: Bind's, or a private address of the machine.
+	// Advertise is the host:port under which the others reach the node; empty: Bind's, or a private address of the
+	// machine.
 	Advertise string
-	// Seeds are host:port of nodes to join through. They are resolved again at every attempt, and need not answer at the start.
+	// Seeds are host:port of nodes to join through. They are resolved again at every attempt, and need not answer at
+	// the start.
 	Seeds []string
 	// Transport replaces the sockets at Bind.
 	Transport memberlist.NodeAwareTransport
@@ -64,7 +73,8 @@ func (c *Config) Validate() error {
 	}
 	for i, k := range c.Keys {
 		if len(k) != 32 {
-			errs = append(errs, fmt.Errorf("gossip: key %d has %d bytes, it needs 32 (edgelimit keygen makes one)", i+1, len(k)))
+			errs = append(errs,
+				fmt.Errorf("gossip: key %d has %d bytes, it needs 32 (edgelimit keygen makes one)", i+1, len(k)))
 		}
 	}
 	for _, p := range []*PoolConfig{c.LAN, c.WAN} {
@@ -75,7 +85,8 @@ func (c *Config) Validate() error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("gossip: address %q: %w", p.Bind, err))
 		} else if len(c.Keys) == 0 && !isLoopback(host) {
-			errs = append(errs, fmt.Errorf("gossip: %s is beyond loopback and needs a key: make one with edgelimit keygen and give every node its file", p.Bind))
+			errs = append(errs, fmt.Errorf("gossip: %s is beyond loopback and needs a key: make one with edgelimit "+
+				"keygen and give every node its file", p.Bind))
 		}
 	}
 	return errors.Join(errs...)

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func goodConfig() Config {
@@ -26,11 +28,14 @@ func TestConfigValidate(t *testing.T) {
 		change func(*Config)
 		wrong  string // part of the error; empty: nothing is wrong
 	}{
-		"good":                      {func(*Config) {}, ""},
-		"loopback without a key":    {func(c *Config) { c.LAN = &PoolConfig{Bind: "127.0.0.1:0"} }, ""},
-		"IPv6 loopback":             {func(c *Config) { c.LAN = &PoolConfig{Bind: "[::1]:0"} }, ""},
-		"localhost":                 {func(c *Config) { c.WAN = &PoolConfig{Bind: "localhost:0"} }, ""},
-		"beyond loopback":           {func(c *Config) { c.LAN = &PoolConfig{Bind: "0.0.0.0:7946"}; c.Keys = [][]byte{key} }, ""},
+		"good":                   {func(*Config) {}, ""},
+		"loopback without a key": {func(c *Config) { c.LAN = &PoolConfig{Bind: "127.0.0.1:0"} }, ""},
+		"IPv6 loopback":          {func(c *Config) { c.LAN = &PoolConfig{Bind: "[::1]:0"} }, ""},
+		"localhost":              {func(c *Config) { c.WAN = &PoolConfig{Bind: "localhost:0"} }, ""},
+		"beyond loopback": {func(c *Config) {
+			c.LAN = &PoolConfig{Bind: "0.0.0.0:7946"}
+			c.Keys = [][]byte{key}
+		}, ""},
 		"beyond, without a key":     {func(c *Config) { c.LAN = &PoolConfig{Bind: "0.0.0.0:7946"} }, "keygen"},
 		"everywhere, without a key": {func(c *Config) { c.WAN = &PoolConfig{Bind: ":7946"} }, "keygen"},
 		"a name, without a key":     {func(c *Config) { c.WAN = &PoolConfig{Bind: "example.org:7946"} }, "keygen"},
@@ -54,7 +59,8 @@ func TestConfigValidate(t *testing.T) {
 				t.Errorf("%v, want an error about %q", err, test.wrong)
 			}
 			if err != nil {
-				if _, err := NewCluster(c, counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})); err == nil {
+				if _, err := NewCluster(c, counters.NewTable(counters.Config{Origin: 1,
+					Memory: counters.MinMemory})); err == nil {
 					t.Error("NewCluster takes it all the same")
 				}
 			}
@@ -88,13 +94,14 @@ func TestNewClusterClosesWhatItOpened(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			free := freeAddr(t)
+			free := testkit.FreeAddr(t)
 			c := goodConfig()
 			c.LAN, c.WAN = pools(free)
 			if strings.Contains(name, "label") {
 				c.Label = strings.Repeat("l", 300)
 			}
-			if _, err := NewCluster(c, counters.NewTable(counters.Config{Origin: c.self(), Memory: counters.MinMemory})); err == nil {
+			if _, err := NewCluster(c, counters.NewTable(counters.Config{Origin: c.self(),
+				Memory: counters.MinMemory})); err == nil {
 				t.Fatal("it opens")
 			} else {
 				t.Log(err)
@@ -108,7 +115,8 @@ func TestNewClusterClosesWhatItOpened(t *testing.T) {
 	}
 }
 
-// memberlist listens on all addresses when it is given a name. The one name that needs no key must not have that effect.
+// memberlist listens on all addresses when it is given a name. The one name that needs no key must not have that
+// effect.
 func TestLocalhostIsLoopback(t *testing.T) {
 	c := goodConfig()
 	c.LAN = &PoolConfig{Bind: "localhost:0"}
@@ -140,17 +148,6 @@ func TestLocalhostIsLoopback(t *testing.T) {
 
 func (c *Config) self() counters.Origin { return NewOrigin(c.NodeID, c.Incarnation) }
 
-// freeAddr returns an address on loopback that nobody listened at a moment ago.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // Two nodes on real sockets, through the transports that the configuration wraps.
 func TestClusterOnSockets(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -179,7 +176,9 @@ func TestClusterOnSockets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, port, err := net.SplitHostPort(n.Addr("lan")); err != nil || port == "0" || n.Addr("lan") == n.Addr("wan") || n.Addr("other") != "" {
+		if _, port, err := net.SplitHostPort(n.Addr("lan")); err != nil || port == "0" ||
+			n.Addr("lan") == n.Addr("wan") ||
+			n.Addr("other") != "" {
 			t.Errorf("addresses %q and %q", n.Addr("lan"), n.Addr("wan"))
 		}
 		nodes, tables = append(nodes, n), append(tables, table)
@@ -191,14 +190,16 @@ func TestClusterOnSockets(t *testing.T) {
 	tables[0].Take(limit, 1, 5, time.Now().UnixNano())
 	every := time.NewTicker(5 * time.Millisecond)
 	defer every.Stop()
-	for tables[1].View(limit, 1, time.Now().UnixNano()) != 5 || len(nodes[0].Members()) != 1 || len(nodes[1].Members()) != 1 {
+	for tables[1].View(limit, 1, time.Now().UnixNano()) != 5 || len(nodes[0].Members()) != 1 ||
+		len(nodes[1].Members()) != 1 {
 		select {
 		case <-every.C:
 		case <-ctx.Done():
 			t.Fatal("the count did not arrive")
 		}
 	}
-	if m := nodes[1].Members()[0]; m.NodeID != "n0" || m.Region != "eu" || m.Pool != "lan" || m.Addr != nodes[0].Addr("lan") {
+	if m := nodes[1].Members()[0]; m.NodeID != "n0" || m.Region != "eu" || m.Pool != "lan" ||
+		m.Addr != nodes[0].Addr("lan") {
 		t.Errorf("member %+v", m)
 	}
 	cancel()

@@ -11,15 +11,16 @@ import (
 // Entries are packed densely, one after the other. An entry is, in the order in which it travels:
 //
 //	head       1 byte   from its lowest bit: step 3 bits, age 2 bits, birth, demand and one 1 bit each
-//	key        7 bytes  little endian; the eighth, its highest, is that of the entry before (before the first: 0) plus step, modulo 256
+//	key        7 bytes  little endian; the eighth, its highest, is that of the entry before (0 before the first) plus
+//	                    step, modulo 256
 //	[highest]  1 byte   if step is 7: the highest byte itself
 //	[age]      varint   if age is 3: the age itself
 //	[birth]    uvarint  if birth is 1; else 0
 //	[demand]   1 byte   if demand is 1: see demandSteps; else it says nothing
 //	[count]    uvarint  if one is 0; else 1
 //
-// where age is how many sub-windows the entry lies before the one that holds the frame's `sent`. Slots travel in the order of their
-// keys' highest bytes, so that a usual entry takes 9 bytes: head, key, and a count of up to 127.
+// where age is how many sub-windows the entry lies before the one that holds the frame's `sent`. Slots travel in the
+// order of their keys' highest bytes, so that a usual entry takes 9 bytes: head, key, and a count of up to 127.
 const (
 	stepBits  = 0b111
 	ageShift  = 3
@@ -33,9 +34,11 @@ const (
 	maxEntry = minEntry + 1 + binary.MaxVarintLen64 + binary.MaxVarintLen32 + 1 + binary.MaxVarintLen64
 )
 
-// demandSteps are the demands that an entry can say, in cost per second: eight to an octave, from an eighth to half a billion.
+// demandSteps are the demands that an entry can say, in cost per second: eight to an octave, from an eighth to half a
+// billion.
 var demandSteps = func() (steps [256]float32) {
-	octave := [8]float64{1, 1.0905077, 1.1892071, 1.2968396, 1.4142136, 1.5422108, 1.6817928, 1.8340081} // 2^(i/8), alike on every machine
+	// 2^(i/8), alike on every machine
+	octave := [8]float64{1, 1.0905077, 1.1892071, 1.2968396, 1.4142136, 1.5422108, 1.6817928, 1.8340081}
 	for i := range steps {
 		steps[i] = float32(math.Ldexp(octave[i%8], i/8-3))
 	}
@@ -48,7 +51,8 @@ func demandStep(demand float32) byte {
 	return byte(min(i, len(demandSteps)-1))
 }
 
-// packEntries packs as many slots as fit into room bytes, at least one, behind what dst holds. now is the sub-window of the frame's time.
+// packEntries packs as many slots as fit into room bytes, at least one, behind what dst holds. now is the sub-window of
+// the frame's time.
 func packEntries(dst []byte, slots []counters.Slot, now int64, room int) (entries []byte, rest []counters.Slot) {
 	var highest byte
 	start := len(dst)
@@ -102,8 +106,8 @@ type entries struct {
 	highest byte // of the last key
 }
 
-// next reads an entry into a slot: all but its meter, origin and Since. It reports whether there was one; if not, and something is left,
-// that is malformed. now is the sub-window of the frame's time.
+// next reads an entry into a slot: all but its meter, origin and Since. It reports whether there was one; if not, and
+// something is left, that is malformed. now is the sub-window of the frame's time.
 func (e *entries) next(s *counters.Slot, now int64) bool {
 	b := e.rest
 	if len(b) < minEntry {

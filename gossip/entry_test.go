@@ -49,11 +49,11 @@ func TestDemandRoundsUp(t *testing.T) {
 			t.Errorf("step %d, which is %v, is packed as step %d", i, d, demandStep(d))
 		}
 	}
-	most := demandSteps[255]
+	largest := demandSteps[255]
 	for _, test := range []struct{ demand, want float32 }{
 		{1e-9, 1. / 8},
-		{2 * most, most},
-		{float32(math.Inf(1)), most},
+		{2 * largest, largest},
+		{float32(math.Inf(1)), largest},
 	} {
 		if got := demandSteps[demandStep(test.demand)]; got != test.want {
 			t.Errorf("a demand of %v arrives as %v, want %v", test.demand, got, test.want)

@@ -6,11 +6,11 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// What an early flush may cost: none comes sooner than flushGap after other messages, and no more of them come than there are intervals,
-// but for a few that were saved up.
+// What an early flush may cost: none comes sooner than flushGap after other messages, and no more of them come than
+// there are intervals, but for a few that were saved up.
 const (
-	flushGap  = 10 * time.Millisecond
-	mostSaved = 20
+	flushGap = 10 * time.Millisecond
+	maxSaved = 20
 )
 
 // FlushAt returns when an early flush may go.
@@ -18,7 +18,7 @@ func (r *Replica) FlushAt() int64 {
 	if r.flushes == 0 {
 		return r.tickedAt + int64(r.interval)
 	}
-	return r.toldAt + int64(flushGap)
+	return r.sentAt + int64(flushGap)
 }
 
 // Flush returns the messages that tell what changed before the interval ends. They say nothing of what else did.
@@ -26,7 +26,7 @@ func (r *Replica) Flush(d counters.Drained, now int64) []Message {
 	if len(d.Slots) == 0 {
 		return nil
 	}
-	r.toldAt = now
+	r.sentAt = now
 	r.flushes = max(0, r.flushes-1)
 	news := r.newFrames(d, false, now)
 	var out []Message
@@ -36,16 +36,16 @@ func (r *Replica) Flush(d counters.Drained, now int64) []Message {
 	return out
 }
 
-// sayWhoKeeps tells the table how many peers keep its limits with it, and how long it takes until all of them know what it admits. A frame
-// to the one that is farthest away takes half of what its acknowledgement does, which waits for half an interval on average before it comes
-// back the same way.
-func (r *Replica) sayWhoKeeps() {
+// setCluster tells the table how many peers keep its limits with it, and how long it takes until all of them know what
+// it admits. A frame to the one that is farthest away takes half of what its acknowledgement does, which waits for half
+// an interval on average before it comes back the same way.
+func (r *Replica) setCluster() {
 	var near int
 	var toNear, toAll time.Duration
 	for o, p := range r.peers {
 		way := (p.srtt - r.interval/2) / 2
 		toAll = max(toAll, way)
-		if h := r.heard[o]; h == nil || !h.far {
+		if h := r.inbound[o]; h == nil || !h.otherRegion {
 			near++
 			toNear = max(toNear, way)
 		}

@@ -7,8 +7,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // A frame is a msgpack array, in the order in which it travels:
@@ -18,27 +19,29 @@ import (
 //	2  origin    uint   who sends it
 //	3  tick      uint   data: its number; all others: the latest number whose content it covers
 //	4  sent      int    wall time of the sender, Unix nanoseconds
-//	5  since     uint   of how many nanoseconds before that it tells; 0: no request came in them
+//	5  since     uint   length in nanoseconds of the time before sent that it reports; 0: no request came in it
 //	6  groups    array of bin, one for each meter (and origin)
 //	7  ack       bin    what the sender has of the addressee (below); empty: nothing to say
 //
-// The ack is all that differs from one addressee to the next, and comes last, so that a frame is put together once for all of them.
-// ack and groups are msgpack themselves:
+// The ack is all that differs from one addressee to the next, and comes last, so that a frame is put together once for
+// all of them. ack and groups are msgpack themselves:
 //
-//	ack:    origin uint (whose ticks), cumulative uint (it has 1 to this), bitmap bin (bit i: it has cumulative+2+i, too),
-//	        transit int (what its frames seem to take at least, in milliseconds; nil, or left out as the last: not known)
+//	ack:    origin uint (whose ticks), cumulative uint (it has 1 to this), bitmap bin (bit i: it has cumulative+2+i,
+//	        too), transit int (least transit time of its frames in ms; nil, or left out: unknown)
 //	group:  rule str, algorithm uint, window int, sub-window int (nanoseconds), origin uint (0: the sender's own),
 //	        demand uint (cost per 1000 s of the hottest key), entries bin,
-//	        rise uint (the most cost that was admitted of one key in the time that the frame tells of; left out: as much as was asked for)
+//	        rise uint (largest cost admitted of one key in the time that the frame reports; left out: as much as was
+//	        asked for)
 //
-// and entries are packed densely, see entry.go. Fields are only ever appended, to the frame, to an ack or to a group: what follows the
-// last known one is skipped, as is a group of an unknown algorithm.
+// and entries are packed densely, see entry.go. Fields are only ever appended, to the frame, to an ack or to a group:
+// what follows the last known one is skipped, as is a group of an unknown algorithm.
 const (
 	frameVersion = 1
 	frameFields  = 8
 )
 
-// MaxFrame is the most bytes in a frame that travels as a packet: with what memberlist adds, it fits an Ethernet packet.
+// MaxFrame is the most bytes in a frame that travels as a packet: with what memberlist adds, it fits an Ethernet
+// packet.
 const MaxFrame = 1200
 
 const (
@@ -120,9 +123,9 @@ func (f *frame) encode(dst []byte, groups []byte) []byte {
 }
 
 // withAck returns a copy of an encoded frame without an ack that has one, of at most 255 bytes.
-func withAck(b, said []byte) []byte {
+func withAck(b, encoded []byte) []byte {
 	const none = 2 // bytes of an empty bin, and of the header of such a one
-	return appendBin(append(make([]byte, 0, len(b)+len(said)), b[:len(b)-none]...), said)
+	return appendBin(append(make([]byte, 0, len(b)+len(encoded)), b[:len(b)-none]...), encoded)
 }
 
 func (a ack) encode() []byte {
@@ -144,7 +147,8 @@ func (a ack) encode() []byte {
 
 var errFrame = errors.New("gossip: malformed frame")
 
-// decodeFrame reads a frame from untrusted bytes. It reads data in place, and allocates at most in proportion to its length.
+// decodeFrame reads a frame from untrusted bytes. It reads data in place, and allocates at most in proportion to its
+// length.
 func decodeFrame(b []byte) (*frame, error) {
 	if len(b) > maxSnapshot {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", errFrame, len(b), maxSnapshot)
@@ -196,8 +200,8 @@ func decodeAck(r, in *reader) ack {
 	in.reset(b)
 	a := ack{origin: counters.Origin(in.uint()), cumulative: in.uint(), bitmap: in.bytes()}
 	if v, ok := in.optionalInt(); ok {
-		most := mostTransit / int64(time.Millisecond)
-		a.transit, a.timed = time.Duration(max(-most, min(v, most)))*time.Millisecond, true
+		largest := maxTransit / int64(time.Millisecond)
+		a.transit, a.timed = time.Duration(max(-largest, min(v, largest)))*time.Millisecond, true
 	}
 	if in.err == nil && (len(a.bitmap) > maxBitmap || a.cumulative > math.MaxUint64/2) {
 		in.fail("an ack beyond bounds")
@@ -206,18 +210,16 @@ func decodeAck(r, in *reader) ack {
 	return a
 }
 
-// decodeGroup reads the next group of r by means of in. One of an algorithm that only a later version has is the zero group: this node has no
-// rule of it, and keeps nothing of what others count by it.
+// decodeGroup reads the next group of r by means of in. One of an algorithm that only a later version has is the zero
+// group: this node has no rule of it, and keeps nothing of what others count by it.
 func decodeGroup(r, in *reader, f *frame) group {
 	in.reset(r.bytes())
 	if r.err != nil {
 		return group{}
 	}
 	g := group{meter: &counters.Meter{
-		Rule:      string(in.bytes()),
-		Algorithm: counters.Algorithm(min(in.uint(), math.MaxUint8)),
-		Window:    time.Duration(in.int()),
-		Sub:       time.Duration(in.int()),
+		Rule: string(in.bytes()), Algorithm: counters.Algorithm(min(in.uint(), math.MaxUint8)),
+		Window: time.Duration(in.int()), Sub: time.Duration(in.int()),
 	}}
 	if g.origin = counters.Origin(in.uint()); g.origin == 0 {
 		g.origin = f.origin

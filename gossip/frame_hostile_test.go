@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // envelope returns the fields of a frame before its groups.
@@ -76,8 +77,8 @@ func TestDeclaredLengthsAllocateNothing(t *testing.T) {
 			if err == nil {
 				t.Error("the frame is accepted")
 			}
-			if most := uint64(64<<10 + 4*len(b)); got > most {
-				t.Errorf("%d bytes allocated for %d, at most %d are allowed", got, len(b), most)
+			if largest := uint64(64<<10 + 4*len(b)); got > largest {
+				t.Errorf("%d bytes allocated for %d, at most %d are allowed", got, len(b), largest)
 			}
 		})
 	}
@@ -104,8 +105,8 @@ func TestDenseFramesAllocateInProportion(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if most := uint64(64<<10 + test.times*len(test.frame)); got > most {
-				t.Errorf("%d bytes allocated for %d, at most %d are allowed", got, len(test.frame), most)
+			if largest := uint64(64<<10 + test.times*len(test.frame)); got > largest {
+				t.Errorf("%d bytes allocated for %d, at most %d are allowed", got, len(test.frame), largest)
 			}
 			t.Logf("%d bytes for %d: %.1f times", got, len(test.frame), float64(got)/float64(len(test.frame)))
 		})
@@ -169,11 +170,14 @@ func TestNonsense(t *testing.T) {
 		"no rule":             frameOf(groupOf("", nil)),
 		"rule too long":       frameOf(groupOf(string(make([]byte, counters.MaxRuleName+1)), nil)),
 		"algorithm 0":         frameOf(head(counters.Meter{Rule: "r", Algorithm: 0, Window: sub.Window, Sub: sub.Sub})),
-		"fixed in parts":      frameOf(head(counters.Meter{Rule: "r", Algorithm: counters.FixedWindow, Window: 2 * sub.Window, Sub: sub.Sub})),
-		"window of 0":         frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Sub: sub.Sub})),
-		"sub-window of 0":     frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: sub.Window})),
-		"negative window":     frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: -sub.Window, Sub: -sub.Sub})),
-		"longest sub-window":  frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: math.MaxInt64, Sub: math.MaxInt64})),
+		"fixed in parts": frameOf(head(counters.Meter{Rule: "r", Algorithm: counters.FixedWindow,
+			Window: 2 * sub.Window, Sub: sub.Sub})),
+		"window of 0":     frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Sub: sub.Sub})),
+		"sub-window of 0": frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: sub.Window})),
+		"negative window": frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: -sub.Window,
+			Sub: -sub.Sub})),
+		"longest sub-window": frameOf(head(counters.Meter{Rule: "r", Algorithm: 1, Window: math.MaxInt64,
+			Sub: math.MaxInt64})),
 		"half an entry":       frameOf(groupOf("r", entry(isOne)[:7])),
 		"an entry and a half": frameOf(groupOf("r", append(entry(isOne), entry(isOne)[:7]...))),
 		"entry without end":   frameOf(groupOf("r", bytes.Repeat([]byte{0xff}, 40))),
@@ -193,8 +197,8 @@ func TestNonsense(t *testing.T) {
 			if err := r.Receive(b, frameTime); err == nil {
 				t.Error("the frame is accepted")
 			}
-			if s := r.Stats(); s.Malformed != 1 || s.FramesReceived != 0 || len(r.heard) != 0 {
-				t.Errorf("it left %+v, and %d heard", s, len(r.heard))
+			if s := r.Stats(); s.Malformed != 1 || s.FramesReceived != 0 || len(r.inbound) != 0 {
+				t.Errorf("it left %+v, and %d heard", s, len(r.inbound))
 			}
 		})
 	}
@@ -237,23 +241,29 @@ func seedFrames(tb testing.TB) [][]byte {
 		tb.Fatal(err)
 	}
 	frames := [][]byte{b, frameOf(), frameOf(groupOf("r", nil))}
-	w := newWorld(4, sabotage{})
-	w.faults(w.now + 5*second)
-	w.run(5e9)
+	w := newFakeNet(nil, 4, 100*time.Millisecond)
+	for i := range 30 {
+		w.take(w.nodes[i%4], counters.Key(w.rand.IntN(3)), 1, w.limits[i%2])
+		w.run(100 * time.Millisecond)
+	}
+	w.nodes[0].up = false
+	w.restart(w.nodes[0])
+	w.run(time.Second)
 	kinds := make(map[kind]int)
-	for _, d := range w.delivered {
-		f, err := decodeFrame(d.data)
+	for _, data := range w.received {
+		f, err := decodeFrame(data)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		if kinds[f.kind]++; kinds[f.kind] <= 3 && len(d.data) < 4096 {
-			frames = append(frames, d.data)
+		if kinds[f.kind]++; kinds[f.kind] <= 3 && len(data) < 4096 {
+			frames = append(frames, data)
 		}
 	}
 	return frames
 }
 
-// FuzzDecodeFrame: no panic, no more memory than there is reason for, and what was read once is read again after it was written.
+// FuzzDecodeFrame: no panic, no more memory than there is reason for, and what was read once is read again after it was
+// written.
 func FuzzDecodeFrame(f *testing.F) {
 	for _, b := range seedFrames(f) {
 		f.Add(b)
@@ -267,7 +277,8 @@ func FuzzDecodeFrame(f *testing.F) {
 		if third := again(t, second); !reflect.DeepEqual(second, third) {
 			t.Errorf("written and read again:\n%+v\n%+v", second, third)
 		}
-		if first.origin != second.origin || first.tick != second.tick || first.sent != second.sent || first.since != second.since {
+		if first.origin != second.origin || first.tick != second.tick || first.sent != second.sent ||
+			first.since != second.since {
 			t.Errorf("envelope:\n%+v\n%+v", first, second)
 		}
 		table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/vmihailenco/msgpack/v5"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 func meter(rule string, window, sub time.Duration) *counters.Meter {
@@ -23,7 +24,9 @@ var frameMeters = []*counters.Meter{
 	meter("a", 10*time.Second, time.Second),
 	meter("edge/login", time.Minute, 6*time.Second),
 	meter("edge/login", time.Hour, time.Minute),
-	meter(strings.Repeat("long/", counters.MaxRuleName)[:counters.MaxRuleName], counters.MaxWindow, counters.MaxWindow/60),
+	meter(
+		strings.Repeat("long/", counters.MaxRuleName)[:counters.MaxRuleName], counters.MaxWindow, counters.MaxWindow/60,
+	),
 }
 
 // unpack returns the slots of a group that came in a frame of the time sent.
@@ -52,10 +55,8 @@ const frameTime = int64(1_800_000_000_123_456_789)
 
 func drawSlot(t *rapid.T, m *counters.Meter, o counters.Origin) counters.Slot {
 	return counters.Slot{
-		Meter:  m,
-		Key:    counters.Key(rapid.Uint64().Draw(t, "key")),
-		Index:  m.Index(frameTime) - rapid.Int64Range(-1, int64(m.SubWindows())).Draw(t, "age"),
-		Origin: o,
+		Meter: m, Key: counters.Key(rapid.Uint64().Draw(t, "key")),
+		Index: m.Index(frameTime) - rapid.Int64Range(-1, int64(m.SubWindows())).Draw(t, "age"), Origin: o,
 		Birth:  rapid.OneOf(rapid.Just(uint32(0)), rapid.Uint32()).Draw(t, "birth"),
 		Demand: rapid.OneOf(rapid.Just(float32(0)), rapid.SampledFrom(demandSteps[:])).Draw(t, "demand"),
 		Count:  rapid.OneOf(rapid.Uint64Range(0, 300), rapid.Uint64()).Draw(t, "count"),
@@ -93,10 +94,8 @@ func drawFrame(t *rapid.T) frame {
 	return frame{
 		kind:   kind(rapid.IntRange(0, int(kinds)-1).Draw(t, "kind")),
 		origin: counters.Origin(rapid.Uint64Min(1).Draw(t, "self")),
-		tick:   rapid.Uint64Max(math.MaxUint64/2).Draw(t, "tick"),
-		sent:   frameTime,
-		since:  time.Duration(rapid.Int64Range(0, int64(counters.MaxWindow)).Draw(t, "since")),
-		ack:    drawAck(t),
+		tick:   rapid.Uint64Max(math.MaxUint64/2).Draw(t, "tick"), sent: frameTime,
+		since: time.Duration(rapid.Int64Range(0, int64(counters.MaxWindow)).Draw(t, "since")), ack: drawAck(t),
 	}
 }
 
@@ -140,7 +139,8 @@ func TestFrameRoundTrip(t *testing.T) {
 // indexOfDemand finds the group of the same meter, origin and rise whose demand it is, rounded up to a thousandth.
 func indexOfDemand(groups []group, g group) int {
 	for i, want := range groups {
-		if want.origin == g.origin && *want.meter == *g.meter && want.rise == g.rise && math.Abs(g.demand-want.demand) <= 0.001+1e-9*want.demand {
+		if want.origin == g.origin && *want.meter == *g.meter && want.rise == g.rise &&
+			math.Abs(g.demand-want.demand) <= 0.001+1e-9*want.demand {
 			return i
 		}
 	}
@@ -166,14 +166,20 @@ func sameSlots(a, b []counters.Slot) bool {
 
 // worstFrame is an envelope whose fields all take as many bytes as they can.
 func worstFrame() frame {
-	return frame{kind: kinds - 1, origin: math.MaxUint64, tick: math.MaxUint64 / 2, sent: math.MaxInt64, since: counters.MaxWindow}
+	return frame{
+		kind: kinds - 1, origin: math.MaxUint64, tick: math.MaxUint64 / 2, sent: math.MaxInt64,
+		since: counters.MaxWindow,
+	}
 }
 
 // worstSlots are slots whose entries all take as many bytes as they can.
 func worstSlots(m *counters.Meter, n int) (slots []counters.Slot) {
 	for i := range n {
-		slots = append(slots, counters.Slot{Meter: m, Key: counters.Key(-i) << 63, Index: math.MinInt64 + 1<<62, Origin: 1,
-			Birth: math.MaxUint32, Demand: 1, Count: math.MaxUint64})
+		slots = append(
+			slots,
+			counters.Slot{Meter: m, Key: counters.Key(-i) << 63, Index: math.MinInt64 + 1<<62, Origin: 1,
+				Birth: math.MaxUint32, Demand: 1, Count: math.MaxUint64},
+		)
 	}
 	return slots
 }
@@ -187,7 +193,8 @@ func TestPacketsFit(t *testing.T) {
 			one := group{origin: 1, meter: long, demand: demand, rise: math.MaxUint64, slots: worstSlots(long, n)}
 			groups := []group{one}
 			for range n % 10 {
-				groups = append(groups, group{origin: 1, meter: long, demand: demand, rise: math.MaxUint64, slots: one.slots[:1]})
+				groups = append(groups,
+					group{origin: 1, meter: long, demand: demand, rise: math.MaxUint64, slots: one.slots[:1]})
 				groups = append(groups, group{origin: 1, meter: frameMeters[0], demand: demand, rise: math.MaxUint64})
 			}
 			for _, body := range pack(groups, f.origin, f.sent, maxBody) {
@@ -212,22 +219,27 @@ func TestWithAck(t *testing.T) {
 		with := drawFrame(t)
 		without := with
 		without.ack = ack{}
-		if a, b := withAck(without.encode(nil, emptyBody), with.ack.encode()), with.encode(nil, emptyBody); !bytes.Equal(a, b) {
+		if a, b := withAck(without.encode(nil, emptyBody), with.ack.encode()),
+			with.encode(nil, emptyBody); !bytes.Equal(
+			a,
+			b,
+		) {
 			t.Fatalf("given an ack:\n%x\nmade with it:\n%x", a, b)
 		}
 	})
 	f := worstFrame()
 	f.ack = ack{origin: math.MaxUint64, cumulative: math.MaxUint64 / 2, bitmap: bytes.Repeat([]byte{0xff}, maxBitmap)}
-	if said := f.ack.encode(); len(said) > math.MaxUint8 || len(f.encode(nil, emptyBody)) > MaxFrame {
-		t.Errorf("the longest ack has %d bytes, its beacon %d", len(said), len(f.encode(nil, emptyBody)))
+	if encoded := f.ack.encode(); len(encoded) > math.MaxUint8 || len(f.encode(nil, emptyBody)) > MaxFrame {
+		t.Errorf("the longest ack has %d bytes, its beacon %d", len(encoded), len(f.encode(nil, emptyBody)))
 	}
 }
 
-// overhead is what memberlist adds to a message that is encrypted, in a region with a name of usual length: a type, a checksum, the label,
-// and version, nonce and tag.
+// overhead is what memberlist adds to a message that is encrypted, in a region with a name of usual length: a type, a
+// checksum, the label, and version, nonce and tag.
 const overhead = 1 + 5 + 2 + len("edgelimit/lan/eu-west-1") + 1 + 12 + 16
 
-// Packets are filled, because what memberlist and the network cost is by the packet: a key takes at most 12 bytes of it, all told.
+// Packets are filled, because what memberlist and the network cost is by the packet: a key takes at most 12 bytes of
+// it, all told.
 func TestPacketsAreFull(t *testing.T) {
 	for _, test := range []struct {
 		what  string
@@ -333,10 +345,13 @@ func TestFrameGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.groups = groups
-	if _, want := goldenFrame(); !sameSlots(got.groups[0].unpack(f.sent), want[0].slots) || !sameSlots(got.groups[1].unpack(f.sent), want[1].slots) {
+	if _, want := goldenFrame(); !sameSlots(got.groups[0].unpack(f.sent), want[0].slots) ||
+		!sameSlots(got.groups[1].unpack(f.sent), want[1].slots) {
 		t.Errorf("groups:\n got %+v\nwant %+v", got.groups, want)
 	}
-	if got.groups[0].demand != 12.5 || got.groups[0].rise != 42 || got.ack.cumulative != 70000 || !got.ack.has(70002) || got.ack.has(70003) || !got.ack.has(70004) {
+	if got.groups[0].demand != 12.5 || got.groups[0].rise != 42 || got.ack.cumulative != 70000 || !got.ack.has(70002) ||
+		got.ack.has(70003) ||
+		!got.ack.has(70004) {
 		t.Errorf("decoded %+v", got)
 	}
 }
@@ -349,7 +364,8 @@ func appended(enc *msgpack.Encoder) {
 	_ = enc.EncodeFloat64(1)
 }
 
-// A frame of a later version, with fields appended wherever they may be and groups of algorithms that are not known yet, says what it said before.
+// A frame of a later version, with fields appended wherever they may be and groups of algorithms that are not known
+// yet.
 func TestLaterFields(t *testing.T) {
 	old, err := hex.DecodeString(golden)
 	if err != nil {
@@ -369,8 +385,10 @@ func TestLaterFields(t *testing.T) {
 	for _, g := range groups {
 		entries, _ := packEntries(nil, g.slots, g.meter.Index(f.sent), maxBody)
 		encoded = append(encoded, append3(finishGroup(g.encodeHead(f.origin), entries, g.encodeTail())))
-		later := group{origin: g.origin, meter: &counters.Meter{Rule: "later", Algorithm: counters.Ban + 1, Window: 7, Sub: 2}}
-		encoded = append(encoded, append3(finishGroup(later.encodeHead(f.origin), []byte("no entry of this version"), later.encodeTail())))
+		later := group{origin: g.origin, meter: &counters.Meter{Rule: "later", Algorithm: counters.Lift + 1, Window: 7,
+			Sub: 2}}
+		encoded = append(encoded,
+			append3(finishGroup(later.encodeHead(f.origin), []byte("no entry of this version"), later.encodeTail())))
 	}
 	var buf bytes.Buffer
 	enc := msgpack.NewEncoder(&buf)
@@ -391,20 +409,21 @@ func TestLaterFields(t *testing.T) {
 	}
 }
 
-// Truncated frames, and frames with any one byte changed, are read or refused, but never taken for anything else in size.
+// Truncated frames, and frames with any one byte changed, are read or refused, but never taken for anything else in
+// size.
 func TestBrokenFrames(t *testing.T) {
-	whole, err := hex.DecodeString(golden)
+	complete, err := hex.DecodeString(golden)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range whole {
-		if _, err := decodeFrame(whole[:n]); !errors.Is(err, errFrame) {
-			t.Errorf("the first %d bytes of %d: %v, want a malformed frame", n, len(whole), err)
+	for n := range complete {
+		if _, err := decodeFrame(complete[:n]); !errors.Is(err, errFrame) {
+			t.Errorf("the first %d bytes of %d: %v, want a malformed frame", n, len(complete), err)
 		}
 	}
-	for i := range whole {
+	for i := range complete {
 		for _, flip := range []byte{1, 0x80, 0xff} {
-			b := bytes.Clone(whole)
+			b := bytes.Clone(complete)
 			b[i] ^= flip
 			f, err := decodeFrame(b)
 			if err != nil {

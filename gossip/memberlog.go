@@ -12,7 +12,8 @@ import (
 // logLines is how many lines of memberlist a pool passes on in a second: whoever can send packets can make it log.
 const logLines = 20
 
-// bridgeLog returns the logger that memberlist writes to: lines of the form "[LEVEL] memberlist: text" go to the structured log.
+// bridgeLog returns the logger that memberlist writes to: lines of the form "[LEVEL] memberlist: text" go to the
+// structured log.
 func bridgeLog(to *slog.Logger, pool string) *log.Logger {
 	return log.New(&logBridge{to: to.With("pool", pool)}, "", 0)
 }
@@ -23,7 +24,8 @@ type logBridge struct {
 }
 
 var logLevels = map[string]slog.Level{
-	"DEBUG": slog.LevelDebug, "INFO": slog.LevelDebug, "WARN": slog.LevelWarn, "ERR": slog.LevelWarn, "ERROR": slog.LevelWarn,
+	"DEBUG": slog.LevelDebug, "INFO": slog.LevelDebug, "WARN": slog.LevelWarn, "ERR": slog.LevelWarn,
+	"ERROR": slog.LevelWarn,
 }
 
 // Write implements io.Writer for log.Logger, which calls it once a line.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestMemberlistLog(t *testing.T) {
@@ -33,7 +33,7 @@ func TestMemberlistLog(t *testing.T) {
 
 // Whoever can send packets can make memberlist log: only so many lines a second pass, and the others are counted.
 func TestMemberlistLogIsBounded(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		book := &logbook{}
 		l := bridgeLog(slog.New(book), "lan")
 		for i := range 1000 {

@@ -3,15 +3,17 @@ package gossip
 import (
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // membership is how the other nodes are reached, and which of their boots is the latest. The cluster's lock guards it.
 //
-// A node that starts again is another member to memberlist, which takes a while to notice that the earlier boot is over. Here a later
-// boot replaces the earlier one at once, so that nothing is sent to nobody and nothing that is over stays in the bound. Two living
-// nodes that were given the same id look the same at first; the earlier one gives itself away by going on to speak.
+// A node that starts again is another member to memberlist, which takes a while to notice that the earlier boot is
+// over. Here a later boot replaces the earlier one at once, so that nothing is sent to nobody and nothing that is over
+// stays in the bound. Two living nodes that were given the same id look the same at first; the earlier one gives itself
+// away by going on to speak.
 type membership struct {
 	routes   map[counters.Origin]*route
 	latest   map[string]Member // the latest boot of each node, by name
@@ -47,7 +49,11 @@ func (c *Cluster) arrived(r *route) {
 	_, routed := c.routes[m.Origin()]
 	switch {
 	case routed:
+		r.since = c.routes[m.Origin()].since
 		c.routes[m.Origin()] = r
+		if known && m.Incarnation == latest.Incarnation && !twin {
+			c.latest[m.name()] = m // as it says of itself now
+		}
 	case known && m.Incarnation < latest.Incarnation:
 		c.outdated[m.Origin()] = r
 	default:
@@ -62,7 +68,8 @@ func (c *Cluster) arrived(r *route) {
 	_, joined := c.routes[m.Origin()]
 	c.mu.Unlock()
 	if joined && !routed {
-		c.log.Info("gossip: member joined", "pool", r.pool.name, "peer", m.NodeID, "peer_region", m.Region, "addr", r.node.Address())
+		c.log.Info("gossip: member joined", "pool", r.pool.name, "peer", m.NodeID, "peer_region", m.Region, "addr",
+			r.node.Address())
 		if twin {
 			c.warnOfTwin(r)
 		}
@@ -78,19 +85,21 @@ func (c *Cluster) replace(earlier Member, now int64) {
 	c.depart(earlier.Origin(), true)
 }
 
-// gone takes in that memberlist holds the member to be dead, or that it left: which of the two, memberlist does not say.
+// gone takes in that memberlist holds the member to be dead, or that it left: which of the two, memberlist does not
+// say.
 func (c *Cluster) gone(m Member, p *pool) {
 	c.mu.Lock()
 	_, outdated := c.outdated[m.Origin()]
 	delete(c.outdated, m.Origin())
 	if !outdated {
-		c.depart(m.Origin(), false) // it may have said goodbye
+		c.depart(m.Origin(), false) // it may have sent a goodbye
 	}
 	graceful := c.replica.Left(m.Origin())
 	c.forgetBoots()
 	c.mu.Unlock()
 	if !outdated {
-		c.log.Info("gossip: member gone", "pool", p.name, "peer", m.NodeID, "peer_region", m.Region, "graceful", graceful)
+		c.log.Info("gossip: member gone", "pool", p.name, "peer", m.NodeID, "peer_region", m.Region, "graceful",
+			graceful)
 	}
 }
 
@@ -116,24 +125,25 @@ func (c *Cluster) replaced(m Member) bool {
 	return c.latest[m.name()].Incarnation > m.Incarnation
 }
 
-// silent returns the addresses of members that are reached through the pool and were not heard for a while, in random order.
+// silent returns the addresses of members that are reached through the pool and were not heard for a while, in random
+// order.
 func (c *Cluster) silent(p *pool) (addrs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for o, r := range c.routes {
-		if r.pool == p && c.cfg.Now()-max(r.since, c.replica.heardAt(o)) > int64(max(3*idleBeacon, 5*c.cfg.Interval)) {
+		if r.pool == p && c.cfg.Now()-max(r.since, c.replica.lastSeen(o)) > int64(max(3*idleBeacon, 5*c.cfg.Interval)) {
 			addrs = append(addrs, r.node.Address())
 		}
 	}
 	return addrs
 }
 
-// twins returns the members that were taken for earlier boots of other ones and speak all the same, and joins them: two nodes have
-// the same id. Each is an origin of its own, so that no count suffers. The lock is held.
+// twins returns the members that were taken for earlier boots of other ones and speak all the same, and joins them: two
+// nodes have the same id. Each is an origin of its own, so that no count suffers. The lock is held.
 func (c *Cluster) twins(now int64) (found []*route) {
 	for o, r := range c.outdated {
-		switch heard := c.replica.heardAt(o); {
-		case heard > r.since+int64(lastWords):
+		switch inbound := c.replica.lastSeen(o); {
+		case inbound > r.since+int64(lastWords):
 			delete(c.outdated, o)
 			c.join(r, now)
 			found = append(found, r)
@@ -149,11 +159,11 @@ func (c *Cluster) warnOfTwin(r *route) {
 		"node_id", r.member.NodeID, "peer_region", r.member.Region, "addr", r.node.Address())
 }
 
-// forgetBoots forgets the boots of nodes that are gone for good, lest a fleet whose node ids never come back fills the memory. The
-// lock is held.
+// forgetBoots forgets the boots of nodes that are gone for good, lest a fleet whose node ids never come back fills the
+// memory. The lock is held.
 func (c *Cluster) forgetBoots() {
 	for name, m := range c.latest {
-		if m != c.self && c.routes[m.Origin()] == nil && c.replica.heard[m.Origin()] == nil {
+		if m != c.self && c.routes[m.Origin()] == nil && c.replica.inbound[m.Origin()] == nil {
 			delete(c.latest, name)
 		}
 	}

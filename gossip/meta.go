@@ -6,8 +6,9 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // NewOrigin folds a node's id and the incarnation of its boot into its origin.
@@ -23,6 +24,10 @@ type Member struct {
 	Incarnation uint64 // of its boot
 	MinVersion  uint8  // the frame versions that it reads
 	MaxVersion  uint8
+	// Rules and Identity are fingerprints of the rules that the node enforces and of the secret by which it hashes
+	// identities: two nodes with other ones do not count the same. 0: unknown, as of nodes of versions that do not send
+	// them.
+	Rules, Identity uint64
 }
 
 // Origin is the member's origin.
@@ -37,8 +42,12 @@ const (
 	MaxRegion = counters.MaxRegion
 )
 
-// metaFields is how many fields the metadata of this version has; later ones append.
-const metaFields = 5
+// metaFields is how many fields the metadata of this version has; later ones append. Nodes of the first version send
+// firstMetaFields.
+const (
+	firstMetaFields = 5
+	metaFields      = 7
+)
 
 func (m Member) encode() []byte {
 	var buf bytes.Buffer
@@ -49,16 +58,22 @@ func (m Member) encode() []byte {
 	_ = enc.EncodeUint(m.Incarnation)
 	_ = enc.EncodeUint(uint64(m.MinVersion))
 	_ = enc.EncodeUint(uint64(m.MaxVersion))
+	_ = enc.EncodeUint(m.Rules)
+	_ = enc.EncodeUint(m.Identity)
 	return buf.Bytes()
 }
 
 func decodeMember(b []byte) (Member, error) {
 	r := newReader(b)
-	if n := r.arrayLen(); r.err == nil && n < metaFields {
+	n := r.arrayLen()
+	if r.err == nil && n < firstMetaFields {
 		r.fail("metadata of %d fields", n)
 	}
 	m := Member{NodeID: string(r.bytes()), Region: string(r.bytes()), Incarnation: r.uint(),
 		MinVersion: uint8(min(r.uint(), 255)), MaxVersion: uint8(min(r.uint(), 255))}
+	if n >= metaFields {
+		m.Rules, m.Identity = r.uint(), r.uint()
+	}
 	if r.err != nil {
 		return Member{}, r.err
 	}

@@ -16,9 +16,9 @@ func TestMemberRoundTrip(t *testing.T) {
 		want := Member{
 			NodeID:      rapid.StringN(1, -1, MaxNodeID).Draw(t, "id"),
 			Region:      rapid.StringN(1, -1, MaxRegion).Draw(t, "region"),
-			Incarnation: rapid.Uint64().Draw(t, "incarnation"),
-			MinVersion:  rapid.Uint8().Draw(t, "min"),
-			MaxVersion:  rapid.Uint8().Draw(t, "max"),
+			Incarnation: rapid.Uint64().Draw(t, "incarnation"), MinVersion: rapid.Uint8().Draw(t, "min"),
+			MaxVersion: rapid.Uint8().Draw(t, "max"), Rules: rapid.Uint64().Draw(t, "rules"),
+			Identity: rapid.Uint64().Draw(t, "identity"),
 		}
 		b := want.encode()
 		if len(b) > memberlist.MetaMaxSize {
@@ -36,7 +36,8 @@ func TestMemberRoundTrip(t *testing.T) {
 }
 
 func TestLongestMemberFits(t *testing.T) {
-	m := Member{strings.Repeat("n", MaxNodeID), strings.Repeat("r", MaxRegion), math.MaxUint64, 255, 255}
+	m := Member{strings.Repeat("n", MaxNodeID), strings.Repeat("r", MaxRegion), math.MaxUint64, 255, 255,
+		math.MaxUint64, math.MaxUint64}
 	if n := len(m.encode()); n > memberlist.MetaMaxSize/2 {
 		t.Errorf("%d bytes of metadata leave little of memberlist's %d for later fields", n, memberlist.MetaMaxSize)
 	}
@@ -46,13 +47,38 @@ func TestMembersOfLaterVersions(t *testing.T) {
 	var buf bytes.Buffer
 	enc := msgpack.NewEncoder(&buf)
 	_ = enc.EncodeArrayLen(metaFields + 3)
-	for _, v := range []any{"n1", "eu", uint64(9), uint64(2), uint64(3)} {
+	for _, v := range []any{"n1", "eu", uint64(9), uint64(2), uint64(3), uint64(4), uint64(5)} {
 		_ = enc.Encode(v)
 	}
 	appended(enc)
-	want := Member{"n1", "eu", 9, 2, 3}
+	want := Member{"n1", "eu", 9, 2, 3, 4, 5}
 	if got, err := decodeMember(buf.Bytes()); err != nil || got != want {
 		t.Errorf("decoded %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// firstMeta is the metadata as the first version writes it.
+func firstMeta(m Member) []byte {
+	var buf bytes.Buffer
+	enc := msgpack.NewEncoder(&buf)
+	_ = enc.EncodeArrayLen(firstMetaFields)
+	_, _ = enc.EncodeString(m.NodeID), enc.EncodeString(m.Region)
+	for _, v := range []uint64{m.Incarnation, uint64(m.MinVersion), uint64(m.MaxVersion)} {
+		_ = enc.EncodeUint(v)
+	}
+	return buf.Bytes()
+}
+
+// The first version sends no fingerprints, and reads as many fields as it knows: those are where they were.
+func TestMembersOfTheFirstVersion(t *testing.T) {
+	want := Member{NodeID: "n1", Region: "eu", Incarnation: 9, MinVersion: 2, MaxVersion: 3}
+	old := firstMeta(want)
+	if got, err := decodeMember(old); err != nil || got != want {
+		t.Errorf("decoded %+v, %v, want %+v", got, err, want)
+	}
+	want.Rules, want.Identity = 1, 2
+	if now := want.encode(); now[0] != 0x90|metaFields || !bytes.HasPrefix(now[1:], old[1:]) {
+		t.Errorf("the first fields are % x now, they were % x", now, old)
 	}
 }
 
@@ -86,7 +112,8 @@ func TestOrigins(t *testing.T) {
 			seen[o] = id
 		}
 	}
-	if got := NewOrigin("edge-1", 42); got != (Member{NodeID: "edge-1", Region: "x", Incarnation: 42}).Origin() || got != 0x2518bd72a8f56a85 {
+	if got := NewOrigin("edge-1", 42); got != (Member{NodeID: "edge-1", Region: "x", Incarnation: 42}).Origin() ||
+		got != 0x2518bd72a8f56a85 {
 		t.Errorf("origin %#x has changed", uint64(got))
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
-// pack cuts groups into fields of groups of at most size bytes, splitting a group's slots where they do not fit. sent is the frame's time.
+// pack cuts groups into fields of groups of at most size bytes, splitting a group's slots where they do not fit. sent
+// is the frame's time.
 func pack(groups []group, self counters.Origin, sent int64, size int) [][]byte {
 	p := packing{size: size}
 	for _, g := range groups {

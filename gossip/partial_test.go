@@ -24,13 +24,13 @@ func (a archive) Snapshot(now int64, limit int) (slots []counters.Slot) {
 	return slots
 }
 
-// sinceOf notes since when the slots of key 1 are told to be, and when they are told.
-type sinceOf struct{ told, at []int64 }
+// sinceOf notes since when the slots of key 1 are sent to be, and when they are sent.
+type sinceOf struct{ complete, at []int64 }
 
 func (s *sinceOf) Merge(slots []counters.Slot, _ int64) int {
 	for _, slot := range slots {
 		if slot.Key == 1 {
-			s.told, s.at = append(s.told, slot.Since), append(s.at, slot.Told)
+			s.complete, s.at = append(s.complete, slot.CompleteThrough), append(s.at, slot.SentAt)
 		}
 	}
 	return len(slots)
@@ -38,8 +38,8 @@ func (s *sinceOf) Merge(slots []counters.Slot, _ int64) int {
 
 func (*sinceOf) Snapshot(int64, int) []counters.Slot { return nil }
 
-// A snapshot as large as one that had to leave keys out may have left any out: what comes after it may be news of long ago, and bears no
-// Since. After one that holds all, what comes is as late as the snapshot.
+// A snapshot as large as one that had to leave keys out may have left any out: what comes after it may be news of long
+// ago, and bears no CompleteThrough. After one that holds all, what comes is as late as the snapshot.
 func TestASnapshotThatMayBeCutOffTellsNoSince(t *testing.T) {
 	m := counters.NewMeter("r", counters.TokenBucket, time.Hour)
 	now := frameTime - frameTime%int64(time.Hour)
@@ -53,11 +53,12 @@ func TestASnapshotThatMayBeCutOffTellsNoSince(t *testing.T) {
 		{"as many slots as a snapshot holds", snapshotSlots, false},
 	} {
 		ear := &sinceOf{}
-		speaks, hears := NewReplica(1, 100*time.Millisecond, archive{&m, c.slots}), NewReplica(2, 100*time.Millisecond, ear)
-		speaks.Join(2, now)
+		sender, receiver := NewReplica(1, 100*time.Millisecond,
+			archive{&m, c.slots}), NewReplica(2, 100*time.Millisecond, ear)
+		sender.Join(2, now)
 		tell := func(at int64, slots ...counters.Slot) (size int) {
-			for _, msg := range speaks.Tick(counters.Drained{Slots: slots}, at) {
-				if err := hears.Receive(msg.Data, at); err != nil {
+			for _, msg := range sender.Tick(counters.Drained{Slots: slots}, at) {
+				if err := receiver.Receive(msg.Data, at); err != nil {
 					t.Fatalf("%s: %v", c.name, err)
 				}
 				size = max(size, len(msg.Data))
@@ -80,16 +81,19 @@ func TestASnapshotThatMayBeCutOffTellsNoSince(t *testing.T) {
 		if !c.whole {
 			want = []int64{0, 0}
 		}
-		if len(ear.told) != 2 || ear.told[0] != want[0] || ear.told[1] != want[1] {
-			t.Errorf("%s, %d bytes at %d: the slots that follow are told to be since %d, want %d", c.name, size, now, ear.told, want)
+		if len(ear.complete) != 2 || ear.complete[0] != want[0] || ear.complete[1] != want[1] {
+			t.Errorf("%s, %d bytes at %d: the slots that follow are told to be since %d, want %d", c.name, size, now,
+				ear.complete, want)
 		}
 	}
 }
 
-func (archive) Heard(counters.Origin, int64) {}
+func (archive) SetWatermark(counters.Origin, int64) {}
 
-func (*sinceOf) Heard(counters.Origin, int64)  {}
-func (archive) SetCluster(int, time.Duration)  {}
-func (*sinceOf) SetCluster(int, time.Duration) {}
-func (archive) SetRegion(int, time.Duration)   {}
-func (*sinceOf) SetRegion(int, time.Duration)  {}
+func (*sinceOf) SetWatermark(counters.Origin, int64) {}
+func (archive) SetCluster(int, time.Duration)        {}
+func (*sinceOf) SetCluster(int, time.Duration)       {}
+func (archive) SetMember(counters.Origin, bool)      {}
+func (*sinceOf) SetMember(counters.Origin, bool)     {}
+func (archive) SetRegion(int, time.Duration)         {}
+func (*sinceOf) SetRegion(int, time.Duration)        {}

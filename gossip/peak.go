@@ -2,9 +2,9 @@ package gossip
 
 import "time"
 
-// Peak is the largest of the values of the last window, kept in steps of a tenth of it: it forgets up to a step too late. The
-// over-admission bound is one: what an admission may have gone over the limit shows for as long as the admission counts. The zero
-// value is 0; a Peak is not safe for concurrent use.
+// Peak is the largest of the values of the last window, kept in steps of a tenth of it: it forgets up to a step too
+// late. The over-admission bound is one: what an admission may have gone over the limit shows for as long as the
+// admission counts. The zero value is 0; a Peak is not safe for concurrent use.
 type Peak struct {
 	steps [peakSteps]float64
 	width int64 // of a step, in nanoseconds
@@ -35,9 +35,9 @@ func (p *Peak) Raise(v float64, window time.Duration, now int64) {
 
 // Value is the largest value.
 func (p *Peak) Value() float64 {
-	var most float64
+	var largest float64
 	for _, v := range p.steps {
-		most = max(most, v)
+		largest = max(largest, v)
 	}
-	return most
+	return largest
 }

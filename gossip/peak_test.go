@@ -22,14 +22,18 @@ func TestPeak(t *testing.T) {
 		name     string
 		readings []reading
 	}{
-		{"the largest counts", []reading{{0, 0.1, 0.1}, {100, 0.3, 0.3}, {200, 0.2, 0.3}, {1500, 0.25, 0.3}, {2500, 0.4, 0.4}}},
+		{"the largest counts", []reading{{0, 0.1, 0.1}, {100, 0.3, 0.3}, {200, 0.2, 0.3}, {1500, 0.25, 0.3},
+			{2500, 0.4, 0.4}}},
 		{"it is held for a window and forgotten a step later", []reading{
 			{500, 0.5, 0.5}, {5500, 0, 0.5}, {10_000, 0, 0.5}, {10_500, 0, 0.5}, {10_999, 0, 0.5}, {11_000, 0, 0}}},
 		{"what comes later is held for longer", []reading{
 			{0, 0.5, 0.5}, {3000, 0.2, 0.5}, {10_999, 0, 0.5}, {11_000, 0, 0.2}, {13_999, 0, 0.2}, {14_000, 0, 0}}},
-		{"a pause of a window and more forgets everything", []reading{{0, 0.5, 0.5}, {4000, 0.3, 0.5}, {60_000, 0.1, 0.1}}},
-		{"a pause of half a window forgets what is older", []reading{{0, 0.5, 0.5}, {6000, 0.2, 0.5}, {12_000, 0.1, 0.2}}},
-		{"a clock that steps back keeps the peak", []reading{{5000, 0.5, 0.5}, {2000, 0.1, 0.5}, {2100, 0.6, 0.6}, {15_999, 0, 0.6}, {16_000, 0, 0}}},
+		{"a pause of a window and more forgets everything", []reading{{0, 0.5, 0.5}, {4000, 0.3, 0.5},
+			{60_000, 0.1, 0.1}}},
+		{"a pause of half a window forgets what is older", []reading{{0, 0.5, 0.5}, {6000, 0.2, 0.5},
+			{12_000, 0.1, 0.2}}},
+		{"a clock that steps back keeps the peak", []reading{{5000, 0.5, 0.5}, {2000, 0.1, 0.5}, {2100, 0.6, 0.6},
+			{15_999, 0, 0.6}, {16_000, 0, 0}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var p Peak
@@ -47,7 +51,8 @@ func TestPeak(t *testing.T) {
 
 // Whatever the length of the window, a value is held for all of it and for no more than a tenth beyond.
 func TestPeakHoldsAnyWindow(t *testing.T) {
-	for _, window := range []time.Duration{10 * time.Millisecond, time.Second, 1500 * time.Millisecond, time.Minute, 366 * 24 * time.Hour} {
+	for _, window := range []time.Duration{10 * time.Millisecond, time.Second, 1500 * time.Millisecond, time.Minute,
+		366 * 24 * time.Hour} {
 		for _, offset := range []time.Duration{0, window / 7, window / 3, window - 1} {
 			var p Peak
 			began := at(0) + int64(offset)

@@ -7,14 +7,15 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// peer is a member that a replica tells what it counts: how far it has followed, and how long its acknowledgements take.
+// peer is a member that a replica tells what it counts: how far it has followed, and how long its acknowledgements
+// take.
 type peer struct {
 	origin   counters.Origin
 	acked    ack              // the latest it sent
 	resent   map[uint64]int64 // when a tick was last sent again
 	snapTick uint64           // what the last snapshot sent covered; 0: none was sent
 	snapAt   int64            // when
-	heardAt  int64            // when anything came from it
+	lastSeen int64            // when anything came from it
 	srtt     time.Duration    // smoothed time from sending a frame to its acknowledgement, 0: not measured yet
 	rttvar   time.Duration    // its mean deviation
 }
@@ -22,13 +23,13 @@ type peer struct {
 const (
 	firstRTO = time.Second
 	maxRTO   = 3 * time.Second
-	// silence is how long nothing comes from a peer (for three intervals at least) until sending it old frames again is a waste: it
-	// gets new ones only, and what it missed once it speaks.
+	// silence is how long nothing comes from a peer (for three intervals at least) until sending it old frames again is
+	// a waste: it gets new ones only, and what it missed once it sends again.
 	silence = 1500 * time.Millisecond
 )
 
-// rto is how long an acknowledgement may take before a frame counts as lost (RFC 6298, section 2). Acknowledgements wait for the
-// next interval of the peer, so it is never below two of them.
+// rto is how long an acknowledgement may take before a frame counts as lost (RFC 6298, section 2). Acknowledgements
+// wait for the next interval of the peer, so it is never below two of them.
 func (p *peer) rto(interval time.Duration) time.Duration {
 	if p.srtt == 0 {
 		return max(firstRTO, 2*interval)
@@ -88,10 +89,10 @@ func (p *peer) lacks(log *frameLog) (n int) {
 	return n
 }
 
-// lost appends the kept frames that the peer should have acknowledged by now, oldest first, at most limit of them: those that were sent
-// for the first time longer ago than wait, and for the last time longer ago than rto.
+// lost appends the kept frames that the peer should have acknowledged by now, oldest first, at most limit of them:
+// those that were sent for the first time longer ago than wait, and for the last time longer ago than rto.
 func (p *peer) lost(log *frameLog, rto, wait time.Duration, now int64, limit int) []logged {
-	if len(p.resent) > ackWindow { // it speaks, but does not hear
+	if len(p.resent) > ackWindow { // it sends, but does not receive
 		maps.DeleteFunc(p.resent, func(tick uint64, _ int64) bool { return tick < log.first() })
 	}
 	var out []logged

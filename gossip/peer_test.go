@@ -20,7 +20,10 @@ type speaker struct {
 
 func newSpeaker(t *testing.T) *speaker {
 	m := counters.NewMeter("r", counters.SlidingWindow, time.Minute)
-	s := &speaker{NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})), t, &m, frameTime, 0}
+	s := &speaker{
+		NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})),
+		t, &m, frameTime, 0,
+	}
 	s.Join(7, s.now)
 	return s
 }
@@ -31,7 +34,8 @@ func (s *speaker) tick(slots int) []*frame {
 	var d counters.Drained
 	for i := range slots {
 		s.count++
-		d.Slots = append(d.Slots, counters.Slot{Meter: s.meter, Key: counters.Key(i), Index: s.meter.Index(s.now), Origin: 1, Count: s.count})
+		d.Slots = append(d.Slots,
+			counters.Slot{Meter: s.meter, Key: counters.Key(i), Index: s.meter.Index(s.now), Origin: 1, Count: s.count})
 	}
 	return s.tickWith(d)
 }
@@ -126,7 +130,8 @@ func TestSentAgainAsItWas(t *testing.T) {
 			if f.kind != data {
 				continue
 			}
-			if f.tick != want.tick || f.sent != want.sent || f.since != want.since || !sameSlots(f.groups[0].unpack(f.sent), want.groups[0].unpack(want.sent)) {
+			if f.tick != want.tick || f.sent != want.sent || f.since != want.since ||
+				!sameSlots(f.groups[0].unpack(f.sent), want.groups[0].unpack(want.sent)) {
 				t.Errorf("sent again as %+v, was %+v", f, want)
 			}
 			return
@@ -249,7 +254,8 @@ func TestKarn(t *testing.T) {
 	}
 }
 
-// While nothing comes from a peer it is sent what is new, and nothing again. What it missed it gets when it speaks.
+// While nothing comes from a peer it is sent what is new, and nothing again. What it missed it gets when it sends
+// again.
 func TestSilence(t *testing.T) {
 	s := newSpeaker(t)
 	s.tick(1)

@@ -19,12 +19,13 @@ const (
 	wan = "wan"
 )
 
-// streamTimeout is how long a join or a snapshot may take: shorter than memberlist has it, so that trying members beyond a
-// partition one by one does not hold up the rejoining.
+// streamTimeout is how long a join or a snapshot may take: shorter than memberlist has it, so that trying members
+// beyond a partition one by one does not hold up the rejoining.
 const streamTimeout = 5 * time.Second
 
-// pushPullEvery is how often a node compares its list of members with another one's, which finds the members whose arrival was lost on
-// the way. memberlist has a minute for it on a WAN, and makes it longer itself where there are more than 32 members.
+// pushPullEvery is how often a node compares its list of members with another one's, which finds the members whose
+// arrival was lost on the way. memberlist has a minute for it on a WAN, and makes it longer itself where there are more
+// than 32 members.
 const pushPullEvery = 10 * time.Second
 
 // pool is a node's part in one memberlist pool. It is memberlist's delegate for everything.
@@ -33,6 +34,7 @@ type pool struct {
 	cfg     *PoolConfig
 	cluster *Cluster
 	ml      *memberlist.Memberlist
+	sockets *sockets // nil where the configuration has something in their place
 
 	mu      sync.Mutex
 	addr    string                  // under which this node is known in the pool
@@ -42,23 +44,25 @@ type pool struct {
 	alone   bool                    // it has met nobody, and a seed does not answer: there may be others who admit
 	unasked bool                    // not every seed has been tried yet
 	reached map[string]bool         // seeds that answered, ever: who is behind them is known by name
-	missing map[string]string       // of seeds that never answered, by address: they may be of a part of the cluster that nobody here sees
+	// of seeds that never answered, by address: they may be of a part of the cluster that nobody here sees
+	missing map[string]string
 	opened  time.Time
 }
 
 // poolMember is a member of the pool and its address.
 //
-// It is noted down when memberlist calls back, because what memberlist.Members returns must not be read: it points at what
-// memberlist's goroutines write to.
+// It is noted down when memberlist calls back, because what memberlist.Members returns must not be read: it points at
+// what memberlist's goroutines write to.
 type poolMember struct {
 	Member
 	addr string
 }
 
-// failedMember is a member that failed, and when.
+// failedMember is a member that failed, memberlist's name for it, when it failed, and when it was tried last.
 type failedMember struct {
 	poolMember
-	since time.Time
+	boot         string
+	since, tried time.Time
 }
 
 func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
@@ -66,8 +70,8 @@ func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 		members: make(map[string]poolMember), failed: make(map[string]failedMember), reached: make(map[string]bool),
 		unasked: len(cfg.Seeds) > 0, opened: time.Now()}
 	conf := memberlist.DefaultLANConfig()
-	// A boot has a name of its own: memberlist would hold on to the name of a node that was killed for as long as it takes to be
-	// sure, and refuse it to the next boot at another address.
+	// A boot has a name of its own: memberlist would hold on to the name of a node that was killed for as long as it
+	// takes to be sure, and refuse it to the next boot at another address.
 	conf.Name = fmt.Sprintf("%s.%s#%x", c.self.NodeID, c.self.Region, c.self.Incarnation)
 	conf.Label = c.cfg.Label + "/lan/" + c.self.Region
 	if name == wan {
@@ -117,7 +121,7 @@ func (p *pool) openTransport(conf *memberlist.Config) error {
 		if err != nil {
 			return err
 		}
-		t = sockets
+		t, p.sockets = sockets, sockets
 	}
 	if wrap := p.cluster.cfg.WrapTransport; wrap != nil {
 		t = wrap(p.name, t)
@@ -135,7 +139,11 @@ func (p *pool) listen(conf *memberlist.Config) (*sockets, error) {
 	if len(p.cluster.cfg.Keys) == 0 && !ip.IsLoopback() {
 		return nil, fmt.Errorf("%s is beyond loopback and needs a key", ip)
 	}
-	opened, err := listen(ip, port, conf.Logger)
+	in, err := newInspector(conf.Label, p.cluster.cfg.Keys)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := listen(ip, port, conf.Logger, in)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +179,7 @@ func (p *pool) carries(m Member) bool {
 }
 
 // NodeMeta implements memberlist.Delegate.
-func (p *pool) NodeMeta(int) []byte { return p.cluster.self.encode() }
+func (p *pool) NodeMeta(int) []byte { return p.cluster.Self().encode() }
 
 // NotifyMsg implements memberlist.Delegate: a frame came.
 func (p *pool) NotifyMsg(b []byte) { p.cluster.receive(p.name, b) }
@@ -179,8 +187,8 @@ func (p *pool) NotifyMsg(b []byte) { p.cluster.receive(p.name, b) }
 // GetBroadcasts implements memberlist.Delegate: memberlist's broadcast queue is not the data plane.
 func (p *pool) GetBroadcasts(int, int) [][]byte { return nil }
 
-// LocalState implements memberlist.Delegate: what a node that joins is told, and tells. Later exchanges are about the membership only:
-// frames are repaired by frames.
+// LocalState implements memberlist.Delegate: what a joining node receives, and sends. Later exchanges are about the
+// membership only: frames are repaired by frames.
 func (p *pool) LocalState(join bool) []byte {
 	if !join {
 		return nil
@@ -199,12 +207,14 @@ func (p *pool) MergeRemoteState(b []byte, _ bool) {
 func (p *pool) NotifyAlive(n *memberlist.Node) error {
 	_, err := decodeMember(n.Meta)
 	if err != nil {
-		p.cluster.log.Warn("gossip: refused a member whose metadata cannot be read", "pool", p.name, "name", n.Name, "addr", n.Address(), "error", err)
+		p.cluster.log.Warn("gossip: refused a member whose metadata cannot be read", "pool", p.name, "name", n.Name,
+			"addr", n.Address(), "error", err)
 	}
 	return err
 }
 
-// NotifyConflict implements memberlist.ConflictDelegate: the same boot at two addresses, as when a running machine was cloned.
+// NotifyConflict implements memberlist.ConflictDelegate: the same boot at two addresses, as when a running machine was
+// cloned.
 func (p *pool) NotifyConflict(existing, other *memberlist.Node) {
 	p.cluster.log.Error("gossip: one boot of a node at two addresses; start the copy anew",
 		"pool", p.name, "name", existing.Name, "addr", existing.Address(), "other", other.Address())
@@ -253,7 +263,7 @@ func (p *pool) NotifyLeave(n *memberlist.Node) {
 	p.mu.Lock()
 	delete(p.members, n.Name)
 	if !replaced {
-		p.failed[n.Name] = failedMember{poolMember{m, n.Address()}, time.Now()}
+		p.noteFailed(failedMember{poolMember: poolMember{m, n.Address()}, boot: n.Name, since: time.Now()})
 	}
 	p.mu.Unlock()
 	if p.carries(m) {
@@ -261,9 +271,9 @@ func (p *pool) NotifyLeave(n *memberlist.Node) {
 	}
 }
 
-// searched takes in which seeds did not answer. A pool that has met nobody is blind for as long as that lasts. One that has met somebody
-// does not know of all for that: a part of the cluster may be cut off from everybody here. As with members that fell silent, who does
-// not answer for forgetSilent is taken to be gone for good.
+// searched takes in which seeds did not answer. A pool that has met nobody is blind for as long as that lasts. One that
+// has met somebody does not know of all for that: a part of the cluster may be partitioned off from everybody here. As
+// with members that became unreachable, who does not answer for forgetSilent is taken to be gone for good.
 func (p *pool) searched(unanswered map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -275,13 +285,14 @@ func (p *pool) searched(unanswered map[string]string) {
 	}
 	p.alone, p.unasked = !p.met && len(unanswered) > 0, false
 	p.missing = unanswered
-	maps.DeleteFunc(p.missing, func(_, seed string) bool { return p.reached[seed] || time.Since(p.opened) > forgetSilent })
+	maps.DeleteFunc(p.missing,
+		func(_, seed string) bool { return p.reached[seed] || time.Since(p.opened) > forgetSilent })
 	for _, m := range p.members { // one may have come since it was tried
 		delete(p.missing, m.addr)
 	}
 }
 
-// isBlind reports whether there may be others of whom nobody here has told.
+// isBlind reports whether there may be nodes that nobody here knows.
 func (p *pool) isBlind() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -293,4 +304,16 @@ func (p *pool) others() (members []poolMember, self string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Values(p.members)), p.addr
+}
+
+// Refused is how many streams and packets were not let through to memberlist: those of nobody who has a key, and
+// those beyond how many there may be.
+func (c *Cluster) Refused() (streams, packets uint64) {
+	for _, p := range c.pools {
+		if p.sockets != nil {
+			streams += p.sockets.refused.streams.Load()
+			packets += p.sockets.refused.packets.Load()
+		}
+	}
+	return streams, packets
 }

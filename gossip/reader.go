@@ -3,9 +3,10 @@ package gossip
 import (
 	"bytes"
 	"fmt"
-	"github.com/vmihailenco/msgpack/v5/msgpcode"
 	"io"
 	"sync"
+
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
 
 	"github.com/vmihailenco/msgpack/v5"
 )

@@ -6,68 +6,77 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
 
-// memberlist never joins again what it was split from for longer than its dead-node time-out. So every pool tries, for as long as
-// it runs: the seeds that are not members, and the members that failed.
+// memberlist never joins again what it was split from for longer than its dead-node time-out. So every pool tries,
+// for as long as it runs: the seeds that are not members, and in a loop of their own, which may be slow, the members
+// that failed.
 const (
 	rejoinEvery   = 10 * time.Second
 	rejoinAtStart = 300 * time.Millisecond
 	failedMemory  = 72 * time.Hour // how long a failed member is tried; Serf's default
+	maxFailed     = 1024           // members that are tried; beyond that those that failed first are not
 	lookupTimeout = 2 * time.Second
+	// How many are tried at a time: one that is gone without a trace takes dialTimeout. A node that starts waits for
+	// its seeds.
+	seedDials   = 32
+	failedDials = 8
 )
 
+// rejoin joins the seeds that are not members.
 func (p *pool) rejoin(ctx context.Context) {
 	wait := rejoinAtStart
-	for first := true; ; first = false {
-		joined := p.joinMissing(ctx, first)
+	for {
+		joined := p.joinMissing(ctx)
 		if joined && !p.isBlind() || len(p.cfg.Seeds) == 0 {
 			wait = rejoinEvery
 		}
-		jittered := wait*8/10 + rand.N(wait*4/10)
+		next := jittered(wait)
 		wait = min(2*wait, rejoinEvery)
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(jittered):
+		case <-time.After(next):
 		}
 	}
 }
 
-// joinMissing tries to join what is missing, and reports whether the pool has any other member then.
-func (p *pool) joinMissing(ctx context.Context, first bool) bool {
-	members, self := p.others()
-	alive := map[string]bool{self: true}
-	for _, m := range members {
-		alive[m.addr] = true
-	}
-	p.searched(p.joinSeeds(ctx, alive))
-	if !first {
-		p.warnOfStrays()
-		for name, f := range p.failedMembers() {
-			if alive[f.addr] || ctx.Err() != nil {
-				continue
-			}
-			if _, err := p.ml.Join([]string{f.addr}); err != nil {
-				p.cluster.log.Debug("gossip: failed member does not answer", "pool", p.name, "name", name, "addr", f.addr)
-			}
-		}
-	}
-	members, _ = p.others()
+// jittered returns the duration, or up to a fifth less or more.
+func jittered(d time.Duration) time.Duration { return d*8/10 + rand.N(d*4/10) }
+
+// joinMissing tries the seeds that are not members, and reports whether the pool has any other member then.
+func (p *pool) joinMissing(ctx context.Context) bool {
+	p.searched(p.joinSeeds(ctx))
+	members, _ := p.others()
 	return len(members) > 0
 }
 
-// joinSeeds tries the seeds that are not alive, all at once: one that is gone takes streamTimeout, longer than a node that starts waits
-// for the others. It returns the addresses that did not answer and whose they are; of a seed without any, the seed.
-func (p *pool) joinSeeds(ctx context.Context, alive map[string]bool) map[string]string {
+// isAlive reports whether a member, or this node itself, is at the address.
+func (p *pool) isAlive(addr string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.members {
+		if m.addr == addr {
+			return true
+		}
+	}
+	return p.addr == addr
+}
+
+// joinSeeds tries the seeds that are not alive, all at once: one that is gone takes longer than a node that starts
+// waits for the others. It returns the addresses that did not answer and whose they are; of a seed without any, the
+// seed.
+func (p *pool) joinSeeds(ctx context.Context) map[string]string {
 	var mu sync.Mutex
 	unanswered := make(map[string]string)
 	var tries sync.WaitGroup
+	dials := make(chan struct{}, seedDials)
 	for _, seed := range p.cfg.Seeds {
 		tries.Go(func() {
-			for _, addr := range p.joinSeed(ctx, seed, alive) {
+			for _, addr := range p.joinSeed(ctx, seed, dials) {
 				mu.Lock()
 				unanswered[addr] = seed
 				mu.Unlock()
@@ -78,24 +87,80 @@ func (p *pool) joinSeeds(ctx context.Context, alive map[string]bool) map[string]
 	return unanswered
 }
 
-func (p *pool) joinSeed(ctx context.Context, seed string, alive map[string]bool) (unanswered []string) {
+// joinSeed tries all addresses of a seed, each in its turn among the dials of all seeds, and returns those that did
+// not answer.
+func (p *pool) joinSeed(ctx context.Context, seed string, dials chan struct{}) (unanswered []string) {
 	log := p.cluster.log
 	addrs, err := resolveSeed(ctx, seed)
 	if err != nil {
 		log.Warn("gossip: seed does not resolve, will try again", "pool", p.name, "seed", seed, "error", err)
 		return []string{seed}
 	}
+	var mu sync.Mutex
+	var tries sync.WaitGroup
 	for _, addr := range addrs {
-		if alive[addr] || ctx.Err() != nil {
+		dials <- struct{}{}
+		tries.Go(func() {
+			defer func() { <-dials }()
+			if p.isAlive(addr) || ctx.Err() != nil {
+				return
+			}
+			if _, err := p.ml.Join([]string{addr}); err != nil && ctx.Err() == nil {
+				err = cmp.Or(errors.Unwrap(err), err) // memberlist has a list of one, which prints on several lines
+				log.Warn("gossip: seed does not answer, will try again", "pool", p.name, "seed", seed, "addr", addr,
+					"error", err)
+				mu.Lock()
+				defer mu.Unlock()
+				unanswered = append(unanswered, addr)
+			}
+		})
+	}
+	tries.Wait()
+	return unanswered
+}
+
+// rejoinFailed joins the members that failed.
+func (p *pool) rejoinFailed(ctx context.Context) {
+	for wait := jittered(rejoinEvery); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		begun := time.Now()
+		p.warnOfStrays()
+		p.tryFailed(ctx)
+		wait = max(time.Second, jittered(rejoinEvery)-time.Since(begun))
+	}
+}
+
+// tryFailed tries the members that failed, some at a time, those first that were not tried for the longest time.
+// Where there are so many that it takes long, the rest is for the next time.
+func (p *pool) tryFailed(ctx context.Context) {
+	work := make(chan failedMember)
+	var trying sync.WaitGroup
+	for range failedDials {
+		trying.Go(func() {
+			for f := range work {
+				if _, err := p.ml.Join([]string{f.addr}); err != nil {
+					p.cluster.log.Debug("gossip: failed member does not answer", "pool", p.name, "peer", f.NodeID,
+						"addr", f.addr)
+				}
+			}
+		})
+	}
+	begun := time.Now()
+	for _, f := range p.failedMembers() {
+		if ctx.Err() != nil || time.Since(begun) > rejoinEvery {
+			break
+		}
+		if p.isAlive(f.addr) || !p.noteTried(f.boot) {
 			continue
 		}
-		if _, err := p.ml.Join([]string{addr}); err != nil && ctx.Err() == nil {
-			unanswered = append(unanswered, addr)
-			err = cmp.Or(errors.Unwrap(err), err) // memberlist has a list of one, which prints on several lines
-			log.Warn("gossip: seed does not answer, will try again", "pool", p.name, "seed", seed, "addr", addr, "error", err)
-		}
+		work <- f
 	}
-	return unanswered
+	close(work)
+	trying.Wait()
 }
 
 // warnOfStrays tells of nodes of this region that are in the WAN pool but not in the LAN pool: no counts reach them.
@@ -115,31 +180,67 @@ func (p *pool) warnOfStrays() {
 		members, _ := other.others()
 		for _, m := range members {
 			if m.Region == p.cluster.self.Region && !near[m.NodeID] {
-				p.cluster.log.Warn("gossip: a node of this region is on the WAN but not on the LAN, so no counts reach it: join it on the LAN (--join HOST)", "peer", m.NodeID)
+				p.cluster.log.Warn(
+					"gossip: a node of this region is on the WAN but not on the LAN, so no counts reach it: join it "+
+						"on the LAN (--join HOST)",
+					"peer",
+					m.NodeID,
+				)
 			}
 		}
 	}
 }
 
-func (p *pool) failedMembers() map[string]failedMember {
+// failedMembers returns the members that failed, the one first that was not tried for the longest time.
+func (p *pool) failedMembers() []failedMember {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make(map[string]failedMember, len(p.failed))
+	out := make([]failedMember, 0, len(p.failed))
 	for name, f := range p.failed {
 		if time.Since(f.since) > failedMemory || p.cluster.left(f.Origin()) {
 			delete(p.failed, name)
 			continue
 		}
-		out[name] = f
+		out = append(out, f)
 	}
+	slices.SortFunc(out, func(a, b failedMember) int {
+		return cmp.Or(a.tried.Compare(b.tried), a.since.Compare(b.since), cmp.Compare(a.boot, b.boot))
+	})
 	return out
 }
 
-// Members that this node knows, and that do not speak to it, may not know this node: the news of its arrival was lost, or they have
-// given it up. They are told directly, which takes seconds where memberlist takes until the next comparison of lists that finds it.
+// noteTried notes that a failed member is tried now, and reports whether it is still one.
+func (p *pool) noteTried(boot string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, ok := p.failed[boot]
+	if ok {
+		f.tried = time.Now()
+		p.failed[boot] = f
+	}
+	return ok
+}
+
+// noteFailed adds a member that failed. Of too many, the one that failed first is not tried any more. The lock is held.
+func (p *pool) noteFailed(f failedMember) {
+	if len(p.failed) >= maxFailed {
+		var first failedMember
+		for _, o := range p.failed {
+			if first.boot == "" || o.since.Before(first.since) {
+				first = o
+			}
+		}
+		delete(p.failed, first.boot)
+	}
+	p.failed[f.boot] = f
+}
+
+// Members that this node knows, and that do not speak to it, may not know this node: the news of its arrival was lost,
+// or they have given it up. They are contacted directly, which takes seconds where memberlist takes until the next
+// comparison of lists that finds it.
 const (
 	greetEvery = 2 * time.Second
-	greetMost  = 3 // in a row: one that is dead, and not noticed yet, takes streamTimeout
+	maxGreet   = 3 // in a row: one that is dead, and not noticed yet, takes dialTimeout
 )
 
 func (p *pool) greet(ctx context.Context) {
@@ -147,10 +248,10 @@ func (p *pool) greet(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(greetEvery*8/10 + rand.N(greetEvery*4/10)):
+		case <-time.After(jittered(greetEvery)):
 		}
 		for i, addr := range p.cluster.silent(p) {
-			if i == greetMost || ctx.Err() != nil {
+			if i == maxGreet || ctx.Err() != nil {
 				break
 			}
 			if _, err := p.ml.Join([]string{addr}); err != nil {

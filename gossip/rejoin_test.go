@@ -3,18 +3,19 @@ package gossip
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-// A seed that is gone without a trace, so that calls of it wait for their time-out, does not keep a node from being told what the
-// others know before it serves.
+// A seed that is gone without a trace, so that calls of it wait for their time-out, does not keep a node from being
+// told what the others know before it serves.
 func TestClusterWarmBesideADeadSeed(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.start("east/n1")
 		l.start("east/n2")
 		l.within(wholeWithin, "a fresh cluster", l.sees(l.all()...))
@@ -37,10 +38,11 @@ func TestClusterWarmBesideADeadSeed(t *testing.T) {
 	})
 }
 
-// A node that starts while one region is cut off from all others meets some, and none of them can be relied on to tell of those beyond.
+// A node that starts while one region is partitioned off from all others meets some, and none of them can be relied on
+// to tell of those beyond.
 func TestClusterStartBesideACut(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.twoRegions()
 		l.start("mid/n6")
 		l.within(wholeWithin, "a fresh cluster", l.sees(l.all()...))
@@ -56,7 +58,7 @@ func TestClusterStartBesideACut(t *testing.T) {
 		limits := map[string]*counters.Limit{"edge/lab": l.limit}
 		for range 10 {
 			time.Sleep(10 * time.Second)
-			if _, whole := n.Staleness(); whole {
+			if _, complete := n.Staleness(); complete {
 				t.Fatal("it believes that it sees the whole cluster")
 			}
 			if bound := n.Audit(limits)["edge/lab"]; bound < float64(l.limit.Max()) {
@@ -66,10 +68,55 @@ func TestClusterStartBesideACut(t *testing.T) {
 		l.links.Heal()
 		l.within(wholeWithin, "the healed cluster", l.sees(l.all()...))
 		l.within(2*rejoinEvery, "the seed that answers", func() string {
-			if _, whole := n.Staleness(); !whole {
+			if _, complete := n.Staleness(); !complete {
 				return "it believes that somebody is missing"
 			}
 			return ""
 		})
+	})
+}
+
+// Hundreds of members that are gone for good do not delay the seeds, and all of them are tried, those first that have
+// waited longest.
+func TestClusterRejoinBesideManyDead(t *testing.T) {
+	const dead = 300
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
+		l.loss(0)
+		n := l.start("east/n1", func(c *Config) {
+			c.WAN = nil
+			c.LAN.Seeds = []string{"10.101.1.2:7946"} // of n2, which is yet to come
+		})
+		p := n.pools[0]
+		p.mu.Lock()
+		for i := range dead {
+			addr := fmt.Sprintf("10.9.%d.%d:7946", i/200, 1+i%200)
+			l.links.Register(addr, "void")
+			m := Member{NodeID: fmt.Sprint("dead-", i), Region: "east", Incarnation: uint64(1000 + i)}
+			p.noteFailed(failedMember{poolMember: poolMember{m, addr}, boot: m.NodeID, since: time.Now()})
+		}
+		p.mu.Unlock()
+		l.links.Partition("void")
+		time.Sleep(time.Minute)
+		l.start("east/n2", func(c *Config) { c.WAN, c.LAN.Seeds = nil, nil })
+		l.within(2*rejoinEvery, "the seed", l.sees(l.all()...))
+
+		time.Sleep(5 * time.Minute) // a dial takes 5 s here
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, f := range p.failed {
+			if age := time.Since(f.tried); age > 5*time.Minute {
+				t.Fatalf("%s was not tried for %v", f.boot, age)
+			}
+		}
+		if len(p.failed) != dead {
+			t.Errorf("%d are still to be tried", len(p.failed))
+		}
+		for i := range 2 * maxFailed {
+			p.noteFailed(failedMember{boot: fmt.Sprint("more-", i), since: time.Now()})
+		}
+		if len(p.failed) != maxFailed {
+			t.Errorf("%d are kept, at most %d", len(p.failed), maxFailed)
+		}
 	})
 }

@@ -12,12 +12,15 @@ import (
 type Counts interface {
 	Merge(slots []counters.Slot, now int64) (novel int)
 	Snapshot(now int64, limit int) []counters.Slot
-	// Heard says that all that the origin admitted before the time asOf is known, or with counters.Gone that it admits nothing any more.
-	Heard(o counters.Origin, asOf int64)
+	// SetWatermark says that all that the origin admitted before the time watermark is known, or with counters.Gone
+	// that it admits nothing any more.
+	SetWatermark(o counters.Origin, watermark int64)
 	// SetCluster says how many peers there are, and how long it takes until they know what is admitted.
 	SetCluster(peers int, horizon time.Duration)
 	// SetRegion says the same of those of the replica's region.
 	SetRegion(peers int, horizon time.Duration)
+	// SetMember says whether the origin is in the membership now.
+	SetMember(o counters.Origin, member bool)
 }
 
 // Message is a frame to send. Reliable ones are too large for a packet and go over a stream.
@@ -27,28 +30,31 @@ type Message struct {
 	Reliable bool
 }
 
-// Replica is the replication protocol of one node as a state machine: events come in by method calls with the time, messages go
-// out as return values. The same calls give the same messages, byte for byte. It is not safe for concurrent use.
+// Replica is the replication protocol of one node as a state machine: events come in by method calls with the time,
+// messages go out as return values. The same calls give the same messages, byte for byte. It is not safe for concurrent
+// use.
 type Replica struct {
 	self     counters.Origin
 	interval time.Duration
 	counts   Counts
 
-	arranger arranger
-	slots    []counters.Slot // memory of what is being merged
-	log      frameLog
-	peers    map[counters.Origin]*peer
-	heard    map[counters.Origin]*hearing
-	limits   map[string]*counters.Limit // as of the last audit
-	ledgers  map[string]*ledger         // by rule
-	order    []counters.Origin          // of peers, ascending: the order of sending
-	beaconAt int64
-	tickedAt int64
-	toldAt   int64  // when the last messages went
-	flushes  int    // that may go early
-	snapshot []byte // built in this Tick, if a peer wanted one
-	hurried  bool
-	stats    Stats
+	arranger        arranger
+	slots           []counters.Slot // memory of what is being merged
+	log             frameLog
+	peers           map[counters.Origin]*peer
+	inbound         map[counters.Origin]*inbound
+	limits          map[string]*counters.Limit // as of the last audit
+	excess          map[string]*excessWindow   // by rule
+	forgot          map[string]*Peak           // by rule: the largest count of a key that was evicted, in cost
+	strangers       allowance                  // of all together who are no members
+	order           []counters.Origin          // of peers, ascending: the order of sending
+	beaconAt        int64
+	tickedAt        int64
+	sentAt          int64  // when the last messages went
+	flushes         int    // that may go early
+	snapshot        []byte // built in this Tick, if a peer wanted one
+	resendEveryTick bool
+	stats           Stats
 }
 
 // Stats are running totals of a Replica.
@@ -61,26 +67,26 @@ type Stats struct {
 	SnapshotsReceived          uint64 // snapshots received
 	Malformed                  uint64 // frames that could not be read
 	Early                      uint64 // frames that are to come again, because their sender's clock is ahead
+	SnapshotsRefused           uint64 // snapshots that were dropped: their sender sends more than an honest one does
 }
 
 const (
 	idleBeacon    = time.Second      // between beacons while no request comes
 	forgetSilent  = 15 * time.Minute // a peer that is silent for longer is taken to be gone for good
-	maxHeard      = 1 << 13          // origins a replica keeps track of
+	maxStrangers  = 1 << 12          // origins that are no members, or not any more, that a replica keeps track of
 	maxResend     = 64               // frames sent again to one peer in an interval
 	snapshotRetry = 2 * time.Second
-	snapshotSlots = maxSnapshot / 2 / minEntry // so many take more than half of a snapshot's bytes, and hardly ever more than all
-	mergedAtOnce  = 256                        // slots that come out of a frame before they are merged
+	// so many take more than half of a snapshot's bytes, and hardly ever more than all
+	snapshotSlots = maxSnapshot / 2 / minEntry
+	mergedAtOnce  = 256 // slots that come out of a frame before they are merged
 )
 
 // NewReplica returns the replica of a node that has just started as origin self and will call Tick every interval.
 func NewReplica(self counters.Origin, interval time.Duration, counts Counts) *Replica {
 	return &Replica{
-		self: self, interval: interval, counts: counts,
-		slots:   make([]counters.Slot, 0, mergedAtOnce),
-		peers:   make(map[counters.Origin]*peer),
-		heard:   make(map[counters.Origin]*hearing),
-		ledgers: make(map[string]*ledger),
+		self: self, interval: interval, counts: counts, slots: make([]counters.Slot, 0, mergedAtOnce),
+		peers: make(map[counters.Origin]*peer), inbound: make(map[counters.Origin]*inbound),
+		excess: make(map[string]*excessWindow), forgot: make(map[string]*Peak),
 	}
 }
 
@@ -89,63 +95,69 @@ func (r *Replica) Join(o counters.Origin, now int64) {
 	if o == r.self || o == 0 || r.peers[o] != nil {
 		return
 	}
-	r.peers[o] = &peer{origin: o, resent: make(map[uint64]int64), heardAt: now}
+	r.peers[o] = &peer{origin: o, resent: make(map[uint64]int64), lastSeen: now}
 	i, _ := slices.BinarySearch(r.order, o)
 	r.order = slices.Insert(r.order, i, o)
-	r.hearing(o, now).left = false
+	r.inboundOf(o, now).left = false
+	r.counts.SetMember(o, true)
 }
 
-// Far tells the replica that a member, which has joined, is of another region: the two do not share the limits of scope Region.
+// Far tells the replica that a member, which has joined, is of another region: the two do not share the limits of scope
+// Region.
 func (r *Replica) Far(o counters.Origin) {
-	if h := r.heard[o]; h != nil {
-		h.far = true
+	if h := r.inbound[o]; h != nil {
+		h.otherRegion = true
 	}
 }
 
-// Leave tells the replica that a member is gone: with graceful set, or if it said goodbye, it admits nothing any more; otherwise it
-// may go on beyond a partition, and stays in the bound.
+// Leave tells the replica that a member is gone: with graceful set, or if it sent a goodbye, it admits nothing any
+// more; otherwise it may go on beyond a partition, and stays in the bound.
 func (r *Replica) Leave(o counters.Origin, graceful bool) {
 	delete(r.peers, o)
+	r.counts.SetMember(o, false)
 	if i, ok := slices.BinarySearch(r.order, o); ok {
 		r.order = slices.Delete(r.order, i, i+1)
 	}
-	if h := r.heard[o]; h != nil {
+	if h := r.inbound[o]; h != nil {
 		if graceful && !h.left {
 			r.assume(h, nil, r.tickedAt+int64(r.interval))
 		}
 		h.left = h.left || graceful
-		r.heardOf(o, h)
+		r.setWatermark(o, h)
 	}
 }
 
-// Left reports whether the origin admits nothing any more, as far as is known: it said goodbye, or it left gracefully.
+// Left reports whether the origin admits nothing any more, as far as is known: it sent a goodbye, or it left
+// gracefully.
 func (r *Replica) Left(o counters.Origin) bool {
-	h := r.heard[o]
+	h := r.inbound[o]
 	return h != nil && h.left
 }
 
-// Hurry makes the replica repeat every interval what was not acknowledged, however long acknowledgements may take: it is about to stop.
-func (r *Replica) Hurry() { r.hurried = true }
+// ResendEveryTick makes the replica repeat every interval what was not acknowledged, however long acknowledgements may
+// take: it is about to stop.
+func (r *Replica) ResendEveryTick() { r.resendEveryTick = true }
 
-// Told reports whether every peer that was heard of late has acknowledged all that was ever told to it.
-func (r *Replica) Told(now int64) bool {
+// FullyAcked reports whether every peer that is reachable has acknowledged all that was ever told to it.
+func (r *Replica) FullyAcked(now int64) bool {
 	for _, p := range r.peers {
-		if now-p.heardAt < int64(5*idleBeacon) && p.acked.cumulative < r.log.last() {
+		if now-p.lastSeen < int64(5*idleBeacon) && p.acked.cumulative < r.log.last() {
 			return false
 		}
 	}
 	return true
 }
 
-// heardAt is when a frame of the origin came last; 0: never.
-func (r *Replica) heardAt(o counters.Origin) int64 {
-	if h := r.heard[o]; h != nil {
-		return h.heardAt
+// lastSeen is when a frame of the origin came last; 0: never.
+func (r *Replica) lastSeen(o counters.Origin) int64 {
+	if h := r.inbound[o]; h != nil {
+		return h.lastSeen
 	}
 	return 0
 }
 
-// Goodbye returns the messages that tell every member that this replica admits nothing any more. They follow the last Tick.
+// Goodbye returns the messages that tell every member that this replica admits nothing any more. They follow the last
+// Tick.
 func (r *Replica) Goodbye(now int64) []Message {
 	var out []Message
 	f := frame{kind: goodbye, origin: r.self, tick: r.log.last(), sent: now}
@@ -156,20 +168,23 @@ func (r *Replica) Goodbye(now int64) []Message {
 	return out
 }
 
-func (r *Replica) hearing(o counters.Origin, now int64) *hearing {
-	h := r.heard[o]
+func (r *Replica) inboundOf(o counters.Origin, now int64) *inbound {
+	h := r.inbound[o]
 	if h == nil {
-		h = newHearing(now, r.interval)
-		if len(r.heard) < maxHeard || r.peers[o] != nil {
-			r.heard[o] = h
+		h = newInbound(now, r.interval)
+		if r.peers[o] != nil || len(r.inbound) < len(r.peers)+maxStrangers {
+			r.inbound[o] = h
 		}
 	}
 	return h
 }
 
-// Receive takes in a frame that a peer sent, over whichever way. The error says what is wrong with a frame that cannot be read; it
-// changed nothing.
+// Receive takes in a frame that a peer sent, over whichever way. The error says what is wrong with a frame that cannot
+// be read; it changed nothing.
 func (r *Replica) Receive(b []byte, now int64) error {
+	if err := r.admit(b, now); err != nil {
+		return err
+	}
 	f, err := decodeFrame(b)
 	if err != nil {
 		r.stats.Malformed++
@@ -180,21 +195,21 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	r.stats.FramesReceived++
 	r.stats.BytesReceived += uint64(len(b))
-	h := r.hearing(f.origin, now)
+	h := r.inboundOf(f.origin, now)
 	h.follow(f)
-	since := r.toldUntil(f)
+	since := r.completeUntil(f)
 	for i := range f.groups {
-		g := &f.groups[i]
-		if g.origin == f.origin {
-			r.merge(g, f.sent, since, now)
+		if f.groups[i].origin == f.origin {
+			r.merge(f, i, since, now)
 		} else {
-			r.merge(g, f.sent, 0, now)
+			r.merge(f, i, 0, now)
 		}
 	}
 	if f.kind == snapshot {
 		r.stats.SnapshotsReceived++
 	}
-	h.partial = h.partial || f.kind == snapshot && len(b) > maxSnapshot/2 // a larger one may have left something out
+	// a larger one may have left something out
+	h.truncated = h.truncated || f.kind == snapshot && len(b) > maxSnapshot/2
 	h.timed(f, now)
 	if f.again = h.comesAgain(f, now); f.again {
 		r.stats.Early++
@@ -202,11 +217,11 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	r.reckon(h, f, now)
 	h.note(f, now)
 	if f.ack.origin == r.self {
-		h.told(f.ack)
+		h.noteTransit(f.ack)
 	}
-	r.heardOf(f.origin, h)
+	r.setWatermark(f.origin, h)
 	if p := r.peers[f.origin]; p != nil {
-		p.heardAt = now
+		p.lastSeen = now
 		if f.ack.origin == r.self {
 			p.acknowledge(f.ack, &r.log, now)
 		}
@@ -214,23 +229,25 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	return nil
 }
 
-// heardOf lets the table know how old what it knows of the origin is.
-func (r *Replica) heardOf(o counters.Origin, h *hearing) {
+// setWatermark lets the table know how old what it knows of the origin is.
+func (r *Replica) setWatermark(o counters.Origin, h *inbound) {
 	switch {
 	case h.left:
-		r.counts.Heard(o, counters.Gone)
-	case h.asOf != 0:
-		r.counts.Heard(o, min(h.asOf, h.asOfHere))
+		r.counts.SetWatermark(o, counters.Gone)
+	case h.watermark != 0:
+		r.counts.SetWatermark(o, min(h.watermark, h.watermarkAt))
 	}
 }
 
-// merge hands the slots of a group to the table, some at a time: so a frame takes no memory in proportion to them.
-func (r *Replica) merge(g *group, sent, since, now int64) {
+// merge hands the slots of a group of a frame to the table, some at a time: so a frame takes no memory in proportion to
+// them.
+func (r *Replica) merge(f *frame, i int, since, now int64) {
+	g, sent := &f.groups[i], f.sent
 	index := g.meter.Index(sent)
 	for e := (entries{rest: g.entries}); len(e.rest) > 0; {
 		slots := r.slots[:0]
 		for len(slots) < cap(slots) {
-			s := counters.Slot{Meter: g.meter, Origin: g.origin, Since: since, Told: sent}
+			s := counters.Slot{Meter: g.meter, Origin: g.origin, CompleteThrough: since, SentAt: sent, Sender: f.origin}
 			if !e.next(&s, index) {
 				break
 			}
@@ -240,37 +257,39 @@ func (r *Replica) merge(g *group, sent, since, now int64) {
 	}
 }
 
-// toldUntil is the time, by the sender's clock, up to which all that the sender had counted was known before this frame of what changed;
-// 0 if unknown.
-func (r *Replica) toldUntil(f *frame) int64 {
-	h := r.heard[f.origin]
-	if h == nil || h.partial || f.kind != data && f.kind != dataMore {
+// completeUntil is the time, by the sender's clock, up to which all that the sender had counted was known before this
+// frame of what changed; 0 if unknown.
+func (r *Replica) completeUntil(f *frame) int64 {
+	h := r.inbound[f.origin]
+	if h == nil || h.truncated || f.kind != data && f.kind != dataMore {
 		return 0
 	}
-	return h.asOf
+	return h.watermark
 }
 
-// Tick ends an interval: it takes what changed since the last one and returns the messages to send, those to one peer in a row.
+// Tick ends an interval: it takes what changed since the last one and returns the messages to send, those to one peer
+// in a row.
 func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 	news := r.newFrames(d, true, now)
 	r.admitted(d.Demand, cmp.Or(r.tickedAt, now-int64(r.interval)), now)
-	r.tickedAt, r.toldAt, r.snapshot = now, now, nil
-	r.flushes = min(r.flushes+1, mostSaved)
-	r.sayWhoKeeps()
+	r.forgotten(d.Forgotten, now)
+	r.tickedAt, r.sentAt, r.snapshot = now, now, nil
+	r.flushes = min(r.flushes+1, maxSaved)
+	r.setCluster()
 	beat := asked(d) || over(now, r.beaconAt, idleBeacon)
 	if beat {
 		r.beaconAt = now
 	}
 	var out []Message
 	for _, o := range r.order {
-		out = r.tell(out, r.peers[o], news, beat, now)
+		out = r.messagesFor(out, r.peers[o], news, beat, now)
 	}
-	for o, h := range r.heard {
+	for o, h := range r.inbound {
 		h.tick(now)
 		// One that left is remembered as well: what it sent before may come after its goodbye.
-		if r.peers[o] == nil && now-max(h.heardAt, h.since) > int64(forgetSilent) {
-			delete(r.heard, o)
-			r.counts.Heard(o, counters.Gone)
+		if r.peers[o] == nil && now-max(h.lastSeen, h.since) > int64(forgetSilent) {
+			delete(r.inbound, o)
+			r.counts.SetWatermark(o, counters.Gone)
 		}
 	}
 	return out
@@ -279,9 +298,9 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 // asked reports whether requests came.
 func asked(d counters.Drained) bool { return len(d.Slots)+len(d.Demand) > 0 }
 
-// newFrames packs what changed into frames, and notes them in the log. Where nothing rose, the frame is a beacon, which is not
-// noted. With whole set it is all that changed until now.
-func (r *Replica) newFrames(d counters.Drained, whole bool, now int64) []logged {
+// newFrames packs what changed into frames, and notes them in the log. Where nothing rose, the frame is a beacon, which
+// is not noted. With whole set it is all that changed until now.
+func (r *Replica) newFrames(d counters.Drained, complete bool, now int64) []logged {
 	bodies := pack(r.arranger.arrange(d.Slots, d.Demand, r.self), r.self, now, maxBody)
 	if len(bodies) == 0 {
 		bodies = [][]byte{emptyBody}
@@ -296,13 +315,15 @@ func (r *Replica) newFrames(d counters.Drained, whole bool, now int64) []logged 
 		switch {
 		case len(d.Slots) == 0:
 			f.kind = beacon
-		case whole && i == len(bodies)-1:
+		case complete && i == len(bodies)-1:
 			f.kind = data
 			fallthrough
 		default:
 			f.tick++
 		}
-		news[i] = logged{kind: f.kind, tick: f.tick, sent: now, data: f.encode(make([]byte, 0, maxEnvelope+len(body)), body)}
+		news[i] = logged{
+			kind: f.kind, tick: f.tick, sent: now, data: f.encode(make([]byte, 0, maxEnvelope+len(body)), body),
+		}
 		if f.kind != beacon {
 			r.log.add(news[i])
 		}
@@ -310,23 +331,24 @@ func (r *Replica) newFrames(d counters.Drained, whole bool, now int64) []logged 
 	return news
 }
 
-// tell appends the messages for one peer: a snapshot if it cannot follow otherwise, what it lost, and what is new.
-func (r *Replica) tell(out []Message, p *peer, news []logged, beat bool, now int64) []Message {
-	h := r.heard[p.origin]
+// messagesFor appends the messages for one peer: a snapshot if it cannot follow otherwise, what it lost, and what is
+// new.
+func (r *Replica) messagesFor(out []Message, p *peer, news []logged, beat bool, now int64) []Message {
+	h := r.inbound[p.origin]
 	if ackDue := h != nil && h.ackDue; !beat && !ackDue {
 		news = nil
 	}
-	speaks := r.hurried || now-p.heardAt < int64(max(silence, 3*r.interval))
+	reachable := r.resendEveryTick || now-p.lastSeen < int64(max(silence, 3*r.interval))
 	rto := p.rto(r.interval)
-	if r.hurried {
+	if r.resendEveryTick {
 		rto = r.interval
 	}
 	var lost []logged
-	if r.wantsSnapshot(p, speaks, rto, now) {
+	if r.wantsSnapshot(p, reachable, rto, now) {
 		out = r.appendSnapshot(out, p, now)
-	} else if speaks {
+	} else if reachable {
 		wait := rto
-		if !r.hurried {
+		if !r.resendEveryTick {
 			wait = max(rto, h.lead(now))
 		}
 		lost = p.lost(&r.log, rto, wait, now, maxResend)
@@ -335,21 +357,22 @@ func (r *Replica) tell(out []Message, p *peer, news []logged, beat bool, now int
 	return r.appendFrames(out, p.origin, append(lost, news...)...)
 }
 
-// wantsSnapshot reports whether the peer lacks frames that are not kept any more, or so many that one snapshot is sooner there, or has had
-// no snapshot yet.
-func (r *Replica) wantsSnapshot(p *peer, speaks bool, rto time.Duration, now int64) bool {
+// wantsSnapshot reports whether the peer lacks frames that are not kept any more, or so many that one snapshot is
+// sooner there, or has had no snapshot yet.
+func (r *Replica) wantsSnapshot(p *peer, reachable bool, rto time.Duration, now int64) bool {
 	if p.snapAt == 0 {
 		return true
 	}
 	retry := max(snapshotRetry, 2*rto)
-	if !speaks || !over(now, p.snapAt, retry) {
+	if !reachable || !over(now, p.snapAt, retry) {
 		return false
 	}
 	return p.acked.cumulative+1 < r.log.first() || p.acked.cumulative < p.snapTick || r.wasAway(p, now)
 }
 
-// wasAway reports whether the peer lacks more old frames than may be sent again in an interval, as after a cut. Sent one by one they would
-// come in rounds, as some are lost again. Where the snapshot is so large that it may leave keys out, they are sent all the same.
+// wasAway reports whether the peer lacks more old frames than may be sent again in an interval, as after a cut. Sent
+// one by one they would come in rounds, as some are lost again. Where the snapshot is so large that it may leave keys
+// out, they are sent all the same.
 func (r *Replica) wasAway(p *peer, now int64) bool {
 	oldest := r.log.get(p.acked.cumulative + 1)
 	if oldest == nil || !over(now, oldest.sent, snapshotRetry) || p.lacks(&r.log) <= maxResend {
@@ -375,18 +398,19 @@ func (r *Replica) snapshotAt(now int64) []byte {
 	return r.snapshot
 }
 
-// appendFrames appends frames for a peer. One of them acknowledges what came from it, if something did, and a beacon does anyway.
+// appendFrames appends frames for a peer. One of them acknowledges what came from it, if something did, and a beacon
+// does anyway.
 func (r *Replica) appendFrames(out []Message, to counters.Origin, frames ...logged) []Message {
-	h, first := r.heard[to], len(out)
+	h, first := r.inbound[to], len(out)
 	ackDue := h != nil && h.ackDue
 	for _, l := range frames {
 		ackDue = ackDue || h != nil && l.kind == beacon
 		out = append(out, Message{To: to, Data: l.data})
 	}
 	if ackDue && len(frames) > 0 {
-		said := h.ack(to)
-		h.stamp(&said, r.tickedAt)
-		out = r.acknowledge(out, first, said)
+		encoded := h.ack(to)
+		h.stamp(&encoded, r.tickedAt)
+		out = r.acknowledge(out, first, encoded)
 		h.ackDue = false
 	}
 	for _, m := range out[first:] {
@@ -396,23 +420,24 @@ func (r *Replica) appendFrames(out []Message, to counters.Origin, frames ...logg
 	return out
 }
 
-// acknowledge gives an ack to the first message from the one given on that has room for it, or else to one more: a beacon.
+// acknowledge gives an ack to the first message from the one given on that has room for it, or else to one more: a
+// beacon.
 func (r *Replica) acknowledge(out []Message, first int, a ack) []Message {
-	said := a.encode()
+	encoded := a.encode()
 	i := first
-	for i < len(out) && len(out[i].Data)+len(said) > MaxFrame {
+	for i < len(out) && len(out[i].Data)+len(encoded) > MaxFrame {
 		i++
 	}
 	if i == len(out) {
 		f := frame{kind: beacon, origin: r.self, tick: r.log.last(), sent: r.tickedAt}
 		out = append(out, Message{To: out[first].To, Data: f.encode(nil, emptyBody)})
 	}
-	out[i].Data = withAck(out[i].Data, said)
+	out[i].Data = withAck(out[i].Data, encoded)
 	return out
 }
 
-// Snapshot returns a frame with all live slots of all origins, the hottest keys first where there are too many. It is what a
-// newcomer takes in with Receive.
+// Snapshot returns a frame with all live slots of all origins, the hottest keys first where there are too many. It is
+// what a newcomer takes in with Receive.
 func (r *Replica) Snapshot(now int64) []byte {
 	return encodeSnapshot(r.self, r.log.last(), r.counts, now)
 }

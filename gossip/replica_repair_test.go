@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -9,60 +8,8 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// quietWorld is a world without faults and traffic but for what a test makes, whose nodes have met.
-func quietWorld(t *testing.T, nodes int, interval time.Duration) *world {
-	t.Helper()
-	w := emptyWorld(rand.New(rand.NewPCG(1, 1)), interval)
-	w.weather.delay = 5 * time.Millisecond
-	w.populate(nodes, 0)
-	w.run(max(2*time.Second, 3*interval))
-	t.Cleanup(func() {
-		if err := w.failure(); err != nil {
-			t.Error(err)
-		}
-	})
-	return w
-}
-
-// cutAll cuts every way from one of the nodes to another, or all that lead to one place.
-func (w *world) cutAll(to ...int) {
-	for a := range w.nodes {
-		for b := range w.nodes {
-			if len(to) == 0 || b == to[0] {
-				w.weather.cuts[way{a, b}] = 1
-			}
-		}
-	}
-}
-
-func (w *world) heal() { clear(w.weather.cuts) }
-
-// agreed runs the world until all nodes count the same, and returns how long that took.
-func (w *world) agreed(t *testing.T, within time.Duration) time.Duration {
-	t.Helper()
-	var err error
-	for d := time.Duration(0); d <= within; d += 10 * time.Millisecond {
-		if err = w.checkAgreement(anyOrigin); err == nil {
-			return d
-		}
-		w.run(10 * time.Millisecond)
-	}
-	t.Fatalf("no agreement within %v: %v", within, err)
-	return 0
-}
-
-// view is what every node has to count for key 1 of the long limit.
-func (w *world) wantViews(t *testing.T, want uint64) {
-	t.Helper()
-	for _, n := range w.up() {
-		if got := n.table.View(w.limits[1], 1, w.now); got != want {
-			t.Errorf("node %d counts %d, want %d", n.place, got, want)
-		}
-	}
-}
-
-// A key that goes quiet right after its last frame was lost still arrives, at most a second after the first packet gets through
-// again: that is a beacon, of which idle nodes send one a second.
+// A key that goes quiet right after its last frame was lost still arrives, at most a second after the first packet gets
+// through again: that is a beacon, of which idle nodes send one a second.
 func TestLastFrameLost(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -78,7 +25,7 @@ func TestLastFrameLost(t *testing.T) {
 		{"at a quick pace", 5 * time.Second, 10 * time.Millisecond, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := quietWorld(t, 3, test.interval)
+			w := newFakeNet(t, 3, test.interval)
 			for range 10 { // so that the last frame is one of many
 				w.take(w.nodes[0], 1, 1, w.limits[1])
 				w.run(test.interval)
@@ -91,7 +38,7 @@ func TestLastFrameLost(t *testing.T) {
 				w.cutAll()
 			}
 			w.run(test.lost)
-			if w.checkAgreement(anyOrigin) == nil {
+			if w.agree() {
 				t.Fatal("the frame was not lost")
 			}
 			w.heal()
@@ -105,7 +52,7 @@ func TestLastFrameLost(t *testing.T) {
 
 // Another key of the same node goes on while the last frame about the first one is lost.
 func TestLastFrameLostAmongOthers(t *testing.T) {
-	w := quietWorld(t, 3, 100*time.Millisecond)
+	w := newFakeNet(t, 3, 100*time.Millisecond)
 	w.take(w.nodes[0], 1, 1, w.limits[1])
 	w.cutAll(2)
 	w.run(200 * time.Millisecond)
@@ -121,7 +68,7 @@ func TestLastFrameLostAmongOthers(t *testing.T) {
 func TestLongIntervals(t *testing.T) {
 	for _, interval := range []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second} {
 		t.Run(interval.String(), func(t *testing.T) {
-			w := quietWorld(t, 3, interval)
+			w := newFakeNet(t, 3, interval)
 			w.run(2 * interval)
 			w.take(w.nodes[0], 1, 1, w.limits[1])
 			w.cutAll()
@@ -135,7 +82,7 @@ func TestLongIntervals(t *testing.T) {
 
 // A peer that missed more frames than are kept gets a snapshot.
 func TestTooFarBehind(t *testing.T) {
-	w := quietWorld(t, 3, 10*time.Millisecond)
+	w := newFakeNet(t, 3, 10*time.Millisecond)
 	w.cutAll(1)
 	for range ackWindow + 200 {
 		w.take(w.nodes[0], counters.Key(1+w.rand.IntN(3)), 1, w.limits[1])
@@ -156,7 +103,7 @@ func TestTooFarBehind(t *testing.T) {
 
 // A peer that comes back and lacks many frames gets one snapshot for them, and knows all as soon as it was heard.
 func TestBackFromACut(t *testing.T) {
-	w := quietWorld(t, 3, 100*time.Millisecond)
+	w := newFakeNet(t, 3, 100*time.Millisecond)
 	w.cutAll()
 	for range 3 * maxResend {
 		w.take(w.nodes[0], counters.Key(1+w.rand.IntN(3)), 1, w.limits[1])
@@ -175,21 +122,21 @@ func TestBackFromACut(t *testing.T) {
 
 // A stream that breaks is no loss: the snapshot is sent again, and what is kept of the frames before.
 func TestSnapshotLost(t *testing.T) {
-	w := quietWorld(t, 2, 100*time.Millisecond)
+	w := newFakeNet(t, 2, 100*time.Millisecond)
 	w.take(w.nodes[0], 1, 3, w.limits[1])
 	w.run(time.Second)
-	w.weather.failing = 1
+	w.broken = true
 	w.nodes[1].up = false
 	w.restart(w.nodes[1])
 	w.run(time.Second)
-	w.weather.failing = 0
+	w.broken = false
 	w.agreed(t, 2*snapshotRetry)
 	w.wantViews(t, 3)
 }
 
 // A node that restarts takes nothing with it: the others still count what it admitted before, and tell it.
 func TestRestartKeepsCounts(t *testing.T) {
-	w := quietWorld(t, 3, 100*time.Millisecond)
+	w := newFakeNet(t, 3, 100*time.Millisecond)
 	w.take(w.nodes[0], 1, 5, w.limits[1])
 	w.run(time.Second)
 	w.nodes[0].up = false
@@ -200,10 +147,10 @@ func TestRestartKeepsCounts(t *testing.T) {
 	w.wantViews(t, 7)
 }
 
-// Packets of a node that has left may come after the news that it left. They still count, but the node does not come back into
-// the bound.
+// Packets of a node that has left may come after the news that it left. They still count, but the node does not come
+// back into the bound.
 func TestLatePacketsOfTheDeparted(t *testing.T) {
-	w := quietWorld(t, 3, 100*time.Millisecond)
+	w := newFakeNet(t, 3, 100*time.Millisecond)
 	a, b := w.nodes[0], w.nodes[1]
 	w.take(a, 1, 5, w.limits[1])
 	late := a.replica.Tick(a.table.DrainDirty(w.now), w.now)
@@ -212,7 +159,7 @@ func TestLatePacketsOfTheDeparted(t *testing.T) {
 	w.run(300 * time.Millisecond)
 	for _, m := range late {
 		if m.To == b.origin {
-			w.receive(b, m.Data)
+			w.deliver(b, m.Data)
 		}
 	}
 	if got := b.table.View(w.limits[1], 1, w.now); got != 5 {
@@ -225,14 +172,15 @@ func TestLatePacketsOfTheDeparted(t *testing.T) {
 	}
 	a.up = false
 	w.run(forgetSilent + 2*time.Second)
-	if h := b.replica.heard[a.origin]; h != nil {
+	if h := b.replica.inbound[a.origin]; h != nil {
 		t.Error("the node that left is remembered for ever")
 	}
 }
 
-// Whoever said goodbye is gone for good, in whatever order it is heard of, and is told nothing any more once it has left.
+// Whoever sent a goodbye is gone for good, in whatever order its frames come, and gets nothing any more once it has
+// left.
 func TestGoodbye(t *testing.T) {
-	w := quietWorld(t, 3, 100*time.Millisecond)
+	w := newFakeNet(t, 3, 100*time.Millisecond)
 	a, b, c := w.nodes[0], w.nodes[1], w.nodes[2]
 	w.take(a, 1, 5, w.limits[1])
 	last := a.replica.Tick(a.table.DrainDirty(w.now), w.now)
@@ -242,16 +190,16 @@ func TestGoodbye(t *testing.T) {
 		t.Fatalf("%d messages to say goodbye to two", len(bye))
 	}
 	for _, m := range slices.Concat(last, bye) {
-		w.deliver(w.nodes[w.home[m.To]], m.Data)
+		w.deliver(w.home[m.To], m.Data)
 		if m.To == b.origin { // the membership tells it first, and all comes twice
 			w.leave(b, a.origin, false)
 			w.deliver(b, m.Data)
 		}
 	}
 	w.leave(c, a.origin, false)
-	for _, n := range []*simNode{b, c} {
+	for _, n := range []*fakeNode{b, c} {
 		if !n.replica.Left(a.origin) || len(n.replica.Peers(w.now)) != 1 {
-			t.Errorf("node %d: it said goodbye, and is known as %+v", n.place, n.replica.Peers(w.now))
+			t.Errorf("node %d: it sent a goodbye, and is known as %+v", n.place, n.replica.Peers(w.now))
 		}
 		if got := n.table.View(w.limits[1], 1, w.now); got != 5 {
 			t.Errorf("node %d counts %d, want 5", n.place, got)
@@ -262,7 +210,7 @@ func TestGoodbye(t *testing.T) {
 
 // A node that failed may still count beyond a partition. It stays among the peers until it has been silent for long.
 func TestFailedStaysInTheBound(t *testing.T) {
-	w := quietWorld(t, 2, 100*time.Millisecond)
+	w := newFakeNet(t, 2, 100*time.Millisecond)
 	a, b := w.nodes[0], w.nodes[1]
 	a.up = false
 	w.leave(b, a.origin, false)
@@ -282,7 +230,7 @@ func TestFailedStaysInTheBound(t *testing.T) {
 
 // A membership that flaps on one side only costs no count and comes to rest.
 func TestFlapOnOneSide(t *testing.T) {
-	w := quietWorld(t, 2, 100*time.Millisecond)
+	w := newFakeNet(t, 2, 100*time.Millisecond)
 	a, b := w.nodes[0], w.nodes[1]
 	for i := range 20 {
 		w.take(a, 1, 1, w.limits[1])

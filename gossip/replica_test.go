@@ -20,7 +20,8 @@ func TestNewcomerGetsASnapshot(t *testing.T) {
 			t.Fatal("another snapshot, though nothing was missed before the first one")
 		}
 	}
-	// One that comes when there is something to tell gets a snapshot again until it has acknowledged one, but not often.
+	// One that comes when there is something to tell gets a snapshot again until it has acknowledged one, but not
+	// often.
 	s.Join(8, s.now)
 	at := s.snapshots(8, 100, func() { s.hear(8, ack{}) })
 	for i, d := range at {
@@ -37,7 +38,7 @@ func TestNewcomerGetsASnapshot(t *testing.T) {
 	}
 }
 
-// A peer that lacks a frame which is not kept any more gets a snapshot, once it speaks.
+// A peer that lacks a frame which is not kept any more gets a snapshot, once it sends.
 func TestFarBehindGetsASnapshot(t *testing.T) {
 	s := newSpeaker(t)
 	s.tick(1)
@@ -80,12 +81,12 @@ func TestBeacons(t *testing.T) {
 	s := newSpeaker(t)
 	s.tick(1)
 	s.hear(7, ack{origin: 1, cumulative: 1})
-	s.now += 10 * second
+	s.now += int64(10 * time.Second)
 	s.hear(7, ack{})
 	s.tick(0)
 	var idle []int
 	for i := range 40 {
-		s.peers[7].heardAt = s.now
+		s.peers[7].lastSeen = s.now
 		frames := s.tick(0)
 		if len(frames) > 0 {
 			idle = append(idle, i)
@@ -141,13 +142,15 @@ func TestAckRidesOnData(t *testing.T) {
 				acks = append(acks, f.ack)
 			}
 		}
-		if len(acks) != 1 || acks[0].origin != 7 || acks[0].cumulative != tick+1 || slices.Contains(kindsOf(frames), beacon) {
+		if len(acks) != 1 || acks[0].origin != 7 || acks[0].cumulative != tick+1 ||
+			slices.Contains(kindsOf(frames), beacon) {
 			t.Errorf("frames of kinds %v with acks %+v, want one, up to %d", kindsOf(frames), acks, tick+1)
 		}
 	}
 }
 
-// An ack that has no room in any frame of an interval goes in a beacon of its own. It is said once, whatever there is to say.
+// An ack that has no room in any frame of an interval goes in a beacon of its own. It is said once, whatever there is
+// to say.
 func TestAckThatDoesNotFit(t *testing.T) {
 	for _, beyond := range []uint64{2, ackWindow} { // what came after tick 1, and after a gap
 		alone := 0
@@ -180,7 +183,8 @@ func TestAckThatDoesNotFit(t *testing.T) {
 				t.Errorf("%d slots: %d acks in %d frames, want one", slots+1, acks, len(frames))
 			}
 		}
-		if large := beyond == ackWindow; large != (alone > 0) || alone > 100 { // numbers are small here: a small ack always has room
+		// numbers are small here: a small ack always has room
+		if large := beyond == ackWindow; large != (alone > 0) || alone > 100 {
 			t.Errorf("an ack of %d goes alone %d times of 300", beyond, alone)
 		}
 	}
@@ -209,7 +213,8 @@ func TestIntervalOfMoreFramesThanAreKept(t *testing.T) {
 	}
 }
 
-// A message to one peer shares its memory with that to another, but for the ack: who reads one reads what the other gets.
+// A message to one peer shares its memory with that to another, but for the ack: who reads one reads what the other
+// gets.
 func TestFramesAreAlikeForAll(t *testing.T) {
 	s := newSpeaker(t)
 	s.Join(8, s.now)
@@ -221,7 +226,8 @@ func TestFramesAreAlikeForAll(t *testing.T) {
 	}
 	s.now += 100 * ms
 	to := make(map[counters.Origin][]*frame)
-	for _, m := range s.Tick(counters.Drained{Slots: []counters.Slot{{Meter: s.meter, Key: 1, Index: s.meter.Index(s.now), Origin: 1, Count: 5}}}, s.now) {
+	for _, m := range s.Tick(counters.Drained{Slots: []counters.Slot{{Meter: s.meter, Key: 1,
+		Index: s.meter.Index(s.now), Origin: 1, Count: 5}}}, s.now) {
 		f, err := decodeFrame(m.Data)
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +249,8 @@ func TestManyDemands(t *testing.T) {
 	s.tick(0)
 	var d counters.Drained
 	for i := range 100 {
-		m := counters.NewMeter("a rule with a name of some length/"+string(binaryName(i)), counters.SlidingWindow, time.Minute)
+		m := counters.NewMeter("a rule with a name of some length/"+string(binaryName(i)), counters.SlidingWindow,
+			time.Minute)
 		d.Demand = append(d.Demand, counters.Demand{Meter: &m, Rate: float64(i + 1)})
 	}
 	var sum float64
@@ -267,7 +274,8 @@ func TestIntervalOfManyFrames(t *testing.T) {
 	}
 	slots := 0
 	for i, f := range frames {
-		if last := i == len(frames)-1; f.tick != uint64(i+1) || (f.kind == data) != last || (f.kind == dataMore) == last {
+		if last := i == len(frames)-1; f.tick != uint64(i+1) || (f.kind == data) != last ||
+			(f.kind == dataMore) == last {
 			t.Errorf("frame %d of %d is of kind %d and tick %d", i, len(frames), f.kind, f.tick)
 		}
 		for _, g := range f.groups {
@@ -310,14 +318,18 @@ func TestOwnFramesComeBack(t *testing.T) {
 	s := newSpeaker(t)
 	before := s.Snapshot(s.now)
 	f := frame{kind: snapshot, origin: 1, tick: 99, sent: s.now, ack: ack{origin: 1, cumulative: 5}}
-	g := group{origin: 1, meter: s.meter, slots: []counters.Slot{{Meter: s.meter, Key: 1, Index: s.meter.Index(s.now), Origin: 1, Count: 1 << 40}}}
+	g := group{
+		origin: 1,
+		meter:  s.meter,
+		slots:  []counters.Slot{{Meter: s.meter, Key: 1, Index: s.meter.Index(s.now), Origin: 1, Count: 1 << 40}},
+	}
 	for range 2 {
 		if err := s.Receive(f.encode(nil, pack([]group{g}, f.origin, s.now, maxBody)[0]), s.now); err != nil {
 			t.Fatal(err)
 		}
 		f.origin = 7 // nor when somebody else says it of this node
 	}
-	if !bytes.Equal(before, s.Snapshot(s.now)) || s.heard[1] != nil {
+	if !bytes.Equal(before, s.Snapshot(s.now)) || s.inbound[1] != nil {
 		t.Error("a replica believes what others say of itself")
 	}
 }
@@ -331,7 +343,7 @@ func TestLeaveAndJoin(t *testing.T) {
 		}
 		return origins
 	}
-	s.Leave(8, true) // before anything was heard of it
+	s.Leave(8, true) // before anything came from it
 	s.tick(0)
 	s.hear(8, ack{}) // late
 	if got := known(); !slices.Equal(got, []counters.Origin{7}) || !s.Left(8) || s.Left(7) || s.Left(9) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // scoped returns a limit of a hundred of a scope, by its meter's rule.
@@ -20,7 +20,7 @@ func scoped(t *testing.T, s counters.Scope, region string) (*counters.Limit, map
 	return l, map[string]*counters.Limit{l.Meter().Rule: l}
 }
 
-// keepers notes what a table is told of who keeps its limits.
+// keepers records SetCluster and SetRegion.
 type keepers struct {
 	Counts
 	near, all   int
@@ -28,6 +28,7 @@ type keepers struct {
 }
 
 func (k *keepers) SetRegion(peers int, horizon time.Duration)  { k.near, k.soon = peers, horizon }
+func (k *keepers) SetMember(counters.Origin, bool)             {}
 func (k *keepers) SetCluster(peers int, horizon time.Duration) { k.all, k.later = peers, horizon }
 
 // The table knows how many peers there are in its region and beyond it, and how long each of the two takes.
@@ -42,7 +43,8 @@ func TestWhoKeepsALimit(t *testing.T) {
 	s.peers[7].srtt, s.peers[8].srtt, s.peers[9].srtt = 52*time.Millisecond, 200*time.Millisecond, 150*time.Millisecond
 	s.tick(1)
 	if k.near != 1 || k.all != 3 || k.soon != 101*time.Millisecond || k.later != 175*time.Millisecond {
-		t.Errorf("%d in the region within %v, %d in all within %v; want 1 within 101ms, 3 within 175ms", k.near, k.soon, k.all, k.later)
+		t.Errorf("%d in the region within %v, %d in all within %v; want 1 within 101ms, 3 within 175ms", k.near, k.soon,
+			k.all, k.later)
 	}
 	s.Leave(7, true)
 	if s.tick(1); k.near != 0 || k.all != 2 || k.soon != 100*time.Millisecond {
@@ -73,17 +75,17 @@ func TestAuditOfARegion(t *testing.T) {
 	}
 }
 
-// No message says anything of a limit that a node keeps alone, and one that a region keeps is told with its region.
+// No message says anything of a limit that a node keeps alone, and one that a region keeps is sent with its region.
 func TestMessagesOfScopes(t *testing.T) {
 	alone, _ := scoped(t, counters.Alone, "")
 	table := counters.NewTable(counters.Config{Origin: 1, Region: "eu", Memory: counters.MinMemory})
 	r := NewReplica(1, DefaultInterval, table)
 	r.Join(2, frameTime)
-	said := func(now int64) (all []byte) {
+	encoded := func(now int64) (all []byte) {
 		for _, m := range r.Tick(table.DrainDirty(now), now) {
 			all = append(all, m.Data...)
 		}
-		for _, m := range r.Flush(table.DrainUrgent(now), now) {
+		for _, m := range r.Flush(table.DrainEarly(now), now) {
 			all = append(all, m.Data...)
 		}
 		return append(all, r.Snapshot(now)...)
@@ -92,24 +94,24 @@ func TestMessagesOfScopes(t *testing.T) {
 	for range 20 {
 		now += 100 * ms
 		for range 10 {
-			table.Take(alone, labKey, 1, now)
+			table.Take(alone, testKey, 1, now)
 		}
-		if b := said(now); bytes.Contains(b, []byte("edge/lab")) {
+		if b := encoded(now); bytes.Contains(b, []byte("edge/lab")) {
 			t.Fatalf("messages: %q", b)
 		}
 	}
 	region, _ := scoped(t, counters.Region, "eu")
-	table.Take(region, labKey, 1, now)
-	if b := said(now + 100*ms); !bytes.Contains(b, []byte("edge/lab%@eu")) {
+	table.Take(region, testKey, 1, now)
+	if b := encoded(now + 100*ms); !bytes.Contains(b, []byte("edge/lab%@eu")) {
 		t.Errorf("messages: %q", b)
 	}
 }
 
-// A region's nodes keep its limit together, and those of another region have their own: each admits all of it, however the requests are
-// spread, and holds no count of the other's.
+// A region's nodes keep its limit together, and those of another region have their own: each admits all of it, however
+// the requests are spread, and holds no count of the other's.
 func TestRegionsKeepLimitsApart(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.twoRegions()
 		homes := map[string][]string{"east": {"east/n1", "east/n2", "east/n3"}, "west": {"west/n4", "west/n5"}}
 		limits := make(map[string]*counters.Limit)
@@ -123,7 +125,7 @@ func TestRegionsKeepLimitsApart(t *testing.T) {
 		for i := range 150 { // 0.3 s apart: each is known before the next one comes
 			time.Sleep(300 * time.Millisecond)
 			for region, names := range homes {
-				if l.nodes[names[i%len(names)]].table.Take(limits[region], labKey, 1, time.Now().UnixNano()).Allowed {
+				if l.nodes[names[i%len(names)]].table.Take(limits[region], testKey, 1, time.Now().UnixNano()).Allowed {
 					admitted[region]++
 				}
 			}
@@ -135,7 +137,8 @@ func TestRegionsKeepLimitsApart(t *testing.T) {
 			}
 			for _, name := range names {
 				table, now := l.nodes[name].table, time.Now().UnixNano()
-				if view, keys := table.View(limits[region], labKey, now), table.Stats().Keys; view != 100 || keys != 1 {
+				if view, keys := table.View(limits[region], testKey, now), table.Stats().Keys; view != 100 ||
+					keys != 1 {
 					t.Errorf("%s counts %d of 100, and holds %d keys, want the one of its region", name, view, keys)
 				}
 			}
@@ -143,10 +146,11 @@ func TestRegionsKeepLimitsApart(t *testing.T) {
 	})
 }
 
-// A node that starts where the WAN is cut knows that it does not see the others, but of a limit of its region nothing can be missing.
+// A node that starts where the WAN is cut knows that it does not see the others, but of a limit of its region nothing
+// can be missing.
 func TestCutWANLeavesTheRegionsBound(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		l := newLab(t)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
 		l.twoRegions()
 		l.links.Partition("west")
 		l.kill("west/n5")
@@ -160,16 +164,22 @@ func TestCutWANLeavesTheRegionsBound(t *testing.T) {
 			return ""
 		})
 		time.Sleep(time.Second)
-		if _, whole := n.Staleness(); whole {
+		if _, complete := n.Staleness(); complete {
 			t.Error("it believes that it sees the whole cluster")
 		}
-		if age, whole := n.RegionStaleness(); !whole || age > 2*time.Second {
-			t.Errorf("of its own region it sees all: %v, as it was %v ago", whole, age)
+		if anywhere, inRegion := n.Blind(); !anywhere || inRegion {
+			t.Errorf("it may lack nodes: %v, of its own region: %v", anywhere, inRegion)
+		}
+		for _, p := range n.Peers() {
+			if p.Pool == "" || p.Age > 2*time.Second {
+				t.Errorf("of its own region it knows %+v", p)
+			}
 		}
 		n.Audit(limits)
 		switch got := n.Audit(limits); {
 		case got["edge/lab"] < float64(l.limit.Max()):
-			t.Errorf("the bound over all regions is %v, those beyond the cut may admit %v", got["edge/lab"], l.limit.Max())
+			t.Errorf("the bound over all regions is %v, those beyond the cut may admit %v", got["edge/lab"],
+				l.limit.Max())
 		case got[limit.Meter().Rule] != 0:
 			t.Errorf("the bound of the region is %v", got[limit.Meter().Rule])
 		}

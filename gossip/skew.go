@@ -7,12 +7,13 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Clocks of two nodes are compared as NTP does it (RFC 5905, section 8), by the quickest frames of the last seconds, which waited for
-// nothing. Each frame says when it was sent, by the sender's clock; what it seems to take is its way, plus by how much the receiver's clock
-// is ahead. Each node tells the other, with its acknowledgements, what its frames seem to take at least:
+// Clocks of two nodes are compared as NTP does it (RFC 5905, section 8), by the quickest frames of the last seconds,
+// which waited for nothing. Each frame says when it was sent, by the sender's clock; what it seems to take is its way,
+// plus by how much the receiver's clock is ahead. Each node tells the other, with its acknowledgements, what its frames
+// seem to take at least:
 //
 //	there = way there - ahead        of the peer's frames, as seen here
-//	back  = way back  + ahead        of the own frames, as the peer tells
+//	back  = way back  + ahead        of the own frames, as the peer reports
 //	ahead = (back - there) / 2       of the peer's clock, wrong by half of what the two ways differ in
 //
 // What a frame waits for before it is acknowledged does not matter, as it would in a time for both ways.
@@ -26,10 +27,11 @@ type transit struct {
 const (
 	transitPeriod = 2 * time.Second
 	unknown       = math.MaxInt64
-	mostTransit   = int64(counters.MaxWindow) // beyond it, clocks are not compared
+	maxTransit    = int64(counters.MaxWindow) // beyond it, clocks are not compared
 )
 
-// note takes in a frame that seemed to take so long. The period is the same every time, and longer than what lies between frames.
+// note takes in a frame that seemed to take so long. The period is the same every time, and longer than what lies
+// between frames.
 func (t *transit) note(took, now int64, period time.Duration) {
 	switch passed := now - t.began; {
 	case t.began == 0 || passed < 0 || passed >= 2*int64(period): // also where the own clock was set
@@ -37,7 +39,7 @@ func (t *transit) note(took, now int64, period time.Duration) {
 	case passed >= int64(period):
 		*t = transit{now, unknown, t.least}
 	}
-	t.least = min(t.least, max(-mostTransit, min(took, mostTransit)))
+	t.least = min(t.least, max(-maxTransit, min(took, maxTransit)))
 }
 
 // of is the least time of the last two periods, if frames came.
@@ -50,31 +52,31 @@ func (t *transit) of(now int64, period time.Duration) (least int64, ok bool) {
 }
 
 // transitPeriod of the hearing: at least two frames are to come in it.
-func (h *hearing) transitPeriod() time.Duration { return max(transitPeriod, 3*h.interval) }
+func (h *inbound) transitPeriod() time.Duration { return max(transitPeriod, 3*h.interval) }
 
 // timed notes when a frame came.
-func (h *hearing) timed(f *frame, now int64) {
+func (h *inbound) timed(f *frame, now int64) {
 	h.there.note(subtract(now, f.sent), now, h.transitPeriod())
 }
 
 // stamp adds to an acknowledgement what the origin's frames seem to take.
-func (h *hearing) stamp(a *ack, now int64) {
+func (h *inbound) stamp(a *ack, now int64) {
 	least, ok := h.there.of(now, h.transitPeriod())
 	a.transit, a.timed = time.Duration(least), ok
 }
 
-// told notes what the own frames seem to take there.
-func (h *hearing) told(a ack) {
+// noteTransit notes what the own frames seem to take there.
+func (h *inbound) noteTransit(a ack) {
 	if a.timed {
 		h.back, h.backKnown = int64(a.transit), true
 	}
 }
 
-// skew is by how much the origin's clock is ahead of this node's, if it is known. It is not for some seconds after one of the two was set:
-// no frame comes before it was sent.
-func (h *hearing) skew(now int64) (ahead time.Duration, ok bool) {
+// skew is by how much the origin's clock is ahead of this node's, if it is known. It is not for some seconds after one
+// of the two was set: no frame comes before it was sent.
+func (h *inbound) skew(now int64) (ahead time.Duration, ok bool) {
 	there, ok := h.there.of(now, h.transitPeriod())
-	if !ok || !h.backKnown || there+h.back < -int64(2*time.Millisecond) { // they are told in milliseconds
+	if !ok || !h.backKnown || there+h.back < -int64(2*time.Millisecond) { // they travel in milliseconds
 		return 0, false
 	}
 	return time.Duration(h.back-there) / 2, true
@@ -88,20 +90,20 @@ func subtract(a, b int64) int64 {
 	return math.MaxInt64
 }
 
-// A frame whose slots are of a time to come, because its sender's clock is ahead by more than a sub-window, is merged as far as it can be,
-// and not acknowledged: so it comes again, and time has come to it then. Nothing is kept for it here. Its sender waits for as long as it
-// is ahead before it sends again.
+// A frame whose slots are of a time to come, because its sender's clock is ahead by more than a sub-window, is merged
+// as far as it can be, and not acknowledged: so it comes again, and time has come to it then. Nothing is kept for it
+// here. Its sender waits for as long as it is ahead before it sends again.
 const (
-	// mostEarly is how far ahead the slots may be: further, the frame is acknowledged like any other, and what it tells of a time to come is
-	// lost until it is told anew. It is as far apart as clocks are that are each a second wrong.
-	mostEarly = 2 * time.Second
-	// earlyTicks is how many ticks beyond the last one without a gap may wait to come again. It leaves the better part of what a replica
-	// keeps for what was lost.
+	// maxEarly is how far ahead the slots may be: further, the frame is acknowledged like any other, and what it tells
+	// of a time to come is lost until it is sent anew. It is as far apart as clocks are that are each a second wrong.
+	maxEarly = 2 * time.Second
+	// earlyTicks is how many ticks beyond the last one without a gap may wait to come again. It leaves the better part
+	// of what a replica keeps for what was lost.
 	earlyTicks = ackWindow / 4
 )
 
-// early is how long it takes until the table takes all slots of the group of a frame sent at a time; more than mostEarly where that is
-// too long.
+// early is how long it takes until the table takes all slots of the group of a frame sent at a time; more than
+// maxEarly where that is too long.
 func (g *group) early(sent, now int64) time.Duration {
 	this := g.meter.Index(now)
 	last, index := this, g.meter.Index(sent)
@@ -114,14 +116,14 @@ func (g *group) early(sent, now int64) time.Duration {
 		return 0
 	}
 	sub := g.meter.Sub
-	if ahead > int64(mostEarly/sub)+1 {
-		return mostEarly + 1
+	if ahead > int64(maxEarly/sub)+1 {
+		return maxEarly + 1
 	}
 	return time.Duration(ahead)*sub - time.Duration(now%int64(sub))
 }
 
 // comesAgain reports whether the frame is to come again, because it came early.
-func (h *hearing) comesAgain(f *frame, now int64) bool {
+func (h *inbound) comesAgain(f *frame, now int64) bool {
 	if f.kind != data && f.kind != dataMore || f.tick > h.cumulative+earlyTicks {
 		return false
 	}
@@ -129,14 +131,14 @@ func (h *hearing) comesAgain(f *frame, now int64) bool {
 	for i := range f.groups {
 		early = max(early, f.groups[i].early(f.sent, now))
 	}
-	return early > 0 && early <= mostEarly
+	return early > 0 && early <= maxEarly
 }
 
 // lead is by how much the own clock is ahead of the peer's, as far as it matters for when to send again.
-func (h *hearing) lead(now int64) time.Duration {
+func (h *inbound) lead(now int64) time.Duration {
 	if h == nil {
 		return 0
 	}
 	ahead, _ := h.skew(now)
-	return min(max(0, -ahead), mostEarly)
+	return min(max(0, -ahead), maxEarly)
 }

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // The quickest frame of the last two periods counts; what came before is forgotten, so that a clock that was set shows.
@@ -58,7 +59,12 @@ type clockPair struct {
 
 func newClockPair(t *testing.T, window time.Duration) *clockPair {
 	t.Helper()
-	p := &clockPair{t: t, now: frameTime, delay: [2]int64{20 * ms, 20 * ms}, swallow: func(int, *frame) bool { return false }}
+	p := &clockPair{
+		t:       t,
+		now:     frameTime,
+		delay:   [2]int64{20 * ms, 20 * ms},
+		swallow: func(int, *frame) bool { return false },
+	}
 	var err error
 	if p.limit, err = counters.NewLimit(counters.NewMeter("r", counters.SlidingWindow, window), 1000); err != nil {
 		t.Fatal(err)
@@ -126,7 +132,8 @@ func (p *clockPair) wantAhead(what string, want, off time.Duration) {
 	}
 }
 
-// Two replicas tell how far apart their clocks are, whether there are requests or not, to half of what their ways differ in.
+// Two replicas tell how far apart their clocks are, whether there are requests or not, to half of what their ways
+// differ in.
 func TestSkewOfTwo(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 30 * time.Millisecond, -time.Second, 2 * time.Second, -time.Hour} {
 		for _, keys := range [][]int{{0, 0}, {3, 0}, {3, 3}} {
@@ -169,7 +176,7 @@ func TestSkewOfAClockThatIsSet(t *testing.T) {
 	}
 }
 
-// A peer that falls silent has no say after a while, nor has one that does not tell what frames take.
+// A peer that becomes unreachable has no vote after a while, nor has one that does not report transit times.
 func TestSkewOfOneThatSaysNothing(t *testing.T) {
 	p := newClockPair(t, time.Minute)
 	p.run(50, 1, 1)
@@ -214,11 +221,15 @@ func TestAckTellsTransit(t *testing.T) {
 		{origin: 3, cumulative: 5},
 		{origin: 3, cumulative: 5, transit: 0, timed: true},
 		{origin: 3, cumulative: 5, transit: -90 * time.Second, timed: true},
-		{origin: math.MaxUint64, cumulative: math.MaxUint64 / 2, bitmap: make([]byte, maxBitmap), transit: -counters.MaxWindow, timed: true},
+		{origin: math.MaxUint64, cumulative: math.MaxUint64 / 2, bitmap: make([]byte, maxBitmap),
+			transit: -counters.MaxWindow, timed: true},
 	} {
-		f := frame{kind: data, origin: math.MaxUint64, tick: math.MaxUint64 / 2, sent: math.MaxInt64, since: counters.MaxWindow, ack: a}
-		if said := a.encode(); len(said) > 255 {
-			t.Errorf("an ack of %d bytes", len(said))
+		f := frame{
+			kind: data, origin: math.MaxUint64, tick: math.MaxUint64 / 2, sent: math.MaxInt64,
+			since: counters.MaxWindow, ack: a,
+		}
+		if encoded := a.encode(); len(encoded) > 255 {
+			t.Errorf("an ack of %d bytes", len(encoded))
 		}
 		got, err := decodeFrame(f.encode(nil, emptyBody))
 		if err != nil {
@@ -233,7 +244,8 @@ func TestAckTellsTransit(t *testing.T) {
 // early says when the table takes all slots of a group: not a nanosecond before.
 func TestEarlyIsWhenTheTableTakesIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		window := rapid.SampledFrom([]time.Duration{10 * time.Millisecond, time.Second, 10 * time.Second, time.Hour}).Draw(t, "window")
+		window := rapid.SampledFrom([]time.Duration{10 * time.Millisecond, time.Second, 10 * time.Second, time.Hour}).
+			Draw(t, "window")
 		m := counters.NewMeter("r", counters.SlidingWindow, window)
 		now := frameTime + rapid.Int64Range(0, int64(window)).Draw(t, "now")
 		g := group{origin: 2, meter: &m}
@@ -253,8 +265,8 @@ func TestEarlyIsWhenTheTableTakesIt(t *testing.T) {
 			if n := refused(now); n != 0 {
 				t.Fatalf("%d slots are refused", n)
 			}
-		case early > mostEarly:
-			if refused(now+int64(mostEarly)) == 0 {
+		case early > maxEarly:
+			if refused(now+int64(maxEarly)) == 0 {
 				t.Fatal("all are taken in time")
 			}
 		default:
@@ -281,7 +293,7 @@ func TestEarlyFramesComeAgain(t *testing.T) {
 		if again := p.replicas[0].Stats().Resent; again == 0 || again > 4 {
 			t.Errorf("%v ahead: %d frames were sent again, %d in all", ahead, again, p.left[0]-sent)
 		}
-		if cum := p.replicas[1].heard[1].cumulative; cum != p.replicas[0].log.last() {
+		if cum := p.replicas[1].inbound[1].cumulative; cum != p.replicas[0].log.last() {
 			t.Errorf("%v ahead: %d of %d ticks are acknowledged at last", ahead, cum, p.replicas[0].log.last())
 		}
 	}
@@ -319,12 +331,13 @@ func TestTooEarlyIsAcknowledged(t *testing.T) {
 	if n := p.replicas[1].Stats().Early; n != 0 {
 		t.Errorf("%d frames were to come again", n)
 	}
-	if h := p.replicas[1].heard[1]; h.cumulative == 0 || h.cumulative != p.replicas[0].log.last() {
+	if h := p.replicas[1].inbound[1]; h.cumulative == 0 || h.cumulative != p.replicas[0].log.last() {
 		t.Errorf("%d of %d ticks are acknowledged", h.cumulative, p.replicas[0].log.last())
 	}
 }
 
-// A peer that lies about the time keeps its own ticks from being acknowledged: nothing is held for it, and nobody else suffers.
+// A peer that lies about the time keeps its own ticks from being acknowledged: nothing is held for it, and nobody else
+// suffers.
 func TestALiarAboutTimeHarmsItself(t *testing.T) {
 	p := newClockPair(t, time.Second)
 	p.run(5, 1, 1)
@@ -339,7 +352,7 @@ func TestALiarAboutTimeHarmsItself(t *testing.T) {
 		if err := r.Receive(f.encode(nil, body), p.now); err != nil {
 			t.Fatal(err)
 		}
-		if h := r.heard[66]; len(h.beyond) > ackWindow {
+		if h := r.inbound[66]; len(h.beyond) > ackWindow {
 			t.Fatalf("%d ticks are remembered", len(h.beyond))
 		}
 	}
@@ -349,9 +362,9 @@ func TestALiarAboutTimeHarmsItself(t *testing.T) {
 	if keys := p.tables[1].Stats().Keys; keys > 1 {
 		t.Errorf("%d keys are held for it", keys)
 	}
-	before := r.heard[1].cumulative
+	before := r.inbound[1].cumulative
 	p.run(20, 1, 1)
-	if after := r.heard[1].cumulative; after < before+15 {
+	if after := r.inbound[1].cumulative; after < before+15 {
 		t.Errorf("of another peer only %d ticks have come since", after-before)
 	}
 }
@@ -361,12 +374,18 @@ func TestWaitsForAPeerThatIsBehind(t *testing.T) {
 	for _, test := range []struct {
 		behind time.Duration
 		want   time.Duration // until the first repetition
-	}{{0, firstRTO}, {500 * time.Millisecond, firstRTO}, {1500 * time.Millisecond, 1500 * time.Millisecond}, {time.Hour, mostEarly}} {
+	}{{0, firstRTO}, {500 * time.Millisecond, firstRTO}, {1500 * time.Millisecond, 1500 * time.Millisecond},
+		{time.Hour, maxEarly}} {
 		s := newSpeaker(t)
 		transit := time.Duration(-test.behind)
 		for range 30 {
 			s.now += 100 * ms
-			f := frame{kind: beacon, origin: 7, sent: s.now - int64(test.behind), ack: ack{origin: 1, transit: transit, timed: true}}
+			f := frame{
+				kind:   beacon,
+				origin: 7,
+				sent:   s.now - int64(test.behind),
+				ack:    ack{origin: 1, transit: transit, timed: true},
+			}
 			if err := s.Receive(f.encode(nil, emptyBody), s.now); err != nil {
 				t.Fatal(err)
 			}
@@ -376,7 +395,12 @@ func TestWaitsForAPeerThatIsBehind(t *testing.T) {
 		sent := s.now
 		var again time.Duration
 		for range 40 {
-			f := frame{kind: beacon, origin: 7, sent: s.now - int64(test.behind), ack: ack{origin: 1, transit: transit, timed: true}}
+			f := frame{
+				kind:   beacon,
+				origin: 7,
+				sent:   s.now - int64(test.behind),
+				ack:    ack{origin: 1, transit: transit, timed: true},
+			}
 			if err := s.Receive(f.encode(nil, emptyBody), s.now); err != nil {
 				t.Fatal(err)
 			}
@@ -388,7 +412,7 @@ func TestWaitsForAPeerThatIsBehind(t *testing.T) {
 		if again != test.want {
 			t.Errorf("%v behind: sent again after %v, want %v", test.behind, again, test.want)
 		}
-		s.Hurry()
+		s.ResendEveryTick()
 		if !slices.Contains(ticksOf(s.tick(0)), 1) {
 			t.Errorf("%v behind: in a hurry it waits all the same", test.behind)
 		}

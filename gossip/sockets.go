@@ -8,22 +8,32 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-sockaddr"
 	"github.com/hashicorp/memberlist"
 )
 
-// sockets are a pool's UDP and TCP sockets. They do what memberlist's own do, but for this: a packet takes as much memory as it has
-// bytes, not 64 KiB, which halves what it costs to receive one; packets wait for memberlist in a queue, so that several are read
-// in one go; and Shutdown ends what was dialled as well: a stop would wait for whoever does not answer, for streamTimeout to connect
-// and as long again for the answer.
+// refusals count what came and was not for memberlist.
+type refusals struct{ streams, packets atomic.Uint64 }
+
+// sockets are a pool's UDP and TCP sockets. They do what memberlist's own do, but for this: a packet takes as much
+// memory as it has bytes, not 64 KiB, which halves what it costs to receive one; packets wait for memberlist in a
+// queue, so that several are read in one go; and Shutdown ends what was dialled as well: a stop would wait for
+// whoever does not answer, for streamTimeout to connect and as long again for the answer. What comes is inspected,
+// and the streams that others open are bounded: whoever reaches the port, without a key, takes neither the process'
+// file descriptors nor its memory.
 type sockets struct {
 	tcp     *net.TCPListener
 	udp     *net.UDPConn
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	log     *log.Logger
+
+	inspector *inspector
+	limiter   streamLimiter
+	refused   refusals
 
 	open    context.Context
 	close   context.CancelFunc
@@ -35,10 +45,11 @@ const (
 	packetsQueue = 64      // packets that were read and wait; beyond it they wait in the socket
 	socketBuffer = 2 << 20 // bytes of packets that the system keeps, where it allows so many
 	retryPause   = 5 * time.Millisecond
+	dialTimeout  = 2 * time.Second // to open a stream: who takes longer is taken to be gone, and tried again later
 )
 
 // listen opens the sockets at an address of this machine. Port 0 picks one that is free.
-func listen(ip net.IP, port int, logger *log.Logger) (*sockets, error) {
+func listen(ip net.IP, port int, logger *log.Logger, in *inspector) (*sockets, error) {
 	tcp, udp, err := listenBoth(ip, port)
 	for tries := 1; err != nil && port == 0 && tries < 10; tries++ { // what is free for TCP may be in use for UDP
 		tcp, udp, err = listenBoth(ip, port)
@@ -48,7 +59,7 @@ func listen(ip net.IP, port int, logger *log.Logger) (*sockets, error) {
 	}
 	for size := socketBuffer; udp.SetReadBuffer(size) != nil && size > maxPacket; size /= 2 {
 	}
-	s := &sockets{tcp: tcp, udp: udp, log: logger,
+	s := &sockets{tcp: tcp, udp: udp, log: logger, inspector: in,
 		packets: make(chan *memberlist.Packet, packetsQueue), streams: make(chan net.Conn)}
 	s.open, s.close = context.WithCancel(context.Background())
 	s.reading.Go(s.accept)
@@ -85,8 +96,14 @@ func (s *sockets) read() {
 		if n == 0 {
 			continue
 		}
+		if s.inspector.packet(buf[:n]) != nil {
+			s.refused.packets.Add(1)
+			continue
+		}
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-		packet := &memberlist.Packet{Buf: append([]byte(nil), buf[:n]...), From: net.UDPAddrFromAddrPort(from), Timestamp: time.Now()}
+		packet := &memberlist.Packet{
+			Buf: append([]byte(nil), buf[:n]...), From: net.UDPAddrFromAddrPort(from), Timestamp: time.Now(),
+		}
 		select {
 		case s.packets <- packet:
 		case <-s.open.Done():
@@ -105,12 +122,26 @@ func (s *sockets) accept() {
 			}
 			continue
 		}
-		select {
-		case s.streams <- conn:
-		case <-s.open.Done():
+		c := s.inspected(conn, true)
+		c.source = streamSource(conn.RemoteAddr())
+		if !s.limiter.admit(c) {
+			s.refused.streams.Add(1)
 			_ = conn.Close()
+			continue
+		}
+		select {
+		case s.streams <- c:
+		case <-s.open.Done():
+			_ = c.Close()
 			return
 		}
+	}
+}
+
+// inspected returns a stream with its inspection before it.
+func (s *sockets) inspected(conn net.Conn, inbound bool) *inspectedConn {
+	return &inspectedConn{
+		Conn: conn, inspector: s.inspector, limiter: &s.limiter, refused: &s.refused.streams, inbound: inbound,
 	}
 }
 
@@ -134,8 +165,8 @@ func (s *sockets) PacketCh() <-chan *memberlist.Packet { return s.packets }
 // StreamCh implements memberlist.Transport.
 func (s *sockets) StreamCh() <-chan net.Conn { return s.streams }
 
-// FinalAdvertiseAddr implements memberlist.Transport: the address given, or the one that is listened at, or where that is all of them a
-// private one of the machine.
+// FinalAdvertiseAddr implements memberlist.Transport: the address given, or the one that is listened at, or where that
+// is all of them a private one of the machine.
 func (s *sockets) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	if ip != "" {
 		addr, err := netip.ParseAddr(ip)
@@ -180,18 +211,20 @@ func (s *sockets) DialTimeout(addr string, timeout time.Duration) (net.Conn, err
 
 // DialAddressTimeout opens a stream, which Shutdown closes.
 func (s *sockets) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: timeout}
+	dialer := net.Dialer{Timeout: min(timeout, dialTimeout)}
 	conn, err := dialer.DialContext(s.open, "tcp", a.Addr)
 	if err != nil {
 		return nil, err
 	}
-	return &dialled{conn.(*net.TCPConn), context.AfterFunc(s.open, func() { _ = conn.Close() })}, nil
+	d := &dialled{conn.(*net.TCPConn), context.AfterFunc(s.open, func() { _ = conn.Close() })}
+	return s.inspected(d, false), nil
 }
 
 // Shutdown closes everything.
 func (s *sockets) Shutdown() error {
 	s.close()
 	err := errors.Join(s.tcp.Close(), s.udp.Close())
+	s.limiter.closeAll()
 	s.reading.Wait()
 	return err
 }

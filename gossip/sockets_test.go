@@ -20,7 +20,7 @@ func TestSocketsShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer peer.Close()
-	s, err := listen(net.IPv4(127, 0, 0, 1), 0, log.New(io.Discard, "", 0))
+	s, err := listen(net.IPv4(127, 0, 0, 1), 0, log.New(io.Discard, "", 0), new(inspector))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,8 @@ func TestSocketsShutdown(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := conn.Read(make([]byte, 1)) // without a deadline: it ends with Shutdown, or not before the test binary does
+		// without a deadline: it ends with Shutdown, or not before the test binary does
+		_, err := conn.Read(make([]byte, 1))
 		ended <- err
 	}()
 	if err := s.Shutdown(); err != nil {
@@ -50,7 +51,7 @@ func TestSocketsShutdown(t *testing.T) {
 
 func listening(t *testing.T, ip net.IP) *sockets {
 	t.Helper()
-	s, err := listen(ip, 0, log.New(io.Discard, "", 0))
+	s, err := listen(ip, 0, log.New(io.Discard, "", 0), new(inspector))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestSocketsPackets(t *testing.T) {
 	for _, bound := range []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4zero} {
 		from, to := listening(t, net.IPv4(127, 0, 0, 1)), listening(t, bound)
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(to.GetAutoBindPort()))
-		sent := [][]byte{{1}, {}, bytes.Repeat([]byte{2}, 1400), bytes.Repeat([]byte{3}, 60_000), {4, 5}}
+		sent := [][]byte{{1}, {}, bytes.Repeat([]byte{2}, 1400), bytes.Repeat([]byte{3}, maxInboundPacket), {4, 5}}
 		for _, b := range sent {
 			if _, err := from.WriteTo(b, addr); err != nil {
 				t.Fatal(err)
@@ -78,8 +79,10 @@ func TestSocketsPackets(t *testing.T) {
 			came = append(came, <-to.PacketCh())
 		}
 		for i, b := range slices.Delete(sent, 1, 2) {
-			if p := came[i]; !bytes.Equal(p.Buf, b) || p.From.String() != from.udp.LocalAddr().String() || p.Timestamp.IsZero() {
-				t.Errorf("packet %d: %d bytes from %v, want %d from %v", i, len(p.Buf), p.From, len(b), from.udp.LocalAddr())
+			if p := came[i]; !bytes.Equal(p.Buf, b) || p.From.String() != from.udp.LocalAddr().String() ||
+				p.Timestamp.IsZero() {
+				t.Errorf("packet %d: %d bytes from %v, want %d from %v", i, len(p.Buf), p.From, len(b),
+					from.udp.LocalAddr())
 			}
 		}
 	}
@@ -92,7 +95,7 @@ func TestSocketsBadAddress(t *testing.T) {
 			t.Errorf("a packet to %q was sent", addr)
 		}
 	}
-	if second, err := listen(net.IPv4(127, 0, 0, 1), s.GetAutoBindPort(), s.log); err == nil {
+	if second, err := listen(net.IPv4(127, 0, 0, 1), s.GetAutoBindPort(), s.log, new(inspector)); err == nil {
 		_ = second.Shutdown()
 		t.Error("two sockets at one address")
 	}
@@ -120,7 +123,8 @@ func TestSocketsAdvertise(t *testing.T) {
 		t.Error("an address that is none is advertised")
 	}
 	// Machines without a private address say so.
-	if ip, port, err := anywhere.FinalAdvertiseAddr("", 0); err == nil && (!ip.IsPrivate() || port != anywhere.GetAutoBindPort()) {
+	if ip, port, err := anywhere.FinalAdvertiseAddr("", 0); err == nil &&
+		(!ip.IsPrivate() || port != anywhere.GetAutoBindPort()) {
 		t.Errorf("all addresses of the machine are advertised as %v and port %d", ip, port)
 	}
 }

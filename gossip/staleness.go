@@ -10,30 +10,32 @@ import (
 
 // PeerStatus is what a replica knows of another one.
 type PeerStatus struct {
-	Origin counters.Origin
-	Member bool          // in the membership now
-	Far    bool          // of another region
-	AsOf   int64         // the peer's time, Unix nanoseconds, at which the knowledge of it is whole; 0: never yet
-	Age    time.Duration // the oldest that the knowledge of it got within the last interval
-	RTT    time.Duration // smoothed time from a frame to its acknowledgement; 0 when none was measured
-	// Idle says that no requests came to the peer, so that it speaks once a second: its age is no sign of how fast counts travel. Nobody
-	// who is silent for longer is idle.
+	Origin      counters.Origin
+	Member      bool // in the membership now
+	OtherRegion bool // of another region
+	// the peer's time, Unix nanoseconds, at which the knowledge of it is whole; 0: never yet
+	CompleteThrough int64
+	Age             time.Duration // the oldest that the knowledge of it got within the last interval
+	RTT             time.Duration // smoothed time from a frame to its acknowledgement; 0 when none was measured
+	// Idle says that no requests came to the peer, so that it sends once a second: its age is no sign of how fast
+	// counts travel. Nobody who is silent for longer is idle.
 	Idle bool
-	// Ahead is by how much the peer's clock is ahead of this replica's, if it is known (Timed): wrong by half of what the ways to it and back
-	// differ in.
+	// Ahead is by how much the peer's clock is ahead of this replica's, if it is known (Timed): wrong by half of what
+	// the ways to it and back differ in.
 	Ahead time.Duration
 	Timed bool
 }
 
-// Peers returns the status of every replica that has been heard of and has not left, by origin.
+// Peers returns the status of every replica that sent something and has not left, by origin.
 func (r *Replica) Peers(now int64) []PeerStatus {
-	out := make([]PeerStatus, 0, len(r.heard))
-	for o, h := range r.heard {
+	out := make([]PeerStatus, 0, len(r.inbound))
+	for o, h := range r.inbound {
 		if h.left {
 			continue
 		}
-		st := PeerStatus{Origin: o, Far: h.far, AsOf: h.asOf, Age: max(h.peakAge, h.age(now))}
-		st.Idle = h.idle && st.Age <= neverHeard
+		st := PeerStatus{Origin: o, OtherRegion: h.otherRegion, CompleteThrough: h.watermark,
+			Age: max(h.peakAge, h.age(now))}
+		st.Idle = h.idle && st.Age <= neverSeen
 		st.Ahead, st.Timed = h.skew(now)
 		if p := r.peers[o]; p != nil {
 			st.Member, st.RTT = true, p.srtt
@@ -44,36 +46,38 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 	return out
 }
 
-// neverHeard is how long a peer may take to say its first word: well past the second between beacons.
-const neverHeard = 3 * idleBeacon
+// neverSeen is how long a peer may take to say its first word: well past the second between beacons.
+const neverSeen = 3 * idleBeacon
 
-// Audit bounds by how much cost the own admissions of late may have gone over each limit, on one key: in retrospect, as soon as peers have
-// told what they admitted until then. At an admission of this replica all tables together had counted what this one knew, used, and what
-// others had admitted and it did not know, unseen. So for each step of the last moments
+// Audit bounds by how much this node's admissions of the last BoundAfter may have exceeded each limit, on one key. It
+// is computed in retrospect, once peers have reported what they admitted until then. For each step of that time
 //
 //	excess <= used + unseen - L
 //
-//	used    the most that an admission of this replica found used of the limit, itself included (counters.Demand)
-//	unseen  the sum over peers of what was admitted there of the hottest key, and not known here: each report says how much that is and of
-//	        what time it tells, so that this much, and no more, was unseen at most from then until the report came
+//	used    most of the limit that an admission of this node found used, itself included (counters.Demand)
+//	unseen  sum over the peers of what each one's hottest key rose by and had not arrived here: a report carries the
+//	        rise and the time since when it counts, so that no more was unseen from then until the report came
 //
-// A peer that has not told all of so long ago as half of BoundAfter may not tell in time. It is taken to have admitted what it was asked
-// for when it last said so, in the time of which it has told nothing, at most for as long as an admission counts
-// ([counters.Limit.Lasts]), and at most L. That holds for the rates that peers report: where a surprise begins while they cannot be heard,
-// over N nodes, (N-1) L is the ceiling. A peer that has been known for neverHeard without a word from it, as when the way to it alone is
-// cut, counts as L. Of scope Region, peers of other regions do not count.
+// A peer whose watermark is older than half of BoundAfter may not report in time. It is taken to have admitted the rate
+// that it last reported, for the time of which it has reported nothing, at most for as long as an admission counts
+// ([counters.Limit.Lasts]), and at most L. A surprise that begins while peers are unreachable is not covered: over N
+// nodes its ceiling is (N-1) L. A peer that is a member for neverSeen and never sent anything counts as L. For limits
+// of scope Region, peers of other regions do not count.
+//
+// What the table evicted may be admitted once more: the largest count of an evicted key, up to L, is part of the excess
+// for as long as it would count. A key evicted several times in a window goes beyond that.
 //
 // limits and the result are by the meter's rule; a limit that was not exceeded is not in the result.
 func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string]float64 {
 	r.limits = limits
 	silent := r.silent(now)
 	out := make(map[string]float64)
-	for rule, l := range r.ledgers {
+	for rule, l := range r.excess {
 		l.advance(r.step(now))
 		if limit := limits[rule]; limit == nil || l.empty() {
-			delete(r.ledgers, rule)
-		} else if most := l.excess(limit.Max(), silent[rule]); most > 0 {
-			out[rule] = float64(most)
+			delete(r.excess, rule)
+		} else if largest := l.excess(limit.Max(), silent[rule]+r.forgottenOf(rule, limit, now)); largest > 0 {
+			out[rule] = float64(largest)
 		}
 	}
 	return out
@@ -82,13 +86,13 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 // silent is what peers may have admitted that will not tell in time, by rule and for all of them together.
 func (r *Replica) silent(now int64) map[string]uint64 {
 	out := make(map[string]uint64)
-	for _, h := range r.heard {
+	for _, h := range r.inbound {
 		age := h.age(now)
 		switch {
 		case h.left || age < BoundAfter(r.interval)/2:
-		case h.asOf == 0 && age > neverHeard:
+		case h.watermark == 0 && age > neverSeen:
 			for rule, l := range r.limits {
-				if !h.far || l.Scope() == counters.Global {
+				if !h.otherRegion || l.Scope() == counters.Global {
 					out[rule] += l.Max()
 				}
 			}

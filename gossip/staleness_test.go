@@ -6,19 +6,18 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
-	"github.com/edgelimit/edgelimit/testnet/race"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-// What a node knows of another one of its region is at most three intervals old, in 99 intervals of 100: as long as nothing is lost, be
-// there little to tell or so much that it is spread over the interval.
+// What a node knows of another one of its region is at most three intervals old, in 99 intervals of 100: as long as
+// nothing is lost, be there little to tell or so much that it is spread over the interval.
 func TestStalenessWithinARegion(t *testing.T) {
 	for _, keys := range []int{1, 9000} { // 9000 are more frames for two peers than leave at once
-		if keys > 1 && race.Enabled {
+		if keys > 1 && testkit.Enabled {
 			continue // it computes for half a minute
 		}
-		bubble.Test(t, func(t *testing.T) {
-			l := newLab(t)
+		testkit.VirtualTime(t, func(t *testing.T) {
+			l := newTestCluster(t)
 			l.loss(0)
 			for _, name := range []string{"east/n1", "east/n2", "east/n3"} {
 				l.start(name, func(c *Config) { c.WAN = nil })
@@ -33,7 +32,7 @@ func TestStalenessWithinARegion(t *testing.T) {
 						l.nodes[name].table.Take(l.limit, counters.Key(key)*0x9e3779b97f4a7c15, 1, now)
 					}
 				}
-				if i < 20 { // who has just come is told of, and heard, within a second or so
+				if i < 20 { // who has just come is known, and reachable, within a second or so
 					continue
 				}
 				for _, m := range l.nodes["east/n2"].Members() {
@@ -55,7 +54,11 @@ func TestStalenessWithinARegion(t *testing.T) {
 // A peer that says it has no requests is idle, until it says otherwise or cannot be heard.
 func TestIdlePeers(t *testing.T) {
 	m := counters.NewMeter("r", counters.SlidingWindow, time.Minute)
-	r := listener{Replica: NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})), meter: &m}
+	r := listener{
+		Replica: NewReplica(1, 100*time.Millisecond,
+			counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})),
+		meter: &m,
+	}
 	r.Join(7, frameTime)
 	at := func(after int64) int64 { return frameTime + after*ms }
 	want := func(now int64, idle bool) {
@@ -69,7 +72,8 @@ func TestIdlePeers(t *testing.T) {
 	want(at(20), false)
 	r.frame(beacon, 0, 0, group{demand: 0}, at(100), at(100))
 	want(at(1100), true)
-	r.frame(beacon, 0, 100*time.Millisecond, group{demand: 5}, at(1200), at(1201)) // requests came, and none was admitted
+	// requests came, and none was admitted
+	r.frame(beacon, 0, 100*time.Millisecond, group{demand: 5}, at(1200), at(1201))
 	want(at(1300), false)
 	r.frame(data, 1, 200*time.Millisecond, group{demand: 5}, at(1300), at(1301))
 	want(at(1301), false)

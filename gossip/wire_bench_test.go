@@ -19,14 +19,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
-// What an updated key costs a sender and a receiver, all told: from the drain of the one's table to the merge into the other's, with
-// memberlist between them, encrypted, over real sockets. Each node is a process of its own, so that its CPU time is known.
+// What an updated key costs a sender and a receiver, all told: from the drain of the one's table to the merge into the
+// other's, with memberlist between them, encrypted, over real sockets. Each node is a process of its own, so that its
+// CPU time is known.
 
-// peerOf names the environment variable that makes the test binary a node of the benchmark: it holds the address of the sender.
+// peerOf names the environment variable that makes the test binary a node of the benchmark: it holds the address of the
+// sender.
 const peerOf = "EDGELIMIT_BENCH_PEER_OF"
 
 func TestMain(m *testing.M) {
@@ -97,7 +100,7 @@ type wireNode struct {
 	drained atomic.Uint64 // slots
 	bytes   atomic.Uint64 // of all packets
 	packets atomic.Uint64
-	told    []counters.Slot
+	buffer  []counters.Slot
 }
 
 func newWireNode(id, seed string) (*wireNode, error) {
@@ -120,19 +123,22 @@ func newWireNode(id, seed string) (*wireNode, error) {
 
 func (w *wireNode) Merge(slots []counters.Slot, now int64) int { return w.table.Merge(slots, now) }
 
-func (w *wireNode) Heard(o counters.Origin, asOf int64)         { w.table.Heard(o, asOf) }
+func (w *wireNode) SetWatermark(o counters.Origin, watermark int64) {
+	w.table.SetWatermark(o, watermark)
+}
 func (w *wireNode) SetCluster(peers int, horizon time.Duration) { w.table.SetCluster(peers, horizon) }
 func (w *wireNode) SetRegion(peers int, horizon time.Duration)  { w.table.SetRegion(peers, horizon) }
-func (w *wireNode) Urgent() <-chan struct{}                     { return w.table.Urgent() }
-func (w *wireNode) DrainUrgent(now int64) counters.Drained      { return w.table.DrainUrgent(now) }
+func (w *wireNode) SetMember(o counters.Origin, member bool)    { w.table.SetMember(o, member) }
+func (w *wireNode) EarlyFlush() <-chan struct{}                 { return w.table.EarlyFlush() }
+func (w *wireNode) DrainEarly(now int64) counters.Drained       { return w.table.DrainEarly(now) }
 
 func (w *wireNode) Snapshot(now int64, limit int) []counters.Slot {
 	return w.table.Snapshot(now, limit)
 }
 
 func (w *wireNode) DrainDirty(now int64) counters.Drained {
-	d := w.table.DrainInto(w.told, now)
-	w.told = d.Slots
+	d := w.table.DrainInto(w.buffer, now)
+	w.buffer = d.Slots
 	w.drained.Add(uint64(len(d.Slots)))
 	return d
 }
@@ -208,8 +214,9 @@ func (r *receiver) ask() (s spent) {
 	return s
 }
 
-// BenchmarkUpdatedKey measures an interval of 100 ms in which so many keys were asked for once, with one peer and with three. Requests
-// themselves are not in the figures. Bytes are those of packets to one peer, without IP and UDP (28 a packet).
+// BenchmarkUpdatedKey measures an interval of 100 ms in which so many keys were asked for once, with one peer and with
+// three. Requests themselves are not in the figures. Bytes are those of packets to one peer, without IP and UDP (28 a
+// packet).
 func BenchmarkUpdatedKey(b *testing.B) {
 	for _, keys := range []int{1000, 10_000, 50_000} {
 		for _, peers := range []int{1, 3} {
@@ -234,7 +241,8 @@ func benchmarkWire(b *testing.B, keys, peers int) {
 	for len(sender.cluster.Members()) < peers {
 		time.Sleep(DefaultInterval)
 	}
-	limit, err := counters.NewLimit(counters.NewMeter("edge/per_client", counters.SlidingWindow, 10*time.Second), counters.MaxLimit)
+	limit, err := counters.NewLimit(counters.NewMeter("edge/per_client", counters.SlidingWindow, 10*time.Second),
+		counters.MaxLimit)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,68 +1,32 @@
 package node
 
 import (
-	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/memberlist"
-
-	"github.com/edgelimit/edgelimit/gossip/gossiptest"
 	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/testnet/netem"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
-
-// gossiping is the configuration of a node on loopback that joins through others of its region, or wan:others of any.
-func gossiping(id, region string, join ...string) Config {
-	cfg := quiet(perClient)
-	cfg.NodeID, cfg.Region = id, region
-	cfg.Gossip.LAN, cfg.Gossip.WAN = "127.0.0.1:0", "127.0.0.1:0"
-	cfg.Gossip.Interval = 50 * time.Millisecond
-	cfg.Gossip.Join = join
-	return cfg
-}
-
-// through lets all gossip of the node pass the links, as an endpoint of the group.
-func through(links *gossiptest.Links, group string, cfg Config) Config {
-	cfg.WrapTransport = func(_ string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
-		addr := fmt.Sprintf("127.0.0.1:%d", t.(interface{ GetAutoBindPort() int }).GetAutoBindPort())
-		links.Register(addr, group)
-		return gossiptest.Wrap(t, addr, links)
-	}
-	return cfg
-}
-
-// whole waits until every node knows every other one.
-func whole(t *testing.T, nodes ...*running) {
-	t.Helper()
-	eventually(t, patience, "all nodes know each other", func() bool {
-		return !slices.ContainsFunc(nodes, func(n *running) bool { return len(n.Members()) != len(nodes)-1 })
-	})
-}
-
-func degraded(t *testing.T, n *Node) bool {
-	t.Helper()
-	return take(t, n, Request{Rule: "per_client", Identity: "probe", Peek: true}).Degraded
-}
 
 func TestTwoNodesShareCounts(t *testing.T) {
 	t.Parallel()
 	first := launch(t, gossiping("a", "eu")).ready(t)
 	second := launch(t, gossiping("b", "eu", first.Addr("lan"))).ready(t)
-	whole(t, first, second)
+	allMembers(t, first, second)
 	if got := takeSome(t, first.Node, "per_client", "x", 600); got != 600 {
 		t.Fatalf("%d of 600 admitted", got)
 	}
-	eventually(t, patience, "what was admitted at one counts at the other", func() bool {
+	testkit.Eventually(t, "what was admitted at one counts at the other", func() bool {
 		return spent(t, second.Node, "per_client", "x") == 600
 	})
 	got := takeSome(t, second.Node, "per_client", "x", 600)
 	if got < 350 || got > 400 {
 		t.Errorf("the other admits %d of what is left, want 400, but for some of the last twentieth of the limit", got)
 	}
-	eventually(t, patience, "and back", func() bool { return spent(t, first.Node, "per_client", "x") == uint64(600+got) })
+	testkit.Eventually(t, "and back", func() bool { return spent(t, first.Node, "per_client", "x") == uint64(600+got) })
 	if more := takeSome(t, first.Node, "per_client", "x", 600); got+more > 400 {
 		t.Errorf("%d and %d admitted beside 600 of 1000", got, more)
 	}
@@ -70,8 +34,9 @@ func TestTwoNodesShareCounts(t *testing.T) {
 		t.Error("another identity was charged")
 	}
 	for _, n := range []*running{first, second} {
-		if len(n.Slots()) == 0 || degraded(t, n.Node) || n.Staleness() > patience {
-			t.Errorf("%s: %d slots, degraded %v, staleness %v", n.cfg.NodeID, len(n.Slots()), degraded(t, n.Node), n.Staleness())
+		if len(n.Slots()) == 0 || degraded(t, n.Node) || n.Staleness() > testkit.Patience {
+			t.Errorf("%s: %d slots, degraded %v, staleness %v", n.cfg.NodeID, len(n.Slots()), degraded(t, n.Node),
+				n.Staleness())
 		}
 	}
 	if m := first.Members(); m[0].NodeID != "b" || m[0].Region != "eu" || m[0].Addr != second.Addr("lan") {
@@ -86,12 +51,12 @@ func TestCountsCrossRegions(t *testing.T) {
 	eu2 := launch(t, gossiping("2", "eu", eu1.Addr("lan"), "wan:"+eu1.Addr("wan"))).ready(t)
 	us := launch(t, gossiping("1", "us", "wan:"+eu2.Addr("wan"))).ready(t) // of the same id as another region's
 	nodes := []*running{eu1, eu2, us}
-	whole(t, nodes...)
+	allMembers(t, nodes...)
 	for i, n := range nodes {
 		takeSome(t, n.Node, "per_client", "x", 100*(i+1))
 	}
 	for _, n := range nodes {
-		eventually(t, patience, "all counts at "+n.cfg.Region+n.cfg.NodeID, func() bool {
+		testkit.Eventually(t, "all counts at "+n.cfg.Region+n.cfg.NodeID, func() bool {
 			return spent(t, n.Node, "per_client", "x") == 600
 		})
 	}
@@ -102,16 +67,16 @@ func TestCountsCrossRegions(t *testing.T) {
 	}
 }
 
-// The exported bound rises where a node admits while peers admit unseen, and the node shows it on its door.
+// The exported bound rises where a node admits while peers admit unseen, and the node shows it on its listener.
 func TestBoundShowsUnderTraffic(t *testing.T) {
 	t.Parallel()
 	first := launch(t, gossiping("a", "eu")).ready(t)
 	cfg := gossiping("b", "eu", first.Addr("lan"))
 	cfg.Health = "127.0.0.1:0"
 	second := launch(t, cfg).ready(t)
-	whole(t, first, second)
+	allMembers(t, first, second)
 	client := 0
-	eventually(t, patience, "a bound at a node that admits much, while another does", func() bool {
+	testkit.Eventually(t, "a bound at a node that admits much, while another does", func() bool {
 		client++
 		takeSome(t, second.Node, "per_client", strconv.Itoa(client), 600)
 		takeSome(t, first.Node, "per_client", strconv.Itoa(client), 500)
@@ -120,8 +85,10 @@ func TestBoundShowsUnderTraffic(t *testing.T) {
 	if b := second.Bound("test/client"); b > 1 {
 		t.Errorf("the bound is %v: one peer can exceed the limit by no more than the limit", b)
 	}
-	if _, series := scrape(t, second.Addr("health")); series["edgelimit_over_admission_bound_ratio rule=test/client"] <= 0 ||
-		series["edgelimit_members region=eu"] != 1 || series["edgelimit_gossip_frames_received_total"] == 0 {
+	if _, series := scrape(t,
+		second.Addr("health")); series["edgelimit_over_admission_bound_ratio rule=test/client"] <= 0 ||
+		series["edgelimit_members region=eu"] != 1 ||
+		series["edgelimit_gossip_frames_received_total"] == 0 {
 		t.Errorf("metrics %v", series)
 	}
 }
@@ -129,21 +96,25 @@ func TestBoundShowsUnderTraffic(t *testing.T) {
 // Decisions say so while a peer cannot be heard, and cease to once it can.
 func TestDegradedWhileAPeerIsSilent(t *testing.T) {
 	t.Parallel()
-	links := gossiptest.NewLinks(1)
+	links := netem.NewLinks(1)
 	first := launch(t, through(links, "a", gossiping("a", "eu"))).ready(t)
 	second := launch(t, through(links, "b", gossiping("b", "eu", first.Addr("lan")))).ready(t)
-	whole(t, first, second)
-	eventually(t, patience, "nothing is degraded", func() bool { return !degraded(t, first.Node) && !degraded(t, second.Node) })
+	allMembers(t, first, second)
+	testkit.Eventually(t, "nothing is degraded",
+		func() bool { return !degraded(t, first.Node) && !degraded(t, second.Node) })
 	links.Partition("b")
-	eventually(t, 2*patience, "both notice the silence", func() bool { return degraded(t, first.Node) && degraded(t, second.Node) })
-	if takeSome(t, first.Node, "per_client", "x", 300) != 300 || takeSome(t, second.Node, "per_client", "x", 200) != 200 {
+	testkit.EventuallyWithin(t, 2*testkit.Patience, "both notice the silence",
+		func() bool { return degraded(t, first.Node) && degraded(t, second.Node) })
+	if takeSome(t, first.Node, "per_client", "x", 300) != 300 ||
+		takeSome(t, second.Node, "per_client", "x", 200) != 200 {
 		t.Error("a degraded node does not decide by itself")
 	}
 	links.Heal()
-	eventually(t, 3*patience, "counts cross again", func() bool {
+	testkit.EventuallyWithin(t, 3*testkit.Patience, "counts cross again", func() bool {
 		return spent(t, first.Node, "per_client", "x") == 500 && spent(t, second.Node, "per_client", "x") == 500
 	})
-	eventually(t, patience, "nothing is degraded after the heal", func() bool { return !degraded(t, first.Node) && !degraded(t, second.Node) })
+	testkit.Eventually(t, "nothing is degraded after the heal",
+		func() bool { return !degraded(t, first.Node) && !degraded(t, second.Node) })
 }
 
 // A node that stops tells what it had not told yet: here nothing at all, its first interval has not passed.
@@ -152,8 +123,9 @@ func TestGracefulStopHandsOver(t *testing.T) {
 	first := launch(t, gossiping("a", "eu")).ready(t)
 	cfg := gossiping("b", "eu", first.Addr("lan"))
 	second := launch(t, cfg).ready(t)
-	whole(t, first, second)
-	eventually(t, patience, "the stopping node has been heard", func() bool { return first.Members()[0].AsOf != 0 })
+	allMembers(t, first, second)
+	testkit.Eventually(t, "the stopping node has been heard",
+		func() bool { return first.Members()[0].CompleteThrough != 0 })
 	takeSome(t, second.Node, "per_client", "x", 321)
 	if err := second.stop(); err != nil {
 		t.Fatal(err)
@@ -161,7 +133,7 @@ func TestGracefulStopHandsOver(t *testing.T) {
 	if got := spent(t, first.Node, "per_client", "x"); got != 321 {
 		t.Errorf("when it had stopped, its peer counted %d of its 321", got)
 	}
-	eventually(t, patience, "it has left", func() bool { return len(first.Members()) == 0 })
+	testkit.Eventually(t, "it has left", func() bool { return len(first.Members()) == 0 })
 }
 
 // A node that is ready knows what its peers know.
@@ -180,13 +152,14 @@ func TestGoodbyeIsNotSilence(t *testing.T) {
 	t.Parallel()
 	first := launch(t, gossiping("a", "eu")).ready(t)
 	second := launch(t, gossiping("b", "eu", first.Addr("lan"))).ready(t)
-	whole(t, first, second)
-	eventually(t, patience, "the stopping node has been heard", func() bool { return first.Members()[0].AsOf != 0 })
+	allMembers(t, first, second)
+	testkit.Eventually(t, "the stopping node has been heard",
+		func() bool { return first.Members()[0].CompleteThrough != 0 })
 	if err := second.stop(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "it has left", func() bool { return len(first.Members()) == 0 })
-	eventually(t, patience, "nobody is missed", func() bool { return !degraded(t, first.Node) && first.Staleness() == 0 })
+	testkit.Eventually(t, "it has left", func() bool { return len(first.Members()) == 0 })
+	testkit.Eventually(t, "nobody is missed", func() bool { return !degraded(t, first.Node) && first.Staleness() == 0 })
 }
 
 // The same through the store of the region: a node that has no peer leaves its counts there.
@@ -208,51 +181,52 @@ func TestGracefulStopTellsTheStore(t *testing.T) {
 // A node whose seed does not answer yet serves, and joins once it does.
 func TestSeedComesLater(t *testing.T) {
 	t.Parallel()
-	var book logbook
+	var book testkit.Log
 	seed := freeAddr(t)
 	cfg := gossiping("a", "eu", seed, "no-such-host.invalid:7946")
-	cfg.Logger = book.logger()
+	cfg.Logger = book.Logger()
 	first := launch(t, cfg).ready(t)
 	takeSome(t, first.Node, "per_client", "x", 10)
-	eventually(t, patience, "a warning of the seed that does not answer", func() bool {
-		return book.line("WARN", "seed does not answer, will try again", seed)
+	testkit.Eventually(t, "a warning of the seed that does not answer", func() bool {
+		return book.HasLine("WARN", "seed does not answer, will try again", seed)
 	})
-	eventually(t, patience, "a warning of the seed that does not resolve", func() bool {
-		return book.line("WARN", "seed does not resolve, will try again", "no-such-host.invalid")
+	testkit.Eventually(t, "a warning of the seed that does not resolve", func() bool {
+		return book.HasLine("WARN", "seed does not resolve, will try again", "no-such-host.invalid")
 	})
 	late := gossiping("b", "eu")
 	late.Gossip.LAN = seed
 	second := launch(t, late).ready(t)
-	whole(t, first, second)
-	eventually(t, patience, "the counts from before", func() bool { return spent(t, second.Node, "per_client", "x") == 10 })
+	allMembers(t, first, second)
+	testkit.Eventually(t, "the counts from before",
+		func() bool { return spent(t, second.Node, "per_client", "x") == 10 })
 }
 
 // Nodes of another label, another key or none, and whoever sends rubbish: the log says so, and nothing else happens.
 func TestStrangersAreKeptOut(t *testing.T) {
 	t.Parallel()
 	key := keyFile(t)
-	var book logbook
+	var book testkit.Log
 	cfg := gossiping("a", "eu")
-	cfg.Gossip.KeyFile, cfg.Logger = key, book.logger()
+	cfg.Gossip.KeyFile, cfg.Logger = key, book.Logger()
 	n := launch(t, cfg).ready(t)
 	friend := gossiping("b", "eu", n.Addr("lan"))
 	friend.Gossip.KeyFile = key
 	second := launch(t, friend).ready(t)
-	whole(t, n, second)
+	allMembers(t, n, second)
 
 	for name, change := range map[string]func(*Gossip){
 		"other key":   func(g *Gossip) { g.KeyFile = keyFile(t) },
 		"no key":      func(g *Gossip) { g.KeyFile = "" },
 		"other label": func(g *Gossip) { g.KeyFile, g.Label = key, "elsewhere" },
 	} {
-		var complaint logbook
+		var complaint testkit.Log
 		stranger := gossiping("c", "eu", n.Addr("lan"))
-		stranger.Logger = complaint.logger()
+		stranger.Logger = complaint.Logger()
 		change(&stranger.Gossip)
 		s := launch(t, stranger).ready(t)
 		takeSome(t, s.Node, "per_client", "x", 500)
-		eventually(t, patience, name+": a warning at the stranger", func() bool {
-			return complaint.line("WARN", "seed does not answer", n.Addr("lan"))
+		testkit.Eventually(t, name+": a warning at the stranger", func() bool {
+			return complaint.HasLine("WARN", "seed does not answer", n.Addr("lan"))
 		})
 		if len(s.Members()) != 0 || len(n.Members()) != 1 {
 			t.Errorf("%s: the stranger has members %v, the cluster %v", name, s.Members(), n.Members())
@@ -262,29 +236,31 @@ func TestStrangersAreKeptOut(t *testing.T) {
 		}
 	}
 	sendRubbish(t, n.Addr("lan"))
-	eventually(t, patience, "warnings in the log", func() bool { return book.line("WARN", "memberlist", "pool=lan", "127.0.0.1") })
+	testkit.Eventually(t, "warnings in the log",
+		func() bool { return book.HasLine("WARN", "memberlist", "pool=lan", "127.0.0.1") })
 	if spent(t, n.Node, "per_client", "x") != 0 {
 		t.Error("a stranger's counts are in")
 	}
 	takeSome(t, second.Node, "per_client", "x", 5)
-	eventually(t, patience, "the node goes on", func() bool { return spent(t, n.Node, "per_client", "x") == 5 })
+	testkit.Eventually(t, "the node goes on", func() bool { return spent(t, n.Node, "per_client", "x") == 5 })
 }
 
 // Without a key, rubbish gets one step further, and no more.
 func TestRubbishWithoutKey(t *testing.T) {
 	t.Parallel()
-	var book logbook
+	var book testkit.Log
 	cfg := gossiping("a", "eu")
-	cfg.Logger = book.logger()
+	cfg.Logger = book.Logger()
 	n := launch(t, cfg).ready(t)
 	second := launch(t, gossiping("b", "eu", n.Addr("lan"))).ready(t)
-	whole(t, n, second)
+	allMembers(t, n, second)
 	sendRubbish(t, n.Addr("lan"))
-	eventually(t, patience, "a warning in the log", func() bool { return book.line("WARN", "memberlist", "pool=lan") })
+	testkit.Eventually(t, "a warning in the log", func() bool { return book.HasLine("WARN", "memberlist", "pool=lan") })
 	takeSome(t, second.Node, "per_client", "x", 5)
-	eventually(t, patience, "the node goes on", func() bool { return spent(t, n.Node, "per_client", "x") == 5 })
+	testkit.Eventually(t, "the node goes on", func() bool { return spent(t, n.Node, "per_client", "x") == 5 })
 	if len(n.Members()) != 1 || n.cluster.Stats().Malformed != 0 {
-		t.Errorf("members %v, %d malformed frames: rubbish without the label came through", n.Members(), n.cluster.Stats().Malformed)
+		t.Errorf("members %v, %d malformed frames: rubbish without the label came through", n.Members(),
+			n.cluster.Stats().Malformed)
 	}
 }
 

@@ -11,116 +11,138 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+
 	"github.com/hashicorp/memberlist"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/node/actions"
-	"github.com/edgelimit/edgelimit/node/httpapi"
+	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
-// Config says what a node is and does. DefaultConfig is a working single node on loopback. The YAML names are those of the
+// Config configures a node. DefaultConfig is a working single node on loopback. The YAML names are those of the
 // configuration file; SampleConfig shows each with its meaning.
 type Config struct {
-	// NodeID names the node; unique in its region. Default: the host's name.
+	// NodeID names the node, uniquely in its region. Default: the host's name.
 	NodeID string `yaml:"node_id"`
-	// Region names where the node stands: nodes that name the same one share the limits of scope region, and the region's store. Default
-	// "local", so that nodes which name none are of one region.
+	// Region names where the node stands. Nodes of one region share the limits of scope region, and the region's store.
+	// Default "local".
 	Region string `yaml:"region"`
-	// Rules are rule files, and directories of them, which are read again when they change. None: the sample rules.
+	// Rules are rule files and directories of them, which are read again when they change. None: the sample rules.
 	Rules []string `yaml:"rules"`
-	// RulesPoll is how often they are looked at, beside when the file system tells of a change: network mounts never do. 100ms to 1h.
+	// RulesPoll is how often the files are checked for changes that the file system does not report, as on network
+	// mounts. 100ms to 1h.
 	RulesPoll time.Duration `yaml:"rules_poll"`
-	// DefaultAlgorithm is that of rules which name none: sliding_window, or fixed_window to count as envoyproxy/ratelimit does. Empty means
-	// sliding_window.
+	// DefaultAlgorithm is that of rules without one: sliding_window, or fixed_window to count as envoyproxy/ratelimit
+	// does. Empty means sliding_window.
 	DefaultAlgorithm string `yaml:"default_algorithm"`
-	// IPv6Prefix is how many bits of an IPv6 address tell one client from another, where a rule does not say so itself. 0
-	// means 64.
+	// IPv6Prefix is how many bits of an IPv6 address identify a client, where a rule does not set it. 0 means 64.
 	IPv6Prefix int `yaml:"ipv6_prefix"`
-	// MergeDomains lets several rule files give descriptors of one domain.
+	// MergeDomains lets several rule files have descriptors of one domain.
 	MergeDomains bool `yaml:"merge_domains"`
-	// Shadow is the kill switch: nothing is denied, and all is counted as before. Node.Shadow turns it while the node runs.
+	// Shadow denies nothing, and counts as before. Node.Shadow changes it at run time.
 	Shadow bool `yaml:"shadow"`
-	// HTTP is the host:port of the HTTP door, or unix:/path; empty: no such door.
+	// HTTP is the address of the HTTP API, host:port or unix:/path; empty: none.
 	HTTP string `yaml:"http"`
-	// RESP is the same for the Redis protocol.
+	// RESP is the address of the Redis protocol.
 	RESP string `yaml:"resp"`
-	// RESPPasswordFile holds the password that clients of the Redis protocol have to give; empty: none.
+	// RESPPasswordFile holds the password of the Redis protocol's clients; empty: none.
 	RESPPasswordFile string `yaml:"resp_password_file"`
-	// GRPC is the same for Envoy's rate limit service.
+	// GRPC is the address of Envoy's rate limit service. It needs Envoy.
 	GRPC string `yaml:"grpc"`
-	// Health is the host:port, or unix:/path, of /livez, /readyz and /metrics; empty: none.
+	// Health is the address of /livez, /readyz and /metrics.
 	Health string `yaml:"health"`
-	// MaxConnections is how many clients may be connected at a time, to each door but that for health and metrics; 1 to 1,000,000. Where the
-	// process may not have as many file descriptors open there are fewer: the doors share what it may have but for 512.
+	// Admin is the address where operators lift bans, on loopback or unix:/path; empty: none. If DefaultAdmin is in
+	// use, as by another node of the machine, a node starts without this listener.
+	Admin string `yaml:"admin"`
+	// MaxConnections is how many clients each listener except health and admin serves at a time; 1 to 1,000,000. It is
+	// cut to the listener's share of the file descriptors that the process may have, less 512.
 	MaxConnections int `yaml:"max_connections"`
-	// IdleTimeout is how long a client may be silent between two requests, at any door: 0, which means 60 s over HTTP and 5 minutes by gRPC and in
-	// the Redis protocol, or 1s to 24h.
+	// MaxConnectionsPerSource is how many of them one source may have, an IPv4 address or an IPv6 /64; 0, a quarter,
+	// or 1 to 1,000,000. This machine, Unix sockets and trusted proxies (Requests) have no such limit.
+	MaxConnectionsPerSource int `yaml:"max_connections_per_source"`
+	// IdleTimeout is the longest time between two requests of a connection: 1s to 24h, or 0, which means 60 s over HTTP
+	// and 5 minutes over gRPC and the Redis protocol.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// Requests says what of a request that /v1/auth is asked about is held against the rules.
+	// Requests says which descriptors /v1/auth makes of a request.
 	Requests actions.Config `yaml:"requests"`
 	// Headers are the families of response headers: draft11, and one of legacy-delta and legacy-epoch; or off.
 	Headers []string `yaml:"headers"`
-	// Memory is the budget for the counters, in bytes: counters.MinMemory to counters.MaxMemory. It is taken as keys come; when it is
-	// used up, the idlest key goes for each that comes, those over their limit last.
+	// Memory is the budget for the counters in bytes, counters.MinMemory to counters.MaxMemory. It is allocated as keys
+	// come; when it is used up, each new key evicts the one that is idle for longest, those over their limit last.
 	Memory Size `yaml:"memory"`
-	// MaxSkew is the budget for clocks that differ: beyond it, by the median of the others, a node says that its clock is off and that its
-	// decisions are degraded. A hundredth of the shortest window costs nothing that can be seen; more costs over-admission and fairness in
-	// proportion. Less than what the ways between two regions differ in, one way and back, cannot be measured.
+	// MaxSkew is how far the node's clock may be from the median of the others; beyond it the node's decisions are
+	// degraded. A hundredth of the shortest window has no visible effect; more costs over-admission and fairness in
+	// proportion. Skew below the difference of two regions' one-way delays cannot be measured.
 	MaxSkew time.Duration `yaml:"max_skew"`
-	// PressureFile is a file of Linux' pressure stall information, which is reported as the pressure once a second; empty: only SetPressure
-	// reports it.
+	// PressureFile is a file of Linux' pressure stall information, which is reported as the pressure once a second;
+	// empty: only SetPressure reports it.
 	PressureFile string `yaml:"pressure_file"`
-	// Drain is how long requests in flight may take when the node stops. What comes after them takes 5 s at most.
+	// Linger is how long a stopping node goes on serving while it answers that it is unready: until the balancers that
+	// poll its readiness have noticed. 0 to 5m; Node.EndLinger cuts it short.
+	Linger time.Duration `yaml:"linger"`
+	// Drain is how long requests in flight may take when the node stops. The rest of the stop takes up to 5 s.
 	Drain time.Duration `yaml:"drain"`
-	// Gossip says how the node speaks with its peers.
+	// Gossip configures replication with the peers.
 	Gossip Gossip `yaml:"gossip"`
-	// Redis says where the region keeps its counts.
+	// Redis configures the region's store.
 	Redis Redis `yaml:"redis"`
 
-	// What follows is for programs that embed a node.
+	// The fields below are for programs that embed a node.
 
 	// Logger is the node's log; nil: slog.Default.
 	Logger *slog.Logger `yaml:"-"`
-	// RuleSet is used in place of Rules; nil: Rules are. Node.SetRules puts others in their place.
+	// RuleSet is used in place of Rules; nil: Rules are. Node.SetRules replaces it.
 	RuleSet *rules.Set `yaml:"-"`
-	// Store is the memory of the region, shared with other nodes, in place of Redis; nil: Redis is, or counts live in the nodes alone.
+	// Store is the region's store, shared with other nodes, in place of Redis; nil: Redis, or none.
 	Store regions.Store `yaml:"-"`
-	// WrapTransport stands between gossip and its sockets: for injecting faults.
+	// Envoy makes Envoy's rate limit service: envoy.Service of package node/envoy, which brings gRPC along. Nil: POST
+	// /json is not found, and GRPC must be empty. The edgelimit command sets it.
+	Envoy func(*Node, EnvoyOptions) EnvoyService `yaml:"-"`
+	// WallClock is the machine's wall clock; nil: time.Now. It is for tests and safe for concurrent use.
+	WallClock func() time.Time `yaml:"-"`
+	// WrapTransport wraps gossip's sockets, to inject faults.
 	WrapTransport func(pool string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport `yaml:"-"`
 }
 
-// Gossip says how a node speaks with its peers.
+// Gossip configures replication with the peers.
 type Gossip struct {
 	// LAN is the host:port, UDP and TCP, for the nodes of the region; empty: the node is alone.
 	LAN string `yaml:"lan"`
 	// WAN is the same for the nodes of all regions; empty: the region is alone.
 	WAN string `yaml:"wan"`
-	// AdvertiseLAN and AdvertiseWAN are the host:port under which others reach this node, where that differs.
+	// AdvertiseLAN and AdvertiseWAN are the host:port under which others reach this node, if different.
 	AdvertiseLAN string `yaml:"advertise_lan"`
 	AdvertiseWAN string `yaml:"advertise_wan"`
-	// Join are nodes to join through: host[:port] of the same region, wan:host[:port] of any.
+	// Join are seed nodes: host[:port] of the same region, wan:host[:port] of any.
 	Join []string `yaml:"join"`
-	// Interval is T: how often the node tells its peers what it admitted.
+	// Interval is the gossip interval: how often the node sends its peers what it admitted.
 	Interval time.Duration `yaml:"interval"`
-	// KeyFile holds the gossip keys and the identity secret (edgelimit keygen makes one). Needed beyond loopback.
+	// KeyFile holds the gossip keys and the identity secret (edgelimit keygen makes one). It is needed beyond loopback,
+	// and with a Redis beyond loopback.
 	KeyFile string `yaml:"key_file"`
 	// Label separates clusters that can reach each other.
 	Label string `yaml:"label"`
 }
 
-// The ports that nodes listen on unless told otherwise.
+// Default addresses and ports.
 const (
 	DefaultHTTP   = "127.0.0.1:8080"
 	DefaultHealth = "127.0.0.1:9100"
+	DefaultAdmin  = "127.0.0.1:9101"
 	lanPort       = "7946"
 	wanPort       = "7947"
 )
 
-// DefaultMaxConnections is how many clients may be connected to a door at a time, as in Redis.
+// DefaultMaxConnections is the default of Config.MaxConnections, as in Redis.
 const DefaultMaxConnections = 10_000
+
+// DefaultMaxSkew is the default of Config.MaxSkew: a hundredth of a window of ten seconds.
+const DefaultMaxSkew = 100 * time.Millisecond
 
 // DefaultConfig returns a single node on loopback with the sample rules.
 func DefaultConfig() Config {
@@ -133,12 +155,13 @@ func DefaultConfig() Config {
 		Region:           "local",
 		RulesPoll:        10 * time.Second,
 		DefaultAlgorithm: counters.SlidingWindow.String(),
-		IPv6Prefix:       rules.DefaultIPv6Prefix,
+		IPv6Prefix:       rulefile.DefaultIPv6Prefix,
 		HTTP:             DefaultHTTP,
 		Health:           DefaultHealth,
+		Admin:            DefaultAdmin,
 		MaxConnections:   DefaultMaxConnections,
 		Requests:         actions.DefaultConfig(),
-		Headers:          httpapi.DefaultHeaders(),
+		Headers:          answer.DefaultHeaders(),
 		Memory:           counters.DefaultMemory,
 		MaxSkew:          DefaultMaxSkew,
 		Drain:            4 * time.Second,
@@ -150,84 +173,88 @@ func DefaultConfig() Config {
 // Validate reports everything that is wrong with the configuration, without opening anything.
 func (c *Config) Validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, door := range c.doors() {
-		if _, _, err := splitDoor(door.addr); door.addr != "" && err != nil {
-			wrong("%s: %w", door.name, err)
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	if c.RESPPasswordFile != "" && c.RESP == "" {
-		wrong("resp_password_file: a password without a door: set resp (--resp)")
-	}
-	if c.MaxConnections < 1 || c.MaxConnections > 1_000_000 {
-		wrong("max_connections: %d, want 1 to 1000000", c.MaxConnections)
-	}
-	if c.IdleTimeout != 0 && (c.IdleTimeout < time.Second || c.IdleTimeout > 24*time.Hour) {
-		wrong("idle_timeout: %v, want 1s to 24h, or 0s", c.IdleTimeout)
-	}
-	for _, a := range []named{
-		{"gossip.advertise_lan", c.Gossip.AdvertiseLAN}, {"gossip.advertise_wan", c.Gossip.AdvertiseWAN},
-	} {
-		if _, _, err := net.SplitHostPort(a.addr); a.addr != "" && err != nil {
-			wrong("%s: address %q: want host:port", a.name, a.addr)
-		}
-	}
-	if c.Memory < counters.MinMemory || c.Memory > counters.MaxMemory {
-		wrong("memory: %v, want %v to %v", c.Memory, Size(counters.MinMemory), Size(counters.MaxMemory))
-	}
+	c.validateListeners(check)
+	check(c.Memory >= counters.MinMemory && c.Memory <= counters.MaxMemory,
+		"memory: %v, want %v to %v", c.Memory, Size(counters.MinMemory), Size(counters.MaxMemory))
 	if err := c.ruleOptions().Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	if c.RulesPoll < 100*time.Millisecond || c.RulesPoll > time.Hour {
-		wrong("rules_poll: %v, want 100ms to 1h", c.RulesPoll)
-	}
-	if c.Drain <= 0 || c.Drain > time.Minute {
-		wrong("drain: %v, want more than 0 and at most 1m", c.Drain)
-	}
-	if c.MaxSkew < time.Millisecond || c.MaxSkew > time.Hour {
-		wrong("max_skew: %v, want 1ms to 1h", c.MaxSkew)
-	}
-	if err := (httpapi.Options{Headers: c.Headers}).Validate(); err != nil {
-		wrong("headers: %w", err)
-	}
-	if _, err := actions.New(c.Requests); err != nil {
-		wrong("requests: %w", err)
-	}
+	check(c.RulesPoll >= 100*time.Millisecond && c.RulesPoll <= time.Hour,
+		"rules_poll: %v, want 100ms to 1h", c.RulesPoll)
+	check(c.Linger >= 0 && c.Linger <= 5*time.Minute, "linger: %v, want 0s to 5m", c.Linger)
+	check(c.Drain > 0 && c.Drain <= time.Minute, "drain: %v, want more than 0 and at most 1m", c.Drain)
+	check(c.MaxSkew >= time.Millisecond && c.MaxSkew <= time.Hour, "max_skew: %v, want 1ms to 1h", c.MaxSkew)
+	_, err := answer.NewHeaders(c.Headers, nil, nil)
+	check(err == nil, "headers: %w", err)
+	_, err = actions.New(c.Requests)
+	check(err == nil, "requests: %w", err)
 	for _, seed := range c.Gossip.Join {
-		switch wan, _, err := splitSeed(seed); {
-		case err != nil:
-			wrong("gossip.join: %w", err)
-		case wan && c.Gossip.WAN == "":
-			wrong("gossip.join: %s is of the WAN, but this node is not on it: set gossip.wan (--gossip-wan)", seed)
-		case !wan && c.Gossip.LAN == "":
-			wrong("gossip.join: %s is of the region, but this node has no address for it: set gossip.lan (--gossip), or join wan:%s", seed, seed)
-		}
+		wan, _, err := splitSeed(seed)
+		check(err == nil, "gossip.join: %w", err)
+		check(err != nil || !wan || c.Gossip.WAN != "",
+			"gossip.join: %s is of the WAN, but this node is not on it: set gossip.wan (--gossip-wan)", seed)
+		check(err != nil || wan || c.Gossip.LAN != "", "gossip.join: %s is of the region, but this node has no "+
+			"address for it: set gossip.lan (--gossip), or join wan:%s", seed, seed)
 	}
 	if err := c.Redis.validate(); err != nil {
 		errs = append(errs, err)
+	} else {
+		check(c.Gossip.KeyFile != "" || !c.Redis.beyondLoopback(), "redis.url: a Redis beyond loopback needs a key "+
+			"file, without which everybody can tell from its keys whom they count: make one with edgelimit keygen "+
+			"--out cluster.key and set gossip.key_file (--key-file) to it on every node")
 	}
 	var keys Keys
-	if c.Gossip.KeyFile != "" { // that it holds keys is seen when it is opened
+	if c.Gossip.KeyFile != "" { // New checks its content
 		keys.Gossip = [][]byte{make([]byte, gossipKeySize)}
 	}
 	cluster := c.clusterConfig(0, keys)
 	return errors.Join(append(errs, cluster.Validate())...)
 }
 
-// named is an address of the configuration.
-type named struct{ name, addr string }
-
-// doors are the node's doors, open or not.
-func (c *Config) doors() []named {
-	return []named{{"http", c.HTTP}, {"grpc", c.GRPC}, {"resp", c.RESP}, {"health", c.Health}}
+func (c *Config) validateListeners(check func(ok bool, format string, args ...any)) {
+	for _, name := range listenerNames {
+		addr := c.addresses()[name]
+		_, _, err := listen.SplitAddress(addr)
+		check(addr == "" || err == nil, "%s: %w", name, err)
+	}
+	check(c.Admin == "" || listen.IsLocal(c.Admin), "admin: %s can be reached from other machines, and who reaches it "+
+		"may lift bans: want loopback, as %s, or unix:/path", c.Admin, DefaultAdmin)
+	check(c.GRPC == "" || c.Envoy != nil, "grpc: an address, but this program was built without Envoy's protocol: "+
+		"import github.com/edgelimit/edgelimit/node/envoy and set Config.Envoy = envoy.Service")
+	check(c.RESPPasswordFile == "" || c.RESP != "", "resp_password_file: a password without a listener: set resp "+
+		"(--resp)")
+	check(c.MaxConnections >= 1 && c.MaxConnections <= 1_000_000,
+		"max_connections: %d, want 1 to 1000000", c.MaxConnections)
+	check(c.MaxConnectionsPerSource >= 0 && c.MaxConnectionsPerSource <= 1_000_000,
+		"max_connections_per_source: %d, want 1 to 1000000, or 0 for a quarter", c.MaxConnectionsPerSource)
+	check(c.IdleTimeout == 0 || c.IdleTimeout >= time.Second && c.IdleTimeout <= 24*time.Hour,
+		"idle_timeout: %v, want 1s to 24h, or 0s", c.IdleTimeout)
+	_, _, err := net.SplitHostPort(c.Gossip.AdvertiseLAN)
+	check(c.Gossip.AdvertiseLAN == "" || err == nil,
+		"gossip.advertise_lan: address %q: want host:port", c.Gossip.AdvertiseLAN)
+	_, _, err = net.SplitHostPort(c.Gossip.AdvertiseWAN)
+	check(c.Gossip.AdvertiseWAN == "" || err == nil,
+		"gossip.advertise_wan: address %q: want host:port", c.Gossip.AdvertiseWAN)
 }
 
-// ruleOptions say how the rule files are read.
-func (c *Config) ruleOptions() rules.Options {
-	return rules.Options{Algorithm: c.DefaultAlgorithm, IPv6Prefix: c.IPv6Prefix, MergeDomains: c.MergeDomains}
+var listenerNames = []string{"http", "grpc", "resp", "health", "admin"}
+
+// addresses returns the addresses of the node's listeners by name; empty: none.
+func (c *Config) addresses() map[string]string {
+	return map[string]string{"http": c.HTTP, "grpc": c.GRPC, "resp": c.RESP, "health": c.Health, "admin": c.Admin}
 }
 
-// splitSeed tells which pool a seed is of and its host:port.
+// ruleOptions returns how the rule files are read.
+func (c *Config) ruleOptions() rulefile.Options {
+	return rulefile.Options{Algorithm: c.DefaultAlgorithm, IPv6Prefix: c.IPv6Prefix, MergeDomains: c.MergeDomains}
+}
+
+// splitSeed returns the pool of a seed and its host:port.
 func splitSeed(seed string) (wan bool, addr string, err error) {
 	addr, wan = strings.CutPrefix(seed, "wan:")
 	host, port, err := net.SplitHostPort(addr)
@@ -246,7 +273,7 @@ func splitSeed(seed string) (wan bool, addr string, err error) {
 	return wan, net.JoinHostPort(host, port), nil
 }
 
-// clusterConfig is the gossip part of the configuration as the gossip package takes it.
+// clusterConfig returns the configuration of package gossip.
 func (c *Config) clusterConfig(incarnation uint64, keys Keys) gossip.Config {
 	cfg := gossip.Config{
 		NodeID: c.NodeID, Region: c.Region, Incarnation: incarnation,

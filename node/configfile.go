@@ -2,13 +2,13 @@ package node
 
 import (
 	"bytes"
-	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
-	"regexp"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -19,60 +19,72 @@ import (
 //go:embed edgelimit.yaml
 var SampleConfig []byte
 
-// ReadConfig reads a configuration file over the defaults. A setting that it does not know is an error, with its line.
+// ReadConfig reads a configuration file over the defaults. What it does not understand it reports all at once, as
+// [rulefile.Problems] takes apart: each a *rulefile.Error, with its place in the file.
 func ReadConfig(name string) (Config, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return Config{}, fmt.Errorf("configuration: %w", err)
 	}
-	cfg, err := parseConfig(b)
-	if err != nil {
-		return Config{}, fmt.Errorf("configuration %s: %w", name, err)
-	}
-	return cfg, nil
+	return parseConfig(name, b)
 }
 
-// renamed are settings of earlier versions, and what takes their places.
-var renamed = map[string]string{"max_keys": "memory, a budget in bytes as in 256MiB, takes its place"}
-
-// unknownSetting is what the decoder says of a key that no field has.
-var unknownSetting = regexp.MustCompile(`field (\S+) not found in type \S+`)
-
-// explained says of keys that are no settings what to do instead.
-func explained(err error) error {
-	if list, ok := errors.AsType[*yaml.TypeError](err); ok {
-		for i, e := range list.Errors {
-			if m := unknownSetting.FindStringSubmatch(e); m != nil {
-				instead := cmp.Or(renamed[m[1]], "edgelimit serve --print-config shows those that there are")
-				list.Errors[i] = strings.Replace(e, m[0], fmt.Sprintf("unknown setting %q: %s", m[1], instead), 1)
-			}
-		}
-	}
-	return err
-}
-
-// readPassword reads a file that holds a password, and nothing else but an end of the line.
-func readPassword(name string) (string, error) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return "", err
-	}
-	password := strings.TrimRight(string(b), "\r\n")
-	if password == "" {
-		return "", fmt.Errorf("%s is empty: write the password into it", name)
-	}
-	return password, nil
-}
-
-func parseConfig(b []byte) (Config, error) {
+// parseConfig reads the text of a file.
+func parseConfig(name string, b []byte) (Config, error) {
 	cfg := DefaultConfig()
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
 	if err := dec.Decode(&cfg); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, explained(err)
+		return Config{}, configErrors(name, b, err)
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return Config{}, errors.New("there is more than one document")
+		return Config{}, fmt.Errorf("%s: there is more than one document", name)
 	}
 	return cfg, nil
+}
+
+// Size is a number of bytes. It is written as 64MiB or 1GiB, or as a plain number of them.
+type Size int
+
+// sizeUnits are what a size may be written in, the largest first.
+var sizeUnits = []struct {
+	name  string
+	bytes Size
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+
+// ParseSize reads a size. The error quotes what it could not read.
+func ParseSize(text string) (Size, error) {
+	number, unit := text, Size(1)
+	for _, u := range sizeUnits {
+		if before, ok := strings.CutSuffix(text, u.name); ok {
+			number, unit = before, u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseUint(number, 10, 63)
+	if err != nil || n > math.MaxInt64/uint64(unit) {
+		return 0, fmt.Errorf("size %.80q: want a whole number with KiB, MiB or GiB, as in 64MiB or 1GiB, or of bytes",
+			text)
+	}
+	return Size(n) * unit, nil
+}
+
+// String returns the size in the largest unit that leaves no fraction. ParseSize reads it.
+func (s Size) String() string {
+	for _, u := range sizeUnits {
+		if s != 0 && s%u.bytes == 0 {
+			return strconv.Itoa(int(s/u.bytes)) + u.name
+		}
+	}
+	return strconv.Itoa(int(s))
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (s *Size) UnmarshalYAML(n *yaml.Node) error {
+	size, err := ParseSize(n.Value) // of what is no scalar: empty
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	*s = size
+	return nil
 }

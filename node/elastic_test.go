@@ -9,7 +9,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const elastic = `
@@ -19,7 +19,8 @@ descriptors:
     rate_limit: {name: tenant, unit: hour, requests_per_unit: 10}
     descriptors:
       - {key: user, rate_limit: {name: user, unit: hour, requests_per_unit: 4, mode: elastic, parent: tenant}}
-      - {key: trial, shadow_mode: true, rate_limit: {name: trial, unit: hour, requests_per_unit: 4, mode: elastic, parent: tenant}}
+      - {key: trial, shadow_mode: true,
+          rate_limit: {name: trial, unit: hour, requests_per_unit: 4, mode: elastic, parent: tenant}}
   - {key: path, rate_limit: {name: path, unit: hour, requests_per_unit: 3}}
   - {key: page, rate_limit: {name: page, unit: hour, requests_per_unit: 4, mode: elastic, max_pressure: 0.3}}
 `
@@ -37,7 +38,9 @@ func TestElastic(t *testing.T) {
 		req.Peek = true
 		peek := take(t, n, req)
 		d := take(t, n, ask(user("a", "ann")))
-		if d.Allowed != (i < 10) || d.Waived != (i >= 4 && i < 10) || d.Remaining != 4-min(i+1, 4) || d.Mode != counters.Elastic || d.Rule != "user" {
+		if d.Allowed != (i < 10) || d.Waived != (i >= 4 && i < 10) || d.Remaining != 4-min(i+1, 4) ||
+			d.Mode != counters.Elastic ||
+			d.Rule != "user" {
 			t.Errorf("request %d: %+v", i+1, d)
 		}
 		if peek.Allowed != d.Allowed || peek.Waived != d.Waived {
@@ -72,7 +75,8 @@ func TestElasticBesideAnotherLayer(t *testing.T) {
 		}
 	}
 	layers, err := n.Decide(t.Context(), &Request{Domain: "test", Descriptors: both.Descriptors, Peek: true}, nil)
-	if err != nil || len(layers) != 3 || letters(layers) != "ada" || layers[0].Remaining != 1 || layers[2].Remaining != 7 {
+	if err != nil || len(layers) != 3 || letters(layers) != "ada" || layers[0].Remaining != 1 ||
+		layers[2].Remaining != 7 {
 		t.Errorf("%+v (%v), want 1 and 7 left", layers, err)
 	}
 }
@@ -119,7 +123,8 @@ domain: test
 descriptors:
   - key: tenant
     rate_limit: {name: tenant, unit: hour, requests_per_unit: 100}
-    descriptors: [{key: user, rate_limit: {name: user, unit: hour, requests_per_unit: 10, mode: elastic, parent: tenant}}]
+    descriptors: [{key: user, rate_limit: {name: user, unit: hour, requests_per_unit: 10, mode: elastic,
+        parent: tenant}}]
 `)
 	var own, lent [5]atomic.Uint64
 	var wg sync.WaitGroup
@@ -157,7 +162,7 @@ descriptors:
 
 // Without a parent a rule borrows while somebody says that the pressure is low.
 func TestElasticByPressure(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		n := launch(t, quiet(elastic)).ready(t)
 		page := ask(by("page", "/"))
 		if got := takeSome(t, n.Node, "page", "/", 6); got != 4 {
@@ -173,7 +178,7 @@ func TestElasticByPressure(t *testing.T) {
 				t.Errorf("at a pressure of %v: %+v", step.pressure, d)
 			}
 		}
-		time.Sleep(pressureLasts - 100*time.Millisecond)
+		time.Sleep(pressureTTL - 100*time.Millisecond)
 		if d := take(t, n.Node, page); !d.Allowed {
 			t.Errorf("while the report counts: %+v", d)
 		}
@@ -194,7 +199,8 @@ func TestElasticDecisionsAllocateNothing(t *testing.T) {
 	n := idle(t, elastic)
 	n.SetPressure(0)
 	var room [4]Decision
-	for name, req := range map[string]Request{"of a parent": ask(user("a", "ann")), "by pressure": ask(by("page", "/"))} {
+	for name, req := range map[string]Request{"of a parent": ask(user("a", "ann")),
+		"by pressure": ask(by("page", "/"))} {
 		decide := func() {
 			if _, err := n.Decide(t.Context(), &req, room[:0]); err != nil {
 				t.Fatal(err)
@@ -207,9 +213,11 @@ func TestElasticDecisionsAllocateNothing(t *testing.T) {
 	}
 }
 
-// A rule and its parent may each be kept by others: what is borrowed, and what is promised, is counted where the parent is.
+// A rule and its parent may each be kept by others: what is borrowed, and what is promised, is counted where the parent
+// is.
 func TestElasticInScopes(t *testing.T) {
-	for _, scopes := range [][2]string{{"global", "region"}, {"global", "node"}, {"region", "global"}, {"region", "region"}, {"node", "global"}, {"node", "region"}} {
+	for _, scopes := range [][2]string{{"global", "region"}, {"global", "node"}, {"region", "global"},
+		{"region", "region"}, {"node", "global"}, {"node", "region"}} {
 		n := idle(t, strings.NewReplacer("requests_per_unit: 10}", "requests_per_unit: 10, scope: "+scopes[0]+"}",
 			"name: user,", "name: user, scope: "+scopes[1]+",").Replace(elastic))
 		for i := range 12 {
@@ -217,7 +225,8 @@ func TestElasticInScopes(t *testing.T) {
 				t.Errorf("%v: request %d: %+v", scopes, i+1, d)
 			}
 		}
-		layers, err := n.Decide(t.Context(), &Request{Domain: "test", Descriptors: ask(user("a", "bob"), by("tenant", "a")).Descriptors}, nil)
+		layers, err := n.Decide(t.Context(),
+			&Request{Domain: "test", Descriptors: ask(user("a", "bob"), by("tenant", "a")).Descriptors}, nil)
 		if err != nil || letters(layers) != "aw" {
 			t.Errorf("%v: what is promised: %+v (%v)", scopes, layers, err)
 		}
@@ -227,7 +236,8 @@ func TestElasticInScopes(t *testing.T) {
 			}
 		}
 		for _, s := range n.Slots() {
-			if s.Meter.Rule == "test/tenant" && scopes[0] != "global" || s.Meter.Rule == "test/tenant/user" && scopes[1] != "global" {
+			if s.Meter.Rule == "test/tenant" && scopes[0] != "global" ||
+				s.Meter.Rule == "test/tenant/user" && scopes[1] != "global" {
 				t.Errorf("%v: counted by all: %+v", scopes, s)
 			}
 		}

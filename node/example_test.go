@@ -7,12 +7,13 @@ import (
 
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
 // A limit is raised while the node runs: what was counted under the old one counts under the new one.
 func ExampleNode_SetRules() {
 	ruleSet := func(most int) *rules.Set {
-		set, err := rules.Parse("api.yaml", fmt.Appendf(nil, `
+		set, err := rulefile.Parse("api.yaml", fmt.Appendf(nil, `
 domain: api
 descriptors:
   - {key: user, rate_limit: {name: per_user, unit: day, requests_per_unit: %d}}
@@ -23,7 +24,7 @@ descriptors:
 		return set
 	}
 	cfg := node.DefaultConfig()
-	cfg.HTTP, cfg.Health = "", "" // no doors: ask in process
+	cfg.HTTP, cfg.Health, cfg.Admin = "", "", "" // no listeners: ask in process
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.RuleSet = ruleSet(2)
 	n, err := node.New(cfg)

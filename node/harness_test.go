@@ -3,83 +3,83 @@ package node
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/testnet/leaks"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/netem"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+// gossiping is the configuration of a node on loopback that joins through others of its region, or wan:others of any.
+func gossiping(id, region string, join ...string) Config {
+	cfg := quiet(perClient)
+	cfg.NodeID, cfg.Region = id, region
+	cfg.Gossip.LAN, cfg.Gossip.WAN = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Gossip.Interval = 50 * time.Millisecond
+	cfg.Gossip.Join = join
+	return cfg
+}
 
-// patience is how long a test waits for what should come at once, on a machine that is busy with other things.
-const patience = time.Minute
+// through lets all gossip of the node pass the links, as an endpoint of the group.
+func through(links *netem.Links, group string, cfg Config) Config {
+	cfg.WrapTransport = func(_ string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
+		addr := fmt.Sprintf("127.0.0.1:%d", t.(interface{ GetAutoBindPort() int }).GetAutoBindPort())
+		links.Register(addr, group)
+		return netem.Wrap(t, addr, links)
+	}
+	return cfg
+}
 
-// eventually looks every few milliseconds whether the condition holds, and fails the test if it does not in time.
-func eventually(t *testing.T, within time.Duration, what string, holds func() bool) {
+// allMembers waits until every node knows every other one.
+func allMembers(t *testing.T, nodes ...*running) {
 	t.Helper()
-	ticker := time.NewTicker(3 * time.Millisecond)
-	defer ticker.Stop()
-	for deadline := time.After(within); !holds(); {
-		select {
-		case <-deadline:
-			t.Fatalf("not within %v: %s", within, what)
-		case <-ticker.C:
-		}
+	testkit.Eventually(t, "all nodes know each other", func() bool {
+		return !slices.ContainsFunc(nodes, func(n *running) bool { return len(n.Members()) != len(nodes)-1 })
+	})
+}
+
+func degraded(t *testing.T, n *Node) bool {
+	t.Helper()
+	return take(t, n, Request{Rule: "per_client", Identity: "probe", Peek: true}).Degraded
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// logbook is a log that tests can read.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+func TestMain(m *testing.M) { testkit.MainWithoutLeaks(m) }
 
-func (b *logbook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
+// EnvoyForTests is envoy.Service, which imports this package: envoy_test.go, of another one, sets it.
+var EnvoyForTests func(*Node, EnvoyOptions) EnvoyService
 
-func (b *logbook) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
-// line reports whether one line of the log holds all the words.
-func (b *logbook) line(words ...string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.text.String()) {
-		all := true
-		for _, w := range words {
-			all = all && strings.Contains(line, w)
-		}
-		if all {
-			return true
-		}
-	}
-	return false
-}
-
-func (b *logbook) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// quiet is a configuration without doors and without gossip, that tests add to.
+// quiet is a configuration without listeners and without gossip, that tests add to.
 func quiet(rule string) Config {
 	cfg := DefaultConfig()
 	cfg.NodeID, cfg.Region = "a", "here"
-	cfg.HTTP, cfg.Health = "", ""
+	cfg.HTTP, cfg.Health, cfg.Admin = "", "", ""
+	cfg.Envoy = EnvoyForTests
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	if rule != "" {
 		cfg.RuleSet = ruleSet(rule)
@@ -88,7 +88,7 @@ func quiet(rule string) Config {
 }
 
 func ruleSet(text string) *rules.Set {
-	set, err := rules.Parse("test.yaml", []byte(text))
+	set, err := rulefile.Parse("test.yaml", []byte(text))
 	if err != nil {
 		panic(err)
 	}
@@ -127,14 +127,14 @@ func launch(t *testing.T, cfg Config) *running {
 // ready waits until the node serves.
 func (r *running) ready(t *testing.T) *running {
 	t.Helper()
-	eventually(t, patience, "ready", func() bool { return r.Ready() == nil })
+	testkit.Eventually(t, "ready", func() bool { return r.Ready() == nil })
 	return r
 }
 
 // web keeps no connection, so that none outlives its test.
-var web = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+var web = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
 
-// get asks a door and returns the status and the body.
+// get asks a listener and returns the status and the body.
 func get(t *testing.T, addr, path string) (status int, body string) {
 	t.Helper()
 	resp, err := web.Get("http://" + addr + path)
@@ -235,4 +235,137 @@ func isFree(addr string) bool {
 		return false
 	}
 	return p.Close() == nil
+}
+
+// scrape reads /metrics as Prometheus does: the value of each series of the node's own.
+func scrape(t *testing.T, addr string) (text string, series map[string]float64) {
+	t.Helper()
+	status, text := get(t, addr, "/metrics")
+	if status != http.StatusOK {
+		t.Fatalf("/metrics: %d %s", status, text)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("the exposition does not parse: %v", err)
+	}
+	series = make(map[string]float64)
+	for name, family := range families {
+		if !strings.HasPrefix(name, "edgelimit_") {
+			continue
+		}
+		for _, m := range family.Metric {
+			id := name
+			for _, l := range m.Label {
+				id += fmt.Sprintf(" %s=%s", l.GetName(), l.GetValue())
+			}
+			if _, twice := series[id]; twice {
+				t.Errorf("series %q is there twice", id)
+			}
+			series[id] = valueOf(t, id, family.GetType(), m)
+		}
+	}
+	return text, series
+}
+
+// valueOf also holds the name against the type: what ends in _total is a counter, and nothing else is. Of a histogram
+// the value is how many observations it has.
+func valueOf(t *testing.T, id string, kind dto.MetricType, m *dto.Metric) float64 {
+	t.Helper()
+	name, _, _ := strings.Cut(id, " ")
+	switch counter := strings.HasSuffix(name, "_total"); {
+	case counter && kind == dto.MetricType_COUNTER:
+		return m.GetCounter().GetValue()
+	case !counter && kind == dto.MetricType_GAUGE:
+		return m.GetGauge().GetValue()
+	case !counter && kind == dto.MetricType_HISTOGRAM:
+		return float64(m.GetHistogram().GetSampleCount())
+	}
+	t.Errorf("%s is of type %v", id, kind)
+	return 0
+}
+
+const perClient = `
+domain: test
+descriptors: [{key: client, rate_limit: {name: per_client, window: 1m, requests_per_unit: 1000}}]
+`
+
+func withListeners(cfg Config) Config {
+	cfg.HTTP, cfg.Health = "127.0.0.1:0", "127.0.0.1:0"
+	return cfg
+}
+
+// seriesOf gathers what a collector exports, by the value of one of the labels.
+func seriesOf(t *testing.T, c prometheus.Collector, metric, by string) map[string][]*dto.Metric {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string][]*dto.Metric)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == metric && l.GetName() == by {
+					out[l.GetValue()] = append(out[l.GetValue()], m)
+				}
+			}
+		}
+	}
+	return out
+}
+
+const layered = `
+domain: test
+descriptors:
+  - key: client
+    rate_limit: {name: per_client, window: 1m, requests_per_unit: 10}
+  - key: endpoint
+    rate_limit: {name: per_endpoint, window: 10s, requests_per_unit: 3}
+  - key: plan
+    value: partner
+    rate_limit: {name: partner, unlimited: true}
+  - key: plan
+    value: banned
+    rate_limit: {name: banned, unit: minute, requests_per_unit: 0}
+  - key: nameless
+    rate_limit: {unit: minute, requests_per_unit: 2}
+---
+domain: other
+descriptors: [{key: client, rate_limit: {name: per_client, window: 1m, requests_per_unit: 10}}]
+`
+
+// idle is a node that was made but does not run: it decides all the same.
+func idle(t testing.TB, rule string) *Node {
+	t.Helper()
+	n, err := New(quiet(rule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func by(key, value string) []rules.Entry { return []rules.Entry{{Key: key, Value: value}} }
+
+func ask(descriptors ...[]rules.Entry) Request {
+	return Request{Domain: "test", Descriptors: descriptors}
+}
+
+func take(t *testing.T, n *Node, req Request) Decision {
+	t.Helper()
+	d, err := n.Take(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func descriptorsRequest(domain string, keys ...string) *Request {
+	req := &Request{Domain: domain}
+	for _, k := range keys {
+		req.Descriptors = append(req.Descriptors, []rules.Entry{{Key: k, Value: "secret"}})
+	}
+	return req
 }

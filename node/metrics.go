@@ -1,235 +1,197 @@
 package node
 
 import (
-	"strings"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/telemetry"
 )
 
 // newCollectors returns the node's metrics. Labels are names from the rules and the topology, never an identity.
 func newCollectors(n *Node) []prometheus.Collector {
-	return []prometheus.Collector{
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&nodeCollector{n}, n.latencies.staleness, n.latencies.calls,
-	}
-}
-
-// latencies are the histograms of what happens off the request path.
-type latencies struct {
-	staleness *prometheus.HistogramVec
-	calls     *prometheus.HistogramVec
-}
-
-func newLatencies() *latencies {
-	return &latencies{
-		staleness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "edgelimit_peer_staleness_seconds",
-			Help:    "Age of what this node knows of each other one that has requests, its largest in every gossip interval, by the other's region.",
-			Buckets: []float64{.05, .1, .15, .2, .3, .5, 1, 2, 5, 10, 30, 60},
-		}, []string{"region"}),
-		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "edgelimit_store_call_seconds",
-			Help:    "How long calls of the regional store took, by outcome (ok, failed).",
-			Buckets: []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5},
-		}, []string{"outcome"}),
-	}
-}
-
-func (l *latencies) store(took time.Duration, err error) {
-	outcome := "ok"
-	if err != nil {
-		outcome = "failed"
-	}
-	l.calls.WithLabelValues(outcome).Observe(took.Seconds())
-}
-
-// peers notes the ages of an interval. Those of idle peers, who speak once a second, would hide how fast counts travel.
-func (l *latencies) peers(members []gossip.MemberStatus) {
-	for i := range members {
-		if m := &members[i]; !m.Idle {
-			l.staleness.WithLabelValues(label(m.Region)).Observe(m.Age.Seconds())
-		}
-	}
-}
-
-// label makes a label of a peer's word: one that is not UTF-8 would be a panic.
-func label(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-
-var (
-	decisionsDesc = desc("decisions_total", "Decisions by rule and outcome: allowed, denied, waived, which is over the limit and let pass by the rule's mode, or, of a rule with a ban, banned: denied because of an earlier denial. A request counts once in each layer that charged, denied or waived it.", "rule", "outcome")
-	nearDesc      = desc("near_limit_total", "Of the allowed decisions by rule, those that left less than a fifth of the limit.", "rule")
-	boundDesc     = desc("over_admission_bound_ratio", "Bound on over-admission within the last window, as a part of the rule's limit, for the measured rates.", "rule")
-	membersDesc   = desc("members", "Other nodes in the membership, by region.", "region")
-	staleDesc     = desc("staleness_seconds", "Largest age of what this node knows of another one.")
-	degradedDesc  = desc("degraded", "1 while some node is silent or out of the membership without having left, or this node's clock is off.")
-	skewDesc      = desc("clock_skew_seconds", "By how much this node's clock is ahead of the median of its peers' and the regional store's.")
-	clocksDesc    = desc("clock_skew_clocks", "How many other clocks the skew is of; 0: the skew is unknown.")
-	rulesDesc     = desc("rules", "Rules in force.")
-	loadedDesc    = desc("rules_loaded", "1 when the last load of rules was good, 0 when it failed: the last good ones are in force then.")
-	sinceDesc     = desc("rules_timestamp_seconds", "When the rules in force were put in force, in Unix time.")
-	pressureDesc  = desc("pressure", "Reported pressure, that elastic rules without a parent look at; 1 where nobody has reported any for five seconds.")
-	shadowDesc    = desc("shadow", "1 while all rules are in shadow mode: nothing is denied.")
-	keysDesc      = desc("keys", "Counters held.")
-	memoryDesc    = desc("memory_bytes", "Memory that the counters take now.")
-	budgetDesc    = desc("memory_limit_bytes", "Memory that the counters may take.")
-	storeWaitDesc = desc("store_pending_slots", "Slots that wait to be told to the regional store.")
-	storeOpenDesc = desc("store_breaker_state", "Whether the regional store is called: 0 closed (it answers), 1 open (it failed), 2 half-open (it is tried).")
-
-	loadsDesc     = desc("rules_loads_total", "Loads of rules, by outcome (ok, failed).", "outcome")
-	expiredDesc   = desc("expired_keys_total", "Counters that went because their window had passed.")
-	evictedDesc   = desc("evicted_keys_total", "Counters that went to make room, by standing: whether the last request was denied, or other.", "standing")
-	forgottenDesc = desc("forgotten_cost_total", "Cost that evicted counters still counted.")
-	refusedDesc   = desc("refused_slots_total", "Slots of peers that were refused: from the future, invalid, or beyond belief.")
-	liesDesc      = desc("implausible_slots_total", "Of the refused slots of peers, those that count more than a node can have admitted.")
-
-	framesSentDesc     = desc("gossip_frames_sent_total", "Frames sent to peers.")
-	framesReceivedDesc = desc("gossip_frames_received_total", "Frames received from peers.")
-	bytesSentDesc      = desc("gossip_bytes_sent_total", "Bytes of frames sent.")
-	bytesReceivedDesc  = desc("gossip_bytes_received_total", "Bytes of frames received.")
-	slotsNovelDesc     = desc("gossip_novel_slots_total", "Received slots that were news.")
-	resentDesc         = desc("gossip_resent_frames_total", "Frames sent again to a peer that lacked them.")
-	snapshotsDesc      = desc("gossip_snapshots_sent_total", "Snapshots sent to peers that were new or too far behind.")
-	snapshotsInDesc    = desc("gossip_snapshots_received_total", "Snapshots received.")
-	earlyDesc          = desc("gossip_early_frames_total", "Frames that were asked for again, because they told of a time to come: the sender's clock is ahead.")
-	malformedDesc      = desc("gossip_malformed_frames_total", "Frames that could not be read.")
-
-	connectionsDesc = desc("connections", "Clients that are connected, by door (http, grpc, resp, health).", "door")
-	acceptedDesc    = desc("accepted_connections_total", "Connections that were let in, by door.", "door")
-	turnedAwayDesc  = desc("refused_connections_total", "Connections beyond how many there may be, by door.", "door")
-
-	respLimitsDesc    = desc("resp_limits", "Limits that clients of the Redis protocol have made and use.")
-	respBoundDesc     = desc("resp_over_admission_bound_ratio", "The largest over_admission_bound_ratio of those limits.")
-	respMalformedDesc = desc("resp_malformed_requests_total", "Connections of the Redis protocol that ended because what came was no command.")
-	respSlowDesc      = desc("resp_slow_connections_total", "Connections of the Redis protocol that ended because a command or its reply took too long.")
-	respCommandsDesc  = desc("resp_commands_total", "Commands by outcome: allowed or denied (CL.THROTTLE), failed (an error was the reply), other.", "outcome")
-
-	rlsRequestsDesc  = desc("rls_requests_total", "Requests of Envoy's rate limit service by outcome: ok or over_limit (the overall code), invalid, failed (there was no answer).", "outcome")
-	rlsOverridesDesc = desc("rls_overrides", "Limits that requests of Envoy's rate limit service have brought and use.")
-	rlsBoundDesc     = desc("rls_over_admission_bound_ratio", "The largest over_admission_bound_ratio of those limits.")
-
-	storeFlushedDesc = desc("store_flushed_slots_total", "Slots that the regional store acknowledged.")
-	storeFailedDesc  = desc("store_failed_calls_total", "Calls of the regional store that failed.")
-	storeDroppedDesc = desc("store_dropped_slots_total", "Slots that found no room to wait; a push of all own slots makes that good.")
-	storeLostDesc    = desc("store_lost_total", "Times that the regional store was found to have lost data.")
-)
-
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("edgelimit_"+name, help, labels, nil)
+	return append(n.monitor.Latencies.Collectors(), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &nodeCollector{n})
 }
 
 // nodeCollector reads the node's totals when it is scraped.
 type nodeCollector struct{ n *Node }
 
-// Describe implements prometheus.Collector. It tells nothing: which series there are depends on the rules.
+// Describe implements prometheus.Collector. It describes nothing: the series depend on the rules.
 func (c *nodeCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	n, w := c.n, telemetry.Writer(out)
+	n.writeRules(w)
+	n.monitor.Write(w, n.cluster)
+	w.Gauge("pressure", "Reported pressure for elastic rules without a parent; 1 where none was reported for five "+
+		"seconds.", n.Pressure())
+	w.Bool("shadow", "1 while all rules are in shadow mode: nothing is denied.", n.shadow.Load())
+	build := BuildVersion()
+	w.GaugeVec("build_info", "1, labelled with the version of the build.", "version", "revision", "goversion")(
+		1, build.Version, build.Revision, build.Go)
+	w.WriteTable(n.table.Stats(), float64(n.cfg.Memory))
+	streams, packets := n.cluster.Refused()
+	w.WriteGossip(n.cluster.Stats(), streams, packets)
+	n.writeListeners(w)
+	n.writeAuth(w)
+	n.writeEnvoy(w)
+	n.writeRESP(w)
+	if n.reconciler != nil {
+		w.WriteStore(n.reconciler.Stats())
 	}
-	total := func(d *prometheus.Desc, v uint64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
-	}
-	n := c.n
+}
+
+// writeRules writes the rules in force and the decisions on them.
+func (n *Node) writeRules(w telemetry.Writer) {
 	p := n.policy.Load()
-	gauge(rulesDesc, float64(len(p.tallies)))
-	gauge(loadedDesc, map[bool]float64{true: 1}[n.loads.good.Load()])
-	gauge(sinceDesc, float64(p.since.UnixMilli())/1000)
-	total(loadsDesc, n.loads.ok.Load(), "ok")
-	total(loadsDesc, n.loads.failed.Load(), "failed")
+	w.Gauge("rules", "Rules in force.", float64(len(p.tallies)))
+	w.Gauge("rules_without_series", "Rules counted together as /other in the metrics: those beyond the first 1000 by "+
+		"name.", float64(p.folded))
+	w.Bool("rules_loaded", "1 if the last load of rules was good, 0 if it failed: the last good ones are in force "+
+		"then.",
+		n.loads.good.Load())
+	w.Gauge("rules_timestamp_seconds", "Unix time at which the rules in force were put in force.",
+		float64(p.since.UnixMilli())/1000)
+	loads := w.CounterVec("rules_loads_total", "Loads of rules, by outcome (ok, failed).", "outcome")
+	loads(n.loads.ok.Load(), "ok")
+	loads(n.loads.failed.Load(), "failed")
+
+	decisions := w.CounterVec("decisions_total", "Decisions by rule and outcome: allowed, denied, waived (over the "+
+		"limit, but allowed by the rule's mode), or, for a rule with a ban, banned (denied because of an earlier "+
+		"denial). A request counts once in each layer that charged, denied or waived it. Rule /adhoc is all limits "+
+		"that requests bring along.", "rule", "outcome")
+	near := w.CounterVec("near_limit_total", "Of the allowed decisions, those that left less than a fifth of the "+
+		"limit, by rule.", "rule")
+	bounds := w.GaugeVec("over_admission_bound_ratio", "Bound on over-admission within the last window at the "+
+		"measured rates, as a part of the rule's limit.", "rule")
+	write := func(rule string, t *decisionCounts, limited, bans bool) {
+		decisions(t.allowed.Load(), rule, "allowed")
+		decisions(t.denied.Load(), rule, "denied")
+		decisions(t.waived.Load(), rule, "waived")
+		if limited {
+			near(t.near.Load(), rule)
+		}
+		if bans {
+			decisions(t.banned.Load(), rule, "banned")
+		}
+	}
+	otherBound := 0.0
 	for r, t := range p.tallies {
-		total(decisionsDesc, t.allowed.Load(), r.FullName, "allowed")
-		total(decisionsDesc, t.denied.Load(), r.FullName, "denied")
-		total(decisionsDesc, t.waived.Load(), r.FullName, "waived")
+		bound := 0.0
 		if r.Limit != nil {
-			total(nearDesc, t.near.Load(), r.FullName)
+			bound = n.monitor.Bound(r.Limit.Meter().Rule)
 		}
-		if r.Ban > 0 {
-			total(decisionsDesc, t.banned.Load(), r.FullName, "banned")
+		if t == p.other {
+			otherBound = max(otherBound, bound)
+			continue
 		}
+		write(r.PublicName, t, r.Limit != nil, r.Ban > 0)
 		if r.Limit != nil {
-			gauge(boundDesc, n.audit.bound(r.Limit.Meter().Rule), r.FullName)
+			bounds(bound, r.PublicName)
 		}
 	}
-	byRegion := make(map[string]int)
-	for _, m := range n.cluster.Members() {
-		byRegion[label(m.Region)]++
+	if p.folded > 0 {
+		write(otherRules, p.other, true, true)
+		bounds(otherBound, otherRules)
 	}
-	for region, count := range byRegion {
-		gauge(membersDesc, float64(count), region)
+	if n.resp != nil || n.envoy != nil {
+		write(adHocRule, &n.adHocDecisions, true, false)
 	}
-	gauge(staleDesc, n.Staleness().Seconds())
-	gauge(degradedDesc, map[bool]float64{true: 1}[n.degraded.all.Load()])
-	gauge(pressureDesc, n.Pressure())
-	gauge(shadowDesc, map[bool]float64{true: 1}[n.shadow.Load()])
+}
 
-	skew := n.Skew()
-	gauge(skewDesc, skew.Ahead.Seconds())
-	gauge(clocksDesc, float64(skew.Clocks))
-
-	t := n.table.Stats()
-	gauge(keysDesc, float64(t.Keys))
-	gauge(memoryDesc, float64(t.Bytes))
-	gauge(budgetDesc, float64(n.cfg.Memory))
-	total(expiredDesc, t.Expired)
-	total(evictedDesc, t.EvictedDenied, "denied")
-	total(evictedDesc, t.Evicted-t.EvictedDenied, "other")
-	total(forgottenDesc, t.Forgotten)
-	total(refusedDesc, t.Refused)
-	total(liesDesc, t.Implausible)
-
-	g := n.cluster.Stats()
-	total(framesSentDesc, g.FramesSent)
-	total(framesReceivedDesc, g.FramesReceived)
-	total(bytesSentDesc, g.BytesSent)
-	total(bytesReceivedDesc, g.BytesReceived)
-	total(slotsNovelDesc, g.SlotsNovel)
-	total(resentDesc, g.Resent)
-	total(snapshotsDesc, g.Snapshots)
-	total(snapshotsInDesc, g.SnapshotsReceived)
-	total(malformedDesc, g.Malformed)
-	total(earlyDesc, g.Early)
-
-	for _, d := range n.doors() {
-		g := d.guests()
-		gauge(connectionsDesc, float64(g.open), d.name)
-		total(acceptedDesc, g.accepted, d.name)
-		total(turnedAwayDesc, g.refused, d.name)
+// writeListeners writes the connections and panics of each listener.
+func (n *Node) writeListeners(w telemetry.Writer) {
+	open := w.GaugeVec("connections", "Connected clients, by listener (http, grpc, resp, health, admin).", "door")
+	accepted := w.CounterVec("accepted_connections_total", "Accepted connections, by listener.", "door")
+	evicted := w.CounterVec("evicted_connections_total", "Idle connections closed in favor of new ones, by listener.",
+		"door")
+	refused := w.CounterVec("refused_connections_total", "Refused connections, by listener and reason: full (the "+
+		"listener has its maximum), source (the client's address has).", "door", "reason")
+	panics := w.CounterVec("panics_total", "Requests that ended in a panic, by listener: a bug, see the log.", "door")
+	for name, l := range n.listeners {
+		s := l.Stats()
+		open(float64(s.Open), name)
+		accepted(s.Accepted, name)
+		evicted(s.Evicted, name)
+		refused(s.RefusedFull, name, "full")
+		refused(s.RefusedSource, name, "source")
+		panics(l.Panics(), name)
 	}
-	e := n.envoy.Stats()
-	total(rlsRequestsDesc, e.OK, "ok")
-	total(rlsRequestsDesc, e.OverLimit, "over_limit")
-	total(rlsRequestsDesc, e.Invalid, "invalid")
-	total(rlsRequestsDesc, e.Failed, "failed")
-	gauge(rlsOverridesDesc, float64(e.Overrides))
-	gauge(rlsBoundDesc, n.boundOf(&n.made[ofEnvoy]))
+}
 
-	if n.redisProtocol != nil {
-		r := n.redisProtocol.Stats()
-		gauge(respLimitsDesc, float64(r.Limits))
-		gauge(respBoundDesc, n.boundOf(&n.made[ofRedisClients]))
-		total(respMalformedDesc, r.Malformed)
-		total(respSlowDesc, r.Slow)
-		total(respCommandsDesc, r.Allowed, "allowed")
-		total(respCommandsDesc, r.Denied, "denied")
-		total(respCommandsDesc, r.Failed, "failed")
-		total(respCommandsDesc, r.Other, "other")
+// writeAuth writes the requests that /v1/auth and the checks were asked about.
+func (n *Node) writeAuth(w telemetry.Writer) {
+	a := n.requests.Stats()
+	w.Counter("auth_requests_total", "Requests checked by /v1/auth.", a.Described)
+	w.Counter("auth_requests_without_descriptor_total", "Of these, those without a descriptor: no rule limits them.",
+		a.NoDescriptor)
+	w.Counter("auth_ignored_headers_total", "Of these, those with headers for the client's address or the original "+
+		"request that were ignored, because the peer is not among the trusted_proxies.", a.IgnoredHeaders)
+	irregular := w.CounterVec("auth_irregular_layers_total", "Layers of these by what was wrong with a source: "+
+		"missing, untrusted (missing because the peer is not among the trusted_proxies) or ambiguous; and by what "+
+		"became of the layer: skipped, counted or denied.", "cause", "outcome")
+	for cause, o := range map[string]actions.Outcomes{
+		"missing": a.Missing, "untrusted": a.Untrusted, "ambiguous": a.Ambiguous,
+	} {
+		irregular(o.Skipped, cause, "skipped")
+		irregular(o.Counted, cause, "counted")
+		irregular(o.Denied, cause, "denied")
 	}
+	w.Counter("request_ids_forgotten_total", "Checks whose request_id was evicted within its minute: sent again, they "+
+		"are charged.", n.forgottenIDs.Load())
+}
 
-	if n.reconciler == nil {
+// writeEnvoy writes the totals of Envoy's rate limit service: zeros without it, so that the series do not change.
+func (n *Node) writeEnvoy(w telemetry.Writer) {
+	if l := n.listeners["grpc"]; l != nil {
+		late, dropped := l.Server.(EnvoyServer).Incomplete()
+		incomplete := w.CounterVec("rls_incomplete_requests_total", "gRPC requests dropped before they had arrived "+
+			"completely: late (after 2 s), or dropped for newer ones.", "reason")
+		incomplete(late, "late")
+		incomplete(dropped, "dropped")
+	}
+	var e EnvoyStats
+	if n.envoy != nil {
+		e = n.envoy.Stats()
+	}
+	requests := w.CounterVec("rls_requests_total", "Requests of Envoy's rate limit service by outcome: ok or "+
+		"over_limit (the overall code), invalid, failed (without an answer).", "outcome")
+	requests(e.OK, "ok")
+	requests(e.OverLimit, "over_limit")
+	requests(e.Invalid, "invalid")
+	requests(e.Failed, "failed")
+	w.Gauge("rls_overrides", "Limits in use that requests of Envoy's rate limit service brought along.",
+		float64(e.Overrides))
+	w.Counter("rls_overrides_evicted_total", "Of these limits, those evicted while something may still have counted "+
+		"under them.", e.Evicted)
+	w.Gauge("rls_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these limits.",
+		n.adHocBound(envoyAPI))
+}
+
+// writeRESP writes the totals of the Redis protocol.
+func (n *Node) writeRESP(w telemetry.Writer) {
+	if n.resp == nil {
 		return
 	}
-	s := n.reconciler.Stats()
-	gauge(storeWaitDesc, float64(s.Pending))
-	gauge(storeOpenDesc, float64(s.Breaker))
-	total(storeFlushedDesc, s.Flushed)
-	total(storeFailedDesc, s.Failed)
-	total(storeDroppedDesc, s.Dropped)
-	total(storeLostDesc, s.Lost)
+	r := n.resp.Stats()
+	w.Gauge("resp_limits", "Limits in use that clients of the Redis protocol brought along.", float64(r.Limits))
+	w.Counter("resp_limits_evicted_total", "Of these limits, those evicted while something may still have counted "+
+		"under them.", r.Evicted)
+	w.Gauge("resp_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these limits.",
+		n.adHocBound(redisAPI))
+	w.Counter("resp_auth_failures_total", "Failed logins over the Redis protocol: a wrong password, or too many of "+
+		"them before.", r.WrongAuth)
+	w.Counter("resp_malformed_requests_total", "Connections of the Redis protocol closed because of a malformed "+
+		"command.",
+		r.Malformed)
+	w.Counter("resp_slow_connections_total", "Connections of the Redis protocol closed because a command or its reply "+
+		"took too long.", r.Slow)
+	commands := w.CounterVec("resp_commands_total", "Commands by outcome: allowed or denied (CL.THROTTLE), failed "+
+		"(the reply was an error), other.", "outcome")
+	commands(r.Allowed, "allowed")
+	commands(r.Denied, "denied")
+	commands(r.Failed, "failed")
+	commands(r.Other, "other")
 }

@@ -14,72 +14,43 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
-	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-// scrape reads /metrics as Prometheus does: the value of each series of the node's own.
-func scrape(t *testing.T, addr string) (text string, series map[string]float64) {
-	t.Helper()
-	status, text := get(t, addr, "/metrics")
-	if status != http.StatusOK {
-		t.Fatalf("/metrics: %d %s", status, text)
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-	if err != nil {
-		t.Fatalf("the exposition does not parse: %v", err)
-	}
-	series = make(map[string]float64)
-	for name, family := range families {
-		if !strings.HasPrefix(name, "edgelimit_") {
-			continue
+// A node alone can exceed nothing: there is nobody whose counts it does not see.
+func TestBoundOfANodeAloneIsZero(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
+		n := launch(t, quiet(perClient)).ready(t)
+		for range 30 {
+			takeSome(t, n.Node, "per_client", "x", 50)
+			time.Sleep(100 * time.Millisecond)
 		}
-		for _, m := range family.Metric {
-			id := name
-			for _, l := range m.Label {
-				id += fmt.Sprintf(" %s=%s", l.GetName(), l.GetValue())
-			}
-			if _, twice := series[id]; twice {
-				t.Errorf("series %q is there twice", id)
-			}
-			series[id] = valueOf(t, id, family.GetType(), m)
+		if b := n.Bound("test/client"); b != 0 {
+			t.Errorf("bound %v", b)
 		}
-	}
-	return text, series
-}
-
-// valueOf also holds the name against the type: what ends in _total is a counter, and nothing else is. Of a histogram the
-// value is how many observations it has.
-func valueOf(t *testing.T, id string, kind dto.MetricType, m *dto.Metric) float64 {
-	t.Helper()
-	name, _, _ := strings.Cut(id, " ")
-	switch counter := strings.HasSuffix(name, "_total"); {
-	case counter && kind == dto.MetricType_COUNTER:
-		return m.GetCounter().GetValue()
-	case !counter && kind == dto.MetricType_GAUGE:
-		return m.GetGauge().GetValue()
-	case !counter && kind == dto.MetricType_HISTOGRAM:
-		return float64(m.GetHistogram().GetSampleCount())
-	}
-	t.Errorf("%s is of type %v", id, kind)
-	return 0
+		if b := n.Bound("no such rule"); b != 0 || math.IsNaN(b) {
+			t.Errorf("bound of a rule that is not: %v", b)
+		}
+		if n.Staleness() != 0 || len(n.Members()) != 0 || len(n.Degraded()) > 0 {
+			t.Errorf("alone, but staleness %v, members %v, degraded %v", n.Staleness(), n.Members(),
+				len(n.Degraded()) > 0)
+		}
+	})
 }
 
 func TestMetricsCount(t *testing.T) {
-	n := launch(t, withDoors(quiet(layered))).ready(t)
+	n := launch(t, withListeners(quiet(layered))).ready(t)
 	takeSome(t, n.Node, "test/client", "x", 14)
 	take(t, n.Node, ask(by("plan", "partner"), by("plan", "banned")))
 	_, got := scrape(t, n.Addr("health"))
 	for id, want := range map[string]float64{
 		"edgelimit_decisions_total outcome=allowed rule=test/client":       10,
 		"edgelimit_decisions_total outcome=denied rule=test/client":        4,
-		"edgelimit_decisions_total outcome=allowed rule=test/plan=partner": 0, // another layer denied it
-		"edgelimit_decisions_total outcome=denied rule=test/plan=banned":   1,
+		"edgelimit_decisions_total outcome=allowed rule=test/plan#partner": 0, // another layer denied it
+		"edgelimit_decisions_total outcome=denied rule=test/plan#banned":   1,
 		"edgelimit_decisions_total outcome=allowed rule=test/endpoint":     0,
 		"edgelimit_over_admission_bound_ratio rule=test/client":            0,
 		"edgelimit_rules":    6,
@@ -99,14 +70,49 @@ func TestMetricsCount(t *testing.T) {
 	if shadow["edgelimit_shadow"] != 1 || shadow["edgelimit_decisions_total outcome=waived rule=test/client"] != 2 {
 		t.Errorf("in shadow mode: %v", shadow)
 	}
-	if _, ok := got["edgelimit_over_admission_bound_ratio rule=test/plan=partner"]; ok {
+	if _, ok := got["edgelimit_over_admission_bound_ratio rule=test/plan#partner"]; ok {
 		t.Error("an unlimited rule has a bound")
+	}
+}
+
+// What /v1/auth could not see as it should is counted by what was wrong and what became of it.
+func TestMetricsOfAuth(t *testing.T) {
+	cfg := withListeners(quiet(layered))
+	cfg.Requests.Descriptors = []actions.Descriptor{
+		{{Key: "path", Source: "path"}}, {{Key: "key", Source: "header X-Api-Key"}},
+	}
+	n := launch(t, cfg).ready(t)
+	for _, values := range [][]string{nil, {"a"}, {"a", "b"}} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+n.Addr("http")+"/v1/auth", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"X-Api-Key": values, "X-Forwarded-Uri": {"/login"}}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	_, got := scrape(t, n.Addr("health"))
+	for id, want := range map[string]float64{
+		"edgelimit_auth_requests_total":                                         3,
+		"edgelimit_auth_requests_without_descriptor_total":                      1,
+		"edgelimit_auth_ignored_headers_total":                                  3,
+		"edgelimit_auth_irregular_layers_total cause=untrusted outcome=skipped": 3,
+		"edgelimit_auth_irregular_layers_total cause=missing outcome=skipped":   1,
+		"edgelimit_auth_irregular_layers_total cause=ambiguous outcome=counted": 1,
+		"edgelimit_auth_irregular_layers_total cause=ambiguous outcome=denied":  0,
+	} {
+		if v, ok := got[id]; !ok || v != want {
+			t.Errorf("%s = %v (there: %v), want %v", id, v, ok, want)
+		}
 	}
 }
 
 // Whatever clients call themselves, the series stay the same and none of them is named.
 func TestMetricsHoldNoIdentity(t *testing.T) {
-	n := launch(t, withDoors(quiet(layered))).ready(t)
+	n := launch(t, withListeners(quiet(layered))).ready(t)
 	_, before := scrape(t, n.Addr("health"))
 	for i := range 1000 {
 		id := fmt.Sprintf("victim-%d", i)
@@ -123,6 +129,9 @@ func TestMetricsHoldNoIdentity(t *testing.T) {
 	names := func(m map[string]float64) []string { return slices.Sorted(maps.Keys(m)) }
 	if !slices.Equal(names(before), names(after)) {
 		t.Errorf("%d series became %d", len(before), len(after))
+	}
+	if lines := strings.Count(text, "\n") - strings.Count(text, "\n#"); lines > 2000 {
+		t.Errorf("%d series", lines)
 	}
 	if after["edgelimit_keys"] != 2000 {
 		t.Errorf("%v counters, want 2000: the test asked for nothing", after["edgelimit_keys"])
@@ -172,7 +181,7 @@ func TestMetricsOfARegionThatIsNotText(t *testing.T) {
 	second.NodeID, second.Region = "b", "caf\xe9"
 	second.Gossip.WAN, second.Gossip.Join = "127.0.0.1:0", []string{"wan:" + n.Addr("wan")}
 	launch(t, second).ready(t)
-	eventually(t, patience, "one member", func() bool { return len(n.Members()) == 1 })
+	testkit.Eventually(t, "one member", func() bool { return len(n.Members()) == 1 })
 	if _, series := scrape(t, n.Addr("health")); series["edgelimit_members region=caf\uFFFD"] != 1 {
 		t.Errorf("its region is not among %v", slices.Sorted(maps.Keys(series)))
 	}
@@ -180,7 +189,7 @@ func TestMetricsOfARegionThatIsNotText(t *testing.T) {
 
 // The README's table has every metric, and none that is not there.
 func TestMetricsAreDocumented(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,15 +202,18 @@ func TestMetricsAreDocumented(t *testing.T) {
 			documented["edgelimit_"+m[1]] = true
 		}
 	}
-	source, err := os.ReadFile("metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	exported := make(map[string]bool)
-	for _, m := range regexp.MustCompile(`desc\("([a-z_]+)"|Name: +"edgelimit_([a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
-		exported["edgelimit_"+m[1]+m[2]] = true
+	for _, file := range []string{"metrics.go", "telemetry/metrics.go", "telemetry/latencies.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile(`w\.[A-Z][A-Za-z]+\("([a-z_]+)"|Name: +"edgelimit_([a-z_]+)"`)
+		for _, m := range names.FindAllStringSubmatch(string(source), -1) {
+			exported["edgelimit_"+m[1]+m[2]] = true
+		}
 	}
-	if len(exported) < 25 {
+	if len(exported) < 70 {
 		t.Fatalf("only %d metrics found in the source", len(exported))
 	}
 	for name := range exported {
@@ -216,24 +228,91 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// The histogram of staleness is of peers that have requests: how fast counts travel, not how often an idle peer speaks.
-func TestMetricsOfStaleness(t *testing.T) {
-	l := newLatencies()
-	status := func(region string, age time.Duration, idle bool) gossip.MemberStatus {
-		return gossip.MemberStatus{Member: gossip.Member{Region: region}, PeerStatus: gossip.PeerStatus{Age: age, Idle: idle}}
-	}
-	l.peers([]gossip.MemberStatus{status("eu", 120*time.Millisecond, false), status("eu", time.Second, true), status("us", 300*time.Millisecond, false)})
-	l.peers([]gossip.MemberStatus{status("eu", 180*time.Millisecond, false)})
-	for region, want := range map[string]struct {
-		count uint64
-		sum   float64
-	}{"eu": {2, 0.3}, "us": {1, 0.3}} {
-		var m dto.Metric
-		if err := l.staleness.WithLabelValues(region).(prometheus.Histogram).Write(&m); err != nil {
+// Values that a rule file gives may be secrets: neither metrics nor answers show them.
+func TestValuesOfRulesStayHome(t *testing.T) {
+	cfg := withListeners(quiet(`
+domain: test
+descriptors:
+  - {key: api_key, value: s3cret, rate_limit: {unit: minute, requests_per_unit: 1}}
+`))
+	n := launch(t, cfg).ready(t)
+	const body = `{"domain":"test","descriptors":[[{"key":"api_key","value":"s3cret"}]]}`
+	for range 2 {
+		resp, err := web.Post("http://"+n.Addr("http")+"/v1/check?status=1", "application/json",
+			strings.NewReader(body))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if h := m.GetHistogram(); h.GetSampleCount() != want.count || math.Abs(h.GetSampleSum()-want.sum) > 1e-9 {
-			t.Errorf("%s: %d ages with a sum of %v, want %+v", region, h.GetSampleCount(), h.GetSampleSum(), want)
+		fields := fmt.Sprint(resp.Header)
+		if _, text := slurp(t, resp); strings.Contains(text+fields, "s3cret") ||
+			!strings.Contains(fields, "test/api_key#") {
+			t.Errorf("%s %s", fields, text)
 		}
+	}
+	text, _ := scrape(t, n.Addr("health"))
+	if strings.Contains(text, "s3cret") || !strings.Contains(text, `rule="test/api_key#`) {
+		t.Errorf("the metrics show a value, or lack the rule:\n%s", text)
+	}
+}
+
+// The series are as many however many rules there are: those beyond a number are counted together, and never less
+// than before.
+func TestSeriesOfRules(t *testing.T) {
+	text := func(first, count int) string {
+		var b strings.Builder
+		b.WriteString("domain: test\ndescriptors:\n")
+		for i := range count {
+			fmt.Fprintf(&b, "- {key: k, value: v%05d, rate_limit: {unit: hour, requests_per_unit: 1}}\n", first+i)
+		}
+		return b.String()
+	}
+	n := launch(t, quiet(text(0, 3000)))
+	request := func(i, times int) {
+		t.Helper()
+		for range times {
+			take(t, n.Node, ask(by("k", fmt.Sprintf("v%05d", i))))
+		}
+	}
+	check := func(own int, allowed, denied, folded float64) {
+		t.Helper()
+		got := seriesOf(t, &nodeCollector{n.Node}, "edgelimit_decisions_total", "rule")
+		if len(got) != own+1 || got[adHocRule] == nil {
+			t.Errorf("%d rules have series, want %d and that of ad-hoc limits", len(got), own)
+		}
+		byOutcome := make(map[string]float64)
+		for _, m := range got[otherRules] {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "outcome" {
+					byOutcome[l.GetValue()] = m.GetCounter().GetValue()
+				}
+			}
+		}
+		if byOutcome["allowed"] != allowed || byOutcome["denied"] != denied ||
+			float64(n.policy.Load().folded) != folded {
+			t.Errorf("the others: %v and %d rules, want %v, %v, %v", byOutcome, n.policy.Load().folded, allowed, denied,
+				folded)
+		}
+	}
+	request(5, 3)
+	request(2000, 3)
+	request(2001, 1)
+	check(maxRuleSeries+1, 2, 2, 2000)
+	n.SetRules(ruleSet(text(1500, 1500))) // 2000 and 2001 have series of their own now
+	request(2000, 1)
+	request(2999, 2)
+	check(maxRuleSeries+1, 3, 3, 500)
+	n.SetRules(ruleSet(text(0, 900)))
+	check(900, 0, 0, 0)
+	n.SetRules(ruleSet(text(0, 3000)))
+	check(maxRuleSeries+1, 3, 3, 2000)
+}
+
+func TestBuildInfoMetric(t *testing.T) {
+	n := launch(t, withListeners(quiet(perClient))).ready(t)
+	_, series := scrape(t, n.Addr("health"))
+	v := BuildVersion()
+	if id := "edgelimit_build_info goversion=" + v.Go + " revision=" + v.Revision + " version=" +
+		v.Version; series[id] != 1 {
+		t.Errorf("there is no series %q", id)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // single is a domain of one descriptor of key client.
@@ -28,13 +28,18 @@ func tallied(n *Node, fullName string) [3]uint64 {
 
 // A soft limit of 100 with 10 % admits 110, and says of the last ten that they were over.
 func TestSoft(t *testing.T) {
-	for _, algorithm := range []string{"sliding_window", "fixed_window", "sliding_log", "token_bucket", "leaky_bucket"} {
-		bubble.Test(t, func(t *testing.T) {
-			n := idle(t, single("rate_limit: {unit: hour, requests_per_unit: 100, mode: soft, soft_percent: 10, algorithm: "+algorithm+"}"))
+	for _, algorithm := range []string{"sliding_window", "fixed_window", "sliding_log", "token_bucket",
+		"leaky_bucket"} {
+		testkit.VirtualTime(t, func(t *testing.T) {
+			n := idle(t,
+				single("rate_limit: {unit: hour, requests_per_unit: 100, mode: soft, soft_percent: 10, algorithm: "+
+					algorithm+"}"))
 			for i := uint64(1); i <= 111; i++ {
 				peek := take(t, n, Request{Rule: "test/client", Identity: "x", Peek: true})
 				d := take(t, n, Request{Rule: "test/client", Identity: "x"})
-				if d.Allowed != (i <= 110) || d.Waived != (i > 100 && i <= 110) || d.Limit != 100 || d.Remaining != 100-min(i, 100) || d.Mode != counters.Soft {
+				if d.Allowed != (i <= 110) || d.Waived != (i > 100 && i <= 110) || d.Limit != 100 ||
+					d.Remaining != 100-min(i, 100) ||
+					d.Mode != counters.Soft {
 					t.Fatalf("%s: request %d: %+v", algorithm, i, d)
 				}
 				if peek.Allowed != d.Allowed || peek.Waived != d.Waived {
@@ -188,7 +193,8 @@ func TestAddressLists(t *testing.T) {
 	n := idle(t, `
 domain: test
 descriptors:
-  - {key: remote_address, allow: [10.0.0.0/8], deny: [10.9.0.0/16, "2001:db8::/32"], rate_limit: {name: per_ip, unit: hour, requests_per_unit: 1}}
+  - {key: remote_address, allow: [10.0.0.0/8], deny: [10.9.0.0/16, "2001:db8::/32"],
+      rate_limit: {name: per_ip, unit: hour, requests_per_unit: 1}}
   - {key: path, rate_limit: {unit: hour, requests_per_unit: 100}}
 `)
 	for range 3 {
@@ -223,7 +229,8 @@ descriptors:
   - {key: special, rate_limit: {unit: hour, requests_per_unit: 3, replaces: [{name: general}]}}
 `)
 	for i := range 4 {
-		if d := take(t, n, ask(by("general", "x"), by("special", "x"))); d.Allowed != (i < 3) || d.Rule != "test/special" {
+		if d := take(t, n, ask(by("general", "x"), by("special", "x"))); d.Allowed != (i < 3) ||
+			d.Rule != "test/special" {
 			t.Errorf("request %d: %+v", i+1, d)
 		}
 	}
@@ -249,8 +256,10 @@ descriptors:
 
 // The limit changes with the hour, and the counts stay.
 func TestScheduledLimit(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) { // its clock begins at midnight
-		n := idle(t, single(`rate_limit: {unit: day, requests_per_unit: 10, algorithm: fixed_window}, schedule: [{from: "01:00", to: "02:00", requests_per_unit: 3}]`))
+	testkit.VirtualTime(t, func(t *testing.T) { // its clock begins at midnight
+		n := idle(t,
+			single(`rate_limit: {unit: day, requests_per_unit: 10, algorithm: fixed_window}, schedule: [{from: `+
+				`"01:00", to: "02:00", requests_per_unit: 3}]`))
 		for step, want := range []string{"4 of 10", "3 of 3", "5 of 10"} {
 			allowed := takeSome(t, n, "test/client", "x", 1)
 			d := take(t, n, Request{Rule: "test/client", Identity: "x", Peek: true})
@@ -258,7 +267,8 @@ func TestScheduledLimit(t *testing.T) {
 				takeSome(t, n, "test/client", "x", 3)
 				d = take(t, n, Request{Rule: "test/client", Identity: "x", Peek: true})
 			}
-			if got := fmt.Sprintf("%d of %d", d.Limit-d.Remaining, d.Limit); got != want || (allowed == 1) != (step != 1) {
+			if got := fmt.Sprintf("%d of %d", d.Limit-d.Remaining, d.Limit); got != want ||
+				(allowed == 1) != (step != 1) {
 				t.Errorf("step %d: %s, want %s; %d allowed", step, got, want, allowed)
 			}
 			now := time.Now().UnixNano()
@@ -272,17 +282,23 @@ func TestScheduledLimit(t *testing.T) {
 
 // The flat form is met by rule and identity, through /limiter/check too.
 func TestFlatRulesAreServed(t *testing.T) {
-	n := launch(t, withDoors(quiet("- {rule_id: login, limit: 2, window_seconds: 3600}\n- {rule_id: closed, limit: 0, window_seconds: 1}\n"))).ready(t)
+	n := launch(t,
+		withListeners(quiet("- {rule_id: login, limit: 2, window_seconds: 3600}\n- {rule_id: closed, limit: 0, "+
+			"window_seconds: 1}\n"))).ready(t)
 	for i := range 3 {
 		status, body := post(t, n.Addr("http"), "/limiter/check", `{"rule_id":"login","identity":"joe"}`)
-		if want := map[bool]int{true: 200, false: 429}[i < 2]; status != want || !strings.Contains(body, fmt.Sprintf(`"remaining":%d`, max(1-i, 0))) {
+		if want := map[bool]int{true: 200, false: 429}[i < 2]; status != want ||
+			!strings.Contains(body, fmt.Sprintf(`"remaining":%d`, max(1-i, 0))) {
 			t.Errorf("request %d: %d %s", i+1, status, body)
 		}
 	}
-	if status, body := post(t, n.Addr("http"), "/limiter/check", `{"rule_id":"closed","identity":"joe"}`); status != 429 || !strings.Contains(body, "admits nothing here") {
+	if status, body := post(t, n.Addr("http"), "/limiter/check",
+		`{"rule_id":"closed","identity":"joe"}`); status != 429 ||
+		!strings.Contains(body, "admits nothing here") {
 		t.Errorf("a limit of 0: %d %s", status, body)
 	}
-	if status, body := post(t, n.Addr("http"), "/v1/check", `{"rule":"login","identity":"jim"}`); status != 200 || !strings.Contains(body, `"mode":"enforce"`) {
+	if status, body := post(t, n.Addr("http"), "/v1/check", `{"rule":"login","identity":"jim"}`); status != 200 ||
+		!strings.Contains(body, `"mode":"enforce"`) {
 		t.Errorf("%d %s", status, body)
 	}
 }
@@ -297,7 +313,8 @@ descriptors:
     deny: ["2001:db8::/32"]
     rate_limit: {name: per_ip, unit: hour, requests_per_unit: 1000000, mode: soft, soft_percent: 10, cost: 2}
     schedule: [{from: "01:00", to: "13:00", tz: Europe/Paris, requests_per_unit: 2000000}]
-  - {key: path, value: /a/*, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1, replaces: [{name: general}]}}
+  - {key: path, value: /a/*, shadow_mode: true,
+      rate_limit: {unit: hour, requests_per_unit: 1, replaces: [{name: general}]}}
   - {key: general, quota_mode: true, rate_limit: {name: general, unit: hour, requests_per_unit: 1}}
 `)
 	var room [4]Decision
@@ -329,7 +346,8 @@ func TestRuleOptions(t *testing.T) {
 	cfg := quiet("")
 	cfg.DefaultAlgorithm, cfg.MergeDomains = "fixed_window", true
 	dir := t.TempDir()
-	for name, text := range map[string]string{"a.yaml": single("rate_limit: {unit: day, requests_per_unit: 1}"), "b.yaml": "domain: test\n"} {
+	for name, text := range map[string]string{"a.yaml": single("rate_limit: {unit: day, requests_per_unit: 1}"),
+		"b.yaml": "domain: test\n"} {
 		writeFile(t, dir+"/"+name, text)
 	}
 	cfg.Rules = []string{dir}

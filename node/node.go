@@ -1,75 +1,93 @@
+// Package node is the embeddable runtime of edgelimit: one node that matches requests against rules, decides in its own
+// memory, and keeps its counts in agreement with its peers and with the store of its region.
+//
+// A request goes one way: API -> [Node.Decide] -> rules.Set.Match -> counters.Table -> decision -> API. It never waits
+// for replication: Table.DrainDirty -> gossip -> peers -> Table.Merge, and Table -> regions.Reconciler -> store ->
+// Table.Merge.
+//
+//	n, err := node.New(cfg)            // opens what cfg names
+//	go n.Run(ctx)                      // until ctx ends, then stops in order
+//	d, err := n.Take(ctx, node.Request{Rule: "per_ip", Identity: "192.0.2.1"})
 package node
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
-	"net/http"
-	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/node/actions"
-	"github.com/edgelimit/edgelimit/node/admin"
 	"github.com/edgelimit/edgelimit/node/clock"
-	"github.com/edgelimit/edgelimit/node/httpapi"
+	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/respapi"
-	"github.com/edgelimit/edgelimit/node/rlsapi"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/telemetry"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
-// Request is what is asked of a node.
+// Request is a request to decide on.
 type Request = rules.Request
 
-// Decision is its answer.
+// Decision is the answer to a Request.
 type Decision = counters.Decision
 
-// Node is one node of a cluster. New makes it, Run runs it; Take and Decide may be called from anywhere between the two ends of Run,
-// and before it, when the node is still alone.
-type Node struct {
-	cfg    Config
-	log    *slog.Logger
-	secret rules.Secret
-	policy atomic.Pointer[policy]
-	loads  loads
-	clock  *clock.Clock
-	table  *counters.Table
+// Skew is how far a node's clock is from those of others.
+type Skew = telemetry.Skew
 
-	files *rules.Watcher // nil where the rules are not those of files
+// Node is one node of a cluster. New makes it, Run runs it. Take and Decide are safe for concurrent use from New until
+// Run has returned; before Run the node is alone.
+type Node struct {
+	cfg     Config
+	log     *slog.Logger
+	secret  rules.Secret
+	clock   *clock.Clock
+	table   *counters.Table
+	monitor *telemetry.Monitor
+
+	files  *rulefile.Watcher // nil: the rules are not from files
+	loads  loads
+	policy atomic.Pointer[policy]
+	adHoc  [adHocAPIs]adHocLimits
+	limits sync.Mutex // held while the table is given the limits of policy and adHoc
+
+	adHocDecisions decisionCounts
+
+	warningMu sync.Mutex
+	warned    map[string]bool // the warnings that hold and were logged
 
 	cluster    *gossip.Cluster
 	reconciler *regions.Reconciler // nil without a store
-	redis      *regions.Redis      // nil where there is none, or the store is another
-	latencies  *latencies
-	audit      *audit
-	skew       *skewWatch
-	pressure   atomic.Pointer[report] // nil until one comes
-	shadow     atomic.Bool            // all rules are in shadow mode
-	degraded   degradation
-	ready      atomic.Bool
+	redis      *regions.Redis      // nil where the store is not Redis
 
-	knowing sync.Mutex    // of those who tell the table its limits
-	made    [2]madeLimits // limits that clients have made
+	pressure atomic.Pointer[pressure] // nil: none was reported
+	shadow   atomic.Bool              // all rules are in shadow mode
 
-	http, grpc, resp, health *door
-	envoy                    *rlsapi.Service
-	redisProtocol            *respapi.Server // nil without a resp door
+	listeners    map[string]*listen.Listener // by name: http, grpc, resp, health, admin
+	requests     *actions.Actions            // describe the requests of /v1/auth
+	envoy        EnvoyService                // nil: Config.Envoy is
+	resp         *respapi.Server             // nil without a listener for the Redis protocol
+	forgottenIDs atomic.Uint64               // request_ids, see httpapi.Options
+
+	lifecycle lifecycle
+	ready     atomic.Bool
+	unready   chan struct{} // closed when the node begins to stop
+	lingerEnd chan struct{} // closed by endLinger
+	endLinger func()
 }
 
-// New opens everything that the configuration names: rules, doors, gossip sockets. The error says what could not be opened. Run has
-// to be called to close them again.
+// New opens all that the configuration names: rules, listeners, gossip sockets. The error says what could not be
+// opened. Run closes it all when it ends; a program that does not call Run calls Close.
 func New(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -81,314 +99,137 @@ func New(cfg Config) (*Node, error) {
 		if keys, err = ReadKeyFile(cfg.Gossip.KeyFile); err != nil {
 			return nil, err
 		}
-		if info, err := os.Stat(cfg.Gossip.KeyFile); err == nil && info.Mode().Perm()&0o077 != 0 {
-			cfg.Logger.Warn("others than its owner can read the key file; chmod 600 it", "file", cfg.Gossip.KeyFile, "mode", info.Mode().Perm().String())
-		}
 	}
+	cfg.warnOfReaders()
 	if cfg.PressureFile != "" {
-		if _, err := readPressure(cfg.PressureFile); err != nil {
+		if _, err := telemetry.ReadPressure(cfg.PressureFile); err != nil {
 			return nil, err
 		}
 	}
-	files := cfg.ruleFiles()
-	set, err := cfg.ruleSet(files)
+	files, set, err := cfg.loadRules()
 	if err != nil {
 		return nil, err
 	}
 	incarnation := uint64(time.Now().UnixNano())
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, secret: keys.Identity, files: files, latencies: newLatencies(), skew: newSkewWatch(cfg.Logger, cfg.MaxSkew),
+		cfg: cfg, log: cfg.Logger, secret: keys.Identity, files: files,
+		monitor: telemetry.NewMonitor(telemetry.Options{
+			Region: cfg.Region, Memory: cfg.Memory.String(), MaxSkew: cfg.MaxSkew, Log: cfg.Logger}),
 		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Region: cfg.Region,
 			Seed: newSeed(), Memory: int(cfg.Memory)}),
+		listeners: make(map[string]*listen.Listener),
+		unready:   make(chan struct{}), lingerEnd: make(chan struct{}),
 	}
-	n.clock = clock.New(n.log, func() (time.Duration, bool) {
-		s := n.skew.now()
+	n.endLinger = sync.OnceFunc(func() { close(n.lingerEnd) })
+	n.clock = clock.New(cfg.WallClock, n.log, func() (time.Duration, bool) {
+		s := n.monitor.Skew()
 		return s.Ahead, s.Clocks > 0
 	})
 	n.Shadow(cfg.Shadow)
 	n.enforce(set)
 	n.loads.succeed()
+	n.logWarnings()
 	if err := n.open(keys, incarnation); err != nil {
 		n.close()
 		return nil, err
 	}
-	n.audit = newAudit(n.cluster)
 	return n, nil
 }
 
-// newSeed draws the seed by which the table strews keys.
+// newSeed returns a random seed for the table's hash of keys.
 func newSeed() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// ruleFiles returns the watcher of the rule files, nil where there are none.
-func (c *Config) ruleFiles() *rules.Watcher {
+// loadRules returns the first rules, with the watcher of their files if there are any.
+func (c *Config) loadRules() (files *rulefile.Watcher, set *rules.Set, err error) {
 	if c.RuleSet != nil || len(c.Rules) == 0 {
-		return nil
+		return nil, cmp.Or(c.RuleSet, rulefile.Sample()), nil
 	}
-	return c.ruleOptions().Watch(c.Rules, c.RulesPoll, c.Logger)
-}
-
-func (c *Config) ruleSet(files *rules.Watcher) (*rules.Set, error) {
-	if files != nil {
-		return files.Load()
-	}
-	return cmp.Or(c.RuleSet, rules.Sample()), nil
+	files = c.ruleOptions().Watch(c.Rules, c.RulesPoll, c.Logger)
+	set, err = files.Load()
+	return files, set, err
 }
 
 // open opens the store and the sockets.
-func (n *Node) open(keys Keys, incarnation uint64) error {
+func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 	if err := n.openStore(); err != nil {
 		return err
 	}
-	requests, err := actions.New(n.cfg.Requests)
-	if err != nil {
-		return err
-	}
-	if err := n.openGRPC(); err != nil {
-		return err
-	}
-	doors := httpapi.New(n, httpapi.Options{Headers: n.cfg.Headers, Actions: requests, Reporter: n, Envoy: n.envoy.JSON, Logger: n.log})
-	if n.http, err = n.openDoor("http", n.cfg.HTTP, doors); err != nil {
-		return err
-	}
-	if err := n.openRESP(); err != nil {
+	if n.requests, err = actions.New(n.cfg.Requests); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCollectors(n)...)
-	if n.health, err = n.openDoor("health", n.cfg.Health, admin.Health(n.Ready, registry)); err != nil {
-		return err
+	for _, open := range []func() error{n.openGRPC, n.openHTTP, n.openRESP,
+		func() error { return n.openHealth(registry) }, n.openAdmin} {
+		if err := open(); err != nil {
+			return err
+		}
 	}
 	cluster := n.cfg.clusterConfig(incarnation, keys)
 	cluster.Now = n.clock.Now
-	n.cluster, err = gossip.NewCluster(cluster, &flow{Table: n.table, reconciler: n.reconciler})
-	return err
-}
-
-func (n *Node) openDoor(name, addr string, h http.Handler) (*door, error) {
-	if addr == "" {
-		return nil, nil
+	cluster.Rules, cluster.Identity = n.policy.Load().fingerprint, keys.identityFingerprint()
+	if n.cluster, err = gossip.NewCluster(cluster, &drainTee{Table: n.table, reconciler: n.reconciler}); err != nil {
+		return n.cfg.gossipError(err)
 	}
-	l, err := listen(addr)
-	if err != nil {
-		return nil, fmt.Errorf("open the %s door: %w", name, err)
-	}
-	d := openedDoor(name, l, n.room(name), n.log)
-	d.speakHTTP(h, n.cfg.IdleTimeout)
-	return d, nil
+	return nil
 }
 
-// doors are those that are open.
-func (n *Node) doors() []*door {
-	return slices.DeleteFunc([]*door{n.http, n.grpc, n.resp, n.health}, func(d *door) bool { return d == nil })
-}
-
-// close undoes what New has opened when it fails half way.
+// close closes what New has opened so far, of a node that never ran.
 func (n *Node) close() {
 	n.closeStore()
-	for _, d := range n.doors() {
-		_ = d.listener.Close()
-		if d.server != nil {
-			_ = d.server.Close()
-		}
+	if n.cluster != nil {
+		n.cluster.Close()
+	}
+	for _, l := range n.listeners {
+		l.Abandon()
 	}
 }
 
-// flow is where changes leave the table: to the peers, and to the store of the region.
-type flow struct {
+// drainTee hands what the table drains to the peers and to the region's store.
+type drainTee struct {
 	*counters.Table
 	reconciler *regions.Reconciler // nil without a store
-	told       []counters.Slot     // memory of the last drain, which the next one uses again
+	slots      []counters.Slot     // of the last drain, reused
 }
 
-// mostTold is how many slots' memory is kept from one drain to the next.
-const mostTold = 1 << 16
+// maxReused is the largest number of slots whose memory is kept from one drain to the next.
+const maxReused = 1 << 16
 
-// DrainDirty implements gossip.Source. The cluster calls it once an interval, and keeps no hold of the slots.
-func (f *flow) DrainDirty(now int64) counters.Drained {
-	d := f.Table.DrainInto(f.told, now)
-	if f.told = d.Slots; cap(f.told) > mostTold {
-		f.told = nil
+// DrainDirty implements gossip.Source. The cluster calls it once an interval and does not keep the slots.
+func (t *drainTee) DrainDirty(now int64) counters.Drained {
+	d := t.Table.DrainInto(t.slots, now)
+	if t.slots = d.Slots; cap(t.slots) > maxReused {
+		t.slots = nil
 	}
-	if f.reconciler != nil {
-		f.reconciler.Offer(d.Slots)
-	}
+	t.enqueue(d)
 	return d
 }
 
-// DrainUrgent implements gossip.Source.
-func (f *flow) DrainUrgent(now int64) counters.Drained {
-	d := f.Table.DrainUrgent(now)
-	if f.reconciler != nil {
-		f.reconciler.Offer(d.Slots)
-	}
+// DrainEarly implements gossip.Source.
+func (t *drainTee) DrainEarly(now int64) counters.Drained {
+	d := t.Table.DrainEarly(now)
+	t.enqueue(d)
 	return d
 }
 
-// Take decides on a request. The decision is that of the layer that governs: of those that denied, the one with the longest wait,
-// else the one with the smallest part of its limit left; a request that no limit meets is allowed, by no rule. An error means that
-// the request itself is wrong: rules.ErrUnknownRule, rules.ErrInvalidRequest.
-func (n *Node) Take(ctx context.Context, req Request) (Decision, error) {
-	var stack [4]Decision
-	layers, err := n.Decide(ctx, &req, stack[:0])
-	if err != nil {
-		return Decision{}, err
-	}
-	v := counters.VerdictOf(layers)
-	if v.Governing.Rule == "" {
-		return Decision{Allowed: true}, nil
-	}
-	d := v.Governing
-	d.Delay, d.Degraded = v.Delay, v.Degraded
-	return d, nil
-}
-
-// Decide appends to layers the decision of each layer of the request, in order, and of each parent that elastic rules bring along. The request is allowed if and only if all of them
-// are: it is charged in all layers or in none, unless their rules say otherwise. Errors are those of Take.
-func (n *Node) Decide(ctx context.Context, req *Request, layers []Decision) ([]Decision, error) {
-	return n.DecideMet(ctx, req, layers, nil)
-}
-
-// HasDomain reports whether the rules in force have a domain of that name.
-func (n *Node) HasDomain(name string) bool { return n.policy.Load().set.HasDomain(name) }
-
-// DecideMet is Decide that also tells which rules the layers met: those of the first len(met) layers are written to met, nil where there is
-// none. Rules are shared and must not be written to.
-func (n *Node) DecideMet(_ context.Context, req *Request, layers []Decision, met []*rules.Rule) ([]Decision, error) {
-	var room [rules.MaxDescriptors]rules.Match
-	p := n.policy.Load()
-	found, err := p.set.Match(req, n.secret, room[:0])
-	if err != nil {
-		return layers, err
-	}
-	for i := range min(len(met), len(found)) {
-		met[i] = found[i].Rule
-	}
-	return n.answer(p, req, found, layers), nil
-}
-
-// answer appends to layers the decisions on what the request met.
-func (n *Node) answer(p *policy, req *Request, found []rules.Match, layers []Decision) []Decision {
-	first := len(layers)
-	var room [rules.MaxDescriptors]counters.Charge
-	charges := room[:len(found)]
-	now, exactly := n.clock.Coarse(), punishes(found)
-	if exactly {
-		now = n.clock.Now()
-	}
-	n.charge(req, found, now, charges)
-	layers = n.decide(charges, now, layers)
-	if exact := n.ended(now, layers[first:]); exact != 0 && !exactly {
-		n.charge(req, found, exact, charges)
-		layers = n.decide(charges, exact, layers[:first])
-	}
-	n.account(p, req, found, charges, layers[first:])
-	return layers
-}
-
-// charge notes in charges what the request is charged in what it met.
-func (n *Node) charge(req *Request, found []rules.Match, now int64, charges []counters.Charge) {
-	shadow := n.shadow.Load()
-	for i := range found {
-		charges[i] = found[i].Charge(req, now)
-		switch {
-		case shadow:
-			charges[i].Mode = counters.Shadow
-		case charges[i].Mode == counters.Elastic && found[i].IdleAt(n.Pressure()):
-			charges[i].Lender = counters.Idle
-		}
+func (t *drainTee) enqueue(d counters.Drained) {
+	if t.reconciler != nil {
+		t.reconciler.Enqueue(d.Slots)
 	}
 }
 
-// decide has the table decide on charges.
-func (n *Node) decide(charges []counters.Charge, now int64, layers []Decision) []Decision {
-	if len(charges) == 1 && charges[0].Limit != nil && charges[0].Mode != counters.Shadow && charges[0].Lender == 0 {
-		return append(layers, n.table.Take(charges[0].Limit, charges[0].Key, charges[0].Cost, now))
-	}
-	return n.table.TakeAll(charges, now, layers)
-}
-
-// punishes reports whether a denial by one of the rules lasts, so that the coarse time, which may be behind, is not good enough for it.
-func punishes(found []rules.Match) bool {
-	for i := range found {
-		if r := found[i].Rule; r != nil && (r.Ban > 0 || r.CountRejected) {
-			return true
-		}
-	}
-	return false
-}
-
-// ended returns the exact time if by that a denial, decided at the coarse time, has ended already; else 0.
-func (n *Node) ended(coarse int64, layers []Decision) int64 {
-	if wait := denialEnds(layers); wait > 0 {
-		if exact := n.clock.Now(); exact-coarse >= int64(wait) {
-			return exact
-		}
-	}
-	return 0
-}
-
-// denialEnds is how long after its decision a request would no more be denied; 0 if it was not, or if that never ends.
-func denialEnds(layers []Decision) (wait time.Duration) {
-	for i := range layers {
-		switch d := &layers[i]; {
-		case d.Allowed:
-		case d.RetryAfter == counters.Never:
-			return 0
-		default:
-			wait = max(wait, d.RetryAfter)
-		}
-	}
-	return wait
-}
-
-// nearShare is the part of a limit, one in so many, of which less is left when a request counts as near the limit.
-const nearShare = 5
-
-// account has the decisions say what the rules say, and counts the rules'.
-func (n *Node) account(p *policy, req *Request, found []rules.Match, charges []counters.Charge, layers []Decision) {
-	allowed := true
-	for i := range layers {
-		d := &layers[i]
-		found[i].Tell(req, &charges[i], d)
-		scope := counters.Global
-		if found[i].Rule != nil {
-			scope = found[i].Rule.Scope
-		}
-		d.Degraded = d.Rule != "" && n.degraded.in(scope)
-		allowed = allowed && d.Allowed
-	}
-	for i := range layers {
-		if found[i].Rule == nil || found[i].Asked(req) == 0 {
-			continue
-		}
-		switch tally := p.tallies[found[i].Rule]; {
-		case !layers[i].Allowed && layers[i].Banned:
-			tally.banned.Add(1)
-		case !layers[i].Allowed:
-			tally.denied.Add(1)
-		case layers[i].Waived:
-			tally.waived.Add(1)
-		case allowed || charges[i].Each:
-			tally.allowed.Add(1)
-			if layers[i].Remaining*nearShare < layers[i].Limit {
-				tally.near.Add(1)
-			}
-		}
-	}
-}
-
-// Shadow puts all rules in shadow mode, or ends that: nothing is denied then, and all is counted as before.
+// Shadow turns shadow mode of all rules on or off: nothing is denied, and everything is counted as before.
 func (n *Node) Shadow(on bool) {
 	if was := n.shadow.Swap(on); was != on {
 		n.log.Warn("shadow mode of all rules", "on", on)
 	}
 }
 
-// Ready says why the node is not ready to serve, or nil. It needs its rules and its doors; peers and store may be away.
+// Ready returns why the node is not ready to serve, or nil. It needs its rules and listeners, neither peers nor store.
 func (n *Node) Ready() error {
 	if !n.ready.Load() {
 		return errors.New("starting or stopping")
@@ -396,41 +237,48 @@ func (n *Node) Ready() error {
 	return nil
 }
 
-// Addr is the host:port, or the path, on which a door ("http", "grpc", "resp", "health") listens, or the host:port of a gossip pool ("lan", "wan");
-// empty if there is none. It tells which port was picked for port 0.
+// Degraded returns why the node's decisions are degraded; nothing while they are not.
+func (n *Node) Degraded() []string { return n.monitor.Degraded() }
+
+// Addr returns the host:port, or the path, of a listener ("http", "grpc", "resp", "health", "admin"), or the host:port
+// of a gossip pool ("lan", "wan"), with the port that was chosen for port 0; empty if there is none.
 func (n *Node) Addr(name string) string {
-	d := map[string]*door{"http": n.http, "grpc": n.grpc, "resp": n.resp, "health": n.health}[name]
-	if d != nil {
-		return d.listener.Addr().String()
+	if l := n.listeners[name]; l != nil {
+		return l.Addr().String()
 	}
 	return n.cluster.Addr(name)
 }
 
-// Members are the other nodes in the membership.
+// Connections returns how many clients are connected to the node's listeners.
+func (n *Node) Connections() (open int) {
+	for _, l := range n.listeners {
+		open += l.Stats().Open
+	}
+	return open
+}
+
+// Members returns the other nodes in the membership.
 func (n *Node) Members() []gossip.MemberStatus { return n.cluster.Members() }
 
-// Staleness is the largest age of what this node knows of another one.
+// Staleness returns the time since the last counts of the peer that is the furthest behind.
 func (n *Node) Staleness() time.Duration {
 	age, _ := n.cluster.Staleness()
 	return age
 }
 
-// Skew is how far the node's clock is from those of its peers and of the region's store. Beyond Config.MaxSkew its decisions are degraded:
-// it means other windows than they do.
-func (n *Node) Skew() Skew { return n.skew.now() }
+// Skew returns how far the node's clock is from those of its peers and of the region's store. Beyond Config.MaxSkew its
+// decisions are degraded: its windows are not theirs.
+func (n *Node) Skew() Skew { return n.monitor.Skew() }
 
-// Bound is the over-admission bound that the node exports for a rule (by its full name), as a part of the limit: by how much, at
-// most, an admission within the last window can have gone over the limit. It is 0 of a rule without a limit, and of one that each node
-// keeps alone.
+// Bound returns the over-admission bound of a rule, by its full name, as a part of its limit: the most by which an
+// admission within the last window can have gone over the limit. It is 0 for a rule without a limit, or of scope node.
 func (n *Node) Bound(fullName string) float64 {
 	if r := n.policy.Load().set.Rule(fullName); r != nil && r.Limit != nil {
-		return n.audit.bound(r.Limit.Meter().Rule)
+		return n.monitor.Bound(r.Limit.Meter().Rule)
 	}
 	return 0
 }
 
-// Slots returns every count that the node holds and that still counts, of all origins, but for those that it keeps alone: what nodes of
-// one region that agree have in common.
-func (n *Node) Slots() []counters.Slot {
-	return n.table.Snapshot(n.clock.Now(), math.MaxInt)
-}
+// Slots returns every count that the node holds and that still counts, of all origins, except those of scope node: what
+// the nodes of a region that agree have in common.
+func (n *Node) Slots() []counters.Slot { return n.table.Snapshot(n.clock.Now(), math.MaxInt) }

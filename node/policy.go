@@ -1,75 +1,240 @@
 package node
 
 import (
+	"cmp"
+	"context"
 	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// policy is a set of rules with what the node counts of each. It is replaced as a whole.
+// policy is a set of rules with the decisions on each. It is replaced as a whole.
 type policy struct {
-	set     *rules.Set
-	tallies map[*rules.Rule]*tally
-	limits  map[string]*counters.Limit // that nodes keep together, by the meter's rule
-	daily   []*rules.Rule              // whose limits of these change by the time of day
-	since   time.Time
+	set       *rules.Set
+	tallies   map[*rules.Rule]*decisionCounts // rules without series of their own share other
+	other     *decisionCounts                 // of those
+	folded    int                             // how many rules share it
+	limits    map[string]*counters.Limit      // shared by nodes, by the meter's rule
+	scheduled []*rules.Rule                   // whose limits of these change by the time of day
+	since     time.Time
+
+	fingerprint uint64 // of the rules of all regions
 }
 
-// tally counts a rule's decisions.
-type tally struct {
-	allowed, denied, waived atomic.Uint64
-	banned                  atomic.Uint64 // denied by a ban that an earlier denial began
-	near                    atomic.Uint64 // allowed, and little is left
-}
+// maxRuleSeries is how many rules, the first by name, have series of their own in the metrics. The others are counted
+// together, as otherRules.
+const (
+	maxRuleSeries = 1000
+	otherRules    = "/other" // no rule is named so: no domain is empty, and a rule without one has no slash
+	adHocRule     = "/adhoc" // likewise: the decisions on all ad-hoc limits
+)
 
-// enforce puts the rules of a set in force that are for this region, and returns the policies before and after. The table learns of its
-// limits first, so that what peers count for them is debited as it comes.
-func (n *Node) enforce(set *rules.Set) (before, after *policy) {
-	n.knowing.Lock()
-	defer n.knowing.Unlock()
-	before = n.policy.Load()
-	after = newPolicy(set.In(n.cfg.Region), before)
-	after.since = time.Unix(0, n.clock.Now())
-	n.know(after, n.allMade())
-	n.policy.Store(after)
-	return before, after
-}
-
-// newPolicy makes a policy in which the rules of the one before it, if there was one, are counted on.
+// newPolicy returns a policy that goes on counting where the one before it, if there is one, ended. otherRules is kept
+// for as long as the node runs, whatever rules it is of: totals never decrease.
 func newPolicy(set *rules.Set, before *policy) *policy {
-	p := &policy{set: set, tallies: make(map[*rules.Rule]*tally), limits: make(map[string]*counters.Limit)}
-	counted := make(map[string]*tally)
+	p := &policy{set: set, other: new(decisionCounts),
+		tallies: make(map[*rules.Rule]*decisionCounts), limits: make(map[string]*counters.Limit)}
+	counted := make(map[string]*decisionCounts)
 	if before != nil {
+		p.other = before.other
 		for r, t := range before.tallies {
-			counted[r.FullName] = t
+			if t != p.other {
+				counted[r.FullName] = t
+			}
 		}
 	}
-	for _, r := range set.Rules() {
-		if p.tallies[r] = counted[r.FullName]; p.tallies[r] == nil {
-			p.tallies[r] = new(tally)
+	byName := set.Rules()
+	slices.SortFunc(byName, func(a, b *rules.Rule) int { return cmp.Compare(a.FullName, b.FullName) })
+	for i, r := range byName {
+		switch t := counted[r.FullName]; {
+		case i >= maxRuleSeries:
+			p.tallies[r] = p.other
+			p.folded++
+		case t != nil:
+			p.tallies[r] = t
+		default:
+			p.tallies[r] = new(decisionCounts)
 		}
 		if r.Limit == nil || r.Scope == counters.Alone {
 			continue
 		}
 		p.limits[r.Limit.Meter().Rule] = r.Limit
 		if r.Scheduled() {
-			p.daily = append(p.daily, r)
+			p.scheduled = append(p.scheduled, r)
 		}
 	}
 	return p
 }
 
-// limitsAt returns the limits in force at a time that nodes keep together, by the meter's rule. The map is not to be written to.
+// limitsAt returns the limits in force at a time. The map must not be written to.
 func (p *policy) limitsAt(now int64) map[string]*counters.Limit {
-	if len(p.daily) == 0 {
+	if len(p.scheduled) == 0 {
 		return p.limits
 	}
 	limits := maps.Clone(p.limits)
-	for _, r := range p.daily {
+	for _, r := range p.scheduled {
 		limits[r.Limit.Meter().Rule] = r.LimitAt(now)
 	}
 	return limits
+}
+
+// The APIs whose requests bring ad-hoc limits along.
+const (
+	redisAPI = iota // CL.THROTTLE
+	envoyAPI        // requests with a limit of their own
+	adHocAPIs
+)
+
+// adHocLimits are the ad-hoc limits that one API keeps, by their meters' rules.
+type adHocLimits struct {
+	byRule atomic.Pointer[map[string]*counters.Limit]
+}
+
+// all returns the limits. The map must not be written to.
+func (a *adHocLimits) all() map[string]*counters.Limit {
+	if limits := a.byRule.Load(); limits != nil {
+		return *limits
+	}
+	return nil
+}
+
+// learnAdHoc returns a function that replaces the ad-hoc limits of an API.
+func (n *Node) learnAdHoc(api int) func([]*counters.Limit) {
+	return func(all []*counters.Limit) {
+		byRule := make(map[string]*counters.Limit, len(all))
+		for _, l := range all {
+			byRule[l.Meter().Rule] = l
+		}
+		n.limits.Lock()
+		defer n.limits.Unlock()
+		n.adHoc[api].byRule.Store(&byRule)
+		n.updateTable(n.policy.Load())
+	}
+}
+
+// updateTable gives the table the limits in force. The lock on limits is held.
+func (n *Node) updateTable(p *policy) {
+	all := slices.Collect(maps.Values(p.limits))
+	for i := range n.adHoc {
+		all = slices.AppendSeq(all, maps.Values(n.adHoc[i].all()))
+	}
+	n.table.Know(all)
+}
+
+// limitsAt returns all limits in force at a time, by their meters' rules. The map must not be written to.
+func (n *Node) limitsAt(now time.Time) map[string]*counters.Limit {
+	p := n.policy.Load()
+	limits, cloned := p.limitsAt(now.UnixNano()), false
+	for i := range n.adHoc {
+		if all := n.adHoc[i].all(); len(all) > 0 {
+			if !cloned {
+				limits, cloned = maps.Clone(limits), true
+			}
+			maps.Copy(limits, all)
+		}
+	}
+	return limits
+}
+
+// limit returns the limit in force of a meter's rule, nil if there is none.
+func (n *Node) limit(rule string) *counters.Limit {
+	if l := n.policy.Load().limits[rule]; l != nil {
+		return l
+	}
+	for i := range n.adHoc {
+		if l := n.adHoc[i].all()[rule]; l != nil {
+			return l
+		}
+	}
+	return nil
+}
+
+// adHocBound returns the largest over-admission bound of an API's ad-hoc limits.
+func (n *Node) adHocBound(api int) (bound float64) {
+	for rule := range n.adHoc[api].all() {
+		bound = max(bound, n.monitor.Bound(rule))
+	}
+	return bound
+}
+
+// enforce puts the rules of a set for this region in force, and returns the policies before and after. The table gets
+// the limits first, so that it checks what peers report of them.
+func (n *Node) enforce(set *rules.Set) (before, after *policy) {
+	fingerprint := set.Fingerprint()
+	n.limits.Lock()
+	defer n.limits.Unlock()
+	before = n.policy.Load()
+	after = newPolicy(set.In(n.cfg.Region), before)
+	after.fingerprint, after.since = fingerprint, time.Unix(0, n.clock.Now())
+	n.updateTable(after)
+	n.policy.Store(after)
+	return before, after
+}
+
+// SetRules puts the rules of a set in force in place of all others, atomically for each request. Counts of a rule go on
+// as long as it stands at the same place and has the same window and algorithm, whatever its limit; so do its metrics.
+// The log says what has changed. SetRules is safe for concurrent use, also before Run. Where the node has rule files,
+// these take over again when they change.
+func (n *Node) SetRules(set *rules.Set) {
+	before, after := n.enforce(set)
+	n.loads.succeed()
+	n.cluster.AnnounceRules(n.policy.Load().fingerprint)
+	changes := rules.Diff(before.set, after.set)
+	for _, c := range changes[:min(len(changes), maxLogLines)] {
+		n.log.Info("rule changed", "change", c.Kind, "rule", c.Rule, "counts", c.Counts, "old", c.Old, "new", c.New)
+	}
+	n.log.Info("rules in force", "rules", len(after.tallies), "changes", len(changes))
+	n.logWarnings()
+}
+
+// Reload has the rule files read again, changed or not. It does not wait: log and metrics report the result. It is safe
+// for concurrent use; before Run it takes effect when that begins.
+func (n *Node) Reload() {
+	if n.files == nil {
+		n.log.Info("there are no rule files to read again")
+		return
+	}
+	n.files.Reload()
+}
+
+// loads counts loads of rules by their result.
+type loads struct {
+	ok, failed atomic.Uint64
+	good       atomic.Bool // the last one
+}
+
+func (l *loads) succeed() {
+	l.good.Store(true)
+	l.ok.Add(1)
+}
+
+func (n *Node) watchRules(ctx context.Context) {
+	if n.files != nil {
+		n.files.Run(ctx, n.loaded)
+	}
+}
+
+// maxLogLines is how many changes, problems or warnings of rules are logged one by one.
+const maxLogLines = 100
+
+// loaded takes the result of reading the rule files. Unless all of them are good, the rules in force stay.
+func (n *Node) loaded(set *rules.Set, err error) {
+	if err == nil {
+		n.SetRules(set)
+		return
+	}
+	n.loads.good.Store(false)
+	n.loads.failed.Add(1)
+	problems := rulefile.Problems(err)
+	for _, p := range problems[:min(len(problems), maxLogLines)] {
+		n.log.Error("rules refused", "problem", p)
+	}
+	n.log.Error("the last good rules stay in force", "problems", len(problems),
+		"since", n.policy.Load().since.Format(time.RFC3339))
 }

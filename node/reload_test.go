@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/rules"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // limited is rules of one domain, each "name limit window".
@@ -25,17 +26,19 @@ func limited(specs ...string) *rules.Set {
 		if _, err := fmt.Sscan(spec, &name, &most, &window); err != nil {
 			panic(err)
 		}
-		text += fmt.Sprintf("  - {key: %s, rate_limit: {name: %[1]s, requests_per_unit: %d, window: %s}}\n", name, most, window)
+		text += fmt.Sprintf("  - {key: %s, rate_limit: {name: %[1]s, requests_per_unit: %d, window: %s}}\n", name, most,
+			window)
 	}
 	return ruleSet(text)
 }
 
-// A limit that is raised or lowered keeps its counts, and so do rules beside it; another window starts anew. Metrics go on all the while.
+// A limit that is raised or lowered keeps its counts, and so do rules beside it; another window starts anew. Metrics go
+// on all the while.
 func TestSetRulesKeepsCounts(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		var log logbook
+	testkit.VirtualTime(t, func(t *testing.T) {
+		var log testkit.Log
 		cfg := quiet("")
-		cfg.RuleSet, cfg.Logger = limited("a 10 1h", "b 10 1h", "gone 5 1h"), log.logger()
+		cfg.RuleSet, cfg.Logger = limited("a 10 1h", "b 10 1h", "gone 5 1h"), log.Logger()
 		n := launch(t, cfg).ready(t)
 		time.Sleep(time.Second) // until all that is asked below is of one sub-window
 		takeSome(t, n.Node, "a", "x", 8)
@@ -49,10 +52,11 @@ func TestSetRulesKeepsCounts(t *testing.T) {
 			{"a 15 1h", 10, 5, `change=limit rule=test/a counts=kept old="10 in 1h0m0s`},
 			{"a 12 1h", 15, 0, `change=limit rule=test/a counts=kept old="15 in 1h0m0s`},
 			{"a 20 1h", 15, 5, `change=limit rule=test/a counts=kept old="12 in 1h0m0s`},
-			{"a 20 2h", 0, 10, `change=meter rule=test/a counts=anew old="20 in 1h0m0s by sliding_window" new="20 in 2h0m0s`},
+			{"a 20 2h", 0, 10,
+				`change=meter rule=test/a counts=anew old="20 in 1h0m0s by sliding_window" new="20 in 2h0m0s`},
 		} {
 			n.SetRules(limited(change.a, "b 10 1h", "come 5 1h"))
-			if !log.line("level=INFO", change.says) {
+			if !log.HasLine("level=INFO", change.says) {
 				t.Errorf("%s: the log does not say %q: %s", change.a, change.says, log.String())
 			}
 			d := take(t, n.Node, Request{Rule: "a", Identity: "x", Peek: true})
@@ -66,8 +70,9 @@ func TestSetRulesKeepsCounts(t *testing.T) {
 				t.Errorf("%s: the rule beside it has counted %d, want 4", change.a, got)
 			}
 		}
-		for _, words := range [][]string{{"change=added", "rule=test/come"}, {"change=removed", "rule=test/gone"}, {"rules in force", "rules=3", "changes=2"}} {
-			if !log.line(words...) {
+		for _, words := range [][]string{{"change=added", "rule=test/come"}, {"change=removed", "rule=test/gone"},
+			{"rules in force", "rules=3", "changes=2"}} {
+			if !log.HasLine(words...) {
 				t.Errorf("the log does not say %q", words)
 			}
 		}
@@ -81,13 +86,15 @@ func TestSetRulesKeepsCounts(t *testing.T) {
 	})
 }
 
-// While rules come and go, each request is decided, by one set of rules as a whole, and a limit that all sets share admits what it says.
+// While rules come and go, each request is decided, by one set of rules as a whole, and a limit that all sets share
+// admits what it says.
 func TestSetRulesUnderLoad(t *testing.T) {
 	const most, clients, each = 3000, 8, 1000
 	sets := make([]*rules.Set, 2)
 	for i := range sets {
 		text := "domain: test\ndescriptors:\n" +
-			"  - {key: exact, rate_limit: {name: exact, algorithm: sliding_log, window: 24h, requests_per_unit: " + fmt.Sprint(most) + "}}\n" +
+			"  - {key: exact, rate_limit: {name: exact, algorithm: sliding_log, window: 24h, requests_per_unit: " +
+			fmt.Sprint(most) + "}}\n" +
 			"  - {key: both, rate_limit: {name: both, window: 24h, requests_per_unit: " + fmt.Sprint(1000+i) + "}}\n"
 		for j := range 50 {
 			text += fmt.Sprintf("  - {key: k%d, rate_limit: {window: %dm, requests_per_unit: 5}}\n", 100*i+j, 10+i+j)
@@ -154,12 +161,12 @@ func TestSetRulesUnderLoad(t *testing.T) {
 }
 
 // launchWithFile runs a node with a rule file, which is looked at when it is told to, or when the file system tells.
-func launchWithFile(t *testing.T, text string) (n *running, file string, log *logbook) {
+func launchWithFile(t *testing.T, text string) (n *running, file string, log *testkit.Log) {
 	t.Helper()
-	log = new(logbook)
+	log = new(testkit.Log)
 	file = write(t, "rules.yaml", text)
-	cfg := withDoors(quiet(""))
-	cfg.Rules, cfg.Logger = []string{file}, log.logger()
+	cfg := withListeners(quiet(""))
+	cfg.Rules, cfg.Logger = []string{file}, log.Logger()
 	return launch(t, cfg).ready(t), file, log
 }
 
@@ -180,21 +187,25 @@ func TestRuleFilesAreWatched(t *testing.T) {
 	metrics := func(loaded, ok, failed float64) {
 		t.Helper()
 		_, got := scrape(t, n.Addr("health"))
-		if got["edgelimit_rules_loaded"] != loaded || got["edgelimit_rules_loads_total outcome=ok"] < ok || got["edgelimit_rules_loads_total outcome=failed"] < failed ||
+		if got["edgelimit_rules_loaded"] != loaded || got["edgelimit_rules_loads_total outcome=ok"] < ok ||
+			got["edgelimit_rules_loads_total outcome=failed"] < failed ||
 			time.Since(time.UnixMilli(int64(1000*got["edgelimit_rules_timestamp_seconds"]))).Abs() > time.Minute {
-			t.Errorf("loaded %v, %v ok and %v failed, at %v", got["edgelimit_rules_loaded"], got["edgelimit_rules_loads_total outcome=ok"],
-				got["edgelimit_rules_loads_total outcome=failed"], got["edgelimit_rules_timestamp_seconds"])
+			t.Errorf("loaded %v, %v ok and %v failed, at %v", got["edgelimit_rules_loaded"],
+				got["edgelimit_rules_loads_total outcome=ok"], got["edgelimit_rules_loads_total outcome=failed"],
+				got["edgelimit_rules_timestamp_seconds"])
 		}
 	}
 	metrics(1, 1, 0)
 
 	replaceFile(t, file, strings.ReplaceAll(perClient, "1000", "7"))
-	eventually(t, patience, "another limit", func() bool { return take(t, n.Node, Request{Rule: "per_client", Identity: "x", Peek: true}).Limit == 7 })
+	testkit.Eventually(t, "another limit",
+		func() bool { return take(t, n.Node, Request{Rule: "per_client", Identity: "x", Peek: true}).Limit == 7 })
 	metrics(1, 2, 0)
 
 	replaceFile(t, file, strings.ReplaceAll(perClient, "1000", "ten"))
-	eventually(t, patience, "a complaint", func() bool { return log.line("level=ERROR", "the last good rules stay in force", "problems=1") })
-	if !log.line("level=ERROR", "rules refused", file+":", "ten") {
+	testkit.Eventually(t, "a complaint",
+		func() bool { return log.HasLine("level=ERROR", "the last good rules stay in force", "problems=1") })
+	if !log.HasLine("level=ERROR", "rules refused", file+":", "ten") {
 		t.Errorf("the log does not say where: %s", log)
 	}
 	metrics(0, 2, 1)
@@ -203,8 +214,9 @@ func TestRuleFilesAreWatched(t *testing.T) {
 	}
 
 	replaceFile(t, file, perClient)
-	eventually(t, patience, "good rules again", func() bool { return n.loads.good.Load() })
-	if d := take(t, n.Node, Request{Rule: "per_client", Identity: "x", Peek: true}); d.Limit != 1000 || d.Remaining != 997 {
+	testkit.Eventually(t, "good rules again", func() bool { return n.loads.good.Load() })
+	if d := take(t, n.Node, Request{Rule: "per_client", Identity: "x", Peek: true}); d.Limit != 1000 ||
+		d.Remaining != 997 {
 		t.Errorf("when the file is good again: %+v", d)
 	}
 }
@@ -214,48 +226,51 @@ func TestReload(t *testing.T) {
 	n, _, log := launchWithFile(t, perClient)
 	before := n.loads.ok.Load()
 	n.Reload()
-	eventually(t, patience, "a load of what has not changed", func() bool { return n.loads.ok.Load() > before })
-	eventually(t, patience, "a line", func() bool { return log.line("rules in force", "rules=1", "changes=0") })
+	testkit.Eventually(t, "a load of what has not changed", func() bool { return n.loads.ok.Load() > before })
+	testkit.Eventually(t, "a line", func() bool { return log.HasLine("rules in force", "rules=1", "changes=0") })
 
-	var said logbook
+	var said testkit.Log
 	cfg := quiet(perClient)
-	cfg.Logger = said.logger()
+	cfg.Logger = said.Logger()
 	other, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if other.Reload(); !said.line("no rule files") {
+	if other.Reload(); !said.HasLine("no rule files") {
 		t.Errorf("without files it says %s", said.String())
 	}
 }
 
 // Of very many changes or problems some are told, and their number.
-func TestReloadTellsWithinReason(t *testing.T) {
-	var log logbook
+func TestReloadLogsWithinReason(t *testing.T) {
+	var log testkit.Log
 	cfg := quiet("")
-	cfg.RuleSet, cfg.Logger = limited(), log.logger()
+	cfg.RuleSet, cfg.Logger = limited(), log.Logger()
 	n, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var specs []string
 	text := "domain: d\ndescriptors: []\n"
-	for i := range 3 * mostLines {
+	for i := range 3 * maxLogLines {
 		specs = append(specs, fmt.Sprintf("k%d 5 1m", i))
 		text += fmt.Sprintf("k%d: 1\n", i)
 	}
 	n.SetRules(limited(specs...))
-	if got := strings.Count(log.String(), `msg="rule changed"`); got != mostLines || !log.line("rules in force", fmt.Sprint("changes=", 3*mostLines)) {
+	if got := strings.Count(log.String(), `msg="rule changed"`); got != maxLogLines ||
+		!log.HasLine("rules in force", fmt.Sprint("changes=", 3*maxLogLines)) {
 		t.Errorf("%d changes are told", got)
 	}
-	_, err = rules.Parse("f", []byte(text))
+	_, err = rulefile.Parse("f", []byte(text))
 	n.loaded(nil, err)
-	if got := strings.Count(log.String(), `msg="rules refused"`); got != mostLines || !log.line("the last good rules", fmt.Sprint("problems=", 3*mostLines)) {
+	if got := strings.Count(log.String(), `msg="rules refused"`); got != maxLogLines ||
+		!log.HasLine("the last good rules", fmt.Sprint("problems=", 3*maxLogLines)) {
 		t.Errorf("%d problems are told", got)
 	}
 }
 
-// A rule file that an editor, a template or a disk has mangled is refused or taken as a whole, and requests are decided all the while.
+// A rule file that an editor, a template or a disk has mangled is refused or taken as a whole, and requests are decided
+// all the while.
 func TestMutatedRuleFiles(t *testing.T) {
 	t.Parallel()
 	texts := mutants(t, 1000)
@@ -291,14 +306,16 @@ func TestMutatedRuleFiles(t *testing.T) {
 		if err == nil {
 			valid++
 			want := set.In("here").Rules()
-			if got := after.set.Rules(); !slices.EqualFunc(got, want, func(a, b *rules.Rule) bool { return a.FullName == b.FullName }) {
+			if got := after.set.Rules(); !slices.EqualFunc(got, want,
+				func(a, b *rules.Rule) bool { return a.FullName == b.FullName }) {
 				t.Fatalf("file %d: rules %v, want %v", i, got, want)
 			}
 		}
 	}
 	close(stop)
 	asking.Wait()
-	if ok, failed := int(n.loads.ok.Load()), int(n.loads.failed.Load()); ok != 1+valid || failed != len(texts)-valid || asked < 1000 {
+	if ok, failed := int(n.loads.ok.Load()), int(n.loads.failed.Load()); ok != 1+valid || failed != len(texts)-valid ||
+		asked < 1000 {
 		t.Errorf("%d loads are good and %d fail, while %d requests are decided", ok, failed, asked)
 	}
 	if valid < 100 || valid > 900 {
@@ -309,12 +326,12 @@ func TestMutatedRuleFiles(t *testing.T) {
 // mutants are rule files that something has happened to, the same ones every time.
 func mutants(t *testing.T, count int) []string {
 	t.Helper()
-	files, err := filepath.Glob("rules/testdata/valid/*")
+	files, err := filepath.Glob("rules/rulefile/testdata/valid/*")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no rule files: ", err)
 	}
 	var texts []string
-	for _, file := range append(files, "rules/sample.yaml") {
+	for _, file := range append(files, "rules/rulefile/sample.yaml") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -4,12 +4,73 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
+
+const stalled = "some avg10=12.50 avg60=0.80 avg300=0.20 total=123456\n"
+
+// The file is read once a second. While it cannot be read the pressure counts as high, and the log says so once.
+func TestPressureFile(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
+		file := write(t, "cpu", stalled)
+		var book testkit.Log
+		cfg := quiet(elastic)
+		cfg.PressureFile, cfg.Logger = file, book.Logger()
+		n := launch(t, cfg).ready(t)
+		time.Sleep(1500 * time.Millisecond)
+		if p := n.Pressure(); p != 0.125 {
+			t.Errorf("the pressure is %v", p)
+		}
+		writeFile(t, file, strings.Replace(stalled, "12.50", "40.00", 1))
+		time.Sleep(time.Second)
+		if p := n.Pressure(); p != 0.4 {
+			t.Errorf("the pressure has risen to %v", p)
+		}
+		writeFile(t, file, "nothing of the kind")
+		time.Sleep(10 * time.Second)
+		if p := n.Pressure(); p != 1 {
+			t.Errorf("the pressure that nobody can read is %v", p)
+		}
+		if got := strings.Count(book.String(), "the pressure cannot be read"); got != 1 {
+			t.Errorf("the log says so %d times", got)
+		}
+	})
+}
+
+func TestPressureFileThatIsNone(t *testing.T) {
+	for name, want := range map[string]string{
+		filepath.Join(t.TempDir(), "missing"): "no such file",
+		write(t, "empty", ""):                 "EOF",
+		write(t, "other",
+			"1.5\n"): `does not begin with the part of the last ten seconds, as in "some avg10=1.50"`,
+	} {
+		cfg := quiet(elastic)
+		cfg.PressureFile = name
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "pressure_file: ") ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+}
+
+// A report from a time to come is as old as one from long ago.
+func TestPressureAcrossAStepOfTheClock(t *testing.T) {
+	n := idle(t, elastic)
+	for _, ahead := range []time.Duration{-6 * time.Second, 6 * time.Second, math.MinInt64 / 2} {
+		n.pressure.Store(&pressure{0, n.clock.Now() + int64(ahead)})
+		if p := n.Pressure(); p != 1 {
+			t.Errorf("a report that is %v ahead counts: %v", ahead, p)
+		}
+	}
+}
 
 const metered = `
 domain: test
@@ -38,7 +99,8 @@ func charged(t *testing.T, n *Node, req Request) string {
 	return strings.TrimPrefix(text, " ")
 }
 
-// What is reported is charged in every layer, times the rule's own cost, whether or not there is room; the answer is a peek right after.
+// What is reported is charged in every layer, times the rule's own cost, whether or not there is room; the answer is a
+// peek right after.
 func TestReport(t *testing.T) {
 	n := idle(t, metered)
 	both := ask(by("client", "x"), by("bucket", "x"), by("nobody", "x"))
@@ -74,7 +136,11 @@ func TestReport(t *testing.T) {
 func TestReportOfElasticRules(t *testing.T) {
 	n := idle(t, metered)
 	by := func(user string, cost uint64) Request {
-		return Request{Domain: "test", Descriptors: [][]rules.Entry{{{Key: "tenant", Value: "t"}, {Key: "user", Value: user}}}, Cost: cost}
+		return Request{
+			Domain:      "test",
+			Descriptors: [][]rules.Entry{{{Key: "tenant", Value: "t"}, {Key: "user", Value: user}}},
+			Cost:        cost,
+		}
 	}
 	for _, step := range []struct {
 		user string
@@ -104,7 +170,8 @@ func TestReportErrors(t *testing.T) {
 		{Request{Rule: "client", Identity: "x", Cost: counters.MaxLimit + 1}, rules.ErrInvalidRequest},
 	} {
 		before := []Decision{{Rule: "earlier"}}
-		if got, err := n.Report(t.Context(), &tt.req, before); !errors.Is(err, tt.want) || len(got) != 1 || got[0] != before[0] {
+		if got, err := n.Report(t.Context(), &tt.req, before); !errors.Is(err, tt.want) || len(got) != 1 ||
+			got[0] != before[0] {
 			t.Errorf("%+v: %+v, %v; want %v", tt.req, got, err, tt.want)
 		}
 	}
@@ -143,13 +210,14 @@ func TestReportInShadow(t *testing.T) {
 	}
 }
 
-// The door of a node takes reports, and charges one with a request_id once.
-func TestReportDoor(t *testing.T) {
+// The listener of a node takes reports, and charges one with a request_id once.
+func TestReportAPI(t *testing.T) {
 	cfg := quiet(metered)
 	cfg.HTTP = "127.0.0.1:0"
 	n := launch(t, cfg)
 	for range 2 {
-		status, body := post(t, n.Addr("http"), "/v1/report", `{"rule":"bucket","identity":"x","cost":15,"request_id":"a"}`)
+		status, body := post(t, n.Addr("http"), "/v1/report",
+			`{"rule":"bucket","identity":"x","cost":15,"request_id":"a"}`)
 		var a struct {
 			Allowed   bool
 			Remaining uint64
@@ -158,7 +226,8 @@ func TestReportDoor(t *testing.T) {
 			t.Errorf("%d %s, %v", status, body, err)
 		}
 	}
-	if status, body := post(t, n.Addr("http"), "/v1/check", `{"rule":"bucket","identity":"x","cost":15,"request_id":"a"}`); status != 409 {
+	if status, body := post(t, n.Addr("http"), "/v1/check",
+		`{"rule":"bucket","identity":"x","cost":15,"request_id":"a"}`); status != 409 {
 		t.Errorf("a check with the id of a report: %d %s", status, body)
 	}
 	if used := spent(t, n.Node, "bucket", "x"); used != 15 {

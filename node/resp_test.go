@@ -14,15 +14,44 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/respapi"
 	"github.com/edgelimit/edgelimit/node/rlsapi"
-	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-// withRESP adds a door of the Redis protocol.
+// One client that asks for 1,100 different limits of a year pushes out no limit that another one uses, and keeps
+// nobody from making new ones; peeks of as many leave no trace.
+func TestAFloodOfLimits(t *testing.T) {
+	n := launch(t, withRESP(quiet(perClient))).ready(t)
+	c := redisClient(t, n, redis.Options{})
+	const yearly = 365 * 24 * 3600
+	throttle(t, c, "legit", 15, 30, 3600)
+	for i := range 1100 {
+		throttle(t, c, "flood", 15, i+1, yearly, 0)
+	}
+	if got := n.resp.Stats(); got.Limits != 1 || got.Evicted != 0 {
+		t.Errorf("after peeks %+v", got)
+	}
+	for i := range 1100 {
+		throttle(t, c, "flood", 15, i+1, yearly)
+	}
+	if got := n.resp.Stats(); got.Limits != 1024 || got.Evicted != 77 {
+		t.Errorf("after the flood %+v", got)
+	}
+	if got := throttle(t, c, "legit", 15, 30, 3600); !slices.Equal(got[:3], []int64{0, 16, 14}) {
+		t.Errorf("the limit from before the flood: %v", got)
+	}
+	if got := throttle(t, c, "other", 5, 10, 60); !slices.Equal(got[:3], []int64{0, 6, 5}) {
+		t.Errorf("a new limit: %v", got)
+	}
+}
+
+// withRESP adds a listener of the Redis protocol.
 func withRESP(cfg Config) Config {
 	cfg.RESP = "127.0.0.1:0"
 	return cfg
@@ -32,7 +61,7 @@ func withRESP(cfg Config) Config {
 func redisClient(t *testing.T, n *running, opt redis.Options) *redis.Client {
 	t.Helper()
 	opt.Addr, opt.MaxRetries = n.Addr("resp"), -1
-	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout = patience, patience, patience
+	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout = testkit.Patience, testkit.Patience, testkit.Patience
 	c := redis.NewClient(&opt)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -49,29 +78,33 @@ func throttle(t *testing.T, c *redis.Client, args ...any) []int64 {
 }
 
 func TestThrottle(t *testing.T) {
-	n := launch(t, withRESP(withDoors(quiet(perClient)))).ready(t)
+	n := launch(t, withRESP(withListeners(quiet(perClient)))).ready(t)
 	c := redisClient(t, n, redis.Options{})
 	if got := throttle(t, c, "user123", 15, 30, 60); !slices.Equal(got, []int64{0, 16, 15, -1, 2}) {
 		t.Errorf("a new key: %v", got)
 	}
-	// The coarse time may be a little behind that of the request before: then two seconds and a bit, rounded up, are three.
+	// The coarse time may be a little behind that of the request before: then two seconds and a bit, rounded up, are
+	// three.
 	if got := throttle(t, c, "user123", 15, 30, 60, 16); got[0] != 1 || got[2] != 15 || got[3] < 1 || got[3] > 3 {
 		t.Errorf("more than is left: %v", got)
 	}
 	if got := throttle(t, c, "other", 15, 30, 60, 0); !slices.Equal(got, []int64{0, 16, 16, -1, 0}) {
 		t.Errorf("a peek: %v", got)
 	}
-	greeted := n.redisProtocol.Stats() // clients say more than they are asked to, and not all of it is understood
+	greeted := n.resp.Stats() // clients say more than they are asked to, and not all of it is understood
 	if err := c.Do(t.Context(), "CL.THROTTLE", "k", 1, 0, 1).Err(); err == nil {
 		t.Error("a count of 0 is taken")
 	}
 	text, series := scrape(t, n.Addr("health"))
 	for id, want := range map[string]float64{
 		"edgelimit_resp_commands_total outcome=allowed": 1, "edgelimit_resp_commands_total outcome=denied": 1,
-		"edgelimit_resp_commands_total outcome=failed": float64(greeted.Failed + 1), "edgelimit_resp_commands_total outcome=other": float64(greeted.Other),
-		"edgelimit_resp_limits": 1, "edgelimit_connections door=resp": 1,
-		"edgelimit_accepted_connections_total door=resp": 1, "edgelimit_refused_connections_total door=resp": 0,
-		"edgelimit_resp_malformed_requests_total": 0, "edgelimit_resp_slow_connections_total": 0, "edgelimit_resp_over_admission_bound_ratio": 0,
+		"edgelimit_resp_commands_total outcome=failed": float64(greeted.Failed + 1),
+		"edgelimit_resp_commands_total outcome=other":  float64(greeted.Other),
+		"edgelimit_resp_limits":                        1, "edgelimit_connections door=resp": 1,
+		"edgelimit_accepted_connections_total door=resp":            1,
+		"edgelimit_refused_connections_total door=resp reason=full": 0,
+		"edgelimit_resp_malformed_requests_total":                   0, "edgelimit_resp_slow_connections_total": 0,
+		"edgelimit_resp_over_admission_bound_ratio": 0,
 		"edgelimit_keys": 1,
 	} {
 		if v, ok := series[id]; !ok || v != want {
@@ -88,26 +121,72 @@ func TestThrottle(t *testing.T) {
 	}
 }
 
+// Decisions by CL.THROTTLE are counted by outcome as those over HTTP and by Envoy's protocol are, in shadow mode as
+// well. A peek is not counted.
+func TestDecisionsOfAllAPIsAreCounted(t *testing.T) {
+	n := launch(t, withGRPC(withRESP(withListeners(quiet("domain: test\ndescriptors: [{key: client, rate_limit: "+
+		"{name: one, unit: hour, requests_per_unit: 1}}]"))))).ready(t)
+	c, rls := redisClient(t, n, redis.Options{}), envoy(t, n)
+	for name, decide := range map[string]struct {
+		rule string
+		send func()
+	}{
+		"HTTP": {"test/client", func() { post(t, n.Addr("http"), "/v1/check", `{"rule":"one","identity":"x"}`) }},
+		"RESP": {"/adhoc", func() { throttle(t, c, "k", 0, 1, 3600) }},
+		"gRPC": {"/adhoc", func() { shouldRateLimit(t, rls, bringing("a", 1)) }},
+	} {
+		count := func(outcome string) float64 {
+			_, series := scrape(t, n.Addr("health"))
+			v, ok := series["edgelimit_decisions_total outcome="+outcome+" rule="+decide.rule]
+			if !ok {
+				t.Errorf("%s: no series of %s, %s", name, decide.rule, outcome)
+			}
+			return v
+		}
+		for _, step := range []struct {
+			outcome string
+			shadow  bool
+		}{{"allowed", false}, {"denied", false}, {"waived", true}} {
+			n.Shadow(step.shadow)
+			before := count(step.outcome)
+			decide.send()
+			if got := count(step.outcome) - before; got != 1 {
+				t.Errorf("%s: %s rose by %v, want 1", name, step.outcome, got)
+			}
+		}
+		n.Shadow(false)
+	}
+	throttle(t, c, "other", 0, 1, 3600, 0)
+	_, series := scrape(t, n.Addr("health"))
+	if got := series["edgelimit_decisions_total outcome=allowed rule=/adhoc"]; got != 2 {
+		t.Errorf("after a peek %v ad-hoc decisions were allowed, want 2", got)
+	}
+	if got := series["edgelimit_near_limit_total rule=/adhoc"]; got != 2 {
+		t.Errorf("%v ad-hoc decisions were near the limit, want 2", got)
+	}
+}
+
 // A key is limited across the cluster, and the bound of that is exported.
 func TestThrottleAcrossNodes(t *testing.T) {
 	t.Parallel()
-	first := launch(t, withRESP(withDoors(gossiping("a", "eu")))).ready(t)
+	first := launch(t, withRESP(withListeners(gossiping("a", "eu")))).ready(t)
 	second := launch(t, withRESP(gossiping("b", "eu", first.Addr("lan")))).ready(t)
-	whole(t, first, second)
+	allMembers(t, first, second)
 	here, there := redisClient(t, first, redis.Options{}), redisClient(t, second, redis.Options{})
 	if got := throttle(t, here, "k", 99, 1, 3600, 60); got[0] != 0 || got[2] != 40 {
 		t.Fatalf("60 of 100: %v", got)
 	}
-	eventually(t, patience, "the other node knows", func() bool { return throttle(t, there, "k", 99, 1, 3600, 0)[2] == 40 })
+	testkit.Eventually(t, "the other node knows",
+		func() bool { return throttle(t, there, "k", 99, 1, 3600, 0)[2] == 40 })
 	if got := throttle(t, there, "k", 99, 1, 3600, 30); got[0] != 0 || got[2] != 10 {
 		t.Errorf("30 more at the other node: %v", got)
 	}
 	if got := throttle(t, there, "k", 99, 1, 3600, 11); got[0] != 1 {
 		t.Errorf("11 more at the other node: %v", got)
 	}
-	eventually(t, patience, "and back", func() bool { return throttle(t, here, "k", 99, 1, 3600, 0)[2] == 10 })
+	testkit.Eventually(t, "and back", func() bool { return throttle(t, here, "k", 99, 1, 3600, 0)[2] == 10 })
 	key := 0
-	eventually(t, patience, "a bound is exported where a node admits while another does", func() bool {
+	testkit.Eventually(t, "a bound is exported where a node admits while another does", func() bool {
 		key++
 		throttle(t, there, strconv.Itoa(key), 99, 1, 3600, 60)
 		throttle(t, here, strconv.Itoa(key), 99, 1, 3600, 60)
@@ -117,7 +196,7 @@ func TestThrottleAcrossNodes(t *testing.T) {
 }
 
 // What peers tell of limits that clients have made is believed as little as of rules'.
-func TestMadeLimitsAreKnown(t *testing.T) {
+func TestAdHocLimitsAreKnown(t *testing.T) {
 	n := launch(t, withRESP(quiet(perClient))).ready(t)
 	c := redisClient(t, n, redis.Options{})
 	throttle(t, c, "k", 9, 10, 1)
@@ -152,23 +231,24 @@ func TestThrottleInShadowMode(t *testing.T) {
 // Who waits as told is not too early, although the time of decisions may be a little behind.
 func TestTakeLimitIsExact(t *testing.T) {
 	n := launch(t, quiet(perClient)).ready(t)
-	l, err := counters.NewBucket(counters.NewMeter("%test", counters.TokenBucket, time.Second), 1, 5000) // one in 200 us
+	// one in 200 us
+	l, err := counters.NewBucket(counters.NewMeter("%test", counters.TokenBucket, time.Second), 1, 5000)
 	if err != nil {
 		t.Fatal(err)
 	}
 	denials := 0
 	for range 300 {
 		d := n.TakeLimit(l, []byte("k"), 1)
-		told := n.clock.Now()
+		after := n.clock.Now()
 		if d.Allowed {
 			continue
 		}
 		denials++
-		for n.clock.Now() < told+int64(d.RetryAfter) {
+		for n.clock.Now() < after+int64(d.RetryAfter) {
 			runtime.Gosched()
 		}
 		if d := n.TakeLimit(l, []byte("k"), 1); !d.Allowed {
-			t.Fatalf("after waiting as told: %+v", d)
+			t.Fatalf("after waiting as it was asked to: %+v", d)
 		}
 	}
 	if denials == 0 {
@@ -177,14 +257,15 @@ func TestTakeLimitIsExact(t *testing.T) {
 }
 
 func TestRESPPassword(t *testing.T) {
-	var log logbook
+	var log testkit.Log
 	cfg := withRESP(quiet(perClient))
-	cfg.RESPPasswordFile, cfg.Logger = write(t, "password", "correct horse\n"), log.logger()
+	cfg.RESPPasswordFile, cfg.Logger = write(t, "password", "correct horse\n"), log.Logger()
 	n := launch(t, cfg).ready(t)
 	if err := redisClient(t, n, redis.Options{Password: "correct horse"}).Ping(t.Context()).Err(); err != nil {
 		t.Errorf("with the password: %v", err)
 	}
-	if err := redisClient(t, n, redis.Options{Password: "correct"}).Ping(t.Context()).Err(); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+	if err := redisClient(t, n, redis.Options{Password: "correct"}).Ping(t.Context()).Err(); err == nil ||
+		!strings.Contains(err.Error(), "WRONGPASS") {
 		t.Errorf("with another: %v", err)
 	}
 	if strings.Contains(log.String(), "horse") {
@@ -192,7 +273,8 @@ func TestRESPPassword(t *testing.T) {
 	}
 	for text, want := range map[string]string{"\n": "is empty", "": "is empty"} {
 		cfg.RESPPasswordFile = write(t, "password", text)
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "resp_password_file") {
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "resp_password_file") {
 			t.Errorf("password file %q: %v", text, err)
 		}
 	}
@@ -212,7 +294,8 @@ func unwrapped(err error) error {
 	}
 }
 
-// Clients that ask without a break while the node stops are told of each request that is charged: a connection ends between two of them.
+// Clients that ask without a break while the node stops are told of each request that is charged: a connection ends
+// between two of them.
 func TestStopAnswersRedisClients(t *testing.T) {
 	cfg := withRESP(quiet(perClient))
 	cfg.Logger = slog.New(slog.DiscardHandler)
@@ -228,7 +311,7 @@ func TestStopAnswersRedisClients(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(3 * patience))
+			_ = conn.SetDeadline(time.Now().Add(3 * testkit.Patience))
 			question := fmt.Sprintf("CL.THROTTLE k%d 999999 1 60\r\n", i)
 			answer := make([]byte, 256)
 			for {
@@ -248,12 +331,12 @@ func TestStopAnswersRedisClients(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, patience, "questions", func() bool { return asked.Load() > 100 })
+	testkit.Eventually(t, "questions", func() bool { return asked.Load() > 100 })
 	if err := n.stop(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
 	clients.Wait()
-	got := n.redisProtocol.Stats()
+	got := n.resp.Stats()
 	if int64(got.Allowed) != answered.Load() {
 		t.Errorf("%d were admitted, and %d clients heard of it", got.Allowed, answered.Load())
 	}
@@ -262,17 +345,19 @@ func TestStopAnswersRedisClients(t *testing.T) {
 	}
 }
 
-// Clients have made all limits that they may, and as many rules as there can be take the place of as many others: all have room for counts.
+// Clients have made all limits that they may, and as many rules as there can be take the place of as many others: all
+// have room for counts.
 func TestMetersOfRulesAndClients(t *testing.T) {
 	full := func(key string) string {
 		text := "domain: test\ndescriptors:\n"
-		for i := range rules.MaxLimited {
-			text += fmt.Sprintf("- {key: %s%d, rate_limit: {name: %s%d, unit: day, requests_per_unit: 1}}\n", key, i, key, i)
+		for i := range rulefile.MaxLimited {
+			text += fmt.Sprintf("- {key: %s%d, rate_limit: {name: %s%d, unit: day, requests_per_unit: 1}}\n", key, i,
+				key, i)
 		}
 		return text
 	}
 	admitted := func(n *Node, key string) (count int) {
-		for i := range rules.MaxLimited {
+		for i := range rulefile.MaxLimited {
 			count += takeSome(t, n, fmt.Sprint(key, i), "x", 1)
 		}
 		return count
@@ -280,15 +365,16 @@ func TestMetersOfRulesAndClients(t *testing.T) {
 	n := idle(t, full("old"))
 	made := make([]*counters.Limit, respapi.MaxLimits+rlsapi.MaxOverrides)
 	for i := range made {
-		made[i], _ = counters.NewBucket(counters.NewMeter(fmt.Sprintf("%%made/%d", i), counters.TokenBucket, 24*time.Hour), 1, 1)
+		made[i], _ = counters.NewBucket(
+			counters.NewMeter(fmt.Sprintf("%%made/%d", i), counters.TokenBucket, 24*time.Hour), 1, 1)
 	}
-	n.learner(&n.made[ofRedisClients])(made[:respapi.MaxLimits])
-	n.learner(&n.made[ofEnvoy])(made[respapi.MaxLimits:])
-	if got := admitted(n, "old"); got != rules.MaxLimited {
+	n.learnAdHoc(redisAPI)(made[:respapi.MaxLimits])
+	n.learnAdHoc(envoyAPI)(made[respapi.MaxLimits:])
+	if got := admitted(n, "old"); got != rulefile.MaxLimited {
 		t.Errorf("%d rules admitted a request", got)
 	}
 	n.SetRules(ruleSet(full("new")))
-	if got := admitted(n, "new"); got != rules.MaxLimited {
+	if got := admitted(n, "new"); got != rulefile.MaxLimited {
 		t.Errorf("%d of the rules in their place did", got)
 	}
 	for _, l := range made {

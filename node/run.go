@@ -7,14 +7,73 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/listen"
+	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/telemetry"
 )
 
-// Run serves until ctx ends or a part fails, and then stops in order: unready, doors drained, the last counts told to the peers and
-// to the store, left. It returns nil after a stop that ctx asked for. It may be called once.
+// ErrClosed is what Run returns if the node was closed before.
+var ErrClosed = errors.New("the node is closed: make another one with New")
+
+var (
+	errRanBefore = errors.New("Run was called before: a node runs once")
+	errClosing   = errors.New("Close was called")
+)
+
+// lifecycle is the state of a node: opened, running, ended.
+type lifecycle struct {
+	mu     sync.Mutex
+	closed bool                    // before it ran
+	stop   context.CancelCauseFunc // stops Run; nil: it was not called
+	ended  chan struct{}           // closed when Run has returned
+}
+
+// begin is called by Run.
+func (l *lifecycle) begin(stop context.CancelCauseFunc) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return ErrClosed
+	case l.stop != nil:
+		return errRanBefore
+	}
+	l.stop, l.ended = stop, make(chan struct{})
+	return nil
+}
+
+// Close closes all that New has opened. It stops a running node in order, as the end of Run's context does, so that Run
+// returns nil, and waits for that. On a node that has ended it does nothing. It is safe for concurrent use and returns
+// nil.
+func (n *Node) Close() error {
+	l := &n.lifecycle
+	l.mu.Lock()
+	if l.stop != nil {
+		l.mu.Unlock()
+		l.stop(errClosing)
+		<-l.ended
+		return nil
+	}
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		n.close()
+	}
+	return nil
+}
+
+// Run serves until ctx ends or a part fails, and then stops in order: unready, Config.Linger, listeners drained, the
+// last counts sent to the peers and to the store, left. It returns nil after a stop that ctx or Close asked for, and
+// ErrClosed after Close. It may be called once.
 func (n *Node) Run(ctx context.Context) error {
 	asked := ctx
 	ctx, stop := context.WithCancelCause(asked)
 	defer stop(nil)
+	if err := n.lifecycle.begin(stop); err != nil {
+		return err
+	}
+	defer close(n.lifecycle.ended)
 	fail := func(part string, err error) {
 		if err != nil && !errors.Is(err, http.ErrServerClosed) {
 			stop(fmt.Errorf("%s: %w", part, err))
@@ -23,54 +82,86 @@ func (n *Node) Run(ctx context.Context) error {
 
 	clock := start(func(ctx context.Context) { fail("clock", n.clock.Run(ctx)) })
 	defer clock.stop()
-	health := n.serve(n.health, fail)
+	n.listeners["health"].Start(fail)
+	n.listeners["admin"].Start(fail)
 	gossip := start(func(ctx context.Context) { fail("gossip", n.cluster.Run(ctx)) })
 	n.warm(ctx)
-	audit := start(func(ctx context.Context) { n.watch(ctx) })
+	if ctx.Err() != nil { // no balancer sends requests here yet
+		n.EndLinger()
+	}
+	monitor := start(n.runMonitor)
 	files := start(n.watchRules)
-	pressure := start(n.watchPressure)
+	pressure := start(n.followPressure)
 	store := start(n.reconcile)
-	doors := []*serving{n.serve(n.http, fail), n.serve(n.grpc, fail), n.serve(n.resp, fail)}
+	forClients := []*listen.Listener{n.listeners["http"], n.listeners["grpc"], n.listeners["resp"]}
+	for _, l := range forClients {
+		l.Start(fail)
+	}
 	n.ready.Store(true)
-	n.log.Info("ready", "http", n.Addr("http"), "grpc", n.Addr("grpc"), "resp", n.Addr("resp"), "health", n.Addr("health"),
-		"gossip", n.Addr("lan"), "gossip_wan", n.Addr("wan"), "rules", len(n.policy.Load().set.Rules()))
+	n.log.Info("ready", "http", n.Addr("http"), "grpc", n.Addr("grpc"), "resp", n.Addr("resp"),
+		"health", n.Addr("health"), "admin", n.Addr("admin"), "gossip", n.Addr("lan"), "gossip_wan", n.Addr("wan"),
+		"rules", len(n.policy.Load().set.Rules()))
 
 	<-ctx.Done()
 	n.ready.Store(false)
-	n.log.Info("stopping")
+	close(n.unready)
+	n.log.Info("stopping", "linger", n.cfg.Linger)
+	if asked.Err() != nil { // a node that failed has nothing to serve
+		n.linger()
+	}
 	var drained sync.WaitGroup
-	for _, d := range doors {
-		drained.Go(func() { d.stop(min(lingerFor, n.cfg.Drain), n.cfg.Drain) })
+	for _, l := range forClients {
+		drained.Go(func() { l.Stop(min(keepAliveEnd, n.cfg.Drain), n.cfg.Drain) })
 	}
 	drained.Wait()
 	files.stop()
-	audit.stop()
+	monitor.stop()
 	pressure.stop()
-	gossip.stop() // its last tick offers the last counts to the store
+	gossip.stop() // its last tick gives the last counts to the store
 	store.stop()
 	n.closeStore()
-	health.stop(0, 500*time.Millisecond)
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Cause(asked)) {
+	n.listeners["admin"].Stop(0, 500*time.Millisecond)
+	n.listeners["health"].Stop(0, 500*time.Millisecond)
+	if cause := context.Cause(ctx); !errors.Is(cause, errClosing) && !errors.Is(cause, context.Cause(asked)) {
 		return cause
 	}
 	return nil
 }
 
-// lingerFor is how long the doors go on serving after the node has become unready: far longer than a request takes from a client that
-// has not heard of it yet, and little of the ten seconds that a node has to end.
-const lingerFor = 250 * time.Millisecond
+// keepAliveEnd is how long the listeners go on serving while each answer ends its connection: far longer than a request
+// travels on a connection that was idle, and little of the ten seconds that a node has to end.
+const keepAliveEnd = 250 * time.Millisecond
 
-// warmWithin is how long a node that starts waits for what the regional store and its peers know, before it serves without that.
-const warmWithin = 3 * time.Second
+// linger waits for Config.Linger, or until EndLinger: the node is unready, and serves as before.
+func (n *Node) linger() {
+	if n.cfg.Linger == 0 {
+		return
+	}
+	timer := time.NewTimer(n.cfg.Linger)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		n.log.Info("the linger is over, closing the listeners")
+	case <-n.lingerEnd:
+		n.log.Info("the linger was cut short, closing the listeners")
+	}
+}
 
-// warm takes over what is counted elsewhere, so that a node which starts again does not begin at zero.
+// EndLinger cuts the linger of a stop short, also of one that is still to come. It is safe for concurrent use.
+func (n *Node) EndLinger() { n.endLinger() }
+
+// maxWarm is how long a starting node waits for the counts of the regional store and of its peers, before it serves
+// without them.
+const maxWarm = 3 * time.Second
+
+// warm fetches what is counted elsewhere, so that a node which starts again does not begin at zero.
 func (n *Node) warm(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, warmWithin)
+	ctx, cancel := context.WithTimeout(ctx, maxWarm)
 	defer cancel()
 	var sources sync.WaitGroup
 	sources.Go(func() {
 		if err := n.cluster.Warm(ctx); err != nil {
-			n.log.Warn("starting without some of the peers; what they count comes when they do", "error", err)
+			n.log.Warn("starting without some of the peers; their counts come when they do", "error", err)
 		}
 	})
 	if n.reconciler != nil {
@@ -83,16 +174,27 @@ func (n *Node) warm(ctx context.Context) {
 	sources.Wait()
 }
 
+func (n *Node) runMonitor(ctx context.Context) {
+	n.monitor.Run(ctx, telemetry.Sources{Cluster: n.cluster, Table: n.table, Store: n.reconciler, Limits: n.limitsAt,
+		Rules: func() *rules.Set { return n.policy.Load().set }, Now: n.clock.Now, Interval: n.cfg.Gossip.Interval})
+}
+
+func (n *Node) followPressure(ctx context.Context) {
+	if n.cfg.PressureFile != "" {
+		telemetry.FollowPressure(ctx, n.cfg.PressureFile, n.SetPressure, n.log)
+	}
+}
+
 func (n *Node) reconcile(ctx context.Context) {
 	if n.reconciler == nil {
 		return
 	}
 	if err := n.reconciler.Run(ctx); err != nil {
-		n.log.Warn("the regional store did not take the last counts", "error", err)
+		n.log.Warn("the last counts could not be written to the regional store", "error", err)
 	}
 }
 
-// part is something of the node's that runs until it is stopped.
+// part is a part of the node that runs until it is stopped.
 type part struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup

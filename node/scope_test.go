@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/gossip/gossiptest"
 	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/testnet/netem"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // scopedRules are one limit of each scope, in windows that no test outlasts; the last is in force in one region only.
@@ -37,22 +38,23 @@ func twoRegions(t *testing.T, change func(Config) Config) []*running {
 	eu2 := launch(t, change(inScopes("2", "eu", eu1.Addr("lan"), "wan:"+eu1.Addr("wan")))).ready(t)
 	us1 := launch(t, change(inScopes("1", "us", "wan:"+eu1.Addr("wan")))).ready(t)
 	us2 := launch(t, change(inScopes("2", "us", us1.Addr("lan"), "wan:"+eu1.Addr("wan")))).ready(t)
-	whole(t, eu1, eu2, us1, us2)
+	allMembers(t, eu1, eu2, us1, us2)
 	return []*running{eu1, eu2, us1, us2}
 }
 
 func asTheyAre(cfg Config) Config { return cfg }
 
-// exhaust asks nodes in turn until a limit of 100 is used up, and then each of them once more. What one admitted is known before another
-// is asked, so that nothing can be admitted twice. It returns how many requests were admitted.
+// exhaust asks nodes in turn until a limit of 100 is used up, and then each of them once more. What one admitted is
+// known before another is asked, so that nothing can be admitted twice. It returns how many requests were admitted.
 func exhaust(t *testing.T, rule string, nodes ...*running) (admitted int) {
 	t.Helper()
 	turn := 0
-	eventually(t, 2*patience, "all of the limit is admitted", func() bool {
+	testkit.EventuallyWithin(t, 2*testkit.Patience, "all of the limit is admitted", func() bool {
 		admitted += takeSome(t, nodes[turn%len(nodes)].Node, rule, "x", 10)
 		turn++
 		for _, n := range nodes {
-			eventually(t, patience, "what was admitted is known", func() bool { return spent(t, n.Node, rule, "x") >= uint64(admitted) })
+			testkit.Eventually(t, "what was admitted is known",
+				func() bool { return spent(t, n.Node, rule, "x") >= uint64(admitted) })
 		}
 		return admitted >= 100
 	})
@@ -83,11 +85,13 @@ func TestLimitsOfScopes(t *testing.T) {
 	}
 	takeSome(t, us[0].Node, "all", "x", 30)
 	for _, n := range nodes {
-		eventually(t, patience, "what all count together", func() bool { return spent(t, n.Node, "all", "x") == 30 })
-		if d := take(t, n.Node, Request{Rule: "region", Identity: "x", Peek: true}); d.Rule != "region" || d.Limit != 100 {
+		testkit.Eventually(t, "what all count together", func() bool { return spent(t, n.Node, "all", "x") == 30 })
+		if d := take(t, n.Node, Request{Rule: "region", Identity: "x", Peek: true}); d.Rule != "region" ||
+			d.Limit != 100 {
 			t.Errorf("decision %+v", d)
 		}
-		// One of its own region, one of its own, and the common one: nothing of the other region's, nor of other nodes'.
+		// One of its own region, one of its own, and the common one: nothing of the other region's, nor of other
+		// nodes'.
 		if got := n.table.Stats().Keys; got != 3 {
 			t.Errorf("%s/%s holds %d keys, want 3", n.cfg.Region, n.cfg.NodeID, got)
 		}
@@ -124,7 +128,7 @@ func TestBoundsOfScopes(t *testing.T) {
 		t.Errorf("limits that others can exceed are %v, want %v", audited, want)
 	}
 	client := 0
-	eventually(t, patience, "a bound", func() bool {
+	testkit.Eventually(t, "a bound", func() bool {
 		client++
 		for _, rule := range []string{"all", "region", "node"} {
 			takeSome(t, eu1.Node, rule, strconv.Itoa(client), 60)
@@ -134,12 +138,13 @@ func TestBoundsOfScopes(t *testing.T) {
 	})
 	_, series := scrape(t, eu2.Addr("health"))
 	if series["edgelimit_over_admission_bound_ratio rule=test/region"] <= 0 || eu2.Bound("test/node") != 0 {
-		t.Errorf("bounds %v and %v", series["edgelimit_over_admission_bound_ratio rule=test/region"], eu2.Bound("test/node"))
+		t.Errorf("bounds %v and %v", series["edgelimit_over_admission_bound_ratio rule=test/region"],
+			eu2.Bound("test/node"))
 	}
 	if bound, shown := series["edgelimit_over_admission_bound_ratio rule=test/node"]; bound != 0 || !shown {
 		t.Errorf("the bound of what is kept alone is %v (shown: %v)", bound, shown)
 	}
-	eventually(t, patience, "a bound over all", func() bool {
+	testkit.Eventually(t, "a bound over all", func() bool {
 		client++
 		for _, rule := range []string{"all", "region"} {
 			takeSome(t, eu1.Node, rule, strconv.Itoa(client), 60)
@@ -152,30 +157,36 @@ func TestBoundsOfScopes(t *testing.T) {
 	}
 }
 
-// A cut between the regions degrades what all keep together, and one inside of a region what that keeps; what a node keeps is never degraded.
+// A cut between the regions degrades what all keep together, and one inside of a region what that keeps; what a node
+// keeps is never degraded.
 func TestDegradedByScope(t *testing.T) {
 	t.Parallel()
-	links := gossiptest.NewLinks(1)
+	links := netem.NewLinks(1)
 	nodes := twoRegions(t, func(cfg Config) Config { return through(links, cfg.Region+cfg.NodeID, cfg) })
 	degraded := func(rule string) bool {
 		return take(t, nodes[0].Node, Request{Rule: rule, Identity: "x", Peek: true}).Degraded
 	}
-	eventually(t, patience, "nothing is degraded", func() bool { return !degraded("all") })
+	testkit.Eventually(t, "nothing is degraded", func() bool { return !degraded("all") })
 	links.Partition("us1", "us2")
-	eventually(t, 2*patience, "the silence is noticed", func() bool { return degraded("all") })
+	testkit.EventuallyWithin(t, 2*testkit.Patience, "the silence is noticed", func() bool { return degraded("all") })
 	if degraded("region") || degraded("node") {
 		t.Error("what the region, or the node, keeps is degraded")
 	}
 	links.Partition("eu2")
-	eventually(t, 2*patience, "the silence in the region is noticed", func() bool { return degraded("region") })
+	testkit.EventuallyWithin(t, 2*testkit.Patience, "the silence in the region is noticed",
+		func() bool { return degraded("region") })
 	if degraded("node") {
 		t.Error("what the node keeps is degraded")
 	}
 }
 
-// Nodes that start again find in the store of their region what it counts; what a node kept alone is gone, and nobody was told of it.
+// Nodes that start again find in the store of their region what it counts; what a node kept alone is gone, and nobody
+// was told of it.
 func TestStoreOfScopes(t *testing.T) {
-	stores := map[string]*regions.Embedded{"eu": regions.NewEmbedded(0, time.Now), "us": regions.NewEmbedded(0, time.Now)}
+	stores := map[string]*regions.Embedded{
+		"eu": regions.NewEmbedded(0, time.Now),
+		"us": regions.NewEmbedded(0, time.Now),
+	}
 	alone := func(id, region string) Config {
 		cfg := quiet(scopedRules)
 		cfg.NodeID, cfg.Region, cfg.Store = id, region, stores[region]
@@ -189,8 +200,10 @@ func TestStoreOfScopes(t *testing.T) {
 			t.Fatal(err)
 		}
 		var held []counters.Slot
-		err := stores[region].Load(context.Background(), func(page []counters.Slot) { held = append(held, page...) })
-		if err != nil || len(held) != 1 || held[0].Meter.Rule != "test/region%@"+region || held[0].Count != uint64(count) {
+		err := stores[region].Load(context.Background(), time.Now().UnixNano(),
+			func(page []counters.Slot) { held = append(held, page...) })
+		if err != nil || len(held) != 1 || held[0].Meter.Rule != "test/region%@"+region ||
+			held[0].Count != uint64(count) {
 			t.Errorf("%v; the store of %s holds %+v", err, region, held)
 		}
 	}

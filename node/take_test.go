@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"sync"
@@ -12,63 +14,79 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/rules"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-const layered = `
+// Tables of two nodes hash keys with seeds of their own.
+func TestNodesHaveSeedsOfTheirOwn(t *testing.T) {
+	if a, b := newSeed(), newSeed(); a == b || a == 0 || b == 0 {
+		t.Errorf("seeds %d and %d", a, b)
+	}
+}
+
+const overdrawn = `
 domain: test
 descriptors:
-  - key: client
-    rate_limit: {name: per_client, window: 1m, requests_per_unit: 10}
-  - key: endpoint
-    rate_limit: {name: per_endpoint, window: 10s, requests_per_unit: 3}
-  - key: plan
-    value: partner
-    rate_limit: {name: partner, unlimited: true}
-  - key: plan
-    value: banned
-    rate_limit: {name: banned, unit: minute, requests_per_unit: 0}
-  - key: nameless
-    rate_limit: {unit: minute, requests_per_unit: 2}
----
-domain: other
-descriptors: [{key: client, rate_limit: {name: per_client, window: 1m, requests_per_unit: 10}}]
+  - {key: client, rate_limit: {name: client, unit: hour, requests_per_unit: 10, overdraw: charge}}
+  - {key: plain, rate_limit: {name: plain, unit: hour, requests_per_unit: 10}}
 `
 
-// idle is a node that was made but does not run: it decides all the same.
-func idle(t testing.TB, rule string) *Node {
-	t.Helper()
-	n, err := New(quiet(rule))
-	if err != nil {
-		t.Fatal(err)
+// In the library a rule says that its limit may be overdrawn. A cost of 1 does not overdraw it, nor is a rule that
+// says nothing overdrawn.
+func TestOverdraw(t *testing.T) {
+	n := idle(t, overdrawn)
+	for _, step := range []struct {
+		rule string
+		cost uint64
+		want string
+	}{
+		{"client", 7, "true 3"}, {"client", 5, "false 0"}, {"client", 1, "false 0"},
+		{"plain", 7, "true 3"}, {"plain", 5, "false 3"}, {"plain", 50, "false 3"}, {"plain", 3, "true 0"},
+	} {
+		d := take(t, n, Request{Rule: step.rule, Identity: "x", Cost: step.cost})
+		if got := fmt.Sprint(d.Allowed, " ", d.Remaining); got != step.want {
+			t.Errorf("%s, a cost of %d: %s, want %s", step.rule, step.cost, got, step.want)
+		}
 	}
-	return n
+	for range 100 {
+		take(t, n, Request{Rule: "client", Identity: "x"})
+	}
+	used := uint64(0)
+	for _, s := range n.Slots() {
+		if strings.HasSuffix(s.Meter.Rule, "client") {
+			used += s.Count
+		}
+	}
+	if used != 12 {
+		t.Errorf("%d are used, want 7, which were admitted, and the 5 of the overdraft", used)
+	}
 }
 
-func by(key, value string) []rules.Entry { return []rules.Entry{{Key: key, Value: value}} }
-
-func ask(descriptors ...[]rules.Entry) Request {
-	return Request{Domain: "test", Descriptors: descriptors}
-}
-
-func take(t *testing.T, n *Node, req Request) Decision {
-	t.Helper()
-	d, err := n.Take(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
+// A check with a request_id that is sent again overdraws its limit once.
+func TestAnOverdraftIsChargedOnce(t *testing.T) {
+	n := idle(t, overdrawn)
+	api := httpapi.New(n, httpapi.Options{})
+	body := `{"rule":"client","identity":"x","cost":12,"request_id":"a"}`
+	for range 3 {
+		answer := httptest.NewRecorder()
+		api.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(body)))
+		if !strings.Contains(answer.Body.String(), `"allowed":false`) {
+			t.Errorf("%d: %s", answer.Code, answer.Body)
+		}
 	}
-	return d
+	if slots := n.Slots(); len(slots) != 1 || slots[0].Count != 12 {
+		t.Errorf("%+v, want 12 counted once", slots)
+	}
 }
 
 func TestTakeUnmatched(t *testing.T) {
 	n := idle(t, layered)
-	for _, req := range []Request{
-		ask(by("nobody", "x")),
+	for _, req := range []Request{ask(by("nobody", "x")),
 		ask([]rules.Entry{{Key: "client", Value: "x"}, {Key: "deeper", Value: "y"}}),
 		ask(by("nobody", "x"), by("nothing", "y")),
-		{Domain: "unheard of", Descriptors: [][]rules.Entry{by("client", "x")}},
-	} {
+		{Domain: "unheard of", Descriptors: [][]rules.Entry{by("client", "x")}}} {
 		if d := take(t, n, req); d != (Decision{Allowed: true}) {
 			t.Errorf("%v: %+v, want allowed by no rule", req, d)
 		}
@@ -94,7 +112,8 @@ func TestTakeUnlimited(t *testing.T) {
 		}
 	}
 	// A rule without a limit has none to tell of, wherever it stands.
-	for _, req := range []Request{ask(by("plan", "partner"), by("client", "x")), ask(by("client", "y"), by("plan", "partner"))} {
+	for _, req := range []Request{ask(by("plan", "partner"), by("client", "x")),
+		ask(by("client", "y"), by("plan", "partner"))} {
 		if d := take(t, n, req); d.Rule != "per_client" || d.Remaining != 9 {
 			t.Errorf("beside an unlimited layer: %+v", d)
 		}
@@ -102,16 +121,21 @@ func TestTakeUnlimited(t *testing.T) {
 }
 
 func TestTakeLimits(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		n := idle(t, layered)
 		for i := range uint64(3) {
-			want := Decision{Allowed: true, Rule: "per_endpoint", Window: 10 * time.Second, Limit: 3, Remaining: 2 - i, ResetAfter: 11 * time.Second}
-			if d := take(t, n, ask(by("endpoint", "/a"))); d != want { // the bubble's clock begins at the start of a sub-window
+			want := Decision{
+				Allowed: true, Rule: "per_endpoint", Window: 10 * time.Second, Limit: 3, Remaining: 2 - i,
+				ResetAfter: 11 * time.Second,
+			}
+			// the bubble's clock begins at the start of a sub-window
+			if d := take(t, n, ask(by("endpoint", "/a"))); d != want {
 				t.Errorf("request %d: got %+v, want %+v", i+1, d, want)
 			}
 		}
 		d := take(t, n, ask(by("endpoint", "/a")))
-		if d.Allowed || d.Rule != "per_endpoint" || d.Remaining != 0 || d.RetryAfter <= 10*time.Second || d.RetryAfter > 11*time.Second {
+		if d.Allowed || d.Rule != "per_endpoint" || d.Remaining != 0 || d.RetryAfter <= 10*time.Second ||
+			d.RetryAfter > 11*time.Second {
 			t.Errorf("the fourth of three: %+v", d)
 		}
 		if d := take(t, n, ask(by("endpoint", "/b"))); !d.Allowed || d.Remaining != 2 {
@@ -125,7 +149,8 @@ func TestTakeLimits(t *testing.T) {
 }
 
 func TestTakeBlocked(t *testing.T) {
-	if d := take(t, idle(t, layered), ask(by("plan", "banned"))); d.Allowed || d.RetryAfter != counters.Never || d.Rule != "banned" {
+	if d := take(t, idle(t, layered), ask(by("plan", "banned"))); d.Allowed || d.RetryAfter != counters.Never ||
+		d.Rule != "banned" {
 		t.Errorf("got %+v", d)
 	}
 }
@@ -138,7 +163,8 @@ func TestTakeCost(t *testing.T) {
 		remaining uint64
 	}{{4, true, 6}, {7, false, 6}, {6, true, 0}, {0, false, 0}, {11, false, 0}} {
 		d := take(t, n, Request{Rule: "test/client", Identity: "x", Cost: step.cost})
-		if d.Allowed != step.allowed || d.Remaining != step.remaining || (step.cost > 10) != (d.RetryAfter == counters.Never) {
+		if d.Allowed != step.allowed || d.Remaining != step.remaining ||
+			(step.cost > 10) != (d.RetryAfter == counters.Never) {
 			t.Errorf("cost %d: %+v", step.cost, d)
 		}
 	}
@@ -235,7 +261,8 @@ descriptors:
 	if d := take(t, n, both); !d.Allowed || d.Delay != 0 {
 		t.Errorf("the first in the queue: %+v", d)
 	}
-	if d := take(t, n, both); !d.Allowed || d.Rule != "test/endpoint" || d.Delay < 5*time.Second || d.Delay > 10*time.Second {
+	if d := take(t, n, both); !d.Allowed || d.Rule != "test/endpoint" || d.Delay < 5*time.Second ||
+		d.Delay > 10*time.Second {
 		t.Errorf("the second in the queue, where one leaves in 10 s: %+v", d)
 	}
 	if d := take(t, n, both); d.Allowed || d.Delay != 0 {
@@ -257,7 +284,8 @@ descriptors:
   - key: blocked
     rate_limit: {unit: minute, requests_per_unit: 0, algorithm: leaky_bucket}
 `)
-	for key, want := range map[string]string{"plain": "100 in 1m0s", "burst": "20 in 12s", "refill": "10 in 10h0m0s", "blocked": "0 in 1m0s"} {
+	for key, want := range map[string]string{"plain": "100 in 1m0s", "burst": "20 in 12s", "refill": "10 in 10h0m0s",
+		"blocked": "0 in 1m0s"} {
 		d := take(t, n, ask(by(key, "x")))
 		if got := fmt.Sprintf("%d in %v", d.Limit, d.Window); got != want || d.Allowed == (key == "blocked") {
 			t.Errorf("%s: %s, want %s: %+v", key, got, want, d)
@@ -265,13 +293,18 @@ descriptors:
 	}
 }
 
-// What peers count for a bucket is debited as it comes, also before anybody has asked this node for it: the table knows the rules.
+// What peers count for a bucket is debited as it comes, also before anybody has asked this node for it: the table knows
+// the rules.
 func TestTheTableKnowsTheRules(t *testing.T) {
-	n := idle(t, "domain: test\ndescriptors: [{key: client, rate_limit: {algorithm: token_bucket, unit: hour, requests_per_unit: 3600}}]")
+	n := idle(t,
+		"domain: test\ndescriptors: [{key: client, rate_limit: {algorithm: token_bucket, unit: hour, "+
+			"requests_per_unit: 3600}}]")
 	l := n.policy.Load().limits["test/client"]
 	m := l.Meter()
 	now := m.Index(time.Now().UnixNano())*int64(time.Hour) + int64(30*time.Minute)
-	n.table.Merge([]counters.Slot{{Meter: &m, Key: 1, Index: m.Index(now), Origin: 7, Birth: 1, Count: 1000, Since: now}}, now)
+	n.table.Merge([]counters.Slot{{Meter: &m, Key: 1, Index: m.Index(now), Origin: 7, Birth: 1, Count: 1000,
+		CompleteThrough: now}},
+		now)
 	if v := n.table.View(l, 1, now); v != 1000 {
 		t.Errorf("%d of 1000 tokens that were taken just now are known of", v)
 	}
@@ -317,14 +350,16 @@ func TestTakeErrors(t *testing.T) {
 		{"ambiguous rule", Request{Rule: "per_client", Identity: "x"}, rules.ErrInvalidRequest},
 		{"no identity", Request{Rule: "per_endpoint"}, rules.ErrInvalidRequest},
 		{"too many descriptors", ask(tooMany...), rules.ErrInvalidRequest},
-		{"cost beyond all limits", Request{Rule: "test/client", Identity: "x", Cost: counters.MaxLimit + 1}, rules.ErrInvalidRequest},
+		{"cost beyond all limits", Request{Rule: "test/client", Identity: "x", Cost: counters.MaxLimit + 1},
+			rules.ErrInvalidRequest},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if d, err := n.Take(t.Context(), test.req); !errors.Is(err, test.want) || d != (Decision{}) {
 				t.Errorf("Take: %+v, %v; want %v", d, err, test.want)
 			}
 			before := []Decision{{Rule: "earlier"}}
-			if got, err := n.Decide(t.Context(), &test.req, before); !errors.Is(err, test.want) || !reflect.DeepEqual(got, before) {
+			if got, err := n.Decide(t.Context(), &test.req, before); !errors.Is(err, test.want) ||
+				!reflect.DeepEqual(got, before) {
 				t.Errorf("Decide: %+v, %v; want %v", got, err, test.want)
 			}
 		})
@@ -353,7 +388,8 @@ func TestDecideAppends(t *testing.T) {
 	if layers[0] != (Decision{Rule: "earlier"}) || layers[1] != (Decision{Rule: "denied before", Limit: 1}) {
 		t.Errorf("what was there was changed: %+v", layers[:2])
 	}
-	if len(layers) != 5 || layers[2].Rule != "per_client" || layers[3].Rule != "per_endpoint" || layers[4].Remaining != 8 {
+	if len(layers) != 5 || layers[2].Rule != "per_client" || layers[3].Rule != "per_endpoint" ||
+		layers[4].Remaining != 8 {
 		t.Errorf("got %+v", layers)
 	}
 	for r, tally := range n.policy.Load().tallies { // the denial that was there before is not of these requests
@@ -410,7 +446,8 @@ func TestConcurrentTakesAreExact(t *testing.T) {
 
 func TestSampleRulesAreTheDefault(t *testing.T) {
 	n := idle(t, "")
-	if d := take(t, n, Request{Rule: "per_ip", Identity: "192.0.2.1"}); !d.Allowed || d.Limit != 100 || d.Remaining != 99 {
+	if d := take(t, n, Request{Rule: "per_ip", Identity: "192.0.2.1"}); !d.Allowed || d.Limit != 100 ||
+		d.Remaining != 99 {
 		t.Errorf("got %+v", d)
 	}
 }

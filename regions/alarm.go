@@ -12,8 +12,8 @@ func (a *alarm) begins(on bool) bool {
 	return on && !was
 }
 
-// tell notes how a flush went, and logs what changed with it.
-func (r *Reconciler) tell(err error) {
+// logFlush notes how a flush went, and logs what changed with it.
+func (r *Reconciler) logFlush(err error) {
 	switch {
 	case err != nil:
 		if r.failures++; r.failures == 1 {
@@ -24,8 +24,12 @@ func (r *Reconciler) tell(err error) {
 		r.failures = 0
 	}
 	stats := r.Stats()
-	if r.losing.begins(stats.Lost > r.lost) {
-		r.cfg.Log.Warn("the regional store lost data or was restarted: telling it all own slots again")
+	if r.relapsing.begins(r.held || bool(r.relapsing) && r.losses.recent(r.cfg.Elapsed())) {
+		r.cfg.Log.Warn("the regional store loses data again and again: sending it everything less often from now on; "+
+			"is its maxmemory-policy noeviction, and is it this region's alone?", slog.Duration("every", lossEvery))
+	}
+	if r.losing.begins(stats.Lost > r.lost) && !bool(r.relapsing) {
+		r.cfg.Log.Warn("the regional store lost data or was restarted: sending it all own slots again")
 	}
 	if r.full.begins(stats.Dropped > r.dropped) {
 		r.cfg.Log.Warn("too many slots wait for the regional store: all own slots will be told when it takes them",

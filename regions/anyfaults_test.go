@@ -10,15 +10,16 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-// Whatever happens to the store and in whatever order: two flushes after it works again nothing is lost, nothing was ever counted
-// twice, and a cold node starts with the truth. The faults follow from the seed; when flushes happen among them does not.
+// Whatever happens to the store and in whatever order: two flushes after it works again nothing is lost, nothing was
+// ever counted twice, and a cold node starts with the truth. The faults follow from the seed; when flushes happen among
+// them does not.
 func TestAnyFaults(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) { anyFaults(t, rand.New(rand.NewPCG(seed, 0))) })
+			testkit.VirtualTime(t, func(t *testing.T) { anyFaults(t, rand.New(rand.NewPCG(seed, 0))) })
 		})
 	}
 }
@@ -39,7 +40,7 @@ func anyFaults(t *testing.T, random *rand.Rand) {
 		}
 		switch random.IntN(20) {
 		case 0:
-			f.Set(regionstest.Fault(random.IntN(int(regionstest.Mute) + 1)))
+			f.Set(regionstest.Fault(random.IntN(int(regionstest.AnswerLost) + 1)))
 		case 1:
 			f.Set(regionstest.Works)
 		case 2:

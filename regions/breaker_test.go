@@ -10,12 +10,12 @@ import (
 
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestBreaker(t *testing.T) {
-	for _, fault := range []regionstest.Fault{regionstest.Fails, regionstest.Hangs, regionstest.Mute} {
-		bubble.Test(t, func(t *testing.T) {
+	for _, fault := range []regionstest.Fault{regionstest.Fails, regionstest.Hangs, regionstest.AnswerLost} {
+		testkit.VirtualTime(t, func(t *testing.T) {
 			f := regionstest.NewFaulty(embedded)
 			var out *bytes.Buffer
 			n := start(t, 1, f, func(c *regions.Config) { out = logged(c) })
@@ -64,28 +64,28 @@ func TestBreaker(t *testing.T) {
 
 // While it is half-open the breaker lets through one call of a few slots.
 func TestBreakerHalfOpen(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		f.Set(regionstest.Fails)
 		n.take(&hour, keys(1000)...)
 		flushes(1)
-		f.Set(regionstest.Mute) // does what it is asked, and answers nothing
+		f.Set(regionstest.AnswerLost) // does what it is asked, and answers nothing
 		// The trial begins 675 to 750 ms and 900 to 1000 ms after the start, and hangs for 250 ms.
 		time.Sleep(1020 * time.Millisecond)
 		synctest.Wait()
 		if s := n.Reconciler.Stats().Breaker; s != regions.BreakerHalfOpen {
 			t.Errorf("with the trial under way the breaker is %v, want half-open", s)
 		}
-		if told := len(held(t, f)); told == 0 || told > 64 {
-			t.Errorf("the trial told %d slots, want a few", told)
+		if written := len(held(t, f)); written == 0 || written > 64 {
+			t.Errorf("the trial told %d slots, want a few", written)
 		}
 	})
 }
 
-// A store that fails is tried with nothing to tell as well: or nobody would know that it is back.
+// A store that fails is tried with nothing to send as well: or nobody would know that it is back.
 func TestBreakerClosesWithNothingToTell(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		f.Set(regionstest.Fails)
 		n := start(t, 1, f, nil)
@@ -105,7 +105,7 @@ func TestBreakerClosesWithNothingToTell(t *testing.T) {
 
 // A store that is full answers: the breaker stays closed. But it is not asked as often.
 func TestFullStoreIsAskedLessOften(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(func() regions.Store { return regions.NewEmbedded(1, time.Now) })
 		n := start(t, 1, f, nil)
 		n.take(&hour, 1, 2, 3)
@@ -121,7 +121,8 @@ func TestFullStoreIsAskedLessOften(t *testing.T) {
 
 func TestBreakerStateString(t *testing.T) {
 	for state, want := range map[regions.BreakerState]string{
-		regions.BreakerClosed: "closed", regions.BreakerOpen: "open", regions.BreakerHalfOpen: "half-open", 7: "breaker(7)",
+		regions.BreakerClosed: "closed", regions.BreakerOpen: "open", regions.BreakerHalfOpen: "half-open",
+		7: "breaker(7)",
 	} {
 		if state.String() != want {
 			t.Errorf("state %d is %q, want %q", state, state, want)

@@ -2,12 +2,14 @@ package regions
 
 import "time"
 
-// clocks compares the clock of the store with this node's, as NTP does it: the store told its time at some moment between the question and
-// the answer, and the quicker the answer, the better that is known.
+// clocks compares the clock of the store with this node's, as NTP does it: the store answered its time at some moment
+// between the call and the answer, and the quicker the answer, the better that is known. What is remembered is by how
+// much the store's clock is ahead of the machine's monotonic clock, so that it stays true when the node's clock is set.
 type clocks struct {
-	ahead time.Duration // of the store's clock
-	took  time.Duration // the call, of which a half it may be wrong by
-	at    int64         // when; 0: never yet
+	offset int64         // of the store's clock, in Unix nanoseconds, when the monotonic clock shows 0
+	took   time.Duration // the call, of which a half the offset may be wrong by
+	at     time.Duration // when, by the monotonic clock
+	known  bool
 }
 
 const (
@@ -15,35 +17,37 @@ const (
 	knownFor = 15 * time.Second // until nothing is known any more
 )
 
-// compare takes in the answer of a call.
-func (c *clocks) compare(store, asked, answered int64) {
-	took := time.Duration(answered - asked)
-	if took < 0 {
-		return // the own clock was set
-	}
-	if since := answered - c.at; c.at != 0 && took > c.took && since >= 0 && since < int64(bestFor) {
+// compare takes in the answer of a call, which was made and answered at these moments of the monotonic clock.
+func (c *clocks) compare(store int64, called, answered time.Duration) {
+	took := answered - called
+	if c.known && took > c.took && answered-c.at < bestFor {
 		return
 	}
-	*c = clocks{ahead: time.Duration(store - asked - int64(took)/2), took: took, at: answered}
+	*c = clocks{offset: store - int64(called+took/2), took: took, at: answered, known: true}
 }
 
-func (r *Reconciler) compareClocks(store time.Time, asked, answered int64) {
+// ahead is by how much the store's clock is ahead of one that shows now, at a moment of the monotonic clock.
+func (c *clocks) ahead(now int64, at time.Duration) (ahead time.Duration, ok bool) {
+	if !c.known || at-c.at > knownFor {
+		return 0, false
+	}
+	return time.Duration(c.offset + int64(at) - now), true
+}
+
+func (r *Reconciler) compareClocks(store time.Time, called, answered time.Duration) {
 	if store.IsZero() {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clocks.compare(store.UnixNano(), asked, answered)
+	r.clocks.compare(store.UnixNano(), called, answered)
 }
 
-// ClockAhead is by how much the store's clock is ahead of this node's, if that is known: when the store has told its time in the last
-// seconds.
+// ClockAhead is by how much the store's clock is ahead of this node's, if that is known: when the store has sent its
+// time in the last seconds.
 func (r *Reconciler) ClockAhead() (ahead time.Duration, ok bool) {
-	now := r.cfg.Now().UnixNano()
+	now, at := r.now(), r.cfg.Elapsed()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if since := now - r.clocks.at; r.clocks.at == 0 || since < 0 || since > int64(knownFor) {
-		return 0, false
-	}
-	return r.clocks.ahead, true
+	return r.clocks.ahead(now, at)
 }

@@ -19,12 +19,19 @@ func TestClocks(t *testing.T) {
 		{200, 100, 300 + 300, 340},   // slower
 		{4121, 100, 4171 + 60, 60},   // slower, but the other is too old
 		{4300, 50, 4320 - 900, -905}, // set
-		{4400, -10, 5000, -905},      // the own clock was set within the call
-		{1000, 90, 1045 + 77, 77},    // and went back
 	} {
-		c.compare(start+step.store*ms, start+step.asked*ms, start+(step.asked+step.took)*ms)
-		if c.ahead != time.Duration(step.want*ms) {
-			t.Errorf("asked at %d: ahead by %v, want %d ms", step.asked, c.ahead, step.want)
+		called, answered := time.Duration(step.asked*ms), time.Duration((step.asked+step.took)*ms)
+		c.compare(start+step.store*ms, called, answered)
+		if ahead, ok := c.ahead(start+int64(answered), answered); !ok || ahead != time.Duration(step.want*ms) {
+			t.Errorf("asked at %d: ahead by %v, want %d ms", step.asked, ahead, step.want)
 		}
+	}
+	// The node's clock is set: the store is where it was.
+	at := 5 * time.Second
+	if ahead, _ := c.ahead(start+int64(at)+int64(time.Hour), at); ahead != -time.Hour-905*time.Millisecond {
+		t.Errorf("after the node's clock was set by an hour: ahead by %v", ahead)
+	}
+	if _, ok := c.ahead(start, at+time.Minute); ok {
+		t.Error("it is known for a minute")
 	}
 }

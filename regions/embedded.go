@@ -18,20 +18,22 @@ const (
 	sweepEvery = time.Second // how late memory of expired slots may come back
 )
 
-// Embedded is a Store in the memory of this process: for a single node, for nodes that share a process, and for tests. It is
-// lost with the process. It is safe for concurrent use.
+// Embedded is a Store in the memory of this process: for a single node, for nodes that share a process, and for tests.
+// It is lost with the process. It is safe for concurrent use.
 //
-// Its memory is bounded by a cap on slots. At the cap it refuses new ones with ErrFull and goes on raising those it has.
+// Its memory is bounded by a cap on slots. At the cap it refuses new ones with ErrFull and goes on raising those it
+// has.
 type Embedded struct {
-	now func() time.Time
-	cap int
+	now   func() time.Time
+	began time.Time
+	cap   int
 
 	mu      sync.Mutex
 	windows map[windowID]*window
 	slots   int
 	refused uint64
-	swept   int64  // when expired windows were last let go
-	batch   uint64 // number of the Merge at work
+	swept   time.Duration // when expired windows were last let go
+	batch   uint64        // number of the Merge at work
 	epoch   string
 }
 
@@ -43,6 +45,7 @@ type windowID struct {
 
 type window struct {
 	meter *counters.Meter
+	until time.Duration // of the store's time; some caller needs it until then
 	slots int
 	keys  map[counters.Key][]held
 }
@@ -56,13 +59,13 @@ type held struct {
 	batch    uint64
 }
 
-// NewEmbedded returns an empty store of at most maxSlots slots (0 means DefaultMaxSlots) that tells the time by now, which is
-// called concurrently.
+// NewEmbedded returns an empty store of at most maxSlots slots (0 means DefaultMaxSlots) that tells the time by now,
+// which is called concurrently: only how much of it passes matters, and with time.Now that is monotonic.
 func NewEmbedded(maxSlots int, now func() time.Time) *Embedded {
 	if maxSlots <= 0 {
 		maxSlots = DefaultMaxSlots
 	}
-	e := &Embedded{now: now, cap: maxSlots}
+	e := &Embedded{now: now, began: now(), cap: maxSlots}
 	e.Flush()
 	return e
 }
@@ -90,14 +93,13 @@ func (e *Embedded) Refused() uint64 {
 	return e.refused
 }
 
-// Merge implements Store. Slots that have expired change nothing.
-func (e *Embedded) Merge(ctx context.Context, slots []counters.Slot) (Merged, error) {
+// Merge implements Store.
+func (e *Embedded) Merge(ctx context.Context, slots []counters.Slot, now int64) (Merged, error) {
 	clock := e.now()
-	now := clock.UnixNano()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	before := make([]uint64, len(slots))
-	err := e.raiseAll(ctx, slots, now, func(i int, h *held) {
+	err := e.raiseAll(ctx, slots, e.moment(clock, now), func(i int, h *held) {
 		before[i], h.count, h.batch = h.count, max(h.count, slots[i].Count), e.batch
 	})
 	if err != nil {
@@ -107,27 +109,37 @@ func (e *Embedded) Merge(ctx context.Context, slots []counters.Slot) (Merged, er
 }
 
 // Restore implements Store.
-func (e *Embedded) Restore(ctx context.Context, slots []counters.Slot) error {
-	now := e.now().UnixNano()
+func (e *Embedded) Restore(ctx context.Context, slots []counters.Slot, now int64) error {
+	at := e.moment(e.now(), now)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	err := e.raiseAll(ctx, slots, now, func(i int, h *held) { h.restored = max(h.restored, slots[i].Count) })
+	err := e.raiseAll(ctx, slots, at, func(i int, h *held) { h.restored = max(h.restored, slots[i].Count) })
 	if err != nil {
 		return fmt.Errorf("restore in the embedded store: %w", err)
 	}
 	return nil
 }
 
+// moment is the time of a call.
+type moment struct {
+	caller int64         // by the caller's clock, in Unix nanoseconds
+	store  time.Duration // since the store was made
+}
+
+func (e *Embedded) moment(clock time.Time, caller int64) moment {
+	return moment{caller, clock.Sub(e.began)}
+}
+
 // raiseAll calls raise for every slot given that is held, or has room now.
-func (e *Embedded) raiseAll(ctx context.Context, slots []counters.Slot, now int64, raise func(i int, h *held)) error {
+func (e *Embedded) raiseAll(ctx context.Context, slots []counters.Slot, at moment, raise func(i int, h *held)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e.sweep(now)
+	e.sweep(at.store)
 	e.batch++
 	refused := 0
 	for i := range slots {
-		switch h, full := e.find(&slots[i], now); {
+		switch h, full := e.find(&slots[i], at); {
 		case h != nil:
 			raise(i, h)
 		case full:
@@ -136,19 +148,27 @@ func (e *Embedded) raiseAll(ctx context.Context, slots []counters.Slot, now int6
 	}
 	if refused > 0 {
 		e.refused += uint64(refused)
-		return fmt.Errorf("no room for %d of %d slots beside the %d it may hold; raise its cap: %w", refused, len(slots), e.cap, ErrFull)
+		return fmt.Errorf("no room for %d of %d slots beside the %d it may hold; raise its cap: %w",
+			refused, len(slots), e.cap, ErrFull)
 	}
 	return nil
 }
 
 // find returns what is held of a slot, made unless it asks only. Without that, it says whether room is lacking.
-func (e *Embedded) find(s *counters.Slot, now int64) (h *held, full bool) {
-	if expired(s.Meter, s.Index, now) {
+func (e *Embedded) find(s *counters.Slot, at moment) (h *held, full bool) {
+	if expired(s.Meter, s.Index, at.caller) {
 		return nil, false
 	}
 	id := windowID{*s.Meter, s.Index}
 	w := e.windows[id]
+	if w != nil && w.until < at.store {
+		e.drop(id, w)
+		w = nil
+	}
 	if w != nil {
+		if s.Count > 0 {
+			w.until = max(w.until, at.store+lifetime(s.Meter, s.Index, at.caller))
+		}
 		cell := w.keys[s.Key]
 		for i := range cell {
 			if cell[i].origin == s.Origin && cell[i].birth == s.Birth {
@@ -164,7 +184,8 @@ func (e *Embedded) find(s *counters.Slot, now int64) (h *held, full bool) {
 	}
 	if w == nil {
 		meter := *s.Meter
-		w = &window{meter: &meter, keys: make(map[counters.Key][]held)}
+		until := at.store + lifetime(s.Meter, s.Index, at.caller)
+		w = &window{meter: &meter, until: until, keys: make(map[counters.Key][]held)}
 		e.windows[id] = w
 	}
 	cell := append(w.keys[s.Key], held{origin: s.Origin, birth: s.Birth})
@@ -194,8 +215,9 @@ func (e *Embedded) others(slots []counters.Slot, now int64) []counters.Slot {
 	return others
 }
 
-// Load implements Store. It stops the store for the time that it takes to copy one sub-window of one meter, not for all.
-func (e *Embedded) Load(ctx context.Context, page func(slots []counters.Slot)) error {
+// Load implements Store. It stops the store for the time that it takes to copy one sub-window of one meter, not for
+// all.
+func (e *Embedded) Load(ctx context.Context, now int64, page func(slots []counters.Slot)) error {
 	e.mu.Lock()
 	ids := make([]windowID, 0, len(e.windows))
 	for id := range e.windows {
@@ -205,7 +227,7 @@ func (e *Embedded) Load(ctx context.Context, page func(slots []counters.Slot)) e
 
 	var slots []counters.Slot
 	for _, id := range ids {
-		slots = e.copyWindow(slots[:0], id)
+		slots = e.copyWindow(slots[:0], id, now)
 		for first := 0; first < len(slots); first += pageSlots {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("load the embedded store: %w", err)
@@ -220,12 +242,12 @@ func (e *Embedded) Load(ctx context.Context, page func(slots []counters.Slot)) e
 }
 
 // copyWindow appends the slots of a sub-window that can still count.
-func (e *Embedded) copyWindow(dst []counters.Slot, id windowID) []counters.Slot {
-	now := e.now().UnixNano()
+func (e *Embedded) copyWindow(dst []counters.Slot, id windowID, now int64) []counters.Slot {
+	at := e.moment(e.now(), now)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.windows[id]
-	if w == nil || expired(w.meter, id.index, now) {
+	if w == nil || w.until < at.store || expired(w.meter, id.index, at.caller) {
 		return dst
 	}
 	for key, cell := range w.keys {
@@ -237,19 +259,25 @@ func (e *Embedded) copyWindow(dst []counters.Slot, id windowID) []counters.Slot 
 }
 
 func (w *window) slot(key counters.Key, index int64, h *held) counters.Slot {
-	return counters.Slot{Meter: w.meter, Key: key, Index: index, Origin: h.origin, Birth: h.birth, Count: max(h.count, h.restored)}
+	return counters.Slot{
+		Meter: w.meter, Key: key, Index: index, Origin: h.origin, Birth: h.birth, Count: max(h.count, h.restored),
+	}
 }
 
-// sweep lets the windows go that have expired, now and then: also after the clock was set back.
-func (e *Embedded) sweep(now int64) {
-	if since := now - e.swept; since >= 0 && since < int64(sweepEvery) {
+// sweep lets the windows go that nobody needs any more, now and then: also after the clock was set back.
+func (e *Embedded) sweep(now time.Duration) {
+	if since := now - e.swept; since >= 0 && since < sweepEvery {
 		return
 	}
 	e.swept = now
 	for id, w := range e.windows {
-		if expired(w.meter, id.index, now) {
-			e.slots -= w.slots
-			delete(e.windows, id)
+		if w.until < now {
+			e.drop(id, w)
 		}
 	}
+}
+
+func (e *Embedded) drop(id windowID, w *window) {
+	e.slots -= w.slots
+	delete(e.windows, id)
 }

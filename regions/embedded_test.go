@@ -34,22 +34,25 @@ func (c *clock) index(s time.Duration) int64 { return c.nanos.Load() / int64(s) 
 var tenSeconds = counters.NewMeter("ten", counters.SlidingWindow, 10*time.Second)
 
 func (c *clock) slot(key counters.Key, origin counters.Origin, count uint64) counters.Slot {
-	return counters.Slot{Meter: &tenSeconds, Key: key, Index: c.index(tenSeconds.Sub), Origin: origin, Birth: 1, Count: count}
+	return counters.Slot{
+		Meter: &tenSeconds, Key: key, Index: c.index(tenSeconds.Sub), Origin: origin, Birth: 1, Count: count,
+	}
 }
 
-func mustMerge(t *testing.T, s regions.Store, slots ...counters.Slot) regions.Merged {
+// mustMerge and loaded call a store by this clock.
+func (c *clock) mustMerge(t *testing.T, s regions.Store, slots ...counters.Slot) regions.Merged {
 	t.Helper()
-	merged, err := s.Merge(t.Context(), slots)
+	merged, err := s.Merge(t.Context(), slots, c.nanos.Load())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return merged
 }
 
-func loaded(t *testing.T, s regions.Store) map[counters.Key]uint64 {
+func (c *clock) loaded(t *testing.T, s regions.Store) map[counters.Key]uint64 {
 	t.Helper()
 	counts := make(map[counters.Key]uint64)
-	if err := s.Load(t.Context(), func(page []counters.Slot) {
+	if err := s.Load(t.Context(), c.nanos.Load(), func(page []counters.Slot) {
 		for _, s := range page {
 			counts[s.Key] += s.Count
 		}
@@ -63,35 +66,35 @@ func TestEmbeddedExpires(t *testing.T) {
 	c := newClock()
 	e := regions.NewEmbedded(0, c.Now)
 	s := c.slot(1, 1, 5)
-	mustMerge(t, e, s)
+	c.mustMerge(t, e, s)
 	c.advance(11 * time.Second) // (Index+1)*Sub + Window, to the nanosecond: it still counts
-	if got := mustMerge(t, e, s); got.Before[0] != 5 {
+	if got := c.mustMerge(t, e, s); got.Before[0] != 5 {
 		t.Errorf("at its last moment the store held %d of a slot, want 5", got.Before[0])
 	}
-	if got := loaded(t, e); got[1] != 5 {
+	if got := c.loaded(t, e); got[1] != 5 {
 		t.Errorf("at its last moment a slot was not loaded: %v", got)
 	}
 	c.advance(1)
-	if got := loaded(t, e); len(got) != 0 {
+	if got := c.loaded(t, e); len(got) != 0 {
 		t.Errorf("expired slots were loaded: %v", got)
 	}
-	if got := mustMerge(t, e, s, c.slot(1, 2, 3)); got.Before[0] != 0 || len(got.Others) != 0 {
+	if got := c.mustMerge(t, e, s, c.slot(1, 2, 3)); got.Before[0] != 0 || len(got.Others) != 0 {
 		t.Errorf("of a slot that has expired the store told %+v", got)
 	}
 	c.advance(time.Second)
-	mustMerge(t, e)
+	c.mustMerge(t, e)
 	if e.Len() != 1 {
 		t.Errorf("%d slots take room, want the live one", e.Len())
 	}
 	c.advance(-time.Hour) // the clock is set back: what is there is from the future, and goes once its time has passed
-	mustMerge(t, e, c.slot(2, 1, 1))
+	c.mustMerge(t, e, c.slot(2, 1, 1))
 	c.advance(15 * time.Second)
-	mustMerge(t, e)
+	c.mustMerge(t, e)
 	if e.Len() != 1 {
 		t.Errorf("after the clock was set back %d slots take room, want 1", e.Len())
 	}
 	c.advance(time.Hour)
-	mustMerge(t, e)
+	c.mustMerge(t, e)
 	if e.Len() != 0 {
 		t.Errorf("%d slots take room, want none", e.Len())
 	}
@@ -100,26 +103,28 @@ func TestEmbeddedExpires(t *testing.T) {
 func TestEmbeddedFull(t *testing.T) {
 	c := newClock()
 	e := regions.NewEmbedded(3, c.Now)
-	mustMerge(t, e, c.slot(1, 1, 1), c.slot(2, 1, 1))
-	merged, err := e.Merge(t.Context(), []counters.Slot{c.slot(3, 1, 1), c.slot(4, 1, 1), c.slot(1, 1, 9), c.slot(5, 1, 1), c.slot(1, 2, 1)})
+	c.mustMerge(t, e, c.slot(1, 1, 1), c.slot(2, 1, 1))
+	merged, err := e.Merge(t.Context(),
+		[]counters.Slot{c.slot(3, 1, 1), c.slot(4, 1, 1), c.slot(1, 1, 9), c.slot(5, 1, 1), c.slot(1, 2, 1)},
+		c.nanos.Load())
 	if !errors.Is(err, regions.ErrFull) {
 		t.Fatalf("merging above the cap: %v, want ErrFull", err)
 	}
 	if merged.Before != nil || merged.Others != nil {
 		t.Errorf("beside its error the store answered %+v", merged)
 	}
-	if got := loaded(t, e); len(got) != 3 || got[1] != 9 || got[2] != 1 || got[3] != 1 {
+	if got := c.loaded(t, e); len(got) != 3 || got[1] != 9 || got[2] != 1 || got[3] != 1 {
 		t.Errorf("a full store holds %v, want 1:9 2:1 3:1", got)
 	}
 	if e.Len() != 3 || e.Refused() != 3 {
 		t.Errorf("%d slots held and %d refused, want 3 and 3", e.Len(), e.Refused())
 	}
-	if got := mustMerge(t, e, c.slot(1, 1, 10)); got.Before[0] != 9 {
+	if got := c.mustMerge(t, e, c.slot(1, 1, 10)); got.Before[0] != 9 {
 		t.Errorf("a full store does not raise what it has: %d before, want 9", got.Before[0])
 	}
 	c.advance(12 * time.Second)
-	mustMerge(t, e, c.slot(4, 1, 1))
-	if got := loaded(t, e); len(got) != 1 || got[4] != 1 {
+	c.mustMerge(t, e, c.slot(4, 1, 1))
+	if got := c.loaded(t, e); len(got) != 1 || got[4] != 1 {
 		t.Errorf("when its slots had expired a full store held %v, want 4:1", got)
 	}
 }
@@ -127,16 +132,16 @@ func TestEmbeddedFull(t *testing.T) {
 func TestEmbeddedFlush(t *testing.T) {
 	c := newClock()
 	e := regions.NewEmbedded(0, c.Now)
-	before := mustMerge(t, e, c.slot(1, 1, 5))
+	before := c.mustMerge(t, e, c.slot(1, 1, 5))
 	e.Flush()
-	if e.Len() != 0 || len(loaded(t, e)) != 0 {
+	if e.Len() != 0 || len(c.loaded(t, e)) != 0 {
 		t.Errorf("after a flush %d slots are held", e.Len())
 	}
-	after := mustMerge(t, e, c.slot(1, 1, 5))
+	after := c.mustMerge(t, e, c.slot(1, 1, 5))
 	if after.Before[0] != 0 || after.Epoch == before.Epoch || after.Epoch == "" {
 		t.Errorf("after a flush the store answered %+v; the epoch was %q", after, before.Epoch)
 	}
-	if another := mustMerge(t, regions.NewEmbedded(0, c.Now)); another.Epoch == after.Epoch {
+	if another := c.mustMerge(t, regions.NewEmbedded(0, c.Now)); another.Epoch == after.Epoch {
 		t.Errorf("two stores share the epoch %q", another.Epoch)
 	}
 }
@@ -148,8 +153,8 @@ func TestEmbeddedKeepsMetersOfItsOwn(t *testing.T) {
 	s := c.slot(1, 1, 5)
 	meter := tenSeconds
 	s.Meter = &meter
-	mustMerge(t, e, s)
-	others := mustMerge(t, e, c.slot(1, 2, 1)).Others
+	c.mustMerge(t, e, s)
+	others := c.mustMerge(t, e, c.slot(1, 2, 1)).Others
 	if len(others) != 1 || others[0].Meter == &meter || *others[0].Meter != meter {
 		t.Errorf("others: %v, want one slot with an equal meter of the store's own", others)
 	}
@@ -162,12 +167,12 @@ func TestEmbeddedLoadStopsBetweenPages(t *testing.T) {
 	for key := range counters.Key(5000) {
 		all = append(all, c.slot(key, 1, 1))
 	}
-	mustMerge(t, e, all...)
+	c.mustMerge(t, e, all...)
 	ctx, cancel := context.WithCancel(t.Context())
 	given := 0
-	err := e.Load(ctx, func(page []counters.Slot) {
+	err := e.Load(ctx, c.nanos.Load(), func(page []counters.Slot) {
 		given += len(page)
-		mustMerge(t, e, page[0]) // the store is not locked meanwhile
+		c.mustMerge(t, e, page[0]) // the store is not locked meanwhile
 		cancel()
 	})
 	if !errors.Is(err, context.Canceled) || given == 0 || given >= len(all) {
@@ -183,14 +188,17 @@ func TestEmbeddedConcurrently(t *testing.T) {
 	for node := range 4 {
 		group.Go(func() {
 			for i := range 300 {
-				slots := []counters.Slot{c.slot(counters.Key(i%50), counters.Origin(node+1), uint64(i+1)), c.slot(counters.Key(i), 9, 1)}
-				if _, err := e.Merge(t.Context(), slots); err != nil && !errors.Is(err, regions.ErrFull) {
+				slots := []counters.Slot{
+					c.slot(counters.Key(i%50), counters.Origin(node+1), uint64(i+1)), c.slot(counters.Key(i), 9, 1),
+				}
+				if _, err := e.Merge(t.Context(), slots, c.nanos.Load()); err != nil &&
+					!errors.Is(err, regions.ErrFull) {
 					t.Error(err)
 				}
 				c.advance(10 * time.Millisecond)
 				switch {
 				case i%40 == 0:
-					loaded(t, e)
+					c.loaded(t, e)
 				case i == 150 && node == 0:
 					e.Flush()
 				}
@@ -199,7 +207,7 @@ func TestEmbeddedConcurrently(t *testing.T) {
 	}
 	group.Wait()
 	held := 0
-	if err := e.Load(t.Context(), func(page []counters.Slot) { held += len(page) }); err != nil {
+	if err := e.Load(t.Context(), c.nanos.Load(), func(page []counters.Slot) { held += len(page) }); err != nil {
 		t.Fatal(err)
 	}
 	if e.Len() > 500 || held > e.Len() || held == 0 {
@@ -219,7 +227,7 @@ func BenchmarkEmbeddedMerge(b *testing.B) {
 	for i := range others {
 		others[i].Origin = 2
 	}
-	if _, err := e.Merge(b.Context(), others); err != nil {
+	if _, err := e.Merge(b.Context(), others, c.nanos.Load()); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
@@ -227,7 +235,7 @@ func BenchmarkEmbeddedMerge(b *testing.B) {
 		for i := range chunk {
 			chunk[i].Count++
 		}
-		if _, err := e.Merge(b.Context(), chunk); err != nil {
+		if _, err := e.Merge(b.Context(), chunk, c.nanos.Load()); err != nil {
 			b.Fatal(err)
 		}
 	}

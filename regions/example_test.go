@@ -19,13 +19,13 @@ func ExampleEmbedded() {
 	berlin.Origin, berlin.Count = 2, 12
 
 	ctx := context.Background()
-	for _, told := range []counters.Slot{amsterdam, amsterdam, berlin} { // telling twice is telling once
-		merged, err := store.Merge(ctx, []counters.Slot{told})
+	for _, written := range []counters.Slot{amsterdam, amsterdam, berlin} { // telling twice is telling once
+		merged, err := store.Merge(ctx, []counters.Slot{written}, time.Now().UnixNano())
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		fmt.Printf("origin %d: %d before, %d others\n", told.Origin, merged.Before[0], len(merged.Others))
+		fmt.Printf("origin %d: %d before, %d others\n", written.Origin, merged.Before[0], len(merged.Others))
 	}
 	// Output:
 	// origin 1: 0 before, 0 others
@@ -53,7 +53,7 @@ func ExampleReconciler() {
 	for range 30 {
 		tab.Take(limit, 7, 1, now)
 	}
-	r.Offer(tab.DrainDirty(now).Slots) // a node does so every T
+	r.Enqueue(tab.DrainDirty(now).Slots) // a node does so every T
 
 	ctx, stop := context.WithCancel(context.Background())
 	stop() // at once: Run flushes once more before it returns

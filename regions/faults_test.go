@@ -11,11 +11,11 @@ import (
 
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestStoreFails(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		var out *bytes.Buffer
 		n := start(t, 1, f, func(c *regions.Config) { out = logged(c) })
@@ -49,7 +49,9 @@ func TestStoreFails(t *testing.T) {
 		if err := n.stop(); err != nil {
 			t.Error(err)
 		}
-		if fails, back := strings.Count(out.String(), "store fails"), strings.Count(out.String(), "is back"); fails != 1 || back != 1 ||
+		if fails, back := strings.Count(out.String(), "store fails"),
+			strings.Count(out.String(), "is back"); fails != 1 ||
+			back != 1 ||
 			!strings.Contains(out.String(), regionstest.ErrFault.Error()) {
 			t.Errorf("want one line that it fails, with the reason, and one that it is back:\n%s", out)
 		}
@@ -57,7 +59,7 @@ func TestStoreFails(t *testing.T) {
 }
 
 func TestStoreHangs(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		const cap = 100
 		f := regionstest.NewFaulty(embedded)
 		var out *bytes.Buffer
@@ -112,12 +114,12 @@ func TestStoreHangs(t *testing.T) {
 }
 
 func TestAnswersAreLost(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		n.take(&hour, 1, 2)
 		flushes(1)
-		f.Set(regionstest.Mute)
+		f.Set(regionstest.AnswerLost)
 		for range 300 {
 			n.take(&hour, 1)
 			time.Sleep(100 * time.Millisecond)
@@ -136,7 +138,7 @@ func TestAnswersAreLost(t *testing.T) {
 }
 
 func TestStoreIsFull(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		small := regions.NewEmbedded(600, time.Now)
 		f := regionstest.NewFaulty(func() regions.Store { return small })
 		n := start(t, 1, f, func(c *regions.Config) { c.Chunk = 100 })
@@ -164,7 +166,7 @@ func TestStoreIsFull(t *testing.T) {
 
 // A store that is full goes on raising what it knows, whatever else is pending.
 func TestFullStoreHearsTheRest(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		small := regions.NewEmbedded(50, time.Now)
 		f := regionstest.NewFaulty(func() regions.Store { return small })
 		n := start(t, 1, f, func(c *regions.Config) { c.Chunk = 10 })

@@ -132,7 +132,7 @@ func start(t *testing.T, origin counters.Origin, store regions.Store, change fun
 }
 
 // take admits and offers at once, as a node does at every tick.
-func (n node) take(m *counters.Meter, keys ...counters.Key) { n.Offer(n.admit(m, keys...)) }
+func (n node) take(m *counters.Meter, keys ...counters.Key) { n.Enqueue(n.admit(m, keys...)) }
 
 func embedded() regions.Store { return regions.NewEmbedded(0, time.Now) }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // lapses are the ways in which a store goes back to what it was.
@@ -20,7 +20,7 @@ var lapses = []struct {
 	name  string
 	lapse func(*testing.T, *regionstest.Faulty)
 }{
-	{"flushed", func(_ *testing.T, f *regionstest.Faulty) { f.Lose() }},
+	{"flushed", func(_ *testing.T, f *regionstest.Faulty) { f.Flush() }},
 	{"restarted empty", func(_ *testing.T, f *regionstest.Faulty) { f.Restart() }},
 	{"rolled back", func(t *testing.T, f *regionstest.Faulty) {
 		if err := f.RollBack(); err != nil {
@@ -34,7 +34,7 @@ func TestStoreLosesData(t *testing.T) {
 	for _, l := range lapses {
 		for _, traffic := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, traffic %v", l.name, traffic), func(t *testing.T) {
-				bubble.Test(t, func(t *testing.T) {
+				testkit.VirtualTime(t, func(t *testing.T) {
 					f := regionstest.NewFaulty(embedded)
 					var out *bytes.Buffer
 					a, b := start(t, 1, f, func(c *regions.Config) { out = logged(c) }), start(t, 2, f, nil)
@@ -51,7 +51,7 @@ func TestStoreLosesData(t *testing.T) {
 
 					l.lapse(t, f)
 					if traffic {
-						a.take(&hour, 5000) // which the store has never heard of: nothing is lost of that
+						a.take(&hour, 5000) // which the store never received: nothing is lost of that
 						b.take(&hour, 5000)
 					}
 					flushes(2)
@@ -62,7 +62,7 @@ func TestStoreLosesData(t *testing.T) {
 							t.Errorf("one loss was noticed %d times", s.Lost)
 						}
 					}
-					f.Lose()
+					f.Flush()
 					flushes(3)
 					if err := a.stop(); err != nil {
 						t.Error(err)
@@ -76,12 +76,14 @@ func TestStoreLosesData(t *testing.T) {
 	}
 }
 
-// The answer that would have told of a loss is lost itself: what the call had told is in the store again, and proves nothing.
+// The answer that would have shown a loss is lost itself: what the call wrote is in the store again, and proves
+// nothing.
 func TestLossBehindALostAnswer(t *testing.T) {
 	for _, l := range lapses {
-		for name, hot := range map[string][]counters.Key{"quiet": nil, "some rise": keys(300)[200:], "all rise": keys(300)} {
+		for name, hot := range map[string][]counters.Key{"quiet": nil, "some rise": keys(300)[200:],
+			"all rise": keys(300)} {
 			t.Run(l.name+", "+name, func(t *testing.T) {
-				bubble.Test(t, func(t *testing.T) {
+				testkit.VirtualTime(t, func(t *testing.T) {
 					f := regionstest.NewFaulty(embedded)
 					n := start(t, 1, f, nil)
 					n.take(&hour, keys(100)...)
@@ -92,7 +94,7 @@ func TestLossBehindALostAnswer(t *testing.T) {
 					n.take(&hour, keys(300)...)
 					flushes(2)
 					l.lapse(t, f)
-					f.Set(regionstest.Mute)
+					f.Set(regionstest.AnswerLost)
 					n.take(&hour, hot...)
 					flushes(1)
 					time.Sleep(2 * regions.DefaultConfig().Timeout)
@@ -112,22 +114,23 @@ type relabelled struct {
 	epoch atomic.Value
 }
 
-func (r *relabelled) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
-	merged, err := r.Store.Merge(ctx, slots)
+func (r *relabelled) Merge(ctx context.Context, slots []counters.Slot, now int64) (regions.Merged, error) {
+	merged, err := r.Store.Merge(ctx, slots, now)
 	merged.Epoch = r.epoch.Load().(string)
 	return merged, err
 }
 
-// What a new store lacks need not be among the slots that it is told: then the epoch alone gives it away.
+// What a new store lacks need not be among the slots that it is sent: then the epoch alone gives it away.
 func TestEpochAlone(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		s := &relabelled{Store: embedded()}
 		n := start(t, 1, s, nil)
 		lost, flushed := uint64(0), uint64(0)
 		for _, step := range []struct {
 			epoch string
 			lost  bool
-		}{{"", false}, {"a", false}, {"a", false}, {"", false}, {"a", false}, {"b", true}, {"b", false}, {"", false}, {"a", true}} {
+		}{{"", false}, {"a", false}, {"a", false}, {"", false}, {"a", false}, {"b", true}, {"b", false}, {"", false},
+			{"a", true}} {
 			s.epoch.Store(step.epoch)
 			if lost == 0 && flushed == 0 {
 				n.take(&hour, keys(1000)...)
@@ -150,12 +153,12 @@ func TestEpochAlone(t *testing.T) {
 
 // The push that makes good a loss fails itself, half-way.
 func TestFullPushIsTriedAgain(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := &failOnce{Faulty: regionstest.NewFaulty(embedded)}
 		n := start(t, 1, f, nil)
 		n.take(&hour, keys(3000)...)
 		flushes(2)
-		f.Lose()
+		f.Flush()
 		f.after.Store(5) // the probes and three chunks get through
 		flushes(1)
 		if s := n.Reconciler.Stats(); s.Failed != 1 || len(held(t, f.Faulty)) >= 3000 {
@@ -171,7 +174,7 @@ func TestFullPushIsTriedAgain(t *testing.T) {
 
 // A flush that fails half-way keeps pending what it did not get to.
 func TestFlushFailsHalfWay(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := &failOnce{Faulty: regionstest.NewFaulty(embedded)}
 		n := start(t, 1, f, func(c *regions.Config) { c.Chunk = 10 })
 		f.after.Store(3)
@@ -186,12 +189,12 @@ func TestFlushFailsHalfWay(t *testing.T) {
 }
 
 func TestLossIsMadeGoodByTheLastFlush(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		n.take(&hour, keys(3000)...)
 		flushes(2)
-		f.Lose()
+		f.Flush()
 		if err := n.stop(); err != nil {
 			t.Error(err)
 		}
@@ -201,7 +204,7 @@ func TestLossIsMadeGoodByTheLastFlush(t *testing.T) {
 
 // One call that fails at the wrong moment does not cost what the node counted last.
 func TestTheLastFlushIsTriedAgain(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := &failOnce{Faulty: regionstest.NewFaulty(embedded)}
 		n := start(t, 1, f, nil)
 		n.take(&hour, keys(30)...)
@@ -223,9 +226,9 @@ type failOnce struct {
 	after atomic.Int64 // counts down; nothing fails below zero
 }
 
-func (f *failOnce) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
+func (f *failOnce) Merge(ctx context.Context, slots []counters.Slot, now int64) (regions.Merged, error) {
 	if f.after.Add(-1) == 0 {
 		return regions.Merged{}, regionstest.ErrFault
 	}
-	return f.Faulty.Merge(ctx, slots)
+	return f.Faulty.Merge(ctx, slots, now)
 }

@@ -4,10 +4,10 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/edgelimit/edgelimit/testnet/leaks"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestMain(m *testing.M) {
 	LogRedisClient(slog.New(slog.DiscardHandler)) // servers are made to fail here by the dozen
-	leaks.Main(m)
+	testkit.MainWithoutLeaks(m)
 }

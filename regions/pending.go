@@ -8,12 +8,12 @@ type pending struct {
 	slots map[slotID]counters.Slot
 }
 
-func newPending(most int) pending {
-	return pending{cap: most, slots: make(map[slotID]counters.Slot)}
+func newPending(capacity int) pending {
+	return pending{cap: capacity, slots: make(map[slotID]counters.Slot)}
 }
 
-// offer notes a slot. It returns false when there is no room for one more.
-func (p *pending) offer(s *counters.Slot) bool {
+// add notes a slot. It returns false when there is no room for one more.
+func (p *pending) add(s *counters.Slot) bool {
 	id := identify(s)
 	known, ok := p.slots[id]
 	switch {

@@ -35,9 +35,10 @@ type Stats struct {
 	Breaker BreakerState // whether the store is called
 }
 
-// Reconciler keeps a table and the store of its region in agreement: it tells the store what changed of the own slots, and
-// merges into the table what others told there. When the store is away it keeps what it has to tell; when the store has
-// lost data it tells everything again. NewReconciler makes one; Offer and Stats may be called at any time, from anywhere.
+// Reconciler keeps a table and the store of its region in agreement: it tells the store what changed of the own slots,
+// and merges into the table what others sent there. When the store is away it keeps what it has to send; when the store
+// has lost data it tells everything again. NewReconciler makes one; Enqueue and Stats may be called at any time, from
+// anywhere.
 type Reconciler struct {
 	cfg   Config
 	store Store
@@ -45,19 +46,22 @@ type Reconciler struct {
 
 	mu      sync.Mutex // never held across a call of the store or the table
 	pending pending
-	owed    bool // a push of all own slots
+	pushDue bool // a push of all own slots
 	stats   Stats
 	clocks  clocks
 
 	// The rest belongs to Run.
-	witnesses witnesses
+	acked     ackedSlots
 	epoch     string
-	bereft    bool   // the store lost data: that of other origins as well
+	dataLost  bool // the store lost data: that of other origins as well
+	held      bool // and too often for it to be sent everything already
+	losses    losses
 	failures  int    // flushes in a row
 	dropped   uint64 // Stats.Dropped after the last flush
 	lost      uint64 // Stats.Lost after the last flush
 	full      alarm
 	losing    alarm
+	relapsing alarm // it loses data again and again
 }
 
 // NewReconciler returns a reconciler between the store and the table. The error is that of Config.Validate.
@@ -68,21 +72,21 @@ func NewReconciler(cfg Config, store Store, table Table) (*Reconciler, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Elapsed == nil {
+		began := time.Now()
+		cfg.Elapsed = func() time.Duration { return time.Since(began) }
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Reconciler{
-		cfg:       cfg,
-		store:     store,
-		table:     table,
-		pending:   newPending(cfg.MaxPending),
-		witnesses: newWitnesses(),
+		cfg: cfg, store: store, table: table, pending: newPending(cfg.MaxPending), acked: newAckedSlots(),
 	}, nil
 }
 
-// Offer notes own slots that changed, to be told with the next flush. It never waits for the store, and keeps no hold of the
-// slice.
-func (r *Reconciler) Offer(slots []counters.Slot) {
+// Enqueue notes own slots that changed, to be sent with the next flush. It never waits for the store, and keeps no hold
+// of the slice.
+func (r *Reconciler) Enqueue(slots []counters.Slot) {
 	worth := make([]*counters.Slot, 0, len(slots))
 	for i := range slots {
 		if !r.worthless(slots[i]) {
@@ -92,12 +96,15 @@ func (r *Reconciler) Offer(slots []counters.Slot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range worth {
-		if !r.pending.offer(s) {
+		if !r.pending.add(s) {
 			r.stats.Dropped++
-			r.owed = true
+			r.pushDue = true
 		}
 	}
 }
+
+// now is the node's wall clock, in Unix nanoseconds.
+func (r *Reconciler) now() int64 { return r.cfg.Now().UnixNano() }
 
 // worthless says that the slot is not worth the store's while.
 func (r *Reconciler) worthless(s counters.Slot) bool {
@@ -112,11 +119,11 @@ func (r *Reconciler) Stats() Stats {
 	return r.stats
 }
 
-// Warm loads the store into the table: what a cold node does before it is ready. The context bounds how long it may take. After
-// an error the table holds what came until then, which is true but not all.
+// Warm loads the store into the table: what a cold node does before it is ready. The context bounds how long it may
+// take. After an error the table holds what came until then, which is true but not all.
 func (r *Reconciler) Warm(ctx context.Context) error {
-	err := r.store.Load(ctx, func(slots []counters.Slot) {
-		r.table.Merge(slots, r.cfg.Now().UnixNano())
+	err := r.store.Load(ctx, r.now(), func(slots []counters.Slot) {
+		r.table.Merge(slots, r.now())
 	})
 	if err != nil {
 		return fmt.Errorf("load the regional store: %w", err)
@@ -124,8 +131,8 @@ func (r *Reconciler) Warm(ctx context.Context) error {
 	return nil
 }
 
-// Run flushes until the context ends, and then once more: offer the last slots before that. It returns nil if the last flush
-// told the store everything. It may be called once.
+// Run flushes until the context ends, and then once more: offer the last slots before that. It returns nil if the last
+// flush told the store everything. It may be called once.
 func (r *Reconciler) Run(ctx context.Context) error {
 	timer := time.NewTimer(r.pause())
 	defer timer.Stop()
@@ -137,14 +144,14 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		}
 		called, err := r.flush(ctx)
 		if called && ctx.Err() == nil {
-			r.tell(err)
+			r.logFlush(err)
 		}
 		timer.Reset(r.pause())
 	}
 }
 
-// Flush is one round of Run: it tells the store what is pending, and everything when that is owed. It is for callers with a loop of their
-// own, such as a simulator, who decide when; they do not call Run.
+// Flush is one round of Run: it tells the store what is pending, and everything when that is owed. It is for callers
+// with a loop of their own, such as a simulator, who decide when; they do not call Run.
 func (r *Reconciler) Flush(ctx context.Context) error {
 	_, err := r.flush(ctx)
 	return err
@@ -165,6 +172,7 @@ func (r *Reconciler) pause() time.Duration {
 func (r *Reconciler) finish(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.LastFlush)
 	defer cancel()
+	r.losses = losses{} // there is no later
 	for left := lastTries - 1; ; left-- {
 		_, err := r.flush(last)
 		switch {
@@ -180,13 +188,13 @@ func (r *Reconciler) finish(ctx context.Context) error {
 	}
 }
 
-// lastTries is how often the last flush is tried: a single call that failed is no reason to lose what there is time to tell, but a stop
-// must not wait for a store that is down.
+// lastTries is how often the last flush is tried: a single call that failed is no reason to lose what there is time to
+// tell, but a stop must not wait for a store that is down.
 const lastTries = 3
 
 // flush tells the store what is pending, and everything when that is owed. It says whether it called the store.
 func (r *Reconciler) flush(ctx context.Context) (called bool, err error) {
-	due := r.due(r.cfg.Now().UnixNano())
+	due := r.due(r.now(), r.cfg.Elapsed())
 	trial := r.breaker() == BreakerOpen
 	if trial {
 		r.setBreaker(BreakerHalfOpen)
@@ -207,8 +215,8 @@ func (r *Reconciler) flush(ctx context.Context) (called bool, err error) {
 }
 
 // due returns what is pending, and some witnesses beside to ask about.
-func (r *Reconciler) due(now int64) []counters.Slot {
-	probes := r.witnesses.probes(now)
+func (r *Reconciler) due(now int64, at time.Duration) []counters.Slot {
+	probes := r.acked.probes(now, at)
 	r.mu.Lock()
 	due := r.pending.due(now)
 	for i := range probes {
@@ -233,31 +241,31 @@ func (r *Reconciler) sendPush(ctx context.Context, slots []counters.Slot) error 
 // merge makes one call of the store and learns from its answer.
 func (r *Reconciler) merge(ctx context.Context, slots []counters.Slot, push bool) error {
 	var merged Merged
-	asked := r.cfg.Now().UnixNano()
+	now, called := r.now(), r.cfg.Elapsed()
 	err := r.call(ctx, slots, func(ctx context.Context) (err error) {
-		merged, err = r.store.Merge(ctx, slots)
+		merged, err = r.store.Merge(ctx, slots, now)
 		if err == nil && len(merged.Before) != len(slots) {
 			err = fmt.Errorf("the answer is about %d slots", len(merged.Before))
 		}
 		return err
 	})
 	if err != nil {
-		r.witnesses.unanswered(slots)
+		r.acked.unanswered(slots)
 		return fmt.Errorf("merge %d slots into the regional store: %w", len(slots), err)
 	}
-	now := r.cfg.Now().UnixNano()
-	r.compareClocks(merged.Time, asked, now)
+	answered := r.cfg.Elapsed()
+	r.compareClocks(merged.Time, called, answered)
 	if len(merged.Others) > 0 {
-		r.table.Merge(merged.Others, now)
+		r.table.Merge(merged.Others, r.now())
 	}
-	r.doubt(slots, &merged, now)
-	r.witnesses.note(slots, merged.Before, push)
+	r.detectLoss(slots, &merged, answered)
+	r.acked.note(slots, merged.Before, push, now, called)
 	return nil
 }
 
 // sendOthers tells slots of other origins to a store that lost them.
 func (r *Reconciler) sendOthers(ctx context.Context, slots []counters.Slot) error {
-	err := r.call(ctx, slots, func(ctx context.Context) error { return r.store.Restore(ctx, slots) })
+	err := r.call(ctx, slots, func(ctx context.Context) error { return r.store.Restore(ctx, slots, r.now()) })
 	if err != nil {
 		return fmt.Errorf("restore %d slots in the regional store: %w", len(slots), err)
 	}
@@ -278,8 +286,8 @@ func (r *Reconciler) call(ctx context.Context, slots []counters.Slot, f func(con
 	return err
 }
 
-// count keeps the totals of a call, and takes what the store acknowledged out of what is pending. A call that failed because
-// Run was told to stop is no failure of the store.
+// count keeps the totals of a call, and takes what the store acknowledged out of what is pending. A call that failed
+// because Run was asked to stop is no failure of the store.
 func (r *Reconciler) count(slots []counters.Slot, err error, stopped bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

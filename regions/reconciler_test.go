@@ -12,11 +12,11 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestReconcilerTellsTheStoreAndTheTable(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		a, b := start(t, 1, f, nil), start(t, 2, f, nil)
 		a.take(&hour, 1, 2)
@@ -26,7 +26,7 @@ func TestReconcilerTellsTheStoreAndTheTable(t *testing.T) {
 		}
 		flushes(1)
 		agree(t, f, a, b)
-		b.take(&hour, 1) // which b's table has not heard of
+		b.take(&hour, 1) // which b's table has not known
 		flushes(1)
 		agree(t, f, a, b)
 		for at, count := range b.counts() {
@@ -37,7 +37,7 @@ func TestReconcilerTellsTheStoreAndTheTable(t *testing.T) {
 		if len(b.counts()) != 2 {
 			t.Errorf("b knows %v, want its own slot and a's beside it", b.counts())
 		}
-		flushes(1) // a hears of b by what it tells again
+		flushes(1) // a receives b's again
 		if len(a.counts()) != 3 {
 			t.Errorf("a knows %v, want its own two slots and b's", a.counts())
 		}
@@ -48,7 +48,7 @@ func TestReconcilerTellsTheStoreAndTheTable(t *testing.T) {
 }
 
 func TestReconcilerFlushesEveryInterval(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		flushes(10)
@@ -73,7 +73,7 @@ func TestReconcilerFlushesEveryInterval(t *testing.T) {
 }
 
 func TestReconcilerSkipsShortWindows(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		n.take(&nineSeconds, 1)
@@ -90,7 +90,7 @@ func TestReconcilerSkipsShortWindows(t *testing.T) {
 			t.Errorf("the store holds %v after a restart", held(t, f))
 		}
 	})
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, func(c *regions.Config) { c.MinWindow = 0 })
 		n.take(&nineSeconds, 1)
@@ -101,9 +101,9 @@ func TestReconcilerSkipsShortWindows(t *testing.T) {
 	})
 }
 
-// What is not worth telling is not told, and neither is it in the push that follows a loss.
+// What is not worth telling is not sent, and neither is it in the push that follows a loss.
 func TestWorth(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, func(c *regions.Config) {
 			c.Worth = func(s *counters.Slot) bool { return s.Key%2 == 0 }
@@ -123,14 +123,14 @@ func TestWorth(t *testing.T) {
 		n.take(&hour, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 		flushes(1)
 		check("at first")
-		f.Lose()
+		f.Flush()
 		flushes(2)
 		check("after a loss")
 	})
 }
 
 func TestReconcilerForgetsWhatExpired(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		f.Set(regionstest.Fails)
 		n := start(t, 1, f, nil)
@@ -150,7 +150,7 @@ func TestReconcilerForgetsWhatExpired(t *testing.T) {
 }
 
 func TestWarm(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		a, b := start(t, 1, f, nil), start(t, 2, f, nil)
 		a.take(&hour, keys(3000)...)
@@ -164,7 +164,8 @@ func TestWarm(t *testing.T) {
 			t.Errorf("a cold node started with %d of %d slots", len(cold.counts()), len(held(t, f)))
 		}
 		f.Set(regionstest.Fails)
-		if err := cold.Warm(t.Context()); !errors.Is(err, regionstest.ErrFault) || !strings.Contains(err.Error(), "load the regional store") {
+		if err := cold.Warm(t.Context()); !errors.Is(err, regionstest.ErrFault) ||
+			!strings.Contains(err.Error(), "load the regional store") {
 			t.Errorf("warming from a store that fails: %v", err)
 		}
 		f.Set(regionstest.Hangs)
@@ -177,7 +178,7 @@ func TestWarm(t *testing.T) {
 }
 
 func TestRunFlushesOnceMore(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		n.take(&hour, keys(1000)...)
@@ -193,7 +194,7 @@ func TestRunFlushesOnceMore(t *testing.T) {
 }
 
 func TestRunStopsWhileTheStoreHangs(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		f.Set(regionstest.Hangs)
 		var out *bytes.Buffer
@@ -222,8 +223,8 @@ func TestRunStopsWhileTheStoreHangs(t *testing.T) {
 // short answers about fewer slots than it was given.
 type short struct{ regions.Store }
 
-func (s short) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
-	merged, err := s.Store.Merge(ctx, slots)
+func (s short) Merge(ctx context.Context, slots []counters.Slot, now int64) (regions.Merged, error) {
+	merged, err := s.Store.Merge(ctx, slots, now)
 	if len(merged.Before) > 0 {
 		merged.Before = merged.Before[1:]
 	}
@@ -231,7 +232,7 @@ func (s short) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged
 }
 
 func TestReconcilerRejectsAShortAnswer(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		n := start(t, 1, short{embedded()}, nil)
 		n.take(&hour, 1, 2)
 		flushes(1)

@@ -6,31 +6,32 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Redis is a Store in a Redis server, with or without Sentinels, or in a Redis Cluster. How it lies there, what rights it needs and
-// what it does in each fault is in DESIGN.md. It is safe for concurrent use.
+// Redis is a Store in a Redis server, with or without Sentinels, or in a Redis Cluster. How it lies there, what rights
+// it needs and what it does in each fault is in DESIGN.md. It is safe for concurrent use.
 //
-// Nothing is ever sent twice because it failed: whoever calls decides when to try again. A merge is repeated once for what the server
-// did not do because it did not know the script, or because it was moving a part of the keys.
+// Nothing is ever sent twice because it failed: whoever calls decides when to try again. A merge is repeated once for
+// what the server did not do because it did not know the script, or because it was moving a part of the keys.
 type Redis struct {
 	client  redis.UniversalClient
 	cluster bool
 	epoch   redisEpoch
 }
 
-// OpenRedis returns the store of the configuration. It dials nobody: a Redis that is down makes calls fail, not this one. An error is
-// that of Validate, or of a TLS file that cannot be read. Close it after its last call.
+// OpenRedis returns the store of the configuration. It dials nobody: a Redis that is down makes calls fail, not this
+// one. An error is that of Validate, or of a TLS file that cannot be read. Close it after its last call.
 func OpenRedis(cfg RedisConfig) (*Redis, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	r := &Redis{cluster: cfg.Cluster}
-	r.epoch.doubt()
+	r.epoch.invalidate()
 	var err error
-	if r.client, err = cfg.client(r.epoch.doubt); err != nil {
+	if r.client, err = cfg.client(r.epoch.invalidate); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -39,17 +40,17 @@ func OpenRedis(cfg RedisConfig) (*Redis, error) {
 // Close closes the connections. Calls that are under way fail.
 func (r *Redis) Close() error { return r.client.Close() }
 
-// Merge implements Store. Slots that have expired change nothing, and are not sent. When the server's memory is full it refuses every
+// Merge implements Store. Slots that have expired are not sent. When the server's memory is full it refuses every
 // batch of slots that would raise one, known slots too, with ErrFull. Of no slots it asks whether the server answers.
-func (r *Redis) Merge(ctx context.Context, slots []counters.Slot) (Merged, error) {
-	merged, err := r.merge(ctx, slots)
+func (r *Redis) Merge(ctx context.Context, slots []counters.Slot, now int64) (Merged, error) {
+	merged, err := r.merge(ctx, slots, now)
 	if err != nil {
 		return Merged{}, fmt.Errorf("merge into redis: %w", explain(ctx, err))
 	}
 	return merged, nil
 }
 
-func (r *Redis) merge(ctx context.Context, slots []counters.Slot) (Merged, error) {
+func (r *Redis) merge(ctx context.Context, slots []counters.Slot, now int64) (Merged, error) {
 	if err := ctx.Err(); err != nil {
 		return Merged{}, err
 	}
@@ -57,7 +58,7 @@ func (r *Redis) merge(ctx context.Context, slots []counters.Slot) (Merged, error
 		epoch, err := r.fetchEpoch(ctx)
 		return Merged{Epoch: epoch}, err
 	}
-	batches := r.batches(gather(slots, time.Now().UnixNano(), told))
+	batches := r.batches(gather(slots, now, written))
 	if err := r.run(ctx, batches, true); err != nil {
 		return Merged{}, err
 	}
@@ -72,10 +73,10 @@ func (r *Redis) merge(ctx context.Context, slots []counters.Slot) (Merged, error
 }
 
 // Restore implements Store. It keeps to what Merge says of slots that have expired and of memory that is full.
-func (r *Redis) Restore(ctx context.Context, slots []counters.Slot) error {
+func (r *Redis) Restore(ctx context.Context, slots []counters.Slot, now int64) error {
 	err := ctx.Err()
 	if err == nil {
-		err = r.run(ctx, r.batches(gather(slots, time.Now().UnixNano(), restored)), true)
+		err = r.run(ctx, r.batches(gather(slots, now, restored)), true)
 	}
 	if err != nil {
 		return fmt.Errorf("restore in redis: %w", explain(ctx, err))
@@ -83,7 +84,8 @@ func (r *Redis) Restore(ctx context.Context, slots []counters.Slot) error {
 	return nil
 }
 
-// eachMaster calls f for every server that takes writes, in a cluster concurrently, and returns an error of one of them.
+// eachMaster calls f for every server that takes writes, in a cluster concurrently, and returns an error of one of
+// them.
 func (r *Redis) eachMaster(ctx context.Context, f func(ctx context.Context, server *redis.Client) error) error {
 	if c, ok := r.client.(*redis.ClusterClient); ok {
 		return c.ForEachMaster(ctx, f)

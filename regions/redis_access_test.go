@@ -27,7 +27,7 @@ func TestRedisPassword(t *testing.T) {
 	} {
 		cfg := patient(single(s))
 		cfg.Password = c.password
-		_, err := open(t, cfg).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)})
+		_, err := open(t, cfg).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)}, wall())
 		if c.says == nil && err != nil {
 			t.Errorf("with the right password: %v", err)
 		}
@@ -40,13 +40,15 @@ func TestRedisPassword(t *testing.T) {
 }
 
 // rights are those that DESIGN.md says are needed.
-var rights = []string{"~el1:*", "+evalsha", "+script|load", "+hgetall", "+hset", "+pexpireat", "+time", "+scan", "+info"}
+var rights = []string{
+	"~el1:*", "+evalsha", "+script|load", "+hgetall", "+hset", "+pexpire", "+pttl", "+time", "+scan", "+info",
+}
 
 // everyCall makes every kind of call, those that only a fault brings about among them.
 func everyCall(ctx context.Context, r *regions.Redis, forget func()) error {
 	forget()
 	for _, count := range []uint64{0, 1} {
-		merged, err := r.Merge(ctx, []counters.Slot{mine(1, 1, count)})
+		merged, err := r.Merge(ctx, []counters.Slot{mine(1, 1, count)}, wall())
 		if err != nil {
 			return err
 		}
@@ -54,17 +56,17 @@ func everyCall(ctx context.Context, r *regions.Redis, forget func()) error {
 			return fmt.Errorf("it is not told the time, see regions/DESIGN.md")
 		}
 	}
-	merged, err := r.Merge(ctx, nil)
+	merged, err := r.Merge(ctx, nil, wall())
 	if err != nil {
 		return err
 	}
 	if merged.Epoch == "" {
 		return fmt.Errorf("no epoch")
 	}
-	if err := r.Restore(ctx, []counters.Slot{mine(2, 1, 1)}); err != nil {
+	if err := r.Restore(ctx, []counters.Slot{mine(2, 1, 1)}, wall()); err != nil {
 		return err
 	}
-	return r.Load(ctx, func([]counters.Slot) {})
+	return r.Load(ctx, wall(), func([]counters.Slot) {})
 }
 
 // The rights that are documented are enough, and each of them is needed.
@@ -155,16 +157,19 @@ func TestRedisTLS(t *testing.T) {
 	}{
 		{"good", func(*regions.RedisTLS) {}, ""},
 		{"the certificate's other name", func(c *regions.RedisTLS) { c.ServerName = "redis.test" }, ""},
-		{"a name that it does not have", func(c *regions.RedisTLS) { c.ServerName = "redis.example" }, "not redis.example"},
-		{"an authority that signed nothing", func(c *regions.RedisTLS) { c.CAFile = s.StrangerFile }, "unknown authority"},
+		{"a name that it does not have", func(c *regions.RedisTLS) { c.ServerName = "redis.example" },
+			"not redis.example"},
+		{"an authority that signed nothing", func(c *regions.RedisTLS) { c.CAFile = s.StrangerFile },
+			"unknown authority"},
 		{"the system's authorities", func(c *regions.RedisTLS) { c.CAFile = "" }, "x509"},
-		{"no client certificate", func(c *regions.RedisTLS) { c.CertFile, c.KeyFile = "", "" }, "merge into redis"}, // the server hangs up, sometimes before it has said why
+		// the server hangs up, sometimes before it has said why
+		{"no client certificate", func(c *regions.RedisTLS) { c.CertFile, c.KeyFile = "", "" }, "merge into redis"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg, chosen := patient(single(s.Server)), good
 			c.change(&chosen)
 			cfg.TLS = &chosen
-			_, err := open(t, cfg).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)})
+			_, err := open(t, cfg).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)}, wall())
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
@@ -182,7 +187,8 @@ func TestRedisTLS(t *testing.T) {
 			t.Errorf("opened with %+v", files)
 		}
 	}
-	if _, err := open(t, patient(single(s.Server))).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)}); err == nil {
+	if _, err := open(t, patient(single(s.Server))).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)},
+		wall()); err == nil {
 		t.Error("a server that speaks TLS only answered without")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func batch(n int, count uint64) []counters.Slot {
@@ -37,7 +38,8 @@ func TestRedisForgetsTheScript(t *testing.T) {
 		}
 		calls := s.Calls()
 		if calls["script|load"] != 1 || calls["eval"] != 0 || calls["evalsha"] > 32 {
-			t.Errorf("round %d: want one load of the script, no EVAL, and each of 16 runs at most twice: %v", round, calls)
+			t.Errorf("round %d: want one load of the script, no EVAL, and each of 16 runs at most twice: %v", round,
+				calls)
 		}
 	}
 }
@@ -60,23 +62,27 @@ func TestRedisForgetsTheScriptMeanwhile(t *testing.T) {
 		}
 	})
 	merged, refused := 0, 0
-	regionstest.Eventually(t, "30 merges with the script forgotten all the time, and one that got through", func() bool {
-		m, err := r.Merge(t.Context(), slots)
-		switch {
-		case err == nil:
-			merged++
-			for i, before := range m.Before {
-				if before != 7 {
-					t.Fatalf("slot %d was at %d, want 7", i, before)
+	testkit.Eventually(
+		t,
+		"30 merges with the script forgotten all the time, and one that got through",
+		func() bool {
+			m, err := r.Merge(t.Context(), slots, wall())
+			switch {
+			case err == nil:
+				merged++
+				for i, before := range m.Before {
+					if before != 7 {
+						t.Fatalf("slot %d was at %d, want 7", i, before)
+					}
 				}
+			case strings.Contains(err.Error(), "NOSCRIPT"): // forgotten between the load and the run
+				refused++
+			default:
+				t.Fatal(err)
 			}
-		case strings.Contains(err.Error(), "NOSCRIPT"): // forgotten between the load and the run
-			refused++
-		default:
-			t.Fatal(err)
-		}
-		return merged > 0 && merged+refused >= 30
-	})
+			return merged > 0 && merged+refused >= 30
+		},
+	)
 	cancel()
 	flushing.Wait()
 	mustMerge(t, r, slots...)
@@ -89,13 +95,15 @@ func TestRedisReplica(t *testing.T) {
 	mustMerge(t, r, mine(1, 1, 5))
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	replica.Do("REPLICAOF", host, port)
-	regionstest.Eventually(t, "the replica follows", func() bool {
-		return replica.Says("master_link_status:up", "INFO", "replication")
+	testkit.Eventually(t, "the replica follows", func() bool {
+		return replica.Reply("master_link_status:up", "INFO", "replication")
 	})
 
 	ro := open(t, patient(single(replica)))
-	_, err := ro.Merge(t.Context(), []counters.Slot{mine(1, 1, 6)})
-	if err == nil || !strings.Contains(err.Error(), "READONLY") || !strings.Contains(err.Error(), "wait for the failover") || errors.Is(err, regions.ErrFull) {
+	_, err := ro.Merge(t.Context(), []counters.Slot{mine(1, 1, 6)}, wall())
+	if err == nil || !strings.Contains(err.Error(), "READONLY") ||
+		!strings.Contains(err.Error(), "wait for the failover") ||
+		errors.Is(err, regions.ErrFull) {
 		t.Errorf("a merge into a replica: %v", err)
 	}
 	if merged := mustMerge(t, ro, mine(1, 1, 0)); merged.Before[0] != 5 {
@@ -106,7 +114,7 @@ func TestRedisReplica(t *testing.T) {
 	n.is(t, regions.BreakerOpen)
 	replica.Do("REPLICAOF", "NO", "ONE")
 	n.is(t, regions.BreakerClosed)
-	regionstest.Eventually(t, "nothing is pending", func() bool { return n.Reconciler.Stats().Pending == 0 })
+	testkit.Eventually(t, "nothing is pending", func() bool { return n.Reconciler.Stats().Pending == 0 })
 }
 
 func TestRedisIsFull(t *testing.T) {
@@ -118,13 +126,13 @@ func TestRedisIsFull(t *testing.T) {
 	holds(t, r, n)
 	s.Do("CONFIG", "SET", "maxmemory", "1") // less than it takes already
 	n.take(&hour, spread(1000)...)
-	regionstest.Eventually(t, "the server is full", func() bool { return n.Reconciler.Stats().Failed > 0 })
+	testkit.Eventually(t, "the server is full", func() bool { return n.Reconciler.Stats().Failed > 0 })
 
-	_, err := r.Merge(t.Context(), []counters.Slot{mine(1, 7, 1)})
+	_, err := r.Merge(t.Context(), []counters.Slot{mine(1, 7, 1)}, wall())
 	if !errors.Is(err, regions.ErrFull) || !strings.Contains(err.Error(), "maxmemory") {
 		t.Errorf("a merge into a server that is full: %v, want ErrFull", err)
 	}
-	if err := r.Restore(t.Context(), []counters.Slot{mine(1, 7, 1)}); !errors.Is(err, regions.ErrFull) {
+	if err := r.Restore(t.Context(), []counters.Slot{mine(1, 7, 1)}, wall()); !errors.Is(err, regions.ErrFull) {
 		t.Errorf("restoring in a server that is full: %v, want ErrFull", err)
 	}
 	mustMerge(t, r, mine(1, 7, 0)) // to ask takes no room
@@ -144,7 +152,7 @@ func TestRedisHangs(t *testing.T) {
 	for name, hang := range map[string]func(*regionstest.Server) (goOn func()){
 		"stopped": func(s *regionstest.Server) func() { s.Pause(); return s.Resume },
 		"5 s slow": func(s *regionstest.Server) func() {
-			s.Do("CLIENT", "PAUSE", regionstest.Patience.Milliseconds(), "WRITE")
+			s.Do("CLIENT", "PAUSE", testkit.Patience.Milliseconds(), "WRITE")
 			return func() { s.Do("CLIENT", "UNPAUSE") }
 		},
 	} {
@@ -163,11 +171,11 @@ func TestRedisHangs(t *testing.T) {
 			t.Logf("open after %d ms", nowMillis()-began)
 			failed := n.Reconciler.Stats().Failed
 			n.take(&hour, spread(3000)...)
-			regionstest.Eventually(t, "three trials", func() bool { return n.Reconciler.Stats().Failed >= failed+3 })
+			testkit.Eventually(t, "three trials", func() bool { return n.Reconciler.Stats().Failed >= failed+3 })
 			if took := nowMillis() - began; took < 2700 {
 				t.Errorf("three trials within %d ms, want one a second", took)
 			}
-			regionstest.Eventually(t, "5 s have passed", func() bool { return nowMillis()-began >= 5000 })
+			testkit.Eventually(t, "5 s have passed", func() bool { return nowMillis()-began >= 5000 })
 			goOn()
 			began = nowMillis()
 			n.is(t, regions.BreakerClosed)
@@ -182,10 +190,10 @@ func TestRedisIsDown(t *testing.T) {
 	s := regionstest.StartRedis(t)
 	s.Kill()
 	r := open(t, patient(single(s))) // which does not fail
-	if _, err := r.Merge(t.Context(), batch(10, 1)); err == nil {
+	if _, err := r.Merge(t.Context(), batch(10, 1), wall()); err == nil {
 		t.Error("a merge into a server that is down succeeded")
 	}
-	if err := r.Load(t.Context(), nil); err == nil {
+	if err := r.Load(t.Context(), wall(), nil); err == nil {
 		t.Error("a server that is down was loaded")
 	}
 	n := start(t, 1, r, often)

@@ -9,11 +9,12 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // patient gives calls as long as a busy machine may take.
 func patient(cfg regions.RedisConfig) regions.RedisConfig {
-	cfg.DialTimeout, cfg.CallTimeout, cfg.PoolTimeout = regionstest.Patience, regionstest.Patience, regionstest.Patience
+	cfg.DialTimeout, cfg.CallTimeout, cfg.PoolTimeout = testkit.Patience, testkit.Patience, testkit.Patience
 	return cfg
 }
 
@@ -41,7 +42,33 @@ func open(t testing.TB, cfg regions.RedisConfig) *regions.Redis {
 
 // often has a reconciler flush as often as a test has no time to wait, and be as patient with its store as it is.
 func often(c *regions.Config) {
-	c.Interval, c.Cooldown, c.Timeout, c.LastFlush = 20*time.Millisecond, 20*time.Millisecond, regionstest.Patience, regionstest.Patience
+	c.Interval, c.Cooldown, c.Timeout, c.LastFlush = 20*time.Millisecond, 20*time.Millisecond, testkit.Patience,
+		testkit.Patience
+}
+
+// wall is the time by which windows are indexed.
+func wall() int64 { return time.Now().UnixNano() }
+
+func mustMerge(t *testing.T, s regions.Store, slots ...counters.Slot) regions.Merged {
+	t.Helper()
+	merged, err := s.Merge(t.Context(), slots, wall())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return merged
+}
+
+func loaded(t *testing.T, s regions.Store) map[counters.Key]uint64 {
+	t.Helper()
+	counts := make(map[counters.Key]uint64)
+	if err := s.Load(t.Context(), wall(), func(page []counters.Slot) {
+		for _, s := range page {
+			counts[s.Key] += s.Count
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return counts
 }
 
 // spread takes small numbers all over the range of keys, as hashes are.
@@ -72,13 +99,14 @@ func union(nodes ...node) map[id]uint64 {
 	return all
 }
 
-// holds waits until the store holds exactly what the nodes own, those that are gone among them: nothing lost, nothing twice.
+// holds waits until the store holds exactly what the nodes own, those that are gone among them: nothing lost, nothing
+// twice.
 func holds(t *testing.T, store regions.Store, nodes ...node) {
 	t.Helper()
 	want := union(nodes...)
-	regionstest.Eventually(t, "the store holds what the nodes own", func() bool {
+	testkit.Eventually(t, "the store holds what the nodes own", func() bool {
 		counts := make(map[id]uint64)
-		err := store.Load(context.Background(), func(page []counters.Slot) {
+		err := store.Load(context.Background(), wall(), func(page []counters.Slot) {
 			for _, s := range page {
 				counts[identify(s)] = max(counts[identify(s)], s.Count)
 				if s.Count > want[identify(s)] {
@@ -93,5 +121,5 @@ func holds(t *testing.T, store regions.Store, nodes ...node) {
 // is waits for a state of the breaker.
 func (n node) is(t *testing.T, want regions.BreakerState) {
 	t.Helper()
-	regionstest.Eventually(t, "the breaker is "+want.String(), func() bool { return n.Reconciler.Stats().Breaker == want })
+	testkit.Eventually(t, "the breaker is "+want.String(), func() bool { return n.Reconciler.Stats().Breaker == want })
 }

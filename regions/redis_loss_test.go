@@ -9,6 +9,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func nowMillis() int64 { return time.Now().UnixMilli() }
@@ -54,14 +55,15 @@ func TestRedisLosesData(t *testing.T) {
 			lose(s)
 			holds(t, r, nodes...)
 			for _, n := range nodes[1:] {
-				regionstest.Eventually(t, "the loss is noticed", func() bool { return n.Reconciler.Stats().Lost > 0 })
+				testkit.Eventually(t, "the loss is noticed", func() bool { return n.Reconciler.Stats().Lost > 0 })
 			}
 			holds(t, r, nodes...)
 		})
 	}
 }
 
-// A server that saved everything and was restarted lost nothing; it is told everything all the same, which changes nothing.
+// A server that saved everything and was restarted lost nothing; it is sent everything all the same, which changes
+// nothing.
 func TestRedisRestartsWithItsData(t *testing.T) {
 	t.Parallel()
 	s := regionstest.StartRedis(t)
@@ -70,14 +72,14 @@ func TestRedisRestartsWithItsData(t *testing.T) {
 	s.Do("SAVE")
 	before := mustMerge(t, r).Epoch
 	s.Restart(regionstest.Saved)
-	regionstest.Eventually(t, "the epoch changes", func() bool {
-		merged, err := r.Merge(t.Context(), nil)
+	testkit.Eventually(t, "the epoch changes", func() bool {
+		merged, err := r.Merge(t.Context(), nil, wall())
 		return err == nil && merged.Epoch != "" && merged.Epoch != before
 	})
 	holds(t, r, nodes...)
 }
 
-// The replica that becomes the master lacks all that was told since it was cut off.
+// The replica that becomes the master lacks all that was sent since it was partitioned off.
 func TestRedisFailsOverToAStaleReplica(t *testing.T) {
 	t.Parallel()
 	s := regionstest.StartSentinel(t)
@@ -90,8 +92,8 @@ func TestRedisFailsOverToAStaleReplica(t *testing.T) {
 	s.Detach()
 	nodes := region(t, r, old)
 	s.Master.Kill()
-	regionstest.Eventually(t, "the replica is the master", func() bool {
-		return s.Replica.Says("role:master", "INFO", "replication")
+	testkit.Eventually(t, "the replica is the master", func() bool {
+		return s.Replica.Reply("role:master", "INFO", "replication")
 	})
 	began := nowMillis()
 	holds(t, r, nodes...)
@@ -99,7 +101,8 @@ func TestRedisFailsOverToAStaleReplica(t *testing.T) {
 	holds(t, open(t, patient(single(s.Replica))), nodes...)
 }
 
-// Without one of its masters a cluster serves nobody, and is left alone; what comes back without its data is made whole.
+// Without one of its masters a cluster serves nobody, and is left alone; what comes back without its data is made
+// whole.
 func TestRedisClusterLosesAMaster(t *testing.T) {
 	t.Parallel()
 	c := regionstest.StartRedisCluster(t, 3)
@@ -116,8 +119,8 @@ func TestRedisClusterLosesAMaster(t *testing.T) {
 	}
 	c.Nodes[1].Restart(regionstest.Empty)
 	holds(t, r, nodes...)
-	regionstest.Eventually(t, "the epoch changes", func() bool {
-		merged, err := r.Merge(t.Context(), nil)
+	testkit.Eventually(t, "the epoch changes", func() bool {
+		merged, err := r.Merge(t.Context(), nil, wall())
 		return err == nil && merged.Epoch != "" && merged.Epoch != epoch
 	})
 }
@@ -143,8 +146,8 @@ func TestRedisClusterMovesASlot(t *testing.T) {
 	from, to := c.Nodes[n*3/regionstest.ClusterSlots], c.Nodes[(n*3/regionstest.ClusterSlots+1)%3]
 	to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", from.ID())
 	from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", to.ID())
-	migrate := func(most int) {
-		names := strings.Fields(strings.Trim(from.Do("CLUSTER", "GETKEYSINSLOT", slot, most), "[]"))
+	migrate := func(capacity int) {
+		names := strings.Fields(strings.Trim(from.Do("CLUSTER", "GETKEYSINSLOT", slot, capacity), "[]"))
 		host, port, _ := strings.Cut(to.Addr(), ":")
 		args := []any{"MIGRATE", host, port, "", 0, 30_000, "KEYS"}
 		for _, name := range names {
@@ -179,7 +182,7 @@ func TestRedisClusterMovesASlot(t *testing.T) {
 		}
 	}
 	load.take(&hour, spread(500)...)
-	regionstest.Eventually(t, "nothing is pending", func() bool { return load.Reconciler.Stats().Pending == 0 })
+	testkit.Eventually(t, "nothing is pending", func() bool { return load.Reconciler.Stats().Pending == 0 })
 	if s := load.Reconciler.Stats(); s.Lost != 0 {
 		t.Errorf("a slot that moved was taken for a loss: %+v", s)
 	}

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
-	"github.com/redis/go-redis/v9"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // pipelines counts those that are sent to a server, whether they are answered or not.
@@ -49,14 +51,14 @@ func TestRedisSendsNothingTwice(t *testing.T) {
 			default:
 				client.AddHook(counted)
 			}
-			regionstest.Eventually(t, "a merge", func() bool {
-				_, err := r.Merge(t.Context(), batch(1, 1))
+			testkit.Eventually(t, "a merge", func() bool {
+				_, err := r.Merge(t.Context(), batch(1, 1), wall())
 				return err == nil
 			})
-			s.Do("CLIENT", "PAUSE", regionstest.Patience.Milliseconds(), "WRITE")
+			s.Do("CLIENT", "PAUSE", testkit.Patience.Milliseconds(), "WRITE")
 			defer s.Do("CLIENT", "UNPAUSE")
 			counted.sent.Store(0)
-			if _, err := r.Merge(t.Context(), batch(1, 2)); err == nil {
+			if _, err := r.Merge(t.Context(), batch(1, 2), wall()); err == nil {
 				t.Error("a merge that got no answer succeeded")
 			}
 			if n := counted.sent.Load(); n != 1 {

@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 //go:embed lua/merge.lua
@@ -23,10 +24,10 @@ const maxBatch = 64
 
 // redisHash are the slots of one Merge that lie in one hash.
 type redisHash struct {
-	id      hashID
-	name    string
-	expires int64 // Unix milliseconds
-	at      []int // places among the slots of the Merge
+	id   hashID
+	name string
+	ttl  int64 // milliseconds
+	at   []int // places among the slots of the Merge
 }
 
 // given are the slots of a call, and what kind of counts they have.
@@ -57,7 +58,7 @@ func gather(slots []counters.Slot, now int64, kind fieldKind) (given, []*redisHa
 		h := byID[id]
 		if h == nil {
 			name = appendRedisKey(name[:0], &id)
-			h = &redisHash{id: id, name: string(name), expires: expiresAt(&id, now)}
+			h = &redisHash{id: id, name: string(name), ttl: timeToLive(&id, now)}
 			byID[id] = h
 			hashes = append(hashes, h)
 		}
@@ -69,12 +70,14 @@ func gather(slots []counters.Slot, now int64, kind fieldKind) (given, []*redisHa
 // batches groups hashes for the script: in a cluster, those of one bucket.
 func (r *Redis) batches(g given, hashes []*redisHash) []*batch {
 	if r.cluster {
-		slices.SortStableFunc(hashes, func(a, b *redisHash) int { return cmp.Compare(bucketOf(a.id.key), bucketOf(b.id.key)) })
+		slices.SortStableFunc(hashes,
+			func(a, b *redisHash) int { return cmp.Compare(bucketOf(a.id.key), bucketOf(b.id.key)) })
 	}
 	var all []*batch
 	for i := 0; i < len(hashes); {
 		n := i + 1
-		for n < len(hashes) && n < i+maxBatch && (!r.cluster || bucketOf(hashes[n].id.key) == bucketOf(hashes[i].id.key)) {
+		for n < len(hashes) && n < i+maxBatch && (!r.cluster ||
+			bucketOf(hashes[n].id.key) == bucketOf(hashes[i].id.key)) {
 			n++
 		}
 		all = append(all, &batch{given: g, hashes: hashes[i:n]})
@@ -83,13 +86,15 @@ func (r *Redis) batches(g given, hashes []*redisHash) []*batch {
 	return all
 }
 
-// atMostOnce is a command that the client library does not send again when its answer was lost. It still follows redirects.
+// atMostOnce is a command that the client library does not send again when its answer was lost. It still follows
+// redirects.
 type atMostOnce struct{ *redis.Cmd }
 
 // NoRetry is asked by the library.
 func (atMostOnce) NoRetry() bool { return true }
 
-// run runs the script for all batches in one pipeline a server. What a server did not run is tried once more, if again says so.
+// run runs the script for all batches in one pipeline a server. What a server did not run is tried once more, if again
+// says so.
 func (r *Redis) run(ctx context.Context, batches []*batch, again bool) error {
 	if len(batches) == 0 {
 		return nil
@@ -116,13 +121,13 @@ func (r *Redis) run(ctx context.Context, batches []*batch, again bool) error {
 		if err != nil && !r.cluster { // in a cluster the server that failed need not be one that is asked
 			return err
 		}
-		r.epoch.doubt() // a server that forgot the script was restarted, or replaced
+		r.epoch.invalidate() // a server that forgot the script was restarted, or replaced
 	}
 	return r.run(ctx, retry, false)
 }
 
-// refused returns what to try again of a pipeline that failed, and whether a server did not know the script. The error is that of a
-// batch which failed for another reason.
+// refused returns what to try again of a pipeline that failed, and whether a server did not know the script. The error
+// is that of a batch which failed for another reason.
 func refused(batches []*batch, failed error) (retry []*batch, unknown bool, err error) {
 	for _, b := range batches {
 		switch err := b.answer.Err(); {
@@ -154,7 +159,7 @@ func (b *batch) command() []any {
 		args = append(args, h.name)
 	}
 	for _, h := range b.hashes {
-		args = append(args, h.expires, len(h.at))
+		args = append(args, h.ttl, len(h.at))
 		for _, i := range h.at {
 			s := &b.slots[i]
 			args = append(args, fieldOf(s.Origin, s.Birth, b.kind), strconv.FormatUint(s.Count, 10))
@@ -219,7 +224,8 @@ func serverTime(answer any) (at time.Time, ok bool) {
 
 // gave says whether the slot is among those given: somebody may have restored it.
 func (b *batch) gave(h *redisHash, s *counters.Slot) bool {
-	return slices.ContainsFunc(h.at, func(i int) bool { return b.slots[i].Origin == s.Origin && b.slots[i].Birth == s.Birth })
+	return slices.ContainsFunc(h.at,
+		func(i int) bool { return b.slots[i].Origin == s.Origin && b.slots[i].Birth == s.Birth })
 }
 
 // appendFields appends the slots that fields and their counts in turn say, each once. What is none of ours stays out.
@@ -233,12 +239,14 @@ func appendFields(dst []counters.Slot, meter *counters.Meter, id *hashID, values
 		if !ok || err != nil {
 			continue
 		}
-		known := slices.IndexFunc(dst[first:], func(s counters.Slot) bool { return s.Origin == origin && s.Birth == birth })
+		known := slices.IndexFunc(dst[first:],
+			func(s counters.Slot) bool { return s.Origin == origin && s.Birth == birth })
 		if known >= 0 {
 			dst[first+known].Count = max(dst[first+known].Count, count)
 			continue
 		}
-		dst = append(dst, counters.Slot{Meter: meter, Key: id.key, Index: id.index, Origin: origin, Birth: birth, Count: count})
+		dst = append(dst,
+			counters.Slot{Meter: meter, Key: id.key, Index: id.index, Origin: origin, Birth: birth, Count: count})
 	}
 	return dst
 }

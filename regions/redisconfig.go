@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// RedisConfig says which Redis a region shares and how to reach it. DefaultRedisConfig and ParseRedisURL are good starts; the zero
-// value is invalid. It shows its passwords nowhere but in the fields themselves.
+// RedisConfig says which Redis a region shares and how to reach it. DefaultRedisConfig and ParseRedisURL are good
+// starts; the zero value is invalid. It shows its passwords nowhere but in the fields themselves.
 type RedisConfig struct {
 	// Addrs are host:port: of the server; with MasterName of the Sentinels; with Cluster of some of its nodes.
 	Addrs []string
@@ -28,7 +28,8 @@ type RedisConfig struct {
 	Cluster bool
 	// DB is the number of the database, 0 in a cluster.
 	DB int
-	// Username and Password are an ACL user's; without a user name the default user's. DESIGN.md has the rights that are needed.
+	// Username and Password are an ACL user's; without a user name the default user's. DESIGN.md has the rights that
+	// are needed.
 	Username string
 	Password string `json:"-"`
 	// SentinelUsername and SentinelPassword are for the Sentinels themselves.
@@ -38,8 +39,8 @@ type RedisConfig struct {
 	TLS *RedisTLS
 	// DialTimeout bounds the making of a connection. Default 250 ms.
 	DialTimeout time.Duration
-	// CallTimeout bounds the writing of a call and the reading of its answer, each. Nothing that timed out is sent again by itself.
-	// Default 100 ms.
+	// CallTimeout bounds the writing of a call and the reading of its answer, each. Nothing that timed out is sent
+	// again by itself. Default 100 ms.
 	CallTimeout time.Duration
 	// PoolTimeout is how long to wait for a connection when all are in use. Default 50 ms.
 	PoolTimeout time.Duration
@@ -56,9 +57,7 @@ type RedisTLS struct {
 // DefaultRedisConfig returns the defaults for a single server without a password.
 func DefaultRedisConfig(addrs ...string) RedisConfig {
 	return RedisConfig{
-		Addrs:       addrs,
-		DialTimeout: 250 * time.Millisecond,
-		CallTimeout: 100 * time.Millisecond,
+		Addrs: addrs, DialTimeout: 250 * time.Millisecond, CallTimeout: 100 * time.Millisecond,
 		PoolTimeout: 50 * time.Millisecond,
 	}
 }
@@ -76,14 +75,22 @@ func (c RedisConfig) Validate() error {
 		wrong(!validAddr(addr), "the address %q is not host:port", addr)
 	}
 	single := c.MasterName == "" && !c.Cluster
-	wrong(single && len(c.Addrs) > 1, "%d addresses, but neither a master's name (Sentinel) nor a cluster", len(c.Addrs))
+	wrong(
+		single && len(c.Addrs) > 1, "%d addresses, but neither a master's name (Sentinel) nor a cluster", len(c.Addrs),
+	)
 	wrong(c.MasterName != "" && c.Cluster, "both a master's name (Sentinel) and a cluster, want one of them")
 	wrong(c.DB < 0, "the database is %d, it must not be negative", c.DB)
 	wrong(c.Cluster && c.DB > 0, "the database is %d, but a cluster has database 0 only", c.DB)
 	wrong(c.Username != "" && c.Password == "", "the user %q has no password", c.Username)
-	wrong(c.SentinelUsername != "" && c.SentinelPassword == "", "the Sentinels' user %q has no password", c.SentinelUsername)
+	wrong(
+		c.SentinelUsername != "" && c.SentinelPassword == "", "the Sentinels' user %q has no password",
+		c.SentinelUsername,
+	)
 	wrong(c.MasterName == "" && c.SentinelPassword != "", "a password for Sentinels, but no master's name")
-	wrong(c.TLS != nil && (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), "a client certificate needs both its file and its key's")
+	wrong(
+		c.TLS != nil && (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""),
+		"a client certificate needs both its file and its key's",
+	)
 	wrong(c.DialTimeout <= 0, "the time to dial is %v, it has to be positive", c.DialTimeout)
 	wrong(c.CallTimeout <= 0, "the time for a call is %v, it has to be positive", c.CallTimeout)
 	wrong(c.PoolTimeout <= 0, "the time to wait for a connection is %v, it has to be positive", c.PoolTimeout)
@@ -170,8 +177,8 @@ func (c RedisConfig) options() (*redis.UniversalOptions, error) {
 		PipelinePoolSize:      -1,
 		ContextTimeoutEnabled: true,
 
-		// The reconciler repeats what failed when its breaker lets it. Of the client's own repetitions only redirects stay: one for
-		// a slot that moved, and one for a slot that is moving. 0 would mean the client's defaults.
+		// The reconciler repeats what failed when its breaker lets it. Of the client's own repetitions only redirects
+		// stay: one for a slot that moved, and one for a slot that is moving. 0 would mean the client's defaults.
 		MaxRetries:    -1,
 		DialerRetries: 1,
 		MaxRedirects:  2,

@@ -11,19 +11,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisEpoch is which processes hold the data. It is asked for after a connection was made and after a script was forgotten, since a
-// server that was restarted or replaced can be reached in no other way, and not with every call.
+// redisEpoch is which processes hold the data. It is asked for after a connection was made and after a script was
+// forgotten, since a server that was restarted or replaced can be reached in no other way, and not with every call.
 type redisEpoch struct {
-	doubted atomic.Bool
-	mu      sync.Mutex
-	known   string
+	stale atomic.Bool
+	mu    sync.Mutex
+	known string
 }
 
-func (e *redisEpoch) doubt() { e.doubted.Store(true) }
+func (e *redisEpoch) invalidate() { e.stale.Store(true) }
 
 // knownEpoch returns the epoch, empty if there is doubt about it and the servers do not tell.
 func (r *Redis) knownEpoch(ctx context.Context) string {
-	if r.epoch.doubted.Load() {
+	if r.epoch.stale.Load() {
 		epoch, _ := r.fetchEpoch(ctx) // data that was lost is noticed by its counts as well
 		return epoch
 	}
@@ -34,7 +34,7 @@ func (r *Redis) knownEpoch(ctx context.Context) string {
 
 // fetchEpoch asks each master which process it is.
 func (r *Redis) fetchEpoch(ctx context.Context) (string, error) {
-	r.epoch.doubted.Store(false) // first: who connects from now on may meet another server
+	r.epoch.stale.Store(false) // first: who connects from now on may meet another server
 	var mu sync.Mutex
 	var processes []string
 	err := r.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
@@ -52,7 +52,7 @@ func (r *Redis) fetchEpoch(ctx context.Context) (string, error) {
 		return nil
 	})
 	if err != nil {
-		r.epoch.doubt()
+		r.epoch.invalidate()
 		return "", err
 	}
 	slices.Sort(processes)

@@ -23,8 +23,9 @@ import (
 //	│    └ bucket, the first 10 bits of the key: Redis Cluster places keys by what is in braces
 //	└ version of this layout
 //
-// A field is an origin and a birth, like "AAAAAAAAAAE.3", its value the count in decimal. The meter is in the name of the hash so
-// that whoever finds the hash knows what it counts, with nothing beside it that could be lost or left behind.
+// A field is an origin and a birth, like "AAAAAAAAAAE.3", its value the count in decimal. The meter is in the name of
+// the hash so that whoever finds the hash knows what it counts, with nothing beside it that could be lost or left
+// behind.
 const (
 	redisKeyPrefix  = "el1:{"
 	redisKeyPattern = redisKeyPrefix + "*"
@@ -98,12 +99,12 @@ var fieldEncoding = base64.RawURLEncoding.Strict()
 
 const originLen = 11
 
-// fieldKind is the mark of a field. What the origin told itself and what others restored are apart, so that an origin can tell that
-// the store lost what it told.
+// fieldKind is the mark of a field. What the origin sent itself and what others restored are apart, so that an origin
+// can tell that the store lost what it sent.
 type fieldKind byte
 
 const (
-	told     fieldKind = '.'
+	written  fieldKind = '.'
 	restored fieldKind = '~'
 )
 
@@ -115,7 +116,7 @@ func fieldOf(origin counters.Origin, birth uint32, kind fieldKind) string {
 }
 
 func parseField(field string) (origin counters.Origin, birth uint32, ok bool) {
-	if len(field) <= originLen || fieldKind(field[originLen]) != told && fieldKind(field[originLen]) != restored {
+	if len(field) <= originLen || fieldKind(field[originLen]) != written && fieldKind(field[originLen]) != restored {
 		return 0, 0, false
 	}
 	b, err := fieldEncoding.DecodeString(field[:originLen])
@@ -126,12 +127,11 @@ func parseField(field string) (origin counters.Origin, birth uint32, ok bool) {
 	return counters.Origin(binary.BigEndian.Uint64(b)), uint32(n), err == nil
 }
 
-// expiresAt is when Redis may forget a sub-window, in Unix milliseconds: after the last moment at which it counts, by more than
-// clocks are expected to differ, and not all keys at once. A sub-window from a far future goes when the window has passed twice.
-func expiresAt(id *hashID, now int64) int64 {
+// timeToLive is for how long Redis keeps a sub-window, in milliseconds: for as long as it can count, and longer by more
+// than clocks are expected to differ, and not all keys of a sub-window equally long. It is a length of time and not a
+// moment: the server's clock may be another than the caller's, and either may be set.
+func timeToLive(id *hashID, now int64) int64 {
 	const spread = 4096 // milliseconds
-	m := &id.meter
-	index := min(id.index, m.Index(now)+int64(m.SubWindows())+1)
-	ends := (index+1)*int64(m.Sub) + int64(m.Window)
-	return (ends+int64(clockSkew))/int64(time.Millisecond) + 1 + int64(id.key%spread)
+	counts := lifetime(&id.meter, id.index, now) + clockSkew
+	return counts.Milliseconds() + 1 + int64(id.key%spread)
 }

@@ -5,13 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // The example is that of DESIGN.md. A change of it is a new version of the layout: servers hold keys of the old one.
 func TestRedisLayout(t *testing.T) {
-	id := hashID{counters.NewMeter("edge/remote_address", counters.SlidingWindow, time.Hour), 0xbcd05f2a9e1774c6, 4986845}
+	id := hashID{
+		counters.NewMeter("edge/remote_address", counters.SlidingWindow, time.Hour), 0xbcd05f2a9e1774c6, 4986845,
+	}
 	const name = "el1:{2f3}:bcd05f2a9e1774c6:4986845:1:1h0m0s/10:edge/remote_address"
 	if got := string(appendRedisKey(nil, &id)); got != name {
 		t.Errorf("the key is %s, want %s", got, name)
@@ -19,7 +22,7 @@ func TestRedisLayout(t *testing.T) {
 	if got, err := parseRedisKey(name); err != nil || got != id {
 		t.Errorf("read back as %+v, %v", got, err)
 	}
-	if got := fieldOf(0x1234567890abcdef, 3, told); got != "EjRWeJCrze8.3" {
+	if got := fieldOf(0x1234567890abcdef, 3, written); got != "EjRWeJCrze8.3" {
 		t.Errorf("the field is %s", got)
 	}
 	if got := fieldOf(0x1234567890abcdef, 3, restored); got != "EjRWeJCrze8~3" {
@@ -43,7 +46,7 @@ func TestRedisKeysAreReadBack(t *testing.T) {
 			t.Fatalf("%q is read back as %+v, %v", name, got, err)
 		}
 		origin, birth := counters.Origin(rapid.Uint64().Draw(t, "origin")), rapid.Uint32().Draw(t, "birth")
-		for _, kind := range []fieldKind{told, restored} {
+		for _, kind := range []fieldKind{written, restored} {
 			field := fieldOf(origin, birth, kind)
 			if o, b, ok := parseField(field); !ok || o != origin || b != birth {
 				t.Fatalf("%q is read back as %x, %d, %v", field, o, b, ok)
@@ -52,9 +55,10 @@ func TestRedisKeysAreReadBack(t *testing.T) {
 		// Never before the slot can count no more, and soon after.
 		now := rapid.Int64Range(int64(counters.MaxWindow), math.MaxInt64/4).Draw(t, "now")
 		id.index = rapid.Int64Range(id.meter.Index(now)-n, id.meter.Index(now)+1).Draw(t, "live index")
-		at := expiresAt(&id, now)
-		if end := (id.index+1)*int64(id.meter.Sub) + int64(id.meter.Window); at < (end+int64(clockSkew))/int64(time.Millisecond) || at > end/int64(time.Millisecond)+10_000 {
-			t.Fatalf("expires at %d ms, the slot counts until %d ns", at, end)
+		ttl := time.Duration(timeToLive(&id, now)) * time.Millisecond
+		counts := time.Duration((id.index+1)*int64(id.meter.Sub) + int64(id.meter.Window) - now)
+		if ttl < counts+clockSkew || ttl > counts+10*time.Second {
+			t.Fatalf("it is kept for %v, and counts for %v", ttl, counts)
 		}
 	})
 }
@@ -70,7 +74,7 @@ func FuzzParseRedisKey(f *testing.F) {
 			}
 		}
 		if origin, birth, ok := parseField(field); ok {
-			if o, b, again := parseField(fieldOf(origin, birth, told)); !again || o != origin || b != birth {
+			if o, b, again := parseField(fieldOf(origin, birth, written)); !again || o != origin || b != birth {
 				t.Errorf("%q is read as %x, %d", field, origin, birth)
 			}
 		}

@@ -4,22 +4,22 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/redis/go-redis/v9"
 )
 
 // scanCount is how many keys a server looks at for one page.
 const scanCount = 512
 
-// Load implements Store. Of a cluster it reads all masters at once; a page is still given one at a time. What moves from one master
-// to another meanwhile may be missed.
-func (r *Redis) Load(ctx context.Context, page func(slots []counters.Slot)) error {
+// Load implements Store. Of a cluster it reads all masters at once; a page is still given one at a time. What moves
+// from one master to another meanwhile may be missed.
+func (r *Redis) Load(ctx context.Context, now int64, page func(slots []counters.Slot)) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("load from redis: %w", err)
 	}
-	l := loader{client: r.client, page: page, meters: make(map[counters.Meter]*counters.Meter)}
+	l := loader{client: r.client, now: now, page: page, meters: make(map[counters.Meter]*counters.Meter)}
 	if err := r.eachMaster(ctx, l.scan); err != nil {
 		return fmt.Errorf("load from redis: %w", explain(ctx, err))
 	}
@@ -29,6 +29,7 @@ func (r *Redis) Load(ctx context.Context, page func(slots []counters.Slot)) erro
 // loader is one Load.
 type loader struct {
 	client redis.UniversalClient
+	now    int64
 
 	mu     sync.Mutex // held while a page is given: one at a time
 	page   func([]counters.Slot)
@@ -55,16 +56,15 @@ func (l *loader) scan(ctx context.Context, server *redis.Client) error {
 	}
 }
 
-// read appends the slots of the hashes that can still count. They are asked of the client, not of the server that named them: in a
-// cluster they may have moved.
+// read appends the slots of the hashes that can still count. They are asked of the client, not of the server that named
+// them: in a cluster they may have moved.
 func (l *loader) read(ctx context.Context, dst []counters.Slot, names []string) ([]counters.Slot, error) {
-	now := time.Now().UnixNano()
 	pipe := l.client.Pipeline()
 	var ids []hashID
 	var hashes []*redis.Cmd
 	for _, name := range names {
 		id, err := parseRedisKey(name)
-		if err != nil || expired(&id.meter, id.index, now) {
+		if err != nil || expired(&id.meter, id.index, l.now) {
 			continue // of another layout, or not ours
 		}
 		ids = append(ids, id)

@@ -16,8 +16,8 @@ import (
 //	redis+sentinel://[user:password@]host[:26379][,host...]/master[/db]
 //	redis+cluster://[user:password@]host[:6379][,host...]
 //
-// With rediss instead of redis TLS is spoken. Characters that have a meaning in a URL are escaped (%40 for @). A user may come without
-// a password, which then has to be set before OpenRedis. Errors name no password.
+// With rediss instead of redis TLS is spoken. Characters that have a meaning in a URL are escaped (%40 for @). A user
+// may come without a password, which then has to be set before OpenRedis. Errors name no password.
 func ParseRedisURL(raw string) (RedisConfig, error) {
 	c, err := parseRedisURL(raw)
 	if err != nil {
@@ -43,7 +43,8 @@ func parseRedisURL(raw string) (RedisConfig, error) {
 	case (base == "redis" || base == "rediss") && kind == "sentinel":
 		port = "26379"
 	default:
-		return c, fmt.Errorf("unknown scheme %q, want redis or rediss, with +sentinel or +cluster if it is that", scheme)
+		return c, fmt.Errorf("unknown scheme %q, want redis or rediss, with +sentinel or +cluster if it is that",
+			scheme)
 	}
 	if base == "rediss" {
 		c.TLS = &RedisTLS{}

@@ -29,11 +29,18 @@ func TestParseRedisURL(t *testing.T) {
 		{"redis://[::1]:7000/", with(nil, "[::1]:7000"), "redis://[::1]:7000"},
 		{"redis://cache:1/3", with(func(c *RedisConfig) { c.DB = 3 }, "cache:1"), ""},
 		{"rediss://cache:1", with(func(c *RedisConfig) { c.TLS = &RedisTLS{} }, "cache:1"), ""},
-		{"redis://edge:p%40ss%2F@cache:1", with(func(c *RedisConfig) { c.Username, c.Password = "edge", "p@ss/" }, "cache:1"), "redis://edge:***@cache:1"},
-		{"redis://:p@ss@cache:1", with(func(c *RedisConfig) { c.Password = "p@ss" }, "cache:1"), "redis://:***@cache:1"},
-		{"redis+sentinel://a,b:2/edge", with(func(c *RedisConfig) { c.MasterName = "edge" }, "a:26379", "b:2"), "redis+sentinel://a:26379,b:2/edge"},
-		{"rediss+sentinel://a:1/edge/4", with(func(c *RedisConfig) { c.MasterName, c.DB, c.TLS = "edge", 4, &RedisTLS{} }, "a:1"), ""},
-		{"redis+cluster://u:p@a,b:2", with(func(c *RedisConfig) { c.Cluster, c.Username, c.Password = true, "u", "p" }, "a:6379", "b:2"), "redis+cluster://u:***@a:6379,b:2"},
+		{"redis://edge:p%40ss%2F@cache:1", with(func(c *RedisConfig) { c.Username, c.Password = "edge", "p@ss/" },
+			"cache:1"), "redis://edge:***@cache:1"},
+		{"redis://:p@ss@cache:1", with(func(c *RedisConfig) { c.Password = "p@ss" }, "cache:1"),
+			"redis://:***@cache:1"},
+		{"redis+sentinel://a,b:2/edge", with(func(c *RedisConfig) { c.MasterName = "edge" }, "a:26379", "b:2"),
+			"redis+sentinel://a:26379,b:2/edge"},
+		{"rediss+sentinel://a:1/edge/4", with(func(c *RedisConfig) {
+			c.MasterName, c.DB, c.TLS = "edge", 4,
+				&RedisTLS{}
+		}, "a:1"), ""},
+		{"redis+cluster://u:p@a,b:2", with(func(c *RedisConfig) { c.Cluster, c.Username, c.Password = true, "u", "p" },
+			"a:6379", "b:2"), "redis+cluster://u:***@a:6379,b:2"},
 		{"rediss+cluster://a:1", with(func(c *RedisConfig) { c.Cluster, c.TLS = true, &RedisTLS{} }, "a:1"), ""},
 	} {
 		got, err := ParseRedisURL(c.url)
@@ -88,12 +95,15 @@ func TestRedisConfigValidate(t *testing.T) {
 		t.Errorf("the defaults are invalid: %v", err)
 	}
 	err := RedisConfig{
-		Addrs: []string{"a"}, MasterName: "m", Cluster: true, DB: -1, Username: "u", SentinelUsername: "s", TLS: &RedisTLS{CertFile: "c"},
+		Addrs: []string{
+			"a",
+		}, MasterName: "m", Cluster: true, DB: -1, Username: "u", SentinelUsername: "s", TLS: &RedisTLS{CertFile: "c"},
 	}.Validate()
 	if err == nil {
 		t.Fatal("a configuration with all problems is valid")
 	}
-	for _, say := range []string{`"a" is not host:port`, "both a master's name", "database is -1", `"u" has no password`, `Sentinels' user "s"`,
+	for _, say := range []string{`"a" is not host:port`, "both a master's name", "database is -1",
+		`"u" has no password`, `Sentinels' user "s"`,
 		"both its file and its key's", "time to dial is 0s", "time for a call is 0s", "wait for a connection is 0s"} {
 		if !strings.Contains(err.Error(), say) {
 			t.Errorf("not all problems are reported: %q is missing from\n%v", say, err)
@@ -101,7 +111,8 @@ func TestRedisConfigValidate(t *testing.T) {
 	}
 	c := DefaultRedisConfig()
 	c.SentinelPassword = "p"
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "no address") || !strings.Contains(err.Error(), "but no master's name") {
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "no address") ||
+		!strings.Contains(err.Error(), "but no master's name") {
 		t.Errorf("%v", err)
 	}
 	if r, err := OpenRedis(c); err == nil || r != nil {
@@ -124,9 +135,10 @@ func TestRedisConfigHidesPasswords(t *testing.T) {
 // A URL that was mistyped around its password is an error that goes to a log: it must not take the password there.
 func TestRedisURLErrorsHidePasswords(t *testing.T) {
 	for _, url := range []string{
-		"redis://:SECRET", "redis://u:SECRET", "redis://:x/SECRET", "redis://u:SECRET/2", "redis://:SECRET,b:1", "rediss+cluster://u:SECRET,b",
-		"redis+sentinel://u:SECRET/m", "redis+sentinel://u:x/m/SECRET", "redis://u:SECRET@", "redis://u:SECRET@:1", "redis://u:%SECRET@a",
-		"redis://u:SECRET/x@a", "redis://u:x?SECRET@a", "u:SECRET@a",
+		"redis://:SECRET", "redis://u:SECRET", "redis://:x/SECRET", "redis://u:SECRET/2", "redis://:SECRET,b:1",
+		"rediss+cluster://u:SECRET,b",
+		"redis+sentinel://u:SECRET/m", "redis+sentinel://u:x/m/SECRET", "redis://u:SECRET@", "redis://u:SECRET@:1",
+		"redis://u:%SECRET@a", "redis://u:SECRET/x@a", "redis://u:x?SECRET@a", "u:SECRET@a",
 	} {
 		if _, err := ParseRedisURL(url); err == nil || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: %v", url, err)
@@ -148,9 +160,11 @@ func TestLogRedisClient(t *testing.T) {
 	}
 }
 
-// FuzzParseRedisURL holds that no URL makes a panic, that what is accepted is valid, and that a password is never told.
+// FuzzParseRedisURL holds that no URL makes a panic, that what is accepted is valid, and that a password is never
+// printed.
 func FuzzParseRedisURL(f *testing.F) {
-	for _, seed := range []string{"redis://a:1", "redis://u:SECRET@a:1/2", "redis+sentinel://u:SECRET@a,b:2/m/3", "rediss+cluster://a,[::1]", "redis://u:SECRET@/", "redis://:SECRET?@"} {
+	for _, seed := range []string{"redis://a:1", "redis://u:SECRET@a:1/2", "redis+sentinel://u:SECRET@a,b:2/m/3",
+		"rediss+cluster://a,[::1]", "redis://u:SECRET@/", "redis://:SECRET?@"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, url string) {
@@ -159,7 +173,9 @@ func FuzzParseRedisURL(f *testing.F) {
 		if err == nil && cfg.Validate() != nil {
 			t.Errorf("accepted, but %v", cfg.Validate())
 		}
-		if _, rest, _ := strings.Cut(url, ":SECRET"); strings.Contains(rest, "@") && strings.Count(url, "SECRET") == 1 && strings.HasPrefix(url, "redis://u:SECRET") {
+		if _, rest, _ := strings.Cut(url, ":SECRET"); strings.Contains(rest, "@") &&
+			strings.Count(url, "SECRET") == 1 &&
+			strings.HasPrefix(url, "redis://u:SECRET") {
 			if said := fmt.Sprint(cfg, err); strings.Contains(said, "SECRET") {
 				t.Errorf("the password is told: %s", said)
 			}

@@ -7,14 +7,14 @@ import (
 
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // What a node told that is gone survives in the tables of the others, and comes back from there.
 func TestCountsOfNodesThatAreGoneSurvive(t *testing.T) {
 	for _, l := range lapses {
 		t.Run(l.name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+			testkit.VirtualTime(t, func(t *testing.T) {
 				f := regionstest.NewFaulty(embedded)
 				gone := start(t, 1, f, nil)
 				if err := f.Save(); err != nil {
@@ -53,9 +53,9 @@ func TestCountsOfNodesThatAreGoneSurvive(t *testing.T) {
 }
 
 func TestRestoreIsCapped(t *testing.T) {
-	for _, most := range []int{0, 100} {
-		t.Run(fmt.Sprint(most), func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+	for _, capacity := range []int{0, 100} {
+		t.Run(fmt.Sprint(capacity), func(t *testing.T) {
+			testkit.VirtualTime(t, func(t *testing.T) {
 				f := regionstest.NewFaulty(embedded)
 				gone := start(t, 1, f, nil)
 				gone.take(&hour, keys(700)...)
@@ -64,7 +64,7 @@ func TestRestoreIsCapped(t *testing.T) {
 				if err := gone.stop(); err != nil {
 					t.Fatal(err)
 				}
-				alive := start(t, 2, f, func(c *regions.Config) { c.Restore = most })
+				alive := start(t, 2, f, func(c *regions.Config) { c.Restore = capacity })
 				if err := alive.Warm(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -72,11 +72,11 @@ func TestRestoreIsCapped(t *testing.T) {
 				alive.take(&hour, 1)
 				alive.take(&hour, 1)
 				flushes(2)
-				f.Lose()
+				f.Flush()
 				flushes(5)
 				got := held(t, f)
-				if len(got) != max(1, most) {
-					t.Errorf("the store holds %d slots, want the own one and %d in all", len(got), most)
+				if len(got) != max(1, capacity) {
+					t.Errorf("the store holds %d slots, want the own one and %d in all", len(got), capacity)
 				}
 				for at, count := range got {
 					if count < 2 {

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // The rule as it is written, in numbers that do not overflow.
@@ -23,7 +24,9 @@ func TestExpired(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(1, counters.MaxSubWindows).Draw(t, "sub-windows")
 		sub := rapid.Int64Range(int64(time.Millisecond), int64(time.Hour)).Draw(t, "sub")
-		m := &counters.Meter{Rule: "r", Algorithm: counters.SlidingWindow, Window: time.Duration(n * sub), Sub: time.Duration(sub)}
+		m := &counters.Meter{
+			Rule: "r", Algorithm: counters.SlidingWindow, Window: time.Duration(n * sub), Sub: time.Duration(sub),
+		}
 		now := rapid.Int64Range(int64(m.Window)+1, math.MaxInt64).Draw(t, "now")
 		if rapid.Bool().Draw(t, "on the border") {
 			now -= now % sub
@@ -67,7 +70,8 @@ func TestConfigValidate(t *testing.T) {
 	if err == nil {
 		t.Fatal("a configuration of zeros is valid")
 	}
-	for _, say := range []string{"interval is 0s", "time-out of a call is 0s", "cool-down is -1ns", "restore is -2", "last flush is 0s",
+	for _, say := range []string{"interval is 0s", "time-out of a call is 0s", "cool-down is -1ns", "restore is -2",
+		"last flush is 0s",
 		"chunk has 0 slots", "pending slots is 0", "shortest window is -1s"} {
 		if !strings.Contains(err.Error(), say) {
 			t.Errorf("not all problems are reported: %q is missing from\n%v", say, err)

@@ -7,14 +7,18 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/edgelimit/edgelimit/testnet/multiregion"
+	"github.com/edgelimit/edgelimit/testnet/cluster"
 )
 
-// opener opens the testnet that the flags mean.
-type opener func(c *cli.Context) (*multiregion.Testnet, error)
+// opener opens the cluster that the flags describe.
+type opener func(c *cli.Context) (*cluster.Cluster, error)
 
 func newApp(open opener) *cli.App {
-	commands := append([]*cli.Command{buildCommand(), upCommand(open), downCommand(open), statusCommand(open), listCommand(open), runCommand(open), loadCommand(open), sidecarCommand(), hostileCommand()}, faultCommands(open)...)
+	commands := append([]*cli.Command{
+		buildCommand(open), upCommand(open), downCommand(open), statusCommand(open), listCommand(open),
+		runCommand(open), loadCommand(open), sidecarCommand(), abuseCommand(), partitionCommand(open),
+		healCommand(open), restartCommand(open)},
+		faultCommands(open)...)
 	for _, c := range commands {
 		c.Flags = append(c.Flags,
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
@@ -25,15 +29,16 @@ func newApp(open opener) *cli.App {
 		Usage: "three regions of edgelimit nodes in containers, and their faults",
 		Description: "From nothing to a partition, at the top of the repository:\n\n" +
 			"  go run ./testnet build                     make the images, also where none can be pulled\n" +
-			"  go run ./testnet up                        six nodes in us-east, eu-west and ap-south, and wait until they are whole\n" +
+			"  go run ./testnet up                        six nodes in three regions, until they see each other\n" +
 			"  go run ./testnet partition eu-west         cut one region off the WAN\n" +
-			"  go run ./testnet status                    who sees whom, how stale, how large the bound is\n" +
-			"  go run ./testnet heal                      and wait until they are whole again\n" +
-			"  go run ./testnet run partition             the same under load, recorded and judged; 'list' shows all scenarios\n" +
+			"  go run ./testnet status                    members, staleness and bound of each node\n" +
+			"  go run ./testnet heal                      and wait until they see each other again\n" +
+			"  go run ./testnet run partition             the same under load, recorded and judged\n" +
 			"  go run ./testnet down                      remove everything\n\n" +
-			"Nodes are asked at http://127.0.0.1:8111 (us-east-1), 8112 (us-east-2), 8121 (eu-west-1) and so on, their metrics are\n" +
-			"at 9111, 9112, ...: 'go run ./testnet list' shows all. Each fault is checked before its command returns.\n\n" +
-			"Exit status: 0 done and checked, 1 not.",
+			"Nodes answer at http://127.0.0.1:8111 (us-east-1), 8112 (us-east-2), 8121 (eu-west-1) and so on,\n" +
+			"their metrics are at 9111, 9112, ...: 'go run ./testnet list' shows all, and the scenarios.\n" +
+			"Each fault is verified before its command returns.\n\n" +
+			"Exit status: 0 done and verified, 1 not.",
 		Commands:             commands,
 		HideVersion:          true,
 		Suggest:              true,
@@ -46,8 +51,8 @@ func patienceFlag(patience time.Duration) cli.Flag {
 	return &cli.DurationFlag{Name: "patience", Usage: "how long to wait for the effect", Value: patience}
 }
 
-// flagsFirst puts the flags of a command before its arguments, so that "partition eu-west --one-way in" is read as it is meant: the
-// flags end for the parser where the arguments begin.
+// flagsFirst puts the flags of a command before its arguments, so that "partition eu-west --one-way in" works: the
+// parser takes everything after the first argument for arguments.
 func flagsFirst(app *cli.App, args []string) []string {
 	if len(args) < 3 {
 		return args

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -12,31 +13,35 @@ import (
 
 const module = "github.com/edgelimit/edgelimit/"
 
-// allowed is who may import whom among the project's packages, test files apart. A package is under the longest of these prefixes.
-// Data flows one way, core <- adapters <- runtime <- command, and what is made for tests serves tests and the testnet alone.
-var allowed = map[string][]string{
-	"counters":              {},
-	"counters/counterstest": {"counters"},
-	"gossip":                {"counters"},
-	"gossip/gossiptest":     {},
-	"regions":               {"counters"},
-	"regions/regionstest":   {"counters", "regions"},
-	"node": {
-		"counters", "gossip", "regions", "node/rules", "node/actions", "node/httpapi", "node/respapi", "node/rlsapi", "node/admin", "node/clock",
-	},
-	"node/rules":             {"counters"},
-	"node/actions":           {"node/rules"},
-	"node/httpapi":           {"counters", "node/rules", "node/actions"},
-	"node/limits":            {"counters"},
-	"node/respapi":           {"counters", "node/limits"},
-	"node/rlsapi":            {"counters", "node/rules", "node/httpapi", "node/limits"},
-	"node/middleware":        {"counters", "node/rules", "node/actions", "node/httpapi"},
-	"node/middleware/grpcmw": {"counters", "node/rules", "node/actions", "node/httpapi"},
-	"node/client":            {"node/rules"},
-	"node/admin":             {},
-	"node/clock":             {},
-	"testnet":                {"counters", "counters/counterstest", "gossip", "gossip/gossiptest", "regions", "node", "node/rules", "node/actions"},
-	"cmd":                    {"node", "node/rules", "node/client", "testnet"},
+// picture is how README.md introduces what may import what: a block of lines "packages -> packages".
+const picture = "fails where it is wrong:\n\n```\n"
+
+// readPicture returns what each package may import among the project's packages, test files apart, as the README shows
+// it. A package is under the longest of the prefixes.
+func readPicture(t *testing.T) map[string][]string {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(readme), picture)
+	block, _, ended := strings.Cut(rest, "```")
+	if !found || !ended {
+		t.Fatalf("README.md has no block behind %q", picture)
+	}
+	allowed := make(map[string][]string)
+	for line := range strings.Lines(block) {
+		from, to, arrow := strings.Cut(strings.TrimSpace(line), "->")
+		if !arrow {
+			t.Fatalf("README.md: %q has no arrow", line)
+		}
+		for _, pkg := range strings.Split(from, ",") {
+			pkg = strings.TrimSpace(pkg)
+			allowed[pkg] = append(allowed[pkg], strings.FieldsFunc(to,
+				func(r rune) bool { return r == ',' || r == ' ' })...)
+		}
+	}
+	return allowed
 }
 
 type goPackage struct {
@@ -63,21 +68,24 @@ func list(t *testing.T, pattern string) []goPackage {
 	}
 }
 
-// TestImports holds the picture of the house true: see allowed.
+// TestImports holds the README's picture of the packages true.
 func TestImports(t *testing.T) {
+	allowed := readPicture(t)
 	packages := list(t, module+"...")
 	if len(packages) < 10 {
 		t.Fatalf("only %d packages found", len(packages))
 	}
 	for _, p := range packages {
 		from := strings.TrimPrefix(p.ImportPath, module)
-		may, ok := allowed[ruleFor(from)]
+		may, ok := allowed[ruleFor(allowed, from)]
 		if !ok {
-			t.Errorf("%s: no rule says what it may import; add one to allowed", from)
+			t.Errorf("%s is not in the README's picture", from)
 		}
 		for _, imp := range p.Imports {
 			to, ours := strings.CutPrefix(imp, module)
-			if ours && !slices.Contains(may, ruleFor(to)) && ruleFor(to) != ruleFor(from) {
+			rule := ruleFor(allowed, to)
+			if ours && !slices.Contains(may, rule) && !slices.Contains(may, "everything") &&
+				rule != ruleFor(allowed, from) {
 				t.Errorf("%s imports %s, which it may not: it may import %v", from, to, may)
 			}
 		}
@@ -86,7 +94,9 @@ func TestImports(t *testing.T) {
 
 // TestCoreIsPure holds that the core needs nothing but the standard library.
 func TestCoreIsPure(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+"counters").Output()
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
+		module+"counters").
+		Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,21 +105,22 @@ func TestCoreIsPure(t *testing.T) {
 	}
 }
 
-// TestGRPCStaysApart holds that who limits an HTTP server, or asks a node, does not build gRPC.
+// TestGRPCStaysApart holds that who embeds a node, limits an HTTP server with it, or asks one, does not build gRPC.
 func TestGRPCStaysApart(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", module+"node/middleware", module+"node/client").Output()
+	out, err := exec.Command("go", "list", "-deps", module+"node", module+"node/middleware", module+"node/client").
+		Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, dep := range strings.Fields(string(out)) {
-		if strings.HasPrefix(dep, "google.golang.org/grpc") {
-			t.Fatalf("node/middleware or node/client needs %s", dep)
+		if strings.HasPrefix(dep, "google.golang.org/grpc") || strings.Contains(dep, "go-control-plane") {
+			t.Fatalf("node, node/middleware or node/client needs %s", dep)
 		}
 	}
 }
 
-// ruleFor returns the prefix in allowed that a package is under, or "".
-func ruleFor(path string) string {
+// ruleFor returns the longest prefix in allowed that a package is under, or "".
+func ruleFor(allowed map[string][]string, path string) string {
 	best := ""
 	for prefix := range allowed {
 		if (path == prefix || strings.HasPrefix(path, prefix+"/")) && len(prefix) > len(best) {
@@ -117,4 +128,18 @@ func ruleFor(path string) string {
 		}
 	}
 	return best
+}
+
+// TestNoTestsInTheBinary holds that the binary links nothing that is made for tests.
+func TestNoTestsInTheBinary(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"cmd/edgelimit").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dep := range strings.Fields(string(out)) {
+		ours := strings.HasPrefix(dep, module)
+		if dep == "testing" || ours && (strings.HasSuffix(dep, "test") || strings.HasSuffix(dep, "testkit")) {
+			t.Errorf("the binary links %s", dep)
+		}
+	}
 }

@@ -1,4 +1,5 @@
-// Command testnet runs three regions of edgelimit nodes in containers on this machine and makes their faults: go run ./testnet --help.
+// Command testnet runs three regions of edgelimit nodes in containers on this machine and injects faults: go run
+// ./testnet --help.
 package main
 
 import (
@@ -11,16 +12,15 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/edgelimit/edgelimit/testnet/multiregion"
+	"github.com/edgelimit/edgelimit/testnet/cluster"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	app := newApp(func(c *cli.Context) (*multiregion.Testnet, error) {
-		return multiregion.Open(multiregion.Options{
-			Root: c.String("root"), Profiles: c.StringSlice("with"), Progress: c.App.ErrWriter, Patience: c.Duration("patience"),
-		})
+	app := newApp(func(c *cli.Context) (*cluster.Cluster, error) {
+		return cluster.Open(cluster.Options{Root: c.String("root"), Profiles: c.StringSlice("with"),
+			Progress: c.App.ErrWriter, Patience: c.Duration("patience")})
 	})
 	if err := app.RunContext(ctx, flagsFirst(app, os.Args)); err != nil {
 		fmt.Fprintln(os.Stderr, "testnet:", err)

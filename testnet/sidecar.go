@@ -16,15 +16,15 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// sidecarReport is what a node costs who puts one beside each of their servers.
+// sidecarReport is the cost of a node beside each server.
 type sidecarReport struct {
 	BinaryBytes int64          `json:"binary_bytes"` // its image holds nothing else
 	Starts      []sidecarStart `json:"starts"`
 	OK          bool           `json:"ok"` // below 25 MB, 300 ms and 40 MiB
 }
 
-// sidecarStart is how a node starts beside a Redis of one kind. The times are from the start of the process to the first answer of /readyz
-// that says ready.
+// sidecarStart is how a node starts beside a Redis of one kind. The times are from the start of the process to the
+// first answer of /readyz that says ready.
 type sidecarStart struct {
 	Redis       string  `json:"redis"`
 	Runs        int     `json:"runs"`
@@ -37,11 +37,11 @@ func sidecarCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "sidecar",
 		Usage: "measure what a node costs beside a server: size, start, memory when idle",
-		Description: "Needs no containers. Starts the binary that 'make build' makes, again and again: without a Redis, with one that is not there, and\n" +
-			"with one that takes connections and says nothing.",
+		Description: "Needs no containers. Starts the binary that 'make build' makes, again and again: without a\n" +
+			"Redis, with one that is not there, and with one that takes connections and says nothing.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "binary", Usage: "`FILE` to start", Value: "bin/edgelimit"},
-			&cli.IntFlag{Name: "runs", Usage: "how often it is started of each kind", Value: 10},
+			&cli.IntFlag{Name: "runs", Usage: "starts of each kind", Value: 10},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -56,7 +56,8 @@ func sidecarCommand() *cli.Command {
 			} else {
 				fmt.Fprintf(c.App.Writer, "binary                 %5.1f MB\n", float64(r.BinaryBytes)/1e6)
 				for _, s := range r.Starts {
-					fmt.Fprintf(c.App.Writer, "%-22s ready after %4.0f ms, at most %4.0f ms; %4.1f MiB resident when idle\n", s.Redis, s.MedianMs, s.SlowestMs, s.ResidentMiB)
+					fmt.Fprintf(c.App.Writer, "%-22s ready after %4.0f ms, at most %4.0f ms; %4.1f MiB resident when "+
+						"idle\n", s.Redis, s.MedianMs, s.SlowestMs, s.ResidentMiB)
 				}
 			}
 			if err == nil && !r.OK {
@@ -79,7 +80,8 @@ func measureSidecar(ctx context.Context, binary string, runs int) (*sidecarRepor
 	defer silent.Close()
 	r := &sidecarReport{BinaryBytes: file.Size(), OK: file.Size() < 25e6}
 	for _, redis := range []struct{ name, url string }{
-		{"no Redis", ""}, {"Redis is not there", "redis://127.0.0.1:1"}, {"Redis is silent", "redis://" + silent.Addr().String()},
+		{"no Redis", ""}, {"Redis is not there", "redis://127.0.0.1:1"},
+		{"Redis is silent", "redis://" + silent.Addr().String()},
 	} {
 		s := sidecarStart{Redis: redis.name, Runs: runs}
 		var took []time.Duration

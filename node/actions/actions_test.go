@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"encoding/base64"
 	"net/http"
 	"net/url"
@@ -17,7 +18,8 @@ func token(payload string) string {
 	return "Bearer e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2lnbmF0dXJl"
 }
 
-// valueOf is what a source makes of a request; "-" if it is missing.
+// valueOf is what a source makes of a request: its values with " | " between them; "-" if it is missing, "denied" if
+// that is what is.
 func valueOf(t *testing.T, source, target string, lines ...string) string {
 	t.Helper()
 	c := DefaultConfig()
@@ -35,11 +37,14 @@ func valueOf(t *testing.T, source, target string, lines ...string) string {
 		r.Header.Add(lines[i], lines[i+1])
 	}
 	var req rules.Request
-	a.Describe(r, &req)
-	if len(req.Descriptors) == 0 {
-		return "-"
+	if out := a.Describe(r, &req); out.Denied != "" {
+		return "denied"
 	}
-	return req.Descriptors[0][0].Value
+	var all []string
+	for _, d := range req.Descriptors {
+		all = append(all, d[0].Value)
+	}
+	return cmp.Or(strings.Join(all, " | "), "-")
 }
 
 func TestSources(t *testing.T) {
@@ -50,23 +55,43 @@ func TestSources(t *testing.T) {
 	}{
 		{"client", "/", nil, "192.0.2.1"},
 		{"method", "/", nil, "PATCH"},
-		{"host", "http://Shop.Example:80/", nil, "shop.example:80"},
+		{"host", "http://Shop.Example:80/", nil, "shop.example"},
 		{"host", "/", nil, "-"},
 		{"path", "/login?a=1", nil, "/login"},
 		{"path", "/%6Cogin", nil, "/login"},
-		{"path", "//x/..//./login/", nil, "/login"},
-		{"path", "/../..", nil, "/"},
+		{"path", "http://h//x/..//./login/", nil, "/login | /x/.././login"},
+		{"path", "/../..", nil, "/ | /../.."},
 		{"header x-api-key", "/", []string{"X-Api-Key", "k1"}, "k1"},
-		{"header X-API-Key", "/", []string{"X-Api-Key", "k1", "X-Api-Key", "k2"}, "-"},
+		{"header X-API-Key", "/", []string{"X-Api-Key", "k1", "X-Api-Key", "k2"}, "k1 | k2"},
+		{"header X-API-Key", "/", []string{"X-Api-Key", "k1", "X-Api-Key", "k1"}, "k1"},
+		{"header X-Api-Key", "/", []string{"X-Api-Key", "", "X-Api-Key", "k1\t"}, "k1"},
+		{"header X-Api-Key", "/", []string{"X_Api-Key", "k1"}, "k1"},
 		{"header X-Api-Key", "/", []string{"X-Api-Key", ""}, "-"},
 		{"cookie session", "/", []string{"Cookie", "a=b; session=s1"}, "s1"},
-		{"cookie session", "/", []string{"Cookie", "session=s1", "Cookie", "session=s2"}, "-"},
+		{"cookie session", "/", []string{"Cookie", "session=s1", "Cookie", "session=s2"}, "s1 | s2"},
+		{"cookie session", "/", []string{"Cookie", "\"; session=\"s%31\"; b=\x01; session=s1; session="}, "s1"},
+		{"cookie session", "/", []string{"Cookie", "a=b, Session=s1"}, "s1"},
+		{"cookie session", "/", []string{"Cookie", `session="s\061x`}, "s1x | s1"},
+		{"cookie session", "/", []string{"Cookie", "session=a b; session=a+b; session=a%2Bb"}, "a+b"},
+		{"cookie session", "/", []string{"Cookie", "session[0]=s1;=session=s2"}, "s1 | s2"},
+		{"cookie session", "/", []string{"Cookie", "session"}, "-"},
 		{"cookie session", "/", nil, "-"},
 		{"query token", "/?token=a%20b&x", nil, "a b"},
-		{"query token", "/?token=a&token=b", nil, "-"},
-		{"query token", "/?token=%zz", nil, "-"},
+		{"query token", "/?token=a&token=b", nil, "a | b"},
+		{"query token", "/?token=a&token=%61&token=&token", nil, "a"},
+		{"query token", "/?token=%zz", nil, "%zz"},
+		{"query token", "/?token=a&x=%zz&;", nil, "a"},
+		{"query token", "/?token=a;b=1", nil, "a;b=1 | a"},
+		{"query token", "/?x=1;token=a", nil, "a"},
+		{"query token", "/?" + strings.Repeat("&", 12_000) + "token=a", nil, "a"},
+		{"query token", "/?+Token[]=%u0061", nil, "a"},
+		{"query a_b", "/?a.b=1", nil, "1"},
+		{"query token", "/?token=1&token=2&token=3&token=4&token=5&token=6&token=7&token=8&token=9", nil, "denied"},
+		{"query token", "/?tokens=1&toke=2&=token", nil, "-"},
 		{"text api v2", "/", nil, "api v2"},
 		{"template /tenants/{tenant}/*", "/tenants/acme/orders/7", nil, "acme"},
+		{"template /tenants/{tenant}/*", "/Tenants/acme/orders/7", nil, "acme"},
+		{"template /tenants/{tenant}/*", "/tenants/acme;a=1/orders/7", nil, "acme;a=1 | acme"},
 		{"template /tenants/{tenant}/*", "/tenants/acme", nil, "-"},
 		{"template /tenants/{tenant}", "/tenants/acme/", nil, "acme"},
 		{"template /tenants/{tenant}", "/tenants/acme/orders", nil, "-"},
@@ -75,29 +100,40 @@ func TestSources(t *testing.T) {
 		{"template /*/users/{id}", "/users/7", nil, "-"},
 		{"template /{tenant}", "/", nil, "-"},
 		{"jwt sub", "/", []string{"Authorization", token(`{"sub":"ann","n":7}`)}, "ann"},
-		{"jwt n", "/", []string{"Authorization", strings.Replace(token(`{"sub":"ann","n":7}`), "Bearer", "bearer", 1)}, "7"},
+		{"jwt sub", "/", []string{"Authorization", "Basic YTpi", "Authorization", token(`{"sub":"ann","n":7}`)}, "ann"},
+		{"jwt sub", "/", []string{"Authorization", token(`{"sub":"ann"}`), "Authorization", token(`{"sub":"bob"}`)},
+			"ann | bob"},
+		{"jwt sub", "/", []string{"Authorization", strings.Replace(token(`{"sub":"ann"}`), " ", "\t ", 1)}, "ann"},
+		{"jwt sub", "/", []string{"Authorization", "Bearer " + token(`{"sub":"ann"}`) + " "}, "ann"},
+		{"jwt sub", "/", []string{"Authorization",
+			"Bearer e30." + base64.StdEncoding.EncodeToString([]byte(`{"sub":"ann??>"}`)) + ".c2ln"}, "ann??>"},
+		{"jwt n", "/", []string{"Authorization", strings.Replace(token(`{"sub":"ann","n":7}`), "Bearer", "bearer", 1)},
+			"7"},
 		{"jwt x", "/", []string{"Authorization", token(`{"sub":"ann"}`)}, "-"},
-		{"jwt sub", "/", []string{"Authorization", token(`{"sub":"ann","sub":"bob"}`)}, "-"},
+		{"jwt sub", "/", []string{"Authorization", token(`{"sub":"ann","sub":"bob"}`)}, "ann | bob"},
 		{"jwt sub", "/", []string{"Authorization", token(`{"sub":null}`)}, "-"},
-		{"jwt sub", "/", []string{"Authorization", token(`{"sub":["ann"]}`)}, "-"},
-		{"jwt sub", "/", []string{"Authorization", token(`{"sub":"ann"`)}, "-"},
-		{"jwt sub", "/", []string{"Authorization", token(`["sub","ann"]`)}, "-"},
-		{"jwt sub", "/", []string{"Authorization", token(``)}, "-"},
-		{"jwt sub", "/", []string{"Authorization", "Bearer e30.!.x"}, "-"},
-		{"jwt sub", "/", []string{"Authorization", "Bearer e30.e30"}, "-"},
+		{"jwt sub", "/", []string{"Authorization", token(`{"sub":["ann",7]}`)}, "ann | 7"},
+		{"jwt sub", "/", []string{"Authorization", token(`{"sub":{"ann":1}}`)}, UnreadableValue},
+		{"jwt sub", "/", []string{"Authorization", token(`{"sub":"ann"`)}, "ann"},
+		{"jwt sub", "/", []string{"Authorization", token(`["sub","ann"]`)}, UnreadableValue},
+		{"jwt sub", "/", []string{"Authorization", token(``)}, UnreadableValue},
+		{"jwt sub", "/", []string{"Authorization", "Bearer e30.!.x"}, UnreadableValue},
+		{"jwt sub", "/", []string{"Authorization", "Bearer e30.e30"}, "-"}, // read, and without the claim
+		{"jwt sub", "/", []string{"Authorization", "Bearer opaque"}, "-"},
 		{"jwt sub", "/", []string{"Authorization", "Basic YTpi"}, "-"},
 	}
 	for _, tt := range tests {
 		if got := valueOf(t, tt.source, tt.target, tt.lines...); got != tt.want {
-			t.Errorf("%s of %s %q: %q, want %q", tt.source, tt.target, tt.lines, got, tt.want)
+			t.Errorf("%s of %.80s %q: %q, want %q", tt.source, tt.target, tt.lines, got, tt.want)
 		}
 	}
 }
 
-// TestDescriptorsWithoutASource: a descriptor is made whole or not at all, and keeps the order of its entries.
+// TestDescriptorsWithoutASource: a descriptor is complete or left out, and keeps the order of its entries.
 func TestDescriptorsWithoutASource(t *testing.T) {
 	var c Config
-	err := yaml.Unmarshal([]byte("domain: d\ndescriptors: [{path: path, key: header X-Api-Key}, {z: client, a: method}]"), &c)
+	err := yaml.Unmarshal(
+		[]byte("domain: d\ndescriptors: [{path: path, key: header X-Api-Key}, {z: client, a: method}]"), &c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +145,10 @@ func TestDescriptorsWithoutASource(t *testing.T) {
 	r.Method, r.URL = "GET", mustURL(t, "/p")
 	req := rules.Request{Rule: "left over", Cost: 7}
 	a.Describe(r, &req)
-	want := rules.Request{Domain: "d", Descriptors: [][]rules.Entry{{{Key: "z", Value: "192.0.2.1"}, {Key: "a", Value: "GET"}}}}
+	want := rules.Request{
+		Domain:      "d",
+		Descriptors: [][]rules.Entry{{{Key: "z", Value: "192.0.2.1"}, {Key: "a", Value: "GET"}}},
+	}
 	if !reflect.DeepEqual(req, want) {
 		t.Errorf("%+v, want %+v", req, want)
 	}
@@ -117,7 +156,8 @@ func TestDescriptorsWithoutASource(t *testing.T) {
 
 func TestDescribeOriginal(t *testing.T) {
 	forwarded := []string{"X-Forwarded-Method", "DELETE", "X-Forwarded-Host", "a.example", "X-Forwarded-Uri", "/a/?q=1"}
-	original := []string{"X-Original-Method", "PUT", "X-Original-Host", "b.example", "X-Original-Uri", "http://b.example/b%2Fc?q=2"}
+	original := []string{"X-Original-Method", "put", "X-Original-Host", "B.Example:80", "X-Original-Uri",
+		"http://b.example/b%2Fc?q=2"}
 	tests := []struct {
 		name, family, sender string
 		lines                []string
@@ -128,25 +168,45 @@ func TestDescribeOriginal(t *testing.T) {
 		{"the other family", "x-original", "10.0.0.1:1", forwarded, ""},
 		{"both", "x-original", "10.0.0.1:1", append(forwarded, original...), "PUT b.example /b/c 2"},
 		{"an untrusted sender", "", "192.0.2.1:1", forwarded, ""},
-		{"sent twice", "", "10.0.0.1:1", append([]string{"X-Forwarded-Uri", "/cheap?q=1"}, forwarded...), ""},
-		{"two slashes", "", "10.0.0.1:1", append(forwarded[:4:4], "X-Forwarded-Uri", "//evil/../login?q=1"), "DELETE a.example /login 1"},
-		{"wrong escapes", "", "10.0.0.1:1", append(forwarded[:4:4], "X-Forwarded-Uri", "/log%zzin/?q=1"), "DELETE a.example /log%zzin 1"},
+		{"ingress-nginx", "x-original", "10.0.0.1:1", []string{"X-Original-Method", "PUT", "X-Original-Url",
+			"https://b.example/b?q=2"}, "PUT b.example /b 2"},
+		{
+			"ingress-nginx, and the client", "x-original", "10.0.0.1:1",
+			[]string{"X-Original-Method", "PUT", "X-Original-Url", "https://b.example/b?q=2", "X-Original-Uri",
+				"/cheap?q=2"}, "PUT b.example /cheap | /b 2",
+		},
+		{"sent twice", "", "10.0.0.1:1", append([]string{"X-Forwarded-Uri", "/cheap?q=1"}, forwarded...),
+			"DELETE a.example /cheap | /a 1"},
+		{"sent too often", "", "10.0.0.1:1", append([]string{
+			"X-Forwarded-Uri", "/1", "X-Forwarded-Uri", "/2", "X-Forwarded-Uri", "/3", "X-Forwarded-Uri", "/4",
+		}, forwarded...), "denied"},
+		{"two slashes", "", "10.0.0.1:1", append(forwarded[:4:4], "X-Forwarded-Uri", "//evil/../login?q=1"),
+			"DELETE a.example /login | /evil/../login 1"},
+		{"wrong escapes", "", "10.0.0.1:1", append(forwarded[:4:4], "X-Forwarded-Uri", "/log%zzin/?q=1"),
+			"DELETE a.example /log%zzin 1"},
 	}
 	for _, tt := range tests {
 		a, err := New(Config{
 			Domain: "d", TrustedProxies: []string{"10.0.0.0/8"}, OriginalHeaders: tt.family,
-			Descriptors: []Descriptor{{{"m", "method"}, {"h", "host"}, {"p", "path"}, {"q", "query q"}}},
+			Descriptors: []Descriptor{{{"m", "method"}}, {{"h", "host"}}, {{"p", "path"}}, {{"q", "query q"}}},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var req rules.Request
-		a.DescribeOriginal(through(tt.sender, tt.lines...), &req)
+		out := a.DescribeOriginal(through(tt.sender, tt.lines...), &req)
 		var got []string
-		for _, d := range req.Descriptors {
-			for _, e := range d {
-				got = append(got, e.Value)
+		for i, d := range req.Descriptors {
+			if req.Alternatives>>i&1 == 1 {
+				got = append(got, "|")
 			}
+			got = append(got, d[0].Value)
+		}
+		if out.Denied != "" {
+			got = []string{"denied"}
+		}
+		if out.Ignored != strings.HasPrefix(tt.sender, "192.") {
+			t.Errorf("%s: headers ignored: %v", tt.name, out.Ignored)
 		}
 		if text := strings.Join(got, " "); text != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, text, tt.want)
@@ -163,12 +223,24 @@ func TestConfigIsChecked(t *testing.T) {
 		{Config{Domain: "d", Descriptors: []Descriptor{{}}}, []string{"descriptor 1: it has 0 entries"}},
 		{Config{Domain: "d", Descriptors: []Descriptor{{{"", "client"}}}}, []string{"a key is empty"}},
 		{
-			Config{Domain: "d", Descriptors: []Descriptor{{{"a", "clients"}}, {{"b", "path x"}, {"c", "header"}, {"d", "template /a"}}}},
-			[]string{`descriptor 1, a: "clients": want client, method`, `b: "path x": path stands alone`, `c: "header": write it as in "header X-Api-Key"`, "want a path with one {name}"},
+			Config{
+				Domain:      "d",
+				Descriptors: []Descriptor{{{"a", "clients"}}, {{"b", "path x"}, {"c", "header"}, {"d", "template /a"}}},
+			},
+			[]string{`descriptor 1, a: "clients": want client, method`, `descriptor 2, b: "path x": path stands alone`,
+				`c: "header": write it as in "header X-Api-Key"`, "want a path with one {name}"},
 		},
 		{Config{Domain: "d", Descriptors: []Descriptor{{{"a", "template /a{b}"}}}}, []string{"are whole segments"}},
-		{Config{Domain: "d", Descriptors: []Descriptor{{{"a", "client"}}}, OriginalHeaders: "x"}, []string{"x-forwarded, x-original"}},
-		{Config{Domain: "d", Descriptors: []Descriptor{{{"a", "client"}}}, TrustedProxies: []string{"x"}}, []string{`trusted_proxies: "x"`}},
+		{Config{Domain: "d", Descriptors: []Descriptor{{{"a", "client"}}}, OriginalHeaders: "x"},
+			[]string{"x-forwarded, x-original"}},
+		{Config{Domain: "d", Descriptors: []Descriptor{{{"a", "client"}}}, OnAmbiguous: Skip, PathCase: "x"},
+			[]string{`on_ambiguous: "skip", want one of count, deny`, "any, exact"}},
+		{Config{Domain: "d", Descriptors: []Descriptor{{{"a", "client"}, {OnMissing, "x"}}}},
+			[]string{`on_missing: "x", want one of skip, count, deny`}},
+		{Config{Domain: "d", Descriptors: []Descriptor{{{OnMissing, Deny}}, {{"a", "header host"}}}},
+			[]string{"it has 0 entries", "write host"}},
+		{Config{Domain: "d", Descriptors: []Descriptor{{{"a", "client"}}}, TrustedProxies: []string{"x"}},
+			[]string{`trusted_proxies: "x"`}},
 	}
 	for _, tt := range tests {
 		_, err := New(tt.c)
@@ -179,22 +251,19 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 	var c Config
-	if err := yaml.Unmarshal([]byte("descriptors:\n- [client]"), &c); err == nil || !strings.Contains(err.Error(), "line 2") {
+	if err := yaml.Unmarshal([]byte("descriptors:\n- [client]"), &c); err == nil ||
+		!strings.Contains(err.Error(), "line 2") {
 		t.Errorf("a descriptor that is a list: %v", err)
 	}
 }
 
-// FuzzDescribe: whatever a request says, what is made of it is within what rules accept.
+// FuzzDescribe: rules accept the descriptors of any request.
 func FuzzDescribe(f *testing.F) {
 	f.Add("session=1; x", token(`{"sub":"ann"}`), "/a%2f..//b?x")
 	f.Add(`a="b`, "Bearer ..", "http://[::1/")
 	var wanted []Descriptor
-	for kind, s := range sources {
-		text := kind
-		if s.example != "" {
-			text = s.example
-		}
-		wanted = append(wanted, Descriptor{{kind, text}})
+	for _, k := range kinds {
+		wanted = append(wanted, Descriptor{{k.word, cmp.Or(k.example, k.word)}})
 	}
 	a, err := New(Config{Domain: "d", Descriptors: wanted, TrustedProxies: []string{"10.0.0.1"}})
 	if err != nil {
@@ -208,7 +277,7 @@ func FuzzDescribe(f *testing.F) {
 			if d[0].Value == "" {
 				t.Errorf("%s has an empty value", d[0].Key)
 			}
-			if d[0].Key == "path" && (d[0].Value[0] != '/' || strings.Contains(d[0].Value, "//") || strings.Contains(d[0].Value, "/../")) {
+			if d[0].Key == "path" && (d[0].Value[0] != '/' || strings.Contains(d[0].Value, "//")) {
 				t.Errorf("path %q", d[0].Value)
 			}
 		}

@@ -7,66 +7,115 @@ import (
 	"strings"
 )
 
-// jwt is a claim of the token that the request bears: a text or a number. Its signature is not looked at: it is for whoever stands before or behind the
-// node to turn down what is forged, and until then a client may call itself what it likes.
-func jwt(v *view, claim string) (string, bool) {
-	line, ok := header(v, "Authorization")
-	scheme, token, _ := strings.Cut(line, " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") {
-		return "", false
+// readJWT adds a claim of the bearer token: a text or a number, or several of a list. It does not verify the signature:
+// a proxy before the node or the server behind it rejects forged tokens.
+//
+// A bearer token without dots is no JWT, and the claim is missing. One with dots that cannot be read is unreadable.
+func (v *view) readJWT(claim string, out *values) {
+	if out.tooLong(v.header["Authorization"]...) {
+		return
 	}
-	parts := strings.Split(strings.TrimSpace(token), ".")
-	if len(parts) != 3 {
-		return "", false
+	tokens := 0
+	for _, line := range v.header["Authorization"] {
+		bearer := false
+		for field := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' }) {
+			switch {
+			case strings.EqualFold(field, "bearer"):
+				bearer = true
+			case bearer && strings.IndexByte(field, '.') >= 0:
+				if tokens++; tokens > MaxValues {
+					out.excess = true
+					return
+				}
+				out.addClaim(field, claim)
+			}
+		}
 	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return "", false
-	}
-	return claimOf(payload, claim)
+	out.ambiguous = out.ambiguous || tokens > 1 && out.n > 1
 }
 
-// claimOf returns a claim of a payload. One that stands there twice is none: who verifies the token may take the other.
-func claimOf(payload []byte, claim string) (value string, ok bool) {
-	dec := json.NewDecoder(bytes.NewReader(payload))
+func (s *values) addClaim(token, claim string) {
+	_, rest, _ := strings.Cut(token, ".")
+	encoded, _, _ := strings.Cut(rest, ".")
+	payload, ok := decodeBase64(encoded)
+	if !ok || !s.addClaims(payload, claim) {
+		s.unreadable = true
+	}
+}
+
+// decodeBase64 decodes both alphabets, with or without padding.
+func decodeBase64(text string) ([]byte, bool) {
+	if i := strings.IndexByte(text, '='); i >= 0 {
+		text = text[:i]
+	}
+	if i := strings.IndexByte(text, '%'); i >= 0 { // padding or signs that were sent encoded
+		text, _ = decode(text)
+		text = strings.TrimRight(text, "=")
+	}
+	encoding := base64.RawURLEncoding
+	if strings.ContainsAny(text, "+/") {
+		encoding, text = base64.RawStdEncoding, strings.NewReplacer("-", "+", "_", "/").Replace(text)
+	}
+	b, err := encoding.DecodeString(text)
+	return b, err == nil && len(b) > 0
+}
+
+// addClaims adds a payload's claims of a name. One that is there twice has both values: parsers take the first or the
+// last. It reports whether the payload is an object, or begins as one that has the claim.
+func (s *values) addClaims(payload []byte, claim string) bool {
+	before := s.n
+	dec := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(payload, []byte("\ufeff"))))
 	dec.UseNumber()
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return "", false
+		return false
 	}
-	seen := false
 	for dec.More() {
 		name, err := dec.Token()
 		if err != nil {
-			return "", false
+			return s.n > before
 		}
 		var raw json.RawMessage
 		if dec.Decode(&raw) != nil {
-			return "", false
+			return s.n > before
 		}
-		if name != claim {
-			continue
+		if text, ok := name.(string); ok && strings.EqualFold(text, claim) { // encoding/json and others ignore case
+			s.ambiguous = s.ambiguous || s.n > before
+			s.addScalars(raw)
 		}
-		if seen {
-			return "", false
-		}
-		seen = true
-		value, ok = scalar(raw)
 	}
-	if _, err := dec.Token(); err != nil {
-		return "", false
-	}
-	return value, ok
+	_, err := dec.Token()
+	return err == nil || s.n > before
 }
 
-// scalar returns a text or a number as it is written.
-func scalar(raw json.RawMessage) (string, bool) {
-	var text string
-	if json.Unmarshal(raw, &text) == nil && raw[0] == '"' {
-		return text, text != ""
+// maxElements is how many elements a claim that is a list may have, equal ones included.
+const maxElements = 64
+
+// addScalars adds a text or a number as it is written, and those of a list. An object is unreadable; null is as good as
+// missing.
+func (s *values) addScalars(raw json.RawMessage) {
+	switch raw[0] {
+	case '"':
+		var text string
+		_ = json.Unmarshal(raw, &text) // it is valid JSON
+		s.add(text)
+	case '[':
+		var list []json.RawMessage
+		_ = json.Unmarshal(raw, &list)
+		if len(list) > maxElements {
+			s.excess = true
+			return
+		}
+		for _, element := range list {
+			if element[0] == '[' || element[0] == '{' {
+				s.unreadable = true
+				continue
+			}
+			s.addScalars(element)
+		}
+	case '{':
+		s.unreadable = true
+	case 'n':
+	default:
+		s.add(string(raw))
 	}
-	var number json.Number
-	if raw[0] != '"' && json.Unmarshal(raw, &number) == nil && number != "" {
-		return number.String(), true
-	}
-	return "", false
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// Headers that tell who a client is. Only one of them is looked at: proxies that write one pass the others on as clients made them up.
+// Headers that name the client. Only one of them is read: proxies that write one forward the others as clients forged
+// them.
 const (
 	XForwardedFor = "x-forwarded-for"
 	Forwarded     = "forwarded" // RFC 7239
@@ -20,26 +21,28 @@ const (
 // ClientHeaders returns the names that a configuration may choose from, the default first.
 func ClientHeaders() []string { return []string{XForwardedFor, Forwarded, XRealIP} }
 
-// UnixPeers in a list of trusted proxies stands for whoever connects through a Unix socket.
+// UnixPeers in a list of trusted proxies means all peers of Unix sockets.
 const UnixPeers = "unix"
 
-// Proxies are those whose word is taken for who a client is. The zero value trusts nobody. It is immutable.
-type Proxies struct {
+// proxies are those whose word is taken for who a client is. The zero value trusts nobody. It is immutable.
+type proxies struct {
 	prefixes []netip.Prefix
 	unix     bool
-	header   string
+	header   string // of ClientHeaders
+	field    string // the header as net/http writes it
 }
 
-// NewProxies returns the proxies at the addresses, prefixes of addresses, and UnixPeers; header is one of ClientHeaders, empty for the
-// default. The error says everything that is wrong.
-func NewProxies(trusted []string, header string) (Proxies, error) {
-	p := Proxies{header: header}
+// newProxies returns the proxies at the addresses, prefixes of addresses, and UnixPeers; header is one of
+// ClientHeaders, empty for the default. The error joins all mistakes.
+func newProxies(trusted []string, header string) (proxies, error) {
+	p := proxies{header: header}
 	if header == "" {
 		p.header = XForwardedFor
 	}
 	if !slices.Contains(ClientHeaders(), p.header) {
-		return Proxies{}, fmt.Errorf("client_header: %q, want one of %s", header, strings.Join(ClientHeaders(), ", "))
+		return proxies{}, fmt.Errorf("client_header: %q, want one of %s", header, strings.Join(ClientHeaders(), ", "))
 	}
+	p.field = http.CanonicalHeaderKey(p.header)
 	for _, t := range trusted {
 		if t == UnixPeers {
 			p.unix = true
@@ -47,55 +50,56 @@ func NewProxies(trusted []string, header string) (Proxies, error) {
 		}
 		prefix, err := rules.ParsePrefix(t)
 		if err != nil {
-			return Proxies{}, fmt.Errorf("trusted_proxies: %q: want an address, a prefix such as 10.0.0.0/8, or %s", t, UnixPeers)
+			return proxies{}, fmt.Errorf("trusted_proxies: %q: want an address, a prefix such as 10.0.0.0/8, or %s", t,
+				UnixPeers)
 		}
 		p.prefixes = append(p.prefixes, prefix)
 	}
 	return p, nil
 }
 
-// trusts reports whether the peer, as peerOf tells it, is a trusted proxy, so that the headers of what it sends are that proxy's.
-func (p *Proxies) trusts(peer netip.Addr, unix bool) bool {
+// trusts reports whether the peer, as peerOf returns it, is a trusted proxy.
+func (p *proxies) trusts(peer netip.Addr, unix bool) bool {
 	if unix {
 		return p.unix
 	}
 	return p.holds(peer)
 }
 
-func (p *Proxies) holds(addr netip.Addr) bool {
-	for _, prefix := range p.prefixes {
-		if prefix.Contains(addr) {
-			return true
-		}
-	}
-	return false
+func (p *proxies) holds(addr netip.Addr) bool {
+	return slices.ContainsFunc(p.prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }
 
-// Client returns the address of who made the request. It begins with the sender, and as long as that is a trusted proxy goes on to whom
-// that one heard it from, which its header says: from the right, where each proxy appends, to the left. What no trusted proxy
-// wrote is never looked at. Where a trusted proxy wrote what is no address, it stays the client itself. The result is invalid where the
-// request came through a Unix socket and no address is known.
-func (p *Proxies) Client(r *http.Request) netip.Addr {
+// client returns the address of who made the request, and whether the sender is a trusted proxy. It begins with the
+// sender. While that is a trusted proxy, it goes on to the address that the proxy's header names: from the right, where
+// each proxy appends, to the left. It never reads what no trusted proxy wrote. A trusted proxy that wrote no address is
+// itself the client. The address is invalid where the request came through a Unix socket and no address is known.
+func (p *proxies) client(r *http.Request) (client netip.Addr, trusted bool) {
 	peer, unix := peerOf(r)
 	if !p.trusts(peer, unix) {
-		return peer
+		return peer, false
 	}
-	return p.behind(peer, r.Header)
+	return p.behind(peer, r.Header), true
 }
 
-// behind is whom a trusted peer speaks for, as its headers say.
-func (p *Proxies) behind(client netip.Addr, h http.Header) netip.Addr {
+// named reports whether the header for the client is present.
+func (p *proxies) named(h http.Header) bool { return len(h[p.field]) > 0 }
+
+// behind returns the client that the headers of a trusted peer name.
+func (p *proxies) behind(client netip.Addr, h http.Header) netip.Addr {
 	if p.header == XRealIP {
-		if addr, ok := parseHop(strings.TrimSpace(only(h["X-Real-Ip"]))); ok {
-			return addr
+		if lines := h[p.field]; len(lines) == 1 {
+			if addr, ok := parseHop(strings.TrimSpace(lines[0])); ok {
+				return addr
+			}
 		}
 		return client
 	}
-	lines, next := h["X-Forwarded-For"], lastOfList
+	next := lastOfList
 	if p.header == Forwarded {
-		lines, next = h["Forwarded"], lastForwarded
+		next = lastForwarded
 	}
-	for _, line := range slices.Backward(lines) {
+	for _, line := range slices.Backward(h[p.field]) {
 		for rest := line; rest != ""; {
 			var hop string
 			if hop, rest = next(rest); hop == "" {
@@ -147,4 +151,76 @@ func parseHop(text string) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	return addr.Unmap(), true
+}
+
+// unnamed is a hop without an address.
+const unnamed = "unknown"
+
+// lastForwarded splits the last element off a Forwarded header (RFC 7239) and returns its "for" parameter: unnamed if
+// that is missing or malformed, "" if the element is empty. It reads from the right: what a client sent is to the left
+// of what proxies appended, and must not change its meaning, for example by an open quote.
+func lastForwarded(line string) (hop, rest string) {
+	i := lastOutside(line, ',')
+	element := strings.Trim(line[i+1:], " \t")
+	rest = line[:max(i, 0)]
+	if element == "" {
+		return "", rest
+	}
+	for element != "" {
+		i := lastOutside(element, ';')
+		name, value, _ := strings.Cut(strings.Trim(element[i+1:], " \t"), "=")
+		element = element[:max(i, 0)]
+		if !strings.EqualFold(name, "for") {
+			continue
+		}
+		if hop != "" { // given twice
+			return unnamed, rest
+		}
+		if hop = unquote(value); hop == "" {
+			hop = unnamed
+		}
+	}
+	if hop == "" {
+		hop = unnamed
+	}
+	return hop, rest
+}
+
+// lastOutside returns where the last c stands that is not within quotes, as seen from the end; -1 if there is none.
+func lastOutside(s string, c byte) int {
+	quoted := false
+	for i := len(s) - 1; i >= 0; i-- {
+		switch {
+		case s[i] == '"' && !(quoted && escaped(s, i)):
+			quoted = !quoted
+		case s[i] == c && !quoted:
+			return i
+		}
+	}
+	return -1
+}
+
+// escaped reports whether an odd number of backslashes stands before a place.
+func escaped(s string, at int) bool {
+	n := 0
+	for at-n > 0 && s[at-n-1] == '\\' {
+		n++
+	}
+	return n%2 == 1
+}
+
+// unquote returns the text of a value, with or without quotes; nothing if its quotes do not fit.
+func unquote(value string) string {
+	inner, quoted := strings.CutPrefix(value, `"`)
+	if !quoted {
+		if strings.Contains(value, `"`) {
+			return ""
+		}
+		return value
+	}
+	inner, closed := strings.CutSuffix(inner, `"`)
+	if !closed || strings.ContainsAny(inner, `"\`) { // no address needs an escape
+		return ""
+	}
+	return inner
 }

@@ -3,86 +3,228 @@ package actions
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 )
 
-// source is where the value of an entry comes from.
-type source struct {
-	read func(v *view, argument string) (value string, ok bool)
-	argument,
-	example string // what the argument looks like; empty: it takes none
-	target bool // it reads path or query
+// kind is a kind of source.
+type kind uint8
+
+const (
+	fromClient kind = iota
+	fromMethod
+	fromHost
+	fromPath
+	fromHeader
+	fromCookie
+	fromQuery
+	fromJWT
+	fromTemplate
+	fromText
+)
+
+// kinds are how sources are written: the first word, and an example if an argument follows.
+var kinds = []struct {
+	word, example string
+}{
+	fromClient:   {"client", ""},
+	fromMethod:   {"method", ""},
+	fromHost:     {"host", ""},
+	fromPath:     {"path", ""},
+	fromHeader:   {"header", "header X-Api-Key"},
+	fromCookie:   {"cookie", "cookie session"},
+	fromQuery:    {"query", "query token"},
+	fromJWT:      {"jwt", "jwt sub"},
+	fromTemplate: {"template", "template /tenants/{tenant}/*"},
+	fromText:     {"text", "text api"},
 }
 
-// sources are the kinds of sources, by the first word of how they are written.
-var sources = map[string]source{
-	"client":   {read: func(v *view, _ string) (string, bool) { return v.clientText(), v.client.IsValid() }},
-	"method":   {read: func(v *view, _ string) (string, bool) { return v.method, v.method != "" }},
-	"host":     {read: func(v *view, _ string) (string, bool) { return strings.ToLower(v.host), v.host != "" }},
-	"path":     {read: func(v *view, _ string) (string, bool) { return v.path, v.path != "" }, target: true},
-	"header":   {read: header, example: "header X-Api-Key"},
-	"cookie":   {read: cookie, example: "cookie session"},
-	"query":    {read: query, example: "query token", target: true},
-	"jwt":      {read: jwt, example: "jwt sub"},
-	"template": {read: template, example: "template /tenants/{tenant}/*", target: true},
-	"text":     {read: func(_ *view, argument string) (string, bool) { return argument, true }, example: "text api"},
+// readsTarget reports whether the source reads the request's path or query.
+func (k kind) readsTarget() bool { return k == fromPath || k == fromQuery || k == fromTemplate }
+
+// readsOriginal reports whether the source reads what only a trusted proxy can forward of the original request.
+func (k kind) readsOriginal() bool { return k == fromMethod || k == fromHost || k.readsTarget() }
+
+// source is where the value of an entry comes from.
+type source struct {
+	kind      kind
+	argument  string
+	spellings []string // other names of a header that servers take for the same
 }
 
 // parseSource reads how a source is written: its kind, and a blank before its argument if it takes one.
 func parseSource(text string) (source, error) {
-	kind, argument, _ := strings.Cut(text, " ")
+	word, argument, _ := strings.Cut(text, " ")
 	argument = strings.TrimSpace(argument)
-	s, known := sources[kind]
-	switch {
-	case !known:
-		return source{}, fmt.Errorf("%q: want client, method, host, path, header NAME, cookie NAME, query NAME, jwt CLAIM, template PATH or text VALUE", text)
-	case s.example == "" && argument != "":
-		return source{}, fmt.Errorf("%q: %s stands alone", text, kind)
-	case s.example != "" && argument == "":
-		return source{}, fmt.Errorf("%q: write it as in %q", text, s.example)
+	for k, known := range kinds {
+		if known.word != word {
+			continue
+		}
+		switch {
+		case known.example == "" && argument != "":
+			return source{}, fmt.Errorf("%q: %s stands alone", text, word)
+		case known.example != "" && argument == "":
+			return source{}, fmt.Errorf("%q: write it as in %q", text, known.example)
+		}
+		return newSource(kind(k), argument)
 	}
-	if kind == "header" {
-		argument = http.CanonicalHeaderKey(argument)
-	}
-	if kind == "template" {
+	return source{}, fmt.Errorf(
+		"%q: want client, method, host, path, header NAME, cookie NAME, query NAME, jwt CLAIM, "+
+			"template PATH or text VALUE",
+		text,
+	)
+}
+
+func newSource(k kind, argument string) (source, error) {
+	s := source{kind: k, argument: argument}
+	switch k {
+	case fromHeader:
+		s.argument = http.CanonicalHeaderKey(argument)
+		s.spellings = spellings(s.argument)
+		if s.argument == "Host" {
+			return source{}, fmt.Errorf("header %s: write host", argument)
+		}
+	case fromTemplate:
 		if err := checkTemplate(argument); err != nil {
 			return source{}, err
 		}
 	}
-	s.argument = argument
 	return s, nil
 }
 
-// header is the value of a header that stands there once. One that was sent several times could mean one to this node and another to
-// who reads it next.
-func header(v *view, name string) (string, bool) {
-	value := only(v.header[name])
-	return value, value != ""
+// String is how the source is written in a configuration.
+func (s *source) String() string {
+	if s.argument == "" {
+		return kinds[s.kind].word
+	}
+	return kinds[s.kind].word + " " + s.argument
 }
 
-func cookie(v *view, name string) (string, bool) {
-	r := http.Request{Header: v.header}
-	found := r.CookiesNamed(name)
-	if len(found) != 1 || found[0].Value == "" {
-		return "", false
+// read adds what the request has of the source. A switch rather than a function in the source: so the view stays off
+// the heap.
+func (v *view) read(s *source, out *values) {
+	switch s.kind {
+	case fromClient:
+		out.add(v.clientText())
+		out.untrusted = !v.trusted // a Unix socket's
+	case fromMethod:
+		for _, method := range v.methods {
+			out.sent(strings.ToUpper(trim(method)))
+		}
+	case fromHost:
+		v.readHost(out)
+	case fromPath:
+		for i := range v.targets[:v.known] {
+			v.targets[i].readPath(v.exactCase, out)
+		}
+	case fromTemplate:
+		v.readTemplate(s.argument, out)
+	case fromHeader:
+		v.readHeader(s, out)
+	case fromCookie:
+		v.readCookie(s.argument, out)
+	case fromQuery:
+		for i := range v.targets[:v.known] {
+			readQuery(v.targets[i].query, s.argument, out)
+		}
+	case fromJWT:
+		v.readJWT(s.argument, out)
+	case fromText:
+		out.add(s.argument)
 	}
-	return found[0].Value, true
+	if s.kind.readsOriginal() {
+		out.untrusted = !v.described
+		out.excess = out.excess || v.excess
+	}
 }
 
-func query(v *view, name string) (string, bool) {
-	values, err := url.ParseQuery(v.query)
-	if err != nil {
-		return "", false
+// readHeader adds the header's values. Go, Java and nginx hand the first of several lines on, PHP the last, Node and
+// Python all in one.
+func (v *view) readHeader(s *source, out *values) {
+	for _, line := range v.header[s.argument] {
+		out.sent(trim(line))
 	}
-	value := only(values[name])
-	return value, value != ""
+	for _, name := range s.spellings {
+		for _, line := range v.header[name] {
+			out.sent(trim(line))
+		}
+	}
 }
 
-// only is the value that stands alone in a list; nothing if there are none or several.
-func only(list []string) string {
-	if len(list) != 1 {
-		return ""
+// maxSpellings bounds the spellings of a name: those with 3 hyphens have 7.
+const maxSpellings = 8
+
+// spellings returns the names with _ in the place of some hyphens: CGI, PHP, WSGI and Rack hand both on under the same
+// name.
+func spellings(name string) []string {
+	all := []string{""}
+	for i := range len(name) {
+		more := len(all)
+		for j := range more {
+			if name[i] == '-' && len(all) < maxSpellings {
+				all = append(all, all[j]+"_")
+			}
+			all[j] += name[i : i+1]
+		}
 	}
-	return list[0]
+	if last := strings.ReplaceAll(name, "-", "_"); last != name && strings.Count(name, "-") > 3 {
+		all = append(all, last)
+	}
+	for i := range all {
+		all[i] = http.CanonicalHeaderKey(all[i])
+	}
+	return all[1:] // the first is the name itself
+}
+
+// maxScan is the maximum length of a target, or of the lines of a header that is parsed, in bytes: common servers
+// accept 8 or 16 KiB. A longer one counts as excess.
+const maxScan = 16 << 10
+
+// values are what a source has in one request: none if it is missing.
+type values struct {
+	list [MaxValues]string
+	n    int
+	// excess: there are more than fit.
+	excess bool
+	// ambiguous: servers may read different values, or none.
+	ambiguous bool
+	// unreadable: the source is present and has no value.
+	unreadable bool
+	// untrusted: the source is missing as no trusted proxy describes the original request.
+	untrusted bool
+}
+
+// add adds a value that is not empty, once.
+func (s *values) add(value string) {
+	if value == "" {
+		return
+	}
+	for i := range s.n {
+		if s.list[i] == value {
+			return
+		}
+	}
+	if s.n == MaxValues {
+		s.excess = true
+		return
+	}
+	s.list[s.n] = value
+	s.n++
+}
+
+// tooLong reports whether the lines are too long to scan, and sets excess then.
+func (s *values) tooLong(lines ...string) bool {
+	n := 0
+	for _, line := range lines {
+		n += len(line)
+	}
+	if n > maxScan {
+		s.excess = true
+	}
+	return s.excess
+}
+
+// sent is add for one of the values that the client sent: different ones are ambiguous.
+func (s *values) sent(value string) {
+	s.add(value)
+	s.ambiguous = s.ambiguous || s.n > 1
 }

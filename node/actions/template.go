@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// A template is a path in which {name} stands for the segment that is the value, * for any segment, and * at the end for any rest.
+// A template is a path in which {name} is the segment to read, * any segment, and * at the end any rest.
 
-// checkTemplate says what is wrong with a template.
+// checkTemplate returns what is wrong with a template.
 func checkTemplate(t string) error {
 	captures := 0
 	for _, segment := range strings.Split(t, "/") {
@@ -27,9 +27,21 @@ func isCapture(segment string) bool {
 	return len(segment) > 2 && segment[0] == '{' && segment[len(segment)-1] == '}'
 }
 
-// template is the segment of the path that the template names.
-func template(v *view, t string) (value string, ok bool) {
-	path := v.path
+// readTemplate adds what the template names in each reading of the path.
+func (v *view) readTemplate(template string, out *values) {
+	var paths values
+	for i := range v.targets[:v.known] {
+		v.targets[i].readPath(v.exactCase, &paths)
+	}
+	for i := range paths.n {
+		out.add(capture(template, paths.list[i], v.exactCase))
+	}
+	out.ambiguous = out.ambiguous || paths.ambiguous && out.n > 0
+	out.excess = out.excess || paths.excess
+}
+
+// capture is the segment of the path that the template names; nothing if the path does not match.
+func capture(t, path string, exactCase bool) (value string) {
 	for {
 		var want, have string
 		var more, rest bool
@@ -39,15 +51,15 @@ func template(v *view, t string) (value string, ok bool) {
 		case isCapture(want):
 			value = have
 		case want == "*" && !more:
-			return value, value != ""
-		case want != "*" && want != have:
-			return "", false
+			return value
+		case want != "*" && want != have && (exactCase || !strings.EqualFold(want, have)):
+			return ""
 		}
 		if more != rest {
-			return "", false
+			return ""
 		}
 		if !more {
-			return value, value != ""
+			return value
 		}
 	}
 }

@@ -1,5 +1,3 @@
-// Package admin answers those who look after a node. So far: probes and metrics, on a listener of their own that orchestrators and
-// Prometheus can reach where the doors are not.
 package admin
 
 import (
@@ -13,9 +11,9 @@ import (
 // Health returns the handler of
 //
 //	/livez     200 as long as the process serves
-//	/readyz    200 when ready returns nil, else 503 with its error
+//	/readyz    200 when ready returns nil, else 503 with its error; each reason of degraded is a line of the 200
 //	/metrics   what was gathered, in Prometheus' text format or OpenMetrics
-func Health(ready func() error, metrics prometheus.Gatherer) http.Handler {
+func Health(ready func() error, degraded func() []string, metrics prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -23,7 +21,11 @@ func Health(ready func() error, metrics prometheus.Gatherer) http.Handler {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		_, _ = io.WriteString(w, "ok\n")
+		answer := "ok\n"
+		for _, reason := range degraded() {
+			answer += "degraded: " + reason + "\n"
+		}
+		_, _ = io.WriteString(w, answer)
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	return mux

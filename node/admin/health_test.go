@@ -12,6 +12,8 @@ import (
 	"github.com/edgelimit/edgelimit/node/admin"
 )
 
+func whole() []string { return nil }
+
 // fixture is a handler whose readiness and metrics the test decides.
 func fixture(t *testing.T, ready error) http.Handler {
 	t.Helper()
@@ -19,7 +21,7 @@ func fixture(t *testing.T, ready error) http.Handler {
 	requests := prometheus.NewCounter(prometheus.CounterOpts{Name: "requests_total", Help: "Requests."})
 	registry.MustRegister(requests)
 	requests.Add(3)
-	return admin.Health(func() error { return ready }, registry)
+	return admin.Health(func() error { return ready }, whole, registry)
 }
 
 func ask(h http.Handler, method, path, accept string) *httptest.ResponseRecorder {
@@ -77,7 +79,7 @@ func TestMetricsFormats(t *testing.T) {
 // Readiness is asked anew every time.
 func TestReadinessIsNotRemembered(t *testing.T) {
 	var ready error
-	h := admin.Health(func() error { return ready }, prometheus.NewRegistry())
+	h := admin.Health(func() error { return ready }, whole, prometheus.NewRegistry())
 	for _, step := range []struct {
 		ready  error
 		status int
@@ -85,5 +87,14 @@ func TestReadinessIsNotRemembered(t *testing.T) {
 		if ready = step.ready; ask(h, "GET", "/readyz", "").Code != step.status {
 			t.Errorf("with %v it does not answer %d", step.ready, step.status)
 		}
+	}
+}
+
+// A degraded node is ready, and says why it is degraded.
+func TestReadinessSaysWhatIsDegraded(t *testing.T) {
+	h := admin.Health(func() error { return nil }, func() []string { return []string{"one", "another"} },
+		prometheus.NewRegistry())
+	if w := ask(h, "GET", "/readyz", ""); w.Code != 200 || w.Body.String() != "ok\ndegraded: one\ndegraded: another\n" {
+		t.Errorf("%d %q", w.Code, w.Body)
 	}
 }

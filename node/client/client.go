@@ -30,7 +30,8 @@ type Client struct {
 	http *http.Client
 }
 
-// New returns a client of the node at a URL such as http://127.0.0.1:8080. Requests go through h; nil: one that waits 5 s for an answer.
+// New returns a client of the node at a URL such as http://127.0.0.1:8080. Requests go through h; nil: one that waits 5
+// s for an answer.
 func New(url string, h *http.Client) *Client {
 	if h == nil {
 		h = &http.Client{Timeout: 5 * time.Second}
@@ -54,8 +55,8 @@ type Answer struct {
 	Degraded   bool          // the node cannot see the whole cluster
 }
 
-// question and reply are a check and its answer as they travel, times in milliseconds.
-type question struct {
+// checkRequest and reply are a check and its answer as they travel, times in milliseconds.
+type checkRequest struct {
 	Domain      string    `json:"domain,omitempty"`
 	Descriptors [][]entry `json:"descriptors,omitempty"`
 	Rule        string    `json:"rule,omitempty"`
@@ -116,21 +117,28 @@ func milliseconds(n int64) time.Duration {
 	return time.Duration(n) * time.Millisecond
 }
 
-// Check asks whether a request may pass, and charges it if it may. An error means that there is no decision: the request is wrong, or the
-// node could not be asked. What to do then is for the caller to say.
+// Check asks whether a request may pass, and charges it if it may. An error means that there is no decision: the
+// request is wrong, or the node could not be asked. What to do then is for the caller to say.
 func (c *Client) Check(ctx context.Context, req rules.Request) (Answer, error) {
 	return c.ask(ctx, "/v1/check", req)
 }
 
-// Report charges what a request cost, once it is answered: req.Cost, 0 for 1. It is charged whatever room its limits have, each up to twice.
-// The answer says what is left: whether a request of cost 1 would pass now. After an error it may have been charged, or not.
+// Report charges what a request cost, once it is answered: req.Cost, 0 for 1. It is charged whatever room its limits
+// have, each up to twice. The answer says what is left: whether a request of cost 1 would pass now. After an error it
+// may have been charged, or not.
 func (c *Client) Report(ctx context.Context, req rules.Request) (Answer, error) {
 	return c.ask(ctx, "/v1/report", req)
 }
 
 // ask sends a request to one of the node's paths.
-func (c *Client) ask(ctx context.Context, path string, req rules.Request) (Answer, error) {
-	q := question{Domain: req.Domain, Rule: req.Rule, Identity: req.Identity, Cost: req.Cost, Peek: req.Peek}
+func (c *Client) ask(ctx context.Context, path string, req rules.Request) (a Answer, err error) {
+	err = c.send(ctx, path, req, &a)
+	return a, err
+}
+
+// send sends a request to one of the node's paths, and reads the answer into one of its own type.
+func (c *Client) send(ctx context.Context, path string, req rules.Request, answer json.Unmarshaler) error {
+	q := checkRequest{Domain: req.Domain, Rule: req.Rule, Identity: req.Identity, Cost: req.Cost, Peek: req.Peek}
 	for _, entries := range req.Descriptors {
 		d := make([]entry, len(entries))
 		for i, e := range entries {
@@ -140,37 +148,37 @@ func (c *Client) ask(ctx context.Context, path string, req rules.Request) (Answe
 	}
 	body, err := json.Marshal(q)
 	if err != nil {
-		return Answer{}, err
+		return err
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, bytes.NewReader(body))
 	if err != nil {
-		return Answer{}, err
+		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return Answer{}, fmt.Errorf("ask the node (is 'edgelimit serve' running?): %w", err)
+		return fmt.Errorf("ask the node (is 'edgelimit serve' running?): %w", err)
 	}
 	defer resp.Body.Close()
 	if body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
-		return Answer{}, fmt.Errorf("read the node's answer: %w", err)
+		return fmt.Errorf("read the node's answer: %w", err)
 	}
-	return c.read(resp, body)
+	return c.read(resp, body, answer)
 }
 
-func (c *Client) read(resp *http.Response, body []byte) (a Answer, err error) {
+func (c *Client) read(resp *http.Response, body []byte, answer json.Unmarshaler) error {
 	var problem struct{ Title, Detail string }
 	switch {
-	case resp.StatusCode == http.StatusOK && json.Unmarshal(body, &a) == nil:
-		return a, nil
+	case resp.StatusCode == http.StatusOK && json.Unmarshal(body, answer) == nil:
+		return nil
 	case resp.StatusCode != http.StatusOK && json.Unmarshal(body, &problem) == nil && problem.Title != "":
-		return Answer{}, fmt.Errorf("the node refused: %s: %s", problem.Title, problem.Detail)
+		return fmt.Errorf("the node refused: %s: %s", problem.Title, problem.Detail)
 	}
-	return Answer{}, fmt.Errorf("%s does not answer like an edgelimit node: status %s", c.url, resp.Status)
+	return fmt.Errorf("%s does not answer like an edgelimit node: status %s", c.url, resp.Status)
 }
 
-// Wait asks until the request may pass, and then waits for its turn if it was told to. Between two attempts it waits as long as it was
-// told, and up to an eighth more. The error is that of Check, of the context, or ErrNever.
+// Wait asks until the request may pass, and then waits for its turn if it was told to. Between two attempts it waits as
+// long as it was told, and up to an eighth more. The error is that of Check, of the context, or ErrNever.
 func (c *Client) Wait(ctx context.Context, req rules.Request) error {
 	for {
 		a, err := c.Check(ctx, req)

@@ -21,7 +21,9 @@ import (
 // limiter decides by hand.
 type limiter func(*rules.Request) counters.Decision
 
-func (l limiter) Decide(_ context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error) {
+func (l limiter) Decide(
+	_ context.Context, req *rules.Request, layers []counters.Decision,
+) ([]counters.Decision, error) {
 	if req.Rule == "unknown" {
 		return nil, rules.ErrUnknownRule
 	}
@@ -31,7 +33,9 @@ func (l limiter) Decide(_ context.Context, req *rules.Request, layers []counters
 // reporter charges by hand.
 type reporter func(*rules.Request) counters.Decision
 
-func (r reporter) Report(_ context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error) {
+func (r reporter) Report(
+	_ context.Context, req *rules.Request, layers []counters.Decision,
+) ([]counters.Decision, error) {
 	return append(layers, r(req)), nil
 }
 
@@ -55,12 +59,21 @@ func TestCheck(t *testing.T) {
 	c := clientOf(func(req *rules.Request) counters.Decision {
 		asked = fmt.Sprint(*req)
 		return counters.Decision{
-			Allowed: true, Rule: "q", Limit: 10, Remaining: 4, ResetAfter: 1500*time.Millisecond - 1, Delay: 250 * time.Millisecond, Mode: counters.Soft, Degraded: true,
+			Allowed: true, Rule: "q", Limit: 10, Remaining: 4, ResetAfter: 1500*time.Millisecond - 1,
+			Delay: 250 * time.Millisecond, Mode: counters.Soft, Degraded: true,
 		}
 	})
-	req := rules.Request{Domain: "edge", Descriptors: [][]rules.Entry{{{Key: "path", Value: "/ä\"\n"}, {Key: "b"}}, {{Key: "c", Value: "d"}}}, Cost: 7, Peek: false}
+	req := rules.Request{
+		Domain:      "edge",
+		Descriptors: [][]rules.Entry{{{Key: "path", Value: "/ä\"\n"}, {Key: "b"}}, {{Key: "c", Value: "d"}}},
+		Cost:        7,
+		Peek:        false,
+	}
 	a, err := c.Check(t.Context(), req)
-	want := client.Answer{Allowed: true, Rule: "q", Limit: 10, Remaining: 4, ResetAfter: 1500 * time.Millisecond, Delay: 250 * time.Millisecond, Mode: "soft", Degraded: true}
+	want := client.Answer{
+		Allowed: true, Rule: "q", Limit: 10, Remaining: 4, ResetAfter: 1500 * time.Millisecond,
+		Delay: 250 * time.Millisecond, Mode: "soft", Degraded: true,
+	}
 	if err != nil || a != want {
 		t.Errorf("%+v, %v; want %+v", a, err, want)
 	}
@@ -77,13 +90,21 @@ func TestCheck(t *testing.T) {
 func TestReport(t *testing.T) {
 	var charged string
 	l := limiter(func(*rules.Request) counters.Decision { panic("nobody asked for a decision") })
-	door := httpapi.New(l, httpapi.Options{Logger: slog.New(slog.DiscardHandler), Reporter: reporter(func(req *rules.Request) counters.Decision {
-		charged = fmt.Sprint(*req)
-		return counters.Decision{Rule: "q", Limit: 10, RetryAfter: time.Second}
-	})})
+	door := httpapi.New(
+		l,
+		httpapi.Options{
+			Logger: slog.New(slog.DiscardHandler),
+			Reporter: reporter(func(req *rules.Request) counters.Decision {
+				charged = fmt.Sprint(*req)
+				return counters.Decision{Rule: "q", Limit: 10, RetryAfter: time.Second}
+			}),
+		},
+	)
 	req := rules.Request{Rule: "q", Identity: "x", Cost: 250}
 	a, err := client.New("node.example", &http.Client{Transport: direct{door}}).Report(t.Context(), req)
-	if want := (client.Answer{Rule: "q", Limit: 10, RetryAfter: time.Second, Mode: "enforce"}); err != nil || a != want || charged != fmt.Sprint(req) {
+	if want := (client.Answer{Rule: "q", Limit: 10, RetryAfter: time.Second, Mode: "enforce"}); err != nil ||
+		a != want ||
+		charged != fmt.Sprint(req) {
 		t.Errorf("%+v, %v; charged %s", a, err, charged)
 	}
 	if a, err := clientOf(nil).Report(t.Context(), req); err == nil {

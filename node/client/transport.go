@@ -18,12 +18,12 @@ const (
 	drained         = 64 << 10 // bytes of an answer that are read so that its connection can be used again
 )
 
-// Transport is an http.RoundTripper that tries again what a server had no room for. It is safe for concurrent use; its fields are not to be
-// changed after its first use.
+// Transport is an http.RoundTripper that tries again what a server had no room for. It is safe for concurrent use; its
+// fields are not to be changed after its first use.
 //
 //   - 429 means that the request was not looked at: it is sent again, whatever its method.
-//   - 502, 503, 504 and broken connections leave that open: only what may be done twice is sent again (GET, HEAD, OPTIONS, TRACE, PUT, DELETE, or with an
-//     Idempotency-Key).
+//   - 502, 503, 504 and broken connections leave that open: only what may be done twice is sent again (GET, HEAD,
+//     OPTIONS, TRACE, PUT, DELETE, or with an Idempotency-Key).
 //
 // A request whose body cannot be had again (http.Request.GetBody) is sent once.
 type Transport struct {
@@ -31,7 +31,8 @@ type Transport struct {
 	Base http.RoundTripper
 	// Attempts is how often a request is sent at most; 0: DefaultAttempts.
 	Attempts int
-	// Longest is the longest wait between two attempts. If a server asks for more, its answer is what the caller gets. 0: DefaultLongest.
+	// Longest is the longest wait between two attempts. If a server asks for more, its answer is what the caller gets.
+	// 0: DefaultLongest.
 	Longest time.Duration
 
 	random func() float64 // in [0, 1); nil: math/rand
@@ -47,7 +48,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	again := r.Body == nil || r.Body == http.NoBody || r.GetBody != nil
 	for attempt := 1; ; attempt++ {
 		resp, err := base.RoundTrip(r)
-		if !again || attempt >= cmp.Or(t.Attempts, DefaultAttempts) || !worthAnother(r, resp, err) || r.Context().Err() != nil {
+		if !again || attempt >= cmp.Or(t.Attempts, DefaultAttempts) || !worthAnother(r, resp, err) ||
+			r.Context().Err() != nil {
 			return resp, err
 		}
 		wait, ok := t.pause(resp, attempt)
@@ -102,8 +104,8 @@ func repeated(r *http.Request) (*http.Request, bool) {
 func (t *Transport) pause(resp *http.Response, attempt int) (wait time.Duration, ok bool) {
 	longest := cmp.Or(t.Longest, DefaultLongest)
 	jitter := time.Duration(t.draw() * float64(backoff(attempt, longest)))
-	named, said := retryAfter(resp)
-	if !said {
+	named, present := retryAfter(resp)
+	if !present {
 		return jitter, true
 	}
 	if named > longest {
@@ -117,8 +119,8 @@ func backoff(attempt int, longest time.Duration) time.Duration {
 	return min(longest, firstBackoff<<min(attempt-1, 20))
 }
 
-// retryAfter is what an answer says about when to come again.
-func retryAfter(resp *http.Response) (wait time.Duration, said bool) {
+// retryAfter returns the wait that the Retry-After header of an answer asks for, if it is present.
+func retryAfter(resp *http.Response) (wait time.Duration, present bool) {
 	if resp == nil {
 		return 0, false
 	}

@@ -52,26 +52,37 @@ func TestTransport(t *testing.T) {
 		{"not there", "GET", "", []string{"404"}, "", 1, nil, 404},
 		{"failed", "GET", "", []string{"500"}, "", 1, nil, 500},
 		{"full", "GET", "", []string{"429 2", "200"}, "", 2, []time.Duration{2050 * time.Millisecond}, 200},
-		{"full, with a body", "POST", "hello", []string{"429 2", "429 2", "200"}, "", 3, []time.Duration{2050 * time.Millisecond, 2100 * time.Millisecond}, 200},
-		{"full, nobody says until when", "GET", "", []string{"429"}, "", 4, []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}, 429},
-		{"full, until a date", "GET", "", []string{"429 Sat, 21 Nov 2026 12:00:03 GMT", "200"}, "", 2, []time.Duration{3050 * time.Millisecond}, 200},
-		{"full, until a date that is past", "GET", "", []string{"429 Sat, 21 Nov 2026 11:00:03 GMT", "200"}, "", 2, []time.Duration{50 * time.Millisecond}, 200},
+		{"full, with a body", "POST", "hello", []string{"429 2", "429 2", "200"}, "", 3,
+			[]time.Duration{2050 * time.Millisecond, 2100 * time.Millisecond}, 200},
+		{"full, nobody says until when", "GET", "", []string{"429"}, "", 4,
+			[]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}, 429},
+		{"full, until a date", "GET", "", []string{"429 Sat, 21 Nov 2026 12:00:03 GMT", "200"}, "", 2,
+			[]time.Duration{3050 * time.Millisecond}, 200},
+		{"full, until a date that is past", "GET", "", []string{"429 Sat, 21 Nov 2026 11:00:03 GMT", "200"}, "", 2,
+			[]time.Duration{50 * time.Millisecond}, 200},
 		{"full, nonsense", "GET", "", []string{"429 soon", "200"}, "", 2, []time.Duration{50 * time.Millisecond}, 200},
 		{"full, for longer than anybody waits", "GET", "", []string{"429 31", "200"}, "", 1, nil, 429},
-		{"away", "GET", "", []string{"503 1", "502", "504", "200"}, "", 4, []time.Duration{1050 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}, 200},
+		{"away", "GET", "", []string{"503 1", "502", "504", "200"}, "", 4,
+			[]time.Duration{1050 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}, 200},
 		{"away, may not be done twice", "POST", "x", []string{"503 1", "200"}, "", 1, nil, 503},
-		{"away, may be done twice", "POST", "x", []string{"503 1", "200"}, "k", 2, []time.Duration{1050 * time.Millisecond}, 200},
+		{"away, may be done twice", "POST", "x", []string{"503 1", "200"}, "k", 2,
+			[]time.Duration{1050 * time.Millisecond}, 200},
 		{"broken", "PUT", "x", []string{"broken", "200"}, "", 2, []time.Duration{50 * time.Millisecond}, 200},
 		{"broken, may not be done twice", "POST", "x", []string{"broken", "200"}, "", 1, nil, 0},
-		{"broken for good", "GET", "", []string{"broken"}, "", 4, []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}, 0},
+		{"broken for good", "GET", "", []string{"broken"}, "", 4,
+			[]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}, 0},
 	}
 	for _, tt := range tests {
 		s := &server{answers: tt.answers}
 		var waits []time.Duration
-		tr := &Transport{Base: s, random: func() float64 { return 0.5 }, wait: func(_ context.Context, d time.Duration) error {
-			waits = append(waits, d)
-			return nil
-		}}
+		tr := &Transport{
+			Base:   s,
+			random: func() float64 { return 0.5 },
+			wait: func(_ context.Context, d time.Duration) error {
+				waits = append(waits, d)
+				return nil
+			},
+		}
 		r, err := http.NewRequest(tt.method, "http://shop.example/", strings.NewReader(tt.body))
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +110,8 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// TestTransportEndsWithItsCaller: nobody waits for a caller who has gone, and a body that cannot be had again is sent once.
+// TestTransportEndsWithItsCaller: nobody waits for a caller who has gone, and a body that cannot be had again is sent
+// once.
 func TestTransportEndsWithItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &server{answers: []string{"429 1"}}

@@ -7,47 +7,50 @@ import (
 	"time"
 )
 
-// Tick is how old the coarse time may be, while it is kept and the machine is not overloaded. It costs one or two hundredths of a core; where
-// a longer one was tried it cost little less, and a shorter one came no more often (Linux, Go 1.26).
+// Tick is the most that the coarse time lags on a machine that is not overloaded. It costs 1 to 2 % of a core; a longer
+// one costs little less, and a shorter one does not tick more often (Linux, Go 1.26).
 const Tick = time.Millisecond
 
 const (
-	lookEvery = time.Second // at the machine's wall clock
-	attentive = 256         // ticks for which the coarse time is kept after somebody asked for it
+	followEvery = time.Second // how often the machine's wall clock is read
+	coarseTicks = 256         // for how many ticks the coarse time is kept after a call of Coarse
 )
 
-// Clock is the time of one node. Its methods are safe for concurrent use.
+// Clock is the clock of one node. Its methods are safe for concurrent use.
 type Clock struct {
 	source
 	log    *slog.Logger
 	ahead  func() (time.Duration, bool)
 	line   atomic.Pointer[line]
-	coarse atomic.Int64 // 0: it is not kept
+	coarse atomic.Int64 // 0: not kept
 	asked  chan struct{}
 	steps  steps // Run's
 }
 
-// source is the machine's clocks.
+// source reads the machine's clocks.
 type source struct {
 	mono func() int64              // nanoseconds since some moment, never set
 	both func() (wall, mono int64) // at one moment
 }
 
-func machine() source {
+func machine(wallClock func() time.Time) source {
+	if wallClock == nil {
+		wallClock = time.Now
+	}
 	base := time.Now()
 	return source{
 		mono: func() int64 { return int64(time.Since(base)) },
 		both: func() (wall, mono int64) {
-			now := time.Now()
-			return now.UnixNano(), int64(now.Sub(base))
+			mono = int64(time.Since(base))
+			return wallClock().UnixNano(), mono
 		},
 	}
 }
 
-// New returns a clock that shows the machine's wall time. ahead says how far it is ahead of other nodes' clocks, and whether that is
-// known; nil: it never is. What is worth telling of the machine's clock goes to the log.
-func New(log *slog.Logger, ahead func() (time.Duration, bool)) *Clock {
-	return newClock(machine(), log, ahead)
+// New returns a clock that shows the machine's wall time, read by wallClock; nil: by time.Now. ahead returns how far
+// the clock is ahead of other nodes' clocks, and whether that is known; nil: it never is. The log reports clock steps.
+func New(wallClock func() time.Time, log *slog.Logger, ahead func() (time.Duration, bool)) *Clock {
+	return newClock(machine(wallClock), log, ahead)
 }
 
 func newClock(s source, log *slog.Logger, ahead func() (time.Duration, bool)) *Clock {
@@ -60,11 +63,11 @@ func newClock(s source, log *slog.Logger, ahead func() (time.Duration, bool)) *C
 	return c
 }
 
-// Now is the time in Unix nanoseconds.
+// Now returns the time in Unix nanoseconds.
 func (c *Clock) Now() int64 { return c.line.Load().now(c.mono()) }
 
-// Coarse is the time as it was at most a Tick ago, or longer where the machine has no time for its clock. Before Run and after, and at
-// the first call after a quarter of a second without any, it is Now.
+// Coarse returns the time of at most a Tick ago, or of longer ago on an overloaded machine. Outside Run, and at the
+// first call after a quarter of a second without any, it returns Now.
 func (c *Clock) Coarse() int64 {
 	if now := c.coarse.Load(); now != 0 {
 		return now
@@ -76,10 +79,10 @@ func (c *Clock) Coarse() int64 {
 	return c.Now()
 }
 
-// Run keeps the coarse time while somebody asks for it, and follows the machine's wall clock, until ctx ends. It returns nil. It may be
-// called once.
+// Run keeps the coarse time while Coarse is called, and follows the machine's wall clock, until ctx ends. It returns
+// nil. It may be called once.
 func (c *Clock) Run(ctx context.Context) error {
-	ticker, look := time.NewTicker(Tick), time.NewTicker(lookEvery)
+	ticker, look := time.NewTicker(Tick), time.NewTicker(followEvery)
 	defer ticker.Stop()
 	defer look.Stop()
 	defer c.coarse.Store(0)
@@ -91,7 +94,7 @@ func (c *Clock) Run(ctx context.Context) error {
 		case <-look.C:
 			c.follow()
 		case <-c.asked:
-			left = attentive
+			left = coarseTicks
 			ticker.Reset(Tick)
 			c.coarse.Store(c.Now())
 		case <-ticker.C:
@@ -105,20 +108,21 @@ func (c *Clock) Run(ctx context.Context) error {
 	}
 }
 
-// follow looks at the machine's wall clock.
+// follow follows the machine's wall clock.
 func (c *Clock) follow() {
 	wall, mono := c.both()
 	ahead, known := c.ahead()
-	next, say, due := c.steps.follow(c.line.Load(), wall, mono, ahead, known)
+	next, what, due := c.steps.follow(c.line.Load(), wall, mono, ahead, known)
 	if next != nil {
 		c.line.Store(next)
 	}
-	switch off := slog.Duration("off", due); say {
-	case noticed:
+	switch off := slog.Duration("off", due); what {
+	case stepped:
 		c.log.Warn("the machine's clock was set; this node's follows if that lasts", off)
-	case doubted:
-		c.log.Warn("the machine's clock was set, but other nodes' clocks agree with the time before: run NTP on this machine", off,
-			slog.Duration("followed_in", doubt))
+	case disputed:
+		c.log.Warn(
+			"the machine's clock was set, but other nodes' clocks agree with the time before: run NTP on this machine",
+			off, slog.Duration("followed_in", disputedWait))
 	case returned:
 		c.log.Info("the machine's clock was set back to what it was")
 	case jumped:

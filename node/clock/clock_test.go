@@ -11,11 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgelimit/edgelimit/testnet/bubble"
-	"github.com/edgelimit/edgelimit/testnet/leaks"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+func TestMain(m *testing.M) { testkit.MainWithoutLeaks(m) }
 
 // run runs a clock until the returned function is called.
 func run(t *testing.T, c *Clock) (stop func()) {
@@ -34,8 +33,8 @@ func run(t *testing.T, c *Clock) (stop func()) {
 
 // The coarse time is never ahead, and while it is kept at most a tick behind.
 func TestCoarseIsATickOldAtMost(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		c := New(slog.New(slog.DiscardHandler), nil)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		c := New(nil, slog.New(slog.DiscardHandler), nil)
 		stop := run(t, c)
 		defer stop()
 		kept := 0
@@ -55,11 +54,11 @@ func TestCoarseIsATickOldAtMost(t *testing.T) {
 	})
 }
 
-// A clock that nobody asks wakes nobody a thousand times a second, and the first to ask again is told the exact time.
+// Without calls of Coarse the clock does not tick, and the first call again returns the exact time.
 func TestNobodyAsks(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		var readings atomic.Int64
-		s := machine()
+		s := machine(nil)
 		mono := s.mono
 		s.mono = func() int64 { readings.Add(1); return mono() }
 		c := newClock(s, slog.New(slog.DiscardHandler), nil)
@@ -67,20 +66,20 @@ func TestNobodyAsks(t *testing.T) {
 		defer stop()
 		c.Coarse()
 		time.Sleep(time.Minute)
-		if n := readings.Load(); n > attentive+10 || n < attentive-10 {
-			t.Errorf("%d readings in a minute after somebody asked once, want some %d", n, attentive)
+		if n := readings.Load(); n > coarseTicks+10 || n < coarseTicks-10 {
+			t.Errorf("%d readings in a minute after somebody asked once, want some %d", n, coarseTicks)
 		}
 		time.Sleep(time.Microsecond)
 		if now, coarse := time.Now().UnixNano(), c.Coarse(); coarse != now {
-			t.Errorf("the first who asks again is told a time %v old", time.Duration(now-coarse))
+			t.Errorf("the first call again returns a time %v old", time.Duration(now-coarse))
 		}
 	})
 }
 
 // Without Run, before it and after, the time is exact.
 func TestCoarseWithoutRun(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		c := New(slog.New(slog.DiscardHandler), nil)
+	testkit.VirtualTime(t, func(t *testing.T) {
+		c := New(nil, slog.New(slog.DiscardHandler), nil)
 		exact := func(when string) {
 			t.Helper()
 			for range 10 {
@@ -101,15 +100,16 @@ func TestCoarseWithoutRun(t *testing.T) {
 
 // A machine whose clock is set while the clock runs: the log says so, and the time follows.
 func TestRunFollows(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		var set, ahead atomic.Int64
-		s := machine()
+		s := machine(nil)
 		s.both = func() (wall, mono int64) {
 			mono = s.mono()
 			return time.Now().UnixNano() + set.Load(), mono
 		}
 		var text bytes.Buffer
-		c := newClock(s, slog.New(slog.NewTextHandler(&text, nil)), func() (time.Duration, bool) { return time.Duration(ahead.Load()), true })
+		c := newClock(s, slog.New(slog.NewTextHandler(&text, nil)),
+			func() (time.Duration, bool) { return time.Duration(ahead.Load()), true })
 		off := func() time.Duration { return time.Duration(c.Now() - time.Now().UnixNano()) }
 		stop := run(t, c)
 		set.Store(int64(time.Second))
@@ -138,11 +138,12 @@ func TestRunFollows(t *testing.T) {
 	})
 }
 
-// Many who ask at a time, while the clock follows the machine's: for the race detector. What one of them reads never goes back.
+// Many who ask at a time, while the clock follows the machine's: for the race detector. What one of them reads never
+// goes back.
 func TestConcurrentReaders(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		var set atomic.Int64
-		s := machine()
+		s := machine(nil)
 		s.both = func() (wall, mono int64) {
 			mono = s.mono()
 			return time.Now().UnixNano() + set.Load(), mono
@@ -171,7 +172,7 @@ func TestConcurrentReaders(t *testing.T) {
 }
 
 func BenchmarkCoarse(b *testing.B) {
-	c := New(slog.New(slog.DiscardHandler), nil)
+	c := New(nil, slog.New(slog.DiscardHandler), nil)
 	ctx, cancel := context.WithCancel(b.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = c.Run(ctx) })
@@ -188,7 +189,7 @@ func BenchmarkCoarse(b *testing.B) {
 }
 
 func BenchmarkNow(b *testing.B) {
-	c := New(slog.New(slog.DiscardHandler), nil)
+	c := New(nil, slog.New(slog.DiscardHandler), nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		if c.Now() == 0 {

@@ -4,15 +4,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
-// world is a machine whose clocks the test sets, and a clock that looks at them every second.
-type world struct {
+// machineClock is a machine whose clocks the test sets, with a clock that follows them every second.
+type machineClock struct {
 	mono int64
-	set  time.Duration // what the wall clock was set by since the beginning
+	set  time.Duration // how far the wall clock was set since the start
 	line *line
 	steps
 	ahead time.Duration // of the other nodes, before anything was set
@@ -21,59 +22,62 @@ type world struct {
 
 const began = 1_800_000_000 * int64(time.Second)
 
-func newWorld() *world { return &world{mono: 1, line: &line{from: 1, at: began}, alone: true} }
+func newMachineClock() *machineClock {
+	return &machineClock{mono: 1, line: &line{from: 1, at: began}, alone: true}
+}
 
-func (w *world) wall() int64 { return began + w.mono - 1 + int64(w.set) }
+func (w *machineClock) wall() int64 { return began + w.mono - 1 + int64(w.set) }
 
-// departed is by how much the clock is ahead of one that nobody sets.
-func (w *world) departed() time.Duration {
+// departed returns how far the clock is ahead of one that is never set.
+func (w *machineClock) departed() time.Duration {
 	return time.Duration(w.line.now(w.mono) - (began + w.mono - 1))
 }
 
-// second passes, and the clock looks.
-func (w *world) second() news {
+// second advances by a second and follows.
+func (w *machineClock) second() event {
 	w.mono += int64(time.Second)
-	next, say, _ := w.follow(w.line, w.wall(), w.mono, w.ahead+w.departed(), !w.alone)
+	next, what, _ := w.follow(w.line, w.wall(), w.mono, w.ahead+w.departed(), !w.alone)
 	if next != nil {
 		w.line = next
 	}
-	return say
+	return what
 }
 
-// seconds pass; it returns what was told, in order.
-func (w *world) seconds(n int) (told []news) {
+// seconds advances by n seconds and returns the events.
+func (w *machineClock) seconds(n int) (events []event) {
 	for range n {
-		if say := w.second(); say != none {
-			told = append(told, say)
+		if what := w.second(); what != none {
+			events = append(events, what)
 		}
 	}
-	return told
+	return events
 }
 
-func expectNews(t *testing.T, what string, got []news, want ...news) {
+func expectEvents(t *testing.T, what string, got []event, want ...event) {
 	t.Helper()
 	if len(got) != len(want) {
-		t.Fatalf("%s: told %v, want %v", what, got, want)
+		t.Fatalf("%s: got %v, want %v", what, got, want)
 	}
 	for i := range got {
 		if got[i] != want[i] {
-			t.Fatalf("%s: told %v, want %v", what, got, want)
+			t.Fatalf("%s: got %v, want %v", what, got, want)
 		}
 	}
 }
 
-func near(a, b time.Duration) bool { return (a - b).Abs() <= least }
+func near(a, b time.Duration) bool { return (a - b).Abs() <= minStep }
 
-// Small steps are made up for at a fiftieth of the time, without a word.
+// Small steps are corrected at 1/50 of the time, without an event.
 func TestSmallStepsAreSlewed(t *testing.T) {
-	for _, step := range []time.Duration{2 * time.Second, -2 * time.Second, 300 * time.Millisecond, -300 * time.Millisecond} {
-		w := newWorld()
+	for _, step := range []time.Duration{2 * time.Second, -2 * time.Second, 300 * time.Millisecond,
+		-300 * time.Millisecond} {
+		w := newMachineClock()
 		w.seconds(5)
 		w.set = step
 		w.seconds(1) // it looks
 		for i := 1; i < 100; i++ {
-			expectNews(t, "slewing", w.seconds(1))
-			want := time.Duration(i) * time.Second / slew
+			expectEvents(t, "slewing", w.seconds(1))
+			want := time.Duration(i) * time.Second / slewRate
 			if want = min(want, step.Abs()); step < 0 {
 				want = -want
 			}
@@ -88,51 +92,51 @@ func TestSmallStepsAreSlewed(t *testing.T) {
 	}
 }
 
-// A jump waits for ten seconds, and happens at once then. It is told twice.
+// The clock jumps at once after ten seconds. Two events report it.
 func TestLargeStepsLastFirst(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour, 3 * time.Second, -3 * time.Second} {
-		w := newWorld()
+		w := newMachineClock()
 		w.set = step
-		expectNews(t, "at first", w.seconds(10), noticed)
+		expectEvents(t, "at first", w.seconds(10), stepped)
 		if got := w.departed(); got != 0 {
 			t.Fatalf("it moved by %v too early", got)
 		}
-		expectNews(t, "after ten seconds", w.seconds(1), jumped)
+		expectEvents(t, "after ten seconds", w.seconds(1), jumped)
 		if got := w.departed(); got != step {
 			t.Fatalf("it moved by %v, want %v", got, step)
 		}
-		expectNews(t, "then", w.seconds(100))
+		expectEvents(t, "then", w.seconds(100))
 	}
 }
 
 // What is put right in time does nothing.
 func TestAStepThatIsTakenBackDoesNothing(t *testing.T) {
-	w := newWorld()
+	w := newMachineClock()
 	w.set = time.Hour
-	expectNews(t, "set", w.seconds(9), noticed)
+	expectEvents(t, "set", w.seconds(9), stepped)
 	w.set = 0
-	expectNews(t, "set back", w.seconds(30), returned)
+	expectEvents(t, "set back", w.seconds(30), returned)
 	w.set = -time.Minute
-	expectNews(t, "set again", w.seconds(5), noticed)
+	expectEvents(t, "set again", w.seconds(5), stepped)
 	w.set = -2 * time.Minute // waiting begins again
-	expectNews(t, "and again", w.seconds(10), noticed)
+	expectEvents(t, "and again", w.seconds(10), stepped)
 	if got := w.departed(); got != 0 {
 		t.Errorf("it moved by %v", got)
 	}
-	expectNews(t, "at last", w.seconds(1), jumped)
+	expectEvents(t, "at last", w.seconds(1), jumped)
 }
 
 // Between two jumps there is an hour, or a window could be admitted more than twice.
 func TestJumpsAreRare(t *testing.T) {
-	w := newWorld()
+	w := newMachineClock()
 	w.set = time.Hour
 	w.seconds(12)
 	w.set = 2 * time.Hour
-	expectNews(t, "the second step", w.seconds(3500), noticed)
+	expectEvents(t, "the second step", w.seconds(3500), stepped)
 	if got := w.departed(); got != time.Hour {
 		t.Fatalf("it moved by %v", got)
 	}
-	expectNews(t, "an hour after the first", w.seconds(100), jumped)
+	expectEvents(t, "an hour after the first", w.seconds(100), jumped)
 	if got := w.departed(); got != 2*time.Hour {
 		t.Errorf("it moved by %v", got)
 	}
@@ -140,25 +144,26 @@ func TestJumpsAreRare(t *testing.T) {
 
 // Where other nodes agree with the clock, a jump away from them waits for ten minutes; one towards them does not.
 func TestOthersDelayAJump(t *testing.T) {
-	w := newWorld()
+	w := newMachineClock()
 	w.alone = false
 	w.set = time.Hour
-	expectNews(t, "away from the others", w.seconds(600), doubted)
+	expectEvents(t, "away from the others", w.seconds(600), disputed)
 	if got := w.departed(); got != 0 {
 		t.Fatalf("it moved by %v", got)
 	}
-	expectNews(t, "after ten minutes", w.seconds(1), jumped)
+	expectEvents(t, "after ten minutes", w.seconds(1), jumped)
 
-	w = newWorld()
+	w = newMachineClock()
 	w.alone, w.ahead = false, -time.Hour // it was wrong from the beginning, and now the machine's is right
 	w.set = time.Hour
-	expectNews(t, "towards the others", w.seconds(11), noticed, jumped)
+	expectEvents(t, "towards the others", w.seconds(11), stepped, jumped)
 }
 
-// Whatever the machine's clock does, the time goes on, at most 2 % too fast or too slow, and jumps at most once an hour.
+// Whatever the machine's clock does, the time goes on, at most 2 % too fast or too slow, and jumps at most once an
+// hour.
 func TestTimeGoesOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld()
+		w := newMachineClock()
 		w.alone = rapid.Bool().Draw(t, "alone")
 		last, lastJump := w.line.now(w.mono), int64(0)
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
@@ -167,7 +172,7 @@ func TestTimeGoesOn(t *testing.T) {
 			for range rapid.IntRange(1, 60).Draw(t, "seconds") {
 				leap := w.second() == jumped
 				now := w.line.now(w.mono)
-				if passed := time.Duration(now - last); !leap && (passed-time.Second).Abs() > time.Second/slew+1 {
+				if passed := time.Duration(now - last); !leap && (passed-time.Second).Abs() > time.Second/slewRate+1 {
 					t.Fatalf("in a second %v passed", passed)
 				}
 				last = now
@@ -183,8 +188,8 @@ func TestTimeGoesOn(t *testing.T) {
 	})
 }
 
-// A client that keeps to 95 % of its limit all the time notices nothing of a clock that is put right by two seconds, back or forth; one that
-// asks for all it can get gets no more than 2 % more of it.
+// A client that keeps to 95 % of its limit all the time notices nothing of a clock that is put right by two seconds,
+// back or forth; one that asks for all it can get gets no more than 2 % more of it.
 func TestAStepRejectsNobody(t *testing.T) {
 	for _, step := range []time.Duration{2 * time.Second, -2 * time.Second} {
 		limit, err := counters.NewLimit(counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 100)
@@ -192,10 +197,11 @@ func TestAStepRejectsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
-		w := newWorld()
-		var greedy counterstest.Rolling
+		w := newMachineClock()
+		var greedy oracle.Rolling
 		denied := 0
-		for i := range int64(20 * 200) { // 95 requests in ten seconds are one in 105 ms; the greedy client asks each time twice
+		// 95 requests in ten seconds are one in 105 ms; the greedy client asks each time twice
+		for i := range int64(20 * 200) {
 			w.mono = 1 + i*int64(105*time.Millisecond)
 			if i == 500 {
 				w.set = step

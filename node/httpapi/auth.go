@@ -1,67 +1,112 @@
 package httpapi
 
 import (
+	"log/slog"
 	"net/http"
-	"net/url"
+	"strings"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/answer"
 )
 
-// What /v1/auth says in the header X-RL-Decision. They are values of headers, which nobody writes to.
+// These are values of the headers X-RL-Decision and, where no rule was asked, X-RL-Reason. Nobody writes to them.
 var (
+	noDescriptor   = []string{actions.NoDescriptor}
 	authAllow      = []string{"allow"}
 	authDeny       = []string{"deny"}
 	authShadowDeny = []string{"shadow-deny"} // a rule in shadow mode would have denied it
 )
 
-// denyStatus are the statuses that ?deny= may ask for: proxies differ in which of them they hand on.
+// denyStatus holds the statuses of denials that the path may ask for: proxies differ in which of them they hand on.
 var denyStatus = map[string]int{
-	"": http.StatusTooManyRequests, "429": http.StatusTooManyRequests,
-	"403": http.StatusForbidden, "401": http.StatusUnauthorized,
+	"429": http.StatusTooManyRequests,
+	"403": http.StatusForbidden,
+	"401": http.StatusUnauthorized,
 }
 
-// auth answers /v1/auth: whether the request that a proxy asks about may pass. The request's own method and body mean nothing.
-func (d *door) auth(w http.ResponseWriter, r *http.Request) {
-	if d.opt.Actions == nil {
-		d.refuse(w, r, refuse(http.StatusNotFound, "forward-auth is not configured here"))
+// authPath is the path of forward-auth. Its parameters follow in the path: /deny/STATUS and /domain/NAME. The query is
+// ignored: proxies such as Caddy append that of the client.
+const authPath = "/v1/auth"
+
+// parseAuthPath returns the path's parameters: the status of denials, and the domain if it names one.
+func parseAuthPath(path string) (status int, domain string, ok bool) {
+	rest, status := path[len(authPath):], http.StatusTooManyRequests
+	if after, found := strings.CutPrefix(rest, "/deny/"); found {
+		word, more, _ := strings.Cut(after, "/")
+		if status, ok = denyStatus[word]; !ok {
+			return 0, "", false
+		}
+		rest = after[len(word):]
+		if more == "" && rest != "" {
+			return 0, "", false
+		}
+	}
+	if rest == "" {
+		return status, "", true
+	}
+	domain, ok = strings.CutPrefix(rest, "/domain/")
+	return status, domain, ok && domain != ""
+}
+
+// auth answers /v1/auth: whether the request that a proxy describes may pass. The request's own method, query and body
+// are ignored.
+func (a *api) auth(w http.ResponseWriter, r *http.Request) {
+	if a.opt.Actions == nil {
+		a.refuse(w, r, refusef(http.StatusNotFound, "forward-auth is not configured here"))
 		return
 	}
-	status, domain, err := authWants(r.URL.RawQuery)
-	if err != nil {
-		d.refuse(w, r, err)
+	status, domain, ok := parseAuthPath(r.URL.Path)
+	if !ok {
+		a.refuse(w, r, refusef(http.StatusNotFound, "forward-auth is asked at /v1/auth, /v1/auth/deny/403 "+
+			"(or 401, 429), /v1/auth/domain/NAME, or /v1/auth/deny/403/domain/NAME"))
 		return
 	}
 	s := takeScratch()
-	defer s.giveBack(&d.bodies)
-	d.opt.Actions.DescribeOriginal(r, &s.req)
+	defer s.release(&a.bodies)
+	out := a.opt.Actions.DescribeOriginal(r, &s.req)
+	a.remind(r, s, &out)
+	if out.Denied != "" {
+		answer.WriteDenied(w, status, out.Denied, out.Detail)
+		return
+	}
 	if domain != "" {
 		s.req.Domain = domain
 	}
 	v := counters.Verdict{Allowed: true}
-	if len(s.req.Descriptors) > 0 { // otherwise no rule can be meant
-		if v, err = d.ask(r, s); err != nil {
-			d.refuse(w, r, err)
+	if len(s.req.Descriptors) == 0 { // no rule can match
+		w.Header()["X-Rl-Reason"] = noDescriptor
+	} else {
+		var err error
+		v, err = a.ask(r, s)
+		if answer.TooManyValues(&s.req, err) {
+			answer.WriteDenied(w, status, actions.DeniedTooManyValues, err.Error())
+			return
+		}
+		if err != nil {
+			a.refuse(w, r, err)
 			return
 		}
 	}
-	retryAfter := d.headers.Write(w.Header(), s.layers)
+	retryAfter := a.headers.Write(w.Header(), s.layers)
 	w.Header()["X-Rl-Decision"] = decisionWord(v, s.layers)
 	if !v.Allowed {
-		deny(w, status, v, s.layers, retryAfter, nil)
+		answer.NewDenial(status, s.layers, retryAfter).Write(w)
 	}
 }
 
-// authWants reads the query of /v1/auth: the status of denials, and the domain if another one than usual is meant.
-func authWants(query string) (status int, domain string, err error) {
-	if query == "" {
-		return http.StatusTooManyRequests, "", nil
+// remind logs, once a minute each, requests that lack what limits need, and queries that earlier versions read.
+func (a *api) remind(r *http.Request, s *scratch, out *actions.Outcome) {
+	ctx, log, q := r.Context(), a.opt.Logger, r.URL.RawQuery
+	if (strings.HasPrefix(q, "deny=") || strings.HasPrefix(q, "domain=")) && a.queries.Due(a.opt.Now()) {
+		log.LogAttrs(ctx, slog.LevelWarn, "the query of /v1/auth is ignored", slog.String("hint", "to set it in your "+
+			"proxy, write /v1/auth/deny/403 or /v1/auth/domain/NAME; a client may have sent it"))
 	}
-	asked, err := url.ParseQuery(query)
-	status, known := denyStatus[asked.Get("deny")]
-	if err != nil || !known {
-		return 0, "", refuse(http.StatusBadRequest, "deny is the status of denials: 429, 403 or 401")
+	bare := len(s.req.Descriptors) == 0
+	if out.Denied == "" && (out.Ignored || bare) && a.hints.Due(a.opt.Now()) {
+		log.LogAttrs(ctx, slog.LevelWarn, "forward-auth lacks what limits are for", slog.Bool("no_descriptor", bare),
+			slog.Bool("headers_ignored", out.Ignored), slog.String("hint", a.opt.Actions.Hint(r)))
 	}
-	return status, asked.Get("domain"), nil
 }
 
 func decisionWord(v counters.Verdict, layers []counters.Decision) []string {

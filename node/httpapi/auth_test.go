@@ -1,6 +1,9 @@
 package httpapi
 
 import (
+	"bytes"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -9,10 +12,17 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-func authDoor(t testing.TB, l Limiter) http.Handler {
+func authAPI(t testing.TB, l answer.Limiter) http.Handler {
+	t.Helper()
+	return authAPILogging(t, l, io.Discard)
+}
+
+func authAPILogging(t testing.TB, l answer.Limiter, log io.Writer) http.Handler {
 	t.Helper()
 	a, err := actions.New(actions.Config{
 		Domain: "edge", TrustedProxies: []string{"10.0.0.0/8"},
@@ -22,13 +32,13 @@ func authDoor(t testing.TB, l Limiter) http.Handler {
 		t.Fatal(err)
 	}
 	opt := quiet()
-	opt.Actions = a
+	opt.Actions, opt.Logger = a, slog.New(slog.NewTextHandler(log, nil))
 	return New(l, opt)
 }
 
-// authRequest asks /v1/auth from a trusted proxy about GET /login of 192.0.2.1.
-func authRequest(method, query string) *http.Request {
-	r := httptest.NewRequest(method, "/v1/auth"+query, nil)
+// authRequest asks /v1/auth from a trusted proxy about GET /login of 192.0.2.1; rest is what follows in the path.
+func authRequest(method, rest string) *http.Request {
+	r := httptest.NewRequest(method, "/v1/auth"+rest, nil)
 	r.RemoteAddr = "10.0.0.1:4711"
 	r.Header.Set("X-Forwarded-For", "192.0.2.1")
 	r.Header.Set("X-Forwarded-Uri", "/login?next=/")
@@ -36,8 +46,8 @@ func authRequest(method, query string) *http.Request {
 }
 
 // askAuth asks it, and returns what was answered.
-func askAuth(h http.Handler, method, query string) *httptest.ResponseRecorder {
-	r := authRequest(method, query)
+func askAuth(h http.Handler, method, rest string) *httptest.ResponseRecorder {
+	r := authRequest(method, rest)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
@@ -46,11 +56,14 @@ func askAuth(h http.Handler, method, query string) *httptest.ResponseRecorder {
 func TestAuthAsksForTheOriginalRequest(t *testing.T) {
 	l := always(allowedBurst)
 	for i, method := range []string{"GET", "HEAD", "POST", "DELETE", "OPTIONS"} {
-		w := askAuth(authDoor(t, l), method, "?domain=other")
+		w := askAuth(authAPI(t, l), method, "/domain/other")
 		if w.Code != 200 || w.Body.Len() != 0 {
 			t.Errorf("%s: %d %q", method, w.Code, w.Body)
 		}
-		want := rules.Request{Domain: "other", Descriptors: [][]rules.Entry{{{Key: "path", Value: "/login"}, {Key: "remote_address", Value: "192.0.2.1"}}}}
+		want := rules.Request{
+			Domain:      "other",
+			Descriptors: [][]rules.Entry{{{Key: "path", Value: "/login"}, {Key: "remote_address", Value: "192.0.2.1"}}},
+		}
 		if len(l.asked) != i+1 || !reflect.DeepEqual(l.asked[i], want) {
 			t.Fatalf("%s asked %+v, want %+v", method, l.asked, want)
 		}
@@ -63,22 +76,26 @@ func TestAuthAnswers(t *testing.T) {
 	soft := shadow
 	soft.Mode = counters.Soft
 	tests := []struct {
-		name, query string
-		said        counters.Decision
-		status      int
-		word        string
+		name, rest string
+		said       counters.Decision
+		status     int
+		word       string
 	}{
 		{"allowed", "", allowedBurst, 200, "allow"},
 		{"denied", "", deniedBurst, 429, "deny"},
-		{"denied as 403", "?deny=403", deniedBurst, 403, "deny"},
-		{"denied as 401", "?deny=401", deniedBurst, 401, "deny"},
-		{"denied as 429", "?deny=429", deniedBurst, 429, "deny"},
-		{"allowed, denials as 403", "?deny=403", allowedBurst, 200, "allow"},
+		{"denied as 403", "/deny/403", deniedBurst, 403, "deny"},
+		{"denied as 401", "/deny/401", deniedBurst, 401, "deny"},
+		{"denied as 429", "/deny/429", deniedBurst, 429, "deny"},
+		{"allowed, denials as 403", "/deny/403", allowedBurst, 200, "allow"},
+		{"the client's query", "?deny=401", deniedBurst, 429, "deny"},
+		{"the client's query beside the proxy's path", "/deny/403?deny=401&domain=x", deniedBurst, 403, "deny"},
+		{"a domain as well", "/deny/403/domain/a/b", deniedBurst, 403, "deny"},
+		{"a query that cannot be read", "?a;b&%zz", allowedBurst, 200, "allow"},
 		{"shadow", "", shadow, 200, "shadow-deny"},
 		{"within a soft margin", "", soft, 200, "allow"},
 	}
 	for _, tt := range tests {
-		w := askAuth(authDoor(t, always(tt.said)), "GET", tt.query)
+		w := askAuth(authAPI(t, always(tt.said)), "GET", tt.rest)
 		h := w.Header()
 		if w.Code != tt.status || h.Get("X-RL-Decision") != tt.word {
 			t.Errorf("%s: %d, %q", tt.name, w.Code, h.Get("X-RL-Decision"))
@@ -86,35 +103,137 @@ func TestAuthAnswers(t *testing.T) {
 		if h.Get("RateLimit") == "" || h.Get("RateLimit-Policy") == "" {
 			t.Errorf("%s: %v", tt.name, h)
 		}
-		if denied := tt.word == "deny"; denied != (h.Get("Retry-After") != "") || denied != strings.Contains(w.Body.String(), "rate_limit_exceeded") {
+		if denied := tt.word == "deny"; denied != (h.Get("Retry-After") != "") ||
+			denied != strings.Contains(w.Body.String(), "rate_limit_exceeded") {
 			t.Errorf("%s: Retry-After %q, %s", tt.name, h.Get("Retry-After"), w.Body)
 		}
 	}
 }
 
-// TestAuthWithoutAnythingToAsk: no rule can be meant where nothing is known of the request.
+// TestAuthTakesNothingFromTheQuery: it may be that of the client, who would choose a domain without rules.
+func TestAuthTakesNothingFromTheQuery(t *testing.T) {
+	var log bytes.Buffer
+	l := always(allowedBurst)
+	h := authAPILogging(t, l, &log)
+	for _, query := range []string{"?domain=x", "?domain=x", "?deny=302", "?a;b", "?%zz", "?x=1&domain=x"} {
+		if w := askAuth(h, "GET", query); w.Code != 200 {
+			t.Errorf("%s: %d %s", query, w.Code, w.Body)
+		}
+	}
+	for _, req := range l.asked {
+		if req.Domain != "edge" {
+			t.Errorf("asked in domain %q", req.Domain)
+		}
+	}
+	if len(l.asked) != 6 || strings.Count(log.String(), "the query of /v1/auth is ignored") != 1 {
+		t.Errorf("asked %d times, logged %s", len(l.asked), &log)
+	}
+}
+
+// TestAuthWithoutAnythingToAsk: no rule can be meant where nothing is known of the request. It is allowed, and that is
+// said.
 func TestAuthWithoutAnythingToAsk(t *testing.T) {
+	var log bytes.Buffer
 	l := always(deniedBurst)
+	h := authAPILogging(t, l, &log)
+	for range 3 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(
+			w,
+			httptest.NewRequest("GET", "/v1/auth", nil),
+		) // its sender is no trusted proxy: the path is not known
+		header := w.Header()
+		if w.Code != 200 || header.Get("X-RL-Decision") != "allow" || header.Get("X-RL-Reason") != "no-descriptor" ||
+			len(l.asked) != 0 {
+			t.Errorf("%d %v, asked %v", w.Code, header, l.asked)
+		}
+	}
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "trusted_proxies") ||
+		!strings.Contains(text, "no_descriptor=true") {
+		t.Errorf("logged %q", text)
+	}
+}
+
+// TestAuthSaysThatItIgnoresHeaders: a proxy that is not among the trusted ones is told so in the log.
+func TestAuthSaysThatItIgnoresHeaders(t *testing.T) {
+	var log bytes.Buffer
+	a, err := actions.New(actions.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := quiet()
+	opt.Actions, opt.Logger = a, slog.New(slog.NewTextHandler(&log, nil))
+	w := askAuth(New(always(allowedBurst), opt), "GET", "")
+	if w.Code != 200 || w.Header().Get("X-RL-Reason") != "" || !strings.Contains(log.String(), "10.0.0.1") {
+		t.Errorf("%d %v, logged %q", w.Code, w.Header(), &log)
+	}
+}
+
+// TestAuthDeniesByDescription: what the actions deny is denied with the status that the proxy hands on, and no rule is
+// asked.
+func TestAuthDeniesByDescription(t *testing.T) {
+	a, err := actions.New(actions.Config{
+		Domain: "edge", TrustedProxies: []string{"10.0.0.0/8"}, OnAmbiguous: actions.Deny,
+		Descriptors: []actions.Descriptor{
+			{{Key: "api_key", Source: "header X-Api-Key"}, {Key: actions.OnMissing, Source: actions.Deny}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := quiet()
+	opt.Actions = a
+	l := always(allowedBurst)
+	h := New(l, opt)
+	for reason, values := range map[string][]string{actions.DeniedMissing: nil, actions.DeniedAmbiguous: {"a", "b"}} {
+		r := authRequest("GET", "/deny/403")
+		r.Header["X-Api-Key"] = values
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		header := w.Header()
+		if header.Get("X-RL-Decision") != "deny" || header.Get("X-RL-Reason") != reason ||
+			header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %v", reason, header)
+		}
+		if detail := wantProblem(t, w, 403); !strings.Contains(detail, "header X-Api-Key") {
+			t.Errorf("%s: %s", reason, detail)
+		}
+	}
+	if len(l.asked) != 0 {
+		t.Errorf("asked %v", l.asked)
+	}
+}
+
+// TestAuthDeniesReadingsThatAreTooMany: a request that cannot be decided for its many readings is the client's, not the
+// proxy's mistake.
+func TestAuthDeniesReadingsThatAreTooMany(t *testing.T) {
+	l := &fake{answer: func(*rules.Request) ([]counters.Decision, error) { return nil, rules.ErrInvalidRequest }}
+	h := authAPI(t, l)
+	wantProblem(t, askAuth(h, "GET", ""), 400)
+	r := authRequest("GET", "")
+	r.Header.Set("X-Forwarded-Uri", "/Login")
 	w := httptest.NewRecorder()
-	authDoor(t, l).ServeHTTP(w, httptest.NewRequest("GET", "/v1/auth", nil)) // its sender is no trusted proxy: the path is not known
-	if w.Code != 200 || w.Header().Get("X-RL-Decision") != "allow" || len(l.asked) != 0 {
-		t.Errorf("%d %v, asked %v", w.Code, w.Header(), l.asked)
+	h.ServeHTTP(w, r)
+	wantProblem(t, w, 429)
+	if w.Header().Get("X-RL-Decision") != "deny" {
+		t.Errorf("%v", w.Header())
 	}
 }
 
 func TestAuthRefuses(t *testing.T) {
-	for _, query := range []string{"?deny=302", "?deny=200", "?deny=403&deny=%zz", "?deny=x"} {
+	for _, rest := range []string{"/", "/deny", "/deny/", "/deny/302", "/deny/403/", "/domain", "/domain/",
+		"/deny/403/x", "/domains/x", "/deny/x/domain/y"} {
 		l := always(allowedBurst)
-		wantProblem(t, askAuth(authDoor(t, l), "GET", query), 400)
+		wantProblem(t, askAuth(authAPI(t, l), "GET", rest), 404)
 		if len(l.asked) != 0 {
-			t.Errorf("%s: asked %v", query, l.asked)
+			t.Errorf("%s: asked %v", rest, l.asked)
 		}
 	}
 	wantProblem(t, askAuth(New(always(allowedBurst), quiet()), "GET", ""), 404)
 }
 
 func BenchmarkAuth(b *testing.B) {
-	h := authDoor(b, always(allowedBurst))
+	h := authAPI(b, always(allowedBurst))
 	r := httptest.NewRequest("GET", "/v1/auth", nil)
 	r.RemoteAddr = "10.0.0.1:4711"
 	r.Header.Set("X-Forwarded-For", "192.0.2.1")
@@ -123,5 +242,20 @@ func BenchmarkAuth(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		h.ServeHTTP(w, r)
+	}
+}
+
+// TestAuthAllocations: a plain request costs the memory of its descriptors, the address, and the headers' text and
+// list.
+func TestAuthAllocations(t *testing.T) {
+	h := authAPI(t, bareLimiter{allowedBurst})
+	w := httptest.NewRecorder()
+	r := authRequest(http.MethodGet, "")
+	got := testing.AllocsPerRun(200, func() {
+		clear(w.Header())
+		h.ServeHTTP(w, r)
+	})
+	if limit := 4.0; got > limit && !testkit.Enabled {
+		t.Errorf("%v allocations, at most %v are expected", got, limit)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-const typicalBody = `{"domain":"edge","descriptors":[[{"key":"remote_address","value":"203.0.113.77"}],[{"key":"path","value":"/login"},{"key":"remote_address","value":"203.0.113.77"}]],"cost":1}`
+const typicalBody = `{"domain":"edge","descriptors":[[{"key":"remote_address","value":"203.0.113.77"}],` +
+	`[{"key":"path","value":"/login"},{"key":"remote_address","value":"203.0.113.77"}]],"cost":1}`
 
 // neverLater is a time that has passed.
 var neverLater = time.Unix(1, 0)
@@ -21,7 +22,9 @@ var neverLater = time.Unix(1, 0)
 // bareLimiter answers every request with one decision and costs nothing.
 type bareLimiter struct{ d counters.Decision }
 
-func (l bareLimiter) Decide(_ context.Context, _ *rules.Request, layers []counters.Decision) ([]counters.Decision, error) {
+func (l bareLimiter) Decide(
+	_ context.Context, _ *rules.Request, layers []counters.Decision,
+) ([]counters.Decision, error) {
 	return append(layers, l.d), nil
 }
 
@@ -29,8 +32,8 @@ type closer struct{ io.Reader }
 
 func (closer) Close() error { return nil }
 
-// BenchmarkDoor is the cost of the door's own code. What it comes to beside that of a server, "make bench-doors" says.
-func BenchmarkDoor(b *testing.B) {
+// BenchmarkAPI measures the API's own code; "make bench-doors" measures it beside a server.
+func BenchmarkAPI(b *testing.B) {
 	for name, tt := range map[string]struct {
 		d    counters.Decision
 		path string
@@ -55,7 +58,7 @@ func BenchmarkDoor(b *testing.B) {
 		})
 	}
 	b.Run("auth", func(b *testing.B) {
-		h := authDoor(b, bareLimiter{allowedBurst})
+		h := authAPI(b, bareLimiter{allowedBurst})
 		w := httptest.NewRecorder()
 		r := authRequest(http.MethodGet, "")
 		b.ReportAllocs()

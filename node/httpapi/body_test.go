@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// listen serves the door on loopback and returns its address.
+// listen serves the API on loopback and returns its address.
 func listen(tb testing.TB, h http.Handler) string {
 	tb.Helper()
 	s := httptest.NewUnstartedServer(nil)
@@ -43,7 +44,8 @@ func TestTenMegabytes(t *testing.T) {
 	for _, path := range []string{"/v1/check", "/v1/check/batch", "/limiter/check"} {
 		for name, length := range map[string]int64{"announced": size, "in chunks": -1} {
 			t.Run(path+" "+name, func(t *testing.T) {
-				r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+path, io.LimitReader(zeros{}, size))
+				r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+path,
+					io.LimitReader(zeros{}, size))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -56,7 +58,8 @@ func TestTenMegabytes(t *testing.T) {
 				defer resp.Body.Close()
 				wantProblemIn(t, resp.StatusCode, resp.Header, resp.Body, 413)
 				// The next one is served, on this connection or on another.
-				next, err := http.Post("http://"+addr+"/v1/check", "application/json", strings.NewReader(`{"rule":"r"}`))
+				next, err := http.Post("http://"+addr+"/v1/check", "application/json",
+					strings.NewReader(`{"rule":"r"}`))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -77,7 +80,8 @@ func TestExpectContinue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", 10<<20)
+	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+		10<<20)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +99,8 @@ func TestConnectionSurvivesRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		path, body string
 		status     int
-	}{{"/v1/check", `{`, 400}, {"/nowhere", `{}`, 404}, {"/v1/check", `{"cost":-1}`, 400}, {"/v1/check", `{"rule":"r"}`, 200}} {
+	}{{"/v1/check", `{`, 400}, {"/nowhere", `{}`, 404}, {"/v1/check", `{"cost":-1}`, 400}, {"/v1/check", `{"rule":"r"}`,
+		200}} {
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", tt.path, len(tt.body), tt.body)
 		resp, err := http.ReadResponse(in, nil)
 		if err != nil {
@@ -120,7 +125,8 @@ func TestBodyThatBreaksOff(t *testing.T) {
 		{fmt.Errorf("read: %w", errDeadline()), 408, "in time"},
 	} {
 		l := always(allowedBurst)
-		r := httptest.NewRequest("POST", "/v1/check", io.MultiReader(strings.NewReader(`{"rule":`), iotest.ErrReader(tt.err)))
+		r := httptest.NewRequest("POST", "/v1/check",
+			io.MultiReader(strings.NewReader(`{"rule":`), iotest.ErrReader(tt.err)))
 		r.ContentLength = 12
 		w := httptest.NewRecorder()
 		New(l, quiet()).ServeHTTP(w, r)
@@ -167,7 +173,8 @@ func TestSlowBody(t *testing.T) {
 func TestBodyInSmallPieces(t *testing.T) {
 	l := always(allowedBurst)
 	identity := strings.Repeat("i", 5000)
-	r := httptest.NewRequest("POST", "/v1/check", iotest.OneByteReader(strings.NewReader(`{"rule":"r","identity":"`+identity+`"}`)))
+	r := httptest.NewRequest("POST", "/v1/check",
+		iotest.OneByteReader(strings.NewReader(`{"rule":"r","identity":"`+identity+`"}`)))
 	w := httptest.NewRecorder()
 	New(l, quiet()).ServeHTTP(w, r)
 	if w.Code != 200 || len(l.asked) != 1 || l.asked[0].Identity != identity {
@@ -191,7 +198,9 @@ func TestDecodeBombs(t *testing.T) {
 		{"lone surrogates", "/limiter/check", fill(`{"identity":"`, `\ud800`, `"}`, DefaultMaxBody)},
 		{"digits", "/v1/check", fill(`{"cost":`, "9", "}", DefaultMaxBody)},
 		{"checks", "/v1/check/batch", fill(`{"checks":[`, "0,", "]}", DefaultMaxBatchBody)},
-		{"a full batch of entries", "/v1/check/batch", fill(`{"checks":[`, `{"descriptors":[`+strings.TrimSuffix(strings.Repeat("[{},{},{},{},{},{},{},{}],", 32), ",")+`]},`, "]}", DefaultMaxBatchBody)},
+		{"a full batch of entries", "/v1/check/batch", fill(`{"checks":[`,
+			`{"descriptors":[`+strings.TrimSuffix(strings.Repeat("[{},{},{},{},{},{},{},{}],", 32),
+				",")+`]},`, "]}", DefaultMaxBatchBody)},
 		{"one long check", "/v1/check/batch", fill(`{"checks":[{"identity":"`, "x", `"}]}`, DefaultMaxBatchBody)},
 	} {
 		// The least of some runs: buffers are used again, but the race detector has the pool lose some.
@@ -217,15 +226,15 @@ func TestDecodeBombs(t *testing.T) {
 	}
 }
 
-// crowdedDoor is a door whose bodies may take 64 KiB together.
-func crowdedDoor(l Limiter) *door {
+// crowdedAPI returns an API with a budget of 64 KiB for bodies.
+func crowdedAPI(l answer.Limiter) *api {
 	opt := quiet()
 	opt.MaxBodies = 64 << 10
-	return New(l, opt).(*door)
+	return New(l, opt).(*api)
 }
 
-// held is a request whose body has come but for its last byte: the door waits for that.
-func held(t *testing.T, d *door, path, body string) (end func() *httptest.ResponseRecorder) {
+// held sends a request but for the last byte of its body, which the API waits for.
+func held(t *testing.T, d *api, path, body string) (end func() *httptest.ResponseRecorder) {
 	t.Helper()
 	r, w := io.Pipe()
 	rec, done := httptest.NewRecorder(), make(chan struct{})
@@ -250,9 +259,10 @@ func paddedCheck(size int) string {
 	return strings.Repeat(" ", size-len(check)) + check
 }
 
-// Slow clients with long bodies take no more than the allowance; short ones are served beside them, and all of them later.
+// Slow clients with long bodies take no more than the budget; short ones are served beside them, and all of them
+// later.
 func TestLongBodiesUnderWayAreBounded(t *testing.T) {
-	d := crowdedDoor(bareLimiter{allowedBurst})
+	d := crowdedAPI(bareLimiter{allowedBurst})
 	var ends []func() *httptest.ResponseRecorder
 	for range 2 { // 24 KiB each: steps of 4 and 8 KiB, counted twice
 		ends = append(ends, held(t, d, "/v1/check", paddedCheck(10<<10)))
@@ -282,22 +292,23 @@ func TestLongBodiesUnderWayAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a request, what it took of the allowance comes back.
-func TestTheAllowanceComesBack(t *testing.T) {
+// Whatever becomes of a request, what it took of the budget comes back.
+func TestBudgetComesBack(t *testing.T) {
 	panics := &fake{answer: func(*rules.Request) ([]counters.Decision, error) { panic("a bug") }}
 	for name, tt := range map[string]struct {
-		l    Limiter
+		l    answer.Limiter
 		path string
 		body io.Reader
 	}{
-		"answered":   {always(allowedBurst), "/v1/check", strings.NewReader(paddedCheck(9000))},
-		"broken off": {always(), "/v1/check", io.MultiReader(strings.NewReader(strings.Repeat(" ", 9000)), iotest.ErrReader(io.ErrUnexpectedEOF))},
-		"too long":   {always(), "/v1/check", strings.NewReader(paddedCheck(DefaultMaxBody + 1))},
-		"too much":   {always(), "/v1/check/batch", strings.NewReader(paddedCheck(40 << 10))},
-		"no JSON":    {always(), "/v1/check", strings.NewReader(strings.Repeat("[", 9000))},
-		"a panic":    {panics, "/v1/check", strings.NewReader(paddedCheck(9000))},
+		"answered": {always(allowedBurst), "/v1/check", strings.NewReader(paddedCheck(9000))},
+		"broken off": {always(), "/v1/check", io.MultiReader(strings.NewReader(strings.Repeat(" ", 9000)),
+			iotest.ErrReader(io.ErrUnexpectedEOF))},
+		"too long": {always(), "/v1/check", strings.NewReader(paddedCheck(DefaultMaxBody + 1))},
+		"too much": {always(), "/v1/check/batch", strings.NewReader(paddedCheck(40 << 10))},
+		"no JSON":  {always(), "/v1/check", strings.NewReader(strings.Repeat("[", 9000))},
+		"a panic":  {panics, "/v1/check", strings.NewReader(paddedCheck(9000))},
 	} {
-		d := crowdedDoor(tt.l)
+		d := crowdedAPI(tt.l)
 		func() {
 			defer func() { _ = recover() }()
 			d.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", tt.path, tt.body))
@@ -308,10 +319,10 @@ func TestTheAllowanceComesBack(t *testing.T) {
 	}
 }
 
-// watched looks at the allowance when it is written to: while the client takes the answer.
+// watched notes what is left of the budget when a response is written.
 type watched struct {
 	http.ResponseWriter
-	d    *door
+	d    *api
 	left int64
 }
 
@@ -324,7 +335,7 @@ func (w *watched) Write(b []byte) (int, error) {
 func TestLongAnswersCount(t *testing.T) {
 	opt := quiet()
 	opt.MaxBodies = 40 << 10
-	d := New(always(allowedBurst), opt).(*door)
+	d := New(always(allowedBurst), opt).(*api)
 	w := &watched{ResponseWriter: httptest.NewRecorder(), d: d}
 	body := `{"checks":[` + strings.TrimSuffix(strings.Repeat(`{"rule":"r"},`, 300), ",") + `]}`
 	d.ServeHTTP(w, httptest.NewRequest("POST", "/v1/check/batch", strings.NewReader(body)))

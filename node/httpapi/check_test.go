@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
-	"github.com/edgelimit/edgelimit/testnet/race"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 var (
@@ -17,13 +18,15 @@ var (
 		Allowed: true, Rule: "burst", Window: time.Minute, Limit: 100, Remaining: 45, ResetAfter: 29*time.Second + 1,
 	}
 	allowedDaily = counters.Decision{
-		Allowed: true, Rule: "daily", Window: 24 * time.Hour, Limit: 1000, Remaining: 900, ResetAfter: 80000 * time.Second,
+		Allowed: true, Rule: "daily", Window: 24 * time.Hour, Limit: 1000, Remaining: 900,
+		ResetAfter: 80000 * time.Second,
 	}
 	deniedBurst = counters.Decision{
 		Rule: "burst", Window: time.Minute, Limit: 100, RetryAfter: 1500*time.Millisecond + 1, ResetAfter: time.Minute,
 	}
 	neverBurst = counters.Decision{
-		Rule: "burst", Window: time.Minute, Limit: 100, Remaining: 60, RetryAfter: counters.Never, ResetAfter: 40 * time.Second,
+		Rule: "burst", Window: time.Minute, Limit: 100, Remaining: 60, RetryAfter: counters.Never,
+		ResetAfter: 40 * time.Second,
 	}
 )
 
@@ -45,13 +48,16 @@ func TestCheckTranslatesRequests(t *testing.T) {
 		{`{}`, rules.Request{}},
 		{`{"cost":18446744073709551615}`, rules.Request{Cost: 1<<64 - 1}},
 		{
-			`{"domain":"edge","descriptors":[[{"key":"path","value":"/login"},{"value":"a","key":"b"}],[{"key":"bare"}],[]],"cost":1,"peek":false}`,
-			rules.Request{Domain: "edge", Cost: 1, Descriptors: [][]rules.Entry{entries("path", "/login", "b", "a"), entries("bare", ""), entries()}},
+			`{"domain":"edge","descriptors":[[{"key":"path","value":"/login"},{"value":"a","key":"b"}],` +
+				`[{"key":"bare"}],[]],"cost":1,"peek":false}`,
+			rules.Request{
+				Domain:      "edge",
+				Cost:        1,
+				Descriptors: [][]rules.Entry{entries("path", "/login", "b", "a"), entries("bare", ""), entries()},
+			},
 		},
-		{
-			`{"dom\u0061in":"\u00e9\"\\\/\n\ud83d\ude00","descriptors":[[{"key":"é]}\"","value":"{[,:"}]]}`,
-			rules.Request{Domain: "é\"\\/\n😀", Descriptors: [][]rules.Entry{entries("é]}\"", "{[,:")}},
-		},
+		{`{"dom\u0061in":"\u00e9\"\\\/\n\ud83d\ude00","descriptors":[[{"key":"é]}\"","value":"{[,:"}]]}`,
+			rules.Request{Domain: "é\"\\/\n😀", Descriptors: [][]rules.Entry{entries("é]}\"", "{[,:")}}},
 		{"{\"identity\":\"\"\r\n,\t\"descriptors\" : [ ] }", rules.Request{}},
 	}
 	l := always(counters.Decision{Allowed: true})
@@ -71,9 +77,9 @@ func TestCheckRefusesBodies(t *testing.T) {
 	tests := []struct{ name, body, detail string }{
 		{"nothing", "", "the body is empty"},
 		{"white space", " \n", "not JSON"},
-		{"half an object", `{"rule":"r"`, "not JSON: unexpected end"},
-		{"no JSON", `rule=r`, "at byte 1"},
-		{"trailing garbage", `{"rule":"r"} x`, "not JSON: invalid character 'x' after top-level value at byte 14"},
+		{"half an object", `{"rule":"r"`, "not JSON: unexpected EOF at byte 11"},
+		{"no JSON", `rule=r`, "not JSON: invalid character 'r' at start of value at byte 0"},
+		{"trailing garbage", `{"rule":"r"} x`, "not JSON: it goes on at byte 13"},
 		{"two objects", `{"rule":"r"}{"rule":"r"}`, "not JSON"},
 		{"trailing comma", `{"rule":"r",}`, "not JSON"},
 		{"not UTF-8", "{\"rule\":\"\xff\"}", "not UTF-8"},
@@ -82,9 +88,14 @@ func TestCheckRefusesBodies(t *testing.T) {
 		{"an array", `[{"rule":"r"}]`, "a check is an array"},
 		{"a string", `"rule"`, "a check is a string"},
 		{"a number", `-1.5e3`, "a check is a number"},
-		{"unknown field", `{"rule":"r","burst":1}`, `no field "burst" (at byte 12): it may have domain, descriptors, rule, identity, cost, peek, request_id`},
+		{"unknown field", `{"rule":"r","burst":1}`,
+			`no field "burst" (at byte 12): it may have domain, descriptors, rule, identity, cost, peek, request_id`},
 		{"an empty request_id", `{"rule":"r","request_id":""}`, "request_id has 0 bytes"},
-		{"a long request_id", `{"rule":"r","request_id":"` + strings.Repeat("x", 129) + `"}`, "request_id has 129 bytes: give 1 to 128"},
+		{
+			"a long request_id",
+			`{"rule":"r","request_id":"` + strings.Repeat("x", 129) + `"}`,
+			"request_id has 129 bytes: give 1 to 128",
+		},
 		{"other letter case", `{"Rule":"r"}`, `no field "Rule"`},
 		{"unknown field of an entry", `{"descriptors":[[{"key":"k","val":"v"}]]}`, `an entry has no field "val"`},
 		{"hostile field", `{"\r\n\u0000` + strings.Repeat("x", 1000) + `":1}`, `no field "\r\n`},
@@ -109,8 +120,8 @@ func TestCheckRefusesBodies(t *testing.T) {
 		{"a value is null", `{"descriptors":[[{"key":"k","value":null}]]}`, "value is null"},
 		{"too many descriptors", `{"descriptors":[` + many(33, "[]") + `]}`, "more than 32 descriptors"},
 		{"too many entries", `{"descriptors":[[` + many(33, "{}") + `]]}`, "more than 32 entries"},
-		{"deep", strings.Repeat("[", 20000) + strings.Repeat("]", 20000), "nested more than 32 deep"},
-		{"open and deep", strings.Repeat(`{"rule":`, 33), "nested more than 32 deep"},
+		{"deep", strings.Repeat("[", 20000) + strings.Repeat("]", 20000), "a check is an array"},
+		{"open and deep", strings.Repeat(`{"rule":`, 33), "rule is an object"},
 		{"deep in a string only", `"` + strings.Repeat(`[\"`, 100) + `"`, "a check is a string"},
 	}
 	for _, tt := range tests {
@@ -141,25 +152,26 @@ func TestCheckAnswers(t *testing.T) {
 		want   string
 	}{
 		{"waived by its mode", []counters.Decision{waived},
-			`{"allowed":true,"rule":"burst","limit":100,"remaining":0,"reset_after_ms":60000,"retry_after_ms":0,"delay_ms":0,"mode":"shadow","degraded":false}`},
+			verdictJSON(true, `"burst"`, 100, 0, 60000, 0, 0, "shadow", false)},
 		{"what is enforced speaks for the request", []counters.Decision{waived, allowedDaily},
-			`{"allowed":true,"rule":"daily","limit":1000,"remaining":900,"reset_after_ms":80000000,"retry_after_ms":0,"delay_ms":0,"mode":"enforce","degraded":false}`},
+			verdictJSON(true, `"daily"`, 1000, 900, 80000000, 0, 0, "enforce", false)},
 		{"allowed", []counters.Decision{allowedBurst},
-			`{"allowed":true,"rule":"burst","limit":100,"remaining":45,"reset_after_ms":29001,"retry_after_ms":0,"delay_ms":0,"mode":"enforce","degraded":false}`},
+			verdictJSON(true, `"burst"`, 100, 45, 29001, 0, 0, "enforce", false)},
 		{"denied", []counters.Decision{deniedBurst},
-			`{"allowed":false,"rule":"burst","limit":100,"remaining":0,"reset_after_ms":60000,"retry_after_ms":1501,"delay_ms":0,"mode":"enforce","degraded":false}`},
+			verdictJSON(false, `"burst"`, 100, 0, 60000, 1501, 0, "enforce", false)},
 		{"never", []counters.Decision{neverBurst},
-			`{"allowed":false,"rule":"burst","limit":100,"remaining":60,"reset_after_ms":40000,"retry_after_ms":-1,"delay_ms":0,"mode":"enforce","degraded":false}`},
+			verdictJSON(false, `"burst"`, 100, 60, 40000, -1, 0, "enforce", false)},
 		{"no rule", []counters.Decision{{Allowed: true}},
-			`{"allowed":true,"rule":"","limit":0,"remaining":0,"reset_after_ms":0,"retry_after_ms":0,"delay_ms":0,"mode":"enforce","degraded":false}`},
+			verdictJSON(true, `""`, 0, 0, 0, 0, 0, "enforce", false)},
 		{"one layer of three denies", []counters.Decision{{Allowed: true}, allowedDaily, deniedBurst},
-			`{"allowed":false,"rule":"burst","limit":100,"remaining":0,"reset_after_ms":60000,"retry_after_ms":1501,"delay_ms":0,"mode":"enforce","degraded":false}`},
+			verdictJSON(false, `"burst"`, 100, 0, 60000, 1501, 0, "enforce", false)},
 		{"any layer is degraded, the longest delay holds", []counters.Decision{delayed, degraded, delayedMore},
-			`{"allowed":true,"rule":"burst","limit":100,"remaining":45,"reset_after_ms":29001,"retry_after_ms":0,"delay_ms":5,"mode":"enforce","degraded":true}`},
-		{"who is denied is not delayed", []counters.Decision{delayed, {Rule: "x", Limit: 1, RetryAfter: time.Nanosecond}},
-			`{"allowed":false,"rule":"x","limit":1,"remaining":0,"reset_after_ms":0,"retry_after_ms":1,"delay_ms":0,"mode":"enforce","degraded":false}`},
+			verdictJSON(true, `"burst"`, 100, 45, 29001, 0, 5, "enforce", true)},
+		{"who is denied is not delayed",
+			[]counters.Decision{delayed, {Rule: "x", Limit: 1, RetryAfter: time.Nanosecond}},
+			verdictJSON(false, `"x"`, 1, 0, 0, 1, 0, "enforce", false)},
 		{"a rule with a hostile name", []counters.Decision{{Allowed: true, Rule: "a\"b\\\r\n\x00é\xff</script>"}},
-			`{"allowed":true,"rule":"a\"b\\\r\n\u0000é\ufffd</script>","limit":0,"remaining":0,"reset_after_ms":0,"retry_after_ms":0,"delay_ms":0,"mode":"enforce","degraded":false}`},
+			verdictJSON(true, `"a\"b\\\r\n\u0000é\ufffd</script>"`, 0, 0, 0, 0, 0, "enforce", false)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -174,7 +186,8 @@ func TestCheckAnswers(t *testing.T) {
 
 func TestCheckStatus(t *testing.T) {
 	h := New(always(allowedDaily, deniedBurst), quiet())
-	for query, status := range map[string]int{"": 200, "?status=0": 200, "?status": 200, "?x=1": 200, "?status=1": 429, "?x=%zz&status=1": 429} {
+	for query, status := range map[string]int{"": 200, "?status=0": 200, "?status": 200, "?x=1": 200, "?status=1": 429,
+		"?x=%zz&status=1": 429} {
 		if w := post(h, "/v1/check"+query, `{"rule":"r"}`); w.Code != status {
 			t.Errorf("%q: %d, want %d", query, w.Code, status)
 		}
@@ -206,7 +219,8 @@ func TestDenialIsAProblem(t *testing.T) {
 			"detail":"the cost is above the whole limit of 100 per 1m0s of rule \"burst\": no wait helps, ask for less",
 			"violated-policies":["burst"],
 			"error":"rate_limit_exceeded",
-			"message":"the cost is above the whole limit of 100 per 1m0s of rule \"burst\": no wait helps, ask for less",
+			"message":"the cost is above the whole limit of 100 per 1m0s of rule \"burst\": no wait helps, ` +
+			`ask for less",
 			"retry_after":-1}`},
 	}
 	for _, tt := range tests {
@@ -224,10 +238,17 @@ func TestDenialIsAProblem(t *testing.T) {
 func TestNothingLeaksBetweenRequests(t *testing.T) {
 	l := always(counters.Decision{Allowed: true})
 	h := New(l, quiet())
-	post(h, "/v1/check", `{"domain":"d","rule":"r","identity":"i","cost":9,"peek":true,"descriptors":[[{"key":"k","value":"secret"},{"key":"k2","value":"v2"}],[{"key":"k3"}]]}`)
+	post(
+		h, "/v1/check",
+		`{"domain":"d","rule":"r","identity":"i","cost":9,"peek":true,"descriptors":[[{"key":"k","value":"secret"},`+
+			`{"key":"k2","value":"v2"}],[{"key":"k3"}]]}`,
+	)
 	post(h, "/v1/check", `{"descriptors":[[{"key":"a"}]]}`)
 	post(h, "/limiter/check", `{}`)
-	post(h, "/v1/check/batch", `{"checks":[{"descriptors":[[{"key":"b","value":"w"}]],"cost":2},{"descriptors":[[{}]]}]}`)
+	post(
+		h, "/v1/check/batch",
+		`{"checks":[{"descriptors":[[{"key":"b","value":"w"}]],"cost":2},{"descriptors":[[{}]]}]}`,
+	)
 	want := []rules.Request{
 		{Descriptors: [][]rules.Entry{{{Key: "a"}}}},
 		{},
@@ -252,7 +273,7 @@ func TestRoundUp(t *testing.T) {
 		{counters.Never, time.Millisecond, -1},
 		{1<<63 - 1, time.Second, 9223372037},
 	} {
-		if got := roundUp(tt.d, tt.unit); got != tt.want {
+		if got := answer.RoundUp(tt.d, tt.unit); got != tt.want {
 			t.Errorf("%d ns in %v: %d, want %d", tt.d, tt.unit, got, tt.want)
 		}
 	}
@@ -272,7 +293,7 @@ func TestCheckAllocations(t *testing.T) {
 		h.ServeHTTP(w, r)
 	})
 	// The body's reader (2), the body as text, the headers' text and list, Content-Type's list.
-	if limit := 7.0; got > limit && !race.Enabled {
+	if limit := 7.0; got > limit && !testkit.Enabled {
 		t.Errorf("%v allocations, at most %v are expected", got, limit)
 	}
 }

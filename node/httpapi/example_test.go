@@ -23,18 +23,20 @@ func (full) Decide(_ context.Context, _ *rules.Request, layers []counters.Decisi
 }
 
 func ExampleNew() {
-	door := httpapi.New(full{}, httpapi.Options{Jitter: func() float64 { return 0 }})
+	api := httpapi.New(full{}, httpapi.Options{Jitter: func() float64 { return 0 }})
 
 	ask := `{"domain":"edge","descriptors":[[{"key":"remote_address","value":"203.0.113.77"}]]}`
 	w := httptest.NewRecorder()
-	door.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(ask)))
+	api.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(ask)))
 
-	fmt.Println(w.Code, w.Body)
+	fmt.Println(w.Code)
+	fmt.Println(w.Body)
 	for _, name := range []string{"RateLimit-Policy", "RateLimit", "Retry-After"} {
 		fmt.Println(name+":", w.Header().Get(name))
 	}
 	// Output:
-	// 200 {"allowed":false,"rule":"per_ip","limit":100,"remaining":0,"reset_after_ms":60000,"retry_after_ms":12000,"delay_ms":0,"mode":"enforce","degraded":false}
+	// 200
+	// {"allowed":false,"rule":"per_ip","limit":100,"remaining":0,"reset_after_ms":60000,"retry_after_ms":12000,"delay_ms":0,"mode":"enforce","degraded":false}
 	//
 	// RateLimit-Policy: "per_ip";q=100;w=60
 	// RateLimit: "per_ip";r=0;t=12

@@ -11,12 +11,11 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// FuzzCheckBody: no body makes the door panic or say anything but what is documented, and what it makes of a body that it
-// takes is what encoding/json makes of it.
+// FuzzCheckBody: no body makes the API panic or say anything but what is documented, and what it makes of a body that
+// it takes is what encoding/json makes of it.
 func FuzzCheckBody(f *testing.F) {
 	for _, seed := range []string{
-		typicalBody,
-		`{"rule":"login","identity":"1.2.3.4","cost":7,"peek":true}`,
+		typicalBody, `{"rule":"login","identity":"1.2.3.4","cost":7,"peek":true}`,
 		`{"rule_id":"login","identity":"a\ud83d\ude00\"\\"}`,
 		`{"checks":[{"rule":"a"},{"cost":-1},[{"}":"]"}],"x",1e9,null]}`,
 		`{"descriptors":[[{"key":"k"}],[]],"cost":18446744073709551615}`,
@@ -63,7 +62,9 @@ type standardCheck struct {
 }
 
 func (c *standardCheck) request() rules.Request {
-	return rules.Request{Domain: c.Domain, Descriptors: c.Descriptors, Rule: c.Rule, Identity: c.Identity, Cost: c.Cost, Peek: c.Peek}
+	return rules.Request{
+		Domain: c.Domain, Descriptors: c.Descriptors, Rule: c.Rule, Identity: c.Identity, Cost: c.Cost, Peek: c.Peek,
+	}
 }
 
 func sameAsStandardLibrary(t *testing.T, path, body string, asked []rules.Request) {

@@ -3,83 +3,129 @@ package httpapi
 import (
 	"log/slog"
 	"net/http"
+	"runtime/debug"
+	"strings"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/limits"
+
+	"github.com/edgelimit/edgelimit/node/answer"
 )
 
-// door is the handler behind New. But for what it has said and the allowance for bodies it is immutable.
-type door struct {
-	limiter Limiter
-	headers *Headers
-	said    *said
-	bodies  allowance
+// api is the handler behind New. Only its idempotency cache, body budget and reminders change.
+type api struct {
+	limiter answer.Limiter
+	headers *answer.Headers
+	seen    *idempotencyCache
+	bodies  budget
 	opt     Options
+
+	hints, queries limits.OncePerMinute // limit log lines to one a minute
 }
 
-// New returns the door to l, safe for concurrent use. It panics if the options are invalid: those that come from outside are
-// to be put through Options.Validate first.
-func New(l Limiter, opt Options) http.Handler {
+// New returns the API over l, safe for concurrent use. It panics if the options are invalid: check options that come
+// from outside with Options.Validate.
+func New(l answer.Limiter, opt Options) http.Handler {
 	if err := opt.Validate(); err != nil {
 		panic(err)
 	}
 	opt = opt.withDefaults()
-	headers, _ := NewHeaders(opt.Headers, opt.Now, opt.Jitter) // Validate has tried the names
-	d := &door{limiter: l, headers: headers, said: newSaid(), opt: opt}
-	d.bodies.left.Store(opt.MaxBodies)
-	return d
+	headers, _ := answer.NewHeaders(opt.Headers, opt.Now, opt.Jitter) // Validate has tried the names
+	a := &api{limiter: l, headers: headers, seen: newIdempotencyCache(), opt: opt}
+	a.bodies.left.Store(opt.MaxBodies)
+	return a
 }
 
-// Server returns a server for h with the limits that keep slow and greedy clients from holding its connections: headers
-// within 2 s and 16 KiB, the whole request within 5 s, the answer within 10 s, idle connections for 60 s. What net/http has
-// to complain of goes to logger; nil means slog.Default(). The caller listens, serves and shuts down.
+// Server returns a server for h whose limits keep slow and greedy clients from holding its connections: headers within
+// 2 s and 16 KiB, the whole request within 5 s, the response within 10 s, idle connections for 60 s. net/http logs to
+// logger; nil means slog.Default(). The caller listens, serves and shuts down.
 func Server(h http.Handler, logger *slog.Logger) *http.Server {
 	if logger == nil {
 		logger = slog.Default()
 	}
 	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 2 * time.Second,
-		ReadTimeout:       5 * time.Second,
-		WriteTimeout:      10 * time.Second,
-		IdleTimeout:       60 * time.Second,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		Handler: h, ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 }
 
+// These are values of headers, which nobody writes to.
+var (
+	closing  = []string{"close"}
+	jsonType = []string{"application/json"}
+)
+
 // ServeHTTP implements http.Handler. It routes by itself because a ServeMux refuses in plain text.
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var answer func(*door, http.ResponseWriter, *http.Request, *scratch) error
-	maxBody := d.opt.MaxBody
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		// The request may have had a Content-Length as well, which net/http does not show. RFC 9112, section 6.1, then
+		// wants the connection closed, because a proxy may have seen the request end elsewhere.
+		w.Header()["Connection"] = closing
+	}
+	if rest, ok := strings.CutPrefix(r.URL.Path, authPath); ok && (rest == "" || rest[0] == '/') {
+		a.auth(w, r)
+		return
+	}
+	if err := a.post(w, r); err != nil {
+		a.refuse(w, r, err)
+	}
+}
+
+// post answers all endpoints but /v1/auth.
+func (a *api) post(w http.ResponseWriter, r *http.Request) error {
+	var serve func(*api, http.ResponseWriter, *http.Request, *scratch) error
+	maxBody := a.opt.MaxBody
 	switch r.URL.Path {
-	case "/v1/auth":
-		d.auth(w, r)
-		return
 	case "/v1/check":
-		answer = (*door).check
+		serve = (*api).check
 	case "/v1/check/batch":
-		answer, maxBody = (*door).batch, d.opt.MaxBatchBody
+		serve, maxBody = (*api).batch, a.opt.MaxBatchBody
 	case "/v1/report":
-		answer = (*door).report
+		serve = (*api).report
 	case "/limiter/check":
-		answer = (*door).limiterCheck
+		serve = (*api).limiterCheck
 	case "/json":
-		answer = (*door).envoy
+		serve = (*api).envoy
 	default:
-		d.refuse(w, r, refuse(http.StatusNotFound, "nothing is served at this path: use /v1/check, /v1/check/batch, /v1/report, /v1/auth, /limiter/check or /json"))
-		return
+		return refusef(http.StatusNotFound, "nothing is served at this path: "+
+			"use /v1/check, /v1/check/batch, /v1/report, /v1/auth, /limiter/check or /json")
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		d.refuse(w, r, refuse(http.StatusMethodNotAllowed, "checks are asked with POST and a JSON body"))
-		return
+		return refusef(http.StatusMethodNotAllowed, "send checks with POST and a JSON body")
+	}
+	if err := refusePage(r); err != nil {
+		return err
 	}
 	s := takeScratch()
-	defer s.giveBack(&d.bodies)
-	err := s.read(w, r, maxBody, &d.bodies)
-	if err == nil {
-		err = answer(d, w, r, s)
+	defer s.release(&a.bodies)
+	if err := s.read(w, r, maxBody, &a.bodies); err != nil {
+		return err
 	}
-	if err != nil {
-		d.refuse(w, r, err)
-	}
+	return serve(a, w, r, s)
+}
+
+// Recover answers a panic of h with 500 and a problem document, logs it with its stack, and calls panicked. A panic
+// with http.ErrAbortHandler passes. It relies on h writing its whole response at its end.
+func Recover(h http.Handler, logger *slog.Logger, panicked func()) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			switch p {
+			case nil:
+				return
+			case http.ErrAbortHandler:
+				panic(p)
+			}
+			panicked()
+			logger.Error("panic in an HTTP request; its client gets 500", "path", r.URL.Path, "panic", p,
+				"stack", string(debug.Stack()))
+			clear(w.Header())
+			w.Header()["Connection"] = closing // a part of the request's body may be unread
+			answer.NewProblem(http.StatusInternalServerError,
+				"the node failed to answer: try again, and see its log").Write(w)
+		}()
+		h.ServeHTTP(w, r)
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -30,8 +31,10 @@ func TestRefusalsOfRequests(t *testing.T) {
 		{"wrong method", "GET", "/v1/check", "", "", 405, "POST"},
 		{"wrong method, batch", "PUT", "/v1/check/batch", "application/json", `{"checks":[]}`, 405, "POST"},
 		{"wrong method, short form", "DELETE", "/limiter/check", "", "", 405, "POST"},
-		{"over the cap", "POST", "/v1/check", "application/json", `{"rule":"` + strings.Repeat("r", DefaultMaxBody) + `"}`, 413, "longer than 65536 bytes"},
-		{"over the cap, batch", "POST", "/v1/check/batch", "application/json", strings.Repeat(" ", DefaultMaxBatchBody) + `{}`, 413, "longer than 1048576 bytes"},
+		{"over the cap", "POST", "/v1/check", "application/json",
+			`{"rule":"` + strings.Repeat("r", DefaultMaxBody) + `"}`, 413, "longer than 65536 bytes"},
+		{"over the cap, batch", "POST", "/v1/check/batch", "application/json",
+			strings.Repeat(" ", DefaultMaxBatchBody) + `{}`, 413, "longer than 1048576 bytes"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -55,7 +58,8 @@ func TestRefusalsOfRequests(t *testing.T) {
 }
 
 func TestAcceptedContentTypes(t *testing.T) {
-	for _, contentType := range []string{"", "application/json", "Application/JSON", "application/json; charset=utf-8", "application/json;charset=\"utf-8\"",
+	for _, contentType := range []string{"", "application/json", "Application/JSON", "application/json; charset=utf-8",
+		"application/json;charset=\"utf-8\"",
 		"application/x-www-form-urlencoded", "nonsense"} {
 		r := httptest.NewRequest("POST", "/v1/check", strings.NewReader(`{"rule":"r"}`))
 		r.Header.Set("Content-Type", contentType)
@@ -76,9 +80,16 @@ func TestErrorsOfTheLimiter(t *testing.T) {
 		detail string
 		logged bool
 	}{
-		{"unknown rule", fmt.Errorf("%w \"nope\"", rules.ErrUnknownRule), 404, `unknown rule "nope": use the name`, false},
+		{"unknown rule", fmt.Errorf("%w \"nope\"", rules.ErrUnknownRule), 404, `unknown rule "nope": use the name`,
+			false},
 		{"invalid", fmt.Errorf("%w: give an identity", rules.ErrInvalidRequest), 400, "give an identity", false},
-		{"invalid at length", fmt.Errorf("%w: %s", rules.ErrInvalidRequest, strings.Repeat("\xff", 9999)), 400, "invalid request: ?...", false},
+		{
+			"invalid at length",
+			fmt.Errorf("%w: %s", rules.ErrInvalidRequest, strings.Repeat("\xff", 9999)),
+			400,
+			"invalid request: ?...",
+			false,
+		},
 		{"the client left", fmt.Errorf("deciding: %w", context.Canceled), 503, "try again", false},
 		{"too slow", context.DeadlineExceeded, 503, "try again", false},
 		{"anything else", secret, 500, "see its log", true},
@@ -109,12 +120,18 @@ func TestOptionsValidate(t *testing.T) {
 	if err := (Options{}).Validate(); err != nil {
 		t.Errorf("zero options: %v", err)
 	}
-	bad := Options{Headers: []string{"draft7", LegacyDelta, LegacyEpoch, Draft11, Draft11, HeadersOff}, MaxBody: -1, MaxBatchBody: -2}
+	bad := Options{
+		Headers: []string{"draft7", answer.LegacyDelta, answer.LegacyEpoch, answer.Draft11, answer.Draft11,
+			answer.HeadersOff},
+		MaxBody:      -1,
+		MaxBatchBody: -2,
+	}
 	err := bad.Validate()
 	if err == nil {
 		t.Fatal("nothing found wrong")
 	}
-	for _, want := range []string{`"draft7" is unknown`, "legacy-delta and legacy-epoch", "draft11 is named twice", "off stands alone", "-1 bytes", "-2 bytes"} {
+	for _, want := range []string{`"draft7" is unknown`, "legacy-delta and legacy-epoch", "draft11 is named twice",
+		"off stands alone", "-1 bytes", "-2 bytes"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not among the problems:\n%v", want, err)
 		}

@@ -1,4 +1,4 @@
-// Package middleware holds the requests of a Go program's own server against the limits of a node that runs in the same program.
+// Package middleware limits the requests of a Go program's own HTTP server by a node in the same program.
 package middleware
 
 import (
@@ -6,28 +6,30 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/limits"
+
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
-	"github.com/edgelimit/edgelimit/node/httpapi"
+	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // Options are the settings of HTTP. The zero value is ready to use.
 type Options struct {
-	// Actions make the descriptors of a request; nil: its sender's address, as remote_address in the domain edge.
+	// Actions make the descriptors of a request. Nil: the client's address, as remote_address in the domain edge.
 	Actions *actions.Actions
-	// Headers are the families of response headers, as in httpapi.NewHeaders; nil: the default ones.
+	// Headers names the families of response headers as in answer.NewHeaders.
 	Headers []string
-	// Logger is told of requests on which the node could not decide; nil: slog.Default.
+	// Logger receives the requests that the node could not decide. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// HTTP returns what wraps a handler so that l, a node, decides on each request first. Each response says where its client stands; one that
-// is denied is 429 with Retry-After and a problem document, and the handler is not called. A request that a queue delays is handed on when
-// its turn comes. One that no rule can be meant for, or on which the node cannot decide, is handed on at once. The error is that of the names in
-// Options.Headers.
-func HTTP(l httpapi.Limiter, opt Options) (func(http.Handler) http.Handler, error) {
-	headers, err := httpapi.NewHeaders(opt.Headers, nil, nil)
+// HTTP returns a wrapper of handlers that has l, a node, decide on each request first. Each response has rate-limit
+// headers. A denial is 429 with Retry-After and a problem document, and the handler is not called. A request that a
+// queue delays waits for its turn. A request without descriptors, or that the node cannot decide, passes at once and is
+// logged. A request that the Actions deny gets 400. The error is about Options.Headers.
+func HTTP(l answer.Limiter, opt Options) (func(http.Handler) http.Handler, error) {
+	headers, err := answer.NewHeaders(opt.Headers, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -39,50 +41,51 @@ func HTTP(l httpapi.Limiter, opt Options) (func(http.Handler) http.Handler, erro
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
+	hints := new(limits.OncePerMinute)
 	return func(next http.Handler) http.Handler {
-		return &guarded{l, headers, opt, next}
+		return &limited{answer.FailOpen{Limiter: l, Logger: opt.Logger}, headers, opt, hints, next}
 	}, nil
 }
 
-// guarded is a handler with a limiter before it.
-type guarded struct {
-	limiter httpapi.Limiter
-	headers *httpapi.Headers
+// limited is a handler behind a limiter.
+type limited struct {
+	limiter answer.FailOpen
+	headers *answer.Headers
 	opt     Options
+	hints   *limits.OncePerMinute
 	next    http.Handler
 }
 
 // ServeHTTP implements http.Handler.
-func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var (
 		req  rules.Request
 		room [4]counters.Decision
 	)
-	g.opt.Actions.Describe(r, &req)
+	if out := h.opt.Actions.Describe(r, &req); out.Denied != "" {
+		answer.WriteDenied(w, http.StatusBadRequest, out.Denied, out.Detail)
+		return
+	}
 	if len(req.Descriptors) == 0 {
-		g.next.ServeHTTP(w, r)
+		if h.hints.Due(time.Now()) {
+			h.opt.Logger.WarnContext(r.Context(), "a request passes without a descriptor: no rule limits it",
+				"hint", h.opt.Actions.Hint(r))
+		}
+		h.next.ServeHTTP(w, r)
 		return
 	}
-	layers, err := g.limiter.Decide(r.Context(), &req, room[:0])
+	layers, err := h.limiter.Decide(r.Context(), &req, room[:0])
 	if err != nil {
-		g.opt.Logger.ErrorContext(r.Context(), "a request passes without a decision", "error", err)
-		g.next.ServeHTTP(w, r)
+		answer.WriteDenied(w, http.StatusBadRequest, actions.DeniedTooManyValues, err.Error())
 		return
 	}
-	retryAfter := g.headers.Write(w.Header(), layers)
+	retryAfter := h.headers.Write(w.Header(), layers)
 	v := counters.VerdictOf(layers)
 	if !v.Allowed {
-		httpapi.WriteDenial(w, layers, retryAfter)
+		answer.NewDenial(http.StatusTooManyRequests, layers, retryAfter).Write(w)
 		return
 	}
-	if v.Delay > 0 {
-		turn := time.NewTimer(v.Delay)
-		defer turn.Stop()
-		select {
-		case <-turn.C:
-		case <-r.Context().Done(): // nobody waits for the answer any more
-			return
-		}
+	if answer.Wait(r.Context(), v.Delay) == nil { // else the client has gone
+		h.next.ServeHTTP(w, r)
 	}
-	g.next.ServeHTTP(w, r)
 }

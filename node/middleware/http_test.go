@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,14 +16,18 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/middleware"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
 // limiter decides by hand.
 type limiter func(*rules.Request) ([]counters.Decision, error)
 
-func (l limiter) Decide(_ context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error) {
+func (l limiter) Decide(
+	_ context.Context, req *rules.Request, layers []counters.Decision,
+) ([]counters.Decision, error) {
 	said, err := l(req)
 	return append(layers, said...), err
 }
@@ -41,8 +46,12 @@ func ask(t *testing.T, l limiter, r *http.Request) *httptest.ResponseRecorder {
 }
 
 func TestHTTP(t *testing.T) {
-	allowed := counters.Decision{Allowed: true, Rule: "q", Limit: 3, Remaining: 2, Window: time.Minute, ResetAfter: time.Second}
-	denied := counters.Decision{Rule: "q", Limit: 3, Window: time.Minute, RetryAfter: 10 * time.Second, ResetAfter: time.Minute}
+	allowed := counters.Decision{
+		Allowed: true, Rule: "q", Limit: 3, Remaining: 2, Window: time.Minute, ResetAfter: time.Second,
+	}
+	denied := counters.Decision{
+		Rule: "q", Limit: 3, Window: time.Minute, RetryAfter: 10 * time.Second, ResetAfter: time.Minute,
+	}
 	tests := []struct {
 		name   string
 		said   []counters.Decision
@@ -66,56 +75,119 @@ func TestHTTP(t *testing.T) {
 		if w.Code != tt.status || served != (tt.status == 200) || w.Header().Get("RateLimit") != tt.limit {
 			t.Errorf("%s: %d %v %s", tt.name, w.Code, w.Header(), w.Body)
 		}
-		if denied := tt.status == 429; denied != (w.Header().Get("Retry-After") != "") || denied != strings.Contains(w.Body.String(), "quota-exceeded") {
+		if denied := tt.status == 429; denied != (w.Header().Get("Retry-After") != "") ||
+			denied != strings.Contains(w.Body.String(), "quota-exceeded") {
 			t.Errorf("%s: %v %s", tt.name, w.Header(), w.Body)
 		}
-		if want := fmt.Sprint(rules.Request{Domain: "edge", Descriptors: [][]rules.Entry{{{Key: "remote_address", Value: "192.0.2.1"}}}}); asked != want {
+		client := rules.Entry{Key: "remote_address", Value: "192.0.2.1"}
+		want := fmt.Sprint(rules.Request{Domain: "edge", Descriptors: [][]rules.Entry{{client}, {{Key: "path",
+			Value: "/"}, client}}})
+		if asked != want {
 			t.Errorf("%s: asked %s, want %s", tt.name, asked, want)
 		}
 	}
 }
 
-// TestHTTPWithoutASubject: where nothing is known that a rule could be held against, nobody is asked.
+// TestHTTPWithoutASubject: where nothing is known that a rule could be held against, nobody is asked, and the log says
+// so once.
 func TestHTTPWithoutASubject(t *testing.T) {
-	r := httptest.NewRequest("GET", "/", nil)
-	r.RemoteAddr = "@"
-	w := ask(t, func(*rules.Request) ([]counters.Decision, error) { return nil, errors.New("asked") }, r)
-	if w.Code != 200 || w.Body.String() != "shop" {
-		t.Errorf("%d %s", w.Code, w.Body)
+	var log bytes.Buffer
+	asked := limiter(func(*rules.Request) ([]counters.Decision, error) { return nil, errors.New("asked") })
+	wrap, err := middleware.HTTP(asked, middleware.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = "@"
+		w := httptest.NewRecorder()
+		wrap(shop).ServeHTTP(w, r)
+		if w.Code != 200 || w.Body.String() != "shop" {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+	const hint = "add unix to requests.trusted_proxies"
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, hint) {
+		t.Errorf("logged %q", text)
+	}
+}
+
+// TestHTTPDenies: what the actions deny is answered 400 and not handed on, and so is what cannot be decided because the
+// client sent a source in many forms.
+func TestHTTPDenies(t *testing.T) {
+	describe, err := actions.New(actions.Config{Domain: "d", Descriptors: []actions.Descriptor{
+		{{Key: "api_key", Source: "header X-Api-Key"}, {Key: actions.OnMissing, Source: actions.Deny}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	invalid := func(*rules.Request) ([]counters.Decision, error) { return nil, rules.ErrInvalidRequest }
+	opt := middleware.Options{Actions: describe, Logger: slog.New(slog.DiscardHandler)}
+	wrap, err := middleware.HTTP(limiter(invalid), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		values []string
+		reason string // of the denial; empty: it is handed on
+	}{
+		"missing": {nil, actions.DeniedMissing}, "two": {[]string{"a", "b"}, actions.DeniedTooManyValues},
+		"one": {[]string{"a"}, ""},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header["X-Api-Key"] = tt.values
+		w := httptest.NewRecorder()
+		wrap(shop).ServeHTTP(w, r)
+		if h := w.Header(); (w.Code == 400) != (tt.reason != "") || h.Get("X-RL-Reason") != tt.reason ||
+			(w.Body.String() == "shop") != (tt.reason == "") {
+			t.Errorf("%s: %d %v %s", name, w.Code, h, w.Body)
+		}
 	}
 }
 
 func TestHTTPWaitsForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queued := func(*rules.Request) ([]counters.Decision, error) {
-			return []counters.Decision{{Allowed: true, Rule: "q", Delay: time.Second}, {Allowed: true, Rule: "r", Delay: 3 * time.Second}}, nil
+			return []counters.Decision{
+				{Allowed: true, Rule: "q", Delay: time.Second},
+				{Allowed: true, Rule: "r", Delay: 3 * time.Second},
+			}, nil
 		}
 		began := time.Now()
-		if w := ask(t, queued, httptest.NewRequest("GET", "/", nil)); w.Body.String() != "shop" || time.Since(began) != 3*time.Second {
+		if w := ask(t, queued, httptest.NewRequest("GET", "/", nil)); w.Body.String() != "shop" ||
+			time.Since(began) != 3*time.Second {
 			t.Errorf("%s after %v", w.Body, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began = time.Now()
-		if w := ask(t, queued, httptest.NewRequest("GET", "/", nil).WithContext(ctx)); w.Body.Len() != 0 || time.Since(began) != time.Second {
+		if w := ask(t, queued, httptest.NewRequest("GET", "/", nil).WithContext(ctx)); w.Body.Len() != 0 ||
+			time.Since(began) != time.Second {
 			t.Errorf("a client who has gone: %s after %v", w.Body, time.Since(began))
 		}
 	})
 }
 
 func TestHTTPOptions(t *testing.T) {
-	if _, err := middleware.HTTP(limiter(nil), middleware.Options{Headers: []string{"draft99"}}); err == nil || !strings.Contains(err.Error(), "draft99") {
+	if _, err := middleware.HTTP(limiter(nil), middleware.Options{Headers: []string{"draft99"}}); err == nil ||
+		!strings.Contains(err.Error(), "draft99") {
 		t.Errorf("unknown headers: %v", err)
 	}
 }
 
 func ExampleHTTP() {
-	set, err := rules.Parse("rules.yaml", []byte("domain: edge\ndescriptors: [{key: remote_address, rate_limit: {name: per_ip, unit: hour, requests_per_unit: 2}}]"))
+	set, err := rulefile.Parse(
+		"rules.yaml",
+		[]byte(
+			"domain: edge\ndescriptors: "+
+				"[{key: remote_address, rate_limit: {name: per_ip, unit: hour, requests_per_unit: 2}}]",
+		),
+	)
 	if err != nil {
 		panic(err)
 	}
 	cfg := node.DefaultConfig()
-	cfg.HTTP, cfg.Health, cfg.RuleSet = "", "", set // no doors: the program has its own
+	cfg.HTTP, cfg.Health, cfg.RuleSet = "", "", set // no listeners: the program has its own
 	n, err := node.New(cfg)
 	if err != nil {
 		panic(err)

@@ -1,42 +1,162 @@
 package respapi
 
-const (
-	wrongPass = "WRONGPASS invalid username-password pair or user is disabled."
-	// user is the only one.
-	user = "default"
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
 )
 
+const (
+	wrongPass = "WRONGPASS invalid username-password pair or user is disabled."
+	user      = "default" // the only one
+
+	noPassword = "ERR AUTH <password> called without any password configured for the default user. " +
+		"Are you sure your configuration is correct?"
+	helloNoAuth = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> " +
+		"AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at " +
+		"the same time"
+)
+
+// password is compared in constant time.
+type password struct {
+	hash [sha256.Size]byte
+	set  bool
+}
+
+func newPassword(text string) password {
+	return password{hash: sha256.Sum256([]byte(text)), set: text != ""}
+}
+
+func (p *password) is(text []byte) bool {
+	h := sha256.Sum256(text)
+	return subtle.ConstantTimeCompare(h[:], p.hash[:]) == 1
+}
+
+// Password guessing is limited: a connection ends with its tenth failure, and a source that had maxFailures is blocked
+// until it gets some back, one each failureRefill. A right password is refused then as well, or its reply would tell it
+// from a guess that is not checked. Clients that have logged in before are not concerned.
+const (
+	maxFailuresOfConnection = 10
+	maxFailures             = 30
+	failureRefill           = 2 * time.Second
+	maxSources              = 4096 // beyond them all other sources count as one
+	warnEvery               = time.Minute
+)
+
+// loginLimiter counts failed logins by source. Its zero value is ready to use; it is safe for concurrent use.
+type loginLimiter struct {
+	mu       sync.Mutex
+	sources  map[netip.Addr]time.Time // when a source has all its attempts back
+	failures uint64
+
+	lastLogged time.Time
+	unlogged   uint64 // failures since
+}
+
+// blocked returns for how long a source may not log in.
+func (l *loginLimiter) blocked(source netip.Addr, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, l.sources[l.slot(source)].Add(-(maxFailures-1)*failureRefill).Sub(now))
+}
+
+// failed records a failed login: a wrong password, or a source that is blocked. It logs once a minute.
+func (l *loginLimiter) failed(source netip.Addr, blocked bool, now time.Time, log *slog.Logger) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures++
+	l.unlogged++
+	if !blocked {
+		l.charge(source, now)
+	}
+	if l.lastLogged.IsZero() || now.Sub(l.lastLogged) >= warnEvery {
+		log.Warn("wrong passwords in the Redis protocol", "source", source.String(), "failures", l.unlogged, "blocked",
+			blocked)
+		l.lastLogged, l.unlogged = now, 0
+	}
+}
+
+// charge takes an attempt from a source. The lock is held.
+func (l *loginLimiter) charge(source netip.Addr, now time.Time) {
+	if l.sources == nil {
+		l.sources = make(map[netip.Addr]time.Time)
+	}
+	if len(l.sources) >= maxSources {
+		maps.DeleteFunc(l.sources, func(_ netip.Addr, full time.Time) bool { return !full.After(now) })
+	}
+	source = l.slot(source)
+	full := l.sources[source]
+	if full.Before(now) {
+		full = now
+	}
+	l.sources[source] = full.Add(failureRefill)
+}
+
+// slot returns the source itself, or the one that stands for all beyond maxSources. The lock is held.
+func (l *loginLimiter) slot(source netip.Addr) netip.Addr {
+	if _, ok := l.sources[source]; !ok && len(l.sources) >= maxSources {
+		return netip.Addr{}
+	}
+	return source
+}
+
+func (l *loginLimiter) total() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failures
+}
+
 // auth is AUTH [user] password.
-func (c *session) auth(words [][]byte) outcome {
-	if len(words) == 2 && !c.server.secret.set {
-		return c.fail("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
+func (c *session) auth(args [][]byte) outcome {
+	if len(args) == 2 && !c.server.password.set {
+		return c.fail(noPassword)
 	}
 	name := []byte(user)
-	if len(words) == 3 {
-		name = words[1]
+	if len(args) == 3 {
+		name = args[1]
 	}
-	if !c.believes(name, words[len(words)-1]) {
-		return c.fail(wrongPass)
+	if refusal := c.login(name, args[len(args)-1]); refusal != "" {
+		return c.fail(refusal)
 	}
 	return c.ok()
 }
 
-// believes reports whether the password is right, and trusts the client from then on. Where there is none, every one is.
-func (c *session) believes(name, password []byte) bool {
-	right := c.server.secret.is(password) || !c.server.secret.set
-	if !right || string(name) != user {
-		return false
+// login authenticates the client, or returns the error. Without a password set any one is right.
+func (c *session) login(name, password []byte) (refusal string) {
+	s := c.server
+	if !s.password.set {
+		if string(name) != user {
+			return wrongPass
+		}
+		c.authenticated = true
+		return ""
 	}
-	c.trusted = true
-	return true
+	wait := s.logins.blocked(c.source, c.now)
+	if right := s.password.is(password); right && string(name) == user && wait == 0 {
+		c.authenticated, c.failedLogins = true, 0
+		return ""
+	}
+	s.logins.failed(c.source, wait > 0, c.now, s.opt.Logger)
+	if c.failedLogins++; c.failedLogins >= maxFailuresOfConnection {
+		c.quitting = true
+	}
+	if wait > 0 {
+		return fmt.Sprintf("ERR too many wrong passwords from this address, try again in %d seconds", seconds(wait))
+	}
+	return wrongPass
 }
 
-// hello is HELLO [version [AUTH user password] [SETNAME name]]. Either all of it takes hold, or nothing.
-func (c *session) hello(words [][]byte) outcome {
+// hello is HELLO [version [AUTH user password] [SETNAME name]]. It takes effect as a whole, or not at all.
+func (c *session) hello(args [][]byte) outcome {
 	version := int64(c.version)
-	if len(words) > 1 {
+	if len(args) > 1 {
 		var ok bool
-		if version, ok = integer(words[1]); !ok {
+		if version, ok = parseInt(args[1]); !ok {
 			return c.fail("ERR Protocol version is not an integer or out of range")
 		}
 		if version != 2 && version != 3 {
@@ -44,50 +164,43 @@ func (c *session) hello(words [][]byte) outcome {
 		}
 	}
 	var login, name [][]byte
-	for rest := words[min(len(words), 2):]; len(rest) > 0; {
-		var room [longestName]byte
+	for rest := args[min(len(args), 2):]; len(rest) > 0; {
+		var room [maxName]byte
 		switch option := string(lower(rest[0], &room)); {
 		case option == "auth" && len(rest) >= 3:
 			login, rest = rest[1:3], rest[3:]
 		case option == "setname" && len(rest) >= 2:
 			name, rest = rest[1:2], rest[2:]
 		default:
-			return c.fails("ERR Syntax error in HELLO option '%s'", rest[0])
+			return c.failf("ERR Syntax error in HELLO option '%s'", rest[0])
 		}
 	}
-	if name != nil && (!isWord(name[0]) || len(name[0]) > longestClient) {
-		return c.setName(name[0]) // says what is wrong with it
+	if name != nil && (!isPlain(name[0]) || len(name[0]) > maxClientName) {
+		return c.setName(name[0]) // it fails, with the reason
 	}
-	if login != nil && !c.believes(login[0], login[1]) {
-		return c.fail(wrongPass)
+	if login != nil {
+		if refusal := c.login(login[0], login[1]); refusal != "" {
+			return c.fail(refusal)
+		}
 	}
-	if !c.trusted {
-		return c.fail("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option " +
-			"can be used to authenticate the client and select the RESP protocol version at the same time")
+	if !c.authenticated {
+		return c.fail(helloNoAuth)
 	}
 	if name != nil {
 		c.name = string(name[0])
 	}
 	c.version = int(version)
-	c.introduce()
+	c.writeHello()
 	return other
 }
 
-// introduce tells who serves, in the form of a Redis.
-func (c *session) introduce() {
+// writeHello replies to HELLO as a Redis does.
+func (c *session) writeHello() {
 	c.pairs(7)
-	for _, pair := range [][2]string{{"server", "edgelimit"}, {"version", redisVersion}} {
-		c.bulk([]byte(pair[0]))
-		c.bulk([]byte(pair[1]))
-	}
-	c.bulk([]byte("proto"))
+	c.bulks("server", "edgelimit", "version", redisVersion, "proto")
 	c.integer(int64(c.version))
-	c.bulk([]byte("id"))
+	c.bulks("id")
 	c.integer(c.id)
-	for _, pair := range [][2]string{{"mode", "standalone"}, {"role", "master"}} {
-		c.bulk([]byte(pair[0]))
-		c.bulk([]byte(pair[1]))
-	}
-	c.bulk([]byte("modules"))
+	c.bulks("mode", "standalone", "role", "master", "modules")
 	c.array(0)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// BenchmarkServed measures what a decision costs beside all that a server does for any command. The bare server is this one, with a command
-// that answers five constant integers. redis-benchmark asks, with 64 connections; what is reported is this process' own time on the
-// processor, for each command.
+// BenchmarkServed measures what a decision costs beside all that a server does for any command. The bare server is this
+// one, with a command that answers five constant integers. redis-benchmark asks, with 64 connections; what is reported
+// is this process' own time on the processor, for each command.
 func BenchmarkServed(b *testing.B) {
 	commands["bare.throttle"] = command{5, 6, false, func(c *session, _ [][]byte) outcome {
 		c.array(5)
@@ -31,8 +31,10 @@ func BenchmarkServed(b *testing.B) {
 				s := serve(b, ticking{newBank()}, quiet())
 				_, port, _ := net.SplitHostPort(s.addr)
 				before := processorTime(b)
-				out, err := exec.CommandContext(b.Context(), "redis-benchmark", "-p", port, "-c", "64", "-P", fmt.Sprint(depth), "-n", fmt.Sprint(b.N),
-					"-r", "10000", "-q", name, "user:__rand_int__", "999999", "30", "60").CombinedOutput()
+				out, err := exec.CommandContext(b.Context(), "redis-benchmark", "-p", port, "-c", "64", "-P",
+					fmt.Sprint(depth), "-n", fmt.Sprint(b.N),
+					"-r", "10000", "-q", name, "user:__rand_int__", "999999", "30", "60").
+					CombinedOutput()
 				if err != nil {
 					b.Fatalf("redis-benchmark: %v: %s", err, out)
 				}
@@ -62,12 +64,13 @@ func processorTime(b *testing.B) int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// BenchmarkAnswer measures what the door does for a command that has been read, without sockets.
+// BenchmarkAnswer measures what the server does for a command that has been read, without sockets.
 func BenchmarkAnswer(b *testing.B) {
 	for _, l := range []struct {
 		name    string
 		limiter Limiter
-	}{{"fixed", fixed(counters.Decision{Allowed: true, Limit: 16, Remaining: 15, ResetAfter: 2})}, {"table", ticking{newBank()}}} {
+	}{{"fixed", fixed(counters.Decision{Allowed: true, Limit: 16, Remaining: 15, ResetAfter: 2})}, {"table",
+		ticking{newBank()}}} {
 		b.Run(l.name, func(b *testing.B) {
 			said := array("CL.THROTTLE", "user123", "999999", "30", "60")
 			c := newSession(New(l.limiter, quiet()), &script{})
@@ -75,7 +78,7 @@ func BenchmarkAnswer(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				c.begin, c.end = 0, copy(c.in, said)
-				if !c.answer() {
+				if !c.execute() {
 					b.Fatal("it did not answer")
 				}
 				c.out = c.out[:0]

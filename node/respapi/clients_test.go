@@ -37,10 +37,12 @@ func TestGoRedis(t *testing.T) {
 			if said, err := c.Echo(ctx, "a\r\nb").Result(); err != nil || said != "a\r\nb" {
 				t.Errorf("ECHO: %q, %v", said, err)
 			}
-			if err := c.Get(ctx, "x").Err(); err == nil || !strings.HasPrefix(err.Error(), "ERR unknown command 'get'") {
+			if err := c.Get(ctx, "x").Err(); err == nil ||
+				!strings.HasPrefix(err.Error(), "ERR unknown command 'get'") {
 				t.Errorf("GET: %v", err)
 			}
-			if m, err := c.Do(ctx, "HELLO", version).Result(); err != nil || !strings.Contains(fmt.Sprint(m), "edgelimit") {
+			if m, err := c.Do(ctx, "HELLO", version).Result(); err != nil ||
+				!strings.Contains(fmt.Sprint(m), "edgelimit") {
 				t.Errorf("HELLO: %v, %v", m, err)
 			}
 			pipelineOf(t, ctx, c)
@@ -60,7 +62,8 @@ func pipelineOf(t *testing.T, ctx context.Context, c *redis.Client) {
 		t.Fatal(err)
 	}
 	for i, cmd := range all {
-		if got, err := cmd.Int64Slice(); err != nil || !slices.Equal(got, []int64{0, 100, int64(99 - i), -1, int64(1000 * (i + 1))}) {
+		if got, err := cmd.Int64Slice(); err != nil ||
+			!slices.Equal(got, []int64{0, 100, int64(99 - i), -1, int64(1000 * (i + 1))}) {
 			t.Fatalf("command %d of the pipeline: %v, %v", i, got, err)
 		}
 	}
@@ -72,7 +75,9 @@ func TestGoRedisWithPassword(t *testing.T) {
 	s := serve(t, newBank(), opt)
 	for _, version := range []int{2, 3} {
 		ping := func(user, password string) error {
-			return client(t, &redis.Options{Addr: s.addr, Protocol: version, Username: user, Password: password}).Ping(t.Context()).Err()
+			return client(t,
+				&redis.Options{Addr: s.addr, Protocol: version, Username: user, Password: password}).Ping(t.Context()).
+				Err()
 		}
 		for _, user := range []string{"", "default"} {
 			if err := ping(user, opt.Password); err != nil {
@@ -88,11 +93,17 @@ func TestGoRedisWithPassword(t *testing.T) {
 	}
 }
 
-// A client's pool takes new connections in place of those that a stopping server ended, and gets its answer from the next one.
+// A client's pool takes new connections in place of those that a stopping server ended, and gets its answer from the
+// next one.
 func TestGoRedisOutlivesAServer(t *testing.T) {
 	first := serve(t, newBank(), quiet())
 	addr := first.addr
-	c := client(t, &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return net.Dial("tcp", addr) }})
+	c := client(
+		t,
+		&redis.Options{
+			Dialer: func(context.Context, string, string) (net.Conn, error) { return net.Dial("tcp", addr) },
+		},
+	)
 	if err := c.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +120,8 @@ func TestGoRedisOutlivesAServer(t *testing.T) {
 func tool(t *testing.T, program string, s *running, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
-		t.Fatalf("%s is not installed, and these tests need Redis 7: apt-get install redis-server redis-sentinel", program)
+		t.Fatalf("%s is not installed, and these tests need Redis 7: apt-get install redis-server redis-sentinel",
+			program)
 	}
 	_, port, _ := net.SplitHostPort(s.addr)
 	out, err := exec.CommandContext(t.Context(), program, append([]string{"-p", port}, args...)...).CombinedOutput()
@@ -141,7 +153,8 @@ func TestRedisCLI(t *testing.T) {
 func TestRedisBenchmark(t *testing.T) {
 	s := serve(t, newBank(), quiet())
 	const requests = 2000
-	out := tool(t, "redis-benchmark", s, "-n", fmt.Sprint(requests), "-c", "8", "-P", "16", "-q", "CL.THROTTLE", "key", "999", "1", "3600")
+	out := tool(t, "redis-benchmark", s, "-n", fmt.Sprint(requests), "-c", "8", "-P", "16", "-q", "CL.THROTTLE", "key",
+		"999", "1", "3600")
 	if !strings.Contains(out, "requests per second") {
 		t.Errorf("it prints %q", out)
 	}

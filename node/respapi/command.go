@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// command is what can be asked of the door. It is run with its words, its name the first of them, of which there are at least min and at
-// most max.
+// command runs with its arguments, min to max of them; its name is the first.
 type command struct {
 	min, max int
-	anybody  bool // may ask, also before the password
-	run      func(c *session, words [][]byte) outcome
+	noAuth   bool // allowed before authentication
+	run      func(c *session, args [][]byte) outcome
 }
 
-const anyNumber = maxWords
+const anyNumber = maxArgs
 
-// commands are those that there are, by their names in lower case.
+// commands are keyed by their names in lower case.
 var commands = map[string]command{
 	"cl.throttle": {5, 6, false, (*session).throttle},
 	"ping":        {1, 2, false, (*session).ping},
@@ -31,11 +30,11 @@ var commands = map[string]command{
 	"quit":        {1, anyNumber, true, (*session).quit},
 }
 
-// longestName is how long names of commands and of what belongs to them may be.
-const longestName = 32
+// maxName is the longest name of a command, subcommand or option, in bytes.
+const maxName = 32
 
-// lower writes a name in lower case into room; empty, if it is longer than any.
-func lower(name []byte, room *[longestName]byte) []byte {
+// lower writes a name in lower case into room; nil if it is longer than any.
+func lower(name []byte, room *[maxName]byte) []byte {
 	if len(name) > len(room) {
 		return nil
 	}
@@ -48,22 +47,22 @@ func lower(name []byte, room *[longestName]byte) []byte {
 	return room[:len(name)]
 }
 
-// run runs a command of at least one word.
-func (c *session) run(words [][]byte) outcome {
-	var room [longestName]byte
-	name := lower(words[0], &room)
+// run runs a command of at least one argument.
+func (c *session) run(args [][]byte) outcome {
+	var room [maxName]byte
+	name := lower(args[0], &room)
 	cmd, known := commands[string(name)]
 	switch {
-	case known && len(words) >= cmd.min && len(words) <= cmd.max && (c.trusted || cmd.anybody):
-		return cmd.run(c, words)
+	case known && len(args) >= cmd.min && len(args) <= cmd.max && (c.authenticated || cmd.noAuth):
+		return cmd.run(c, args)
 	case !known && (string(name) == "post" || string(name) == "host:"):
-		// A browser, made to send what another wants: nothing of it is to be taken for commands.
+		// A browser that another site makes send HTTP: none of its lines may pass for a command.
 		c.server.totals.malformed.Add(1)
 		c.quitting = true
 		return failed
 	case !known:
-		return c.unknown(words)
-	case len(words) < cmd.min || len(words) > cmd.max:
+		return c.unknown(args)
+	case len(args) < cmd.min || len(args) > cmd.max:
 		return c.wrongNumber(string(name))
 	}
 	return c.fail("NOAUTH Authentication required.")
@@ -74,29 +73,29 @@ func (c *session) fail(text string) outcome {
 	return failed
 }
 
-// fails is fail with what the client sent in it: no more than 128 bytes of each.
-func (c *session) fails(format string, said ...any) outcome {
-	for i, s := range said {
+// failf formats at most 128 bytes of each part that the client sent.
+func (c *session) failf(format string, parts ...any) outcome {
+	for i, s := range parts {
 		if b, ok := s.([]byte); ok {
-			said[i] = string(b[:min(len(b), 128)])
+			parts[i] = string(b[:min(len(b), 128)])
 		}
 	}
-	return c.fail(fmt.Sprintf(format, said...))
+	return c.fail(fmt.Sprintf(format, parts...))
 }
 
 func (c *session) wrongNumber(name string) outcome {
-	return c.fails("ERR wrong number of arguments for '%s' command", name)
+	return c.failf("ERR wrong number of arguments for '%s' command", name)
 }
 
-func (c *session) unknown(words [][]byte) outcome {
+func (c *session) unknown(args [][]byte) outcome {
 	var with strings.Builder
-	for _, w := range words[1:] {
+	for _, w := range args[1:] {
 		if with.Len() >= 128 {
 			break
 		}
 		fmt.Fprintf(&with, "'%s' ", w[:min(len(w), 128-with.Len())])
 	}
-	return c.fails("ERR unknown command '%s', with args beginning with: %s", words[0], with.String())
+	return c.failf("ERR unknown command '%s', with args beginning with: %s", args[0], with.String())
 }
 
 func (c *session) ok() outcome {
@@ -104,22 +103,22 @@ func (c *session) ok() outcome {
 	return other
 }
 
-func (c *session) ping(words [][]byte) outcome {
-	if len(words) == 1 {
+func (c *session) ping(args [][]byte) outcome {
+	if len(args) == 1 {
 		c.status("PONG")
 		return other
 	}
-	return c.echo(words)
+	return c.echo(args)
 }
 
-func (c *session) echo(words [][]byte) outcome {
-	c.bulk(words[1])
+func (c *session) echo(args [][]byte) outcome {
+	c.bulk(args[1])
 	return other
 }
 
-// selectDB selects the only database that there is.
-func (c *session) selectDB(words [][]byte) outcome {
-	switch n, ok := integer(words[1]); {
+// selectDB knows database 0 alone.
+func (c *session) selectDB(args [][]byte) outcome {
+	switch n, ok := parseInt(args[1]); {
 	case !ok:
 		return c.fail("ERR value is not an integer or out of range")
 	case n != 0:
@@ -128,14 +127,14 @@ func (c *session) selectDB(words [][]byte) outcome {
 	return c.ok()
 }
 
-func (c *session) client(words [][]byte) outcome {
-	var room [longestName]byte
-	sub := string(lower(words[1], &room))
+func (c *session) client(args [][]byte) outcome {
+	var room [maxName]byte
+	sub := string(lower(args[1], &room))
 	want, known := map[string]int{"id": 2, "getname": 2, "setname": 3, "setinfo": 4}[sub]
 	switch {
 	case !known:
-		return c.fails("ERR unknown subcommand '%s'. Try CLIENT HELP.", words[1])
-	case len(words) != want:
+		return c.failf("ERR unknown subcommand '%s'. Try CLIENT HELP.", args[1])
+	case len(args) != want:
 		return c.wrongNumber("client|" + sub)
 	}
 	switch sub {
@@ -148,51 +147,51 @@ func (c *session) client(words [][]byte) outcome {
 			c.bulk([]byte(c.name))
 		}
 	case "setname":
-		return c.setName(words[2])
+		return c.setName(args[2])
 	case "setinfo":
-		return c.setInfo(words[2], words[3])
+		return c.setInfo(args[2], args[3])
 	}
 	return other
 }
 
-// longestClient is how long the name that a client gives itself may be.
-const longestClient = 256
+// maxClientName is the longest name in CLIENT SETNAME, in bytes.
+const maxClientName = 256
 
 func (c *session) setName(name []byte) outcome {
 	switch {
-	case len(name) > longestClient:
-		return c.fails("ERR Client names cannot be longer than %d bytes.", longestClient)
-	case !isWord(name):
+	case len(name) > maxClientName:
+		return c.failf("ERR Client names cannot be longer than %d bytes.", maxClientName)
+	case !isPlain(name):
 		return c.fail("ERR Client names cannot contain spaces, newlines or special characters.")
 	}
 	c.name = string(name)
 	return c.ok()
 }
 
-// setInfo takes note of the client's library, which nobody asks for.
+// setInfo checks the client's library and forgets it: no command returns it.
 func (c *session) setInfo(what, value []byte) outcome {
-	var room [longestName]byte
+	var room [maxName]byte
 	name := string(lower(what, &room))
 	switch {
 	case name != "lib-name" && name != "lib-ver":
-		return c.fails("ERR Unrecognized option '%s'", what)
-	case !isWord(value):
-		return c.fails("ERR %s cannot contain spaces, newlines or special characters.", name)
+		return c.failf("ERR Unrecognized option '%s'", what)
+	case !isPlain(value):
+		return c.failf("ERR %s cannot contain spaces, newlines or special characters.", name)
 	}
 	return c.ok()
 }
 
-// isWord reports whether all bytes can be printed, and none is a space.
-func isWord(b []byte) bool {
+// isPlain reports whether b is printable ASCII without spaces.
+func isPlain(b []byte) bool {
 	return bytes.IndexFunc(b, func(r rune) bool { return r < '!' || r > '~' }) < 0
 }
 
-// command has nothing to tell: clients need it for the keys of commands, to find the right node of a cluster.
-func (c *session) command(words [][]byte) outcome {
-	var room [longestName]byte
+// command replies with no commands: clients ask for their keys, to find the right node of a cluster.
+func (c *session) command(args [][]byte) outcome {
+	var room [maxName]byte
 	sub := ""
-	if len(words) > 1 {
-		sub = string(lower(words[1], &room))
+	if len(args) > 1 {
+		sub = string(lower(args[1], &room))
 	}
 	switch sub {
 	case "count":
@@ -202,17 +201,18 @@ func (c *session) command(words [][]byte) outcome {
 	case "", "info", "list":
 		c.array(0)
 	default:
-		return c.fails("ERR unknown subcommand '%s'. Try COMMAND HELP.", words[1])
+		return c.failf("ERR unknown subcommand '%s'. Try COMMAND HELP.", args[1])
 	}
 	return other
 }
 
-// redisVersion is the version whose words are spoken, as some clients look at it.
+// redisVersion is the version that the server claims: some clients look at it.
 const redisVersion = "7.0.0"
 
 func (c *session) info([][]byte) outcome {
-	c.bulk(fmt.Appendf(nil, "# Server\r\nserver_name:edgelimit\r\nredis_version:%s\r\nredis_mode:standalone\r\n"+
-		"\r\n# Clients\r\nconnected_clients:%d\r\nmaxclients:%d\r\n", redisVersion, c.server.Stats().Connections, c.server.opt.MaxConnections))
+	c.bulk(fmt.Appendf(nil, "# Server\r\nserver_name:edgelimit\r\nredis_version:%s\r\nredis_mode:standalone\r\n\r\n"+
+		"# Clients\r\nconnected_clients:%d\r\nmaxclients:%d\r\n",
+		redisVersion, c.server.Stats().Connections, c.server.opt.MaxConnections))
 	return other
 }
 

@@ -7,7 +7,8 @@ import (
 
 func TestCommands(t *testing.T) {
 	introduction := func(proto string) string {
-		return `"server" "edgelimit" "version" "7.0.0" "proto" ` + proto + ` "id" 1 "mode" "standalone" "role" "master" "modules" []`
+		return `"server" "edgelimit" "version" "7.0.0" "proto" ` + proto +
+			` "id" 1 "mode" "standalone" "role" "master" "modules" []`
 	}
 	long := strings.Repeat("x", 300)
 	for _, tt := range []struct {
@@ -42,16 +43,21 @@ func TestCommands(t *testing.T) {
 		{"\n\nPING", "+PONG"},
 		{"HELLO", "[" + introduction("2") + "]"},
 		{"HELLO 2", "[" + introduction("2") + "]"},
-		{"HELLO 3 SETNAME me\nCLIENT GETNAME\nHELLO 2\nHELLO", "{" + introduction("3") + "}\n\"me\"\n[" + introduction("2") + "]\n[" + introduction("2") + "]"},
+		{"HELLO 3 SETNAME me\nCLIENT GETNAME\nHELLO 2\nHELLO", "{" + introduction("3") + "}\n\"me\"\n[" +
+			introduction("2") + "]\n[" + introduction("2") + "]"},
 		{"HELLO 3 AUTH default whatever", "{" + introduction("3") + "}"},
 		{"HELLO 1", "-NOPROTO unsupported protocol version"},
 		{"HELLO 4", "-NOPROTO unsupported protocol version"},
 		{"HELLO x", "-ERR Protocol version is not an integer or out of range"},
 		{"HELLO 3 AUTH a", "-ERR Syntax error in HELLO option 'AUTH'"},
 		{"HELLO 3 NONSENSE", "-ERR Syntax error in HELLO option 'NONSENSE'"},
-		{`HELLO 3 SETNAME "a b"` + "\nCOMMAND DOCS", "-ERR Client names cannot contain spaces, newlines or special characters.\n[]"},
-		{"HELLO 3\nCLIENT SETNAME me\nRESET\nCLIENT GETNAME\nCOMMAND DOCS", "{" + introduction("3") + "}\n+OK\n+RESET\nnull\n[]"},
-		{"AUTH x", "-ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"},
+		{`HELLO 3 SETNAME "a b"` + "\nCOMMAND DOCS",
+			"-ERR Client names cannot contain spaces, newlines or special characters.\n[]"},
+		{"HELLO 3\nCLIENT SETNAME me\nRESET\nCLIENT GETNAME\nCOMMAND DOCS", "{" + introduction("3") +
+			"}\n+OK\n+RESET\nnull\n[]"},
+		{"AUTH x",
+			"-ERR AUTH <password> called without any password configured for the default user. Are you sure your " +
+				"configuration is correct?"},
 		{"AUTH default x", "+OK"},
 		{"GET a", "-ERR unknown command 'GET', with args beginning with: 'a' "},
 		{`"a\r\n+OK" "\x00\x7f"`, "-ERR unknown command 'a  +OK', with args beginning with: '  ' "},
@@ -72,7 +78,8 @@ func TestInfo(t *testing.T) {
 	opt := quiet()
 	opt.MaxConnections = 77
 	got := replies(t, converse(New(newBank(), opt), "INFO server\n"))[0]
-	for _, want := range []string{"redis_version:7.0.0", "server_name:edgelimit", "maxclients:77", "connected_clients:"} {
+	for _, want := range []string{"redis_version:7.0.0", "server_name:edgelimit", "maxclients:77",
+		"connected_clients:"} {
 		if !strings.Contains(got, want+`\r\n`) && !strings.Contains(got, want) {
 			t.Errorf("%s is not in %s", want, got)
 		}
@@ -81,9 +88,11 @@ func TestInfo(t *testing.T) {
 
 // Whoever has not said the password can do nothing but say it, and learns nothing.
 func TestPassword(t *testing.T) {
-	const noAuth, wrong = "-NOAUTH Authentication required.", "-WRONGPASS invalid username-password pair or user is disabled."
+	const noAuth, wrong = "-NOAUTH Authentication required.",
+		"-WRONGPASS invalid username-password pair or user is disabled."
 	for _, tt := range []struct{ say, want string }{
-		{"PING\nCL.THROTTLE k 1 1 1\nCLIENT ID\nINFO\nCOMMAND\nSELECT 0\nECHO x", strings.Repeat(noAuth+"\n", 6) + noAuth},
+		{"PING\nCL.THROTTLE k 1 1 1\nCLIENT ID\nINFO\nCOMMAND\nSELECT 0\nECHO x", strings.Repeat(noAuth+"\n", 6) +
+			noAuth},
 		{"AUTH secret\nPING", "+OK\n+PONG"},
 		{"AUTH default secret\nPING", "+OK\n+PONG"},
 		{"AUTH other secret\nPING", wrong + "\n" + noAuth},
@@ -105,8 +114,11 @@ func TestPassword(t *testing.T) {
 	}
 	opt := quiet()
 	opt.Password = "secret"
-	got := replies(t, converse(New(newBank(), opt), "HELLO 3\nHELLO 3 AUTH default secret SETNAME me\nCLIENT GETNAME\n"))
-	if len(got) != 3 || !strings.HasPrefix(got[0], "-NOAUTH HELLO must be called") || !strings.HasPrefix(got[1], `{"server"`) || got[2] != `"me"` {
+	got := replies(t,
+		converse(New(newBank(), opt), "HELLO 3\nHELLO 3 AUTH default secret SETNAME me\nCLIENT GETNAME\n"))
+	if len(got) != 3 || !strings.HasPrefix(got[0], "-NOAUTH HELLO must be called") ||
+		!strings.HasPrefix(got[1], `{"server"`) ||
+		got[2] != `"me"` {
 		t.Errorf("HELLO: %q", got)
 	}
 }

@@ -2,16 +2,16 @@ package respapi
 
 import "strconv"
 
-// reply is what is to be written to a client. The version of the protocol is 2 or 3.
+// reply holds what is to be written to a client. version is that of the protocol, 2 or 3.
 type reply struct {
 	out     []byte
 	version int
 }
 
-// status appends a word of the door's own.
+// status appends a simple string.
 func (r *reply) status(word string) { r.line('+', word) }
 
-// error appends an error, its first word the code. A line break would end it, and what cannot be printed is not echoed.
+// error appends an error, its first word the code. Control characters become spaces: a line break would end it.
 func (r *reply) error(text string) {
 	from := len(r.out) + 1
 	r.line('-', text)
@@ -28,7 +28,7 @@ func (r *reply) line(kind byte, text string) {
 
 func (r *reply) integer(v int64) { r.number(':', v) }
 
-// number appends a number, or as the beginning of something longer how long that is.
+// number appends a number: a value, or the length of what follows.
 func (r *reply) number(kind byte, v int64) {
 	r.out = append(strconv.AppendInt(append(r.out, kind), v, 10), '\r', '\n')
 }
@@ -38,7 +38,14 @@ func (r *reply) bulk(text []byte) {
 	r.out = append(append(r.out, text...), '\r', '\n')
 }
 
-// null appends that there is nothing.
+// bulks appends several bulk strings.
+func (r *reply) bulks(texts ...string) {
+	for _, text := range texts {
+		r.bulk([]byte(text))
+	}
+}
+
+// null appends the absence of a value.
 func (r *reply) null() {
 	if r.version == 2 {
 		r.line('$', "-1")

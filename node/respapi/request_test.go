@@ -29,8 +29,8 @@ func TestParse(t *testing.T) {
 		{in: `e "\x41\n\r\t\b\a\"\\\q\x4" 'it\'s \n'` + "\n", words: []string{"e", "A\n\r\t\b\a\"\\qx4", `it's \n`}},
 		{in: `a"b c"` + "\n", words: []string{"ab c"}},
 		{in: "$5\r\n", words: []string{"$5"}},
-		{in: array(slices.Repeat([]string{""}, maxWords)...), words: slices.Repeat([]string{""}, maxWords)},
-		{in: array(strings.Repeat("x", maxWord)), words: []string{strings.Repeat("x", maxWord)}},
+		{in: array(slices.Repeat([]string{""}, maxArgs)...), words: slices.Repeat([]string{""}, maxArgs)},
+		{in: array(strings.Repeat("x", maxArg)), words: []string{strings.Repeat("x", maxArg)}},
 	} {
 		words, n, err := parse([]byte(tt.in), nil)
 		if err != nil || tt.in[n:] != tt.rest || n == 0 || !slices.Equal(texts(words), tt.words) {
@@ -52,7 +52,7 @@ func texts(words [][]byte) (all []string) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	big := fmt.Sprintf("$%d\r\n%s\r\n", maxWord, strings.Repeat("x", maxWord))
+	big := fmt.Sprintf("$%d\r\n%s\r\n", maxArg, strings.Repeat("x", maxArg))
 	for in, want := range map[string]string{
 		"*\r\n":                              "invalid multibulk length",
 		"*a\r\n":                             "invalid multibulk length",
@@ -76,7 +76,7 @@ func TestParseRefuses(t *testing.T) {
 		"*1\r\n$1\r\nabc":                          "expected a line to end after the bulk string",
 		"*9\r\n" + big + big + big + "$16384\r\n":  "too big request: more than 65536 bytes",
 		strings.Repeat("x", maxInline):             "too big inline request",
-		strings.Repeat("x ", maxWords+1) + "\n":    "too many words in the request: more than 1024",
+		strings.Repeat("x ", maxArgs+1) + "\n":     "too many words in the request: more than 1024",
 		"echo \"a\n":                               "unbalanced quotes in request",
 		"echo 'a\n":                                "unbalanced quotes in request",
 		"echo \"a\"b\n":                            "unbalanced quotes in request",
@@ -91,11 +91,9 @@ func TestParseRefuses(t *testing.T) {
 // A request of the longest kind fits into the largest buffer of a session, whatever the client declares.
 func TestParseNeverWaitsForMoreThanFits(t *testing.T) {
 	for _, in := range []string{
-		strings.Repeat("x", maxRequest),
-		"*1024\r\n" + strings.Repeat("$1\r\nx\r\n", maxRequest/7+1),
-		"*1024\r\n" + strings.Repeat(fmt.Sprintf("$%d\r\n%s\r\n", maxWord, strings.Repeat("x", maxWord)), 4),
-		"*" + strings.Repeat("1", maxRequest),
-		"*1\r\n$" + strings.Repeat("1", maxRequest),
+		strings.Repeat("x", maxRequest), "*1024\r\n" + strings.Repeat("$1\r\nx\r\n", maxRequest/7+1),
+		"*1024\r\n" + strings.Repeat(fmt.Sprintf("$%d\r\n%s\r\n", maxArg, strings.Repeat("x", maxArg)), 4),
+		"*" + strings.Repeat("1", maxRequest), "*1\r\n$" + strings.Repeat("1", maxRequest),
 	} {
 		if _, n, err := parse([]byte(in[:maxRequest]), nil); n == 0 && err == nil {
 			t.Errorf("%.40q: %d bytes are not enough", in, maxRequest)
@@ -107,29 +105,33 @@ func TestInteger(t *testing.T) {
 	for text, want := range map[string]int64{
 		"0": 0, "7": 7, "-1": -1, "1024": 1024, "9223372036854775807": 1<<63 - 1, "-9223372036854775808": -1 << 63,
 	} {
-		if v, ok := integer([]byte(text)); !ok || v != want {
+		if v, ok := parseInt([]byte(text)); !ok || v != want {
 			t.Errorf("%s: %d, %v", text, v, ok)
 		}
 	}
-	for _, text := range []string{"", "-", "+1", "-0", "00", "01", "-01", " 1", "1 ", "1.0", "1e3", "0x1", "9223372036854775808", "-9223372036854775809",
+	for _, text := range []string{"", "-", "+1", "-0", "00", "01", "-01", " 1", "1 ", "1.0", "1e3", "0x1",
+		"9223372036854775808", "-9223372036854775809",
 		"99999999999999999999", "18446744073709551617"} {
-		if v, ok := integer([]byte(text)); ok {
+		if v, ok := parseInt([]byte(text)); ok {
 			t.Errorf("%q is read as %d", text, v)
 		}
 	}
 }
 
-// FuzzParse: what is taken is taken whole, no sooner and no later than it is there, and comes out as it would if it were written anew.
+// FuzzParse: what is taken is taken whole, no sooner and no later than it is there, and comes out as it would if it
+// were written anew.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
-		array("CL.THROTTLE", "user123", "15", "30", "60"), array("PING") + array("ECHO", "a\r\n"), "PING\r\nQUIT\r\n", `a "b\x41\"" 'c\''` + "\n",
-		"*-1\r\n", "*1\r\n$-1\r\n", "*2\r\n$3\r\nabc", "*1000\r\n$16384\r\n", "\r\n", "*1\r\n$0\r\n\r\n", "POST / HTTP/1.1\r\nHost: x\r\n",
+		array("CL.THROTTLE", "user123", "15", "30", "60"), array("PING") + array("ECHO",
+			"a\r\n"), "PING\r\nQUIT\r\n", `a "b\x41\"" 'c\''` + "\n",
+		"*-1\r\n", "*1\r\n$-1\r\n", "*2\r\n$3\r\nabc", "*1000\r\n$16384\r\n", "\r\n", "*1\r\n$0\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: x\r\n",
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		words, n, err := parse(bytes.Clone(in), nil)
-		if n < 0 || n > len(in) || n > maxRequest || len(words) > maxWords || err != nil && n != 0 {
+		if n < 0 || n > len(in) || n > maxRequest || len(words) > maxArgs || err != nil && n != 0 {
 			t.Fatalf("%q: %q, %d bytes, %v", in, words, n, err)
 		}
 		if err == nil && n == 0 && len(in) >= maxRequest {
@@ -150,7 +152,8 @@ func FuzzParse(f *testing.F) {
 		if len(again) > maxRequest {
 			return // a line may hold more than an array, which has lengths in it
 		}
-		if same, m, err := parse([]byte(again), nil); err != nil || m != len(again) || !slices.EqualFunc(same, words, bytes.Equal) {
+		if same, m, err := parse([]byte(again), nil); err != nil || m != len(again) ||
+			!slices.EqualFunc(same, words, bytes.Equal) {
 			t.Fatalf("%q: %q, and anew %q, %v", in[:n], words, same, err)
 		}
 	})

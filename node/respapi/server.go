@@ -13,58 +13,62 @@ import (
 	"github.com/edgelimit/edgelimit/node/limits"
 )
 
-// Server serves clients. New makes it; its methods may be called from anywhere.
+// Server serves clients. New makes it; its methods are safe for concurrent use.
 type Server struct {
-	limiter Limiter
-	opt     Options
-	secret  secret
-	limits  *limits.Keeper[shape]
-	totals  totals
-	ids     atomic.Int64 // of the last connection
-	long    atomic.Int64 // bytes that sessions hold for long commands, see session.makeRoom
-
-	mostLong int64 // bytes that they may hold together
+	limiter   Limiter
+	opt       Options
+	password  password
+	logins    loginLimiter
+	limits    *limits.Keeper[throttleLimit]
+	totals    totals
+	lastID    atomic.Int64 // of a connection
+	longBytes atomic.Int64 // that sessions hold for long commands, see session.makeRoom
+	maxLong   int64        // the cap on longBytes
 
 	mu       sync.Mutex
 	listener net.Listener
 	sessions map[*session]struct{}
 	running  sync.WaitGroup
-	draining atomic.Bool // set with the lock held; no connection begins then
+	draining atomic.Bool // set with the lock held; then no connection starts
 }
 
-// Stats are totals since the server was made, but for Connections and Limits, which are of now.
+// Stats are totals since the server was made, but for Connections and Limits.
 type Stats struct {
 	Connections int    // open now
-	Limits      int    // kept now
-	Malformed   uint64 // connections that ended because what came was no command
-	Slow        uint64 // connections that ended because a command or its reply took too long
+	Limits      int    // ad-hoc limits kept now
+	Evicted     uint64 // ad-hoc limits that made room for others while they may still have counted
+	Malformed   uint64 // connections closed after a protocol error
+	Slow        uint64 // connections closed because a command or its reply took too long
+	WrongAuth   uint64 // failed logins
+	Panics      uint64 // connections closed because a command panicked
 
-	Allowed, Denied uint64 // answers of CL.THROTTLE
-	Failed          uint64 // commands that were answered with an error
-	Other           uint64 // commands besides, and peeks
+	Allowed, Denied uint64 // replies to CL.THROTTLE
+	Failed          uint64 // commands with an error
+	Other           uint64 // other commands, and peeks
 }
 
 type totals struct {
-	malformed, slow atomic.Uint64
-	outcomes        [outcomes]atomic.Uint64
+	malformed, slow, panics atomic.Uint64
+	outcomes                [outcomes]atomic.Uint64
 }
 
-// New returns a server that asks l.
+// New returns a server over l.
 func New(l Limiter, opt Options) *Server {
-	opt.IdleTimeout = cmp.Or(opt.IdleTimeout, idleFor)
+	opt.IdleTimeout = cmp.Or(opt.IdleTimeout, defaultIdleTimeout)
 	opt.Logger = cmp.Or(opt.Logger, slog.Default())
-	return &Server{limiter: l, opt: opt, secret: newSecret(opt.Password), limits: newLimits(opt.Learn), mostLong: maxLong, sessions: make(map[*session]struct{})}
+	return &Server{limiter: l, opt: opt, password: newPassword(opt.Password), limits: newLimits(&opt), maxLong: maxLong,
+		sessions: make(map[*session]struct{})}
 }
 
 // Serve accepts connections until Shutdown or Close, and returns nil then. It may be called once.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	s.listener = l
-	if s.draining.Load() { // it was ended before it began
+	if s.draining.Load() { // closed before it served
 		_ = l.Close()
 	}
 	s.mu.Unlock()
-	pause := acceptPause{}
+	pause := time.Duration(0)
 	for {
 		conn, err := l.Accept()
 		switch {
@@ -74,25 +78,18 @@ func (s *Server) Serve(l net.Listener) error {
 			}
 			_ = l.Close()
 			return nil
-		case err != nil: // as when the process has no file descriptors left: clients that leave give theirs back
+		case err != nil: // such as no file descriptors left, until clients leave
 			s.opt.Logger.Warn("a client of the Redis protocol could not connect", "error", err)
-			pause.wait()
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			time.Sleep(pause)
 		default:
-			pause = acceptPause{}
+			pause = 0
 			s.admit(conn)
 		}
 	}
 }
 
-// acceptPause doubles with every attempt that fails, from 5 ms to a second.
-type acceptPause struct{ last time.Duration }
-
-func (p *acceptPause) wait() {
-	p.last = min(max(2*p.last, 5*time.Millisecond), time.Second)
-	time.Sleep(p.last)
-}
-
-// admit serves a connection, unless it comes too late.
+// admit serves a connection, unless the server drains.
 func (s *Server) admit(conn net.Conn) {
 	c := newSession(s, conn)
 	s.mu.Lock()
@@ -103,23 +100,23 @@ func (s *Server) admit(conn net.Conn) {
 	}
 	s.sessions[c] = struct{}{}
 	s.running.Go(func() {
-		defer s.forget(c)
+		defer s.remove(c)
 		c.serve()
 	})
 }
 
-func (s *Server) forget(c *session) {
+func (s *Server) remove(c *session) {
 	_ = c.conn.Close()
-	c.giveBack()
+	c.release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, c)
 }
 
-// Shutdown accepts no more connections, lets those that are open end once all that their clients have sent is answered, and waits for
-// them, but no longer than ctx: its error says that there are some left, which Close ends.
+// Shutdown accepts no more connections, lets open ones end once all that their clients have sent is answered, and waits
+// for them, but no longer than ctx: its error says that some are left, which Close ends.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.drain(func(c *session) { _ = c.conn.SetReadDeadline(time.Now()) }) // wakes it, see session.wait
+	s.drain(func(c *session) { _ = c.conn.SetReadDeadline(time.Now()) }) // wakes session.fill
 	done := make(chan struct{})
 	go func() {
 		s.running.Wait()
@@ -152,7 +149,7 @@ func (s *Server) drain(end func(*session)) {
 	}
 }
 
-// leaving reports whether the door is about to close.
+// leaving reports whether the server is about to close.
 func (s *Server) leaving() bool {
 	select {
 	case <-s.opt.Leaving: // a nil one is never closed
@@ -168,8 +165,8 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{
-		Connections: len(s.sessions), Limits: s.limits.Len(),
-		Malformed: t.malformed.Load(), Slow: t.slow.Load(),
+		Connections: len(s.sessions), Limits: s.limits.Len(), Evicted: s.limits.Evicted(),
+		Malformed: t.malformed.Load(), Slow: t.slow.Load(), Panics: t.panics.Load(), WrongAuth: s.logins.total(),
 		Allowed: t.outcomes[allowed].Load(), Denied: t.outcomes[denied].Load(),
 		Failed: t.outcomes[failed].Load(), Other: t.outcomes[other].Load(),
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // pipes is a listener on virtual time.
@@ -45,7 +45,7 @@ func (p *pipes) Close() error {
 func (*pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 // dial connects. The connection has no deadline: in a bubble, a test that waits for ever is found out.
-func (p *pipes) dial(t *testing.T) *dialogue {
+func (p *pipes) dial(t *testing.T) *connection {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	p.conns <- theirs
@@ -54,9 +54,9 @@ func (p *pipes) dial(t *testing.T) *dialogue {
 	return d
 }
 
-// inBubble runs a test on virtual time with a server.
-func inBubble(t *testing.T, opt Options, f func(t *testing.T, s *Server, p *pipes)) {
-	bubble.Test(t, func(t *testing.T) {
+// onVirtualTime runs a test on virtual time with a server.
+func onVirtualTime(t *testing.T, opt Options, f func(t *testing.T, s *Server, p *pipes)) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		p := newPipes()
 		s := New(newBank(), opt)
 		serveOn(t, s, p)
@@ -65,18 +65,18 @@ func inBubble(t *testing.T, opt Options, f func(t *testing.T, s *Server, p *pipe
 }
 
 func TestIdleClientsAreLeftAloneForMinutes(t *testing.T) {
-	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+	onVirtualTime(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
 		d := p.dial(t)
 		for range 3 {
-			d.say("PING\r\n")
-			d.hear("+PONG")
-			time.Sleep(idleFor*3/4 - time.Second)
+			d.send("PING\r\n")
+			d.expect("+PONG")
+			time.Sleep(defaultIdleTimeout*3/4 - time.Second)
 		}
-		d.say("PING\r\n")
-		d.hear("+PONG")
+		d.send("PING\r\n")
+		d.expect("+PONG")
 		begun := time.Now()
 		d.ended()
-		if idle := time.Since(begun); idle < idleFor*3/4 || idle > idleFor {
+		if idle := time.Since(begun); idle < defaultIdleTimeout*3/4 || idle > defaultIdleTimeout {
 			t.Errorf("it was ended after %v", idle)
 		}
 		if s.Stats().Slow != 0 {
@@ -87,10 +87,10 @@ func TestIdleClientsAreLeftAloneForMinutes(t *testing.T) {
 
 // One byte a second does not keep a connection: a command has its time.
 func TestSlowClientsAreEnded(t *testing.T) {
-	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+	onVirtualTime(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
 		d := p.dial(t)
-		d.say("PING\r\n")
-		d.hear("+PONG")
+		d.send("PING\r\n")
+		d.expect("+PONG")
 		time.Sleep(time.Minute)
 		begun := time.Now()
 		var typing sync.WaitGroup
@@ -104,8 +104,8 @@ func TestSlowClientsAreEnded(t *testing.T) {
 			}
 		})
 		d.ended()
-		if took := time.Since(begun); took != slowFor {
-			t.Errorf("it was ended after %v, want %v", took, slowFor)
+		if took := time.Since(begun); took != commandTimeout {
+			t.Errorf("it was ended after %v, want %v", took, commandTimeout)
 		}
 		if got := s.Stats().Slow; got != 1 {
 			t.Errorf("%d slow connections are counted", got)
@@ -115,13 +115,13 @@ func TestSlowClientsAreEnded(t *testing.T) {
 
 // Each command of a pipeline has its own time, also where each packet ends in the midst of one.
 func TestSteadyPipelinesAreNotSlow(t *testing.T) {
-	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+	onVirtualTime(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
 		d := p.dial(t)
-		d.say("PI")
+		d.send("PI")
 		for range 20 {
 			time.Sleep(3 * time.Second)
-			d.say("NG\r\nPI")
-			d.hear("+PONG")
+			d.send("NG\r\nPI")
+			d.expect("+PONG")
 		}
 		if s.Stats().Slow != 0 {
 			t.Error("it counts as slow")
@@ -131,14 +131,14 @@ func TestSteadyPipelinesAreNotSlow(t *testing.T) {
 
 // A client that takes no replies is ended, and does not hold the memory for what it did not take.
 func TestClientsThatDoNotReadAreEnded(t *testing.T) {
-	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+	onVirtualTime(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
 		d := p.dial(t)
 		begun := time.Now()
-		d.say("PING\r\n")
+		d.send("PING\r\n")
 		for s.Stats().Connections > 0 {
 			time.Sleep(time.Millisecond)
 		}
-		if took := time.Since(begun); took > writeFor+time.Second {
+		if took := time.Since(begun); took > writeTimeout+time.Second {
 			t.Errorf("it was ended after %v", took)
 		}
 		if got := s.Stats().Slow; got != 1 {
@@ -150,10 +150,10 @@ func TestClientsThatDoNotReadAreEnded(t *testing.T) {
 func TestIdleTimeout(t *testing.T) {
 	opt := quiet()
 	opt.IdleTimeout = 20 * time.Second
-	inBubble(t, opt, func(t *testing.T, s *Server, p *pipes) {
+	onVirtualTime(t, opt, func(t *testing.T, s *Server, p *pipes) {
 		d := p.dial(t)
-		d.say("PING\r\n")
-		d.hear("+PONG")
+		d.send("PING\r\n")
+		d.expect("+PONG")
 		begun := time.Now()
 		d.ended()
 		if idle := time.Since(begun); idle < opt.IdleTimeout*3/4 || idle > opt.IdleTimeout {
@@ -164,30 +164,30 @@ func TestIdleTimeout(t *testing.T) {
 
 // Long commands that do not end share what there is for them. Short ones are answered beside them, and long ones later.
 func TestLongCommandsUnderWayAreBounded(t *testing.T) {
-	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
-		s.mostLong = 2 * (2*maxWord - idleIn)
-		text := strings.Repeat("x", maxWord)
+	onVirtualTime(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+		s.maxLong = 2 * (2*maxArg - idleIn)
+		text := strings.Repeat("x", maxArg)
 		long := array("ECHO", text)
 		first, second := p.dial(t), p.dial(t)
-		first.say(long[:len(long)-1])
-		second.say(long[:len(long)-1])
-		if got := s.long.Load(); got != s.mostLong {
-			t.Fatalf("%d bytes are held, want %d", got, s.mostLong)
+		first.send(long[:len(long)-1])
+		second.send(long[:len(long)-1])
+		if got := s.longBytes.Load(); got != s.maxLong {
+			t.Fatalf("%d bytes are held, want %d", got, s.maxLong)
 		}
 		third := p.dial(t)
-		third.say("PING\r\n")
-		third.hear("+PONG")
-		third.say(long[:idleIn])
-		third.hear("-OOM too many long commands under way, try again")
+		third.send("PING\r\n")
+		third.expect("+PONG")
+		third.send(long[:idleIn])
+		third.expect("-OOM too many long commands under way, try again")
 		third.ended()
-		first.say("\n")
-		first.hear(`"` + text + `"`)
+		first.send("\n")
+		first.expect(`"` + text + `"`)
 		fourth := p.dial(t)
-		fourth.say(long)
-		fourth.hear(`"` + text + `"`)
+		fourth.send(long)
+		fourth.expect(`"` + text + `"`)
 		_ = second.Close()
 		synctest.Wait()
-		if got := s.long.Load(); got != 0 {
+		if got := s.longBytes.Load(); got != 0 {
 			t.Errorf("%d bytes are held in the end", got)
 		}
 		if got := s.Stats(); got.Failed != 1 || got.Slow != 0 || got.Malformed != 0 {
@@ -215,8 +215,8 @@ func TestManyIdleClients(t *testing.T) {
 		s.dial(t)
 	}
 	waitFor(t, func() bool { return s.Stats().Connections == clients+1 })
-	d.say("CL.THROTTLE k 15 30 60\r\n")
-	d.hear("[0 16 15 -1 2]")
+	d.send("CL.THROTTLE k 15 30 60\r\n")
+	d.expect("[0 16 15 -1 2]")
 }
 
 // A server that is ended before it begins does not begin.
@@ -235,27 +235,27 @@ func TestServeAfterClose(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
-	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+	onVirtualTime(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
 		idle, partial := p.dial(t), p.dial(t)
-		idle.say("PING\r\n")
-		idle.hear("+PONG")
-		partial.say("PING\r\nPI")
-		partial.hear("+PONG")
+		idle.send("PING\r\n")
+		idle.expect("+PONG")
+		partial.send("PING\r\nPI")
+		partial.expect("+PONG")
 		stopped := make(chan error)
 		begun := time.Now()
 		go func() { stopped <- s.Shutdown(t.Context()) }()
 		idle.ended()
-		if took := time.Since(begun); took > lastWords {
+		if took := time.Since(begun); took > drainGrace {
 			t.Errorf("an idle client waited %v", took)
 		}
 		time.Sleep(2 * time.Second)
-		partial.say("NG\r\n")
-		partial.hear("+PONG")
+		partial.send("NG\r\n")
+		partial.expect("+PONG")
 		partial.ended()
 		if err := <-stopped; err != nil {
 			t.Errorf("Shutdown: %v", err)
 		}
-		if took := time.Since(begun); took > 2*time.Second+lastWords {
+		if took := time.Since(begun); took > 2*time.Second+drainGrace {
 			t.Errorf("it took %v", took)
 		}
 		if got := s.Stats(); got.Connections != 0 || got.Slow != 0 {
@@ -264,7 +264,7 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// A pipeline that has been sent when the door closes is answered to its end, however many reads that takes.
+// A pipeline that has been sent when the server closes is answered to its end, however many reads that takes.
 func TestShutdownAnswersPipelines(t *testing.T) {
 	const commands = 2000
 	held := make(chan struct{})
@@ -274,14 +274,14 @@ func TestShutdownAnswersPipelines(t *testing.T) {
 		<-held
 	}), quiet())
 	d := s.dial(t)
-	d.say(strings.Repeat("cl.throttle k 1 1 1\r\n", commands))
+	d.send(strings.Repeat("cl.throttle k 1 1 1\r\n", commands))
 	<-asked
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Shutdown(t.Context()) }()
 	waitFor(t, s.draining.Load)
 	close(held)
 	for range commands {
-		d.hear("[0 0 0 -1 0]")
+		d.expect("[0 0 0 -1 0]")
 	}
 	d.ended()
 	if err := <-stopped; err != nil {
@@ -294,9 +294,9 @@ func TestShutdownAnswersPipelines(t *testing.T) {
 }
 
 func TestShutdownGivesUp(t *testing.T) {
-	inBubble(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
+	onVirtualTime(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
 		d := p.dial(t)
-		d.say("PI")
+		d.send("PI")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -309,26 +309,27 @@ func TestShutdownGivesUp(t *testing.T) {
 	})
 }
 
-// Once the door is about to close, a client has its answer and then the end; who is silent has until the door closes.
+// Once the server is about to close, a client has its answer and then the end; who is silent has until the server
+// closes.
 func TestLeaving(t *testing.T) {
 	opt := quiet()
 	leaving := make(chan struct{})
 	opt.Leaving = leaving
-	inBubble(t, opt, func(t *testing.T, s *Server, p *pipes) {
+	onVirtualTime(t, opt, func(t *testing.T, s *Server, p *pipes) {
 		busy, silent := p.dial(t), p.dial(t)
-		busy.say("PING\r\n")
-		busy.hear("+PONG")
+		busy.send("PING\r\n")
+		busy.expect("+PONG")
 		synctest.Wait()
 		close(leaving)
-		busy.say("PING\r\nECHO x\r\n")
-		busy.hear("+PONG", `"x"`)
+		busy.send("PING\r\nECHO x\r\n")
+		busy.expect("+PONG", `"x"`)
 		busy.ended()
 		time.Sleep(time.Second)
 		late := p.dial(t)
 		time.Sleep(time.Second)
-		for _, d := range []*dialogue{silent, late} {
-			d.say("PING\r\n")
-			d.hear("+PONG")
+		for _, d := range []*connection{silent, late} {
+			d.send("PING\r\n")
+			d.expect("+PONG")
 			d.ended()
 		}
 	})
@@ -348,7 +349,7 @@ func (f *failing) Accept() (net.Conn, error) {
 }
 
 func TestAcceptGoesOn(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		p := newPipes()
 		begun := time.Now()
 		serveOn(t, New(newBank(), quiet()), &failing{p, 3})
@@ -356,8 +357,8 @@ func TestAcceptGoesOn(t *testing.T) {
 		if took := time.Since(begun); took != 35*time.Millisecond {
 			t.Errorf("after three failures it accepts after %v", took)
 		}
-		d.say("PING\r\n")
-		d.hear("+PONG")
+		d.send("PING\r\n")
+		d.expect("+PONG")
 	})
 }
 
@@ -368,13 +369,13 @@ func TestPanicEndsOneConnectionOnly(t *testing.T) {
 		}
 	}), quiet())
 	d := s.dial(t)
-	d.say("cl.throttle bad 1 1 1\r\n")
+	d.send("cl.throttle bad 1 1 1\r\n")
 	if _, err := io.ReadAll(d); err != nil {
 		t.Errorf("the connection did not end: %v", err)
 	}
 	d = s.dial(t)
-	d.say("cl.throttle good 1 1 1\r\n")
-	d.hear("[0 0 0 -1 0]")
+	d.send("cl.throttle good 1 1 1\r\n")
+	d.expect("[0 0 0 -1 0]")
 }
 
 // A client that goes on sending after it was refused reads why.
@@ -382,12 +383,12 @@ func TestLastReplyIsRead(t *testing.T) {
 	s := serve(t, newBank(), quiet())
 	for range 20 {
 		d := s.dial(t)
-		d.say("*1\r\n$x\r\n")
+		d.send("*1\r\n$x\r\n")
 		for range 10 {
 			if _, err := io.WriteString(d, strings.Repeat("x", 10_000)); err != nil {
 				break
 			}
 		}
-		d.hear("-ERR Protocol error: invalid bulk length")
+		d.expect("-ERR Protocol error: invalid bulk length")
 	}
 }

@@ -4,35 +4,39 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
-// session is the conversation with one client. It belongs to one goroutine, but for conn's deadlines, see Server.Shutdown.
+// session is the connection of one client. It belongs to one goroutine, but for conn's deadlines, see Server.Shutdown.
 type session struct {
 	server *Server
 	conn   net.Conn
+	source netip.Addr // see limits.SourceOf
 	id     int64
 
-	in         []byte // what was read
-	begin, end int    // and is not answered yet: in[begin:end]
-	more       bool   // the last read left no room: there may be more to read at once
-	words      [][]byte
+	in         []byte // what was read; in[begin:end] is not executed yet
+	begin, end int
+	more       bool // the last read left no room: there may be more to read at once
+	args       [][]byte
 	reply
-	now    time.Time // when what is answered was read
-	until  time.Time // the command that has begun has to be whole; zero: none has
-	read   deadline
-	write  deadline
-	counts [outcomes]uint64 // commands by what became of them, not yet in the totals
+	now             time.Time // of the last read
+	commandDeadline time.Time // for the rest of the current command; zero: there is none
+	read, write     deadline
+	counts          [outcomes]uint64 // not yet in the server's totals
 
-	name     string // that the client gave itself
-	trusted  bool   // has said the password, or needs none
-	answered bool   // at least one command
-	quitting bool
+	name          string // by CLIENT SETNAME
+	authenticated bool   // or no password is set
+	failedLogins  int    // in a row
+	executed      bool   // at least one command
+	quitting      bool
 }
 
-// outcome is what became of a command.
+// outcome classifies a command for the totals.
 type outcome int
 
 const (
@@ -43,75 +47,80 @@ const (
 	outcomes
 )
 
-// What a session keeps while its client is silent.
 const (
-	idleIn    = 4 << 10 // bytes read
-	idleOut   = 4 << 10 // bytes of replies
-	idleWords = 32
-	// maxLong is what all sessions may take together for commands that are longer than idleIn.
+	// An idle session keeps buffers of at most these sizes.
+	idleIn   = 4 << 10 // bytes read
+	idleOut  = 4 << 10 // bytes of replies
+	idleArgs = 32
+	// maxLong caps what all sessions hold together for commands longer than idleIn, in bytes.
 	maxLong = 64 << 20
-	// flushAt is how many bytes of replies are written before the rest of a pipeline is answered.
+	// flushAt is the size of replies that are written before the rest of a pipeline is executed, in bytes.
 	flushAt = 16 << 10
 )
 
 func newSession(s *Server, conn net.Conn) *session {
-	c := &session{server: s, conn: conn, id: s.ids.Add(1), in: make([]byte, idleIn), now: time.Now()}
+	c := &session{server: s, conn: conn, id: s.lastID.Add(1), in: make([]byte, idleIn), now: time.Now()}
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		c.source = limits.SourceOf(tcp.AddrPort().Addr())
+	}
 	c.reset()
 	return c
 }
 
-// reset forgets what the client said of itself.
+// reset drops what the client set by HELLO, AUTH and CLIENT.
 func (c *session) reset() {
-	c.version, c.name, c.trusted = 2, "", !c.server.secret.set
+	c.version, c.name, c.authenticated = 2, "", !c.server.password.set
 }
 
-// serve answers commands until the client or the door ends the conversation.
+// serve executes commands until the client or the server ends the connection.
 func (c *session) serve() {
 	defer func() {
 		if p := recover(); p != nil {
-			c.server.opt.Logger.Error("panic in the Redis protocol; the client's connection ends", "panic", p, "stack", string(debug.Stack()))
+			c.server.totals.panics.Add(1)
+			c.server.opt.Logger.Error("panic in the Redis protocol; the client's connection ends", "panic", p,
+				"stack", string(debug.Stack()))
 		}
 	}()
-	for c.wait() && c.answer() && c.flush() {
+	for c.fill() && c.execute() && c.flush() {
 		if c.done() {
-			c.hangUp()
+			c.closeWrite()
 			return
 		}
-		c.idle()
+		c.shrink()
 	}
 }
 
-// done reports whether the conversation ends now that all commands that were read are answered.
+// done reports whether the connection ends now that all commands that were read are executed.
 func (c *session) done() bool {
 	return c.quitting || c.begin == c.end && !c.more && c.server.draining.Load()
 }
 
-// hangUp says that no more replies come, and gives the client a moment to end the connection itself: to close one on which it has just sent
-// something would take replies from it that it has not read yet.
-func (c *session) hangUp() {
+// closeWrite ends the replies, and gives the client a moment to close the connection itself: a close while the client's
+// data is unread would reset the connection, and the client would lose replies.
+func (c *session) closeWrite() {
 	half, ok := c.conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	_ = c.conn.SetReadDeadline(time.Now().Add(farewell))
+	_ = c.conn.SetReadDeadline(time.Now().Add(closeGrace))
 	_, _ = io.Copy(io.Discard, c.conn)
 }
 
-// wait reads what comes next, and reports whether something did.
-func (c *session) wait() bool {
+// fill reads more, and reports whether something came.
+func (c *session) fill() bool {
 	if !c.makeRoom() {
 		c.refuse()
 		return false
 	}
-	parting := false // it ends unless there is more at once
+	leaving := false // the connection ends unless there is more at once
 	switch {
-	case c.begin < c.end && c.until.IsZero():
-		c.until = c.now.Add(slowFor)
-		c.read.set(c.conn.SetReadDeadline, c.now, slowFor)
+	case c.begin < c.end && c.commandDeadline.IsZero():
+		c.commandDeadline = c.now.Add(commandTimeout)
+		c.read.set(c.conn.SetReadDeadline, c.now, commandTimeout)
 	case c.begin < c.end:
-	case c.answered && c.server.leaving():
-		parting = true
-		c.read.set(c.conn.SetReadDeadline, time.Now(), lastWords)
+	case c.executed && c.server.leaving():
+		leaving = true
+		c.read.set(c.conn.SetReadDeadline, time.Now(), drainGrace)
 	default:
 		c.read.renew(c.conn.SetReadDeadline, c.now, c.server.opt.IdleTimeout)
 	}
@@ -119,36 +128,36 @@ func (c *session) wait() bool {
 		n, err := c.conn.Read(c.in[c.end:])
 		c.end, c.now = c.end+n, time.Now()
 		c.more = c.end == len(c.in)
-		switch begun := !c.until.IsZero(); {
+		switch begun := !c.commandDeadline.IsZero(); {
 		case n > 0:
 			return true
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return false
-		case begun && !c.now.Before(c.until):
+		case begun && !c.now.Before(c.commandDeadline):
 			c.server.totals.slow.Add(1)
 			return false
-		case begun: // Shutdown woke it in the midst of a command
-			_ = c.conn.SetReadDeadline(c.until)
-		case parting || !c.server.draining.Load():
+		case begun: // woken by Shutdown amid a command
+			_ = c.conn.SetReadDeadline(c.commandDeadline)
+		case leaving || !c.server.draining.Load():
 			return false
-		default: // Shutdown woke it
-			parting = true
-			c.read.set(c.conn.SetReadDeadline, c.now, lastWords)
+		default: // woken by Shutdown
+			leaving = true
+			c.read.set(c.conn.SetReadDeadline, c.now, drainGrace)
 		}
 	}
 }
 
-// refuse says that there is no memory for the command that has begun.
+// refuse ends the connection for want of memory for the current command.
 func (c *session) refuse() {
 	c.error("OOM too many long commands under way, try again")
 	c.counts[failed]++
 	if c.flush() {
-		c.hangUp()
+		c.closeWrite()
 	}
 }
 
-// makeRoom sees to it that there is room to read into: a command always fits into maxRequest. It reports whether there is: long commands
-// of all sessions have to share what there is for them.
+// makeRoom makes room in the buffer, which grows to maxRequest: every command fits. It reports false where the long
+// commands of all sessions are at their cap.
 func (c *session) makeRoom() bool {
 	switch {
 	case c.begin == c.end:
@@ -159,8 +168,8 @@ func (c *session) makeRoom() bool {
 		c.begin = 0
 	default:
 		size := min(2*len(c.in), maxRequest)
-		if more := int64(size - len(c.in)); c.server.long.Add(more) > c.server.mostLong {
-			c.server.long.Add(-more)
+		if more := int64(size - len(c.in)); c.server.longBytes.Add(more) > c.server.maxLong {
+			c.server.longBytes.Add(-more)
 			return false
 		}
 		larger := make([]byte, size)
@@ -170,19 +179,19 @@ func (c *session) makeRoom() bool {
 	return true
 }
 
-// giveBack gives back what a long command has taken of the memory that all sessions share.
-func (c *session) giveBack() {
+// release returns the buffer of a long command to the cap that all sessions share.
+func (c *session) release() {
 	if n := len(c.in) - idleIn; n > 0 {
-		c.server.long.Add(-int64(n))
+		c.server.longBytes.Add(-int64(n))
 		c.in = nil
 	}
 }
 
-// answer answers all commands that are whole. It reports whether the replies could be written.
-func (c *session) answer() bool {
+// execute runs all complete commands. It reports whether the replies could be written.
+func (c *session) execute() bool {
 	for c.begin < c.end && !c.quitting {
-		words, n, err := parse(c.in[c.begin:c.end], c.words[:0])
-		c.words = words
+		args, n, err := parse(c.in[c.begin:c.end], c.args[:0])
+		c.args = args
 		switch {
 		case err != nil:
 			c.server.totals.malformed.Add(1)
@@ -192,10 +201,10 @@ func (c *session) answer() bool {
 		case n == 0:
 			return true
 		}
-		c.begin, c.until = c.begin+n, time.Time{}
-		if len(words) > 0 {
-			c.answered = true
-			c.counts[c.run(words)]++
+		c.begin, c.commandDeadline = c.begin+n, time.Time{}
+		if len(args) > 0 {
+			c.executed = true
+			c.counts[c.run(args)]++
 		}
 		if len(c.out) >= flushAt && !c.flush() {
 			return false
@@ -215,7 +224,7 @@ func (c *session) flush() bool {
 	if len(c.out) == 0 {
 		return true
 	}
-	c.write.renew(c.conn.SetWriteDeadline, c.now, writeFor)
+	c.write.renew(c.conn.SetWriteDeadline, c.now, writeTimeout)
 	_, err := c.conn.Write(c.out)
 	c.out = c.out[:0]
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -224,8 +233,8 @@ func (c *session) flush() bool {
 	return err == nil
 }
 
-// idle gives back the memory that a long pipeline took, once it is answered.
-func (c *session) idle() {
+// shrink frees the memory of a long pipeline, once it is executed.
+func (c *session) shrink() {
 	if cap(c.out) > idleOut {
 		c.out = nil
 	}
@@ -233,16 +242,16 @@ func (c *session) idle() {
 		return
 	}
 	if len(c.in) > idleIn {
-		c.giveBack()
+		c.release()
 		c.in = make([]byte, idleIn)
 	}
-	if cap(c.words) > idleWords {
-		c.words = nil
+	if cap(c.args) > idleArgs {
+		c.args = nil
 	}
 }
 
-// deadline is a connection's deadline for reading or for writing. To set one costs as much as a decision, so it is renewed only when a
-// quarter of it has passed: it comes a quarter early at most.
+// deadline is a connection's deadline for reads or writes. Setting one costs as much as a decision, so it is renewed
+// only when a quarter of it has passed: it comes a quarter early at most.
 type deadline struct {
 	since time.Time
 	span  time.Duration
@@ -254,7 +263,7 @@ func (d *deadline) renew(set func(time.Time) error, now time.Time, span time.Dur
 	}
 }
 
-// set sets it whatever it was. An error shows when it comes to reading or writing.
+// set sets it whatever it was. An error shows at the next read or write.
 func (d *deadline) set(set func(time.Time) error, now time.Time, span time.Duration) {
 	_ = set(now.Add(span))
 	d.since, d.span = now, span

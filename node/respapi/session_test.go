@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/race"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestPipelineIsAnsweredInOrderAndAtOnce(t *testing.T) {
@@ -33,8 +33,14 @@ func TestPipelineIsAnsweredInOrderAndAtOnce(t *testing.T) {
 
 // However a conversation is cut into packets, the replies are the same.
 func TestPacketsDoNotMatter(t *testing.T) {
-	said := array("HELLO", "3") + "PING\r\n" + array("ECHO", strings.Repeat("x", 9000)) + "\r\n" + array("CL.THROTTLE", "k", "1", "1", "9") +
-		array("ECHO", strings.Repeat("y", maxWord)) + array("NOPE", "a b") + `ECHO "a b"` + "\r\n" + strings.Repeat("PING\r\n", 3000) + "*x\r\n"
+	said := array(
+		"HELLO",
+		"3",
+	) + "PING\r\n" + array("ECHO", strings.Repeat("x", 9000)) + "\r\n" + array("CL.THROTTLE", "k", "1", "1", "9") +
+		array("ECHO", strings.Repeat("y", maxArg)) + array(
+		"NOPE",
+		"a b",
+	) + `ECHO "a b"` + "\r\n" + strings.Repeat("PING\r\n", 3000) + "*x\r\n"
 	want := converse(New(newBank(), quiet()), said)
 	if n := len(replies(t, want)); n != 3008 {
 		t.Fatalf("%d replies", n)
@@ -52,7 +58,9 @@ func TestPacketsDoNotMatter(t *testing.T) {
 
 func TestTotals(t *testing.T) {
 	s := New(newBank(), quiet())
-	converse(s, "cl.throttle k 0 1 1\ncl.throttle k 0 1 1\ncl.throttle k 0 1 1 0\nping\nnope\ncl.throttle k 0 0 0\n*x\r\n")
+	converse(
+		s, "cl.throttle k 0 1 1\ncl.throttle k 0 1 1\ncl.throttle k 0 1 1 0\nping\nnope\ncl.throttle k 0 0 0\n*x\r\n",
+	)
 	converse(s, "POST / HTTP/1.1\r\n")
 	want := Stats{Limits: 1, Malformed: 2, Allowed: 1, Denied: 1, Failed: 3, Other: 2}
 	if got := s.Stats(); got != want {
@@ -75,10 +83,10 @@ func TestAllocationsAreBoundedByTheInput(t *testing.T) {
 		"many words declared":  "*1024\r\n",
 		"a long word declared": "*2\r\n$4\r\nECHO\r\n$16384\r\n",
 		"more than allowed":    "*1048576\r\n$536870912\r\n",
-		"empty words":          array(slices.Repeat([]string{""}, maxWords)...),
-		"long words":           array("ECHO", strings.Repeat("x", maxWord)),
+		"empty words":          array(slices.Repeat([]string{""}, maxArgs)...),
+		"long words":           array("ECHO", strings.Repeat("x", maxArg)),
 		"an endless line":      strings.Repeat("x", maxRequest),
-		"a line of words":      strings.Repeat("x ", maxWords) + "\n",
+		"a line of words":      strings.Repeat("x ", maxArgs) + "\n",
 		"quotes":               "ECHO \"" + strings.Repeat(`\x41`, 4000) + "\"\n",
 		"unknown commands":     strings.Repeat("x\n", 100),
 		"wrong shapes":         strings.Repeat("cl.throttle k 1 1 x\n", 100),
@@ -98,41 +106,51 @@ func TestAllocationsAreBoundedByTheInput(t *testing.T) {
 
 // A session of which nobody speaks keeps little, however long its pipelines were.
 func TestIdleSessionsAreSmall(t *testing.T) {
-	conn := &script{reads: []string{array("ECHO", strings.Repeat("x", maxWord)), array(slices.Repeat([]string{"a"}, maxWords)...), "PING\r\n"}}
+	conn := &script{
+		reads: []string{
+			array("ECHO", strings.Repeat("x", maxArg)), array(slices.Repeat([]string{"a"}, maxArgs)...), "PING\r\n",
+		},
+	}
 	c := newSession(New(newBank(), quiet()), conn)
 	c.serve()
 	if len(replies(t, conn.written.String())) != 3 {
 		t.Fatalf("replies %.80q", conn.written.String())
 	}
-	if kept := len(c.in) + cap(c.out) + 24*cap(c.words); kept > idleIn+idleOut+24*idleWords {
+	if kept := len(c.in) + cap(c.out) + 24*cap(c.args); kept > idleIn+idleOut+24*idleArgs {
 		t.Errorf("it keeps %d bytes", kept)
 	}
 }
 
 func TestAnswersAllocateNothing(t *testing.T) {
-	if race.Enabled {
+	if testkit.Enabled {
 		t.Log("with the race detector, allocations are not those of a released binary: only that it answers is tried")
 	}
-	said := []byte(array("CL.THROTTLE", "user123", "1000000", "30", "60") + array("PING") + array("CL.THROTTLE", "user123", "0", "1", "60"))
+	said := []byte(
+		array("CL.THROTTLE", "user123", "1000000", "30",
+			"60") + array("PING") + array("CL.THROTTLE", "user123", "0", "1", "60"),
+	)
 	c := newSession(New(newBank(), quiet()), &script{})
 	answer := func() {
 		c.begin, c.end = 0, copy(c.in, said)
-		if !c.answer() || c.begin != len(said) {
+		if !c.execute() || c.begin != len(said) {
 			t.Fatal("it did not answer")
 		}
 		c.out = c.out[:0]
 	}
 	answer()
-	if n := testing.AllocsPerRun(1000, answer); n != 0 && !race.Enabled {
+	if n := testing.AllocsPerRun(1000, answer); n != 0 && !testkit.Enabled {
 		t.Errorf("%v allocations", n)
 	}
 }
 
-// FuzzSession: whatever a client sends, in whatever packets, each command gets one reply of the protocol, and the packets do not matter.
+// FuzzSession: whatever a client sends, in whatever packets, each command gets one reply of the protocol, and the
+// packets do not matter.
 func FuzzSession(f *testing.F) {
 	for _, s := range []string{
-		array("CL.THROTTLE", "user123", "15", "30", "60"), array("HELLO", "3") + array("COMMAND", "DOCS") + "CLIENT GETNAME\r\n",
-		"AUTH a b\r\nRESET\r\nINFO\r\nQUIT\r\nPING\r\n", "cl.throttle k 1099511627775 1 31622400 9223372036854775807\n", "\"\\r\\n\" x\n",
+		array("CL.THROTTLE", "user123", "15", "30", "60"), array("HELLO", "3") + array("COMMAND", "DOCS") +
+			"CLIENT GETNAME\r\n",
+		"AUTH a b\r\nRESET\r\nINFO\r\nQUIT\r\nPING\r\n", "cl.throttle k 1099511627775 1 31622400 9223372036854775807\n",
+		"\"\\r\\n\" x\n",
 		"HELLO 3 AUTH default x SETNAME y\nCLIENT ID\n*1\r\n$x",
 	} {
 		f.Add(s, 3)

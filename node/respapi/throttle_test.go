@@ -2,10 +2,12 @@ package respapi
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 // throttled asks a server and returns its reply.
@@ -24,8 +26,8 @@ func TestThrottleAsDocumented(t *testing.T) {
 	}
 }
 
-// TestThrottleVectors holds the door against the states that redis-cell's own test goes through: five at once, one more each second. Its
-// waits are rounded up to seconds here, as its replies are.
+// TestThrottleVectors holds the server against the states that redis-cell's own test goes through: five at once, one
+// more each second. Its waits are rounded up to seconds here, as its replies are.
 func TestThrottleVectors(t *testing.T) {
 	b := newBank()
 	s := New(b, quiet())
@@ -128,7 +130,8 @@ func TestThrottleRefuses(t *testing.T) {
 		{[]string{"k", "1", "1", "1", "-1"}, "-ERR quantity is -1, want at least 0"},
 		{[]string{"k", "-1", "1", "1"}, "-ERR max_burst is -1, want 0 to 1099511627775"},
 		{[]string{"k", "1099511627776", "1", "1"}, "-ERR max_burst is 1099511627776, want 0 to 1099511627775"},
-		{[]string{"k", "9223372036854775807", "1", "1"}, "-ERR max_burst is 9223372036854775807, want 0 to 1099511627775"},
+		{[]string{"k", "9223372036854775807", "1", "1"},
+			"-ERR max_burst is 9223372036854775807, want 0 to 1099511627775"},
 		{[]string{"k", "1", "0", "1"}, "-ERR count is 0, want 1 to 1099511627776"},
 		{[]string{"k", "1", "-5", "1"}, "-ERR count is -5, want 1 to 1099511627776"},
 		{[]string{"k", "1", "1", "0"}, "-ERR period is 0, want 1 to 31622400 seconds"},
@@ -154,5 +157,35 @@ func TestThrottleInShadowMode(t *testing.T) {
 	d := counters.Decision{Allowed: true, Waived: true, Limit: 5, RetryAfter: time.Minute, ResetAfter: 1}
 	if got := throttled(t, New(fixed(d), quiet()), "k", "4", "1", "1"); got != "[0 5 0 -1 1]" {
 		t.Errorf("waived: %s", got)
+	}
+}
+
+var noon = time.Unix(1_700_000_000, 0)
+
+func mustGet(t *testing.T, l *limits.Keeper[throttleLimit], s throttleLimit, now time.Time) *counters.Limit {
+	t.Helper()
+	limit, err := l.Charge(s, netip.Addr{}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limit
+}
+
+func TestThrottleLimits(t *testing.T) {
+	l := newLimits(&Options{})
+	limit := mustGet(t, l, throttleLimit{15, 30, 60}, noon)
+	want := counters.Meter{
+		Rule: "%cl.throttle/15/30/60", Algorithm: counters.TokenBucket, Window: time.Minute, Sub: time.Minute,
+	}
+	if limit.Meter() != want || limit.Max() != 16 || limit.Refill() != 30 {
+		t.Errorf("%+v, %d, %d", limit.Meter(), limit.Max(), limit.Refill())
+	}
+	if mustGet(t, l, throttleLimit{15, 30, 60}, noon.Add(time.Hour)) != limit {
+		t.Error("the same numbers make another limit")
+	}
+	for _, other := range []throttleLimit{{16, 30, 60}, {15, 31, 60}, {15, 30, 61}} {
+		if mustGet(t, l, other, noon).Meter() == limit.Meter() {
+			t.Errorf("%v shares the meter", other)
+		}
 	}
 }

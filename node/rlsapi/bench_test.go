@@ -18,7 +18,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rlsapi"
-	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
 // benchRules limit nobody in a benchmark.
@@ -32,7 +32,7 @@ func benchNode(b *testing.B, headers ...string) *node.Node {
 	cfg.NodeID, cfg.HTTP, cfg.Health, cfg.Memory, cfg.Headers = "a", "", "", counters.MinMemory, headers
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	var err error
-	if cfg.RuleSet, err = rules.Parse("test.yaml", []byte(benchRules)); err != nil {
+	if cfg.RuleSet, err = rulefile.Parse("test.yaml", []byte(benchRules)); err != nil {
 		b.Fatal(err)
 	}
 	n, err := node.New(cfg)
@@ -49,7 +49,8 @@ func benchNode(b *testing.B, headers ...string) *node.Node {
 	return n
 }
 
-// BenchmarkShouldRateLimit measures what the door and a node do for a request that has been decoded, without sockets.
+// BenchmarkShouldRateLimit measures what the service and a node do for a request that has been decoded, without
+// sockets.
 func BenchmarkShouldRateLimit(b *testing.B) {
 	for _, headers := range []string{"off", "draft11"} {
 		b.Run("headers "+headers, func(b *testing.B) {
@@ -75,9 +76,10 @@ func (s bare) ShouldRateLimit(context.Context, *rls.RateLimitRequest) (*rls.Rate
 	return s.answer, nil
 }
 
-// BenchmarkServed measures what a decision costs beside all that a server does for any request. The bare server decodes the same request
-// and encodes the same response, without deciding. Another process asks, 64 requests at a time over one connection as Envoy does, each
-// with a deadline; what is reported is this process' own time on the processor, for each request.
+// BenchmarkServed measures what a decision costs beside all that a server does for any request. The bare server decodes
+// the same request and encodes the same response, without deciding. Another process asks, 64 requests at a time over
+// one connection as Envoy does, each with a deadline; what is reported is this process' own time on the processor, for
+// each request.
 func BenchmarkServed(b *testing.B) {
 	for _, headers := range []string{"off", "draft11"} {
 		service := rlsapi.New(benchNode(b, headers), rlsapi.Options{Headers: []string{headers}})
@@ -90,7 +92,8 @@ func BenchmarkServed(b *testing.B) {
 			rls.RegisterRateLimitServiceServer(s, bare{answer: answer})
 			flood(b, s)
 		})
-		b.Run("node, headers "+headers, func(b *testing.B) { flood(b, rlsapi.NewServer(service, rlsapi.ServerOptions{})) })
+		b.Run("node, headers "+headers,
+			func(b *testing.B) { flood(b, rlsapi.NewServer(service, rlsapi.ServerOptions{})) })
 	}
 }
 
@@ -103,7 +106,8 @@ func flood(b *testing.B, s interface{ Serve(net.Listener) error }) {
 	defer l.Close()
 	go func() { _ = s.Serve(l) }()
 	client := exec.CommandContext(b.Context(), os.Args[0])
-	client.Env = append(os.Environ(), "EDGELIMIT_TEST_ASK="+l.Addr().String(), "EDGELIMIT_TEST_REQUESTS="+strconv.Itoa(b.N))
+	client.Env = append(os.Environ(), "EDGELIMIT_TEST_ASK="+l.Addr().String(),
+		"EDGELIMIT_TEST_REQUESTS="+strconv.Itoa(b.N))
 	before := processorTime(b)
 	if out, err := client.CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)

@@ -1,4 +1,8 @@
 package rlsapi
 
-// LetHang sets how many requests may hang, before any has come.
-func (s *Server) LetHang(most int64) { s.mostHanging = most }
+// MaxAge, AgeGrace and MaxIdle limit connections.
+const (
+	MaxAge   = maxAge
+	AgeGrace = ageGrace
+	MaxIdle  = DefaultIdleTimeout
+)

@@ -8,14 +8,21 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -23,20 +30,22 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node"
-	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/envoy"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // patience is how long a test waits for what should come at once, on a machine that is busy with other things.
 const patience = 30 * time.Second
 
-// launch runs a node with the rules of a file, with doors, until the test ends or stop is called.
+// launch runs a node with the rules of a file, with listeners, until the test ends or stop is called.
 func launch(t *testing.T, rule string, change func(*node.Config)) (n *node.Node, stop func()) {
 	t.Helper()
 	cfg := node.DefaultConfig()
 	cfg.NodeID, cfg.HTTP, cfg.GRPC, cfg.Health, cfg.Memory = "a", "127.0.0.1:0", "127.0.0.1:0", "", counters.MinMemory
-	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Envoy, cfg.Logger = envoy.Service, slog.New(slog.DiscardHandler)
 	var err error
-	if cfg.RuleSet, err = rules.Parse("test.yaml", []byte(rule)); err != nil {
+	if cfg.RuleSet, err = rulefile.Parse("test.yaml", []byte(rule)); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
@@ -63,7 +72,7 @@ func launch(t *testing.T, rule string, change func(*node.Config)) (n *node.Node,
 	return n, stop
 }
 
-// dial connects to a door, host:port or a path.
+// dial connects to a listener, host:port or a path.
 func dial(t *testing.T, addr string) *grpc.ClientConn {
 	t.Helper()
 	if strings.HasPrefix(addr, "/") {
@@ -96,7 +105,8 @@ func byJSON(t *testing.T, n *node.Node) should {
 		if err != nil {
 			t.Fatal(err)
 		}
-		question, _ := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.Addr("http")+"/json", bytes.NewReader(body))
+		question, _ := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.Addr("http")+"/json",
+			bytes.NewReader(body))
 		answer, err := client.Do(question)
 		if err != nil {
 			t.Fatal(err)
@@ -158,8 +168,8 @@ func every(n uint32, d *common.RateLimitDescriptor) *common.RateLimitDescriptor 
 	return d
 }
 
-// told is a response in short: the overall code, and each status with what is left of which limit.
-func told(resp *rls.RateLimitResponse) string {
+// reported is a response in short: the overall code, and each status with what is left of which limit.
+func reported(resp *rls.RateLimitResponse) string {
 	parts := []string{resp.OverallCode.String()}
 	for _, s := range resp.Statuses {
 		text := s.Code.String()
@@ -208,7 +218,8 @@ func sound(t *testing.T, req *rls.RateLimitRequest, resp *rls.RateLimitResponse)
 			Status   int
 			Violated []string `json:"violated-policies"`
 		}
-		if err := json.Unmarshal(resp.RawBody, &problem); err != nil || problem.Status != 429 || len(problem.Violated) == 0 {
+		if err := json.Unmarshal(resp.RawBody, &problem); err != nil || problem.Status != 429 ||
+			len(problem.Violated) == 0 {
 			t.Errorf("the body of a denial is %s", resp.RawBody)
 		}
 		if headers["Content-Type"] != "application/problem+json" || headers["Cache-Control"] != "no-store" || !over {
@@ -234,4 +245,113 @@ func waitReady(t *testing.T, n *node.Node) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// raw is a connection on which frames are written by hand.
+type raw struct {
+	net.Conn
+	framer *http2.Framer
+}
+
+// greet begins to speak HTTP/2.
+func greet(t *testing.T, conn net.Conn) *raw {
+	t.Helper()
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	r := &raw{conn, http2.NewFramer(conn, conn)}
+	r.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := r.framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// begin sends the headers of a request, and no more.
+func (r *raw) begin(t *testing.T, stream uint32, timeout string) {
+	t.Helper()
+	r.beginAt(t, stream, "/"+service+"/ShouldRateLimit", timeout)
+}
+
+func (r *raw) beginAt(t *testing.T, stream uint32, method, timeout string) {
+	t.Helper()
+	var block strings.Builder
+	enc := hpack.NewEncoder(&block)
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"},
+		{"content-type", "application/grpc"}, {"te", "trailers"}, {"grpc-timeout", timeout}} {
+		if f[1] != "" {
+			_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+		}
+	}
+	if err := r.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte(block.String()),
+		EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ended reads until the stream ends and returns its grpc-status, or the code of a reset.
+func (r *raw) ended(t *testing.T, stream uint32) string {
+	t.Helper()
+	for {
+		frame, err := r.framer.ReadFrame()
+		if err != nil {
+			return err.Error()
+		}
+		switch f := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			for _, h := range f.Fields {
+				if f.StreamID == stream && h.Name == "grpc-status" {
+					return h.Value
+				}
+			}
+		case *http2.RSTStreamFrame:
+			if f.StreamID == stream {
+				return f.ErrCode.String()
+			}
+		}
+	}
+}
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv("EDGELIMIT_TEST_ASK"); addr != "" {
+		requests, _ := strconv.ParseInt(os.Getenv("EDGELIMIT_TEST_REQUESTS"), 10, 64)
+		if err := ask(addr, requests); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	testkit.MainWithoutLeaks(m)
+}
+
+// ask is the other process of BenchmarkServed: it asks for so many requests.
+func ask(addr string, requests int64) error {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	client := rls.NewRateLimitServiceClient(conn)
+	var left atomic.Int64
+	left.Store(requests)
+	var askers sync.WaitGroup
+	failed := make(chan error, 64)
+	for i := range 64 {
+		askers.Go(func() {
+			req := edge(d(fmt.Sprintf("client=%d", i)))
+			for left.Add(-1) >= 0 {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second) // soon, as Envoy's are
+				_, err := client.ShouldRateLimit(ctx, req)
+				cancel()
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	askers.Wait()
+	close(failed)
+	return <-failed // nil if there is none
 }

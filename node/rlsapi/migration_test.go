@@ -1,6 +1,7 @@
 package rlsapi_test
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/rlsapi"
 )
 
 // names are the words in backticks of a cell.
@@ -51,16 +53,16 @@ func TestMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings, told := rows(t, string(text), "Settings"), make(map[string]bool)
+	settings, documented := rows(t, string(text), "Settings"), make(map[string]bool)
 	for _, row := range settings {
 		if len(row) < 2 {
 			t.Fatalf("row %q", row)
 		}
 		for _, theirs := range names(row[0]) {
-			if told[theirs] || theirs != strings.ToUpper(theirs) {
-				t.Errorf("%s is told twice, or is no variable", theirs)
+			if documented[theirs] || theirs != strings.ToUpper(theirs) {
+				t.Errorf("%s is documented twice, or is no variable", theirs)
 			}
-			told[theirs] = true
+			documented[theirs] = true
 		}
 		ours := names(row[1])
 		if len(ours) == 0 && strings.TrimSpace(row[1]) != "-" {
@@ -72,17 +74,36 @@ func TestMigration(t *testing.T) {
 			}
 		}
 	}
-	if len(told) < 60 {
-		t.Errorf("only %d of their settings are told", len(told))
+	for _, row := range settings {
+		if !strings.Contains(row[0], "GRPC_MAX_CONNECTION_AGE") {
+			continue
+		}
+		for _, want := range []string{
+			fmt.Sprintf("%.0f minutes a connection", rlsapi.MaxAge.Minutes()), fmt.Sprintf("%.0f seconds",
+				rlsapi.AgeGrace.Seconds()),
+			fmt.Sprintf("%.0f minutes. ", rlsapi.MaxIdle.Minutes()),
+		} {
+			if !strings.Contains(row[2], want) {
+				t.Errorf("the row of connections does not say %q: %s", want, row[2])
+			}
+		}
 	}
-	source, err := os.ReadFile("../metrics.go")
-	if err != nil {
-		t.Fatal(err)
+	if len(documented) < 60 {
+		t.Errorf("only %d of their settings are documented", len(documented))
 	}
+	var source strings.Builder
+	for _, name := range []string{"../metrics.go", "../telemetry/metrics.go", "../telemetry/latencies.go"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(text)
+	}
+	flat := strings.Join(strings.Fields(source.String()), "")
 	metrics := rows(t, string(text), "Metrics")
 	for _, row := range metrics {
 		for _, name := range names(row[1]) {
-			if !strings.Contains(string(source), `desc("`+name+`"`) && !strings.Contains(string(source), `"edgelimit_`+name+`"`) {
+			if !strings.Contains(flat, `("`+name+`"`) && !strings.Contains(flat, `"edgelimit_`+name+`"`) {
 				t.Errorf("there is no metric %s", name)
 			}
 		}

@@ -2,6 +2,7 @@ package rlsapi
 
 import (
 	"math"
+	"net/http"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -10,43 +11,45 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/node/httpapi"
+	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// entry is the answer to one descriptor with all that it points to.
+// entry is the status of one descriptor with all that it points to.
 type entry struct {
 	status rls.RateLimitResponse_DescriptorStatus
 	limit  rls.RateLimitResponse_RateLimit
 	reset  durationpb.Duration
 }
 
-// response says what was decided.
-func (s *Service) response(q *question) *rls.RateLimitResponse {
-	n := len(q.req.Descriptors)
+// response returns the response to a decided request.
+func (s *Service) response(t *scratch) *rls.RateLimitResponse {
+	n := len(t.req.Descriptors)
 	entries := make([]entry, n)
-	resp := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK, Statuses: make([]*rls.RateLimitResponse_DescriptorStatus, n)}
+	resp := &rls.RateLimitResponse{
+		OverallCode: rls.RateLimitResponse_OK, Statuses: make([]*rls.RateLimitResponse_DescriptorStatus, n),
+	}
 	for i := range entries {
-		entries[i].fill(&q.layers[i], q.met[i])
+		entries[i].fill(&t.layers[i], t.met[i])
 		resp.Statuses[i] = &entries[i].status
 	}
-	for i := range q.layers {
-		if !q.layers[i].Allowed {
+	for i := range t.layers {
+		if !t.layers[i].Allowed {
 			resp.OverallCode = rls.RateLimitResponse_OVER_LIMIT
 		}
 	}
 	var retryAfter int64
-	q.fields, retryAfter = s.headers.Append(q.fields[:0], q.layers)
+	t.fields, retryAfter = s.headers.Append(t.fields[:0], t.layers)
 	if resp.OverallCode == rls.RateLimitResponse_OVER_LIMIT {
-		resp.RawBody = httpapi.Denial(q.layers, retryAfter)
-		q.fields = append(q.fields, httpapi.Field{Name: "Content-Type", Value: httpapi.ProblemType})
+		resp.RawBody = answer.NewDenial(http.StatusTooManyRequests, t.layers, retryAfter).JSON()
+		t.fields = append(t.fields, answer.Field{Name: "Content-Type", Value: answer.ProblemType})
 	}
-	resp.ResponseHeadersToAdd = headerValues(q.fields)
-	resp.DynamicMetadata = metadataOf(q.met, resp.Statuses)
+	resp.ResponseHeadersToAdd = headerValues(t.fields)
+	resp.DynamicMetadata = metadataOf(t.met, resp.Statuses)
 	return resp
 }
 
-// fill says what was decided of a descriptor, and by which rule; nil: none.
+// fill sets the status of a descriptor by its decision and its matching rule; nil: none.
 func (e *entry) fill(d *counters.Decision, met *rules.Rule) {
 	e.status.Code = rls.RateLimitResponse_OK
 	if !d.Allowed || d.Waived && d.Mode == counters.Quota {
@@ -66,8 +69,8 @@ func (e *entry) fill(d *counters.Decision, met *rules.Rule) {
 
 func clamp(n uint64) uint32 { return uint32(min(n, math.MaxUint32)) }
 
-// unitOf is the unit of a window. Others than whole units are UNKNOWN: clients that are older than unit_multiplier would take "10 seconds"
-// for one.
+// unitOf returns the unit of a window. All but whole units are UNKNOWN: a client older than unit_multiplier would take
+// "10 seconds" for one.
 func unitOf(window time.Duration) rls.RateLimitResponse_RateLimit_Unit {
 	switch window {
 	case time.Second:
@@ -88,7 +91,7 @@ func unitOf(window time.Duration) rls.RateLimitResponse_RateLimit_Unit {
 	return rls.RateLimitResponse_RateLimit_UNKNOWN
 }
 
-func headerValues(fields []httpapi.Field) []*core.HeaderValue {
+func headerValues(fields []answer.Field) []*core.HeaderValue {
 	if len(fields) == 0 {
 		return nil
 	}
@@ -100,8 +103,8 @@ func headerValues(fields []httpapi.Field) []*core.HeaderValue {
 	return pointers
 }
 
-// metadataOf is what the rules tell others whose descriptors are OK, taken together under "metadata", as envoyproxy/ratelimit has it: maps
-// are merged, and of anything else that several say, it is the first one's. It is nil if none says anything.
+// metadataOf merges the metadata of the rules whose descriptors are OK under "metadata", as envoyproxy/ratelimit does:
+// maps are merged; of other values the first wins. It is nil without any metadata.
 func metadataOf(met []*rules.Rule, statuses []*rls.RateLimitResponse_DescriptorStatus) *structpb.Struct {
 	var all map[string]any
 	for i, r := range met {
@@ -116,11 +119,11 @@ func metadataOf(met []*rules.Rule, statuses []*rls.RateLimitResponse_DescriptorS
 	if all == nil {
 		return nil
 	}
-	told, err := structpb.NewStruct(map[string]any{"metadata": all})
-	if err != nil { // it holds what no JSON can: a rule file cannot say such a thing
+	merged, err := structpb.NewStruct(map[string]any{"metadata": all})
+	if err != nil { // a value that JSON lacks: no rule file has one
 		return nil
 	}
-	return told
+	return merged
 }
 
 // mergeInto adds what dst lacks. Maps of src are copied, not shared.

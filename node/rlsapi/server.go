@@ -4,72 +4,102 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 )
 
-// What clients may take.
+// Limits of clients.
 const (
-	maxStreams = 256      // requests at a time, of a connection
-	maxMessage = 64 << 10 // bytes of a request
+	maxStreams = 256 // concurrent requests of a connection
+	// maxMessage caps a request, in bytes. Envoy copies headers into descriptors, and takes up to 60 KiB of them from a
+	// client by default: four layers of a header as long as that still get a response. A longer request gets an error,
+	// which a fail-open Envoy lets pass.
+	maxMessage = 256 << 10
 	maxHeaders = 16 << 10 // bytes of a request's headers
+	// maxWindow is the flow-control window of a connection, in bytes. It is fixed, so that it does not grow with what a
+	// client is able to send.
+	maxWindow = 1 << 20
 
-	askAfter  = time.Minute      // of silence a client is asked whether it is still there
-	answerIn  = 20 * time.Second // and has to say so
-	greetIn   = 5 * time.Second  // from connecting to being ready for requests
-	pingEvery = 10 * time.Second // how often clients may ask whether the server is there
-	hangFor   = 10 * time.Second // from the headers of a request to its answer
+	handshakeTimeout = 5 * time.Second
+	pingAfter        = time.Minute      // without traffic
+	pingTimeout      = 20 * time.Second // for the client's response to a ping
+	minPingInterval  = 10 * time.Second // of clients
 
-	soon       = time.Second // a deadline that is no further away needs none of the server's
-	maxHanging = 1 << 10     // requests of all connections that have no such deadline
+	// A connection that takes no responses keeps them until maxAge, and for ageGrace more. Envoy reconnects in time.
+	maxAge   = 30 * time.Minute
+	ageGrace = 10 * time.Second
 
-	// A connection that takes no answers keeps them: until it is this old, and so much longer. Envoy opens another one in time.
-	oldAge = 30 * time.Minute
+	// maxBidiStreams caps concurrent streams on which clients go on sending, as those of reflection; each ends after
+	// bidiTimeout.
+	maxBidiStreams = 64
+	bidiTimeout    = 10 * time.Second
 )
 
-// DefaultIdleTimeout is how long a connection may be without any request unless ServerOptions say otherwise.
+// DefaultIdleTimeout ends a connection without requests unless ServerOptions say otherwise.
 const DefaultIdleTimeout = 5 * time.Minute
+
+// streamWorkers is the number of goroutines that serve requests one after the other. A new one for each request would
+// grow its stack each time, an eighth of the time of a request; where all are busy there is a new one.
+const streamWorkers = 64
 
 // ServerOptions are a server's settings. The zero value is ready to use.
 type ServerOptions struct {
-	// Leaving, once it is closed, has whoever watches the health be told NOT_SERVING; requests are answered as before. Nil: never.
+	// Leaving, once closed, turns the health to NOT_SERVING; requests are answered as before. Nil: never.
 	Leaving <-chan struct{}
-	// IdleTimeout is how long a connection may be without any request. 0 means DefaultIdleTimeout.
+	// IdleTimeout ends a connection without requests. 0 means DefaultIdleTimeout.
 	IdleTimeout time.Duration
 }
 
-// Server serves a Service by gRPC, and beside it grpc.health.v1 and reflection. NewServer makes it; its methods may be called from anywhere.
+// Server serves a Service by gRPC, and beside it grpc.health.v1 and reflection. NewServer makes it; its methods are
+// safe for concurrent use.
 type Server struct {
 	grpc   *grpc.Server
 	health *health
 	stop   sync.Once
 
-	hanging     atomic.Int64 // requests without a deadline that is soon
-	mostHanging int64
+	log         *slog.Logger
+	arrivals    arrivals
+	bidiStreams atomic.Int64
+	panics      atomic.Uint64
 }
-
-// streamWorkers is how many goroutines serve one request after the other. A new one for each would have to grow its stack each time, which
-// is an eighth of the time that a request takes; where all are at work there is a new one.
-const streamWorkers = 64
 
 // NewServer returns a server of s. Serve or Close has to be called.
 func NewServer(s *Service, opt ServerOptions) *Server {
-	server := &Server{health: newHealth(opt.Leaving), mostHanging: maxHanging}
+	server := &Server{health: newHealth(opt.Leaving), log: s.log, arrivals: arrivals{max: maxArriving}}
 	server.grpc = grpc.NewServer(
-		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(greetIn),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: cmp.Or(opt.IdleTimeout, DefaultIdleTimeout), Time: askAfter, Timeout: answerIn,
-			MaxConnectionAge: oldAge, MaxConnectionAgeGrace: hangFor}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery, PermitWithoutStream: true}),
-		grpc.InTapHandle(server.admit), grpc.NumStreamWorkers(streamWorkers),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: cmp.Or(opt.IdleTimeout, DefaultIdleTimeout), Time: pingAfter, Timeout: pingTimeout,
+			MaxConnectionAge: maxAge, MaxConnectionAgeGrace: ageGrace,
+		}),
+		grpc.KeepaliveEnforcementPolicy(
+			keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
+		grpc.StaticStreamWindowSize(maxMessage),
+		grpc.StaticConnWindowSize(maxWindow),
+		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
+			return server.arrivals.begin(ctx), nil // called once a request's headers have come
+		}),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.UnaryInterceptor(server.unary),
+		grpc.StreamInterceptor(server.stream),
 	)
 	rls.RegisterRateLimitServiceServer(server.grpc, s)
 	grpc_health_v1.RegisterHealthServer(server.grpc, server.health)
@@ -77,49 +107,11 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 	return server
 }
 
-// admit bounds how many requests may hang, and for how long, whose clients send no end of them. Envoy says how long it waits, some
-// milliseconds: there is nothing to do then. A watch is to last, from when its request is there.
-func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
-	watch := info.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName
-	if end, ok := ctx.Deadline(); ok && !watch && time.Until(end) <= soon {
-		return ctx, nil
-	}
-	if s.hanging.Add(1) > s.mostHanging {
-		s.hanging.Add(-1)
-		// An error would leave the timer of the request's own deadline running: it is too late for it instead.
-		late, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
-		cancel()
-		return late, nil
-	}
-	release := sync.OnceFunc(func() { s.hanging.Add(-1) })
-	if watch {
-		return untilBegun(ctx, release), nil
-	}
-	bounded, cancel := context.WithTimeout(ctx, hangFor)
-	context.AfterFunc(ctx, func() { // as the request has ended
-		cancel()
-		release()
-	})
-	return bounded, nil
-}
+// Arrivals returns the totals of requests that did not arrive completely.
+func (s *Server) Arrivals() ArrivalStats { return s.arrivals.stats() }
 
-// untilBegun is the context of a watch that ends unless it begins in time. It is released when it has begun or ended.
-func untilBegun(ctx context.Context, release func()) context.Context {
-	bounded, cancel := context.WithCancel(ctx)
-	timer := time.AfterFunc(hangFor, cancel)
-	begun := func() {
-		timer.Stop()
-		release()
-	}
-	context.AfterFunc(ctx, func() { // as the watch has ended
-		begun()
-		cancel()
-	})
-	return context.WithValue(bounded, begunKey{}, begun)
-}
-
-// begunKey is where the context of a watch has the func to be called when it begins.
-type begunKey struct{}
+// Panics returns how many requests ended in a panic.
+func (s *Server) Panics() uint64 { return s.panics.Load() }
 
 // Serve accepts connections until Shutdown or Close, and returns nil then. It may be called once.
 func (s *Server) Serve(l net.Listener) error {
@@ -130,8 +122,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// Shutdown accepts no more connections, tells clients to ask elsewhere, answers the requests that have come, and waits for that, but no
-// longer than ctx: its error says that some are left, which Close ends.
+// Shutdown accepts no more connections, sends clients elsewhere, answers the requests that have come, and waits for
+// that, but no longer than ctx: its error says that some are left, which Close ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(s.health.end)
 	done := make(chan struct{})
@@ -152,4 +144,44 @@ func (s *Server) Close() error {
 	s.stop.Do(s.health.end)
 	s.grpc.Stop()
 	return nil
+}
+
+// unary wraps each request with one message, which has arrived.
+func (s *Server) unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (resp any, err error) {
+	complete(ctx)
+	defer s.recoverInto(ctx, info.FullMethod, &err)
+	return handler(ctx, req)
+}
+
+// stream wraps each request with a stream: a watch of the health, whose message is still to come, or reflection.
+func (s *Server) stream(
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) (err error) {
+	ctx := stream.Context()
+	defer s.recoverInto(ctx, info.FullMethod, &err)
+	if info.IsClientStream {
+		defer s.bidiStreams.Add(-1)
+		if s.bidiStreams.Add(1) > maxBidiStreams {
+			return status.Errorf(codes.ResourceExhausted, "there are %d streams of this kind, and no more are kept",
+				maxBidiStreams)
+		}
+		if a, ok := complete(ctx); ok {
+			defer time.AfterFunc(bidiTimeout, a.cancel).Stop()
+		}
+	}
+	return handler(srv, stream)
+}
+
+// recoverInto turns a panic into INTERNAL. It has to be deferred.
+func (s *Server) recoverInto(ctx context.Context, method string, err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	s.panics.Add(1)
+	s.log.LogAttrs(ctx, slog.LevelError, "panic in a gRPC request; its client gets INTERNAL",
+		slog.String("method", method), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+	*err = status.Error(codes.Internal, "the node failed to answer: see its log")
 }

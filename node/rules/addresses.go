@@ -2,30 +2,29 @@ package rules
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
-
-	"go.yaml.in/yaml/v3"
 )
 
-// Listing says whether a rule's lists name the address that meets it.
+// Listing is the entry of a rule's address lists that holds an address.
 type Listing uint8
 
-// What a rule's lists may say of an address.
+// The listings.
 const (
-	Unlisted    Listing = iota // it is limited as everybody
-	AllowListed                // it is never limited, nor counted
-	DenyListed                 // it is always denied
+	Unlisted    Listing = iota // limited by the rule
+	AllowListed                // never limited, nor counted
+	DenyListed                 // always denied
 )
 
-// addresses are a rule's allow and deny lists. The longest prefix that holds an address decides. It never changes once it is read.
-type addresses struct {
+// AddressLists are a rule's allow and deny lists. The longest prefix that holds an address decides. They are immutable.
+type AddressLists struct {
 	lengths [2][]int // of the prefixes, for IPv4 and IPv6, the longest first
 	listed  map[netip.Prefix]Listing
 }
 
-// find looks an address up. What is no address is not listed.
-func (a *addresses) find(value string) Listing {
+// find returns the listing of an address; Unlisted for any other text.
+func (a *AddressLists) find(value string) Listing {
 	addr, err := netip.ParseAddr(value)
 	if err != nil {
 		return Unlisted
@@ -47,44 +46,36 @@ func family(addr netip.Addr) int {
 	return 1
 }
 
-func (a *addresses) add(prefix netip.Prefix, l Listing) {
-	a.listed[prefix] = l
-	lengths := &a.lengths[family(prefix.Addr())]
-	if i, known := slices.BinarySearchFunc(*lengths, prefix.Bits(), func(have, want int) int { return want - have }); !known {
-		*lengths = slices.Insert(*lengths, i, prefix.Bits())
-	}
-}
-
-// addresses reads the allow and deny lists of a descriptor; nil where there are none.
-func (p *parser) addresses(f map[string]*yaml.Node) *addresses {
-	a := &addresses{listed: make(map[netip.Prefix]Listing)}
-	lines := make(map[netip.Prefix]int)
-	for _, key := range listKeys {
-		listing := AllowListed
-		if key == "deny" {
-			listing = DenyListed
-		}
-		for n, text := range p.texts(f[key], key) {
-			prefix, err := ParsePrefix(text)
-			if err != nil {
-				p.add(n, "%.80q in %s is neither an address nor a prefix of addresses: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32", text, key)
-				continue
-			}
-			if lines[prefix] > 0 {
-				p.add(n, "%s was already given in line %d", prefix, lines[prefix])
-				continue
-			}
-			lines[prefix] = n.Line
-			a.add(prefix, listing)
-		}
-	}
-	if len(a.listed) == 0 {
+// NewAddressLists returns the lists of what is listed, which it keeps; nil for nothing.
+func NewAddressLists(listed map[netip.Prefix]Listing) *AddressLists {
+	if len(listed) == 0 {
 		return nil
+	}
+	a := &AddressLists{listed: listed}
+	for prefix := range listed {
+		if lengths := &a.lengths[family(prefix.Addr())]; !slices.Contains(*lengths, prefix.Bits()) {
+			*lengths = append(*lengths, prefix.Bits())
+		}
+	}
+	for i := range a.lengths {
+		slices.SortFunc(a.lengths[i], func(a, b int) int { return b - a })
 	}
 	return a
 }
 
-// ParsePrefix reads an address or a prefix. Bits beyond the prefix are not looked at.
+// HostBitsError is a prefix with bits beyond its length: a shorter or longer prefix, or one address, may be intended.
+type HostBitsError struct {
+	Text   string
+	Prefix netip.Prefix // without those bits
+	Addr   netip.Addr   // with them
+}
+
+// Error names the prefix and the address that may be intended.
+func (e *HostBitsError) Error() string {
+	return fmt.Sprintf("%s has bits beyond its length: write %s, or %s", e.Text, e.Prefix, e.Addr)
+}
+
+// ParsePrefix parses an address or a prefix. One with bits beyond its length is a [HostBitsError].
 func ParsePrefix(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
 		addr = addr.Unmap()
@@ -101,5 +92,8 @@ func ParsePrefix(text string) (netip.Prefix, error) {
 		}
 		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), bits)
 	}
-	return prefix.Masked(), nil
+	if prefix != prefix.Masked() {
+		return netip.Prefix{}, &HostBitsError{text, prefix.Masked(), prefix.Addr()}
+	}
+	return prefix, nil
 }

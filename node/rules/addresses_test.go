@@ -54,7 +54,9 @@ descriptors:
 			t.Errorf("%s by %s is charged %+v", tt.identity, tt.rule, ch)
 		}
 	}
-	through, err := s.Match(&Request{Domain: "d", Descriptors: [][]Entry{{{"path", "/login"}, {"remote_address", "192.0.2.9"}}}}, testSecret, nil)
+	through, err := s.Match(
+		&Request{Domain: "d", Descriptors: [][]Entry{{{"path", "/login"}, {"remote_address", "192.0.2.9"}}}},
+		testSecret, nil)
 	if err != nil || through[0].Listed != DenyListed {
 		t.Errorf("through descriptors: %v, %v", through, err)
 	}

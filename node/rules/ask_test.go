@@ -16,15 +16,13 @@ descriptors:
   - {key: special, rate_limit: {name: special, unit: hour, requests_per_unit: 10, replaces: [{name: general}]}}
   - key: tenant
     rate_limit: {name: tenant, unit: hour, requests_per_unit: 10}
-    descriptors: [{key: user, rate_limit: {name: user, unit: hour, requests_per_unit: 1, mode: elastic, parent: tenant}}]
+    descriptors: [{key: user, rate_limit: {name: user, unit: hour, requests_per_unit: 1, mode: elastic,
+        parent: tenant}}]
 `
 
 func askSet(t *testing.T) *Set {
 	t.Helper()
-	s, err := Parse("test.yaml", []byte(askRules))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustParse(t, askRules)
 	return s
 }
 
@@ -44,18 +42,23 @@ func entries(pairs ...string) (made []Entry) {
 	return made
 }
 
-// Each descriptor is charged what it asks for, whatever the request's cost is, and parents the most that their children are.
+// Each descriptor is charged what it asks for, whatever the request's cost is, and parents the most that their children
+// are.
 func TestAsks(t *testing.T) {
-	user, other, tenant := entries("tenant", "x", "user", "1"), entries("tenant", "x", "user", "2"), entries("tenant", "x")
+	user, other, tenant := entries("tenant", "x", "user", "1"), entries("tenant", "x", "user",
+		"2"), entries("tenant", "x")
 	for name, tt := range map[string]struct {
 		descriptors [][]Entry
 		asks        []Ask
 		want        []uint64
 	}{
-		"none":                    {[][]Entry{entries("a", "1"), entries("dear", "1")}, nil, []uint64{7, 28}},
-		"each its own":            {[][]Entry{entries("a", "1"), entries("dear", "1")}, []Ask{{Cost: 2}, {Cost: 3}}, []uint64{2, 12}},
-		"a peek":                  {[][]Entry{entries("a", "1"), entries("a", "2")}, []Ask{{}, {Cost: 1}}, []uint64{0, 1}},
-		"unmatched":               {[][]Entry{entries("b", "1"), entries("a", "2")}, []Ask{{Cost: 5}, {Cost: 1}}, []uint64{0, 1}},
+		"none": {[][]Entry{entries("a", "1"), entries("dear", "1")}, nil, []uint64{7, 28}},
+		"each its own": {[][]Entry{entries("a", "1"), entries("dear", "1")}, []Ask{{Cost: 2}, {Cost: 3}},
+			[]uint64{2, 12}},
+		"a peek": {[][]Entry{entries("a", "1"), entries("a", "2")}, []Ask{{}, {Cost: 1}},
+			[]uint64{0, 1}},
+		"unmatched": {[][]Entry{entries("b", "1"), entries("a", "2")}, []Ask{{Cost: 5}, {Cost: 1}},
+			[]uint64{0, 1}},
 		"a parent":                {[][]Entry{user}, []Ask{{Cost: 3}}, []uint64{3, 3}},
 		"a parent of two":         {[][]Entry{user, other}, []Ask{{Cost: 3}, {Cost: 5}}, []uint64{3, 5, 5}},
 		"and the other way round": {[][]Entry{user, other}, []Ask{{Cost: 5}, {Cost: 3}}, []uint64{5, 3, 5}},
@@ -78,13 +81,16 @@ func TestAsks(t *testing.T) {
 	}
 }
 
-// A limit that a descriptor brings is counted for the domain and all of its entries, in place of whatever rule it meets.
+// A limit that a descriptor brings is counted for the domain and all of its entries, in place of whatever rule it
+// meets.
 func TestAskWithALimit(t *testing.T) {
 	s, limit := askSet(t), tenMinutely(t)
 	keys := make(map[counters.Key]string)
 	for name, descriptor := range map[string][]Entry{
-		"met": entries("a", "1"), "another value": entries("a", "2"), "not met": entries("b", "1"), "empty": entries("a", ""),
-		"deeper": entries("a", "1", "b", ""), "run together": entries("a1", "", "b", ""), "other order": entries("b", "", "a", "1"),
+		"met": entries("a", "1"), "another value": entries("a", "2"), "not met": entries("b", "1"),
+		"empty":  entries("a", ""),
+		"deeper": entries("a", "1", "b", ""), "run together": entries("a1", "", "b", ""),
+		"other order": entries("b", "", "a", "1"),
 	} {
 		req := Request{Domain: "d", Descriptors: [][]Entry{descriptor}, Asks: []Ask{{Cost: 3, Limit: limit}}}
 		layers, err := s.Match(&req, testSecret, nil)
@@ -100,12 +106,17 @@ func TestAskWithALimit(t *testing.T) {
 		}
 		keys[ch.Key] = name
 		d := counters.Decision{Allowed: true, Rule: limit.Meter().Rule, Limit: 10}
-		if layers[0].Tell(&req, &ch, &d); d.Rule != OverrideName || d.Limit != 10 {
-			t.Errorf("%s: told as %+v", name, d)
+		if layers[0].Annotate(&req, &ch, &d); d.Rule != OverrideName || d.Limit != 10 {
+			t.Errorf("%s: decided as %+v", name, d)
 		}
 	}
-	unknown := Request{Domain: "elsewhere", Descriptors: [][]Entry{entries("a", "1")}, Asks: []Ask{{Cost: 3, Limit: limit}}}
-	if layers, err := s.Match(&unknown, testSecret, nil); err != nil || layers[0] != (Match{}) || layers[0].Charge(&unknown, 0) != (counters.Charge{}) {
+	unknown := Request{
+		Domain:      "elsewhere",
+		Descriptors: [][]Entry{entries("a", "1")},
+		Asks:        []Ask{{Cost: 3, Limit: limit}},
+	}
+	if layers, err := s.Match(&unknown, testSecret, nil); err != nil || layers[0] != (Match{}) ||
+		layers[0].Charge(&unknown, 0) != (counters.Charge{}) {
 		t.Errorf("in a domain that is not known: %v, %v", layers, err)
 	}
 }
@@ -129,7 +140,8 @@ func TestAskWithALimitBesideReplaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range layers {
-			if limited := layers[i].Charge(&req, 0).Limit != nil; limited != tt.met[i] || (layers[i].Rule != nil) != tt.rule[i] {
+			if limited := layers[i].Charge(&req, 0).Limit != nil; limited != tt.met[i] ||
+				(layers[i].Rule != nil) != tt.rule[i] {
 				t.Errorf("%s: layer %d: %+v", name, i+1, layers[i])
 			}
 		}
@@ -138,19 +150,13 @@ func TestAskWithALimitBesideReplaces(t *testing.T) {
 
 func TestAsksAllocateNothing(t *testing.T) {
 	s, limit := askSet(t), tenMinutely(t)
-	req := Request{Domain: "d", Descriptors: [][]Entry{entries("a", "1"), entries("b", "1"), entries("tenant", "x", "user", "1")},
-		Asks: []Ask{{Cost: 2}, {Cost: 1, Limit: limit}, {}}}
+	req := Request{
+		Domain:      "d",
+		Descriptors: [][]Entry{entries("a", "1"), entries("b", "1"), entries("tenant", "x", "user", "1")},
+		Asks:        []Ask{{Cost: 2}, {Cost: 1, Limit: limit}, {}},
+	}
 	dst := make([]Match, 0, MaxDescriptors)
 	if n := testing.AllocsPerRun(200, func() { dst, _ = s.Match(&req, testSecret, dst[:0]) }); n != 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-func TestDefaultAlgorithmOfOptions(t *testing.T) {
-	for name, want := range map[string]counters.Algorithm{"": counters.SlidingWindow, "fixed_window": counters.FixedWindow,
-		"gcra": counters.LeakyBucket, "sliding_log": counters.SlidingLog} {
-		if got := (Options{Algorithm: name}).DefaultAlgorithm(); got != want {
-			t.Errorf("%q: %v", name, got)
-		}
 	}
 }

@@ -1,34 +1,38 @@
 package rules
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
-// What putting a set of rules in the place of another does to one of them.
+// Kinds of changes.
 const (
-	Added         = "added"   // it was not there
-	Removed       = "removed" // it is not there any more
-	MeterChanged  = "meter"   // window or algorithm are others, or who is counted together: all counts start anew
+	Added         = "added"   // the rule is new
+	Removed       = "removed" // the rule is gone
+	MeterChanged  = "meter"   // another window, algorithm or grouping of clients: counts start anew
 	LimitChanged  = "limit"   // another number: counts are kept
-	PolicyChanged = "policy"  // something else: counts are kept
+	PolicyChanged = "policy"  // anything else: counts are kept
 )
 
-// Change is what a new set of rules changes about one rule.
+// Change is how a new set of rules changes one rule.
 type Change struct {
 	Kind string `json:"kind"`
 	// Rule is the full name.
 	Rule string `json:"rule"`
-	// Old and New are what the rule promised and promises; empty where it was not, or is not any more.
+	// Old and New describe the rule before and after; empty where there is none.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`
-	// Counts says what becomes of the counts: "kept", "anew" or, of a rule that goes, "dropped".
+	// Counts is "kept", "anew", or "dropped" for a removed rule.
 	Counts string `json:"counts"`
 }
 
-// Diff says what happens when the rules of one set take the place of those of another: first what the new one holds, in its order,
-// then what it lacks. Rules are told from one another by their full names.
+// Diff returns the changes from one set to another: rules of the new set in its order, then removed ones. It compares
+// rules with equal full names.
 func Diff(before, after *Set) []Change {
 	var changes []Change
 	for _, r := range after.rules {
@@ -44,7 +48,7 @@ func Diff(before, after *Set) []Change {
 	return changes
 }
 
-// compare says what became of a rule; old is nil where there was none.
+// compare returns the change of a rule; old is nil if there was none.
 func compare(old, r *Rule) (c Change, differs bool) {
 	c = Change{Rule: r.FullName, New: r.Describe(), Counts: "kept"}
 	if old == nil {
@@ -65,7 +69,7 @@ func compare(old, r *Rule) (c Change, differs bool) {
 	return c, true
 }
 
-// sameMeter reports whether the counts of one rule are those of the other.
+// sameMeter reports whether the counts of one rule are valid for the other.
 func sameMeter(a, b *Rule) bool {
 	if !slices.Equal(a.steps, b.steps) || (a.Limit == nil) != (b.Limit == nil) {
 		return false
@@ -74,23 +78,119 @@ func sameMeter(a, b *Rule) bool {
 }
 
 func sameLimits(a, b *Rule) bool {
-	if a.Limit != nil && (a.Limit.Max() != b.Limit.Max() || a.Limit.Refill() != b.Limit.Refill()) || a.Margin != b.Margin {
+	if a.Limit != nil && (a.Limit.Max() != b.Limit.Max() || a.Limit.Refill() != b.Limit.Refill()) ||
+		a.Margin != b.Margin {
 		return false
 	}
-	return slices.EqualFunc(a.schedule, b.schedule, func(x, y scheduled) bool {
-		return x.from == y.from && x.to == y.to && x.zone.String() == y.zone.String() && x.margin == y.margin &&
-			x.limit.Max() == y.limit.Max() && x.limit.Refill() == y.limit.Refill()
+	return slices.EqualFunc(a.Schedule, b.Schedule, func(x, y Scheduled) bool {
+		return x.From == y.From && x.To == y.To && x.Zone.String() == y.Zone.String() && x.Margin == y.Margin &&
+			x.Limit.Max() == y.Limit.Max() && x.Limit.Refill() == y.Limit.Refill()
 	})
 }
 
 func samePolicy(a, b *Rule) bool {
-	return a.Name == b.Name && a.Policy == b.Policy && slices.Equal(a.Replaces, b.Replaces) && slices.Equal(a.Regions, b.Regions) &&
-		reflect.DeepEqual(a.Metadata, b.Metadata) && sameLists(a.listed, b.listed)
+	return a.Name == b.Name && a.Policy == b.Policy &&
+		slices.Equal(a.Replaces, b.Replaces) && slices.Equal(a.Regions, b.Regions) &&
+		reflect.DeepEqual(a.Metadata, b.Metadata) &&
+		sameLists(a.Lists, b.Lists)
 }
 
-func sameLists(a, b *addresses) bool {
+func sameLists(a, b *AddressLists) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
 	return maps.Equal(a.listed, b.listed)
+}
+
+// Describe returns the rule as text: "100 in 1m0s by sliding_window, soft: 10 more".
+func (r *Rule) Describe() string {
+	parts := []string{DescribeLimit(r.Limit, r.Margin)}
+	if r.Mode == counters.Shadow || r.Mode == counters.Quota {
+		parts = append(parts, r.Mode.String()+" mode")
+	}
+	for i := range r.Schedule {
+		s := &r.Schedule[i]
+		parts = append(
+			parts,
+			fmt.Sprintf("from %s to %s in %s %s", clockText(s.From), clockText(s.To), s.Zone,
+				DescribeLimit(s.Limit, s.Margin)),
+		)
+	}
+	switch {
+	case r.Parent != "":
+		parts = append(parts, "borrows from "+r.Parent)
+	case r.MaxPressure > 0:
+		parts = append(parts, fmt.Sprintf("more up to a pressure of %v", r.MaxPressure))
+	}
+	if r.Cost > 1 {
+		parts = append(parts, fmt.Sprintf("each costs %d", r.Cost))
+	}
+	if r.Each {
+		parts = append(parts, "charged by itself")
+	}
+	if len(r.Replaces) > 0 {
+		parts = append(parts, "replaces "+strings.Join(some(r.Replaces), " "))
+	}
+	if r.Scope != counters.Global {
+		parts = append(parts, "counted by each "+r.Scope.String()+" for itself")
+	}
+	if r.Ban > 0 {
+		parts = append(parts, fmt.Sprintf("bans for %v", r.Ban))
+	}
+	if r.CountRejected {
+		parts = append(parts, "counts what it denies")
+	}
+	switch r.Overdraw {
+	case OverdrawDeny:
+		parts = append(parts, "may not be overdrawn")
+	case OverdrawCharge:
+		parts = append(parts, "may be overdrawn")
+	}
+	if r.OnPartition == counters.Local {
+		parts = append(parts, "local in a partition")
+	}
+	if r.MaxUnsent > 0 {
+		parts = append(parts, fmt.Sprintf("sends early after %d", r.MaxUnsent))
+	}
+	if len(r.Regions) > 0 {
+		parts = append(parts, "only in "+strings.Join(r.Regions, " "))
+	}
+	if r.Lists != nil {
+		parts = append(parts, r.Lists.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+func DescribeLimit(l *counters.Limit, margin uint64) string {
+	if l == nil {
+		return "unlimited"
+	}
+	m := l.Meter()
+	text := fmt.Sprintf("%d in %v", l.Max()-margin, m.Window)
+	if IsBucket(m.Algorithm) {
+		text = fmt.Sprintf("%d, of which %d in %v come back,", l.Max()-margin, l.Refill(), m.Window)
+	}
+	text += " by " + m.Algorithm.String()
+	if margin > 0 {
+		text += fmt.Sprintf(" and softly %d more", margin)
+	}
+	return text
+}
+
+func clockText(seconds int) string { return fmt.Sprintf("%02d:%02d", seconds/3600, seconds/60%60) }
+
+// String counts the prefixes of each list.
+func (a *AddressLists) String() string {
+	allowed := 0
+	for _, l := range a.listed {
+		if l == AllowListed {
+			allowed++
+		}
+	}
+	return fmt.Sprintf("%d allowed and %d denied prefixes", allowed, len(a.listed)-allowed)
+}
+
+// IsBucket reports whether limits of the algorithm have a burst and a refill.
+func IsBucket(a counters.Algorithm) bool {
+	return a == counters.TokenBucket || a == counters.LeakyBucket || a == counters.LeakyQueue
 }

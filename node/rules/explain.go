@@ -7,21 +7,24 @@ import (
 	"strings"
 )
 
-// Layer is what one layer of a request meets, and why.
+// Layer is the rule that one layer of a request meets, and why.
 type Layer struct {
-	// Entries are those of the descriptor; of a request by rule and identity the path to the rule, with the identity in it.
+	// Entries are those of the descriptor, or for a request by rule and identity the path to the rule with the
+	// identity.
 	Entries []Entry
-	// Why says of each entry what it met, in words, as far as there is something to meet; and at last why there is no rule.
+	// Why explains for each entry what it met, and in the end why there is no rule.
 	Why []string
-	// Rule is what was met, nil when nothing was. ReplacedBy is the rule that takes its place, nil when none does.
+	// Rule is the rule that was met, nil for none. ReplacedBy is the rule that replaces it, nil for none.
 	Rule, ReplacedBy *Rule
-	// Listed says whether the rule's lists name who asks.
+	// Listed is the entry of the rule's address lists for the client.
 	Listed Listing
-	// Counted are the open keys with the values that the request is counted under: of an IPv6 address its prefix.
+	// Nearest is, where no rule was met, the one that needs the fewest changes; nil if the domain has no rules.
+	Nearest *Rule
+	// Counted are the open keys with the values that are counted: of an IPv6 address its prefix.
 	Counted []Entry
 }
 
-// Explain says what Match does with a request. Its errors are those of Match.
+// Explain explains what Match returns. Its errors are those of Match.
 func (s *Set) Explain(req *Request) ([]Layer, error) {
 	met, err := s.Match(req, Secret{}, nil)
 	if err != nil {
@@ -29,7 +32,12 @@ func (s *Set) Explain(req *Request) ([]Layer, error) {
 	}
 	if req.Rule != "" {
 		r := met[0].Rule
-		l := Layer{Rule: r, Listed: met[0].Listed, Entries: r.entries(new([MaxEntries]Entry), req.Identity), Why: []string{"the rule is named by the request"}}
+		l := Layer{
+			Rule:    r,
+			Listed:  met[0].Listed,
+			Entries: r.entries(new([MaxEntries]Entry), req.Identity),
+			Why:     []string{"the rule is named by the request"},
+		}
 		l.Counted = r.counted(l.Entries)
 		return explainParents([]Layer{l}, met), nil
 	}
@@ -41,20 +49,21 @@ func (s *Set) Explain(req *Request) ([]Layer, error) {
 	}
 	for i := range layers {
 		if r := layers[i].Rule; r != nil {
-			layers[i].ReplacedBy = replacedBy(r, matches)
+			layers[i].ReplacedBy = replacedBy(r, i, matches, req.Alternatives)
 		}
 	}
 	return explainParents(layers, met), nil
 }
 
-// explainParents says from whom elastic layers borrow, and adds those layers that they bring along.
+// explainParents adds what elastic layers borrow from, and the layers of parents that they bring along.
 func explainParents(layers []Layer, met []Match) []Layer {
 	for i := range layers {
 		l, m := &layers[i], &met[i]
 		switch {
 		case !m.borrows():
 		case m.lender == 0:
-			l.Why = append(l.Why, fmt.Sprintf("its parent %s is not met by this request: there is nothing to borrow", m.Rule.Parent))
+			l.Why = append(l.Why,
+				fmt.Sprintf("its parent %s is not met by this request: there is nothing to borrow", m.Rule.Parent))
 		default:
 			l.Why = append(l.Why, fmt.Sprintf("beyond its own limit it borrows from %s", m.Rule.Parent))
 		}
@@ -77,7 +86,7 @@ func (s *Set) explain(domain string, entries []Entry) Layer {
 	l := Layer{Entries: entries}
 	at := s.domains[domain]
 	if at == nil {
-		l.Why = append(l.Why, fmt.Sprintf("no file knows domain %.80q", domain))
+		l.Why = append(l.Why, fmt.Sprintf("no file has domain %.80q%s", domain, didYouMean(s.NearestDomain(domain))))
 		return l
 	}
 	for i := range entries {
@@ -85,50 +94,72 @@ func (s *Set) explain(domain string, entries []Entry) Layer {
 		next := at.child(e)
 		l.Why = append(l.Why, at.why(e, next))
 		if next == nil {
-			return l
+			return s.withNearest(l, domain)
 		}
 		at = next
 	}
-	if l.Rule = at.rule; l.Rule == nil {
+	if l.Rule = at.Rule; l.Rule == nil {
 		l.Why = append(l.Why, "there is no rate_limit at this level: only what the last entry reaches counts")
-		return l
+		return s.withNearest(l, domain)
 	}
 	l.Listed = l.Rule.listing(entries[len(entries)-1].Value)
 	l.Counted = l.Rule.counted(entries)
 	return l
 }
 
-// why says how an entry leads from a node to the next one, or why it leads nowhere.
-func (n *node) why(e *Entry, next *node) string {
+// withNearest adds the nearest rule to a layer that met none.
+func (s *Set) withNearest(l Layer, domain string) Layer {
+	if l.Nearest = s.NearestRule(domain, l.Entries); l.Nearest != nil {
+		l.Why = append(l.Why, fmt.Sprintf("the nearest rule is %s: it needs %s", l.Nearest.FullName, l.Nearest.Needs()))
+	}
+	return l
+}
+
+// didYouMean suggests a word; "" for none.
+func didYouMean(word string) string {
+	if word == "" {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean %q?", word)
+}
+
+// why explains how an entry leads from a node to the next one, or why it leads nowhere.
+func (n *Node) why(e *Entry, next *Node) string {
 	b := n.keys[e.Key]
 	switch {
 	case b == nil && n.keys == nil:
-		return fmt.Sprintf("%s: nothing is beneath the descriptor above", quoteEntry(*e))
+		return fmt.Sprintf("%s: nothing is beneath the descriptor above", e.Quoted())
 	case b == nil:
-		return fmt.Sprintf("%s: no descriptor here has this key, but %s", quoteEntry(*e), strings.Join(some(slices.Sorted(maps.Keys(n.keys))), ", "))
+		known := slices.Sorted(maps.Keys(n.keys))
+		return fmt.Sprintf("%s: no descriptor here has this key, but %s%s", e.Quoted(), strings.Join(some(known), ", "),
+			didYouMean(Nearest(e.Key, known)))
 	case next == nil:
-		return fmt.Sprintf("%s: no descriptor of this key has the value, no wildcard fits it, and there is no bare key", quoteEntry(*e))
-	case next.entry.Value == "":
-		return fmt.Sprintf("%s: met by the bare key, as no descriptor has this value and no wildcard fits it", quoteEntry(*e))
-	case next.entry.Value == e.Value:
-		return fmt.Sprintf("%s: met by its exact value", quoteEntry(*e))
+		return fmt.Sprintf("%s: no descriptor of this key has the value, no wildcard fits it, and there is no bare key",
+			e.Quoted())
+	case next.Entry.Value == "":
+		return fmt.Sprintf("%s: met by the bare key, as no descriptor has this value and no wildcard fits it",
+			e.Quoted())
+	case next.Entry.Value == e.Value:
+		return fmt.Sprintf("%s: met by its exact value", e.Quoted())
 	}
-	return fmt.Sprintf("%s: met by %.80q, the first wildcard in the file that it fits, as no descriptor has this very value", quoteEntry(*e), next.entry.Value)
+	return fmt.Sprintf(
+		"%s: met by %.80q, the first wildcard in the file that it fits, as no descriptor has this very value",
+		e.Quoted(), next.Entry.Value)
 }
 
-// some returns the first words of a list, and how many more there are.
+// some returns the first words of a list, and the number of the others.
 func some(words []string) []string {
-	const most = 8
-	if len(words) <= most {
+	const max = 8
+	if len(words) <= max {
 		return words
 	}
-	return append(words[:most:most], fmt.Sprintf("and %d more", len(words)-most))
+	return append(words[:max:max], fmt.Sprintf("and %d more", len(words)-max))
 }
 
-// counted returns the open keys of the rule with what is counted of the entries' values.
+// counted returns the open keys of the rule with the values that are counted.
 func (r *Rule) counted(entries []Entry) (counted []Entry) {
 	for _, i := range r.open {
-		counted = append(counted, Entry{entries[i].Key, groupText(entries[i].Value, r.steps[i].ipv6)})
+		counted = append(counted, Entry{entries[i].Key, groupText(entries[i].Value, r.steps[i].IPv6)})
 	}
 	return counted
 }

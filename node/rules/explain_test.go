@@ -15,7 +15,8 @@ descriptors:
   - key: path
     value: /login
     descriptors:
-      - {key: remote_address, deny: [192.0.2.66], rate_limit: {name: login, window: 10s, requests_per_unit: 5, replaces: [{name: per_ip}]}}
+      - {key: remote_address, deny: [192.0.2.66],
+          rate_limit: {name: login, window: 10s, requests_per_unit: 5, replaces: [{name: per_ip}]}}
   - {key: path, value: /static/*, rate_limit: {name: static, unit: second, requests_per_unit: 500}}
   - {key: remote_address, rate_limit: {name: per_ip, unit: minute, requests_per_unit: 100}}
   - {key: plan, value: gold, rate_limit: {name: gold, unlimited: true}}
@@ -27,18 +28,32 @@ func TestExplain(t *testing.T) {
 		req  Request
 		want []string // for each layer what is in its text
 	}{
-		{Request{Domain: "edge", Descriptors: [][]Entry{{{"path", "/login"}, {"remote_address", "192.0.2.66"}}, {{"remote_address", "192.0.2.66"}}}}, []string{
-			`"path" with value "/login": met by its exact value|"remote_address" with value "192.0.2.66": met by the bare key|login|deny|remote_address=192.0.2.66`,
+		{Request{Domain: "edge", Descriptors: [][]Entry{{{"path", "/login"}, {"remote_address", "192.0.2.66"}},
+			{{"remote_address", "192.0.2.66"}}}}, []string{
+			`"path" with value "/login": met by its exact value|"remote_address" with value "192.0.2.66": met by the ` +
+				`bare key|login|deny|remote_address=192.0.2.66`,
 			`met by the bare key|per_ip|replaced by login`,
 		}},
 		{Request{Domain: "edge", Descriptors: [][]Entry{{{"path", "/static/a.css"}}}}, []string{
 			`met by "/static/*", the first wildcard|static|path=/static/a.css`}},
-		{Request{Domain: "edge", Descriptors: [][]Entry{{{"path", "/"}}, {{"user", "x"}}, {{"path", "/login"}}, {{"plan", "gold"}, {"deeper", "x"}}}}, []string{
-			"no descriptor of this key has the value|no rule", "no descriptor here has this key, but path, plan, remote_address|no rule",
-			"there is no rate_limit at this level|no rule", "nothing is beneath|no rule",
+		{Request{Domain: "edge", Descriptors: [][]Entry{{{"path", "/"}}, {{"user", "x"}}, {{"path", "/login"}},
+			{{"plan", "gold"}, {"deeper", "x"}}}}, []string{
+			"no descriptor of this key has the value|the nearest rule is edge/path=/static%2F*: it needs " +
+				"(path=/static/*)|no rule",
+			"no descriptor here has this key, but path, plan, remote_address|no rule",
+			"there is no rate_limit at this level|the nearest rule is edge/path=/login/remote_address: it needs " +
+				"(path=/login, remote_address)|no rule",
+			"nothing is beneath|the nearest rule is edge/plan=gold: it needs (plan=gold)|no rule",
 		}},
-		{Request{Domain: "nowhere", Descriptors: [][]Entry{{{"path", "/"}}}}, []string{`no file knows domain "nowhere"|no rule`}},
-		{Request{Rule: "per_ip", Identity: "2001:db8::1"}, []string{"named by the request|per_ip|remote_address=2001:db8::/64"}},
+		{Request{Domain: "edge", Descriptors: [][]Entry{{{"remote_adress", "192.0.2.1"}}}}, []string{
+			`but path, plan, remote_address: did you mean "remote_address"?|the nearest rule is edge/remote_address: ` +
+				`it needs (remote_address)|no rule`}},
+		{Request{Domain: "egde", Descriptors: [][]Entry{{{"path", "/"}}}},
+			[]string{`no file has domain "egde": did you mean "edge"?|no rule`}},
+		{Request{Domain: "nowhere", Descriptors: [][]Entry{{{"path", "/"}}}},
+			[]string{`no file has domain "nowhere"|no rule`}},
+		{Request{Rule: "per_ip", Identity: "2001:db8::1"}, []string{"named by the " +
+			"request|per_ip|remote_address=2001:db8::/64"}},
 	} {
 		layers, err := s.Explain(&tt.req)
 		if err != nil || len(layers) != len(tt.want) {
@@ -84,7 +99,9 @@ func TestExplainAgreesWithMatch(t *testing.T) {
 			rapid.SampledFrom([]string{"", "/login", "/static/x", "192.0.2.66", "gold"}).Draw(t, "value")}
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		req := Request{Domain: "edge", Descriptors: rapid.SliceOfN(rapid.SliceOfN(entry, 1, 3), 1, 3).Draw(t, "descriptors")}
+		req := Request{
+			Domain: "edge", Descriptors: rapid.SliceOfN(rapid.SliceOfN(entry, 1, 3), 1, 3).Draw(t, "descriptors"),
+		}
 		matches, err := s.Match(&req, testSecret, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +116,8 @@ func TestExplainAgreesWithMatch(t *testing.T) {
 				rule = nil
 			}
 			if rule != matches[i].Rule || rule != nil && l.Listed != matches[i].Listed {
-				t.Fatalf("layer %d of %v is explained as %v %v, and is %v", i, req.Descriptors, rule, l.Listed, matches[i])
+				t.Fatalf("layer %d of %v is explained as %v %v, and is %v", i, req.Descriptors, rule, l.Listed,
+					matches[i])
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"math/rand/v2"
@@ -6,19 +6,23 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
-// checkParse holds whatever Parse makes of data against what it promises.
+// checkParse checks the invariants of Parse on data.
 func checkParse(t *testing.T, data []byte) {
 	t.Helper()
-	s, err := Parse("f", data)
+	s, err := rulefile.Parse("f", data)
 	if (s == nil) == (err == nil) {
 		t.Fatalf("set %v and error %v", s, err)
 	}
 	if err != nil {
 		line := 0
-		for _, p := range problemsOf(t, err) {
-			if p.File != "f" || p.Line < max(line, 1) || p.Column < 1 || p.Reason == "" {
+		for _, problem := range rulefile.Problems(err) {
+			p, ok := problem.(*rulefile.Error)
+			if !ok || p.File != "f" || p.Line < max(line, 1) || p.Column < 1 || p.Reason == "" {
 				t.Fatalf("%+v after line %d", p, line)
 			}
 			line = p.Line
@@ -34,50 +38,50 @@ func checkParse(t *testing.T, data []byte) {
 		if r.Limit != nil && r.Limit.Meter().Validate() != nil {
 			t.Fatalf("%s has the meter %v", r, r.Limit.Meter())
 		}
-		if r.parent != nil && (s.byFullName[r.Parent] != r.parent || r.parent.elastic || r.parent.Limit == nil) {
-			t.Fatalf("%s borrows from %v", r, r.parent)
+		parent := r.Lender()
+		if parent != nil && (s.Rule(r.Parent) != parent || parent.Elastic || parent.Limit == nil) {
+			t.Fatalf("%s borrows from %v", r, parent)
 		}
 		checkReachable(t, s, r)
 	}
 }
 
-// checkReachable sends a request through the tree that must meet the rule, unless a wildcard before it in the file takes all, and one by
-// its full name.
-func checkReachable(t *testing.T, s *Set, r *Rule) {
+// checkReachable sends a request through the tree that must meet the rule, unless a wildcard before it in the file
+// takes all, and one by its full name.
+func checkReachable(t *testing.T, s *rules.Set, r *rules.Rule) {
 	t.Helper()
-	var through []Match
+	var through []rules.Match
 	if r.Domain != "" {
-		entries := make([]Entry, len(r.path))
+		entries := make([]rules.Entry, len(r.Path()))
 		shadowed := false
-		for i, e := range r.path {
+		for i, e := range r.Path() {
 			entries[i] = e // of a wildcard it is an exact value too
 			if e.Value == "" {
 				entries[i].Value = identity
 			}
-			for _, sibling := range s.at(r, i).children {
-				w := sibling.entry
-				shadowed = shadowed || e.Value == "" && w.Key == e.Key && isWild(w.Value) && matchWildcards(w.Value, identity)
-			}
+			shadowed = shadowed || e.Value == "" && s.WildcardFits(r, i, identity)
 		}
 		var err error
-		through, err = s.Match(&Request{Domain: r.Domain, Descriptors: [][]Entry{entries}}, testSecret, nil)
-		if replaced := slices.Contains(r.Replaces, r.Name); err != nil || through[0].Rule != r && !shadowed && !replaced {
+		req := rules.Request{Domain: r.Domain, Descriptors: [][]rules.Entry{entries}}
+		through, err = s.Match(&req, rules.Secret{1}, nil)
+		if replaced := slices.Contains(r.Replaces, r.Name); err != nil ||
+			through[0].Rule != r && !shadowed && !replaced {
 			t.Fatalf("%q meets %v, want %s (%v)", entries, through, r, err)
 		}
 		if through[0].Rule != r {
 			return
 		}
 	}
-	if len(r.open) > 1 {
+	if len(r.OpenPlaces()) > 1 {
 		return
 	}
-	req := Request{Rule: r.FullName}
-	if len(r.open) == 1 {
-		if req.Identity = r.path[r.open[0]].Value; req.Identity == "" {
+	req := rules.Request{Rule: r.FullName}
+	if len(r.OpenPlaces()) == 1 {
+		if req.Identity = r.Path()[r.OpenPlaces()[0]].Value; req.Identity == "" {
 			req.Identity = identity
 		}
 	}
-	direct, err := s.Match(&req, testSecret, nil)
+	direct, err := s.Match(&req, rules.Secret{1}, nil)
 	if err != nil || direct[0].Rule != r || through != nil && direct[0].Key != through[0].Key {
 		t.Fatalf("%+v is %v, want %v (%v)", req, direct, through, err)
 	}
@@ -86,26 +90,32 @@ func checkReachable(t *testing.T, s *Set, r *Rule) {
 // identity is no value of any file: none holds this character.
 const identity = "\x01"
 
-// at returns the node under which entry i of the rule's path stands.
-func (s *Set) at(r *Rule, i int) *node {
-	n := s.domains[r.Domain]
-	for _, e := range r.path[:i] {
-		for _, c := range n.children {
-			if c.entry == e {
-				n = c
-				break
-			}
-		}
+func sampleFile(t testing.TB) []byte {
+	t.Helper()
+	text, err := os.ReadFile("rulefile/sample.yaml")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return n
+	return text
+}
+
+func init() {
+	rules.SetParse(func(text string, ipv6Prefix int) (*rules.Set, error) {
+		return rulefile.Options{IPv6Prefix: ipv6Prefix}.Parse("test.yaml", []byte(text))
+	})
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(sample)
-	f.Add([]byte(matchRules))
-	f.Add([]byte("domain: &d edge\ndescriptors: &l\n- &e {key: *d, value: !!binary aGk=, rate_limit: {<<: {unit: second}}, descriptors: *l}\n"))
+	f.Add(sampleFile(f))
+	f.Add([]byte(rules.MatchRules))
+	f.Add(
+		[]byte(
+			"domain: &d edge\ndescriptors: &l\n- &e {key: *d, value: !!binary aGk=, rate_limit: {<<: {unit: " +
+				"second}}, descriptors: *l}\n",
+		),
+	)
 	f.Add([]byte("? {}\n: !!int 1.5\n--- |\n a\n...\n%TAG ! !x\n--- !y\n"))
-	files, err := filepath.Glob("testdata/*/*.*")
+	files, err := filepath.Glob("rulefile/testdata/*/*.*")
 	if err != nil || len(files) == 0 {
 		f.Fatal("no test files: ", err)
 	}
@@ -122,9 +132,9 @@ func FuzzParse(f *testing.F) {
 // A rule file that an editor, a template or a disk has mangled must leave the node standing.
 func TestMutatedFiles(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	texts := [][]byte{sample}
+	texts := [][]byte{sampleFile(t)}
 	for _, name := range []string{"reference.yaml", "extensions.yaml", "flat.json"} {
-		text, err := os.ReadFile("testdata/valid/" + name)
+		text, err := os.ReadFile("rulefile/testdata/valid/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ domain: d
 descriptors:
   - {key: remote_address, rate_limit: {name: default, unit: second, requests_per_unit: 1}}
   - {key: Client_IP, rate_limit: {name: any case, unit: second, requests_per_unit: 1}}
-  - {key: peer, ipv6_prefix: 48, rate_limit: {name: told, unit: second, requests_per_unit: 1}}
+  - {key: peer, ipv6_prefix: 48, rate_limit: {name: given, unit: second, requests_per_unit: 1}}
   - {key: path, rate_limit: {name: no address, unit: second, requests_per_unit: 1}}
   - {key: ip, ipv6_prefix: 128, rate_limit: {name: each, unit: second, requests_per_unit: 1}}
   - {key: remote_address, value: "2001:*", rate_limit: {name: wildcard, unit: second, requests_per_unit: 1}}
@@ -72,8 +72,8 @@ descriptors:
 		{"default", "192.0.2.1", "192.0.2.2", false},
 		{"default", "192.0.2.1", "::ffff:192.0.2.1", true},
 		{"any case", "fd00::1", "fd00::2", true},
-		{"told", "fd00:0:0:1::1", "fd00:0:0:2::1", true},
-		{"told", "fd00:0:1::1", "fd00:0:2::1", false},
+		{"given", "fd00:0:0:1::1", "fd00:0:0:2::1", true},
+		{"given", "fd00:0:1::1", "fd00:0:2::1", false},
 		{"no address", "fd00::1", "fd00::2", false},
 		{"each", "fd00::1", "fd00::2", false},
 		{"each", "fd00::1", "FD00:0::1", true},
@@ -85,7 +85,7 @@ descriptors:
 			t.Errorf("%s: %s and %s share a count: %v, want %v", tt.rule, tt.a, tt.b, got, tt.want)
 		}
 	}
-	wide, err := Options{IPv6Prefix: 32}.Parse("f", []byte(text))
+	wide, err := parse(text, 32)
 	if err != nil {
 		t.Fatal(err)
 	}

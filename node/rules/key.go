@@ -2,31 +2,31 @@ package rules
 
 import (
 	"encoding/binary"
+	"net/netip"
 
 	"github.com/dchest/siphash"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Secret keys the hash of identities. All nodes of a cluster share it; another secret means other keys, so that changing it
-// starts all counts anew. It is not the gossip key.
+// Secret keys the hash of identities. All nodes of a cluster share it; another secret starts all counts anew. It is not
+// the gossip key.
 type Secret [16]byte
 
 // String hides the secret from logs.
 func (Secret) String() string { return "(secret)" }
 
-// stackKey is how many hashed bytes need no allocation: the values of most requests.
+// stackKey is the number of hashed bytes that need no allocation: enough for usual values.
 const stackKey = 256
 
-// key hashes the values of the entries that met the rule with SipHash-2-4. What is hashed is, from the top of the tree downwards, each
-// open value with its length as a uvarint before it, as appendOpen has them. The rule itself is no part of it: a key counts for one meter
-// only.
+// key hashes the open values of the entries that met the rule with SipHash-2-4, from the top of the tree downwards,
+// each after its length as a uvarint (see appendOpen). The rule is no part of it: a key is used with one meter only.
 func (r *Rule) key(secret Secret, entries []Entry) counters.Key {
 	var stack [stackKey]byte
 	return KeyOf(secret, r.appendOpen(stack[:0], entries))
 }
 
-// overrideKey is the key of a descriptor under a limit that the request brings: of the domain and of all keys and values.
+// overrideKey is the key of a descriptor under a limit of the request: a hash of the domain and of all keys and values.
 func overrideKey(secret Secret, domain string, entries []Entry) counters.Key {
 	var stack [stackKey]byte
 	b := appendSized(stack[:0], domain)
@@ -36,13 +36,13 @@ func overrideKey(secret Secret, domain string, entries []Entry) counters.Key {
 	return KeyOf(secret, b)
 }
 
-// KeyOf is the key of an identity under a meter that is no rule's.
+// KeyOf returns the key of an identity under a meter that belongs to no rule.
 func KeyOf(secret Secret, identity []byte) counters.Key {
 	k0, k1 := binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])
 	return counters.Key(siphash.Hash(k0, k1, identity))
 }
 
-// entries are those of a descriptor that meets the rule with identity as the value of its only open key.
+// entries returns those of a descriptor that meets the rule, with identity as the value of its only open key.
 func (r *Rule) entries(room *[MaxEntries]Entry, identity string) []Entry {
 	n := copy(room[:], r.path)
 	if len(r.open) == 1 {
@@ -51,7 +51,70 @@ func (r *Rule) entries(room *[MaxEntries]Entry, identity string) []Entry {
 	return room[:n]
 }
 
-// appendSized appends s after its length, so that no two sequences of strings look the same.
+// appendSized appends s after its length, so that different sequences of strings differ.
 func appendSized(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// appendOpen appends the open values of the entries that met the rule; the other values are the same for all requests.
+// An IPv6 address under a key of addresses is cut to its prefix.
+func (r *Rule) appendOpen(b []byte, entries []Entry) []byte {
+	for _, i := range r.open {
+		value := entries[i].Value
+		if bits := r.steps[i].IPv6; bits > 0 && mayBeIPv6(value) {
+			b = appendGroup(b, value, bits)
+		} else {
+			b = appendSized(b, value)
+		}
+	}
+	return b
+}
+
+// appendGroup appends a value that may be an IPv6 address: its prefix as 16 bytes and the number of bits.
+func appendGroup(b []byte, value string, bits uint8) []byte {
+	switch addr, prefix := group(value, bits); {
+	case prefix.IsValid():
+		bytes := prefix.Addr().As16()
+		return append(append(append(b, byte(len(bytes)+1)), bytes[:]...), byte(prefix.Bits()))
+	case addr.IsValid():
+		var room [len("255.255.255.255")]byte
+		return appendSized(b, string(addr.AppendTo(room[:0])))
+	}
+	return appendSized(b, value)
+}
+
+// mayBeIPv6 reports whether one of the first characters is a colon: in an address it follows at most four others.
+func mayBeIPv6(value string) bool {
+	for i := range min(len(value), 5) {
+		if value[i] == ':' {
+			return true
+		}
+	}
+	return false
+}
+
+// group returns the prefix of an IPv6 address, or the IPv4 address that it maps. Both are invalid if value is no such
+// address.
+func group(value string, bits uint8) (addr netip.Addr, prefix netip.Prefix) {
+	parsed, err := netip.ParseAddr(value)
+	if err != nil || parsed.Zone() != "" || parsed.Is4() {
+		return netip.Addr{}, netip.Prefix{}
+	}
+	if parsed.Is4In6() {
+		return parsed.Unmap(), netip.Prefix{}
+	}
+	prefix, _ = parsed.Prefix(int(bits)) // no more than 128
+	return netip.Addr{}, prefix
+}
+
+// groupText returns the counted form of a value as text.
+func groupText(value string, bits uint8) string {
+	switch addr, prefix := group(value, bits); {
+	case bits == 0:
+	case prefix.IsValid():
+		return prefix.String()
+	case addr.IsValid():
+		return addr.String()
+	}
+	return value
 }

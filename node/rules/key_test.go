@@ -29,9 +29,10 @@ func TestKeyGolden(t *testing.T) {
 	}
 	for _, tt := range tests {
 		req := Request{Domain: "edge", Descriptors: [][]Entry{tt.entries}}
-		got, err := Sample().Match(&req, tt.secret, nil)
+		got, err := sample(t).Match(&req, tt.secret, nil)
 		if err != nil || got[0].Rule == nil || got[0].Key != tt.want {
-			t.Errorf("%.60q has the key %#x of %v, want %#x (%v)", tt.entries, uint64(got[0].Key), got[0].Rule, uint64(tt.want), err)
+			t.Errorf("%.60q has the key %#x of %v, want %#x (%v)", tt.entries, uint64(got[0].Key), got[0].Rule,
+				uint64(tt.want), err)
 		}
 	}
 }
@@ -48,7 +49,7 @@ func TestKeyOfGolden(t *testing.T) {
 	}
 }
 
-// slowKey says again, one string after the other, what a key is.
+// slowKey computes a key naively, one string after the other.
 func slowKey(secret Secret, values ...string) counters.Key {
 	h := siphash.New(secret[:])
 	for _, s := range values {

@@ -8,40 +8,30 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Match is what one layer of a request met. The zero value says that it met no rule, and is allowed.
+// Match is the rule that one layer of a request meets. The zero value is no rule: the layer is allowed.
 type Match struct {
-	Rule *Rule // nil: no rule met, or the limit of an Ask takes its place
+	Rule *Rule // nil: no rule, or the limit of an Ask replaces it
 	Key  counters.Key
-	// Listed says whether the rule's allow or deny list names who asks.
+	// Listed is the entry of the rule's address lists for the client.
 	Listed Listing
 
-	asked  uint8 // the place of the Ask that says what the layer is asked for, counted from 1; 0: the request does
-	lender uint8 // the place of the layer that it borrows from, counted from 1; 0: nobody
+	asked  uint8 // index of the Ask with the layer's cost, from 1; 0: the request's cost
+	lender uint8 // index of the layer that it borrows from, from 1; 0: none
 }
 
-// Match appends to dst what the request meets, one Match for each descriptor, in order; one for a request by rule and
-// identity. A rule that another one of the request replaces is not met. After them come the parents of elastic rules, as far as the request
-// does not name them itself. It allocates nothing as long as dst has room and the values of
-// a descriptor are short (some 200 bytes in all).
+// Match appends to dst one Match for each descriptor, in order, or one for a request by rule and identity. A rule that
+// another one of the request replaces is left out. The parents of elastic rules follow, unless the request meets them
+// itself. It allocates nothing as long as dst has room and the values of a descriptor are short (about 200 bytes
+// together).
 //
-// Its errors wrap ErrUnknownRule or ErrInvalidRequest; dst is then returned as it was. An unknown domain is no error: all
-// its layers are unmatched.
+// Its errors wrap ErrUnknownRule or ErrInvalidRequest; dst is then returned as it was. An unknown domain is no error:
+// all its layers are unmatched.
 func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
 	if err := req.Validate(); err != nil {
 		return dst, err
 	}
 	if req.Rule != "" {
-		r, err := s.resolve(req)
-		if err != nil {
-			return dst, err
-		}
-		var room [MaxEntries]Entry
-		entries := r.entries(&room, req.Identity)
-		m := Match{Rule: r, Key: r.key(secret, entries), Listed: r.listing(req.Identity)}
-		if dst = append(dst, m); m.borrows() {
-			return findLender(dst, len(dst)-1, 0, entries, secret)
-		}
-		return dst, nil
+		return s.matchByName(req, secret, dst)
 	}
 	top := s.domains[req.Domain]
 	before, first, replacing, borrowing := dst, len(dst), false, false
@@ -66,13 +56,13 @@ func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
 		dst = append(dst, m)
 	}
 	if replacing {
-		replace(dst[first:])
+		replace(dst[first:], req.Alternatives)
 	}
 	for i := 0; borrowing && i < len(req.Descriptors); i++ {
 		if !dst[first+i].borrows() {
 			continue
 		}
-		layers, err := findLender(dst, first, i, req.Descriptors[i], secret)
+		layers, err := findLender(dst, first, i, req.Descriptors[i], secret, req.Alternatives)
 		if err != nil {
 			return before, err
 		}
@@ -84,13 +74,50 @@ func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
 			}
 		}
 	}
+	if req.Alternatives != 0 {
+		dropRepeated(dst[first:], req.Alternatives)
+	}
 	return dst, nil
 }
 
-// overrides reports whether the descriptor i brings a limit of its own.
+// matchByName is Match of a request by rule and identity.
+func (s *Set) matchByName(req *Request, secret Secret, dst []Match) ([]Match, error) {
+	r, err := s.resolve(req)
+	if err != nil {
+		return dst, err
+	}
+	var room [MaxEntries]Entry
+	entries := r.entries(&room, req.Identity)
+	m := Match{Rule: r, Key: r.key(secret, entries), Listed: r.listing(req.Identity)}
+	if dst = append(dst, m); m.borrows() {
+		return findLender(dst, len(dst)-1, 0, entries, secret, 0)
+	}
+	return dst, nil
+}
+
+// Limited reports whether the layer met a rule, or brings its own limit.
+func (m *Match) Limited() bool { return m.Rule != nil || m.asked != 0 }
+
+// dropRepeated clears layers that have the counter of another reading of the same descriptor.
+func dropRepeated(layers []Match, alternatives uint32) {
+	start := 0 // of the readings of one descriptor
+	for i := range layers {
+		if alternatives>>i&1 == 0 {
+			start = i
+			continue
+		}
+		for j := start; j < i && layers[i].Rule != nil; j++ {
+			if layers[j].Rule == layers[i].Rule && layers[j].Key == layers[i].Key {
+				layers[i] = Match{}
+			}
+		}
+	}
+}
+
+// overrides reports whether descriptor i brings its own limit.
 func (r *Request) overrides(i int) bool { return r.Asks != nil && r.Asks[i].Limit != nil }
 
-// Asked is what the layer is asked for: 0 for a peek.
+// Asked returns the layer's cost before the rule's factor: 0 for a peek.
 func (m *Match) Asked(req *Request) uint64 {
 	if m.asked == 0 {
 		return req.EffectiveCost()
@@ -98,11 +125,11 @@ func (m *Match) Asked(req *Request) uint64 {
 	return req.Asks[m.asked-1].Cost
 }
 
-// replace takes out the layers whose rule another layer's replaces, also where that one is itself replaced.
-func replace(layers []Match) {
+// replace clears the layers whose rule the rule of another layer replaces, also if that one is replaced itself.
+func replace(layers []Match, alternatives uint32) {
 	var out [MaxDescriptors]bool
 	for i := range layers {
-		out[i] = layers[i].Rule != nil && replacedBy(layers[i].Rule, layers) != nil
+		out[i] = layers[i].Rule != nil && replacedBy(layers[i].Rule, i, layers, alternatives) != nil
 	}
 	for i := range layers {
 		if out[i] {
@@ -111,18 +138,40 @@ func replace(layers []Match) {
 	}
 }
 
-// replacedBy returns the rule among the layers' that takes the place of r, nil when there is none.
-func replacedBy(r *Rule, layers []Match) *Rule {
-	for i := range layers {
-		if by := layers[i].Rule; by != nil && slices.Contains(by.Replaces, r.Name) {
+// replaces reports whether the rule replaces another one.
+func (r *Rule) replaces(other *Rule) bool {
+	return slices.Contains(r.Replaces, other.Name) || slices.Contains(r.Replaces, other.FullName)
+}
+
+// replacedBy returns the rule among the layers that replaces r, the rule of layer i (-1: of none); nil for none. Of a
+// descriptor with several readings all have to replace r: otherwise a client could remove a layer by sending the
+// replacing value beside the real one.
+func replacedBy(r *Rule, i int, layers []Match, alternatives uint32) *Rule {
+	for start := 0; start < len(layers); {
+		end := start + 1
+		for end < len(layers) && alternatives>>end&1 == 1 {
+			end++
+		}
+		readings := layers[start:end]
+		if start <= i && i < end {
+			readings = layers[i : i+1]
+		}
+		by := readings[0].Rule
+		for _, m := range readings {
+			if m.Rule == nil || !m.Rule.replaces(r) {
+				by = nil
+			}
+		}
+		if by != nil {
 			return by
 		}
+		start = end
 	}
 	return nil
 }
 
-// find returns the rule that the last of the entries reaches, nil when there is none. A nil node has no rules.
-func (n *node) find(entries []Entry) *Rule {
+// find returns the rule that the last of the entries reaches, nil for none. A nil node has no rules.
+func (n *Node) find(entries []Entry) *Rule {
 	for i := range entries {
 		if n == nil {
 			return nil
@@ -132,84 +181,86 @@ func (n *node) find(entries []Entry) *Rule {
 	if n == nil {
 		return nil
 	}
-	return n.rule
+	return n.Rule
 }
 
-// listing looks up who asks in the rule's lists. They are of the rule's last key.
+// listing looks up the client in the rule's lists, which belong to its last key.
 func (r *Rule) listing(value string) Listing {
-	if r.listed == nil {
+	if r.Lists == nil {
 		return Unlisted
 	}
-	return r.listed.find(value)
+	return r.Lists.find(value)
 }
 
-// resolve returns the rule that the request names, once its identity is known to fit.
+// resolve returns the rule that the request names, and checks the identity.
 func (s *Set) resolve(req *Request) (*Rule, error) {
 	r, err := s.lookup(req.Rule, req.Domain)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(r.open) > 1:
-		return nil, invalid("rule %s counts by %s: use descriptors to give all of them", r.FullName, strings.Join(r.OpenKeys(), ", "))
+		return nil, invalid("rule %s counts by %s: use descriptors to give all of them", r.PublicName,
+			strings.Join(r.OpenKeys(), ", "))
 	case len(r.open) == 0 && req.Identity != "":
-		return nil, invalid("rule %s has one count for everybody: leave the identity empty", r.FullName)
+		return nil, invalid("rule %s has one count for everybody: leave the identity empty", r.PublicName)
 	case len(r.open) == 0:
 		return r, nil
 	}
 	switch e := r.path[r.open[0]]; {
 	case req.Identity == "" && e.Value == "":
-		return nil, invalid("rule %s counts by %s: give one as the identity", r.FullName, e.Key)
-	case isWild(e.Value) && !matchWildcards(e.Value, req.Identity):
-		return nil, invalid("rule %s is for identities like %.80q", r.FullName, e.Value)
+		return nil, invalid("rule %s counts by %s: give one as the identity", r.PublicName, e.Key)
+	case IsWild(e.Value) && !matchWildcards(e.Value, req.Identity):
+		return nil, invalid("the identity does not fit what rule %s is for", r.PublicName)
 	}
 	return r, nil
 }
 
-// lookup finds the one rule of that name, in that domain unless domain is empty. A full name wins over names, so that each
-// rule can be reached whatever the others are called.
+// lookup returns the one rule of that name, in that domain unless domain is empty. A full name wins over names, so that
+// each rule can be reached.
 func (s *Set) lookup(name, domain string) (*Rule, error) {
-	switch r, ambiguous := s.named(name, domain); {
-	case ambiguous:
-		return nil, invalid("%s", s.ambiguity(name, domain))
+	switch r, ambiguous := s.Lookup(name, domain); {
+	case ambiguous != "":
+		return nil, invalid("%s", ambiguous)
 	case r != nil:
 		return r, nil
-	case domain != "":
-		return nil, fmt.Errorf("%w %.200q in domain %.200q", ErrUnknownRule, name, domain)
 	}
-	return nil, fmt.Errorf("%w %.200q", ErrUnknownRule, name)
+	return nil, s.unknownRule(name, domain)
 }
 
-// named is lookup that does not say what is wrong: it returns nil where no rule has the name, or several have.
-func (s *Set) named(name, domain string) (found *Rule, ambiguous bool) {
-	if r := s.byFullName[name]; r != nil && r.in(domain) {
-		return r, false
+// Lookup returns the one rule of a name, in that domain unless domain is empty; nil for none. ambiguous is the error
+// text where there are several.
+func (s *Set) Lookup(name, domain string) (found *Rule, ambiguous string) {
+	for _, unique := range []map[string]*Rule{s.byFullName, s.byPublicName} {
+		if r := unique[name]; r != nil && r.in(domain) {
+			return r, ""
+		}
 	}
 	for _, r := range s.byName[name] {
 		if !r.in(domain) {
 			continue
 		}
 		if found != nil {
-			return nil, true
+			return nil, s.ambiguity(name, domain)
 		}
 		found = r
 	}
-	return found, false
+	return found, ""
 }
 
 func (r *Rule) in(domain string) bool { return domain == "" || domain == r.Domain }
 
 // ambiguity lists the rules of a name that several have.
 func (s *Set) ambiguity(name, domain string) string {
-	const most = 16 // a template may have given the same name to thousands
+	const max = 16 // a template may have given the same name to thousands
 	var full []string
 	more := 0
 	for _, r := range s.byName[name] {
 		switch {
 		case !r.in(domain):
-		case len(full) == most:
+		case len(full) == max:
 			more++
 		default:
-			full = append(full, r.FullName)
+			full = append(full, r.PublicName)
 		}
 	}
 	list := strings.Join(full, ", ")

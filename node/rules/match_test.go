@@ -3,7 +3,6 @@ package rules
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,8 +54,10 @@ func TestMatch(t *testing.T) {
 		{"bare key, empty value", "edge", []Entry{{"remote_address", ""}}, "edge/remote_address"},
 		{"exact value wins", "edge", []Entry{{"remote_address", "192.0.2.1"}}, "edge/remote_address=192.0.2.1"},
 		{"values are case sensitive", "edge", []Entry{{"everything", "All"}}, ""},
-		{"nested", "edge", []Entry{{"path", "/login"}, {"remote_address", "198.51.100.7"}}, "edge/path=/login/remote_address"},
-		{"an exact value without rate_limit hides the bare key", "edge", []Entry{{"path", "/login"}, {"remote_address", "192.0.2.66"}}, ""},
+		{"nested", "edge", []Entry{{"path", "/login"}, {"remote_address", "198.51.100.7"}},
+			"edge/path=/login/remote_address"},
+		{"an exact value without rate_limit hides the bare key", "edge",
+			[]Entry{{"path", "/login"}, {"remote_address", "192.0.2.66"}}, ""},
 		{"half way", "edge", []Entry{{"path", "/login"}}, ""},
 		{"no way back to the bare key", "edge", []Entry{{"path", "/login"}, {"method", "GET"}}, ""},
 		{"bare key half way", "edge", []Entry{{"path", "/"}, {"method", "GET"}}, "edge/path/method"},
@@ -109,7 +110,8 @@ descriptors:
 	if err != nil || len(got) != len(req.Descriptors) {
 		t.Fatalf("%v: %v", got, err)
 	}
-	for i, want := range []string{"edge/remote_address", "edge/remote_address=192.0.2.1", "edge/path=/login/remote_address", "", "", ""} {
+	for i, want := range []string{"edge/remote_address", "edge/remote_address=192.0.2.1",
+		"edge/path=/login/remote_address", "", "", ""} {
 		compareMatch(t, got[i], want, req.Descriptors[i])
 	}
 	if got[1].Rule.Limit != nil {
@@ -131,13 +133,13 @@ func compareMatch(t testing.TB, got Match, fullName string, entries []Entry) {
 	}
 	var values []string
 	for i, e := range entries {
-		if got.Rule == nil || !got.Rule.steps[i].open {
+		if got.Rule == nil || !got.Rule.steps[i].Open {
 			continue
 		}
 		value := e.Value
-		if _, prefix := group(value, DefaultIPv6Prefix); prefix.IsValid() && slices.Contains(addressKeys, e.Key) {
+		if _, prefix := group(value, 64); prefix.IsValid() && e.Key == "remote_address" {
 			bytes := prefix.Addr().As16()
-			value = string(append(bytes[:], DefaultIPv6Prefix))
+			value = string(append(bytes[:], 64))
 		}
 		values = append(values, value)
 	}
@@ -181,14 +183,19 @@ func TestMatchByRule(t *testing.T) {
 		want string
 		same []Entry // the descriptor that has the same key
 	}{
-		{Request{Rule: "login", Identity: "198.51.100.7"}, "edge/path=/login/remote_address", []Entry{{"path", "/login"}, {"remote_address", "198.51.100.7"}}},
-		{Request{Rule: "edge/path=/login/remote_address", Identity: "::1"}, "edge/path=/login/remote_address", []Entry{{"path", "/login"}, {"remote_address", "::1"}}},
-		{Request{Rule: "per_ip", Domain: "edge", Identity: "::1"}, "edge/remote_address", []Entry{{"remote_address", "::1"}}},
-		{Request{Rule: "per_ip", Domain: "other", Identity: "::1"}, "other/remote_address", []Entry{{"remote_address", "::1"}}},
+		{Request{Rule: "login", Identity: "198.51.100.7"}, "edge/path=/login/remote_address",
+			[]Entry{{"path", "/login"}, {"remote_address", "198.51.100.7"}}},
+		{Request{Rule: "edge/path=/login/remote_address", Identity: "::1"}, "edge/path=/login/remote_address",
+			[]Entry{{"path", "/login"}, {"remote_address", "::1"}}},
+		{Request{Rule: "per_ip", Domain: "edge", Identity: "::1"}, "edge/remote_address",
+			[]Entry{{"remote_address", "::1"}}},
+		{Request{Rule: "per_ip", Domain: "other", Identity: "::1"}, "other/remote_address",
+			[]Entry{{"remote_address", "::1"}}},
 		{Request{Rule: "total"}, "edge/everything=all", []Entry{{"everything", "all"}}},
 		{Request{Rule: "office"}, "edge/remote_address=192.0.2.1", []Entry{{"remote_address", "192.0.2.1"}}},
 		// A name that is another rule's full name does not hide that rule, and can still be reached through its domain.
-		{Request{Rule: "edge/remote_address", Identity: "::1"}, "edge/remote_address", []Entry{{"remote_address", "::1"}}},
+		{Request{Rule: "edge/remote_address", Identity: "::1"}, "edge/remote_address",
+			[]Entry{{"remote_address", "::1"}}},
 		{Request{Rule: "edge/remote_address", Domain: "other", Identity: "x"}, "other/odd", []Entry{{"odd", "x"}}},
 	}
 	for _, tt := range tests {
@@ -214,12 +221,17 @@ func TestMatchByRuleRefusals(t *testing.T) {
 		want string
 	}{
 		{Request{Rule: "nobody", Identity: "x"}, ErrUnknownRule, `unknown rule "nobody"`},
-		{Request{Rule: "login", Domain: "other", Identity: "x"}, ErrUnknownRule, `unknown rule "login" in domain "other"`},
+		{Request{Rule: "login", Domain: "other", Identity: "x"}, ErrUnknownRule,
+			`unknown rule "login" in domain "other"`},
 		{Request{Rule: "login", Domain: "nowhere", Identity: "x"}, ErrUnknownRule, `in domain "nowhere"`},
 		{Request{Rule: "edge/path=/login"}, ErrUnknownRule, "unknown rule"},
 		{Request{Rule: "per_ip", Identity: "x"}, ErrInvalidRequest, "edge/remote_address, other/remote_address"},
 		{Request{Rule: "per_path", Domain: "edge", Identity: "x"}, ErrInvalidRequest, "edge/path, edge/path/method"},
-		{Request{Rule: "edge/path/method", Identity: "x"}, ErrInvalidRequest, "counts by path, method: use descriptors"},
+		{
+			Request{Rule: "edge/path/method", Identity: "x"},
+			ErrInvalidRequest,
+			"counts by path, method: use descriptors",
+		},
 	}
 	for _, tt := range tests {
 		got, err := s.Match(&tt.req, testSecret, nil)
@@ -291,7 +303,7 @@ func naiveWild(all []naive, path []Entry, e Entry) []Entry {
 		if len(n.path) <= len(path) || fmt.Sprint(n.path[:len(path)]) != fmt.Sprint(path) {
 			continue
 		}
-		if w := n.path[len(path)]; w.Key == e.Key && isWild(w.Value) && matchWildcards(w.Value, e.Value) {
+		if w := n.path[len(path)]; w.Key == e.Key && IsWild(w.Value) && matchWildcards(w.Value, e.Value) {
 			return n.path[:len(path)+1]
 		}
 	}
@@ -300,28 +312,36 @@ func naiveWild(all []naive, path []Entry, e Entry) []Entry {
 
 func TestMatchAgainstNaive(t *testing.T) {
 	entry := rapid.Custom(func(t *rapid.T) Entry {
-		return Entry{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"), rapid.SampledFrom([]string{"", "x", "y", "xy", "x*", "*y", "*"}).Draw(t, "value")}
+		return Entry{
+			rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"),
+			rapid.SampledFrom([]string{"", "x", "y", "xy", "x*", "*y", "*"}).Draw(t, "value"),
+		}
 	})
 	path := rapid.SliceOfN(entry, 1, 3)
 	rapid.Check(t, func(t *rapid.T) {
-		top := place{node: &node{}, domain: "d", fullName: "d"}
+		type place struct {
+			Place
+			node *Node
+		}
+		top := place{Place{Domain: "d", FullName: "d"}, &Node{}}
 		places := map[string]place{fmt.Sprint([]Entry{}): top}
 		var all []naive
-		for _, p := range rapid.SliceOfNDistinct(path, 1, 8, func(p []Entry) string { return fmt.Sprint(p) }).Draw(t, "rules") {
+		for _, p := range rapid.SliceOfNDistinct(path, 1, 8, func(p []Entry) string { return fmt.Sprint(p) }).Draw(t,
+			"rules") {
 			at := top
 			for depth, e := range p {
 				id := fmt.Sprint(p[:depth+1])
 				if _, ok := places[id]; !ok {
-					next := at.below(e, step{open: e.Value == "" || isWild(e.Value)})
-					at.node.attach(e, next.node)
+					next := place{at.Below(e, Step{Open: e.Value == "" || IsWild(e.Value)}), &Node{}}
+					at.node.Attach(e, next.node)
 					places[id] = next
 				}
 				at = places[id]
 			}
-			at.node.rule = newRule(at)
+			at.node.Rule = NewRule(at.Place)
 			all = append(all, naive{p, true})
 		}
-		s := &Set{domains: map[string]*node{"d": top.node}}
+		s := &Set{domains: map[string]*Node{"d": top.node}}
 		entries := path.Draw(t, "entries")
 		got, err := s.Match(&Request{Domain: "d", Descriptors: [][]Entry{entries}}, testSecret, nil)
 		if err != nil {
@@ -368,8 +388,10 @@ func thousand(t testing.TB) *Set {
 		fmt.Fprintf(&b, `
 - {key: tenant, value: tenant-%[1]d, rate_limit: {name: tenant-%[1]d, unit: minute, requests_per_unit: 100}}
 - {key: tenant, value: team-%[1]d, rate_limit: {name: team-%[1]d, unit: minute, requests_per_unit: 100}}
-- {key: path, value: /api/%[1]d, descriptors: [{key: remote_address, rate_limit: {name: api-%[1]d, unit: minute, requests_per_unit: 100}}]}
-- {key: path, value: /files/%[1]d/*.txt, descriptors: [{key: remote_address, rate_limit: {name: files-%[1]d, unit: minute, requests_per_unit: 100}}]}
+- {key: path, value: /api/%[1]d, descriptors: [{key: remote_address,
+    rate_limit: {name: api-%[1]d, unit: minute, requests_per_unit: 100}}]}
+- {key: path, value: /files/%[1]d/*.txt, descriptors: [{key: remote_address,
+    rate_limit: {name: files-%[1]d, unit: minute, requests_per_unit: 100}}]}
 `, i)
 	}
 	return mustParse(t, b.String())
@@ -378,10 +400,16 @@ func thousand(t testing.TB) *Set {
 var hotRequests = map[string]Request{
 	"one level":  {Domain: "edge", Descriptors: [][]Entry{{{"tenant", "tenant-123"}}}},
 	"two levels": {Domain: "edge", Descriptors: [][]Entry{{{"path", "/api/123"}, {"remote_address", "198.51.100.7"}}}},
-	"wildcard":   {Domain: "edge", Descriptors: [][]Entry{{{"path", "/files/123/readme.txt"}, {"remote_address", "198.51.100.7"}}}},
-	"IPv6":       {Domain: "edge", Descriptors: [][]Entry{{{"path", "/api/123"}, {"remote_address", "2001:db8:1:2:3:4:5:6"}}}},
-	"no rule":    {Domain: "edge", Descriptors: [][]Entry{{{"path", "/nothing"}, {"remote_address", "198.51.100.7"}}}},
-	"by rule":    {Rule: "api-123", Identity: "198.51.100.7"},
+	"wildcard": {
+		Domain:      "edge",
+		Descriptors: [][]Entry{{{"path", "/files/123/readme.txt"}, {"remote_address", "198.51.100.7"}}},
+	},
+	"IPv6": {
+		Domain:      "edge",
+		Descriptors: [][]Entry{{{"path", "/api/123"}, {"remote_address", "2001:db8:1:2:3:4:5:6"}}},
+	},
+	"no rule": {Domain: "edge", Descriptors: [][]Entry{{{"path", "/nothing"}, {"remote_address", "198.51.100.7"}}}},
+	"by rule": {Rule: "api-123", Identity: "198.51.100.7"},
 }
 
 func TestMatchAllocatesNothing(t *testing.T) {

@@ -18,7 +18,8 @@ descriptors:
       - key: user
         allow: [192.0.2.1]
         rate_limit: {name: user, unit: minute, requests_per_unit: 10, mode: elastic, parent: tenant}
-      - {key: trial, shadow_mode: true, rate_limit: {name: trial, unit: minute, requests_per_unit: 10, mode: elastic, parent: tenant}}
+      - {key: trial, shadow_mode: true,
+          rate_limit: {name: trial, unit: minute, requests_per_unit: 10, mode: elastic, parent: tenant}}
   - {key: all, value: requests, rate_limit: {name: pool, unit: minute, requests_per_unit: 5000}}
   - {key: client, rate_limit: {name: client, unit: minute, requests_per_unit: 10, mode: elastic, parent: pool}}
   - {key: path, rate_limit: {name: path, unit: minute, requests_per_unit: 100}}
@@ -128,23 +129,27 @@ func TestTooManyLimitsWithParents(t *testing.T) {
 		t.Errorf("as many as there may be: %d, %v", len(got), err)
 	}
 	req.Descriptors = append(req.Descriptors, []Entry{{"client", "one too many"}})
-	if got, err := s.Match(&req, testSecret, nil); err == nil || got != nil || !strings.Contains(err.Error(), "more than 32 limits") {
+	if got, err := s.Match(&req, testSecret, nil); err == nil || got != nil ||
+		!strings.Contains(err.Error(), "more than 32 limits") {
 		t.Errorf("one more: %d, %v", len(got), err)
 	}
 }
 
 func TestExplainParents(t *testing.T) {
 	s := mustParse(t, elasticRules)
-	layers, err := s.Explain(&Request{Domain: "edge", Descriptors: [][]Entry{{{"tenant", "a"}, {"user", "x"}}, {{"agent", "z"}}}})
+	layers, err := s.Explain(
+		&Request{Domain: "edge", Descriptors: [][]Entry{{{"tenant", "a"}, {"user", "x"}}, {{"agent", "z"}}}})
 	if err != nil || len(layers) != 3 {
 		t.Fatalf("%+v, %v", layers, err)
 	}
-	for i, want := range []string{"borrows from edge/tenant", "its parent edge/path is not met by this request", "brought along by edge/tenant/user"} {
+	for i, want := range []string{"borrows from edge/tenant", "its parent edge/path is not met by this request",
+		"brought along by edge/tenant/user"} {
 		if got := fmt.Sprint(layers[i].Why); !strings.Contains(got, want) {
 			t.Errorf("layer %d: %s, want %s", i, got, want)
 		}
 	}
-	if l := layers[2]; l.Rule.Name != "tenant" || fmt.Sprint(l.Entries) != "[{tenant a}]" || fmt.Sprint(l.Counted) != "[{tenant a}]" {
+	if l := layers[2]; l.Rule.Name != "tenant" || fmt.Sprint(l.Entries) != "[{tenant a}]" ||
+		fmt.Sprint(l.Counted) != "[{tenant a}]" {
 		t.Errorf("the parent is explained as %+v", l)
 	}
 }
@@ -152,31 +157,19 @@ func TestExplainParents(t *testing.T) {
 func TestDiffSeesParents(t *testing.T) {
 	other := strings.Replace(elasticRules, "mode: elastic, parent: pool", "mode: elastic, max_pressure: 0.3", 1)
 	changes := Diff(mustParse(t, elasticRules), mustParse(t, other))
-	if len(changes) != 1 || changes[0].Kind != PolicyChanged || changes[0].Counts != "kept" || !strings.Contains(changes[0].Old, "borrows from edge/all=requests") ||
+	if len(changes) != 1 || changes[0].Kind != PolicyChanged || changes[0].Counts != "kept" ||
+		!strings.Contains(changes[0].Old, "borrows from edge/all=requests") ||
 		!strings.Contains(changes[0].New, "more up to a pressure of 0.3") {
 		t.Errorf("%+v", changes)
 	}
-}
-
-// Parents are found in whatever file of the domain they are, and their limits are told with the rest of what is wrong.
-func TestParentsInOtherFiles(t *testing.T) {
-	dir := folder(t, map[string]string{
-		"a.yaml": "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: day, requests_per_unit: 1, mode: elastic, parent: pool}}\n",
-		"b.yaml": "domain: d\ndescriptors:\n- {key: b, value: all, rate_limit: {name: pool, unit: day, requests_per_unit: 10}}\n",
-	})
-	s, err := Options{MergeDomains: true}.Load(dir)
-	if err != nil || s.byFullName["d/a"].parent != s.byFullName["d/b=all"] {
-		t.Errorf("%v: %+v", err, s)
-	}
-	_, err = Load(dir + "/a.yaml")
-	compareProblems(t, dir+"/a.yaml", err, []string{`3:81: unknown rule "pool" in the domain`})
 }
 
 func TestMatchOfElasticRulesAllocatesNothing(t *testing.T) {
 	s := mustParse(t, elasticRules)
 	dst := make([]Match, 0, 4)
 	for _, req := range []Request{
-		{Domain: "edge", Descriptors: [][]Entry{{{"tenant", "192.0.2.2"}, {"user", "192.0.2.3"}}}}, {Rule: "client", Identity: "z"},
+		{Domain: "edge", Descriptors: [][]Entry{{{"tenant", "192.0.2.2"}, {"user", "192.0.2.3"}}}},
+		{Rule: "client", Identity: "z"},
 	} {
 		if n := testing.AllocsPerRun(200, func() { dst, _ = s.Match(&req, testSecret, dst[:0]) }); n != 0 {
 			t.Errorf("%+v: %v allocations", req, n)
@@ -185,14 +178,19 @@ func TestMatchOfElasticRulesAllocatesNothing(t *testing.T) {
 }
 
 func TestIdleAt(t *testing.T) {
-	s := mustParse(t, "domain: d\ndescriptors:\n- {key: ip, deny: [192.0.2.1], rate_limit: {unit: day, requests_per_unit: 1, mode: elastic, max_pressure: 0.3}}\n"+
-		"- {key: hard, rate_limit: {unit: day, requests_per_unit: 1}}\n")
+	s := mustParse(
+		t,
+		"domain: d\ndescriptors:\n- {key: ip, deny: [192.0.2.1], rate_limit: {unit: day, requests_per_unit: 1, mode: "+
+			"elastic, max_pressure: 0.3}}\n"+
+			"- {key: hard, rate_limit: {unit: day, requests_per_unit: 1}}\n",
+	)
 	for _, tt := range []struct {
 		key, value string
 		pressure   float64
 		want       bool
 	}{
-		{"ip", "192.0.2.2", 0, true}, {"ip", "192.0.2.2", 0.3, true}, {"ip", "192.0.2.2", 0.31, false}, {"ip", "192.0.2.1", 0, false},
+		{"ip", "192.0.2.2", 0, true}, {"ip", "192.0.2.2", 0.3, true}, {"ip", "192.0.2.2", 0.31, false},
+		{"ip", "192.0.2.1", 0, false},
 		{"hard", "x", 0, false}, {"nothing", "x", 0, false},
 	} {
 		got, err := s.Match(&Request{Domain: "d", Descriptors: [][]Entry{{{tt.key, tt.value}}}}, testSecret, nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// How large a request may be: enough for any sensible set of layers, and a bound on what one request can cost a node.
+// The maximum size of a request bounds its cost for a node.
 const (
 	MaxDescriptors = 32 // in a request
 	MaxEntries     = 32 // in a descriptor, and so the depth of a rule file
@@ -19,39 +19,54 @@ type Entry struct {
 	Value string
 }
 
-// Request is what every door asks of a node: may this pass? It names its limits either by Domain and Descriptors, as Envoy
-// does, or by Rule and Identity. A Request is read only; it may be used again once the call returned.
+// Quoted returns the entry for a message, shortened.
+func (e Entry) Quoted() string {
+	if e.Value == "" {
+		return fmt.Sprintf("%.32q", e.Key)
+	}
+	return fmt.Sprintf("%.32q with value %.32q", e.Key, e.Value)
+}
+
+// Request is what every API asks of a node: may this pass? It names its limits either by Domain and Descriptors, as
+// Envoy does, or by Rule and Identity. It is read only during the call.
 type Request struct {
-	// Domain and Descriptors are matched against the rules: each descriptor meets at most one rule and is one layer. The
-	// request is charged in all its layers or in none.
+	// Domain and Descriptors are matched against the rules: each descriptor meets at most one rule and is one layer.
+	// The request is charged in all its layers or in none.
 	Domain      string
 	Descriptors [][]Entry
-	// Asks say for each descriptor what it asks for by itself, whatever Cost and Peek say; nil: nothing. A parent that elastic rules bring
-	// along is asked for the most that they are.
+	// Alternatives marks descriptors that are other readings of the one before, by bits from the lowest: a counter that
+	// several readings of one descriptor meet is charged once.
+	Alternatives uint32
+	// Asks are the costs and limits of single descriptors, in place of Cost and Peek; nil: none. A parent that elastic
+	// rules bring along gets the highest cost of theirs.
 	Asks []Ask
-	// Rule and Identity address one rule directly by its name (or its full name). They exclude Domain and Descriptors, but
-	// Domain may be given to choose between rules of the same name.
+	// Rule and Identity address one rule directly by its name (or its full name). They exclude Domain and Descriptors,
+	// but Domain may be given to choose between rules of the same name.
 	Rule     string
 	Identity string
-	// Cost is what the request is charged; 0 means 1.
+	// Cost is charged to the descriptor's layer. 0 peeks: the answer is that of a cost of 1.
 	Cost uint64
-	// Peek asks without charging: the answer is that of a request of cost 1, and no trace is left.
+	// Overdraw marks a cost of more than 1 as a charge after the fact, which counts though it is denied, unless the
+	// rule has another [Policy].
+	Overdraw bool
+	// Peek asks without charging: the answer is that of a request of cost 1.
 	Peek bool
 }
 
-// Ask is what one descriptor of a request asks for by itself.
+// Ask is the cost and the limit of one descriptor.
 type Ask struct {
-	// Cost is what the descriptor's layer is charged. 0 peeks: the answer is that of a cost of 1, and this layer is not charged.
+	// Cost is what the descriptor's layer is charged. 0 peeks: the answer is that of a cost of 1, and this layer is not
+	// charged.
 	Cost uint64
-	// Limit takes the place of the rule that the descriptor meets, or would meet if there were one; nil: the rule is asked. It is counted for
-	// the domain and all entries of the descriptor, in a domain that is known; in another one the descriptor meets nothing.
+	// Limit replaces the rule of the descriptor, if any; nil: the rule applies. It is counted by the domain and all
+	// entries of the descriptor. In an unknown domain the descriptor meets nothing.
 	Limit *counters.Limit
 }
 
-// OverrideName is what decisions call the limit of an Ask, which has no rule.
+// OverrideName is the name of an Ask's limit in decisions.
 const OverrideName = "override"
 
-// EffectiveCost is what the request charges each of its layers that has no Ask: 0 for a peek, otherwise at least 1.
+// EffectiveCost returns the cost of each layer that has no Ask: 0 for a peek, otherwise at least 1.
 func (r *Request) EffectiveCost() uint64 {
 	if r.Peek {
 		return 0
@@ -59,15 +74,15 @@ func (r *Request) EffectiveCost() uint64 {
 	return max(r.Cost, 1)
 }
 
-// What may be wrong with a request. Doors turn these into the refusal of their protocol.
+// Errors of requests. APIs turn them into the refusal of their protocol.
 var (
-	// ErrUnknownRule says that no rule has the name that the request gives.
+	// ErrUnknownRule: no rule has the name in the request.
 	ErrUnknownRule = errors.New("unknown rule")
-	// ErrInvalidRequest says that the request makes no sense; the error that wraps it says why.
+	// ErrInvalidRequest: the request is invalid; the error that wraps it has the reason.
 	ErrInvalidRequest = errors.New("invalid request")
 )
 
-// Validate says what is wrong with the request whatever the rules are. Its errors wrap ErrInvalidRequest.
+// Validate checks the request by itself, without rules. Its errors wrap ErrInvalidRequest.
 func (r *Request) Validate() error {
 	switch {
 	case r.Cost > counters.MaxLimit:

@@ -1,71 +1,78 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Rule is one rate_limit of a rule file, or one object of the flat form. It is shared and must not be written to; reading it is safe for
-// concurrent use.
+// Rule is one rate_limit of a rule file, or one object of the flat form. It is shared and read only.
 type Rule struct {
-	// Name is what responses and Request.Rule call the rule (metrics use the full name): its `name:`, else its full name. Several rules may
+	// Name is the rule's name in responses and in Request.Rule: its `name:`, else its public name. Several rules may
 	// share a name.
 	Name string
+	// PublicName is the rule's name in metrics and messages: unique, and without the values of the rule file, which may
+	// be secrets. It is the full name of a rule without such values, else as in "edge/path/remote_address#login" (after
+	// # the rule's name) or "edge/api_key#a1b2" (a hash, for a rule without a name).
+	PublicName string
 	// FullName is unique: domain, keys and values from the top of the tree to the rule, as in
 	// "edge/path=/login/remote_address"; of a flat rule its rule_id, as in "login". It is the rule name of the meter.
 	//
-	// What would make it ambiguous is written as %XX: percent signs and control characters everywhere, slashes (but not the
-	// first character of a value), and equals signs in keys and domains.
+	// What would make it ambiguous is written as %XX: percent signs and control characters everywhere, slashes (but not
+	// the first character of a value), and equals signs in keys and domains. It holds the values that the rule file
+	// gives: it is for the operator's eyes, and for peers and Redis.
 	FullName string
 	// Domain is the domain of the document that holds the rule; empty of a flat rule.
 	Domain string
-	// Limit is nil when the rule is unlimited: requests that meet it are always allowed. LimitAt says what takes its place when.
+	// Limit is nil when the rule is unlimited: its requests are always allowed. LimitAt returns the limit by time.
 	Limit *counters.Limit
 
 	Policy
 	// Replaces are names of rules that do not count where a request meets this one as well.
 	Replaces []string
-	// Metadata is what the rule file says for others to read: maps with string keys, lists, strings, bools and float64s; nil if nothing.
+	// Metadata is for others to read: maps with string keys, lists, strings, bools and float64s; nil for none.
 	Metadata map[string]any
 	// Regions are where the rule is in force; empty: everywhere.
 	Regions []string
 
-	elastic  bool    // whatever the mode that it is in
+	Elastic  bool    // whatever the mode that it is in
 	parent   *Rule   // that an elastic rule borrows from, nil without one
 	brings   bool    // a request that meets the rule meets the parent as well
 	path     []Entry // from the top of the tree to the rule; bare keys have an empty Value
-	steps    []step  // how each entry of the path is counted
+	steps    []Step  // how each entry of the path is counted
 	open     []int   // the places of the open steps
-	schedule []scheduled
-	listed   *addresses      // nil without lists
+	Schedule []Scheduled
+	Lists    *AddressLists   // nil without lists
 	blocked  *counters.Limit // of what is in the deny list; nil without lists
 }
 
-// step is how one entry of a rule's path is counted.
-type step struct {
-	open bool  // each value by itself, as under a bare key and under a wildcard that does not share its threshold
-	ipv6 uint8 // bits of an IPv6 address that tell one value from another; 0: values are not looked into
+// Step is how one entry of a rule's path is counted.
+type Step struct {
+	Open bool  // each value by itself, as under a bare key and under a wildcard that does not share its threshold
+	IPv6 uint8 // bits of an IPv6 address that tell one value from another; 0: values are not looked into
 }
 
-// newRule returns the rule at a place, without name and limit.
-func newRule(at place) *Rule {
+// NewRule returns a rule at a place, without limit and policy.
+func NewRule(at Place) *Rule {
 	r := &Rule{
-		Name: at.fullName, FullName: at.fullName, Domain: at.domain, Regions: at.regions,
-		path: at.path, steps: at.steps,
+		Name: at.FullName, FullName: at.FullName, Domain: at.Domain, Regions: at.Regions,
+		path: at.Path, steps: at.Steps,
 	}
-	for i := range at.steps {
-		if at.steps[i].open {
+	for i := range at.Steps {
+		if at.Steps[i].Open {
 			r.open = append(r.open, i)
 		}
 	}
 	return r
 }
 
-// scopedIn returns the rule as nodes of a region enforce it: with limits of its scope, and with its parent as that is there. What it returned
-// stands in scoped, so that the parent is the rule that requests meet.
+// scopedIn returns the rule as nodes of a region enforce it: with limits of its scope, and its parent in the region.
+// scoped maps rules to the results, so that a parent is the rule that requests meet.
 func (r *Rule) scopedIn(region string, scoped map[*Rule]*Rule) *Rule {
 	if c := scoped[r]; c != nil {
 		return c
@@ -74,9 +81,9 @@ func (r *Rule) scopedIn(region string, scoped map[*Rule]*Rule) *Rule {
 	if r.Limit != nil {
 		c.Limit = r.Limit.Scoped(r.Scope, region)
 	}
-	c.schedule = slices.Clone(r.schedule)
-	for i := range c.schedule {
-		c.schedule[i].limit = c.schedule[i].limit.Scoped(r.Scope, region)
+	c.Schedule = slices.Clone(r.Schedule)
+	for i := range c.Schedule {
+		c.Schedule[i].Limit = c.Schedule[i].Limit.Scoped(r.Scope, region)
 	}
 	if r.parent != nil {
 		c.parent = r.parent.scopedIn(region, scoped)
@@ -85,8 +92,8 @@ func (r *Rule) scopedIn(region string, scoped map[*Rule]*Rule) *Rule {
 	return &c
 }
 
-// OpenKeys returns the keys whose values the rule counts one by one, from the top of the tree downwards. The slice is the
-// caller's. A rule without open keys has one count for everybody.
+// OpenKeys returns the keys whose values the rule counts one by one, from the top of the tree downwards. The slice is
+// the caller's. A rule without open keys has one count for everybody.
 func (r *Rule) OpenKeys() []string {
 	keys := make([]string, len(r.open))
 	for i, at := range r.open {
@@ -95,38 +102,32 @@ func (r *Rule) OpenKeys() []string {
 	return keys
 }
 
-// Path returns the entries that lead to the rule, from the top of the tree downwards; open keys have no value. The slice is the caller's.
+// Path returns the entries that lead to the rule, from the top of the tree downwards; open keys have no value. The
+// slice is the caller's.
 func (r *Rule) Path() []Entry { return slices.Clone(r.path) }
 
 // String returns the full name.
 func (r *Rule) String() string { return r.FullName }
 
-// place is where in the tree the parser stands.
-type place struct {
-	node     *node
-	domain   string
-	fullName string
-	path     []Entry
-	steps    []step
-	regions  []string
-	seen     map[Entry]location // where the descriptors under the node stand
+// Place is the position of a rule in the tree.
+type Place struct {
+	Domain   string
+	FullName string
+	Path     []Entry
+	Steps    []Step // how the values of each entry of the path are counted
+	Regions  []string
 }
 
-// below returns the place of a new descriptor under this one. Nothing leads there yet.
-func (at place) below(e Entry, s step) place {
-	return place{
-		node:     &node{},
-		domain:   at.domain,
-		fullName: at.fullName + "/" + component(e),
-		path:     append(slices.Clip(at.path), e),
-		steps:    append(slices.Clip(at.steps), s),
-		regions:  at.regions,
-		seen:     make(map[Entry]location),
+// Below returns the place of a descriptor under this one.
+func (at Place) Below(e Entry, s Step) Place {
+	return Place{
+		Domain: at.Domain, FullName: at.FullName + "/" + Component(e), Path: append(slices.Clip(at.Path), e),
+		Steps: append(slices.Clip(at.Steps), s), Regions: at.Regions,
 	}
 }
 
-// component writes an entry as one part of a full name.
-func component(e Entry) string {
+// Component returns an entry as one part of a full name. A domain, or the id of a flat rule, is one without a value.
+func Component(e Entry) string {
 	if e.Value == "" {
 		return escape(e.Key, "/=")
 	}
@@ -137,7 +138,7 @@ func component(e Entry) string {
 	return escape(e.Key, "/=") + "=" + escape(e.Value, "/")
 }
 
-// escape writes percent signs, control characters and what is in special as %XX.
+// escape writes percent signs, control characters and the special ones as %XX.
 func escape(s, special string) string {
 	plain := func(c byte) bool { return c >= ' ' && c != '%' && c != 0x7f && strings.IndexByte(special, c) < 0 }
 	var b strings.Builder
@@ -149,4 +150,84 @@ func escape(s, special string) string {
 		}
 	}
 	return b.String()
+}
+
+// Scheduled is a limit that replaces a rule's during a part of each day.
+type Scheduled struct {
+	// seconds since midnight on the zone's clocks; to is not included, and before from where midnight is between
+	From, To int
+	Zone     *time.Location
+	Limit    *counters.Limit
+	Margin   uint64 // of the limit, as Policy.Margin
+}
+
+// holds reports whether clocks that show so many seconds since midnight are within.
+func (s *Scheduled) holds(clock int) bool {
+	if s.From < s.To {
+		return s.From <= clock && clock < s.To
+	}
+	return s.From <= clock || clock < s.To
+}
+
+// LimitAt returns the limit at a time, in nanoseconds since the Unix epoch: the first of the schedule that holds, else
+// the rule's own; nil when the rule is unlimited. All of them have the same meter, so that the counts stay.
+//
+// A schedule goes by what clocks show in its zone: an hour that they skip in spring is skipped, and what they show
+// twice in autumn holds twice.
+func (r *Rule) LimitAt(now int64) *counters.Limit {
+	for i := range r.Schedule {
+		s := &r.Schedule[i]
+		hour, minute, second := time.Unix(0, now).In(s.Zone).Clock()
+		if s.holds(hour*3600 + minute*60 + second) {
+			return s.Limit
+		}
+	}
+	return r.Limit
+}
+
+// Scheduled reports whether LimitAt depends on the time.
+func (r *Rule) Scheduled() bool { return len(r.Schedule) > 0 }
+
+// assignPublicName sets the rule's public name, which no earlier rule of the set has: its full name if that shows no
+// value, else its keys, and after # its name or some hexadecimal digits of a hash of its full name. The name stays when
+// other rules come and go, unless another rule has the same name or digits.
+func (s *Set) assignPublicName(r *Rule) {
+	if r.PublicName = r.FullName; !r.hidesValues() {
+		return
+	}
+	var keys strings.Builder
+	keys.WriteString(escape(r.Domain, "/="))
+	for _, e := range r.path {
+		if isHidden(e.Value) {
+			e.Value = ""
+		}
+		keys.WriteString("/" + Component(e))
+	}
+	unnamed := r.Name == r.FullName
+	taken := true
+	if !unnamed {
+		r.PublicName = keys.String() + "#" + escape(r.Name, "/=#")
+		taken = s.byPublicName[r.PublicName] != nil
+	}
+	hash := sha256.Sum256([]byte(r.FullName))
+	for digits := 4; taken && digits <= hex.EncodedLen(len(hash)); digits += 2 {
+		r.PublicName = keys.String() + "#" + hex.EncodeToString(hash[:])[:digits]
+		taken = s.byPublicName[r.PublicName] != nil
+	}
+	if unnamed {
+		r.Name = r.PublicName
+	}
+}
+
+// hidesValues reports whether the public name omits values.
+func (r *Rule) hidesValues() bool {
+	return slices.ContainsFunc(r.path, func(e Entry) bool { return isHidden(e.Value) })
+}
+
+// isHidden reports whether a value of a rule file could be a secret: every one but a lone wildcard.
+func isHidden(value string) bool { return value != "" && value != "*" }
+
+// Unnamed returns the rules without a name whose public name is a hash: those that should have a name.
+func (s *Set) Unnamed() []*Rule {
+	return slices.DeleteFunc(s.Rules(), func(r *Rule) bool { return !r.hidesValues() || r.Name != r.PublicName })
 }

@@ -24,7 +24,7 @@ func TestFullNames(t *testing.T) {
 		{Entry{"straße", "münchen 1"}, "straße=münchen 1"},
 	}
 	for _, tt := range tests {
-		if got := component(tt.entry); got != tt.want {
+		if got := Component(tt.entry); got != tt.want {
 			t.Errorf("%q is written as %s, want %s", tt.entry, got, tt.want)
 		}
 	}
@@ -34,18 +34,18 @@ func TestFullNames(t *testing.T) {
 func TestFullNamesAreUnique(t *testing.T) {
 	text := rapid.StringOfN(rapid.RuneFrom([]rune("/=%2FaD")), 0, 4, -1)
 	entry := rapid.Custom(func(t *rapid.T) Entry { return Entry{"k" + text.Draw(t, "key"), text.Draw(t, "value")} })
-	where := rapid.Custom(func(t *rapid.T) place {
+	where := rapid.Custom(func(t *rapid.T) Place {
 		domain := text.Draw(t, "domain")
-		at := place{domain: domain, fullName: escape(domain, "/=")}
+		at := Place{Domain: domain, FullName: Component(Entry{Key: domain})}
 		for _, e := range rapid.SliceOfN(entry, 1, 3).Draw(t, "path") {
-			at = at.below(e, step{})
+			at = at.Below(e, Step{})
 		}
 		return at
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := where.Draw(t, "a"), where.Draw(t, "b")
-		if same := a.domain == b.domain && slices.Equal(a.path, b.path); same != (a.fullName == b.fullName) {
-			t.Fatalf("%q %q is %s, and %q %q is %s", a.domain, a.path, a.fullName, b.domain, b.path, b.fullName)
+		if same := a.Domain == b.Domain && slices.Equal(a.Path, b.Path); same != (a.FullName == b.FullName) {
+			t.Fatalf("%q %q is %s, and %q %q is %s", a.Domain, a.Path, a.FullName, b.Domain, b.Path, b.FullName)
 		}
 	})
 }
@@ -75,9 +75,11 @@ descriptors:
 
 // Siblings are built from the same path; none may write into that of another.
 func TestPathsAreNotShared(t *testing.T) {
-	top := place{node: &node{}, domain: "d", fullName: "d"}.below(Entry{"a", ""}, step{}).below(Entry{"b", ""}, step{}).below(Entry{"c", ""}, step{})
-	x, y := top.below(Entry{"x", ""}, step{}), top.below(Entry{"y", ""}, step{})
-	if x.path[3].Key != "x" || y.path[3].Key != "y" {
-		t.Errorf("paths are %v and %v", x.path, y.path)
+	top := Place{Domain: "d", FullName: "d"}.Below(Entry{"a", ""}, Step{}).
+		Below(Entry{"b", ""}, Step{}).
+		Below(Entry{"c", ""}, Step{})
+	x, y := top.Below(Entry{"x", ""}, Step{}), top.Below(Entry{"y", ""}, Step{})
+	if x.Path[3].Key != "x" || y.Path[3].Key != "y" {
+		t.Errorf("paths are %v and %v", x.Path, y.Path)
 	}
 }

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -16,10 +15,14 @@ descriptors:
   - {key: all, rate_limit: {unit: day, requests_per_unit: 4}}
   - {key: some, regions: [eu, us], rate_limit: {name: near, unit: day, requests_per_unit: 4, scope: region},
      schedule: [{from: "00:00", to: "12:00", requests_per_unit: 2}]}
-  - {key: one, rate_limit: {unit: day, requests_per_unit: 4, scope: node, algorithm: token_bucket, mode: soft, soft_percent: 50}}
+  - {key: one, rate_limit: {unit: day, requests_per_unit: 4, scope: node, algorithm: token_bucket, mode: soft,
+      soft_percent: 50}}
   - {key: none, rate_limit: {unlimited: true}}
 `)
-	request := &Request{Domain: "d", Descriptors: [][]Entry{{{"all", "x"}}, {{"some", "x"}}, {{"one", "x"}}, {{"none", "x"}}}}
+	request := &Request{
+		Domain:      "d",
+		Descriptors: [][]Entry{{{"all", "x"}}, {{"some", "x"}}, {{"one", "x"}}, {{"none", "x"}}},
+	}
 	for region, want := range map[string]string{
 		"eu": "d/all d/some%@eu d/one%@", "us": "d/all d/some%@us d/one%@", "asia": "d/all d/one%@",
 	} {
@@ -38,8 +41,10 @@ descriptors:
 				continue
 			}
 			meters = append(meters, r.Limit.Meter().Rule)
-			if r != in.Rule(r.FullName) || r.FullName != s.Rule(r.FullName).FullName || r.Limit.Scope() != r.Scope || found[i].Key != slowKey(testSecret, "x") {
-				t.Errorf("%s: %s has limit %v of scope %v, key %x", region, r, r.Limit.Meter(), r.Limit.Scope(), found[i].Key)
+			if r != in.Rule(r.FullName) || r.FullName != s.Rule(r.FullName).FullName || r.Limit.Scope() != r.Scope ||
+				found[i].Key != slowKey(testSecret, "x") {
+				t.Errorf("%s: %s has limit %v of scope %v, key %x", region, r, r.Limit.Meter(), r.Limit.Scope(),
+					found[i].Key)
 			}
 			for hour := range int64(24) {
 				l := r.LimitAt(hour * 3600e9)
@@ -53,9 +58,9 @@ descriptors:
 		}
 		one := in.Rule("d/one")
 		var d counters.Decision
-		found[2].Tell(request, &counters.Charge{Limit: one.Limit}, &d)
+		found[2].Annotate(request, &counters.Charge{Limit: one.Limit}, &d)
 		if d.Limit != 4 {
-			t.Errorf("%s: a soft rule promises %d, want 4", region, d.Limit)
+			t.Errorf("%s: a soft rule has the limit %d, want 4", region, d.Limit)
 		}
 	}
 	if got := s.Rule("d/some").Limit.Meter().Rule; got != "d/some" {
@@ -64,23 +69,6 @@ descriptors:
 	if s.Rule("d/nowhere") != nil {
 		t.Error("there is a rule that is not")
 	}
-}
-
-// A rule that a region shares has room for the region's name behind its own.
-func TestScopedNamesFit(t *testing.T) {
-	const text = "[{rule_id: %s, limit: 1, window_seconds: 1, scope: %s}]"
-	longest := strings.Repeat("r", counters.MaxScopedRule)
-	region := strings.Repeat("e", counters.MaxRegion)
-	for _, scope := range []string{"region", "node"} {
-		s := mustParse(t, fmt.Sprintf(text, longest, scope))
-		if err := s.In(region).Rules()[0].Limit.Meter().Validate(); err != nil {
-			t.Error(err)
-		}
-		_, err := Parse("f", fmt.Appendf(nil, text, longest+"r", scope))
-		compareProblems(t, "f", err, []string{fmt.Sprintf(
-			"1:497: the full name %.40s... has %d bytes, at most %d are allowed with scope: %s", longest, len(longest)+1, len(longest), scope)})
-	}
-	mustParse(t, fmt.Sprintf(text, longest+"r", "global"))
 }
 
 // No name that a file can give has the mark of a scope in its full name.
@@ -95,5 +83,43 @@ descriptors: [{key: "%@", value: "/%@us", rate_limit: {unit: day, requests_per_u
 		if scope, region := r.Limit.Meter().Home(); scope != counters.Global || region != "" {
 			t.Errorf("%s is of scope %v in %q", r.FullName, scope, region)
 		}
+	}
+}
+
+func TestRegions(t *testing.T) {
+	s := mustParse(t, `
+domain: d
+descriptors:
+  - {key: a, regions: [eu, us], rate_limit: {name: a, unit: day, requests_per_unit: 1}}
+  - key: a
+    value: x*
+    regions: [eu]
+    descriptors: [{key: b, rate_limit: {name: b, unit: day, requests_per_unit: 1}}]
+  - {key: c, rate_limit: {name: c, unit: day, requests_per_unit: 1}}
+---
+- {rule_id: flat, limit: 1, window_seconds: 1, regions: [us]}
+`)
+	for region, want := range map[string]string{"eu": "a b c", "us": "a c flat", "asia": "c", "": "c"} {
+		in := s.In(region)
+		text := ""
+		for _, r := range in.Rules() {
+			text += " " + r.Name
+		}
+		if text != " "+want {
+			t.Errorf("in region %q there are%s, want %s", region, text, want)
+		}
+		// Where the exact descriptor is not in force, the bare key takes its place.
+		got, err := in.Match(&Request{Domain: "d", Descriptors: [][]Entry{{{"a", "x1"}}, {{"a", "x1"}, {"b", "1"}}}},
+			testSecret, nil)
+		if err != nil || (got[0].Rule != nil) != (region == "us") || (got[1].Rule != nil) != (region == "eu") {
+			t.Errorf("in region %q: %v, %v", region, got, err)
+		}
+		flat := &Request{Rule: "flat", Identity: "x"}
+		if _, err := in.Match(flat, testSecret, nil); (err == nil) != (region == "us") {
+			t.Errorf("in region %q the flat rule: %v", region, err)
+		}
+	}
+	if everywhere := mustParse(t, matchRules); everywhere.In("eu") != everywhere {
+		t.Error("rules that are in force everywhere are copied")
 	}
 }

@@ -4,15 +4,19 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // Set is the rules of one or several files. It is immutable and safe for concurrent use. The zero value has no rules.
 type Set struct {
-	domains    map[string]*node
-	rules      []*Rule // in file order
-	byFullName map[string]*Rule
-	byName     map[string][]*Rule
-	regional   bool // something is not the same everywhere
+	domains      map[string]*Node
+	rules        []*Rule // in file order
+	byFullName   map[string]*Rule
+	byPublicName map[string]*Rule
+	byName       map[string][]*Rule
+	regional     bool // regions have different rules or meters
 }
 
 // Rules returns all rules in the order of the files. The slice is the caller's, the rules are shared.
@@ -21,77 +25,96 @@ func (s *Set) Rules() []*Rule { return slices.Clone(s.rules) }
 // Rule returns the rule of a full name, nil if there is none.
 func (s *Set) Rule(fullName string) *Rule { return s.byFullName[fullName] }
 
-// HasDomain reports whether there is a domain of that name: in no other a descriptor can be met.
+// HasDomain reports whether a domain exists.
 func (s *Set) HasDomain(name string) bool { return s.domains[name] != nil }
 
 // Domains returns the names of the domains, sorted.
 func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
 
-// put adds a rule.
-func (s *Set) put(r *Rule) {
+// Add adds a rule, which is complete but for its parent.
+func (s *Set) Add(r *Rule) {
+	s.regional = s.regional || r.Scope != counters.Global || len(r.Regions) > 0
+	if r.Lists != nil && r.blocked == nil {
+		m := counters.NewMeter(r.FullName, counters.FixedWindow, time.Second)
+		if r.Limit != nil {
+			m = r.Limit.Meter()
+		}
+		r.blocked, _ = counters.NewLimit(m, 0) // m is valid
+	}
 	s.rules = append(s.rules, r)
 	s.byFullName[r.FullName] = r
+	if r.PublicName == "" {
+		s.assignPublicName(r)
+	}
+	s.byPublicName[r.PublicName] = r
 	s.byName[r.Name] = append(s.byName[r.Name], r)
 }
 
-func newSet() *Set {
-	return &Set{domains: make(map[string]*node), byFullName: make(map[string]*Rule), byName: make(map[string][]*Rule)}
+// AddDomain adds a domain with the top of its tree.
+func (s *Set) AddDomain(name string, top *Node) { s.domains[name] = top }
+
+// NewSet returns an empty set to which rules can be added before it is used.
+func NewSet() *Set {
+	return &Set{
+		domains: make(map[string]*Node), byFullName: make(map[string]*Rule), byPublicName: make(map[string]*Rule),
+		byName: make(map[string][]*Rule),
+	}
 }
 
-// In returns the rules that are in force in a region: the others are as if they were not in the files. Limits that not all nodes keep
-// together have meters that say who does.
+// In returns the rules that are in force in a region. Limits with a scope have meters of that region.
 func (s *Set) In(region string) *Set {
 	if !s.regional {
 		return s
 	}
-	in := newSet()
+	in := NewSet()
 	scoped := make(map[*Rule]*Rule)
 	for _, r := range s.rules {
-		if appliesIn(r.Regions, region) {
-			in.put(r.scopedIn(region, scoped))
+		if AppliesIn(r.Regions, region) {
+			in.Add(r.scopedIn(region, scoped))
 		}
 	}
 	for domain, top := range s.domains {
 		in.domains[domain] = top.in(region, scoped)
 	}
+	in.regional = false
 	return in
 }
 
 // in returns a copy of the tree without what is not in force in the region, and with the rules as they are there.
-func (n *node) in(region string, scoped map[*Rule]*Rule) *node {
-	c := &node{rule: scoped[n.rule]}
+func (n *Node) in(region string, scoped map[*Rule]*Rule) *Node {
+	c := &Node{Rule: scoped[n.Rule]}
 	for _, child := range n.children {
-		if appliesIn(child.regions, region) {
-			c.attach(child.entry, child.in(region, scoped))
+		if AppliesIn(child.Regions, region) {
+			c.Attach(child.Entry, child.in(region, scoped))
 		}
 	}
 	return c
 }
 
-// appliesIn reports whether a region is among those that were listed, if any were.
-func appliesIn(regions []string, region string) bool {
+// AppliesIn reports whether a region is in a list of regions; an empty list holds all.
+func AppliesIn(regions []string, region string) bool {
 	return len(regions) == 0 || slices.Contains(regions, region)
 }
 
-// node is one descriptor of the tree; the top of the tree stands for a domain.
-type node struct {
-	entry    Entry
-	rule     *Rule    // nil without a rate_limit
-	regions  []string // where the descriptor is in force; empty: everywhere
+// Node is one descriptor of the tree, or the top of a domain's tree.
+type Node struct {
+	Entry    Entry
+	Rule     *Rule    // nil without a rate_limit
+	Regions  []string // where the descriptor is in force; empty: everywhere
 	keys     map[string]*branch
-	children []*node // in the order of the file
+	children []*Node // in the order of the file
 }
 
 // branch is the descriptors of one key under a node.
 type branch struct {
-	exact map[string]*node // by value; those with wildcards too, which a request may name
+	exact map[string]*Node // by value; those with wildcards too, which a request may name
 	sizes uint64           // a bit for each length of those values, modulo 64: most others can be told apart by it
 	wild  wildcards
-	bare  *node
+	bare  *Node
 }
 
-// attach puts child under the node. An entry without a value is the bare key.
-func (n *node) attach(e Entry, child *node) {
+// Attach puts child under the node. An entry without a value is the bare key.
+func (n *Node) Attach(e Entry, child *Node) {
 	if n.keys == nil {
 		n.keys = make(map[string]*branch)
 	}
@@ -100,26 +123,27 @@ func (n *node) attach(e Entry, child *node) {
 		b = &branch{}
 		n.keys[e.Key] = b
 	}
-	child.entry = e
+	child.Entry = e
 	n.children = append(n.children, child)
 	if e.Value == "" {
 		b.bare = child
 		return
 	}
 	if b.exact == nil {
-		b.exact = make(map[string]*node)
+		b.exact = make(map[string]*Node)
 	}
 	b.exact[e.Value] = child
 	b.sizes |= 1 << (len(e.Value) % 64)
-	if isWild(e.Value) {
+	if IsWild(e.Value) {
 		b.wild.add(e.Value, len(n.children), child)
 	}
 }
 
-func isWild(value string) bool { return strings.Contains(value, "*") }
+func IsWild(value string) bool { return strings.Contains(value, "*") }
 
-// child returns the descriptor that an entry meets: that of its exact value, else the first wildcard that it fits, else the bare key.
-func (n *node) child(e *Entry) *node {
+// child returns the descriptor that an entry meets: that of its exact value, else the first wildcard that fits, else
+// the bare key.
+func (n *Node) child(e *Entry) *Node {
 	b := n.keys[e.Key]
 	if b == nil {
 		return nil

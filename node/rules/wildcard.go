@@ -3,28 +3,34 @@ package rules
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
-// pattern is a value with wildcards, each of which stands for any number of characters, also for none. The literal before the first one
-// is known from where the pattern is found.
+// pattern is a value with wildcards, each of which matches any number of characters, also none. The literal before the
+// first one is the pattern's key in wildcards.begin.
 type pattern struct {
-	order int      // place among its siblings in the file
-	rest  []string // the literals after the first wildcard, at least one; what is between them is open
-	least int      // bytes of all literals
-	node  *node
+	order  int      // place among its siblings in the file
+	lead   int32    // number of the first literal of inner, counted from 1; 0: there is none, or none is numbered yet
+	rest   []string // the literals after the first wildcard, at least one; what is between them is open
+	minLen int      // bytes of all literals
+	// inner are the numbers of the literals of rest but for the last one, -1 of empty ones; nil until wildcards.search
+	// needs them.
+	inner []int32
+	node  *Node
 }
 
 // newPattern takes a value with wildcards apart.
-func newPattern(value string, order int, n *node) (prefix string, p pattern) {
+func newPattern(value string, order int, n *Node) (prefix string, p pattern) {
 	parts := strings.Split(value, "*")
-	return parts[0], pattern{order: order, rest: parts[1:], least: len(value) - (len(parts) - 1), node: n}
+	return parts[0], pattern{order: order, rest: parts[1:], minLen: len(value) - (len(parts) - 1), node: n}
 }
 
-// matches reports whether the value, which begins with the pattern's first literal, fits: it ends with the last one, and those between
-// follow one another in what is left. The first place that fits is the best for each, as it leaves most to those after it.
+// matches reports whether the value, which begins with the pattern's first literal, fits: it ends with the last one,
+// and those between follow one another. The leftmost position of each literal leaves the longest rest for those after
+// it.
 func (p *pattern) matches(value string, prefix int) bool {
 	last := p.rest[len(p.rest)-1]
-	if len(value) < p.least || !strings.HasSuffix(value, last) {
+	if len(value) < p.minLen || !strings.HasSuffix(value, last) {
 		return false
 	}
 	open := value[prefix : len(value)-len(last)]
@@ -44,11 +50,15 @@ func matchWildcards(wild, value string) bool {
 	return strings.HasPrefix(value, prefix) && p.matches(value, len(prefix))
 }
 
-// wildcards finds the first of many patterns, in the order of the file, that a value fits: those that it may fit begin with one of its
-// own beginnings.
+// wildcards finds the first of many patterns, in the order of the file, that a value fits. It looks patterns up by the
+// beginnings of the value.
 type wildcards struct {
 	lengths []beginnings         // the shortest first, each once
 	begin   map[string][]pattern // by first literal, in the order of the file
+
+	inside   int // patterns with a literal between two wildcards
+	prepare  sync.Once
+	literals *literals // those literals; nil until a long value comes
 }
 
 // beginnings are the first literals of one length.
@@ -66,13 +76,17 @@ func (b *beginnings) mayBegin(value string) bool {
 	return b.last[c/64]&(1<<(c%64)) != 0
 }
 
-func (w *wildcards) add(value string, order int, n *node) {
+func (w *wildcards) add(value string, order int, n *Node) {
 	prefix, p := newPattern(value, order, n)
 	if w.begin == nil {
 		w.begin = make(map[string][]pattern)
 	}
 	w.begin[prefix] = append(w.begin[prefix], p)
-	i, known := slices.BinarySearchFunc(w.lengths, len(prefix), func(b beginnings, length int) int { return b.length - length })
+	if p.hasInside() {
+		w.inside++
+	}
+	i, known := slices.BinarySearchFunc(w.lengths, len(prefix),
+		func(b beginnings, length int) int { return b.length - length })
 	if !known {
 		w.lengths = slices.Insert(w.lengths, i, beginnings{length: len(prefix)})
 	}
@@ -82,9 +96,13 @@ func (w *wildcards) add(value string, order int, n *node) {
 	}
 }
 
-// find returns the node of the first pattern that the value fits, nil when there is none.
-func (w *wildcards) find(value string) *node {
+// find returns the node of the first pattern that the value fits, nil for none.
+func (w *wildcards) find(value string) *Node {
 	var best *pattern
+	seen := w.search(value)
+	if seen != nil {
+		defer w.literals.marks.Put(seen)
+	}
 	for i := range w.lengths {
 		b := &w.lengths[i]
 		if b.length > len(value) {
@@ -98,6 +116,9 @@ func (w *wildcards) find(value string) *node {
 			p := &list[i]
 			if best != nil && p.order > best.order {
 				break
+			}
+			if seen != nil && p.lead > 0 && (seen.first[p.lead-1] < 0 || !seen.fit(p, len(value), b.length)) {
+				continue
 			}
 			if p.matches(value, b.length) {
 				best = p

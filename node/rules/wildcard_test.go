@@ -17,9 +17,11 @@ func TestMatchWildcards(t *testing.T) {
 		{"*", []string{"", "x", "*", "/a/b"}, nil},
 		{"a*", []string{"a", "ab", "a*"}, []string{"", "b", "ba", "A"}},
 		{"*a", []string{"a", "ba", "aa"}, []string{"", "ab"}},
-		{"/api/*/action", []string{"/api/1/action", "/api//action", "/api/a/b/action"}, []string{"/api/action", "/api/1/other", "/api/1/action/"}},
+		{"/api/*/action", []string{"/api/1/action", "/api//action", "/api/a/b/action"},
+			[]string{"/api/action", "/api/1/other", "/api/1/action/"}},
 		{"ab*ba", []string{"abba", "abxba"}, []string{"aba", "ab", "ba"}},
-		{"/api/*/resource/*/action", []string{"/api/v1/resource/1/action"}, []string{"/api/v1/action", "/api/resource/1/action"}},
+		{"/api/*/resource/*/action", []string{"/api/v1/resource/1/action"},
+			[]string{"/api/v1/action", "/api/resource/1/action"}},
 		{"a*b*c", []string{"abc", "abbc", "axbxbxc"}, []string{"acb", "ac", "abcb"}},
 		{"a**b", []string{"ab", "axb"}, []string{"a", "b"}},
 		{"*x*", []string{"x", "axb"}, []string{"", "ab"}},
@@ -37,17 +39,17 @@ func TestMatchWildcards(t *testing.T) {
 	}
 }
 
-// However the patterns are found, it is the first in the file that fits, as a regular expression says it.
+// However the patterns are found, the first in the file that fits wins, as by regular expressions.
 func TestWildcardsAgainstRegexp(t *testing.T) {
-	wild := rapid.StringOfN(rapid.RuneFrom([]rune("ab**")), 1, 6, -1).Filter(isWild)
+	wild := rapid.StringOfN(rapid.RuneFrom([]rune("ab**")), 1, 6, -1).Filter(IsWild)
 	rapid.Check(t, func(t *rapid.T) {
 		patterns := rapid.SliceOfNDistinct(wild, 1, 8, rapid.ID[string]).Draw(t, "patterns")
 		value := rapid.StringOfN(rapid.RuneFrom([]rune("ab")), 0, 8, -1).Draw(t, "value")
 		var w wildcards
-		nodes := make([]*node, len(patterns))
+		nodes := make([]*Node, len(patterns))
 		want := -1
 		for i, p := range patterns {
-			nodes[i] = &node{}
+			nodes[i] = &Node{}
 			w.add(p, i, nodes[i])
 			re := regexp.MustCompile(`\A` + strings.ReplaceAll(regexp.QuoteMeta(p), `\*`, `.*`) + `\z`)
 			if want < 0 && re.MatchString(value) {
@@ -146,7 +148,8 @@ descriptors:
 		t.Error("two values that share their threshold have a count each")
 	}
 	a := key(Entry{"file", "shared/a"}, Entry{"user", "x"})
-	if a != key(Entry{"file", "shared/b"}, Entry{"user", "x"}) || a == key(Entry{"file", "shared/b"}, Entry{"user", "y"}) {
+	if a != key(Entry{"file", "shared/b"}, Entry{"user", "x"}) ||
+		a == key(Entry{"file", "shared/b"}, Entry{"user", "y"}) {
 		t.Error("what is shared is the file, not the user")
 	}
 	byName := func(rule, identity string) (Match, error) {
@@ -159,7 +162,8 @@ descriptors:
 	if m, err := byName("own", "own/a"); err != nil || m != key(Entry{"file", "own/a"}) {
 		t.Errorf("by name: %v, %v", m, err)
 	}
-	if _, err := byName("own", "other/a"); err == nil || !strings.Contains(err.Error(), `identities like "own/*"`) {
+	if _, err := byName("own", "other/a"); err == nil ||
+		!strings.Contains(err.Error(), "does not fit what rule d/file#own is for") {
 		t.Errorf("an identity that does not fit: %v", err)
 	}
 	if m, err := byName("shared", ""); err != nil || m != key(Entry{"file", "shared/a"}) {
@@ -216,7 +220,8 @@ descriptors:
 			t.Errorf("descriptors of %s meet %s, want %s", keys, text, want)
 		}
 	}
-	got, err := s.Match(&Request{Domain: "d", Descriptors: [][]Entry{{{"plain", "1"}}, {{"n", "1"}}}}, testSecret, []Match{{Key: 3}})
+	got, err := s.Match(&Request{Domain: "d", Descriptors: [][]Entry{{{"plain", "1"}}, {{"n", "1"}}}}, testSecret,
+		[]Match{{Key: 3}})
 	if err != nil || got[0].Key != 3 || got[1].Rule != nil || got[2].Rule == nil {
 		t.Errorf("a rule without a name is not replaced by its place: %v, %v", got, err)
 	}

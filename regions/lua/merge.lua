@@ -1,7 +1,7 @@
 -- Raises counts by max and answers what was held before, in one step that no other client can come between.
 --
 -- KEYS: hashes, each once, of one cluster slot. Field: origin and birth. Value: a count in decimal, without leading zeros.
--- ARGV: for each key in turn: when it expires (Unix milliseconds), how many pairs follow, then the pairs: field, count.
+-- ARGV: for each key in turn: for how long it is needed (milliseconds), how many pairs follow, then the pairs: field, count.
 -- Answer: for each key in turn a list: what was held before each pair ('0' is nothing), then the other fields with their counts; at last
 -- the server's time (seconds, microseconds), or an empty list if the user has no right to ask for it.
 --
@@ -14,13 +14,16 @@ local function larger(a, b)
 	return a > b
 end
 
+-- Callers' clocks differ by little most of the time, which is no reason for a write (milliseconds).
+local tolerated = 1000
+
 -- unpack() takes some thousand values at most.
 local most = 1000
 
 local answers = {}
 local arg = 1
 for k, key in ipairs(KEYS) do
-	local expires, pairs_ = ARGV[arg], tonumber(ARGV[arg + 1])
+	local ttl, pairs_ = tonumber(ARGV[arg]), tonumber(ARGV[arg + 1])
 	arg = arg + 2
 
 	local held = redis.call('HGETALL', key)
@@ -46,9 +49,10 @@ for k, key in ipairs(KEYS) do
 	for i = 1, #raised, most do
 		redis.call('HSET', key, unpack(raised, i, math.min(i + most - 1, #raised)))
 	end
-	-- A hash gets its time to live with its first field, in the same step: there is none without.
-	if #held == 0 and #raised > 0 then
-		redis.call('PEXPIREAT', key, expires)
+	-- Whoever raises a count may rely on its being kept for as long as the caller needs it, whatever the clock of whoever made the hash
+	-- says. A new hash has a PTTL of -1, so that there is none without a time to live.
+	if #raised > 0 and redis.call('PTTL', key) + tolerated < ttl then
+		redis.call('PEXPIRE', key, ttl)
 	end
 
 	for i = 1, #held, 2 do

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// TLSServer is a server that speaks TLS only, and asks its clients for a certificate.
+// TLSServer is a server that accepts TLS only, and asks its clients for a certificate.
 type TLSServer struct {
 	*Server
 	CAFile            string // the authority of the server's and the client's certificates
@@ -39,7 +39,8 @@ func StartRedisTLS(t testing.TB) *TLSServer {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
-	s.Server = newServer(t, "redis-server", "--tls-cert-file", serverCert, "--tls-key-file", serverKey, "--tls-ca-cert-file", ca.file)
+	s.Server = newServer(t, "redis-server", "--tls-cert-file", serverCert, "--tls-key-file", serverKey,
+		"--tls-ca-cert-file", ca.file)
 	s.tls = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}
 	s.launch()
 	return s
@@ -95,7 +96,9 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-func sign(t testing.TB, file string, cert, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) *x509.Certificate {
+func sign(
+	t testing.TB, file string, cert, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey,
+) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, cert, parent, &key.PublicKey, parentKey)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Do runs a command on the server and returns its answer as text.
@@ -30,7 +32,8 @@ func (s *Server) Try(args ...any) (string, error) {
 	client := redis.NewClient(&redis.Options{
 		// Dialled beforehand: where it fails, the library keeps trying in the background.
 		Dialer:     func(context.Context, string, string) (net.Conn, error) { return conn, nil },
-		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, Protocol: 2, PoolSize: 1, ReadTimeout: Patience,
+		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, Protocol: 2, PoolSize: 1,
+		ReadTimeout: testkit.Patience,
 	})
 	answer, err := client.Do(context.Background(), args...).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -41,19 +44,19 @@ func (s *Server) Try(args ...any) (string, error) {
 
 func (s *Server) dial() (net.Conn, error) {
 	if s.tls != nil {
-		return tls.DialWithDialer(&net.Dialer{Timeout: Patience}, "tcp", s.Addr(), s.tls)
+		return tls.DialWithDialer(&net.Dialer{Timeout: testkit.Patience}, "tcp", s.Addr(), s.tls)
 	}
-	return net.DialTimeout("tcp", s.Addr(), Patience)
+	return net.DialTimeout("tcp", s.Addr(), testkit.Patience)
 }
 
-// Says reports whether the answer to a command, if there is one, contains the text: a condition for Eventually.
-func (s *Server) Says(text string, args ...any) bool {
+// Reply reports whether the answer to a command, if there is one, contains the text: a condition for Eventually.
+func (s *Server) Reply(text string, args ...any) bool {
 	answer, err := s.Try(args...)
 	return err == nil && strings.Contains(answer, text)
 }
 
-// Calls is how many calls of each command were made, by scripts as well, since CONFIG RESETSTAT. Those that were refused unrun are
-// not among them.
+// Calls is how many calls of each command were made, by scripts as well, since CONFIG RESETSTAT. Those that were
+// refused unrun are not among them.
 func (s *Server) Calls() map[string]int {
 	s.t.Helper()
 	calls := make(map[string]int)
@@ -65,8 +68,8 @@ func (s *Server) Calls() map[string]int {
 	return calls
 }
 
-// Micros is the time in microseconds that the server spent on a command since CONFIG RESETSTAT.
-func (s *Server) Micros(command string) int {
+// CommandMicros is the time in microseconds that the server spent on a command since CONFIG RESETSTAT.
+func (s *Server) CommandMicros(command string) int {
 	s.t.Helper()
 	return s.commandStats()[command].micros
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
@@ -14,18 +15,19 @@ import (
 // Fault is what a Faulty store does to the calls that come.
 type Fault int
 
-// The faults of a store that is reached over a network.
+// The faults of a store behind a network.
 const (
-	Works Fault = iota
-	Fails       // refuses the call at once
-	Hangs       // answers nothing until the call's context ends, and does nothing
-	Mute        // does what was asked, but the answer is lost: nothing until the call's context ends
+	Works      Fault = iota
+	Fails            // returns ErrFault at once
+	Hangs            // does nothing until the call's context ends
+	AnswerLost       // executes the call, but returns an error once its context ends
 )
 
 // ErrFault is the error of a Faulty store that Fails.
 var ErrFault = errors.New("injected fault")
 
-// Faulty is a Store that fails on purpose. It is safe for concurrent use, and fits into a testing/synctest bubble.
+// Faulty is a Store with injected faults. Its own methods use time.Now. It is safe for concurrent use, also in a
+// testing/synctest bubble.
 type Faulty struct {
 	open func() regions.Store
 
@@ -33,28 +35,28 @@ type Faulty struct {
 	inner regions.Store
 	fault Fault
 	epoch int
-	saved struct{ told, restored []counters.Slot }
+	saved struct{ merged, restored []counters.Slot } // by Merge and by Restore
 	calls int
 }
 
-// NewFaulty returns a store that works, around one that open makes. Each store that open returns is empty.
+// NewFaulty returns a working store around an empty one that open returns.
 func NewFaulty(open func() regions.Store) *Faulty {
 	return &Faulty{open: open, inner: open()}
 }
 
-// Set chooses what happens to the calls that come from now on.
+// Set sets the fault of the calls from now on.
 func (f *Faulty) Set(fault Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fault = fault
 }
 
-// Lose drops everything, the copy for RollBack as well, and keeps the epoch: Redis' FLUSHALL.
-func (f *Faulty) Lose() {
+// Flush drops everything, the copy for RollBack as well, and keeps the epoch: Redis' FLUSHALL.
+func (f *Faulty) Flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inner = f.open()
-	f.saved.told, f.saved.restored = nil, nil
+	f.saved.merged, f.saved.restored = nil, nil
 }
 
 // Restart drops everything, the copy for RollBack as well, and changes the epoch: an empty store where another was.
@@ -62,7 +64,7 @@ func (f *Faulty) Restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inner = f.open()
-	f.saved.told, f.saved.restored = nil, nil
+	f.saved.merged, f.saved.restored = nil, nil
 	f.epoch++
 }
 
@@ -74,58 +76,59 @@ func (f *Faulty) Save() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	told, restored := slices.Clone(slots), slices.Clone(slots)
+	merged, restored := slices.Clone(slots), slices.Clone(slots)
 	for i := range slots {
-		slots[i].Count = 0 // ask
+		slots[i].Count = 0 // only reads
 	}
-	merged, err := f.inner.Merge(context.Background(), slots)
+	answer, err := f.inner.Merge(context.Background(), slots, time.Now().UnixNano())
 	if err != nil {
 		return err
 	}
-	for i, before := range merged.Before {
-		told[i].Count = before
+	for i, before := range answer.Before {
+		merged[i].Count = before
 	}
-	f.saved.told, f.saved.restored = told, restored
+	f.saved.merged, f.saved.restored = merged, restored
 	return nil
 }
 
-// RollBack returns to what was saved last, as a failover to a replica that had fallen behind does. The epoch stays: a store that
-// does not notice that itself is the harder case.
+// RollBack restores the copy that Save kept, as a failover to a lagging replica does. It keeps the epoch: a store that
+// does not notice the failover is the harder case.
 func (f *Faulty) RollBack() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inner = f.open()
-	if _, err := f.inner.Merge(context.Background(), f.saved.told); err != nil {
+	if _, err := f.inner.Merge(context.Background(), f.saved.merged, time.Now().UnixNano()); err != nil {
 		return err
 	}
-	return f.inner.Restore(context.Background(), f.saved.restored)
+	return f.inner.Restore(context.Background(), f.saved.restored, time.Now().UnixNano())
 }
 
-// Calls is how many calls came, whatever became of them.
+// Calls returns the number of calls so far, failed ones included.
 func (f *Faulty) Calls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls
 }
 
-// Slots is what the store holds in truth, whatever its fault.
+// Slots returns what the store holds, whatever its fault.
 func (f *Faulty) Slots() ([]counters.Slot, error) {
 	f.mu.Lock()
 	inner := f.inner
 	f.mu.Unlock()
 	var slots []counters.Slot
-	err := inner.Load(context.Background(), func(page []counters.Slot) { slots = append(slots, page...) })
+	err := inner.Load(context.Background(), time.Now().UnixNano(),
+		func(page []counters.Slot) { slots = append(slots, page...) })
 	return slots, err
 }
 
 // Merge implements regions.Store.
-func (f *Faulty) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
+func (f *Faulty) Merge(ctx context.Context, slots []counters.Slot, now int64) (regions.Merged, error) {
 	inner, epoch, fault, err := f.begin(ctx)
 	if err != nil {
 		return regions.Merged{}, err
 	}
-	merged, err := inner.Merge(ctx, slots)
-	if fault == Mute {
+	merged, err := inner.Merge(ctx, slots, now)
+	if fault == AnswerLost {
 		return regions.Merged{}, hang(ctx)
 	}
 	if err == nil {
@@ -135,31 +138,31 @@ func (f *Faulty) Merge(ctx context.Context, slots []counters.Slot) (regions.Merg
 }
 
 // Restore implements regions.Store.
-func (f *Faulty) Restore(ctx context.Context, slots []counters.Slot) error {
+func (f *Faulty) Restore(ctx context.Context, slots []counters.Slot, now int64) error {
 	inner, _, fault, err := f.begin(ctx)
 	if err != nil {
 		return err
 	}
-	err = inner.Restore(ctx, slots)
-	if fault == Mute {
+	err = inner.Restore(ctx, slots, now)
+	if fault == AnswerLost {
 		return hang(ctx)
 	}
 	return err
 }
 
 // Load implements regions.Store.
-func (f *Faulty) Load(ctx context.Context, page func(slots []counters.Slot)) error {
+func (f *Faulty) Load(ctx context.Context, now int64, page func(slots []counters.Slot)) error {
 	inner, _, fault, err := f.begin(ctx)
 	if err != nil {
 		return err
 	}
-	if fault == Mute {
+	if fault == AnswerLost {
 		return hang(ctx)
 	}
-	return inner.Load(ctx, page)
+	return inner.Load(ctx, now, page)
 }
 
-// begin notes a call and, unless it is to get through, makes it fail.
+// begin counts a call, and fails it if the fault says so.
 func (f *Faulty) begin(ctx context.Context) (inner regions.Store, epoch string, fault Fault, err error) {
 	f.mu.Lock()
 	f.calls++

@@ -9,9 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
-	"pgregory.net/rapid"
 )
 
 // id is what makes two slots the same.
@@ -56,7 +57,8 @@ func freshRule() string { return fmt.Sprintf("fresh-%d", fresh.Add(1)) }
 
 // slots draws few keys, sub-windows, origins and births, so that they meet.
 func slots(rule string) *rapid.Generator[[]counters.Slot] {
-	count := rapid.OneOf(rapid.Uint64Range(0, 5), rapid.Uint64Range(0, 5), rapid.Uint64Range(1<<53-2, 1<<53+2), rapid.Uint64Range(1<<63-2, math.MaxUint64))
+	count := rapid.OneOf(rapid.Uint64Range(0, 5), rapid.Uint64Range(0, 5), rapid.Uint64Range(1<<53-2, 1<<53+2),
+		rapid.Uint64Range(1<<63-2, math.MaxUint64))
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) counters.Slot {
 		return slot(rule+rapid.SampledFrom([]string{"", ":0"}).Draw(t, "rule"),
 			counters.Key(rapid.Uint64Range(0, 2).Draw(t, "key")),
@@ -124,17 +126,24 @@ func renamed(slots []counters.Slot, from, to string) []counters.Slot {
 var started = time.Now().UnixNano()
 
 // slot makes one of a sub-window so many after the current one, of a window long enough that it outlives the suite.
-func slot(rule string, key counters.Key, later int64, origin counters.Origin, birth uint32, count uint64) counters.Slot {
+func slot(
+	rule string, key counters.Key, later int64, origin counters.Origin, birth uint32, count uint64,
+) counters.Slot {
 	m := counters.NewMeter(rule, counters.SlidingWindow, time.Hour)
-	return counters.Slot{Meter: &m, Key: spread(key), Index: m.Index(started) + later, Origin: origin, Birth: birth, Count: count}
+	return counters.Slot{
+		Meter: &m, Key: spread(key), Index: m.Index(started) + later, Origin: origin, Birth: birth, Count: count,
+	}
 }
 
 // spread takes numbers that lie side by side all over the range of keys, each somewhere else: keys are hashes.
 func spread(n counters.Key) counters.Key { return n * 0x9e3779b97f4a7c15 }
 
+// wall is the time by which the suite's windows are indexed.
+func wall() int64 { return time.Now().UnixNano() }
+
 func merge(ctx context.Context, t rapid.TB, store regions.Store, slots ...counters.Slot) regions.Merged {
 	t.Helper()
-	merged, err := store.Merge(ctx, slots)
+	merged, err := store.Merge(ctx, slots, wall())
 	if err != nil {
 		t.Fatalf("merge %d slots: %v", len(slots), err)
 	}
@@ -148,10 +157,11 @@ func merge(ctx context.Context, t rapid.TB, store regions.Store, slots ...counte
 func load(ctx context.Context, t rapid.TB, store regions.Store, prefix string) []counters.Slot {
 	t.Helper()
 	held := model{}
-	err := store.Load(ctx, func(page []counters.Slot) {
+	err := store.Load(ctx, wall(), func(page []counters.Slot) {
 		for _, s := range page {
 			// A rule of one run of a property may begin like that of another; the names go on with a colon only.
-			if rest, ok := strings.CutPrefix(s.Meter.Rule, prefix); ok && (prefix == "" || rest == "" || rest[0] == ':') {
+			if rest, ok := strings.CutPrefix(s.Meter.Rule, prefix); ok &&
+				(prefix == "" || rest == "" || rest[0] == ':') {
 				if known, ok := held[identify(s)]; !ok || known.Count < s.Count {
 					held[identify(s)] = s
 				}

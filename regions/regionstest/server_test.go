@@ -32,11 +32,11 @@ func TestServer(t *testing.T) {
 	s.Pause()
 	s.Kill() // also while it is stopped
 	s.Kill() // of one that has gone: nothing
-	if s.Says("PONG", "PING") {
+	if s.Reply("PONG", "PING") {
 		t.Error("a server that was killed answers")
 	}
 	s.Restart(Saved)
-	if !s.Says("PONG", "PING") || s.Says("PONG", "DBSIZE") {
+	if !s.Reply("PONG", "PING") || s.Reply("PONG", "DBSIZE") {
 		t.Error("a server that was restarted does not answer")
 	}
 }
@@ -50,7 +50,7 @@ func TestServerFindsAnotherPort(t *testing.T) {
 		t.Fatal("two servers share a port")
 	}
 	rival.launch()
-	if rival.port == s.port || !rival.Says("PONG", "PING") {
+	if rival.port == s.port || !rival.Reply("PONG", "PING") {
 		t.Errorf("the second server does not answer at %s, the first is at %s", rival.Addr(), s.Addr())
 	}
 }

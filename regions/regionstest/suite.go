@@ -11,13 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
-	"pgregory.net/rapid"
 )
 
-// Run holds a store to the laws of regions.Store. Each call of open returns an empty store that tells the time by the wall clock,
-// has room for 20,000 slots, and is closed by t.Cleanup.
+// Run holds a store to the laws of regions.Store. Each call of open returns an empty store that tells the time by the
+// wall clock, has room for 20,000 slots, and is closed by t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) regions.Store) {
 	for _, law := range laws {
 		t.Run(law.name, func(t *testing.T) {
@@ -90,8 +91,8 @@ func largest(ctx context.Context, t rapid.TB, store regions.Store) {
 }
 
 func inOrder(ctx context.Context, t rapid.TB, store regions.Store) {
-	merged := merge(ctx, t, store,
-		slot("r", 1, 0, 1, 1, 4), slot("r", 2, 0, 1, 1, 5), slot("r", 1, 0, 1, 1, 2), slot("r", 1, 0, 1, 1, 8), slot("r", 1, 0, 1, 1, 9))
+	merged := merge(ctx, t, store, slot("r", 1, 0, 1, 1, 4), slot("r", 2, 0, 1, 1, 5), slot("r", 1, 0, 1, 1, 2),
+		slot("r", 1, 0, 1, 1, 8), slot("r", 1, 0, 1, 1, 9))
 	if want := []uint64{0, 0, 4, 4, 8}; !slices.Equal(merged.Before, want) {
 		t.Fatalf("before: %d, want %d", merged.Before, want)
 	}
@@ -147,10 +148,10 @@ func others(ctx context.Context, t rapid.TB, store regions.Store) {
 	expect(t, merge(ctx, t, store, mine).Others, earlier, later, peer)
 	mine.Count++
 	expect(t, merge(ctx, t, store, mine).Others, earlier, later, peer)
-	// Each is told once, however many of the slots given it lies beside.
+	// Each is sent once, however many of the slots given it lies beside.
 	expect(t, merge(ctx, t, store, mine, earlier).Others, later, peer)
 	expect(t, merge(ctx, t, store, mine, elsewhere[0], earlier, later, peer).Others)
-	// A count that the store raised past the caller's is told by Before alone.
+	// A count that the store raised past the caller's shows in Before alone.
 	low := mine
 	low.Count = 1
 	merged := merge(ctx, t, store, low)
@@ -163,12 +164,12 @@ func others(ctx context.Context, t rapid.TB, store regions.Store) {
 func restore(ctx context.Context, t rapid.TB, store regions.Store) {
 	gone, alive := slot("r", 1, 0, 1, 1, 5), slot("r", 1, 0, 2, 1, 6)
 	for range 2 { // the second time as the first
-		if err := store.Restore(ctx, []counters.Slot{gone, alive, slot("r", 2, 0, 1, 1, 0)}); err != nil {
+		if err := store.Restore(ctx, []counters.Slot{gone, alive, slot("r", 2, 0, 1, 1, 0)}, wall()); err != nil {
 			t.Fatalf("restore: %v", err)
 		}
 		expect(t, load(ctx, t, store, ""), gone, alive)
 	}
-	// The origin that lives finds nothing of its own, and what was restored of it is not told to it as another's.
+	// The origin that lives finds nothing of its own, and what was restored of it is not sent to it as another's.
 	less := alive
 	less.Count = 4
 	merged := merge(ctx, t, store, less)
@@ -184,14 +185,14 @@ func restore(ctx context.Context, t rapid.TB, store regions.Store) {
 	more := alive
 	more.Count = 9
 	merge(ctx, t, store, more)
-	if err := store.Restore(ctx, []counters.Slot{alive}); err != nil {
+	if err := store.Restore(ctx, []counters.Slot{alive}, wall()); err != nil {
 		t.Fatalf("restore: %v", err)
 	}
 	expect(t, load(ctx, t, store, ""), gone, more)
 	expect(t, merge(ctx, t, store, gone).Others, more)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := store.Restore(ended, []counters.Slot{gone}); !errors.Is(err, context.Canceled) {
+	if err := store.Restore(ended, []counters.Slot{gone}, wall()); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Restore under a cancelled context: %v, want context.Canceled", err)
 	}
 }
@@ -199,12 +200,14 @@ func restore(ctx context.Context, t rapid.TB, store regions.Store) {
 func meters(ctx context.Context, t rapid.TB, store regions.Store) {
 	var all []counters.Slot
 	// Names that a careless encoding would run into each other.
-	for i, rule := range []string{"a", "a:1", "a:1:2", "a|1", "a}", "{a}", "a b", "a\n", "a\x00", "ä", "\xff", "*", "a*", "A", "1"} {
+	for i, rule := range []string{"a", "a:1", "a:1:2", "a|1", "a}", "{a}", "a b", "a\n", "a\x00", "ä", "\xff", "*",
+		"a*", "A", "1"} {
 		s := slot(rule, 1, 0, 1, 1, uint64(i+1))
 		all = append(all, s)
 	}
 	// Of these, the second differs in its window alone and shares the number of its sub-window.
-	for i, length := range [][2]time.Duration{{time.Hour, time.Minute}, {2 * time.Hour, 6 * time.Minute}, {30 * time.Minute, 3 * time.Minute}} {
+	for i, length := range [][2]time.Duration{{time.Hour, time.Minute}, {2 * time.Hour, 6 * time.Minute},
+		{30 * time.Minute, 3 * time.Minute}} {
 		s := slot("a", 1, 0, 1, 1, uint64(100+i))
 		m := *s.Meter
 		m.Window, m.Sub = length[0], length[1]
@@ -222,7 +225,8 @@ func meters(ctx context.Context, t rapid.TB, store regions.Store) {
 func large(ctx context.Context, t rapid.TB, store regions.Store) {
 	// Doubles stop at 2^53, signed integers at 2^63.
 	before := uint64(0)
-	for _, count := range []uint64{1<<53 - 1, 1 << 53, 1<<53 + 1, 1<<63 - 1025, 1<<63 - 1, 1 << 63, 1<<63 + 1, math.MaxUint64 - 1, math.MaxUint64} {
+	for _, count := range []uint64{1<<53 - 1, 1 << 53, 1<<53 + 1, 1<<63 - 1025, 1<<63 - 1, 1 << 63, 1<<63 + 1,
+		math.MaxUint64 - 1, math.MaxUint64} {
 		merged := merge(ctx, t, store, slot("r", 1, 0, 1, 1, count), slot("r", 1, 0, 1, 1, count-1))
 		if want := []uint64{before, count}; !slices.Equal(merged.Before, want) {
 			t.Fatalf("before: %d, want %d", merged.Before, want)
@@ -231,13 +235,15 @@ func large(ctx context.Context, t rapid.TB, store regions.Store) {
 	}
 	// A larger count of fewer digits, were it written as text.
 	merge(ctx, t, store, slot("r", 2, 0, 1, 1, 9), slot("r", 2, 0, 1, 1, 10))
-	most := slot("r", math.MaxUint64, 0, math.MaxUint64, math.MaxUint32, 3)
-	near := []counters.Slot{slot("r", math.MaxUint64-1, 0, 1, 0, 4), slot("r", math.MaxUint64, 0, math.MaxUint64-1, 0, 5),
-		slot("r", math.MaxUint64, 0, math.MaxUint64, math.MaxUint32-1, 6)}
+	largest := slot("r", math.MaxUint64, 0, math.MaxUint64, math.MaxUint32, 3)
+	near := []counters.Slot{
+		slot("r", math.MaxUint64-1, 0, 1, 0, 4), slot("r", math.MaxUint64, 0, math.MaxUint64-1, 0, 5),
+		slot("r", math.MaxUint64, 0, math.MaxUint64, math.MaxUint32-1, 6),
+	}
 	merge(ctx, t, store, near...)
-	expect(t, merge(ctx, t, store, most).Others, near[1], near[2])
+	expect(t, merge(ctx, t, store, largest).Others, near[1], near[2])
 	expect(t, load(ctx, t, store, ""),
-		append(near, most, slot("r", 1, 0, 1, 1, math.MaxUint64), slot("r", 2, 0, 1, 1, 10))...)
+		append(near, largest, slot("r", 1, 0, 1, 1, math.MaxUint64), slot("r", 2, 0, 1, 1, 10))...)
 }
 
 func dead(ctx context.Context, t rapid.TB, store regions.Store) {
@@ -260,19 +266,19 @@ func cancelled(ctx context.Context, t rapid.TB, store regions.Store) {
 	merge(ctx, t, store, s)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	merged, err := store.Merge(ended, []counters.Slot{slot("r", 2, 0, 1, 1, 6)})
+	merged, err := store.Merge(ended, []counters.Slot{slot("r", 2, 0, 1, 1, 6)}, wall())
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("Merge under a cancelled context: %v, want context.Canceled", err)
 	}
 	if merged.Before != nil || merged.Others != nil || merged.Epoch != "" {
 		t.Fatalf("Merge under a cancelled context answered %+v beside its error", merged)
 	}
-	if err := store.Load(ended, func([]counters.Slot) {}); !errors.Is(err, context.Canceled) {
+	if err := store.Load(ended, wall(), func([]counters.Slot) {}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Load under a cancelled context: %v, want context.Canceled", err)
 	}
 	late, cancel := context.WithDeadline(ctx, time.Now().Add(-time.Second))
 	defer cancel()
-	if _, err := store.Merge(late, []counters.Slot{s}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := store.Merge(late, []counters.Slot{s}, wall()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Merge past its deadline: %v, want context.DeadlineExceeded", err)
 	}
 	if merged := merge(ctx, t, store, s); merged.Before[0] != 5 {
@@ -283,7 +289,8 @@ func cancelled(ctx context.Context, t rapid.TB, store regions.Store) {
 func many(ctx context.Context, t rapid.TB, store regions.Store) {
 	var all []counters.Slot
 	for key := range counters.Key(5000) {
-		all = append(all, slot("r", key, -int64(key%5), 1, 1, uint64(key)+1), slot("r", key, -int64(key%5), 2, 1, uint64(key)+2))
+		all = append(all, slot("r", key, -int64(key%5), 1, 1, uint64(key)+1),
+			slot("r", key, -int64(key%5), 2, 1, uint64(key)+2))
 	}
 	mine, theirs := make([]counters.Slot, 0, len(all)/2), make([]counters.Slot, 0, len(all)/2)
 	for i := 0; i < len(all); i += 2 {
@@ -296,7 +303,8 @@ func many(ctx context.Context, t rapid.TB, store regions.Store) {
 
 const callers, rounds = 8, 30
 
-// concurrent has several callers raise the same slots. What each finds before must never go back, and the largest counts stay.
+// concurrent has several callers raise the same slots. What each finds before must never go back, and the largest
+// counts stay.
 func concurrent(ctx context.Context, t rapid.TB, store regions.Store) {
 	const keys = 5
 	failures := make(chan string, callers)
@@ -309,20 +317,21 @@ func concurrent(ctx context.Context, t rapid.TB, store regions.Store) {
 				for key := range counters.Key(keys) {
 					slots = append(slots, slot("r", key, 0, 1, 1, uint64(round*callers+caller+1)))
 				}
-				merged, err := store.Merge(ctx, slots)
+				merged, err := store.Merge(ctx, slots, wall())
 				if err != nil {
 					failures <- err.Error()
 					return
 				}
 				for key, before := range merged.Before {
 					if before < found[key] {
-						failures <- fmt.Sprintf("caller %d found key %d at %d after it had set %d", caller, key, before, found[key])
+						failures <- fmt.Sprintf("caller %d found key %d at %d after it had set %d", caller, key, before,
+							found[key])
 						return
 					}
 					found[key] = max(before, slots[key].Count)
 				}
 				if round%10 == 0 {
-					if err := store.Load(ctx, func([]counters.Slot) {}); err != nil {
+					if err := store.Load(ctx, wall(), func([]counters.Slot) {}); err != nil {
 						failures <- err.Error()
 						return
 					}

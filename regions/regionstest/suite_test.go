@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
-	"github.com/edgelimit/edgelimit/testnet/leaks"
-	"pgregory.net/rapid"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 			os.Exit(2)
 		}
 	}
-	leaks.Main(m)
+	testkit.MainWithoutLeaks(m)
 }
 
 func embedded() regions.Store { return regions.NewEmbedded(20_000, time.Now) }
@@ -34,51 +35,57 @@ func embedded() regions.Store { return regions.NewEmbedded(20_000, time.Now) }
 // broken is a store with one thing wrong.
 type broken struct {
 	regions.Store
-	merge func(inner regions.Store, ctx context.Context, slots []counters.Slot) (regions.Merged, error)
-	load  func(inner regions.Store, ctx context.Context, page func([]counters.Slot)) error
+	merge func(inner regions.Store, ctx context.Context, slots []counters.Slot, now int64) (regions.Merged, error)
+	load  func(inner regions.Store, ctx context.Context, now int64, page func([]counters.Slot)) error
 
-	restore func(inner regions.Store, ctx context.Context, slots []counters.Slot) error
+	restore func(inner regions.Store, ctx context.Context, slots []counters.Slot, now int64) error
 }
 
-func (b broken) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
+func (b broken) Merge(ctx context.Context, slots []counters.Slot, now int64) (regions.Merged, error) {
 	if b.merge == nil {
-		return b.Store.Merge(ctx, slots)
+		return b.Store.Merge(ctx, slots, now)
 	}
-	return b.merge(b.Store, ctx, slots)
+	return b.merge(b.Store, ctx, slots, now)
 }
 
-func (b broken) Load(ctx context.Context, page func([]counters.Slot)) error {
+func (b broken) Load(ctx context.Context, now int64, page func([]counters.Slot)) error {
 	if b.load == nil {
-		return b.Store.Load(ctx, page)
+		return b.Store.Load(ctx, now, page)
 	}
-	return b.load(b.Store, ctx, page)
+	return b.load(b.Store, ctx, now, page)
 }
 
-func (b broken) Restore(ctx context.Context, slots []counters.Slot) error {
+func (b broken) Restore(ctx context.Context, slots []counters.Slot, now int64) error {
 	if b.restore == nil {
-		return b.Store.Restore(ctx, slots)
+		return b.Store.Restore(ctx, slots, now)
 	}
-	return b.restore(b.Store, ctx, slots)
+	return b.restore(b.Store, ctx, slots, now)
 }
 
 // given has the store merge other slots than it was given.
 func given(change func([]counters.Slot)) broken {
-	return broken{merge: func(inner regions.Store, ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
-		slots = slices.Clone(slots)
-		change(slots)
-		return inner.Merge(ctx, slots)
-	}}
+	return broken{
+		merge: func(inner regions.Store, ctx context.Context, slots []counters.Slot, now int64) (regions.Merged,
+			error) {
+			slots = slices.Clone(slots)
+			change(slots)
+			return inner.Merge(ctx, slots, now)
+		},
+	}
 }
 
 // answered has the store answer something else.
 func answered(change func([]counters.Slot, *regions.Merged)) broken {
-	return broken{merge: func(inner regions.Store, ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
-		merged, err := inner.Merge(ctx, slots)
-		if err == nil {
-			change(slots, &merged)
-		}
-		return merged, err
-	}}
+	return broken{
+		merge: func(inner regions.Store, ctx context.Context, slots []counters.Slot, now int64) (regions.Merged,
+			error) {
+			merged, err := inner.Merge(ctx, slots, now)
+			if err == nil {
+				change(slots, &merged)
+			}
+			return merged, err
+		},
+	}
 }
 
 // TestSuiteRejects shows that each law can be broken, and that the suite notices.
@@ -100,38 +107,44 @@ func TestSuiteRejects(t *testing.T) {
 				m.Before[i] = max(m.Before[i], s[i].Count)
 			}
 		})},
-		{"looks all up before it merges any", "slots of one call are merged in order", answered(func(_ []counters.Slot, m *regions.Merged) {
-			clear(m.Before)
-		})},
+		{"looks all up before it merges any", "slots of one call are merged in order",
+			answered(func(_ []counters.Slot, m *regions.Merged) {
+				clear(m.Before)
+			})},
 		{"keeps zeros", "a count of zero leaves no trace", given(func(s []counters.Slot) {
 			for i := range s {
 				s[i].Count = max(1, s[i].Count)
 			}
 		})},
 		{"writes to the caller's slots", "the caller's slots stay the caller's", broken{
-			merge: func(inner regions.Store, ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
-				merged, err := inner.Merge(ctx, slots)
+			merge: func(inner regions.Store, ctx context.Context, slots []counters.Slot, now int64) (regions.Merged,
+				error) {
+				merged, err := inner.Merge(ctx, slots, now)
 				for i := range slots {
 					slots[i].Birth++
 				}
 				return merged, err
 			}}},
-		{"tells the caller its own", "others are all but the slots given", answered(func(s []counters.Slot, m *regions.Merged) {
-			m.Others = append(m.Others, s...)
-		})},
-		{"hides the origin's other births", "others are all but the slots given", answered(func(s []counters.Slot, m *regions.Merged) {
-			m.Others = slices.DeleteFunc(m.Others, func(o counters.Slot) bool { return o.Origin == s[0].Origin })
-		})},
-		{"tells others twice", "others are all but the slots given", answered(func(_ []counters.Slot, m *regions.Merged) {
-			m.Others = append(m.Others, m.Others...)
-		})},
-		{"takes what others restore for the origin's word", "what was restored is given, and proves nothing to its origin", broken{
-			restore: func(inner regions.Store, ctx context.Context, slots []counters.Slot) error {
-				_, err := inner.Merge(ctx, slots)
+		{"tells the caller its own", "others are all but the slots given",
+			answered(func(s []counters.Slot, m *regions.Merged) {
+				m.Others = append(m.Others, s...)
+			})},
+		{"hides the origin's other births", "others are all but the slots given",
+			answered(func(s []counters.Slot, m *regions.Merged) {
+				m.Others = slices.DeleteFunc(m.Others, func(o counters.Slot) bool { return o.Origin == s[0].Origin })
+			})},
+		{"tells others twice", "others are all but the slots given",
+			answered(func(_ []counters.Slot, m *regions.Merged) {
+				m.Others = append(m.Others, m.Others...)
+			})},
+		{"takes what others restore for the origin's word", "what was restored is given, and proves nothing to its " +
+			"origin", broken{
+			restore: func(inner regions.Store, ctx context.Context, slots []counters.Slot, now int64) error {
+				_, err := inner.Merge(ctx, slots, now)
 				return err
 			}}},
 		{"restores nothing", "what was restored is given, and proves nothing to its origin", broken{
-			restore: func(regions.Store, context.Context, []counters.Slot) error { return nil }}},
+			restore: func(regions.Store, context.Context, []counters.Slot, int64) error { return nil }}},
 		{"a rule by its first byte", "meters are kept apart", given(func(s []counters.Slot) {
 			for i := range s {
 				m := *s[i].Meter
@@ -162,28 +175,30 @@ func TestSuiteRejects(t *testing.T) {
 			}
 		})},
 		{"ignores the context", "a context that ended is an error", broken{
-			merge: func(inner regions.Store, ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
-				return inner.Merge(context.WithoutCancel(ctx), slots)
+			merge: func(inner regions.Store, ctx context.Context, slots []counters.Slot, now int64) (regions.Merged,
+				error) {
+				return inner.Merge(context.WithoutCancel(ctx), slots, now)
 			}}},
 		{"loads in spite of the context", "a context that ended is an error", broken{
-			load: func(inner regions.Store, ctx context.Context, page func([]counters.Slot)) error {
-				return inner.Load(context.WithoutCancel(ctx), page)
+			load: func(inner regions.Store, ctx context.Context, now int64, page func([]counters.Slot)) error {
+				return inner.Load(context.WithoutCancel(ctx), now, page)
 			}}},
 		{"loads the first page", "many slots at once", broken{
-			load: func(inner regions.Store, ctx context.Context, page func([]counters.Slot)) error {
+			load: func(inner regions.Store, ctx context.Context, now int64, page func([]counters.Slot)) error {
 				pages := 0
-				return inner.Load(ctx, func(s []counters.Slot) {
+				return inner.Load(ctx, now, func(s []counters.Slot) {
 					if pages++; pages == 1 {
 						page(s)
 					}
 				})
 			}}},
 		{"refuses much", "many slots at once", broken{
-			merge: func(inner regions.Store, ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
+			merge: func(inner regions.Store, ctx context.Context, slots []counters.Slot, now int64) (regions.Merged,
+				error) {
 				if len(slots) > 1000 {
 					return regions.Merged{}, regions.ErrFull
 				}
-				return inner.Merge(ctx, slots)
+				return inner.Merge(ctx, slots, now)
 			}}},
 		{"loses one write of many", "concurrent merges lose nothing", given(func(s []counters.Slot) {
 			for i := range s {
@@ -199,13 +214,14 @@ func TestSuiteRejects(t *testing.T) {
 				}
 			}
 		})},
-		{"keeps the first of each call", "order, grouping and repetition change nothing", given(func(s []counters.Slot) {
-			for i := range s {
-				if i > 0 && s[i].Key == spread(2) {
-					s[i].Count = 0
+		{"keeps the first of each call", "order, grouping and repetition change nothing",
+			given(func(s []counters.Slot) {
+				for i := range s {
+					if i > 0 && s[i].Key == spread(2) {
+						s[i].Count = 0
+					}
 				}
-			}
-		})},
+			})},
 	} {
 		t.Run(c.broken, func(t *testing.T) {
 			i := slices.IndexFunc(laws, func(l law) bool { return l.name == c.law })
@@ -225,13 +241,15 @@ func TestSuiteRejects(t *testing.T) {
 // adder counts as a store would that knows INCRBY alone.
 type adder struct{ counts map[id]uint64 }
 
-func (a *adder) merge(inner regions.Store, ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
+func (a *adder) merge(
+	inner regions.Store, ctx context.Context, slots []counters.Slot, now int64,
+) (regions.Merged, error) {
 	slots = slices.Clone(slots)
 	for i := range slots {
 		a.counts[identify(slots[i])] += slots[i].Count
 		slots[i].Count = a.counts[identify(slots[i])]
 	}
-	return inner.Merge(ctx, slots)
+	return inner.Merge(ctx, slots, now)
 }
 
 // verdict is a testing.TB that takes note of a failure instead of failing.
@@ -273,21 +291,21 @@ func TestFaulty(t *testing.T) {
 	merge(ctx, t, f, b)
 
 	f.Set(Fails)
-	if _, err := f.Merge(ctx, []counters.Slot{a}); !errors.Is(err, ErrFault) {
+	if _, err := f.Merge(ctx, []counters.Slot{a}, wall()); !errors.Is(err, ErrFault) {
 		t.Errorf("Fails: %v", err)
 	}
-	if err := f.Load(ctx, nil); !errors.Is(err, ErrFault) {
+	if err := f.Load(ctx, wall(), nil); !errors.Is(err, ErrFault) {
 		t.Errorf("Fails: load: %v", err)
 	}
 	raised := a
 	raised.Count = 7
-	for _, fault := range []Fault{Hangs, Mute} {
+	for _, fault := range []Fault{Hangs, AnswerLost} {
 		f.Set(fault)
 		short, cancel := context.WithTimeout(ctx, time.Millisecond)
-		if _, err := f.Merge(short, []counters.Slot{raised}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.Merge(short, []counters.Slot{raised}, wall()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("fault %d: %v", fault, err)
 		}
-		if err := f.Load(short, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := f.Load(short, wall(), nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("fault %d: load: %v", fault, err)
 		}
 		cancel()
@@ -307,7 +325,7 @@ func TestFaulty(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, load(ctx, t, f, ""), a)
-	f.Lose()
+	f.Flush()
 	expect(t, load(ctx, t, f, ""))
 	if got := merge(ctx, t, f, a); got.Epoch != first.Epoch {
 		t.Errorf("losing data changed the epoch to %q", got.Epoch)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Cluster is a Redis Cluster of masters without replicas. Slots are shared out evenly and in order.
@@ -21,7 +23,8 @@ func StartRedisCluster(t testing.TB, n int) *Cluster {
 	t.Helper()
 	c := &Cluster{}
 	for i := range n {
-		s := newServer(t, "redis-server", "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "3000")
+		s := newServer(t, "redis-server", "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+			"--cluster-node-timeout", "3000")
 		s.busPort = -1 // to be chosen with the port
 		s.launch()
 		s.Do("CLUSTER", "ADDSLOTSRANGE", i*ClusterSlots/n, (i+1)*ClusterSlots/n-1)
@@ -33,9 +36,10 @@ func StartRedisCluster(t testing.TB, n int) *Cluster {
 		s.Do("CLUSTER", "MEET", "127.0.0.1", first.port, first.busPort)
 	}
 	for _, s := range c.Nodes {
-		Eventually(t, "the cluster is whole", func() bool {
+		testkit.Eventually(t, "the cluster is whole", func() bool {
 			info, err := s.Try("CLUSTER", "INFO")
-			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", n)) &&
+			return err == nil && strings.Contains(info, "cluster_state:ok") &&
+				strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", n)) &&
 				strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d\r", ClusterSlots))
 		})
 	}
@@ -57,7 +61,8 @@ func (s *Server) ID() string {
 	return s.Do("CLUSTER", "MYID")
 }
 
-// Sentinels are a master, its replica, and a Sentinel that watches them and makes the replica the master when that is away for 2 s.
+// Sentinels are a master, its replica, and a Sentinel that watches them and makes the replica the master when that is
+// away for 2 s.
 type Sentinels struct {
 	Master, Replica *Server
 	Sentinel        *Server
@@ -74,8 +79,8 @@ func StartSentinel(t testing.TB) *Sentinels {
 	s.Master.Do("ACL", "SETUSER", replicator, "on", ">"+replicator, "+psync", "+replconf", "+ping")
 	s.Replica = StartRedis(t, "--masteruser", replicator, "--masterauth", replicator)
 	s.Replica.Do("REPLICAOF", "127.0.0.1", s.Master.port)
-	Eventually(t, "the replica follows", func() bool {
-		return s.Replica.Says("master_link_status:up", "INFO", "replication")
+	testkit.Eventually(t, "the replica follows", func() bool {
+		return s.Replica.Reply("master_link_status:up", "INFO", "replication")
 	})
 
 	s.Sentinel = newServer(t, "redis-sentinel")
@@ -85,18 +90,20 @@ func StartSentinel(t testing.TB) *Sentinels {
 		t.Fatal(err)
 	}
 	s.Sentinel.launch()
-	Eventually(t, "the Sentinel knows the replica", func() bool {
+	testkit.Eventually(t, "the Sentinel knows the replica", func() bool {
 		answer, err := s.Sentinel.Try("SENTINEL", "REPLICAS", s.Name)
-		return err == nil && strings.Contains(answer, s.Replica.Addr()) && strings.Contains(answer, "master-link-status ok")
+		return err == nil && strings.Contains(answer, s.Replica.Addr()) &&
+			strings.Contains(answer, "master-link-status ok")
 	})
 	return s
 }
 
-// Detach cuts the replica off from its master: from now on it falls behind. The Sentinel takes it for healthy for another 20 s.
+// Detach cuts the replica off from its master: from now on it falls behind. The Sentinel takes it for healthy for
+// another 20 s.
 func (s *Sentinels) Detach() {
 	s.Master.Do("ACL", "SETUSER", replicator, "off")
 	s.Master.Do("CLIENT", "KILL", "TYPE", "replica")
-	Eventually(s.Master.t, "the replica is cut off", func() bool {
-		return s.Master.Says("connected_slaves:0", "INFO", "replication")
+	testkit.Eventually(s.Master.t, "the replica is cut off", func() bool {
+		return s.Master.Reply("connected_slaves:0", "INFO", "replication")
 	})
 }

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// document is what is written: the goals, the tables of simulations, the ablation, and the fairness of the window itself.
+// document is what is written: the goals, the tables of simulations, the ablation, and the fairness of the window
+// itself.
 type document struct {
-	whole    bool // all of it, not some sections
+	complete bool // all of it, not some sections
 	sections []section
 	ablation bool
 	fairness bool
@@ -26,7 +27,7 @@ const (
 
 // open returns the document of the sections that have a word in their title; all without one.
 func open(word string) (*document, error) {
-	d := &document{whole: word == ""}
+	d := &document{complete: word == ""}
 	has := func(title string) bool { return strings.Contains(strings.ToLower(title), strings.ToLower(word)) }
 	var titles []string
 	for _, s := range sections() {
@@ -37,7 +38,8 @@ func open(word string) (*document, error) {
 	}
 	d.ablation, d.fairness = has(ablationTitle), has(fairnessTitle)
 	if len(d.sections) == 0 && !d.ablation && !d.fairness {
-		return nil, fmt.Errorf("no section has %q in its title: there are %q", word, append(titles, ablationTitle, fairnessTitle))
+		return nil, fmt.Errorf("no section has %q in its title: there are %q", word,
+			append(titles, ablationTitle, fairnessTitle))
 	}
 	return d, nil
 }
@@ -78,7 +80,7 @@ func (v *variant) contests() (rows []row) {
 // write writes the document as Markdown.
 func (d *document) write(out io.Writer) error {
 	w := &writer{out: out}
-	if d.whole {
+	if d.complete {
 		w.text("# Accuracy\n\n%s", d.intro())
 		w.sheet(d.goalSheet())
 	}
@@ -96,22 +98,26 @@ func (d *document) write(out io.Writer) error {
 }
 
 // introduction has ' for `, which a raw string cannot have.
-const introduction = `How much more than its oracle a cluster admits, whom it rejects without need, what bound it exports, and what it sends. The oracle is
-the same algorithm with instant knowledge of the whole world. Made by 'make accuracy' out of simulations of the real counting and gossip
-code: the same command gives the same file on any machine.
+const introduction = `How much more than its oracle a cluster admits, whom it rejects without need, what bound it
+exports, and what it sends. The oracle is the same algorithm with instant knowledge of all nodes. 'make accuracy'
+makes this file with simulations of the real counting and gossip code: the same command gives the same file on any
+machine.
 
-Where a row says nothing else, there are %d regions of %d nodes, a limit of %d per %v, gossip every %v, one way %v between regions and
-%v inside, %g %% loss, requests at random moments for %v, and beside the load a client that spends 95 %% of its limit evenly. Patterns:
-even (all nodes alike), skew (70 %% on one node), hotspot (80 %% on a node that changes every 3 s), flash (0.5 times the limit, and 20
-times for 1 s in every 20 s); "2x" is how much is offered, as a multiple of the limit. 'edgelimit sim' with the flags in the last column
-and '--seed %d' to '%d' makes the runs of a row again.
+Where a row says nothing else, there are %d regions of %d nodes, a limit of %d per %v, gossip every %v, one way
+%v between regions and %v inside, %g %% loss, requests at random moments for %v, and beside the load a client
+that spends 95 %% of its limit evenly. Patterns: even (all nodes alike), skew (70 %% on one node), hotspot (80 %%
+on a node that changes every 3 s), flash (0.5 times the limit, and 20 times for 1 s in every 20 s); "2x" is
+how much is offered, as a multiple of the limit.
+'edgelimit sim' with the flags in the last column and '--seed %d' to '%d' makes the runs of a row again.
 
-A figure is the median over these seeds, with the worst one in brackets where it differs. Percentages are of the limit:
+A figure is the median over these seeds, with the worst one in brackets where it differs. Percentages are of the
+limit:
 
 - **net**: what was admitted against what the oracle would have, less 100.
-- **peak**: the most by which a rolling window was fuller than that of the oracle at the same time, or than the limit where that is more.
-- **rejected**: requests of clients that the oracle never counts above 95 %% of the limit and that were rejected, of how many; all seeds
-  together.
+- **peak**: the most by which a rolling window was fuller than that of the oracle at the same time, or than the
+  limit where that is more.
+- **rejected**: requests of clients that the oracle never counts above 95 %% of the limit and that were
+  rejected, of how many; all seeds together.
 - **bound**: the largest that a node exported; **factor**: that, of the most that was observed.
 - **kB/s, messages/s**: what a node sends, with IPv4, UDP and memberlist around it.
 `
@@ -119,8 +125,12 @@ A figure is the median over these seeds, with the worst one in brackets where it
 func (d *document) intro() string {
 	o := reference()
 	last := d.seeds.first + uint64(d.seeds.count) - 1
-	return strings.ReplaceAll(fmt.Sprintf(introduction, o.Regions, o.Nodes, o.Limit, o.Window, o.Interval, o.WANDelay, o.LANDelay, o.Loss*100,
-		o.Duration, d.seeds.first, last), "'", "`")
+	return strings.ReplaceAll(
+		fmt.Sprintf(introduction, o.Regions, o.Nodes, o.Limit, o.Window, o.Interval, o.WANDelay, o.LANDelay, o.Loss*100,
+			o.Duration, d.seeds.first, last),
+		"'",
+		"`",
+	)
 }
 
 func (d *document) goalSheet() sheet {
@@ -128,15 +138,15 @@ func (d *document) goalSheet() sheet {
 		note: "Of the rows that a goal is about, the worst. A count is of all its rows and seeds together."}
 	for i := range goals {
 		v := goals[i].judge(d.rows(), d.results)
-		wanted := "at most " + number(v.most)
+		wanted := "at most " + number(v.max)
 		if v.least > 0 {
 			wanted = "at least " + number(v.least)
 		}
 		median, worst := number(v.median), number(v.worst)
-		if v.said == notMeasured {
+		if v.figure == notMeasured {
 			median, worst = "-", "-"
 		}
-		s.rows = append(s.rows, []string{v.text, wanted, median, worst, v.said})
+		s.rows = append(s.rows, []string{v.text, wanted, median, worst, v.figure})
 	}
 	return s
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/testnet/ledger"
+	"github.com/edgelimit/edgelimit/testnet/judge"
 	"github.com/edgelimit/edgelimit/testnet/sim"
 )
 
@@ -23,7 +23,12 @@ func TestDocument(t *testing.T) {
 	if err := d.simulate(t.Context(), seeds{1, 2}, 2, (&fake{runs: make(map[string]int)}).run, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	d.fairness, d.trials = true, []trial{{weight: "odd", subWindows: 7, bytes: 99.6, compliant: make([]spent, len(compliant)), greedy: make([]spent, len(greedy))}}
+	d.fairness, d.trials = true, []trial{
+		{
+			weight: "odd", subWindows: 7, bytes: 99.6, compliant: make([]spent, len(compliant)),
+			greedy: make([]spent, len(greedy)),
+		},
+	}
 	var b strings.Builder
 	if err := d.write(&b); err != nil {
 		t.Fatal(err)
@@ -39,7 +44,8 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s: no row %q", title, r.name)
 		}
 	})
-	for _, want := range []string{"# Accuracy\n", "| odd | 7 | 100 |", "`--seed 1` to `2`", "even 2x (the first seed) |"} {
+	for _, want := range []string{"# Accuracy\n", "| odd | 7 | 100 |", "`--seed 1` to `2`",
+		"even 2x (the first seed) |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}
@@ -58,10 +64,12 @@ func TestDocument(t *testing.T) {
 func TestRunOnly(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "ACCURACY.md")
 	var out strings.Builder
-	if err := run(t.Context(), []string{"--only", "small", "--seeds", "1", "--out", name}, &out, io.Discard); err != nil {
+	if err := run(t.Context(), []string{"--only", "small", "--seeds", "1", "--out", name}, &out,
+		io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); !strings.Contains(text, "| even 2x, a limit of 5 |") || !strings.Contains(text, "`--limit 5 --beside 1`") ||
+	if text := out.String(); !strings.Contains(text, "| even 2x, a limit of 5 |") ||
+		!strings.Contains(text, "`--limit 5 --beside 1`") ||
 		strings.Contains(text, "Goals") {
 		t.Error(text)
 	}
@@ -72,7 +80,8 @@ func TestRunOnly(t *testing.T) {
 
 func TestRunRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		"unknown argument": {"extra"}, "want at least 1": {"--seeds", "0"}, "no section": {"--only", "nothing"}, "not defined": {"--odd"},
+		"unknown argument": {"extra"}, "want at least 1": {"--seeds", "0"}, "no section": {"--only", "nothing"},
+		"not defined": {"--odd"},
 	} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
@@ -81,9 +90,9 @@ func TestRunRefuses(t *testing.T) {
 }
 
 // What was rejected without need is told in the ablation, and in the tables with how many could have been.
-func TestRejectedIsTold(t *testing.T) {
+func TestRejectedIsReported(t *testing.T) {
 	unfairly := func(_ context.Context, o sim.Options, _ func(time.Duration)) (*sim.Report, error) {
-		return &sim.Report{Fairness: ledger.Fairness{CompliantOffered: 500, FalseRejections: 3}}, nil
+		return &sim.Report{Fairness: judge.Fairness{CompliantOffered: 500, FalseRejections: 3}}, nil
 	}
 	d, err := open("ablation")
 	if err != nil {
@@ -96,7 +105,8 @@ func TestRejectedIsTold(t *testing.T) {
 	if err := d.write(&b); err != nil || !strings.Contains(b.String(), "0 / 0 (0), 6 rejected without need |") {
 		t.Errorf("%v: %s", err, b.String())
 	}
-	if got := rejected(&result{reports: []*sim.Report{{Fairness: ledger.Fairness{CompliantOffered: 500, FalseRejections: 3}}, {}}}); got != "3 of 500" {
+	if got := rejected(&result{reports: []*sim.Report{{Fairness: judge.Fairness{CompliantOffered: 500,
+		FalseRejections: 3}}, {}}}); got != "3 of 500" {
 		t.Error(got)
 	}
 }

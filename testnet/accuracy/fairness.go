@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
-// The fairness of a sliding window by itself: one node, nothing is replicated. Clients that never spend more than 95 % of the limit in any
-// window are asked how often they are rejected all the same, and greedy ones how much they get.
+// The fairness of a sliding window by itself: one node, nothing is replicated. Clients that never spend more than 95 %
+// of the limit in any window are asked how often they are rejected all the same, and greedy ones how much they get.
 
 // weighting is how much of the oldest sub-window counts, which overlaps the window by left of sub nanoseconds.
 type weighting struct {
@@ -21,7 +21,8 @@ type weighting struct {
 
 // The first is what package counters does.
 var weightings = []weighting{
-	{"by its overlap", func(n uint64, left, sub int64) float64 { return math.Ceil(float64(n) * float64(left) / float64(sub)) }},
+	{"by its overlap",
+		func(n uint64, left, sub int64) float64 { return math.Ceil(float64(n) * float64(left) / float64(sub)) }},
 	{"in full", func(n uint64, _, _ int64) float64 { return float64(n) }},
 	{"not at all", func(uint64, int64, int64) float64 { return 0 }},
 }
@@ -39,7 +40,7 @@ type spender struct {
 	name  string
 	every time.Duration // from the beginning of a burst to that of the next
 	in    time.Duration // how long a burst lasts
-	most  float64       // of the limit, in a burst
+	max   float64       // of the limit, in a burst
 }
 
 // compliant are clients of which no rolling window holds more than 95 % of the limit.
@@ -67,7 +68,7 @@ func (s *spender) arrivals() []int64 {
 	r := rand.New(rand.NewPCG(1, 1))
 	begin := 1_800_000_000*int64(time.Second) + r.Int64N(int64(fairWindow))
 	var times []int64
-	n := int64(s.most * fairLimit)
+	n := int64(s.max * fairLimit)
 	for burst := range int64(fairBursts) {
 		for i := range n {
 			times = append(times, begin+burst*int64(s.every)+i*int64(s.in)/n)
@@ -117,7 +118,7 @@ type spent struct {
 }
 
 func spend(s spender, w *window) (out spent) {
-	var log counterstest.Rolling
+	var log oracle.Rolling
 	times := s.arrivals()
 	for _, at := range times {
 		out.offered++
@@ -161,7 +162,9 @@ func measureFairness() (trials []trial, err error) {
 
 // meterOf is a sliding window of so many sub-windows.
 func meterOf(n int) counters.Meter {
-	return counters.Meter{Rule: "fair", Algorithm: counters.SlidingWindow, Window: fairWindow, Sub: fairWindow / time.Duration(n)}
+	return counters.Meter{
+		Rule: "fair", Algorithm: counters.SlidingWindow, Window: fairWindow, Sub: fairWindow / time.Duration(n),
+	}
 }
 
 // bytesOfKey is how many bytes of a full table's budget a key takes.
@@ -183,15 +186,17 @@ func bytesOfKey(n int) (float64, error) {
 	}
 }
 
-const fairnessNote = `One node, a limit of %d per %v; nothing is replicated. Clients that spend 95 %% of the limit as the columns say, of which no rolling
-window ever holds more: %% of their requests rejected. The oldest sub-window counts by its overlap (what edgelimit does), in full, or not
-at all. Bytes a key: of the budget of a full table.
+const fairnessNote = `One node, a limit of %d per %v; nothing is replicated. Clients that spend 95 %% of the limit
+as the columns say, of which no rolling window ever holds more: %% of their requests rejected. The oldest
+sub-window counts by its overlap (what edgelimit does), in full, or not at all. Bytes a key: of the budget of a
+full table.
 
-A burst that comes again after W and a sub-window is never rejected. One that comes sooner meets itself in the oldest sub-window, which is
-taken as evenly filled. More sub-windows mend that, at 8 bytes and more each; the default is as many as fit into 160 bytes a key. In full
-would be less fair to everybody, an even client included. Not at all would be fair, but then the limit is that of a shorter window: the
-next table shows who would use it. By the overlap nobody who comes evenly is rejected or gets more than the limit, and what it errs by with
-bursts, either way, shrinks with the sub-windows.`
+A burst that comes again after W and a sub-window is never rejected. One that comes sooner meets itself in the
+oldest sub-window, which is taken as evenly filled. More sub-windows mend that, at 8 bytes and more each; the
+default is as many as fit into 160 bytes a key. In full would be less fair to everybody, an even client
+included. Not at all would be fair, but then the limit is that of a shorter window: the next table shows who
+would use it. By the overlap nobody who comes evenly is rejected or gets more than the limit, and what it errs
+by with bursts, either way, shrinks with the sub-windows.`
 
 func fairnessSheet(trials []trial) sheet {
 	s := sheet{title: fairnessTitle, note: fmt.Sprintf(fairnessNote, fairLimit, fairWindow),
@@ -211,8 +216,8 @@ func fairnessSheet(trials []trial) sheet {
 
 func greedySheet(trials []trial) sheet {
 	s := sheet{title: "The window and the greedy",
-		note: "The same windows, asked for more than the limit: what the client gets, in % of one limit a window; its fullest rolling window,\n" +
-			"% over the limit.",
+		note: "The same windows, asked for more than the limit: what the client gets, in % of one limit a window;\n" +
+			"its fullest rolling window, % over the limit.",
 		head: []string{"oldest sub-window", "sub-windows"}}
 	for _, g := range greedy {
 		s.head = append(s.head, g.name)

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/counters/counterstest"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
 // fewer are the arrivals of a client's first bursts.
@@ -23,7 +23,8 @@ func TestWindowIsThatOfCounters(t *testing.T) {
 		}
 		denied := 0
 		for _, s := range append(append([]spender{}, compliant...), greedy...) {
-			table, w := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory}), newWindow(n, weightings[0])
+			table, w := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory}), newWindow(n,
+				weightings[0])
 			for i, at := range fewer(s) {
 				got, want := w.take(at), table.Take(limit, 1, 1, at).Allowed
 				if got != want {
@@ -40,10 +41,11 @@ func TestWindowIsThatOfCounters(t *testing.T) {
 	}
 }
 
-// No rolling window ever holds more than 95 % of the limit of a client that is called compliant, and nearly that of some.
+// No rolling window ever holds more than 95 % of the limit of a client that is called compliant, and nearly that of
+// some.
 func TestCompliantSpendersAreCompliant(t *testing.T) {
 	for _, s := range compliant {
-		var log counterstest.Rolling
+		var log oracle.Rolling
 		for _, at := range fewer(s) {
 			log.Add(at, 1)
 		}
@@ -62,10 +64,12 @@ func TestWeights(t *testing.T) {
 	burst, late, even := compliant[0], compliant[4], compliant[5]
 	for _, n := range []int{1, 5, 10} {
 		if !rejects(0, n, burst) || !rejects(1, n, burst) || rejects(2, n, burst) {
-			t.Errorf("%d sub-windows: a burst is rejected by its overlap %v, in full %v, not at all %v", n, rejects(0, n, burst), rejects(1, n, burst), rejects(2, n, burst))
+			t.Errorf("%d sub-windows: a burst is rejected by its overlap %v, in full %v, not at all %v", n,
+				rejects(0, n, burst), rejects(1, n, burst), rejects(2, n, burst))
 		}
 		if rejects(0, n, even) || !rejects(1, n, even) {
-			t.Errorf("%d sub-windows: an even client is rejected by its overlap %v, in full %v", n, rejects(0, n, even), rejects(1, n, even))
+			t.Errorf("%d sub-windows: an even client is rejected by its overlap %v, in full %v", n, rejects(0, n, even),
+				rejects(1, n, even))
 		}
 		if out := spend(greedy[2], newWindow(n, weightings[2])); out.peak < fairLimit*3/2 {
 			t.Errorf("%d sub-windows: not at all, a greedy client has %d in a window only", n, out.peak)
@@ -80,7 +84,9 @@ func TestWeights(t *testing.T) {
 
 func TestFairnessSheets(t *testing.T) {
 	trials := []trial{{weight: "w", subWindows: 1, bytes: 84.4,
-		compliant: []spent{{offered: 1000, admitted: 810}}, greedy: []spent{{offered: 2000, admitted: 1050, peak: 1100, seconds: fairWindow.Seconds()}}}}
+		compliant: []spent{
+			{offered: 1000, admitted: 810},
+		}, greedy: []spent{{offered: 2000, admitted: 1050, peak: 1100, seconds: fairWindow.Seconds()}}}}
 	if got, want := fmt.Sprint(fairnessSheet(trials).rows), "[[w 1 (two buckets) 84 19]]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

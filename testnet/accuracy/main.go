@@ -1,9 +1,9 @@
-// Command accuracy regenerates testnet/ACCURACY.md: how much more than its oracle a cluster admits, whom it rejects without need, what bound
-// it exports and what it sends, in the simulator (testnet/sim), for each scenario in rows.go and several seeds. `make accuracy` runs it from
-// the top of the repository.
+// Command accuracy regenerates testnet/ACCURACY.md: how much more than its oracle a cluster admits, whom it rejects
+// without need, what bound it exports and what it sends, in the simulator (testnet/sim), for each scenario in rows.go
+// and several seeds. `make accuracy` runs it from the top of the repository.
 //
-//	go run ./testnet/accuracy                          everything, some minutes on two cores; writes testnet/ACCURACY.md
-//	go run ./testnet/accuracy --only cut --seeds 2     the sections whose title has that word; prints them and writes nothing
+//	go run ./testnet/accuracy                          everything, for minutes; writes testnet/ACCURACY.md
+//	go run ./testnet/accuracy --only cut --seeds 2     sections whose title has that word; prints them only
 //	go run ./testnet/accuracy --seeds 20 --first 1001  with seeds that nobody has looked at before
 //
 // The same seeds give the same file, whatever the machine: nothing in it is measured by a clock.
@@ -35,10 +35,11 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("accuracy", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	var s seeds
-	flags.IntVar(&s.count, "seeds", 5, "how many seeds a scenario is run with")
-	flags.Uint64Var(&s.first, "first", 1, "the first of them")
-	only := flags.String("only", "", "a word of the titles of the sections to print, instead of writing all into the file")
+	s := committedSeeds
+	flags.IntVar(&s.count, "seeds", s.count, "how many seeds a scenario is run with")
+	flags.Uint64Var(&s.first, "first", s.first, "the first of them")
+	only := flags.String("only", "",
+		"a word of the titles of the sections to print, instead of writing all into the file")
 	out := flags.String("out", "testnet/ACCURACY.md", "where everything is written")
 	if err := flags.Parse(args); err != nil {
 		return err

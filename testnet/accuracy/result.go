@@ -19,6 +19,9 @@ type seeds struct {
 	count int
 }
 
+// committedSeeds are those of testnet/ACCURACY.md.
+var committedSeeds = seeds{first: 1, count: 5}
+
 // result is a scenario with what its runs showed, a report a seed.
 type result struct {
 	options sim.Options
@@ -42,13 +45,16 @@ type job struct {
 // simulator is sim.Run, or what a test has in its place.
 type simulator func(context.Context, sim.Options, func(time.Duration)) (*sim.Report, error)
 
-// simulate runs all rows with all seeds, so many at a time. Each run is single-threaded and follows from its options alone.
-func simulate(ctx context.Context, rows []row, s seeds, workers int, run simulator, progress io.Writer) (results, error) {
+// simulate runs all rows with all seeds, so many at a time. Each run is single-threaded and follows from its options
+// alone.
+func simulate(
+	ctx context.Context, rows []row, s seeds, workers int, run simulator, progress io.Writer,
+) (results, error) {
 	all, jobs := plan(rows, s)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	queue := make(chan job)
-	tell := newTeller(progress, len(jobs))
+	notify := newProgress(progress, len(jobs))
 	var working sync.WaitGroup
 	for range workers {
 		working.Go(func() {
@@ -61,7 +67,7 @@ func simulate(ctx context.Context, rows []row, s seeds, workers int, run simulat
 					return
 				}
 				j.reports[j.seed] = report // its own place
-				tell.done()
+				notify.done()
 			}
 		})
 	}
@@ -86,8 +92,8 @@ func plan(rows []row, s seeds) (results, []job) {
 	all := make(results)
 	for i := range rows {
 		o, count := rows[i].options(), s.count
-		if most := rows[i].most; most > 0 {
-			count = min(count, most)
+		if largest := rows[i].max; largest > 0 {
+			count = min(count, largest)
 		}
 		r := all[keyOf(o)]
 		if r == nil {
@@ -105,7 +111,8 @@ func plan(rows []row, s seeds) (results, []job) {
 		}
 	}
 	slices.SortFunc(jobs, func(a, b job) int {
-		return cmp.Or(cmp.Compare(b.effort(), a.effort()), cmp.Compare(keyOf(a.options), keyOf(b.options)), cmp.Compare(a.seed, b.seed))
+		return cmp.Or(cmp.Compare(b.effort(), a.effort()), cmp.Compare(keyOf(a.options), keyOf(b.options)),
+			cmp.Compare(a.seed, b.seed))
 	})
 	return all, jobs
 }
@@ -116,29 +123,29 @@ func (j job) effort() float64 {
 	return float64(o.Total()*o.Total()) * o.Duration.Seconds() / o.Interval.Seconds()
 }
 
-// teller says how far all is, now and then. It is safe for concurrent use.
-type teller struct {
-	mu        sync.Mutex
-	out       io.Writer
-	made, all int
-	began     time.Time
-	next      time.Time
+// progress says how far all is, now and then. It is safe for concurrent use.
+type progress struct {
+	mu            sync.Mutex
+	out           io.Writer
+	finished, all int
+	began         time.Time
+	next          time.Time
 }
 
-const tellEvery = 5 * time.Second
+const reportEvery = 5 * time.Second
 
-func newTeller(out io.Writer, all int) *teller {
+func newProgress(out io.Writer, all int) *progress {
 	now := time.Now()
-	return &teller{out: out, all: all, began: now, next: now.Add(tellEvery)}
+	return &progress{out: out, all: all, began: now, next: now.Add(reportEvery)}
 }
 
-func (t *teller) done() {
+func (t *progress) done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.made++
-	if now := time.Now(); now.After(t.next) || t.made == t.all {
-		t.next = now.Add(tellEvery)
-		fmt.Fprintf(t.out, "accuracy: %d of %d runs in %v\n", t.made, t.all, now.Sub(t.began).Round(time.Second))
+	t.finished++
+	if now := time.Now(); now.After(t.next) || t.finished == t.all {
+		t.next = now.Add(reportEvery)
+		fmt.Fprintf(t.out, "accuracy: %d of %d runs in %v\n", t.finished, t.all, now.Sub(t.began).Round(time.Second))
 	}
 }
 

@@ -33,7 +33,11 @@ func load(x float64) func(*sim.Options) { return func(o *sim.Options) { o.Load =
 // Each scenario is run once with each seed, however often it stands in the document, and each report is in its place.
 func TestSimulate(t *testing.T) {
 	f := &fake{runs: make(map[string]int)}
-	rows := []row{{name: "a", change: load(3)}, {name: "b", change: load(4), most: 2}, {name: "a again", change: load(3)}}
+	rows := []row{
+		{name: "a", change: load(3)},
+		{name: "b", change: load(4), max: 2},
+		{name: "a again", change: load(3)},
+	}
 	var progress strings.Builder
 	got, err := simulate(t.Context(), rows, seeds{first: 11, count: 3}, 2, f.run, &progress)
 	if err != nil {
@@ -63,18 +67,24 @@ func TestSimulate(t *testing.T) {
 func TestSimulateStops(t *testing.T) {
 	rows := steady()
 	f := &fake{runs: make(map[string]int), fail: errors.New("no")}
-	if _, err := simulate(t.Context(), rows, seeds{count: 5}, 2, f.run, io.Discard); !errors.Is(err, f.fail) || len(f.runs) > 4 {
+	if _, err := simulate(t.Context(), rows, seeds{count: 5}, 2, f.run, io.Discard); !errors.Is(err, f.fail) ||
+		len(f.runs) > 4 {
 		t.Errorf("%v after %d runs", err, len(f.runs))
 	}
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(f.fail)
-	if _, err := simulate(ctx, rows, seeds{count: 5}, 2, (&fake{runs: make(map[string]int)}).run, io.Discard); !errors.Is(err, f.fail) {
+	if _, err := simulate(ctx, rows, seeds{count: 5}, 2, (&fake{runs: make(map[string]int)}).run,
+		io.Discard); !errors.Is(
+		err,
+		f.fail,
+	) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestLongRunsComeFirst(t *testing.T) {
-	_, jobs := plan([]row{{change: load(3)}, {change: func(o *sim.Options) { o.Nodes = 40 }}, {change: load(4)}}, seeds{count: 2})
+	_, jobs := plan([]row{{change: load(3)}, {change: func(o *sim.Options) { o.Nodes = 40 }}, {change: load(4)}},
+		seeds{count: 2})
 	if len(jobs) != 6 || jobs[0].options.Nodes != 40 || jobs[1].options.Nodes != 40 || jobs[0].seed != 0 {
 		t.Errorf("%v", jobs)
 	}
@@ -108,8 +118,8 @@ func TestOver(t *testing.T) {
 
 func TestNumber(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: "0", 2: "2", -0.001: "0", 0.125: "0.12", -1.5: "-1.50", 9.99: "9.99", 12.34: "12.3", 99.96: "100", 12345.6: "12346", 20000: "20000",
-		math.Inf(1): "never",
+		0: "0", 2: "2", -0.001: "0", 0.125: "0.12", -1.5: "-1.50", 9.99: "9.99", 12.34: "12.3", 99.96: "100",
+		12345.6: "12346", 20000: "20000", math.Inf(1): "never",
 	} {
 		if got := number(v); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)
@@ -118,7 +128,11 @@ func TestNumber(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	rows := []row{{name: "a", goals: []string{"x"}, change: load(3)}, {name: "b", goals: []string{"x", "y"}, change: load(4)}, {name: "c", change: load(5)}}
+	rows := []row{
+		{name: "a", goals: []string{"x"}, change: load(3)},
+		{name: "b", goals: []string{"x", "y"}, change: load(4)},
+		{name: "c", change: load(5)},
+	}
 	all := make(results)
 	for i, values := range [][]float64{{1, 2, 6}, {0, 3, 1}, {90, 90, 90}} {
 		r := &result{options: rows[i].options()}
@@ -131,19 +145,19 @@ func TestJudge(t *testing.T) {
 		goal goal
 		want string
 	}{
-		{goal{rows: "x", most: 6}, "2 6 met"},
-		{goal{rows: "x", most: 5}, "2 6 met by the median seed"},
-		{goal{rows: "x", most: 1}, "2 6 missed"},
-		{goal{rows: "y", most: 3}, "1 3 met"},
-		{goal{most: 5}, "90 90 missed"},
-		{goal{rows: "x", total: true, most: 13}, "13 13 met"},
+		{goal{rows: "x", max: 6}, "2 6 met"},
+		{goal{rows: "x", max: 5}, "2 6 missed in the worst seed"},
+		{goal{rows: "x", max: 1}, "2 6 missed"},
+		{goal{rows: "y", max: 3}, "1 3 met"},
+		{goal{max: 5}, "90 90 missed"},
+		{goal{rows: "x", total: true, max: 13}, "13 13 met"},
 		{goal{rows: "x", total: true, least: 13}, "13 13 met"},
 		{goal{rows: "x", total: true, least: 14}, "13 13 missed"},
 		{goal{rows: "z"}, "0 0 not measured"},
 	} {
 		test.goal.figure = netPct
 		v := test.goal.judge(rows, all)
-		if got := fmt.Sprint(v.median, v.worst, " ", v.said); got != test.want {
+		if got := fmt.Sprint(v.median, v.worst, " ", v.figure); got != test.want {
 			t.Errorf("%+v: %s, want %s", test.goal, got, test.want)
 		}
 	}

@@ -21,13 +21,14 @@ type row struct {
 	name   string
 	goals  []string // what it is judged by, see goals.go
 	change func(*sim.Options)
-	most   int // seeds at most, where a run takes long; 0: as many as asked for
+	max    int // seeds at most, where a run takes long; 0: as many as asked for
 }
 
-// reference is what every row begins with: the simulator's default, and a client beside the load that keeps to its limit.
+// reference is what every row begins with: the simulator's default, and a client beside the load that keeps to its
+// limit.
 func reference() sim.Options {
 	o := sim.DefaultOptions()
-	o.Beside = 1
+	o.Compliant = 1
 	return o
 }
 
@@ -66,7 +67,7 @@ func noise(o *sim.Options) { o.Duplicate, o.Reorder = 0.05, 0.05 }
 // variants are what the ablation compares: ways to decide, each with one part more or less than another.
 var variants = []variant{
 	{"plain", func(o *sim.Options) { o.Strategy = sim.Plain }},
-	{"with proof and thinning", func(o *sim.Options) { o.Strategy = sim.Late }},
+	{"with proof and thinning", func(o *sim.Options) { o.Strategy = sim.NoEarlyFlush }},
 	{"and early flush: a node", func(o *sim.Options) { o.Strategy = sim.Proof }},
 }
 
@@ -93,15 +94,21 @@ func sections() []section {
 		{title: "Gossip every 200 ms", columns: usual, rows: at(200*time.Millisecond, append(steady(), flash()))},
 		{title: "120 nodes", columns: usual, rows: large(), note: "3 regions of 40."},
 		{title: "Compliant bursts", columns: usual, rows: bursts(),
-			note: "Clients that spend 95 % of the limit in a burst, again and again, each as soon as the last does not count any more. With 5 % loss,\n" +
-				"5 % of the packets twice and 5 % held back for up to a second."},
+			note: "Clients that spend 95 % of the limit in a burst, again and again, each as soon as the last\n" +
+				"does not count any more. With 5 % loss, 5 % of the packets twice and 5 % held back for up to a " +
+				"second."},
 		{title: "A region cut off for 30 s", columns: cuts, rows: partitions(),
 			note: "Region 2 of three, from second 20 to 50 of 80."},
-		{title: "Clocks that differ", columns: usual, rows: clocks(), note: "Each clock is wrong by up to so much, either way."},
+		{
+			title: "Clocks that differ", columns: usual, rows: clocks(),
+			note: "Each clock is wrong by up to so much, either way.",
+		},
 		{title: "Bad networks", columns: usual, rows: networks()},
 		{title: "Redis in trouble", columns: stores, rows: troubles(),
-			note: "Of every region at once. After its faults, each node has two flushes to make good what a Redis lost. It is the real reconciler, with a\n" +
-				"store in memory that fails as a Redis does. Lost, lacking and twice are slots: counts of one node for a client in a sub-window."},
+			note: "Of every region at once. After its faults, each node has two flushes to make good what a Redis\n" +
+				"lost. It is the real reconciler, with a store in memory that fails as a Redis does. Lost, lacking " +
+				"and\n" +
+				"twice are slots: counts of one node for a client in a sub-window."},
 		{title: "A window of a second", columns: usual, rows: short(),
 			note: "What happened within the last round trip is a large part of such a window."},
 		{title: "Small limits", columns: usual, rows: small(),
@@ -148,25 +155,41 @@ func surprises() []row {
 func large() (rows []row) {
 	nodes := func(o *sim.Options) { o.Nodes, o.Duration = 40, seconds(20) }
 	for _, p := range []sim.Pattern{sim.Even, sim.Skew, sim.Hotspot, sim.Flash} {
-		rows = append(rows, row{name: string(p) + " 2x", change: with(offered(p, 2), nodes), most: 1})
+		rows = append(rows, row{name: string(p) + " 2x", change: with(offered(p, 2), nodes), max: 1})
 	}
 	rows[len(rows)-1].name = string(sim.Flash)
 	return rows
 }
 
 func bursts() (rows []row) {
-	bursting := func(o *sim.Options) { o.Pattern, o.Keys, o.Beside = sim.CompliantBurst, sim.BurstKeys, 0 }
+	bursting := func(o *sim.Options) { o.Pattern, o.Keys, o.Compliant = sim.CompliantBurst, sim.BurstKeys, 0 }
 	for _, length := range []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second} {
 		for _, where := range sim.Placements {
-			rows = append(rows, row{name: fmt.Sprintf("in %v, %s", length, where), goals: []string{goalFair}, change: with(bursting, noise,
-				func(o *sim.Options) { o.Burst, o.BurstAt = length, where })})
+			rows = append(
+				rows,
+				row{
+					name:  fmt.Sprintf("in %v, %s", length, where),
+					goals: []string{goalFair},
+					change: with(bursting, noise,
+						func(o *sim.Options) { o.Burst, o.BurstAt = length, where }),
+				},
+			)
 		}
 	}
-	return append(rows,
-		row{name: "all in turn, every 50 ms", goals: []string{goalFair}, change: with(bursting, noise, every(50*time.Millisecond))},
-		row{name: "all in turn, every 200 ms", goals: []string{goalFair}, change: with(bursting, noise, every(200*time.Millisecond))},
+	return append(
+		rows,
+		row{
+			name:   "all in turn, every 50 ms",
+			goals:  []string{goalFair},
+			change: with(bursting, noise, every(50*time.Millisecond)),
+		},
+		row{
+			name:   "all in turn, every 200 ms",
+			goals:  []string{goalFair},
+			change: with(bursting, noise, every(200*time.Millisecond)),
+		},
 		row{name: "all in turn, 120 clients for 10 minutes", goals: []string{goalFair}, change: with(bursting, noise,
-			func(o *sim.Options) { o.Keys, o.Duration = 10*sim.BurstKeys, 10*time.Minute }), most: 2},
+			func(o *sim.Options) { o.Keys, o.Duration = 10*sim.BurstKeys, 10*time.Minute }), max: 2},
 	)
 }
 
@@ -177,8 +200,11 @@ func partitions() (rows []row) {
 	}
 	for _, policy := range policies {
 		for _, p := range []sim.Pattern{sim.Even, sim.Skew} {
-			rows = append(rows, row{name: fmt.Sprintf("%s 2x, %s", p, policy.name), goals: []string{goalCut, goalCut + policy.name},
-				change: with(policy.change, offered(p, 2), cut(sim.Partition{A: 2}))})
+			rows = append(
+				rows,
+				row{name: fmt.Sprintf("%s 2x, %s", p, policy.name), goals: []string{goalCut, goalCut + policy.name},
+					change: with(policy.change, offered(p, 2), cut(sim.Partition{A: 2}))},
+			)
 		}
 		rows = append(rows, row{name: fmt.Sprintf("even 2x, nobody hears it, %s", policy.name),
 			change: with(policy.change, cut(sim.Partition{A: 2, OneWay: true}))})
@@ -222,8 +248,11 @@ func troubles() (rows []row) {
 		rows = append(rows, row{name: t.name, goals: []string{goalRedis}, change: befalls(t.faults)})
 	}
 	return append(rows, row{name: "everything at once, 20 clients, 30 % loss", goals: []string{goalRedis}, change: with(
-		befalls("slow@20s-40s twice@10s-50s down@22s-24s flush@25s rewind@27s-30s mute@30s-33s stale@32s-35s restart@37s"),
-		func(o *sim.Options) { o.Keys, o.Limit, o.Loss = 20, 100, 0.3 })})
+		befalls(
+			"slow@20s-40s twice@10s-50s down@22s-24s flush@25s rewind@27s-30s mute@30s-33s stale@32s-35s restart@37s",
+		),
+		func(o *sim.Options) { o.Keys, o.Limit, o.Loss = 20, 100, 0.3 },
+	)})
 }
 
 // befalls has faults befall the stores.
@@ -253,7 +282,8 @@ func small() (rows []row) {
 	for _, limit := range []uint64{5, 20} {
 		for _, p := range []sim.Pattern{sim.Even, sim.Skew} {
 			limited := func(o *sim.Options) { o.Limit = limit }
-			rows = append(rows, row{name: fmt.Sprintf("%s 2x, a limit of %d", p, limit), change: with(offered(p, 2), limited)})
+			rows = append(rows,
+				row{name: fmt.Sprintf("%s 2x, a limit of %d", p, limit), change: with(offered(p, 2), limited)})
 		}
 	}
 	return rows
@@ -262,11 +292,16 @@ func small() (rows []row) {
 func algorithms() (rows []row) {
 	for _, a := range sim.Algorithms {
 		by := func(o *sim.Options) { o.Method = a }
-		bursts := func(o *sim.Options) { o.Keys, o.Beside = sim.BurstKeys, 0 }
-		rows = append(rows,
+		bursts := func(o *sim.Options) { o.Keys, o.Compliant = sim.BurstKeys, 0 }
+		rows = append(
+			rows,
 			row{name: fmt.Sprintf("%s, even 2x", a), change: by},
 			row{name: fmt.Sprintf("%s, flash", a), change: with(by, offered(sim.Flash, 0))},
-			row{name: fmt.Sprintf("%s, compliant-burst", a), goals: []string{goalFair}, change: with(by, offered(sim.CompliantBurst, 0), bursts)},
+			row{
+				name:   fmt.Sprintf("%s, compliant-burst", a),
+				goals:  []string{goalFair},
+				change: with(by, offered(sim.CompliantBurst, 0), bursts),
+			},
 		)
 	}
 	return rows
@@ -283,5 +318,8 @@ var contests = []row{
 	{name: "one of three regions cut 30 s, even 2x", change: func(o *sim.Options) {
 		o.Partitions, o.Duration = []sim.Partition{{A: 2, From: seconds(20), Until: seconds(50)}}, seconds(80)
 	}},
-	{name: "compliant bursts", change: func(o *sim.Options) { o.Pattern, o.Keys, o.Beside = sim.CompliantBurst, sim.BurstKeys, 0 }},
+	{
+		name:   "compliant bursts",
+		change: func(o *sim.Options) { o.Pattern, o.Keys, o.Compliant = sim.CompliantBurst, sim.BurstKeys, 0 },
+	},
 }

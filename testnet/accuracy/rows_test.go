@@ -29,7 +29,8 @@ func everyRow(t *testing.T, f func(title string, r *row)) {
 	}
 }
 
-// Each row can be simulated, is told apart from others of its table, and is all in its command: it has nothing changed that has no flag.
+// Each row can be simulated, is told apart from others of its table, and is all in its command: it has nothing changed
+// that has no flag.
 func TestRows(t *testing.T) {
 	seen := make(map[string]bool)
 	everyRow(t, func(title string, r *row) {
@@ -42,7 +43,8 @@ func TestRows(t *testing.T) {
 		} else {
 			seen[name] = true
 		}
-		if o.Jitter != usual.Jitter || o.Trace != nil || o.Store || o.Start != 0 || len(o.Pauses)+len(o.Crashes) > 0 || o.Seed != usual.Seed {
+		if o.Jitter != usual.Jitter || o.Trace != nil || o.Store || o.Start != 0 || len(o.Pauses)+len(o.Crashes) > 0 ||
+			o.Seed != usual.Seed {
 			t.Errorf("%s, %s: %+v has no command", title, r.name, o)
 		}
 		if again := r.options(); !reflect.DeepEqual(o, again) {
@@ -90,7 +92,7 @@ func TestRowsAndGoalsMeet(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	if d, err := open("cut off"); err != nil || d.whole || len(d.sections) != 1 || d.ablation || d.fairness {
+	if d, err := open("cut off"); err != nil || d.complete || len(d.sections) != 1 || d.ablation || d.fairness {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if d, err := open("ABLATION"); err != nil || len(d.sections) != 0 || !d.ablation {

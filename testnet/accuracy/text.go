@@ -54,18 +54,32 @@ type column struct {
 
 var (
 	usual = []column{
-		{"net, %", figure(netPct)}, {"peak, %", figure(peak)}, {"rejected", rejected}, {"bound, %", figure(bound)}, {"factor", figure(boundRatio)},
+		{
+			"net, %", figure(netPct),
+		}, {"peak, %", figure(peak)}, {"rejected", rejected}, {"bound, %", figure(bound)}, {"factor",
+			figure(boundRatio)},
 		{"kB/s", figure(kilobytes)}, {"messages/s", figure(messages)}, {"edgelimit sim", command},
 	}
 	cuts = []column{
-		{"net, %", figure(netPct)}, {"net in the cut, %", figure(cutNet)}, {"peak, %", figure(peak)}, {"peak two windows after, %", figure(healedPeak)},
-		{"known again, ms", figure(healed)}, {"rejected", rejected}, {"bound, %", figure(bound)}, {"factor", figure(boundRatio)},
+		{
+			"net, %", figure(netPct),
+		}, {"net in the cut, %", figure(cutNet)}, {"peak, %", figure(peak)}, {"peak two windows after, %",
+			figure(healedPeak)},
+		{
+			"known again, ms", figure(healed),
+		}, {"rejected", rejected}, {"bound, %", figure(bound)}, {"factor", figure(boundRatio)},
 		{"kB/s", figure(kilobytes)}, {"messages/s", figure(messages)}, {"edgelimit sim", command},
 	}
 	stores = []column{
-		{"net, %", figure(netPct)}, {"peak, %", figure(peak)}, {"rejected", rejected}, {"calls", figure(storeCalls)}, {"failed", figure(storeFailed)},
-		{"lost", figure(slotsLost)}, {"lacking", figure(slotsMissing)}, {"twice", figure(slotsTwice)}, {"whole again, flushes", figure(wholeFlushes)},
-		{"whole again, ms", figure(wholeMillis)}, {"edgelimit sim", command},
+		{
+			"net, %", figure(netPct),
+		}, {"peak, %", figure(peak)}, {"rejected", rejected}, {"calls", figure(storeCalls)}, {"failed",
+			figure(storeFailed)},
+		{
+			"lost", figure(slotsLost),
+		}, {"lacking", figure(slotsMissing)}, {"twice", figure(slotsTwice)}, {"whole again, flushes",
+			figure(repairFlushes)},
+		{"whole again, ms", figure(repairMillis)}, {"edgelimit sim", command},
 	}
 )
 
@@ -160,8 +174,11 @@ func (d *document) ablationSheet() sheet {
 		line := []string{contests[i].name}
 		for _, v := range variants {
 			r := d.results.of(&v.contests()[i])
-			line = append(line, fmt.Sprintf("%s / %s (%s)%s", number(over(r.reports, netPct).median), number(over(r.reports, peak).median),
-				number(over(r.reports, messages).median), unfair(r)))
+			line = append(
+				line,
+				fmt.Sprintf("%s / %s (%s)%s", number(over(r.reports, netPct).median),
+					number(over(r.reports, peak).median), number(over(r.reports, messages).median), unfair(r)),
+			)
 		}
 		s.rows = append(s.rows, line)
 	}

@@ -1,12 +1,9 @@
 package main
 
-import (
-	"context"
-	"sync"
-)
+import "sync"
 
-// bareTable is the simplest table that could do: what a map of fixed cells costs, and how it scales over cores. It has no algorithms, no
-// replication, no expiry and no eviction.
+// bareTable is a lower bound: a sharded map of fixed cells without replication, expiry, eviction or a choice of
+// algorithms.
 type bareTable struct {
 	clock  clock
 	max    uint64
@@ -31,10 +28,10 @@ type bareCell struct {
 
 const bareWindow = int64(benchWindow)
 
-func openBare(_ context.Context, s *setting) (limiter, error) {
+func openBare(s *state) (limiter, error) {
 	t := &bareTable{max: benchLimit}
 	cells := 256
-	if s == settingMillion {
+	if s == stateMillion {
 		cells = 1 << 15
 	}
 	if s.limited {
@@ -49,16 +46,16 @@ func openBare(_ context.Context, s *setting) (limiter, error) {
 
 func (t *bareTable) coarse() *clock { return &t.clock }
 
-func (t *bareTable) ask(s *stream, from, to int) (admitted int) {
+func (t *bareTable) take(s *stream, from, to int) (admitted int) {
 	for _, key := range s.keys[from:to] {
-		if t.take(key, t.clock.ns.Load()) {
+		if t.takeKey(key, t.clock.ns.Load()) {
 			admitted++
 		}
 	}
 	return admitted
 }
 
-func (t *bareTable) take(key uint64, now int64) bool {
+func (t *bareTable) takeKey(key uint64, now int64) bool {
 	h := key * 0x9e3779b97f4a7c15
 	s := &t.shards[h>>58]
 	s.Lock()

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// What is said to fit into a budget is near to what the table says is in use of it.
+// The keys in use do not exceed the budget.
 func TestBudgets(t *testing.T) {
 	all, err := budgets(t.Context(), []int{4}, t.Output())
 	if err != nil {
@@ -12,7 +12,7 @@ func TestBudgets(t *testing.T) {
 		t.Errorf("%d lines, want %d", len(all), len(budgetLines))
 	}
 	for _, b := range all {
-		if b.InUse*float64(b.Keys) > 4<<20 || b.Keys < 500 || b.Bytes < 12 {
+		if b.inUse*float64(b.keys) > 4<<20 || b.keys < 500 || b.bytes < 12 {
 			t.Errorf("%+v", b)
 		}
 	}

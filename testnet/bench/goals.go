@@ -2,80 +2,68 @@ package main
 
 import "strings"
 
-// goal is what edgelimit has to reach, as a ratio within the run where it is one.
+// goal is a bound on a figure of edgelimit: a ratio within the run where possible.
 type goal struct {
 	text    string
-	most    float64 // at most this, unless least is set
-	least   float64
-	measure func(r *report) (float64, bool) // false: not measured
+	max     float64 // unless min is set
+	min     float64
+	measure func(*report) (float64, bool) // false: not measured
 }
 
-// goals are all of them. This is the only place that knows their figures.
 var goals = []goal{
-	{text: "hot key: time of a decision, of x/time/rate's", most: 1.0 / 3, measure: against(nameGiven, nameXTime, loadHot)},
-	{text: "the same with the identity's hash", most: 1.0 / 3, measure: against(nameEngine, nameXTime, loadHot)},
-	{text: "denied: time of a decision, of x/time/rate's", most: 0.25, measure: against(nameGiven, nameXTime, loadDenied)},
-	{text: "the same with the identity's hash", most: 0.25, measure: against(nameEngine, nameXTime, loadDenied)},
-	{text: "1M keys, uniform: time of a decision, of go-limiter's", most: 0.45, measure: against(nameGiven, nameGoLimiter, loadCold)},
-	{text: "the same with the identity's hash", most: 0.45, measure: against(nameEngine, nameGoLimiter, loadCold)},
-	{text: "allocations a decision, the worst of all algorithms and workloads", most: 0, measure: worstAllocs},
-	{text: "allocations a merged slot", most: 0, measure: mergeAllocs},
-	{text: "bytes a key, two buckets", most: 96, measure: bytesOf(nameTwoBuckets)},
-	{text: "bytes a key, token bucket", most: 96, measure: bytesOf(nameTokenBucket)},
-	{text: "bytes a key, ten sub-windows", most: 160, measure: bytesOf(nameEngine)},
-	{text: "bytes a live remote slot, 12 origins in all sub-windows", most: 16, measure: bytesOf(nameDense)},
-	{text: "full collection at 1M keys, of a pointer-free block's", most: 2, measure: collection},
-	{text: "own keys on two cores: speed-up, of the bare table's", least: 0.95, measure: scaling(loadSome, loadSomeTwo)},
-	{text: "1M keys on two cores: speed-up, of the bare table's", least: 0.95, measure: scaling(loadCold, loadColdTwo)},
-	{text: "a batch of 16 cold keys, of 16 single ones' time", most: 0.5, measure: batching},
+	{"hot key: time of a decision, of x/time/rate's", 1.0 / 3, 0, timeRatio(nameGiven, nameXTime, loadHot)},
+	{"the same with the identity's hash", 1.0 / 3, 0, timeRatio(nameEngine, nameXTime, loadHot)},
+	{"denied: time of a decision, of x/time/rate's", 0.25, 0, timeRatio(nameGiven, nameXTime, loadDenied)},
+	{"the same with the identity's hash", 0.25, 0, timeRatio(nameEngine, nameXTime, loadDenied)},
+	{"1M keys, uniform: time of a decision, of go-limiter's", 0.45, 0, timeRatio(nameGiven, nameGoLimiter, loadCold)},
+	{"the same with the identity's hash", 0.45, 0, timeRatio(nameEngine, nameGoLimiter, loadCold)},
+	{"allocations a decision, the maximum of all algorithms and workloads", 0, 0, maxAllocs},
+	{"allocations a merged slot", 0, 0, maxMergeAllocs},
+	{"bytes a key, two buckets", 96, 0, bytesOf(nameTwoBuckets)},
+	{"bytes a key, token bucket", 96, 0, bytesOf(nameTokenBucket)},
+	{"bytes a key, ten sub-windows", 160, 0, bytesOf(nameEngine)},
+	{"bytes a live remote slot, 12 origins in all sub-windows", 16, 0, bytesOf(nameDense)},
+	{"full collection at 1M keys, of a pointer-free block's", 2, 0, collection},
+	{"own keys on two cores: speed-up, of the bare table's", 0, 0.95, scaling(loadSome)},
+	{"1M keys on two cores: speed-up, of the bare table's", 0, 0.95, scaling(loadCold)},
+	{"a batch of 16 cold keys, of 16 single ones' time", 0.5, 0, batching},
 }
 
-// verdict is a goal and what was measured.
-type verdict struct {
-	Goal     string  `json:"goal"`
-	Most     float64 `json:"most"`
-	Least    float64 `json:"least,omitempty"`
-	Measured float64 `json:"measured"`
-	Verdict  string  `json:"verdict"` // met, missed, not measured
-}
-
-func (g *goal) judge(r *report) verdict {
-	v := verdict{Goal: g.text, Most: g.most, Least: g.least, Verdict: "missed"}
+// judge returns the measured figure and the verdict: met, missed, or not measured.
+func (g *goal) judge(r *report) (measured, verdict string) {
 	got, ok := g.measure(r)
-	switch v.Measured = got; {
+	switch {
 	case !ok:
-		v.Verdict = "not measured"
-	case g.least > 0 && got >= g.least, g.least == 0 && got <= g.most:
-		v.Verdict = "met"
+		return "-", "not measured"
+	case g.min > 0 && got >= g.min, g.min == 0 && got <= g.max:
+		return figure(got), "met"
 	}
-	return v
+	return figure(got), "missed"
 }
 
-func against(ours, theirs, load string) func(*report) (float64, bool) {
+func timeRatio(ours, theirs, load string) func(*report) (float64, bool) {
 	return func(r *report) (float64, bool) { return r.ratio(series{ours, load}, series{theirs, load}) }
 }
 
-// allocsNoise is how many allocations a decision the run itself makes: its goroutines and their clock.
-const allocsNoise = 0.001
-
-func worstAllocs(r *report) (worst float64, measured bool) {
-	for id, n := range r.allocs {
-		if strings.HasPrefix(id.contestant, "edgelimit") {
-			worst, measured = max(worst, n), true
+func maxAllocs(r *report) (allocs float64, measured bool) {
+	for _, t := range r.timings {
+		if strings.HasPrefix(t.contestant, "edgelimit") {
+			allocs, measured = max(allocs, t.allocs), true
 		}
 	}
-	return quiet(worst), measured
+	return withoutNoise(allocs), measured
 }
 
-func mergeAllocs(r *report) (worst float64, measured bool) {
-	for _, m := range r.Merges {
-		worst, measured = max(worst, m.Allocs), true
+func maxMergeAllocs(r *report) (allocs float64, measured bool) {
+	for _, m := range r.merges {
+		allocs, measured = max(allocs, m.allocs), true
 	}
-	return quiet(worst), measured
+	return withoutNoise(allocs), measured
 }
 
-func quiet(allocs float64) float64 {
-	if allocs < allocsNoise {
+// withoutNoise returns 0 for fewer than 0.001 allocations per decision: the run's own goroutines and clock.
+func withoutNoise(allocs float64) float64 {
+	if allocs < 0.001 {
 		return 0
 	}
 	return allocs
@@ -84,25 +72,25 @@ func quiet(allocs float64) float64 {
 func bytesOf(name string) func(*report) (float64, bool) {
 	return func(r *report) (float64, bool) {
 		b, ok := r.worstBudget(name)
-		return b.Bytes, ok
+		return b.bytes, ok
 	}
 }
 
 func collection(r *report) (float64, bool) {
 	f, ok := r.footprint(nameEngine)
-	return f.GC / f.BlockGC, ok
+	return f.gcMS / f.blockGCMS, ok
 }
 
-// scaling compares how much faster two cores are than one, with the key given as the bare table has it.
-func scaling(one, two string) func(*report) (float64, bool) {
+// scaling is the speed-up by a second core, ours over the bare table's, both with the key given.
+func scaling(load string) func(*report) (float64, bool) {
 	return func(r *report) (float64, bool) {
-		ours, ok := r.ratio(series{nameGiven, one}, series{nameGiven, two})
-		bare, also := r.ratio(series{nameBare, one}, series{nameBare, two})
+		ours, ok := r.ratio(series{nameGiven, load}, series{nameGiven, load + twoCores})
+		bare, also := r.ratio(series{nameBare, load}, series{nameBare, load + twoCores})
 		return ours / bare, ok && also
 	}
 }
 
-// batching compares the table's part, with the keys given: to hash an identity costs the same either way.
+// batching compares the table's part, with the key given: the hash of an identity costs the same either way.
 func batching(r *report) (float64, bool) {
 	return r.ratio(series{nameBatchGiven, loadCold}, series{nameGiven, loadCold})
 }

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// footprint is what a million keys need of a contestant.
+// footprint is the memory of a contestant with a million keys.
 type footprint struct {
-	Name        string  `json:"name"`
-	BytesPerKey float64 `json:"bytes_per_key"` // of the heap; what a server would hold for the contestant, identities included
-	GC          float64 `json:"gc_ms"`         // a full collection, median
-	BlockGC     float64 `json:"block_gc_ms"`   // the same with a block of as many bytes without pointers instead
+	name        string
+	bytesPerKey float64 // growth of the heap, with the identities that it keeps
+	gcMS        float64 // a full collection, median
+	blockGCMS   float64 // the same with a block of as many bytes without pointers instead
 }
 
-// footprints measures what a million keys need of each contestant, one alone at a time.
-func footprints(ctx context.Context, all []contestant, p pace, progress io.Writer) ([]footprint, error) {
-	met := newStream(settingMillion.clients())
+// footprints measures the contestants, each alone in memory.
+func footprints(ctx context.Context, all []contestant, d duration, progress io.Writer) ([]footprint, error) {
+	seen := newStream(stateMillion.clients())
 	var prints []footprint
 	for i := range all {
 		c := &all[i]
@@ -29,52 +29,50 @@ func footprints(ctx context.Context, all []contestant, p pace, progress io.Write
 			return nil, err
 		}
 		fmt.Fprintf(progress, "a million keys: %s\n", c.name)
-		f, err := footprintOf(ctx, c, met, p.collections)
+		f, err := footprintOf(c, seen, d.collections)
 		if err != nil {
 			return nil, err
 		}
 		prints = append(prints, f)
 	}
-	runtime.KeepAlive(met)
+	runtime.KeepAlive(seen)
 	return prints, nil
 }
 
-func footprintOf(ctx context.Context, c *contestant, met *stream, collections int) (footprint, error) {
+func footprintOf(c *contestant, seen *stream, collections int) (footprint, error) {
 	before := heapAfterGC()
-	l, err := c.opened(ctx, settingMillion, met)
+	l, err := c.inState(stateMillion, seen)
 	if err != nil {
 		return footprint{}, err
 	}
-	grown := heapAfterGC() - before
-	f := footprint{Name: c.name, BytesPerKey: float64(grown) / million, GC: collectionTime(collections)}
-	if c, ok := l.(closer); ok {
-		if err := c.close(); err != nil {
-			return footprint{}, err
-		}
+	growth := heapAfterGC() - before
+	f := footprint{name: c.name, bytesPerKey: float64(growth) / million, gcMS: collectionTime(collections)}
+	if err := closeLimiter(l); err != nil {
+		return footprint{}, err
 	}
 	runtime.KeepAlive(l)
 	l = nil
 	heapAfterGC()
-	block := make([]uint64, grown/8)
+	block := make([]uint64, growth/8)
 	for i := 0; i < len(block); i += 512 {
-		block[i] = 1 // so that it is there
+		block[i] = 1 // touch every page
 	}
-	f.BlockGC = collectionTime(collections)
+	f.blockGCMS = collectionTime(collections)
 	runtime.KeepAlive(block)
 	return f, nil
 }
 
-// heapAfterGC is what is in use of the heap, garbage left out.
+// heapAfterGC returns the bytes in use of the heap without garbage.
 func heapAfterGC() uint64 {
 	runtime.GC()
-	runtime.GC() // what finalizers and pools held on to
+	runtime.GC() // what finalizers and pools kept
 	return heapInUse()
 }
 
-// collectionTime is how long a full collection takes, in milliseconds: the median of so many, or of more as long as they are short.
+// collectionTime returns the median time of a full collection in ms, of at least that many and of at least 100 ms.
 func collectionTime(least int) float64 {
 	var ms []float64
-	for begun := time.Now(); len(ms) < least || time.Since(begun) < 100*time.Millisecond; {
+	for start := time.Now(); len(ms) < least || time.Since(start) < 100*time.Millisecond; {
 		begin := time.Now()
 		runtime.GC()
 		ms = append(ms, time.Since(begin).Seconds()*1e3)

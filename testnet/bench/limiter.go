@@ -1,22 +1,20 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 )
 
-// limiter is a contestant at work.
+// limiter is a contestant with its state.
 type limiter interface {
-	// ask asks for the requests from..to-1 of the stream, one after the other, and returns how many were admitted. It is safe for
-	// concurrent use.
-	ask(s *stream, from, to int) (admitted int)
+	// take makes the requests from..to-1 of the stream, one after the other, and returns how many it admitted. It is
+	// safe for concurrent use.
+	take(s *stream, from, to int) (admitted int)
 }
 
-// filler is a limiter that has a faster way than ask to have met all clients of a stream, or one that leaves it as a running server would
-// find it.
+// filler is a limiter with another way than take to bring it to a state: a faster one, or one closer to production.
 type filler interface {
 	fill(s *stream) error
 }
@@ -26,35 +24,30 @@ type closer interface {
 	close() error
 }
 
-// setting is the state of a limiter that a workload needs. Workloads of the same setting share it.
-type setting struct {
+// state is what a limiter has counted before a workload. Workloads with the same state share the limiter.
+type state struct {
 	name    string
-	limited bool            // a limit of 1 that the fill uses up; otherwise one that is never reached
-	clients func() []uint32 // who has asked before
+	limited bool            // a limit of 1 that is used up; otherwise one that is never reached
+	clients func() []uint32 // the clients that have made a request
 }
 
 var (
-	settingHot     = &setting{name: "hot", clients: func() []uint32 { return upTo(0, 3*1024) }}
-	settingDenied  = &setting{name: "denied", limited: true, clients: func() []uint32 { return upTo(0, 1) }}
-	settingMillion = &setting{name: "million", clients: func() []uint32 { return upTo(0, million) }}
+	stateHot     = &state{name: "hot", clients: func() []uint32 { return upTo(0, 3*1024) }}
+	stateDenied  = &state{name: "denied", limited: true, clients: func() []uint32 { return upTo(0, 1) }}
+	stateMillion = &state{name: "million", clients: func() []uint32 { return upTo(0, million) }}
 )
 
-// contestant is one way to limit rates.
+// contestant is a rate limiter of the comparison.
 type contestant struct {
-	name string
-	// open returns a limiter that has met nobody.
-	open func(ctx context.Context, s *setting) (limiter, error)
-	// hotOnly leaves out the million keys.
-	hotOnly bool
-	// sharesTable is set for another way to ask the table of a contestant that is there already: its memory is not measured again.
-	sharesTable bool
-	// outOfProcess is set for those whose memory is elsewhere.
-	outOfProcess bool
-	// mayDeny is set for those that cannot have a limit which a million keys never reach.
-	mayDeny bool
+	name         string
+	open         func(s *state) (limiter, error) // with nothing counted
+	hotOnly      bool                            // without the workloads of a million keys
+	sharesTable  bool                            // another caller of another contestant's table: same memory
+	outOfProcess bool                            // its memory is elsewhere
+	mayDeny      bool                            // it has no limit that a million keys never reach
 }
 
-// The names that goals and ratios refer to.
+// The names in the goals and ratios.
 const (
 	nameEngine      = "edgelimit, 10 sub-windows"
 	nameGiven       = nameEngine + ", key given"
@@ -73,7 +66,7 @@ const (
 	nameBare        = "bare table, key given"
 )
 
-// contestants returns all of them. redisAddr is where Redis is, "" if there is none.
+// contestants returns all of them, without redis_rate if redisAddr is empty.
 func contestants(redisAddr string) []contestant {
 	all := append(engines(), rivals()...)
 	if redisAddr != "" {
@@ -82,31 +75,39 @@ func contestants(redisAddr string) []contestant {
 	return append(all, contestant{name: nameBare, open: openBare})
 }
 
-// named returns those whose names contain one of the parts, which commas separate.
+// named returns the contestants whose name contains one of the parts, which commas separate.
 func named(all []contestant, parts string) []contestant {
 	return slices.DeleteFunc(all, func(c contestant) bool {
-		return !slices.ContainsFunc(strings.Split(parts, ","), func(part string) bool { return strings.Contains(c.name, part) })
+		contains := func(part string) bool { return strings.Contains(c.name, part) }
+		return !slices.ContainsFunc(strings.Split(parts, ","), contains)
 	})
 }
 
-// opened returns a limiter that has met the setting's clients.
-func (c *contestant) opened(ctx context.Context, s *setting, met *stream) (limiter, error) {
-	l, err := c.open(ctx, s)
+// inState returns a limiter that has counted the requests seen.
+func (c *contestant) inState(s *state, seen *stream) (limiter, error) {
+	l, err := c.open(s)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
 	if f, ok := l.(filler); ok {
-		if err := f.fill(met); err != nil {
+		if err := f.fill(seen); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		return l, nil
 	}
-	l.ask(met, 0, met.len())
+	l.take(seen, 0, seen.len())
 	return l, nil
 }
 
-// clock is the coarse clock of a limiter that takes the time as an argument. It runs only while its limiter is measured, so that
-// sub-windows turn over as often as they do for a limiter that is asked all the time.
+func closeLimiter(l limiter) error {
+	if c, ok := l.(closer); ok {
+		return c.close()
+	}
+	return nil
+}
+
+// clock is the coarse clock of a limiter that takes the time as an argument. It runs only while its limiter is
+// measured, so that sub-windows turn over as often per request as under a steady load.
 type clock struct{ ns atomic.Int64 }
 
 // clocked is a limiter that has a clock.

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startRedis starts a Redis that keeps nothing on disk, on a free port of loopback, and returns its address and how to end it.
+// startRedis starts a Redis without persistence on a free port of loopback.
 func startRedis(ctx context.Context) (addr string, stop func(), err error) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,7 +28,8 @@ func startRedis(ctx context.Context) (addr string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	cmd := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", dir)
+	cmd := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no",
+		"--dir", dir)
 	if err := cmd.Start(); err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -60,7 +61,7 @@ type redisLimiter struct {
 }
 
 func redisRate(addr string) contestant {
-	open := func(_ context.Context, s *setting) (limiter, error) {
+	open := func(s *state) (limiter, error) {
 		client := redis.NewClient(&redis.Options{Addr: addr})
 		limit := redis_rate.PerSecond(1e6)
 		if s.limited {
@@ -71,7 +72,7 @@ func redisRate(addr string) contestant {
 	return contestant{name: nameRedisRate, open: open, outOfProcess: true}
 }
 
-func (r *redisLimiter) ask(s *stream, from, to int) (admitted int) {
+func (r *redisLimiter) take(s *stream, from, to int) (admitted int) {
 	ctx := context.Background()
 	for i := from; i < to; i++ {
 		if res, err := r.limiter.Allow(ctx, r.prefix+s.identity(i), r.limit); err == nil && res.Allowed == 1 {
@@ -81,10 +82,10 @@ func (r *redisLimiter) ask(s *stream, from, to int) (admitted int) {
 	return admitted
 }
 
-// fill stores what redis_rate would, in pipelines: a million round trips take too long.
+// fill writes the keys of redis_rate in pipelines: a million round trips take too long.
 func (r *redisLimiter) fill(s *stream) error {
 	if s.len() < 10_000 {
-		r.ask(s, 0, s.len())
+		r.take(s, 0, s.len())
 		return nil
 	}
 	ctx := context.Background()
@@ -102,8 +103,8 @@ func (r *redisLimiter) fill(s *stream) error {
 
 func (r *redisLimiter) close() error { return r.client.Close() }
 
-// redisBytesPerKey is what Redis itself needs for a million keys of redis_rate, in bytes a key.
-func redisBytesPerKey(ctx context.Context, addr string, met *stream) (float64, error) {
+// redisBytesPerKey returns the bytes per key that Redis uses for a million keys of redis_rate.
+func redisBytesPerKey(ctx context.Context, addr string, seen *stream) (float64, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close()
 	before, err := usedMemory(ctx, client)
@@ -111,12 +112,12 @@ func redisBytesPerKey(ctx context.Context, addr string, met *stream) (float64, e
 		return 0, err
 	}
 	c := redisRate(addr)
-	l, err := c.opened(ctx, settingMillion, met)
+	l, err := c.inState(stateMillion, seen)
 	if err != nil {
 		return 0, err
 	}
 	after, err := usedMemory(ctx, client)
-	return float64(after-before) / million, errors.Join(err, l.(closer).close(), client.FlushAll(ctx).Err())
+	return float64(after-before) / million, errors.Join(err, closeLimiter(l), client.FlushAll(ctx).Err())
 }
 
 func usedMemory(ctx context.Context, client *redis.Client) (int64, error) {
@@ -129,5 +130,5 @@ func usedMemory(ctx context.Context, client *redis.Client) (int64, error) {
 			return strconv.ParseInt(strings.TrimSpace(v), 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("redis tells no used_memory")
+	return 0, fmt.Errorf("redis INFO has no used_memory")
 }

@@ -6,93 +6,75 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"runtime"
 	"strings"
 )
 
-// report is all that a run found.
+// report holds the results of a run.
 type report struct {
-	Machine    string      `json:"machine"`
-	Rounds     int         `json:"rounds"`
-	SliceMS    float64     `json:"slice_ms"`
-	Redis      string      `json:"redis"`               // what the Redis says of itself, or why there is none
-	RedisBytes float64     `json:"redis_bytes_per_key"` // in Redis, 0 without one
-	Timings    []timing    `json:"timings"`
-	Merges     []merging   `json:"merges"`
-	Footprints []footprint `json:"footprints"`
-	Budgets    []budget    `json:"budgets"`
-	Goals      []verdict   `json:"goals"`
+	duration   duration
+	redis      string  // its version, or why there is none
+	redisBytes float64 // per key in Redis, 0 without Redis
+	timings    []timing
+	merges     []mergeCost
+	footprints []footprint
+	budgets    []budget
 
-	series map[series][]float64 // nanoseconds a decision, a value a round
-	allocs map[series]float64
+	series map[series][]float64 // ns per decision, a value per round
 }
 
-// series names what was measured once a round.
+// series names the values that were measured once per round.
 type series struct{ contestant, workload string }
 
-// timing is the figures of one contestant at one workload.
+// timing holds the medians of a series.
 type timing struct {
-	Contestant  string  `json:"contestant"`
-	Workload    string  `json:"workload"`
-	NS          float64 `json:"ns"`
-	Allocs      float64 `json:"allocs"`
-	Served      float64 `json:"served"`                   // share of its cores that it got
-	OfXTime     float64 `json:"of_x_time_rate,omitempty"` // its time as a multiple of theirs
-	OfGoLimiter float64 `json:"of_go_limiter,omitempty"`
+	series
+	ns, allocs float64
+	cpu        float64 // share of its cores that it got
 }
 
-// compare measures everything, or only the times of some.
-func compare(ctx context.Context, p pace, only string, progress io.Writer) (*report, error) {
-	r := &report{Machine: machine(), Rounds: p.rounds, SliceMS: p.slice.Seconds() * 1e3}
+// compare measures everything, or only the times of the contestants that only names.
+func compare(ctx context.Context, d duration, only string, progress io.Writer) (*report, error) {
+	r := &report{duration: d}
 	addr, stop, err := startRedis(ctx)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		r.Redis = "redis-server is not installed: redis_rate is left out"
-		fmt.Fprintln(progress, r.Redis)
+		r.redis = "redis-server is not installed: without redis_rate"
+		fmt.Fprintln(progress, r.redis)
 	case err != nil:
 		return nil, err
 	default:
 		defer stop()
-		r.Redis = redisVersion()
+		r.redis = redisVersion()
 	}
 	all := contestants(addr)
 	if only != "" {
 		all = named(all, only)
-		return r, r.time(ctx, all, p, progress)
+		return r, r.time(ctx, all, progress)
 	}
-	if r.Footprints, err = footprints(ctx, all, p, progress); err != nil {
+	if r.footprints, err = footprints(ctx, all, d, progress); err != nil {
 		return nil, err
 	}
-	if r.Budgets, err = budgets(ctx, p.budgets, progress); err != nil {
+	if r.budgets, err = budgets(ctx, d.budgets, progress); err != nil {
 		return nil, err
 	}
 	if addr != "" {
-		if r.RedisBytes, err = redisBytesPerKey(ctx, addr, newStream(settingMillion.clients())); err != nil {
+		if r.redisBytes, err = redisBytesPerKey(ctx, addr, newStream(stateMillion.clients())); err != nil {
 			return nil, err
 		}
 	}
-	if r.Merges, err = mergings(ctx, p, progress); err != nil {
+	if r.merges, err = mergeCosts(ctx, d, progress); err != nil {
 		return nil, err
 	}
-	return r, r.time(ctx, all, p, progress)
+	return r, r.time(ctx, all, progress)
 }
 
-// time measures the times of decisions, and judges.
-func (r *report) time(ctx context.Context, all []contestant, p pace, progress io.Writer) error {
-	turns, err := timings(ctx, all, p, progress)
-	if err != nil {
-		return err
+// time measures the times of decisions.
+func (r *report) time(ctx context.Context, all []contestant, progress io.Writer) error {
+	turns, err := timings(ctx, all, r.duration, progress)
+	if err == nil {
+		r.addTurns(turns)
 	}
-	r.addTurns(turns)
-	for _, g := range goals {
-		r.Goals = append(r.Goals, g.judge(r))
-	}
-	return nil
-}
-
-// machine tells what the figures depend on.
-func machine() string {
-	return fmt.Sprintf("%d CPUs, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	return err
 }
 
 // redisVersion returns "Redis 7.0.15".
@@ -107,43 +89,33 @@ func redisVersion() string {
 }
 
 func (r *report) addTurns(turns []*turn) {
-	r.series, r.allocs = map[series][]float64{}, map[series]float64{}
+	r.series = map[series][]float64{}
 	for _, t := range turns {
 		id := series{t.contestant.name, t.load.name}
-		r.series[id] = each(t.slices, func(s slice) float64 { return s.ns })
-		r.allocs[id] = median(each(t.slices, func(s slice) float64 { return s.allocs }))
-	}
-	for _, t := range turns {
-		id := series{t.contestant.name, t.load.name}
-		ofXTime, _ := r.ratio(id, series{nameXTime, t.load.name})
-		ofGoLimiter, _ := r.ratio(id, series{nameGoLimiter, t.load.name})
-		r.Timings = append(r.Timings, timing{
-			Contestant: id.contestant, Workload: id.workload, NS: median(r.series[id]), Allocs: r.allocs[id],
-			Served: median(each(t.slices, func(s slice) float64 { return s.served })), OfXTime: ofXTime, OfGoLimiter: ofGoLimiter,
-		})
+		each := func(figure func(slice) float64) (all []float64) {
+			for _, s := range t.slices {
+				all = append(all, figure(s))
+			}
+			return all
+		}
+		r.series[id] = each(func(s slice) float64 { return s.ns })
+		allocs, cpu := each(func(s slice) float64 { return s.allocs }), each(func(s slice) float64 { return s.cpu })
+		r.timings = append(r.timings, timing{id, median(r.series[id]), median(allocs), median(cpu)})
 	}
 }
 
-func each(slices []slice, figure func(slice) float64) []float64 {
-	all := make([]float64, len(slices))
-	for i, s := range slices {
-		all[i] = figure(s)
-	}
-	return all
-}
-
-// served is the median share of the cores that the contestants in this process got, with one core and with two.
-func (r *report) served(cores int) float64 {
+// cpu is the median share of the cores that contestants in this process got, with one core or with two.
+func (r *report) cpu(cores int) float64 {
 	var all []float64
-	for _, t := range r.Timings {
-		if t.Contestant != nameRedisRate && strings.HasSuffix(t.Workload, twoCores) == (cores == 2) {
-			all = append(all, t.Served)
+	for _, t := range r.timings {
+		if t.contestant != nameRedisRate && strings.HasSuffix(t.workload, twoCores) == (cores == 2) {
+			all = append(all, t.cpu)
 		}
 	}
 	return median(all)
 }
 
-// ratio is the median of the ratios of a to b within the rounds; false if one of them was not measured.
+// ratio returns the median of the ratios of a to b within the rounds, or false if one of them was not measured.
 func (r *report) ratio(a, b series) (float64, bool) {
 	as, bs := r.series[a], r.series[b]
 	if len(as) == 0 || len(as) != len(bs) {
@@ -156,19 +128,9 @@ func (r *report) ratio(a, b series) (float64, bool) {
 	return median(ratios), true
 }
 
-// timing returns the figures of a contestant at a workload.
-func (r *report) timing(id series) (timing, bool) {
-	for _, t := range r.Timings {
-		if t.Contestant == id.contestant && t.Workload == id.workload {
-			return t, true
-		}
-	}
-	return timing{}, false
-}
-
 func (r *report) footprint(name string) (footprint, bool) {
-	for _, f := range r.Footprints {
-		if f.Name == name {
+	for _, f := range r.footprints {
+		if f.name == name {
 			return f, true
 		}
 	}
@@ -177,8 +139,8 @@ func (r *report) footprint(name string) (footprint, bool) {
 
 // worstBudget returns the budget of which a key takes most.
 func (r *report) worstBudget(name string) (worst budget, ok bool) {
-	for _, b := range r.Budgets {
-		if b.Name == name && (!ok || b.Bytes > worst.Bytes) {
+	for _, b := range r.budgets {
+		if b.name == name && (!ok || b.bytes > worst.bytes) {
 			worst, ok = b, true
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// rivals returns what people use in process. All of them are given limits that are never reached, or of one an hour.
+// rivals returns the alternatives in process. Their limit is never reached, or 1 per hour.
 func rivals() []contestant {
 	return []contestant{
 		{name: nameXTime, open: openXTime},
@@ -31,14 +31,14 @@ type xTime struct {
 	burst    int
 }
 
-func openXTime(_ context.Context, s *setting) (limiter, error) {
+func openXTime(s *state) (limiter, error) {
 	if s.limited {
 		return &xTime{limit: rate.Every(time.Hour), burst: 1}, nil
 	}
 	return &xTime{limit: 1e9, burst: 1e9}, nil
 }
 
-func (x *xTime) ask(s *stream, from, to int) (admitted int) {
+func (x *xTime) take(s *stream, from, to int) (admitted int) {
 	for i := from; i < to; i++ {
 		id := s.identity(i)
 		l, ok := x.limiters.Load(id)
@@ -52,7 +52,8 @@ func (x *xTime) ask(s *stream, from, to int) (admitted int) {
 	return admitted
 }
 
-// fillCloned asks for all clients with an identity of their own each, as a server gets them: whoever keeps an identity keeps its memory.
+// fillCloned makes a request of each client with an identity in memory of its own, as a server receives it: a limiter
+// that keeps the identity keeps its memory.
 func fillCloned(s *stream, take func(identity string)) {
 	for i := range s.len() {
 		take(strings.Clone(s.identity(i)))
@@ -61,7 +62,7 @@ func fillCloned(s *stream, take func(identity string)) {
 
 type goLimiter struct{ store golimiter.Store }
 
-func openGoLimiter(_ context.Context, s *setting) (limiter, error) {
+func openGoLimiter(s *state) (limiter, error) {
 	cfg := &memorystore.Config{Tokens: 1 << 40, Interval: time.Hour}
 	if s.limited {
 		cfg.Tokens = 1
@@ -70,7 +71,7 @@ func openGoLimiter(_ context.Context, s *setting) (limiter, error) {
 	return &goLimiter{store}, err
 }
 
-func (g *goLimiter) ask(s *stream, from, to int) (admitted int) {
+func (g *goLimiter) take(s *stream, from, to int) (admitted int) {
 	ctx := context.Background()
 	for i := from; i < to; i++ {
 		if _, _, _, ok, err := g.store.Take(ctx, s.identity(i)); ok && err == nil {
@@ -89,7 +90,7 @@ func (g *goLimiter) close() error { return g.store.Close(context.Background()) }
 
 type throttledGCRA struct{ limiter *throttled.GCRARateLimiterCtx }
 
-func openThrottled(_ context.Context, s *setting) (limiter, error) {
+func openThrottled(s *state) (limiter, error) {
 	store, err := memstore.NewCtx(0)
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func openThrottled(_ context.Context, s *setting) (limiter, error) {
 	return &throttledGCRA{l}, err
 }
 
-func (t *throttledGCRA) ask(s *stream, from, to int) (admitted int) {
+func (t *throttledGCRA) take(s *stream, from, to int) (admitted int) {
 	ctx := context.Background()
 	for i := from; i < to; i++ {
 		if limited, _, err := t.limiter.RateLimitCtx(ctx, s.identity(i), 1); !limited && err == nil {
@@ -119,17 +120,17 @@ func (t *throttledGCRA) fill(s *stream) error {
 
 type ululeLimiter struct{ limiter *ulule.Limiter }
 
-func openUlule(_ context.Context, s *setting) (limiter, error) {
+func openUlule(s *state) (limiter, error) {
 	limit := int64(1 << 40)
 	if s.limited {
 		limit = 1
 	}
-	// Its cleaner would disturb everybody's slices: no more than once an hour.
+	// Its cleaner would disturb all slices: no more than once an hour.
 	store := memory.NewStoreWithOptions(ulule.StoreOptions{Prefix: ulule.DefaultPrefix, CleanUpInterval: time.Hour})
 	return &ululeLimiter{ulule.New(store, ulule.Rate{Period: time.Hour, Limit: limit})}, nil
 }
 
-func (u *ululeLimiter) ask(s *stream, from, to int) (admitted int) {
+func (u *ululeLimiter) take(s *stream, from, to int) (admitted int) {
 	ctx := context.Background()
 	for i := from; i < to; i++ {
 		if c, err := u.limiter.Get(ctx, s.identity(i)); err == nil && !c.Reached {

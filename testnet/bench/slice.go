@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// timekeeper drives the coarse clock of whoever is measured now.
+// timekeeper drives the coarse clock of the limiter that is measured.
 type timekeeper struct {
 	running atomic.Pointer[clock]
 	end     chan struct{}
@@ -41,19 +41,19 @@ func (k *timekeeper) stop() {
 	k.ended.Wait()
 }
 
-// slice is what one turn of one contestant came to.
+// slice is the result of one turn of one contestant.
 type slice struct {
 	ns       float64 // wall time per decision, of all cores together
-	allocs   float64 // allocations per decision
-	asked    int
+	allocs   float64 // per decision
+	requests int
 	admitted int
-	served   float64 // share of its cores' time that the process got: the rest went to others, or to waiting for each other
+	cpu      float64 // share of its cores that the process got; the rest went to others, or to waiting for locks
 }
 
-// collectAt is how much garbage may lie about before it is collected between two slices.
+// collectAt is the garbage in bytes that causes a collection between two slices.
 const collectAt = 1 << 30
 
-// measure lets the limiter work through the streams, one a core, for about d. at is where it is in each stream.
+// measure makes the requests of the streams, one stream per core, for about d. at is the position in each stream.
 func (k *timekeeper) measure(l limiter, streams []*stream, at []int, d time.Duration, chunk int) slice {
 	if e, ok := l.(interface{ drain() }); ok {
 		e.drain()
@@ -65,49 +65,49 @@ func (k *timekeeper) measure(l limiter, streams []*stream, at []int, d time.Dura
 	runtime.GOMAXPROCS(len(streams))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu, begun := processorTime(), time.Now()
+	cpu, start := cpuTime(), time.Now()
 	type share struct {
-		asked, admitted int
-		took            time.Duration
-		_               [64]byte
+		requests, admitted int
+		took               time.Duration
+		_                  [64]byte // another cache line
 	}
 	shares := make([]share, len(streams))
 	var all sync.WaitGroup
 	var ready atomic.Int32
 	for core, s := range streams {
 		all.Go(func() {
-			for ready.Add(1); int(ready.Load()) < len(streams); { // so that nobody works alone
+			for ready.Add(1); int(ready.Load()) < len(streams); { // start together
 				runtime.Gosched()
 			}
-			asked, admitted, pos := 0, 0, at[core]
+			requests, admitted, pos := 0, 0, at[core]
 			begin := time.Now()
 			took := time.Duration(0)
 			for ; took < d; took = time.Since(begin) {
 				to := min(pos+chunk, s.len())
-				admitted += l.ask(s, pos, to)
-				asked += to - pos
+				admitted += l.take(s, pos, to)
+				requests += to - pos
 				pos = to % s.len()
 			}
 			at[core] = pos
-			shares[core] = share{asked: asked, admitted: admitted, took: took}
+			shares[core] = share{requests: requests, admitted: admitted, took: took}
 		})
 	}
 	all.Wait()
-	r := slice{served: float64(processorTime()-cpu) / float64(time.Since(begun)) / float64(len(streams))}
+	r := slice{cpu: float64(cpuTime()-cpu) / float64(time.Since(start)) / float64(len(streams))}
 	runtime.ReadMemStats(&after)
 	perNs := 0.0
 	for _, s := range shares {
-		r.asked += s.asked
+		r.requests += s.requests
 		r.admitted += s.admitted
-		perNs += float64(s.asked) / float64(s.took)
+		perNs += float64(s.requests) / float64(s.took)
 	}
 	r.ns = 1 / perNs
-	r.allocs = float64(after.Mallocs-before.Mallocs) / float64(r.asked)
+	r.allocs = float64(after.Mallocs-before.Mallocs) / float64(r.requests)
 	return r
 }
 
-// processorTime is how long this process has run on a core, all its threads together.
-func processorTime() time.Duration {
+// cpuTime returns the CPU time of this process.
+func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		panic(err) // it cannot fail with these arguments
@@ -115,7 +115,7 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// withoutCollections runs f with the garbage collector off, and gives it a way to collect between slices.
+// withoutCollections runs f with the garbage collector off. f calls collect between slices.
 func withoutCollections(f func(collect func()) error) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))

@@ -7,12 +7,12 @@ import (
 	"github.com/dchest/siphash"
 )
 
-// million is how many keys the cold workloads have.
+// million is the number of keys of the cold workloads.
 const million = 1_000_000
 
-// stream is a sequence of requests: an identity each, and the key that edgelimit hashes it to. The identities lie in memory in the order in
-// which they are asked for, as if each had just come off a socket: to read them costs nobody a cache miss. It holds no pointers, so that
-// the garbage collector does not see it.
+// stream is a sequence of requests: an identity each, and the key that edgelimit hashes it to. The identities lie in
+// memory in the order of the requests, as if each had just come from a socket: reading them misses no cache. It holds
+// no pointers, so that the garbage collector ignores it.
 type stream struct {
 	text  string
 	start []uint32
@@ -29,7 +29,9 @@ func (s *stream) identity(i int) string {
 
 // newStream returns the requests of the clients with these numbers, in order.
 func newStream(clients []uint32) *stream {
-	s := &stream{start: make([]uint32, len(clients)), size: make([]uint8, len(clients)), keys: make([]uint64, len(clients))}
+	s := &stream{
+		start: make([]uint32, len(clients)), size: make([]uint8, len(clients)), keys: make([]uint64, len(clients)),
+	}
 	text := make([]byte, 0, 16*len(clients))
 	for i, c := range clients {
 		s.start[i] = uint32(len(text))
@@ -41,7 +43,7 @@ func newStream(clients []uint32) *stream {
 	return s
 }
 
-// appendIdentity appends the address of a client. Different clients have different addresses.
+// appendIdentity appends the address of a client, which no other client has.
 func appendIdentity(b []byte, client uint32) []byte {
 	ip := client * 2654435761 // odd: a permutation of all addresses
 	for i := range 4 {
@@ -53,10 +55,9 @@ func appendIdentity(b []byte, client uint32) []byte {
 	return b
 }
 
-// The secret, as a node has it.
 const secret0, secret1 = 0x0706050403020100, 0x0f0e0d0c0b0a0908
 
-// hashIdentity hashes an identity as a node does, and as it without an allocation.
+// hashIdentity hashes an identity as a node does, without an allocation.
 func hashIdentity(identity string) uint64 {
 	var stack [256]byte
 	b := append(stack[:0], byte(len(identity))) // its length as a uvarint: below 128
@@ -72,17 +73,18 @@ func upTo(from, to int) []uint32 {
 	return clients
 }
 
-// hot is one client that asks again and again.
+// hot is one client with all requests.
 func hot() []uint32 { return make([]uint32, 1024) }
 
-// some are a thousand clients that stay in the caches, each as likely as the others; other is a different thousand.
-func some(other int) []uint32 {
-	clients := upTo(other*1024, (other+1)*1024)
-	rand.New(rand.NewPCG(1, uint64(other))).Shuffle(len(clients), func(i, j int) { clients[i], clients[j] = clients[j], clients[i] })
+// some is the n-th set of 1024 clients, which stay in the caches, in random order.
+func some(n int) []uint32 {
+	clients := upTo(n*1024, (n+1)*1024)
+	swap := func(i, j int) { clients[i], clients[j] = clients[j], clients[i] }
+	rand.New(rand.NewPCG(1, uint64(n))).Shuffle(len(clients), swap)
 	return clients
 }
 
-// uniform draws n requests from a million clients, all as likely.
+// uniform draws n requests from a million clients, uniformly.
 func uniform(n int) []uint32 {
 	r := rand.New(rand.NewPCG(2, 0))
 	clients := make([]uint32, n)
@@ -92,11 +94,11 @@ func uniform(n int) []uint32 {
 	return clients
 }
 
-// zipf draws n requests from a million clients of which few ask for most: the k-th likely as 1/k^1.1.
+// zipf draws n requests from a million clients: the k-th most frequent has a share proportional to 1/k^1.1.
 func zipf(n int) []uint32 {
 	r := rand.New(rand.NewPCG(3, 0))
 	z := rand.NewZipf(r, 1.1, 1, million-1)
-	names := r.Perm(million) // so that the busy ones are not neighbours in anybody's memory
+	names := r.Perm(million) // so that frequent clients are not neighbors in memory
 	clients := make([]uint32, n)
 	for i := range clients {
 		clients[i] = uint32(names[z.Uint64()])

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"testing"
 
 	"github.com/dchest/siphash"
@@ -22,7 +21,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// The cold workloads draw from the same million clients, and Zipf's are far from alike.
+// The cold workloads draw from the same million clients, and Zipf's are skewed.
 func TestDraws(t *testing.T) {
 	const n = 100_000
 	for name, draw := range map[string]func(int) []uint32{"uniform": uniform, "zipf": zipf} {
@@ -35,7 +34,7 @@ func TestDraws(t *testing.T) {
 			most = max(most, counts[c])
 		}
 		if busy := most > n/100; busy != (name == "zipf") {
-			t.Errorf("%s: the busiest of %d clients asks %d times", name, len(counts), most)
+			t.Errorf("%s: the busiest of %d clients has %d requests", name, len(counts), most)
 		}
 	}
 	for _, c := range some(1) {
@@ -45,20 +44,20 @@ func TestDraws(t *testing.T) {
 	}
 }
 
-// The bare table limits: its figures are those of something that works.
+// The bare table limits.
 func TestBareTable(t *testing.T) {
-	for _, s := range []*setting{settingHot, settingDenied} {
-		l, err := openBare(context.Background(), s)
+	for _, s := range []*state{stateHot, stateDenied} {
+		l, err := openBare(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		met := newStream(hot())
-		want := met.len()
+		requests := newStream(hot())
+		want := requests.len()
 		if s.limited {
 			want = 1
 		}
-		if got := l.ask(met, 0, met.len()); got != want {
-			t.Errorf("%s: admitted %d of %d, want %d", s.name, got, met.len(), want)
+		if got := l.take(requests, 0, requests.len()); got != want {
+			t.Errorf("%s: admitted %d of %d, want %d", s.name, got, requests.len(), want)
 		}
 	}
 	bare := &bareTable{max: 1}
@@ -66,7 +65,7 @@ func TestBareTable(t *testing.T) {
 		bare.shards[i].cells = make([]bareCell, 4)
 	}
 	for i, at := range []int64{0, bareWindow - 1, bareWindow, 2*bareWindow - 1, 3 * bareWindow} {
-		if got, want := bare.take(7, 10*bareWindow+at), i == 0 || i == 3 || i == 4; got != want {
+		if got, want := bare.takeKey(7, 10*bareWindow+at), i == 0 || i == 3 || i == 4; got != want {
 			t.Errorf("after %d ns: %v, want %v", at, got, want)
 		}
 	}

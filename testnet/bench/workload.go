@@ -5,31 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
-// pace says how long to measure.
-type pace struct {
+// duration sets how long to measure.
+type duration struct {
 	rounds      int
 	slice       time.Duration
-	repeats     int   // slices that are repeated at most, because the machine gave too little of itself
-	budgets     []int // that tables are filled up to, in MiB; the worst counts: a table may waste of one what it uses of another
-	collections int   // garbage collections that are timed a contestant, at least
+	repeats     int   // maximum of slices to repeat because the machine was busy
+	budgets     []int // sizes of the tables to fill in MiB. The worst counts: how well a size fits varies
+	collections int   // minimum of garbage collections to time per contestant
 }
 
-// servedWell is the share of its cores that a slice has to get. One that got less is measured again, as long as there are repeats left:
-// other processes cost it time, or its cores waited for each other, which then shows again.
-const servedWell = 0.9
+// minCPU is the share of its cores that a slice must get. While there are repeats left, one that got less is measured
+// again: other processes took the time, or the cores waited for each other, which then repeats.
+const minCPU = 0.9
 
-// workload is who asks.
+// workload is a pattern of requests.
 type workload struct {
 	name    string
-	setting *setting
-	streams []*stream // one a core
-	offset  []int     // where in its stream each core starts
+	state   *state
+	streams []*stream // one per core
+	offset  []int     // where each core starts in its stream
 }
 
-// The names that goals and ratios refer to.
+// The names in the goals and ratios.
 const (
 	twoCores = ", 2 cores"
 
@@ -46,20 +47,20 @@ const (
 )
 
 func workloads() []workload {
-	one, mine, yours := newStream(hot()), newStream(some(1)), newStream(some(2))
+	one, first, second := newStream(hot()), newStream(some(1)), newStream(some(2))
 	cold, busy := newStream(uniform(1<<21)), newStream(zipf(1<<21))
 	half := cold.len() / 2
 	return []workload{
-		{loadHot, settingHot, []*stream{one}, []int{0}},
-		{loadHotTwo, settingHot, []*stream{one, one}, []int{0, 0}},
-		{loadSome, settingHot, []*stream{mine}, []int{0}},
-		{loadSomeTwo, settingHot, []*stream{mine, yours}, []int{0, 0}},
-		{loadCold, settingMillion, []*stream{cold}, []int{0}},
-		{loadColdTwo, settingMillion, []*stream{cold, cold}, []int{0, half}},
-		{loadZipf, settingMillion, []*stream{busy}, []int{0}},
-		{loadZipfTwo, settingMillion, []*stream{busy, busy}, []int{0, half}},
-		{loadDenied, settingDenied, []*stream{one}, []int{0}},
-		{loadDeniedTwo, settingDenied, []*stream{one, one}, []int{0, 0}},
+		{loadHot, stateHot, []*stream{one}, []int{0}},
+		{loadHotTwo, stateHot, []*stream{one, one}, []int{0, 0}},
+		{loadSome, stateHot, []*stream{first}, []int{0}},
+		{loadSomeTwo, stateHot, []*stream{first, second}, []int{0, 0}},
+		{loadCold, stateMillion, []*stream{cold}, []int{0}},
+		{loadColdTwo, stateMillion, []*stream{cold, cold}, []int{0, half}},
+		{loadZipf, stateMillion, []*stream{busy}, []int{0}},
+		{loadZipfTwo, stateMillion, []*stream{busy, busy}, []int{0, half}},
+		{loadDenied, stateDenied, []*stream{one}, []int{0}},
+		{loadDeniedTwo, stateDenied, []*stream{one, one}, []int{0, 0}},
 	}
 }
 
@@ -68,65 +69,34 @@ type turn struct {
 	contestant *contestant
 	load       *workload
 	limiter    limiter
-	at         []int
-	chunk      int // requests between two looks at the time: some 30 us
+	at         []int // position in each stream
+	chunk      int   // requests between two looks at the time: some 30 us
 	slices     []slice
 }
 
 // timings measures every contestant at every workload, round after round.
-func timings(ctx context.Context, all []contestant, p pace, progress io.Writer) ([]*turn, error) {
-	loads := workloads()
-	opened := map[*contestant]map[*setting]limiter{}
-	defer func() {
-		for _, ls := range opened {
-			for _, l := range ls {
-				if c, ok := l.(closer); ok {
-					c.close()
-				}
-			}
-		}
-	}()
+func timings(ctx context.Context, all []contestant, d duration, progress io.Writer) ([]*turn, error) {
 	fmt.Fprintln(progress, "filling every contestant with a million keys")
-	for _, s := range []*setting{settingHot, settingDenied, settingMillion} {
-		met := newStream(s.clients())
-		for i := range all {
-			c := &all[i]
-			if opened[c] == nil {
-				opened[c] = map[*setting]limiter{}
-			}
-			if c.hotOnly && s == settingMillion {
-				continue
-			}
-			l, err := c.opened(ctx, s, met)
-			if err := errors.Join(err, ctx.Err()); err != nil {
-				return nil, err
-			}
-			opened[c][s] = l
-		}
-	}
-	var turns []*turn
-	for i := range loads {
-		for j := range all {
-			if l := opened[&all[j]][loads[i].setting]; l != nil {
-				turns = append(turns, &turn{contestant: &all[j], load: &loads[i], limiter: l, at: append([]int(nil), loads[i].offset...), chunk: 1})
-			}
-		}
+	turns, stop, err := openTurns(ctx, all)
+	defer stop()
+	if err != nil {
+		return nil, err
 	}
 	k := startTimekeeper()
 	defer k.stop()
-	err := withoutCollections(func(collect func()) error {
-		for _, t := range turns { // warm up, and find out how fast they are
+	return turns, withoutCollections(func(collect func()) error {
+		for _, t := range turns { // warm up, and find the chunk
 			s := k.measure(t.limiter, t.load.streams, t.at, time.Millisecond, 16)
 			t.chunk = max(1, min(4096, int(30e3/s.ns)/len(t.at)))
 		}
-		for round := range p.rounds {
-			fmt.Fprintf(progress, "round %d of %d\n", round+1, p.rounds)
+		for round := range d.rounds {
+			fmt.Fprintf(progress, "round %d of %d\n", round+1, d.rounds)
 			for _, t := range turns {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
 				collect()
-				s, err := t.measured(k, p.slice, &p.repeats)
+				s, err := t.measure(k, d.slice, &d.repeats)
 				if err != nil {
 					return err
 				}
@@ -135,34 +105,70 @@ func timings(ctx context.Context, all []contestant, p pace, progress io.Writer) 
 		}
 		return nil
 	})
-	return turns, err
 }
 
-// measured measures a slice, and up to twice more if it was served badly; the one served best counts.
-func (t *turn) measured(k *timekeeper, d time.Duration, repeats *int) (best slice, err error) {
+// openTurns opens a limiter for each contestant and state.
+func openTurns(ctx context.Context, all []contestant) (turns []*turn, stop func(), err error) {
+	type id struct {
+		contestant *contestant
+		state      *state
+	}
+	open := map[id]limiter{}
+	stop = func() {
+		for _, l := range open {
+			_ = closeLimiter(l)
+		}
+	}
+	for _, s := range []*state{stateHot, stateDenied, stateMillion} {
+		seen := newStream(s.clients())
+		for i := range all {
+			if all[i].hotOnly && s == stateMillion {
+				continue
+			}
+			l, err := all[i].inState(s, seen)
+			if err := errors.Join(err, ctx.Err()); err != nil {
+				return nil, stop, err
+			}
+			open[id{&all[i], s}] = l
+		}
+	}
+	for _, load := range workloads() {
+		for i := range all {
+			if l := open[id{&all[i], load.state}]; l != nil {
+				at := slices.Clone(load.offset)
+				turns = append(turns, &turn{contestant: &all[i], load: &load, limiter: l, at: at})
+			}
+		}
+	}
+	return turns, stop, nil
+}
+
+// measure measures a slice, and up to twice more while it gets too little of the machine. The best one counts.
+func (t *turn) measure(k *timekeeper, d time.Duration, repeats *int) (best slice, err error) {
 	for try := range 3 {
-		if try > 0 && (t.contestant.outOfProcess || best.served >= servedWell || *repeats == 0) {
-			break
-		} else if try > 0 {
+		if try > 0 {
+			if t.contestant.outOfProcess || best.cpu >= minCPU || *repeats == 0 {
+				break
+			}
 			*repeats--
 		}
 		s := k.measure(t.limiter, t.load.streams, t.at, d, t.chunk)
 		if err := t.plausible(s); err != nil {
 			return s, err
 		}
-		if try == 0 || s.served > best.served {
+		if try == 0 || s.cpu > best.cpu {
 			best = s
 		}
 	}
 	return best, nil
 }
 
-// plausible says whether the slice measured what it should have: decisions that admit, or such that deny. Not all of them: throttled gives
-// up on a key that two cores ask for together when it has tried ten times.
+// plausible returns an error unless the slice admits or denies as the state demands. Not every request need be
+// admitted: throttled denies after ten failed attempts to update a key that two cores share.
 func (t *turn) plausible(s slice) error {
-	share := float64(s.admitted) / float64(s.asked)
-	if t.load.setting.limited && share > 0.001 || !t.load.setting.limited && share < 0.9 && !t.contestant.mayDeny {
-		return fmt.Errorf("%s, %s: admitted %d of %d", t.contestant.name, t.load.name, s.admitted, s.asked)
+	share := float64(s.admitted) / float64(s.requests)
+	if t.load.state.limited && share > 0.001 || !t.load.state.limited && share < 0.9 && !t.contestant.mayDeny {
+		return fmt.Errorf("%s, %s: admitted %d of %d", t.contestant.name, t.load.name, s.admitted, s.requests)
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/edgelimit/edgelimit/node"
 )
 
-// toEnvoy is a question as Envoy asks it. A peek is one of each descriptor.
-func toEnvoy(q question) *rls.RateLimitRequest {
+// toEnvoy returns Envoy's form of a request. A peek has zero hits in each descriptor.
+func toEnvoy(q request) *rls.RateLimitRequest {
 	req := &rls.RateLimitRequest{Domain: "edge", HitsAddend: uint32(min(q.cost, math.MaxUint32))}
 	for _, l := range q.layers {
 		d := &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: l.key, Value: l.value}}}
@@ -30,17 +30,17 @@ func toEnvoy(q question) *rls.RateLimitRequest {
 	return req
 }
 
-// envoyTold is what a response tells, by its headers.
-func envoyTold(t *testing.T, resp *rls.RateLimitResponse) answer {
+// fromEnvoy reads the headers of a response.
+func fromEnvoy(t *testing.T, resp *rls.RateLimitResponse) answer {
 	t.Helper()
 	fields := make(http.Header)
 	for _, h := range resp.ResponseHeadersToAdd {
 		fields.Set(h.Key, h.Value)
 	}
-	return told(t, resp.OverallCode == rls.RateLimitResponse_OK, fields)
+	return fromHeaders(t, resp.OverallCode == rls.RateLimitResponse_OK, fields)
 }
 
-func openEnvoy(t *testing.T, rules string) func(*testing.T, question) answer {
+func openEnvoy(t *testing.T, rules string) func(*testing.T, request) answer {
 	n := open(t, rules, func(cfg *node.Config) { cfg.GRPC = "127.0.0.1:0" })
 	conn, err := grpc.NewClient(n.Addr("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -48,20 +48,20 @@ func openEnvoy(t *testing.T, rules string) func(*testing.T, question) answer {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	client := rls.NewRateLimitServiceClient(conn)
-	return func(t *testing.T, q question) answer {
+	return func(t *testing.T, q request) answer {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		resp, err := client.ShouldRateLimit(ctx, toEnvoy(q))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return envoyTold(t, resp)
+		return fromEnvoy(t, resp)
 	}
 }
 
-func openJSON(t *testing.T, rules string) func(*testing.T, question) answer {
+func openJSON(t *testing.T, rules string) func(*testing.T, request) answer {
 	url, send := openHTTP(t, rules, nil)
-	return func(t *testing.T, q question) answer {
+	return func(t *testing.T, q request) answer {
 		body, err := protojson.Marshal(toEnvoy(q))
 		if err != nil {
 			t.Fatal(err)
@@ -75,6 +75,6 @@ func openJSON(t *testing.T, rules string) func(*testing.T, question) answer {
 		if (answered.StatusCode == http.StatusOK) != (resp.OverallCode == rls.RateLimitResponse_OK) {
 			t.Fatalf("%s: %v", answered.Status, resp)
 		}
-		return envoyTold(t, resp)
+		return fromEnvoy(t, resp)
 	}
 }

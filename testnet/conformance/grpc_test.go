@@ -25,18 +25,21 @@ func (s *trailers) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-func openInterceptors(t *testing.T, rules string) func(*testing.T, question) answer {
+func openInterceptors(t *testing.T, rules string) func(*testing.T, request) answer {
 	n := open(t, rules, nil)
-	var now question
-	guard, err := grpcmw.New(n, grpcmw.Options{Describe: func(context.Context, string) node.Request { return toRequest(now) }})
+	var now request
+	guard, err := grpcmw.New(n, grpcmw.Options{
+		Describe: func(context.Context, string) (node.Request, error) { return toRequest(now), nil },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(t *testing.T, q question) answer {
+	return func(t *testing.T, q request) answer {
 		now = q
 		var stream trailers
 		passed := false
-		_, err := guard.Unary(grpc.NewContextWithServerTransportStream(t.Context(), &stream), nil, &grpc.UnaryServerInfo{FullMethod: "/shop.Cart/Buy"},
+		_, err := guard.Unary(grpc.NewContextWithServerTransportStream(t.Context(), &stream), nil,
+			&grpc.UnaryServerInfo{FullMethod: "/shop.Cart/Buy"},
 			func(context.Context, any) (any, error) { passed = true; return nil, nil })
 		if code := status.Code(err); passed != (code == codes.OK) || !passed && code != codes.ResourceExhausted {
 			t.Fatalf("handed on: %v, with %v", passed, err)
@@ -45,6 +48,6 @@ func openInterceptors(t *testing.T, rules string) func(*testing.T, question) ans
 		for name, values := range stream.md {
 			fields[http.CanonicalHeaderKey(name)] = values
 		}
-		return told(t, passed, fields)
+		return fromHeaders(t, passed, fields)
 	}
 }

@@ -2,17 +2,17 @@ package conformance
 
 import "fmt"
 
-// model is what is used of each key's limit, by its value too.
+// model counts what is used of each key's limit, by key and value.
 type model map[layer]int64
 
-// expected is what a door has to answer.
+// expected is the right answer of an API.
 type expected struct {
 	answer
-	denying []string // the rules that deny: which of them speaks depends on how long each asks to wait
+	denying []string // the rules that deny; which of them is reported depends on their waits
 }
 
-// decide charges a question in all of its layers, or in none.
-func (m model) decide(q question) expected {
+// decide charges a request in all of its layers, or in none.
+func (m model) decide(q request) expected {
 	e := expected{answer: answer{allowed: true, limit: -1, remaining: -1}}
 	cost := max(int64(q.cost), 1)
 	for _, l := range q.layers {
@@ -48,15 +48,15 @@ func (m model) decide(q question) expected {
 	return e
 }
 
-// differs says what is wrong with a door's answer.
+// differs returns an error if an API's answer is wrong.
 func (e expected) differs(got answer) error {
 	if got.allowed != e.allowed {
-		return fmt.Errorf("it says %+v, want %+v", got, e)
+		return fmt.Errorf("got %+v, want %+v", got, e)
 	}
-	if got.retry != untold && got.retry != e.retry {
-		return fmt.Errorf("of the wait it says %d, want %d: %+v", got.retry, e.retry, e)
+	if got.retry != unknown && got.retry != e.retry {
+		return fmt.Errorf("wait %d, want %d: %+v", got.retry, e.retry, e)
 	}
-	if len(e.denying) > 1 { // any of them may speak
+	if len(e.denying) > 1 { // any of them may be reported
 		return nil
 	}
 	want := e.answer

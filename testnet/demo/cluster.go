@@ -10,10 +10,10 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
-	"github.com/edgelimit/edgelimit/gossip/gossiptest"
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/testnet/netem"
 )
 
 // member is a node of the demo's cluster.
@@ -25,7 +25,7 @@ type member struct {
 // cluster is all nodes and the links between them.
 type cluster struct {
 	members []*member
-	links   *gossiptest.Links
+	links   *netem.Links
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	failed  chan error // the first node that stopped by itself
@@ -35,7 +35,7 @@ const loopback = "127.0.0.1:0"
 
 // startCluster starts all nodes; they have found each other when it returns. The regions share a store each.
 func startCluster(ctx context.Context, o *Options, set *rules.Set) (*cluster, error) {
-	c := &cluster{links: gossiptest.NewLinks(o.Seed), failed: make(chan error, 1)}
+	c := &cluster{links: netem.NewLinks(o.Seed), failed: make(chan error, 1)}
 	for r := range o.Regions {
 		store := regions.NewEmbedded(0, time.Now)
 		for i := range o.Nodes {
@@ -57,7 +57,7 @@ func startCluster(ctx context.Context, o *Options, set *rules.Set) (*cluster, er
 			}
 		})
 	}
-	if err := c.await(ctx, 15*time.Second, c.whole); err != nil {
+	if err := c.await(ctx, 15*time.Second, c.formed); err != nil {
 		c.close()
 		return nil, fmt.Errorf("the nodes did not find each other: %w", err)
 	}
@@ -68,14 +68,14 @@ func startCluster(ctx context.Context, o *Options, set *rules.Set) (*cluster, er
 func (c *cluster) open(o *Options, set *rules.Set, store regions.Store, region string, i int) error {
 	cfg := node.DefaultConfig()
 	cfg.NodeID, cfg.Region = fmt.Sprintf("%s-%d", region, i+1), region
-	cfg.HTTP, cfg.Health = "", ""
+	cfg.HTTP, cfg.Health, cfg.Admin = "", "", ""
 	cfg.RuleSet, cfg.Store = set, store
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.Gossip.LAN, cfg.Gossip.WAN, cfg.Gossip.Interval = loopback, loopback, o.Interval
 	cfg.WrapTransport = func(_ string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
 		addr := fmt.Sprintf("127.0.0.1:%d", t.(interface{ GetAutoBindPort() int }).GetAutoBindPort())
 		c.links.Register(addr, region)
-		return gossiptest.Wrap(t, addr, c.links)
+		return netem.Wrap(t, addr, c.links)
 	}
 	for _, m := range c.members {
 		if m.region == region {
@@ -103,8 +103,8 @@ func (c *cluster) abandon() {
 	}
 }
 
-// whole reports whether every node has every other one in its membership.
-func (c *cluster) whole() bool {
+// formed reports whether every node has every other one in its membership.
+func (c *cluster) formed() bool {
 	for _, m := range c.members {
 		if len(m.Members()) != len(c.members)-1 {
 			return false
@@ -113,13 +113,13 @@ func (c *cluster) whole() bool {
 	return true
 }
 
-// knownSince returns a condition: every node knows of every other one all that it had at the time since or later.
-func (c *cluster) knownSince(since time.Time) func() bool {
+// completeSince returns a condition: every node has received everything that every other one had at the time.
+func (c *cluster) completeSince(since time.Time) func() bool {
 	return func() bool {
 		for _, m := range c.members {
 			peers := m.Members()
 			for _, p := range peers {
-				if p.AsOf < since.UnixNano() {
+				if p.CompleteThrough < since.UnixNano() {
 					return false
 				}
 			}
@@ -131,7 +131,8 @@ func (c *cluster) knownSince(since time.Time) func() bool {
 	}
 }
 
-// agree reports whether all nodes hold the same counts. Nodes that hold none, because all have expired, agree on nothing.
+// agree reports whether all nodes hold the same counts. Nodes that hold none, because all have expired, agree on
+// nothing.
 func (c *cluster) agree() bool {
 	type slot struct {
 		key, index, origin, birth uint64

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/edgelimit/edgelimit/testnet/accesslog"
+	"github.com/edgelimit/edgelimit/node/replay"
 )
 
 func TestDefaultOptionsAreValid(t *testing.T) {
@@ -19,9 +19,10 @@ func TestDefaultOptionsAreValid(t *testing.T) {
 	if o.Duration+agreeWithin > 45*time.Second {
 		t.Errorf("%v of requests leave no time for the rest: the demo is to be over after 45 s", o.Duration)
 	}
-	cut, heal := o.schedule()
-	if cut < o.Window || heal+o.Window > o.Duration {
-		t.Errorf("the cut from %v to %v leaves no whole window before and after it in %v", cut, heal, o.Duration)
+	begin, heal := o.schedule()
+	if begin < o.Window || heal+o.Window > o.Duration {
+		t.Errorf("the partition from %v to %v leaves no whole window before and after it in %v", begin, heal,
+			o.Duration)
 	}
 }
 
@@ -31,14 +32,16 @@ func TestValidate(t *testing.T) {
 		change func(*Options)
 		want   string // part of the error; empty: valid
 	}{
-		{"one node", func(o *Options) { o.Regions, o.Nodes, o.Cut = 1, 1, 0 }, ""},
+		{"one node", func(o *Options) { o.Regions, o.Nodes, o.Partition = 1, 1, 0 }, ""},
 		{"64 nodes", func(o *Options) { o.Regions, o.Nodes = 8, 8 }, ""},
 		{"65 nodes", func(o *Options) { o.Regions, o.Nodes = 5, 13 }, "want 1 to 64 nodes"},
 		{"no region", func(o *Options) { o.Regions = 0 }, "0 regions of 2 nodes"},
 		{"no node", func(o *Options) { o.Nodes = 0 }, "3 regions of 0 nodes"},
 		{"less than nothing twice", func(o *Options) { o.Regions, o.Nodes = -2, -2 }, "-2 regions of -2 nodes"},
-		{"so many that the product overflows", func(o *Options) { o.Regions, o.Nodes = 1<<62, 4 }, "want 1 to 64 nodes"},
-		{"so many nodes that the product overflows", func(o *Options) { o.Regions, o.Nodes = 4, 1<<62 }, "want 1 to 64 nodes"},
+		{"so many that the product overflows", func(o *Options) { o.Regions, o.Nodes = 1<<62, 4 },
+			"want 1 to 64 nodes"},
+		{"so many nodes that the product overflows", func(o *Options) { o.Regions, o.Nodes = 4, 1<<62 },
+			"want 1 to 64 nodes"},
 		{"no limit", func(o *Options) { o.Limit = 0 }, "a limit of 0"},
 		{"no limit worth the name", func(o *Options) { o.Limit = 1_000_001 }, "a limit of 1000001"},
 		{"short window", func(o *Options) { o.Window = time.Second - 1 }, "a window of"},
@@ -51,12 +54,12 @@ func TestValidate(t *testing.T) {
 		{"too much load", func(o *Options) { o.Load = 1001 }, "a load of 1001"},
 		{"a load that is no number", func(o *Options) { o.Load = math.NaN() }, "a load of NaN"},
 		{"endless load", func(o *Options) { o.Load = math.Inf(1) }, "a load of +Inf"},
-		{"short", func(o *Options) { o.Duration, o.Cut = 900*time.Millisecond, 0 }, "a duration of 900ms"},
+		{"short", func(o *Options) { o.Duration, o.Partition = 900*time.Millisecond, 0 }, "a duration of 900ms"},
 		{"long", func(o *Options) { o.Duration = 2 * time.Hour }, "a duration of 2h0m0s"},
-		{"cut for all of it", func(o *Options) { o.Cut = o.Duration }, "at most half"},
-		{"cut for half of it", func(o *Options) { o.Cut = o.Duration / 2 }, ""},
-		{"cut below nothing", func(o *Options) { o.Cut = -1 }, "a cut of -1ns"},
-		{"cut of one region", func(o *Options) { o.Regions = 1 }, "at least two regions"},
+		{"a partition for all of it", func(o *Options) { o.Partition = o.Duration }, "at most half"},
+		{"a partition for half of it", func(o *Options) { o.Partition = o.Duration / 2 }, ""},
+		{"a partition below nothing", func(o *Options) { o.Partition = -1 }, "a partition of -1ns"},
+		{"a partition of one region", func(o *Options) { o.Regions = 1 }, "at least two regions"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := DefaultOptions()
@@ -72,7 +75,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestValidateReportsEverythingAtOnce(t *testing.T) {
-	err := (&Options{Load: -1, Cut: 1}).Validate()
+	err := (&Options{Load: -1, Partition: 1}).Validate()
 	if err == nil {
 		t.Fatal("valid")
 	}
@@ -86,32 +89,32 @@ func TestValidateReportsEverythingAtOnce(t *testing.T) {
 
 func TestSchedule(t *testing.T) {
 	const s = time.Second
-	for _, test := range []struct{ duration, window, length, cut, heal time.Duration }{
+	for _, test := range []struct{ duration, window, length, begin, heal time.Duration }{
 		{36 * s, 10 * s, 8 * s, 14 * s, 22 * s}, // a window to fill and almost half of one to settle
 		{36 * s, 10 * s, 0, 0, 0},
 		{60 * s, 1 * s, 10 * s, 1400 * time.Millisecond, 11400 * time.Millisecond},
 		{20 * s, 10 * s, 8 * s, 6 * s, 14 * s}, // no room for that: in the middle
 		{3 * s, 1 * s, 1 * s, 1 * s, 2 * s},
 	} {
-		o := Options{Duration: test.duration, Window: test.window, Cut: test.length}
-		if cut, heal := o.schedule(); cut != test.cut || heal != test.heal {
-			t.Errorf("%v of %v with windows of %v: cut from %v to %v, want %v to %v", test.length, test.duration, test.window, cut, heal, test.cut, test.heal)
+		o := Options{Duration: test.duration, Window: test.window, Partition: test.length}
+		if begin, heal := o.schedule(); begin != test.begin || heal != test.heal {
+			t.Errorf("%+v: from %v to %v", test, begin, heal)
 		}
 	}
 }
 
-// Whatever is asked for, there are requests before the cut and after the heal.
+// Whatever is asked for, there are requests before the partition and after the heal.
 func TestScheduleFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := DefaultOptions()
 		o.Window = time.Duration(rapid.Int64Range(int64(time.Second), int64(time.Hour)).Draw(t, "window"))
 		o.Duration = time.Duration(rapid.Int64Range(int64(time.Second), int64(time.Hour)).Draw(t, "duration"))
-		o.Cut = time.Duration(rapid.Int64Range(1, int64(o.Duration/2)).Draw(t, "cut"))
+		o.Partition = time.Duration(rapid.Int64Range(1, int64(o.Duration/2)).Draw(t, "cut"))
 		if err := o.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		if cut, heal := o.schedule(); cut <= 0 || heal-cut != o.Cut || heal >= o.Duration {
-			t.Fatalf("cut from %v to %v in %v", cut, heal, o.Duration)
+		if begin, heal := o.schedule(); begin <= 0 || heal-begin != o.Partition || heal >= o.Duration {
+			t.Fatalf("from %v to %v in %v", begin, heal, o.Duration)
 		}
 	})
 }
@@ -136,7 +139,7 @@ func TestSpeed(t *testing.T) {
 	}{{nil, 1}, {[]int64{5}, 0.1}, {[]int64{9, 0, 4}, 1}, {[]int64{0, 3599}, 360}, {[]int64{0, 1, 4}, 0.5}} {
 		o := Options{Duration: 10 * time.Second}
 		for _, s := range test.seconds {
-			o.Log = append(o.Log, accesslog.Entry{Time: at(s)})
+			o.Log = append(o.Log, replay.Entry{Time: at(s)})
 		}
 		if got := o.Speed(); got != test.want {
 			t.Errorf("requests at %v in 10 s are %v times as fast, want %v", test.seconds, got, test.want)
@@ -146,7 +149,14 @@ func TestSpeed(t *testing.T) {
 
 func TestSortedLogLeavesTheLogAlone(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
-	o := Options{Log: []accesslog.Entry{{Addr: "c", Time: at(3)}, {Addr: "a1", Time: at(1)}, {Addr: "b", Time: at(2)}, {Addr: "a2", Time: at(1)}}}
+	o := Options{
+		Log: []replay.Entry{
+			{Addr: "c", Time: at(3)},
+			{Addr: "a1", Time: at(1)},
+			{Addr: "b", Time: at(2)},
+			{Addr: "a2", Time: at(1)},
+		},
+	}
 	var got string
 	for _, e := range o.sortedLog() {
 		got += e.Addr + " "

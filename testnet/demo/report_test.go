@@ -2,19 +2,21 @@ package demo
 
 import (
 	"encoding/json"
-	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/judge"
 )
 
-// fine is a report with figures that held, of a run with a cut.
+// fine is a report with figures that held, of a run with a partition.
 func fine() Report {
 	return Report{
-		Tally:            Tally{Offered: 2000, Admitted: 1020, Denied: 980, OracleAdmitted: 1000},
-		OverAdmissionPct: 3, BoundPct: 8, CutRegion: "eu-west", CutSeconds: 8,
-		CutOverAdmissionPct: 97, CutBoundPct: 200, CutCeilingPct: 100, HealMillis: 300, AgreeMillis: 100,
+		Requests:         judge.Requests{Offered: 2000, Admitted: 1020, Denied: 980, OracleAdmitted: 1000},
+		OverAdmissionPct: 9, ExcessPct: 3, BoundPct: 8, PartitionRegion: "eu-west", PartitionSeconds: 8,
+		PartitionOverAdmissionPct: 97, PartitionBoundPct: 200, PartitionCeilingPct: 100, HealMillis: 300,
+		AgreeMillis: 100,
 	}
 }
 
@@ -25,19 +27,24 @@ func TestJudge(t *testing.T) {
 		wrong  string // what is said; empty: ok
 	}{
 		{"fine", func(*Report) {}, ""},
-		{"no cut", func(r *Report) { r.CutRegion, r.CutSeconds, r.HealMillis = "", 0, 0 }, ""},
+		{"no partition", func(r *Report) { r.PartitionRegion, r.PartitionSeconds, r.HealMillis = "", 0, 0 }, ""},
 		{"healed at once", func(r *Report) { r.HealMillis, r.AgreeMillis = 0, 0 }, ""},
-		{"as much as the bound", func(r *Report) { r.OverAdmissionPct = 8 }, ""},
-		{"more than the bound", func(r *Report) { r.OverAdmissionPct = 8.01 }, "the bound was 8.0 %"},
+		{"as much as the bound", func(r *Report) { r.ExcessPct = 8 }, ""},
+		{"more than the bound", func(r *Report) { r.ExcessPct = 8.01 }, "the bound was 8.0 %"},
 		{"one moment above the bound", func(r *Report) { r.Violations = 1 }, "in 1 samples"},
-		{"as much as a cut can admit", func(r *Report) { r.CutOverAdmissionPct, r.CutCeilingPct = 108, 108 }, ""},
-		{"more than a cut can admit", func(r *Report) { r.CutOverAdmissionPct, r.CutCeilingPct = 108.5, 108 }, "its ceiling was 108.0 %"},
-		{"somebody who keeps to the limit was rejected", func(r *Report) { r.FalseRejections = 2 }, "2 requests of clients that keep to 95 %"},
-		{"the client beside came all at once", func(r *Report) { r.hasty = true }, "did not keep to the limit: this machine is too slow"},
+		{"as much as a partition can admit",
+			func(r *Report) { r.PartitionOverAdmissionPct, r.PartitionCeilingPct = 108, 108 }, ""},
+		{"more than a partition can admit",
+			func(r *Report) { r.PartitionOverAdmissionPct, r.PartitionCeilingPct = 108.5, 108 },
+			"its ceiling was 108.0 %"},
+		{"somebody who keeps to the limit was rejected", func(r *Report) { r.FalseRejections = 2 },
+			"2 requests of clients that keep to 95 %"},
+		{"the compliant client came all at once", func(r *Report) { r.overOffered = true },
+			"did not keep to the limit: this machine is too slow"},
 		{"too slow a machine", func(r *Report) { r.planned = 2 * float64(r.Offered) }, "too slow"},
 		{"never healed", func(r *Report) { r.HealMillis = -1 }, "did not heal"},
 		{"never agreed", func(r *Report) { r.AgreeMillis = -1 }, "did not come to agree"},
-		{"nothing to judge", func(r *Report) { r.Tally = Tally{} }, "nothing was offered"},
+		{"nothing to judge", func(r *Report) { r.Requests = judge.Requests{} }, "nothing was offered"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := fine()
@@ -58,8 +65,9 @@ func TestJudge(t *testing.T) {
 }
 
 func TestJudgeSaysEverything(t *testing.T) {
-	r := Report{Violations: 3, OverAdmissionPct: 50, BoundPct: 5, CutSeconds: 1, CutOverAdmissionPct: 300, CutCeilingPct: 100,
-		HealMillis: -1, AgreeMillis: -1}
+	r := Report{Violations: 3, ExcessPct: 50, BoundPct: 5, PartitionSeconds: 1, PartitionOverAdmissionPct: 300,
+		PartitionCeilingPct: 100,
+		HealMillis:          -1, AgreeMillis: -1}
 	if r.judge(); len(r.Wrong) != 6 {
 		t.Errorf("%d things wrong of 6: %q", len(r.Wrong), r.Wrong)
 	}
@@ -71,7 +79,7 @@ func TestJudgeSaysEverything(t *testing.T) {
 // What machines read: names that stay, numbers, and lists that are never null.
 func TestReportJSON(t *testing.T) {
 	r := fine()
-	r.Limited = newLedger(tenIn10s(t), 1).limited()
+	r.Limited = newTracker(tenIn10s(t), 1).limited()
 	r.judge()
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -81,7 +89,8 @@ func TestReportJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"regions", "nodes", "limit", "offered", "admitted", "oracle_admitted", "over_admission_pct", "bound_pct",
+	for _, key := range []string{"regions", "nodes", "limit", "offered", "admitted", "oracle_admitted",
+		"over_admission_pct", "excess_pct", "bound_pct",
 		"heal_ms", "agree_ms", "bound_violations", "denied", "clients",
 		"false_rejections", "compliant_clients", "compliant_offered"} {
 		if _, ok := got[key].(float64); !ok {
@@ -98,13 +107,10 @@ func TestReportJSON(t *testing.T) {
 	}
 }
 
-func TestRounding(t *testing.T) {
-	for ratio, want := range map[float64]float64{0: 0, 0.02: 2, 0.123456: 12.35, -0.00004: 0, -1: -100, 1.5: 150} {
-		if got := percent(ratio); got != want || math.Signbit(got) != (want < 0) && got != 0 {
-			t.Errorf("%v is %v %%, want %v", ratio, got, want)
-		}
-	}
-	for d, want := range map[time.Duration]float64{0: 0, 1234 * time.Microsecond: 1.2, time.Second: 1000, 49 * time.Microsecond: 0} {
+func TestMillis(t *testing.T) {
+	for d, want := range map[time.Duration]float64{
+		0: 0, 1234 * time.Microsecond: 1.2, time.Second: 1000, 49 * time.Microsecond: 0,
+	} {
 		if got := millis(d); got != want {
 			t.Errorf("%v is %v ms, want %v", d, got, want)
 		}
@@ -125,16 +131,18 @@ func sampled(interval time.Duration, samples ...Sample) (*run, *Report) {
 func TestReadSamplesByPhase(t *testing.T) {
 	_, got := sampled(100*time.Millisecond,
 		Sample{Phase: Filling, Over: 0.01, Bound: 0.02}, Sample{Phase: Steady, Over: 0.03, Bound: 0.08},
-		Sample{Phase: Cut, Over: 0.9, Bound: 1.2}, Sample{Phase: Settling, Over: 0.5, Bound: 1.5},
+		Sample{Phase: Partitioned, Over: 0.9, Bound: 1.2}, Sample{Phase: Settling, Over: 0.5, Bound: 1.5},
 		Sample{Phase: Steady, Over: 0.02, Bound: 0.05}, Sample{Phase: Ending, Bound: 0.01})
-	want := Report{OverAdmissionPct: 3, BoundPct: 8, CutOverAdmissionPct: 90, CutBoundPct: 150}
-	if got.OverAdmissionPct != want.OverAdmissionPct || got.BoundPct != want.BoundPct ||
-		got.CutOverAdmissionPct != want.CutOverAdmissionPct || got.CutBoundPct != want.CutBoundPct || got.Violations != 0 {
+	want := Report{ExcessPct: 3, BoundPct: 8, PartitionOverAdmissionPct: 90, PartitionBoundPct: 150}
+	if got.ExcessPct != want.ExcessPct || got.BoundPct != want.BoundPct ||
+		got.PartitionOverAdmissionPct != want.PartitionOverAdmissionPct ||
+		got.PartitionBoundPct != want.PartitionBoundPct || got.Violations != 0 {
 		t.Errorf("got %+v", *got)
 	}
 }
 
-// What was over the limit has to be in the bound within two seconds, or 8T: with T = 100 ms, eight samples later it is in time.
+// What was over the limit has to be in the bound within two seconds, or 8T: with T = 100 ms, eight samples later it is
+// in time.
 func TestViolations(t *testing.T) {
 	burst := func(bounds ...float64) []Sample {
 		out := make([]Sample, len(bounds))
@@ -163,8 +171,9 @@ func TestViolations(t *testing.T) {
 			t.Errorf("%s: %d violations, want %d", test.name, got.Violations, test.want)
 		}
 	}
-	if _, got := sampled(100*time.Millisecond, Sample{Phase: Cut, Over: 1}, Sample{Phase: Settling, Over: 1}); got.Violations != 2 {
-		t.Errorf("in the cut, %d violations of 2", got.Violations)
+	if _, got := sampled(100*time.Millisecond, Sample{Phase: Partitioned, Over: 1},
+		Sample{Phase: Settling, Over: 1}); got.Violations != 2 {
+		t.Errorf("in the partition, %d violations of 2", got.Violations)
 	}
 }
 
@@ -172,69 +181,79 @@ func TestViolations(t *testing.T) {
 func TestStalenessPercentiles(t *testing.T) {
 	samples := make([]Sample, 208)
 	for i := range samples {
-		samples[i] = Sample{Phase: Steady, Stale: time.Duration(i-7) * time.Millisecond} // 1 to 200 ms after the first 2 s
+		// 1 to 200 ms after the first 2 s
+		samples[i] = Sample{Phase: Steady, Stale: time.Duration(i-7) * time.Millisecond}
 		if i < 8 {
 			samples[i].Stale = time.Hour
 		}
 	}
-	samples = append(samples, Sample{Phase: Cut, Stale: time.Hour}, Sample{Phase: Settling, Stale: time.Hour})
+	samples = append(samples, Sample{Phase: Partitioned, Stale: time.Hour}, Sample{Phase: Settling, Stale: time.Hour})
 	_, got := sampled(100*time.Millisecond, samples...)
 	if got.StalenessP50Millis != 101 || got.StalenessP99Millis != 199 {
-		t.Errorf("half of the time %v, at worst but 1 %% %v; want 101 and 199", got.StalenessP50Millis, got.StalenessP99Millis)
+		t.Errorf("half of the time %v, at worst but 1 %% %v; want 101 and 199", got.StalenessP50Millis,
+			got.StalenessP99Millis)
 	}
 	if _, got := sampled(100 * time.Millisecond); got.StalenessP99Millis != 0 {
 		t.Errorf("without samples %v", got.StalenessP99Millis)
 	}
 }
 
-// played is a run of 36 s as it stands when it is over, with what the ledger noted.
+// played is a run of 36 s as it stands when it is over, with what the tracker counted.
 func played(t *testing.T) *run {
 	o := DefaultOptions()
 	o.Limit, o.Window = 10, 10*time.Second
-	return &run{opt: o, ledger: newLedger(tenIn10s(t), 6), start: at(0)}
+	return &run{opt: o, tracker: newTracker(tenIn10s(t), 6), start: at(0)}
 }
 
-func TestReportWithoutCut(t *testing.T) {
+func TestReportWithoutPartition(t *testing.T) {
 	r := played(t)
-	r.opt.Cut = 0
-	noted(r.ledger, 0, "x", 1000, 12, true)
-	noted(r.ledger, 5, "y", 2000, 3, false)
+	r.opt.Partition = 0
+	add(r.tracker, 0, "x", 1000, 12, true)
+	add(r.tracker, 5, "y", 2000, 3, false)
 	got := r.report(40)
-	if got.OverAdmissionPct != 20 || got.NetPct != -7.69 || got.Clients != 2 || got.CutCeilingPct != 0 || got.HealMillis != 0 || got.AgreeMillis != 40 {
+	if got.OverAdmissionPct != 20 || got.NetPct != -7.69 || got.Clients != 2 || got.PartitionCeilingPct != 0 ||
+		got.HealMillis != 0 ||
+		got.AgreeMillis != 40 {
 		t.Errorf("got %+v", *got)
 	}
 	if got.OK || !slices.ContainsFunc(got.Wrong, func(s string) bool { return strings.Contains(s, "20.0 %") }) {
 		t.Errorf("20 %% over without a bound: %q", got.Wrong)
 	}
-	if got.Regions != 3 || got.Nodes != 2 || got.Limit != 10 || got.WindowSeconds != 10 || got.Seconds != 36 || got.Traffic != "2 times the limit" {
+	if got.Regions != 3 || got.Nodes != 2 || got.Limit != 10 || got.WindowSeconds != 10 || got.Seconds != 36 ||
+		got.Traffic != "2 times the limit" {
 		t.Errorf("got %+v", *got)
 	}
 }
 
-// The excess of a cut is told apart from that before it and after its traces have gone, 12 s after the heal.
-func TestReportSplitsAtTheCut(t *testing.T) {
+// The excess of a partition is reported apart from that before it and after its traces have gone, 12 s after the heal.
+func TestReportSplitsAtThePartition(t *testing.T) {
 	r := played(t)
 	r.opt.Duration = 60 * time.Second
-	r.cutAt, r.healedAt, r.cutOff, r.healMs = at(14_000), at(22_000), "eu-west", 300
-	noted(r.ledger, 0, "x", 1_000, 11, true)  // 10 % over before
-	noted(r.ledger, 0, "x", 20_000, 18, true) // 80 % over within
-	noted(r.ledger, 0, "x", 23_000, 13, true) // and more with what came while it settled
-	noted(r.ledger, 0, "x", 50_000, 12, true) // 20 % over afterwards
+	r.partition = partition{
+		region: "eu-west", began: at(14_000), healed: at(21_700), recovered: at(22_000), took: 300 * time.Millisecond,
+	}
+	add(r.tracker, 0, "x", 1_000, 11, true)  // 10 % over before
+	add(r.tracker, 0, "x", 20_000, 18, true) // 80 % over within
+	add(r.tracker, 0, "x", 23_000, 13, true) // and more with what came while it settled
+	add(r.tracker, 0, "x", 50_000, 12, true) // 20 % over afterwards
 	got := r.report(40)
-	if got.OverAdmissionPct != 20 || got.CutOverAdmissionPct != 210 || got.CutCeilingPct != 100 || got.HealMillis != 300 || got.CutRegion != "eu-west" {
+	if got.OverAdmissionPct != 20 || got.PartitionOverAdmissionPct != 210 || got.PartitionCeilingPct != 100 ||
+		got.HealMillis != 300 ||
+		got.PartitionRegion != "eu-west" {
 		t.Errorf("got %+v", *got)
 	}
 }
 
-// Of a cut that never heals everything after it is the cut's.
+// Of a partition that never heals everything after it is its own.
 func TestReportWithoutHeal(t *testing.T) {
 	r := played(t)
-	r.cutAt, r.cutOff, r.healMs = at(14_000), "eu-west", -1
-	noted(r.ledger, 0, "x", 1_000, 11, true)
-	noted(r.ledger, 0, "x", 35_000, 18, true)
+	r.partition = partition{region: "eu-west", began: at(14_000), took: -1}
+	add(r.tracker, 0, "x", 1_000, 11, true)
+	add(r.tracker, 0, "x", 35_000, 18, true)
 	got := r.report(-1)
-	if got.OverAdmissionPct != 10 || got.CutOverAdmissionPct != 80 {
-		t.Errorf("outside the cut %v %%, in it %v %%; want 10 and 80", got.OverAdmissionPct, got.CutOverAdmissionPct)
+	if got.OverAdmissionPct != 10 || got.PartitionOverAdmissionPct != 80 {
+		t.Errorf("outside the partition %v %%, in it %v %%; want 10 and 80", got.OverAdmissionPct,
+			got.PartitionOverAdmissionPct)
 	}
 	if got.OK || got.HealMillis != -1 {
 		t.Errorf("judged %v, healed after %d ms", got.OK, got.HealMillis)
@@ -252,15 +271,15 @@ func TestPhases(t *testing.T) {
 	expect(0, Filling)
 	expect(9_999, Filling)
 	expect(10_000, Steady)
-	r.cutAt = at(14_000)
-	expect(14_000, Cut)
-	expect(37_000, Cut) // it has not healed, requests or not
-	r.healedAt = at(22_000)
+	r.partition.began = at(14_000)
+	expect(14_000, Partitioned)
+	expect(37_000, Partitioned) // it has not healed, requests or not
+	r.partition.recovered = at(22_000)
 	expect(22_000, Settling)
 	expect(35_999, Settling)
 	expect(36_000, Steady)
 	expect(36_001, Ending)
-	r.healedAt = at(30_000)
-	expect(37_000, Settling) // what nodes export is still of the cut
+	r.partition.recovered = at(30_000)
+	expect(37_000, Settling) // what nodes export is still of the partition
 	expect(44_000, Ending)
 }

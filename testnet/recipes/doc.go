@@ -1,6 +1,16 @@
-// Package recipes holds configurations with which proxies ask edgelimit about each request, and tests of them. They are meant to be copied:
+// Package recipes holds configurations of proxies that ask edgelimit about each request, and their tests. Copy them.
+// The top of each states what clients get, and how soon, while edgelimit is killed, frozen, full or misconfigured:
 //
-//	nginx.conf, haproxy.cfg with haproxy.lua, Caddyfile    run by the tests with the real programs
-//	traefik.yaml with traefik-dynamic.yaml, apisix.yaml    read by stand-ins that ask and answer as these are documented to
+//	nginx.conf, haproxy.cfg with haproxy.lua, Caddyfile    tested with the real programs, in each of these states
+//	traefik.yaml with traefik-dynamic.yaml, apisix.yaml    tested with stand-ins that act as documented
 //	envoy.yaml                                             checked against Envoy's own schema as well
+//	haproxy-nodes.cfg                                      a rolling restart of nodes behind a balancer
+//	edgelimit.yaml, edgelimit-envoy.yaml                   the edgelimit behind them
+//	rules.yaml                                             the rules that the tests enforce
+//
+// The tests replace 127.0.0.1 with their own addresses, and change the line that a recipe marks FAIL-OPEN. Except for
+// the states above they also lengthen the timeouts, so that a slow answer on a busy machine is not taken for none.
+//
+// The tests send all variations of testnet/evasion through nginx, HAProxy and Caddy, and variations of the connection
+// and the body: none that reaches the application meets fewer limits than the plain request.
 package recipes

@@ -35,8 +35,9 @@ type envoyConfig struct {
 	limiter *ratelimit.RateLimit
 }
 
-// envoyConfig reads envoy.yaml as Envoy does: every key of it is in the schema, and every value within what the schema allows.
-func (l *lan) envoyConfig() envoyConfig {
+// envoyConfig reads envoy.yaml as Envoy does: every key of it is in the schema, and every value within what the schema
+// allows.
+func (l *site) envoyConfig() envoyConfig {
 	l.t.Helper()
 	var tree map[string]any
 	l.decode("envoy.yaml", &tree)
@@ -107,9 +108,12 @@ func addressOf(a *core.Address) string {
 	return fmt.Sprintf("%s:%d", a.GetSocketAddress().Address, a.GetSocketAddress().GetPortValue())
 }
 
-// descriptors are what Envoy makes of a request by the actions of a virtual host: a descriptor of each, or none if one of its actions has
-// nothing to add. See https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/rate_limit_filter.
-func (c envoyConfig) descriptors(t *testing.T, limits []*route.RateLimit, r *http.Request) []*common.RateLimitDescriptor {
+// descriptors are what Envoy makes of a request by the actions of a virtual host: a descriptor of each, or none if one
+// of its actions has nothing to add. See
+// https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/rate_limit_filter.
+func (c envoyConfig) descriptors(
+	t *testing.T, limits []*route.RateLimit, r *http.Request,
+) []*common.RateLimitDescriptor {
 	t.Helper()
 	var made []*common.RateLimitDescriptor
 	for _, limit := range limits {
@@ -174,11 +178,12 @@ func (c envoyConfig) pathOf(t *testing.T, r *http.Request) string {
 }
 
 // envoy stands in for Envoy: the rate limit filter in front of an application.
-func (l *lan) envoy() {
+func (l *site) envoy() {
 	l.t.Helper()
 	c := l.envoyConfig()
 	hosts := c.manager.GetRouteConfig().VirtualHosts
-	if len(hosts) != 1 || len(hosts[0].Routes) != 1 || hosts[0].Routes[0].Match.GetPrefix() != "/" || hosts[0].Routes[0].GetRoute().RateLimits != nil {
+	if len(hosts) != 1 || len(hosts[0].Routes) != 1 || hosts[0].Routes[0].Match.GetPrefix() != "/" ||
+		hosts[0].Routes[0].GetRoute().RateLimits != nil {
 		l.t.Fatalf("virtual hosts %v", hosts)
 	}
 	_, server := c.cluster(l.t, hosts[0].Routes[0].GetRoute().GetCluster())
@@ -188,7 +193,14 @@ func (l *lan) envoy() {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { _ = conn.Close() })
-	limiter, application := rls.NewRateLimitServiceClient(conn), passTo(l.t, "http://"+server)
+	limiter, backend := rls.NewRateLimitServiceClient(conn), passTo(l.t, "http://"+server)
+	// The router takes headers away, after the filters.
+	application := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range hosts[0].RequestHeadersToRemove {
+			r.Header.Del(name)
+		}
+		backend.ServeHTTP(w, r)
+	})
 	l.serve(addressOf(c.StaticResources.Listeners[0].Address), func(w http.ResponseWriter, r *http.Request) {
 		// Envoy would wait for 20 ms. A busy machine may take longer than that.
 		resp, err := limiter.ShouldRateLimit(l.t.Context(), &rls.RateLimitRequest{
@@ -218,7 +230,8 @@ func (l *lan) envoy() {
 	})
 }
 
-// addXRateLimit adds the headers that Envoy itself makes of what is left, by the limit with the least. It knows windows of these units only.
+// addXRateLimit adds the headers that Envoy itself makes of what is left, by the limit with the least. It knows windows
+// of these units only.
 func addXRateLimit(h http.Header, statuses []*rls.RateLimitResponse_DescriptorStatus) {
 	seconds := map[rls.RateLimitResponse_RateLimit_Unit]int{
 		rls.RateLimitResponse_RateLimit_SECOND: 1, rls.RateLimitResponse_RateLimit_MINUTE: 60,
@@ -247,15 +260,17 @@ func addXRateLimit(h http.Header, statuses []*rls.RateLimitResponse_DescriptorSt
 // TestEnvoyConfig holds what a stand-in cannot show: how Envoy reaches edgelimit, and what it does without.
 func TestEnvoyConfig(t *testing.T) {
 	t.Parallel()
-	c := newLAN(t).envoyConfig()
-	if c.limiter.Timeout.AsDuration() != 20*time.Millisecond || c.limiter.FailureModeDeny || !c.limiter.RateLimitedAsResourceExhausted ||
+	c := newSite(t).envoyConfig()
+	if c.limiter.Timeout.AsDuration() != 20*time.Millisecond || c.limiter.FailureModeDeny ||
+		!c.limiter.RateLimitedAsResourceExhausted ||
 		c.limiter.RateLimitService.TransportApiVersion != core.ApiVersion_V3 {
 		t.Errorf("the filter is %v", c.limiter)
 	}
 	edgelimit, _ := c.cluster(t, c.limiter.RateLimitService.GrpcService.GetEnvoyGrpc().ClusterName)
 	name, wrapped := only(t, "options", edgelimit.TypedExtensionProtocolOptions)
 	options := new(upstreams.HttpProtocolOptions)
-	if err := wrapped.UnmarshalTo(options); err != nil || name != string(options.ProtoReflect().Descriptor().FullName()) ||
+	if err := wrapped.UnmarshalTo(options); err != nil ||
+		name != string(options.ProtoReflect().Descriptor().FullName()) ||
 		options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() == nil {
 		t.Errorf("edgelimit is not reached by HTTP/2: %s, %v, %v", name, options, err)
 	}
@@ -264,7 +279,7 @@ func TestEnvoyConfig(t *testing.T) {
 // TestEnvoyConfigIsChecked holds that mistakes are found, also in what is wrapped up.
 func TestEnvoyConfigIsChecked(t *testing.T) {
 	t.Parallel()
-	c := newLAN(t).envoyConfig()
+	c := newSite(t).envoyConfig()
 	c.limiter.Domain = ""
 	if err := errors.Join(c.manager.HttpFilters[0].GetTypedConfig().MarshalFrom(c.limiter),
 		c.StaticResources.Listeners[0].FilterChains[0].Filters[0].GetTypedConfig().MarshalFrom(c.manager)); err != nil {

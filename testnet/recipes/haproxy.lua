@@ -1,6 +1,40 @@
--- Asks edgelimit's /v1/auth about a request, and answers with its denial.
-local auth = "http://127.0.0.1:8080/v1/auth"
-local patience = 250 -- ms
+-- Asks edgelimit's /v1/auth about a request, and answers with its denial. For haproxy.cfg it leaves
+--
+--   txn.rl_decision   allow, shadow-deny, unavailable (no decision), unreadable (no decision, and the client's request is the reason)
+--   txn.rl_status     the status of the answer
+--   txn.rl_limit, txn.rl_policy   RateLimit and RateLimit-Policy for the client
+local auth = "http://127.0.0.1:8086/v1/auth/deny/429"
+local patience = 1000 -- ms; HAProxy's listener at that address answers before
+
+-- What is of the connection or the body and not of the request, and what HAProxy writes itself.
+local own = {
+    ["connection"] = true, ["keep-alive"] = true, ["proxy-connection"] = true, ["te"] = true, ["trailer"] = true, ["upgrade"] = true,
+    ["transfer-encoding"] = true, ["content-length"] = true, ["expect"] = true, ["host"] = true, ["forwarded"] = true,
+    ["x-real-ip"] = true, ["x-rl-decision"] = true,
+}
+
+local function written(name)
+    return own[name] or name:find("^x%-forwarded%-") or name:find("^x%-original%-")
+end
+
+-- asked_with are the headers of the question: all that the client sent, each as often as it did, and what HAProxy writes.
+local function asked_with(txn)
+    local headers = {}
+    for name, values in pairs(txn.http:req_get_headers()) do
+        if not written(name) then
+            local list = {}
+            for i = 0, #values do
+                list[i + 1] = values[i]
+            end
+            headers[name] = list
+        end
+    end
+    headers["x-forwarded-for"] = { txn.f:src() }
+    headers["x-forwarded-method"] = { txn.f:method() }
+    headers["x-forwarded-host"] = { txn.f:req_hdr("host") or "" }
+    headers["x-forwarded-uri"] = { txn.f:pathq() }
+    return headers
+end
 
 -- first is the first value of a response's header; nil if it has none.
 local function first(headers, name)
@@ -8,33 +42,32 @@ local function first(headers, name)
     return values and values[0]
 end
 
+-- unreadable are the statuses by which edgelimit, or HAProxy before it, refuses the client's headers.
+local unreadable = { [400] = true, [413] = true, [414] = true, [431] = true }
+
 core.register_action("edgelimit", { "http-req" }, function(txn)
-    -- HAProxy writes all that edgelimit believes itself.
-    local asked, answer = pcall(function()
-        return core.httpclient():get({
-            url = auth,
-            timeout = patience,
-            headers = {
-                ["x-forwarded-for"] = { txn.f:src() },
-                ["x-forwarded-method"] = { txn.f:method() },
-                ["x-forwarded-host"] = { txn.f:req_hdr("host") or "" },
-                ["x-forwarded-uri"] = { txn.f:pathq() },
-            },
-        })
+    local sent, answer = pcall(function()
+        return core.httpclient():get({ url = auth, timeout = patience, headers = asked_with(txn) })
     end)
-    if not asked or not answer then
-        return -- without edgelimit requests pass
-    end
-    local limit, policy = first(answer.headers, "ratelimit"), first(answer.headers, "ratelimit-policy")
-    if first(answer.headers, "x-rl-decision") ~= "deny" then
+    local status = sent and answer and answer.status or 0
+    local decision = status ~= 0 and first(answer.headers, "x-rl-decision")
+    txn:set_var("txn.rl_status", status)
+    if decision == "deny" then
+        txn:set_var("txn.rl_decision", "deny")
+        local reply = txn:reply({ status = answer.status, reason = "Too Many Requests", body = answer.body })
+        for _, name in ipairs({ "ratelimit", "ratelimit-policy", "retry-after", "cache-control", "content-type" }) do
+            local value = first(answer.headers, name)
+            if value then reply:add_header(name, value) end
+        end
+        txn:done(reply)
+    elseif status == 200 and (decision == "allow" or decision == "shadow-deny") then
+        txn:set_var("txn.rl_decision", decision)
+        local limit, policy = first(answer.headers, "ratelimit"), first(answer.headers, "ratelimit-policy")
         if limit then txn:set_var("txn.rl_limit", limit) end
         if policy then txn:set_var("txn.rl_policy", policy) end
-        return
+    elseif not sent or unreadable[status] then
+        txn:set_var("txn.rl_decision", "unreadable")
+    else
+        txn:set_var("txn.rl_decision", "unavailable")
     end
-    local reply = txn:reply({ status = answer.status, reason = "Too Many Requests", body = answer.body })
-    for _, name in ipairs({ "ratelimit", "ratelimit-policy", "retry-after", "cache-control", "content-type" }) do
-        local value = first(answer.headers, name)
-        if value then reply:add_header(name, value) end
-    end
-    txn:done(reply)
 end)

@@ -14,12 +14,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Stand-ins are in the place of proxies that no package installs. They read the recipe, ask edgelimit what the proxy is documented to ask, and
-// do with its answer what the proxy is documented to do. A setting that they do not know fails the test. Timeouts they do not keep: the machine
-// may be slow.
+// Stand-ins are in the place of proxies that no package installs. They read the recipe, ask edgelimit what the proxy is
+// documented to ask, and do with its answer what the proxy is documented to do. A setting that they do not know fails
+// the test. Timeouts they do not keep: the machine may be slow.
 
 // read returns the text of a recipe with this test's addresses in it.
-func (l *lan) read(name string) []byte {
+func (l *site) read(name string) []byte {
 	l.t.Helper()
 	b, err := os.ReadFile(l.recipe(name))
 	if err != nil {
@@ -29,7 +29,7 @@ func (l *lan) read(name string) []byte {
 }
 
 // decode reads a recipe in YAML, every key of which has to be in what it is read into.
-func (l *lan) decode(name string, into any) {
+func (l *site) decode(name string, into any) {
 	l.t.Helper()
 	d := yaml.NewDecoder(bytes.NewReader(l.read(name)))
 	d.KnownFields(true)
@@ -112,6 +112,9 @@ type traefikDynamic struct {
 			Service     string
 		}
 		Middlewares map[string]struct {
+			Headers struct {
+				CustomRequestHeaders map[string]string `yaml:"customRequestHeaders"`
+			}
 			ForwardAuth struct {
 				Address             string
 				TrustForwardHeader  bool     `yaml:"trustForwardHeader"`
@@ -127,7 +130,7 @@ type traefikDynamic struct {
 
 // traefik stands in for Traefik: forwardAuth, and the entry point before it. See
 // https://doc.traefik.io/traefik/reference/routing-configuration/http/middlewares/forwardauth/.
-func (l *lan) traefik() {
+func (l *site) traefik() {
 	l.t.Helper()
 	var static traefikStatic
 	l.decode("traefik.yaml", &static)
@@ -135,10 +138,12 @@ func (l *lan) traefik() {
 	l.decode(static.Providers.File.Filename, &dynamic)
 	entryPoint, listens := only(l.t, "entry points", static.EntryPoints)
 	_, router := only(l.t, "routers", dynamic.HTTP.Routers)
-	if strings.Join(router.EntryPoints, " ") != entryPoint || router.Rule != "PathPrefix(`/`)" || len(router.Middlewares) != 1 {
+	if strings.Join(router.EntryPoints, " ") != entryPoint || router.Rule != "PathPrefix(`/`)" ||
+		len(router.Middlewares) != 2 {
 		l.t.Fatalf("router %+v", router)
 	}
-	auth := dynamic.HTTP.Middlewares[router.Middlewares[0]].ForwardAuth
+	cleaned := dynamic.HTTP.Middlewares[router.Middlewares[0]].Headers.CustomRequestHeaders
+	auth := dynamic.HTTP.Middlewares[router.Middlewares[1]].ForwardAuth
 	servers := dynamic.HTTP.Services[router.Service].LoadBalancer.Servers
 	if auth.Address == "" || !auth.TrustForwardHeader || len(servers) != 1 {
 		l.t.Fatalf("middleware %+v, servers %v", auth, servers)
@@ -151,14 +156,21 @@ func (l *lan) traefik() {
 				r.Header.Del(name)
 			}
 		}
+		for name, value := range cleaned {
+			if r.Header.Del(name); value != "" {
+				r.Header.Set(name, value)
+			}
+		}
 		header := r.Header.Clone() // without authRequestHeaders all that the client sent
 		for _, hop := range []string{"Connection", "Keep-Alive", "Te", "Trailers", "Transfer-Encoding", "Upgrade"} {
 			header.Del(hop)
 		}
 		_, port, _ := net.SplitHostPort(r.Host)
 		for name, value := range map[string]string{
-			"X-Real-Ip": remoteIP(r), "X-Forwarded-For": remoteIP(r), "X-Forwarded-Method": r.Method, "X-Forwarded-Proto": "http",
-			"X-Forwarded-Port": port, "X-Forwarded-Host": r.Host, "X-Forwarded-Uri": r.URL.RequestURI(), "X-Forwarded-Server": "traefik",
+			"X-Real-Ip": remoteIP(r), "X-Forwarded-For": remoteIP(r), "X-Forwarded-Method": r.Method,
+			"X-Forwarded-Proto": "http",
+			"X-Forwarded-Port":  port, "X-Forwarded-Host": r.Host, "X-Forwarded-Uri": r.URL.RequestURI(),
+			"X-Forwarded-Server": "traefik",
 		} {
 			header.Set(name, value)
 		}
@@ -191,6 +203,9 @@ type apisixRoutes struct {
 	Routes []struct {
 		URI     string `yaml:"uri"`
 		Plugins struct {
+			ProxyRewrite struct {
+				Headers struct{ Remove []string }
+			} `yaml:"proxy-rewrite"`
 			ForwardAuth struct {
 				URI              string   `yaml:"uri"`
 				RequestHeaders   []string `yaml:"request_headers"`
@@ -208,7 +223,7 @@ type apisixRoutes struct {
 }
 
 // apisix stands in for APISIX: forward-auth. See https://apisix.apache.org/docs/apisix/plugins/forward-auth/.
-func (l *lan) apisix() {
+func (l *site) apisix() {
 	l.t.Helper()
 	var config apisixRoutes
 	l.decode("apisix.yaml", &config)
@@ -224,8 +239,11 @@ func (l *lan) apisix() {
 	}
 	server, _ := only(l.t, "nodes", config.Routes[0].Upstream.Nodes)
 	application, ask := passTo(l.t, "http://"+server), asker(l.t, auth.URI)
-	l.serve(l.at(8088), func(w http.ResponseWriter, r *http.Request) {
-		host, _, _ := net.SplitHostPort(r.Host)
+	l.serve(l.proxy(), func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range config.Routes[0].Plugins.ProxyRewrite.Headers.Remove {
+			r.Header.Del(name) // its phase, rewrite, comes before forward-auth's, access
+		}
+		host, _, _ := strings.Cut(r.Host, ":")
 		header := http.Header{
 			"X-Forwarded-For": {remoteIP(r)}, "X-Forwarded-Method": {r.Method}, "X-Forwarded-Proto": {"http"},
 			"X-Forwarded-Host": {host}, "X-Forwarded-Uri": {r.URL.RequestURI()},

@@ -15,7 +15,7 @@ import (
 // MaxLine is the longest line that is written or read, its newline included: 1 MiB.
 const MaxLine = 1 << 20
 
-// What a line may suffer from beside being malformed.
+// Errors of a line that is not malformed.
 var (
 	ErrTruncated = errors.New("the record ends in the middle of a line: its writer did not close it")
 	ErrTooLong   = fmt.Errorf("longer than %d bytes", MaxLine)
@@ -39,7 +39,7 @@ type Reader struct {
 	regions map[string]string
 	lines   *bufio.Reader
 	line    int
-	closers []io.Closer
+	file    io.Closer // nil: nothing to close
 }
 
 // Open opens a record. It decompresses where the name ends in ".gz".
@@ -48,24 +48,22 @@ func Open(name string) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open record: %w", err)
 	}
-	closers := []io.Closer{f}
 	in := io.Reader(f)
 	if strings.HasSuffix(name, ".gz") {
-		z, err := gzip.NewReader(bufio.NewReader(f))
-		if err != nil {
+		if in, err = gzip.NewReader(bufio.NewReader(f)); err != nil {
 			return nil, errors.Join(fmt.Errorf("open record %s: %w", name, truncated(err)), f.Close())
 		}
-		in, closers = z, append(closers, z)
 	}
 	r, err := NewReader(in)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open record %s: %w", name, err), f.Close())
 	}
-	r.closers = closers
+	r.file = f
 	return r, nil
 }
 
-// NewReader reads the header from r, whose lines are not compressed, and returns a reader of what follows. It does not close r.
+// NewReader reads the header from r, whose lines are not compressed, and returns a reader of the entries. It does not
+// close r.
 func NewReader(r io.Reader) (*Reader, error) {
 	in := &Reader{lines: bufio.NewReaderSize(r, MaxLine)}
 	var first line
@@ -83,14 +81,14 @@ func NewReader(r io.Reader) (*Reader, error) {
 	if err := in.header.Validate(); err != nil {
 		return nil, in.wrong(fmt.Errorf("header: %w", err))
 	}
-	in.regions = in.header.regions()
+	in.regions = in.header.Regions()
 	return in, nil
 }
 
 // Header returns the record's header.
 func (r *Reader) Header() Header { return r.header }
 
-// Entries yields the entries in the order in which they were written. The first error, a *LineError, is the last that it yields. It
+// Entries yields the entries in the order in which they were written. It ends after its first error, a *LineError. It
 // can be iterated once.
 func (r *Reader) Entries() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
@@ -119,17 +117,16 @@ func (r *Reader) Entries() iter.Seq2[Entry, error] {
 	}
 }
 
-// next decodes the next line. Its error is io.EOF where there is none, and a *LineError else.
+// next decodes the next line. Its error is io.EOF at the end, and a *LineError otherwise.
 func (r *Reader) next(l *line) error {
 	text, err := r.lines.ReadSlice('\n')
 	if err == io.EOF && len(text) == 0 {
 		return io.EOF
 	}
 	r.line++
-	switch {
-	case err == bufio.ErrBufferFull:
+	if err == bufio.ErrBufferFull {
 		return r.wrong(ErrTooLong)
-	case err != nil:
+	} else if err != nil {
 		return r.wrong(truncated(err))
 	}
 	if err := json.Unmarshal(text, l); err != nil {
@@ -138,7 +135,7 @@ func (r *Reader) next(l *line) error {
 	return nil
 }
 
-// truncated says of an end in the middle what it means.
+// truncated returns ErrTruncated for an end in the middle.
 func truncated(err error) error {
 	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrTruncated
@@ -148,11 +145,10 @@ func truncated(err error) error {
 
 func (r *Reader) wrong(err error) error { return &LineError{r.line, err} }
 
-// Close closes what Open opened.
+// Close closes the file that Open opened.
 func (r *Reader) Close() error {
-	var errs []error
-	for i := len(r.closers) - 1; i >= 0; i-- {
-		errs = append(errs, r.closers[i].Close())
+	if r.file == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return r.file.Close()
 }

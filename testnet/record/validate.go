@@ -10,95 +10,131 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// validate says what is wrong with the entry in a record with the header.
+const (
+	// MaxWait is the longest time between request and answer that a record may hold. The decision may lie anywhere in
+	// it, so that the judge has to consider every sub-window of it.
+	MaxWait = 10 * time.Minute
+	// maxTime is the last time that a record may hold: far from now, and from where sums of times would overflow.
+	maxTime = math.MaxInt64 / 4
+)
+
+// AsLimit returns the rule as the limit that an oracle decides by.
+func (r Rule) AsLimit() (*counters.Limit, error) {
+	algorithm, ok := counters.ParseAlgorithm(r.Algorithm)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("rule %s: unknown algorithm %q", r.Name, r.Algorithm)
+	case algorithm != counters.SlidingWindow:
+		// The judge works out by sub-windows what it means that the time of a decision is not exact.
+		const text = "rule %s: a record of %q cannot be judged, only one of %q"
+		return nil, fmt.Errorf(text, r.Name, algorithm, counters.SlidingWindow)
+	case r.Limit == 0:
+		return nil, fmt.Errorf("rule %s: a limit of 0 admits nothing, and there is nothing to judge", r.Name)
+	}
+	return counters.NewLimit(counters.Meter{Rule: r.Name, Algorithm: algorithm, Window: r.Window, Sub: r.Sub}, r.Limit)
+}
+
+// Validate reports everything that is wrong with the header, but for its version.
+func (h *Header) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if _, err := h.Rule.AsLimit(); err != nil {
+		errs = append(errs, err)
+	}
+	if len(h.Nodes) == 0 {
+		wrong("no nodes: name every node of the testnet")
+	}
+	seen := make(map[string]bool)
+	for _, n := range h.Nodes {
+		if n.ID == "" || n.Region == "" || seen[n.ID] {
+			wrong("node %q of region %q: give each an id of its own and a region", n.ID, n.Region)
+		}
+		seen[n.ID] = true
+	}
+	if h.Started < 0 || h.Started > maxTime {
+		wrong("started at %d, which is no time in Unix nanoseconds", h.Started)
+	}
+	return errors.Join(errs...)
+}
+
+// validate reports what is wrong with the entry in a record with the header, whose nodes have these regions.
 func (e *Entry) validate(h *Header, regions map[string]string) error {
+	var kind string
+	var err error
 	switch {
 	case e.Decision != nil && e.Event == nil && e.Observation == nil:
-		return e.Decision.validate(h, regions)
+		kind, err = "decision", e.Decision.validate(h, regions)
 	case e.Event != nil && e.Decision == nil && e.Observation == nil:
-		return e.Event.validate(h)
+		kind, err = "event", e.Event.validate()
 	case e.Observation != nil && e.Decision == nil && e.Event == nil:
-		return e.Observation.validate(h, regions)
+		kind, err = "observation", e.Observation.validate(regions)
+	default:
+		return errors.New("not just one of decision, event and observation")
 	}
-	return errors.New("not just one of decision, event and observation")
+	if invalid := h.validSpan(e.Span()); invalid != nil {
+		err = invalid
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	return nil
+}
+
+var errNotUTF8 = errors.New("no identity, or one that is not UTF-8 and would be written as another")
+
+func (h *Header) validSpan(from, to int64) error {
+	if from < h.Started || to < from || to > maxTime {
+		return fmt.Errorf("from %d to %d is no time after the start of the record at %d", from, to, h.Started)
+	}
+	if wait := time.Duration(to - from); wait > MaxWait {
+		return fmt.Errorf("%v between request and answer, at most %v are recorded: give up earlier", wait, MaxWait)
+	}
+	return nil
 }
 
 func (d *Decision) validate(h *Header, regions map[string]string) error {
-	if err := validSpan(h, d.Sent, d.Done); err != nil {
-		return fmt.Errorf("decision: %w", err)
-	}
 	region, ok := regions[d.Node]
 	switch {
 	case !ok:
-		return fmt.Errorf("decision: node %q is not in the header", d.Node)
+		return fmt.Errorf("node %q is not in the header", d.Node)
 	case d.Region != region:
-		return fmt.Errorf("decision: node %q is in region %q, not in %q", d.Node, region, d.Region)
+		return fmt.Errorf("node %q is in region %q, not in %q", d.Node, region, d.Region)
 	case d.Identity == "" || !utf8.ValidString(d.Identity):
-		return errors.New("decision: no identity, or one that is not UTF-8 and would be written as another")
+		return errNotUTF8
 	case d.Cost == 0 || d.Cost > counters.MaxLimit:
-		return fmt.Errorf("decision: a cost of %d, want 1 to %d", d.Cost, uint64(counters.MaxLimit))
+		return fmt.Errorf("a cost of %d, want 1 to %d", d.Cost, uint64(counters.MaxLimit))
 	case d.Error != "" && (d.Allowed || d.Limit != 0 || d.Remaining != 0):
-		return errors.New("decision: both an error and an answer")
+		return errors.New("both an error and an answer")
 	case d.Limit != 0 && d.Limit != h.Rule.Limit:
-		return fmt.Errorf("decision: node %q answered for a limit of %d, the record is of %d", d.Node, d.Limit, h.Rule.Limit)
+		return fmt.Errorf("node %q answered for a limit of %d, the record is of %d", d.Node, d.Limit, h.Rule.Limit)
 	case d.Remaining > d.Limit:
-		return fmt.Errorf("decision: %d of %d remaining", d.Remaining, d.Limit)
+		return fmt.Errorf("%d of %d remaining", d.Remaining, d.Limit)
 	}
 	return nil
 }
 
-func (e *Event) validate(h *Header) error {
-	if err := validSpan(h, e.At, e.At); err != nil {
-		return fmt.Errorf("event: %w", err)
-	}
+func (e *Event) validate() error {
 	if e.Name == "" {
-		return errors.New("event: no name")
+		return errors.New("no name")
 	}
 	return nil
 }
 
-func (o *Observation) validate(h *Header, regions map[string]string) error {
-	if err := validSpan(h, o.Sent, o.Done); err != nil {
-		return fmt.Errorf("observation: %w", err)
-	}
-	if _, ok := regions[o.Node]; !ok {
-		return fmt.Errorf("observation: node %q is not in the header", o.Node)
-	}
+func (o *Observation) validate(regions map[string]string) error {
 	for identity := range o.Counts {
 		if !utf8.ValidString(identity) {
-			return errors.New("observation: an identity is not UTF-8 and would be written as another")
+			return errNotUTF8
 		}
 	}
-	switch {
+	switch _, ok := regions[o.Node]; {
+	case !ok:
+		return fmt.Errorf("node %q is not in the header", o.Node)
 	case o.Boot == "":
-		return errors.New("observation: no boot, which says what may be compared with what")
+		return errors.New("no boot, without which observations cannot be compared")
 	case o.Bound < 0 || math.IsNaN(o.Bound) || math.IsInf(o.Bound, 0):
-		return fmt.Errorf("observation: a bound of %v", o.Bound)
+		return fmt.Errorf("a bound of %v", o.Bound)
 	case o.Staleness < 0 || o.Members < 0:
-		return fmt.Errorf("observation: staleness %v, %d members", o.Staleness, o.Members)
+		return fmt.Errorf("staleness %v, %d members", o.Staleness, o.Members)
 	}
 	return nil
-}
-
-// MaxWait is the longest time between question and answer that a record may hold. A decision may lie anywhere in it, so that whoever
-// judges has to reckon with every sub-window of it.
-const MaxWait = 10 * time.Minute
-
-func validSpan(h *Header, from, to int64) error {
-	if from < h.Started || to < from || to > latest {
-		return fmt.Errorf("from %d to %d is no time after the start of the record at %d", from, to, h.Started)
-	}
-	if to-from > int64(MaxWait) {
-		return fmt.Errorf("%v between question and answer, at most %v are recorded: give up earlier", time.Duration(to-from), MaxWait)
-	}
-	return nil
-}
-
-// regions returns the region of each node.
-func (h *Header) regions() map[string]string {
-	out := make(map[string]string, len(h.Nodes))
-	for _, n := range h.Nodes {
-		out[n.ID] = n.Region
-	}
-	return out
 }

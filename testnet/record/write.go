@@ -12,7 +12,8 @@ import (
 	"sync"
 )
 
-// Writer writes a record. It is safe for concurrent use. After the first failure it writes nothing more, and counts what it is given.
+// Writer writes a record. It is safe for concurrent use. After the first failure it writes nothing more, and counts the
+// lines that are lost.
 type Writer struct {
 	header  Header
 	regions map[string]string
@@ -27,70 +28,8 @@ type Writer struct {
 	closed  bool
 }
 
-// flushAt is how much is gathered before it is written.
+// flushAt is the size of the buffer at which it is written, in bytes.
 const flushAt = 64 << 10
-
-// Create creates the file, which must not exist, and writes the header into it. It compresses where the name ends in ".gz".
-func Create(name string, h Header) (*Writer, error) {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("create record: %w", err)
-	}
-	w, err := newWriter(f, name, h)
-	if err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(name))
-	}
-	if err := w.writeLine(line{Header: &w.header}); err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	return w, nil
-}
-
-// Append opens a record that is whole, and writes what is to come at its end. One process at a time may write a record.
-func Append(name string) (*Writer, error) {
-	r, err := Open(name)
-	if err != nil {
-		return nil, err
-	}
-	for _, err := range r.Entries() {
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("append to record %s: %w", name, err), r.Close())
-		}
-	}
-	if err := r.Close(); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return nil, fmt.Errorf("append to record: %w", err)
-	}
-	return newWriter(f, name, r.Header())
-}
-
-// NewWriter writes the header to w and returns a writer of uncompressed lines. It does not close w.
-func NewWriter(w io.Writer, h Header) (*Writer, error) {
-	out, err := newWriter(w, "", h)
-	if err != nil {
-		return nil, err
-	}
-	return out, out.writeLine(line{Header: &out.header})
-}
-
-func newWriter(out io.Writer, name string, h Header) (*Writer, error) {
-	h.Version = Version
-	if err := h.Validate(); err != nil {
-		return nil, fmt.Errorf("header of record: %w", err)
-	}
-	w := &Writer{header: h, regions: h.regions(), out: out}
-	if strings.HasSuffix(name, ".gz") {
-		z := gzip.NewWriter(out)
-		w.out, w.closers = z, append(w.closers, z)
-	}
-	if f, ok := out.(*os.File); ok && name != "" {
-		w.closers = append(w.closers, f)
-	}
-	return w, nil
-}
 
 // line is a line of a record: just one of its fields is set.
 type line struct {
@@ -98,8 +37,38 @@ type line struct {
 	Entry
 }
 
-// Write writes an entry. An invalid one is refused, and harms no other. What is gathered and could not be written is an error of
-// this or a later call, and of Close.
+// Create creates the file, which must not exist, and writes the header into it. It compresses where the name ends in
+// ".gz".
+func Create(name string, h Header) (*Writer, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("create record: %w", err)
+	}
+	out, closers := io.Writer(f), []io.Closer{f}
+	if strings.HasSuffix(name, ".gz") {
+		z := gzip.NewWriter(f)
+		out, closers = z, []io.Closer{z, f}
+	}
+	w, err := NewWriter(out, h)
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(name))
+	}
+	w.closers = closers
+	return w, nil
+}
+
+// NewWriter writes the header to w and returns a writer of uncompressed lines. It does not close w.
+func NewWriter(w io.Writer, h Header) (*Writer, error) {
+	h.Version = Version
+	if err := h.Validate(); err != nil {
+		return nil, fmt.Errorf("header of record: %w", err)
+	}
+	out := &Writer{header: h, regions: h.Regions(), out: w}
+	return out, out.writeLine(line{Header: &out.header})
+}
+
+// Write writes an entry. It refuses an invalid one, which harms no other. A failure to write what was buffered is an
+// error of this or a later call, and of Close.
 func (w *Writer) Write(e Entry) error {
 	if err := e.validate(&w.header, w.regions); err != nil {
 		return fmt.Errorf("write record: %w", err)
@@ -133,7 +102,7 @@ func (w *Writer) writeLine(l line) error {
 	return w.flush()
 }
 
-// flush writes what was gathered. The lock is held.
+// flush writes the buffer. The lock is held.
 func (w *Writer) flush() error {
 	if w.failed == nil && w.buf.Len() > 0 {
 		if _, err := w.out.Write(w.buf.Bytes()); err != nil {
@@ -146,8 +115,8 @@ func (w *Writer) flush() error {
 	return w.failed
 }
 
-// Close writes what is left and closes the file. Its error says how many lines could not be written; where closing itself fails, any
-// of the last may be missing. A second Close does nothing.
+// Close writes the buffer and closes the file. Its error says how many lines could not be written; where closing itself
+// fails, any of the last may be missing. A second Close does nothing.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

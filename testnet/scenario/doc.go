@@ -1,9 +1,9 @@
-// Package scenario offers load to the testnet, makes a fault in it, and judges what came of it.
+// Package scenario offers load to the testnet, injects a fault, and judges the outcome.
 //
-// Every scenario begins with a whole testnet and identities that nobody has counted yet, and leaves the testnet whole. It proves first
-// that its fault took hold: one that did not fails the scenario, because nothing would have been shown. What it then judges is the
-// record of the run: package checker's invariants hold in all scenarios, and each has promises of its own.
+// Every scenario starts with a complete cluster and identities that no node has counted yet, and restores the cluster.
+// It first verifies that its fault took hold: without a fault the run would show nothing, so it fails. Then it judges
+// the record of the run: package checker's invariants hold in all scenarios, and each has assertions of its own.
 //
-// A scenario is no measurement where the machine was too busy: where the load generator fell behind, or this process was not let run
-// for [BusyAfter] and a promise did not hold. It is repeated then, up to [Repeats] times, before it fails.
+// A failed run is repeated, once, only if this process was kept from running for longer than [MaxPause]; the records of
+// both runs are kept. A run that broke an invariant is never repeated.
 package scenario

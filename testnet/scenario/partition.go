@@ -6,182 +6,187 @@ import (
 	"math"
 	"time"
 
-	"github.com/edgelimit/edgelimit/testnet/load"
-	"github.com/edgelimit/edgelimit/testnet/multiregion"
+	"github.com/edgelimit/edgelimit/testnet/cluster"
+	"github.com/edgelimit/edgelimit/testnet/netem"
 	"github.com/edgelimit/edgelimit/testnet/record"
-	"github.com/edgelimit/edgelimit/testnet/weather"
+	"github.com/edgelimit/edgelimit/testnet/traffic"
 )
 
-// What a heal has to do: nodes see each other, and then agree.
+// After a heal, membership has to be complete, and then all nodes have to agree.
 const (
-	wholeWithin = 30 * time.Second
-	agreeWithin = 2 * time.Second
+	completeWithin = 30 * time.Second
+	agreeWithin    = 2 * time.Second
 )
 
-// What both sides of a cut together may admit above the limit, as they share it: in percent by the algorithm's own count, and as a part of
-// what they admit in all, in which the algorithm's own error is too.
+// The sides of a partition share the limit. maxExcessPct bounds the excess by the algorithm's own count, in percent of
+// the limit; maxShare bounds all that is admitted, which includes the algorithm's own error, as a part of the limit.
 const (
-	sharedExcess = 6
-	sharedMost   = 1.1
+	maxExcessPct = 6
+	maxShare     = 1.1
 )
 
-// cutRegion is the region that is cut off.
-const cutRegion = "eu-west"
+// faultRegion is the region that is partitioned, or whose Redis or node is harmed; faultNode is the node.
+const (
+	faultRegion = "eu-west"
+	faultNode   = "eu-west-1"
+)
 
-// marks are how many requests each node gets inside a cut that the others cannot hear of.
-const marks = 20
+// markCount is how many requests each node gets during a partition to show who receives from whom.
+const markCount = 20
 
 func partition(cut time.Duration) Scenario {
-	s := cutting("partition", multiregion.Both, cut)
-	s.What = "a region is cut off the WAN under load: both sides go on deciding and share the limit, and after the heal all agree"
-	return s
+	return partitioning("partition", "a region is cut off the WAN under load: both sides go on deciding and share the "+
+		"limit, and after the heal all agree", cluster.Both, cut)
 }
 
 func oneWay(cut time.Duration) Scenario {
-	s := cutting("one-way", multiregion.Out, cut)
-	s.What = "nobody hears a region, which hears all others: the same promises as in a partition"
-	return s
+	return partitioning("one-way", "no node receives from a region, which receives from all: the same assertions as "+
+		"in a partition", cluster.Out, cut)
 }
 
-// cutting is a scenario in which a region is cut off while a greedy client asks for three times its limit and a modest one for less than half of
-// it, everywhere.
-func cutting(name string, way multiregion.Direction, cut time.Duration) Scenario {
-	c := &cutRun{way: way, cut: cut}
+// partitioning partitions a region while a greedy client asks for three times its limit and a modest one for less than
+// half of it, everywhere.
+func partitioning(name, what string, way cluster.Direction, lasts time.Duration) Scenario {
+	p := &partitionRun{way: way, lasts: lasts}
 	return Scenario{
-		Name: name, Rule: "per_client",
-		Streams: []load.Stream{{Identity: "greedy", Rate: 300}, {Identity: "modest", Rate: 40}},
+		Name: name, What: what, Rule: "per_client",
+		Streams: []traffic.Stream{{Identity: "greedy", Rate: 300}, {Identity: "modest", Rate: 40}},
 		Steps: []Step{
 			wait("load in all regions", 8*time.Second),
-			{fmt.Sprintf("cut off %s (%s) for %v", cutRegion, way, cut), c.begin},
-			{"what each side counts by itself", c.mark},
-			{"the rest of the cut", c.rest},
-			{"heal", c.heal},
+			{fmt.Sprintf("partition %s (%s) for %v", faultRegion, way, lasts), p.begin},
+			{"count what crosses the partition", p.mark},
+			{"the rest of the partition", func(ctx context.Context, _ *Run) error {
+				return sleep(ctx, lasts-time.Since(p.began))
+			}},
+			{"heal", p.heal},
 			wait("load after the heal", 3*time.Second),
 		},
-		Takes: cut + 45*time.Second,
-		Check: c.check,
+		Takes: lasts + 45*time.Second,
+		Check: p.check,
 	}
 }
 
-// cutRun is what a run of cutting finds out.
-type cutRun struct {
-	way   multiregion.Direction
-	cut   time.Duration
+// partitionRun is what a run with a partition measures.
+type partitionRun struct {
+	way   cluster.Direction
+	lasts time.Duration
 	began time.Time
-	held  time.Time // when it took hold
+	held  time.Time // when the partition took hold
 	ended int64     // Unix ns
-	wan   weather.WAN
+	wan   netem.WAN
 
-	whole, agreed time.Duration
+	complete, agreed time.Duration // from the heal to complete membership, from there to agreement
 }
 
-func (c *cutRun) begin(ctx context.Context, r *Run) error {
-	*c = cutRun{way: c.way, cut: c.cut, began: time.Now()}
-	err := r.Begin(ctx, record.Partition, cutRegion,
-		func(ctx context.Context) error { return r.Net.Partition(ctx, cutRegion, c.way) }, r.Net.Heal)
+func (p *partitionRun) begin(ctx context.Context, r *Run) error {
+	*p = partitionRun{way: p.way, lasts: p.lasts, began: time.Now()}
+	err := r.Begin(ctx, record.Partition, faultRegion,
+		func(ctx context.Context, region string) error { return r.Cluster.Partition(ctx, region, p.way) },
+		func(ctx context.Context, _ string) error { return r.Cluster.Heal(ctx) })
 	if err != nil {
 		return err
 	}
-	r.Evidence("every node that was to hear nothing from beyond the cut said so %.1f s after it was made", time.Since(c.began).Seconds())
-	return c.heardLast(ctx, r)
+	r.Observed("every node that should receive nothing across the partition reported so after %.1f s",
+		time.Since(p.began).Seconds())
+	return p.measureHold(ctx, r)
 }
 
-// mark has every node admit something that the other side cannot hear of, and looks who counts what.
-func (c *cutRun) mark(ctx context.Context, r *Run) error {
+// mark has every node admit requests that the other side cannot learn of, and verifies who counts what.
+func (p *partitionRun) mark(ctx context.Context, r *Run) error {
 	id := r.ID("mark")
 	for _, n := range r.Nodes {
-		for range marks {
-			if a, err := r.Take(ctx, n, accounts, id, 1); err != nil || !a.Allowed {
-				return fmt.Errorf("%s did not admit a request in the cut (allowed %v): %w", n.Name, a.Allowed, err)
+		for range markCount {
+			if a, err := r.Take(ctx, n, accountRule, id, 1); err != nil || !a.Allowed {
+				return fmt.Errorf("%s did not admit a request (allowed %v): %w", n.Name, a.Allowed, err)
 			}
 		}
 	}
-	if err := sleep(ctx, time.Second); err != nil { // so that they would have heard of it
+	if err := sleep(ctx, time.Second); err != nil { // several gossip intervals
 		return err
 	}
-	counts, err := r.Counts(ctx, r.Nodes, accounts, id)
+	counts, err := r.Counts(ctx, accountRule, id)
 	if err != nil {
 		return err
 	}
 	for _, n := range r.Nodes {
-		if want := c.hears(r, n); counts[n.Name] != want {
-			return fmt.Errorf("%s counts %d of what was admitted in the cut, want %d: the cut is not what it should be", n.Name, counts[n.Name], want)
+		if want := p.reachable(r, n); counts[n.Name] != want {
+			return fmt.Errorf("%s counts %d of what was admitted in the partition, want %d: the partition leaks or "+
+				"blocks too much", n.Name, counts[n.Name], want)
 		}
 	}
-	r.Evidence("of %d requests admitted in the cut, each node counted those that it could hear of: %v", marks*len(r.Nodes), counts)
+	r.Observed("of %d requests admitted in the partition, each node counted those of the nodes that reach it: %v",
+		markCount*len(r.Nodes), counts)
 	return nil
 }
 
-// hears is how many marks a node hears of while the cut is in force.
-func (c *cutRun) hears(r *Run, n multiregion.Node) (total uint64) {
+// reachable returns how many of the marks reach a node during the partition.
+func (p *partitionRun) reachable(r *Run, n cluster.Node) (total uint64) {
 	for _, from := range r.Nodes {
-		inside, outside := from.Region == cutRegion, n.Region != cutRegion
-		crosses := inside == outside
-		if !crosses || c.way == multiregion.Out && !inside || c.way == multiregion.In && inside {
-			total += marks
+		fromInside, inside := from.Region == faultRegion, n.Region == faultRegion
+		passes := p.way == cluster.Out && inside || p.way == cluster.In && fromInside
+		if fromInside == inside || passes {
+			total += markCount
 		}
 	}
 	return total
 }
 
-func (c *cutRun) rest(ctx context.Context, _ *Run) error {
-	return sleep(ctx, c.cut-time.Since(c.began))
-}
-
-func (c *cutRun) heal(ctx context.Context, r *Run) error {
-	c.ended = time.Now().UnixNano()
+func (p *partitionRun) heal(ctx context.Context, r *Run) error {
+	p.ended = time.Now().UnixNano()
 	began := time.Now()
 	if err := r.End(ctx); err != nil {
 		return err
 	}
-	c.whole = time.Since(began)
+	p.complete = time.Since(began)
 	var err error
-	c.agreed, err = r.AwaitCount(ctx, accounts, r.ID("mark"), uint64(marks*len(r.Nodes)), wholeWithin)
+	p.agreed, err = r.AwaitCount(ctx, accountRule, r.ID("mark"), uint64(markCount*len(r.Nodes)), completeWithin)
 	return err
 }
 
-func (c *cutRun) check(r *Run) {
-	r.Promise("membership is whole again", c.whole <= wholeWithin, "within 30 s", fmt.Sprintf("%.1f s", c.whole.Seconds()))
-	r.Promise("then all nodes count what was admitted in the cut", c.agreed <= agreeWithin, "within 2 s", fmt.Sprintf("%.2f s", c.agreed.Seconds()))
-	r.Promise("after the last request all nodes agree", r.Report.AgreeMs >= 0 && r.Report.AgreeMs <= float64(agreeWithin.Milliseconds()),
-		"within 2000 ms", fmt.Sprintf("%.0f ms", r.Report.AgreeMs))
-	r.Figure("whole_s", c.whole.Seconds())
-	r.Figure("agree_after_heal_s", c.agreed.Seconds())
+func (p *partitionRun) check(r *Run) {
+	r.AssertWithin("membership is complete again", "whole_s", p.complete, completeWithin)
+	r.AssertWithin("then all nodes count what was admitted in the partition", "agree_after_heal_s", p.agreed,
+		agreeWithin)
+	agree := r.Report.AgreeMs
+	r.Assert("after the last request all nodes agree", agree >= 0 && agree <= float64(agreeWithin.Milliseconds()),
+		"within 2000 ms", "%.0f ms", agree)
 	r.Figure("steady_bound_pct", r.Report.SteadyPct)
-	for _, p := range r.Report.Phases {
-		if p.Sides < 2 {
+	for _, phase := range r.Report.Phases {
+		if phase.Sides < 2 {
 			continue
 		}
-		r.Promise("the sides of the cut share the limit", p.ExcessPct <= sharedExcess,
-			fmt.Sprintf("at most %d %% over the limit", sharedExcess), fmt.Sprintf("%.1f %%", p.ExcessPct))
-		r.Figure("cut_excess_pct", p.ExcessPct)
+		r.Assert("the sides of the partition share the limit", phase.ExcessPct <= maxExcessPct,
+			fmt.Sprintf("at most %d %% over the limit", maxExcessPct), "%.1f %%", phase.ExcessPct)
+		r.Figure("cut_excess_pct", phase.ExcessPct)
 	}
-	c.checkSides(r)
-	c.checkPrediction(r)
+	p.checkSides(r)
+	p.checkPrediction(r)
 }
 
-// checkSides holds what each side did in the cut.
-func (c *cutRun) checkSides(r *Run) {
-	answered, failed := map[bool]int{}, 0
+// checkSides asserts that both sides went on deciding and together admitted about one limit a window.
+func (p *partitionRun) checkSides(r *Run) {
+	decided, failed := map[bool]int{}, 0
 	decisions, _ := r.recorded()
 	admitted := 0
 	for _, d := range decisions {
 		switch {
-		case d.Sent < c.began.UnixNano() || d.Sent >= c.ended:
+		case d.Sent < p.began.UnixNano() || d.Sent >= p.ended:
 		case d.Error != "":
 			failed++
 		default:
-			answered[d.Region == cutRegion]++
-			if d.Allowed && d.Identity == r.ID("greedy") && d.Sent < c.began.Add(c.cut).UnixNano() {
+			decided[d.Region == faultRegion]++
+			if d.Allowed && d.Identity == r.ID("greedy") && d.Sent < p.began.Add(p.lasts).UnixNano() {
 				admitted++
 			}
 		}
 	}
-	r.Promise("both sides go on deciding in the cut", failed == 0 && answered[true] > 0 && answered[false] > 0, "0 failed, decisions on both sides",
-		fmt.Sprintf("%d failed, %d in %s, %d elsewhere", failed, answered[true], cutRegion, answered[false]))
-	// Each side was asked for more than the limit in each window of the cut.
-	windows := math.Ceil(c.cut.Seconds() / r.Report.Rule.Window.Seconds())
-	most := windows * float64(r.Report.Rule.Limit) * sharedMost
-	r.Promise("what is admitted in the cut is about one limit a window", float64(admitted) <= most, fmt.Sprintf("at most %.0f", most), fmt.Sprint(admitted))
+	r.Assert("both sides go on deciding in the partition", failed == 0 && decided[true] > 0 && decided[false] > 0,
+		"0 failed, decisions on both sides", "%d failed, %d in %s, %d elsewhere", failed, decided[true], faultRegion,
+		decided[false])
+	// Each side got more requests than the limit in each window of the partition.
+	windows := math.Ceil(p.lasts.Seconds() / r.Report.Rule.Window.Seconds())
+	maxAdmitted := windows * float64(r.Report.Rule.Limit) * maxShare
+	r.Assert("what is admitted in the partition is about one limit a window", float64(admitted) <= maxAdmitted,
+		fmt.Sprintf("at most %.0f", maxAdmitted), "%d", admitted)
 	r.Figure("cut_admitted", float64(admitted))
 }

@@ -3,108 +3,112 @@ package scenario
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/edgelimit/edgelimit/testnet/ledger"
-	"github.com/edgelimit/edgelimit/testnet/multiregion"
+	"github.com/edgelimit/edgelimit/testnet/cluster"
+	"github.com/edgelimit/edgelimit/testnet/judge"
 	"github.com/edgelimit/edgelimit/testnet/record"
 	"github.com/edgelimit/edgelimit/testnet/sim"
 )
 
-// agreesBy is by how much of the limit, in points, what was measured may be off what the simulator predicts.
-const agreesBy = 3.0
+// maxDeviation bounds how far the measured excess may be from the simulator's, in points of the limit.
+const maxDeviation = 3.0
 
-// predictions is how often the simulator is asked, each time with another seed: what it draws is delays, losses, and when nodes tell.
+// predictions is the number of simulations, each with another seed: they draw delays, losses and the nodes' phases.
 const predictions = 5
 
-// gossipEvery is the nodes' interval.
-var gossipEvery = sim.DefaultOptions().Interval
+// gossipInterval is the nodes'.
+var gossipInterval = sim.DefaultOptions().Interval
 
-// heardLast notes when the cut took hold: when those who hear nothing from beyond it heard something for the last time.
-func (c *cutRun) heardLast(ctx context.Context, r *Run) error {
+// measureHold derives when the partition took hold: when the nodes that receive nothing across it received the last
+// frame.
+func (p *partitionRun) measureHold(ctx context.Context, r *Run) error {
 	var sum time.Duration
 	nodes := 0
 	for _, n := range r.Nodes {
-		if inside := n.Region == cutRegion; inside == (c.way == multiregion.Out) {
-			continue // of a region that is off the network, the others lose each node at a moment of its own
+		if inside := n.Region == faultRegion; inside == (p.way == cluster.Out) {
+			continue // the others of a region off the network lose each of its nodes at another moment
 		}
-		asked := time.Now()
-		o, err := r.Net.Observe(ctx, n)
+		sent := time.Now()
+		o, err := r.Cluster.Observe(ctx, n)
 		if err != nil {
 			return err
 		}
-		sum += asked.Add(-o.Staleness).Sub(c.began)
+		sum += sent.Add(-o.Staleness).Sub(p.began)
 		nodes++
 	}
-	// What they know is as of when it was told: it was under way for a while, and the next would have been told an interval later.
+	// Staleness counts from when the last frame was sent. The frame was under way for the WAN's delay. The next one
+	// would have been sent an interval later, half of that on average.
 	var err error
-	if c.wan, err = r.Net.Weather(); err != nil {
+	if p.wan, err = r.Cluster.WAN(); err != nil {
 		return err
 	}
-	c.held = c.began.Add(sum/time.Duration(nodes) + c.wan.Delay + c.wan.Jitter/2 + gossipEvery/2)
-	r.Evidence("the cut took hold %.2f s after it was asked for", c.held.Sub(c.began).Seconds())
+	p.held = p.began.Add(sum/time.Duration(nodes) + p.wan.Delay + p.wan.Jitter/2 + gossipInterval/2)
+	r.Observed("the partition took hold after %.2f s", p.held.Sub(p.began).Seconds())
 	return nil
 }
 
-// asked are the greedy client's requests until the cut ended, in the order in which they were sent.
-func (c *cutRun) asked(r *Run) (asked []record.Decision) {
+// greedy returns the greedy client's requests until the partition ended, in the order in which they were sent.
+func (p *partitionRun) greedy(r *Run) (sent []record.Decision) {
 	decisions, _ := r.recorded()
 	for _, d := range decisions {
-		if d.Identity == r.ID("greedy") && d.Error == "" && d.Sent < c.ended {
-			asked = append(asked, d)
+		if d.Identity == r.ID("greedy") && d.Error == "" && d.Sent < p.ended {
+			sent = append(sent, d)
 		}
 	}
-	slices.SortStableFunc(asked, func(a, b record.Decision) int { return cmp.Compare(a.Sent, b.Sent) })
-	return asked
+	slices.SortStableFunc(sent, func(a, b record.Decision) int { return cmp.Compare(a.Sent, b.Sent) })
+	return sent
 }
 
-// checkPrediction holds the most by which the count of what was admitted was above the limit against what the simulator says of the same
-// requests, at the same moments and nodes, through the same weather and the same cut.
-func (c *cutRun) checkPrediction(r *Run) {
-	asked := c.asked(r)
-	book, measured := ledger.New(r.rule.Limit), 0.0
-	for _, d := range asked {
-		measured = max(measured, 100*book.Note(d.Identity, d.Cost, d.Sent, d.Allowed).Excess)
+// checkPrediction compares the maximal excess over the limit with the simulator's for the same requests, at the same
+// moments and nodes, through the same WAN and the same partition.
+func (p *partitionRun) checkPrediction(r *Run) {
+	const what = "the simulator predicts the excess at the end of the partition"
+	sent := p.greedy(r)
+	oracle, measured := judge.NewTracker(r.rule.Limit, 0), 0.0
+	for _, d := range sent {
+		measured = max(measured, 100*oracle.Add(d.Identity, d.Cost, d.Sent, d.Allowed).Excess)
 	}
-	predicted, err := c.predict(r, asked)
+	predicted, err := p.predict(r, sent)
 	if err != nil {
-		r.Promise("the simulator predicts it", false, "a prediction", err.Error())
+		r.Assert(what, false, "a prediction", "%v", err)
 		return
 	}
-	least, most := predicted[0], predicted[len(predicted)-1]
-	median := predicted[len(predicted)/2]
-	r.Promise("the simulator predicts the excess at the end of the cut", measured >= median-agreesBy && measured <= median+agreesBy,
-		fmt.Sprintf("%.1f %% (%.1f to %.1f) and %.0f points either way", median, least, most, agreesBy), fmt.Sprintf("%.1f %%", measured))
+	lowest, median, highest := predicted[0], predicted[len(predicted)/2], predicted[len(predicted)-1]
+	r.Assert(what, measured >= median-maxDeviation && measured <= median+maxDeviation,
+		fmt.Sprintf("%.1f %% (%.1f to %.1f) and %.0f points either way", median, lowest, highest, maxDeviation),
+		"%.1f %%", measured)
 	r.Figure("cut_end_excess_pct", measured)
 	r.Figure("predicted_excess_pct", median)
 }
 
-// predict returns the excess that the simulator comes to, from the least to the most.
-func (c *cutRun) predict(r *Run, asked []record.Decision) (excess []float64, err error) {
-	if len(asked) == 0 {
-		return nil, fmt.Errorf("no request was answered before the end of the cut")
+// predict returns the simulated excess in percent, in ascending order.
+func (p *partitionRun) predict(r *Run, sent []record.Decision) (excess []float64, err error) {
+	if len(sent) == 0 {
+		return nil, errors.New("no request was answered before the end of the partition")
 	}
-	o := sim.DefaultOptions()
-	from := asked[0].Sent
-	cutOff := 0
-	if o.Trace, cutOff, err = c.trace(r, asked); err != nil {
+	trace, region, err := traceOf(r.Nodes, sent)
+	if err != nil {
 		return nil, err
 	}
-	limit := r.rule.Limit
-	o.Regions, o.Nodes, o.Limit, o.Window, o.Method = o.Trace.Regions, o.Trace.Nodes, limit.Max(), limit.Meter().Window, limit.Meter().Algorithm
-	o.WANDelay, o.Loss, o.Duration = c.wan.Delay+c.wan.Jitter/2, c.wan.Loss, time.Duration(c.ended-from)
-	o.Start = from
-	if o.Jitter = 0; o.WANDelay > 0 {
-		o.Jitter = float64(c.wan.Jitter/2) / float64(o.WANDelay)
+	o, limit, from := sim.DefaultOptions(), r.rule.Limit, sent[0].Sent
+	o.Trace, o.Regions, o.Nodes = trace, trace.Regions, trace.Nodes
+	o.Start, o.Duration = from, time.Duration(p.ended-from)
+	o.Limit, o.Window, o.Method = limit.Max(), limit.Meter().Window, limit.Meter().Algorithm
+	o.WANDelay, o.Loss, o.Jitter = p.wan.Delay+p.wan.Jitter/2, p.wan.Loss, 0
+	if o.WANDelay > 0 {
+		o.Jitter = float64(p.wan.Jitter/2) / float64(o.WANDelay)
 	}
-	cut := sim.Partition{A: cutOff, OneWay: c.way != multiregion.Both, From: time.Duration(c.held.UnixNano() - from), Until: o.Duration}
-	if c.way == multiregion.In {
-		cut.A, cut.B = cut.B, cut.A
+	simulated := sim.Partition{A: region, OneWay: p.way != cluster.Both, From: time.Duration(p.held.UnixNano() - from),
+		Until: o.Duration}
+	if p.way == cluster.In {
+		simulated.A, simulated.B = simulated.B, simulated.A
 	}
-	o.Partitions = []sim.Partition{cut}
+	o.Partitions = []sim.Partition{simulated}
 	for o.Seed = 1; o.Seed <= predictions; o.Seed++ {
 		report, err := sim.Run(context.Background(), o, nil)
 		if err != nil {
@@ -116,23 +120,23 @@ func (c *cutRun) predict(r *Run, asked []record.Decision) (excess []float64, err
 	return excess, nil
 }
 
-// trace makes the requests arrivals, and tells the number of the region that is cut off.
-func (c *cutRun) trace(r *Run, asked []record.Decision) (trace *sim.Trace, cutOff int, err error) {
+// traceOf returns the requests as a trace for the simulator, and the number that it gives faultRegion there.
+func traceOf(nodes []cluster.Node, sent []record.Decision) (trace *sim.Trace, region int, err error) {
 	var lines strings.Builder
 	regions := 0
-	for i, n := range r.Nodes { // the simulator numbers regions as they come
-		if i == 0 || r.Nodes[i-1].Region != n.Region {
+	for i, n := range nodes { // the simulator numbers regions in the order of the trace
+		if i == 0 || nodes[i-1].Region != n.Region {
 			regions++
 		}
-		if n.Region == cutRegion {
-			cutOff = regions
+		if n.Region == faultRegion {
+			region = regions
 		}
-		for _, d := range asked {
+		for _, d := range sent {
 			if d.Node == n.Name {
-				fmt.Fprintf(&lines, "%.9f,%s,%s\n", time.Duration(d.Sent-asked[0].Sent).Seconds(), n.Region, n.Name)
+				fmt.Fprintf(&lines, "%.9f,%s,%s\n", time.Duration(d.Sent-sent[0].Sent).Seconds(), n.Region, n.Name)
 			}
 		}
 	}
 	trace, err = sim.ReadTrace(strings.NewReader(lines.String()))
-	return trace, cutOff, err
+	return trace, region, err
 }

@@ -11,115 +11,125 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/rules"
-	"github.com/edgelimit/edgelimit/testnet/checker"
-	"github.com/edgelimit/edgelimit/testnet/load"
-	"github.com/edgelimit/edgelimit/testnet/multiregion"
+	"github.com/edgelimit/edgelimit/testnet/cluster"
+	"github.com/edgelimit/edgelimit/testnet/judge"
 	"github.com/edgelimit/edgelimit/testnet/record"
+	"github.com/edgelimit/edgelimit/testnet/traffic"
 )
 
-// Run is an attempt at a scenario. Steps use it one after the other; only its record is used by others meanwhile.
+// Run is an attempt at a scenario. Its steps are sequential; only its record is used concurrently.
 type Run struct {
-	// Net is the testnet, Nodes its nodes as they were when the run began.
-	Net   Net
-	Nodes []multiregion.Node
-	// Report and Load are there when promises are checked.
-	Report *checker.Report
-	Load   load.Summary
-	// Pause is how long this process, and so perhaps any other of the machine, was kept from running while the load went on.
-	Pause time.Duration
+	Cluster Cluster
+	// Nodes are the nodes without sidecars, as they were when the run began.
+	Nodes []cluster.Node
+	// Report and Load are set when assertions are checked.
+	Report *judge.Report
+	Load   traffic.Summary
 
 	name     string // of the scenario, and of this run
 	rule     *rules.Rule
-	rules    *rules.Set
 	client   *http.Client
 	progress io.Writer
-	log      *journal
+	record   *recorder
 	faults   []fault
 	result   *Result
 	started  time.Time
 }
 
+// action is a fault, or its end, on a node or a region.
+type action = func(ctx context.Context, target string) error
+
 // fault is one that is in force.
 type fault struct {
 	name, target string
-	undo         func(context.Context) error
+	undo         action
 }
 
-// ID makes a name an identity of this run, so that nobody has counted it before.
+// ID makes a name an identity of this run, so that no node has counted it before.
 func (r *Run) ID(name string) string { return r.name + "-" + name }
 
-// Promise notes whether something that has to hold did.
-func (r *Run) Promise(what string, ok bool, expected, got string) {
-	r.result.Promises = append(r.result.Promises, Promise{what, expected, got, ok})
+// Assert records whether something that has to hold did, with the expected and the actual value.
+func (r *Run) Assert(what string, ok bool, want, got string, args ...any) {
+	r.result.Assertions = append(r.result.Assertions, Assertion{what, want, fmt.Sprintf(got, args...), ok})
 }
 
-// Figure notes a measure.
+// AssertWithin asserts that something took no longer than the limit, and records its seconds as a figure.
+func (r *Run) AssertWithin(what, figure string, took, limit time.Duration) {
+	r.Assert(what, took <= limit, fmt.Sprintf("within %g s", limit.Seconds()), "%.2f s", took.Seconds())
+	r.Figure(figure, took.Seconds())
+}
+
+// Figure records a measure.
 func (r *Run) Figure(name string, value float64) { r.result.Figures[name] = value }
 
-// Evidence notes what shows that a fault took hold.
-func (r *Run) Evidence(format string, args ...any) {
+// Observed records what shows that a fault took hold.
+func (r *Run) Observed(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	r.result.Evidence = append(r.result.Evidence, text)
-	r.say("  %s", text)
+	r.result.Observations = append(r.result.Observations, text)
+	r.log("  %s", text)
 }
 
-func (r *Run) say(format string, args ...any) {
+func (r *Run) log(format string, args ...any) {
 	fmt.Fprintf(r.progress, "%5.1f s  "+format+"\n", append([]any{time.Since(r.started).Seconds()}, args...)...)
 }
 
-// Begin makes a fault. It is in the record from before it is made, until End has undone it.
-func (r *Run) Begin(ctx context.Context, name, target string, do, undo func(context.Context) error) error {
-	if err := r.log.event(true, name, target); err != nil {
+// Begin injects a fault. The record has it from before that until End has undone it. A fault without undo ends by
+// itself.
+func (r *Run) Begin(ctx context.Context, name, target string, do, undo action) error {
+	if err := r.record.event(true, name, target); err != nil {
 		return err
 	}
+	if undo == nil {
+		undo = func(context.Context, string) error { return nil }
+	}
 	r.faults = append(r.faults, fault{name, target, undo})
-	if err := do(ctx); err != nil {
+	if err := do(ctx, target); err != nil {
 		return fmt.Errorf("%s %s: %w", name, target, err)
 	}
 	return nil
 }
 
-// End undoes the fault that was made last.
+// End undoes the last fault.
 func (r *Run) End(ctx context.Context) error {
 	f := r.faults[len(r.faults)-1]
-	if err := f.undo(ctx); err != nil {
+	if err := f.undo(ctx, f.target); err != nil {
 		return fmt.Errorf("undo %s %s: %w", f.name, f.target, err)
 	}
 	r.faults = r.faults[:len(r.faults)-1]
-	return r.log.event(false, f.name, f.target)
+	return r.record.event(false, f.name, f.target)
 }
 
-// mend undoes whatever faults are left, and makes the testnet whole again.
-func (r *Run) mend(ctx context.Context) error {
-	// Also after an interrupt: who stops a scenario does not want a broken testnet.
+// restore undoes the faults that are left and waits until the cluster is complete, also after an interrupt.
+func (r *Run) restore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 	defer cancel()
 	var errs []error
 	for _, f := range slices.Backward(r.faults) {
-		errs = append(errs, f.undo(ctx))
+		errs = append(errs, f.undo(ctx, f.target))
 	}
-	return errors.Join(append(errs, r.Net.Up(ctx))...)
+	return errors.Join(append(errs, r.Cluster.Up(ctx))...)
 }
 
-// Take asks a node to admit a cost for the identity under any rule.
-func (r *Run) Take(ctx context.Context, n multiregion.Node, rule, identity string, cost uint64) (load.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, load.DefaultTimeout)
+// Take requests a cost for the identity under any rule from a node. The record has it if the rule is the scenario's.
+func (r *Run) Take(ctx context.Context, n cluster.Node, rule, identity string, cost uint64) (traffic.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, traffic.DefaultTimeout)
 	defer cancel()
 	d := record.Decision{Sent: time.Now().UnixNano(), Node: n.Name, Region: n.Region, Identity: identity, Cost: cost}
-	a, err := load.Take(ctx, r.client, targetOf(n), rule, identity, cost)
+	a, err := traffic.Take(ctx, r.client, targetOf(n), rule, identity, cost)
 	d.Done = max(d.Sent, time.Now().UnixNano())
 	if rule != r.rule.Name {
-		return a, err // another rule's, and no part of the record
+		return a, err
 	}
 	if err != nil {
 		d.Error = err.Error()
 	} else {
 		d.Allowed, d.Limit, d.Remaining = a.Allowed, a.Limit, a.Remaining
 	}
-	return a, errors.Join(err, r.log.Write(record.Entry{Decision: &d}))
+	return a, errors.Join(err, r.record.Write(record.Entry{Decision: &d}))
 }
 
-// Prime has a node admit so much for the identity that it is worth telling Redis from now on, and waits until all count it.
+// Prime has a node admit primeCost for the identity, so that it writes the identity to Redis from now on, and waits
+// until all nodes count it.
 func (r *Run) Prime(ctx context.Context, node, identity string) error {
 	a, err := r.Take(ctx, r.Node(node), r.rule.Name, identity, primeCost)
 	if err != nil || !a.Allowed {
@@ -129,20 +139,23 @@ func (r *Run) Prime(ctx context.Context, node, identity string) error {
 	return err
 }
 
-// primeCost is the part of per_account's limit from which nodes tell Redis of it: node.DefaultMinFill.
+// primeCost is the part of accountRule's limit from which nodes write a key to Redis: node.DefaultMinFill.
 const primeCost = 1000
 
-// Counts asks all nodes given, at once, what they count. A node that does not answer is an error.
-func (r *Run) Counts(ctx context.Context, nodes []multiregion.Node, rule, identity string) (map[string]uint64, error) {
-	counts := make([]map[string]uint64, len(nodes))
-	errs := make([]error, len(nodes))
-	var asking sync.WaitGroup
-	for i, n := range nodes {
-		asking.Go(func() { counts[i], errs[i] = load.Counts(ctx, r.client, targetOf(n), rule, []string{identity}) })
+// Counts returns what each of the nodes counts. A node that does not answer is an error.
+func (r *Run) Counts(ctx context.Context, rule, identity string) (map[string]uint64, error) {
+	counts := make([]map[string]uint64, len(r.Nodes))
+	errs := make([]error, len(r.Nodes))
+	var requests sync.WaitGroup
+	for i, n := range r.Nodes {
+		requests.Go(func() {
+			counts[i], errs[i] = traffic.Counts(ctx, r.client, targetOf(n), rule,
+				[]string{identity})
+		})
 	}
-	asking.Wait()
+	requests.Wait()
 	out := make(map[string]uint64)
-	for i, n := range nodes {
+	for i, n := range r.Nodes {
 		if errs[i] != nil {
 			return nil, fmt.Errorf("counts of %s: %w", n.Name, errs[i])
 		}
@@ -151,88 +164,50 @@ func (r *Run) Counts(ctx context.Context, nodes []multiregion.Node, rule, identi
 	return out, nil
 }
 
-// AwaitCount waits until all nodes count so much of the identity, and returns how long that took.
-func (r *Run) AwaitCount(ctx context.Context, rule, identity string, want uint64, patience time.Duration) (time.Duration, error) {
-	began := time.Now()
-	for {
-		counts, err := r.Counts(ctx, r.Nodes, rule, identity)
-		if err == nil && !slices.ContainsFunc(r.Nodes, func(n multiregion.Node) bool { return counts[n.Name] != want }) {
-			return time.Since(began), nil
+// AwaitCount waits until all nodes count so much of the identity, and returns the time that this took.
+func (r *Run) AwaitCount(ctx context.Context, rule, identity string, want uint64, patience time.Duration) (
+	time.Duration, error,
+) {
+	return poll(ctx, 20*time.Millisecond, patience, func() (done bool, err error) {
+		counts, err := r.Counts(ctx, rule, identity)
+		if err != nil {
+			return false, err
 		}
-		if took := time.Since(began); took > patience {
-			return took, errors.Join(fmt.Errorf("after %v the nodes count %v of %s, want %d", patience, counts, identity, want), err)
+		for _, n := range counts {
+			if n != want {
+				return false, fmt.Errorf("the nodes count %v of %s, want %d", counts, identity, want)
+			}
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
-			return time.Since(began), err
-		}
-	}
+		return true, nil
+	})
 }
 
 // Node returns the node of that name as it was when the run began.
-func (r *Run) Node(name string) multiregion.Node {
+func (r *Run) Node(name string) cluster.Node {
 	for _, n := range r.Nodes {
 		if n.Name == name {
 			return n
 		}
 	}
-	return multiregion.Node{Name: name}
+	return cluster.Node{Name: name}
 }
 
-// Others are the nodes but for one.
-func (r *Run) Others(name string) (others []multiregion.Node) {
-	for _, n := range r.Nodes {
-		if n.Name != name {
-			others = append(others, n)
-		}
+func targetOf(n cluster.Node) traffic.Target {
+	return traffic.Target{Node: n.Name, Region: n.Region, URL: n.HTTP}
+}
+
+// ready reports whether a node says that it is ready.
+func (r *Run) ready(ctx context.Context, n cluster.Node) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.Metrics+"/readyz", nil)
+	if err != nil {
+		return false
 	}
-	return others
-}
-
-func targetOf(n multiregion.Node) load.Target {
-	return load.Target{Node: n.Name, Region: n.Region, URL: n.HTTP}
-}
-
-// journal is the record of a run, in its file and in memory.
-type journal struct {
-	file *record.Writer
-
-	mu           sync.Mutex
-	decisions    []record.Decision
-	observations []record.Observation
-}
-
-// Write implements load.Sink.
-func (j *journal) Write(e record.Entry) error {
-	j.mu.Lock()
-	switch {
-	case e.Decision != nil:
-		j.decisions = append(j.decisions, *e.Decision)
-	case e.Observation != nil:
-		j.observations = append(j.observations, *e.Observation)
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return false
 	}
-	j.mu.Unlock()
-	return j.file.Write(e)
-}
-
-func (j *journal) event(began bool, name, target string) error {
-	return j.file.Write(record.Entry{Event: &record.Event{At: time.Now().UnixNano(), Began: began, Name: name, Target: target}})
-}
-
-// Admitted is the cost that was answered as admitted for the identity, by the node or, if that is empty, by all.
-func (r *Run) Admitted(identity, node string) (total uint64) {
-	r.log.mu.Lock()
-	defer r.log.mu.Unlock()
-	for _, d := range r.log.decisions {
-		if d.Allowed && d.Identity == identity && (node == "" || d.Node == node) {
-			total += d.Cost
-		}
-	}
-	return total
-}
-
-// recorded returns the decisions and observations that were recorded.
-func (r *Run) recorded() ([]record.Decision, []record.Observation) {
-	r.log.mu.Lock()
-	defer r.log.mu.Unlock()
-	return slices.Clone(r.log.decisions), slices.Clone(r.log.observations)
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
 }

@@ -8,61 +8,60 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/rules"
-	"github.com/edgelimit/edgelimit/testnet/load"
-	"github.com/edgelimit/edgelimit/testnet/multiregion"
-	"github.com/edgelimit/edgelimit/testnet/weather"
+	"github.com/edgelimit/edgelimit/testnet/cluster"
+	"github.com/edgelimit/edgelimit/testnet/netem"
+	"github.com/edgelimit/edgelimit/testnet/traffic"
 )
 
-// Net is the testnet as scenarios need it; multiregion.Testnet is one, and says what each method does.
-type Net interface {
+// Cluster is what scenarios need of the testnet; cluster.Cluster implements it and documents each method.
+type Cluster interface {
 	Up(ctx context.Context) error
-	Nodes(ctx context.Context) ([]multiregion.Node, error)
-	Observe(ctx context.Context, n multiregion.Node) (multiregion.Observation, error)
-	Partition(ctx context.Context, region string, way multiregion.Direction) error
+	Nodes(ctx context.Context) ([]cluster.Node, error)
+	Observe(ctx context.Context, n cluster.Node) (cluster.Observation, error)
+	Partition(ctx context.Context, region string, way cluster.Direction) error
 	Heal(ctx context.Context) error
 	Kill(ctx context.Context, name string) error
 	Stop(ctx context.Context, name string) error
 	Restart(ctx context.Context, name string) error
-	Move(ctx context.Context, name string) (multiregion.Node, error)
+	Move(ctx context.Context, name string) (cluster.Node, error)
 	Pause(ctx context.Context, name string) error
 	Unpause(ctx context.Context, name string) error
 	FlushRedis(ctx context.Context, region string) error
 	RedisCounts(ctx context.Context, region string, rule *rules.Rule, identity string) (map[string]uint64, error)
-	Said(ctx context.Context, name string) (string, error)
-	RulesFile() string
-	Weather() (weather.WAN, error)
+	Logs(ctx context.Context, name string) (string, error)
+	Rules() string
+	WAN() (netem.WAN, error)
 }
 
-// Scenario is one run against the testnet.
+// Scenario is one kind of run against the testnet.
 type Scenario struct {
-	// Name is what it is called on the command line, What a sentence of what it shows.
+	// Name is its name on the command line, What a sentence of what it shows.
 	Name, What string
-	// Rule is the name of the rule that all its requests meet.
+	// Rule is the name of the rule of all its requests.
 	Rule string
-	// Streams are what is offered. Identities are names within the run: Run.ID makes them its own.
-	Streams []load.Stream
-	// Only names the nodes that a stream is offered to, by identity; absent: all.
+	// Streams are the load. Their identities are local: Run.ID makes them unique to the run.
+	Streams []traffic.Stream
+	// Only names the only node that a stream is sent to, by identity; absent: all.
 	Only map[string]string
-	// Timeout is how long an answer may take; 0: load's.
+	// Timeout bounds an answer; 0: load's.
 	Timeout time.Duration
-	// Elsewhere has clients ask another node where one does not answer.
+	// Elsewhere has clients send a request to another node where one does not answer.
 	Elsewhere bool
 	// Steps happen one after the other while the load goes on, which ends with the last of them.
 	Steps []Step
-	// Check adds the scenario's own promises and figures to the run's.
+	// Check adds the scenario's own assertions and figures to the run's.
 	Check func(r *Run)
-	// Takes is about how long it takes.
+	// Takes estimates the run's duration.
 	Takes time.Duration
 }
 
-// Step is something that happens in a run.
+// Step is one action of a run; What is logged when it begins.
 type Step struct {
-	// What is said when it begins.
 	What string
 	Do   func(ctx context.Context, r *Run) error
 }
 
-// wait is a step in which nothing happens but the load.
+// wait is a step during which only the load goes on.
 func wait(what string, d time.Duration) Step {
 	return Step{what, func(ctx context.Context, _ *Run) error { return sleep(ctx, d) }}
 }
@@ -78,9 +77,28 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// poll calls check at the interval until it is done, and returns the time that this took and check's error. If it is
+// not done within the patience, the error is the last one.
+func poll(ctx context.Context, interval, patience time.Duration, check func() (done bool, err error)) (
+	time.Duration, error,
+) {
+	for began := time.Now(); ; {
+		done, problem := check()
+		switch took := time.Since(began); {
+		case done:
+			return took, problem
+		case took > patience:
+			return took, fmt.Errorf("after %v: %w", patience, problem)
+		}
+		if err := sleep(ctx, interval); err != nil {
+			return time.Since(began), err
+		}
+	}
+}
+
 // Options change scenarios.
 type Options struct {
-	// Cut is how long partitions last; 0: ten seconds.
+	// Cut is the duration of partitions; 0: ten seconds.
 	Cut time.Duration
 }
 
@@ -110,4 +128,21 @@ func Find(name string, o Options) ([]Scenario, error) {
 	}
 	slices.Sort(names)
 	return nil, fmt.Errorf("no such scenario: %q, there are %s, and all", name, strings.Join(names, ", "))
+}
+
+// globalLimit sends one client's requests, far above its limit, to all nodes in turn.
+func globalLimit() Scenario {
+	return Scenario{
+		Name: "global-limit",
+		What: "one client asks all six nodes in turn, 20 times a second; the limit is 100 a minute over all of them",
+		Rule: "per_ip", Streams: []traffic.Stream{{Identity: "client", Rate: 20, Spacing: traffic.Even}},
+		Steps: []Step{wait("20 requests a second over all nodes for 30 s", 30*time.Second)},
+		Takes: 45 * time.Second,
+		Check: func(r *Run) {
+			admitted := r.Admitted(r.ID("client"), "")
+			r.Assert("one limit holds over all regions", admitted >= 100 && admitted <= 105, "100 to 105 admitted",
+				"%d", admitted)
+			r.Assert("the load exceeds it", r.Load.Offered >= 590, "at least 590 requests", "%d", r.Load.Offered)
+		},
+	}
 }

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -13,17 +14,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/testnet/checker"
-	"github.com/edgelimit/edgelimit/testnet/load"
+	"github.com/edgelimit/edgelimit/testnet/judge"
+	"github.com/edgelimit/edgelimit/testnet/traffic"
 )
 
-func (f *fakeNet) run(t *testing.T, name string) Result {
+func (f *fakeCluster) run(t *testing.T, name string) Result {
 	t.Helper()
 	found, err := Find(name, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := Runner{Net: f, Client: &http.Client{Transport: f}, Records: t.TempDir()}
+	x := Runner{Cluster: f, Client: &http.Client{Transport: f}, Records: t.TempDir()}
 	return x.Run(t.Context(), found[0])
 }
 
@@ -33,20 +34,20 @@ func describe(r Result) string {
 	return b.String()
 }
 
-// Nodes without a flaw keep every promise of every scenario, and each fault is undone.
+// Nodes without a flaw pass every scenario, and each fault is undone.
 func TestScenariosHold(t *testing.T) {
 	for _, s := range All(Options{}) {
 		t.Run(s.Name, func(t *testing.T) {
-			inFakeNet(t, func(t *testing.T, f *fakeNet) {
+			withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
 				r := f.run(t, s.Name)
-				if !r.OK || r.Error != "" || r.Attempts != 1 || len(r.Promises) < 3 {
+				if !r.OK || r.Error != "" || r.Attempts != 1 || len(r.Assertions) < 3 {
 					t.Errorf("%s", describe(r))
 				}
-				if s.Name != "global-limit" && len(r.Evidence) == 0 {
+				if s.Name != "global-limit" && len(r.Observations) == 0 {
 					t.Error("nothing shows that the fault took hold")
 				}
-				if f.cut != "" || f.redis.down || f.redis.paused || f.ups < 2 {
-					t.Errorf("it leaves the testnet cut %q, Redis %+v, made whole %d times", f.cut, f.redis, f.ups)
+				if f.way != "" || f.redis.down || f.redis.paused || f.ups < 2 {
+					t.Errorf("it leaves a partition %q, Redis %+v, complete %d times", f.way, f.redis, f.ups)
 				}
 				for _, n := range f.nodes {
 					if n.down || n.paused != nil {
@@ -60,9 +61,9 @@ func TestScenariosHold(t *testing.T) {
 
 // A fault that does not take hold shows nothing, and so fails the scenario, whatever else went well.
 func TestFaultsHaveToTakeHold(t *testing.T) {
-	for name, c := range map[string]struct{ ignores, says string }{
-		"partition":                {"partition", "the cut is not what it should be"},
-		"one-way":                  {"partition", "the cut is not what it should be"},
+	for name, c := range map[string]struct{ ignores, want string }{
+		"partition":                {"partition", "the partition leaks"},
+		"one-way":                  {"partition", "the partition leaks"},
 		"redis-loss":               {"stop", "do not notice"},
 		"redis-slow":               {"pause", "do not notice"},
 		"redis-flush":              {"flush", "FLUSHALL did not take hold"},
@@ -72,44 +73,45 @@ func TestFaultsHaveToTakeHold(t *testing.T) {
 		"drain":                    {"stop", "still answers"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inFakeNet(t, func(t *testing.T, f *fakeNet) {
+			withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
 				f.ignores = c.ignores
-				if r := f.run(t, name); r.OK || !strings.Contains(r.Error, c.says) {
-					t.Errorf("error %q, want one with %q", r.Error, c.says)
+				if r := f.run(t, name); r.OK || !strings.Contains(r.Error, c.want) {
+					t.Errorf("error %q, want one with %q", r.Error, c.want)
 				}
 			})
 		})
 	}
 }
 
-// A flaw of the nodes is found by the promise that it breaks.
-func TestBrokenPromises(t *testing.T) {
+// A flaw of the nodes breaks the assertion that is about it.
+func TestBrokenAssertions(t *testing.T) {
 	for name, c := range map[string]struct {
-		scenario string
-		flaw     func(f *fakeNet)
-		promise  string
+		scenario  string
+		flaw      func(f *fakeCluster)
+		assertion string
 	}{
-		"no gossip":        {"global-limit", func(f *fakeNet) { f.deaf = true }, "one limit holds"},
-		"requests fail":    {"global-limit", func(f *fakeNet) { f.drops = "us-east-2" }, "every request is answered"},
-		"tells nobody":     {"node-kill", func(f *fakeNet) { f.mute = faultNode }, "takes with it"},
-		"drains nothing":   {"drain", func(f *fakeNet) { f.mute = faultNode }, "counts are with the others"},
-		"admits too much":  {"partition", func(f *fakeNet) { f.generous = true }, "about one limit a window"},
-		"shares nothing":   {"one-way", func(f *fakeNet) { f.generous = true }, "share the limit"},
-		"unlike predicted": {"one-way", func(f *fakeNet) { f.generous = true }, "simulator predicts"},
-		"restarts at zero": {"node-kill", func(f *fakeNet) { f.cold = true }, "warm before it is ready"},
+		"no gossip":        {"global-limit", func(f *fakeCluster) { f.noGossip = true }, "one limit holds"},
+		"requests fail":    {"global-limit", func(f *fakeCluster) { f.drops = "us-east-2" }, "request is answered"},
+		"sends nothing":    {"node-kill", func(f *fakeCluster) { f.mute = faultNode }, "takes with it"},
+		"drains nothing":   {"drain", func(f *fakeCluster) { f.mute = faultNode }, "counts are with the others"},
+		"admits too much":  {"partition", func(f *fakeCluster) { f.generous = true }, "about one limit a window"},
+		"shares nothing":   {"one-way", func(f *fakeCluster) { f.generous = true }, "share the limit"},
+		"unlike predicted": {"one-way", func(f *fakeCluster) { f.generous = true }, "simulator predicts"},
+		"restarts at zero": {"node-kill", func(f *fakeCluster) { f.cold = true }, "warm before it is ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inFakeNet(t, func(t *testing.T, f *fakeNet) {
+			withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
 				c.flaw(f)
 				r := f.run(t, c.scenario)
-				i := slices.IndexFunc(r.Promises, func(p Promise) bool { return strings.Contains(p.What, c.promise) })
-				if r.OK || i < 0 || r.Promises[i].OK || r.Record == "" {
+				about := func(a Assertion) bool { return strings.Contains(a.What, c.assertion) }
+				i := slices.IndexFunc(r.Assertions, about)
+				if r.OK || i < 0 || r.Assertions[i].OK || r.Record == "" {
 					t.Errorf("%s", describe(r))
 				}
 			})
 		})
 	}
-	inFakeNet(t, func(t *testing.T, f *fakeNet) {
+	withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
 		f.forgets = true
 		if r := f.run(t, "redis-flush"); r.OK || !strings.Contains(r.Error, "holds 0 of") {
 			t.Errorf("%s", describe(r))
@@ -117,54 +119,69 @@ func TestBrokenPromises(t *testing.T) {
 	})
 }
 
-// Whatever goes wrong, the testnet is mended.
+// The cluster is restored whatever fails.
 func TestFaultsAreUndone(t *testing.T) {
-	inFakeNet(t, func(t *testing.T, f *fakeNet) {
+	withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
 		f.failHeal = errors.New("no such network")
 		if r := f.run(t, "partition"); r.OK || !strings.Contains(r.Error, "no such network") || f.undoes != 2 {
 			t.Errorf("undone %d times, error %q", f.undoes, r.Error)
 		}
 	})
-	inFakeNet(t, func(t *testing.T, f *fakeNet) {
+	withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
 		f.broken = true
-		if r := f.run(t, "partition"); r.OK || !strings.Contains(r.Error, "not whole") {
+		if r := f.run(t, "partition"); r.OK || !strings.Contains(r.Error, "not complete") {
 			t.Errorf("error %q", r.Error)
 		}
 	})
 }
 
-// Where the machine is too busy a scenario is repeated, but not for ever, and not where it went well.
-func TestRepeatsWhereTheMachineIsBusy(t *testing.T) {
-	inFakeNet(t, func(t *testing.T, f *fakeNet) {
-		runs := 0
-		s := Scenario{Name: "busy", Rule: "per_client", Streams: []load.Stream{{Identity: "x", Rate: 10}}, Steps: []Step{wait("load", 3*time.Second)},
-			Check: func(r *Run) { r.Promise("it is quick", runs > 2, "", "") }}
-		x := Runner{Net: f, Records: t.TempDir(), Client: &http.Client{Transport: slow(func(r *http.Request) (*http.Response, error) {
-			return f.RoundTrip(r)
-		})}}
-		if r := x.Run(t.Context(), s); r.OK || r.Attempts != 1 {
-			t.Errorf("repeated without need: %s", describe(r))
+// A failed run is repeated once if the machine was measured to stand still and no invariant was broken; the records of
+// both runs are kept. A slow node or load generator excuses nothing.
+func TestRepeatsOnceWhereTheMachineStoodStill(t *testing.T) {
+	withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
+		for name, c := range map[string]struct {
+			pause    time.Duration
+			check    func(r *Run)
+			attempts int
+			busy     bool
+		}{
+			"the machine ran":  {MaxPause, func(r *Run) { r.Assert("it is quick", false, "", "") }, 1, false},
+			"it stood still":   {MaxPause + 1, func(r *Run) { r.Assert("it is quick", false, "", "") }, 2, true},
+			"nothing is wrong": {time.Hour, func(*Run) {}, 1, true},
+			"an invariant is broken": {time.Hour, func(r *Run) {
+				r.result.Violations = append(r.result.Violations, judge.Violation{})
+			}, 1, true},
+		} {
+			runs := 0
+			x := Runner{Cluster: f, Records: t.TempDir(), Client: &http.Client{Transport: f},
+				measurePause: func(ctx context.Context) time.Duration { <-ctx.Done(); return c.pause }}
+			r := x.Run(t.Context(), Scenario{Name: "busy", Rule: "per_client",
+				Streams: []traffic.Stream{{Identity: "x", Rate: 10}}, Steps: []Step{wait("load", 3*time.Second)},
+				Check: func(r *Run) { runs++; c.check(r) }})
+			records, _ := filepath.Glob(filepath.Join(x.Records, "*"))
+			if r.Attempts != c.attempts || runs != c.attempts || len(records) != c.attempts ||
+				(r.Busy != "") != c.busy || (r.FirstRecord != "") != (c.attempts == 2) || r.Record == r.FirstRecord ||
+				r.Error != "" {
+				t.Errorf("%s: %d runs, records %q: %s", name, runs, records, describe(r))
+			}
 		}
-		s.Streams[0].Rate = 8000 // more than there are workers for, as each answer takes a while
-		x.Client.Transport = slow(func(r *http.Request) (*http.Response, error) {
-			time.Sleep(5 * time.Second)
-			return nil, errors.New("too late")
-		})
-		s.Steps[0] = wait("load", time.Second)
-		t.Setenv("TMPDIR", t.TempDir())
-		x.Records = ""
-		if r := x.Run(t.Context(), s); r.OK || r.Attempts != 1+Repeats || !strings.Contains(r.Busy, "fell behind") || !strings.Contains(r.Error, "fell behind") {
+		// More requests than there are workers, as no answer comes: the load generator falls behind.
+		x := Runner{Cluster: f, Records: t.TempDir(),
+			Client: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+				time.Sleep(5 * time.Second)
+				return nil, errors.New("too late")
+			})}}
+		r := x.Run(t.Context(), Scenario{Name: "busy", Rule: "per_client",
+			Streams: []traffic.Stream{{Identity: "x", Rate: 8000}}, Steps: []Step{wait("load", time.Second)}})
+		if r.OK || r.Attempts != 1 || !strings.Contains(r.Error, "fell behind") {
 			t.Errorf("%d attempts: %s", r.Attempts, describe(r))
-		}
-		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "edgelimit-*")); len(left) != 1 {
-			t.Errorf("the records of %d attempts are left, want that of the last", len(left))
 		}
 	})
 }
 
-type slow func(*http.Request) (*http.Response, error)
+type roundTripper func(*http.Request) (*http.Response, error)
 
-func (s slow) RoundTrip(r *http.Request) (*http.Response, error) { return s(r) }
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestFind(t *testing.T) {
 	all, err := Find("all", Options{})
@@ -188,7 +205,8 @@ func TestFind(t *testing.T) {
 
 // The keys of the JSON are what others build on.
 func TestResultAsJSON(t *testing.T) {
-	b, err := json.Marshal(Result{Promises: []Promise{{}}, Violations: []checker.Violation{{}}, Figures: map[string]float64{"a_ms": 1}})
+	b, err := json.Marshal(Result{Assertions: []Assertion{{}}, Violations: []judge.Violation{{}},
+		Figures: map[string]float64{"a_ms": 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +216,7 @@ func TestResultAsJSON(t *testing.T) {
 	}
 	keys := func(v any) string { return strings.Join(slices.Sorted(maps.Keys(v.(map[string]any))), " ") }
 	for _, c := range []struct{ got, want string }{
-		{keys(got), "attempts busy error evidence figures name ok promises record seconds violations"},
+		{keys(got), "attempts busy error evidence figures first_record name ok promises record seconds violations"},
 		{keys(got["promises"].([]any)[0]), "expected got ok promise"},
 		{keys(got["violations"].([]any)[0]), "expected got invariant second times what"},
 	} {
@@ -209,10 +227,10 @@ func TestResultAsJSON(t *testing.T) {
 }
 
 func TestRecordsOfGoodRunsAreRemoved(t *testing.T) {
-	inFakeNet(t, func(t *testing.T, f *fakeNet) {
+	withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
 		t.Setenv("TMPDIR", t.TempDir())
 		found, _ := Find("global-limit", Options{})
-		x := Runner{Net: f, Client: &http.Client{Transport: f}}
+		x := Runner{Cluster: f, Client: &http.Client{Transport: f}}
 		r := x.Run(t.Context(), found[0])
 		left, _ := filepath.Glob(filepath.Join(os.TempDir(), "edgelimit-*"))
 		if !r.OK || r.Record != "" || len(left) != 0 {

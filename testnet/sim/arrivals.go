@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/edgelimit/edgelimit/testnet/ledger"
+	"github.com/edgelimit/edgelimit/testnet/judge"
 )
 
 // Pattern is when and where requests arrive. All arrive at random (Poisson) but for CompliantBurst.
@@ -21,8 +21,8 @@ const (
 	Hotspot Pattern = "hotspot"
 	// Flash is 0.5 times the limit, and 20 times for one second in every 20, on all nodes alike.
 	Flash Pattern = "flash"
-	// CompliantBurst is clients that keep to 95 % of the limit and spend it in a burst: in 0.2 s, 1 s or 3 s; on one node, on all, on one
-	// that moves from burst to burst, or alternating between two.
+	// CompliantBurst is clients that keep to 95 % of the limit and spend it in a burst: in 0.2 s, 1 s or 3 s; on one
+	// node, on all, on one that moves from burst to burst, or alternating between two.
 	CompliantBurst Pattern = "compliant-burst"
 )
 
@@ -54,7 +54,7 @@ const (
 	flashLength    = 1.0
 	flashLoad      = 20.0
 	backgroundLoad = 0.5
-	keepsTo        = ledger.KeepsTo // the part of its limit that a compliant client uses
+	keepsTo        = judge.CompliantShare // the part of its limit that a compliant client uses
 )
 
 // arrival is a request of a client at a node.
@@ -70,8 +70,8 @@ type source interface {
 }
 
 func newSource(o *Options) source {
-	if o.Beside > 0 {
-		return newMerged(newLoad(o), newBeside(o))
+	if o.Compliant > 0 {
+		return newMerged(newLoad(o), newCompliant(o))
 	}
 	return newLoad(o)
 }
@@ -87,9 +87,11 @@ func newLoad(o *Options) source {
 	s := &poisson{
 		pattern: o.Pattern, nodes: o.Total(), keys: o.Keys, end: o.Duration.Seconds(),
 		unit: float64(o.Limit) / o.Window.Seconds() * float64(o.Keys), load: o.Load,
-		gaps: o.stream(drawGaps), clients: o.stream(drawClients), places: o.stream(drawPlaces), spots: o.stream(drawSpots),
+		gaps: o.stream(
+			drawGaps,
+		), clients: o.stream(drawClients), places: o.stream(drawPlaces), moves: o.stream(drawHotspot),
 	}
-	s.hotspot = s.spots.IntN(s.nodes)
+	s.hotspot = s.moves.IntN(s.nodes)
 	return s
 }
 
@@ -99,7 +101,7 @@ type poisson struct {
 	nodes, keys                  int
 	unit                         float64 // requests a second at a load of 1
 	load, at, end                float64
-	gaps, clients, places, spots *rand.Rand
+	gaps, clients, places, moves *rand.Rand
 	hotspot                      int // of client 0; those of the others follow it
 	moved                        float64
 }
@@ -151,7 +153,7 @@ func (s *poisson) place(client int) int {
 	case Hotspot:
 		share = hot
 		for ; s.at >= s.moved+hotFor; s.moved += hotFor {
-			s.hotspot = (s.hotspot + 1 + s.spots.IntN(max(1, s.nodes-1))) % s.nodes
+			s.hotspot = (s.hotspot + 1 + s.moves.IntN(max(1, s.nodes-1))) % s.nodes
 		}
 	}
 	if share == 0 || s.nodes == 1 {

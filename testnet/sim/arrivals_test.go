@@ -15,7 +15,8 @@ func all(t *testing.T, o Options) (out []arrival) {
 	s := newSource(&o)
 	last := int64(0)
 	for a, ok := s.next(); ok; a, ok = s.next() {
-		if a.after < last || a.after >= int64(o.Duration) || a.node < 0 || a.node >= o.Total() || a.client < 0 || a.client >= o.clients() {
+		if a.after < last || a.after >= int64(o.Duration) || a.node < 0 || a.node >= o.Total() || a.client < 0 ||
+			a.client >= o.clients() {
 			t.Fatalf("arrival %+v after one at %d", a, last)
 		}
 		last = a.after
@@ -115,7 +116,8 @@ func TestFlashArrivals(t *testing.T) {
 	about(t, "all", len(arrivals), o.requests())
 }
 
-// Clients in bursts: the twelve combinations of length and place, none of which ever asks for more than 95 % in a window.
+// Clients in bursts: the twelve combinations of length and place, none of which ever asks for more than 95 % in a
+// window.
 func TestBurstArrivals(t *testing.T) {
 	o := DefaultOptions()
 	o.Pattern, o.Keys, o.Limit, o.Duration = CompliantBurst, 12, 100, 2*time.Minute
@@ -129,17 +131,21 @@ func TestBurstArrivals(t *testing.T) {
 		for i, a := range as {
 			nodes[a.node] = true
 			if i >= 95 && a.after-as[i-95].after < int64(11*time.Second) {
-				t.Fatalf("client %d: request %d comes %v after that of 95 before", client, i, time.Duration(a.after-as[i-95].after))
+				t.Fatalf("client %d: request %d comes %v after that of 95 before", client, i,
+					time.Duration(a.after-as[i-95].after))
 			}
 		}
-		if got, want := len(nodes), map[int][2]int{0: {1, 1}, 1: {12, 12}, 2: {2, 12}, 3: {2, 2}}[client/3]; got < want[0] || got > want[1] {
+		if got, want := len(nodes), map[int][2]int{0: {1, 1}, 1: {12, 12}, 2: {2, 12}, 3: {2,
+			2}}[client/3]; got < want[0] ||
+			got > want[1] {
 			t.Errorf("client %d comes to %d nodes, want %v", client, got, want)
 		}
 		first, burst := as[0].after, 0
 		for burst < len(as) && as[burst].after-first <= int64(3*time.Second) {
 			burst++
 		}
-		if length := time.Duration(as[burst-1].after - first); burst != 95 || length > burstLengths[client%3] || length < burstLengths[client%3]*8/10 {
+		if length := time.Duration(as[burst-1].after - first); burst != 95 || length > burstLengths[client%3] ||
+			length < burstLengths[client%3]*8/10 {
 			t.Errorf("client %d: %d requests in %v", client, burst, length)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
-	"github.com/edgelimit/edgelimit/testnet/race"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 var (
@@ -21,14 +21,15 @@ var (
 // randomFaults draws a cluster, its traffic, and what befalls it.
 func randomFaults(seed uint64) Options {
 	r := rand.New(rand.NewPCG(seed, 0x6661756c7473))
-	between := func(least, most time.Duration) time.Duration {
-		return least + time.Duration(r.Int64N(int64(most-least)+1))
+	between := func(least, largest time.Duration) time.Duration {
+		return least + time.Duration(r.Int64N(int64(largest-least)+1))
 	}
 	o := Options{
 		Seed: seed, Regions: 1 + r.IntN(3), Nodes: 1 + r.IntN(3), Method: counters.SlidingWindow, Strategy: Proof,
 		Limit: uint64(20 + r.IntN(300)), Window: []time.Duration{20 * time.Second, 30 * time.Second}[r.IntN(2)],
 		Interval: []time.Duration{50, 100, 100, 200}[r.IntN(4)] * time.Millisecond,
-		Load:     0.3 + 4*r.Float64(), Pattern: Patterns[r.IntN(len(Patterns))], Keys: 1 + r.IntN(3), Duration: between(12*time.Second, 26*time.Second),
+		Load:     0.3 + 4*r.Float64(), Pattern: Patterns[r.IntN(len(Patterns))], Keys: 1 + r.IntN(3),
+		Duration: between(12*time.Second, 26*time.Second),
 		WANDelay: between(0, 150*time.Millisecond), LANDelay: between(0, 5*time.Millisecond), Jitter: r.Float64(),
 		Loss: 0.3 * r.Float64(), Duplicate: 0.2 * r.Float64(), Reorder: 0.2 * r.Float64(), Store: r.IntN(2) == 0,
 	}
@@ -43,8 +44,8 @@ func randomFaults(seed uint64) Options {
 		from = between(0, o.Duration-time.Second)
 		return from, min(from+between(100*time.Millisecond, 8*time.Second), o.Duration+time.Second)
 	}
-	outages := func(most int) (out []Outage) {
-		for range r.IntN(most + 1) {
+	outages := func(largest int) (out []Outage) {
+		for range r.IntN(largest + 1) {
 			from, until := when()
 			out = append(out, Outage{r.IntN(o.Total()), from, until})
 		}
@@ -55,7 +56,7 @@ func randomFaults(seed uint64) Options {
 		o.Keys *= 1 + r.IntN(4) // more slots than the few by which a reconciler looks for a loss
 		for range r.IntN(4) {
 			f := StoreFault{Kind: StoreFaultKinds[r.IntN(len(StoreFaultKinds))], Region: r.IntN(o.Regions + 1)}
-			if f.From, f.Until = when(); !f.Kind.lasts() {
+			if f.From, f.Until = when(); !f.Kind.hasEnd() {
 				f.Until = f.From
 			}
 			o.StoreFaults = append(o.StoreFaults, f)
@@ -70,13 +71,13 @@ func randomFaults(seed uint64) Options {
 	if r.IntN(2) == 0 {
 		o.Method = Algorithms[r.IntN(len(Algorithms))]
 	}
-	o.Beside = r.IntN(2)
+	o.Compliant = r.IntN(2)
 	return o
 }
 
 // TestFaults plays random faults, seed by seed.
 func TestFaults(t *testing.T) {
-	first, last := uint64(1), uint64(race.Tenth(*simSeeds))
+	first, last := uint64(1), uint64(testkit.Tenth(*simSeeds))
 	if *simSeed != 0 {
 		first, last = *simSeed, *simSeed
 	}
@@ -92,7 +93,8 @@ func TestFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := j.failure(); err != nil {
-				t.Errorf("%+v\nplay it again with\n\tgo test ./testnet/sim -run 'TestFaults$' -sim.seed=%d\n%v", o, seed, err)
+				t.Errorf("%+v\nplay it again with\n\tgo test ./testnet/sim -run 'TestFaults$' -sim.seed=%d\n%v", o,
+					seed, err)
 			}
 		})
 	}
@@ -121,11 +123,12 @@ func TestRandomFaultsAreOfEveryKind(t *testing.T) {
 		count("skews", o.Skew > 0)
 		count("partitions", slices.ContainsFunc(o.Partitions, func(p Partition) bool { return !p.OneWay }))
 		count("one-way partitions", slices.ContainsFunc(o.Partitions, func(p Partition) bool { return p.OneWay }))
-		count("clients beside the load", o.Beside > 0)
+		count("clients beside the load", o.Compliant > 0)
 		count(string(o.Pattern), true)
 		count(o.Method.String(), true)
 	}
-	for _, kind := range append([]string{"pauses", "crashes", "stores", "skews", "partitions", "one-way partitions", "clients beside the load"},
+	for _, kind := range append([]string{"pauses", "crashes", "stores", "skews", "partitions", "one-way partitions",
+		"clients beside the load"},
 		"even", "skew", "hotspot", "flash", "compliant-burst") {
 		if kinds[kind] < seeds/10 {
 			t.Errorf("%s in %d of %d seeds", kind, kinds[kind], seeds)
@@ -151,16 +154,16 @@ func TestFaultsCatches(t *testing.T) {
 		want     []string // each is violated under some seed
 	}{
 		{"counts that add up", func(h *hooks) {
-			h.counts = func(t *counters.Table) gossip.Counts { return &adding{t, make(map[slotID]uint64)} }
+			h.counts = func(n *node) gossip.Counts { return &adding{n.table, make(map[slotID]uint64)} }
 		}, []string{"I3 truth", "I3", "I1"}},
 		{"nothing arrives at one node", func(h *hooks) {
-			h.arrives = func(n *node, _ []byte) bool { return n.place != 0 }
+			h.arrives = func(n *node, _ event) bool { return n.place != 0 }
 		}, []string{"I1"}},
 		{"a third of what comes is not merged", func(h *hooks) {
-			h.counts = func(t *counters.Table) gossip.Counts { return &dropping{Table: t} }
+			h.counts = func(n *node) gossip.Counts { return &dropping{Table: n.table, every: 3} }
 		}, []string{"I1"}},
 		{"nothing that comes is merged", func(h *hooks) {
-			h.counts = func(t *counters.Table) gossip.Counts { return deaf{t} }
+			h.counts = func(n *node) gossip.Counts { return mergeNothing{n.table} }
 		}, []string{"I1", "I5"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -194,29 +197,29 @@ type adding struct {
 func (a *adding) Merge(slots []counters.Slot, now int64) int {
 	sums := slices.Clone(slots)
 	for i, s := range slots {
-		id := slotID{s.Key, s.Index, s.Origin, s.Birth}
+		id := identify(&s)
 		a.sums[id] += s.Count
 		sums[i].Count = a.sums[id]
 	}
 	return a.Table.Merge(sums, now)
 }
 
-// dropping loses every third slot that comes.
+// dropping loses every nth slot that comes.
 type dropping struct {
 	*counters.Table
-	came int
+	every, came int
 }
 
 func (d *dropping) Merge(slots []counters.Slot, now int64) (novel int) {
 	for i := range slots {
-		if d.came++; d.came%3 != 0 {
+		if d.came++; d.came%d.every != 0 {
 			novel += d.Table.Merge(slots[i:i+1], now)
 		}
 	}
 	return novel
 }
 
-// deaf merges nothing.
-type deaf struct{ *counters.Table }
+// mergeNothing merges nothing.
+type mergeNothing struct{ *counters.Table }
 
-func (deaf) Merge([]counters.Slot, int64) int { return 0 }
+func (mergeNothing) Merge([]counters.Slot, int64) int { return 0 }

@@ -1,14 +1,18 @@
 package sim
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // network is what happens to messages on their way between regions.
 type network struct {
 	opt     *Options
-	cuts    [][]int   // [from][to]: how many partitions are in force
+	blocked [][]int   // [from][to]: how many partitions are in force
 	lost    [][]int64 // [from][to]: since when the two cannot reach each other by any way; 0: they can
 	loss    *rand.Rand
 	twice   *rand.Rand
@@ -28,19 +32,20 @@ func newNetwork(o *Options) *network {
 		delays: o.stream(drawDelay), streams: o.stream(drawStreams),
 	}
 	for range o.Regions {
-		n.cuts, n.lost = append(n.cuts, make([]int, o.Regions)), append(n.lost, make([]int64, o.Regions))
+		n.blocked, n.lost = append(n.blocked, make([]int, o.Regions)), append(n.lost, make([]int64, o.Regions))
 	}
 	return n
 }
 
-func (n *network) cut(from, to int) bool { return n.cuts[from][to] > 0 }
+func (n *network) blocks(from, to int) bool { return n.blocked[from][to] > 0 }
 
 // both reports whether two regions hear each other.
-func (n *network) both(a, b int) bool { return !n.cut(a, b) && !n.cut(b, a) }
+func (n *network) both(a, b int) bool { return !n.blocks(a, b) && !n.blocks(b, a) }
 
-// reach reports whether the members of two regions can tell that each other are alive: memberlist asks others to try as well.
+// reach reports whether the members of two regions can tell that each other are alive: memberlist asks others to try as
+// well.
 func (n *network) reach(a, b int) bool {
-	for c := range n.cuts {
+	for c := range n.blocked {
 		if n.both(a, c) && n.both(c, b) {
 			return true
 		}
@@ -59,7 +64,7 @@ func (n *network) delay(from, to int, r *rand.Rand) int64 {
 // packet appends to ways how long each copy of a packet is under way.
 func (n *network) packet(from, to int, ways []int64) []int64 {
 	delay := n.delay(from, to, n.delays)
-	if n.cut(from, to) || chance(n.loss, n.opt.Loss) {
+	if n.blocks(from, to) || chance(n.loss, n.opt.Loss) {
 		return ways
 	}
 	if chance(n.held, n.opt.Reorder) {
@@ -72,7 +77,8 @@ func (n *network) packet(from, to int, ways []int64) []int64 {
 	return ways
 }
 
-// stream is how long a message takes over a stream that is opened for it, and whether it can be: a handshake, and what was lost again.
+// stream is how long a message takes over a stream that is opened for it, and whether it can be: a handshake, and what
+// was lost again.
 func (n *network) stream(from, to int) (time int64, ok bool) {
 	for range 3 {
 		time += n.delay(from, to, n.streams)
@@ -85,10 +91,158 @@ func (n *network) stream(from, to int) (time int64, ok bool) {
 
 // set puts a partition into force, or ends it.
 func (n *network) set(p Partition, change int) {
-	for a := range n.cuts {
-		for b := range n.cuts[a] {
-			if p.cuts(a, b) {
-				n.cuts[a][b] += change
+	for a := range n.blocked {
+		for b := range n.blocked[a] {
+			if p.blocks(a, b) {
+				n.blocked[a][b] += change
+			}
+		}
+	}
+}
+
+// The model of memberlist and of the rejoin loop around it. All here is of the nodes' replicas: who is told of whom.
+
+const (
+	lanProbe, wanProbe         = time.Second, 5 * time.Second // memberlist's ProbeInterval
+	lanSuspicion, wanSuspicion = 4, 6                         // its SuspicionMult
+	rejoinEvery                = 10 * time.Second             // gossip's rejoin loop
+	spreadsWithin              = 2 * time.Second              // news of a member
+)
+
+// failureTimeout is how long a member has to be out of reach until it counts as failed: a probe, and the suspicion
+// after it, which others confirm.
+func (c *cluster) failureTimeout(sameRegion bool) time.Duration {
+	scale := func(members int) float64 { return max(1, math.Log10(float64(members))) }
+	if sameRegion {
+		return lanProbe + time.Duration(lanSuspicion*scale(c.opt.Nodes)*float64(lanProbe))
+	}
+	return wanProbe + time.Duration(wanSuspicion*scale(c.opt.Total())*float64(wanProbe))
+}
+
+// join makes two nodes members of each other.
+func (c *cluster) join(a, b *node) {
+	if a == b || !a.up || !b.up || !c.net.reach(a.region, b.region) {
+		return
+	}
+	c.addMember(a, b.origin)
+	c.addMember(b, a.origin)
+	a.met[b.region], b.met[a.region] = true, true
+}
+
+func (c *cluster) addMember(n *node, o counters.Origin) {
+	n.members[o] = true
+	n.replica.Join(o, c.clock(n))
+}
+
+func (c *cluster) leave(n *node, o counters.Origin, graceful bool) {
+	delete(n.members, o)
+	n.replica.Leave(o, graceful)
+}
+
+// blind reports whether there is a region of which the node has met nobody since it started: seeds that do not answer;
+// see gossip.Cluster.Audit.
+func (c *cluster) blind(n *node) bool {
+	for region, met := range n.met {
+		if !met && (region != n.region || c.opt.Nodes > 1) {
+			return true
+		}
+	}
+	return false
+}
+
+// joinAll has a node meet all others, within a time.
+func (c *cluster) joinAll(n *node, within time.Duration) {
+	for _, other := range c.nodes {
+		c.joinLater(n, other, time.Duration(c.members.Int64N(int64(within))))
+	}
+}
+
+func (c *cluster) joinLater(a, b *node, in time.Duration) {
+	bootA, bootB := a.boot, b.boot
+	c.after(in, func() {
+		if a.boot == bootA && b.boot == bootB {
+			c.join(a, b)
+		}
+	})
+}
+
+// failLater has the others give a node up that is gone or stands still, if it goes on like that.
+func (c *cluster) failLater(n *node) {
+	boot, origin := n.boot, n.origin
+	for _, other := range c.nodes {
+		if other == n {
+			continue
+		}
+		notice := c.failureTimeout(other.region == n.region)
+		c.after(notice, func() {
+			if gone := n.boot != boot || !n.up || n.paused(c.now); gone && other.up {
+				c.leave(other, origin, false)
+			}
+		})
+	}
+}
+
+// partition begins or ends a partition.
+func (c *cluster) partition(p Partition, change int) {
+	c.net.set(p, change)
+	for a := range c.net.lost {
+		for b := range a {
+			lost := c.net.lost[a][b] != 0
+			switch reach := c.net.reach(a, b); {
+			case !reach && !lost:
+				c.failRegions(a, b)
+			case reach && lost:
+				c.rejoinRegions(a, b)
+			}
+		}
+	}
+}
+
+// partitioned reports whether a partition is in force.
+func (c *cluster) partitioned() bool {
+	return slices.ContainsFunc(c.opt.Partitions, func(p Partition) bool {
+		return c.now >= c.startAt+int64(p.From) && c.now < c.startAt+int64(p.Until)
+	})
+}
+
+// failRegions has the nodes of two regions give each other up, if they stay out of reach for long enough.
+func (c *cluster) failRegions(a, b int) {
+	c.net.lost[a][b] = c.now
+	since := c.now
+	c.after(c.failureTimeout(false), func() {
+		if c.net.lost[a][b] == since {
+			c.eachPair(a, b, func(x, y *node) {
+				c.leave(x, y.origin, false)
+				c.leave(y, x.origin, false)
+			})
+		}
+	})
+}
+
+// rejoinRegions has the nodes of two regions find each other again where they gave each other up, or never met because
+// one started in the meantime: one of them tries first, and its news spreads. Those that did not lose each other stay
+// as they are.
+func (c *cluster) rejoinRegions(a, b int) {
+	c.net.lost[a][b] = 0
+	own := make(map[*node]time.Duration)
+	first := rejoinEvery
+	for _, n := range c.nodes {
+		if n.region == a || n.region == b {
+			own[n] = time.Duration(c.members.Int64N(int64(rejoinEvery)))
+			first = min(first, own[n])
+		}
+	}
+	c.eachPair(a, b, func(x, y *node) {
+		spread := first + time.Duration(c.members.Int64N(int64(spreadsWithin)))
+		c.joinLater(x, y, min(own[x], own[y], spread))
+	})
+}
+
+func (c *cluster) eachPair(a, b int, f func(x, y *node)) {
+	for _, x := range c.nodes {
+		for _, y := range c.nodes {
+			if x.region == a && y.region == b && x.up && y.up {
+				f(x, y)
 			}
 		}
 	}

@@ -24,8 +24,9 @@ type node struct {
 	replica    *gossip.Replica
 	reconciler *regions.Reconciler // nil without a store
 	bound      gossip.Peak
-	began      int64
-	met        []bool  // by region: this boot has met somebody of it
+	bootedAt   int64
+	met        []bool // by region: this boot has met somebody of it
+	members    map[counters.Origin]bool
 	inbox      []event // what comes while it stands still
 	process
 }
@@ -35,65 +36,67 @@ const (
 	warmAfter = 3 * time.Second // how long a node that starts waits for its peers before it serves without them
 )
 
-func (w *world) clock(n *node) int64 { return w.now + n.skew }
+func (c *cluster) clock(n *node) int64 { return c.now + n.skew }
 
 func (n *node) paused(now int64) bool { return now < n.pausedUntil }
 
 // start boots a node: a new origin, an empty table, nobody known.
-func (w *world) start(n *node) {
-	w.boots++
-	n.boot, n.up, n.ready, n.began = w.boots, true, false, w.now
+func (c *cluster) start(n *node) {
+	c.boots++
+	n.boot, n.up, n.ready, n.bootedAt = c.boots, true, false, c.now
 	n.origin = gossip.NewOrigin(fmt.Sprint("node-", n.place), uint64(n.boot))
-	n.table = newTable(&w.opt, n.origin)
-	n.table.Know([]*counters.Limit{w.limit})
-	n.replica = gossip.NewReplica(n.origin, w.opt.Interval, w.opt.Strategy.counts(w.hooks.counts(n.table)))
+	n.table = newTable(&c.opt, n.origin)
+	n.table.Know(append([]*counters.Limit{c.limit}, c.opt.extraLimits...))
+	n.replica = gossip.NewReplica(n.origin, c.opt.Interval, c.opt.Strategy.counts(c.hooks.counts(n)))
 	n.bound, n.inbox, n.pausedUntil = gossip.Peak{}, nil, 0
-	n.met = make([]bool, w.opt.Regions)
-	w.home[n.origin] = n
-	phase := func() time.Duration { return time.Duration(w.phases.Int64N(int64(w.opt.Interval))) }
-	w.later(phase(), event{kind: tick, node: int32(n.place), boot: n.boot})
-	w.later(phase(), event{kind: audit, node: int32(n.place), boot: n.boot})
-	if w.opt.hasStores() {
-		w.startReconciler(n)
+	n.met, n.members = make([]bool, c.opt.Regions), make(map[counters.Origin]bool)
+	c.home[n.origin] = n
+	phase := func() time.Duration { return time.Duration(c.phases.Int64N(int64(c.opt.Interval))) }
+	c.later(phase(), event{kind: tick, node: int32(n.place), boot: n.boot})
+	c.later(phase(), event{kind: audit, node: int32(n.place), boot: n.boot})
+	if c.opt.hasStores() {
+		c.startReconciler(n)
 	}
 }
 
 // tick is the end of an interval: what changed goes to the peers, and to the store.
-func (w *world) tick(n *node) {
-	now := w.clock(n)
-	w.tell(n, n.table.DrainDirty(now), n.replica.Tick, now)
-	n.ready = n.ready || w.warm(n)
-	w.hooks.ticked(n)
-	w.later(w.opt.Interval, event{kind: tick, node: int32(n.place), boot: n.boot})
+func (c *cluster) tick(n *node) {
+	now := c.clock(n)
+	c.replicate(n, n.table.DrainDirty(now), n.replica.Tick, now)
+	n.ready = n.ready || c.warm(n)
+	c.hooks.ticked(n)
+	c.later(c.opt.Interval+c.hooks.late(), event{kind: tick, node: int32(n.place), boot: n.boot})
 }
 
-// tellEarly is an early flush.
-func (w *world) tellEarly(n *node) {
-	now := w.clock(n)
-	w.tell(n, n.table.DrainUrgent(now), n.replica.Flush, now)
+// flushEarly is an early flush.
+func (c *cluster) flushEarly(n *node) {
+	now := c.clock(n)
+	c.replicate(n, n.table.DrainEarly(now), n.replica.Flush, now)
 }
 
-// tell has what changed go to the store, and to the peers in the messages that the replica makes of it.
-func (w *world) tell(n *node, drained counters.Drained, messages func(counters.Drained, int64) []gossip.Message, now int64) {
-	w.hooks.drained(&drained)
+// replicate has what changed go to the store, and to the peers in the messages that the replica makes of it.
+func (c *cluster) replicate(
+	n *node, drained counters.Drained, messages func(counters.Drained, int64) []gossip.Message, now int64,
+) {
+	c.hooks.drained(&drained)
 	if n.reconciler != nil {
-		n.reconciler.Offer(drained.Slots)
+		n.reconciler.Enqueue(drained.Slots)
 	}
 	for _, m := range messages(drained, now) {
-		w.send(n, m)
+		c.send(n, m)
 	}
 }
 
 // warm reports whether the node has heard all whom it knows, or has waited for them long enough.
-func (w *world) warm(n *node) bool {
-	if w.now-n.began >= int64(warmAfter) {
+func (c *cluster) warm(n *node) bool {
+	if c.now-n.bootedAt >= int64(warmAfter) {
 		return true
 	}
-	if w.blind(n) {
+	if c.blind(n) {
 		return false
 	}
-	for _, p := range n.replica.Peers(w.clock(n)) {
-		if p.Member && p.AsOf == 0 {
+	for _, p := range n.replica.Peers(c.clock(n)) {
+		if p.Member && p.CompleteThrough == 0 {
 			return false
 		}
 	}
@@ -101,113 +104,113 @@ func (w *world) warm(n *node) bool {
 }
 
 // audit is what a node does every interval to keep the bound that it exports; see node.audit.
-func (w *world) audit(n *node) {
-	now := w.clock(n)
-	excess := n.replica.Audit(w.limits, now)[w.rule]
-	if w.blind(n) {
-		excess += float64(w.opt.Limit)
+func (c *cluster) audit(n *node) {
+	now := c.clock(n)
+	excess := n.replica.Audit(c.limits, now)[c.limit.Meter().Rule]
+	if c.blind(n) {
+		excess += float64(c.opt.Limit)
 	}
-	n.bound.Raise(excess/float64(w.opt.Limit), w.opt.Window, now)
+	n.bound.Raise(excess/float64(c.opt.Limit), c.opt.Window, now)
 	if n.ready {
-		w.book.exported(w.now, n.bound.Value())
+		c.recorder.exported(c.now, n.bound.Value())
 	}
-	w.later(w.opt.Interval, event{kind: audit, node: int32(n.place), boot: n.boot})
+	c.later(c.opt.Interval, event{kind: audit, node: int32(n.place), boot: n.boot})
 }
 
 // receive takes in a message, or keeps it while the node stands still.
-func (w *world) receive(n *node, e event) {
+func (c *cluster) receive(n *node, e event) {
 	switch {
-	case !n.up || !w.hooks.arrives(n, e.data):
-	case n.paused(w.now):
+	case !n.up || !c.hooks.arrives(n, e):
+	case n.paused(c.now):
 		if len(n.inbox) < maxInbox {
 			n.inbox = append(n.inbox, e)
 		}
 	default:
-		if err := n.replica.Receive(e.data, w.clock(n)); err != nil {
-			w.hooks.undecoded(n, err)
-		}
-		w.hooks.received(n, e.data)
+		c.hooks.received(n, e.data, n.replica.Receive(c.hooks.packet(e.data), c.clock(n)))
 	}
 }
 
 // pause makes a node stand still. Peers that wait for it for long give it up, and find it again soon after.
-func (w *world) pause(n *node, length time.Duration) {
+func (c *cluster) pause(n *node, length time.Duration) {
 	if !n.up {
 		return
 	}
-	n.pausedUntil = max(n.pausedUntil, w.now+int64(length))
+	n.pausedUntil = max(n.pausedUntil, c.now+int64(length))
 	boot := n.boot
-	w.loseNode(n)
-	w.after(length, func() {
-		if n.boot != boot || !n.up || n.paused(w.now) {
+	c.failLater(n)
+	c.after(length, func() {
+		if n.boot != boot || !n.up || n.paused(c.now) {
 			return
 		}
 		for _, e := range n.inbox {
-			w.receive(n, e)
+			c.receive(n, e)
 		}
 		n.inbox = nil
-		w.meetAll(n, time.Second)
+		c.joinAll(n, time.Second)
 	})
 }
 
 // crash ends a node without a word.
-func (w *world) crash(n *node) {
+func (c *cluster) crash(n *node) {
 	if !n.up {
 		return
 	}
-	w.hooks.crashed(n)
+	c.hooks.crashed(n)
 	n.up, n.inbox, n.pausedUntil = false, nil, 0
 	if n.stop != nil {
 		n.stop()
 	}
-	w.loseNode(n)
+	c.failLater(n)
 }
 
 // restart boots a node that crashed. It finds the others at once, and they hear of it.
-func (w *world) restart(n *node) {
+func (c *cluster) restart(n *node) {
 	if n.up {
 		return
 	}
-	w.hooks.restarting(n)
+	c.hooks.restarting(n)
 	old := n.origin
-	w.start(n)
-	for _, other := range w.nodes {
-		if other != n && other.up && w.net.reach(n.region, other.region) {
-			other.replica.Leave(old, true)
-			w.meet(n, other)
+	c.start(n)
+	for _, other := range c.nodes {
+		if other != n && other.up && c.net.reach(n.region, other.region) {
+			c.leave(other, old, true)
+			c.join(n, other)
 		}
 	}
-	w.hooks.restarted(n)
+	c.hooks.restarted(n)
 }
 
 // startReconciler has the node read the store of its region, and reconcile with it from then on.
-func (w *world) startReconciler(n *node) {
-	w.tables[n.origin] = n.table
+func (c *cluster) startReconciler(n *node) {
+	c.tables[n.origin] = n.table
 	cfg := regions.DefaultConfig()
 	cfg.Timeout = time.Hour // by the real clock
-	cfg.Now = func() time.Time { return time.Unix(0, w.clock(n)) }
+	cfg.Now = func() time.Time { return time.Unix(0, c.clock(n)) }
+	cfg.Elapsed = func() time.Duration { return time.Duration(c.now) }
 	var err error
-	if n.reconciler, err = regions.NewReconciler(cfg, w.hooks.store(&client{w.stores[n.region], n}), n.table); err != nil {
+	if n.reconciler, err = regions.NewReconciler(cfg, c.hooks.store(&client{c.stores[n.region], n}),
+		n.table); err != nil {
 		panic(err) // it is the default
 	}
-	w.begin(n, func() {
+	c.spawn(n, func() {
 		_ = n.reconciler.Warm(context.Background())
-		w.laterFlush(n, cfg.Interval)
+		c.laterFlush(n, cfg.Interval)
 	})
 }
 
-func (w *world) laterFlush(n *node, pause time.Duration) {
-	w.later(pause-time.Duration(w.flushes.Int64N(int64(pause/10))), event{kind: flush, node: int32(n.place), boot: n.boot})
+func (c *cluster) laterFlush(n *node, pause time.Duration) {
+	c.later(pause-time.Duration(c.flushes.Int64N(int64(pause/10))),
+		event{kind: flush, node: int32(n.place), boot: n.boot})
 }
 
-func (w *world) flush(n *node) {
-	w.begin(n, func() {
-		began, pause := w.now, regions.DefaultConfig().Interval
+func (c *cluster) flush(n *node) {
+	c.spawn(n, func() {
+		began, pause := c.now, regions.DefaultConfig().Interval
 		if err := n.reconciler.Flush(context.Background()); err != nil {
 			pause = regions.DefaultConfig().Cooldown
 		}
-		w.digest.add(uint64(w.now), n.reconciler.Stats().Flushed)
-		w.stores[n.region].flushed(n, began)
-		w.laterFlush(n, pause)
+		c.digest.add(uint64(c.now), n.reconciler.Stats().Flushed)
+		c.stores[n.region].flushed(n, began)
+		c.laterFlush(n, pause)
 	})
 }

@@ -23,16 +23,18 @@ type Options struct {
 	Strategy    Strategy           // how a node decides on what it knows
 	OnPartition counters.Partition // what it does where peers are not heard any more
 
-	Load     float64       // what all nodes together are offered for a client, as a multiple of L per W; unused by Flash and CompliantBurst
-	Pattern  Pattern       // when and where it is offered
-	Keys     int           // clients, each with such a load of its own
-	Beside   int           // clients beside them that spend 95 % of the limit evenly, and so must never be rejected
-	Burst    time.Duration // CompliantBurst: how long a burst lasts; 0: 0.2 s, 1 s and 3 s in turn, client by client
-	BurstAt  Placement     // CompliantBurst: where a client's bursts come; empty: all Placements in turn
-	Trace    *Trace        // offered in place of a pattern, by one client
-	Duration time.Duration // how long requests come
-	Start    int64         // when they begin to, in Unix nanoseconds, as sub-windows are aligned to the epoch; 0: drawn
-	Seed     uint64        // of everything random
+	// what all nodes together are offered for a client, as a multiple of L per W; unused by Flash and CompliantBurst
+	Load      float64
+	Pattern   Pattern       // when and where it is offered
+	Keys      int           // clients, each with such a load of its own
+	Compliant int           // clients beside them that spend 95 % of the limit evenly, and so must never be rejected
+	Burst     time.Duration // CompliantBurst: how long a burst lasts; 0: 0.2 s, 1 s and 3 s in turn, client by client
+	BurstAt   Placement     // CompliantBurst: where a client's bursts come; empty: all Placements in turn
+	Trace     *Trace        // offered in place of a pattern, by one client
+	Duration  time.Duration // how long requests come
+	// when they begin to, in Unix nanoseconds, as sub-windows are aligned to the epoch; 0: drawn
+	Start int64
+	Seed  uint64 // of everything random
 
 	WANDelay, LANDelay time.Duration // one way, between regions and inside of one
 	Jitter             float64       // delays are drawn evenly from 1-Jitter to 1+Jitter times that
@@ -43,8 +45,11 @@ type Options struct {
 	Partitions         []Partition
 	Pauses             []Outage // nodes that stand still, as a machine that swaps; frames wait for them
 	Crashes            []Outage // nodes that end without a word, and start again with nothing but what others tell them
-	Store              bool     // whether each region has a store that its nodes reconcile with; with StoreFaults it has
-	StoreFaults        []StoreFault
+	// whether each region has a store that its nodes reconcile with; with StoreFaults it has
+	Store       bool
+	StoreFaults []StoreFault
+
+	extraLimits []*counters.Limit // that nodes know of as well
 }
 
 // Outage is a time in which a node is out of order.
@@ -59,12 +64,13 @@ type Strategy string
 
 const (
 	Plain Strategy = "plain" // admits as long as what the node knows leaves room
-	Proof Strategy = "proof" // thins the requests of offenders, and tells early what is much of what is left: what a node does
-	Late  Strategy = "late"  // the same, but tells nothing early
+	// thins the requests of offenders, and tells early what is much of what is left: what a node does
+	Proof        Strategy = "proof"
+	NoEarlyFlush Strategy = "late" // the same, but tells nothing early
 )
 
 // Strategies are all of them.
-var Strategies = []Strategy{Proof, Late, Plain}
+var Strategies = []Strategy{Proof, NoEarlyFlush, Plain}
 
 // counts is the table as the strategy lets the replica see it.
 func (s Strategy) counts(c gossip.Counts) gossip.Counts {
@@ -103,7 +109,7 @@ const (
 func (o *Options) Total() int { return o.Regions * o.Nodes }
 
 // clients is the number of clients, those beside the load included, which come last.
-func (o *Options) clients() int { return o.Keys + o.Beside }
+func (o *Options) clients() int { return o.Keys + o.Compliant }
 
 func (o *Options) hasStores() bool { return o.Store || len(o.StoreFaults) > 0 }
 
@@ -118,7 +124,8 @@ func (o *Options) Validate() error {
 	wrong(o.Regions < 1 || o.Nodes < 1 || o.Regions > maxNodes || o.Nodes > maxNodes || o.Total() > maxNodes,
 		"%d regions of %d nodes: want 1 to %d nodes in all", o.Regions, o.Nodes, maxNodes)
 	wrong(o.Limit < 1, "a limit of %d: want at least 1", o.Limit)
-	wrong(o.Interval < 10*time.Millisecond || o.Interval > 10*time.Second, "an interval of %v: want 10ms to 10s", o.Interval)
+	wrong(o.Interval < 10*time.Millisecond || o.Interval > 10*time.Second, "an interval of %v: want 10ms to 10s",
+		o.Interval)
 	if _, err := newLimit(o); err != nil {
 		errs = append(errs, err)
 	}
@@ -127,17 +134,24 @@ func (o *Options) Validate() error {
 	wrong(!o.Pattern.known(), "unknown pattern %q: want one of %v", o.Pattern, Patterns)
 	wrong(!(o.Load > 0 && o.Load <= 10_000), "a load of %g: want more than 0, at most 10000", o.Load)
 	wrong(o.Keys < 1 || o.Keys > maxKeys, "%d keys: want 1 to %d", o.Keys, maxKeys)
-	wrong(o.Beside < 0 || o.Beside > maxBursters, "%d clients beside: want 0 to %d", o.Beside, maxBursters)
+	wrong(o.Compliant < 0 || o.Compliant > maxBursters, "%d clients beside: want 0 to %d", o.Compliant, maxBursters)
 	wrong(o.Burst < 0 || o.Burst > o.Window, "a burst of %v: want 0s to the window of %v", o.Burst, o.Window)
-	wrong(o.BurstAt != "" && !slices.Contains(Placements, o.BurstAt), "bursts at %q: want one of %v", o.BurstAt, Placements)
-	wrong(o.Pattern != CompliantBurst && (o.Burst != 0 || o.BurstAt != ""), "bursts are for the pattern %s", CompliantBurst)
-	wrong(o.Pattern == CompliantBurst && o.Keys > maxBursters, "%d keys: want at most %d of the pattern %s", o.Keys, maxBursters, o.Pattern)
+	wrong(o.BurstAt != "" && !slices.Contains(Placements, o.BurstAt), "bursts at %q: want one of %v", o.BurstAt,
+		Placements)
+	wrong(o.Pattern != CompliantBurst && (o.Burst != 0 || o.BurstAt != ""), "bursts are for the pattern %s",
+		CompliantBurst)
+	wrong(o.Pattern == CompliantBurst && o.Keys > maxBursters, "%d keys: want at most %d of the pattern %s", o.Keys,
+		maxBursters, o.Pattern)
 	wrong(o.Pattern == CompliantBurst && float64(o.Limit)*float64(o.Keys) > maxBurst,
 		"bursts of %d clients of a limit of %d: want at most %d in all", o.Keys, o.Limit, maxBurst)
-	wrong(o.Start != 0 && o.Start < int64(time.Hour), "a start %v after the epoch: want 0s, or at least an hour", time.Duration(o.Start))
-	wrong(o.Duration <= 0 || o.Duration > maxDuration, "a duration of %v: want more than 0, at most %v", o.Duration, maxDuration)
-	wrong(o.Trace == nil && o.requests() > maxRequests, "%.0f million requests: want at most %d million", o.requests()/1e6, int(maxRequests/1e6))
-	wrong(o.Trace != nil && !o.Trace.fits(o.Regions, o.Nodes), "the trace names more regions or nodes than %d of %d", o.Regions, o.Nodes)
+	wrong(o.Start != 0 && o.Start < int64(time.Hour), "a start %v after the epoch: want 0s, or at least an hour",
+		time.Duration(o.Start))
+	wrong(o.Duration <= 0 || o.Duration > maxDuration, "a duration of %v: want more than 0, at most %v", o.Duration,
+		maxDuration)
+	wrong(o.Trace == nil && o.requests() > maxRequests, "%.0f million requests: want at most %d million",
+		o.requests()/1e6, int(maxRequests/1e6))
+	wrong(o.Trace != nil && !o.Trace.fits(o.Regions, o.Nodes), "the trace names more regions or nodes than %d of %d",
+		o.Regions, o.Nodes)
 	wrong(o.WANDelay < 0 || o.WANDelay > 10*time.Second || o.LANDelay < 0 || o.LANDelay > 10*time.Second,
 		"delays of %v and %v: want 0s to 10s", o.WANDelay, o.LANDelay)
 	for _, p := range []struct {
@@ -157,11 +171,12 @@ func (o *Options) Validate() error {
 			errs = append(errs, err)
 		}
 	}
-	told := regions.DefaultConfig().MinWindow
-	wrong(o.hasStores() && o.Window < told, "a window of %v: Redis is told of windows of %v and longer", o.Window, told)
+	shown := regions.DefaultConfig().MinWindow
+	wrong(o.hasStores() && o.Window < shown, "a window of %v: Redis is sent windows of %v and longer", o.Window, shown)
 	for _, list := range [][]Outage{o.Pauses, o.Crashes} {
 		for _, f := range list {
-			wrong(f.Node < 0 || f.Node >= o.Total() || f.From < 0 || f.Until < f.From, "an outage of node %d from %v until %v", f.Node, f.From, f.Until)
+			wrong(f.Node < 0 || f.Node >= o.Total() || f.From < 0 || f.Until < f.From,
+				"an outage of node %d from %v until %v", f.Node, f.From, f.Until)
 		}
 	}
 	return errors.Join(errs...)
@@ -170,7 +185,9 @@ func (o *Options) Validate() error {
 // requests is how many requests are to be expected.
 func (o *Options) requests() float64 {
 	windows := o.Duration.Seconds() / o.Window.Seconds()
-	return math.Ceil((o.Pattern.load(o.Load)*float64(o.Keys) + keepsTo*float64(o.Beside)) * float64(o.Limit) * windows)
+	return math.Ceil(
+		(o.Pattern.load(o.Load)*float64(o.Keys) + keepsTo*float64(o.Compliant)) * float64(o.Limit) * windows,
+	)
 }
 
 // newLimit and newTable are where the simulator meets the engine's constructors.
@@ -183,8 +200,8 @@ func newLimit(o *Options) (*counters.Limit, error) {
 }
 
 func newTable(o *Options, origin counters.Origin) *counters.Table {
-	// Room for all keys with slots of every other node in every sub-window, twice, and for four in each of the 64 shards, so that none is
-	// ever evicted.
+	// Room for all keys with slots of every other node in every sub-window, twice, and for four in each of the 64
+	// shards, so that none is ever evicted.
 	key := 256 + 16*o.Total()*(counters.DefaultSubWindows+2)
 	if o.Method == counters.SlidingLog {
 		key += 16 * int(o.Limit) // an entry a request
@@ -193,9 +210,9 @@ func newTable(o *Options, origin counters.Origin) *counters.Table {
 	return counters.NewTable(counters.Config{Origin: origin, Seed: o.Seed ^ uint64(origin), Memory: memory})
 }
 
-// lasts is how long an admission counts at most, for the node whose clock is furthest behind: a sliding window counts what came in a
-// sub-window for as long as any of it may overlap.
-func (o *Options) lasts() time.Duration {
+// countedFor is how long an admission counts at most, for the node whose clock is furthest behind: a sliding window
+// counts what came in a sub-window for as long as any of it may overlap.
+func (o *Options) countedFor() time.Duration {
 	limit, err := newLimit(o)
 	if err != nil {
 		panic(err) // Validate has made one
@@ -209,7 +226,8 @@ func (o *Options) lasts() time.Duration {
 
 // Algorithms are all algorithms. A bucket holds the limit, and gets it back in each window.
 var Algorithms = []counters.Algorithm{
-	counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog, counters.TokenBucket, counters.LeakyBucket, counters.LeakyQueue,
+	counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog, counters.TokenBucket, counters.LeakyBucket,
+	counters.LeakyQueue,
 }
 
 // ParsePolicy returns the policy for partitions of a name as rule files use it.
@@ -226,4 +244,51 @@ func ParseAlgorithm(name string) (counters.Algorithm, error) {
 		return a, nil
 	}
 	return 0, fmt.Errorf("unknown algorithm %q: want one of %v", name, Algorithms)
+}
+
+// Flags is the command line of `edgelimit sim` that simulates the options, as far as it has flags for them: those that
+// are not as usual.
+func (o *Options) Flags() []string {
+	var flags []string
+	usual := DefaultOptions()
+	flag := func(name string, value, usual any) {
+		if value != usual {
+			flags = append(flags, "--"+name, fmt.Sprint(value))
+		}
+	}
+	flag("regions", o.Regions, usual.Regions)
+	flag("nodes", o.Nodes, usual.Nodes)
+	flag("limit", o.Limit, usual.Limit)
+	flag("window", o.Window, usual.Window)
+	flag("interval", o.Interval, usual.Interval)
+	flag("algorithm", o.Method, usual.Method)
+	flag("strategy", o.Strategy, usual.Strategy)
+	flag("on-partition", o.OnPartition, usual.OnPartition)
+	flag("pattern", o.Pattern, usual.Pattern)
+	if o.Pattern.HasLoad() {
+		flag("load", o.Load, usual.Load)
+	}
+	if o.Pattern == CompliantBurst {
+		flag("burst", o.Burst, usual.Burst)
+		flag("burst-at", o.BurstAt, usual.BurstAt)
+		flag("keys", o.Keys, BurstKeys)
+	} else {
+		flag("keys", o.Keys, usual.Keys)
+	}
+	flag("beside", o.Compliant, usual.Compliant)
+	flag("wan-delay", o.WANDelay, usual.WANDelay)
+	flag("lan-delay", o.LANDelay, usual.LANDelay)
+	flag("loss", o.Loss, usual.Loss)
+	flag("duplicate", o.Duplicate, usual.Duplicate)
+	flag("reorder", o.Reorder, usual.Reorder)
+	flag("skew", o.Skew, usual.Skew)
+	for _, p := range o.Partitions {
+		flag("partition", p.String(), "")
+	}
+	for _, f := range o.StoreFaults {
+		flag("redis-fault", f.String(), "")
+	}
+	flag("duration", o.Duration, usual.Duration)
+	flag("seed", o.Seed, usual.Seed)
+	return flags
 }

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/edgelimit/edgelimit/testnet/ledger"
+	"github.com/edgelimit/edgelimit/testnet/judge"
 )
 
-// Report is what a run showed. Percentages are of the limit unless said otherwise. It holds nothing that depends on the machine: the same
-// options give the same report.
+// Report is what a run showed. Percentages are of the limit unless said otherwise. It holds nothing that depends on the
+// machine: the same options give the same report.
 type Report struct {
 	Regions        int      `json:"regions"`
 	Nodes          int      `json:"nodes"` // in each region
@@ -22,7 +22,7 @@ type Report struct {
 	Pattern        Pattern  `json:"pattern"` // or trace
 	Load           float64  `json:"load"`    // on average, as a multiple of the limit
 	Keys           int      `json:"keys"`    // clients
-	Beside         int      `json:"beside"`  // clients that keep to the limit, beside them
+	Compliant      int      `json:"beside"`  // clients that keep to the limit, beside them
 	WANDelayMillis float64  `json:"wan_delay_ms"`
 	LANDelayMillis float64  `json:"lan_delay_ms"`
 	Loss           float64  `json:"loss"`
@@ -34,39 +34,42 @@ type Report struct {
 	Seed           uint64   `json:"seed"`
 
 	// Requests of all clients but for those beside the load. Offered are those that were answered: admitted or denied.
-	Offered        uint64 `json:"offered"`
-	Failed         uint64 `json:"failed"` // requests that were not, because the node was down; the oracle is not asked about them
+	Offered uint64 `json:"offered"`
+	// requests that were not, because the node was down; the oracle is not asked about them
+	Failed         uint64 `json:"failed"`
 	Admitted       uint64 `json:"admitted"`
 	Denied         uint64 `json:"denied"`
 	OracleAdmitted uint64 `json:"oracle_admitted"`
 
-	// NetPct is what was admitted against what the oracle would have, less 100. PeakPct is the most by which a rolling window of any client
-	// was fuller than the oracle's own of the same time, or than L where that is more. PeakOverOraclePct is the fullest window of all less
-	// the oracle's fullest of all, as the demo and the checker have it; PeakOverLimitPct is it less L, the algorithm's own error included.
+	// NetPct is what was admitted against what the oracle would have, less 100. PeakPct is the most by which a rolling
+	// window of any client was fuller than the oracle's own of the same time, or than L where that is more.
+	// PeakOverOraclePct is the fullest window of all less the oracle's fullest of all, as the demo and the checker have
+	// it; PeakOverLimitPct is it less L, the algorithm's own error included.
 	NetPct            float64 `json:"net_over_admission_pct"`
 	PeakPct           float64 `json:"peak_over_admission_pct"`
 	PeakOverOraclePct float64 `json:"peak_over_oracle_peak_pct"`
 	PeakOverLimitPct  float64 `json:"peak_over_limit_pct"`
-	// The same over requests from two windows on, whose windows hold nothing of the first one, in which everybody is a surprise. 0 in a
-	// shorter run.
+	// The same over requests from two windows on, whose windows hold nothing of the first one, in which everybody is a
+	// surprise. 0 in a shorter run.
 	SettledNetPct  float64 `json:"settled_net_pct"`
 	SettledPeakPct float64 `json:"settled_peak_pct"`
-	// CutNetPct is NetPct over the requests that came during a partition.
-	CutNetPct float64 `json:"cut_net_pct"`
-	// HealedPeakPct is PeakPct over the windows that end two windows and more after the last partition. 0 without one, or in a run that
-	// ends before.
+	// PartitionNetPct is NetPct over the requests that came during a partition.
+	PartitionNetPct float64 `json:"cut_net_pct"`
+	// HealedPeakPct is PeakPct over the windows that end two windows and more after the last partition. 0 without one,
+	// or in a run that ends before.
 	HealedPeakPct float64 `json:"healed_peak_pct"`
 
-	// A compliant client is one of which the oracle never counts more than 95 % of L. FalseRejectPct is of the requests of these clients.
-	ledger.Fairness
+	// A compliant client is one of which the oracle never counts more than 95 % of L. FalseRejectPct is of the requests
+	// of these clients.
+	judge.Fairness
 	FalseRejectPct float64 `json:"false_reject_pct"`
 	// Needless is denials, of any client, although all that was admitted left room.
 	Needless uint64 `json:"needless_denials"`
 
-	// BoundPct is the largest bound that a node exported. ObservedPct is what it is about: the most by which the count of all that was
-	// admitted was above L when a request was admitted. BoundRatio is the one by the other, 0 where nothing was observed. BoundHeld says
-	// that at every moment the excess was at most the bound of some node, exported no more than two seconds later; BoundViolations is in
-	// how many gossip intervals it was not.
+	// BoundPct is the largest bound that a node exported. ObservedPct is what it is about: the most by which the count
+	// of all that was admitted was above L when a request was admitted. BoundRatio is the one by the other, 0 where
+	// nothing was observed. BoundHeld says that at every moment the excess was at most the bound of some node, exported
+	// no more than two seconds later; BoundViolations is in how many gossip intervals it was not.
 	BoundPct        float64 `json:"bound_pct"`
 	ObservedPct     float64 `json:"observed_pct"`
 	BoundRatio      float64 `json:"bound_ratio"`
@@ -75,7 +78,8 @@ type Report struct {
 
 	StalenessP50Millis float64 `json:"staleness_p50_ms"` // of what any node knows of another, looked at every 100 ms
 	StalenessP99Millis float64 `json:"staleness_p99_ms"`
-	// HealMillis is the longest, after the end of a partition, until every node knew all of every other again: 0 without one, -1 never.
+	// HealMillis is the longest, after the end of a partition, until every node knew all of every other again: 0
+	// without one, -1 never.
 	HealMillis float64 `json:"heal_ms"`
 	// AgreeMillis is how long after the last request all nodes held the same counts: -1 never.
 	AgreeMillis float64 `json:"agree_ms"`
@@ -92,39 +96,47 @@ type Report struct {
 	PerSecond []Second `json:"-"` // for a plot
 }
 
-func (w *world) report(agreed time.Duration) *Report {
-	o, b := &w.opt, w.book
+func (c *cluster) report(agreed time.Duration) *Report {
+	o, b := &c.opt, c.recorder
 	r := &Report{
-		Regions: o.Regions, Nodes: o.Nodes, Limit: o.Limit, WindowSeconds: o.Window.Seconds(), IntervalMillis: millis(o.Interval),
-		Algorithm: o.Method.String(), Strategy: o.Strategy, Pattern: o.Pattern, Load: o.Pattern.load(o.Load), Keys: o.Keys, Beside: o.Beside,
+		Regions: o.Regions, Nodes: o.Nodes, Limit: o.Limit, WindowSeconds: o.Window.Seconds(),
+		IntervalMillis: millis(o.Interval),
+		Algorithm:      o.Method.String(), Strategy: o.Strategy, Pattern: o.Pattern, Load: o.Pattern.load(o.Load),
+		Keys: o.Keys, Compliant: o.Compliant,
 		WANDelayMillis: millis(o.WANDelay), LANDelayMillis: millis(o.LANDelay), Loss: o.Loss,
 		Duplicate: o.Duplicate, Reorder: o.Reorder, SkewMillis: millis(o.Skew),
 		Partitions: []string{}, Seconds: o.Duration.Seconds(), Seed: o.Seed,
-		Offered: b.total.Offered, Failed: b.lost, Admitted: b.total.Admitted, Denied: b.total.Denied, OracleAdmitted: b.total.OracleAdmitted,
-		NetPct: net(b.total.Admitted, b.total.OracleAdmitted), SettledNetPct: net(b.settled.Admitted, b.settled.OracleAdmitted),
-		CutNetPct: net(b.cut.Admitted, b.cut.OracleAdmitted),
-		PeakPct:   percent(b.ledger.PeakAbove(w.start0, w.end)), PeakOverOraclePct: percent(b.ledger.PeakOver(w.start0, w.end)),
-		PeakOverLimitPct: percent(b.ledger.PeakOverLimit(w.start0, w.end)),
+		Offered: b.total.Offered, Failed: b.lost, Admitted: b.total.Admitted, Denied: b.total.Denied,
+		OracleAdmitted: b.total.OracleAdmitted,
+		NetPct: net(b.total.Admitted,
+			b.total.OracleAdmitted), SettledNetPct: net(b.settled.Admitted, b.settled.OracleAdmitted),
+		PartitionNetPct: net(b.partitioned.Admitted, b.partitioned.OracleAdmitted),
+		PeakPct: percent(
+			b.tracker.PeakAbove(c.startAt, c.endAt),
+		), PeakOverOraclePct: percent(b.tracker.PeakOver(c.startAt, c.endAt)),
+		PeakOverLimitPct: percent(b.tracker.PeakOverLimit(c.startAt, c.endAt)),
 		Needless:         b.needless, BoundViolations: b.violations(0), AgreeMillis: -1,
-		EventHash: fmt.Sprintf("%016x", uint64(w.digest)),
+		EventHash: fmt.Sprintf("%016x", uint64(c.digest)),
 	}
 	for _, p := range o.Partitions {
 		r.Partitions = append(r.Partitions, p.String())
 	}
 	if o.Trace != nil {
-		r.Pattern, r.Load = "trace", float64(b.total.Offered+b.lost)*o.Window.Seconds()/o.Duration.Seconds()/float64(o.Limit)
+		r.Pattern, r.Load = "trace", float64(b.total.Offered+b.lost)*o.Window.Seconds()/o.Duration.Seconds()/float64(
+			o.Limit,
+		)
 	}
 	r.Load = math.Round(r.Load*1000) / 1000
-	if from := w.start0 + 2*int64(o.Window); from < w.end {
-		r.SettledPeakPct = percent(b.ledger.PeakAbove(from, w.end))
+	if from := c.startAt + 2*int64(o.Window); from < c.endAt {
+		r.SettledPeakPct = percent(b.tracker.PeakAbove(from, c.endAt))
 	}
-	if from := w.healed() + 2*int64(o.Window); len(o.Partitions) > 0 && from < w.end {
-		r.HealedPeakPct = percent(b.ledger.PeakAbove(from, w.end))
+	if from := c.healed() + 2*int64(o.Window); len(o.Partitions) > 0 && from < c.endAt {
+		r.HealedPeakPct = percent(b.tracker.PeakAbove(from, c.endAt))
 	}
 	if agreed >= 0 {
 		r.AgreeMillis = millis(agreed)
 	}
-	for _, h := range w.heals {
+	for _, h := range c.heals {
 		if r.HealMillis >= 0 && h.took > 0 {
 			r.HealMillis = max(r.HealMillis, millis(h.took))
 		} else {
@@ -132,24 +144,26 @@ func (w *world) report(agreed time.Duration) *Report {
 		}
 	}
 	senders := float64(o.Total()) * o.Duration.Seconds()
-	r.BytesPerNode, r.MessagesPerNode = math.Round(float64(b.bytes)/senders), math.Round(float64(b.messages)/senders*10)/10
+	r.BytesPerNode, r.MessagesPerNode = math.Round(float64(b.bytes)/senders), math.Round(
+		float64(b.messages)/senders*10,
+	)/10
 	r.StalenessP50Millis, r.StalenessP99Millis = quantile(b.staleness, 0.5), quantile(b.staleness, 0.99)
-	w.reportBound(r)
-	w.reportFairness(r)
-	w.reportSeconds(r)
+	c.reportBound(r)
+	c.reportFairness(r)
+	c.reportSeconds(r)
 	if len(o.StoreFaults) > 0 {
-		r.Redis = w.reportStores()
+		r.Redis = c.reportStores()
 	}
 	r.judge()
 	return r
 }
 
-func (w *world) reportBound(r *Report) {
+func (c *cluster) reportBound(r *Report) {
 	var worst, observed float64
-	for _, v := range w.book.bound {
+	for _, v := range c.recorder.bound {
 		worst = max(worst, v)
 	}
-	for _, v := range w.book.excess {
+	for _, v := range c.recorder.excess {
 		observed = max(observed, v)
 	}
 	r.BoundPct, r.ObservedPct, r.BoundHeld = percent(worst), percent(observed), r.BoundViolations == 0
@@ -158,18 +172,18 @@ func (w *world) reportBound(r *Report) {
 	}
 }
 
-func (w *world) reportFairness(r *Report) {
-	r.Fairness = w.book.ledger.Fairness()
+func (c *cluster) reportFairness(r *Report) {
+	r.Fairness = c.recorder.tracker.Fairness()
 	if r.CompliantOffered > 0 {
 		r.FalseRejectPct = percent(float64(r.FalseRejections) / float64(r.CompliantOffered))
 	}
 }
 
-func (w *world) reportSeconds(r *Report) {
-	r.PerSecond = w.book.seconds
-	for _, c := range w.book.ledger.Clients() {
-		admitted := c.Admitted.Peaks(w.opt.Window, w.start0, time.Second, len(r.PerSecond))
-		oracle := c.Oracle.Peaks(w.opt.Window, w.start0, time.Second, len(r.PerSecond))
+func (c *cluster) reportSeconds(r *Report) {
+	r.PerSecond = c.recorder.seconds
+	for _, client := range c.recorder.tracker.Clients() {
+		admitted := client.Admitted.Peaks(c.opt.Window, c.startAt, time.Second, len(r.PerSecond))
+		oracle := client.Oracle.Peaks(c.opt.Window, c.startAt, time.Second, len(r.PerSecond))
 		for i := range r.PerSecond {
 			s := &r.PerSecond[i]
 			s.WindowAdmitted, s.WindowOracle = max(s.WindowAdmitted, admitted[i]), max(s.WindowOracle, oracle[i])
@@ -186,11 +200,13 @@ func (r *Report) judge() {
 		}
 	}
 	wrong(!r.BoundHeld, "in %d gossip intervals more was admitted than the nodes' bound allowed", r.BoundViolations)
-	wrong(r.FalseRejections > 0, "%d requests of clients that keep to 95 %% of the limit were rejected", r.FalseRejections)
+	wrong(r.FalseRejections > 0, "%d requests of clients that keep to 95 %% of the limit were rejected",
+		r.FalseRejections)
 	wrong(r.HealMillis < 0, "the cluster did not heal within %v", healsWithin)
 	wrong(r.AgreeMillis < 0, "the nodes did not come to agree on their counts within %v", settlesWithin)
 	if s := r.Redis; s != nil {
-		wrong(s.WholeFlushes < 0, "a Redis was not whole again after two flushes of each of its nodes: it lacked %d slots", s.SlotsMissing)
+		wrong(s.RepairFlushes < 0,
+			"a Redis was not whole again after two flushes of each of its nodes: it lacked %d slots", s.SlotsMissing)
 		wrong(s.SlotsTwice > 0, "a Redis held more of %d slots than was admitted", s.SlotsTwice)
 	}
 	wrong(r.Offered == 0, "nothing was offered")

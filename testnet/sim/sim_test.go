@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/race"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // short are the default options for a few seconds of a small cluster.
@@ -57,7 +58,7 @@ func TestRunsRepeat(t *testing.T) {
 		for i, k := range StoreFaultKinds {
 			from := time.Duration(i) * 2 * time.Second
 			f := StoreFault{Kind: k, Region: i % 2, From: from, Until: from}
-			if k.lasts() {
+			if k.hasEnd() {
 				f.Until += 3 * time.Second
 			}
 			o.StoreFaults = append(o.StoreFaults, f)
@@ -65,7 +66,7 @@ func TestRunsRepeat(t *testing.T) {
 		o.Window, o.Duration = 10*time.Second, 25*time.Second
 	})
 	all := []Options{short(nil), everything}
-	for seed := uint64(1); seed <= uint64(race.Tenth(10)); seed++ {
+	for seed := uint64(1); seed <= uint64(testkit.Tenth(10)); seed++ {
 		all = append(all, randomFaults(seed))
 	}
 	for i, o := range all {
@@ -94,15 +95,16 @@ func TestEqualsTheOracle(t *testing.T) {
 			o.Trace, o.Duration = readAll(t, lines.String()), 50*time.Second
 		}),
 	} {
-		w, err := newWorld(o, noHooks())
+		c, err := newCluster(o, noHooks())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.offer(t.Context(), func(time.Duration) {}); err != nil {
+		if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
 			t.Fatal(err)
 		}
-		r := w.report(w.settle())
-		if r.Admitted != r.OracleAdmitted || r.NetPct != 0 || r.PeakPct != 0 || r.ObservedPct > 0 || r.Needless != 0 || !r.OK {
+		r := c.report(c.settle())
+		if r.Admitted != r.OracleAdmitted || r.NetPct != 0 || r.PeakPct != 0 || r.ObservedPct > 0 || r.Needless != 0 ||
+			!r.OK {
 			t.Errorf("it differs from the oracle: %s", encoded(t, r))
 		}
 		if r.Denied < r.Offered/3 {
@@ -120,21 +122,33 @@ func TestFaultsAct(t *testing.T) {
 		change func(*Options)
 		shows  func(r *Report) bool
 	}{
-		{"loss", func(o *Options) { o.Loss = 0.3 }, func(r *Report) bool { return r.StalenessP99Millis > 2*plain.StalenessP99Millis }},
+		{"loss", func(o *Options) { o.Loss = 0.3 },
+			func(r *Report) bool { return r.StalenessP99Millis > 2*plain.StalenessP99Millis }},
 		{"delay", func(o *Options) { o.WANDelay = 500 * time.Millisecond }, func(r *Report) bool {
 			return r.StalenessP50Millis > plain.StalenessP50Millis+400 && r.ObservedPct > plain.ObservedPct
 		}},
-		{"duplication", func(o *Options) { o.Duplicate = 0.5 }, func(r *Report) bool { return r.EventHash != plain.EventHash }},
-		{"reordering", func(o *Options) { o.Reorder = 0.5 }, func(r *Report) bool { return r.StalenessP99Millis > plain.StalenessP99Millis }},
-		{"partition", func(o *Options) { o.Partitions = []Partition{{A: 2, From: second, Until: 5 * second}} }, func(r *Report) bool {
-			return r.PeakPct > 20 && r.BoundPct > 60 && r.HealMillis > 0 && r.StalenessP99Millis > 3000
-		}},
-		{"one-way partition", func(o *Options) { o.Partitions = []Partition{{A: 2, OneWay: true, From: second, Until: 5 * second}} }, func(r *Report) bool {
+		{"duplication", func(o *Options) { o.Duplicate = 0.5 },
+			func(r *Report) bool { return r.EventHash != plain.EventHash }},
+		{"reordering", func(o *Options) { o.Reorder = 0.5 },
+			func(r *Report) bool { return r.StalenessP99Millis > plain.StalenessP99Millis }},
+		{"partition", func(o *Options) { o.Partitions = []Partition{{A: 2, From: second, Until: 5 * second}} },
+			func(r *Report) bool {
+				return r.PeakPct > 20 && r.BoundPct > 60 && r.HealMillis > 0 && r.StalenessP99Millis > 3000
+			}},
+		{"one-way partition", func(o *Options) {
+			o.Partitions = []Partition{{A: 2, OneWay: true, From: second,
+				Until: 5 * second}}
+		}, func(r *Report) bool {
 			return r.PeakPct > 5 && r.HealMillis > 0 && r.StalenessP99Millis > 3000
 		}},
-		{"skew", func(o *Options) { o.Skew = second }, func(r *Report) bool { return r.EventHash != plain.EventHash && r.SkewMillis == 1000 }},
-		{"pause", func(o *Options) { o.Pauses = []Outage{{3, second, 4 * second}} }, func(r *Report) bool { return r.Failed > 30 && r.StalenessP99Millis > 2000 }},
-		{"crash", func(o *Options) { o.Crashes = []Outage{{3, second, 4 * second}} }, func(r *Report) bool { return r.Failed > 30 }},
+		{"skew", func(o *Options) { o.Skew = second }, func(r *Report) bool {
+			return r.EventHash != plain.EventHash &&
+				r.SkewMillis == 1000
+		}},
+		{"pause", func(o *Options) { o.Pauses = []Outage{{3, second, 4 * second}} },
+			func(r *Report) bool { return r.Failed > 30 && r.StalenessP99Millis > 2000 }},
+		{"crash", func(o *Options) { o.Crashes = []Outage{{3, second, 4 * second}} },
+			func(r *Report) bool { return r.Failed > 30 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := short(func(o *Options) { o.Loss, o.Strategy = 0, Plain })
@@ -158,24 +172,26 @@ func TestStoreOutlivesNodes(t *testing.T) {
 	var after [2]uint64
 	for i, store := range []bool{false, true} {
 		o := short(func(o *Options) {
-			o.Regions, o.Nodes, o.Limit, o.Window, o.Duration, o.Load, o.Store = 1, 1, 100, 20*time.Second, 10*time.Second, 2, store
+			o.Regions, o.Nodes, o.Limit, o.Window, o.Duration, o.Load, o.Store = 1, 1, 100, 20*time.Second,
+				10*time.Second, 2, store
 			o.Crashes = []Outage{{0, 8 * time.Second, 9 * time.Second}}
 		})
 		h := noHooks()
-		var w *world
+		var c *cluster
 		h.restarted = func(n *node) {
-			w.after(time.Millisecond, func() { after[i] = n.table.View(w.limit, w.keys[0], w.now) })
+			c.after(time.Millisecond, func() { after[i] = n.table.View(c.limit, c.keys[0], c.now) })
 		}
 		var err error
-		if w, err = newWorld(o, h); err != nil {
+		if c, err = newCluster(o, h); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.offer(t.Context(), func(time.Duration) {}); err != nil {
+		if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if after[0] != 0 || after[1] < 60 {
-		t.Errorf("after the restart it counts %d without a store and %d with one, want 0 and most of some 75", after[0], after[1])
+		t.Errorf("after the restart it counts %d without a store and %d with one, want 0 and most of some 75", after[0],
+			after[1])
 	}
 }
 
@@ -194,20 +210,23 @@ func TestCompliantBurstsAreCompliant(t *testing.T) {
 
 // Rejections of a client that keeps to its limit are told, and so is that the bound did not hold.
 func TestReportTellsWhatIsWrong(t *testing.T) {
-	w, err := newWorld(short(func(o *Options) { o.Keys = 2 }), noHooks())
+	c, err := newCluster(short(func(o *Options) { o.Keys = 2 }), noHooks())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range int64(10) {
-		w.book.note(0, w.start0+i*1e8, false) // keeps to it, and is denied
+		c.recorder.decision(0, c.startAt+i*1e8, false) // keeps to it, and is denied
 	}
 	for i := range int64(210) {
-		w.book.note(1, w.start0+1e9+i, true) // more than the limit, and nobody exports a bound
+		c.recorder.decision(1, c.startAt+1e9+i, true) // more than the limit, and nobody exports a bound
 	}
-	w.now = w.end
-	r := w.report(-1)
-	if r.OK || r.FalseRejections != 10 || r.FalseRejectPct != 100 || r.CompliantClients != 1 || r.BoundHeld || r.BoundViolations != 1 ||
-		r.ObservedPct != 5 || r.PeakPct != 5 || r.AgreeMillis != -1 || r.Needless != 10 {
+	c.now = c.endAt
+	r := c.report(-1)
+	if r.OK || r.FalseRejections != 10 || r.FalseRejectPct != 100 || r.CompliantClients != 1 || r.BoundHeld ||
+		r.BoundViolations != 1 ||
+		r.ObservedPct != 5 || r.PeakPct != 5 ||
+		r.AgreeMillis != -1 ||
+		r.Needless != 10 {
 		t.Errorf("%s", encoded(t, r))
 	}
 	for i, want := range []string{"bound", "10 requests", "agree"} {
@@ -215,16 +234,16 @@ func TestReportTellsWhatIsWrong(t *testing.T) {
 			t.Fatalf("it says %q", r.Wrong)
 		}
 	}
-	w.book.exported(w.start0+2e9, 0.05)
-	if n := w.book.violations(0); n != 0 {
+	c.recorder.exported(c.startAt+2e9, 0.05)
+	if n := c.recorder.violations(0); n != 0 {
 		t.Errorf("%d intervals beyond a bound that came a second later", n)
 	}
-	w.book.bound = nil
-	w.book.exported(w.start0+4e9, 0.05)
-	if n := w.book.violations(0); n != 1 {
+	c.recorder.bound = nil
+	c.recorder.exported(c.startAt+4e9, 0.05)
+	if n := c.recorder.violations(0); n != 1 {
 		t.Errorf("a bound that came three seconds later speaks for an interval: %d", n)
 	}
-	if n := w.book.violations(0.05); n != 0 {
+	if n := c.recorder.violations(0.05); n != 0 {
 		t.Errorf("%d intervals beyond what is excused", n)
 	}
 }
@@ -233,12 +252,12 @@ func TestReportTellsWhatIsWrong(t *testing.T) {
 func TestStart(t *testing.T) {
 	for seed := range uint64(5) {
 		o := short(func(o *Options) { o.Start, o.Seed = 1_700_000_000*int64(time.Second)+5, seed })
-		w, err := newWorld(o, noHooks())
+		c, err := newCluster(o, noHooks())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.start0 != o.Start || w.end != o.Start+int64(o.Duration) || w.start0-w.now != int64(lead+2*o.WANDelay) {
-			t.Errorf("it goes from %d to %d, and the nodes run from %d on", w.start0, w.end, w.now)
+		if c.startAt != o.Start || c.endAt != o.Start+int64(o.Duration) || c.startAt-c.now != int64(lead+2*o.WANDelay) {
+			t.Errorf("it goes from %d to %d, and the nodes run from %d on", c.startAt, c.endAt, c.now)
 		}
 	}
 }
@@ -273,8 +292,8 @@ func TestValidate(t *testing.T) {
 		{func(o *Options) { o.Pattern = "odd" }, "pattern"},
 		{func(o *Options) { o.Strategy = "odd" }, "strategy"},
 		{func(o *Options) { o.Method = 99 }, "unknown algorithm 99"},
-		{func(o *Options) { o.Beside = -1 }, "-1 clients beside"},
-		{func(o *Options) { o.Beside = 5000 }, "5000 clients beside"},
+		{func(o *Options) { o.Compliant = -1 }, "-1 clients beside"},
+		{func(o *Options) { o.Compliant = 5000 }, "5000 clients beside"},
 		{func(o *Options) { o.Burst = time.Second }, "bursts are for"},
 		{func(o *Options) { o.BurstAt = OnOne }, "bursts are for"},
 		{func(o *Options) { o.Pattern, o.Burst = CompliantBurst, time.Minute }, "a burst of 1m0s"},
@@ -326,8 +345,10 @@ func TestReportNames(t *testing.T) {
 	if err := json.Unmarshal(encoded(t, &Report{Redis: &StoreReport{}}), &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"offered", "admitted", "denied", "oracle_admitted", "net_over_admission_pct", "peak_over_admission_pct", "false_rejections",
-		"false_reject_pct", "bound_pct", "heal_ms", "bytes_per_node_per_s", "messages_per_node_per_s", "bound_held", "event_hash", "redis", "ok"} {
+	for _, name := range []string{"offered", "admitted", "denied", "oracle_admitted", "net_over_admission_pct",
+		"peak_over_admission_pct", "false_rejections",
+		"false_reject_pct", "bound_pct", "heal_ms", "bytes_per_node_per_s", "messages_per_node_per_s", "bound_held",
+		"event_hash", "redis", "ok"} {
 		if _, ok := got[name]; !ok {
 			t.Errorf("no %s", name)
 		}
@@ -360,5 +381,24 @@ func TestQueueOrder(t *testing.T) {
 	}
 	if _, ok := q.next(); ok {
 		t.Error("it is not empty")
+	}
+}
+
+func TestFlags(t *testing.T) {
+	if o := DefaultOptions(); len(o.Flags()) > 0 {
+		t.Errorf("the default options need %q", o.Flags())
+	}
+	o := DefaultOptions()
+	o.Pattern, o.Keys, o.Method, o.Interval = Flash, 3, counters.LeakyQueue, 50*time.Millisecond
+	o.Partitions = []Partition{{A: 1, Until: time.Second}, {A: 2, B: 1, OneWay: true, Until: time.Minute}}
+	o.StoreFaults = []StoreFault{
+		{Kind: StoreFlush, From: time.Second, Until: time.Second},
+		{Kind: StoreStale, Region: 2, Until: time.Minute},
+	}
+	want := []string{"--interval", "50ms", "--algorithm", "leaky_queue", "--pattern", "flash", "--keys", "3",
+		"--partition", "1/*@0s-1s", "--partition", "2>1@0s-1m0s",
+		"--redis-fault", "flush@1s", "--redis-fault", "stale/2@0s-1m0s"}
+	if got := o.Flags(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

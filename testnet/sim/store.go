@@ -15,7 +15,7 @@ import (
 
 // store is the memory of a region: an embedded one, and what befalls it.
 type store struct {
-	w        *world
+	cluster  *cluster
 	region   int
 	data     *regions.Embedded
 	servers  int                    // that there have been
@@ -23,7 +23,7 @@ type store struct {
 	inForce  map[StoreFaultKind]int // how many faults of each kind
 	replicas []*regions.Embedded    // that hear what the store does
 	draw     *rand.Rand
-	book     storeBook
+	record   storeRecord
 }
 
 const (
@@ -32,18 +32,24 @@ const (
 	repeatsIn    = time.Second             // the most until what takes effect twice does so again
 )
 
-func newStore(w *world, region int) *store {
-	s := &store{w: w, region: region, inForce: make(map[StoreFaultKind]int), book: storeBook{promises: make(map[*node]*promise)}, draw: w.opt.stream(drawStore + concern(region)<<32)}
+func newStore(c *cluster, region int) *store {
+	s := &store{
+		cluster: c,
+		region:  region,
+		inForce: make(map[StoreFaultKind]int),
+		record:  storeRecord{repairs: make(map[*node]*repair)},
+		draw:    c.opt.stream(drawStore + concern(region)<<32),
+	}
 	s.data = s.empty()
 	return s
 }
 
 func (s *store) empty() *regions.Embedded {
-	return regions.NewEmbedded(0, func() time.Time { return time.Unix(0, s.w.now) })
+	return regions.NewEmbedded(0, func() time.Time { return time.Unix(0, s.cluster.now) })
 }
 
-// befall enters a fault. A replica that takes over hears until From all that the store does.
-func (s *store) befall(f StoreFault, at func(time.Duration, func())) {
+// schedule enters a fault. A replica that takes over hears until From all that the store does.
+func (s *store) schedule(f StoreFault, at func(time.Duration, func())) {
 	var replica *regions.Embedded
 	var epoch int // of the server that the replica has heard
 	if f.Kind == StoreStale || f.Kind == StoreRewind {
@@ -54,7 +60,7 @@ func (s *store) befall(f StoreFault, at func(time.Duration, func())) {
 		s.inForce[f.Kind]++
 		s.replicas = slices.DeleteFunc(s.replicas, func(r *regions.Embedded) bool { return r == replica })
 		epoch = s.epoch
-		s.disturbed()
+		s.faultBegan()
 	})
 	at(f.Until, func() {
 		s.inForce[f.Kind]--
@@ -69,7 +75,7 @@ func (s *store) befall(f StoreFault, at func(time.Duration, func())) {
 			s.lose(s.forget)
 		}
 		if s.healthy() {
-			s.calmed()
+			s.faultsEnded()
 		}
 	})
 }
@@ -128,10 +134,10 @@ var (
 
 // call has the store do something, now or later, once or twice, and waits for the answer.
 func (c *client) call(do func() error) error {
-	c.book.calls++
+	c.record.calls++
 	err := c.try(do)
 	if err != nil {
-		c.book.failed++
+		c.record.failed++
 	}
 	return err
 }
@@ -147,7 +153,7 @@ func (c *client) try(do func() error) error {
 	}
 	took := c.slow()
 	if took >= storeTimeout || c.in(StoreMute) {
-		c.w.after(took, late)
+		c.cluster.after(took, late)
 		c.node.sleep(storeTimeout)
 		return errNoAnswer
 	}
@@ -158,19 +164,19 @@ func (c *client) try(do func() error) error {
 		return errAway
 	}
 	if c.in(StoreTwice) {
-		c.w.after(time.Duration(c.draw.Int64N(int64(repeatsIn))), late)
+		c.cluster.after(time.Duration(c.draw.Int64N(int64(repeatsIn))), late)
 	}
 	return do()
 }
 
 // Merge implements regions.Store.
-func (c *client) Merge(ctx context.Context, slots []counters.Slot) (merged regions.Merged, err error) {
+func (c *client) Merge(ctx context.Context, slots []counters.Slot, now int64) (merged regions.Merged, err error) {
 	slots, ctx = slices.Clone(slots), context.WithoutCancel(ctx) // it may be late
 	err = c.call(func() (err error) {
 		for _, r := range c.replicas {
-			_, _ = r.Merge(ctx, slots)
+			_, _ = r.Merge(ctx, slots, now)
 		}
-		merged, err = c.data.Merge(ctx, slots)
+		merged, err = c.data.Merge(ctx, slots, now)
 		merged.Epoch = strconv.Itoa(c.epoch)
 		return err
 	})
@@ -181,28 +187,29 @@ func (c *client) Merge(ctx context.Context, slots []counters.Slot) (merged regio
 }
 
 // Restore implements regions.Store.
-func (c *client) Restore(ctx context.Context, slots []counters.Slot) error {
+func (c *client) Restore(ctx context.Context, slots []counters.Slot, now int64) error {
 	slots, ctx = slices.Clone(slots), context.WithoutCancel(ctx)
 	return c.call(func() error {
 		for _, r := range c.replicas {
-			_ = r.Restore(ctx, slots)
+			_ = r.Restore(ctx, slots, now)
 		}
-		return c.data.Restore(ctx, slots)
+		return c.data.Restore(ctx, slots, now)
 	})
 }
 
 // Load implements regions.Store, in an order that does not differ from run to run.
-func (c *client) Load(ctx context.Context, page func([]counters.Slot)) error {
+func (c *client) Load(ctx context.Context, now int64, page func([]counters.Slot)) error {
 	var all []counters.Slot
 	err := c.call(func() error {
 		all = nil
-		return c.data.Load(ctx, func(slots []counters.Slot) { all = append(all, slots...) })
+		return c.data.Load(ctx, now, func(slots []counters.Slot) { all = append(all, slots...) })
 	})
 	if err != nil {
 		return err
 	}
 	slices.SortFunc(all, func(a, b counters.Slot) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Birth, b.Birth))
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Origin, b.Origin),
+			cmp.Compare(a.Birth, b.Birth))
 	})
 	page(all)
 	return nil

@@ -15,7 +15,8 @@ import (
 func troubled(t *testing.T, faults ...string) Options {
 	t.Helper()
 	o := DefaultOptions()
-	o.Regions, o.Nodes, o.Limit, o.Window, o.Duration, o.Keys, o.Store = 2, 2, 300, 30*time.Second, 20*time.Second, 10, true
+	o.Regions, o.Nodes, o.Limit, o.Window, o.Duration, o.Keys, o.Store = 2, 2, 300, 30*time.Second, 20*time.Second,
+		10, true
 	for _, text := range faults {
 		f, err := ParseStoreFault(text)
 		if err != nil {
@@ -49,34 +50,39 @@ func TestStoreFaultsAct(t *testing.T) {
 	} {
 		t.Run(fault, func(t *testing.T) {
 			r := run(t, troubled(t, strings.Fields(fault)...))
-			if s := r.Redis; !r.OK || s == nil || s.SlotsMissing != 0 || s.SlotsTwice != 0 || s.WholeFlushes < 1 || s.WholeFlushes > 2 ||
-				s.WholeMillis <= 0 || s.WholeMillis > 2500 || !shows(s) || len(s.Faults) != len(strings.Fields(fault)) {
+			if s := r.Redis; !r.OK || s == nil || s.SlotsMissing != 0 || s.SlotsTwice != 0 || s.RepairFlushes < 1 ||
+				s.RepairFlushes > 2 ||
+				s.RepairMillis <= 0 || s.RepairMillis > 2500 ||
+				!shows(s) ||
+				len(s.Faults) != len(strings.Fields(fault)) {
 				t.Errorf("%v: %+v", r.Wrong, s)
 			}
 			if r.Offered != plain.Offered || r.NetPct < plain.NetPct-2 || r.NetPct > plain.NetPct+2 {
-				t.Errorf("%d offered, net %g %%; without the fault %d, %g %%", r.Offered, r.NetPct, plain.Offered, plain.NetPct)
+				t.Errorf("%d offered, net %g %%; without the fault %d, %g %%", r.Offered, r.NetPct, plain.Offered,
+					plain.NetPct)
 			}
 		})
 	}
 }
 
-// While a call of a slow store is under way the node goes on, and what it told takes effect also when nobody waits for it any more.
+// While a call of a slow store is under way the node goes on, and what it told takes effect also when nobody waits for
+// it any more.
 func TestSlowStoresTakeTime(t *testing.T) {
 	o := troubled(t, "slow@0s-20s")
 	h := noHooks()
-	var w *world
+	var c *cluster
 	var ticksMeanwhile, late int
 	asleep := make(map[*node]bool)
 	h.store = func(s regions.Store) regions.Store {
 		return watched{s, func(slots []counters.Slot, merge func() error) error {
-			c := s.(*client)
-			before := c.held()
-			asleep[c.node] = true
+			way := s.(*client)
+			before := way.held()
+			asleep[way.node] = true
 			err := merge()
-			asleep[c.node] = false
+			asleep[way.node] = false
 			if err == errNoAnswer && before.lacks(slotsOf(slots)) > 0 {
-				w.after(slowest, func() {
-					if c.held().lacks(c.lasting(slotsOf(slots))) == 0 {
+				c.after(slowest, func() {
+					if way.held().lacks(way.unexpired(slotsOf(slots))) == 0 {
 						late++
 					}
 				})
@@ -90,15 +96,16 @@ func TestSlowStoresTakeTime(t *testing.T) {
 		}
 	}
 	var err error
-	if w, err = newWorld(o, h); err != nil {
+	if c, err = newCluster(o, h); err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	if err := w.offer(t.Context(), func(time.Duration) {}); err != nil {
+	defer c.close()
+	if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
 		t.Fatal(err)
 	}
 	if ticksMeanwhile < 20 || late < 10 {
-		t.Errorf("%d intervals ended while a call was under way, and %d calls took effect after they had timed out", ticksMeanwhile, late)
+		t.Errorf("%d intervals ended while a call was under way, and %d calls took effect after they had timed out",
+			ticksMeanwhile, late)
 	}
 }
 
@@ -114,10 +121,10 @@ type watched struct {
 	merge func(slots []counters.Slot, merge func() error) error
 }
 
-func (s watched) Merge(ctx context.Context, slots []counters.Slot) (merged regions.Merged, err error) {
-	told := append([]counters.Slot(nil), slots...)
-	err = s.merge(told, func() (err error) {
-		merged, err = s.Store.Merge(ctx, slots)
+func (s watched) Merge(ctx context.Context, slots []counters.Slot, now int64) (merged regions.Merged, err error) {
+	copied := append([]counters.Slot(nil), slots...)
+	err = s.merge(copied, func() (err error) {
+		merged, err = s.Store.Merge(ctx, slots, now)
 		return err
 	})
 	return merged, err
@@ -134,9 +141,9 @@ func TestCallsEndWithTheirNodes(t *testing.T) {
 	gone := 0
 	h.store = func(s regions.Store) regions.Store {
 		return watched{s, func(_ []counters.Slot, merge func() error) error {
-			began := s.(*client).w.now
+			began := s.(*client).cluster.now
 			err := merge()
-			if s.(*client).w.now < began+int64(storeTimeout) && err != nil {
+			if s.(*client).cluster.now < began+int64(storeTimeout) && err != nil {
 				gone++
 			}
 			return err
@@ -168,17 +175,22 @@ func TestStoreFaultsCatch(t *testing.T) {
 		{"a reconciler that tells what was added", []string{"flush@10s"}, func(s regions.Store) regions.Store {
 			return &summing{s, make(map[slotID]uint64)}
 		}, []string{"twice", "I3 truth"}},
-		{"one that does not push again", []string{"flush@10s"}, func(s regions.Store) regions.Store { return trusting{s} }, []string{"whole"}},
-		{"one that does not after a failover", []string{"stale@5s-10s"}, func(s regions.Store) regions.Store { return trusting{s} }, []string{"whole"}},
+		{"one that does not push again", []string{"flush@10s"},
+			func(s regions.Store) regions.Store { return trusting{s} }, []string{"whole"}},
+		{"one that does not after a failover", []string{"stale@5s-10s"},
+			func(s regions.Store) regions.Store { return trusting{s} }, []string{"whole"}},
 		{"one that forgets what found no answer", []string{"down@10s-12s"}, func(s regions.Store) regions.Store {
 			return trusting{carefree{s}} // or it notices at the next probe
 		}, []string{"whole"}},
-		{"one that restores nothing of others", []string{"flush@12s"}, func(s regions.Store) regions.Store { return selfish{s} }, []string{"whole"}},
-		{"none", []string{"flush@10s", "stale@5s-10s", "down@10s-12s", "twice@0s-20s"}, func(s regions.Store) regions.Store { return s }, nil},
+		{"one that restores nothing of others", []string{"flush@12s"},
+			func(s regions.Store) regions.Store { return selfish{s} }, []string{"whole"}},
+		{"none", []string{"flush@10s", "stale@5s-10s", "down@10s-12s", "twice@0s-20s"},
+			func(s regions.Store) regions.Store { return s }, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o, h := troubled(t, test.faults...), noHooks()
-			o.Crashes = []Outage{{0, 8 * time.Second, 9 * time.Second}} // so that there are counts of nodes that are gone
+			// so that there are counts of nodes that are gone
+			o.Crashes = []Outage{{0, 8 * time.Second, 9 * time.Second}}
 			h.store = test.breaks
 			j, err := judged(o, h)
 			if err != nil {
@@ -194,7 +206,7 @@ func TestStoreFaultsCatch(t *testing.T) {
 				}
 			}
 			if failed := j.failure() != nil; failed != (test.want != nil) || !r.OK != failed {
-				t.Errorf("the report says %v, the judge %v", r.Wrong, j.failure())
+				t.Errorf("the report says %v, the checker %v", r.Wrong, j.failure())
 			}
 		})
 	}
@@ -206,21 +218,21 @@ type summing struct {
 	sums map[slotID]uint64
 }
 
-func (s *summing) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
+func (s *summing) Merge(ctx context.Context, slots []counters.Slot, now int64) (regions.Merged, error) {
 	sums := append([]counters.Slot(nil), slots...)
 	for i := range sums {
 		id := identify(&sums[i])
 		s.sums[id] += sums[i].Count
 		sums[i].Count = s.sums[id]
 	}
-	return s.Store.Merge(ctx, sums)
+	return s.Store.Merge(ctx, sums, now)
 }
 
 // trusting never notices a loss.
 type trusting struct{ regions.Store }
 
-func (s trusting) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
-	merged, err := s.Store.Merge(ctx, slots)
+func (s trusting) Merge(ctx context.Context, slots []counters.Slot, now int64) (regions.Merged, error) {
+	merged, err := s.Store.Merge(ctx, slots, now)
 	for i := range merged.Before {
 		merged.Before[i] = counters.MaxCount
 	}
@@ -231,8 +243,8 @@ func (s trusting) Merge(ctx context.Context, slots []counters.Slot) (regions.Mer
 // carefree takes a call that failed for one that did not.
 type carefree struct{ regions.Store }
 
-func (s carefree) Merge(ctx context.Context, slots []counters.Slot) (regions.Merged, error) {
-	merged, err := s.Store.Merge(ctx, slots)
+func (s carefree) Merge(ctx context.Context, slots []counters.Slot, now int64) (regions.Merged, error) {
+	merged, err := s.Store.Merge(ctx, slots, now)
 	if err != nil {
 		merged = regions.Merged{Before: make([]uint64, len(slots))}
 	}
@@ -242,7 +254,7 @@ func (s carefree) Merge(ctx context.Context, slots []counters.Slot) (regions.Mer
 // selfish restores nothing.
 type selfish struct{ regions.Store }
 
-func (selfish) Restore(context.Context, []counters.Slot) error { return nil }
+func (selfish) Restore(context.Context, []counters.Slot, int64) error { return nil }
 
 // A report says what is wrong with a store.
 func TestStoreReportTellsWhatIsWrong(t *testing.T) {
@@ -250,9 +262,9 @@ func TestStoreReportTellsWhatIsWrong(t *testing.T) {
 		redis StoreReport
 		want  string
 	}{
-		{StoreReport{WholeFlushes: -1, SlotsMissing: 7}, "lacked 7 slots"},
+		{StoreReport{RepairFlushes: -1, SlotsMissing: 7}, "lacked 7 slots"},
 		{StoreReport{SlotsTwice: 3}, "more of 3 slots"},
-		{StoreReport{WholeFlushes: 2}, ""},
+		{StoreReport{RepairFlushes: 2}, ""},
 	} {
 		r := Report{Offered: 1, BoundHeld: true, Redis: &test.redis}
 		r.judge()

@@ -33,9 +33,10 @@ const (
 	maxTraceName  = 64  // bytes
 )
 
-// ReadTrace reads a CSV of arrivals, one a line: `seconds,region,node`. Seconds count from the start of the run and may have a fraction.
-// Regions and nodes are names, each taken for the next region, and the next node of it, where it appears first. Lines need not be in
-// order; empty lines, those that begin with #, and a header line at the beginning are skipped. An error names the line.
+// ReadTrace reads a CSV of arrivals, one a line: `seconds,region,node`. Seconds count from the start of the run and may
+// have a fraction. Regions and nodes are names, each taken for the next region, and the next node of it, where it
+// appears first. Lines need not be in order; empty lines, those that begin with #, and a header line at the beginning
+// are skipped. An error names the line.
 func ReadTrace(r io.Reader) (*Trace, error) {
 	t := &tracer{regions: make(map[string]int32)}
 	lines := bufio.NewScanner(r)

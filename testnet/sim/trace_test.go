@@ -73,7 +73,8 @@ func manyNodes(n int) string {
 
 // Whatever a file holds, it is an error or a trace that can be played.
 func FuzzReadTrace(f *testing.F) {
-	for _, s := range []string{"", "seconds,region,node\n0,a,1\n", "0.5,us,1\r\n0.25,eu,2", "1e3,a,b\n", "-0,a,b", "0x1p3,a,b", "1_0,a,b", "0,\"a\",b\n", "\ufeff1,a,b"} {
+	for _, s := range []string{"", "seconds,region,node\n0,a,1\n", "0.5,us,1\r\n0.25,eu,2", "1e3,a,b\n", "-0,a,b",
+		"0x1p3,a,b", "1_0,a,b", "0,\"a\",b\n", "\ufeff1,a,b"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -94,7 +95,8 @@ func FuzzReadTrace(f *testing.F) {
 
 func TestParsePartition(t *testing.T) {
 	for in, want := range map[string]string{
-		"2@20s-50s": "2/*@20s-50s", "1/2@1m-90s": "1/2@1m0s-1m30s", "1>2@0s-1ms": "1>2@0s-1ms", "2>*@1s-2s": "2>*@1s-2s", "*>2@1s-2s": "*>2@1s-2s",
+		"2@20s-50s": "2/*@20s-50s", "1/2@1m-90s": "1/2@1m0s-1m30s", "1>2@0s-1ms": "1>2@0s-1ms",
+		"2>*@1s-2s": "2>*@1s-2s", "*>2@1s-2s": "*>2@1s-2s",
 	} {
 		p, err := ParsePartition(in)
 		if err != nil || p.String() != want {
@@ -105,12 +107,14 @@ func TestParsePartition(t *testing.T) {
 			t.Errorf("%s is read as %v, %v", p, again, err)
 		}
 	}
-	for _, in := range []string{"", "2", "2@", "2@20s", "x@1s-2s", "0@1s-2s", "-1@1s-2s", "1/x@1s-2s", "1>@1s-2s", "2@x-2s", "2@1s-x", "99999999@1s-2s"} {
+	for _, in := range []string{"", "2", "2@", "2@20s", "x@1s-2s", "0@1s-2s", "-1@1s-2s", "1/x@1s-2s", "1>@1s-2s",
+		"2@x-2s", "2@1s-x", "99999999@1s-2s"} {
 		if p, err := ParsePartition(in); err == nil || !strings.Contains(err.Error(), "want e.g.") {
 			t.Errorf("%s: %v, %v", in, p, err)
 		}
 	}
-	for _, p := range []Partition{{A: 1, B: 1, Until: 1}, {A: 4, Until: 1}, {A: 1, From: 2, Until: 2}, {A: 1, From: -1, Until: 2}, {Until: 1}} {
+	for _, p := range []Partition{{A: 1, B: 1, Until: 1}, {A: 4, Until: 1}, {A: 1, From: 2, Until: 2}, {A: 1,
+		From: -1, Until: 2}, {Until: 1}} {
 		if p.validate(3) == nil {
 			t.Errorf("%v is valid", p)
 		}
@@ -126,7 +130,8 @@ func TestPartitionCuts(t *testing.T) {
 		p    string
 		cuts string // from and to
 	}{
-		{"2@0s-1s", "12 21 23 32"}, {"1/2@0s-1s", "12 21"}, {"1>2@0s-1s", "12"}, {"2>*@0s-1s", "21 23"}, {"*>2@0s-1s", "12 32"},
+		{"2@0s-1s", "12 21 23 32"}, {"1/2@0s-1s", "12 21"}, {"1>2@0s-1s", "12"}, {"2>*@0s-1s", "21 23"}, {"*>2@0s-1s",
+			"12 32"},
 	} {
 		p, err := ParsePartition(test.p)
 		if err != nil {
@@ -135,12 +140,13 @@ func TestPartitionCuts(t *testing.T) {
 		var got []string
 		for a := range 3 {
 			for b := range 3 {
-				if p.cuts(a, b) {
+				if p.blocks(a, b) {
 					got = append(got, fmt.Sprint(a+1, b+1))
 				}
 			}
 		}
-		if cuts := strings.ReplaceAll(strings.Join(got, "|"), " ", ""); strings.ReplaceAll(cuts, "|", " ") != test.cuts {
+		if cuts := strings.ReplaceAll(strings.Join(got, "|"), " ", ""); strings.ReplaceAll(cuts, "|",
+			" ") != test.cuts {
 			t.Errorf("%s cuts %v, want %s", test.p, got, test.cuts)
 		}
 	}
@@ -153,12 +159,14 @@ func TestLongPartition(t *testing.T) {
 		given bool
 	}{{"2@1s-60s", true}, {"1/2@1s-60s", false}} {
 		p, _ := ParsePartition(test.cut)
-		w, err := newWorld(short(func(o *Options) { o.Partitions, o.Duration, o.Load = []Partition{p}, 75*time.Second, 0.5 }), noHooks())
+		c, err := newCluster(
+			short(func(o *Options) { o.Partitions, o.Duration, o.Load = []Partition{p}, 75*time.Second, 0.5 }),
+			noHooks())
 		if err != nil {
 			t.Fatal(err)
 		}
 		members := func() (n int) {
-			for _, p := range w.nodes[0].replica.Peers(w.clock(w.nodes[0])) {
+			for _, p := range c.nodes[0].replica.Peers(c.clock(c.nodes[0])) {
 				if p.Member {
 					n++
 				}
@@ -166,14 +174,15 @@ func TestLongPartition(t *testing.T) {
 			return n
 		}
 		var before, during int
-		w.after(lead, func() { before = members() })
-		w.after(lead+59*time.Second, func() { during = members() })
-		if err := w.offer(t.Context(), func(time.Duration) {}); err != nil {
+		c.after(lead, func() { before = members() })
+		c.after(lead+59*time.Second, func() { during = members() })
+		if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
 			t.Fatal(err)
 		}
-		r := w.report(w.settle())
+		r := c.report(c.settle())
 		if want := map[bool]int{true: 3, false: 5}[test.given]; before != 5 || during != want || members() != 5 {
-			t.Errorf("%s: %d members before it, %d in it and %d after it, want 5, %d and 5", test.cut, before, during, members(), want)
+			t.Errorf("%s: %d members before it, %d in it and %d after it, want 5, %d and 5", test.cut, before, during,
+				members(), want)
 		}
 		if long := r.HealMillis > 2000; r.HealMillis <= 0 || r.HealMillis > 15_000 || long && !test.given {
 			t.Errorf("%s: healed after %v ms", test.cut, r.HealMillis)

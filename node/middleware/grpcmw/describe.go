@@ -6,8 +6,10 @@ import (
 	"net/url"
 	"strings"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/rules"
@@ -15,16 +17,25 @@ import (
 
 // defaultActions are those of Options without Describe. They trust no proxy.
 func defaultActions() actions.Config {
-	client, method := actions.Entry{Key: "remote_address", Source: "client"}, actions.Entry{Key: "method", Source: "path"}
-	return actions.Config{Domain: "edge", Descriptors: []actions.Descriptor{{client}, {method}, {method, client}}}
+	client := actions.Entry{Key: "remote_address", Source: "client"}
+	method := actions.Entry{Key: "method", Source: "path"}
+	return actions.Config{
+		Domain: "edge", Descriptors: []actions.Descriptor{{client}, {method}, {method, client}},
+		PathCase: actions.PathCaseExact, // as methods of gRPC are
+	}
 }
 
-// FromActions describes calls as a makes descriptors of HTTP requests, which is what they are: a POST whose path is the full method, as in
-// /shop.Cart/Buy, and whose headers are the metadata, with the address of the peer. So proxies are trusted, and metadata and claims of tokens
-// used, as for HTTP.
-func FromActions(a *actions.Actions) func(ctx context.Context, fullMethod string) rules.Request {
-	return func(ctx context.Context, fullMethod string) (req rules.Request) {
-		r := http.Request{Method: http.MethodPost, URL: &url.URL{Path: fullMethod}, Header: make(http.Header), RemoteAddr: "unknown"}
+// FromActions describes a call as the HTTP request that it is: a POST of the peer whose path is the full method, as in
+// /shop.Cart/Buy, and whose headers are the metadata. So trusted proxies, metadata and token claims work as for HTTP. A
+// call that a denies ends with InvalidArgument. Method names are case-sensitive: actions.PathCaseExact fits.
+func FromActions(a *actions.Actions) func(ctx context.Context, fullMethod string) (rules.Request, error) {
+	return func(ctx context.Context, fullMethod string) (req rules.Request, err error) {
+		r := http.Request{
+			Method:     http.MethodPost,
+			URL:        &url.URL{Path: fullMethod},
+			Header:     make(http.Header),
+			RemoteAddr: "unknown",
+		}
 		if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 			r.RemoteAddr = p.Addr.String()
 		}
@@ -37,7 +48,9 @@ func FromActions(a *actions.Actions) func(ctx context.Context, fullMethod string
 				r.Header[http.CanonicalHeaderKey(name)] = values
 			}
 		}
-		a.Describe(&r, &req)
-		return req
+		if out := a.Describe(&r, &req); out.Denied != "" {
+			return req, status.Error(codes.InvalidArgument, out.Detail)
+		}
+		return req, nil
 	}
 }

@@ -13,18 +13,19 @@ import (
 
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/middleware/grpcmw"
-	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
 func Example() {
-	set, err := rules.Parse("rules.yaml", []byte(`
+	set, err := rulefile.Parse("rules.yaml", []byte(`
 domain: edge
-descriptors: [{key: method, value: /grpc.testing.TestService/UnaryCall, rate_limit: {name: shop, unit: hour, requests_per_unit: 2}}]`))
+descriptors: [{key: method, value: /grpc.testing.TestService/UnaryCall,
+    rate_limit: {name: shop, unit: hour, requests_per_unit: 2}}]`))
 	if err != nil {
 		panic(err)
 	}
 	cfg := node.DefaultConfig()
-	cfg.HTTP, cfg.Health, cfg.RuleSet = "", "", set // no doors: the program has its own
+	cfg.HTTP, cfg.Health, cfg.RuleSet = "", "", set // no listeners: the program has its own
 	n, err := node.New(cfg)
 	if err != nil {
 		panic(err)
@@ -42,8 +43,13 @@ descriptors: [{key: method, value: /grpc.testing.TestService/UnaryCall, rate_lim
 	listener := bufconn.Listen(1 << 16)
 	go func() { _ = server.Serve(listener) }()
 
-	conn, err := grpc.NewClient("passthrough:///shop", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	conn, err := grpc.NewClient(
+		"passthrough:///shop",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(
+			func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) },
+		),
+	)
 	if err != nil {
 		panic(err)
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/middleware/grpcmw"
 	"github.com/edgelimit/edgelimit/node/rules"
-	"github.com/edgelimit/edgelimit/testnet/leaks"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+func TestMain(m *testing.M) { testkit.MainWithoutLeaks(m) }
 
 // limiter decides by hand, and remembers what it was asked.
 type limiter struct {
@@ -32,7 +32,9 @@ type limiter struct {
 	asked []rules.Request
 }
 
-func (l *limiter) Decide(_ context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error) {
+func (l *limiter) Decide(
+	_ context.Context, req *rules.Request, layers []counters.Decision,
+) ([]counters.Decision, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked = append(l.asked, *req)
@@ -105,7 +107,9 @@ func (s *shop) FullDuplexCall(stream grpc_testing.TestService_FullDuplexCallServ
 	}
 }
 
-func (s *shop) StreamingOutputCall(r *grpc_testing.StreamingOutputCallRequest, stream grpc_testing.TestService_StreamingOutputCallServer) error {
+func (s *shop) StreamingOutputCall(
+	r *grpc_testing.StreamingOutputCallRequest, stream grpc_testing.TestService_StreamingOutputCallServer,
+) error {
 	if err := s.serve(r.Payload); err != nil {
 		return err
 	}
@@ -144,8 +148,13 @@ func serve(t testing.TB, server *grpc.Server, dial ...grpc.DialOption) (conn *gr
 	l := bufconn.Listen(1 << 16)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
-	conn, err := grpc.NewClient("passthrough:///shop", append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))...)
+	conn, err := grpc.NewClient(
+		"passthrough:///shop",
+		append(
+			dial,
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
+		)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,13 @@
+// Package grpcmw limits the calls of a Go program's own gRPC server by a node in the same program. It is a package of
+// its own so that a program with an HTTP server alone does not build gRPC.
+//
+// A denied call ends with ResourceExhausted and the details RetryInfo and QuotaFailure; the handler is not called. The
+// headers of HTTP (retry-after, ratelimit and so on) are in the trailers, beside grpc-retry-pushback-ms, which says
+// when to retry, or that no wait helps: a client with a retry policy for RESOURCE_EXHAUSTED obeys it without an
+// interceptor.
+//
+// Calls that pass have trailers too, no headers: a client retries only a response of trailers alone, and the handler's
+// errors are to stay retryable.
 package grpcmw
 
 import (
@@ -14,40 +24,42 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
-	"github.com/edgelimit/edgelimit/node/httpapi"
+	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// health is what the methods of the health service begin with: probes are never limited.
-const health = "/grpc.health.v1.Health/"
+// healthService is the prefix of the health service's methods: probes are never limited.
+const healthService = "/grpc.health.v1.Health/"
 
 // Options are the settings of New. The zero value is ready to use.
 type Options struct {
-	// Describe says what a call asks of the rules; FromActions makes such a function. One that names neither a rule nor descriptors passes
-	// at once. It is called concurrently. nil: its sender's address (remote_address), its full method (method), and both together (method,
-	// then remote_address), each a layer in the domain edge.
-	Describe func(ctx context.Context, fullMethod string) rules.Request
-	// PerMessage has Stream charge each message that is received, in place of the stream once.
+	// Describe returns what a call asks of the rules; FromActions makes such a function. A call with neither a rule nor
+	// descriptors passes at once; an error ends the call before the node decides. Describe is called concurrently. Nil:
+	// the client's address (remote_address), the full method (method), and both (method, then remote_address), each a
+	// layer in the domain edge.
+	Describe func(ctx context.Context, fullMethod string) (rules.Request, error)
+	// PerMessage has Stream charge each received message instead of the stream once.
 	PerMessage bool
-	// Headers are the families of fields in the trailers, as in httpapi.NewHeaders; nil: the default ones.
+	// Headers names the families of trailers as in answer.NewHeaders.
 	Headers []string
-	// Logger is told of calls on which the node could not decide; nil: slog.Default.
+	// Logger receives the calls that the node could not decide. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Interceptors hold the calls of a server against limits. Their methods are what grpc.UnaryInterceptor and grpc.StreamInterceptor, or the
-// chains, want. They are safe for concurrent use.
+// Interceptors limit the calls of a server. Their methods fit grpc.UnaryInterceptor, grpc.StreamInterceptor and the
+// chains. They are safe for concurrent use.
 type Interceptors struct {
-	limiter httpapi.Limiter
-	headers *httpapi.Headers
+	limiter answer.FailOpen
+	headers *answer.Headers
 	opt     Options
 }
 
-// New returns interceptors that have l, a node, decide on each call first. A call that a queue delays is handed on when its turn comes; one
-// whose deadline is before that ends at once with DeadlineExceeded, though it was charged. One that no rule can be meant for, or on which
-// the node cannot decide, is handed on at once, as are those of grpc.health.v1. The error is that of the names in Options.Headers.
-func New(l httpapi.Limiter, opt Options) (*Interceptors, error) {
-	headers, err := httpapi.NewHeaders(opt.Headers, nil, nil)
+// New returns interceptors that have l, a node, decide on each call first. A call that a queue delays waits for its
+// turn; if that is after its deadline it ends at once with DeadlineExceeded, though it was charged. A call without
+// descriptors, one that the node cannot decide, and those of grpc.health.v1 pass at once. The error is about
+// Options.Headers.
+func New(l answer.Limiter, opt Options) (*Interceptors, error) {
+	headers, err := answer.NewHeaders(opt.Headers, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -61,14 +73,16 @@ func New(l httpapi.Limiter, opt Options) (*Interceptors, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
-	return &Interceptors{l, headers, opt}, nil
+	return &Interceptors{answer.FailOpen{Limiter: l, Logger: opt.Logger}, headers, opt}, nil
 }
 
 // Unary is a grpc.UnaryServerInterceptor.
-func (i *Interceptors) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	said, err := i.pass(ctx, info.FullMethod)
-	if len(said) > 0 {
-		_ = grpc.SetTrailer(ctx, said) // it fails only outside of a server, where nobody would read it
+func (i *Interceptors) Unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
+	trailer, err := i.decide(ctx, info.FullMethod)
+	if len(trailer) > 0 {
+		_ = grpc.SetTrailer(ctx, trailer) // it fails only outside of a server, where nobody would read it
 	}
 	if err != nil {
 		return nil, err
@@ -76,15 +90,17 @@ func (i *Interceptors) Unary(ctx context.Context, req any, info *grpc.UnaryServe
 	return handler(ctx, req)
 }
 
-// Stream is a grpc.StreamServerInterceptor. With Options.PerMessage opening a stream costs nothing; a message that is denied is the error of
-// the handler's RecvMsg, then and ever after: the handler is to return it.
-func (i *Interceptors) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// Stream is a grpc.StreamServerInterceptor. With Options.PerMessage opening a stream costs nothing; a denied message is
+// the error of this and every later RecvMsg: the handler is to return it.
+func (i *Interceptors) Stream(
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) error {
 	if i.opt.PerMessage {
-		return handler(srv, &charged{ServerStream: stream, by: i, fullMethod: info.FullMethod})
+		return handler(srv, &meteredStream{ServerStream: stream, by: i, fullMethod: info.FullMethod})
 	}
-	said, err := i.pass(stream.Context(), info.FullMethod)
-	if len(said) > 0 {
-		stream.SetTrailer(said)
+	trailer, err := i.decide(stream.Context(), info.FullMethod)
+	if len(trailer) > 0 {
+		stream.SetTrailer(trailer)
 	}
 	if err != nil {
 		return err
@@ -92,8 +108,8 @@ func (i *Interceptors) Stream(srv any, stream grpc.ServerStream, info *grpc.Stre
 	return handler(srv, stream)
 }
 
-// charged is a stream of which each received message is charged.
-type charged struct {
+// meteredStream is a stream whose received messages are charged.
+type meteredStream struct {
 	grpc.ServerStream
 	by         *Interceptors
 	fullMethod string
@@ -101,63 +117,54 @@ type charged struct {
 }
 
 // RecvMsg implements grpc.ServerStream. As there, it is not called concurrently.
-func (s *charged) RecvMsg(m any) error {
+func (s *meteredStream) RecvMsg(m any) error {
 	if s.denied != nil {
 		return s.denied
 	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	said, err := s.by.pass(s.Context(), s.fullMethod)
+	trailer, err := s.by.decide(s.Context(), s.fullMethod)
 	if err != nil { // trailers of many messages would add up
-		s.SetTrailer(said)
+		s.SetTrailer(trailer)
 		s.denied = err
 	}
 	return err
 }
 
-// pass has the node decide, and waits for the call's turn. It returns the trailers that say so; the error is how the call is to end.
-func (i *Interceptors) pass(ctx context.Context, fullMethod string) (metadata.MD, error) {
-	if strings.HasPrefix(fullMethod, health) {
+// decide has the node decide, and waits for the call's turn. It returns the trailers, and the error that ends the call.
+func (i *Interceptors) decide(ctx context.Context, fullMethod string) (metadata.MD, error) {
+	if strings.HasPrefix(fullMethod, healthService) {
 		return nil, nil
 	}
-	req := i.opt.Describe(ctx, fullMethod)
+	req, err := i.opt.Describe(ctx, fullMethod)
+	if err != nil {
+		return nil, err
+	}
 	if req.Rule == "" && len(req.Descriptors) == 0 {
 		return nil, nil
 	}
 	var room [4]counters.Decision
 	layers, err := i.limiter.Decide(ctx, &req, room[:0])
 	if err != nil {
-		i.opt.Logger.ErrorContext(ctx, "a call passes without a decision", "error", err)
-		return nil, nil
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	fields := make(http.Header)
 	retryAfter := i.headers.Write(fields, layers)
-	said := make(metadata.MD, len(fields)+1)
+	trailer := make(metadata.MD, len(fields)+1)
 	for name, values := range fields {
-		said[strings.ToLower(name)] = values
+		trailer[strings.ToLower(name)] = values
 	}
 	v := counters.VerdictOf(layers)
 	if !v.Allowed {
-		return said, i.deny(&v, layers, retryAfter, said)
+		return trailer, i.deny(&v, layers, retryAfter, trailer)
 	}
-	return said, await(ctx, v.Delay)
-}
-
-// await waits for a call's turn.
-func await(ctx context.Context, delay time.Duration) error {
-	if delay == 0 {
-		return nil
+	if at, ok := ctx.Deadline(); ok && v.Delay > 0 && time.Until(at) < v.Delay {
+		return trailer, status.Errorf(codes.DeadlineExceeded,
+			"the call's turn comes in %v, which is after its deadline", v.Delay)
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
-		return status.Errorf(codes.DeadlineExceeded, "the call's turn comes in %v, which is after its deadline", delay)
+	if err := answer.Wait(ctx, v.Delay); err != nil {
+		return trailer, status.FromContextError(err).Err()
 	}
-	turn := time.NewTimer(delay)
-	defer turn.Stop()
-	select {
-	case <-turn.C:
-		return nil
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
-	}
+	return trailer, nil
 }

@@ -20,18 +20,24 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/middleware/grpcmw"
 	"github.com/edgelimit/edgelimit/node/rules"
-	"github.com/edgelimit/edgelimit/testnet/bubble"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 var (
-	allowed = counters.Decision{Allowed: true, Rule: "q", Limit: 3, Remaining: 2, Window: time.Minute, ResetAfter: time.Second}
-	denied  = counters.Decision{Rule: "q", Limit: 3, Window: time.Minute, RetryAfter: 10 * time.Second, ResetAfter: time.Minute}
-	never   = counters.Decision{Rule: "q", Limit: 3, Window: time.Minute, RetryAfter: counters.Never}
-	queued  = counters.Decision{Allowed: true, Rule: "q", Limit: 3, Window: time.Minute, Delay: 3 * time.Second}
+	allowed = counters.Decision{
+		Allowed: true, Rule: "q", Limit: 3, Remaining: 2, Window: time.Minute, ResetAfter: time.Second,
+	}
+	denied = counters.Decision{
+		Rule: "q", Limit: 3, Window: time.Minute, RetryAfter: 10 * time.Second, ResetAfter: time.Minute,
+	}
+	never  = counters.Decision{Rule: "q", Limit: 3, Window: time.Minute, RetryAfter: counters.Never}
+	queued = counters.Decision{Allowed: true, Rule: "q", Limit: 3, Window: time.Minute, Delay: 3 * time.Second}
 )
 
 // one describes every call in the same way.
-func one(context.Context, string) rules.Request { return rules.Request{Rule: "q", Identity: "x"} }
+func one(context.Context, string) (rules.Request, error) {
+	return rules.Request{Rule: "q", Identity: "x"}, nil
+}
 
 func TestUnary(t *testing.T) {
 	tests := []struct {
@@ -48,16 +54,19 @@ func TestUnary(t *testing.T) {
 		{"no decision", nil, errors.New("broken"), codes.OK, ""},
 	}
 	for _, tt := range tests {
-		w, end := open(t, &limiter{answer: func(int) ([]counters.Decision, error) { return tt.said, tt.err }}, grpcmw.Options{Describe: one})
+		w, end := open(t, &limiter{answer: func(int) ([]counters.Decision, error) { return tt.said, tt.err }},
+			grpcmw.Options{Describe: one})
 		var header, trailer metadata.MD
 		resp, err := w.UnaryCall(t.Context(), ask("hello"), grpc.Header(&header), grpc.Trailer(&trailer))
-		if status.Code(err) != tt.code || (err == nil) != (string(resp.GetPayload().GetBody()) == "hello") || w.shop.calls() != map[bool]int{true: 1}[err == nil] {
+		if status.Code(err) != tt.code || (err == nil) != (string(resp.GetPayload().GetBody()) == "hello") ||
+			w.shop.calls() != map[bool]int{true: 1}[err == nil] {
 			t.Errorf("%s: %v, %v, %d served", tt.name, resp, err, w.shop.calls())
 		}
 		if got := strings.Join(trailer["ratelimit"], "; "); got != tt.limit || len(header["ratelimit"]) != 0 {
 			t.Errorf("%s: the trailer says %q, the header %v", tt.name, got, header)
 		}
-		if err != nil != (len(trailer["retry-after"]) == 1) || err != nil != (len(trailer["grpc-retry-pushback-ms"]) == 1) {
+		if err != nil != (len(trailer["retry-after"]) == 1) ||
+			err != nil != (len(trailer["grpc-retry-pushback-ms"]) == 1) {
 			t.Errorf("%s: %v", tt.name, trailer)
 		}
 		end()
@@ -73,10 +82,12 @@ func TestDenial(t *testing.T) {
 		rules  string
 	}{
 		{[]counters.Decision{tight}, 1500 * time.Microsecond, "rule:tight it admits 1 per 1s"},
-		{[]counters.Decision{denied, allowed, tight, denied}, 10 * time.Second, "rule:q it admits 3 per 1m0s, rule:tight it admits 1 per 1s"},
+		{[]counters.Decision{denied, allowed, tight, denied}, 10 * time.Second,
+			"rule:q it admits 3 per 1m0s, rule:tight it admits 1 per 1s"},
 		{[]counters.Decision{tight, never}, 0, "rule:tight it admits 1 per 1s, rule:q it admits 3 per 1m0s"},
 	} {
-		w, end := open(t, &limiter{answer: func(int) ([]counters.Decision, error) { return tt.layers, nil }}, grpcmw.Options{Describe: one})
+		w, end := open(t, &limiter{answer: func(int) ([]counters.Decision, error) { return tt.layers, nil }},
+			grpcmw.Options{Describe: one})
 		var trailer metadata.MD
 		_, err := w.UnaryCall(t.Context(), ask("hello"), grpc.Trailer(&trailer))
 		var violated []string
@@ -98,10 +109,12 @@ func TestDenial(t *testing.T) {
 		if tt.wait == 0 {
 			pushback = "-1"
 		}
-		if most := tt.wait*103/100 + time.Millisecond; wait < tt.wait || wait > most || strings.Join(trailer["grpc-retry-pushback-ms"], " ") != pushback {
+		if most := tt.wait*103/100 + time.Millisecond; wait < tt.wait || wait > most ||
+			strings.Join(trailer["grpc-retry-pushback-ms"], " ") != pushback {
 			t.Errorf("to wait for %v, want %v to %v; %v", wait, tt.wait, most, trailer)
 		}
-		if text := status.Convert(err).Message(); !strings.Contains(text, "rule ") || (tt.wait == 0) != strings.Contains(text, "no wait helps") {
+		if text := status.Convert(err).Message(); !strings.Contains(text, "rule ") ||
+			(tt.wait == 0) != strings.Contains(text, "no wait helps") {
 			t.Errorf("the message is %q", text)
 		}
 		end()
@@ -112,14 +125,21 @@ func TestDenial(t *testing.T) {
 func TestManyViolations(t *testing.T) {
 	var layers []counters.Decision
 	for i := range rules.MaxDescriptors {
-		layers = append(layers, counters.Decision{Rule: fmt.Sprintf("%02d%s", i, strings.Repeat("r", counters.MaxRuleName-2)), Limit: 1, RetryAfter: time.Second})
+		layers = append(
+			layers,
+			counters.Decision{
+				Rule: fmt.Sprintf("%02d%s", i, strings.Repeat("r", counters.MaxRuleName-2)), Limit: 1,
+				RetryAfter: time.Second,
+			},
+		)
 	}
-	w, end := open(t, &limiter{answer: func(int) ([]counters.Decision, error) { return layers, nil }}, grpcmw.Options{Describe: one},
-		grpc.WithMaxHeaderListSize(10<<10))
+	w, end := open(t, &limiter{answer: func(int) ([]counters.Decision, error) { return layers, nil }},
+		grpcmw.Options{Describe: one}, grpc.WithMaxHeaderListSize(10<<10))
 	defer end()
 	_, err := w.UnaryCall(t.Context(), ask("hello"))
 	details := status.Convert(err).Details()
-	if status.Code(err) != codes.ResourceExhausted || len(details) != 2 || len(details[0].(*errdetails.QuotaFailure).Violations) < 3 {
+	if status.Code(err) != codes.ResourceExhausted || len(details) != 2 ||
+		len(details[0].(*errdetails.QuotaFailure).Violations) < 3 {
 		t.Errorf("%v with %d details", err, len(details))
 	}
 }
@@ -127,34 +147,38 @@ func TestManyViolations(t *testing.T) {
 // TestRetryPolicy: a client with gRPC's own retry policy comes again when it was told to, and not where no wait helps.
 func TestRetryPolicy(t *testing.T) {
 	policy := grpc.WithDefaultServiceConfig(`{"methodConfig": [{"name": [{}], "retryPolicy": {
-		"maxAttempts": 4, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED", "UNKNOWN"]}}]}`)
-	bubble.Test(t, func(t *testing.T) {
+		"maxAttempts": 4, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1,
+		"retryableStatusCodes": ["RESOURCE_EXHAUSTED", "UNKNOWN"]}}]}`)
+	testkit.VirtualTime(t, func(t *testing.T) {
 		w, end := open(t, inOrder(denied, denied, allowed), grpcmw.Options{Describe: one}, policy)
 		defer end()
 		began := time.Now()
 		_, err := w.UnaryCall(t.Context(), ask("hello"))
-		if took := time.Since(began); err != nil || w.shop.calls() != 1 || took < 20*time.Second || took > 21*time.Second {
+		if took := time.Since(began); err != nil || w.shop.calls() != 1 || took < 20*time.Second ||
+			took > 21*time.Second {
 			t.Errorf("%v after %v, %d served", err, took, w.shop.calls())
 		}
 	})
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		l := inOrder(never)
 		w, end := open(t, l, grpcmw.Options{Describe: one}, policy)
 		defer end()
 		began := time.Now()
 		_, err := w.UnaryCall(t.Context(), ask("hello"))
-		if took := time.Since(began); status.Code(err) != codes.ResourceExhausted || took != 0 || len(l.requests()) != 1 {
+		if took := time.Since(began); status.Code(err) != codes.ResourceExhausted || took != 0 ||
+			len(l.requests()) != 1 {
 			t.Errorf("%v after %v and %d attempts", err, took, len(l.requests()))
 		}
 	})
-	bubble.Test(t, func(t *testing.T) { // what is said of a call that passes leaves the handler's own errors to the policy
+	// what is said of a call that passes leaves the handler's own errors to the policy
+	testkit.VirtualTime(t, func(t *testing.T) {
 		w, end := open(t, inOrder(allowed), grpcmw.Options{Describe: one}, policy)
 		defer end()
 		if _, err := w.UnaryCall(t.Context(), ask("fail")); status.Code(err) != codes.Unknown || w.shop.calls() != 4 {
 			t.Errorf("%v after %d attempts", err, w.shop.calls())
 		}
 	})
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		w, end := open(t, inOrder(denied, allowed), grpcmw.Options{Describe: one, PerMessage: true}, policy)
 		defer end()
 		began := time.Now()
@@ -171,7 +195,7 @@ func TestRetryPolicy(t *testing.T) {
 
 // TestQueue: a call waits for its turn, unless that is after its deadline or its caller has gone.
 func TestQueue(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		w, end := open(t, inOrder(queued), grpcmw.Options{Describe: one})
 		defer end()
 		began := time.Now()
@@ -181,7 +205,8 @@ func TestQueue(t *testing.T) {
 		soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		began = time.Now()
-		if _, err := w.UnaryCall(soon, ask("hello")); status.Code(err) != codes.DeadlineExceeded || time.Since(began) != 0 {
+		if _, err := w.UnaryCall(soon, ask("hello")); status.Code(err) != codes.DeadlineExceeded ||
+			time.Since(began) != 0 {
 			t.Errorf("before its deadline: %v after %v", err, time.Since(began))
 		}
 		gone, leave := context.WithCancel(t.Context())
@@ -205,13 +230,15 @@ func TestStream(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); err == nil || w.shop.calls() != 5 || len(l.requests()) != 1 || strings.Join(stream.Trailer()["ratelimit"], "") != `"q";r=2;t=1` {
+	if _, err := stream.Recv(); err == nil || w.shop.calls() != 5 || len(l.requests()) != 1 ||
+		strings.Join(stream.Trailer()["ratelimit"], "") != `"q";r=2;t=1` {
 		t.Errorf("%v, %d served, %d asked, %v", err, w.shop.calls(), len(l.requests()), stream.Trailer())
 	}
 	if stream, err = w.FullDuplexCall(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); status.Code(err) != codes.ResourceExhausted || w.shop.calls() != 5 || len(stream.Trailer()["retry-after"]) != 1 {
+	if _, err := stream.Recv(); status.Code(err) != codes.ResourceExhausted || w.shop.calls() != 5 ||
+		len(stream.Trailer()["retry-after"]) != 1 {
 		t.Errorf("the second: %v, %d served, %v", err, w.shop.calls(), stream.Trailer())
 	}
 }
@@ -229,7 +256,8 @@ func TestPerMessage(t *testing.T) {
 	if err := stream.Send(&grpc_testing.StreamingOutputCallRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); status.Code(err) != codes.ResourceExhausted || w.shop.calls() != 2 || len(l.requests()) != 3 {
+	if _, err := stream.Recv(); status.Code(err) != codes.ResourceExhausted || w.shop.calls() != 2 ||
+		len(l.requests()) != 3 {
 		t.Errorf("the third: %v, %d served, %d asked", err, w.shop.calls(), len(l.requests()))
 	}
 	if got := stream.Trailer(); len(got["ratelimit"]) != 1 || len(got["grpc-retry-pushback-ms"]) != 1 {
@@ -268,11 +296,15 @@ func TestProbesAreNotLimited(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	if _, err := grpcmw.New(inOrder(allowed), grpcmw.Options{Headers: []string{"draft99"}}); err == nil || !strings.Contains(err.Error(), "draft99") {
+	if _, err := grpcmw.New(inOrder(allowed), grpcmw.Options{Headers: []string{"draft99"}}); err == nil ||
+		!strings.Contains(err.Error(), "draft99") {
 		t.Errorf("unknown headers: %v", err)
 	}
 	l := inOrder(denied)
-	w, end := open(t, l, grpcmw.Options{Describe: func(context.Context, string) rules.Request { return rules.Request{Domain: "edge"} }, Headers: []string{"off"}})
+	w, end := open(t, l, grpcmw.Options{
+		Describe: func(context.Context, string) (rules.Request, error) { return rules.Request{Domain: "edge"}, nil },
+		Headers:  []string{"off"},
+	})
 	defer end()
 	if _, err := w.UnaryCall(t.Context(), ask("hello")); err != nil || len(l.requests()) != 0 {
 		t.Errorf("a call that no rule can be meant for: %v, %d asked", err, len(l.requests()))

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A child is a server in a process of its own. It first says where its doors are, as one line of JSON, and then for each line that it
-// hears how much processor time it has used, in nanoseconds. It ends when its standard input does.
+// child is a server process. It first writes its addresses as one line of JSON, and then, for each line that it reads,
+// the CPU time that it has used in nanoseconds. It exits when its standard input ends.
 type child struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -22,10 +22,10 @@ type child struct {
 	addrs addrs
 }
 
-// addrs are where doors are, by the protocol's server: http, resp, grpc.
+// addrs are the listeners' addresses, by protocol: http, resp, grpc.
 type addrs map[string]string
 
-// start starts a child that is a server of a kind.
+// start starts a child of a kind: "node" or "bare".
 func start(ctx context.Context, kind string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -55,8 +55,8 @@ func start(ctx context.Context, kind string) (*child, error) {
 	return c, nil
 }
 
-// used is the processor time that the child has used.
-func (c *child) used() (time.Duration, error) {
+// cpuTime returns the CPU time that the child has used.
+func (c *child) cpuTime() (time.Duration, error) {
 	if _, err := c.in.Write([]byte{'\n'}); err != nil {
 		return 0, err
 	}
@@ -70,24 +70,24 @@ func (c *child) stop() {
 	_ = c.cmd.Wait()
 }
 
-// serve is what a child does.
+// serve runs in the child.
 func serve(ctx context.Context, kind string, in io.Reader, out io.Writer) error {
-	// A server with a small heap collects its garbage far more often than one with a large one. Both are to do it as often.
+	// The smaller a heap, the more often it is collected. Both servers must collect as often.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
 	servers := map[string]func(context.Context) (addrs, func() error, error){"node": serveNode, "bare": serveBare}
 	open, ok := servers[kind]
 	if !ok {
-		return fmt.Errorf("there is no server %q", kind)
+		return fmt.Errorf("unknown server %q", kind)
 	}
-	at, stop, err := open(ctx)
+	addrs, stop, err := open(ctx)
 	if err != nil {
 		return err
 	}
-	if err := json.NewEncoder(out).Encode(at); err != nil {
+	if err := json.NewEncoder(out).Encode(addrs); err != nil {
 		return err
 	}
-	for asked := bufio.NewScanner(in); asked.Scan(); {
+	for lines := bufio.NewScanner(in); lines.Scan(); {
 		var u syscall.Rusage
 		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 			return err

@@ -2,21 +2,75 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// bareGRPC is what one would write with grpc-go, with as many goroutines that last as a node has (see rlsapi).
+// grpcConns is the number of connections that the clients share: Envoy opens one per worker thread, here of two cores.
+const grpcConns = 2
+
+// grpcClient has one call at a time. The first grpcConns of them close the connections.
+type grpcClient struct {
+	rls   rls.RateLimitServiceClient
+	close func() error
+}
+
+// dialGRPC distributes n clients over grpcConns connections.
+func dialGRPC(_ context.Context, addr string, n, _ int) (all []client, err error) {
+	for i := range n {
+		if i >= grpcConns {
+			all = append(all, &grpcClient{all[i%grpcConns].(*grpcClient).rls, func() error { return nil }})
+			continue
+		}
+		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return nil, errors.Join(err, closeAll(all))
+		}
+		all = append(all, &grpcClient{rls.NewRateLimitServiceClient(conn), conn.Close})
+	}
+	return all, nil
+}
+
+func (c *grpcClient) Close() error { return c.close() }
+
+func (c *grpcClient) check(n int) error {
+	entry := &common.RateLimitDescriptor_Entry{Key: "remote_address", Value: identity(n)}
+	request := &rls.RateLimitRequest{Domain: "edge", Descriptors: []*common.RateLimitDescriptor{{
+		Entries: []*common.RateLimitDescriptor_Entry{entry}}}}
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		resp, err := c.rls.ShouldRateLimit(ctx, request)
+		cancel()
+		switch {
+		case status.Code(err) == codes.DeadlineExceeded: // a busy machine
+		case err != nil:
+			return err
+		case resp.OverallCode != rls.RateLimitResponse_OK:
+			return fmt.Errorf("%w: %v", errLimited, resp.OverallCode)
+		default:
+			return nil
+		}
+	}
+}
+
+// bareGRPC is a plain grpc-go server, with as many stream workers as a node has (see rlsapi).
 func bareGRPC() *grpc.Server {
 	s := grpc.NewServer(grpc.NumStreamWorkers(64))
 	rls.RegisterRateLimitServiceServer(s, bareRLS{})
 	return s
 }
 
-// bareRLS decides nothing. It makes the message that a node answers with anew, as whoever writes a service does.
+// bareRLS admits every request. It builds a new response each time, as a service does.
 type bareRLS struct {
 	rls.UnimplementedRateLimitServiceServer
 }
@@ -25,8 +79,10 @@ func (bareRLS) ShouldRateLimit(context.Context, *rls.RateLimitRequest) (*rls.Rat
 	return &rls.RateLimitResponse{
 		OverallCode: rls.RateLimitResponse_OK,
 		Statuses: []*rls.RateLimitResponse_DescriptorStatus{{
-			Code:           rls.RateLimitResponse_OK,
-			CurrentLimit:   &rls.RateLimitResponse_RateLimit{Name: "per_ip", RequestsPerUnit: 100000000, Unit: rls.RateLimitResponse_RateLimit_MINUTE},
+			Code: rls.RateLimitResponse_OK,
+			CurrentLimit: &rls.RateLimitResponse_RateLimit{
+				Name: "per_ip", RequestsPerUnit: 100000000, Unit: rls.RateLimitResponse_RateLimit_MINUTE,
+			},
 			LimitRemaining: 99999958, DurationUntilReset: &durationpb.Duration{Seconds: 60, Nanos: 1},
 		}},
 		ResponseHeadersToAdd: []*core.HeaderValue{

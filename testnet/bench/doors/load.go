@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// inFlight is how many clients ask at a time.
-const inFlight = 64
+// numClients is the number of clients, each with one request in flight.
+const numClients = 64
 
-func disconnect(all []client) error {
+func closeAll(all []client) error {
 	var errs []error
 	for _, c := range all {
 		errs = append(errs, c.Close())
@@ -19,8 +19,8 @@ func disconnect(all []client) error {
 	return errors.Join(errs...)
 }
 
-// each lets every client ask on its own, and returns what they asked for in all.
-func each(all []client, f func(i int, c client) (asked int, err error)) (asked int, err error) {
+// each runs f for every client concurrently, and returns the sum of the checks.
+func each(all []client, f func(i int, c client) (checks int, err error)) (checks int, err error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for i, c := range all {
@@ -28,51 +28,53 @@ func each(all []client, f func(i int, c client) (asked int, err error)) (asked i
 			n, failed := f(i, c)
 			mu.Lock()
 			defer mu.Unlock()
-			asked, err = asked+n, errors.Join(err, failed)
+			checks, err = checks+n, errors.Join(err, failed)
 		})
 	}
 	wg.Wait()
-	return asked, err
+	return checks, err
 }
 
-// flatOut has every client ask as soon as it has its answer.
-func flatOut(ctx context.Context, p *protocol, all []client, d time.Duration) (asked int, err error) {
+// closedLoop has every client send a request once the one before is answered.
+func closedLoop(ctx context.Context, p *protocol, all []client, d time.Duration) (checks int, err error) {
 	end := time.Now().Add(d)
-	return each(all, func(i int, c client) (asked int, err error) {
-		for n := i * clients / inFlight; time.Now().Before(end) && ctx.Err() == nil; n += p.deep {
-			if err := c.ask(n); err != nil {
-				return asked, err
+	return each(all, func(i int, c client) (checks int, err error) {
+		for n := i * identities / numClients; time.Now().Before(end) && ctx.Err() == nil; n += p.depth {
+			if err := c.check(n); err != nil {
+				return checks, err
 			}
-			asked += p.deep
+			checks += p.depth
 		}
-		return asked, context.Cause(ctx)
+		return checks, context.Cause(ctx)
 	})
 }
 
-// steady asks at a rate, whether answers have come or not: a check that had to wait for its client counts from when it was due.
-func steady(ctx context.Context, p *protocol, all []client, rate int, d time.Duration) (took []time.Duration, err error) {
+// openLoop sends requests at a rate of checks per second. The latency of a request counts from when it was due, also
+// if its client was still busy then. It returns the sorted latencies.
+func openLoop(ctx context.Context, p *protocol, all []client, rate int, d time.Duration) ([]time.Duration, error) {
 	var mu sync.Mutex
-	every := time.Duration(p.deep) * time.Second / time.Duration(rate)
+	var latencies []time.Duration
+	interval := time.Duration(p.depth) * time.Second / time.Duration(rate)
 	start := time.Now().Add(10 * time.Millisecond)
-	_, err = each(all, func(i int, c client) (asked int, err error) {
+	_, err := each(all, func(i int, c client) (checks int, err error) {
 		var own []time.Duration
 		for n := i; ; n += len(all) {
-			after := time.Duration(n) * every
+			after := time.Duration(n) * interval
 			if after > d || ctx.Err() != nil {
 				break
 			}
 			due := start.Add(after)
 			time.Sleep(time.Until(due))
-			if err := c.ask(n * p.deep); err != nil {
+			if err := c.check(n * p.depth); err != nil {
 				return 0, err
 			}
 			own = append(own, time.Since(due))
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		took = append(took, own...)
+		latencies = append(latencies, own...)
 		return 0, context.Cause(ctx)
 	})
-	slices.Sort(took)
-	return took, err
+	slices.Sort(latencies)
+	return latencies, err
 }

@@ -1,18 +1,17 @@
-// Command doors measures what each door of a node costs: the processor time of the server for a check, as a multiple of that of a bare
-// server of the same protocol, which decodes the same requests and returns the same answers without deciding; and how long a check takes
-// under a steady load.
+// Command doors measures the cost of each API of a node: the CPU time of the server per check, as a multiple of that of
+// a bare server of the same protocol, which decodes the same requests and returns the same answers without deciding;
+// and the latency of a check under a steady load.
 //
 //	go run ./doors           some three minutes; writes DOORS.md
-//	go run ./doors --quick   short slices; writes nothing
+//	go run ./doors --quick   short slices; prints the report
 //
-// Node and bare server are processes of their own, with the same settings for garbage collection, and are asked in turns, a slice each,
-// round after round; a ratio is the median of those within the rounds, so that a machine that is busy for a while disturbs both alike. Their
-// time is what the system says that the process used, on both sides of the system call.
+// Node and bare server are processes with the same garbage collector settings. The clients load them in turns, a slice
+// each, round after round. A ratio is the median of the ratios within the rounds, so that a busy machine slows both
+// down alike. The CPU time is the user and system time of the server process.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -32,8 +31,8 @@ func main() {
 	}
 }
 
-// pace is how long and how often is measured.
-type pace struct {
+// duration sets how long and how often to measure.
+type duration struct {
 	rounds int
 	slice  time.Duration
 	steady time.Duration // of the steady load
@@ -45,37 +44,25 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	flags := flag.NewFlagSet("doors", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	quick := flags.Bool("quick", false, "short slices, fewer rounds; DOORS.md stays as it is")
-	only := flags.String("only", "", "measure only the protocol of this `NAME`; DOORS.md stays as it is")
-	asJSON := flags.Bool("json", false, "print JSON instead of tables")
-	out := flags.String("out", "DOORS.md", "`FILE` for the tables of a whole run")
+	quick := flags.Bool("quick", false, "short slices, fewer rounds; print the report instead of writing DOORS.md")
+	only := flags.String("only", "", "measure only the protocol of this `NAME`; print the report")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
-	p := pace{rounds: 11, slice: time.Second, steady: 10 * time.Second}
+	d := duration{rounds: 11, slice: time.Second, steady: 10 * time.Second}
 	if *quick {
-		p = pace{rounds: 3, slice: 200 * time.Millisecond, steady: time.Second}
+		d = duration{rounds: 3, slice: 200 * time.Millisecond, steady: time.Second}
 	}
-	r, err := measure(ctx, p, *only, stderr)
+	r, err := measure(ctx, d, *only, stderr)
 	if err != nil {
 		return err
 	}
-	if *asJSON {
-		enc := json.NewEncoder(stdout)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(r)
-	} else {
-		err = r.write(stdout)
-	}
-	if err != nil || *quick || *only != "" {
+	if *quick || *only != "" {
+		_, err = io.WriteString(stdout, r.markdown())
 		return err
 	}
-	f, err := os.Create(*out)
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.write(f), f.Close())
+	return os.WriteFile("DOORS.md", []byte(r.markdown()), 0o644)
 }

@@ -12,11 +12,10 @@ import (
 	"time"
 )
 
-// rate is that of the steady load, in checks a second.
-const rate = 20_000
-
-// mostP99Ms is the goal of the steady load.
-const mostP99Ms = 5.0
+const (
+	steadyRate = 20_000 // checks per second
+	maxP99Ms   = 5.0    // goal of the latency at steadyRate
+)
 
 func verdict(met bool) string {
 	if met {
@@ -25,31 +24,22 @@ func verdict(met bool) string {
 	return "missed"
 }
 
-// report is all that a run found.
+// report holds the results of a run.
 type report struct {
-	Machine string  `json:"machine"`
-	Rounds  int     `json:"rounds"`
-	SliceMs float64 `json:"slice_ms"`
-	Doors   []cost  `json:"doors"`
+	duration duration
+	costs    []cost
 }
 
-// cost is that of one protocol.
+// cost is the result of one protocol.
 type cost struct {
-	Protocol string  `json:"protocol"`
-	Goal     string  `json:"goal"`     // of the ratio, or of the node's time, and whether it is met
-	Promptly string  `json:"promptly"` // the same of P99Ms
-	Ratio    float64 `json:"ratio"`    // the median of the rounds
-	Lowest   float64 `json:"lowest"`   // of the rounds
-	Highest  float64 `json:"highest"`  //
-	NodeNs   float64 `json:"node_ns"`  // processor time a check, the median of the rounds
-	BareNs   float64 `json:"bare_ns"`  //
-	P50Ms    float64 `json:"p50_ms"`   // at the steady load
-	P99Ms    float64 `json:"p99_ms"`   //
-	MaxMs    float64 `json:"max_ms"`   //
-	Steady   int     `json:"checks"`   // of the steady load
+	protocol            *protocol
+	ratio, lowest, max  float64 // node to bare server within a round: the median, the least and the most
+	nodeNS, bareNS      float64 // CPU time per check, the medians of the rounds
+	p50MS, p99MS, worst float64 // latency at steadyRate
+	checks              int     // at steadyRate
 }
 
-func measure(ctx context.Context, p pace, only string, progress io.Writer) (*report, error) {
+func measure(ctx context.Context, d duration, only string, progress io.Writer) (*report, error) {
 	node, err := start(ctx, "node")
 	if err != nil {
 		return nil, err
@@ -60,81 +50,71 @@ func measure(ctx context.Context, p pace, only string, progress io.Writer) (*rep
 		return nil, err
 	}
 	defer bare.stop()
-	r := &report{Machine: machine(), Rounds: p.rounds, SliceMs: p.slice.Seconds() * 1e3}
+	r := &report{duration: d}
 	for i := range protocols {
-		if q := &protocols[i]; only == "" || q.name == only {
-			fmt.Fprintln(progress, q.name)
-			c, err := compare(ctx, p, q, node, bare)
+		if p := &protocols[i]; only == "" || p.name == only {
+			fmt.Fprintln(progress, p.name)
+			c, err := compare(ctx, d, p, node, bare)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", q.name, err)
+				return nil, fmt.Errorf("%s: %w", p.name, err)
 			}
-			r.Doors = append(r.Doors, c)
+			r.costs = append(r.costs, c)
 		}
 	}
-	if len(r.Doors) == 0 {
-		return nil, fmt.Errorf("there is no protocol %q", only)
+	if len(r.costs) == 0 {
+		return nil, fmt.Errorf("unknown protocol %q", only)
 	}
 	return r, nil
 }
 
-// compare measures one protocol.
-func compare(ctx context.Context, p pace, q *protocol, node, bare *child) (c cost, err error) {
-	c = cost{Protocol: q.name}
-	var ratios, nodes, bares []float64
-	atNode, err := q.connect(ctx, node.addrs[q.server], inFlight, q.deep)
-	if err != nil {
-		return c, err
+// compare measures one protocol, node and bare server in turns.
+func compare(ctx context.Context, d duration, p *protocol, servers ...*child) (c cost, err error) {
+	var clients [2][]client
+	for i, s := range servers {
+		if clients[i], err = p.dial(ctx, s.addrs[p.server], numClients, p.depth); err != nil {
+			return c, err
+		}
+		defer func() { err = errors.Join(err, closeAll(clients[i])) }()
 	}
-	defer func() { err = errors.Join(err, disconnect(atNode)) }()
-	atBare, err := q.connect(ctx, bare.addrs[q.server], inFlight, q.deep)
-	if err != nil {
-		return c, err
-	}
-	defer func() { err = errors.Join(err, disconnect(atBare)) }()
-	for round := range p.rounds + 1 {
-		var ns [2]float64
+	var ns [2][]float64
+	var ratios []float64
+	for round := range d.rounds + 1 {
+		var took [2]float64
 		for turn := range 2 {
-			which := (turn + round) % 2 // who goes first takes turns, too
-			server, all := node, atNode
-			if which == 1 {
-				server, all = bare, atBare
-			}
-			if ns[which], err = slice(ctx, q, server, all, p.slice); err != nil {
+			i := (turn + round) % 2 // they also take turns in going first
+			if took[i], err = slice(ctx, p, servers[i], clients[i], d.slice); err != nil {
 				return c, err
 			}
 		}
 		if round > 0 { // the first warms up
-			ratios, nodes, bares = append(ratios, ns[0]/ns[1]), append(nodes, ns[0]), append(bares, ns[1])
+			ratios = append(ratios, took[0]/took[1])
+			ns[0], ns[1] = append(ns[0], took[0]), append(ns[1], took[1])
 		}
 	}
-	c.Ratio, c.Lowest, c.Highest, c.NodeNs, c.BareNs = median(ratios), slices.Min(ratios), slices.Max(ratios), median(nodes), median(bares)
-	if q.deep == 1 {
-		c.Goal = fmt.Sprintf("%.2f: %s", q.most, verdict(c.Ratio <= q.most))
-	} else {
-		c.Goal = fmt.Sprintf("%.1f us: %s", q.most, verdict(c.NodeNs <= q.most*1e3))
-	}
-	took, err := steady(ctx, q, atNode, rate, p.steady)
+	latencies, err := openLoop(ctx, p, clients[0], steadyRate, d.steady)
 	if err != nil {
 		return c, err
 	}
-	at := func(share float64) float64 { return took[int(share*float64(len(took)-1))].Seconds() * 1e3 }
-	c.P50Ms, c.P99Ms, c.MaxMs, c.Steady = at(0.5), at(0.99), at(1), len(took)*q.deep
-	c.Promptly = fmt.Sprintf("%.0f ms: %s", mostP99Ms, verdict(c.P99Ms < mostP99Ms))
-	return c, nil
+	ms := func(q float64) float64 { return latencies[int(q*float64(len(latencies)-1))].Seconds() * 1e3 }
+	return cost{
+		protocol: p, ratio: median(ratios), lowest: slices.Min(ratios), max: slices.Max(ratios),
+		nodeNS: median(ns[0]), bareNS: median(ns[1]),
+		p50MS: ms(0.5), p99MS: ms(0.99), worst: ms(1), checks: len(latencies) * p.depth,
+	}, nil
 }
 
-// slice is the processor time that a server uses for a check while all clients ask.
-func slice(ctx context.Context, q *protocol, server *child, all []client, d time.Duration) (ns float64, err error) {
-	before, err := server.used()
+// slice returns the CPU time of a server per check while all clients load it.
+func slice(ctx context.Context, p *protocol, server *child, all []client, d time.Duration) (ns float64, err error) {
+	before, err := server.cpuTime()
 	if err != nil {
 		return 0, err
 	}
-	asked, err := flatOut(ctx, q, all, d)
+	checks, err := closedLoop(ctx, p, all, d)
 	if err != nil {
 		return 0, err
 	}
-	after, err := server.used()
-	return float64(after-before) / float64(max(1, asked)), err
+	after, err := server.cpuTime()
+	return float64(after-before) / float64(max(1, checks)), err
 }
 
 func median(values []float64) float64 {
@@ -154,33 +134,43 @@ func machine() string {
 	return fmt.Sprintf("%d cores of %s, %s", runtime.NumCPU(), model, runtime.Version())
 }
 
-// write writes Markdown.
-func (r *report) write(w io.Writer) error {
+// cpuGoal is the goal of the CPU time, and whether it is met.
+func (c *cost) cpuGoal() string {
+	if goal := c.protocol.goal; c.protocol.depth > 1 {
+		return fmt.Sprintf("%.1f us: %s", goal, verdict(c.nodeNS <= goal*1e3))
+	} else {
+		return fmt.Sprintf("%.2f: %s", goal, verdict(c.ratio <= goal))
+	}
+}
+
+func (r *report) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `# What the doors cost
+	fmt.Fprintf(&b, `# Cost of the APIs
 
-By `+"`make bench-doors`"+`, on %s. Node, bare server and clients share the machine; %d clients are in flight, and ask for %d identities
-under one rule that denies nobody. Of each protocol node and bare server were asked in turns, %d rounds of %.0f ms each.
+By `+"`make bench-doors`"+`, on %s. Node, bare server and clients share the machine. %d clients have one request each
+in flight, for %d identities under one rule that denies nobody. They load node and bare server of each protocol in
+turns, %d rounds of %.0f ms each.
 
-The processor time of the server, system calls and all, for a check. The bare server decodes the same requests and returns the same
-answers without deciding: over HTTP it is what one would write with net/http and encoding/json, for ShouldRateLimit with grpc-go, for CL.THROTTLE it is this project's own
-door before a limiter that decides nothing.
+CPU time of the server per check, user and system time. The bare server decodes the same requests and returns the same
+answers without deciding: a plain server with net/http and encoding/json, one with grpc-go, and this project's own
+server of the Redis protocol before a limiter that admits everything.
 
-| door | node | bare | ratio | rounds | goal |
+| API | node | bare | ratio | rounds | goal |
 |---|---|---|---|---|---|
-`, r.Machine, inFlight, clients, r.Rounds, r.SliceMs)
-	for _, c := range r.Doors {
-		fmt.Fprintf(&b, "| %s | %.2f us | %.2f us | %.2f | %.2f to %.2f | %s |\n", c.Protocol, c.NodeNs/1e3, c.BareNs/1e3, c.Ratio, c.Lowest, c.Highest, c.Goal)
+`, machine(), numClients, identities, r.duration.rounds, r.duration.slice.Seconds()*1e3)
+	for _, c := range r.costs {
+		fmt.Fprintf(&b, "| %s | %.2f us | %.2f us | %.2f | %.2f to %.2f | %s |\n", c.protocol.name, c.nodeNS/1e3,
+			c.bareNS/1e3, c.ratio, c.lowest, c.max, c.cpuGoal())
 	}
 	fmt.Fprintf(&b, `
-How long a check takes at %d a second, from when it was due.
+Latency of a check at %d a second, from when it was due. It includes the client's own time.
 
-| door | median | p99 | goal | longest | checks |
+| API | median | p99 | goal | longest | checks |
 |---|---|---|---|---|---|
-`, rate)
-	for _, c := range r.Doors {
-		fmt.Fprintf(&b, "| %s | %.2f ms | %.2f ms | %s | %.1f ms | %d |\n", c.Protocol, c.P50Ms, c.P99Ms, c.Promptly, c.MaxMs, c.Steady)
+`, steadyRate)
+	for _, c := range r.costs {
+		fmt.Fprintf(&b, "| %s | %.2f ms | %.2f ms | %.0f ms: %s | %.1f ms | %d |\n", c.protocol.name, c.p50MS, c.p99MS,
+			maxP99Ms, verdict(c.p99MS < maxP99Ms), c.worst, c.checks)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

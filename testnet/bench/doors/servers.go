@@ -13,8 +13,9 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/envoy"
 	"github.com/edgelimit/edgelimit/node/respapi"
-	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
 const ruleFile = `
@@ -25,14 +26,18 @@ descriptors:
 
 // serveNode serves a node with one rule that denies nobody.
 func serveNode(ctx context.Context) (addrs, func() error, error) {
-	set, err := rules.Parse("doors.yaml", []byte(ruleFile))
+	set, err := rulefile.Parse("doors.yaml", []byte(ruleFile))
 	if err != nil {
 		return nil, nil, err
 	}
 	cfg := node.DefaultConfig()
-	cfg.NodeID, cfg.HTTP, cfg.GRPC, cfg.RESP, cfg.Health, cfg.RuleSet = "bench", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "", set
-	cfg.Logger = slog.New(slog.DiscardHandler)
-	cfg.Requests = actions.Config{Domain: "edge", Descriptors: []actions.Descriptor{{{Key: "remote_address", Source: "header X-Client"}}}}
+	cfg.NodeID, cfg.Health, cfg.RuleSet = "bench", "", set
+	cfg.HTTP, cfg.GRPC, cfg.RESP = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Envoy, cfg.Logger = envoy.Service, slog.New(slog.DiscardHandler)
+	cfg.Requests = actions.Config{
+		Domain:      "edge",
+		Descriptors: []actions.Descriptor{{{Key: "remote_address", Source: "header X-Client"}}},
+	}
 	n, err := node.New(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -43,36 +48,38 @@ func serveNode(ctx context.Context) (addrs, func() error, error) {
 	for n.Ready() != nil {
 		time.Sleep(time.Millisecond)
 	}
-	return addrs{"http": n.Addr("http"), "grpc": n.Addr("grpc"), "resp": n.Addr("resp")}, func() error { cancel(); return <-ended }, nil
+	stop := func() error { cancel(); return <-ended }
+	return addrs{"http": n.Addr("http"), "grpc": n.Addr("grpc"), "resp": n.Addr("resp")}, stop, nil
 }
 
-// serveBare serves the same protocols. It reads all of a request, and answers every one alike.
+// serveBare serves the same protocols. It decodes each request and returns a constant answer.
 func serveBare(context.Context) (addrs, func() error, error) {
-	web, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, nil, err
-	}
-	redis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, nil, err
-	}
-	rpc, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, nil, err
+	var ls [3]net.Listener
+	for i := range ls {
+		var err error
+		if ls[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return nil, nil, err
+		}
 	}
 	g := bareGRPC()
-	h := &http.Server{Handler: bareHTTP(), ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
+	h := &http.Server{
+		Handler: bareHTTP(), ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second,
+		WriteTimeout: 10 * time.Second,
+	}
 	r := respapi.New(bareLimiter{}, respapi.Options{Logger: slog.New(slog.DiscardHandler)})
-	failed := make(chan error, 3)
-	go func() { failed <- h.Serve(web) }()
-	go func() { failed <- r.Serve(redis) }()
-	go func() { failed <- g.Serve(rpc) }()
+	failed := make(chan error, len(ls))
+	go func() { failed <- h.Serve(ls[0]) }()
+	go func() { failed <- g.Serve(ls[1]) }()
+	go func() { failed <- r.Serve(ls[2]) }()
 	stop := func() error {
 		g.Stop()
 		err := errors.Join(h.Close(), r.Close())
-		return errors.Join(err, ignoreClosed(<-failed), ignoreClosed(<-failed), ignoreClosed(<-failed))
+		for range ls {
+			err = errors.Join(err, ignoreClosed(<-failed))
+		}
+		return err
 	}
-	return addrs{"http": web.Addr().String(), "grpc": rpc.Addr().String(), "resp": redis.Addr().String()}, stop, nil
+	return addrs{"http": ls[0].Addr().String(), "grpc": ls[1].Addr().String(), "resp": ls[2].Addr().String()}, stop, nil
 }
 
 func ignoreClosed(err error) error {
@@ -82,7 +89,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// checkBody and checkAnswer are those of /v1/check.
+// checkBody and checkAnswer are the bodies of /v1/check.
 type checkBody struct {
 	Domain      string         `json:"domain"`
 	Descriptors [][]checkEntry `json:"descriptors"`
@@ -107,10 +114,10 @@ type checkAnswer struct {
 	Degraded   bool   `json:"degraded"`
 }
 
-// bareHTTP is what one would write with net/http and encoding/json.
+// bareHTTP is a plain server with net/http and encoding/json.
 func bareHTTP() http.Handler {
 	mux := http.NewServeMux()
-	says := func(h http.Header) {
+	setHeaders := func(h http.Header) {
 		h.Set("RateLimit-Policy", `"per_ip";q=100000000;w=60`)
 		h.Set("RateLimit", `"per_ip";r=99999958;t=60`)
 		h.Set("X-RateLimit-Limit", "100000000")
@@ -118,28 +125,30 @@ func bareHTTP() http.Handler {
 		h.Set("X-RateLimit-Reset", "60")
 	}
 	mux.HandleFunc("POST /v1/check", func(w http.ResponseWriter, r *http.Request) {
-		var asked checkBody
+		var request checkBody
 		b, err := io.ReadAll(r.Body)
 		if err == nil {
-			err = json.Unmarshal(b, &asked)
+			err = json.Unmarshal(b, &request)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		says(w.Header())
+		setHeaders(w.Header())
 		w.Header().Set("Content-Type", "application/json")
-		b, _ = json.Marshal(checkAnswer{Allowed: true, Rule: "per_ip", Limit: 100000000, Remaining: 99999958, ResetAfter: 60000, Mode: "enforce"})
+		b, _ = json.Marshal(checkAnswer{
+			Allowed: true, Rule: "per_ip", Limit: 100000000, Remaining: 99999958, ResetAfter: 60000, Mode: "enforce",
+		})
 		_, _ = w.Write(b)
 	})
 	mux.HandleFunc("/v1/auth", func(w http.ResponseWriter, _ *http.Request) {
-		says(w.Header())
+		setHeaders(w.Header())
 		w.Header().Set("X-RL-Decision", "allow")
 	})
 	return mux
 }
 
-// bareLimiter decides nothing.
+// bareLimiter admits every request.
 type bareLimiter struct{}
 
 func (bareLimiter) TakeLimit(l *counters.Limit, _ []byte, _ uint64) counters.Decision {

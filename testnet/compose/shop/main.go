@@ -2,8 +2,8 @@
 //
 //	curl http://127.0.0.1:8113/buy?client=alice
 //
-// It asks its sidecar on loopback before it serves. Should the sidecar be away, it serves all the same: a limiter that is down
-// must not take the shop down.
+// It asks its sidecar on loopback before it serves. Should the sidecar be away, it serves all the same: a limiter that
+// is down must not take the shop down.
 package main
 
 import (
@@ -40,10 +40,8 @@ func main() {
 
 func serve(ctx context.Context) error {
 	s := &http.Server{
-		Addr:              listen,
-		Handler:           newShop("http://127.0.0.1:8080", slog.Default()),
-		ReadHeaderTimeout: 2 * time.Second,
-		IdleTimeout:       time.Minute,
+		Addr: listen, Handler: newShop("http://127.0.0.1:8080", slog.Default()), ReadHeaderTimeout: 2 * time.Second,
+		IdleTimeout: time.Minute,
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- s.ListenAndServe() }()

@@ -27,10 +27,12 @@ func buyAt(t *testing.T, sidecar string) *httptest.ResponseRecorder {
 }
 
 func TestBuy(t *testing.T) {
-	if w := buy(t, 200, `{"allowed":true,"remaining":7}`); w.Code != 200 || !strings.Contains(w.Body.String(), "7 left") {
+	if w := buy(t, 200, `{"allowed":true,"remaining":7}`); w.Code != 200 ||
+		!strings.Contains(w.Body.String(), "7 left") {
 		t.Errorf("admitted: %d %s", w.Code, w.Body)
 	}
-	if w := buy(t, 200, `{"allowed":false,"retry_after_ms":1200}`); w.Code != 429 || w.Header().Get("Retry-After") != "2" {
+	if w := buy(t, 200, `{"allowed":false,"retry_after_ms":1200}`); w.Code != 429 ||
+		w.Header().Get("Retry-After") != "2" {
 		t.Errorf("denied: %d, Retry-After %s", w.Code, w.Header().Get("Retry-After"))
 	}
 }
@@ -38,7 +40,8 @@ func TestBuy(t *testing.T) {
 func TestTheShopOutlivesItsSidecar(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	for what, w := range map[string]*httptest.ResponseRecorder{"gone": buyAt(t, gone.URL), "refuses": buy(t, 500, ""), "rubbish": buy(t, 200, "rubbish")} {
+	for what, w := range map[string]*httptest.ResponseRecorder{"gone": buyAt(t, gone.URL), "refuses": buy(t, 500, ""),
+		"rubbish": buy(t, 200, "rubbish")} {
 		if w.Code != 200 || !strings.Contains(w.Body.String(), "sidecar is away") {
 			t.Errorf("%s: %d %s", what, w.Code, w.Body)
 		}

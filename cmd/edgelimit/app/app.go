@@ -1,0 +1,81 @@
+// Package app is the command line of the binary edgelimit: its commands, their help and their errors. Another binary
+// can run the same commands with an [Extension] of serve.
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/edgelimit/edgelimit/node"
+)
+
+// Extension adds to the command serve.
+type Extension struct {
+	// Flags are more flags of serve.
+	Flags []cli.Flag
+	// Configure changes a node's configuration before the node is made, by those flags. It may be nil.
+	Configure func(*cli.Context, *node.Config) error
+}
+
+// Main runs the command that the process's arguments name until it ends or a signal stops it. It returns the exit
+// status.
+func Main(app *cli.App) (exitCode int) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	return Run(ctx, app, os.Args)
+}
+
+// Run runs the command that args name, which begin with the program's name, and prints its error. It returns the exit
+// status.
+func Run(ctx context.Context, app *cli.App, args []string) (exitCode int) {
+	if err := execute(ctx, app, args); err != nil {
+		return reportError(app.ErrWriter, err)
+	}
+	return 0
+}
+
+// New returns all commands, with the extensions of serve.
+func New(extensions ...Extension) *cli.App {
+	return &cli.App{
+		Name:  "edgelimit",
+		Usage: "a multi-region edge rate limiter whose nodes decide in memory and gossip what they admitted",
+		Description: "Start a node:       edgelimit serve\n" +
+			"Ask it:             edgelimit check --rule per_ip --identity 192.0.2.1\n" +
+			"Lift a ban:         edgelimit unban --rule login --identity 192.0.2.1\n" +
+			"See a partition:    edgelimit demo\n" +
+			"Plan a deployment:  edgelimit sim\n" +
+			"Choose its limits:  edgelimit replay --rules rules.yaml access.log\n" +
+			"Check rule files:   edgelimit rules validate rules.yaml",
+		Commands: []*cli.Command{
+			serveCommand(extensions), demoCommand(), simCommand(), replayCommand(), checkCommand(), unbanCommand(),
+			rulesCommand(), healthCommand(), keygenCommand(), completionCommand(), versionCommand(),
+		},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version, the commit, Go's version and the " +
+			"platform"}},
+		Reader: os.Stdin, Writer: os.Stdout, ErrWriter: os.Stderr,
+	}
+}
+
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "version",
+		Usage: "print the version, the commit, Go's version and the platform",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print JSON"}},
+		Action: func(c *cli.Context) error {
+			if c.Bool("json") {
+				return printJSON(c, node.BuildVersion())
+			}
+			return printVersion(c)
+		},
+	}
+}
+
+func printVersion(c *cli.Context) error {
+	_, err := fmt.Fprintln(c.App.Writer, "edgelimit", node.BuildVersion())
+	return err
+}

@@ -1,0 +1,50 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/edgelimit/edgelimit/node"
+)
+
+func keygenCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "keygen",
+		Usage: "make the key file of a new cluster",
+		Description: "The file holds the key that encrypts gossip and the secret under which identities are hashed. " +
+			"Every node of the cluster has the same one.\n\n" +
+			"edgelimit keygen --out /etc/edgelimit/cluster.key\n\n" +
+			"Exit status: 0 made, 2 not made.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "out", Usage: "write to `FILE`, for its owner only (mode 0600), and make the " +
+				"folders " +
+				"that are missing (0700); without it: to standard output"},
+			&cli.BoolFlag{Name: "force", Usage: "replace a file that is there: a cluster that uses it falls apart " +
+				"until every node has the new one"},
+		},
+		Action: keygen,
+	}
+}
+
+func keygen(c *cli.Context) error {
+	name := c.String("out")
+	if name == "" {
+		return node.WriteKeyFile(c.App.Writer)
+	}
+	err := node.CreateKeyFile(name, c.Bool("force"))
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists already, and nodes may use it; choose another file, or replace it with --force",
+			name)
+	} else if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.App.Writer, `Wrote %s. Whoever can read it can join the cluster.
+Next: copy it to every node, readable by the user that runs the node alone
+(chmod 600, chown), and start each with
+  edgelimit serve --key-file %s --gossip HOST:PORT ...
+`, name, name)
+	return err
+}

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// checkLinger stops a process that lingers: it is unready and answers until a second signal, and ends in order then.
+func checkLinger(t *testing.T, binary string) {
+	door, health := free(t), free(t)
+	p := start(t, binary, "serve", "--http", door, "--health", health, "--linger", "5m")
+	eventually(t, "ready", func() bool { return strings.Contains(p.said.String(), "msg=ready") })
+	signal := func(s syscall.Signal) {
+		t.Helper()
+		if err := p.cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal(syscall.SIGTERM)
+	eventually(t, "unready", func() bool {
+		status, _, _, err := fetch("GET", "http://"+health+"/readyz", "")
+		return err == nil && status == 503
+	})
+	status, _, answer, err := fetch("POST", "http://"+door+"/v1/check", `{"rule":"per_ip","identity":"192.0.2.1"}`)
+	if status != 200 || err != nil {
+		t.Errorf("while it lingers: %d %s %v", status, answer, err)
+	}
+	signal(syscall.SIGINT)
+	if code := p.exit(t, 10*time.Second); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	said := p.said.String()
+	if !strings.Contains(said, "linger=5m0s") || !strings.Contains(said, "the linger was cut short") {
+		t.Errorf("it says:\n%s", said)
+	}
+}

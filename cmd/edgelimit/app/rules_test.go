@@ -1,0 +1,128 @@
+package app
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// ruleFile writes a rule file and returns its name.
+func ruleFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+const validRules = `domain: edge
+descriptors:
+  - key: path
+    value: /login
+    descriptors:
+      - {key: remote_address, rate_limit: {name: login, window: 10s, requests_per_unit: 5}}
+  - {key: remote_address, rate_limit: {name: per_ip, unit: minute, requests_per_unit: 100}}
+`
+
+const invalidRules = "domain: edge\ndescriptors:\n\t- key: a\n"
+
+func TestRulesValidate(t *testing.T) {
+	edgelimit(t, "rules", "validate", ruleFile(t, validRules)).says(t, 0, "valid: 2 rules")
+	broken := ruleFile(t,
+		strings.Replace(validRules, "unit: minute, requests_per_unit", "unit: minuet, request_per_unit", 1))
+	r := edgelimit(t, "rules", "validate", broken)
+	r.says(t, 1, "3 problems", "rules.yaml:7:39: a rate_limit needs requests_per_unit",
+		`rules.yaml:7:60: unknown unit "minuet" in a rate_limit: did you mean "minute"?`,
+		`rules.yaml:7:68: unknown key "request_per_unit" in a rate_limit: did you mean "requests_per_unit"?`)
+	var line, caret string
+	lines := strings.Split(r.out, "\n")
+	for i, l := range lines {
+		if strings.Contains(l, "minuet\"") {
+			line, caret = lines[i+1], lines[i+2]
+		}
+	}
+	if at := strings.Index(line, "minuet"); at < 0 || strings.Index(caret, "^") != at {
+		t.Errorf("the caret is not under the word:\n%s\n%s", line, caret)
+	}
+	r = edgelimit(t, "rules", "validate", "--json", broken)
+	var answer struct {
+		Valid    bool
+		Problems []problem
+	}
+	if err := json.Unmarshal([]byte(r.out), &answer); err != nil || answer.Valid || len(answer.Problems) != 3 ||
+		answer.Problems[1].Column != 60 ||
+		!strings.Contains(answer.Problems[1].Source, "minuet") {
+		t.Errorf("%v: %s", err, r.out)
+	}
+	edgelimit(
+		t, "rules", "validate", ruleFile(t, invalidRules),
+	).says(t, 1, "1 problem", "not valid YAML", "\n  \t- key: a\n  ^\n")
+	edgelimit(t, "rules", "validate", "--json", ruleFile(t, validRules)).says(t, 0, `"valid": true`, `"rules": 2`)
+	edgelimit(t, "rules", "validate").says(t, 2, "which files")
+	edgelimit(t, "rules", "validate", "/nowhere.yaml").says(t, 2, "no such file")
+	edgelimit(
+		t, "rules", "validate", "--default-algorithm", "guess", ruleFile(t, validRules),
+	).says(t, 2, `default algorithm "guess": want one of sliding_window`)
+	edgelimit(t, "rules", "validate", ruleFile(t, validRules), ruleFile(t, validRules)).says(t, 1, "already given at")
+	edgelimit(
+		t, "rules", "validate", "--merge-domains", ruleFile(t, validRules), ruleFile(t, "domain: edge\n"),
+	).says(t, 0, "valid: 2 rules")
+}
+
+func TestRulesExplain(t *testing.T) {
+	file := ruleFile(t, validRules)
+	edgelimit(t, "rules", "explain", "--rules", file, "path=/login,remote_address=2001:db8::1", "path=/").says(t, 0,
+		`"path" with value "/login": met by its exact value`, "=> edge/path=/login/remote_address (login): 5 in 10s "+
+			"by sliding_window",
+		"counted for remote_address=2001:db8::/64", "no descriptor of this key has the value", "=> no rule: allowed")
+	edgelimit(
+		t, "rules", "explain", "--rules", file, "--rule", "per_ip", "--identity", "192.0.2.1",
+	).says(t, 0, "=> edge/remote_address (per_ip)")
+	r := edgelimit(t, "rules", "explain", "--rules", file, "--json", "remote_address=192.0.2.1")
+	var answer struct {
+		Domain string
+		Layers []explained
+	}
+	if err := json.Unmarshal([]byte(r.out), &answer); err != nil || answer.Domain != "edge" ||
+		len(answer.Layers) != 1 ||
+		answer.Layers[0].Name != "per_ip" {
+		t.Errorf("%v: %s", err, r.out)
+	}
+	edgelimit(t, "rules", "explain", "remote_address=192.0.2.1").says(t, 0, "per_ip") // by the sample
+	edgelimit(t, "rules", "explain", "--rules", file).says(t, 2, "say what to explain")
+	edgelimit(t, "rules", "explain", "--rules", file, "remote_address").says(t, 2, "want KEY=VALUE")
+	edgelimit(t, "rules", "explain", "--rules", file, "--rule", "nobody").says(t, 2, "unknown rule")
+	edgelimit(
+		t, "rules", "explain", "--rules", ruleFile(t, validRules+"---\ndomain: other\n"), "path=/",
+	).says(t, 2, "--domain", "edge, other")
+	edgelimit(t, "rules", "explain", "--rules", ruleFile(t, invalidRules), "path=/").says(t, 1, "1 problem")
+}
+
+func TestRulesDiff(t *testing.T) {
+	before := ruleFile(t, validRules)
+	edgelimit(t, "rules", "diff", before, before).says(t, 0, "no rule changes")
+	after := ruleFile(
+		t,
+		strings.NewReplacer("window: 10s", "window: 20s", "requests_per_unit: 100", "requests_per_unit: 50").
+			Replace(validRules)+
+			"  - {key: user, rate_limit: {unlimited: true}}\n",
+	)
+	edgelimit(
+		t, "rules", "diff", before, after,
+	).says(t, 0, "~ edge/remote_address (its counts are kept)", "from 100 in 1m0s", "to   50 in 1m0s",
+		"~ edge/path=/login/remote_address (its counts start anew)", "+ edge/user")
+	edgelimit(t, "rules", "diff", after, before).says(t, 0, "- edge/user")
+	edgelimit(t, "rules", "diff", "--json", before, after).says(t, 0, `"kind": "limit"`, `"counts": "kept"`)
+	edgelimit(t, "rules", "diff", before).says(t, 2, "the old and the new")
+	edgelimit(t, "rules", "diff", before, ruleFile(t, invalidRules)).says(t, 1, "1 problem")
+}
+
+func TestRulesSchema(t *testing.T) {
+	r := edgelimit(t, "rules", "schema")
+	if r.says(t, 0, "https://json-schema.org/draft/2020-12/schema"); !json.Valid([]byte(r.out)) {
+		t.Error("it is no JSON")
+	}
+}

@@ -1,0 +1,175 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+)
+
+// misuse returns a usage error of a command. Usage errors are one line: the fault, what may be meant, and where help
+// is. The exit status is 2.
+func misuse(command *cli.Command, format string, args ...any) error {
+	what, help := fmt.Sprintf(format, args...), command.HelpName+" --help"
+	if strings.HasSuffix(what, "?") {
+		return fmt.Errorf("%s See %s", what, help)
+	}
+	return fmt.Errorf("%s; see %s", what, help)
+}
+
+// aliases are flags of other programs and earlier versions, and the flags meant: the first that the command has.
+var aliases = map[string][]string{
+	"listen": {"http"}, "port": {"http"}, "bind": {"http"}, "metrics": {"health"},
+	"addr": {"url", "http"}, "address": {"url", "http"}, "host": {"url", "http"}, "server": {"url"},
+	"node": {"url", "node-id"}, "name": {"node-id"}, "id": {"node-id"},
+	"peer": {"join"}, "peers": {"join"}, "seed": {"join"}, "seeds": {"join"},
+	"key": {"key-file"}, "keyfile": {"key-file"}, "mem": {"memory"},
+	"verbose": {"log-level"}, "debug": {"log-level"}, "dry-run": {"peek", "shadow"},
+	"ip": {"identity"}, "client": {"identity"}, "user": {"identity"}, "who": {"identity"},
+	"file": {"out", "config", "rules"}, "output": {"out"}, "overwrite": {"force"},
+	"v": {"version"}, "V": {"version"},
+}
+
+// commandAliases are the same of commands.
+var commandAliases = map[string]string{
+	"start": "serve", "run": "serve", "server": "serve", "node": "serve", "agent": "serve",
+	"genkey": "keygen", "keys": "keygen", "key": "keygen",
+	"unblock": "unban", "lift": "unban",
+	"ask": "check", "take": "check", "test": "check",
+	"ready": "health", "status": "health", "ping": "health",
+	"simulate": "sim", "simulation": "sim",
+	"validate": "rules validate", "lint": "rules validate", "explain": "rules explain", "diff": "rules diff",
+	"schema": "rules schema",
+}
+
+// unknownFlag reports an unknown flag, and the one that may be meant.
+func unknownFlag(command *cli.Command, name string) error {
+	names := flagNames(command)
+	for _, other := range aliases[name] {
+		if slices.Contains(names, other) {
+			return misuse(command, "unknown flag --%s: did you mean --%s?", name, other)
+		}
+	}
+	if guess := nearest(name, names); guess != "" {
+		return misuse(command, "unknown flag --%s: did you mean --%s?", name, guess)
+	}
+	for _, sub := range command.Subcommands {
+		if slices.Contains(flagNames(sub), name) {
+			return misuse(command, "unknown flag --%s: did you mean %s %s --%s?", name, command.HelpName, sub.Name,
+				name)
+		}
+	}
+	return misuse(command, "unknown flag --%s", name)
+}
+
+// nearest returns the name of which a word may be a misspelling or the only prefix, or "".
+func nearest(word string, names []string) string {
+	if guess := rules.Nearest(word, names); guess != "" {
+		return guess
+	}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, word) })
+	if len(word) > 1 && len(names) == 1 {
+		return names[0]
+	}
+	return ""
+}
+
+func flagNames(command *cli.Command) (names []string) {
+	for _, f := range command.Flags {
+		names = append(names, f.Names()...)
+	}
+	return names
+}
+
+func commandNames(parent *cli.Command) (names []string) {
+	for _, sub := range parent.Subcommands {
+		names = append(names, sub.Name)
+	}
+	return names
+}
+
+// unknownCommand reports an unknown command, and the one that may be meant.
+func unknownCommand(parent *cli.Command, name string) error {
+	names := commandNames(parent)
+	guess := nearest(name, names)
+	if other, ok := commandAliases[name]; ok && guess == "" && slices.Contains(names, strings.Fields(other)[0]) {
+		guess = other
+	}
+	if guess == "" {
+		return misuse(parent, "unknown command %q: want one of %s", name, strings.Join(names, ", "))
+	}
+	return misuse(parent, "unknown command %q: did you mean %s %s?", name, parent.HelpName, guess)
+}
+
+// wrongValue reports an invalid value of a flag, and its form.
+func wrongValue(command *cli.Command, name, value string) error {
+	return misuse(command, "--%s %s: want %s", name, value, valueForm(command, name))
+}
+
+// wrongVariable reports an invalid value of a flag's environment variable.
+func wrongVariable(command *cli.Command, f cli.Flag, err error) error {
+	for _, name := range f.(cli.DocGenerationFlag).GetEnvVars() {
+		if value, ok := os.LookupEnv(name); ok {
+			return misuse(command, "%s=%s: want %s", name, value, valueForm(command, f.Names()[0]))
+		}
+	}
+	return misuse(command, "--%s: %v", f.Names()[0], err)
+}
+
+// valueForm returns the form of a flag's value, with an example.
+func valueForm(command *cli.Command, name string) string {
+	i := slices.IndexFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	if i < 0 {
+		return "another value"
+	}
+	example := func(otherwise string) string {
+		if text := defaultOf(command.Flags[i]); text != "" && text != "0" && text != "0s" {
+			return text
+		}
+		return otherwise
+	}
+	switch command.Flags[i].(type) {
+	case *cli.DurationFlag:
+		return "a duration such as " + example("1s")
+	case *cli.IntFlag, *cli.Uint64Flag:
+		return "a whole number such as " + example("1")
+	case *cli.Float64Flag:
+		return "a number such as " + example("0.5")
+	case *cli.BoolFlag:
+		return "true or false"
+	}
+	if word, _ := placeholder(command.Flags[i]); word != "" {
+		return word + ", as in --" + name + " " + example(word)
+	}
+	return "a word"
+}
+
+// reportError prints an error, a line for each problem, with an excerpt of the file that it is in. It returns the exit
+// status.
+func reportError(out io.Writer, err error) (code int) {
+	for _, problem := range rulefile.Problems(err) {
+		if text := problem.Error(); text != "" {
+			fmt.Fprintln(out, "edgelimit:", text)
+		}
+		if e, ok := problem.(*rulefile.Error); ok {
+			writeExcerpt(out, e)
+		}
+	}
+	if exit, ok := err.(cli.ExitCoder); ok {
+		return exit.ExitCode()
+	}
+	return 2
+}
+
+// writeExcerpt prints the place of a problem in its file.
+func writeExcerpt(out io.Writer, e *rulefile.Error) {
+	for line := range strings.Lines(e.Excerpt()) {
+		fmt.Fprintln(out, "  "+strings.TrimSuffix(line, "\n"))
+	}
+}

@@ -1,0 +1,109 @@
+package counters
+
+import "slices"
+
+// flushShare is the part of a table's even share of what is left that it may admit before it flushes early.
+const flushShare = 1.0 / 8
+
+// A key is not looked at for a rush unless it was asked for rushes since the last drain, and for the burstShare-th part
+// of its limit: so the many keys of small limits get no hot-key state for it.
+const (
+	burstMin   = 16
+	burstShare = 64
+)
+
+// spend records that a cost of a hot key is admitted, and requests an early flush if that is much of what is left. An
+// offender is not flushed early: peers expect the demand that it reported.
+func (t *Table) spend(s *shard, l *Limit, c *cell, w *hotKey, cost uint64) {
+	w.unsent += float32(cost)
+	if !c.has(flushEarly) && (t.flushesEarly(l, w) || l.maxUnsent > 0 && w.unsent >= float32(l.maxUnsent)) {
+		t.requestEarlyFlush(s, l, c)
+	}
+}
+
+func (t *Table) flushesEarly(l *Limit, w *hotKey) bool {
+	peers := t.keepers(l).peers
+	left := float64(l.max - min(w.view, l.max))
+	return peers > 0 && w.part == 1 && float64(w.unsent) >= max(1, flushShare*left/float64(peers+1))
+}
+
+// mayBurst reports whether checkBurst has to look at the cell.
+func (c *cell) mayBurst(l *Limit) bool {
+	return c.hotKey == 0 && c.offered >= burstMin && uint64(c.offered) >= l.max/burstShare
+}
+
+// checkBurst looks at a key without a hotKey that was asked for much since the last drain. If that is much of what is
+// left, the peers may have admitted as much, and the whole limit could be used before anybody has reported it. So the
+// key gets its hotKey now and is flushed early.
+func (t *Table) checkBurst(y layer, l *Limit, left uint64) {
+	cl, offered := t.keepers(l), float64(y.cell.offered)
+	if cl.peers == 0 || offered < flushShare*float64(left)/float64(cl.peers+1) {
+		return
+	}
+	now := y.cell.index*l.sub + y.at.off
+	w := t.ensureHotKey(y.shard, y.cell, now)
+	if w == nil {
+		return
+	}
+	w.view, w.unsent, w.own = l.max-left, float32(
+		offered,
+	), float32(w.ownNow(y.cell, y.shard.drainedAt, cl.horizon, now))
+	if !y.cell.has(flushEarly) {
+		t.requestEarlyFlush(y.shard, l, y.cell)
+	}
+}
+
+// requestEarlyFlush marks a cell for the next early flush, unless its counts are not replicated.
+func (t *Table) requestEarlyFlush(s *shard, l *Limit, c *cell) {
+	if l.scope == Alone {
+		return
+	}
+	c.raise(flushEarly)
+	s.early = append(s.early, s.find(l.id, c.key, hash(t.seed, l.id, c.key)))
+	select {
+	case t.earlyFlush <- struct{}{}:
+	default:
+	}
+}
+
+// EarlyFlush returns a channel that receives when counts should be sent before the interval ends: call DrainEarly then.
+func (t *Table) EarlyFlush() <-chan struct{} { return t.earlyFlush }
+
+// DrainEarly returns the slots that rose of the keys marked for an early flush: those of which this table admits much
+// of what is left. DrainDirty returns all others in their time.
+func (t *Table) DrainEarly(now int64) Drained {
+	t.drain.Lock()
+	defer t.drain.Unlock()
+	var out Drained
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.Lock()
+		for _, ref := range s.early {
+			c := s.cell(ref)
+			c.lower(flushEarly)
+			m := t.meters.states[c.meter]
+			rise := s.unsentCost(c)
+			s.settle(c, &m.shape, now)
+			first := len(out.Slots)
+			out.Slots = s.appendChanged(out.Slots, c, m, t.origin)
+			if c.changed = 0; len(out.Slots) > first {
+				out.Slots = s.appendDemand(out.Slots, first, c, s.memory.hotKey(c.hotKey), m, t.origin, now)
+			}
+			i := slices.IndexFunc(out.Demand, func(d Demand) bool { return d.Meter == &m.Meter })
+			if i < 0 {
+				i, out.Demand = len(out.Demand), append(out.Demand, Demand{Meter: &m.Meter, Rate: m.demand})
+			}
+			out.Demand[i].Rise = max(out.Demand[i].Rise, rise)
+		}
+		s.early = s.early[:0]
+		s.Unlock()
+	}
+	return out
+}
+
+// cancelEarlyFlush removes a cell that is freed from the early flush.
+func (s *shard) cancelEarlyFlush(ref uint32, c *cell) {
+	if c.has(flushEarly) {
+		s.early = slices.DeleteFunc(s.early, func(r uint32) bool { return r == ref })
+	}
+}

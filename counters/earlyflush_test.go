@@ -1,0 +1,199 @@
+package counters_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// signalled reports whether the table asks for something to be sent early, and takes note.
+func signalled(table *counters.Table) bool {
+	select {
+	case <-table.EarlyFlush():
+		return true
+	default:
+		return false
+	}
+}
+
+// halfUsed returns a table with a limit of 100 of which it knows that half is used, and that told so.
+func halfUsed(t *testing.T) (*counters.Table, *counters.Limit) {
+	l := limitNamed(t, "r", 100)
+	table := small(1)
+	table.SetCluster(4, horizon)
+	table.Know([]*counters.Limit{l})
+	table.DrainDirty(after(-50 * time.Millisecond)) // so that there is a time over which they came
+	for range 50 {
+		table.Take(l, 1, 1, start)
+	}
+	table.DrainDirty(after(50 * time.Millisecond))
+	signalled(table) // so many at once were urgent
+	return table, l
+}
+
+// What is much of what is left is sent early, once: no drain sends it again unless it rose again.
+func TestEarlyFlushSendsOnce(t *testing.T) {
+	table, l := halfUsed(t)
+	now := after(60 * time.Millisecond)
+	if table.Take(l, 1, 1, now); signalled(table) {
+		t.Error("one of 50 that five have left between them is urgent")
+	}
+	if table.Take(l, 1, 1, now); !signalled(table) { // 2 >= 48 / (8*5)
+		t.Error("two of 49 that five have left between them are not urgent")
+	}
+	wantSlots(t, "early", table.DrainEarly(now).Slots, slotOf(l, 1, now, 1, 0, 52))
+	wantSlots(t, "early, again", table.DrainEarly(now).Slots)
+	wantSlots(t, "then", table.DrainDirty(after(100*time.Millisecond)).Slots)
+	now = after(110 * time.Millisecond)
+	table.Take(l, 1, 3, now)
+	wantSlots(t, "early, when it rose", table.DrainEarly(now).Slots, slotOf(l, 1, now, 1, 0, 55))
+	table.Take(l, 1, 1, now)
+	wantSlots(
+		t, "in time, when it rose once more", table.DrainDirty(after(200*time.Millisecond)).Slots,
+		slotOf(l, 1, now, 1, 0, 56),
+	)
+	table.Take(l, 1, 3, now)
+	wantSlots(t, "in time", table.DrainDirty(after(300*time.Millisecond)).Slots, slotOf(l, 1, now, 1, 0, 59))
+	wantSlots(t, "early, when it was told in time", table.DrainEarly(now).Slots)
+}
+
+// Alone, there is nobody to tell early; and the requests of an offender that are thinned are expected.
+func TestWhatIsNotUrgent(t *testing.T) {
+	table, l := halfUsed(t)
+	signalled(table)
+	table.SetCluster(0, horizon)
+	if table.Take(l, 1, 5, start); signalled(table) {
+		t.Error("a table without peers has something to tell early")
+	}
+	wide := millionOf(t, counters.SlidingWindow)
+	table = crowded(wide)
+	if table.Take(wide, 1, 30e3, start); signalled(table) {
+		t.Error("what is denied is told early")
+	}
+	for range 10 {
+		if table.Take(wide, 1, 20e3, start); signalled(table) {
+			t.Error("of an offender that is thinned something is told early")
+		}
+	}
+	if table.View(wide, 1, start) == 960e3 {
+		t.Error("nothing was admitted: this is no test")
+	}
+}
+
+// A limit that says what may stay unsent keeps to it however little of it is used, and however long it was.
+func TestMaxUnsentLasts(t *testing.T) {
+	l := millionOf(t, counters.SlidingWindow).MaxUnsent(5)
+	table := clustered(1, l)
+	for tenth := range time.Duration(30) {
+		now := after(tenth * 100 * time.Millisecond)
+		if table.Take(l, 1, 4, now); signalled(table) {
+			t.Fatalf("after %v: 4 of 5 that may stay unsent are urgent", tenth*100*time.Millisecond)
+		}
+		if table.Take(l, 1, 1, now); !signalled(table) {
+			t.Fatalf("after %v: 5 of 5 that may stay unsent are not urgent", tenth*100*time.Millisecond)
+		}
+		table.DrainDirty(now + 1)
+	}
+}
+
+// Nothing is lost of a cell that goes before it is sent early.
+func TestWhatIsUrgentOutlivesItsCell(t *testing.T) {
+	table, l := halfUsed(t)
+	now := after(60 * time.Millisecond)
+	table.Take(l, 1, 3, now)
+	sent := newCrowd(t).pushOut(t, table, l, 1, now)
+	if early := of(l, table.DrainEarly(now).Slots); len(early) != 0 {
+		t.Errorf("of a cell that went %v are told early", early)
+	}
+	sent = append(sent, of(l, table.DrainDirty(now).Slots)...)
+	if len(sent) == 0 || sent[len(sent)-1].Count != 53 {
+		t.Errorf("%v were told, want 53", sent)
+	}
+}
+
+// Nobody has to listen: many keys may be urgent, and none waits.
+func TestNobodyWaitsForWhoTells(t *testing.T) {
+	l := limitNamed(t, "r", 10)
+	table := clustered(1, l)
+	const keys = 1000
+	for key := range counters.Key(keys) {
+		table.Take(l, key, 6, start)
+	}
+	table.DrainDirty(after(time.Millisecond))
+	for key := range counters.Key(keys) {
+		table.Take(l, key, 3, after(2*time.Millisecond))
+	}
+	if !signalled(table) || signalled(table) {
+		t.Error("many urgent keys are no one signal")
+	}
+	if sent := table.DrainEarly(after(3 * time.Millisecond)).Slots; len(sent) != keys {
+		t.Errorf("%d of %d keys are told early", len(sent), keys)
+	}
+}
+
+// All that happens to a table at once: what is drained early and in time tells each count once, and the last of them is
+// what was admitted.
+func TestConcurrentUrgency(t *testing.T) {
+	const keys = 4
+	l := limitNamed(t, "r", 4000)
+	table := clustered(3, l)
+	last := make(map[counters.Key]uint64)
+	note := func(slots []counters.Slot) {
+		for _, s := range slots {
+			if s.Count < last[s.Key] || s.Count == last[s.Key] && s.Demand == 0 {
+				t.Errorf("key %d: drained %d after %d", s.Key, s.Count, last[s.Key])
+			}
+			last[s.Key] = s.Count
+		}
+	}
+	var takers, others sync.WaitGroup
+	stop := make(chan struct{})
+	for range goroutines {
+		takers.Go(func() {
+			for i := range 3000 {
+				table.Take(l, counters.Key(i%keys), 1, after(time.Duration(i)*time.Microsecond))
+			}
+		})
+	}
+	disturb := func(f func(i int)) {
+		others.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					f(i)
+				}
+			}
+		})
+	}
+	disturb(func(i int) { table.SetCluster(3+i%2, horizon+time.Duration(i%3)*time.Millisecond) })
+	disturb(func(i int) { table.SetWatermark(counters.Origin(2+i%3), after(time.Duration(i%3000)*time.Microsecond)) })
+	disturb(func(i int) {
+		table.Merge(
+			[]counters.Slot{sentWith(l, counters.Key(i%keys), start, counters.Origin(2+i%3), 1, float32(i%1000))},
+			start)
+	})
+	disturb(func(i int) { // one drains, as the cluster does
+		note(table.DrainEarly(after(3 * time.Millisecond)).Slots)
+		note(table.DrainDirty(after(3*time.Millisecond + time.Duration(i))).Slots)
+	})
+	takers.Wait()
+	close(stop)
+	others.Wait()
+	note(table.DrainEarly(after(4 * time.Millisecond)).Slots)
+	note(table.DrainDirty(after(4 * time.Millisecond)).Slots)
+	for key := range counters.Key(keys) {
+		var own uint64
+		for _, s := range table.Own(after(4 * time.Millisecond)) {
+			if s.Key == key {
+				own = s.Count
+			}
+		}
+		if own == 0 || last[key] != own {
+			t.Errorf("key %d: %d were told in the end, of %d", key, last[key], own)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package counters
+
+import (
+	"math"
+	"time"
+	"unsafe"
+)
+
+// hotKey is the demand for a key near its limit, by which the limit is shared out once it runs short (thin.go). A cell
+// gets one when half of its limit is used, or when a peer reports demand for the key. Rates are costs per second, times
+// are in nanoseconds.
+type hotKey struct {
+	view          uint64  // used part of the limit at the last decision
+	until         int64   // end of the time for which the key is an offender
+	measured      int64   // when own was last measured
+	sentAt        int64   // when own was last sent
+	summed        int64   // when the sums below were made
+	own           float32 // rate that this table is asked for
+	sentRate      float32 // own as it was last sent
+	reachableRate float32 // rate that this table and all reachable peers are asked for
+	// none lies where a cell has its meter, and is always 0: blocks of the same size are told apart by it.
+	none            uint16
+	stale           bool // the sums have to be made again
+	_               uint8
+	unreachableRate float32 // rate that unreachable peers were asked for when they last reported
+	due             float32 // cost that reachable peers were asked for since their last report
+	part            float32 // part of the requests to admit, 0 to 1
+	credit          float32 // saved for the next request while part is below 1
+	unsent          float32 // cost admitted and not sent yet
+	peerRates       uint32  // first of the list
+	estimate        uint32  // partitionEstimate; 0 while all peers are reachable
+	_               uint32
+}
+
+// peerRate is the demand that one peer reported for the key.
+type peerRate struct {
+	next        uint32
+	at          uint32 // time of the report, see coarseTime
+	rate        float32
+	origin      uint16 // its number
+	unreachable bool
+	dated       bool // at is the peer's own time, not this table's
+}
+
+const (
+	hotKeyWords   = int(unsafe.Sizeof(hotKey{}) / wordBytes)
+	peerRateWords = int(unsafe.Sizeof(peerRate{}) / wordBytes)
+
+	// A cell gets a hotKey when 1/hotShare of its limit is used, and may lose it below 1/coolShare.
+	hotShare  = 2
+	coolShare = 4
+	// maxPeerRates caps the list, and so the time of a decision.
+	maxPeerRates = 1 << 10
+	// maxRate caps a reported rate, so that no sum overflows.
+	maxRate = MaxLimit
+	// resendEvery is the time after which unchanged demand is sent again; resendShare is the relative change that is
+	// sent at once.
+	resendEvery = int64(500 * time.Millisecond)
+	resendShare = 0.3
+	// A peer rate that was not reported for this long is dropped: nobody asks that peer for the key any more.
+	peerRateLasts = 1200 * time.Millisecond
+)
+
+func (m *memory) hotKey(ref uint32) *hotKey     { return (*hotKey)(m.at(ref)) }
+func (m *memory) peerRate(ref uint32) *peerRate { return (*peerRate)(m.at(ref)) }
+
+// coarseTime is a time in units of 2^20 ns, about a millisecond: 32 bits last for 52 days.
+func coarseTime(now int64) uint32 { return uint32(now >> 20) }
+
+// ensureHotKey returns the cell's hotKey and makes one if there is none; nil if there is no memory for it.
+func (t *Table) ensureHotKey(s *shard, c *cell, now int64) *hotKey {
+	if c.hotKey != 0 {
+		return s.memory.hotKey(c.hotKey)
+	}
+	if c.hotKey = t.alloc(s, hotKeyWords, c, now); c.hotKey == 0 {
+		return nil
+	}
+	w := s.memory.hotKey(c.hotKey)
+	w.part, w.unsent = 1, float32(c.offered)
+	return w
+}
+
+// exactUnsent is the largest whole number up to which a float32 counts exactly.
+const exactUnsent = 1 << 24
+
+// unsentCost returns the cost that was admitted of the cell's key and not sent yet. Without a hotKey it is the cost
+// that was asked for, an upper bound.
+func (s *shard) unsentCost(c *cell) uint64 {
+	if c.hotKey != 0 {
+		if w := s.memory.hotKey(c.hotKey); w.unsent < exactUnsent {
+			return min(uint64(w.unsent), uint64(c.offered))
+		}
+	}
+	return uint64(c.offered)
+}
+
+// dropHotKey frees the hotKey and everything that hangs on it.
+func (s *shard) dropHotKey(c *cell) {
+	if c.hotKey == 0 {
+		return
+	}
+	for ref := s.memory.hotKey(c.hotKey).peerRates; ref != 0; {
+		ref = s.removePeerRate(ref)
+	}
+	s.dropEstimate(s.memory.hotKey(c.hotKey))
+	s.memory.free(c.hotKey)
+	c.hotKey = 0
+}
+
+// removePeerRate frees a peer rate and returns the next of the list.
+func (s *shard) removePeerRate(ref uint32) uint32 {
+	v := s.memory.peerRate(ref)
+	next := v.next
+	s.origins.holders[v.origin].Add(-1)
+	s.memory.free(ref)
+	return next
+}
+
+// ahead reports whether the report is from the future: the clock was set back.
+func (v *peerRate) ahead(now int64) bool { return int32(v.at-coarseTime(now)) > 0 }
+
+// age returns how long ago the peer last reported this key, given its watermark. The report itself may be younger than
+// the watermark, which waits for frames that are missing: counts are cumulative, so the report counts.
+func (v *peerRate) age(watermark, now int64) int64 {
+	age := now - watermark
+	if v.dated {
+		age = min(age, int64(int32(coarseTime(now)-v.at))<<20)
+	}
+	return max(0, age)
+}
+
+// over reports whether the rate has expired: the peer is gone, or its watermark is so much later than the report that
+// it would have reported the key again.
+func (v *peerRate) over(watermark, now int64) bool {
+	sent := v.at
+	if v.ahead(now) {
+		sent = coarseTime(now)
+	}
+	return watermark == Gone || int32(coarseTime(watermark)-sent) > int32(coarseTime(int64(peerRateLasts)))
+}
+
+// sentAt returns when the slot was sent, clamped to the last hour: 32 bits of coarseTime reach no further.
+func (s *Slot) sentAt(now int64) int64 {
+	if s.SentAt == 0 {
+		return now
+	}
+	return min(max(s.SentAt, now-int64(time.Hour)), now)
+}
+
+// notePeerRate records the demand that a peer reported with a slot. A report that is older than the last one changes
+// nothing.
+func (t *Table) notePeerRate(s *shard, c *cell, origin uint16, slot *Slot, now int64) {
+	rate, sent, dated := min(slot.Demand, maxRate), coarseTime(slot.sentAt(now)), slot.SentAt != 0
+	w := t.ensureHotKey(s, c, now)
+	if w == nil {
+		return
+	}
+	link, passed := &w.peerRates, 0
+	for ; *link != 0 && passed < maxPeerRates; passed++ {
+		v := s.memory.peerRate(*link)
+		if v.origin == origin {
+			if int32(sent-v.at) >= 0 || v.ahead(now) {
+				v.rate, v.at, v.dated, w.stale = rate, sent, dated, true
+			}
+			return
+		}
+		link = &v.next
+	}
+	if passed == maxPeerRates {
+		return
+	}
+	ref := t.alloc(s, peerRateWords, c, now)
+	if ref == 0 {
+		return
+	}
+	*s.memory.peerRate(ref) = peerRate{next: w.peerRates, at: sent, rate: rate, origin: origin, dated: dated}
+	w.peerRates, w.stale = ref, true
+	s.origins.holders[origin].Add(1)
+}
+
+// ownNow estimates the rate that this table is asked for now. Since the last measurement it decays with demandMemory;
+// if more than a quarter of a horizon passed since the drain, what was asked for since counts as well.
+func (w *hotKey) ownNow(c *cell, drainedAt, horizon, now int64) float64 {
+	quiet := max(0, now-w.measured-horizon)
+	own := float64(w.own) * math.Exp(-time.Duration(quiet).Seconds()/demandMemory.Seconds())
+	if since := now - drainedAt; since > horizon/4 {
+		own = max(own, float64(c.offered)/time.Duration(since).Seconds())
+	}
+	return own
+}
+
+// measure updates own at the end of an interval in which the key was asked for: a moving average over demandMemory.
+func (w *hotKey) measure(offered uint32, elapsed float64, now int64) {
+	if elapsed <= 0 {
+		return
+	}
+	if w.measured == 0 {
+		w.own = float32(float64(offered) / elapsed)
+	} else {
+		gap := max(elapsed, time.Duration(now-w.measured).Seconds())
+		w.own += (float32(float64(offered)/gap) - w.own) * float32(1-math.Exp(-gap/demandMemory.Seconds()))
+	}
+	w.measured, w.stale = now, true
+}
+
+// changed reports whether own has to be sent: it differs by resendShare from what was sent, or resendEvery has passed.
+func (w *hotKey) changed(now int64) bool {
+	since := now - w.sentAt
+	return since < 0 || since >= resendEvery || float32(math.Abs(float64(w.own-w.sentRate))) > resendShare*w.sentRate
+}
+
+// updateHotKey measures the demand of a cell that is drained. It makes a hotKey where 1/hotShare of the limit is used,
+// and drops it where less than 1/coolShare is used and no peer reports the key. It returns nil where peers need no
+// demand: for a key that is no offender and uses less than 1/coolShare.
+func (t *Table) updateHotKey(s *shard, c *cell, m *meterState, at instant, elapsed float64, now int64) *hotKey {
+	l := m.limit.Load()
+	if l == nil || l.max == 0 || t.keepers(l).peers == 0 {
+		return nil
+	}
+	view := s.view(c, m, at)
+	if c.hotKey == 0 && l.maxUnsent == 0 && hotShare*view < l.max {
+		return nil
+	}
+	w := t.ensureHotKey(s, c, now)
+	if w == nil {
+		return nil
+	}
+	w.measure(c.offered, elapsed, now)
+	if now >= w.until && coolShare*view < l.max {
+		if l.maxUnsent == 0 && !t.hasPeerRate(s, w, now) {
+			s.dropHotKey(c)
+			return nil
+		}
+		w.unsent = 0 // it is sent, but for the demand
+		return nil
+	}
+	return w
+}
+
+// hasPeerRate reports whether a peer reports demand for the key.
+func (t *Table) hasPeerRate(s *shard, w *hotKey, now int64) bool {
+	for ref := w.peerRates; ref != 0; {
+		v := s.memory.peerRate(ref)
+		if !v.over(t.watermarks[v.origin].Load(), now) {
+			return true
+		}
+		ref = v.next
+	}
+	return false
+}
+
+// appendDemand adds the demand to the newest slot of the cell in dst[first:]. Where there is none and the demand
+// changed, it appends the unchanged count to carry it.
+func (s *shard) appendDemand(dst []Slot, first int, c *cell, w *hotKey, m *meterState, origin Origin,
+	now int64) []Slot {
+	if len(dst) == first {
+		if !w.changed(now) {
+			return dst
+		}
+		ring := c.counts(&m.shape)
+		own, _ := s.ownAt(c, ring, len(ring)-1, c.slots)
+		dst = append(dst, Slot{Meter: &m.Meter, Key: c.key, Index: c.index, Origin: origin, Birth: c.birth, Count: own})
+	}
+	dst[first].Demand = w.own
+	w.sentRate, w.sentAt, w.unsent = w.own, now, 0
+	return dst
+}

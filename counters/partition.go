@@ -1,0 +1,85 @@
+package counters
+
+import (
+	"time"
+	"unsafe"
+)
+
+// partitionEstimate estimates what unreachable peers admitted of a key: of what they were last asked for, the same part
+// that this table admits. So each side of a partition gets the part of the limit that it is asked for. The estimate is
+// kept by tenths of the time for which an admission counts, and holds back offenders only.
+type partitionEstimate struct {
+	step   int64 // the number of the last tenth
+	counts [estimateSteps + 1]float32
+}
+
+const (
+	estimateSteps = 10
+	estimateWords = int((unsafe.Sizeof(partitionEstimate{}) + wordBytes - 1) / wordBytes)
+	// silentAfter is the age of a peer's watermark, in horizons, from which the peer counts as unreachable.
+	silentAfter = 8
+)
+
+func (m *memory) estimate(ref uint32) *partitionEstimate { return (*partitionEstimate)(m.at(ref)) }
+
+// tenth is the length of a step in nanoseconds.
+func tenth(lasts int64) int64 { return max(1, lasts/estimateSteps) }
+
+// advance moves the estimate of what unreachable peers admitted to now.
+func (g *partitionEstimate) advance(lasts, now int64) {
+	step := now / tenth(lasts)
+	switch by := step - g.step; {
+	case by <= 0: // the same tenth; or the clock was set back, and what was counted lasts from now on
+	case by > estimateSteps:
+		clear(g.counts[:])
+	default:
+		kept := copy(g.counts[:], g.counts[by:])
+		clear(g.counts[kept:])
+	}
+	g.step = step
+}
+
+// count returns how much of the estimate still counts at a time that is not before the last advance.
+func (g *partitionEstimate) count(lasts, at int64) (sum float64) {
+	length := tenth(lasts)
+	by := max(0, at/length-g.step)
+	if by > estimateSteps {
+		return 0
+	}
+	for _, n := range g.counts[by+1:] {
+		sum += float64(n)
+	}
+	return sum + float64(g.counts[by])*(1-float64(at%length)/float64(length))
+}
+
+// updateEstimate moves the estimate of a key to now. unreachable is the cost per second that unreachable peers were
+// last asked for; lost is what peers that became unreachable only now were asked for since their last report.
+func (t *Table) updateEstimate(s *shard, l *Limit, c *cell, w *hotKey, unreachable, lost float64, now int64) {
+	if unreachable == 0 {
+		s.dropEstimate(w)
+		return
+	}
+	if w.estimate == 0 {
+		if w.estimate = t.alloc(s, estimateWords, c, now); w.estimate == 0 {
+			return
+		}
+	} else {
+		lost += unreachable * min(max(0, time.Duration(now-w.summed)), l.Lasts()).Seconds()
+	}
+	g := s.memory.estimate(w.estimate)
+	if still := unreachable / float64(w.unreachableRate); still < 1 { // what some of them admitted is known now
+		for i := range g.counts {
+			g.counts[i] *= float32(still)
+		}
+	}
+	g.advance(int64(l.Lasts()), now)
+	g.counts[estimateSteps] += float32(lost) * w.part
+}
+
+// dropEstimate frees the estimate.
+func (s *shard) dropEstimate(w *hotKey) {
+	if w.estimate != 0 {
+		s.memory.free(w.estimate)
+		w.estimate = 0
+	}
+}

@@ -1,0 +1,219 @@
+package gossip
+
+import (
+	"math"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// excessWindow holds, by steps of the last BoundAfter, what Replica.Audit needs of one rule.
+type excessWindow struct {
+	steps [excessSteps]excessStep
+	last  int64 // number of the latest
+}
+
+type excessStep struct {
+	// unseen sums, over the peers, the cost of each one's hottest key that was admitted before the step ended and
+	// arrived after it began.
+	unseen uint64
+	used   uint64 // most of the limit that an own admission found used; 0: there was none
+}
+
+const excessSteps = 1 << 7
+
+// BoundAfter returns how long after a moment the bound may take to cover it, given the gossip interval: by then peers
+// have reported what they admitted until that moment, or count as unreachable. An excessWindow reaches back as far.
+func BoundAfter(interval time.Duration) time.Duration { return max(2*time.Second, 8*interval) }
+
+// advance moves the window to a later step and drops what is too old. A clock set back by more than the window clears
+// it.
+func (l *excessWindow) advance(last int64) {
+	if by := last - l.last; by >= excessSteps || by <= -excessSteps {
+		clear(l.steps[:])
+		l.last = last
+	}
+	for ; l.last < last; l.last++ {
+		l.steps[(l.last+1)%excessSteps] = excessStep{}
+	}
+}
+
+// each calls note for the steps in [from, to] that are kept.
+func (l *excessWindow) each(from, to int64, note func(*excessStep)) {
+	l.advance(to)
+	for step := max(from, l.last-excessSteps+1); step <= to; step++ {
+		note(&l.steps[step%excessSteps])
+	}
+}
+
+// empty reports whether nothing is kept.
+func (l *excessWindow) empty() bool { return l.steps == [excessSteps]excessStep{} }
+
+// excess returns the most by which an admission exceeded the limit, if more is unseen beside what the window holds.
+func (l *excessWindow) excess(limit, more uint64) (largest uint64) {
+	for _, s := range l.steps {
+		if all := s.used + s.unseen + more; s.used > 0 && all > limit {
+			largest = max(largest, all-limit)
+		}
+	}
+	return largest
+}
+
+// step is the number of the step that holds a time.
+func (r *Replica) step(at int64) int64 {
+	return max(0, at) / (int64(BoundAfter(r.interval)) / excessSteps)
+}
+
+// excessWindowOf returns the window of a rule, and makes it if there is none.
+func (r *Replica) excessWindowOf(rule string) *excessWindow {
+	l := r.excess[rule]
+	if l == nil {
+		l = &excessWindow{}
+		r.excess[rule] = l
+	}
+	return l
+}
+
+// admitted records how much of their limits this node's admissions found used in the interval that ends.
+func (r *Replica) admitted(demand []counters.Demand, from, now int64) {
+	for _, d := range demand {
+		limit := r.limits[d.Meter.Rule]
+		if limit == nil {
+			continue
+		}
+		used := max(1, d.Used, limit.Far())
+		r.excessWindowOf(d.Meter.Rule).each(r.step(from), r.step(now),
+			func(s *excessStep) { s.used = max(s.used, used) })
+	}
+}
+
+// forgotten records what the table evicted.
+func (r *Replica) forgotten(evicted []counters.Forgotten, now int64) {
+	for _, e := range evicted {
+		limit := r.limits[e.Meter.Rule]
+		if limit == nil || limit.Meter() != *e.Meter {
+			continue
+		}
+		p := r.forgot[e.Meter.Rule]
+		if p == nil {
+			p = &Peak{}
+			r.forgot[e.Meter.Rule] = p
+		}
+		p.Raise(float64(min(e.Count, limit.Max())), max(e.Meter.Window, limit.Lasts()), now)
+	}
+}
+
+// forgottenOf returns the largest count of an evicted key of the rule, for as long as its admissions would count: as
+// much may be admitted again.
+func (r *Replica) forgottenOf(rule string, limit *counters.Limit, now int64) uint64 {
+	p := r.forgot[rule]
+	if p == nil {
+		return 0
+	}
+	p.Raise(0, max(limit.Meter().Window, limit.Lasts()), now)
+	if p.Value() == 0 {
+		delete(r.forgot, rule)
+	}
+	return uint64(p.Value())
+}
+
+// notSeen records that a cost under a rule was unseen here in [from, until].
+func (r *Replica) notSeen(rule string, cost uint64, from, until int64) {
+	if limit := r.limits[rule]; limit != nil && cost > 0 {
+		cost = min(cost, limit.Max())
+		r.excessWindowOf(rule).each(r.step(from), r.step(until), func(s *excessStep) { s.unseen += cost })
+	}
+}
+
+// reckon records the demand and the unseen cost that a frame reports. It runs before the watermark of its origin is
+// updated.
+func (r *Replica) reckon(h *inbound, f *frame, now int64) {
+	if f.kind == snapshot {
+		if f.tick > h.cumulative { // some of the frames up to it will never come
+			r.assume(h, h.rises(f), now)
+		}
+		return
+	}
+	if f.again || h.repeated(f) {
+		return
+	}
+	for i := range f.groups {
+		// Nobody asks for bans and lifts, which have the name of a rule that somebody asks for.
+		if g := &f.groups[i]; g.origin == f.origin && g.meter.Algorithm.Counts() {
+			rise := g.rise
+			if rise == asMuchAsAsked {
+				rise = uint64(math.Ceil(g.demand * f.since.Seconds()))
+			}
+			from := min(f.sent, now) - int64(f.since)
+			if d := h.demand[g.meter.Rule]; d.sent == f.sent { // it was sent in several frames
+				from = max(from, d.came)
+			}
+			r.notSeen(g.meter.Rule, rise, from, now)
+			if r.follows(f.origin, h, g.meter.Rule) {
+				h.noteDemand(g, f.sent, now)
+			}
+		}
+	}
+}
+
+// What a replica remembers of the rules that an origin names and this node does not have yet, and of all rules that one
+// names who is no member: whoever has the key can make rules and origins up.
+const (
+	maxUnknownDemands  = 1 << 10
+	maxStrangerDemands = 1 << 6
+)
+
+// follows reports whether to remember the demand that an origin reports under a rule.
+func (r *Replica) follows(o counters.Origin, h *inbound, rule string) bool {
+	if _, known := h.demand[rule]; known {
+		return true
+	}
+	if r.peers[o] == nil {
+		return len(h.demand) < maxStrangerDemands
+	}
+	return r.limits[rule] != nil || len(h.demand) < maxUnknownDemands
+}
+
+// assume takes an origin whose frames will never come to have admitted what it was asked for, or the rise of its counts
+// by rule, whichever is more.
+func (r *Replica) assume(h *inbound, rises map[string]uint64, now int64) {
+	for rule, l := range r.limits {
+		r.notSeen(rule, max(rises[rule], h.assumed(rule, l, now)), now-int64(h.age(now)), now)
+	}
+}
+
+// rises returns, by rule, the most by which a snapshot shows one key of its origin to have risen since the watermark.
+// The whole sub-window of the watermark counts as risen.
+func (h *inbound) rises(f *frame) map[string]uint64 {
+	rises := make(map[string]uint64)
+	for i := range f.groups {
+		if g := &f.groups[i]; h.watermark != 0 && g.origin == f.origin && g.meter.Algorithm.Counts() {
+			rises[g.meter.Rule] = max(rises[g.meter.Rule], g.hottest(h.watermark, f.sent))
+		}
+	}
+	return rises
+}
+
+// hottest returns the largest cost that the group counts of one key since a time. The slots of a key stand in a row.
+func (g *group) hottest(since, sent int64) (largest uint64) {
+	var s counters.Slot
+	var key counters.Key
+	var sum uint64
+	for e := (entries{rest: g.entries}); e.next(&s, g.meter.Index(sent)); {
+		if s.Key != key {
+			key, sum = s.Key, 0
+		}
+		if s.Index >= g.meter.Index(since) {
+			sum = min(sum+min(s.Count, counters.MaxLimit), counters.MaxLimit)
+			largest = max(largest, sum)
+		}
+	}
+	return largest
+}
+
+// assumed returns the most that the origin admitted of a key and did not report: rate * unreported time, at most the
+// limit.
+func (h *inbound) assumed(rule string, l *counters.Limit, now int64) uint64 {
+	cost := h.demand[rule].rate * min(h.unreported(now), l.Lasts()).Seconds()
+	return uint64(math.Ceil(min(cost, float64(l.Max()))))
+}

@@ -1,0 +1,309 @@
+package gossip
+
+import (
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// listener is a replica that hears one peer, 7, and what it would say of limits.
+type listener struct {
+	*Replica
+	meter *counters.Meter
+	limit *counters.Limit
+}
+
+func listenerOf(m counters.Meter, l *counters.Limit) listener {
+	r := NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory}))
+	return listener{r, &m, l}
+}
+
+func newListener(t *testing.T, window time.Duration, limit uint64) listener {
+	m := counters.NewMeter("r", counters.SlidingWindow, window)
+	l, err := counters.NewLimit(m, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listenerOf(m, l)
+}
+
+// frame makes the listener hear the peer. g is what it says of the meter.
+func (l listener) frame(k kind, tick uint64, since time.Duration, g group, sent, now int64) {
+	f := frame{kind: k, origin: 7, tick: tick, sent: sent, since: since}
+	g.origin, g.meter = 7, l.meter
+	if k != beacon {
+		g.slots = []counters.Slot{{Meter: l.meter, Key: 1, Index: l.meter.Index(sent), Origin: 7, Count: 1}}
+	}
+	if err := l.Receive(f.encode(nil, pack([]group{g}, 7, sent, maxBody)[0]), now); err != nil {
+		panic(err)
+	}
+}
+
+// admits ends an interval of the listener, in which an admission of its own found so much used.
+func (l listener) admits(used uint64, now int64) {
+	l.Tick(counters.Drained{Demand: []counters.Demand{{Meter: l.meter, Rate: 10, Used: used}}}, now)
+}
+
+func (l listener) audit(t *testing.T, now int64, want float64) {
+	t.Helper()
+	got := l.Audit(map[string]*counters.Limit{"r": l.limit}, now)
+	if got["r"] != want {
+		t.Errorf("%v over the limit, want %v", got["r"], want)
+	}
+	if delete(got, "r"); len(got) > 0 {
+		t.Errorf("bounds of %v, which have no limit", got)
+	}
+}
+
+func TestAuditInNumbers(t *testing.T) {
+	at := func(msec int64) int64 { return frameTime + msec*ms }
+	rise := func(cost uint64) group { return group{demand: 200, rise: cost} }
+	const tick = 100 * time.Millisecond
+	// fresh has a limit of 1000, and has just told its peers.
+	fresh := func(t *testing.T) listener {
+		l := newListener(t, 10*time.Second, 1000)
+		l.Join(7, at(0))
+		l.audit(t, at(0), 0)
+		l.Tick(counters.Drained{}, at(0))
+		return l
+	}
+	// seen knows of 20 that were admitted until 100 and unseen until 130, while its own admissions used up so much
+	// of the limit.
+	seen := func(t *testing.T, used uint64) listener {
+		l := fresh(t)
+		l.frame(data, 1, tick, rise(20), at(100), at(130))
+		l.admits(used, at(150))
+		return l
+	}
+	t.Run("nothing was left", func(t *testing.T) { seen(t, 1000).audit(t, at(150), 20) })
+	t.Run("something was left", func(t *testing.T) { seen(t, 985).audit(t, at(150), 5) })
+	t.Run("enough was left", func(t *testing.T) { seen(t, 980).audit(t, at(150), 0) })
+	t.Run("more is used than there is", func(t *testing.T) { seen(t, 1050).audit(t, at(150), 70) })
+	t.Run("no more than three quarters were used", func(t *testing.T) {
+		l := seen(t, 0)
+		l.audit(t, at(150), 0)
+		l.frame(data, 2, tick, rise(240), at(200), at(230))
+		l.admits(0, at(250))
+		// and the 20, which came before 240 were admitted, but not before that frame's time began
+		l.audit(t, at(250), 10)
+	})
+	t.Run("nothing was admitted here", func(t *testing.T) {
+		l := fresh(t)
+		l.frame(data, 1, tick, rise(20), at(100), at(130))
+		l.Tick(counters.Drained{}, at(150))
+		l.audit(t, at(150), 0)
+	})
+	t.Run("it was known before anything was admitted here", func(t *testing.T) {
+		l := seen(t, 0)
+		l.admits(1000, at(250))
+		l.audit(t, at(250), 0)
+	})
+	t.Run("it is kept for two seconds", func(t *testing.T) {
+		l := seen(t, 1000)
+		l.frame(beacon, 1, 0, group{}, at(1000), at(1001))
+		l.audit(t, at(1900), 20)
+		l.frame(beacon, 1, 0, group{}, at(2000), at(2001))
+		l.audit(t, at(2300), 0)
+	})
+	t.Run("what was unseen at the same time adds up", func(t *testing.T) {
+		l := seen(t, 1000)
+		l.frame(data, 2, tick, rise(30), at(200), at(230)) // from 100 on
+		l.audit(t, at(250), 50)
+		l.frame(data, 3, tick, rise(5), at(300), at(330)) // the first was known by then
+		l.admits(1000, at(350))
+		l.audit(t, at(350), 50)
+	})
+	t.Run("a frame that is late", func(t *testing.T) {
+		l := seen(t, 0)
+		l.frame(data, 3, tick, rise(30), at(300), at(330))
+		l.admits(1000, at(500))
+		l.audit(t, at(500), 30)
+		l.frame(data, 2, tick, rise(40), at(200), at(630)) // unseen until now
+		l.audit(t, at(630), 70)
+		l.frame(data, 2, tick, rise(40), at(200), at(640)) // that is no news
+		l.frame(data, 3, tick, rise(30), at(300), at(640))
+		l.audit(t, at(640), 70)
+	})
+	t.Run("an interval in several frames", func(t *testing.T) {
+		l := fresh(t)
+		l.frame(dataMore, 1, tick, rise(20), at(100), at(130))
+		l.frame(data, 2, tick, rise(20), at(100), at(190)) // the hottest key may be in this one
+		l.admits(0, at(150))
+		l.admits(1000, at(250)) // as of 150
+		l.audit(t, at(250), 20)
+	})
+	t.Run("at most the limit", func(t *testing.T) {
+		l := fresh(t)
+		l.frame(data, 1, tick, rise(1<<62), at(100), at(130))
+		l.admits(1000, at(150))
+		l.audit(t, at(150), 1000)
+	})
+	t.Run("a clock that is ahead", func(t *testing.T) {
+		l := fresh(t)
+		l.frame(data, 1, tick, rise(20), at(9100), at(130))
+		l.admits(1000, at(150))
+		l.audit(t, at(150), 20)
+	})
+	t.Run("a peer of an older version", func(t *testing.T) {
+		l := fresh(t)
+		g := group{origin: 7, meter: l.meter, demand: 250}
+		f := frame{kind: data, origin: 7, tick: 1, sent: at(100), since: tick}
+		if err := l.Receive(f.encode(nil, joinGroups([][]byte{finishGroup(g.encodeHead(7), nil, nil)})),
+			at(130)); err != nil {
+			t.Fatal(err)
+		}
+		l.admits(1000, at(150))
+		l.audit(t, at(150), 25) // as much as was asked for
+	})
+	t.Run("a peer that is silent", func(t *testing.T) {
+		l := seen(t, 1000)
+		l.admits(1000, at(1050))
+		l.audit(t, at(1050), 20) // it will tell
+		l.admits(1000, at(3100))
+		l.audit(t, at(3100), 200*3)
+		l.admits(1000, at(100_000))
+		l.audit(t, at(100_000), 1000)
+		l.Leave(7, false)
+		l.audit(t, at(100_001), 1000)
+	})
+	t.Run("a peer that lacks a frame", func(t *testing.T) {
+		l := seen(t, 0)
+		for i := range int64(18) { // 2 is missing
+			l.frame(data, uint64(3+i), tick, group{demand: 200}, at(300+i*100), at(300+i*100))
+		}
+		l.admits(1000, at(2000))
+		l.audit(t, at(2000), 200*.1) // by what it was asked for in the time that is missing
+		l.frame(snapshot, 20, 0, group{}, at(2050), at(2050))
+		l.audit(t, at(2060), 200*.15) // the frame never comes: as much as then
+	})
+	t.Run("it is quiet", func(t *testing.T) {
+		l := seen(t, 0)
+		l.frame(beacon, 1, 0, group{}, at(300), at(330))
+		l.admits(1000, at(340))
+		l.admits(1000, at(2300))
+		l.audit(t, at(2300), 0)
+	})
+	t.Run("it left", func(t *testing.T) {
+		l := seen(t, 0)
+		l.frame(goodbye, 1, 0, group{}, at(131), at(131))
+		l.Leave(7, true)
+		l.admits(1000, at(3000))
+		l.audit(t, at(3000), 0)
+	})
+	t.Run("it is gone without a word", func(t *testing.T) {
+		l := seen(t, 0)
+		l.admits(1000, at(500))
+		l.Leave(7, true)
+		l.audit(t, at(600), 200*.5) // until now, an interval after the last one
+	})
+}
+
+// A member that is known through others and was never heard, as when only some of the ways to it are cut, may admit a
+// limit.
+func TestAuditOfAMemberNeverSeen(t *testing.T) {
+	l := newListener(t, time.Minute, 100)
+	start := int64(time.Hour)
+	l.Join(2, start)
+	l.audit(t, start, 0)
+	l.admits(100, start+int64(time.Second))
+	l.audit(t, start+int64(time.Second), 0) // it has just come
+	l.admits(100, start+int64(10*time.Second))
+	l.audit(t, start+int64(10*time.Second), 100)
+	l.Leave(2, true)
+	l.audit(t, start+int64(10*time.Second), 0)
+}
+
+// What was taken from a bucket counts until it has come back, which may take many windows: a peer that was silent for
+// all of them may have taken as much as it was asked for, but no more than the bucket holds.
+func TestAuditOfABucket(t *testing.T) {
+	m := counters.NewMeter("r", counters.TokenBucket, time.Minute)
+	for _, test := range []struct {
+		capacity, refill uint64
+		lasts            time.Duration
+		silent           time.Duration
+		unseen           float64 // at 2 a second
+	}{
+		{1000, 1000, time.Minute, 10 * time.Second, 20},
+		{1000, 1000, time.Minute, time.Hour, 120},
+		{1000, 100, 10 * time.Minute, 5 * time.Minute, 600},
+		{1000, 100, 10 * time.Minute, time.Hour, 1000},
+		{1000, 10_000, 6 * time.Second, time.Minute, 12},
+	} {
+		l, err := counters.NewBucket(m, test.capacity, test.refill)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Lasts(); got != test.lasts {
+			t.Errorf("a bucket of %d with %d a minute comes back in %v, want %v", test.capacity, test.refill, got,
+				test.lasts)
+		}
+		r := listenerOf(m, l)
+		r.Join(7, frameTime)
+		r.frame(data, 1, 0, group{demand: 2}, frameTime, frameTime)
+		r.audit(t, frameTime, 0)
+		now := frameTime + int64(test.silent)
+		r.admits(test.capacity, now)
+		r.audit(t, now, test.unseen)
+	}
+}
+
+// Rules that have no limit take no memory, nor do those of which nothing has been received of late.
+func TestLedgersAreBounded(t *testing.T) {
+	l := newListener(t, time.Minute, 100)
+	l.audit(t, frameTime, 0)
+	for i := range uint64(100) {
+		m := counters.NewMeter(string(binaryName(int(i))), counters.SlidingWindow, time.Second)
+		listener{l.Replica, &m, nil}.frame(data, 1+i, time.Millisecond, group{rise: 1}, frameTime, frameTime)
+	}
+	l.frame(data, 101, time.Millisecond, group{rise: 1}, frameTime, frameTime)
+	if len(l.excess) != 1 || l.excess["r"] == nil {
+		t.Errorf("%d ledgers, of one limit", len(l.excess))
+	}
+	l.audit(t, frameTime+int64(2100*time.Millisecond), 0)
+	if len(l.excess) != 0 {
+		t.Error("a ledger is kept in which nothing is left")
+	}
+}
+
+// A clock that is set forgets what was, and goes on.
+func TestExcessWindowOfAClockThatIsSet(t *testing.T) {
+	for _, by := range []time.Duration{-time.Hour, -time.Second, time.Second, time.Hour} {
+		l := newListener(t, time.Minute, 100)
+		l.audit(t, frameTime, 0)
+		l.frame(data, 1, 50*time.Millisecond, group{rise: 9}, frameTime, frameTime)
+		now := frameTime + int64(by)
+		l.Tick(counters.Drained{}, now)
+		l.frame(data, 2, 50*time.Millisecond, group{rise: 7}, now+50*ms, now+50*ms)
+		l.admits(100, now+100*ms)
+		l.audit(t, now+100*ms, 7)
+	}
+}
+
+// A snapshot in place of the frames of a partition tells what was admitted meanwhile, also where nothing had been asked
+// for before.
+func TestSnapshotsAreReckoned(t *testing.T) {
+	at := func(msec int64) int64 { return frameTime + msec*ms }
+	l := newListener(t, time.Minute, 1000) // in sub-windows of 6 s
+	l.Join(7, at(0))
+	l.audit(t, at(0), 0)
+	l.frame(data, 1, 100*time.Millisecond, group{rise: 1}, at(10_000), at(10_000))
+	ban := counters.Meter{Rule: "r", Algorithm: counters.Ban, Window: time.Minute, Sub: time.Minute}
+	slot := func(m *counters.Meter, key counters.Key, sent, count int64) counters.Slot {
+		return counters.Slot{Meter: m, Key: key, Index: m.Index(at(sent)), Origin: 7, Count: uint64(count)}
+	}
+	groups := []group{
+		{origin: 7, meter: l.meter, slots: []counters.Slot{
+			slot(l.meter, 1, 1000, 800), slot(l.meter, 1, 20_000, 30), // of which 800 were known
+			slot(l.meter, 2, 20_000, 25), slot(l.meter, 2, 26_000, 15),
+		}},
+		{origin: 8, meter: l.meter, slots: []counters.Slot{slot(l.meter, 3, 20_000, 500)}}, // another tells for itself
+		{origin: 7, meter: &ban, slots: []counters.Slot{slot(&ban, 1, 20_000, at(60_000)/ms)}},
+	}
+	l.admits(1000, at(29_900))
+	f := frame{kind: snapshot, origin: 7, tick: 200, sent: at(30_000)}
+	if err := l.Receive(f.encode(nil, pack(groups, 7, f.sent, maxSnapshot)[0]), f.sent); err != nil {
+		t.Fatal(err)
+	}
+	l.audit(t, at(30_000), 40)
+}

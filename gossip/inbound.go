@@ -1,0 +1,182 @@
+package gossip
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// ackWindow is how many ticks beyond a gap a replica remembers to have: as many as the bitmap of an ack holds.
+const ackWindow = maxBitmap * 8
+
+// inbound is what a replica has received from one origin.
+//
+// Three times say how complete that is. watermark is the sender's time before which everything it admitted has arrived;
+// watermarkAt is this node's time at which that became so; latestSent is the sender's time of its newest frame, which
+// may be ahead of the watermark while frames are missing.
+type inbound struct {
+	cumulative  uint64              // every tick up to here has arrived
+	beyond      map[uint64]arrival  // frames that arrived after a gap
+	beacon      beaconMark          // of the latest beacon
+	watermark   int64               // 0: not yet complete once
+	watermarkAt int64               //
+	latestSent  int64               //
+	highest     uint64              // highest tick of any frame
+	lastSeen    int64               // when the last frame arrived
+	since       int64               // when the first frame arrived
+	interval    time.Duration       // the gossip interval, the same on every node
+	ackDue      bool                // an acknowledgement is due
+	demand      map[string]reported // by rule
+	worstAge    time.Duration       // largest age since this replica's last tick
+	peakAge     time.Duration       // largest age between its last two ticks
+	left        bool                // it sent a goodbye: it admits nothing any more
+	otherRegion bool                // it is of another region
+	idle        bool                // it had no requests when it sent its newest frame
+	truncated   bool                // a snapshot may have left out what changed long ago
+	there       transit             // transit time of its frames
+	back        int64               // least transit time of this node's frames, as it reports
+	backKnown   bool                //
+	snapshots   allowance           // for its snapshots
+}
+
+// beaconMark is the content of a beacon: the ticks up to tick hold everything that was admitted before sent.
+type beaconMark struct {
+	tick uint64
+	sent int64
+}
+
+// arrival is a frame that arrived after a gap.
+type arrival struct {
+	sent int64
+	last bool // of its interval
+}
+
+// reported is the demand that an origin reported under one rule.
+type reported struct {
+	rate float64 // cost per second
+	sent int64   // the sender's time of the report
+	came int64   // when it came
+}
+
+// maxDemands caps the rules of which one origin can report.
+const maxDemands = 1 << 14
+
+func newInbound(now int64, interval time.Duration) *inbound {
+	return &inbound{since: now, interval: interval, beyond: make(map[uint64]arrival), demand: make(map[string]reported)}
+}
+
+// repeated reports whether the frame has arrived before.
+func (h *inbound) repeated(f *frame) bool {
+	_, waits := h.beyond[f.tick]
+	return (f.kind == data || f.kind == dataMore) && (f.tick <= h.cumulative || waits)
+}
+
+// note records that the frame arrived, and updates the cumulative tick and the watermark.
+func (h *inbound) note(f *frame, now int64) {
+	h.lastSeen = now
+	if f.sent > h.latestSent {
+		h.latestSent = f.sent
+		h.idle = f.kind == beacon && f.since == 0
+	}
+	h.highest = max(h.highest, f.tick)
+	h.worstAge = max(h.worstAge, h.age(now))
+	switch f.kind {
+	case data, dataMore:
+		h.ackDue = true
+		if f.tick > h.cumulative && f.tick <= h.cumulative+ackWindow && !f.again {
+			h.beyond[f.tick] = arrival{f.sent, f.kind == data}
+		}
+	case snapshot:
+		h.ackDue = true
+		if f.tick >= h.cumulative {
+			h.cumulative = f.tick
+			h.advanceWatermark(f.sent, now)
+			maps.DeleteFunc(h.beyond, func(tick uint64, _ arrival) bool { return tick <= h.cumulative })
+		}
+	}
+	for {
+		a, ok := h.beyond[h.cumulative+1]
+		if !ok {
+			break
+		}
+		h.cumulative++
+		delete(h.beyond, h.cumulative)
+		if a.last {
+			h.advanceWatermark(a.sent, now)
+		}
+	}
+	if (f.kind == beacon || f.kind == goodbye) && f.sent > h.beacon.sent {
+		h.beacon = beaconMark{f.tick, f.sent}
+	}
+	if h.beacon.tick <= h.cumulative && h.beacon.sent != 0 { // the frames that a beacon reports may come after it
+		h.advanceWatermark(h.beacon.sent, now)
+	}
+	h.left = h.left || f.kind == goodbye
+}
+
+// advanceWatermark records that everything the origin admitted before its time sent has arrived.
+func (h *inbound) advanceWatermark(sent, now int64) {
+	if sent > h.watermark {
+		h.watermark, h.watermarkAt = sent, now
+	}
+}
+
+// noteDemand records the demand that the origin reported in a frame of its time sent.
+func (h *inbound) noteDemand(g *group, sent, now int64) {
+	d, known := h.demand[g.meter.Rule]
+	if sent < d.sent || !known && (g.demand == 0 || len(h.demand) >= maxDemands) {
+		return
+	}
+	h.demand[g.meter.Rule] = reported{rate: g.demand, sent: sent, came: now}
+}
+
+// age returns the age of the watermark by the origin's clock or by this node's, whichever is more: a clock that is
+// ahead does not make old counts look fresh.
+func (h *inbound) age(now int64) time.Duration {
+	if h.watermark == 0 {
+		return time.Duration(max(0, now-h.since))
+	}
+	return time.Duration(max(0, now-h.watermark, now-h.watermarkAt))
+}
+
+// unreported returns for how much of its time the origin has not reported what it admitted: since its newest frame, and
+// one interval for each frame that is missing.
+func (h *inbound) unreported(now int64) time.Duration {
+	missing := time.Duration(min(h.highest-min(h.highest, h.cumulative), 2*ackWindow)) - time.Duration(len(h.beyond))
+	since := time.Duration(max(0, now-h.latestSent, now-h.lastSeen))
+	return min(h.age(now), max(0, missing)*h.interval+since)
+}
+
+// tick closes an interval of the replica's own.
+func (h *inbound) tick(now int64) {
+	h.peakAge = max(h.worstAge, h.age(now))
+	h.worstAge = 0
+	// A rule that a whole interval's report did not name is quiet.
+	for rule, r := range h.demand {
+		if r.sent < h.watermark && r.rate > 0 {
+			r.rate = 0
+			h.demand[rule] = r
+		}
+	}
+}
+
+// ack returns the acknowledgement to send to the origin.
+func (h *inbound) ack(origin counters.Origin) ack {
+	a := ack{origin: origin, cumulative: h.cumulative}
+	if len(h.beyond) == 0 {
+		return a
+	}
+	last := slices.Max(slices.Collect(maps.Keys(h.beyond)))
+	first := h.cumulative + 2
+	if last < first {
+		return a
+	}
+	a.bitmap = make([]byte, (last-first)/8+1)
+	for tick := range h.beyond {
+		i := tick - first
+		a.bitmap[i/8] |= 1 << (i % 8)
+	}
+	return a
+}

@@ -1,0 +1,136 @@
+package gossip
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// What one peer with the key can do to a replica: each of these was an attack that worked.
+
+// snapshotOf is a snapshot of a sender, in which each slot is of its own origin.
+func snapshotOf(sender counters.Origin, slots []counters.Slot, now int64) []byte {
+	f := frame{kind: snapshot, origin: sender, tick: 1, sent: now}
+	return f.encode(nil, pack(new(arranger).arrange(slots, nil, sender), sender, now, maxSnapshot)[0])
+}
+
+// A snapshot of more made-up origins than there are numbers does not keep members' counts apart.
+func TestMadeUpOriginsDoNotKeepMembersApart(t *testing.T) {
+	l := newListener(t, time.Hour, 100)
+	table := l.counts.(*counters.Table)
+	table.Know([]*counters.Limit{l.limit})
+	l.Join(666, frameTime)
+	var made []counters.Slot
+	for i := range counters.Origin(70000) {
+		made = append(made, counters.Slot{Meter: l.meter, Key: counters.Key(i % 500), Origin: 1000 + i, Count: 1,
+			Index: l.meter.Index(frameTime)})
+	}
+	if err := l.Receive(snapshotOf(666, made, frameTime), frameTime); err != nil {
+		t.Fatal(err)
+	}
+	l.Join(7, frameTime)
+	now := frameTime + 100*ms
+	f := frame{kind: data, origin: 7, tick: 1, sent: now}
+	g := group{origin: 7, meter: l.meter, slots: []counters.Slot{
+		{Meter: l.meter, Key: 1 << 40, Index: l.meter.Index(now), Origin: 7, Count: 100}}}
+	if err := l.Receive(f.encode(nil, pack([]group{g}, 7, now, maxBody)[0]), now); err != nil {
+		t.Fatal(err)
+	}
+	passed := 0
+	for range 100 {
+		if table.Take(l.limit, 1<<40, 1, now).Allowed {
+			passed++
+		}
+	}
+	if passed > 0 {
+		t.Errorf("%d requests pass a limit that another member used up: %+v", passed, table.Stats())
+	}
+}
+
+// Whoever sends one snapshot after the other is heard no more of, and others are.
+func TestAFloodOfSnapshots(t *testing.T) {
+	m := counters.NewMeter("r", counters.SlidingWindow, time.Hour)
+	l := listener{NewReplica(1, 100*time.Millisecond, archive{&m, 0}), &m, nil} // what it merges does not matter
+	l.Join(666, frameTime)
+	l.Join(7, frameTime)
+	var slots []counters.Slot
+	for key := range counters.Key(40000) {
+		slots = append(slots,
+			counters.Slot{Meter: l.meter, Key: key, Index: l.meter.Index(frameTime), Origin: 666, Count: 1})
+	}
+	flood, other := snapshotOf(666, slots, frameTime), snapshotOf(7, slots, frameTime)
+	taken := 0
+	for i := range 1000 {
+		err := l.Receive(flood, frameTime+int64(i)*ms)
+		if e := (*floodError)(nil); errors.As(err, &e) && e.origin != 666 {
+			t.Fatalf("the flood is said to be of %d", e.origin)
+		}
+		if err == nil {
+			taken++
+		}
+	}
+	if largest := (memberBurst + maxSnapshot) / len(flood); taken > largest {
+		t.Errorf("%d of 1000 snapshots are taken, want at most %d", taken, largest)
+	}
+	if got := l.Stats().SnapshotsRefused; got != uint64(1000-taken) {
+		t.Errorf("%d snapshots are refused, want %d", got, 1000-taken)
+	}
+	if err := l.Receive(other, frameTime+1000*ms); err != nil {
+		t.Errorf("the snapshot of another member: %v", err)
+	}
+	// An honest peer's, as large as can be and as often as can be, are never refused.
+	for i := range 100 {
+		if err := l.admit(other[:min(len(other), maxSnapshot)], frameTime+int64(2+2*i)*int64(time.Second)); err != nil {
+			t.Fatalf("snapshot %d: %v", i, err)
+		}
+	}
+}
+
+// Rules that a peer makes up take a bounded memory: of a member that may know them earlier some, of one that is none
+// next to none.
+func TestMadeUpRulesAreBounded(t *testing.T) {
+	for _, member := range []bool{true, false} {
+		l := newListener(t, time.Minute, 100)
+		l.Audit(map[string]*counters.Limit{"r": l.limit}, frameTime)
+		largest := maxStrangerDemands
+		if member {
+			l.Join(7, frameTime)
+			largest = maxUnknownDemands
+		}
+		for i := range 2000 {
+			m := counters.NewMeter(fmt.Sprint("made up ", i), counters.SlidingWindow, time.Minute)
+			made := listener{l.Replica, &m, l.limit}
+			made.frame(data, uint64(i+1), 0, group{demand: 1}, frameTime+int64(i), frameTime+int64(i))
+		}
+		l.frame(data, 3000, 0, group{demand: 1}, frameTime+3000, frameTime+3000)
+		if got := len(l.inbound[7].demand); got > largest+1 {
+			t.Errorf("member %v: %d rules are remembered, want at most %d", member, got, largest+1)
+		}
+		if _, known := l.inbound[7].demand["r"]; known != member {
+			t.Errorf("member %v: the demand of a rule in force is remembered: %v", member, known)
+		}
+	}
+}
+
+// What was evicted is in the bound for as long as it would count.
+func TestTheBoundHoldsWhatWasEvicted(t *testing.T) {
+	l := newListener(t, 10*time.Second, 100)
+	at := func(after time.Duration) int64 { return frameTime + int64(after) }
+	l.audit(t, at(0), 0)
+	admits := func(now int64, forgotten ...counters.Forgotten) {
+		l.Tick(counters.Drained{Demand: []counters.Demand{{Meter: l.meter, Rate: 10}}, Forgotten: forgotten}, now)
+	}
+	admits(at(100 * time.Millisecond))
+	l.audit(t, at(100*time.Millisecond), 0)
+	admits(at(200*time.Millisecond), counters.Forgotten{Meter: l.meter, Count: 80})
+	l.audit(t, at(200*time.Millisecond), 55) // at 75 of 100, 80 that are forgotten
+	admits(at(9*time.Second), counters.Forgotten{Meter: l.meter, Count: 1000})
+	l.audit(t, at(9*time.Second), 75)
+	admits(at(18 * time.Second))
+	l.audit(t, at(18*time.Second), 75)
+	admits(at(21 * time.Second))
+	l.audit(t, at(21*time.Second), 0)
+}

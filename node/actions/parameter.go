@@ -1,0 +1,119 @@
+package actions
+
+import (
+	"strings"
+)
+
+// readQuery adds the values of a query's parameters of a name. All servers separate parameters by &, some by ; as well
+// (older Rack and Python, Perl), and some end the query at # (nginx, Node): each reading counts. One malformed
+// parameter means nothing for the others.
+func readQuery(query, name string, out *values) {
+	if out.tooLong(query) {
+		return
+	}
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		if len(pair) < len(name) {
+			continue
+		}
+		readParameter(pair, name, out)
+		if !strings.ContainsAny(pair, ";#") {
+			continue
+		}
+		for piece := range strings.FieldsFuncSeq(pair, func(r rune) bool { return r == ';' || r == '#' }) {
+			readParameter(piece, name, out)
+		}
+	}
+}
+
+// readParameter adds the value of a parameter if it has the name.
+func readParameter(pair, wanted string, out *values) {
+	name, value, _ := strings.Cut(pair, "=")
+	if len(name) < len(wanted) || !named(name, wanted) {
+		return
+	}
+	value, bad := decodeForm(value)
+	out.sent(value)
+	out.ambiguous = out.ambiguous || bad
+}
+
+// readCookie adds the values of the cookies of a name. It accepts what any common server accepts: net/http gives up
+// on a header with too many cookies and drops malformed ones.
+func (v *view) readCookie(name string, out *values) {
+	if out.tooLong(v.header["Cookie"]...) {
+		return
+	}
+	for _, line := range v.header["Cookie"] {
+		for part := range strings.SplitSeq(line, ";") {
+			if len(part) <= len(name) {
+				continue
+			}
+			readCookiePair(part, name, out)
+			if strings.IndexByte(part, ',') < 0 {
+				continue
+			}
+			for piece := range strings.SplitSeq(part, ",") { // RFC 2109, older Java and Rack
+				readCookiePair(piece, name, out)
+			}
+		}
+	}
+}
+
+// readCookiePair adds the value of a cookie if it has the name.
+func readCookiePair(pair, wanted string, out *values) {
+	pair = strings.TrimLeft(pair, " \t=")
+	name, value, ok := strings.Cut(pair, "=")
+	if !ok || !named(name, wanted) {
+		return
+	}
+	value = trim(value)
+	if !strings.HasPrefix(value, `"`) {
+		out.sentCookie(value)
+		return
+	}
+	inner := value[1:]
+	if closed, ok := strings.CutSuffix(inner, `"`); ok {
+		out.sentCookie(unescape(closed))
+		return
+	}
+	// An open quote: some servers drop the quote alone, Node's cookie package the last character as well.
+	out.sentCookie(unescape(inner))
+	if inner != "" {
+		out.sentCookie(unescape(inner[:len(inner)-1]))
+	}
+}
+
+// sentCookie adds a cookie's value in a canonical form: decoded (PHP, Node, ASP.NET), with a blank written as + (PHP
+// reads either as a blank).
+func (s *values) sentCookie(value string) {
+	value, bad := decode(value)
+	if strings.IndexByte(value, ' ') >= 0 {
+		value = strings.ReplaceAll(value, " ", "+")
+	}
+	s.sent(value)
+	s.ambiguous = s.ambiguous || bad
+}
+
+// unescape resolves \ooo, an octal number, and \c, as Python does in quoted cookies.
+func unescape(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] != '\\' || i+1 == len(s):
+			b = append(b, s[i])
+		case i+3 < len(s) && s[i+1] <= '3' && isOctal(s[i+1]) && isOctal(s[i+2]) && isOctal(s[i+3]):
+			b = append(b, (s[i+1]-'0')<<6|(s[i+2]-'0')<<3|(s[i+3]-'0'))
+			i += 3
+		default:
+			i++
+			b = append(b, s[i])
+		}
+	}
+	return string(b)
+}
+
+func isOctal(c byte) bool { return '0' <= c && c <= '7' }

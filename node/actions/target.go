@@ -1,0 +1,206 @@
+package actions
+
+import (
+	"net/netip"
+	"path"
+	"strings"
+)
+
+// target is what a request asks for.
+type target struct {
+	path  string // decoded once
+	query string // as it was sent
+	host  string // of an absolute target, as it was sent
+	bad   bool   // the path has a malformed escape
+}
+
+// splitTarget splits a request's target, with or without scheme and host. It never fails.
+func splitTarget(uri string) target {
+	var t target
+	if !strings.HasPrefix(uri, "/") {
+		if scheme := strings.Index(uri, "://"); scheme >= 0 && scheme < indexAny(uri, "/?#") {
+			uri = uri[scheme+len("://"):]
+			end := indexAny(uri, "/?#\\")
+			t.host, uri = uri[:end], uri[end:]
+			t.host = t.host[strings.LastIndexByte(t.host, '@')+1:]
+		}
+	}
+	raw, query, _ := strings.Cut(uri, "?")
+	t.query = query
+	t.path, t.bad = decode(raw)
+	return t
+}
+
+// indexAny is where the first of some characters stands, or the length.
+func indexAny(s, chars string) int {
+	if i := strings.IndexAny(s, chars); i >= 0 {
+		return i
+	}
+	return len(s)
+}
+
+// What a path has that needs work.
+const (
+	unclean    = 1 << iota // doubled or trailing slashes
+	dots                   // a segment that begins with a dot
+	capitals               // or characters that may have small forms
+	ending                 // # ? or NUL
+	parameters             // ;
+	backslash
+	escapes // what is left of them after decoding once
+	network // two slashes at the start
+
+	odd = ending | parameters | backslash | escapes // each adds readings
+)
+
+// maxOdd is the maximum length of a path with odd traits, in bytes: each byte is read many times.
+const maxOdd = 4 << 10
+
+// traits finds them in a path that begins with a slash.
+func traits(p string) (found int) {
+	for i := range len(p) {
+		switch c := p[i]; {
+		case c == '/':
+			if i+1 == len(p) && i > 0 || i+1 < len(p) && p[i+1] == '/' {
+				found |= unclean
+			}
+			if i+1 < len(p) && p[i+1] == '.' {
+				found |= dots
+			}
+		case 'A' <= c && c <= 'Z' || c >= 0x80:
+			found |= capitals
+		case c == '#' || c == '?' || c == 0:
+			found |= ending
+		case c == ';':
+			found |= parameters
+		case c == '\\':
+			found |= backslash
+		case c == '%':
+			found |= escapes
+		}
+	}
+	if strings.HasPrefix(p, "//") {
+		found |= network
+	}
+	return found
+}
+
+// readPath adds the path, and where servers differ in what it is, each of its readings: at most nine of a path that has
+// everything. See NORMALIZATION.md.
+func (t *target) readPath(exactCase bool, out *values) {
+	if t.path == "" && t.query == "" && t.host == "" {
+		return
+	}
+	p := t.path
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p
+	}
+	has := traits(p)
+	if out.tooLong(p) || has&odd != 0 && len(p) > maxOdd {
+		out.excess = true
+		return
+	}
+	if has == 0 {
+		out.add(p)
+		return
+	}
+	out.ambiguous = out.ambiguous || t.bad || has&(ending|backslash) != 0
+	plain := path.Clean(p)
+	out.add(plain)
+	if has&ending != 0 { // nginx and Node cut at #, programs in C at NUL, proxies that decode at ?
+		out.add(path.Clean(cutPath(p)))
+	}
+	if has&parameters != 0 { // Java
+		out.add(path.Clean(cutParameters(p)))
+	}
+	if has&backslash != 0 { // Windows, and URL parsers of browsers and Node
+		out.add(path.Clean(slashed(p)))
+	}
+	if has&escapes != 0 { // a server behind another one that decodes
+		again, _ := decode(p)
+		out.add(path.Clean(again))
+	}
+	if has&dots != 0 { // Express, PHP and others that take paths as they come
+		out.add(undotted(cutPath(p)))
+	}
+	if has&network != 0 { // new URL(target, base): //host/path
+		out.add(afterHost(p))
+	}
+	if rest := has &^ (unclean | dots); rest == 0 || exactCase && rest == capitals {
+		return
+	}
+	all, _ := decode(cutPath(p))
+	all = path.Clean(slashed(cutParameters(cutPath(all))))
+	if exactCase {
+		out.add(all)
+		return
+	}
+	out.add(strings.ToLower(plain)) // Express, ASP.NET, IIS
+	out.add(strings.ToLower(all))
+}
+
+// cutPath ends a path where some servers do.
+func cutPath(p string) string { return p[:max(1, indexAny(p, "#?\x00"))] }
+
+// cutParameters takes ;parameters out of the segments.
+func cutParameters(p string) string {
+	if strings.IndexByte(p, ';') < 0 {
+		return p
+	}
+	b := make([]byte, 0, len(p))
+	for segment := range strings.SplitSeq(p[1:], "/") {
+		name, _, _ := strings.Cut(segment, ";")
+		b = append(append(b, '/'), name...)
+	}
+	return string(b)
+}
+
+func slashed(p string) string { return strings.ReplaceAll(p, `\`, "/") }
+
+// undotted is a path whose dots mean nothing, without doubled and trailing slashes.
+func undotted(p string) string {
+	b := make([]byte, 0, len(p))
+	for segment := range strings.SplitSeq(p, "/") {
+		if segment != "" {
+			b = append(append(b, '/'), segment...)
+		}
+	}
+	if len(b) == 0 {
+		return "/"
+	}
+	return string(b)
+}
+
+// afterHost is the path of //host/path.
+func afterHost(p string) string {
+	p = p[2:]
+	return path.Clean("/" + p[indexAny(p, "/"):])
+}
+
+// readHost adds the request's host, and that of an absolute target, which replaces it in servers that follow RFC 9112.
+func (v *view) readHost(out *values) {
+	for _, line := range v.hosts {
+		for host := range strings.SplitSeq(line, ",") { // proxies in a row may write a list
+			out.sent(cleanHost(host))
+		}
+	}
+	for i := range v.targets[:v.known] {
+		out.sent(cleanHost(v.targets[i].host))
+	}
+}
+
+// cleanHost is a host in small letters, without port and trailing dot; an IPv6 address in its shortest form, in
+// brackets.
+func cleanHost(host string) string {
+	host = trim(host)
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		inner, _, _ = strings.Cut(inner, "]")
+		if addr, err := netip.ParseAddr(inner); err == nil {
+			return "[" + addr.WithZone("").String() + "]"
+		}
+	}
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.Trim(host[i+1:], "0123456789") == "" {
+		host = host[:i]
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}

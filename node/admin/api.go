@@ -1,0 +1,212 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// Operator carries out the requests of operators; a node is one.
+type Operator interface {
+	// Unban lifts the bans of the request's identity; by names the operator in the log. Errors of the request wrap
+	// rules.ErrUnknownRule, rules.ErrInvalidRequest or ErrNoBan.
+	Unban(ctx context.Context, req rules.Request, by string) (Unbanned, error)
+}
+
+// ErrNoBan means that no rule which a request matches has a ban.
+var ErrNoBan = errors.New("no rule that this meets has a ban: there is nothing to lift")
+
+// Unbanned is what an unban did.
+type Unbanned struct {
+	// Rules are the rules with a ban that the request matched.
+	Rules []UnbannedRule
+	// Interval is the gossip interval: within about that time the lift is at the other nodes that can be reached.
+	Interval time.Duration
+}
+
+// UnbannedRule is one of these rules.
+type UnbannedRule struct {
+	Rule  string
+	Scope string // global, region or node: where the lift takes effect
+	// Left is how long the ban would have lasted; 0: this node knew of none.
+	Left time.Duration
+	// RetryAfter is how long the limit itself still denies, as counts stay: a request before that is denied and
+	// begins a ban anew. 0: it admits at once.
+	RetryAfter time.Duration
+}
+
+// The same as JSON.
+type (
+	unbanReply struct {
+		Lifted   int              `json:"lifted"` // rules of which this node knew a ban
+		Rules    []unbanReplyRule `json:"rules"`
+		Interval int64            `json:"interval_ms"`
+	}
+	unbanReplyRule struct {
+		Rule       string `json:"rule"`
+		Scope      string `json:"scope"`
+		Left       int64  `json:"banned_ms"`
+		RetryAfter int64  `json:"retry_after_ms"`
+	}
+	unbanRequest struct {
+		Domain      string `json:"domain"`
+		Descriptors [][]struct {
+			Key   string `json:"key"`
+			Value string `json:"value"`
+		} `json:"descriptors"`
+		Rule     string `json:"rule"`
+		Identity string `json:"identity"`
+	}
+)
+
+// MarshalJSON implements json.Marshaler.
+func (u Unbanned) MarshalJSON() ([]byte, error) {
+	reply := unbanReply{Rules: []unbanReplyRule{}, Interval: u.Interval.Milliseconds()}
+	for _, r := range u.Rules {
+		if r.Left > 0 {
+			reply.Lifted++
+		}
+		reply.Rules = append(reply.Rules, unbanReplyRule{r.Rule, r.Scope, ceilMillis(r.Left), ceilMillis(r.RetryAfter)})
+	}
+	return json.Marshal(reply)
+}
+
+// ceilMillis rounds up, so that a ban that is left is never reported as 0.
+func ceilMillis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// maxBody is the longest accepted body, in bytes.
+const maxBody = 64 << 10
+
+// API returns the handler of
+//
+//	POST /api/unban   {"rule","identity"} or {"domain","descriptors":[[{"key","value"}]]}: see Operator.Unban
+//
+// Refusals are problem documents (RFC 9457). The node's own errors are logged.
+func API(op Operator, logger *slog.Logger) http.Handler {
+	a := &api{op, logger}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/api/unban", a.unban)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, "nothing is served at this path: use /api/unban")
+	})
+	origins := http.NewCrossOriginProtection()
+	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusForbidden, "this is a web page of another origin: no page may ask here")
+	}))
+	return localHosts(origins.Handler(mux))
+}
+
+// localHosts refuses requests whose Host is not loopback: a page of a name that resolves to loopback (DNS rebinding)
+// would pass as one of this origin.
+func localHosts(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLocal(r.Host) {
+			refuse(w, http.StatusForbidden, "this is for localhost alone: ask for http://127.0.0.1 or http://localhost")
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// isLocal reports whether a Host header names loopback, whatever the port.
+func isLocal(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	} else if inner, ok := strings.CutPrefix(hostport, "["); ok {
+		host = strings.TrimSuffix(inner, "]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+type api struct {
+	op  Operator
+	log *slog.Logger
+}
+
+func (a *api) unban(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		refuse(w, http.StatusMethodNotAllowed, "bans are lifted with POST and a JSON body")
+		return
+	}
+	req, status, err := readUnban(w, r)
+	if err != nil {
+		refuse(w, status, err.Error())
+		return
+	}
+	done, err := a.op.Unban(r.Context(), req, "admin "+clientName(r))
+	switch {
+	case err == nil:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(done)
+	case errors.Is(err, rules.ErrUnknownRule):
+		refuse(w, http.StatusNotFound, err.Error())
+	case errors.Is(err, rules.ErrInvalidRequest), errors.Is(err, ErrNoBan):
+		refuse(w, http.StatusBadRequest, err.Error())
+	default:
+		a.log.Error("an unban failed", "error", err)
+		refuse(w, http.StatusServiceUnavailable, "the node could not lift the ban: "+err.Error())
+	}
+}
+
+// clientName returns the sender of the request, for the log.
+func clientName(r *http.Request) string {
+	if r.RemoteAddr == "" || r.RemoteAddr == "@" {
+		return "unix socket"
+	}
+	return r.RemoteAddr
+}
+
+func readUnban(w http.ResponseWriter, r *http.Request) (req rules.Request, status int, err error) {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+		return req, http.StatusUnsupportedMediaType, errors.New("send JSON, with Content-Type: application/json")
+	}
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	dec.DisallowUnknownFields()
+	var body unbanRequest
+	if err := dec.Decode(&body); err != nil {
+		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
+			return req, http.StatusRequestEntityTooLarge, fmt.Errorf("the body is longer than %d bytes", maxBody)
+		}
+		return req, http.StatusBadRequest, fmt.Errorf("the body is no unban: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return req, http.StatusBadRequest, errors.New("there is something behind the body's object: send one object")
+	}
+	req = rules.Request{Domain: body.Domain, Rule: body.Rule, Identity: body.Identity}
+	for _, entries := range body.Descriptors {
+		d := make([]rules.Entry, len(entries))
+		for i, e := range entries {
+			d[i] = rules.Entry{Key: e.Key, Value: e.Value}
+		}
+		req.Descriptors = append(req.Descriptors, d)
+	}
+	return req, 0, nil
+}
+
+func refuse(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+	}{"about:blank", http.StatusText(status), status, strings.ToValidUTF8(detail, "?")})
+}

@@ -1,0 +1,136 @@
+package node
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+)
+
+// The YAML reader knows what is wrong with a setting by its line alone, and by the types of this program. Here that
+// becomes a place in the file, with the line, and what to write there.
+
+// renamed are settings of earlier versions, and what takes their places.
+var renamed = map[string]string{"max_keys": "memory, a budget in bytes as in 256MiB, takes its place"}
+
+// What the YAML reader says.
+var (
+	unknownSetting = regexp.MustCompile(`^field (\S+) not found in type (\S+)$`)
+	wrongType      = regexp.MustCompile("^cannot unmarshal \\S+(?: `(.*?)(?:\\.\\.\\.)?`)? into (\\S+)$")
+	givenTwice     = regexp.MustCompile(`^mapping key "(.*)" already defined at line \d+$`)
+	ofLine         = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
+)
+
+// forms say how values of a type are written.
+var forms = map[string]string{
+	"time.Duration": "a duration such as 100ms", "[]string": "a list such as [a, b]", "bool": "true or false",
+	"int":     "a whole number",
+	"float64": "a number", "string": "text",
+}
+
+// configErrors takes apart what the YAML reader said of a configuration file.
+func configErrors(file string, data []byte, err error) error {
+	list := []string{err.Error()}
+	if all, ok := errors.AsType[*yaml.TypeError](err); ok {
+		list = all.Errors
+	} else if !ofLine.MatchString(err.Error()) || strings.HasPrefix(err.Error(), "yaml: ") {
+		e := rulefile.SyntaxError(file, data, err)
+		e.Source = presentable(e.Source)
+		return e
+	}
+	lines := strings.Split(string(data), "\n")
+	errs := make([]error, len(list))
+	for i, text := range list {
+		e := &rulefile.Error{File: file, Line: 1, Column: 1, Reason: text}
+		if m := ofLine.FindStringSubmatch(text); m != nil {
+			_, _ = fmt.Sscan(m[1], &e.Line)
+			e.Reason = m[2]
+		}
+		if e.Line <= len(lines) {
+			e.Source = strings.TrimSuffix(lines[e.Line-1], "\r")
+		}
+		explainSetting(e)
+		e.Source = presentable(e.Source)
+		errs[i] = e
+	}
+	return errors.Join(errs...)
+}
+
+// explainSetting says of one problem what to write, and finds its column.
+func explainSetting(e *rulefile.Error) {
+	word := ""
+	if m := unknownSetting.FindStringSubmatch(e.Reason); m != nil {
+		word = m[1]
+		e.Reason = fmt.Sprintf("unknown setting %q: %s", word, cmp.Or(renamed[word], meantSetting(word, m[2]),
+			"edgelimit serve --print-config shows those that there are"))
+	} else if m := wrongType.FindStringSubmatch(e.Reason); m != nil {
+		word = m[1]
+		e.Reason = "want " + cmp.Or(forms[m[2]], "settings of its own, as edgelimit serve --print-config shows them")
+	} else if m := givenTwice.FindStringSubmatch(e.Reason); m != nil {
+		word = m[1]
+		e.Reason = fmt.Sprintf("%s was already given above", m[1])
+	}
+	at := strings.Index(e.Source, word)
+	if at <= 0 || word == "" {
+		at = len(e.Source) - len(strings.TrimLeft(e.Source, " \t"))
+	}
+	e.Column = 1 + utf8.RuneCountInString(e.Source[:at])
+}
+
+// meantSetting suggests what an unknown key of a struct may have been meant to be; empty if nothing is near.
+func meantSetting(word, structure string) string {
+	all := make(map[string][]string) // by struct
+	paths := make(map[string]string) // by key: the last of a name wins
+	collectSettings(reflect.TypeFor[Config](), "", all, paths)
+	if guess := rules.Nearest(word, all[structure]); guess != "" {
+		return fmt.Sprintf("did you mean %q?", guess)
+	}
+	if path := paths[word]; path != "" {
+		return fmt.Sprintf("did you mean %s?", path)
+	}
+	return ""
+}
+
+func collectSettings(t reflect.Type, prefix string, all map[string][]string, paths map[string]string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := f.Tag.Get("yaml")
+		if key == "-" {
+			continue
+		}
+		all[t.String()] = append(all[t.String()], key)
+		paths[key] = prefix + key
+		if f.Type.Kind() == reflect.Struct {
+			collectSettings(f.Type, prefix+key+".", all, paths)
+		}
+	}
+}
+
+// maxExcerpt is how much of a line of the configuration is shown, in characters.
+const maxExcerpt = 80
+
+// userinfo is a name and password in a URL.
+var userinfo = regexp.MustCompile(`://[^\s/@]*@`)
+
+// presentable is a line as it may be shown: short, without what a terminal would obey, and without passwords.
+func presentable(line string) string {
+	line = userinfo.ReplaceAllStringFunc(line, func(s string) string {
+		return "://" + strings.Repeat("*", utf8.RuneCountInString(s)-len("://@")) + "@"
+	})
+	shown := []rune(line)
+	for i, r := range shown {
+		if r != '\t' && !unicode.IsPrint(r) {
+			shown[i] = '?'
+		}
+	}
+	return string(shown[:min(len(shown), maxExcerpt)])
+}

@@ -1,0 +1,68 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// EnvoyService is Envoy's rate limit service. envoy.Service of package node/envoy makes it; a node without it links no
+// gRPC. It is safe for concurrent use.
+type EnvoyService interface {
+	// JSON answers a request in protobuf's JSON, as POST /json receives it. Errors are those of httpapi.Envoy.
+	JSON(ctx context.Context, body []byte) (answer []byte, allowed bool, err error)
+	// Server returns a gRPC server of the service. Its health turns to not serving when leaving is closed. A connection
+	// may be without requests for as long as idle; 0 means the default.
+	Server(leaving <-chan struct{}, idle time.Duration) EnvoyServer
+	// Stats returns its totals.
+	Stats() EnvoyStats
+}
+
+// EnvoyServer is the gRPC server of an EnvoyService, with totals since it was made.
+type EnvoyServer interface {
+	Server
+	// Panics returns how many requests ended in a panic.
+	Panics() uint64
+	// Incomplete returns how many requests were dropped before they had arrived completely: late ones took too long,
+	// dropped ones made room for newer ones.
+	Incomplete() (late, dropped uint64)
+}
+
+// EnvoyOptions are what a node gives its EnvoyService.
+type EnvoyOptions struct {
+	Headers   []string                // families of response headers, as Config.Headers
+	Algorithm counters.Algorithm      // of ad-hoc limits
+	Learn     func([]*counters.Limit) // is called with all ad-hoc limits that are in use
+	Logger    *slog.Logger
+}
+
+// EnvoyStats are totals since the service was made, except Overrides.
+type EnvoyStats struct {
+	OK, OverLimit uint64 // requests by their overall code
+	Invalid       uint64 // malformed requests
+	Failed        uint64 // requests without an answer
+	Overrides     int    // ad-hoc limits that are kept now
+	Evicted       uint64 // ad-hoc limits evicted while something may still have counted under them
+}
+
+// openGRPC makes Envoy's rate limit service, if there is one, which the HTTP API serves as well, and its own listener
+// if that has an address.
+func (n *Node) openGRPC() error {
+	if n.cfg.Envoy == nil {
+		return nil
+	}
+	n.envoy = n.cfg.Envoy(n, EnvoyOptions{Headers: n.cfg.Headers, Algorithm: n.cfg.ruleOptions().DefaultAlgorithm(),
+		Learn: n.learnAdHoc(envoyAPI), Logger: n.log})
+	if n.cfg.GRPC == "" {
+		return nil
+	}
+	l, err := n.listen("grpc") // without a refusal: gRPC has none before HTTP/2 begins
+	if err != nil {
+		return err
+	}
+	server := n.envoy.Server(n.unready, n.cfg.IdleTimeout)
+	l.Server, l.Panics = server, server.Panics
+	return nil
+}

@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestPages: what a page of another origin sends is refused at every endpoint that charges, before anything is charged.
+// Other clients need no header.
+func TestPages(t *testing.T) {
+	tests := []struct {
+		name, host string
+		lines      []string
+		status     int
+	}{
+		{"curl -d", "127.0.0.1:8080", []string{"Content-Type", "application/x-www-form-urlencoded"}, 200},
+		{"a client by name", "edgelimit.internal", nil, 200},
+		{"a form of another origin", "127.0.0.1:8080",
+			[]string{"Content-Type", "text/plain", "Origin", "http://evil.example"}, 403},
+		{"a sandboxed page", "127.0.0.1:8080", []string{"Origin", "null"}, 403},
+		{"no origin, but another site", "127.0.0.1:8080", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		{"the same site", "127.0.0.1:8080", []string{"Sec-Fetch-Site", "same-site"}, 403},
+		{"another port", "127.0.0.1:8080", []string{"Origin", "http://127.0.0.1:9101"}, 403},
+		{"the own address", "127.0.0.1:8080",
+			[]string{"Origin", "http://127.0.0.1:8080", "Sec-Fetch-Site", "same-origin"}, 200},
+		{"the own address, IPv6", "[::1]:8080", []string{"Origin", "http://[::1]:8080"}, 200},
+		{"localhost", "localhost:8080", []string{"Origin", "http://localhost:8080"}, 200},
+		{"a name that was rebound", "evil.example:8080",
+			[]string{"Origin", "http://evil.example:8080", "Sec-Fetch-Site", "same-origin"}, 403},
+		{"a rebound name without an origin", "evil.example", []string{"Sec-Fetch-Site", "same-origin"}, 403},
+	}
+	bodies := map[string]string{
+		"/v1/check": typicalBody, "/v1/check/batch": `{"checks":[` + typicalBody + `]}`, "/v1/report": typicalBody,
+		"/limiter/check": `{"rule_id":"r","identity":"i"}`,
+	}
+	for _, tt := range tests {
+		for path, body := range bodies {
+			l := always(allowedBurst)
+			opt := quiet()
+			opt.Reporter = l
+			r := httptest.NewRequest("POST", path, strings.NewReader(body))
+			r.Host = tt.host
+			for i := 0; i < len(tt.lines); i += 2 {
+				r.Header.Set(tt.lines[i], tt.lines[i+1])
+			}
+			w := httptest.NewRecorder()
+			New(l, opt).ServeHTTP(w, r)
+			if tt.status == 403 {
+				wantProblem(t, w, 403)
+			}
+			if w.Code != tt.status || (len(l.asked) > 0) != (tt.status == 200) {
+				t.Errorf("%s at %s: %d %s, asked %v", tt.name, path, w.Code, w.Body, l.asked)
+			}
+		}
+	}
+}
+
+// TestAuthHandsOnBrowsers: /v1/auth is asked with the headers of the browser's request.
+func TestAuthHandsOnBrowsers(t *testing.T) {
+	r := authRequest("POST", "")
+	r.Host = "shop.example"
+	r.Header.Set("Origin", "https://other.example")
+	w := httptest.NewRecorder()
+	authAPI(t, always(allowedBurst)).ServeHTTP(w, r)
+	if w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestTransferEncodingEndsTheConnection: where a request has both lengths, what follows it on the connection is not
+// answered.
+func TestTransferEncodingEndsTheConnection(t *testing.T) {
+	for name, lengths := range map[string]string{
+		"both": "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", "one": "Transfer-Encoding: chunked\r\n",
+	} {
+		l := always(allowedBurst)
+		server := httptest.NewServer(authAPI(t, l))
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(conn,
+			"POST /v1/check HTTP/1.1\r\nHost: a\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\nGET /v1/auth HTTP/1.1\r\nHost: a\r\n\r\n",
+			lengths, len(typicalBody), typicalBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != 200 || !resp.Close {
+			t.Errorf("%s: %s, closes: %v", name, resp.Status, resp.Close)
+		}
+		_ = resp.Body.Close()
+		if resp, err := http.ReadResponse(answers, nil); err == nil {
+			t.Errorf("%s: the rest is answered: %s", name, resp.Status)
+			_ = resp.Body.Close()
+		}
+		_ = conn.Close()
+		server.Close()
+	}
+}

@@ -1,0 +1,153 @@
+package httpapi
+
+import (
+	"hash/maphash"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+const (
+	// cachedFor is the lifetime of a request_id.
+	cachedFor = time.Minute
+	// maxCached caps the cache, in bytes: enough for some 2,500 checks of one layer a second. Above it the oldest are
+	// evicted within their minute, which is counted (Options.Forgotten) and logged.
+	maxCached = 32 << 20
+	// cachedOverhead is about what an entry takes beside its layers: its place in the map and in the order, in bytes.
+	cachedOverhead = 128
+	warnEvery      = time.Minute // of early evictions
+)
+
+// idempotencyCache holds the decisions on checks and reports with a request_id, so that a retry gets the same decisions
+// and is charged once. It is safe for concurrent use.
+type idempotencyCache struct {
+	seed     maphash.Seed
+	maxBytes int
+
+	mu      sync.Mutex
+	entries map[uint64]cached // by the hash of the request_id
+	order   []arrival         // of the entries; the oldest is at head
+	head    int
+	bytes   int
+	warned  time.Time
+}
+
+// cached is the hash of a request, and the decisions on it.
+type cached struct {
+	request uint64
+	layers  []counters.Decision
+}
+
+// arrival is when a request_id came first.
+type arrival struct {
+	id uint64
+	at time.Time
+}
+
+func newIdempotencyCache() *idempotencyCache {
+	return &idempotencyCache{seed: maphash.MakeSeed(), maxBytes: maxCached, entries: make(map[uint64]cached)}
+}
+
+func (e *cached) bytes() int {
+	return cachedOverhead + len(e.layers)*int(unsafe.Sizeof(counters.Decision{}))
+}
+
+// evict drops entries that are over a minute old, then the oldest while the cache is above its cap. It drops all where
+// the clock was set back by over a minute. It returns how many it dropped early. The lock is held.
+func (c *idempotencyCache) evict(now time.Time) (early int) {
+	if n := len(c.order); n > c.head && c.order[n-1].at.Sub(now) > cachedFor {
+		clear(c.entries)
+		c.order, c.head, c.bytes = nil, 0, 0
+	}
+	for ; c.head < len(c.order); c.head++ {
+		oldest := c.order[c.head]
+		if now.Sub(oldest.at) <= cachedFor {
+			if c.bytes <= c.maxBytes {
+				break
+			}
+			early++
+		}
+		e := c.entries[oldest.id]
+		c.bytes -= e.bytes()
+		delete(c.entries, oldest.id)
+	}
+	if c.head > len(c.order)/2 {
+		c.order = append(c.order[:0], c.order[c.head:]...)
+		c.head = 0
+	}
+	return early
+}
+
+// add caches the decisions on a request_id that is not cached. The lock is held.
+func (c *idempotencyCache) add(id uint64, e cached, now time.Time) {
+	c.entries[id] = e
+	c.order = append(c.order, arrival{id, now})
+	c.bytes += e.bytes()
+}
+
+// hash returns the hash of a request. Lengths keep its parts apart.
+func (c *idempotencyCache) hash(req *rules.Request, report bool) uint64 {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	text := func(t string) {
+		maphash.WriteComparable(&h, len(t))
+		_, _ = h.WriteString(t)
+	}
+	text(req.Domain)
+	text(req.Rule)
+	text(req.Identity)
+	maphash.WriteComparable(&h, req.Cost)
+	maphash.WriteComparable(&h, req.Peek)
+	maphash.WriteComparable(&h, report)
+	for _, entries := range req.Descriptors {
+		maphash.WriteComparable(&h, len(entries))
+		for _, e := range entries {
+			text(e.Key)
+			text(e.Value)
+		}
+	}
+	return h.Sum64()
+}
+
+// askOnce is ask, unless the request_id is cached. Of requests that race, one is decided; the others wait for it.
+func (a *api) askOnce(r *http.Request, s *scratch) (counters.Verdict, error) {
+	c := a.seen
+	id, request := maphash.String(c.seed, s.requestID), c.hash(&s.req, s.report)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := a.opt.Now()
+	if n := c.evict(now); n > 0 {
+		a.reportEarly(n, now)
+	}
+	if e, ok := c.entries[id]; ok {
+		if e.request != request {
+			return counters.Verdict{}, refusef(http.StatusConflict, "request_id %.40q was another check's, or another "+
+				"report's, within the last minutes: give each its own", s.requestID)
+		}
+		s.layers = append(s.layers[:0], e.layers...)
+		return counters.VerdictOf(s.layers), nil
+	}
+	v, err := a.ask(r, s)
+	if err == nil {
+		c.add(id, cached{request, slices.Clone(s.layers)}, now)
+	}
+	return v, err
+}
+
+// reportEarly counts and logs entries that were evicted within their minute. The cache's lock is held.
+func (a *api) reportEarly(n int, now time.Time) {
+	c := a.seen
+	if a.opt.Forgotten != nil {
+		a.opt.Forgotten.Add(uint64(n))
+	}
+	if c.warned.IsZero() || now.Sub(c.warned) >= warnEvery {
+		c.warned = now
+		a.opt.Logger.Warn("more checks with a request_id come than the node remembers for a minute: it charges late "+
+			"retries", "remembered", len(c.entries), "bytes", c.maxBytes)
+	}
+}

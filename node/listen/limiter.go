@@ -1,0 +1,277 @@
+package listen
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/edgelimit/edgelimit/node/limits"
+)
+
+const (
+	// maxProbes is how many connections a listener for probes, metrics or operators has at a time.
+	maxProbes = 128
+	// spareFiles are the file descriptors left for probes, refusals, gossip, the store and rules.
+	spareFiles = 512
+	// sourceShare: by default one source may have 1/sourceShare of a listener's connections.
+	sourceShare = 4
+	// maxSample is how many connections are searched for an idle one: the longest idle of a sample goes, as in Redis'
+	// eviction of keys.
+	maxSample = 64
+	// A connection that is idle for so long may be closed in favor of a new one. An HTTP server reports when a request
+	// ends; of other protocols only bytes are seen, and none of their requests takes longer.
+	evictHTTPAfter  = 5 * time.Second
+	evictOtherAfter = 15 * time.Second
+)
+
+// Limits bound how many connections a listener has at a time.
+type Limits struct {
+	Max       int
+	PerSource int                   // of one source, see limits.SourceOf
+	Exempt    func(netip.Addr) bool // sources without a limit of their own; nil: none
+	// Evict admits every new connection: at the limit it closes the one that is idle for the longest time, or else the
+	// oldest. Without Evict a new connection takes the place of one that is idle for IdleAfter, or is refused.
+	Evict     bool
+	IdleAfter time.Duration
+}
+
+// ProbeLimits are those of a listener for probes, metrics or operators: idle connections keep nobody out.
+func ProbeLimits() Limits {
+	return Limits{Max: maxProbes, PerSource: maxProbes / sourceShare, Evict: true, Exempt: netip.Addr.IsLoopback}
+}
+
+// ClientLimits are those of one of several listeners for clients. maxConns is cut to the listener's share of the file
+// descriptors; perSource 0 means a quarter.
+func ClientLimits(name string, maxConns, perSource, listeners int, exempt func(netip.Addr) bool,
+	log *slog.Logger) Limits {
+	l := Limits{Max: shareOf(maxFiles(), listeners, maxConns), PerSource: perSource, Exempt: exempt,
+		IdleAfter: evictOtherAfter}
+	if l.Max < maxConns {
+		log.Info("a listener has fewer connections than max_connections, for want of file descriptors: see ulimit -n",
+			"door", name, "connections", l.Max, "max_connections", maxConns)
+	}
+	if perSource == 0 {
+		l.PerSource = max(1, l.Max/sourceShare)
+	}
+	if name == "http" {
+		l.IdleAfter = evictHTTPAfter
+	}
+	return l
+}
+
+// shareOf returns how many of the wanted connections each listener may have, at least 1, where the process may have so
+// many files open: max(files - spareFiles, files/4) / listeners.
+func shareOf(files, listeners, wanted int) int {
+	return max(1, min(wanted, max(files-spareFiles, files/4)/max(1, listeners)))
+}
+
+// refusal is why a connection was refused.
+type refusal int
+
+const (
+	admitted      refusal = iota
+	listenerFull          // the listener has Limits.Max connections
+	sourceAtShare         // the client's source has Limits.PerSource
+	refusals
+)
+
+// reasons are the refusals as logs name them.
+var reasons = [refusals]string{admitted: "evicted", listenerFull: "full", sourceAtShare: "source"}
+
+// Stats are the open connections, and totals since the listener was opened.
+type Stats struct {
+	Open                       int
+	Accepted, Evicted          uint64
+	RefusedFull, RefusedSource uint64 // because the listener, or the client's source, had as many as it may
+}
+
+// limiter keeps a listener's connections within its limits. Its memory is bounded by the open connections: a source
+// without one is forgotten.
+type limiter struct {
+	limits   Limits
+	began    time.Time
+	released func() // called after a connection has ended, with the lock held
+
+	mu      sync.Mutex
+	stats   Stats
+	conns   []*limitedConn // in no order
+	hand    int            // where the next sample of conns begins
+	sources map[netip.Addr]int
+}
+
+func newLimiter(limits Limits, released func()) *limiter {
+	return &limiter{limits: limits, began: time.Now(), released: released, sources: make(map[netip.Addr]int)}
+}
+
+// Stats returns the listener's statistics.
+func (l *limiter) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stats
+}
+
+// crowded reports whether more than half of Limits.Max connections are open.
+func (l *limiter) crowded() bool { return l.Stats().Open > l.limits.Max/2 }
+
+// clientOf returns the address of a connection's client; not valid on a Unix socket.
+func clientOf(conn net.Conn) netip.Addr {
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return netip.Addr{}
+}
+
+// admit counts a connection or returns why it is refused. The caller closes the evicted connection, if there is one;
+// it is no longer counted.
+func (l *limiter) admit(conn net.Conn) (c, evicted *limitedConn, why refusal) {
+	client := clientOf(conn)
+	c = &limitedConn{Conn: conn, limiter: l, source: limits.SourceOf(client)}
+	if l.limits.Exempt != nil && l.limits.Exempt(client) {
+		c.source = netip.Addr{}
+	}
+	c.opened = c.touch()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case c.source.IsValid() && l.sources[c.source] >= l.limits.PerSource:
+		why = sourceAtShare
+		if l.limits.Evict { // else the search for one of this source would cost more than a connection does
+			evicted = l.replaceable(c.source)
+		}
+	case l.stats.Open >= l.limits.Max:
+		evicted, why = l.replaceable(netip.Addr{}), listenerFull
+	// nearly full: idle connections are closed earlier
+	case l.stats.Open > l.limits.Max-l.limits.Max/8 && !l.limits.Evict:
+		evicted = l.replaceable(netip.Addr{})
+	}
+	if evicted == nil {
+		switch why {
+		case listenerFull:
+			l.stats.RefusedFull++
+			return nil, nil, why
+		case sourceAtShare:
+			l.stats.RefusedSource++
+			return nil, nil, why
+		}
+	} else {
+		l.remove(evicted)
+		l.stats.Evicted++
+	}
+	l.add(c)
+	return c, evicted, admitted
+}
+
+// replaceable returns the connection whose place a new one takes, nil if there is none; only of the source, if that is
+// valid. The lock is held.
+func (l *limiter) replaceable(source netip.Addr) (found *limitedConn) {
+	now, sample := int64(time.Since(l.began)), len(l.conns)
+	if !l.limits.Evict {
+		sample = min(sample, maxSample)
+	}
+	var oldest *limitedConn
+	longest := int64(l.limits.IdleAfter) - 1
+	for range sample {
+		l.hand = (l.hand + 1) % len(l.conns)
+		c := l.conns[l.hand]
+		if source.IsValid() && c.source != source {
+			continue
+		}
+		if idle := now - c.active.Load(); !c.busy.Load() && idle > longest {
+			found, longest = c, idle
+		}
+		if oldest == nil || c.opened < oldest.opened {
+			oldest = c
+		}
+	}
+	if found == nil && l.limits.Evict {
+		return oldest
+	}
+	return found
+}
+
+// add counts a connection. The lock is held.
+func (l *limiter) add(c *limitedConn) {
+	c.index = len(l.conns)
+	l.conns = append(l.conns, c)
+	if c.source.IsValid() {
+		l.sources[c.source]++
+	}
+	l.stats.Open++
+	l.stats.Accepted++
+}
+
+// remove stops counting a connection, however often it is called. The lock is held.
+func (l *limiter) remove(c *limitedConn) {
+	if c.index < 0 {
+		return
+	}
+	last := len(l.conns) - 1
+	l.conns[c.index] = l.conns[last]
+	l.conns[c.index].index = c.index
+	l.conns[last] = nil
+	l.conns, c.index = l.conns[:last], -1
+	if c.source.IsValid() {
+		if l.sources[c.source]--; l.sources[c.source] == 0 {
+			delete(l.sources, c.source)
+		}
+	}
+	l.stats.Open--
+	l.released()
+}
+
+// limitedConn is a connection that its limiter counts.
+type limitedConn struct {
+	net.Conn
+	limiter *limiter
+	source  netip.Addr   // not valid: exempt from Limits.PerSource
+	opened  int64        // nanoseconds after limiter.began
+	index   int          // in limiter.conns, under its lock; -1: no longer counted
+	active  atomic.Int64 // nanoseconds after limiter.began of the last byte read, or of the end of the last request
+	busy    atomic.Bool  // a request is under way, as far as the server reports it
+}
+
+// touch marks the connection as active now.
+func (c *limitedConn) touch() (now int64) {
+	now = int64(time.Since(c.limiter.began))
+	c.active.Store(now)
+	return now
+}
+
+// Read implements net.Conn.
+func (c *limitedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.touch()
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	err := c.Conn.Close()
+	c.limiter.mu.Lock()
+	defer c.limiter.mu.Unlock()
+	c.limiter.remove(c)
+	return err
+}
+
+// CloseWrite ends the sending side. Servers use it so that clients can read their last answer.
+func (c *limitedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return net.ErrClosed
+}
+
+// trackState is an http.Server's ConnState: only a connection that has had an answer and waits for the next request is
+// idle. A new one is not: its client has had no time to send a request yet.
+func trackState(conn net.Conn, state http.ConnState) {
+	if c, ok := conn.(*limitedConn); ok {
+		c.touch()
+		c.busy.Store(state != http.StateIdle)
+	}
+}

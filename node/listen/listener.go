@@ -1,0 +1,155 @@
+// Package listen has a node's listeners: each accepts as many connections as its [Limits] allow, tells the other
+// clients in the words of its protocol that it is full, and stops without losing a request.
+package listen
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/edgelimit/edgelimit/node/limits"
+)
+
+// Server serves a listener: net/http's, gRPC's, or that of the Redis protocol.
+type Server interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+	Close() error
+}
+
+// Listener is a listener with limits and its server. The exported fields are set before Start.
+type Listener struct {
+	Name    string
+	Server  Server
+	Refusal string        // the answer to clients beyond the limits; empty: none
+	Panics  func() uint64 // how many requests ended in a panic
+
+	net.Listener // of the system
+	log          *slog.Logger
+	done         sync.WaitGroup // Serve
+
+	refusals sync.WaitGroup // clients that are being refused
+	refusing atomic.Int32   // how many these are
+	warning  limits.OncePerMinute
+	unwarned int // refusals since the last warning
+
+	*limiter
+
+	leaving chan struct{} // closed when Stop begins
+	empty   chan struct{} // closed after that, once no connection is open
+}
+
+// Open listens at the address of a setting. Nobody serves it before Start.
+func Open(s Setting, limits Limits, log *slog.Logger) (*Listener, error) {
+	inner, err := listen(s.Addr)
+	if err != nil {
+		return nil, s.Explain(err)
+	}
+	l := &Listener{Name: s.Name, Listener: inner, log: log, leaving: make(chan struct{}), empty: make(chan struct{})}
+	l.limiter = newLimiter(limits, l.checkEmpty)
+	return l, nil
+}
+
+// MaxConnections returns how many connections the listener has at a time.
+func (l *Listener) MaxConnections() int { return l.limits.Max }
+
+// Leaving is closed when Stop begins.
+func (l *Listener) Leaving() <-chan struct{} { return l.leaving }
+
+// probeIdle is the longest time that a connection may be idle at a listener that evicts: probes and scrapes that come
+// later open another one.
+const probeIdle = 5 * time.Second
+
+// UseHTTP sets an HTTP server. Its idle connections end after the given time; 0: after the server's own.
+func (l *Listener) UseHTTP(s *http.Server, idle time.Duration) {
+	s.IdleTimeout = cmp.Or(idle, s.IdleTimeout)
+	if l.limits.Evict {
+		s.IdleTimeout = min(s.IdleTimeout, probeIdle)
+	}
+	s.ConnState = trackState
+	s.Handler = l.endKeepAlive(s.Handler)
+	l.Server = s
+}
+
+// endKeepAlive ends a connection with its answer once Stop has begun, so that the client opens the next one elsewhere,
+// and, at a listener that evicts, while more than half of the connections are in use.
+func (l *Listener) endKeepAlive(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-l.leaving:
+			w.Header().Set("Connection", "close")
+		default:
+			if l.limits.Evict && l.crowded() {
+				w.Header().Set("Connection", "close")
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Start serves until Stop, and then calls fail with what Serve returned. A nil listener serves nothing.
+func (l *Listener) Start(fail func(name string, err error)) {
+	if l != nil {
+		l.done.Go(func() { fail(l.Name, l.Server.Serve(l)) })
+	}
+}
+
+// Stop serves for at most keepAlive longer while each answer ends its connection: a request that a client has just sent
+// on an idle connection is still answered. Requests in flight then end within drain. A nil listener has nothing to
+// stop.
+func (l *Listener) Stop(keepAlive, drain time.Duration) {
+	if l == nil {
+		return
+	}
+	l.leave(keepAlive)
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	if l.Server.Shutdown(ctx) != nil {
+		_ = l.Server.Close()
+	}
+	l.done.Wait()
+	l.refusals.Wait()
+}
+
+// Abandon closes a listener that was never started.
+func (l *Listener) Abandon() {
+	_ = l.Close()
+	if l.Server != nil {
+		_ = l.Server.Close()
+	}
+}
+
+// leave closes leaving and waits until no connection is open, for at most the given time.
+func (l *Listener) leave(within time.Duration) {
+	l.mu.Lock()
+	close(l.leaving)
+	l.checkEmpty()
+	l.mu.Unlock()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-l.empty:
+	case <-timer.C:
+	}
+}
+
+// checkEmpty closes empty if Stop has begun and no connection is open. The lock is held.
+func (l *Listener) checkEmpty() {
+	select {
+	case <-l.leaving:
+	default:
+		return
+	}
+	select {
+	case <-l.empty:
+	default:
+		if l.stats.Open == 0 {
+			close(l.empty)
+		}
+	}
+}

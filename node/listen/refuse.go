@@ -1,0 +1,87 @@
+package listen
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+)
+
+const (
+	// maxRefusing is how many refused clients at a time get the time to read why, at each listener.
+	maxRefusing = 64
+	// refuseWithin is how long a refused client may take to read why and to hang up.
+	refuseWithin = 500 * time.Millisecond
+)
+
+// Accept implements net.Listener. It refuses connections beyond the limits.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c, evicted, why := l.admit(conn)
+		if evicted != nil {
+			_ = evicted.Conn.Close()
+		}
+		if c == nil || evicted != nil && l.limits.Evict {
+			l.warn(clientOf(conn), why)
+		}
+		if c != nil {
+			return c, nil
+		}
+		l.refuse(conn)
+	}
+}
+
+// refuse sends the refusal, if the protocol has one, and hangs up.
+func (l *Listener) refuse(conn net.Conn) {
+	_ = conn.SetDeadline(time.Now().Add(refuseWithin))
+	switch {
+	case l.Refusal == "":
+		_ = conn.Close()
+	case l.refusing.Add(1) > maxRefusing: // the client may not be able to read it
+		l.refusing.Add(-1)
+		_, _ = io.WriteString(conn, l.Refusal) // does not block: it fits a new connection's send buffer
+		_ = conn.Close()
+	default:
+		l.refusals.Go(func() {
+			defer l.refusing.Add(-1)
+			sendRefusal(conn, l.Refusal)
+		})
+	}
+}
+
+// sendRefusal first reads from the client, as many clients ignore an answer that comes before their request. Then it
+// lets the client hang up: closing a connection with unread bytes would reset it, and lose the refusal.
+func sendRefusal(conn net.Conn, refusal string) {
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 512)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return
+	}
+	_ = conn.SetDeadline(time.Now().Add(refuseWithin))
+	if _, err := io.WriteString(conn, refusal); err != nil {
+		return
+	}
+	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, io.LimitReader(conn, 64<<10))
+	}
+}
+
+// warn logs once a minute that connections are refused or evicted, with the last client. Only Accept calls it.
+func (l *Listener) warn(client netip.Addr, why refusal) {
+	l.unwarned++
+	if !l.warning.Due(time.Now()) {
+		return
+	}
+	message := "connections are refused"
+	if why == admitted {
+		message = "too many connections: the longest idle or oldest are closed in favor of new ones"
+	}
+	l.log.Warn(message, "door", l.Name, "reason", reasons[why], "source", client.String(), "connections", l.unwarned,
+		"max_connections", l.limits.Max, "max_connections_per_source", l.limits.PerSource)
+	l.unwarned = 0
+}

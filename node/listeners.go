@@ -1,0 +1,156 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgelimit/edgelimit/node/admin"
+	"github.com/edgelimit/edgelimit/node/httpapi"
+	"github.com/edgelimit/edgelimit/node/listen"
+	"github.com/edgelimit/edgelimit/node/respapi"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// Server serves a listener: net/http's, gRPC's, or that of the Redis protocol.
+type Server = listen.Server
+
+// openHTTP opens the listener of the HTTP API.
+func (n *Node) openHTTP() error {
+	opt := httpapi.Options{Headers: n.cfg.Headers, Actions: n.requests, Reporter: n, Forgotten: &n.forgottenIDs,
+		Logger: n.log}
+	if n.envoy != nil {
+		opt.Envoy = n.envoy.JSON
+	}
+	return n.serveHTTP("http", httpapi.New(n, opt))
+}
+
+// openHealth opens the listener for probes and metrics.
+func (n *Node) openHealth(metrics prometheus.Gatherer) error {
+	return n.serveHTTP("health", admin.Health(n.Ready, n.Degraded, metrics))
+}
+
+// openAdmin opens the listener for operators.
+func (n *Node) openAdmin() error {
+	err := n.serveHTTP("admin", admin.API(operator{n}, n.log))
+	if errors.Is(err, syscall.EADDRINUSE) && n.cfg.Admin == DefaultAdmin {
+		n.log.Warn("no admin listener: its default address is in use, by another node of this machine perhaps; choose "+
+			"one with --admin, or none with --admin ''", "admin", n.cfg.Admin)
+		return nil
+	}
+	if network, path, splitErr := listen.SplitAddress(n.cfg.Admin); err == nil && splitErr == nil && network == "unix" {
+		return os.Chmod(path, 0o600)
+	}
+	return err
+}
+
+// openRESP opens the listener of the Redis protocol.
+func (n *Node) openRESP() error {
+	if n.cfg.RESP == "" {
+		return nil
+	}
+	opt := respapi.Options{IdleTimeout: n.cfg.IdleTimeout, Learn: n.learnAdHoc(redisAPI), Logger: n.log}
+	if file := n.cfg.RESPPasswordFile; file != "" {
+		var err error
+		if opt.Password, err = readPassword(file); err != nil {
+			return fmt.Errorf("resp_password_file: %w", err)
+		}
+	}
+	l, err := n.listen("resp")
+	if err != nil {
+		return err
+	}
+	opt.MaxConnections, opt.Leaving = l.MaxConnections(), l.Leaving()
+	n.resp = respapi.New(n, opt)
+	l.Server, l.Refusal = n.resp, respapi.Full
+	l.Panics = func() uint64 { return n.resp.Stats().Panics }
+	return nil
+}
+
+// serveHTTP opens a listener, unless its address is empty, that serves h.
+func (n *Node) serveHTTP(name string, h http.Handler) error {
+	if n.cfg.addresses()[name] == "" {
+		return nil
+	}
+	l, err := n.listen(name)
+	if err != nil {
+		return err
+	}
+	var panics atomic.Uint64
+	h = httpapi.Recover(h, n.log, func() { panics.Add(1) })
+	l.UseHTTP(httpapi.Server(h, n.log), n.cfg.IdleTimeout)
+	l.Panics, l.Refusal = panics.Load, httpapi.Full()
+	return nil
+}
+
+// listen opens a listener with its limits.
+func (n *Node) listen(name string) (*listen.Listener, error) {
+	setting := listen.Setting{Name: name, Flag: "--" + name, Addr: n.cfg.addresses()[name]}
+	l, err := listen.Open(setting, n.listenLimits(name), n.log)
+	if err != nil {
+		return nil, err
+	}
+	n.listeners[name] = l
+	return l, nil
+}
+
+func (n *Node) listenLimits(name string) listen.Limits {
+	if !forClients(name) {
+		return listen.ProbeLimits()
+	}
+	listeners := 0
+	for name, addr := range n.cfg.addresses() {
+		if addr != "" && forClients(name) {
+			listeners++
+		}
+	}
+	return listen.ClientLimits(name, n.cfg.MaxConnections, n.cfg.MaxConnectionsPerSource, listeners,
+		n.cfg.exemptSource(), n.log)
+}
+
+// forClients reports whether a listener is for clients, not for probes or operators.
+func forClients(name string) bool { return name != "health" && name != "admin" }
+
+// exemptSource returns which sources may have all connections of a listener: this machine, where sidecars are, and
+// trusted proxies, as all clients behind a proxy come from its address.
+func (c *Config) exemptSource() func(netip.Addr) bool {
+	var trusted []netip.Prefix
+	for _, t := range c.Requests.TrustedProxies {
+		if p, err := rules.ParsePrefix(t); err == nil { // not "unix": its clients have no address
+			trusted = append(trusted, p)
+		}
+	}
+	return func(addr netip.Addr) bool {
+		for _, p := range trusted {
+			if p.Contains(addr) {
+				return true
+			}
+		}
+		return addr.IsLoopback()
+	}
+}
+
+// gossipError explains why gossip cannot be opened.
+func (c *Config) gossipError(err error) error {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Addr == nil {
+		return err
+	}
+	_, port, _ := net.SplitHostPort(op.Addr.String())
+	for _, s := range []listen.Setting{ // the LAN is opened first
+		{Name: "gossip.wan", Flag: "--gossip-wan", Addr: c.Gossip.WAN},
+		{Name: "gossip.lan", Flag: "--gossip", Addr: c.Gossip.LAN},
+	} {
+		if _, p, _ := net.SplitHostPort(s.Addr); p == port {
+			return s.Explain(err)
+		}
+	}
+	return err
+}

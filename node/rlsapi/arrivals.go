@@ -1,0 +1,150 @@
+package rlsapi
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Limits of requests that have not arrived completely. Each holds at most maxMessage bytes, the flow-control window of
+// a stream, so all together hold at most maxArriving * maxMessage = 64 MiB, as bodies do over HTTP and long commands in
+// the Redis protocol.
+const (
+	maxArriving = 1 << 8
+	arriveIn    = 2 * time.Second // from a request's headers to the end of its message
+)
+
+// arrivals lists the requests of all connections that have not arrived completely, the oldest first. Where there are
+// too many it cancels the oldest for the newest: a compliant client's request is complete within the time of a packet
+// and hardly ever the oldest, so that hanging requests keep nobody out.
+type arrivals struct {
+	max int
+
+	mu          sync.Mutex
+	first, last *arrival
+	waiting     int
+	timerSet    bool
+	dropped     uint64
+	late        uint64
+}
+
+// ArrivalStats count requests that did not arrive completely.
+type ArrivalStats struct {
+	Waiting int    // now
+	Dropped uint64 // cancelled, as there were too many
+	Late    uint64 // cancelled, as they took longer than 2 s
+}
+
+// arrival is the context of a request, from its headers on.
+type arrival struct {
+	context.Context
+	cancel     context.CancelFunc
+	of         *arrivals
+	began      time.Time
+	prev, next *arrival
+	waiting    bool // in the list; guarded by the list's lock
+	late       bool // cancelled for being late; written before that
+}
+
+// arrivalKey is the key of a context's arrival.
+type arrivalKey struct{}
+
+// Value implements context.Context.
+func (a *arrival) Value(key any) any {
+	if key == (arrivalKey{}) {
+		return a
+	}
+	return a.Context.Value(key)
+}
+
+// Err implements context.Context.
+func (a *arrival) Err() error {
+	err := a.Context.Err()
+	if err != nil && a.late {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// begin returns the context of a request whose headers have come.
+func (as *arrivals) begin(ctx context.Context) *arrival {
+	a := &arrival{of: as, began: time.Now()}
+	a.Context, a.cancel = context.WithCancel(ctx)
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if as.waiting >= as.max {
+		oldest := as.first
+		as.remove(oldest)
+		as.dropped++
+		oldest.cancel()
+	}
+	a.waiting, a.prev = true, as.last
+	if as.last != nil {
+		as.last.next = a
+	} else {
+		as.first = a
+	}
+	as.last = a
+	as.waiting++
+	as.setTimer()
+	return a
+}
+
+// complete takes the request of a context out of the list, as it has arrived.
+func complete(ctx context.Context) (a *arrival, ok bool) {
+	if a, ok = ctx.Value(arrivalKey{}).(*arrival); ok {
+		a.of.mu.Lock()
+		defer a.of.mu.Unlock()
+		if a.waiting {
+			a.of.remove(a)
+		}
+	}
+	return a, ok
+}
+
+// remove unlinks a request. The lock is held.
+func (as *arrivals) remove(a *arrival) {
+	if a.prev != nil {
+		a.prev.next = a.next
+	} else {
+		as.first = a.next
+	}
+	if a.next != nil {
+		a.next.prev = a.prev
+	} else {
+		as.last = a.prev
+	}
+	a.prev, a.next, a.waiting = nil, nil, false
+	as.waiting--
+}
+
+// setTimer sets the timer for when the oldest is late, unless it is set. The lock is held.
+func (as *arrivals) setTimer() {
+	if !as.timerSet && as.first != nil {
+		as.timerSet = true
+		time.AfterFunc(time.Until(as.first.began.Add(arriveIn)), as.expire)
+	}
+}
+
+// expire cancels the requests that are late.
+func (as *arrivals) expire() {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	now := time.Now()
+	for a := as.first; a != nil && now.Sub(a.began) >= arriveIn; a = as.first {
+		as.remove(a)
+		if a.Context.Err() == nil { // not cancelled by its client
+			a.late = true
+			as.late++
+		}
+		a.cancel()
+	}
+	as.timerSet = false
+	as.setTimer()
+}
+
+func (as *arrivals) stats() ArrivalStats {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	return ArrivalStats{as.waiting, as.dropped, as.late}
+}

@@ -1,0 +1,142 @@
+package rlsapi
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/peer"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/limits"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// scratch is the memory of one request, reused by later ones.
+type scratch struct {
+	req     rules.Request
+	entries []rules.Entry // what req.Descriptors point into
+	asks    []rules.Ask
+	met     []*rules.Rule // the matching rule of each descriptor; nil: none
+	layers  []counters.Decision
+	fields  []answer.Field
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+func takeScratch() *scratch { return scratches.Get().(*scratch) }
+
+// release drops all strings, rules and limits, and keeps the memory.
+func (t *scratch) release() {
+	clear(t.entries)
+	clear(t.req.Descriptors)
+	clear(t.asks)
+	clear(t.met)
+	clear(t.layers)
+	clear(t.fields)
+	*t = scratch{rules.Request{Descriptors: t.req.Descriptors[:0]}, t.entries[:0], t.asks[:0], t.met[:0], t.layers[:0],
+		t.fields[:0]}
+	scratches.Put(t)
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", rules.ErrInvalidRequest, fmt.Sprintf(format, args...))
+}
+
+// translate turns in into t.req, which points into it. Its errors wrap rules.ErrInvalidRequest.
+func (t *scratch) translate(ctx context.Context, in *rls.RateLimitRequest, s *Service) error {
+	descriptors := in.GetDescriptors()
+	if len(descriptors) > rules.MaxDescriptors {
+		return invalid("%d descriptors, at most %d are allowed", len(descriptors), rules.MaxDescriptors)
+	}
+	t.req.Domain, t.req.Cost, t.req.Overdraw = in.GetDomain(), uint64(in.GetHitsAddend()), true
+	asks := false
+	for i, d := range descriptors {
+		if err := t.addEntries(i+1, d); err != nil {
+			return err
+		}
+		if d.GetIsNegativeHits() {
+			return invalid("descriptor %d has hits below zero: nothing is given back "+
+				"(is_negative_hits is not supported)", i+1)
+		}
+		asks = asks || d.GetHitsAddend() != nil || d.GetLimit() != nil
+	}
+	if asks {
+		if err := t.addAsks(ctx, descriptors, s); err != nil {
+			return err
+		}
+	}
+	t.met = append(t.met, make([]*rules.Rule, len(descriptors))...)
+	return nil
+}
+
+// addEntries adds descriptor n, counted from 1.
+func (t *scratch) addEntries(n int, d *common.RateLimitDescriptor) error {
+	if len(d.GetEntries()) > rules.MaxEntries {
+		return invalid("descriptor %d has %d entries, at most %d are allowed", n, len(d.GetEntries()), rules.MaxEntries)
+	}
+	first := len(t.entries)
+	for _, e := range d.GetEntries() {
+		t.entries = append(t.entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
+	}
+	t.req.Descriptors = append(t.req.Descriptors, t.entries[first:len(t.entries):len(t.entries)])
+	return nil
+}
+
+// addAsks adds each descriptor's own hits, in place of the request's, and its ad-hoc limit. No hits are a peek.
+func (t *scratch) addAsks(ctx context.Context, descriptors []*common.RateLimitDescriptor, s *Service) error {
+	var adHoc [rules.MaxDescriptors]override
+	found := false
+	for i, d := range descriptors {
+		ask := rules.Ask{Cost: t.req.EffectiveCost()}
+		if hits := d.GetHitsAddend(); hits != nil {
+			ask.Cost = hits.GetValue()
+		}
+		if l := d.GetLimit(); l != nil {
+			var err error
+			if adHoc[i], err = overrideOf(i+1, l); err != nil {
+				return err
+			}
+			found = true
+		}
+		t.asks = append(t.asks, ask)
+	}
+	t.req.Asks = t.asks
+	if !found {
+		return nil
+	}
+	// Limits are kept for long: no invalid request adds one, nor one in a domain without rules.
+	if err := t.req.Validate(); err != nil || !s.limiter.HasDomain(t.req.Domain) {
+		return err
+	}
+	now, from := s.now(), sourceOf(ctx)
+	for i, d := range descriptors {
+		var err error
+		switch {
+		case d.GetLimit() == nil:
+		case t.asks[i].Cost == 0:
+			t.asks[i].Limit, err = s.overrides.Peek(adHoc[i])
+		default:
+			t.asks[i].Limit, err = s.overrides.Charge(adHoc[i], from, now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sourceOf returns the source of a gRPC request; all of HTTP have the same.
+func sourceOf(ctx context.Context) netip.Addr {
+	if p, ok := peer.FromContext(ctx); ok {
+		if tcp, ok := p.Addr.(*net.TCPAddr); ok {
+			return limits.SourceOf(tcp.AddrPort().Addr())
+		}
+	}
+	return netip.Addr{}
+}

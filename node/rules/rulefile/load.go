@@ -1,0 +1,224 @@
+package rulefile
+
+import (
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+//go:embed sample.yaml
+var sample []byte
+
+// Sample returns the rules of the annotated sample file, the default of a node.
+func Sample() *rules.Set { return parsedSample() }
+
+var parsedSample = sync.OnceValue(func() *rules.Set {
+	s, err := Parse("sample.yaml", sample)
+	if err != nil {
+		panic(err) // the sample is part of the program
+	}
+	return s
+})
+
+// Load reads rule files into one Set with the default Options. A path is a file, or a directory whose *.yaml, *.yml and
+// *.json files are read in the order of their names, without subdirectories. It returns a complete Set, or the joined
+// problems of all files.
+func Load(paths ...string) (*rules.Set, error) { return Options{}.Load(paths...) }
+
+// Load reads rule files into one Set.
+func (o Options) Load(paths ...string) (*rules.Set, error) { return o.parse(readAll(paths)) }
+
+// text is the content of a file, or why it cannot be read.
+type text struct {
+	file string
+	link string // target of a link out of its directory
+	data []byte
+	err  error
+}
+
+// maxTotalSize is the maximum size of all files together, in bytes: all are in memory at once.
+const maxTotalSize = 16 * MaxFileSize
+
+// readAll reads the files at all paths.
+func readAll(paths []string) []text {
+	var texts []text
+	left := int64(maxTotalSize)
+	for _, path := range paths {
+		files, err := filesAt(path)
+		if err != nil {
+			texts = append(texts, text{file: path, err: err})
+		}
+		for _, file := range files {
+			t := text{file: file, link: elsewhere(file)}
+			t.data, t.err = read(file, min(left, MaxFileSize+1))
+			if t.err == nil && left <= MaxFileSize && int64(len(t.data)) == left {
+				t.data, t.err = nil, fmt.Errorf("%s: the files have more than %d bytes together", file, maxTotalSize)
+			}
+			left -= int64(len(t.data))
+			texts = append(texts, t)
+		}
+	}
+	return texts
+}
+
+// elsewhere returns the target of a link that leads out of the file's directory, else "". The links of a ConfigMap stay
+// in it.
+func elsewhere(file string) string {
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return ""
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(file))
+	if err != nil {
+		return real
+	}
+	if rel, err := filepath.Rel(dir, real); err == nil && filepath.IsLocal(rel) {
+		return ""
+	}
+	return real
+}
+
+// parse makes one Set of all texts.
+func (o Options) parse(texts []text) (*rules.Set, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if len(texts) == 0 {
+		return nil, errors.New("load rules: no file or directory was given")
+	}
+	b := newBuilder(o)
+	var errs []error
+	for _, t := range texts {
+		if t.err != nil {
+			errs = append(errs, fmt.Errorf("load rules: %w", t.err))
+			continue
+		}
+		b.parse(t)
+	}
+	if errs = append(b.finish(), errs...); len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return b.set, nil
+}
+
+// extensions are those of the rule files of a directory.
+var extensions = []string{".yaml", ".yml", ".json"}
+
+// filesAt returns path itself, or the rule files in that directory.
+func filesAt(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path) // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		if !e.IsDir() && slices.Contains(extensions, filepath.Ext(e.Name())) {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("directory %s holds no *.yaml, *.yml or *.json file", path)
+	}
+	return files, nil
+}
+
+// read reads at most max bytes of a regular file. It refuses others without opening them: opening a FIFO blocks until
+// somebody writes, and a device may never end.
+func read(file string, max int64) ([]byte, error) {
+	if info, err := os.Stat(file); err != nil {
+		return nil, err
+	} else if err := regular(file, info); err != nil { // before it is opened, which may have an effect on a device
+		return nil, err
+	}
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat() // of what was opened: it may be another file by now
+	if err == nil {
+		err = regular(file, info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, max))
+}
+
+// regular returns an error for anything but a regular file.
+func regular(file string, info fs.FileInfo) error {
+	what := "something else"
+	switch mode := info.Mode(); {
+	case mode.IsRegular():
+		return nil
+	case mode.IsDir():
+		what = "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		what = "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		what = "a socket"
+	case mode&fs.ModeDevice != 0:
+		what = "a device"
+	}
+	return fmt.Errorf("%s: %s, not a regular file", file, what)
+}
+
+// Options are how rule files are read. The zero value is the default. All nodes of a cluster need the same: they count
+// apart where options differ.
+type Options struct {
+	// Algorithm is the algorithm of rules that name none; empty: sliding_window. With fixed_window rules count as in
+	// envoyproxy/ratelimit.
+	Algorithm string
+	// IPv6Prefix is the number of leading bits of an IPv6 address that identify a client, for descriptors without
+	// ipv6_prefix; 0: DefaultIPv6Prefix.
+	IPv6Prefix int
+	// MergeDomains lets several documents have one domain: their descriptors are joined in the order of the files.
+	// Otherwise a repeated domain is refused.
+	MergeDomains bool
+}
+
+// Validate reports all mistakes in the options.
+func (o Options) Validate() error {
+	var errs []error
+	if o.Algorithm != "" && !slices.Contains(algorithms, o.Algorithm) {
+		errs = append(errs,
+			fmt.Errorf("default algorithm %.80q: want one of %s", o.Algorithm, strings.Join(algorithms, ", ")))
+	}
+	if o.IPv6Prefix < 0 || o.IPv6Prefix > 128 {
+		errs = append(errs, fmt.Errorf("IPv6 prefix: %d bits, want 1 to 128", o.IPv6Prefix))
+	}
+	return errors.Join(errs...)
+}
+
+// DefaultAlgorithm returns the algorithm of rules that name none. The options have to be valid.
+func (o Options) DefaultAlgorithm() counters.Algorithm {
+	a, _ := new(parser).named(nil, o.withDefaults().Algorithm)
+	return a
+}
+
+func (o Options) withDefaults() Options {
+	o.Algorithm = cmp.Or(o.Algorithm, counters.SlidingWindow.String())
+	if o.IPv6Prefix == 0 {
+		o.IPv6Prefix = DefaultIPv6Prefix
+	}
+	return o
+}

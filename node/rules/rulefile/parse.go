@@ -1,0 +1,267 @@
+package rulefile
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// The maximum sizes of rule files.
+const (
+	MaxFileSize    = 4 << 20 // bytes in a file
+	maxDescriptors = 100_000 // in a set
+	maxAliased     = 100_000 // nodes of a file that are reached through aliases
+)
+
+// Parse reads the rules of one file with the default Options; file is its name in error messages. It returns a complete
+// Set, or all problems of the file: *[Error] values in the order of lines, joined.
+func Parse(file string, data []byte) (*rules.Set, error) { return Options{}.Parse(file, data) }
+
+// Parse reads the rules of one file.
+func (o Options) Parse(file string, data []byte) (*rules.Set, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	b := newBuilder(o)
+	b.parse(text{file: file, data: data})
+	if errs := b.finish(); len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return b.set, nil
+}
+
+// builder gathers the rules of several files in one set, which is invalid after a problem.
+type builder struct {
+	set         *rules.Set
+	opt         Options
+	domains     map[string]opened
+	flat        map[string]location // of each flat rule
+	zones       map[string]*time.Location
+	files       []*parser
+	children    []child
+	descriptors int
+	limited     int // rules with a limit, twice for one with a ban
+}
+
+// opened is a domain that was read, and where.
+type opened struct {
+	at    location
+	place place
+}
+
+// place is the parser's position in the tree.
+type place struct {
+	rules.Place
+	node *rules.Node
+	seen map[rules.Entry]location // where the descriptors under the node stand
+}
+
+// below returns the place of a new descriptor under this one, not attached to it yet.
+func (at place) below(e rules.Entry, s rules.Step) place {
+	return place{at.Below(e, s), new(rules.Node), make(map[rules.Entry]location)}
+}
+
+// location is a line of a file.
+type location struct {
+	file string
+	line int
+}
+
+func newBuilder(o Options) *builder {
+	return &builder{
+		set: rules.NewSet(), opt: o.withDefaults(),
+		domains: make(map[string]opened), flat: make(map[string]location), zones: make(map[string]*time.Location),
+	}
+}
+
+// parse adds the rules of one file.
+func (b *builder) parse(t text) {
+	p := &parser{builder: b, problems: problems{text: t}}
+	b.files = append(b.files, p)
+	documents := 0
+	for root := range p.documents(t.data) {
+		documents++
+		if root = p.deref(root); isFlat(root) {
+			p.flatDocument(root)
+		} else {
+			p.document(root)
+		}
+		if p.stopped {
+			break
+		}
+	}
+	if len(p.list) == 0 && documents == 0 {
+		p.add(&yaml.Node{Line: 1, Column: 1}, noRules)
+	}
+}
+
+// finish resolves parents, once all files are parsed, and returns all problems.
+func (b *builder) finish() (errs []error) {
+	for i := range b.children {
+		b.children[i].adopt()
+	}
+	for _, p := range b.files {
+		errs = append(errs, p.sorted()...)
+	}
+	return errs
+}
+
+// parser reads the documents of one file.
+type parser struct {
+	*builder
+	problems
+	aliased int // nodes that aliases stood for so far
+	merging int // how deep the merge keys are that are being followed
+}
+
+func (p *parser) document(root *yaml.Node) {
+	f, ok := p.fields(root, "a document", documentKeys)
+	if !ok {
+		return
+	}
+	// descriptors can be checked without a domain too
+	at := place{rules.Place{FullName: "?"}, new(rules.Node), make(map[rules.Entry]location)}
+	name, ok := p.required(root, f, "domain", "a document")
+	first, known := p.domains[name]
+	switch {
+	case !ok:
+	case known && !p.opt.MergeDomains:
+		p.add(f["domain"], "domain %.32q was already given at %s:%d: put its descriptors together", name, first.at.file,
+			first.at.line)
+	case known:
+		at = first.place
+	default:
+		at.Domain, at.FullName = name, rules.Component(rules.Entry{Key: name})
+		if !p.nameFits(f["domain"], at.Place) {
+			at.FullName = "?"
+		}
+		p.domains[name] = opened{location{p.file, f["domain"].Line}, at}
+		p.set.AddDomain(name, at.node)
+	}
+	p.descriptorsOf(f, at)
+}
+
+// descriptorsOf reads the descriptors in f and puts them under at.
+func (p *parser) descriptorsOf(f map[string]*yaml.Node, at place) {
+	n := f["descriptors"]
+	if n != nil && n.Kind == yaml.SequenceNode && len(at.Path) == rules.MaxEntries {
+		p.add(n, "descriptors are nested more than %d deep", rules.MaxEntries)
+		return
+	}
+	for item := range p.items(n, "descriptors") {
+		p.descriptor(item, at)
+	}
+}
+
+// descriptor reads one descriptor under at.
+func (p *parser) descriptor(n *yaml.Node, at place) {
+	if p.descriptors++; p.descriptors > maxDescriptors {
+		p.stop(n, "there are more than %d descriptors", maxDescriptors)
+		return
+	}
+	f, ok := p.fields(n, "a descriptor", descriptorKeys)
+	if !ok {
+		return
+	}
+	e, ok := p.entry(n, f)
+	below := at.below(e, p.step(e, f))
+	below.Regions = p.regions(f["regions"], at.Regions)
+	below.node.Regions = below.Regions
+	first, known := at.seen[e]
+	switch {
+	case !ok:
+	case known && first.file == p.file:
+		p.add(f["key"], "descriptor %s was already given in line %d", e.Quoted(), first.line)
+	case known:
+		p.add(f["key"], "descriptor %s was already given at %s:%d", e.Quoted(), first.file, first.line)
+	case p.nameFits(f["key"], below.Place):
+		at.node.Attach(e, below.node)
+		at.seen[e] = location{p.file, f["key"].Line}
+	default:
+		below.FullName = at.FullName // else every descriptor beneath would be reported as well
+	}
+	p.rateLimit(f, below)
+	p.descriptorsOf(f, below)
+}
+
+// entry returns the key and the value of a descriptor.
+func (p *parser) entry(n *yaml.Node, f map[string]*yaml.Node) (rules.Entry, bool) {
+	key, keyOK := p.required(n, f, "key", "a descriptor")
+	value, valueOK := p.text(f["value"], "value")
+	if keyOK && rules.IsWild(key) {
+		p.add(f["key"], "wildcards are for values: key %.32q may not hold a *", key)
+		keyOK = false
+	}
+	return rules.Entry{Key: key, Value: value}, keyOK && valueOK
+}
+
+// step reads how the values of a descriptor are counted.
+func (p *parser) step(e rules.Entry, f map[string]*yaml.Node) rules.Step {
+	wild := rules.IsWild(e.Value)
+	share, ok := p.flag(f, "share_threshold")
+	if ok && share && !wild {
+		p.add(f["share_threshold"],
+			"share_threshold is for a value with a wildcard (*): only its values could share a count")
+	}
+	s := rules.Step{Open: e.Value == "" || wild && !share}
+	n := f["ipv6_prefix"]
+	switch {
+	case n != nil && !s.Open:
+		p.add(n, "ipv6_prefix is for a key whose values are counted one by one")
+	case n != nil:
+		bits, _ := p.complete(n, "ipv6_prefix")
+		s.IPv6 = uint8(bits)
+	case s.Open && slices.Contains(addressKeys, strings.ToLower(e.Key)):
+		s.IPv6 = uint8(p.opt.IPv6Prefix)
+	}
+	return s
+}
+
+// regions reads where a descriptor is in force: within the regions of the one above.
+func (p *parser) regions(n *yaml.Node, above []string) []string {
+	var list []string
+	for item, region := range p.texts(n, "regions") {
+		if region == "" {
+			p.add(item, "the name of a region is empty")
+		} else if rules.AppliesIn(above, region) {
+			list = append(list, region)
+		} else {
+			p.add(item, "the descriptor above is not in force in region %.32q", region)
+		}
+	}
+	if list == nil {
+		if n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+			p.add(n, "regions is empty: name some, or leave it out to be in force everywhere")
+		}
+		return above
+	}
+	return list
+}
+
+// nameFits checks the length of a full name, on the way down, so that a long key with many descriptors beneath cannot
+// fill the memory with its copies.
+func (p *parser) nameFits(n *yaml.Node, at rules.Place) bool {
+	if len(at.FullName) > counters.MaxRuleName {
+		p.add(n, "the full name %.40s... has %d bytes, at most %d are allowed", at.FullName, len(at.FullName),
+			counters.MaxRuleName)
+		return false
+	}
+	return true
+}
+
+// DefaultIPv6Prefix is the number of leading bits of an IPv6 address that identify a client: a client usually has a
+// complete /64, which is 2^64 addresses.
+const DefaultIPv6Prefix = 64
+
+// addressKeys are the keys whose open values are addresses, unless a descriptor has an ipv6_prefix. The first two are
+// those of Envoy, the last is that of the flat form.
+var addressKeys = []string{
+	"remote_address", "masked_remote_address", "client_ip", "client_address", "ip", "ip_address", "remote_addr",
+	"remote_ip", "source_ip", identityKey,
+}

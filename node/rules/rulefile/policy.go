@@ -1,0 +1,152 @@
+package rulefile
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// choice reads one of the words of a key, the default if it is missing.
+func (p *parser) choice(src *source, key string) string {
+	c, n := choices[key], src.limit[key]
+	if n == nil {
+		return c.words[0]
+	}
+	word, ok := p.text(n, key)
+	switch {
+	case !ok:
+		return c.words[0]
+	case !slices.Contains(c.words, word):
+		p.add(n, "%s", unknown("word", word, key, c.words))
+	case slices.Contains(c.later, word):
+		p.later(n, key+": "+word)
+	}
+	return word
+}
+
+// later refuses what this version does not enforce.
+func (p *parser) later(n *yaml.Node, what string) {
+	p.add(n, "%s comes later: this version does not do it yet, leave it out", what)
+}
+
+// policy reads how a rule is enforced.
+func (p *parser) policy(src *source) rules.Policy {
+	f := src.limit
+	policy := rules.Policy{Cost: 1, Each: p.choice(src, "charge") == "each"}
+	policy.OnPartition, _ = counters.ParsePartition(p.choice(src, "on_partition"))
+	policy.Scope = p.scope(src)
+	if n := f["max_unsent"]; n != nil {
+		policy.MaxUnsent, _ = p.complete(n, "max_unsent")
+	}
+	if n := f["cost"]; n != nil {
+		policy.Cost, _ = p.complete(n, "cost")
+	}
+	if f["overdraw"] != nil {
+		policy.Overdraw = rules.OverdrawDeny
+		if p.choice(src, "overdraw") == "charge" {
+			policy.Overdraw = rules.OverdrawCharge
+		}
+	}
+	policy.Mode = p.mode(src)
+	policy.Ban = p.ban(f["ban"])
+	policy.CountRejected, _ = p.flag(f, "count_rejected")
+	for _, key := range []string{"consistency", "on_failure"} {
+		p.choice(src, key)
+	}
+	if name, ok := p.text(f["home_region"], "home_region"); ok && f["home_region"] != nil {
+		p.later(f["home_region"], fmt.Sprintf("home_region: %.32s", name))
+	}
+	return policy
+}
+
+// scope reads which nodes share the limit. A rule of single nodes has no keys about peers.
+func (p *parser) scope(src *source) counters.Scope {
+	s, _ := counters.ParseScope(p.choice(src, "scope"))
+	if s == counters.Alone {
+		for _, key := range []string{"on_partition", "max_unsent"} {
+			if n := src.limit[key]; n != nil {
+				p.add(n, "%s is for limits that nodes keep together, and the scope is %s", key, s)
+			}
+		}
+	}
+	return s
+}
+
+// mode reads how a rule is enforced, from all keys that matter.
+func (p *parser) mode(src *source) counters.Mode {
+	mode := counters.Enforce
+	word := p.choice(src, "mode")
+	soft, percent := word == "soft", src.limit["soft_percent"]
+	switch {
+	case soft && percent == nil:
+		p.add(src.limit["mode"], "mode: soft needs a soft_percent: how much over the limit may pass")
+	case percent != nil && !soft:
+		p.add(percent, "soft_percent is for mode: soft")
+	case soft:
+		_, _ = p.complete(percent, "soft_percent")
+		mode = counters.Soft
+	case word == "elastic":
+		mode = counters.Elastic
+	}
+	if quota, _ := p.flag(src.beside, "quota_mode"); quota {
+		if mode == counters.Elastic {
+			p.add(src.beside["quota_mode"], "quota_mode and mode: elastic exclude each other: remove one of them")
+		}
+		mode = counters.Quota
+	}
+	if shadow, _ := p.flag(src.beside, "shadow_mode"); shadow {
+		mode = counters.Shadow
+	}
+	return mode
+}
+
+// ban reads the duration of bans; 0 for none.
+func (p *parser) ban(n *yaml.Node) time.Duration {
+	if n == nil {
+		return 0
+	}
+	d, ok := p.duration(n, "ban")
+	if ok && (d%time.Millisecond != 0 || d > counters.MaxWindow) {
+		p.add(n, "ban %v must be whole milliseconds, at most %v", d, counters.MaxWindow)
+		return 0
+	}
+	return d
+}
+
+// with returns the limit with the rule's policy, nil after a problem.
+func (p *parser) with(policy *rules.Policy, src *source, l *counters.Limit) *counters.Limit {
+	l = l.OnPartition(policy.OnPartition).MaxUnsent(policy.MaxUnsent)
+	var err error
+	if policy.CountRejected {
+		if l, err = l.CountRejected(); err != nil {
+			p.add(src.limit["count_rejected"], "count_rejected is for windows and logs: %v", err)
+			return nil
+		}
+	}
+	if policy.Overdraw == rules.OverdrawCharge && l.Meter().Algorithm == counters.LeakyQueue {
+		p.add(src.limit["overdraw"], "overdraw: charge is not for a queue: what it has no place for does not wait")
+		return nil
+	}
+	if policy.Ban > 0 {
+		if l, err = l.Ban(policy.Ban); err != nil {
+			p.add(src.limit["ban"], "%v", err)
+			return nil
+		}
+	}
+	return l
+}
+
+// softMargin returns how much a soft rule admits beyond its number.
+func softMargin(f map[string]*yaml.Node, number uint64) uint64 {
+	var percent uint64
+	if n := f["soft_percent"]; n == nil || n.Decode(&percent) != nil || percent > ranges["soft_percent"].max {
+		return 0 // reported elsewhere
+	}
+	return min(number*percent/100, math.MaxInt64)
+}

@@ -1,0 +1,289 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// Take decides on a request. It returns the decision of the layer that governs: of those that denied, the one with the
+// longest wait, else the one with the smallest part of its limit left. A request that no limit matches is allowed, by
+// no rule. An error means that the request itself is wrong: rules.ErrUnknownRule, rules.ErrInvalidRequest.
+func (n *Node) Take(ctx context.Context, req Request) (Decision, error) {
+	var room [4]Decision
+	layers, err := n.Decide(ctx, &req, room[:0])
+	if err != nil {
+		return Decision{}, err
+	}
+	v := counters.VerdictOf(layers)
+	if v.Governing.Rule == "" {
+		return Decision{Allowed: true}, nil
+	}
+	d := v.Governing
+	d.Delay, d.Degraded = v.Delay, v.Degraded
+	return d, nil
+}
+
+// Decide appends to layers the decision of each layer of the request, in order, and of each parent of an elastic rule.
+// The request is allowed if and only if all of them are: it is charged in all layers or in none, unless their rules say
+// otherwise. Errors are those of Take.
+func (n *Node) Decide(ctx context.Context, req *Request, layers []Decision) ([]Decision, error) {
+	n.setDomain(req)
+	return n.DecideMet(ctx, req, layers, nil)
+}
+
+// setDomain sets the domain of descriptors without one if the rules have only one.
+func (n *Node) setDomain(req *Request) {
+	if req.Domain == "" && len(req.Descriptors) > 0 {
+		if domains := n.policy.Load().set.Domains(); len(domains) == 1 {
+			req.Domain = domains[0]
+		}
+	}
+}
+
+// DecideMet is Decide that also writes the rules of the first len(met) layers to met, nil for a layer without one.
+// Rules are shared and must not be written to.
+func (n *Node) DecideMet(_ context.Context, req *Request, layers []Decision, met []*rules.Rule) ([]Decision, error) {
+	var room [rules.MaxDescriptors]rules.Match
+	p := n.policy.Load()
+	matches, err := n.match(p, req, room[:0])
+	if err != nil {
+		return layers, err
+	}
+	for i := range min(len(met), len(matches)) {
+		met[i] = matches[i].Rule
+	}
+	return n.decide(p, req, matches, layers), nil
+}
+
+// Report charges the cost of a request after it was served: req.Cost, 0 for 1, in all the layers that Decide would
+// charge. As it can no longer be denied, it is charged beyond the limit, up to twice the limit, and the excess denies
+// until it has left the window. It bans nobody, and metrics do not count it as a decision. Report appends to layers the
+// decisions of a peek right after. Errors are those of Take; nothing is charged then.
+func (n *Node) Report(_ context.Context, req *Request, layers []Decision) ([]Decision, error) {
+	n.setDomain(req)
+	var room [rules.MaxDescriptors]rules.Match
+	p := n.policy.Load()
+	matches, err := n.match(p, req, room[:0])
+	if err != nil {
+		return layers, err
+	}
+	var charges [rules.MaxDescriptors]counters.Charge
+	now := n.clock.Coarse()
+	n.charge(req, matches, now, charges[:len(matches)])
+	n.applyShadow(charges[:len(matches)])
+	n.table.Report(charges[:len(matches)], now)
+	peek := *req
+	peek.Peek, peek.Asks = true, slices.Clone(req.Asks)
+	for i := range peek.Asks {
+		peek.Asks[i].Cost = 0
+	}
+	return n.decide(p, &peek, matches, layers), nil
+}
+
+// TakeLimit decides on a request of an identity under an ad-hoc limit, and charges it if it is admitted. A cost of 0 is
+// a peek: it is answered as a cost of 1 and charges nothing. All nodes count together under the limit's meter: limits
+// must not share a meter, nor have the name of a rule. The node does not keep the identity.
+func (n *Node) TakeLimit(l *counters.Limit, identity []byte, cost uint64) Decision {
+	var room [1]Decision
+	charges := [1]counters.Charge{{Limit: l, Key: rules.KeyOf(n.secret, identity), Cost: cost}}
+	d := n.take(charges[:], false, func(int64) {}, room[:0])[0]
+	d.Degraded = n.monitor.DegradedIn(l.Scope())
+	if cost > 0 {
+		n.adHocDecisions.count(&d, d.Allowed)
+	}
+	return d
+}
+
+// HasDomain reports whether the rules in force have a domain of that name.
+func (n *Node) HasDomain(name string) bool { return n.policy.Load().set.HasDomain(name) }
+
+// match appends to dst what a request matches, and counts a request without any limit.
+func (n *Node) match(p *policy, req *Request, dst []rules.Match) ([]rules.Match, error) {
+	matches, err := p.set.Match(req, n.secret, dst)
+	if err != nil {
+		return nil, err
+	}
+	for i := range matches {
+		if matches[i].Limited() {
+			return matches, nil
+		}
+	}
+	n.monitor.Unmatched.Count(p.set, req, n.clock.Coarse())
+	return matches, nil
+}
+
+// decide appends to layers the decisions on what a request matches, and counts them.
+func (n *Node) decide(p *policy, req *Request, matches []rules.Match, layers []Decision) []Decision {
+	var room [rules.MaxDescriptors]counters.Charge
+	first, charges := len(layers), room[:len(matches)]
+	layers = n.take(charges, needsExactTime(req, matches),
+		func(now int64) { n.charge(req, matches, now, charges) }, layers)
+	n.count(p, req, matches, charges, layers[first:])
+	return layers
+}
+
+// take has the table decide on the charges that fill sets for a time: the coarse time, unless exact is set. Where a
+// denial has ended since the coarse time, it decides again at the exact time.
+func (n *Node) take(charges []counters.Charge, exact bool, fill func(now int64), layers []Decision) []Decision {
+	first, now := len(layers), n.clock.Coarse()
+	if exact {
+		now = n.clock.Now()
+	}
+	for {
+		fill(now)
+		n.applyShadow(charges)
+		layers = n.takeAll(charges, now, layers[:first])
+		if exact {
+			return layers
+		}
+		wait, later := denialEnds(layers[first:]), int64(0)
+		if wait > 0 {
+			later = n.clock.Now()
+		}
+		if wait == 0 || later-now < int64(wait) {
+			return layers
+		}
+		now, exact = later, true
+	}
+}
+
+// takeAll uses the table's shorter way for a single charge where it can.
+func (n *Node) takeAll(charges []counters.Charge, now int64, layers []Decision) []Decision {
+	if len(charges) == 1 {
+		c := &charges[0]
+		if c.Limit != nil && c.Mode != counters.Shadow && c.Lender == 0 && !c.Overdraw {
+			return append(layers, n.table.Take(c.Limit, c.Key, c.Cost, now))
+		}
+	}
+	return n.table.TakeAll(charges, now, layers)
+}
+
+// charge sets what a request is charged at a time in what it matches.
+func (n *Node) charge(req *Request, matches []rules.Match, now int64, charges []counters.Charge) {
+	for i := range matches {
+		charges[i] = matches[i].Charge(req, now)
+		if charges[i].Mode == counters.Elastic && !n.shadow.Load() && matches[i].IdleAt(n.Pressure()) {
+			charges[i].Lender = counters.Idle
+		}
+	}
+}
+
+func (n *Node) applyShadow(charges []counters.Charge) {
+	if n.shadow.Load() {
+		for i := range charges {
+			charges[i].Mode = counters.Shadow
+		}
+	}
+}
+
+// needsExactTime reports whether a denial by one of the rules bans or counts, for which the coarse time, which may be
+// behind, is not good enough.
+func needsExactTime(req *Request, matches []rules.Match) bool {
+	for i := range matches {
+		if r := matches[i].Rule; r != nil && (r.Ban > 0 || r.CountRejected) || matches[i].Overdraws(req) {
+			return true
+		}
+	}
+	return false
+}
+
+// denialEnds returns how long after its decision a request is no longer denied; 0 if it was not, or that never ends.
+func denialEnds(layers []Decision) (wait time.Duration) {
+	for i := range layers {
+		switch d := &layers[i]; {
+		case d.Allowed:
+		case d.RetryAfter == counters.Never:
+			return 0
+		default:
+			wait = max(wait, d.RetryAfter)
+		}
+	}
+	return wait
+}
+
+// count annotates the decisions as the rules want, and counts them by rule and outcome.
+func (n *Node) count(p *policy, req *Request, matches []rules.Match, charges []counters.Charge, layers []Decision) {
+	allowed := true
+	for i := range layers {
+		d := &layers[i]
+		matches[i].Annotate(req, &charges[i], d)
+		scope := counters.Global
+		if matches[i].Rule != nil {
+			scope = matches[i].Rule.Scope
+		}
+		d.Degraded = d.Rule != "" && n.monitor.DegradedIn(scope)
+		allowed = allowed && d.Allowed
+	}
+	for i := range layers {
+		m := &matches[i]
+		if !m.Limited() || m.Asked(req) == 0 {
+			continue
+		}
+		t := &n.adHocDecisions
+		if m.Rule != nil {
+			t = p.tallies[m.Rule]
+		}
+		t.count(&layers[i], allowed || charges[i].Each)
+	}
+}
+
+// decisionCounts counts decisions by outcome.
+type decisionCounts struct {
+	allowed, denied, waived atomic.Uint64
+	banned                  atomic.Uint64 // denied by a ban that an earlier denial began
+	near                    atomic.Uint64 // allowed, with less than 1/nearShare of the limit left
+}
+
+const nearShare = 5
+
+// count counts a decision. It was charged if the whole request was admitted, or the rule charges each layer for itself.
+func (t *decisionCounts) count(d *Decision, charged bool) {
+	switch {
+	case !d.Allowed && d.Banned:
+		t.banned.Add(1)
+	case !d.Allowed:
+		t.denied.Add(1)
+	case d.Waived:
+		t.waived.Add(1)
+	case charged:
+		t.allowed.Add(1)
+		if d.Remaining*nearShare < d.Limit {
+			t.near.Add(1)
+		}
+	}
+}
+
+// pressureTTL is how long a reported pressure counts. It should be reported every second or so.
+const pressureTTL = 5 * time.Second
+
+// pressure is a reported pressure and its time.
+type pressure struct {
+	value float64
+	at    int64
+}
+
+// SetPressure reports how loaded the system behind the node is, from 0, idle, to 1: elastic rules without a parent let
+// more pass while it is low. A report counts for five seconds. What is no number from 0 to 1 counts as 1.
+func (n *Node) SetPressure(p float64) {
+	if !(p >= 0 && p <= 1) {
+		p = 1
+	}
+	n.pressure.Store(&pressure{p, n.clock.Now()})
+}
+
+// Pressure returns what was last reported, or 1 if nothing was within the last five seconds.
+func (n *Node) Pressure() float64 {
+	p := n.pressure.Load()
+	if p == nil {
+		return 1
+	}
+	if age := time.Duration(n.clock.Coarse() - p.at); age.Abs() > pressureTTL { // the clock may have been set back
+		return 1
+	}
+	return p.value
+}

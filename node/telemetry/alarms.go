@@ -1,0 +1,85 @@
+package telemetry
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/node/limits"
+)
+
+// alarm warns, once a minute at most, by how much a total has risen since its last warning.
+type alarm struct {
+	logged uint64 // the total at the last warning
+	every  limits.OncePerMinute
+}
+
+// due returns by how much the total has risen, and whether a warning is due.
+func (a *alarm) due(total uint64, now time.Time) (rose uint64, ok bool) {
+	if total == a.logged || !a.every.Due(now) {
+		return 0, false
+	}
+	rose = total - a.logged
+	a.logged = total
+	return rose, true
+}
+
+// tableAlarms warn when keys are evicted that count, each of which may be admitted anew, and when peers report what no
+// honest one can. They are not safe for concurrent use.
+type tableAlarms struct {
+	log    *slog.Logger
+	memory string // the budget
+
+	evictedDenied, evictedFull, evictedRemote, implausible, unknownOrigins, retiredOrigins, denials alarm
+}
+
+// manyDenials is how many keys a minute have to be denied because of one peer alone for a warning. Some are, where
+// clients have a node of their own.
+const manyDenials = 1000
+
+// suspects are the origins of the latest denial and of the latest implausible slot.
+type suspects struct {
+	implausible counters.Implausible
+	denier      counters.Origin
+}
+
+// look warns of what has risen.
+func (a *tableAlarms) look(s counters.Stats, last suspects, members []gossip.MemberStatus, now time.Time) {
+	warn := func(alarm *alarm, total, least uint64, text, unit string, more ...any) {
+		if rose, due := alarm.due(total, now); due && rose >= least {
+			a.log.Warn(text, append([]any{unit, rose}, more...)...)
+		}
+	}
+	warn(&a.evictedDenied, s.EvictedDenied, 1, "keys over their limit were evicted and may be admitted again: give "+
+		"the counters more memory", "keys", "memory", a.memory)
+	warn(&a.evictedFull, s.EvictedFull, 1, "keys that had used half of their limit or more were evicted and may be "+
+		"admitted as much again, which is in the over-admission bound: give the counters more memory",
+		"keys", "memory", a.memory)
+	warn(&a.denials, s.DeniedByOne, manyDenials, "many keys were denied here because of what one peer alone reported: "+
+		"see whether it gets that many requests; if it does not, or is not yours, rotate the gossip key, as whoever "+
+		"holds it can speak in any node's name", "keys", "peer", nameOf(last.denier, members))
+	warn(&a.implausible, s.Implausible, 1, "refused implausible counts, of more than a node can have admitted; until "+
+		"they end each node keeps a local floor of half its share of the limits concerned: if the node has other "+
+		"limits, give it the same rules; if not, upgrade or stop it; if it is not yours, rotate the gossip key, as "+
+		"whoever holds it can speak in any node's name", "slots", "rule", last.implausible.Rule,
+		"sender", nameOf(last.implausible.Sender, members),
+		"in_the_name_of", nameOf(last.implausible.Origin, members))
+	warn(&a.unknownOrigins, s.OriginsRefused, 1, "refused counts of origins that are no members: a peer names more of "+
+		"them than nodes can have started in a window; members' counts are not concerned; if nodes start that often, "+
+		"shorten the longest windows; if not, rotate the gossip key", "slots")
+	warn(&a.retiredOrigins, s.OriginsRetired, 1, "forgot what nodes counted that are no members any more, those "+
+		"silent for longest first: more nodes started within the longest window than can be told apart", "origins")
+	warn(&a.evictedRemote, s.EvictedRemote, 1, "keys that only peers count took up more than half of the memory, and "+
+		"some were evicted: give the counters more memory, or look for a peer that counts made-up keys", "keys")
+}
+
+// nameOf returns region/node of the member that owns an origin.
+func nameOf(o counters.Origin, members []gossip.MemberStatus) string {
+	for _, m := range members {
+		if m.Member.Origin() == o {
+			return m.Region + "/" + m.NodeID
+		}
+	}
+	return "unknown"
+}

@@ -1,0 +1,86 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/edgelimit/edgelimit/gossip"
+)
+
+// rulesHold is how long a peer has other rules before the log says so: a reload reaches the nodes one after the other,
+// and a new fingerprint takes a second or two to arrive.
+const rulesHold = 8 * time.Second
+
+// fingerprintAlarm logs which peers have another fingerprint, of rules or of the identity key, than the node. look is
+// not safe for concurrent use.
+type fingerprintAlarm struct {
+	log        *slog.Logger
+	level      slog.Level
+	text, over string        // logged when peers differ, and when none does any more
+	hold       time.Duration // how long a peer differs before it is logged
+
+	count    atomic.Int64         // peers that differ now
+	since    map[string]time.Time // by their names
+	reported map[string]bool
+}
+
+func newRulesAlarm(log *slog.Logger) *fingerprintAlarm {
+	return &fingerprintAlarm{
+		log: log, level: slog.LevelWarn, hold: rulesHold,
+		text: "peers have other rules than this node: " +
+			"give all nodes the same rule files, default_algorithm and ipv6_prefix",
+		over: "all peers have the rules of this node again",
+	}
+}
+
+func newIdentityAlarm(log *slog.Logger) *fingerprintAlarm {
+	return &fingerprintAlarm{
+		log: log, level: slog.LevelError,
+		text: "peers have another identity key than this node: their counts and those of this node do not add up, " +
+			"so that each client has its limit there and here; give all nodes the same key file",
+		over: "all peers have the identity key of this node again",
+	}
+}
+
+// look takes the names of the peers that differ, of so many.
+func (a *fingerprintAlarm) look(differing []string, peers int, now time.Time) {
+	a.count.Store(int64(len(differing)))
+	since, news := make(map[string]time.Time, len(differing)), false
+	var due []string
+	for _, name := range differing {
+		first, known := a.since[name]
+		if !known {
+			first = now
+		}
+		if since[name] = first; now.Sub(first) >= a.hold {
+			due = append(due, name)
+			news = news || !a.reported[name]
+		}
+	}
+	a.since = since
+	if news {
+		a.log.Log(context.Background(), a.level, a.text, "peers", firstNames(due), "count", len(due), "of", peers)
+		a.reported = make(map[string]bool, len(due))
+		for _, name := range due {
+			a.reported[name] = true
+		}
+	}
+	if len(differing) == 0 && len(a.reported) > 0 {
+		a.reported = nil
+		a.log.Info(a.over)
+	}
+}
+
+// differing returns the names of the members with another fingerprint. Members that send none (0) may have the same.
+func differing(members []gossip.MemberStatus, own uint64, of func(*gossip.Member) uint64) (names []string) {
+	for i := range members {
+		if f := of(&members[i].Member); f != 0 && f != own {
+			names = append(names, peerName(&members[i]))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

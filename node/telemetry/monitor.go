@@ -1,0 +1,199 @@
+// Package telemetry observes a node and its peers, and reports in logs and metrics: how far decisions may go over their
+// limits, who cannot be reached or counts otherwise, whose clock is off, which keys were evicted. It changes no
+// decision.
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/regions"
+)
+
+// Options say what a Monitor needs to know from the start.
+type Options struct {
+	Region  string        // the node's own
+	Memory  string        // the budget of the counters, for the log
+	MaxSkew time.Duration // the largest clock skew that is no alarm
+	Log     *slog.Logger
+}
+
+// Sources are what a running Monitor reads.
+type Sources struct {
+	Cluster  *gossip.Cluster
+	Table    *counters.Table
+	Store    *regions.Reconciler // nil: none
+	Rules    func() *rules.Set
+	Limits   func(at time.Time) map[string]*counters.Limit // in force then, by their meters' rules
+	Now      func() int64                                  // the node's clock
+	Interval time.Duration                                 // of gossip
+}
+
+// Monitor observes one node. Its exported methods are safe for concurrent use.
+type Monitor struct {
+	Unmatched Unmatched
+	Latencies *Latencies
+
+	log                       *slog.Logger
+	bounds                    bounds
+	skew                      *skewMonitor
+	reach                     *reachAlarm
+	otherRules, otherIdentity *fingerprintAlarm
+	table                     tableAlarms
+	degraded                  degradation
+}
+
+// NewMonitor returns a monitor that has not seen anything yet.
+func NewMonitor(o Options) *Monitor {
+	return &Monitor{
+		Unmatched: Unmatched{log: o.Log}, Latencies: newLatencies(), log: o.Log,
+		bounds: bounds{peaks: make(map[string]*gossip.Peak)}, skew: newSkewMonitor(o.Log, o.MaxSkew),
+		reach: newReachAlarm(o.Log, o.Region), otherRules: newRulesAlarm(o.Log), otherIdentity: newIdentityAlarm(o.Log),
+		table: tableAlarms{log: o.Log, memory: o.Memory}, degraded: degradation{log: o.Log},
+	}
+}
+
+// Run reads the sources once a gossip interval, until ctx ends. It may be called once.
+func (m *Monitor) Run(ctx context.Context, s Sources) {
+	ticker := time.NewTicker(s.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			m.read(&s, now)
+		}
+	}
+}
+
+func (m *Monitor) read(s *Sources, now time.Time) {
+	at := time.Unix(0, s.Now()) // windows go by the node's clock, not by the machine's
+	limits := s.Limits(at)
+	m.bounds.read(limits, s.Cluster.Audit(limits), at)
+	peers := s.Cluster.Peers()
+	members := slices.DeleteFunc(slices.Clone(peers), func(p gossip.MemberStatus) bool { return p.Pool == "" })
+	m.Latencies.observe(members)
+	m.readClocks(s, members)
+	m.table.look(s.Table.Stats(), suspects{s.Table.LastImplausible(), s.Table.LastDenier()}, members, now)
+	m.Unmatched.logSamples(s.Rules())
+	m.readPeers(s, peers, members, now)
+}
+
+func (m *Monitor) readClocks(s *Sources, members []gossip.MemberStatus) {
+	var store time.Duration
+	known := false
+	if s.Store != nil {
+		store, known = s.Store.ClockAhead()
+	}
+	m.skew.look(members, store, known, s.Now())
+}
+
+// minSilence is the time without a frame after which a peer is unreachable, and decisions are degraded: well past the
+// second between the frames of an idle peer.
+const minSilence = 3 * time.Second
+
+func (m *Monitor) readPeers(s *Sources, peers, members []gossip.MemberStatus, now time.Time) {
+	limit := max(minSilence, 5*s.Interval)
+	reach := reachOf(peers, limit)
+	m.reach.look(reach, peers, limit, now)
+	own := s.Cluster.Self()
+	identity := differing(members, own.Identity, func(m *gossip.Member) uint64 { return m.Identity })
+	others := differing(members, own.Rules, func(m *gossip.Member) uint64 { return m.Rules })
+	m.otherRules.look(others, len(members), now)
+	m.otherIdentity.look(identity, len(members), now)
+	blind, blindToRegion := s.Cluster.Blind()
+	inRegion := blindToRegion || reach.near > 0 || m.skew.own.on
+	for i := range members {
+		inRegion = inRegion || !members[i].OtherRegion && members[i].Identity != 0 &&
+			members[i].Identity != own.Identity
+	}
+	m.degraded.look(m.reasons(reach, identity, blind), inRegion, now)
+}
+
+// reasons returns why decisions are degraded; nothing if they are not.
+func (m *Monitor) reasons(reach *reachable, identity []string, blind bool) (all []string) {
+	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	for i := range reach.regions {
+		if r := &reach.regions[i]; r.down() {
+			add("region %s cannot be reached: nothing from its %s for %v",
+				printable(r.name), plural(r.nodes, "node"), r.silent.Round(time.Second))
+		}
+	}
+	if len(reach.names) > 0 {
+		add("%s cannot be reached: nothing for %v or longer", firstNames(reach.names), reach.silent.Round(time.Second))
+	}
+	if len(identity) > 0 {
+		add("%s has another identity key and counts apart", firstNames(identity))
+	}
+	if s := m.Skew(); m.skew.own.on {
+		add("this node's clock is %v ahead of the median of %s",
+			s.Ahead.Round(time.Millisecond), plural(s.Clocks, "clock"))
+	}
+	if blind {
+		add("seeds do not answer: there may be nodes that this one does not know")
+	}
+	return all
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Skew returns the last skew that was measured.
+func (m *Monitor) Skew() Skew { return *m.skew.latest.Load() }
+
+// Bound returns the over-admission bound of a limit, by its meter's rule, as a part of the limit.
+func (m *Monitor) Bound(rule string) float64 { return m.bounds.of(rule) }
+
+// Degraded returns why decisions are degraded; nothing while they are not.
+func (m *Monitor) Degraded() []string {
+	if reasons := m.degraded.reasons.Load(); reasons != nil {
+		return *reasons
+	}
+	return nil
+}
+
+// DegradedIn reports whether decisions on limits of a scope are degraded. A limit that a node keeps alone never is.
+func (m *Monitor) DegradedIn(s counters.Scope) bool {
+	return s == counters.Global && m.degraded.cluster.Load() || s == counters.Region && m.degraded.region.Load()
+}
+
+// degradation is whether a node that shares limits with this one is unreachable or counts apart, or this node's clock
+// is off. look is not safe for concurrent use.
+type degradation struct {
+	log             *slog.Logger
+	cluster, region atomic.Bool              // limits of that scope are degraded
+	reasons         atomic.Pointer[[]string] // nil while nothing is degraded
+	since           time.Time
+}
+
+// look takes the reasons why limits of the cluster are degraded, and whether the region's are.
+func (d *degradation) look(reasons []string, region bool, now time.Time) {
+	d.region.Store(region)
+	is := len(reasons) > 0
+	was := d.cluster.Swap(is)
+	if is {
+		d.reasons.Store(&reasons)
+	} else {
+		d.reasons.Store(nil)
+	}
+	switch {
+	case is && !was:
+		d.since = now
+		d.log.Warn("decisions are degraded", "because", strings.Join(reasons, "; "))
+	case was && !is:
+		d.log.Info("decisions are no longer degraded", "after", now.Sub(d.since).Round(time.Millisecond))
+	}
+}

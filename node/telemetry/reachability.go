@@ -1,0 +1,200 @@
+package telemetry
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/edgelimit/edgelimit/gossip"
+)
+
+// idleGap is the time between two frames of an idle peer: within it, nodes that are partitioned at once become
+// unreachable one after the other.
+const idleGap = time.Second
+
+// reachable is which part of the cluster can be reached.
+type reachable struct {
+	regions []regionReach // of the other nodes, by name
+	peers   int           // unreachable nodes
+	near    int           // of these, those of the node's own region
+	names   []string      // region/node of the unreachable nodes whose region can be reached
+	silent  time.Duration // the least time since a frame came from any of names
+	overdue []string      // those of names that are silent for idleGap longer than they may be
+}
+
+// regionReach is which part of a region can be reached.
+type regionReach struct {
+	name        string
+	nodes, lost int           // the other nodes there, and how many of them are unreachable
+	silent      time.Duration // the time since a frame came from any of them
+}
+
+func (r *regionReach) down() bool { return r.lost == r.nodes }
+
+// isLost reports whether a peer is unreachable: silent for longer than limit, or out of the membership without having
+// left.
+func isLost(p *gossip.MemberStatus, limit time.Duration) bool { return p.Pool == "" || p.Age > limit }
+
+// reachOf sums up the peers, which are sorted by region.
+func reachOf(peers []gossip.MemberStatus, limit time.Duration) *reachable {
+	all := &reachable{}
+	for i := range peers {
+		p := &peers[i]
+		if n := len(all.regions); n == 0 || all.regions[n-1].name != p.Region {
+			all.regions = append(all.regions, regionReach{name: p.Region, silent: p.Age})
+		}
+		r := &all.regions[len(all.regions)-1]
+		r.nodes++
+		r.silent = min(r.silent, p.Age)
+		if !isLost(p, limit) {
+			continue
+		}
+		r.lost++
+		all.peers++
+		if !p.OtherRegion {
+			all.near++
+		}
+	}
+	for i := range peers {
+		p := &peers[i]
+		down := func(r regionReach) bool { return r.name == p.Region && r.down() }
+		if !isLost(p, limit) || slices.ContainsFunc(all.regions, down) {
+			continue
+		}
+		if len(all.names) == 0 || p.Age < all.silent {
+			all.silent = p.Age
+		}
+		all.names = append(all.names, peerName(p))
+		if isLost(p, limit+idleGap) {
+			all.overdue = append(all.overdue, peerName(p))
+		}
+	}
+	return all
+}
+
+// byLabel returns, for the first maxRegionSeries regions by name, whether any node there can be reached.
+func (r *reachable) byLabel() map[string]bool {
+	labels := make(map[string]bool)
+	for i := range r.regions[:min(len(r.regions), maxRegionSeries)] {
+		name := label(r.regions[i].name)
+		labels[name] = labels[name] || !r.regions[i].down()
+	}
+	return labels
+}
+
+// peerName returns a peer's region/node. Peers choose both freely.
+func peerName(p *gossip.MemberStatus) string { return printable(p.Region) + "/" + printable(p.NodeID) }
+
+// printable quotes a name that could be taken for something else in a log.
+func printable(name string) string {
+	if name == "" {
+		return "unknown"
+	}
+	if quoted := strconv.Quote(name); quoted != `"`+name+`"` || strings.ContainsAny(name, " ,;") {
+		return quoted
+	}
+	return name
+}
+
+// firstNames joins the first names of a list with how many more there are.
+func firstNames(names []string) string {
+	const maxNames = 8
+	if len(names) <= maxNames {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+}
+
+// reachAlarm logs which regions and peers become unreachable, and reachable again. look is not safe for concurrent use.
+type reachAlarm struct {
+	log    *slog.Logger
+	region string // the node's own
+	latest atomic.Pointer[reachable]
+
+	regions, peers map[string]time.Time // logged as unreachable, and since when they are
+}
+
+func newReachAlarm(log *slog.Logger, region string) *reachAlarm {
+	a := &reachAlarm{log: log, region: region, regions: make(map[string]time.Time), peers: make(map[string]time.Time)}
+	a.latest.Store(&reachable{})
+	return a
+}
+
+func (a *reachAlarm) look(r *reachable, peers []gossip.MemberStatus, limit time.Duration, now time.Time) {
+	a.latest.Store(r)
+	a.lookAtRegions(r, now)
+	a.lookAtPeers(r, peers, limit, now)
+}
+
+func (a *reachAlarm) lookAtRegions(r *reachable, now time.Time) {
+	after := func(since time.Time) time.Duration { return now.Sub(since).Round(time.Millisecond) }
+	known := make(map[string]bool, len(r.regions))
+	for i := range r.regions {
+		region := &r.regions[i]
+		known[region.name] = true
+		since, logged := a.regions[region.name]
+		switch {
+		case region.down() && !logged:
+			a.regions[region.name] = now.Add(-region.silent)
+			text := "a region cannot be reached: the limits that it shares go on here with an estimate of what it " +
+				"admits, those of on_partition: local in full"
+			if region.name == a.region {
+				text = "no other node of this region can be reached: the limits that it shares go on here with an " +
+					"estimate of what the others admit, those of on_partition: local in full"
+			}
+			a.log.Warn(text, "peer_region", region.name, "nodes", region.nodes,
+				"silent_for", region.silent.Round(time.Millisecond))
+		case !region.down() && logged:
+			delete(a.regions, region.name)
+			a.log.Info("a region is reachable again", "peer_region", region.name, "after", after(since))
+		}
+	}
+	for name, since := range a.regions {
+		if !known[name] {
+			delete(a.regions, name)
+			a.log.Info("an unreachable region is not waited for any more: its nodes have left, "+
+				"or were silent for too long", "peer_region", name, "after", after(since))
+		}
+	}
+}
+
+// lookAtPeers logs, on one line, the peers that become unreachable at once while others of their region are reachable.
+func (a *reachAlarm) lookAtPeers(r *reachable, peers []gossip.MemberStatus, limit time.Duration, now time.Time) {
+	var lost, back []string
+	for _, name := range r.overdue {
+		if _, logged := a.peers[name]; !logged {
+			a.peers[name] = now.Add(-r.silent)
+			lost = append(lost, name)
+		}
+	}
+	if len(lost) > 0 {
+		a.log.Warn("peers cannot be reached: the limits that they share go on here with an estimate of what they admit",
+			"peers", firstNames(lost), "count", len(lost), "silent_for", r.silent.Round(time.Millisecond))
+	}
+	if len(a.peers) == 0 {
+		return
+	}
+	here := make(map[string]bool) // by name: whether any boot of the node can be reached
+	for i := range peers {
+		name := peerName(&peers[i])
+		here[name] = here[name] || !isLost(&peers[i], limit)
+	}
+	longest := time.Duration(0)
+	for name, since := range a.peers {
+		reached, known := here[name]
+		if reached {
+			back, longest = append(back, name), max(longest, now.Sub(since))
+		}
+		if reached || !known {
+			delete(a.peers, name)
+		}
+	}
+	if slices.Sort(back); len(back) > 0 {
+		a.log.Info("peers are reachable again", "peers", firstNames(back), "count", len(back),
+			"after", longest.Round(time.Millisecond))
+	}
+}

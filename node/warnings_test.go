@@ -1,0 +1,131 @@
+package node
+
+import (
+	"cmp"
+	"strings"
+	"testing"
+
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+
+	"github.com/edgelimit/edgelimit/node/actions"
+)
+
+const keyRules = loginRules + `  - {key: api_key, rate_limit: {name: per_key, unit: hour, requests_per_unit: 10000}}
+  - {key: api_key, value: partner, rate_limit: {unlimited: true}}
+  - {key: plan, value: free, descriptors: [{key: remote_address,
+      rate_limit: {name: free, unit: hour, requests_per_unit: 9}}]}
+`
+
+// descriptors returns descriptors of lists of keys and sources.
+func descriptors(lists ...[]actions.Entry) (all []actions.Descriptor) {
+	for _, l := range lists {
+		all = append(all, l)
+	}
+	return all
+}
+
+func TestWarnings(t *testing.T) {
+	client, path := actions.Entry{Key: "remote_address", Source: "client"}, actions.Entry{Key: "path", Source: "path"}
+	key := actions.Entry{Key: "api_key", Source: "header X-Api-Key"}
+	free := actions.Entry{Key: "plan", Source: "text free"}
+	everything := descriptors([]actions.Entry{client}, []actions.Entry{path, client}, []actions.Entry{key},
+		[]actions.Entry{free, client})
+	for _, tt := range []struct {
+		name   string
+		rules  string
+		change func(*Config)
+		want   []string // the parts of one warning each, separated by |; a hint begins with one
+	}{
+		{"all is met", keyRules, func(c *Config) {
+			c.Requests.Descriptors, c.Requests.TrustedProxies = everything, []string{"10.0.0.0/8"}
+		}, nil},
+		{"the default", keyRules, func(*Config) {}, []string{"rule edge/path=/login/remote_address is never met by " +
+			"/v1/auth: |has (path, remote_address), which only trusted proxies|trusted_proxies is empty",
+			"rule edge/api_key is never met by /v1/auth: requests.descriptors sends (remote_address) only; it would " +
+				"need (api_key)",
+			"rule edge/plan=free/remote_address is never met by /v1/auth: |it would need (plan, remote_address)"}},
+		{"the default, behind a proxy", loginRules,
+			func(c *Config) { c.Requests.TrustedProxies = []string{"10.0.0.1"} }, nil},
+		{"Envoy asks, too", keyRules, func(c *Config) {
+			c.GRPC, c.Requests.Descriptors = "127.0.0.1:0", everything[:1]
+		}, []string{"hint|edge/path=/login", "hint|edge/api_key", "hint|edge/plan=free"}},
+		{"nobody wrote the rules", "", func(*Config) {}, []string{"hint|edge/path=/login", "hint|edge/api_key"}},
+		{"no HTTP API", keyRules, func(c *Config) { c.HTTP = "" }, nil},
+		{"a misspelt key", loginRules, func(c *Config) {
+			c.Requests.TrustedProxies = []string{"10.0.0.1"}
+			c.Requests.Descriptors = descriptors([]actions.Entry{{Key: "remote_adress", Source: "client"}},
+				[]actions.Entry{path, client})
+		}, []string{`(remote_adress) meets no rule: none has the key "remote_adress"; did you mean "remote_address"?`,
+			"rule edge/remote_address is never met by /v1/auth: requests.descriptors sends (remote_adress), (path, " +
+				"remote_address) only"}},
+		{"a misspelt key of a rule", strings.Replace(loginRules, "key: remote_address", "key: remote_addres", 1),
+			func(*Config) {},
+			[]string{`is never met by /v1/auth: no request has its key "remote_addres"; did you mean "remote_address"?`,
+				"only trusted proxies"}},
+		{"a descriptor that ends half way", loginRules, func(c *Config) {
+			c.Requests.TrustedProxies = []string{"10.0.0.1"}
+			c.Requests.Descriptors = descriptors([]actions.Entry{client}, []actions.Entry{path}, []actions.Entry{path,
+				client})
+		}, []string{"(path) meets no rule of domain edge; the nearest is edge/path=/login/remote_address, which " +
+			"needs (path=/login, remote_address)"}},
+		{"another text", keyRules, func(c *Config) {
+			c.Requests.TrustedProxies = []string{"10.0.0.1"}
+			c.Requests.Descriptors = descriptors([]actions.Entry{client}, []actions.Entry{path, client},
+				[]actions.Entry{key}, []actions.Entry{{Key: "plan", Source: "text fre"}, client})
+		}, []string{"(plan=fre, remote_address) meets no rule|needs (plan=free, remote_address)",
+			"rule edge/plan=free/remote_address is never met|it would need (plan=free, remote_address)"}},
+		{"a misspelt domain", loginRules, func(c *Config) { c.Requests.Domain = "egde" },
+			[]string{`no rule is in domain "egde": /v1/auth allows everything; did you mean "edge"?`}},
+		{"rules without a domain", `[{rule_id: x, limit: 5, window_seconds: 60}]`, func(*Config) {},
+			[]string{"hint|no rule is in domain"}},
+		{"twice", loginRules, func(c *Config) {
+			c.Requests.TrustedProxies = []string{"10.0.0.1"}
+			c.Requests.Descriptors = descriptors([]actions.Entry{client}, []actions.Entry{path, client},
+				[]actions.Entry{client})
+		}, []string{"(remote_address) stands there twice"}},
+		{"headers of nobody", loginRules, func(c *Config) {
+			c.Requests.Descriptors, c.Requests.ClientHeader = everything[:2], "x-real-ip"
+		}, []string{"requests.client_header: x-real-ip has no effect: requests.trusted_proxies is empty",
+			"edge/path=/login"}},
+		{"a socket whose clients have no address", loginRules, func(c *Config) {
+			c.HTTP, c.Requests.TrustedProxies = "unix:/tmp/x", []string{"10.0.0.1"}
+		}, []string{"rule edge/remote_address is never met|has (remote_address), but who connects has no address: " +
+			"http is a Unix socket, and unix is not in",
+			"rule edge/path=/login/remote_address is never met|only trusted proxies can ask about"}},
+		{"a trusted socket", loginRules, func(c *Config) {
+			c.HTTP, c.Requests.TrustedProxies = "unix:/tmp/x",
+				[]string{"unix"}
+		}, nil},
+		{"trust in sockets alone", loginRules, func(c *Config) { c.Requests.TrustedProxies = []string{"unix"} },
+			[]string{"rule edge/path=/login/remote_address|trusted_proxies names no address"}},
+	} {
+		cfg := quiet(tt.rules)
+		cfg.HTTP = DefaultHTTP
+		tt.change(&cfg)
+		found := cfg.Warnings(cmp.Or(cfg.RuleSet, rulefile.Sample()))
+		if len(found) != len(tt.want) {
+			t.Errorf("%s: %d warnings, want %d: %+v", tt.name, len(found), len(tt.want), found)
+			continue
+		}
+		for i, w := range found {
+			want, hint := strings.CutPrefix(tt.want[i], "hint|")
+			for part := range strings.SplitSeq(want, "|") {
+				if !strings.Contains(w.Text, part) || w.Hint != hint {
+					t.Errorf("%s: it says %+v, want %s", tt.name, w, tt.want[i])
+				}
+			}
+		}
+	}
+}
+
+// Rules that one line of the configuration would cure are one warning.
+func TestWarningsAreGrouped(t *testing.T) {
+	cfg := quiet(keyRules + "  - {key: path, value: /a, descriptors: [{key: remote_address, rate_limit: {unit: hour, " +
+		"requests_per_unit: 9}}]}\n")
+	cfg.HTTP, cfg.Requests.Descriptors = DefaultHTTP, actions.DefaultConfig().Descriptors[:1]
+	found := cfg.Warnings(cfg.RuleSet)
+	if len(found) != 3 || len(found[0].Rules) != 2 || !strings.Contains(found[0].Text,
+		"rule edge/path=/login/remote_address is never met by /v1/auth, nor 1 more: ") {
+		t.Errorf("warnings %+v", found)
+	}
+}

@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// Errors that say what to install or start first.
+var (
+	ErrNoDocker = errors.New("the docker command is not installed; install Docker Engine 20.10 or later " +
+		"(Debian and Ubuntu: apt-get install docker.io)")
+	ErrNoDaemon = errors.New("the Docker daemon does not answer; start it " +
+		"(systemctl start docker, or as root: dockerd >/var/log/dockerd.log 2>&1 &)")
+	ErrNoAccess  = errors.New("this user may not speak to the Docker daemon; join the group docker, or use sudo")
+	ErrNoCompose = errors.New("neither \"docker compose\" nor docker-compose is installed; install one " +
+		"(Debian and Ubuntu: apt-get install docker-compose)")
+)
+
+// checkEngine reports what is missing for the engine to be used: ErrNoDocker, ErrNoDaemon, ErrNoAccess, or the daemon's
+// own error.
+func (c *Cluster) checkEngine(ctx context.Context) error {
+	_, err := c.docker(ctx, "version", "--format", "{{.Server.Version}}")
+	return err
+}
+
+// docker runs a docker command and explains its commonest failures.
+func (c *Cluster) docker(ctx context.Context, args ...string) (string, error) {
+	out, err := c.run(ctx, Command{Name: "docker", Args: args})
+	return strings.TrimSpace(string(out)), explain(err)
+}
+
+// dockerShowing is docker for what takes long: the user sees its progress.
+func (c *Cluster) dockerShowing(ctx context.Context, args ...string) error {
+	_, err := c.run(ctx, Command{Name: "docker", Args: args, Stderr: c.progress})
+	return explain(err)
+}
+
+func explain(err error) error {
+	if errors.Is(err, exec.ErrNotFound) {
+		return ErrNoDocker
+	}
+	failed, ok := errors.AsType[*CommandError](err)
+	switch {
+	case !ok:
+		return err
+	case strings.Contains(failed.Stderr, "permission denied") && strings.Contains(failed.Stderr, "docker.sock"):
+		return fmt.Errorf("%w: %s", ErrNoAccess, failed.Stderr)
+	case strings.Contains(failed.Stderr, "Cannot connect to the Docker daemon"):
+		return fmt.Errorf("%w: %s", ErrNoDaemon, failed.Stderr)
+	}
+	return err
+}
+
+// compose runs a compose command on the project, with the profiles and variables given.
+func (c *Cluster) compose(ctx context.Context, profiles, env []string, args ...string) error {
+	front, err := c.composeCommand(ctx)
+	if err != nil {
+		return err
+	}
+	all := append(front[1:], "--project-name", Project, "--project-directory", c.root, "--file", composePath(c.root))
+	for _, p := range profiles {
+		all = append(all, "--profile", p)
+	}
+	_, err = c.run(ctx,
+		Command{Name: front[0], Args: append(all, args...), Dir: c.root, Env: env, Stderr: c.progress})
+	return explain(err)
+}
+
+// composeUp creates and starts the services given, or all. It recreates those that changed and leaves the others alone.
+func (c *Cluster) composeUp(ctx context.Context, env []string, services ...string) error {
+	args := []string{"up", "--detach"}
+	if len(services) > 0 {
+		args = append(args, "--no-deps")
+	}
+	return c.compose(ctx, c.profiles, env, slices.Concat(args, services)...)
+}
+
+// composeCommand returns the form of the compose command that this machine has: the plugin, or the older program.
+func (c *Cluster) composeCommand(ctx context.Context) ([]string, error) {
+	_, err := c.run(ctx, Command{Name: "docker", Args: []string{"compose", "version"}})
+	switch {
+	case err == nil:
+		return []string{"docker", "compose"}, nil
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, ErrNoDocker
+	case ctx.Err() != nil:
+		return nil, err
+	}
+	out, err := c.run(ctx, Command{Name: "docker-compose", Args: []string{"version", "--short"}})
+	version := strings.TrimSpace(string(out))
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, ErrNoCompose
+	case err != nil:
+		return nil, err
+	case strings.HasPrefix(version, "1.") && olderThan128(version):
+		return nil, fmt.Errorf("docker-compose %s is too old for profiles; 1.28 or later is needed", version)
+	}
+	return []string{"docker-compose"}, nil
+}
+
+// olderThan128 reports whether a version 1.x has no profiles.
+func olderThan128(version string) bool {
+	minor, _, _ := strings.Cut(strings.TrimPrefix(version, "1."), ".")
+	return len(minor) < 2 || len(minor) == 2 && minor < "28"
+}

@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/edgelimit/edgelimit/regions"
+)
+
+// Observation is what a node reports about itself.
+type Observation struct {
+	// At is the time of the request, before the answer.
+	At time.Time
+	// NotReady says why it is not ready; empty: it is.
+	NotReady string
+	// Members counts the other nodes that it sees.
+	Members int
+	// Staleness is the age of its oldest knowledge of another node. Degraded is the node's own verdict on that.
+	Staleness time.Duration
+	Degraded  bool
+	// Bound is the largest over-admission bound of its rules, as a part of the limit; Bounds has each rule's by full
+	// name.
+	Bound  float64
+	Bounds map[string]float64
+	// Started is the start of its process.
+	Started time.Time
+	// StorePending counts slots that are not yet in the region's Redis, StoreFailed failed calls of it; -1: the node
+	// has no store.
+	StorePending, StoreFailed int64
+	// StoreLost counts how often it found that the region's Redis had lost data.
+	StoreLost int64
+	// Breaker is the state of its circuit breaker to Redis: closed, open or half-open; empty: it has no store.
+	Breaker string
+}
+
+// requestTimeout bounds one answer of a node or a Redis; on one machine, only a paused process takes long.
+const requestTimeout = 3 * time.Second
+
+// Observe reads a node's metrics and readiness.
+func (c *Cluster) Observe(ctx context.Context, n Node) (o Observation, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("node %s: %w", n.Name, err)
+		}
+	}()
+	if n.Metrics == "" {
+		return o, errors.New("it publishes no metrics")
+	}
+	o.At = time.Now()
+	_, text, err := c.get(ctx, n.Metrics+"/metrics")
+	if err != nil {
+		return o, err
+	}
+	if err := o.parse(strings.NewReader(text)); err != nil {
+		return o, fmt.Errorf("metrics: %w", err)
+	}
+	status, text, err := c.get(ctx, n.Metrics+"/readyz")
+	if err == nil && status != http.StatusOK {
+		o.NotReady = strings.TrimSpace(text)
+	}
+	return o, err
+}
+
+func (c *Cluster) get(ctx context.Context, url string) (status int, body string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
+	return resp.StatusCode, string(b), err
+}
+
+// parse fills in what a node's metrics hold.
+func (o *Observation) parse(metrics io.Reader) error {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(metrics)
+	if err != nil {
+		return err
+	}
+	staleness, ok := families["edgelimit_staleness_seconds"]
+	if !ok {
+		return errors.New("there is no edgelimit_staleness_seconds among them")
+	}
+	o.Staleness = time.Duration(sum(staleness) * float64(time.Second))
+	o.Degraded = sum(families["edgelimit_degraded"]) > 0
+	o.Members = int(sum(families["edgelimit_members"]))
+	o.Bounds = make(map[string]float64)
+	for _, m := range families["edgelimit_over_admission_bound_ratio"].GetMetric() {
+		o.Bound = max(o.Bound, value(m))
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "rule" {
+				o.Bounds[l.GetValue()] = value(m)
+			}
+		}
+	}
+	seconds, fraction := math.Modf(sum(families["process_start_time_seconds"]))
+	o.Started = time.Unix(int64(seconds), int64(fraction*1e9))
+	o.StorePending, o.StoreFailed = -1, -1
+	if pending, ok := families["edgelimit_store_pending_slots"]; ok {
+		o.StorePending, o.StoreFailed = int64(sum(pending)), int64(sum(families["edgelimit_store_failed_calls_total"]))
+		o.StoreLost = int64(sum(families["edgelimit_store_lost_total"]))
+		o.Breaker = regions.BreakerState(sum(families["edgelimit_store_breaker_state"])).String()
+	}
+	return nil
+}
+
+func sum(f *dto.MetricFamily) (total float64) {
+	for _, m := range f.GetMetric() {
+		total += value(m)
+	}
+	return total
+}
+
+func value(m *dto.Metric) float64 {
+	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
+}
+
+// NodeStatus is a node and its report.
+type NodeStatus struct {
+	Node
+	Observation
+	// DropsInbound says that a one-way partition drops what other regions send it. Only Status fills it in.
+	DropsInbound bool
+	// Err says why there is no observation.
+	Err error
+}
+
+// snapshot is all nodes at about the same moment.
+type snapshot []NodeStatus
+
+func (c *Cluster) observeAll(ctx context.Context) (snapshot, error) {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.observeEach(ctx, nodes), nil
+}
+
+// observeEach observes the nodes that run, concurrently.
+func (c *Cluster) observeEach(ctx context.Context, nodes []Node) snapshot {
+	s := make(snapshot, len(nodes))
+	var requests sync.WaitGroup
+	for i, n := range nodes {
+		s[i].Node = n
+		if !n.container.running() {
+			s[i].Err = fmt.Errorf("node %s is not running (%s, exit status %d)", n.Name, n.State,
+				n.container.State.ExitCode)
+			continue
+		}
+		requests.Go(func() { s[i].Observation, s[i].Err = c.Observe(ctx, n) })
+	}
+	requests.Wait()
+	return s
+}
+
+// unhealthy lists the nodes that do not run, answer, or pass the engine's health check.
+func (s snapshot) unhealthy() (missing []string) {
+	for _, n := range s {
+		health := n.container.State.Health.Status
+		switch {
+		case n.Err != nil:
+			missing = append(missing, n.Err.Error())
+		case n.NotReady != "":
+			missing = append(missing, fmt.Sprintf("%s is not ready: %s", n.Name, n.NotReady))
+		case health != "healthy":
+			missing = append(missing, fmt.Sprintf("%s is %s to the engine", n.Name, health))
+		}
+	}
+	return missing
+}
+
+// unseen lists the nodes that answer and see fewer members than answer and are reachable.
+func (s snapshot) unseen() (missing []string) {
+	for _, n := range s {
+		if n.Err != nil {
+			continue
+		}
+		others := 0
+		for _, o := range s {
+			reachable := o.Region == n.Region || !o.Partitioned && !n.Partitioned
+			if o.Err == nil && o.Name != n.Name && reachable {
+				others++
+			}
+		}
+		if n.Members < others {
+			missing = append(missing, fmt.Sprintf("%s sees %d of %d others", n.Name, n.Members, others))
+		}
+	}
+	return missing
+}
+
+// complete reports whether all nodes answer and are on the WAN.
+func (s snapshot) complete() bool {
+	for _, n := range s {
+		if n.Err != nil || n.Partitioned {
+			return false
+		}
+	}
+	return true
+}
+
+// Status observes every node and every Redis.
+func (c *Cluster) Status(ctx context.Context) ([]NodeStatus, []Redis, error) {
+	nodes, err := c.observeAll(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	redises, err := c.Redises(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var requests sync.WaitGroup
+	for i := range nodes {
+		requests.Go(func() {
+			n := &nodes[i]
+			rules, _ := c.dropRules(ctx, n.Node)
+			n.DropsInbound = rules != ""
+			if n.Err != nil && n.container.running() && c.isPaused(ctx, &n.container) {
+				n.Err = errPaused
+			}
+		})
+	}
+	for i := range redises {
+		requests.Go(func() {
+			if err := c.pingRedis(ctx, &redises[i].container); err != nil {
+				redises[i].Error = err.Error()
+			}
+		})
+	}
+	requests.Wait()
+	return nodes, redises, nil
+}
+
+var errPaused = errors.New("no answer: it is paused")
+
+func (c *Cluster) isPaused(ctx context.Context, ctr *container) bool {
+	stopped, err := c.stopped(ctx, ctr)
+	return err == nil && stopped
+}

@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Direction says which way a region is partitioned.
+type Direction string
+
+// The directions, seen from the region: Both takes it off the WAN, In drops what comes in, Out what gets out.
+const (
+	Both Direction = "both"
+	In   Direction = "in"
+	Out  Direction = "out"
+)
+
+// certainAfter is the time without a received frame after which a partition is believed. Idle nodes send one every
+// second, and one such packet may be lost.
+const certainAfter = 2500 * time.Millisecond
+
+// Partition cuts a region off the WAN until Heal: its nodes see each other and their Redis, clients reach them, and no
+// other region does. Both takes them off the network. In and Out drop packets in the nodes' network namespaces, which
+// takes root and nft on the engine's own machine. It returns when every node that cannot receive from the other side
+// reports so.
+//
+// A node that is restarted while In or Out is in force gets it again from a running node of its region, if any.
+func (c *Cluster) Partition(ctx context.Context, region string, way Direction) error {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	inside, outside, err := splitRegion(nodes, region)
+	if err != nil {
+		return err
+	}
+	var affected []Node
+	switch way {
+	case Both:
+		affected = nodes
+		err = c.detach(ctx, inside)
+	case In:
+		affected = inside
+		err = c.drop(ctx, inside, outside)
+	case Out:
+		affected = outside
+		err = c.drop(ctx, outside, inside)
+	default:
+		return fmt.Errorf("direction %q: want %s, %s or %s", way, Both, In, Out)
+	}
+	if err != nil {
+		return err
+	}
+	return c.awaitSilence(ctx, affected, time.Now())
+}
+
+// detach takes nodes off the WAN's network, running or not.
+func (c *Cluster) detach(ctx context.Context, nodes []Node) error {
+	for _, n := range nodes {
+		if n.Partitioned {
+			continue
+		}
+		if _, err := c.docker(ctx, "network", "disconnect", wanNetwork, n.network.ID); err != nil {
+			return fmt.Errorf("take %s off the WAN: %w", n.Name, err)
+		}
+	}
+	after, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range after {
+		if !n.Partitioned && slices.ContainsFunc(nodes, func(m Node) bool { return m.Name == n.Name }) {
+			return fmt.Errorf("%s was taken off the WAN and is still on it", n.Name)
+		}
+	}
+	return nil
+}
+
+// awaitSilence waits until each affected node that answers has received nothing from some other node since the time
+// given, for long enough. A single frame across the partition would make its knowledge of that node younger.
+func (c *Cluster) awaitSilence(ctx context.Context, affected []Node, since time.Time) error {
+	return c.await(ctx, "the partition did not take hold", func(ctx context.Context) (missing []string, err error) {
+		answered := false
+		for _, n := range c.observeEach(ctx, affected) {
+			if n.Err != nil {
+				continue
+			}
+			answered = true
+			if lasts := n.At.Sub(since); lasts < certainAfter {
+				missing = append(missing, fmt.Sprintf("%s has been partitioned for %.1f s", n.Name, lasts.Seconds()))
+			} else if n.Staleness < lasts {
+				missing = append(missing, fmt.Sprintf("%s received from all others %v ago", n.Name,
+					n.Staleness.Round(time.Millisecond)))
+			}
+		}
+		if !answered {
+			missing = append(missing, "no affected node answers")
+		}
+		return missing, nil
+	})
+}
+
+// Heal undoes every Partition: all nodes are back on the WAN, at their addresses and under their names. It returns when
+// all that run see each other and, unless some do not run, each has received from every other one since.
+func (c *Cluster) Heal(ctx context.Context) error {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if !n.Partitioned {
+			continue
+		}
+		service := n.network.service()
+		if _, err := c.docker(ctx, "network", "connect", "--ip", n.WAN, "--alias", service, "--alias", service+".wan",
+			wanNetwork, n.network.ID); err != nil {
+			return fmt.Errorf("put %s back on the WAN: %w", n.Name, err)
+		}
+	}
+	if err := c.undrop(ctx, nodes); err != nil {
+		return err
+	}
+	if nodes, err = c.Nodes(ctx); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if n.Partitioned {
+			return fmt.Errorf("%s was put back on the WAN and is not on it", n.Name)
+		}
+	}
+	return c.awaitExchange(ctx, "the WAN is back, but the nodes are not together", time.Now())
+}
+
+// awaitExchange waits until all nodes that answer see each other and have received from each other since the time
+// given. A node that is away or partitioned makes the others stale, so the latter is checked only if none is.
+func (c *Cluster) awaitExchange(ctx context.Context, failure string, since time.Time) error {
+	received := make(map[string]bool)
+	return c.await(ctx, failure, func(ctx context.Context) ([]string, error) {
+		s, err := c.observeAll(ctx)
+		if err != nil {
+			return nil, err
+		}
+		missing := s.unseen()
+		for _, n := range s {
+			received[n.Name] = received[n.Name] || n.Err == nil && n.Staleness < n.At.Sub(since)
+			if s.complete() && !received[n.Name] {
+				missing = append(missing, fmt.Sprintf("%s has received nothing from some other node for %v", n.Name,
+					n.Staleness.Round(time.Millisecond)))
+			}
+		}
+		return missing, nil
+	})
+}

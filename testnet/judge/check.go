@@ -1,0 +1,207 @@
+package judge
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/edgelimit/edgelimit/testnet/oracle"
+	"github.com/edgelimit/edgelimit/testnet/record"
+)
+
+// Check judges a record. It holds all of it in memory, some 300 bytes a decision. An error means that the record cannot
+// be judged; broken invariants are in the report.
+func Check(r *record.Reader) (*Report, error) {
+	t, err := load(r)
+	if err != nil {
+		return nil, fmt.Errorf("check record: %w", err)
+	}
+	report, err := judge(t)
+	if err != nil {
+		return nil, fmt.Errorf("check record: %w", err)
+	}
+	return report, nil
+}
+
+// CheckFile judges the record in a file.
+func CheckFile(name string) (*Report, error) {
+	r, err := record.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	report, err := Check(r)
+	return report, errors.Join(err, r.Close())
+}
+
+func judge(t *trace) (*Report, error) {
+	if err := t.sort(); err != nil {
+		return nil, err
+	}
+	line, err := newTimeline(t)
+	if err != nil {
+		return nil, err
+	}
+	c := &check{
+		trace: t, timeline: line, tracker: NewTracker(t.limit, 0), clients: make([]client, len(t.identities)),
+		phases: make([]sums, len(line.periods)), seconds: make([]sums, t.second(t.end)+1),
+		broken: make(map[place]*Violation),
+	}
+	c.count()
+	c.replay()
+	c.judgeDenials()
+	c.judgeBound()
+	c.judgeAgreement()
+	return c.report(), nil
+}
+
+// check is a record that is being judged.
+type check struct {
+	*trace
+	timeline *timeline
+	tracker  *Tracker
+	clients  []client // by key
+	total    sums
+	phases   []sums
+	seconds  []sums
+	differs  []string // by observation: how its counts differ from the truth; "" if they do not
+	steady   float64  // largest bound that was exported while no fault showed
+	agreeMs  float64
+	broken   map[place]*Violation
+}
+
+// client is what the verdict on denials needs to know.
+type client struct {
+	offered    oracle.Rolling
+	maxOffered uint64 // the most that the algorithm can have counted if everything was admitted
+}
+
+// place tells violations apart.
+type place struct {
+	invariant Invariant
+	second    int
+}
+
+// violate notes a violation.
+func (c *check) violate(i Invariant, at int64, what, expected, got string) {
+	p := place{i, c.second(at)}
+	if c.broken[p] == nil {
+		c.broken[p] = &Violation{Invariant: i, Second: p.second, What: what, Expected: expected, Got: got}
+	}
+	c.broken[p].Times++
+}
+
+// at calls f for all sums that a time belongs to.
+func (c *check) at(time int64, f func(*sums)) {
+	f(&c.total)
+	f(&c.phases[c.timeline.index(time)])
+	f(&c.seconds[c.second(time)])
+}
+
+// count asks the oracle about every request that was answered, in the order of sending. A request that was not answered
+// is none to the oracle either: else a node that is down would pass for thrift.
+func (c *check) count() {
+	for i := range c.decisions {
+		d := &c.decisions[i]
+		c.clients[d.key].offered.Add(d.sent, d.cost)
+		if d.outcome == failed {
+			c.at(d.sent, func(s *sums) { s.Failed++ })
+			continue
+		}
+		v := c.tracker.Add(c.name(d.key), d.cost, d.sent, d.outcome == allowed)
+		c.at(d.sent, func(s *sums) { s.add(d, v.Oracle) })
+	}
+}
+
+// step is the time at which one thing of the record is replayed. Of the same time, sending comes before answers: it may
+// have come first.
+type step struct {
+	at   int64
+	kind stepKind
+	i    int
+}
+
+type stepKind uint8
+
+const (
+	decisionSent stepKind = iota
+	decisionDone
+	observationDone
+)
+
+func (c *check) steps() []step {
+	all := make([]step, 0, 2*len(c.decisions)+len(c.observations))
+	for i := range c.decisions {
+		all = append(all, step{c.decisions[i].sent, decisionSent, i}, step{c.decisions[i].done, decisionDone, i})
+	}
+	for i := range c.observations {
+		all = append(all, step{c.observations[i].Done, observationDone, i})
+	}
+	slices.SortStableFunc(all, func(a, b step) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind))
+	})
+	return all
+}
+
+const forgetEvery = 10e9 // ns
+
+// replay compares every answer and observation with what was admitted.
+func (c *check) replay() {
+	truth, previous := newTruth(c.limit), c.newFloors()
+	c.differs = make([]string, len(c.observations))
+	forgotAt := c.header.Started
+	for _, s := range c.steps() {
+		switch s.kind {
+		case decisionSent:
+			truth.sent(&c.decisions[s.i])
+		case decisionDone:
+			d := &c.decisions[s.i]
+			truth.done(d, c.timeline.replicated(d))
+			c.judgeDecision(d, truth)
+		case observationDone:
+			c.judgeObservation(s.i, truth, previous)
+		}
+		if s.at-forgotAt > forgetEvery {
+			forgotAt = s.at
+			truth.forget(s.at - c.slowest - clockLag)
+		}
+	}
+}
+
+// judgeDecision compares an answer with what was admitted when it came.
+func (c *check) judgeDecision(d *decision, t *truth) {
+	cl := &c.clients[d.key]
+	cl.maxOffered = max(cl.maxOffered, t.maxOffered(d.key, d.sent))
+	if largest := t.maxCount(d.key, d.sent); d.hasCount && d.count > largest {
+		c.violate(Truth, d.done, fmt.Sprintf("%s answered a count of %s", d.node, c.name(d.key)),
+			fmt.Sprintf("at most the %d that were admitted", largest), fmt.Sprintf("%d counted", d.count))
+	}
+	if d.outcome == allowed {
+		excess := over(t.minCount(d.key, d.done), c.limit.Max(), c.limit)
+		c.at(d.done, func(s *sums) { s.excess = max(s.excess, excess) })
+	}
+}
+
+// judgeDenials finds the false rejections: denials of clients that keep to their limit (Tracker.Compliant). The oracle
+// admits all that such a client asks for, so it is one that would not have been counted above 95 % if everything had
+// been admitted.
+func (c *check) judgeDenials() {
+	largest := uint64(CompliantShare * float64(c.limit.Max()))
+	spread := make([]bool, len(c.clients)) // below 95 % in every rolling window
+	for i := range c.clients {
+		spread[i] = c.clients[i].offered.Peak(c.limit.Meter().Window) <= largest
+	}
+	for i := range c.decisions {
+		d := &c.decisions[i]
+		switch {
+		case d.outcome != denied:
+		case c.clients[d.key].maxOffered <= largest:
+			c.at(d.sent, func(s *sums) { s.FalseRejections++ })
+			c.violate(Compliant, d.sent,
+				fmt.Sprintf("%s denied %s, which keeps to 95 %% of the limit", d.node, c.name(d.key)),
+				fmt.Sprintf("admitted: it is never counted at more than %d of %d", largest, c.limit.Max()), "denied")
+		case spread[d.key]:
+			c.at(d.sent, func(s *sums) { s.BurstDenied++ })
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package judge
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/record"
+)
+
+// trace is a record in memory, in the order of time.
+type trace struct {
+	header       record.Header
+	limit        *counters.Limit
+	identities   []string // by key
+	keys         map[string]counters.Key
+	nodes        map[string]string    // interns node IDs, so that each is in memory once
+	decisions    []decision           // by sent
+	observations []record.Observation // by done
+	events       []record.Event       // by time
+	end          int64                // when the last thing happened
+	lastDone     int64                // when the last decision was answered
+	slowest      int64                // the longest time between sent and done
+}
+
+type decision struct {
+	sent, done int64
+	key        counters.Key
+	node       string
+	cost       uint64
+	outcome    outcome
+	hasCount   bool   // the answer carried limit and remaining
+	count      uint64 // limit less remaining: the node's count of the identity, this decision included
+}
+
+type outcome uint8
+
+const (
+	denied outcome = iota
+	allowed
+	failed
+)
+
+// maxRun is the longest run that can be judged: a report has a line for each second.
+const maxRun = 31 * 24 * time.Hour
+
+// load reads the whole record.
+func load(r *record.Reader) (*trace, error) {
+	t, err := newTrace(r.Header())
+	if err != nil {
+		return nil, err
+	}
+	for e, err := range r.Entries() {
+		if err != nil {
+			return nil, err
+		}
+		t.add(&e)
+	}
+	return t, nil
+}
+
+func newTrace(h record.Header) (*trace, error) {
+	limit, err := h.Rule.AsLimit()
+	if err != nil {
+		return nil, err
+	}
+	t := &trace{
+		header: h, limit: limit, keys: make(map[string]counters.Key), nodes: make(map[string]string),
+		end: h.Started, lastDone: h.Started,
+	}
+	for _, n := range h.Nodes {
+		t.nodes[n.ID] = n.ID
+	}
+	return t, nil
+}
+
+func (t *trace) add(e *record.Entry) {
+	sent, done := e.Span()
+	t.end, t.slowest = max(t.end, done), max(t.slowest, done-sent)
+	switch {
+	case e.Decision != nil:
+		d := e.Decision
+		out := decision{sent: sent, done: done, key: t.key(d.Identity), node: t.nodes[d.Node], cost: d.Cost}
+		if d.Error != "" {
+			out.outcome = failed
+		} else if d.Allowed {
+			out.outcome = allowed
+		}
+		if d.Limit != 0 {
+			out.hasCount, out.count = true, d.Limit-d.Remaining
+		}
+		t.decisions = append(t.decisions, out)
+		t.lastDone = max(t.lastDone, done)
+	case e.Observation != nil:
+		t.observations = append(t.observations, *e.Observation)
+	case e.Event != nil:
+		t.events = append(t.events, *e.Event)
+	}
+}
+
+// sort brings what was added into the order of time, and reports why it cannot be judged.
+func (t *trace) sort() error {
+	if run := time.Duration(t.end - t.header.Started); run > maxRun {
+		return fmt.Errorf("the record is of %v, at most %v can be judged", run, maxRun)
+	}
+	if len(t.decisions) == 0 {
+		return errors.New("the record holds no decisions: there is nothing to judge")
+	}
+	slices.SortStableFunc(t.decisions, func(a, b decision) int { return cmp.Compare(a.sent, b.sent) })
+	slices.SortStableFunc(t.observations, func(a, b record.Observation) int { return cmp.Compare(a.Done, b.Done) })
+	slices.SortStableFunc(t.events, func(a, b record.Event) int { return cmp.Compare(a.At, b.At) })
+	return nil
+}
+
+// key numbers the identities.
+func (t *trace) key(identity string) counters.Key {
+	k, ok := t.keys[identity]
+	if !ok {
+		k = counters.Key(len(t.identities))
+		t.keys[identity] = k
+		t.identities = append(t.identities, identity)
+	}
+	return k
+}
+
+func (t *trace) name(k counters.Key) string { return t.identities[k] }
+
+// second returns the number of the second since the start that holds the time.
+func (t *trace) second(at int64) int { return int((at - t.header.Started) / int64(time.Second)) }

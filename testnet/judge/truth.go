@@ -1,0 +1,114 @@
+package judge
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/oracle"
+)
+
+// clockLag is ClockLag in nanoseconds.
+const clockLag = int64(ClockLag)
+
+// truth holds what all nodes together must have counted and what they may have counted. A record says only that a node
+// decided between sent and done, and not whether it admitted a request whose answer was lost. A verdict has to hold in
+// every case.
+type truth struct {
+	limit *counters.Limit
+	// least is what was certainly admitted: each cost from its answer on, in the earliest sub-window that it may lie
+	// in.
+	least *oracle.Model
+	// largest is what may have been admitted, lost answers included: each cost from its sending on, in the latest
+	// sub-window that it may lie in.
+	largest *oracle.Model
+	// wide is most with each cost in every sub-window that it may lie in.
+	wide *oracle.Model
+	// offered is most as if all requests had been admitted.
+	offered *oracle.Model
+	// replicated is what was certainly admitted by nodes that lived to replicate it, by key, in the order of answers.
+	replicated map[counters.Key][]admission
+}
+
+// admission is a cost that was admitted.
+type admission struct {
+	done  int64
+	index int64 // the earliest sub-window that it may lie in
+	cost  uint64
+}
+
+func newTruth(l *counters.Limit) *truth {
+	return &truth{
+		limit: l, least: oracle.NewModel(l), largest: oracle.NewModel(l), wide: oracle.NewModel(l),
+		offered: oracle.NewModel(l), replicated: make(map[counters.Key][]admission),
+	}
+}
+
+// sent takes in that a request was sent.
+func (t *truth) sent(d *decision) {
+	meter := t.limit.Meter()
+	first, last := meter.Index(d.sent-clockLag), meter.Index(d.done)
+	t.offered.Add(d.key, last, d.cost)
+	if d.outcome == denied {
+		return
+	}
+	t.largest.Add(d.key, last, d.cost)
+	for i := first; i <= last; i++ {
+		t.wide.Add(d.key, i, d.cost)
+	}
+}
+
+// done takes in that a request was answered. replicated is false if the node died before it could replicate its count.
+func (t *truth) done(d *decision, replicated bool) {
+	if d.outcome != allowed {
+		return
+	}
+	index := t.limit.Meter().Index(d.sent - clockLag)
+	t.least.Add(d.key, index, d.cost)
+	if replicated {
+		t.replicated[d.key] = append(t.replicated[d.key], admission{d.done, index, d.cost})
+	}
+}
+
+// maxCount is the largest count of the key that a node can have at a time not before sent, once all that was sent by
+// the end of that time has been taken in.
+func (t *truth) maxCount(key counters.Key, sent int64) uint64 { return maxView(t.largest, key, sent) }
+
+// maxOffered is maxCount as if everything had been admitted.
+func (t *truth) maxOffered(key counters.Key, sent int64) uint64 { return maxView(t.offered, key, sent) }
+
+// minCount is the least that all nodes together count of the key at a time not after done.
+func (t *truth) minCount(key counters.Key, done int64) uint64 { return t.least.View(key, done) }
+
+// minKnown is the least that a node counts of the key at a time not after done, if it has received all that was
+// answered before a time.
+func (t *truth) minKnown(key counters.Key, before, done int64) uint64 {
+	meter, all := t.limit.Meter(), t.replicated[key]
+	end, _ := slices.BinarySearchFunc(all, before, func(a admission, t int64) int { return cmp.Compare(a.done, t) })
+	received := oracle.NewModel(t.limit)
+	for i := end - 1; i >= 0 && all[i].done > done-int64(meter.Window+meter.Sub); i-- {
+		received.Add(key, all[i].index, all[i].cost)
+	}
+	return received.View(key, done)
+}
+
+// maxExpired is the most by which a node's count of the key can fall from a time after sent to one before done, as the
+// window moves on. Both counts are rounded up to whole numbers, by the node and here: hence the 2.
+func (t *truth) maxExpired(key counters.Key, sent, done int64) uint64 {
+	before, after := maxView(t.wide, key, sent), t.wide.View(key, done)
+	return before - min(before, after) + 2
+}
+
+// maxView is the largest view of the model that a node can have from a time on, if nothing is added: the weight of a
+// sub-window only falls once it has come.
+func maxView(m *oracle.Model, key counters.Key, from int64) uint64 {
+	from -= clockLag
+	return m.View(key, from) + m.Ahead(key, from)
+}
+
+// forget drops what no view from the time on contains.
+func (t *truth) forget(before int64) {
+	for _, m := range []*oracle.Model{t.least, t.largest, t.wide, t.offered} {
+		m.Forget(before)
+	}
+}

@@ -1,0 +1,106 @@
+package oracle
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
+
+// subCounts are the counts of sub-windows in the order of time.
+type subCounts []subWindow
+
+type subWindow struct {
+	index int64
+	count uint64
+}
+
+// since returns the sub-windows from the index first on.
+func (y subCounts) since(first int64) subCounts {
+	i, _ := slices.BinarySearchFunc(y, first, func(s subWindow, index int64) int { return cmp.Compare(s.index, index) })
+	return y[i:]
+}
+
+func (y *subCounts) add(index int64, cost uint64) {
+	i := len(*y) - len(y.since(index))
+	if i == len(*y) || (*y)[i].index != index {
+		*y = slices.Insert(*y, i, subWindow{index: index})
+	}
+	(*y)[i].count = add((*y)[i].count, cost)
+}
+
+// after is what was counted in sub-windows after the index.
+func (y subCounts) after(index int64) (sum uint64) {
+	for _, s := range y.since(index + 1) {
+		sum = add(sum, s.count)
+	}
+	return sum
+}
+
+// drop lets go the sub-windows before the index first, and reports whether those were all.
+func (y *subCounts) drop(first int64) (empty bool) {
+	*y = slices.Delete(*y, 0, len(*y)-len(y.since(first)))
+	return len(*y) == 0
+}
+
+// slidingWindow is the sliding-window counter. A window has n sub-windows of s nanoseconds; the time t lies in the
+// sub-window c = t/s, and
+//
+//	view(t) = sum of the counts of c-n+1 to c  +  ceil(count of c-n * (s - t mod s) / s)
+//
+// A request of cost k is admitted at t if view(t) + k <= limit, and is then counted in c.
+type slidingWindow struct {
+	sub    int64 // s
+	n      int64 // sub-windows in a window
+	counts subCounts
+}
+
+func (w *slidingWindow) view(t int64) (sum uint64) {
+	current := t / w.sub
+	for _, s := range w.counts.since(current - w.n) {
+		switch {
+		case s.index == current-w.n:
+			sum = add(sum, portion(s.count, w.sub-t%w.sub, w.sub))
+		case s.index <= current:
+			sum = add(sum, s.count)
+		}
+	}
+	return sum
+}
+
+func (w *slidingWindow) charge(cost uint64, t int64)  { w.counts.add(t/w.sub, cost) }
+func (w *slidingWindow) add(index int64, cost uint64) { w.counts.add(index, cost) }
+func (w *slidingWindow) ahead(t int64) uint64         { return w.counts.after(t / w.sub) }
+
+// only the weight of the oldest changes
+func (w *slidingWindow) steady(t int64) int64           { return lastOf(t, w.sub) }
+func (w *slidingWindow) forget(before int64) (all bool) { return w.counts.drop(before/w.sub - w.n) }
+
+// fixedWindow counts what came in the window that holds the time, of windows that follow each other from the epoch on.
+type fixedWindow struct {
+	sub    int64
+	counts subCounts
+}
+
+func (w *fixedWindow) view(t int64) uint64 {
+	if s := w.counts.since(t / w.sub); len(s) > 0 && s[0].index == t/w.sub {
+		return s[0].count
+	}
+	return 0
+}
+
+func (w *fixedWindow) charge(cost uint64, t int64)    { w.counts.add(t/w.sub, cost) }
+func (w *fixedWindow) add(index int64, cost uint64)   { w.counts.add(index, cost) }
+func (w *fixedWindow) ahead(t int64) uint64           { return w.counts.after(t / w.sub) }
+func (w *fixedWindow) steady(t int64) int64           { return lastOf(t, w.sub) }
+func (w *fixedWindow) forget(before int64) (all bool) { return w.counts.drop(before / w.sub) }
+
+// lastOf is the last nanosecond of the sub-window that holds t.
+func lastOf(t, sub int64) int64 { return t - t%sub + sub - 1 }
+
+// portion is ceil(count * part / whole) for 0 <= part <= whole. The product needs 128 bits.
+func portion(count uint64, part, whole int64) uint64 {
+	hi, lo := bits.Mul64(count, uint64(part))
+	lo, carry := bits.Add64(lo, uint64(whole)-1, 0)
+	quotient, _ := bits.Div64(hi+carry, lo, uint64(whole))
+	return quotient
+}

@@ -1,0 +1,326 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/regions"
+)
+
+// cluster is a run under way.
+type cluster struct {
+	opt       Options
+	limit     *counters.Limit
+	limits    map[string]*counters.Limit // by rule
+	now       int64
+	startAt   int64 // when requests begin to come
+	endAt     int64 // and when no more do
+	sampledAt int64 // when it was last looked round
+	queue     queue
+
+	nodes  []*node
+	boots  int32
+	home   map[counters.Origin]*node           // where an origin lives or lived
+	tables map[counters.Origin]*counters.Table // of those who live or lived, where there are stores
+	stores []*store                            // by region
+	net    *network
+	ways   []int64 // of a packet, used again and again
+
+	phases, members, flushes *rand.Rand
+
+	keys     []counters.Key // by client
+	recorder *recorder
+	heals    []*healing
+	digest   digest
+	hooks    hooks
+}
+
+// hooks let tests observe and break things. None of them is nil.
+type hooks struct {
+	// what the replica takes for the node's table
+	counts func(*node) gossip.Counts
+	// what a reconciler takes for the store of its region
+	store func(regions.Store) regions.Store
+	// how much later than an interval the next tick comes
+	late func() time.Duration
+	// the buffer in which a replica receives a message
+	packet  func([]byte) []byte
+	arrives func(*node, event) bool // false: the message is lost
+	// what a node is about to replicate
+	drained func(*counters.Drained)
+	// before the network delays or loses it
+	sent                                   func(*node, gossip.Message)
+	received                               func(n *node, data []byte, err error)        // err: of Replica.Receive
+	take                                   func(*cluster, *node, int) counters.Decision // of a client
+	taken                                  func(n *node, client int, at int64, d counters.Decision)
+	ticked, crashed, restarting, restarted func(*node)
+}
+
+func noHooks() hooks {
+	return hooks{
+		counts: func(n *node) gossip.Counts { return n.table }, take: (*cluster).take,
+		store: func(s regions.Store) regions.Store { return s }, late: func() time.Duration { return 0 },
+		packet:  func(b []byte) []byte { return b },
+		arrives: func(*node, event) bool { return true }, drained: func(*counters.Drained) {},
+		sent: func(*node, gossip.Message) {}, received: func(*node, []byte, error) {},
+		taken: func(*node, int, int64, counters.Decision) {}, ticked: func(*node) {},
+		crashed: func(*node) {}, restarting: func(*node) {}, restarted: func(*node) {},
+	}
+}
+
+// lead is how long the nodes run before the first request comes: they know each other by then.
+const lead = 4 * time.Second
+
+func newCluster(o Options, h hooks) (*cluster, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	limit, err := newLimit(&o)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{
+		opt: o, limit: limit, limits: map[string]*counters.Limit{limit.Meter().Rule: limit},
+		home: make(map[counters.Origin]*node), tables: make(map[counters.Origin]*counters.Table), net: newNetwork(&o),
+		phases: o.stream(drawPhases), members: o.stream(drawMembership), flushes: o.stream(drawFlush), hooks: h,
+	}
+	for _, l := range o.extraLimits {
+		c.limits[l.Meter().Rule] = l
+	}
+	// Windows are aligned to the epoch; a run begins anywhere in one, unless it is told where.
+	c.now = 1_800_000_000*int64(time.Second) + o.stream(drawStart).Int64N(int64(60*time.Second))
+	c.startAt = c.now + int64(lead+2*o.WANDelay)
+	if o.Start != 0 {
+		c.now, c.startAt = o.Start-(c.startAt-c.now), o.Start
+	}
+	c.endAt = c.startAt + int64(o.Duration)
+	c.recorder = newRecorder(c)
+	for i := range o.clients() {
+		c.keys = append(c.keys, clientKey(i))
+	}
+	c.populate()
+	c.schedule()
+	c.watchHeals()
+	return c, nil
+}
+
+// clientKey is the key of a client: hashed, as those of identities are.
+func clientKey(client int) counters.Key {
+	var d digest
+	d.add(uint64(client) + 1)
+	return counters.Key(d)
+}
+
+// populate starts all nodes; they know each other.
+func (c *cluster) populate() {
+	skews := c.opt.stream(drawSkew)
+	for region := range c.opt.Regions {
+		if c.opt.hasStores() {
+			c.stores = append(c.stores, newStore(c, region))
+		}
+		for range c.opt.Nodes {
+			n := &node{place: len(c.nodes), region: region}
+			if s := int64(c.opt.Skew); s > 0 {
+				n.skew = skews.Int64N(2*s+1) - s
+			}
+			c.nodes = append(c.nodes, n)
+			c.start(n)
+		}
+	}
+	for i, a := range c.nodes {
+		for _, b := range c.nodes[:i] {
+			c.join(a, b)
+		}
+	}
+}
+
+// schedule enters the faults.
+func (c *cluster) schedule() {
+	at := func(after time.Duration, do func()) { c.after(time.Duration(c.startAt-c.now)+after, do) }
+	for _, p := range c.opt.Partitions {
+		at(p.From, func() { c.partition(p, 1) })
+		at(p.Until, func() { c.partition(p, -1) })
+		c.heals = append(c.heals, &healing{at: c.startAt + int64(p.Until)})
+	}
+	for _, f := range c.opt.Pauses {
+		at(f.From, func() { c.pause(c.nodes[f.Node], f.Until-f.From) })
+	}
+	for _, f := range c.opt.Crashes {
+		at(f.From, func() { c.crash(c.nodes[f.Node]) })
+		at(f.Until, func() { c.restart(c.nodes[f.Node]) })
+	}
+	for _, f := range c.opt.StoreFaults {
+		for _, s := range c.stores {
+			if f.Region == 0 || f.Region == s.region+1 {
+				s.schedule(f, at)
+			}
+		}
+	}
+	if len(c.opt.StoreFaults) > 0 {
+		at(time.Duration(c.faultsEnd()-c.startAt)+c.opt.Interval, c.expectRepairs)
+	}
+}
+
+// after has something happen after a while.
+func (c *cluster) after(d time.Duration, do func()) { c.later(d, event{do: do}) }
+
+func (c *cluster) later(d time.Duration, e event) { c.queue.push(c.now+int64(d), e) }
+
+// send lets a message go its way.
+func (c *cluster) send(n *node, m gossip.Message) {
+	to := c.home[m.To]
+	c.hooks.sent(n, m)
+	c.recorder.sent(c.now, m)
+	c.digest.add(uint64(c.now), uint64(n.place)<<32|uint64(to.place))
+	c.digest.addBytes(m.Data)
+	e := event{kind: packet, node: int32(to.place), from: int32(n.place), data: m.Data}
+	if m.Reliable {
+		if d, ok := c.net.stream(n.region, to.region); ok {
+			e.kind, e.boot = stream, to.boot
+			c.later(time.Duration(d), e)
+		}
+		return
+	}
+	c.ways = c.net.packet(n.region, to.region, c.ways[:0])
+	for _, d := range c.ways {
+		c.later(time.Duration(d), e)
+	}
+}
+
+// request is one of a client's.
+func (c *cluster) request(a arrival) {
+	n := c.nodes[a.node]
+	if !n.up || !n.ready || n.paused(c.now) {
+		c.recorder.failed(c.now)
+		return
+	}
+	d := c.hooks.take(c, n, a.client)
+	c.recorder.decision(a.client, c.now, d.Allowed)
+	c.digest.add(uint64(c.now), uint64(a.node)<<1|uint64(a.client)<<32, d.Remaining)
+	c.hooks.taken(n, a.client, c.now, d)
+}
+
+func (c *cluster) take(n *node, client int) counters.Decision {
+	d := n.table.Take(c.limit, c.keys[client], 1, c.clock(n))
+	c.flushSoon(n)
+	return d
+}
+
+// flushSoon schedules an early flush if the table asks for one.
+func (c *cluster) flushSoon(n *node) {
+	select {
+	case <-n.table.EarlyFlush():
+		if c.opt.Strategy != NoEarlyFlush {
+			in := time.Duration(max(0, n.replica.FlushAt()-c.clock(n)))
+			c.later(in, event{kind: earlyFlush, node: int32(n.place), boot: n.boot})
+		}
+	default:
+	}
+}
+
+// step makes the next event happen.
+func (c *cluster) step() {
+	at, _ := c.queue.next()
+	e := c.queue.pop()
+	c.now = at
+	if e.kind == call {
+		e.do()
+		return
+	}
+	n := c.nodes[e.node]
+	if e.boot != 0 && e.boot != n.boot || !n.up {
+		return
+	}
+	switch e.kind {
+	case packet:
+		if !c.net.blocks(c.nodes[e.from].region, n.region) {
+			c.receive(n, e)
+		}
+		return
+	case stream:
+		if c.net.both(c.nodes[e.from].region, n.region) {
+			c.receive(n, e)
+		}
+		return
+	}
+	if n.paused(c.now) {
+		c.queue.push(n.pausedUntil, e)
+		return
+	}
+	switch e.kind {
+	case tick:
+		c.tick(n)
+	case audit:
+		c.audit(n)
+	case flush:
+		c.flush(n)
+	case earlyFlush:
+		c.flushEarly(n)
+	case resume:
+		c.resume(n)
+	}
+}
+
+// runTo lets the world go on until a time.
+func (c *cluster) runTo(end int64) {
+	for {
+		at, ok := c.queue.next()
+		if !ok || at > end {
+			break
+		}
+		c.step()
+	}
+	c.now = max(c.now, end)
+}
+
+// offer lets the requests come, until none are left.
+func (c *cluster) offer(ctx context.Context, progress func(time.Duration)) error {
+	from := newSource(&c.opt)
+	for a, ok := from.next(); ok; a, ok = from.next() {
+		if err := c.advance(ctx, c.startAt+a.after, progress); err != nil {
+			return err
+		}
+		c.request(a)
+	}
+	return c.advance(ctx, c.endAt, progress)
+}
+
+// advance lets the world go on until a time, and looks round now and then.
+func (c *cluster) advance(ctx context.Context, until int64, progress func(time.Duration)) error {
+	for c.sampledAt = max(c.sampledAt,
+		c.startAt); until-c.sampledAt >= int64(progressEvery); c.sampledAt += int64(progressEvery) {
+		c.runTo(c.sampledAt)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		c.recorder.sampleStaleness()
+		progress(time.Duration(c.sampledAt - c.startAt))
+	}
+	c.runTo(until)
+	return nil
+}
+
+// progressEvery is how much simulated time passes between two words of progress.
+const progressEvery = 100 * time.Millisecond
+
+// Run simulates. It calls progress, which may be nil, now and then with how much of the duration has passed, and ends
+// with the context's error when that ends. A report whose OK is false is no error.
+func Run(ctx context.Context, o Options, progress func(time.Duration)) (*Report, error) {
+	c, err := newCluster(o, noHooks())
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	if progress == nil {
+		progress = func(time.Duration) {}
+	}
+	if err := c.offer(ctx, progress); err != nil {
+		return nil, err
+	}
+	agreed := c.settle()
+	c.awaitRepairs()
+	return c.report(agreed), nil
+}

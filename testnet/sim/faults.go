@@ -1,0 +1,206 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Partition is a time in which some regions do not hear each other. Regions are numbered from 1; 0 is every other one.
+type Partition struct {
+	A, B        int  // what A says does not reach B, and, unless OneWay, what B says does not reach A
+	OneWay      bool //
+	From, Until time.Duration
+}
+
+// ParsePartition reads a partition as the command line has it, from the start of the run on:
+//
+//	2@20s-50s     region 2 and all others
+//	1/2@20s-50s   regions 1 and 2, while 3 hears both
+//	1>2@20s-50s   one way: what region 1 says does not reach region 2
+//	2>*@20s-50s   one way: what region 2 says reaches nobody; *>2 is the other way round
+func ParsePartition(s string) (Partition, error) {
+	fail := func(what string) (Partition, error) {
+		return Partition{}, fmt.Errorf("partition %q: %s; want e.g. 2@20s-50s, 1/2@20s-50s, 1>2@20s-50s or 2>*@20s-50s",
+			s, what)
+	}
+	who, when, ok := strings.Cut(s, "@")
+	if !ok {
+		return fail("no time after @")
+	}
+	from, until, ok := strings.Cut(when, "-")
+	if !ok {
+		return fail("no end of the time")
+	}
+	var p Partition
+	var err error
+	if p.From, err = time.ParseDuration(from); err != nil {
+		return fail("the beginning is no duration")
+	}
+	if p.Until, err = time.ParseDuration(until); err != nil {
+		return fail("the end is no duration")
+	}
+	a, b, pair := strings.Cut(who, "/")
+	if !pair {
+		if a, b, p.OneWay = strings.Cut(who, ">"); !p.OneWay {
+			b = "*"
+		}
+	}
+	if p.A, ok = parseRegion(a); !ok {
+		return fail("the first region is neither a number nor *")
+	}
+	if p.B, ok = parseRegion(b); !ok {
+		return fail("the second region is neither a number nor *")
+	}
+	return p, nil
+}
+
+func parseRegion(s string) (int, bool) {
+	if s == "*" {
+		return 0, true
+	}
+	n, err := strconv.ParseUint(s, 10, 16)
+	return int(n), err == nil && n > 0
+}
+
+// String is what ParsePartition reads.
+func (p Partition) String() string { return fmt.Sprintf("%s@%v-%v", p.sides(), p.From, p.Until) }
+
+// sides is String without the time.
+func (p Partition) sides() string {
+	name := func(region int) string {
+		if region == 0 {
+			return "*"
+		}
+		return strconv.Itoa(region)
+	}
+	between := "/"
+	if p.OneWay {
+		between = ">"
+	}
+	return name(p.A) + between + name(p.B)
+}
+
+func (p Partition) validate(regions int) error {
+	switch {
+	case p.A < 0 || p.B < 0 || p.A > regions || p.B > regions:
+		return fmt.Errorf("partition %v: there are %d regions", p, regions)
+	case p.A == p.B:
+		return fmt.Errorf("partition %v: want two different sides", p)
+	case regions < 2:
+		return fmt.Errorf("partition %v: one region has nobody to be cut off from", p)
+	case p.From < 0 || p.Until <= p.From:
+		return fmt.Errorf("partition %v: want an end after its beginning", p)
+	}
+	return nil
+}
+
+// blocks reports whether what region a says does not reach region b; regions are counted from 0 here.
+func (p Partition) blocks(a, b int) bool {
+	is := func(region, named int) bool { return named == 0 || named == region+1 }
+	return a != b && (is(a, p.A) && is(b, p.B) || !p.OneWay && is(a, p.B) && is(b, p.A))
+}
+
+// StoreFault is something that befalls the stores of regions: what a Redis does that its region's nodes reconcile with.
+type StoreFault struct {
+	Kind        StoreFaultKind
+	Region      int // numbered from 1; 0 is every one
+	From, Until time.Duration
+}
+
+// StoreFaultKind is what befalls a store.
+type StoreFaultKind string
+
+// Those that last, from From until Until; and those that happen in one moment, in which Until is From.
+const (
+	StoreDown StoreFaultKind = "down" // calls fail at once
+	StoreMute StoreFaultKind = "mute" // does what it is asked, but no answer arrives: calls time out
+	// takes up to 2.5 s: most calls time out, and take effect all the same, later than newer ones
+	StoreSlow  StoreFaultKind = "slow"
+	StoreTwice StoreFaultKind = "twice" // each call takes effect twice, the second time up to a second later
+	// a replica takes over at Until, as another server, that has heard nothing since From
+	StoreStale   StoreFaultKind = "stale"
+	StoreRewind  StoreFaultKind = "rewind"  // the same, but it says to be the server that it heard then
+	StoreFlush   StoreFaultKind = "flush"   // FLUSHALL: the same server, empty
+	StoreRestart StoreFaultKind = "restart" // another server, empty
+)
+
+// StoreFaultKinds are all of them.
+var StoreFaultKinds = []StoreFaultKind{
+	StoreDown, StoreMute, StoreSlow, StoreTwice, StoreStale, StoreRewind, StoreFlush, StoreRestart,
+}
+
+// hasEnd reports whether it is about a time, not a moment.
+func (k StoreFaultKind) hasEnd() bool { return k != StoreFlush && k != StoreRestart }
+
+// ParseStoreFault reads a fault as the command line has it, from the start of the run on:
+//
+//	flush@20s         at every store
+//	down@30s-40s      what lasts has an end
+//	stale@47s-50s     a replica that has heard nothing since 47 s takes over at 50 s
+//	flush/2@20s       at the store of region 2
+func ParseStoreFault(s string) (StoreFault, error) {
+	fail := func(what string) (StoreFault, error) {
+		return StoreFault{}, fmt.Errorf(
+			"fault of Redis %q: %s; want e.g. flush@20s, down@30s-40s, stale@47s-50s or flush/2@20s", s, what)
+	}
+	what, when, ok := strings.Cut(s, "@")
+	if !ok {
+		return fail("no time after @")
+	}
+	kind, region, ofOne := strings.Cut(what, "/")
+	f := StoreFault{Kind: StoreFaultKind(kind)}
+	if !slices.Contains(StoreFaultKinds, f.Kind) {
+		return fail(fmt.Sprintf("%q is none of %v", kind, StoreFaultKinds))
+	}
+	if ofOne {
+		if f.Region, ok = parseRegion(region); !ok || f.Region == 0 {
+			return fail("the region is no number")
+		}
+	}
+	from, until, lasts := strings.Cut(when, "-")
+	if lasts != f.Kind.hasEnd() {
+		if lasts {
+			return fail(kind + " happens in a moment, and has no end")
+		}
+		return fail(kind + " has no end of the time")
+	}
+	var err error
+	if f.From, err = time.ParseDuration(from); err != nil {
+		return fail("the beginning is no duration")
+	}
+	if f.Until = f.From; lasts {
+		if f.Until, err = time.ParseDuration(until); err != nil {
+			return fail("the end is no duration")
+		}
+	}
+	return f, nil
+}
+
+// String is what ParseStoreFault reads.
+func (f StoreFault) String() string {
+	s := string(f.Kind)
+	if f.Region > 0 {
+		s += "/" + strconv.Itoa(f.Region)
+	}
+	s += "@" + f.From.String()
+	if f.Kind.hasEnd() {
+		s += "-" + f.Until.String()
+	}
+	return s
+}
+
+func (f StoreFault) validate(regions int) error {
+	switch {
+	case !slices.Contains(StoreFaultKinds, f.Kind):
+		return fmt.Errorf("fault of Redis %v: want one of %v", f, StoreFaultKinds)
+	case f.Region < 0 || f.Region > regions:
+		return fmt.Errorf("fault of Redis %v: there are %d regions", f, regions)
+	case f.From < 0 || f.Until > maxDuration || f.Until < f.From || f.Kind.hasEnd() == (f.Until == f.From):
+		return fmt.Errorf("fault of Redis %v: want an end after its beginning, at most %v after the start", f,
+			maxDuration)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package testkit
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Process is a child process. It ends with the test at the latest, even if the test crashes.
+type Process struct {
+	Log    *Log          // standard error, and standard output unless the command redirects it
+	Exited chan struct{} // closed once the process has exited
+	t      testing.TB
+	cmd    *exec.Cmd
+	err    error // of the exit, once Exited is closed
+}
+
+// Start starts a command. If the test fails, it logs the process' log.
+func Start(t testing.TB, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{Log: new(Log), Exited: make(chan struct{}), t: t, cmd: cmd}
+	if cmd.Stdout == nil {
+		cmd.Stdout = p.Log
+	}
+	cmd.Stderr = p.Log
+	cmd.SysProcAttr = processAttributes()
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the process ends with its thread, see processAttributes
+		defer runtime.UnlockOSThread()
+		defer close(p.Exited)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatalf("%v (make programs installs what is missing)", err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("%s logged: %s", cmd, p.Log)
+		}
+	})
+	return p
+}
+
+// Await waits until the condition holds, and fails the test if the process exits before.
+func (p *Process) Await(what string, holds func() bool) {
+	p.t.Helper()
+	Eventually(p.t, what, func() bool {
+		select {
+		case <-p.Exited:
+			p.t.Fatalf("%s exited, %v: %s", p.cmd, p.err, p.Log)
+		default:
+		}
+		return holds()
+	})
+}
+
+// PID returns the id of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal, which a process that has exited ignores.
+func (p *Process) Signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Fatal(err)
+	}
+}
+
+// Wait waits until the process exits, and returns an error unless its exit status is 0.
+func (p *Process) Wait() error {
+	p.t.Helper()
+	select {
+	case <-p.Exited:
+	case <-time.After(Patience):
+		p.t.Fatalf("%s runs on after %v: %s", p.cmd, Patience, p.Log)
+	}
+	return p.err
+}
+
+// Kill ends the process at once and waits until it has exited.
+func (p *Process) Kill() {
+	p.t.Helper()
+	p.Signal(syscall.SIGKILL)
+	<-p.Exited
+}

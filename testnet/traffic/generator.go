@@ -1,0 +1,289 @@
+package traffic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/record"
+)
+
+// ErrBehind says that requests were sent later than planned: the load was not the one that was asked for.
+var ErrBehind = errors.New(
+	"the load generator fell behind; ask for less, give it more workers, or run it on a machine that is less busy")
+
+// Options say what is offered.
+type Options struct {
+	// Rule is the name of the rule that every request names.
+	Rule    string
+	Targets []Target
+	Streams []Stream
+	// Duration is the time of the last request at the latest, at most MaxDuration; Run's context may end it earlier.
+	Duration time.Duration
+	// Seed decides all times and targets.
+	Seed uint64
+	// Workers is the largest number of requests under way; 0: DefaultWorkers.
+	Workers int
+	// Timeout is how long an answer may take; 0: DefaultTimeout.
+	Timeout time.Duration
+	// Elsewhere retries a request that got no answer once at each other target, as a client with several addresses
+	// does.
+	Elsewhere bool
+	// Tolerance is how late requests may be sent; 0: DefaultTolerance.
+	Tolerance time.Duration
+	// Client sends the requests; nil: one that keeps its connections.
+	Client *http.Client
+}
+
+// Defaults and limits of Options.
+const (
+	DefaultWorkers   = 256
+	DefaultTimeout   = 2 * time.Second
+	DefaultTolerance = 250 * time.Millisecond
+
+	MaxRate     = 20_000 // requests a second
+	MaxRequests = 5_000_000
+	MaxDuration = time.Hour
+)
+
+// withDefaults fills in what was left open.
+func (o Options) withDefaults() Options {
+	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Tolerance = cmp.Or(o.Tolerance, DefaultTolerance)
+	if o.Client == nil {
+		o.Client = NewClient(o.Workers)
+	}
+	return o
+}
+
+// Validate reports everything that is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.Rule == "" {
+		wrong("no rule: name the one that requests are to meet")
+	}
+	if len(o.Targets) == 0 {
+		wrong("no targets: name at least one node")
+	}
+	for _, t := range o.Targets {
+		if u, err := url.Parse(t.URL); err != nil || u.Host == "" || t.Node == "" {
+			wrong("target %q at %q: give it a name and the URL of its HTTP API", t.Node, t.URL)
+		}
+	}
+	if len(o.Streams) == 0 {
+		wrong("no streams: nothing would be offered")
+	}
+	rate := 0.0
+	for i := range o.Streams {
+		if err := o.Streams[i].validate(len(o.Targets)); err != nil {
+			errs = append(errs, err)
+		}
+		rate += o.Streams[i].Rate
+	}
+	if rate > MaxRate || rate*o.Duration.Seconds() > MaxRequests {
+		const text = "%.0f requests a second for %v: at most %d a second and %d in all"
+		wrong(text, rate, o.Duration, MaxRate, MaxRequests)
+	}
+	if o.Duration <= 0 || o.Duration > MaxDuration {
+		wrong("a duration of %v: want more than 0 and at most %v", o.Duration, MaxDuration)
+	}
+	if o.Workers < 0 || o.Timeout < 0 || o.Tolerance < 0 {
+		wrong("workers %d, timeout %v, tolerance %v: none may be below 0", o.Workers, o.Timeout, o.Tolerance)
+	}
+	return errors.Join(errs...)
+}
+
+// arrivals draws those of all streams. Each stream has a random source of its own, so that one more changes no other.
+func (o *Options) arrivals() Source {
+	var streams []Source
+	for i, s := range o.Streams {
+		streams = append(streams, s.Arrivals(len(o.Targets), rand.New(rand.NewPCG(o.Seed, uint64(i)))))
+	}
+	return Merge(streams...).Until(o.Duration)
+}
+
+// Sink takes what is recorded; record.Writer is one. Many goroutines call it.
+type Sink interface {
+	Write(record.Entry) error
+}
+
+// Summary says what was offered.
+type Summary struct {
+	Offered  int // requests sent; a retry at another target is not counted
+	Allowed  int
+	Denied   int
+	Failed   int           // requests without an answer
+	Moved    int           // requests that another target answered
+	Lost     int           // answers lost on the way: the node may have decided all the same
+	Late     time.Duration // the largest delay of a request against the plan
+	Took     time.Duration
+	FailedBy map[string]int // by error, the first 20 kinds
+}
+
+// Kinds returns the errors that requests failed with, the most frequent first.
+func (s *Summary) Kinds() []string {
+	var kinds []string
+	for k := range s.FailedBy {
+		kinds = append(kinds, k)
+	}
+	slices.SortFunc(kinds, func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.FailedBy[b], s.FailedBy[a]), cmp.Compare(a, b))
+	})
+	return kinds
+}
+
+type generator struct {
+	options Options
+	sink    Sink
+	bodies  map[string][]byte // of requests, by identity
+
+	mu      sync.Mutex
+	summary Summary
+	failed  error // the first decision that could not be recorded
+}
+
+// job is a request that is due.
+type job struct {
+	Arrival
+	due time.Time
+}
+
+// Run offers the load until the duration has passed or ctx ends, which is no error, and waits for the answers to what
+// was sent. It writes every decision to sink. An error wraps ErrBehind, or says what could not be recorded.
+func Run(ctx context.Context, options Options, sink Sink) (Summary, error) {
+	if err := options.Validate(); err != nil {
+		return Summary{}, err
+	}
+	o := options.withDefaults()
+	g := &generator{
+		options: o, sink: sink, summary: Summary{FailedBy: make(map[string]int)}, bodies: make(map[string][]byte),
+	}
+	for _, s := range o.Streams {
+		g.bodies[s.Identity] = check{Rule: o.Rule, Identity: s.Identity}.body()
+	}
+	started := time.Now()
+	jobs := make(chan job)
+	var workers sync.WaitGroup
+	for range o.Workers {
+		workers.Go(func() {
+			for j := range jobs {
+				g.offer(j)
+			}
+		})
+	}
+	Play(ctx, started, o.arrivals(), func(a Arrival, due time.Time) bool { return g.dispatch(ctx, jobs, job{a, due}) })
+	close(jobs)
+	workers.Wait()
+	o.Client.CloseIdleConnections()
+	g.summary.Took = time.Since(started)
+	err := g.failed
+	if late := g.summary.Late; late > o.Tolerance {
+		late = late.Round(time.Millisecond)
+		behind := fmt.Errorf("a request was sent %v late, at most %v are tolerated: %w", late, o.Tolerance, ErrBehind)
+		err = errors.Join(err, behind)
+	}
+	return g.summary, err
+}
+
+// dispatch hands a request to a worker, unless ctx ends.
+func (g *generator) dispatch(ctx context.Context, jobs chan<- job, j job) bool {
+	select {
+	case jobs <- j:
+		return true
+	default: // all workers wait for answers
+	}
+	select {
+	case <-ctx.Done():
+		g.late(time.Since(j.due)) // nobody will send it, and it would have been this late
+		return false
+	case jobs <- j:
+		return true
+	}
+}
+
+func (g *generator) late(by time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.summary.Late = max(g.summary.Late, by)
+}
+
+// offer sends a request, and records its outcome.
+func (g *generator) offer(j job) {
+	g.late(time.Since(j.due))
+	outcome, moved, lost := g.ask(j)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := &g.summary
+	s.Offered++
+	s.Lost += lost
+	switch {
+	case outcome.Error != "":
+		s.Failed++
+		if _, known := s.FailedBy[outcome.Error]; known || len(s.FailedBy) < 20 {
+			s.FailedBy[outcome.Error]++
+		}
+	case outcome.Allowed:
+		s.Allowed++
+	default:
+		s.Denied++
+	}
+	if outcome.Error == "" && moved {
+		s.Moved++
+	}
+}
+
+// ask asks the target and, with Elsewhere, the others in turn. A node that could not be reached has decided nothing, so
+// there is nothing to record of it when another one answers.
+func (g *generator) ask(j job) (last record.Decision, moved bool, lost int) {
+	n, tries := len(g.options.Targets), 1
+	if g.options.Elsewhere {
+		tries = n
+	}
+	for i := range tries {
+		d, reached := g.try(j.Client, g.options.Targets[(j.Node+i)%n])
+		last, moved = d, i > 0
+		if d.Error == "" || reached || i == tries-1 {
+			g.record(d)
+		}
+		if d.Error == "" {
+			break
+		}
+		if reached {
+			lost++
+		}
+	}
+	return last, moved, lost
+}
+
+// try asks one target. reached is false when nothing can have come to it.
+func (g *generator) try(identity string, t Target) (d record.Decision, reached bool) {
+	// Not the run's context: what was sent is to be answered, or given up in its time.
+	ctx, cancel := context.WithTimeout(context.Background(), g.options.Timeout)
+	defer cancel()
+	d = record.Decision{Node: t.Node, Region: t.Region, Identity: identity, Cost: 1, Sent: time.Now().UnixNano()}
+	a, err := post(ctx, g.options.Client, t, g.bodies[identity])
+	d.Done = max(d.Sent, time.Now().UnixNano())
+	if err != nil {
+		d.Error = kind(err)
+		return d, !unreached(err)
+	}
+	d.Allowed, d.Limit, d.Remaining = a.Allowed, a.Limit, a.Remaining
+	return d, true
+}
+
+func (g *generator) record(d record.Decision) {
+	if err := g.sink.Write(record.Entry{Decision: &d}); err != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.failed = cmp.Or(g.failed, err)
+	}
+}

@@ -61,11 +61,6 @@ const banWords = 1
 // The ring holds sums over all origins, as for counts.
 func (c *cell) until() *uint64 { return &c.words(headWords, banWords)[0] }
 
-// lastBan is the latest plausible end, in milliseconds, of a ban that began in the sub-window.
-func (m *Meter) lastBan(index int64) uint64 {
-	return uint64(index+2) * uint64(m.Window/time.Millisecond)
-}
-
 // banned denies a request of a banned key, and counts nothing.
 func (t *Table) banned(l *Limit, key Key, h, cost, before uint64, now int64, d *Decision) bool {
 	until := t.bannedUntil(l, key, cost, now)

@@ -191,8 +191,6 @@ func (c *cell) lastCounted(sh *shape) int64 {
 // empty reports whether the cell counts nothing, now or later. A bucket is empty once it has been full for so long that
 // no merge reaches back to a time before.
 func (c *cell) empty(sh *shape) bool {
-	return c.slots == 0 && isZero(c.counts(sh)) &&
+	return c.slots == 0 && slices.Max(c.counts(sh)) == 0 &&
 		!(sh.algorithm.bucket() && max(c.level().run.tat, c.level().backdated.tat) > 0)
 }
-
-func isZero(ring []uint64) bool { return slices.Max(ring) == 0 }

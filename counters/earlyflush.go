@@ -15,15 +15,14 @@ const (
 // not flushed early: peers already take its reported demand into account.
 func (t *Table) spend(s *shard, l *Limit, c *cell, w *hotKey, cost uint64) {
 	w.unsent += float32(cost)
-	if !c.has(flushEarly) && (t.flushesEarly(l, w) || l.maxUnsent > 0 && w.unsent >= float32(l.maxUnsent)) {
+	if c.has(flushEarly) {
+		return
+	}
+	peers, left := t.keepers(l).peers, float64(l.max-min(w.view, l.max))
+	if l.maxUnsent > 0 && w.unsent >= float32(l.maxUnsent) ||
+		peers > 0 && w.part == 1 && float64(w.unsent) >= max(1, flushShare*left/float64(peers+1)) {
 		t.requestEarlyFlush(s, l, c)
 	}
-}
-
-func (t *Table) flushesEarly(l *Limit, w *hotKey) bool {
-	peers := t.keepers(l).peers
-	left := float64(l.max - min(w.view, l.max))
-	return peers > 0 && w.part == 1 && float64(w.unsent) >= max(1, flushShare*left/float64(peers+1))
 }
 
 // mayBurst reports whether checkBurst has to look at the cell.

@@ -108,8 +108,12 @@ func (t *Table) evict(s *shard, now int64) uint32 {
 		}
 		sample[n] = candidate{ref: ref, remote: !c.has(local), standing: s.standing(c, m, at, now)}
 		if sample[n].remote {
-			sample[n].origin = t.reporter(s, c)
 			remotes++
+			if c.slots != 0 {
+				if k := s.remote(c.slots).origin(); t.origins.states[k].member.Load() {
+					sample[n].origin = k
+				}
+			}
 		}
 		n++
 	}
@@ -137,64 +141,43 @@ func victim(sample []candidate, surplus bool) candidate {
 		}
 	}
 	return slices.MinFunc(sample, func(a, b candidate) int {
-		if a.siblings != b.siblings {
-			return b.siblings - a.siblings
-		}
-		return a.standing.compare(b.standing)
+		return cmp.Or(b.siblings-a.siblings, a.rank-b.rank, cmp.Compare(a.view, b.view), int(int32(a.used-b.used)))
 	})
-}
-
-// reporter is the number of the origin of a cell's newest slot; 0 if there is none, or the origin is no member.
-func (t *Table) reporter(s *shard, c *cell) uint16 {
-	if c.slots != 0 {
-		if k := s.remote(c.slots).origin(); t.origins.states[k].member.Load() {
-			return k
-		}
-	}
-	return 0
 }
 
 // standing is what protects a cell from eviction, the most important first.
 type standing struct {
-	denied bool   // the last request was denied
-	busy   bool   // used in the latter half of its window
-	view   uint64 // forgetting less costs less
-	used   uint32
+	rank int    // deniedRank if the last request was denied, plus busyRank if used in the latter half of the window
+	view uint64 // forgetting less costs less
+	used uint32
 }
+
+const (
+	busyRank   = 1
+	deniedRank = 2
+)
 
 func (s *shard) standing(c *cell, m *meterState, at instant, now int64) standing {
-	view := s.view(c, m, at)
-	if !m.algorithm.Counts() { // a ban or lift in force, or nothing
-		return standing{c.has(denied) && view > 0, view > 0, view, c.used}
+	w := standing{view: s.view(c, m, at), used: c.used}
+	busy := int32(usedAt(now)-c.used) <= int32(usedAt(int64(m.meter.Window)/2))
+	if !m.algorithm.Counts() { // a ban or lift is in force, or worth nothing
+		if busy = w.view > 0; !busy {
+			return w
+		}
 	}
-	idle := int32(usedAt(now)-c.used) > int32(usedAt(int64(m.meter.Window)/2))
-	return standing{c.has(denied), !idle, view, c.used}
-}
-
-// compare is negative if a goes before b.
-func (a standing) compare(b standing) int {
-	switch {
-	case a.denied != b.denied:
-		return order(b.denied)
-	case a.busy != b.busy:
-		return order(b.busy)
-	case a.view != b.view:
-		return cmp.Compare(a.view, b.view)
+	if busy {
+		w.rank += busyRank
 	}
-	return int(int32(a.used - b.used))
-}
-
-func order(less bool) int {
-	if less {
-		return -1
+	if c.has(denied) {
+		w.rank += deniedRank
 	}
-	return 1
+	return w
 }
 
 // evictCell removes a cell that still counts.
 func (t *Table) evictCell(s *shard, ref uint32, w standing) {
 	t.stats.evicted.Add(1)
-	if w.denied {
+	if w.rank >= deniedRank {
 		t.stats.evictedDenied.Add(1)
 	}
 	c := s.cell(ref)

@@ -98,21 +98,19 @@ func (s *shard) dropHotKey(c *cell) {
 	if c.hotKey == 0 {
 		return
 	}
-	for ref := s.memory.hotKey(c.hotKey).peerRates; ref != 0; {
-		ref = s.removePeerRate(ref)
+	w := s.memory.hotKey(c.hotKey)
+	for w.peerRates != 0 {
+		s.removePeerRate(&w.peerRates)
 	}
-	s.dropEstimate(s.memory.hotKey(c.hotKey))
+	s.dropEstimate(w)
 	s.memory.free(c.hotKey)
 	c.hotKey = 0
 }
 
-// removePeerRate frees a peer rate and returns the next of the list.
-func (s *shard) removePeerRate(ref uint32) uint32 {
-	v := s.memory.peerRate(ref)
-	next := v.next
-	s.origins.holders[v.origin].Add(-1)
-	s.memory.free(ref)
-	return next
+// removePeerRate frees the peer rate that a link leads to.
+func (s *shard) removePeerRate(link *uint32) {
+	s.origins.holders[s.memory.peerRate(*link).origin].Add(-1)
+	s.pop(link)
 }
 
 // ahead reports whether the report is from the future: the clock was set back.
@@ -238,12 +236,10 @@ func (t *Table) updateHotKey(s *shard, c *cell, m *meterState, at instant, elaps
 
 // hasPeerRate reports whether a peer reports demand for the key.
 func (t *Table) hasPeerRate(s *shard, w *hotKey, now int64) bool {
-	for ref := w.peerRates; ref != 0; {
-		v := s.memory.peerRate(ref)
-		if !v.over(t.origins.states[v.origin].watermark.Load(), now) {
+	for ref := w.peerRates; ref != 0; ref = s.memory.peerRate(ref).next {
+		if v := s.memory.peerRate(ref); !v.over(t.origins.states[v.origin].watermark.Load(), now) {
 			return true
 		}
-		ref = v.next
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package counters
 
 import (
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -46,20 +47,16 @@ func (s *shard) forget(c *cell, sh *shape, at instant) {
 		if e.time > begin {
 			return
 		}
-		next := e.next
 		j.sum -= uint64(e.cost)
-		s.memory.free(j.oldest)
-		j.oldest = next
+		s.pop(&j.oldest)
 	}
 	j.newest = 0
 }
 
 // dropLog frees all entries.
 func (s *shard) dropLog(c *cell) {
-	for ref := c.requestLog().oldest; ref != 0; {
-		next := s.memory.entry(ref).next
-		s.memory.free(ref)
-		ref = next
+	for j := c.requestLog(); j.oldest != 0; {
+		s.pop(&j.oldest)
 	}
 }
 
@@ -126,7 +123,7 @@ func (s *shard) logFalls(l *Limit, c *cell, limit uint64, at instant) time.Durat
 	view, window := c.logView(&l.shape), int64(l.n)*l.sub
 	start := c.index * l.sub
 	ahead := s.ahead(c)
-	if ahead == 0 && isZero(others) { // nobody else counts: only entries leave
+	if ahead == 0 && slices.Max(others) == 0 { // nobody else counts: only entries leave
 		ref := j.newest
 		if limit > 0 {
 			for ref = j.oldest; view-uint64(s.memory.entry(ref).cost) > limit; ref = s.memory.entry(ref).next {

@@ -138,6 +138,13 @@ func (m *memory) carve(size int) uint32 {
 	return p
 }
 
+// pop frees the first block of a list. A block of a list holds the ref of the next one in its first 32 bits.
+func (m *memory) pop(head *uint32) {
+	ref := *head
+	*head = *(*uint32)(m.at(ref))
+	m.free(ref)
+}
+
 func (m *memory) link(p uint32, head *uint32) {
 	pg := &m.pages[p]
 	pg.next, pg.prev = *head, 0

@@ -1,6 +1,7 @@
 package counters
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 )
@@ -107,7 +108,7 @@ func (a *audit) freeBlocks(p uint32) {
 		}
 		a.freed[ref] = true
 		block := a.block(ref, int(pg.size))
-		if !isZero(block[1:]) {
+		if slices.Max(block[1:]) != 0 {
 			a.fail("page %d: the free block %d is not cleared: %x", p, free-1, block)
 		}
 		free = uint16(block[0])

@@ -59,8 +59,8 @@ func (t *Table) LastImplausible() Implausible {
 // bans of the future, and records it. While no limit of the meter is known, every count is plausible.
 func (m *merge) isImplausible(meter *meterState, slot *Slot) bool {
 	largest := meter.maxCount.Load()
-	if !meter.algorithm.Counts() {
-		largest = meter.meter.lastBan(slot.Index)
+	if !meter.algorithm.Counts() { // the end of a ban that began at the end of its sub-window
+		largest = uint64(slot.Index+2) * uint64(meter.meter.Window/time.Millisecond)
 	}
 	if largest == 0 || slot.Count <= largest {
 		return false

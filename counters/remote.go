@@ -81,12 +81,10 @@ func (s *shard) dropSlots(c *cell, sh *shape, by int64) {
 
 // freeSlot frees the slot that a link leads to, and links the next one in its place.
 func (s *shard) freeSlot(link *uint32) {
-	ref := *link
-	r := s.memory.remote(ref)
-	*link = r.next
-	if s.strangers > 0 && s.origins.states[r.origin()].stranger.Load() {
+	origin := s.memory.remote(*link).origin()
+	if s.strangers > 0 && s.origins.states[origin].stranger.Load() {
 		s.strangers-- // a stranger that became a member since keeps its part of the share
 	}
-	s.origins.holders[r.origin()].Add(-1)
-	s.memory.free(ref)
+	s.origins.holders[origin].Add(-1)
+	s.pop(link)
 }

@@ -45,20 +45,23 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool
 	if l.countsRejected {
 		cost = min(cost, l.max)
 	}
-	ref, at, ok := s.live(&l.spec, key, h, now)
-	chargeable := l.chargeable(cost)
+	chargeable, ok := l.chargeable(cost), false
+	ref := s.find(l.id, key, h) // not live: one call less
+	if ref != 0 {
+		y.at, ok = s.settle(s.cell(ref), &l.shape, now)
+	}
 	if !ok {
 		if !chargeable || !create {
 			return y
 		}
-		if ref, at = t.create(s, ref, &l.spec, key, h, true, now); ref == 0 {
+		if ref, y.at = t.create(s, ref, &l.spec, key, h, true, now); ref == 0 {
 			return y
 		}
 		if l.maxUnsent > 0 {
 			t.ensureHotKey(s, s.cell(ref), now)
 		}
 	}
-	y.cell, y.at = s.cell(ref), at
+	y.cell = s.cell(ref)
 	if c := y.cell; chargeable {
 		s.localize(c)
 		c.offered = uint32(min(uint64(c.offered)+cost, 1<<32-1))

@@ -208,7 +208,7 @@ func (t *Table) sum(s *shard, l *Limit, c *cell, w *hotKey, horizon, now int64, 
 			if how == peek {
 				link = &v.next
 			} else {
-				*link = s.removePeerRate(*link)
+				s.removePeerRate(link)
 			}
 			continue
 		}

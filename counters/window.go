@@ -25,14 +25,9 @@ func partOf(ring []uint64, sh *shape, at instant) uint64 {
 	if ring[0] == 0 || sh.algorithm != SlidingWindow {
 		return 0
 	}
-	return overlap(ring[0], sh.sub-at.off, sh.sub)
-}
-
-// overlap is ceil(n * left / sub), for 0 < left <= sub.
-func overlap(n uint64, left, sub int64) uint64 {
-	hi, lo := bits.Mul64(n, uint64(left))
-	lo, carry := bits.Add64(lo, uint64(sub-1), 0)
-	q, _ := bits.Div64(hi+carry, lo, uint64(sub)) // left <= sub, so the quotient fits
+	hi, lo := bits.Mul64(ring[0], uint64(sh.sub-at.off))
+	lo, carry := bits.Add64(lo, uint64(sh.sub-1), 0)
+	q, _ := bits.Div64(hi+carry, lo, uint64(sh.sub)) // the part is no more than the count, so the quotient fits
 	return q
 }
 
@@ -83,26 +78,23 @@ func (l *Limit) roomAfter(
 		}
 	}
 	// The search goes from the newest place back, as bursts tend to be recent.
-	leaving, rest, count := newest, uint64(0), ahead
-	if newest < last {
-		count = ring[newest]
+	count := func(place int) uint64 {
+		if place == last {
+			return ahead
+		}
+		return ring[place]
 	}
-	for leaving > 1 && rest+count <= room {
-		rest += count
+	leaving, rest := newest, uint64(0)
+	for leaving > 1 && rest+count(leaving) <= room {
+		rest += count(leaving)
 		leaving--
-		count = ring[leaving]
 	}
 	for {
-		if left := l.stays(count, room-rest); left > 0 || leaving == last {
+		if left := l.stays(count(leaving), room-rest); left > 0 || leaving == last {
 			return time.Duration(int64(leaving+1)*l.sub - left - at.off + at.back)
 		}
-		// All of it has to leave; at that moment the next one begins to leave.
-		if leaving++; leaving == last {
-			count = ahead
-		} else {
-			count = ring[leaving]
-		}
-		rest -= count
+		leaving++ // all of it has to leave; at that moment the next one begins to leave
+		rest -= count(leaving)
 	}
 }
 

@@ -51,14 +51,13 @@ func (s *shard) localize(c *cell) {
 // not enough.
 func (t *Table) alloc(s *shard, words int, c *cell, now int64) uint32 {
 	if !s.has(words) {
-		was := c != nil && c.has(pinned)
-		if c != nil {
-			c.raise(pinned)
+		if c == nil {
+			c = new(cell) // the caller has none yet
 		}
+		was := c.has(pinned)
+		c.raise(pinned)
 		t.makeRoom(s, words, now)
-		if c != nil {
-			c.put(pinned, was)
-		}
+		c.put(pinned, was)
 	}
 	return s.memory.alloc(words)
 }

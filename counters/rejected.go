@@ -22,8 +22,7 @@ import (
 // requests that only another layer denies. It is an error for buckets: they refill whatever is asked of them.
 func (l *Limit) CountRejected() (*Limit, error) {
 	if l.algorithm.bucket() {
-		return nil, fmt.Errorf("meter %s: a %s cannot count rejected requests: it refills whatever is asked of it",
-			l.meter.Rule, l.algorithm)
+		return nil, fmt.Errorf("meter %s: a %s refills whatever is asked of it", l.meter.Rule, l.algorithm)
 	}
 	other := *l
 	other.countsRejected = true

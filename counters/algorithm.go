@@ -2,28 +2,27 @@ package counters
 
 import "strconv"
 
-// Algorithm names a way to turn a key's slots into a count.
+// Algorithm is how a key's slots become a count.
 type Algorithm uint8
 
-// The numbers travel between nodes: they are never reused.
+// Nodes send these numbers: they are never reused.
 const (
-	// SlidingWindow sums the sub-windows of the window that ends now, the oldest weighted by how much of it overlaps.
+	// SlidingWindow sums the sub-windows of the window that ends now; the oldest counts in proportion.
 	SlidingWindow Algorithm = 1
 	// FixedWindow sums the window that holds now. Windows are aligned to the Unix epoch.
 	FixedWindow Algorithm = 2
-	// SlidingLog remembers the time of each request that this table admitted, and sums those of the window that ends
-	// now. What others admitted leaves with the beginning of its sub-window.
+	// SlidingLog sums the requests of the window that ends now. It knows the time of each request that this table
+	// admitted; a count of others leaves with the start of its sub-window.
 	SlidingLog Algorithm = 3
-	// TokenBucket holds a capacity of tokens and is refilled without a break, a request takes its cost: GCRA.
+	// TokenBucket holds tokens and is refilled continuously; a request takes its cost in tokens: GCRA.
 	TokenBucket Algorithm = 4
-	// LeakyBucket is the same seen from below: a request pours its cost in, a full bucket denies.
+	// LeakyBucket is the same arithmetic: a request pours its cost into the bucket, and a full bucket denies.
 	LeakyBucket Algorithm = 5
-	// LeakyQueue is a leaky bucket that requests wait in: a decision says how long to delay its request.
+	// LeakyQueue is a leaky bucket in which requests wait: a decision says how long to delay its request.
 	LeakyQueue Algorithm = 6
-	// Ban is no algorithm of a limit: its slots say until when their key is banned ([Limit.Ban]).
+	// Ban is not for limits: its slots hold the time until which their key is banned ([Limit.Ban]).
 	Ban Algorithm = 7
-	// Lift is no algorithm of a limit either: its slots hold the time up to which bans of their key are lifted
-	// ([Table.Lift]).
+	// Lift is not for limits: its slots hold the time up to which bans of their key are lifted ([Table.Lift]).
 	Lift Algorithm = 8
 )
 
@@ -40,7 +39,7 @@ func (a Algorithm) String() string {
 	return algorithms[a]
 }
 
-// ParseAlgorithm returns the algorithm that rule files call by the name.
+// ParseAlgorithm returns the algorithm with a name in rule files.
 func ParseAlgorithm(name string) (a Algorithm, ok bool) {
 	for a, known := range algorithms {
 		if known == name && known != "" && Algorithm(a).Counts() {
@@ -50,11 +49,11 @@ func ParseAlgorithm(name string) (a Algorithm, ok bool) {
 	return 0, false
 }
 
-// Known reports whether this version has the algorithm: a peer may have a later one.
+// Known reports whether this version has the algorithm. Peers may run a later version.
 func (a Algorithm) Known() bool { return a > 0 && int(a) < len(algorithms) }
 
-// Counts reports whether slots of the algorithm count what was admitted. Those of Ban and Lift hold a time.
+// Counts reports whether slots of the algorithm hold a count: those of Ban and Lift hold a time.
 func (a Algorithm) Counts() bool { return a < Ban }
 
-// bucket reports whether the algorithm is one of the buckets, which share their arithmetic.
+// bucket reports whether the algorithm is a bucket.
 func (a Algorithm) bucket() bool { return a >= TokenBucket && a <= LeakyQueue }

@@ -2,23 +2,22 @@ package counters
 
 import "sync"
 
-// arena is where the shards get memory from. It comes in slabs so large that the kernel can map them in huge pages: a
-// million keys lie in tens of thousands of small ones, which is more than a processor keeps the addresses of, and a
-// decision on a key that it has not seen for long would wait for those as well.
+// arena gives memory to the shards. It takes large slabs from the runtime, so that the kernel can map them in huge
+// pages: with small pages a decision on a cold key would also wait for the processor to find the key's page.
 type arena struct {
 	sync.Mutex
 	rest []uint64 // of the latest slab
-	slab int      // words of one
+	slab int      // words of a slab
 }
 
 const (
-	largestSlab = 32 << 20 / wordBytes
-	hugePage    = 2 << 20 / wordBytes
+	maxSlab  = 32 << 20 / wordBytes
+	hugePage = 2 << 20 / wordBytes
 )
 
-func newArena(bytes int) arena { return arena{slab: min(bytes/wordBytes, largestSlab)} }
+func newArena(bytes int) arena { return arena{slab: min(bytes/wordBytes, maxSlab)} }
 
-// take returns so many words that nobody has. They are all zero.
+// take returns so many unused words, all zero.
 func (a *arena) take(words int) []uint64 {
 	a.Lock()
 	defer a.Unlock()

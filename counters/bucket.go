@@ -6,28 +6,28 @@ import (
 	"unsafe"
 )
 
-// The arithmetic of token and leaky buckets: GCRA, the generic cell rate algorithm (ITU-T I.371), as the virtual
-// scheduling of a theoretical arrival time (TAT). A bucket of capacity C that gets R back in a window W spends W/R on
-// each unit of cost:
+// Token and leaky buckets are GCRA, the generic cell rate algorithm (ITU-T I.371), in its virtual scheduling form. A
+// bucket of capacity C that refills R per window W takes W/R of time for each unit of cost. Its state is a theoretical
+// arrival time (TAT), at which it would be full again:
 //
-//	debt(t) = max(0, TAT - t)     admit k iff debt + k*W/R <= C*W/R     then TAT = max(TAT, t) + k*W/R
+//	debt(t) = max(0, TAT - t)
+//	a cost k is admitted if debt(t) + k*W/R <= C*W/R; then TAT = max(TAT, t) + k*W/R
 //
-// Times are fixed-point numbers with shape.fraction binary digits after the nanosecond's point, counted from the
-// beginning of the cell's ring, and a request's share of W is rounded down. So the arithmetic is exact where W/R is a
-// whole number of nanoseconds, and elsewhere a request costs too little by less than 2^-fraction ns.
+// Times are fixed-point nanoseconds with shape.fraction binary digits after the point, since the start of the cell's
+// ring. Times of costs are rounded down: where W/R is no whole number, a cost takes too little by less than 2^-fraction
+// nanoseconds.
 //
-// What is kept is time, not tokens: a bucket whose rule is edited stays as full as it was.
+// The state is a time, not a number of tokens: a bucket stays as full as it was when its rule is edited.
 
-// level is the state of a bucket: two runs, of which the one that owes more counts.
+// level is the state of a bucket: two busy periods, of which the one with more debt counts.
 //
-// The first begins whenever the bucket is full. What others took at about that time is sent later: where each took too
-// little to keep the bucket busy for so long it would be lost, piece by piece, also where all of it together was too
-// much. So the second run begins bucket.backdate before it is full, and what is sent soon enough falls into it. Neither
-// ever owes more than the truth.
+// A busy period adds up all that was taken since the bucket was last full. What others took is reported late, so the
+// bucket may have been full in between, and a busy period that began later misses it. With many nodes that each take a
+// little, this would lose nearly everything that others take. So the backdated period begins bucket.backdate before the
+// bucket is full, early enough to include late reports. Neither period owes more than was taken.
 type level struct{ run, backdated run }
 
-// run is a time from which on all that was taken adds up: a full bucket that was taken from at the time since, and
-// never idled, would be full again at the time tat. If it did idle that is too early, and never too late.
+// run is a busy period: it began at the time since with a full bucket, which will be full again at the time tat.
 type run struct{ tat, since uint64 }
 
 const bucketWords = int(unsafe.Sizeof(level{}) / wordBytes)
@@ -35,30 +35,30 @@ const bucketWords = int(unsafe.Sizeof(level{}) / wordBytes)
 // level is the state of a bucket's cell.
 func (c *cell) level() *level { return (*level)(unsafe.Add(unsafe.Pointer(c), headWords*wordBytes)) }
 
-// bucket is what a limit means for the arithmetic of a bucket: spans of time in fixed point.
+// bucket is a limit in the arithmetic of buckets. Except refill and backdateCost, which are costs, its fields are
+// fixed-point durations.
 type bucket struct {
-	refill uint64
-	window uint64 // in which refill comes
-	one    uint64 // what a cost of 1 takes
-	full   uint64 // what the whole capacity takes
-	// by how much the late run begins before the bucket is full: while that lasts, others' requests are sent
-	backdate     uint64
-	backdateCost uint64 // cost that comes back in that time, rounded up
+	refill       uint64
+	window       uint64 // time in which refill comes back
+	one          uint64 // time that a cost of 1 takes
+	full         uint64 // time that the whole capacity takes
+	backdate     uint64 // how long before the bucket is full the backdated period begins
+	backdateCost uint64 // what comes back in that time, rounded up
 }
 
-// backdateBy is bucket.late, but for short windows: after that a report of a peer across an ocean has come, also if it
-// was lost once.
+// backdateBy is bucket.backdate for all but short windows: in this time a report crosses an ocean, even if it is lost
+// once.
 const backdateBy = 500 * time.Millisecond
 
-// maxSpan caps spans of time, so that no sum of two overflows.
+// maxSpan is the maximum of a duration, so that the sum of two does not overflow.
 const maxSpan = 1 << 61
 
-// fractionOf leaves 20 bits for the windows that a bucket takes to fill, where a window is shorter than half an hour.
+// fractionOf is shape.fraction. For windows under half an hour it leaves room for 2^20 windows until a bucket is full.
 func fractionOf(window time.Duration) uint {
 	return uint(max(0, 41-bits.Len64(uint64(window))))
 }
 
-// longestFill is how long a bucket may take to fill, so that it has time to from anywhere in a ring and after.
+// longestFill is the maximum time for a bucket to fill: from anywhere in a ring, no TAT may exceed maxSpan.
 func longestFill(window time.Duration) time.Duration { return maxSpan>>fractionOf(window) - 4*window }
 
 func newBucket(m *Meter, capacity, refill uint64) (b bucket, ok bool) {
@@ -79,7 +79,7 @@ func (b *bucket) span(cost uint64) uint64 {
 	return min(q, maxSpan)
 }
 
-// fits is the largest cost that takes no more than the span: k*window/refill, rounded down, is at most span just when
+// fits is the largest cost k that takes no more than a time: floor(k*window/refill) <= span if and only if
 // k*window < (span+1)*refill.
 func (b *bucket) fits(span uint64) uint64 {
 	hi, lo := bits.Mul64(span+1, b.refill)
@@ -93,10 +93,10 @@ func (b *bucket) fits(span uint64) uint64 {
 	return q
 }
 
-// takeBucket decides as a bucket does.
+// takeBucket decides on a request under a bucket.
 func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
 	if l.refill == 0 {
-		d.Allowed, d.RetryAfter = false, Never // a limit of 0, of a key that others counted
+		d.RetryAfter = Never // a limit of 0, for a key that others counted
 		return
 	}
 	asked := max(cost, 1)
@@ -115,21 +115,21 @@ func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool
 			d.Delay = l.wait(debt, at)
 		}
 		if commit && cost > 0 {
-			state.take(take, l.point(at), l.backdate)
+			now := l.point(at)
+			state.debit(take, now, now, l.backdate)
 			c.count(c.counts(&l.shape), cost)
 			debt = state.debt(&l.shape, at)
 		}
 	} else if d.RetryAfter = Never; asked <= l.max && (before == 0 || l.span(before)+take <= l.full) {
 		d.RetryAfter = l.wait(debt+take-l.full, at)
 	}
-	d.Remaining = 0
 	if debt < l.full {
 		d.Remaining = min(l.fits(l.full-debt), l.max)
 	}
 	d.ResetAfter = l.wait(state.debt(&l.shape, at), at)
 }
 
-// tokens is what is used of the limit: the bucket's debt as a cost, rounded up.
+// tokens converts a debt to a cost, rounded up.
 func (l *Limit) tokens(debt uint64) uint64 {
 	if debt <= l.full {
 		return l.max - min(l.fits(l.full-debt), l.max)
@@ -137,12 +137,13 @@ func (l *Limit) tokens(debt uint64) uint64 {
 	return l.fits(debt-1) + 1
 }
 
-// point is the instant in fixed point, from the beginning of the ring.
+// point converts an instant to fixed point, since the start of the ring.
 func (sh *shape) point(at instant) uint64 {
 	return uint64(int64(sh.n)*sh.sub+at.off) << sh.fraction
 }
 
-// wait is a span in whole nanoseconds, rounded up; as long as the clock is behind, it counts from there.
+// wait converts a duration from fixed point to whole nanoseconds, rounded up. If the clock is behind the cell's time,
+// the wait includes the difference.
 func (sh *shape) wait(span uint64, at instant) time.Duration {
 	if span == 0 {
 		return 0
@@ -150,8 +151,8 @@ func (sh *shape) wait(span uint64, at instant) time.Duration {
 	return time.Duration(int64((span+1<<sh.fraction-1)>>sh.fraction) + at.back)
 }
 
-// notBefore is the instant, or where the clock went back the moment since when the bucket is busy: what it owes is
-// never more than what was taken.
+// notBefore returns the instant, but not one before the busy period: if the clock stepped back, the debt would exceed
+// what was taken.
 func (v *level) notBefore(sh *shape, at instant) instant {
 	if late := int64(v.run.since>>sh.fraction) - int64(sh.n)*sh.sub - at.off; late > 0 {
 		at.off += late
@@ -165,33 +166,23 @@ func (v *level) debt(sh *shape, at instant) uint64 {
 	return max(v.run.tat, v.backdated.tat, now) - now
 }
 
-// take debits what a request takes at a time that is not before any other.
-func (v *level) take(span, now, late uint64) {
-	v.run.begin(now)
-	v.run.add(span, now)
-	v.backdated.begin(now - min(now, late))
-	v.backdated.add(span, now)
-}
-
-// debit debits what others took, as of a time that may long have passed. It never debits more than had been if that had
-// been known then: where the bucket has been full since, only what would not have come back until then is left to
-// debit.
-func (v *level) debit(span, then, now, late uint64) {
+// debit adds what was taken at the time then: now for own requests, in the past for those of others. It adds no more
+// debt than there would be had it been known then.
+func (v *level) debit(span, then, now, backdate uint64) {
 	v.run.begin(then)
 	v.run.add(span, then)
-	v.backdated.begin(now - min(now, late))
+	v.backdated.begin(now - min(now, backdate))
 	v.backdated.add(span, then)
 }
 
-// begin begins the run anew if the bucket is full by then.
+// begin begins a new busy period at a time if the bucket is full then.
 func (r *run) begin(at uint64) {
 	if r.tat <= at {
 		r.tat, r.since = at, at
 	}
 }
 
-// add adds what was taken at a time. Of what was taken before the run, it adds what had not come back when the run
-// began.
+// add adds what was taken at a time. If that is before the busy period, the refill until the period began is not owed.
 func (r *run) add(span, at uint64) {
 	switch {
 	case r.since <= at:
@@ -202,29 +193,26 @@ func (r *run) add(span, at uint64) {
 	r.tat = min(r.tat, maxSpan)
 }
 
-// elapse moves the beginning of the ring on by so many sub-windows.
+// elapse moves the start of the ring on by so many sub-windows.
 func (v *level) elapse(sh *shape, by int64) {
 	hi, span := bits.Mul64(uint64(by), uint64(sh.sub)<<sh.fraction)
 	if hi != 0 {
 		*v = level{}
 		return
 	}
-	v.run.elapse(span)
-	v.backdated.elapse(span)
+	for _, t := range [...]*uint64{&v.run.tat, &v.run.since, &v.backdated.tat, &v.backdated.since} {
+		*t -= min(*t, span)
+	}
 }
 
-func (r *run) elapse(span uint64) {
-	r.tat -= min(r.tat, span)
-	r.since -= min(r.since, span)
-}
-
-// mergeBucket debits what others counted in the ring's place i, and where then is unknown as of its beginning.
+// mergeBucket debits what others counted in the place i of the ring, as of the earliest time when they may have taken
+// it: since, in nanoseconds from the start of the ring, or the start of the sub-window if that is later.
 func (l *Limit) mergeBucket(c *cell, i int, count uint64, since int64, at instant) {
 	then := min(max(int64(i)*l.sub, since), int64(i+1)*l.sub, int64(l.n)*l.sub+at.off)
 	c.level().debit(l.span(count), uint64(then)<<l.fraction, l.point(at), l.backdate)
 }
 
-// fold debits what was merged before a limit was known.
+// fold debits the counts that were merged before a limit was known.
 func (l *Limit) fold(c *cell, ahead uint64, at instant) {
 	for i, count := range c.counts(&l.shape) {
 		if count > 0 {

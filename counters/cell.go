@@ -1,24 +1,28 @@
 package counters
 
-import "unsafe"
+import (
+	"slices"
+	"unsafe"
+)
 
-// cell is the head of what a table keeps of one meter and key. In the same block follow the words of its algorithm, if
-// any, and its ring: the counts of all origins together, by sub-window, from the oldest that overlaps the window to the
-// current one. The counts of other origins lie apart, in a list of slots, so that a key which only this table counts
-// has none; the ring less those slots is this table's own count. Slots of the next sub-window, of a peer whose clock is
-// ahead, enter the ring when that sub-window begins, so that no window is ever longer than it should be.
+// cell is the head of what a table keeps of one meter and key. The words of its algorithm, if any, and its ring follow
+// in the same block. The ring has the counts of all origins together by sub-window, the oldest first.
+//
+// The counts of other origins also lie in a list of slots, so that a key which only this table counts needs none. The
+// ring less those slots is this table's own count. A peer's clock may be ahead: slots of the next sub-window enter the
+// ring when that sub-window begins, so that no window is longer than it should be.
 type cell struct {
 	key        Key
-	index      int64  // the sub-window of the cell's time, the last of the ring
-	inner      uint64 // sum of the ring without its first place, which overlaps the window in part
-	birth      uint32 //
+	index      int64  // the cell's time: the last sub-window of the ring
+	inner      uint64 // sum of the ring without its oldest place, which leaves the window
+	birth      uint32
 	used       uint32 // when a request or a remote count last came, see usedAt
-	slots      uint32 // the first remote slot: those of the newest sub-window come first
+	slots      uint32 // list of remote slots, the newest sub-window first
 	offered    uint32 // cost asked for since the last drain, admitted or not
 	next, prev uint32 // in the list of cells to drain
-	hotKey     uint32 // what is known of the demand for the key, 0 for most
+	hotKey     uint32 // demand for the key; 0 for most cells
 	meter      uint16 // its number
-	changed    uint8  // how many sub-windows, up to index, may have changed since the last drain
+	changed    uint8  // number of sub-windows, back from index, that may have changed since the last drain
 	flags
 }
 
@@ -26,15 +30,14 @@ type cell struct {
 type flags uint8
 
 const (
-	dirty  flags = 1 << iota // in the list of cells to drain
-	denied                   // the last decision was a denial: evicted last
-	pinned                   // in use by the request or the merge that is under way: not evicted
-	// another of its key may have been evicted before, and have known what peers send again
-	recreated
-	pendingDebit // a bucket that holds what is not debited yet, because no limit was known
-	flushEarly   // in the list of cells to drain early
-	local        // this table was asked for its key: it is not only peers that count in it
-	judged       // a denial was looked at in the sub-window of now: see judge
+	dirty        flags = 1 << iota // in the list of cells to drain
+	denied                         // the last decision was a denial: evicted last
+	pinned                         // in use by the request under way: not evicted
+	recreated                      // peers may send again what an evicted cell of the same key had received
+	pendingDebit                   // a bucket with counts that no limit was known for: they are not debited yet
+	flushEarly                     // in the list of cells to drain early
+	local                          // this table was asked for the key; otherwise only peers count in the cell
+	judged                         // judge has looked at a denial in the current sub-window
 )
 
 func (f *flags) has(one flags) bool { return *f&one != 0 }
@@ -50,8 +53,7 @@ func (f *flags) put(one flags, up bool) {
 
 const headWords = int(unsafe.Sizeof(cell{}) / wordBytes)
 
-// usedAt is a time as cells note it: 67 ms is fine enough to tell which is idle for longer, and 32 bits last for nine
-// years.
+// usedAt is a time in units of 2^26 ns, 67 ms: 32 bits last for nine years.
 func usedAt(now int64) uint32 { return uint32(now >> 26) }
 
 // words are n words of the cell's block, from the one at.
@@ -61,15 +63,15 @@ func (c *cell) words(at, n int) []uint64 {
 
 func (c *cell) counts(sh *shape) []uint64 { return c.words(sh.ring, sh.size()) }
 
-// instant is the time of a decision, as its cell sees it.
+// instant is the time of a decision, relative to its cell.
 type instant struct {
-	off  int64 // into the sub-window of the cell's time
-	back int64 // by how much the clock is behind the cell's time: what a wait is longer by
+	off  int64 // nanoseconds into the sub-window of the cell's time
+	back int64 // nanoseconds by which the clock is behind the cell's time: waits are longer by it
 }
 
-// settle brings the cell to the time now. Where the clock went back to an earlier sub-window, the cell stays where it
-// was; where it went back by more than the window, what the cell holds belongs to no time that will come soon, and the
-// caller replaces it (ok is false).
+// settle moves the cell to the time now. If the clock stepped back to an earlier sub-window, the cell stays where it
+// is. If the clock stepped back by more than the window, the cell's counts are of no use: ok is false, and the caller
+// replaces the cell.
 func (s *shard) settle(c *cell, sh *shape, now int64) (at instant, ok bool) {
 	if off := now - c.index*sh.sub; uint64(off) < uint64(sh.sub) {
 		return instant{off: off}, true
@@ -77,7 +79,7 @@ func (s *shard) settle(c *cell, sh *shape, now int64) (at instant, ok bool) {
 	return s.settleFar(c, sh, now)
 }
 
-// settleFar settles a cell whose sub-window is not that of now.
+// settleFar settles a cell whose sub-window does not hold now.
 func (s *shard) settleFar(c *cell, sh *shape, now int64) (at instant, ok bool) {
 	index := now / sh.sub
 	if index < c.index {
@@ -87,7 +89,7 @@ func (s *shard) settleFar(c *cell, sh *shape, now int64) (at instant, ok bool) {
 	return instant{off: now - index*sh.sub}, true
 }
 
-// advance brings the cell to a later sub-window, and lets go what falls out of the window.
+// advance moves the cell to a later sub-window and drops what leaves the window.
 func (s *shard) advance(c *cell, sh *shape, index int64) {
 	by := index - c.index
 	s.dropSlots(c, sh, by)
@@ -104,8 +106,12 @@ func (s *shard) advance(c *cell, sh *shape, index int64) {
 	case sh.algorithm == SlidingLog:
 		shift(c.others(sh), by)
 	}
-	if c.slots != 0 {
-		s.seeAhead(c, sh, by)
+	if count := s.newest(c, by); count > 0 { // the slots that were ahead of the cell's time
+		i := sh.n + 1 - int(by)
+		ring[i] += count
+		if sh.algorithm == SlidingLog {
+			c.others(sh)[i] += count
+		}
 	}
 	c.inner = 0
 	for _, n := range ring[1:] {
@@ -113,11 +119,14 @@ func (s *shard) advance(c *cell, sh *shape, index int64) {
 	}
 }
 
-// ahead is what others counted in the sub-window after the cell's time.
-func (s *shard) ahead(c *cell) (sum uint64) {
+// ahead is the count of others in the sub-window after the cell's time.
+func (s *shard) ahead(c *cell) uint64 { return s.newest(c, 0) }
+
+// newest is the sum of the newest slots if they have the given age, else 0.
+func (s *shard) newest(c *cell, age int64) (sum uint64) {
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
-		if r.age(c) != 0 {
+		if int64(r.age(c)) != age {
 			break
 		}
 		sum += r.count()
@@ -126,20 +135,30 @@ func (s *shard) ahead(c *cell) (sum uint64) {
 	return sum
 }
 
-// seeAhead adds to the ring what others counted ahead of the cell's time before it moved on by so many sub-windows.
-func (s *shard) seeAhead(c *cell, sh *shape, by int64) {
+// own returns this table's own counts in the newest n places of the ring. The slice is valid until the next call.
+func (s *shard) own(c *cell, sh *shape, n int) []uint64 {
+	ring := c.counts(sh)
+	own := s.ownCounts[:copy(s.ownCounts[:], ring[len(ring)-n:])]
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
-		if int64(r.age(c)) != by {
-			return
+		age := int(r.age(c))
+		if age > n {
+			break
 		}
-		i := sh.n + 1 - int(by)
-		c.counts(sh)[i] += r.count()
-		if sh.algorithm == SlidingLog {
-			c.others(sh)[i] += r.count()
+		if age > 0 {
+			own[n-age] -= r.count()
 		}
 		ref = r.next
 	}
+	return own
+}
+
+// ownSum is the sum of this table's own counts in the sub-windows that are completely in the window.
+func (s *shard) ownSum(c *cell, sh *shape) (sum uint64) {
+	for _, count := range s.own(c, sh, sh.n) {
+		sum += count
+	}
+	return sum
 }
 
 // shift moves a ring on by so many sub-windows.
@@ -152,37 +171,26 @@ func shift(ring []uint64, by int64) {
 	clear(ring[kept:])
 }
 
-// count adds an admitted cost to the sub-window of the cell's time, in its ring.
+// count adds an admitted cost to the current sub-window of the cell's ring.
 func (c *cell) count(ring []uint64, cost uint64) {
 	ring[len(ring)-1] += cost
 	c.inner += cost
 	c.changed = max(c.changed, 1)
 }
 
-// lastCounted is when the newest sub-window in which something was counted ends: a cell that comes later needs no birth
-// of its own.
+// lastCounted is the end of the newest sub-window with a count, 0 if there is none.
 func (c *cell) lastCounted(sh *shape) int64 {
 	ring := c.counts(sh)
-	for i := len(ring) - 1; i >= 0; i-- {
-		if ring[i] != 0 {
-			return (c.index + int64(i-sh.n) + 1) * sh.sub
-		}
+	i := newestIn(ring, 0)
+	if ring[i] == 0 {
+		return 0
 	}
-	return 0
+	return (c.index + int64(i-sh.n) + 1) * sh.sub
 }
 
-// empty reports whether nothing in the cell counts any more, or will. A bucket is, once it has been full for so long
-// that no merge reaches back to before.
+// empty reports whether the cell counts nothing, now or later. A bucket is empty once it has been full for so long that
+// no merge reaches back to a time before.
 func (c *cell) empty(sh *shape) bool {
-	return c.slots == 0 && isZero(c.counts(sh)) &&
+	return c.slots == 0 && slices.Max(c.counts(sh)) == 0 &&
 		!(sh.algorithm.bucket() && max(c.level().run.tat, c.level().backdated.tat) > 0)
-}
-
-func isZero(ring []uint64) bool {
-	for _, n := range ring {
-		if n != 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -2,40 +2,41 @@ package counters
 
 import "time"
 
-// Never is the RetryAfter of a request whose cost no wait can make room for.
+// Never is the RetryAfter of a request whose cost exceeds the limit: no wait helps.
 const Never time.Duration = -1
 
-// Decision is the answer to one request under one limit. A denial is a decision, never an error.
-// The zero value is a denial; a request that no rule meets is {Allowed: true} with an empty Rule.
+// Decision is the answer to one request under one limit. A denial is a decision, never an error. The zero value is a
+// denial; the decision without a rule is {Allowed: true} with an empty Rule.
 type Decision struct {
 	Allowed bool
-	// Rule and Window name the limit that decided: the policy of the response headers.
+	// Rule and Window identify the limit, for response headers.
 	Rule   string
 	Window time.Duration
-	// Limit is the most that a window may hold; Remaining what is left of it after this decision, as far as this node
-	// knows: 0 <= Remaining <= Limit.
+	// Limit is the maximum per window. Remaining is what is left of it after this decision, as far as this node knows:
+	// 0 <= Remaining <= Limit.
 	Limit     uint64
 	Remaining uint64
-	// RetryAfter is how long to wait until the same request is admitted if nobody else asks: 0 when allowed, Never when
-	// the cost exceeds the limit. One nanosecond less is too early.
+	// RetryAfter is the shortest wait after which the same request is admitted if no other request comes: 0 if allowed,
+	// Never if the cost exceeds the limit.
 	RetryAfter time.Duration
-	// ResetAfter is how long until the whole limit is available again if nobody asks: 0 for an unused key.
+	// ResetAfter is the shortest wait after which the complete limit is available if no other request comes; 0 for an
+	// unused key.
 	ResetAfter time.Duration
-	// Delay is how long the request is to be held back before it may go (leaky bucket as a queue); otherwise 0.
+	// Delay is how long an allowed request has to wait in a LeakyQueue; 0 for other algorithms.
 	Delay time.Duration
-	// Mode says how the limit is enforced. Waived says that the request was over it, and that the mode lets it pass:
-	// Allowed is true then.
+	// Mode is how the limit is enforced. Waived means that the request was over the limit and its mode let it pass, so
+	// Allowed is true.
 	Mode   Mode
 	Waived bool
-	// Banned says that the key was banned before the request, by one that was denied.
+	// Banned means that an earlier denied request had banned the key.
 	Banned bool
-	// Degraded says that the node could not see the whole cluster when it decided.
+	// Degraded means that the node could not reach all peers when it decided.
 	Degraded bool
 }
 
-// Governing returns which of a request's decisions stands for all of them: the denial with the longest wait, else the
-// one with the smallest part of its limit left; what denies nothing counts only where nothing else does. It is -1 when
-// none of them has a rule.
+// Governing returns the index of the decision that stands for all of a request's decisions: the denial with the longest
+// wait, else the one with the smallest part of its limit remaining. Decisions that deny nothing come last. It is -1 if
+// none has a rule.
 func Governing(ds []Decision) int {
 	best := -1
 	for i := range ds {
@@ -46,16 +47,15 @@ func Governing(ds []Decision) int {
 	return best
 }
 
-// Verdict is what the decisions of a request's layers say together.
+// Verdict combines the decisions of a request's layers.
 type Verdict struct {
-	Allowed  bool          // all of them allow it
-	Degraded bool          // one of them was made without a view of the whole cluster
-	Delay    time.Duration // the longest: an allowed request waits for its turn in every queue; 0 when it is denied
-	// Governing is the decision that stands for all of them, zero when none of them has a rule.
-	Governing Decision
+	Allowed   bool          // by all layers
+	Degraded  bool          // in any layer
+	Delay     time.Duration // the longest of an allowed request, which waits in all queues; 0 if denied
+	Governing Decision      // see Governing; zero if no decision has a rule
 }
 
-// VerdictOf returns what the decisions say together. Without any the request is allowed. It keeps no hold of them.
+// VerdictOf combines decisions. A request without any is allowed. It does not keep the slice.
 func VerdictOf(layers []Decision) Verdict {
 	v := Verdict{Allowed: true}
 	for i := range layers {
@@ -83,13 +83,11 @@ func tighter(a, b *Decision) bool {
 	if a.idle() != b.idle() {
 		return b.idle()
 	}
-	// a.Remaining/a.Limit < b.Remaining/b.Limit without the division; limits stay below 2^40 only in practice, so as
-	// floats.
+	// a.Remaining/a.Limit < b.Remaining/b.Limit, without dividing by zero.
 	return float64(a.Remaining)*float64(b.Limit) < float64(b.Remaining)*float64(a.Limit)
 }
 
-// idle reports whether the limit has no say in the request: it only observes, a full quota beside others, or a full
-// lender.
+// idle reports whether the limit cannot deny the request: a shadow, a full quota among others, or a full lender.
 func (d *Decision) idle() bool {
 	return d.Mode == Shadow || d.Waived && (d.Mode == Quota || d.Mode == Enforce)
 }

@@ -1,35 +1,36 @@
 package counters
 
-// demands are sums of what is asked for of one key, in cost per second, but due and lost, which are costs.
+// demands are what all tables are asked for one key: costs per second, but due and lost are costs.
 type demands struct {
-	own         float64 // of this table
-	reachable   float64 // of peers that are reachable
-	unreachable float64 // of peers that are not
-	due         float64 // what live peers were asked for and have not reported yet
-	lost        float64 // what peers that became unreachable since the last sum were
+	own         float64 // this table
+	reachable   float64 // reachable peers
+	unreachable float64 // unreachable peers
+	due         float64 // reachable peers since their last reports
+	lost        float64 // peers that became unreachable since the last sum, since their last reports
 }
 
 const (
-	// unsupported is how many limits per window peers together may report to be asked for without having admitted much.
+	// unsupported is how many limits per window peers together may claim to be asked for whatever they admitted.
 	unsupported = 4
-	// support is by how much their part of the demand may exceed their part of what was admitted, where this table's
-	// parts are taken to be a quarter of a limit per window, and a quarter of an even share of the limit, at least.
-	support       = 8
+	// support is by which factor the peers' part of the demand may exceed their part of the admitted cost.
+	support = 8
+	// leastOwnRate, in limits per window, and leastOwnShare, in even shares of the limit, are minimums of this table's
+	// demand and admitted cost in that comparison.
 	leastOwnRate  = 0.25
 	leastOwnShare = 0.25
 )
 
-// clamp cuts what peers report to be asked for down to what is plausible. All admit the same part of what they are
-// asked for, so that the demands are as the admitted costs are:
+// clamp reduces the demand that peers claim to what is plausible. All tables admit the same part of what they are asked
+// for, so demands are proportional to admitted costs:
 //
-//	peers' demand / own demand  ~  cost that peers admitted / own cost admitted in the window
+//	peers' demand / own demand  ~  cost that peers admitted / own cost admitted, in the window
 //
-// Peers that report more than support times as much, and more than unsupported limits per window, count for the larger
-// of the two. So who claims any demand takes from the clients that are over their limit a part of it, and not all.
+// Peers may claim `unsupported` limits per window, or `support` times what this formula gives, whichever is more. So a
+// peer that claims any demand takes a part of the limit from clients over their limit, but not all of it.
 func (d *demands) clamp(s *shard, l *Limit, c *cell, peers int) {
 	rate := float64(l.max) / l.Lasts().Seconds()
-	claimed, largest := d.reachable+d.unreachable, unsupported*rate
-	if claimed <= largest {
+	claimed, maximum := d.reachable+d.unreachable, unsupported*rate
+	if claimed <= maximum {
 		return
 	}
 	own, all := float64(s.ownSum(c, &l.shape)), 0.0
@@ -37,13 +38,11 @@ func (d *demands) clamp(s *shard, l *Limit, c *cell, peers int) {
 		all += float64(count)
 	}
 	least := leastOwnShare * float64(l.max) / float64(peers+1)
-	largest = max(largest, support*max(d.own, leastOwnRate*rate)*(all-own)/max(own, least))
-	if claimed <= largest {
+	maximum = max(maximum, support*max(d.own, leastOwnRate*rate)*(all-own)/max(own, least))
+	if claimed <= maximum {
 		return
 	}
-	part := largest / claimed
-	d.reachable *= part
-	d.unreachable *= part
-	d.due *= part
-	d.lost *= part
+	for _, claim := range [...]*float64{&d.reachable, &d.unreachable, &d.due, &d.lost} {
+		*claim *= maximum / claimed
+	}
 }

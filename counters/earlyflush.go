@@ -2,29 +2,27 @@ package counters
 
 import "slices"
 
-// flushShare is the part of a table's even share of what is left that it may admit before it flushes early.
-const flushShare = 1.0 / 8
-
-// A key is not looked at for a rush unless it was asked for rushes since the last drain, and for the burstShare-th part
-// of its limit: so the many keys of small limits get no hot-key state for it.
 const (
+	// flushShare is the part of its even share of the remaining limit that a table may admit before it flushes early.
+	flushShare = 1.0 / 8
+	// A key without a hotKey is in a burst only if it was asked for burstMin and for 1/burstShare of its limit since
+	// the last drain: so keys of small limits need no hotKey for this.
 	burstMin   = 16
 	burstShare = 64
 )
 
-// spend records that a cost of a hot key is admitted, and requests an early flush if that is much of what is left. An
-// offender is not flushed early: peers expect the demand that it reported.
+// spend records an admitted cost of a hot key, and requests an early flush if it is much of what remains. An offender is
+// not flushed early: peers already take its reported demand into account.
 func (t *Table) spend(s *shard, l *Limit, c *cell, w *hotKey, cost uint64) {
 	w.unsent += float32(cost)
-	if !c.has(flushEarly) && (t.flushesEarly(l, w) || l.maxUnsent > 0 && w.unsent >= float32(l.maxUnsent)) {
+	if c.has(flushEarly) {
+		return
+	}
+	peers, left := t.keepers(l).peers, float64(l.max-min(w.view, l.max))
+	if l.maxUnsent > 0 && w.unsent >= float32(l.maxUnsent) ||
+		peers > 0 && w.part == 1 && float64(w.unsent) >= max(1, flushShare*left/float64(peers+1)) {
 		t.requestEarlyFlush(s, l, c)
 	}
-}
-
-func (t *Table) flushesEarly(l *Limit, w *hotKey) bool {
-	peers := t.keepers(l).peers
-	left := float64(l.max - min(w.view, l.max))
-	return peers > 0 && w.part == 1 && float64(w.unsent) >= max(1, flushShare*left/float64(peers+1))
 }
 
 // mayBurst reports whether checkBurst has to look at the cell.
@@ -36,20 +34,20 @@ func (c *cell) mayBurst(l *Limit) bool {
 // left, the peers may have admitted as much, and the whole limit could be used before anybody has reported it. So the
 // key gets its hotKey now and is flushed early.
 func (t *Table) checkBurst(y layer, l *Limit, left uint64) {
-	cl, offered := t.keepers(l), float64(y.cell.offered)
+	s, c := y.shard, y.cell
+	cl, offered := t.keepers(l), float64(c.offered)
 	if cl.peers == 0 || offered < flushShare*float64(left)/float64(cl.peers+1) {
 		return
 	}
-	now := y.cell.index*l.sub + y.at.off
-	w := t.ensureHotKey(y.shard, y.cell, now)
+	now := c.index*l.sub + y.at.off
+	w := t.ensureHotKey(s, c, now)
 	if w == nil {
 		return
 	}
-	w.view, w.unsent, w.own = l.max-left, float32(
-		offered,
-	), float32(w.ownNow(y.cell, y.shard.drainedAt, cl.horizon, now))
-	if !y.cell.has(flushEarly) {
-		t.requestEarlyFlush(y.shard, l, y.cell)
+	w.view, w.unsent = l.max-left, float32(offered)
+	w.own = float32(w.ownNow(c, s.drainedAt, cl.horizon, now))
+	if !c.has(flushEarly) {
+		t.requestEarlyFlush(s, l, c)
 	}
 }
 
@@ -69,8 +67,7 @@ func (t *Table) requestEarlyFlush(s *shard, l *Limit, c *cell) {
 // EarlyFlush returns a channel that receives when counts should be sent before the interval ends: call DrainEarly then.
 func (t *Table) EarlyFlush() <-chan struct{} { return t.earlyFlush }
 
-// DrainEarly returns the slots that rose of the keys marked for an early flush: those of which this table admits much
-// of what is left. DrainDirty returns all others in their time.
+// DrainEarly returns the slots that rose of the keys marked for an early flush. DrainDirty returns all others.
 func (t *Table) DrainEarly(now int64) Drained {
 	t.drain.Lock()
 	defer t.drain.Unlock()
@@ -89,9 +86,9 @@ func (t *Table) DrainEarly(now int64) Drained {
 			if c.changed = 0; len(out.Slots) > first {
 				out.Slots = s.appendDemand(out.Slots, first, c, s.memory.hotKey(c.hotKey), m, t.origin, now)
 			}
-			i := slices.IndexFunc(out.Demand, func(d Demand) bool { return d.Meter == &m.Meter })
+			i := slices.IndexFunc(out.Demand, func(d Demand) bool { return d.Meter == &m.meter })
 			if i < 0 {
-				i, out.Demand = len(out.Demand), append(out.Demand, Demand{Meter: &m.Meter, Rate: m.demand})
+				i, out.Demand = len(out.Demand), append(out.Demand, Demand{Meter: &m.meter, Rate: m.demand})
 			}
 			out.Demand[i].Rise = max(out.Demand[i].Rise, rise)
 		}

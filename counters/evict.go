@@ -1,36 +1,45 @@
 package counters
 
-// create makes a cell, and room for it: at the end of the budget another cell goes. It returns 0 where there are too
-// many meters, or the shard holds nothing but what the same request needs.
-func (t *Table) create(s *shard, meter uint64, m *Meter, key Key, h uint64, local bool, now int64) uint32 {
-	state := t.meters.acquire(meter, m, local)
-	if state == nil {
-		return 0
+import (
+	"cmp"
+	"slices"
+)
+
+// create makes a cell in place of a stale one, if there is one, and evicts others if there is no room. It returns 0 if
+// no number is left for the meter, or if the shard holds only cells of the same request.
+func (t *Table) create(
+	s *shard, stale uint32, y *spec, key Key, h uint64, local bool, now int64,
+) (ref uint32, at instant) {
+	if stale != 0 {
+		t.remove(s, stale, s.cell(stale))
 	}
-	if local && state.adHoc {
-		state.charged.Store(true)
+	m := t.meters.acquire(y, local)
+	if m == nil {
+		return 0, at
+	}
+	if local && m.adHoc {
+		m.charged.Store(true)
 	}
 	for s.keys >= s.maxKeys && t.evict(s, now) != 0 {
 	}
-	ref := t.alloc(s, state.words, nil, now)
-	if ref == 0 {
-		state.release()
-		return 0
+	if ref = t.alloc(s, m.words, nil, now); ref == 0 {
+		m.release()
+		return 0, at
 	}
 	c := s.cell(ref)
 	if now < s.gone {
 		c.raise(recreated)
 		s.births++
 	}
-	c.key, c.index, c.birth, c.meter, c.used = key, now/state.sub, s.births, state.number, usedAt(now)
+	c.key, c.index, c.birth, c.meter, c.used = key, now/m.sub, s.births, m.number, usedAt(now)
 	if s.remotes++; local {
 		s.localize(c)
 	}
 	s.add(ref, h)
-	return ref
+	return ref, instant{off: now % m.sub}
 }
 
-// localize notes that this table is asked for the cell's key.
+// localize records that this table was asked for the cell's key.
 func (s *shard) localize(c *cell) {
 	if !c.has(local) {
 		c.raise(local)
@@ -38,41 +47,41 @@ func (s *shard) localize(c *cell) {
 	}
 }
 
-// alloc returns a block of so many words, 0 if even eviction can make no room for it. The cell that it is for stays.
+// alloc returns a block of so many words for a cell, and evicts other cells if there is no room. It returns 0 if that is
+// not enough.
 func (t *Table) alloc(s *shard, words int, c *cell, now int64) uint32 {
 	if !s.has(words) {
-		was := c != nil && c.has(pinned)
-		if c != nil {
-			c.raise(pinned)
+		if c == nil {
+			c = new(cell) // the caller has none yet
 		}
+		was := c.has(pinned)
+		c.raise(pinned)
 		t.makeRoom(s, words, now)
-		if c != nil {
-			c.put(pinned, was)
-		}
+		c.put(pinned, was)
 	}
 	return s.memory.alloc(words)
 }
 
-// What peers count of keys that nobody asks this table for takes up half of a shard's cells at most, so that no peer
-// pushes out what is counted here: beyond that, such cells go first. Of those it is the turn of the origin that has
-// largest of them among the cells looked at; origins that are no members count as one.
-const remoteShare = 2
+const (
+	// Cells that only peers counted in may take 1/remoteShare of a shard's cells. Beyond that they are evicted first,
+	// so that no peer evicts what this table counts.
+	remoteShare = 2
+	// evictionSample is how many cells compete for eviction: enough that a busy one hardly ever loses.
+	evictionSample = 8
+)
 
-// evictionSample is how many cells are looked at to find the one that goes: enough that a busy one hardly ever does.
-const evictionSample = 8
-
-// candidate is a cell that may go.
+// candidate is a cell that may be evicted.
 type candidate struct {
-	ref    uint32
-	origin uint16 // of a cell that only peers counted in: of its newest slot
-	remote bool
-	worth  standing
+	ref      uint32
+	origin   uint16 // of the newest slot of a remote cell; 0: none, or no member
+	remote   bool   // only peers counted in it
+	siblings int    // remote candidates of the same origin
+	standing
 }
 
-// evict removes one cell of the shard, and returns the page that it was on, 0 if there is none to remove. The cells
-// after the hand are looked at, another handful at each call: an expired one goes at once, else one of peers' where
-// they have more than their share, else an idle one, else the one that counts least; those whose last request was
-// denied only if there are no others.
+// evict removes one cell of the shard, and returns its page, 0 if there is none to remove. Each call looks at the next
+// few cells after the hand. An expired one goes at once. Otherwise, if remote cells have more than their share, the
+// least of the origin with most of them goes; else the least of all.
 func (t *Table) evict(s *shard, now int64) uint32 {
 	var sample [evictionSample]candidate
 	n, remotes, surplus := 0, 0, s.remotes > s.keys/remoteShare
@@ -93,13 +102,17 @@ func (t *Table) evict(s *shard, now int64) uint32 {
 			t.remove(s, ref, c)
 			return ref >> pageBits
 		}
-		if n == evictionSample { // a remote one is looked for
+		if n == evictionSample { // the search goes on for a remote cell
 			n--
 		}
-		sample[n] = candidate{ref, 0, !c.has(local), s.standing(c, m, at, now)}
+		sample[n] = candidate{ref: ref, remote: !c.has(local), standing: s.standing(c, m, at, now)}
 		if sample[n].remote {
-			sample[n].origin = t.countedBy(s, c)
 			remotes++
+			if c.slots != 0 {
+				if k := s.remote(c.slots).origin(); t.origins.states[k].member.Load() {
+					sample[n].origin = k
+				}
+			}
 		}
 		n++
 	}
@@ -110,96 +123,66 @@ func (t *Table) evict(s *shard, now int64) uint32 {
 	if v.remote {
 		t.stats.evictedRemote.Add(1)
 	}
-	t.evictCell(s, v.ref, v.worth)
+	t.evictCell(s, v.ref, v.standing)
 	return v.ref >> pageBits
 }
 
-// victim is the candidate that goes: with surplus set, one of the remote ones of the origin that has most of them.
-func victim(sample []candidate, surplus bool) *candidate {
-	var v *candidate
-	largest := 0
-	for i := range sample {
-		a := &sample[i]
-		if surplus {
-			if !a.remote {
-				continue
-			}
-			switch n := alike(sample, a.origin); {
-			case n < largest:
-				continue
-			case n > largest:
-				v, largest = nil, n
+// victim is the candidate to evict; with surplus, a remote one of the origin that has most of them.
+func victim(sample []candidate, surplus bool) candidate {
+	if surplus {
+		sample = slices.DeleteFunc(sample, func(a candidate) bool { return !a.remote })
+		for i := range sample {
+			for j := range sample {
+				if sample[i].origin == sample[j].origin {
+					sample[i].siblings++
+				}
 			}
 		}
-		if v == nil || a.worth.below(v.worth) {
-			v = a
-		}
 	}
-	return v
+	return slices.MinFunc(sample, func(a, b candidate) int {
+		return cmp.Or(b.siblings-a.siblings, a.rank-b.rank, cmp.Compare(a.view, b.view), int(int32(a.used-b.used)))
+	})
 }
 
-// alike is how many remote candidates are of the origin.
-func alike(sample []candidate, origin uint16) (n int) {
-	for i := range sample {
-		if sample[i].remote && sample[i].origin == origin {
-			n++
-		}
-	}
-	return n
-}
-
-// countedBy is the number of the origin of the newest slot of a cell; 0 of one that is no member, or where there is
-// none.
-func (t *Table) countedBy(s *shard, c *cell) uint16 {
-	if c.slots == 0 {
-		return 0
-	}
-	k := s.remote(c.slots).origin()
-	if !t.origins.isMember[k].Load() {
-		return 0
-	}
-	return k
-}
-
-// standing is what keeps a cell from being evicted, the weightiest first.
+// standing is what protects a cell from eviction, the most important first.
 type standing struct {
-	denied bool
-	busy   bool // asked for or reported in the latter half of its window
-	view   uint64
-	used   uint32
+	rank int    // deniedRank if the last request was denied, plus busyRank if used in the latter half of the window
+	view uint64 // forgetting less costs less
+	used uint32
 }
+
+const (
+	busyRank   = 1
+	deniedRank = 2
+)
 
 func (s *shard) standing(c *cell, m *meterState, at instant, now int64) standing {
-	idle := int32(usedAt(now)-c.used) > int32(usedAt(int64(m.Window)/2))
-	view := s.view(c, m, at)
-	if !m.algorithm.Counts() { // it is in force, or it is worth nothing
-		return standing{c.has(denied) && view > 0, view > 0, view, c.used}
+	w := standing{view: s.view(c, m, at), used: c.used}
+	busy := int32(usedAt(now)-c.used) <= int32(usedAt(int64(m.meter.Window)/2))
+	if !m.algorithm.Counts() { // a ban or lift is in force, or worth nothing
+		if busy = w.view > 0; !busy {
+			return w
+		}
 	}
-	return standing{c.has(denied), !idle, view, c.used}
-}
-
-func (a standing) below(b standing) bool {
-	switch {
-	case a.denied != b.denied:
-		return b.denied
-	case a.busy != b.busy:
-		return b.busy
-	case a.view != b.view:
-		return a.view < b.view
+	if busy {
+		w.rank += busyRank
 	}
-	return int32(a.used-b.used) < 0
+	if c.has(denied) {
+		w.rank += deniedRank
+	}
+	return w
 }
 
 // evictCell removes a cell that still counts.
 func (t *Table) evictCell(s *shard, ref uint32, w standing) {
 	t.stats.evicted.Add(1)
-	if w.denied {
+	if w.rank >= deniedRank {
 		t.stats.evictedDenied.Add(1)
 	}
 	c := s.cell(ref)
 	if m := t.meters.states[c.meter]; m.algorithm.Counts() {
 		t.stats.forgotten.Add(w.view)
-		m.noteForgotten(w.view)
+		raise(&m.forgotten, w.view)
 		if l := m.limit.Load(); l != nil && w.view >= l.max-l.max/2 {
 			t.stats.evictedFull.Add(1)
 		}
@@ -207,17 +190,14 @@ func (t *Table) evictCell(s *shard, ref uint32, w standing) {
 	t.remove(s, ref, c)
 }
 
-// remove takes the cell out of the shard. What it counted and did not send yet still leaves with the next drain.
+// remove frees a cell and all that belongs to it. The next drain still returns its unsent counts.
 func (t *Table) remove(s *shard, ref uint32, c *cell) {
 	m := t.meters.states[c.meter]
 	if c.has(dirty) {
 		if len(s.unsent) < s.maxUnsent {
 			s.unsent = s.appendChanged(s.unsent, c, m, t.origin)
 		}
-		for largest := m.offered.Load(); uint64(c.offered) > largest &&
-			!m.offered.CompareAndSwap(largest, uint64(c.offered)); {
-			largest = m.offered.Load()
-		}
+		raise(&m.offered, uint64(c.offered))
 		s.delist(c)
 	}
 	if !c.has(local) {
@@ -235,19 +215,19 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 	m.release()
 }
 
-// hashOf is the hash under which a cell is found.
+// hashOf is the hash of a cell.
 func (s *shard) hashOf(ref uint32) uint64 {
 	c := s.cell(ref)
 	return hash(s.seed, s.ids[c.meter], c.key)
 }
 
-// A drain sweeps so many places of the index, and so many under one lock: requests are let through in between.
+// A drain looks at expirySpans parts of the index of expirySpan entries each, and unlocks the shard after each part.
 const (
 	expirySpan  = 1024
 	expirySpans = 16
 )
 
-// expire removes expired cells, and slots of retired origins, from where it ended the last time.
+// expire removes expired cells, and slots of retired origins. It continues where the last call ended.
 func (t *Table) expire(now int64) {
 	for range expirySpans {
 		s := &t.shards[t.sweep.shard]
@@ -283,6 +263,6 @@ func (t *Table) expireSpan(s *shard, from, to int, now int64) {
 			continue
 		}
 		t.stats.expired.Add(1)
-		t.remove(s, ref, c) // another may have moved into its place
+		t.remove(s, ref, c) // another entry may move to this position
 	}
 }

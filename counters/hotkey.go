@@ -10,22 +10,21 @@ import (
 // gets one when half of its limit is used, or when a peer reports demand for the key. Rates are costs per second, times
 // are in nanoseconds.
 type hotKey struct {
-	view          uint64  // used part of the limit at the last decision
-	until         int64   // end of the time for which the key is an offender
-	measured      int64   // when own was last measured
-	sentAt        int64   // when own was last sent
-	summed        int64   // when the sums below were made
-	own           float32 // rate that this table is asked for
-	sentRate      float32 // own as it was last sent
-	reachableRate float32 // rate that this table and all reachable peers are asked for
-	// none lies where a cell has its meter, and is always 0: blocks of the same size are told apart by it.
-	none            uint16
-	stale           bool // the sums have to be made again
+	view            uint64  // used part of the limit at the last decision
+	until           int64   // end of the time for which the key is an offender
+	measured        int64   // when own was last measured
+	sentAt          int64   // when own was last sent
+	summed          int64   // when the sums below were made
+	own             float32 // rate that this table is asked for
+	sentRate        float32 // own as it was last sent
+	reachableRate   float32 // rate that this table and all reachable peers are asked for
+	none            uint16  // always 0, where a cell has its meter: it tells a hotKey from a cell, see eachOn
+	stale           bool    // the sums have to be made again
 	_               uint8
 	unreachableRate float32 // rate that unreachable peers were asked for when they last reported
 	due             float32 // cost that reachable peers were asked for since their last report
 	part            float32 // part of the requests to admit, 0 to 1
-	credit          float32 // saved for the next request while part is below 1
+	credit          float32 // cost that may be admitted while part is below 1; grows by part of each request's cost
 	unsent          float32 // cost admitted and not sent yet
 	peerRates       uint32  // first of the list
 	estimate        uint32  // partitionEstimate; 0 while all peers are reachable
@@ -99,21 +98,19 @@ func (s *shard) dropHotKey(c *cell) {
 	if c.hotKey == 0 {
 		return
 	}
-	for ref := s.memory.hotKey(c.hotKey).peerRates; ref != 0; {
-		ref = s.removePeerRate(ref)
+	w := s.memory.hotKey(c.hotKey)
+	for w.peerRates != 0 {
+		s.removePeerRate(&w.peerRates)
 	}
-	s.dropEstimate(s.memory.hotKey(c.hotKey))
+	s.dropEstimate(w)
 	s.memory.free(c.hotKey)
 	c.hotKey = 0
 }
 
-// removePeerRate frees a peer rate and returns the next of the list.
-func (s *shard) removePeerRate(ref uint32) uint32 {
-	v := s.memory.peerRate(ref)
-	next := v.next
-	s.origins.holders[v.origin].Add(-1)
-	s.memory.free(ref)
-	return next
+// removePeerRate frees the peer rate that a link leads to.
+func (s *shard) removePeerRate(link *uint32) {
+	s.origins.holders[s.memory.peerRate(*link).origin].Add(-1)
+	s.pop(link)
 }
 
 // ahead reports whether the report is from the future: the clock was set back.
@@ -178,8 +175,8 @@ func (t *Table) notePeerRate(s *shard, c *cell, origin uint16, slot *Slot, now i
 	s.origins.holders[origin].Add(1)
 }
 
-// ownNow estimates the rate that this table is asked for now. Since the last measurement it decays with demandMemory;
-// if more than a quarter of a horizon passed since the drain, what was asked for since counts as well.
+// ownNow estimates the rate that this table is asked for now. It decays with demandMemory from a horizon after the last
+// measurement on. If the last drain was more than a quarter of a horizon ago, the cost asked for since counts as well.
 func (w *hotKey) ownNow(c *cell, drainedAt, horizon, now int64) float64 {
 	quiet := max(0, now-w.measured-horizon)
 	own := float64(w.own) * math.Exp(-time.Duration(quiet).Seconds()/demandMemory.Seconds())
@@ -231,7 +228,7 @@ func (t *Table) updateHotKey(s *shard, c *cell, m *meterState, at instant, elaps
 			s.dropHotKey(c)
 			return nil
 		}
-		w.unsent = 0 // it is sent, but for the demand
+		w.unsent = 0 // the counts are sent, only the demand is not
 		return nil
 	}
 	return w
@@ -239,12 +236,10 @@ func (t *Table) updateHotKey(s *shard, c *cell, m *meterState, at instant, elaps
 
 // hasPeerRate reports whether a peer reports demand for the key.
 func (t *Table) hasPeerRate(s *shard, w *hotKey, now int64) bool {
-	for ref := w.peerRates; ref != 0; {
-		v := s.memory.peerRate(ref)
-		if !v.over(t.watermarks[v.origin].Load(), now) {
+	for ref := w.peerRates; ref != 0; ref = s.memory.peerRate(ref).next {
+		if v := s.memory.peerRate(ref); !v.over(t.origins.states[v.origin].watermark.Load(), now) {
 			return true
 		}
-		ref = v.next
 	}
 	return false
 }
@@ -257,9 +252,8 @@ func (s *shard) appendDemand(dst []Slot, first int, c *cell, w *hotKey, m *meter
 		if !w.changed(now) {
 			return dst
 		}
-		ring := c.counts(&m.shape)
-		own, _ := s.ownAt(c, ring, len(ring)-1, c.slots)
-		dst = append(dst, Slot{Meter: &m.Meter, Key: c.key, Index: c.index, Origin: origin, Birth: c.birth, Count: own})
+		own := s.own(c, &m.shape, 1)[0]
+		dst = append(dst, Slot{Meter: &m.meter, Key: c.key, Index: c.index, Origin: origin, Birth: c.birth, Count: own})
 	}
 	dst[first].Demand = w.own
 	w.sentRate, w.sentAt, w.unsent = w.own, now, 0

@@ -5,47 +5,48 @@ import (
 	"unsafe"
 )
 
-// index finds the cells of a shard: open addressing with linear probing over entries of 32 bits. An entry is a cell's
-// ref and, in the bits that the refs do not need, a tag of its hash, so that other cells are hardly ever looked at. 0
-// is an empty place.
+// index finds the cells of a shard. It is a hash table with open addressing and linear probing. An entry has 32 bits: a
+// cell's ref and, in the bits that refs do not need, a tag from the cell's hash, which rules most other cells out
+// without a look at them. 0 is a free entry.
 type index struct {
 	entries []uint32
-	refMask uint32 // the bits of an entry that are a ref
+	refMask uint32 // selects an entry's ref
 	keys    int
-	maxKeys int // keys at which it is full
+	maxKeys int // number of keys at which the index is full
 }
 
-// An index is made for cells of so many bytes: where they are smaller, it is what ends the table.
+// The index never grows. It has room for a shard full of cells of indexedBytes each: where cells are smaller, the index
+// is full before the memory is.
 const (
 	indexedBytes = 84
 	indexLoad    = 0.875
 )
 
+// indexEntries is the number of entries in the index of a shard with a budget of so many bytes.
+func indexEntries(bytes int) int { return int(float64(max(1, bytes/indexedBytes))/indexLoad) + 1 }
+
 func newIndex(a *arena, bytes int, refBits uint) index {
-	largest := max(1, bytes/indexedBytes)
-	places := int(float64(largest)/indexLoad) + 1
-	words := a.take((places + 1) / 2)
+	n := indexEntries(bytes)
+	words := a.take((n + 1) / 2)
 	return index{
-		entries: unsafe.Slice((*uint32)(unsafe.Pointer(&words[0])), places), refMask: 1<<refBits - 1, maxKeys: largest,
+		entries: unsafe.Slice((*uint32)(unsafe.Pointer(&words[0])), n), refMask: 1<<refBits - 1,
+		maxKeys: max(1, bytes/indexedBytes),
 	}
 }
 
-// indexBytes is the part of a shard's bytes that its index takes.
-func indexBytes(bytes int) int { return int(float64(bytes/indexedBytes)/indexLoad+1) * 4 }
-
-// hash mixes a meter's id and a key, which is a keyed hash of an identity already. Peers choose both: who does not know
-// the seed finds no two that meet.
+// hash mixes a meter's id with a key. Peers choose both; without the seed nobody can find two pairs that collide.
 func hash(seed, meter uint64, key Key) uint64 {
 	hi, lo := bits.Mul64(uint64(key)^seed, meter^bits.RotateLeft64(seed, 32)|1)
 	return hi ^ lo
 }
 
-// home is where the search for a hash begins. The highest bits have chosen the shard, some of the lowest are the tag.
+// home is the position where the search for a hash begins. It takes the bits below those that selected the shard; the
+// tag takes the lowest bits.
 func (ix *index) home(h uint64) int {
 	return int(h >> (32 - shardBits) & (1<<32 - 1) * uint64(len(ix.entries)) >> 32)
 }
 
-// next is the place after i, around the end.
+// next is the position after i; the first follows the last.
 func (ix *index) next(i int) int {
 	if i++; i == len(ix.entries) {
 		return 0
@@ -56,48 +57,45 @@ func (ix *index) next(i int) int {
 func (ix *index) ref(entry uint32) uint32           { return entry & ix.refMask }
 func (ix *index) entry(ref uint32, h uint64) uint32 { return ref | uint32(h)&^ix.refMask }
 
-// add enters a cell that is not in the index, which is not full.
-func (ix *index) add(ref uint32, h uint64) {
+// search returns the position of an entry with the given hash. The entry must exist; 0 finds a free one.
+func (ix *index) search(entry uint32, h uint64) int {
 	i := ix.home(h)
-	for ix.entries[i] != 0 {
+	for ix.entries[i] != entry {
 		i = ix.next(i)
 	}
-	ix.entries[i] = ix.entry(ref, h)
+	return i
+}
+
+// add inserts a cell that is not in the index. The index must not be full.
+func (ix *index) add(ref uint32, h uint64) {
+	ix.entries[ix.search(0, h)] = ix.entry(ref, h)
 	ix.keys++
 }
 
-// drop takes the entry of a cell out, and moves those after it up so that no search ends too early. hashOf tells a
-// cell's hash.
+// drop deletes the entry of a cell, and closes the gap so that no search ends too early. hashOf returns a cell's hash.
 func (ix *index) drop(ref uint32, h uint64, hashOf func(ref uint32) uint64) {
-	hole := ix.home(h)
-	for want := ix.entry(ref, h); ix.entries[hole] != want; {
-		hole = ix.next(hole)
-	}
-	for i := ix.next(hole); ix.entries[i] != 0; i = ix.next(i) {
-		// It may fill the hole if its search begins there or before, counted backwards from where it is.
+	gap := ix.search(ix.entry(ref, h), h)
+	for i := ix.next(gap); ix.entries[i] != 0; i = ix.next(i) {
+		// An entry may move into the gap if its search begins at the gap or before it.
 		home := ix.home(hashOf(ix.ref(ix.entries[i])))
-		if ix.before(home, i) >= ix.before(hole, i) {
-			ix.entries[hole] = ix.entries[i]
-			hole = i
+		if ix.distance(home, i) >= ix.distance(gap, i) {
+			ix.entries[gap] = ix.entries[i]
+			gap = i
 		}
 	}
-	ix.entries[hole] = 0
+	ix.entries[gap] = 0
 	ix.keys--
 }
 
-// before is how many places a comes before b, around the end.
-func (ix *index) before(a, b int) int {
+// distance is the number of steps from position a to position b.
+func (ix *index) distance(a, b int) int {
 	if a > b {
 		b += len(ix.entries)
 	}
 	return b - a
 }
 
-// rename has the entry of a cell lead to another block.
+// rename replaces the ref of a cell that moved to another block.
 func (ix *index) rename(from, to uint32, h uint64) {
-	i := ix.home(h)
-	for want := ix.entry(from, h); ix.entries[i] != want; {
-		i = ix.next(i)
-	}
-	ix.entries[i] = ix.entry(to, h)
+	ix.entries[ix.search(ix.entry(from, h), h)] = ix.entry(to, h)
 }

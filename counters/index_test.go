@@ -40,7 +40,7 @@ func TestChosenKeysAreStrewn(t *testing.T) {
 				for _, key := range keys {
 					if ref := s.ref(e); s.cell(ref).key == key {
 						found++
-						places += s.before(s.home(s.hashOf(ref)), at) + 1
+						places += s.distance(s.home(s.hashOf(ref)), at) + 1
 					}
 				}
 			}

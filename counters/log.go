@@ -1,24 +1,25 @@
 package counters
 
 import (
+	"slices"
 	"time"
 	"unsafe"
 )
 
-// The sliding log: each request that this table admitted, with its time, and what others admitted by sub-window.
+// A sliding log holds each request that this table admitted, with its time, and what others admitted by sub-window. For
+// a window W,
 //
-//	view(t) = sum of the own costs of (t-W, t]  +  sum of the others' counts of the sub-windows that begin in (t-W, t]
+//	view(t) = sum of own costs in (t-W, t] + sum of others' counts in the sub-windows that begin in (t-W, t]
 //
-// A sub-window of others leaves as a whole when its beginning does: a log may believe too little of them by what came
-// later in it, and never too much.
+// A sub-window of others leaves completely when its start does, so a log may count too little of others, never too much.
 
-// requestLog is the state of a log.
+// requestLog is the state of a sliding log: a list of entries.
 type requestLog struct {
-	oldest, newest uint32 // its entries
-	sum            uint64 // of their costs
+	oldest, newest uint32
+	sum            uint64 // of the entries' costs
 }
 
-// entry is one request in a log, or several of the same nanosecond.
+// entry is a request, or several of the same nanosecond.
 type entry struct {
 	next uint32
 	cost uint32
@@ -34,11 +35,10 @@ func (c *cell) requestLog() *requestLog {
 	return (*requestLog)(unsafe.Add(unsafe.Pointer(c), headWords*wordBytes))
 }
 
-// others is the ring of what others counted.
+// others is the ring of others' counts.
 func (c *cell) others(sh *shape) []uint64 { return c.words(headWords+logWords, sh.size()) }
 
-// forget drops the entries that have left the window. They do not come back where the clock goes back: a log does not
-// run backwards.
+// forget drops the entries that have left the window. They do not come back if the clock steps back.
 func (s *shard) forget(c *cell, sh *shape, at instant) {
 	j := c.requestLog()
 	begin := c.index*sh.sub + at.off - int64(sh.n)*sh.sub
@@ -47,34 +47,29 @@ func (s *shard) forget(c *cell, sh *shape, at instant) {
 		if e.time > begin {
 			return
 		}
-		next := e.next
 		j.sum -= uint64(e.cost)
-		s.memory.free(j.oldest)
-		j.oldest = next
+		s.pop(&j.oldest)
 	}
 	j.newest = 0
 }
 
 // dropLog frees all entries.
 func (s *shard) dropLog(c *cell) {
-	for ref := c.requestLog().oldest; ref != 0; {
-		next := s.memory.entry(ref).next
-		s.memory.free(ref)
-		ref = next
+	for j := c.requestLog(); j.oldest != 0; {
+		s.pop(&j.oldest)
 	}
 }
 
-// logView is the count of the window that ends at the instant, the entries that left it being forgotten.
+// logView is the count of the window, once forget has dropped what left it.
 func (c *cell) logView(sh *shape) uint64 {
 	sum := c.requestLog().sum
-	others := c.others(sh)
-	for _, count := range others[1:] {
+	for _, count := range c.others(sh)[1:] {
 		sum += count
 	}
 	return sum
 }
 
-// takeLog decides as a log does.
+// takeLog decides on a request under a sliding log.
 func (t *Table) takeLog(s *shard, l *Limit, c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
 	s.forget(c, &l.shape, at)
 	seen := c.logView(&l.shape) + before
@@ -95,8 +90,7 @@ func (t *Table) takeLog(s *shard, l *Limit, c *cell, cost, before uint64, at ins
 	}
 }
 
-// log enters an admitted cost. A log does not run backwards: where the clock did, the cost counts as of the newest
-// entry.
+// log appends an admitted cost. If the clock stepped back, the cost counts as of the newest entry.
 func (t *Table) log(s *shard, l *Limit, c *cell, cost uint64, at instant) {
 	j := c.requestLog()
 	now := c.index*l.sub + at.off
@@ -108,7 +102,7 @@ func (t *Table) log(s *shard, l *Limit, c *cell, cost uint64, at instant) {
 		}
 	}
 	ref := t.alloc(s, entryWords, c, now)
-	if ref == 0 { // not even others' cells can make room: it counts as those of others do
+	if ref == 0 { // no room even after eviction: count it by sub-window
 		c.others(&l.shape)[l.n] += cost
 		return
 	}
@@ -122,24 +116,24 @@ func (t *Table) log(s *shard, l *Limit, c *cell, cost uint64, at instant) {
 	j.sum += cost
 }
 
-// logFalls is the least wait until the view is at most `most`, and was more, if nothing is added: it walks what leaves
-// in the order in which it does.
-func (s *shard) logFalls(l *Limit, c *cell, largest uint64, at instant) time.Duration {
+// logFalls is the shortest wait until a view above limit falls to it, if nothing is added. It goes through entries and
+// sub-windows in the order in which they leave.
+func (s *shard) logFalls(l *Limit, c *cell, limit uint64, at instant) time.Duration {
 	j, others := c.requestLog(), c.others(&l.shape)
 	view, window := c.logView(&l.shape), int64(l.n)*l.sub
 	start := c.index * l.sub
 	ahead := s.ahead(c)
-	if ahead == 0 && isZero(others) { // as where nobody else counts: an entry is what is waited for
+	if ahead == 0 && slices.Max(others) == 0 { // nobody else counts: only entries leave
 		ref := j.newest
-		if largest > 0 {
-			for ref = j.oldest; view-uint64(s.memory.entry(ref).cost) > largest; ref = s.memory.entry(ref).next {
+		if limit > 0 {
+			for ref = j.oldest; view-uint64(s.memory.entry(ref).cost) > limit; ref = s.memory.entry(ref).next {
 				view -= uint64(s.memory.entry(ref).cost)
 			}
 		}
 		return time.Duration(s.memory.entry(ref).time + window - start - at.off + at.back)
 	}
 	for ref, i := j.oldest, 1; ; {
-		when := start + int64(i)*l.sub // when the place i leaves
+		when := start + int64(i)*l.sub // the time at which the place i leaves
 		if ref != 0 {
 			when = min(when, s.memory.entry(ref).time+window)
 		}
@@ -154,11 +148,11 @@ func (s *shard) logFalls(l *Limit, c *cell, largest uint64, at instant) time.Dur
 				view -= ahead
 			}
 			if i == 1 {
-				view += ahead // time has come to them
+				view += ahead // the sub-window ahead begins
 			}
 			i++
 		}
-		if view <= largest {
+		if view <= limit {
 			return time.Duration(when - start - at.off + at.back)
 		}
 	}

@@ -5,29 +5,29 @@ import (
 	"unsafe"
 )
 
-// memory is a shard's part of a table's budget. It holds no pointers but those to its extents, so that the garbage
-// collector does not care how many keys there are.
+// memory is a shard's part of a table's budget. Its only pointers are those to its extents, so that the cost of garbage
+// collection does not depend on the number of keys.
 //
-// It consists of pages of 4 KiB, each cut into blocks of one size: cells of one length, or the two words of a remote
-// slot or of a log's entry. A page whose last block is freed can be cut anew. Pages lie in extents, which are taken
-// from the table's arena as they are needed.
+// It consists of pages of 4 KiB. A page holds blocks of one size: cells of one length, or slots, log entries and the
+// like. A page without used blocks may be divided anew. Pages lie in extents, which come from the table's arena when
+// they are first needed.
 //
-// A block is named by its ref: page number and word in the page. Page 0 is never used, so that 0 names no block.
+// A ref names a block by its page number and its first word in the page. Page 0 is never used: ref 0 is no block.
 type memory struct {
 	arena   *arena
 	extents []*[extentWords]uint64
 	pages   []page
-	open    [maxBlock + 1]uint32 // by block size: the first page that has a free block
-	spare   uint32               // the first page that belongs to no size
-	fresh   uint32               // pages from this one on were never used
-	used    int                  // words in blocks that are in use
+	open    [maxBlock + 1]uint32 // by block size: the first page with a free block
+	spare   uint32               // the first page without used blocks
+	fresh   uint32               // the first page that was never used
+	used    int                  // words in used blocks
 }
 
 type page struct {
 	next, prev uint32 // in the list of open pages of its size, or of spare ones
 	size       uint16 // words of a block
-	live       uint16 // blocks in use
-	free       uint16 // the first free block: its word in the page, and 1; each holds the next in its first word
+	live       uint16 // used blocks
+	free       uint16 // the first free block: its word in the page plus 1. Its first word holds the next one's
 }
 
 const (
@@ -36,7 +36,7 @@ const (
 	extentBits  = pageBits + 4
 	extentWords = 1 << extentBits
 	wordBytes   = 8
-	// The largest block is the cell of a log of 60 sub-windows, which has two rings.
+	// The largest block is the cell of a sliding log with 60 sub-windows: it has two rings.
 	maxBlock = headWords + logWords + 2*(MaxSubWindows+1)
 )
 
@@ -49,10 +49,10 @@ func newMemory(a *arena, bytes int) memory {
 	}
 }
 
-// bitsOfRefs is how many bits a ref of the memory has at most.
+// bitsOfRefs is the number of bits in the largest ref.
 func (m *memory) bitsOfRefs() uint { return uint(bits.Len(uint(len(m.pages)*pageWords - 1))) }
 
-// at is the word that a ref names. The one way from refs to memory: everything that lies in a block is reached by it.
+// at returns the first word of a block. All access to blocks goes through it.
 func (m *memory) at(ref uint32) unsafe.Pointer {
 	return unsafe.Pointer(&m.extents[ref>>extentBits][ref&(extentWords-1)])
 }
@@ -70,7 +70,7 @@ func (m *memory) has(size int) bool {
 	return m.open[size] != 0 || m.spare != 0 || int(m.fresh) < len(m.pages)
 }
 
-// alloc returns a block of so many words, all zero; 0 if there is none.
+// alloc returns a block of so many words, all zero; 0 if there is no room.
 func (m *memory) alloc(size int) uint32 {
 	p := m.open[size]
 	if p == 0 {
@@ -82,7 +82,7 @@ func (m *memory) alloc(size int) uint32 {
 	ref := p<<pageBits | uint32(pg.free-1)
 	block := m.block(ref, size)
 	pg.free = uint16(block[0])
-	block[0] = 0 // all other words were cleared when it was freed
+	block[0] = 0 // free cleared the other words
 	pg.live++
 	m.used += size
 	if pg.free == 0 {
@@ -91,7 +91,7 @@ func (m *memory) alloc(size int) uint32 {
 	return ref
 }
 
-// free gives a block back.
+// free returns a block.
 func (m *memory) free(ref uint32) {
 	p := ref >> pageBits
 	pg := &m.pages[p]
@@ -111,7 +111,7 @@ func (m *memory) free(ref uint32) {
 	}
 }
 
-// carve makes a page of blocks of the size: a spare one, or one that was never used.
+// carve divides a spare or fresh page into blocks of the size.
 func (m *memory) carve(size int) uint32 {
 	p := m.spare
 	switch {
@@ -120,7 +120,9 @@ func (m *memory) carve(size int) uint32 {
 	case int(m.fresh) < len(m.pages):
 		p = m.fresh
 		m.fresh++
-		m.extend(p)
+		if e := p << pageBits >> extentBits; m.extents[e] == nil {
+			m.extents[e] = (*[extentWords]uint64)(m.arena.take(extentWords))
+		}
 	default:
 		return 0
 	}
@@ -136,11 +138,11 @@ func (m *memory) carve(size int) uint32 {
 	return p
 }
 
-// extend takes the extent of a page, if it is the first one in it.
-func (m *memory) extend(p uint32) {
-	if e := p << pageBits >> extentBits; m.extents[e] == nil {
-		m.extents[e] = (*[extentWords]uint64)(m.arena.take(extentWords))
-	}
+// pop frees the first block of a list. A block of a list holds the ref of the next one in its first 32 bits.
+func (m *memory) pop(head *uint32) {
+	ref := *head
+	*head = *(*uint32)(m.at(ref))
+	m.free(ref)
 }
 
 func (m *memory) link(p uint32, head *uint32) {

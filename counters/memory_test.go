@@ -1,6 +1,7 @@
 package counters
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 )
@@ -107,7 +108,7 @@ func (a *audit) freeBlocks(p uint32) {
 		}
 		a.freed[ref] = true
 		block := a.block(ref, int(pg.size))
-		if !isZero(block[1:]) {
+		if slices.Max(block[1:]) != 0 {
 			a.fail("page %d: the free block %d is not cleared: %x", p, free-1, block)
 		}
 		free = uint16(block[0])
@@ -145,12 +146,12 @@ func (a *audit) cells() map[uint32]bool {
 		ref := a.ref(e)
 		c := a.cell(ref)
 		m := a.table.meters.states[c.meter]
-		a.hold(ref, m.words, "a cell of "+m.Rule)
+		a.hold(ref, m.words, "a cell of "+m.meter.Rule)
 		if found := a.find(m.id, c.key, a.hashOf(ref)); found != ref {
-			a.fail("key %d of %s is in place %d of the index at %d, and is found at %d", c.key, m.Rule, i, ref, found)
+			a.fail("key %d of %s is in place %d of the index at %d, and is found at %d", c.key, m.meter.Rule, i, ref, found)
 		}
 		if c.has(pinned) {
-			a.fail("key %d of %s is still kept from eviction", c.key, m.Rule)
+			a.fail("key %d of %s is still kept from eviction", c.key, m.meter.Rule)
 		}
 		if c.has(dirty) {
 			listed[ref] = true
@@ -172,13 +173,13 @@ func (a *audit) watch(c *cell, m *meterState) {
 	if c.hotKey == 0 {
 		return
 	}
-	a.hold(c.hotKey, hotKeyWords, "a watch of "+m.Rule)
+	a.hold(c.hotKey, hotKeyWords, "a watch of "+m.meter.Rule)
 	w := a.memory.hotKey(c.hotKey)
 	for ref := w.peerRates; ref != 0; ref = a.memory.peerRate(ref).next {
-		a.hold(ref, peerRateWords, "a voice of "+m.Rule)
+		a.hold(ref, peerRateWords, "a voice of "+m.meter.Rule)
 	}
 	if w.estimate != 0 {
-		a.hold(w.estimate, estimateWords, "a estimate of "+m.Rule)
+		a.hold(w.estimate, estimateWords, "a estimate of "+m.meter.Rule)
 	}
 }
 
@@ -190,22 +191,22 @@ func (a *audit) counts(c *cell, m *meterState) {
 		sum += n
 	}
 	if sum != c.inner {
-		a.fail("key %d of %s: the ring %v adds up to %d, the cell says %d", c.key, m.Rule, ring, sum, c.inner)
+		a.fail("key %d of %s: the ring %v adds up to %d, the cell says %d", c.key, m.meter.Rule, ring, sum, c.inner)
 	}
 	own, last := append([]uint64(nil), ring...), uint64(0)
 	for ref := c.slots; ref != 0; ref = a.remote(ref).next {
-		a.hold(ref, remoteWords, "a slot of "+m.Rule)
+		a.hold(ref, remoteWords, "a slot of "+m.meter.Rule)
 		r := a.remote(ref)
 		age := r.age(c)
 		if age < last || age > uint64(m.n+1) {
-			a.fail("key %d of %s: a slot %d sub-windows old comes after one of %d, of %d", c.key, m.Rule, age, last,
+			a.fail("key %d of %s: a slot %d sub-windows old comes after one of %d, of %d", c.key, m.meter.Rule, age, last,
 				m.n)
 		}
 		if last = age; age == 0 {
 			continue // ahead of the cell's time: in no ring yet
 		}
 		if i := len(own) - int(age); own[i] < r.count() {
-			a.fail("key %d of %s: %v in place %d of the ring %v, where slots count %d more", c.key, m.Rule, ring[i], i,
+			a.fail("key %d of %s: %v in place %d of the ring %v, where slots count %d more", c.key, m.meter.Rule, ring[i], i,
 				ring, r.count()-own[i])
 		} else {
 			own[i] -= r.count()
@@ -218,15 +219,15 @@ func (a *audit) journal(c *cell, m *meterState) {
 	j := c.requestLog()
 	sum, newest, time := uint64(0), uint32(0), int64(0)
 	for ref := j.oldest; ref != 0; ref = a.memory.entry(ref).next {
-		a.hold(ref, entryWords, "an entry of "+m.Rule)
+		a.hold(ref, entryWords, "an entry of "+m.meter.Rule)
 		e := a.memory.entry(ref)
 		if e.time < time {
-			a.fail("key %d of %s: an entry %d ns before the one that it follows", c.key, m.Rule, time-e.time)
+			a.fail("key %d of %s: an entry %d ns before the one that it follows", c.key, m.meter.Rule, time-e.time)
 		}
 		sum, newest, time = sum+uint64(e.cost), ref, e.time
 	}
 	if sum != j.sum || newest != j.newest {
-		a.fail("key %d of %s: the log adds up to %d and ends at %d, it says %d and %d", c.key, m.Rule, sum, newest,
+		a.fail("key %d of %s: the log adds up to %d and ends at %d, it says %d and %d", c.key, m.meter.Rule, sum, newest,
 			j.sum, j.newest)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What a meter may ask for.
+// Bounds of a meter.
 const (
 	MaxSubWindows = 60
 	MaxRuleName   = 512
@@ -17,20 +17,20 @@ const (
 	minSubWindow  = time.Millisecond
 )
 
-// DefaultSubWindows is how many sub-windows a sliding window has unless its rule says otherwise.
+// DefaultSubWindows is the number of sub-windows in a sliding window whose rule sets none.
 const DefaultSubWindows = 10
 
-// Meter gives a count its meaning. Two nodes whose meters are equal count the same thing.
-// It is comparable; the zero value is invalid.
+// Meter gives a count its meaning: nodes with equal meters count the same thing. It is comparable. The zero value is
+// invalid.
 type Meter struct {
 	Rule      string // the rule's full name, unique among all rules
 	Algorithm Algorithm
-	Window    time.Duration // a multiple of Sub; of a bucket, the interval in which its refill comes
-	Sub       time.Duration // length of a sub-window, in which counts are sent to others
+	Window    time.Duration // a multiple of Sub; for a bucket, the time in which it gets its refill
+	Sub       time.Duration // length of a sub-window; peers learn counts by sub-window
 }
 
-// NewMeter returns a meter with as many sub-windows as is usual: DefaultSubWindows where the window slides (fewer where
-// it is too short for so many), one otherwise.
+// NewMeter returns a meter with the default number of sub-windows: DefaultSubWindows for a sliding window or log, fewer
+// if the window is too short or cannot be divided evenly, and one for other algorithms.
 func NewMeter(rule string, a Algorithm, window time.Duration) Meter {
 	n := time.Duration(1)
 	if a == SlidingWindow || a == SlidingLog {
@@ -41,7 +41,7 @@ func NewMeter(rule string, a Algorithm, window time.Duration) Meter {
 	return Meter{Rule: rule, Algorithm: a, Window: window, Sub: window / n}
 }
 
-// Validate says what is wrong with the meter. A peer's meter is as untrusted as a file's.
+// Validate returns what is wrong with the meter, which may come from a file or a peer.
 func (m Meter) Validate() error {
 	switch {
 	case m.Rule == "":
@@ -65,24 +65,22 @@ func (m Meter) Validate() error {
 	return nil
 }
 
-// AdHoc reports whether the meter is of no rule, but of a limit that requests brought along. Its name begins with a
-// percent sign that no two hexadecimal digits follow: no full name of a rule does.
+// AdHoc reports whether the meter belongs to an ad-hoc limit, one that requests bring along, rather than to a rule. Its
+// name begins with a percent sign that two hexadecimal digits do not follow: no full name of a rule does.
 func (m *Meter) AdHoc() bool {
 	hex := func(c byte) bool { return '0' <= c && c <= '9' || 'A' <= c && c <= 'F' }
 	return len(m.Rule) > 2 && m.Rule[0] == '%' && !(hex(m.Rule[1]) && hex(m.Rule[2]))
 }
 
-// SubWindows is the number of whole sub-windows in the window. A cell keeps one more: the oldest, which overlaps
-// partly. A sliding window of one is the classic counter of two buckets.
+// SubWindows returns the number of sub-windows in the window. A cell keeps one more: the one that is leaving the
+// window. A sliding window of one sub-window is the classic counter of two buckets.
 func (m Meter) SubWindows() int { return int(m.Window / m.Sub) }
 
-// Index is the number of the sub-window that holds the time now. Every node derives it from wall time, so that all
-// agree.
+// Index returns the number of the sub-window that holds the time now. It follows from wall time, so all nodes agree.
 func (m Meter) Index(now int64) int64 { return now / int64(m.Sub) }
 
-// id folds the meter into the 64 bits under which cells are found. Peers send meters, so it is a hash for which none of
-// them can find a meter that takes another's place. Its lowest bit is 0, but of the meter of lifts, whose id is that of
-// its bans and liftBit.
+// id hashes the meter to the 64 bits under which its cells are found. Peers send meters, so the hash is one for which
+// they cannot find a second meter with the same id. Bans and lifts of the same window differ in liftBit alone.
 func (m Meter) id() uint64 {
 	var buf [MaxRuleName + 64]byte // on the stack: Merge comes here for every group of slots
 	b := append(buf[:0], m.Rule...)
@@ -97,30 +95,41 @@ func (m Meter) id() uint64 {
 	return binary.LittleEndian.Uint64(h[:])&^liftBit | bit
 }
 
-// shape is what a meter means for its cells' arithmetic and layout.
+// spec is a meter with all that follows from it.
+type spec struct {
+	meter Meter
+	id    uint64
+	scope Scope
+	shape
+}
+
+// shape is the arithmetic and the layout of a meter's cells.
 type shape struct {
 	algorithm Algorithm
-	sub       int64 // length of a sub-window, ns
-	n         int   // whole sub-windows in a window
-	ring      int   // where in a cell its ring begins, in words
+	sub       int64 // length of a sub-window in nanoseconds
+	n         int   // sub-windows in a window
+	ring      int   // first word of the ring in a cell
 	words     int   // of a cell
-	fraction  uint  // binary digits after the point of a bucket's times, see bucket.go
+	fraction  uint  // binary digits of a bucket's times after the point, see bucket.go
 }
 
-func (m *Meter) shape() shape {
-	s := shape{algorithm: m.Algorithm, sub: int64(m.Sub), n: m.SubWindows(), ring: headWords}
+func newSpec(m Meter) spec {
+	y := spec{meter: m, id: m.id(),
+		shape: shape{algorithm: m.Algorithm, sub: int64(m.Sub), n: m.SubWindows(), ring: headWords}}
+	y.scope, _ = m.Home()
 	switch {
 	case m.Algorithm.bucket():
-		s.ring += bucketWords
-		s.fraction = fractionOf(m.Window)
+		y.ring += bucketWords
+		y.fraction = fractionOf(m.Window)
 	case m.Algorithm == SlidingLog:
-		s.ring += logWords + s.size()
+		y.ring += logWords + y.size()
 	case !m.Algorithm.Counts():
-		s.ring += banWords
+		y.ring += banWords
 	}
-	s.words = s.ring + s.size()
-	return s
+	y.words = y.ring + y.size()
+	return y
 }
 
-// size is the number of places in a ring: the window's sub-windows, and one before them that overlaps partly.
+// size is the number of places in a ring: the sub-windows of the window, and the one before them, of which a part is
+// still in the window.
 func (s *shape) size() int { return s.n + 1 }

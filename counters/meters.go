@@ -5,35 +5,50 @@ import (
 	"time"
 )
 
-// meterState is a meter as a table keeps it.
+// MaxMeters is the number of meters, 8191, that a table can count at a time. A meter takes a number while its limit is in
+// force ([Table.Know]) and while it has cells: the number of a removed rule is free when its last count has left the
+// window. A limit has one meter; its bans and their lifts take one more each while there are any. A limit for whose
+// meter no number is left denies every request, as no key is admitted untracked.
+//
+// Three quarters of the numbers are for all meters. Ad-hoc limits may take numbers up to seven eighths, limits of rules
+// all of them: so there are numbers for new rules whatever peers send and requests bring along.
+const MaxMeters = 1<<13 - 1
+
+// localMeters are the numbers that meters of peers do not get, and ruleMeters those that ad-hoc limits do not get.
+const (
+	localMeters = MaxMeters / 4
+	ruleMeters  = MaxMeters / 8
+)
+
+// retireAfter is how long an ad-hoc meter is unknown before its counts go. A limit that is still used becomes known
+// again sooner.
+const retireAfter = int64(time.Second)
+
+// meterState is what a table keeps of a meter.
 type meterState struct {
-	Meter
-	shape
-	id       uint64
-	scope    Scope
+	spec
 	number   uint16
 	holders  *atomic.Int32
-	limit    atomic.Pointer[Limit] // the limit that last decided; merges debit a bucket by it
-	maxCount atomic.Uint64         // that a slot is believed to count; 0: anything
-	offered  atomic.Uint64         // the most that a cell which went had been asked for since the last drain
+	limit    atomic.Pointer[Limit] // the limit that decided last; merges use it to debit a bucket
+	maxCount atomic.Uint64         // maximum of a plausible slot; 0: none
+	offered  atomic.Uint64         // maximum, over cells removed since the last drain, of the cost asked for
 	used     atomic.Uint64         // see Demand; 0: not more than Limit.Far
 
 	forgotten     atomic.Uint64 // see Forgotten
-	implausibleAt atomic.Int64  // when an implausible slot of the meter came last; 0: none did
-
-	demand float64 // see Demand; guarded by Table.drain
-	rise   uint64  // likewise
+	implausibleAt atomic.Int64  // time of the last implausible slot; 0: none came
 
 	adHoc   bool
-	charged atomic.Bool // here, not only by peers
-	known   bool        // it is of a limit in force; guarded by Table.drain
-	// retired is since when an ad-hoc meter that was charged here is not known; 0: it is. Guarded by Table.drain.
-	retired int64
+	charged atomic.Bool // by this table, not only by peers
+
+	// Guarded by Table.drain:
+	demand  float64 // see Demand
+	rise    uint64  // see Demand
+	known   bool    // the meter of a limit in force
+	retired int64   // since when a charged ad-hoc meter is not known; 0: it is known
 }
 
-// retire brings up to date since when the meter's counts are of no use here. Those of an ad-hoc limit that the node
-// has given up would keep their meter for as long as they count, a year perhaps, and there are only so many numbers
-// for meters.
+// retire updates since when an ad-hoc meter is retired. The node has given up its limit: without retirement its counts
+// would keep the meter's number until they leave the window, which may take a year.
 func (m *meterState) retire(now int64) {
 	switch {
 	case !m.adHoc:
@@ -44,28 +59,12 @@ func (m *meterState) retire(now int64) {
 	}
 }
 
-// retireAfter is how long a meter is given up before its counts go: a limit that is charged again is known again
-// before.
-const retireAfter = int64(time.Second)
-
-// forgets reports whether a cell of the meter is to go: the meter was given up, and nothing has come to the cell
-// since.
+// forgets reports whether the meter is retired and the cell was not used since.
 func (m *meterState) forgets(c *cell, now int64) bool {
 	return m.retired != 0 && now-m.retired > retireAfter && int32(c.used-usedAt(m.retired)) <= 0
 }
 
-// MaxMeters is how many meters a table counts at a time: those of its limits, and those of which cells are left. Those
-// of peers take up three quarters of them at most. Requests that meet one more are denied.
-const MaxMeters = 1<<13 - 1
-
-// The last numbers are not for everybody, so that there are always some for new rules: peers' meters get none of the
-// last localMeters, and those of limits that requests bring along none of the last ruleMeters.
-const (
-	localMeters = MaxMeters / 4
-	ruleMeters  = MaxMeters / 8
-)
-
-// meterTable holds the meters that a table's cells count.
+// meterTable numbers the meters of a table's cells.
 type meterTable struct {
 	registry
 	states []*meterState // by number
@@ -75,10 +74,11 @@ func newMeterTable() meterTable {
 	return meterTable{registry: newRegistry(MaxMeters), states: make([]*meterState, MaxMeters+1)}
 }
 
-// acquire returns the state of a meter for one more cell, nil if no number is left for meters of its kind.
-func (ms *meterTable) acquire(id uint64, m *Meter, local bool) *meterState {
+// acquire returns the state of a meter for one more holder, nil if there is no number for the meter. local: for this
+// table's own limits, not for what a peer sent.
+func (ms *meterTable) acquire(y *spec, local bool) *meterState {
 	ms.RLock()
-	if k := ms.numbers[id]; k != 0 {
+	if k := ms.numbers[y.id]; k != 0 {
 		ms.holders[k].Add(1)
 		ms.RUnlock()
 		return ms.states[k]
@@ -86,47 +86,37 @@ func (ms *meterTable) acquire(id uint64, m *Meter, local bool) *meterState {
 	ms.RUnlock()
 	ms.Lock()
 	defer ms.Unlock()
-	spare := localMeters
+	spare := 0
 	switch {
-	case local && m.AdHoc():
+	case !local:
+		spare = localMeters
+	case y.meter.AdHoc():
 		spare = ruleMeters
-	case local:
-		spare = 0
 	}
-	before := ms.numbers[id]
-	k := ms.register(id, spare)
+	k := ms.register(y.id, spare)
 	if k == 0 {
 		return nil
 	}
-	if before == 0 {
-		s, _ := m.Home()
-		ms.states[k] = &meterState{Meter: *m, shape: m.shape(), id: id, scope: s, number: k, holders: &ms.holders[k],
-			adHoc: m.AdHoc()}
+	if m := ms.states[k]; m == nil || m.id != y.id {
+		ms.states[k] = &meterState{spec: *y, number: k, holders: &ms.holders[k], adHoc: y.meter.AdHoc()}
 	}
 	ms.holders[k].Add(1)
 	return ms.states[k]
 }
 
-// release takes a cell of the meter off.
+// release gives up one holder of the meter.
 func (m *meterState) release() { m.holders.Add(-1) }
 
-// all appends the meters that the table knows to dst.
+// all appends the states of all meters to dst.
 func (ms *meterTable) all(dst []*meterState) []*meterState {
 	ms.RLock()
 	defer ms.RUnlock()
 	return append(dst, ms.states[1:1+ms.given]...)
 }
 
-// noteUsed notes what was used of the limit when something was admitted.
-func (m *meterState) noteUsed(used uint64) {
-	for largest := m.used.Load(); used > largest && !m.used.CompareAndSwap(largest, used); {
-		largest = m.used.Load()
-	}
-}
-
-// noteForgotten notes what was counted of a key when it was evicted.
-func (m *meterState) noteForgotten(count uint64) {
-	for largest := m.forgotten.Load(); count > largest && !m.forgotten.CompareAndSwap(largest, count); {
-		largest = m.forgotten.Load()
+// raise stores n if it is larger than the value.
+func raise(value *atomic.Uint64, n uint64) {
+	for old := value.Load(); n > old && !value.CompareAndSwap(old, n); {
+		old = value.Load()
 	}
 }

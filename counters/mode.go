@@ -2,19 +2,19 @@ package counters
 
 import "strconv"
 
-// Mode says what the denial of one layer means for its request.
+// Mode is what the denial of one layer means for its request.
 type Mode uint8
 
 const (
-	// Enforce: it denies the request.
+	// Enforce: the denial denies the request.
 	Enforce Mode = iota
-	// Soft is Enforce with a margin: a request that is over what its rule promises, but within the margin, is waived.
+	// Soft is Enforce for a limit with a margin: a request over the rule's limit but within the margin is waived.
 	Soft
-	// Shadow: it denies nothing, it only tells what it would have denied.
+	// Shadow: the denial is only recorded.
 	Shadow
-	// Quota: it denies together with the others of its kind, when none of those that the request meets has room.
+	// Quota: the request is denied if all of its quotas deny.
 	Quota
-	// Elastic is Enforce with a loan: a request that it has no room for passes where its lender has (elastic.go).
+	// Elastic is Enforce with a loan: a request over the limit passes if the layer's lender has room (elastic.go).
 	Elastic
 )
 
@@ -30,42 +30,41 @@ func (m Mode) String() string {
 
 // admit reports whether a request passes, given the decisions of its layers.
 func admit(charges []Charge, decisions []Decision) bool {
-	quotas, full := 0, 0
 	for i := range charges {
-		switch denied := !decisions[i].Allowed; charges[i].Mode {
+		switch charges[i].Mode {
 		case Enforce, Soft, Elastic:
-			if denied {
+			if !decisions[i].Allowed {
 				return false
-			}
-		case Quota:
-			if charges[i].Limit == nil {
-				continue
-			}
-			quotas++
-			if denied {
-				full++
 			}
 		}
 	}
-	return quotas == 0 || full < quotas
+	return !quotasFull(charges, decisions)
 }
 
-// charged reports whether a layer that said d is charged by a request that passes, or does not.
+// quotasFull reports whether the request has quotas and all of them deny.
+func quotasFull(charges []Charge, decisions []Decision) (full bool) {
+	for i := range charges {
+		if charges[i].Mode == Quota && charges[i].Limit != nil {
+			if decisions[i].Allowed {
+				return false
+			}
+			full = true
+		}
+	}
+	return full
+}
+
+// charged reports whether a layer with the decision d is charged by a request that passes or not.
 func (ch *Charge) charged(d *Decision, passes bool) bool {
 	if d.Waived {
-		return (passes || ch.Overdraw) && ch.Mode != Elastic // a full lender is charged, a loan is not
+		return (passes || ch.Overdraw) && ch.Mode != Elastic // a full lender is charged, a borrower is not
 	}
 	return ch.Limit != nil && d.Allowed && (passes || ch.Each || ch.Overdraw)
 }
 
-// waive turns the denials that do not count into what they are: permissions that were near to be none.
-func waive(charges []Charge, decisions []Decision) {
-	full := true // all quotas, if there are any
-	for i := range charges {
-		if ch := &charges[i]; ch.Mode == Quota && ch.Limit != nil && decisions[i].Allowed {
-			full = false
-		}
-	}
+// applyModes sets the mode of each decision, and waives the denials that do not count.
+func applyModes(charges []Charge, decisions []Decision) {
+	full := quotasFull(charges, decisions)
 	for i := range charges {
 		ch, d := &charges[i], &decisions[i]
 		if ch.Limit == nil {
@@ -76,7 +75,10 @@ func waive(charges []Charge, decisions []Decision) {
 			d.Delay = 0
 		}
 		if !d.Allowed && (ch.Mode == Shadow || ch.Mode == Quota && !full) {
-			d.Allowed, d.Waived, d.RetryAfter = true, true, 0
+			d.waive()
 		}
 	}
 }
+
+// waive lets pass what the limit denied.
+func (d *Decision) waive() { d.Allowed, d.Waived, d.RetryAfter = true, true, 0 }

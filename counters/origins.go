@@ -6,139 +6,123 @@ import (
 	"sync/atomic"
 )
 
-// Slots refer to origins by numbers, of which there are maxOrigins. A peer can name any number of origins in its
-// snapshots, so numbers are given by standing:
+// Slots name origins by number. A peer can name any number of origins in its snapshots, so who gets a number depends on
+// membership (SetMember):
 //
-//	members       nodes that are in the membership (SetMember): any number
-//	others        boots that are over, and what may be made up: all but the last quarter of the numbers, and
-//	              at most a quarter for each member that names them; those who are no members, and speak for
-//	              themselves or for others, share one such quarter
+//	members   may take any number
+//	others    ended boots, and origins that a peer made up. They may take all but the last quarter of the numbers, and
+//	          at most a quarter for each member that names them. All senders that are no members share one such quarter
 //
-// Boots that are over keep their numbers as long as their slots count. Where windows are long and boots many, numbers
-// run short: then those of origins that are no members are retired, the one of which nothing came for longest first,
-// and what they counted is forgotten (Stats.OriginsRetired, Forgotten). A retired origin that comes back as a member,
-// or is named again once numbers abound, is learned anew: merges by max lose nothing.
+// An ended boot keeps its number while its slots count. With long windows and many boots the numbers run short. Then
+// the table retires origins that are no members, least recently used first, and forgets what they counted
+// (Stats.OriginsRetired, Forgotten). A retired origin may come back: merges by max lose nothing.
 const (
-	// maxOrigins is how many origins a table knows at a time: boots of nodes of which slots still count.
+	// maxOrigins is the number of origins that a table knows at a time: boots of nodes with slots that still count.
 	maxOrigins = 1<<13 - 1
-	// reservedOrigins are for members alone, and maxNamed for what one member names.
+	// reservedOrigins are the numbers for members alone, and maxNamed those that one member may name.
 	reservedOrigins = maxOrigins / 4
 	maxNamed        = maxOrigins / 4
-	// recountAfter is how long a refusal stands before numbers in use are counted again, in nanoseconds.
+	// recountAfter is the shortest time between two counts of the numbers in use, in nanoseconds.
 	recountAfter = 100e6
+	// Strangers' slots may take 1/strangerShare of a shard's memory: forged origins can report keys that this table is
+	// asked for.
+	strangerShare = 4
+	// strangers stands for all senders that are no members: they may take any name.
+	strangers = math.MaxUint64
 )
 
-// strangerShare is the part of a shard's memory, one fourth, that slots of origins take up which peers named and which
-// were no members then: forged origins can report keys that this table is asked for.
-const strangerShare = 4
-
-// hasSlotFor reports whether an origin may have one more slot in the shard, as far as its standing goes.
-func (s *shard) hasSlotFor(origin uint16) bool {
-	return !s.origins.stranger[origin].Load() || (s.strangers+1)*remoteWords <= len(s.pages)*pageWords/strangerShare
+// originState is what a table keeps of a numbered origin.
+type originState struct {
+	watermark atomic.Int64  // see Table.SetWatermark
+	usedAt    atomic.Uint32 // when one of its slots last came, see usedAt
+	retired   atomic.Bool   // its slots are to go
+	member    atomic.Bool
+	stranger  atomic.Bool // named by a peer while it was no member
+	namedBy   uint64      // the sender that named the origin first
 }
 
-// countSlot notes that it has one.
-func (s *shard) countSlot(origin uint16) {
-	if s.origins.stranger[origin].Load() {
-		s.strangers++
-	}
-}
-
-// freeSlot frees a slot.
-func (s *shard) freeSlot(ref uint32) {
-	origin := s.memory.remote(ref).origin()
-	if s.strangers > 0 && s.origins.stranger[origin].Load() {
-		s.strangers-- // or it has become a member since: the share is a little larger then
-	}
-	s.origins.holders[origin].Add(-1)
-	s.memory.free(ref)
-}
-
-// strangers is the sender that all share who are no members: they may take any name.
-const strangers = math.MaxUint64
-
-// originTable numbers the origins of slots. Its lock is the registry's.
+// originTable numbers the origins of slots. The lock of the registry guards it.
 type originTable struct {
 	registry
-	members  map[uint64]bool
-	namedBy  []uint64        // by number: the sender that named the origin first
-	usedAt   []atomic.Uint32 // by number: when a slot of it came last, see usedAt
-	retired  []atomic.Bool   // by number: its slots are to go
-	isMember []atomic.Bool   // by number
+	states  []originState // by number
+	members map[uint64]bool
 
-	stranger []atomic.Bool // by number: a peer named it when it was no member
+	left      int            // numbers that origins other than members may still take
+	named     map[uint64]int // by sender: used numbers that it named
+	countedAt int64          // when left and named were counted
 
-	left      int            // numbers that others than members may still take
-	named     map[uint64]int // by sender: numbers in use that it named
-	countedAt int64          // when the two were counted
-
-	sweeping  bool // some are retired: guarded by Table.drain, as the next
-	sweepLeft int  // so many shards are to be looked at for their slots
+	// Guarded by Table.drain:
+	sweeping  bool // some origins are retired
+	sweepLeft int  // shards that still have to be searched for their slots
 }
 
 func newOriginTable() originTable {
-	return originTable{
-		registry: newRegistry(maxOrigins), members: make(map[uint64]bool),
-		named: make(map[uint64]int), left: maxOrigins - reservedOrigins,
-		namedBy: make([]uint64, maxOrigins+1), usedAt: make([]atomic.Uint32, maxOrigins+1),
-		retired:  make([]atomic.Bool, maxOrigins+1),
-		isMember: make([]atomic.Bool, maxOrigins+1), stranger: make([]atomic.Bool, maxOrigins+1),
-	}
+	return originTable{registry: newRegistry(maxOrigins), states: make([]originState, maxOrigins+1),
+		members: make(map[uint64]bool), left: maxOrigins - reservedOrigins, named: make(map[uint64]int)}
 }
 
-// SetMember says whether the origin is in the membership now. Members always find room for their counts among the
-// origins.
+// hasSlotFor reports whether the shard may hold one more slot of an origin.
+func (s *shard) hasSlotFor(origin uint16) bool {
+	return !s.origins.states[origin].stranger.Load() ||
+		(s.strangers+1)*remoteWords <= len(s.pages)*pageWords/strangerShare
+}
+
+// SetMember sets whether the origin is a member of the cluster. Members always find room for their counts.
 func (t *Table) SetMember(o Origin, member bool) {
 	ot := &t.origins
 	ot.Lock()
 	defer ot.Unlock()
 	k := ot.numbers[uint64(o)]
-	ot.isMember[k].Store(member && k != 0)
+	ot.states[k].member.Store(member && k != 0)
 	if !member {
 		delete(ot.members, uint64(o))
 		return
 	}
 	ot.members[uint64(o)] = true
-	ot.retired[k].Store(false)
-	ot.stranger[k].Store(false)
+	ot.states[k].retired.Store(false)
+	ot.states[k].stranger.Store(false)
 }
 
-// number returns the number of an origin that a sender reports, 0 if it may have none. The caller holds the lock.
+// number returns the number of an origin that a sender reports, 0 if it gets none. The caller holds the lock.
 func (ot *originTable) number(o, sender Origin, now int64) uint16 {
 	id, by := uint64(o), uint64(sender)
 	if k := ot.numbers[id]; k != 0 {
 		return k
 	}
-	if ot.members[id] {
-		k := ot.register(id, 0)
-		ot.namedBy[k] = id
-		ot.isMember[k].Store(k != 0)
-		ot.stranger[k].Store(false)
-		return k
-	}
-	if by != 0 && !ot.members[by] {
+	member := ot.members[id]
+	switch {
+	case member:
+		by = id
+	case by != 0 && !ot.members[by]:
 		by = strangers
 	}
-	if ot.left <= 0 || ot.named[by] >= maxNamed {
-		if since := now - ot.countedAt; since >= 0 && since < recountAfter {
-			return 0
+	if !member && ot.exhausted(by) {
+		if since := now - ot.countedAt; since < 0 || since >= recountAfter {
+			ot.recount(now)
 		}
-		if ot.recount(now); ot.left <= 0 || ot.named[by] >= maxNamed {
+		if ot.exhausted(by) {
 			return 0
 		}
 	}
 	k := ot.register(id, 0)
-	if k != 0 {
-		ot.isMember[k].Store(false)
-		ot.stranger[k].Store(by != 0)
-		ot.namedBy[k] = by
+	if k == 0 {
+		return 0
+	}
+	state := &ot.states[k]
+	state.namedBy = by
+	state.member.Store(member)
+	state.stranger.Store(!member && by != 0)
+	if !member {
 		ot.named[by]++
 		ot.left--
 	}
 	return k
 }
 
-// recount counts which numbers are in use.
+// exhausted reports whether a sender may name no more origins.
+func (ot *originTable) exhausted(by uint64) bool { return ot.left <= 0 || ot.named[by] >= maxNamed }
+
+// recount counts the numbers in use.
 func (ot *originTable) recount(now int64) {
 	clear(ot.named)
 	ot.left, ot.countedAt = maxOrigins-reservedOrigins, now
@@ -146,14 +130,14 @@ func (ot *originTable) recount(now int64) {
 		if ot.holders[k].Load() > 0 {
 			ot.left--
 			if !ot.members[ot.ids[k]] {
-				ot.named[ot.namedBy[k]]++
+				ot.named[ot.states[k].namedBy]++
 			}
 		}
 	}
 }
 
-// retire marks origins that are no members where fewer than half of the reserved numbers are free, until all of them
-// would be.
+// retire marks origins that are no members as retired when fewer than half of the reserved numbers are free: so many
+// that as many numbers as are reserved become free.
 func (t *Table) retire() {
 	ot := &t.origins
 	ot.Lock()
@@ -174,17 +158,19 @@ func (t *Table) retire() {
 	if free >= reservedOrigins/2 || len(others) == 0 {
 		return
 	}
-	slices.SortFunc(others, func(a, b uint16) int { return int(int32(ot.usedAt[a].Load() - ot.usedAt[b].Load())) })
-	for _, k := range others[:min(len(others), reservedOrigins-free)] {
-		ot.retired[k].Store(true)
-		t.watermarks[k].Store(Gone)
+	slices.SortFunc(others, func(a, b uint16) int {
+		return int(int32(ot.states[a].usedAt.Load() - ot.states[b].usedAt.Load()))
+	})
+	others = others[:min(len(others), reservedOrigins-free)]
+	for _, k := range others {
+		ot.states[k].retired.Store(true)
+		ot.states[k].watermark.Store(Gone)
 	}
-	ot.sweeping, ot.sweepLeft = true, shards+1 // the one of now again, to its end
-	t.stats.retired.Add(uint64(min(len(others), reservedOrigins-free)))
+	ot.sweeping, ot.sweepLeft = true, shards+1 // the current shard comes again at the end
+	t.stats.retired.Add(uint64(len(others)))
 }
 
-// swept notes that the cells of one more shard have been looked at. After the last, numbers that nothing refers to any
-// more are given to others.
+// swept records that one more shard has been searched. After the last one, retired numbers without holders are free.
 func (t *Table) swept() {
 	ot := &t.origins
 	if ot.sweepLeft--; ot.sweepLeft > 0 {
@@ -193,21 +179,21 @@ func (t *Table) swept() {
 	ot.Lock()
 	defer ot.Unlock()
 	ot.sweeping = false
-	for k := range ot.retired {
-		if ot.retired[k].Swap(false) && ot.holders[k].Load() == 0 {
+	for k := range ot.states {
+		if ot.states[k].retired.Swap(false) && ot.holders[k].Load() == 0 {
 			delete(ot.numbers, ot.ids[k])
 			ot.ids[k] = 0
 		}
 	}
 }
 
-// dropRetired frees the slots of retired origins, and takes what they counted off. A bucket keeps what was debited.
+// dropRetired frees the slots of retired origins and subtracts their counts. A bucket keeps what it debited.
 func (t *Table) dropRetired(s *shard, c *cell, m *meterState) {
 	var lost uint64
 	ring := c.counts(&m.shape)
 	for link := &c.slots; *link != 0; {
 		r := s.remote(*link)
-		if !t.origins.retired[r.origin()].Load() {
+		if !t.origins.states[r.origin()].retired.Load() {
 			link = &r.next
 			continue
 		}
@@ -221,17 +207,15 @@ func (t *Table) dropRetired(s *shard, c *cell, m *meterState) {
 			}
 		}
 		lost += r.count()
-		next := r.next
-		s.freeSlot(*link)
-		*link = next
+		s.freeSlot(link)
 	}
 	if lost == 0 || !m.algorithm.Counts() {
 		return
 	}
 	if m.algorithm.bucket() {
-		c.raise(recreated) // what comes of them again was debited
+		c.raise(recreated) // the same slots may come again, and were debited
 		return
 	}
 	t.stats.forgotten.Add(lost)
-	m.noteForgotten(lost)
+	raise(&m.forgotten, lost)
 }

@@ -5,11 +5,11 @@ import (
 	"unsafe"
 )
 
-// partitionEstimate estimates what unreachable peers admitted of a key: of what they were last asked for, the same part
-// that this table admits. So each side of a partition gets the part of the limit that it is asked for. The estimate is
-// kept by tenths of the time for which an admission counts, and holds back offenders only.
+// partitionEstimate estimates what unreachable peers admitted of a key: the same part of what they were last asked for as
+// this table admits. So each side of a partition gets a part of the limit in proportion to its demand. The estimate
+// holds back offenders only. It is kept in tenths of the time for which an admission counts.
 type partitionEstimate struct {
-	step   int64 // the number of the last tenth
+	step   int64 // number of the last tenth
 	counts [estimateSteps + 1]float32
 }
 
@@ -29,7 +29,7 @@ func tenth(lasts int64) int64 { return max(1, lasts/estimateSteps) }
 func (g *partitionEstimate) advance(lasts, now int64) {
 	step := now / tenth(lasts)
 	switch by := step - g.step; {
-	case by <= 0: // the same tenth; or the clock was set back, and what was counted lasts from now on
+	case by <= 0: // the same tenth, or the clock stepped back
 	case by > estimateSteps:
 		clear(g.counts[:])
 	default:
@@ -67,7 +67,7 @@ func (t *Table) updateEstimate(s *shard, l *Limit, c *cell, w *hotKey, unreachab
 		lost += unreachable * min(max(0, time.Duration(now-w.summed)), l.Lasts()).Seconds()
 	}
 	g := s.memory.estimate(w.estimate)
-	if still := unreachable / float64(w.unreachableRate); still < 1 { // what some of them admitted is known now
+	if still := unreachable / float64(w.unreachableRate); still < 1 { // some peers are reachable again
 		for i := range g.counts {
 			g.counts[i] *= float32(still)
 		}

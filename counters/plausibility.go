@@ -5,50 +5,49 @@ import (
 	"time"
 )
 
-// Plausible counts. Whoever may send to this table can report any count, in the name of any origin, so no count is
-// taken that no honest node can have: one that admits by the limits known here admits, of a key in a sub-window, at
-// largest a whole limit, and a bucket beside its capacity what comes back in the meantime.
+// A peer can report any count in the name of any origin, so a table refuses a count that no honest node can have: an
+// honest node admits a key at most its limit in a sub-window; a bucket also admits what it refills meanwhile.
 //
-// Nobody can tell who made an implausible count up, and to mistrust the origin that it names would let an attacker
-// silence the honest. So an implausible slot is refused, which leaves the others as they are; and for a while the table
-// keeps a local floor under the limit that the slot is of, and under no other: of each key it admits a half of an even
-// share
+// Nobody can tell who forged an implausible slot: distrust of the origin that it names would let an attacker silence
+// honest nodes. So the slot is refused and others are not. But plausible forged counts may have come with it, so for a
+// while the table keeps a local floor for the limit of the slot: it admits half of an even share of the limit,
 //
 //	limit / 2N        N nodes
 //
-// whatever others report of it, as made-up counts that are plausible may stand among them. The floors of all nodes
-// together are half a limit. For as long, no bans of that limit count but the table's own.
+// whatever others report. The floors of all nodes together are half of the limit. Meanwhile only the table's own bans
+// of that limit count.
 //
-// What remains: counts up to the limit are plausible, so whoever has the key and knows the hashes of keys (its node
-// receives them) can have those keys denied, as fast as it can send them. No node can tell it from one that admitted as
-// much, as where each client has a node of its own. A floor against it would let each such client have up to a half of
-// the limit more, so there is none; but keys that are denied because of one peer alone are counted, and the peer is
-// named (Stats.DeniedByOne, LastDenier).
+// Plausible counts remain: a peer that knows the gossip key and the hashes of keys, which its node receives, can have
+// those keys denied for as long as it sends. A node cannot distinguish this from a peer that admitted as much. A floor
+// against it would let clients with a node of their own have half of the limit more, so there is none. But the table
+// counts the keys that are denied because of a single peer, and names the peer (Stats.DeniedByOne, LastDenier).
 
 const (
-	// maxLimits is by how many times limits may differ among nodes, and in time, while a change of them reaches all: a
-	// slot of so many limits is plausible.
+	// maxLimits is the factor by which the limits of nodes may differ while a change reaches all of them: a slot of so
+	// many limits is plausible.
 	maxLimits = 8
-	// floorLasts is how long the local floor is kept at least: longer where admissions count for longer.
+	// floorLasts is how long the local floor is kept at least; longer if admissions count for longer.
 	floorLasts = time.Minute
+	// denierShare is the part of the limit that one peer alone has to report to be LastDenier.
+	denierShare = 0.9
 )
 
 // plausibility is what a table keeps of implausible slots.
 type plausibility struct {
 	implausible   atomic.Uint64 // how many came
-	implausibleAt atomic.Int64  // when the last one came; 0: none did
+	implausibleAt atomic.Int64  // time of the last one; 0: none came
 	last          atomic.Pointer[Implausible]
-	denier        atomic.Uint32 // number of the origin of which LastDenier tells
+	denier        atomic.Uint32 // number of the LastDenier
 }
 
-// Implausible names an implausible slot: the rule, the origin whose count it claimed to be, and the origin of the peer
-// that sent it, 0 if that is unknown. Whoever has the gossip key can take any name.
+// Implausible describes an implausible slot: its rule, the origin that it names, and the origin of the peer that sent
+// it, 0 if unknown. Whoever has the gossip key can use any name.
 type Implausible struct {
 	Rule           string
 	Origin, Sender Origin
 }
 
-// LastImplausible returns the last implausible slot that came; the zero value if none did.
+// LastImplausible returns the last implausible slot, zero if none came.
 func (t *Table) LastImplausible() Implausible {
 	if last := t.last.Load(); last != nil {
 		return *last
@@ -56,19 +55,12 @@ func (t *Table) LastImplausible() Implausible {
 	return Implausible{}
 }
 
-// believes raises what is plausible of the meter to what a limit in force allows. It is never lowered: counts by the
-// old limit come after the new one is known. It wants the lock on drains.
-func (m *meterState) believes(l *Limit) {
-	m.maxCount.Store(max(m.maxCount.Load(), maxLimits*(l.max+l.refill)))
-}
-
-// isImplausible reports whether a slot counts more than a node can have admitted, says that a ban lasts longer than one
-// does, or lifts bans that are still to begin, and notes that it came. Of counts of a meter that no limit here has,
-// everything is plausible, until one is known.
+// isImplausible reports whether a slot counts more than a node can have admitted, a ban lasts too long, or a lift is for
+// bans of the future, and records it. While no limit of the meter is known, every count is plausible.
 func (m *merge) isImplausible(meter *meterState, slot *Slot) bool {
 	largest := meter.maxCount.Load()
-	if !meter.algorithm.Counts() {
-		largest = meter.lastBan(slot.Index)
+	if !meter.algorithm.Counts() { // the end of a ban that began at the end of its sub-window
+		largest = uint64(slot.Index+2) * uint64(meter.meter.Window/time.Millisecond)
 	}
 	if largest == 0 || slot.Count <= largest {
 		return false
@@ -76,28 +68,28 @@ func (m *merge) isImplausible(meter *meterState, slot *Slot) bool {
 	m.implausible.Add(1)
 	meter.implausibleAt.Store(m.now)
 	m.Table.implausibleAt.Store(m.now)
-	what := Implausible{Rule: meter.Rule, Origin: slot.Origin, Sender: slot.Sender}
+	what := Implausible{Rule: meter.meter.Rule, Origin: slot.Origin, Sender: slot.Sender}
 	if last := m.last.Load(); last == nil || *last != what {
 		m.last.Store(&what)
 	}
 	return true
 }
 
-// suspect reports whether an implausible slot of the meter came so shortly before now that the limit's floor is kept.
+// suspect reports whether the limit's floor is kept at the time now, because of an implausible slot.
 func (m *meterState) suspect(now int64, l *Limit) bool {
 	at := m.implausibleAt.Load()
 	return at != 0 && now-at < int64(max(floorLasts, l.Lasts()))
 }
 
-// distrustsBans reports whether only the table's own bans of the limit count at the time now: implausible bans came, or
-// counts, for which honest peers may have banned.
+// distrustsBans reports whether only the table's own bans of the limit count: there were implausible bans, or counts
+// for which honest peers may have banned.
 func (t *Table) distrustsBans(l *Limit, now int64) bool {
 	if t.implausibleAt.Load() == 0 {
 		return false
 	}
 	t.meters.RLock()
 	defer t.meters.RUnlock()
-	for _, id := range [...]uint64{l.id, l.ban.id, l.ban.id | liftBit} {
+	for _, id := range [...]uint64{l.id, l.ban.id, l.ban.lift.id} {
 		if m := t.meters.states[t.meters.numbers[id]]; m != nil && m.id == id && m.suspect(now, l) {
 			return true
 		}
@@ -105,18 +97,15 @@ func (t *Table) distrustsBans(l *Limit, now int64) bool {
 	return false
 }
 
-// denierShare of the limit, nine tenths, is what one peer alone has to report of a key for a denial to be put down to
-// it, where this table admitted no more than its local floor would be.
-const denierShare = 0.9
-
-// judge looks at the first denial of a key in a sub-window: whether it is because of what one peer alone reported.
+// judge looks at the first denial of a key in a sub-window. If this table admitted no more than its floor, and one peer
+// alone reported denierShare of the limit, that peer becomes LastDenier.
 func (t *Table) judge(y layer, l *Limit) {
 	s, c := y.shard, y.cell
 	c.raise(judged)
 	if s.ownSum(c, &l.shape) > t.floor(l) {
 		return
 	}
-	var origin uint16 // the one that has more than half, if one has (Boyer and Moore)
+	var origin uint16 // of more than half of the count, if there is one (majority vote of Boyer and Moore)
 	var lead uint64
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
@@ -142,15 +131,14 @@ func (t *Table) judge(y layer, l *Limit) {
 	}
 }
 
-// LastDenier returns the origin because of which a key was denied last that no other peer reported much of; 0 if there
-// was none.
+// LastDenier returns the origin that last had a key denied alone, see Stats.DeniedByOne; 0 if there was none.
 func (t *Table) LastDenier() Origin {
 	t.origins.RLock()
 	defer t.origins.RUnlock()
 	return Origin(t.origins.ids[t.denier.Load()])
 }
 
-// floor is how much of a key the table admits in a window whatever others report.
+// floor is the local floor of a limit.
 func (t *Table) floor(l *Limit) uint64 {
 	largest := l.max
 	if l.refill > 0 {
@@ -159,48 +147,19 @@ func (t *Table) floor(l *Limit) uint64 {
 	return largest / 2 / uint64(t.keepers(l).peers+1)
 }
 
-// keepFloor admits a request that was denied, where this table has admitted less than its floor in the window.
+// keepFloor admits a denied request if the limit is suspect and this table has admitted less than its floor in the
+// window.
 func (t *Table) keepFloor(y layer, l *Limit, cost, before uint64, how step, d *Decision) {
 	s, c, asked := y.shard, y.cell, max(cost, 1)
 	if t.implausibleAt.Load() == 0 || !t.meters.states[c.meter].suspect(c.index*l.sub+y.at.off, l) {
 		return
 	}
 	floor := t.floor(l)
-	if asked > floor || before > floor-asked {
-		return
-	}
-	if s.ownSum(c, &l.shape)+before > floor-asked {
+	if asked > floor || before > floor-asked || s.ownSum(c, &l.shape)+before > floor-asked {
 		return
 	}
 	d.Allowed, d.Delay, d.RetryAfter = true, 0, 0
 	if how.charges() && cost > 0 {
 		t.countAnyway(y, l, cost)
-	}
-}
-
-// ownSum is what this table counted in the sub-windows that lie in the window as a whole.
-func (s *shard) ownSum(c *cell, sh *shape) (own uint64) {
-	ring, rest := c.counts(sh), c.slots
-	for i := len(ring) - 1; i > 0; i-- {
-		var count uint64
-		count, rest = s.ownAt(c, ring, i, rest)
-		own += count
-	}
-	return own
-}
-
-// countAnyway counts a cost that the limit may have no room for.
-func (t *Table) countAnyway(y layer, l *Limit, cost uint64) {
-	c := y.cell
-	c.count(c.counts(&l.shape), cost)
-	if c.hotKey != 0 {
-		t.spend(y.shard, l, c, y.shard.memory.hotKey(c.hotKey), cost)
-	}
-	switch {
-	case l.algorithm == SlidingLog:
-		t.log(y.shard, l, c, cost, y.at)
-	case l.algorithm.bucket():
-		v := c.level()
-		v.take(l.span(cost), l.point(v.notBefore(&l.shape, y.at)), l.backdate)
 	}
 }

@@ -5,36 +5,36 @@ import (
 	"sync/atomic"
 )
 
-// registry numbers what cells and slots refer to, meters and origins, so that 16 bits name 64. A number that nobody
-// bears any more is given to others once there are no new ones.
+// registry gives numbers of 16 bits to ids of 64 bits, those of meters and origins, so that cells and slots stay small.
+// A number without holders is given to another id once all numbers have been given.
 type registry struct {
 	sync.RWMutex
 	numbers map[uint64]uint16
-	// by number; 0 is no number. Whoever holds a bearer of a number may read its id without the lock
-	ids     []uint64
+	ids     []uint64       // by number; 0 is no number. A holder of a number may read its id without the lock
+	holders []atomic.Int32 // by number: how many cells or slots use it
 	given   int            // numbers that were ever given
-	holders []atomic.Int32 // by number: how many cells or slots bear it
-	hand    int            // where the search for a free number goes on
+	hand    int            // number after which the search for a free one continues
 }
 
-func newRegistry(largest int) registry {
+func newRegistry(numbers int) registry {
 	return registry{
-		numbers: make(map[uint64]uint16), ids: make([]uint64, largest+1), holders: make([]atomic.Int32, largest+1),
+		numbers: make(map[uint64]uint16), ids: make([]uint64, numbers+1), holders: make([]atomic.Int32, numbers+1),
 	}
 }
 
-// register gives the id a number, none of the last spare ones; 0 if all others are borne. It wants the lock.
+// register returns the number of an id. It gives it one, but none of the last `spare`; 0 if none of the others is free.
+// The caller holds the lock.
 func (r *registry) register(id uint64, spare int) uint16 {
 	if k := r.numbers[id]; k != 0 {
 		return k
 	}
-	largest := len(r.ids) - 1 - spare
-	if r.given < largest {
+	usable := len(r.ids) - 1 - spare
+	if r.given < usable {
 		r.given++
 		return r.give(r.given, id)
 	}
-	for range largest {
-		if r.hand++; r.hand > largest {
+	for range usable {
+		if r.hand++; r.hand > usable {
 			r.hand = 1
 		}
 		if r.holders[r.hand].Load() == 0 {

@@ -1,44 +1,44 @@
 package counters
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
-// A denial leaves no count, or who asks without a break would never get in again. There are two exceptions. Both
-// count up to twice the limit, as a report does (report.go): so the count is one that an honest peer may send, and
-// whoever stops asking is let in again when what was counted has left the window.
+// A denied request is not counted; otherwise a client that keeps asking would stay denied for ever. There are two
+// exceptions. Both count up to twice the limit, as a report does (report.go), so peers take the count for plausible, and
+// a client that stops asking is admitted again once the count has left the window.
 //
-// A limit that counts what it denies ([Limit.CountRejected]) counts every request: who goes on asking stays denied,
-// until what was asked for in the last window fits the limit.
+// A limit with [Limit.CountRejected] counts every request: a client that keeps asking stays denied until its requests
+// of the last window fit the limit.
 //
-// An overdraft ([Charge.Overdraw]) is a charge for what has happened already, as of tokens after a response. A denial
-// comes too late for it, and without a count the next peek would let its client spend again. It counts in each layer
-// of its request that may be overdrawn, whichever of them denies. Example: of a limit of 1,000 per window 100 are
-// left, and a charge of 5,000 comes. It is denied, 1,100 of it count, and nothing remains. Peeks are denied until the
-// 900 from before and more than 100 of the 1,100 have left the window. A fixed window forgets both at its end; a
-// bucket has to get back what it is short of.
+// A charge with [Charge.Overdraw] is for a cost that has already arisen, such as the tokens of a response. A denial
+// comes too late for it; if it did not count, the next peek would let the client spend again. It counts in each layer
+// with Overdraw, whichever layer denies. Example: a limit of 1,000 per window has 100 left, and a charge of 5,000 comes.
+// It is denied, 1,100 of it are counted, and nothing remains. Peeks are denied until the 900 from before and more than
+// 100 of the 1,100 have left the window. A fixed window forgets both at its end; a bucket first refills its debt.
 
-// CountRejected returns the limit counting what it denies as well: as much of it as keeps the view within twice the
-// maximum. A peek is never counted, nor a request that only another layer denies. It is for windows and logs: a
-// bucket comes back whatever is asked of it.
+// CountRejected returns the limit counting denied requests too, up to twice the maximum. It never counts peeks, nor
+// requests that only another layer denies. It is an error for buckets: they refill whatever is asked of them.
 func (l *Limit) CountRejected() (*Limit, error) {
 	if l.algorithm.bucket() {
-		return nil, fmt.Errorf("meter %s: what a %s holds comes back whatever is asked of it", l.meter.Rule,
-			l.algorithm)
+		return nil, fmt.Errorf("meter %s: a %s refills whatever is asked of it", l.meter.Rule, l.algorithm)
 	}
 	other := *l
 	other.countsRejected = true
 	return &other, nil
 }
 
-// CountsRejected reports whether the limit counts what it denies.
+// CountsRejected reports whether the limit counts denied requests.
 func (l *Limit) CountsRejected() bool { return l.countsRejected }
 
-// overdraws reports whether a layer that said d is charged for a request that it denies. What the limit counts by
-// itself it does not count twice, and a ban counts nothing.
+// overdraws reports whether a layer is charged although its decision d is a denial. A limit that counts denied requests
+// by itself does not count them twice, and a ban counts nothing.
 func (ch *Charge) overdraws(d *Decision) bool {
 	return ch.Overdraw && ch.Limit != nil && ch.Limit.max > 0 && !ch.Limit.countsRejected && !d.Allowed && !d.Banned
 }
 
-// countDenied counts a request that was denied, and decides anew how long it has to wait.
+// countDenied counts a denied request, and updates how long it has to wait.
 func (t *Table) countDenied(y layer, l *Limit, cost, before uint64, d *Decision) {
 	wait := d.RetryAfter
 	if counted, _ := t.overdraw(y, l, cost); counted == 0 {
@@ -46,7 +46,10 @@ func (t *Table) countDenied(y layer, l *Limit, cost, before uint64, d *Decision)
 	}
 	*d = Decision{}
 	t.decide(y, l, cost, before, peek, d)
-	if d.Allowed { // it was held back, though there is room
-		d.Allowed, d.Delay, d.RetryAfter = false, 0, wait
+	if d.Allowed { // there is room: the request was only held back
+		d.deny(wait)
 	}
 }
+
+// deny turns the decision into a denial.
+func (d *Decision) deny(wait time.Duration) { d.Allowed, d.Delay, d.RetryAfter = false, 0, wait }

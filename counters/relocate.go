@@ -1,23 +1,20 @@
 package counters
 
-// A page holds blocks of one size. Where blocks of another size are needed, a whole page has to be emptied: cells are
-// evicted, those first that count least, until there are as many free blocks on other pages as one page has cells left;
-// then these move there. So nothing goes but what is worth least.
+// A page holds blocks of one size. If blocks of another size are needed, a page has to become empty: the table evicts
+// cells until the other pages of the same size have room for the rest of some page, and moves that rest there. So only
+// the least important cells are lost.
 
-// patience is how many cells go, one at a time, before all of a page do: the cells that went were of many sizes, or on
-// pages that cannot be emptied.
+// patience is the number of evictions after which a complete page is cleared: the evicted cells had many sizes, or lay
+// on pages that cannot be emptied.
 const patience = 128
 
-// makeRoom evicts cells until there is a block of the size, or nothing is left to evict.
+// makeRoom evicts cells until there is a free block of the size, or nothing is left to evict.
 func (t *Table) makeRoom(s *shard, words int, now int64) {
-	var page uint32 // of the last few that cells went from, the one with the fewest cells of keys over their limit
+	var page uint32 // of the last evictions, the page with the fewest cells that were last denied
 	fewest := pageWords
 	for tries := 1; !s.has(words); tries++ {
 		p := t.evict(s, now)
-		if p == 0 {
-			return
-		}
-		if s.has(words) {
+		if p == 0 || s.has(words) {
 			return
 		}
 		if s.relocate(p) {
@@ -38,13 +35,13 @@ func (s *shard) eachOn(p uint32, f func(ref uint32, c *cell)) {
 	size := int(s.pages[p].size)
 	for at := 0; at+size <= pageWords && s.pages[p].live > 0; at += size {
 		ref := p<<pageBits | uint32(at)
-		if c := s.cell(ref); c.meter != 0 { // a free block has no meter, nor has hot-key state
+		if c := s.cell(ref); c.meter != 0 { // 0: a free block, or a hotKey
 			f(ref, c)
 		}
 	}
 }
 
-// deniedOn is how many cells of a page are of keys whose last request was denied.
+// deniedOn is the number of cells on a page whose last request was denied.
 func (s *shard) deniedOn(p uint32) (n int) {
 	s.eachOn(p, func(_ uint32, c *cell) {
 		if c.has(denied) {
@@ -54,8 +51,8 @@ func (s *shard) deniedOn(p uint32) (n int) {
 	return n
 }
 
-// relocate empties a page by moving its cells to free blocks of other pages. It reports whether it did: there have to
-// be so many, and nothing on the page but cells that nobody works on.
+// relocate empties a page by moving its cells to other pages, and reports whether it did. It does not if those have too
+// little room, or if there is anything but unpinned cells on the page.
 func (s *shard) relocate(p uint32) bool {
 	pg := &s.pages[p]
 	if pg.live == 0 || !s.roomBeside(p, int(pg.live)) {
@@ -73,7 +70,7 @@ func (s *shard) relocate(p uint32) bool {
 		return false
 	}
 	size, free := int(pg.size), pg.free
-	if free != 0 { // as if it were full, so that no cell moves to where it was
+	if free != 0 { // take the page off the list, so that no cell moves to the same page
 		pg.free = 0
 		s.unlink(p, &s.memory.open[size])
 	}
@@ -90,7 +87,7 @@ func (s *shard) relocate(p uint32) bool {
 	return true
 }
 
-// roomBeside reports whether other pages of blocks of the page's size have so many free.
+// roomBeside reports whether the other pages of the same block size have so many free blocks.
 func (s *shard) roomBeside(p uint32, blocks int) bool {
 	size := int(s.pages[p].size)
 	for q := s.memory.open[size]; q != 0 && blocks > 0; q = s.pages[q].next {
@@ -101,22 +98,13 @@ func (s *shard) roomBeside(p uint32, blocks int) bool {
 	return blocks <= 0
 }
 
-// move copies a cell to another block, and has all that refers to it refer to that.
+// move copies a cell to another block and updates all references to it.
 func (s *shard) move(from, to uint32, size int) {
 	c := s.cell(from)
 	copy(s.block(to, size), s.block(from, size))
 	s.rename(from, to, s.hashOf(from))
 	if c.has(dirty) {
-		if c.prev != 0 {
-			s.cell(c.prev).next = to
-		} else {
-			s.dirty.first = to
-		}
-		if c.next != 0 {
-			s.cell(c.next).prev = to
-		} else {
-			s.dirty.last = to
-		}
+		s.relink(c, to, to)
 	}
 	if c.has(flushEarly) {
 		for i, ref := range s.early {
@@ -127,15 +115,15 @@ func (s *shard) move(from, to uint32, size int) {
 	}
 }
 
-// clearPage removes all cells of a page of cells.
+// clearPage removes all unpinned cells of a page.
 func (t *Table) clearPage(s *shard, p uint32, now int64) {
 	s.eachOn(p, func(ref uint32, c *cell) {
 		if c.has(pinned) {
 			return
 		}
 		m := t.meters.states[c.meter]
-		if in, ok := s.settle(c, &m.shape, now); ok {
-			t.evictCell(s, ref, s.standing(c, m, in, now))
+		if at, ok := s.settle(c, &m.shape, now); ok {
+			t.evictCell(s, ref, s.standing(c, m, at, now))
 		} else {
 			t.remove(s, ref, c)
 		}

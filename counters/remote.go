@@ -1,48 +1,46 @@
 package counters
 
-// remote is a slot of another origin as a cell keeps it: 16 bytes in a list, the newest sub-window first. Merges nearly
-// always bring counts of the newest two.
+// remote is a slot of another origin in a cell's list, 16 bytes.
 type remote struct {
 	next  uint32
 	birth uint32
-	what  uint64 // from the top: 42 bits of count, the sub-window's last 6 bits, the 16 bits of the origin's number
+	what  uint64 // from the top: 42 bits of count, the low 6 bits of the sub-window, 16 bits of the origin's number
 }
 
 const (
-	originBits = 16
-	indexBits  = 6 // the slots of a cell lie in at most 62 sub-windows: so many tell them apart
+	remoteWords = 2
+	originBits  = 16
+	indexBits   = 6 // the slots of a cell lie in 62 sub-windows at most: 6 bits tell them apart
 )
 
-// MaxCount is the most that a remote slot is taken to count: no sum of slots overflows, and no limit comes near it.
+// MaxCount is the maximum of a remote slot. It is far above any limit, and far below where sums overflow.
 const MaxCount = 1<<(64-originBits-indexBits) - 1
 
-// maxSlots is how many slots of others a merge passes to find its own. It caps the time that a peer can make it take,
-// and is above what the largest cluster tells of a key in ten sub-windows.
+// maxSlots is how many slots of others place passes: it caps the time of a merge. The largest cluster has fewer for a
+// key in ten sub-windows.
 const maxSlots = 1 << 14
 
-// maxBirths is how many births of a cell in a sub-window are believed of an origin. An honest one has another only when
-// the cell was evicted, so that it admitted by less than others know: what more of them tell is no more than was
-// forgotten there.
+// maxBirths is how many births of one cell a table accepts from an origin in a sub-window. An honest origin has another
+// birth only after it evicted the cell.
 const maxBirths = 64
-
-const remoteWords = 2
 
 func (r *remote) count() uint64  { return r.what >> (originBits + indexBits) }
 func (r *remote) origin() uint16 { return uint16(r.what) }
 
-// age is how many sub-windows the slot lies before the one after the cell's time.
+// age is the number of sub-windows from the slot to the one after the cell's time: 0 for a slot that is ahead of the
+// cell, 1 for the newest place of the ring.
 func (r *remote) age(c *cell) uint64 {
 	return (uint64(c.index+1) - r.what>>originBits) & (1<<indexBits - 1)
 }
 
-// set makes it the slot of an origin, known by its number, in a sub-window.
+// set stores the origin, by its number, the birth, sub-window and count.
 func (r *remote) set(origin uint16, birth uint32, index int64, count uint64) {
 	r.birth = birth
 	r.what = count<<(originBits+indexBits) | uint64(index)&(1<<indexBits-1)<<originBits | uint64(origin)
 }
 
-// place finds the slot of an origin and birth in the sub-window index of the cell's ring: its ref, or 0 and the link
-// that it belongs behind. It is not to be had (full) where too many others lie before it.
+// place finds the slot of an origin and birth in a sub-window: its ref, or 0 and the link where it belongs. full means
+// that the cell accepts no more such slots.
 func (s *shard) place(c *cell, origin uint16, birth uint32, index int64) (ref uint32, link *uint32, full bool) {
 	age := uint64(c.index + 1 - index)
 	link = &c.slots
@@ -66,7 +64,7 @@ func (s *shard) place(c *cell, origin uint16, birth uint32, index int64) (ref ui
 	return 0, link, false
 }
 
-// dropSlots frees the slots that will have left the window when the cell moves on by so many sub-windows.
+// dropSlots frees the slots that leave the window when the cell moves on by so many sub-windows.
 func (s *shard) dropSlots(c *cell, sh *shape, by int64) {
 	link := &c.slots
 	for *link != 0 {
@@ -76,10 +74,17 @@ func (s *shard) dropSlots(c *cell, sh *shape, by int64) {
 		}
 		link = &r.next
 	}
-	for ref := *link; ref != 0; {
-		next := s.memory.remote(ref).next
-		s.freeSlot(ref)
-		ref = next
+	for *link != 0 {
+		s.freeSlot(link)
 	}
-	*link = 0
+}
+
+// freeSlot frees the slot that a link leads to, and links the next one in its place.
+func (s *shard) freeSlot(link *uint32) {
+	origin := s.memory.remote(*link).origin()
+	if s.strangers > 0 && s.origins.states[origin].stranger.Load() {
+		s.strangers-- // a stranger that became a member since keeps its part of the share
+	}
+	s.origins.holders[origin].Add(-1)
+	s.pop(link)
 }

@@ -5,43 +5,43 @@ import (
 	"time"
 )
 
-// Drained is what changed in a table since it was last drained: what its origin has to send.
+// Drained is what a table has to send: what changed since the last drain.
 type Drained struct {
-	Slots     []Slot // the own slots that rose, each with its count so far
+	Slots     []Slot // own slots that rose, with their complete counts
 	Demand    []Demand
 	Forgotten []Forgotten
 }
 
-// Demand is what peers need of a meter to bound what they do not know. Rate is how much is asked of its hottest key at
-// one node, admitted or not (costs above the limit left out), in cost per second; it follows a rise at once and forgets
-// it within about a second. Rise is the most cost that was admitted of one key and not told before, or more. Used is
-// the most of its limit that was used by when something was admitted since the last drain, as far as was known, and
-// with all that the algorithm may overlook; 0 where it was not more than Limit.Far.
+// Demand is what peers need to know of a meter to bound what they have not received.
 type Demand struct {
 	Meter *Meter
-	Rate  float64
-	Rise  uint64
-	Used  uint64
+	// Rate is the cost per second that this table is asked for the meter's hottest key, admitted or not, without costs
+	// above the limit. It follows a rise at once, and a fall with the time constant demandMemory.
+	Rate float64
+	// Rise is an upper bound of the cost that was admitted for one key and not sent before.
+	Rise uint64
+	// Used is the most of its limit that a key had used when a request was admitted since the last drain, including
+	// the undercount of the algorithm; 0 if it was not above Limit.Far.
+	Used uint64
 }
 
-// Forgotten is the largest count of one key of a meter that was evicted since the last drain: this table may admit as
-// much of it again. It is of interest to the own bound alone, and does not travel.
+// Forgotten is the largest count of a meter's key that was evicted since the last drain: this table may admit as much
+// again. It enters this node's own bound and does not travel.
 type Forgotten struct {
 	Meter *Meter
 	Count uint64
 }
 
 const (
-	demandMemory = 300 * time.Millisecond // time constant with which a demand that fell is forgotten
-	leastDemand  = 0.5                    // cost per second below which a meter counts as quiet
+	demandMemory = 300 * time.Millisecond // time constant with which a demand falls
+	leastDemand  = 0.5                    // a meter with a smaller cost per second has no demand
 )
 
-// DrainDirty returns what changed since the last call. It has to be called regularly, every gossip interval: it is also
-// what lets expired cells go, a few at a time.
+// DrainDirty returns what changed since the last call. Call it every gossip interval: it also removes expired cells, a
+// few at a time.
 func (t *Table) DrainDirty(now int64) Drained { return t.DrainInto(nil, now) }
 
-// DrainInto is DrainDirty with memory for the slots that the caller does not need any more: in a flood of keys so many
-// change that the garbage would outgrow the table.
+// DrainInto is DrainDirty that appends the slots to buffer[:0], to save garbage when many keys change.
 func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 	t.drain.Lock()
 	defer t.drain.Unlock()
@@ -58,13 +58,13 @@ func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 	for i := range t.shards {
 		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed, now)
 	}
-	t.drained = t.meters.all(t.drained[:0]) // one may have come meanwhile
+	t.drained = t.meters.all(t.drained[:0]) // there may be new ones
 	for _, m := range t.drained {
 		if m.demand >= leastDemand || m.rise > 0 {
-			out.Demand = append(out.Demand, Demand{&m.Meter, m.demand, m.rise, m.used.Swap(0)})
+			out.Demand = append(out.Demand, Demand{&m.meter, m.demand, m.rise, m.used.Swap(0)})
 		}
 		if count := m.forgotten.Swap(0); count > 0 {
-			out.Forgotten = append(out.Forgotten, Forgotten{&m.Meter, count})
+			out.Forgotten = append(out.Forgotten, Forgotten{&m.meter, count})
 		}
 	}
 	t.retire()
@@ -82,15 +82,14 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		m := t.meters.states[c.meter]
 		m.risen(uint64(c.offered), elapsed)
 		m.rise = max(m.rise, s.unsentCost(c))
-		at, _ := s.settle(c, &m.shape, now) // what has passed is not sent
-		c.lower(flushEarly)
+		at, _ := s.settle(c, &m.shape, now) // what left the window is not sent
 		first := len(dst)
 		dst = s.appendChanged(dst, c, m, t.origin)
 		if w := t.updateHotKey(s, c, m, at, elapsed, now); w != nil {
 			dst = s.appendDemand(dst, first, c, w, m, t.origin, now)
 		}
 		ref = c.next
-		c.lower(dirty)
+		c.lower(dirty | flushEarly)
 		c.offered, c.changed, c.next, c.prev = 0, 0, 0, 0
 	}
 	s.dirty.first, s.dirty.last = 0, 0
@@ -99,34 +98,33 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 	return dst
 }
 
-// risen notes what a cell was asked for since the last drain.
+// risen raises the meter's demand to that for a cell which was asked for a cost since the last drain.
 func (m *meterState) risen(offered uint64, elapsed float64) {
 	if elapsed > 0 {
 		m.demand = max(m.demand, float64(offered)/elapsed)
 	}
 }
 
-// sinceDrain is the time in seconds over which what was offered came. Where a drain came late the next one may come too
-// early to measure a rate: no time counts as shorter than half of the usual.
+// sinceDrain is the time in seconds over which the cost asked for is measured; 0 if unknown. After a late drain the next
+// one may come too soon to measure a rate, so it is at least half of the usual time.
 func (t *Table) sinceDrain(now int64) float64 {
 	last := t.drainedAt
 	t.drainedAt = now
 	if last == 0 || now <= last {
-		return 0 // no rate is known
+		return 0
 	}
 	elapsed := time.Duration(now - last).Seconds()
 	if t.drainEvery == 0 {
 		t.drainEvery = elapsed
 	}
-	// a pause, or a clock set forward, is not the usual
-	t.drainEvery += (min(elapsed, 2*t.drainEvery) - t.drainEvery) / 8
+	t.drainEvery += (min(elapsed, 2*t.drainEvery) - t.drainEvery) / 8 // a pause changes the usual time little
 	return max(elapsed, t.drainEvery/2)
 }
 
-// Merge raises slots of other origins to the counts given, where those are larger, and returns how many were. Slots
-// whose window has passed, slots of the table's own origin, and those of other regions' limits of scope Region change
-// nothing; slots from the future (beyond the next sub-window), of an invalid meter, or that count more than a node can
-// have admitted are refused and counted in Stats. Slots of one meter and origin are cheapest in a row.
+// Merge raises slots of other origins to the given counts, and returns how many slots rose. It ignores slots that left
+// the window, slots of the table's own origin, and those of other regions' limits of scope Region. It refuses, and
+// counts in Stats, slots of the future (beyond the next sub-window), of an invalid meter, and implausible ones. Merging
+// is fastest when slots of the same meter and origin follow each other.
 func (t *Table) Merge(slots []Slot, now int64) (novel int) {
 	m := merge{Table: t, now: now}
 	t.origins.RLock()
@@ -143,23 +141,21 @@ func (t *Table) Merge(slots []Slot, now int64) (novel int) {
 	return novel
 }
 
-// merge is one call of Merge: what slots in a row have in common.
+// merge is one call of Merge, with the meter and origin of the current slots.
 type merge struct {
 	*Table
 	now int64
 
 	meter *Meter
-	id    uint64
+	spec  spec // of meter, if the table keeps it
 	valid bool
 	kept  bool // see Table.keeps
-	shape shape
 
 	origin Origin
-	number uint16 // of the origin; good as long as the lock on origins is held
+	number uint16 // of the origin, valid while the lock on origins is held
 }
 
-// part merges slots of one meter and origin, at most a batch. It brings what they are merged into into the processor's
-// cache at once, as TakeBatch does.
+// part merges slots of one meter and origin, a batch at most.
 func (m *merge) part(slots []Slot) (novel int) {
 	m.turnTo(slots[0].Meter)
 	if !m.valid {
@@ -173,13 +169,15 @@ func (m *merge) part(slots []Slot) (novel int) {
 	current := m.meter.Index(m.now)
 	var counting [batch]*Slot
 	var hashes [batch]uint64
+	var locks uint64
 	n := 0
 	for i := range slots {
 		switch s := &slots[i]; {
 		case s.Index > current+1:
 			m.stats.refused.Add(1)
-		case !own && (s.Count != 0 || s.Demand > 0) && s.Index >= max(0, current-int64(m.shape.n)):
-			counting[n], hashes[n] = s, hash(m.seed, m.id, s.Key)
+		case !own && (s.Count != 0 || s.Demand > 0) && s.Index >= max(0, current-int64(m.spec.n)):
+			counting[n], hashes[n] = s, hash(m.seed, m.spec.id, s.Key)
+			locks |= shardBit(hashes[n])
 			n++
 		}
 	}
@@ -192,8 +190,8 @@ func (m *merge) part(slots []Slot) (novel int) {
 		m.stats.originsRefused.Add(uint64(n))
 		return 0
 	}
-	locked := m.lockShards(hashes[:n])
-	defer m.unlockAll(locked)
+	m.lockSet(locks)
+	defer m.unlockSet(locks)
 	m.touchSlots(hashes[:n])
 	for i, s := range counting[:n] {
 		switch raised, refused := m.slot(s, origin, hashes[i]); {
@@ -206,23 +204,15 @@ func (m *merge) part(slots []Slot) (novel int) {
 	return novel
 }
 
-// touchSlots is touch for slots of the meter: it reads the cells, and the newest slot that others sent of each.
+// touchSlots is touch for cells of the meter and the newest slot of each.
 func (m *merge) touchSlots(hashes []uint64) {
-	var refs [batch]uint32
-	for i, h := range hashes {
-		s := m.shardOf(h)
-		refs[i] = s.ref(s.entries[s.home(h)])
-	}
-	var sum uint64
+	refs := m.touch(hashes, m.spec.words, m.spec.words)
 	for i, ref := range refs[:len(hashes)] {
 		if ref != 0 {
-			s := m.shardOf(hashes[i])
-			// what is there may be another, shorter cell
-			last := min(ref&(pageWords-1)+uint32(m.shape.words), pageWords) - 1
-			sum += *(*uint64)(s.at(ref)) + *(*uint64)(s.at(ref&^(pageWords-1) | last))
-			refs[i] = s.cell(ref).slots
+			refs[i] = m.shardOf(hashes[i]).cell(ref).slots
 		}
 	}
+	var sum uint64
 	for i, ref := range refs[:len(hashes)] {
 		if ref != 0 {
 			sum += m.shardOf(hashes[i]).remote(ref).what
@@ -231,20 +221,19 @@ func (m *merge) touchSlots(hashes []uint64) {
 	touched(sum)
 }
 
+// turnTo makes a meter the current one.
 func (m *merge) turnTo(meter *Meter) {
 	if meter == m.meter {
 		return
 	}
 	m.meter = meter
-	if m.valid = meter != nil && meter.Validate() == nil; !m.valid {
-		return
-	}
-	if m.kept = m.keeps(meter); m.kept {
-		m.id, m.shape = meter.id(), meter.shape()
+	m.valid = meter != nil && meter.Validate() == nil
+	if m.kept = m.valid && m.keeps(meter); m.kept {
+		m.spec = newSpec(*meter)
 	}
 }
 
-// numberOf is the number of an origin that a sender reports, 0 if it may have none.
+// numberOf is the number of an origin that a sender reports, 0 if it gets none.
 func (m *merge) numberOf(o, sender Origin) uint16 {
 	if o == m.origin {
 		return m.number
@@ -254,33 +243,34 @@ func (m *merge) numberOf(o, sender Origin) uint16 {
 		m.origins.RUnlock()
 		m.origins.Lock()
 		if m.origins.numbers[uint64(o)] == 0 {
-			m.watermarks[m.origins.number(o, sender, m.now)].Store(m.now) // the number may have been another's
+			// The number may have been another origin's.
+			m.origins.states[m.origins.number(o, sender, m.now)].watermark.Store(m.now)
 		}
 		m.origins.Unlock()
 		m.origins.RLock()
-		m.number = m.origins.numbers[uint64(o)] // it may have gone again to another since
+		m.number = m.origins.numbers[uint64(o)] // it may have been given to another origin since
 	}
-	if m.origins.retired[m.number].Load() {
+	if m.origins.states[m.number].retired.Load() {
 		m.number = 0
 	}
-	m.origins.usedAt[m.number].Store(usedAt(m.now))
+	m.origins.states[m.number].usedAt.Store(usedAt(m.now))
 	return m.number
 }
 
-// slot merges a slot that counts in the window of now, of the origin with the number given. The shard of its hash is
-// locked.
+// slot merges a slot in the current window, of the origin with a number. Its shard is locked.
 func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool) {
 	s := m.shardOf(h)
-	c, at := m.mergeable(s, slot.Key, h)
-	if c == nil {
+	ref, at := m.reach(s, &m.spec, slot.Key, h, false, m.now)
+	if ref == 0 {
 		return false, true
 	}
+	c := s.cell(ref)
 	if m.isImplausible(m.meters.states[c.meter], slot) {
 		return false, true
 	}
-	i := int(slot.Index-c.index) + m.shape.n
-	if i < 0 || i > m.shape.n+1 {
-		return false, false // the clock went back, and the cell did not
+	i := int(slot.Index-c.index) + m.spec.n
+	if i < 0 || i > m.spec.n+1 {
+		return false, false // the clock stepped back, and the cell did not
 	}
 	if slot.Demand > 0 {
 		m.notePeerRate(s, c, origin, slot, m.now)
@@ -303,66 +293,41 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 		if ref = m.alloc(s, remoteWords, c, m.now); ref == 0 {
 			return false, true
 		}
-		s.countSlot(origin)
+		if m.origins.states[origin].stranger.Load() {
+			s.strangers++
+		}
 		s.remote(ref).next, *link = *link, ref
 		m.origins.holders[origin].Add(1)
 	}
 	r := s.remote(ref)
 	rise := count - r.count()
 	r.set(origin, slot.Birth, slot.Index, count)
-	m.raise(c, i, rise, slot.CompleteThrough, at)
-	if !m.shape.algorithm.Counts() {
+	m.add(c, i, rise, slot.CompleteThrough, at)
+	if !m.spec.algorithm.Counts() {
 		*c.until() = max(*c.until(), count)
 	}
 	return true, false
 }
 
-// mergeable is the cell that a slot is merged into, brought to now.
-func (m *merge) mergeable(s *shard, key Key, h uint64) (*cell, instant) {
-	ref, at := m.reach(s, m.id, m.meter, &m.shape, key, h, false, m.now)
-	if ref == 0 {
-		return nil, at
-	}
-	return s.cell(ref), at
-}
-
-// reach finds the cell of a meter and key and brings it to now, or makes one. It returns 0 where there is no room for
-// it.
-func (t *Table) reach(
-	s *shard, meter uint64, m *Meter, sh *shape, key Key, h uint64, local bool, now int64,
-) (ref uint32, at instant) {
-	if ref = s.find(meter, key, h); ref != 0 {
-		c := s.cell(ref)
-		if at, ok := s.settle(c, sh, now); ok {
-			c.used = usedAt(now)
-			return ref, at
-		}
-		t.remove(s, ref, c)
-	}
-	if ref = t.create(s, meter, m, key, h, local, now); ref == 0 {
-		return 0, instant{}
-	}
-	return ref, instant{off: now - s.cell(ref).index*sh.sub}
-}
-
-// raise adds to a place of the ring what others counted there, as the algorithm has it. The place after its last is
-// seen later, but by buckets: what is taken from them is taken now, whatever a clock says.
-func (m *merge) raise(c *cell, i int, by uint64, since int64, at instant) {
-	if i <= m.shape.n {
-		c.counts(&m.shape)[i] += by
+// add adds a rise of others' counts to the place i of the ring. A count ahead of the cell's time enters windows and logs
+// when its sub-window begins, but buckets at once.
+func (m *merge) add(c *cell, i int, by uint64, since int64, at instant) {
+	sh := &m.spec.shape
+	if i <= sh.n {
+		c.counts(sh)[i] += by
 		if i > 0 {
 			c.inner += by
 		}
 	}
 	switch {
-	case m.shape.algorithm == SlidingLog && i <= m.shape.n:
-		c.others(&m.shape)[i] += by
-	case m.shape.algorithm.bucket():
-		if c.has(recreated) { // what is new to the cell need not be new
+	case sh.algorithm == SlidingLog && i <= sh.n:
+		c.others(sh)[i] += by
+	case sh.algorithm.bucket():
+		if c.has(recreated) { // the cell may have debited some of it before it was evicted
 			since = 0
 		}
 		if l := m.meters.states[c.meter].limit.Load(); l != nil && !c.has(pendingDebit) {
-			l.mergeBucket(c, i, by, since-(c.index-int64(m.shape.n))*m.shape.sub, at)
+			l.mergeBucket(c, i, by, since-(c.index-int64(sh.n))*sh.sub, at)
 		} else {
 			c.raise(pendingDebit)
 		}

@@ -1,24 +1,20 @@
 package counters
 
-import "fmt"
+// The cost of some requests is known only after they were answered: bytes, rows, tokens. Report charges it then. It is
+// too late to deny the request, so a full limit is overdrawn, and denies until the overdraft has left the window.
+//
+// An overdraft ends at twice the limit, as do denied requests that count (rejected.go) and the count of a lender
+// (elastic.go). So one costly answer blocks its client for at most twice as long as the limit alone, peers take the
+// count for plausible, and sums cannot overflow. A report forgets what is beyond that.
+//
+// A report on an elastic layer and its lender charges what a request would:
+//
+//	layer has  lender has
+//	room                   both are charged
+//	no room    room        a loan: the lender alone is charged
+//	no room    no room     both are charged, and overdrawn
 
-// The cost of a request is sometimes known only after it was answered: bytes, rows, tokens. A report charges it then.
-// It comes too late to be denied, so a limit that has no room for it is overdrawn, and denies until the overdraft has
-// left the window.
-//
-// An overdraft has an end, at twice the limit, as what a limit denies and still counts has one (rejected.go), and what
-// a lender counts: one answer that cost far too much shuts its client out for at most twice as long as the limit itself
-// would, the count is one that an honest peer may tell, and whoever reports without end does not make sums overflow.
-// What a report has beyond that is forgotten.
-//
-// Of an elastic layer and its lender a report charges what a request would (elastic.go):
-//
-//	the layer has  the lender has
-//	room                            both are charged
-//	no room        room             a loan: the lender alone is charged
-//	no room        no room          both are charged, and overdrawn
-
-// maxHeld caps a count that denials do not end, as a multiple of its limit.
+// maxHeld is the most that a count without room may reach, as a multiple of its limit.
 const maxHeld = 2
 
 // Report charges an answered request to all of its layers, with room or not. A layer's count stops at twice its limit.
@@ -26,15 +22,19 @@ const maxHeld = 2
 // borrow. A cost of 0 charges nothing. A peek returns what is left. Report panics if there are more than MaxLayers
 // charges, or if a Lender is none of them.
 func (t *Table) Report(charges []Charge, now int64) {
-	if len(charges) > MaxLayers {
-		panic(fmt.Sprintf("counters: %d layers, at most %d are allowed", len(charges), MaxLayers))
-	}
 	var hashes [MaxLayers]uint64
 	locked := t.lockAll(charges, hashes[:])
-	defer t.unlockAll(locked)
-	var loans uint64 // a bit per layer; all are known before anything is charged
+	defer t.unlockSet(locked)
+	hasRoom := func(i int) bool {
+		ch := &charges[i]
+		l := ch.Limit
+		return l == nil || ch.Cost <= l.max && t.used(t.shardOf(hashes[i]), l, ch.Key, hashes[i], now) <= l.max-ch.Cost
+	}
+	var loans uint64 // one bit per layer; all are decided before anything is charged
 	for i := range charges {
-		if t.borrows(charges, hashes[:], i, now) {
+		ch := &charges[i]
+		if ch.Mode == Elastic && ch.Lender != 0 && ch.Limit != nil && !hasRoom(i) &&
+			(ch.Lender == Idle || hasRoom(int(ch.Lender)-1)) {
 			loans |= 1 << i
 		}
 	}
@@ -45,21 +45,6 @@ func (t *Table) Report(charges []Charge, now int64) {
 	}
 }
 
-// borrows reports whether what is reported of the layer i is a loan.
-func (t *Table) borrows(charges []Charge, hashes []uint64, i int, now int64) bool {
-	ch := &charges[i]
-	if ch.Mode != Elastic || ch.Lender == 0 || ch.Limit == nil || t.hasRoom(ch, hashes[i], now) {
-		return false
-	}
-	return ch.Lender == Idle || t.hasRoom(&charges[ch.Lender-1], hashes[ch.Lender-1], now)
-}
-
-// hasRoom reports whether a layer has room for what is reported of it.
-func (t *Table) hasRoom(ch *Charge, h uint64, now int64) bool {
-	l := ch.Limit
-	return l == nil || ch.Cost <= l.max && t.used(t.shardOf(h), l, ch.Key, h, now) <= l.max-ch.Cost
-}
-
 // report charges one layer. Its shard is locked.
 func (t *Table) report(ch *Charge, h uint64, now int64) {
 	l := ch.Limit
@@ -67,7 +52,7 @@ func (t *Table) report(ch *Charge, h uint64, now int64) {
 		return
 	}
 	y := t.settled(t.shardOf(h), l, ch.Key, h, min(ch.Cost, l.max), true, now)
-	if y.cell == nil { // there is no room at all
+	if y.cell == nil { // there is no room for a cell
 		return
 	}
 	_, used := t.overdraw(y, l, ch.Cost)
@@ -76,19 +61,36 @@ func (t *Table) report(ch *Charge, h uint64, now int64) {
 	}
 }
 
-// overdraw counts a cost for which there may be no room, up to twice the limit. The cell was asked for it, or for the
-// limit where it is more than that. It returns what it counted, and what is used then.
+// overdraw charges a cost with room or not, up to twice the limit. The caller has recorded the demand for the cost, or
+// for the limit if that is less. It returns the part of the cost that was charged, and what is used after it.
 func (t *Table) overdraw(y layer, l *Limit, cost uint64) (counted, used uint64) {
 	t.debitPending(y.shard, l, y.cell, y.at)
 	used = y.shard.view(y.cell, t.meters.states[y.cell.meter], y.at)
 	if counted = min(cost, maxHeld*l.max-min(used, maxHeld*l.max)); counted > 0 {
 		t.countAnyway(y, l, counted)
 	}
-	if asked := min(cost, l.max); counted > asked { // no more is sent than was asked for
+	if asked := min(cost, l.max); counted > asked { // a table sends no more than it was asked for
 		y.cell.offered = uint32(min(uint64(y.cell.offered)+counted-asked, 1<<32-1))
 	}
 	if used += counted; used > l.max {
 		y.cell.raise(denied) // as the next request will be
 	}
 	return counted, used
+}
+
+// countAnyway charges a cost without asking whether there is room.
+func (t *Table) countAnyway(y layer, l *Limit, cost uint64) {
+	c := y.cell
+	c.count(c.counts(&l.shape), cost)
+	if c.hotKey != 0 {
+		t.spend(y.shard, l, c, y.shard.memory.hotKey(c.hotKey), cost)
+	}
+	switch {
+	case l.algorithm == SlidingLog:
+		t.log(y.shard, l, c, cost, y.at)
+	case l.algorithm.bucket():
+		v := c.level()
+		now := l.point(v.notBefore(&l.shape, y.at))
+		v.debit(l.span(cost), now, now, l.backdate)
+	}
 }

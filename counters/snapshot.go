@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Snapshot returns every slot that still counts, of all origins: what a newcomer needs. It holds at most limit slots;
-// beyond that, the keys that count most come first and the others are left out.
+// Snapshot returns all slots that still count, of all origins, for a new peer. It holds at most limit slots: keys with
+// the highest counts come first, and the rest is left out.
 func (t *Table) Snapshot(now int64, limit int) []Slot {
 	var cells []heat
 	total := 0
@@ -29,7 +29,7 @@ func (t *Table) Snapshot(now int64, limit int) []Slot {
 	return kept
 }
 
-// heat is how much a cell counts, and in how many slots.
+// heat is the count of a cell, and its number of slots.
 type heat struct {
 	meter *meterState
 	key   Key
@@ -37,31 +37,28 @@ type heat struct {
 	slots int
 }
 
-// appendAll appends all slots of a cell that still count, unless it has gone meanwhile.
-func (t *Table) appendAll(dst []Slot, h heat, now int64) []Slot {
-	hashed := hash(t.seed, h.meter.id, h.key)
-	s := t.shardOf(hashed)
+// appendAll appends all slots of a cell, unless it is gone by now.
+func (t *Table) appendAll(dst []Slot, heat heat, now int64) []Slot {
+	m := heat.meter
+	h, s := t.locate(m.id, heat.key)
 	s.Lock()
 	defer s.Unlock()
-	ref := s.find(h.meter.id, h.key, hashed)
-	if ref == 0 {
+	ref, _, ok := s.live(&m.spec, heat.key, h, now)
+	if !ok {
 		return dst
 	}
 	c := s.cell(ref)
-	if _, ok := s.settle(c, &h.meter.shape, now); !ok {
-		return dst
-	}
-	dst = s.appendOwn(dst, c, h.meter, t.origin, h.meter.size())
+	dst = s.appendOwn(dst, c, m, t.origin, m.size())
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
-		dst = append(dst, Slot{Meter: &h.meter.Meter, Key: c.key, Index: c.index + 1 - int64(r.age(c)),
+		dst = append(dst, Slot{Meter: &m.meter, Key: c.key, Index: c.index + 1 - int64(r.age(c)),
 			Origin: Origin(t.origins.ids[r.origin()]), Birth: r.birth, Count: r.count()})
 		ref = r.next
 	}
 	return dst
 }
 
-// Own returns every slot of the table's own origin that still counts.
+// Own returns all slots of the table's own origin that still count.
 func (t *Table) Own(now int64) []Slot {
 	var own []Slot
 	t.eachLive(now, func(s *shard, c *cell, m *meterState, _ instant) {
@@ -70,7 +67,7 @@ func (t *Table) Own(now int64) []Slot {
 	return own
 }
 
-// eachLive calls f for every cell whose counts may be sent, brought to now; it locks one shard at a time.
+// eachLive calls f for every cell whose counts are sent, at the time now. It locks one shard at a time.
 func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at instant)) {
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -91,12 +88,10 @@ func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at 
 	}
 }
 
-// countSlots is how many slots the cell holds, of all origins.
+// countSlots is the number of a cell's slots, of all origins.
 func (s *shard) countSlots(c *cell, m *meterState) (n int) {
-	ring, rest := c.counts(&m.shape), c.slots
-	for i := len(ring) - 1; i >= 0; i-- {
-		var own uint64
-		if own, rest = s.ownAt(c, ring, i, rest); own != 0 {
+	for _, count := range s.own(c, &m.shape, m.size()) {
+		if count != 0 {
 			n++
 		}
 	}
@@ -106,37 +101,12 @@ func (s *shard) countSlots(c *cell, m *meterState) (n int) {
 	return n
 }
 
-// ownAt is what remains of a place of the ring without what others sent: this table's own count. The places are to be
-// asked for from the newest on, each with the rest of the slots that the one before left.
-func (s *shard) ownAt(c *cell, ring []uint64, i int, slots uint32) (own uint64, rest uint32) {
-	own = ring[i]
-	for slots != 0 {
-		r := s.remote(slots)
-		age := int(r.age(c))
-		if age > len(ring)-i {
-			break
-		}
-		if age == len(ring)-i {
-			own -= r.count()
-		}
-		slots = r.next
-	}
-	return own, slots
-}
-
-// appendOwn appends the own slots of the newest n places of the ring that hold a count.
+// appendOwn appends the own slots in the newest n places of the ring, the newest first.
 func (s *shard) appendOwn(dst []Slot, c *cell, m *meterState, origin Origin, n int) []Slot {
-	ring, rest := c.counts(&m.shape), c.slots
-	for i := len(ring) - 1; i >= len(ring)-n; i-- {
-		var own uint64
-		if own, rest = s.ownAt(c, ring, i, rest); own != 0 {
-			dst = append(
-				dst,
-				Slot{
-					Meter: &m.Meter, Key: c.key, Index: c.index + int64(i-m.n), Origin: origin, Birth: c.birth,
-					Count: own,
-				},
-			)
+	for i, own := range slices.Backward(s.own(c, &m.shape, n)) {
+		if own != 0 {
+			dst = append(dst, Slot{Meter: &m.meter, Key: c.key, Index: c.index + int64(i-n+1), Origin: origin,
+				Birth: c.birth, Count: own})
 		}
 	}
 	return dst

@@ -7,23 +7,21 @@ import (
 	"sync/atomic"
 )
 
-// Config says what a Table is to be.
+// Config configures a Table.
 type Config struct {
-	// Origin is whose own counts the table keeps. It must differ at every boot of a node.
+	// Origin is the origin of the table's own counts. It must differ at every boot of a node.
 	Origin Origin
-	// Region is where the table stands. What others send of the limits of scope Region is let go unless it is of this
-	// one.
+	// Region is the table's region. Merge ignores counts of other regions' limits of scope Region.
 	Region string
-	// Seed is what keys are strewn by. Where others choose keys it has to be random, and known to nobody.
+	// Seed seeds the hash of keys. It must be random and secret if others choose keys.
 	Seed uint64
-	// Memory is the budget in bytes for cells, slots and what finds them, MinMemory at least; 0 means DefaultMemory. It
-	// is taken as keys come, and shared out over 64 shards: when a shard has used up its part, cells go for those that
-	// come. Beside it there are up to 5 % for what cells that went have still to tell, and what DrainDirty, Snapshot
-	// and Own return.
+	// Memory is the budget in bytes for cells, slots and indexes, at least MinMemory; 0 means DefaultMemory. The table
+	// takes it as keys come. Each of the 64 shards has an equal part: when it is used up, the shard evicts cells for
+	// new ones. Unsent counts of evicted cells, and the results of DrainDirty, Snapshot and Own come on top: up to 5 %.
 	Memory int
 }
 
-// What a table's budget is, and may be.
+// Bounds of Config.Memory.
 const (
 	DefaultMemory = 256 << 20
 	MinMemory     = 4 << 20
@@ -35,8 +33,8 @@ const (
 	shards    = 1 << shardBits
 )
 
-// Table holds the counts of many keys, and decides. It is safe for concurrent use. Locks are taken in this order:
-// drain, origins, shards by ascending number, meters, arena.
+// Table holds the counts of many keys of up to [MaxMeters] meters, and decides. It is safe for concurrent use. Locks are
+// taken in this order: drain, origins, shards by ascending number, meters, arena.
 type Table struct {
 	origin  Origin
 	seed    uint64
@@ -46,15 +44,14 @@ type Table struct {
 	origins originTable
 
 	region     string
-	clusters   [len(scopes)]atomic.Pointer[cluster] // by scope; of Alone it stays empty
-	watermarks []atomic.Int64                       // by number of origin, see Heard
-	earlyFlush chan struct{}                        // see Urgent
+	clusters   [len(scopes)]atomic.Pointer[cluster] // by scope; always empty for Alone
+	earlyFlush chan struct{}                        // see EarlyFlush
 
-	drain      sync.Mutex // one drain at a time
+	drain      sync.Mutex // one drain at a time; guards the fields below
 	drainedAt  int64
-	drainEvery float64                    // usual time between drains, in seconds
-	sweep      struct{ shard, place int } // whose expired cells go next
-	drained    []*meterState              // memory of the last drain
+	drainEvery float64                    // usual time between drains in seconds
+	sweep      struct{ shard, place int } // where expire continues
+	drained    []*meterState              // buffer of the last drain
 	known      []*meterState
 
 	stats tableStats
@@ -66,27 +63,24 @@ type tableStats struct {
 	refused, originsRefused, retired, deniedByOne                          atomic.Uint64
 }
 
-// Stats are running totals of a Table, but for Keys and Bytes.
+// Stats are totals since the table was made, except Keys and Bytes.
 type Stats struct {
-	Keys          int    // cells held now
-	Bytes         int    // of the budget that cells, slots, and what finds them take now
-	Expired       uint64 // cells that went because nothing in them counted any more
-	Evicted       uint64 // cells that went to make room
-	EvictedDenied uint64 // of those, cells whose last request was denied: so much else was used even more
-	Forgotten     uint64 // cost that evicted cells still counted: what this table may admit again
-	// slots that Merge would not take: from the future, of an invalid meter, too many, beyond belief
-	Refused     uint64
-	Implausible uint64 // of those, slots that count more than a node can have admitted
-
-	// of the evicted, cells that only peers counted in: they had more than their share of the memory
-	EvictedRemote  uint64
-	EvictedFull    uint64 // of the evicted, cells with half of their limit or more: as much may be admitted again
-	OriginsRefused uint64 // of the refused, slots of origins that are no members, of which their sender named too many
-	OriginsRetired uint64 // origins that are no members any more and whose counts went, so that members find numbers
-	DeniedByOne    uint64 // keys, once a sub-window each, that were denied because of one peer alone: see LastDenier
+	Keys           int    // current cells
+	Bytes          int    // currently used part of the budget
+	Expired        uint64 // cells removed because they counted nothing any more
+	Evicted        uint64 // cells removed to make room
+	EvictedDenied  uint64 // evicted cells whose last request was denied: all others were even more in use
+	EvictedRemote  uint64 // evicted cells that only peers counted in: those had more than their share of the memory
+	EvictedFull    uint64 // evicted cells with half of their limit or more: the table may admit as much again
+	Forgotten      uint64 // cost that evicted cells still counted: the table may admit as much again
+	Refused        uint64 // slots that Merge refused: future, invalid, too many, or implausible
+	Implausible    uint64 // refused slots that count more than a node can have admitted
+	OriginsRefused uint64 // refused slots of non-members' origins, of which their sender named too many
+	OriginsRetired uint64 // non-members' origins whose counts were dropped to free numbers for members
+	DeniedByOne    uint64 // keys, once per sub-window, denied because of a single peer: see LastDenier
 }
 
-// shard is a part of the table under a lock of its own.
+// shard is a part of the table with its own lock.
 type shard struct {
 	sync.Mutex
 	index
@@ -94,24 +88,24 @@ type shard struct {
 	seed      uint64   // the table's
 	ids       []uint64 // of meters, by number
 	origins   *originTable
-	dirty     struct{ first, last uint32 } // the cells to drain, those that were touched first before others
-	unsent    []Slot                       // of cells that went
-	maxUnsent int                          // beyond it, slots are not told any more: nobody drains
-	drainedAt int64                        // when it last was
-	early     []uint32                     // the cells to drain early
+	dirty     struct{ first, last uint32 } // list of cells to drain, in the order of their first change
+	unsent    []Slot                       // of removed cells
+	maxUnsent int                          // maximum of unsent: nobody may be draining
+	drainedAt int64                        // time of the last drain
+	early     []uint32                     // cells to drain early
 	births    uint32
-	// until when a cell that went may still count somewhere: one created earlier needs a birth of its own
-	gone      int64
-	hand      int // where in the index the search for a cell to evict goes on
-	remotes   int // cells that only peers counted in
-	strangers int // slots of origins that were no members when peers named them
+	gone      int64                     // until when counts of removed cells may be in use: a cell created before needs another birth
+	hand      int                       // position in the index after which eviction continues
+	remotes   int                       // cells that only peers counted in
+	strangers int                       // slots of strangers' origins, see originState
+	ownCounts [MaxSubWindows + 1]uint64 // buffer of own
 	_         [64]byte
 }
 
-// fixedBytes is what the registries take of the budget.
+// fixedBytes is the part of the budget that the registries take.
 const fixedBytes = 480 << 10
 
-// NewTable returns an empty table. A budget outside MinMemory to MaxMemory is a caller's bug, and panics.
+// NewTable returns an empty table. It panics if the budget is outside MinMemory to MaxMemory.
 func NewTable(cfg Config) *Table {
 	if cfg.Memory == 0 {
 		cfg.Memory = DefaultMemory
@@ -122,17 +116,16 @@ func NewTable(cfg Config) *Table {
 	return newTable(cfg, (cfg.Memory-fixedBytes)/shards)
 }
 
-// newTable returns a table whose shards have so many bytes each.
+// newTable returns a table with so many bytes per shard.
 func newTable(cfg Config, part int) *Table {
 	t := &Table{origin: cfg.Origin, region: cfg.Region, seed: cfg.Seed, arena: newArena(part * shards),
-		meters: newMeterTable(), origins: newOriginTable(),
-		watermarks: make([]atomic.Int64, maxOrigins+1), earlyFlush: make(chan struct{}, 1)}
+		meters: newMeterTable(), origins: newOriginTable(), earlyFlush: make(chan struct{}, 1)}
 	for i := range t.clusters {
 		t.clusters[i].Store(new(cluster))
 	}
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.memory = newMemory(&t.arena, part-indexBytes(part))
+		s.memory = newMemory(&t.arena, part-4*indexEntries(part))
 		s.index = newIndex(&t.arena, part, s.memory.bitsOfRefs())
 		s.maxUnsent = part / 1024
 		s.seed, s.ids, s.origins = t.seed, t.meters.ids, &t.origins
@@ -140,13 +133,13 @@ func newTable(cfg Config, part int) *Table {
 	return t
 }
 
-// Origin returns whose own counts the table keeps.
+// Origin returns the origin of the table's own counts.
 func (t *Table) Origin() Origin { return t.origin }
 
-// Know tells the table the limits that are in force, instead of those that it knew before. What others count for a
-// bucket that nobody asked this table for yet can then be debited as it comes, what no node can have admitted is not
-// believed, and of the keys that use much of a limit their demand is sent. What was counted here of an ad-hoc limit
-// ([Meter.AdHoc]) that is no more among them goes within the next drains, unless it is asked for again.
+// Know sets the limits in force, in place of the previous ones. For a known limit the table debits what others take from
+// a bucket before it is asked for the key itself, refuses implausible counts, and sends the demand for keys near the
+// limit. Counts of an ad-hoc limit ([Meter.AdHoc]) that is not among them any more go with the next drains, unless the
+// limit is used again. A limit beyond [MaxMeters] stays unknown.
 func (t *Table) Know(limits []*Limit) {
 	t.drain.Lock()
 	defer t.drain.Unlock()
@@ -155,9 +148,10 @@ func (t *Table) Know(limits []*Limit) {
 		m.known = false
 	}
 	for _, l := range limits {
-		if m := t.meters.acquire(l.id, &l.meter, true); m != nil {
+		if m := t.meters.acquire(&l.spec, true); m != nil {
 			m.limit.Store(l)
-			m.believes(l)
+			// Never lowered: counts by an old limit still come after a new one is known.
+			raise(&m.maxCount, maxLimits*(l.max+l.refill))
 			m.known = true
 			known = append(known, m)
 		}
@@ -168,22 +162,33 @@ func (t *Table) Know(limits []*Limit) {
 	t.known = known
 }
 
-// Take decides on a request of the given cost and counts it if it is admitted. A cost of 0 is a peek: it
-// is answered as a cost of 1 and leaves no trace.
+// Take decides on a request of the given cost and counts it if it is admitted. A cost of 0 is a peek: it is answered as
+// a cost of 1 and leaves no trace.
 func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) (d Decision) {
 	h := hash(t.seed, l.id, key)
 	if l.ban != nil {
 		set := t.shardSet(l, key, h)
 		t.lockSet(set)
-		defer t.unlockAll(set)
-		t.takeOrBan(l, key, h, cost, now, &d)
-		return d
+		defer t.unlockSet(set)
+	} else {
+		s := t.shardOf(h)
+		s.Lock()
+		defer s.Unlock()
 	}
-	s := t.shardOf(h)
-	s.Lock()
-	defer s.Unlock()
-	t.decide(t.settled(s, l, key, h, cost, true, now), l, cost, 0, take, &d)
+	t.take(l, key, h, cost, now, &d)
 	return d
+}
+
+// take is Take with the shards of the key and of its ban locked.
+func (t *Table) take(l *Limit, key Key, h, cost uint64, now int64, d *Decision) {
+	if l.ban != nil && t.banned(l, key, h, cost, 0, now, d) {
+		return
+	}
+	y := t.settled(t.shardOf(h), l, key, h, cost, true, now)
+	t.decide(y, l, cost, 0, take, d)
+	if l.ban != nil {
+		t.ban(y, l, key, cost, now, d)
+	}
 }
 
 // Charge is one layer of a request, or a request of a batch.
@@ -191,21 +196,21 @@ type Charge struct {
 	Limit *Limit // nil: no rule, always admitted
 	Key   Key
 	Cost  uint64 // as in Take
-	Mode  Mode   // of a layer: what its denial means for the request
-	Each  bool   // of a layer: it is charged by every request that it admits, also where another layer denies
-	// Overdraw, of a layer: the request is charged whatever becomes of it, up to twice the limit (rejected.go).
-	Overdraw bool
-	// Lender is whom an Elastic layer borrows from: the place among the charges of another layer, which is not Elastic,
-	// counted from 1; or Idle; 0: from nobody.
+
+	// For layers only:
+	Mode     Mode // what the layer's denial means for the request
+	Each     bool // charge every request that this layer admits, even if another layer denies it
+	Overdraw bool // charge the request even if it is denied, up to twice the limit (rejected.go)
+	// Lender is the layer that an Elastic layer borrows from, as its position among the charges, counted from 1. The
+	// lender must not be Elastic itself. Idle: from the idle system. 0: from nobody.
 	Lender uint8
 }
 
-// batch is how many requests TakeBatch decides on at a time: as many as a processor can wait for memory for at once.
+// batch is how many requests TakeBatch decides on at a time: a processor has about as many memory reads under way.
 const batch = 16
 
-// TakeBatch decides on requests that have nothing to do with each other, as Take would one after the other, and appends
-// a decision for each to dst. It brings the cells of several into the processor's cache at once, so that many keys that
-// it has not seen for long cost it hardly more than a few.
+// TakeBatch decides on independent requests, as Take would one after the other, and appends a decision for each to dst.
+// It reads the cells of several requests at once, so that cold keys wait for memory together.
 func (t *Table) TakeBatch(charges []Charge, now int64, dst []Decision) []Decision {
 	for len(charges) > 0 {
 		part := charges[:min(batch, len(charges))]
@@ -218,8 +223,14 @@ func (t *Table) TakeBatch(charges []Charge, now int64, dst []Decision) []Decisio
 func (t *Table) takePart(charges []Charge, now int64, dst []Decision) []Decision {
 	var hashes [batch]uint64
 	locked := t.lockAll(charges, hashes[:])
-	defer t.unlockAll(locked)
-	t.touch(charges, hashes[:])
+	defer t.unlockSet(locked)
+	words := 0
+	for i := range charges {
+		if l := charges[i].Limit; l != nil {
+			words = max(words, l.words)
+		}
+	}
+	t.touch(hashes[:len(charges)], min(words, touchedWords), lineWords)
 	for i := range charges {
 		ch := &charges[i]
 		dst = append(dst, Decision{})
@@ -228,159 +239,153 @@ func (t *Table) takePart(charges []Charge, now int64, dst []Decision) []Decision
 			d.Allowed = true
 			continue
 		}
-		if ch.Limit.ban != nil {
-			t.takeOrBan(ch.Limit, ch.Key, hashes[i], ch.Cost, now, d)
-			continue
-		}
-		s := t.shardOf(hashes[i])
-		t.decide(t.settled(s, ch.Limit, ch.Key, hashes[i], ch.Cost, true, now), ch.Limit, ch.Cost, 0, take, d)
+		t.take(ch.Limit, ch.Key, hashes[i], ch.Cost, now, d)
 	}
 	return dst
 }
 
-// A cell is read ahead line by line of the processor's cache, as far as a window of twenty sub-windows goes.
+// A cell of up to twenty sub-windows is read ahead completely, one word per line of the processor's cache.
 const (
 	lineWords    = 64 / wordBytes
 	touchedWords = 4 * lineWords
 )
 
-// touch reads the places where the requests' cells are found, then the cells. No read waits for another, so that the
-// processor waits for all of them together.
-func (t *Table) touch(charges []Charge, hashes []uint64) {
-	var entries [batch]uint32
-	for i := range charges {
-		if charges[i].Limit != nil {
-			s := t.shardOf(hashes[i])
-			entries[i] = s.entries[s.home(hashes[i])]
+// touch brings the cells of the hashes, but not of hash 0, into the processor's cache: it reads each cell's word 0, then
+// every stride-th one, and the last of `words`. The reads do not depend on each other, so the processor waits for memory
+// once. It returns the refs that it read, which may be those of other cells. The shards are locked.
+func (t *Table) touch(hashes []uint64, words, stride int) (refs [batch]uint32) {
+	for i, h := range hashes {
+		if h != 0 {
+			s := t.shardOf(h)
+			refs[i] = s.ref(s.entries[s.home(h)])
 		}
 	}
 	var sum uint64
-	for i := range charges {
-		s := t.shardOf(hashes[i])
-		if e := entries[i]; e != 0 {
-			ref := s.ref(e)
-			// what is there may be another, shorter cell
-			end := min(ref+min(uint32(charges[i].Limit.words), touchedWords), (ref|(pageWords-1))+1)
-			for at := ref; at < end; at += lineWords {
-				sum += *(*uint64)(s.at(at))
-			}
-			sum += *(*uint64)(s.at(end - 1))
+	for i, ref := range refs[:len(hashes)] {
+		if ref == 0 {
+			continue
 		}
+		s := t.shardOf(hashes[i])
+		last := min(int(ref)&(pageWords-1)+words, pageWords) - 1 | int(ref)&^(pageWords-1)
+		for at := int(ref); at < last; at += stride {
+			sum += *(*uint64)(s.at(uint32(at)))
+		}
+		sum += *(*uint64)(s.at(uint32(last)))
 	}
 	touched(sum)
+	return refs
 }
 
-// touched keeps the compiler from leaving reads out.
+// touched keeps the compiler from removing the reads.
 //
 //go:noinline
 func touched(uint64) {}
 
-// MaxLayers is how many layers TakeAll accepts.
+// MaxLayers is the maximum number of charges of TakeAll and Report.
 const MaxLayers = 32
 
-// TakeAll decides on a request that meets several limits and charges it in all of them, or in none if it is denied: by
-// one of them, unless modes say otherwise. It appends a decision for each layer to dst, in order; the request is
-// allowed if and only if all of them are. Of a request that is denied, the other layers' decisions say that they would
-// have admitted it. A layer that denies but may not, by its mode, is waived, and not charged, but for a full lender
-// (elastic.go). More than MaxLayers charges is a caller's bug and panics, and so is a Lender that is none of them.
+// TakeAll decides on a request under several limits. It charges all of them, or none if one of them denies; modes
+// ([Mode]) and Charge.Each may change that. It appends a decision for each layer to dst, in order; the request is
+// allowed if and only if all decisions are. Of a denied request, the decisions of the other layers say that they would
+// have admitted it. A layer whose denial does not count, by its mode, is waived and not charged, except a full lender
+// (elastic.go). TakeAll panics if there are more than MaxLayers charges, or if a Lender is none of them.
 func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision {
-	if len(charges) > MaxLayers {
-		panic(fmt.Sprintf("counters: %d layers, at most %d are allowed", len(charges), MaxLayers))
-	}
 	var hashes [MaxLayers]uint64
 	locked := t.lockAll(charges, hashes[:])
-	defer t.unlockAll(locked)
+	defer t.unlockSet(locked)
 
 	var layers [MaxLayers]layer
-	first, elastic := len(dst), false
+	first := len(dst)
 	for i := range charges {
 		ch := &charges[i]
-		elastic = elastic || ch.Mode == Elastic
 		dst = append(dst, Decision{})
+		d := &dst[first+i]
 		if ch.Limit == nil {
-			dst[first+i].Allowed = true
+			d.Allowed = true
 			continue
 		}
 		before := chargedBefore(charges[:i], dst[first:], ch)
-		if ch.Limit.ban != nil && t.banned(ch.Limit, ch.Key, hashes[i], ch.Cost, before, now, &dst[first+i]) {
+		if ch.Limit.ban != nil && t.banned(ch.Limit, ch.Key, hashes[i], ch.Cost, before, now, d) {
 			continue
 		}
-		counts := ch.Limit.countsRejected && ch.Cost > ch.Limit.max // it is denied, and counted at once
-		layers[i] = t.settled(t.shardOf(hashes[i]), ch.Limit, ch.Key, hashes[i], ch.asked(), counts, now)
-		if c := layers[i].cell; c != nil {
-			c.raise(pinned) // so that no later layer evicts it
+		cost := ch.Cost
+		if ch.Overdraw {
+			cost = min(cost, ch.Limit.max)
 		}
-		t.decide(layers[i], ch.Limit, ch.Cost, before, ask, &dst[first+i])
+		counts := ch.Limit.countsRejected && ch.Cost > ch.Limit.max // the denial is counted at once
+		layers[i] = t.settled(t.shardOf(hashes[i]), ch.Limit, ch.Key, hashes[i], cost, counts, now)
+		layers[i].pin(true) // no later layer may evict it
+		t.decide(layers[i], ch.Limit, ch.Cost, before, ask, d)
 	}
 	decisions := dst[first:]
-	if elastic {
-		lend(charges, decisions)
-	}
+	lend(charges, decisions)
 	passes := admit(charges, decisions)
-	// Cells are made only now: one who is denied somewhere pushes nobody out elsewhere.
+	// New cells are made only now: a request that is denied evicts nobody.
 	for i := range charges {
-		ch := &charges[i]
-		charged := ch.charged(&decisions[i], passes)
-		if !charged && !ch.overdraws(&decisions[i]) || layers[i].cell != nil || ch.Cost == 0 {
+		ch, d := &charges[i], &decisions[i]
+		charged := ch.charged(d, passes)
+		if !charged && !ch.overdraws(d) || layers[i].cell != nil || ch.Cost == 0 {
 			continue
 		}
-		cost := min(ch.Cost, ch.Limit.max) // a lender may be charged more than it holds
+		cost := min(ch.Cost, ch.Limit.max) // a lender may be charged more than its limit
 		layers[i] = t.settled(t.shardOf(hashes[i]), ch.Limit, ch.Key, hashes[i], cost, true, now)
-		if layers[i].cell == nil { // there is no room at all
-			if !charged {
-				continue // it was denied already
-			}
-			decisions[i] = Decision{}
-			ch.Limit.refuse(&decisions[i])
+		layers[i].pin(true)
+		if layers[i].cell == nil && charged {
+			ch.Limit.refuse(d)
 			passes = admit(charges, decisions)
-			continue
 		}
-		layers[i].cell.raise(pinned)
 	}
 	for i := range charges {
-		ch, y := &charges[i], layers[i]
+		ch, y, d := &charges[i], layers[i], &decisions[i]
 		switch {
 		case y.cell == nil || ch.Cost == 0:
-		case ch.overdraws(&decisions[i]):
-			t.countDenied(y, ch.Limit, ch.Cost, 0, &decisions[i])
-		case !ch.charged(&decisions[i], passes):
-		case decisions[i].Waived:
-			t.overcharge(y, ch, &decisions[i])
+		case ch.overdraws(d):
+			t.countDenied(y, ch.Limit, ch.Cost, 0, d)
+		case !ch.charged(d, passes):
+		case d.Waived:
+			t.overcharge(y, ch, d)
 		default:
-			decisions[i] = Decision{}
-			t.decide(y, ch.Limit, ch.Cost, 0, charge, &decisions[i])
+			*d = Decision{}
+			t.decide(y, ch.Limit, ch.Cost, 0, charge, d)
 		}
 	}
-	waive(charges, decisions)
-	for _, y := range layers[:len(charges)] {
-		if y.cell != nil {
-			y.cell.lower(pinned)
+	applyModes(charges, decisions)
+	for i := range charges {
+		layers[i].pin(false)
+	}
+	for i := range charges { // last: a ban may evict cells
+		if ch := &charges[i]; ch.Limit != nil && ch.Limit.ban != nil {
+			t.ban(layers[i], ch.Limit, ch.Key, ch.Cost, now, &decisions[i])
 		}
 	}
-	t.banAll(charges, layers[:], now, decisions) // last: it evicts cells
 	return dst
-}
-
-// asked is what the key of a layer is asked for: what may be overdrawn, for no more than its limit.
-func (ch *Charge) asked() uint64 {
-	if ch.Overdraw {
-		return min(ch.Cost, ch.Limit.max)
-	}
-	return ch.Cost
 }
 
 // shardOf is the shard of a hash.
 func (t *Table) shardOf(h uint64) *shard { return &t.shards[h>>(64-shardBits)] }
 
-// layer is where one charge of a request is decided.
+// locate returns the hash and the shard of a key's cell.
+func (t *Table) locate(meter uint64, key Key) (h uint64, s *shard) {
+	h = hash(t.seed, meter, key)
+	return h, t.shardOf(h)
+}
+
+// layer is a cell, in its shard, at the time of a decision.
 type layer struct {
 	shard *shard
-	cell  *cell
+	cell  *cell // nil: none
 	at    instant
 }
 
-// chargedBefore is what the layers before charge to the same key of the same meter: those that meet in one cell have to
-// fit together. One that denies, but may be waived, takes no room.
+// pin protects the cell from eviction, or no longer does.
+func (y layer) pin(on bool) {
+	if y.cell != nil {
+		y.cell.put(pinned, on)
+	}
+}
+
+// chargedBefore is the cost that earlier layers charge to the same cell as ch: all have to fit in together. A denial
+// that may be waived charges nothing.
 func chargedBefore(before []Charge, decisions []Decision, ch *Charge) (sum uint64) {
 	for i := range before {
 		b := &before[i]
@@ -394,10 +399,12 @@ func chargedBefore(before []Charge, decisions []Decision, ch *Charge) (sum uint6
 	return sum
 }
 
-// lockAll notes the hashes of all charges and locks their shards, in ascending order so that requests cannot wait for
-// each other in a ring.
+// lockAll stores the hashes of all charges, and locks their shards. It returns the set of locked shards.
 func (t *Table) lockAll(charges []Charge, hashes []uint64) uint64 {
-	var set uint64 // a bit a shard
+	if len(charges) > len(hashes) {
+		panic(fmt.Sprintf("counters: %d layers, at most %d are allowed", len(charges), len(hashes)))
+	}
+	var set uint64
 	for i := range charges {
 		if l := charges[i].Limit; l != nil {
 			hashes[i] = hash(t.seed, l.id, charges[i].Key)
@@ -408,58 +415,46 @@ func (t *Table) lockAll(charges []Charge, hashes []uint64) uint64 {
 	return set
 }
 
-// shardSet is the shards, a bit each, of a key and of its ban.
+// shardSet is the set of shards, one bit each, of a key and its ban.
 func (t *Table) shardSet(l *Limit, key Key, h uint64) uint64 {
-	set := uint64(1) << (h >> (64 - shardBits))
+	set := shardBit(h)
 	if l.ban != nil {
-		set |= 1 << (hash(t.seed, l.ban.id, key) >> (64 - shardBits))
+		set |= shardBit(hash(t.seed, l.ban.id, key))
 	}
 	return set
 }
 
-// lockShards is lockAll for hashes that are known.
-func (t *Table) lockShards(hashes []uint64) uint64 {
-	var set uint64
-	for _, h := range hashes {
-		set |= 1 << (h >> (64 - shardBits))
-	}
-	t.lockSet(set)
-	return set
-}
+func shardBit(h uint64) uint64 { return 1 << (h >> (64 - shardBits)) }
 
+// lockSet locks shards in ascending order, so that requests cannot deadlock.
 func (t *Table) lockSet(set uint64) {
 	for ; set != 0; set &= set - 1 {
 		t.shards[bits.TrailingZeros64(set)].Lock()
 	}
 }
 
-func (t *Table) unlockAll(set uint64) {
+func (t *Table) unlockSet(set uint64) {
 	for ; set != 0; set &= set - 1 {
 		t.shards[bits.TrailingZeros64(set)].Unlock()
 	}
 }
 
-// View is what is used of the limit now, as far as this table knows: the count of the window that ends now, or a
-// bucket's debt.
+// View returns how much of the limit is used now, as far as this table knows: the count of the window that ends now, or
+// a bucket's debt.
 func (t *Table) View(l *Limit, key Key, now int64) uint64 {
-	h := hash(t.seed, l.id, key)
-	s := t.shardOf(h)
+	h, s := t.locate(l.id, key)
 	s.Lock()
 	defer s.Unlock()
 	return t.used(s, l, key, h, now)
 }
 
-// used is View in a shard that is locked.
+// used is View with the shard locked.
 func (t *Table) used(s *shard, l *Limit, key Key, h uint64, now int64) uint64 {
-	ref := s.find(l.id, key, h)
-	if ref == 0 {
-		return 0
-	}
-	c := s.cell(ref)
-	at, ok := s.settle(c, &l.shape, now)
+	ref, at, ok := s.live(&l.spec, key, h, now)
 	if !ok {
 		return 0
 	}
+	c := s.cell(ref)
 	if l.algorithm.bucket() {
 		t.debitPending(s, l, c, at)
 	}
@@ -469,16 +464,15 @@ func (t *Table) used(s *shard, l *Limit, key Key, h uint64, now int64) uint64 {
 // Stats returns the table's totals.
 func (t *Table) Stats() Stats {
 	st := Stats{
-		Bytes:         fixedBytes,
-		Expired:       t.stats.expired.Load(),
-		Evicted:       t.stats.evicted.Load(),
-		EvictedDenied: t.stats.evictedDenied.Load(),
-		Forgotten:     t.stats.forgotten.Load(),
-		Refused:       t.stats.refused.Load(),
-		Implausible:   t.implausible.Load(),
-
+		Bytes:          fixedBytes,
+		Expired:        t.stats.expired.Load(),
+		Evicted:        t.stats.evicted.Load(),
+		EvictedDenied:  t.stats.evictedDenied.Load(),
 		EvictedRemote:  t.stats.evictedRemote.Load(),
 		EvictedFull:    t.stats.evictedFull.Load(),
+		Forgotten:      t.stats.forgotten.Load(),
+		Refused:        t.stats.refused.Load(),
+		Implausible:    t.implausible.Load(),
 		OriginsRefused: t.stats.originsRefused.Load(),
 		OriginsRetired: t.stats.retired.Load(),
 		DeniedByOne:    t.stats.deniedByOne.Load(),

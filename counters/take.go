@@ -18,63 +18,76 @@ func (s *shard) find(meter uint64, key Key, h uint64) uint32 {
 	}
 }
 
-// settled finds the cell, brings it to now and notes what is asked of it. For a peek, a cost of 0, and for a cost
-// that no wait can make room for it makes no cell, nor where none is to be made: it may return nil. A limit that
-// counts what it denies is asked for no more than it can hold.
+// live finds a cell and moves it to the time now. ok is false if there is no cell, or if the counts of the cell are of
+// no use, see settle.
+func (s *shard) live(y *spec, key Key, h uint64, now int64) (ref uint32, at instant, ok bool) {
+	if ref = s.find(y.id, key, h); ref != 0 {
+		at, ok = s.settle(s.cell(ref), &y.shape, now)
+	}
+	return ref, at, ok
+}
+
+// reach is live that makes a cell if there is none. It returns 0 if there is no room for one.
+func (t *Table) reach(s *shard, y *spec, key Key, h uint64, local bool, now int64) (ref uint32, at instant) {
+	ref, at, ok := s.live(y, key, h, now)
+	if ok {
+		s.cell(ref).used = usedAt(now)
+		return ref, at
+	}
+	return t.create(s, ref, y, key, h, local, now)
+}
+
+// settled finds the cell of a request, moves it to the time now and records the demand. If the request is chargeable
+// and create is set, it makes a missing cell; otherwise the layer may have none. A limit that counts what it denies is
+// asked for no more than its maximum.
 func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool, now int64) (y layer) {
 	y.shard = s
-	ref := s.find(l.id, key, h)
 	if l.countsRejected {
 		cost = min(cost, l.max)
 	}
-	chargeable := l.chargeable(cost)
+	chargeable, ok := l.chargeable(cost), false
+	ref := s.find(l.id, key, h) // not live: one call less
 	if ref != 0 {
-		c := s.cell(ref)
-		if at, ok := s.settle(c, &l.shape, now); ok {
-			y.cell, y.at = c, at
-		} else if chargeable && create {
-			t.remove(s, ref, c)
-		}
+		y.at, ok = s.settle(s.cell(ref), &l.shape, now)
 	}
-	if !chargeable || y.cell == nil && !create {
-		return y
-	}
-	c := y.cell
-	if c == nil {
-		if ref = t.create(s, l.id, &l.meter, key, h, true, now); ref == 0 {
+	if !ok {
+		if !chargeable || !create {
 			return y
 		}
-		c = s.cell(ref)
-		y.cell, y.at = c, instant{off: now - c.index*l.sub}
+		if ref, y.at = t.create(s, ref, &l.spec, key, h, true, now); ref == 0 {
+			return y
+		}
 		if l.maxUnsent > 0 {
-			t.ensureHotKey(s, c, now)
+			t.ensureHotKey(s, s.cell(ref), now)
 		}
 	}
-	s.localize(c)
-	c.offered = uint32(min(uint64(c.offered)+cost, 1<<32-1))
-	c.used = usedAt(now)
-	if !c.has(dirty) && l.scope != Alone {
-		s.enlist(ref, c)
+	y.cell = s.cell(ref)
+	if c := y.cell; chargeable {
+		s.localize(c)
+		c.offered = uint32(min(uint64(c.offered)+cost, 1<<32-1))
+		c.used = usedAt(now)
+		if !c.has(dirty) && l.scope != Alone {
+			s.enlist(ref, c)
+		}
 	}
 	return y
 }
 
-// step is what is done about a request in one decision.
+// step is what a decision is for.
 type step uint8
 
 const (
-	peek step = iota // it is answered, and leaves no trace
-	// it is answered as one layer of several, and charged by a second decision if all of them admit it
-	ask
-	charge // it is charged, as all layers have admitted it
-	take   // it is answered, and charged if it is admitted
+	peek   step = iota // answer, and leave no trace
+	ask                // answer for one of several layers; a second decision charges it if all admit
+	charge             // charge a layer, as all have admitted
+	take               // answer, and charge if admitted
 )
 
 // charges reports whether an admitted request is charged.
 func (how step) charges() bool { return how >= charge }
 
-// decide answers a request. What the same request charges to the same cell besides comes before it. The decision is
-// written to d, which is zero. The cell is nil where a key was never charged, and is not to be.
+// decide answers a request and writes the decision to d, which is zero. before is the cost that earlier layers of the
+// same request charge to the same cell. Without a cell, the key was never charged.
 func (t *Table) decide(y layer, l *Limit, cost, before uint64, how step, d *Decision) {
 	d.Rule, d.Window, d.Limit = l.meter.Rule, l.meter.Window, l.max
 	c := y.cell
@@ -97,7 +110,7 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, how step, d *Deci
 		l.takeBucket(c, cost, before, y.at, commit, d)
 	}
 	if held && d.Allowed {
-		d.Allowed, d.Delay, d.RetryAfter = false, 0, peerRateLasts
+		d.deny(peerRateLasts)
 	}
 	if !d.Allowed {
 		t.keepFloor(y, l, cost, before, how, d)
@@ -107,7 +120,7 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, how step, d *Deci
 	}
 	if d.Allowed && how.charges() {
 		if used := l.max - d.Remaining + l.undercount(c); used > l.Far() {
-			t.meters.states[c.meter].noteUsed(used)
+			raise(&t.meters.states[c.meter].used, used)
 		}
 	}
 	if l.chargeable(cost) {
@@ -121,8 +134,8 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, how step, d *Deci
 	}
 }
 
-// undercount is by how much less than what it received of the cell's key a table may believe that it counts: what comes
-// back while the late run of a bucket waits to begin, and what others took late in the sub-window that leaves a log.
+// undercount is the most by which the table's view may lag the counts that it received. For a bucket it is the refill
+// of the time by which the backdated run begins earlier, for a log the count of others in the sub-window that leaves.
 func (l *Limit) undercount(c *cell) uint64 {
 	switch {
 	case l.algorithm <= FixedWindow:
@@ -133,8 +146,8 @@ func (l *Limit) undercount(c *cell) uint64 {
 	return l.backdateCost
 }
 
-// decideEmpty answers a request of a key without a cell, of which all is left. One that was to be charged (commit)
-// found no room for a cell, and is denied: no key is admitted untracked.
+// decideEmpty answers a request of a key without a cell: nothing of the limit is used. A request that was to be charged
+// (commit) found no room for a cell and is denied: no key is admitted untracked.
 func (l *Limit) decideEmpty(cost, before uint64, commit bool, d *Decision) {
 	asked := max(cost, 1)
 	switch {
@@ -150,13 +163,12 @@ func (l *Limit) decideEmpty(cost, before uint64, commit bool, d *Decision) {
 	}
 }
 
-// refuse denies for want of memory.
+// refuse denies because there is no room for a cell.
 func (l *Limit) refuse(d *Decision) {
-	d.Rule, d.Window, d.Limit, d.RetryAfter = l.meter.Rule, l.meter.Window, l.max, l.meter.Sub
+	*d = Decision{Rule: l.meter.Rule, Window: l.meter.Window, Limit: l.max, RetryAfter: l.meter.Sub}
 }
 
-// debitPending lets merges know the limit that a bucket's counts are debited by, and debits those that came when none
-// was known.
+// debitPending makes the limit known to merges, and debits from a bucket what came while none was known.
 func (t *Table) debitPending(s *shard, l *Limit, c *cell, at instant) {
 	if l.refill == 0 {
 		return
@@ -169,8 +181,8 @@ func (t *Table) debitPending(s *shard, l *Limit, c *cell, at instant) {
 	}
 }
 
-// view is the count of the window that ends at the instant; of a bucket whose limit is known, its debt. A ban in force,
-// and a lift of one that would be, weigh as much as any limit.
+// view is how much of the limit is used: the count of the window that ends at the instant, or the debt of a bucket whose
+// limit is known. A ban in force weighs as much as any limit, and so does a lift that may still end bans.
 func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 	switch {
 	case !m.algorithm.Counts():
@@ -190,29 +202,29 @@ func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 	return c.windowView(&m.shape, at)
 }
 
-// enlist notes that the cell is to be drained.
+// enlist appends the cell to the list of cells to drain.
 func (s *shard) enlist(ref uint32, c *cell) {
 	c.raise(dirty)
 	c.next, c.prev = 0, s.dirty.last
-	if s.dirty.last != 0 {
-		s.cell(s.dirty.last).next = ref
-	} else {
-		s.dirty.first = ref
-	}
-	s.dirty.last = ref
+	s.relink(c, ref, ref)
 }
 
-// delist takes a cell that goes out of those to be drained.
+// delist removes the cell from the list of cells to drain.
 func (s *shard) delist(c *cell) {
+	s.relink(c, c.next, c.prev)
+	c.lower(dirty)
+}
+
+// relink makes the cell before c, or the head of the list, lead to next, and the cell after c, or its end, back to prev.
+func (s *shard) relink(c *cell, next, prev uint32) {
 	if c.prev != 0 {
-		s.cell(c.prev).next = c.next
+		s.cell(c.prev).next = next
 	} else {
-		s.dirty.first = c.next
+		s.dirty.first = next
 	}
 	if c.next != 0 {
-		s.cell(c.next).prev = c.prev
+		s.cell(c.next).prev = prev
 	} else {
-		s.dirty.last = c.prev
+		s.dirty.last = prev
 	}
-	c.lower(dirty)
 }

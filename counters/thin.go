@@ -6,91 +6,84 @@ import (
 	"time"
 )
 
-// How several tables keep one limit together, without false rejections.
+// How several tables share one limit without false rejections.
 //
-// A table's view V of a key never exceeds the truth, so admitting while V leaves room never rejects a client that keeps
-// to its limit L. Where the limit runs short, though, each table also admits what the others have not reported yet.
-// That can be estimated and shared out, but an estimate that rejects is unfair unless there is proof:
+// A table's view V of a key never exceeds what was admitted, so a node that admits while V has room never rejects a
+// client that stays within its limit L. When the limit runs short, though, each table also admits what the others have
+// not reported yet. This can be estimated and divided, but a rejection by estimate is unfair without proof:
 //
-//	proof     The key is an offender from the moment V plus the request exceeds 95 % of L, for as long as an admission
-//	          counts. No other key is held back.
-//	thinning  Of an offender's requests the part p is admitted, evenly spread, so that all tables together admit what
-//	          there is room for:
+//	proof     A key is an offender once V plus the request exceeds 95 % of L, for as long as an admission counts. No
+//	          other key is held back.
+//	thinning  The part p of an offender's requests is admitted, evenly spread, so that all tables together admit what
+//	          the limit has room for:
 //
 //	              p = (L - V - U + R) / (D + Lambda*H)
 //
 //	          U       estimate of what unreachable peers admitted (partition.go)
-//	          R       cost that leaves the window within H at the current rate (later cost is not lent)
+//	          R       cost that leaves the window within H, at most at the current rate
 //	          D       cost that the other peers were asked for since their reports: sum of rate * age of the report
 //	          Lambda  cost per second that all tables are asked for
 //	          H       1.5 times the time until all tables know what one admits
 //
-// A request that V leaves no room for is never admitted. While peers are unreachable an offender stays one as long as
-// all tables together are asked for 95 % of the limit: otherwise each side of a partition would take itself to be
-// alone.
+// No request beyond the room in V is admitted. While peers are unreachable, an offender remains one as long as all
+// tables together are asked for 95 % of the limit: otherwise each side of a partition would take itself to be alone.
 
 const (
-	// proofShare of the limit makes an offender.
-	proofShare = 0.95
-	// horizons is H, in horizons of the cluster.
-	horizons = 1.5
-	// sumsPerHorizon is how often in a horizon the sums are made again, at most: the ages in D grow with time.
-	sumsPerHorizon = 16
+	proofShare     = 0.95 // the part of the limit whose use proves an offender
+	horizons       = 1.5  // H in horizons of the cluster
+	sumsPerHorizon = 16   // how often per horizon D and Lambda are summed, at least: ages grow with time
 )
 
-// Partition says what a limit does where peers are unreachable.
+// Partition is what a limit does while peers are unreachable.
 type Partition uint8
 
 const (
-	Share Partition = iota // each side of a partition admits the part of the limit that it is asked for
+	Share Partition = iota // each side of a partition admits its part of the limit, in proportion to its demand
 	Local                  // each side admits the whole limit
 )
 
-// partitions are the names of the policies.
 var partitions = [...]string{Share: "share", Local: "local"}
 
-// String is the policy's name in rule files.
+// String returns the policy's name in rule files.
 func (p Partition) String() string { return partitions[min(int(p), len(partitions)-1)] }
 
-// ParsePartition returns the policy of a name.
+// ParsePartition returns the policy with a name in rule files.
 func ParsePartition(name string) (p Partition, ok bool) {
 	i := slices.Index(partitions[:], name)
 	return Partition(max(i, 0)), i >= 0
 }
 
-// policy is how tables keep a limit together.
+// policy is how tables share a limit.
 type policy struct {
 	partition Partition
 	maxUnsent uint64
-	scope     Scope
 }
 
-// OnPartition returns the limit with another policy for what to do where peers are unreachable.
+// OnPartition returns the limit with another policy for partitions.
 func (l *Limit) OnPartition(p Partition) *Limit {
 	other := *l
 	other.partition = p
 	return &other
 }
 
-// MaxUnsent returns the limit with the cost that a table may admit of a key before it sends to its peers, without
-// waiting for the interval to end. 0: no such maximum.
+// MaxUnsent returns the limit with a maximum cost that a table may admit of a key before it flushes early; 0: none.
 func (l *Limit) MaxUnsent(cost uint64) *Limit {
 	other := *l
 	other.maxUnsent = cost
 	return &other
 }
 
-// cluster is what a table knows of those that keep its limits with it.
+// cluster is what a table knows of the nodes that count limits with it.
 type cluster struct {
 	peers   int
 	horizon int64 // nanoseconds
 }
 
-// SetCluster says how many peers keep the limits with this table, and the horizon: how long it takes, as a rule, until
-// all of them know what one admits. To begin with there are none.
+// SetCluster sets the number of peers, initially 0, and the horizon: the usual time until all peers know what one node
+// admits.
 func (t *Table) SetCluster(peers int, horizon time.Duration) { t.setCluster(Global, peers, horizon) }
 
-// SetRegion is SetCluster for the limits of scope Region: it says how many of the peers are of the table's region.
+// SetRegion is SetCluster for limits of the scope Region: peers is the number of peers in the table's region.
 func (t *Table) SetRegion(peers int, horizon time.Duration) { t.setCluster(Region, peers, horizon) }
 
 func (t *Table) setCluster(s Scope, peers int, horizon time.Duration) {
@@ -99,25 +92,23 @@ func (t *Table) setCluster(s Scope, peers int, horizon time.Duration) {
 	}
 }
 
-// SetWatermark says that all that the origin admitted before the time watermark is known. Gone says that it admits
-// nothing any more.
+// Gone is the watermark of an origin that admits nothing any more.
+const Gone = math.MaxInt64
+
+// SetWatermark sets the time up to which this table has received all that an origin admitted.
 func (t *Table) SetWatermark(o Origin, watermark int64) {
 	t.origins.RLock()
 	defer t.origins.RUnlock()
 	if k := t.origins.numbers[uint64(o)]; k != 0 {
-		t.watermarks[k].Store(watermark)
+		t.origins.states[k].watermark.Store(watermark)
 	}
 }
 
-// Gone is later than any time.
-const Gone = math.MaxInt64
-
-// holdsBack decides whether a request of a hot key is denied although the limit has room for it, as far as is
-// known.
+// holdsBack reports whether a request of a hot key is denied even if the view has room for it.
 func (t *Table) holdsBack(y layer, l *Limit, cost, before uint64, how step) bool {
 	asked := max(cost, 1)
 	if asked > l.max {
-		return false // it is denied anyway, and proves nothing
+		return false // it is denied anyway and proves nothing
 	}
 	s, w := y.shard, y.shard.memory.hotKey(y.cell.hotKey)
 	switch how {
@@ -132,7 +123,7 @@ func (t *Table) holdsBack(y layer, l *Limit, cost, before uint64, how step) bool
 		w = &seen
 	}
 	if l.algorithm.bucket() {
-		t.debitPending(s, l, y.cell, y.at) // a count is more than a debt
+		t.debitPending(s, l, y.cell, y.at) // until then, view is a count, which exceeds the debt
 	}
 	w.view = s.view(y.cell, t.meters.states[y.cell.meter], y.at) + before
 	if w.part = t.admittedPart(y, l, w, asked, how); w.view+asked > l.max {
@@ -149,8 +140,8 @@ func (t *Table) holdsBack(y layer, l *Limit, cost, before uint64, how step) bool
 	return false
 }
 
-// afford adds to the credit what a request brings, and reports whether it is enough for it. What is only asked may be
-// denied elsewhere: it saves no more than it takes to go on evenly.
+// afford adds the admitted part of a request's cost to the credit, and reports whether the credit covers the request.
+// Another layer may still deny a request that is only asked: its credit is limited, so that admission stays even.
 func (w *hotKey) afford(asked float32, how step) bool {
 	if saved := w.credit + w.part*asked; how == take {
 		w.credit = saved
@@ -166,7 +157,7 @@ func (w *hotKey) afford(asked float32, how step) bool {
 	return true
 }
 
-// admittedPart is the part of what is asked for that is to be admitted: p of an offender, 1 of others.
+// admittedPart is the part of the key's requests to admit: p for an offender, 1 for others.
 func (t *Table) admittedPart(y layer, l *Limit, w *hotKey, asked uint64, how step) float32 {
 	cl := t.keepers(l)
 	if cl.peers == 0 || w.peerRates == 0 {
@@ -191,10 +182,10 @@ func (t *Table) admittedPart(y layer, l *Limit, w *hotKey, asked uint64, how ste
 	return float32(max(0, room/comes))
 }
 
-// offends reports whether the key is an offender, and notes until when.
+// offends reports whether the key is an offender, and updates until when.
 func (w *hotKey) offends(l *Limit, asked uint64, now int64) bool {
 	lasts, proof := l.Lasts(), proofShare*float64(l.max)
-	w.until = min(w.until, now+int64(lasts)) // the clock may have been set back
+	w.until = min(w.until, now+int64(lasts)) // the clock may have stepped back
 	lapsed := w.until > 0 && now >= w.until && now-w.until < int64(lasts)
 	switch {
 	case float64(w.view+asked) > proof, lapsed && w.unreachableRate > 0 &&
@@ -207,18 +198,17 @@ func (w *hotKey) offends(l *Limit, asked uint64, now int64) bool {
 	return true
 }
 
-// sum adds up what is asked for, and lets go the peer rates that say nothing any more. For a peek it changes nothing
-// but the hot-key state.
+// sum adds up the demands, and removes expired peer rates. A peek changes nothing but w, which is a copy.
 func (t *Table) sum(s *shard, l *Limit, c *cell, w *hotKey, horizon, now int64, how step) {
 	d := demands{own: w.ownNow(c, s.drainedAt, horizon, now)}
 	for link := &w.peerRates; *link != 0; {
 		v := s.memory.peerRate(*link)
-		watermark, unreachable := t.watermarks[v.origin].Load(), false
+		watermark, unreachable := t.origins.states[v.origin].watermark.Load(), false
 		if v.over(watermark, now) {
 			if how == peek {
 				link = &v.next
 			} else {
-				*link = s.removePeerRate(*link)
+				s.removePeerRate(link)
 			}
 			continue
 		}
@@ -247,9 +237,8 @@ func (t *Table) sum(s *shard, l *Limit, c *cell, w *hotKey, horizon, now int64, 
 		float32(d.due), now, false
 }
 
-// leaving is how much of what is used comes back within a time, if nothing is added, but no more than would at the rate
-// of now: what begins to leave only within that time is not lent before, or each burst would meet the end of the one a
-// window ago.
+// leaving is R: how much of the used cost leaves within a time, if nothing is added, at most at the current rate. A
+// burst that will only begin to leave is not counted on: otherwise the next burst would begin before the last has left.
 func (l *Limit) leaving(c *cell, at instant, within int64) uint64 {
 	if l.refill > 0 {
 		return l.fits(min(uint64(within), 1<<40) << l.fraction)

@@ -5,39 +5,34 @@ import (
 	"time"
 )
 
-// The arithmetic of the window counters, over rings of sub-window counts.
+// Window counters, over rings of sub-window counts.
 //
-// A window of n sub-windows of length s that ends at time t, in sub-window c = t/s, holds the sub-windows c-n+1 to c
-// inner and c-n in part: of its length, s - t%s still overlaps. The count of a sliding window is
+// A sliding window has n sub-windows of length s. At the time t, in the sub-window c = t/s, it covers the sub-windows
+// c-n+1 to c completely, and the last s - t%s of c-n, which is leaving. Its count is
 //
 //	view(t) = sum(c-n+1 .. c) + ceil(count[c-n] * (s - t%s) / s)
 //
-// in whole numbers. Rounding up makes the comparison view + cost <= limit exact: it holds just when it holds for the
-// fraction. A fixed window is one sub-window, and its count that of c alone. A ring holds c-n to c in this order.
+// Rounding up keeps the comparison view + cost <= limit exact. A fixed window is a single sub-window: its count is that
+// of c. A ring holds the counts of c-n to c in this order.
 
 // windowView is the count of the window that ends at the instant.
 func (c *cell) windowView(sh *shape, at instant) uint64 {
 	return c.inner + partOf(c.counts(sh), sh, at)
 }
 
-// partOf is the count of the oldest sub-window as far as it overlaps.
+// partOf is the part of the oldest sub-window's count that is still in the window.
 func partOf(ring []uint64, sh *shape, at instant) uint64 {
 	if ring[0] == 0 || sh.algorithm != SlidingWindow {
 		return 0
 	}
-	return overlap(ring[0], sh.sub-at.off, sh.sub)
-}
-
-// overlap is ceil(n * left / sub), for 0 < left <= sub.
-func overlap(n uint64, left, sub int64) uint64 {
-	hi, lo := bits.Mul64(n, uint64(left))
-	lo, carry := bits.Add64(lo, uint64(sub-1), 0)
-	q, _ := bits.Div64(hi+carry, lo, uint64(sub)) // left <= sub, so the quotient fits
+	hi, lo := bits.Mul64(ring[0], uint64(sh.sub-at.off))
+	lo, carry := bits.Add64(lo, uint64(sh.sub-1), 0)
+	q, _ := bits.Div64(hi+carry, lo, uint64(sh.sub)) // the part is no more than the count, so the quotient fits
 	return q
 }
 
-// takeWindow decides as a window does, sliding or fixed. What others counted ahead of the cell's time counts for how
-// long to wait.
+// takeWindow decides on a request under a sliding or fixed window. ahead is what others counted in the sub-window after
+// the cell's time: it is not in the view, but makes waits longer.
 func (l *Limit) takeWindow(c *cell, ahead, cost, before uint64, at instant, commit bool, d *Decision) {
 	ring := c.counts(&l.shape)
 	seen := c.inner + partOf(ring, &l.shape, at) + before
@@ -56,8 +51,8 @@ func (l *Limit) takeWindow(c *cell, ahead, cost, before uint64, at instant, comm
 	}
 }
 
-// newestIn is the newest place of a ring that holds a count, 0 if none does. What is ahead of it counts as the place
-// after the last.
+// newestIn is the newest place of a ring with a count, 0 if there is none. The count ahead is at the place after the
+// last.
 func newestIn(ring []uint64, ahead uint64) int {
 	i := len(ring)
 	for count := ahead; count == 0 && i > 0; count = ring[i] {
@@ -66,49 +61,47 @@ func newestIn(ring []uint64, ahead uint64) int {
 	return i
 }
 
-// roomAfter is the least wait until the view leaves room for a cost, for which there is none now, if nothing is added.
-// While a sub-window leaves the window, those after it lie in it whole: it finds the first that leaves them room
-// enough, and solves for the moment inside it.
+// roomAfter is the shortest wait until the view leaves room for a cost, if nothing is added. There is no room now.
+//
+// While a sub-window leaves, all newer ones are completely in the window. So roomAfter finds the oldest sub-window whose
+// leaving makes enough room, and solves for the time at which enough of it has left.
 func (l *Limit) roomAfter(
 	ring []uint64, inner uint64, newest int, ahead uint64, at instant, cost uint64,
 ) time.Duration {
 	if cost > l.max {
-		return Never // whether it comes in one layer or in several
+		return Never
 	}
 	room, last := l.max-cost, len(ring)
-	if inner <= room { // the sub-window that leaves now is enough
+	if inner <= room { // the sub-window that leaves now makes enough room
 		if left := l.stays(ring[0], room-inner); left > 0 {
 			return time.Duration(l.sub - left - at.off + at.back)
 		}
 	}
-	// From the newest backwards, as bursts are young. The last is the one ahead: by then time has come to it.
-	leaving, rest, count := newest, uint64(0), ahead
-	if newest < last {
-		count = ring[newest]
+	// The search goes from the newest place back, as bursts tend to be recent.
+	count := func(place int) uint64 {
+		if place == last {
+			return ahead
+		}
+		return ring[place]
 	}
-	for leaving > 1 && rest+count <= room {
-		rest += count
+	leaving, rest := newest, uint64(0)
+	for leaving > 1 && rest+count(leaving) <= room {
+		rest += count(leaving)
 		leaving--
-		count = ring[leaving]
 	}
 	for {
-		if left := l.stays(count, room-rest); left > 0 || leaving == last {
+		if left := l.stays(count(leaving), room-rest); left > 0 || leaving == last {
 			return time.Duration(int64(leaving+1)*l.sub - left - at.off + at.back)
 		}
-		// Not before it has left, and then the next one begins to leave.
-		if leaving++; leaving == last {
-			count = ahead
-		} else {
-			count = ring[leaving]
-		}
-		rest -= count
+		leaving++ // all of it has to leave; at that moment the next one begins to leave
+		rest -= count(leaving)
 	}
 }
 
-// stays is how much of a sub-window's length may still overlap so that no more than room of its count does.
+// stays is how much of a sub-window's length may still be in the window for its count to fit into room.
 func (l *Limit) stays(count, room uint64) int64 {
 	if l.algorithm == FixedWindow || count <= room {
-		return l.sub // nothing of what leaves a fixed window overlaps
+		return l.sub // a fixed window leaves at once
 	}
 	if room == 0 {
 		return 0
@@ -118,7 +111,7 @@ func (l *Limit) stays(count, room uint64) int64 {
 	return int64(left)
 }
 
-// emptyAfter is the least wait until a view that is not zero is, if nothing is added.
+// emptyAfter is the shortest wait until a view above zero is zero, if nothing is added.
 func emptyAfter(newest int, sh *shape, at instant) time.Duration {
 	if sh.algorithm != FixedWindow {
 		newest++

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -10,24 +9,19 @@ import (
 )
 
 // Token and leaky buckets. A bucket holds `capacity` tokens and is refilled with `refill` of them per window, evenly.
-// What it is short of is its debt; a request of cost k is admitted if debt + k <= capacity. All buckets are kept as the
-// moment at which they will be full again (the theoretical arrival time of GCRA), exactly: in units of 1/refill
-// nanoseconds a token takes `window` of them, whatever the rate.
+// The tokens that it lacks are its debt; a request of cost k is admitted if debt + k <= capacity. The state is the moment
+// at which the bucket will be full again (the theoretical arrival time of GCRA). It is exact in units of 1/refill
+// nanoseconds: a token takes `window` of them.
 
 // rate is how fast a bucket is refilled.
 type rate struct{ window, refill uint64 }
 
 func rateOf(l *counters.Limit) rate { return rate{uint64(l.Meter().Window), l.Refill()} }
 
-// moment is the time t in units of 1/refill ns, from a second before the epoch: a late run may begin before it.
+// moment is the time t in units of 1/refill ns since a second before the epoch: a late run may begin before the epoch.
 func (r rate) moment(t int64) wide { return product(uint64(t+int64(time.Second)), r.refill) }
 
-// debit is when a bucket that would be full at a moment is full after so many tokens more were taken at the time t.
-func (r rate) debit(full wide, tokens uint64, t int64) wide {
-	return larger(full, r.moment(t)).plus(product(tokens, r.window))
-}
-
-// short is how many tokens, a part counting as one, a bucket is short of at the time t.
+// short is the debt at the time t, in tokens rounded up.
 func (r rate) short(full wide, t int64) uint64 {
 	now := r.moment(t)
 	if !now.less(full) {
@@ -36,58 +30,39 @@ func (r rate) short(full wide, t int64) uint64 {
 	return full.minus(now).over(r.window)
 }
 
-// replay is the truth about a bucket: all that was ever taken from it, each at its time, replayed in the order of
-// these.
+// replay is the truth about a bucket: it replays all that was taken in the order of time.
 type replay struct {
 	rate
 	sub    int64
-	full   wide        // when it would be full, but for the debits
-	debits []admission // in the order of time
+	full   wide // when the bucket would be full without the debits
+	debits admissions
 }
 
-func (b *replay) view(t int64) uint64 {
+func (b *replay) view(t int64) uint64 { return b.short(b.after(b.debits[:b.debits.until(t)]), t) }
+
+// after is when the bucket is full after some debits.
+func (b *replay) after(debits admissions) wide {
 	full := b.full
-	for _, d := range b.debits {
-		if d.at > t {
-			break
-		}
-		full = b.debit(full, d.cost, d.at)
+	for _, d := range debits {
+		full = larger(full, b.moment(d.at)).plus(product(d.cost, b.window))
 	}
-	return b.short(full, t)
+	return full
 }
 
-func (b *replay) charge(cost uint64, t int64) {
-	b.debits = slices.Insert(b.debits, b.until(t), admission{t, cost})
-}
-
-// until is how many debits are not after t.
-func (b *replay) until(t int64) int {
-	i, _ := slices.BinarySearchFunc(b.debits, t,
-		func(d admission, t int64) int { return cmp.Or(cmp.Compare(d.at, t), -1) })
-	return i
-}
-
+func (b *replay) charge(cost uint64, t int64)  { b.debits.add(t, cost) }
 func (b *replay) add(index int64, cost uint64) { b.charge(cost, index*b.sub) }
-
-func (b *replay) ahead(t int64) (sum uint64) {
-	for _, d := range b.debits[b.until(t):] {
-		sum = add(sum, d.cost)
-	}
-	return sum
-}
+func (b *replay) ahead(t int64) uint64         { return b.debits.after(t) }
 
 func (b *replay) steady(t int64) int64 {
-	if next := b.until(t); next < len(b.debits) {
-		return b.debits[next].at - 1
+	if next := b.debits.next(t); next < math.MaxInt64 {
+		return next - 1
 	}
 	return math.MaxInt64
 }
 
 func (b *replay) forget(before int64) (all bool) {
-	old := b.until(before)
-	for _, d := range b.debits[:old] {
-		b.full = b.debit(b.full, d.cost, d.at)
-	}
+	old := b.debits.until(before)
+	b.full = b.after(b.debits[:old])
 	b.debits = slices.Delete(b.debits, 0, old)
 	return len(b.debits) == 0 && b.short(b.full, before) == 0
 }
@@ -109,24 +84,21 @@ type run struct {
 
 func (b *bucket) view(t int64) uint64 { return b.short(larger(b.run.full, b.late.full), t) }
 
-// lag is the time between the start of the late run and the full bucket.
-func (b *bucket) lag() int64 { return min(int64(500*time.Millisecond), int64(b.window)/4) }
-
-func (b *bucket) charge(cost uint64, t int64) {
-	b.begin(&b.run, t)
-	b.take(&b.run, cost, t)
-	b.begin(&b.late, t-b.lag())
-	b.take(&b.late, cost, t)
-}
+// charge adds what was taken now: it is received at once.
+func (b *bucket) charge(cost uint64, t int64) { b.debit(cost, t, t) }
 
 // receive adds what a peer took in a sub-window after the time since, and reported at the time t. It counts from the
 // earliest time at which the peer may have taken it.
 func (b *bucket) receive(index int64, cost uint64, since, t int64) {
-	s := min(max(index*b.sub, since), (index+1)*b.sub, t)
-	b.begin(&b.run, s)
-	b.take(&b.run, cost, s)
-	b.begin(&b.late, t-b.lag())
-	b.take(&b.late, cost, s)
+	b.debit(cost, min(max(index*b.sub, since), (index+1)*b.sub, t), t)
+}
+
+// debit adds what was taken at one time and reported at another.
+func (b *bucket) debit(cost uint64, taken, reported int64) {
+	b.begin(&b.run, taken)
+	b.take(&b.run, cost, taken)
+	b.begin(&b.late, reported-min(int64(500*time.Millisecond), int64(b.window)/4))
+	b.take(&b.late, cost, taken)
 }
 
 // begin begins a run anew where the bucket is full by then.

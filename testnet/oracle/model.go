@@ -42,7 +42,7 @@ func newCount(l *counters.Limit) count {
 	m := l.Meter()
 	switch m.Algorithm {
 	case counters.SlidingWindow:
-		return &slidingWindow{sub: int64(m.Sub), n: int64(m.SubWindows())}
+		return &slidingWindow{fixedWindow{sub: int64(m.Sub)}, int64(m.SubWindows())}
 	case counters.FixedWindow:
 		return &fixedWindow{sub: int64(m.Sub)}
 	case counters.SlidingLog:
@@ -110,19 +110,13 @@ func (m *Model) Add(key counters.Key, index int64, count uint64) {
 
 // View is what is used of the key's limit at the time now.
 func (m *Model) View(key counters.Key, now int64) uint64 {
-	if c := m.keys[key]; c != nil {
-		return c.view(now)
-	}
-	return 0
+	return m.of(key).view(now)
 }
 
 // Ahead is what is counted for the key after the time now (by sub-windows: after the one that holds now), and not in
 // its view yet.
 func (m *Model) Ahead(key counters.Key, now int64) uint64 {
-	if c := m.keys[key]; c != nil {
-		return c.ahead(now)
-	}
-	return 0
+	return m.of(key).ahead(now)
 }
 
 // Forget drops what no view at the time before or later will see.

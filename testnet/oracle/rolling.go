@@ -10,16 +10,11 @@ import (
 // Rolling is an exact log of the cost that was admitted for one key, to compare with a limit per window. The zero value
 // is an empty log.
 type Rolling struct {
-	log []admission
+	log admissions
 }
 
-type admission struct {
-	at   int64
-	cost uint64
-}
-
-// Add notes that cost was admitted at the time `at`, in nanoseconds. Times may come in any order; all costs together
-// have to fit into 64 bits.
+// Add records that a cost was admitted at a time in nanoseconds. Times may come in any order; the sum of all costs must
+// fit into 64 bits.
 func (r *Rolling) Add(at int64, cost uint64) {
 	r.log = append(r.log, admission{at, cost})
 }
@@ -30,21 +25,15 @@ func (r *Rolling) Peak(window time.Duration) uint64 {
 	return r.PeakWithin(window, math.MinInt64, math.MaxInt64)
 }
 
-// PeakWithin is Peak over the windows that end inside a time: those with from <= t <= to. They may begin before it.
+// PeakWithin is Peak over the windows that end at times from <= t <= to. They may begin before it.
 func (r *Rolling) PeakWithin(window time.Duration, from, to int64) uint64 {
 	if window <= 0 || from > to {
 		return 0
 	}
-	s := r.slide(window)
-	peak := s.endAt(from)
-	for s.head < len(r.log) && r.log[s.head].at <= to {
-		peak = max(peak, s.endAt(r.log[s.head].at))
-	}
-	return peak
+	return r.slide(window).peak(from, to)
 }
 
-// Peaks is PeakWithin over n times that follow each other, in one go: the i-th peak is of the windows that end in the
-// nanoseconds from+i*every to from+(i+1)*every-1.
+// Peaks is PeakWithin over n intervals in a row: the i-th from from+i*every to from+(i+1)*every-1.
 func (r *Rolling) Peaks(window time.Duration, from int64, every time.Duration, n int) []uint64 {
 	peaks := make([]uint64, n)
 	if window <= 0 || every <= 0 {
@@ -53,17 +42,13 @@ func (r *Rolling) Peaks(window time.Duration, from int64, every time.Duration, n
 	s := r.slide(window)
 	for i := range peaks {
 		begin := from + int64(i)*int64(every)
-		peaks[i] = s.endAt(begin)
-		for s.head < len(r.log) && r.log[s.head].at < begin+int64(every) {
-			peaks[i] = max(peaks[i], s.endAt(r.log[s.head].at))
-		}
+		peaks[i] = s.peak(begin, begin+int64(every)-1)
 	}
 	return peaks
 }
 
-// PeakAbove is the most by which a window of this log holds more than the same window of another one, which counts as
-// at least floor. It looks at the windows that end with an admission of this log inside the time from <= t <= to, and
-// is 0 where none holds more.
+// PeakAbove is the maximum by which a window of this log exceeds the same window of another one, or floor if that is
+// more; 0 if none does. It looks at windows that end with an admission of this log at a time from <= t <= to.
 func (r *Rolling) PeakAbove(other *Rolling, floor uint64, window time.Duration, from, to int64) uint64 {
 	if window <= 0 || from > to {
 		return 0
@@ -81,9 +66,9 @@ func (r *Rolling) PeakAbove(other *Rolling, floor uint64, window time.Duration, 
 }
 
 // sliding is a window that moves along a log. A window that ends between two admissions holds no more than one that
-// ends with the first of them, so that it is enough to end it at each.
+// ends with the first of them, so it is enough to end it at each.
 type sliding struct {
-	log        []admission
+	log        admissions
 	window     int64
 	tail, head int // log[tail:head] lies in the window
 	sum        uint64
@@ -96,6 +81,15 @@ func (r *Rolling) slide(window time.Duration) *sliding {
 		slices.SortFunc(r.log, byTime)
 	}
 	return &sliding{log: r.log, window: int64(window)}
+}
+
+// peak returns the most that a window which ends at a time from <= t <= to holds.
+func (s *sliding) peak(from, to int64) uint64 {
+	peak := s.endAt(from)
+	for s.head < len(s.log) && s.log[s.head].at <= to {
+		peak = max(peak, s.endAt(s.log[s.head].at))
+	}
+	return peak
 }
 
 // endAt moves the window on to end at t, and returns what it holds.

@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 )
 
@@ -14,7 +13,7 @@ type subWindow struct {
 	count uint64
 }
 
-// since returns the sub-windows from the index first on.
+// since returns the sub-windows from an index on.
 func (y subCounts) since(first int64) subCounts {
 	i, _ := slices.BinarySearchFunc(y, first, func(s subWindow, index int64) int { return cmp.Compare(s.index, index) })
 	return y[i:]
@@ -28,7 +27,7 @@ func (y *subCounts) add(index int64, cost uint64) {
 	(*y)[i].count = add((*y)[i].count, cost)
 }
 
-// after is what was counted in sub-windows after the index.
+// after is the count of the sub-windows after an index.
 func (y subCounts) after(index int64) (sum uint64) {
 	for _, s := range y.since(index + 1) {
 		sum = add(sum, s.count)
@@ -36,46 +35,13 @@ func (y subCounts) after(index int64) (sum uint64) {
 	return sum
 }
 
-// drop lets go the sub-windows before the index first, and reports whether those were all.
+// drop removes the sub-windows before the index first, and reports whether none is left.
 func (y *subCounts) drop(first int64) (empty bool) {
 	*y = slices.Delete(*y, 0, len(*y)-len(y.since(first)))
 	return len(*y) == 0
 }
 
-// slidingWindow is the sliding-window counter. A window has n sub-windows of s nanoseconds; the time t lies in the
-// sub-window c = t/s, and
-//
-//	view(t) = sum of the counts of c-n+1 to c  +  ceil(count of c-n * (s - t mod s) / s)
-//
-// A request of cost k is admitted at t if view(t) + k <= limit, and is then counted in c.
-type slidingWindow struct {
-	sub    int64 // s
-	n      int64 // sub-windows in a window
-	counts subCounts
-}
-
-func (w *slidingWindow) view(t int64) (sum uint64) {
-	current := t / w.sub
-	for _, s := range w.counts.since(current - w.n) {
-		switch {
-		case s.index == current-w.n:
-			sum = add(sum, portion(s.count, w.sub-t%w.sub, w.sub))
-		case s.index <= current:
-			sum = add(sum, s.count)
-		}
-	}
-	return sum
-}
-
-func (w *slidingWindow) charge(cost uint64, t int64)  { w.counts.add(t/w.sub, cost) }
-func (w *slidingWindow) add(index int64, cost uint64) { w.counts.add(index, cost) }
-func (w *slidingWindow) ahead(t int64) uint64         { return w.counts.after(t / w.sub) }
-
-// only the weight of the oldest changes
-func (w *slidingWindow) steady(t int64) int64           { return lastOf(t, w.sub) }
-func (w *slidingWindow) forget(before int64) (all bool) { return w.counts.drop(before/w.sub - w.n) }
-
-// fixedWindow counts what came in the window that holds the time, of windows that follow each other from the epoch on.
+// fixedWindow counts the current window. Windows follow each other from the epoch on.
 type fixedWindow struct {
 	sub    int64
 	counts subCounts
@@ -94,13 +60,29 @@ func (w *fixedWindow) ahead(t int64) uint64           { return w.counts.after(t 
 func (w *fixedWindow) steady(t int64) int64           { return lastOf(t, w.sub) }
 func (w *fixedWindow) forget(before int64) (all bool) { return w.counts.drop(before / w.sub) }
 
+// slidingWindow is the sliding-window counter. A window has n sub-windows of s nanoseconds; the time t lies in the
+// sub-window c = t/s, and
+//
+//	view(t) = sum of the counts of c-n+1 to c  +  ceil(count of c-n * (s - t mod s) / s)
+type slidingWindow struct {
+	fixedWindow
+	n int64 // sub-windows in a window
+}
+
+func (w *slidingWindow) view(t int64) (sum uint64) {
+	current := t / w.sub
+	for _, s := range w.counts.since(current - w.n) {
+		switch {
+		case s.index == current-w.n:
+			sum = add(sum, product(s.count, uint64(w.sub-t%w.sub)).over(uint64(w.sub)))
+		case s.index <= current:
+			sum = add(sum, s.count)
+		}
+	}
+	return sum
+}
+
+func (w *slidingWindow) forget(before int64) (all bool) { return w.counts.drop(before/w.sub - w.n) }
+
 // lastOf is the last nanosecond of the sub-window that holds t.
 func lastOf(t, sub int64) int64 { return t - t%sub + sub - 1 }
-
-// portion is ceil(count * part / whole) for 0 <= part <= whole. The product needs 128 bits.
-func portion(count uint64, part, whole int64) uint64 {
-	hi, lo := bits.Mul64(count, uint64(part))
-	lo, carry := bits.Add64(lo, uint64(whole)-1, 0)
-	quotient, _ := bits.Div64(hi+carry, lo, uint64(whole))
-	return quotient
-}

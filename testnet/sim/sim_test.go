@@ -298,7 +298,7 @@ func TestValidate(t *testing.T) {
 		{func(o *Options) { o.BurstAt = OnOne }, "bursts are for"},
 		{func(o *Options) { o.Pattern, o.Burst = CompliantBurst, time.Minute }, "a burst of 1m0s"},
 		{func(o *Options) { o.Pattern, o.BurstAt = CompliantBurst, "odd" }, `bursts at "odd"`},
-		{func(o *Options) { o.Method, o.Limit = counters.SlidingLog, 1e6 }, "a log of each request"},
+		{func(o *Options) { o.Method, o.Limit = counters.SlidingLog, 1e6 }, "the maximum of a sliding log"},
 		{func(o *Options) { o.Keys = 0 }, "0 keys"},
 		{func(o *Options) { o.Pattern, o.Keys = CompliantBurst, 5000 }, "5000 keys"},
 		{func(o *Options) {

@@ -60,7 +60,7 @@ var rejected = map[string][]string{
 		"26:74: a refill needs amount",
 		`26:75: unknown key "interval" in a refill (known here: amount, every)`,
 		"28:74: window 1µs with sub-windows of 1µs is outside",
-		"30:85: takes longer to fill than can be told",
+		"30:85: takes longer to fill than",
 		"32:84: a bucket without a refill would stay empty",
 	},
 	"control_character": {"3:12: control character U+0007"},

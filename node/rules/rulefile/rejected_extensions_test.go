@@ -155,10 +155,8 @@ var rejectedExtensions = map[string][]string{
 		"5:70: ban 1.5ms must be whole milliseconds, at most 8784h0m0s",
 		"6:70: ban 9000h0m0s must be whole milliseconds, at most 8784h0m0s",
 		`7:70: ban "60" is no duration: write it as 10s, 1m30s or 24h`,
-		"8:106: count_rejected is for windows and logs: meter edge/f: what a token_bucket holds comes back whatever " +
-			"is asked of it",
-		"9:119: count_rejected is for windows and logs: meter edge/g: what a leaky_queue holds comes back whatever " +
-			"is asked of it",
+		"8:106: count_rejected is for windows and logs: meter edge/f: a token_bucket refills whatever is asked of it",
+		"9:119: count_rejected is for windows and logs: meter edge/g: a leaky_queue refills whatever is asked of it",
 		"10:49: ban and unlimited exclude each other: remove one of them",
 		`11:75: unknown word "sometimes" in overdraw (known here: deny, charge)`,
 		"12:113: overdraw: charge is not for a queue: what it has no place for does not wait",

@@ -171,8 +171,6 @@ func resolveAddr(addr string) (ip net.IP, port int, err error) {
 	return resolved.IP, int(n), nil
 }
 
-func compareNames(a, b, a2, b2 string) int { return cmp.Or(cmp.Compare(a, b), cmp.Compare(a2, b2)) }
-
 // carries reports whether frames to the member go through this pool: nodes of one region reach each other over the LAN.
 func (p *pool) carries(m Member) bool {
 	return p.name == lan || m.Region != p.cluster.self.Region || p.cluster.cfg.LAN == nil
@@ -220,13 +218,11 @@ func (p *pool) NotifyConflict(existing, other *memberlist.Node) {
 		"pool", p.name, "name", existing.Name, "addr", existing.Address(), "other", other.Address())
 }
 
-// NotifyJoin implements memberlist.EventDelegate.
-func (p *pool) NotifyJoin(n *memberlist.Node) { p.arrived(n) }
-
 // NotifyUpdate implements memberlist.EventDelegate: a member changed its metadata.
-func (p *pool) NotifyUpdate(n *memberlist.Node) { p.arrived(n) }
+func (p *pool) NotifyUpdate(n *memberlist.Node) { p.NotifyJoin(n) }
 
-func (p *pool) arrived(n *memberlist.Node) {
+// NotifyJoin implements memberlist.EventDelegate.
+func (p *pool) NotifyJoin(n *memberlist.Node) {
 	m, err := decodeMember(n.Meta)
 	if err != nil {
 		return
@@ -242,11 +238,7 @@ func (p *pool) arrived(n *memberlist.Node) {
 		p.met, p.alone = true, false
 	}
 	delete(p.missing, n.Address())
-	for name, f := range p.failed { // an earlier boot of the same node need not be looked for any more
-		if f.name() == m.name() {
-			delete(p.failed, name)
-		}
-	}
+	maps.DeleteFunc(p.failed, func(_ string, f failedMember) bool { return f.name() == m.name() }) // an earlier boot
 	p.mu.Unlock()
 	if p.carries(m) {
 		p.cluster.arrived(&route{member: m, pool: p, node: *n})
@@ -271,10 +263,10 @@ func (p *pool) NotifyLeave(n *memberlist.Node) {
 	}
 }
 
-// searched takes in which seeds did not answer. A pool that has met nobody is blind for as long as that lasts. One that
-// has met somebody does not know of all for that: a part of the cluster may be partitioned off from everybody here. As
-// with members that became unreachable, who does not answer for forgetSilent is taken to be gone for good.
-func (p *pool) searched(unanswered map[string]string) {
+// noteUnanswered records which seeds did not answer. A pool that has met nobody is blind while that lasts. One that has
+// met somebody is blind, too: a part of the cluster may be partitioned off from everybody here; but seeds that do not
+// answer for forgetSilent are taken to be gone for good, as members that became unreachable are.
+func (p *pool) noteUnanswered(unanswered map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	failed := slices.Collect(maps.Values(unanswered))

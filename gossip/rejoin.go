@@ -29,30 +29,26 @@ const (
 // rejoin joins the seeds that are not members.
 func (p *pool) rejoin(ctx context.Context) {
 	wait := rejoinAtStart
-	for {
-		joined := p.joinMissing(ctx)
-		if joined && !p.isBlind() || len(p.cfg.Seeds) == 0 {
+	for next := time.Duration(0); sleep(ctx, next); wait = min(2*wait, rejoinEvery) {
+		p.noteUnanswered(p.joinSeeds(ctx))
+		if others, _ := p.others(); len(others) > 0 && !p.isBlind() || len(p.cfg.Seeds) == 0 {
 			wait = rejoinEvery
 		}
-		next := jittered(wait)
-		wait = min(2*wait, rejoinEvery)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(next):
-		}
+		next = jittered(wait)
 	}
+}
+
+// sleep waits, and reports whether the context goes on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+	return ctx.Err() == nil
 }
 
 // jittered returns the duration, or up to a fifth less or more.
 func jittered(d time.Duration) time.Duration { return d*8/10 + rand.N(d*4/10) }
-
-// joinMissing tries the seeds that are not members, and reports whether the pool has any other member then.
-func (p *pool) joinMissing(ctx context.Context) bool {
-	p.searched(p.joinSeeds(ctx))
-	members, _ := p.others()
-	return len(members) > 0
-}
 
 // isAlive reports whether a member, or this node itself, is at the address.
 func (p *pool) isAlive(addr string) bool {
@@ -121,12 +117,7 @@ func (p *pool) joinSeed(ctx context.Context, seed string, dials chan struct{}) (
 
 // rejoinFailed joins the members that failed.
 func (p *pool) rejoinFailed(ctx context.Context) {
-	for wait := jittered(rejoinEvery); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
+	for wait := jittered(rejoinEvery); sleep(ctx, wait); {
 		begun := time.Now()
 		p.warnOfStrays()
 		p.tryFailed(ctx)
@@ -244,12 +235,7 @@ const (
 )
 
 func (p *pool) greet(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(jittered(greetEvery)):
-		}
+	for sleep(ctx, jittered(greetEvery)) {
 		for i, addr := range p.cluster.silent(p) {
 			if i == maxGreet || ctx.Err() != nil {
 				break

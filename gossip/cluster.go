@@ -274,11 +274,11 @@ func (c *Cluster) receive(pool string, b []byte) {
 	c.mu.Lock()
 	err := c.replica.Receive(b, c.cfg.Now())
 	c.mu.Unlock()
-	if flood, ok := errors.AsType[*floodError](err); ok {
+	if errors.Is(err, errFlood) {
 		if c.flooded.admit(c.log) {
 			c.log.Warn("gossip: dropped a snapshot: a peer sends more of them than an honest one does; if it is not "+
 				"yours, rotate the gossip key, as whoever holds it can speak in any node's name",
-				"pool", pool, "peer", c.nameOf(flood.origin), "bytes", flood.bytes)
+				"pool", pool, "peer", c.nameOf(senderOf(b)), "bytes", len(b))
 		}
 		return
 	}

@@ -64,6 +64,9 @@ const (
 	kinds
 )
 
+// numbered reports whether frames of the kind have ticks of their own.
+func (k kind) numbered() bool { return k == data || k == dataMore }
+
 type frame struct {
 	kind   kind
 	origin counters.Origin

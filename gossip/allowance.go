@@ -1,7 +1,7 @@
 package gossip
 
 import (
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -38,19 +38,10 @@ const (
 	strangerBurst = 8 * maxSnapshot
 )
 
-// floodError says who sends more snapshots than an honest peer does.
-type floodError struct {
-	origin counters.Origin
-	bytes  int
-}
+// errFlood is the error of a snapshot whose sender sends more of them than an honest peer does.
+var errFlood = errors.New("gossip: more snapshots than an honest peer sends")
 
-// Error implements error.
-func (e *floodError) Error() string {
-	return fmt.Sprintf("gossip: %d bytes more of snapshots from origin %x than an honest peer sends",
-		e.bytes, uint64(e.origin))
-}
-
-// admit refuses a large frame whose sender has used up its allowance. It reads no more of it than who sends it.
+// admit refuses a large frame whose sender has used up its allowance. It reads only who sends it.
 func (r *Replica) admit(b []byte, now int64) error {
 	if len(b) < largeFrame {
 		return nil
@@ -64,7 +55,7 @@ func (r *Replica) admit(b []byte, now int64) error {
 		return nil
 	}
 	r.stats.SnapshotsRefused++
-	return &floodError{from, len(b)}
+	return errFlood
 }
 
 // senderOf reads who sends a frame; 0 where that cannot be read.

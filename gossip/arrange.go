@@ -8,103 +8,84 @@ import (
 )
 
 // arranger puts slots in the order in which they travel: by meter and origin, and of those by the highest byte of the
-// key. It takes time in proportion to their number, as a sort by comparison does not. It owns memory that one call
-// leaves to the next.
+// key. It takes time in proportion to their number, unlike a sort by comparison, and reuses its memory.
 type arranger struct {
-	numbers map[pair]uint32
-	met     []group         // by number
+	numbers map[pair]uint32 // of groups
+	equal   map[equalPair]uint32
+	groups  []group
+	sizes   []int           // of groups, in slots
 	of      []uint32        // the group of each slot
 	order   []uint32        // the slots by the highest bytes of their keys
 	sorted  []counters.Slot // what the groups hold
 }
 
-// pair is what the slots of a group have in common.
-type pair struct {
-	meter  *counters.Meter
-	origin counters.Origin
-}
+// pair is what the slots of a group have in common. Meters that are equal are one, wherever they are kept: equalPair
+// finds those that pair takes for different.
+type (
+	pair struct {
+		meter  *counters.Meter
+		origin counters.Origin
+	}
+	equalPair struct {
+		meter  counters.Meter
+		origin counters.Origin
+	}
+)
 
 // maxKept is how many slots' memory is kept from one call to the next.
 const maxKept = 1 << 16
 
-// arrange returns groups that hold the slots, and the demand of self. They are good until the next call. Slots that are
+// arrange returns groups that hold the slots, and the demand of self. They are valid until the next call. Slots that are
 // alike in meter, origin and the highest byte of the key keep their order.
 func (a *arranger) arrange(slots []counters.Slot, demand []counters.Demand, self counters.Origin) []group {
-	if cap(a.sorted) > maxKept {
-		*a = arranger{}
-	}
-	a.number(slots)
-	for _, d := range demand {
-		g := &a.met[a.numberOf(pair{d.Meter, self})]
-		g.demand, g.rise = max(g.demand, d.Rate), max(g.rise, d.Rise)
-	}
-	groups, rank := a.rank()
-	a.orderByKey(slots)
-
-	a.sorted = slices.Grow(a.sorted[:0], len(slots))[:len(slots)]
-	begin := make([]int, len(groups)+1)
-	for _, n := range a.of {
-		begin[rank[n]+1]++
-	}
-	for i := range groups {
-		begin[i+1] += begin[i]
-		groups[i].slots = a.sorted[begin[i]:begin[i+1]:begin[i+1]]
-	}
-	for _, i := range a.order {
-		at := &begin[rank[a.of[i]]]
-		a.sorted[*at] = slots[i]
-		*at++
-	}
-	return groups
-}
-
-// number gives each pair of meter and origin a number, and notes whose slots are whose.
-func (a *arranger) number(slots []counters.Slot) {
-	if a.numbers == nil {
-		a.numbers = make(map[pair]uint32)
+	if cap(a.sorted) > maxKept || a.numbers == nil {
+		*a = arranger{numbers: make(map[pair]uint32), equal: make(map[equalPair]uint32)}
 	}
 	clear(a.numbers)
-	a.met = a.met[:0]
+	clear(a.equal)
+	a.groups, a.sizes = a.groups[:0], a.sizes[:0]
 	a.of = slices.Grow(a.of[:0], len(slots))[:len(slots)]
 	var last pair
 	var n uint32
 	for i := range slots {
 		if p := (pair{slots[i].Meter, slots[i].Origin}); p != last {
-			last, n = p, a.numberOf(p)
+			last, n = p, a.number(p)
 		}
 		a.of[i] = n
+		a.sizes[n]++
 	}
+	for _, d := range demand {
+		g := &a.groups[a.number(pair{d.Meter, self})]
+		g.demand, g.rise = max(g.demand, d.Rate), max(g.rise, d.Rise)
+	}
+	a.orderByKey(slots)
+
+	a.sorted = slices.Grow(a.sorted[:0], len(slots))[:len(slots)]
+	rest := a.sorted
+	for n, size := range a.sizes {
+		a.groups[n].slots, rest = rest[:0:size], rest[size:]
+	}
+	for _, i := range a.order {
+		g := &a.groups[a.of[i]]
+		g.slots = append(g.slots, slots[i])
+	}
+	slices.SortFunc(a.groups, func(a, b group) int { return compareGroups(&a, &b) })
+	return a.groups
 }
 
-func (a *arranger) numberOf(p pair) uint32 {
+// number returns the number of a pair's group, and makes the group if there is none.
+func (a *arranger) number(p pair) uint32 {
 	n, known := a.numbers[p]
 	if !known {
-		n = uint32(len(a.met))
+		e := equalPair{*p.meter, p.origin}
+		if n, known = a.equal[e]; !known {
+			n = uint32(len(a.groups))
+			a.equal[e] = n
+			a.groups, a.sizes = append(a.groups, group{origin: p.origin, meter: p.meter}), append(a.sizes, 0)
+		}
 		a.numbers[p] = n
-		a.met = append(a.met, group{origin: p.origin, meter: p.meter})
 	}
 	return n
-}
-
-// rank returns the groups in order, and the place of each number in it. Meters that are equal are one, wherever they
-// are kept.
-func (a *arranger) rank() (groups []group, rank []uint32) {
-	numbers := make([]uint32, len(a.met))
-	for i := range numbers {
-		numbers[i] = uint32(i)
-	}
-	slices.SortStableFunc(numbers, func(i, j uint32) int { return compareGroups(&a.met[i], &a.met[j]) })
-	rank = make([]uint32, len(numbers))
-	for _, n := range numbers {
-		g := &a.met[n]
-		if last := len(groups) - 1; last >= 0 && compareGroups(&groups[last], g) == 0 {
-			groups[last].demand, groups[last].rise = max(groups[last].demand, g.demand), max(groups[last].rise, g.rise)
-		} else {
-			groups = append(groups, *g)
-		}
-		rank[n] = uint32(len(groups) - 1)
-	}
-	return groups, rank
 }
 
 func compareGroups(a, b *group) int {

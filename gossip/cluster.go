@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,12 +14,12 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Source is what a cluster needs of its node.
+// Source is what a cluster needs of its node; see counters.Table.
 type Source interface {
 	Counts
-	// DrainDirty returns what changed since the last call; see counters.Table.
+	// DrainDirty returns what changed since the last call.
 	DrainDirty(now int64) counters.Drained
-	// EarlyFlush is where to wait for what is better told before the interval ends; DrainEarly returns it.
+	// EarlyFlush signals changes that are better sent before the interval ends; DrainEarly returns them.
 	EarlyFlush() <-chan struct{}
 	DrainEarly(now int64) counters.Drained
 }
@@ -73,7 +74,7 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 		}
 		pool, err := openPool(c, p.name, p.cfg)
 		if err != nil {
-			c.shutdown()
+			c.Close()
 			return nil, fmt.Errorf("gossip: %s pool at %s: %w", p.name, p.cfg.Bind, err)
 		}
 		c.pools = append(c.pools, pool)
@@ -84,13 +85,13 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 // Run joins the pools and sends every interval, until ctx ends; then it sends to its peers what is left, leaves and
 // closes.
 func (c *Cluster) Run(ctx context.Context) error {
-	var rejoining sync.WaitGroup
+	var loops sync.WaitGroup
 	for _, p := range c.pools {
-		rejoining.Go(func() { p.rejoin(ctx) })
-		rejoining.Go(func() { p.rejoinFailed(ctx) })
-		rejoining.Go(func() { p.greet(ctx) })
+		loops.Go(func() { p.rejoin(ctx) })
+		loops.Go(func() { p.rejoinFailed(ctx) })
+		loops.Go(func() { p.greet(ctx) })
 	}
-	rejoining.Go(func() { c.announce(ctx) })
+	loops.Go(func() { c.announce(ctx) })
 	ticker := time.NewTicker(c.cfg.Interval)
 	defer ticker.Stop()
 	early := time.NewTimer(0)
@@ -112,20 +113,24 @@ func (c *Cluster) Run(ctx context.Context) error {
 	for _, p := range c.pools {
 		leaving.Go(func() {
 			if err := p.ml.Leave(leaveTimeout); err != nil {
-				c.log.Warn("gossip: leaving took too long, peers will notice by themselves", "pool", p.name, "error",
-					err)
+				c.log.Warn("gossip: leaving took too long, peers will notice by themselves",
+					"pool", p.name, "error", err)
 			}
 		})
 	}
 	leaving.Wait()
 	c.goodbye(ctx) // again, in case the first one was lost
-	c.shutdown()
-	rejoining.Wait() // an attempt under way may last streamTimeout
+	c.Close()
+	loops.Wait() // an attempt under way may last streamTimeout
 	return nil
 }
 
-// Close closes a cluster that never ran: it sends nothing to its peers.
-func (c *Cluster) Close() { c.shutdown() }
+// Close closes the sockets of a cluster that never ran: it sends nothing to its peers.
+func (c *Cluster) Close() {
+	for _, p := range c.pools {
+		_ = p.ml.Shutdown() // it has no errors but a transport's on closing
+	}
+}
 
 // How long a stop may take: until the peers have acknowledged the last counts, and until they know that the node left.
 const (
@@ -133,7 +138,7 @@ const (
 	leaveTimeout  = 1500 * time.Millisecond
 )
 
-// linger tells the peers the last counts, again where they were lost, until all that can be heard have them.
+// linger sends the last counts until all peers that are reachable have acknowledged them.
 func (c *Cluster) linger(ctx context.Context, next <-chan time.Time) {
 	deadline := time.After(lingerTimeout)
 	c.mu.Lock()
@@ -142,17 +147,16 @@ func (c *Cluster) linger(ctx context.Context, next <-chan time.Time) {
 	for {
 		c.tick(ctx)
 		c.mu.Lock()
-		sent := c.replica.FullyAcked(c.cfg.Now())
+		acked := c.replica.FullyAcked(c.cfg.Now())
 		c.mu.Unlock()
-		if sent {
+		if acked {
 			return
 		}
 		select {
 		case <-next:
 		case <-deadline:
-			c.log.Warn(
-				"gossip: not all peers have acknowledged the last counts; what they lack may be in the regional store",
-			)
+			c.log.Warn("gossip: not all peers have acknowledged the last counts; what they lack may be in the " +
+				"regional store")
 			return
 		}
 	}
@@ -176,15 +180,10 @@ func (c *Cluster) Warm(ctx context.Context) error {
 
 func (c *Cluster) warm() bool {
 	c.mu.Lock()
-	sent := c.replica.Stats().SnapshotsReceived > 0 || len(c.routes) == 0
+	informed := c.replica.Stats().SnapshotsReceived > 0 || len(c.routes) == 0
 	c.mu.Unlock()
-	return sent && !c.blind()
-}
-
-func (c *Cluster) shutdown() {
-	for _, p := range c.pools {
-		_ = p.ml.Shutdown() // it has no errors to tell but a transport's on closing
-	}
+	blind, _ := c.Blind()
+	return informed && !blind
 }
 
 // delivery is a message and the way that it goes.
@@ -196,14 +195,13 @@ type delivery struct {
 func (c *Cluster) tick(ctx context.Context) {
 	now := c.cfg.Now()
 	drained := c.source.DrainDirty(now)
+	c.send(ctx, func() []Message { return c.replica.Tick(drained, now) })
 	c.mu.Lock()
-	out := c.routed(c.replica.Tick(drained, now))
 	twins := c.twins(now)
 	c.mu.Unlock()
 	for _, r := range twins {
 		c.warnOfTwin(r)
 	}
-	c.send(ctx, out)
 }
 
 // untilFlush is how long an early flush has to wait.
@@ -213,41 +211,33 @@ func (c *Cluster) untilFlush() time.Duration {
 	return time.Duration(max(0, c.replica.FlushAt()-c.cfg.Now()))
 }
 
-// flush tells early what is urgent.
+// flush sends what does not wait for the interval to end.
 func (c *Cluster) flush(ctx context.Context) {
 	now := c.cfg.Now()
 	drained := c.source.DrainEarly(now)
-	c.mu.Lock()
-	out := c.routed(c.replica.Flush(drained, now))
-	c.mu.Unlock()
-	c.send(ctx, out)
+	c.send(ctx, func() []Message { return c.replica.Flush(drained, now) })
 }
 
-// goodbye tells the peers that this node admits nothing any more. memberlist does not say of a member whether it left
-// or failed.
+// goodbye announces to the peers that this node admits nothing any more: memberlist does not say of a member whether it
+// left or failed.
 func (c *Cluster) goodbye(ctx context.Context) {
-	c.mu.Lock()
-	out := c.routed(c.replica.Goodbye(c.cfg.Now()))
-	c.mu.Unlock()
-	c.send(ctx, out)
-}
-
-// routed finds the ways of messages. The lock is held.
-func (c *Cluster) routed(messages []Message) []delivery {
-	out := make([]delivery, 0, len(messages))
-	for _, m := range messages {
-		if r := c.routes[m.To]; r != nil {
-			out = append(out, delivery{m, r})
-		}
-	}
-	return out
+	c.send(ctx, func() []Message { return c.replica.Goodbye(c.cfg.Now()) })
 }
 
 // burst is how many packets leave at once; memberlist's receive queue holds 1024 from all peers together, then drops.
 const burst = 128
 
-// send delivers the messages of one interval, spread over most of it when there are many.
-func (c *Cluster) send(ctx context.Context, out []delivery) {
+// send delivers messages of the replica, spread over most of an interval when there are many. messages is called under
+// the lock.
+func (c *Cluster) send(ctx context.Context, messages func() []Message) {
+	var out []delivery
+	c.mu.Lock()
+	for _, m := range messages() {
+		if r := c.routes[m.To]; r != nil {
+			out = append(out, delivery{m, r})
+		}
+	}
+	c.mu.Unlock()
 	pause := c.cfg.Interval * 8 / 10 / time.Duration(len(out)/burst+1)
 	for i, d := range out {
 		if i > 0 && i%burst == 0 {
@@ -284,18 +274,11 @@ func (c *Cluster) receive(pool string, b []byte) {
 	c.mu.Lock()
 	err := c.replica.Receive(b, c.cfg.Now())
 	c.mu.Unlock()
-	if flood, ok := errors.AsType[*floodError](err); ok {
+	if errors.Is(err, errFlood) {
 		if c.flooded.admit(c.log) {
-			c.log.Warn(
-				"gossip: dropped a snapshot: a peer sends more of them than an honest one does; if it is not yours, "+
-					"rotate the gossip key, as whoever holds it can speak in any node's name",
-				"pool",
-				pool,
-				"peer",
-				c.nameOf(flood.origin),
-				"bytes",
-				flood.bytes,
-			)
+			c.log.Warn("gossip: dropped a snapshot: a peer sends more of them than an honest one does; if it is not "+
+				"yours, rotate the gossip key, as whoever holds it can speak in any node's name",
+				"pool", pool, "peer", c.nameOf(senderOf(b)), "bytes", len(b))
 		}
 		return
 	}
@@ -328,14 +311,13 @@ func (c *Cluster) snapshot() []byte {
 	return encodeSnapshot(c.self.Origin(), tick, c.source, c.cfg.Now())
 }
 
-// Audit bounds by how much this node's admissions may have gone over each limit, on one key; see Replica.Audit. To a
-// node that has not reached all its seeds, as when it starts on the wrong side of a partition, those behind them
-// together are one that admits a limit: where they are partitioned off from each other as well, each part may.
+// Audit is Replica.Audit, and counts the nodes behind seeds that never answered, as when the node starts on the wrong
+// side of a partition, as one more that admits a whole limit.
 func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
 	c.mu.Lock()
 	excess := c.replica.Audit(limits, c.cfg.Now())
 	c.mu.Unlock()
-	all, region := c.blind(), c.blindToRegion()
+	all, region := c.Blind()
 	for rule, l := range limits {
 		if l.Scope() == counters.Global && all || l.Scope() == counters.Region && region {
 			excess[rule] += float64(l.Max())
@@ -344,19 +326,18 @@ func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
 	return excess
 }
 
-// blind reports whether there may be nodes of which this one has never heard, because seeds do not answer. The lock is
-// not held: pools take it under their own.
-func (c *Cluster) blind() bool { return slices.ContainsFunc(c.pools, (*pool).isBlind) }
+// Blind reports whether there may be nodes that this one has never received anything of, because seeds do not answer:
+// of the cluster, and of the node's own region, all of which is in the first pool (the LAN's if there is one).
+func (c *Cluster) Blind() (anywhere, inRegion bool) { // without the lock: pools take it under their own
+	return slices.ContainsFunc(c.pools, (*pool).isBlind), len(c.pools) > 0 && c.pools[0].isBlind()
+}
 
-// blindToRegion is blind as far as the node's own region goes: all of it is in the first pool, the LAN's if there is
-// one.
-func (c *Cluster) blindToRegion() bool { return len(c.pools) > 0 && c.pools[0].isBlind() }
-
-// Staleness is the largest age of what this node knows of another one, and whether they are all in the membership.
-// Nodes that left are not counted; unreachable nodes are, for a quarter of an hour. It is not whole while seeds
-// have never answered, for as long.
+// Staleness is the largest age of what this node knows of another one. It is complete if all nodes are in the
+// membership and all seeds have answered. Nodes that left are not counted; unreachable nodes and seeds are, for a
+// quarter of an hour.
 func (c *Cluster) Staleness() (age time.Duration, complete bool) {
-	complete = !c.blind()
+	blind, _ := c.Blind()
+	complete = !blind
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.replica.Peers(c.cfg.Now()) {
@@ -391,23 +372,20 @@ func (c *Cluster) Members() []MemberStatus {
 func (c *Cluster) Peers() []MemberStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	latest := make(map[counters.Origin]Member, len(c.latest))
+	for _, m := range c.latest {
+		latest[m.Origin()] = m
+	}
 	var out []MemberStatus
-	var latest map[counters.Origin]Member
 	for _, p := range c.replica.Peers(c.cfg.Now()) {
+		m := MemberStatus{Member: latest[p.Origin], PeerStatus: p}
 		if r := c.routes[p.Origin]; r != nil {
-			out = append(out, MemberStatus{r.member, p, r.pool.name, r.node.Address()})
-			continue
+			m.Member, m.Pool, m.Addr = r.member, r.pool.name, r.node.Address()
 		}
-		if latest == nil {
-			latest = make(map[counters.Origin]Member, len(c.latest))
-			for _, m := range c.latest {
-				latest[m.Origin()] = m
-			}
-		}
-		out = append(out, MemberStatus{Member: latest[p.Origin], PeerStatus: p})
+		out = append(out, m)
 	}
 	slices.SortFunc(out, func(a, b MemberStatus) int {
-		return compareNames(a.Region, b.Region, a.NodeID, b.NodeID)
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.NodeID, b.NodeID))
 	})
 	return out
 }
@@ -419,20 +397,19 @@ func (c *Cluster) Self() Member {
 	return m
 }
 
-// AnnounceRules has the other nodes learn of another fingerprint of this node's rules, while Run runs. It does not wait
-// for that, and may be called from anywhere.
+// AnnounceRules sends another fingerprint of this node's rules to the other nodes, while Run runs. It does not wait.
 func (c *Cluster) AnnounceRules(fingerprint uint64) {
 	if c.rules.Swap(fingerprint) == fingerprint {
 		return
 	}
 	select {
 	case c.announced <- struct{}{}:
-	default: // it is about to be sent
+	default: // another one is about to be sent
 	}
 }
 
-// announceTimeout is how long memberlist may take to send new metadata to the first other nodes. Who has not got it by
-// then gets it from these, or as lists of members are compared.
+// announceTimeout is how long memberlist may take to send new metadata to the first other nodes. The rest get it from
+// these, or when lists of members are compared.
 const announceTimeout = time.Second
 
 // announce sends the node's metadata whenever it has changed.
@@ -445,15 +422,11 @@ func (c *Cluster) announce(ctx context.Context) {
 		}
 		for _, p := range c.pools {
 			if err := p.ml.UpdateNode(announceTimeout); err != nil {
-				c.log.Debug("gossip: new metadata is on its way", "pool", p.name, "error", err)
+				c.log.Debug("gossip: new metadata is still being sent", "pool", p.name, "error", err)
 			}
 		}
 	}
 }
-
-// Blind reports whether there may be nodes that this one has never received anything of, because seeds do not answer:
-// of the cluster, and of the node's own region.
-func (c *Cluster) Blind() (anywhere, inRegion bool) { return c.blind(), c.blindToRegion() }
 
 // Addr is the host:port under which the node is known in a pool ("lan" or "wan"); empty if it is not in it.
 func (c *Cluster) Addr(pool string) string {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -97,17 +98,19 @@ func (l *testCluster) forgery(origin counters.Origin, label string) []byte {
 	return packet
 }
 
-// ingest puts a packet before a transport as if it had come from the network.
-func (l *testCluster) ingest(tr *netem.Transport, packet []byte) {
+// ingest sends a packet to a transport from an endpoint that is no member.
+func (l *testCluster) ingest(to *netem.Transport, packet []byte) {
 	l.t.Helper()
-	from, to := net.Pipe()
-	go func() {
-		_, _ = from.Write(packet)
-		_ = from.Close()
-	}()
-	if err := tr.IngestPacket(to, &net.UDPAddr{IP: net.IPv4(203, 0, 113, 9), Port: 9}, time.Now(), true); err != nil {
+	stranger := l.transport("203.0.113.9:9", "stranger")
+	defer stranger.Shutdown()
+	if _, err := stranger.WriteTo(packet, addressOf(to)); err != nil {
 		l.t.Fatal(err)
 	}
+}
+
+func addressOf(tr *netem.Transport) string {
+	ip, port, _ := tr.FinalAdvertiseAddr("", 0)
+	return net.JoinHostPort(ip.String(), strconv.Itoa(port))
 }
 
 // Forged and replayed packets change no count where there is a key. Without one, whoever reaches the port may speak.
@@ -252,16 +255,16 @@ func nearly(r *rand.Rand, right []byte) []byte {
 	}
 }
 
-// stream puts a stream before a transport, says the bytes and hangs up.
-func (l *testCluster) stream(tr *netem.Transport, b []byte) {
+// stream opens a stream to a transport from an endpoint that is no member, writes the bytes and hangs up.
+func (l *testCluster) stream(to *netem.Transport, b []byte) {
 	l.t.Helper()
-	near, far := net.Pipe()
-	if err := tr.IngestStream(far); err != nil {
+	stranger := l.transport("203.0.113.9:9", "stranger")
+	defer stranger.Shutdown() // closes the stream; what was written arrives
+	c, err := stranger.DialTimeout(addressOf(to), time.Second)
+	if err != nil {
 		l.t.Fatal(err)
 	}
-	go func() {
-		_ = near.SetDeadline(time.Now().Add(20 * time.Second))
-		_, _ = near.Write(slices.Concat(b[:min(len(b), 40)], b))
-		_ = near.Close()
-	}()
+	if _, err := c.Write(slices.Concat(b[:min(len(b), 40)], b)); err != nil {
+		l.t.Fatal(err)
+	}
 }

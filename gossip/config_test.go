@@ -124,7 +124,7 @@ func TestLocalhostIsLoopback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer n.shutdown()
+	defer n.Close()
 	host, port, err := net.SplitHostPort(n.Addr("lan"))
 	if err != nil || !net.ParseIP(host).IsLoopback() {
 		t.Errorf("the node is known at %s, want loopback: %v", n.Addr("lan"), err)

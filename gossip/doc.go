@@ -1,4 +1,4 @@
-// Package gossip tells the nodes of a cluster what each of them admitted.
+// Package gossip replicates what each node of a cluster admitted to all others.
 //
 // [Replica] is the protocol: a pure state machine of (event, now) -> (state, messages to send), without sockets,
 // goroutines or clock. [Cluster] is the thin adapter that lets it speak through hashicorp/memberlist, which contributes
@@ -15,25 +15,21 @@
 //
 // A replica with nothing to send sends a beacon instead: every T while requests come, every second when none do.
 //
-// What is much of what is left of a limit does not wait for the interval to end: an early flush tells of those keys
-// only, and leaves the age of what is known of all others as it is. It costs at most as many messages again as the
-// intervals do. With its slots a table tells what it is asked for, and a replica tells its table who is heard and how
-// long the way is: by that limits are shared out once they run short, see counters/thin.go.
+// Keys whose counts rose by much of what is left of a limit do not wait for the interval to end: an early flush sends
+// them alone. Early flushes cost at most as many messages as the intervals do.
 //
-// A replica that stops says goodbye, so that the others leave it out of their bound: memberlist does not tell a member
-// that left from one that failed.
+// A replica that stops sends a goodbye, so that the others leave it out of their bound: memberlist does not distinguish
+// a member that left from one that failed.
 //
-// With what changed each replica tells by how much its hottest key rose, and of what time it tells. So the others know,
-// once that has come, how much was unseen until then, and by how much their own admissions may have gone over a limit:
-// see [Replica.Audit].
+// Each replica also reports by how much its hottest key rose, and in what time. From that the others compute by how much
+// their own admissions may have exceeded a limit: see [Replica.Audit].
 //
 // # Cost
 //
-// A frame is put together once for all peers, but for its ack. An entry takes 8 to 11 bytes, so that a full frame of
-// 1200 bytes holds some 120, and an updated key 9 to 11.5 bytes a peer with all that memberlist adds.
-// BenchmarkUpdatedKey measures what that costs in CPU on real sockets, from the drain of one table to the merge into
-// another. What a region counts for itself goes to all peers as well, since they acknowledge the same ticks; a table of
-// another region lets it go, for a small part of what a merge costs.
+// A frame is encoded once for all peers, but for its ack. An entry takes 8 to 11 bytes, so that a full frame of 1200
+// bytes holds some 120, and an updated key costs 9 to 11.5 bytes a peer with all that memberlist adds.
+// BenchmarkUpdatedKey measures the CPU on real sockets. What a region counts for itself goes to all peers as well, since
+// they acknowledge the same ticks; tables of other regions drop it.
 //
 // # Trust
 //

@@ -46,9 +46,6 @@ func (l *excessWindow) each(from, to int64, note func(*excessStep)) {
 	}
 }
 
-// empty reports whether nothing is kept.
-func (l *excessWindow) empty() bool { return l.steps == [excessSteps]excessStep{} }
-
 // excess returns the most by which an admission exceeded the limit, if more is unseen beside what the window holds.
 func (l *excessWindow) excess(limit, more uint64) (largest uint64) {
 	for _, s := range l.steps {
@@ -64,14 +61,14 @@ func (r *Replica) step(at int64) int64 {
 	return max(0, at) / (int64(BoundAfter(r.interval)) / excessSteps)
 }
 
-// excessWindowOf returns the window of a rule, and makes it if there is none.
-func (r *Replica) excessWindowOf(rule string) *excessWindow {
-	l := r.excess[rule]
-	if l == nil {
-		l = &excessWindow{}
-		r.excess[rule] = l
+// orNew returns the value of a key, and makes it if there is none.
+func orNew[T any](m map[string]*T, key string) *T {
+	v := m[key]
+	if v == nil {
+		v = new(T)
+		m[key] = v
 	}
-	return l
+	return v
 }
 
 // admitted records how much of their limits this node's admissions found used in the interval that ends.
@@ -82,7 +79,7 @@ func (r *Replica) admitted(demand []counters.Demand, from, now int64) {
 			continue
 		}
 		used := max(1, d.Used, limit.Far())
-		r.excessWindowOf(d.Meter.Rule).each(r.step(from), r.step(now),
+		orNew(r.excess, d.Meter.Rule).each(r.step(from), r.step(now),
 			func(s *excessStep) { s.used = max(s.used, used) })
 	}
 }
@@ -94,12 +91,7 @@ func (r *Replica) forgotten(evicted []counters.Forgotten, now int64) {
 		if limit == nil || limit.Meter() != *e.Meter {
 			continue
 		}
-		p := r.forgot[e.Meter.Rule]
-		if p == nil {
-			p = &Peak{}
-			r.forgot[e.Meter.Rule] = p
-		}
-		p.Raise(float64(min(e.Count, limit.Max())), max(e.Meter.Window, limit.Lasts()), now)
+		orNew(r.forgot, e.Meter.Rule).Raise(float64(min(e.Count, limit.Max())), max(e.Meter.Window, limit.Lasts()), now)
 	}
 }
 
@@ -121,7 +113,7 @@ func (r *Replica) forgottenOf(rule string, limit *counters.Limit, now int64) uin
 func (r *Replica) notSeen(rule string, cost uint64, from, until int64) {
 	if limit := r.limits[rule]; limit != nil && cost > 0 {
 		cost = min(cost, limit.Max())
-		r.excessWindowOf(rule).each(r.step(from), r.step(until), func(s *excessStep) { s.unseen += cost })
+		orNew(r.excess, rule).each(r.step(from), r.step(until), func(s *excessStep) { s.unseen += cost })
 	}
 }
 
@@ -138,14 +130,14 @@ func (r *Replica) reckon(h *inbound, f *frame, now int64) {
 		return
 	}
 	for i := range f.groups {
-		// Nobody asks for bans and lifts, which have the name of a rule that somebody asks for.
+		// Bans and lifts have the name of a rule, but no demand.
 		if g := &f.groups[i]; g.origin == f.origin && g.meter.Algorithm.Counts() {
 			rise := g.rise
 			if rise == asMuchAsAsked {
 				rise = uint64(math.Ceil(g.demand * f.since.Seconds()))
 			}
 			from := min(f.sent, now) - int64(f.since)
-			if d := h.demand[g.meter.Rule]; d.sent == f.sent { // it was sent in several frames
+			if d := h.demand[g.meter.Rule]; d.sent == f.sent { // the report came in several frames
 				from = max(from, d.came)
 			}
 			r.notSeen(g.meter.Rule, rise, from, now)
@@ -156,8 +148,8 @@ func (r *Replica) reckon(h *inbound, f *frame, now int64) {
 	}
 }
 
-// What a replica remembers of the rules that an origin names and this node does not have yet, and of all rules that one
-// names who is no member: whoever has the key can make rules and origins up.
+// How many unknown rules of one origin, and how many rules of one that is no member, a replica remembers: whoever has
+// the key can make rules and origins up.
 const (
 	maxUnknownDemands  = 1 << 10
 	maxStrangerDemands = 1 << 6
@@ -174,8 +166,8 @@ func (r *Replica) follows(o counters.Origin, h *inbound, rule string) bool {
 	return r.limits[rule] != nil || len(h.demand) < maxUnknownDemands
 }
 
-// assume takes an origin whose frames will never come to have admitted what it was asked for, or the rise of its counts
-// by rule, whichever is more.
+// assume records as unseen what an origin whose frames will never come may have admitted: what it was asked for, or the
+// rise of its counts, whichever is more.
 func (r *Replica) assume(h *inbound, rises map[string]uint64, now int64) {
 	for rule, l := range r.limits {
 		r.notSeen(rule, max(rises[rule], h.assumed(rule, l, now)), now-int64(h.age(now)), now)

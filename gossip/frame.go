@@ -23,8 +23,8 @@ import (
 //	6  groups    array of bin, one for each meter (and origin)
 //	7  ack       bin    what the sender has of the addressee (below); empty: nothing to say
 //
-// The ack is all that differs from one addressee to the next, and comes last, so that a frame is put together once for
-// all of them. ack and groups are msgpack themselves:
+// Only the ack differs from one addressee to the next. It comes last, so that a frame is encoded once for all of them.
+// ack and groups are msgpack themselves:
 //
 //	ack:    origin uint (whose ticks), cumulative uint (it has 1 to this), bitmap bin (bit i: it has cumulative+2+i,
 //	        too), transit int (least transit time of its frames in ms; nil, or left out: unknown)
@@ -48,8 +48,9 @@ const (
 	maxEnvelope = 3*1 + 4*9 + 2          // bytes of a packet around its groups, without an ack
 	maxBody     = MaxFrame - maxEnvelope // of groups
 	maxBitmap   = 128                    // bytes of the ack's bitmap
-	maxSnapshot = 8 << 20                // bytes of a frame that travels as a stream
-	minGroup    = 18                     // bytes: the shortest that is valid
+	maxTick     = math.MaxUint64 / 2
+	maxSnapshot = 8 << 20 // bytes of a frame that travels as a stream
+	minGroup    = 18      // bytes: the shortest that is valid
 )
 
 type kind uint8
@@ -62,6 +63,9 @@ const (
 	goodbye              // a beacon, the last: from now on the sender admits nothing
 	kinds
 )
+
+// numbered reports whether frames of the kind have ticks of their own.
+func (k kind) numbered() bool { return k == data || k == dataMore }
 
 type frame struct {
 	kind   kind
@@ -136,13 +140,11 @@ func (a ack) encode() []byte {
 	enc := msgpack.NewEncoder(&buf)
 	_ = enc.EncodeUint(uint64(a.origin))
 	_ = enc.EncodeUint(a.cumulative)
-	b := appendBin(buf.Bytes(), a.bitmap)
-	if !a.timed {
-		return b
+	buf.Write(appendBin(nil, a.bitmap))
+	if a.timed {
+		_ = enc.EncodeInt(a.transit.Milliseconds())
 	}
-	timed := bytes.NewBuffer(b)
-	_ = msgpack.NewEncoder(timed).EncodeInt(a.transit.Milliseconds())
-	return timed.Bytes()
+	return buf.Bytes()
 }
 
 var errFrame = errors.New("gossip: malformed frame")
@@ -156,26 +158,15 @@ func decodeFrame(b []byte) (*frame, error) {
 	r, in := borrowReader(b), borrowReader(nil)
 	defer r.giveBack()
 	defer in.giveBack()
-	if n := r.arrayLen(); r.err == nil && n < frameFields {
-		r.fail("an envelope of %d fields", n)
-	}
-	if v := r.uint(); r.err == nil && v == 0 {
-		r.fail("version 0")
-	}
+	fields, version := r.arrayLen(), r.uint()
+	r.check(fields >= frameFields, "an envelope of %d fields", fields)
+	r.check(version > 0, "version 0")
 	f := &frame{kind: kind(min(r.uint(), uint64(kinds)))}
-	if r.err == nil && f.kind >= kinds {
-		r.fail("an unknown kind")
-	}
-	f.origin = counters.Origin(r.uint())
-	if r.err == nil && f.origin == 0 {
-		r.fail("no origin")
-	}
-	if f.tick = r.uint(); r.err == nil && f.tick > math.MaxUint64/2 { // beyond what an ack may say
-		r.fail("tick %d", f.tick)
-	}
-	if f.sent = r.int(); r.err == nil && f.sent <= 0 {
-		r.fail("sent at %d", f.sent)
-	}
+	r.check(f.kind < kinds, "an unknown kind")
+	f.origin, f.tick, f.sent = counters.Origin(r.uint()), r.uint(), r.int()
+	r.check(f.origin != 0, "no origin")
+	r.check(f.tick <= maxTick, "a tick beyond bounds")
+	r.check(f.sent > 0, "sent before 1970")
 	f.since = time.Duration(min(r.uint(), uint64(counters.MaxWindow)))
 	n := r.arrayLen()
 	f.groups = make([]group, 0, min(n, r.src.Len()/minGroup))
@@ -203,9 +194,7 @@ func decodeAck(r, in *reader) ack {
 		largest := maxTransit / int64(time.Millisecond)
 		a.transit, a.timed = time.Duration(max(-largest, min(v, largest)))*time.Millisecond, true
 	}
-	if in.err == nil && (len(a.bitmap) > maxBitmap || a.cumulative > math.MaxUint64/2) {
-		in.fail("an ack beyond bounds")
-	}
+	in.check(len(a.bitmap) <= maxBitmap && a.cumulative <= maxTick, "an ack beyond bounds")
 	r.err = in.err
 	return a
 }
@@ -233,26 +222,18 @@ func decodeGroup(r, in *reader, f *frame) group {
 	if in.err == nil && g.meter.Algorithm != 0 && !g.meter.Algorithm.Known() {
 		return group{}
 	}
-	if in.err == nil {
-		if err := g.meter.Validate(); err != nil {
-			in.fail("%w", err)
-		}
-	}
-	if in.err == nil && !g.wellFormed() {
-		in.fail("an entry beyond bounds")
-	}
+	err := g.meter.Validate()
+	in.check(err == nil, "%w", err)
+	in.check(in.err != nil || g.wellFormed(), "an entry beyond bounds")
 	r.err = in.err
 	return g
 }
 
-// wellFormed reports whether the group's entries can be read, to the last.
+// wellFormed reports whether all of the group's entries can be read.
 func (g *group) wellFormed() bool {
 	var s counters.Slot
 	e := entries{rest: g.entries}
-	for len(e.rest) > 0 {
-		if !e.next(&s, 0) {
-			return false
-		}
+	for e.next(&s, 0) {
 	}
-	return true
+	return len(e.rest) == 0
 }

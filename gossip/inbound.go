@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -70,7 +69,7 @@ func newInbound(now int64, interval time.Duration) *inbound {
 // repeated reports whether the frame has arrived before.
 func (h *inbound) repeated(f *frame) bool {
 	_, waits := h.beyond[f.tick]
-	return (f.kind == data || f.kind == dataMore) && (f.tick <= h.cumulative || waits)
+	return f.kind.numbered() && (f.tick <= h.cumulative || waits)
 }
 
 // note records that the frame arrived, and updates the cumulative tick and the watermark.
@@ -163,19 +162,13 @@ func (h *inbound) tick(now int64) {
 }
 
 // ack returns the acknowledgement to send to the origin.
-func (h *inbound) ack(origin counters.Origin) ack {
+func (h *inbound) ack(origin counters.Origin, now int64) ack {
 	a := ack{origin: origin, cumulative: h.cumulative}
-	if len(h.beyond) == 0 {
-		return a
-	}
-	last := slices.Max(slices.Collect(maps.Keys(h.beyond)))
-	first := h.cumulative + 2
-	if last < first {
-		return a
-	}
-	a.bitmap = make([]byte, (last-first)/8+1)
-	for tick := range h.beyond {
-		i := tick - first
+	least, ok := h.there.of(now, h.transitPeriod())
+	a.transit, a.timed = time.Duration(least), ok
+	for tick := range h.beyond { // cumulative+1 is not among them
+		i := tick - h.cumulative - 2
+		a.bitmap = append(a.bitmap, make([]byte, max(0, int(i/8)+1-len(a.bitmap)))...)
 		a.bitmap[i/8] |= 1 << (i % 8)
 	}
 	return a

@@ -19,14 +19,14 @@ func (h *inbound) tell(k kind, tick uint64, sent, now int64) {
 
 func TestAckNamesWhatCame(t *testing.T) {
 	h := newInbound(0, 100*time.Millisecond)
-	if a := h.ack(7); a.origin != 7 || a.cumulative != 0 || len(a.bitmap) != 0 {
+	if a := h.ack(7, 0); a.origin != 7 || a.cumulative != 0 || len(a.bitmap) != 0 {
 		t.Errorf("before anything came: %+v", a)
 	}
 	for _, tick := range []uint64{2, 1, 4, 7, 12, 4} {
 		h.tell(data, tick, 1, 1)
 	}
 	// Ticks 4, 7 and 12 lie 0, 3 and 8 beyond cumulative+2.
-	a := h.ack(7)
+	a := h.ack(7, 0)
 	if a.cumulative != 2 || !slices.Equal(a.bitmap, []byte{0b0000_1001, 0b1}) {
 		t.Errorf("ack %d and %08b", a.cumulative, a.bitmap)
 	}
@@ -36,13 +36,13 @@ func TestAckNamesWhatCame(t *testing.T) {
 		}
 	}
 	h.tell(data, 3, 1, 1)
-	if a = h.ack(7); a.cumulative != 4 || a.has(5) || a.has(6) || !a.has(7) || !a.has(12) {
+	if a = h.ack(7, 0); a.cumulative != 4 || a.has(5) || a.has(6) || !a.has(7) || !a.has(12) {
 		t.Errorf("the gap at 3 is closed: %d and %08b", a.cumulative, a.bitmap)
 	}
 	for _, tick := range []uint64{5, 6, 8, 9, 10, 11} {
 		h.tell(dataMore, tick, 1, 1)
 	}
-	if a = h.ack(7); a.cumulative != 12 || len(a.bitmap) != 0 || len(h.beyond) != 0 {
+	if a = h.ack(7, 0); a.cumulative != 12 || len(a.bitmap) != 0 || len(h.beyond) != 0 {
 		t.Errorf("all gaps are closed: %d and %08b", a.cumulative, a.bitmap)
 	}
 }
@@ -60,7 +60,7 @@ func TestAckIsTrue(t *testing.T) {
 			}
 			h.tell(data, tick, 1, 1)
 		}
-		a, err := decodeFrame((&frame{origin: 1, sent: 1, ack: h.ack(7)}).encode(nil, emptyBody))
+		a, err := decodeFrame((&frame{origin: 1, sent: 1, ack: h.ack(7, 0)}).encode(nil, emptyBody))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestAckWindow(t *testing.T) {
 	h.tell(data, ackWindow, 1, 1)
 	h.tell(data, ackWindow+1, 1, 1)
 	h.tell(data, 1<<40, 1, 1)
-	if a := h.ack(7); len(a.bitmap) != maxBitmap || !a.has(ackWindow) || a.has(ackWindow+1) || len(h.beyond) != 1 {
+	if a := h.ack(7, 0); len(a.bitmap) != maxBitmap || !a.has(ackWindow) || a.has(ackWindow+1) || len(h.beyond) != 1 {
 		t.Errorf("ack %d and %d bytes, %d ticks remembered", a.cumulative, len(a.bitmap), len(h.beyond))
 	}
 }
@@ -89,11 +89,11 @@ func TestSnapshotCoversTicks(t *testing.T) {
 		h.tell(data, tick, 1, 1)
 	}
 	h.tell(snapshot, 8, 100, 200)
-	if a := h.ack(7); a.cumulative != 10 || !a.has(12) || a.has(11) || len(h.beyond) != 1 {
+	if a := h.ack(7, 0); a.cumulative != 10 || !a.has(12) || a.has(11) || len(h.beyond) != 1 {
 		t.Errorf("after a snapshot up to 8: ack %d, %v", a.cumulative, h.beyond)
 	}
 	h.tell(snapshot, 3, 150, 250)
-	if a := h.ack(7); a.cumulative != 10 || h.watermark != 100 {
+	if a := h.ack(7, 0); a.cumulative != 10 || h.watermark != 100 {
 		t.Errorf("after a late snapshot up to 3: ack %d, as of %d", a.cumulative, h.watermark)
 	}
 }

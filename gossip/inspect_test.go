@@ -215,11 +215,12 @@ func TestStreamsOfStrangers(t *testing.T) {
 // One source has its share of streams: its oldest one that has not shown to be a peer's goes for another one. So it
 // is in all, and with the largest where messages take too much memory.
 func TestStreamLimiter(t *testing.T) {
-	var l streamLimiter
+	var sockets sockets
+	l := &sockets.limiter
 	stream := func(host string) *inspectedConn {
 		here, there := net.Pipe()
 		t.Cleanup(func() { _ = there.Close() })
-		return &inspectedConn{Conn: here, limiter: &l, source: streamSource(&net.TCPAddr{IP: net.ParseIP(host)})}
+		return &inspectedConn{Conn: here, sockets: &sockets, source: streamSource(&net.TCPAddr{IP: net.ParseIP(host)})}
 	}
 	var ofOne []*inspectedConn
 	for range maxSourceStreams {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -64,21 +63,19 @@ func (m Member) encode() []byte {
 }
 
 func decodeMember(b []byte) (Member, error) {
-	r := newReader(b)
+	r := borrowReader(b)
+	defer r.giveBack()
 	n := r.arrayLen()
-	if r.err == nil && n < firstMetaFields {
-		r.fail("metadata of %d fields", n)
-	}
+	r.check(n >= firstMetaFields, "metadata of %d fields", n)
 	m := Member{NodeID: string(r.bytes()), Region: string(r.bytes()), Incarnation: r.uint(),
 		MinVersion: uint8(min(r.uint(), 255)), MaxVersion: uint8(min(r.uint(), 255))}
 	if n >= metaFields {
 		m.Rules, m.Identity = r.uint(), r.uint()
 	}
+	r.check(m.NodeID != "" && len(m.NodeID) <= MaxNodeID && m.Region != "" && len(m.Region) <= MaxRegion,
+		"metadata of node %.32q in region %.32q", m.NodeID, m.Region)
 	if r.err != nil {
 		return Member{}, r.err
-	}
-	if m.NodeID == "" || len(m.NodeID) > MaxNodeID || m.Region == "" || len(m.Region) > MaxRegion {
-		return Member{}, fmt.Errorf("%w: metadata of node %.32q in region %.32q", errFrame, m.NodeID, m.Region)
 	}
 	return m, nil
 }

@@ -19,13 +19,12 @@ const (
 	wan = "wan"
 )
 
-// streamTimeout is how long a join or a snapshot may take: shorter than memberlist has it, so that trying members
-// beyond a partition one by one does not hold up the rejoining.
+// streamTimeout is how long a join or a snapshot may take: less than memberlist's default, so that members beyond a
+// partition do not hold up rejoining.
 const streamTimeout = 5 * time.Second
 
-// pushPullEvery is how often a node compares its list of members with another one's, which finds the members whose
-// arrival was lost on the way. memberlist has a minute for it on a WAN, and makes it longer itself where there are more
-// than 32 members.
+// pushPullEvery is how often a node compares its list of members with another one's, which finds members whose arrival
+// it missed. memberlist's default on a WAN is a minute; it takes longer with more than 32 members.
 const pushPullEvery = 10 * time.Second
 
 // pool is a node's part in one memberlist pool. It is memberlist's delegate for everything.
@@ -40,19 +39,16 @@ type pool struct {
 	addr    string                  // under which this node is known in the pool
 	members map[string]poolMember   // by memberlist's name: the others
 	failed  map[string]failedMember // by name: members that went without saying goodbye, to be joined again
-	met     bool                    // somebody whom it carries frames to
-	alone   bool                    // it has met nobody, and a seed does not answer: there may be others who admit
+	met     bool                    // it has had a member to which it carries frames
+	alone   bool                    // it has met nobody, and a seed does not answer: others may admit
 	unasked bool                    // not every seed has been tried yet
-	reached map[string]bool         // seeds that answered, ever: who is behind them is known by name
-	// of seeds that never answered, by address: they may be of a part of the cluster that nobody here sees
-	missing map[string]string
+	reached map[string]bool         // seeds that ever answered
+	missing map[string]string       // seeds that never answered, by address: others may admit there
 	opened  time.Time
 }
 
-// poolMember is a member of the pool and its address.
-//
-// It is noted down when memberlist calls back, because what memberlist.Members returns must not be read: it points at
-// what memberlist's goroutines write to.
+// poolMember is a member of the pool and its address. It is recorded when memberlist calls back: memberlist.Members
+// returns pointers at what memberlist's goroutines write to.
 type poolMember struct {
 	Member
 	addr string
@@ -69,18 +65,18 @@ func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 	p := &pool{name: name, cfg: cfg, cluster: c,
 		members: make(map[string]poolMember), failed: make(map[string]failedMember), reached: make(map[string]bool),
 		unasked: len(cfg.Seeds) > 0, opened: time.Now()}
-	conf := memberlist.DefaultLANConfig()
-	// A boot has a name of its own: memberlist would hold on to the name of a node that was killed for as long as it
-	// takes to be sure, and refuse it to the next boot at another address.
-	conf.Name = fmt.Sprintf("%s.%s#%x", c.self.NodeID, c.self.Region, c.self.Incarnation)
-	conf.Label = c.cfg.Label + "/lan/" + c.self.Region
-	if name == wan {
-		name := conf.Name
-		conf = memberlist.DefaultWANConfig()
-		conf.Name = name
-		conf.Label = c.cfg.Label + "/wan"
+	conf := memberlist.DefaultWANConfig()
+	if name == lan {
+		conf = memberlist.DefaultLANConfig()
 	}
-	conf.EnableCompression = false // it costs more CPU than our dense frames leave to gain
+	// Each boot has a name of its own: memberlist would refuse the name of a node that was killed to the next boot at
+	// another address until it is sure.
+	conf.Name = fmt.Sprintf("%s.%s#%x", c.self.NodeID, c.self.Region, c.self.Incarnation)
+	conf.Label = c.cfg.Label + "/wan"
+	if name == lan {
+		conf.Label = c.cfg.Label + "/lan/" + c.self.Region
+	}
+	conf.EnableCompression = false // frames are dense: it costs CPU and gains little
 	conf.UDPBufferSize = 1400
 	conf.TCPTimeout = streamTimeout
 	conf.PushPullInterval = pushPullEvery
@@ -171,8 +167,6 @@ func resolveAddr(addr string) (ip net.IP, port int, err error) {
 	return resolved.IP, int(n), nil
 }
 
-func compareNames(a, b, a2, b2 string) int { return cmp.Or(cmp.Compare(a, b), cmp.Compare(a2, b2)) }
-
 // carries reports whether frames to the member go through this pool: nodes of one region reach each other over the LAN.
 func (p *pool) carries(m Member) bool {
 	return p.name == lan || m.Region != p.cluster.self.Region || p.cluster.cfg.LAN == nil
@@ -187,8 +181,8 @@ func (p *pool) NotifyMsg(b []byte) { p.cluster.receive(p.name, b) }
 // GetBroadcasts implements memberlist.Delegate: memberlist's broadcast queue is not the data plane.
 func (p *pool) GetBroadcasts(int, int) [][]byte { return nil }
 
-// LocalState implements memberlist.Delegate: what a joining node receives, and sends. Later exchanges are about the
-// membership only: frames are repaired by frames.
+// LocalState implements memberlist.Delegate: a joining node receives, and sends, a snapshot. Later exchanges are about
+// the membership only: lost frames are sent again.
 func (p *pool) LocalState(join bool) []byte {
 	if !join {
 		return nil
@@ -213,20 +207,17 @@ func (p *pool) NotifyAlive(n *memberlist.Node) error {
 	return err
 }
 
-// NotifyConflict implements memberlist.ConflictDelegate: the same boot at two addresses, as when a running machine was
-// cloned.
+// NotifyConflict implements memberlist.ConflictDelegate: one boot at two addresses, as of a machine cloned while running.
 func (p *pool) NotifyConflict(existing, other *memberlist.Node) {
 	p.cluster.log.Error("gossip: one boot of a node at two addresses; start the copy anew",
 		"pool", p.name, "name", existing.Name, "addr", existing.Address(), "other", other.Address())
 }
 
-// NotifyJoin implements memberlist.EventDelegate.
-func (p *pool) NotifyJoin(n *memberlist.Node) { p.arrived(n) }
-
 // NotifyUpdate implements memberlist.EventDelegate: a member changed its metadata.
-func (p *pool) NotifyUpdate(n *memberlist.Node) { p.arrived(n) }
+func (p *pool) NotifyUpdate(n *memberlist.Node) { p.NotifyJoin(n) }
 
-func (p *pool) arrived(n *memberlist.Node) {
+// NotifyJoin implements memberlist.EventDelegate.
+func (p *pool) NotifyJoin(n *memberlist.Node) {
 	m, err := decodeMember(n.Meta)
 	if err != nil {
 		return
@@ -242,11 +233,7 @@ func (p *pool) arrived(n *memberlist.Node) {
 		p.met, p.alone = true, false
 	}
 	delete(p.missing, n.Address())
-	for name, f := range p.failed { // an earlier boot of the same node need not be looked for any more
-		if f.name() == m.name() {
-			delete(p.failed, name)
-		}
-	}
+	maps.DeleteFunc(p.failed, func(_ string, f failedMember) bool { return f.name() == m.name() }) // an earlier boot
 	p.mu.Unlock()
 	if p.carries(m) {
 		p.cluster.arrived(&route{member: m, pool: p, node: *n})
@@ -271,17 +258,15 @@ func (p *pool) NotifyLeave(n *memberlist.Node) {
 	}
 }
 
-// searched takes in which seeds did not answer. A pool that has met nobody is blind for as long as that lasts. One that
-// has met somebody does not know of all for that: a part of the cluster may be partitioned off from everybody here. As
-// with members that became unreachable, who does not answer for forgetSilent is taken to be gone for good.
-func (p *pool) searched(unanswered map[string]string) {
+// noteUnanswered records which seeds did not answer. A pool that has met nobody is blind while that lasts. One that has
+// met somebody is blind, too: a part of the cluster may be partitioned off from everybody here; but seeds that do not
+// answer for forgetSilent are taken to be gone for good, as members that became unreachable are.
+func (p *pool) noteUnanswered(unanswered map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	failed := slices.Collect(maps.Values(unanswered))
 	for _, seed := range p.cfg.Seeds {
-		if !slices.Contains(failed, seed) {
-			p.reached[seed] = true
-		}
+		p.reached[seed] = p.reached[seed] || !slices.Contains(failed, seed)
 	}
 	p.alone, p.unasked = !p.met && len(unanswered) > 0, false
 	p.missing = unanswered
@@ -306,13 +291,12 @@ func (p *pool) others() (members []poolMember, self string) {
 	return slices.Collect(maps.Values(p.members)), p.addr
 }
 
-// Refused is how many streams and packets were not let through to memberlist: those of nobody who has a key, and
-// those beyond how many there may be.
+// Refused counts the streams and packets that were not passed to memberlist: from senders without a key, or too many.
 func (c *Cluster) Refused() (streams, packets uint64) {
 	for _, p := range c.pools {
 		if p.sockets != nil {
-			streams += p.sockets.refused.streams.Load()
-			packets += p.sockets.refused.packets.Load()
+			streams += p.sockets.refusedStreams.Load()
+			packets += p.sockets.refusedPackets.Load()
 		}
 	}
 	return streams, packets

@@ -19,15 +19,12 @@ type reader struct {
 	err error
 }
 
-func newReader(b []byte) *reader {
+// readers are used again: making one costs as much as reading a frame of a few entries.
+var readers = sync.Pool{New: func() any {
 	r := &reader{}
-	r.reset(b)
 	r.dec = msgpack.NewDecoder(&r.src)
 	return r
-}
-
-// readers are used again: making one costs as much as reading a frame of a few entries.
-var readers = sync.Pool{New: func() any { return newReader(nil) }}
+}}
 
 func borrowReader(b []byte) *reader {
 	r := readers.Get().(*reader)
@@ -47,8 +44,9 @@ func (r *reader) reset(b []byte) {
 	r.src.Reset(b)
 }
 
-func (r *reader) fail(format string, args ...any) {
-	if r.err == nil {
+// check sets the error unless something holds. Arguments may allocate.
+func (r *reader) check(holds bool, format string, args ...any) {
+	if !holds && r.err == nil {
 		r.err = fmt.Errorf("%w: "+format, append([]any{errFrame}, args...)...)
 	}
 }
@@ -57,7 +55,7 @@ func readOne[T any](r *reader, read func() (T, error)) (v T) {
 	if r.err == nil {
 		var err error
 		if v, err = read(); err != nil {
-			r.fail("%w", err)
+			r.check(false, "%w", err)
 		}
 	}
 	return v
@@ -70,8 +68,8 @@ func (r *reader) int() int64 { return readOne(r, r.dec.DecodeInt64) }
 // arrayLen reads the length of an array whose elements take at least a byte each.
 func (r *reader) arrayLen() int {
 	n := readOne(r, r.dec.DecodeArrayLen)
-	if r.err == nil && (n < 0 || n > r.src.Len()) {
-		r.fail("an array of %d elements in %d bytes", n, r.src.Len())
+	if n < 0 || n > r.src.Len() {
+		r.check(false, "an array of %d elements in %d bytes", n, r.src.Len())
 		return 0
 	}
 	return n
@@ -80,8 +78,8 @@ func (r *reader) arrayLen() int {
 // bytes reads a bin or a str and returns the part of the input that holds it.
 func (r *reader) bytes() []byte {
 	n := readOne(r, r.dec.DecodeBytesLen)
-	if r.err == nil && (n < 0 || n > r.src.Len()) {
-		r.fail("%d bytes declared, %d left", n, r.src.Len())
+	if n < 0 || n > r.src.Len() {
+		r.check(false, "%d bytes declared, %d left", n, r.src.Len())
 	}
 	if r.err != nil {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -11,17 +12,15 @@ import (
 	"time"
 )
 
-// memberlist never joins again what it was split from for longer than its dead-node time-out. So every pool tries,
-// for as long as it runs: the seeds that are not members, and in a loop of their own, which may be slow, the members
-// that failed.
+// memberlist never joins again what it was split from for longer than its dead-node time-out. So every pool keeps trying
+// the seeds that are not members, and in another loop, which may be slow, the members that failed.
 const (
 	rejoinEvery   = 10 * time.Second
 	rejoinAtStart = 300 * time.Millisecond
 	failedMemory  = 72 * time.Hour // how long a failed member is tried; Serf's default
 	maxFailed     = 1024           // members that are tried; beyond that those that failed first are not
 	lookupTimeout = 2 * time.Second
-	// How many are tried at a time: one that is gone without a trace takes dialTimeout. A node that starts waits for
-	// its seeds.
+	// How many are tried at a time: one that is gone takes dialTimeout. A node that starts waits for its seeds.
 	seedDials   = 32
 	failedDials = 8
 )
@@ -29,30 +28,26 @@ const (
 // rejoin joins the seeds that are not members.
 func (p *pool) rejoin(ctx context.Context) {
 	wait := rejoinAtStart
-	for {
-		joined := p.joinMissing(ctx)
-		if joined && !p.isBlind() || len(p.cfg.Seeds) == 0 {
+	for next := time.Duration(0); sleep(ctx, next); wait = min(2*wait, rejoinEvery) {
+		p.noteUnanswered(p.joinSeeds(ctx))
+		if others, _ := p.others(); len(others) > 0 && !p.isBlind() || len(p.cfg.Seeds) == 0 {
 			wait = rejoinEvery
 		}
-		next := jittered(wait)
-		wait = min(2*wait, rejoinEvery)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(next):
-		}
+		next = jittered(wait)
 	}
+}
+
+// sleep waits, and reports whether the context goes on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+	return ctx.Err() == nil
 }
 
 // jittered returns the duration, or up to a fifth less or more.
 func jittered(d time.Duration) time.Duration { return d*8/10 + rand.N(d*4/10) }
-
-// joinMissing tries the seeds that are not members, and reports whether the pool has any other member then.
-func (p *pool) joinMissing(ctx context.Context) bool {
-	p.searched(p.joinSeeds(ctx))
-	members, _ := p.others()
-	return len(members) > 0
-}
 
 // isAlive reports whether a member, or this node itself, is at the address.
 func (p *pool) isAlive(addr string) bool {
@@ -66,9 +61,8 @@ func (p *pool) isAlive(addr string) bool {
 	return p.addr == addr
 }
 
-// joinSeeds tries the seeds that are not alive, all at once: one that is gone takes longer than a node that starts
-// waits for the others. It returns the addresses that did not answer and whose they are; of a seed without any, the
-// seed.
+// joinSeeds tries the seeds that are not alive, all at once: one that is gone takes longer than a node that starts may
+// wait. It returns the seeds that did not answer by address, or by their own name if they have no address.
 func (p *pool) joinSeeds(ctx context.Context) map[string]string {
 	var mu sync.Mutex
 	unanswered := make(map[string]string)
@@ -87,8 +81,7 @@ func (p *pool) joinSeeds(ctx context.Context) map[string]string {
 	return unanswered
 }
 
-// joinSeed tries all addresses of a seed, each in its turn among the dials of all seeds, and returns those that did
-// not answer.
+// joinSeed tries all addresses of a seed, and returns those that did not answer. dials bounds the attempts under way.
 func (p *pool) joinSeed(ctx context.Context, seed string, dials chan struct{}) (unanswered []string) {
 	log := p.cluster.log
 	addrs, err := resolveSeed(ctx, seed)
@@ -121,12 +114,7 @@ func (p *pool) joinSeed(ctx context.Context, seed string, dials chan struct{}) (
 
 // rejoinFailed joins the members that failed.
 func (p *pool) rejoinFailed(ctx context.Context) {
-	for wait := jittered(rejoinEvery); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
+	for wait := jittered(rejoinEvery); sleep(ctx, wait); {
 		begun := time.Now()
 		p.warnOfStrays()
 		p.tryFailed(ctx)
@@ -163,7 +151,7 @@ func (p *pool) tryFailed(ctx context.Context) {
 	trying.Wait()
 }
 
-// warnOfStrays tells of nodes of this region that are in the WAN pool but not in the LAN pool: no counts reach them.
+// warnOfStrays logs the nodes of this region that are in the WAN pool but not in the LAN pool: no counts reach them.
 func (p *pool) warnOfStrays() {
 	if p.name != lan {
 		return
@@ -173,19 +161,12 @@ func (p *pool) warnOfStrays() {
 	for _, m := range members {
 		near[m.NodeID] = true
 	}
-	for _, other := range p.cluster.pools {
-		if other == p {
-			continue
-		}
-		members, _ := other.others()
+	for _, pool := range p.cluster.pools {
+		members, _ := pool.others()
 		for _, m := range members {
 			if m.Region == p.cluster.self.Region && !near[m.NodeID] {
-				p.cluster.log.Warn(
-					"gossip: a node of this region is on the WAN but not on the LAN, so no counts reach it: join it "+
-						"on the LAN (--join HOST)",
-					"peer",
-					m.NodeID,
-				)
+				p.cluster.log.Warn("gossip: a node of this region is on the WAN but not on the LAN, so no counts reach "+
+					"it: join it on the LAN (--join HOST)", "peer", m.NodeID)
 			}
 		}
 	}
@@ -195,18 +176,12 @@ func (p *pool) warnOfStrays() {
 func (p *pool) failedMembers() []failedMember {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make([]failedMember, 0, len(p.failed))
-	for name, f := range p.failed {
-		if time.Since(f.since) > failedMemory || p.cluster.left(f.Origin()) {
-			delete(p.failed, name)
-			continue
-		}
-		out = append(out, f)
-	}
-	slices.SortFunc(out, func(a, b failedMember) int {
+	maps.DeleteFunc(p.failed, func(_ string, f failedMember) bool {
+		return time.Since(f.since) > failedMemory || p.cluster.left(f.Origin())
+	})
+	return slices.SortedFunc(maps.Values(p.failed), func(a, b failedMember) int {
 		return cmp.Or(a.tried.Compare(b.tried), a.since.Compare(b.since), cmp.Compare(a.boot, b.boot))
 	})
-	return out
 }
 
 // noteTried notes that a failed member is tried now, and reports whether it is still one.
@@ -224,32 +199,21 @@ func (p *pool) noteTried(boot string) bool {
 // noteFailed adds a member that failed. Of too many, the one that failed first is not tried any more. The lock is held.
 func (p *pool) noteFailed(f failedMember) {
 	if len(p.failed) >= maxFailed {
-		var first failedMember
-		for _, o := range p.failed {
-			if first.boot == "" || o.since.Before(first.since) {
-				first = o
-			}
-		}
-		delete(p.failed, first.boot)
+		delete(p.failed, slices.MinFunc(slices.Collect(maps.Values(p.failed)),
+			func(a, b failedMember) int { return a.since.Compare(b.since) }).boot)
 	}
 	p.failed[f.boot] = f
 }
 
-// Members that this node knows, and that do not speak to it, may not know this node: the news of its arrival was lost,
-// or they have given it up. They are contacted directly, which takes seconds where memberlist takes until the next
-// comparison of lists that finds it.
+// Members that this node knows, and that send it nothing, may not know this node: the news of its arrival was lost, or
+// they have given it up. Contacting them takes seconds; memberlist would find it when it next compares lists.
 const (
 	greetEvery = 2 * time.Second
 	maxGreet   = 3 // in a row: one that is dead, and not noticed yet, takes dialTimeout
 )
 
 func (p *pool) greet(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(jittered(greetEvery)):
-		}
+	for sleep(ctx, jittered(greetEvery)) {
 		for i, addr := range p.cluster.silent(p) {
 			if i == maxGreet || ctx.Err() != nil {
 				break
@@ -276,9 +240,8 @@ func resolveSeed(ctx context.Context, seed string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs := make([]string, len(hosts))
 	for i, h := range hosts {
-		addrs[i] = net.JoinHostPort(h, port)
+		hosts[i] = net.JoinHostPort(h, port)
 	}
-	return addrs, nil
+	return hosts, nil
 }

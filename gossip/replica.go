@@ -90,7 +90,7 @@ func NewReplica(self counters.Origin, interval time.Duration, counts Counts) *Re
 	}
 }
 
-// Join tells the replica of a member, which from now on is sent what the replica counts, and a snapshot to begin with.
+// Join adds a member. The replica sends it a snapshot, and from then on what it counts.
 func (r *Replica) Join(o counters.Origin, now int64) {
 	if o == r.self || o == 0 || r.peers[o] != nil {
 		return
@@ -102,16 +102,15 @@ func (r *Replica) Join(o counters.Origin, now int64) {
 	r.counts.SetMember(o, true)
 }
 
-// Far tells the replica that a member, which has joined, is of another region: the two do not share the limits of scope
-// Region.
+// Far notes that a member is of another region: the two do not share limits of scope Region.
 func (r *Replica) Far(o counters.Origin) {
 	if h := r.inbound[o]; h != nil {
 		h.otherRegion = true
 	}
 }
 
-// Leave tells the replica that a member is gone: with graceful set, or if it sent a goodbye, it admits nothing any
-// more; otherwise it may go on beyond a partition, and stays in the bound.
+// Leave removes a member. With graceful set, or if it sent a goodbye, it admits nothing any more; otherwise it may go on
+// beyond a partition, and stays in the bound.
 func (r *Replica) Leave(o counters.Origin, graceful bool) {
 	delete(r.peers, o)
 	r.counts.SetMember(o, false)
@@ -134,11 +133,10 @@ func (r *Replica) Left(o counters.Origin) bool {
 	return h != nil && h.left
 }
 
-// ResendEveryTick makes the replica repeat every interval what was not acknowledged, however long acknowledgements may
-// take: it is about to stop.
+// ResendEveryTick makes the replica send again in every interval what was not acknowledged: it is about to stop.
 func (r *Replica) ResendEveryTick() { r.resendEveryTick = true }
 
-// FullyAcked reports whether every peer that is reachable has acknowledged all that was ever told to it.
+// FullyAcked reports whether every peer that is reachable has acknowledged all frames.
 func (r *Replica) FullyAcked(now int64) bool {
 	for _, p := range r.peers {
 		if now-p.lastSeen < int64(5*idleBeacon) && p.acked.cumulative < r.log.last() {
@@ -156,7 +154,7 @@ func (r *Replica) lastSeen(o counters.Origin) int64 {
 	return 0
 }
 
-// Goodbye returns the messages that tell every member that this replica admits nothing any more. They follow the last
+// Goodbye returns the messages by which this replica announces that it admits nothing any more. They follow the last
 // Tick.
 func (r *Replica) Goodbye(now int64) []Message {
 	var out []Message
@@ -179,8 +177,7 @@ func (r *Replica) inboundOf(o counters.Origin, now int64) *inbound {
 	return h
 }
 
-// Receive takes in a frame that a peer sent, over whichever way. The error says what is wrong with a frame that cannot
-// be read; it changed nothing.
+// Receive takes in a frame that a peer sent, by packet or stream. A frame that is an error changes nothing.
 func (r *Replica) Receive(b []byte, now int64) error {
 	if err := r.admit(b, now); err != nil {
 		return err
@@ -197,39 +194,34 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	r.stats.BytesReceived += uint64(len(b))
 	h := r.inboundOf(f.origin, now)
 	h.follow(f)
-	since := r.completeUntil(f)
 	for i := range f.groups {
-		if f.groups[i].origin == f.origin {
-			r.merge(f, i, since, now)
-		} else {
-			r.merge(f, i, 0, now)
-		}
+		r.merge(f, &f.groups[i], h, now)
 	}
 	if f.kind == snapshot {
 		r.stats.SnapshotsReceived++
+		h.truncated = h.truncated || len(b) > maxSnapshot/2 // it may have left something out
 	}
-	// a larger one may have left something out
-	h.truncated = h.truncated || f.kind == snapshot && len(b) > maxSnapshot/2
-	h.timed(f, now)
+	h.there.note(subtract(now, f.sent), now, h.transitPeriod())
 	if f.again = h.comesAgain(f, now); f.again {
 		r.stats.Early++
 	}
 	r.reckon(h, f, now)
 	h.note(f, now)
-	if f.ack.origin == r.self {
-		h.noteTransit(f.ack)
-	}
 	r.setWatermark(f.origin, h)
+	acked := f.ack.origin == r.self
+	if acked && f.ack.timed {
+		h.back, h.backKnown = int64(f.ack.transit), true
+	}
 	if p := r.peers[f.origin]; p != nil {
 		p.lastSeen = now
-		if f.ack.origin == r.self {
+		if acked {
 			p.acknowledge(f.ack, &r.log, now)
 		}
 	}
 	return nil
 }
 
-// setWatermark lets the table know how old what it knows of the origin is.
+// setWatermark passes to the table the time before which it knows all of the origin.
 func (r *Replica) setWatermark(o counters.Origin, h *inbound) {
 	switch {
 	case h.left:
@@ -239,15 +231,16 @@ func (r *Replica) setWatermark(o counters.Origin, h *inbound) {
 	}
 }
 
-// merge hands the slots of a group of a frame to the table, some at a time: so a frame takes no memory in proportion to
-// them.
-func (r *Replica) merge(f *frame, i int, since, now int64) {
-	g, sent := &f.groups[i], f.sent
-	index := g.meter.Index(sent)
+// merge hands the slots of a group to the table, some at a time: so a frame takes no memory in proportion to them.
+func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) {
+	s := counters.Slot{Meter: g.meter, Origin: g.origin, SentAt: f.sent, Sender: f.origin}
+	if g.origin == f.origin && !h.truncated && f.kind.numbered() {
+		s.CompleteThrough = h.watermark
+	}
+	index := g.meter.Index(f.sent)
 	for e := (entries{rest: g.entries}); len(e.rest) > 0; {
 		slots := r.slots[:0]
 		for len(slots) < cap(slots) {
-			s := counters.Slot{Meter: g.meter, Origin: g.origin, CompleteThrough: since, SentAt: sent, Sender: f.origin}
 			if !e.next(&s, index) {
 				break
 			}
@@ -255,16 +248,6 @@ func (r *Replica) merge(f *frame, i int, since, now int64) {
 		}
 		r.stats.SlotsNovel += uint64(r.counts.Merge(slots, now))
 	}
-}
-
-// completeUntil is the time, by the sender's clock, up to which all that the sender had counted was known before this
-// frame of what changed; 0 if unknown.
-func (r *Replica) completeUntil(f *frame) int64 {
-	h := r.inbound[f.origin]
-	if h == nil || h.truncated || f.kind != data && f.kind != dataMore {
-		return 0
-	}
-	return h.watermark
 }
 
 // Tick ends an interval: it takes what changed since the last one and returns the messages to send, those to one peer
@@ -298,8 +281,8 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 // asked reports whether requests came.
 func asked(d counters.Drained) bool { return len(d.Slots)+len(d.Demand) > 0 }
 
-// newFrames packs what changed into frames, and notes them in the log. Where nothing rose, the frame is a beacon, which
-// is not noted. With whole set it is all that changed until now.
+// newFrames packs what changed into frames, and adds them to the log. Where nothing rose, the frame is a beacon, which
+// is not in the log. With complete set it is all that changed until now.
 func (r *Replica) newFrames(d counters.Drained, complete bool, now int64) []logged {
 	bodies := pack(r.arranger.arrange(d.Slots, d.Demand, r.self), r.self, now, maxBody)
 	if len(bodies) == 0 {
@@ -331,8 +314,7 @@ func (r *Replica) newFrames(d counters.Drained, complete bool, now int64) []logg
 	return news
 }
 
-// messagesFor appends the messages for one peer: a snapshot if it cannot follow otherwise, what it lost, and what is
-// new.
+// messagesFor appends the messages for one peer: a snapshot if it needs one, else what it lost; and what is new.
 func (r *Replica) messagesFor(out []Message, p *peer, news []logged, beat bool, now int64) []Message {
 	h := r.inbound[p.origin]
 	if ackDue := h != nil && h.ackDue; !beat && !ackDue {
@@ -357,8 +339,8 @@ func (r *Replica) messagesFor(out []Message, p *peer, news []logged, beat bool, 
 	return r.appendFrames(out, p.origin, append(lost, news...)...)
 }
 
-// wantsSnapshot reports whether the peer lacks frames that are not kept any more, or so many that one snapshot is
-// sooner there, or has had no snapshot yet.
+// wantsSnapshot reports whether the peer lacks frames that are not kept any more, or so many that a snapshot arrives
+// sooner, or has had no snapshot yet.
 func (r *Replica) wantsSnapshot(p *peer, reachable bool, rto time.Duration, now int64) bool {
 	if p.snapAt == 0 {
 		return true
@@ -370,28 +352,27 @@ func (r *Replica) wantsSnapshot(p *peer, reachable bool, rto time.Duration, now 
 	return p.acked.cumulative+1 < r.log.first() || p.acked.cumulative < p.snapTick || r.wasAway(p, now)
 }
 
-// wasAway reports whether the peer lacks more old frames than may be sent again in an interval, as after a cut. Sent
-// one by one they would come in rounds, as some are lost again. Where the snapshot is so large that it may leave keys
-// out, they are sent all the same.
+// wasAway reports whether the peer lacks more old frames than may be sent again in an interval, as after a partition,
+// and the snapshot is not so large that it may leave keys out.
 func (r *Replica) wasAway(p *peer, now int64) bool {
 	oldest := r.log.get(p.acked.cumulative + 1)
 	if oldest == nil || !over(now, oldest.sent, snapshotRetry) || p.lacks(&r.log) <= maxResend {
 		return false
 	}
-	return len(r.snapshotAt(now)) <= maxSnapshot/2
+	return len(r.latestSnapshot(now)) <= maxSnapshot/2
 }
 
 func (r *Replica) appendSnapshot(out []Message, p *peer, now int64) []Message {
 	p.snapTick, p.snapAt = r.log.last(), now
 	r.stats.Snapshots++
 	r.stats.FramesSent++
-	data := r.snapshotAt(now)
+	data := r.latestSnapshot(now)
 	r.stats.BytesSent += uint64(len(data))
 	return append(out, Message{To: p.origin, Data: data, Reliable: true})
 }
 
-// snapshotAt is the snapshot of this Tick.
-func (r *Replica) snapshotAt(now int64) []byte {
+// latestSnapshot returns the snapshot of this Tick.
+func (r *Replica) latestSnapshot(now int64) []byte {
 	if r.snapshot == nil {
 		r.snapshot = r.Snapshot(now)
 	}
@@ -408,9 +389,7 @@ func (r *Replica) appendFrames(out []Message, to counters.Origin, frames ...logg
 		out = append(out, Message{To: to, Data: l.data})
 	}
 	if ackDue && len(frames) > 0 {
-		encoded := h.ack(to)
-		h.stamp(&encoded, r.tickedAt)
-		out = r.acknowledge(out, first, encoded)
+		out = r.acknowledge(out, first, h.ack(to, r.tickedAt))
 		h.ackDue = false
 	}
 	for _, m := range out[first:] {
@@ -420,8 +399,7 @@ func (r *Replica) appendFrames(out []Message, to counters.Origin, frames ...logg
 	return out
 }
 
-// acknowledge gives an ack to the first message from the one given on that has room for it, or else to one more: a
-// beacon.
+// acknowledge adds an ack to the first message after index first that has room for it, or else to a beacon.
 func (r *Replica) acknowledge(out []Message, first int, a ack) []Message {
 	encoded := a.encode()
 	i := first
@@ -442,7 +420,7 @@ func (r *Replica) Snapshot(now int64) []byte {
 	return encodeSnapshot(r.self, r.log.last(), r.counts, now)
 }
 
-// encodeSnapshot covers the ticks up to the one given. It needs nothing of a replica, so that nobody waits for it.
+// encodeSnapshot returns a snapshot that covers the ticks up to the one given. It needs no lock of a replica.
 func encodeSnapshot(self counters.Origin, tick uint64, counts Counts, now int64) []byte {
 	f := frame{kind: snapshot, origin: self, tick: tick, sent: now}
 	groups := new(arranger).arrange(counts.Snapshot(now, snapshotSlots), nil, self)

@@ -7,18 +7,15 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Clocks of two nodes are compared as NTP does it (RFC 5905, section 8), by the quickest frames of the last seconds,
-// which waited for nothing. Each frame says when it was sent, by the sender's clock; what it seems to take is its way,
-// plus by how much the receiver's clock is ahead. Each node tells the other, with its acknowledgements, what its frames
-// seem to take at least:
+// Clocks of two nodes are compared as NTP does it (RFC 5905, section 8), by the quickest frames of the last seconds. A
+// frame carries the time when it was sent, by the sender's clock, so its apparent transit time is the true one plus the
+// difference of the clocks. Each node reports the least transit time of the other's frames in its acknowledgements:
 //
-//	there = way there - ahead        of the peer's frames, as seen here
-//	back  = way back  + ahead        of the own frames, as the peer reports
-//	ahead = (back - there) / 2       of the peer's clock, wrong by half of what the two ways differ in
-//
-// What a frame waits for before it is acknowledged does not matter, as it would in a time for both ways.
+//	there = true transit there - ahead    of the peer's frames, as seen here
+//	back  = true transit back  + ahead    of the own frames, as the peer reports
+//	ahead = (back - there) / 2            of the peer's clock, wrong by half of what the true transit times differ in
 
-// transit is the least time that frames of an origin seemed to take of late. The zero value knows of none.
+// transit is the least apparent transit time of an origin's frames of late. The zero value knows of none.
 type transit struct {
 	began        int64 // the period
 	least, older int64 // of the period, and of the one before; unknown: no frame came in it
@@ -30,8 +27,7 @@ const (
 	maxTransit    = int64(counters.MaxWindow) // beyond it, clocks are not compared
 )
 
-// note takes in a frame that seemed to take so long. The period is the same every time, and longer than what lies
-// between frames.
+// note takes in the transit time of a frame. The period is the same every time, and longer than what lies between frames.
 func (t *transit) note(took, now int64, period time.Duration) {
 	switch passed := now - t.began; {
 	case t.began == 0 || passed < 0 || passed >= 2*int64(period): // also where the own clock was set
@@ -51,29 +47,11 @@ func (t *transit) of(now int64, period time.Duration) (least int64, ok bool) {
 	return least, least != unknown
 }
 
-// transitPeriod of the hearing: at least two frames are to come in it.
+// transitPeriod is long enough for at least two frames of the origin.
 func (h *inbound) transitPeriod() time.Duration { return max(transitPeriod, 3*h.interval) }
 
-// timed notes when a frame came.
-func (h *inbound) timed(f *frame, now int64) {
-	h.there.note(subtract(now, f.sent), now, h.transitPeriod())
-}
-
-// stamp adds to an acknowledgement what the origin's frames seem to take.
-func (h *inbound) stamp(a *ack, now int64) {
-	least, ok := h.there.of(now, h.transitPeriod())
-	a.transit, a.timed = time.Duration(least), ok
-}
-
-// noteTransit notes what the own frames seem to take there.
-func (h *inbound) noteTransit(a ack) {
-	if a.timed {
-		h.back, h.backKnown = int64(a.transit), true
-	}
-}
-
-// skew is by how much the origin's clock is ahead of this node's, if it is known. It is not for some seconds after one
-// of the two was set: no frame comes before it was sent.
+// skew returns by how much the origin's clock is ahead of this node's, if that is known. For some seconds after one of
+// the two was set it is not: frames seem to arrive before they were sent.
 func (h *inbound) skew(now int64) (ahead time.Duration, ok bool) {
 	there, ok := h.there.of(now, h.transitPeriod())
 	if !ok || !h.backKnown || there+h.back < -int64(2*time.Millisecond) { // they travel in milliseconds
@@ -82,7 +60,7 @@ func (h *inbound) skew(now int64) (ahead time.Duration, ok bool) {
 	return time.Duration(h.back-there) / 2, true
 }
 
-// subtract is a - b, at the end of the numbers where it does not fit: b is anybody's word.
+// subtract returns a - b, or the largest number where that overflows: b comes from a peer.
 func subtract(a, b int64) int64 {
 	if d := a - b; (d < a) == (b > 0) {
 		return d
@@ -90,20 +68,18 @@ func subtract(a, b int64) int64 {
 	return math.MaxInt64
 }
 
-// A frame whose slots are of a time to come, because its sender's clock is ahead by more than a sub-window, is merged
-// as far as it can be, and not acknowledged: so it comes again, and time has come to it then. Nothing is kept for it
-// here. Its sender waits for as long as it is ahead before it sends again.
+// A frame with slots of the future, because its sender's clock is ahead by more than a sub-window, is merged as far as
+// it can be and not acknowledged. So its sender sends it again, after as long as its clock is ahead.
 const (
-	// maxEarly is how far ahead the slots may be: further, the frame is acknowledged like any other, and what it tells
-	// of a time to come is lost until it is sent anew. It is as far apart as clocks are that are each a second wrong.
+	// maxEarly is how far ahead the slots may be: two clocks that are each wrong by a second. A frame that is further
+	// ahead is acknowledged like any other, and its slots of the future are lost until they are sent anew.
 	maxEarly = 2 * time.Second
-	// earlyTicks is how many ticks beyond the last one without a gap may wait to come again. It leaves the better part
-	// of what a replica keeps for what was lost.
+	// earlyTicks is how many ticks beyond the cumulative one may be early. The rest of ackWindow is for what was lost.
 	earlyTicks = ackWindow / 4
 )
 
-// early is how long it takes until the table takes all slots of the group of a frame sent at a time; more than
-// maxEarly where that is too long.
+// early returns how long it takes until the table accepts all slots of a group; more than maxEarly where that is too
+// long.
 func (g *group) early(sent, now int64) time.Duration {
 	this := g.meter.Index(now)
 	last, index := this, g.meter.Index(sent)
@@ -111,7 +87,7 @@ func (g *group) early(sent, now int64) time.Duration {
 	for e := (entries{rest: g.entries}); e.next(&s, index); {
 		last = max(last, s.Index)
 	}
-	ahead := last - 1 - this // by as many sub-windows
+	ahead := last - 1 - this // in sub-windows
 	if ahead <= 0 {
 		return 0
 	}
@@ -122,9 +98,9 @@ func (g *group) early(sent, now int64) time.Duration {
 	return time.Duration(ahead)*sub - time.Duration(now%int64(sub))
 }
 
-// comesAgain reports whether the frame is to come again, because it came early.
+// comesAgain reports whether the frame came early and is left unacknowledged.
 func (h *inbound) comesAgain(f *frame, now int64) bool {
-	if f.kind != data && f.kind != dataMore || f.tick > h.cumulative+earlyTicks {
+	if !f.kind.numbered() || f.tick > h.cumulative+earlyTicks {
 		return false
 	}
 	var early time.Duration
@@ -134,11 +110,41 @@ func (h *inbound) comesAgain(f *frame, now int64) bool {
 	return early > 0 && early <= maxEarly
 }
 
-// lead is by how much the own clock is ahead of the peer's, as far as it matters for when to send again.
+// lead returns by how much the own clock is ahead of the peer's, at most maxEarly.
 func (h *inbound) lead(now int64) time.Duration {
 	if h == nil {
 		return 0
 	}
 	ahead, _ := h.skew(now)
 	return min(max(0, -ahead), maxEarly)
+}
+
+// over reports whether wait has passed since then, or the clock was set back to before then. Durations are differences
+// of wall times here, so nothing may wait for a time that has been already.
+func over(now, then int64, wait time.Duration) bool {
+	return now < then || now-then >= int64(wait)
+}
+
+// setBackBy is how much older than the newest frame another one may be. One that is older still shows that its sender's
+// clock was set back.
+const setBackBy = time.Minute
+
+// follow shifts all times of the origin's clock when that was set back; otherwise all its frames would count as late
+// until the clock came to where it had been. A frame that has nothing new may be a replay, and shifts nothing.
+func (h *inbound) follow(f *frame) {
+	by := subtract(h.latestSent, f.sent)
+	if by <= int64(setBackBy) || f.tick < h.cumulative || f.tick == h.cumulative && f.kind.numbered() {
+		return
+	}
+	h.latestSent -= by
+	h.watermark -= min(h.watermark, by)
+	h.beacon.sent -= min(h.beacon.sent, by)
+	for tick, a := range h.beyond {
+		a.sent -= by
+		h.beyond[tick] = a
+	}
+	for rule, r := range h.demand {
+		r.sent -= by
+		h.demand[rule] = r
+	}
 }

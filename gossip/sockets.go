@@ -15,15 +15,10 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// refusals count what came and was not for memberlist.
-type refusals struct{ streams, packets atomic.Uint64 }
-
-// sockets are a pool's UDP and TCP sockets. They do what memberlist's own do, but for this: a packet takes as much
-// memory as it has bytes, not 64 KiB, which halves what it costs to receive one; packets wait for memberlist in a
-// queue, so that several are read in one go; and Shutdown ends what was dialled as well: a stop would wait for
-// whoever does not answer, for streamTimeout to connect and as long again for the answer. What comes is inspected,
-// and the streams that others open are bounded: whoever reaches the port, without a key, takes neither the process'
-// file descriptors nor its memory.
+// sockets are a pool's UDP and TCP sockets. They differ from memberlist's own: a packet takes as much memory as it has
+// bytes, not 64 KiB, which halves the cost of receiving it; packets wait for memberlist in a queue; Shutdown ends
+// dialled streams as well, so that a stop does not wait for nodes that do not answer; and packets and streams are
+// inspected and bounded, so that senders without a key cannot take the process' file descriptors or memory.
 type sockets struct {
 	tcp     *net.TCPListener
 	udp     *net.UDPConn
@@ -31,9 +26,9 @@ type sockets struct {
 	streams chan net.Conn
 	log     *log.Logger
 
-	inspector *inspector
-	limiter   streamLimiter
-	refused   refusals
+	inspector                      *inspector
+	limiter                        streamLimiter
+	refusedStreams, refusedPackets atomic.Uint64
 
 	open    context.Context
 	close   context.CancelFunc
@@ -79,7 +74,7 @@ func listenBoth(ip net.IP, port int) (*net.TCPListener, *net.UDPConn, error) {
 	return tcp, udp, nil
 }
 
-// GetAutoBindPort is the port, as memberlist.NetTransport has it: for who wraps the transport.
+// GetAutoBindPort returns the port, as memberlist.NetTransport does.
 func (s *sockets) GetAutoBindPort() int { return s.tcp.Addr().(*net.TCPAddr).Port }
 
 // read takes in packets until the socket is closed.
@@ -97,7 +92,7 @@ func (s *sockets) read() {
 			continue
 		}
 		if s.inspector.packet(buf[:n]) != nil {
-			s.refused.packets.Add(1)
+			s.refusedPackets.Add(1)
 			continue
 		}
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
@@ -122,10 +117,9 @@ func (s *sockets) accept() {
 			}
 			continue
 		}
-		c := s.inspected(conn, true)
-		c.source = streamSource(conn.RemoteAddr())
+		c := &inspectedConn{Conn: conn, sockets: s, inbound: true, source: streamSource(conn.RemoteAddr())}
 		if !s.limiter.admit(c) {
-			s.refused.streams.Add(1)
+			s.refusedStreams.Add(1)
 			_ = conn.Close()
 			continue
 		}
@@ -138,14 +132,7 @@ func (s *sockets) accept() {
 	}
 }
 
-// inspected returns a stream with its inspection before it.
-func (s *sockets) inspected(conn net.Conn, inbound bool) *inspectedConn {
-	return &inspectedConn{
-		Conn: conn, inspector: s.inspector, limiter: &s.limiter, refused: &s.refused.streams, inbound: inbound,
-	}
-}
-
-// goOn reports whether it makes sense to try again, after a pause: what fails may be short of file descriptors, say.
+// goOn logs an error, pauses, and reports whether the sockets are still open. File descriptors may be short, say.
 func (s *sockets) goOn(doing string, err error) bool {
 	if errors.Is(err, net.ErrClosed) {
 		return false
@@ -165,8 +152,8 @@ func (s *sockets) PacketCh() <-chan *memberlist.Packet { return s.packets }
 // StreamCh implements memberlist.Transport.
 func (s *sockets) StreamCh() <-chan net.Conn { return s.streams }
 
-// FinalAdvertiseAddr implements memberlist.Transport: the address given, or the one that is listened at, or where that
-// is all of them a private one of the machine.
+// FinalAdvertiseAddr implements memberlist.Transport: the address given, or else the one of the socket, or if that is
+// unspecified a private one of the machine.
 func (s *sockets) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	if ip != "" {
 		addr, err := netip.ParseAddr(ip)
@@ -217,7 +204,7 @@ func (s *sockets) DialAddressTimeout(a memberlist.Address, timeout time.Duration
 		return nil, err
 	}
 	d := &dialled{conn.(*net.TCPConn), context.AfterFunc(s.open, func() { _ = conn.Close() })}
-	return s.inspected(d, false), nil
+	return &inspectedConn{Conn: d, sockets: s}, nil
 }
 
 // Shutdown closes everything.

@@ -13,15 +13,15 @@ type PeerStatus struct {
 	Origin      counters.Origin
 	Member      bool // in the membership now
 	OtherRegion bool // of another region
-	// the peer's time, Unix nanoseconds, at which the knowledge of it is whole; 0: never yet
+	// CompleteThrough is the peer's time, in Unix nanoseconds, before which all that it admitted is known; 0: never yet.
 	CompleteThrough int64
-	Age             time.Duration // the oldest that the knowledge of it got within the last interval
+	Age             time.Duration // the largest age of that within the last interval
 	RTT             time.Duration // smoothed time from a frame to its acknowledgement; 0 when none was measured
-	// Idle says that no requests came to the peer, so that it sends once a second: its age is no sign of how fast
-	// counts travel. Nobody who is silent for longer is idle.
+	// Idle says that no requests came to the peer, so that it sends once a second only. A peer that is silent for longer
+	// is not idle.
 	Idle bool
-	// Ahead is by how much the peer's clock is ahead of this replica's, if it is known (Timed): wrong by half of what
-	// the ways to it and back differ in.
+	// Ahead is by how much the peer's clock is ahead of this replica's, if Timed: wrong by half of what the transit
+	// times to and from it differ in.
 	Ahead time.Duration
 	Timed bool
 }
@@ -46,7 +46,7 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 	return out
 }
 
-// neverSeen is how long a peer may take to say its first word: well past the second between beacons.
+// neverSeen is how long a peer may take to send its first frame: well past the second between beacons.
 const neverSeen = 3 * idleBeacon
 
 // Audit bounds by how much this node's admissions of the last BoundAfter may have exceeded each limit, on one key. It
@@ -74,7 +74,7 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 	out := make(map[string]float64)
 	for rule, l := range r.excess {
 		l.advance(r.step(now))
-		if limit := limits[rule]; limit == nil || l.empty() {
+		if limit := limits[rule]; limit == nil || *l == (excessWindow{last: l.last}) {
 			delete(r.excess, rule)
 		} else if largest := l.excess(limit.Max(), silent[rule]+r.forgottenOf(rule, limit, now)); largest > 0 {
 			out[rule] = float64(largest)
@@ -83,7 +83,7 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 	return out
 }
 
-// silent is what peers may have admitted that will not tell in time, by rule and for all of them together.
+// silent returns, by rule, what all peers together may have admitted that will not report in time.
 func (r *Replica) silent(now int64) map[string]uint64 {
 	out := make(map[string]uint64)
 	for _, h := range r.inbound {

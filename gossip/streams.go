@@ -7,13 +7,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// Streams of peers are few and short: a comparison of member lists, a snapshot. Until a stream has shown that it is a
-// peer's, by its first message, it may have to go for another one.
+// Streams of peers are few and short: a comparison of member lists, a snapshot. A stream whose first message has not yet
+// shown that it is a peer's may be closed in favor of another one.
 const (
 	maxStreams       = 64       // that others have opened, in a pool
 	maxSourceStreams = 16       // of one address, or /64 of IPv6, beyond this machine
@@ -34,33 +34,23 @@ type streamLimiter struct {
 func (l *streamLimiter) admit(c *inspectedConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ofSource, first, firstOfSource := 0, (*inspectedConn)(nil), (*inspectedConn)(nil)
+	rivals := l.open // of which one has to end
+	var ofSource []*inspectedConn
 	for _, o := range l.open {
-		same := c.source.IsValid() && o.source == c.source
-		if same {
-			ofSource++
-		}
-		if !o.known && first == nil {
-			first = o
-		}
-		if !o.known && same && firstOfSource == nil {
-			firstOfSource = o
+		if c.source.IsValid() && o.source == c.source {
+			ofSource = append(ofSource, o)
 		}
 	}
-	var victim *inspectedConn
-	switch {
-	case ofSource >= maxSourceStreams:
-		victim = firstOfSource
-	case len(l.open) >= maxStreams:
-		victim = first
-	default:
-		l.open = append(l.open, c)
-		return true
+	if len(ofSource) >= maxSourceStreams {
+		rivals = ofSource
 	}
-	if victim == nil {
-		return false
+	if len(ofSource) >= maxSourceStreams || len(l.open) >= maxStreams {
+		oldest := slices.IndexFunc(rivals, func(o *inspectedConn) bool { return !o.known })
+		if oldest < 0 {
+			return false
+		}
+		_ = l.end(rivals[oldest])
 	}
-	_ = l.end(victim)
 	l.open = append(l.open, c)
 	return true
 }
@@ -104,12 +94,7 @@ func (l *streamLimiter) end(c *inspectedConn) error {
 	c.ended = true
 	err := c.Conn.Close()
 	l.bytes -= c.bytes
-	for i, o := range l.open {
-		if o == c {
-			l.open = append(l.open[:i], l.open[i+1:]...)
-			break
-		}
-	}
+	l.open = slices.DeleteFunc(l.open, func(o *inspectedConn) bool { return o == c })
 	return err
 }
 
@@ -124,11 +109,9 @@ func (l *streamLimiter) closeAll() {
 // inspectedConn is a stream whose first message is looked at before anybody reads it. Only one goroutine may read.
 type inspectedConn struct {
 	net.Conn
-	inspector *inspector
-	limiter   *streamLimiter
-	refused   *atomic.Uint64 // counts those that are no peer's
-	source    netip.Addr     // not valid: it has no share
-	inbound   bool           // somebody else has opened it
+	sockets *sockets
+	source  netip.Addr // not valid: it has no share
+	inbound bool       // a peer has opened it
 
 	known, ended bool // limiter.mu guards these
 	bytes        int
@@ -144,7 +127,7 @@ func (c *inspectedConn) Read(b []byte) (int, error) {
 	if !c.inspected {
 		c.inspected = true
 		if c.err = c.inspect(); c.err != nil && c.err != io.EOF {
-			c.refused.Add(1)
+			c.sockets.refusedStreams.Add(1)
 		}
 	}
 	switch {
@@ -161,25 +144,26 @@ func (c *inspectedConn) inspect() error {
 		_ = c.Conn.SetReadDeadline(time.Now().Add(prefixWithin))
 	}
 	r := io.TeeReader(c.Conn, &c.read)
-	kind, err := c.inspector.prefix(r, c.inbound)
+	inspector := c.sockets.inspector
+	kind, err := inspector.prefix(r, c.inbound)
 	if err != nil {
 		return err
 	}
 	_ = c.Conn.SetReadDeadline(c.deadline)
-	grow := func(n int) error { return c.limiter.grow(c, n) }
-	if len(c.inspector.keys) > 0 {
+	grow := func(n int) error { return c.sockets.limiter.grow(c, n) }
+	if len(inspector.keys) > 0 {
 		if kind != msgEncrypted {
 			return fmt.Errorf("%w: it is not encrypted", errNoMessage)
 		}
-		err = c.inspector.encrypted(r, grow)
+		err = inspector.encrypted(r, grow)
 	} else {
 		var claimed int
-		if claimed, err = c.inspector.plain(kind, r); err == nil {
+		if claimed, err = inspector.plain(kind, r); err == nil {
 			err = grow(claimed)
 		}
 	}
 	if err == nil {
-		c.limiter.accept(c)
+		c.sockets.limiter.accept(c)
 	}
 	return err
 }
@@ -192,9 +176,10 @@ func (c *inspectedConn) SetDeadline(t time.Time) error {
 
 // Close implements net.Conn.
 func (c *inspectedConn) Close() error {
-	c.limiter.mu.Lock()
-	defer c.limiter.mu.Unlock()
-	return c.limiter.end(c)
+	l := &c.sockets.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end(c)
 }
 
 // streamSource returns what the streams of an address are counted by; not valid for those of this machine.

@@ -24,7 +24,7 @@ func (r *Reconciler) logFlush(err error) {
 		r.failures = 0
 	}
 	stats := r.Stats()
-	if r.relapsing.begins(r.held || bool(r.relapsing) && r.losses.recent(r.cfg.Elapsed())) {
+	if r.relapsing.begins(r.held || bool(r.relapsing) && r.losses.count(r.cfg.Elapsed()) > 0) {
 		r.cfg.Log.Warn("the regional store loses data again and again: sending it everything less often from now on; "+
 			"is its maxmemory-policy noeviction, and is it this region's alone?", slog.Duration("every", lossEvery))
 	}

@@ -34,15 +34,6 @@ func (c *clocks) ahead(now int64, at time.Duration) (ahead time.Duration, ok boo
 	return time.Duration(c.offset + int64(at) - now), true
 }
 
-func (r *Reconciler) compareClocks(store time.Time, called, answered time.Duration) {
-	if store.IsZero() {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.clocks.compare(store.UnixNano(), called, answered)
-}
-
 // ClockAhead is by how much the store's clock is ahead of this node's, if that is known: when the store has sent its
 // time in the last seconds.
 func (r *Reconciler) ClockAhead() (ahead time.Duration, ok bool) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,7 +33,6 @@ type Embedded struct {
 	mu      sync.Mutex
 	windows map[windowID]*window
 	slots   int
-	refused uint64
 	swept   time.Duration // when expired windows were last let go
 	batch   uint64        // number of the Merge at work
 	epoch   string
@@ -50,7 +51,7 @@ type window struct {
 	keys  map[counters.Key][]held
 }
 
-// held is one slot. The batch is the last Merge that spoke of it, which needs to hear no more of it.
+// held is one slot. batch is the last Merge that gave it or was sent it: its answer has the slot once.
 type held struct {
 	origin   counters.Origin
 	birth    uint32
@@ -59,8 +60,8 @@ type held struct {
 	batch    uint64
 }
 
-// NewEmbedded returns an empty store of at most maxSlots slots (0 means DefaultMaxSlots) that tells the time by now,
-// which is called concurrently: only how much of it passes matters, and with time.Now that is monotonic.
+// NewEmbedded returns an empty store of at most maxSlots slots (0 means DefaultMaxSlots). Its clock is now, which is
+// called concurrently: only how much time passes matters.
 func NewEmbedded(maxSlots int, now func() time.Time) *Embedded {
 	if maxSlots <= 0 {
 		maxSlots = DefaultMaxSlots
@@ -86,20 +87,13 @@ func (e *Embedded) Len() int {
 	return e.slots
 }
 
-// Refused is how many slots found the store full since it was made.
-func (e *Embedded) Refused() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.refused
-}
-
 // Merge implements Store.
 func (e *Embedded) Merge(ctx context.Context, slots []counters.Slot, now int64) (Merged, error) {
 	clock := e.now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	before := make([]uint64, len(slots))
-	err := e.raiseAll(ctx, slots, e.moment(clock, now), func(i int, h *held) {
+	err := e.raiseAll(ctx, slots, moment{now, clock.Sub(e.began)}, func(i int, h *held) {
 		before[i], h.count, h.batch = h.count, max(h.count, slots[i].Count), e.batch
 	})
 	if err != nil {
@@ -110,7 +104,7 @@ func (e *Embedded) Merge(ctx context.Context, slots []counters.Slot, now int64) 
 
 // Restore implements Store.
 func (e *Embedded) Restore(ctx context.Context, slots []counters.Slot, now int64) error {
-	at := e.moment(e.now(), now)
+	at := moment{now, e.now().Sub(e.began)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	err := e.raiseAll(ctx, slots, at, func(i int, h *held) { h.restored = max(h.restored, slots[i].Count) })
@@ -124,10 +118,6 @@ func (e *Embedded) Restore(ctx context.Context, slots []counters.Slot, now int64
 type moment struct {
 	caller int64         // by the caller's clock, in Unix nanoseconds
 	store  time.Duration // since the store was made
-}
-
-func (e *Embedded) moment(clock time.Time, caller int64) moment {
-	return moment{caller, clock.Sub(e.began)}
 }
 
 // raiseAll calls raise for every slot given that is held, or has room now.
@@ -147,14 +137,14 @@ func (e *Embedded) raiseAll(ctx context.Context, slots []counters.Slot, at momen
 		}
 	}
 	if refused > 0 {
-		e.refused += uint64(refused)
 		return fmt.Errorf("no room for %d of %d slots beside the %d it may hold; raise its cap: %w",
 			refused, len(slots), e.cap, ErrFull)
 	}
 	return nil
 }
 
-// find returns what is held of a slot, made unless it asks only. Without that, it says whether room is lacking.
+// find returns what is held of a slot, and makes it unless the slot has no count. If it returns nil, full says whether
+// room is lacking.
 func (e *Embedded) find(s *counters.Slot, at moment) (h *held, full bool) {
 	if expired(s.Meter, s.Index, at.caller) {
 		return nil, false
@@ -195,7 +185,7 @@ func (e *Embedded) find(s *counters.Slot, at moment) (h *held, full bool) {
 	return &cell[len(cell)-1], false
 }
 
-// others returns what is held beside the slots of the Merge at work, each once.
+// others returns the other slots of the same meters, keys and sub-windows, each once.
 func (e *Embedded) others(slots []counters.Slot, now int64) []counters.Slot {
 	var others []counters.Slot
 	for i := range slots {
@@ -215,24 +205,20 @@ func (e *Embedded) others(slots []counters.Slot, now int64) []counters.Slot {
 	return others
 }
 
-// Load implements Store. It stops the store for the time that it takes to copy one sub-window of one meter, not for
-// all.
+// Load implements Store. It blocks other calls only while it copies one sub-window of one meter.
 func (e *Embedded) Load(ctx context.Context, now int64, page func(slots []counters.Slot)) error {
 	e.mu.Lock()
-	ids := make([]windowID, 0, len(e.windows))
-	for id := range e.windows {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(e.windows))
 	e.mu.Unlock()
 
 	var slots []counters.Slot
 	for _, id := range ids {
 		slots = e.copyWindow(slots[:0], id, now)
-		for first := 0; first < len(slots); first += pageSlots {
+		for chunk := range slices.Chunk(slots, pageSlots) {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("load the embedded store: %w", err)
 			}
-			page(slots[first:min(first+pageSlots, len(slots))])
+			page(chunk)
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -243,11 +229,11 @@ func (e *Embedded) Load(ctx context.Context, now int64, page func(slots []counte
 
 // copyWindow appends the slots of a sub-window that can still count.
 func (e *Embedded) copyWindow(dst []counters.Slot, id windowID, now int64) []counters.Slot {
-	at := e.moment(e.now(), now)
+	at := e.now().Sub(e.began)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.windows[id]
-	if w == nil || w.until < at.store || expired(w.meter, id.index, at.caller) {
+	if w == nil || w.until < at || expired(w.meter, id.index, now) {
 		return dst
 	}
 	for key, cell := range w.keys {
@@ -264,9 +250,9 @@ func (w *window) slot(key counters.Key, index int64, h *held) counters.Slot {
 	}
 }
 
-// sweep lets the windows go that nobody needs any more, now and then: also after the clock was set back.
+// sweep drops, every sweepEvery, the windows that nobody needs any more: also after the clock was set back.
 func (e *Embedded) sweep(now time.Duration) {
-	if since := now - e.swept; since >= 0 && since < sweepEvery {
+	if now >= e.swept && now < e.swept+sweepEvery {
 		return
 	}
 	e.swept = now

@@ -10,8 +10,8 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// detectLoss looks for signs that the store has lost data. If so, all own slots are owed to it, this call's included:
-// what it had acknowledged before proves nothing.
+// detectLoss looks for signs that the store has lost data. If so, all own slots have to be written again, those of this
+// call as well: what the store had acknowledged before proves nothing.
 func (r *Reconciler) detectLoss(slots []counters.Slot, merged *Merged, at time.Duration) {
 	behind := r.acked.behind(slots, merged.Before, at)
 	replaced := r.epoch != "" && merged.Epoch != "" && merged.Epoch != r.epoch
@@ -29,75 +29,61 @@ func (r *Reconciler) detectLoss(slots []counters.Slot, merged *Merged, at time.D
 	r.mu.Unlock()
 }
 
-// takePushDue says whether a push of all own slots is owed; from then on the push answers for it.
-func (r *Reconciler) takePushDue() (due bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	due, r.pushDue = r.pushDue, false
-	return due
-}
-
-func (r *Reconciler) schedulePush() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pushDue = true
-}
-
-// push tells the store everything when that is owed, and says whether it was. A push that fails begins anew with the
-// next flush: what it has sent may have been lost again in the meantime, with nothing left to notice that by. After
-// many losses it waits.
+// push writes all own slots to the store when that is due, and reports whether it was. A push that fails begins anew with
+// the next flush: what it wrote may have been lost again meanwhile, with nothing left that shows it. After many losses
+// it waits.
 func (r *Reconciler) push(ctx context.Context) (due bool, err error) {
-	if r.held = r.dataLost && r.losses.hold(r.cfg.Elapsed()); r.held || !r.takePushDue() {
+	if r.held = r.dataLost && r.losses.count(r.cfg.Elapsed()) >= lossBurst; r.held || !r.setPushDue(false) {
 		return false, nil
 	}
 	dataLost := r.dataLost
 	r.dataLost = false
-	err = r.sendAll(ctx, r.own(), r.sendPush)
+	own := slices.DeleteFunc(r.table.Own(r.now()), r.worthless)
+	err = r.sendAll(ctx, own, func(ctx context.Context, slots []counters.Slot) error { return r.merge(ctx, slots, true) })
 	if dataLost && (err == nil || errors.Is(err, ErrFull)) {
-		err = cmp.Or(r.sendAll(ctx, r.others(), r.sendOthers), err)
+		err = cmp.Or(r.sendAll(ctx, r.others(), r.restore), err)
 	}
 	if err != nil {
-		r.schedulePush()
+		r.setPushDue(true)
 		r.dataLost = r.dataLost || dataLost
 	} else if dataLost {
-		r.losses.spend(r.cfg.Elapsed())
+		r.losses.spent = r.losses.count(r.cfg.Elapsed()) + 1
 	}
 	return true, err
 }
 
-func (r *Reconciler) own() []counters.Slot {
-	own := slices.DeleteFunc(r.table.Own(r.now()), r.worthless)
-	sortByKey(own)
-	return own
+// setPushDue notes whether all own slots have to be written, and returns what was noted before.
+func (r *Reconciler) setPushDue(due bool) (before bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, r.pushDue = r.pushDue, due
+	return before
 }
 
-// others are slots that other origins told a store which lost them. Who lives tells its own, but who is gone cannot.
+// others returns slots that other origins wrote to a store which lost them: nodes that are gone cannot write their own.
 func (r *Reconciler) others() []counters.Slot {
 	if r.cfg.Restore == 0 {
 		return nil
 	}
 	own := r.table.Origin()
-	others := slices.DeleteFunc(r.table.Snapshot(r.now(), r.cfg.Restore), func(s counters.Slot) bool {
+	return slices.DeleteFunc(r.table.Snapshot(r.now(), r.cfg.Restore), func(s counters.Slot) bool {
 		return s.Origin == own || r.worthless(s)
 	})
-	sortByKey(others)
-	return others
 }
 
-// sortByKey has the slots lie as in a store that is shared out by the first bits of the key: a call then meets few of
-// its parts. Those of a key have an order, too, so that the same events make the same calls.
-func sortByKey(slots []counters.Slot) { slices.SortFunc(slots, byKey) }
-
+// byKey is the order in which slots are sent. A store that is divided by the first bits of the key, such as a Redis
+// Cluster, then finds few of its parts in one call; and the same events make the same calls.
 func byKey(a, b counters.Slot) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Meter.Rule, b.Meter.Rule), cmp.Compare(a.Index, b.Index),
 		cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Birth, b.Birth))
 }
 
-// sendAll sends the slots in chunks and stops at the first error. A store that is merely full is sent the rest as well:
-// it may know that already, and raise it.
+// sendAll sorts the slots and sends them in chunks. It stops at the first error, unless the store is merely full: it may
+// have the other slots already, and raise them.
 func (r *Reconciler) sendAll(
 	ctx context.Context, slots []counters.Slot, send func(context.Context, []counters.Slot) error,
 ) error {
+	slices.SortFunc(slots, byKey)
 	var full error
 	for chunk := range slices.Chunk(slots, r.cfg.Chunk) {
 		if err := send(ctx, chunk); errors.Is(err, ErrFull) {
@@ -107,4 +93,27 @@ func (r *Reconciler) sendAll(
 		}
 	}
 	return full
+}
+
+// losses limits how often all slots are written to a store that loses data again and again: each time costs the store
+// and the node as much as all that lies in it. Only Run calls it.
+type losses struct {
+	spent int           // pushes, less those that time has made up for
+	since time.Duration // when that was last computed, by the monotonic clock
+}
+
+const (
+	lossBurst = 20               // pushes in a row that are not waited for
+	lossEvery = 10 * time.Second // between two pushes from then on
+)
+
+// count returns how many pushes time has not made up for.
+func (l *losses) count(at time.Duration) int {
+	earned := int((at - l.since) / lossEvery)
+	if l.spent -= earned; l.spent <= 0 {
+		l.spent, l.since = 0, at
+	} else {
+		l.since += time.Duration(earned) * lossEvery
+	}
+	return l.spent
 }

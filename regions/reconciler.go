@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,24 @@ type Table interface {
 	Snapshot(now int64, limit int) []counters.Slot
 	// Origin is the own origin.
 	Origin() counters.Origin
+}
+
+// BreakerState says whether a Reconciler calls its store.
+type BreakerState uint8
+
+// The states of a breaker.
+const (
+	BreakerClosed   BreakerState = iota // the store answers, and is called every Interval
+	BreakerOpen                         // the last call failed: none is made before the cool-down has passed
+	BreakerHalfOpen                     // one small call is to show whether the store is back
+)
+
+// String returns closed, open or half-open.
+func (s BreakerState) String() string {
+	if names := []string{"closed", "open", "half-open"}; int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("breaker(%d)", uint8(s))
 }
 
 // Stats are running totals of a Reconciler, but for Pending and Breaker.
@@ -160,7 +179,7 @@ func (r *Reconciler) Flush(ctx context.Context) error {
 // pause is how long to wait for the next flush.
 func (r *Reconciler) pause() time.Duration {
 	pause := r.cfg.Interval
-	if r.breaker() == BreakerOpen {
+	if r.Stats().Breaker == BreakerOpen {
 		pause = r.cfg.Cooldown
 	} else {
 		// A store that is full answers, but it has room only when something has expired.
@@ -194,19 +213,22 @@ const lastTries = 3
 
 // flush tells the store what is pending, and everything when that is owed. It says whether it called the store.
 func (r *Reconciler) flush(ctx context.Context) (called bool, err error) {
+	send := func(ctx context.Context, slots []counters.Slot) error { return r.merge(ctx, slots, false) }
 	due := r.due(r.now(), r.cfg.Elapsed())
-	trial := r.breaker() == BreakerOpen
+	trial := r.Stats().Breaker == BreakerOpen
 	if trial {
-		r.setBreaker(BreakerHalfOpen)
+		r.mu.Lock()
+		r.stats.Breaker = BreakerHalfOpen
+		r.mu.Unlock()
 		few := due[:min(len(due), maxProbes)]
-		if err := r.sendNews(ctx, few); err == nil {
+		if err := send(ctx, few); err == nil {
 			due = due[len(few):]
 		} else if !errors.Is(err, ErrFull) {
 			return true, err
 		}
 	}
 	called = trial || len(due) > 0
-	full := r.sendAll(ctx, due, r.sendNews)
+	full := r.sendAll(ctx, due, send)
 	if full != nil && !errors.Is(full, ErrFull) {
 		return called, full
 	}
@@ -225,20 +247,11 @@ func (r *Reconciler) due(now int64, at time.Duration) []counters.Slot {
 		}
 	}
 	r.mu.Unlock()
-	sortByKey(due)
+	slices.SortFunc(due, byKey)
 	return due
 }
 
-func (r *Reconciler) sendNews(ctx context.Context, slots []counters.Slot) error {
-	return r.merge(ctx, slots, false)
-}
-
-// sendPush tells slots most of which the store has heard before.
-func (r *Reconciler) sendPush(ctx context.Context, slots []counters.Slot) error {
-	return r.merge(ctx, slots, true)
-}
-
-// merge makes one call of the store and learns from its answer.
+// merge writes slots to the store and takes in its answer. In a push the store has had most of them before.
 func (r *Reconciler) merge(ctx context.Context, slots []counters.Slot, push bool) error {
 	var merged Merged
 	now, called := r.now(), r.cfg.Elapsed()
@@ -254,7 +267,11 @@ func (r *Reconciler) merge(ctx context.Context, slots []counters.Slot, push bool
 		return fmt.Errorf("merge %d slots into the regional store: %w", len(slots), err)
 	}
 	answered := r.cfg.Elapsed()
-	r.compareClocks(merged.Time, called, answered)
+	if !merged.Time.IsZero() {
+		r.mu.Lock()
+		r.clocks.compare(merged.Time.UnixNano(), called, answered)
+		r.mu.Unlock()
+	}
 	if len(merged.Others) > 0 {
 		r.table.Merge(merged.Others, r.now())
 	}
@@ -263,8 +280,8 @@ func (r *Reconciler) merge(ctx context.Context, slots []counters.Slot, push bool
 	return nil
 }
 
-// sendOthers tells slots of other origins to a store that lost them.
-func (r *Reconciler) sendOthers(ctx context.Context, slots []counters.Slot) error {
+// restore writes slots of other origins to a store that lost them.
+func (r *Reconciler) restore(ctx context.Context, slots []counters.Slot) error {
 	err := r.call(ctx, slots, func(ctx context.Context) error { return r.store.Restore(ctx, slots, r.now()) })
 	if err != nil {
 		return fmt.Errorf("restore %d slots in the regional store: %w", len(slots), err)

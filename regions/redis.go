@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -128,4 +129,17 @@ var hints = []struct{ prefix, say string }{
 	{"CROSSSLOT", "configure it as a cluster"},
 	{"LOADING", "the server is reading its data: wait"},
 	{"MISCONF", "the server cannot save its data and so takes none: see its log"},
+}
+
+// LogRedisClient routes what the Redis client library logs (lost connections, changes of master) into a logger, for the
+// whole process: it has one logger for all clients. It may be called at any time.
+func LogRedisClient(log *slog.Logger) { redis.SetLogger(redisLog{log}) }
+
+type redisLog struct{ *slog.Logger }
+
+// Printf is called by the library.
+func (l redisLog) Printf(ctx context.Context, format string, v ...any) {
+	if l.Enabled(ctx, slog.LevelDebug) {
+		l.DebugContext(ctx, "redis client", slog.String("says", fmt.Sprintf(format, v...)))
+	}
 }

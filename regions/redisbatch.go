@@ -211,15 +211,11 @@ func serverTime(answer any) (at time.Time, ok bool) {
 	if len(parts) != 2 {
 		return time.Time{}, false
 	}
-	var of [2]int64
-	for i := range of {
-		text, _ := parts[i].(string)
-		var err error
-		if of[i], err = strconv.ParseInt(text, 10, 64); err != nil {
-			return time.Time{}, false
-		}
+	var seconds, micros int64
+	if _, err := fmt.Sscan(fmt.Sprintln(parts...), &seconds, &micros); err != nil {
+		return time.Time{}, false
 	}
-	return time.Unix(of[0], of[1]*int64(time.Microsecond)), true
+	return time.Unix(seconds, micros*int64(time.Microsecond)), true
 }
 
 // gave says whether the slot is among those given: somebody may have restored it.

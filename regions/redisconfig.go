@@ -75,22 +75,17 @@ func (c RedisConfig) Validate() error {
 		wrong(!validAddr(addr), "the address %q is not host:port", addr)
 	}
 	single := c.MasterName == "" && !c.Cluster
-	wrong(
-		single && len(c.Addrs) > 1, "%d addresses, but neither a master's name (Sentinel) nor a cluster", len(c.Addrs),
-	)
+	wrong(single && len(c.Addrs) > 1, "%d addresses, but neither a master's name (Sentinel) nor a cluster",
+		len(c.Addrs))
 	wrong(c.MasterName != "" && c.Cluster, "both a master's name (Sentinel) and a cluster, want one of them")
 	wrong(c.DB < 0, "the database is %d, it must not be negative", c.DB)
 	wrong(c.Cluster && c.DB > 0, "the database is %d, but a cluster has database 0 only", c.DB)
 	wrong(c.Username != "" && c.Password == "", "the user %q has no password", c.Username)
-	wrong(
-		c.SentinelUsername != "" && c.SentinelPassword == "", "the Sentinels' user %q has no password",
-		c.SentinelUsername,
-	)
+	wrong(c.SentinelUsername != "" && c.SentinelPassword == "", "the Sentinels' user %q has no password",
+		c.SentinelUsername)
 	wrong(c.MasterName == "" && c.SentinelPassword != "", "a password for Sentinels, but no master's name")
-	wrong(
-		c.TLS != nil && (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""),
-		"a client certificate needs both its file and its key's",
-	)
+	wrong(c.TLS != nil && (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""),
+		"a client certificate needs both its file and its key's")
 	wrong(c.DialTimeout <= 0, "the time to dial is %v, it has to be positive", c.DialTimeout)
 	wrong(c.CallTimeout <= 0, "the time for a call is %v, it has to be positive", c.CallTimeout)
 	wrong(c.PoolTimeout <= 0, "the time to wait for a connection is %v, it has to be positive", c.PoolTimeout)
@@ -142,7 +137,10 @@ func (c RedisConfig) client(onConnect func()) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.OnConnect = func(context.Context, *redis.Conn) error { onConnect(); return nil }
+	options.OnConnect = func(context.Context, *redis.Conn) error {
+		onConnect()
+		return nil
+	}
 	switch {
 	case c.MasterName != "":
 		return redis.NewFailoverClient(options.Failover()), nil

@@ -43,53 +43,33 @@ type hashID struct {
 func bucketOf(key counters.Key) int { return int(uint64(key) >> (64 - bucketBits)) }
 
 func appendRedisKey(dst []byte, id *hashID) []byte {
-	dst = append(dst, redisKeyPrefix...)
-	dst = appendHex(dst, uint64(bucketOf(id.key)), 3)
-	dst = append(dst, '}', ':')
-	dst = appendHex(dst, uint64(id.key), 16)
-	dst = strconv.AppendInt(append(dst, ':'), id.index, 10)
-	dst = strconv.AppendUint(append(dst, ':'), uint64(id.meter.Algorithm), 10)
-	dst = append(append(dst, ':'), id.meter.Window.String()...)
-	dst = strconv.AppendInt(append(dst, '/'), int64(id.meter.SubWindows()), 10)
-	return append(append(dst, ':'), id.meter.Rule...)
+	m := &id.meter
+	return fmt.Appendf(dst, "%s%03x}:%016x:%d:%d:%s/%d:%s", redisKeyPrefix, bucketOf(id.key), uint64(id.key), id.index,
+		m.Algorithm, m.Window, m.SubWindows(), m.Rule)
 }
 
-func appendHex(dst []byte, n uint64, digits int) []byte {
-	for shift := 4 * (digits - 1); shift >= 0; shift -= 4 {
-		dst = append(dst, "0123456789abcdef"[n>>shift&15])
-	}
-	return dst
-}
-
-// parseRedisKey is the inverse of appendRedisKey. What appendRedisKey does not write, it does not take.
+// parseRedisKey is the inverse of appendRedisKey. It takes nothing that appendRedisKey does not write.
 func parseRedisKey(name string) (hashID, error) {
-	var id hashID
 	parts := strings.SplitN(name, ":", 7)
 	if len(parts) != 7 {
-		return id, fmt.Errorf("redis key %q: not of this layout", name)
+		return hashID{}, fmt.Errorf("redis key %q: not of this layout", name)
 	}
-	key, err1 := strconv.ParseUint(parts[2], 16, 64)
-	index, err2 := strconv.ParseInt(parts[3], 10, 64)
-	algorithm, err3 := strconv.ParseUint(parts[4], 10, 8)
+	// What cannot be read is 0, and so not written back as it was.
+	key, _ := strconv.ParseUint(parts[2], 16, 64)
+	index, _ := strconv.ParseInt(parts[3], 10, 64)
+	algorithm, _ := strconv.ParseUint(parts[4], 10, 8)
 	length, n, _ := strings.Cut(parts[5], "/")
-	window, err4 := time.ParseDuration(length)
-	subs, err5 := strconv.ParseInt(n, 10, 64)
-	for _, err := range []error{err1, err2, err3, err4, err5} {
-		if err != nil {
-			return id, fmt.Errorf("redis key %q: %w", name, err)
-		}
-	}
-	if subs < 1 {
-		return id, fmt.Errorf("redis key %q: a window of %d sub-windows", name, subs)
-	}
-	id = hashID{counters.Meter{
-		Rule: parts[6], Algorithm: counters.Algorithm(algorithm), Window: window, Sub: window / time.Duration(subs),
+	window, _ := time.ParseDuration(length)
+	subs, _ := strconv.ParseInt(n, 10, 64)
+	id := hashID{counters.Meter{
+		Rule: parts[6], Algorithm: counters.Algorithm(algorithm), Window: window,
+		Sub: window / time.Duration(max(subs, 1)),
 	}, counters.Key(key), index}
 	if err := id.meter.Validate(); err != nil {
-		return id, fmt.Errorf("redis key %q: %w", name, err)
+		return hashID{}, fmt.Errorf("redis key %q: %w", name, err)
 	}
 	if string(appendRedisKey(nil, &id)) != name {
-		return id, fmt.Errorf("redis key %q: not as this layout writes it", name)
+		return hashID{}, fmt.Errorf("redis key %q: not as this layout writes it", name)
 	}
 	return id, nil
 }

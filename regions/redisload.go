@@ -3,6 +3,7 @@ package regions
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -19,7 +20,7 @@ func (r *Redis) Load(ctx context.Context, now int64, page func(slots []counters.
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("load from redis: %w", err)
 	}
-	l := loader{client: r.client, now: now, page: page, meters: make(map[counters.Meter]*counters.Meter)}
+	l := loader{client: r.client, now: now, page: page}
 	if err := r.eachMaster(ctx, l.scan); err != nil {
 		return fmt.Errorf("load from redis: %w", explain(ctx, err))
 	}
@@ -31,9 +32,8 @@ type loader struct {
 	client redis.UniversalClient
 	now    int64
 
-	mu     sync.Mutex // held while a page is given: one at a time
-	page   func([]counters.Slot)
-	meters map[counters.Meter]*counters.Meter // what the slots share
+	mu   sync.Mutex // held while page is called: one at a time
+	page func([]counters.Slot)
 }
 
 // scan gives what one server holds.
@@ -81,31 +81,19 @@ func (l *loader) read(ctx context.Context, dst []counters.Slot, names []string) 
 		if err != nil {
 			return dst, err
 		}
-		dst = appendFields(dst, l.meter(&ids[i].meter), &ids[i], values)
+		dst = appendFields(dst, &ids[i].meter, &ids[i], values)
 	}
 	return dst, nil
-}
-
-func (l *loader) meter(m *counters.Meter) *counters.Meter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	shared := l.meters[*m]
-	if shared == nil {
-		own := *m
-		shared = &own
-		l.meters[own] = shared
-	}
-	return shared
 }
 
 func (l *loader) give(ctx context.Context, slots []counters.Slot) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for first := 0; first < len(slots); first += pageSlots {
+	for chunk := range slices.Chunk(slots, pageSlots) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		l.page(slots[first:min(first+pageSlots, len(slots))])
+		l.page(chunk)
 	}
 	return nil
 }

@@ -29,25 +29,25 @@ func ParseRedisURL(raw string) (RedisConfig, error) {
 }
 
 func parseRedisURL(raw string) (RedisConfig, error) {
+	c := DefaultRedisConfig()
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
-		return RedisConfig{}, errors.New("it has no scheme, want redis://host:port")
+		return c, errors.New("it has no scheme, want redis://host:port")
 	}
-	c := DefaultRedisConfig()
-	base, kind, _ := strings.Cut(scheme, "+")
+	kind, known := strings.CutPrefix(scheme, "redis")
+	if after, secure := strings.CutPrefix(kind, "s"); secure {
+		kind, c.TLS = after, &RedisTLS{}
+	}
 	port := "6379"
 	switch {
-	case base == "redis" && kind == "", base == "rediss" && kind == "":
-	case (base == "redis" || base == "rediss") && kind == "cluster":
+	case known && kind == "":
+	case known && kind == "+cluster":
 		c.Cluster = true
-	case (base == "redis" || base == "rediss") && kind == "sentinel":
+	case known && kind == "+sentinel":
 		port = "26379"
 	default:
 		return c, fmt.Errorf("unknown scheme %q, want redis or rediss, with +sentinel or +cluster if it is that",
 			scheme)
-	}
-	if base == "rediss" {
-		c.TLS = &RedisTLS{}
 	}
 	if strings.ContainsAny(rest, "?#") {
 		return c, errors.New("it takes no ? and no #; escape them in a password as %3F and %23")
@@ -56,35 +56,39 @@ func parseRedisURL(raw string) (RedisConfig, error) {
 	if strings.Contains(path, "@") { // part of a password is on both sides: no error may quote either
 		return c, errors.New("there is a / before the @; escape it in a password as %2F")
 	}
-	hosts := authority
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		hosts = authority[at+1:]
-		if err := c.setUser(authority[:at]); err != nil {
-			return c, err
+	at := strings.LastIndexByte(authority, '@')
+	if at >= 0 {
+		user, password, _ := strings.Cut(authority[:at], ":")
+		var err1, err2 error
+		c.Username, err1 = url.PathUnescape(user)
+		c.Password, err2 = url.PathUnescape(password)
+		if err1 != nil || err2 != nil { // they would quote what they could not read
+			return c, errors.New("the user or the password is not escaped well: % stands before two hexadecimal digits")
 		}
 	}
-	for host := range strings.SplitSeq(hosts, ",") {
+	for host := range strings.SplitSeq(authority[at+1:], ",") {
 		addr := withPort(host, port)
-		if hosts == authority && !validAddr(addr) {
-			return c, errHost
+		if at < 0 && !validAddr(addr) { // where the @ was forgotten, a password stands in the host's place
+			return c, errors.New("its host is not host:port; if it begins with a user and a password, an @ comes " +
+				"after them")
 		}
 		c.Addrs = append(c.Addrs, addr)
 	}
-	return c, c.setPath(path, kind == "sentinel")
-}
-
-// errHost quotes nothing: where the @ was forgotten, a password stands in the host's place.
-var errHost = errors.New("its host is not host:port; if it begins with a user and a password, an @ comes after them")
-
-func (c *RedisConfig) setUser(info string) error {
-	user, password, _ := strings.Cut(info, ":")
-	var err1, err2 error
-	c.Username, err1 = url.PathUnescape(user)
-	c.Password, err2 = url.PathUnescape(password)
-	if err1 != nil || err2 != nil { // they would quote what they could not read
-		return errors.New("the user or the password is not escaped well: % stands before two hexadecimal digits")
+	if kind == "+sentinel" {
+		var err error
+		name, db, _ := strings.Cut(path, "/")
+		if c.MasterName, err = url.PathUnescape(name); err != nil || name == "" {
+			return c, errors.New("it names no master, want redis+sentinel://host:port/master")
+		}
+		path = db
 	}
-	return nil
+	if path != "" {
+		var err error
+		if c.DB, err = strconv.Atoi(path); err != nil {
+			return c, errors.New("the database is not a number") // not quoted: it may be part of a password
+		}
+	}
+	return c, nil
 }
 
 // withPort adds the port where a host comes without.
@@ -93,24 +97,4 @@ func withPort(host, port string) string {
 		return host
 	}
 	return net.JoinHostPort(strings.Trim(host, "[]"), port)
-}
-
-func (c *RedisConfig) setPath(path string, sentinel bool) error {
-	if sentinel {
-		name, db, _ := strings.Cut(path, "/")
-		master, err := url.PathUnescape(name)
-		if err != nil || master == "" {
-			return errors.New("it names no master, want redis+sentinel://host:port/master")
-		}
-		c.MasterName, path = master, db
-	}
-	if path == "" {
-		return nil
-	}
-	db, err := strconv.Atoi(path)
-	if err != nil {
-		return errors.New("the database is not a number") // not quoted, as in errHost
-	}
-	c.DB = db
-	return nil
 }

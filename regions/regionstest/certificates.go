@@ -28,93 +28,64 @@ type TLSServer struct {
 func StartRedisTLS(t testing.TB) *TLSServer {
 	t.Helper()
 	dir := t.TempDir()
-	ca, stranger := newAuthority(t, dir, "ca"), newAuthority(t, dir, "stranger")
-	serverCert, serverKey := ca.issue(t, dir, "server")
-	s := &TLSServer{CAFile: ca.file, StrangerFile: stranger.file}
-	s.CertFile, s.KeyFile = ca.issue(t, dir, "client")
-
-	pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+	ca, stranger := issue(t, dir, "ca", nil), issue(t, dir, "stranger", nil)
+	server, client := issue(t, dir, "server", ca), issue(t, dir, "client", ca)
+	pair, err := tls.LoadX509KeyPair(client.certFile, client.keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
-	s.Server = newServer(t, "redis-server", "--tls-cert-file", serverCert, "--tls-key-file", serverKey,
-		"--tls-ca-cert-file", ca.file)
+	s := newServer(t, "redis-server", "--tls-cert-file", server.certFile, "--tls-key-file", server.keyFile,
+		"--tls-ca-cert-file", ca.certFile)
 	s.tls = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}
 	s.launch()
-	return s
+	return &TLSServer{s, ca.certFile, client.certFile, client.keyFile, stranger.certFile}
 }
 
-type authority struct {
-	file string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+type certificate struct {
+	certFile, keyFile string
+	cert              *x509.Certificate
+	key               *ecdsa.PrivateKey
 }
 
-func newAuthority(t testing.TB, dir, name string) authority {
-	t.Helper()
-	a := authority{file: filepath.Join(dir, name+".pem"), key: newKey(t)}
-	a.cert = template(name)
-	a.cert.IsCA, a.cert.BasicConstraintsValid, a.cert.KeyUsage = true, true, x509.KeyUsageCertSign
-	a.cert = sign(t, a.file, a.cert, a.cert, a.key, a.key)
-	return a
-}
-
-// issue writes a certificate and its key.
-func (a authority) issue(t testing.TB, dir, name string) (certFile, keyFile string) {
-	t.Helper()
-	certFile, keyFile = filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")
-	c := template(name)
-	c.DNSNames, c.IPAddresses = []string{"redis.test"}, []net.IP{net.IPv4(127, 0, 0, 1)}
-	c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	key := newKey(t)
-	sign(t, certFile, c, a.cert, key, a.key)
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writePEM(t, keyFile, "EC PRIVATE KEY", der)
-	return certFile, keyFile
-}
-
-func template(name string) *x509.Certificate {
-	return &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()),
-		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(24 * time.Hour),
-	}
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
+// issue writes a certificate and its key as PEM files. Without an issuer it is that of an authority.
+func issue(t testing.TB, dir, name string, issuer *certificate) *certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key
-}
-
-func sign(
-	t testing.TB, file string, cert, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey,
-) *x509.Certificate {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, cert, parent, &key.PublicKey, parentKey)
+	c := &certificate{filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"), &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(24 * time.Hour),
+	}, key}
+	if issuer == nil {
+		issuer = c
+		c.cert.IsCA, c.cert.BasicConstraintsValid, c.cert.KeyUsage = true, true, x509.KeyUsageCertSign
+	} else {
+		c.cert.DNSNames, c.cert.IPAddresses = []string{"redis.test"}, []net.IP{net.IPv4(127, 0, 0, 1)}
+		c.cert.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c.cert, issuer.cert, &key.PublicKey, issuer.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	writePEM(t, file, "CERTIFICATE", der)
-	signed, err := x509.ParseCertificate(der)
+	if c.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signed
-}
-
-func writePEM(t testing.TB, file, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
+	for file, block := range map[string]*pem.Block{
+		c.certFile: {Type: "CERTIFICATE", Bytes: der}, c.keyFile: {Type: "EC PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	return c
 }

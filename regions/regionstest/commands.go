@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -59,31 +60,26 @@ func (s *Server) Reply(text string, args ...any) bool {
 // refused unrun are not among them.
 func (s *Server) Calls() map[string]int {
 	s.t.Helper()
-	calls := make(map[string]int)
-	for command, stats := range s.commandStats() {
-		if stats.calls > 0 {
-			calls[command] = stats.calls
-		}
-	}
-	return calls
+	return s.commandStats("calls")
 }
 
 // CommandMicros is the time in microseconds that the server spent on a command since CONFIG RESETSTAT.
 func (s *Server) CommandMicros(command string) int {
 	s.t.Helper()
-	return s.commandStats()[command].micros
+	return s.commandStats("usec")[command]
 }
 
-type commandStats struct{ calls, micros int }
-
-func (s *Server) commandStats() map[string]commandStats {
+// commandStats returns a figure of each command of which it is not 0.
+func (s *Server) commandStats(figure string) map[string]int {
 	s.t.Helper()
-	all := make(map[string]commandStats)
+	all := make(map[string]int)
 	for line := range strings.Lines(s.Do("INFO", "commandstats")) {
 		name, figures, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
-		var c commandStats
-		if _, err := fmt.Sscanf(figures, "calls=%d,usec=%d,", &c.calls, &c.micros); err == nil {
-			all[name] = c
+		for f := range strings.SplitSeq(figures, ",") {
+			value, _ := strings.CutPrefix(f, figure+"=")
+			if n, err := strconv.Atoi(value); err == nil && n > 0 {
+				all[name] = n
+			}
 		}
 	}
 	return all

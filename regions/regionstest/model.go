@@ -3,6 +3,7 @@ package regionstest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -81,11 +82,7 @@ func asModel(ctx context.Context, t rapid.TB, store regions.Store) {
 			}
 			expect(t, merged.Others, others...)
 		}
-		var want []counters.Slot
-		for _, s := range m {
-			want = append(want, s)
-		}
-		expect(t, load(ctx, t, store, rule), want...)
+		expect(t, load(ctx, t, store, rule), slices.Collect(maps.Values(m))...)
 	})
 }
 
@@ -172,11 +169,7 @@ func load(ctx context.Context, t rapid.TB, store regions.Store, prefix string) [
 	if err != nil {
 		t.Fatalf("load: %v", err)
 	}
-	var all []counters.Slot
-	for _, s := range held {
-		all = append(all, s)
-	}
-	return all
+	return slices.Collect(maps.Values(held))
 }
 
 // expect fails unless both are the same slots with the same counts, each once, in any order.
@@ -188,7 +181,8 @@ func expect(t rapid.TB, got []counters.Slot, want ...counters.Slot) {
 	}
 	missing := slices.DeleteFunc(slices.Clone(w), func(s string) bool { return slices.Contains(g, s) })
 	surplus := slices.DeleteFunc(slices.Clone(g), func(s string) bool { return slices.Contains(w, s) })
-	t.Fatalf("%d slots, want %d\nmissing: %s\nnot wanted: %s", len(g), len(w), first(missing), first(surplus))
+	t.Fatalf("%d slots, want %d\n%d missing: %s\n%d not wanted: %s", len(g), len(w), len(missing), few(missing),
+		len(surplus), few(surplus))
 }
 
 func sorted(slots []counters.Slot) []string {
@@ -205,11 +199,5 @@ func describe(s counters.Slot) string {
 		s.Meter.Rule, s.Meter.Window, s.Meter.Sub, s.Key, s.Index, s.Origin, s.Birth, s.Count)
 }
 
-// first keeps a failure readable.
-func first(lines []string) string {
-	const most = 10
-	if len(lines) > most {
-		return fmt.Sprintf("%s\n… and %d more", strings.Join(lines[:most], "\n"), len(lines)-most)
-	}
-	return strings.Join(lines, "\n")
-}
+// few keeps a failure readable.
+func few(lines []string) string { return strings.Join(lines[:min(len(lines), 10)], "\n") }

@@ -65,11 +65,11 @@ const (
 
 // WAN returns the delay, jitter and loss that nodes inject into what they send over the WAN, as the compose file and
 // its variables have it.
-func (c *Cluster) WAN() (netem.WAN, error) {
+func (c *Cluster) WAN() (netem.Link, error) {
 	delay, err1 := time.ParseDuration(cmp.Or(os.Getenv("EDGELIMIT_WAN_DELAY"), defaultDelay.String()))
 	jitter, err2 := time.ParseDuration(cmp.Or(os.Getenv("EDGELIMIT_WAN_JITTER"), defaultJitter.String()))
 	loss, err3 := strconv.ParseFloat(cmp.Or(os.Getenv("EDGELIMIT_WAN_LOSS"), fmt.Sprint(defaultLoss)), 64)
-	w := netem.WAN{Delay: delay, Jitter: jitter, Loss: loss}
+	w := netem.Link{Latency: delay, Jitter: jitter, Loss: loss}
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return w, fmt.Errorf("EDGELIMIT_WAN_DELAY, _JITTER or _LOSS: %w", err)
 	}

@@ -24,13 +24,13 @@ func TestWAN(t *testing.T) {
 	}
 	var c Cluster
 	if w, err := c.WAN(); err != nil ||
-		w != (netem.WAN{Delay: defaultDelay, Jitter: defaultJitter, Loss: defaultLoss}) {
+		w != (netem.Link{Latency: defaultDelay, Jitter: defaultJitter, Loss: defaultLoss}) {
 		t.Errorf("%+v, %v", w, err)
 	}
 	t.Setenv("EDGELIMIT_WAN_DELAY", "7ms")
 	t.Setenv("EDGELIMIT_WAN_JITTER", "0s")
 	t.Setenv("EDGELIMIT_WAN_LOSS", "0.25")
-	if w, err := c.WAN(); err != nil || w != (netem.WAN{Delay: 7 * time.Millisecond, Loss: 0.25}) {
+	if w, err := c.WAN(); err != nil || w != (netem.Link{Latency: 7 * time.Millisecond, Loss: 0.25}) {
 		t.Errorf("%+v, %v", w, err)
 	}
 	for _, bad := range []string{"odd", "2"} {

@@ -16,9 +16,12 @@ type delayedPackets struct {
 	wg     sync.WaitGroup // every packet that is not delivered yet
 }
 
-// schedule calls deliver after the delay: before it returns if there is none, else from its own goroutine. After
-// cancel or drain it returns false.
+// schedule calls deliver after the delay: before it returns if there is none, else from its own goroutine. It returns
+// false after cancel or drain, and if f is nil.
 func (f *delayedPackets) schedule(delay time.Duration, deliver func()) bool {
+	if f == nil {
+		return false
+	}
 	f.mu.Lock()
 	if f.closed {
 		f.mu.Unlock()

@@ -1,9 +1,11 @@
 package netem
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 )
@@ -16,9 +18,8 @@ var ErrPartitioned = errors.New("partitioned")
 //
 // All methods are safe for concurrent use and take effect at once.
 type Links struct {
-	counters packetCounters
-
 	mu         sync.Mutex
+	counts     Counts
 	rand       *rand.Rand
 	groups     map[string]string // endpoint -> group
 	within     Link
@@ -116,36 +117,83 @@ func (l *Links) partition(change func()) {
 			delete(l.open, c)
 		}
 	}
+	l.counts.Reset += uint64(len(broken))
 	l.mu.Unlock()
 	for _, c := range broken {
-		l.counters.reset.Add(1)
 		c.reset()
 	}
+}
+
+// Counts returns the counts so far.
+func (l *Links) Counts() Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts
+}
+
+// carry sends a packet: it calls deliver for every copy that arrives, through the queue of those that are delayed; nil
+// stands for no receiver. Each copy has bytes of its own, because memberlist decrypts in place. carry returns the error
+// of a copy without delay, or net.ErrClosed if the queue is closed.
+func (l *Links) carry(from, to string, b []byte, queue *delayedPackets, deliver func(b []byte) error) (err error) {
+	for _, delay := range l.send(from, to) {
+		packet := bytes.Clone(b)
+		scheduled := queue.schedule(delay, func() {
+			if !l.arrives(from, to) {
+				return
+			}
+			failure := deliver(packet)
+			l.countDelivery(failure)
+			if delay <= 0 && failure != nil { // a delayed packet comes after carry has returned
+				err = failure
+			}
+		})
+		if !scheduled {
+			l.countDelivery(net.ErrClosed)
+			err = net.ErrClosed
+		}
+	}
+	return err
+}
+
+func (l *Links) countDelivery(err error) {
+	if err != nil {
+		l.countDropped(1)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts.Delivered++
+}
+
+func (l *Links) countDropped(copies int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts.Dropped += uint64(copies)
 }
 
 // send draws the delays of a packet's copies: none if it is lost or partitioned.
 func (l *Links) send(from, to string) (delays []time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.counters.sent.Add(1)
+	l.counts.Sent++
 	if l.partitioned(from, to) {
-		l.counters.partitioned.Add(1)
+		l.counts.Partitioned++
 		return nil
 	}
 	link := l.link(from, to)
 	if chance(l.rand, link.Loss) {
-		l.counters.lost.Add(1)
+		l.counts.Lost++
 		return nil
 	}
 	copies := 1
 	if chance(l.rand, link.Duplicate) {
-		l.counters.duplicated.Add(1)
+		l.counts.Duplicated++
 		copies = 2
 	}
 	for range copies {
 		delay, heldBack := link.delayCopy(l.rand)
 		if heldBack {
-			l.counters.delayed.Add(1)
+			l.counts.Delayed++
 		}
 		delays = append(delays, delay)
 	}
@@ -157,7 +205,7 @@ func (l *Links) arrives(from, to string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.partitioned(from, to) {
-		l.counters.partitioned.Add(1)
+		l.counts.Partitioned++
 		return false
 	}
 	return true
@@ -175,7 +223,7 @@ func (l *Links) dialDelay(dialer, acceptor string) (time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.streamPartitioned(dialer, acceptor) {
-		l.counters.refused.Add(1)
+		l.counts.Refused++
 		return 0, ErrPartitioned
 	}
 	return l.link(dialer, acceptor).delay(l.rand) + l.link(acceptor, dialer).delay(l.rand), nil
@@ -187,7 +235,7 @@ func (l *Links) track(dialer, acceptor string, reset func()) (ended func(), err 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.streamPartitioned(dialer, acceptor) {
-		l.counters.refused.Add(1)
+		l.counts.Refused++
 		return nil, ErrPartitioned
 	}
 	c := &openStream{dialer: dialer, acceptor: acceptor, reset: reset}
@@ -197,6 +245,24 @@ func (l *Links) track(dialer, acceptor string, reset func()) (ended func(), err 
 		defer l.mu.Unlock()
 		delete(l.open, c)
 	}, nil
+}
+
+// Counts are the packets and streams so far. Of packets:
+//
+//	Sent + Duplicated = Delivered + Lost + Partitioned + Dropped + those still delayed
+type Counts struct {
+	// Sent counts the packets that were sent; Delivered the copies that reached the receiver's queue (in memory) or the
+	// real transport (wrapped).
+	Sent, Delivered uint64
+	// Lost and Duplicated count packets; Delayed counts the copies held back by Reorder.
+	Lost, Duplicated, Delayed uint64
+	// Partitioned counts the packets and copies that a partition stopped.
+	Partitioned uint64
+	// Dropped counts the copies that the receiver did not take: no endpoint at that address, its queue full, its
+	// transport shut down, or an error of the real transport.
+	Dropped uint64
+	// Refused counts the dials that a partition stopped; Reset the open streams that it closed.
+	Refused, Reset uint64
 }
 
 // link, partitioned and streamPartitioned need the lock.

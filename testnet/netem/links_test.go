@@ -286,7 +286,7 @@ func TestLinksUnderConcurrentUse(t *testing.T) {
 				to := addrs[(i+n)%len(addrs)]
 				for range l.send(from, to) {
 					if l.arrives(from, to) {
-						l.counters.delivered.Add(1)
+						l.countDelivery(nil)
 					}
 				}
 				if ended, err := l.track(from, to, func() {}); err == nil {

@@ -1,10 +1,8 @@
 package netem
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/netip"
@@ -109,41 +107,22 @@ func (t *Transport) WriteToAddress(b []byte, to memberlist.Address) (time.Time, 
 	if t.isClosed() {
 		return now, &net.OpError{Op: "write", Net: "udp", Addr: t.udpAddr(), Err: net.ErrClosed}
 	}
-	links := t.network.links
-	for _, delay := range links.send(t.self, to.Addr) {
-		receiver := t.network.endpoint(to.Addr)
-		if receiver == nil {
-			links.counters.dropped.Add(1)
-			continue
-		}
-		// memberlist decrypts in place: each copy needs its own bytes.
-		packet := &memberlist.Packet{Buf: bytes.Clone(b), From: t.udpAddr()}
-		if !receiver.delayed.schedule(delay, func() { receiver.receive(t.self, packet) }) {
-			links.counters.dropped.Add(1)
-		}
+	var queue *delayedPackets
+	receiver := t.network.endpoint(to.Addr)
+	if receiver != nil {
+		queue = &receiver.delayed
 	}
+	_ = t.network.links.carry(t.self, to.Addr, b, queue, func(b []byte) error {
+		return enqueue(receiver.packets, &memberlist.Packet{Buf: b, From: t.udpAddr(), Timestamp: time.Now()})
+	})
 	return now, nil
 }
 
 var errQueueFull = errors.New("the queue is full, read from the transport's channels")
 
-// receive is where a packet comes down.
-func (t *Transport) receive(from string, packet *memberlist.Packet) {
-	links := t.network.links
-	if !links.arrives(from, t.self) {
-		return
-	}
-	packet.Timestamp = time.Now()
-	if t.enqueue(packet) != nil {
-		links.counters.dropped.Add(1)
-		return
-	}
-	links.counters.delivered.Add(1)
-}
-
-func (t *Transport) enqueue(packet *memberlist.Packet) error {
+func enqueue[T any](queue chan T, v T) error {
 	select {
-	case t.packets <- packet:
+	case queue <- v:
 		return nil
 	default:
 		return errQueueFull
@@ -164,13 +143,9 @@ func (t *Transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 
 // DialAddressTimeout is DialTimeout. It ignores the name in the address.
 func (t *Transport) DialAddressTimeout(to memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	peer, err := netip.ParseAddrPort(to.Addr)
-	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
-	}
 	c, err := t.dial(to.Addr, timeout)
 	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: net.TCPAddrFromAddrPort(peer), Err: err}
+		return nil, dialError(to, err)
 	}
 	return c, nil
 }
@@ -212,16 +187,7 @@ func (t *Transport) accept(c *conn) error {
 	if err := t.hold(c); err != nil {
 		return err
 	}
-	return t.enqueueStream(c)
-}
-
-func (t *Transport) enqueueStream(c net.Conn) error {
-	select {
-	case t.streams <- c:
-		return nil
-	default:
-		return errQueueFull
-	}
+	return enqueue[net.Conn](t.streams, c)
 }
 
 // hold answers for an end of a stream until it is closed.
@@ -239,40 +205,6 @@ func (t *Transport) forget(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.conns, c)
-}
-
-// IngestPacket reads one packet from conn up to its end and queues it as one that came from addr at now. The
-// Links do not apply, nor do Counts. It closes conn if shouldClose.
-func (t *Transport) IngestPacket(conn net.Conn, addr net.Addr, now time.Time, shouldClose bool) error {
-	if shouldClose {
-		defer conn.Close()
-	}
-	buf, err := io.ReadAll(conn)
-	if err != nil {
-		return fmt.Errorf("ingesting a packet from %v: %w", addr, err)
-	}
-	if len(buf) == 0 {
-		return fmt.Errorf("ingesting a packet from %v: it is empty", addr)
-	}
-	if t.isClosed() {
-		return fmt.Errorf("ingesting a packet from %v: %w", addr, net.ErrClosed)
-	}
-	if err := t.enqueue(&memberlist.Packet{Buf: buf, From: addr, Timestamp: now}); err != nil {
-		return fmt.Errorf("ingesting a packet from %v: %w", addr, err)
-	}
-	return nil
-}
-
-// IngestStream queues a stream as if it had been dialed to this endpoint. The Links do not apply. On an error the
-// caller closes it.
-func (t *Transport) IngestStream(conn net.Conn) error {
-	if t.isClosed() {
-		return fmt.Errorf("ingesting a stream: %w", net.ErrClosed)
-	}
-	if err := t.enqueueStream(conn); err != nil {
-		return fmt.Errorf("ingesting a stream: %w", err)
-	}
-	return nil
 }
 
 // Shutdown frees the address, drops the packets on their way here, closes every stream and ends every dial. What was
@@ -293,7 +225,7 @@ func (t *Transport) Shutdown() error {
 	for _, c := range conns {
 		_ = c.Close()
 	}
-	t.network.links.counters.dropped.Add(uint64(t.delayed.cancel()))
+	t.network.links.countDropped(t.delayed.cancel())
 	return nil
 }
 

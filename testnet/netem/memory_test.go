@@ -279,7 +279,7 @@ func TestDialsThatFail(t *testing.T) {
 		{"backlog full", func(_ *Links, _, b *Transport) {
 			for range streamQueue {
 				one, _ := net.Pipe()
-				_ = b.IngestStream(one)
+				b.streams <- one
 			}
 		}, b1, time.Second, 100 * ms, syscall.ECONNREFUSED},
 		{"too far", nil, b1, 99 * ms, 99 * ms, os.ErrDeadlineExceeded},
@@ -416,54 +416,4 @@ func TestNewTransportRefusesNonsense(t *testing.T) {
 	if err != nil || net.JoinHostPort(ip.String(), "7946") != six.self || port != 7946 {
 		t.Errorf("advertises %v:%d (%v), want its own address", ip, port, err)
 	}
-}
-
-func TestIngestInMemory(t *testing.T) {
-	testkit.VirtualTime(t, func(t *testing.T) {
-		links := NewLinks(1)
-		n := NewNetwork(links)
-		tr := open(t, n, a1, "a")
-		from, stamp := tcpAddr(b1), time.Now().Add(-time.Minute)
-		ingest := func(payload string) error {
-			one, other := net.Pipe()
-			go func() {
-				_, _ = io.WriteString(other, payload)
-				_ = other.Close()
-			}()
-			err := tr.IngestPacket(one, from, stamp, true)
-			if _, werr := one.Write([]byte("x")); !errors.Is(werr, io.ErrClosedPipe) {
-				t.Errorf("the connection is still open: %v", werr)
-			}
-			return err
-		}
-		if err := ingest("from elsewhere"); err != nil {
-			t.Fatal(err)
-		}
-		if p := <-tr.PacketCh(); string(p.Buf) != "from elsewhere" || p.From != net.Addr(from) ||
-			!p.Timestamp.Equal(stamp) {
-			t.Errorf("ingested %q from %v at %v", p.Buf, p.From, p.Timestamp)
-		}
-		if err := ingest(""); err == nil {
-			t.Error("ingested an empty packet")
-		}
-		one, other := net.Pipe()
-		defer other.Close()
-		if err := tr.IngestStream(one); err != nil || <-tr.StreamCh() != one {
-			t.Errorf("the stream did not arrive: %v", err)
-		}
-		for range packetQueue {
-			send(t, tr, a1, "full")
-		}
-		if err := ingest("too much"); !errors.Is(err, errQueueFull) {
-			t.Errorf("into a full queue: %v", err)
-		}
-		_ = tr.Shutdown()
-		if err := ingest("too late"); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("a packet after Shutdown: %v", err)
-		}
-		if err := tr.IngestStream(one); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("a stream after Shutdown: %v", err)
-		}
-		wantCounts(t, links, Counts{Sent: packetQueue, Delivered: packetQueue})
-	})
 }

@@ -1,6 +1,7 @@
 package netem
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -90,18 +91,16 @@ func (c *conn) LocalAddr() net.Addr  { return c.local }
 func (c *conn) RemoteAddr() net.Addr { return c.peer }
 
 func (c *conn) SetDeadline(t time.Time) error {
-	c.in.setReadDeadline(t)
-	c.out.setWriteDeadline(t)
-	return nil
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 func (c *conn) SetReadDeadline(t time.Time) error {
-	c.in.setReadDeadline(t)
+	c.in.change(func() { c.in.readBy = t })
 	return nil
 }
 
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.out.setWriteDeadline(t)
+	c.out.change(func() { c.out.writeBy = t })
 	return nil
 }
 
@@ -205,13 +204,13 @@ func (l *pipe) write(b []byte, delay time.Duration) (written int, err error) {
 
 // finish queues the end mark behind what was written.
 func (l *pipe) finish(delay time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.finished = true
-	l.push(nil, delay)
+	l.change(func() {
+		l.finished = true
+		l.push(nil, delay)
+	})
 }
 
-// push queues a chunk. It waits for those before it even if jitter makes it due earlier.
+// push queues a chunk. It waits for those before it even if jitter makes it due earlier. It needs the lock.
 func (l *pipe) push(b []byte, delay time.Duration) {
 	l.chunks = append(l.chunks, chunk{due: time.Now().Add(delay), bytes: b})
 	l.queued += len(b)
@@ -219,34 +218,16 @@ func (l *pipe) push(b []byte, delay time.Duration) {
 }
 
 // abandon is the reader's close: it drops what is queued and fails later writes.
-func (l *pipe) abandon() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.abandoned = true
-	l.chunks, l.queued = nil, 0
-	l.announce()
-}
+func (l *pipe) abandon() { l.change(func() { l.abandoned, l.chunks, l.queued = true, nil, 0 }) }
 
 // fail makes every later read and write return err.
-func (l *pipe) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.broken = err
-	l.chunks, l.queued = nil, 0
-	l.announce()
-}
+func (l *pipe) fail(err error) { l.change(func() { l.broken, l.chunks, l.queued = err, nil, 0 }) }
 
-func (l *pipe) setReadDeadline(t time.Time) {
+// change makes a change and wakes all waiters.
+func (l *pipe) change(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.readBy = t
-	l.announce()
-}
-
-func (l *pipe) setWriteDeadline(t time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.writeBy = t
+	f()
 	l.announce()
 }
 

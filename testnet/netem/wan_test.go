@@ -1,8 +1,6 @@
 package netem_test
 
 import (
-	"math"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -38,7 +36,7 @@ func send(t *testing.T, tr memberlist.NodeAwareTransport, count int) {
 
 func TestLANIsLeftAlone(t *testing.T) {
 	s := new(sink)
-	if got := (netem.WAN{Loss: 1}).Transport(1)("lan", s); got != memberlist.NodeAwareTransport(s) {
+	if got := (netem.Link{Loss: 1}).OnWAN(1)("lan", s); got != memberlist.NodeAwareTransport(s) {
 		t.Errorf("the LAN's transport is wrapped: %T", got)
 	}
 }
@@ -46,7 +44,7 @@ func TestLANIsLeftAlone(t *testing.T) {
 func TestDelayAndJitter(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		s := new(sink)
-		tr := netem.WAN{Delay: 40 * time.Millisecond, Jitter: 10 * time.Millisecond}.Transport(1)("wan", s)
+		tr := netem.Link{Latency: 40 * time.Millisecond, Jitter: 10 * time.Millisecond}.OnWAN(1)("wan", s)
 		send(t, tr, 100)
 		time.Sleep(40*time.Millisecond - 1)
 		synctest.Wait()
@@ -70,31 +68,9 @@ func TestDelayAndJitter(t *testing.T) {
 func TestLoss(t *testing.T) {
 	for loss, want := range map[float64][2]int64{0: {1000, 1000}, 0.3: {620, 780}, 1: {0, 0}} {
 		s := new(sink)
-		send(t, netem.WAN{Loss: loss}.Transport(7)("wan", s), 1000)
+		send(t, netem.Link{Loss: loss}.OnWAN(7)("wan", s), 1000)
 		if n := s.packets.Load(); n < want[0] || n > want[1] {
 			t.Errorf("loss %v: %d of 1000 arrived, want %v", loss, n, want)
 		}
-	}
-}
-
-func TestValidate(t *testing.T) {
-	for _, ok := range []netem.WAN{{}, {Delay: time.Hour, Jitter: 1, Loss: 1}} {
-		if err := ok.Validate(); err != nil {
-			t.Errorf("%+v: %v", ok, err)
-		}
-	}
-	err := netem.WAN{Delay: -1, Jitter: -time.Second, Loss: 1.01}.Validate()
-	for _, part := range []string{"WAN delay is -1ns", "WAN jitter is -1s", "WAN loss is 1.01"} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("it does not say %q: %v", part, err)
-		}
-	}
-	for _, loss := range []float64{-0.1, math.NaN(), math.Inf(1)} {
-		if (netem.WAN{Loss: loss}).Validate() == nil {
-			t.Errorf("a loss of %v is accepted", loss)
-		}
-	}
-	if !(netem.WAN{}).IsZero() || (netem.WAN{Loss: 0.1}).IsZero() {
-		t.Error("Calm is wrong")
 	}
 }

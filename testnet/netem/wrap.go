@@ -1,8 +1,6 @@
 package netem
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -20,7 +18,7 @@ import (
 // resets it (a TCP connection drops what it has buffered).
 //
 // The wrapper owns the inner transport. Shutdown waits until delayed packets are sent, aborts the dials, and shuts the
-// inner transport down. IngestPacket and IngestStream are passed on.
+// inner transport down.
 func Wrap(inner memberlist.NodeAwareTransport, self string, links *Links) memberlist.NodeAwareTransport {
 	w := &wrapped{NodeAwareTransport: inner, self: self, links: links, done: make(chan struct{})}
 	w.shutdown = sync.OnceValue(func() error {
@@ -41,57 +39,22 @@ type wrapped struct {
 	shutdown func() error
 }
 
-// ingester is implemented by memberlist's own transports.
-type ingester interface {
-	IngestPacket(conn net.Conn, addr net.Addr, now time.Time, shouldClose bool) error
-	IngestStream(conn net.Conn) error
-}
-
-var (
-	_ ingester = (*wrapped)(nil)
-	_ ingester = (*Transport)(nil)
-)
-
 // WriteTo sends a packet. The error is that of the inner transport, or net.ErrClosed after Shutdown. Packets that are
-// delayed, lost or partitioned return none. It copies the bytes of a delayed packet.
+// delayed, lost or partitioned return none. The bytes are copied.
 func (w *wrapped) WriteTo(b []byte, addr string) (time.Time, error) {
 	return w.WriteToAddress(b, memberlist.Address{Addr: addr})
 }
 
-func (w *wrapped) WriteToAddress(b []byte, to memberlist.Address) (sent time.Time, err error) {
-	sent = time.Now()
-	for _, delay := range w.links.send(w.self, to.Addr) {
-		packet := b
-		if delay > 0 {
-			packet = bytes.Clone(b)
-		}
-		scheduled := w.delayed.schedule(delay, func() {
-			failure := w.transmit(packet, to)
-			// Only a packet that is sent before schedule returns may set err. It is not wrapped: memberlist takes its
-			// type for a failed peer.
-			if delay <= 0 && failure != nil {
-				err = failure
-			}
-		})
-		if !scheduled {
-			w.links.counters.dropped.Add(1)
-			err = &net.OpError{Op: "write", Net: "udp", Err: net.ErrClosed}
-		}
+func (w *wrapped) WriteToAddress(b []byte, to memberlist.Address) (time.Time, error) {
+	sent := time.Now()
+	err := w.links.carry(w.self, to.Addr, b, &w.delayed, func(b []byte) error {
+		_, err := w.NodeAwareTransport.WriteToAddress(b, to)
+		return err // unwrapped: memberlist takes its type for a failed peer
+	})
+	if err == net.ErrClosed {
+		err = &net.OpError{Op: "write", Net: "udp", Err: err}
 	}
 	return sent, err
-}
-
-// transmit hands a packet to the inner transport.
-func (w *wrapped) transmit(b []byte, to memberlist.Address) error {
-	if !w.links.arrives(w.self, to.Addr) {
-		return nil
-	}
-	if _, err := w.NodeAwareTransport.WriteToAddress(b, to); err != nil {
-		w.links.counters.dropped.Add(1)
-		return err
-	}
-	w.links.counters.delivered.Add(1)
-	return nil
 }
 
 // DialTimeout opens a stream. A timeout of 0 is none.
@@ -151,19 +114,17 @@ func (c *watched) Close() error {
 // Shutdown waits for delayed packets and shuts the inner transport down. Later calls return the same.
 func (w *wrapped) Shutdown() error { return w.shutdown() }
 
-func (w *wrapped) IngestPacket(conn net.Conn, addr net.Addr, now time.Time, shouldClose bool) error {
-	if in, ok := w.NodeAwareTransport.(ingester); ok {
-		return in.IngestPacket(conn, addr, now, shouldClose)
+// OnWAN returns a wrapper for node.Config.WrapTransport that applies the link to all that a node sends over the WAN
+// pool, with random draws from the seed. It panics on a link that does not Validate.
+func (k Link) OnWAN(seed uint64) func(pool string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
+	const self = "self"
+	links := NewLinks(seed)
+	links.Register(self, self) // all other addresses are unknown to links, and so in a group of their own
+	links.SetDefaults(Link{}, k)
+	return func(pool string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
+		if pool != "wan" {
+			return t
+		}
+		return Wrap(t, self, links)
 	}
-	if shouldClose {
-		_ = conn.Close()
-	}
-	return fmt.Errorf("ingesting a packet: %T cannot: %w", w.NodeAwareTransport, errors.ErrUnsupported)
-}
-
-func (w *wrapped) IngestStream(conn net.Conn) error {
-	if in, ok := w.NodeAwareTransport.(ingester); ok {
-		return in.IngestStream(conn)
-	}
-	return fmt.Errorf("ingesting a stream: %T cannot: %w", w.NodeAwareTransport, errors.ErrUnsupported)
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -133,18 +132,6 @@ func TestErrorsOfTheInnerTransportComeThroughAsTheyAre(t *testing.T) {
 		links.Set("a", "b", Link{Latency: ms})
 		if _, err := w.WriteTo([]byte("x"), b1); err != nil {
 			t.Errorf("a delayed packet already knows its fate: %v", err)
-		}
-		one, other := net.Pipe()
-		defer other.Close()
-		if err := w.(ingester).IngestStream(one); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("ingesting a stream into what cannot: %v", err)
-		}
-		if err := w.(ingester).IngestPacket(one, tcpAddr(a1), time.Now(), true); !errors.Is(err,
-			errors.ErrUnsupported) {
-			t.Errorf("ingesting a packet into what cannot: %v", err)
-		}
-		if _, err := one.Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("the connection is still open: %v", err)
 		}
 		for range 2 {
 			if err := w.Shutdown(); err != error(errBroken) {
@@ -300,36 +287,4 @@ func TestWrappedSockets(t *testing.T) {
 	// A copy may be received before its sender has counted it.
 	shutDown(t, a)
 	wantCounts(t, links, Counts{Sent: 3, Delivered: 4, Duplicated: 2, Partitioned: 1, Refused: 1, Reset: 1})
-}
-
-func TestWrapPassesIngestionOn(t *testing.T) {
-	links := NewLinks(1)
-	w, _ := listen(t, "a", links)
-	in, ok := w.(ingester)
-	if !ok {
-		t.Fatal("the wrapper does not take packets and streams from elsewhere")
-	}
-	from := tcpAddr(b1)
-	one, other := net.Pipe()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() {
-		if err := in.IngestPacket(one, from, time.Now(), true); err != nil {
-			t.Error(err)
-		}
-		if err := in.IngestStream(one); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := io.WriteString(other, "from elsewhere"); err != nil {
-		t.Fatal(err)
-	}
-	_ = other.Close()
-	if p := await(t, w.PacketCh(), "packet"); string(p.Buf) != "from elsewhere" || p.From != net.Addr(from) {
-		t.Errorf("ingested %q from %v", p.Buf, p.From)
-	}
-	if c := await(t, w.StreamCh(), "stream"); c != one {
-		t.Errorf("ingested another stream: %v", c)
-	}
-	wantCounts(t, links, Counts{})
 }

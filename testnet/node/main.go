@@ -46,19 +46,19 @@ func variable(flag string) []string {
 
 // injectFaults wraps the node's WAN transport as the flags ask, and logs a warning.
 func injectFaults(c *cli.Context, cfg *node.Config) error {
-	w := netem.WAN{Delay: c.Duration(delayFlag), Jitter: c.Duration(jitterFlag), Loss: c.Float64(lossFlag)}
+	w := netem.Link{Latency: c.Duration(delayFlag), Jitter: c.Duration(jitterFlag), Loss: c.Float64(lossFlag)}
 	if err := w.Validate(); err != nil {
 		return fmt.Errorf("--inject-wan-delay, -jitter, -loss: %w", err)
 	}
-	if w.IsZero() {
+	if w == (netem.Link{}) {
 		return nil
 	}
 	if cfg.Gossip.WAN == "" {
 		return errors.New("--inject-wan-delay, -jitter, -loss: this node is not on the WAN; set --gossip-wan or " +
 			"leave them out")
 	}
-	cfg.WrapTransport = w.Transport(rand.Uint64())
+	cfg.WrapTransport = w.OnWAN(rand.Uint64())
 	cfg.Logger.Warn("FAULT INJECTION: this node delays and loses what it sends to the WAN; for test networks only",
-		"delay", w.Delay, "jitter", w.Jitter, "loss", w.Loss)
+		"delay", w.Latency, "jitter", w.Jitter, "loss", w.Loss)
 	return nil
 }

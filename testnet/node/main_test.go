@@ -64,7 +64,7 @@ func TestInjectedByVariables(t *testing.T) {
 func TestInvalidFaults(t *testing.T) {
 	for _, test := range []struct{ args, want []string }{
 		{[]string{"--gossip-wan", "127.0.0.1:0", "--inject-wan-delay", "-1ms", "--inject-wan-loss", "1.5"},
-			[]string{"--inject-wan", "delay is -1ms", "loss is 1.5"}},
+			[]string{"--inject-wan", "latency is -1ms", "loss is 1.5"}},
 		{[]string{"--gossip-wan", "127.0.0.1:0", "--inject-wan-jitter", "-1ms"}, []string{"jitter is -1ms"}},
 		{[]string{"--inject-wan-delay", "40ms"}, []string{"not on the WAN", "--gossip-wan"}},
 		{[]string{"--inject-wan-loss", "much"},

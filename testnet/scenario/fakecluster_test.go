@@ -309,7 +309,7 @@ func (f *fakeCluster) Logs(context.Context, string) (string, error) {
 		"time=1999-01-02T00:00:00.000Z level=INFO msg=stopping node=x\n", nil
 }
 
-func (f *fakeCluster) WAN() (netem.WAN, error) { return netem.WAN{}, nil }
+func (f *fakeCluster) WAN() (netem.Link, error) { return netem.Link{}, nil }
 
 func (f *fakeCluster) Rules() string { return "../compose/rules" }
 

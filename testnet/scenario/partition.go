@@ -73,7 +73,7 @@ type partitionRun struct {
 	began time.Time
 	held  time.Time // when the partition took hold
 	ended int64     // Unix ns
-	wan   netem.WAN
+	wan   netem.Link
 
 	complete, agreed time.Duration // from the heal to complete membership, from there to agreement
 }

@@ -47,7 +47,7 @@ func (p *partitionRun) measureHold(ctx context.Context, r *Run) error {
 	if p.wan, err = r.Cluster.WAN(); err != nil {
 		return err
 	}
-	p.held = p.began.Add(sum/time.Duration(nodes) + p.wan.Delay + p.wan.Jitter/2 + gossipInterval/2)
+	p.held = p.began.Add(sum/time.Duration(nodes) + p.wan.Latency + p.wan.Jitter/2 + gossipInterval/2)
 	r.Observed("the partition took hold after %.2f s", p.held.Sub(p.began).Seconds())
 	return nil
 }
@@ -99,7 +99,7 @@ func (p *partitionRun) predict(r *Run, sent []record.Decision) (excess []float64
 	o.Trace, o.Regions, o.Nodes = trace, trace.Regions, trace.Nodes
 	o.Start, o.Duration = from, time.Duration(p.ended-from)
 	o.Limit, o.Window, o.Method = limit.Max(), limit.Meter().Window, limit.Meter().Algorithm
-	o.WANDelay, o.Loss, o.Jitter = p.wan.Delay+p.wan.Jitter/2, p.wan.Loss, 0
+	o.WANDelay, o.Loss, o.Jitter = p.wan.Latency+p.wan.Jitter/2, p.wan.Loss, 0
 	if o.WANDelay > 0 {
 		o.Jitter = float64(p.wan.Jitter/2) / float64(o.WANDelay)
 	}

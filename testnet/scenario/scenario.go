@@ -30,7 +30,7 @@ type Cluster interface {
 	RedisCounts(ctx context.Context, region string, rule *rules.Rule, identity string) (map[string]uint64, error)
 	Logs(ctx context.Context, name string) (string, error)
 	Rules() string
-	WAN() (netem.WAN, error)
+	WAN() (netem.Link, error)
 }
 
 // Scenario is one kind of run against the testnet.

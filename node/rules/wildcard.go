@@ -10,7 +10,6 @@ import (
 // first one is the pattern's key in wildcards.begin.
 type pattern struct {
 	order  int      // place among its siblings in the file
-	lead   int32    // number of the first literal of inner, counted from 1; 0: there is none, or none is numbered yet
 	rest   []string // the literals after the first wildcard, at least one; what is between them is open
 	minLen int      // bytes of all literals
 	// inner are the numbers of the literals of rest but for the last one, -1 of empty ones; nil until wildcards.search
@@ -117,7 +116,7 @@ func (w *wildcards) find(value string) *Node {
 			if best != nil && p.order > best.order {
 				break
 			}
-			if seen != nil && p.lead > 0 && (seen.first[p.lead-1] < 0 || !seen.fit(p, len(value), b.length)) {
+			if seen != nil && !seen.fit(p, len(value), b.length) {
 				continue
 			}
 			if p.matches(value, b.length) {

@@ -19,22 +19,18 @@ func (p *parser) schedule(n *yaml.Node, fm *form,
 	key, known := fm.max, fm.scheduleKeys()
 	for item := range p.items(n, "schedule") {
 		item = p.deref(item)
-		f, ok := p.fields(item, "a schedule", known)
-		if !ok {
+		f := p.fields(item, "a schedule", known)
+		if f == nil {
 			continue
 		}
-		s := rules.Scheduled{Zone: p.zone(f["tz"])}
-		from, fromOK := p.clock(item, f, "from")
-		to, toOK := p.clock(item, f, "to")
-		if fromOK && toOK && from == to {
+		before := p.found
+		s := rules.Scheduled{From: p.clock(item, f, "from"), To: p.clock(item, f, "to"), Zone: p.zone(f["tz"])}
+		if p.found == before && s.From == s.To {
 			p.add(f["to"], "from and to are the same time: for all day, write the limit into the rule")
 		}
-		s.From, s.To = from, to
 		if f[key] == nil {
 			p.add(item, "a schedule needs %s", key)
-			continue
-		}
-		if s.Limit, s.Margin = limit(f[key]); s.Limit != nil {
+		} else if s.Limit, s.Margin = limit(f[key]); s.Limit != nil {
 			all = append(all, s)
 		}
 	}
@@ -42,20 +38,16 @@ func (p *parser) schedule(n *yaml.Node, fm *form,
 }
 
 // clock reads a time of day as seconds since midnight. 24:00 is midnight at the end of the day.
-func (p *parser) clock(item *yaml.Node, f map[string]*yaml.Node, key string) (seconds int, ok bool) {
-	text, ok := p.required(item, f, key, "a schedule")
-	if !ok {
-		return 0, false
-	}
-	if text == "24:00" && key == "to" {
-		return 0, true
+func (p *parser) clock(item *yaml.Node, f map[string]*yaml.Node, key string) (seconds int) {
+	text := p.required(item, f, key, "a schedule")
+	if text == "" || text == "24:00" && key == "to" {
+		return 0
 	}
 	t, err := time.Parse("15:04", text)
 	if err != nil {
 		p.add(f[key], "%s %.32q is no time of day: write it as \"06:00\" or \"23:30\"", key, text)
-		return 0, false
 	}
-	return t.Hour()*3600 + t.Minute()*60, true
+	return t.Hour()*3600 + t.Minute()*60
 }
 
 // zone reads a time zone, UTC by default.

@@ -211,8 +211,7 @@ func (o Options) Validate() error {
 
 // DefaultAlgorithm returns the algorithm of rules that name none. The options have to be valid.
 func (o Options) DefaultAlgorithm() counters.Algorithm {
-	a, _ := new(parser).named(nil, o.withDefaults().Algorithm)
-	return a
+	return (&parser{builder: newBuilder(o)}).named(nil)
 }
 
 func (o Options) withDefaults() Options {

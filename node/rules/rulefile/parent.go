@@ -46,7 +46,7 @@ func (p *parser) elastic(r *rules.Rule, src *source) {
 }
 
 // maxPressure reads the pressure up to which a rule admits more.
-func (p *parser) maxPressure(wanted bool, n *yaml.Node) (max float64) {
+func (p *parser) maxPressure(wanted bool, n *yaml.Node) float64 {
 	switch {
 	case n == nil && wanted:
 		return defaultMaxPressure
@@ -56,13 +56,7 @@ func (p *parser) maxPressure(wanted bool, n *yaml.Node) (max float64) {
 		p.add(n, "max_pressure is for mode: elastic without a parent")
 		return 0
 	}
-	number := n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float") &&
-		n.Decode(&max) == nil
-	if !number || !(max > 0 && max <= 1) {
-		p.add(n, "max_pressure must be a number above 0, at most 1, not %s", describe(n))
-		return 0
-	}
-	return max
+	return p.number(n, "max_pressure", "number", 1)
 }
 
 // adopt finds the parent, and reports what is wrong with it.

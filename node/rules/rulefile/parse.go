@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -25,15 +24,7 @@ func Parse(file string, data []byte) (*rules.Set, error) { return Options{}.Pars
 
 // Parse reads the rules of one file.
 func (o Options) Parse(file string, data []byte) (*rules.Set, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
-	b := newBuilder(o)
-	b.parse(text{file: file, data: data})
-	if errs := b.finish(); len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	return b.set, nil
+	return o.parse([]text{{file: file, data: data}})
 }
 
 // builder gathers the rules of several files in one set, which is invalid after a problem.
@@ -121,16 +112,16 @@ type parser struct {
 }
 
 func (p *parser) document(root *yaml.Node) {
-	f, ok := p.fields(root, "a document", documentKeys)
-	if !ok {
+	f := p.fields(root, "a document", documentKeys)
+	if f == nil {
 		return
 	}
 	// descriptors can be checked without a domain too
 	at := place{rules.Place{FullName: "?"}, new(rules.Node), make(map[rules.Entry]location)}
-	name, ok := p.required(root, f, "domain", "a document")
+	name := p.required(root, f, "domain", "a document")
 	first, known := p.domains[name]
 	switch {
-	case !ok:
+	case name == "":
 	case known && !p.opt.MergeDomains:
 		p.add(f["domain"], "domain %.32q was already given at %s:%d: put its descriptors together", name, first.at.file,
 			first.at.line)
@@ -165,11 +156,13 @@ func (p *parser) descriptor(n *yaml.Node, at place) {
 		p.stop(n, "there are more than %d descriptors", maxDescriptors)
 		return
 	}
-	f, ok := p.fields(n, "a descriptor", descriptorKeys)
-	if !ok {
+	f := p.fields(n, "a descriptor", descriptorKeys)
+	if f == nil {
 		return
 	}
-	e, ok := p.entry(n, f)
+	before := p.found
+	e := p.entry(n, f)
+	ok := p.found == before
 	below := at.below(e, p.step(e, f))
 	below.Regions = p.regions(f["regions"], at.Regions)
 	below.node.Regions = below.Regions
@@ -191,21 +184,20 @@ func (p *parser) descriptor(n *yaml.Node, at place) {
 }
 
 // entry returns the key and the value of a descriptor.
-func (p *parser) entry(n *yaml.Node, f map[string]*yaml.Node) (rules.Entry, bool) {
-	key, keyOK := p.required(n, f, "key", "a descriptor")
-	value, valueOK := p.text(f["value"], "value")
-	if keyOK && rules.IsWild(key) {
+func (p *parser) entry(n *yaml.Node, f map[string]*yaml.Node) rules.Entry {
+	key := p.required(n, f, "key", "a descriptor")
+	value, _ := p.text(f["value"], "value")
+	if rules.IsWild(key) {
 		p.add(f["key"], "wildcards are for values: key %.32q may not hold a *", key)
-		keyOK = false
 	}
-	return rules.Entry{Key: key, Value: value}, keyOK && valueOK
+	return rules.Entry{Key: key, Value: value}
 }
 
 // step reads how the values of a descriptor are counted.
 func (p *parser) step(e rules.Entry, f map[string]*yaml.Node) rules.Step {
 	wild := rules.IsWild(e.Value)
-	share, ok := p.flag(f, "share_threshold")
-	if ok && share && !wild {
+	share := p.flag(f, "share_threshold")
+	if share && !wild {
 		p.add(f["share_threshold"],
 			"share_threshold is for a value with a wildcard (*): only its values could share a count")
 	}
@@ -215,8 +207,7 @@ func (p *parser) step(e rules.Entry, f map[string]*yaml.Node) rules.Step {
 	case n != nil && !s.Open:
 		p.add(n, "ipv6_prefix is for a key whose values are counted one by one")
 	case n != nil:
-		bits, _ := p.complete(n, "ipv6_prefix")
-		s.IPv6 = uint8(bits)
+		s.IPv6 = uint8(p.inRange(n, "ipv6_prefix"))
 	case s.Open && slices.Contains(addressKeys, strings.ToLower(e.Key)):
 		s.IPv6 = uint8(p.opt.IPv6Prefix)
 	}

@@ -38,24 +38,18 @@ func (p *parser) later(n *yaml.Node, what string) {
 // policy reads how a rule is enforced.
 func (p *parser) policy(src *source) rules.Policy {
 	f := src.limit
-	policy := rules.Policy{Cost: 1, Each: p.choice(src, "charge") == "each"}
+	policy := rules.Policy{
+		Mode: p.mode(src), Scope: p.scope(src), Each: p.choice(src, "charge") == "each",
+		Cost: p.whole(f, "cost", 1), MaxUnsent: p.whole(f, "max_unsent", 0),
+		Ban: p.ban(f["ban"]), CountRejected: p.flag(f, "count_rejected"),
+	}
 	policy.OnPartition, _ = counters.ParsePartition(p.choice(src, "on_partition"))
-	policy.Scope = p.scope(src)
-	if n := f["max_unsent"]; n != nil {
-		policy.MaxUnsent, _ = p.complete(n, "max_unsent")
-	}
-	if n := f["cost"]; n != nil {
-		policy.Cost, _ = p.complete(n, "cost")
-	}
 	if f["overdraw"] != nil {
 		policy.Overdraw = rules.OverdrawDeny
 		if p.choice(src, "overdraw") == "charge" {
 			policy.Overdraw = rules.OverdrawCharge
 		}
 	}
-	policy.Mode = p.mode(src)
-	policy.Ban = p.ban(f["ban"])
-	policy.CountRejected, _ = p.flag(f, "count_rejected")
 	for _, key := range []string{"consistency", "on_failure"} {
 		p.choice(src, key)
 	}
@@ -89,18 +83,18 @@ func (p *parser) mode(src *source) counters.Mode {
 	case percent != nil && !soft:
 		p.add(percent, "soft_percent is for mode: soft")
 	case soft:
-		_, _ = p.complete(percent, "soft_percent")
+		p.inRange(percent, "soft_percent")
 		mode = counters.Soft
 	case word == "elastic":
 		mode = counters.Elastic
 	}
-	if quota, _ := p.flag(src.beside, "quota_mode"); quota {
+	if p.flag(src.beside, "quota_mode") {
 		if mode == counters.Elastic {
 			p.add(src.beside["quota_mode"], "quota_mode and mode: elastic exclude each other: remove one of them")
 		}
 		mode = counters.Quota
 	}
-	if shadow, _ := p.flag(src.beside, "shadow_mode"); shadow {
+	if p.flag(src.beside, "shadow_mode") {
 		mode = counters.Shadow
 	}
 	return mode
@@ -108,11 +102,8 @@ func (p *parser) mode(src *source) counters.Mode {
 
 // ban reads the duration of bans; 0 for none.
 func (p *parser) ban(n *yaml.Node) time.Duration {
-	if n == nil {
-		return 0
-	}
-	d, ok := p.duration(n, "ban")
-	if ok && (d%time.Millisecond != 0 || d > counters.MaxWindow) {
+	d := p.duration(n, "ban")
+	if d > 0 && d%time.Millisecond != 0 || d > counters.MaxWindow {
 		p.add(n, "ban %v must be whole milliseconds, at most %v", d, counters.MaxWindow)
 		return 0
 	}

@@ -66,11 +66,13 @@ type problems struct {
 	text
 	list    []*Error
 	seen    map[Error]bool
+	found   int  // how often add was called
 	stopped bool // the rest is not read
 }
 
 // add reports a problem at a node, once: nodes under several aliases are read several times.
 func (ps *problems) add(at *yaml.Node, format string, args ...any) {
+	ps.found++
 	e := ps.at(at, fmt.Sprintf(format, args...))
 	if ps.stopped || ps.seen[*e] {
 		return

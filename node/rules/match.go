@@ -251,21 +251,16 @@ func (r *Rule) in(domain string) bool { return domain == "" || domain == r.Domai
 
 // ambiguity lists the rules of a name that several have.
 func (s *Set) ambiguity(name, domain string) string {
-	const max = 16 // a template may have given the same name to thousands
-	var full []string
-	more := 0
+	var all []string
 	for _, r := range s.byName[name] {
-		switch {
-		case !r.in(domain):
-		case len(full) == max:
-			more++
-		default:
-			full = append(full, r.PublicName)
+		if r.in(domain) {
+			all = append(all, r.PublicName)
 		}
 	}
-	list := strings.Join(full, ", ")
-	if more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
+	const max = 16 // a template may have given the same name to thousands
+	list := strings.Join(all[:min(len(all), max)], ", ")
+	if len(all) > max {
+		list += fmt.Sprintf(" and %d more", len(all)-max)
 	}
 	return fmt.Sprintf("several rules are named %q, use the full name of one: %s", name, list)
 }

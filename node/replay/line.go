@@ -62,9 +62,6 @@ func cutHost(line string) (host, rest string) {
 		return "", line
 	}
 	addr, _, _ := strings.Cut(rest, " ")
-	if len(addr) > 64 || strings.Trim(addr, "0123456789abcdefABCDEF.:") != "" {
-		return "", line
-	}
 	if _, err := netip.ParseAddr(addr); err != nil {
 		return "", line
 	}

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"bytes"
-	"strings"
 	"sync"
 )
 
@@ -96,33 +95,3 @@ func (m *marks) fit(p *pattern, length, prefix int) bool {
 	}
 	return true
 }
-
-// longSearch is the product of a value's length and the number of patterns with inner literals from which on one search
-// for all literals is cheaper.
-const longSearch = 16 << 10
-
-// search marks the inner literals of the patterns in a value; nil where that is not worth it.
-func (w *wildcards) search(value string) *marks {
-	if w.inside*len(value) < longSearch {
-		return nil
-	}
-	w.prepare.Do(func() {
-		w.literals = new(literals)
-		for _, list := range w.begin {
-			for i := range list {
-				p := &list[i]
-				for _, literal := range p.rest[:len(p.rest)-1] {
-					n := int32(-1)
-					if literal != "" {
-						n = w.literals.number(literal)
-					}
-					p.inner = append(p.inner, n)
-				}
-			}
-		}
-	})
-	return w.literals.find(value)
-}
-
-// hasInside reports whether the pattern has a literal between two wildcards.
-func (p *pattern) hasInside() bool { return strings.Join(p.rest[:len(p.rest)-1], "") != "" }

@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"errors"
 	"math"
 	"net/netip"
 	"time"
@@ -72,29 +71,24 @@ func (p *parser) zone(n *yaml.Node) *time.Location {
 func (p *parser) addresses(f map[string]*yaml.Node) *rules.AddressLists {
 	listed := make(map[netip.Prefix]rules.Listing)
 	lines := make(map[netip.Prefix]int)
-	for _, key := range []string{"allow", "deny"} {
-		listing := rules.AllowListed
-		if key == "deny" {
-			listing = rules.DenyListed
-		}
-		for n, text := range p.texts(f[key], key) {
+	for _, list := range []struct {
+		key     string
+		listing rules.Listing
+	}{{"allow", rules.AllowListed}, {"deny", rules.DenyListed}} {
+		for n, text := range p.texts(f[list.key], list.key) {
 			prefix, err := rules.ParsePrefix(text)
-			if extra, ok := errors.AsType[*rules.HostBitsError](err); ok {
-				p.add(n, "%s: %v", key, extra)
-				continue
-			}
-			if err != nil {
+			switch {
+			case err != nil && prefix.IsValid():
+				p.add(n, "%s: %v", list.key, err)
+			case err != nil:
 				p.add(n,
 					"%.32q in %s is neither an address nor a prefix: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32",
-					text, key)
-				continue
-			}
-			if lines[prefix] > 0 {
+					text, list.key)
+			case lines[prefix] > 0:
 				p.add(n, "%s was already given in line %d", prefix, lines[prefix])
-				continue
+			default:
+				lines[prefix], listed[prefix] = n.Line, list.listing
 			}
-			lines[prefix] = n.Line
-			listed[prefix] = listing
 		}
 	}
 	return rules.NewAddressLists(listed)

@@ -71,7 +71,7 @@ func (p *parser) named(n *yaml.Node) counters.Algorithm {
 // that a soft rule admits beyond that number. It returns nil after a problem.
 func (p *parser) limit(src *source, fullName string, number *yaml.Node) (l *counters.Limit, margin uint64) {
 	f, before := src.limit, p.found
-	a := p.algorithm(f)
+	a, percent := p.algorithm(f), p.whole(f, "soft_percent", 0)
 	if a != 0 && !rules.IsBucket(a) {
 		for _, key := range []string{"burst", "refill"} {
 			if f[key] != nil {
@@ -89,7 +89,7 @@ func (p *parser) limit(src *source, fullName string, number *yaml.Node) (l *coun
 	if p.found > before {
 		return nil, 0
 	}
-	margin = softMargin(f, capacity)
+	margin = capacity * percent / 100
 	return p.build(src, counters.NewMeter(fullName, a, window), capacity+margin, refill), margin
 }
 

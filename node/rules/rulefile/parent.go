@@ -1,6 +1,7 @@
 package rulefile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -91,20 +92,13 @@ func (c *child) adopt() {
 
 // appliesWherever reports whether regions include others; an empty list is all regions.
 func appliesWherever(regions, others []string) bool {
-	if len(regions) == 0 {
-		return true
-	}
-	return len(others) > 0 &&
-		!slices.ContainsFunc(others, func(other string) bool { return !slices.Contains(regions, other) })
+	absent := func(other string) bool { return !slices.Contains(regions, other) }
+	return len(regions) == 0 || len(others) > 0 && !slices.ContainsFunc(others, absent)
 }
 
 // perSecond returns the long-term rate of a limit.
 func perSecond(l *counters.Limit) float64 {
-	amount := l.Max()
-	if l.Refill() > 0 {
-		amount = l.Refill()
-	}
-	return float64(amount) / l.Meter().Window.Seconds()
+	return float64(cmp.Or(l.Refill(), l.Max())) / l.Meter().Window.Seconds()
 }
 
 // unknownParent returns the error for a parent that no rule of the domain is called.

@@ -2,7 +2,6 @@ package rulefile
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -76,15 +75,14 @@ func (p *parser) scope(src *source) counters.Scope {
 func (p *parser) mode(src *source) counters.Mode {
 	mode := counters.Enforce
 	word := p.choice(src, "mode")
-	soft, percent := word == "soft", src.limit["soft_percent"]
+	percent := src.limit["soft_percent"]
 	switch {
-	case soft && percent == nil:
+	case word == "soft" && percent == nil:
 		p.add(src.limit["mode"], "mode: soft needs a soft_percent: how much over the limit may pass")
-	case percent != nil && !soft:
-		p.add(percent, "soft_percent is for mode: soft")
-	case soft:
-		p.inRange(percent, "soft_percent")
+	case word == "soft":
 		mode = counters.Soft
+	case percent != nil:
+		p.add(percent, "soft_percent is for mode: soft")
 	case word == "elastic":
 		mode = counters.Elastic
 	}
@@ -131,13 +129,4 @@ func (p *parser) with(policy *rules.Policy, src *source, l *counters.Limit) *cou
 		}
 	}
 	return l
-}
-
-// softMargin returns how much a soft rule admits beyond its number.
-func softMargin(f map[string]*yaml.Node, number uint64) uint64 {
-	var percent uint64
-	if n := f["soft_percent"]; n == nil || n.Decode(&percent) != nil || percent > ranges["soft_percent"].max {
-		return 0 // reported elsewhere
-	}
-	return min(number*percent/100, math.MaxInt64)
 }

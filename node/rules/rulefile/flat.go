@@ -63,7 +63,7 @@ func (p *parser) flatRule(n *yaml.Node) {
 	case !p.nameFits(f["rule_id"], at):
 		at.FullName = "?"
 	default:
-		p.flat[id] = location{p.file, f["rule_id"].Line}
+		p.flat[id] = location{p.from.file, f["rule_id"].Line}
 	}
 	r := rules.NewRule(at)
 	if id != "" {

@@ -27,12 +27,13 @@ func (p *parser) elastic(r *rules.Rule, src *source) {
 	mode := f["mode"]
 	r.Elastic = mode != nil && mode.Value == "elastic"
 	r.MaxPressure = p.maxPressure(r.Elastic && parent == nil, f["max_pressure"])
-	if f["cost"] != nil && r.Elastic {
-		p.add(f["cost"], "cost is not for mode: elastic: the rule and what it borrows from count the same")
-	}
-	for _, key := range []string{"ban", "count_rejected"} {
+	for key, why := range map[string]string{
+		"cost":           "the rule and what it borrows from count the same",
+		"ban":            "what is denied there depends on what others leave",
+		"count_rejected": "what is denied there depends on what others leave",
+	} {
 		if f[key] != nil && r.Elastic {
-			p.add(f[key], "%s is not for mode: elastic: what is denied there depends on what others leave", key)
+			p.add(f[key], "%s is not for mode: elastic: %s", key, why)
 		}
 	}
 	switch name, ok := p.text(parent, "parent"); {

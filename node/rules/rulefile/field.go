@@ -118,6 +118,15 @@ func (p *parser) text(n *yaml.Node, what string) (string, bool) {
 	return "", false
 }
 
+// refuse reports keys that stand where they may not.
+func (p *parser) refuse(f map[string]*yaml.Node, why string, keys ...string) {
+	for _, key := range keys {
+		if f[key] != nil {
+			p.add(f[key], "%s %s", key, why)
+		}
+	}
+}
+
 // flag reads a boolean, false if it is missing.
 func (p *parser) flag(f map[string]*yaml.Node, key string) (yes bool) {
 	n := f[key]

@@ -73,11 +73,7 @@ func (p *parser) limit(src *source, fullName string, number *yaml.Node) (l *coun
 	f, before := src.limit, p.found
 	a, percent := p.algorithm(f), p.whole(f, "soft_percent", 0)
 	if a != 0 && !rules.IsBucket(a) {
-		for _, key := range []string{"burst", "refill"} {
-			if f[key] != nil {
-				p.add(f[key], "%s is for a token_bucket or a leaky_bucket, and the algorithm is %s", key, a)
-			}
-		}
+		p.refuse(f, "is for a token_bucket or a leaky_bucket, and the algorithm is "+a.String(), "burst", "refill")
 	}
 	var capacity, refill uint64
 	var window time.Duration
@@ -107,11 +103,7 @@ func (p *parser) windowed(src *source, number *yaml.Node) (capacity, refill uint
 // refilled reads a bucket with a refill, whose interval is its window.
 func (p *parser) refilled(src *source, number *yaml.Node) (capacity, refill uint64, window time.Duration) {
 	f := src.limit
-	for _, key := range src.windows.names() {
-		if f[key] != nil {
-			p.add(f[key], "%s and refill exclude each other: the refill already has amount and every", key)
-		}
-	}
+	p.refuse(f, "and refill exclude each other: the refill already has amount and every", src.windows.names()...)
 	switch {
 	case f["burst"] == nil:
 		capacity = p.requests(src, number)

@@ -27,14 +27,10 @@ func (p *parser) elastic(r *rules.Rule, src *source) {
 	mode := f["mode"]
 	r.Elastic = mode != nil && mode.Value == "elastic"
 	r.MaxPressure = p.maxPressure(r.Elastic && parent == nil, f["max_pressure"])
-	for key, why := range map[string]string{
-		"cost":           "the rule and what it borrows from count the same",
-		"ban":            "what is denied there depends on what others leave",
-		"count_rejected": "what is denied there depends on what others leave",
-	} {
-		if f[key] != nil && r.Elastic {
-			p.add(f[key], "%s is not for mode: elastic: %s", key, why)
-		}
+	if r.Elastic {
+		p.refuse(f, "is not for mode: elastic: the rule and what it borrows from count the same", "cost")
+		p.refuse(f, "is not for mode: elastic: what is denied there depends on what others leave", "ban",
+			"count_rejected")
 	}
 	switch name, ok := p.text(parent, "parent"); {
 	case parent == nil || !ok:

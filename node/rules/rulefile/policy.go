@@ -62,11 +62,7 @@ func (p *parser) policy(src *source) rules.Policy {
 func (p *parser) scope(src *source) counters.Scope {
 	s, _ := counters.ParseScope(p.choice(src, "scope"))
 	if s == counters.Alone {
-		for _, key := range []string{"on_partition", "max_unsent"} {
-			if n := src.limit[key]; n != nil {
-				p.add(n, "%s is for limits that nodes keep together, and the scope is %s", key, s)
-			}
-		}
+		p.refuse(src.limit, "is for limits that nodes keep together, and the scope is node", "on_partition", "max_unsent")
 	}
 	return s
 }
@@ -88,7 +84,7 @@ func (p *parser) mode(src *source) counters.Mode {
 	}
 	if p.flag(src.beside, "quota_mode") {
 		if mode == counters.Elastic {
-			p.add(src.beside["quota_mode"], "quota_mode and mode: elastic exclude each other: remove one of them")
+			p.refuse(src.beside, "and mode: elastic exclude each other: remove one of them", "quota_mode")
 		}
 		mode = counters.Quota
 	}

@@ -2,6 +2,7 @@ package rulefile
 
 import (
 	"cmp"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -24,11 +25,7 @@ func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
 	}
 	n := descriptor["rate_limit"]
 	if n == nil {
-		for _, key := range []string{"allow", "deny", "schedule"} {
-			if descriptor[key] != nil {
-				p.add(descriptor[key], "%s is for a descriptor with a rate_limit", key)
-			}
-		}
+		p.refuse(descriptor, "is for a descriptor with a rate_limit", "allow", "deny", "schedule")
 		for _, key := range []string{"shadow_mode", "quota_mode"} {
 			p.flag(descriptor, key)
 		}
@@ -70,7 +67,10 @@ func (p *parser) rule(r *rules.Rule, last rules.Step, src *source) {
 	switch unlimited := p.flag(src.limit, "unlimited"); {
 	case p.found > before:
 	case unlimited:
-		p.unlimited(src)
+		const why = "and unlimited exclude each other: remove one of them"
+		allowed := func(key string) bool { return key == src.max } // by the reference server, too
+		p.refuse(src.limit, why, slices.DeleteFunc(src.limitKeys().names(), allowed)...)
+		p.refuse(src.beside, why, "schedule")
 	default:
 		if p.limited++; r.Ban > 0 {
 			p.limited++
@@ -88,18 +88,6 @@ func (p *parser) rule(r *rules.Rule, last rules.Step, src *source) {
 		}
 		r.Limit, r.Margin = limit(src.limit[src.max])
 		r.Schedule = p.schedule(src.beside["schedule"], src.form, limit)
-	}
-}
-
-// unlimited reports keys that an unlimited rule cannot have. It accepts the number, as the reference server does.
-func (p *parser) unlimited(src *source) {
-	for _, key := range src.limitKeys().names() {
-		if src.limit[key] != nil && key != src.max {
-			p.add(src.limit[key], "%s and unlimited exclude each other: remove one of them", key)
-		}
-	}
-	if src.beside["schedule"] != nil {
-		p.add(src.beside["schedule"], "schedule and unlimited exclude each other: remove one of them")
 	}
 }
 

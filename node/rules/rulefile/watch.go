@@ -78,9 +78,8 @@ const (
 // result is the result of a read.
 type result struct {
 	changed bool // of polled: the files differ
-	news    bool // report set and err
 	set     *rules.Set
-	err     error
+	err     error // both nil: nothing was loaded
 }
 
 // follow reads the files in a goroutine, one read at a time, so that nothing waits for a read that hangs.
@@ -111,7 +110,7 @@ func (w *Watcher) follow(ctx context.Context, n *notifier, loaded func(*rules.Se
 			if r.changed {
 				n.hint()
 			}
-			if r.news {
+			if r.set != nil || r.err != nil {
 				loaded(r.set, r.err)
 			}
 		case <-n.hints:
@@ -169,7 +168,6 @@ func (w *Watcher) look(why reading) (r result) {
 		return result{}
 	}
 	w.known = d
-	r.news = true
 	r.set, r.err = w.options.parse(texts)
 	return r
 }

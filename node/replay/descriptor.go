@@ -84,21 +84,18 @@ func descriptors(named []string, all []*rules.Rule, l *layout) (list []descripto
 
 // derived returns the distinct lists of keys that lead to the rules whose keys are all fields.
 func derived(all []*rules.Rule, l *layout) (list []descriptor) {
-	seen := make(map[string]bool)
 	for _, r := range all {
-		var id strings.Builder
-		for _, e := range r.Path() {
-			fmt.Fprintf(&id, "%d:%s", len(e.Key), e.Key)
-		}
-		if seen[id.String()] || len(unknownKeys(r, l)) > 0 {
+		if len(unknownKeys(r, l)) > 0 {
 			continue
 		}
-		seen[id.String()] = true
 		var d descriptor
 		for _, e := range r.Path() {
 			d.add(e.Key, "", l)
 		}
-		list = append(list, d)
+		known := func(other descriptor) bool { return slices.Equal(other.entries, d.entries) }
+		if !slices.ContainsFunc(list, known) {
+			list = append(list, d)
+		}
 	}
 	return list
 }

@@ -45,8 +45,8 @@ func TestFixedMinuteIsExact(t *testing.T) {
 	rules := limited(t, fmt.Sprintf("unit: minute, requests_per_unit: %d, algorithm: fixed_window", limit))
 	r := started(t, t.Context(), options(rules), logOf("log", log))
 	got := make(map[minute]int)
-	for before := uint64(0); r.step(); before = r.new.denied {
-		if r.new.denied > before {
+	for before := uint64(0); r.step(); before = r.new.Denied {
+		if r.new.Denied > before {
 			by := r.new.deniers[0]
 			got[minute{by.metrics.identities[by.identity].Name, r.now / int64(time.Minute)}]++
 		}

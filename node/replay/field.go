@@ -10,9 +10,15 @@ import (
 // logField is a value of a request that lines may have, under the key that rules use.
 type logField struct {
 	key     string
-	get     func(*Entry) string // from the combined format; nil if it lacks the field
-	json    []place             // the first that a line has wins
-	convert func(string) string // applied to the value of any place, unless nil
+	get     func(*hostEntry) string // from the combined format; nil if it lacks the field
+	json    []place                 // the first that a line has wins
+	convert func(string) string     // applied to the value of any place, unless nil
+}
+
+// hostEntry is an entry with the virtual host in front of it.
+type hostEntry struct {
+	Entry
+	host string
 }
 
 // place is the path of a field in a server's JSON.
@@ -32,20 +38,20 @@ func places(paths string) (list []place) {
 // are those that Istio and Envoy Gateway configure. What clients can forge, such as X-Forwarded-For, is no address
 // unless the user says so.
 var fields = []logField{
-	{"remote_address", func(e *Entry) string { return e.Addr }, places("request.client_ip request.remote_ip " +
+	{"remote_address", func(e *hostEntry) string { return e.Addr }, places("request.client_ip request.remote_ip " +
 		"ClientHost ClientAddr remote_addr downstream_remote_address remote_address client_ip remote_ip"), withoutPort},
-	{"method", func(e *Entry) string { return e.Method },
+	{"method", func(e *hostEntry) string { return e.Method },
 		append(places("request.method RequestMethod request_method method"), place{"request", requestMethod}), nil},
-	{"path", func(e *Entry) string { return withoutQuery(e.Path) }, targetPlaces, withoutQuery},
-	{"uri", func(e *Entry) string { return e.Path }, targetPlaces, nil},
-	{"host", nil, // the parser finds the virtual host in front of a line
+	{"path", func(e *hostEntry) string { return withoutQuery(e.Path) }, targetPlaces, withoutQuery},
+	{"uri", func(e *hostEntry) string { return e.Path }, targetPlaces, nil},
+	{"host", func(e *hostEntry) string { return e.host },
 		places("request.host RequestHost http_host host authority :authority server_name"), nil},
 	{"status", status, places("status DownstreamStatus response_code"), nil},
-	{"user_agent", func(e *Entry) string { return e.Agent },
+	{"user_agent", func(e *hostEntry) string { return e.Agent },
 		places("request.headers.User-Agent request_User-Agent http_user_agent user_agent user-agent"), nil},
-	{"referer", func(e *Entry) string { return e.Referer },
+	{"referer", func(e *hostEntry) string { return e.Referer },
 		places("request.headers.Referer request_Referer http_referer referer"), nil},
-	{"user", func(e *Entry) string { return e.User }, places("user_id ClientUsername remote_user user"), nil},
+	{"user", func(e *hostEntry) string { return e.User }, places("user_id ClientUsername remote_user user"), nil},
 }
 
 // targetPlaces are those of the request target, with its query.
@@ -69,14 +75,13 @@ func Fields() (keys []string) {
 type layout struct {
 	indexes map[string]int // by key
 	known   []logField     // also those that are not wanted
-	get     []func(*Entry) string
-	host    int // the index of the host, -1 if it is not wanted
+	get     []func(*hostEntry) string
 	json    branch
 }
 
 // newLayout knows the built-in fields, with the user's places (KEY=PATH) instead of theirs.
 func newLayout(named []string) (*layout, error) {
-	l := &layout{indexes: make(map[string]int), host: -1,
+	l := &layout{indexes: make(map[string]int),
 		known: append(slices.Clone(fields), logField{key: timeKey, json: timePlaces})}
 	replaced := make(map[string]bool)
 	for _, p := range named {
@@ -116,9 +121,6 @@ func (l *layout) index(key string) int {
 	i, f := len(l.indexes), l.field(key)
 	l.indexes[key] = i
 	l.get = append(l.get, f.get)
-	if key == "host" {
-		l.host = i
-	}
 	for rank, p := range f.json {
 		b := l.json.at(p.path)
 		b.targets = append(b.targets, target{i, rank, p.part, f.convert})
@@ -129,7 +131,7 @@ func (l *layout) index(key string) int {
 // width returns the number of a line's values.
 func (l *layout) width() int { return len(l.get) }
 
-func status(e *Entry) string {
+func status(e *hostEntry) string {
 	if e.Status == 0 {
 		return ""
 	}

@@ -37,19 +37,16 @@ func (p *parser) parseJSON(line string, values []string) (int64, error) {
 	return parseTime(values[0])
 }
 
-func (p *parser) parseCombined(line string, values []string) (int64, error) {
-	host, line := cutHost(line)
-	e, err := parseEntry(line)
-	if err != nil {
+func (p *parser) parseCombined(line string, values []string) (at int64, err error) {
+	var e hostEntry
+	e.host, line = cutHost(line)
+	if e.Entry, err = parseEntry(line); err != nil {
 		return 0, err
 	}
 	for i, get := range p.layout.get {
 		if get != nil {
 			values[i] = get(&e)
 		}
-	}
-	if p.layout.host >= 0 {
-		values[p.layout.host] = host
 	}
 	return inRange(e.Time)
 }
@@ -62,9 +59,6 @@ func cutHost(line string) (host, rest string) {
 		return "", line
 	}
 	addr, _, _ := strings.Cut(rest, " ")
-	if len(addr) > 64 || strings.Trim(addr, "0123456789abcdefABCDEF.:") != "" {
-		return "", line
-	}
 	if _, err := netip.ParseAddr(addr); err != nil {
 		return "", line
 	}

@@ -125,7 +125,7 @@ func Run(ctx context.Context, o Options, logs []Log, progress func(Progress)) (*
 	if r.failed != nil {
 		return nil, r.failed
 	}
-	if r.requests == 0 {
+	if r.Requests == 0 {
 		return nil, r.noRequests()
 	}
 	return r.report(), nil
@@ -133,17 +133,16 @@ func Run(ctx context.Context, o Options, logs []Log, progress func(Progress)) (*
 
 // run is a replay in progress.
 type run struct {
+	Report  // so far
 	options *Options
 	reader  *reader
-	logs    int
 	merger  merger
 	new     *trial
 	old     *trial // nil without Options.Old
 	failed  error  // of the last decision
 
-	first, now     int64
-	requests, late uint64
-	bothDenied     uint64
+	first, now int64
+	bothDenied uint64
 }
 
 func newRun(ctx context.Context, o *Options, logs []Log, progress func(Progress)) (*run, error) {
@@ -154,7 +153,7 @@ func newRun(ctx context.Context, o *Options, logs []Log, progress func(Progress)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{options: o, logs: len(logs)}
+	r := &run{options: o, Report: Report{Logs: len(logs)}}
 	if r.new, err = newTrial(o, o.Rules, l); err != nil {
 		return nil, err
 	}
@@ -185,13 +184,13 @@ func (r *run) step() bool {
 	if q == nil {
 		return false
 	}
-	if r.requests == 0 {
+	if r.Requests == 0 {
 		r.first, r.now = q.at, q.at
 	}
 	if q.at < r.now {
-		r.late++
+		r.Late++
 	}
-	r.requests++
+	r.Requests++
 	r.now = max(r.now, q.at)
 	var denied, before bool
 	if denied, r.failed = r.new.decide(q.values, r.now); r.failed != nil || r.old == nil {

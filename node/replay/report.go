@@ -93,19 +93,19 @@ type Suggestion struct {
 }
 
 func (r *run) report() *Report {
-	p := &Report{
-		Logs: r.logs, Lines: r.reader.lines, Requests: r.requests, Late: r.late, Problems: r.reader.Problems,
-		First: time.Unix(0, r.first).UTC(), Last: time.Unix(0, r.now).UTC(), Outcome: r.new.outcome(r.options.Worst),
-	}
+	p := r.Report
+	p.Lines, p.Problems, p.Outcome = r.reader.lines, r.reader.Problems, r.new.outcome(r.options.Worst)
+	p.First, p.Last = time.Unix(0, r.first).UTC(), time.Unix(0, r.now).UTC()
 	if r.old != nil {
 		p.Compared = &Comparison{NewlyDenied: r.new.changed, NoLongerDenied: r.old.changed, BothDenied: r.bothDenied,
 			Old: r.old.outcome(r.options.Worst)}
 	}
-	return p
+	return &p
 }
 
 func (t *trial) outcome(worst int) Outcome {
-	o := Outcome{Denied: t.denied, Unmatched: t.unmatched, Rules: []RuleReport{}}
+	o := t.Outcome
+	o.Rules = []RuleReport{}
 	o.Forgotten = t.table.Stats().Evicted + t.demand.Stats().Evicted
 	for _, m := range t.metrics {
 		o.Rules = append(o.Rules, m.report(worst))
@@ -114,11 +114,8 @@ func (t *trial) outcome(worst int) Outcome {
 }
 
 func (m *ruleMetrics) report(worst int) RuleReport {
-	p := RuleReport{
-		Rule: m.rule.FullName, Name: m.rule.Name, Unlimited: m.rule.Limit == nil, Unknown: m.unknown,
-		Requests: m.requests, Denied: m.denied, Changed: m.changed, Uncounted: m.uncounted,
-		Identities: len(m.identities),
-	}
+	p := m.RuleReport
+	p.Identities = len(m.identities)
 	var peaks []uint64
 	for _, id := range m.identities {
 		peaks = append(peaks, id.Peak)

@@ -68,7 +68,6 @@ type stream struct {
 	filled bool
 	held   int        // bytes of the lines in the window
 	window []*request // by time; requests of the same time in the order of their lines
-	free   []*request
 }
 
 // openStream reads the first request. The error is that of a log whose beginning cannot be read.
@@ -113,33 +112,20 @@ func (s *stream) read() {
 	if err == nil && strings.TrimSpace(line) == "" {
 		return
 	}
-	q := s.take()
+	q := &request{size: len(line), values: make([]string, s.parser.layout.width())}
 	if err == nil {
 		q.at, err = s.parser.parse(line, q.values)
 	}
 	if err != nil {
-		s.free = append(s.free, q)
 		if s.Malformed++; len(s.Shown) < problemsShown {
 			s.Shown = append(s.Shown, Problem{s.name, s.log.number, err.Error(), clip(line, problemText)})
 		}
 		return
 	}
-	q.size = len(line)
 	s.newest = max(s.newest, q.at)
 	s.held += q.size
 	i := sort.Search(len(s.window), func(i int) bool { return s.window[i].at > q.at })
 	s.window = slices.Insert(s.window, i, q) // near the end, because logs are nearly sorted
-}
-
-// take returns a free request.
-func (s *stream) take() *request {
-	n := len(s.free)
-	if n == 0 {
-		return &request{values: make([]string, s.parser.layout.width())}
-	}
-	q := s.free[n-1]
-	s.free = s.free[:n-1]
-	return q
 }
 
 // overlap is how much earlier than a log's first line a later one may be without being late, among several logs.
@@ -155,11 +141,9 @@ func (s *stream) due() int64 {
 
 // drop removes the first request from the window, and reads on.
 func (s *stream) drop() {
-	q := s.window[0]
+	s.held -= s.window[0].size
+	s.window[0] = nil // does not keep the line
 	s.window = s.window[1:]
-	clear(q.values) // do not keep the line
-	s.free = append(s.free, q)
-	s.held -= q.size
 	s.fill(Window)
 }
 

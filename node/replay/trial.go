@@ -20,7 +20,8 @@ type trial struct {
 	metrics     []*ruleMetrics // in the order of the files
 	room        int            // for more identities
 
-	unmatched, denied, changed uint64
+	Outcome
+	changed uint64 // requests that the other set allows
 
 	// Scratch memory of a decision.
 	request rules.Request
@@ -33,15 +34,12 @@ type trial struct {
 
 // ruleMetrics are what a trial counts for one rule.
 type ruleMetrics struct {
-	rule    *rules.Rule
-	path    []rules.Entry
-	unknown []string        // keys that are no field
-	demand  *counters.Limit // one that is never reached; nil for a rule without a limit
-
-	requests, denied, changed uint64
-	uncounted                 uint64 // requests of identities that are not tracked
-	indexes                   map[counters.Key]int32
-	identities                []Identity
+	RuleReport
+	rule       *rules.Rule
+	path       []rules.Entry
+	demand     *counters.Limit // one that is never reached; nil for a rule without a limit
+	indexes    map[counters.Key]int32
+	identities []Identity
 }
 
 // denier is a rule that denied a request, and the index of the identity, -1 if it is not tracked.
@@ -70,8 +68,9 @@ func newTrial(o *Options, set *rules.Set, l *layout) (*trial, error) {
 			continue
 		}
 		m := &ruleMetrics{rule: r, path: r.Path(), indexes: make(map[counters.Key]int32)}
+		m.Rule, m.Name, m.Unlimited = r.FullName, r.Name, r.Limit == nil
 		if len(o.Descriptors) == 0 {
-			m.unknown = unknownKeys(r, l)
+			m.Unknown = unknownKeys(r, l)
 		}
 		if r.Limit != nil {
 			if m.demand, err = counters.NewLimit(demandMeter(r.Limit), counters.MaxLimit); err != nil {
@@ -130,7 +129,7 @@ func (t *trial) decide(values []string, now int64) (denied bool, err error) {
 	if matched, err := t.match(values); err != nil {
 		return false, err
 	} else if !matched {
-		t.unmatched++
+		t.Unmatched++
 		return false, nil
 	}
 	t.charges = t.charges[:0]
@@ -145,7 +144,7 @@ func (t *trial) decide(values []string, now int64) (denied bool, err error) {
 		}
 	}
 	if denied = len(t.deniers) > 0; denied {
-		t.denied++
+		t.Denied++
 	}
 	return denied, nil
 }
@@ -190,16 +189,16 @@ func (t *trial) count(match rules.Match, entries []rules.Entry, allowed bool, no
 	if i >= 0 {
 		id = &m.identities[i]
 	} else {
-		m.uncounted++
+		m.Uncounted++
 	}
-	m.requests++
+	m.Requests++
 	id.Requests++
 	if m.demand != nil {
 		d := t.demand.Take(m.demand, match.Key, 1, now)
 		id.Peak = max(id.Peak, d.Limit-d.Remaining)
 	}
 	if !allowed {
-		m.denied++
+		m.Denied++
 		id.Denied++
 		t.deniers = append(t.deniers, denier{m, i})
 	}
@@ -209,7 +208,7 @@ func (t *trial) count(match rules.Match, entries []rules.Entry, allowed bool, no
 func (t *trial) countChanged() {
 	t.changed++
 	for _, d := range t.deniers {
-		if d.metrics.changed++; d.identity >= 0 {
+		if d.metrics.Changed++; d.identity >= 0 {
 			d.metrics.identities[d.identity].Changed++
 		}
 	}

@@ -63,19 +63,8 @@ func NewAddressLists(listed map[netip.Prefix]Listing) *AddressLists {
 	return a
 }
 
-// HostBitsError is a prefix with bits beyond its length: a shorter or longer prefix, or one address, may be intended.
-type HostBitsError struct {
-	Text   string
-	Prefix netip.Prefix // without those bits
-	Addr   netip.Addr   // with them
-}
-
-// Error names the prefix and the address that may be intended.
-func (e *HostBitsError) Error() string {
-	return fmt.Sprintf("%s has bits beyond its length: write %s, or %s", e.Text, e.Prefix, e.Addr)
-}
-
-// ParsePrefix parses an address or a prefix. One with bits beyond its length is a [HostBitsError].
+// ParsePrefix parses an address or a prefix. A prefix with bits beyond its length, where a shorter or longer one or an
+// address may be intended, is returned without them, with an error that names both.
 func ParsePrefix(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
 		addr = addr.Unmap()
@@ -93,7 +82,8 @@ func ParsePrefix(text string) (netip.Prefix, error) {
 		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), bits)
 	}
 	if prefix != prefix.Masked() {
-		return netip.Prefix{}, &HostBitsError{text, prefix.Masked(), prefix.Addr()}
+		return prefix.Masked(), fmt.Errorf("%s has bits beyond its length: write %s, or %s", text, prefix.Masked(),
+			prefix.Addr())
 	}
 	return prefix, nil
 }

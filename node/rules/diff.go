@@ -1,9 +1,8 @@
 package rules
 
 import (
+	"crypto/sha256"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -50,23 +49,21 @@ func Diff(before, after *Set) []Change {
 
 // compare returns the change of a rule; old is nil if there was none.
 func compare(old, r *Rule) (c Change, differs bool) {
-	c = Change{Rule: r.FullName, New: r.Describe(), Counts: "kept"}
-	if old == nil {
+	c = Change{Kind: PolicyChanged, Rule: r.FullName, New: r.Describe(), Counts: "kept"}
+	switch {
+	case old == nil:
 		c.Kind, c.Counts = Added, "anew"
 		return c, true
-	}
-	c.Old = old.Describe()
-	switch {
 	case !sameMeter(old, r):
 		c.Kind, c.Counts = MeterChanged, "anew"
 	case !sameLimits(old, r):
 		c.Kind = LimitChanged
-	case !samePolicy(old, r):
-		c.Kind = PolicyChanged
-	default:
-		return Change{}, false
 	}
-	return c, true
+	c.Old = old.Describe()
+	a, b := fingerprint{sha256.New()}, fingerprint{sha256.New()}
+	a.rule(old)
+	b.rule(r)
+	return c, c.Kind != PolicyChanged || a.sum() != b.sum()
 }
 
 // sameMeter reports whether the counts of one rule are valid for the other.
@@ -88,73 +85,32 @@ func sameLimits(a, b *Rule) bool {
 	})
 }
 
-func samePolicy(a, b *Rule) bool {
-	return a.Name == b.Name && a.Policy == b.Policy &&
-		slices.Equal(a.Replaces, b.Replaces) && slices.Equal(a.Regions, b.Regions) &&
-		reflect.DeepEqual(a.Metadata, b.Metadata) &&
-		sameLists(a.Lists, b.Lists)
-}
-
-func sameLists(a, b *AddressLists) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return maps.Equal(a.listed, b.listed)
-}
-
 // Describe returns the rule as text: "100 in 1m0s by sliding_window, soft: 10 more".
 func (r *Rule) Describe() string {
 	parts := []string{DescribeLimit(r.Limit, r.Margin)}
-	if r.Mode == counters.Shadow || r.Mode == counters.Quota {
-		parts = append(parts, r.Mode.String()+" mode")
+	add := func(holds bool, format string, args ...any) {
+		if holds {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
 	}
+	add(r.Mode == counters.Shadow || r.Mode == counters.Quota, "%s mode", r.Mode)
 	for i := range r.Schedule {
 		s := &r.Schedule[i]
-		parts = append(
-			parts,
-			fmt.Sprintf("from %s to %s in %s %s", clockText(s.From), clockText(s.To), s.Zone,
-				DescribeLimit(s.Limit, s.Margin)),
-		)
+		add(true, "from %s to %s in %s %s", clockText(s.From), clockText(s.To), s.Zone, DescribeLimit(s.Limit, s.Margin))
 	}
-	switch {
-	case r.Parent != "":
-		parts = append(parts, "borrows from "+r.Parent)
-	case r.MaxPressure > 0:
-		parts = append(parts, fmt.Sprintf("more up to a pressure of %v", r.MaxPressure))
-	}
-	if r.Cost > 1 {
-		parts = append(parts, fmt.Sprintf("each costs %d", r.Cost))
-	}
-	if r.Each {
-		parts = append(parts, "charged by itself")
-	}
-	if len(r.Replaces) > 0 {
-		parts = append(parts, "replaces "+strings.Join(some(r.Replaces), " "))
-	}
-	if r.Scope != counters.Global {
-		parts = append(parts, "counted by each "+r.Scope.String()+" for itself")
-	}
-	if r.Ban > 0 {
-		parts = append(parts, fmt.Sprintf("bans for %v", r.Ban))
-	}
-	if r.CountRejected {
-		parts = append(parts, "counts what it denies")
-	}
-	switch r.Overdraw {
-	case OverdrawDeny:
-		parts = append(parts, "may not be overdrawn")
-	case OverdrawCharge:
-		parts = append(parts, "may be overdrawn")
-	}
-	if r.OnPartition == counters.Local {
-		parts = append(parts, "local in a partition")
-	}
-	if r.MaxUnsent > 0 {
-		parts = append(parts, fmt.Sprintf("sends early after %d", r.MaxUnsent))
-	}
-	if len(r.Regions) > 0 {
-		parts = append(parts, "only in "+strings.Join(r.Regions, " "))
-	}
+	add(r.Parent != "", "borrows from %s", r.Parent)
+	add(r.Parent == "" && r.MaxPressure > 0, "more up to a pressure of %v", r.MaxPressure)
+	add(r.Cost > 1, "each costs %d", r.Cost)
+	add(r.Each, "charged by itself")
+	add(len(r.Replaces) > 0, "replaces %s", strings.Join(some(r.Replaces), " "))
+	add(r.Scope != counters.Global, "counted by each %s for itself", r.Scope)
+	add(r.Ban > 0, "bans for %v", r.Ban)
+	add(r.CountRejected, "counts what it denies")
+	add(r.Overdraw == OverdrawDeny, "may not be overdrawn")
+	add(r.Overdraw == OverdrawCharge, "may be overdrawn")
+	add(r.OnPartition == counters.Local, "local in a partition")
+	add(r.MaxUnsent > 0, "sends early after %d", r.MaxUnsent)
+	add(len(r.Regions) > 0, "only in %s", strings.Join(r.Regions, " "))
 	if r.Lists != nil {
 		parts = append(parts, r.Lists.String())
 	}

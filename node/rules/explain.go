@@ -30,55 +30,48 @@ func (s *Set) Explain(req *Request) ([]Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if req.Rule != "" {
-		r := met[0].Rule
-		l := Layer{
-			Rule:    r,
-			Listed:  met[0].Listed,
-			Entries: r.entries(new([MaxEntries]Entry), req.Identity),
-			Why:     []string{"the rule is named by the request"},
-		}
-		l.Counted = r.counted(l.Entries)
-		return explainParents([]Layer{l}, met), nil
-	}
-	layers := make([]Layer, len(req.Descriptors))
-	matches := make([]Match, len(req.Descriptors))
+	layers, before := make([]Layer, len(met)), make([]Match, len(req.Descriptors)) // before replacing
 	for i, entries := range req.Descriptors {
 		layers[i] = s.explain(req.Domain, entries)
-		matches[i].Rule = layers[i].Rule
+		before[i].Rule = layers[i].Rule
 	}
-	for i := range layers {
-		if r := layers[i].Rule; r != nil {
-			layers[i].ReplacedBy = replacedBy(r, i, matches, req.Alternatives)
+	for i := range before {
+		if r := before[i].Rule; r != nil {
+			layers[i].ReplacedBy = replacedBy(r, i, before, req.Alternatives)
 		}
 	}
-	return explainParents(layers, met), nil
+	if req.Rule != "" {
+		r := met[0].Rule
+		entries := r.entries(new([MaxEntries]Entry), req.Identity)
+		layers[0] = Layer{Rule: r, Listed: met[0].Listed, Entries: entries, Counted: r.counted(entries),
+			Why: []string{"the rule is named by the request"}}
+	}
+	for i := range met {
+		if met[i].borrows() {
+			explainParent(layers, met, i)
+		}
+	}
+	return layers, nil
 }
 
-// explainParents adds what elastic layers borrow from, and the layers of parents that they bring along.
-func explainParents(layers []Layer, met []Match) []Layer {
-	for i := range layers {
-		l, m := &layers[i], &met[i]
-		switch {
-		case !m.borrows():
-		case m.lender == 0:
-			l.Why = append(l.Why,
-				fmt.Sprintf("its parent %s is not met by this request: there is nothing to borrow", m.Rule.Parent))
-		default:
-			l.Why = append(l.Why, fmt.Sprintf("beyond its own limit it borrows from %s", m.Rule.Parent))
-		}
-		if at := int(m.lender) - 1; at >= len(layers) {
-			parent := met[at]
-			added := Layer{Rule: parent.Rule, Listed: parent.Listed, Entries: parent.Rule.path,
-				Why: []string{fmt.Sprintf("brought along by %s, whose parent it is", m.Rule)}}
-			if len(parent.Rule.open) > 0 {
-				added.Entries = l.Entries[:len(parent.Rule.path)]
-				added.Counted = parent.Rule.counted(added.Entries)
-			}
-			layers = append(layers, added)
+// explainParent adds what the elastic layer i borrows from, and explains a parent that it brings along.
+func explainParent(layers []Layer, met []Match, i int) {
+	l, m := &layers[i], &met[i]
+	if m.lender == 0 {
+		l.Why = append(l.Why,
+			fmt.Sprintf("its parent %s is not met by this request: there is nothing to borrow", m.Rule.Parent))
+		return
+	}
+	l.Why = append(l.Why, fmt.Sprintf("beyond its own limit it borrows from %s", m.Rule.Parent))
+	if lender := &layers[m.lender-1]; lender.Why == nil {
+		parent := met[m.lender-1]
+		*lender = Layer{Rule: parent.Rule, Listed: parent.Listed, Entries: parent.Rule.path,
+			Why: []string{fmt.Sprintf("brought along by %s, whose parent it is", m.Rule)}}
+		if len(parent.Rule.open) > 0 {
+			lender.Entries = l.Entries[:len(parent.Rule.path)]
+			lender.Counted = parent.Rule.counted(lender.Entries)
 		}
 	}
-	return layers
 }
 
 // explain follows the entries as find does.

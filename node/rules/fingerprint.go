@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"hash"
-	"maps"
 	"reflect"
 	"slices"
 
@@ -28,58 +26,50 @@ func (s *Set) Fingerprint() uint64 {
 	for _, r := range flat {
 		f.rule(r)
 	}
-	return max(1, binary.LittleEndian.Uint64(f.Sum(nil)))
+	return max(1, f.sum())
 }
 
-// fingerprint hashes names with values. It skips zero values, so that a setting of another version leaves the
-// fingerprint of rules without it as it is.
+// fingerprint hashes names with values.
 type fingerprint struct{ hash.Hash }
 
-func (f fingerprint) put(name string, values ...any) {
-	for _, v := range values {
-		switch value := reflect.ValueOf(v); {
-		case value.IsZero():
-		case value.CanInt(): // not the name, which may change
-			fmt.Fprintf(f, "%s %d\n", name, value.Int())
-		case value.CanUint():
-			fmt.Fprintf(f, "%s %d\n", name, value.Uint())
-		default:
-			fmt.Fprintf(f, "%s %q\n", name, fmt.Sprint(v))
-		}
+// put skips a zero value, so that a setting of another version leaves the fingerprint of rules without it as it is. It
+// hashes numbers, not their names, which may change.
+func (f fingerprint) put(name string, value any) {
+	if !reflect.ValueOf(value).IsZero() {
+		fmt.Fprintf(f, "%s %#v\n", name, value)
 	}
 }
 
-// tree adds the descriptors under a node.
+func (f fingerprint) sum() uint64 { return binary.LittleEndian.Uint64(f.Sum(nil)) }
+
+// tree adds the descriptors under a node, by keys and values; wildcards in the order of the file.
 func (f fingerprint) tree(n *Node) {
-	f.put("in", sortedJSON(n.Regions))
+	f.put("in", sorted(n.Regions))
 	if n.Rule != nil {
 		f.rule(n.Rule)
 	}
-	for _, key := range slices.Sorted(maps.Keys(n.keys)) {
-		f.put("key", key)
-		for _, value := range slices.Sorted(maps.Keys(n.keys[key].exact)) {
-			if !IsWild(value) {
-				f.put("value", value)
-				f.tree(n.keys[key].exact[value])
-			}
+	place := func(n *Node) string {
+		if IsWild(n.Entry.Value) {
+			return "*"
 		}
-		for _, c := range n.children {
-			if c.Entry.Key == key && IsWild(c.Entry.Value) {
-				f.put("wildcard", c.Entry.Value)
-				f.tree(c)
-			}
-		}
-		if bare := n.keys[key].bare; bare != nil {
-			f.put("bare", true)
-			f.tree(bare)
-		}
-		f.put("end", true)
+		return n.Entry.Value
 	}
+	children := slices.Clone(n.children)
+	slices.SortStableFunc(children, func(a, b *Node) int {
+		return cmp.Or(cmp.Compare(a.Entry.Key, b.Entry.Key), cmp.Compare(place(a), place(b)))
+	})
+	for _, c := range children {
+		f.put("key", c.Entry.Key)
+		f.put("value", c.Entry.Value)
+		f.tree(c)
+	}
+	f.put("end", true)
 }
 
-// Rule adds a rule, whose place is known.
+// rule adds a rule, whose place is known.
 func (f fingerprint) rule(r *Rule) {
-	f.put("rule", r.FullName, r.Name)
+	f.put("rule", r.FullName)
+	f.put("name", r.Name)
 	for _, st := range r.steps {
 		f.put("step", fmt.Sprint(st.Open, st.IPv6))
 	}
@@ -89,11 +79,10 @@ func (f fingerprint) rule(r *Rule) {
 		f.put(policy.Type().Field(i).Name, policy.Field(i).Interface())
 	}
 	f.put("elastic", r.Elastic)
-	f.put("replaces", sortedJSON(r.Replaces))
-	f.put("regions", sortedJSON(r.Regions))
+	f.put("replaces", sorted(r.Replaces))
+	f.put("regions", sorted(r.Regions))
 	if len(r.Metadata) > 0 {
-		metadata, _ := json.Marshal(r.Metadata) // of strings, bools and numbers; maps by their keys
-		f.put("metadata", string(metadata))
+		f.put("metadata", r.Metadata)
 	}
 	for i := range r.Schedule {
 		s := &r.Schedule[i]
@@ -105,7 +94,7 @@ func (f fingerprint) rule(r *Rule) {
 		for p, l := range r.Lists.listed {
 			prefixes = append(prefixes, fmt.Sprintf("%v %d", p, l))
 		}
-		f.put("listed", sortedJSON(prefixes))
+		f.put("listed", sorted(prefixes))
 	}
 }
 
@@ -116,11 +105,5 @@ func (f fingerprint) limit(l *counters.Limit) {
 	}
 }
 
-// sortedJSON writes a list without order; "" for an empty one.
-func sortedJSON(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	text, _ := json.Marshal(slices.Sorted(slices.Values(list)))
-	return string(text)
-}
+// sorted returns a list whose order means nothing; nil for an empty one.
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }

@@ -194,10 +194,12 @@ func (r *Rule) listing(value string) Listing {
 
 // resolve returns the rule that the request names, and checks the identity.
 func (s *Set) resolve(req *Request) (*Rule, error) {
-	r, err := s.lookup(req.Rule, req.Domain)
+	r, ambiguous := s.Lookup(req.Rule, req.Domain)
 	switch {
-	case err != nil:
-		return nil, err
+	case ambiguous != "":
+		return nil, invalid("%s", ambiguous)
+	case r == nil:
+		return nil, s.unknownRule(req.Rule, req.Domain)
 	case len(r.open) > 1:
 		return nil, invalid("rule %s counts by %s: use descriptors to give all of them", r.PublicName,
 			strings.Join(r.OpenKeys(), ", "))
@@ -215,20 +217,8 @@ func (s *Set) resolve(req *Request) (*Rule, error) {
 	return r, nil
 }
 
-// lookup returns the one rule of that name, in that domain unless domain is empty. A full name wins over names, so that
-// each rule can be reached.
-func (s *Set) lookup(name, domain string) (*Rule, error) {
-	switch r, ambiguous := s.Lookup(name, domain); {
-	case ambiguous != "":
-		return nil, invalid("%s", ambiguous)
-	case r != nil:
-		return r, nil
-	}
-	return nil, s.unknownRule(name, domain)
-}
-
 // Lookup returns the one rule of a name, in that domain unless domain is empty; nil for none. ambiguous is the error
-// text where there are several.
+// text where there are several. A full name wins over names, so that each rule can be reached.
 func (s *Set) Lookup(name, domain string) (found *Rule, ambiguous string) {
 	for _, unique := range []map[string]*Rule{s.byFullName, s.byPublicName} {
 		if r := unique[name]; r != nil && r.in(domain) {
@@ -251,21 +241,16 @@ func (r *Rule) in(domain string) bool { return domain == "" || domain == r.Domai
 
 // ambiguity lists the rules of a name that several have.
 func (s *Set) ambiguity(name, domain string) string {
-	const max = 16 // a template may have given the same name to thousands
-	var full []string
-	more := 0
+	var all []string
 	for _, r := range s.byName[name] {
-		switch {
-		case !r.in(domain):
-		case len(full) == max:
-			more++
-		default:
-			full = append(full, r.PublicName)
+		if r.in(domain) {
+			all = append(all, r.PublicName)
 		}
 	}
-	list := strings.Join(full, ", ")
-	if more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
+	const max = 16 // a template may have given the same name to thousands
+	list := strings.Join(all[:min(len(all), max)], ", ")
+	if len(all) > max {
+		list += fmt.Sprintf(" and %d more", len(all)-max)
 	}
 	return fmt.Sprintf("several rules are named %q, use the full name of one: %s", name, list)
 }

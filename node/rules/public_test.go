@@ -36,8 +36,8 @@ func TestPublicNames(t *testing.T) {
 			if name == "partner" {
 				continue // two have it
 			}
-			if found, err := set.lookup(name, ""); found != r || err != nil {
-				t.Errorf("asked for as %s it is %v, %v", name, found, err)
+			if found, ambiguous := set.Lookup(name, ""); found != r || ambiguous != "" {
+				t.Errorf("asked for as %s it is %v, %s", name, found, ambiguous)
 			}
 		}
 	}

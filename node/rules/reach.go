@@ -17,11 +17,22 @@ type Shape struct {
 // bring along.
 func (s *Set) Reach(domain string, shape []Shape) (met []*Rule) {
 	at := []*Node{s.domains[domain]}
-	for i := range shape {
-		at = below(at, &shape[i])
+	if at[0] == nil {
+		return nil
+	}
+	for _, e := range shape {
+		var next []*Node
+		for _, n := range at {
+			if !e.Fixed {
+				next = append(next, n.below(e.Key)...)
+			} else if c := n.child(&Entry{e.Key, e.Value}); c != nil {
+				next = append(next, c)
+			}
+		}
+		at = next
 	}
 	for _, n := range at {
-		if n == nil || n.Rule == nil {
+		if n.Rule == nil {
 			continue
 		}
 		if met = append(met, n.Rule); n.Rule.brings {
@@ -31,24 +42,9 @@ func (s *Set) Reach(domain string, shape []Shape) (met []*Rule) {
 	return met
 }
 
-// below returns the descriptors that an entry of a shape can lead to.
-func below(at []*Node, e *Shape) (next []*Node) {
-	for _, n := range at {
-		switch {
-		case n == nil:
-		case e.Fixed:
-			if c := n.child(&Entry{e.Key, e.Value}); c != nil {
-				next = append(next, c)
-			}
-		default:
-			for _, c := range n.children {
-				if c.Entry.Key == e.Key {
-					next = append(next, c)
-				}
-			}
-		}
-	}
-	return next
+// below returns the descriptors of a key under the node.
+func (n *Node) below(key string) []*Node {
+	return slices.DeleteFunc(slices.Clone(n.children), func(c *Node) bool { return c.Entry.Key != key })
 }
 
 // Miss is why a request meets no rule at all.

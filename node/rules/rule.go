@@ -128,14 +128,12 @@ func (at Place) Below(e Entry, s Step) Place {
 
 // Component returns an entry as one part of a full name. A domain, or the id of a flat rule, is one without a value.
 func Component(e Entry) string {
+	key := escape(e.Key, "/=")
 	if e.Value == "" {
-		return escape(e.Key, "/=")
+		return key
 	}
-	// A value follows "=" and is never empty, so that a slash there is still its first character and no separator.
-	if rest, ok := strings.CutPrefix(e.Value, "/"); ok {
-		return escape(e.Key, "/=") + "=/" + escape(rest, "/")
-	}
-	return escape(e.Key, "/=") + "=" + escape(e.Value, "/")
+	// A value follows "=" and is never empty, so that a slash there is its first character and no separator.
+	return key + "=" + escape(e.Value[:1], "") + escape(e.Value[1:], "/")
 }
 
 // escape writes percent signs, control characters and the special ones as %XX.

@@ -19,7 +19,17 @@ func (s *Set) unknownRule(name, domain string) error {
 	if domain != "" {
 		where = fmt.Sprintf(" in domain %.100q", domain)
 	}
-	names, others := s.givenNames(domain)
+	var names []string
+	others := len(s.rules) > suggestFrom
+	for _, r := range s.rules[:min(len(s.rules), suggestFrom)] {
+		switch {
+		case !r.in(domain):
+		case r.Name == r.FullName:
+			others = true
+		default:
+			names = append(names, r.Name)
+		}
+	}
 	shown, size := 0, 0
 	for shown < len(names) && (shown == 0 || size+len(names[shown]) <= suggestBytes) {
 		size += len(names[shown])
@@ -38,23 +48,6 @@ func (s *Set) unknownRule(name, domain string) error {
 		list = fmt.Sprintf("did you mean %q? T%s", guess, list[1:])
 	}
 	return fmt.Errorf("%w %.100q%s (%s)", ErrUnknownRule, name, where, list)
-}
-
-// givenNames returns the first names that the files give to rules of a domain, and whether there are other rules.
-func (s *Set) givenNames(domain string) (names []string, others bool) {
-	for i, r := range s.rules {
-		if i == suggestFrom {
-			return names, true
-		}
-		switch {
-		case !r.in(domain):
-		case r.Name == r.FullName:
-			others = true
-		default:
-			names = append(names, r.Name)
-		}
-	}
-	return names, others
 }
 
 // Nearest returns the known word that word probably misspells, "" for none: one slip in every four letters, but at

@@ -3,20 +3,16 @@ package rules
 import (
 	"slices"
 	"strings"
-	"sync"
 )
 
 // pattern is a value with wildcards, each of which matches any number of characters, also none. The literal before the
 // first one is the pattern's key in wildcards.begin.
 type pattern struct {
 	order  int      // place among its siblings in the file
-	lead   int32    // number of the first literal of inner, counted from 1; 0: there is none, or none is numbered yet
 	rest   []string // the literals after the first wildcard, at least one; what is between them is open
+	inner  []int32  // the numbers of the literals of rest but for the last one, -1 of empty ones
 	minLen int      // bytes of all literals
-	// inner are the numbers of the literals of rest but for the last one, -1 of empty ones; nil until wildcards.search
-	// needs them.
-	inner []int32
-	node  *Node
+	node   *Node
 }
 
 // newPattern takes a value with wildcards apart.
@@ -56,10 +52,13 @@ type wildcards struct {
 	lengths []beginnings         // the shortest first, each once
 	begin   map[string][]pattern // by first literal, in the order of the file
 
-	inside   int // patterns with a literal between two wildcards
-	prepare  sync.Once
-	literals *literals // those literals; nil until a long value comes
+	inside   int      // patterns with a literal between two wildcards
+	literals literals // those
 }
+
+// longSearch is the product of a value's length and the number of patterns with inner literals from which on one search
+// for all literals is cheaper.
+const longSearch = 16 << 10
 
 // beginnings are the first literals of one length.
 type beginnings struct {
@@ -78,13 +77,19 @@ func (b *beginnings) mayBegin(value string) bool {
 
 func (w *wildcards) add(value string, order int, n *Node) {
 	prefix, p := newPattern(value, order, n)
+	inside := 0
+	for _, literal := range p.rest[:len(p.rest)-1] {
+		number := int32(-1)
+		if literal != "" {
+			number, inside = w.literals.number(literal), 1
+		}
+		p.inner = append(p.inner, number)
+	}
+	w.inside += inside
 	if w.begin == nil {
 		w.begin = make(map[string][]pattern)
 	}
 	w.begin[prefix] = append(w.begin[prefix], p)
-	if p.hasInside() {
-		w.inside++
-	}
 	i, known := slices.BinarySearchFunc(w.lengths, len(prefix),
 		func(b beginnings, length int) int { return b.length - length })
 	if !known {
@@ -99,8 +104,9 @@ func (w *wildcards) add(value string, order int, n *Node) {
 // find returns the node of the first pattern that the value fits, nil for none.
 func (w *wildcards) find(value string) *Node {
 	var best *pattern
-	seen := w.search(value)
-	if seen != nil {
+	var seen *marks // nil where that is not worth it
+	if w.inside*len(value) >= longSearch {
+		seen = w.literals.find(value)
 		defer w.literals.marks.Put(seen)
 	}
 	for i := range w.lengths {
@@ -117,7 +123,7 @@ func (w *wildcards) find(value string) *Node {
 			if best != nil && p.order > best.order {
 				break
 			}
-			if seen != nil && p.lead > 0 && (seen.first[p.lead-1] < 0 || !seen.fit(p, len(value), b.length)) {
+			if seen != nil && !seen.fit(p, len(value), b.length) {
 				continue
 			}
 			if p.matches(value, b.length) {

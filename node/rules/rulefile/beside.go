@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"errors"
 	"math"
 	"net/netip"
 	"time"
@@ -19,22 +18,18 @@ func (p *parser) schedule(n *yaml.Node, fm *form,
 	key, known := fm.max, fm.scheduleKeys()
 	for item := range p.items(n, "schedule") {
 		item = p.deref(item)
-		f, ok := p.fields(item, "a schedule", known)
-		if !ok {
+		f := p.fields(item, "a schedule", known)
+		if f == nil {
 			continue
 		}
-		s := rules.Scheduled{Zone: p.zone(f["tz"])}
-		from, fromOK := p.clock(item, f, "from")
-		to, toOK := p.clock(item, f, "to")
-		if fromOK && toOK && from == to {
+		before := p.found
+		s := rules.Scheduled{From: p.clock(item, f, "from"), To: p.clock(item, f, "to"), Zone: p.zone(f["tz"])}
+		if p.found == before && s.From == s.To {
 			p.add(f["to"], "from and to are the same time: for all day, write the limit into the rule")
 		}
-		s.From, s.To = from, to
 		if f[key] == nil {
 			p.add(item, "a schedule needs %s", key)
-			continue
-		}
-		if s.Limit, s.Margin = limit(f[key]); s.Limit != nil {
+		} else if s.Limit, s.Margin = limit(f[key]); s.Limit != nil {
 			all = append(all, s)
 		}
 	}
@@ -42,20 +37,16 @@ func (p *parser) schedule(n *yaml.Node, fm *form,
 }
 
 // clock reads a time of day as seconds since midnight. 24:00 is midnight at the end of the day.
-func (p *parser) clock(item *yaml.Node, f map[string]*yaml.Node, key string) (seconds int, ok bool) {
-	text, ok := p.required(item, f, key, "a schedule")
-	if !ok {
-		return 0, false
-	}
-	if text == "24:00" && key == "to" {
-		return 0, true
+func (p *parser) clock(item *yaml.Node, f map[string]*yaml.Node, key string) (seconds int) {
+	text := p.required(item, f, key, "a schedule")
+	if text == "" || text == "24:00" && key == "to" {
+		return 0
 	}
 	t, err := time.Parse("15:04", text)
 	if err != nil {
 		p.add(f[key], "%s %.32q is no time of day: write it as \"06:00\" or \"23:30\"", key, text)
-		return 0, false
 	}
-	return t.Hour()*3600 + t.Minute()*60, true
+	return t.Hour()*3600 + t.Minute()*60
 }
 
 // zone reads a time zone, UTC by default.
@@ -80,29 +71,24 @@ func (p *parser) zone(n *yaml.Node) *time.Location {
 func (p *parser) addresses(f map[string]*yaml.Node) *rules.AddressLists {
 	listed := make(map[netip.Prefix]rules.Listing)
 	lines := make(map[netip.Prefix]int)
-	for _, key := range []string{"allow", "deny"} {
-		listing := rules.AllowListed
-		if key == "deny" {
-			listing = rules.DenyListed
-		}
-		for n, text := range p.texts(f[key], key) {
+	for _, list := range []struct {
+		key     string
+		listing rules.Listing
+	}{{"allow", rules.AllowListed}, {"deny", rules.DenyListed}} {
+		for n, text := range p.texts(f[list.key], list.key) {
 			prefix, err := rules.ParsePrefix(text)
-			if extra, ok := errors.AsType[*rules.HostBitsError](err); ok {
-				p.add(n, "%s: %v", key, extra)
-				continue
-			}
-			if err != nil {
+			switch {
+			case err != nil && prefix.IsValid():
+				p.add(n, "%s: %v", list.key, err)
+			case err != nil:
 				p.add(n,
 					"%.32q in %s is neither an address nor a prefix: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32",
-					text, key)
-				continue
-			}
-			if lines[prefix] > 0 {
+					text, list.key)
+			case lines[prefix] > 0:
 				p.add(n, "%s was already given in line %d", prefix, lines[prefix])
-				continue
+			default:
+				lines[prefix], listed[prefix] = n.Line, list.listing
 			}
-			lines[prefix] = n.Line
-			listed[prefix] = listing
 		}
 	}
 	return rules.NewAddressLists(listed)

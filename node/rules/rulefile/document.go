@@ -59,19 +59,14 @@ func decode(dec *yaml.Decoder) (root *yaml.Node, err error) {
 
 // unreadable finds the first character that YAML does not allow. The YAML reader does not report its place.
 func unreadable(data []byte) (at *yaml.Node, reason string) {
-	rest := bytes.TrimPrefix(data, []byte("\ufeff"))
-	for i := 0; i < len(rest); {
-		r, size := utf8.DecodeRune(rest[i:])
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	for i, r := range string(data) {
 		switch {
-		case r == utf8.RuneError && size == 1:
-			return position(rest, i), "the file is not UTF-8 text here"
-		case r < ' ' && r != '\t' && r != '\n' && r != '\r',
-			r >= 0x7f && r < 0xa0 && r != 0x85,
-			r == 0xfffe,
-			r == 0xffff:
-			return position(rest, i), fmt.Sprintf("control character %U is not allowed", r)
+		case r == utf8.RuneError && !bytes.HasPrefix(data[i:], []byte("\ufffd")):
+			return position(data, i), "the file is not UTF-8 text here"
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0 && r != 0x85, r == 0xfffe, r == 0xffff:
+			return position(data, i), fmt.Sprintf("control character %U is not allowed", r)
 		}
-		i += size
 	}
 	return nil, ""
 }

@@ -35,14 +35,14 @@ func weigh(n *yaml.Node, max int) int {
 }
 
 // fields returns the values of a map by key, aliases resolved, and reports keys that are unknown or given twice. what
-// names the place. It is not ok if n is no map. A merge key (<<) adds the keys of another map that n lacks.
-func (p *parser) fields(n *yaml.Node, what string, known keys) (f map[string]*yaml.Node, ok bool) {
+// names the place. It returns nil if n is no map. A merge key (<<) adds the keys of another map that n lacks.
+func (p *parser) fields(n *yaml.Node, what string, known keys) map[string]*yaml.Node {
 	n = p.deref(n)
 	if n.Kind != yaml.MappingNode {
 		p.add(n, "%s must be a map, not %s", what, describe(n))
-		return nil, false
+		return nil
 	}
-	f = make(map[string]*yaml.Node, len(known))
+	f := make(map[string]*yaml.Node, len(known))
 	lines := make(map[string]int, len(known))
 	var merged []*yaml.Node
 	for i := 0; i+1 < len(n.Content) && !p.stopped; i += 2 {
@@ -65,7 +65,7 @@ func (p *parser) fields(n *yaml.Node, what string, known keys) (f map[string]*ya
 	for _, m := range merged {
 		p.merge(m, what, known, f)
 	}
-	return f, true
+	return f
 }
 
 // merge adds a merge key's map, or list of maps, to f: the first that has a key wins.
@@ -79,7 +79,7 @@ func (p *parser) merge(n *yaml.Node, what string, known keys, f map[string]*yaml
 			p.stop(m, "maps are merged into one another more than %d deep", rules.MaxEntries)
 			return
 		}
-		g, _ := p.fields(m, what, known)
+		g := p.fields(m, what, known)
 		p.merging--
 		for key, value := range g {
 			if f[key] == nil {
@@ -89,18 +89,20 @@ func (p *parser) merge(n *yaml.Node, what string, known keys, f map[string]*yaml
 	}
 }
 
-// required returns the text of a field that may be neither missing nor empty; n is the map that holds it.
-func (p *parser) required(n *yaml.Node, f map[string]*yaml.Node, key, what string) (string, bool) {
+// required returns the text of a field that may be neither missing nor empty; "" after a problem. n is the map that
+// holds it; f is nil if that is no map.
+func (p *parser) required(n *yaml.Node, f map[string]*yaml.Node, key, what string) string {
 	if f[key] == nil {
-		p.add(n, "%s needs a %s", what, key)
-		return "", false
+		if f != nil {
+			p.add(n, "%s needs a %s", what, key)
+		}
+		return ""
 	}
 	s, ok := p.text(f[key], key)
 	if ok && s == "" {
 		p.add(f[key], "the %s is empty", key)
-		return "", false
 	}
-	return s, ok
+	return s
 }
 
 // text returns the text of a scalar, "" for none. Numbers and the like stay as written: 404 as a value is the text
@@ -114,6 +116,49 @@ func (p *parser) text(n *yaml.Node, what string) (string, bool) {
 	}
 	p.add(n, "%s must be a string, not %s", what, describe(n))
 	return "", false
+}
+
+// refuse reports keys that stand where they may not.
+func (p *parser) refuse(f map[string]*yaml.Node, why string, keys ...string) {
+	for _, key := range keys {
+		if f[key] != nil {
+			p.add(f[key], "%s %s", key, why)
+		}
+	}
+}
+
+// flag reads a boolean, false if it is missing.
+func (p *parser) flag(f map[string]*yaml.Node, key string) (yes bool) {
+	n := f[key]
+	if n != nil && (n.Kind != yaml.ScalarNode || isNull(n) || n.Decode(&yes) != nil) {
+		p.add(n, "%s must be true or false, not %s", key, describe(n))
+	}
+	return yes
+}
+
+// whole reads a number within the range of its key, missing if there is none.
+func (p *parser) whole(f map[string]*yaml.Node, key string, missing uint64) uint64 {
+	if f[key] == nil {
+		return missing
+	}
+	return p.inRange(f[key], key)
+}
+
+func (p *parser) inRange(n *yaml.Node, key string) (v uint64) {
+	r := ranges[key]
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&v) != nil || v < r.min || v > r.max {
+		p.add(n, "%s must be a whole number from %d to %d, not %s", key, r.min, r.max, describe(n))
+	}
+	return v
+}
+
+// number reads a number above 0, which may be fractional.
+func (p *parser) number(n *yaml.Node, key, what string, max float64) (v float64) {
+	isNumber := n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float")
+	if !isNumber || n.Decode(&v) != nil || !(v > 0 && v <= max) {
+		p.add(n, "%s must be a %s above 0, at most %.0f, not %s", key, what, max, describe(n))
+	}
+	return v
 }
 
 // items yields the nodes of a list until the parser stops. A missing list is empty.

@@ -45,25 +45,25 @@ func (p *parser) flatRule(n *yaml.Node) {
 		p.stop(n, "there are more than %d descriptors", maxDescriptors)
 		return
 	}
-	f, ok := p.fields(n, "a rule", flatKeys)
-	if !ok {
+	f := p.fields(n, "a rule", flatKeys)
+	if f == nil {
 		return
 	}
-	id, ok := p.required(n, f, "rule_id", "a rule")
+	id := p.required(n, f, "rule_id", "a rule")
 	e := rules.Entry{Key: identityKey}
 	at := rules.Place{
 		FullName: rules.Component(rules.Entry{Key: id}), // without a slash no rule of a domain has this name
 		Path:     []rules.Entry{e}, Steps: []rules.Step{p.step(e, f)}, Regions: p.regions(f["regions"], nil),
 	}
 	switch first, known := p.flat[id]; {
-	case !ok:
+	case id == "":
 		at.FullName = "?"
 	case known:
 		p.add(f["rule_id"], "rule %.32q was already given at %s:%d", id, first.file, first.line)
 	case !p.nameFits(f["rule_id"], at):
 		at.FullName = "?"
 	default:
-		p.flat[id] = location{p.file, f["rule_id"].Line}
+		p.flat[id] = location{p.from.file, f["rule_id"].Line}
 	}
 	r := rules.NewRule(at)
 	if id != "" {

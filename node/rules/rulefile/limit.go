@@ -2,6 +2,8 @@ package rulefile
 
 import (
 	"cmp"
+	"math"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -14,148 +16,125 @@ import (
 // sets while one replaces the other, and for those of clients (respapi.MaxLimits).
 const MaxLimited = 3 << 10
 
-// algorithm reads the algorithm, the default if there is none, with queue: true the queue.
-func (p *parser) algorithm(f map[string]*yaml.Node) (a counters.Algorithm, ok bool) {
-	name, n := p.opt.Algorithm, f["algorithm"]
-	ok = true
+const day = 24 * time.Hour
+
+// units are the windows with names.
+var units = []struct {
+	name   string
+	window time.Duration
+}{
+	{"second", time.Second},
+	{"minute", time.Minute},
+	{"hour", time.Hour},
+	{"day", day},
+	{"week", 7 * day},
+	{"month", 30 * day},
+	{"year", 365 * day},
+}
+
+// algorithm reads the algorithm, with queue: true the queue; 0 after a problem.
+func (p *parser) algorithm(f map[string]*yaml.Node) counters.Algorithm {
+	a, queue := p.named(f["algorithm"]), p.flag(f, "queue")
+	switch {
+	case !queue || a == 0:
+		return a
+	case a == counters.LeakyBucket:
+		return counters.LeakyQueue
+	}
+	p.add(f["queue"], "queue is for a leaky_bucket, and the algorithm is %s", a)
+	return 0
+}
+
+// named reads the name of an algorithm, the default if there is none.
+func (p *parser) named(n *yaml.Node) counters.Algorithm {
+	name, ok := p.opt.Algorithm, true
 	if n != nil {
 		name, ok = p.text(n, "algorithm")
 	}
-	if ok {
-		a, ok = p.named(n, name)
-	}
-	queue, isBool := p.flag(f, "queue")
 	switch {
-	case !ok || !isBool:
-		return 0, false
-	case queue && a != counters.LeakyBucket:
-		p.add(f["queue"], "queue is for a leaky_bucket, and the algorithm is %s", a)
-		return 0, false
-	case queue:
-		a = counters.LeakyQueue
-	}
-	return a, true
-}
-
-func (p *parser) named(n *yaml.Node, name string) (counters.Algorithm, bool) {
-	switch name {
-	case "gcra":
-		return counters.LeakyBucket, true
-	case counters.LeakyQueue.String():
+	case !ok:
+		return 0
+	case name == "gcra":
+		return counters.LeakyBucket
+	case name == counters.LeakyQueue.String():
 		p.add(n, "%s is written as algorithm: leaky_bucket with queue: true", name)
-		return 0, false
+		return 0
 	}
 	a, ok := counters.ParseAlgorithm(name)
 	if !ok {
 		p.add(n, "%s", unknown("algorithm", name, "a rate_limit", algorithms))
 	}
-	return a, ok
+	return a
 }
 
 // limit reads a rule's limit with a number: the rule's own, or one of its schedule. margin is the part of the limit
 // that a soft rule admits beyond that number. It returns nil after a problem.
 func (p *parser) limit(src *source, fullName string, number *yaml.Node) (l *counters.Limit, margin uint64) {
-	f := src.limit
-	a, ok := p.algorithm(f)
-	if ok && !rules.IsBucket(a) {
-		for _, key := range []string{"burst", "refill"} {
-			if f[key] != nil {
-				p.add(f[key], "%s is for a token_bucket or a leaky_bucket, and the algorithm is %s", key, a)
-				ok = false
-			}
-		}
+	f, before := src.limit, p.found
+	a, percent := p.algorithm(f), p.whole(f, "soft_percent", 0)
+	if a != 0 && !rules.IsBucket(a) {
+		p.refuse(f, "is for a token_bucket or a leaky_bucket, and the algorithm is "+a.String(), "burst", "refill")
 	}
 	var capacity, refill uint64
 	var window time.Duration
-	var readOK bool
-	if f["refill"] != nil && (rules.IsBucket(a) || a == 0) {
-		capacity, refill, window, readOK = p.refilled(src, number)
+	if f["refill"] != nil && (a == 0 || rules.IsBucket(a)) {
+		capacity, refill, window = p.refilled(src, number)
 	} else {
-		capacity, refill, window, readOK = p.windowed(src, number)
+		capacity, refill, window = p.windowed(src, number)
 	}
-	if !ok || !readOK {
+	if p.found > before {
 		return nil, 0
 	}
-	margin = softMargin(f, capacity)
+	margin = capacity * percent / 100
 	return p.build(src, counters.NewMeter(fullName, a, window), capacity+margin, refill), margin
 }
 
 // windowed reads a limit with a window, in which a bucket gets the number back.
-func (p *parser) windowed(src *source, number *yaml.Node) (capacity, refill uint64, window time.Duration, ok bool) {
-	requests, requestsOK := p.requests(src, number)
-	window, windowOK := p.window(src)
-	capacity, burstOK := requests, true
-	if burst := src.limit["burst"]; burst != nil {
-		capacity, burstOK = p.complete(burst, "burst")
-	}
+func (p *parser) windowed(src *source, number *yaml.Node) (capacity, refill uint64, window time.Duration) {
+	requests, window := p.requests(src, number), p.window(src)
+	capacity = p.whole(src.limit, "burst", requests)
 	// a schedule's 0 blocks, whatever the bucket holds at other times
 	if requests == 0 && number != src.limit[src.max] {
 		capacity = 0
 	}
-	return capacity, requests, window, requestsOK && windowOK && burstOK
+	return capacity, requests, window
 }
 
 // refilled reads a bucket with a refill, whose interval is its window.
-func (p *parser) refilled(src *source, number *yaml.Node) (capacity, refill uint64, window time.Duration, ok bool) {
-	f, ok := src.limit, true
-	for _, key := range src.windows.names() {
-		if f[key] != nil {
-			p.add(f[key],
-				"%s and refill exclude each other: the refill already has amount and every", key)
-			ok = false
-		}
-	}
-	var capacityOK bool
+func (p *parser) refilled(src *source, number *yaml.Node) (capacity, refill uint64, window time.Duration) {
+	f := src.limit
+	p.refuse(f, "and refill exclude each other: the refill already has amount and every", src.windows.names()...)
 	switch {
 	case f["burst"] == nil:
-		capacity, capacityOK = p.requests(src, number)
+		capacity = p.requests(src, number)
 	case number != nil:
-		p.add(number, "%s, burst and refill are one too many: the capacity is the burst, or else %s", src.max,
-			src.max)
+		p.add(number, "%s, burst and refill are one too many: the capacity is the burst, or else %[1]s", src.max)
 	default:
-		capacity, capacityOK = p.complete(f["burst"], "burst")
+		capacity = p.whole(f, "burst", 0)
 	}
-	refill, window, refillOK := p.refill(f["refill"])
-	return capacity, refill, window, ok && capacityOK && refillOK
+	r := p.fields(f["refill"], "a refill", refillKeys)
+	for _, key := range refillKeys.names() {
+		if r != nil && r[key] == nil {
+			p.add(f["refill"], "a refill needs %s, as in {amount: 50, every: 24h}", key)
+		}
+	}
+	return capacity, p.whole(r, "amount", 0), p.duration(r["every"], "every")
 }
 
 // requests reads the number that may pass; 0 blocks.
-func (p *parser) requests(src *source, number *yaml.Node) (uint64, bool) {
+func (p *parser) requests(src *source, number *yaml.Node) uint64 {
 	if number == nil {
 		p.add(src.node, "%s needs %s, or unlimited: true", src.what, src.max)
-		return 0, false
+		return 0
 	}
-	return p.complete(number, src.max)
-}
-
-// refill reads {amount: 50, every: 24h}.
-func (p *parser) refill(n *yaml.Node) (amount uint64, every time.Duration, ok bool) {
-	f, ok := p.fields(n, "a refill", refillKeys)
-	if !ok {
-		return 0, 0, false
-	}
-	for _, key := range refillKeys.names() {
-		if f[key] == nil {
-			p.add(n, "a refill needs %s, as in {amount: 50, every: 24h}", key)
-			ok = false
-		}
-	}
-	amountOK, everyOK := true, true
-	if f["amount"] != nil {
-		amount, amountOK = p.complete(f["amount"], "amount")
-	}
-	if f["every"] != nil {
-		every, everyOK = p.duration(f["every"], "every")
-	}
-	return amount, every, ok && amountOK && everyOK
+	return p.inRange(number, src.max)
 }
 
 // build makes the limit; refill is for buckets.
 func (p *parser) build(src *source, m counters.Meter, capacity, refill uint64) *counters.Limit {
 	f := src.limit
-	window := cmp.Or(f["refill"], f["window"], f["window_seconds"], src.node)
 	if err := m.Validate(); err != nil {
-		p.add(window, "%v", err)
+		p.add(cmp.Or(f["refill"], f["window"], f["window_seconds"], src.node), "%v", err)
 		return nil
 	}
 	var l *counters.Limit
@@ -170,4 +149,53 @@ func (p *parser) build(src *source, m counters.Meter, capacity, refill uint64) *
 		return nil
 	}
 	return l
+}
+
+// window reads the window under the keys of the form.
+func (p *parser) window(src *source) time.Duration {
+	f := src.limit
+	switch {
+	case f["unit"] != nil && f["window"] != nil:
+		p.add(f["window"], "unit and window exclude each other: remove one of them")
+	case f["unit"] != nil:
+		return p.unit(f["unit"])
+	case f["window"] != nil:
+		return p.duration(f["window"], "window")
+	case f["window_seconds"] != nil:
+		seconds := p.number(f["window_seconds"], "window_seconds", "number of seconds", counters.MaxWindow.Seconds())
+		return time.Duration(math.Round(seconds * float64(time.Second)))
+	default:
+		p.add(src.node, "%s needs a %s, or unlimited: true", src.what, strings.Join(src.windows.names(), " or a "))
+	}
+	return 0
+}
+
+func (p *parser) unit(n *yaml.Node) time.Duration {
+	s, ok := p.text(n, "unit")
+	names := make([]string, len(units))
+	for i, u := range units {
+		if strings.EqualFold(s, u.name) {
+			return u.window
+		}
+		names[i] = u.name
+	}
+	if ok {
+		p.add(n, "%s", unknown("unit", s, "a rate_limit", names))
+	}
+	return 0
+}
+
+// duration reads a positive duration, 0 if it is missing.
+func (p *parser) duration(n *yaml.Node, what string) time.Duration {
+	s, ok := p.text(n, what)
+	if n == nil || !ok {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		p.add(n, "%s %.32q is no duration: write it as 10s, 1m30s or 24h", what, s)
+	} else if d <= 0 {
+		p.add(n, "%s %v must be positive", what, d)
+	}
+	return d
 }

@@ -164,22 +164,18 @@ func read(file string, max int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, max))
 }
 
+// irregular names files that are not regular.
+var irregular = map[fs.FileMode]string{
+	fs.ModeDir: "a directory", fs.ModeNamedPipe: "a named pipe", fs.ModeSocket: "a socket", fs.ModeDevice: "a device",
+	fs.ModeDevice | fs.ModeCharDevice: "a device",
+}
+
 // regular returns an error for anything but a regular file.
 func regular(file string, info fs.FileInfo) error {
-	what := "something else"
-	switch mode := info.Mode(); {
-	case mode.IsRegular():
+	if info.Mode().IsRegular() {
 		return nil
-	case mode.IsDir():
-		what = "a directory"
-	case mode&fs.ModeNamedPipe != 0:
-		what = "a named pipe"
-	case mode&fs.ModeSocket != 0:
-		what = "a socket"
-	case mode&fs.ModeDevice != 0:
-		what = "a device"
 	}
-	return fmt.Errorf("%s: %s, not a regular file", file, what)
+	return fmt.Errorf("%s: %s, not a regular file", file, cmp.Or(irregular[info.Mode().Type()], "something else"))
 }
 
 // Options are how rule files are read. The zero value is the default. All nodes of a cluster need the same: they count
@@ -211,8 +207,7 @@ func (o Options) Validate() error {
 
 // DefaultAlgorithm returns the algorithm of rules that name none. The options have to be valid.
 func (o Options) DefaultAlgorithm() counters.Algorithm {
-	a, _ := new(parser).named(nil, o.withDefaults().Algorithm)
-	return a
+	return (&parser{builder: newBuilder(o)}).named(nil)
 }
 
 func (o Options) withDefaults() Options {

@@ -26,13 +26,11 @@ type notifier struct {
 
 func newNotifier(log *slog.Logger, poll time.Duration) *notifier {
 	n := &notifier{hints: make(chan struct{}, 1), log: log, poll: poll}
-	var err error
-	if n.fs, err = fsnotify.NewWatcher(); err != nil {
-		n.fs = nil
-		n.note(err)
-		return n
+	events, err := fsnotify.NewWatcher()
+	if n.note(err); err == nil {
+		n.fs = events
+		n.done.Go(n.forward)
 	}
-	n.done.Go(n.forward)
 	return n
 }
 

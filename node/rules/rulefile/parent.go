@@ -1,6 +1,7 @@
 package rulefile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -26,13 +27,10 @@ func (p *parser) elastic(r *rules.Rule, src *source) {
 	mode := f["mode"]
 	r.Elastic = mode != nil && mode.Value == "elastic"
 	r.MaxPressure = p.maxPressure(r.Elastic && parent == nil, f["max_pressure"])
-	if f["cost"] != nil && r.Elastic {
-		p.add(f["cost"], "cost is not for mode: elastic: the rule and what it borrows from count the same")
-	}
-	for _, key := range []string{"ban", "count_rejected"} {
-		if f[key] != nil && r.Elastic {
-			p.add(f[key], "%s is not for mode: elastic: what is denied there depends on what others leave", key)
-		}
+	if r.Elastic {
+		p.refuse(f, "is not for mode: elastic: the rule and what it borrows from count the same", "cost")
+		p.refuse(f, "is not for mode: elastic: what is denied there depends on what others leave", "ban",
+			"count_rejected")
 	}
 	switch name, ok := p.text(parent, "parent"); {
 	case parent == nil || !ok:
@@ -46,7 +44,7 @@ func (p *parser) elastic(r *rules.Rule, src *source) {
 }
 
 // maxPressure reads the pressure up to which a rule admits more.
-func (p *parser) maxPressure(wanted bool, n *yaml.Node) (max float64) {
+func (p *parser) maxPressure(wanted bool, n *yaml.Node) float64 {
 	switch {
 	case n == nil && wanted:
 		return defaultMaxPressure
@@ -56,13 +54,7 @@ func (p *parser) maxPressure(wanted bool, n *yaml.Node) (max float64) {
 		p.add(n, "max_pressure is for mode: elastic without a parent")
 		return 0
 	}
-	number := n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float") &&
-		n.Decode(&max) == nil
-	if !number || !(max > 0 && max <= 1) {
-		p.add(n, "max_pressure must be a number above 0, at most 1, not %s", describe(n))
-		return 0
-	}
-	return max
+	return p.number(n, "max_pressure", "number", 1)
 }
 
 // adopt finds the parent, and reports what is wrong with it.
@@ -97,20 +89,13 @@ func (c *child) adopt() {
 
 // appliesWherever reports whether regions include others; an empty list is all regions.
 func appliesWherever(regions, others []string) bool {
-	if len(regions) == 0 {
-		return true
-	}
-	return len(others) > 0 &&
-		!slices.ContainsFunc(others, func(other string) bool { return !slices.Contains(regions, other) })
+	absent := func(other string) bool { return !slices.Contains(regions, other) }
+	return len(regions) == 0 || len(others) > 0 && !slices.ContainsFunc(others, absent)
 }
 
 // perSecond returns the long-term rate of a limit.
 func perSecond(l *counters.Limit) float64 {
-	amount := l.Max()
-	if l.Refill() > 0 {
-		amount = l.Refill()
-	}
-	return float64(amount) / l.Meter().Window.Seconds()
+	return float64(cmp.Or(l.Refill(), l.Max())) / l.Meter().Window.Seconds()
 }
 
 // unknownParent returns the error for a parent that no rule of the domain is called.

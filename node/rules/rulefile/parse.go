@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -25,22 +24,14 @@ func Parse(file string, data []byte) (*rules.Set, error) { return Options{}.Pars
 
 // Parse reads the rules of one file.
 func (o Options) Parse(file string, data []byte) (*rules.Set, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
-	b := newBuilder(o)
-	b.parse(text{file: file, data: data})
-	if errs := b.finish(); len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	return b.set, nil
+	return o.parse([]text{{file: file, data: data}})
 }
 
 // builder gathers the rules of several files in one set, which is invalid after a problem.
 type builder struct {
 	set         *rules.Set
 	opt         Options
-	domains     map[string]opened
+	domains     map[string]place
 	flat        map[string]location // of each flat rule
 	zones       map[string]*time.Location
 	files       []*parser
@@ -49,22 +40,17 @@ type builder struct {
 	limited     int // rules with a limit, twice for one with a ban
 }
 
-// opened is a domain that was read, and where.
-type opened struct {
-	at    location
-	place place
-}
-
 // place is the parser's position in the tree.
 type place struct {
 	rules.Place
-	node *rules.Node
-	seen map[rules.Entry]location // where the descriptors under the node stand
+	node  *rules.Node
+	begin location                 // of a domain
+	seen  map[rules.Entry]location // where the descriptors under the node stand
 }
 
 // below returns the place of a new descriptor under this one, not attached to it yet.
 func (at place) below(e rules.Entry, s rules.Step) place {
-	return place{at.Below(e, s), new(rules.Node), make(map[rules.Entry]location)}
+	return place{Place: at.Below(e, s), node: new(rules.Node), seen: make(map[rules.Entry]location)}
 }
 
 // location is a line of a file.
@@ -76,13 +62,13 @@ type location struct {
 func newBuilder(o Options) *builder {
 	return &builder{
 		set: rules.NewSet(), opt: o.withDefaults(),
-		domains: make(map[string]opened), flat: make(map[string]location), zones: make(map[string]*time.Location),
+		domains: make(map[string]place), flat: make(map[string]location), zones: make(map[string]*time.Location),
 	}
 }
 
 // parse adds the rules of one file.
 func (b *builder) parse(t text) {
-	p := &parser{builder: b, problems: problems{text: t}}
+	p := &parser{builder: b, from: t, seen: make(map[Error]bool)}
 	b.files = append(b.files, p)
 	documents := 0
 	for root := range p.documents(t.data) {
@@ -96,7 +82,7 @@ func (b *builder) parse(t text) {
 			break
 		}
 	}
-	if len(p.list) == 0 && documents == 0 {
+	if len(p.problems) == 0 && documents == 0 {
 		p.add(&yaml.Node{Line: 1, Column: 1}, noRules)
 	}
 }
@@ -115,33 +101,38 @@ func (b *builder) finish() (errs []error) {
 // parser reads the documents of one file.
 type parser struct {
 	*builder
-	problems
-	aliased int // nodes that aliases stood for so far
-	merging int // how deep the merge keys are that are being followed
+	from     text
+	problems []*Error
+	seen     map[Error]bool // of problems
+	found    int            // how often add was called
+	stopped  bool           // the rest is not read
+	aliased  int            // nodes that aliases stood for so far
+	merging  int            // how deep the merge keys are that are being followed
 }
 
 func (p *parser) document(root *yaml.Node) {
-	f, ok := p.fields(root, "a document", documentKeys)
-	if !ok {
+	f := p.fields(root, "a document", documentKeys)
+	if f == nil {
 		return
 	}
 	// descriptors can be checked without a domain too
-	at := place{rules.Place{FullName: "?"}, new(rules.Node), make(map[rules.Entry]location)}
-	name, ok := p.required(root, f, "domain", "a document")
+	at := place{Place: rules.Place{FullName: "?"}, node: new(rules.Node), seen: make(map[rules.Entry]location)}
+	name := p.required(root, f, "domain", "a document")
 	first, known := p.domains[name]
 	switch {
-	case !ok:
+	case name == "":
 	case known && !p.opt.MergeDomains:
-		p.add(f["domain"], "domain %.32q was already given at %s:%d: put its descriptors together", name, first.at.file,
-			first.at.line)
+		p.add(f["domain"], "domain %.32q was already given at %s:%d: put its descriptors together", name, first.begin.file,
+			first.begin.line)
 	case known:
-		at = first.place
+		at = first
 	default:
 		at.Domain, at.FullName = name, rules.Component(rules.Entry{Key: name})
 		if !p.nameFits(f["domain"], at.Place) {
 			at.FullName = "?"
 		}
-		p.domains[name] = opened{location{p.file, f["domain"].Line}, at}
+		at.begin = location{p.from.file, f["domain"].Line}
+		p.domains[name] = at
 		p.set.AddDomain(name, at.node)
 	}
 	p.descriptorsOf(f, at)
@@ -165,24 +156,26 @@ func (p *parser) descriptor(n *yaml.Node, at place) {
 		p.stop(n, "there are more than %d descriptors", maxDescriptors)
 		return
 	}
-	f, ok := p.fields(n, "a descriptor", descriptorKeys)
-	if !ok {
+	f := p.fields(n, "a descriptor", descriptorKeys)
+	if f == nil {
 		return
 	}
-	e, ok := p.entry(n, f)
+	before := p.found
+	e := p.entry(n, f)
+	ok := p.found == before
 	below := at.below(e, p.step(e, f))
 	below.Regions = p.regions(f["regions"], at.Regions)
 	below.node.Regions = below.Regions
 	first, known := at.seen[e]
 	switch {
 	case !ok:
-	case known && first.file == p.file:
+	case known && first.file == p.from.file:
 		p.add(f["key"], "descriptor %s was already given in line %d", e.Quoted(), first.line)
 	case known:
 		p.add(f["key"], "descriptor %s was already given at %s:%d", e.Quoted(), first.file, first.line)
 	case p.nameFits(f["key"], below.Place):
 		at.node.Attach(e, below.node)
-		at.seen[e] = location{p.file, f["key"].Line}
+		at.seen[e] = location{p.from.file, f["key"].Line}
 	default:
 		below.FullName = at.FullName // else every descriptor beneath would be reported as well
 	}
@@ -191,21 +184,20 @@ func (p *parser) descriptor(n *yaml.Node, at place) {
 }
 
 // entry returns the key and the value of a descriptor.
-func (p *parser) entry(n *yaml.Node, f map[string]*yaml.Node) (rules.Entry, bool) {
-	key, keyOK := p.required(n, f, "key", "a descriptor")
-	value, valueOK := p.text(f["value"], "value")
-	if keyOK && rules.IsWild(key) {
+func (p *parser) entry(n *yaml.Node, f map[string]*yaml.Node) rules.Entry {
+	key := p.required(n, f, "key", "a descriptor")
+	value, _ := p.text(f["value"], "value")
+	if rules.IsWild(key) {
 		p.add(f["key"], "wildcards are for values: key %.32q may not hold a *", key)
-		keyOK = false
 	}
-	return rules.Entry{Key: key, Value: value}, keyOK && valueOK
+	return rules.Entry{Key: key, Value: value}
 }
 
 // step reads how the values of a descriptor are counted.
 func (p *parser) step(e rules.Entry, f map[string]*yaml.Node) rules.Step {
 	wild := rules.IsWild(e.Value)
-	share, ok := p.flag(f, "share_threshold")
-	if ok && share && !wild {
+	share := p.flag(f, "share_threshold")
+	if share && !wild {
 		p.add(f["share_threshold"],
 			"share_threshold is for a value with a wildcard (*): only its values could share a count")
 	}
@@ -215,8 +207,7 @@ func (p *parser) step(e rules.Entry, f map[string]*yaml.Node) rules.Step {
 	case n != nil && !s.Open:
 		p.add(n, "ipv6_prefix is for a key whose values are counted one by one")
 	case n != nil:
-		bits, _ := p.complete(n, "ipv6_prefix")
-		s.IPv6 = uint8(bits)
+		s.IPv6 = uint8(p.inRange(n, "ipv6_prefix"))
 	case s.Open && slices.Contains(addressKeys, strings.ToLower(e.Key)):
 		s.IPv6 = uint8(p.opt.IPv6Prefix)
 	}

@@ -2,7 +2,6 @@ package rulefile
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -38,24 +37,18 @@ func (p *parser) later(n *yaml.Node, what string) {
 // policy reads how a rule is enforced.
 func (p *parser) policy(src *source) rules.Policy {
 	f := src.limit
-	policy := rules.Policy{Cost: 1, Each: p.choice(src, "charge") == "each"}
+	policy := rules.Policy{
+		Mode: p.mode(src), Scope: p.scope(src), Each: p.choice(src, "charge") == "each",
+		Cost: p.whole(f, "cost", 1), MaxUnsent: p.whole(f, "max_unsent", 0),
+		Ban: p.ban(f["ban"]), CountRejected: p.flag(f, "count_rejected"),
+	}
 	policy.OnPartition, _ = counters.ParsePartition(p.choice(src, "on_partition"))
-	policy.Scope = p.scope(src)
-	if n := f["max_unsent"]; n != nil {
-		policy.MaxUnsent, _ = p.complete(n, "max_unsent")
-	}
-	if n := f["cost"]; n != nil {
-		policy.Cost, _ = p.complete(n, "cost")
-	}
 	if f["overdraw"] != nil {
 		policy.Overdraw = rules.OverdrawDeny
 		if p.choice(src, "overdraw") == "charge" {
 			policy.Overdraw = rules.OverdrawCharge
 		}
 	}
-	policy.Mode = p.mode(src)
-	policy.Ban = p.ban(f["ban"])
-	policy.CountRejected, _ = p.flag(f, "count_rejected")
 	for _, key := range []string{"consistency", "on_failure"} {
 		p.choice(src, key)
 	}
@@ -69,11 +62,7 @@ func (p *parser) policy(src *source) rules.Policy {
 func (p *parser) scope(src *source) counters.Scope {
 	s, _ := counters.ParseScope(p.choice(src, "scope"))
 	if s == counters.Alone {
-		for _, key := range []string{"on_partition", "max_unsent"} {
-			if n := src.limit[key]; n != nil {
-				p.add(n, "%s is for limits that nodes keep together, and the scope is %s", key, s)
-			}
-		}
+		p.refuse(src.limit, "is for limits that nodes keep together, and the scope is node", "on_partition", "max_unsent")
 	}
 	return s
 }
@@ -82,25 +71,24 @@ func (p *parser) scope(src *source) counters.Scope {
 func (p *parser) mode(src *source) counters.Mode {
 	mode := counters.Enforce
 	word := p.choice(src, "mode")
-	soft, percent := word == "soft", src.limit["soft_percent"]
+	percent := src.limit["soft_percent"]
 	switch {
-	case soft && percent == nil:
+	case word == "soft" && percent == nil:
 		p.add(src.limit["mode"], "mode: soft needs a soft_percent: how much over the limit may pass")
-	case percent != nil && !soft:
-		p.add(percent, "soft_percent is for mode: soft")
-	case soft:
-		_, _ = p.complete(percent, "soft_percent")
+	case word == "soft":
 		mode = counters.Soft
+	case percent != nil:
+		p.add(percent, "soft_percent is for mode: soft")
 	case word == "elastic":
 		mode = counters.Elastic
 	}
-	if quota, _ := p.flag(src.beside, "quota_mode"); quota {
+	if p.flag(src.beside, "quota_mode") {
 		if mode == counters.Elastic {
-			p.add(src.beside["quota_mode"], "quota_mode and mode: elastic exclude each other: remove one of them")
+			p.refuse(src.beside, "and mode: elastic exclude each other: remove one of them", "quota_mode")
 		}
 		mode = counters.Quota
 	}
-	if shadow, _ := p.flag(src.beside, "shadow_mode"); shadow {
+	if p.flag(src.beside, "shadow_mode") {
 		mode = counters.Shadow
 	}
 	return mode
@@ -108,11 +96,8 @@ func (p *parser) mode(src *source) counters.Mode {
 
 // ban reads the duration of bans; 0 for none.
 func (p *parser) ban(n *yaml.Node) time.Duration {
-	if n == nil {
-		return 0
-	}
-	d, ok := p.duration(n, "ban")
-	if ok && (d%time.Millisecond != 0 || d > counters.MaxWindow) {
+	d := p.duration(n, "ban")
+	if d > 0 && d%time.Millisecond != 0 || d > counters.MaxWindow {
 		p.add(n, "ban %v must be whole milliseconds, at most %v", d, counters.MaxWindow)
 		return 0
 	}
@@ -140,13 +125,4 @@ func (p *parser) with(policy *rules.Policy, src *source, l *counters.Limit) *cou
 		}
 	}
 	return l
-}
-
-// softMargin returns how much a soft rule admits beyond its number.
-func softMargin(f map[string]*yaml.Node, number uint64) uint64 {
-	var percent uint64
-	if n := f["soft_percent"]; n == nil || n.Decode(&percent) != nil || percent > ranges["soft_percent"].max {
-		return 0 // reported elsewhere
-	}
-	return min(number*percent/100, math.MaxInt64)
 }

@@ -61,41 +61,31 @@ func (e *Error) Excerpt() string {
 	return e.Source + "\n" + string(before) + "^"
 }
 
-// problems gathers what is wrong with one file.
-type problems struct {
-	text
-	list    []*Error
-	seen    map[Error]bool
-	stopped bool // the rest is not read
-}
-
 // add reports a problem at a node, once: nodes under several aliases are read several times.
-func (ps *problems) add(at *yaml.Node, format string, args ...any) {
-	e := ps.at(at, fmt.Sprintf(format, args...))
-	if ps.stopped || ps.seen[*e] {
+func (p *parser) add(at *yaml.Node, format string, args ...any) {
+	p.found++
+	e := p.at(at, fmt.Sprintf(format, args...))
+	if p.stopped || p.seen[*e] {
 		return
 	}
-	if ps.seen == nil {
-		ps.seen = make(map[Error]bool)
-	}
-	ps.seen[*e] = true
-	ps.list = append(ps.list, e)
-	if len(ps.list) == maxProblems {
-		ps.stop(at, "%d problems are enough: fix these first, the rest of the file was not read", maxProblems)
+	p.seen[*e] = true
+	p.problems = append(p.problems, e)
+	if len(p.problems) == maxProblems {
+		p.stop(at, "%d problems are enough: fix these first, the rest of the file was not read", maxProblems)
 	}
 }
 
-func (ps *problems) at(n *yaml.Node, reason string) *Error {
-	return &Error{File: ps.file, Link: ps.link, Line: n.Line, Column: n.Column, Reason: reason}
+func (p *parser) at(n *yaml.Node, reason string) *Error {
+	return &Error{File: p.from.file, Link: p.from.link, Line: n.Line, Column: n.Column, Reason: reason}
 }
 
 // stop reports a problem after which the file is not read any further.
-func (ps *problems) stop(at *yaml.Node, format string, args ...any) {
-	if ps.stopped {
+func (p *parser) stop(at *yaml.Node, format string, args ...any) {
+	if p.stopped {
 		return
 	}
-	ps.stopped = true
-	ps.list = append(ps.list, ps.at(at, fmt.Sprintf(format, args...)))
+	p.stopped = true
+	p.problems = append(p.problems, p.at(at, fmt.Sprintf(format, args...)))
 }
 
 // ruleKey matches keys of which every rule file has one.
@@ -106,16 +96,16 @@ const noRules = "there is no domain in the file, nor a rule: it must hold at lea
 
 // sorted returns the problems in the order of lines. A linked file without rules gets a single one, which quotes
 // nothing: whoever can place links among the rules may have no right to read their targets, such as a password file.
-func (ps *problems) sorted() []error {
-	if ps.link != "" && len(ps.list) > 0 && !ruleKey.Match(ps.data) {
-		return []error{ps.at(&yaml.Node{Line: 1, Column: 1}, noRules)}
+func (p *parser) sorted() []error {
+	if p.from.link != "" && len(p.problems) > 0 && !ruleKey.Match(p.from.data) {
+		return []error{p.at(&yaml.Node{Line: 1, Column: 1}, noRules)}
 	}
-	slices.SortStableFunc(ps.list, func(a, b *Error) int {
+	slices.SortStableFunc(p.problems, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	errs := make([]error, len(ps.list))
-	lines := lineReader{rest: ps.data}
-	for i, e := range ps.list {
+	errs := make([]error, len(p.problems))
+	lines := lineReader{rest: p.from.data}
+	for i, e := range p.problems {
 		e.Source = lines.line(e.Line)
 		errs[i] = e
 	}

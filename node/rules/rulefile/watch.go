@@ -55,14 +55,11 @@ func (w *Watcher) Run(ctx context.Context, loaded func(*rules.Set, error)) {
 	w.follow(ctx, n, loaded)
 }
 
-// Changes come in bursts, and files may be half written: files are read once nothing has changed for settling, or
-// settlesFor after the first change.
 const (
-	settling   = 100 * time.Millisecond
-	settlesFor = 2 * time.Second
-)
-
-const (
+	// Changes come in bursts, and files may be half written: files are read once nothing has changed for settling, or
+	// settlesFor after the first change.
+	settling     = 100 * time.Millisecond
+	settlesFor   = 2 * time.Second
 	reloadEvery  = 100 * time.Millisecond // at most
 	slowRead     = 10 * time.Second       // before the log has a warning
 	abandonAfter = time.Second            // wait for a read at the end
@@ -81,104 +78,82 @@ const (
 // result is the result of a read.
 type result struct {
 	changed bool // of polled: the files differ
-	news    bool // report set and err
 	set     *rules.Set
-	err     error
+	err     error // both nil: nothing was loaded
 }
 
-// follower is the state of a running Watcher. It reads the files in a goroutine, one read at a time, so that nothing
-// waits for a read that hangs.
-type follower struct {
-	*Watcher
-	notifier *notifier
-	results  chan result
-	again    *time.Timer // fires at earliest
-	earliest time.Time
-	want     reading
-	busy     bool
-	begun    time.Time
-	slow     bool // the log has the warning
-}
-
+// follow reads the files in a goroutine, one read at a time, so that nothing waits for a read that hangs.
 func (w *Watcher) follow(ctx context.Context, n *notifier, loaded func(*rules.Set, error)) {
-	f := follower{Watcher: w, notifier: n, results: make(chan result, 1), again: time.NewTimer(time.Hour)}
-	defer f.again.Stop()
-	tick := time.NewTicker(w.poll)
-	defer tick.Stop()
-	settled := time.NewTimer(0) // at once: nothing was watched since Load
-	defer settled.Stop()
-	var first time.Time // change not read yet; zero: none
+	results, tick := make(chan result, 1), time.Tick(w.poll)
+	settled := time.After(0) // at once: nothing was watched since Load
+	var again <-chan time.Time
+	var want reading
+	var change, begun time.Time // the first change, and the read, that have no result yet; zero: none
+	var earliest time.Time      // of the next read
+	slow := false               // the log has the warning
 	for {
 		select {
 		case <-ctx.Done():
-			f.end()
+			if !begun.IsZero() {
+				w.abandon(results, begun)
+			}
 			return
 		case <-w.asked:
-			f.read(asked)
-		case <-settled.C:
-			first = time.Time{}
-			f.read(hinted)
-		case <-f.again.C:
-			f.read(nothing)
-		case <-tick.C:
-			f.read(polled)
-		case r := <-f.results:
-			f.busy, f.slow = false, false
+			want = asked
+		case <-settled:
+			change, want = time.Time{}, max(want, hinted)
+		case <-again:
+		case <-tick:
+			want = max(want, polled)
+		case r := <-results:
+			begun, slow = time.Time{}, false
 			if r.changed {
 				n.hint()
 			}
-			if r.news {
+			if r.set != nil || r.err != nil {
 				loaded(r.set, r.err)
 			}
-			f.read(nothing)
 		case <-n.hints:
-			now := time.Now()
-			if first.IsZero() {
-				first = now
+			if change.IsZero() {
+				change = time.Now()
 			}
-			settled.Reset(max(0, min(settling, settlesFor-now.Sub(first))))
+			settled = time.After(min(settling, settlesFor-time.Since(change)))
+		}
+		switch now := time.Now(); {
+		case want == nothing:
+		case !begun.IsZero():
+			if now.Sub(begun) > slowRead && !slow {
+				slow = true
+				w.log.Warn("reading rule files is slow, the rules in force stay", "since", begun.Format(time.RFC3339))
+			}
+		case now.Before(earliest):
+			again = time.After(earliest.Sub(now))
+		default:
+			w.read(want, n, results)
+			want, begun, earliest = nothing, now, now.Add(reloadEvery)
 		}
 	}
 }
 
-// read starts a read for the reason given, or for a former one that had to wait.
-func (f *follower) read(why reading) {
-	now := time.Now()
-	f.want = max(f.want, why)
-	switch wait := f.earliest.Sub(now); {
-	case f.want == nothing:
-	case f.busy:
-		if now.Sub(f.begun) > slowRead && !f.slow {
-			f.slow = true
-			f.log.Warn("reading rule files is slow, the rules in force stay", "since",
-				f.begun.Format(time.RFC3339))
+// read starts a read.
+func (w *Watcher) read(why reading, n *notifier, results chan<- result) {
+	if why == asked {
+		if n := w.reloads.Swap(0); n > 1 {
+			w.log.Info("several reloads of the rules were merged", "merged", n)
 		}
-	case wait > 0:
-		f.again.Reset(wait)
-	default:
-		why, f.want = f.want, nothing
-		f.busy, f.begun, f.earliest = true, now, now.Add(reloadEvery)
-		if why == asked {
-			if n := f.reloads.Swap(0); n > 1 {
-				f.log.Info("several reloads of the rules were merged", "merged", n)
-			}
-		}
-		go func() {
-			f.notifier.watch(f.paths) // before reading, so that nothing happens in between
-			f.results <- f.look(why)
-		}()
 	}
+	go func() {
+		n.watch(w.paths) // before reading, so that nothing happens in between
+		results <- w.look(why)
+	}()
 }
 
-// end waits for a running read, up to abandonAfter.
-func (f *follower) end() {
-	if !f.busy {
-		return
-	}
+// abandon waits for a running read, up to abandonAfter.
+func (w *Watcher) abandon(results <-chan result, begun time.Time) {
 	select {
-	case <-f.results:
+	case <-results:
 	case <-time.After(abandonAfter):
-		f.log.Warn("rule files are still being read at shutdown", "since", f.begun.Format(time.RFC3339))
+		w.log.Warn("rule files are still being read at shutdown", "since", begun.Format(time.RFC3339))
 	}
 }
 
@@ -193,7 +168,6 @@ func (w *Watcher) look(why reading) (r result) {
 		return result{}
 	}
 	w.known = d
-	r.news = true
 	r.set, r.err = w.options.parse(texts)
 	return r
 }

@@ -227,6 +227,7 @@ func TestWatchByPolling(t *testing.T) {
 			testkit.VirtualTime(t, func(t *testing.T) {
 				w := Options{}.Watch(beneath(dir, story.paths), 10*time.Second, slog.New(slog.DiscardHandler))
 				outcomes := follow(t, w, blindly(w))
+				synctest.Wait() // for its first look, which is not to see half of a file
 				tell(t, dir, story.steps, func() outcome {
 					time.Sleep(25 * time.Second)
 					synctest.Wait()

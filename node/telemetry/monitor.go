@@ -123,7 +123,7 @@ func (m *Monitor) readPeers(s *Sources, peers, members []gossip.MemberStatus, no
 func (m *Monitor) reasons(reach *reachable, identity []string, blind bool) (all []string) {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	for i := range reach.regions {
-		if r := &reach.regions[i]; r.down() {
+		if r := &reach.regions[i]; r.down {
 			add("region %s cannot be reached: nothing from its %s for %v",
 				printable(r.name), plural(r.nodes, "node"), r.silent.Round(time.Second))
 		}

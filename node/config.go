@@ -181,15 +181,14 @@ func (c *Config) Validate() error {
 	c.validateListeners(check)
 	check(c.Memory >= counters.MinMemory && c.Memory <= counters.MaxMemory,
 		"memory: %v, want %v to %v", c.Memory, Size(counters.MinMemory), Size(counters.MaxMemory))
-	if err := c.ruleOptions().Validate(); err != nil {
-		errs = append(errs, err)
-	}
+	err := c.ruleOptions().Validate()
+	check(err == nil, "%w", err)
 	check(c.RulesPoll >= 100*time.Millisecond && c.RulesPoll <= time.Hour,
 		"rules_poll: %v, want 100ms to 1h", c.RulesPoll)
 	check(c.Linger >= 0 && c.Linger <= 5*time.Minute, "linger: %v, want 0s to 5m", c.Linger)
 	check(c.Drain > 0 && c.Drain <= time.Minute, "drain: %v, want more than 0 and at most 1m", c.Drain)
 	check(c.MaxSkew >= time.Millisecond && c.MaxSkew <= time.Hour, "max_skew: %v, want 1ms to 1h", c.MaxSkew)
-	_, err := answer.NewHeaders(c.Headers, nil, nil)
+	_, err = answer.NewHeaders(c.Headers, nil, nil)
 	check(err == nil, "headers: %w", err)
 	_, err = actions.New(c.Requests)
 	check(err == nil, "requests: %w", err)
@@ -201,13 +200,10 @@ func (c *Config) Validate() error {
 		check(err != nil || wan || c.Gossip.LAN != "", "gossip.join: %s is of the region, but this node has no "+
 			"address for it: set gossip.lan (--gossip), or join wan:%s", seed, seed)
 	}
-	if err := c.Redis.validate(); err != nil {
-		errs = append(errs, err)
-	} else {
-		check(c.Gossip.KeyFile != "" || !c.Redis.beyondLoopback(), "redis.url: a Redis beyond loopback needs a key "+
-			"file, without which everybody can tell from its keys whom they count: make one with edgelimit keygen "+
-			"--out cluster.key and set gossip.key_file (--key-file) to it on every node")
-	}
+	c.Redis.validate(check)
+	check(c.Gossip.KeyFile != "" || !c.Redis.beyondLoopback(), "redis.url: a Redis beyond loopback needs a key file, "+
+		"without which everybody can tell from its keys whom they count: make one with edgelimit keygen --out "+
+		"cluster.key and set gossip.key_file (--key-file) to it on every node")
 	var keys Keys
 	if c.Gossip.KeyFile != "" { // New checks its content
 		keys.Gossip = [][]byte{make([]byte, gossipKeySize)}

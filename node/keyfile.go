@@ -1,8 +1,6 @@
 package node
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -53,9 +51,8 @@ func ReadKeyFile(name string) (Keys, error) {
 func parseKeys(b []byte) (Keys, error) {
 	var keys Keys
 	hasIdentity := false
-	lines := bufio.NewScanner(bytes.NewReader(b))
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+	for i, line := range strings.Split(string(b), "\n") {
+		n, line := i+1, strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
 		}
@@ -79,9 +76,6 @@ func parseKeys(b []byte) (Keys, error) {
 		default:
 			keys.Identity, hasIdentity = rules.Secret(key), true
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return Keys{}, err
 	}
 	if len(keys.Gossip) == 0 || !hasIdentity {
 		return Keys{}, errors.New("want at least one gossip key and one identity key; edgelimit keygen makes both")

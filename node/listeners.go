@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -39,7 +40,7 @@ func (n *Node) openHealth(metrics prometheus.Gatherer) error {
 
 // openAdmin opens the listener for operators.
 func (n *Node) openAdmin() error {
-	err := n.serveHTTP("admin", admin.API(operator{n}, n.log))
+	err := n.serveHTTP("admin", admin.API(n.unban, n.log))
 	if errors.Is(err, syscall.EADDRINUSE) && n.cfg.Admin == DefaultAdmin {
 		n.log.Warn("no admin listener: its default address is in use, by another node of this machine perhaps; choose "+
 			"one with --admin, or none with --admin ''", "admin", n.cfg.Admin)
@@ -128,12 +129,8 @@ func (c *Config) exemptSource() func(netip.Addr) bool {
 		}
 	}
 	return func(addr netip.Addr) bool {
-		for _, p := range trusted {
-			if p.Contains(addr) {
-				return true
-			}
-		}
-		return addr.IsLoopback()
+		return addr.IsLoopback() ||
+			slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
 	}
 }
 

@@ -12,11 +12,11 @@ package node
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/binary"
+	"context"
 	"errors"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,8 +58,10 @@ type Node struct {
 	files  *rulefile.Watcher // nil: the rules are not from files
 	loads  loads
 	policy atomic.Pointer[policy]
-	adHoc  [adHocAPIs]adHocLimits
-	limits sync.Mutex // held while the table is given the limits of policy and adHoc
+
+	limitsMu sync.Mutex // held while the limits in force change
+	adHoc    [adHocAPIs][]*counters.Limit
+	limits   atomic.Pointer[map[string]*counters.Limit] // in force and shared by nodes, by their meters' rules
 
 	adHocDecisions decisionCounts
 
@@ -82,8 +84,8 @@ type Node struct {
 	lifecycle lifecycle
 	ready     atomic.Bool
 	unready   chan struct{} // closed when the node begins to stop
-	lingerEnd chan struct{} // closed by endLinger
-	endLinger func()
+	lingering context.Context
+	endLinger context.CancelFunc // ends lingering
 }
 
 // New opens all that the configuration names: rules, listeners, gossip sockets. The error says what could not be
@@ -116,11 +118,11 @@ func New(cfg Config) (*Node, error) {
 		monitor: telemetry.NewMonitor(telemetry.Options{
 			Region: cfg.Region, Memory: cfg.Memory.String(), MaxSkew: cfg.MaxSkew, Log: cfg.Logger}),
 		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Region: cfg.Region,
-			Seed: newSeed(), Memory: int(cfg.Memory)}),
+			Seed: rand.Uint64(), Memory: int(cfg.Memory)}),
 		listeners: make(map[string]*listen.Listener),
-		unready:   make(chan struct{}), lingerEnd: make(chan struct{}),
+		unready:   make(chan struct{}),
 	}
-	n.endLinger = sync.OnceFunc(func() { close(n.lingerEnd) })
+	n.lingering, n.endLinger = context.WithCancel(context.Background())
 	n.clock = clock.New(cfg.WallClock, n.log, func() (time.Duration, bool) {
 		s := n.monitor.Skew()
 		return s.Ahead, s.Clocks > 0
@@ -134,13 +136,6 @@ func New(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	return n, nil
-}
-
-// newSeed returns a random seed for the table's hash of keys.
-func newSeed() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return binary.LittleEndian.Uint64(b[:])
 }
 
 // loadRules returns the first rules, with the watcher of their files if there are any.

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -39,18 +38,12 @@ func (r *Redis) hasTLS() bool {
 	return r.CAFile != "" || r.CertFile != "" || r.KeyFile != "" || r.ServerName != ""
 }
 
-func (r *Redis) validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+func (r *Redis) validate(check func(ok bool, format string, args ...any)) {
 	check(r.MinFill >= 0 && r.MinFill < 1, "redis.min_fill: %v, want at least 0 and less than 1", r.MinFill)
 	check(r.MinWindow >= 0, "redis.min_window: %v, want at least 0", r.MinWindow)
 	if r.URL == "" {
 		check(r.PasswordFile == "" && !r.hasTLS(), "redis: settings without redis.url (--redis)")
-		return errors.Join(errs...)
+		return
 	}
 	cfg, err := regions.ParseRedisURL(r.URL)
 	check(err == nil, "redis.url: %w", err)
@@ -59,7 +52,6 @@ func (r *Redis) validate() error {
 	check(cfg.Username == "" || cfg.Password != "" || r.PasswordFile != "", // not quoted: the user may be the password
 		"redis: the URL has a user without a password: add it, or set redis.password_file; a password alone is "+
 			":password@host")
-	return errors.Join(errs...)
 }
 
 // beyondLoopback reports whether the Redis, or a Sentinel of it, is on another machine, as far as its name shows.
@@ -142,7 +134,7 @@ func (n *Node) closeStore() {
 // fillsEnough reports whether a key has reached Redis.MinFill of its limit. From then on all that rises is written;
 // what rose before in other sub-windows is not, and is at most that part of the limit.
 func (n *Node) fillsEnough(s *counters.Slot) bool {
-	l := n.limit(s.Meter.Rule)
+	l := (*n.limits.Load())[s.Meter.Rule]
 	if l == nil || l.Meter() != *s.Meter {
 		return true
 	}

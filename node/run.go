@@ -137,14 +137,14 @@ func (n *Node) linger() {
 	if n.cfg.Linger == 0 {
 		return
 	}
-	timer := time.NewTimer(n.cfg.Linger)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		n.log.Info("the linger is over, closing the listeners")
-	case <-n.lingerEnd:
-		n.log.Info("the linger was cut short, closing the listeners")
+	ctx, cancel := context.WithTimeout(n.lingering, n.cfg.Linger)
+	defer cancel()
+	<-ctx.Done()
+	text := "the linger is over, closing the listeners"
+	if n.lingering.Err() != nil {
+		text = "the linger was cut short, closing the listeners"
 	}
+	n.log.Info(text)
 }
 
 // EndLinger cuts the linger of a stop short, also of one that is still to come. It is safe for concurrent use.

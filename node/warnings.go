@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -173,7 +174,8 @@ func (l *linter) neverMet() {
 		}
 		reason := why[r]
 		if reason == "" {
-			reason = fmt.Sprintf("requests.descriptors sends %s only; it would need %s", listed(sent), l.needs(r))
+			reason = fmt.Sprintf("requests.descriptors sends %s only; it would need %s",
+				cmp.Or(strings.Join(sent, ", "), "nothing"), l.needs(r))
 		}
 		if key, near := l.misspelt(r); near != "" {
 			l.warn(false, []string{r.FullName}, "rule %s is never met by /v1/auth: no request has its key %.80q%s",
@@ -187,8 +189,11 @@ func (l *linter) neverMet() {
 	}
 	hint := l.cfg.GRPC != "" || l.cfg.RuleSet == nil && len(l.cfg.Rules) == 0
 	for _, reason := range order {
-		names := groups[reason]
-		l.warn(hint, names, "rule %s is never met by /v1/auth%s: %s", names[0], others(names), reason)
+		names, more := groups[reason], ""
+		if len(names) > 1 {
+			more = fmt.Sprintf(", nor %d more", len(names)-1)
+		}
+		l.warn(hint, names, "rule %s is never met by /v1/auth%s: %s", names[0], more, reason)
 	}
 }
 
@@ -209,22 +214,6 @@ func (l *linter) misspelt(r *rules.Rule) (key, near string) {
 		}
 	}
 	return "", ""
-}
-
-// others says that a warning is about more rules than the first.
-func others(names []string) string {
-	if len(names) == 1 {
-		return ""
-	}
-	return fmt.Sprintf(", nor %d more", len(names)-1)
-}
-
-// listed joins what is sent.
-func listed(sent []string) string {
-	if len(sent) == 0 {
-		return "nothing"
-	}
-	return strings.Join(sent, ", ")
 }
 
 // needs is which keys a descriptor has to have to meet the rule, with their values where the keys alone do not tell

@@ -69,18 +69,14 @@ func shareOf(files, listeners, wanted int) int {
 	return max(1, min(wanted, max(files-spareFiles, files/4)/max(1, listeners)))
 }
 
-// refusal is why a connection was refused.
-type refusal int
+// refusal is why a connection was refused, as logs name it.
+type refusal string
 
 const (
-	admitted      refusal = iota
-	listenerFull          // the listener has Limits.Max connections
-	sourceAtShare         // the client's source has Limits.PerSource
-	refusals
+	admitted      refusal = "evicted" // another one was closed for it, if the log names it
+	listenerFull  refusal = "full"    // the listener has Limits.Max connections
+	sourceAtShare refusal = "source"  // the client's source has Limits.PerSource
 )
-
-// reasons are the refusals as logs name them.
-var reasons = [refusals]string{admitted: "evicted", listenerFull: "full", sourceAtShare: "source"}
 
 // Stats are the open connections, and totals since the listener was opened.
 type Stats struct {
@@ -92,9 +88,9 @@ type Stats struct {
 // limiter keeps a listener's connections within its limits. Its memory is bounded by the open connections: a source
 // without one is forgotten.
 type limiter struct {
-	limits   Limits
-	began    time.Time
-	released func() // called after a connection has ended, with the lock held
+	limits  Limits
+	began   time.Time
+	emptied chan struct{} // receives when the last open connection has ended
 
 	mu      sync.Mutex
 	stats   Stats
@@ -103,8 +99,9 @@ type limiter struct {
 	sources map[netip.Addr]int
 }
 
-func newLimiter(limits Limits, released func()) *limiter {
-	return &limiter{limits: limits, began: time.Now(), released: released, sources: make(map[netip.Addr]int)}
+func newLimiter(limits Limits) *limiter {
+	return &limiter{limits: limits, began: time.Now(), emptied: make(chan struct{}, 1),
+		sources: make(map[netip.Addr]int)}
 }
 
 // Stats returns the listener's statistics.
@@ -113,9 +110,6 @@ func (l *limiter) Stats() Stats {
 	defer l.mu.Unlock()
 	return l.stats
 }
-
-// crowded reports whether more than half of Limits.Max connections are open.
-func (l *limiter) crowded() bool { return l.Stats().Open > l.limits.Max/2 }
 
 // clientOf returns the address of a connection's client; not valid on a Unix socket.
 func clientOf(conn net.Conn) netip.Addr {
@@ -129,6 +123,7 @@ func clientOf(conn net.Conn) netip.Addr {
 // it is no longer counted.
 func (l *limiter) admit(conn net.Conn) (c, evicted *limitedConn, why refusal) {
 	client := clientOf(conn)
+	why = admitted
 	c = &limitedConn{Conn: conn, limiter: l, source: limits.SourceOf(client)}
 	if l.limits.Exempt != nil && l.limits.Exempt(client) {
 		c.source = netip.Addr{}
@@ -148,18 +143,16 @@ func (l *limiter) admit(conn net.Conn) (c, evicted *limitedConn, why refusal) {
 	case l.stats.Open > l.limits.Max-l.limits.Max/8 && !l.limits.Evict:
 		evicted = l.replaceable(netip.Addr{})
 	}
-	if evicted == nil {
-		switch why {
-		case listenerFull:
-			l.stats.RefusedFull++
-			return nil, nil, why
-		case sourceAtShare:
-			l.stats.RefusedSource++
-			return nil, nil, why
-		}
-	} else {
+	switch {
+	case evicted != nil:
 		l.remove(evicted)
 		l.stats.Evicted++
+	case why == listenerFull:
+		l.stats.RefusedFull++
+		return nil, nil, why
+	case why == sourceAtShare:
+		l.stats.RefusedSource++
+		return nil, nil, why
 	}
 	l.add(c)
 	return c, evicted, admitted
@@ -219,8 +212,12 @@ func (l *limiter) remove(c *limitedConn) {
 			delete(l.sources, c.source)
 		}
 	}
-	l.stats.Open--
-	l.released()
+	if l.stats.Open--; l.stats.Open == 0 {
+		select {
+		case l.emptied <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // limitedConn is a connection that its limiter counts.

@@ -45,7 +45,7 @@ func connFrom(t *testing.T, host string) fakeConn {
 	return fakeConn{here, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(host), 9))}
 }
 
-func limiterOf(limits Limits) *limiter { return newLimiter(limits, func() {}) }
+func limiterOf(limits Limits) *limiter { return newLimiter(limits) }
 
 // When a listener is nearly full, connections that are idle for long are closed in favor of new ones; those in use
 // never are.

@@ -81,11 +81,14 @@ type Node struct {
 	resp         *respapi.Server             // nil without a listener for the Redis protocol
 	forgottenIDs atomic.Uint64               // request_ids, see httpapi.Options
 
-	lifecycle lifecycle
-	ready     atomic.Bool
-	unready   chan struct{} // closed when the node begins to stop
-	lingering context.Context
-	endLinger context.CancelFunc // ends lingering
+	begin      sync.Once          // of Run, or of Close without Run
+	opened     context.Context    // until Close
+	cancelOpen context.CancelFunc // ends opened
+	ended      chan struct{}      // closed when Run has returned, or Close without Run
+	ready      atomic.Bool
+	unready    chan struct{} // closed when the node begins to stop
+	lingering  context.Context
+	endLinger  context.CancelFunc // ends lingering
 }
 
 // New opens all that the configuration names: rules, listeners, gossip sockets. The error says what could not be
@@ -120,8 +123,9 @@ func New(cfg Config) (*Node, error) {
 		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Region: cfg.Region,
 			Seed: rand.Uint64(), Memory: int(cfg.Memory)}),
 		listeners: make(map[string]*listen.Listener),
-		unready:   make(chan struct{}),
+		unready:   make(chan struct{}), ended: make(chan struct{}),
 	}
+	n.opened, n.cancelOpen = context.WithCancel(context.Background())
 	n.lingering, n.endLinger = context.WithCancel(context.Background())
 	n.clock = clock.New(cfg.WallClock, n.log, func() (time.Duration, bool) {
 		s := n.monitor.Skew()

@@ -16,50 +16,18 @@ import (
 // ErrClosed is what Run returns if the node was closed before.
 var ErrClosed = errors.New("the node is closed: make another one with New")
 
-var (
-	errRanBefore = errors.New("Run was called before: a node runs once")
-	errClosing   = errors.New("Close was called")
-)
-
-// lifecycle is the state of a node: opened, running, ended.
-type lifecycle struct {
-	mu     sync.Mutex
-	closed bool                    // before it ran
-	stop   context.CancelCauseFunc // stops Run; nil: it was not called
-	ended  chan struct{}           // closed when Run has returned
-}
-
-// begin is called by Run.
-func (l *lifecycle) begin(stop context.CancelCauseFunc) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.closed:
-		return ErrClosed
-	case l.stop != nil:
-		return errRanBefore
-	}
-	l.stop, l.ended = stop, make(chan struct{})
-	return nil
-}
+var errRanBefore = errors.New("Run was called before: a node runs once")
 
 // Close closes all that New has opened. It stops a running node in order, as the end of Run's context does, so that Run
 // returns nil, and waits for that. On a node that has ended it does nothing. It is safe for concurrent use and returns
 // nil.
 func (n *Node) Close() error {
-	l := &n.lifecycle
-	l.mu.Lock()
-	if l.stop != nil {
-		l.mu.Unlock()
-		l.stop(errClosing)
-		<-l.ended
-		return nil
-	}
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.closed = true
+	n.cancelOpen()
+	n.begin.Do(func() { // it never ran
 		n.close()
-	}
+		close(n.ended)
+	})
+	<-n.ended
 	return nil
 }
 
@@ -70,10 +38,17 @@ func (n *Node) Run(ctx context.Context) error {
 	asked := ctx
 	ctx, stop := context.WithCancelCause(asked)
 	defer stop(nil)
-	if err := n.lifecycle.begin(stop); err != nil {
-		return err
+	first := false
+	n.begin.Do(func() { first = true })
+	switch {
+	case first:
+	case n.opened.Err() != nil:
+		return ErrClosed
+	default:
+		return errRanBefore
 	}
-	defer close(n.lifecycle.ended)
+	defer close(n.ended)
+	defer context.AfterFunc(n.opened, func() { stop(ErrClosed) })()
 	fail := func(part string, err error) {
 		if err != nil && !errors.Is(err, http.ErrServerClosed) {
 			stop(fmt.Errorf("%s: %w", part, err))
@@ -122,7 +97,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.closeStore()
 	n.listeners["admin"].Stop(0, 500*time.Millisecond)
 	n.listeners["health"].Stop(0, 500*time.Millisecond)
-	if cause := context.Cause(ctx); !errors.Is(cause, errClosing) && !errors.Is(cause, context.Cause(asked)) {
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosed) && !errors.Is(cause, context.Cause(asked)) {
 		return cause
 	}
 	return nil

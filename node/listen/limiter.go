@@ -94,14 +94,13 @@ type limiter struct {
 
 	mu      sync.Mutex
 	stats   Stats
-	conns   []*limitedConn // in no order
-	hand    int            // where the next sample of conns begins
+	conns   map[*limitedConn]bool
 	sources map[netip.Addr]int
 }
 
 func newLimiter(limits Limits) *limiter {
 	return &limiter{limits: limits, began: time.Now(), emptied: make(chan struct{}, 1),
-		sources: make(map[netip.Addr]int)}
+		conns: make(map[*limitedConn]bool), sources: make(map[netip.Addr]int)}
 }
 
 // Stats returns the listener's statistics.
@@ -161,15 +160,13 @@ func (l *limiter) admit(conn net.Conn) (c, evicted *limitedConn, why refusal) {
 // replaceable returns the connection whose place a new one takes, nil if there is none; only of the source, if that is
 // valid. The lock is held.
 func (l *limiter) replaceable(source netip.Addr) (found *limitedConn) {
-	now, sample := int64(time.Since(l.began)), len(l.conns)
-	if !l.limits.Evict {
-		sample = min(sample, maxSample)
-	}
+	now, seen := int64(time.Since(l.began)), 0
 	var oldest *limitedConn
 	longest := int64(l.limits.IdleAfter) - 1
-	for range sample {
-		l.hand = (l.hand + 1) % len(l.conns)
-		c := l.conns[l.hand]
+	for c := range l.conns { // in a random order
+		if seen++; seen > maxSample && !l.limits.Evict {
+			break
+		}
 		if source.IsValid() && c.source != source {
 			continue
 		}
@@ -188,8 +185,7 @@ func (l *limiter) replaceable(source netip.Addr) (found *limitedConn) {
 
 // add counts a connection. The lock is held.
 func (l *limiter) add(c *limitedConn) {
-	c.index = len(l.conns)
-	l.conns = append(l.conns, c)
+	l.conns[c] = true
 	if c.source.IsValid() {
 		l.sources[c.source]++
 	}
@@ -199,14 +195,10 @@ func (l *limiter) add(c *limitedConn) {
 
 // remove stops counting a connection, however often it is called. The lock is held.
 func (l *limiter) remove(c *limitedConn) {
-	if c.index < 0 {
+	if !l.conns[c] {
 		return
 	}
-	last := len(l.conns) - 1
-	l.conns[c.index] = l.conns[last]
-	l.conns[c.index].index = c.index
-	l.conns[last] = nil
-	l.conns, c.index = l.conns[:last], -1
+	delete(l.conns, c)
 	if c.source.IsValid() {
 		if l.sources[c.source]--; l.sources[c.source] == 0 {
 			delete(l.sources, c.source)
@@ -226,7 +218,6 @@ type limitedConn struct {
 	limiter *limiter
 	source  netip.Addr   // not valid: exempt from Limits.PerSource
 	opened  int64        // nanoseconds after limiter.began
-	index   int          // in limiter.conns, under its lock; -1: no longer counted
 	active  atomic.Int64 // nanoseconds after limiter.began of the last byte read, or of the end of the last request
 	busy    atomic.Bool  // a request is under way, as far as the server reports it
 }

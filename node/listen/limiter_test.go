@@ -117,7 +117,7 @@ func TestProbesFindTheirPlace(t *testing.T) {
 		if _, e := admit("192.0.2.6"); e != second {
 			t.Error("not the one that is idle the longest was closed")
 		}
-		for _, c := range l.conns {
+		for c := range l.conns {
 			c.busy.Store(true)
 		}
 		if _, e := admit("192.0.2.7"); e != probe {

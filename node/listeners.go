@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/edgelimit/edgelimit/node/admin"
 	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/listen"
@@ -22,21 +20,6 @@ import (
 
 // Server serves a listener: net/http's, gRPC's, or that of the Redis protocol.
 type Server = listen.Server
-
-// openHTTP opens the listener of the HTTP API.
-func (n *Node) openHTTP() error {
-	opt := httpapi.Options{Headers: n.cfg.Headers, Actions: n.requests, Reporter: n, Forgotten: &n.forgottenIDs,
-		Logger: n.log}
-	if n.envoy != nil {
-		opt.Envoy = n.envoy.JSON
-	}
-	return n.serveHTTP("http", httpapi.New(n, opt))
-}
-
-// openHealth opens the listener for probes and metrics.
-func (n *Node) openHealth(metrics prometheus.Gatherer) error {
-	return n.serveHTTP("health", admin.Health(n.Ready, n.Degraded, metrics))
-}
 
 // openAdmin opens the listener for operators.
 func (n *Node) openAdmin() error {

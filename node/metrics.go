@@ -47,8 +47,7 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 func (n *Node) writeRules(w telemetry.Writer) {
 	p := n.policy.Load()
 	w.Gauge("rules", "Rules in force.", float64(len(p.tallies)))
-	w.Gauge("rules_without_series", "Rules counted together as /other: those beyond the first 1000 by name.",
-		float64(p.folded))
+	w.Gauge("rules_without_series", "Rules beyond the first 1000 by name, counted as /other.", float64(p.folded))
 	w.Bool("rules_loaded", "1 if the last load of rules was good; 0: it failed, and the last good ones are in force.",
 		n.loads.good.Load())
 	w.Gauge("rules_timestamp_seconds", "Unix time at which the rules in force were put in force.",
@@ -124,8 +123,7 @@ func (n *Node) writeAuth(w telemetry.Writer) {
 	w.Counter("auth_requests_total", "Requests checked by /v1/auth.", a.Described)
 	w.Counter("auth_requests_without_descriptor_total", "Of these, those without a descriptor: no rule limits them.",
 		a.NoDescriptor)
-	w.Counter("auth_ignored_headers_total", "Of these, those whose forwarded headers were ignored, because the peer "+
-		"is not among the trusted_proxies.", a.IgnoredHeaders)
+	w.Counter("auth_ignored_headers_total", "Of these, those whose forwarded headers were ignored.", a.IgnoredHeaders)
 	irregular := w.CounterVec("auth_irregular_layers_total", "Layers of these by what was wrong with a source: "+
 		"missing, untrusted (missing because the peer is not among the trusted_proxies) or ambiguous; and by what "+
 		"became of the layer: skipped, counted or denied.", "cause", "outcome")
@@ -154,11 +152,9 @@ func (n *Node) writeEnvoy(w telemetry.Writer) {
 	w.Counters("rls_requests_total", "Requests of Envoy's rate limit service by outcome: ok or over_limit (the "+
 		"overall code), invalid, failed (without an answer).", "outcome", map[string]uint64{
 		"ok": e.OK, "over_limit": e.OverLimit, "invalid": e.Invalid, "failed": e.Failed})
-	w.Gauge("rls_overrides", "Limits in use that requests of Envoy's service brought along.", float64(e.Overrides))
-	w.Counter("rls_overrides_evicted_total", "Of these limits, those evicted while they may still have counted.",
-		e.Evicted)
-	w.Gauge("rls_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these limits.",
-		n.adHocBound(envoyAPI))
+	w.Gauge("rls_overrides", "Limits in use that requests of Envoy's service brought.", float64(e.Overrides))
+	w.Counter("rls_overrides_evicted_total", "Of these, those evicted while they may have counted.", e.Evicted)
+	w.Gauge("rls_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these.", n.adHocBound(envoyAPI))
 }
 
 // writeRESP writes the totals of the Redis protocol.
@@ -167,17 +163,12 @@ func (n *Node) writeRESP(w telemetry.Writer) {
 		return
 	}
 	r := n.resp.Stats()
-	w.Gauge("resp_limits", "Limits in use that clients of the Redis protocol brought along.", float64(r.Limits))
-	w.Counter("resp_limits_evicted_total", "Of these limits, those evicted while they may still have counted.",
-		r.Evicted)
-	w.Gauge("resp_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these limits.",
-		n.adHocBound(redisAPI))
-	w.Counter("resp_auth_failures_total", "Failed logins over the Redis protocol: a wrong password, or too many of "+
-		"them before.", r.WrongAuth)
-	w.Counter("resp_malformed_requests_total", "Connections of the Redis protocol closed: a malformed command.",
-		r.Malformed)
-	w.Counter("resp_slow_connections_total", "Connections of the Redis protocol closed: a command or its reply took "+
-		"too long.", r.Slow)
+	w.Gauge("resp_limits", "Limits in use that clients of the Redis protocol brought.", float64(r.Limits))
+	w.Counter("resp_limits_evicted_total", "Of these, those evicted while they may have counted.", r.Evicted)
+	w.Gauge("resp_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these.", n.adHocBound(redisAPI))
+	w.Counter("resp_auth_failures_total", "Failed logins: a wrong password, or too many before.", r.WrongAuth)
+	w.Counter("resp_malformed_requests_total", "Connections closed for a malformed command.", r.Malformed)
+	w.Counter("resp_slow_connections_total", "Connections closed for a slow command or reply.", r.Slow)
 	w.Counters("resp_commands_total", "Commands by outcome: allowed or denied (CL.THROTTLE), failed (the reply was "+
 		"an error), other.", "outcome", map[string]uint64{
 		"allowed": r.Allowed, "denied": r.Denied, "failed": r.Failed, "other": r.Other})

@@ -28,7 +28,9 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/admin"
 	"github.com/edgelimit/edgelimit/node/clock"
+	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/respapi"
 	"github.com/edgelimit/edgelimit/node/rules"
@@ -160,10 +162,22 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 	if n.requests, err = actions.New(n.cfg.Requests); err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollectors(n)...)
-	for _, open := range []func() error{n.openGRPC, n.openHTTP, n.openRESP,
-		func() error { return n.openHealth(registry) }, n.openAdmin} {
+	if err := n.openGRPC(); err != nil {
+		return err
+	}
+	api := httpapi.Options{Headers: n.cfg.Headers, Actions: n.requests, Reporter: n, Forgotten: &n.forgottenIDs,
+		Logger: n.log}
+	if n.envoy != nil {
+		api.Envoy = n.envoy.JSON
+	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(newCollectors(n)...)
+	for _, open := range []func() error{
+		func() error { return n.serveHTTP("http", httpapi.New(n, api)) },
+		n.openRESP,
+		func() error { return n.serveHTTP("health", admin.Health(n.Ready, n.Degraded, metrics)) },
+		n.openAdmin,
+	} {
 		if err := open(); err != nil {
 			return err
 		}
@@ -246,14 +260,6 @@ func (n *Node) Addr(name string) string {
 		return l.Addr().String()
 	}
 	return n.cluster.Addr(name)
-}
-
-// Connections returns how many clients are connected to the node's listeners.
-func (n *Node) Connections() (open int) {
-	for _, l := range n.listeners {
-		open += l.Stats().Open
-	}
-	return open
 }
 
 // Members returns the other nodes in the membership.

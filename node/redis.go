@@ -3,11 +3,11 @@ package node
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
@@ -30,9 +30,6 @@ type Redis struct {
 	// MinWindow is the shortest window whose counts are written.
 	MinWindow time.Duration `yaml:"min_window"`
 }
-
-// DefaultMinFill is the default of Redis.MinFill.
-const DefaultMinFill = 0.05
 
 func (r *Redis) hasTLS() bool {
 	return r.CAFile != "" || r.CertFile != "" || r.KeyFile != "" || r.ServerName != ""
@@ -57,11 +54,7 @@ func (r *Redis) validate(check func(ok bool, format string, args ...any)) {
 // beyondLoopback reports whether the Redis, or a Sentinel of it, is on another machine, as far as its name shows.
 func (r *Redis) beyondLoopback() bool {
 	cfg, err := regions.ParseRedisURL(r.URL)
-	return err == nil && slices.ContainsFunc(cfg.Addrs, func(addr string) bool {
-		host, _, _ := net.SplitHostPort(addr)
-		ip := net.ParseIP(host)
-		return host != "localhost" && (ip == nil || !ip.IsLoopback())
-	})
+	return err == nil && slices.ContainsFunc(cfg.Addrs, func(addr string) bool { return !listen.IsLocal(addr) })
 }
 
 // String returns the URL with *** for its password.

@@ -113,7 +113,8 @@ func (l *linter) descriptor(i int) {
 	var entries []rules.Entry
 	for _, s := range d.Shape() {
 		if near := l.set.NearestKey(domain, s.Key); near != "" {
-			l.warn(false, nil, "requests.descriptors: %v meets no rule: none has the key %.80q%s", d, s.Key, guess(near))
+			l.warn(false, nil, "requests.descriptors: %v meets no rule: none has the key %.80q%s", d, s.Key,
+				guess(near))
 			return
 		}
 		entries = append(entries, rules.Entry{Key: s.Key, Value: s.Value})
@@ -219,8 +220,7 @@ func (l *linter) needs(r *rules.Rule) string {
 	return "(" + strings.Join(keys, ", ") + ")"
 }
 
-// logWarnings logs what the node's configuration and the rules in force are probably not meant to say. What was logged before
-// is not logged again as long as it holds.
+// logWarnings logs the warnings of the configuration and the rules in force that hold now and did not before.
 func (n *Node) logWarnings() {
 	n.warningMu.Lock()
 	defer n.warningMu.Unlock()

@@ -80,21 +80,18 @@ func (m *Monitor) Write(w Writer, c *gossip.Cluster) {
 	for region, ok := range reach.byLabel() {
 		reachable(number(ok), region)
 	}
-	w.Gauge("unreachable_peers", "Other nodes that have sent nothing for 3 s, or that went out of the membership "+
-		"without having left.", float64(reach.peers))
+	w.Gauge("unreachable_peers", "Other nodes silent for 3 s, or gone without having left.", float64(reach.peers))
 	w.Gauge("peers_with_other_rules", "Other nodes whose rules differ in effect from those in force here.",
 		float64(m.otherRules.count.Load()))
 	w.Gauge("peers_with_other_identity", "Other nodes with another identity key: their counts are apart from this "+
 		"node's.", float64(m.otherIdentity.count.Load()))
 	age, _ := c.Staleness()
-	w.Gauge("staleness_seconds", "Time since the last counts of the peer that is the furthest behind.", age.Seconds())
+	w.Gauge("staleness_seconds", "Time since the last counts of the peer furthest behind.", age.Seconds())
 	w.Bool("degraded", "1 while a node cannot be reached or has another identity key, seeds do not answer, or this "+
 		"node's clock is off.", m.degraded.cluster.Load())
 	skew := m.Skew()
-	w.Gauge("clock_skew_seconds", "How far this node's clock is ahead of the median of its peers' and the regional "+
-		"store's.", skew.Ahead.Seconds())
-	w.Gauge("clock_skew_clocks", "Clocks that clock_skew_seconds compares with; 0: the skew is unknown.",
-		float64(skew.Clocks))
+	w.Gauge("clock_skew_seconds", "Lead of this clock over the median of peers and store.", skew.Ahead.Seconds())
+	w.Gauge("clock_skew_clocks", "Clocks that clock_skew_seconds compares with; 0: unknown.", float64(skew.Clocks))
 }
 
 // WriteTable writes the statistics of the table of counters.
@@ -112,12 +109,10 @@ func (w Writer) WriteTable(t counters.Stats, memory float64) {
 	w.Counter("refused_slots_total", "Peers' slots refused: from the future, invalid, implausible, or of too many "+
 		"origins.", t.Refused)
 	w.Counter("implausible_slots_total", "Refused slots that count more than a node can have admitted.", t.Implausible)
-	w.Counter("unknown_origin_slots_total", "Refused slots of origins that are no members, of which a peer named too "+
-		"many.", t.OriginsRefused)
+	w.Counter("unknown_origin_slots_total", "Refused slots of too many origins that are no members.", t.OriginsRefused)
 	w.Counter("retired_origins_total", "Origins that are no members any more, dropped with their counts to make room "+
 		"for members.", t.OriginsRetired)
-	w.Counter("denied_by_one_peer_total", "Keys, once per sub-window, denied by the counts of a single peer.",
-		t.DeniedByOne)
+	w.Counter("denied_by_one_peer_total", "Keys, once per sub-window, denied by a single peer's counts.", t.DeniedByOne)
 }
 
 // WriteGossip writes the statistics of replication.
@@ -130,10 +125,8 @@ func (w Writer) WriteGossip(g gossip.Stats, refusedStreams, refusedPackets uint6
 	w.Counter("gossip_resent_frames_total", "Frames resent to a peer that lacked them.", g.Resent)
 	w.Counter("gossip_snapshots_sent_total", "Snapshots sent to peers that were new or too far behind.", g.Snapshots)
 	w.Counter("gossip_snapshots_received_total", "Snapshots received.", g.SnapshotsReceived)
-	w.Counter("gossip_early_frames_total", "Frames from the future, requested again: the sender's clock is ahead.",
-		g.Early)
-	w.Counter("gossip_refused_snapshots_total", "Snapshots dropped: the sender sends more than an honest peer does.",
-		g.SnapshotsRefused)
+	w.Counter("gossip_early_frames_total", "Frames from the future, requested again.", g.Early)
+	w.Counter("gossip_refused_snapshots_total", "Snapshots refused: their sender sends too many.", g.SnapshotsRefused)
 	w.Counter("gossip_malformed_frames_total", "Frames that could not be decoded.", g.Malformed)
 	w.Counter("gossip_refused_streams_total", "Streams to the gossip ports dropped unread: no peer's, not "+
 		"encrypted with the key, compressed, too large, or while 64 are open.", refusedStreams)
@@ -148,7 +141,6 @@ func (w Writer) WriteStore(s regions.Stats) {
 		"2 half-open (it is tried).", float64(s.Breaker))
 	w.Counter("store_flushed_slots_total", "Slots that the regional store acknowledged.", s.Flushed)
 	w.Counter("store_failed_calls_total", "Calls of the regional store that failed.", s.Failed)
-	w.Counter("store_dropped_slots_total", "Slots dropped from the full queue; a flush of all own slots repairs that.",
-		s.Dropped)
+	w.Counter("store_dropped_slots_total", "Slots that found the queue full; writing all repairs that.", s.Dropped)
 	w.Counter("store_lost_total", "Times that the regional store was found to have lost data.", s.Lost)
 }

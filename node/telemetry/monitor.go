@@ -82,19 +82,15 @@ func (m *Monitor) read(s *Sources, now time.Time) {
 	peers := s.Cluster.Peers()
 	members := slices.DeleteFunc(slices.Clone(peers), func(p gossip.MemberStatus) bool { return p.Pool == "" })
 	m.Latencies.observe(members)
-	m.readClocks(s, members)
+	var store time.Duration
+	storeKnown := false
+	if s.Store != nil {
+		store, storeKnown = s.Store.ClockAhead()
+	}
+	m.skew.look(members, store, storeKnown, s.Now())
 	m.table.look(s.Table.Stats(), suspects{s.Table.LastImplausible(), s.Table.LastDenier()}, members, now)
 	m.Unmatched.logSamples(s.Rules())
 	m.readPeers(s, peers, members, now)
-}
-
-func (m *Monitor) readClocks(s *Sources, members []gossip.MemberStatus) {
-	var store time.Duration
-	known := false
-	if s.Store != nil {
-		store, known = s.Store.ClockAhead()
-	}
-	m.skew.look(members, store, known, s.Now())
 }
 
 // minSilence is the time without a frame after which a peer is unreachable, and decisions are degraded: well past the
@@ -175,7 +171,7 @@ func (m *Monitor) DegradedIn(s counters.Scope) bool {
 type degradation struct {
 	log             *slog.Logger
 	cluster, region atomic.Bool              // limits of that scope are degraded
-	reasons         atomic.Pointer[[]string] // nil while nothing is degraded
+	reasons         atomic.Pointer[[]string] // nil before the first look
 	since           time.Time
 }
 
@@ -184,11 +180,7 @@ func (d *degradation) look(reasons []string, region bool, now time.Time) {
 	d.region.Store(region)
 	is := len(reasons) > 0
 	was := d.cluster.Swap(is)
-	if is {
-		d.reasons.Store(&reasons)
-	} else {
-		d.reasons.Store(nil)
-	}
+	d.reasons.Store(&reasons)
 	switch {
 	case is && !was:
 		d.since = now

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/respapi"
-	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // Server serves a listener: net/http's, gRPC's, or that of the Redis protocol.
@@ -96,25 +94,16 @@ func (n *Node) listenLimits(name string) listen.Limits {
 		}
 	}
 	return listen.ClientLimits(name, n.cfg.MaxConnections, n.cfg.MaxConnectionsPerSource, listeners,
-		n.cfg.exemptSource(), n.log)
+		n.exempt, n.log)
 }
 
 // forClients reports whether a listener is for clients, not for probes or operators.
 func forClients(name string) bool { return name != "health" && name != "admin" }
 
-// exemptSource returns which sources may have all connections of a listener: this machine, where sidecars are, and
-// trusted proxies, as all clients behind a proxy come from its address.
-func (c *Config) exemptSource() func(netip.Addr) bool {
-	var trusted []netip.Prefix
-	for _, t := range c.Requests.TrustedProxies {
-		if p, err := rules.ParsePrefix(t); err == nil { // not "unix": its clients have no address
-			trusted = append(trusted, p)
-		}
-	}
-	return func(addr netip.Addr) bool {
-		return addr.IsLoopback() ||
-			slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
-	}
+// exempt reports whether a source may have all connections of a listener: this machine, where sidecars are, and trusted
+// proxies, as all clients behind a proxy come from its address.
+func (n *Node) exempt(source netip.Addr) bool {
+	return source.IsLoopback() || n.requests.Trusts(source)
 }
 
 // gossipError explains why gossip cannot be opened.

@@ -44,9 +44,6 @@ type Request = rules.Request
 // Decision is the answer to a Request.
 type Decision = counters.Decision
 
-// Skew is how far a node's clock is from those of others.
-type Skew = telemetry.Skew
-
 // Node is one node of a cluster. New makes it, Run runs it. Take and Decide are safe for concurrent use from New until
 // Run has returned; before Run the node is alone.
 type Node struct {
@@ -120,8 +117,7 @@ func New(cfg Config) (*Node, error) {
 	incarnation := uint64(time.Now().UnixNano())
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, secret: keys.Identity, files: files,
-		monitor: telemetry.NewMonitor(telemetry.Options{
-			Region: cfg.Region, Memory: cfg.Memory.String(), MaxSkew: cfg.MaxSkew, Log: cfg.Logger}),
+		monitor: telemetry.NewMonitor(cfg.Logger, cfg.Region, cfg.Memory.String(), cfg.MaxSkew),
 		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Region: cfg.Region,
 			Seed: rand.Uint64(), Memory: int(cfg.Memory)}),
 		listeners: make(map[string]*listen.Listener),
@@ -262,6 +258,14 @@ func (n *Node) Addr(name string) string {
 	return n.cluster.Addr(name)
 }
 
+// Connections returns how many clients are connected to the node's listeners.
+func (n *Node) Connections() (open int) {
+	for _, l := range n.listeners {
+		open += l.Stats().Open
+	}
+	return open
+}
+
 // Members returns the other nodes in the membership.
 func (n *Node) Members() []gossip.MemberStatus { return n.cluster.Members() }
 
@@ -270,10 +274,6 @@ func (n *Node) Staleness() time.Duration {
 	age, _ := n.cluster.Staleness()
 	return age
 }
-
-// Skew returns how far the node's clock is from those of its peers and of the region's store. Beyond Config.MaxSkew its
-// decisions are degraded: its windows are not theirs.
-func (n *Node) Skew() Skew { return n.monitor.Skew() }
 
 // Bound returns the over-admission bound of a rule, by its full name, as a part of its limit: the most by which an
 // admission within the last window can have gone over the limit. It is 0 for a rule without a limit, or of scope node.

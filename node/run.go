@@ -55,19 +55,19 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 	}
 
-	clock := start(func(ctx context.Context) { fail("clock", n.clock.Run(ctx)) })
-	defer clock.stop()
+	stopClock := start(func(ctx context.Context) { fail("clock", n.clock.Run(ctx)) })
+	defer stopClock()
 	n.listeners["health"].Start(fail)
 	n.listeners["admin"].Start(fail)
-	gossip := start(func(ctx context.Context) { fail("gossip", n.cluster.Run(ctx)) })
+	stopGossip := start(func(ctx context.Context) { fail("gossip", n.cluster.Run(ctx)) })
 	n.warm(ctx)
 	if ctx.Err() != nil { // no balancer sends requests here yet
 		n.EndLinger()
 	}
-	monitor := start(n.runMonitor)
-	files := start(n.watchRules)
-	pressure := start(n.followPressure)
-	store := start(n.reconcile)
+	stopMonitor := start(n.runMonitor)
+	stopFiles := start(n.watchRules)
+	stopPressure := start(n.followPressure)
+	stopStore := start(n.reconcile)
 	forClients := []*listen.Listener{n.listeners["http"], n.listeners["grpc"], n.listeners["resp"]}
 	for _, l := range forClients {
 		l.Start(fail)
@@ -89,11 +89,11 @@ func (n *Node) Run(ctx context.Context) error {
 		drained.Go(func() { l.Stop(min(keepAliveEnd, n.cfg.Drain), n.cfg.Drain) })
 	}
 	drained.Wait()
-	files.stop()
-	monitor.stop()
-	pressure.stop()
-	gossip.stop() // its last tick gives the last counts to the store
-	store.stop()
+	stopFiles()
+	stopMonitor()
+	stopPressure()
+	stopGossip() // its last tick gives the last counts to the store
+	stopStore()
 	n.closeStore()
 	n.listeners["admin"].Stop(0, 500*time.Millisecond)
 	n.listeners["health"].Stop(0, 500*time.Millisecond)
@@ -169,20 +169,13 @@ func (n *Node) reconcile(ctx context.Context) {
 	}
 }
 
-// part is a part of the node that runs until it is stopped.
-type part struct {
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-}
-
-func start(run func(context.Context)) *part {
+// start runs a part of the node. stop ends it and waits for that.
+func start(run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &part{cancel: cancel}
-	p.done.Go(func() { run(ctx) })
-	return p
-}
-
-func (p *part) stop() {
-	p.cancel()
-	p.done.Wait()
+	var done sync.WaitGroup
+	done.Go(func() { run(ctx) })
+	return func() {
+		cancel()
+		done.Wait()
+	}
 }

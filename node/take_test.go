@@ -467,8 +467,7 @@ func TestRulesAreRead(t *testing.T) {
 
 func BenchmarkDecide(b *testing.B) {
 	n := idle(b, perClient)
-	clock := start(func(ctx context.Context) { _ = n.clock.Run(ctx) })
-	defer clock.stop()
+	defer start(func(ctx context.Context) { _ = n.clock.Run(ctx) })()
 	req := Request{Domain: "test", Descriptors: [][]rules.Entry{by("client", "192.0.2.1")}}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {

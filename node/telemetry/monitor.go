@@ -18,14 +18,6 @@ import (
 	"github.com/edgelimit/edgelimit/regions"
 )
 
-// Options say what a Monitor needs to know from the start.
-type Options struct {
-	Region  string        // the node's own
-	Memory  string        // the budget of the counters, for the log
-	MaxSkew time.Duration // the largest clock skew that is no alarm
-	Log     *slog.Logger
-}
-
 // Sources are what a running Monitor reads.
 type Sources struct {
 	Cluster  *gossip.Cluster
@@ -51,13 +43,14 @@ type Monitor struct {
 	degraded                  degradation
 }
 
-// NewMonitor returns a monitor that has not seen anything yet.
-func NewMonitor(o Options) *Monitor {
+// NewMonitor returns a monitor of a node in a region that has not seen anything yet. memory is the budget of the
+// counters, maxSkew the largest clock skew that is no alarm.
+func NewMonitor(log *slog.Logger, region, memory string, maxSkew time.Duration) *Monitor {
 	return &Monitor{
-		Unmatched: Unmatched{log: o.Log}, Latencies: newLatencies(), log: o.Log,
-		bounds: bounds{peaks: make(map[string]*gossip.Peak)}, skew: newSkewMonitor(o.Log, o.MaxSkew),
-		reach: newReachAlarm(o.Log, o.Region), otherRules: newRulesAlarm(o.Log), otherIdentity: newIdentityAlarm(o.Log),
-		table: tableAlarms{log: o.Log, memory: o.Memory}, degraded: degradation{log: o.Log},
+		Unmatched: Unmatched{log: log}, Latencies: newLatencies(), log: log,
+		bounds: bounds{peaks: make(map[string]*gossip.Peak)}, skew: newSkewMonitor(log, maxSkew),
+		reach: newReachAlarm(log, region), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
+		table: tableAlarms{log: log, memory: memory}, degraded: degradation{log: log},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/telemetry"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/testnet/oracle"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
@@ -31,7 +32,7 @@ func TestAClockThatIsOffShows(t *testing.T) {
 				time.Sleep(time.Second)
 				last = take(t, n.Node, Request{Rule: "per_client", Identity: "y"})
 			}
-			if got := n.Skew(); got != (Skew{Ahead: test.behind, Clocks: 1}) {
+			if got := n.monitor.Skew(); got != (telemetry.Skew{Ahead: test.behind, Clocks: 1}) {
 				t.Errorf("%v ahead of its store, it says %+v", test.behind, got)
 			}
 			if last.Degraded != test.off || book.HasLine("WARN", "this node's clock is off", "ahead=1.2s") != test.off {

@@ -29,16 +29,13 @@ import (
 type Config struct {
 	// NodeID names the node, uniquely in its region. Default: the host's name.
 	NodeID string `yaml:"node_id"`
-	// Region names where the node stands. Nodes of one region share the limits of scope region, and the region's store.
-	// Default "local".
+	// Region names where the node stands. Its nodes share the limits of scope region, and a store. Default "local".
 	Region string `yaml:"region"`
 	// Rules are rule files and directories of them, which are read again when they change. None: the sample rules.
 	Rules []string `yaml:"rules"`
-	// RulesPoll is how often the files are checked for changes that the file system does not report, as on network
-	// mounts. 100ms to 1h.
+	// RulesPoll is how often the files are checked for changes that the file system does not report. 100ms to 1h.
 	RulesPoll time.Duration `yaml:"rules_poll"`
-	// DefaultAlgorithm is that of rules without one: sliding_window, or fixed_window to count as envoyproxy/ratelimit
-	// does. Empty means sliding_window.
+	// DefaultAlgorithm is that of rules without one: sliding_window (also if empty) or fixed_window.
 	DefaultAlgorithm string `yaml:"default_algorithm"`
 	// IPv6Prefix is how many bits of an IPv6 address identify a client, where a rule does not set it. 0 means 64.
 	IPv6Prefix int `yaml:"ipv6_prefix"`
@@ -57,10 +54,10 @@ type Config struct {
 	// Health is the address of /livez, /readyz and /metrics.
 	Health string `yaml:"health"`
 	// Admin is the address where operators lift bans, on loopback or unix:/path; empty: none. If DefaultAdmin is in
-	// use, as by another node of the machine, a node starts without this listener.
+	// use, a node starts without it.
 	Admin string `yaml:"admin"`
-	// MaxConnections is how many clients each listener except health and admin serves at a time; 1 to 1,000,000. It is
-	// cut to the listener's share of the file descriptors that the process may have, less 512.
+	// MaxConnections is how many clients each listener except health and admin serves at a time; 1 to 1,000,000. The
+	// file descriptors that the process may have, less 512, bound it as well.
 	MaxConnections int `yaml:"max_connections"`
 	// MaxConnectionsPerSource is how many of them one source may have, an IPv4 address or an IPv6 /64; 0, a quarter,
 	// or 1 to 1,000,000. This machine, Unix sockets and trusted proxies (Requests) have no such limit.
@@ -72,15 +69,12 @@ type Config struct {
 	Requests actions.Config `yaml:"requests"`
 	// Headers are the families of response headers: draft11, and one of legacy-delta and legacy-epoch; or off.
 	Headers []string `yaml:"headers"`
-	// Memory is the budget for the counters in bytes, counters.MinMemory to counters.MaxMemory. It is allocated as keys
-	// come; when it is used up, each new key evicts the one that is idle for longest, those over their limit last.
+	// Memory is the budget for the counters in bytes, counters.MinMemory to counters.MaxMemory, allocated as keys come.
 	Memory Size `yaml:"memory"`
 	// MaxSkew is how far the node's clock may be from the median of the others; beyond it the node's decisions are
-	// degraded. A hundredth of the shortest window has no visible effect; more costs over-admission and fairness in
-	// proportion. Skew below the difference of two regions' one-way delays cannot be measured.
+	// degraded. A hundredth of the shortest window has no visible effect; more costs accuracy in proportion.
 	MaxSkew time.Duration `yaml:"max_skew"`
-	// PressureFile is a file of Linux' pressure stall information, which is reported as the pressure once a second;
-	// empty: only SetPressure reports it.
+	// PressureFile is a file of Linux' pressure stall information to report once a second; empty: none.
 	PressureFile string `yaml:"pressure_file"`
 	// Linger is how long a stopping node goes on serving while it answers that it is unready: until the balancers that
 	// poll its readiness have noticed. 0 to 5m; Node.EndLinger cuts it short.
@@ -100,8 +94,8 @@ type Config struct {
 	RuleSet *rules.Set `yaml:"-"`
 	// Store is the region's store, shared with other nodes, in place of Redis; nil: Redis, or none.
 	Store regions.Store `yaml:"-"`
-	// Envoy makes Envoy's rate limit service: envoy.Service of package node/envoy, which brings gRPC along. Nil: POST
-	// /json is not found, and GRPC must be empty. The edgelimit command sets it.
+	// Envoy makes Envoy's rate limit service: envoy.Service of package node/envoy. Nil: there is no POST /json, and GRPC
+	// must be empty.
 	Envoy func(*Node, EnvoyOptions) EnvoyService `yaml:"-"`
 	// WallClock is the machine's wall clock; nil: time.Now. It is for tests and safe for concurrent use.
 	WallClock func() time.Time `yaml:"-"`
@@ -129,20 +123,15 @@ type Gossip struct {
 	Label string `yaml:"label"`
 }
 
-// Default addresses and ports.
+// Defaults of Config and Redis.
 const (
-	DefaultHTTP   = "127.0.0.1:8080"
-	DefaultHealth = "127.0.0.1:9100"
-	DefaultAdmin  = "127.0.0.1:9101"
-	lanPort       = "7946"
-	wanPort       = "7947"
+	DefaultHTTP    = "127.0.0.1:8080"
+	DefaultHealth  = "127.0.0.1:9100"
+	DefaultAdmin   = "127.0.0.1:9101"
+	DefaultMinFill = 0.05
+	lanPort        = "7946"
+	wanPort        = "7947"
 )
-
-// DefaultMaxConnections is the default of Config.MaxConnections, as in Redis.
-const DefaultMaxConnections = 10_000
-
-// DefaultMaxSkew is the default of Config.MaxSkew: a hundredth of a window of ten seconds.
-const DefaultMaxSkew = 100 * time.Millisecond
 
 // DefaultConfig returns a single node on loopback with the sample rules.
 func DefaultConfig() Config {
@@ -159,11 +148,11 @@ func DefaultConfig() Config {
 		HTTP:             DefaultHTTP,
 		Health:           DefaultHealth,
 		Admin:            DefaultAdmin,
-		MaxConnections:   DefaultMaxConnections,
+		MaxConnections:   10_000,
 		Requests:         actions.DefaultConfig(),
 		Headers:          answer.DefaultHeaders(),
 		Memory:           counters.DefaultMemory,
-		MaxSkew:          DefaultMaxSkew,
+		MaxSkew:          100 * time.Millisecond,
 		Drain:            4 * time.Second,
 		Gossip:           Gossip{Interval: gossip.DefaultInterval, Label: gossip.DefaultLabel},
 		Redis:            Redis{MinFill: DefaultMinFill, MinWindow: regions.DefaultConfig().MinWindow},
@@ -181,15 +170,14 @@ func (c *Config) Validate() error {
 	c.validateListeners(check)
 	check(c.Memory >= counters.MinMemory && c.Memory <= counters.MaxMemory,
 		"memory: %v, want %v to %v", c.Memory, Size(counters.MinMemory), Size(counters.MaxMemory))
-	if err := c.ruleOptions().Validate(); err != nil {
-		errs = append(errs, err)
-	}
+	err := c.ruleOptions().Validate()
+	check(err == nil, "%w", err)
 	check(c.RulesPoll >= 100*time.Millisecond && c.RulesPoll <= time.Hour,
 		"rules_poll: %v, want 100ms to 1h", c.RulesPoll)
 	check(c.Linger >= 0 && c.Linger <= 5*time.Minute, "linger: %v, want 0s to 5m", c.Linger)
 	check(c.Drain > 0 && c.Drain <= time.Minute, "drain: %v, want more than 0 and at most 1m", c.Drain)
 	check(c.MaxSkew >= time.Millisecond && c.MaxSkew <= time.Hour, "max_skew: %v, want 1ms to 1h", c.MaxSkew)
-	_, err := answer.NewHeaders(c.Headers, nil, nil)
+	_, err = answer.NewHeaders(c.Headers, nil, nil)
 	check(err == nil, "headers: %w", err)
 	_, err = actions.New(c.Requests)
 	check(err == nil, "requests: %w", err)
@@ -201,13 +189,10 @@ func (c *Config) Validate() error {
 		check(err != nil || wan || c.Gossip.LAN != "", "gossip.join: %s is of the region, but this node has no "+
 			"address for it: set gossip.lan (--gossip), or join wan:%s", seed, seed)
 	}
-	if err := c.Redis.validate(); err != nil {
-		errs = append(errs, err)
-	} else {
-		check(c.Gossip.KeyFile != "" || !c.Redis.beyondLoopback(), "redis.url: a Redis beyond loopback needs a key "+
-			"file, without which everybody can tell from its keys whom they count: make one with edgelimit keygen "+
-			"--out cluster.key and set gossip.key_file (--key-file) to it on every node")
-	}
+	c.Redis.validate(check)
+	check(c.Gossip.KeyFile != "" || !c.Redis.beyondLoopback(), "redis.url: a Redis beyond loopback needs a key file, "+
+		"without which everybody can tell from its keys whom they count: make one with edgelimit keygen --out "+
+		"cluster.key and set gossip.key_file (--key-file) to it on every node")
 	var keys Keys
 	if c.Gossip.KeyFile != "" { // New checks its content
 		keys.Gossip = [][]byte{make([]byte, gossipKeySize)}

@@ -33,8 +33,7 @@ var (
 // forms say how values of a type are written.
 var forms = map[string]string{
 	"time.Duration": "a duration such as 100ms", "[]string": "a list such as [a, b]", "bool": "true or false",
-	"int":     "a whole number",
-	"float64": "a number", "string": "text",
+	"int": "a whole number", "float64": "a number", "string": "text",
 }
 
 // configErrors takes apart what the YAML reader said of a configuration file.
@@ -88,35 +87,32 @@ func explainSetting(e *rulefile.Error) {
 
 // meantSetting suggests what an unknown key of a struct may have been meant to be; empty if nothing is near.
 func meantSetting(word, structure string) string {
-	all := make(map[string][]string) // by struct
-	paths := make(map[string]string) // by key: the last of a name wins
-	collectSettings(reflect.TypeFor[Config](), "", all, paths)
-	if guess := rules.Nearest(word, all[structure]); guess != "" {
+	keys, path := make(map[string][]string), "" // the keys of each struct; where a setting of that name is
+	var collect func(t reflect.Type, prefix string)
+	collect = func(t reflect.Type, prefix string) {
+		for f := range t.Fields() {
+			key := f.Tag.Get("yaml")
+			if key == "-" {
+				continue
+			}
+			keys[t.String()] = append(keys[t.String()], key)
+			if key == word {
+				path = prefix + key
+			}
+			if f.Type.Kind() == reflect.Struct {
+				collect(f.Type, prefix+key+".")
+			}
+		}
+	}
+	collect(reflect.TypeFor[Config](), "")
+	if guess := rules.Nearest(word, keys[structure]); guess != "" {
 		return fmt.Sprintf("did you mean %q?", guess)
 	}
-	if path := paths[word]; path != "" {
+	if path != "" {
 		return fmt.Sprintf("did you mean %s?", path)
 	}
 	return ""
 }
-
-func collectSettings(t reflect.Type, prefix string, all map[string][]string, paths map[string]string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		key := f.Tag.Get("yaml")
-		if key == "-" {
-			continue
-		}
-		all[t.String()] = append(all[t.String()], key)
-		paths[key] = prefix + key
-		if f.Type.Kind() == reflect.Struct {
-			collectSettings(f.Type, prefix+key+".", all, paths)
-		}
-	}
-}
-
-// maxExcerpt is how much of a line of the configuration is shown, in characters.
-const maxExcerpt = 80
 
 // userinfo is a name and password in a URL.
 var userinfo = regexp.MustCompile(`://[^\s/@]*@`)
@@ -132,5 +128,6 @@ func presentable(line string) string {
 			shown[i] = '?'
 		}
 	}
+	const maxExcerpt = 80
 	return string(shown[:min(len(shown), maxExcerpt)])
 }

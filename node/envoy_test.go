@@ -138,8 +138,8 @@ func TestOverridesAreKnown(t *testing.T) {
 			t.Errorf("%d slots are beyond belief, want %d", got, i+1)
 		}
 	}
-	if n.limit("%override/5/1h0m0s") == nil || n.limit("%cl.throttle/1/1/1") == nil ||
-		n.limit("%override/6/1h0m0s") != nil {
+	if (*n.limits.Load())["%override/5/1h0m0s"] == nil || (*n.limits.Load())["%cl.throttle/1/1/1"] == nil ||
+		(*n.limits.Load())["%override/6/1h0m0s"] != nil {
 		t.Error("limits that clients made are not found")
 	}
 	if got := n.limitsAt(time.Now()); got["%override/5/1h0m0s"] == nil || got["%cl.throttle/1/1/1"] == nil ||

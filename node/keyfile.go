@@ -1,8 +1,6 @@
 package node
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -52,36 +50,30 @@ func ReadKeyFile(name string) (Keys, error) {
 
 func parseKeys(b []byte) (Keys, error) {
 	var keys Keys
+	sizes := map[string]int{"gossip": gossipKeySize, "identity": len(keys.Identity)}
 	hasIdentity := false
-	lines := bufio.NewScanner(bytes.NewReader(b))
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+	for i, line := range strings.Split(string(b), "\n") {
+		n, line := i+1, strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
 		}
 		name, value, _ := strings.Cut(line, ":")
 		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(value))
 		switch {
-		case name != "gossip" && name != "identity":
+		case sizes[name] == 0:
 			return Keys{}, fmt.Errorf(
 				"line %d: want \"gossip: KEY\" or \"identity: KEY\"; edgelimit keygen shows the form", n)
 		case err != nil:
 			return Keys{}, fmt.Errorf("line %d: the %s key is not base64", n, name)
-		case name == "gossip" && len(key) != gossipKeySize:
-			return Keys{}, fmt.Errorf("line %d: the gossip key has %d bytes, want %d", n, len(key), gossipKeySize)
+		case len(key) != sizes[name]:
+			return Keys{}, fmt.Errorf("line %d: the %s key has %d bytes, want %d", n, name, len(key), sizes[name])
 		case name == "gossip":
 			keys.Gossip = append(keys.Gossip, key)
-		case len(key) != len(keys.Identity):
-			return Keys{}, fmt.Errorf("line %d: the identity key has %d bytes, want %d", n, len(key),
-				len(keys.Identity))
 		case hasIdentity:
 			return Keys{}, fmt.Errorf("line %d: there is an identity key above already", n)
 		default:
 			keys.Identity, hasIdentity = rules.Secret(key), true
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return Keys{}, err
 	}
 	if len(keys.Gossip) == 0 || !hasIdentity {
 		return Keys{}, errors.New("want at least one gossip key and one identity key; edgelimit keygen makes both")

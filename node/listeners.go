@@ -10,36 +10,18 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/edgelimit/edgelimit/node/admin"
 	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/respapi"
-	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // Server serves a listener: net/http's, gRPC's, or that of the Redis protocol.
 type Server = listen.Server
 
-// openHTTP opens the listener of the HTTP API.
-func (n *Node) openHTTP() error {
-	opt := httpapi.Options{Headers: n.cfg.Headers, Actions: n.requests, Reporter: n, Forgotten: &n.forgottenIDs,
-		Logger: n.log}
-	if n.envoy != nil {
-		opt.Envoy = n.envoy.JSON
-	}
-	return n.serveHTTP("http", httpapi.New(n, opt))
-}
-
-// openHealth opens the listener for probes and metrics.
-func (n *Node) openHealth(metrics prometheus.Gatherer) error {
-	return n.serveHTTP("health", admin.Health(n.Ready, n.Degraded, metrics))
-}
-
 // openAdmin opens the listener for operators.
 func (n *Node) openAdmin() error {
-	err := n.serveHTTP("admin", admin.API(operator{n}, n.log))
+	err := n.serveHTTP("admin", admin.API(n.unban, n.log))
 	if errors.Is(err, syscall.EADDRINUSE) && n.cfg.Admin == DefaultAdmin {
 		n.log.Warn("no admin listener: its default address is in use, by another node of this machine perhaps; choose "+
 			"one with --admin, or none with --admin ''", "admin", n.cfg.Admin)
@@ -112,29 +94,16 @@ func (n *Node) listenLimits(name string) listen.Limits {
 		}
 	}
 	return listen.ClientLimits(name, n.cfg.MaxConnections, n.cfg.MaxConnectionsPerSource, listeners,
-		n.cfg.exemptSource(), n.log)
+		n.exempt, n.log)
 }
 
 // forClients reports whether a listener is for clients, not for probes or operators.
 func forClients(name string) bool { return name != "health" && name != "admin" }
 
-// exemptSource returns which sources may have all connections of a listener: this machine, where sidecars are, and
-// trusted proxies, as all clients behind a proxy come from its address.
-func (c *Config) exemptSource() func(netip.Addr) bool {
-	var trusted []netip.Prefix
-	for _, t := range c.Requests.TrustedProxies {
-		if p, err := rules.ParsePrefix(t); err == nil { // not "unix": its clients have no address
-			trusted = append(trusted, p)
-		}
-	}
-	return func(addr netip.Addr) bool {
-		for _, p := range trusted {
-			if p.Contains(addr) {
-				return true
-			}
-		}
-		return addr.IsLoopback()
-	}
+// exempt reports whether a source may have all connections of a listener: this machine, where sidecars are, and trusted
+// proxies, as all clients behind a proxy come from its address.
+func (n *Node) exempt(source netip.Addr) bool {
+	return source.IsLoopback() || n.requests.Trusts(source)
 }
 
 // gossipError explains why gossip cannot be opened.

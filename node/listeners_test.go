@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
@@ -325,7 +326,11 @@ func TestSourcesHaveAShare(t *testing.T) {
 	cfg := quiet("")
 	cfg.HTTP, cfg.MaxConnections = "127.0.0.1:0", 40
 	cfg.Requests.TrustedProxies = []string{"10.0.0.0/8", "2001:db8:ff::1", "unix"}
-	n := &Node{cfg: cfg, log: slog.New(slog.DiscardHandler)}
+	requests, err := actions.New(cfg.Requests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &Node{cfg: cfg, log: slog.New(slog.DiscardHandler), requests: requests}
 	limits := n.listenLimits("http")
 	if limits.Max != 40 || limits.PerSource != 10 {
 		t.Errorf("%+v, want 10 of 40 connections for a source", limits)

@@ -47,23 +47,20 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 func (n *Node) writeRules(w telemetry.Writer) {
 	p := n.policy.Load()
 	w.Gauge("rules", "Rules in force.", float64(len(p.tallies)))
-	w.Gauge("rules_without_series", "Rules counted together as /other in the metrics: those beyond the first 1000 by "+
-		"name.", float64(p.folded))
-	w.Bool("rules_loaded", "1 if the last load of rules was good, 0 if it failed: the last good ones are in force "+
-		"then.",
+	w.Gauge("rules_without_series", "Rules beyond the first 1000 by name, counted as /other.", float64(p.folded))
+	w.Bool("rules_loaded", "1 if the last load of rules was good; 0: it failed, and the last good ones are in force.",
 		n.loads.good.Load())
 	w.Gauge("rules_timestamp_seconds", "Unix time at which the rules in force were put in force.",
 		float64(p.since.UnixMilli())/1000)
-	loads := w.CounterVec("rules_loads_total", "Loads of rules, by outcome (ok, failed).", "outcome")
-	loads(n.loads.ok.Load(), "ok")
-	loads(n.loads.failed.Load(), "failed")
+	w.Counters("rules_loads_total", "Loads of rules, by outcome (ok, failed).", "outcome",
+		map[string]uint64{"ok": n.loads.ok.Load(), "failed": n.loads.failed.Load()})
 
 	decisions := w.CounterVec("decisions_total", "Decisions by rule and outcome: allowed, denied, waived (over the "+
-		"limit, but allowed by the rule's mode), or, for a rule with a ban, banned (denied because of an earlier "+
-		"denial). A request counts once in each layer that charged, denied or waived it. Rule /adhoc is all limits "+
-		"that requests bring along.", "rule", "outcome")
-	near := w.CounterVec("near_limit_total", "Of the allowed decisions, those that left less than a fifth of the "+
-		"limit, by rule.", "rule")
+		"limit, but allowed by the rule's mode), banned (denied because of an earlier denial). A request counts once "+
+		"in each layer that charged, denied or waived it. Rule /adhoc is all limits that requests bring along.",
+		"rule", "outcome")
+	near := w.CounterVec("near_limit_total", "Allowed decisions that left less than a fifth of the limit, by rule.",
+		"rule")
 	bounds := w.GaugeVec("over_admission_bound_ratio", "Bound on over-admission within the last window at the "+
 		"measured rates, as a part of the rule's limit.", "rule")
 	write := func(rule string, t *decisionCounts, limited, bans bool) {
@@ -105,8 +102,7 @@ func (n *Node) writeRules(w telemetry.Writer) {
 func (n *Node) writeListeners(w telemetry.Writer) {
 	open := w.GaugeVec("connections", "Connected clients, by listener (http, grpc, resp, health, admin).", "door")
 	accepted := w.CounterVec("accepted_connections_total", "Accepted connections, by listener.", "door")
-	evicted := w.CounterVec("evicted_connections_total", "Idle connections closed in favor of new ones, by listener.",
-		"door")
+	evicted := w.CounterVec("evicted_connections_total", "Idle connections closed to make room, by listener.", "door")
 	refused := w.CounterVec("refused_connections_total", "Refused connections, by listener and reason: full (the "+
 		"listener has its maximum), source (the client's address has).", "door", "reason")
 	panics := w.CounterVec("panics_total", "Requests that ended in a panic, by listener: a bug, see the log.", "door")
@@ -127,8 +123,7 @@ func (n *Node) writeAuth(w telemetry.Writer) {
 	w.Counter("auth_requests_total", "Requests checked by /v1/auth.", a.Described)
 	w.Counter("auth_requests_without_descriptor_total", "Of these, those without a descriptor: no rule limits them.",
 		a.NoDescriptor)
-	w.Counter("auth_ignored_headers_total", "Of these, those with headers for the client's address or the original "+
-		"request that were ignored, because the peer is not among the trusted_proxies.", a.IgnoredHeaders)
+	w.Counter("auth_ignored_headers_total", "Of these, those whose forwarded headers were ignored.", a.IgnoredHeaders)
 	irregular := w.CounterVec("auth_irregular_layers_total", "Layers of these by what was wrong with a source: "+
 		"missing, untrusted (missing because the peer is not among the trusted_proxies) or ambiguous; and by what "+
 		"became of the layer: skipped, counted or denied.", "cause", "outcome")
@@ -147,27 +142,19 @@ func (n *Node) writeAuth(w telemetry.Writer) {
 func (n *Node) writeEnvoy(w telemetry.Writer) {
 	if l := n.listeners["grpc"]; l != nil {
 		late, dropped := l.Server.(EnvoyServer).Incomplete()
-		incomplete := w.CounterVec("rls_incomplete_requests_total", "gRPC requests dropped before they had arrived "+
-			"completely: late (after 2 s), or dropped for newer ones.", "reason")
-		incomplete(late, "late")
-		incomplete(dropped, "dropped")
+		w.Counters("rls_incomplete_requests_total", "gRPC requests dropped before they had arrived completely: late "+
+			"(after 2 s), or dropped for newer ones.", "reason", map[string]uint64{"late": late, "dropped": dropped})
 	}
 	var e EnvoyStats
 	if n.envoy != nil {
 		e = n.envoy.Stats()
 	}
-	requests := w.CounterVec("rls_requests_total", "Requests of Envoy's rate limit service by outcome: ok or "+
-		"over_limit (the overall code), invalid, failed (without an answer).", "outcome")
-	requests(e.OK, "ok")
-	requests(e.OverLimit, "over_limit")
-	requests(e.Invalid, "invalid")
-	requests(e.Failed, "failed")
-	w.Gauge("rls_overrides", "Limits in use that requests of Envoy's rate limit service brought along.",
-		float64(e.Overrides))
-	w.Counter("rls_overrides_evicted_total", "Of these limits, those evicted while something may still have counted "+
-		"under them.", e.Evicted)
-	w.Gauge("rls_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these limits.",
-		n.adHocBound(envoyAPI))
+	w.Counters("rls_requests_total", "Requests of Envoy's rate limit service by outcome: ok or over_limit (the "+
+		"overall code), invalid, failed (without an answer).", "outcome", map[string]uint64{
+		"ok": e.OK, "over_limit": e.OverLimit, "invalid": e.Invalid, "failed": e.Failed})
+	w.Gauge("rls_overrides", "Limits in use that requests of Envoy's service brought.", float64(e.Overrides))
+	w.Counter("rls_overrides_evicted_total", "Of these, those evicted while they may have counted.", e.Evicted)
+	w.Gauge("rls_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these.", n.adHocBound(envoyAPI))
 }
 
 // writeRESP writes the totals of the Redis protocol.
@@ -176,22 +163,13 @@ func (n *Node) writeRESP(w telemetry.Writer) {
 		return
 	}
 	r := n.resp.Stats()
-	w.Gauge("resp_limits", "Limits in use that clients of the Redis protocol brought along.", float64(r.Limits))
-	w.Counter("resp_limits_evicted_total", "Of these limits, those evicted while something may still have counted "+
-		"under them.", r.Evicted)
-	w.Gauge("resp_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these limits.",
-		n.adHocBound(redisAPI))
-	w.Counter("resp_auth_failures_total", "Failed logins over the Redis protocol: a wrong password, or too many of "+
-		"them before.", r.WrongAuth)
-	w.Counter("resp_malformed_requests_total", "Connections of the Redis protocol closed because of a malformed "+
-		"command.",
-		r.Malformed)
-	w.Counter("resp_slow_connections_total", "Connections of the Redis protocol closed because a command or its reply "+
-		"took too long.", r.Slow)
-	commands := w.CounterVec("resp_commands_total", "Commands by outcome: allowed or denied (CL.THROTTLE), failed "+
-		"(the reply was an error), other.", "outcome")
-	commands(r.Allowed, "allowed")
-	commands(r.Denied, "denied")
-	commands(r.Failed, "failed")
-	commands(r.Other, "other")
+	w.Gauge("resp_limits", "Limits in use that clients of the Redis protocol brought.", float64(r.Limits))
+	w.Counter("resp_limits_evicted_total", "Of these, those evicted while they may have counted.", r.Evicted)
+	w.Gauge("resp_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these.", n.adHocBound(redisAPI))
+	w.Counter("resp_auth_failures_total", "Failed logins: a wrong password, or too many before.", r.WrongAuth)
+	w.Counter("resp_malformed_requests_total", "Connections closed for a malformed command.", r.Malformed)
+	w.Counter("resp_slow_connections_total", "Connections closed for a slow command or reply.", r.Slow)
+	w.Counters("resp_commands_total", "Commands by outcome: allowed or denied (CL.THROTTLE), failed (the reply was "+
+		"an error), other.", "outcome", map[string]uint64{
+		"allowed": r.Allowed, "denied": r.Denied, "failed": r.Failed, "other": r.Other})
 }

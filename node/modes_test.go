@@ -271,8 +271,7 @@ func TestScheduledLimit(t *testing.T) {
 				(allowed == 1) != (step != 1) {
 				t.Errorf("step %d: %s, want %s; %d allowed", step, got, want, allowed)
 			}
-			now := time.Now().UnixNano()
-			if limit := n.policy.Load().limitsAt(now)["test/client"]; limit.Max() != d.Limit {
+			if limit := n.limitsAt(time.Now())["test/client"]; limit.Max() != d.Limit {
 				t.Errorf("step %d: the audit knows a limit of %d", step, limit.Max())
 			}
 			time.Sleep(time.Hour)
@@ -355,7 +354,7 @@ func TestRuleOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range maps.All(n.policy.Load().limits) {
+	for _, l := range maps.All(*n.limits.Load()) {
 		if l.Meter().Algorithm != counters.FixedWindow {
 			t.Errorf("counted by %v", l.Meter().Algorithm)
 		}

@@ -12,11 +12,11 @@ package node
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/binary"
+	"context"
 	"errors"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +28,9 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/admin"
 	"github.com/edgelimit/edgelimit/node/clock"
+	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/respapi"
 	"github.com/edgelimit/edgelimit/node/rules"
@@ -41,9 +43,6 @@ type Request = rules.Request
 
 // Decision is the answer to a Request.
 type Decision = counters.Decision
-
-// Skew is how far a node's clock is from those of others.
-type Skew = telemetry.Skew
 
 // Node is one node of a cluster. New makes it, Run runs it. Take and Decide are safe for concurrent use from New until
 // Run has returned; before Run the node is alone.
@@ -58,8 +57,10 @@ type Node struct {
 	files  *rulefile.Watcher // nil: the rules are not from files
 	loads  loads
 	policy atomic.Pointer[policy]
-	adHoc  [adHocAPIs]adHocLimits
-	limits sync.Mutex // held while the table is given the limits of policy and adHoc
+
+	limitsMu sync.Mutex // held while the limits in force change
+	adHoc    [adHocAPIs][]*counters.Limit
+	limits   atomic.Pointer[map[string]*counters.Limit] // in force and shared by nodes, by their meters' rules
 
 	adHocDecisions decisionCounts
 
@@ -79,11 +80,14 @@ type Node struct {
 	resp         *respapi.Server             // nil without a listener for the Redis protocol
 	forgottenIDs atomic.Uint64               // request_ids, see httpapi.Options
 
-	lifecycle lifecycle
-	ready     atomic.Bool
-	unready   chan struct{} // closed when the node begins to stop
-	lingerEnd chan struct{} // closed by endLinger
-	endLinger func()
+	begin      sync.Once          // of Run, or of Close without Run
+	opened     context.Context    // until Close
+	cancelOpen context.CancelFunc // ends opened
+	ended      chan struct{}      // closed when Run has returned, or Close without Run
+	ready      atomic.Bool
+	unready    chan struct{} // closed when the node begins to stop
+	lingering  context.Context
+	endLinger  context.CancelFunc // ends lingering
 }
 
 // New opens all that the configuration names: rules, listeners, gossip sockets. The error says what could not be
@@ -113,14 +117,14 @@ func New(cfg Config) (*Node, error) {
 	incarnation := uint64(time.Now().UnixNano())
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, secret: keys.Identity, files: files,
-		monitor: telemetry.NewMonitor(telemetry.Options{
-			Region: cfg.Region, Memory: cfg.Memory.String(), MaxSkew: cfg.MaxSkew, Log: cfg.Logger}),
+		monitor: telemetry.NewMonitor(cfg.Logger, cfg.Region, cfg.Memory.String(), cfg.MaxSkew),
 		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Region: cfg.Region,
-			Seed: newSeed(), Memory: int(cfg.Memory)}),
+			Seed: rand.Uint64(), Memory: int(cfg.Memory)}),
 		listeners: make(map[string]*listen.Listener),
-		unready:   make(chan struct{}), lingerEnd: make(chan struct{}),
+		unready:   make(chan struct{}), ended: make(chan struct{}),
 	}
-	n.endLinger = sync.OnceFunc(func() { close(n.lingerEnd) })
+	n.opened, n.cancelOpen = context.WithCancel(context.Background())
+	n.lingering, n.endLinger = context.WithCancel(context.Background())
 	n.clock = clock.New(cfg.WallClock, n.log, func() (time.Duration, bool) {
 		s := n.monitor.Skew()
 		return s.Ahead, s.Clocks > 0
@@ -134,13 +138,6 @@ func New(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	return n, nil
-}
-
-// newSeed returns a random seed for the table's hash of keys.
-func newSeed() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return binary.LittleEndian.Uint64(b[:])
 }
 
 // loadRules returns the first rules, with the watcher of their files if there are any.
@@ -161,10 +158,22 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 	if n.requests, err = actions.New(n.cfg.Requests); err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollectors(n)...)
-	for _, open := range []func() error{n.openGRPC, n.openHTTP, n.openRESP,
-		func() error { return n.openHealth(registry) }, n.openAdmin} {
+	if err := n.openGRPC(); err != nil {
+		return err
+	}
+	api := httpapi.Options{Headers: n.cfg.Headers, Actions: n.requests, Reporter: n, Forgotten: &n.forgottenIDs,
+		Logger: n.log}
+	if n.envoy != nil {
+		api.Envoy = n.envoy.JSON
+	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(newCollectors(n)...)
+	for _, open := range []func() error{
+		func() error { return n.serveHTTP("http", httpapi.New(n, api)) },
+		n.openRESP,
+		func() error { return n.serveHTTP("health", admin.Health(n.Ready, n.Degraded, metrics)) },
+		n.openAdmin,
+	} {
 		if err := open(); err != nil {
 			return err
 		}
@@ -265,10 +274,6 @@ func (n *Node) Staleness() time.Duration {
 	age, _ := n.cluster.Staleness()
 	return age
 }
-
-// Skew returns how far the node's clock is from those of its peers and of the region's store. Beyond Config.MaxSkew its
-// decisions are degraded: its windows are not theirs.
-func (n *Node) Skew() Skew { return n.monitor.Skew() }
 
 // Bound returns the over-admission bound of a rule, by its full name, as a part of its limit: the most by which an
 // admission within the last window can have gone over the limit. It is 0 for a rule without a limit, or of scope node.

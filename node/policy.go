@@ -20,8 +20,7 @@ type policy struct {
 	tallies   map[*rules.Rule]*decisionCounts // rules without series of their own share other
 	other     *decisionCounts                 // of those
 	folded    int                             // how many rules share it
-	limits    map[string]*counters.Limit      // shared by nodes, by the meter's rule
-	scheduled []*rules.Rule                   // whose limits of these change by the time of day
+	scheduled []*rules.Rule                   // whose limits, which nodes share, change by the time of day
 	since     time.Time
 
 	fingerprint uint64 // of the rules of all regions
@@ -38,8 +37,7 @@ const (
 // newPolicy returns a policy that goes on counting where the one before it, if there is one, ended. otherRules is kept
 // for as long as the node runs, whatever rules it is of: totals never decrease.
 func newPolicy(set *rules.Set, before *policy) *policy {
-	p := &policy{set: set, other: new(decisionCounts),
-		tallies: make(map[*rules.Rule]*decisionCounts), limits: make(map[string]*counters.Limit)}
+	p := &policy{set: set, other: new(decisionCounts), tallies: make(map[*rules.Rule]*decisionCounts)}
 	counted := make(map[string]*decisionCounts)
 	if before != nil {
 		p.other = before.other
@@ -61,28 +59,15 @@ func newPolicy(set *rules.Set, before *policy) *policy {
 		default:
 			p.tallies[r] = new(decisionCounts)
 		}
-		if r.Limit == nil || r.Scope == counters.Alone {
-			continue
-		}
-		p.limits[r.Limit.Meter().Rule] = r.Limit
-		if r.Scheduled() {
+		if shared(r) && r.Scheduled() {
 			p.scheduled = append(p.scheduled, r)
 		}
 	}
 	return p
 }
 
-// limitsAt returns the limits in force at a time. The map must not be written to.
-func (p *policy) limitsAt(now int64) map[string]*counters.Limit {
-	if len(p.scheduled) == 0 {
-		return p.limits
-	}
-	limits := maps.Clone(p.limits)
-	for _, r := range p.scheduled {
-		limits[r.Limit.Meter().Rule] = r.LimitAt(now)
-	}
-	return limits
-}
+// shared reports whether nodes share the counts of a rule's limit.
+func shared(r *rules.Rule) bool { return r.Limit != nil && r.Scope != counters.Alone }
 
 // The APIs whose requests bring ad-hoc limits along.
 const (
@@ -91,74 +76,50 @@ const (
 	adHocAPIs
 )
 
-// adHocLimits are the ad-hoc limits that one API keeps, by their meters' rules.
-type adHocLimits struct {
-	byRule atomic.Pointer[map[string]*counters.Limit]
-}
-
-// all returns the limits. The map must not be written to.
-func (a *adHocLimits) all() map[string]*counters.Limit {
-	if limits := a.byRule.Load(); limits != nil {
-		return *limits
-	}
-	return nil
-}
-
 // learnAdHoc returns a function that replaces the ad-hoc limits of an API.
 func (n *Node) learnAdHoc(api int) func([]*counters.Limit) {
 	return func(all []*counters.Limit) {
-		byRule := make(map[string]*counters.Limit, len(all))
-		for _, l := range all {
-			byRule[l.Meter().Rule] = l
+		n.limitsMu.Lock()
+		defer n.limitsMu.Unlock()
+		n.adHoc[api] = all
+		n.updateLimits(n.policy.Load())
+	}
+}
+
+// updateLimits puts the limits of a policy and of requests in force. limitsMu is held.
+func (n *Node) updateLimits(p *policy) {
+	limits := make(map[string]*counters.Limit)
+	for _, r := range p.set.Rules() {
+		if shared(r) {
+			limits[r.Limit.Meter().Rule] = r.Limit
 		}
-		n.limits.Lock()
-		defer n.limits.Unlock()
-		n.adHoc[api].byRule.Store(&byRule)
-		n.updateTable(n.policy.Load())
 	}
+	for _, l := range slices.Concat(n.adHoc[:]...) {
+		limits[l.Meter().Rule] = l
+	}
+	n.limits.Store(&limits)
+	n.table.Know(slices.Collect(maps.Values(limits)))
 }
 
-// updateTable gives the table the limits in force. The lock on limits is held.
-func (n *Node) updateTable(p *policy) {
-	all := slices.Collect(maps.Values(p.limits))
-	for i := range n.adHoc {
-		all = slices.AppendSeq(all, maps.Values(n.adHoc[i].all()))
-	}
-	n.table.Know(all)
-}
-
-// limitsAt returns all limits in force at a time, by their meters' rules. The map must not be written to.
+// limitsAt returns the limits that are in force at a time and that nodes share, by their meters' rules. The map must
+// not be written to.
 func (n *Node) limitsAt(now time.Time) map[string]*counters.Limit {
-	p := n.policy.Load()
-	limits, cloned := p.limitsAt(now.UnixNano()), false
-	for i := range n.adHoc {
-		if all := n.adHoc[i].all(); len(all) > 0 {
-			if !cloned {
-				limits, cloned = maps.Clone(limits), true
-			}
-			maps.Copy(limits, all)
-		}
+	limits, scheduled := *n.limits.Load(), n.policy.Load().scheduled
+	if len(scheduled) > 0 {
+		limits = maps.Clone(limits)
+	}
+	for _, r := range scheduled {
+		limits[r.Limit.Meter().Rule] = r.LimitAt(now.UnixNano())
 	}
 	return limits
 }
 
-// limit returns the limit in force of a meter's rule, nil if there is none.
-func (n *Node) limit(rule string) *counters.Limit {
-	if l := n.policy.Load().limits[rule]; l != nil {
-		return l
-	}
-	for i := range n.adHoc {
-		if l := n.adHoc[i].all()[rule]; l != nil {
-			return l
-		}
-	}
-	return nil
-}
-
 // adHocBound returns the largest over-admission bound of an API's ad-hoc limits.
 func (n *Node) adHocBound(api int) (bound float64) {
-	for rule := range n.adHoc[api].all() {
-		bound = max(bound, n.monitor.Bound(rule))
+	n.limitsMu.Lock()
+	defer n.limitsMu.Unlock()
+	for _, l := range n.adHoc[api] {
+		bound = max(bound, n.monitor.Bound(l.Meter().Rule))
 	}
 	return bound
 }
@@ -167,12 +128,12 @@ func (n *Node) adHocBound(api int) (bound float64) {
 // the limits first, so that it checks what peers report of them.
 func (n *Node) enforce(set *rules.Set) (before, after *policy) {
 	fingerprint := set.Fingerprint()
-	n.limits.Lock()
-	defer n.limits.Unlock()
+	n.limitsMu.Lock()
+	defer n.limitsMu.Unlock()
 	before = n.policy.Load()
 	after = newPolicy(set.In(n.cfg.Region), before)
 	after.fingerprint, after.since = fingerprint, time.Unix(0, n.clock.Now())
-	n.updateTable(after)
+	n.updateLimits(after)
 	n.policy.Store(after)
 	return before, after
 }

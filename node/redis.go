@@ -1,14 +1,13 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
@@ -32,25 +31,16 @@ type Redis struct {
 	MinWindow time.Duration `yaml:"min_window"`
 }
 
-// DefaultMinFill is the default of Redis.MinFill.
-const DefaultMinFill = 0.05
-
 func (r *Redis) hasTLS() bool {
 	return r.CAFile != "" || r.CertFile != "" || r.KeyFile != "" || r.ServerName != ""
 }
 
-func (r *Redis) validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+func (r *Redis) validate(check func(ok bool, format string, args ...any)) {
 	check(r.MinFill >= 0 && r.MinFill < 1, "redis.min_fill: %v, want at least 0 and less than 1", r.MinFill)
 	check(r.MinWindow >= 0, "redis.min_window: %v, want at least 0", r.MinWindow)
 	if r.URL == "" {
 		check(r.PasswordFile == "" && !r.hasTLS(), "redis: settings without redis.url (--redis)")
-		return errors.Join(errs...)
+		return
 	}
 	cfg, err := regions.ParseRedisURL(r.URL)
 	check(err == nil, "redis.url: %w", err)
@@ -59,17 +49,12 @@ func (r *Redis) validate() error {
 	check(cfg.Username == "" || cfg.Password != "" || r.PasswordFile != "", // not quoted: the user may be the password
 		"redis: the URL has a user without a password: add it, or set redis.password_file; a password alone is "+
 			":password@host")
-	return errors.Join(errs...)
 }
 
 // beyondLoopback reports whether the Redis, or a Sentinel of it, is on another machine, as far as its name shows.
 func (r *Redis) beyondLoopback() bool {
 	cfg, err := regions.ParseRedisURL(r.URL)
-	return err == nil && slices.ContainsFunc(cfg.Addrs, func(addr string) bool {
-		host, _, _ := net.SplitHostPort(addr)
-		ip := net.ParseIP(host)
-		return host != "localhost" && (ip == nil || !ip.IsLoopback())
-	})
+	return err == nil && slices.ContainsFunc(cfg.Addrs, func(addr string) bool { return !listen.IsLocal(addr) })
 }
 
 // String returns the URL with *** for its password.
@@ -142,7 +127,7 @@ func (n *Node) closeStore() {
 // fillsEnough reports whether a key has reached Redis.MinFill of its limit. From then on all that rises is written;
 // what rose before in other sub-windows is not, and is at most that part of the limit.
 func (n *Node) fillsEnough(s *counters.Slot) bool {
-	l := n.limit(s.Meter.Rule)
+	l := (*n.limits.Load())[s.Meter.Rule]
 	if l == nil || l.Meter() != *s.Meter {
 		return true
 	}

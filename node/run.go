@@ -16,50 +16,18 @@ import (
 // ErrClosed is what Run returns if the node was closed before.
 var ErrClosed = errors.New("the node is closed: make another one with New")
 
-var (
-	errRanBefore = errors.New("Run was called before: a node runs once")
-	errClosing   = errors.New("Close was called")
-)
-
-// lifecycle is the state of a node: opened, running, ended.
-type lifecycle struct {
-	mu     sync.Mutex
-	closed bool                    // before it ran
-	stop   context.CancelCauseFunc // stops Run; nil: it was not called
-	ended  chan struct{}           // closed when Run has returned
-}
-
-// begin is called by Run.
-func (l *lifecycle) begin(stop context.CancelCauseFunc) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.closed:
-		return ErrClosed
-	case l.stop != nil:
-		return errRanBefore
-	}
-	l.stop, l.ended = stop, make(chan struct{})
-	return nil
-}
+var errRanBefore = errors.New("Run was called before: a node runs once")
 
 // Close closes all that New has opened. It stops a running node in order, as the end of Run's context does, so that Run
 // returns nil, and waits for that. On a node that has ended it does nothing. It is safe for concurrent use and returns
 // nil.
 func (n *Node) Close() error {
-	l := &n.lifecycle
-	l.mu.Lock()
-	if l.stop != nil {
-		l.mu.Unlock()
-		l.stop(errClosing)
-		<-l.ended
-		return nil
-	}
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.closed = true
+	n.cancelOpen()
+	n.begin.Do(func() { // it never ran
 		n.close()
-	}
+		close(n.ended)
+	})
+	<-n.ended
 	return nil
 }
 
@@ -70,29 +38,36 @@ func (n *Node) Run(ctx context.Context) error {
 	asked := ctx
 	ctx, stop := context.WithCancelCause(asked)
 	defer stop(nil)
-	if err := n.lifecycle.begin(stop); err != nil {
-		return err
+	first := false
+	n.begin.Do(func() { first = true })
+	switch {
+	case first:
+	case n.opened.Err() != nil:
+		return ErrClosed
+	default:
+		return errRanBefore
 	}
-	defer close(n.lifecycle.ended)
+	defer close(n.ended)
+	defer context.AfterFunc(n.opened, func() { stop(ErrClosed) })()
 	fail := func(part string, err error) {
 		if err != nil && !errors.Is(err, http.ErrServerClosed) {
 			stop(fmt.Errorf("%s: %w", part, err))
 		}
 	}
 
-	clock := start(func(ctx context.Context) { fail("clock", n.clock.Run(ctx)) })
-	defer clock.stop()
+	stopClock := start(func(ctx context.Context) { fail("clock", n.clock.Run(ctx)) })
+	defer stopClock()
 	n.listeners["health"].Start(fail)
 	n.listeners["admin"].Start(fail)
-	gossip := start(func(ctx context.Context) { fail("gossip", n.cluster.Run(ctx)) })
+	stopGossip := start(func(ctx context.Context) { fail("gossip", n.cluster.Run(ctx)) })
 	n.warm(ctx)
 	if ctx.Err() != nil { // no balancer sends requests here yet
 		n.EndLinger()
 	}
-	monitor := start(n.runMonitor)
-	files := start(n.watchRules)
-	pressure := start(n.followPressure)
-	store := start(n.reconcile)
+	stopMonitor := start(n.runMonitor)
+	stopFiles := start(n.watchRules)
+	stopPressure := start(n.followPressure)
+	stopStore := start(n.reconcile)
 	forClients := []*listen.Listener{n.listeners["http"], n.listeners["grpc"], n.listeners["resp"]}
 	for _, l := range forClients {
 		l.Start(fail)
@@ -114,15 +89,15 @@ func (n *Node) Run(ctx context.Context) error {
 		drained.Go(func() { l.Stop(min(keepAliveEnd, n.cfg.Drain), n.cfg.Drain) })
 	}
 	drained.Wait()
-	files.stop()
-	monitor.stop()
-	pressure.stop()
-	gossip.stop() // its last tick gives the last counts to the store
-	store.stop()
+	stopFiles()
+	stopMonitor()
+	stopPressure()
+	stopGossip() // its last tick gives the last counts to the store
+	stopStore()
 	n.closeStore()
 	n.listeners["admin"].Stop(0, 500*time.Millisecond)
 	n.listeners["health"].Stop(0, 500*time.Millisecond)
-	if cause := context.Cause(ctx); !errors.Is(cause, errClosing) && !errors.Is(cause, context.Cause(asked)) {
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosed) && !errors.Is(cause, context.Cause(asked)) {
 		return cause
 	}
 	return nil
@@ -137,14 +112,14 @@ func (n *Node) linger() {
 	if n.cfg.Linger == 0 {
 		return
 	}
-	timer := time.NewTimer(n.cfg.Linger)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		n.log.Info("the linger is over, closing the listeners")
-	case <-n.lingerEnd:
-		n.log.Info("the linger was cut short, closing the listeners")
+	ctx, cancel := context.WithTimeout(n.lingering, n.cfg.Linger)
+	defer cancel()
+	<-ctx.Done()
+	text := "the linger is over, closing the listeners"
+	if n.lingering.Err() != nil {
+		text = "the linger was cut short, closing the listeners"
 	}
+	n.log.Info(text)
 }
 
 // EndLinger cuts the linger of a stop short, also of one that is still to come. It is safe for concurrent use.
@@ -194,20 +169,13 @@ func (n *Node) reconcile(ctx context.Context) {
 	}
 }
 
-// part is a part of the node that runs until it is stopped.
-type part struct {
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-}
-
-func start(run func(context.Context)) *part {
+// start runs a part of the node. stop ends it and waits for that.
+func start(run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &part{cancel: cancel}
-	p.done.Go(func() { run(ctx) })
-	return p
-}
-
-func (p *part) stop() {
-	p.cancel()
-	p.done.Wait()
+	var done sync.WaitGroup
+	done.Go(func() { run(ctx) })
+	return func() {
+		cancel()
+		done.Wait()
+	}
 }

@@ -123,7 +123,7 @@ func TestBoundsOfScopes(t *testing.T) {
 		return cfg
 	})
 	eu1, eu2, us1 := nodes[0], nodes[1], nodes[2]
-	audited := slices.Sorted(maps.Keys(eu1.policy.Load().limits))
+	audited := slices.Sorted(maps.Keys(*eu1.limits.Load()))
 	if want := []string{"test/all", "test/eu%@eu", "test/region%@eu"}; !slices.Equal(audited, want) {
 		t.Errorf("limits that others can exceed are %v, want %v", audited, want)
 	}

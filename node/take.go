@@ -75,7 +75,6 @@ func (n *Node) Report(_ context.Context, req *Request, layers []Decision) ([]Dec
 	var charges [rules.MaxDescriptors]counters.Charge
 	now := n.clock.Coarse()
 	n.charge(req, matches, now, charges[:len(matches)])
-	n.applyShadow(charges[:len(matches)])
 	n.table.Report(charges[:len(matches)], now)
 	peek := *req
 	peek.Peek, peek.Asks = true, slices.Clone(req.Asks)
@@ -91,6 +90,9 @@ func (n *Node) Report(_ context.Context, req *Request, layers []Decision) ([]Dec
 func (n *Node) TakeLimit(l *counters.Limit, identity []byte, cost uint64) Decision {
 	var room [1]Decision
 	charges := [1]counters.Charge{{Limit: l, Key: rules.KeyOf(n.secret, identity), Cost: cost}}
+	if n.shadow.Load() {
+		charges[0].Mode = counters.Shadow
+	}
 	d := n.take(charges[:], false, func(int64) {}, room[:0])[0]
 	d.Degraded = n.monitor.DegradedIn(l.Scope())
 	if cost > 0 {
@@ -136,16 +138,13 @@ func (n *Node) take(charges []counters.Charge, exact bool, fill func(now int64),
 	}
 	for {
 		fill(now)
-		n.applyShadow(charges)
 		layers = n.takeAll(charges, now, layers[:first])
-		if exact {
+		wait := denialEnds(layers[first:])
+		if exact || wait == 0 {
 			return layers
 		}
-		wait, later := denialEnds(layers[first:]), int64(0)
-		if wait > 0 {
-			later = n.clock.Now()
-		}
-		if wait == 0 || later-now < int64(wait) {
+		later := n.clock.Now()
+		if later-now < int64(wait) {
 			return layers
 		}
 		now, exact = later, true
@@ -165,18 +164,14 @@ func (n *Node) takeAll(charges []counters.Charge, now int64, layers []Decision) 
 
 // charge sets what a request is charged at a time in what it matches.
 func (n *Node) charge(req *Request, matches []rules.Match, now int64, charges []counters.Charge) {
+	shadow := n.shadow.Load()
 	for i := range matches {
-		charges[i] = matches[i].Charge(req, now)
-		if charges[i].Mode == counters.Elastic && !n.shadow.Load() && matches[i].IdleAt(n.Pressure()) {
-			charges[i].Lender = counters.Idle
-		}
-	}
-}
-
-func (n *Node) applyShadow(charges []counters.Charge) {
-	if n.shadow.Load() {
-		for i := range charges {
-			charges[i].Mode = counters.Shadow
+		c := &charges[i]
+		*c = matches[i].Charge(req, now)
+		if shadow {
+			c.Mode = counters.Shadow
+		} else if c.Mode == counters.Elastic && matches[i].IdleAt(n.Pressure()) {
+			c.Lender = counters.Idle
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -21,7 +22,7 @@ import (
 
 // Tables of two nodes hash keys with seeds of their own.
 func TestNodesHaveSeedsOfTheirOwn(t *testing.T) {
-	if a, b := newSeed(), newSeed(); a == b || a == 0 || b == 0 {
+	if a, b := rand.Uint64(), rand.Uint64(); a == b || a == 0 || b == 0 {
 		t.Errorf("seeds %d and %d", a, b)
 	}
 }
@@ -299,7 +300,7 @@ func TestTheTableKnowsTheRules(t *testing.T) {
 	n := idle(t,
 		"domain: test\ndescriptors: [{key: client, rate_limit: {algorithm: token_bucket, unit: hour, "+
 			"requests_per_unit: 3600}}]")
-	l := n.policy.Load().limits["test/client"]
+	l := (*n.limits.Load())["test/client"]
 	m := l.Meter()
 	now := m.Index(time.Now().UnixNano())*int64(time.Hour) + int64(30*time.Minute)
 	n.table.Merge([]counters.Slot{{Meter: &m, Key: 1, Index: m.Index(now), Origin: 7, Birth: 1, Count: 1000,
@@ -466,8 +467,7 @@ func TestRulesAreRead(t *testing.T) {
 
 func BenchmarkDecide(b *testing.B) {
 	n := idle(b, perClient)
-	clock := start(func(ctx context.Context) { _ = n.clock.Run(ctx) })
-	defer clock.stop()
+	defer start(func(ctx context.Context) { _ = n.clock.Run(ctx) })()
 	req := Request{Domain: "test", Descriptors: [][]rules.Entry{by("client", "192.0.2.1")}}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {

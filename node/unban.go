@@ -19,14 +19,6 @@ var ErrNoBan = admin.ErrNoBan
 var errNoRoom = errors.New("there is no room to remember that a ban is lifted: the memory for counters is full of " +
 	"keys that are denied")
 
-// operator is the node as its admin API uses it.
-type operator struct{ n *Node }
-
-// Unban implements admin.Operator.
-func (o operator) Unban(_ context.Context, req Request, by string) (Unbanned, error) {
-	return o.n.unban(req, by)
-}
-
 // Unban lifts the bans of an identity, given by rule and identity or by descriptors (without a domain: that of the
 // rules, if they have only one), in every rule that the request matches: here at once, on the other nodes of the rule's
 // scope within about the gossip interval, and on partitioned nodes when they are back. It lifts also a ban that began

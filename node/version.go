@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -40,53 +41,31 @@ func (v Version) String() string {
 	return v.Version + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// versionOf reads build information, which is nil where there is none. linked goes over the version in it.
-func versionOf(info *debug.BuildInfo, linked string) Version {
-	v := Version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	if info != nil {
-		v.read(info)
-	}
-	if linked != "" {
-		v.Version = linked
-	}
-	return v
-}
-
 // pseudoVersion ends with the time and the beginning of the commit that it stands for.
 var pseudoVersion = regexp.MustCompile(`[.-]\d{14}-([0-9a-f]{12})(\+dirty)?$`)
 
-func (v *Version) read(info *debug.BuildInfo) {
-	v.Go = info.GoVersion
+// versionOf reads build information, which is nil where there is none. linked goes over the version in it.
+func versionOf(info *debug.BuildInfo, linked string) Version {
+	info = cmp.Or(info, &debug.BuildInfo{GoVersion: runtime.Version()})
+	v := Version{Go: info.GoVersion, Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	module := &info.Main
-	if module.Path == modulePath {
-		v.Revision = revisionOf(info.Settings)
-	} else {
-		for _, dep := range info.Deps {
-			if dep.Path == modulePath {
-				module = dep
-				if dep.Replace != nil {
-					module = dep.Replace
-				}
-			}
+	for _, dep := range info.Deps {
+		if dep.Path == modulePath {
+			module = cmp.Or(dep.Replace, dep)
 		}
 	}
-	if module.Version != "" {
-		v.Version = module.Version
+	v.Version = cmp.Or(linked, module.Version, "(devel)")
+	for _, s := range info.Settings {
+		switch {
+		case info.Main.Path != modulePath: // another program's commit
+		case s.Key == "vcs.revision":
+			v.Revision = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			v.Revision += "-dirty" // the go command stamps the revision first
+		}
 	}
 	if m := pseudoVersion.FindStringSubmatch(v.Version); m != nil && v.Revision == "" {
 		v.Revision = m[1]
 	}
-}
-
-// revisionOf is the commit that the go command stamped.
-func revisionOf(settings []debug.BuildSetting) (revision string) {
-	for _, s := range settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value[:min(12, len(s.Value))] + revision
-		case s.Key == "vcs.modified" && s.Value == "true":
-			revision += "-dirty"
-		}
-	}
-	return revision
+	return v
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,47 +64,37 @@ func guess(word string) string {
 	return fmt.Sprintf("; did you mean %q?", word)
 }
 
-// onSocket reports whether the HTTP API is on a Unix socket, whose clients have no address.
-func (l *linter) onSocket() bool { return strings.HasPrefix(l.cfg.HTTP, "unix:") }
-
-// trusts reports whether anybody who connects to the HTTP API is a trusted proxy.
-func (l *linter) trusts() bool {
-	fits := func(proxy string) bool { return (proxy == actions.UnixPeers) == l.onSocket() }
-	return slices.ContainsFunc(l.cfg.Requests.TrustedProxies, fits)
-}
-
 // trust warns of settings that only have an effect on what trusted proxies send, where there are none.
 func (l *linter) trust() {
-	if l.trusts() {
-		return
-	}
+	why := l.cfg.nobodyTrusted()
 	r, defaults := &l.cfg.Requests, actions.DefaultConfig()
 	for _, setting := range []struct{ name, value, usual string }{
 		{"client_header", r.ClientHeader, defaults.ClientHeader},
 		{"original_headers", r.OriginalHeaders, defaults.OriginalHeaders},
 	} {
-		if setting.value != "" && setting.value != setting.usual {
-			l.warn(false, nil, "requests.%s: %s has no effect: %s", setting.name, setting.value, l.nobodyTrusted())
+		if why != "" && setting.value != "" && setting.value != setting.usual {
+			l.warn(false, nil, "requests.%s: %s has no effect: %s", setting.name, setting.value, why)
 		}
 	}
 }
 
-// nobodyTrusted says what is missing.
-func (l *linter) nobodyTrusted() string {
+// nobodyTrusted returns why nobody who connects to the HTTP API is a trusted proxy; nothing if somebody is.
+func (c *Config) nobodyTrusted() string {
+	proxies := c.Requests.TrustedProxies
+	isAddress := func(proxy string) bool { return proxy != actions.UnixPeers }
 	switch {
-	case l.onSocket():
+	case c.onSocket() && !slices.Contains(proxies, actions.UnixPeers):
 		return "http is a Unix socket, and unix is not in requests.trusted_proxies"
-	case len(l.cfg.Requests.TrustedProxies) > 0:
+	case c.onSocket() || slices.ContainsFunc(proxies, isAddress):
+		return ""
+	case len(proxies) > 0:
 		return "requests.trusted_proxies names no address"
 	}
 	return "requests.trusted_proxies is empty"
 }
 
-// isDefault reports whether the descriptors are those that nobody chose.
-func (l *linter) isDefault() bool {
-	defaults := actions.DefaultConfig().Descriptors
-	return slices.EqualFunc(l.cfg.Requests.Descriptors, defaults, sameDescriptor)
-}
+// onSocket reports whether the HTTP API is on a Unix socket, whose clients have no address.
+func (c *Config) onSocket() bool { return strings.HasPrefix(c.HTTP, "unix:") }
 
 func sameDescriptor(a, b actions.Descriptor) bool { return slices.Equal(a.Entries(), b.Entries()) }
 
@@ -111,19 +102,19 @@ func sameDescriptor(a, b actions.Descriptor) bool { return slices.Equal(a.Entrie
 func (l *linter) descriptor(i int) {
 	domain, all := l.cfg.Requests.Domain, l.cfg.Requests.Descriptors
 	d := all[i]
-	same := func(o actions.Descriptor) bool { return sameDescriptor(o, d) }
-	if slices.ContainsFunc(all[:i], same) {
+	if slices.ContainsFunc(all[:i], func(o actions.Descriptor) bool { return sameDescriptor(o, d) }) {
 		l.warn(false, nil, "requests.descriptors: %v stands there twice: its rules charge each request twice", d)
 		return
 	}
-	if len(l.set.Reach(domain, d.Shape())) > 0 || l.isDefault() {
+	isDefault := slices.EqualFunc(all, actions.DefaultConfig().Descriptors, sameDescriptor) // nobody chose them
+	if isDefault || len(l.set.Reach(domain, d.Shape())) > 0 {
 		return
 	}
 	var entries []rules.Entry
 	for _, s := range d.Shape() {
 		if near := l.set.NearestKey(domain, s.Key); near != "" {
-			l.warn(false, nil, "requests.descriptors: %v meets no rule: none has the key %.80q%s",
-				d, s.Key, guess(near))
+			l.warn(false, nil, "requests.descriptors: %v meets no rule: none has the key %.80q%s", d, s.Key,
+				guess(near))
 			return
 		}
 		entries = append(entries, rules.Entry{Key: s.Key, Value: s.Value})
@@ -137,14 +128,12 @@ func (l *linter) descriptor(i int) {
 
 // NeverSent says why /v1/auth sends a descriptor of requests.descriptors for no request; nothing if it sends it.
 func (c *Config) NeverSent(d actions.Descriptor) string {
-	l := linter{cfg: c}
-	switch {
-	case l.trusts():
+	switch why := c.nobodyTrusted(); {
+	case why == "":
 	case d.ReadsOriginal():
-		return fmt.Sprintf("requests.descriptors has %v, which only trusted proxies can ask about, and %s",
-			d, l.nobodyTrusted())
-	case d.ReadsClient() && l.onSocket():
-		return fmt.Sprintf("requests.descriptors has %v, but who connects has no address: %s", d, l.nobodyTrusted())
+		return fmt.Sprintf("requests.descriptors has %v, which only trusted proxies can ask about, and %s", d, why)
+	case d.ReadsClient() && c.onSocket():
+		return fmt.Sprintf("requests.descriptors has %v, but who connects has no address: %s", d, why)
 	}
 	return ""
 }
@@ -173,7 +162,8 @@ func (l *linter) neverMet() {
 		}
 		reason := why[r]
 		if reason == "" {
-			reason = fmt.Sprintf("requests.descriptors sends %s only; it would need %s", listed(sent), l.needs(r))
+			reason = fmt.Sprintf("requests.descriptors sends %s only; it would need %s",
+				cmp.Or(strings.Join(sent, ", "), "nothing"), l.needs(r))
 		}
 		if key, near := l.misspelt(r); near != "" {
 			l.warn(false, []string{r.FullName}, "rule %s is never met by /v1/auth: no request has its key %.80q%s",
@@ -187,8 +177,11 @@ func (l *linter) neverMet() {
 	}
 	hint := l.cfg.GRPC != "" || l.cfg.RuleSet == nil && len(l.cfg.Rules) == 0
 	for _, reason := range order {
-		names := groups[reason]
-		l.warn(hint, names, "rule %s is never met by /v1/auth%s: %s", names[0], others(names), reason)
+		names, more := groups[reason], ""
+		if len(names) > 1 {
+			more = fmt.Sprintf(", nor %d more", len(names)-1)
+		}
+		l.warn(hint, names, "rule %s is never met by /v1/auth%s: %s", names[0], more, reason)
 	}
 }
 
@@ -211,22 +204,6 @@ func (l *linter) misspelt(r *rules.Rule) (key, near string) {
 	return "", ""
 }
 
-// others says that a warning is about more rules than the first.
-func others(names []string) string {
-	if len(names) == 1 {
-		return ""
-	}
-	return fmt.Sprintf(", nor %d more", len(names)-1)
-}
-
-// listed joins what is sent.
-func listed(sent []string) string {
-	if len(sent) == 0 {
-		return "nothing"
-	}
-	return strings.Join(sent, ", ")
-}
-
 // needs is which keys a descriptor has to have to meet the rule, with their values where the keys alone do not tell
 // what is wrong.
 func (l *linter) needs(r *rules.Rule) string {
@@ -243,24 +220,21 @@ func (l *linter) needs(r *rules.Rule) string {
 	return "(" + strings.Join(keys, ", ") + ")"
 }
 
-// warn logs what the node's configuration and the rules in force are probably not meant to say. What was logged before
-// is not logged again as long as it holds.
+// logWarnings logs the warnings of the configuration and the rules in force that hold now and did not before.
 func (n *Node) logWarnings() {
 	n.warningMu.Lock()
 	defer n.warningMu.Unlock()
-	before := n.warned
+	before, logged := n.warned, 0
 	n.warned = make(map[string]bool)
-	lines := 0
 	for _, w := range n.cfg.Warnings(n.policy.Load().set) {
 		n.warned[w.Text] = true
-		if before[w.Text] {
+		if before[w.Text] || logged == maxLogLines {
 			continue
 		}
-		switch lines++; {
-		case lines > maxLogLines:
-		case w.Hint:
+		logged++
+		if w.Hint {
 			n.log.Info("the configuration may not be what was meant", "hint", w.Text)
-		default:
+		} else {
 			n.log.Warn("the configuration is probably not what was meant", "warning", w.Text)
 		}
 	}

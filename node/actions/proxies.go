@@ -66,6 +66,9 @@ func (p *proxies) trusts(peer netip.Addr, unix bool) bool {
 	return p.holds(peer)
 }
 
+// Trusts reports whether an address is that of a trusted proxy.
+func (a *Actions) Trusts(addr netip.Addr) bool { return a.proxies.holds(addr) }
+
 func (p *proxies) holds(addr netip.Addr) bool {
 	return slices.ContainsFunc(p.prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,15 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// Operator carries out the requests of operators; a node is one.
-type Operator interface {
-	// Unban lifts the bans of the request's identity; by names the operator in the log. Errors of the request wrap
-	// rules.ErrUnknownRule, rules.ErrInvalidRequest or ErrNoBan.
-	Unban(ctx context.Context, req rules.Request, by string) (Unbanned, error)
-}
+// Unban lifts the bans of a request's identity; by names the operator in the log. Errors of the request wrap
+// rules.ErrUnknownRule, rules.ErrInvalidRequest or ErrNoBan.
+type Unban func(req rules.Request, by string) (Unbanned, error)
 
 // ErrNoBan means that no rule which a request matches has a ban.
 var ErrNoBan = errors.New("no rule that this meets has a ban: there is nothing to lift")
@@ -46,38 +43,24 @@ type UnbannedRule struct {
 	RetryAfter time.Duration
 }
 
-// The same as JSON.
-type (
-	unbanReply struct {
-		Lifted   int              `json:"lifted"` // rules of which this node knew a ban
-		Rules    []unbanReplyRule `json:"rules"`
-		Interval int64            `json:"interval_ms"`
-	}
-	unbanReplyRule struct {
+// MarshalJSON implements json.Marshaler.
+func (u Unbanned) MarshalJSON() ([]byte, error) {
+	type rule struct {
 		Rule       string `json:"rule"`
 		Scope      string `json:"scope"`
 		Left       int64  `json:"banned_ms"`
 		RetryAfter int64  `json:"retry_after_ms"`
 	}
-	unbanRequest struct {
-		Domain      string `json:"domain"`
-		Descriptors [][]struct {
-			Key   string `json:"key"`
-			Value string `json:"value"`
-		} `json:"descriptors"`
-		Rule     string `json:"rule"`
-		Identity string `json:"identity"`
-	}
-)
-
-// MarshalJSON implements json.Marshaler.
-func (u Unbanned) MarshalJSON() ([]byte, error) {
-	reply := unbanReply{Rules: []unbanReplyRule{}, Interval: u.Interval.Milliseconds()}
+	reply := struct {
+		Lifted   int    `json:"lifted"` // rules of which this node knew a ban
+		Rules    []rule `json:"rules"`
+		Interval int64  `json:"interval_ms"`
+	}{Rules: []rule{}, Interval: u.Interval.Milliseconds()}
 	for _, r := range u.Rules {
 		if r.Left > 0 {
 			reply.Lifted++
 		}
-		reply.Rules = append(reply.Rules, unbanReplyRule{r.Rule, r.Scope, ceilMillis(r.Left), ceilMillis(r.RetryAfter)})
+		reply.Rules = append(reply.Rules, rule{r.Rule, r.Scope, ceilMillis(r.Left), ceilMillis(r.RetryAfter)})
 	}
 	return json.Marshal(reply)
 }
@@ -90,13 +73,12 @@ const maxBody = 64 << 10
 
 // API returns the handler of
 //
-//	POST /api/unban   {"rule","identity"} or {"domain","descriptors":[[{"key","value"}]]}: see Operator.Unban
+//	POST /api/unban   {"rule","identity"} or {"domain","descriptors":[[{"key","value"}]]}: see Unban
 //
 // Refusals are problem documents (RFC 9457). The node's own errors are logged.
-func API(op Operator, logger *slog.Logger) http.Handler {
-	a := &api{op, logger}
+func API(unban Unban, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/api/unban", a.unban)
+	mux.HandleFunc("/api/unban", func(w http.ResponseWriter, r *http.Request) { serveUnban(w, r, unban, logger) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, "nothing is served at this path: use /api/unban")
 	})
@@ -104,13 +86,9 @@ func API(op Operator, logger *slog.Logger) http.Handler {
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusForbidden, "this is a web page of another origin: no page may ask here")
 	}))
-	return localHosts(origins.Handler(mux))
-}
-
-// localHosts refuses requests whose Host is not loopback: a page of a name that resolves to loopback (DNS rebinding)
-// would pass as one of this origin.
-func localHosts(h http.Handler) http.Handler {
+	h := origins.Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A page of a name that resolves to loopback (DNS rebinding) would pass as one of this origin.
 		if !isLocal(r.Host) {
 			refuse(w, http.StatusForbidden, "this is for localhost alone: ask for http://127.0.0.1 or http://localhost")
 			return
@@ -121,11 +99,9 @@ func localHosts(h http.Handler) http.Handler {
 
 // isLocal reports whether a Host header names loopback, whatever the port.
 func isLocal(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	} else if inner, ok := strings.CutPrefix(hostport, "["); ok {
-		host = strings.TrimSuffix(inner, "]")
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
 	}
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -134,12 +110,7 @@ func isLocal(hostport string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-type api struct {
-	op  Operator
-	log *slog.Logger
-}
-
-func (a *api) unban(w http.ResponseWriter, r *http.Request) {
+func serveUnban(w http.ResponseWriter, r *http.Request, unban Unban, log *slog.Logger) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		refuse(w, http.StatusMethodNotAllowed, "bans are lifted with POST and a JSON body")
@@ -150,7 +121,11 @@ func (a *api) unban(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status, err.Error())
 		return
 	}
-	done, err := a.op.Unban(r.Context(), req, "admin "+clientName(r))
+	client := r.RemoteAddr
+	if client == "" || client == "@" {
+		client = "unix socket"
+	}
+	done, err := unban(req, "admin "+client)
 	switch {
 	case err == nil:
 		w.Header().Set("Content-Type", "application/json")
@@ -160,17 +135,9 @@ func (a *api) unban(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, rules.ErrInvalidRequest), errors.Is(err, ErrNoBan):
 		refuse(w, http.StatusBadRequest, err.Error())
 	default:
-		a.log.Error("an unban failed", "error", err)
+		log.Error("an unban failed", "error", err)
 		refuse(w, http.StatusServiceUnavailable, "the node could not lift the ban: "+err.Error())
 	}
-}
-
-// clientName returns the sender of the request, for the log.
-func clientName(r *http.Request) string {
-	if r.RemoteAddr == "" || r.RemoteAddr == "@" {
-		return "unix socket"
-	}
-	return r.RemoteAddr
 }
 
 func readUnban(w http.ResponseWriter, r *http.Request) (req rules.Request, status int, err error) {
@@ -179,7 +146,12 @@ func readUnban(w http.ResponseWriter, r *http.Request) (req rules.Request, statu
 	}
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	dec.DisallowUnknownFields()
-	var body unbanRequest
+	var body struct {
+		Domain      string          `json:"domain"`
+		Descriptors [][]rules.Entry `json:"descriptors"`
+		Rule        string          `json:"rule"`
+		Identity    string          `json:"identity"`
+	}
 	if err := dec.Decode(&body); err != nil {
 		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
 			return req, http.StatusRequestEntityTooLarge, fmt.Errorf("the body is longer than %d bytes", maxBody)
@@ -189,24 +161,10 @@ func readUnban(w http.ResponseWriter, r *http.Request) (req rules.Request, statu
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return req, http.StatusBadRequest, errors.New("there is something behind the body's object: send one object")
 	}
-	req = rules.Request{Domain: body.Domain, Rule: body.Rule, Identity: body.Identity}
-	for _, entries := range body.Descriptors {
-		d := make([]rules.Entry, len(entries))
-		for i, e := range entries {
-			d[i] = rules.Entry{Key: e.Key, Value: e.Value}
-		}
-		req.Descriptors = append(req.Descriptors, d)
-	}
-	return req, 0, nil
+	return rules.Request{Domain: body.Domain, Descriptors: body.Descriptors, Rule: body.Rule, Identity: body.Identity},
+		0, nil
 }
 
 func refuse(w http.ResponseWriter, status int, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Detail string `json:"detail"`
-	}{"about:blank", http.StatusText(status), status, strings.ToValidUTF8(detail, "?")})
+	answer.NewProblem(status, strings.ToValidUTF8(detail, "?")).Write(w)
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,7 +22,7 @@ type operator struct {
 	err   error
 }
 
-func (o *operator) Unban(_ context.Context, req rules.Request, by string) (Unbanned, error) {
+func (o *operator) Unban(req rules.Request, by string) (Unbanned, error) {
 	o.asked, o.by = append(o.asked, req), by
 	return o.done, o.err
 }
@@ -36,7 +35,7 @@ func send(o *operator, change func(*http.Request), body string) *httptest.Respon
 		change(r)
 	}
 	w := httptest.NewRecorder()
-	API(o, slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
+	API(o.Unban, slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
 	return w
 }
 

@@ -18,7 +18,8 @@ const (
 
 // Clock is the clock of one node. Its methods are safe for concurrent use.
 type Clock struct {
-	source
+	mono   func() int64     // nanoseconds since some moment, never set
+	wall   func() time.Time // the machine's wall clock
 	log    *slog.Logger
 	ahead  func() (time.Duration, bool)
 	line   atomic.Pointer[line]
@@ -27,39 +28,16 @@ type Clock struct {
 	steps  steps // Run's
 }
 
-// source reads the machine's clocks.
-type source struct {
-	mono func() int64              // nanoseconds since some moment, never set
-	both func() (wall, mono int64) // at one moment
-}
-
-func machine(wallClock func() time.Time) source {
+// New returns a clock that shows the machine's wall time, read by wallClock; nil: by time.Now. ahead returns how far
+// the clock is ahead of other nodes' clocks, and whether that is known. The log reports clock steps.
+func New(wallClock func() time.Time, log *slog.Logger, ahead func() (time.Duration, bool)) *Clock {
 	if wallClock == nil {
 		wallClock = time.Now
 	}
 	base := time.Now()
-	return source{
-		mono: func() int64 { return int64(time.Since(base)) },
-		both: func() (wall, mono int64) {
-			mono = int64(time.Since(base))
-			return wallClock().UnixNano(), mono
-		},
-	}
-}
-
-// New returns a clock that shows the machine's wall time, read by wallClock; nil: by time.Now. ahead returns how far
-// the clock is ahead of other nodes' clocks, and whether that is known; nil: it never is. The log reports clock steps.
-func New(wallClock func() time.Time, log *slog.Logger, ahead func() (time.Duration, bool)) *Clock {
-	return newClock(machine(wallClock), log, ahead)
-}
-
-func newClock(s source, log *slog.Logger, ahead func() (time.Duration, bool)) *Clock {
-	if ahead == nil {
-		ahead = func() (time.Duration, bool) { return 0, false }
-	}
-	c := &Clock{source: s, log: log, ahead: ahead, asked: make(chan struct{}, 1)}
-	wall, mono := s.both()
-	c.line.Store(&line{from: mono, at: wall})
+	c := &Clock{mono: func() int64 { return int64(time.Since(base)) }, wall: wallClock, log: log, ahead: ahead,
+		asked: make(chan struct{}, 1)}
+	c.line.Store(&line{from: c.mono(), at: c.wall().UnixNano()})
 	return c
 }
 
@@ -110,7 +88,7 @@ func (c *Clock) Run(ctx context.Context) error {
 
 // follow follows the machine's wall clock.
 func (c *Clock) follow() {
-	wall, mono := c.both()
+	mono, wall := c.mono(), c.wall().UnixNano()
 	ahead, known := c.ahead()
 	next, what, due := c.steps.follow(c.line.Load(), wall, mono, ahead, known)
 	if next != nil {
@@ -120,9 +98,8 @@ func (c *Clock) follow() {
 	case stepped:
 		c.log.Warn("the machine's clock was set; this node's follows if that lasts", off)
 	case disputed:
-		c.log.Warn(
-			"the machine's clock was set, but other nodes' clocks agree with the time before: run NTP on this machine",
-			off, slog.Duration("followed_in", disputedWait))
+		c.log.Warn("the machine's clock was set, but other nodes' clocks agree with the time before: run NTP on this "+
+			"machine", off, slog.Duration("followed_in", disputedWait))
 	case returned:
 		c.log.Info("the machine's clock was set back to what it was")
 	case jumped:

@@ -2,124 +2,82 @@ package limits
 
 import (
 	"log/slog"
-	"maps"
-	"math"
 	"net/netip"
 	"time"
-
-	"github.com/edgelimit/edgelimit/counters"
 )
 
-// makeRoom evicts a kind, if necessary, for one that a source brings. The lock is held.
+// makeRoom evicts all kinds that have expired, or else one, for a new kind of a source. The lock is held.
 func (k *Keeper[Kind]) makeRoom(from netip.Addr, now time.Time) {
-	proven := *k.proven.Load()
-	if len(proven)+len(k.trial) < k.opt.Max || k.dropExpired(proven, now.UnixNano()) {
+	source := k.greediest(from)
+	var expired []Kind
+	var victim Kind
+	var least *kept // the victim's
+	for kind, l := range k.all {
+		if l.expires() <= now.UnixNano() {
+			expired = append(expired, kind)
+		} else if l.from == source && (least == nil || l.goesBefore(least)) {
+			victim, least = kind, l
+		}
+	}
+	if len(expired) > 0 {
+		k.drop(expired...)
 		return
 	}
-	source := k.greediest(from)
 	held := k.places[source]
-	kind, found := leastRecent(k.trial, source)
-	if found {
-		k.drop(k.trial, kind)
-	} else {
-		kind, _ = leastRecent(proven, source)
-		others := maps.Clone(proven)
-		k.drop(others, kind)
-		k.proven.Store(&others)
-	}
+	k.drop(victim)
 	k.evicted.Add(1)
 	if k.warning.Due(now) {
-		k.opt.Logger.Warn(
-			"more ad-hoc limits are in use than are kept: the least used are evicted for new ones",
+		k.opt.Logger.Warn("more ad-hoc limits are in use than are kept: the least used are evicted for new ones",
 			slog.String("api", k.opt.API), slog.Int("kept", k.opt.Max),
 			slog.String("source", source.String()), slog.Int("of_source", held))
 	}
 }
 
-// dropExpired drops all kinds under which nothing counts any more, and reports whether there were any.
-func (k *Keeper[Kind]) dropExpired(proven map[Kind]*kept, now int64) bool {
-	if now < k.expiry {
-		return false
-	}
-	k.expiry = math.MaxInt64
-	expired := func(l *kept) bool {
-		at := l.expires()
-		if at > now {
-			k.expiry = min(k.expiry, at)
+// drop removes kinds. The lock is held.
+func (k *Keeper[Kind]) drop(kinds ...Kind) {
+	proven := false
+	for _, kind := range kinds {
+		l := k.all[kind]
+		delete(k.all, kind)
+		if k.places[l.from]--; k.places[l.from] == 0 {
+			delete(k.places, l.from)
 		}
-		return at <= now
+		proven = proven || l.proven
 	}
-	before := len(k.trial) + len(proven)
-	for kind, l := range k.trial {
-		if expired(l) {
-			k.drop(k.trial, kind)
-		}
+	if proven {
+		k.publish()
 	}
-	var others map[Kind]*kept // nil as long as there is no need of a copy
-	for kind, l := range proven {
-		if !expired(l) {
-			continue
-		}
-		if others == nil {
-			others = maps.Clone(proven)
-		}
-		k.drop(others, kind)
-	}
-	if others != nil {
-		k.proven.Store(&others)
-		proven = others
-	}
-	return len(k.trial)+len(proven) < before
 }
 
-// drop takes a kind out of a map that may be written to, and gives back its place.
-func (k *Keeper[Kind]) drop(limits map[Kind]*kept, kind Kind) {
-	from := limits[kind].from
-	if k.places[from]--; k.places[from] == 0 {
-		delete(k.places, from)
-	}
-	delete(limits, kind)
-}
-
-// greediest is the source that holds the most places, once the one given has the place that it asks for: this one
-// before its equals.
+// greediest returns the source that holds the most kinds, counting the new one of the source given, which goes before
+// its equals. Where every source holds one, it is any.
 func (k *Keeper[Kind]) greediest(from netip.Addr) netip.Addr {
 	largest, source := k.places[from]+1, from
 	for other, n := range k.places {
-		if n > largest {
+		if n > largest || k.places[source] == 0 {
 			largest, source = n, other
-		}
-	}
-	if k.places[source] == 0 { // each source holds one: it takes that of any
-		for other := range k.places {
-			return other
 		}
 	}
 	return source
 }
 
-// leastRecent returns the kind of a source that was charged least recently, if it holds any.
-func leastRecent[Kind comparable](limits map[Kind]*kept, source netip.Addr) (kind Kind, found bool) {
-	var oldest int64
-	for other, l := range limits {
-		if at := l.charged.Load(); l.from == source && (!found || at < oldest) {
-			kind, oldest, found = other, at, true
-		}
+// goesBefore reports whether l is evicted before another limit of its source.
+func (l *kept) goesBefore(other *kept) bool {
+	if l.proven != other.proven {
+		return other.proven
 	}
-	return kind, found
+	return l.charged.Load() < other.charged.Load()
 }
 
-// expires is when nothing counts any more that was charged.
-func (l *kept) expires() int64 { return l.charged.Load() + int64(coarse) + int64(counts(l.Limit)) }
-
-// counts is for how long a charge may count: until the sub-window that holds it has left a window, or until a bucket
-// is full again, of which twice the capacity may have been taken (counters.Charge.Overdraw).
-func counts(l *counters.Limit) time.Duration {
+// expires returns when nothing counts any more that was charged: when the sub-window of the last charge has left the
+// window, or a bucket is full again, of which twice the capacity may have been taken (counters.Charge.Overdraw).
+func (l *kept) expires() int64 {
 	m := l.Meter()
-	if l.Refill() == 0 {
-		return m.Window + m.Sub
+	counts := m.Window + m.Sub
+	if l.Refill() != 0 {
+		counts = max(2*l.Lasts(), m.Window)
 	}
-	return max(2*l.Lasts(), m.Window)
+	return l.charged.Load() + int64(coarse+counts)
 }
 
 // SourceOf is the source of an address: of an IPv6 address its network of 64 bits, as one client has all of it; the

@@ -69,18 +69,14 @@ func shareOf(files, listeners, wanted int) int {
 	return max(1, min(wanted, max(files-spareFiles, files/4)/max(1, listeners)))
 }
 
-// refusal is why a connection was refused.
-type refusal int
+// refusal is why a connection was refused, as logs name it.
+type refusal string
 
 const (
-	admitted      refusal = iota
-	listenerFull          // the listener has Limits.Max connections
-	sourceAtShare         // the client's source has Limits.PerSource
-	refusals
+	admitted      refusal = "evicted" // another one was closed for it, if the log names it
+	listenerFull  refusal = "full"    // the listener has Limits.Max connections
+	sourceAtShare refusal = "source"  // the client's source has Limits.PerSource
 )
-
-// reasons are the refusals as logs name them.
-var reasons = [refusals]string{admitted: "evicted", listenerFull: "full", sourceAtShare: "source"}
 
 // Stats are the open connections, and totals since the listener was opened.
 type Stats struct {
@@ -92,19 +88,19 @@ type Stats struct {
 // limiter keeps a listener's connections within its limits. Its memory is bounded by the open connections: a source
 // without one is forgotten.
 type limiter struct {
-	limits   Limits
-	began    time.Time
-	released func() // called after a connection has ended, with the lock held
+	limits  Limits
+	began   time.Time
+	emptied chan struct{} // receives when the last open connection has ended
 
 	mu      sync.Mutex
 	stats   Stats
-	conns   []*limitedConn // in no order
-	hand    int            // where the next sample of conns begins
+	conns   map[*limitedConn]bool
 	sources map[netip.Addr]int
 }
 
-func newLimiter(limits Limits, released func()) *limiter {
-	return &limiter{limits: limits, began: time.Now(), released: released, sources: make(map[netip.Addr]int)}
+func newLimiter(limits Limits) *limiter {
+	return &limiter{limits: limits, began: time.Now(), emptied: make(chan struct{}, 1),
+		conns: make(map[*limitedConn]bool), sources: make(map[netip.Addr]int)}
 }
 
 // Stats returns the listener's statistics.
@@ -113,9 +109,6 @@ func (l *limiter) Stats() Stats {
 	defer l.mu.Unlock()
 	return l.stats
 }
-
-// crowded reports whether more than half of Limits.Max connections are open.
-func (l *limiter) crowded() bool { return l.Stats().Open > l.limits.Max/2 }
 
 // clientOf returns the address of a connection's client; not valid on a Unix socket.
 func clientOf(conn net.Conn) netip.Addr {
@@ -129,6 +122,7 @@ func clientOf(conn net.Conn) netip.Addr {
 // it is no longer counted.
 func (l *limiter) admit(conn net.Conn) (c, evicted *limitedConn, why refusal) {
 	client := clientOf(conn)
+	why = admitted
 	c = &limitedConn{Conn: conn, limiter: l, source: limits.SourceOf(client)}
 	if l.limits.Exempt != nil && l.limits.Exempt(client) {
 		c.source = netip.Addr{}
@@ -148,18 +142,16 @@ func (l *limiter) admit(conn net.Conn) (c, evicted *limitedConn, why refusal) {
 	case l.stats.Open > l.limits.Max-l.limits.Max/8 && !l.limits.Evict:
 		evicted = l.replaceable(netip.Addr{})
 	}
-	if evicted == nil {
-		switch why {
-		case listenerFull:
-			l.stats.RefusedFull++
-			return nil, nil, why
-		case sourceAtShare:
-			l.stats.RefusedSource++
-			return nil, nil, why
-		}
-	} else {
+	switch {
+	case evicted != nil:
 		l.remove(evicted)
 		l.stats.Evicted++
+	case why == listenerFull:
+		l.stats.RefusedFull++
+		return nil, nil, why
+	case why == sourceAtShare:
+		l.stats.RefusedSource++
+		return nil, nil, why
 	}
 	l.add(c)
 	return c, evicted, admitted
@@ -168,15 +160,13 @@ func (l *limiter) admit(conn net.Conn) (c, evicted *limitedConn, why refusal) {
 // replaceable returns the connection whose place a new one takes, nil if there is none; only of the source, if that is
 // valid. The lock is held.
 func (l *limiter) replaceable(source netip.Addr) (found *limitedConn) {
-	now, sample := int64(time.Since(l.began)), len(l.conns)
-	if !l.limits.Evict {
-		sample = min(sample, maxSample)
-	}
+	now, seen := int64(time.Since(l.began)), 0
 	var oldest *limitedConn
 	longest := int64(l.limits.IdleAfter) - 1
-	for range sample {
-		l.hand = (l.hand + 1) % len(l.conns)
-		c := l.conns[l.hand]
+	for c := range l.conns { // in a random order
+		if seen++; seen > maxSample && !l.limits.Evict {
+			break
+		}
 		if source.IsValid() && c.source != source {
 			continue
 		}
@@ -195,8 +185,7 @@ func (l *limiter) replaceable(source netip.Addr) (found *limitedConn) {
 
 // add counts a connection. The lock is held.
 func (l *limiter) add(c *limitedConn) {
-	c.index = len(l.conns)
-	l.conns = append(l.conns, c)
+	l.conns[c] = true
 	if c.source.IsValid() {
 		l.sources[c.source]++
 	}
@@ -206,21 +195,21 @@ func (l *limiter) add(c *limitedConn) {
 
 // remove stops counting a connection, however often it is called. The lock is held.
 func (l *limiter) remove(c *limitedConn) {
-	if c.index < 0 {
+	if !l.conns[c] {
 		return
 	}
-	last := len(l.conns) - 1
-	l.conns[c.index] = l.conns[last]
-	l.conns[c.index].index = c.index
-	l.conns[last] = nil
-	l.conns, c.index = l.conns[:last], -1
+	delete(l.conns, c)
 	if c.source.IsValid() {
 		if l.sources[c.source]--; l.sources[c.source] == 0 {
 			delete(l.sources, c.source)
 		}
 	}
-	l.stats.Open--
-	l.released()
+	if l.stats.Open--; l.stats.Open == 0 {
+		select {
+		case l.emptied <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // limitedConn is a connection that its limiter counts.
@@ -229,7 +218,6 @@ type limitedConn struct {
 	limiter *limiter
 	source  netip.Addr   // not valid: exempt from Limits.PerSource
 	opened  int64        // nanoseconds after limiter.began
-	index   int          // in limiter.conns, under its lock; -1: no longer counted
 	active  atomic.Int64 // nanoseconds after limiter.began of the last byte read, or of the end of the last request
 	busy    atomic.Bool  // a request is under way, as far as the server reports it
 }

@@ -45,7 +45,7 @@ func connFrom(t *testing.T, host string) fakeConn {
 	return fakeConn{here, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(host), 9))}
 }
 
-func limiterOf(limits Limits) *limiter { return newLimiter(limits, func() {}) }
+func limiterOf(limits Limits) *limiter { return newLimiter(limits) }
 
 // When a listener is nearly full, connections that are idle for long are closed in favor of new ones; those in use
 // never are.
@@ -117,7 +117,7 @@ func TestProbesFindTheirPlace(t *testing.T) {
 		if _, e := admit("192.0.2.6"); e != second {
 			t.Error("not the one that is idle the longest was closed")
 		}
-		for _, c := range l.conns {
+		for c := range l.conns {
 			c.busy.Store(true)
 		}
 		if _, e := admit("192.0.2.7"); e != probe {

@@ -41,7 +41,6 @@ type Listener struct {
 	*limiter
 
 	leaving chan struct{} // closed when Stop begins
-	empty   chan struct{} // closed after that, once no connection is open
 }
 
 // Open listens at the address of a setting. Nobody serves it before Start.
@@ -50,9 +49,8 @@ func Open(s Setting, limits Limits, log *slog.Logger) (*Listener, error) {
 	if err != nil {
 		return nil, s.Explain(err)
 	}
-	l := &Listener{Name: s.Name, Listener: inner, log: log, leaving: make(chan struct{}), empty: make(chan struct{})}
-	l.limiter = newLimiter(limits, l.checkEmpty)
-	return l, nil
+	return &Listener{Name: s.Name, Listener: inner, log: log, limiter: newLimiter(limits),
+		leaving: make(chan struct{})}, nil
 }
 
 // MaxConnections returns how many connections the listener has at a time.
@@ -84,7 +82,7 @@ func (l *Listener) endKeepAlive(h http.Handler) http.Handler {
 		case <-l.leaving:
 			w.Header().Set("Connection", "close")
 		default:
-			if l.limits.Evict && l.crowded() {
+			if l.limits.Evict && l.Stats().Open > l.limits.Max/2 {
 				w.Header().Set("Connection", "close")
 			}
 		}
@@ -126,30 +124,13 @@ func (l *Listener) Abandon() {
 
 // leave closes leaving and waits until no connection is open, for at most the given time.
 func (l *Listener) leave(within time.Duration) {
-	l.mu.Lock()
 	close(l.leaving)
-	l.checkEmpty()
-	l.mu.Unlock()
-	timer := time.NewTimer(within)
-	defer timer.Stop()
-	select {
-	case <-l.empty:
-	case <-timer.C:
-	}
-}
-
-// checkEmpty closes empty if Stop has begun and no connection is open. The lock is held.
-func (l *Listener) checkEmpty() {
-	select {
-	case <-l.leaving:
-	default:
-		return
-	}
-	select {
-	case <-l.empty:
-	default:
-		if l.stats.Open == 0 {
-			close(l.empty)
+	timeout := time.After(within)
+	for l.Stats().Open > 0 {
+		select {
+		case <-l.emptied:
+		case <-timeout:
+			return
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (l *Listener) warn(client netip.Addr, why refusal) {
 	if why == admitted {
 		message = "too many connections: the longest idle or oldest are closed in favor of new ones"
 	}
-	l.log.Warn(message, "door", l.Name, "reason", reasons[why], "source", client.String(), "connections", l.unwarned,
+	l.log.Warn(message, "door", l.Name, "reason", string(why), "source", client.String(), "connections", l.unwarned,
 		"max_connections", l.limits.Max, "max_connections_per_source", l.limits.PerSource)
 	l.unwarned = 0
 }

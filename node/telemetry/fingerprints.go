@@ -23,50 +23,44 @@ type fingerprintAlarm struct {
 	hold       time.Duration // how long a peer differs before it is logged
 
 	count    atomic.Int64         // peers that differ now
-	since    map[string]time.Time // by their names
-	reported map[string]bool
+	since    map[string]time.Time // when each of them was first seen to differ, by name
+	reported []string
 }
 
 func newRulesAlarm(log *slog.Logger) *fingerprintAlarm {
-	return &fingerprintAlarm{
-		log: log, level: slog.LevelWarn, hold: rulesHold,
-		text: "peers have other rules than this node: " +
-			"give all nodes the same rule files, default_algorithm and ipv6_prefix",
-		over: "all peers have the rules of this node again",
-	}
+	return &fingerprintAlarm{log: log, level: slog.LevelWarn, hold: rulesHold,
+		text: "peers have other rules than this node: give all nodes the same rule files, default_algorithm and " +
+			"ipv6_prefix",
+		over: "all peers have the rules of this node again"}
 }
 
 func newIdentityAlarm(log *slog.Logger) *fingerprintAlarm {
-	return &fingerprintAlarm{
-		log: log, level: slog.LevelError,
+	return &fingerprintAlarm{log: log, level: slog.LevelError,
 		text: "peers have another identity key than this node: their counts and those of this node do not add up, " +
 			"so that each client has its limit there and here; give all nodes the same key file",
-		over: "all peers have the identity key of this node again",
-	}
+		over: "all peers have the identity key of this node again"}
 }
 
 // look takes the names of the peers that differ, of so many.
 func (a *fingerprintAlarm) look(differing []string, peers int, now time.Time) {
 	a.count.Store(int64(len(differing)))
-	since, news := make(map[string]time.Time, len(differing)), false
+	before := a.since
+	a.since = make(map[string]time.Time, len(differing))
 	var due []string
+	news := false
 	for _, name := range differing {
-		first, known := a.since[name]
+		first, known := before[name]
 		if !known {
 			first = now
 		}
-		if since[name] = first; now.Sub(first) >= a.hold {
+		if a.since[name] = first; now.Sub(first) >= a.hold {
 			due = append(due, name)
-			news = news || !a.reported[name]
+			news = news || !slices.Contains(a.reported, name)
 		}
 	}
-	a.since = since
 	if news {
 		a.log.Log(context.Background(), a.level, a.text, "peers", firstNames(due), "count", len(due), "of", peers)
-		a.reported = make(map[string]bool, len(due))
-		for _, name := range due {
-			a.reported[name] = true
-		}
+		a.reported = due
 	}
 	if len(differing) == 0 && len(a.reported) > 0 {
 		a.reported = nil

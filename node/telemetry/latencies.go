@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +13,7 @@ import (
 type Latencies struct {
 	staleness *prometheus.HistogramVec
 	calls     *prometheus.HistogramVec
-	regions   regionLabels
+	labels    map[string]string // of the regions that staleness was last observed of; used by observe alone
 }
 
 func newLatencies() *Latencies {
@@ -50,12 +49,20 @@ func (l *Latencies) StoreCall(took time.Duration, err error) {
 // observe observes the ages of active members. Idle ones send once a second, and would hide how fast counts travel.
 // Regions without a member lose their series.
 func (l *Latencies) observe(members []gossip.MemberStatus) {
-	for _, gone := range l.regions.keep(members) {
-		l.staleness.DeleteLabelValues(gone)
+	labels := regionLabels(members)
+	used := make(map[string]bool, len(labels))
+	for _, label := range labels {
+		used[label] = true
 	}
+	for _, label := range l.labels {
+		if !used[label] {
+			l.staleness.DeleteLabelValues(label)
+		}
+	}
+	l.labels = labels
 	for i := range members {
 		if m := &members[i]; !m.Idle {
-			l.staleness.WithLabelValues(l.regions.of(m.Region)).Observe(m.Age.Seconds())
+			l.staleness.WithLabelValues(labels[m.Region]).Observe(m.Age.Seconds())
 		}
 	}
 }
@@ -65,48 +72,21 @@ const (
 	otherRegions    = "other" // the label of the others
 )
 
-// regionLabels are the regions with series of their own, in the order in which their members came. The zero value is
-// ready; it is safe for concurrent use.
-type regionLabels struct {
-	mu    sync.Mutex
-	known map[string]bool
-}
-
-// of returns the label of a member's region.
-func (l *regionLabels) of(region string) string {
-	region = label(region)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.known[region]:
-		return region
-	case len(l.known) >= maxRegionSeries:
-		return otherRegions
-	case l.known == nil:
-		l.known = make(map[string]bool)
-	}
-	l.known[region] = true
-	return region
-}
-
-// keep forgets the regions without a member, and returns the labels that are no longer in use.
-func (l *regionLabels) keep(members []gossip.MemberStatus) (gone []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	present := make(map[string]bool, len(l.known))
+// regionLabels returns the metric label of each region of the members, which are sorted by region: the first
+// maxRegionSeries by name have their own.
+func regionLabels(members []gossip.MemberStatus) map[string]string {
+	labels := make(map[string]string)
 	for i := range members {
-		present[label(members[i].Region)] = true
-	}
-	for region := range l.known {
-		if !present[region] {
-			delete(l.known, region)
-			gone = append(gone, region)
+		region := members[i].Region
+		if _, known := labels[region]; known {
+			continue
+		}
+		labels[region] = otherRegions
+		if len(labels) <= maxRegionSeries {
+			labels[region] = label(region)
 		}
 	}
-	if len(present) <= maxRegionSeries && !present[otherRegions] { // each has its own
-		gone = append(gone, otherRegions)
-	}
-	return gone
+	return labels
 }
 
 // label makes a metric label of a name: one that is not UTF-8 would panic.

@@ -11,22 +11,33 @@ import (
 // Writer writes metrics whose names begin with edgelimit_ into a scrape.
 type Writer chan<- prometheus.Metric
 
-// CounterVec returns a function that writes the counters of a name, by their labels' values.
-func (w Writer) CounterVec(name, help string, labels ...string) func(v uint64, values ...string) {
-	desc := prometheus.NewDesc("edgelimit_"+name, help, labels, nil)
-	return func(v uint64, values ...string) {
-		w <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(v), values...)
-	}
-}
-
-// GaugeVec returns a function that writes the gauges of a name, by their labels' values, which need not be UTF-8.
-func (w Writer) GaugeVec(name, help string, labels ...string) func(v float64, values ...string) {
+// vec returns a function that writes the series of a name, by their labels' values, which need not be UTF-8.
+func (w Writer) vec(kind prometheus.ValueType, name, help string, labels []string) func(v float64, values ...string) {
 	desc := prometheus.NewDesc("edgelimit_"+name, help, labels, nil)
 	return func(v float64, values ...string) {
 		for i := range values {
 			values[i] = label(values[i])
 		}
-		w <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, values...)
+		w <- prometheus.MustNewConstMetric(desc, kind, v, values...)
+	}
+}
+
+// CounterVec returns a function that writes the counters of a name, by their labels' values.
+func (w Writer) CounterVec(name, help string, labels ...string) func(v uint64, values ...string) {
+	write := w.vec(prometheus.CounterValue, name, help, labels)
+	return func(v uint64, values ...string) { write(float64(v), values...) }
+}
+
+// GaugeVec returns a function that writes the gauges of a name, by their labels' values.
+func (w Writer) GaugeVec(name, help string, labels ...string) func(v float64, values ...string) {
+	return w.vec(prometheus.GaugeValue, name, help, labels)
+}
+
+// Counters writes the counters of a name, by the values of their only label.
+func (w Writer) Counters(name, help, label string, counters map[string]uint64) {
+	write := w.CounterVec(name, help, label)
+	for value, v := range counters {
+		write(v, value)
 	}
 }
 
@@ -46,47 +57,41 @@ func number(on bool) float64 {
 	return 0
 }
 
-// writeUnmatched writes how many requests matched no rule.
-func (m *Monitor) writeUnmatched(w Writer) {
-	unmatched := w.CounterVec("unmatched_requests_total", "Requests that matched no rule and were allowed, by reason: "+
-		"unknown_domain, unknown_key (no rule has these keys), or no_rule (no rule has these values).", "reason")
-	for _, miss := range misses {
-		unmatched(m.Unmatched.reasons[miss].count.Load(), miss.String())
-	}
-}
-
-// Write writes what the monitor knows of the cluster.
+// Write writes what the monitor knows of requests without a rule, and of the cluster.
 func (m *Monitor) Write(w Writer, c *gossip.Cluster) {
-	m.writeUnmatched(w)
-	byRegion := make(map[string]int)
-	for _, p := range c.Members() {
-		byRegion[m.Latencies.regions.of(p.Region)]++
+	unmatched := make(map[string]uint64)
+	for _, miss := range misses {
+		unmatched[miss.String()] = m.Unmatched.reasons[miss].count.Load()
+	}
+	w.Counters("unmatched_requests_total", "Requests that matched no rule and were allowed, by reason: "+
+		"unknown_domain, unknown_key (no rule has these keys), no_rule (none has these values).", "reason", unmatched)
+	peers := c.Members()
+	byRegion, labels := make(map[string]int), regionLabels(peers)
+	for i := range peers {
+		byRegion[labels[peers[i].Region]]++
 	}
 	members := w.GaugeVec("members", "Other nodes in the membership, by region.", "region")
 	for region, count := range byRegion {
 		members(float64(count), region)
 	}
 	reach := m.reach.latest.Load()
-	reachable := w.GaugeVec("region_reachable", "1 while any other node of the region can be reached, else 0; "+
+	reachable := w.GaugeVec("region_reachable", "1 while any other node of the region is reachable, else 0; "+
 		"for up to 64 regions.", "region")
 	for region, ok := range reach.byLabel() {
 		reachable(number(ok), region)
 	}
-	w.Gauge("unreachable_peers", "Other nodes that have sent nothing for 3 s, or that went out of the membership "+
-		"without having left.", float64(reach.peers))
+	w.Gauge("unreachable_peers", "Other nodes silent for 3 s, or gone without having left.", float64(reach.peers))
 	w.Gauge("peers_with_other_rules", "Other nodes whose rules differ in effect from those in force here.",
 		float64(m.otherRules.count.Load()))
-	w.Gauge("peers_with_other_identity", "Other nodes with another identity key: their counts and this node's do not "+
-		"add up.", float64(m.otherIdentity.count.Load()))
+	w.Gauge("peers_with_other_identity", "Other nodes with another identity key: their counts are apart from this "+
+		"node's.", float64(m.otherIdentity.count.Load()))
 	age, _ := c.Staleness()
-	w.Gauge("staleness_seconds", "Time since the last counts of the peer that is the furthest behind.", age.Seconds())
+	w.Gauge("staleness_seconds", "Time since the last counts of the peer furthest behind.", age.Seconds())
 	w.Bool("degraded", "1 while a node cannot be reached or has another identity key, seeds do not answer, or this "+
 		"node's clock is off.", m.degraded.cluster.Load())
 	skew := m.Skew()
-	w.Gauge("clock_skew_seconds", "How far this node's clock is ahead of the median of its peers' and the regional "+
-		"store's.", skew.Ahead.Seconds())
-	w.Gauge("clock_skew_clocks", "Clocks that clock_skew_seconds compares with; 0: the skew is unknown.",
-		float64(skew.Clocks))
+	w.Gauge("clock_skew_seconds", "Lead of this clock over the median of peers and store.", skew.Ahead.Seconds())
+	w.Gauge("clock_skew_clocks", "Clocks that clock_skew_seconds compares with; 0: unknown.", float64(skew.Clocks))
 }
 
 // WriteTable writes the statistics of the table of counters.
@@ -95,24 +100,19 @@ func (w Writer) WriteTable(t counters.Stats, memory float64) {
 	w.Gauge("memory_bytes", "Memory that the counters use.", float64(t.Bytes))
 	w.Gauge("memory_limit_bytes", "Memory that the counters may use.", memory)
 	w.Counter("expired_keys_total", "Counters removed because their window had passed.", t.Expired)
-	evicted := w.CounterVec("evicted_keys_total", "Counters evicted to make room, by standing: denied (the last "+
-		"request was denied), peer (only peers counted), or other.", "standing")
-	evicted(t.EvictedDenied, "denied")
-	evicted(t.EvictedRemote, "peer")
-	evicted(t.Evicted-t.EvictedDenied-t.EvictedRemote, "other")
-	w.Counter("evicted_full_keys_total", "Of the evicted counters, those that counted at least half of their limit: "+
-		"as much may be admitted again.", t.EvictedFull)
+	w.Counters("evicted_keys_total", "Counters evicted to make room, by standing: denied (the last request was "+
+		"denied), peer (only peers counted), or other.", "standing", map[string]uint64{"denied": t.EvictedDenied,
+		"peer": t.EvictedRemote, "other": t.Evicted - t.EvictedDenied - t.EvictedRemote})
+	w.Counter("evicted_full_keys_total", "Evicted counters with half of their limit or more: as much may be admitted "+
+		"again.", t.EvictedFull)
 	w.Counter("forgotten_cost_total", "Cost that evicted counters still counted.", t.Forgotten)
-	w.Counter("refused_slots_total", "Peers' slots that were refused: from the future, invalid, implausible, or of "+
-		"too many origins.", t.Refused)
-	w.Counter("implausible_slots_total", "Of the refused slots, those that count more than a node can have admitted.",
-		t.Implausible)
-	w.Counter("unknown_origin_slots_total", "Of the refused slots, those of origins that are no members, of which a "+
-		"peer named too many.", t.OriginsRefused)
-	w.Counter("retired_origins_total", "Origins that are no members any more and whose counts were dropped to make "+
-		"room for members'.", t.OriginsRetired)
-	w.Counter("denied_by_one_peer_total", "Keys, once a sub-window each, that were denied because of what a single "+
-		"peer reported.", t.DeniedByOne)
+	w.Counter("refused_slots_total", "Peers' slots refused: from the future, invalid, implausible, or of too many "+
+		"origins.", t.Refused)
+	w.Counter("implausible_slots_total", "Refused slots that count more than a node can have admitted.", t.Implausible)
+	w.Counter("unknown_origin_slots_total", "Refused slots of too many origins that are no members.", t.OriginsRefused)
+	w.Counter("retired_origins_total", "Origins that are no members any more, dropped with their counts to make room "+
+		"for members.", t.OriginsRetired)
+	w.Counter("denied_by_one_peer_total", "Keys, once per sub-window, denied by a single peer's counts.", t.DeniedByOne)
 }
 
 // WriteGossip writes the statistics of replication.
@@ -125,15 +125,13 @@ func (w Writer) WriteGossip(g gossip.Stats, refusedStreams, refusedPackets uint6
 	w.Counter("gossip_resent_frames_total", "Frames resent to a peer that lacked them.", g.Resent)
 	w.Counter("gossip_snapshots_sent_total", "Snapshots sent to peers that were new or too far behind.", g.Snapshots)
 	w.Counter("gossip_snapshots_received_total", "Snapshots received.", g.SnapshotsReceived)
-	w.Counter("gossip_early_frames_total", "Frames requested again because their time was in the future: the sender's "+
-		"clock is ahead.", g.Early)
-	w.Counter("gossip_refused_snapshots_total", "Snapshots dropped because their sender sends more than an honest "+
-		"peer does.", g.SnapshotsRefused)
+	w.Counter("gossip_early_frames_total", "Frames from the future, requested again.", g.Early)
+	w.Counter("gossip_refused_snapshots_total", "Snapshots refused: their sender sends too many.", g.SnapshotsRefused)
 	w.Counter("gossip_malformed_frames_total", "Frames that could not be decoded.", g.Malformed)
-	w.Counter("gossip_refused_streams_total", "Streams to the gossip ports that were closed because they were no "+
-		"peer's, or more than allowed.", refusedStreams)
-	w.Counter("gossip_refused_packets_total", "Packets to the gossip ports that were no peer's, or compressed.",
-		refusedPackets)
+	w.Counter("gossip_refused_streams_total", "Streams to the gossip ports dropped unread: no peer's, not "+
+		"encrypted with the key, compressed, too large, or while 64 are open.", refusedStreams)
+	w.Counter("gossip_refused_packets_total", "Packets to the gossip ports dropped unread: no peer's, not "+
+		"encrypted with the key, compressed, or too large.", refusedPackets)
 }
 
 // WriteStore writes the statistics of the regional store.
@@ -143,7 +141,6 @@ func (w Writer) WriteStore(s regions.Stats) {
 		"2 half-open (it is tried).", float64(s.Breaker))
 	w.Counter("store_flushed_slots_total", "Slots that the regional store acknowledged.", s.Flushed)
 	w.Counter("store_failed_calls_total", "Calls of the regional store that failed.", s.Failed)
-	w.Counter("store_dropped_slots_total", "Slots dropped from the full queue; a flush of all own slots repairs that.",
-		s.Dropped)
+	w.Counter("store_dropped_slots_total", "Slots that found the queue full; writing all repairs that.", s.Dropped)
 	w.Counter("store_lost_total", "Times that the regional store was found to have lost data.", s.Lost)
 }

@@ -18,14 +18,6 @@ import (
 	"github.com/edgelimit/edgelimit/regions"
 )
 
-// Options say what a Monitor needs to know from the start.
-type Options struct {
-	Region  string        // the node's own
-	Memory  string        // the budget of the counters, for the log
-	MaxSkew time.Duration // the largest clock skew that is no alarm
-	Log     *slog.Logger
-}
-
 // Sources are what a running Monitor reads.
 type Sources struct {
 	Cluster  *gossip.Cluster
@@ -51,13 +43,14 @@ type Monitor struct {
 	degraded                  degradation
 }
 
-// NewMonitor returns a monitor that has not seen anything yet.
-func NewMonitor(o Options) *Monitor {
+// NewMonitor returns a monitor of a node in a region that has not seen anything yet. memory is the budget of the
+// counters, maxSkew the largest clock skew that is no alarm.
+func NewMonitor(log *slog.Logger, region, memory string, maxSkew time.Duration) *Monitor {
 	return &Monitor{
-		Unmatched: Unmatched{log: o.Log}, Latencies: newLatencies(), log: o.Log,
-		bounds: bounds{peaks: make(map[string]*gossip.Peak)}, skew: newSkewMonitor(o.Log, o.MaxSkew),
-		reach: newReachAlarm(o.Log, o.Region), otherRules: newRulesAlarm(o.Log), otherIdentity: newIdentityAlarm(o.Log),
-		table: tableAlarms{log: o.Log, memory: o.Memory}, degraded: degradation{log: o.Log},
+		Unmatched: Unmatched{log: log}, Latencies: newLatencies(), log: log,
+		bounds: bounds{peaks: make(map[string]*gossip.Peak)}, skew: newSkewMonitor(log, maxSkew),
+		reach: newReachAlarm(log, region), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
+		table: tableAlarms{log: log, memory: memory}, degraded: degradation{log: log},
 	}
 }
 
@@ -82,19 +75,15 @@ func (m *Monitor) read(s *Sources, now time.Time) {
 	peers := s.Cluster.Peers()
 	members := slices.DeleteFunc(slices.Clone(peers), func(p gossip.MemberStatus) bool { return p.Pool == "" })
 	m.Latencies.observe(members)
-	m.readClocks(s, members)
+	var store time.Duration
+	storeKnown := false
+	if s.Store != nil {
+		store, storeKnown = s.Store.ClockAhead()
+	}
+	m.skew.look(members, store, storeKnown, s.Now())
 	m.table.look(s.Table.Stats(), suspects{s.Table.LastImplausible(), s.Table.LastDenier()}, members, now)
 	m.Unmatched.logSamples(s.Rules())
 	m.readPeers(s, peers, members, now)
-}
-
-func (m *Monitor) readClocks(s *Sources, members []gossip.MemberStatus) {
-	var store time.Duration
-	known := false
-	if s.Store != nil {
-		store, known = s.Store.ClockAhead()
-	}
-	m.skew.look(members, store, known, s.Now())
 }
 
 // minSilence is the time without a frame after which a peer is unreachable, and decisions are degraded: well past the
@@ -123,7 +112,7 @@ func (m *Monitor) readPeers(s *Sources, peers, members []gossip.MemberStatus, no
 func (m *Monitor) reasons(reach *reachable, identity []string, blind bool) (all []string) {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	for i := range reach.regions {
-		if r := &reach.regions[i]; r.down() {
+		if r := &reach.regions[i]; r.down {
 			add("region %s cannot be reached: nothing from its %s for %v",
 				printable(r.name), plural(r.nodes, "node"), r.silent.Round(time.Second))
 		}
@@ -175,7 +164,7 @@ func (m *Monitor) DegradedIn(s counters.Scope) bool {
 type degradation struct {
 	log             *slog.Logger
 	cluster, region atomic.Bool              // limits of that scope are degraded
-	reasons         atomic.Pointer[[]string] // nil while nothing is degraded
+	reasons         atomic.Pointer[[]string] // nil before the first look
 	since           time.Time
 }
 
@@ -184,11 +173,7 @@ func (d *degradation) look(reasons []string, region bool, now time.Time) {
 	d.region.Store(region)
 	is := len(reasons) > 0
 	was := d.cluster.Swap(is)
-	if is {
-		d.reasons.Store(&reasons)
-	} else {
-		d.reasons.Store(nil)
-	}
+	d.reasons.Store(&reasons)
 	switch {
 	case is && !was:
 		d.since = now

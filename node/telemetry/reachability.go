@@ -26,14 +26,13 @@ type reachable struct {
 	overdue []string      // those of names that are silent for idleGap longer than they may be
 }
 
-// regionReach is which part of a region can be reached.
+// regionReach is whether a region can be reached.
 type regionReach struct {
-	name        string
-	nodes, lost int           // the other nodes there, and how many of them are unreachable
-	silent      time.Duration // the time since a frame came from any of them
+	name   string
+	nodes  int           // the other nodes there
+	down   bool          // all of them are unreachable
+	silent time.Duration // the time since a frame came from any of them
 }
-
-func (r *regionReach) down() bool { return r.lost == r.nodes }
 
 // isLost reports whether a peer is unreachable: silent for longer than limit, or out of the membership without having
 // left.
@@ -42,35 +41,34 @@ func isLost(p *gossip.MemberStatus, limit time.Duration) bool { return p.Pool ==
 // reachOf sums up the peers, which are sorted by region.
 func reachOf(peers []gossip.MemberStatus, limit time.Duration) *reachable {
 	all := &reachable{}
-	for i := range peers {
-		p := &peers[i]
-		if n := len(all.regions); n == 0 || all.regions[n-1].name != p.Region {
-			all.regions = append(all.regions, regionReach{name: p.Region, silent: p.Age})
+	for len(peers) > 0 {
+		r := regionReach{name: peers[0].Region, silent: peers[0].Age}
+		var lost []*gossip.MemberStatus
+		for ; len(peers) > 0 && peers[0].Region == r.name; peers = peers[1:] {
+			p := &peers[0]
+			r.nodes++
+			r.silent = min(r.silent, p.Age)
+			if isLost(p, limit) {
+				lost = append(lost, p)
+				if !p.OtherRegion {
+					all.near++
+				}
+			}
 		}
-		r := &all.regions[len(all.regions)-1]
-		r.nodes++
-		r.silent = min(r.silent, p.Age)
-		if !isLost(p, limit) {
+		r.down = len(lost) == r.nodes
+		all.regions = append(all.regions, r)
+		all.peers += len(lost)
+		if r.down {
 			continue
 		}
-		r.lost++
-		all.peers++
-		if !p.OtherRegion {
-			all.near++
-		}
-	}
-	for i := range peers {
-		p := &peers[i]
-		down := func(r regionReach) bool { return r.name == p.Region && r.down() }
-		if !isLost(p, limit) || slices.ContainsFunc(all.regions, down) {
-			continue
-		}
-		if len(all.names) == 0 || p.Age < all.silent {
-			all.silent = p.Age
-		}
-		all.names = append(all.names, peerName(p))
-		if isLost(p, limit+idleGap) {
-			all.overdue = append(all.overdue, peerName(p))
+		for _, p := range lost {
+			if len(all.names) == 0 || p.Age < all.silent {
+				all.silent = p.Age
+			}
+			all.names = append(all.names, peerName(p))
+			if isLost(p, limit+idleGap) {
+				all.overdue = append(all.overdue, peerName(p))
+			}
 		}
 	}
 	return all
@@ -81,7 +79,7 @@ func (r *reachable) byLabel() map[string]bool {
 	labels := make(map[string]bool)
 	for i := range r.regions[:min(len(r.regions), maxRegionSeries)] {
 		name := label(r.regions[i].name)
-		labels[name] = labels[name] || !r.regions[i].down()
+		labels[name] = labels[name] || !r.regions[i].down
 	}
 	return labels
 }
@@ -131,33 +129,31 @@ func (a *reachAlarm) look(r *reachable, peers []gossip.MemberStatus, limit time.
 }
 
 func (a *reachAlarm) lookAtRegions(r *reachable, now time.Time) {
-	after := func(since time.Time) time.Duration { return now.Sub(since).Round(time.Millisecond) }
 	known := make(map[string]bool, len(r.regions))
-	for i := range r.regions {
-		region := &r.regions[i]
+	over := func(name, text string) {
+		a.log.Info(text, "peer_region", name, "after", now.Sub(a.regions[name]).Round(time.Millisecond))
+		delete(a.regions, name)
+	}
+	for _, region := range r.regions {
 		known[region.name] = true
-		since, logged := a.regions[region.name]
-		switch {
-		case region.down() && !logged:
+		switch _, logged := a.regions[region.name]; {
+		case region.down && !logged:
 			a.regions[region.name] = now.Add(-region.silent)
-			text := "a region cannot be reached: the limits that it shares go on here with an estimate of what it " +
-				"admits, those of on_partition: local in full"
+			text := "a region cannot be reached"
 			if region.name == a.region {
-				text = "no other node of this region can be reached: the limits that it shares go on here with an " +
-					"estimate of what the others admit, those of on_partition: local in full"
+				text = "no other node of this region can be reached"
 			}
-			a.log.Warn(text, "peer_region", region.name, "nodes", region.nodes,
+			a.log.Warn(text+": the limits that it shares go on here with an estimate of what it admits, those of "+
+				"on_partition: local in full", "peer_region", region.name, "nodes", region.nodes,
 				"silent_for", region.silent.Round(time.Millisecond))
-		case !region.down() && logged:
-			delete(a.regions, region.name)
-			a.log.Info("a region is reachable again", "peer_region", region.name, "after", after(since))
+		case !region.down && logged:
+			over(region.name, "a region is reachable again")
 		}
 	}
-	for name, since := range a.regions {
+	for name := range a.regions {
 		if !known[name] {
-			delete(a.regions, name)
-			a.log.Info("an unreachable region is not waited for any more: its nodes have left, "+
-				"or were silent for too long", "peer_region", name, "after", after(since))
+			over(name, "an unreachable region is not waited for any more: its nodes have left, or were silent for "+
+				"too long")
 		}
 	}
 }

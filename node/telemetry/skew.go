@@ -62,41 +62,36 @@ func (m *skewMonitor) look(members []gossip.MemberStatus, store time.Duration, s
 	}
 	skew := medianSkew(m.aheads)
 	m.latest.Store(&skew)
-	switch m.own.look(skew.Ahead, m.maxSkew, now) {
-	case raised:
-		m.log.Warn("this node's clock is off: run NTP on its machine",
-			"ahead", skew.Ahead, "of_the_median_of", skew.Clocks, "max_skew", m.maxSkew)
-	case cleared:
-		m.log.Info("this node's clock is right again", "ahead", skew.Ahead, "of_the_median_of", skew.Clocks)
+	if m.own.look(skew.Ahead, m.maxSkew, now) {
+		if m.own.on {
+			m.log.Warn("this node's clock is off: run NTP on its machine",
+				"ahead", skew.Ahead, "of_the_median_of", skew.Clocks, "max_skew", m.maxSkew)
+		} else {
+			m.log.Info("this node's clock is right again", "ahead", skew.Ahead, "of_the_median_of", skew.Clocks)
+		}
 	}
 	m.lookAtPeers(members, skew, now)
 }
 
 // lookAtPeers compares each peer's clock with the median.
 func (m *skewMonitor) lookAtPeers(members []gossip.MemberStatus, skew Skew, now int64) {
-	present := make(map[counters.Origin]bool, len(members))
+	before := m.peers
+	m.peers = make(map[counters.Origin]*skewAlarm, len(members))
 	for i := range members {
 		p := &members[i]
-		origin := p.PeerStatus.Origin
-		present[origin] = true
-		if !p.Timed {
-			continue
+		alarm := before[p.PeerStatus.Origin]
+		if alarm == nil {
+			alarm = new(skewAlarm)
 		}
-		if m.peers[origin] == nil {
-			m.peers[origin] = new(skewAlarm)
-		}
+		m.peers[p.PeerStatus.Origin] = alarm
 		ahead := p.Ahead + skew.Ahead
-		switch m.peers[origin].look(ahead, m.maxSkew, now) {
-		case raised:
+		switch {
+		case !p.Timed || !alarm.look(ahead, m.maxSkew, now):
+		case alarm.on:
 			m.log.Warn("a peer's clock is off: run NTP on its machine",
 				"peer", p.NodeID, "peer_region", p.Region, "ahead", ahead, "max_skew", m.maxSkew)
-		case cleared:
+		default:
 			m.log.Info("a peer's clock is right again", "peer", p.NodeID, "peer_region", p.Region)
-		}
-	}
-	for o := range m.peers {
-		if !present[o] {
-			delete(m.peers, o)
 		}
 	}
 }
@@ -110,28 +105,17 @@ type skewAlarm struct {
 
 const skewHold = 2 * time.Second
 
-type change int
-
-const (
-	unchanged change = iota
-	raised
-	cleared
-)
-
-func (a *skewAlarm) look(ahead, maxSkew time.Duration, now int64) change {
-	switch crossed := a.on && ahead.Abs() < maxSkew*3/4 || !a.on && ahead.Abs() > maxSkew; {
+// look takes how far the clock is ahead, and reports whether the alarm was raised or cleared by that.
+func (a *skewAlarm) look(ahead, maxSkew time.Duration, now int64) (turned bool) {
+	crossed := a.on && ahead.Abs() < maxSkew*3/4 || !a.on && ahead.Abs() > maxSkew
+	switch {
 	case !crossed:
 		a.since = 0
-		return unchanged
 	case a.since == 0 || now < a.since:
 		a.since = now
-		return unchanged
-	case now-a.since < int64(skewHold):
-		return unchanged
+	case now-a.since >= int64(skewHold):
+		a.on, a.since = !a.on, 0
+		return true
 	}
-	a.on, a.since = !a.on, 0
-	if a.on {
-		return raised
-	}
-	return cleared
+	return false
 }

@@ -36,12 +36,13 @@ func TestMedianSkew(t *testing.T) {
 // The alarm is raised after two seconds beyond the budget, cleared after two below three quarters of it, and nothing
 // between flaps.
 func TestSkewAlarm(t *testing.T) {
+	const unchanged, raised, cleared = "unchanged", "raised", "cleared"
 	var a skewAlarm
 	now := at(0).UnixNano()
 	for i, step := range []struct {
 		ahead   time.Duration // in ms
 		seconds int
-		want    change
+		want    string
 	}{
 		// never for two seconds
 		{90, 10, unchanged}, {101, 2, unchanged}, {99, 1, unchanged}, {101, 2, unchanged}, {99, 1, unchanged},
@@ -51,11 +52,13 @@ func TestSkewAlarm(t *testing.T) {
 		got := unchanged
 		for range step.seconds * 10 {
 			now += int64(100 * time.Millisecond)
-			if turned := a.look(step.ahead*time.Millisecond, 100*time.Millisecond, now); turned != unchanged {
+			if a.look(step.ahead*time.Millisecond, 100*time.Millisecond, now) {
 				if got != unchanged {
 					t.Errorf("step %d: it turned twice", i)
 				}
-				got = turned
+				if got = cleared; a.on {
+					got = raised
+				}
 			}
 		}
 		if got != step.want {

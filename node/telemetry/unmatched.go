@@ -43,23 +43,24 @@ func (u *Unmatched) Count(set *rules.Set, req *rules.Request, now int64) {
 // newSample copies the beginning of a request's domain and keys.
 func newSample(req *rules.Request) *unmatchedSample {
 	const maxShown = 4
-	var keys strings.Builder
-	var each []string
-	for i, entries := range req.Descriptors[:min(len(req.Descriptors), maxShown)] {
-		keys.WriteString([]string{"(", ", ("}[min(i, 1)])
-		for j := range entries[:min(len(entries), maxShown)] {
-			each = append(each, truncated(entries[j].Key))
-			keys.WriteString([]string{"", ", "}[min(j, 1)] + each[len(each)-1])
+	sample := &unmatchedSample{domain: truncated(req.Domain)}
+	join := func(shown []string, all int) string {
+		if all > maxShown {
+			shown = append(shown, "...")
 		}
-		if len(entries) > maxShown {
-			keys.WriteString(", ...")
+		return strings.Join(shown, ", ")
+	}
+	var descriptors []string
+	for _, entries := range req.Descriptors[:min(len(req.Descriptors), maxShown)] {
+		var keys []string
+		for i := range entries[:min(len(entries), maxShown)] {
+			keys = append(keys, truncated(entries[i].Key))
 		}
-		keys.WriteString(")")
+		sample.each = append(sample.each, keys...)
+		descriptors = append(descriptors, "("+join(keys, len(entries))+")")
 	}
-	if len(req.Descriptors) > maxShown {
-		keys.WriteString(", ...")
-	}
-	return &unmatchedSample{domain: truncated(req.Domain), keys: keys.String(), each: each}
+	sample.keys = join(descriptors, len(req.Descriptors))
+	return sample
 }
 
 // truncated copies the beginning of a text.

@@ -9,60 +9,52 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// Unbanned is what an unban did. Its JSON is that of POST /api/unban.
+// Unbanned is what an unban did. Its JSON is that of POST /api/unban, with times in milliseconds.
 type Unbanned struct {
-	Lifted   int            // rules of which the node knew a ban
-	Rules    []UnbannedRule // with a ban, that the request met
-	Interval time.Duration  // within about that time the nodes follow that can be reached
+	Lifted   int            `json:"lifted"`      // rules of which the node knew a ban
+	Rules    []UnbannedRule `json:"rules"`       // with a ban, that the request met
+	Interval time.Duration  `json:"interval_ms"` // within about that time the nodes follow that can be reached
 }
 
 // UnbannedRule is one of these rules.
 type UnbannedRule struct {
-	Rule       string
-	Scope      string        // global, region or node: where the lift takes effect
-	Banned     time.Duration // for how long the ban would have lasted yet; 0: the node knew of none
-	RetryAfter time.Duration // for how long the limit itself denies yet: a request before that is banned again
+	Rule  string `json:"rule"`
+	Scope string `json:"scope"` // global, region or node: where the lift takes effect
+	// Banned is for how long the ban would have lasted yet; 0: the node knew of none.
+	Banned time.Duration `json:"banned_ms"`
+	// RetryAfter is for how long the limit itself denies yet: a request before that is banned again.
+	RetryAfter time.Duration `json:"retry_after_ms"`
 }
 
-// unbanReply is an Unbanned as it travels, times in milliseconds.
-type unbanReply struct {
-	Lifted   int               `json:"lifted"`
-	Rules    *[]unbanReplyRule `json:"rules"` // nil: not the answer of a node
-	Interval int64             `json:"interval_ms"`
+func (u *Unbanned) times() []*time.Duration {
+	all := []*time.Duration{&u.Interval}
+	for i := range u.Rules {
+		all = append(all, &u.Rules[i].Banned, &u.Rules[i].RetryAfter)
+	}
+	return all
 }
 
-type unbanReplyRule struct {
-	Rule       string `json:"rule"`
-	Scope      string `json:"scope"`
-	Banned     int64  `json:"banned_ms"`
-	RetryAfter int64  `json:"retry_after_ms"`
-}
+type plainUnbanned Unbanned // without methods
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (u *Unbanned) UnmarshalJSON(b []byte) error {
-	var r unbanReply
+	var r plainUnbanned
 	if err := json.Unmarshal(b, &r); err != nil {
 		return err
 	}
 	if r.Rules == nil {
 		return errors.New("it does not say which rules were met")
 	}
-	*u = Unbanned{Lifted: r.Lifted, Interval: milliseconds(r.Interval)}
-	for _, rule := range *r.Rules {
-		u.Rules = append(u.Rules, UnbannedRule{rule.Rule, rule.Scope, milliseconds(rule.Banned),
-			milliseconds(rule.RetryAfter)})
-	}
+	*u = Unbanned(r)
+	fromMilliseconds(u.times())
 	return nil
 }
 
 // MarshalJSON implements json.Marshaler.
 func (u Unbanned) MarshalJSON() ([]byte, error) {
-	met := []unbanReplyRule{}
-	for _, rule := range u.Rules {
-		met = append(met,
-			unbanReplyRule{rule.Rule, rule.Scope, rule.Banned.Milliseconds(), rule.RetryAfter.Milliseconds()})
-	}
-	return json.Marshal(unbanReply{u.Lifted, &met, u.Interval.Milliseconds()})
+	u.Rules = append([]UnbannedRule{}, u.Rules...)
+	toMilliseconds(u.times())
+	return json.Marshal(plainUnbanned(u))
 }
 
 // Unban lifts the bans of whom the request is about, in all rules that it meets and on all nodes. It is for the admin

@@ -58,7 +58,7 @@ func (a *api) batch(w http.ResponseWriter, r *http.Request, s *scratch) error {
 		s.out = append(appendText(append(s.out, `,"detail":`...), f.detail), "}}"...)
 	}
 	s.out = append(s.out, "]}\n"...)
-	s.chargeOut(&a.bodies)
+	s.holdOut()
 	writeJSON(w, s.out)
 	return nil
 }

@@ -120,7 +120,7 @@ func TestEnvoyRefuses(t *testing.T) {
 	h, asked := answering(true, nil)
 	for body, status := range map[string]int{"": 400, "{": 400, "\xff": 400, strings.Repeat("[", 40) +
 		strings.Repeat("]", 40): 400,
-		`"` + strings.Repeat("x", DefaultMaxBody) + `"`: 413} {
+		`"` + strings.Repeat("x", maxBody) + `"`: 413} {
 		wantProblem(t, post(h, "/json", body), status)
 	}
 	w := httptest.NewRecorder()

@@ -80,9 +80,4 @@ func RoundUp(d, unit time.Duration) int64 {
 }
 
 // UnixUp returns t in Unix seconds, rounded up.
-func UnixUp(t time.Time) int64 {
-	if t.Nanosecond() > 0 {
-		return t.Unix() + 1
-	}
-	return t.Unix()
-}
+func UnixUp(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }

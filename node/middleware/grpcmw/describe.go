@@ -30,12 +30,8 @@ func defaultActions() actions.Config {
 // call that a denies ends with InvalidArgument. Method names are case-sensitive: actions.PathCaseExact fits.
 func FromActions(a *actions.Actions) func(ctx context.Context, fullMethod string) (rules.Request, error) {
 	return func(ctx context.Context, fullMethod string) (req rules.Request, err error) {
-		r := http.Request{
-			Method:     http.MethodPost,
-			URL:        &url.URL{Path: fullMethod},
-			Header:     make(http.Header),
-			RemoteAddr: "unknown",
-		}
+		r := http.Request{Method: http.MethodPost, URL: &url.URL{Path: fullMethod}, Header: make(http.Header),
+			RemoteAddr: "unknown"}
 		if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 			r.RemoteAddr = p.Addr.String()
 		}

@@ -11,9 +11,9 @@
 package grpcmw
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
-	"net/http"
 	"strings"
 	"time"
 
@@ -64,15 +64,10 @@ func New(l answer.Limiter, opt Options) (*Interceptors, error) {
 		return nil, err
 	}
 	if opt.Describe == nil {
-		a, err := actions.New(defaultActions())
-		if err != nil {
-			return nil, err
-		}
+		a, _ := actions.New(defaultActions()) // they are valid
 		opt.Describe = FromActions(a)
 	}
-	if opt.Logger == nil {
-		opt.Logger = slog.Default()
-	}
+	opt.Logger = cmp.Or(opt.Logger, slog.Default())
 	return &Interceptors{answer.FailOpen{Limiter: l, Logger: opt.Logger}, headers, opt}, nil
 }
 
@@ -81,9 +76,7 @@ func (i *Interceptors) Unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
 	trailer, err := i.decide(ctx, info.FullMethod)
-	if len(trailer) > 0 {
-		_ = grpc.SetTrailer(ctx, trailer) // it fails only outside of a server, where nobody would read it
-	}
+	_ = grpc.SetTrailer(ctx, trailer) // it fails only outside of a server, where nobody would read it
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +92,7 @@ func (i *Interceptors) Stream(
 		return handler(srv, &meteredStream{ServerStream: stream, by: i, fullMethod: info.FullMethod})
 	}
 	trailer, err := i.decide(stream.Context(), info.FullMethod)
-	if len(trailer) > 0 {
-		stream.SetTrailer(trailer)
-	}
+	stream.SetTrailer(trailer)
 	if err != nil {
 		return err
 	}
@@ -149,11 +140,10 @@ func (i *Interceptors) decide(ctx context.Context, fullMethod string) (metadata.
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	fields := make(http.Header)
-	retryAfter := i.headers.Write(fields, layers)
+	fields, retryAfter := i.headers.Append(nil, layers)
 	trailer := make(metadata.MD, len(fields)+1)
-	for name, values := range fields {
-		trailer[strings.ToLower(name)] = values
+	for _, f := range fields {
+		trailer.Set(f.Name, f.Value)
 	}
 	v := counters.VerdictOf(layers)
 	if !v.Allowed {

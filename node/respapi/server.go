@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/limits"
 )
 
@@ -117,17 +118,7 @@ func (s *Server) remove(c *session) {
 // for them, but no longer than ctx: its error says that some are left, which Close ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain(func(c *session) { _ = c.conn.SetReadDeadline(time.Now()) }) // wakes session.fill
-	done := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return answer.Within(ctx, s.running.Wait)
 }
 
 // Close ends everything at once.

@@ -2,11 +2,11 @@ package rlsapi
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
@@ -22,31 +22,36 @@ type override struct {
 
 const day = 24 * time.Hour
 
-// week has no name among the units of requests. Like envoyproxy/ratelimit, it takes the number that it has among those
-// of responses.
-const week = envoytype.RateLimitUnit(rls.RateLimitResponse_RateLimit_WEEK)
+// windows are the lengths of units, as in rules. Requests and responses number units in the same way, but for the week,
+// which has no name in requests; like envoyproxy/ratelimit, the service takes its number there as well.
+var windows = [...]time.Duration{
+	rls.RateLimitResponse_RateLimit_SECOND: time.Second,
+	rls.RateLimitResponse_RateLimit_MINUTE: time.Minute,
+	rls.RateLimitResponse_RateLimit_HOUR:   time.Hour,
+	rls.RateLimitResponse_RateLimit_DAY:    day,
+	rls.RateLimitResponse_RateLimit_WEEK:   7 * day,
+	rls.RateLimitResponse_RateLimit_MONTH:  30 * day,
+	rls.RateLimitResponse_RateLimit_YEAR:   365 * day,
+}
 
-// windows are the lengths of the units of ad-hoc limits, as in rules.
-var windows = map[envoytype.RateLimitUnit]time.Duration{
-	envoytype.RateLimitUnit_SECOND: time.Second, envoytype.RateLimitUnit_MINUTE: time.Minute,
-	envoytype.RateLimitUnit_HOUR: time.Hour, envoytype.RateLimitUnit_DAY: day, week: 7 * day,
-	envoytype.RateLimitUnit_MONTH: 30 * day, envoytype.RateLimitUnit_YEAR: 365 * day,
+// unitOf returns the unit of a window. All but whole units are UNKNOWN, which is 0: a client older than unit_multiplier
+// would take "10 seconds" for one.
+func unitOf(window time.Duration) rls.RateLimitResponse_RateLimit_Unit {
+	return rls.RateLimitResponse_RateLimit_Unit(max(0, slices.Index(windows[:], window)))
 }
 
 // overrideOf reads the ad-hoc limit of descriptor n, counted from 1. Its errors wrap rules.ErrInvalidRequest.
 func overrideOf(n int, l *common.RateLimitDescriptor_RateLimitOverride) (override, error) {
-	window, known := windows[l.GetUnit()]
-	if !known {
-		return override{}, invalid("the limit of descriptor %d is per %s: use a unit from SECOND to YEAR", n,
-			l.GetUnit())
+	unit := l.GetUnit()
+	if unit <= 0 || int(unit) >= len(windows) {
+		return override{}, invalid("the limit of descriptor %d is per %s: use a unit from SECOND to YEAR", n, unit)
 	}
-	times := uint32(1)
+	times, window := uint32(1), windows[unit]
 	if m := l.GetUnitMultiplier(); m != nil {
 		times = m.GetValue()
 	}
 	if highest := int64(counters.MaxWindow / window); times == 0 || int64(times) > highest {
-		return override{}, invalid("the limit of descriptor %d is per %d times %s: use 1 to %d", n, times, l.GetUnit(),
-			highest)
+		return override{}, invalid("the limit of descriptor %d is per %d times %s: use 1 to %d", n, times, unit, highest)
 	}
 	return override{l.GetRequestsPerUnit(), time.Duration(times) * window}, nil
 }

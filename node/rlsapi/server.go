@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"github.com/edgelimit/edgelimit/node/answer"
 )
 
 // Limits of clients.
@@ -72,14 +74,14 @@ type Server struct {
 	stop   sync.Once
 
 	log         *slog.Logger
-	arrivals    arrivals
+	arrivals    *arrivals
 	bidiStreams atomic.Int64
 	panics      atomic.Uint64
 }
 
 // NewServer returns a server of s. Serve or Close has to be called.
 func NewServer(s *Service, opt ServerOptions) *Server {
-	server := &Server{health: newHealth(opt.Leaving), log: s.log, arrivals: arrivals{max: maxArriving}}
+	server := &Server{health: newHealth(opt.Leaving), log: s.log, arrivals: newArrivals()}
 	server.grpc = grpc.NewServer(
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxMessage),
@@ -108,7 +110,11 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 }
 
 // Arrivals returns the totals of requests that did not arrive completely.
-func (s *Server) Arrivals() ArrivalStats { return s.arrivals.stats() }
+func (s *Server) Arrivals() ArrivalStats {
+	s.arrivals.mu.Lock()
+	defer s.arrivals.mu.Unlock()
+	return s.arrivals.stats
+}
 
 // Panics returns how many requests ended in a panic.
 func (s *Server) Panics() uint64 { return s.panics.Load() }
@@ -126,17 +132,7 @@ func (s *Server) Serve(l net.Listener) error {
 // that, but no longer than ctx: its error says that some are left, which Close ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(s.health.end)
-	done := make(chan struct{})
-	go func() {
-		s.grpc.GracefulStop()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return answer.Within(ctx, s.grpc.GracefulStop)
 }
 
 // Close ends everything at once.

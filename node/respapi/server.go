@@ -18,7 +18,6 @@ import (
 type Server struct {
 	limiter   Limiter
 	opt       Options
-	password  password
 	logins    loginLimiter
 	limits    *limits.Keeper[throttleLimit]
 	totals    totals
@@ -57,7 +56,7 @@ type totals struct {
 func New(l Limiter, opt Options) *Server {
 	opt.IdleTimeout = cmp.Or(opt.IdleTimeout, defaultIdleTimeout)
 	opt.Logger = cmp.Or(opt.Logger, slog.Default())
-	return &Server{limiter: l, opt: opt, password: newPassword(opt.Password), limits: newLimits(&opt), maxLong: maxLong,
+	return &Server{limiter: l, opt: opt, limits: newLimits(&opt), maxLong: maxLong,
 		sessions: make(map[*session]struct{})}
 }
 
@@ -157,7 +156,7 @@ func (s *Server) Stats() Stats {
 	defer s.mu.Unlock()
 	return Stats{
 		Connections: len(s.sessions), Limits: s.limits.Len(), Evicted: s.limits.Evicted(),
-		Malformed: t.malformed.Load(), Slow: t.slow.Load(), Panics: t.panics.Load(), WrongAuth: s.logins.total(),
+		Malformed: t.malformed.Load(), Slow: t.slow.Load(), Panics: t.panics.Load(), WrongAuth: s.logins.failures.Load(),
 		Allowed: t.outcomes[allowed].Load(), Denied: t.outcomes[denied].Load(),
 		Failed: t.outcomes[failed].Load(), Other: t.outcomes[other].Load(),
 	}

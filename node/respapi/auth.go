@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -138,8 +139,7 @@ func (c *session) hello(args [][]byte) outcome {
 	}
 	var login, name [][]byte
 	for rest := args[min(len(args), 2):]; len(rest) > 0; {
-		var room [maxName]byte
-		switch option := string(lower(rest[0], &room)); {
+		switch option := strings.ToLower(string(rest[0])); {
 		case option == "auth" && len(rest) >= 3:
 			login, rest = rest[1:3], rest[3:]
 		case option == "setname" && len(rest) >= 2:

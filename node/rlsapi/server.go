@@ -24,22 +24,11 @@ import (
 	"github.com/edgelimit/edgelimit/node/answer"
 )
 
-// Limits of clients.
 const (
-	maxStreams = 256 // concurrent requests of a connection
 	// maxMessage caps a request, in bytes. Envoy copies headers into descriptors, and takes up to 60 KiB of them from a
 	// client by default: four layers of a header as long as that still get a response. A longer request gets an error,
 	// which a fail-open Envoy lets pass.
 	maxMessage = 256 << 10
-	maxHeaders = 16 << 10 // bytes of a request's headers
-	// maxWindow is the flow-control window of a connection, in bytes. It is fixed, so that it does not grow with what a
-	// client is able to send.
-	maxWindow = 1 << 20
-
-	handshakeTimeout = 5 * time.Second
-	pingAfter        = time.Minute      // without traffic
-	pingTimeout      = 20 * time.Second // for the client's response to a ping
-	minPingInterval  = 10 * time.Second // of clients
 
 	// A connection that takes no responses keeps them until maxAge, and for ageGrace more. Envoy reconnects in time.
 	maxAge   = 30 * time.Minute
@@ -53,10 +42,6 @@ const (
 
 // DefaultIdleTimeout ends a connection without requests unless ServerOptions say otherwise.
 const DefaultIdleTimeout = 5 * time.Minute
-
-// streamWorkers is the number of goroutines that serve requests one after the other. A new one for each request would
-// grow its stack each time, an eighth of the time of a request; where all are busy there is a new one.
-const streamWorkers = 64
 
 // ServerOptions are a server's settings. The zero value is ready to use.
 type ServerOptions struct {
@@ -83,22 +68,26 @@ type Server struct {
 func NewServer(s *Service, opt ServerOptions) *Server {
 	server := &Server{health: newHealth(opt.Leaving), log: s.log, arrivals: newArrivals()}
 	server.grpc = grpc.NewServer(
-		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxConcurrentStreams(256), // of a connection
 		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxHeaderListSize(maxHeaders),
-		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.MaxHeaderListSize(16<<10),
+		grpc.ConnectionTimeout(5*time.Second), // for the handshake
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: cmp.Or(opt.IdleTimeout, DefaultIdleTimeout), Time: pingAfter, Timeout: pingTimeout,
-			MaxConnectionAge: maxAge, MaxConnectionAgeGrace: ageGrace,
+			MaxConnectionIdle: cmp.Or(opt.IdleTimeout, DefaultIdleTimeout),
+			MaxConnectionAge:  maxAge, MaxConnectionAgeGrace: ageGrace,
+			Time: time.Minute, Timeout: 20 * time.Second, // pings after a minute without traffic
 		}),
 		grpc.KeepaliveEnforcementPolicy(
-			keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
+			keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}), // pings of clients
+		// Windows are fixed, so that they do not grow with what a client is able to send.
 		grpc.StaticStreamWindowSize(maxMessage),
-		grpc.StaticConnWindowSize(maxWindow),
+		grpc.StaticConnWindowSize(1<<20),
 		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
 			return server.arrivals.begin(ctx), nil // called once a request's headers have come
 		}),
-		grpc.NumStreamWorkers(streamWorkers),
+		// Goroutines that serve requests one after the other. A new one for each request would grow its stack each
+		// time, an eighth of the time of a request; where all are busy there is a new one.
+		grpc.NumStreamWorkers(64),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.UnaryInterceptor(server.unary),
 		grpc.StreamInterceptor(server.stream),

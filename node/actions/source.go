@@ -130,18 +130,16 @@ const maxSpellings = 8
 // spellings returns a name, and those with _ in the place of some hyphens: CGI, PHP, WSGI and Rack hand both on under the same
 // name.
 func spellings(name string) []string {
-	all := []string{""}
+	all := []string{name}
 	for i := range len(name) {
-		more := len(all)
-		for j := range more {
+		for _, other := range all {
 			if name[i] == '-' && len(all) < maxSpellings {
-				all = append(all, all[j]+"_")
+				all = append(all, other[:i]+"_"+other[i+1:])
 			}
-			all[j] += name[i : i+1]
 		}
 	}
-	if last := strings.ReplaceAll(name, "-", "_"); last != name && strings.Count(name, "-") > 3 {
-		all = append(all, last)
+	if strings.Count(name, "-") > 3 {
+		all = append(all, strings.ReplaceAll(name, "-", "_"))
 	}
 	for i := range all {
 		all[i] = http.CanonicalHeaderKey(all[i])

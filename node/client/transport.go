@@ -100,7 +100,11 @@ func repeated(r *http.Request) (*http.Request, bool) {
 // pause is how long to wait after an attempt; not ok if that is longer than the caller wants to wait.
 func (t *Transport) pause(resp *http.Response, attempt int) (wait time.Duration, ok bool) {
 	longest := cmp.Or(t.Longest, DefaultLongest)
-	jitter := time.Duration(t.draw() * float64(backoff(attempt, longest)))
+	random := t.random
+	if random == nil {
+		random = rand.Float64
+	}
+	jitter := time.Duration(random() * float64(backoff(attempt, longest)))
 	named, present := retryAfter(resp)
 	if !present {
 		return jitter, true
@@ -134,11 +138,4 @@ func retryAfter(resp *http.Response) (wait time.Duration, present bool) {
 		now = time.Now()
 	}
 	return max(0, at.Sub(now)), true
-}
-
-func (t *Transport) draw() float64 {
-	if t.random != nil {
-		return t.random()
-	}
-	return rand.Float64()
 }

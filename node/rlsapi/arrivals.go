@@ -18,8 +18,6 @@ const (
 // too many it cancels the oldest for the newest: a compliant client's request is complete within the time of a packet
 // and hardly ever the oldest, so that hanging requests keep nobody out.
 type arrivals struct {
-	max int
-
 	mu       sync.Mutex
 	list     arrival // a ring: list.next is the oldest, list.prev the newest
 	timerSet bool
@@ -27,7 +25,7 @@ type arrivals struct {
 }
 
 func newArrivals() *arrivals {
-	as := &arrivals{max: maxArriving}
+	as := new(arrivals)
 	as.list.next, as.list.prev = &as.list, &as.list
 	return as
 }
@@ -75,7 +73,7 @@ func (as *arrivals) begin(ctx context.Context) *arrival {
 	a.Context, a.cancel = context.WithCancel(ctx)
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	if as.stats.Waiting >= as.max {
+	if as.stats.Waiting >= maxArriving {
 		oldest := as.list.next
 		as.remove(oldest)
 		as.stats.Dropped++

@@ -59,57 +59,45 @@ func (t *scratch) translate(ctx context.Context, in *rls.RateLimitRequest, s *Se
 	t.req.Domain, t.req.Cost, t.req.Overdraw = in.GetDomain(), uint64(in.GetHitsAddend()), true
 	asks := false
 	for i, d := range descriptors {
-		if err := t.addEntries(i+1, d); err != nil {
-			return err
+		entries, first := d.GetEntries(), len(t.entries)
+		if len(entries) > rules.MaxEntries {
+			return invalid("descriptor %d has %d entries, at most %d are allowed", i+1, len(entries), rules.MaxEntries)
 		}
 		if d.GetIsNegativeHits() {
 			return invalid("descriptor %d has hits below zero: nothing is given back "+
 				"(is_negative_hits is not supported)", i+1)
 		}
+		for _, e := range entries {
+			t.entries = append(t.entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
+		}
+		t.req.Descriptors = append(t.req.Descriptors, t.entries[first:len(t.entries):len(t.entries)])
 		asks = asks || d.GetHitsAddend() != nil || d.GetLimit() != nil
 	}
-	if asks {
-		if err := t.addAsks(ctx, descriptors, s); err != nil {
-			return err
-		}
-	}
 	t.met = append(t.met, make([]*rules.Rule, len(descriptors))...)
-	return nil
-}
-
-// addEntries adds descriptor n, counted from 1.
-func (t *scratch) addEntries(n int, d *common.RateLimitDescriptor) error {
-	if len(d.GetEntries()) > rules.MaxEntries {
-		return invalid("descriptor %d has %d entries, at most %d are allowed", n, len(d.GetEntries()), rules.MaxEntries)
+	if asks {
+		return t.addAsks(ctx, descriptors, s)
 	}
-	first := len(t.entries)
-	for _, e := range d.GetEntries() {
-		t.entries = append(t.entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
-	}
-	t.req.Descriptors = append(t.req.Descriptors, t.entries[first:len(t.entries):len(t.entries)])
 	return nil
 }
 
 // addAsks adds each descriptor's own hits, in place of the request's, and its ad-hoc limit. No hits are a peek.
 func (t *scratch) addAsks(ctx context.Context, descriptors []*common.RateLimitDescriptor, s *Service) error {
-	var adHoc [rules.MaxDescriptors]override
-	found := false
+	var adHoc [rules.MaxDescriptors]override // zero for a descriptor without one
 	for i, d := range descriptors {
 		ask := rules.Ask{Cost: t.req.EffectiveCost()}
 		if hits := d.GetHitsAddend(); hits != nil {
 			ask.Cost = hits.GetValue()
 		}
+		t.asks = append(t.asks, ask)
 		if l := d.GetLimit(); l != nil {
 			var err error
 			if adHoc[i], err = overrideOf(i+1, l); err != nil {
 				return err
 			}
-			found = true
 		}
-		t.asks = append(t.asks, ask)
 	}
 	t.req.Asks = t.asks
-	if !found {
+	if adHoc == [rules.MaxDescriptors]override{} {
 		return nil
 	}
 	// Limits are kept for long: no invalid request adds one, nor one in a domain without rules.
@@ -117,14 +105,14 @@ func (t *scratch) addAsks(ctx context.Context, descriptors []*common.RateLimitDe
 		return err
 	}
 	now, from := s.now(), sourceOf(ctx)
-	for i, d := range descriptors {
+	for i := range t.asks {
 		var err error
-		switch {
-		case d.GetLimit() == nil:
-		case t.asks[i].Cost == 0:
-			t.asks[i].Limit, err = s.overrides.Peek(adHoc[i])
+		switch ask := &t.asks[i]; {
+		case adHoc[i] == override{}:
+		case ask.Cost == 0:
+			ask.Limit, err = s.overrides.Peek(adHoc[i])
 		default:
-			t.asks[i].Limit, err = s.overrides.Charge(adHoc[i], from, now)
+			ask.Limit, err = s.overrides.Charge(adHoc[i], from, now)
 		}
 		if err != nil {
 			return err

@@ -209,10 +209,8 @@ func (a *Actions) tooMany(i int, e *entry) Outcome {
 
 // denied denies because of the entry of the descriptor i.
 func denied(why string, i int, e *entry, detail string) Outcome {
-	return Outcome{
-		Denied: why,
-		Detail: fmt.Sprintf("descriptor %d needs %s: %s; send it once and plainly", i+1, &e.source, detail),
-	}
+	detail = fmt.Sprintf("descriptor %d needs %s: %s; send it once and plainly", i+1, &e.source, detail)
+	return Outcome{Denied: why, Detail: detail}
 }
 
 // Hint returns the setting to change for requests such as r, which has no descriptors, or ignored headers.
@@ -223,10 +221,7 @@ func (a *Actions) Hint(r *http.Request) string {
 	case unix:
 		return "add unix to requests.trusted_proxies: the node does not know who is behind the Unix socket"
 	default:
-		return fmt.Sprintf(
-			"add %v to requests.trusted_proxies if it is your proxy: until then the node ignores its headers for the "+
-				"client and the original request",
-			peer,
-		)
+		return fmt.Sprintf("add %v to requests.trusted_proxies if it is your proxy: until then the node ignores its "+
+			"headers for the client and the original request", peer)
 	}
 }

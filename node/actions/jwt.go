@@ -63,12 +63,9 @@ func (s *values) addClaims(payload []byte, claim string) bool {
 		return false
 	}
 	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return s.n > before
-		}
 		var raw json.RawMessage
-		if dec.Decode(&raw) != nil {
+		name, err := dec.Token()
+		if err != nil || dec.Decode(&raw) != nil {
 			return s.n > before
 		}
 		if text, ok := name.(string); ok && strings.EqualFold(text, claim) { // encoding/json and others ignore case

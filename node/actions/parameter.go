@@ -68,20 +68,16 @@ func readCookiePair(pair, wanted string, out *values) {
 	if !ok || !named(name, wanted) {
 		return
 	}
-	value = trim(value)
-	if !strings.HasPrefix(value, `"`) {
+	value, quoted := strings.CutPrefix(trim(value), `"`)
+	closed, ok := strings.CutSuffix(value, `"`)
+	switch {
+	case !quoted:
 		out.sentCookie(value)
-		return
-	}
-	inner := value[1:]
-	if closed, ok := strings.CutSuffix(inner, `"`); ok {
+	case ok:
 		out.sentCookie(unescape(closed))
-		return
-	}
-	// An open quote: some servers drop the quote alone, Node's cookie package the last character as well.
-	out.sentCookie(unescape(inner))
-	if inner != "" {
-		out.sentCookie(unescape(inner[:len(inner)-1]))
+	default: // some servers drop the open quote alone, Node's cookie package the last character as well
+		out.sentCookie(unescape(value))
+		out.sentCookie(unescape(value[:max(len(value)-1, 0)]))
 	}
 }
 

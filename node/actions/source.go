@@ -124,11 +124,11 @@ func (v *view) read(s *source, out *values) {
 	}
 }
 
-// maxSpellings bounds the spellings of a name: those with 3 hyphens have 7.
+// maxSpellings bounds the spellings of a name: those with 3 hyphens have 8.
 const maxSpellings = 8
 
-// spellings returns a name, and those with _ in the place of some hyphens: CGI, PHP, WSGI and Rack hand both on under the same
-// name.
+// spellings returns a name, and those with _ in the place of some hyphens: CGI, PHP, WSGI and Rack hand both on under
+// the same name.
 func spellings(name string) []string {
 	all := []string{name}
 	for i := range len(name) {

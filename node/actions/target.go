@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path"
@@ -115,29 +116,24 @@ func cutParameters(p string) string {
 	if strings.IndexByte(p, ';') < 0 {
 		return p
 	}
-	b := make([]byte, 0, len(p))
-	for segment := range strings.SplitSeq(p[1:], "/") {
-		name, _, _ := strings.Cut(segment, ";")
-		b = append(append(b, '/'), name...)
-	}
-	return string(b)
+	return segments(p, ";")
 }
 
-func slashed(p string) string { return strings.ReplaceAll(p, `\`, "/") }
-
 // undotted is a path whose dots mean nothing, without doubled and trailing slashes.
-func undotted(p string) string {
+func undotted(p string) string { return segments(p, "/") }
+
+// segments is a path without its empty segments, the others cut at end.
+func segments(p, end string) string {
 	b := make([]byte, 0, len(p))
 	for segment := range strings.SplitSeq(p, "/") {
-		if segment != "" {
+		if segment, _, _ = strings.Cut(segment, end); segment != "" {
 			b = append(append(b, '/'), segment...)
 		}
 	}
-	if len(b) == 0 {
-		return "/"
-	}
-	return string(b)
+	return cmp.Or(string(b), "/")
 }
+
+func slashed(p string) string { return strings.ReplaceAll(p, `\`, "/") }
 
 // afterHost is the path of //host/path.
 func afterHost(p string) string {

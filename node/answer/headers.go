@@ -66,10 +66,11 @@ func NewHeaders(families []string, now func() time.Time, jitter func() float64) 
 			errs = append(errs, fmt.Errorf("headers: %s is named twice: name it once", name))
 		case name == Draft11:
 			h.draft11 = true
-		case (name == LegacyDelta || name == LegacyEpoch) && h.legacy == "":
-			h.legacy = name
 		case name == LegacyDelta || name == LegacyEpoch:
-			errs = append(errs, fmt.Errorf("headers: %s and %s use the same fields: choose one", h.legacy, name))
+			if h.legacy != "" {
+				errs = append(errs, fmt.Errorf("headers: %s and %s use the same fields: choose one", h.legacy, name))
+			}
+			h.legacy = name
 		case name == HeadersOff && len(families) > 1:
 			errs = append(errs, fmt.Errorf("headers: %s stands alone: drop it or the others", name))
 		case name != HeadersOff:

@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -54,11 +54,9 @@ type ServerOptions struct {
 // Server serves a Service by gRPC, and beside it grpc.health.v1 and reflection. NewServer makes it; its methods are
 // safe for concurrent use.
 type Server struct {
-	grpc   *grpc.Server
-	health *health
-	stop   sync.Once
-
+	grpc        *grpc.Server
 	log         *slog.Logger
+	endWatches  context.CancelFunc // of the health
 	arrivals    *arrivals
 	bidiStreams atomic.Int64
 	panics      atomic.Uint64
@@ -66,7 +64,8 @@ type Server struct {
 
 // NewServer returns a server of s. Serve or Close has to be called.
 func NewServer(s *Service, opt ServerOptions) *Server {
-	server := &Server{health: newHealth(opt.Leaving), log: s.log, arrivals: newArrivals()}
+	running, end := context.WithCancel(context.Background())
+	server := &Server{log: s.log, arrivals: newArrivals(), endWatches: end}
 	server.grpc = grpc.NewServer(
 		grpc.MaxConcurrentStreams(256), // of a connection
 		grpc.MaxRecvMsgSize(maxMessage),
@@ -88,12 +87,12 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 		// Goroutines that serve requests one after the other. A new one for each request would grow its stack each
 		// time, an eighth of the time of a request; where all are busy there is a new one.
 		grpc.NumStreamWorkers(64),
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.UnaryInterceptor(server.unary),
 		grpc.StreamInterceptor(server.stream),
 	)
 	rls.RegisterRateLimitServiceServer(server.grpc, s)
-	grpc_health_v1.RegisterHealthServer(server.grpc, server.health)
+	grpc_health_v1.RegisterHealthServer(server.grpc, &health{leaving: opt.Leaving, ended: running.Done()})
 	reflection.Register(server.grpc)
 	return server
 }
@@ -120,13 +119,13 @@ func (s *Server) Serve(l net.Listener) error {
 // Shutdown accepts no more connections, sends clients elsewhere, answers the requests that have come, and waits for
 // that, but no longer than ctx: its error says that some are left, which Close ends.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.stop.Do(s.health.end)
+	s.endWatches()
 	return answer.Within(ctx, s.grpc.GracefulStop)
 }
 
 // Close ends everything at once.
 func (s *Server) Close() error {
-	s.stop.Do(s.health.end)
+	s.endWatches()
 	s.grpc.Stop()
 	return nil
 }

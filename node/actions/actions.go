@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/edgelimit/edgelimit/node/rules"
 )
@@ -23,11 +24,12 @@ type Config struct {
 	// PathCase is PathCaseAny (the default): a path with capital letters is counted as it is written and in small
 	// letters, for servers that ignore case; or PathCaseExact: as it is written only.
 	PathCase string `yaml:"path_case"`
-	// TrustedProxies and ClientHeader say who may name the client, and in which of ClientHeaders.
+	// TrustedProxies and ClientHeader say who may name the client, and in which header: XForwardedFor (the default),
+	// Forwarded or XRealIP.
 	TrustedProxies []string `yaml:"trusted_proxies"`
 	ClientHeader   string   `yaml:"client_header"`
-	// OriginalHeaders is the family of headers in which trusted proxies describe the original request: one of
-	// OriginalFamilies; empty for the first.
+	// OriginalHeaders is the family of headers in which trusted proxies describe the original request: XForwarded
+	// (the default) or XOriginal.
 	OriginalHeaders string `yaml:"original_headers"`
 }
 
@@ -60,21 +62,63 @@ const (
 // MaxValues is the maximum number of different values of one source in a request. A request with more is denied.
 const MaxValues = 8
 
-// OriginalFamilies returns what Config.OriginalHeaders may be: x-forwarded means X-Forwarded-Method, -Host and -Uri
-// (Traefik, Caddy, APISIX), x-original means X-Original-Method, -Host and -Uri (as nginx is usually configured to send)
-// or -Url (ingress-nginx). Only one family is read: proxies that write one pass the other on as the client wrote it.
-// Where both -Uri and -Url are present, each counts.
-func OriginalFamilies() []string { return []string{"x-forwarded", "x-original"} }
+// What Config.OriginalHeaders may be. Only one family is read: proxies that write one pass the other on as the client
+// wrote it.
+const (
+	// XForwarded means X-Forwarded-Method, -Host and -Uri (Traefik, Caddy, APISIX).
+	XForwarded = "x-forwarded"
+	// XOriginal means X-Original-Method, -Host and -Uri (as nginx is usually configured to send) or -Url
+	// (ingress-nginx). Where both are present, each counts.
+	XOriginal = "x-original"
+)
 
-// family are the names of headers that describe the original request.
-type family struct {
-	method, host string
-	targets      []string
-}
+// family are the names of headers that describe the original request: its method, its host, and its target.
+type family []string
 
 var families = map[string]family{
-	"x-forwarded": {"X-Forwarded-Method", "X-Forwarded-Host", []string{"X-Forwarded-Uri"}},
-	"x-original":  {"X-Original-Method", "X-Original-Host", []string{"X-Original-Uri", "X-Original-Url"}},
+	XForwarded: {"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"},
+	XOriginal:  {"X-Original-Method", "X-Original-Host", "X-Original-Uri", "X-Original-Url"},
+}
+
+// Outcomes are how often something happened to a layer, by what became of it.
+type Outcomes struct {
+	Skipped uint64 // the layer was left out
+	Counted uint64 // under MissingValue, UnreadableValue, or each of several values
+	Denied  uint64 // and with it the request
+}
+
+// Stats are totals since the start.
+type Stats struct {
+	Described    uint64 // requests
+	NoDescriptor uint64 // requests without any layer, so that no rule limits them
+	// Missing are layers whose request lacked a source. Untrusted are those that lacked the method, host,
+	// path or query because the peer is no trusted proxy.
+	Missing, Untrusted Outcomes
+	// Ambiguous are layers with a source that servers read differently, or that cannot be read.
+	Ambiguous Outcomes
+	// IgnoredHeaders are requests with headers for the client's address or the original request from a peer that is no
+	// trusted proxy.
+	IgnoredHeaders uint64
+}
+
+// Stats returns the totals.
+func (a *Actions) Stats() Stats {
+	s := &a.stats
+	return Stats{
+		Described: s.described.Load(), NoDescriptor: s.noDescriptor.Load(), IgnoredHeaders: s.ignoredHeaders.Load(),
+		Missing: s.missing.load(), Untrusted: s.untrusted.load(), Ambiguous: s.ambiguous.load(),
+	}
+}
+
+type stats struct {
+	described, noDescriptor, ignoredHeaders atomic.Uint64
+	missing, untrusted, ambiguous           outcomes
+}
+
+type outcomes struct{ skipped, counted, denied atomic.Uint64 }
+
+func (o *outcomes) load() Outcomes {
+	return Outcomes{Skipped: o.skipped.Load(), Counted: o.counted.Load(), Denied: o.denied.Load()}
 }
 
 // Actions build the descriptors of requests. But for their statistics they are immutable; they are safe for concurrent
@@ -85,7 +129,6 @@ type Actions struct {
 	domain        string
 	descriptors   []descriptor
 	entries       int  // of all descriptors together
-	target        bool // some source reads the request's path or query
 	asked         bool // some source reads the original request: method, host, path or query
 	denyAmbiguous bool
 	exactCase     bool
@@ -99,7 +142,7 @@ func DefaultConfig() Config {
 	client := Entry{"remote_address", "client"}
 	return Config{
 		Domain: "edge", Descriptors: []Descriptor{{client}, {{"path", "path"}, client}},
-		OnAmbiguous: Count, PathCase: PathCaseAny, ClientHeader: XForwardedFor, OriginalHeaders: OriginalFamilies()[0],
+		OnAmbiguous: Count, PathCase: PathCaseAny, ClientHeader: XForwardedFor, OriginalHeaders: XForwarded,
 	}
 }
 
@@ -119,11 +162,12 @@ func New(c Config) (*Actions, error) {
 			wrong("%s: %q, want one of %s", setting, value, strings.Join(known, ", "))
 		}
 	}
-	oneOf("original_headers", c.OriginalHeaders, OriginalFamilies()...)
+	oneOf("client_header", c.ClientHeader, XForwardedFor, Forwarded, XRealIP)
+	oneOf("original_headers", c.OriginalHeaders, XForwarded, XOriginal)
 	oneOf("on_ambiguous", c.OnAmbiguous, Count, Deny)
 	oneOf("path_case", c.PathCase, PathCaseAny, PathCaseExact)
 	a := &Actions{
-		proxies: proxies, original: families[cmp.Or(c.OriginalHeaders, OriginalFamilies()[0])], domain: c.Domain,
+		proxies: proxies, original: families[cmp.Or(c.OriginalHeaders, XForwarded)], domain: c.Domain,
 		denyAmbiguous: c.OnAmbiguous == Deny, exactCase: c.PathCase == PathCaseExact,
 	}
 	for i, d := range c.Descriptors {
@@ -131,12 +175,8 @@ func New(c Config) (*Actions, error) {
 		a.descriptors = append(a.descriptors, compiled)
 		a.entries += len(compiled.entries)
 		for _, e := range compiled.entries {
-			a.target = a.target || e.kind.readsTarget()
-			a.asked = a.asked || e.kind.readsOriginal()
+			a.asked = a.asked || kinds[e.kind].original
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a, errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 
 	"github.com/edgelimit/edgelimit/node/rules"
 )
@@ -42,9 +43,9 @@ type view struct {
 	// described reports that the fields below are known; otherwise they are empty.
 	described      bool
 	methods, hosts []string
-	targets        [maxTargets]target
-	known          int  // targets
-	excess         bool // there are more
+	targets        [maxTargets]target // an array, as a slice's memory would escape to the heap
+	known          int                // targets
+	excess         bool               // there are more
 	exactCase      bool
 }
 
@@ -58,16 +59,14 @@ func (v *view) clientText() string {
 // Describe makes req a request for r itself. It has no descriptors if all their sources are missing: no rule applies
 // then. The memory of req's descriptors is used again.
 func (a *Actions) Describe(r *http.Request, req *rules.Request) Outcome {
-	methods, hosts := [1]string{r.Method}, [1]string{r.Host}
 	client, trusted := a.proxies.client(r)
+	methods, hosts := [1]string{r.Method}, [1]string{r.Host}
 	v := view{
-		client: client, header: r.Header, exactCase: a.exactCase, trusted: trusted,
+		client: client, header: r.Header, trusted: trusted, exactCase: a.exactCase,
 		described: true, methods: methods[:], hosts: hosts[:],
+		targets: [maxTargets]target{{path: cmp.Or(r.URL.Path, "/"), query: r.URL.RawQuery}}, known: 1,
 	}
-	if a.target {
-		v.targets[0], v.known = target{path: cmp.Or(r.URL.Path, "/"), query: r.URL.RawQuery}, 1
-	}
-	return a.describe(&v, !v.trusted && a.proxies.named(r.Header), req)
+	return a.describe(&v, !trusted && present(r.Header, a.proxies.field), req)
 }
 
 // DescribeOriginal makes req a request for the one that a proxy forwards in r, as forward-auth does: it reads method,
@@ -77,27 +76,21 @@ func (a *Actions) DescribeOriginal(r *http.Request, req *rules.Request) Outcome 
 	client, trusted := a.proxies.client(r)
 	v := view{client: client, header: r.Header, exactCase: a.exactCase, trusted: trusted}
 	if !trusted {
-		return a.describe(&v, a.proxies.named(r.Header) || a.original.named(r.Header), req)
+		return a.describe(&v, present(r.Header, a.proxies.field) || present(r.Header, a.original...), req)
 	}
-	v.described, v.methods, v.hosts = true, r.Header[a.original.method], r.Header[a.original.host]
+	v.described, v.methods, v.hosts = true, r.Header[a.original[0]], r.Header[a.original[1]]
 	if a.asked {
-		a.readTargets(&v)
+		v.readTargets(a.original[2:])
 	}
 	return a.describe(&v, false, req)
 }
 
-// readTargets splits the targets in the headers of the original request, each different one once.
-func (a *Actions) readTargets(v *view) {
-	for _, name := range a.original.targets {
+// readTargets splits the targets in headers, each different one once.
+func (v *view) readTargets(names []string) {
+	for _, name := range names {
 		for _, line := range v.header[name] {
-			t := splitTarget(trim(line))
-			for i := range v.known {
-				if v.targets[i] == t {
-					t = target{}
-				}
-			}
-			switch {
-			case t == target{}:
+			switch t := splitTarget(trim(line)); {
+			case t == target{}, slices.Contains(v.targets[:v.known], t):
 			case v.known == maxTargets:
 				v.excess = true
 			default:
@@ -108,17 +101,9 @@ func (a *Actions) readTargets(v *view) {
 	}
 }
 
-// named reports whether headers of the family are present.
-func (f *family) named(h http.Header) bool {
-	if len(h[f.method]) > 0 || len(h[f.host]) > 0 {
-		return true
-	}
-	for _, name := range f.targets {
-		if len(h[name]) > 0 {
-			return true
-		}
-	}
-	return false
+// present reports whether one of the headers is.
+func present(h http.Header, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return len(h[name]) > 0 })
 }
 
 // describe makes req a request with the descriptors of v; ignored is Outcome.Ignored.
@@ -224,10 +209,8 @@ func (a *Actions) tooMany(i int, e *entry) Outcome {
 
 // denied denies because of the entry of the descriptor i.
 func denied(why string, i int, e *entry, detail string) Outcome {
-	return Outcome{
-		Denied: why,
-		Detail: fmt.Sprintf("descriptor %d needs %s: %s; send it once and plainly", i+1, &e.source, detail),
-	}
+	detail = fmt.Sprintf("descriptor %d needs %s: %s; send it once and plainly", i+1, &e.source, detail)
+	return Outcome{Denied: why, Detail: detail}
 }
 
 // Hint returns the setting to change for requests such as r, which has no descriptors, or ignored headers.
@@ -238,10 +221,7 @@ func (a *Actions) Hint(r *http.Request) string {
 	case unix:
 		return "add unix to requests.trusted_proxies: the node does not know who is behind the Unix socket"
 	default:
-		return fmt.Sprintf(
-			"add %v to requests.trusted_proxies if it is your proxy: until then the node ignores its headers for the "+
-				"client and the original request",
-			peer,
-		)
+		return fmt.Sprintf("add %v to requests.trusted_proxies if it is your proxy: until then the node ignores its "+
+			"headers for the client and the original request", peer)
 	}
 }

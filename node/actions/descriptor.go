@@ -120,17 +120,19 @@ func (d Descriptor) String() string {
 }
 
 // ReadsClient reports whether the client's address is in the descriptor.
-func (d Descriptor) ReadsClient() bool { return d.reads("client") }
+func (d Descriptor) ReadsClient() bool {
+	return d.reads(func(k kind) bool { return k == fromClient })
+}
 
 // ReadsOriginal reports whether something is in the descriptor that /v1/auth knows by the word of trusted proxies
 // alone: what the original request asks for. Other headers of it are taken from whoever sends them.
 func (d Descriptor) ReadsOriginal() bool {
-	return d.reads("method", "host", "path", "query", "template")
+	return d.reads(func(k kind) bool { return kinds[k].original })
 }
 
-func (d Descriptor) reads(kinds ...string) bool {
+func (d Descriptor) reads(is func(kind) bool) bool {
 	return slices.ContainsFunc(d.Entries(), func(e Entry) bool {
-		kind, _, _ := strings.Cut(e.Source, " ")
-		return slices.Contains(kinds, kind)
+		s, err := parseSource(e.Source)
+		return err == nil && is(s.kind)
 	})
 }

@@ -43,20 +43,13 @@ func (s *values) addClaim(token, claim string) {
 	}
 }
 
+var urlAlphabet = strings.NewReplacer("+", "-", "/", "_")
+
 // decodeBase64 decodes both alphabets, with or without padding.
 func decodeBase64(text string) ([]byte, bool) {
-	if i := strings.IndexByte(text, '='); i >= 0 {
-		text = text[:i]
-	}
-	if i := strings.IndexByte(text, '%'); i >= 0 { // padding or signs that were sent encoded
-		text, _ = decode(text)
-		text = strings.TrimRight(text, "=")
-	}
-	encoding := base64.RawURLEncoding
-	if strings.ContainsAny(text, "+/") {
-		encoding, text = base64.RawStdEncoding, strings.NewReplacer("-", "+", "_", "/").Replace(text)
-	}
-	b, err := encoding.DecodeString(text)
+	text, _, _ = strings.Cut(text, "=")
+	text, _ = decode(text) // padding or signs that were sent encoded
+	b, err := base64.RawURLEncoding.DecodeString(urlAlphabet.Replace(strings.TrimRight(text, "=")))
 	return b, err == nil && len(b) > 0
 }
 
@@ -70,12 +63,9 @@ func (s *values) addClaims(payload []byte, claim string) bool {
 		return false
 	}
 	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return s.n > before
-		}
 		var raw json.RawMessage
-		if dec.Decode(&raw) != nil {
+		name, err := dec.Token()
+		if err != nil || dec.Decode(&raw) != nil {
 			return s.n > before
 		}
 		if text, ok := name.(string); ok && strings.EqualFold(text, claim) { // encoding/json and others ignore case

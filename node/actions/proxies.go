@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -18,9 +19,6 @@ const (
 	XRealIP       = "x-real-ip"
 )
 
-// ClientHeaders returns the names that a configuration may choose from, the default first.
-func ClientHeaders() []string { return []string{XForwardedFor, Forwarded, XRealIP} }
-
 // UnixPeers in a list of trusted proxies means all peers of Unix sockets.
 const UnixPeers = "unix"
 
@@ -28,20 +26,13 @@ const UnixPeers = "unix"
 type proxies struct {
 	prefixes []netip.Prefix
 	unix     bool
-	header   string // of ClientHeaders
+	header   string // XForwardedFor, Forwarded or XRealIP
 	field    string // the header as net/http writes it
 }
 
-// newProxies returns the proxies at the addresses, prefixes of addresses, and UnixPeers; header is one of
-// ClientHeaders, empty for the default. The error joins all mistakes.
+// newProxies returns the proxies at the addresses, prefixes of addresses, and UnixPeers; an empty header is XForwardedFor.
 func newProxies(trusted []string, header string) (proxies, error) {
-	p := proxies{header: header}
-	if header == "" {
-		p.header = XForwardedFor
-	}
-	if !slices.Contains(ClientHeaders(), p.header) {
-		return proxies{}, fmt.Errorf("client_header: %q, want one of %s", header, strings.Join(ClientHeaders(), ", "))
-	}
+	p := proxies{header: cmp.Or(header, XForwardedFor)}
 	p.field = http.CanonicalHeaderKey(p.header)
 	for _, t := range trusted {
 		if t == UnixPeers {
@@ -84,9 +75,6 @@ func (p *proxies) client(r *http.Request) (client netip.Addr, trusted bool) {
 	}
 	return p.behind(peer, r.Header), true
 }
-
-// named reports whether the header for the client is present.
-func (p *proxies) named(h http.Header) bool { return len(h[p.field]) > 0 }
 
 // behind returns the client that the headers of a trusted peer name.
 func (p *proxies) behind(client netip.Addr, h http.Header) netip.Addr {
@@ -138,17 +126,15 @@ func lastOfList(list string) (last, rest string) {
 // parseHop reads an address, with or without a port. Anything else, as a name or one with a zone, is no address.
 func parseHop(text string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		if inner, bracketed := strings.CutPrefix(text, "["); bracketed && strings.HasSuffix(inner, "]") {
-			addr, err = netip.ParseAddr(inner[:len(inner)-1])
-			if err == nil && !addr.Is6() {
-				return netip.Addr{}, false
-			}
-		} else {
-			var withPort netip.AddrPort
-			withPort, err = netip.ParseAddrPort(text)
-			addr = withPort.Addr()
+	if n := len(text) - 1; err != nil && n > 0 && text[0] == '[' && text[n] == ']' {
+		addr, err = netip.ParseAddr(text[1:n])
+		if addr.Is4() {
+			return netip.Addr{}, false
 		}
+	} else if err != nil {
+		var withPort netip.AddrPort
+		withPort, err = netip.ParseAddrPort(text)
+		addr = withPort.Addr()
 	}
 	if err != nil || addr.Zone() != "" {
 		return netip.Addr{}, false
@@ -166,25 +152,17 @@ func lastForwarded(line string) (hop, rest string) {
 	i := lastOutside(line, ',')
 	element := strings.Trim(line[i+1:], " \t")
 	rest = line[:max(i, 0)]
-	if element == "" {
-		return "", rest
-	}
-	for element != "" {
+	for given := false; element != ""; {
 		i := lastOutside(element, ';')
 		name, value, _ := strings.Cut(strings.Trim(element[i+1:], " \t"), "=")
 		element = element[:max(i, 0)]
-		if !strings.EqualFold(name, "for") {
-			continue
+		hop = cmp.Or(hop, unnamed)
+		if strings.EqualFold(name, "for") {
+			if given {
+				return unnamed, rest
+			}
+			given, hop = true, cmp.Or(unquote(value), unnamed)
 		}
-		if hop != "" { // given twice
-			return unnamed, rest
-		}
-		if hop = unquote(value); hop == "" {
-			hop = unnamed
-		}
-	}
-	if hop == "" {
-		hop = unnamed
 	}
 	return hop, rest
 }
@@ -214,15 +192,9 @@ func escaped(s string, at int) bool {
 
 // unquote returns the text of a value, with or without quotes; nothing if its quotes do not fit.
 func unquote(value string) string {
-	inner, quoted := strings.CutPrefix(value, `"`)
-	if !quoted {
-		if strings.Contains(value, `"`) {
-			return ""
-		}
-		return value
-	}
+	inner, opened := strings.CutPrefix(value, `"`)
 	inner, closed := strings.CutSuffix(inner, `"`)
-	if !closed || strings.ContainsAny(inner, `"\`) { // no address needs an escape
+	if opened != closed || strings.ContainsAny(inner, `"\`) { // no address needs an escape
 		return ""
 	}
 	return inner

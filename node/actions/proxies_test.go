@@ -197,7 +197,7 @@ func TestProxiesAreChecked(t *testing.T) {
 			t.Errorf("%q: %v", trusted, err)
 		}
 	}
-	if _, err := newProxies(nil, "x-client"); err == nil || !strings.Contains(err.Error(), XForwardedFor) {
+	if _, err := New(Config{ClientHeader: "x-client"}); err == nil || !strings.Contains(err.Error(), XForwardedFor) {
 		t.Errorf("a header that nobody knows: %v", err)
 	}
 }

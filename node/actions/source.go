@@ -22,82 +22,64 @@ const (
 	fromText
 )
 
-// kinds are how sources are written: the first word, and an example if an argument follows.
-var kinds = []struct {
+// kinds are how sources are written: the first word, and an example if an argument follows; and whether they read what
+// only a trusted proxy can forward of the original request.
+var kinds = [...]struct {
 	word, example string
+	original      bool
 }{
-	fromClient:   {"client", ""},
-	fromMethod:   {"method", ""},
-	fromHost:     {"host", ""},
-	fromPath:     {"path", ""},
-	fromHeader:   {"header", "header X-Api-Key"},
-	fromCookie:   {"cookie", "cookie session"},
-	fromQuery:    {"query", "query token"},
-	fromJWT:      {"jwt", "jwt sub"},
-	fromTemplate: {"template", "template /tenants/{tenant}/*"},
-	fromText:     {"text", "text api"},
+	fromClient:   {"client", "", false},
+	fromMethod:   {"method", "", true},
+	fromHost:     {"host", "", true},
+	fromPath:     {"path", "", true},
+	fromHeader:   {"header", "header X-Api-Key", false},
+	fromCookie:   {"cookie", "cookie session", false},
+	fromQuery:    {"query", "query token", true},
+	fromJWT:      {"jwt", "jwt sub", false},
+	fromTemplate: {"template", "template /tenants/{tenant}/*", true},
+	fromText:     {"text", "text api", false},
 }
-
-// readsTarget reports whether the source reads the request's path or query.
-func (k kind) readsTarget() bool { return k == fromPath || k == fromQuery || k == fromTemplate }
-
-// readsOriginal reports whether the source reads what only a trusted proxy can forward of the original request.
-func (k kind) readsOriginal() bool { return k == fromMethod || k == fromHost || k.readsTarget() }
 
 // source is where the value of an entry comes from.
 type source struct {
-	kind      kind
-	argument  string
-	spellings []string // other names of a header that servers take for the same
+	kind     kind
+	argument string
+	names    []string // of a header, and others that servers take for the same
 }
 
 // parseSource reads how a source is written: its kind, and a blank before its argument if it takes one.
-func parseSource(text string) (source, error) {
+func parseSource(text string) (s source, err error) {
 	word, argument, _ := strings.Cut(text, " ")
-	argument = strings.TrimSpace(argument)
 	for k, known := range kinds {
-		if known.word != word {
-			continue
+		if known.word == word {
+			return newSource(kind(k), strings.TrimSpace(argument), text)
 		}
-		switch {
-		case known.example == "" && argument != "":
-			return source{}, fmt.Errorf("%q: %s stands alone", text, word)
-		case known.example != "" && argument == "":
-			return source{}, fmt.Errorf("%q: write it as in %q", text, known.example)
-		}
-		return newSource(kind(k), argument)
 	}
-	return source{}, fmt.Errorf(
-		"%q: want client, method, host, path, header NAME, cookie NAME, query NAME, jwt CLAIM, "+
-			"template PATH or text VALUE",
-		text,
-	)
+	return s, fmt.Errorf("%q: want client, method, host, path, header NAME, cookie NAME, query NAME, jwt CLAIM, "+
+		"template PATH or text VALUE", text)
 }
 
-func newSource(k kind, argument string) (source, error) {
-	s := source{kind: k, argument: argument}
-	switch k {
-	case fromHeader:
+func newSource(k kind, argument, text string) (s source, err error) {
+	s = source{kind: k, argument: argument}
+	switch example := kinds[k].example; {
+	case example == "" && argument != "":
+		err = fmt.Errorf("%q: %s stands alone", text, kinds[k].word)
+	case example != "" && argument == "":
+		err = fmt.Errorf("%q: write it as in %q", text, example)
+	case k == fromTemplate:
+		err = checkTemplate(argument)
+	case k == fromHeader:
 		s.argument = http.CanonicalHeaderKey(argument)
-		s.spellings = spellings(s.argument)
+		s.names = spellings(s.argument)
 		if s.argument == "Host" {
-			return source{}, fmt.Errorf("header %s: write host", argument)
-		}
-	case fromTemplate:
-		if err := checkTemplate(argument); err != nil {
-			return source{}, err
+			err = fmt.Errorf("header %s: write host", argument)
 		}
 	}
-	return s, nil
+	return s, err
 }
 
 // String is how the source is written in a configuration.
-func (s *source) String() string {
-	if s.argument == "" {
-		return kinds[s.kind].word
-	}
-	return kinds[s.kind].word + " " + s.argument
-}
+func (s *source) String() string { return strings.TrimSpace(kinds[s.kind].word + " " + s.argument) }
 
 // read adds what the request has of the source. A switch rather than a function in the source: so the view stays off
 // the heap.
@@ -119,7 +101,12 @@ func (v *view) read(s *source, out *values) {
 	case fromTemplate:
 		v.readTemplate(s.argument, out)
 	case fromHeader:
-		v.readHeader(s, out)
+		// Go, Java and nginx hand the first of several lines on, PHP the last, Node and Python all in one.
+		for _, name := range s.names {
+			for _, line := range v.header[name] {
+				out.sent(trim(line))
+			}
+		}
 	case fromCookie:
 		v.readCookie(s.argument, out)
 	case fromQuery:
@@ -131,48 +118,33 @@ func (v *view) read(s *source, out *values) {
 	case fromText:
 		out.add(s.argument)
 	}
-	if s.kind.readsOriginal() {
+	if kinds[s.kind].original {
 		out.untrusted = !v.described
 		out.excess = out.excess || v.excess
 	}
 }
 
-// readHeader adds the header's values. Go, Java and nginx hand the first of several lines on, PHP the last, Node and
-// Python all in one.
-func (v *view) readHeader(s *source, out *values) {
-	for _, line := range v.header[s.argument] {
-		out.sent(trim(line))
-	}
-	for _, name := range s.spellings {
-		for _, line := range v.header[name] {
-			out.sent(trim(line))
-		}
-	}
-}
-
-// maxSpellings bounds the spellings of a name: those with 3 hyphens have 7.
+// maxSpellings bounds the spellings of a name: those with 3 hyphens have 8.
 const maxSpellings = 8
 
-// spellings returns the names with _ in the place of some hyphens: CGI, PHP, WSGI and Rack hand both on under the same
-// name.
+// spellings returns a name, and those with _ in the place of some hyphens: CGI, PHP, WSGI and Rack hand both on under
+// the same name.
 func spellings(name string) []string {
-	all := []string{""}
+	all := []string{name}
 	for i := range len(name) {
-		more := len(all)
-		for j := range more {
+		for _, other := range all {
 			if name[i] == '-' && len(all) < maxSpellings {
-				all = append(all, all[j]+"_")
+				all = append(all, other[:i]+"_"+other[i+1:])
 			}
-			all[j] += name[i : i+1]
 		}
 	}
-	if last := strings.ReplaceAll(name, "-", "_"); last != name && strings.Count(name, "-") > 3 {
-		all = append(all, last)
+	if strings.Count(name, "-") > 3 {
+		all = append(all, strings.ReplaceAll(name, "-", "_"))
 	}
 	for i := range all {
 		all[i] = http.CanonicalHeaderKey(all[i])
 	}
-	return all[1:] // the first is the name itself
+	return all
 }
 
 // maxScan is the maximum length of a target, or of the lines of a header that is parsed, in bytes: common servers

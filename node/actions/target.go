@@ -1,6 +1,8 @@
 package actions
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"path"
 	"strings"
@@ -39,51 +41,9 @@ func indexAny(s, chars string) int {
 	return len(s)
 }
 
-// What a path has that needs work.
-const (
-	unclean    = 1 << iota // doubled or trailing slashes
-	dots                   // a segment that begins with a dot
-	capitals               // or characters that may have small forms
-	ending                 // # ? or NUL
-	parameters             // ;
-	backslash
-	escapes // what is left of them after decoding once
-	network // two slashes at the start
-
-	odd = ending | parameters | backslash | escapes // each adds readings
-)
-
-// maxOdd is the maximum length of a path with odd traits, in bytes: each byte is read many times.
+// maxOdd is the maximum length of a path with characters that servers read differently, in bytes: each byte is read
+// many times.
 const maxOdd = 4 << 10
-
-// traits finds them in a path that begins with a slash.
-func traits(p string) (found int) {
-	for i := range len(p) {
-		switch c := p[i]; {
-		case c == '/':
-			if i+1 == len(p) && i > 0 || i+1 < len(p) && p[i+1] == '/' {
-				found |= unclean
-			}
-			if i+1 < len(p) && p[i+1] == '.' {
-				found |= dots
-			}
-		case 'A' <= c && c <= 'Z' || c >= 0x80:
-			found |= capitals
-		case c == '#' || c == '?' || c == 0:
-			found |= ending
-		case c == ';':
-			found |= parameters
-		case c == '\\':
-			found |= backslash
-		case c == '%':
-			found |= escapes
-		}
-	}
-	if strings.HasPrefix(p, "//") {
-		found |= network
-	}
-	return found
-}
 
 // readPath adds the path, and where servers differ in what it is, each of its readings: at most nine of a path that has
 // everything. See NORMALIZATION.md.
@@ -95,48 +55,57 @@ func (t *target) readPath(exactCase bool, out *values) {
 	if !strings.HasPrefix(p, "/") {
 		p = "/" + p
 	}
-	has := traits(p)
-	if out.tooLong(p) || has&odd != 0 && len(p) > maxOdd {
-		out.excess = true
-		return
-	}
-	if has == 0 {
+	if isPlain(p) && !out.tooLong(p) {
 		out.add(p)
 		return
 	}
-	out.ambiguous = out.ambiguous || t.bad || has&(ending|backslash) != 0
+	odd := strings.ContainsAny(p, "#?\x00;\\%")
+	if out.tooLong(p) || odd && len(p) > maxOdd {
+		out.excess = true
+		return
+	}
 	plain := path.Clean(p)
+	all := plain // all readings at once
 	out.add(plain)
-	if has&ending != 0 { // nginx and Node cut at #, programs in C at NUL, proxies that decode at ?
-		out.add(path.Clean(cutPath(p)))
-	}
-	if has&parameters != 0 { // Java
-		out.add(path.Clean(cutParameters(p)))
-	}
-	if has&backslash != 0 { // Windows, and URL parsers of browsers and Node
-		out.add(path.Clean(slashed(p)))
-	}
-	if has&escapes != 0 { // a server behind another one that decodes
+	if odd {
+		out.ambiguous = out.ambiguous || t.bad || strings.ContainsAny(p, "#?\x00\\")
+		out.add(path.Clean(cutPath(p)))       // nginx and Node cut at #, programs in C at NUL, proxies that decode at ?
+		out.add(path.Clean(cutParameters(p))) // Java
+		out.add(path.Clean(slashed(p)))       // Windows, and URL parsers of browsers and Node
 		again, _ := decode(p)
-		out.add(path.Clean(again))
+		out.add(path.Clean(again)) // a server behind another one that decodes
+		all, _ = decode(cutPath(p))
+		all = path.Clean(slashed(cutParameters(cutPath(all))))
 	}
-	if has&dots != 0 { // Express, PHP and others that take paths as they come
+	if strings.Contains(p, "/.") { // Express, PHP and others that take paths as they come
 		out.add(undotted(cutPath(p)))
 	}
-	if has&network != 0 { // new URL(target, base): //host/path
+	if strings.HasPrefix(p, "//") { // new URL(target, base): //host/path
 		out.add(afterHost(p))
 	}
-	if rest := has &^ (unclean | dots); rest == 0 || exactCase && rest == capitals {
-		return
+	if !exactCase { // Express, ASP.NET, IIS
+		out.add(strings.ToLower(plain))
+		all = strings.ToLower(all)
 	}
-	all, _ := decode(cutPath(p))
-	all = path.Clean(slashed(cutParameters(cutPath(all))))
-	if exactCase {
-		out.add(all)
-		return
+	out.add(all)
+}
+
+// isPlain reports whether a path that begins with a slash is the same to all servers: it is clean and in small ASCII
+// letters, without characters that mean something.
+func isPlain(p string) bool {
+	before := byte(0)
+	for i := range len(p) {
+		switch c := p[i]; c {
+		case '#', '?', 0, ';', '\\', '%':
+			return false
+		default:
+			if 'A' <= c && c <= 'Z' || c >= 0x80 || before == '/' && (c == '/' || c == '.') {
+				return false
+			}
+			before = c
+		}
 	}
-	out.add(strings.ToLower(plain)) // Express, ASP.NET, IIS
-	out.add(strings.ToLower(all))
+	return before != '/' || len(p) == 1
 }
 
 // cutPath ends a path where some servers do.
@@ -147,29 +116,24 @@ func cutParameters(p string) string {
 	if strings.IndexByte(p, ';') < 0 {
 		return p
 	}
-	b := make([]byte, 0, len(p))
-	for segment := range strings.SplitSeq(p[1:], "/") {
-		name, _, _ := strings.Cut(segment, ";")
-		b = append(append(b, '/'), name...)
-	}
-	return string(b)
+	return segments(p, ";")
 }
 
-func slashed(p string) string { return strings.ReplaceAll(p, `\`, "/") }
-
 // undotted is a path whose dots mean nothing, without doubled and trailing slashes.
-func undotted(p string) string {
+func undotted(p string) string { return segments(p, "/") }
+
+// segments is a path without its empty segments, the others cut at end.
+func segments(p, end string) string {
 	b := make([]byte, 0, len(p))
 	for segment := range strings.SplitSeq(p, "/") {
-		if segment != "" {
+		if segment, _, _ = strings.Cut(segment, end); segment != "" {
 			b = append(append(b, '/'), segment...)
 		}
 	}
-	if len(b) == 0 {
-		return "/"
-	}
-	return string(b)
+	return cmp.Or(string(b), "/")
 }
+
+func slashed(p string) string { return strings.ReplaceAll(p, `\`, "/") }
 
 // afterHost is the path of //host/path.
 func afterHost(p string) string {
@@ -203,4 +167,63 @@ func cleanHost(host string) string {
 		host = host[:i]
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// A template is a path in which {name} is the segment to read, * any segment, and * at the end any rest.
+
+// checkTemplate returns what is wrong with a template.
+func checkTemplate(t string) error {
+	captures := 0
+	for _, segment := range strings.Split(t, "/") {
+		if isCapture(segment) {
+			captures++
+		} else if strings.ContainsAny(segment, "{}") || strings.Contains(segment, "*") && segment != "*" {
+			return fmt.Errorf("template %q: %q: {name} and * are whole segments", t, segment)
+		}
+	}
+	if !strings.HasPrefix(t, "/") || captures != 1 {
+		return fmt.Errorf("template %q: want a path with one {name} in it, as in /tenants/{tenant}/*", t)
+	}
+	return nil
+}
+
+func isCapture(segment string) bool {
+	return len(segment) > 2 && segment[0] == '{' && segment[len(segment)-1] == '}'
+}
+
+// readTemplate adds what the template names in each reading of the path.
+func (v *view) readTemplate(template string, out *values) {
+	var paths values
+	for i := range v.targets[:v.known] {
+		v.targets[i].readPath(v.exactCase, &paths)
+	}
+	for i := range paths.n {
+		out.add(capture(template, paths.list[i], v.exactCase))
+	}
+	out.ambiguous = out.ambiguous || paths.ambiguous && out.n > 0
+	out.excess = out.excess || paths.excess
+}
+
+// capture is the segment of the path that the template names; nothing if the path does not match.
+func capture(t, path string, exactCase bool) (value string) {
+	for {
+		var want, have string
+		var more, rest bool
+		want, t, more = strings.Cut(t, "/")
+		have, path, rest = strings.Cut(path, "/")
+		switch {
+		case isCapture(want):
+			value = have
+		case want == "*" && !more:
+			return value
+		case want != "*" && want != have && (exactCase || !strings.EqualFold(want, have)):
+			return ""
+		}
+		if more != rest {
+			return ""
+		}
+		if !more {
+			return value
+		}
+	}
 }

@@ -67,6 +67,21 @@ func Wait(ctx context.Context, delay time.Duration) error {
 	}
 }
 
+// Within runs f, and waits until it returns or ctx ends: then f goes on by itself, and the error is the context's.
+func Within(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	go func() {
+		f()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // RoundUp returns d in whole units, rounded up; -1 if d is counters.Never.
 func RoundUp(d, unit time.Duration) int64 {
 	if d == counters.Never {
@@ -80,9 +95,4 @@ func RoundUp(d, unit time.Duration) int64 {
 }
 
 // UnixUp returns t in Unix seconds, rounded up.
-func UnixUp(t time.Time) int64 {
-	if t.Nanosecond() > 0 {
-		return t.Unix() + 1
-	}
-	return t.Unix()
-}
+func UnixUp(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }

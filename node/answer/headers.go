@@ -66,10 +66,11 @@ func NewHeaders(families []string, now func() time.Time, jitter func() float64) 
 			errs = append(errs, fmt.Errorf("headers: %s is named twice: name it once", name))
 		case name == Draft11:
 			h.draft11 = true
-		case (name == LegacyDelta || name == LegacyEpoch) && h.legacy == "":
-			h.legacy = name
 		case name == LegacyDelta || name == LegacyEpoch:
-			errs = append(errs, fmt.Errorf("headers: %s and %s use the same fields: choose one", h.legacy, name))
+			if h.legacy != "" {
+				errs = append(errs, fmt.Errorf("headers: %s and %s use the same fields: choose one", h.legacy, name))
+			}
+			h.legacy = name
 		case name == HeadersOff && len(families) > 1:
 			errs = append(errs, fmt.Errorf("headers: %s stands alone: drop it or the others", name))
 		case name != HeadersOff:
@@ -77,10 +78,7 @@ func NewHeaders(families []string, now func() time.Time, jitter func() float64) 
 				LegacyEpoch, HeadersOff))
 		}
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	return h, nil
+	return h, errors.Join(errs...)
 }
 
 // Write sets the headers of one request's decisions. Layers without a rule are left out. A denial sets Retry-After and
@@ -89,19 +87,12 @@ func NewHeaders(families []string, now func() time.Time, jitter func() float64) 
 // It returns the seconds of Retry-After: the governing wait and 0 to 3 % more, rounded up; 0 if the request is allowed;
 // -1 if no wait helps, and then there is no Retry-After.
 func (h *Headers) Write(dst http.Header, layers []counters.Decision) int64 {
-	var (
-		room [512]byte
-		f    fields
-	)
-	composed, retryAfter := h.compose(&f, room[:0], layers)
-	if f.n == 0 {
-		return retryAfter
-	}
-	text, values, start := string(composed), make([]string, f.n), 0
-	for i := range f.n {
-		values[i] = text[start:f.ends[i]]
-		dst[f.names[i]] = values[i : i+1 : i+1]
-		start = f.ends[i]
+	var room [maxFields]Field
+	fields, retryAfter := h.Append(room[:0], layers)
+	values := make([]string, len(fields))
+	for i, f := range fields {
+		values[i] = f.Value
+		dst[f.Name] = values[i : i+1 : i+1]
 	}
 	return retryAfter
 }
@@ -112,47 +103,42 @@ type Field struct{ Name, Value string }
 // Append appends to dst the fields that Write sets, for protocols with headers of their own. Its second result is that
 // of Write.
 func (h *Headers) Append(dst []Field, layers []counters.Decision) ([]Field, int64) {
+	i := counters.Governing(layers)
+	if i < 0 {
+		return dst, 0
+	}
 	var (
 		room [512]byte
 		f    fields
 	)
-	composed, retryAfter := h.compose(&f, room[:0], layers)
-	text, start := string(composed), 0
-	for i := range f.n {
-		dst = append(dst, Field{f.names[i], text[start:f.ends[i]]})
-		start = f.ends[i]
-	}
-	return dst, retryAfter
-}
-
-// compose appends the values of the fields to text, one after the other, and notes their names and ends in f, which is
-// zero.
-func (h *Headers) compose(f *fields, text []byte, layers []counters.Decision) ([]byte, int64) {
-	i := counters.Governing(layers)
-	if i < 0 {
-		return text, 0
-	}
-	governing, retryAfter := &layers[i], int64(0)
+	text, g, retryAfter := room[:0], &layers[i], int64(0)
 	if h.draft11 {
-		text = f.appendDraft11(text, layers)
+		text = f.addDraft11(text, layers)
 	}
 	if h.legacy != "" {
-		text = f.appendLegacy(text, governing, h.reset(governing))
+		text = f.end(strconv.AppendUint(text, g.Limit, 10), "X-Ratelimit-Limit")
+		text = f.end(strconv.AppendUint(text, g.Remaining, 10), "X-Ratelimit-Remaining")
+		text = f.end(strconv.AppendInt(text, h.reset(g), 10), "X-Ratelimit-Reset")
 	}
-	if !governing.Allowed {
+	if !g.Allowed {
 		text = f.end(append(text, "no-store"...), "Cache-Control")
 		retryAfter = -1
-		if wait := governing.RetryAfter; wait != counters.Never {
-			retryAfter = RoundUp(h.Spread(wait), time.Second) // rounded last: never earlier than the t of RateLimit
+		if g.RetryAfter != counters.Never {
+			retryAfter = RoundUp(h.Spread(g.RetryAfter), time.Second) // rounded last: never before the t of RateLimit
 		}
 	}
 	if retryAfter > 0 {
 		text = f.end(strconv.AppendInt(text, retryAfter, 10), "Retry-After")
+		if h.legacy != "" {
+			text = f.end(strconv.AppendInt(text, retryAfter, 10), "X-Ratelimit-Retry-After")
+		}
 	}
-	if retryAfter > 0 && h.legacy != "" {
-		text = f.end(strconv.AppendInt(text, retryAfter, 10), "X-Ratelimit-Retry-After")
+	all, start := string(text), 0
+	for i, name := range f.names[:f.n] {
+		dst = append(dst, Field{name, all[start:f.ends[i]]})
+		start = f.ends[i]
 	}
-	return text, retryAfter
+	return dst, retryAfter
 }
 
 // reset returns the value of X-RateLimit-Reset.
@@ -169,33 +155,31 @@ func (h *Headers) Spread(wait time.Duration) time.Duration {
 	return wait + time.Duration(float64(wait)*maxJitter*h.jitter())
 }
 
-// fields says which parts of one text are the values of which headers, so that all headers together cost two
-// allocations. Names are in the canonical form of net/http, which Header.Get needs.
+// maxFields is how many fields there may be.
+const maxFields = 8
+
+// fields says which parts of one text are the values of which header fields, so that all together cost one allocation.
+// Names are in the canonical form of net/http, which Header.Get needs.
 type fields struct {
-	names [8]string
-	ends  [8]int // where the value of each name ends in the text
+	names [maxFields]string
+	ends  [maxFields]int // where the value of each name ends in the text
 	n     int
 }
 
-// end makes the part of text since the last call the value of name. It returns text.
+// end makes the part of text since the last call the value of name. It returns text, which would escape to the heap if
+// it were in the struct.
 func (f *fields) end(text []byte, name string) []byte {
 	f.names[f.n], f.ends[f.n] = name, len(text)
 	f.n++
 	return text
 }
 
-func (f *fields) appendLegacy(b []byte, g *counters.Decision, reset int64) []byte {
-	b = f.end(strconv.AppendUint(b, g.Limit, 10), "X-Ratelimit-Limit")
-	b = f.end(strconv.AppendUint(b, g.Remaining, 10), "X-Ratelimit-Remaining")
-	return f.end(strconv.AppendInt(b, reset, 10), "X-Ratelimit-Reset")
-}
-
-// appendDraft11 appends the two lists, tightest policy first. Of several layers under one rule only the tightest is
+// addDraft11 adds the two lists, tightest policy first. Of several layers under one rule only the tightest is
 // named: without a partition key no client could tell them apart.
-func (f *fields) appendDraft11(b []byte, layers []counters.Decision) []byte {
+func (f *fields) addDraft11(text []byte, layers []counters.Decision) []byte {
 	if len(layers) == 1 {
-		b = f.end(appendPolicy(b, &layers[0]), "Ratelimit-Policy")
-		return f.end(appendLimit(b, &layers[0]), "Ratelimit")
+		text = f.end(appendPolicy(text, &layers[0]), "Ratelimit-Policy")
+		return f.end(appendLimit(text, &layers[0]), "Ratelimit")
 	}
 	var (
 		restRoom               [4]counters.Decision
@@ -215,8 +199,8 @@ func (f *fields) appendDraft11(b []byte, layers []counters.Decision) []byte {
 		}
 		rest = slices.DeleteFunc(rest, func(o counters.Decision) bool { return o.Rule == d.Rule })
 	}
-	b = f.end(append(b, policies...), "Ratelimit-Policy")
-	return f.end(append(b, limits...), "Ratelimit")
+	text = f.end(append(text, policies...), "Ratelimit-Policy")
+	return f.end(append(text, limits...), "Ratelimit")
 }
 
 // appendPolicy appends a Quota Policy Item: "burst";q=100;w=60. A window in fractions of a second has no form there.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -42,20 +43,69 @@ func New(url string, h *http.Client) *Client {
 	return &Client{strings.TrimSuffix(url, "/"), h}
 }
 
-// Answer is a node's decision on a request, that of the layer that governs. Its JSON is that of POST /v1/check.
+// Answer is a node's decision on a request, that of the layer that governs. Its JSON is that of POST /v1/check, with
+// times in milliseconds.
 type Answer struct {
-	Allowed    bool
-	Rule       string // the limit's; empty if none was met
-	Limit      uint64
-	Remaining  uint64
-	ResetAfter time.Duration // until the whole limit is there again
-	RetryAfter time.Duration // until such a request would pass; Never: it would not
-	Delay      time.Duration // how long an allowed request has to wait for its turn
-	Mode       string        // how the rule is enforced
-	Degraded   bool          // the node cannot see the whole cluster
+	Allowed    bool          `json:"allowed"`
+	Rule       string        `json:"rule"` // the limit's; empty if none was met
+	Limit      uint64        `json:"limit"`
+	Remaining  uint64        `json:"remaining"`
+	ResetAfter time.Duration `json:"reset_after_ms"` // until the whole limit is there again
+	RetryAfter time.Duration `json:"retry_after_ms"` // until such a request would pass; Never: it would not
+	Delay      time.Duration `json:"delay_ms"`       // how long an allowed request has to wait for its turn
+	Mode       string        `json:"mode"`           // how the rule is enforced
+	Degraded   bool          `json:"degraded"`       // the node cannot see the whole cluster
 }
 
-// checkRequest and reply are a check and its answer as they travel, times in milliseconds.
+func (a *Answer) times() []*time.Duration {
+	return []*time.Duration{&a.ResetAfter, &a.RetryAfter, &a.Delay}
+}
+
+type plainAnswer Answer // without methods
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *Answer) UnmarshalJSON(b []byte) error {
+	var r struct {
+		Allowed *bool `json:"allowed"` // nil: not the answer of a node
+		plainAnswer
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return err
+	}
+	if r.Allowed == nil {
+		return errors.New("it does not say whether the request is allowed")
+	}
+	*a = Answer(r.plainAnswer)
+	a.Allowed = *r.Allowed
+	fromMilliseconds(a.times())
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (a Answer) MarshalJSON() ([]byte, error) {
+	toMilliseconds(a.times())
+	return json.Marshal(plainAnswer(a))
+}
+
+// fromMilliseconds makes durations of numbers of milliseconds.
+func fromMilliseconds(times []*time.Duration) {
+	for _, d := range times {
+		if *d = max(*d, Never); *d != Never {
+			*d *= time.Millisecond
+		}
+	}
+}
+
+// toMilliseconds is the reverse of fromMilliseconds.
+func toMilliseconds(times []*time.Duration) {
+	for _, d := range times {
+		if *d != Never {
+			*d /= time.Millisecond
+		}
+	}
+}
+
+// checkRequest is a check as it travels.
 type checkRequest struct {
 	Domain      string    `json:"domain,omitempty"`
 	Descriptors [][]entry `json:"descriptors,omitempty"`
@@ -70,74 +120,23 @@ type entry struct {
 	Value string `json:"value"`
 }
 
-type reply struct {
-	Allowed    *bool  `json:"allowed"` // nil: not the answer of a node
-	Rule       string `json:"rule"`
-	Limit      uint64 `json:"limit"`
-	Remaining  uint64 `json:"remaining"`
-	ResetAfter int64  `json:"reset_after_ms"`
-	RetryAfter int64  `json:"retry_after_ms"`
-	Delay      int64  `json:"delay_ms"`
-	Mode       string `json:"mode"`
-	Degraded   bool   `json:"degraded"`
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (a *Answer) UnmarshalJSON(b []byte) error {
-	var r reply
-	if err := json.Unmarshal(b, &r); err != nil {
-		return err
-	}
-	if r.Allowed == nil {
-		return errors.New("it does not say whether the request is allowed")
-	}
-	*a = Answer{
-		Allowed: *r.Allowed, Rule: r.Rule, Limit: r.Limit, Remaining: r.Remaining, Mode: r.Mode, Degraded: r.Degraded,
-		ResetAfter: milliseconds(r.ResetAfter), RetryAfter: milliseconds(r.RetryAfter), Delay: milliseconds(r.Delay),
-	}
-	return nil
-}
-
-// MarshalJSON implements json.Marshaler.
-func (a Answer) MarshalJSON() ([]byte, error) {
-	r := reply{
-		Allowed: &a.Allowed, Rule: a.Rule, Limit: a.Limit, Remaining: a.Remaining, Mode: a.Mode, Degraded: a.Degraded,
-		ResetAfter: a.ResetAfter.Milliseconds(), RetryAfter: a.RetryAfter.Milliseconds(), Delay: a.Delay.Milliseconds(),
-	}
-	if a.RetryAfter == Never {
-		r.RetryAfter = -1
-	}
-	return json.Marshal(r)
-}
-
-func milliseconds(n int64) time.Duration {
-	if n < 0 {
-		return Never
-	}
-	return time.Duration(n) * time.Millisecond
-}
-
 // Check asks whether a request may pass, and charges it if it may. An error means that there is no decision: the
 // request is wrong, or the node could not be asked. What to do then is for the caller to say.
-func (c *Client) Check(ctx context.Context, req rules.Request) (Answer, error) {
-	return c.ask(ctx, "/v1/check", req)
+func (c *Client) Check(ctx context.Context, req rules.Request) (a Answer, err error) {
+	err = c.send(ctx, "/v1/check", req, &a)
+	return a, err
 }
 
 // Report charges what a request cost, once it is answered: req.Cost, 0 for 1. It is charged whatever room its limits
 // have, each up to twice. The answer says what is left: whether a request of cost 1 would pass now. After an error it
 // may have been charged, or not.
-func (c *Client) Report(ctx context.Context, req rules.Request) (Answer, error) {
-	return c.ask(ctx, "/v1/report", req)
-}
-
-// ask sends a request to one of the node's paths.
-func (c *Client) ask(ctx context.Context, path string, req rules.Request) (a Answer, err error) {
-	err = c.send(ctx, path, req, &a)
+func (c *Client) Report(ctx context.Context, req rules.Request) (a Answer, err error) {
+	err = c.send(ctx, "/v1/report", req, &a)
 	return a, err
 }
 
-// send sends a request to one of the node's paths, and reads the answer into one of its own type.
-func (c *Client) send(ctx context.Context, path string, req rules.Request, answer json.Unmarshaler) error {
+// send sends a request to one of the node's paths, and reads the answer into reply.
+func (c *Client) send(ctx context.Context, path string, req rules.Request, reply json.Unmarshaler) error {
 	q := checkRequest{Domain: req.Domain, Rule: req.Rule, Identity: req.Identity, Cost: req.Cost, Peek: req.Peek}
 	for _, entries := range req.Descriptors {
 		d := make([]entry, len(entries))
@@ -163,13 +162,9 @@ func (c *Client) send(ctx context.Context, path string, req rules.Request, answe
 	if body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
 		return fmt.Errorf("read the node's answer: %w", err)
 	}
-	return c.read(resp, body, answer)
-}
-
-func (c *Client) read(resp *http.Response, body []byte, answer json.Unmarshaler) error {
 	var problem struct{ Title, Detail string }
 	switch {
-	case resp.StatusCode == http.StatusOK && json.Unmarshal(body, answer) == nil:
+	case resp.StatusCode == http.StatusOK && json.Unmarshal(body, reply) == nil:
 		return nil
 	case resp.StatusCode != http.StatusOK && json.Unmarshal(body, &problem) == nil && problem.Title != "":
 		return fmt.Errorf("the node refused: %s: %s", problem.Title, problem.Detail)
@@ -186,12 +181,68 @@ func (c *Client) Wait(ctx context.Context, req rules.Request) error {
 		case err != nil:
 			return err
 		case a.Allowed:
-			return sleep(ctx, a.Delay)
+			return answer.Wait(ctx, a.Delay)
 		case a.RetryAfter == Never:
 			return fmt.Errorf("rule %s: %w", a.Rule, ErrNever)
 		}
-		if err := sleep(ctx, a.RetryAfter+time.Duration(rand.Float64()*float64(a.RetryAfter)/8)); err != nil {
+		if err := answer.Wait(ctx, a.RetryAfter+time.Duration(rand.Float64()*float64(a.RetryAfter)/8)); err != nil {
 			return err
 		}
 	}
+}
+
+// Unbanned is what an unban did. Its JSON is that of POST /api/unban, with times in milliseconds.
+type Unbanned struct {
+	Lifted   int            `json:"lifted"`      // rules of which the node knew a ban
+	Rules    []UnbannedRule `json:"rules"`       // with a ban, that the request met
+	Interval time.Duration  `json:"interval_ms"` // within about that time the nodes follow that can be reached
+}
+
+// UnbannedRule is one of these rules.
+type UnbannedRule struct {
+	Rule  string `json:"rule"`
+	Scope string `json:"scope"` // global, region or node: where the lift takes effect
+	// Banned is for how long the ban would have lasted yet; 0: the node knew of none.
+	Banned time.Duration `json:"banned_ms"`
+	// RetryAfter is for how long the limit itself denies yet: a request before that is banned again.
+	RetryAfter time.Duration `json:"retry_after_ms"`
+}
+
+func (u *Unbanned) times() []*time.Duration {
+	all := []*time.Duration{&u.Interval}
+	for i := range u.Rules {
+		all = append(all, &u.Rules[i].Banned, &u.Rules[i].RetryAfter)
+	}
+	return all
+}
+
+type plainUnbanned Unbanned // without methods
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (u *Unbanned) UnmarshalJSON(b []byte) error {
+	var r plainUnbanned
+	if err := json.Unmarshal(b, &r); err != nil {
+		return err
+	}
+	if r.Rules == nil {
+		return errors.New("it does not say which rules were met")
+	}
+	*u = Unbanned(r)
+	fromMilliseconds(u.times())
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (u Unbanned) MarshalJSON() ([]byte, error) {
+	u.Rules = append([]UnbannedRule{}, u.Rules...)
+	toMilliseconds(u.times())
+	return json.Marshal(plainUnbanned(u))
+}
+
+// Unban lifts the bans of whom the request is about, in all rules that it meets and on all nodes. It is for the admin
+// listener of a node, by default http://127.0.0.1:9101 on the node's own machine: the others do not serve it.
+func (c *Client) Unban(ctx context.Context, req rules.Request) (u Unbanned, err error) {
+	req = rules.Request{Domain: req.Domain, Descriptors: req.Descriptors, Rule: req.Rule, Identity: req.Identity}
+	err = c.send(ctx, "/api/unban", req, &u)
+	return u, err
 }

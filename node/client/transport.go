@@ -2,12 +2,13 @@ package client
 
 import (
 	"cmp"
-	"context"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/answer"
 )
 
 // What a Transport does unless it is told otherwise.
@@ -36,15 +37,11 @@ type Transport struct {
 	Longest time.Duration
 
 	random func() float64 // in [0, 1); nil: math/rand
-	wait   func(context.Context, time.Duration) error
 }
 
 // RoundTrip implements http.RoundTripper. The answer is that of the last attempt.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	base := t.Base
-	if base == nil {
-		base = http.DefaultTransport
-	}
+	base := cmp.Or(t.Base, http.DefaultTransport)
 	again := r.Body == nil || r.Body == http.NoBody || r.GetBody != nil
 	for attempt := 1; ; attempt++ {
 		resp, err := base.RoundTrip(r)
@@ -63,7 +60,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			_, _ = io.CopyN(io.Discard, resp.Body, drained)
 			_ = resp.Body.Close()
 		}
-		if err := t.sleep(r.Context(), wait); err != nil {
+		if err := answer.Wait(r.Context(), wait); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +100,11 @@ func repeated(r *http.Request) (*http.Request, bool) {
 // pause is how long to wait after an attempt; not ok if that is longer than the caller wants to wait.
 func (t *Transport) pause(resp *http.Response, attempt int) (wait time.Duration, ok bool) {
 	longest := cmp.Or(t.Longest, DefaultLongest)
-	jitter := time.Duration(t.draw() * float64(backoff(attempt, longest)))
+	random := t.random
+	if random == nil {
+		random = rand.Float64
+	}
+	jitter := time.Duration(random() * float64(backoff(attempt, longest)))
 	named, present := retryAfter(resp)
 	if !present {
 		return jitter, true
@@ -137,30 +138,4 @@ func retryAfter(resp *http.Response) (wait time.Duration, present bool) {
 		now = time.Now()
 	}
 	return max(0, at.Sub(now)), true
-}
-
-func (t *Transport) draw() float64 {
-	if t.random != nil {
-		return t.random()
-	}
-	return rand.Float64()
-}
-
-func (t *Transport) sleep(ctx context.Context, d time.Duration) error {
-	if t.wait != nil {
-		return t.wait(ctx, d)
-	}
-	return sleep(ctx, d)
-}
-
-// sleep waits, or returns the context's error.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

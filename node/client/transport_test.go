@@ -8,13 +8,23 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
+
+// waits returns how long it was between one attempt and the next.
+func (s *server) waits() (all []time.Duration) {
+	for i := 1; i < len(s.at); i++ {
+		all = append(all, s.at[i].Sub(s.at[i-1]))
+	}
+	return all
+}
 
 // server answers each attempt as it is told, the last answer again and again, and notes what was sent.
 type server struct {
 	answers []string // "429", "429 7" with Retry-After, "broken"
 	bodies  []string
+	at      []time.Time
 }
 
 func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -26,7 +36,7 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		body = string(b)
 	}
-	s.bodies = append(s.bodies, body)
+	s.bodies, s.at = append(s.bodies, body), append(s.at, time.Now())
 	status, after, _ := strings.Cut(s.answers[min(len(s.bodies), len(s.answers))-1], " ")
 	if status == "broken" {
 		return nil, errors.New("connection reset")
@@ -39,7 +49,9 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: codes[status], Header: h, Body: io.NopCloser(strings.NewReader(status))}, nil
 }
 
-func TestTransport(t *testing.T) {
+func TestTransport(t *testing.T) { synctest.Test(t, testTransport) }
+
+func testTransport(t *testing.T) {
 	tests := []struct {
 		name, method, body string
 		answers            []string
@@ -74,15 +86,7 @@ func TestTransport(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s := &server{answers: tt.answers}
-		var waits []time.Duration
-		tr := &Transport{
-			Base:   s,
-			random: func() float64 { return 0.5 },
-			wait: func(_ context.Context, d time.Duration) error {
-				waits = append(waits, d)
-				return nil
-			},
-		}
+		tr := &Transport{Base: s, random: func() float64 { return 0.5 }}
 		r, err := http.NewRequest(tt.method, "http://shop.example/", strings.NewReader(tt.body))
 		if err != nil {
 			t.Fatal(err)
@@ -94,6 +98,7 @@ func TestTransport(t *testing.T) {
 		if (err != nil) != (tt.status == 0) || err == nil && resp.StatusCode != tt.status {
 			t.Errorf("%s: %v, %v; want %d", tt.name, resp, err, tt.status)
 		}
+		waits := s.waits()
 		if len(s.bodies) != tt.sent || !slices.Equal(waits, tt.waits) {
 			t.Errorf("%s: sent %d times with waits %v; want %d, %v", tt.name, len(s.bodies), waits, tt.sent, tt.waits)
 		}
@@ -112,13 +117,13 @@ func TestTransport(t *testing.T) {
 
 // TestTransportEndsWithItsCaller: nobody waits for a caller who has gone, and a body that cannot be had again is sent
 // once.
-func TestTransportEndsWithItsCaller(t *testing.T) {
+func TestTransportEndsWithItsCaller(t *testing.T) { synctest.Test(t, testTransportEndsWithItsCaller) }
+
+func testTransportEndsWithItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &server{answers: []string{"429 1"}}
-	tr := &Transport{Base: s, wait: func(ctx context.Context, _ time.Duration) error {
-		cancel()
-		return ctx.Err()
-	}}
+	tr := &Transport{Base: s}
+	time.AfterFunc(time.Second, cancel)
 	r, err := http.NewRequestWithContext(ctx, "GET", "http://shop.example/", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -33,14 +34,11 @@ const authPath = "/v1/auth"
 func parseAuthPath(path string) (status int, domain string, ok bool) {
 	rest, status := path[len(authPath):], http.StatusTooManyRequests
 	if after, found := strings.CutPrefix(rest, "/deny/"); found {
-		word, more, _ := strings.Cut(after, "/")
+		word, _, _ := strings.Cut(after, "/")
 		if status, ok = denyStatus[word]; !ok {
 			return 0, "", false
 		}
 		rest = after[len(word):]
-		if more == "" && rest != "" {
-			return 0, "", false
-		}
 	}
 	if rest == "" {
 		return status, "", true
@@ -51,28 +49,24 @@ func parseAuthPath(path string) (status int, domain string, ok bool) {
 
 // auth answers /v1/auth: whether the request that a proxy describes may pass. The request's own method, query and body
 // are ignored.
-func (a *api) auth(w http.ResponseWriter, r *http.Request) {
+func (a *api) auth(w http.ResponseWriter, r *http.Request) error {
 	if a.opt.Actions == nil {
-		a.refuse(w, r, refusef(http.StatusNotFound, "forward-auth is not configured here"))
-		return
+		return refusef(http.StatusNotFound, "forward-auth is not configured here")
 	}
 	status, domain, ok := parseAuthPath(r.URL.Path)
 	if !ok {
-		a.refuse(w, r, refusef(http.StatusNotFound, "forward-auth is asked at /v1/auth, /v1/auth/deny/403 "+
-			"(or 401, 429), /v1/auth/domain/NAME, or /v1/auth/deny/403/domain/NAME"))
-		return
+		return refusef(http.StatusNotFound, "forward-auth is asked at /v1/auth, /v1/auth/deny/403 "+
+			"(or 401, 429), /v1/auth/domain/NAME, or /v1/auth/deny/403/domain/NAME")
 	}
-	s := takeScratch()
-	defer s.release(&a.bodies)
+	s := a.takeScratch()
+	defer s.release()
 	out := a.opt.Actions.DescribeOriginal(r, &s.req)
 	a.remind(r, s, &out)
 	if out.Denied != "" {
 		answer.WriteDenied(w, status, out.Denied, out.Detail)
-		return
+		return nil
 	}
-	if domain != "" {
-		s.req.Domain = domain
-	}
+	s.req.Domain = cmp.Or(domain, s.req.Domain)
 	v := counters.Verdict{Allowed: true}
 	if len(s.req.Descriptors) == 0 { // no rule can match
 		w.Header()["X-Rl-Reason"] = noDescriptor
@@ -81,11 +75,10 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) {
 		v, err = a.ask(r, s)
 		if answer.TooManyValues(&s.req, err) {
 			answer.WriteDenied(w, status, actions.DeniedTooManyValues, err.Error())
-			return
+			return nil
 		}
 		if err != nil {
-			a.refuse(w, r, err)
-			return
+			return err
 		}
 	}
 	retryAfter := a.headers.Write(w.Header(), s.layers)
@@ -93,6 +86,7 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) {
 	if !v.Allowed {
 		answer.NewDenial(status, s.layers, retryAfter).Write(w)
 	}
+	return nil
 }
 
 // remind logs, once a minute each, requests that lack what limits need, and queries that earlier versions read.

@@ -13,24 +13,18 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
+// Sizes in bytes.
 const (
-	minBuffer = 1 << 10    // bytes of a new buffer for bodies
-	maxPooled = 64<<10 + 1 // bytes of the largest buffer that is kept for later requests
-	freeBody  = 4 << 10    // bytes of the longest body that does not count against the budget
+	maxBody      = 64 << 10 // the longest body of a single check
+	maxBatchBody = 1 << 20
+	// maxBodies caps the memory of all bodies in flight: a body longer than freeBody counts up to four times its length,
+	// and so does a long response until it is sent.
+	maxBodies = 64 << 20
+	freeBody  = 4 << 10
+
+	minBuffer = 1 << 10    // a new buffer for bodies
+	maxPooled = 64<<10 + 1 // the largest buffer that is kept for later requests
 )
-
-// budget caps the memory of all bodies in flight, in bytes. It may be overdrawn: see scratch.chargeOut. It is safe for
-// concurrent use.
-type budget struct{ left atomic.Int64 }
-
-// take takes n bytes, or none and returns false where fewer are left.
-func (b *budget) take(n int64) bool {
-	if b.left.Add(-n) >= 0 {
-		return true
-	}
-	b.left.Add(n)
-	return false
-}
 
 // scratch is the memory of one request, reused by later ones. Strings never outlive their request in it.
 type scratch struct {
@@ -45,23 +39,27 @@ type scratch struct {
 
 	layers []counters.Decision
 	out    []byte
-	held   int64 // bytes of the budget
+	bodies *atomic.Int64 // api.bodies
+	held   int64         // bytes of it
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-func takeScratch() *scratch { return scratches.Get().(*scratch) }
+func (a *api) takeScratch() *scratch {
+	s := scratches.Get().(*scratch)
+	s.bodies = &a.bodies
+	return s
+}
 
 // release ends the use of the scratch, and returns to the budget what it held.
-func (s *scratch) release(b *budget) {
+func (s *scratch) release() {
 	if s.held > 0 {
-		b.left.Add(s.held)
-		s.held = 0
+		s.bodies.Add(s.held)
 	}
 	s.reset()
 	clear(s.layers)
 	s.report, s.body, s.buf, s.layers, s.out = false, "", s.buf[:0], s.layers[:0], s.out[:0]
-	s.json.text = ""
+	s.json.text, s.bodies, s.held = "", nil, 0
 	if cap(s.buf) <= maxPooled && cap(s.out) <= maxPooled {
 		scratches.Put(s)
 	}
@@ -75,20 +73,30 @@ func (s *scratch) reset() {
 	s.req, s.requestID = rules.Request{Descriptors: s.req.Descriptors[:0]}, ""
 }
 
-// chargeOut holds a long response against the budget, because the client may be slow to read it. It may overdraw the
+// hold takes n bytes of the budget for bodies. It returns false, and takes none, where fewer are left.
+func (s *scratch) hold(n int) bool {
+	if s.bodies.Add(-int64(n)) < 0 {
+		s.bodies.Add(int64(n))
+		return false
+	}
+	s.held += int64(n)
+	return true
+}
+
+// holdOut holds a long response against the budget, because the client may be slow to read it. It may overdraw the
 // budget: the checks are charged already.
-func (s *scratch) chargeOut(b *budget) {
+func (s *scratch) holdOut() {
 	if n := int64(cap(s.out)); n > freeBody {
-		b.left.Add(-n)
+		s.bodies.Add(-n)
 		s.held += n
 	}
 }
 
 // read reads the body, of at most limit bytes of UTF-8.
-func (s *scratch) read(w http.ResponseWriter, r *http.Request, limit int64, b *budget) error {
+func (s *scratch) read(w http.ResponseWriter, r *http.Request, limit int64) error {
 	tooLarge := r.ContentLength > limit // a client that announces its length is stopped before it sends
 	if !tooLarge {
-		err := s.fill(http.MaxBytesReader(w, r.Body, limit), limit, b)
+		err := s.fill(http.MaxBytesReader(w, r.Body, limit), limit)
 		_, tooLarge = errors.AsType[*http.MaxBytesError](err)
 		switch {
 		case err == nil, tooLarge:
@@ -119,14 +127,13 @@ var errBudget = errors.New("the bodies of other requests leave no room")
 // fill reads r, which holds at most limit bytes, to its end. The buffer grows with what has arrived, not with what was
 // announced, and never beyond limit+1 bytes: the one shows the end of a body of just that length. The budget is charged
 // in the same steps: two bytes for each, as the body is copied to a string.
-func (s *scratch) fill(r io.Reader, limit int64, b *budget) error {
+func (s *scratch) fill(r io.Reader, limit int64) error {
 	covered := freeBody + 1
 	for {
 		if len(s.buf) == covered {
-			if !b.take(2 * int64(covered)) {
+			if !s.hold(2 * covered) {
 				return errBudget
 			}
-			s.held += 2 * int64(covered)
 			covered *= 2
 		}
 		if len(s.buf) == cap(s.buf) {
@@ -145,4 +152,84 @@ func (s *scratch) fill(r io.Reader, limit int64, b *budget) error {
 			return err
 		}
 	}
+}
+
+// maxChecks is the most checks that one batch may hold.
+const maxChecks = 1000
+
+// maxRequestID is the longest request_id, in bytes.
+const maxRequestID = 128
+
+// span is where a check stands in a body.
+type span struct{ begin, end int }
+
+// complete is the span of a body that is one check.
+func (s *scratch) complete() span { return span{0, len(s.body)} }
+
+// decode reads the part of the body at a span: one object.
+func (s *scratch) decode(at span, what string, fields ...field) error {
+	s.json.reset(s.buf[at.begin:at.end], s.body[at.begin:at.end])
+	if err := s.json.object(what, fields...); err != nil {
+		return err
+	}
+	return s.json.end()
+}
+
+// decodeCheck reads a check of /v1/check into the scratch.
+func (s *scratch) decodeCheck(at span) error {
+	s.reset()
+	r := &s.req
+	return s.decode(at, "a check", field{"domain", &r.Domain}, field{"descriptors", s.decodeDescriptors},
+		field{"rule", &r.Rule}, field{"identity", &r.Identity}, field{"cost", &r.Cost}, field{"peek", &r.Peek},
+		field{"request_id", s.decodeRequestID})
+}
+
+func (s *scratch) decodeRequestID() error {
+	if err := s.json.value("request_id", &s.requestID); err != nil {
+		return err
+	}
+	if n := len(s.requestID); n == 0 || n > maxRequestID {
+		return badRequest("request_id has %d bytes: give 1 to %d", n, maxRequestID)
+	}
+	return nil
+}
+
+// decodeDescriptors stops at what rules accept, so that a body of empty brackets does not cost many times its length.
+func (s *scratch) decodeDescriptors() error {
+	return s.json.array("descriptors", func() error {
+		if len(s.req.Descriptors) == rules.MaxDescriptors {
+			return badRequest("a check has more than %d descriptors: send fewer", rules.MaxDescriptors)
+		}
+		first := len(s.entries)
+		err := s.json.array("a descriptor", func() error {
+			if len(s.entries)-first == rules.MaxEntries {
+				return badRequest("a descriptor has more than %d entries: send fewer", rules.MaxEntries)
+			}
+			s.entries = append(s.entries, rules.Entry{})
+			e := &s.entries[len(s.entries)-1]
+			return s.json.object("an entry", field{"key", &e.Key}, field{"value", &e.Value})
+		})
+		s.req.Descriptors = append(s.req.Descriptors, s.entries[first:len(s.entries):len(s.entries)])
+		return err
+	})
+}
+
+// splitBatch returns the checks of a batch without decoding them: an error in one does not concern the others.
+func (s *scratch) splitBatch() (checks []span, err error) {
+	found := false
+	err = s.decode(s.complete(), "a batch", field{"checks", func() error {
+		found = true
+		return s.json.array("checks", func() error {
+			if len(checks) == maxChecks {
+				return badRequest("a batch has more than %d checks: send them in several", maxChecks)
+			}
+			at, err := s.json.skip()
+			checks = append(checks, at)
+			return err
+		})
+	}})
+	if err == nil && !found {
+		err = badRequest(`a batch has no checks: send {"checks":[...]}`)
+	}
+	return checks, err
 }

@@ -190,18 +190,18 @@ func TestDecodeBombs(t *testing.T) {
 	}
 	h := New(bareLimiter{counters.Decision{Allowed: true}}, quiet())
 	for _, tt := range []struct{ name, path, body string }{
-		{"entries", "/v1/check", fill(`{"descriptors":[[`, "{},", "]]}", DefaultMaxBody)},
-		{"descriptors", "/v1/check", fill(`{"descriptors":[`, "[],", "]}", DefaultMaxBody)},
-		{"depth", "/v1/check", strings.Repeat("[", DefaultMaxBody)},
-		{"escapes", "/v1/check", fill(`{"identity":"`, `\u0000`, `"}`, DefaultMaxBody)},
-		{"names", "/v1/check", fill(`{"`, `\n`, `":1}`, DefaultMaxBody)},
-		{"lone surrogates", "/limiter/check", fill(`{"identity":"`, `\ud800`, `"}`, DefaultMaxBody)},
-		{"digits", "/v1/check", fill(`{"cost":`, "9", "}", DefaultMaxBody)},
-		{"checks", "/v1/check/batch", fill(`{"checks":[`, "0,", "]}", DefaultMaxBatchBody)},
+		{"entries", "/v1/check", fill(`{"descriptors":[[`, "{},", "]]}", maxBody)},
+		{"descriptors", "/v1/check", fill(`{"descriptors":[`, "[],", "]}", maxBody)},
+		{"depth", "/v1/check", strings.Repeat("[", maxBody)},
+		{"escapes", "/v1/check", fill(`{"identity":"`, `\u0000`, `"}`, maxBody)},
+		{"names", "/v1/check", fill(`{"`, `\n`, `":1}`, maxBody)},
+		{"lone surrogates", "/limiter/check", fill(`{"identity":"`, `\ud800`, `"}`, maxBody)},
+		{"digits", "/v1/check", fill(`{"cost":`, "9", "}", maxBody)},
+		{"checks", "/v1/check/batch", fill(`{"checks":[`, "0,", "]}", maxBatchBody)},
 		{"a full batch of entries", "/v1/check/batch", fill(`{"checks":[`,
 			`{"descriptors":[`+strings.TrimSuffix(strings.Repeat("[{},{},{},{},{},{},{},{}],", 32),
-				",")+`]},`, "]}", DefaultMaxBatchBody)},
-		{"one long check", "/v1/check/batch", fill(`{"checks":[{"identity":"`, "x", `"}]}`, DefaultMaxBatchBody)},
+				",")+`]},`, "]}", maxBatchBody)},
+		{"one long check", "/v1/check/batch", fill(`{"checks":[{"identity":"`, "x", `"}]}`, maxBatchBody)},
 	} {
 		// The least of some runs: buffers are used again, but the race detector has the pool lose some.
 		spent, most := uint64(1<<63), uint64(64<<10+4*len(tt.body))
@@ -228,9 +228,9 @@ func TestDecodeBombs(t *testing.T) {
 
 // crowdedAPI returns an API with a budget of 64 KiB for bodies.
 func crowdedAPI(l answer.Limiter) *api {
-	opt := quiet()
-	opt.MaxBodies = 64 << 10
-	return New(l, opt).(*api)
+	a := New(l, quiet()).(*api)
+	a.bodies.Store(64 << 10)
+	return a
 }
 
 // held sends a request but for the last byte of its body, which the API waits for.
@@ -287,7 +287,7 @@ func TestLongBodiesUnderWayAreBounded(t *testing.T) {
 	if w := post(d, "/v1/check", paddedCheck(10<<10)); w.Code != 200 {
 		t.Errorf("afterwards: %d %s", w.Code, w.Body)
 	}
-	if left := d.bodies.left.Load(); left != 64<<10 {
+	if left := d.bodies.Load(); left != 64<<10 {
 		t.Errorf("%d bytes are left in the end", left)
 	}
 }
@@ -303,7 +303,7 @@ func TestBudgetComesBack(t *testing.T) {
 		"answered": {always(allowedBurst), "/v1/check", strings.NewReader(paddedCheck(9000))},
 		"broken off": {always(), "/v1/check", io.MultiReader(strings.NewReader(strings.Repeat(" ", 9000)),
 			iotest.ErrReader(io.ErrUnexpectedEOF))},
-		"too long": {always(), "/v1/check", strings.NewReader(paddedCheck(DefaultMaxBody + 1))},
+		"too long": {always(), "/v1/check", strings.NewReader(paddedCheck(maxBody + 1))},
 		"too much": {always(), "/v1/check/batch", strings.NewReader(paddedCheck(40 << 10))},
 		"no JSON":  {always(), "/v1/check", strings.NewReader(strings.Repeat("[", 9000))},
 		"a panic":  {panics, "/v1/check", strings.NewReader(paddedCheck(9000))},
@@ -313,7 +313,7 @@ func TestBudgetComesBack(t *testing.T) {
 			defer func() { _ = recover() }()
 			d.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", tt.path, tt.body))
 		}()
-		if left := d.bodies.left.Load(); left != 64<<10 {
+		if left := d.bodies.Load(); left != 64<<10 {
 			t.Errorf("%s: %d bytes are left", name, left)
 		}
 	}
@@ -327,22 +327,21 @@ type watched struct {
 }
 
 func (w *watched) Write(b []byte) (int, error) {
-	w.left = w.d.bodies.left.Load()
+	w.left = w.d.bodies.Load()
 	return w.ResponseWriter.Write(b)
 }
 
 // A long answer counts until the client has taken it, also where that is more than there is.
 func TestLongAnswersCount(t *testing.T) {
-	opt := quiet()
-	opt.MaxBodies = 40 << 10
-	d := New(always(allowedBurst), opt).(*api)
+	d := New(always(allowedBurst), quiet()).(*api)
+	d.bodies.Store(40 << 10)
 	w := &watched{ResponseWriter: httptest.NewRecorder(), d: d}
 	body := `{"checks":[` + strings.TrimSuffix(strings.Repeat(`{"rule":"r"},`, 300), ",") + `]}`
 	d.ServeHTTP(w, httptest.NewRequest("POST", "/v1/check/batch", strings.NewReader(body)))
 	if w.ResponseWriter.(*httptest.ResponseRecorder).Code != 200 || w.left >= 40<<10-30<<10 {
 		t.Errorf("while an answer to %d bytes is sent, %d bytes are left", len(body), w.left)
 	}
-	if left := d.bodies.left.Load(); left != 40<<10 {
+	if left := d.bodies.Load(); left != 40<<10 {
 		t.Errorf("%d bytes are left in the end", left)
 	}
 }

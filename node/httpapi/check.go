@@ -12,14 +12,14 @@ import (
 	"github.com/edgelimit/edgelimit/node/answer"
 )
 
-// check answers /v1/check.
+// check answers /v1/check, and /v1/report but for its charge.
 func (a *api) check(w http.ResponseWriter, r *http.Request, s *scratch) error {
 	v, err := a.decide(r, s, s.complete())
 	if err != nil {
 		return err
 	}
 	retryAfter := a.headers.Write(w.Header(), s.layers)
-	if !v.Allowed && r.URL.RawQuery != "" && r.URL.Query().Get("status") == "1" {
+	if !v.Allowed && !s.report && r.URL.RawQuery != "" && r.URL.Query().Get("status") == "1" {
 		answer.NewDenial(http.StatusTooManyRequests, s.layers, retryAfter).Write(w)
 		return nil
 	}
@@ -34,14 +34,7 @@ func (a *api) report(w http.ResponseWriter, r *http.Request, s *scratch) error {
 		return refusef(http.StatusNotFound, "reports are not taken here")
 	}
 	s.report = true
-	v, err := a.decide(r, s, s.complete())
-	if err != nil {
-		return err
-	}
-	a.headers.Write(w.Header(), s.layers)
-	s.out = append(appendVerdict(s.out, v), '\n')
-	writeJSON(w, s.out)
-	return nil
+	return a.check(w, r, s)
 }
 
 // batch answers /v1/check/batch. Checks are decided one after the other in their order; each is charged by itself.
@@ -65,7 +58,7 @@ func (a *api) batch(w http.ResponseWriter, r *http.Request, s *scratch) error {
 		s.out = append(appendText(append(s.out, `,"detail":`...), f.detail), "}}"...)
 	}
 	s.out = append(s.out, "]}\n"...)
-	s.chargeOut(&a.bodies)
+	s.holdOut()
 	writeJSON(w, s.out)
 	return nil
 }
@@ -79,7 +72,8 @@ type standing struct {
 
 // limiterCheck answers /limiter/check.
 func (a *api) limiterCheck(w http.ResponseWriter, r *http.Request, s *scratch) error {
-	if err := s.decodeLimiterCheck(); err != nil {
+	err := s.decode(s.complete(), "a check", field{"rule_id", &s.req.Rule}, field{"identity", &s.req.Identity})
+	if err != nil {
 		return err
 	}
 	v, err := a.ask(r, s)
@@ -110,7 +104,7 @@ func (a *api) envoy(w http.ResponseWriter, r *http.Request, s *scratch) error {
 		return refusef(http.StatusNotFound, "Envoy's rate limit service is not configured here")
 	}
 	s.json.reset(s.buf, s.body)
-	if _, _, err := s.json.skip(); err != nil {
+	if _, err := s.json.skip(); err != nil {
 		return err
 	}
 	if err := s.json.end(); err != nil {

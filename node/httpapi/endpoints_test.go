@@ -120,7 +120,7 @@ func TestEnvoyRefuses(t *testing.T) {
 	h, asked := answering(true, nil)
 	for body, status := range map[string]int{"": 400, "{": 400, "\xff": 400, strings.Repeat("[", 40) +
 		strings.Repeat("]", 40): 400,
-		`"` + strings.Repeat("x", DefaultMaxBody) + `"`: 413} {
+		`"` + strings.Repeat("x", maxBody) + `"`: 413} {
 		wantProblem(t, post(h, "/json", body), status)
 	}
 	w := httptest.NewRecorder()
@@ -249,11 +249,11 @@ func TestBatchAnswersInOrder(t *testing.T) {
 }
 
 func TestBatchSizes(t *testing.T) {
-	for _, n := range []int{0, 1, MaxChecks, MaxChecks + 1} {
+	for _, n := range []int{0, 1, maxChecks, maxChecks + 1} {
 		l := always(allowedBurst)
 		w := post(New(l, quiet()), "/v1/check/batch",
 			`{"checks":[`+strings.TrimSuffix(strings.Repeat(`{"rule":"r"},`, n), ",")+`]}`)
-		if n > MaxChecks {
+		if n > maxChecks {
 			if detail := wantProblem(t, w, 400); !strings.Contains(detail, "more than 1000 checks") ||
 				len(l.asked) != 0 {
 				t.Errorf("%d checks: %q, %d of them decided", n, detail, len(l.asked))

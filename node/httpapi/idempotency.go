@@ -20,7 +20,6 @@ const (
 	maxCached = 32 << 20
 	// cachedOverhead is about what an entry takes beside its layers: its place in the map and in the order, in bytes.
 	cachedOverhead = 128
-	warnEvery      = time.Minute // of early evictions
 )
 
 // idempotencyCache holds the decisions on checks and reports with a request_id, so that a retry gets the same decisions
@@ -31,22 +30,15 @@ type idempotencyCache struct {
 
 	mu      sync.Mutex
 	entries map[uint64]cached // by the hash of the request_id
-	order   []arrival         // of the entries; the oldest is at head
-	head    int
+	order   []uint64          // of the entries, the oldest first
 	bytes   int
-	warned  time.Time
 }
 
-// cached is the hash of a request, and the decisions on it.
+// cached is the hash of a request, the decisions on it, and when it came first.
 type cached struct {
 	request uint64
 	layers  []counters.Decision
-}
-
-// arrival is when a request_id came first.
-type arrival struct {
-	id uint64
-	at time.Time
+	at      time.Time
 }
 
 func newIdempotencyCache() *idempotencyCache {
@@ -60,33 +52,28 @@ func (e *cached) bytes() int {
 // evict drops entries that are over a minute old, then the oldest while the cache is above its cap. It drops all where
 // the clock was set back by over a minute. It returns how many it dropped early. The lock is held.
 func (c *idempotencyCache) evict(now time.Time) (early int) {
-	if n := len(c.order); n > c.head && c.order[n-1].at.Sub(now) > cachedFor {
+	if n := len(c.order); n > 0 && c.entries[c.order[n-1]].at.Sub(now) > cachedFor {
 		clear(c.entries)
-		c.order, c.head, c.bytes = nil, 0, 0
+		c.order, c.bytes = nil, 0
 	}
-	for ; c.head < len(c.order); c.head++ {
-		oldest := c.order[c.head]
+	for ; len(c.order) > 0; c.order = c.order[1:] {
+		oldest := c.entries[c.order[0]]
 		if now.Sub(oldest.at) <= cachedFor {
 			if c.bytes <= c.maxBytes {
 				break
 			}
 			early++
 		}
-		e := c.entries[oldest.id]
-		c.bytes -= e.bytes()
-		delete(c.entries, oldest.id)
-	}
-	if c.head > len(c.order)/2 {
-		c.order = append(c.order[:0], c.order[c.head:]...)
-		c.head = 0
+		c.bytes -= oldest.bytes()
+		delete(c.entries, c.order[0])
 	}
 	return early
 }
 
 // add caches the decisions on a request_id that is not cached. The lock is held.
-func (c *idempotencyCache) add(id uint64, e cached, now time.Time) {
+func (c *idempotencyCache) add(id uint64, e cached) {
 	c.entries[id] = e
-	c.order = append(c.order, arrival{id, now})
+	c.order = append(c.order, id)
 	c.bytes += e.bytes()
 }
 
@@ -134,20 +121,18 @@ func (a *api) askOnce(r *http.Request, s *scratch) (counters.Verdict, error) {
 	}
 	v, err := a.ask(r, s)
 	if err == nil {
-		c.add(id, cached{request, slices.Clone(s.layers)}, now)
+		c.add(id, cached{request, slices.Clone(s.layers), now})
 	}
 	return v, err
 }
 
 // reportEarly counts and logs entries that were evicted within their minute. The cache's lock is held.
 func (a *api) reportEarly(n int, now time.Time) {
-	c := a.seen
 	if a.opt.Forgotten != nil {
 		a.opt.Forgotten.Add(uint64(n))
 	}
-	if c.warned.IsZero() || now.Sub(c.warned) >= warnEvery {
-		c.warned = now
+	if a.early.Due(now) {
 		a.opt.Logger.Warn("more checks with a request_id come than the node remembers for a minute: it charges late "+
-			"retries", "remembered", len(c.entries), "bytes", c.maxBytes)
+			"retries", "remembered", len(a.seen.entries), "bytes", a.seen.maxBytes)
 	}
 }

@@ -163,7 +163,7 @@ func TestRequestIDsAreBounded(t *testing.T) {
 		if len(l.asked) != id+1 {
 			t.Fatalf("%d is forgotten at once", id)
 		}
-		if len(cache.entries) > 101 || len(cache.entries) != len(cache.order)-cache.head || cap(cache.order) > 1000 {
+		if len(cache.entries) > 101 || len(cache.entries) != len(cache.order) || cap(cache.order) > 1000 {
 			t.Fatalf("%d are remembered, %d in order", len(cache.entries), len(cache.order))
 		}
 	}
@@ -187,7 +187,7 @@ func TestRequestIDsOfAMinute(t *testing.T) {
 		if n := c.evict(at); n > 0 {
 			t.Fatalf("%d are forgotten after %d", n, id)
 		}
-		c.add(id, cached{id, make([]counters.Decision, 2)}, at)
+		c.add(id, cached{id, make([]counters.Decision, 2), at})
 	}
 	if got, ok := c.entries[0]; !ok || got.request != 0 {
 		t.Error("the first is forgotten within its minute")

@@ -28,14 +28,21 @@ type jsonReader struct {
 // encoding/json does.
 var jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
+// field is a member that an object may have. Its value is read into dst: a *string, *uint64 or *bool, or by a func()
+// error.
+type field struct {
+	name string
+	dst  any
+}
+
 // reset starts to read b, of which text is a copy.
 func (j *jsonReader) reset(b []byte, text string) {
 	j.src, j.text = *bytes.NewBuffer(b), text
 	j.dec.Reset(&j.src, jsonOptions...)
 }
 
-// object calls member for each member of an object, whose name is one of fields, to read its value.
-func (j *jsonReader) object(what string, fields []string, member func(name string) error) error {
+// object reads an object.
+func (j *jsonReader) object(what string, fields ...field) error {
 	if err := j.open('{', what, "an object"); err != nil {
 		return err
 	}
@@ -46,21 +53,56 @@ func (j *jsonReader) object(what string, fields []string, member func(name strin
 			return err
 		}
 		name, at := unquote(raw), int(j.dec.InputOffset())-len(raw)
-		i := slices.Index(fields, name)
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		if i < 0 {
-			return badRequest("%s has no field %.64q (at byte %d): it may have %s", what, name, at,
-				strings.Join(fields, ", "))
+			known := ""
+			for _, f := range fields {
+				known += ", " + f.name
+			}
+			return badRequest("%s has no field %.64q (at byte %d): it may have %s", what, name, at, known[len(", "):])
 		}
 		if seen&(1<<i) != 0 {
 			return badRequest("%s has the field %s twice (at byte %d): give it once", what, name, at)
 		}
 		seen |= 1 << i
-		if err := member(name); err != nil {
+		if err := j.value(name, fields[i].dst); err != nil {
 			return err
 		}
 	}
 	_, err := j.dec.ReadToken()
 	return err
+}
+
+// value reads the value of a field.
+func (j *jsonReader) value(what string, dst any) error {
+	kinds, want := `"`, "a string"
+	switch dst := dst.(type) {
+	case func() error:
+		return dst()
+	case *uint64:
+		kinds, want = "0", "a number"
+	case *bool:
+		kinds, want = "tf", "true or false"
+	}
+	if strings.IndexByte(kinds, byte(j.dec.PeekKind())) < 0 {
+		return j.mismatch(what, want)
+	}
+	raw, err := j.scalar()
+	if err != nil {
+		return err
+	}
+	switch dst := dst.(type) {
+	case *string:
+		*dst = unquote(raw)
+	case *bool:
+		*dst = raw == "true"
+	case *uint64:
+		if *dst, err = strconv.ParseUint(raw, 10, 64); err != nil {
+			return badRequest("%s is %.32s (at byte %d): give a whole number, not negative, in plain digits", what, raw,
+				int(j.dec.InputOffset())-len(raw))
+		}
+	}
+	return nil
 }
 
 // array calls item for each item of an array, to read it.
@@ -95,17 +137,6 @@ func (j *jsonReader) scalar() (raw string, err error) {
 	return j.text[end-len(v) : end], nil
 }
 
-func (j *jsonReader) stringInto(what string, dst *string) error {
-	if j.dec.PeekKind() != '"' {
-		return j.mismatch(what, "a string")
-	}
-	raw, err := j.scalar()
-	if err == nil {
-		*dst = unquote(raw)
-	}
-	return err
-}
-
 func unquote(raw string) string {
 	if strings.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1]
@@ -117,43 +148,19 @@ func unquote(raw string) string {
 	return unquoted
 }
 
-func (j *jsonReader) uintInto(what string, dst *uint64) error {
-	if j.dec.PeekKind() != '0' {
-		return j.mismatch(what, "a number")
-	}
-	raw, err := j.scalar()
-	if err != nil {
-		return err
-	}
-	if *dst, err = strconv.ParseUint(raw, 10, 64); err != nil {
-		return badRequest("%s is %.32s (at byte %d): give a whole number, not negative, in plain digits", what, raw,
-			int(j.dec.InputOffset())-len(raw))
-	}
-	return nil
-}
-
-func (j *jsonReader) boolInto(what string, dst *bool) error {
-	if kind := j.dec.PeekKind(); kind != 't' && kind != 'f' {
-		return j.mismatch(what, "true or false")
-	}
-	raw, err := j.scalar()
-	*dst = raw == "true"
-	return err
-}
-
 // skip reads a value of any kind, and returns where it stands.
-func (j *jsonReader) skip() (begin, end int, err error) {
+func (j *jsonReader) skip() (span, error) {
 	j.dec.PeekKind()
 	begin, outside := j.next(), j.dec.StackDepth()
 	for {
 		if _, err := j.dec.ReadToken(); err != nil {
-			return 0, 0, badJSON(err)
+			return span{}, badJSON(err)
 		}
 		switch depth := j.dec.StackDepth(); {
 		case depth > maxDepth:
-			return 0, 0, badRequest("the body is nested more than %d deep: send a check as documented", maxDepth)
+			return span{}, badRequest("the body is nested more than %d deep: send a check as documented", maxDepth)
 		case depth == outside:
-			return begin, int(j.dec.InputOffset()), nil
+			return span{begin, int(j.dec.InputOffset())}, nil
 		}
 	}
 }
@@ -173,25 +180,14 @@ func (j *jsonReader) next() int {
 	return len(j.text) - len(strings.TrimLeft(j.text[at:], " \t\r\n,:"))
 }
 
+var kindNames = map[jsontext.Kind]string{
+	'{': "an object", '[': "an array", '"': "a string", '0': "a number", 't': "true", 'f': "false", 'n': "null",
+}
+
 // mismatch refuses the next value, which is not of the kind that is wanted.
 func (j *jsonReader) mismatch(what, want string) error {
-	got := ""
-	switch j.dec.PeekKind() {
-	case '{':
-		got = "an object"
-	case '[':
-		got = "an array"
-	case '"':
-		got = "a string"
-	case '0':
-		got = "a number"
-	case 't':
-		got = "true"
-	case 'f':
-		got = "false"
-	case 'n':
-		got = "null"
-	default:
+	got, known := kindNames[j.dec.PeekKind()]
+	if !known {
 		_, err := j.dec.ReadToken()
 		return badJSON(err)
 	}

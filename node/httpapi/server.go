@@ -1,38 +1,79 @@
 package httpapi
 
 import (
+	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/edgelimit/edgelimit/node/limits"
-
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/limits"
+	"github.com/edgelimit/edgelimit/node/rules"
 )
+
+// Reporter charges what a request cost once it is answered; /v1/report needs no more of a node. It is called
+// concurrently.
+type Reporter interface {
+	// Report charges the request in its layers, whether or not they have room, and appends the decisions of a peek
+	// right after. Everything else is as with answer.Limiter.
+	Report(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error)
+}
+
+// Envoy answers requests of Envoy's rate limit service that come as JSON: a body of at most 64 KiB that is valid
+// JSON and only valid during the call. It returns the JSON of the response, and whether the request is allowed: 200 or
+// 429. Errors are those of an answer.Limiter.
+type Envoy func(ctx context.Context, body []byte) (resp []byte, allowed bool, err error)
+
+// Options are the API's settings. The zero value is ready to use.
+type Options struct {
+	// Headers names the families of response headers as in answer.NewHeaders. Invalid names are a caller's bug.
+	Headers []string
+	// Envoy answers POST /json. Nil means no /json.
+	Envoy Envoy
+	// Actions make the descriptors of requests to /v1/auth. Nil means no /v1/auth.
+	Actions *actions.Actions
+	// Reporter takes the charges of /v1/report. Nil means no /v1/report.
+	Reporter Reporter
+	// Forgotten, unless nil, counts the request_ids that were evicted within their minute, because too many came.
+	Forgotten *atomic.Uint64
+	// Logger receives the errors that clients are not shown. Nil means slog.Default().
+	Logger *slog.Logger
+	// Now is the wall clock of reset times in Unix seconds. Nil means time.Now.
+	Now func() time.Time
+	// Jitter returns numbers in [0, 1) that spread the clients' retries. It is called concurrently. Nil means
+	// math/rand/v2.
+	Jitter func() float64
+}
 
 // api is the handler behind New. Only its idempotency cache, body budget and reminders change.
 type api struct {
 	limiter answer.Limiter
 	headers *answer.Headers
 	seen    *idempotencyCache
-	bodies  budget
+	bodies  atomic.Int64 // what is left of maxBodies, see scratch.hold
 	opt     Options
 
-	hints, queries limits.OncePerMinute // limit log lines to one a minute
+	hints, queries, early limits.OncePerMinute // limit log lines to one a minute
 }
 
-// New returns the API over l, safe for concurrent use. It panics if the options are invalid: check options that come
-// from outside with Options.Validate.
+// New returns the API over l, safe for concurrent use. It panics if opt.Headers is invalid.
 func New(l answer.Limiter, opt Options) http.Handler {
-	if err := opt.Validate(); err != nil {
+	headers, err := answer.NewHeaders(opt.Headers, opt.Now, opt.Jitter)
+	if err != nil {
 		panic(err)
 	}
-	opt = opt.withDefaults()
-	headers, _ := answer.NewHeaders(opt.Headers, opt.Now, opt.Jitter) // Validate has tried the names
+	opt.Logger = cmp.Or(opt.Logger, slog.Default())
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
 	a := &api{limiter: l, headers: headers, seen: newIdempotencyCache(), opt: opt}
-	a.bodies.left.Store(opt.MaxBodies)
+	a.bodies.Store(maxBodies)
 	return a
 }
 
@@ -40,9 +81,7 @@ func New(l answer.Limiter, opt Options) http.Handler {
 // 2 s and 16 KiB, the whole request within 5 s, the response within 10 s, idle connections for 60 s. net/http logs to
 // logger; nil means slog.Default(). The caller listens, serves and shuts down.
 func Server(h http.Handler, logger *slog.Logger) *http.Server {
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger = cmp.Or(logger, slog.Default())
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10,
@@ -63,31 +102,30 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// wants the connection closed, because a proxy may have seen the request end elsewhere.
 		w.Header()["Connection"] = closing
 	}
+	serve := a.post
 	if rest, ok := strings.CutPrefix(r.URL.Path, authPath); ok && (rest == "" || rest[0] == '/') {
-		a.auth(w, r)
-		return
+		serve = a.auth
 	}
-	if err := a.post(w, r); err != nil {
+	if err := serve(w, r); err != nil {
 		a.refuse(w, r, err)
 	}
 }
 
-// post answers all endpoints but /v1/auth.
+// endpoints are all paths but /v1/auth, with the longest body of each.
+var endpoints = map[string]struct {
+	serve   func(*api, http.ResponseWriter, *http.Request, *scratch) error
+	maxBody int64
+}{
+	"/v1/check":       {(*api).check, maxBody},
+	"/v1/check/batch": {(*api).batch, maxBatchBody},
+	"/v1/report":      {(*api).report, maxBody},
+	"/limiter/check":  {(*api).limiterCheck, maxBody},
+	"/json":           {(*api).envoy, maxBody},
+}
+
 func (a *api) post(w http.ResponseWriter, r *http.Request) error {
-	var serve func(*api, http.ResponseWriter, *http.Request, *scratch) error
-	maxBody := a.opt.MaxBody
-	switch r.URL.Path {
-	case "/v1/check":
-		serve = (*api).check
-	case "/v1/check/batch":
-		serve, maxBody = (*api).batch, a.opt.MaxBatchBody
-	case "/v1/report":
-		serve = (*api).report
-	case "/limiter/check":
-		serve = (*api).limiterCheck
-	case "/json":
-		serve = (*api).envoy
-	default:
+	endpoint, ok := endpoints[r.URL.Path]
+	if !ok {
 		return refusef(http.StatusNotFound, "nothing is served at this path: "+
 			"use /v1/check, /v1/check/batch, /v1/report, /v1/auth, /limiter/check or /json")
 	}
@@ -98,12 +136,12 @@ func (a *api) post(w http.ResponseWriter, r *http.Request) error {
 	if err := refusePage(r); err != nil {
 		return err
 	}
-	s := takeScratch()
-	defer s.release(&a.bodies)
-	if err := s.read(w, r, maxBody, &a.bodies); err != nil {
+	s := a.takeScratch()
+	defer s.release()
+	if err := s.read(w, r, endpoint.maxBody); err != nil {
 		return err
 	}
-	return serve(a, w, r, s)
+	return endpoint.serve(a, w, r, s)
 }
 
 // Recover answers a panic of h with 500 and a problem document, logs it with its stack, and calls panicked. A panic

@@ -32,9 +32,9 @@ func TestRefusalsOfRequests(t *testing.T) {
 		{"wrong method, batch", "PUT", "/v1/check/batch", "application/json", `{"checks":[]}`, 405, "POST"},
 		{"wrong method, short form", "DELETE", "/limiter/check", "", "", 405, "POST"},
 		{"over the cap", "POST", "/v1/check", "application/json",
-			`{"rule":"` + strings.Repeat("r", DefaultMaxBody) + `"}`, 413, "longer than 65536 bytes"},
+			`{"rule":"` + strings.Repeat("r", maxBody) + `"}`, 413, "longer than 65536 bytes"},
 		{"over the cap, batch", "POST", "/v1/check/batch", "application/json",
-			strings.Repeat(" ", DefaultMaxBatchBody) + `{}`, 413, "longer than 1048576 bytes"},
+			strings.Repeat(" ", maxBatchBody) + `{}`, 413, "longer than 1048576 bytes"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -116,50 +116,39 @@ func TestErrorsOfTheLimiter(t *testing.T) {
 	}
 }
 
-func TestOptionsValidate(t *testing.T) {
-	if err := (Options{}).Validate(); err != nil {
-		t.Errorf("zero options: %v", err)
-	}
-	bad := Options{
-		Headers: []string{"draft7", answer.LegacyDelta, answer.LegacyEpoch, answer.Draft11, answer.Draft11,
-			answer.HeadersOff},
-		MaxBody:      -1,
-		MaxBatchBody: -2,
-	}
-	err := bad.Validate()
-	if err == nil {
-		t.Fatal("nothing found wrong")
-	}
-	for _, want := range []string{`"draft7" is unknown`, "legacy-delta and legacy-epoch", "draft11 is named twice",
-		"off stands alone", "-1 bytes", "-2 bytes"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not among the problems:\n%v", want, err)
-		}
-	}
+func TestInvalidHeadersPanic(t *testing.T) {
 	defer func() {
-		if recover() == nil {
-			t.Error("New took invalid options")
+		err, _ := recover().(error)
+		if err == nil {
+			t.Fatal("New took invalid options")
+		}
+		for _, want := range []string{`"draft7" is unknown`, "legacy-delta and legacy-epoch", "draft11 is named twice",
+			"off stands alone"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q is not among the problems:\n%v", want, err)
+			}
 		}
 	}()
-	New(always(), bad)
+	New(always(), Options{Headers: []string{"draft7", answer.LegacyDelta, answer.LegacyEpoch, answer.Draft11,
+		answer.Draft11, answer.HeadersOff}})
 }
 
-func TestOptionsCaps(t *testing.T) {
-	opt := quiet()
-	opt.MaxBody, opt.MaxBatchBody = 12, 30
-	h := New(always(counters.Decision{Allowed: true}), opt)
+func TestCaps(t *testing.T) {
+	h := New(always(counters.Decision{Allowed: true}), quiet())
 	for _, tt := range []struct {
 		path, body string
+		size       int
 		status     int
 	}{
-		{"/v1/check", `{"rule":"r"}`, 200},
-		{"/v1/check", `{"rule":"r"} `, 413},
-		{"/limiter/check", `{"rule_id":1}`, 413},
-		{"/v1/check/batch", `{"checks":[{"rule":"r"}]     }`, 200},
-		{"/v1/check/batch", `{"checks":[{"rule":"r"}]      }`, 413},
+		{"/v1/check", `{"rule":"r"}`, maxBody, 200},
+		{"/v1/check", `{"rule":"r"}`, maxBody + 1, 413},
+		{"/limiter/check", `{"rule_id":1}`, maxBody + 1, 413},
+		{"/v1/check/batch", `{"checks":[{"rule":"r"}]}`, maxBatchBody, 200},
+		{"/v1/check/batch", `{"checks":[{"rule":"r"}]}`, maxBatchBody + 1, 413},
 	} {
-		if w := post(h, tt.path, tt.body); w.Code != tt.status {
-			t.Errorf("%s with %d bytes: %d, want %d: %s", tt.path, len(tt.body), w.Code, tt.status, w.Body)
+		w := post(h, tt.path, tt.body+strings.Repeat(" ", tt.size-len(tt.body)))
+		if w.Code != tt.status {
+			t.Errorf("%s with %d bytes: %d, want %d: %s", tt.path, tt.size, w.Code, tt.status, w.Body)
 		}
 	}
 }

@@ -2,15 +2,15 @@
 package middleware
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"time"
 
-	"github.com/edgelimit/edgelimit/node/limits"
-
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -34,58 +34,53 @@ func HTTP(l answer.Limiter, opt Options) (func(http.Handler) http.Handler, error
 		return nil, err
 	}
 	if opt.Actions == nil {
-		if opt.Actions, err = actions.New(actions.DefaultConfig()); err != nil {
-			return nil, err
-		}
+		opt.Actions, _ = actions.New(actions.DefaultConfig()) // it is valid
 	}
-	if opt.Logger == nil {
-		opt.Logger = slog.Default()
-	}
-	hints := new(limits.OncePerMinute)
+	opt.Logger = cmp.Or(opt.Logger, slog.Default())
+	m := &limiter{FailOpen: answer.FailOpen{Limiter: l, Logger: opt.Logger}, headers: headers, actions: opt.Actions}
 	return func(next http.Handler) http.Handler {
-		return &limited{answer.FailOpen{Limiter: l, Logger: opt.Logger}, headers, opt, hints, next}
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if m.admit(w, r) {
+				next.ServeHTTP(w, r)
+			}
+		})
 	}, nil
 }
 
-// limited is a handler behind a limiter.
-type limited struct {
-	limiter answer.FailOpen
+type limiter struct {
+	answer.FailOpen
 	headers *answer.Headers
-	opt     Options
-	hints   *limits.OncePerMinute
-	next    http.Handler
+	actions *actions.Actions
+	hints   limits.OncePerMinute
 }
 
-// ServeHTTP implements http.Handler.
-func (h *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// admit reports whether the request may pass now. If not it is answered, or its client has gone.
+func (m *limiter) admit(w http.ResponseWriter, r *http.Request) bool {
 	var (
 		req  rules.Request
 		room [4]counters.Decision
 	)
-	if out := h.opt.Actions.Describe(r, &req); out.Denied != "" {
+	if out := m.actions.Describe(r, &req); out.Denied != "" {
 		answer.WriteDenied(w, http.StatusBadRequest, out.Denied, out.Detail)
-		return
+		return false
 	}
 	if len(req.Descriptors) == 0 {
-		if h.hints.Due(time.Now()) {
-			h.opt.Logger.WarnContext(r.Context(), "a request passes without a descriptor: no rule limits it",
-				"hint", h.opt.Actions.Hint(r))
+		if m.hints.Due(time.Now()) {
+			m.Logger.WarnContext(r.Context(), "a request passes without a descriptor: no rule limits it",
+				"hint", m.actions.Hint(r))
 		}
-		h.next.ServeHTTP(w, r)
-		return
+		return true
 	}
-	layers, err := h.limiter.Decide(r.Context(), &req, room[:0])
+	layers, err := m.Decide(r.Context(), &req, room[:0])
 	if err != nil {
 		answer.WriteDenied(w, http.StatusBadRequest, actions.DeniedTooManyValues, err.Error())
-		return
+		return false
 	}
-	retryAfter := h.headers.Write(w.Header(), layers)
+	retryAfter := m.headers.Write(w.Header(), layers)
 	v := counters.VerdictOf(layers)
 	if !v.Allowed {
 		answer.NewDenial(http.StatusTooManyRequests, layers, retryAfter).Write(w)
-		return
+		return false
 	}
-	if answer.Wait(r.Context(), v.Delay) == nil { // else the client has gone
-		h.next.ServeHTTP(w, r)
-	}
+	return answer.Wait(r.Context(), v.Delay) == nil
 }

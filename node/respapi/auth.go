@@ -7,8 +7,12 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 const (
@@ -22,21 +26,6 @@ const (
 		"the same time"
 )
 
-// password is compared in constant time.
-type password struct {
-	hash [sha256.Size]byte
-	set  bool
-}
-
-func newPassword(text string) password {
-	return password{hash: sha256.Sum256([]byte(text)), set: text != ""}
-}
-
-func (p *password) is(text []byte) bool {
-	h := sha256.Sum256(text)
-	return subtle.ConstantTimeCompare(h[:], p.hash[:]) == 1
-}
-
 // Password guessing is limited: a connection ends with its tenth failure, and a source that had maxFailures is blocked
 // until it gets some back, one each failureRefill. A right password is refused then as well, or its reply would tell it
 // from a guess that is not checked. Clients that have logged in before are not concerned.
@@ -45,17 +34,15 @@ const (
 	maxFailures             = 30
 	failureRefill           = 2 * time.Second
 	maxSources              = 4096 // beyond them all other sources count as one
-	warnEvery               = time.Minute
 )
 
 // loginLimiter counts failed logins by source. Its zero value is ready to use; it is safe for concurrent use.
 type loginLimiter struct {
 	mu       sync.Mutex
 	sources  map[netip.Addr]time.Time // when a source has all its attempts back
-	failures uint64
-
-	lastLogged time.Time
-	unlogged   uint64 // failures since
+	failures atomic.Uint64
+	logged   uint64 // of them
+	warning  limits.OncePerMinute
 }
 
 // blocked returns for how long a source may not log in.
@@ -65,24 +52,19 @@ func (l *loginLimiter) blocked(source netip.Addr, now time.Time) time.Duration {
 	return max(0, l.sources[l.slot(source)].Add(-(maxFailures-1)*failureRefill).Sub(now))
 }
 
-// failed records a failed login: a wrong password, or a source that is blocked. It logs once a minute.
+// failed records a failed login, which takes an attempt from a source unless it is blocked. It logs once a minute.
 func (l *loginLimiter) failed(source netip.Addr, blocked bool, now time.Time, log *slog.Logger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.failures++
-	l.unlogged++
-	if !blocked {
-		l.charge(source, now)
+	failures := l.failures.Add(1)
+	if l.warning.Due(now) {
+		log.Warn("wrong passwords in the Redis protocol", "source", source.String(), "failures", failures-l.logged,
+			"blocked", blocked)
+		l.logged = failures
 	}
-	if l.lastLogged.IsZero() || now.Sub(l.lastLogged) >= warnEvery {
-		log.Warn("wrong passwords in the Redis protocol", "source", source.String(), "failures", l.unlogged, "blocked",
-			blocked)
-		l.lastLogged, l.unlogged = now, 0
+	if blocked {
+		return
 	}
-}
-
-// charge takes an attempt from a source. The lock is held.
-func (l *loginLimiter) charge(source netip.Addr, now time.Time) {
 	if l.sources == nil {
 		l.sources = make(map[netip.Addr]time.Time)
 	}
@@ -105,20 +87,14 @@ func (l *loginLimiter) slot(source netip.Addr) netip.Addr {
 	return source
 }
 
-func (l *loginLimiter) total() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.failures
-}
-
 // auth is AUTH [user] password.
 func (c *session) auth(args [][]byte) outcome {
-	if len(args) == 2 && !c.server.password.set {
-		return c.fail(noPassword)
-	}
 	name := []byte(user)
-	if len(args) == 3 {
+	switch {
+	case len(args) == 3:
 		name = args[1]
+	case c.server.opt.Password == "":
+		return c.fail(noPassword)
 	}
 	if refusal := c.login(name, args[len(args)-1]); refusal != "" {
 		return c.fail(refusal)
@@ -129,17 +105,15 @@ func (c *session) auth(args [][]byte) outcome {
 // login authenticates the client, or returns the error. Without a password set any one is right.
 func (c *session) login(name, password []byte) (refusal string) {
 	s := c.server
-	if !s.password.set {
-		if string(name) != user {
-			return wrongPass
-		}
-		c.authenticated = true
-		return ""
-	}
+	given, want := sha256.Sum256(password), sha256.Sum256([]byte(s.opt.Password))
+	right := s.opt.Password == "" || subtle.ConstantTimeCompare(given[:], want[:]) == 1
 	wait := s.logins.blocked(c.source, c.now)
-	if right := s.password.is(password); right && string(name) == user && wait == 0 {
+	if right && string(name) == user && wait == 0 {
 		c.authenticated, c.failedLogins = true, 0
 		return ""
+	}
+	if s.opt.Password == "" {
+		return wrongPass
 	}
 	s.logins.failed(c.source, wait > 0, c.now, s.opt.Logger)
 	if c.failedLogins++; c.failedLogins >= maxFailuresOfConnection {
@@ -165,8 +139,7 @@ func (c *session) hello(args [][]byte) outcome {
 	}
 	var login, name [][]byte
 	for rest := args[min(len(args), 2):]; len(rest) > 0; {
-		var room [maxName]byte
-		switch option := string(lower(rest[0], &room)); {
+		switch option := strings.ToLower(string(rest[0])); {
 		case option == "auth" && len(rest) >= 3:
 			login, rest = rest[1:3], rest[3:]
 		case option == "setname" && len(rest) >= 2:

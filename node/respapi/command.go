@@ -30,7 +30,7 @@ var commands = map[string]command{
 	"quit":        {1, anyNumber, true, (*session).quit},
 }
 
-// maxName is the longest name of a command, subcommand or option, in bytes.
+// maxName is the longest name of a command, in bytes.
 const maxName = 32
 
 // lower writes a name in lower case into room; nil if it is longer than any.
@@ -128,8 +128,7 @@ func (c *session) selectDB(args [][]byte) outcome {
 }
 
 func (c *session) client(args [][]byte) outcome {
-	var room [maxName]byte
-	sub := string(lower(args[1], &room))
+	sub := strings.ToLower(string(args[1]))
 	want, known := map[string]int{"id": 2, "getname": 2, "setname": 3, "setinfo": 4}[sub]
 	switch {
 	case !known:
@@ -170,8 +169,7 @@ func (c *session) setName(name []byte) outcome {
 
 // setInfo checks the client's library and forgets it: no command returns it.
 func (c *session) setInfo(what, value []byte) outcome {
-	var room [maxName]byte
-	name := string(lower(what, &room))
+	name := strings.ToLower(string(what))
 	switch {
 	case name != "lib-name" && name != "lib-ver":
 		return c.failf("ERR Unrecognized option '%s'", what)
@@ -188,17 +186,13 @@ func isPlain(b []byte) bool {
 
 // command replies with no commands: clients ask for their keys, to find the right node of a cluster.
 func (c *session) command(args [][]byte) outcome {
-	var room [maxName]byte
-	sub := ""
-	if len(args) > 1 {
-		sub = string(lower(args[1], &room))
-	}
-	switch sub {
+	args = append(args, []byte("list"))
+	switch strings.ToLower(string(args[1])) {
 	case "count":
 		c.integer(0)
 	case "docs":
 		c.pairs(0)
-	case "", "info", "list":
+	case "info", "list":
 		c.array(0)
 	default:
 		return c.failf("ERR unknown subcommand '%s'. Try COMMAND HELP.", args[1])

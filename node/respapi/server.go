@@ -10,14 +10,52 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/limits"
+)
+
+// Limiter decides; a node is one. It is called concurrently.
+type Limiter interface {
+	// TakeLimit decides on a request of an identity under an ad-hoc limit, and charges it if it is admitted. A cost of
+	// 0 peeks. The identity is only valid during the call.
+	TakeLimit(l *counters.Limit, identity []byte, cost uint64) counters.Decision
+}
+
+// Options are the server's settings. The zero value is ready to use.
+type Options struct {
+	// Password is the one of the user "default" in AUTH or HELLO. Empty: clients need none.
+	Password string
+	// MaxConnections is the listener's limit, as INFO reports it. The server does not enforce it.
+	MaxConnections int
+	// IdleTimeout is the longest silence of a client between two commands; it may end a quarter early. 0 means 5
+	// minutes.
+	IdleTimeout time.Duration
+	// Leaving, once closed, has each connection end after the next commands that are answered. Nil: never.
+	Leaving <-chan struct{}
+	// Learn, unless nil, is called with all limits that the server keeps, whenever they change and before they are used
+	// first; the slice is the callee's. Calls never overlap.
+	Learn func([]*counters.Limit)
+	// Logger receives errors that clients are not shown. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Full is the error that a listener at its connection limit sends before it closes the connection.
+const Full = "-ERR max number of clients reached\r\n"
+
+// Timeouts of clients.
+const (
+	defaultIdleTimeout = 5 * time.Minute
+	commandTimeout     = 5 * time.Second       // from the first byte of a command to its last
+	writeTimeout       = 5 * time.Second       // to take replies
+	closeGrace         = 50 * time.Millisecond // to close the connection after the last reply
+	drainGrace         = 5 * time.Millisecond  // for the rest of a pipeline, once the server is leaving
 )
 
 // Server serves clients. New makes it; its methods are safe for concurrent use.
 type Server struct {
 	limiter   Limiter
 	opt       Options
-	password  password
 	logins    loginLimiter
 	limits    *limits.Keeper[throttleLimit]
 	totals    totals
@@ -56,7 +94,7 @@ type totals struct {
 func New(l Limiter, opt Options) *Server {
 	opt.IdleTimeout = cmp.Or(opt.IdleTimeout, defaultIdleTimeout)
 	opt.Logger = cmp.Or(opt.Logger, slog.Default())
-	return &Server{limiter: l, opt: opt, password: newPassword(opt.Password), limits: newLimits(&opt), maxLong: maxLong,
+	return &Server{limiter: l, opt: opt, limits: newLimits(&opt), maxLong: maxLong,
 		sessions: make(map[*session]struct{})}
 }
 
@@ -117,17 +155,7 @@ func (s *Server) remove(c *session) {
 // for them, but no longer than ctx: its error says that some are left, which Close ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain(func(c *session) { _ = c.conn.SetReadDeadline(time.Now()) }) // wakes session.fill
-	done := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return answer.Within(ctx, s.running.Wait)
 }
 
 // Close ends everything at once.
@@ -166,7 +194,7 @@ func (s *Server) Stats() Stats {
 	defer s.mu.Unlock()
 	return Stats{
 		Connections: len(s.sessions), Limits: s.limits.Len(), Evicted: s.limits.Evicted(),
-		Malformed: t.malformed.Load(), Slow: t.slow.Load(), Panics: t.panics.Load(), WrongAuth: s.logins.total(),
+		Malformed: t.malformed.Load(), Slow: t.slow.Load(), Panics: t.panics.Load(), WrongAuth: s.logins.failures.Load(),
 		Allowed: t.outcomes[allowed].Load(), Denied: t.outcomes[denied].Load(),
 		Failed: t.outcomes[failed].Load(), Other: t.outcomes[other].Load(),
 	}

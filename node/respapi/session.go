@@ -69,7 +69,7 @@ func newSession(s *Server, conn net.Conn) *session {
 
 // reset drops what the client set by HELLO, AUTH and CLIENT.
 func (c *session) reset() {
-	c.version, c.name, c.authenticated = 2, "", !c.server.password.set
+	c.version, c.name, c.authenticated = 2, "", c.server.opt.Password == ""
 }
 
 // serve executes commands until the client or the server ends the connection.

@@ -18,14 +18,16 @@ const (
 // too many it cancels the oldest for the newest: a compliant client's request is complete within the time of a packet
 // and hardly ever the oldest, so that hanging requests keep nobody out.
 type arrivals struct {
-	max int
+	mu       sync.Mutex
+	list     arrival // a ring: list.next is the oldest, list.prev the newest
+	timerSet bool
+	stats    ArrivalStats
+}
 
-	mu          sync.Mutex
-	first, last *arrival
-	waiting     int
-	timerSet    bool
-	dropped     uint64
-	late        uint64
+func newArrivals() *arrivals {
+	as := new(arrivals)
+	as.list.next, as.list.prev = &as.list, &as.list
+	return as
 }
 
 // ArrivalStats count requests that did not arrive completely.
@@ -41,9 +43,8 @@ type arrival struct {
 	cancel     context.CancelFunc
 	of         *arrivals
 	began      time.Time
-	prev, next *arrival
-	waiting    bool // in the list; guarded by the list's lock
-	late       bool // cancelled for being late; written before that
+	prev, next *arrival // nil if it is not in the list; guarded by the list's lock
+	late       bool     // cancelled for being late; written before that
 }
 
 // arrivalKey is the key of a context's arrival.
@@ -72,20 +73,15 @@ func (as *arrivals) begin(ctx context.Context) *arrival {
 	a.Context, a.cancel = context.WithCancel(ctx)
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	if as.waiting >= as.max {
-		oldest := as.first
+	if as.stats.Waiting >= maxArriving {
+		oldest := as.list.next
 		as.remove(oldest)
-		as.dropped++
+		as.stats.Dropped++
 		oldest.cancel()
 	}
-	a.waiting, a.prev = true, as.last
-	if as.last != nil {
-		as.last.next = a
-	} else {
-		as.first = a
-	}
-	as.last = a
-	as.waiting++
+	a.prev, a.next = as.list.prev, &as.list
+	a.prev.next, a.next.prev = a, a
+	as.stats.Waiting++
 	as.setTimer()
 	return a
 }
@@ -95,7 +91,7 @@ func complete(ctx context.Context) (a *arrival, ok bool) {
 	if a, ok = ctx.Value(arrivalKey{}).(*arrival); ok {
 		a.of.mu.Lock()
 		defer a.of.mu.Unlock()
-		if a.waiting {
+		if a.next != nil {
 			a.of.remove(a)
 		}
 	}
@@ -104,25 +100,16 @@ func complete(ctx context.Context) (a *arrival, ok bool) {
 
 // remove unlinks a request. The lock is held.
 func (as *arrivals) remove(a *arrival) {
-	if a.prev != nil {
-		a.prev.next = a.next
-	} else {
-		as.first = a.next
-	}
-	if a.next != nil {
-		a.next.prev = a.prev
-	} else {
-		as.last = a.prev
-	}
-	a.prev, a.next, a.waiting = nil, nil, false
-	as.waiting--
+	a.prev.next, a.next.prev = a.next, a.prev
+	a.prev, a.next = nil, nil
+	as.stats.Waiting--
 }
 
 // setTimer sets the timer for when the oldest is late, unless it is set. The lock is held.
 func (as *arrivals) setTimer() {
-	if !as.timerSet && as.first != nil {
+	if !as.timerSet && as.stats.Waiting > 0 {
 		as.timerSet = true
-		time.AfterFunc(time.Until(as.first.began.Add(arriveIn)), as.expire)
+		time.AfterFunc(time.Until(as.list.next.began.Add(arriveIn)), as.expire)
 	}
 }
 
@@ -131,20 +118,15 @@ func (as *arrivals) expire() {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	now := time.Now()
-	for a := as.first; a != nil && now.Sub(a.began) >= arriveIn; a = as.first {
+	for as.stats.Waiting > 0 && now.Sub(as.list.next.began) >= arriveIn {
+		a := as.list.next
 		as.remove(a)
 		if a.Context.Err() == nil { // not cancelled by its client
 			a.late = true
-			as.late++
+			as.stats.Late++
 		}
 		a.cancel()
 	}
 	as.timerSet = false
 	as.setTimer()
-}
-
-func (as *arrivals) stats() ArrivalStats {
-	as.mu.Lock()
-	defer as.mu.Unlock()
-	return ArrivalStats{as.waiting, as.dropped, as.late}
 }

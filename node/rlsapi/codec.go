@@ -17,8 +17,6 @@ import (
 // pass without any limit; so whatever is no UTF-8 is replaced by U+FFFD, and the request is counted under that.
 type codec struct{ encoding.CodecV2 }
 
-func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
-
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	err := c.CodecV2.Unmarshal(data, v)

@@ -22,15 +22,9 @@ var errEnded = status.Error(codes.Unavailable, "the node is leaving")
 type health struct {
 	pb.UnimplementedHealthServer
 	leaving <-chan struct{} // nil: never
-	ended   chan struct{}   // closed when watches are to end
+	ended   <-chan struct{} // closed when watches are to end
 	watches atomic.Int64
 }
-
-func newHealth(leaving <-chan struct{}) *health {
-	return &health{leaving: leaving, ended: make(chan struct{})}
-}
-
-func (h *health) end() { close(h.ended) }
 
 func isKnown(service string) bool {
 	return service == "" || service == rls.RateLimitService_ServiceDesc.ServiceName

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -57,57 +59,45 @@ func (t *scratch) translate(ctx context.Context, in *rls.RateLimitRequest, s *Se
 	t.req.Domain, t.req.Cost, t.req.Overdraw = in.GetDomain(), uint64(in.GetHitsAddend()), true
 	asks := false
 	for i, d := range descriptors {
-		if err := t.addEntries(i+1, d); err != nil {
-			return err
+		entries, first := d.GetEntries(), len(t.entries)
+		if len(entries) > rules.MaxEntries {
+			return invalid("descriptor %d has %d entries, at most %d are allowed", i+1, len(entries), rules.MaxEntries)
 		}
 		if d.GetIsNegativeHits() {
 			return invalid("descriptor %d has hits below zero: nothing is given back "+
 				"(is_negative_hits is not supported)", i+1)
 		}
+		for _, e := range entries {
+			t.entries = append(t.entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
+		}
+		t.req.Descriptors = append(t.req.Descriptors, t.entries[first:len(t.entries):len(t.entries)])
 		asks = asks || d.GetHitsAddend() != nil || d.GetLimit() != nil
 	}
-	if asks {
-		if err := t.addAsks(ctx, descriptors, s); err != nil {
-			return err
-		}
-	}
 	t.met = append(t.met, make([]*rules.Rule, len(descriptors))...)
-	return nil
-}
-
-// addEntries adds descriptor n, counted from 1.
-func (t *scratch) addEntries(n int, d *common.RateLimitDescriptor) error {
-	if len(d.GetEntries()) > rules.MaxEntries {
-		return invalid("descriptor %d has %d entries, at most %d are allowed", n, len(d.GetEntries()), rules.MaxEntries)
+	if asks {
+		return t.addAsks(ctx, descriptors, s)
 	}
-	first := len(t.entries)
-	for _, e := range d.GetEntries() {
-		t.entries = append(t.entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
-	}
-	t.req.Descriptors = append(t.req.Descriptors, t.entries[first:len(t.entries):len(t.entries)])
 	return nil
 }
 
 // addAsks adds each descriptor's own hits, in place of the request's, and its ad-hoc limit. No hits are a peek.
 func (t *scratch) addAsks(ctx context.Context, descriptors []*common.RateLimitDescriptor, s *Service) error {
-	var adHoc [rules.MaxDescriptors]override
-	found := false
+	var adHoc [rules.MaxDescriptors]override // zero for a descriptor without one
 	for i, d := range descriptors {
 		ask := rules.Ask{Cost: t.req.EffectiveCost()}
 		if hits := d.GetHitsAddend(); hits != nil {
 			ask.Cost = hits.GetValue()
 		}
+		t.asks = append(t.asks, ask)
 		if l := d.GetLimit(); l != nil {
 			var err error
 			if adHoc[i], err = overrideOf(i+1, l); err != nil {
 				return err
 			}
-			found = true
 		}
-		t.asks = append(t.asks, ask)
 	}
 	t.req.Asks = t.asks
-	if !found {
+	if adHoc == [rules.MaxDescriptors]override{} {
 		return nil
 	}
 	// Limits are kept for long: no invalid request adds one, nor one in a domain without rules.
@@ -115,14 +105,14 @@ func (t *scratch) addAsks(ctx context.Context, descriptors []*common.RateLimitDe
 		return err
 	}
 	now, from := s.now(), sourceOf(ctx)
-	for i, d := range descriptors {
+	for i := range t.asks {
 		var err error
-		switch {
-		case d.GetLimit() == nil:
-		case t.asks[i].Cost == 0:
-			t.asks[i].Limit, err = s.overrides.Peek(adHoc[i])
+		switch ask := &t.asks[i]; {
+		case adHoc[i] == override{}:
+		case ask.Cost == 0:
+			ask.Limit, err = s.overrides.Peek(adHoc[i])
 		default:
-			t.asks[i].Limit, err = s.overrides.Charge(adHoc[i], from, now)
+			ask.Limit, err = s.overrides.Charge(adHoc[i], from, now)
 		}
 		if err != nil {
 			return err
@@ -139,4 +129,59 @@ func sourceOf(ctx context.Context) netip.Addr {
 		}
 	}
 	return netip.Addr{}
+}
+
+// MaxOverrides caps the ad-hoc limits that are kept, each with its own number or window. Package limits evicts.
+const MaxOverrides = 512
+
+// override is an ad-hoc limit: one that a request brings along.
+type override struct {
+	max    uint32
+	window time.Duration
+}
+
+const day = 24 * time.Hour
+
+// windows are the lengths of units, as in rules. Requests and responses number units in the same way, but for the week,
+// which has no name in requests; like envoyproxy/ratelimit, the service takes its number there as well.
+var windows = [...]time.Duration{
+	rls.RateLimitResponse_RateLimit_SECOND: time.Second,
+	rls.RateLimitResponse_RateLimit_MINUTE: time.Minute,
+	rls.RateLimitResponse_RateLimit_HOUR:   time.Hour,
+	rls.RateLimitResponse_RateLimit_DAY:    day,
+	rls.RateLimitResponse_RateLimit_WEEK:   7 * day,
+	rls.RateLimitResponse_RateLimit_MONTH:  30 * day,
+	rls.RateLimitResponse_RateLimit_YEAR:   365 * day,
+}
+
+// unitOf returns the unit of a window. All but whole units are UNKNOWN, which is 0: a client older than unit_multiplier
+// would take "10 seconds" for one.
+func unitOf(window time.Duration) rls.RateLimitResponse_RateLimit_Unit {
+	return rls.RateLimitResponse_RateLimit_Unit(max(0, slices.Index(windows[:], window)))
+}
+
+// overrideOf reads the ad-hoc limit of descriptor n, counted from 1. Its errors wrap rules.ErrInvalidRequest.
+func overrideOf(n int, l *common.RateLimitDescriptor_RateLimitOverride) (override, error) {
+	unit := l.GetUnit()
+	if unit <= 0 || int(unit) >= len(windows) {
+		return override{}, invalid("the limit of descriptor %d is per %s: use a unit from SECOND to YEAR", n, unit)
+	}
+	times, window := uint32(1), windows[unit]
+	if m := l.GetUnitMultiplier(); m != nil {
+		times = m.GetValue()
+	}
+	if highest := int64(counters.MaxWindow / window); times == 0 || int64(times) > highest {
+		return override{}, invalid("the limit of descriptor %d is per %d times %s: use 1 to %d", n, times, unit, highest)
+	}
+	return override{l.GetRequestsPerUnit(), time.Duration(times) * window}, nil
+}
+
+// limit makes the limit. No rule can have its meter's name: in rules, a percent sign comes before two digits.
+func (o override) limit(a counters.Algorithm) (*counters.Limit, error) {
+	name := fmt.Sprintf("%%override/%d/%v", o.max, o.window)
+	l, err := counters.NewLimit(counters.NewMeter(name, a, o.window), uint64(o.max))
+	if err != nil {
+		return nil, invalid("%v", err)
+	}
+	return l, nil
 }

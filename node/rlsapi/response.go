@@ -3,6 +3,7 @@ package rlsapi
 import (
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -33,14 +34,10 @@ func (s *Service) response(t *scratch) *rls.RateLimitResponse {
 		entries[i].fill(&t.layers[i], t.met[i])
 		resp.Statuses[i] = &entries[i].status
 	}
-	for i := range t.layers {
-		if !t.layers[i].Allowed {
-			resp.OverallCode = rls.RateLimitResponse_OVER_LIMIT
-		}
-	}
 	var retryAfter int64
 	t.fields, retryAfter = s.headers.Append(t.fields[:0], t.layers)
-	if resp.OverallCode == rls.RateLimitResponse_OVER_LIMIT {
+	if slices.ContainsFunc(t.layers, func(d counters.Decision) bool { return !d.Allowed }) {
+		resp.OverallCode = rls.RateLimitResponse_OVER_LIMIT
 		resp.RawBody = answer.NewDenial(http.StatusTooManyRequests, t.layers, retryAfter).JSON()
 		t.fields = append(t.fields, answer.Field{Name: "Content-Type", Value: answer.ProblemType})
 	}
@@ -69,28 +66,6 @@ func (e *entry) fill(d *counters.Decision, met *rules.Rule) {
 
 func clamp(n uint64) uint32 { return uint32(min(n, math.MaxUint32)) }
 
-// unitOf returns the unit of a window. All but whole units are UNKNOWN: a client older than unit_multiplier would take
-// "10 seconds" for one.
-func unitOf(window time.Duration) rls.RateLimitResponse_RateLimit_Unit {
-	switch window {
-	case time.Second:
-		return rls.RateLimitResponse_RateLimit_SECOND
-	case time.Minute:
-		return rls.RateLimitResponse_RateLimit_MINUTE
-	case time.Hour:
-		return rls.RateLimitResponse_RateLimit_HOUR
-	case day:
-		return rls.RateLimitResponse_RateLimit_DAY
-	case 7 * day:
-		return rls.RateLimitResponse_RateLimit_WEEK
-	case 30 * day:
-		return rls.RateLimitResponse_RateLimit_MONTH
-	case 365 * day:
-		return rls.RateLimitResponse_RateLimit_YEAR
-	}
-	return rls.RateLimitResponse_RateLimit_UNKNOWN
-}
-
 func headerValues(fields []answer.Field) []*core.HeaderValue {
 	if len(fields) == 0 {
 		return nil
@@ -108,21 +83,17 @@ func headerValues(fields []answer.Field) []*core.HeaderValue {
 func metadataOf(met []*rules.Rule, statuses []*rls.RateLimitResponse_DescriptorStatus) *structpb.Struct {
 	var all map[string]any
 	for i, r := range met {
-		if r == nil || len(r.Metadata) == 0 || statuses[i].Code != rls.RateLimitResponse_OK {
-			continue
+		if r != nil && len(r.Metadata) > 0 && statuses[i].Code == rls.RateLimitResponse_OK {
+			if all == nil {
+				all = make(map[string]any)
+			}
+			mergeInto(all, r.Metadata)
 		}
-		if all == nil {
-			all = make(map[string]any)
-		}
-		mergeInto(all, r.Metadata)
 	}
 	if all == nil {
 		return nil
 	}
-	merged, err := structpb.NewStruct(map[string]any{"metadata": all})
-	if err != nil { // a value that JSON lacks: no rule file has one
-		return nil
-	}
+	merged, _ := structpb.NewStruct(map[string]any{"metadata": all}) // nil for a value that JSON, so a rule file, lacks
 	return merged
 }
 
@@ -130,16 +101,13 @@ func metadataOf(met []*rules.Rule, statuses []*rls.RateLimitResponse_DescriptorS
 func mergeInto(dst, src map[string]any) {
 	for key, value := range src {
 		from, isMap := value.(map[string]any)
-		to, both := dst[key].(map[string]any)
-		switch _, taken := dst[key]; {
-		case isMap && both:
+		_, taken := dst[key]
+		if isMap && !taken {
+			dst[key] = make(map[string]any, len(from))
+		}
+		if to, both := dst[key].(map[string]any); isMap && both {
 			mergeInto(to, from)
-		case taken:
-		case isMap:
-			to = make(map[string]any, len(from))
-			mergeInto(to, from)
-			dst[key] = to
-		default:
+		} else if !taken {
 			dst[key] = value
 		}
 	}

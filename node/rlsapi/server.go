@@ -8,36 +8,27 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"github.com/edgelimit/edgelimit/node/answer"
 )
 
-// Limits of clients.
 const (
-	maxStreams = 256 // concurrent requests of a connection
 	// maxMessage caps a request, in bytes. Envoy copies headers into descriptors, and takes up to 60 KiB of them from a
 	// client by default: four layers of a header as long as that still get a response. A longer request gets an error,
 	// which a fail-open Envoy lets pass.
 	maxMessage = 256 << 10
-	maxHeaders = 16 << 10 // bytes of a request's headers
-	// maxWindow is the flow-control window of a connection, in bytes. It is fixed, so that it does not grow with what a
-	// client is able to send.
-	maxWindow = 1 << 20
-
-	handshakeTimeout = 5 * time.Second
-	pingAfter        = time.Minute      // without traffic
-	pingTimeout      = 20 * time.Second // for the client's response to a ping
-	minPingInterval  = 10 * time.Second // of clients
 
 	// A connection that takes no responses keeps them until maxAge, and for ageGrace more. Envoy reconnects in time.
 	maxAge   = 30 * time.Minute
@@ -52,10 +43,6 @@ const (
 // DefaultIdleTimeout ends a connection without requests unless ServerOptions say otherwise.
 const DefaultIdleTimeout = 5 * time.Minute
 
-// streamWorkers is the number of goroutines that serve requests one after the other. A new one for each request would
-// grow its stack each time, an eighth of the time of a request; where all are busy there is a new one.
-const streamWorkers = 64
-
 // ServerOptions are a server's settings. The zero value is ready to use.
 type ServerOptions struct {
 	// Leaving, once closed, turns the health to NOT_SERVING; requests are answered as before. Nil: never.
@@ -67,48 +54,55 @@ type ServerOptions struct {
 // Server serves a Service by gRPC, and beside it grpc.health.v1 and reflection. NewServer makes it; its methods are
 // safe for concurrent use.
 type Server struct {
-	grpc   *grpc.Server
-	health *health
-	stop   sync.Once
-
+	grpc        *grpc.Server
 	log         *slog.Logger
-	arrivals    arrivals
+	endWatches  context.CancelFunc // of the health
+	arrivals    *arrivals
 	bidiStreams atomic.Int64
 	panics      atomic.Uint64
 }
 
 // NewServer returns a server of s. Serve or Close has to be called.
 func NewServer(s *Service, opt ServerOptions) *Server {
-	server := &Server{health: newHealth(opt.Leaving), log: s.log, arrivals: arrivals{max: maxArriving}}
+	running, end := context.WithCancel(context.Background())
+	server := &Server{log: s.log, arrivals: newArrivals(), endWatches: end}
 	server.grpc = grpc.NewServer(
-		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxConcurrentStreams(256), // of a connection
 		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxHeaderListSize(maxHeaders),
-		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.MaxHeaderListSize(16<<10),
+		grpc.ConnectionTimeout(5*time.Second), // for the handshake
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: cmp.Or(opt.IdleTimeout, DefaultIdleTimeout), Time: pingAfter, Timeout: pingTimeout,
-			MaxConnectionAge: maxAge, MaxConnectionAgeGrace: ageGrace,
+			MaxConnectionIdle: cmp.Or(opt.IdleTimeout, DefaultIdleTimeout),
+			MaxConnectionAge:  maxAge, MaxConnectionAgeGrace: ageGrace,
+			Time: time.Minute, Timeout: 20 * time.Second, // pings after a minute without traffic
 		}),
 		grpc.KeepaliveEnforcementPolicy(
-			keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
+			keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}), // pings of clients
+		// Windows are fixed, so that they do not grow with what a client is able to send.
 		grpc.StaticStreamWindowSize(maxMessage),
-		grpc.StaticConnWindowSize(maxWindow),
+		grpc.StaticConnWindowSize(1<<20),
 		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
 			return server.arrivals.begin(ctx), nil // called once a request's headers have come
 		}),
-		grpc.NumStreamWorkers(streamWorkers),
-		grpc.ForceServerCodecV2(newCodec()),
+		// Goroutines that serve requests one after the other. A new one for each request would grow its stack each
+		// time, an eighth of the time of a request; where all are busy there is a new one.
+		grpc.NumStreamWorkers(64),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.UnaryInterceptor(server.unary),
 		grpc.StreamInterceptor(server.stream),
 	)
 	rls.RegisterRateLimitServiceServer(server.grpc, s)
-	grpc_health_v1.RegisterHealthServer(server.grpc, server.health)
+	grpc_health_v1.RegisterHealthServer(server.grpc, &health{leaving: opt.Leaving, ended: running.Done()})
 	reflection.Register(server.grpc)
 	return server
 }
 
 // Arrivals returns the totals of requests that did not arrive completely.
-func (s *Server) Arrivals() ArrivalStats { return s.arrivals.stats() }
+func (s *Server) Arrivals() ArrivalStats {
+	s.arrivals.mu.Lock()
+	defer s.arrivals.mu.Unlock()
+	return s.arrivals.stats
+}
 
 // Panics returns how many requests ended in a panic.
 func (s *Server) Panics() uint64 { return s.panics.Load() }
@@ -125,23 +119,13 @@ func (s *Server) Serve(l net.Listener) error {
 // Shutdown accepts no more connections, sends clients elsewhere, answers the requests that have come, and waits for
 // that, but no longer than ctx: its error says that some are left, which Close ends.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.stop.Do(s.health.end)
-	done := make(chan struct{})
-	go func() {
-		s.grpc.GracefulStop()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	s.endWatches()
+	return answer.Within(ctx, s.grpc.GracefulStop)
 }
 
 // Close ends everything at once.
 func (s *Server) Close() error {
-	s.stop.Do(s.health.end)
+	s.endWatches()
 	s.grpc.Stop()
 	return nil
 }

@@ -11,15 +11,18 @@
 package grpcmw
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -64,15 +67,10 @@ func New(l answer.Limiter, opt Options) (*Interceptors, error) {
 		return nil, err
 	}
 	if opt.Describe == nil {
-		a, err := actions.New(defaultActions())
-		if err != nil {
-			return nil, err
-		}
+		a, _ := actions.New(defaultActions()) // they are valid
 		opt.Describe = FromActions(a)
 	}
-	if opt.Logger == nil {
-		opt.Logger = slog.Default()
-	}
+	opt.Logger = cmp.Or(opt.Logger, slog.Default())
 	return &Interceptors{answer.FailOpen{Limiter: l, Logger: opt.Logger}, headers, opt}, nil
 }
 
@@ -81,9 +79,7 @@ func (i *Interceptors) Unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
 	trailer, err := i.decide(ctx, info.FullMethod)
-	if len(trailer) > 0 {
-		_ = grpc.SetTrailer(ctx, trailer) // it fails only outside of a server, where nobody would read it
-	}
+	_ = grpc.SetTrailer(ctx, trailer) // it fails only outside of a server, where nobody would read it
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +95,7 @@ func (i *Interceptors) Stream(
 		return handler(srv, &meteredStream{ServerStream: stream, by: i, fullMethod: info.FullMethod})
 	}
 	trailer, err := i.decide(stream.Context(), info.FullMethod)
-	if len(trailer) > 0 {
-		stream.SetTrailer(trailer)
-	}
+	stream.SetTrailer(trailer)
 	if err != nil {
 		return err
 	}
@@ -149,11 +143,10 @@ func (i *Interceptors) decide(ctx context.Context, fullMethod string) (metadata.
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	fields := make(http.Header)
-	retryAfter := i.headers.Write(fields, layers)
+	fields, retryAfter := i.headers.Append(nil, layers)
 	trailer := make(metadata.MD, len(fields)+1)
-	for name, values := range fields {
-		trailer[strings.ToLower(name)] = values
+	for _, f := range fields {
+		trailer.Set(f.Name, f.Value)
 	}
 	v := counters.VerdictOf(layers)
 	if !v.Allowed {
@@ -167,4 +160,40 @@ func (i *Interceptors) decide(ctx context.Context, fullMethod string) (metadata.
 		return trailer, status.FromContextError(err).Err()
 	}
 	return trailer, nil
+}
+
+// defaultActions are those of Options without Describe. They trust no proxy.
+func defaultActions() actions.Config {
+	client := actions.Entry{Key: "remote_address", Source: "client"}
+	method := actions.Entry{Key: "method", Source: "path"}
+	return actions.Config{
+		Domain: "edge", Descriptors: []actions.Descriptor{{client}, {method}, {method, client}},
+		PathCase: actions.PathCaseExact, // as methods of gRPC are
+	}
+}
+
+// FromActions describes a call as the HTTP request that it is: a POST of the peer whose path is the full method, as in
+// /shop.Cart/Buy, and whose headers are the metadata. So trusted proxies, metadata and token claims work as for HTTP. A
+// call that a denies ends with InvalidArgument. Method names are case-sensitive: actions.PathCaseExact fits.
+func FromActions(a *actions.Actions) func(ctx context.Context, fullMethod string) (rules.Request, error) {
+	return func(ctx context.Context, fullMethod string) (req rules.Request, err error) {
+		r := http.Request{Method: http.MethodPost, URL: &url.URL{Path: fullMethod}, Header: make(http.Header),
+			RemoteAddr: "unknown"}
+		if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+			r.RemoteAddr = p.Addr.String()
+		}
+		md, _ := metadata.FromIncomingContext(ctx)
+		for name, values := range md {
+			switch {
+			case name == ":authority" && len(values) == 1:
+				r.Host = values[0]
+			case !strings.HasPrefix(name, ":"):
+				r.Header[http.CanonicalHeaderKey(name)] = values
+			}
+		}
+		if out := a.Describe(&r, &req); out.Denied != "" {
+			return req, status.Error(codes.InvalidArgument, out.Detail)
+		}
+		return req, nil
+	}
 }

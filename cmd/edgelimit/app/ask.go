@@ -16,42 +16,38 @@ import (
 )
 
 // requestFlags name the client and the rule of a request.
-func requestFlags(category string) []cli.Flag {
+func requestFlags(g group) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "rule", Usage: "`NAME` of the rule", Category: category},
-		&cli.StringFlag{Name: "identity", Usage: "`WHO` is counted under the rule, such as 192.0.2.1",
-			Category: category},
-		&cli.StringFlag{Name: "domain", Usage: "`NAME` of the domain of the descriptors (default: that of the rules, " +
-			"if " +
-			"they have only one)", Category: category},
+		g.flag("rule", "`NAME` of the rule", new(string)),
+		g.flag("identity", "`WHO` is counted under the rule, such as 192.0.2.1", new(string)),
+		g.flag("domain", "`NAME` of the domain of the descriptors (default: that of the rules, if they have only one)",
+			new(string)),
 	}
 }
 
-// nodeFlag is the URL of a node's listener.
-func nodeFlag(listener, def, variable string) cli.Flag {
-	return &cli.StringFlag{Name: "url", Usage: "`URL` of the node's " + listener + ", or unix:/path", Value: def,
-		EnvVars: env(variable)}
+// nodeFlags are the URL of a node's listener and how long to wait for it.
+func nodeFlags(listener, url, variable string, timeout time.Duration) []cli.Flag {
+	return []cli.Flag{
+		plain.flag("url", "`URL` of the node's "+listener+", or unix:/path", &url, variable),
+		plain.flag("timeout", "how long to wait for the answer", &timeout),
+	}
 }
 
-func timeoutFlag(def time.Duration) cli.Flag {
-	return &cli.DurationFlag{Name: "timeout", Usage: "how long to wait for the answer", Value: def}
-}
-
-// requestOf returns the request that flags and arguments describe.
-func requestOf(c *cli.Context) (node.Request, error) {
-	req := node.Request{Domain: c.String("domain"), Rule: c.String("rule"), Identity: c.String("identity")}
+// requestOf returns the request that flags and arguments describe, and whether they describe one.
+func requestOf(c *cli.Context) (req node.Request, ok bool, err error) {
+	req = node.Request{Domain: c.String("domain"), Rule: c.String("rule"), Identity: c.String("identity")}
 	for _, arg := range c.Args().Slice() {
 		var descriptor []rules.Entry
 		for pair := range strings.SplitSeq(arg, ",") {
 			key, value, ok := strings.Cut(pair, "=")
 			if !ok {
-				return req, misuse(c.Command, "descriptor %q: want KEY=VALUE, several separated by commas", arg)
+				return req, false, misuse(c.Command, "descriptor %q: want KEY=VALUE, several separated by commas", arg)
 			}
 			descriptor = append(descriptor, rules.Entry{Key: key, Value: value})
 		}
 		req.Descriptors = append(req.Descriptors, descriptor)
 	}
-	return req, nil
+	return req, req.Rule != "" || len(req.Descriptors) > 0, nil
 }
 
 // newClient returns a client of the node at --url.
@@ -79,13 +75,8 @@ func target(c *cli.Context) (*url.URL, *http.Client, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		def := ""
-		for _, f := range c.Command.Flags {
-			if f.Names()[0] == "url" {
-				def = defaultOf(f)
-			}
-		}
-		return nil, nil, misuse(c.Command, "--url %s: want a URL such as %s, or unix:/path", c.String("url"), def)
+		return nil, nil, misuse(c.Command, "--url %s: want a URL such as %s, or unix:/path", c.String("url"),
+			defaultOf(flagNamed(c.Command, "url")))
 	}
 	return u, h, nil
 }

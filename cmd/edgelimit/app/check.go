@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -12,38 +13,40 @@ import (
 	"github.com/edgelimit/edgelimit/node/client"
 )
 
+const checkHelp = `
+By rule:         edgelimit check --rule per_ip --identity 192.0.2.1
+By descriptors:  edgelimit check path=/login,remote_address=::1
+
+Each argument is a descriptor, its entries separated by commas: one layer of the request, which is charged in all of
+them or in none.
+
+Exit status: 0 allowed, 1 denied, 2 no answer.`
+
 func checkCommand() *cli.Command {
+	const request group = "The request"
 	return &cli.Command{
-		Name:      "check",
-		Usage:     "ask a running node whether a request may pass",
-		ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]",
-		Description: "By rule:         edgelimit check --rule per_ip --identity 192.0.2.1\n" +
-			"By descriptors:  edgelimit check path=/login,remote_address=::1\n\n" +
-			"Each argument is a descriptor, its entries separated by commas: one layer of the request, which is " +
-			"charged " +
-			"in all of them or in none.\n\n" +
-			"Exit status: 0 allowed, 1 denied, 2 no answer.",
-		Flags: append(
-			requestFlags("The request"),
-			&cli.Uint64Flag{Name: "cost", Usage: "what the request is charged, in requests", Value: 1,
-				Category: "The request"},
-			&cli.BoolFlag{Name: "peek", Usage: "ask without charging", Category: "The request"},
-			nodeFlag("HTTP API", "http://"+node.DefaultHTTP, "URL"),
-			timeoutFlag(5*time.Second),
-			&cli.BoolFlag{Name: "json", Usage: "print the node's answer as JSON"},
-		),
+		Name:        "check",
+		Usage:       "ask a running node whether a request may pass",
+		ArgsUsage:   "[KEY=VALUE[,KEY=VALUE...] ...]",
+		Description: checkHelp,
+		Flags: slices.Concat(requestFlags(request), []cli.Flag{
+			request.flag("cost", "what the request is charged, in requests", new(uint64(1))),
+			request.flag("peek", "ask without charging", new(bool)),
+		}, nodeFlags("HTTP API", "http://"+node.DefaultHTTP, "URL", 5*time.Second), []cli.Flag{
+			plain.flag("json", "print the node's answer as JSON", new(bool)),
+		}),
 		Action: check,
 	}
 }
 
 func check(c *cli.Context) error {
-	req, err := requestOf(c)
+	req, ok, err := requestOf(c)
 	if err != nil {
 		return err
 	}
 	req.Cost, req.Peek = c.Uint64("cost"), c.Bool("peek")
 	switch {
-	case req.Rule == "" && len(req.Descriptors) == 0:
+	case !ok:
 		return misuse(c.Command, "say what to check: --rule and --identity, or descriptors")
 	case req.Peek && req.Cost > 1:
 		return misuse(c.Command, "--peek asks about a request of cost 1: leave --cost out")
@@ -59,16 +62,11 @@ func check(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("json") {
-		if err := json.NewEncoder(c.App.Writer).Encode(a); err != nil {
-			return err
-		}
+		err = json.NewEncoder(c.App.Writer).Encode(a)
 	} else {
-		fmt.Fprintln(c.App.Writer, answerText(a))
+		_, err = fmt.Fprintln(c.App.Writer, answerText(a))
 	}
-	if !a.Allowed {
-		return cli.Exit("", 1)
-	}
-	return nil
+	return exitStatus(err, a.Allowed)
 }
 
 func answerText(a client.Answer) string {

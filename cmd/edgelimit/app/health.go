@@ -12,17 +12,20 @@ import (
 	"github.com/edgelimit/edgelimit/node"
 )
 
+const healthHelp = `
+For the health checks of containers that have no shell: HEALTHCHECK CMD ["/edgelimit", "health"].
+
+Another node:  edgelimit health --url http://10.0.1.7:9100
+
+Exit status: 0 ready, 1 not ready or no answer.`
+
 func healthCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "health",
-		Usage: "ask a running node whether it is ready",
-		Description: "For the health checks of containers that have no shell: HEALTHCHECK CMD [\"/edgelimit\", " +
-			"\"health\"].\n\n" +
-			"Another node:  edgelimit health --url http://10.0.1.7:9100\n\n" +
-			"Exit status: 0 ready, 1 not ready or no answer.",
-		Flags: []cli.Flag{nodeFlag("probes", "http://"+node.DefaultHealth+"/readyz", "HEALTH_URL"),
-			timeoutFlag(2 * time.Second)},
-		Action: health,
+		Name:        "health",
+		Usage:       "ask a running node whether it is ready",
+		Description: healthHelp,
+		Flags:       nodeFlags("probes", "http://"+node.DefaultHealth+"/readyz", "HEALTH_URL", 2*time.Second),
+		Action:      health,
 	}
 }
 
@@ -52,6 +55,6 @@ func health(c *cli.Context) error {
 		return cli.Exit(fmt.Sprintf("not ready: %s: %s", resp.Status, strings.TrimSpace(string(body))), 1)
 	}
 	degraded := strings.TrimRight(strings.TrimPrefix(string(body), "ok"), "\n") // why, if it is
-	fmt.Fprintln(c.App.Writer, "ready"+degraded)
-	return nil
+	_, err = fmt.Fprintln(c.App.Writer, "ready"+degraded)
+	return err
 }

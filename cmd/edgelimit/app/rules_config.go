@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -16,11 +17,6 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
-func configFlag() cli.Flag {
-	return &cli.StringFlag{Name: "config",
-		Usage: "configuration `FILE` of the node: its requests, rules and region (default: the default one)"}
-}
-
 // rulesInput are rules and the configuration that they are checked with.
 type rulesInput struct {
 	cfg    node.Config
@@ -29,20 +25,17 @@ type rulesInput struct {
 }
 
 // readRules reads the configuration and the rule files of the command line. Flags override the configuration.
-func readRules(c *cli.Context, paths []string) (*rulesInput, error) {
-	in := &rulesInput{cfg: node.DefaultConfig(), chosen: c.IsSet("config")}
+func readRules(c *cli.Context, paths []string) (in *rulesInput, err error) {
+	in = &rulesInput{cfg: node.DefaultConfig(), chosen: c.IsSet("config")}
 	region := c.String("region")
 	if in.chosen {
-		var err error
 		if in.cfg, err = node.ReadConfig(c.String("config")); err != nil {
 			return nil, err
 		}
 		if err := in.cfg.Validate(); err != nil {
 			return nil, fmt.Errorf("configuration %s: %w", c.String("config"), err)
 		}
-		if region == "" {
-			region = in.cfg.Region
-		}
+		region = cmp.Or(region, in.cfg.Region)
 	}
 	if len(paths) > 0 {
 		in.cfg.Rules = paths
@@ -51,34 +44,8 @@ func readRules(c *cli.Context, paths []string) (*rulesInput, error) {
 		in.set = rulefile.Sample()
 		return in, nil
 	}
-	opt := readingOptions(c, nil)
-	if in.chosen {
-		opt = readingOptions(c, &in.cfg)
-	}
-	var err error
-	in.set, err = loadRulesBy(c, opt, region, in.cfg.Rules...)
+	in.set, err = loadRules(c, in.cfg, region, in.cfg.Rules...)
 	return in, err
-}
-
-// readingOptions returns the flags, or the configuration's settings where they are not set.
-func readingOptions(c *cli.Context, cfg *node.Config) rulefile.Options {
-	opt := rulefile.Options{
-		Algorithm: c.String("default-algorithm"), IPv6Prefix: c.Int("ipv6-prefix"),
-		MergeDomains: c.Bool("merge-domains"),
-	}
-	if cfg == nil {
-		return opt
-	}
-	if !c.IsSet("default-algorithm") {
-		opt.Algorithm = cfg.DefaultAlgorithm
-	}
-	if !c.IsSet("ipv6-prefix") {
-		opt.IPv6Prefix = cfg.IPv6Prefix
-	}
-	if !c.IsSet("merge-domains") {
-		opt.MergeDomains = cfg.MergeDomains
-	}
-	return opt
 }
 
 // warnings returns those of the configuration with the rules. Those of the default configuration, which may not be the
@@ -100,14 +67,9 @@ func warningText(warnings []node.Warning) string {
 	return b.String()
 }
 
-// sentDescriptor is a descriptor of the configuration, and why /v1/auth leaves it out of a request, if it does.
-type sentDescriptor struct {
-	descriptor actions.Descriptor
-	missing    string
-}
-
-// describe returns the request that /v1/auth makes of the flags' HTTP request.
-func (in *rulesInput) describe(c *cli.Context) (req rules.Request, sent []sentDescriptor, err error) {
+// describe returns the request that /v1/auth makes of the flags' HTTP request, and as layers the descriptors of the
+// configuration that it leaves out.
+func (in *rulesInput) describe(c *cli.Context) (req rules.Request, notSent []explained, err error) {
 	r, err := in.authRequest(c)
 	if err != nil {
 		return req, nil, err
@@ -117,42 +79,26 @@ func (in *rulesInput) describe(c *cli.Context) (req rules.Request, sent []sentDe
 		return req, nil, err
 	}
 	describer.DescribeOriginal(r, &req)
-	if domain := c.String("domain"); domain != "" {
-		req.Domain = domain
-	}
+	req.Domain = cmp.Or(c.String("domain"), req.Domain)
 	rest := req.Descriptors
 	for _, d := range in.cfg.Requests.Descriptors {
-		s := sentDescriptor{descriptor: d}
 		if len(rest) > 0 && slices.EqualFunc(rest[0], d.Shape(), func(e rules.Entry, s rules.Shape) bool {
 			return e.Key == s.Key && (!s.Fixed || e.Value == s.Value)
 		}) {
 			rest = rest[1:]
-		} else if s.missing = in.cfg.NeverSent(d); s.missing == "" {
-			s.missing = "the request lacks one of: " + sourcesText(d)
+			continue
 		}
-		sent = append(sent, s)
-	}
-	return req, sent, nil
-}
-
-// sourcesText lists the sources of a descriptor's values.
-func sourcesText(d actions.Descriptor) string {
-	var parts []string
-	for _, e := range d.Entries() {
-		parts = append(parts, e.Source)
-	}
-	return strings.Join(parts, ", ")
-}
-
-// notSent returns the descriptors that /v1/auth leaves out, as layers.
-func notSent(sent []sentDescriptor) (layers []explained) {
-	for _, s := range sent {
-		if s.missing != "" {
-			why := []string{s.missing}
-			layers = append(layers, explained{Descriptor: s.descriptor.String(), Why: why, NotSent: true})
+		why := in.cfg.NeverSent(d)
+		if why == "" {
+			var sources []string
+			for _, e := range d.Entries() {
+				sources = append(sources, e.Source)
+			}
+			why = "the request lacks one of: " + strings.Join(sources, ", ")
 		}
+		notSent = append(notSent, explained{Descriptor: d.String(), Why: []string{why}, NotSent: true})
 	}
-	return layers
+	return req, notSent, nil
 }
 
 // authRequest returns the request to /v1/auth that the first trusted proxy sends for the flags' HTTP request. Without

@@ -30,7 +30,7 @@ func explainRules(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	req, sent, err := explainRequest(c, in)
+	req, notSent, err := explainRequest(c, in)
 	if err != nil {
 		return err
 	}
@@ -47,12 +47,15 @@ func explainRules(c *cli.Context) error {
 			return err
 		}
 	}
-	answers := make([]explained, len(layers), len(layers)+len(sent))
+	answers := []explained{}
 	for i := range layers {
-		answers[i] = explainLayer(&layers[i])
+		answers = append(answers, explainLayer(&layers[i]))
 	}
-	answers = append(answers, notSent(sent)...)
-	warnings := concerning(in.warnings(), layers, sent)
+	answers = append(answers, notSent...)
+	warnings := in.warnings()
+	if !c.IsSet("request") {
+		warnings = concerning(warnings, layers)
+	}
 	if c.Bool("json") {
 		return printJSON(c, map[string]any{"domain": req.Domain, "layers": answers, "warnings": warnings})
 	}
@@ -63,22 +66,17 @@ func explainRules(c *cli.Context) error {
 	return err
 }
 
-// concerning returns the warnings about the layers' rules or the nearest rules; all warnings for an HTTP request.
-func concerning(all []node.Warning, layers []rules.Layer, sent []sentDescriptor) []node.Warning {
-	found := []node.Warning{}
-	for _, w := range all {
-		concerns := slices.ContainsFunc(layers, func(l rules.Layer) bool {
+// concerning returns the warnings about the layers' rules or the nearest rules.
+func concerning(all []node.Warning, layers []rules.Layer) []node.Warning {
+	return slices.DeleteFunc(all, func(w node.Warning) bool {
+		return !slices.ContainsFunc(layers, func(l rules.Layer) bool {
 			return l.Rule != nil && w.Concerns(l.Rule.FullName) || l.Nearest != nil && w.Concerns(l.Nearest.FullName)
 		})
-		if concerns || sent != nil {
-			found = append(found, w)
-		}
-	}
-	return found
+	})
 }
 
-// explainRequest returns the request that the flags and arguments describe, and for an HTTP request its descriptors.
-func explainRequest(c *cli.Context, in *rulesInput) (rules.Request, []sentDescriptor, error) {
+// explainRequest returns the request that the flags and arguments describe, and what an HTTP request does not send.
+func explainRequest(c *cli.Context, in *rulesInput) (rules.Request, []explained, error) {
 	if c.IsSet("request") {
 		if c.Args().Present() || c.IsSet("rule") {
 			return rules.Request{}, nil, misuse(c.Command, "--request stands in place of descriptors and --rule: "+
@@ -86,8 +84,8 @@ func explainRequest(c *cli.Context, in *rulesInput) (rules.Request, []sentDescri
 		}
 		return in.describe(c)
 	}
-	req, err := requestOf(c)
-	if err == nil && req.Rule == "" && len(req.Descriptors) == 0 {
+	req, ok, err := requestOf(c)
+	if err == nil && !ok {
 		err = misuse(c.Command, "say what to explain: descriptors, --rule and --identity, or --request")
 	}
 	return req, nil, err
@@ -105,12 +103,7 @@ func explainLayer(l *rules.Layer) explained {
 	if l.ReplacedBy != nil {
 		a.ReplacedBy = l.ReplacedBy.FullName
 	}
-	switch l.Listed {
-	case rules.AllowListed:
-		a.Listed = "allow"
-	case rules.DenyListed:
-		a.Listed = "deny"
-	}
+	a.Listed = map[rules.Listing]string{rules.AllowListed: "allow", rules.DenyListed: "deny"}[l.Listed]
 	return a
 }
 
@@ -124,36 +117,30 @@ func entriesText(entries []rules.Entry) string {
 
 // String returns the layer as text.
 func (a explained) String() string {
-	var b strings.Builder
-	fmt.Fprintln(&b, a.Descriptor)
+	text := a.Descriptor + "\n"
 	for _, why := range a.Why {
-		fmt.Fprintln(&b, "  "+why)
+		text += "  " + why + "\n"
 	}
 	switch {
 	case a.NotSent:
-		fmt.Fprint(&b, "  => not sent: limits nothing")
-		return b.String()
+		return text + "  => not sent: limits nothing"
 	case a.Rule == "":
-		fmt.Fprint(&b, "  => no rule: allowed")
-		return b.String()
+		return text + "  => no rule: allowed"
 	case a.ReplacedBy != "":
-		fmt.Fprintf(&b, "  => %s, but %s replaces it: this layer is not limited", a.Rule, a.ReplacedBy)
-		return b.String()
+		return text + fmt.Sprintf("  => %s, but %s replaces it: this layer is not limited", a.Rule, a.ReplacedBy)
 	}
-	fmt.Fprintf(&b, "  => %s", a.Rule)
+	text += "  => " + a.Rule
 	if a.Name != a.Rule {
-		fmt.Fprintf(&b, " (%s)", a.Name)
+		text += " (" + a.Name + ")"
 	}
-	fmt.Fprintf(&b, ": %s", a.Promise)
+	text += ": " + a.Promise + "\n     "
 	switch {
 	case a.Listed == "allow":
-		fmt.Fprint(&b, "\n     who asks is on its allow list: not limited")
+		return text + "who asks is on its allow list: not limited"
 	case a.Listed == "deny":
-		fmt.Fprint(&b, "\n     who asks is on its deny list: denied")
+		return text + "who asks is on its deny list: denied"
 	case a.Counted != "":
-		fmt.Fprintf(&b, "\n     counted for %s", a.Counted)
-	default:
-		fmt.Fprint(&b, "\n     one count for everybody")
+		return text + "counted for " + a.Counted
 	}
-	return b.String()
+	return text + "one count for everybody"
 }

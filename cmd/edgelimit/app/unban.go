@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -13,33 +14,35 @@ import (
 	"github.com/edgelimit/edgelimit/node/client"
 )
 
+const unbanHelp = `
+Asks the admin listener of a node, which only its own machine reaches. The other nodes follow within the gossip
+interval, partitioned nodes when they are back. Only bans are lifted, counts stay: a client over its limit stays denied
+until its window has passed, and a request before that begins the ban anew.
+
+By rule:         edgelimit unban --rule login --identity 192.0.2.1
+By descriptors:  edgelimit unban path=/login,remote_address=192.0.2.1
+
+Exit status: 0 lifted, or not banned as far as the node knows; 2 no answer.`
+
 func unbanCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "unban",
-		Usage:     "lift a client's ban, on all nodes",
-		ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]",
-		Description: "Asks the admin listener of a node, which only its own machine reaches. The other nodes follow " +
-			"within the gossip interval, partitioned nodes when they are back. Only bans are lifted, counts stay: a " +
-			"client " +
-			"over its limit stays denied until its window has passed, and a request before that begins the ban " +
-			"anew.\n\n" +
-			"By rule:         edgelimit unban --rule login --identity 192.0.2.1\n" +
-			"By descriptors:  edgelimit unban path=/login,remote_address=192.0.2.1\n\n" +
-			"Exit status: 0 lifted, or not banned as far as the node knows; 2 no answer.",
-		Flags: append(requestFlags("Whose ban"),
-			nodeFlag("admin listener", "http://"+node.DefaultAdmin, "ADMIN_URL"), timeoutFlag(5*time.Second),
-			&cli.BoolFlag{Name: "json", Usage: "print the node's answer as JSON"},
-		),
+		Name:        "unban",
+		Usage:       "lift a client's ban, on all nodes",
+		ArgsUsage:   "[KEY=VALUE[,KEY=VALUE...] ...]",
+		Description: unbanHelp,
+		Flags: slices.Concat(requestFlags("Whose ban"),
+			nodeFlags("admin listener", "http://"+node.DefaultAdmin, "ADMIN_URL", 5*time.Second),
+			[]cli.Flag{plain.flag("json", "print the node's answer as JSON", new(bool))}),
 		Action: unban,
 	}
 }
 
 func unban(c *cli.Context) error {
-	req, err := requestOf(c)
+	req, ok, err := requestOf(c)
 	if err != nil {
 		return err
 	}
-	if req.Rule == "" && len(req.Descriptors) == 0 {
+	if !ok {
 		return misuse(c.Command, "say whose ban to lift: --rule and --identity, or descriptors")
 	}
 	node, err := newClient(c)
@@ -62,22 +65,21 @@ func unban(c *cli.Context) error {
 
 // followers are the nodes that follow, by the scope of a rule.
 var followers = map[string]string{
-	"region": "; scope region: the nodes of this region alone", "node": "; scope node: this node alone, ask each of " +
-		"them",
+	"region": "; scope region: the nodes of this region alone",
+	"node":   "; scope node: this node alone, ask each of them",
 }
 
 func printUnbanned(out io.Writer, done client.Unbanned) {
 	for _, r := range done.Rules {
-		fmt.Fprintf(out, "%s: ", r.Rule)
+		what := "this node knew of no ban"
 		if r.Banned > 0 {
-			fmt.Fprintf(out, "lifted, of %v that were left", r.Banned)
-		} else {
-			fmt.Fprint(out, "this node knew of no ban")
+			what = fmt.Sprintf("lifted, of %v that were left", r.Banned)
 		}
 		if r.RetryAfter > 0 {
-			fmt.Fprintf(out, "; still over its limit: a request within %v is denied, and bans it again", r.RetryAfter)
+			what += fmt.Sprintf("; still over its limit: a request within %v is denied, and bans it again",
+				r.RetryAfter)
 		}
-		fmt.Fprintln(out, followers[r.Scope])
+		fmt.Fprintf(out, "%s: %s%s\n", r.Rule, what, followers[r.Scope])
 	}
 	if done.Lifted == 0 {
 		fmt.Fprintf(out, "not banned as far as this node knows; a ban that other nodes know is lifted within %v\n",

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -122,19 +124,22 @@ func wrongVariable(command *cli.Command, f cli.Flag, err error) error {
 	return misuse(command, "--%s: %v", f.Names()[0], err)
 }
 
+// flagNamed returns the flag of a name that the command has.
+func flagNamed(command *cli.Command, name string) cli.Flag {
+	i := slices.IndexFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	return command.Flags[i]
+}
+
 // valueForm returns the form of a flag's value, with an example.
 func valueForm(command *cli.Command, name string) string {
-	i := slices.IndexFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-	if i < 0 {
-		return "another value"
-	}
+	f := flagNamed(command, name)
 	example := func(otherwise string) string {
-		if text := defaultOf(command.Flags[i]); text != "" && text != "0" && text != "0s" {
+		if text := defaultOf(f); text != "" && text != "0" && text != "0s" {
 			return text
 		}
 		return otherwise
 	}
-	switch command.Flags[i].(type) {
+	switch f.(type) {
 	case *cli.DurationFlag:
 		return "a duration such as " + example("1s")
 	case *cli.IntFlag, *cli.Uint64Flag:
@@ -144,15 +149,16 @@ func valueForm(command *cli.Command, name string) string {
 	case *cli.BoolFlag:
 		return "true or false"
 	}
-	if word, _ := placeholder(command.Flags[i]); word != "" {
-		return word + ", as in --" + name + " " + example(word)
-	}
-	return "a word"
+	word, _ := placeholder(f)
+	return word + ", as in --" + name + " " + example(word)
 }
 
 // reportError prints an error, a line for each problem, with an excerpt of the file that it is in. It returns the exit
 // status.
 func reportError(out io.Writer, err error) (code int) {
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
 	for _, problem := range rulefile.Problems(err) {
 		if text := problem.Error(); text != "" {
 			fmt.Fprintln(out, "edgelimit:", text)

@@ -59,7 +59,9 @@ func New(extensions ...Extension) *cli.App {
 		Description: help,
 		Commands: []*cli.Command{
 			serveCommand(extensions), demoCommand(), simCommand(), replayCommand(), checkCommand(), unbanCommand(),
-			rulesCommand(), healthCommand(), keygenCommand(), completionCommand(), versionCommand(),
+			rulesCommand(), healthCommand(), keygenCommand(), versionCommand(),
+			printCommand("completion", "print a script that completes command lines in bash and zsh", completionHelp,
+				completionScript),
 		},
 		Flags:  []cli.Flag{plain.flag("version", versionUsage, new(bool))},
 		Reader: os.Stdin, Writer: os.Stdout, ErrWriter: os.Stderr,

@@ -20,15 +20,12 @@ const (
 // writeHelp prints the help of a command, its subcommands and its flags.
 func writeHelp(out io.Writer, command *cli.Command) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s", wrap(command.HelpName+": "+command.Usage, "", helpWidth), command.HelpName)
+	form := command.HelpName + " [flags] " + command.ArgsUsage
 	if len(command.Subcommands) > 0 {
-		b.WriteString(" COMMAND")
+		form = command.HelpName + " COMMAND [flags]"
 	}
-	b.WriteString(" [flags]")
-	if command.ArgsUsage != "" {
-		b.WriteString(" " + command.ArgsUsage)
-	}
-	b.WriteString("\n")
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", wrap(command.HelpName+": "+command.Usage, "", helpWidth),
+		strings.TrimSpace(form))
 	if command.Description != "" {
 		b.WriteString("\n" + formatHelp(command.Description))
 	}

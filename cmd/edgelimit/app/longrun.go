@@ -2,8 +2,10 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -47,4 +49,14 @@ func progress() (due func() bool) {
 		next = now.Add(progressInterval)
 		return true
 	}
+}
+
+// printVerdict prints what is wrong with a run.
+func printVerdict(out io.Writer, wrong []string) error {
+	text := "ok: over-admission stayed within the nodes' bound"
+	if len(wrong) > 0 {
+		text = "NOT ok:\n - " + strings.Join(wrong, "\n - ")
+	}
+	_, err := fmt.Fprintf(out, "\n%s\n", text)
+	return err
 }

@@ -93,14 +93,8 @@ func rulesCommand() *cli.Command {
 				ArgsUsage: "OLD NEW", Description: diffHelp,
 				Flags: slices.Concat([]cli.Flag{region}, reading), Action: diffRules,
 			},
-			{
-				Name: "schema", Usage: "print the JSON Schema of rule files, for editors",
-				Description: "edgelimit rules schema > rules.schema.json",
-				Action: func(c *cli.Context) error {
-					_, err := c.App.Writer.Write(rulefile.Schema())
-					return err
-				},
-			},
+			printCommand("schema", "print the JSON Schema of rule files, for editors",
+				"edgelimit rules schema > rules.schema.json", string(rulefile.Schema())),
 		},
 	}
 }
@@ -144,8 +138,7 @@ func reportProblems(c *cli.Context, err error) error {
 		}
 		problems = append(problems, problem{p.File, p.Line, p.Column, p.Reason, p.Source})
 		if !c.Bool("json") {
-			fmt.Fprintln(c.App.Writer, p)
-			writeExcerpt(c.App.Writer, p)
+			writeProblem(c.App.Writer, "", p)
 		}
 	}
 	if c.Bool("json") && len(problems) > 0 {

@@ -18,11 +18,11 @@ import (
 // misuse returns a usage error of a command. Usage errors are one line: the fault, what may be meant, and where help
 // is. The exit status is 2.
 func misuse(command *cli.Command, format string, args ...any) error {
-	what, help := fmt.Sprintf(format, args...), command.HelpName+" --help"
+	what, see := fmt.Sprintf(format, args...), "; see "
 	if strings.HasSuffix(what, "?") {
-		return fmt.Errorf("%s See %s", what, help)
+		see = " See "
 	}
-	return fmt.Errorf("%s; see %s", what, help)
+	return errors.New(what + see + command.HelpName + " --help")
 }
 
 // aliases are flags of other programs and earlier versions, and the flags meant: the first that the command has.
@@ -52,19 +52,16 @@ var commandAliases = map[string]string{
 
 // unknownFlag reports an unknown flag, and the one that may be meant.
 func unknownFlag(command *cli.Command, name string) error {
+	const meant = "unknown flag --%s: did you mean %s--%s?"
 	names := flagNames(command)
-	for _, other := range aliases[name] {
+	for _, other := range append(aliases[name], nearest(name, names)) {
 		if slices.Contains(names, other) {
-			return misuse(command, "unknown flag --%s: did you mean --%s?", name, other)
+			return misuse(command, meant, name, "", other)
 		}
-	}
-	if guess := nearest(name, names); guess != "" {
-		return misuse(command, "unknown flag --%s: did you mean --%s?", name, guess)
 	}
 	for _, sub := range command.Subcommands {
 		if slices.Contains(flagNames(sub), name) {
-			return misuse(command, "unknown flag --%s: did you mean %s %s --%s?", name, command.HelpName, sub.Name,
-				name)
+			return misuse(command, meant, name, command.HelpName+" "+sub.Name+" ", name)
 		}
 	}
 	return misuse(command, "unknown flag --%s", name)
@@ -160,11 +157,8 @@ func reportError(out io.Writer, err error) (code int) {
 		err = errors.New("interrupted")
 	}
 	for _, problem := range rulefile.Problems(err) {
-		if text := problem.Error(); text != "" {
-			fmt.Fprintln(out, "edgelimit:", text)
-		}
-		if e, ok := problem.(*rulefile.Error); ok {
-			writeExcerpt(out, e)
+		if problem.Error() != "" {
+			writeProblem(out, "edgelimit: ", problem)
 		}
 	}
 	if exit, ok := err.(cli.ExitCoder); ok {
@@ -173,9 +167,12 @@ func reportError(out io.Writer, err error) (code int) {
 	return 2
 }
 
-// writeExcerpt prints the place of a problem in its file.
-func writeExcerpt(out io.Writer, e *rulefile.Error) {
-	for line := range strings.Lines(e.Excerpt()) {
-		fmt.Fprintln(out, "  "+strings.TrimSuffix(line, "\n"))
+// writeProblem prints a problem, and its place if it is in a file.
+func writeProblem(out io.Writer, prefix string, problem error) {
+	fmt.Fprintln(out, prefix+problem.Error())
+	if e, ok := problem.(*rulefile.Error); ok {
+		for line := range strings.Lines(e.Excerpt()) {
+			fmt.Fprintln(out, "  "+strings.TrimSuffix(line, "\n"))
+		}
 	}
 }

@@ -1,10 +1,12 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -26,40 +28,35 @@ type member struct {
 type cluster struct {
 	members []*member
 	links   *netem.Links
-	stop    context.CancelFunc
 	running sync.WaitGroup
-	failed  chan error // the first node that stopped by itself
 }
 
 const loopback = "127.0.0.1:0"
 
-// startCluster starts all nodes; they have found each other when it returns. The regions share a store each.
-func startCluster(ctx context.Context, o *Options, set *rules.Set) (*cluster, error) {
-	c := &cluster{links: netem.NewLinks(o.Seed), failed: make(chan error, 1)}
+// startCluster starts all nodes; they have found each other when it returns. The regions share a store each. It calls
+// fail with the error of a node that stops by itself.
+func startCluster(ctx context.Context, o *Options, set *rules.Set, fail func(error)) (*cluster, error) {
+	c := &cluster{links: netem.NewLinks(o.Seed)}
 	for r := range o.Regions {
 		store := regions.NewEmbedded(0, time.Now)
 		for i := range o.Nodes {
 			if err := c.open(o, set, store, regionName(r), i); err != nil {
-				c.abandon()
+				c.close()
 				return nil, err
 			}
 		}
 	}
-	run, stop := context.WithCancel(context.WithoutCancel(ctx))
-	c.stop = stop
 	for _, m := range c.members {
 		c.running.Go(func() {
-			if err := m.Run(run); err != nil {
-				select {
-				case c.failed <- fmt.Errorf("node %s: %w", m.id, err):
-				default:
-				}
+			if err := m.Run(context.WithoutCancel(ctx)); err != nil {
+				fail(fmt.Errorf("node %s: %w", m.id, err))
 			}
 		})
 	}
-	if err := c.await(ctx, 15*time.Second, c.formed); err != nil {
+	met := func() bool { return c.complete(time.Unix(0, 0)) }
+	if !await(ctx, 15*time.Second, met) {
 		c.close()
-		return nil, fmt.Errorf("the nodes did not find each other: %w", err)
+		return nil, fmt.Errorf("the nodes did not find each other: %w", cmp.Or(context.Cause(ctx), errTooLong))
 	}
 	return c, nil
 }
@@ -94,41 +91,21 @@ func (c *cluster) open(o *Options, set *rules.Set, store regions.Store, region s
 	return nil
 }
 
-// abandon closes what was opened of a cluster that cannot be started.
-func (c *cluster) abandon() {
-	ended, end := context.WithCancel(context.Background())
-	end()
+// complete reports whether every node has every other one in its membership, and has received all that it counted
+// until then.
+func (c *cluster) complete(then time.Time) bool {
 	for _, m := range c.members {
-		_ = m.Run(ended) // stops at once
-	}
-}
-
-// formed reports whether every node has every other one in its membership.
-func (c *cluster) formed() bool {
-	for _, m := range c.members {
-		if len(m.Members()) != len(c.members)-1 {
+		peers := m.Members()
+		for _, p := range peers {
+			if p.CompleteThrough < then.UnixNano() {
+				return false
+			}
+		}
+		if len(peers) != len(c.members)-1 {
 			return false
 		}
 	}
 	return true
-}
-
-// completeSince returns a condition: every node has received everything that every other one had at the time.
-func (c *cluster) completeSince(since time.Time) func() bool {
-	return func() bool {
-		for _, m := range c.members {
-			peers := m.Members()
-			for _, p := range peers {
-				if p.CompleteThrough < since.UnixNano() {
-					return false
-				}
-			}
-			if len(peers) != len(c.members)-1 {
-				return false
-			}
-		}
-		return true
-	}
 }
 
 // agree reports whether all nodes hold the same counts. Nodes that hold none, because all have expired, agree on
@@ -138,48 +115,42 @@ func (c *cluster) agree() bool {
 		key, index, origin, birth uint64
 	}
 	var first map[slot]uint64
-	for _, m := range c.members {
+	for i, m := range c.members {
 		counts := make(map[slot]uint64)
 		for _, s := range m.Slots() {
 			counts[slot{uint64(s.Key), uint64(s.Index), uint64(s.Origin), uint64(s.Birth)}] = s.Count
 		}
-		if first == nil {
+		if i == 0 {
 			first = counts
-		}
-		if len(counts) != len(first) {
+		} else if !maps.Equal(counts, first) {
 			return false
-		}
-		for id, n := range first {
-			if counts[id] != n {
-				return false
-			}
 		}
 	}
 	return len(first) > 0
 }
 
+// close stops all nodes, those that do not run yet as well.
+func (c *cluster) close() {
+	for _, m := range c.members {
+		c.running.Go(func() { _ = m.Close() })
+	}
+	c.running.Wait()
+}
+
 var errTooLong = errors.New("it took too long")
 
-// await waits until the condition holds, looking often.
-func (c *cluster) await(ctx context.Context, limit time.Duration, holds func() bool) error {
+// await looks often until the condition holds, and reports whether it did within the limit and before ctx ended.
+func await(ctx context.Context, limit time.Duration, holds func() bool) bool {
+	ctx, stop := context.WithTimeout(ctx, limit)
+	defer stop()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	deadline := time.After(limit)
 	for !holds() {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-c.failed:
-			return err
-		case <-deadline:
-			return errTooLong
+			return false
 		case <-ticker.C:
 		}
 	}
-	return nil
-}
-
-func (c *cluster) close() {
-	c.stop()
-	c.running.Wait()
+	return true
 }

@@ -155,9 +155,9 @@ func playSpoiled(t *testing.T, o Options, spoil func(*netem.Links)) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.cluster.close()
+	defer r.close()
 	spoil(r.cluster.links)
-	report, err := r.play(t.Context())
+	report, err := r.play()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,9 +213,9 @@ func runReportsANodeThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.cluster.close()
-	r.cluster.failed <- errors.New("node x: out of luck")
-	if _, err := r.play(t.Context()); err == nil || !strings.Contains(err.Error(), "out of luck") {
+	defer r.close()
+	r.stop(errors.New("node x: out of luck"))
+	if _, err := r.play(); err == nil || !strings.Contains(err.Error(), "out of luck") {
 		t.Errorf("play returned %v", err)
 	}
 }
@@ -268,7 +268,7 @@ func TestAgree(t *testing.T) {
 }
 
 // What was opened of a cluster that cannot be started is closed again.
-func TestAbandon(t *testing.T) {
+func TestCloseUnstarted(t *testing.T) {
 	o := small()
 	_, set, err := ruleFor(&o)
 	if err != nil {
@@ -282,7 +282,7 @@ func TestAbandon(t *testing.T) {
 		}
 	}
 	addrs := []string{c.members[0].Addr("lan"), c.members[0].Addr("wan"), c.members[1].Addr("lan")}
-	c.abandon()
+	c.close()
 	for _, addr := range addrs {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
@@ -292,7 +292,7 @@ func TestAbandon(t *testing.T) {
 		_ = l.Close()
 	}
 	o.Interval = 0
-	if _, err := startCluster(t.Context(), &o, set); err == nil || !strings.Contains(err.Error(), "us-east-1") {
+	if _, err := startCluster(t.Context(), &o, set, nil); err == nil || !strings.Contains(err.Error(), "us-east-1") {
 		t.Errorf("error %v, want one that names the node", err)
 	}
 }

@@ -30,6 +30,8 @@ type run struct {
 	cluster *cluster
 	tracker *tracker
 	watch   func(Sample)
+	ctx     context.Context // of the run; its cause is the error of the first node that failed
+	stop    context.CancelCauseFunc
 
 	start   time.Time
 	samples []Sample
@@ -57,8 +59,8 @@ func Run(ctx context.Context, o Options, watch func(Sample)) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.cluster.close()
-	return r.play(ctx)
+	defer r.close()
+	return r.play()
 }
 
 // start starts the cluster.
@@ -67,14 +69,21 @@ func start(ctx context.Context, o Options, watch func(Sample)) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := startCluster(ctx, &o, set)
+	ctx, stop := context.WithCancelCause(ctx)
+	c, err := startCluster(ctx, &o, set, stop)
 	if err != nil {
+		stop(nil)
 		return nil, err
 	}
 	return &run{
-		opt: o, rule: rule, cluster: c, watch: watch,
+		opt: o, rule: rule, cluster: c, watch: watch, ctx: ctx, stop: stop,
 		tracker: newTracker(rule.Limit, o.Regions*o.Nodes), start: time.Now(),
 	}, nil
+}
+
+func (r *run) close() {
+	r.cluster.close()
+	r.stop(nil)
 }
 
 // ruleFor makes the one rule of the demo: each client may ask Limit times a Window.
@@ -91,37 +100,21 @@ func ruleFor(o *Options) (*rules.Rule, *rules.Set, error) {
 }
 
 // play offers the traffic, partitions and heals meanwhile, and at the end waits until the nodes agree.
-func (r *run) play(ctx context.Context) (*Report, error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	sampling, endSampling := context.WithCancel(ctx)
+func (r *run) play() (*Report, error) {
+	sampling, endSampling := context.WithCancel(r.ctx)
+	defer endSampling()
 	var background sync.WaitGroup
 	background.Go(func() { r.sample(sampling) })
 	background.Go(func() { r.stall = traffic.LongestStall(sampling) })
-	background.Go(func() {
-		if err := r.partitionAndHeal(ctx); err != nil {
-			stop(err)
-		}
-	})
-	background.Go(func() {
-		select {
-		case err := <-r.cluster.failed:
-			stop(err)
-		case <-sampling.Done():
-		}
-	})
-	offer(ctx, &r.opt, r.start, func(node int, client string) { r.take(ctx, node, client) })
+	background.Go(r.partitionAndHeal)
+	offer(r.ctx, &r.opt, r.start, r.take)
 	ended, agreeMs := time.Now(), int64(-1)
-	switch err := r.cluster.await(ctx, agreeWithin, r.cluster.agree); err {
-	case nil:
+	if await(r.ctx, agreeWithin, r.cluster.agree) {
 		agreeMs = time.Since(ended).Milliseconds()
-	case errTooLong:
-	default: // a node failed, and this wait may be the one that received its error
-		stop(err)
 	}
 	endSampling()
 	background.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := context.Cause(r.ctx); err != nil {
 		return nil, err
 	}
 	return r.report(agreeMs), nil
@@ -138,10 +131,10 @@ func offer(ctx context.Context, o *Options, start time.Time, take func(node int,
 	})
 }
 
-func (r *run) take(ctx context.Context, i int, client string) {
+func (r *run) take(i int, client string) {
 	req := node.Request{Domain: "demo", Descriptors: [][]rules.Entry{{{Key: "client", Value: client}}}}
 	at := time.Now()
-	d, err := r.cluster.members[i].Take(ctx, req)
+	d, err := r.cluster.members[i].Take(r.ctx, req)
 	if err == nil {
 		r.tracker.add(i, client, at, d.Allowed)
 	}
@@ -149,29 +142,25 @@ func (r *run) take(ctx context.Context, i int, client string) {
 
 // partitionAndHeal partitions the second region for as long as asked, and measures how long the cluster takes to
 // recover.
-func (r *run) partitionAndHeal(ctx context.Context) error {
+func (r *run) partitionAndHeal() {
 	begin, heal := r.opt.schedule()
-	if heal == 0 || !sleepUntil(ctx, r.start.Add(begin)) {
-		return nil
+	if heal == 0 || !r.sleepUntil(begin) {
+		return
 	}
 	p := partition{region: regionName(1), took: -1}
 	r.cluster.links.Partition(p.region)
 	p.began = time.Now()
 	r.setPartition(p)
-	if !sleepUntil(ctx, r.start.Add(heal)) {
-		return nil
+	if !r.sleepUntil(heal) {
+		return
 	}
 	r.cluster.links.Heal()
 	p.healed = time.Now()
-	err := r.cluster.await(ctx, healWithin, r.cluster.completeSince(p.healed))
-	if err == nil {
+	if await(r.ctx, healWithin, func() bool { return r.cluster.complete(p.healed) }) {
 		p.recovered = time.Now()
 		p.took = p.recovered.Sub(p.healed)
-	} else if err != errTooLong {
-		return err
 	}
 	r.setPartition(p)
-	return nil
 }
 
 func (r *run) setPartition(p partition) {
@@ -180,11 +169,12 @@ func (r *run) setPartition(p partition) {
 	r.partition = p
 }
 
-func sleepUntil(ctx context.Context, t time.Time) bool {
+// sleepUntil sleeps until a time after the start, and reports whether the run still goes on.
+func (r *run) sleepUntil(t time.Duration) bool {
 	select {
-	case <-ctx.Done():
+	case <-r.ctx.Done():
 		return false
-	case <-time.After(time.Until(t)):
+	case <-time.After(time.Until(r.start.Add(t))):
 		return true
 	}
 }

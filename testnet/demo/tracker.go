@@ -10,8 +10,8 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/judge"
 )
 
-// tracker compares every decision of the cluster with the oracle, while the sampler reads. nodes and total are of the
-// load, without the compliant client, which would hide in them.
+// tracker compares every decision of the cluster with the oracle, while the sampler reads: add and read are safe for
+// concurrent use. nodes and total are of the load, without the compliant client, which would hide in them.
 type tracker struct {
 	mu     sync.Mutex
 	all    *judge.Tracker
@@ -48,8 +48,6 @@ func (t *tracker) read(now time.Time) (nodes []judge.Requests, total judge.Reque
 
 // peakOver is judge.Tracker.PeakOver.
 func (t *tracker) peakOver(from, to time.Time) float64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	return t.all.PeakOver(from.UnixNano(), to.UnixNano())
 }
 
@@ -61,8 +59,6 @@ type Limited struct {
 
 // limited returns the clients that were denied, the most denied first.
 func (t *tracker) limited() []Limited {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	out := []Limited{}
 	for name, c := range t.all.Clients() {
 		if c.Denied > 0 && name != compliant {

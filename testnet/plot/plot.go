@@ -47,11 +47,10 @@ const (
 	charWidth              = 7.0         // of a 13 px letter, on the safe side
 )
 
-// maxChars is the length of a line of the title.
-const maxChars = 122
-
-// maxStretch limits a panel to this many times what its unclipped curves need.
-const maxStretch = 4
+const (
+	maxChars   = 122 // of a line of the title
+	maxStretch = 4   // limits a panel to this many times what its unclipped curves need
+)
 
 // curve is one line of a panel.
 type curve struct {
@@ -102,10 +101,9 @@ func (s Series) panel(b *bytes.Buffer, y float64, title, unit string, curves []c
 	top := s.top(curves)
 	step := niceStep(top / 5)
 	top = math.Ceil(top/step) * step
-	seconds := max(s.Duration.Seconds(), 1)
-	atX := func(t time.Duration) float64 {
-		return left + min(t.Seconds(), seconds)/seconds*(width-left-right)
-	}
+	const diagram = width - left - right
+	seconds, foot := max(s.Duration.Seconds(), 1), y+panelHeight
+	atX := func(t time.Duration) float64 { return left + min(t.Seconds(), seconds)/seconds*diagram }
 	atY := func(v float64) float64 { return y + panelHeight*(1-min(v, top)/top) }
 
 	text(b, left, y-8-headLine, title, `font-weight="bold"`)
@@ -120,26 +118,22 @@ func (s Series) panel(b *bytes.Buffer, y float64, title, unit string, curves []c
 	}
 	across := max(1, niceStep(seconds/10))
 	for t := 0.0; t <= seconds; t += across {
-		x := left + t/seconds*(width-left-right)
-		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1[1]f" y1="%g" y2="%g" stroke="#888"/>`, x, y+panelHeight,
-			y+panelHeight+4)
-		text(b, x, y+panelHeight+17, number(t), `text-anchor="middle"`)
+		x := left + t/seconds*diagram
+		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1[1]f" y1="%g" y2="%g" stroke="#888"/>`, x, foot, foot+4)
+		text(b, x, foot+17, number(t), `text-anchor="middle"`)
 	}
-	middle := left + (width-left-right)/2
-	text(b, middle, y+panelHeight+34, "seconds since the first request", `text-anchor="middle"`)
-	text(
-		b, 16, y+panelHeight/2, unit,
-		fmt.Sprintf(`text-anchor="middle" transform="rotate(-90 16 %g)"`, y+panelHeight/2),
-	)
+	text(b, left+diagram/2, foot+34, "seconds since the first request", `text-anchor="middle"`)
+	text(b, 16, y+panelHeight/2, unit, fmt.Sprintf(`text-anchor="middle" transform="rotate(-90 16 %g)"`,
+		y+panelHeight/2))
 
 	x := left
 	for _, c := range curves {
 		stroke := fmt.Sprintf(`stroke="%s" stroke-width="1.8" stroke-dasharray="%s"`, c.colour, c.dash)
-		points := make([]string, len(s.Samples))
-		for i, p := range s.Samples {
-			points[i] = fmt.Sprintf("%.1f,%.1f", atX(p.T), atY(c.value(p)))
+		fmt.Fprintf(b, `<polyline fill="none" %s points="`, stroke)
+		for _, p := range s.Samples {
+			fmt.Fprintf(b, "%.1f,%.1f ", atX(p.T), atY(c.value(p)))
 		}
-		fmt.Fprintf(b, `<polyline fill="none" %s points="%s"/>`+"\n", stroke, strings.Join(points, " "))
+		b.WriteString(`"/>` + "\n")
 		name := c.name
 		if peak := s.peak(c); peak > top {
 			name += fmt.Sprintf(" (up to %s, off the scale)", number(peak))
@@ -186,14 +180,11 @@ func wrap(line string, max int) (lines []string) {
 
 // number writes a figure of an axis, large ones with k, M or G: 1500, 20k, 1.5M.
 func number(v float64) string {
-	unit := ""
-	for _, next := range []string{"k", "M", "G"} {
-		if v < 1e4 {
-			break
-		}
-		v, unit = v/1e3, next
+	units := []string{"", "k", "M", "G"}
+	for ; v >= 1e4 && len(units) > 1; units = units[1:] {
+		v /= 1e3
 	}
-	return fmt.Sprintf("%.4g%s", v, unit)
+	return fmt.Sprintf("%.4g%s", v, units[0])
 }
 
 // niceStep returns the least of 1, 2 and 5 times a power of ten that is not below v.

@@ -3,6 +3,7 @@ package testkit
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -35,11 +36,8 @@ func (l *Log) Logger() *slog.Logger {
 // HasLine reports whether one line contains all the words.
 func (l *Log) HasLine(words ...string) bool {
 	for line := range strings.Lines(l.String()) {
-		all := true
-		for _, w := range words {
-			all = all && strings.Contains(line, w)
-		}
-		if all {
+		lacks := func(word string) bool { return !strings.Contains(line, word) }
+		if !slices.ContainsFunc(words, lacks) {
 			return true
 		}
 	}

@@ -22,8 +22,7 @@ func FreePort(t testing.TB) int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		taken := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil
-		if taken || !IsFree(fmt.Sprintf("127.0.0.1:%d", port)) {
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !isFree(port) {
 			_ = lock.Close()
 			continue
 		}
@@ -43,16 +42,13 @@ func FreeAddr(t testing.TB) string {
 	return fmt.Sprintf("127.0.0.1:%d", FreePort(t))
 }
 
-// IsFree reports whether nothing listens at an address, neither on TCP nor on UDP.
-func IsFree(addr string) bool {
+func isFree(port int) bool {
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return false
 	}
 	defer l.Close()
 	p, err := net.ListenPacket("udp", addr)
-	if err != nil {
-		return false
-	}
-	return p.Close() == nil
+	return err == nil && p.Close() == nil
 }

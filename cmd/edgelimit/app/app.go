@@ -39,24 +39,31 @@ func Run(ctx context.Context, app *cli.App, args []string) (exitCode int) {
 	return 0
 }
 
+const (
+	help = `
+Start a node:       edgelimit serve
+Ask it:             edgelimit check --rule per_ip --identity 192.0.2.1
+Lift a ban:         edgelimit unban --rule login --identity 192.0.2.1
+See a partition:    edgelimit demo
+Plan a deployment:  edgelimit sim
+Choose its limits:  edgelimit replay --rules rules.yaml access.log
+Check rule files:   edgelimit rules validate rules.yaml`
+	versionUsage = "print the version, the commit, Go's version and the platform"
+)
+
 // New returns all commands, with the extensions of serve.
 func New(extensions ...Extension) *cli.App {
 	return &cli.App{
-		Name:  "edgelimit",
-		Usage: "a multi-region edge rate limiter whose nodes decide in memory and gossip what they admitted",
-		Description: "Start a node:       edgelimit serve\n" +
-			"Ask it:             edgelimit check --rule per_ip --identity 192.0.2.1\n" +
-			"Lift a ban:         edgelimit unban --rule login --identity 192.0.2.1\n" +
-			"See a partition:    edgelimit demo\n" +
-			"Plan a deployment:  edgelimit sim\n" +
-			"Choose its limits:  edgelimit replay --rules rules.yaml access.log\n" +
-			"Check rule files:   edgelimit rules validate rules.yaml",
+		Name:        "edgelimit",
+		Usage:       "a multi-region edge rate limiter whose nodes decide in memory and gossip what they admitted",
+		Description: help,
 		Commands: []*cli.Command{
 			serveCommand(extensions), demoCommand(), simCommand(), replayCommand(), checkCommand(), unbanCommand(),
-			rulesCommand(), healthCommand(), keygenCommand(), completionCommand(), versionCommand(),
+			rulesCommand(), healthCommand(), keygenCommand(), versionCommand(),
+			printCommand("completion", "print a script that completes command lines in bash and zsh", completionHelp,
+				completionScript),
 		},
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version, the commit, Go's version and the " +
-			"platform"}},
+		Flags:  []cli.Flag{plain.flag("version", versionUsage, new(bool))},
 		Reader: os.Stdin, Writer: os.Stdout, ErrWriter: os.Stderr,
 	}
 }
@@ -64,8 +71,8 @@ func New(extensions ...Extension) *cli.App {
 func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "version",
-		Usage: "print the version, the commit, Go's version and the platform",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print JSON"}},
+		Usage: versionUsage,
+		Flags: []cli.Flag{plain.flag("json", "print JSON", new(bool))},
 		Action: func(c *cli.Context) error {
 			if c.Bool("json") {
 				return printJSON(c, node.BuildVersion())
@@ -77,5 +84,13 @@ func versionCommand() *cli.Command {
 
 func printVersion(c *cli.Context) error {
 	_, err := fmt.Fprintln(c.App.Writer, "edgelimit", node.BuildVersion())
+	return err
+}
+
+// exitStatus returns the error, or without one the exit status 1 unless what was asked holds.
+func exitStatus(err error, holds bool) error {
+	if err == nil && !holds {
+		return cli.Exit("", 1)
+	}
 	return err
 }

@@ -63,13 +63,13 @@ func edgelimitReading(t *testing.T, ctx context.Context, in io.Reader, args ...s
 	return result{code, out.String(), errOut.String()}
 }
 
-// parsed runs a command whose flags are read as always, but whose action is the test's.
-func parsed(t *testing.T, action func(*cli.Context) error, command string, args ...string) error {
+// parsed reads flags and arguments as a command does, whose action is the test's.
+func parsed(t *testing.T, action func(*cli.Context) error, flags []cli.Flag, args ...string) error {
 	t.Helper()
 	app := New()
 	app.Writer, app.ErrWriter = io.Discard, io.Discard
-	app.Command(command).Action = action
-	return execute(t.Context(), app, append([]string{"edgelimit", command}, args...))
+	app.Commands = []*cli.Command{{Name: "command", ArgsUsage: "[ARG...]", Flags: flags, Action: action}}
+	return execute(t.Context(), app, append([]string{"edgelimit", "command"}, args...))
 }
 
 func TestMainIsSmall(t *testing.T) {

@@ -2,9 +2,15 @@ package app
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,42 +22,38 @@ import (
 )
 
 // requestFlags name the client and the rule of a request.
-func requestFlags(category string) []cli.Flag {
+func requestFlags(g group) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "rule", Usage: "`NAME` of the rule", Category: category},
-		&cli.StringFlag{Name: "identity", Usage: "`WHO` is counted under the rule, such as 192.0.2.1",
-			Category: category},
-		&cli.StringFlag{Name: "domain", Usage: "`NAME` of the domain of the descriptors (default: that of the rules, " +
-			"if " +
-			"they have only one)", Category: category},
+		g.flag("rule", "`NAME` of the rule", new(string)),
+		g.flag("identity", "`WHO` is counted under the rule, such as 192.0.2.1", new(string)),
+		g.flag("domain", "`NAME` of the domain of the descriptors (default: that of the rules, if they have only one)",
+			new(string)),
 	}
 }
 
-// nodeFlag is the URL of a node's listener.
-func nodeFlag(listener, def, variable string) cli.Flag {
-	return &cli.StringFlag{Name: "url", Usage: "`URL` of the node's " + listener + ", or unix:/path", Value: def,
-		EnvVars: env(variable)}
+// nodeFlags are the URL of a node's listener and how long to wait for it.
+func nodeFlags(listener, url, variable string, timeout time.Duration) []cli.Flag {
+	return []cli.Flag{
+		plain.flag("url", "`URL` of the node's "+listener+", or unix:/path", &url, variable),
+		plain.flag("timeout", "how long to wait for the answer", &timeout),
+	}
 }
 
-func timeoutFlag(def time.Duration) cli.Flag {
-	return &cli.DurationFlag{Name: "timeout", Usage: "how long to wait for the answer", Value: def}
-}
-
-// requestOf returns the request that flags and arguments describe.
-func requestOf(c *cli.Context) (node.Request, error) {
-	req := node.Request{Domain: c.String("domain"), Rule: c.String("rule"), Identity: c.String("identity")}
+// requestOf returns the request that flags and arguments describe, and whether they describe one.
+func requestOf(c *cli.Context) (req node.Request, ok bool, err error) {
+	req = node.Request{Domain: c.String("domain"), Rule: c.String("rule"), Identity: c.String("identity")}
 	for _, arg := range c.Args().Slice() {
 		var descriptor []rules.Entry
 		for pair := range strings.SplitSeq(arg, ",") {
 			key, value, ok := strings.Cut(pair, "=")
 			if !ok {
-				return req, misuse(c.Command, "descriptor %q: want KEY=VALUE, several separated by commas", arg)
+				return req, false, misuse(c.Command, "descriptor %q: want KEY=VALUE, several separated by commas", arg)
 			}
 			descriptor = append(descriptor, rules.Entry{Key: key, Value: value})
 		}
 		req.Descriptors = append(req.Descriptors, descriptor)
 	}
-	return req, nil
+	return req, req.Rule != "" || len(req.Descriptors) > 0, nil
 }
 
 // newClient returns a client of the node at --url.
@@ -79,13 +81,212 @@ func target(c *cli.Context) (*url.URL, *http.Client, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		def := ""
-		for _, f := range c.Command.Flags {
-			if f.Names()[0] == "url" {
-				def = defaultOf(f)
-			}
-		}
-		return nil, nil, misuse(c.Command, "--url %s: want a URL such as %s, or unix:/path", c.String("url"), def)
+		return nil, nil, misuse(c.Command, "--url %s: want a URL such as %s, or unix:/path", c.String("url"),
+			defaultOf(flagNamed(c.Command, "url")))
 	}
 	return u, h, nil
+}
+
+const checkHelp = `
+By rule:         edgelimit check --rule per_ip --identity 192.0.2.1
+By descriptors:  edgelimit check path=/login,remote_address=::1
+
+Each argument is a descriptor, its entries separated by commas: one layer of the request, which is charged in all of
+them or in none.
+
+Exit status: 0 allowed, 1 denied, 2 no answer.`
+
+func checkCommand() *cli.Command {
+	const request group = "The request"
+	return &cli.Command{
+		Name:        "check",
+		Usage:       "ask a running node whether a request may pass",
+		ArgsUsage:   "[KEY=VALUE[,KEY=VALUE...] ...]",
+		Description: checkHelp,
+		Flags: slices.Concat(requestFlags(request), []cli.Flag{
+			request.flag("cost", "what the request is charged, in requests", new(uint64(1))),
+			request.flag("peek", "ask without charging", new(bool)),
+		}, nodeFlags("HTTP API", "http://"+node.DefaultHTTP, "URL", 5*time.Second), []cli.Flag{
+			plain.flag("json", "print the node's answer as JSON", new(bool)),
+		}),
+		Action: check,
+	}
+}
+
+func check(c *cli.Context) error {
+	req, ok, err := requestOf(c)
+	if err != nil {
+		return err
+	}
+	req.Cost, req.Peek = c.Uint64("cost"), c.Bool("peek")
+	switch {
+	case !ok:
+		return misuse(c.Command, "say what to check: --rule and --identity, or descriptors")
+	case req.Peek && req.Cost > 1:
+		return misuse(c.Command, "--peek asks about a request of cost 1: leave --cost out")
+	case os.Getenv("EDGELIMIT_ADDR") != "" && !c.IsSet("url"):
+		return misuse(c.Command, "EDGELIMIT_ADDR is called EDGELIMIT_URL now")
+	}
+	node, err := newClient(c)
+	if err != nil {
+		return err
+	}
+	a, err := node.Check(c.Context, req)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		err = json.NewEncoder(c.App.Writer).Encode(a)
+	} else {
+		_, err = fmt.Fprintln(c.App.Writer, answerText(a))
+	}
+	return exitStatus(err, a.Allowed)
+}
+
+func answerText(a client.Answer) string {
+	var s string
+	switch {
+	case a.Rule == "" && a.Allowed:
+		return "allowed: no rule limits this"
+	case a.Allowed:
+		s = fmt.Sprintf("allowed by %s: %d of %d left, all of it again in %v", a.Rule, a.Remaining, a.Limit,
+			a.ResetAfter)
+		if a.Delay > 0 {
+			s += fmt.Sprintf("; its turn is in %v", a.Delay)
+		}
+	case a.RetryAfter == client.Never:
+		s = fmt.Sprintf("denied by %s: more than its limit of %d can ever admit", a.Rule, a.Limit)
+	default:
+		s = fmt.Sprintf("denied by %s: %d of %d left, try again in %v", a.Rule, a.Remaining, a.Limit, a.RetryAfter)
+	}
+	if a.Mode == "shadow" {
+		s += " (in shadow mode: nothing is denied)"
+	}
+	if a.Degraded {
+		s += " (the node cannot see the whole cluster)"
+	}
+	return s
+}
+
+const unbanHelp = `
+Asks the admin listener of a node, which only its own machine reaches. The other nodes follow within the gossip
+interval, partitioned nodes when they are back. Only bans are lifted, counts stay: a client over its limit stays denied
+until its window has passed, and a request before that begins the ban anew.
+
+By rule:         edgelimit unban --rule login --identity 192.0.2.1
+By descriptors:  edgelimit unban path=/login,remote_address=192.0.2.1
+
+Exit status: 0 lifted, or not banned as far as the node knows; 2 no answer.`
+
+func unbanCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "unban",
+		Usage:       "lift a client's ban, on all nodes",
+		ArgsUsage:   "[KEY=VALUE[,KEY=VALUE...] ...]",
+		Description: unbanHelp,
+		Flags: slices.Concat(requestFlags("Whose ban"),
+			nodeFlags("admin listener", "http://"+node.DefaultAdmin, "ADMIN_URL", 5*time.Second),
+			[]cli.Flag{plain.flag("json", "print the node's answer as JSON", new(bool))}),
+		Action: unban,
+	}
+}
+
+func unban(c *cli.Context) error {
+	req, ok, err := requestOf(c)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return misuse(c.Command, "say whose ban to lift: --rule and --identity, or descriptors")
+	}
+	node, err := newClient(c)
+	if err != nil {
+		return err
+	}
+	done, err := node.Unban(c.Context, req)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return fmt.Errorf("no answer at %s (is a node running here, and is that its serve --admin?): %w",
+			c.String("url"), op)
+	} else if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(c, done)
+	}
+	printUnbanned(c.App.Writer, done)
+	return nil
+}
+
+// followers are the nodes that follow, by the scope of a rule.
+var followers = map[string]string{
+	"region": "; scope region: the nodes of this region alone",
+	"node":   "; scope node: this node alone, ask each of them",
+}
+
+func printUnbanned(out io.Writer, done client.Unbanned) {
+	for _, r := range done.Rules {
+		what := "this node knew of no ban"
+		if r.Banned > 0 {
+			what = fmt.Sprintf("lifted, of %v that were left", r.Banned)
+		}
+		if r.RetryAfter > 0 {
+			what += fmt.Sprintf("; still over its limit: a request within %v is denied, and bans it again",
+				r.RetryAfter)
+		}
+		fmt.Fprintf(out, "%s: %s%s\n", r.Rule, what, followers[r.Scope])
+	}
+	if done.Lifted == 0 {
+		fmt.Fprintf(out, "not banned as far as this node knows; a ban that other nodes know is lifted within %v\n",
+			done.Interval)
+		return
+	}
+	fmt.Fprintf(out, "lifted on %d of %d rules with a ban; all nodes follow within %v\n", done.Lifted, len(done.Rules),
+		done.Interval)
+}
+
+const healthHelp = `
+For the health checks of containers that have no shell: HEALTHCHECK CMD ["/edgelimit", "health"].
+
+Another node:  edgelimit health --url http://10.0.1.7:9100
+
+Exit status: 0 ready, 1 not ready or no answer.`
+
+func healthCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "health",
+		Usage:       "ask a running node whether it is ready",
+		Description: healthHelp,
+		Flags:       nodeFlags("probes", "http://"+node.DefaultHealth+"/readyz", "HEALTH_URL", 2*time.Second),
+		Action:      health,
+	}
+}
+
+func health(c *cli.Context) error {
+	probe, h, err := target(c)
+	if err != nil {
+		return err
+	}
+	if probe.Path == "" || probe.Path == "/" {
+		probe.Path = "/readyz"
+	}
+	req, err := http.NewRequestWithContext(c.Context, http.MethodGet, probe.String(), nil)
+	if err != nil {
+		return err
+	}
+	req.Close = true
+	resp, err := h.Do(req)
+	if err != nil {
+		return cli.Exit(fmt.Sprintf("no answer (is 'edgelimit serve' running?): %v", err), 1)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	if err != nil {
+		return cli.Exit(fmt.Sprintf("read the node's answer: %v", err), 1)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return cli.Exit(fmt.Sprintf("not ready: %s: %s", resp.Status, strings.TrimSpace(string(body))), 1)
+	}
+	degraded := strings.TrimRight(strings.TrimPrefix(string(body), "ok"), "\n") // why, if it is
+	_, err = fmt.Fprintln(c.App.Writer, "ready"+degraded)
+	return err
 }

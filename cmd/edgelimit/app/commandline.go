@@ -55,26 +55,24 @@ func parse(command *cli.Command, set *flag.FlagSet, args []string) error {
 	rest := []string{"--"}
 	for len(args) > 0 {
 		arg := args[0]
-		args = args[1:]
-		switch {
-		case arg == "--":
-			rest, args = append(rest, args...), nil
-			continue
-		case len(arg) < 2 || arg[0] != '-':
+		isArgument := len(arg) < 2 || arg[0] != '-'
+		if isArgument {
 			rest = append(rest, arg)
-			if len(command.Subcommands) > 0 {
-				rest, args = append(rest, args...), nil
-			}
+		}
+		args = args[1:]
+		if arg == "--" || isArgument && len(command.Subcommands) > 0 {
+			rest = append(rest, args...)
+			break
+		} else if isArgument {
 			continue
 		}
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
-		f := set.Lookup(name)
 		switch {
 		case name == "help" || name == "h":
 			return flag.ErrHelp
-		case f == nil:
+		case set.Lookup(name) == nil:
 			return unknownFlag(command, name)
-		case !hasValue && isBool(f):
+		case !hasValue && !flagNamed(command, name).(cli.DocGenerationFlag).TakesValue():
 			value = "true"
 		case !hasValue && (len(args) == 0 || isFlag(set, args[0])):
 			return misuse(command, "--%s wants a value: %s", name, valueForm(command, name))
@@ -86,11 +84,6 @@ func parse(command *cli.Command, set *flag.FlagSet, args []string) error {
 		}
 	}
 	return set.Parse(rest)
-}
-
-func isBool(f *flag.Flag) bool {
-	b, ok := f.Value.(interface{ IsBoolFlag() bool })
-	return ok && b.IsBoolFlag()
 }
 
 // isFlag reports whether an argument is one of the flags, and so no value.
@@ -132,16 +125,12 @@ func complete(out io.Writer, command *cli.Command, args []string) error {
 		}
 		word = arg
 	}
-	var words []string
+	words, dashes := commandNames(command), ""
 	if strings.HasPrefix(word, "-") {
-		for _, name := range append(flagNames(command), "help") {
-			words = append(words, "--"+name)
-		}
-	} else {
-		words = commandNames(command)
+		words, dashes = append(flagNames(command), "help"), "--"
 	}
 	for _, word := range words {
-		fmt.Fprintln(out, word)
+		fmt.Fprintln(out, dashes+word)
 	}
 	return nil
 }
@@ -156,15 +145,14 @@ _edgelimit() {
 complete -o default -F _edgelimit edgelimit
 `
 
-func completionCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "completion",
-		Usage: "print a script that completes command lines in bash and zsh",
-		Description: "For this shell:  source <(edgelimit completion)\n" +
-			"For all:         edgelimit completion > /etc/bash_completion.d/edgelimit",
-		Action: func(c *cli.Context) error {
-			_, err := io.WriteString(c.App.Writer, completionScript)
-			return err
-		},
-	}
+const completionHelp = `
+For this shell:  source <(edgelimit completion)
+For all:         edgelimit completion > /etc/bash_completion.d/edgelimit`
+
+// printCommand is a command that prints a text.
+func printCommand(name, usage, help, text string) *cli.Command {
+	return &cli.Command{Name: name, Usage: usage, Description: help, Action: func(c *cli.Context) error {
+		_, err := io.WriteString(c.App.Writer, text)
+		return err
+	}}
 }

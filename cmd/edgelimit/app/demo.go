@@ -16,79 +16,73 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/sim"
 )
 
+const demoHelp = `
+Runs all nodes in this process, gossiping over sockets on loopback. All regions together offer --load times the limit;
+then one region is partitioned from the others for some seconds, and healed. The summary compares what was admitted with
+an oracle: the same algorithm with instant knowledge of all nodes.
+
+Real traffic:  zcat access.log.gz | edgelimit demo --log -
+No partition:  edgelimit demo --cut 0s
+
+Of a log each address is a client, and its time is sped up to --duration.
+
+Exit status: 0 if the figures held and the cluster healed, 1 if not, 2 if it could not be run.`
+
 func demoCommand() *cli.Command {
-	const cluster, limit, traffic = "The cluster", "The limit", "Traffic and faults"
-	def := demo.DefaultOptions()
+	o := demo.DefaultOptions()
 	return &cli.Command{
-		Name:  "demo",
-		Usage: "watch a multi-region cluster limit, fall apart and heal",
-		Description: "Runs all nodes in this process, gossiping over sockets on loopback. All regions together\n" +
-			"offer --load times the limit; then one region is partitioned from the others for some seconds, and " +
-			"healed.\n" +
-			"The summary compares what was admitted with an oracle: the same algorithm with instant knowledge of\n" +
-			"all nodes.\n\n" +
-			"Real traffic:  zcat access.log.gz | edgelimit demo --log -\n" +
-			"No partition:  edgelimit demo --cut 0s\n\n" +
-			"Of a log each address is a client, and its time is sped up to --duration.\n\n" +
-			"Exit status: 0 if the figures held and the cluster healed, 1 if not, 2 if it could not be run.",
-		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "regions", Usage: "how many regions", Value: def.Regions, Category: cluster},
-			&cli.IntFlag{Name: "nodes", Usage: "nodes in each region", Value: def.Nodes, Category: cluster},
-			&cli.DurationFlag{Name: "interval", Usage: "how often nodes send each other what they admitted",
-				Value: def.Interval, Category: cluster},
-			&cli.Uint64Flag{Name: "limit", Usage: fmt.Sprintf("requests of a client per window, over the whole "+
-				"cluster (with --log: %d)", demo.DefaultLogLimit), Value: def.Limit, Category: limit},
-			&cli.DurationFlag{Name: "window", Usage: "length of the window", Value: def.Window, Category: limit},
-			&cli.StringFlag{Name: "on-partition",
-				Usage: "`POLICY` of the limit while peers cannot be reached: share, local",
-				Value: def.OnPartition.String(), Category: limit},
-			&cli.Float64Flag{Name: "load", Usage: "what all regions offer together, as a multiple of the limit",
-				Value: def.Load, Category: traffic},
-			&cli.DurationFlag{Name: "duration", Usage: "how long requests come",
-				Value: def.Duration, Category: traffic},
-			&cli.DurationFlag{Name: "cut", Usage: "how long one region is partitioned; 0s: not at all",
-				Value: def.Partition, Category: traffic},
-			&cli.StringFlag{Name: "log", Usage: "offer the requests of an access `FILE` in common or combined " +
-				"format, gzip or not; - is standard input", Category: traffic},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON, an object a line: samples, and the report as the last"},
-			&cli.StringFlag{Name: "plot",
-				Usage: "draw what was admitted against limit, oracle and bound into an SVG `FILE`"},
-		},
-		Action: runDemo,
+		Name:        "demo",
+		Usage:       "watch a multi-region cluster limit, fall apart and heal",
+		Description: demoHelp,
+		Flags:       demoFlags(&o),
+		Action:      func(c *cli.Context) error { return runDemo(c, o) },
 	}
 }
 
-func runDemo(c *cli.Context) error {
-	o, err := demoOptions(c)
+// demoFlags set o, but for the policy and the log.
+func demoFlags(o *demo.Options) []cli.Flag {
+	const cluster, limit, traffic group = "The cluster", "The limit", "Traffic and faults"
+	return []cli.Flag{
+		cluster.flag("regions", "how many regions", &o.Regions),
+		cluster.flag("nodes", "nodes in each region", &o.Nodes),
+		cluster.flag("interval", "how often nodes send each other what they admitted", &o.Interval),
+		limit.flag("limit", fmt.Sprintf("requests of a client per window, over the whole cluster (with --log: %d)",
+			demo.DefaultLogLimit), &o.Limit),
+		limit.flag("window", "length of the window", &o.Window),
+		limit.flag("on-partition", "`POLICY` of the limit while peers cannot be reached: share, local",
+			new(o.OnPartition.String())),
+		traffic.flag("load", "what all regions offer together, as a multiple of the limit", &o.Load),
+		traffic.flag("duration", "how long requests come", &o.Duration),
+		traffic.flag("cut", "how long one region is partitioned; 0s: not at all", &o.Partition),
+		traffic.flag("log", "offer the requests of an access `FILE` in common or combined format, gzip or not; - is "+
+			"standard input", new(string)),
+		plain.flag("json", "print JSON, an object a line: samples, and the report as the last", new(bool)),
+		plain.flag("plot", "draw what was admitted against limit, oracle and bound into an SVG `FILE`", new(string)),
+	}
+}
+
+func runDemo(c *cli.Context, o demo.Options) error {
+	o, err := demoOptions(c, o)
 	if err != nil {
 		return err
 	}
-	var svg *os.File
-	if name := c.String("plot"); name != "" {
-		if svg, err = os.Create(name); err != nil {
-			return err
-		}
-		defer svg.Close()
+	svg, err := createPlot(c)
+	if err != nil {
+		return err
 	}
+	defer svg.Close()
 	show := showFor(c)
 	show.begin(o)
 	defer announceStop(c)()
 	report, err := demo.Run(c.Context, o, show.sample)
-	if errors.Is(err, context.Canceled) {
-		return cli.Exit("interrupted", 2)
-	} else if err != nil {
+	if err == nil {
+		err = writePlot(svg, report)
+	}
+	if err != nil {
 		return err
 	}
-	if svg != nil {
-		if err := errors.Join(report.WritePlot(svg), svg.Close()); err != nil {
-			return err
-		}
-	}
 	show.end(report)
-	if !report.OK {
-		return cli.Exit("", 1)
-	}
-	return nil
+	return exitStatus(nil, report.OK)
 }
 
 // announceStop reports an interrupt at once. The function that it returns ends that, after the last message.
@@ -105,26 +99,23 @@ func announceStop(c *cli.Context) (end func()) {
 	}
 }
 
-func demoOptions(c *cli.Context) (demo.Options, error) {
-	o := demo.DefaultOptions()
-	o.Regions, o.Nodes, o.Limit, o.Load = c.Int("regions"), c.Int("nodes"), c.Uint64("limit"), c.Float64("load")
-	o.Window, o.Interval = c.Duration("window"), c.Duration("interval")
-	o.Duration, o.Partition = c.Duration("duration"), c.Duration("cut")
+// demoOptions returns the options that flags have set, and those that are not to be set by a flag alone.
+func demoOptions(c *cli.Context, o demo.Options) (demo.Options, error) {
 	var err error
 	if o.OnPartition, err = sim.ParsePolicy(c.String("on-partition")); err != nil {
 		return o, err
 	}
-	if !c.IsSet("cut") && (o.Regions < 2 || o.Partition > o.Duration/3) {
+	switch {
+	case c.IsSet("cut"):
+	case o.Regions < 2:
+		o.Partition = 0
+	case o.Partition > o.Duration/3:
 		o.Partition = o.Duration / 4
-		if o.Regions < 2 {
-			o.Partition = 0
-		}
 	}
 	if name := c.String("log"); name != "" {
 		if !c.IsSet("limit") {
 			o.Limit = demo.DefaultLogLimit
 		}
-		var err error
 		if o.Log, err = readLog(c, name); err != nil {
 			return o, err
 		}
@@ -136,15 +127,11 @@ func demoOptions(c *cli.Context) (demo.Options, error) {
 const maxLog = 5_000_000
 
 func readLog(c *cli.Context, name string) ([]replay.Entry, error) {
-	in := c.App.Reader
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
+	in, err := openInput(c, name)
+	if err != nil {
+		return nil, err
 	}
+	defer in.Close()
 	var log []replay.Entry
 	malformed := 0
 	for e, err := range replay.ReadLog(in) {

@@ -143,10 +143,11 @@ func TestDemoRefuses(t *testing.T) {
 // optioned is what demo makes of its arguments.
 func optioned(t *testing.T, args ...string) (o demo.Options, err error) {
 	t.Helper()
+	o = demo.DefaultOptions()
 	if outer := parsed(t, func(c *cli.Context) error {
-		o, err = demoOptions(c)
+		o, err = demoOptions(c, o)
 		return nil
-	}, "demo", args...); outer != nil {
+	}, demoFlags(&o), args...); outer != nil {
 		t.Fatal(outer)
 	}
 	return o, err

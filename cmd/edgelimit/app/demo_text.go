@@ -3,6 +3,8 @@ package app
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -82,11 +84,7 @@ func (s *lineShow) end(r *demo.Report) {
 	row("after the last request", "%s", after(r.AgreeMillis, "all nodes held the same counts"))
 	w.Flush()
 	s.limited(r)
-	if r.OK {
-		fmt.Fprintln(s.out, "\nok: over-admission stayed within the nodes' bound")
-		return
-	}
-	fmt.Fprintln(s.out, "\nNOT ok:\n - "+strings.Join(r.Wrong, "\n - "))
+	_ = printVerdict(s.out, r.Wrong)
 }
 
 // limitedShown is how many of the limited clients are listed.
@@ -124,4 +122,135 @@ func after(ms int64, what string) string {
 		return "never: " + what
 	}
 	return fmt.Sprintf("%d ms until %s", ms, what)
+}
+
+// What a terminal has to have for a table, in columns and lines, and how long the bar of progress is.
+const (
+	tableWidth  = 80
+	tableHeight = 20
+	barWidth    = 24
+)
+
+// ink paints text where that is wanted.
+type ink bool
+
+// Colours of ink, as SGR parameters.
+const (
+	bold   = "1"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+func (i ink) paint(colour, text string) string {
+	if !i {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// tableShow redraws a table in place, for a terminal of at least tableWidth columns.
+type tableShow struct {
+	lineShow
+	ink    ink
+	height int // of the terminal, in lines
+}
+
+func (s *tableShow) sample(p demo.Sample) {
+	up, table := "", s.draw(p)
+	if s.lines > 0 {
+		up = fmt.Sprintf("\x1b[%dA\x1b[J", s.lines)
+	}
+	s.lines = strings.Count(table, "\n")
+	_, _ = io.WriteString(s.out, up+table)
+}
+
+// nodeLine returns the line of a node. Its peers are not shown if their number is negative.
+func nodeLine(mark string, n *demo.NodeSample) string {
+	peers := ""
+	if n.Peers >= 0 {
+		peers = fmt.Sprintf("%d/%d", n.Peers-len(n.Unreachable), n.Peers)
+	}
+	return fmt.Sprintf("%s%-14s%9d%10d%9d%8s%10v%10.1f %%", mark, n.ID, n.Requests.Offered, n.Requests.Admitted,
+		n.Requests.Denied, peers, n.Stale.Round(time.Millisecond), n.Bound*100)
+}
+
+func (s *tableShow) draw(p demo.Sample) string {
+	var b strings.Builder
+	done := min(barWidth, int(float64(barWidth)*p.Elapsed.Seconds()/s.opt.Duration.Seconds()))
+	colour := green
+	if p.Phase == demo.Partitioned {
+		colour = yellow
+	}
+	fmt.Fprintf(&b, "\n[%s%s] %.0fs of %v   %s\n\n", strings.Repeat("#", done), strings.Repeat(".", barWidth-done),
+		p.Elapsed.Seconds(), s.opt.Duration, s.ink.paint(colour, phaseText(p)))
+	const head = "  node            offered  admitted   denied   peers       age       bound"
+	b.WriteString(s.ink.paint(bold, head) + "\n")
+	for _, n := range s.nodes(p) {
+		if p.Phase == demo.Partitioned && n.Region == p.Partitioned {
+			b.WriteString(s.ink.paint(yellow, nodeLine("✂ ", &n)) + "\n")
+		} else {
+			b.WriteString(nodeLine("  ", &n) + "\n")
+		}
+	}
+	all := demo.NodeSample{ID: "all", Requests: p.Total, Peers: -1, Stale: p.Stale, Bound: p.Bound}
+	b.WriteString(nodeLine("  ", &all) + "\n\n")
+	over := fmt.Sprintf("%+.1f %%", p.Over*100)
+	if p.Over > p.Bound {
+		over = s.ink.paint(red, over)
+	}
+	fmt.Fprintf(&b, "over the limit %s, at most %.1f %% by the bound (over the last window)\n", over, p.Bound*100)
+	if p.Bound > 1 {
+		fmt.Fprintln(&b, looseBound)
+	}
+	fmt.Fprintf(&b, "the oracle, with instant knowledge, would have admitted %d\n", p.Total.OracleAdmitted)
+	for _, text := range unreachable(p) {
+		fmt.Fprintln(&b, s.ink.paint(yellow, text))
+	}
+	return b.String()
+}
+
+// nodes returns the nodes, or where the terminal has no room for them the regions: the worst of the nodes in each.
+func (s *tableShow) nodes(p demo.Sample) (regions []demo.NodeSample) {
+	const others = 12 // lines beside those of nodes
+	if s.height == 0 || len(p.Nodes)+others <= s.height {
+		return p.Nodes
+	}
+	for _, n := range p.Nodes {
+		last := len(regions) - 1
+		if last < 0 || regions[last].Region != n.Region {
+			n.ID = n.Region
+			regions = append(regions, n)
+			continue
+		}
+		r := &regions[last]
+		r.Requests.Offered += n.Requests.Offered
+		r.Requests.Admitted += n.Requests.Admitted
+		r.Requests.Denied += n.Requests.Denied
+		r.Stale, r.Bound = max(r.Stale, n.Stale), max(r.Bound, n.Bound)
+		if len(n.Unreachable) > len(r.Unreachable) {
+			r.Unreachable = n.Unreachable
+		}
+	}
+	return regions
+}
+
+// unreachable says in words which regions receive nothing from which other ones.
+func unreachable(p demo.Sample) (lines []string) {
+	receivers := make(map[string][]string) // by whom they cannot reach
+	for _, n := range p.Nodes {
+		var from []string
+		for _, peer := range n.Unreachable {
+			from = append(from, peer.Region)
+		}
+		slices.Sort(from)
+		silent := strings.Join(slices.Compact(from), ", ")
+		if silent != "" && !slices.Contains(receivers[silent], n.Region) {
+			receivers[silent] = append(receivers[silent], n.Region)
+		}
+	}
+	for _, silent := range slices.Sorted(maps.Keys(receivers)) {
+		lines = append(lines, fmt.Sprintf("%s: nothing comes from %s", strings.Join(receivers[silent], ", "), silent))
+	}
+	return lines
 }

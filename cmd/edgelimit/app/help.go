@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -19,15 +20,12 @@ const (
 // writeHelp prints the help of a command, its subcommands and its flags.
 func writeHelp(out io.Writer, command *cli.Command) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s", wrap(command.HelpName+": "+command.Usage, "", helpWidth), command.HelpName)
+	form := command.HelpName + " [flags] " + command.ArgsUsage
 	if len(command.Subcommands) > 0 {
-		b.WriteString(" COMMAND")
+		form = command.HelpName + " COMMAND [flags]"
 	}
-	b.WriteString(" [flags]")
-	if command.ArgsUsage != "" {
-		b.WriteString(" " + command.ArgsUsage)
-	}
-	b.WriteString("\n")
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", wrap(command.HelpName+": "+command.Usage, "", helpWidth),
+		strings.TrimSpace(form))
 	if command.Description != "" {
 		b.WriteString("\n" + formatHelp(command.Description))
 	}
@@ -53,8 +51,7 @@ func writeHelp(out io.Writer, command *cli.Command) error {
 	}
 	if shared {
 		b.WriteString("\n" + wrap("A variable can stand for each flag: EDGELIMIT_NODE_ID for --node-id, and so on. A "+
-			"flag "+
-			"goes over its variable.", "", helpWidth) + "\n")
+			"flag goes over its variable.", "", helpWidth) + "\n")
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
@@ -64,10 +61,7 @@ func writeHelp(out io.Writer, command *cli.Command) error {
 const plainFlags = "Flags"
 
 func categoryOf(f cli.Flag) string {
-	if category := f.(cli.CategorizableFlag).GetCategory(); category != "" {
-		return category
-	}
-	return plainFlags
+	return cmp.Or(f.(cli.CategorizableFlag).GetCategory(), plainFlags)
 }
 
 // categories returns the flags' categories in their order, and plainFlags last.
@@ -138,42 +132,26 @@ func sharesVariables(command *cli.Command) bool {
 
 // writeItem writes a name and the text about it, in two columns.
 func writeItem(b *strings.Builder, name, text string, column int) {
-	indent := strings.Repeat(" ", column)
-	begin := "  " + name
-	if len(begin)+2 > column {
-		b.WriteString(begin + "\n" + wrap(text, indent, helpWidth) + "\n")
+	name, text = "  "+name, wrap(text, strings.Repeat(" ", column), helpWidth)
+	if len(name)+2 > column {
+		b.WriteString(name + "\n" + text + "\n")
 		return
 	}
-	b.WriteString(begin + wrap(text, indent, helpWidth)[len(begin):] + "\n")
+	b.WriteString(name + text[len(name):] + "\n")
 }
 
-// formatHelp wraps a description: paragraphs are filled. Examples, which begin with edgelimit or have two blanks, stay
-// lines; those that are too long break at the blanks.
+// formatHelp fills the paragraphs of a description. Examples, which begin with edgelimit or have two blanks, stay.
 func formatHelp(text string) string {
-	var b strings.Builder
+	var blocks []string
 	for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
-		if b.Len() > 0 {
-			b.WriteString("\n")
+		if strings.Contains(block, "  ") || strings.HasPrefix(block, "edgelimit ") {
+			block = "  " + strings.ReplaceAll(block, "\n", "\n  ")
+		} else {
+			block = wrap(block, "", helpWidth)
 		}
-		if !strings.Contains(block, "  ") && !strings.HasPrefix(block, "edgelimit ") {
-			b.WriteString(wrap(strings.ReplaceAll(block, "\n", " "), "", helpWidth) + "\n")
-			continue
-		}
-		for line := range strings.SplitSeq(block, "\n") {
-			if utf8.RuneCountInString(line)+2 <= helpWidth {
-				b.WriteString(strings.TrimRight("  "+line, " ") + "\n")
-				continue
-			}
-			indent := "  "
-			for part := range strings.SplitSeq(line, "  ") {
-				if strings.TrimSpace(part) != "" {
-					b.WriteString(wrap(part, indent, helpWidth) + "\n")
-					indent = "      "
-				}
-			}
-		}
+		blocks = append(blocks, block+"\n")
 	}
-	return b.String()
+	return strings.Join(blocks, "\n")
 }
 
 // wrap fills lines of a width with words, and indents each.

@@ -10,20 +10,24 @@ import (
 	"github.com/edgelimit/edgelimit/node"
 )
 
+const keygenHelp = `
+The file holds the key that encrypts gossip and the secret under which identities are hashed. Every node of the cluster
+has the same one.
+
+edgelimit keygen --out /etc/edgelimit/cluster.key
+
+Exit status: 0 made, 2 not made.`
+
 func keygenCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "keygen",
-		Usage: "make the key file of a new cluster",
-		Description: "The file holds the key that encrypts gossip and the secret under which identities are hashed. " +
-			"Every node of the cluster has the same one.\n\n" +
-			"edgelimit keygen --out /etc/edgelimit/cluster.key\n\n" +
-			"Exit status: 0 made, 2 not made.",
+		Name:        "keygen",
+		Usage:       "make the key file of a new cluster",
+		Description: keygenHelp,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "out", Usage: "write to `FILE`, for its owner only (mode 0600), and make the " +
-				"folders " +
-				"that are missing (0700); without it: to standard output"},
-			&cli.BoolFlag{Name: "force", Usage: "replace a file that is there: a cluster that uses it falls apart " +
-				"until every node has the new one"},
+			plain.flag("out", "write to `FILE`, for its owner only (mode 0600), and make the folders that are missing "+
+				"(0700); without it: to standard output", new(string)),
+			plain.flag("force", "replace a file that is there: a cluster that uses it falls apart until every node "+
+				"has the new one", new(bool)),
 		},
 		Action: keygen,
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,78 +15,65 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
+// replayHelp is a format of [replay.Window] and of [replay.Fields].
+const replayHelp = `
+Decides on every request of the logs with the real engine, at the time that the log gives. For each rule it reports the
+requests that it would have denied and their identities, what identities send in their busiest window, and a limit that
+99 %% of them never reach. Identities, such as addresses, are shown in clear, as they stand in the log.
+
+What would they do?    edgelimit replay --rules rules.yaml access.log*
+Who is newly denied?   edgelimit replay --compare old.yaml new.yaml access.log
+Another field of JSON:
+  edgelimit replay --field api_key=request.headers.X-Api-Key access.json
+
+A LOG of - is standard input; OLD and NEW are rules, with --compare. Logs are in common or combined format of Apache and
+nginx, or JSON lines (Caddy, Traefik, nginx, Envoy), gzip or not. They are merged by time, in whatever order they are
+given, and sorted within %d lines: servers log a request when it ends. Fields of a request: %s. A rule is asked if its
+keys are fields; if not, name them with --field, or say what to ask with --descriptor. Where a log gives times to the
+second, windows of a second or less cannot be judged by it.
+
+Exit status: 0, also when interrupted (it reports on what it has read); 2 if it could not be run, or a log broke off.`
+
 func replayCommand() *cli.Command {
-	def := replay.DefaultOptions()
+	o := replay.DefaultOptions()
 	return &cli.Command{
-		Name:      "replay",
-		Usage:     "show what rules would have done to the traffic of access logs, and suggest limits",
-		ArgsUsage: "[OLD NEW] LOG...",
-		Description: "Decides on every request of the logs with the real engine, at the time that the log gives. For " +
-			"each " +
-			"rule it reports the requests that it would have denied and their identities, what identities send in " +
-			"their " +
-			"busiest window, and a limit that 99 % of them never reach. Identities, such as addresses, are shown in " +
-			"clear, " +
-			"as they stand in the log.\n\n" +
-			"What would they do?    edgelimit replay --rules rules.yaml access.log*\n" +
-			"Who is newly denied?   edgelimit replay --compare old.yaml new.yaml access.log\n" +
-			"Another field of JSON:  edgelimit replay --field api_key=request.headers.X-Api-Key --rules rules.yaml " +
-			"access.json\n\n" +
-			"A LOG of - is standard input; OLD and NEW are rules, with --compare. Logs are in common or combined " +
-			"format of " +
-			"Apache and nginx, or JSON lines (Caddy, Traefik, nginx, Envoy), gzip or not. They are merged by time, " +
-			"in " +
-			"whatever order they are given, and sorted within " + strconv.Itoa(replay.Window) + " lines: servers log " +
-			"a " +
-			"request when it ends.\n" +
-			"Fields of a request: " + strings.Join(replay.Fields(), ", ") + ".\n" +
-			"A rule is asked if its keys are fields; if not, name them with --field, or say what to ask with " +
-			"--descriptor. " +
-			"Where a log gives times to the second, windows of a second or less cannot be judged by it.\n\n" +
-			"Exit status: 0, also when interrupted (it reports on what it has read); 2 if it could not be run, or a " +
-			"log " +
-			"broke off.",
-		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "rules", Usage: "rule `FILE` or directory (repeatable)"},
-			&cli.BoolFlag{Name: "compare",
-				Usage: "the first two arguments are rules, OLD and NEW: report who would be newly denied, and who no " +
-					"longer"},
-			&cli.StringFlag{Name: "domain", Usage: "`NAME` of the domain of the rules, where they have several"},
-			&cli.GenericFlag{Name: "descriptor", Value: new(repeated), Usage: "`KEY,KEY...` to ask about each " +
-				"request, as " +
-				"path,remote_address; KEY=VALUE is constant (repeatable; default: what the rules can match)"},
-			&cli.GenericFlag{Name: "field", Value: new(repeated), Usage: "`KEY=PATH` of a field in JSON lines, as " +
-				"api_key=request.headers.X-Api-Key; the key time is the request's (repeatable)"},
-			&cli.StringFlag{Name: "format", Usage: "`FORMAT`: combined or json; auto detects each line's",
-				Value: string(def.Format)},
-			&cli.IntFlag{Name: "worst", Usage: "how many identities to list of each rule", Value: def.Worst},
-			&cli.BoolFlag{Name: "json", Usage: "print the report as a JSON object"},
-		},
-		Action: runReplay,
+		Name:        "replay",
+		Usage:       "show what rules would have done to the traffic of access logs, and suggest limits",
+		ArgsUsage:   "[OLD NEW] LOG...",
+		Description: fmt.Sprintf(replayHelp, replay.Window, strings.Join(replay.Fields(), ", ")),
+		Flags:       replayFlags(&o),
+		Action:      func(c *cli.Context) error { return runReplay(c, o) },
 	}
 }
 
-// repeated is a repeatable flag whose values may hold commas.
-type repeated []string
-
-func (r *repeated) Set(value string) error {
-	*r = append(*r, value)
-	return nil
+// replayFlags set o, but for the rules.
+func replayFlags(o *replay.Options) []cli.Flag {
+	return []cli.Flag{
+		plain.flag("rules", "rule `FILE` or directory (repeatable)", new([]string)),
+		plain.flag("compare", "the first two arguments are rules, OLD and NEW: report who would be newly denied, and "+
+			"who no longer", new(bool)),
+		plain.flag("domain", "`NAME` of the domain of the rules, where they have several", &o.Domain),
+		plain.flag("descriptor", "`KEY,KEY...` to ask about each request, as path,remote_address; KEY=VALUE is "+
+			"constant (repeatable; default: what the rules can match)", (*repeated)(&o.Descriptors)),
+		plain.flag("field", "`KEY=PATH` of a field in JSON lines, as api_key=request.headers.X-Api-Key; the key time "+
+			"is the request's (repeatable)", (*repeated)(&o.Fields)),
+		plain.flag("format", "`FORMAT`: combined or json; auto detects each line's", (*string)(&o.Format)),
+		plain.flag("worst", "how many identities to list of each rule", &o.Worst),
+		plain.flag("json", "print the report as a JSON object", new(bool)),
+	}
 }
 
-func (r *repeated) String() string { return strings.Join(*r, " ") }
-
-func runReplay(c *cli.Context) error {
-	o, names, err := replayOptions(c)
+func runReplay(c *cli.Context, o replay.Options) error {
+	names, err := replayRules(c, &o)
 	if err != nil {
 		return err
 	}
-	logs, size, closeLogs, err := openLogs(c, names)
+	logs, files, err := openLogs(c, names)
+	defer files.close()
 	if err != nil {
 		return err
 	}
-	defer closeLogs()
-	report, err := replay.Run(c.Context, o, logs, replayProgress(c.App.ErrWriter, size))
+	report, err := replay.Run(c.Context, o, logs, replayProgress(c.App.ErrWriter, files))
 	if err != nil {
 		return err
 	}
@@ -102,146 +88,102 @@ func runReplay(c *cli.Context) error {
 	return err
 }
 
-// replayOptions returns the options, and the names of the logs.
-func replayOptions(c *cli.Context) (replay.Options, []string, error) {
-	o := replay.DefaultOptions()
-	o.Domain, o.Format, o.Worst = c.String("domain"), replay.Format(c.String("format")), c.Int("worst")
-	o.Descriptors, o.Fields = *c.Generic("descriptor").(*repeated), *c.Generic("field").(*repeated)
-	args := c.Args().Slice()
-	var err error
+// replayRules loads the rules of the flags and arguments, and returns the other arguments: the names of the logs.
+func replayRules(c *cli.Context, o *replay.Options) (logs []string, err error) {
+	logs = c.Args().Slice()
 	switch paths := c.StringSlice("rules"); {
 	case c.Bool("compare") && len(paths) > 0:
-		return o, nil, misuse(c.Command, "--compare takes its rules from the first two arguments, OLD and NEW: leave "+
+		return nil, misuse(c.Command, "--compare takes its rules from the first two arguments, OLD and NEW: leave "+
 			"--rules out")
-	case c.Bool("compare") && len(args) < 3:
-		return o, nil, misuse(c.Command, "--compare needs OLD NEW LOG...: two rule files (or directories), and logs")
+	case c.Bool("compare") && len(logs) < 3:
+		return nil, misuse(c.Command, "--compare needs OLD NEW LOG...: two rule files (or directories), and logs")
 	case c.Bool("compare"):
 		var oldErr error
-		o.Old, oldErr = rulefile.Load(args[0])
-		o.Rules, err = rulefile.Load(args[1])
-		args, err = args[2:], errors.Join(oldErr, err)
+		o.Old, oldErr = rulefile.Load(logs[0])
+		o.Rules, err = rulefile.Load(logs[1])
+		logs, err = logs[2:], errors.Join(oldErr, err)
 	case len(paths) > 0:
 		o.Rules, err = rulefile.Load(paths...)
 	default:
 		o.Rules = rulefile.Sample()
 		fmt.Fprintln(c.App.ErrWriter, "edgelimit: no rules given, using the sample rules; see --rules")
 	}
-	if err == nil && len(args) == 0 {
+	if err == nil && len(logs) == 0 {
 		err = misuse(c.Command, "no log was given; - is standard input")
 	}
-	return o, args, err
+	return logs, err
 }
 
-// openLogs opens the logs. size counts the bytes that were read of them.
-func openLogs(c *cli.Context, names []string) (logs []replay.Log, size *logSize, closeAll func(), err error) {
-	var files []io.Closer
-	closeAll = func() {
-		for _, f := range files {
-			_ = f.Close()
-		}
-	}
-	size = &logSize{known: true}
+// openLogs opens the logs. files are to be closed, even with an error.
+func openLogs(c *cli.Context, names []string) (logs []replay.Log, files *logFiles, err error) {
+	files = &logFiles{sized: true}
 	for _, name := range names[:min(len(names), replay.MaxLogs+1)] { // one too many is enough for the error
 		if name == "-" {
-			size.known = false
-			stdin := &interruptible{ctx: c.Context, from: c.App.Reader}
+			files.sized = false
+			stdin := interruptible(c.Context, c.App.Reader)
+			files.open = append(files.open, stdin)
 			logs = append(logs, replay.Log{Name: "standard input", Reader: stdin})
 			continue
 		}
 		f, err := os.Open(name)
 		if err != nil {
-			closeAll()
-			return nil, nil, nil, err
+			return nil, files, err
 		}
-		files = append(files, f)
+		files.open = append(files.open, f)
 		info, err := f.Stat()
 		if err == nil && info.IsDir() {
-			closeAll()
-			return nil, nil, nil, fmt.Errorf("%s is a directory: name the logs in it", name)
+			return nil, files, fmt.Errorf("%s is a directory: name the logs in it", name)
 		}
-		size.known = size.known && err == nil && info.Mode().IsRegular()
-		if size.known {
-			size.all += info.Size()
+		files.sized = files.sized && err == nil && info.Mode().IsRegular()
+		if files.sized {
+			files.size += info.Size()
 		}
-		logs = append(logs, replay.Log{Name: name, Reader: &counted{f, &size.read}})
+		logs = append(logs, replay.Log{Name: name, Reader: io.TeeReader(f, files)})
 	}
-	return logs, size, closeAll, nil
+	return logs, files, nil
 }
 
-// logSize is the number of bytes of all logs, and of those that were read.
-type logSize struct {
-	known     bool // all logs are files
-	read, all int64
+// logFiles are the open logs, and a writer that counts what is read of files.
+type logFiles struct {
+	open       []io.Closer
+	sized      bool // all logs are regular files, of size bytes together
+	size, read int64
 }
 
-type counted struct {
-	from io.Reader
-	read *int64
+func (l *logFiles) Write(b []byte) (int, error) {
+	l.read += int64(len(b))
+	return len(b), nil
 }
 
-func (c *counted) Read(b []byte) (int, error) {
-	n, err := c.from.Read(b)
-	*c.read += int64(n)
-	return n, err
-}
-
-// interruptible ends a blocked read when ctx ends. The goroutine that reads stays until its read returns, and what it
-// read is lost.
-type interruptible struct {
-	ctx    context.Context
-	from   io.Reader
-	buffer []byte
-	left   []byte
-}
-
-func (r *interruptible) Read(b []byte) (int, error) {
-	if len(r.left) == 0 {
-		if r.buffer == nil {
-			r.buffer = make([]byte, 64<<10)
-		}
-		type result struct {
-			n   int
-			err error
-		}
-		done := make(chan result, 1)
-		go func() {
-			n, err := r.from.Read(r.buffer)
-			done <- result{n, err}
-		}()
-		select {
-		case <-r.ctx.Done():
-			return 0, r.ctx.Err()
-		case got := <-done:
-			r.left = r.buffer[:got.n]
-			if got.n == 0 {
-				return 0, got.err
-			}
-		}
+func (l *logFiles) close() {
+	for _, f := range l.open {
+		_ = f.Close()
 	}
-	n := copy(b, r.left)
-	r.left = r.left[n:]
-	return n, nil
 }
 
-// progressInterval is the time between two lines of progress, and before the first.
-const progressInterval = 2 * time.Second
-
-func replayProgress(out io.Writer, size *logSize) func(replay.Progress) {
-	return replayProgressFrom(out, size, time.Now().Add(progressInterval))
+// interruptible returns a reader whose blocked reads end when ctx ends. The goroutine that reads from the other stays
+// until its read returns, and what it read is lost.
+func interruptible(ctx context.Context, from io.Reader) io.ReadCloser {
+	r, w := io.Pipe()
+	context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })
+	go func() {
+		_, err := io.Copy(w, from)
+		w.CloseWithError(err)
+	}()
+	return r
 }
 
-func replayProgressFrom(out io.Writer, size *logSize, next time.Time) func(replay.Progress) {
+// replayProgress returns a function that prints how far a long replay is.
+func replayProgress(out io.Writer, files *logFiles) func(replay.Progress) {
+	due := progress()
 	return func(p replay.Progress) {
-		now := time.Now()
-		if now.Before(next) {
+		if !due() {
 			return
 		}
-		next = now.Add(progressInterval)
-		part := ""
-		if size.known && size.all > 0 {
-			part = fmt.Sprintf(" (%d %%)", 100*size.read/size.all)
+		part, at := "", "none of them a request yet"
+		if files.sized && files.size > 0 {
+			part = fmt.Sprintf(" (%d %%)", 100*files.read/files.size)
 		}
-		at := "none of them a request yet"
 		if p.At > 0 {
 			at = "up to " + time.Unix(0, p.At).UTC().Format(time.DateTime)
 		}

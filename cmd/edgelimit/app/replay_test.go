@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/edgelimit/edgelimit/node/replay"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const webRules = `domain: web
@@ -126,15 +127,14 @@ func TestReplaySampleRules(t *testing.T) {
 }
 
 func TestReplayFlags(t *testing.T) {
-	var o replay.Options
+	o := replay.DefaultOptions()
 	var names []string
 	err := parsed(t, func(c *cli.Context) (err error) {
-		o, names, err = replayOptions(c)
+		names, err = replayRules(c, &o)
 		return err
-	}, "replay", "--rules", webFile(t, 3), "--domain", "web", "--descriptor", "path,remote_address", "--descriptor",
-		"generic_key=a,method",
-		"--field", "a=b.c",
-		"--field", "d=e", "--format", "json", "--worst", "3", "x.log", "-")
+	}, replayFlags(&o), "--rules", webFile(t, 3), "--domain", "web", "--descriptor", "path,remote_address",
+		"--descriptor", "generic_key=a,method", "--field", "a=b.c", "--field", "d=e", "--format", "json",
+		"--worst", "3", "x.log", "-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,9 @@ func TestReplayInterrupted(t *testing.T) {
 	in, out := io.Pipe()
 	go func() {
 		_, _ = io.WriteString(out, webLog())
-		_, _ = io.WriteString(out, "\n") // is taken once all before it was read
+		for range 2 {
+			_, _ = io.WriteString(out, "\n") // the second is taken once all before the first was read
+		}
 		cancel()
 	}()
 	r := edgelimitReading(t, ctx, in, "replay", "--rules", webFile(t, 4), "-")
@@ -196,45 +198,48 @@ func TestReplayInterrupted(t *testing.T) {
 }
 
 func TestReplayProgress(t *testing.T) {
-	var out strings.Builder
-	size := &logSize{known: true, read: 30, all: 120}
-	at := time.Date(2015, 5, 17, 10, 5, 3, 0, time.UTC).UnixNano()
-	say := replayProgress(&out, size)
-	if say(replay.Progress{Lines: 1, At: at}); out.Len() > 0 {
-		t.Errorf("at once it says %q", out.String())
-	}
-	say = replayProgressFrom(&out, size, time.Now().Add(-time.Second))
-	say(replay.Progress{Lines: 1500, At: at})
-	say(replay.Progress{Lines: 1600, At: at})
-	size.known = false
-	replayProgressFrom(&out, size, time.Now().Add(-time.Second))(replay.Progress{Lines: 2048})
-	want := "edgelimit: 1500 lines read (25 %), up to 2015-05-17 10:05:03\nedgelimit: 2048 lines read, none of them " +
-		"a request yet\n"
-	if out.String() != want {
-		t.Errorf("it says %q, want %q", out.String(), want)
-	}
+	testkit.VirtualTime(t, func(t *testing.T) {
+		var out strings.Builder
+		files := &logFiles{sized: true, read: 30, size: 120}
+		at := time.Date(2015, 5, 17, 10, 5, 3, 0, time.UTC).UnixNano()
+		say := replayProgress(&out, files)
+		if say(replay.Progress{Lines: 1, At: at}); out.Len() > 0 {
+			t.Errorf("at once it says %q", out.String())
+		}
+		time.Sleep(progressInterval)
+		say(replay.Progress{Lines: 1500, At: at})
+		say(replay.Progress{Lines: 1600, At: at})
+		time.Sleep(progressInterval)
+		files.sized = false
+		say(replay.Progress{Lines: 2048})
+		want := "edgelimit: 1500 lines read (25 %), up to 2015-05-17 10:05:03\nedgelimit: 2048 lines read, none of " +
+			"them a request yet\n"
+		if out.String() != want {
+			t.Errorf("it says %q, want %q", out.String(), want)
+		}
+	})
 }
 
 // Files tell how much of them was read.
 func TestReplayKnowsHowMuchThereIs(t *testing.T) {
 	log := written(t, "access.log", webLog())
 	err := parsed(t, func(c *cli.Context) error {
-		logs, size, closeLogs, err := openLogs(c, []string{log, log})
+		logs, files, err := openLogs(c, []string{log, log})
+		defer files.close()
 		if err != nil {
 			return err
 		}
-		defer closeLogs()
 		for _, l := range logs {
 			if _, err := io.Copy(io.Discard, l); err != nil {
 				return err
 			}
 		}
 		info, err := os.Stat(log)
-		if err == nil && (!size.known || size.read != 2*info.Size() || size.all != size.read) {
-			t.Errorf("%+v, of twice %d bytes", size, info.Size())
+		if err == nil && (!files.sized || files.read != 2*info.Size() || files.size != files.read) {
+			t.Errorf("%+v, of twice %d bytes", files, info.Size())
 		}
 		return err
-	}, "replay")
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

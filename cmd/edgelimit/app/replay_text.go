@@ -43,8 +43,7 @@ func printProblems(out io.Writer, r *replay.Report) {
 	}
 	if r.Late > 0 {
 		fmt.Fprintf(out, "late: %d requests came too far behind their time to be sorted (%d lines), and were asked "+
-			"at the "+
-			"time of the one before\n", r.Late, replay.Window)
+			"at the time of the one before\n", r.Late, replay.Window)
 	}
 	for _, f := range r.Failed {
 		fmt.Fprintf(out, "broken off: %s\n", printable(f))
@@ -54,11 +53,11 @@ func printProblems(out io.Writer, r *replay.Report) {
 	}
 	fmt.Fprintf(out, "left out: %d of %d lines; the first:\n", r.Malformed, r.Lines)
 	for _, p := range r.Shown {
-		fmt.Fprintf(out, "  %s:%d: %s", printable(p.Log), p.Line, p.Reason)
+		text := ""
 		if p.Text != "" {
-			fmt.Fprintf(out, ": %s", strconv.Quote(p.Text))
+			text = ": " + strconv.Quote(p.Text)
 		}
-		fmt.Fprintln(out)
+		fmt.Fprintf(out, "  %s:%d: %s%s\n", printable(p.Log), p.Line, p.Reason, text)
 	}
 }
 
@@ -105,13 +104,12 @@ func printRule(out io.Writer, p *replay.RuleReport, changed string) {
 			p.Uncounted)
 	}
 	if changed != "" {
-		fmt.Fprintf(out, "  %s: %s, of %s\n", changed, plural(p.Changed, "request"), plural(p.IdentitiesChanged,
-			"identity"))
+		fmt.Fprintf(out, "  %s: %s, of %s\n", changed, plural(p.Changed, "request"),
+			plural(p.IdentitiesChanged, "identity"))
 	}
 	if p.Peaks != nil {
 		fmt.Fprintf(out, "  most in %s: median %d, 90 %% of them %d, 99 %% %d, 99.9 %% %d, all %d\n",
-			span(p.PeakSeconds),
-			p.Peaks.Median, p.Peaks.P90, p.Peaks.P99, p.Peaks.P999, p.Peaks.Max)
+			span(p.PeakSeconds), p.Peaks.Median, p.Peaks.P90, p.Peaks.P99, p.Peaks.P999, p.Peaks.Max)
 		fmt.Fprintf(out, "  suggested: %d in %s: what 99 %% never exceed (%d), and a quarter more; %s asked for more\n",
 			p.Suggested.Limit, span(p.PeakSeconds), p.Suggested.Basis, plural(p.Suggested.Exceeding, "identity"))
 	}
@@ -192,13 +190,12 @@ func writeSafeJSON(out io.Writer, v any) error {
 	}
 	safe := make([]byte, 0, len(b)+1)
 	for _, r := range string(b) {
-		switch r1, r2 := utf16.EncodeRune(r); {
-		case unicode.IsPrint(r):
+		if unicode.IsPrint(r) {
 			safe = utf8.AppendRune(safe, r)
-		case r < 1<<16:
-			safe = fmt.Appendf(safe, `\u%04x`, r)
-		default:
-			safe = fmt.Appendf(safe, `\u%04x\u%04x`, r1, r2)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			safe = fmt.Appendf(safe, `\u%04x`, unit)
 		}
 	}
 	_, err = out.Write(append(safe, '\n'))

@@ -9,93 +9,105 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
-func rulesCommand() *cli.Command {
-	const how = "How rules are read (as the nodes read them)"
-	reading := []cli.Flag{
-		&cli.StringFlag{Name: "default-algorithm", Usage: "`NAME` of the algorithm of rules that name none",
-			Value: "sliding_window", Category: how},
-		&cli.IntFlag{Name: "ipv6-prefix", Usage: "how many `BITS` of an IPv6 address tell one client from another",
-			Value: rulefile.DefaultIPv6Prefix, Category: how},
-		&cli.BoolFlag{Name: "merge-domains", Usage: "let several files give descriptors of one domain", Category: how},
-		&cli.BoolFlag{Name: "json", Usage: "print JSON"},
+const (
+	validateHelp = `
+Files and directories are read together, as serve --rules reads them; without any, those that --config names. Warnings
+are of what is probably not meant: rules that no request to /v1/auth can meet, misspelt keys and domains. Hints are of
+what may be meant; without --config all are.
+
+edgelimit rules validate rules.yaml
+
+Exit status: 0 valid, 1 not valid, or with --strict if there are warnings, 2 not read.`
+
+	explainHelp = `
+By descriptors:  edgelimit rules explain --rules rules.yaml path=/login,ip=::1
+By rule:         edgelimit rules explain --rule per_ip --identity 192.0.2.1
+By request:      edgelimit rules explain --config node.yaml \
+                   --request 'POST /login' --client 192.0.2.1
+
+Each argument is a descriptor, its entries separated by commas; of an HTTP request they are those that /v1/auth makes.
+
+Exit status: 0 explained, 1 the rules are not valid, 2 no answer.`
+
+	diffHelp = `
+A rule is the same when it stands at the same place of the tree. Another number keeps its counts; another window or
+algorithm starts them anew.
+
+edgelimit rules diff rules.yaml tighter.yaml
+
+Exit status: 0 compared, 1 the rules are not valid, 2 not read.`
+)
+
+const ofReading group = "How rules are read (as the nodes read them)"
+
+// readingSettings are the settings of a configuration by which rules are read.
+func readingSettings(cfg *node.Config) []setting {
+	return []setting{
+		{ofReading, "default-algorithm", "`NAME` of the algorithm of rules that name none", &cfg.DefaultAlgorithm},
+		{ofReading, "ipv6-prefix", "how many `BITS` of an IPv6 address tell one client from another", &cfg.IPv6Prefix},
+		{ofReading, "merge-domains", "let several files give descriptors of one domain", &cfg.MergeDomains},
 	}
-	in := &cli.StringFlag{Name: "region", Category: how,
-		Usage: "`NAME` of the region in which the rules are looked at (default: all of them together)"}
+}
+
+func rulesCommand() *cli.Command {
+	var reading []cli.Flag
+	for _, s := range readingSettings(new(node.DefaultConfig())) {
+		reading = append(reading, s.flag(s.name, s.usage, s.to))
+	}
+	reading = append(reading, plain.flag("json", "print JSON", new(bool)))
+	const request group = "The request"
+	config := plain.flag("config", "configuration `FILE` of the node: its requests, rules and region (default: the "+
+		"default one)", new(string))
+	region := ofReading.flag("region", "`NAME` of the region in which the rules are looked at (default: all of them "+
+		"together)", new(string))
+	validating := []cli.Flag{config, ofReading.flag("strict", "fail if there are warnings", new(bool))}
+	explaining := []cli.Flag{
+		request.flag("request", "HTTP `REQUEST` that a proxy asks /v1/auth about, as in 'POST "+
+			"https://shop.example/login'", new(string)),
+		request.flag("client", "`ADDRESS` of the HTTP request's client", new("192.0.2.1")),
+		request.flag("header", "`HEADER` of the HTTP request, as in 'X-Api-Key: a' (repeatable)", new([]string)),
+		ofReading.flag("rules", "rule `FILE` or directory (repeatable; default: those of --config, or the sample)",
+			new([]string)),
+		region, config,
+	}
 	return &cli.Command{
 		Name:  "rules",
 		Usage: "validate rule files, explain what they do, and compare them",
 		Subcommands: []*cli.Command{
 			{
 				Name: "validate", Usage: "say all that is wrong with rule files", ArgsUsage: "FILE...",
-				Description: "Files and directories are read together, as serve --rules reads them;\n" +
-					"without any, those that --config names. Warnings are of what is probably\n" +
-					"not meant: rules that no request to /v1/auth can meet, misspelt keys and\n" +
-					"domains. Hints are of what may be meant; without --config all are.\n\n" +
-					"edgelimit rules validate rules.yaml\n\n" +
-					"Exit status: 0 valid, 1 not valid, or with --strict if there are warnings,\n2 not read.",
-				Flags: append([]cli.Flag{
-					configFlag(), &cli.BoolFlag{Name: "strict", Usage: "fail if there are warnings", Category: how},
-				}, reading...),
-				Action: validateRules,
+				Description: validateHelp, Flags: slices.Concat(validating, reading), Action: validateRules,
 			},
 			{
 				Name: "explain", Usage: "say which rules a request meets, and why",
-				ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]",
-				Description: "By descriptors:   edgelimit rules explain --rules rules.yaml path=/login,ip=::1\n" +
-					"By rule:          edgelimit rules explain --rule per_ip --identity 192.0.2.1\n" +
-					"By HTTP request:  edgelimit rules explain --config node.yaml \\\n" +
-					"                    --request 'POST /login' --client 192.0.2.1\n\n" +
-					"Each argument is a descriptor, its entries separated by commas; of an HTTP\n" +
-					"request they are those that /v1/auth makes.\n\n" +
-					"Exit status: 0 explained, 1 the rules are not valid, 2 no answer.",
-				Flags: slices.Concat(requestFlags("The request"), []cli.Flag{
-					&cli.StringFlag{Name: "request", Category: "The request",
-						Usage: "HTTP `REQUEST` that a proxy asks /v1/auth about, as in 'POST " +
-							"https://shop.example/login'"},
-					&cli.StringFlag{Name: "client", Usage: "`ADDRESS` of the HTTP request's client", Value: "192.0.2.1",
-						Category: "The request"},
-					&cli.StringSliceFlag{Name: "header", Category: "The request",
-						Usage: "`HEADER` of the HTTP request, as in 'X-Api-Key: a' (repeatable)"},
-					&cli.StringSliceFlag{Name: "rules", Category: how,
-						Usage: "rule `FILE` or directory (repeatable; default: those of --config, or the sample)"},
-					in, configFlag(),
-				}, reading),
-				Action: explainRules,
+				ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]", Description: explainHelp,
+				Flags: slices.Concat(requestFlags(request), explaining, reading), Action: explainRules,
 			},
 			{
 				Name: "diff", Usage: "say what it does to put one rule file in the place of another",
-				ArgsUsage: "OLD NEW",
-				Description: "A rule is the same when it stands at the same place of the tree. Another number keeps " +
-					"its " +
-					"counts; another window or algorithm starts them anew.\n\nedgelimit rules diff rules.yaml " +
-					"tighter.yaml\n\n" +
-					"Exit status: 0 compared, 1 the rules are not valid, 2 not read.",
-				Flags: append([]cli.Flag{in}, reading...), Action: diffRules,
+				ArgsUsage: "OLD NEW", Description: diffHelp,
+				Flags: slices.Concat([]cli.Flag{region}, reading), Action: diffRules,
 			},
-			{
-				Name: "schema", Usage: "print the JSON Schema of rule files, for editors",
-				Description: "edgelimit rules schema > rules.schema.json",
-				Action: func(c *cli.Context) error {
-					_, err := c.App.Writer.Write(rulefile.Schema())
-					return err
-				},
-			},
+			printCommand("schema", "print the JSON Schema of rule files, for editors",
+				"edgelimit rules schema > rules.schema.json", string(rulefile.Schema())),
 		},
 	}
 }
 
-// loadRules reads rule files by the flags. It prints problems of the files; the error is their number.
-func loadRules(c *cli.Context, paths ...string) (*rules.Set, error) {
-	return loadRulesBy(c, readingOptions(c, nil), c.String("region"), paths...)
-}
-
-// loadRulesBy is loadRules with other options, for a region, or for all if it is empty.
-func loadRulesBy(c *cli.Context, opt rulefile.Options, region string, paths ...string) (*rules.Set, error) {
-	set, err := opt.Load(paths...)
+// loadRules reads rule files by the flags, or by the configuration's settings where flags are not set, for a region, or
+// for all if it is empty. It prints problems of the files; the error is their number.
+func loadRules(c *cli.Context, cfg node.Config, region string, paths ...string) (*rules.Set, error) {
+	if err := override(c, readingSettings(&cfg)); err != nil {
+		return nil, err
+	}
+	set, err := rulefile.Options{
+		Algorithm: cfg.DefaultAlgorithm, IPv6Prefix: cfg.IPv6Prefix, MergeDomains: cfg.MergeDomains,
+	}.Load(paths...)
 	if err != nil {
 		return nil, reportProblems(c, err)
 	}
@@ -116,30 +128,28 @@ type problem struct {
 
 // reportProblems prints problems of rule files. It returns other errors, such as a missing file, as they are.
 func reportProblems(c *cli.Context, err error) error {
-	problems, rest := []problem{}, []error{}
+	var problems []problem
+	var rest []error
 	for _, e := range rulefile.Problems(err) {
-		if p, ok := errors.AsType[*rulefile.Error](e); ok {
-			problems = append(problems, problem{p.File, p.Line, p.Column, p.Reason, p.Source})
-			if !c.Bool("json") {
-				fmt.Fprintln(c.App.Writer, p)
-				writeExcerpt(c.App.Writer, p)
-			}
+		p, ok := errors.AsType[*rulefile.Error](e)
+		if !ok {
+			rest = append(rest, e)
 			continue
 		}
-		rest = append(rest, e)
+		problems = append(problems, problem{p.File, p.Line, p.Column, p.Reason, p.Source})
+		if !c.Bool("json") {
+			writeProblem(c.App.Writer, "", p)
+		}
 	}
 	if c.Bool("json") && len(problems) > 0 {
 		if err := printJSON(c, map[string]any{"valid": false, "problems": problems}); err != nil {
 			return err
 		}
 	}
-	switch {
-	case len(rest) > 0:
+	if len(rest) > 0 {
 		return errors.Join(rest...)
-	case len(problems) == 1:
-		return cli.Exit("1 problem", 1)
 	}
-	return cli.Exit(fmt.Sprintf("%d problems", len(problems)), 1)
+	return cli.Exit(plural(len(problems), "problem"), 1)
 }
 
 func printJSON(c *cli.Context, v any) error {
@@ -176,12 +186,7 @@ func validateRules(c *cli.Context) error {
 		_, err = fmt.Fprintf(c.App.Writer, "valid: %d rules\n%s%s", len(in.set.Rules()), warningText(warnings),
 			unnamedText(in.set))
 	}
-	count := 0
-	for _, w := range warnings {
-		if !w.Hint {
-			count++
-		}
-	}
+	count := len(slices.DeleteFunc(warnings, func(w node.Warning) bool { return w.Hint }))
 	if err == nil && c.Bool("strict") && count > 0 {
 		return cli.Exit(fmt.Sprintf("warnings: %d", count), 1)
 	}
@@ -192,15 +197,14 @@ func diffRules(c *cli.Context) error {
 	if c.NArg() != 2 {
 		return misuse(c.Command, "give two rule files or directories, the old and the new")
 	}
-	before, err := loadRules(c, c.Args().Get(0))
-	if err != nil {
-		return err
+	var sets [2]*rules.Set
+	for i := range sets {
+		var err error
+		if sets[i], err = loadRules(c, node.DefaultConfig(), c.String("region"), c.Args().Get(i)); err != nil {
+			return err
+		}
 	}
-	after, err := loadRules(c, c.Args().Get(1))
-	if err != nil {
-		return err
-	}
-	changes := rules.Diff(before, after)
+	changes := rules.Diff(sets[0], sets[1])
 	if c.Bool("json") {
 		return printJSON(c, map[string]any{"changes": append([]rules.Change{}, changes...)})
 	}
@@ -220,10 +224,7 @@ func changeText(ch rules.Change) string {
 	case rules.Removed:
 		return fmt.Sprintf("- %s\n    %s", ch.Rule, ch.Old)
 	}
-	counts := "its counts are kept"
-	if ch.Counts == "anew" {
-		counts = "its counts start anew"
-	}
+	counts := map[bool]string{false: "its counts are kept", true: "its counts start anew"}[ch.Counts == "anew"]
 	if ch.Old == ch.New {
 		return fmt.Sprintf("~ %s (%s)\n    %s, but for its name, metadata or lists", ch.Rule, counts, ch.New)
 	}

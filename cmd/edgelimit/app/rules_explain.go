@@ -1,14 +1,20 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
 // explained is a layer as JSON.
@@ -30,7 +36,7 @@ func explainRules(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	req, sent, err := explainRequest(c, in)
+	req, notSent, err := explainRequest(c, in)
 	if err != nil {
 		return err
 	}
@@ -47,12 +53,15 @@ func explainRules(c *cli.Context) error {
 			return err
 		}
 	}
-	answers := make([]explained, len(layers), len(layers)+len(sent))
+	answers := []explained{}
 	for i := range layers {
-		answers[i] = explainLayer(&layers[i])
+		answers = append(answers, explainLayer(&layers[i]))
 	}
-	answers = append(answers, notSent(sent)...)
-	warnings := concerning(in.warnings(), layers, sent)
+	answers = append(answers, notSent...)
+	warnings := in.warnings()
+	if !c.IsSet("request") {
+		warnings = concerning(warnings, layers)
+	}
 	if c.Bool("json") {
 		return printJSON(c, map[string]any{"domain": req.Domain, "layers": answers, "warnings": warnings})
 	}
@@ -63,22 +72,17 @@ func explainRules(c *cli.Context) error {
 	return err
 }
 
-// concerning returns the warnings about the layers' rules or the nearest rules; all warnings for an HTTP request.
-func concerning(all []node.Warning, layers []rules.Layer, sent []sentDescriptor) []node.Warning {
-	found := []node.Warning{}
-	for _, w := range all {
-		concerns := slices.ContainsFunc(layers, func(l rules.Layer) bool {
+// concerning returns the warnings about the layers' rules or the nearest rules.
+func concerning(all []node.Warning, layers []rules.Layer) []node.Warning {
+	return slices.DeleteFunc(all, func(w node.Warning) bool {
+		return !slices.ContainsFunc(layers, func(l rules.Layer) bool {
 			return l.Rule != nil && w.Concerns(l.Rule.FullName) || l.Nearest != nil && w.Concerns(l.Nearest.FullName)
 		})
-		if concerns || sent != nil {
-			found = append(found, w)
-		}
-	}
-	return found
+	})
 }
 
-// explainRequest returns the request that the flags and arguments describe, and for an HTTP request its descriptors.
-func explainRequest(c *cli.Context, in *rulesInput) (rules.Request, []sentDescriptor, error) {
+// explainRequest returns the request that the flags and arguments describe, and what an HTTP request does not send.
+func explainRequest(c *cli.Context, in *rulesInput) (rules.Request, []explained, error) {
 	if c.IsSet("request") {
 		if c.Args().Present() || c.IsSet("rule") {
 			return rules.Request{}, nil, misuse(c.Command, "--request stands in place of descriptors and --rule: "+
@@ -86,8 +90,8 @@ func explainRequest(c *cli.Context, in *rulesInput) (rules.Request, []sentDescri
 		}
 		return in.describe(c)
 	}
-	req, err := requestOf(c)
-	if err == nil && req.Rule == "" && len(req.Descriptors) == 0 {
+	req, ok, err := requestOf(c)
+	if err == nil && !ok {
 		err = misuse(c.Command, "say what to explain: descriptors, --rule and --identity, or --request")
 	}
 	return req, nil, err
@@ -105,12 +109,7 @@ func explainLayer(l *rules.Layer) explained {
 	if l.ReplacedBy != nil {
 		a.ReplacedBy = l.ReplacedBy.FullName
 	}
-	switch l.Listed {
-	case rules.AllowListed:
-		a.Listed = "allow"
-	case rules.DenyListed:
-		a.Listed = "deny"
-	}
+	a.Listed = map[rules.Listing]string{rules.AllowListed: "allow", rules.DenyListed: "deny"}[l.Listed]
 	return a
 }
 
@@ -124,36 +123,182 @@ func entriesText(entries []rules.Entry) string {
 
 // String returns the layer as text.
 func (a explained) String() string {
-	var b strings.Builder
-	fmt.Fprintln(&b, a.Descriptor)
+	text := a.Descriptor + "\n"
 	for _, why := range a.Why {
-		fmt.Fprintln(&b, "  "+why)
+		text += "  " + why + "\n"
 	}
 	switch {
 	case a.NotSent:
-		fmt.Fprint(&b, "  => not sent: limits nothing")
-		return b.String()
+		return text + "  => not sent: limits nothing"
 	case a.Rule == "":
-		fmt.Fprint(&b, "  => no rule: allowed")
-		return b.String()
+		return text + "  => no rule: allowed"
 	case a.ReplacedBy != "":
-		fmt.Fprintf(&b, "  => %s, but %s replaces it: this layer is not limited", a.Rule, a.ReplacedBy)
-		return b.String()
+		return text + fmt.Sprintf("  => %s, but %s replaces it: this layer is not limited", a.Rule, a.ReplacedBy)
 	}
-	fmt.Fprintf(&b, "  => %s", a.Rule)
+	text += "  => " + a.Rule
 	if a.Name != a.Rule {
-		fmt.Fprintf(&b, " (%s)", a.Name)
+		text += " (" + a.Name + ")"
 	}
-	fmt.Fprintf(&b, ": %s", a.Promise)
+	text += ": " + a.Promise + "\n     "
 	switch {
 	case a.Listed == "allow":
-		fmt.Fprint(&b, "\n     who asks is on its allow list: not limited")
+		return text + "who asks is on its allow list: not limited"
 	case a.Listed == "deny":
-		fmt.Fprint(&b, "\n     who asks is on its deny list: denied")
+		return text + "who asks is on its deny list: denied"
 	case a.Counted != "":
-		fmt.Fprintf(&b, "\n     counted for %s", a.Counted)
-	default:
-		fmt.Fprint(&b, "\n     one count for everybody")
+		return text + "counted for " + a.Counted
+	}
+	return text + "one count for everybody"
+}
+
+// rulesInput are rules and the configuration that they are checked with.
+type rulesInput struct {
+	cfg    node.Config
+	chosen bool // cfg is that of --config, not the default
+	set    *rules.Set
+}
+
+// readRules reads the configuration and the rule files of the command line. Flags override the configuration.
+func readRules(c *cli.Context, paths []string) (in *rulesInput, err error) {
+	in = &rulesInput{cfg: node.DefaultConfig(), chosen: c.IsSet("config")}
+	region := c.String("region")
+	if in.chosen {
+		if in.cfg, err = node.ReadConfig(c.String("config")); err != nil {
+			return nil, err
+		}
+		if err := in.cfg.Validate(); err != nil {
+			return nil, fmt.Errorf("configuration %s: %w", c.String("config"), err)
+		}
+		region = cmp.Or(region, in.cfg.Region)
+	}
+	if len(paths) > 0 {
+		in.cfg.Rules = paths
+	}
+	if len(in.cfg.Rules) == 0 {
+		in.set = rulefile.Sample()
+		return in, nil
+	}
+	in.set, err = loadRules(c, in.cfg, region, in.cfg.Rules...)
+	return in, err
+}
+
+// warnings returns those of the configuration with the rules. Those of the default configuration, which may not be the
+// node's, are hints.
+func (in *rulesInput) warnings() []node.Warning {
+	found := append([]node.Warning{}, in.cfg.Warnings(in.set)...)
+	for i := range found {
+		found[i].Hint = found[i].Hint || !in.chosen
+	}
+	return found
+}
+
+// warningText returns a line for each warning.
+func warningText(warnings []node.Warning) string {
+	var b strings.Builder
+	for _, w := range warnings {
+		fmt.Fprintf(&b, "%s: %s\n", map[bool]string{false: "warning", true: "hint"}[w.Hint], w.Text)
 	}
 	return b.String()
+}
+
+// describe returns the request that /v1/auth makes of the flags' HTTP request, and as layers the descriptors of the
+// configuration that it leaves out.
+func (in *rulesInput) describe(c *cli.Context) (req rules.Request, notSent []explained, err error) {
+	r, err := in.authRequest(c)
+	if err != nil {
+		return req, nil, err
+	}
+	describer, err := actions.New(in.cfg.Requests)
+	if err != nil {
+		return req, nil, err
+	}
+	describer.DescribeOriginal(r, &req)
+	req.Domain = cmp.Or(c.String("domain"), req.Domain)
+	rest := req.Descriptors
+	for _, d := range in.cfg.Requests.Descriptors {
+		if len(rest) > 0 && slices.EqualFunc(rest[0], d.Shape(), func(e rules.Entry, s rules.Shape) bool {
+			return e.Key == s.Key && (!s.Fixed || e.Value == s.Value)
+		}) {
+			rest = rest[1:]
+			continue
+		}
+		why := in.cfg.NeverSent(d)
+		if why == "" {
+			var sources []string
+			for _, e := range d.Entries() {
+				sources = append(sources, e.Source)
+			}
+			why = "the request lacks one of: " + strings.Join(sources, ", ")
+		}
+		notSent = append(notSent, explained{Descriptor: d.String(), Why: []string{why}, NotSent: true})
+	}
+	return req, notSent, nil
+}
+
+// authRequest returns the request to /v1/auth that the first trusted proxy sends for the flags' HTTP request. Without
+// trusted proxies its client sends it.
+func (in *rulesInput) authRequest(c *cli.Context) (*http.Request, error) {
+	method, target, both := strings.Cut(c.String("request"), " ")
+	if !both {
+		method, target = http.MethodGet, method
+	}
+	u, err := url.Parse(target)
+	if err != nil || u.Path == "" {
+		return nil, fmt.Errorf("--request: %q, want a path or a URL, and perhaps a method first, as in 'POST /login'",
+			c.String("request"))
+	}
+	client, err := netip.ParseAddr(c.String("client"))
+	if err != nil {
+		return nil, fmt.Errorf("--client: %q, want an address", c.String("client"))
+	}
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/v1/auth"}, Header: make(http.Header)}
+	for _, line := range c.StringSlice("header") {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return nil, fmt.Errorf("--header: %q, want NAME: VALUE", line)
+		}
+		r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	var trusted bool
+	if r.RemoteAddr, trusted = in.sender(client); trusted {
+		in.forward(r.Header, method, u, client)
+	}
+	return r, nil
+}
+
+// sender returns the address of the sender to /v1/auth, and whether it is a trusted proxy.
+func (in *rulesInput) sender(client netip.Addr) (addr string, trusted bool) {
+	if strings.HasPrefix(in.cfg.HTTP, "unix:") {
+		return "@", slices.Contains(in.cfg.Requests.TrustedProxies, actions.UnixPeers)
+	}
+	for _, t := range in.cfg.Requests.TrustedProxies {
+		if prefix, err := rules.ParsePrefix(t); err == nil {
+			return netip.AddrPortFrom(prefix.Addr(), 1).String(), true
+		}
+	}
+	return netip.AddrPortFrom(client, 1).String(), false
+}
+
+// forward sets the headers in which a trusted proxy sends the original request.
+func (in *rulesInput) forward(h http.Header, method string, u *url.URL, client netip.Addr) {
+	switch text := client.String(); in.cfg.Requests.ClientHeader {
+	case actions.XRealIP:
+		h.Set("X-Real-Ip", text)
+	case actions.Forwarded:
+		if client.Is6() {
+			text = `"[` + text + `]"`
+		}
+		h.Set("Forwarded", "for="+text)
+	default:
+		h.Set("X-Forwarded-For", text)
+	}
+	prefix := "X-Forwarded-"
+	if in.cfg.Requests.OriginalHeaders == "x-original" {
+		prefix = "X-Original-"
+	}
+	h.Set(prefix+"Method", method)
+	h.Set(prefix+"Uri", u.RequestURI())
+	if u.Host != "" {
+		h.Set(prefix+"Host", u.Host)
+	}
 }

@@ -20,7 +20,7 @@ func configured(t *testing.T, args ...string) (cfg node.Config, err error) {
 	outer := parsed(t, func(c *cli.Context) error {
 		cfg, err = serveConfig(c)
 		return nil
-	}, "serve", args...)
+	}, serveCommand(nil).Flags, args...)
 	if outer != nil {
 		t.Fatal(outer)
 	}

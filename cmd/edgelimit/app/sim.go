@@ -1,203 +1,130 @@
 package app
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/edgelimit/edgelimit/testnet/judge"
 	"github.com/edgelimit/edgelimit/testnet/sim"
 )
 
+const simHelp = `
+Runs the real counting and gossip code of all nodes on virtual time, over a network with delay and loss: minutes of a
+cluster in seconds, the same for the same --seed. The figures compare what was admitted with an oracle: the same
+algorithm with instant knowledge of the whole world. Without flags it is the reference of the accuracy goals.
+
+A shorter interval:   edgelimit sim --interval 50ms
+A region cut off:     edgelimit sim --partition 2@20s-50s
+Regions 1, 2 apart:   edgelimit sim --partition 1/2@20s-50s
+                      (one way: '1>2@20s-50s', '2>*@20s-50s')
+Redis flushed:        edgelimit sim --redis-fault flush@20s
+A hundred nodes:      edgelimit sim --regions 5 --nodes 20 --duration 20s
+Your own traffic:     edgelimit sim --trace arrivals.csv
+                      (lines of seconds,region,node; - is standard input)
+
+Patterns: even (all nodes alike), skew (70 % on one node), hotspot (80 % on a node that changes every 3 s), flash (0.5
+times the limit, 20 times for 1 s in every 20 s), compliant-burst (clients that keep to 95 % of the limit, in bursts).
+Buckets hold the limit, and get it back in each window. A limit of scope region is one of --regions 1.
+
+Faults of Redis: down@30s-40s (calls fail), mute@30s-40s (it does what it is told, and no answer arrives), slow@30s-40s
+(up to 2.5 s a call; what timed out takes effect late), twice@30s-40s (calls take effect again later), flush@20s
+(FLUSHALL), restart@20s (another server, empty), stale@47s-50s (at 50 s a replica takes over that has heard nothing
+since 47 s), rewind@47s-50s (the same, but it says to be the server that it heard). It is the Redis of each region, or
+of one: flush/2@20s. Each node has two flushes after the faults to make good what was lost.
+
+Exit status: 0 if the bound held, no client that keeps to its limit was rejected, all nodes came to agree, and each
+Redis was whole again; 1 if not; 2 if it could not be run.`
+
 func simCommand() *cli.Command {
-	def := sim.DefaultOptions()
+	o := sim.DefaultOptions()
 	return &cli.Command{
-		Name:  "sim",
-		Usage: "predict what a deployment would admit, its bound and its bandwidth",
-		Description: "Runs the real counting and gossip code of all nodes on virtual time, over a network with delay " +
-			"and loss: minutes of a cluster\n" +
-			"in seconds, the same for the same --seed. The figures compare what was admitted with an oracle: the " +
-			"same algorithm with\n" +
-			"instant knowledge of the whole world. Without flags it is the reference of the accuracy goals.\n\n" +
-			"A shorter interval:      edgelimit sim --interval 50ms\n" +
-			"A region cut off:        edgelimit sim --partition 2@20s-50s\n" +
-			"Regions 1 and 2 apart:   edgelimit sim --partition 1/2@20s-50s     (one way: '1>2@20s-50s', " +
-			"'2>*@20s-50s')\n" +
-			"Redis flushed:           edgelimit sim --redis-fault flush@20s\n" +
-			"A hundred nodes:         edgelimit sim --regions 5 --nodes 20 --duration 20s\n" +
-			"Your own traffic:        edgelimit sim --trace arrivals.csv        (lines of seconds,region,node; - is " +
-			"standard input)\n\n" +
-			"Patterns: even (all nodes alike), skew (70 % on one node), hotspot (80 % on a node that changes every 3 " +
-			"s), flash (0.5 times\n" +
-			"the limit, 20 times for 1 s in every 20 s), compliant-burst (clients that keep to 95 % of the limit, in " +
-			"bursts).\n" +
-			"Buckets hold the limit, and get it back in each window. A limit of scope region is one of " +
-			"--regions 1.\n\n" +
-			"Faults of Redis: down@30s-40s (calls fail), mute@30s-40s (it does what it is told, and no answer " +
-			"arrives), slow@30s-40s (up to\n" +
-			"2.5 s a call; what timed out takes effect late), twice@30s-40s (calls take effect again later), " +
-			"flush@20s (FLUSHALL), restart@20s\n" +
-			"(another server, empty), stale@47s-50s (at 50 s a replica takes over that has heard nothing since 47 " +
-			"s), rewind@47s-50s (the\n" +
-			"same, but it says to be the server that it heard). It is the Redis of each region, or of one: " +
-			"flush/2@20s. Each node has two\n" +
-			"flushes after the faults to make good what was lost.\n\n" +
-			"Exit status: 0 if the bound held, no client that keeps to its limit was rejected, all nodes came to " +
-			"agree, and each Redis was\n" +
-			"whole again; 1 if not; 2 if it could not be run.",
-		Flags: []cli.Flag{
-			&cli.IntFlag{
-				Name: "regions", Usage: "how many regions (with --trace: as many as it names)", Value: def.Regions,
-			},
-			&cli.IntFlag{
-				Name: "nodes", Usage: "nodes in each region (with --trace: as many as it names)", Value: def.Nodes,
-			},
-			&cli.Uint64Flag{
-				Name: "limit", Usage: "requests of a client per window, over the whole cluster", Value: def.Limit,
-			},
-			&cli.DurationFlag{Name: "window", Usage: "length of the window", Value: def.Window},
-			&cli.DurationFlag{
-				Name: "interval", Usage: "how often nodes tell each other what they admitted", Value: def.Interval,
-			},
-			&cli.Float64Flag{
-				Name: "load", Usage: "what all nodes together are offered for each client, as a multiple of the limit",
-				Value: def.Load,
-			},
-			&cli.StringFlag{
-				Name: "pattern", Usage: "when and where requests come: " + strings.Join(names(sim.Patterns), ", "),
-				Value: string(def.Pattern),
-			},
-			&cli.DurationFlag{Name: "wan-delay", Usage: "one-way delay between regions", Value: def.WANDelay},
-			&cli.DurationFlag{Name: "lan-delay", Usage: "one-way delay within a region", Value: def.LANDelay},
-			&cli.Float64Flag{Name: "loss", Usage: "part of the packets that are lost, 0 to 1", Value: def.Loss},
-			&cli.Float64Flag{
-				Name: "duplicate", Usage: "part of the packets that arrive twice, 0 to 1", Value: def.Duplicate,
-			},
-			&cli.Float64Flag{
-				Name: "reorder", Usage: "part of the packets that are held back for up to a second, 0 to 1",
-				Value: def.Reorder,
-			},
-			&cli.DurationFlag{Name: "skew", Usage: "clocks are wrong by up to this, either way", Value: def.Skew},
-			&cli.StringSliceFlag{
-				Name:  "partition",
-				Usage: "`REGION@FROM-UNTIL` cuts a region off from the others; may be repeated, see above",
-			},
-			&cli.StringSliceFlag{
-				Name: "redis-fault",
-				Usage: "give each region a Redis, and let `FAULT@WHEN` befall it; may be repeated, or several with " +
-					"commas, see above",
-			},
-			&cli.IntFlag{
-				Name: "keys",
-				Usage: fmt.Sprintf("how many clients, each with its own limit and load (compliant-burst: %d)",
-					sim.BurstKeys),
-				Value: def.Keys,
-			},
-			&cli.IntFlag{
-				Name:  "beside",
-				Usage: "how many clients beside them that spend 95 % of the limit evenly, and must never be rejected",
-				Value: def.Compliant,
-			},
-			&cli.DurationFlag{
-				Name:  "burst",
-				Usage: "compliant-burst: how long a burst lasts (0: 0.2 s, 1 s and 3 s in turn, client by client)",
-				Value: def.Burst,
-			},
-			&cli.StringFlag{
-				Name: "burst-at",
-				Usage: "compliant-burst: where bursts come: " + strings.Join(names(sim.Placements),
-					", ") + " (without it: in turn)",
-			},
-			&cli.DurationFlag{
-				Name: "duration", Usage: "how long requests come, in simulated time (with --trace: all of it)",
-				Value: def.Duration,
-			},
-			&cli.Uint64Flag{Name: "seed", Usage: "of everything random", Value: def.Seed},
-			&cli.StringFlag{
-				Name:  "strategy",
-				Usage: "how nodes decide on what they know: " + strings.Join(names(sim.Strategies), ", "),
-				Value: string(def.Strategy),
-			},
-			&cli.StringFlag{
-				Name: "algorithm", Usage: "how the limit is kept: " + strings.Join(names(sim.Algorithms), ", "),
-				Value: def.Method.String(),
-			},
-			&cli.StringFlag{
-				Name: "on-partition", Usage: "what a limit does where peers are not heard: share, local",
-				Value: def.OnPartition.String(),
-			},
-			&cli.StringFlag{Name: "trace", Usage: "offer the arrivals of a CSV `FILE` in place of a pattern"},
-			&cli.BoolFlag{Name: "json", Usage: "print the report as a JSON object"},
-			&cli.StringFlag{
-				Name: "plot", Usage: "draw what was admitted against limit, oracle and bound into an SVG `FILE`",
-			},
-		},
-		Action: runSim,
+		Name:        "sim",
+		Usage:       "predict what a deployment would admit, its bound and its bandwidth",
+		Description: simHelp,
+		Flags:       simFlags(&o),
+		Action:      func(c *cli.Context) error { return runSim(c, o) },
 	}
 }
 
-func names[T any](values []T) []string {
-	out := make([]string, len(values))
-	for i, v := range values {
-		out[i] = fmt.Sprint(v)
+// simFlags set o, but for what has to be parsed.
+func simFlags(o *sim.Options) []cli.Flag {
+	return []cli.Flag{
+		plain.flag("regions", "how many regions (with --trace: as many as it names)", &o.Regions),
+		plain.flag("nodes", "nodes in each region (with --trace: as many as it names)", &o.Nodes),
+		plain.flag("limit", "requests of a client per window, over the whole cluster", &o.Limit),
+		plain.flag("window", "length of the window", &o.Window),
+		plain.flag("interval", "how often nodes tell each other what they admitted", &o.Interval),
+		plain.flag("load", "what all nodes together are offered for each client, as a multiple of the limit", &o.Load),
+		plain.flag("pattern", "when and where requests come: "+list(sim.Patterns), (*string)(&o.Pattern)),
+		plain.flag("wan-delay", "one-way delay between regions", &o.WANDelay),
+		plain.flag("lan-delay", "one-way delay within a region", &o.LANDelay),
+		plain.flag("loss", "part of the packets that are lost, 0 to 1", &o.Loss),
+		plain.flag("duplicate", "part of the packets that arrive twice, 0 to 1", &o.Duplicate),
+		plain.flag("reorder", "part of the packets that are held back for up to a second, 0 to 1", &o.Reorder),
+		plain.flag("skew", "clocks are wrong by up to this, either way", &o.Skew),
+		plain.flag("partition", "`REGION@FROM-UNTIL` cuts a region off from the others; may be repeated, see above",
+			new([]string)),
+		plain.flag("redis-fault", "give each region a Redis, and let `FAULT@WHEN` befall it; may be repeated, or "+
+			"several with commas, see above", new([]string)),
+		plain.flag("keys", fmt.Sprintf("how many clients, each with its own limit and load (compliant-burst: %d)",
+			sim.BurstKeys), &o.Keys),
+		plain.flag("beside", "how many clients beside them that spend 95 % of the limit evenly, and must never be "+
+			"rejected", &o.Compliant),
+		plain.flag("burst", "compliant-burst: how long a burst lasts (0: 0.2 s, 1 s and 3 s in turn, client by client)",
+			&o.Burst),
+		plain.flag("burst-at", "compliant-burst: where bursts come: "+list(sim.Placements)+" (without it: in turn)",
+			(*string)(&o.BurstAt)),
+		plain.flag("duration", "how long requests come, in simulated time (with --trace: all of it)", &o.Duration),
+		plain.flag("seed", "of everything random", &o.Seed),
+		plain.flag("strategy", "how nodes decide on what they know: "+list(sim.Strategies), (*string)(&o.Strategy)),
+		plain.flag("algorithm", "how the limit is kept: "+list(sim.Algorithms), new(o.Method.String())),
+		plain.flag("on-partition", "what a limit does where peers are not heard: share, local",
+			new(o.OnPartition.String())),
+		plain.flag("trace", "offer the arrivals of a CSV `FILE` in place of a pattern", new(string)),
+		plain.flag("json", "print the report as a JSON object", new(bool)),
+		plain.flag("plot", "draw what was admitted against limit, oracle and bound into an SVG `FILE`", new(string)),
 	}
-	return out
 }
 
-func runSim(c *cli.Context) error {
-	if c.Args().Present() {
-		return fmt.Errorf("sim takes no arguments, got %q; see edgelimit sim --help", c.Args().First())
-	}
-	o, err := simOptions(c)
+// list returns values separated by commas.
+func list[T any](values []T) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(values), "[]"), " ", ", ")
+}
+
+func runSim(c *cli.Context, o sim.Options) error {
+	o, err := simOptions(c, o)
 	if err != nil {
 		return err
 	}
-	report, err := sim.Run(c.Context, o, simProgress(c.App.ErrWriter, o.Duration))
-	if errors.Is(err, context.Canceled) {
-		return cli.Exit("interrupted", 2)
-	} else if err != nil {
+	svg, err := createPlot(c)
+	if err != nil {
 		return err
 	}
-	if name := c.String("plot"); name != "" {
-		if err := writePlot(name, report); err != nil {
-			return err
-		}
+	defer svg.Close()
+	report, err := sim.Run(c.Context, o, simProgress(c.App.ErrWriter, o.Duration))
+	if err == nil {
+		err = writePlot(svg, report)
 	}
-	if c.Bool("json") {
+	switch {
+	case err != nil:
+		return err
+	case c.Bool("json"):
 		err = json.NewEncoder(c.App.Writer).Encode(report)
-	} else {
+	default:
 		err = printSim(c.App.Writer, report)
 	}
-	if err != nil {
-		return err
-	}
-	if !report.OK {
-		return cli.Exit("", 1)
-	}
-	return nil
+	return exitStatus(err, report.OK)
 }
 
-func simOptions(c *cli.Context) (sim.Options, error) {
-	o := sim.DefaultOptions()
-	o.Regions, o.Nodes, o.Limit, o.Load, o.Keys = c.Int(
-		"regions",
-	), c.Int("nodes"), c.Uint64("limit"), c.Float64("load"), c.Int("keys")
-	o.Window, o.Interval, o.Duration, o.Seed = c.Duration(
-		"window",
-	), c.Duration("interval"), c.Duration("duration"), c.Uint64("seed")
-	o.WANDelay, o.LANDelay, o.Loss, o.Skew = c.Duration(
-		"wan-delay",
-	), c.Duration("lan-delay"), c.Float64("loss"), c.Duration("skew")
-	o.Duplicate, o.Reorder, o.Compliant = c.Float64("duplicate"), c.Float64("reorder"), c.Int("beside")
-	o.Burst, o.BurstAt = c.Duration("burst"), sim.Placement(c.String("burst-at"))
-	o.Pattern, o.Strategy = sim.Pattern(c.String("pattern")), sim.Strategy(c.String("strategy"))
-	var errs []error
+// simOptions returns the options that flags have set, with what has to be parsed.
+func simOptions(c *cli.Context, o sim.Options) (sim.Options, error) {
 	var err error
 	if o.Method, err = sim.ParseAlgorithm(c.String("algorithm")); err != nil {
 		return o, err
@@ -205,6 +132,7 @@ func simOptions(c *cli.Context) (sim.Options, error) {
 	if o.OnPartition, err = sim.ParsePolicy(c.String("on-partition")); err != nil {
 		return o, err
 	}
+	var errs []error
 	for _, s := range c.StringSlice("partition") {
 		p, err := sim.ParsePartition(s)
 		errs = append(errs, err)
@@ -238,15 +166,11 @@ func readTrace(c *cli.Context, name string, o *sim.Options) error {
 			return fmt.Errorf("--%s does not go with --trace, which says when and where requests come", flag)
 		}
 	}
-	in := c.App.Reader
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		in = f
+	in, err := openInput(c, name)
+	if err != nil {
+		return err
 	}
+	defer in.Close()
 	trace, err := sim.ReadTrace(in)
 	if err != nil {
 		return err
@@ -264,29 +188,108 @@ func readTrace(c *cli.Context, name string, o *sim.Options) error {
 	return nil
 }
 
-func writePlot(name string, r *sim.Report) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.WritePlot(f), f.Close())
-}
-
-// Progress is told of runs that take long.
-const (
-	simQuiet    = 2 * time.Second
-	simConfirms = 2 * time.Second
-)
-
+// simProgress returns a function that prints how far a long simulation is.
 func simProgress(out io.Writer, duration time.Duration) func(time.Duration) {
-	return simProgressFrom(out, duration, time.Now().Add(simQuiet))
-}
-
-func simProgressFrom(out io.Writer, duration time.Duration, next time.Time) func(time.Duration) {
+	due := progress()
 	return func(done time.Duration) {
-		if now := time.Now(); now.After(next) {
-			next = now.Add(simConfirms)
+		if due() {
 			fmt.Fprintf(out, "edgelimit: simulated %v of %v\n", done.Round(100*time.Millisecond), duration)
 		}
 	}
+}
+
+// printSim prints a report as a table.
+func printSim(out io.Writer, r *sim.Report) error {
+	fmt.Fprintf(out, "edgelimit sim: %d regions of %d nodes, a limit of %d per %gs and client, %s;\n",
+		r.Regions, r.Nodes, r.Limit, r.WindowSeconds, r.Algorithm)
+	fmt.Fprintf(out, "%s at %g times the limit for %gs, clients: %d%s; gossip every %g ms;\n", r.Pattern, r.Load,
+		r.Seconds, r.Keys, compliantLine(r), r.IntervalMillis)
+	fmt.Fprintf(out, "one way %g ms between regions and %g ms inside, %g %% loss%s; seed %d.\n\n",
+		r.WANDelayMillis, r.LANDelayMillis, r.Loss*100, simFaults(r), r.Seed)
+
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "offered\t%d requests\n", r.Offered)
+	if r.Failed > 0 {
+		fmt.Fprintf(w, "not answered\t%d\n", r.Failed)
+	}
+	fmt.Fprintf(w, "admitted\t%d; the oracle would have admitted %d\n", r.Admitted, r.OracleAdmitted)
+	fmt.Fprintf(w, "net over-admission\t%+.2f %% (%s)\n", r.NetPct, settled(r, r.SettledNetPct))
+	fmt.Fprintf(w, "peak over-admission\t%+.2f %% of the limit in the worst window (%s)\n", r.PeakPct,
+		settled(r, r.SettledPeakPct))
+	fmt.Fprintf(w, "bound\t%.2f %% at worst, %s\n", r.BoundPct, observed(r))
+	fmt.Fprintf(w, "false rejections\t%s\n", falseRejections(r.Fairness))
+	fmt.Fprintf(w, "staleness\tmedian %.0f ms, 99th percentile %.0f ms\n", r.StalenessP50Millis, r.StalenessP99Millis)
+	if len(r.Partitions) > 0 {
+		fmt.Fprintf(w, "healed\t%s\n", after(int64(r.HealMillis), "every node knew all counts again"))
+	}
+	if r.Redis != nil {
+		fmt.Fprintf(w, "Redis\t%s\n", redis(r.Redis))
+	}
+	fmt.Fprintf(w, "after the last request\t%s\n", after(int64(r.AgreeMillis), "all nodes held the same counts"))
+	fmt.Fprintf(w, "each node sends\t%.1f messages/s, %.1f kB/s\n", r.MessagesPerNode, r.BytesPerNode/1000)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return printVerdict(out, r.Wrong)
+}
+
+func compliantLine(r *sim.Report) string {
+	if r.Compliant == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and beside them %d at 95 %% of the limit", r.Compliant)
+}
+
+func simFaults(r *sim.Report) string {
+	var faults string
+	if r.Duplicate > 0 {
+		faults += fmt.Sprintf(", %g %% twice", r.Duplicate*100)
+	}
+	if r.Reorder > 0 {
+		faults += fmt.Sprintf(", %g %% held back", r.Reorder*100)
+	}
+	if r.SkewMillis > 0 {
+		faults += fmt.Sprintf(", clocks up to %g ms wrong", r.SkewMillis)
+	}
+	if len(r.Partitions) > 0 {
+		faults += ", partitions " + strings.Join(r.Partitions, " ")
+	}
+	if r.Redis != nil {
+		faults += ", Redis " + strings.Join(r.Redis.Faults, " ")
+	}
+	return faults
+}
+
+func redis(r *sim.StoreReport) string {
+	repaired := fmt.Sprintf("whole again after %.0f ms and %d flushes at most", r.RepairMillis, r.RepairFlushes)
+	if r.RepairFlushes < 0 {
+		repaired = fmt.Sprintf("NOT whole after two flushes, %d counts missing", r.SlotsMissing)
+	}
+	return fmt.Sprintf("lost %d counts; %s; %d of %d calls failed", r.SlotsLost, repaired, r.Failed, r.Calls)
+}
+
+// settled tells a figure that has nothing of the first window, if the run was long enough for one.
+func settled(r *sim.Report, pct float64) string {
+	if r.Seconds <= 2*r.WindowSeconds {
+		return "the first window included"
+	}
+	return fmt.Sprintf("without the first window %+.2f %%", pct)
+}
+
+func observed(r *sim.Report) string {
+	if r.ObservedPct <= 0 {
+		return "the count of what was admitted never exceeded the limit"
+	}
+	held := "held at every moment"
+	if !r.BoundHeld {
+		held = "did NOT hold"
+	}
+	return fmt.Sprintf("%s; %.2f %% observed, a factor of %.1f", held, r.ObservedPct, r.BoundRatio)
+}
+
+func falseRejections(f judge.Fairness) string {
+	if f.CompliantClients == 0 {
+		return "no client kept to 95 % of its limit"
+	}
+	return fmt.Sprintf("%d of %d requests of clients within 95 %% of the limit", f.FalseRejections, f.CompliantOffered)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/testnet/sim"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // briefly is a run that takes milliseconds.
@@ -90,52 +91,21 @@ func TestSimNotOK(t *testing.T) {
 	).says(t, 1, "NOT ok:", "nothing was offered")
 }
 
+// simulation is what sim makes of its arguments.
+func simulation(t *testing.T, args ...string) (o sim.Options, err error) {
+	t.Helper()
+	o = sim.DefaultOptions()
+	err = parsed(t, func(c *cli.Context) (err error) {
+		o, err = simOptions(c, o)
+		return err
+	}, simFlags(&o), args...)
+	return o, err
+}
+
 func TestSimFlags(t *testing.T) {
-	var o sim.Options
-	err := parsed(
-		t,
-		func(c *cli.Context) (err error) {
-			o, err = simOptions(c)
-			return err
-		},
-		"sim",
-		"--regions",
-		"2",
-		"--nodes",
-		"3",
-		"--limit",
-		"40",
-		"--window",
-		"5s",
-		"--interval",
-		"50ms",
-		"--load",
-		"3",
-		"--pattern",
-		"skew",
-		"--wan-delay",
-		"30ms",
-		"--lan-delay",
-		"2ms",
-		"--loss",
-		"0.2",
-		"--skew",
-		"7ms",
-		"--partition",
-		"1@1s-2s",
-		"--partition",
-		"1>2@3s-4s",
-		"--keys",
-		"5",
-		"--duration",
-		"9s",
-		"--seed",
-		"11",
-		"--algorithm",
-		"sliding_window",
-		"--strategy",
-		"plain",
-	)
+	o, err := simulation(t, strings.Fields("--regions 2 --nodes 3 --limit 40 --window 5s --interval 50ms --load 3 "+
+		"--pattern skew --wan-delay 30ms --lan-delay 2ms --loss 0.2 --skew 7ms --partition 1@1s-2s "+
+		"--partition 1>2@3s-4s --keys 5 --duration 9s --seed 11 --algorithm sliding_window --strategy plain")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,11 +145,7 @@ func TestSimReadsItsOwnFlags(t *testing.T) {
 	} {
 		want := sim.DefaultOptions()
 		change(&want)
-		var got sim.Options
-		err := parsed(t, func(c *cli.Context) (err error) {
-			got, err = simOptions(c)
-			return err
-		}, "sim", want.Flags()...)
+		got, err := simulation(t, want.Flags()...)
 		if err != nil {
 			t.Error(err)
 		}
@@ -258,16 +224,17 @@ func TestSimInterrupted(t *testing.T) {
 }
 
 func TestSimProgress(t *testing.T) {
-	var out strings.Builder
-	say := simProgress(&out, time.Minute)
-	if say(time.Second); out.Len() > 0 {
-		t.Errorf("at once it says %q", out.String())
-	}
-	next := time.Now().Add(-time.Second)
-	say = simProgressFrom(&out, time.Minute, next)
-	say(1500 * time.Millisecond)
-	say(1600 * time.Millisecond)
-	if want := "edgelimit: simulated 1.5s of 1m0s\n"; out.String() != want {
-		t.Errorf("it says %q, want %q", out.String(), want)
-	}
+	testkit.VirtualTime(t, func(t *testing.T) {
+		var out strings.Builder
+		say := simProgress(&out, time.Minute)
+		if say(time.Second); out.Len() > 0 {
+			t.Errorf("at once it says %q", out.String())
+		}
+		time.Sleep(progressInterval)
+		say(1500 * time.Millisecond)
+		say(1600 * time.Millisecond)
+		if want := "edgelimit: simulated 1.5s of 1m0s\n"; out.String() != want {
+			t.Errorf("it says %q, want %q", out.String(), want)
+		}
+	})
 }

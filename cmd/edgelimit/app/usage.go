@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,11 +18,11 @@ import (
 // misuse returns a usage error of a command. Usage errors are one line: the fault, what may be meant, and where help
 // is. The exit status is 2.
 func misuse(command *cli.Command, format string, args ...any) error {
-	what, help := fmt.Sprintf(format, args...), command.HelpName+" --help"
+	what, see := fmt.Sprintf(format, args...), "; see "
 	if strings.HasSuffix(what, "?") {
-		return fmt.Errorf("%s See %s", what, help)
+		see = " See "
 	}
-	return fmt.Errorf("%s; see %s", what, help)
+	return errors.New(what + see + command.HelpName + " --help")
 }
 
 // aliases are flags of other programs and earlier versions, and the flags meant: the first that the command has.
@@ -50,19 +52,16 @@ var commandAliases = map[string]string{
 
 // unknownFlag reports an unknown flag, and the one that may be meant.
 func unknownFlag(command *cli.Command, name string) error {
+	const meant = "unknown flag --%s: did you mean %s--%s?"
 	names := flagNames(command)
-	for _, other := range aliases[name] {
+	for _, other := range append(aliases[name], nearest(name, names)) {
 		if slices.Contains(names, other) {
-			return misuse(command, "unknown flag --%s: did you mean --%s?", name, other)
+			return misuse(command, meant, name, "", other)
 		}
-	}
-	if guess := nearest(name, names); guess != "" {
-		return misuse(command, "unknown flag --%s: did you mean --%s?", name, guess)
 	}
 	for _, sub := range command.Subcommands {
 		if slices.Contains(flagNames(sub), name) {
-			return misuse(command, "unknown flag --%s: did you mean %s %s --%s?", name, command.HelpName, sub.Name,
-				name)
+			return misuse(command, meant, name, command.HelpName+" "+sub.Name+" ", name)
 		}
 	}
 	return misuse(command, "unknown flag --%s", name)
@@ -122,19 +121,22 @@ func wrongVariable(command *cli.Command, f cli.Flag, err error) error {
 	return misuse(command, "--%s: %v", f.Names()[0], err)
 }
 
+// flagNamed returns the flag of a name that the command has.
+func flagNamed(command *cli.Command, name string) cli.Flag {
+	i := slices.IndexFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	return command.Flags[i]
+}
+
 // valueForm returns the form of a flag's value, with an example.
 func valueForm(command *cli.Command, name string) string {
-	i := slices.IndexFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-	if i < 0 {
-		return "another value"
-	}
+	f := flagNamed(command, name)
 	example := func(otherwise string) string {
-		if text := defaultOf(command.Flags[i]); text != "" && text != "0" && text != "0s" {
+		if text := defaultOf(f); text != "" && text != "0" && text != "0s" {
 			return text
 		}
 		return otherwise
 	}
-	switch command.Flags[i].(type) {
+	switch f.(type) {
 	case *cli.DurationFlag:
 		return "a duration such as " + example("1s")
 	case *cli.IntFlag, *cli.Uint64Flag:
@@ -144,21 +146,19 @@ func valueForm(command *cli.Command, name string) string {
 	case *cli.BoolFlag:
 		return "true or false"
 	}
-	if word, _ := placeholder(command.Flags[i]); word != "" {
-		return word + ", as in --" + name + " " + example(word)
-	}
-	return "a word"
+	word, _ := placeholder(f)
+	return word + ", as in --" + name + " " + example(word)
 }
 
 // reportError prints an error, a line for each problem, with an excerpt of the file that it is in. It returns the exit
 // status.
 func reportError(out io.Writer, err error) (code int) {
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
 	for _, problem := range rulefile.Problems(err) {
-		if text := problem.Error(); text != "" {
-			fmt.Fprintln(out, "edgelimit:", text)
-		}
-		if e, ok := problem.(*rulefile.Error); ok {
-			writeExcerpt(out, e)
+		if problem.Error() != "" {
+			writeProblem(out, "edgelimit: ", problem)
 		}
 	}
 	if exit, ok := err.(cli.ExitCoder); ok {
@@ -167,9 +167,12 @@ func reportError(out io.Writer, err error) (code int) {
 	return 2
 }
 
-// writeExcerpt prints the place of a problem in its file.
-func writeExcerpt(out io.Writer, e *rulefile.Error) {
-	for line := range strings.Lines(e.Excerpt()) {
-		fmt.Fprintln(out, "  "+strings.TrimSuffix(line, "\n"))
+// writeProblem prints a problem, and its place if it is in a file.
+func writeProblem(out io.Writer, prefix string, problem error) {
+	fmt.Fprintln(out, prefix+problem.Error())
+	if e, ok := problem.(*rulefile.Error); ok {
+		for line := range strings.Lines(e.Excerpt()) {
+			fmt.Fprintln(out, "  "+strings.TrimSuffix(line, "\n"))
+		}
 	}
 }

@@ -1,0 +1,97 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/edgelimit/edgelimit/node"
+)
+
+// group is a category of flags in the help of a command.
+type group string
+
+// plain is the group of flags without a category.
+const plain group = ""
+
+// flag returns a flag of the group that sets *to, whose value is the default. Lists and sizes are left to be read from
+// the context. EDGELIMIT_ and each of the variables can stand for the flag.
+func (g group) flag(name, usage string, to any, variables ...string) cli.Flag {
+	heading, env := string(g), []string(nil)
+	for _, v := range variables {
+		env = append(env, "EDGELIMIT_"+v)
+	}
+	switch to := to.(type) {
+	case *bool:
+		return &cli.BoolFlag{Name: name, Usage: usage, Category: heading, EnvVars: env, Value: *to, Destination: to}
+	case *int:
+		return &cli.IntFlag{Name: name, Usage: usage, Category: heading, EnvVars: env, Value: *to, Destination: to}
+	case *uint64:
+		return &cli.Uint64Flag{Name: name, Usage: usage, Category: heading, EnvVars: env, Value: *to, Destination: to}
+	case *float64:
+		return &cli.Float64Flag{Name: name, Usage: usage, Category: heading, EnvVars: env, Value: *to, Destination: to}
+	case *time.Duration:
+		return &cli.DurationFlag{Name: name, Usage: usage, Category: heading, EnvVars: env, Value: *to, Destination: to}
+	case *string:
+		return &cli.StringFlag{Name: name, Usage: usage, Category: heading, EnvVars: env, Value: *to, Destination: to}
+	case *node.Size:
+		return &cli.StringFlag{Name: name, Usage: usage, Category: heading, EnvVars: env, Value: to.String()}
+	case *[]string:
+		return &cli.StringSliceFlag{Name: name, Usage: usage, Category: heading, EnvVars: env}
+	case *repeated:
+		return &cli.GenericFlag{Name: name, Usage: usage, Category: heading, EnvVars: env, Value: to}
+	}
+	panic(fmt.Sprintf("no flag sets a %T", to))
+}
+
+// repeated is a repeatable flag whose values may hold commas.
+type repeated []string
+
+func (r *repeated) Set(value string) error {
+	*r = append(*r, value)
+	return nil
+}
+
+func (r *repeated) String() string { return strings.Join(*r, " ") }
+
+// variable returns the name of a flag as a variable has it: NODE_ID for node-id.
+func variable(flag string) string { return strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) }
+
+// setting is a flag that goes over a setting of a node's configuration.
+type setting struct {
+	group
+	name, usage string
+	to          any
+}
+
+// override sets those settings whose flags or variables are set.
+func override(c *cli.Context, settings []setting) (err error) {
+	for _, s := range settings {
+		if !c.IsSet(s.name) {
+			continue
+		}
+		switch to := s.to.(type) {
+		case *bool:
+			*to = c.Bool(s.name)
+		case *int:
+			*to = c.Int(s.name)
+		case *time.Duration:
+			*to = c.Duration(s.name)
+		case *string:
+			*to = c.String(s.name)
+		case *[]string:
+			*to = c.StringSlice(s.name)
+		case *node.Size:
+			size := c.String(s.name)
+			if size == "" { // as compose files leave a variable
+				continue
+			}
+			if *to, err = node.ParseSize(size); err != nil {
+				return wrongValue(c.Command, s.name, size)
+			}
+		}
+	}
+	return nil
+}

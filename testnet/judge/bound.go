@@ -9,6 +9,18 @@ import (
 // largest bound of the last window, is observed once a second, and knows of a burst once its peers have reported it.
 const boundDelay = 2 * time.Second
 
+// Covering returns the bound that covers the excess of each of n slots of time: the largest that was exported in it or
+// in the slots after it, as many as after says. exported is by slot, and may be shorter or longer than n.
+func Covering(exported []float64, after, n int) []float64 {
+	covering := make([]float64, n)
+	for i := range covering {
+		for _, bound := range exported[min(i, len(exported)):min(i+after+1, len(exported))] {
+			covering[i] = max(covering[i], bound)
+		}
+	}
+	return covering
+}
+
 // judgeBound compares what was admitted over the limit, second by second, with the bound that the nodes exported and
 // with the ceiling of partitions.
 func (c *check) judgeBound() {

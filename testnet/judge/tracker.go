@@ -60,6 +60,14 @@ func (r *Requests) Add(allowed, oracle bool) {
 	}
 }
 
+// NetPct is what was admitted against what the oracle would have, in percent, less 100; 0 if that is nothing.
+func (r *Requests) NetPct() float64 {
+	if r.OracleAdmitted == 0 {
+		return 0
+	}
+	return Percent(float64(r.Admitted)/float64(r.OracleAdmitted) - 1)
+}
+
 // NewTracker returns an empty tracker. lag is ClockLag for decisions of real nodes, and 0 where times are exact, as a
 // simulator's are.
 func NewTracker(l *counters.Limit, lag time.Duration) *Tracker {

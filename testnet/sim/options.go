@@ -131,7 +131,7 @@ func (o *Options) Validate() error {
 	}
 	wrong(o.Window < 10*time.Millisecond, "a window of %v: want at least 10ms", o.Window)
 	wrong(!slices.Contains(Strategies, o.Strategy), "unknown strategy %q: want one of %v", o.Strategy, Strategies)
-	wrong(!o.Pattern.known(), "unknown pattern %q: want one of %v", o.Pattern, Patterns)
+	wrong(!slices.Contains(Patterns, o.Pattern), "unknown pattern %q: want one of %v", o.Pattern, Patterns)
 	wrong(!(o.Load > 0 && o.Load <= 10_000), "a load of %g: want more than 0, at most 10000", o.Load)
 	wrong(o.Keys < 1 || o.Keys > maxKeys, "%d keys: want 1 to %d", o.Keys, maxKeys)
 	wrong(o.Compliant < 0 || o.Compliant > maxBursters, "%d clients beside: want 0 to %d", o.Compliant, maxBursters)

@@ -2,34 +2,28 @@ package sim
 
 import "time"
 
-// healing is the end of a partition.
-type healing struct {
-	at   int64
-	took time.Duration // until every node knew all of every other again; 0: not yet
-}
-
 const (
+	healsWithin   = time.Minute
 	settlesWithin = 20 * time.Second // after the last request and the last fault; a rejoin may be among it
 	lookEvery     = 10 * time.Millisecond
+
+	never time.Duration = -1
 )
 
-// watchHeals looks whether the nodes know each other again since a partition ended.
-func (c *cluster) watchHeals() {
-	for _, h := range c.heals {
-		c.after(time.Duration(h.at-c.now), func() { c.lookAtHeal(h) })
+// awaitHeal notes how long after its end, which is now, every node knows all of every other again.
+func (c *cluster) awaitHeal(partition int) {
+	ended := c.now
+	var look func()
+	look = func() {
+		switch {
+		case c.knownSince(ended):
+			c.heals[partition] = time.Duration(c.now - ended)
+		case c.now < ended+int64(healsWithin):
+			c.after(lookEvery, look)
+		}
 	}
+	look()
 }
-
-func (c *cluster) lookAtHeal(h *healing) {
-	switch {
-	case c.knownSince(h.at):
-		h.took = max(time.Duration(c.now-h.at), 1)
-	case c.now < h.at+int64(healsWithin):
-		c.after(lookEvery, func() { c.lookAtHeal(h) })
-	}
-}
-
-const healsWithin = time.Minute
 
 // knownSince reports whether every node knows of every other one all that it had at a time.
 func (c *cluster) knownSince(since int64) bool {
@@ -86,8 +80,8 @@ func (c *cluster) faultsEnd() int64 {
 	return quiet
 }
 
-// settle lets the world go on without requests until all nodes agree, and returns how long after the last one that was;
-// -1 if they never did. Nodes whose counts have all left the window agree.
+// settle lets the world go on without requests until all nodes agree, and returns how long after the last one that was,
+// or never. Nodes whose counts have all left the window agree.
 func (c *cluster) settle() time.Duration {
 	quiet := c.faultsEnd()
 	c.runTo(quiet)
@@ -97,7 +91,7 @@ func (c *cluster) settle() time.Duration {
 		}
 		c.runTo(c.now + int64(lookEvery))
 	}
-	return -1
+	return never
 }
 
 // agree reports whether all nodes hold the same counts of those origins that live. Where clocks differ, it is about the

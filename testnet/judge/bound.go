@@ -24,25 +24,26 @@ func Covering(exported []float64, after, n int) []float64 {
 // judgeBound compares what was admitted over the limit, second by second, with the bound that the nodes exported and
 // with the ceiling of partitions.
 func (c *check) judgeBound() {
-	observed := make([]bool, len(c.seconds))
+	observed, exported := make([]float64, len(c.seconds)), make([]float64, len(c.seconds))
 	for i := range c.observations {
 		o := &c.observations[i]
 		if c.timeline.settled(o.Sent, o.Done) {
 			c.steady = max(c.steady, o.Bound)
 		}
-		first := max(0, c.second(max(c.header.Started, o.Sent-int64(boundDelay)-1)))
-		for s := first; s <= c.second(o.Done); s++ {
-			observed[s] = true
-			c.seconds[s].bound = max(c.seconds[s].bound, o.Bound)
+		for s := c.second(max(c.header.Started, o.Sent-1)); s <= c.second(o.Done); s++ {
+			observed[s], exported[s] = 1, max(exported[s], o.Bound)
 		}
 		c.at(o.Done, func(s *sums) { s.bound = max(s.bound, o.Bound) })
 	}
-	for s := range c.seconds {
+	const after = int(boundDelay / time.Second)
+	observed = Covering(observed, after, len(observed))
+	for s, bound := range Covering(exported, after, len(exported)) {
+		c.seconds[s].bound = bound
 		excess, from := c.seconds[s].excess, c.header.Started+int64(s)*int64(time.Second)
 		got := fmt.Sprintf("%.2f %%", 100*excess)
-		if bound := c.seconds[s].bound; excess > bound+rounding {
+		if excess > bound+rounding {
 			expected := fmt.Sprintf("at most the exported bound of %.2f %%", 100*bound)
-			if !observed[s] {
+			if observed[s] == 0 {
 				expected = fmt.Sprintf("a bound observed within %v", boundDelay)
 			}
 			c.violate(Bounded, from, "admitted over the limit", expected, got)

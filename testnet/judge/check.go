@@ -13,9 +13,15 @@ import (
 // Check judges a record. It holds all of it in memory, some 300 bytes a decision. An error means that the record cannot
 // be judged; broken invariants are in the report.
 func Check(r *record.Reader) (*Report, error) {
-	t, err := load(r)
+	t, err := newTrace(r.Header())
 	if err != nil {
 		return nil, fmt.Errorf("check record: %w", err)
+	}
+	for e, err := range r.Entries() {
+		if err != nil {
+			return nil, fmt.Errorf("check record: %w", err)
+		}
+		t.add(&e)
 	}
 	report, err := judge(t)
 	if err != nil {
@@ -103,13 +109,13 @@ func (c *check) at(time int64, f func(*sums)) {
 func (c *check) count() {
 	for i := range c.decisions {
 		d := &c.decisions[i]
-		c.clients[d.key].offered.Add(d.sent, d.cost)
-		if d.outcome == failed {
-			c.at(d.sent, func(s *sums) { s.Failed++ })
+		c.clients[d.key].offered.Add(d.Sent, d.Cost)
+		if d.Error != "" {
+			c.at(d.Sent, func(s *sums) { s.Failed++ })
 			continue
 		}
-		v := c.tracker.Add(c.name(d.key), d.cost, d.sent, d.outcome == allowed)
-		c.at(d.sent, func(s *sums) { s.add(d, v.Oracle) })
+		v := c.tracker.Add(c.name(d.key), d.Cost, d.Sent, d.Allowed)
+		c.at(d.Sent, func(s *sums) { s.add(d, v.Oracle) })
 	}
 }
 
@@ -132,7 +138,7 @@ const (
 func (c *check) steps() []step {
 	all := make([]step, 0, 2*len(c.decisions)+len(c.observations))
 	for i := range c.decisions {
-		all = append(all, step{c.decisions[i].sent, decisionSent, i}, step{c.decisions[i].done, decisionDone, i})
+		all = append(all, step{c.decisions[i].Sent, decisionSent, i}, step{c.decisions[i].Done, decisionDone, i})
 	}
 	for i := range c.observations {
 		all = append(all, step{c.observations[i].Done, observationDone, i})
@@ -171,14 +177,15 @@ func (c *check) replay() {
 // judgeDecision compares an answer with what was admitted when it came.
 func (c *check) judgeDecision(d *decision, t *truth) {
 	cl := &c.clients[d.key]
-	cl.maxOffered = max(cl.maxOffered, t.maxOffered(d.key, d.sent))
-	if largest := t.maxCount(d.key, d.sent); d.hasCount && d.count > largest {
-		c.violate(Truth, d.done, fmt.Sprintf("%s answered a count of %s", d.node, c.name(d.key)),
-			fmt.Sprintf("at most the %d that were admitted", largest), fmt.Sprintf("%d counted", d.count))
+	cl.maxOffered = max(cl.maxOffered, maxView(t.offered, d.key, d.Sent))
+	count, largest := d.Limit-d.Remaining, maxView(t.largest, d.key, d.Sent)
+	if d.Limit != 0 && count > largest {
+		c.violate(Truth, d.Done, fmt.Sprintf("%s answered a count of %s", d.Node, c.name(d.key)),
+			fmt.Sprintf("at most the %d that were admitted", largest), fmt.Sprintf("%d counted", count))
 	}
-	if d.outcome == allowed {
-		excess := over(t.minCount(d.key, d.done), c.limit.Max(), c.limit)
-		c.at(d.done, func(s *sums) { s.excess = max(s.excess, excess) })
+	if d.Allowed {
+		excess := over(t.least.View(d.key, d.Done), c.limit.Max(), c.limit)
+		c.at(d.Done, func(s *sums) { s.excess = max(s.excess, excess) })
 	}
 }
 
@@ -194,14 +201,14 @@ func (c *check) judgeDenials() {
 	for i := range c.decisions {
 		d := &c.decisions[i]
 		switch {
-		case d.outcome != denied:
+		case d.Allowed || d.Error != "":
 		case c.clients[d.key].maxOffered <= largest:
-			c.at(d.sent, func(s *sums) { s.FalseRejections++ })
-			c.violate(Compliant, d.sent,
-				fmt.Sprintf("%s denied %s, which keeps to 95 %% of the limit", d.node, c.name(d.key)),
+			c.at(d.Sent, func(s *sums) { s.FalseRejections++ })
+			c.violate(Compliant, d.Sent,
+				fmt.Sprintf("%s denied %s, which keeps to 95 %% of the limit", d.Node, c.name(d.key)),
 				fmt.Sprintf("admitted: it is never counted at more than %d of %d", largest, c.limit.Max()), "denied")
 		case spread[d.key]:
-			c.at(d.sent, func(s *sums) { s.BurstDenied++ })
+			c.at(d.Sent, func(s *sums) { s.BurstDenied++ })
 		}
 	}
 }

@@ -131,7 +131,7 @@ const lostByKill = time.Second
 // replicated reports whether the node lived long enough after a decision to replicate it.
 func (l *timeline) replicated(d *decision) bool {
 	return !slices.ContainsFunc(l.periods, func(p period) bool {
-		return p.overlaps(d.sent, d.done+int64(lostByKill)) && p.hits(d.node, l.regions[d.node], record.Kill)
+		return p.overlaps(d.Sent, d.Done+int64(lostByKill)) && p.hits(d.Node, l.regions[d.Node], record.Kill)
 	})
 }
 

@@ -28,6 +28,7 @@ type cluster struct {
 	home   map[counters.Origin]*node           // where an origin lives or lived
 	tables map[counters.Origin]*counters.Table // of those who live or lived, where there are stores
 	stores []*store                            // by region
+	redis  StoreReport                         // of all stores, so far
 	net    *network
 	ways   []int64 // of a packet, used again and again
 

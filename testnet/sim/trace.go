@@ -134,8 +134,6 @@ func (t *Trace) Duration() time.Duration {
 	return min(last.Truncate(time.Millisecond)+time.Millisecond, maxDuration)
 }
 
-func (t *Trace) fits(regions, nodes int) bool { return t.Regions <= regions && t.Nodes <= nodes }
-
 // replay offers the trace as client 0.
 func (t *Trace) replay(o *Options) traffic.Source {
 	i := 0

@@ -43,22 +43,17 @@ type cluster struct {
 
 // hooks let tests observe and break things. None of them is nil.
 type hooks struct {
-	// what the replica takes for the node's table
-	counts func(*node) gossip.Counts
-	// what a reconciler takes for the store of its region
-	store func(regions.Store) regions.Store
-	// how much later than an interval the next tick comes
-	late func() time.Duration
-	// the buffer in which a replica receives a message
-	packet  func([]byte) []byte
-	arrives func(*node, event) bool // false: the message is lost
-	// what a node is about to replicate
-	drained func(*counters.Drained)
-	// before the network delays or loses it
-	sent                                   func(*node, gossip.Message)
-	received                               func(n *node, data []byte, err error)        // err: of Replica.Receive
-	take                                   func(*cluster, *node, int) counters.Decision // of a client
-	taken                                  func(n *node, client int, at int64, d counters.Decision)
+	counts   func(*node) gossip.Counts                    // what the replica takes for the node's table
+	store    func(regions.Store) regions.Store            // what a reconciler takes for the store of its region
+	late     func() time.Duration                         // how much later than an interval the next tick comes
+	packet   func([]byte) []byte                          // the buffer in which a replica receives a message
+	arrives  func(*node, event) bool                      // false: the message is lost
+	drained  func(*counters.Drained)                      // what a node is about to replicate
+	sent     func(*node, gossip.Message)                  // before the network delays or loses it
+	received func(n *node, data []byte, err error)        // err: of Replica.Receive
+	take     func(*cluster, *node, int) counters.Decision // of a client
+	taken    func(n *node, client int, at int64, d counters.Decision)
+
 	ticked, crashed, restarting, restarted func(*node)
 }
 

@@ -181,7 +181,6 @@ func (o *Options) requests() float64 {
 	return math.Ceil(load * float64(o.Limit) * windows)
 }
 
-// newLimit and newTable are where the simulator meets the engine's constructors.
 func newLimit(o *Options) (*counters.Limit, error) {
 	l, err := counters.NewLimit(counters.NewMeter("sim/per_client", o.Method, o.Window), o.Limit)
 	if err != nil {
@@ -237,48 +236,44 @@ func ParseAlgorithm(name string) (counters.Algorithm, error) {
 	return 0, fmt.Errorf("unknown algorithm %q: want one of %v", name, Algorithms)
 }
 
+// setting is a flag of `edgelimit sim`, and its value.
+type setting struct {
+	name  string
+	value any
+}
+
+func (o *Options) settings() []setting {
+	return []setting{
+		{"regions", o.Regions}, {"nodes", o.Nodes}, {"limit", o.Limit}, {"window", o.Window}, {"interval", o.Interval},
+		{"algorithm", o.Method}, {"strategy", o.Strategy}, {"on-partition", o.OnPartition}, {"pattern", o.Pattern},
+		{"load", o.Load}, {"burst", o.Burst}, {"burst-at", o.BurstAt}, {"keys", o.Keys}, {"beside", o.Compliant},
+		{"wan-delay", o.WANDelay}, {"lan-delay", o.LANDelay}, {"loss", o.Loss}, {"duplicate", o.Duplicate},
+		{"reorder", o.Reorder}, {"skew", o.Skew}, {"duration", o.Duration}, {"seed", o.Seed},
+	}
+}
+
 // Flags is the command line of `edgelimit sim` that simulates the options, as far as it has flags for them: those that
 // are not as usual.
-func (o *Options) Flags() []string {
-	var flags []string
+func (o *Options) Flags() (flags []string) {
 	usual := DefaultOptions()
-	flag := func(name string, value, usual any) {
-		if value != usual {
-			flags = append(flags, "--"+name, fmt.Sprint(value))
-		}
-	}
-	flag("regions", o.Regions, usual.Regions)
-	flag("nodes", o.Nodes, usual.Nodes)
-	flag("limit", o.Limit, usual.Limit)
-	flag("window", o.Window, usual.Window)
-	flag("interval", o.Interval, usual.Interval)
-	flag("algorithm", o.Method, usual.Method)
-	flag("strategy", o.Strategy, usual.Strategy)
-	flag("on-partition", o.OnPartition, usual.OnPartition)
-	flag("pattern", o.Pattern, usual.Pattern)
-	if o.Pattern.HasLoad() {
-		flag("load", o.Load, usual.Load)
-	}
 	if o.Pattern == CompliantBurst {
 		usual.Keys = BurstKeys
 	}
-	flag("burst", o.Burst, usual.Burst)
-	flag("burst-at", o.BurstAt, usual.BurstAt)
-	flag("keys", o.Keys, usual.Keys)
-	flag("beside", o.Compliant, usual.Compliant)
-	flag("wan-delay", o.WANDelay, usual.WANDelay)
-	flag("lan-delay", o.LANDelay, usual.LANDelay)
-	flag("loss", o.Loss, usual.Loss)
-	flag("duplicate", o.Duplicate, usual.Duplicate)
-	flag("reorder", o.Reorder, usual.Reorder)
-	flag("skew", o.Skew, usual.Skew)
-	for _, p := range o.Partitions {
-		flag("partition", p.String(), "")
+	if !o.Pattern.HasLoad() {
+		usual.Load = o.Load // the command refuses it
 	}
-	for _, f := range o.StoreFaults {
-		flag("redis-fault", f.String(), "")
+	for i, f := range o.settings() {
+		if f.name == "duration" { // faults come before it
+			for _, p := range o.Partitions {
+				flags = append(flags, "--partition", p.String())
+			}
+			for _, f := range o.StoreFaults {
+				flags = append(flags, "--redis-fault", f.String())
+			}
+		}
+		if f != usual.settings()[i] {
+			flags = append(flags, "--"+f.name, fmt.Sprint(f.value))
+		}
 	}
-	flag("duration", o.Duration, usual.Duration)
-	flag("seed", o.Seed, usual.Seed)
 	return flags
 }

@@ -139,21 +139,18 @@ func at(interval time.Duration, rows []row) []row {
 	return rows
 }
 
-func surprises() []row {
-	return []row{
-		{name: "even 20x", goals: []string{goalSurprise}, change: offered(sim.Even, 20)},
-		{name: "skew 20x", goals: []string{goalSurprise}, change: offered(sim.Skew, 20)},
-		{name: "hotspot 20x", goals: []string{goalSurprise}, change: offered(sim.Hotspot, 20)},
-		flash(),
+func surprises() (rows []row) {
+	for _, p := range []sim.Pattern{sim.Even, sim.Skew, sim.Hotspot} {
+		rows = append(rows, row{name: string(p) + " 20x", goals: []string{goalSurprise}, change: offered(p, 20)})
 	}
+	return append(rows, flash())
 }
 
 func large() (rows []row) {
 	nodes := func(o *sim.Options) { o.Nodes, o.Duration = 40, seconds(20) }
-	for _, p := range []sim.Pattern{sim.Even, sim.Skew, sim.Hotspot, sim.Flash} {
-		rows = append(rows, row{name: string(p) + " 2x", change: with(offered(p, 2), nodes), max: 1})
+	for i, name := range []string{"even 2x", "skew 2x", "hotspot 2x", "flash"} {
+		rows = append(rows, row{name: name, change: with(offered(sim.Patterns[i], 2), nodes), max: 1})
 	}
-	rows[len(rows)-1].name = string(sim.Flash)
 	return rows
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/edgelimit/edgelimit/testnet/oracle"
@@ -13,17 +14,7 @@ import (
 // Check judges a record. It holds all of it in memory, some 300 bytes a decision. An error means that the record cannot
 // be judged; broken invariants are in the report.
 func Check(r *record.Reader) (*Report, error) {
-	t, err := newTrace(r.Header())
-	if err != nil {
-		return nil, fmt.Errorf("check record: %w", err)
-	}
-	for e, err := range r.Entries() {
-		if err != nil {
-			return nil, fmt.Errorf("check record: %w", err)
-		}
-		t.add(&e)
-	}
-	report, err := judge(t)
+	report, err := judgeAll(r.Header(), r.Entries())
 	if err != nil {
 		return nil, fmt.Errorf("check record: %w", err)
 	}
@@ -40,8 +31,9 @@ func CheckFile(name string) (*Report, error) {
 	return report, errors.Join(err, r.Close())
 }
 
-func judge(t *trace) (*Report, error) {
-	if err := t.sort(); err != nil {
+func judgeAll(h record.Header, entries iter.Seq2[record.Entry, error]) (*Report, error) {
+	t, err := load(h, entries)
+	if err != nil {
 		return nil, err
 	}
 	line, err := newTimeline(t)
@@ -82,13 +74,12 @@ type client struct {
 	maxOffered uint64 // the most that the algorithm can have counted if everything was admitted
 }
 
-// place tells violations apart.
+// place identifies a violation.
 type place struct {
 	invariant Invariant
 	second    int
 }
 
-// violate notes a violation.
 func (c *check) violate(i Invariant, at int64, what, expected, got string) {
 	p := place{i, c.second(at)}
 	if c.broken[p] == nil {
@@ -119,18 +110,15 @@ func (c *check) count() {
 	}
 }
 
-// step is the time at which one thing of the record is replayed. Of the same time, sending comes before answers: it may
-// have come first.
+// step is one thing of the record that is replayed.
 type step struct {
 	at   int64
-	kind stepKind
+	kind int // of the same time, sending comes before answers: it may have come first
 	i    int
 }
 
-type stepKind uint8
-
 const (
-	decisionSent stepKind = iota
+	decisionSent = iota
 	decisionDone
 	observationDone
 )

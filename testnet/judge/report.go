@@ -132,7 +132,8 @@ func (c *check) report() *Report {
 	for i := range c.timeline.periods {
 		p := &c.timeline.periods[i]
 		r.Phases = append(r.Phases, Phase{
-			Name: p.name(), From: seconds(p.from - started), To: seconds(p.to - started), Faults: p.faultNames(),
+			Name: p.name, Faults: p.names,
+			From: seconds(p.from - started), To: seconds(p.to - started),
 			Sides: p.sides, CeilingPct: Percent(c.ceiling(p.from, p.to-1)),
 			Figures: between(&c.phases[i], p.from, p.to-1),
 		})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -35,7 +36,8 @@ type decision struct {
 // maxRun is the longest run that can be judged: a report has a line for each second.
 const maxRun = 31 * 24 * time.Hour
 
-func newTrace(h record.Header) (*trace, error) {
+// load brings the entries into the order of time, and reports why they cannot be judged.
+func load(h record.Header, entries iter.Seq2[record.Entry, error]) (*trace, error) {
 	limit, err := h.Rule.AsLimit()
 	if err != nil {
 		return nil, err
@@ -47,6 +49,21 @@ func newTrace(h record.Header) (*trace, error) {
 	for _, n := range h.Nodes {
 		t.nodes[n.ID] = n.ID
 	}
+	for e, err := range entries {
+		if err != nil {
+			return nil, err
+		}
+		t.add(&e)
+	}
+	if run := time.Duration(t.end - t.header.Started); run > maxRun {
+		return nil, fmt.Errorf("the record is of %v, at most %v can be judged", run, maxRun)
+	}
+	if len(t.decisions) == 0 {
+		return nil, errors.New("the record holds no decisions: there is nothing to judge")
+	}
+	slices.SortStableFunc(t.decisions, func(a, b decision) int { return cmp.Compare(a.Sent, b.Sent) })
+	slices.SortStableFunc(t.observations, func(a, b record.Observation) int { return cmp.Compare(a.Done, b.Done) })
+	slices.SortStableFunc(t.events, func(a, b record.Event) int { return cmp.Compare(a.At, b.At) })
 	return t, nil
 }
 
@@ -64,20 +81,6 @@ func (t *trace) add(e *record.Entry) {
 	case e.Event != nil:
 		t.events = append(t.events, *e.Event)
 	}
-}
-
-// sort brings what was added into the order of time, and reports why it cannot be judged.
-func (t *trace) sort() error {
-	if run := time.Duration(t.end - t.header.Started); run > maxRun {
-		return fmt.Errorf("the record is of %v, at most %v can be judged", run, maxRun)
-	}
-	if len(t.decisions) == 0 {
-		return errors.New("the record holds no decisions: there is nothing to judge")
-	}
-	slices.SortStableFunc(t.decisions, func(a, b decision) int { return cmp.Compare(a.Sent, b.Sent) })
-	slices.SortStableFunc(t.observations, func(a, b record.Observation) int { return cmp.Compare(a.Done, b.Done) })
-	slices.SortStableFunc(t.events, func(a, b record.Event) int { return cmp.Compare(a.At, b.At) })
-	return nil
 }
 
 // key numbers the identities.

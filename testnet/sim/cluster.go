@@ -231,23 +231,19 @@ func (c *cluster) step() {
 	if e.boot != 0 && e.boot != n.boot || !n.up {
 		return
 	}
+	if n.paused(c.now) && e.kind != packet && e.kind != stream {
+		c.queue.push(n.pausedUntil, *e)
+		return
+	}
 	switch e.kind {
 	case packet:
 		if !c.net.blocks(c.nodes[e.from].region, n.region) {
 			c.receive(n, *e)
 		}
-		return
 	case stream:
 		if c.net.both(c.nodes[e.from].region, n.region) {
 			c.receive(n, *e)
 		}
-		return
-	}
-	if n.paused(c.now) {
-		c.queue.push(n.pausedUntil, *e)
-		return
-	}
-	switch e.kind {
 	case tick:
 		c.tick(n)
 	case audit:
@@ -263,11 +259,7 @@ func (c *cluster) step() {
 
 // runTo lets the world go on until a time.
 func (c *cluster) runTo(end int64) {
-	for {
-		at, ok := c.queue.next()
-		if !ok || at > end {
-			break
-		}
+	for at, ok := c.queue.next(); ok && at <= end; at, ok = c.queue.next() {
 		c.step()
 	}
 	c.now = max(c.now, end)

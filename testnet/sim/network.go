@@ -231,9 +231,9 @@ func (c *cluster) rejoinRegions(a, b int) {
 }
 
 func (c *cluster) eachPair(a, b int, f func(x, y *node)) {
-	for _, x := range c.nodes {
-		for _, y := range c.nodes {
-			if x.region == a && y.region == b && x.up && y.up {
+	for _, x := range c.up() {
+		for _, y := range c.up() {
+			if x.region == a && y.region == b {
 				f(x, y)
 			}
 		}

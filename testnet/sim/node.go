@@ -176,8 +176,8 @@ func (c *cluster) restart(n *node) {
 	c.hooks.restarting(n)
 	old := n.origin
 	c.start(n)
-	for _, other := range c.nodes {
-		if other != n && other.up && c.net.reach(n.region, other.region) {
+	for _, other := range c.up() {
+		if other != n && c.net.reach(n.region, other.region) {
 			c.leave(other, old, true)
 			c.join(n, other)
 		}

@@ -115,8 +115,8 @@ func (b *recorder) violations(excused float64) (n int) {
 // sampleStaleness takes a sample of how old the nodes' knowledge of each other is.
 func (b *recorder) sampleStaleness() {
 	var worst time.Duration
-	for _, n := range b.nodes {
-		if n.up && !n.paused(b.now) {
+	for _, n := range b.up() {
+		if !n.paused(b.now) {
 			for _, p := range n.replica.Peers(b.clock(n)) {
 				worst = max(worst, p.Age)
 			}

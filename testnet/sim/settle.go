@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	healsWithin   = time.Minute
@@ -25,12 +28,15 @@ func (c *cluster) awaitHeal(partition int) {
 	look()
 }
 
+// up is the nodes that run.
+func (c *cluster) up() []*node {
+	return slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return !n.up })
+}
+
 // knownSince reports whether every node knows of every other one all that it had at a time.
 func (c *cluster) knownSince(since int64) bool {
-	for _, n := range c.nodes {
-		if !n.up {
-			continue
-		}
+	up := c.up()
+	for _, n := range up {
 		known := 0
 		for _, p := range n.replica.Peers(c.clock(n)) {
 			other := c.home[p.Origin]
@@ -41,20 +47,11 @@ func (c *cluster) knownSince(since int64) bool {
 				return false
 			}
 		}
-		if known != c.running()-1 {
+		if known != len(up)-1 {
 			return false
 		}
 	}
 	return true
-}
-
-func (c *cluster) running() (up int) {
-	for _, n := range c.nodes {
-		if n.up {
-			up++
-		}
-	}
-	return up
 }
 
 // healed is when the last partition has ended.
@@ -68,16 +65,14 @@ func (c *cluster) healed() int64 {
 
 // faultsEnd is when the last request has come and the last fault has ended.
 func (c *cluster) faultsEnd() int64 {
-	quiet := max(c.endAt, c.healed())
-	for _, list := range [][]Outage{c.opt.Pauses, c.opt.Crashes} {
-		for _, f := range list {
-			quiet = max(quiet, c.startAt+int64(f.Until))
-		}
+	end := max(c.endAt, c.healed())
+	for _, f := range slices.Concat(c.opt.Pauses, c.opt.Crashes) {
+		end = max(end, c.startAt+int64(f.Until))
 	}
 	for _, f := range c.opt.StoreFaults {
-		quiet = max(quiet, c.startAt+int64(f.Until))
+		end = max(end, c.startAt+int64(f.Until))
 	}
-	return quiet
+	return end
 }
 
 // settle lets the world go on without requests until all nodes agree, and returns how long after the last one that was,
@@ -97,31 +92,12 @@ func (c *cluster) settle() time.Duration {
 // agree reports whether all nodes hold the same counts of those origins that live. Where clocks differ, it is about the
 // sub-windows that are in the window of all.
 func (c *cluster) agree() bool {
-	var first uint64
-	began := false
-	from := c.oldest()
-	for _, n := range c.nodes {
-		if !n.up {
-			continue
-		}
-		if sum := c.held(n, from); !began {
-			first, began = sum, true
-		} else if sum != first {
-			return false
-		}
+	meter, up, oldest := c.limit.Meter(), c.up(), int64(0)
+	for _, n := range up {
+		oldest = max(oldest, meter.Index(c.clock(n))-int64(meter.SubWindows()))
 	}
-	return true
-}
-
-// oldest is the oldest sub-window that counts at every node.
-func (c *cluster) oldest() (index int64) {
-	meter := c.limit.Meter()
-	for _, n := range c.nodes {
-		if n.up {
-			index = max(index, meter.Index(c.clock(n))-int64(meter.SubWindows()))
-		}
-	}
-	return index
+	first := c.held(up[0], oldest)
+	return !slices.ContainsFunc(up[1:], func(n *node) bool { return c.held(n, oldest) != first })
 }
 
 // held folds the counts that a node holds into a number that does not depend on their order.

@@ -82,8 +82,8 @@ func (s *store) held() holding {
 
 // each calls f for all nodes of the region that are up.
 func (s *store) each(f func(n *node, p *repair)) {
-	for _, n := range s.cluster.nodes {
-		if n.up && n.region == s.region {
+	for _, n := range s.cluster.up() {
+		if n.region == s.region {
 			if n.repair == nil {
 				n.repair = new(repair)
 			}

@@ -79,22 +79,26 @@ func (v *variant) contests() (rows []row) {
 
 // write writes the document as Markdown.
 func (d *document) write(out io.Writer) error {
-	w := &writer{out: out}
+	var b strings.Builder
+	var sheets []sheet
 	if d.complete {
-		w.text("# Accuracy\n\n%s", d.intro())
-		w.sheet(d.goalSheet())
+		fmt.Fprintf(&b, "# Accuracy\n\n%s", d.intro())
+		sheets = append(sheets, d.goalSheet())
 	}
 	for _, s := range d.sections {
-		w.sheet(d.sheet(s))
+		sheets = append(sheets, d.sheet(s))
 	}
 	if d.ablation {
-		w.sheet(d.ablationSheet())
+		sheets = append(sheets, d.ablationSheet())
 	}
 	if d.fairness {
-		w.sheet(fairnessSheet(d.trials))
-		w.sheet(greedySheet(d.trials))
+		sheets = append(sheets, fairnessSheet(d.trials), greedySheet(d.trials))
 	}
-	return w.err
+	for i := range sheets {
+		sheets[i].write(&b)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
 }
 
 // introduction has ' for `, which a raw string cannot have.
@@ -125,12 +129,8 @@ limit:
 func (d *document) intro() string {
 	o := reference()
 	last := d.seeds.first + uint64(d.seeds.count) - 1
-	return strings.ReplaceAll(
-		fmt.Sprintf(introduction, o.Regions, o.Nodes, o.Limit, o.Window, o.Interval, o.WANDelay, o.LANDelay, o.Loss*100,
-			o.Duration, d.seeds.first, last),
-		"'",
-		"`",
-	)
+	return fmt.Sprintf(strings.ReplaceAll(introduction, "'", "`"), o.Regions, o.Nodes, o.Limit, o.Window, o.Interval,
+		o.WANDelay, o.LANDelay, o.Loss*100, o.Duration, d.seeds.first, last)
 }
 
 func (d *document) goalSheet() sheet {

@@ -63,6 +63,13 @@ var greedy = []spender{
 // fairBursts is how many bursts there are of each client: as many as it takes to come by every place of a window.
 const fairBursts = 100
 
+func names(spenders []spender) (names []string) {
+	for _, s := range spenders {
+		names = append(names, s.name)
+	}
+	return names
+}
+
 // arrivals are the times of a client's requests. The same moments of each burst, so that no window holds more than one.
 func (s *spender) arrivals() []int64 {
 	r := rand.New(rand.NewPCG(1, 1))
@@ -117,17 +124,17 @@ type spent struct {
 	seconds           float64
 }
 
-func spend(s spender, w *window) (out spent) {
+func spend(s spender, w *window) spent {
 	var log oracle.Rolling
 	times := s.arrivals()
+	out := spent{offered: len(times), seconds: (fairBursts * s.every).Seconds()}
 	for _, at := range times {
-		out.offered++
 		if w.take(at) {
 			out.admitted++
 			log.Add(at, 1)
 		}
 	}
-	out.peak, out.seconds = log.Peak(fairWindow), (fairBursts * s.every).Seconds()
+	out.peak = log.Peak(fairWindow)
 	return out
 }
 
@@ -200,10 +207,7 @@ by with bursts, either way, shrinks with the sub-windows.`
 
 func fairnessSheet(trials []trial) sheet {
 	s := sheet{title: fairnessTitle, note: fmt.Sprintf(fairnessNote, fairLimit, fairWindow),
-		head: []string{"oldest sub-window", "sub-windows", "bytes a key"}}
-	for _, c := range compliant {
-		s.head = append(s.head, c.name)
-	}
+		head: append([]string{"oldest sub-window", "sub-windows", "bytes a key"}, names(compliant)...)}
 	for _, t := range trials {
 		line := []string{t.weight, t.name(), number(math.Round(t.bytes))}
 		for _, out := range t.compliant {
@@ -214,14 +218,12 @@ func fairnessSheet(trials []trial) sheet {
 	return s
 }
 
+const greedyNote = `The same windows, asked for more than the limit: what the client gets, in % of one limit a window;
+its fullest rolling window, % over the limit.`
+
 func greedySheet(trials []trial) sheet {
-	s := sheet{title: "The window and the greedy",
-		note: "The same windows, asked for more than the limit: what the client gets, in % of one limit a window;\n" +
-			"its fullest rolling window, % over the limit.",
-		head: []string{"oldest sub-window", "sub-windows"}}
-	for _, g := range greedy {
-		s.head = append(s.head, g.name)
-	}
+	s := sheet{title: "The window and the greedy", note: greedyNote,
+		head: append([]string{"oldest sub-window", "sub-windows"}, names(greedy)...)}
 	for _, t := range trials {
 		line := []string{t.weight, t.name()}
 		for _, out := range t.greedy {

@@ -31,57 +31,34 @@ const (
 
 // goals are all of them. This is the only place that knows their figures.
 var goals = []goal{
-	{
-		text: "1. requests of clients that keep to 95 % of the limit: rejected, in all tables", figure: falseRejections,
-		total: true,
-	},
-	{
-		text: "1. how many such requests were made in bursts, with loss, duplication and reordering", rows: goalFair,
-		figure: compliantOffered, least: 1e7, total: true,
-	},
-	{
-		text: "2. even, skew and hotspot, 2x and 5x, every 50, 100 and 200 ms: net, % either way", rows: goalSteady,
-		figure: absoluteNet, max: 0.5,
-	},
+	{text: "1. requests of clients that keep to 95 % of the limit: rejected, in all tables",
+		figure: falseRejections, total: true},
+	{text: "1. how many such requests were made in bursts, with loss, duplication and reordering",
+		rows: goalFair, figure: compliantOffered, least: 1e7, total: true},
+	{text: "2. even, skew and hotspot, 2x and 5x, every 50, 100 and 200 ms: net, % either way",
+		rows: goalSteady, figure: absoluteNet, max: 0.5},
 	{text: "2. the same: peak, %", rows: goalSteady, figure: peak, max: 2.5},
 	{text: "2. flash: peak, %", rows: goalFlash, figure: peak, max: 7},
 	{text: "2. a surprise of 20x, the first window included: peak, %", rows: goalSurprise, figure: peak, max: 9},
-	{
-		text:   "3. gossip intervals in which more was admitted than the bound allowed, in all tables",
-		figure: violations, total: true,
-	},
+	{text: "3. gossip intervals in which more was admitted than the bound allowed, in all tables",
+		figure: violations, total: true},
 	{text: "3. even 2x: bound, %", rows: goalTight, figure: bound, max: 8},
 	{text: "4. a region cut off, share: peak, %", rows: goalCut + "share", figure: peak, max: 4},
-	{
-		text: "4. a region cut off, share: requests of compliant clients rejected", rows: goalCut + "share",
-		figure: falseRejections, total: true,
-	},
-	{
-		text: "4. a region cut off, local: excess, % (a second limit for the second side)", rows: goalCut + "local",
-		figure: observed, max: 100,
-	},
+	{text: "4. a region cut off, share: requests of compliant clients rejected",
+		rows: goalCut + "share", figure: falseRejections, total: true},
+	{text: "4. a region cut off, local: excess, % (a second limit for the second side)",
+		rows: goalCut + "local", figure: observed, max: 100},
 	{text: "4. after the heal all is known again, ms", rows: goalCut, figure: healed, max: 1000},
 	{text: "4. two windows after the heal: peak, % (as without a cut)", rows: goalCut, figure: healedPeak, max: 2.5},
-	{
-		text: "5. runs on bad networks after which the nodes did not hold the same counts", rows: goalDrift,
-		figure: disagreed, total: true,
-	},
-	{
-		text: "5. Redis in trouble: counts that it lacked after two flushes of each node", rows: goalRedis,
-		figure: slotsMissing, total: true,
-	},
-	{
-		text: "5. the same: counts that it held twice, or otherwise too much of", rows: goalRedis, figure: slotsTwice,
-		total: true,
-	},
-	{
-		text: "5. the same: flushes of a node until Redis was whole again", rows: goalRedis, figure: repairFlushes,
-		max: 2,
-	},
-	{
-		text: "5. the same: runs after which the nodes did not hold the same counts", rows: goalRedis,
-		figure: disagreed, total: true,
-	},
+	{text: "5. runs on bad networks after which the nodes did not hold the same counts",
+		rows: goalDrift, figure: disagreed, total: true},
+	{text: "5. Redis in trouble: counts that it lacked after two flushes of each node",
+		rows: goalRedis, figure: slotsMissing, total: true},
+	{text: "5. the same: counts that it held twice, or otherwise too much of",
+		rows: goalRedis, figure: slotsTwice, total: true},
+	{text: "5. the same: flushes of a node until Redis was whole again", rows: goalRedis, figure: repairFlushes, max: 2},
+	{text: "5. the same: runs after which the nodes did not hold the same counts",
+		rows: goalRedis, figure: disagreed, total: true},
 }
 
 func falseRejections(r *sim.Report) float64  { return float64(r.FalseRejections) }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/edgelimit/edgelimit/testnet/sim"
@@ -53,33 +54,25 @@ func simulate(
 	all, jobs := plan(rows, s)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	queue := make(chan job)
-	notify := newProgress(progress, len(jobs))
 	var working sync.WaitGroup
+	var taken atomic.Int64
+	done := report(progress, len(jobs))
 	for range workers {
 		working.Go(func() {
-			for j := range queue {
+			for i := taken.Add(1); i <= int64(len(jobs)) && ctx.Err() == nil; i = taken.Add(1) {
+				j := jobs[i-1]
 				o := j.options
 				o.Seed = s.first + uint64(j.seed)
-				report, err := run(ctx, o, nil)
+				r, err := run(ctx, o, nil)
 				if err != nil {
 					stop(fmt.Errorf("%q: %w", o.Flags(), err))
 					return
 				}
-				j.reports[j.seed] = report // its own place
-				notify.done()
+				j.reports[j.seed] = r // its own place
+				done()
 			}
 		})
 	}
-	for _, j := range jobs {
-		select {
-		case queue <- j:
-			continue
-		case <-ctx.Done():
-		}
-		break
-	}
-	close(queue)
 	working.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -91,10 +84,7 @@ func simulate(
 func plan(rows []row, s seeds) (results, []job) {
 	all := make(results)
 	for i := range rows {
-		o, count := rows[i].options(), s.count
-		if largest := rows[i].max; largest > 0 {
-			count = min(count, largest)
-		}
+		o, count := rows[i].options(), min(s.count, cmp.Or(rows[i].max, s.count))
 		r := all[keyOf(o)]
 		if r == nil {
 			r = &result{options: o}
@@ -123,29 +113,21 @@ func (j job) effort() float64 {
 	return float64(o.Total()*o.Total()) * o.Duration.Seconds() / o.Interval.Seconds()
 }
 
-// progress says how far all is, now and then. It is safe for concurrent use.
-type progress struct {
-	mu            sync.Mutex
-	out           io.Writer
-	finished, all int
-	began         time.Time
-	next          time.Time
-}
-
 const reportEvery = 5 * time.Second
 
-func newProgress(out io.Writer, all int) *progress {
-	now := time.Now()
-	return &progress{out: out, all: all, began: now, next: now.Add(reportEvery)}
-}
-
-func (t *progress) done() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.finished++
-	if now := time.Now(); now.After(t.next) || t.finished == t.all {
-		t.next = now.Add(reportEvery)
-		fmt.Fprintf(t.out, "accuracy: %d of %d runs in %v\n", t.finished, t.all, now.Sub(t.began).Round(time.Second))
+// report returns what each of n runs calls at its end. It reports the progress now and then, and is safe for concurrent
+// use.
+func report(progress io.Writer, n int) func() {
+	var mu sync.Mutex
+	began, next, finished := time.Now(), time.Now().Add(reportEvery), 0
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		finished++
+		if now := time.Now(); now.After(next) || finished == n {
+			next = now.Add(reportEvery)
+			fmt.Fprintf(progress, "accuracy: %d of %d runs in %v\n", finished, n, now.Sub(began).Round(time.Second))
+		}
 	}
 }
 

@@ -95,19 +95,15 @@ func sections() []section {
 		{title: "120 nodes", columns: usual, rows: large(), note: "3 regions of 40."},
 		{title: "Compliant bursts", columns: usual, rows: bursts(),
 			note: "Clients that spend 95 % of the limit in a burst, again and again, each as soon as the last\n" +
-				"does not count any more. With 5 % loss, 5 % of the packets twice and 5 % held back for up to a " +
-				"second."},
+				"does not count any more. With 5 % loss, 5 % of the packets twice and 5 % held back for up to a second."},
 		{title: "A region cut off for 30 s", columns: cuts, rows: partitions(),
 			note: "Region 2 of three, from second 20 to 50 of 80."},
-		{
-			title: "Clocks that differ", columns: usual, rows: clocks(),
-			note: "Each clock is wrong by up to so much, either way.",
-		},
+		{title: "Clocks that differ", columns: usual, rows: clocks(),
+			note: "Each clock is wrong by up to so much, either way."},
 		{title: "Bad networks", columns: usual, rows: networks()},
 		{title: "Redis in trouble", columns: stores, rows: troubles(),
 			note: "Of every region at once. After its faults, each node has two flushes to make good what a Redis\n" +
-				"lost. It is the real reconciler, with a store in memory that fails as a Redis does. Lost, lacking " +
-				"and\n" +
+				"lost. It is the real reconciler, with a store in memory that fails as a Redis does. Lost, lacking and\n" +
 				"twice are slots: counts of one node for a client in a sub-window."},
 		{title: "A window of a second", columns: usual, rows: short(),
 			note: "What happened within the last round trip is a large part of such a window."},
@@ -143,68 +139,54 @@ func at(interval time.Duration, rows []row) []row {
 	return rows
 }
 
-func surprises() []row {
-	return []row{
-		{name: "even 20x", goals: []string{goalSurprise}, change: offered(sim.Even, 20)},
-		{name: "skew 20x", goals: []string{goalSurprise}, change: offered(sim.Skew, 20)},
-		{name: "hotspot 20x", goals: []string{goalSurprise}, change: offered(sim.Hotspot, 20)},
-		flash(),
+func surprises() (rows []row) {
+	for _, p := range []sim.Pattern{sim.Even, sim.Skew, sim.Hotspot} {
+		rows = append(rows, row{name: string(p) + " 20x", goals: []string{goalSurprise}, change: offered(p, 20)})
 	}
+	return append(rows, flash())
 }
 
 func large() (rows []row) {
 	nodes := func(o *sim.Options) { o.Nodes, o.Duration = 40, seconds(20) }
-	for _, p := range []sim.Pattern{sim.Even, sim.Skew, sim.Hotspot, sim.Flash} {
-		rows = append(rows, row{name: string(p) + " 2x", change: with(offered(p, 2), nodes), max: 1})
+	for i, name := range []string{"even 2x", "skew 2x", "hotspot 2x", "flash"} {
+		rows = append(rows, row{name: name, change: with(offered(sim.Patterns[i], 2), nodes), max: 1})
 	}
-	rows[len(rows)-1].name = string(sim.Flash)
 	return rows
 }
 
+// bursting is clients that keep to the limit, and spend it in bursts.
+func bursting(o *sim.Options) { o.Pattern, o.Keys, o.Compliant = sim.CompliantBurst, sim.BurstKeys, 0 }
+
 func bursts() (rows []row) {
-	bursting := func(o *sim.Options) { o.Pattern, o.Keys, o.Compliant = sim.CompliantBurst, sim.BurstKeys, 0 }
+	add := func(name string, seeds int, changes ...func(*sim.Options)) {
+		change := with(bursting, noise, with(changes...))
+		rows = append(rows, row{name: name, goals: []string{goalFair}, change: change, max: seeds})
+	}
 	for _, length := range []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second} {
 		for _, where := range sim.Placements {
-			rows = append(
-				rows,
-				row{
-					name:  fmt.Sprintf("in %v, %s", length, where),
-					goals: []string{goalFair},
-					change: with(bursting, noise,
-						func(o *sim.Options) { o.Burst, o.BurstAt = length, where }),
-				},
-			)
+			add(fmt.Sprintf("in %v, %s", length, where), 0,
+				func(o *sim.Options) { o.Burst, o.BurstAt = length, where })
 		}
 	}
-	return append(
-		rows,
-		row{
-			name:   "all in turn, every 50 ms",
-			goals:  []string{goalFair},
-			change: with(bursting, noise, every(50*time.Millisecond)),
-		},
-		row{
-			name:   "all in turn, every 200 ms",
-			goals:  []string{goalFair},
-			change: with(bursting, noise, every(200*time.Millisecond)),
-		},
-		row{name: "all in turn, 120 clients for 10 minutes", goals: []string{goalFair}, change: with(bursting, noise,
-			func(o *sim.Options) { o.Keys, o.Duration = 10*sim.BurstKeys, 10*time.Minute }), max: 2},
-	)
+	add("all in turn, every 50 ms", 0, every(50*time.Millisecond))
+	add("all in turn, every 200 ms", 0, every(200*time.Millisecond))
+	add("all in turn, 120 clients for 10 minutes", 2,
+		func(o *sim.Options) { o.Keys, o.Duration = 10*sim.BurstKeys, 10*time.Minute })
+	return rows
+}
+
+// cut is a partition of a region.
+func cut(p sim.Partition) func(*sim.Options) {
+	p.From, p.Until = seconds(20), seconds(50)
+	return func(o *sim.Options) { o.Partitions, o.Duration = []sim.Partition{p}, seconds(80) }
 }
 
 func partitions() (rows []row) {
-	cut := func(p sim.Partition) func(*sim.Options) {
-		p.From, p.Until = seconds(20), seconds(50)
-		return func(o *sim.Options) { o.Partitions, o.Duration = []sim.Partition{p}, seconds(80) }
-	}
 	for _, policy := range policies {
 		for _, p := range []sim.Pattern{sim.Even, sim.Skew} {
-			rows = append(
-				rows,
-				row{name: fmt.Sprintf("%s 2x, %s", p, policy.name), goals: []string{goalCut, goalCut + policy.name},
-					change: with(policy.change, offered(p, 2), cut(sim.Partition{A: 2}))},
-			)
+			rows = append(rows, row{name: fmt.Sprintf("%s 2x, %s", p, policy.name),
+				goals:  []string{goalCut, goalCut + policy.name},
+				change: with(policy.change, offered(p, 2), cut(sim.Partition{A: 2}))})
 		}
 		rows = append(rows, row{name: fmt.Sprintf("even 2x, nobody hears it, %s", policy.name),
 			change: with(policy.change, cut(sim.Partition{A: 2, OneWay: true}))})
@@ -230,10 +212,7 @@ func networks() []row {
 }
 
 func troubles() (rows []row) {
-	for _, t := range []struct {
-		name   string
-		faults string
-	}{
+	for _, t := range [][2]string{
 		{"down for 10 s", "down@20s-30s"},
 		{"10 s without an answer", "mute@20s-30s"},
 		{"slow for 20 s", "slow@20s-40s"},
@@ -245,14 +224,12 @@ func troubles() (rows []row) {
 		{"FLUSHALL and no answer", "flush@20s mute@20s-22s"},
 		{"slow, flushed and failed over", "slow@20s-40s flush@25s rewind@27s-30s stale@32s-35s"},
 	} {
-		rows = append(rows, row{name: t.name, goals: []string{goalRedis}, change: befalls(t.faults)})
+		rows = append(rows, row{name: t[0], goals: []string{goalRedis}, change: befalls(t[1])})
 	}
-	return append(rows, row{name: "everything at once, 20 clients, 30 % loss", goals: []string{goalRedis}, change: with(
-		befalls(
-			"slow@20s-40s twice@10s-50s down@22s-24s flush@25s rewind@27s-30s mute@30s-33s stale@32s-35s restart@37s",
-		),
-		func(o *sim.Options) { o.Keys, o.Limit, o.Loss = 20, 100, 0.3 },
-	)})
+	const everything = "slow@20s-40s twice@10s-50s down@22s-24s flush@25s rewind@27s-30s mute@30s-33s stale@32s-35s " +
+		"restart@37s"
+	return append(rows, row{name: "everything at once, 20 clients, 30 % loss", goals: []string{goalRedis},
+		change: with(befalls(everything), func(o *sim.Options) { o.Keys, o.Limit, o.Loss = 20, 100, 0.3 })})
 }
 
 // befalls has faults befall the stores.
@@ -292,17 +269,10 @@ func small() (rows []row) {
 func algorithms() (rows []row) {
 	for _, a := range sim.Algorithms {
 		by := func(o *sim.Options) { o.Method = a }
-		bursts := func(o *sim.Options) { o.Keys, o.Compliant = sim.BurstKeys, 0 }
-		rows = append(
-			rows,
+		rows = append(rows,
 			row{name: fmt.Sprintf("%s, even 2x", a), change: by},
 			row{name: fmt.Sprintf("%s, flash", a), change: with(by, offered(sim.Flash, 0))},
-			row{
-				name:   fmt.Sprintf("%s, compliant-burst", a),
-				goals:  []string{goalFair},
-				change: with(by, offered(sim.CompliantBurst, 0), bursts),
-			},
-		)
+			row{name: fmt.Sprintf("%s, compliant-burst", a), goals: []string{goalFair}, change: with(by, bursting)})
 	}
 	return rows
 }
@@ -315,11 +285,6 @@ var contests = []row{
 	{name: "even 5x", change: offered(sim.Even, 5)},
 	{name: "even 20x, first window included", change: offered(sim.Even, 20)},
 	{name: "flash", change: offered(sim.Flash, 0)},
-	{name: "one of three regions cut 30 s, even 2x", change: func(o *sim.Options) {
-		o.Partitions, o.Duration = []sim.Partition{{A: 2, From: seconds(20), Until: seconds(50)}}, seconds(80)
-	}},
-	{
-		name:   "compliant bursts",
-		change: func(o *sim.Options) { o.Pattern, o.Keys, o.Compliant = sim.CompliantBurst, sim.BurstKeys, 0 },
-	},
+	{name: "one of three regions cut 30 s, even 2x", change: cut(sim.Partition{A: 2})},
+	{name: "compliant bursts", change: bursting},
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strings"
 
@@ -16,31 +15,20 @@ type sheet struct {
 	rows        [][]string
 }
 
-// writer writes Markdown, until there is an error.
-type writer struct {
-	out io.Writer
-	err error
-}
-
-func (w *writer) text(format string, args ...any) {
-	if w.err == nil {
-		_, w.err = fmt.Fprintf(w.out, format, args...)
-	}
-}
-
-func (w *writer) sheet(s sheet) {
-	w.text("\n## %s\n\n", s.title)
+// write appends the table to b as Markdown.
+func (s *sheet) write(b *strings.Builder) {
+	fmt.Fprintf(b, "\n## %s\n\n", s.title)
 	if s.note != "" {
-		w.text("%s\n\n", s.note)
+		fmt.Fprintf(b, "%s\n\n", s.note)
 	}
 	line := func(cells []string) {
 		for _, c := range cells {
-			w.text("| %s ", strings.ReplaceAll(c, "|", `\|`))
+			fmt.Fprintf(b, "| %s ", strings.ReplaceAll(c, "|", `\|`))
 		}
-		w.text("|\n")
+		b.WriteString("|\n")
 	}
 	line(s.head)
-	w.text("|---|%s\n", strings.Repeat("---:|", len(s.head)-1))
+	fmt.Fprintf(b, "|---|%s\n", strings.Repeat("---:|", len(s.head)-1))
 	for _, row := range s.rows {
 		line(row)
 	}
@@ -53,32 +41,21 @@ type column struct {
 }
 
 var (
-	usual = []column{
-		{
-			"net, %", figure(netPct),
-		}, {"peak, %", figure(peak)}, {"rejected", rejected}, {"bound, %", figure(bound)}, {"factor",
-			figure(boundRatio)},
-		{"kB/s", figure(kilobytes)}, {"messages/s", figure(messages)}, {"edgelimit sim", command},
-	}
-	cuts = []column{
-		{
-			"net, %", figure(netPct),
-		}, {"net in the cut, %", figure(cutNet)}, {"peak, %", figure(peak)}, {"peak two windows after, %",
-			figure(healedPeak)},
-		{
-			"known again, ms", figure(healed),
-		}, {"rejected", rejected}, {"bound, %", figure(bound)}, {"factor", figure(boundRatio)},
-		{"kB/s", figure(kilobytes)}, {"messages/s", figure(messages)}, {"edgelimit sim", command},
-	}
+	sentColumns = []column{{"kB/s", figure(kilobytes)}, {"messages/s", figure(messages)}, {"edgelimit sim", command}}
+
+	usual = append([]column{
+		{"net, %", figure(netPct)}, {"peak, %", figure(peak)}, {"rejected", rejected}, {"bound, %", figure(bound)},
+		{"factor", figure(boundRatio)},
+	}, sentColumns...)
+	cuts = append([]column{
+		{"net, %", figure(netPct)}, {"net in the cut, %", figure(cutNet)}, {"peak, %", figure(peak)},
+		{"peak two windows after, %", figure(healedPeak)}, {"known again, ms", figure(healed)}, {"rejected", rejected},
+		{"bound, %", figure(bound)}, {"factor", figure(boundRatio)},
+	}, sentColumns...)
 	stores = []column{
-		{
-			"net, %", figure(netPct),
-		}, {"peak, %", figure(peak)}, {"rejected", rejected}, {"calls", figure(storeCalls)}, {"failed",
-			figure(storeFailed)},
-		{
-			"lost", figure(slotsLost),
-		}, {"lacking", figure(slotsMissing)}, {"twice", figure(slotsTwice)}, {"whole again, flushes",
-			figure(repairFlushes)},
+		{"net, %", figure(netPct)}, {"peak, %", figure(peak)}, {"rejected", rejected}, {"calls", figure(storeCalls)},
+		{"failed", figure(storeFailed)}, {"lost", figure(slotsLost)}, {"lacking", figure(slotsMissing)},
+		{"twice", figure(slotsTwice)}, {"whole again, flushes", figure(repairFlushes)},
 		{"whole again, ms", figure(repairMillis)}, {"edgelimit sim", command},
 	}
 )
@@ -120,9 +97,7 @@ func number(v float64) string {
 	switch size := math.Abs(v); {
 	case math.IsInf(v, 0):
 		return "never"
-	case size == math.Trunc(size):
-		digits = 0
-	case size >= 99.95:
+	case size == math.Trunc(size) || size >= 99.95:
 		digits = 0
 	case size >= 9.995:
 		digits = 1
@@ -174,11 +149,9 @@ func (d *document) ablationSheet() sheet {
 		line := []string{contests[i].name}
 		for _, v := range variants {
 			r := d.results.of(&v.contests()[i])
-			line = append(
-				line,
-				fmt.Sprintf("%s / %s (%s)%s", number(over(r.reports, netPct).median),
-					number(over(r.reports, peak).median), number(over(r.reports, messages).median), unfair(r)),
-			)
+			median := func(figure func(*sim.Report) float64) string { return number(over(r.reports, figure).median) }
+			line = append(line,
+				fmt.Sprintf("%s / %s (%s)%s", median(netPct), median(peak), median(messages), unfair(r)))
 		}
 		s.rows = append(s.rows, line)
 	}

@@ -9,28 +9,41 @@ import (
 // largest bound of the last window, is observed once a second, and knows of a burst once its peers have reported it.
 const boundDelay = 2 * time.Second
 
+// Covering returns the bound that covers the excess of each of n slots of time: the largest that was exported in it or
+// in the slots after it, as many as after says. exported is by slot, and may be shorter or longer than n.
+func Covering(exported []float64, after, n int) []float64 {
+	covering := make([]float64, n)
+	for i := range covering {
+		for _, bound := range exported[min(i, len(exported)):min(i+after+1, len(exported))] {
+			covering[i] = max(covering[i], bound)
+		}
+	}
+	return covering
+}
+
 // judgeBound compares what was admitted over the limit, second by second, with the bound that the nodes exported and
 // with the ceiling of partitions.
 func (c *check) judgeBound() {
-	observed := make([]bool, len(c.seconds))
+	observed, exported := make([]float64, len(c.seconds)), make([]float64, len(c.seconds))
 	for i := range c.observations {
 		o := &c.observations[i]
 		if c.timeline.settled(o.Sent, o.Done) {
 			c.steady = max(c.steady, o.Bound)
 		}
-		first := max(0, c.second(max(c.header.Started, o.Sent-int64(boundDelay)-1)))
-		for s := first; s <= c.second(o.Done); s++ {
-			observed[s] = true
-			c.seconds[s].bound = max(c.seconds[s].bound, o.Bound)
+		for s := c.second(max(c.header.Started, o.Sent-1)); s <= c.second(o.Done); s++ {
+			observed[s], exported[s] = 1, max(exported[s], o.Bound)
 		}
 		c.at(o.Done, func(s *sums) { s.bound = max(s.bound, o.Bound) })
 	}
-	for s := range c.seconds {
+	const after = int(boundDelay / time.Second)
+	observed = Covering(observed, after, len(observed))
+	for s, bound := range Covering(exported, after, len(exported)) {
+		c.seconds[s].bound = bound
 		excess, from := c.seconds[s].excess, c.header.Started+int64(s)*int64(time.Second)
 		got := fmt.Sprintf("%.2f %%", 100*excess)
-		if bound := c.seconds[s].bound; excess > bound+rounding {
+		if excess > bound+rounding {
 			expected := fmt.Sprintf("at most the exported bound of %.2f %%", 100*bound)
-			if !observed[s] {
+			if observed[s] == 0 {
 				expected = fmt.Sprintf("a bound observed within %v", boundDelay)
 			}
 			c.violate(Bounded, from, "admitted over the limit", expected, got)

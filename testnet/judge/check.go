@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/edgelimit/edgelimit/testnet/oracle"
@@ -13,11 +14,7 @@ import (
 // Check judges a record. It holds all of it in memory, some 300 bytes a decision. An error means that the record cannot
 // be judged; broken invariants are in the report.
 func Check(r *record.Reader) (*Report, error) {
-	t, err := load(r)
-	if err != nil {
-		return nil, fmt.Errorf("check record: %w", err)
-	}
-	report, err := judge(t)
+	report, err := judgeAll(r.Header(), r.Entries())
 	if err != nil {
 		return nil, fmt.Errorf("check record: %w", err)
 	}
@@ -34,8 +31,9 @@ func CheckFile(name string) (*Report, error) {
 	return report, errors.Join(err, r.Close())
 }
 
-func judge(t *trace) (*Report, error) {
-	if err := t.sort(); err != nil {
+func judgeAll(h record.Header, entries iter.Seq2[record.Entry, error]) (*Report, error) {
+	t, err := load(h, entries)
+	if err != nil {
 		return nil, err
 	}
 	line, err := newTimeline(t)
@@ -76,13 +74,12 @@ type client struct {
 	maxOffered uint64 // the most that the algorithm can have counted if everything was admitted
 }
 
-// place tells violations apart.
+// place identifies a violation.
 type place struct {
 	invariant Invariant
 	second    int
 }
 
-// violate notes a violation.
 func (c *check) violate(i Invariant, at int64, what, expected, got string) {
 	p := place{i, c.second(at)}
 	if c.broken[p] == nil {
@@ -103,28 +100,25 @@ func (c *check) at(time int64, f func(*sums)) {
 func (c *check) count() {
 	for i := range c.decisions {
 		d := &c.decisions[i]
-		c.clients[d.key].offered.Add(d.sent, d.cost)
-		if d.outcome == failed {
-			c.at(d.sent, func(s *sums) { s.Failed++ })
+		c.clients[d.key].offered.Add(d.Sent, d.Cost)
+		if d.Error != "" {
+			c.at(d.Sent, func(s *sums) { s.Failed++ })
 			continue
 		}
-		v := c.tracker.Add(c.name(d.key), d.cost, d.sent, d.outcome == allowed)
-		c.at(d.sent, func(s *sums) { s.add(d, v.Oracle) })
+		v := c.tracker.Add(c.name(d.key), d.Cost, d.Sent, d.Allowed)
+		c.at(d.Sent, func(s *sums) { s.add(d, v.Oracle) })
 	}
 }
 
-// step is the time at which one thing of the record is replayed. Of the same time, sending comes before answers: it may
-// have come first.
+// step is one thing of the record that is replayed.
 type step struct {
 	at   int64
-	kind stepKind
+	kind int // of the same time, sending comes before answers: it may have come first
 	i    int
 }
 
-type stepKind uint8
-
 const (
-	decisionSent stepKind = iota
+	decisionSent = iota
 	decisionDone
 	observationDone
 )
@@ -132,7 +126,7 @@ const (
 func (c *check) steps() []step {
 	all := make([]step, 0, 2*len(c.decisions)+len(c.observations))
 	for i := range c.decisions {
-		all = append(all, step{c.decisions[i].sent, decisionSent, i}, step{c.decisions[i].done, decisionDone, i})
+		all = append(all, step{c.decisions[i].Sent, decisionSent, i}, step{c.decisions[i].Done, decisionDone, i})
 	}
 	for i := range c.observations {
 		all = append(all, step{c.observations[i].Done, observationDone, i})
@@ -171,14 +165,15 @@ func (c *check) replay() {
 // judgeDecision compares an answer with what was admitted when it came.
 func (c *check) judgeDecision(d *decision, t *truth) {
 	cl := &c.clients[d.key]
-	cl.maxOffered = max(cl.maxOffered, t.maxOffered(d.key, d.sent))
-	if largest := t.maxCount(d.key, d.sent); d.hasCount && d.count > largest {
-		c.violate(Truth, d.done, fmt.Sprintf("%s answered a count of %s", d.node, c.name(d.key)),
-			fmt.Sprintf("at most the %d that were admitted", largest), fmt.Sprintf("%d counted", d.count))
+	cl.maxOffered = max(cl.maxOffered, maxView(t.offered, d.key, d.Sent))
+	count, largest := d.Limit-d.Remaining, maxView(t.largest, d.key, d.Sent)
+	if d.Limit != 0 && count > largest {
+		c.violate(Truth, d.Done, fmt.Sprintf("%s answered a count of %s", d.Node, c.name(d.key)),
+			fmt.Sprintf("at most the %d that were admitted", largest), fmt.Sprintf("%d counted", count))
 	}
-	if d.outcome == allowed {
-		excess := over(t.minCount(d.key, d.done), c.limit.Max(), c.limit)
-		c.at(d.done, func(s *sums) { s.excess = max(s.excess, excess) })
+	if d.Allowed {
+		excess := over(t.least.View(d.key, d.Done), c.limit.Max(), c.limit)
+		c.at(d.Done, func(s *sums) { s.excess = max(s.excess, excess) })
 	}
 }
 
@@ -194,14 +189,14 @@ func (c *check) judgeDenials() {
 	for i := range c.decisions {
 		d := &c.decisions[i]
 		switch {
-		case d.outcome != denied:
+		case d.Allowed || d.Error != "":
 		case c.clients[d.key].maxOffered <= largest:
-			c.at(d.sent, func(s *sums) { s.FalseRejections++ })
-			c.violate(Compliant, d.sent,
-				fmt.Sprintf("%s denied %s, which keeps to 95 %% of the limit", d.node, c.name(d.key)),
+			c.at(d.Sent, func(s *sums) { s.FalseRejections++ })
+			c.violate(Compliant, d.Sent,
+				fmt.Sprintf("%s denied %s, which keeps to 95 %% of the limit", d.Node, c.name(d.key)),
 				fmt.Sprintf("admitted: it is never counted at more than %d of %d", largest, c.limit.Max()), "denied")
 		case spread[d.key]:
-			c.at(d.sent, func(s *sums) { s.BurstDenied++ })
+			c.at(d.Sent, func(s *sums) { s.BurstDenied++ })
 		}
 	}
 }

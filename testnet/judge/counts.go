@@ -56,7 +56,7 @@ func (c *check) judgeObservation(i int, t *truth, f *floors) {
 			c.judgeCount(i, name, 0, 0)
 			continue
 		}
-		c.judgeCount(i, name, min(t.minKnown(key, o.Sent, o.Done), c.limit.Max()), t.maxCount(key, o.Sent))
+		c.judgeCount(i, name, min(t.minKnown(key, o.Sent, o.Done), c.limit.Max()), maxView(t.largest, key, o.Sent))
 		if least := before.counts[name]; before.boot == o.Boot && count < least {
 			c.violate(Growth, o.Done, fmt.Sprintf("%s counted %s, in the same boot as before", o.Node, name),
 				fmt.Sprintf("at least %d, less only by what left the window", least), fmt.Sprint(count))

@@ -2,23 +2,28 @@ package judge
 
 import (
 	"bytes"
+	"iter"
 	"strings"
 	"testing"
 
 	"github.com/edgelimit/edgelimit/testnet/record"
 )
 
+// yielding gives the entries as a reader does.
+func yielding(entries []record.Entry) iter.Seq2[record.Entry, error] {
+	return func(yield func(record.Entry, error) bool) {
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
 // Judged checks the entries, without the detour through a record.
 func Judged(t testing.TB, h record.Header, entries []record.Entry) *Report {
 	t.Helper()
-	tr, err := newTrace(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range entries {
-		tr.add(&entries[i])
-	}
-	r, err := judge(tr)
+	r, err := judgeAll(h, yielding(entries))
 	if err != nil {
 		t.Fatal(err)
 	}

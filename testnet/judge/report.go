@@ -94,14 +94,14 @@ type sums struct {
 
 // add takes in a request that was answered.
 func (s *sums) add(d *decision, oracle bool) {
-	s.Requests.Add(d.outcome == allowed, oracle)
-	if d.outcome == allowed {
-		s.admitted += d.cost
+	s.Requests.Add(d.Allowed, oracle)
+	if d.Allowed {
+		s.admitted += d.Cost
 	}
 	if oracle {
-		s.oracle += d.cost
+		s.oracle += d.Cost
 	}
-	s.latencies = append(s.latencies, d.done-d.sent)
+	s.latencies = append(s.latencies, d.Done-d.Sent)
 }
 
 // figures completes the figures with the over-admission of rolling windows, as parts of the limit.
@@ -132,7 +132,8 @@ func (c *check) report() *Report {
 	for i := range c.timeline.periods {
 		p := &c.timeline.periods[i]
 		r.Phases = append(r.Phases, Phase{
-			Name: p.name(), From: seconds(p.from - started), To: seconds(p.to - started), Faults: p.faultNames(),
+			Name: p.name, Faults: p.names,
+			From: seconds(p.from - started), To: seconds(p.to - started),
 			Sides: p.sides, CeilingPct: Percent(c.ceiling(p.from, p.to-1)),
 			Figures: between(&c.phases[i], p.from, p.to-1),
 		})

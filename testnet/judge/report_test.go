@@ -108,14 +108,8 @@ func TestTimeline(t *testing.T) {
 	s.event(3000, false, "redis-stop", "east")
 	s.event(4000, false, record.Partition, "west")
 	s.see("a", 30_000, 0, 0)
-	tr, err := newTrace(s.header)
+	tr, err := load(s.header, yielding(s.entries))
 	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range s.entries {
-		tr.add(&s.entries[i])
-	}
-	if err := tr.sort(); err != nil {
 		t.Fatal(err)
 	}
 	line, err := newTimeline(tr)
@@ -127,9 +121,9 @@ func TestTimeline(t *testing.T) {
 		t.Fatalf("%+v", line.periods)
 	}
 	for i, p := range line.periods {
-		if p.name() != names[i] || line.index(p.from) != i || line.index(p.to-1) != i ||
+		if p.name != names[i] || line.index(p.from) != i || line.index(p.to-1) != i ||
 			p.sides != []int{1, 1, 2, 2, 1}[i] {
-			t.Errorf("period %d: %s with %d sides", i, p.name(), p.sides)
+			t.Errorf("period %d: %s with %d sides", i, p.name, p.sides)
 		}
 	}
 	settled := 4000 + int(12*time.Second/time.Millisecond)

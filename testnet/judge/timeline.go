@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,9 @@ import (
 type period struct {
 	from, to int64 // [from, to)
 	faults   []record.Event
-	sides    int // of the partitions in force; 1: none
+	names    []string // of the faults
+	name     string   // what a report calls the period
+	sides    int      // of the partitions in force; 1: none
 }
 
 // overlaps reports whether some of the period lies between from and to.
@@ -32,7 +35,7 @@ type timeline struct {
 func newTimeline(t *trace) (*timeline, error) {
 	rule := t.header.Rule
 	out := &timeline{settle: int64(rule.Window + 2*rule.Sub), regions: t.header.Regions()}
-	current := period{from: t.header.Started, sides: 1}
+	current := period{from: t.header.Started, names: []string{}, name: "no fault", sides: 1}
 	for _, e := range t.events {
 		next, err := current.after(e, t.header.Nodes)
 		if err != nil {
@@ -62,6 +65,11 @@ func (p *period) after(e record.Event, nodes []record.Node) (period, error) {
 	default:
 		next.faults = slices.Delete(next.faults, i, i+1)
 	}
+	next.names = []string{}
+	for _, f := range next.faults {
+		next.names = append(next.names, f.Fault())
+	}
+	next.name = cmp.Or(strings.Join(next.names, ", "), "no fault")
 	next.sides = countSides(next.faults, nodes)
 	return next, nil
 }
@@ -81,23 +89,6 @@ func countSides(faults []record.Event, nodes []record.Node) int {
 	return sides
 }
 
-// faultNames names the faults in force.
-func (p *period) faultNames() []string {
-	names := []string{}
-	for _, f := range p.faults {
-		names = append(names, f.Fault())
-	}
-	return names
-}
-
-// name is what a report calls the period.
-func (p *period) name() string {
-	if len(p.faults) == 0 {
-		return "no fault"
-	}
-	return strings.Join(p.faultNames(), ", ")
-}
-
 // hits reports whether one of the named faults of the period acts on the node.
 func (p *period) hits(node, region string, names ...string) bool {
 	return slices.ContainsFunc(p.faults, func(f record.Event) bool {
@@ -106,8 +97,7 @@ func (p *period) hits(node, region string, names ...string) bool {
 }
 
 // maxSides is the largest number of sides between from and to, or so shortly before that it still shows.
-func (l *timeline) maxSides(from, to int64) int {
-	sides := 1
+func (l *timeline) maxSides(from, to int64) (sides int) {
 	for _, p := range l.periods {
 		if p.overlaps(from-l.settle, to) {
 			sides = max(sides, p.sides)
@@ -131,7 +121,7 @@ const lostByKill = time.Second
 // replicated reports whether the node lived long enough after a decision to replicate it.
 func (l *timeline) replicated(d *decision) bool {
 	return !slices.ContainsFunc(l.periods, func(p period) bool {
-		return p.overlaps(d.sent, d.done+int64(lostByKill)) && p.hits(d.node, l.regions[d.node], record.Kill)
+		return p.overlaps(d.Sent, d.Done+int64(lostByKill)) && p.hits(d.Node, l.regions[d.Node], record.Kill)
 	})
 }
 
@@ -140,11 +130,8 @@ func (l *timeline) last() *period { return &l.periods[len(l.periods)-1] }
 
 // index returns the number of the period that holds the time.
 func (l *timeline) index(at int64) int {
-	i := slices.IndexFunc(l.periods, func(p period) bool { return at < p.to })
-	if i < 0 {
-		return len(l.periods) - 1
-	}
-	return i
+	i, _ := slices.BinarySearchFunc(l.periods, at, func(p period, at int64) int { return cmp.Compare(p.to, at+1) })
+	return min(i, len(l.periods)-1)
 }
 
 func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }

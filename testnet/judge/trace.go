@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -18,51 +19,25 @@ type trace struct {
 	identities   []string // by key
 	keys         map[string]counters.Key
 	nodes        map[string]string    // interns node IDs, so that each is in memory once
-	decisions    []decision           // by sent
-	observations []record.Observation // by done
+	decisions    []decision           // by the time of sending
+	observations []record.Observation // by the time of the answer
 	events       []record.Event       // by time
 	end          int64                // when the last thing happened
 	lastDone     int64                // when the last decision was answered
-	slowest      int64                // the longest time between sent and done
+	slowest      int64                // the longest time between sending and answer
 }
 
+// decision is one of the record. Its key takes the place of its identity, and its node that of its region.
 type decision struct {
-	sent, done int64
-	key        counters.Key
-	node       string
-	cost       uint64
-	outcome    outcome
-	hasCount   bool   // the answer carried limit and remaining
-	count      uint64 // limit less remaining: the node's count of the identity, this decision included
+	record.Decision
+	key counters.Key
 }
-
-type outcome uint8
-
-const (
-	denied outcome = iota
-	allowed
-	failed
-)
 
 // maxRun is the longest run that can be judged: a report has a line for each second.
 const maxRun = 31 * 24 * time.Hour
 
-// load reads the whole record.
-func load(r *record.Reader) (*trace, error) {
-	t, err := newTrace(r.Header())
-	if err != nil {
-		return nil, err
-	}
-	for e, err := range r.Entries() {
-		if err != nil {
-			return nil, err
-		}
-		t.add(&e)
-	}
-	return t, nil
-}
-
-func newTrace(h record.Header) (*trace, error) {
+// load brings the entries into the order of time, and reports why they cannot be judged.
+func load(h record.Header, entries iter.Seq2[record.Entry, error]) (*trace, error) {
 	limit, err := h.Rule.AsLimit()
 	if err != nil {
 		return nil, err
@@ -74,6 +49,21 @@ func newTrace(h record.Header) (*trace, error) {
 	for _, n := range h.Nodes {
 		t.nodes[n.ID] = n.ID
 	}
+	for e, err := range entries {
+		if err != nil {
+			return nil, err
+		}
+		t.add(&e)
+	}
+	if run := time.Duration(t.end - t.header.Started); run > maxRun {
+		return nil, fmt.Errorf("the record is of %v, at most %v can be judged", run, maxRun)
+	}
+	if len(t.decisions) == 0 {
+		return nil, errors.New("the record holds no decisions: there is nothing to judge")
+	}
+	slices.SortStableFunc(t.decisions, func(a, b decision) int { return cmp.Compare(a.Sent, b.Sent) })
+	slices.SortStableFunc(t.observations, func(a, b record.Observation) int { return cmp.Compare(a.Done, b.Done) })
+	slices.SortStableFunc(t.events, func(a, b record.Event) int { return cmp.Compare(a.At, b.At) })
 	return t, nil
 }
 
@@ -82,37 +72,15 @@ func (t *trace) add(e *record.Entry) {
 	t.end, t.slowest = max(t.end, done), max(t.slowest, done-sent)
 	switch {
 	case e.Decision != nil:
-		d := e.Decision
-		out := decision{sent: sent, done: done, key: t.key(d.Identity), node: t.nodes[d.Node], cost: d.Cost}
-		if d.Error != "" {
-			out.outcome = failed
-		} else if d.Allowed {
-			out.outcome = allowed
-		}
-		if d.Limit != 0 {
-			out.hasCount, out.count = true, d.Limit-d.Remaining
-		}
-		t.decisions = append(t.decisions, out)
+		d := decision{*e.Decision, t.key(e.Decision.Identity)}
+		d.Node, d.Region, d.Identity = t.nodes[d.Node], "", ""
+		t.decisions = append(t.decisions, d)
 		t.lastDone = max(t.lastDone, done)
 	case e.Observation != nil:
 		t.observations = append(t.observations, *e.Observation)
 	case e.Event != nil:
 		t.events = append(t.events, *e.Event)
 	}
-}
-
-// sort brings what was added into the order of time, and reports why it cannot be judged.
-func (t *trace) sort() error {
-	if run := time.Duration(t.end - t.header.Started); run > maxRun {
-		return fmt.Errorf("the record is of %v, at most %v can be judged", run, maxRun)
-	}
-	if len(t.decisions) == 0 {
-		return errors.New("the record holds no decisions: there is nothing to judge")
-	}
-	slices.SortStableFunc(t.decisions, func(a, b decision) int { return cmp.Compare(a.sent, b.sent) })
-	slices.SortStableFunc(t.observations, func(a, b record.Observation) int { return cmp.Compare(a.Done, b.Done) })
-	slices.SortStableFunc(t.events, func(a, b record.Event) int { return cmp.Compare(a.At, b.At) })
-	return nil
 }
 
 // key numbers the identities.

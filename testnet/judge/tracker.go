@@ -60,6 +60,14 @@ func (r *Requests) Add(allowed, oracle bool) {
 	}
 }
 
+// NetPct is what was admitted against what the oracle would have, in percent, less 100; 0 if that is nothing.
+func (r *Requests) NetPct() float64 {
+	if r.OracleAdmitted == 0 {
+		return 0
+	}
+	return Percent(float64(r.Admitted)/float64(r.OracleAdmitted) - 1)
+}
+
 // NewTracker returns an empty tracker. lag is ClockLag for decisions of real nodes, and 0 where times are exact, as a
 // simulator's are.
 func NewTracker(l *counters.Limit, lag time.Duration) *Tracker {
@@ -133,18 +141,17 @@ func over(count, base uint64, l *counters.Limit) float64 {
 // PeakOver returns the over-admission against the oracle, as a part of the limit, in the rolling windows that end
 // between from and to (Unix ns): a client's fullest window less its fullest window of the whole run by the oracle.
 func (t *Tracker) PeakOver(from, to int64) float64 {
-	window, worst := t.limit.Meter().Window-time.Duration(t.lag), 0.0
-	for _, c := range t.clients {
-		worst = max(worst, over(c.Admitted.PeakWithin(window, from, to), t.oraclePeak(c), t.limit))
-	}
-	return worst
+	return t.peakOver(t.limit.Meter().Window-time.Duration(t.lag), from, to, t.oraclePeak)
 }
 
 // PeakOverLimit is PeakOver against the limit itself, which the algorithm alone may exceed.
 func (t *Tracker) PeakOverLimit(from, to int64) float64 {
-	window, worst := t.limit.Meter().Window, 0.0
+	return t.peakOver(t.limit.Meter().Window, from, to, func(*Client) uint64 { return t.limit.Max() })
+}
+
+func (t *Tracker) peakOver(window time.Duration, from, to int64, base func(*Client) uint64) (worst float64) {
 	for _, c := range t.clients {
-		worst = max(worst, over(c.Admitted.PeakWithin(window, from, to), t.limit.Max(), t.limit))
+		worst = max(worst, over(c.Admitted.PeakWithin(window, from, to), base(c), t.limit))
 	}
 	return worst
 }

@@ -12,8 +12,8 @@ import (
 const clockLag = int64(ClockLag)
 
 // truth holds what all nodes together must have counted and what they may have counted. A record says only that a node
-// decided between sent and done, and not whether it admitted a request whose answer was lost. A verdict has to hold in
-// every case.
+// decided between sending and answer, and not whether it admitted a request whose answer was lost. A verdict has to
+// hold in every case.
 type truth struct {
 	limit *counters.Limit
 	// least is what was certainly admitted: each cost from its answer on, in the earliest sub-window that it may lie
@@ -22,10 +22,8 @@ type truth struct {
 	// largest is what may have been admitted, lost answers included: each cost from its sending on, in the latest
 	// sub-window that it may lie in.
 	largest *oracle.Model
-	// wide is most with each cost in every sub-window that it may lie in.
-	wide *oracle.Model
-	// offered is most as if all requests had been admitted.
-	offered *oracle.Model
+	wide    *oracle.Model // largest with each cost in every sub-window that it may lie in
+	offered *oracle.Model // largest as if all requests had been admitted
 	// replicated is what was certainly admitted by nodes that lived to replicate it, by key, in the order of answers.
 	replicated map[counters.Key][]admission
 }
@@ -44,41 +42,32 @@ func newTruth(l *counters.Limit) *truth {
 	}
 }
 
+// earliest is the earliest sub-window that a decision may lie in.
+func (t *truth) earliest(d *decision) int64 { return t.limit.Meter().Index(d.Sent - clockLag) }
+
 // sent takes in that a request was sent.
 func (t *truth) sent(d *decision) {
-	meter := t.limit.Meter()
-	first, last := meter.Index(d.sent-clockLag), meter.Index(d.done)
-	t.offered.Add(d.key, last, d.cost)
-	if d.outcome == denied {
+	last := t.limit.Meter().Index(d.Done)
+	t.offered.Add(d.key, last, d.Cost)
+	if !d.Allowed && d.Error == "" {
 		return
 	}
-	t.largest.Add(d.key, last, d.cost)
-	for i := first; i <= last; i++ {
-		t.wide.Add(d.key, i, d.cost)
+	t.largest.Add(d.key, last, d.Cost)
+	for i := t.earliest(d); i <= last; i++ {
+		t.wide.Add(d.key, i, d.Cost)
 	}
 }
 
 // done takes in that a request was answered. replicated is false if the node died before it could replicate its count.
 func (t *truth) done(d *decision, replicated bool) {
-	if d.outcome != allowed {
+	if !d.Allowed {
 		return
 	}
-	index := t.limit.Meter().Index(d.sent - clockLag)
-	t.least.Add(d.key, index, d.cost)
+	t.least.Add(d.key, t.earliest(d), d.Cost)
 	if replicated {
-		t.replicated[d.key] = append(t.replicated[d.key], admission{d.done, index, d.cost})
+		t.replicated[d.key] = append(t.replicated[d.key], admission{d.Done, t.earliest(d), d.Cost})
 	}
 }
-
-// maxCount is the largest count of the key that a node can have at a time not before sent, once all that was sent by
-// the end of that time has been taken in.
-func (t *truth) maxCount(key counters.Key, sent int64) uint64 { return maxView(t.largest, key, sent) }
-
-// maxOffered is maxCount as if everything had been admitted.
-func (t *truth) maxOffered(key counters.Key, sent int64) uint64 { return maxView(t.offered, key, sent) }
-
-// minCount is the least that all nodes together count of the key at a time not after done.
-func (t *truth) minCount(key counters.Key, done int64) uint64 { return t.least.View(key, done) }
 
 // minKnown is the least that a node counts of the key at a time not after done, if it has received all that was
 // answered before a time.
@@ -99,8 +88,8 @@ func (t *truth) maxExpired(key counters.Key, sent, done int64) uint64 {
 	return before - min(before, after) + 2
 }
 
-// maxView is the largest view of the model that a node can have from a time on, if nothing is added: the weight of a
-// sub-window only falls once it has come.
+// maxView is the largest view of the model that a node can have at a time not before from, once all that was sent by
+// the end of that time has been taken in: the weight of a sub-window only falls once it has come.
 func maxView(m *oracle.Model, key counters.Key, from int64) uint64 {
 	from -= clockLag
 	return m.View(key, from) + m.Ahead(key, from)

@@ -95,22 +95,18 @@ func (r *Reader) Entries() iter.Seq2[Entry, error] {
 		for {
 			var l line
 			err := r.next(&l)
-			if err == io.EOF {
+			switch {
+			case err == io.EOF:
 				return
-			}
-			if err == nil && l.Header != nil {
+			case err != nil:
+			case l.Header != nil:
 				err = r.wrong(errors.New("a second header"))
-			}
-			if err == nil {
+			default:
 				if invalid := l.Entry.validate(&r.header, r.regions); invalid != nil {
 					err = r.wrong(invalid)
 				}
 			}
-			if err != nil {
-				yield(Entry{}, err)
-				return
-			}
-			if !yield(l.Entry, nil) {
+			if !yield(l.Entry, err) || err != nil {
 				return
 			}
 		}

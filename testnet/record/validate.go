@@ -26,8 +26,8 @@ func (r Rule) AsLimit() (*counters.Limit, error) {
 		return nil, fmt.Errorf("rule %s: unknown algorithm %q", r.Name, r.Algorithm)
 	case algorithm != counters.SlidingWindow:
 		// The judge works out by sub-windows what it means that the time of a decision is not exact.
-		const text = "rule %s: a record of %q cannot be judged, only one of %q"
-		return nil, fmt.Errorf(text, r.Name, algorithm, counters.SlidingWindow)
+		return nil, fmt.Errorf("rule %s: a record of %q cannot be judged, only one of %q", r.Name, algorithm,
+			counters.SlidingWindow)
 	case r.Limit == 0:
 		return nil, fmt.Errorf("rule %s: a limit of 0 admits nothing, and there is nothing to judge", r.Name)
 	}
@@ -57,37 +57,33 @@ func (h *Header) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validate reports what is wrong with the entry in a record with the header, whose nodes have these regions.
-func (e *Entry) validate(h *Header, regions map[string]string) error {
-	var kind string
-	var err error
-	switch {
-	case e.Decision != nil && e.Event == nil && e.Observation == nil:
-		kind, err = "decision", e.Decision.validate(h, regions)
-	case e.Event != nil && e.Decision == nil && e.Observation == nil:
-		kind, err = "event", e.Event.validate()
-	case e.Observation != nil && e.Decision == nil && e.Event == nil:
-		kind, err = "observation", e.Observation.validate(regions)
-	default:
-		return errors.New("not just one of decision, event and observation")
-	}
-	if invalid := h.validSpan(e.Span()); invalid != nil {
-		err = invalid
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", kind, err)
-	}
-	return nil
-}
-
 var errNotUTF8 = errors.New("no identity, or one that is not UTF-8 and would be written as another")
 
-func (h *Header) validSpan(from, to int64) error {
-	if from < h.Started || to < from || to > maxTime {
-		return fmt.Errorf("from %d to %d is no time after the start of the record at %d", from, to, h.Started)
+// validate reports what is wrong with the entry in a record with the header, whose nodes have these regions.
+func (e *Entry) validate(h *Header, regions map[string]string) (err error) {
+	var kinds []string
+	if e.Decision != nil {
+		kinds, err = append(kinds, "decision"), e.Decision.validate(h, regions)
 	}
-	if wait := time.Duration(to - from); wait > MaxWait {
-		return fmt.Errorf("%v between request and answer, at most %v are recorded: give up earlier", wait, MaxWait)
+	if e.Event != nil {
+		if kinds = append(kinds, "event"); e.Event.Name == "" {
+			err = errors.New("no name")
+		}
+	}
+	if e.Observation != nil {
+		kinds, err = append(kinds, "observation"), e.Observation.validate(regions)
+	}
+	if len(kinds) != 1 {
+		return errors.New("not just one of decision, event and observation")
+	}
+	from, to := e.Span()
+	if from < h.Started || to < from || to > maxTime {
+		err = fmt.Errorf("from %d to %d is no time after the start of the record at %d", from, to, h.Started)
+	} else if wait := time.Duration(to - from); wait > MaxWait {
+		err = fmt.Errorf("%v between request and answer, at most %v are recorded: give up earlier", wait, MaxWait)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", kinds[0], err)
 	}
 	return nil
 }
@@ -109,13 +105,6 @@ func (d *Decision) validate(h *Header, regions map[string]string) error {
 		return fmt.Errorf("node %q answered for a limit of %d, the record is of %d", d.Node, d.Limit, h.Rule.Limit)
 	case d.Remaining > d.Limit:
 		return fmt.Errorf("%d of %d remaining", d.Remaining, d.Limit)
-	}
-	return nil
-}
-
-func (e *Event) validate() error {
-	if e.Name == "" {
-		return errors.New("no name")
 	}
 	return nil
 }

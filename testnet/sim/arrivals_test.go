@@ -2,9 +2,16 @@ package sim
 
 import (
 	"math"
+	"strconv"
 	"testing"
 	"time"
 )
+
+// arrival is a request of a client at a node, by their numbers.
+type arrival struct {
+	after        int64 // ns since the start
+	node, client int
+}
 
 // all draws the arrivals of options.
 func all(t *testing.T, o Options) (out []arrival) {
@@ -12,9 +19,14 @@ func all(t *testing.T, o Options) (out []arrival) {
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s := newSource(&o)
+	next := arrivals(&o)
 	last := int64(0)
-	for a, ok := s.next(); ok; a, ok = s.next() {
+	for drawn, ok := next(); ok; drawn, ok = next() {
+		client, err := strconv.Atoi(drawn.Client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := arrival{int64(drawn.After), drawn.Node, client}
 		if a.after < last || a.after >= int64(o.Duration) || a.node < 0 || a.node >= o.Total() || a.client < 0 ||
 			a.client >= o.clients() {
 			t.Fatalf("arrival %+v after one at %d", a, last)

@@ -3,11 +3,13 @@ package sim
 import (
 	"context"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/testnet/traffic"
 )
 
 // cluster is a run under way.
@@ -26,6 +28,7 @@ type cluster struct {
 	home   map[counters.Origin]*node           // where an origin lives or lived
 	tables map[counters.Origin]*counters.Table // of those who live or lived, where there are stores
 	stores []*store                            // by region
+	redis  StoreReport                         // of all stores, so far
 	net    *network
 	ways   []int64 // of a packet, used again and again
 
@@ -33,29 +36,24 @@ type cluster struct {
 
 	keys     []counters.Key // by client
 	recorder *recorder
-	heals    []*healing
+	heals    []time.Duration // by partition: how long after its end every node knew all of every other again, or never
 	digest   digest
 	hooks    hooks
 }
 
 // hooks let tests observe and break things. None of them is nil.
 type hooks struct {
-	// what the replica takes for the node's table
-	counts func(*node) gossip.Counts
-	// what a reconciler takes for the store of its region
-	store func(regions.Store) regions.Store
-	// how much later than an interval the next tick comes
-	late func() time.Duration
-	// the buffer in which a replica receives a message
-	packet  func([]byte) []byte
-	arrives func(*node, event) bool // false: the message is lost
-	// what a node is about to replicate
-	drained func(*counters.Drained)
-	// before the network delays or loses it
-	sent                                   func(*node, gossip.Message)
-	received                               func(n *node, data []byte, err error)        // err: of Replica.Receive
-	take                                   func(*cluster, *node, int) counters.Decision // of a client
-	taken                                  func(n *node, client int, at int64, d counters.Decision)
+	counts   func(*node) gossip.Counts                    // what the replica takes for the node's table
+	store    func(regions.Store) regions.Store            // what a reconciler takes for the store of its region
+	late     func() time.Duration                         // how much later than an interval the next tick comes
+	packet   func([]byte) []byte                          // the buffer in which a replica receives a message
+	arrives  func(*node, event) bool                      // false: the message is lost
+	drained  func(*counters.Drained)                      // what a node is about to replicate
+	sent     func(*node, gossip.Message)                  // before the network delays or loses it
+	received func(n *node, data []byte, err error)        // err: of Replica.Receive
+	take     func(*cluster, *node, int) counters.Decision // of a client
+	taken    func(n *node, client int, at int64, d counters.Decision)
+
 	ticked, crashed, restarting, restarted func(*node)
 }
 
@@ -103,7 +101,6 @@ func newCluster(o Options, h hooks) (*cluster, error) {
 	}
 	c.populate()
 	c.schedule()
-	c.watchHeals()
 	return c, nil
 }
 
@@ -140,10 +137,10 @@ func (c *cluster) populate() {
 // schedule enters the faults.
 func (c *cluster) schedule() {
 	at := func(after time.Duration, do func()) { c.after(time.Duration(c.startAt-c.now)+after, do) }
-	for _, p := range c.opt.Partitions {
+	for i, p := range c.opt.Partitions {
 		at(p.From, func() { c.partition(p, 1) })
-		at(p.Until, func() { c.partition(p, -1) })
-		c.heals = append(c.heals, &healing{at: c.startAt + int64(p.Until)})
+		at(p.Until, func() { c.partition(p, -1); c.awaitHeal(i) })
+		c.heals = append(c.heals, never)
 	}
 	for _, f := range c.opt.Pauses {
 		at(f.From, func() { c.pause(c.nodes[f.Node], f.Until-f.From) })
@@ -191,16 +188,17 @@ func (c *cluster) send(n *node, m gossip.Message) {
 }
 
 // request is one of a client's.
-func (c *cluster) request(a arrival) {
-	n := c.nodes[a.node]
+func (c *cluster) request(a traffic.Arrival) {
+	n := c.nodes[a.Node]
 	if !n.up || !n.ready || n.paused(c.now) {
-		c.recorder.failed(c.now)
+		c.recorder.lost++
 		return
 	}
-	d := c.hooks.take(c, n, a.client)
-	c.recorder.decision(a.client, c.now, d.Allowed)
-	c.digest.add(uint64(c.now), uint64(a.node)<<1|uint64(a.client)<<32, d.Remaining)
-	c.hooks.taken(n, a.client, c.now, d)
+	client, _ := strconv.Atoi(a.Client)
+	d := c.hooks.take(c, n, client)
+	c.recorder.decision(client, c.now, d.Allowed)
+	c.digest.add(uint64(c.now), uint64(a.Node)<<1|uint64(client)<<32, d.Remaining)
+	c.hooks.taken(n, client, c.now, d)
 }
 
 func (c *cluster) take(n *node, client int) counters.Decision {
@@ -223,9 +221,8 @@ func (c *cluster) flushSoon(n *node) {
 
 // step makes the next event happen.
 func (c *cluster) step() {
-	at, _ := c.queue.next()
 	e := c.queue.pop()
-	c.now = at
+	c.now = e.at
 	if e.kind == call {
 		e.do()
 		return
@@ -234,23 +231,19 @@ func (c *cluster) step() {
 	if e.boot != 0 && e.boot != n.boot || !n.up {
 		return
 	}
+	if n.paused(c.now) && e.kind != packet && e.kind != stream {
+		c.queue.push(n.pausedUntil, *e)
+		return
+	}
 	switch e.kind {
 	case packet:
 		if !c.net.blocks(c.nodes[e.from].region, n.region) {
-			c.receive(n, e)
+			c.receive(n, *e)
 		}
-		return
 	case stream:
 		if c.net.both(c.nodes[e.from].region, n.region) {
-			c.receive(n, e)
+			c.receive(n, *e)
 		}
-		return
-	}
-	if n.paused(c.now) {
-		c.queue.push(n.pausedUntil, e)
-		return
-	}
-	switch e.kind {
 	case tick:
 		c.tick(n)
 	case audit:
@@ -266,11 +259,7 @@ func (c *cluster) step() {
 
 // runTo lets the world go on until a time.
 func (c *cluster) runTo(end int64) {
-	for {
-		at, ok := c.queue.next()
-		if !ok || at > end {
-			break
-		}
+	for at, ok := c.queue.next(); ok && at <= end; at, ok = c.queue.next() {
 		c.step()
 	}
 	c.now = max(c.now, end)
@@ -278,9 +267,9 @@ func (c *cluster) runTo(end int64) {
 
 // offer lets the requests come, until none are left.
 func (c *cluster) offer(ctx context.Context, progress func(time.Duration)) error {
-	from := newSource(&c.opt)
-	for a, ok := from.next(); ok; a, ok = from.next() {
-		if err := c.advance(ctx, c.startAt+a.after, progress); err != nil {
+	next := arrivals(&c.opt)
+	for a, ok := next(); ok; a, ok = next() {
+		if err := c.advance(ctx, c.startAt+int64(a.After), progress); err != nil {
 			return err
 		}
 		c.request(a)
@@ -290,8 +279,8 @@ func (c *cluster) offer(ctx context.Context, progress func(time.Duration)) error
 
 // advance lets the world go on until a time, and looks round now and then.
 func (c *cluster) advance(ctx context.Context, until int64, progress func(time.Duration)) error {
-	for c.sampledAt = max(c.sampledAt,
-		c.startAt); until-c.sampledAt >= int64(progressEvery); c.sampledAt += int64(progressEvery) {
+	c.sampledAt = max(c.sampledAt, c.startAt)
+	for ; until-c.sampledAt >= int64(progressEvery); c.sampledAt += int64(progressEvery) {
 		c.runTo(c.sampledAt)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -1,21 +1,23 @@
 package sim
 
 import (
+	"container/heap"
 	"encoding/binary"
 	"iter"
 	"math/rand/v2"
 	"time"
 )
 
-// event is something that will happen to a node: kind says what. The order of two events at one moment is that in which
-// they were scheduled.
+// event is something that will happen to a node: kind says what.
 type event struct {
-	kind eventKind
-	node int32
-	from int32  // who sent a message
-	boot int32  // of the node that it is for; 0: of any
-	data []byte // a message
-	do   func() // what is rare
+	at     int64
+	number uint64 // events at one moment happen in the order in which they were scheduled
+	kind   eventKind
+	node   int32
+	from   int32  // who sent a message
+	boot   int32  // of the node that it is for; 0: of any
+	data   []byte // a message
+	do     func() // what is rare
 }
 
 type eventKind uint8
@@ -31,46 +33,19 @@ const (
 	stream
 )
 
-// queue is the events to come. What is moved about in its heap is small; events wait in slots that are used again.
+// queue is the events to come. Its heap is container/heap's.
 type queue struct {
-	heap  []entry
-	slots []event
-	free  []int32
+	heap  eventHeap
 	count uint64
 }
 
-type entry struct {
-	at     int64
-	number uint64
-	slot   int32
-}
-
-func (e entry) before(f entry) bool { return e.at < f.at || e.at == f.at && e.number < f.number }
-
 func (q *queue) push(at int64, e event) {
-	var slot int32
-	if n := len(q.free); n > 0 {
-		slot = q.free[n-1]
-		q.free = q.free[:n-1]
-		q.slots[slot] = e
-	} else {
-		slot = int32(len(q.slots))
-		q.slots = append(q.slots, e)
-	}
 	q.count++
-	x := entry{at, q.count, slot}
-	q.heap = append(q.heap, x)
-	i := len(q.heap) - 1
-	for i > 0 {
-		parent := (i - 1) / 4
-		if !x.before(q.heap[parent]) {
-			break
-		}
-		q.heap[i] = q.heap[parent]
-		i = parent
-	}
-	q.heap[i] = x
+	e.at, e.number = at, q.count
+	heap.Push(&q.heap, &e)
 }
+
+func (q *queue) pop() *event { return heap.Pop(&q.heap).(*event) }
 
 // next is when the next event happens; ok is false if there is none.
 func (q *queue) next() (at int64, ok bool) {
@@ -80,50 +55,36 @@ func (q *queue) next() (at int64, ok bool) {
 	return q.heap[0].at, true
 }
 
-func (q *queue) pop() event {
-	slot := q.heap[0].slot
-	last := len(q.heap) - 1
-	x := q.heap[last]
-	q.heap = q.heap[:last]
-	for i := 0; i < last; {
-		least := 4*i + 1
-		if least >= last {
-			q.heap[i] = x
-			break
-		}
-		for c := least + 1; c < min(4*i+5, last); c++ {
-			if q.heap[c].before(q.heap[least]) {
-				least = c
-			}
-		}
-		if !q.heap[least].before(x) {
-			q.heap[i] = x
-			break
-		}
-		q.heap[i] = q.heap[least]
-		i = least
-	}
-	e := q.slots[slot]
-	q.slots[slot] = event{}
-	q.free = append(q.free, slot)
+type eventHeap []*event
+
+func (h eventHeap) Len() int      { return len(h) }
+func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *eventHeap) Push(e any)   { *h = append(*h, e.(*event)) }
+
+func (h eventHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].number < h[j].number
+}
+
+func (h *eventHeap) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
 	return e
 }
 
-// process is what a node does that takes simulated time. Where it sleeps, the world goes on; it is a coroutine, so that
+// process is what a node does that takes simulated time. While it sleeps the world goes on; it is a coroutine, so that
 // one thing happens after the other all the same. A node has one at a time.
 type process struct {
-	yield func(time.Duration) bool
+	sleep func(time.Duration) bool // lets time pass; false if the node is gone by then
 	next  func() (time.Duration, bool)
 	stop  func() // ends it, where it sleeps
 }
 
-// sleep lets time pass. It returns false if the node is gone by then.
-func (p *process) sleep(d time.Duration) bool { return p.yield(d) }
-
 // spawn starts a process of the node.
 func (c *cluster) spawn(n *node, do func()) {
 	n.next, n.stop = iter.Pull(func(yield func(time.Duration) bool) {
-		n.yield = yield
+		n.sleep = yield
 		do()
 	})
 	c.resume(n)

@@ -22,39 +22,47 @@ type Partition struct {
 //	1>2@20s-50s   one way: what region 1 says does not reach region 2
 //	2>*@20s-50s   one way: what region 2 says reaches nobody; *>2 is the other way round
 func ParsePartition(s string) (Partition, error) {
-	fail := func(what string) (Partition, error) {
-		return Partition{}, fmt.Errorf("partition %q: %s; want e.g. 2@20s-50s, 1/2@20s-50s, 1>2@20s-50s or 2>*@20s-50s",
-			s, what)
-	}
-	who, when, ok := strings.Cut(s, "@")
-	if !ok {
-		return fail("no time after @")
-	}
-	from, until, ok := strings.Cut(when, "-")
-	if !ok {
-		return fail("no end of the time")
-	}
-	var p Partition
-	var err error
-	if p.From, err = time.ParseDuration(from); err != nil {
-		return fail("the beginning is no duration")
-	}
-	if p.Until, err = time.ParseDuration(until); err != nil {
-		return fail("the end is no duration")
-	}
+	who, from, until, lasts, problem := parseTime(s)
+	p := Partition{From: from, Until: until}
 	a, b, pair := strings.Cut(who, "/")
 	if !pair {
 		if a, b, p.OneWay = strings.Cut(who, ">"); !p.OneWay {
 			b = "*"
 		}
 	}
-	if p.A, ok = parseRegion(a); !ok {
-		return fail("the first region is neither a number nor *")
+	var okA, okB bool
+	p.A, okA = parseRegion(a)
+	p.B, okB = parseRegion(b)
+	switch {
+	case problem != "":
+	case !lasts:
+		problem = "no end of the time"
+	case !okA || !okB:
+		problem = "a region is neither a number nor *"
+	default:
+		return p, nil
 	}
-	if p.B, ok = parseRegion(b); !ok {
-		return fail("the second region is neither a number nor *")
+	return p, fmt.Errorf("partition %q: %s; want e.g. 2@20s-50s, 1/2@20s-50s, 1>2@20s-50s or 2>*@20s-50s", s, problem)
+}
+
+// parseTime reads WHAT@FROM-UNTIL, which lasts, or WHAT@FROM, and says what the problem is if it is neither.
+func parseTime(s string) (what string, from, until time.Duration, lasts bool, problem string) {
+	what, when, ok := strings.Cut(s, "@")
+	if !ok {
+		return what, 0, 0, false, "no time after @"
 	}
-	return p, nil
+	begin, end, lasts := strings.Cut(when, "-")
+	from, err := time.ParseDuration(begin)
+	if err != nil {
+		return what, 0, 0, lasts, "the beginning is no duration"
+	}
+	if !lasts {
+		return what, from, from, false, ""
+	}
+	if until, err = time.ParseDuration(end); err != nil {
+		problem = "the end is no duration"
+	}
+	return what, from, until, true, problem
 }
 
 func parseRegion(s string) (int, bool) {
@@ -142,41 +150,27 @@ func (k StoreFaultKind) hasEnd() bool { return k != StoreFlush && k != StoreRest
 //	stale@47s-50s     a replica that has heard nothing since 47 s takes over at 50 s
 //	flush/2@20s       at the store of region 2
 func ParseStoreFault(s string) (StoreFault, error) {
-	fail := func(what string) (StoreFault, error) {
-		return StoreFault{}, fmt.Errorf(
-			"fault of Redis %q: %s; want e.g. flush@20s, down@30s-40s, stale@47s-50s or flush/2@20s", s, what)
-	}
-	what, when, ok := strings.Cut(s, "@")
-	if !ok {
-		return fail("no time after @")
-	}
+	what, from, until, lasts, problem := parseTime(s)
 	kind, region, ofOne := strings.Cut(what, "/")
-	f := StoreFault{Kind: StoreFaultKind(kind)}
-	if !slices.Contains(StoreFaultKinds, f.Kind) {
-		return fail(fmt.Sprintf("%q is none of %v", kind, StoreFaultKinds))
-	}
+	f := StoreFault{Kind: StoreFaultKind(kind), From: from, Until: until}
 	if ofOne {
-		if f.Region, ok = parseRegion(region); !ok || f.Region == 0 {
-			return fail("the region is no number")
-		}
+		f.Region, _ = parseRegion(region)
 	}
-	from, until, lasts := strings.Cut(when, "-")
-	if lasts != f.Kind.hasEnd() {
-		if lasts {
-			return fail(kind + " happens in a moment, and has no end")
-		}
-		return fail(kind + " has no end of the time")
+	switch {
+	case problem != "":
+	case !slices.Contains(StoreFaultKinds, f.Kind):
+		problem = fmt.Sprintf("%q is none of %v", kind, StoreFaultKinds)
+	case ofOne && f.Region == 0:
+		problem = "the region is no number"
+	case lasts && !f.Kind.hasEnd():
+		problem = kind + " happens in a moment, and has no end"
+	case !lasts && f.Kind.hasEnd():
+		problem = kind + " has no end of the time"
+	default:
+		return f, nil
 	}
-	var err error
-	if f.From, err = time.ParseDuration(from); err != nil {
-		return fail("the beginning is no duration")
-	}
-	if f.Until = f.From; lasts {
-		if f.Until, err = time.ParseDuration(until); err != nil {
-			return fail("the end is no duration")
-		}
-	}
-	return f, nil
+	return f, fmt.Errorf("fault of Redis %q: %s; want e.g. flush@20s, down@30s-40s, stale@47s-50s or flush/2@20s", s,
+		problem)
 }
 
 // String is what ParseStoreFault reads.

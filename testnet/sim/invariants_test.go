@@ -404,9 +404,9 @@ func (j *checker) checkOutlives() {
 	}
 	for range agreesWithin / lookEvery {
 		c.runTo(c.now + int64(lookEvery))
-		if c.agree() && j.counted(c.nodes[0], key) == uint64(c.running()) {
+		if c.agree() && j.counted(c.nodes[0], key) == uint64(len(c.up())) {
 			return
 		}
 	}
-	j.violate("I1", "one more request at each of %d nodes: they do not agree after %v", c.running(), agreesWithin)
+	j.violate("I1", "one more request at each of %d nodes: they do not agree after %v", len(c.up()), agreesWithin)
 }

@@ -14,11 +14,8 @@ type network struct {
 	opt     *Options
 	blocked [][]int   // [from][to]: how many partitions are in force
 	lost    [][]int64 // [from][to]: since when the two cannot reach each other by any way; 0: they can
-	loss    *rand.Rand
-	twice   *rand.Rand
-	held    *rand.Rand
-	delays  *rand.Rand
-	streams *rand.Rand
+
+	loss, twice, held, delays, streams *rand.Rand
 }
 
 const (
@@ -87,17 +84,6 @@ func (n *network) stream(from, to int) (time int64, ok bool) {
 		}
 	}
 	return time, n.both(from, to)
-}
-
-// set puts a partition into force, or ends it.
-func (n *network) set(p Partition, change int) {
-	for a := range n.blocked {
-		for b := range n.blocked[a] {
-			if p.blocks(a, b) {
-				n.blocked[a][b] += change
-			}
-		}
-	}
 }
 
 // The model of memberlist and of the rejoin loop around it. All here is of the nodes' replicas: who is told of whom.
@@ -184,7 +170,13 @@ func (c *cluster) failLater(n *node) {
 
 // partition begins or ends a partition.
 func (c *cluster) partition(p Partition, change int) {
-	c.net.set(p, change)
+	for a := range c.net.blocked {
+		for b := range c.net.blocked {
+			if p.blocks(a, b) {
+				c.net.blocked[a][b] += change
+			}
+		}
+	}
 	for a := range c.net.lost {
 		for b := range a {
 			lost := c.net.lost[a][b] != 0
@@ -239,9 +231,9 @@ func (c *cluster) rejoinRegions(a, b int) {
 }
 
 func (c *cluster) eachPair(a, b int, f func(x, y *node)) {
-	for _, x := range c.nodes {
-		for _, y := range c.nodes {
-			if x.region == a && y.region == b && x.up && y.up {
+	for _, x := range c.up() {
+		for _, y := range c.up() {
+			if x.region == a && y.region == b {
 				f(x, y)
 			}
 		}

@@ -23,6 +23,7 @@ type node struct {
 	table      *counters.Table
 	replica    *gossip.Replica
 	reconciler *regions.Reconciler // nil without a store
+	repair     *repair             // what it owes the store; nil: nothing
 	bound      gossip.Peak
 	bootedAt   int64
 	met        []bool // by region: this boot has met somebody of it
@@ -47,8 +48,12 @@ func (c *cluster) start(n *node) {
 	n.origin = gossip.NewOrigin(fmt.Sprint("node-", n.place), uint64(n.boot))
 	n.table = newTable(&c.opt, n.origin)
 	n.table.Know(append([]*counters.Limit{c.limit}, c.opt.extraLimits...))
-	n.replica = gossip.NewReplica(n.origin, c.opt.Interval, c.opt.Strategy.counts(c.hooks.counts(n)))
-	n.bound, n.inbox, n.pausedUntil = gossip.Peak{}, nil, 0
+	counts := c.hooks.counts(n)
+	if c.opt.Strategy == Plain {
+		counts = alone{counts}
+	}
+	n.replica = gossip.NewReplica(n.origin, c.opt.Interval, counts)
+	n.bound, n.repair, n.inbox, n.pausedUntil = gossip.Peak{}, nil, nil, 0
 	n.met, n.members = make([]bool, c.opt.Regions), make(map[counters.Origin]bool)
 	c.home[n.origin] = n
 	phase := func() time.Duration { return time.Duration(c.phases.Int64N(int64(c.opt.Interval))) }
@@ -171,8 +176,8 @@ func (c *cluster) restart(n *node) {
 	c.hooks.restarting(n)
 	old := n.origin
 	c.start(n)
-	for _, other := range c.nodes {
-		if other != n && other.up && c.net.reach(n.region, other.region) {
+	for _, other := range c.up() {
+		if other != n && c.net.reach(n.region, other.region) {
 			c.leave(other, old, true)
 			c.join(n, other)
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -18,12 +19,13 @@ type Options struct {
 	Nodes       int                // nodes in each
 	Limit       uint64             // L: requests per window and client, over the whole cluster
 	Window      time.Duration      // W
-	Interval    time.Duration      // T: how often nodes tell each other what they admitted
+	Interval    time.Duration      // T: how often nodes send each other what they admitted
 	Method      counters.Algorithm // by which the limit is kept
 	Strategy    Strategy           // how a node decides on what it knows
-	OnPartition counters.Partition // what it does where peers are not heard any more
+	OnPartition counters.Partition // what it does where peers are unreachable
 
-	// what all nodes together are offered for a client, as a multiple of L per W; unused by Flash and CompliantBurst
+	// Load is what all nodes together are offered for a client, as a multiple of L per W. Patterns without HasLoad do
+	// not use it.
 	Load      float64
 	Pattern   Pattern       // when and where it is offered
 	Keys      int           // clients, each with such a load of its own
@@ -32,9 +34,8 @@ type Options struct {
 	BurstAt   Placement     // CompliantBurst: where a client's bursts come; empty: all Placements in turn
 	Trace     *Trace        // offered in place of a pattern, by one client
 	Duration  time.Duration // how long requests come
-	// when they begin to, in Unix nanoseconds, as sub-windows are aligned to the epoch; 0: drawn
-	Start int64
-	Seed  uint64 // of everything random
+	Start     int64         // when they begin to, in Unix ns, as sub-windows are aligned to the epoch; 0: drawn
+	Seed      uint64        // of everything random
 
 	WANDelay, LANDelay time.Duration // one way, between regions and inside of one
 	Jitter             float64       // delays are drawn evenly from 1-Jitter to 1+Jitter times that
@@ -44,10 +45,9 @@ type Options struct {
 	Skew               time.Duration // clocks are wrong by up to that, either way
 	Partitions         []Partition
 	Pauses             []Outage // nodes that stand still, as a machine that swaps; frames wait for them
-	Crashes            []Outage // nodes that end without a word, and start again with nothing but what others tell them
-	// whether each region has a store that its nodes reconcile with; with StoreFaults it has
-	Store       bool
-	StoreFaults []StoreFault
+	Crashes            []Outage // nodes that end without a word, and start again with only what others send them
+	Store              bool     // whether each region has a store that its nodes reconcile with; StoreFaults imply it
+	StoreFaults        []StoreFault
 
 	extraLimits []*counters.Limit // that nodes know of as well
 }
@@ -63,24 +63,15 @@ type Outage struct {
 type Strategy string
 
 const (
-	Plain Strategy = "plain" // admits as long as what the node knows leaves room
-	// thins the requests of offenders, and tells early what is much of what is left: what a node does
-	Proof        Strategy = "proof"
-	NoEarlyFlush Strategy = "late" // the same, but tells nothing early
+	Plain        Strategy = "plain" // admits as long as what the node knows leaves room
+	Proof        Strategy = "proof" // what a node does: thins the requests of offenders, and flushes early
+	NoEarlyFlush Strategy = "late"  // the same without early flushes
 )
 
 // Strategies are all of them.
 var Strategies = []Strategy{Proof, NoEarlyFlush, Plain}
 
-// counts is the table as the strategy lets the replica see it.
-func (s Strategy) counts(c gossip.Counts) gossip.Counts {
-	if s == Plain {
-		return alone{c}
-	}
-	return c
-}
-
-// alone hides from a table that it has peers.
+// alone hides from the table of a Plain node that it has peers.
 type alone struct{ gossip.Counts }
 
 func (alone) SetCluster(int, time.Duration) {}
@@ -115,82 +106,81 @@ func (o *Options) hasStores() bool { return o.Store || len(o.StoreFaults) > 0 }
 
 // Validate reports everything that is wrong with the options.
 func (o *Options) Validate() error {
-	var errs []error
-	wrong := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
+	_, err := newLimit(o)
+	redis, keys, bursting := regions.DefaultConfig().MinWindow, maxKeys, o.Pattern == CompliantBurst
+	if bursting {
+		keys = maxBursters
 	}
-	wrong(o.Regions < 1 || o.Nodes < 1 || o.Regions > maxNodes || o.Nodes > maxNodes || o.Total() > maxNodes,
-		"%d regions of %d nodes: want 1 to %d nodes in all", o.Regions, o.Nodes, maxNodes)
-	wrong(o.Limit < 1, "a limit of %d: want at least 1", o.Limit)
-	wrong(o.Interval < 10*time.Millisecond || o.Interval > 10*time.Second, "an interval of %v: want 10ms to 10s",
-		o.Interval)
-	if _, err := newLimit(o); err != nil {
-		errs = append(errs, err)
+	errs := []error{
+		err,
+		require(o.Regions > 0 && o.Nodes > 0 && o.Regions <= maxNodes && o.Nodes <= maxNodes && o.Total() <= maxNodes,
+			"%d regions of %d nodes: want 1 to %d nodes in all", o.Regions, o.Nodes, maxNodes),
+		require(o.Limit > 0, "a limit of 0: want at least 1"),
+		inRange("an interval of %v", o.Interval, 10*time.Millisecond, 10*time.Second),
+		inRange("a window of %v", o.Window, 10*time.Millisecond, math.MaxInt64),
+		require(!o.hasStores() || o.Window >= redis, "a window of %v: Redis gets those of %v and longer", o.Window, redis),
+		oneOf("unknown strategy %q", o.Strategy, Strategies),
+		oneOf("unknown pattern %q", o.Pattern, Patterns),
+		require(o.Load > 0 && o.Load <= 10_000, "a load of %g: want more than 0, at most 10000", o.Load),
+		inRange("%d keys", o.Keys, 1, keys),
+		inRange("%d clients beside", o.Compliant, 0, maxBursters),
+		require(bursting || o.Burst == 0 && o.BurstAt == "", "bursts are for the pattern %s", CompliantBurst),
+		inRange("a burst of %v", o.Burst, 0, o.Window),
+		oneOf("bursts at %q", o.BurstAt, append(Placements, "")),
+		require(!bursting || float64(o.Limit)*float64(o.Keys) <= maxBurst,
+			"bursts of %d clients of a limit of %d: want at most %d in all", o.Keys, o.Limit, maxBurst),
+		require(o.Start == 0 || o.Start >= int64(time.Hour), "a start %v after the epoch: want 0s, or at least an hour",
+			time.Duration(o.Start)),
+		inRange("a duration of %v", o.Duration, 1, maxDuration),
+		require(o.Trace != nil || o.requests() <= maxRequests, "%.0f million requests: want at most %d million",
+			o.requests()/1e6, int(maxRequests/1e6)),
+		require(o.Trace == nil || o.Trace.Regions <= o.Regions && o.Trace.Nodes <= o.Nodes,
+			"the trace names more regions or nodes than %d of %d", o.Regions, o.Nodes),
+		inRange("delays of %v between regions", o.WANDelay, 0, 10*time.Second),
+		inRange("delays of %v in a region", o.LANDelay, 0, 10*time.Second),
+		inRange("a jitter of %v", o.Jitter, 0, 1),
+		inRange("a loss of %v", o.Loss, 0, 1),
+		inRange("a duplication of %v", o.Duplicate, 0, 1),
+		inRange("a reordering of %v", o.Reorder, 0, 1),
+		inRange("a skew of %v", o.Skew, 0, time.Hour),
 	}
-	wrong(o.Window < 10*time.Millisecond, "a window of %v: want at least 10ms", o.Window)
-	wrong(!slices.Contains(Strategies, o.Strategy), "unknown strategy %q: want one of %v", o.Strategy, Strategies)
-	wrong(!o.Pattern.known(), "unknown pattern %q: want one of %v", o.Pattern, Patterns)
-	wrong(!(o.Load > 0 && o.Load <= 10_000), "a load of %g: want more than 0, at most 10000", o.Load)
-	wrong(o.Keys < 1 || o.Keys > maxKeys, "%d keys: want 1 to %d", o.Keys, maxKeys)
-	wrong(o.Compliant < 0 || o.Compliant > maxBursters, "%d clients beside: want 0 to %d", o.Compliant, maxBursters)
-	wrong(o.Burst < 0 || o.Burst > o.Window, "a burst of %v: want 0s to the window of %v", o.Burst, o.Window)
-	wrong(o.BurstAt != "" && !slices.Contains(Placements, o.BurstAt), "bursts at %q: want one of %v", o.BurstAt,
-		Placements)
-	wrong(o.Pattern != CompliantBurst && (o.Burst != 0 || o.BurstAt != ""), "bursts are for the pattern %s",
-		CompliantBurst)
-	wrong(o.Pattern == CompliantBurst && o.Keys > maxBursters, "%d keys: want at most %d of the pattern %s", o.Keys,
-		maxBursters, o.Pattern)
-	wrong(o.Pattern == CompliantBurst && float64(o.Limit)*float64(o.Keys) > maxBurst,
-		"bursts of %d clients of a limit of %d: want at most %d in all", o.Keys, o.Limit, maxBurst)
-	wrong(o.Start != 0 && o.Start < int64(time.Hour), "a start %v after the epoch: want 0s, or at least an hour",
-		time.Duration(o.Start))
-	wrong(o.Duration <= 0 || o.Duration > maxDuration, "a duration of %v: want more than 0, at most %v", o.Duration,
-		maxDuration)
-	wrong(o.Trace == nil && o.requests() > maxRequests, "%.0f million requests: want at most %d million",
-		o.requests()/1e6, int(maxRequests/1e6))
-	wrong(o.Trace != nil && !o.Trace.fits(o.Regions, o.Nodes), "the trace names more regions or nodes than %d of %d",
-		o.Regions, o.Nodes)
-	wrong(o.WANDelay < 0 || o.WANDelay > 10*time.Second || o.LANDelay < 0 || o.LANDelay > 10*time.Second,
-		"delays of %v and %v: want 0s to 10s", o.WANDelay, o.LANDelay)
-	for _, p := range []struct {
-		name  string
-		value float64
-	}{{"jitter", o.Jitter}, {"loss", o.Loss}, {"duplication", o.Duplicate}, {"reordering", o.Reorder}} {
-		wrong(!(p.value >= 0 && p.value <= 1), "a %s of %g: want 0 to 1", p.name, p.value)
-	}
-	wrong(o.Skew < 0 || o.Skew > time.Hour, "a skew of %v: want 0s to 1h", o.Skew)
 	for _, p := range o.Partitions {
-		if err := p.validate(o.Regions); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, p.validate(o.Regions))
 	}
 	for _, f := range o.StoreFaults {
-		if err := f.validate(o.Regions); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, f.validate(o.Regions))
 	}
-	shown := regions.DefaultConfig().MinWindow
-	wrong(o.hasStores() && o.Window < shown, "a window of %v: Redis is sent windows of %v and longer", o.Window, shown)
-	for _, list := range [][]Outage{o.Pauses, o.Crashes} {
-		for _, f := range list {
-			wrong(f.Node < 0 || f.Node >= o.Total() || f.From < 0 || f.Until < f.From,
-				"an outage of node %d from %v until %v", f.Node, f.From, f.Until)
-		}
+	for _, f := range slices.Concat(o.Pauses, o.Crashes) {
+		errs = append(errs, require(f.Node >= 0 && f.Node < o.Total() && f.From >= 0 && f.Until >= f.From,
+			"an outage of node %d from %v until %v", f.Node, f.From, f.Until))
 	}
 	return errors.Join(errs...)
+}
+
+// require returns an error unless ok.
+func require(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+func inRange[T cmp.Ordered](what string, value, least, largest T) error {
+	ok := least <= value && value <= largest
+	return require(ok, "%s: want %v to %v", fmt.Sprintf(what, value), least, largest)
+}
+
+func oneOf[T ~string](what string, value T, known []T) error {
+	return require(slices.Contains(known, value), "%s: want one of %q", fmt.Sprintf(what, value), known)
 }
 
 // requests is how many requests are to be expected.
 func (o *Options) requests() float64 {
 	windows := o.Duration.Seconds() / o.Window.Seconds()
-	return math.Ceil(
-		(o.Pattern.load(o.Load)*float64(o.Keys) + keepsTo*float64(o.Compliant)) * float64(o.Limit) * windows,
-	)
+	load := o.Pattern.load(o.Load)*float64(o.Keys) + keepsTo*float64(o.Compliant)
+	return math.Ceil(load * float64(o.Limit) * windows)
 }
 
-// newLimit and newTable are where the simulator meets the engine's constructors.
 func newLimit(o *Options) (*counters.Limit, error) {
 	l, err := counters.NewLimit(counters.NewMeter("sim/per_client", o.Method, o.Window), o.Limit)
 	if err != nil {
@@ -224,7 +214,7 @@ func (o *Options) countedFor() time.Duration {
 	return d
 }
 
-// Algorithms are all algorithms. A bucket holds the limit, and gets it back in each window.
+// Algorithms are all of them. A bucket holds the limit, and gets it back in each window.
 var Algorithms = []counters.Algorithm{
 	counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog, counters.TokenBucket, counters.LeakyBucket,
 	counters.LeakyQueue,
@@ -246,49 +236,44 @@ func ParseAlgorithm(name string) (counters.Algorithm, error) {
 	return 0, fmt.Errorf("unknown algorithm %q: want one of %v", name, Algorithms)
 }
 
+// setting is a flag of `edgelimit sim`, and its value.
+type setting struct {
+	name  string
+	value any
+}
+
+func (o *Options) settings() []setting {
+	return []setting{
+		{"regions", o.Regions}, {"nodes", o.Nodes}, {"limit", o.Limit}, {"window", o.Window}, {"interval", o.Interval},
+		{"algorithm", o.Method}, {"strategy", o.Strategy}, {"on-partition", o.OnPartition}, {"pattern", o.Pattern},
+		{"load", o.Load}, {"burst", o.Burst}, {"burst-at", o.BurstAt}, {"keys", o.Keys}, {"beside", o.Compliant},
+		{"wan-delay", o.WANDelay}, {"lan-delay", o.LANDelay}, {"loss", o.Loss}, {"duplicate", o.Duplicate},
+		{"reorder", o.Reorder}, {"skew", o.Skew}, {"duration", o.Duration}, {"seed", o.Seed},
+	}
+}
+
 // Flags is the command line of `edgelimit sim` that simulates the options, as far as it has flags for them: those that
 // are not as usual.
-func (o *Options) Flags() []string {
-	var flags []string
+func (o *Options) Flags() (flags []string) {
 	usual := DefaultOptions()
-	flag := func(name string, value, usual any) {
-		if value != usual {
-			flags = append(flags, "--"+name, fmt.Sprint(value))
+	if o.Pattern == CompliantBurst {
+		usual.Keys = BurstKeys
+	}
+	if !o.Pattern.HasLoad() {
+		usual.Load = o.Load // the command refuses it
+	}
+	for i, f := range o.settings() {
+		if f.name == "duration" { // faults come before it
+			for _, p := range o.Partitions {
+				flags = append(flags, "--partition", p.String())
+			}
+			for _, f := range o.StoreFaults {
+				flags = append(flags, "--redis-fault", f.String())
+			}
+		}
+		if f != usual.settings()[i] {
+			flags = append(flags, "--"+f.name, fmt.Sprint(f.value))
 		}
 	}
-	flag("regions", o.Regions, usual.Regions)
-	flag("nodes", o.Nodes, usual.Nodes)
-	flag("limit", o.Limit, usual.Limit)
-	flag("window", o.Window, usual.Window)
-	flag("interval", o.Interval, usual.Interval)
-	flag("algorithm", o.Method, usual.Method)
-	flag("strategy", o.Strategy, usual.Strategy)
-	flag("on-partition", o.OnPartition, usual.OnPartition)
-	flag("pattern", o.Pattern, usual.Pattern)
-	if o.Pattern.HasLoad() {
-		flag("load", o.Load, usual.Load)
-	}
-	if o.Pattern == CompliantBurst {
-		flag("burst", o.Burst, usual.Burst)
-		flag("burst-at", o.BurstAt, usual.BurstAt)
-		flag("keys", o.Keys, BurstKeys)
-	} else {
-		flag("keys", o.Keys, usual.Keys)
-	}
-	flag("beside", o.Compliant, usual.Compliant)
-	flag("wan-delay", o.WANDelay, usual.WANDelay)
-	flag("lan-delay", o.LANDelay, usual.LANDelay)
-	flag("loss", o.Loss, usual.Loss)
-	flag("duplicate", o.Duplicate, usual.Duplicate)
-	flag("reorder", o.Reorder, usual.Reorder)
-	flag("skew", o.Skew, usual.Skew)
-	for _, p := range o.Partitions {
-		flag("partition", p.String(), "")
-	}
-	for _, f := range o.StoreFaults {
-		flag("redis-fault", f.String(), "")
-	}
-	flag("duration", o.Duration, usual.Duration)
-	flag("seed", o.Seed, usual.Seed)
 	return flags
 }

@@ -20,14 +20,7 @@ func (r *Report) series() plot.Series {
 				r.BoundPct),
 		},
 		Limit: float64(r.Limit), Window: time.Duration(r.WindowSeconds * float64(time.Second)), Clients: r.Keys,
-		Duration: time.Duration(r.Seconds * float64(time.Second)),
-	}
-	for i, p := range r.PerSecond {
-		s.Samples = append(s.Samples, plot.Sample{
-			T:       time.Duration(i)*time.Second + time.Second/2,
-			Offered: float64(p.Offered), Admitted: float64(p.Admitted), Oracle: float64(p.Oracle),
-			WindowAdmitted: float64(p.WindowAdmitted), WindowOracle: float64(p.WindowOracle), Bound: p.Bound,
-		})
+		Duration: time.Duration(r.Seconds * float64(time.Second)), Samples: r.PerSecond,
 	}
 	for _, text := range r.Partitions {
 		if p, err := ParsePartition(text); err == nil { // Partition.String wrote it

@@ -131,9 +131,7 @@ func (p *protocol) runToHalf() {
 	p.run(time.Duration(second - (p.cluster.now+second/2)%second))
 }
 
-func (p *protocol) up() []*node {
-	return slices.DeleteFunc(slices.Clone(p.cluster.nodes), func(n *node) bool { return !n.up })
-}
+func (p *protocol) up() []*node { return p.cluster.up() }
 
 func (p *protocol) isUp(o counters.Origin) bool {
 	n := p.cluster.home[o]

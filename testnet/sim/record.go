@@ -47,14 +47,11 @@ func recordRun(
 		}
 	}
 	for _, p := range o.Partitions {
-		for _, began := range []bool{true, false} {
-			at := p.Until
-			if began {
-				at = p.From
-			}
-			entries = append(entries, record.Entry{Event: &record.Event{
-				At: c.startAt + int64(at), Began: began, Name: record.Partition, Target: fmt.Sprint("region-", p.A)}})
+		event := func(at time.Duration, began bool) record.Entry {
+			return record.Entry{Event: &record.Event{
+				At: c.startAt + int64(at), Began: began, Name: record.Partition, Target: fmt.Sprint("region-", p.A)}}
 		}
+		entries = append(entries, event(p.From, true), event(p.Until, false))
 	}
 	if err = c.offer(ctx, func(time.Duration) {}); err != nil {
 		return header, nil, err

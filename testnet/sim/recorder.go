@@ -6,19 +6,19 @@ import (
 
 	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/testnet/judge"
+	"github.com/edgelimit/edgelimit/testnet/plot"
 )
 
 // recorder is what is measured while a run is under way.
 type recorder struct {
-	cluster     *cluster
+	*cluster
 	tracker     *judge.Tracker
-	names       []string       // of clients, as the ledger has them
 	total       judge.Requests // but for clients beside the load
 	settled     judge.Requests // from two windows after the beginning on
 	partitioned judge.Requests // during partitions
 	lost        uint64         // requests that nobody answered
 	needless    uint64
-	seconds     []Second
+	seconds     []plot.Sample
 
 	// By interval since the start: the most by which the truth was over the limit, and the largest bound that a node
 	// exported.
@@ -28,61 +28,50 @@ type recorder struct {
 	staleness       []time.Duration
 }
 
-// Second is what happened in one second of a run.
-type Second struct {
-	Offered, Admitted, Oracle uint64
-	Bound                     float64 // the largest that a node exported, as a part of the limit
-	// The fullest rolling window of any client that ended in it.
-	WindowAdmitted, WindowOracle uint64
-}
-
 // packetOverhead is what a packet has beside the frame: IPv4 and UDP (28), memberlist's label of the cluster (23, as in
 // a region of seven letters), encryption (29), checksum and type (6).
 const packetOverhead = 86
 
 func newRecorder(c *cluster) *recorder {
 	b := &recorder{cluster: c, tracker: judge.NewTracker(c.limit, 0)}
-	for i := range c.opt.clients() {
-		b.names = append(b.names, strconv.Itoa(i))
+	for at := time.Duration(0); at < c.opt.Duration; at += time.Second {
+		b.seconds = append(b.seconds, plot.Sample{T: at + time.Second/2})
 	}
-	b.seconds = make([]Second, (int64(c.opt.Duration)+int64(time.Second)-1)/int64(time.Second))
 	return b
 }
 
 // measured reports whether requests come at the time.
-func (b *recorder) measured(now int64) bool { return now >= b.cluster.startAt && now < b.cluster.endAt }
+func (b *recorder) measured(now int64) bool { return now >= b.startAt && now < b.endAt }
 
 // decision takes in a decision.
 func (b *recorder) decision(client int, now int64, allowed bool) {
-	noted := b.tracker.Add(b.names[client], 1, now, allowed)
-	if !allowed && noted.Fits {
+	v := b.tracker.Add(strconv.Itoa(client), 1, now, allowed)
+	if !allowed && v.Fits {
 		b.needless++
 	}
-	if client >= b.cluster.opt.Keys {
+	if client >= b.opt.Keys {
 		return
 	}
-	b.total.Add(allowed, noted.Oracle)
-	if now >= b.cluster.startAt+2*int64(b.cluster.opt.Window) {
-		b.settled.Add(allowed, noted.Oracle)
+	b.total.Add(allowed, v.Oracle)
+	if now >= b.startAt+2*int64(b.opt.Window) {
+		b.settled.Add(allowed, v.Oracle)
 	}
 	if b.cluster.partitioned() {
-		b.partitioned.Add(allowed, noted.Oracle)
+		b.partitioned.Add(allowed, v.Oracle)
 	}
-	s := &b.seconds[(now-b.cluster.startAt)/int64(time.Second)]
+	s := &b.seconds[(now-b.startAt)/int64(time.Second)]
 	s.Offered++
 	if allowed {
 		s.Admitted++
-		b.excess = raise(b.excess, b.interval(now), noted.Excess)
+		b.excess = raise(b.excess, b.interval(now), v.Excess)
 	}
-	if noted.Oracle {
+	if v.Oracle {
 		s.Oracle++
 	}
 }
 
 // interval is the number of the interval that holds the time.
-func (b *recorder) interval(now int64) int {
-	return int((now - b.cluster.startAt) / int64(b.cluster.opt.Interval))
-}
+func (b *recorder) interval(now int64) int { return int((now - b.startAt) / int64(b.opt.Interval)) }
 
 // raise sets the value at a place to v if that is larger.
 func raise(values []float64, at int, v float64) []float64 {
@@ -93,15 +82,13 @@ func raise(values []float64, at int, v float64) []float64 {
 	return values
 }
 
-func (b *recorder) failed(int64) { b.lost++ }
-
 // exported takes in the bound that a node exports from now until its next interval.
 func (b *recorder) exported(now int64, bound float64) {
-	if now < b.cluster.startAt {
+	if now < b.startAt {
 		return
 	}
 	b.bound = raise(b.bound, b.interval(now), bound)
-	if s := (now - b.cluster.startAt) / int64(time.Second); s < int64(len(b.seconds)) {
+	if s := (now - b.startAt) / int64(time.Second); s < int64(len(b.seconds)) {
 		b.seconds[s].Bound = max(b.seconds[s].Bound, bound)
 	}
 }
@@ -113,16 +100,12 @@ func (b *recorder) sent(now int64, m gossip.Message) {
 	}
 }
 
-// violations are the intervals in which more was admitted over the limit than any node said in time that there could
+// violations counts the intervals in which more was admitted over the limit than any node said in time that there could
 // be, and than is excused.
 func (b *recorder) violations(excused float64) (n int) {
-	grace := int(gossip.BoundAfter(b.cluster.opt.Interval) / b.cluster.opt.Interval)
-	for i, excess := range b.excess {
-		exported := 0.0
-		for _, v := range b.bound[min(i, len(b.bound)):min(i+grace+1, len(b.bound))] {
-			exported = max(exported, v)
-		}
-		if excess > exported+excused {
+	grace := int(gossip.BoundAfter(b.opt.Interval) / b.opt.Interval)
+	for i, bound := range judge.Covering(b.bound, grace, len(b.excess)) {
+		if b.excess[i] > bound+excused {
 			n++
 		}
 	}
@@ -132,9 +115,9 @@ func (b *recorder) violations(excused float64) (n int) {
 // sampleStaleness takes a sample of how old the nodes' knowledge of each other is.
 func (b *recorder) sampleStaleness() {
 	var worst time.Duration
-	for _, n := range b.cluster.nodes {
-		if n.up && !n.paused(b.cluster.now) {
-			for _, p := range n.replica.Peers(b.cluster.clock(n)) {
+	for _, n := range b.up() {
+		if !n.paused(b.now) {
+			for _, p := range n.replica.Peers(b.clock(n)) {
 				worst = max(worst, p.Age)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/testnet/judge"
+	"github.com/edgelimit/edgelimit/testnet/plot"
 )
 
 // Report is what a run showed. Percentages are of the limit unless said otherwise. It holds nothing that depends on the
@@ -93,64 +94,60 @@ type Report struct {
 	OK        bool     `json:"ok"`
 	Wrong     []string `json:"wrong"` // why not
 
-	PerSecond []Second `json:"-"` // for a plot
+	PerSecond []plot.Sample `json:"-"` // for a plot
 }
 
 func (c *cluster) report(agreed time.Duration) *Report {
-	o, b := &c.opt, c.recorder
+	o, b, t := &c.opt, c.recorder, c.recorder.tracker
+	worst, observed := slices.Max(append(b.bound, 0)), slices.Max(append(b.excess, 0))
+	senders := float64(o.Total()) * o.Duration.Seconds()
 	r := &Report{
 		Regions: o.Regions, Nodes: o.Nodes, Limit: o.Limit, WindowSeconds: o.Window.Seconds(),
-		IntervalMillis: millis(o.Interval),
-		Algorithm:      o.Method.String(), Strategy: o.Strategy, Pattern: o.Pattern, Load: o.Pattern.load(o.Load),
-		Keys: o.Keys, Compliant: o.Compliant,
+		IntervalMillis: millis(o.Interval), Algorithm: o.Method.String(), Strategy: o.Strategy, Pattern: o.Pattern,
+		Load: o.Pattern.load(o.Load), Keys: o.Keys, Compliant: o.Compliant,
 		WANDelayMillis: millis(o.WANDelay), LANDelayMillis: millis(o.LANDelay), Loss: o.Loss,
 		Duplicate: o.Duplicate, Reorder: o.Reorder, SkewMillis: millis(o.Skew),
-		Partitions: []string{}, Seconds: o.Duration.Seconds(), Seed: o.Seed,
+		Partitions: texts(o.Partitions), Seconds: o.Duration.Seconds(), Seed: o.Seed,
 		Offered: b.total.Offered, Failed: b.lost, Admitted: b.total.Admitted, Denied: b.total.Denied,
 		OracleAdmitted: b.total.OracleAdmitted,
-		NetPct: net(b.total.Admitted,
-			b.total.OracleAdmitted), SettledNetPct: net(b.settled.Admitted, b.settled.OracleAdmitted),
-		PartitionNetPct: net(b.partitioned.Admitted, b.partitioned.OracleAdmitted),
-		PeakPct: percent(
-			b.tracker.PeakAbove(c.startAt, c.endAt),
-		), PeakOverOraclePct: percent(b.tracker.PeakOver(c.startAt, c.endAt)),
-		PeakOverLimitPct: percent(b.tracker.PeakOverLimit(c.startAt, c.endAt)),
-		Needless:         b.needless, BoundViolations: b.violations(0), AgreeMillis: -1,
-		EventHash: fmt.Sprintf("%016x", uint64(c.digest)),
+
+		NetPct: b.total.NetPct(), SettledNetPct: b.settled.NetPct(), PartitionNetPct: b.partitioned.NetPct(),
+		PeakPct:           judge.Percent(t.PeakAbove(c.startAt, c.endAt)),
+		PeakOverOraclePct: judge.Percent(t.PeakOver(c.startAt, c.endAt)),
+		PeakOverLimitPct:  judge.Percent(t.PeakOverLimit(c.startAt, c.endAt)),
+		SettledPeakPct:    judge.Percent(t.PeakAbove(c.startAt+2*int64(o.Window), c.endAt)),
+		Fairness:          t.Fairness(), Needless: b.needless,
+		BoundPct: judge.Percent(worst), ObservedPct: judge.Percent(observed), BoundViolations: b.violations(0),
+		StalenessP50Millis: quantile(b.staleness, 0.5), StalenessP99Millis: quantile(b.staleness, 0.99),
+		AgreeMillis: -1, EventHash: fmt.Sprintf("%016x", uint64(c.digest)), PerSecond: b.seconds,
+		BytesPerNode:    math.Round(float64(b.bytes) / senders),
+		MessagesPerNode: math.Round(float64(b.messages)/senders*10) / 10,
 	}
-	for _, p := range o.Partitions {
-		r.Partitions = append(r.Partitions, p.String())
-	}
+	r.BoundHeld = r.BoundViolations == 0
 	if o.Trace != nil {
-		r.Pattern, r.Load = "trace", float64(b.total.Offered+b.lost)*o.Window.Seconds()/o.Duration.Seconds()/float64(
-			o.Limit,
-		)
+		windows := o.Duration.Seconds() / o.Window.Seconds()
+		r.Pattern, r.Load = "trace", float64(b.total.Offered+b.lost)/windows/float64(o.Limit)
 	}
 	r.Load = math.Round(r.Load*1000) / 1000
-	if from := c.startAt + 2*int64(o.Window); from < c.endAt {
-		r.SettledPeakPct = percent(b.tracker.PeakAbove(from, c.endAt))
-	}
-	if from := c.healed() + 2*int64(o.Window); len(o.Partitions) > 0 && from < c.endAt {
-		r.HealedPeakPct = percent(b.tracker.PeakAbove(from, c.endAt))
-	}
-	if agreed >= 0 {
-		r.AgreeMillis = millis(agreed)
-	}
-	for _, h := range c.heals {
-		if r.HealMillis >= 0 && h.took > 0 {
-			r.HealMillis = max(r.HealMillis, millis(h.took))
-		} else {
-			r.HealMillis = -1
+	if len(o.Partitions) > 0 {
+		r.HealedPeakPct = judge.Percent(t.PeakAbove(c.healed()+2*int64(o.Window), c.endAt))
+		if r.HealMillis = -1; !slices.Contains(c.heals, never) {
+			r.HealMillis = millis(slices.Max(c.heals))
 		}
 	}
-	senders := float64(o.Total()) * o.Duration.Seconds()
-	r.BytesPerNode, r.MessagesPerNode = math.Round(float64(b.bytes)/senders), math.Round(
-		float64(b.messages)/senders*10,
-	)/10
-	r.StalenessP50Millis, r.StalenessP99Millis = quantile(b.staleness, 0.5), quantile(b.staleness, 0.99)
-	c.reportBound(r)
-	c.reportFairness(r)
-	c.reportSeconds(r)
+	if r.CompliantOffered > 0 {
+		r.FalseRejectPct = judge.Percent(float64(r.FalseRejections) / float64(r.CompliantOffered))
+	}
+	if observed > 0 {
+		r.BoundRatio = math.Round(100*worst/observed) / 100
+	}
+	if agreed != never {
+		r.AgreeMillis = millis(agreed)
+	}
+	admitted, oracle := t.PeaksPerSecond(c.startAt, len(r.PerSecond))
+	for i := range r.PerSecond {
+		r.PerSecond[i].WindowAdmitted, r.PerSecond[i].WindowOracle = float64(admitted[i]), float64(oracle[i])
+	}
 	if len(o.StoreFaults) > 0 {
 		r.Redis = c.reportStores()
 	}
@@ -158,37 +155,12 @@ func (c *cluster) report(agreed time.Duration) *Report {
 	return r
 }
 
-func (c *cluster) reportBound(r *Report) {
-	var worst, observed float64
-	for _, v := range c.recorder.bound {
-		worst = max(worst, v)
+func texts[T fmt.Stringer](values []T) []string {
+	out := []string{}
+	for _, v := range values {
+		out = append(out, v.String())
 	}
-	for _, v := range c.recorder.excess {
-		observed = max(observed, v)
-	}
-	r.BoundPct, r.ObservedPct, r.BoundHeld = percent(worst), percent(observed), r.BoundViolations == 0
-	if observed > 0 {
-		r.BoundRatio = math.Round(100*worst/observed) / 100
-	}
-}
-
-func (c *cluster) reportFairness(r *Report) {
-	r.Fairness = c.recorder.tracker.Fairness()
-	if r.CompliantOffered > 0 {
-		r.FalseRejectPct = percent(float64(r.FalseRejections) / float64(r.CompliantOffered))
-	}
-}
-
-func (c *cluster) reportSeconds(r *Report) {
-	r.PerSecond = c.recorder.seconds
-	for _, client := range c.recorder.tracker.Clients() {
-		admitted := client.Admitted.Peaks(c.opt.Window, c.startAt, time.Second, len(r.PerSecond))
-		oracle := client.Oracle.Peaks(c.opt.Window, c.startAt, time.Second, len(r.PerSecond))
-		for i := range r.PerSecond {
-			s := &r.PerSecond[i]
-			s.WindowAdmitted, s.WindowOracle = max(s.WindowAdmitted, admitted[i]), max(s.WindowOracle, oracle[i])
-		}
-	}
+	return out
 }
 
 // judge says whether the figures held.
@@ -212,17 +184,6 @@ func (r *Report) judge() {
 	wrong(r.Offered == 0, "nothing was offered")
 	r.OK = len(r.Wrong) == 0
 }
-
-// net is by how many percent more was admitted than by the oracle.
-func net(admitted, oracle uint64) float64 {
-	if oracle == 0 {
-		return 0
-	}
-	return percent(float64(admitted)/float64(oracle) - 1)
-}
-
-// percent rounds to a hundredth.
-func percent(ratio float64) float64 { return math.Round(ratio*1e4) / 100 }
 
 func millis(d time.Duration) float64 { return math.Round(d.Seconds()*1e4) / 10 }
 

@@ -1,42 +1,42 @@
 package sim
 
-import "time"
-
-// healing is the end of a partition.
-type healing struct {
-	at   int64
-	took time.Duration // until every node knew all of every other again; 0: not yet
-}
-
-const (
-	settlesWithin = 20 * time.Second // after the last request and the last fault; a rejoin may be among it
-	lookEvery     = 10 * time.Millisecond
+import (
+	"slices"
+	"time"
 )
 
-// watchHeals looks whether the nodes know each other again since a partition ended.
-func (c *cluster) watchHeals() {
-	for _, h := range c.heals {
-		c.after(time.Duration(h.at-c.now), func() { c.lookAtHeal(h) })
+const (
+	healsWithin   = time.Minute
+	settlesWithin = 20 * time.Second // after the last request and the last fault; a rejoin may be among it
+	lookEvery     = 10 * time.Millisecond
+
+	never time.Duration = -1
+)
+
+// awaitHeal notes how long after its end, which is now, every node knows all of every other again.
+func (c *cluster) awaitHeal(partition int) {
+	ended := c.now
+	var look func()
+	look = func() {
+		switch {
+		case c.knownSince(ended):
+			c.heals[partition] = time.Duration(c.now - ended)
+		case c.now < ended+int64(healsWithin):
+			c.after(lookEvery, look)
+		}
 	}
+	look()
 }
 
-func (c *cluster) lookAtHeal(h *healing) {
-	switch {
-	case c.knownSince(h.at):
-		h.took = max(time.Duration(c.now-h.at), 1)
-	case c.now < h.at+int64(healsWithin):
-		c.after(lookEvery, func() { c.lookAtHeal(h) })
-	}
+// up is the nodes that run.
+func (c *cluster) up() []*node {
+	return slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return !n.up })
 }
-
-const healsWithin = time.Minute
 
 // knownSince reports whether every node knows of every other one all that it had at a time.
 func (c *cluster) knownSince(since int64) bool {
-	for _, n := range c.nodes {
-		if !n.up {
-			continue
-		}
+	up := c.up()
+	for _, n := range up {
 		known := 0
 		for _, p := range n.replica.Peers(c.clock(n)) {
 			other := c.home[p.Origin]
@@ -47,20 +47,11 @@ func (c *cluster) knownSince(since int64) bool {
 				return false
 			}
 		}
-		if known != c.running()-1 {
+		if known != len(up)-1 {
 			return false
 		}
 	}
 	return true
-}
-
-func (c *cluster) running() (up int) {
-	for _, n := range c.nodes {
-		if n.up {
-			up++
-		}
-	}
-	return up
 }
 
 // healed is when the last partition has ended.
@@ -74,20 +65,18 @@ func (c *cluster) healed() int64 {
 
 // faultsEnd is when the last request has come and the last fault has ended.
 func (c *cluster) faultsEnd() int64 {
-	quiet := max(c.endAt, c.healed())
-	for _, list := range [][]Outage{c.opt.Pauses, c.opt.Crashes} {
-		for _, f := range list {
-			quiet = max(quiet, c.startAt+int64(f.Until))
-		}
+	end := max(c.endAt, c.healed())
+	for _, f := range slices.Concat(c.opt.Pauses, c.opt.Crashes) {
+		end = max(end, c.startAt+int64(f.Until))
 	}
 	for _, f := range c.opt.StoreFaults {
-		quiet = max(quiet, c.startAt+int64(f.Until))
+		end = max(end, c.startAt+int64(f.Until))
 	}
-	return quiet
+	return end
 }
 
-// settle lets the world go on without requests until all nodes agree, and returns how long after the last one that was;
-// -1 if they never did. Nodes whose counts have all left the window agree.
+// settle lets the world go on without requests until all nodes agree, and returns how long after the last one that was,
+// or never. Nodes whose counts have all left the window agree.
 func (c *cluster) settle() time.Duration {
 	quiet := c.faultsEnd()
 	c.runTo(quiet)
@@ -97,37 +86,18 @@ func (c *cluster) settle() time.Duration {
 		}
 		c.runTo(c.now + int64(lookEvery))
 	}
-	return -1
+	return never
 }
 
 // agree reports whether all nodes hold the same counts of those origins that live. Where clocks differ, it is about the
 // sub-windows that are in the window of all.
 func (c *cluster) agree() bool {
-	var first uint64
-	began := false
-	from := c.oldest()
-	for _, n := range c.nodes {
-		if !n.up {
-			continue
-		}
-		if sum := c.held(n, from); !began {
-			first, began = sum, true
-		} else if sum != first {
-			return false
-		}
+	meter, up, oldest := c.limit.Meter(), c.up(), int64(0)
+	for _, n := range up {
+		oldest = max(oldest, meter.Index(c.clock(n))-int64(meter.SubWindows()))
 	}
-	return true
-}
-
-// oldest is the oldest sub-window that counts at every node.
-func (c *cluster) oldest() (index int64) {
-	meter := c.limit.Meter()
-	for _, n := range c.nodes {
-		if n.up {
-			index = max(index, meter.Index(c.clock(n))-int64(meter.SubWindows()))
-		}
-	}
-	return index
+	first := c.held(up[0], oldest)
+	return !slices.ContainsFunc(up[1:], func(n *node) bool { return c.held(n, oldest) != first })
 }
 
 // held folds the counts that a node holds into a number that does not depend on their order.

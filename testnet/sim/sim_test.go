@@ -204,7 +204,7 @@ func TestCompliantBurstsAreCompliant(t *testing.T) {
 		t.Errorf("%s", encoded(t, r))
 	}
 	if w := r.PerSecond; w[len(w)-2].WindowOracle != 95 {
-		t.Errorf("the fullest window holds %d of 100, want 95", w[len(w)-2].WindowOracle)
+		t.Errorf("the fullest window holds %v of 100, want 95", w[len(w)-2].WindowOracle)
 	}
 }
 

@@ -23,7 +23,6 @@ type store struct {
 	inForce  map[StoreFaultKind]int // how many faults of each kind
 	replicas []*regions.Embedded    // that hear what the store does
 	draw     *rand.Rand
-	record   storeRecord
 }
 
 const (
@@ -34,11 +33,8 @@ const (
 
 func newStore(c *cluster, region int) *store {
 	s := &store{
-		cluster: c,
-		region:  region,
-		inForce: make(map[StoreFaultKind]int),
-		record:  storeRecord{repairs: make(map[*node]*repair)},
-		draw:    c.opt.stream(drawStore + concern(region)<<32),
+		cluster: c, region: region, inForce: make(map[StoreFaultKind]int),
+		draw: c.opt.stream(drawStore + concern(region)<<32),
 	}
 	s.data = s.empty()
 	return s
@@ -63,7 +59,9 @@ func (s *store) schedule(f StoreFault, at func(time.Duration, func())) {
 		s.faultBegan()
 	})
 	at(f.Until, func() {
-		s.inForce[f.Kind]--
+		if s.inForce[f.Kind]--; !s.in(f.Kind) {
+			delete(s.inForce, f.Kind)
+		}
 		switch f.Kind {
 		case StoreStale:
 			s.lose(func() { s.data = replica; s.another() })
@@ -74,7 +72,7 @@ func (s *store) schedule(f StoreFault, at func(time.Duration, func())) {
 		case StoreFlush:
 			s.lose(s.forget)
 		}
-		if s.healthy() {
+		if len(s.inForce) == 0 {
 			s.faultsEnded()
 		}
 	})
@@ -97,16 +95,6 @@ func (s *store) forget() {
 		r.Flush()
 	}
 	s.data.Flush()
-}
-
-// healthy reports whether no fault is in force.
-func (s *store) healthy() bool {
-	for _, n := range s.inForce {
-		if n > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 func (s *store) in(k StoreFaultKind) bool { return s.inForce[k] > 0 }
@@ -134,10 +122,10 @@ var (
 
 // call has the store do something, now or later, once or twice, and waits for the answer.
 func (c *client) call(do func() error) error {
-	c.record.calls++
+	c.cluster.redis.Calls++
 	err := c.try(do)
 	if err != nil {
-		c.record.failed++
+		c.cluster.redis.Failed++
 	}
 	return err
 }
@@ -180,10 +168,7 @@ func (c *client) Merge(ctx context.Context, slots []counters.Slot, now int64) (m
 		merged.Epoch = strconv.Itoa(c.epoch)
 		return err
 	})
-	if err != nil {
-		return regions.Merged{}, err
-	}
-	return merged, nil
+	return merged, err
 }
 
 // Restore implements regions.Store.

@@ -27,19 +27,8 @@ type StoreReport struct {
 	RepairFlushes int     `json:"whole_flushes"`
 }
 
-// storeRecord is what is measured of a store.
-type storeRecord struct {
-	calls, failed        uint64
-	lost, missing, twice int
-	repairs              map[*node]*repair
-	unrepaired           bool          // a promise
-	took                 time.Duration // the longest that one took
-	flushes              int           // the most that one took
-}
-
-// repair is what a node owes a store in whose faults it may have missed or lost something.
+// repair is what a node owes the store of its region, in whose faults it may have missed or lost something.
 type repair struct {
-	boot       int32
 	since      int64           // when the last fault had ended; 0: there is one in force
 	own        []counters.Slot // of the node, then
 	others     []counters.Slot // what it knew of others when the store lost data
@@ -47,7 +36,7 @@ type repair struct {
 	flushes    int             // since the last fault had ended
 }
 
-// repairFlushes is in how many flushes a promise is kept.
+// repairFlushes is within how many flushes a repair is due.
 const repairFlushes = 2
 
 // slotID identifies a slot: everything but its count.
@@ -91,31 +80,24 @@ func (s *store) held() holding {
 	return h
 }
 
-// repair is that of a node that is up.
-func (b *storeRecord) repair(n *node) *repair {
-	p := b.repairs[n]
-	if p == nil || p.boot != n.boot {
-		p = &repair{boot: n.boot}
-		b.repairs[n] = p
-	}
-	return p
-}
-
 // each calls f for all nodes of the region that are up.
 func (s *store) each(f func(n *node, p *repair)) {
-	for _, n := range s.cluster.nodes {
-		if n.up && n.region == s.region {
-			f(n, s.record.repair(n))
+	for _, n := range s.cluster.up() {
+		if n.region == s.region {
+			if n.repair == nil {
+				n.repair = new(repair)
+			}
+			f(n, n.repair)
 		}
 	}
 }
 
-// disturbed, lost and calmed say that a fault has begun, that the store has lost data, and that no fault is in force
-// any more.
+// faultBegan, lost and faultsEnded report that a fault has begun, that the store has lost data, and that no fault is in
+// force any more.
 func (s *store) faultBegan() { s.each(func(_ *node, p *repair) { p.since = 0 }) }
 
 func (s *store) lost(slots int) {
-	s.record.lost += slots
+	s.cluster.redis.SlotsLost += slots
 	s.each(func(n *node, p *repair) {
 		p.lossesSeen = n.reconciler.Stats().Lost
 		p.others = slices.DeleteFunc(n.table.Snapshot(s.cluster.clock(n), math.MaxInt),
@@ -132,8 +114,8 @@ func (s *store) faultsEnded() {
 // flushed looks at a flush of a node that began at a time. What the node had counted comes to the reconciler within an
 // interval, so flushes count from then on.
 func (s *store) flushed(n *node, began int64) {
-	p := s.record.repairs[n]
-	if p == nil || p.boot != n.boot || p.since == 0 || began < p.since+int64(s.cluster.opt.Interval) {
+	p, r := n.repair, &s.cluster.redis
+	if p == nil || p.since == 0 || began < p.since+int64(s.cluster.opt.Interval) {
 		return
 	}
 	p.flushes++
@@ -142,16 +124,14 @@ func (s *store) flushed(n *node, began int64) {
 	if lacks > 0 && p.flushes < repairFlushes {
 		return
 	}
-	delete(s.record.repairs, n)
-	s.record.missing += lacks
-	s.record.unrepaired = s.record.unrepaired || lacks > 0
-	s.record.took, s.record.flushes = max(s.record.took, time.Duration(s.cluster.now-p.since)), max(s.record.flushes,
-		p.flushes)
-	s.record.twice += s.cluster.counted().lacks(s.unexpired(held))
+	n.repair = nil
+	r.SlotsMissing += lacks
+	r.RepairMillis = max(r.RepairMillis, millis(time.Duration(s.cluster.now-p.since)))
+	r.RepairFlushes = max(r.RepairFlushes, p.flushes)
+	r.SlotsTwice += s.cluster.counted().lacks(s.unexpired(held))
 }
 
-// due is what a promise is about: all that the node counted itself, and, if it noticed the loss, what it knew of
-// others.
+// due is what the node has to write: all that it counted itself, and, if it noticed the loss, what it knew of others.
 func (s *store) due(n *node, p *repair) holding {
 	pending := make(holding)
 	pending.add(p.own)
@@ -179,8 +159,8 @@ func (c *cluster) counted() holding {
 	return h
 }
 
-// expectRepairs has all promises be about the last counts as well, and awaitRepairs lets the world go on until they
-// were due.
+// expectRepairs has the repairs be about the last counts as well. awaitRepairs lets the world go on until they were
+// due.
 func (c *cluster) expectRepairs() {
 	for _, s := range c.stores {
 		s.faultsEnded()
@@ -188,27 +168,20 @@ func (c *cluster) expectRepairs() {
 }
 
 func (c *cluster) awaitRepairs() {
-	for c.now < c.faultsEnd()+int64(settlesWithin) && slices.ContainsFunc(c.stores,
-		func(s *store) bool { return len(s.record.repairs) > 0 }) {
+	for c.now < c.faultsEnd()+int64(settlesWithin) && c.repairing() {
 		c.runTo(c.now + int64(lookEvery))
 	}
 }
 
+func (c *cluster) repairing() bool {
+	return slices.ContainsFunc(c.nodes, func(n *node) bool { return n.repair != nil })
+}
+
 func (c *cluster) reportStores() *StoreReport {
-	r := &StoreReport{Faults: []string{}}
-	for _, f := range c.opt.StoreFaults {
-		r.Faults = append(r.Faults, f.String())
-	}
-	broken := false
-	for _, s := range c.stores {
-		b := &s.record
-		broken = broken || b.unrepaired || len(b.repairs) > 0
-		r.Calls, r.Failed = r.Calls+b.calls, r.Failed+b.failed
-		r.SlotsLost, r.SlotsMissing, r.SlotsTwice = r.SlotsLost+b.lost, r.SlotsMissing+b.missing, r.SlotsTwice+b.twice
-		r.RepairMillis, r.RepairFlushes = max(r.RepairMillis, millis(b.took)), max(r.RepairFlushes, b.flushes)
-	}
-	if broken {
+	r := c.redis
+	r.Faults = texts(c.opt.StoreFaults)
+	if r.SlotsMissing > 0 || c.repairing() {
 		r.RepairMillis, r.RepairFlushes = -1, -1
 	}
-	return r
+	return &r
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/edgelimit/edgelimit/testnet/traffic"
 )
 
 // Trace is arrivals that were recorded somewhere, of one client.
@@ -22,7 +24,7 @@ type Trace struct {
 }
 
 type traced struct {
-	after        int64 // ns since the start
+	after        time.Duration // since the start
 	region, node int32
 }
 
@@ -38,7 +40,7 @@ const (
 // appears first. Lines need not be in order; empty lines, those that begin with #, and a header line at the beginning
 // are skipped. An error names the line.
 func ReadTrace(r io.Reader) (*Trace, error) {
-	t := &tracer{regions: make(map[string]int32)}
+	t := &tracer{regions: make(names)}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, maxTraceLine), maxTraceLine)
 	for number := 1; lines.Scan(); number++ {
@@ -68,34 +70,54 @@ func ReadTrace(r io.Reader) (*Trace, error) {
 // tracer is a trace that is being read.
 type tracer struct {
 	Trace
-	regions map[string]int32   // by name
-	nodes   []map[string]int32 // of each region
+	regions names
+	nodes   []names // of each region
+}
+
+// names numbers names in the order in which they appear first.
+type names map[string]int32
+
+func (n names) number(name string) int32 {
+	at, ok := n[name]
+	if !ok {
+		at = int32(len(n))
+		n[name] = at
+	}
+	return at
 }
 
 func (t *tracer) add(line string) error {
-	after, region, node, err := parseArrival(line)
-	if err != nil {
-		return err
+	fields := strings.Split(line, ",")
+	if len(fields) != 3 {
+		return fmt.Errorf("%d fields, want seconds,region,node", len(fields))
+	}
+	for i, field := range fields {
+		fields[i] = strings.TrimSpace(field)
+	}
+	at, err := strconv.ParseFloat(fields[0], 64)
+	if err != nil || math.IsNaN(at) {
+		return fmt.Errorf("%.40q is no number of seconds", fields[0])
+	}
+	if at < 0 || at >= maxDuration.Seconds() {
+		return fmt.Errorf("%g seconds, want at least 0 and less than %g", at, maxDuration.Seconds())
+	}
+	for _, name := range fields[1:] {
+		if name == "" || len(name) > maxTraceName || !utf8.ValidString(name) {
+			return fmt.Errorf("%.40q is no name: want 1 to %d bytes", name, maxTraceName)
+		}
 	}
 	if len(t.arrivals) == maxTraceLines {
 		return fmt.Errorf("more than %d arrivals", maxTraceLines)
 	}
-	at, ok := t.regions[region]
-	if !ok {
-		at = int32(len(t.regions))
-		t.regions[region] = at
-		t.nodes = append(t.nodes, make(map[string]int32))
+	region := t.regions.number(fields[1])
+	if t.Regions = len(t.regions); t.Regions > len(t.nodes) {
+		t.nodes = append(t.nodes, make(names))
 	}
-	place, ok := t.nodes[at][node]
-	if !ok {
-		place = int32(len(t.nodes[at]))
-		t.nodes[at][node] = place
-	}
-	t.Regions, t.Nodes = len(t.regions), max(t.Nodes, len(t.nodes[at]))
-	if t.Regions*t.Nodes > maxNodes {
+	node := t.nodes[region].number(fields[2])
+	if t.Nodes = max(t.Nodes, len(t.nodes[region])); t.Regions*t.Nodes > maxNodes {
 		return fmt.Errorf("%d regions of %d nodes, at most %d nodes in all", t.Regions, t.Nodes, maxNodes)
 	}
-	t.arrivals = append(t.arrivals, traced{after, at, place})
+	t.arrivals = append(t.arrivals, traced{time.Duration(at * float64(time.Second)), region, node})
 	return nil
 }
 
@@ -103,54 +125,25 @@ func isHeader(line string) bool {
 	return strings.ReplaceAll(strings.ToLower(line), " ", "") == "seconds,region,node"
 }
 
-func parseArrival(line string) (after int64, region, node string, err error) {
-	if n := strings.Count(line, ",") + 1; n != 3 {
-		return 0, "", "", fmt.Errorf("%d fields, want seconds,region,node", n)
-	}
-	seconds, rest, _ := strings.Cut(line, ",")
-	region, node, _ = strings.Cut(rest, ",")
-	at, err := strconv.ParseFloat(strings.TrimSpace(seconds), 64)
-	if err != nil || math.IsNaN(at) {
-		return 0, "", "", fmt.Errorf("%.40q is no number of seconds", seconds)
-	}
-	if at < 0 || at >= maxDuration.Seconds() {
-		return 0, "", "", fmt.Errorf("%g seconds, want at least 0 and less than %g", at, maxDuration.Seconds())
-	}
-	region, node = strings.TrimSpace(region), strings.TrimSpace(node)
-	for _, name := range []string{region, node} {
-		if name == "" || len(name) > maxTraceName || !utf8.ValidString(name) {
-			return 0, "", "", fmt.Errorf("%.40q is no name: want 1 to %d bytes", name, maxTraceName)
-		}
-	}
-	return int64(at * float64(time.Second)), region, node, nil
-}
-
 // Len is the number of arrivals.
 func (t *Trace) Len() int { return len(t.arrivals) }
 
 // Duration is until the end of the millisecond of the last arrival.
 func (t *Trace) Duration() time.Duration {
-	last := time.Duration(t.arrivals[len(t.arrivals)-1].after)
+	last := t.arrivals[len(t.arrivals)-1].after
 	return min(last.Truncate(time.Millisecond)+time.Millisecond, maxDuration)
 }
 
-func (t *Trace) fits(regions, nodes int) bool { return t.Regions <= regions && t.Nodes <= nodes }
-
-func (t *Trace) source(o *Options) source {
-	return &replay{left: t.arrivals, nodes: o.Nodes, end: int64(o.Duration)}
-}
-
-type replay struct {
-	left  []traced
-	nodes int
-	end   int64
-}
-
-func (r *replay) next() (arrival, bool) {
-	if len(r.left) == 0 || r.left[0].after >= r.end {
-		return arrival{}, false
+// replay offers the trace as client 0.
+func (t *Trace) replay(o *Options) traffic.Source {
+	i := 0
+	next := func() (traffic.Arrival, bool) {
+		if i == len(t.arrivals) {
+			return traffic.Arrival{}, false
+		}
+		a := t.arrivals[i]
+		i++
+		return traffic.Arrival{After: a.after, Client: "0", Node: int(a.region)*o.Nodes + int(a.node)}, true
 	}
-	a := r.left[0]
-	r.left = r.left[1:]
-	return arrival{after: a.after, node: int(a.region)*r.nodes + int(a.node)}, true
+	return traffic.Source(next).Until(o.Duration)
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -89,10 +88,8 @@ const (
 // Stream is the requests of one identity.
 type Stream struct {
 	Identity string
-	// Rate is requests per second, over all nodes.
-	Rate float64
-	// Spacing is Poisson if empty.
-	Spacing Spacing
+	Rate     float64 // requests per second, over all nodes
+	Spacing  Spacing // Poisson if empty
 	// Weights are the shares of the nodes; nil: all get the same, in turn where the spacing is even, else at random.
 	Weights []float64
 }
@@ -155,8 +152,7 @@ func (s *Stream) validate(nodes int) error {
 	case s.Spacing != "" && s.Spacing != Poisson && s.Spacing != Even:
 		return fmt.Errorf("stream %s: spacing %q, want %s or %s", s.Identity, s.Spacing, Poisson, Even)
 	case s.Weights != nil && (len(s.Weights) != nodes || sum == 0):
-		const text = "stream %s: %d weights with a sum of %v for %d targets"
-		return fmt.Errorf(text, s.Identity, len(s.Weights), sum, nodes)
+		return fmt.Errorf("stream %s: %d weights with a sum of %v for %d targets", s.Identity, len(s.Weights), sum, nodes)
 	}
 	return nil
 }
@@ -181,25 +177,19 @@ func (p Pattern) Weights(targets []Target, node string) ([]float64, error) {
 		at = slices.IndexFunc(targets, func(t Target) bool { return t.Node == node })
 	}
 	if at < 0 || len(targets) == 0 {
-		var names []string
-		for _, t := range targets {
-			names = append(names, t.Node)
-		}
-		return nil, fmt.Errorf("node %q is not among the targets: %s", node, strings.Join(names, ", "))
+		return nil, fmt.Errorf("node %q is not among the targets: %v", node, targets)
 	}
-	weights := make([]float64, len(targets))
+	favoured := 1.0
 	switch p {
 	case EvenPattern:
 		return nil, nil
 	case SkewPattern:
-		for i := range weights {
-			weights[i] = (1 - skewed) / float64(max(1, len(targets)-1))
-		}
-		weights[at] = skewed
+		favoured = skewed
 	case OnePattern:
-		weights[at] = 1
 	default:
 		return nil, fmt.Errorf("pattern %q: want %s, %s or %s", p, EvenPattern, SkewPattern, OnePattern)
 	}
+	weights := slices.Repeat([]float64{(1 - favoured) / float64(max(1, len(targets)-1))}, len(targets))
+	weights[at] = favoured
 	return weights, nil
 }

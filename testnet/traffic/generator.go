@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -21,43 +22,34 @@ var ErrBehind = errors.New(
 
 // Options say what is offered.
 type Options struct {
-	// Rule is the name of the rule that every request names.
-	Rule    string
-	Targets []Target
-	Streams []Stream
-	// Duration is the time of the last request at the latest, at most MaxDuration; Run's context may end it earlier.
-	Duration time.Duration
-	// Seed decides all times and targets.
-	Seed uint64
-	// Workers is the largest number of requests under way; 0: DefaultWorkers.
-	Workers int
-	// Timeout is how long an answer may take; 0: DefaultTimeout.
-	Timeout time.Duration
+	Rule     string // the name of the rule that every request names
+	Targets  []Target
+	Streams  []Stream
+	Duration time.Duration // the time of the last request at the latest; Run's context may end it earlier
+	Seed     uint64        // decides all times and targets
+	Workers  int           // the largest number of requests under way; 0: DefaultWorkers
+	Timeout  time.Duration // how long an answer may take; 0: DefaultTimeout
 	// Elsewhere retries a request that got no answer once at each other target, as a client with several addresses
 	// does.
 	Elsewhere bool
-	// Tolerance is how late requests may be sent; 0: DefaultTolerance.
-	Tolerance time.Duration
-	// Client sends the requests; nil: one that keeps its connections.
-	Client *http.Client
+	Client    *http.Client // sends the requests; nil: one that keeps its connections
 }
 
 // Defaults and limits of Options.
 const (
-	DefaultWorkers   = 256
-	DefaultTimeout   = 2 * time.Second
-	DefaultTolerance = 250 * time.Millisecond
+	DefaultWorkers = 256
+	DefaultTimeout = 2 * time.Second
 
-	MaxRate     = 20_000 // requests a second
-	MaxRequests = 5_000_000
 	MaxDuration = time.Hour
+	maxRate     = 20_000 // requests a second
+	maxRequests = 5_000_000
+	maxLate     = 250 * time.Millisecond // of a request against the plan
 )
 
 // withDefaults fills in what was left open.
 func (o Options) withDefaults() Options {
 	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	o.Tolerance = cmp.Or(o.Tolerance, DefaultTolerance)
 	if o.Client == nil {
 		o.Client = NewClient(o.Workers)
 	}
@@ -89,15 +81,14 @@ func (o *Options) Validate() error {
 		}
 		rate += o.Streams[i].Rate
 	}
-	if rate > MaxRate || rate*o.Duration.Seconds() > MaxRequests {
-		const text = "%.0f requests a second for %v: at most %d a second and %d in all"
-		wrong(text, rate, o.Duration, MaxRate, MaxRequests)
+	if rate > maxRate || rate*o.Duration.Seconds() > maxRequests {
+		wrong("%.0f requests a second for %v: at most %d a second and %d in all", rate, o.Duration, maxRate, maxRequests)
 	}
 	if o.Duration <= 0 || o.Duration > MaxDuration {
 		wrong("a duration of %v: want more than 0 and at most %v", o.Duration, MaxDuration)
 	}
-	if o.Workers < 0 || o.Timeout < 0 || o.Tolerance < 0 {
-		wrong("workers %d, timeout %v, tolerance %v: none may be below 0", o.Workers, o.Timeout, o.Tolerance)
+	if o.Workers < 0 || o.Timeout < 0 {
+		wrong("workers %d, timeout %v: none may be below 0", o.Workers, o.Timeout)
 	}
 	return errors.Join(errs...)
 }
@@ -131,14 +122,9 @@ type Summary struct {
 
 // Kinds returns the errors that requests failed with, the most frequent first.
 func (s *Summary) Kinds() []string {
-	var kinds []string
-	for k := range s.FailedBy {
-		kinds = append(kinds, k)
-	}
-	slices.SortFunc(kinds, func(a, b string) int {
+	return slices.SortedFunc(maps.Keys(s.FailedBy), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s.FailedBy[b], s.FailedBy[a]), cmp.Compare(a, b))
 	})
-	return kinds
 }
 
 type generator struct {
@@ -186,21 +172,15 @@ func Run(ctx context.Context, options Options, sink Sink) (Summary, error) {
 	o.Client.CloseIdleConnections()
 	g.summary.Took = time.Since(started)
 	err := g.failed
-	if late := g.summary.Late; late > o.Tolerance {
-		late = late.Round(time.Millisecond)
-		behind := fmt.Errorf("a request was sent %v late, at most %v are tolerated: %w", late, o.Tolerance, ErrBehind)
-		err = errors.Join(err, behind)
+	if late := g.summary.Late; late > maxLate {
+		err = errors.Join(err, fmt.Errorf("a request was sent %v late, at most %v are tolerated: %w",
+			late.Round(time.Millisecond), maxLate, ErrBehind))
 	}
 	return g.summary, err
 }
 
-// dispatch hands a request to a worker, unless ctx ends.
+// dispatch waits for a worker to take a request, unless ctx ends.
 func (g *generator) dispatch(ctx context.Context, jobs chan<- job, j job) bool {
-	select {
-	case jobs <- j:
-		return true
-	default: // all workers wait for answers
-	}
 	select {
 	case <-ctx.Done():
 		g.late(time.Since(j.due)) // nobody will send it, and it would have been this late

@@ -150,7 +150,7 @@ func TestFallingBehindIsSaid(t *testing.T) {
 	o := options(Stream{Identity: "x", Rate: 10, Spacing: Even})
 	o.Workers = 1
 	virtual(t, o, &nodes{takes: 300 * time.Millisecond}, func(t *testing.T, s Summary, err error, k *kept) {
-		if !errors.Is(err, ErrBehind) || s.Late <= DefaultTolerance || s.Offered != 20 || len(k.decisions) != 20 {
+		if !errors.Is(err, ErrBehind) || s.Late <= maxLate || s.Offered != 20 || len(k.decisions) != 20 {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})
@@ -248,11 +248,10 @@ func TestRealServers(t *testing.T) {
 		}))
 	}
 	o := Options{
-		Rule:      "r",
-		Duration:  500 * time.Millisecond,
-		Tolerance: time.Hour,
-		Timeout:   time.Minute,
-		Streams:   []Stream{{Identity: "x", Rate: 200}},
+		Rule:     "r",
+		Duration: 500 * time.Millisecond,
+		Timeout:  time.Minute,
+		Streams:  []Stream{{Identity: "x", Rate: 200}},
 	}
 	for _, name := range []string{"a", "b"} {
 		s := server(name)
@@ -261,6 +260,9 @@ func TestRealServers(t *testing.T) {
 	}
 	k := new(kept)
 	s, err := Run(t.Context(), o, k)
+	if errors.Is(err, ErrBehind) { // the machine is slow, which is not what this test is about
+		err = nil
+	}
 	if err != nil || s.Offered != answered["a"]+answered["b"] || len(k.decisions) != s.Offered ||
 		s.Failed != answered["b"]/2 ||
 		s.Failed > 0 && s.FailedBy["status 503"] != s.Failed {

@@ -82,7 +82,7 @@ const (
 )
 
 func newMerger(origins int) (*merger, error) {
-	e, err := newEngine(variants()[0], counters.DefaultMemory, takeGiven, origins)
+	e, err := newEngine(variants()[0], counters.DefaultMemory, engine{origins: origins})
 	if err != nil {
 		return nil, err
 	}

@@ -30,45 +30,43 @@ type workload struct {
 	offset  []int     // where each core starts in its stream
 }
 
-// The names in the goals and ratios.
+// The names in the goals and ratios. Each workload is also one of two cores.
 const (
 	twoCores = ", 2 cores"
 
-	loadHot       = "hot key"
-	loadHotTwo    = loadHot + twoCores
-	loadSome      = "own 1024 keys"
-	loadSomeTwo   = loadSome + twoCores
-	loadCold      = "1M uniform"
-	loadColdTwo   = loadCold + twoCores
-	loadZipf      = "1M Zipf"
-	loadZipfTwo   = loadZipf + twoCores
-	loadDenied    = "denied"
-	loadDeniedTwo = loadDenied + twoCores
+	loadHot    = "hot key"
+	loadSome   = "own 1024 keys"
+	loadCold   = "1M uniform"
+	loadZipf   = "1M Zipf"
+	loadDenied = "denied"
 )
 
-func workloads() []workload {
-	one, first, second := newStream(hot()), newStream(some(1)), newStream(some(2))
-	cold, busy := newStream(uniform(1<<21)), newStream(zipf(1<<21))
+func workloads() (all []workload) {
+	one, cold, busy := newStream(hot()), newStream(uniform(1<<21)), newStream(zipf(1<<21))
 	half := cold.len() / 2
-	return []workload{
-		{loadHot, stateHot, []*stream{one}, []int{0}},
-		{loadHotTwo, stateHot, []*stream{one, one}, []int{0, 0}},
-		{loadSome, stateHot, []*stream{first}, []int{0}},
-		{loadSomeTwo, stateHot, []*stream{first, second}, []int{0, 0}},
-		{loadCold, stateMillion, []*stream{cold}, []int{0}},
-		{loadColdTwo, stateMillion, []*stream{cold, cold}, []int{0, half}},
-		{loadZipf, stateMillion, []*stream{busy}, []int{0}},
-		{loadZipfTwo, stateMillion, []*stream{busy, busy}, []int{0, half}},
-		{loadDenied, stateDenied, []*stream{one}, []int{0}},
-		{loadDeniedTwo, stateDenied, []*stream{one, one}, []int{0, 0}},
+	for _, w := range []struct {
+		name          string
+		state         *state
+		first, second *stream
+		offset        int // of the second core
+	}{
+		{loadHot, stateHot, one, one, 0},
+		{loadSome, stateHot, newStream(some(1)), newStream(some(2)), 0},
+		{loadCold, stateMillion, cold, cold, half},
+		{loadZipf, stateMillion, busy, busy, half},
+		{loadDenied, stateDenied, one, one, 0},
+	} {
+		all = append(all, workload{w.name, w.state, []*stream{w.first}, []int{0}},
+			workload{w.name + twoCores, w.state, []*stream{w.first, w.second}, []int{0, w.offset}})
 	}
+	return all
 }
 
 // turn is a contestant at one workload.
 type turn struct {
 	contestant *contestant
 	load       *workload
-	limiter    limiter
+	limiter    *limiter
 	at         []int // position in each stream
 	chunk      int   // requests between two looks at the time: some 30 us
 	slices     []slice
@@ -113,7 +111,7 @@ func openTurns(ctx context.Context, all []contestant) (turns []*turn, stop func(
 		contestant *contestant
 		state      *state
 	}
-	open := map[id]limiter{}
+	open := map[id]*limiter{}
 	stop = func() {
 		for _, l := range open {
 			_ = closeLimiter(l)

@@ -4,18 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
-	"strings"
 	"sync"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-
 	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/testnet/scrape"
 )
 
 // Observation is what a node reports about itself.
@@ -44,93 +38,59 @@ type Observation struct {
 	Breaker string
 }
 
-// requestTimeout bounds one answer of a node or a Redis; on one machine, only a paused process takes long.
+// requestTimeout bounds an observation of a node, or an answer of a Redis. On one machine only a paused process takes
+// long.
 const requestTimeout = 3 * time.Second
 
 // Observe reads a node's metrics and readiness.
-func (c *Cluster) Observe(ctx context.Context, n Node) (o Observation, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("node %s: %w", n.Name, err)
-		}
-	}()
-	if n.Metrics == "" {
-		return o, errors.New("it publishes no metrics")
-	}
-	o.At = time.Now()
-	_, text, err := c.get(ctx, n.Metrics+"/metrics")
+func (c *Cluster) Observe(ctx context.Context, n Node) (Observation, error) {
+	o, err := c.observe(ctx, n)
 	if err != nil {
-		return o, err
-	}
-	if err := o.parse(strings.NewReader(text)); err != nil {
-		return o, fmt.Errorf("metrics: %w", err)
-	}
-	status, text, err := c.get(ctx, n.Metrics+"/readyz")
-	if err == nil && status != http.StatusOK {
-		o.NotReady = strings.TrimSpace(text)
+		err = fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	return o, err
 }
 
-func (c *Cluster) get(ctx context.Context, url string) (status int, body string, err error) {
+func (c *Cluster) observe(ctx context.Context, n Node) (o Observation, err error) {
+	if n.Metrics == "" {
+		return o, errors.New("it publishes no metrics")
+	}
+	o.At = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, "", err
+	metrics, err := scrape.Get(ctx, c.client, n.Metrics+"/metrics")
+	if err == nil {
+		err = o.read(metrics)
 	}
-	resp, err := c.client.Do(req)
-	if err != nil {
-		return 0, "", err
+	if err == nil {
+		o.NotReady, err = scrape.NotReady(ctx, c.client, n.Metrics)
 	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
-	return resp.StatusCode, string(b), err
+	return o, err
 }
 
-// parse fills in what a node's metrics hold.
-func (o *Observation) parse(metrics io.Reader) error {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(metrics)
-	if err != nil {
-		return err
+// read fills in what a node's metrics hold.
+func (o *Observation) read(m scrape.Metrics) error {
+	if m["edgelimit_staleness_seconds"] == nil {
+		return errors.New("metrics: there is no edgelimit_staleness_seconds among them")
 	}
-	staleness, ok := families["edgelimit_staleness_seconds"]
-	if !ok {
-		return errors.New("there is no edgelimit_staleness_seconds among them")
-	}
-	o.Staleness = time.Duration(sum(staleness) * float64(time.Second))
-	o.Degraded = sum(families["edgelimit_degraded"]) > 0
-	o.Members = int(sum(families["edgelimit_members"]))
+	o.Staleness = time.Duration(m.Sum("edgelimit_staleness_seconds") * float64(time.Second))
+	o.Degraded = m.Sum("edgelimit_degraded") > 0
+	o.Members = int(m.Sum("edgelimit_members"))
 	o.Bounds = make(map[string]float64)
-	for _, m := range families["edgelimit_over_admission_bound_ratio"].GetMetric() {
-		o.Bound = max(o.Bound, value(m))
-		for _, l := range m.GetLabel() {
-			if l.GetName() == "rule" {
-				o.Bounds[l.GetValue()] = value(m)
-			}
-		}
+	for _, s := range m.Series("edgelimit_over_admission_bound_ratio") {
+		o.Bound = max(o.Bound, s.Value)
+		o.Bounds[s.Labels["rule"]] = s.Value
 	}
-	seconds, fraction := math.Modf(sum(families["process_start_time_seconds"]))
+	seconds, fraction := math.Modf(m.Sum("process_start_time_seconds"))
 	o.Started = time.Unix(int64(seconds), int64(fraction*1e9))
 	o.StorePending, o.StoreFailed = -1, -1
-	if pending, ok := families["edgelimit_store_pending_slots"]; ok {
-		o.StorePending, o.StoreFailed = int64(sum(pending)), int64(sum(families["edgelimit_store_failed_calls_total"]))
-		o.StoreLost = int64(sum(families["edgelimit_store_lost_total"]))
-		o.Breaker = regions.BreakerState(sum(families["edgelimit_store_breaker_state"])).String()
+	if m["edgelimit_store_pending_slots"] != nil {
+		o.StorePending = int64(m.Sum("edgelimit_store_pending_slots"))
+		o.StoreFailed = int64(m.Sum("edgelimit_store_failed_calls_total"))
+		o.StoreLost = int64(m.Sum("edgelimit_store_lost_total"))
+		o.Breaker = regions.BreakerState(m.Sum("edgelimit_store_breaker_state")).String()
 	}
 	return nil
-}
-
-func sum(f *dto.MetricFamily) (total float64) {
-	for _, m := range f.GetMetric() {
-		total += value(m)
-	}
-	return total
-}
-
-func value(m *dto.Metric) float64 {
-	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
 }
 
 // NodeStatus is a node and its report.

@@ -14,6 +14,7 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/cluster"
 	"github.com/edgelimit/edgelimit/testnet/judge"
 	"github.com/edgelimit/edgelimit/testnet/record"
+	"github.com/edgelimit/edgelimit/testnet/scrape"
 	"github.com/edgelimit/edgelimit/testnet/traffic"
 )
 
@@ -200,14 +201,6 @@ func targetOf(n cluster.Node) traffic.Target {
 func (r *Run) ready(ctx context.Context, n cluster.Node) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.Metrics+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	why, err := scrape.NotReady(ctx, r.client, n.Metrics)
+	return why == "" && err == nil
 }

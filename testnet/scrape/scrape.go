@@ -1,11 +1,13 @@
-// Package scrape reads the metrics of a node, as Prometheus does.
+// Package scrape reads the metrics of a node, as Prometheus does, and its readiness.
 package scrape
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -23,11 +25,7 @@ type Series struct {
 
 // Get reads the metrics at a URL.
 func Get(ctx context.Context, client *http.Client, url string) (Metrics, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
+	resp, err := get(ctx, client, url)
 	if err != nil {
 		return nil, err
 	}
@@ -36,6 +34,28 @@ func Get(ctx context.Context, client *http.Client, url string) (Metrics, error) 
 		return nil, fmt.Errorf("%s: %s", url, resp.Status)
 	}
 	return Parse(resp.Body)
+}
+
+// NotReady returns why the node with the health API at a URL is not ready; empty: it is.
+func NotReady(ctx context.Context, client *http.Client, url string) (why string, err error) {
+	resp, err := get(ctx, client, url+"/readyz")
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return "", err
+	}
+	return cmp.Or(strings.TrimSpace(string(text)), resp.Status), nil
+}
+
+func get(ctx context.Context, client *http.Client, url string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	return client.Do(req)
 }
 
 // Parse reads metrics in Prometheus' text format.

@@ -35,7 +35,7 @@ type timing struct {
 // compare measures everything, or only the times of the contestants that only names.
 func compare(ctx context.Context, d duration, only string, progress io.Writer) (*report, error) {
 	r := &report{duration: d}
-	addr, stop, err := startRedis(ctx)
+	addr, version, stop, err := startRedis(ctx)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		r.redis = "redis-server is not installed: without redis_rate"
@@ -44,7 +44,7 @@ func compare(ctx context.Context, d duration, only string, progress io.Writer) (
 		return nil, err
 	default:
 		defer stop()
-		r.redis = redisVersion()
+		r.redis = version
 	}
 	all := contestants(addr)
 	if only != "" {
@@ -75,17 +75,6 @@ func (r *report) time(ctx context.Context, all []contestant, progress io.Writer)
 		r.addTurns(turns)
 	}
 	return err
-}
-
-// redisVersion returns "Redis 7.0.15".
-func redisVersion() string {
-	out, _ := exec.Command("redis-server", "--version").Output()
-	for _, f := range strings.Fields(string(out)) {
-		if v, ok := strings.CutPrefix(f, "v="); ok {
-			return "Redis " + v
-		}
-	}
-	return "Redis"
 }
 
 func (r *report) addTurns(turns []*turn) {

@@ -35,6 +35,11 @@ type Run struct {
 	faults   []fault
 	result   *Result
 	started  time.Time
+
+	// What the steps measure for the assertions, of the fault that they inject.
+	node      nodeFault
+	redis     redisFault
+	partition partitionFault
 }
 
 // action is a fault, or its end, on a node or a region.

@@ -96,6 +96,13 @@ func poll(ctx context.Context, interval, patience time.Duration, check func() (d
 	}
 }
 
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return " " + err.Error()
+}
+
 // Options change scenarios.
 type Options struct {
 	// Cut is the duration of partitions; 0: ten seconds.

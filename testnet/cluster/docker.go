@@ -90,21 +90,15 @@ func (c *Cluster) composeCommand(ctx context.Context) ([]string, error) {
 	case ctx.Err() != nil:
 		return nil, err
 	}
-	out, err := c.run(ctx, Command{Name: "docker-compose", Args: []string{"version", "--short"}})
-	version := strings.TrimSpace(string(out))
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return nil, ErrNoCompose
-	case err != nil:
-		return nil, err
-	case strings.HasPrefix(version, "1.") && olderThan128(version):
-		return nil, fmt.Errorf("docker-compose %s is too old for profiles; 1.28 or later is needed", version)
+	version, err := c.run(ctx, Command{Name: "docker-compose", Args: []string{"version", "--short"}})
+	if errors.Is(err, exec.ErrNotFound) {
+		err = ErrNoCompose
 	}
-	return []string{"docker-compose"}, nil
-}
-
-// olderThan128 reports whether a version 1.x has no profiles.
-func olderThan128(version string) bool {
-	minor, _, _ := strings.Cut(strings.TrimPrefix(version, "1."), ".")
-	return len(minor) < 2 || len(minor) == 2 && minor < "28"
+	if minor := 0; err == nil {
+		if _, scanErr := fmt.Sscanf(string(version), "1.%d", &minor); scanErr == nil && minor < 28 {
+			err = fmt.Errorf("docker-compose %s is too old for profiles; 1.28 or later is needed",
+				strings.TrimSpace(string(version)))
+		}
+	}
+	return []string{"docker-compose"}, err
 }

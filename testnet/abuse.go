@@ -33,8 +33,8 @@ func abuseCommand() *cli.Command {
 			patienceFlag(o.Timeout),
 		},
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usageError(c)
+			if err := checkArgs(c); err != nil {
+				return err
 			}
 			o.Timeout = c.Duration("patience")
 			return runAbuse(c, o)

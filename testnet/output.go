@@ -30,7 +30,7 @@ func listCommand(open opener) *cli.Command {
 		Name: "list",
 		Usage: "show the scenarios, and of a testnet that is up the nodes with their addresses and the Redis of " +
 			"each region",
-		Action: with(open, 0, printList),
+		Action: with(open, printList),
 	}
 }
 
@@ -116,7 +116,7 @@ func statusCommand(open opener) *cli.Command {
 			"those it lost until it gives them up. BOUND is the largest over-admission bound of its\n" +
 			"rules, in percent of the limit, over the last window. STALENESS is the age of its oldest\n" +
 			"knowledge of another node; one that crashed counts for a quarter of an hour.",
-		Action: with(open, 0, printStatus),
+		Action: with(open, printStatus),
 	}
 }
 

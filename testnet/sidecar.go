@@ -44,8 +44,8 @@ func sidecarCommand() *cli.Command {
 			&cli.IntFlag{Name: "runs", Usage: "starts of each kind", Value: 10},
 		},
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usageError(c)
+			if err := checkArgs(c); err != nil {
+				return err
 			}
 			r, err := measureSidecar(c.Context, c.String("binary"), c.Int("runs"))
 			if err != nil {

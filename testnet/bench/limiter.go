@@ -113,7 +113,7 @@ func closeLimiter(l *limiter) error {
 	return l.close()
 }
 
-// clock is the coarse clock of a limiter that takes the time as an argument, in Unix ns. It runs only while its limiter is
+// clock is the coarse clock, in Unix ns, of a limiter that takes the time as an argument. It runs only while that is
 // measured, so that sub-windows turn over as often per request as under a steady load.
 type clock struct{ atomic.Int64 }
 

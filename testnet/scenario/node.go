@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// ownRate is the rate of a client that only the harmed node serves, which tells that node's counts from the others'.
+	// ownRate is the rate of a client that only the harmed node serves: its counts are that node's.
 	ownRate = 100
 
 	// rejoinWithin bounds the time from a node's return to frames from and to all others.

@@ -289,5 +289,6 @@ func checkLatency(r *Run) {
 		fmt.Sprintf("a median of at most %.1f ms, twice that elsewhere and 2 ms", limit), "%.2f ms", during[50])
 	limit = 2*elsewhere[99] + 5
 	r.Assert("decisions beside the slow Redis are as fast as elsewhere at that time", during[99] <= limit,
-		fmt.Sprintf("a 99th percentile of at most %.1f ms, twice that elsewhere and 5 ms", limit), "%.1f ms", during[99])
+		fmt.Sprintf("a 99th percentile of at most %.1f ms, twice that elsewhere and 5 ms", limit), "%.1f ms",
+		during[99])
 }

@@ -40,17 +40,15 @@ func (c *Cluster) dockerShowing(ctx context.Context, args ...string) error {
 }
 
 func explain(err error) error {
-	if errors.Is(err, exec.ErrNotFound) {
-		return ErrNoDocker
-	}
-	failed, ok := errors.AsType[*CommandError](err)
 	switch {
-	case !ok:
-		return err
-	case strings.Contains(failed.Stderr, "permission denied") && strings.Contains(failed.Stderr, "docker.sock"):
-		return fmt.Errorf("%w: %s", ErrNoAccess, failed.Stderr)
-	case strings.Contains(failed.Stderr, "Cannot connect to the Docker daemon"):
-		return fmt.Errorf("%w: %s", ErrNoDaemon, failed.Stderr)
+	case err == nil:
+		return nil
+	case errors.Is(err, exec.ErrNotFound):
+		return ErrNoDocker
+	case strings.Contains(err.Error(), "permission denied") && strings.Contains(err.Error(), "docker.sock"):
+		return fmt.Errorf("%w: %w", ErrNoAccess, err)
+	case strings.Contains(err.Error(), "Cannot connect to the Docker daemon"):
+		return fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
 	return err
 }

@@ -107,18 +107,15 @@ func hostOf(addr string) string {
 
 // splitRegion divides the nodes into those of a region and the rest.
 func splitRegion(nodes []Node, region string) (inside, outside []Node, err error) {
-	var regions []string
+	if _, err := named(region, nodes, func(n Node) string { return n.Region }); err != nil {
+		return nil, nil, fmt.Errorf("region: %w", err)
+	}
 	for _, n := range nodes {
 		if n.Region == region {
 			inside = append(inside, n)
 		} else {
 			outside = append(outside, n)
 		}
-		regions = append(regions, n.Region)
-	}
-	if len(inside) == 0 {
-		list := strings.Join(slices.Compact(regions), ", ")
-		return nil, nil, fmt.Errorf("%w: region %q, the regions are %s", ErrUnknown, region, list)
 	}
 	return inside, outside, nil
 }
@@ -126,21 +123,35 @@ func splitRegion(nodes []Node, region string) (inside, outside []Node, err error
 // find returns the container of a service, a node's or a Redis'.
 func (c *Cluster) find(ctx context.Context, name string) (container, error) {
 	all, err := c.containers(ctx)
+	if err == nil && len(all) == 0 {
+		err = ErrNotUp
+	}
 	if err != nil {
 		return container{}, err
 	}
-	if len(all) == 0 {
-		return container{}, ErrNotUp
+	return named(name, all, func(ctr container) string { return ctr.service() })
+}
+
+// findNode returns one node.
+func (c *Cluster) findNode(ctx context.Context, name string) (Node, error) {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return Node{}, err
 	}
+	return named(name, nodes, func(n Node) string { return n.Name })
+}
+
+// named returns the one of that name, or ErrUnknown.
+func named[T any](name string, all []T, nameOf func(T) string) (found T, err error) {
 	var names []string
-	for _, ctr := range all {
-		if ctr.service() == name {
-			return ctr, nil
+	for _, one := range all {
+		if nameOf(one) == name {
+			return one, nil
 		}
-		names = append(names, ctr.service())
+		names = append(names, nameOf(one))
 	}
 	slices.Sort(names)
-	return container{}, fmt.Errorf("%w: %q, there are %s", ErrUnknown, name, strings.Join(names, ", "))
+	return found, fmt.Errorf("%w: %q, there are %s", ErrUnknown, name, strings.Join(slices.Compact(names), ", "))
 }
 
 // findRunning is find for a service that has to run.
@@ -150,22 +161,6 @@ func (c *Cluster) findRunning(ctx context.Context, name string) (container, erro
 		err = fmt.Errorf("%s is not running (%s); start it: go run ./testnet restart %s", name, ctr.State.Status, name)
 	}
 	return ctr, err
-}
-
-// findNode returns one node.
-func (c *Cluster) findNode(ctx context.Context, name string) (Node, error) {
-	nodes, err := c.Nodes(ctx)
-	if err != nil {
-		return Node{}, err
-	}
-	var names []string
-	for _, n := range nodes {
-		if n.Name == name {
-			return n, nil
-		}
-		names = append(names, n.Name)
-	}
-	return Node{}, fmt.Errorf("%w: node %q, the nodes are %s", ErrUnknown, name, strings.Join(names, ", "))
 }
 
 // WithoutSidecars returns the nodes that are no sidecars.

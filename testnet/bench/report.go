@@ -62,34 +62,51 @@ func compare(ctx context.Context, d duration, only string, progress io.Writer) (
 			return nil, err
 		}
 	}
-	if r.merges, err = mergeCosts(ctx, d, progress); err != nil {
+	fmt.Fprintln(progress, "merging")
+	merges, err := mergeTurns()
+	if err == nil {
+		err = takeTurns(ctx, merges, d, progress)
+	}
+	if err != nil {
 		return nil, err
+	}
+	for _, t := range merges {
+		r.merges = append(r.merges, mergeCost{t.origins, median(t.each(sliceNS)), median(t.each(sliceAllocs))})
 	}
 	return r, r.time(ctx, all, progress)
 }
 
 // time measures the times of decisions.
 func (r *report) time(ctx context.Context, all []contestant, progress io.Writer) error {
-	turns, err := timings(ctx, all, r.duration, progress)
+	fmt.Fprintln(progress, "filling every contestant with a million keys")
+	turns, stop, err := openTurns(ctx, all)
+	defer stop()
 	if err == nil {
-		r.addTurns(turns)
+		err = takeTurns(ctx, turns, r.duration, progress)
 	}
+	r.addTurns(turns)
 	return err
+}
+
+func sliceNS(s slice) float64     { return s.ns }
+func sliceAllocs(s slice) float64 { return s.allocs }
+func sliceCPU(s slice) float64    { return s.cpu }
+
+// each returns a figure of each slice.
+func (t *turn) each(figure func(slice) float64) (all []float64) {
+	for _, s := range t.slices {
+		all = append(all, figure(s))
+	}
+	return all
 }
 
 func (r *report) addTurns(turns []*turn) {
 	r.series = map[series][]float64{}
 	for _, t := range turns {
 		id := series{t.contestant.name, t.load.name}
-		each := func(figure func(slice) float64) (all []float64) {
-			for _, s := range t.slices {
-				all = append(all, figure(s))
-			}
-			return all
-		}
-		r.series[id] = each(func(s slice) float64 { return s.ns })
-		allocs, cpu := each(func(s slice) float64 { return s.allocs }), each(func(s slice) float64 { return s.cpu })
-		r.timings = append(r.timings, timing{id, median(r.series[id]), median(allocs), median(cpu)})
+		r.series[id] = t.each(sliceNS)
+		r.timings = append(r.timings, timing{id, median(r.series[id]), median(t.each(sliceAllocs)),
+			median(t.each(sliceCPU))})
 	}
 }
 

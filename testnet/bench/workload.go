@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,24 +69,19 @@ type turn struct {
 	load       *workload
 	limiter    *limiter
 	at         []int // position in each stream
-	chunk      int   // requests between two looks at the time: some 30 us
+	chunk      int   // requests between two looks at the time: some 30 us, unless it is set
 	slices     []slice
+	origins    int // of what it merges, if it does
 }
 
-// timings measures every contestant at every workload, round after round.
-func timings(ctx context.Context, all []contestant, d duration, progress io.Writer) ([]*turn, error) {
-	fmt.Fprintln(progress, "filling every contestant with a million keys")
-	turns, stop, err := openTurns(ctx, all)
-	defer stop()
-	if err != nil {
-		return nil, err
-	}
+// takeTurns measures every contestant at every workload, round after round.
+func takeTurns(ctx context.Context, turns []*turn, d duration, progress io.Writer) error {
 	k := startTimekeeper()
 	defer k.stop()
-	return turns, withoutCollections(func(collect func()) error {
+	return withoutCollections(func(collect func()) error {
 		for _, t := range turns { // warm up, and find the chunk
-			s := k.measure(t.limiter, t.load.streams, t.at, time.Millisecond, 16)
-			t.chunk = max(1, min(4096, int(30e3/s.ns)/len(t.at)))
+			s := k.measure(t.limiter, t.load.streams, t.at, time.Millisecond, cmp.Or(t.chunk, 16))
+			t.chunk = cmp.Or(t.chunk, max(1, min(4096, int(30e3/s.ns)/len(t.at))))
 		}
 		for round := range d.rounds {
 			fmt.Fprintf(progress, "round %d of %d\n", round+1, d.rounds)

@@ -14,14 +14,11 @@ import (
 
 // Command is a command line of this machine.
 type Command struct {
-	Name string
-	Args []string
-	// Env is added to this process's environment, as NAME=VALUE.
-	Env []string
-	// Dir is the working directory; empty: this process's.
-	Dir string
-	// Stderr, if set, gets the command's standard error while it runs.
-	Stderr io.Writer
+	Name   string
+	Args   []string
+	Env    []string  // added to this process's environment, as NAME=VALUE
+	Dir    string    // the working directory; empty: this process's
+	Stderr io.Writer // if set, gets the command's standard error while it runs
 }
 
 // String returns the command line, unquoted.

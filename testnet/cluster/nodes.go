@@ -18,22 +18,18 @@ var (
 
 // Node is a node of the cluster, running or not: one of a region's two, or a sidecar.
 type Node struct {
-	// Name is that of its service, as us-east-1.
-	Name   string `json:"name"`
-	Region string `json:"region"`
-	// Sidecar says that it shares the network of a service.
-	Sidecar bool `json:"-"`
+	Name    string `json:"name"` // its service's, as us-east-1
+	Region  string `json:"region"`
+	Sidecar bool   `json:"-"` // it shares the network of a service
 	// HTTP and Metrics are the URLs of its listeners on this machine, as http://127.0.0.1:8111, without a path. A
 	// sidecar has no HTTP.
 	HTTP    string `json:"http,omitempty"`
 	Metrics string `json:"metrics"`
 	// LAN and WAN are its addresses in its region and between regions, also while it is partitioned.
-	LAN string `json:"lan"`
-	WAN string `json:"wan"`
-	// State is the container's: running, exited, created.
-	State string `json:"state"`
-	// Partitioned says that it is not on the WAN's network.
-	Partitioned bool `json:"cut"`
+	LAN         string `json:"lan"`
+	WAN         string `json:"wan"`
+	State       string `json:"state"` // the container's: running, exited, created
+	Partitioned bool   `json:"cut"`   // it is not on the WAN's network
 
 	container container
 	network   container // whose network it uses: its own, or its service's
@@ -44,8 +40,8 @@ type Redis struct {
 	Name   string `json:"name"`
 	Region string `json:"region"`
 	State  string `json:"state"`
-	// Error, which Status fills in, says why it does not answer; empty: it does.
-	Error     string `json:"error,omitempty"`
+	Error  string `json:"error,omitempty"` // why it does not answer, which Status fills in; empty: it does
+
 	container container
 }
 

@@ -14,28 +14,21 @@ import (
 
 // Observation is what a node reports about itself.
 type Observation struct {
-	// At is the time of the request, before the answer.
-	At time.Time
-	// NotReady says why it is not ready; empty: it is.
-	NotReady string
-	// Members counts the other nodes that it sees.
-	Members int
-	// Staleness is the age of its oldest knowledge of another node. Degraded is the node's own verdict on that.
-	Staleness time.Duration
-	Degraded  bool
+	At        time.Time     // of the request, before the answer
+	NotReady  string        // why it is not ready; empty: it is
+	Members   int           // other nodes that it sees
+	Staleness time.Duration // age of its oldest knowledge of another node
+	Degraded  bool          // the node's own verdict on that
 	// Bound is the largest over-admission bound of its rules, as a part of the limit; Bounds has each rule's by full
 	// name.
-	Bound  float64
-	Bounds map[string]float64
-	// Started is the start of its process.
-	Started time.Time
+	Bound   float64
+	Bounds  map[string]float64
+	Started time.Time // of its process
 	// StorePending counts slots that are not yet in the region's Redis, StoreFailed failed calls of it; -1: the node
 	// has no store.
 	StorePending, StoreFailed int64
-	// StoreLost counts how often it found that the region's Redis had lost data.
-	StoreLost int64
-	// Breaker is the state of its circuit breaker to Redis: closed, open or half-open; empty: it has no store.
-	Breaker string
+	StoreLost                 int64  // how often it found that the region's Redis had lost data
+	Breaker                   string // its circuit breaker to Redis: closed, open or half-open; empty: it has no store
 }
 
 // requestTimeout bounds an observation of a node, or an answer of a Redis. On one machine only a paused process takes
@@ -97,10 +90,8 @@ func (o *Observation) read(m scrape.Metrics) error {
 type NodeStatus struct {
 	Node
 	Observation
-	// DropsInbound says that a one-way partition drops what other regions send it. Only Status fills it in.
-	DropsInbound bool
-	// Err says why there is no observation.
-	Err error
+	DropsInbound bool  // a one-way partition drops what other regions send it; only Status fills it in
+	Err          error // why there is no observation
 }
 
 // snapshot is all nodes at about the same moment.

@@ -150,24 +150,22 @@ const primeCost = 1000
 
 // Counts returns what each of the nodes counts. A node that does not answer is an error.
 func (r *Run) Counts(ctx context.Context, rule, identity string) (map[string]uint64, error) {
-	counts := make([]map[string]uint64, len(r.Nodes))
-	errs := make([]error, len(r.Nodes))
+	counts, errs := make([]map[string]uint64, len(r.Nodes)), make([]error, len(r.Nodes))
 	var requests sync.WaitGroup
 	for i, n := range r.Nodes {
 		requests.Go(func() {
-			counts[i], errs[i] = traffic.Counts(ctx, r.client, targetOf(n), rule,
-				[]string{identity})
+			counts[i], errs[i] = traffic.Counts(ctx, r.client, targetOf(n), rule, []string{identity})
 		})
 	}
 	requests.Wait()
-	out := make(map[string]uint64)
+	byNode := make(map[string]uint64)
 	for i, n := range r.Nodes {
 		if errs[i] != nil {
 			return nil, fmt.Errorf("counts of %s: %w", n.Name, errs[i])
 		}
-		out[n.Name] = counts[i][identity]
+		byNode[n.Name] = counts[i][identity]
 	}
-	return out, nil
+	return byNode, nil
 }
 
 // AwaitCount waits until all nodes count so much of the identity, and returns the time that this took.

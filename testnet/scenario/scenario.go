@@ -35,24 +35,15 @@ type Cluster interface {
 
 // Scenario is one kind of run against the testnet.
 type Scenario struct {
-	// Name is its name on the command line, What a sentence of what it shows.
-	Name, What string
-	// Rule is the name of the rule of all its requests.
-	Rule string
-	// Streams are the load. Their identities are local: Run.ID makes them unique to the run.
-	Streams []traffic.Stream
-	// Only names the only node that a stream is sent to, by identity; absent: all.
-	Only map[string]string
-	// Timeout bounds an answer; 0: load's.
-	Timeout time.Duration
-	// Elsewhere has clients send a request to another node where one does not answer.
-	Elsewhere bool
-	// Steps happen one after the other while the load goes on, which ends with the last of them.
-	Steps []Step
-	// Check adds the scenario's own assertions and figures to the run's.
-	Check func(r *Run)
-	// Takes estimates the run's duration.
-	Takes time.Duration
+	Name, What string            // on the command line, and a sentence of what it shows
+	Rule       string            // of all its requests
+	Streams    []traffic.Stream  // the load; Run.ID makes their identities unique to the run
+	Only       map[string]string // the only node that a stream is sent to, by identity; absent: all
+	Timeout    time.Duration     // bounds an answer; 0: load's
+	Elsewhere  bool              // clients send a request to another node where one does not answer
+	Steps      []Step            // one after the other while the load goes on, which ends with the last of them
+	Check      func(r *Run)      // adds the scenario's own assertions and figures to the run's
+	Takes      time.Duration     // an estimate
 }
 
 // Step is one action of a run; What is logged when it begins.

@@ -12,32 +12,38 @@ import (
 
 // Kill ends a process at once, as kill -9 does. It stays dead until Restart.
 func (c *Cluster) Kill(ctx context.Context, name string) error {
-	ctr, err := c.findRunning(ctx, name)
-	if err != nil {
-		return err
-	}
-	if err := c.signal(ctx, &ctr, "KILL"); err != nil {
-		return err
-	}
-	_, err = c.awaitEnd(ctx, name)
+	_, err := c.end(ctx, name, "kill", "--signal", "KILL")
 	return err
 }
 
 // Stop asks a process to end, as SIGTERM does: a node drains, sends its last counts and leaves. A process that had to
 // be killed after its grace period is an error.
 func (c *Cluster) Stop(ctx context.Context, name string) error {
-	ctr, err := c.findRunning(ctx, name)
-	if err != nil {
-		return err
-	}
-	if _, err := c.docker(ctx, "stop", ctr.ID); err != nil {
-		return err
-	}
-	code, err := c.awaitEnd(ctx, name)
+	code, err := c.end(ctx, name, "stop")
 	if err == nil && code != 0 {
 		err = fmt.Errorf("%s ended with exit status %d; 137 means that it did not end by itself in time", name, code)
 	}
 	return err
+}
+
+// end runs a docker command that ends the process, and returns its exit status.
+func (c *Cluster) end(ctx context.Context, name string, command ...string) (exitCode int, err error) {
+	ctr, err := c.findRunning(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := c.docker(ctx, append(command, ctr.ID)...); err != nil {
+		return 0, err
+	}
+	err = c.await(ctx, name+" did not end", func(ctx context.Context) ([]string, error) {
+		ctr, err := c.find(ctx, name)
+		exitCode = ctr.State.ExitCode
+		if err == nil && ctr.running() {
+			return []string{"it is " + ctr.State.Status}, nil
+		}
+		return nil, err
+	})
+	return exitCode, err
 }
 
 // Pause stops a process with SIGSTOP until Unpause: its sockets stay open, and nobody answers. It uses the signal and
@@ -147,18 +153,6 @@ func freeHost(nodes []Node) int {
 		host++
 	}
 	return host
-}
-
-func (c *Cluster) awaitEnd(ctx context.Context, name string) (exitCode int, err error) {
-	err = c.await(ctx, name+" did not end", func(ctx context.Context) ([]string, error) {
-		ctr, err := c.find(ctx, name)
-		exitCode = ctr.State.ExitCode
-		if err == nil && ctr.running() {
-			return []string{"it is " + ctr.State.Status}, nil
-		}
-		return nil, err
-	})
-	return exitCode, err
 }
 
 // awaitStart waits until a process that was started anew answers and, if it is a node, exchanges frames with those it

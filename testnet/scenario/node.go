@@ -36,14 +36,14 @@ const (
 
 // nodeFault is what a run with a fault of a node measures.
 type nodeFault struct {
-	began, ended time.Time
-	took         time.Duration // to end, or to be back
-	admitted     uint64        // by the node for its own client until it ended
-	stopping     time.Time     // when it logged that it stops
-	origin       string        // the node's, in the Redis of its region
-	inRedis      uint64        // of what the node admitted
-	first        uint64        // what it counted when it was first ready again
-	conflicts    int           // log lines about a name conflict
+	ended     time.Time     // when it had taken hold
+	took      time.Duration // to end, or to be back
+	admitted  uint64        // by the node for its own client until it ended
+	stopping  time.Time     // when it logged that it stops
+	origin    string        // the node's, in the Redis of its region
+	inRedis   uint64        // of what the node admitted
+	first     uint64        // what it counted when it was first ready again
+	conflicts int           // log lines about a name conflict
 }
 
 // nodeScenario returns what the scenarios with a fault of a node have in common.
@@ -71,7 +71,8 @@ func nodeKill() Scenario {
 		Step{"admit what the node has to count when it is back", func(ctx context.Context, r *Run) error {
 			return r.Prime(ctx, r.Nodes[0].Name, r.ID("mark"))
 		}},
-		Step{"kill " + faultNode, kill},
+		harm("kill "+faultNode, record.Kill, Cluster.Kill, Cluster.Restart,
+			faultNode+" did not answer any more %.1f s after it was killed"),
 		wait("load without it", 3*time.Second),
 		Step{"start it again", restartKilled},
 		wait("load after that", 3*time.Second))
@@ -83,7 +84,8 @@ func nodeDrain() Scenario {
 		checkDrained,
 		wait("load in all regions", 8*time.Second),
 		Step{"find the node's counts in Redis", findOrigin},
-		Step{"stop " + faultNode, stop},
+		harm("stop "+faultNode, record.Stop, Cluster.Stop, Cluster.Restart,
+			faultNode+" ended by itself, with exit status 0, after %.1f s"),
 		wait("load without it", 4*time.Second),
 		Step{"start it again", restartDrained},
 		wait("load after that", 2*time.Second))
@@ -118,7 +120,8 @@ func nodePause() Scenario {
 				fmt.Sprintf("at least %d members seen by each", want), "%d", lowest)
 		},
 		wait("load in all regions", 6*time.Second),
-		Step{"pause " + faultNode, pause},
+		harm("pause "+faultNode, record.Pause, Cluster.Pause, Cluster.Unpause,
+			"the process is stopped, and does not answer, after %.1f s"),
 		wait("it stands still", pauseTime),
 		Step{"let it go on", endTimed},
 		wait("load after that", 3*time.Second))
@@ -128,17 +131,22 @@ func nodePause() Scenario {
 	return s
 }
 
-// harm injects a fault of the node, which must not be ready afterwards.
-func (r *Run) harm(ctx context.Context, name string, do, undo action) error {
-	r.node.began = time.Now()
-	if err := r.Begin(ctx, name, faultNode, do, undo); err != nil {
-		return err
-	}
-	r.node.ended = time.Now()
-	if r.ready(ctx, r.Node(faultNode)) {
-		return fmt.Errorf("%s still answers: the %s did not take hold", faultNode, name)
-	}
-	return nil
+// harm is a step that injects a fault of the node, which must not be ready afterwards. observed has a place for the
+// seconds that the fault took.
+func harm(what, name string, do, undo action, observed string) Step {
+	return Step{what, func(ctx context.Context, r *Run) error {
+		began := time.Now()
+		if err := r.Begin(ctx, name, faultNode, do, undo); err != nil {
+			return err
+		}
+		r.node.ended = time.Now()
+		r.node.took = r.node.ended.Sub(began)
+		if r.ready(ctx, r.Node(faultNode)) {
+			return fmt.Errorf("%s still answers: the %s did not take hold", faultNode, name)
+		}
+		r.Observed(observed, r.node.took.Seconds())
+		return nil
+	}}
 }
 
 // endTimed ends the fault and measures how long that takes.
@@ -149,38 +157,12 @@ func endTimed(ctx context.Context, r *Run) error {
 	return err
 }
 
-func pause(ctx context.Context, r *Run) error {
-	err := r.harm(ctx, record.Pause, r.Cluster.Pause, r.Cluster.Unpause)
-	if err == nil {
-		r.Observed("the process is stopped, and does not answer")
-	}
-	return err
-}
-
-func kill(ctx context.Context, r *Run) error {
-	err := r.harm(ctx, record.Kill, r.Cluster.Kill, r.Cluster.Restart)
-	if err == nil {
-		r.Observed("%s did not answer any more %.1f s after it was killed", faultNode,
-			time.Since(r.node.began).Seconds())
-	}
-	return err
-}
-
-func stop(ctx context.Context, r *Run) error {
-	err := r.harm(ctx, record.Stop, r.Cluster.Stop, r.Cluster.Restart)
-	r.node.took = r.node.ended.Sub(r.node.began)
-	if err == nil {
-		r.Observed("%s ended by itself, with exit status 0, after %.1f s", faultNode, r.node.took.Seconds())
-	}
-	return err
-}
-
 func move(ctx context.Context, r *Run) error {
 	before := r.Node(faultNode).WAN
-	r.node.began = time.Now()
+	began := time.Now()
 	// The engine stops and starts it in one command, so the record has one fault.
-	err := r.Begin(ctx, record.Stop, faultNode, func(ctx context.Context, name string) error {
-		moved, err := r.Cluster.Move(ctx, name)
+	err := r.Begin(ctx, record.Stop, faultNode, func(c Cluster, ctx context.Context, name string) error {
+		moved, err := c.Move(ctx, name)
 		if err == nil && moved.WAN == before {
 			err = fmt.Errorf("it is still at %s", before)
 		}
@@ -189,7 +171,7 @@ func move(ctx context.Context, r *Run) error {
 		}
 		return err
 	}, nil)
-	r.node.took = time.Since(r.node.began)
+	r.node.took = time.Since(began)
 	if err == nil {
 		err = r.End(ctx)
 	}

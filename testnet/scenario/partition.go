@@ -83,8 +83,8 @@ type partitionFault struct {
 func (p *partitionFault) begin(ctx context.Context, r *Run) error {
 	p.began = time.Now()
 	err := r.Begin(ctx, record.Partition, faultRegion,
-		func(ctx context.Context, region string) error { return r.Cluster.Partition(ctx, region, p.way) },
-		func(ctx context.Context, _ string) error { return r.Cluster.Heal(ctx) })
+		func(c Cluster, ctx context.Context, region string) error { return c.Partition(ctx, region, p.way) },
+		func(c Cluster, ctx context.Context, _ string) error { return c.Heal(ctx) })
 	if err != nil {
 		return err
 	}

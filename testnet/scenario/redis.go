@@ -44,10 +44,8 @@ func redisLoss() Scenario {
 			checkRestored(r)
 			measureLatency(r)
 		},
-		Step{"stop the Redis of " + faultRegion, func(ctx context.Context, r *Run) error {
-			return r.harmRedis(ctx, "redis-loss", r.Cluster.Stop, r.Cluster.Restart)
-		}},
-		Step{"Redis is away", func(ctx context.Context, r *Run) error { return redisAway(ctx, r, 6*time.Second) }},
+		harmRedis("stop", "redis-loss", Cluster.Stop, Cluster.Restart),
+		redisAway(6*time.Second),
 		Step{"start it again, empty", redisBack})
 }
 
@@ -60,12 +58,8 @@ func redisSlow() Scenario {
 			checkRestored(r)
 			checkLatency(r)
 		},
-		Step{"pause the Redis of " + faultRegion, func(ctx context.Context, r *Run) error {
-			if err := r.harmRedis(ctx, "redis-slow", r.Cluster.Pause, r.Cluster.Unpause); err != nil {
-				return err
-			}
-			return redisAway(ctx, r, 5*time.Second)
-		}},
+		harmRedis("pause", "redis-slow", Cluster.Pause, Cluster.Unpause),
+		redisAway(5*time.Second),
 		Step{"Redis goes on", redisBack})
 }
 
@@ -83,13 +77,17 @@ func redisFlush() Scenario {
 		}})
 }
 
-// harmRedis injects a fault of the region's Redis.
-func (r *Run) harmRedis(ctx context.Context, name string, do, undo action) error {
+// harmRedis is a step that injects a fault of the region's Redis.
+func harmRedis(what, name string, do, undo action) Step {
 	onRedis := func(do action) action {
-		return func(ctx context.Context, region string) error { return do(ctx, cluster.RedisName(region)) }
+		return func(c Cluster, ctx context.Context, region string) error {
+			return do(c, ctx, cluster.RedisName(region))
+		}
 	}
-	r.redis.began = time.Now().UnixNano()
-	return r.Begin(ctx, name, faultRegion, onRedis(do), onRedis(undo))
+	return Step{what + " the Redis of " + faultRegion, func(ctx context.Context, r *Run) error {
+		r.redis.began = time.Now().UnixNano()
+		return r.Begin(ctx, name, faultRegion, onRedis(do), onRedis(undo))
+	}}
 }
 
 // markRedis has a node admit a cost that nothing adds to, and waits until Redis holds it: the mark has to be there
@@ -123,10 +121,7 @@ func (r *Run) awaitMark(ctx context.Context, patience time.Duration) (time.Durat
 		for _, n := range counts {
 			held += n
 		}
-		if err == nil && held == primeCost {
-			return true, nil
-		}
-		return held > primeCost, fmt.Errorf("the Redis of %s holds %d of %d%s", faultRegion, held, primeCost,
+		return held == primeCost, fmt.Errorf("the Redis of %s holds %d of %d%s", faultRegion, held, primeCost,
 			errorText(err))
 	})
 }
@@ -157,28 +152,26 @@ func (r *Run) observeRegion(ctx context.Context) (map[string]cluster.Observation
 }
 
 // redisAway waits until the breakers of the region's nodes are open, and then until the fault has lasted long enough.
-func redisAway(ctx context.Context, r *Run, lasts time.Duration) error {
-	began := time.Unix(0, r.redis.began)
-	opened := make(map[string]bool)
-	_, err := poll(ctx, 20*time.Millisecond, 15*time.Second, func() (done bool, err error) {
-		observations, err := r.observeRegion(ctx)
-		for name, o := range observations {
-			// An open breaker is half-open while it tries Redis again.
-			if !opened[name] && o.Breaker != "closed" && o.Breaker != "" {
-				opened[name], r.redis.opened = true, time.Since(began)
+func redisAway(lasts time.Duration) Step {
+	return Step{"Redis is away", func(ctx context.Context, r *Run) error {
+		began, opened := time.Unix(0, r.redis.began), make(map[string]bool)
+		_, err := poll(ctx, 20*time.Millisecond, 15*time.Second, func() (done bool, err error) {
+			observations, err := r.observeRegion(ctx)
+			for name, o := range observations {
+				// An open breaker is half-open while it tries Redis again.
+				if !opened[name] && o.Breaker != "closed" && o.Breaker != "" {
+					opened[name], r.redis.opened = true, time.Since(began)
+				}
 			}
+			return len(opened) == 2, fmt.Errorf("the nodes of %s do not notice that their Redis is away: breakers "+
+				"open: %v%s", faultRegion, opened, errorText(err))
+		})
+		if err != nil {
+			return err
 		}
-		if len(opened) == 2 {
-			return true, nil
-		}
-		return false, fmt.Errorf("the nodes of %s do not notice that their Redis is away: breakers open: %v%s",
-			faultRegion, opened, errorText(err))
-	})
-	if err != nil {
-		return err
-	}
-	r.Observed("the breakers of both nodes were open after %.2f s", r.redis.opened.Seconds())
-	return sleep(ctx, lasts-time.Since(began))
+		r.Observed("the breakers of both nodes were open after %.2f s", r.redis.opened.Seconds())
+		return sleep(ctx, lasts-time.Since(began))
+	}}
 }
 
 // redisBack ends the fault and waits until Redis holds the mark again.
@@ -198,7 +191,7 @@ func flushRedis(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Begin(ctx, "redis-flush", faultRegion, r.Cluster.FlushRedis, nil); err != nil {
+	if err := r.Begin(ctx, "redis-flush", faultRegion, Cluster.FlushRedis, nil); err != nil {
 		return err
 	}
 	took, err := r.awaitMark(ctx, 20*time.Second)

@@ -42,8 +42,8 @@ type Run struct {
 	partition partitionFault
 }
 
-// action is a fault, or its end, on a node or a region.
-type action = func(ctx context.Context, target string) error
+// action is a fault, or its end, on a node or a region: a method of Cluster, or what uses one.
+type action = func(c Cluster, ctx context.Context, target string) error
 
 // fault is one that is in force.
 type fault struct {
@@ -86,10 +86,10 @@ func (r *Run) Begin(ctx context.Context, name, target string, do, undo action) e
 		return err
 	}
 	if undo == nil {
-		undo = func(context.Context, string) error { return nil }
+		undo = func(Cluster, context.Context, string) error { return nil }
 	}
 	r.faults = append(r.faults, fault{name, target, undo})
-	if err := do(ctx, target); err != nil {
+	if err := do(r.Cluster, ctx, target); err != nil {
 		return fmt.Errorf("%s %s: %w", name, target, err)
 	}
 	return nil
@@ -98,7 +98,7 @@ func (r *Run) Begin(ctx context.Context, name, target string, do, undo action) e
 // End undoes the last fault.
 func (r *Run) End(ctx context.Context) error {
 	f := r.faults[len(r.faults)-1]
-	if err := f.undo(ctx, f.target); err != nil {
+	if err := f.undo(r.Cluster, ctx, f.target); err != nil {
 		return fmt.Errorf("undo %s %s: %w", f.name, f.target, err)
 	}
 	r.faults = r.faults[:len(r.faults)-1]
@@ -111,7 +111,7 @@ func (r *Run) restore(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, f := range slices.Backward(r.faults) {
-		errs = append(errs, f.undo(ctx, f.target))
+		errs = append(errs, f.undo(r.Cluster, ctx, f.target))
 	}
 	return errors.Join(append(errs, r.Cluster.Up(ctx))...)
 }

@@ -68,16 +68,16 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// poll calls check at the interval until it is done, and returns the time that this took and check's error. If it is
-// not done within the patience, the error is the last one.
-func poll(ctx context.Context, interval, patience time.Duration, check func() (done bool, err error)) (
+// poll calls check at the interval until it is done, and returns the time that this took. If it is not done within the
+// patience, the error is the problem that check returned last.
+func poll(ctx context.Context, interval, patience time.Duration, check func() (done bool, problem error)) (
 	time.Duration, error,
 ) {
 	for began := time.Now(); ; {
 		done, problem := check()
 		switch took := time.Since(began); {
 		case done:
-			return took, problem
+			return took, nil
 		case took > patience:
 			return took, fmt.Errorf("after %v: %w", patience, problem)
 		}

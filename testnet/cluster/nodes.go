@@ -101,21 +101,6 @@ func hostOf(addr string) string {
 	return host
 }
 
-// splitRegion divides the nodes into those of a region and the rest.
-func splitRegion(nodes []Node, region string) (inside, outside []Node, err error) {
-	if _, err := named(region, nodes, func(n Node) string { return n.Region }); err != nil {
-		return nil, nil, fmt.Errorf("region: %w", err)
-	}
-	for _, n := range nodes {
-		if n.Region == region {
-			inside = append(inside, n)
-		} else {
-			outside = append(outside, n)
-		}
-	}
-	return inside, outside, nil
-}
-
 // find returns the container of a service, a node's or a Redis'.
 func (c *Cluster) find(ctx context.Context, name string) (container, error) {
 	all, err := c.containers(ctx)

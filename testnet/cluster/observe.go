@@ -158,16 +158,6 @@ func (s snapshot) unseen() (missing []string) {
 	return missing
 }
 
-// complete reports whether all nodes answer and are on the WAN.
-func (s snapshot) complete() bool {
-	for _, n := range s {
-		if n.Err != nil || n.Partitioned {
-			return false
-		}
-	}
-	return true
-}
-
 // Status observes every node and every Redis.
 func (c *Cluster) Status(ctx context.Context) ([]NodeStatus, []Redis, error) {
 	nodes, err := c.observeAll(ctx)

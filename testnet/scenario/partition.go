@@ -34,16 +34,6 @@ const (
 // markCount is how many requests each node gets during a partition to show who receives from whom.
 const markCount = 20
 
-func partition(cut time.Duration) Scenario {
-	return partitioning("partition", "a region is cut off the WAN under load: both sides go on deciding and share the "+
-		"limit, and after the heal all agree", cluster.Both, cut)
-}
-
-func oneWay(cut time.Duration) Scenario {
-	return partitioning("one-way", "no node receives from a region, which receives from all: the same assertions as "+
-		"in a partition", cluster.Out, cut)
-}
-
 // partitioning partitions a region while a greedy client asks for three times its limit and a modest one for less than
 // half of it, everywhere.
 func partitioning(name, what string, way cluster.Direction, lasts time.Duration) Scenario {

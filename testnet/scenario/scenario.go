@@ -106,8 +106,12 @@ func All(o Options) []Scenario {
 		o.Cut = 10 * time.Second
 	}
 	return []Scenario{
-		globalLimit(), partition(o.Cut), oneWay(o.Cut), redisLoss(), redisFlush(), redisSlow(),
-		nodeKill(), nodeMove(), nodePause(), nodeDrain(),
+		globalLimit(),
+		partitioning("partition", "a region is cut off the WAN under load: both sides go on deciding and share the "+
+			"limit, and after the heal all agree", cluster.Both, o.Cut),
+		partitioning("one-way", "no node receives from a region, which receives from all: the same assertions as in a "+
+			"partition", cluster.Out, o.Cut),
+		redisLoss(), redisFlush(), redisSlow(), nodeKill(), nodeMove(), nodePause(), nodeDrain(),
 	}
 }
 

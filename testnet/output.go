@@ -92,19 +92,8 @@ type statusLine struct {
 	Staleness    float64 `json:"staleness_seconds"`
 	Degraded     bool    `json:"degraded"`
 	DropsInbound bool    `json:"deaf"`
-	// StorePending is -1 when the node has no store.
-	StorePending int64  `json:"store_pending_slots"`
-	Error        string `json:"error,omitempty"`
-}
-
-func lineOf(n cluster.NodeStatus) statusLine {
-	l := statusLine{Node: n.Node, Ready: n.Err == nil && n.NotReady == "", Health: cmp.Or(n.NotReady, "ready"),
-		Members: n.Members, Bound: n.Bound, Staleness: n.Staleness.Seconds(), Degraded: n.Degraded,
-		DropsInbound: n.DropsInbound, StorePending: n.StorePending}
-	if n.Err != nil {
-		l.Health, l.Error = "-", n.Err.Error()
-	}
-	return l
+	StorePending int64   `json:"store_pending_slots"` // -1: the node has no store
+	Error        string  `json:"error,omitempty"`
 }
 
 func statusCommand(open opener) *cli.Command {
@@ -127,7 +116,13 @@ func printStatus(c *cli.Context, cl *cluster.Cluster) error {
 	}
 	var lines []statusLine
 	for _, n := range nodes {
-		lines = append(lines, lineOf(n))
+		l := statusLine{Node: n.Node, Ready: n.Err == nil && n.NotReady == "", Health: cmp.Or(n.NotReady, "ready"),
+			Members: n.Members, Bound: n.Bound, Staleness: n.Staleness.Seconds(), Degraded: n.Degraded,
+			DropsInbound: n.DropsInbound, StorePending: n.StorePending}
+		if n.Err != nil {
+			l.Health, l.Error = "-", n.Err.Error()
+		}
+		lines = append(lines, l)
 	}
 	if c.Bool("json") {
 		return printJSON(c.App.Writer, struct {

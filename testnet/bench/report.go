@@ -133,22 +133,3 @@ func (r *report) ratio(a, b series) (float64, bool) {
 	}
 	return median(ratios), true
 }
-
-func (r *report) footprint(name string) (footprint, bool) {
-	for _, f := range r.footprints {
-		if f.name == name {
-			return f, true
-		}
-	}
-	return footprint{}, false
-}
-
-// worstBudget returns the budget of which a key takes most.
-func (r *report) worstBudget(name string) (worst budget, ok bool) {
-	for _, b := range r.budgets {
-		if b.name == name && (!ok || b.bytes > worst.bytes) {
-			worst, ok = b, true
-		}
-	}
-	return worst, ok
-}

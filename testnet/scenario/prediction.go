@@ -81,7 +81,7 @@ func (p *partitionFault) predict(r *Run, sent []record.Decision) (excess []float
 	if len(sent) == 0 {
 		return nil, errors.New("no request was answered before the end of the partition")
 	}
-	trace, region, err := traceOf(r.Nodes, sent)
+	trace, region, err := traceOf(sent)
 	if err != nil {
 		return nil, err
 	}
@@ -111,21 +111,20 @@ func (p *partitionFault) predict(r *Run, sent []record.Decision) (excess []float
 }
 
 // traceOf returns the requests as a trace for the simulator, and the number that it gives faultRegion there.
-func traceOf(nodes []cluster.Node, sent []record.Decision) (trace *sim.Trace, region int, err error) {
+func traceOf(sent []record.Decision) (trace *sim.Trace, region int, err error) {
+	byNode := slices.SortedStableFunc(slices.Values(sent), func(a, b record.Decision) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Node, b.Node))
+	})
 	var lines strings.Builder
 	regions := 0
-	for i, n := range nodes { // the simulator numbers regions in the order of the trace
-		if i == 0 || nodes[i-1].Region != n.Region {
+	for i, d := range byNode { // the simulator numbers regions in the order of the trace
+		if i == 0 || byNode[i-1].Region != d.Region {
 			regions++
 		}
-		if n.Region == faultRegion {
+		if d.Region == faultRegion {
 			region = regions
 		}
-		for _, d := range sent {
-			if d.Node == n.Name {
-				fmt.Fprintf(&lines, "%.9f,%s,%s\n", time.Duration(d.Sent-sent[0].Sent).Seconds(), n.Region, n.Name)
-			}
-		}
+		fmt.Fprintf(&lines, "%.9f,%s,%s\n", time.Duration(d.Sent-sent[0].Sent).Seconds(), d.Region, d.Node)
 	}
 	trace, err = sim.ReadTrace(strings.NewReader(lines.String()))
 	return trace, region, err

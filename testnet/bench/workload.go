@@ -107,31 +107,31 @@ func openTurns(ctx context.Context, all []contestant) (turns []*turn, stop func(
 		contestant *contestant
 		state      *state
 	}
-	open := map[id]*limiter{}
+	open, seen := map[id]*limiter{}, map[*state]*stream{}
 	stop = func() {
 		for _, l := range open {
 			_ = closeLimiter(l)
 		}
 	}
-	for _, s := range []*state{stateHot, stateDenied, stateMillion} {
-		seen := newStream(s.clients())
+	for _, load := range workloads() {
+		s := load.state
+		if seen[s] == nil {
+			seen[s] = newStream(s.clients())
+		}
 		for i := range all {
-			if all[i].hotOnly && s == stateMillion {
+			c := &all[i]
+			if c.hotOnly && s == stateMillion {
 				continue
 			}
-			l, err := all[i].inState(s, seen)
-			if err := errors.Join(err, ctx.Err()); err != nil {
-				return nil, stop, err
+			if open[id{c, s}] == nil {
+				l, err := c.inState(s, seen[s])
+				if err := errors.Join(err, ctx.Err()); err != nil {
+					return nil, stop, err
+				}
+				open[id{c, s}] = l
 			}
-			open[id{&all[i], s}] = l
-		}
-	}
-	for _, load := range workloads() {
-		for i := range all {
-			if l := open[id{&all[i], load.state}]; l != nil {
-				at := slices.Clone(load.offset)
-				turns = append(turns, &turn{contestant: &all[i], load: &load, limiter: l, at: at})
-			}
+			turns = append(turns, &turn{contestant: c, load: &load, limiter: open[id{c, s}],
+				at: slices.Clone(load.offset)})
 		}
 	}
 	return turns, stop, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/urfave/cli/v2"
 
@@ -32,8 +33,8 @@ func abuseCommand() *cli.Command {
 			patienceFlag(o.Timeout),
 		},
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usageError(c)
+			if err := checkArgs(c); err != nil {
+				return err
 			}
 			o.Timeout = c.Duration("patience")
 			return runAbuse(c, o)
@@ -45,11 +46,21 @@ func runAbuse(c *cli.Context, o abuse.Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	p, err := abuse.Start(c.Context, c.String("root"), c.App.ErrWriter)
+	dir, err := os.MkdirTemp("", "edgelimit-abuse-")
 	if err != nil {
 		return err
 	}
-	report, err := abuse.Run(c.Context, p.Target, o, func(phase abuse.Phase) {
+	defer os.RemoveAll(dir)
+	binary, err := abuse.Build(c.Context, c.String("root"), dir)
+	if err != nil {
+		return err
+	}
+	p, err := abuse.Start(c.Context, binary, c.App.ErrWriter, []string{"http", "resp", "grpc"}, nil)
+	if err != nil {
+		return err
+	}
+	target := abuse.Target{HTTP: p.Addr["http"], RESP: p.Addr["resp"], GRPC: p.Addr["grpc"], Health: p.Addr["health"]}
+	report, err := abuse.Run(c.Context, target, o, func(phase abuse.Phase) {
 		fmt.Fprintf(c.App.ErrWriter, "%s: %.1f s\n", phase.Name, phase.Seconds)
 	})
 	if exit := p.Stop(); exit != nil {

@@ -17,8 +17,8 @@ func newApp(open opener) *cli.App {
 	commands := append([]*cli.Command{
 		buildCommand(open), upCommand(open), downCommand(open), statusCommand(open), listCommand(open),
 		runCommand(open), loadCommand(open), sidecarCommand(), abuseCommand(), partitionCommand(open),
-		healCommand(open), restartCommand(open)},
-		faultCommands(open)...)
+		restartCommand(open)},
+		plainCommands(open)...)
 	for _, c := range commands {
 		c.Flags = append(c.Flags,
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
@@ -54,40 +54,27 @@ func patienceFlag(patience time.Duration) cli.Flag {
 // flagsFirst puts the flags of a command before its arguments, so that "partition eu-west --one-way in" works: the
 // parser takes everything after the first argument for arguments.
 func flagsFirst(app *cli.App, args []string) []string {
-	if len(args) < 3 {
+	if len(args) < 3 || app.Command(args[1]) == nil {
 		return args
 	}
-	command := app.Command(args[1])
-	if command == nil {
-		return args
-	}
-	var flags, others []string
-	for i := 2; i < len(args); i++ {
-		arg := args[i]
-		if arg == "--" {
-			others = append(others, args[i:]...)
-			break
+	takesValue := make(map[string]bool)
+	for _, f := range app.Command(args[1]).Flags {
+		for _, name := range f.Names() {
+			takesValue[name] = f.(cli.DocGenerationFlag).TakesValue()
 		}
-		if !strings.HasPrefix(arg, "-") || arg == "-" {
+	}
+	flags, others, rest := args[:2:2], []string(nil), args[2:]
+	for len(rest) > 0 && rest[0] != "--" {
+		arg := rest[0]
+		rest = rest[1:]
+		switch {
+		case !strings.HasPrefix(arg, "-") || arg == "-":
 			others = append(others, arg)
-			continue
-		}
-		flags = append(flags, arg)
-		if takesValue(command, strings.TrimLeft(arg, "-")) && i+1 < len(args) {
-			i++
-			flags = append(flags, args[i])
+		case takesValue[strings.TrimLeft(arg, "-")] && len(rest) > 0:
+			flags, rest = append(flags, arg, rest[0]), rest[1:]
+		default:
+			flags = append(flags, arg)
 		}
 	}
-	return slices.Concat(args[:2], flags, others)
-}
-
-// takesValue reports whether the next argument is the flag's value.
-func takesValue(command *cli.Command, name string) bool {
-	for _, f := range command.Flags {
-		if slices.Contains(f.Names(), name) {
-			d, ok := f.(cli.DocGenerationFlag)
-			return ok && d.TakesValue()
-		}
-	}
-	return false
+	return slices.Concat(flags, others, rest)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -54,7 +55,7 @@ func upCommand(open opener) *cli.Command {
 				"it), metrics (Prometheus on port 9090)"},
 			patienceFlag(time.Minute),
 		},
-		Action: act(open, 0, func(ctx context.Context, cl *cluster.Cluster, _ *cli.Context) (string, error) {
+		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, _ *cli.Context) (string, error) {
 			if err := cl.Up(ctx); err != nil {
 				return "", err
 			}
@@ -68,14 +69,14 @@ func downCommand(open opener) *cli.Command {
 	return &cli.Command{
 		Name:  "down",
 		Usage: "stop and remove the containers and networks; images and key file stay",
-		Action: act(open, 0, func(ctx context.Context, cl *cluster.Cluster, _ *cli.Context) (string, error) {
+		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, _ *cli.Context) (string, error) {
 			return "the testnet is gone", cl.Down(ctx)
 		}),
 	}
 }
 
-// faultCommands do one thing to one node or Redis.
-func faultCommands(open opener) (commands []*cli.Command) {
+// plainCommands do one thing to the cluster, or to one node or Redis.
+func plainCommands(open opener) (commands []*cli.Command) {
 	type action = func(cl *cluster.Cluster, ctx context.Context, target string) error
 	type testnet = *cluster.Cluster
 	redis := func(do action) action {
@@ -87,25 +88,30 @@ func faultCommands(open opener) (commands []*cli.Command) {
 		name, arg, usage, done string
 		do                     action
 	}{
-		{"kill", "NODE", "end a node at once, as kill -9 does", "%s is dead", testnet.Kill},
-		{"stop", "NODE", "ask a node to end: it drains, sends its last counts and leaves", "%s has ended in order",
+		{"heal", "", "undo all partitions and wait until the nodes are together again",
+			"all regions are together again",
+			func(cl *cluster.Cluster, ctx context.Context, _ string) error { return cl.Heal(ctx) }},
+		{"kill", "NODE", "end a node at once, as kill -9 does", "TARGET is dead", testnet.Kill},
+		{"stop", "NODE", "ask a node to end: it drains, sends its last counts and leaves", "TARGET has ended in order",
 			testnet.Stop},
-		{"pause", "NODE", "stop a node where it is (SIGSTOP)", "%s is paused", testnet.Pause},
-		{"unpause", "NODE", "let a paused node go on", "%s goes on", testnet.Unpause},
-		{"redis-kill", "REGION", "end the region's Redis at once", "the Redis of %s is dead", redis(testnet.Kill)},
-		{"redis-stop", "REGION", "ask the region's Redis to end", "the Redis of %s has ended", redis(testnet.Stop)},
-		{"redis-restart", "REGION", "start the region's Redis again, empty", "the Redis of %s is back, empty",
+		{"pause", "NODE", "stop a node where it is (SIGSTOP)", "TARGET is paused", testnet.Pause},
+		{"unpause", "NODE", "let a paused node go on", "TARGET goes on", testnet.Unpause},
+		{"redis-kill", "REGION", "end the region's Redis at once", "the Redis of TARGET is dead", redis(testnet.Kill)},
+		{"redis-stop", "REGION", "ask the region's Redis to end", "the Redis of TARGET has ended", redis(testnet.Stop)},
+		{"redis-restart", "REGION", "start the region's Redis again, empty", "the Redis of TARGET is back, empty",
 			redis(testnet.Restart)},
 		{"redis-pause", "REGION", "stop the region's Redis where it is: a black hole (SIGSTOP)",
-			"the Redis of %s is paused", redis(testnet.Pause)},
-		{"redis-unpause", "REGION", "let a paused Redis go on", "the Redis of %s goes on", redis(testnet.Unpause)},
-		{"redis-flush", "REGION", "make the region's Redis lose everything (FLUSHALL)", "the Redis of %s is empty",
+			"the Redis of TARGET is paused", redis(testnet.Pause)},
+		{"redis-unpause", "REGION", "let a paused Redis go on", "the Redis of TARGET goes on",
+			redis(testnet.Unpause)},
+		{"redis-flush", "REGION", "make the region's Redis lose everything (FLUSHALL)", "the Redis of TARGET is empty",
 			testnet.FlushRedis},
 	} {
 		commands = append(commands, &cli.Command{
 			Name: f.name, ArgsUsage: f.arg, Usage: f.usage, Flags: []cli.Flag{patienceFlag(time.Minute)},
-			Action: act(open, 1, func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error) {
-				return fmt.Sprintf(f.done, c.Args().First()), f.do(cl, ctx, c.Args().First())
+			Action: act(open, func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error) {
+				target := c.Args().First()
+				return strings.ReplaceAll(f.done, "TARGET", target), f.do(cl, ctx, target)
 			}),
 		})
 	}
@@ -124,7 +130,7 @@ func partitionCommand(open opener) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "one-way", Usage: "cut one `DIRECTION` only: in or out"}, patienceFlag(time.Minute),
 		},
-		Action: act(open, 1, func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error) {
+		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error) {
 			way, region := cluster.Both, c.Args().First()
 			if c.IsSet("one-way") {
 				if way = cluster.Direction(c.String("one-way")); way != cluster.In && way != cluster.Out {
@@ -143,7 +149,7 @@ func healCommand(open opener) *cli.Command {
 		Name:  "heal",
 		Usage: "undo all partitions and wait until the nodes are together again",
 		Flags: []cli.Flag{patienceFlag(time.Minute)},
-		Action: act(open, 0, func(ctx context.Context, cl *cluster.Cluster, _ *cli.Context) (string, error) {
+		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, _ *cli.Context) (string, error) {
 			return "all regions are together again", cl.Heal(ctx)
 		}),
 	}
@@ -161,7 +167,7 @@ func restartCommand(open opener) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "new-address", Usage: "at another address"}, patienceFlag(3 * time.Minute),
 		},
-		Action: act(open, 1, func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error) {
+		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error) {
 			name := c.Args().First()
 			if !c.Bool("new-address") {
 				return name + " is back, together with those it can reach", cl.Restart(ctx, name)
@@ -172,11 +178,11 @@ func restartCommand(open opener) *cli.Command {
 	}
 }
 
-// act returns the action of a command that takes so many arguments, does one thing, and prints that it is done.
+// act returns the action of a command that does one thing, and prints that it is done.
 func act(
-	open opener, arguments int, do func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error),
+	open opener, do func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error),
 ) cli.ActionFunc {
-	return with(open, arguments, func(c *cli.Context, cl *cluster.Cluster) error {
+	return with(open, func(c *cli.Context, cl *cluster.Cluster) error {
 		started := time.Now()
 		done, err := do(c.Context, cl, c)
 		if err != nil {
@@ -196,11 +202,11 @@ func act(
 	})
 }
 
-// with returns the action of a command that takes so many arguments and needs the cluster, up or not.
-func with(open opener, arguments int, do func(c *cli.Context, cl *cluster.Cluster) error) cli.ActionFunc {
+// with returns the action of a command that needs the cluster, up or not, and the argument that its ArgsUsage names.
+func with(open opener, do func(c *cli.Context, cl *cluster.Cluster) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		if c.NArg() != arguments {
-			return usageError(c)
+		if err := checkArgs(c); err != nil {
+			return err
 		}
 		cl, err := open(c)
 		if err != nil {
@@ -210,10 +216,13 @@ func with(open opener, arguments int, do func(c *cli.Context, cl *cluster.Cluste
 	}
 }
 
-func usageError(c *cli.Context) error {
+func checkArgs(c *cli.Context) error {
 	name, args := c.Command.Name, c.Args().Slice()
-	if c.Command.ArgsUsage == "" {
+	switch usage := c.Command.ArgsUsage; {
+	case usage == "" && len(args) > 0:
 		return fmt.Errorf("%s takes no arguments, got %q; see %s --help", name, args, name)
+	case usage != "" && len(args) != 1:
+		return fmt.Errorf("%s wants one %s, got %q; go run ./testnet list shows them", name, usage, args)
 	}
-	return fmt.Errorf("%s wants one %s, got %q; go run ./testnet list shows them", name, c.Command.ArgsUsage, args)
+	return nil
 }

@@ -42,7 +42,7 @@ func loadCommand(open opener) *cli.Command {
 			&cli.StringFlag{Name: "record",
 				Usage: "write the record to a new `FILE`, compressed if its name ends in .gz"},
 		},
-		Action: with(open, 0, offerLoad),
+		Action: with(open, offerLoad),
 	}
 }
 

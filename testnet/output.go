@@ -30,7 +30,7 @@ func listCommand(open opener) *cli.Command {
 		Name: "list",
 		Usage: "show the scenarios, and of a testnet that is up the nodes with their addresses and the Redis of " +
 			"each region",
-		Action: with(open, 0, printList),
+		Action: with(open, printList),
 	}
 }
 
@@ -92,19 +92,8 @@ type statusLine struct {
 	Staleness    float64 `json:"staleness_seconds"`
 	Degraded     bool    `json:"degraded"`
 	DropsInbound bool    `json:"deaf"`
-	// StorePending is -1 when the node has no store.
-	StorePending int64  `json:"store_pending_slots"`
-	Error        string `json:"error,omitempty"`
-}
-
-func lineOf(n cluster.NodeStatus) statusLine {
-	l := statusLine{Node: n.Node, Ready: n.Err == nil && n.NotReady == "", Health: cmp.Or(n.NotReady, "ready"),
-		Members: n.Members, Bound: n.Bound, Staleness: n.Staleness.Seconds(), Degraded: n.Degraded,
-		DropsInbound: n.DropsInbound, StorePending: n.StorePending}
-	if n.Err != nil {
-		l.Health, l.Error = "-", n.Err.Error()
-	}
-	return l
+	StorePending int64   `json:"store_pending_slots"` // -1: the node has no store
+	Error        string  `json:"error,omitempty"`
 }
 
 func statusCommand(open opener) *cli.Command {
@@ -116,7 +105,7 @@ func statusCommand(open opener) *cli.Command {
 			"those it lost until it gives them up. BOUND is the largest over-admission bound of its\n" +
 			"rules, in percent of the limit, over the last window. STALENESS is the age of its oldest\n" +
 			"knowledge of another node; one that crashed counts for a quarter of an hour.",
-		Action: with(open, 0, printStatus),
+		Action: with(open, printStatus),
 	}
 }
 
@@ -127,7 +116,13 @@ func printStatus(c *cli.Context, cl *cluster.Cluster) error {
 	}
 	var lines []statusLine
 	for _, n := range nodes {
-		lines = append(lines, lineOf(n))
+		l := statusLine{Node: n.Node, Ready: n.Err == nil && n.NotReady == "", Health: cmp.Or(n.NotReady, "ready"),
+			Members: n.Members, Bound: n.Bound, Staleness: n.Staleness.Seconds(), Degraded: n.Degraded,
+			DropsInbound: n.DropsInbound, StorePending: n.StorePending}
+		if n.Err != nil {
+			l.Health, l.Error = "-", n.Err.Error()
+		}
+		lines = append(lines, l)
 	}
 	if c.Bool("json") {
 		return printJSON(c.App.Writer, struct {

@@ -4,16 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/edgelimit/edgelimit/testnet/abuse"
+	"github.com/edgelimit/edgelimit/testnet/scrape"
 )
 
 // sidecarReport is the cost of a node beside each server.
@@ -30,7 +30,7 @@ type sidecarStart struct {
 	Runs        int     `json:"runs"`
 	MedianMs    float64 `json:"ready_median_ms"`
 	SlowestMs   float64 `json:"ready_slowest_ms"`
-	ResidentMiB float64 `json:"resident_mib"` // the largest, a second after that; 0 where there is no /proc
+	ResidentMiB float64 `json:"resident_mib"` // the largest, a second after that, by its metrics
 }
 
 func sidecarCommand() *cli.Command {
@@ -44,8 +44,8 @@ func sidecarCommand() *cli.Command {
 			&cli.IntFlag{Name: "runs", Usage: "starts of each kind", Value: 10},
 		},
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usageError(c)
+			if err := checkArgs(c); err != nil {
+				return err
 			}
 			r, err := measureSidecar(c.Context, c.String("binary"), c.Int("runs"))
 			if err != nil {
@@ -79,14 +79,17 @@ func measureSidecar(ctx context.Context, binary string, runs int) (*sidecarRepor
 	}
 	defer silent.Close()
 	r := &sidecarReport{BinaryBytes: file.Size(), OK: file.Size() < 25e6}
-	for _, redis := range []struct{ name, url string }{
-		{"no Redis", ""}, {"Redis is not there", "redis://127.0.0.1:1"},
-		{"Redis is silent", "redis://" + silent.Addr().String()},
+	for _, redis := range []struct {
+		name string
+		args []string
+	}{
+		{"no Redis", nil}, {"Redis is not there", []string{"--redis", "redis://127.0.0.1:1"}},
+		{"Redis is silent", []string{"--redis", "redis://" + silent.Addr().String()}},
 	} {
 		s := sidecarStart{Redis: redis.name, Runs: runs}
 		var took []time.Duration
 		for range runs {
-			t, resident, err := startSidecar(ctx, binary, redis.url)
+			t, resident, err := startSidecar(ctx, binary, redis.args)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", redis.name, err)
 			}
@@ -101,63 +104,19 @@ func measureSidecar(ctx context.Context, binary string, runs int) (*sidecarRepor
 }
 
 // startSidecar starts a node, and stops it a second after it was ready.
-func startSidecar(ctx context.Context, binary, redis string) (ready time.Duration, residentMiB float64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	health, err := freePort()
+func startSidecar(ctx context.Context, binary string, args []string) (
+	ready time.Duration, residentMiB float64, err error,
+) {
+	p, err := abuse.Start(ctx, binary, os.Stderr, []string{"http"}, append(args, "--log-level", "error"))
 	if err != nil {
 		return 0, 0, err
 	}
-	args := []string{"serve", "--http", "127.0.0.1:0", "--health", health, "--log-level", "error"}
-	if redis != "" {
-		args = append(args, "--redis", redis)
-	}
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 15*time.Second
-	cmd.Stderr = os.Stderr
-	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		return 0, 0, err
-	}
-	defer func() { cancel(); _ = cmd.Wait() }()
-	for {
-		if resp, err := http.Get("http://" + health + "/readyz"); err == nil {
-			_, _ = io.Copy(io.Discard, resp.Body)
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				break
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return 0, 0, fmt.Errorf("not ready: %w", context.Cause(ctx))
-		case <-time.After(time.Millisecond):
-		}
-	}
-	ready = time.Since(began)
+	defer func() { err = errors.Join(err, p.Stop()) }()
 	select {
 	case <-ctx.Done():
 		return 0, 0, context.Cause(ctx)
 	case <-time.After(time.Second):
 	}
-	return ready, resident(cmd.Process.Pid), nil
-}
-
-// resident is the memory of a process in MiB; 0 where there is no /proc.
-func resident(pid int) float64 {
-	var kib float64
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, after, _ := strings.Cut(string(status), "VmRSS:")
-	_, _ = fmt.Sscan(after, &kib)
-	return kib / 1024
-}
-
-// freePort is an address on loopback that was free a moment ago.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	metrics, err := scrape.Get(ctx, http.DefaultClient, "http://"+p.Addr["health"]+"/metrics")
+	return p.Ready, metrics.Sum("process_resident_memory_bytes") / (1 << 20), err
 }

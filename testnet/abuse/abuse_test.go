@@ -18,6 +18,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/envoy"
+	"github.com/edgelimit/edgelimit/testnet/scrape"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
@@ -146,7 +147,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestGauges(t *testing.T) {
-	g, err := parseGauges(strings.NewReader(`# TYPE edgelimit_connections gauge
+	metrics, err := scrape.Parse(strings.NewReader(`# TYPE edgelimit_connections gauge
 edgelimit_connections{door="http"} 3
 edgelimit_connections{door="resp"} 4
 edgelimit_connections{door="health"} 9
@@ -154,10 +155,10 @@ process_open_fds 12
 go_goroutines 30
 process_resident_memory_bytes 1.5e+07
 `))
-	if want := (Gauges{7, 12, 30, 15e6}); g != want || err != nil {
+	if g, want := gaugesOf(metrics), (Gauges{7, 12, 30, 15e6}); g != want || err != nil {
 		t.Errorf("%+v, %v", g, err)
 	}
-	if _, err := parseGauges(strings.NewReader("process_open_fds many\n")); err == nil {
+	if _, err := scrape.Parse(strings.NewReader("process_open_fds many\n")); err == nil {
 		t.Error("many is no number")
 	}
 }

@@ -29,34 +29,36 @@ const (
 
 // attacks returns the kinds of abuse for the node's listeners.
 func (r *run) attacks() []attack {
-	hold := func(name string, n int, payload func(int) payload, refusal string) attack {
-		return attack{name, func(ctx context.Context) (func(), func() map[string]int) {
-			c := r.hold(ctx, n, payload)
-			return c.opened.Wait, c.close
-		}, refusal}
-	}
-	all := []attack{hold("alone", 0, nil, ""), hold("idle", r.opt.Idle, r.idle, refusalHTTP)}
-	if r.target.RESP != "" {
-		all = append(all, hold("idle, Redis protocol", r.opt.Idle, r.idleRESP, refusalRESP))
-	}
-	all = append(all, hold("idle, probes", r.opt.Idle, r.idleProbe, ""))
-	if r.target.GRPC != "" {
-		all = append(all, attack{"hanging watches", r.openWatches, ""})
-	}
-	all = append(all,
-		hold("stalled", r.opt.Stalled, r.stalled, ""),
-		hold("long bodies", r.opt.Bodies, r.longBody, ""),
+	t := r.target
+	const size = 1 << 20
+	longBatch := fmt.Sprintf("POST /v1/check/batch HTTP/1.1\r\nHost: node\r\nContent-Length: %d\r\n\r\n", size) +
+		strings.Repeat(" ", size-100) // without its last 100 bytes
+	return []attack{
+		r.hold("alone", 0, ""),
+		// Idle connections have sent one request.
+		r.hold("idle", r.opt.Idle, refusalHTTP, payload{t.HTTP, checkRequest, true}),
+		r.hold("idle, Redis protocol", r.opt.Idle, refusalRESP, payload{t.RESP, "PING\r\n", true}),
+		// The health listener evicts idle connections for new ones.
+		r.hold("idle, probes", r.opt.Idle, "", payload{t.Health, "GET /livez HTTP/1.1\r\nHost: node\r\n\r\n", true}),
+		{"hanging watches", r.openWatches, ""},
+		r.hold("stalled", r.opt.Stalled, "",
+			payload{t.HTTP, "POST /v1/check HTTP/1.1\r\nHost: no", false},
+			payload{t.HTTP, "POST /v1/check HTTP/1.1\r\nHost: node\r\nContent-Length: 4000\r\n\r\n{\"rule\":", false},
+			payload{t.HTTP, "", false},
+			payload{t.RESP, "*2\r\n$4\r\nECHO\r\n$400\r\nx", false},
+			payload{t.RESP, "*1", false},
+			payload{t.GRPC, http2.ClientPreface + "\x00\x00\x10\x01", false}),
+		r.hold("long bodies", r.opt.Bodies, "", payload{t.HTTP, longBatch, false}),
 		r.repeat("nonsense", func(ctx context.Context, round int, count func(string)) {
 			for _, p := range r.invalid() {
 				count(sendInvalid(ctx, p, round%2 == 1))
 			}
-		}))
-	if r.target.GRPC != "" {
-		all = append(all, r.repeat("streams reset", func(ctx context.Context, _ int, count func(string)) {
-			count(resetStreams(ctx, r.target.GRPC, r.opt.Timeout))
-		}))
+		}),
+		r.repeat("streams reset", func(ctx context.Context, _ int, count func(string)) {
+			count(resetStreams(ctx, t.GRPC, r.opt.Timeout))
+		}),
+		r.hold("afterwards", 0, ""),
 	}
-	return append(all, hold("afterwards", 0, nil, ""))
 }
 
 // repeat is an attack in which each worker runs Rounds rounds and counts their outcomes.
@@ -75,41 +77,6 @@ func (r *run) repeat(name string, round func(ctx context.Context, i int, count f
 	}, ""}
 }
 
-// idle connections to the HTTP listener have sent one request.
-func (r *run) idle(int) payload { return payload{r.target.HTTP, checkRequest, true} }
-
-// idleRESP does the same over the Redis protocol.
-func (r *run) idleRESP(int) payload { return payload{r.target.RESP, "PING\r\n", true} }
-
-// idleProbe does the same on the health listener, which evicts idle connections for new ones.
-func (r *run) idleProbe(int) payload {
-	return payload{r.target.Health, "GET /livez HTTP/1.1\r\nHost: node\r\n\r\n", true}
-}
-
-// stalled connections to all listeners never complete a request.
-func (r *run) stalled(i int) payload {
-	all := []payload{
-		{r.target.HTTP, "POST /v1/check HTTP/1.1\r\nHost: no", false},
-		{r.target.HTTP, "POST /v1/check HTTP/1.1\r\nHost: node\r\nContent-Length: 4000\r\n\r\n{\"rule\":", false},
-		{r.target.HTTP, "", false},
-	}
-	if r.target.RESP != "" {
-		all = append(all, payload{r.target.RESP, "*2\r\n$4\r\nECHO\r\n$400\r\nx", false},
-			payload{r.target.RESP, "*1", false})
-	}
-	if r.target.GRPC != "" {
-		all = append(all, payload{r.target.GRPC, http2.ClientPreface + "\x00\x00\x10\x01", false})
-	}
-	return all[i%len(all)]
-}
-
-// longBody is a batch of nearly 1 MiB without its last 100 bytes.
-func (r *run) longBody(int) payload {
-	const size = 1 << 20
-	head := fmt.Sprintf("POST /v1/check/batch HTTP/1.1\r\nHost: node\r\nContent-Length: %d\r\n\r\n", size)
-	return payload{r.target.HTTP, head + strings.Repeat(" ", size-100), false}
-}
-
 // invalid returns bytes that are no valid request of the listener they go to.
 func (r *run) invalid() (all []payload) {
 	const (
@@ -120,9 +87,7 @@ func (r *run) invalid() (all []payload) {
 	)
 	add := func(addr string, texts ...string) {
 		for _, text := range texts {
-			if addr != "" {
-				all = append(all, payload{addr: addr, bytes: text})
-			}
+			all = append(all, payload{addr: addr, bytes: text})
 		}
 	}
 	for _, addr := range []string{r.target.HTTP, r.target.Health} {

@@ -23,33 +23,57 @@ type Latencies struct {
 	Error   string  `json:"error,omitempty"` // the last one
 }
 
-// client is a compliant client. It keeps its connection, and opens another one when it breaks.
+// client is a compliant client. send sends one request and reads the reply.
 type client struct {
-	addr, request string
-	timeout       time.Duration
-	readReply     func(*bufio.Reader) error
-	closeAlways   bool         // a new connection for each request
-	call          func() error // sends the request instead, if set
-	conn          io.Closer
-	in            *bufio.Reader
+	addr  string
+	send  func() error
+	close func()
 }
 
 func (r *run) compliantClients() (all []*client) {
 	for i := range r.opt.Clients {
 		body := fmt.Sprintf(`{"rule":%q,"identity":"good-%d"}`, r.opt.Rule, i)
 		request := fmt.Sprintf("POST /v1/check HTTP/1.1\r\nHost: node\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-		all = append(all, &client{addr: r.target.HTTP, timeout: r.opt.Timeout, readReply: readHTTP,
-			request: request})
-		if r.target.RESP != "" {
-			all = append(all, &client{addr: r.target.RESP, timeout: r.opt.Timeout, readReply: readRESP,
-				request: fmt.Sprintf("CL.THROTTLE good-%d 100 100 60\r\n", i)})
-		}
-		if r.target.GRPC != "" {
-			all = append(all, r.grpcClient(i))
-		}
+		throttle := fmt.Sprintf("CL.THROTTLE good-%d 100 100 60\r\n", i)
+		all = append(all, newClient(r.target.HTTP, request, true, r.opt.Timeout, readHTTP),
+			newClient(r.target.RESP, throttle, true, r.opt.Timeout, readRESP), r.grpcClient(i))
 	}
-	return append(all, &client{addr: r.target.Health, timeout: r.opt.ProbeTimeout, readReply: readHTTP,
-		closeAlways: true, request: "GET /livez HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"})
+	const probe = "GET /livez HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"
+	return append(all, newClient(r.target.Health, probe, false, r.opt.ProbeTimeout, readHTTP))
+}
+
+// newClient returns a client that keeps its connection, and opens another one when it breaks; without keep, it opens
+// one for each request.
+func newClient(addr, request string, keep bool, timeout time.Duration, readReply func(*bufio.Reader) error) *client {
+	var conn net.Conn
+	var in *bufio.Reader
+	c := &client{addr: addr, close: func() {
+		if conn != nil {
+			_ = conn.Close()
+			conn = nil
+		}
+	}}
+	c.send = func() (err error) {
+		deadline := time.Now().Add(timeout)
+		if conn == nil {
+			if conn, err = net.DialTimeout("tcp", addr, timeout); err != nil {
+				return err
+			}
+			in = bufio.NewReader(conn)
+		}
+		_ = conn.SetDeadline(deadline)
+		if _, err = io.WriteString(conn, request); err == nil {
+			err = readReply(in)
+		}
+		if err != nil || !keep {
+			c.close()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", addr, err)
+		}
+		return nil
+	}
+	return c
 }
 
 func readHTTP(in *bufio.Reader) error {
@@ -77,40 +101,6 @@ func readRESP(in *bufio.Reader) error {
 		}
 	}
 	return nil
-}
-
-// send sends one request and reads the reply.
-func (c *client) send() (err error) {
-	if c.call != nil {
-		return c.call()
-	}
-	deadline := time.Now().Add(c.timeout)
-	if c.conn == nil {
-		conn, err := net.DialTimeout("tcp", c.addr, c.timeout)
-		if err != nil {
-			return err
-		}
-		c.conn, c.in = conn, bufio.NewReader(conn)
-	}
-	conn := c.conn.(net.Conn)
-	_ = conn.SetDeadline(deadline)
-	if _, err = io.WriteString(conn, c.request); err == nil {
-		err = c.readReply(c.in)
-	}
-	if err != nil || c.closeAlways {
-		c.close()
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.addr, err)
-	}
-	return nil
-}
-
-func (c *client) close() {
-	if c.conn != nil {
-		_ = c.conn.Close()
-		c.conn = nil
-	}
 }
 
 // measure has each client send that many requests, one per Interval, or as many as it can until enough is closed.

@@ -62,19 +62,22 @@ func (c *connections) close() map[string]int {
 // maxDials is the number of connections that are opened at a time.
 const maxDials = 64
 
-// hold opens n connections and keeps them open.
-func (r *run) hold(ctx context.Context, n int, of func(i int) payload) *connections {
-	ctx, c := newConnections(ctx, n)
-	slots := make(chan struct{}, maxDials)
-	c.done.Go(func() {
-		for i := range n {
-			slots <- struct{}{}
-			c.done.Go(func() {
-				c.add(holdOne(ctx, of(i), r.opt.Timeout, sync.OnceFunc(func() { c.opened.Done(); <-slots })))
-			})
-		}
-	})
-	return c
+// hold is an attack by n connections that send the payloads in turn and stay open.
+func (r *run) hold(name string, n int, refusal string, payloads ...payload) attack {
+	return attack{name, func(ctx context.Context) (func(), func() map[string]int) {
+		ctx, c := newConnections(ctx, n)
+		slots := make(chan struct{}, maxDials)
+		c.done.Go(func() {
+			for i := range n {
+				slots <- struct{}{}
+				c.done.Go(func() {
+					opened := sync.OnceFunc(func() { c.opened.Done(); <-slots })
+					c.add(holdOne(ctx, payloads[i%len(payloads)], r.opt.Timeout, opened))
+				})
+			}
+		})
+		return c.opened.Wait, c.close
+	}, refusal}
 }
 
 // holdOne calls opened once.

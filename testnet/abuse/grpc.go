@@ -26,7 +26,7 @@ func (r *run) grpcClient(i int) *client {
 	conn := r.grpcConn()
 	request := &rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{
 		Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "good", Value: fmt.Sprint(i)}}}}}
-	return &client{addr: r.target.GRPC, conn: conn, call: func() error {
+	return &client{addr: r.target.GRPC, close: func() { _ = conn.Close() }, send: func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), r.opt.Timeout)
 		defer cancel()
 		_, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, request)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Target holds the host:port of each listener of a node. RESP and GRPC may be empty.
+// Target holds the host:port of each listener of a node.
 type Target struct {
 	HTTP, RESP, GRPC, Health string
 }

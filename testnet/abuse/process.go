@@ -7,76 +7,68 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/scrape"
 )
 
-// Process is edgelimit serve, built from the sources, with the sample rules and on free ports of loopback.
+// Process is edgelimit serve.
 type Process struct {
-	Target Target
-	cmd    *exec.Cmd
-	dir    string
-	ended  chan error
+	Addr  map[string]string // of its listeners on loopback, by flag: http, health
+	Ready time.Duration     // from its start to its first answer that it is ready
+	cmd   *exec.Cmd
+	ended chan error
 }
 
-// Start builds and starts the process and waits until it is ready. root is the top folder of the repository. The
-// process logs to log.
-func Start(ctx context.Context, root string, log io.Writer) (*Process, error) {
-	dir, err := os.MkdirTemp("", "edgelimit-abuse-")
-	if err != nil {
-		return nil, err
-	}
-	p := &Process{dir: dir, ended: make(chan error, 1)}
-	if err := p.start(ctx, root, log); err != nil {
-		return nil, errors.Join(err, p.Stop())
-	}
-	return p, nil
-}
-
-func (p *Process) start(ctx context.Context, root string, log io.Writer) (err error) {
-	binary := filepath.Join(p.dir, "edgelimit")
+// Build builds edgelimit from the repository at root into a folder.
+func Build(ctx context.Context, root, dir string) (binary string, err error) {
+	binary = filepath.Join(dir, "edgelimit")
 	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/edgelimit")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build edgelimit: %w: %s", err, out)
+		return "", fmt.Errorf("build edgelimit: %w: %s", err, out)
 	}
-	for _, addr := range []*string{&p.Target.HTTP, &p.Target.RESP, &p.Target.GRPC, &p.Target.Health} {
-		if *addr, err = freeAddr(); err != nil {
-			return err
-		}
-	}
-	p.cmd = exec.Command(binary, "serve", "--http", p.Target.HTTP, "--resp", p.Target.RESP, "--grpc", p.Target.GRPC,
-		"--health", p.Target.Health)
-	p.cmd.Stderr = log
-	if err := p.cmd.Start(); err != nil {
-		return err
-	}
-	go func() { p.ended <- p.cmd.Wait() }()
-	return p.awaitReady(ctx)
+	return binary, nil
 }
 
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// Start starts edgelimit serve with the health API and the listeners given on free ports, and waits until it is ready.
+// The process logs to log.
+func Start(ctx context.Context, binary string, log io.Writer, listeners, args []string) (*Process, error) {
+	p := &Process{Addr: make(map[string]string), ended: make(chan error, 1)}
+	args = append([]string{"serve"}, args...)
+	for _, name := range append(listeners, "health") {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		p.Addr[name] = l.Addr().String()
+		_ = l.Close()
+		args = append(args, "--"+name, p.Addr[name])
 	}
-	return l.Addr().String(), l.Close()
+	p.cmd = exec.Command(binary, args...)
+	p.cmd.Stderr = log
+	began := time.Now()
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	if err := p.awaitReady(ctx); err != nil {
+		return nil, errors.Join(err, p.Stop())
+	}
+	p.Ready = time.Since(began)
+	return p, nil
 }
 
 func (p *Process) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
 	for {
-		if resp, err := http.Get("http://" + p.Target.Health + "/readyz"); err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
+		why, err := scrape.NotReady(ctx, http.DefaultClient, "http://"+p.Addr["health"])
+		if why == "" && err == nil {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -84,17 +76,13 @@ func (p *Process) awaitReady(ctx context.Context) error {
 		case err := <-p.ended:
 			p.ended <- err
 			return fmt.Errorf("edgelimit serve exited: %w", err)
-		case <-ticker.C:
+		case <-time.After(time.Millisecond):
 		}
 	}
 }
 
 // Stop ends the process with SIGTERM and returns its exit status.
 func (p *Process) Stop() error {
-	defer os.RemoveAll(p.dir)
-	if p.cmd == nil || p.cmd.Process == nil {
-		return nil
-	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if the process has exited
 	select {
 	case err := <-p.ended:

@@ -5,7 +5,6 @@ import "sync"
 // bareTable is a lower bound: a sharded map of fixed cells without replication, expiry, eviction or a choice of
 // algorithms.
 type bareTable struct {
-	clock  clock
 	max    uint64
 	shards [bareShards]bareShard
 }
@@ -28,7 +27,7 @@ type bareCell struct {
 
 const bareWindow = int64(benchWindow)
 
-func openBare(s *state) (limiter, error) {
+func openBare(s *state) (*limiter, error) {
 	t := &bareTable{max: benchLimit}
 	cells := 256
 	if s == stateMillion {
@@ -40,19 +39,8 @@ func openBare(s *state) (limiter, error) {
 	for i := range t.shards {
 		t.shards[i].cells = make([]bareCell, cells)
 	}
-	t.clock.ns.Store(benchStart)
-	return t, nil
-}
-
-func (t *bareTable) coarse() *clock { return &t.clock }
-
-func (t *bareTable) take(s *stream, from, to int) (admitted int) {
-	for _, key := range s.keys[from:to] {
-		if t.takeKey(key, t.clock.ns.Load()) {
-			admitted++
-		}
-	}
-	return admitted
+	c := newClock()
+	return &limiter{clock: c, take: each(func(s *stream, i int) bool { return t.takeKey(s.keys[i], c.Load()) })}, nil
 }
 
 func (t *bareTable) takeKey(key uint64, now int64) bool {

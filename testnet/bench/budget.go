@@ -52,7 +52,7 @@ func budgets(ctx context.Context, sizes []int, progress io.Writer) (all []budget
 				return nil, err
 			}
 			fmt.Fprintf(progress, "memory per key in %d MiB: %s\n", size, line.name)
-			e, err := newEngine(variantNamed(line.variant), size<<20, takeGiven, 0)
+			e, err := newEngine(variantNamed(line.variant), size<<20, engine{given: true})
 			if err != nil {
 				return nil, err
 			}

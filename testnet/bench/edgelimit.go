@@ -50,19 +50,18 @@ var remoteOrigins = []int{12, 50}
 
 // engines returns the variants, and the first of them with other callers and with slots of other origins.
 func engines() (all []contestant) {
-	for i, v := range variants() {
-		all = append(all, contestant{name: v.name, open: opener(v, takeHashed, 0), mayDeny: v.max == logLimit})
-		if i > 0 {
+	for _, v := range variants() {
+		all = append(all, contestant{name: v.name, open: opener(v, engine{}), mayDeny: v.max == logLimit})
+		if v.name != nameEngine {
 			continue
 		}
 		all = append(all,
-			contestant{name: nameGiven, open: opener(v, takeGiven, 0), sharesTable: true},
-			contestant{name: nameBatch, open: opener(v, batchHashed, 0), sharesTable: true},
-			contestant{name: nameBatchGiven, open: opener(v, batchGiven, 0), sharesTable: true})
+			contestant{name: nameGiven, open: opener(v, engine{given: true}), sharesTable: true},
+			contestant{name: nameBatch, open: opener(v, engine{batches: true}), sharesTable: true},
+			contestant{name: nameBatchGiven, open: opener(v, engine{given: true, batches: true}), sharesTable: true})
 		for _, n := range remoteOrigins {
-			all = append(all, contestant{name: fmt.Sprintf(nameOrigins, n), open: opener(v, takeHashed, n),
-				hotOnly:     true,
-				sharesTable: true})
+			all = append(all, contestant{name: fmt.Sprintf(nameOrigins, n), open: opener(v, engine{origins: n}),
+				hotOnly: true, sharesTable: true})
 		}
 	}
 	return all
@@ -72,90 +71,62 @@ func engines() (all []contestant) {
 type engine struct {
 	table   *counters.Table
 	limit   *counters.Limit
-	clock   clock
-	origins int // others with a slot of each key in each sub-window
-	call    caller
+	clock   *clock
+	origins int  // others with a slot of each key in each sub-window
+	given   bool // it takes a request's key, not its identity
+	batches bool // of requests
 }
 
-// caller makes the requests from..to-1 of a stream.
-type caller func(e *engine, s *stream, from, to int) (admitted int)
-
-func opener(v variant, call caller, origins int) func(*state) (limiter, error) {
-	return func(s *state) (limiter, error) {
+// opener opens engines of a variant that are asked as e is.
+func opener(v variant, e engine) func(*state) (*limiter, error) {
+	return func(s *state) (*limiter, error) {
 		if s.limited {
 			v.max = 1
 		}
-		return newEngine(v, v.memory, call, origins)
+		e, err := newEngine(v, v.memory, e)
+		if err != nil {
+			return nil, err
+		}
+		l := &limiter{take: each(e.take), fill: e.fill, clock: e.clock, drain: func() { e.drain(e.clock.Load()) }}
+		if e.batches {
+			l.take = e.takeBatches
+		}
+		return l, nil
 	}
 }
 
-func newEngine(v variant, memory int, call caller, origins int) (*engine, error) {
+// newEngine returns e with a table of its own.
+func newEngine(v variant, memory int, e engine) (*engine, error) {
 	limit, err := counters.NewLimit(v.meter, v.max)
-	if err != nil {
-		return nil, err
-	}
-	table := counters.NewTable(counters.Config{Origin: 1, Memory: memory})
-	e := &engine{table: table, limit: limit, origins: origins, call: call}
-	e.clock.ns.Store(benchStart)
-	return e, nil
+	e.table, e.limit, e.clock = counters.NewTable(counters.Config{Origin: 1, Memory: memory}), limit, newClock()
+	return &e, err
 }
 
-func (e *engine) coarse() *clock { return &e.clock }
-
-func (e *engine) take(s *stream, from, to int) int { return e.call(e, s, from, to) }
-
-func hashed(s *stream, i int) counters.Key { return counters.Key(hashIdentity(s.identity(i))) }
-func given(s *stream, i int) counters.Key  { return counters.Key(s.keys[i]) }
-
-func takeHashed(e *engine, s *stream, from, to int) (admitted int) {
-	for i := from; i < to; i++ {
-		if e.table.Take(e.limit, hashed(s, i), 1, e.clock.ns.Load()).Allowed {
-			admitted++
-		}
+func (e *engine) key(s *stream, i int) counters.Key {
+	if e.given {
+		return counters.Key(s.keys[i])
 	}
-	return admitted
+	return counters.Key(hashIdentity(s.identity(i)))
 }
 
-func takeGiven(e *engine, s *stream, from, to int) (admitted int) {
-	for i := from; i < to; i++ {
-		if e.table.Take(e.limit, given(s, i), 1, e.clock.ns.Load()).Allowed {
-			admitted++
-		}
-	}
-	return admitted
+func (e *engine) take(s *stream, i int) bool {
+	return e.table.Take(e.limit, e.key(s, i), 1, e.clock.Load()).Allowed
 }
 
 const batchSize = 16
 
-func batchHashed(e *engine, s *stream, from, to int) (admitted int) {
+func (e *engine) takeBatches(s *stream, from, to int) (admitted int) {
 	var charges [batchSize]counters.Charge
-	for ; from < to; from += batchSize {
-		n := min(batchSize, to-from)
-		for i := range n {
-			charges[i] = counters.Charge{Limit: e.limit, Key: hashed(s, from+i), Cost: 1}
-		}
-		admitted += e.batch(charges[:n])
-	}
-	return admitted
-}
-
-func batchGiven(e *engine, s *stream, from, to int) (admitted int) {
-	var charges [batchSize]counters.Charge
-	for ; from < to; from += batchSize {
-		n := min(batchSize, to-from)
-		for i := range n {
-			charges[i] = counters.Charge{Limit: e.limit, Key: given(s, from+i), Cost: 1}
-		}
-		admitted += e.batch(charges[:n])
-	}
-	return admitted
-}
-
-func (e *engine) batch(charges []counters.Charge) (admitted int) {
 	var decisions [batchSize]counters.Decision
-	for _, d := range e.table.TakeBatch(charges, e.clock.ns.Load(), decisions[:0]) {
-		if d.Allowed {
-			admitted++
+	for ; from < to; from += batchSize {
+		n := min(batchSize, to-from)
+		for i := range n {
+			charges[i] = counters.Charge{Limit: e.limit, Key: e.key(s, from+i), Cost: 1}
+		}
+		for _, d := range e.table.TakeBatch(charges[:n], e.clock.Load(), decisions[:0]) {
+			if d.Allowed {
+				admitted++
+			}
 		}
 	}
 	return admitted
@@ -177,8 +148,8 @@ func (e *engine) fill(s *stream) error {
 func (e *engine) fillSub(keys []uint64, back, origins int) {
 	now := benchStart - int64(back)*int64(e.limit.Meter().Sub)
 	e.takeAll(keys, now)
-	e.mergeAll(keys, origins, now)
-	e.drainAt(now)
+	e.mergeAll(keys, origins, now, now)
+	e.drain(now)
 }
 
 // full fills the table until it evicts, and returns the number of keys that it holds and the bytes in use per key.
@@ -196,12 +167,7 @@ func (e *engine) growth(origins int, dense bool) (keys int, bytes float64) {
 	e.takeAll(all, benchStart)
 	before, slots := e.table.Stats().Bytes, 0
 	for back := 0; back == 0 || dense && back < m.SubWindows(); back++ {
-		for o := range origins {
-			for _, key := range all {
-				slot := remoteSlot(&m, key, o, benchStart-int64(back)*int64(m.Sub))
-				slots += e.table.Merge([]counters.Slot{slot}, benchStart)
-			}
-		}
+		slots += e.mergeAll(all, origins, benchStart-int64(back)*int64(m.Sub), benchStart)
 	}
 	return some, float64(e.table.Stats().Bytes-before) / float64(slots)
 }
@@ -231,27 +197,25 @@ func (e *engine) takeAll(keys []uint64, now int64) {
 	halves.Wait()
 }
 
-// mergeAll merges a slot of each key and other origin in the sub-window of now.
-func (e *engine) mergeAll(keys []uint64, origins int, now int64) {
+// mergeAll merges a slot of each key and other origin in the sub-window of a time, and returns how many were new.
+func (e *engine) mergeAll(keys []uint64, origins int, at, now int64) (merged int) {
 	m := e.limit.Meter()
 	frame := make([]counters.Slot, 0, len(keys))
 	for o := range origins {
 		frame = frame[:0]
 		for _, key := range keys {
-			frame = append(frame, remoteSlot(&m, key, o, now))
+			frame = append(frame, remoteSlot(&m, key, o, at))
 		}
-		e.table.Merge(frame, now)
+		merged += e.table.Merge(frame, now)
 	}
+	return merged
 }
 
 // remoteSlot is a slot of the o-th other origin.
 func remoteSlot(m *counters.Meter, key uint64, o int, now int64) counters.Slot {
 	return counters.Slot{Meter: m, Key: counters.Key(key), Index: m.Index(now), Origin: counters.Origin(2 + o),
-		Birth: 1,
-		Count: 1}
+		Birth: 1, Count: 1}
 }
 
 // drain takes the changes from the table, as a node does every gossip interval.
-func (e *engine) drain() { e.drainAt(e.clock.ns.Load()) }
-
-func (e *engine) drainAt(now int64) { e.table.DrainDirty(now) }
+func (e *engine) drain(now int64) { e.table.DrainDirty(now) }

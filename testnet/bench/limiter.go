@@ -8,20 +8,27 @@ import (
 )
 
 // limiter is a contestant with its state.
-type limiter interface {
+type limiter struct {
 	// take makes the requests from..to-1 of the stream, one after the other, and returns how many it admitted. It is
 	// safe for concurrent use.
-	take(s *stream, from, to int) (admitted int)
+	take func(s *stream, from, to int) (admitted int)
+	// fill brings it to a state in another way, faster or closer to production; nil: by take.
+	fill  func(s *stream) error
+	close func() error // nil: it holds nothing but memory
+	drain func()       // what a node does between requests; nil: nothing
+	clock *clock       // nil: it has its own
 }
 
-// filler is a limiter with another way than take to bring it to a state: a faster one, or one closer to production.
-type filler interface {
-	fill(s *stream) error
-}
-
-// closer is a limiter that holds more than memory.
-type closer interface {
-	close() error
+// each is the take of a limiter that is asked for one request at a time. All contestants pay for its call.
+func each(admit func(s *stream, i int) bool) func(s *stream, from, to int) int {
+	return func(s *stream, from, to int) (admitted int) {
+		for i := from; i < to; i++ {
+			if admit(s, i) {
+				admitted++
+			}
+		}
+		return admitted
+	}
 }
 
 // state is what a limiter has counted before a workload. Workloads with the same state share the limiter.
@@ -40,11 +47,11 @@ var (
 // contestant is a rate limiter of the comparison.
 type contestant struct {
 	name         string
-	open         func(s *state) (limiter, error) // with nothing counted
-	hotOnly      bool                            // without the workloads of a million keys
-	sharesTable  bool                            // another caller of another contestant's table: same memory
-	outOfProcess bool                            // its memory is elsewhere
-	mayDeny      bool                            // it has no limit that a million keys never reach
+	open         func(s *state) (*limiter, error) // with nothing counted
+	hotOnly      bool                             // without the workloads of a million keys
+	sharesTable  bool                             // another caller of another contestant's table: same memory
+	outOfProcess bool                             // its memory is elsewhere
+	mayDeny      bool                             // it has no limit that a million keys never reach
 }
 
 // The names in the goals and ratios.
@@ -84,33 +91,34 @@ func named(all []contestant, parts string) []contestant {
 }
 
 // inState returns a limiter that has counted the requests seen.
-func (c *contestant) inState(s *state, seen *stream) (limiter, error) {
+func (c *contestant) inState(s *state, seen *stream) (*limiter, error) {
 	l, err := c.open(s)
+	switch {
+	case err != nil:
+	case l.fill != nil:
+		err = l.fill(seen)
+	default:
+		l.take(seen, 0, seen.len())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
-	if f, ok := l.(filler); ok {
-		if err := f.fill(seen); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
-		}
-		return l, nil
-	}
-	l.take(seen, 0, seen.len())
 	return l, nil
 }
 
-func closeLimiter(l limiter) error {
-	if c, ok := l.(closer); ok {
-		return c.close()
+func closeLimiter(l *limiter) error {
+	if l.close == nil {
+		return nil
 	}
-	return nil
+	return l.close()
 }
 
-// clock is the coarse clock of a limiter that takes the time as an argument. It runs only while its limiter is
+// clock is the coarse clock, in Unix ns, of a limiter that takes the time as an argument. It runs only while that is
 // measured, so that sub-windows turn over as often per request as under a steady load.
-type clock struct{ ns atomic.Int64 }
+type clock struct{ atomic.Int64 }
 
-// clocked is a limiter that has a clock.
-type clocked interface {
-	coarse() *clock
+func newClock() *clock {
+	c := new(clock)
+	c.Store(benchStart)
+	return c
 }

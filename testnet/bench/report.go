@@ -35,7 +35,7 @@ type timing struct {
 // compare measures everything, or only the times of the contestants that only names.
 func compare(ctx context.Context, d duration, only string, progress io.Writer) (*report, error) {
 	r := &report{duration: d}
-	addr, stop, err := startRedis(ctx)
+	addr, version, stop, err := startRedis(ctx)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		r.redis = "redis-server is not installed: without redis_rate"
@@ -44,7 +44,7 @@ func compare(ctx context.Context, d duration, only string, progress io.Writer) (
 		return nil, err
 	default:
 		defer stop()
-		r.redis = redisVersion()
+		r.redis = version
 	}
 	all := contestants(addr)
 	if only != "" {
@@ -62,45 +62,51 @@ func compare(ctx context.Context, d duration, only string, progress io.Writer) (
 			return nil, err
 		}
 	}
-	if r.merges, err = mergeCosts(ctx, d, progress); err != nil {
+	fmt.Fprintln(progress, "merging")
+	merges, err := mergeTurns()
+	if err == nil {
+		err = takeTurns(ctx, merges, d, progress)
+	}
+	if err != nil {
 		return nil, err
+	}
+	for _, t := range merges {
+		r.merges = append(r.merges, mergeCost{t.origins, median(t.each(sliceNS)), median(t.each(sliceAllocs))})
 	}
 	return r, r.time(ctx, all, progress)
 }
 
 // time measures the times of decisions.
 func (r *report) time(ctx context.Context, all []contestant, progress io.Writer) error {
-	turns, err := timings(ctx, all, r.duration, progress)
+	fmt.Fprintln(progress, "filling every contestant with a million keys")
+	turns, stop, err := openTurns(ctx, all)
+	defer stop()
 	if err == nil {
-		r.addTurns(turns)
+		err = takeTurns(ctx, turns, r.duration, progress)
 	}
+	r.addTurns(turns)
 	return err
 }
 
-// redisVersion returns "Redis 7.0.15".
-func redisVersion() string {
-	out, _ := exec.Command("redis-server", "--version").Output()
-	for _, f := range strings.Fields(string(out)) {
-		if v, ok := strings.CutPrefix(f, "v="); ok {
-			return "Redis " + v
-		}
+func sliceNS(s slice) float64     { return s.ns }
+func sliceAllocs(s slice) float64 { return s.allocs }
+func sliceCPU(s slice) float64    { return s.cpu }
+
+// each returns a figure of each slice.
+func (t *turn) each(figure func(slice) float64) (all []float64) {
+	for _, s := range t.slices {
+		all = append(all, figure(s))
 	}
-	return "Redis"
+	return all
 }
 
 func (r *report) addTurns(turns []*turn) {
 	r.series = map[series][]float64{}
 	for _, t := range turns {
 		id := series{t.contestant.name, t.load.name}
-		each := func(figure func(slice) float64) (all []float64) {
-			for _, s := range t.slices {
-				all = append(all, figure(s))
-			}
-			return all
-		}
-		r.series[id] = each(func(s slice) float64 { return s.ns })
-		allocs, cpu := each(func(s slice) float64 { return s.allocs }), each(func(s slice) float64 { return s.cpu })
-		r.timings = append(r.timings, timing{id, median(r.series[id]), median(allocs), median(cpu)})
+		r.series[id] = t.each(sliceNS)
+		r.timings = append(r.timings, timing{id, median(r.series[id]), median(t.each(sliceAllocs)),
+			median(t.each(sliceCPU))})
 	}
 }
 
@@ -126,23 +132,4 @@ func (r *report) ratio(a, b series) (float64, bool) {
 		ratios[i] = as[i] / bs[i]
 	}
 	return median(ratios), true
-}
-
-func (r *report) footprint(name string) (footprint, bool) {
-	for _, f := range r.footprints {
-		if f.name == name {
-			return f, true
-		}
-	}
-	return footprint{}, false
-}
-
-// worstBudget returns the budget of which a key takes most.
-func (r *report) worstBudget(name string) (worst budget, ok bool) {
-	for _, b := range r.budgets {
-		if b.name == name && (!ok || b.bytes > worst.bytes) {
-			worst, ok = b, true
-		}
-	}
-	return worst, ok
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	golimiter "github.com/sethvargo/go-limiter"
 	"github.com/sethvargo/go-limiter/memorystore"
 	"github.com/throttled/throttled/v2"
 	"github.com/throttled/throttled/v2/store/memstore"
@@ -25,72 +24,52 @@ func rivals() []contestant {
 	}
 }
 
-type xTime struct {
-	limiters sync.Map // identity -> *rate.Limiter
-	limit    rate.Limit
-	burst    int
-}
-
-func openXTime(s *state) (limiter, error) {
+func openXTime(s *state) (*limiter, error) {
+	limit, burst := rate.Limit(1e9), int(1e9)
 	if s.limited {
-		return &xTime{limit: rate.Every(time.Hour), burst: 1}, nil
+		limit, burst = rate.Every(time.Hour), 1
 	}
-	return &xTime{limit: 1e9, burst: 1e9}, nil
-}
-
-func (x *xTime) take(s *stream, from, to int) (admitted int) {
-	for i := from; i < to; i++ {
+	var limiters sync.Map // identity -> *rate.Limiter
+	return &limiter{take: each(func(s *stream, i int) bool {
 		id := s.identity(i)
-		l, ok := x.limiters.Load(id)
+		l, ok := limiters.Load(id)
 		if !ok {
-			l, _ = x.limiters.LoadOrStore(strings.Clone(id), rate.NewLimiter(x.limit, x.burst))
+			l, _ = limiters.LoadOrStore(strings.Clone(id), rate.NewLimiter(limit, burst))
 		}
-		if l.(*rate.Limiter).Allow() {
-			admitted++
-		}
-	}
-	return admitted
+		return l.(*rate.Limiter).Allow()
+	})}, nil
 }
 
-// fillCloned makes a request of each client with an identity in memory of its own, as a server receives it: a limiter
-// that keeps the identity keeps its memory.
-func fillCloned(s *stream, take func(identity string)) {
-	for i := range s.len() {
-		take(strings.Clone(s.identity(i)))
+// asked is a limiter that is asked for identities. It is filled with identities in memory of their own, as a server
+// receives them: a limiter that keeps the identity keeps its memory.
+func asked(admit func(identity string) bool) *limiter {
+	return &limiter{
+		take: each(func(s *stream, i int) bool { return admit(s.identity(i)) }),
+		fill: func(s *stream) error {
+			for i := range s.len() {
+				admit(strings.Clone(s.identity(i)))
+			}
+			return nil
+		},
 	}
 }
 
-type goLimiter struct{ store golimiter.Store }
-
-func openGoLimiter(s *state) (limiter, error) {
+func openGoLimiter(s *state) (*limiter, error) {
 	cfg := &memorystore.Config{Tokens: 1 << 40, Interval: time.Hour}
 	if s.limited {
 		cfg.Tokens = 1
 	}
 	store, err := memorystore.New(cfg)
-	return &goLimiter{store}, err
-}
-
-func (g *goLimiter) take(s *stream, from, to int) (admitted int) {
 	ctx := context.Background()
-	for i := from; i < to; i++ {
-		if _, _, _, ok, err := g.store.Take(ctx, s.identity(i)); ok && err == nil {
-			admitted++
-		}
-	}
-	return admitted
+	l := asked(func(identity string) bool {
+		_, _, _, ok, err := store.Take(ctx, identity)
+		return ok && err == nil
+	})
+	l.close = func() error { return store.Close(ctx) }
+	return l, err
 }
 
-func (g *goLimiter) fill(s *stream) error {
-	fillCloned(s, func(id string) { g.store.Take(context.Background(), id) })
-	return nil
-}
-
-func (g *goLimiter) close() error { return g.store.Close(context.Background()) }
-
-type throttledGCRA struct{ limiter *throttled.GCRARateLimiterCtx }
-
-func openThrottled(s *state) (limiter, error) {
+func openThrottled(s *state) (*limiter, error) {
 	store, err := memstore.NewCtx(0)
 	if err != nil {
 		return nil, err
@@ -99,43 +78,23 @@ func openThrottled(s *state) (limiter, error) {
 	if s.limited {
 		quota = throttled.RateQuota{MaxRate: throttled.PerHour(1)}
 	}
-	l, err := throttled.NewGCRARateLimiterCtx(store, quota)
-	return &throttledGCRA{l}, err
+	gcra, err := throttled.NewGCRARateLimiterCtx(store, quota)
+	return asked(func(identity string) bool {
+		limited, _, err := gcra.RateLimitCtx(context.Background(), identity, 1)
+		return !limited && err == nil
+	}), err
 }
 
-func (t *throttledGCRA) take(s *stream, from, to int) (admitted int) {
-	ctx := context.Background()
-	for i := from; i < to; i++ {
-		if limited, _, err := t.limiter.RateLimitCtx(ctx, s.identity(i), 1); !limited && err == nil {
-			admitted++
-		}
-	}
-	return admitted
-}
-
-func (t *throttledGCRA) fill(s *stream) error {
-	fillCloned(s, func(id string) { t.limiter.RateLimitCtx(context.Background(), id, 1) })
-	return nil
-}
-
-type ululeLimiter struct{ limiter *ulule.Limiter }
-
-func openUlule(s *state) (limiter, error) {
+func openUlule(s *state) (*limiter, error) {
 	limit := int64(1 << 40)
 	if s.limited {
 		limit = 1
 	}
 	// Its cleaner would disturb all slices: no more than once an hour.
 	store := memory.NewStoreWithOptions(ulule.StoreOptions{Prefix: ulule.DefaultPrefix, CleanUpInterval: time.Hour})
-	return &ululeLimiter{ulule.New(store, ulule.Rate{Period: time.Hour, Limit: limit})}, nil
-}
-
-func (u *ululeLimiter) take(s *stream, from, to int) (admitted int) {
-	ctx := context.Background()
-	for i := from; i < to; i++ {
-		if c, err := u.limiter.Get(ctx, s.identity(i)); err == nil && !c.Reached {
-			admitted++
-		}
-	}
-	return admitted
+	u := ulule.New(store, ulule.Rate{Period: time.Hour, Limit: limit})
+	return &limiter{take: each(func(s *stream, i int) bool {
+		c, err := u.Get(context.Background(), s.identity(i))
+		return err == nil && !c.Reached
+	})}, nil
 }

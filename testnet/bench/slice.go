@@ -27,7 +27,7 @@ func startTimekeeper() *timekeeper {
 				return
 			case now := <-ticks.C:
 				if c := k.running.Load(); c != nil {
-					c.ns.Add(int64(now.Sub(last)))
+					c.Add(int64(now.Sub(last)))
 				}
 				last = now
 			}
@@ -54,14 +54,12 @@ type slice struct {
 const collectAt = 1 << 30
 
 // measure makes the requests of the streams, one stream per core, for about d. at is the position in each stream.
-func (k *timekeeper) measure(l limiter, streams []*stream, at []int, d time.Duration, chunk int) slice {
-	if e, ok := l.(interface{ drain() }); ok {
-		e.drain()
+func (k *timekeeper) measure(l *limiter, streams []*stream, at []int, d time.Duration, chunk int) slice {
+	if l.drain != nil {
+		l.drain()
 	}
-	if c, ok := l.(clocked); ok {
-		k.running.Store(c.coarse())
-		defer k.running.Store(nil)
-	}
+	k.running.Store(l.clock)
+	defer k.running.Store(nil)
 	runtime.GOMAXPROCS(len(streams))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

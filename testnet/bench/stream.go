@@ -15,28 +15,23 @@ const million = 1_000_000
 // no pointers, so that the garbage collector ignores it.
 type stream struct {
 	text  string
-	start []uint32
-	size  []uint8
+	start []uint32 // of each identity in text, and the end of the last
 	keys  []uint64
 }
 
-func (s *stream) len() int { return len(s.start) }
+func (s *stream) len() int { return len(s.keys) }
 
 func (s *stream) identity(i int) string {
-	from := int(s.start[i])
-	return s.text[from : from+int(s.size[i])]
+	return s.text[s.start[i]:s.start[i+1]]
 }
 
 // newStream returns the requests of the clients with these numbers, in order.
 func newStream(clients []uint32) *stream {
-	s := &stream{
-		start: make([]uint32, len(clients)), size: make([]uint8, len(clients)), keys: make([]uint64, len(clients)),
-	}
+	s := &stream{start: make([]uint32, len(clients)+1), keys: make([]uint64, len(clients))}
 	text := make([]byte, 0, 16*len(clients))
 	for i, c := range clients {
-		s.start[i] = uint32(len(text))
 		text = appendIdentity(text, c)
-		s.size[i] = uint8(len(text) - int(s.start[i]))
+		s.start[i+1] = uint32(len(text))
 		s.keys[i] = hashIdentity(string(text[s.start[i]:]))
 	}
 	s.text = string(text)

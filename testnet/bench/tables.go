@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -73,29 +74,30 @@ func (r *report) goalTable() table {
 	return t
 }
 
-// matrix is a table of contestants by workloads.
+// matrix is a table of contestants by workloads, without rows and columns that have no cell.
 func (r *report) matrix(title, note string, cell func(timing) (float64, bool)) table {
 	t := table{title: title, note: note, head: []string{""}}
-	rows := map[string][]string{}
-	var order []string
+	cells := map[series]string{}
+	var rows []string
 	for _, m := range r.timings {
+		v, ok := cell(m)
+		if !ok {
+			continue
+		}
+		cells[m.series] = figure(v)
 		if !slices.Contains(t.head, m.workload) {
 			t.head = append(t.head, m.workload)
 		}
-	}
-	for _, m := range r.timings {
-		row, ok := rows[m.contestant]
-		if !ok {
-			order = append(order, m.contestant)
-			row = append([]string{m.contestant}, slices.Repeat([]string{"-"}, len(t.head)-1)...)
-			rows[m.contestant] = row
-		}
-		if v, ok := cell(m); ok {
-			row[slices.Index(t.head, m.workload)] = figure(v)
+		if !slices.Contains(rows, m.contestant) {
+			rows = append(rows, m.contestant)
 		}
 	}
-	for _, name := range order {
-		t.add(rows[name]...)
+	for _, name := range rows {
+		row := []string{name}
+		for _, load := range t.head[1:] {
+			row = append(row, cmp.Or(cells[series{name, load}], "-"))
+		}
+		t.add(row...)
 	}
 	return t
 }
@@ -122,21 +124,9 @@ func (r *report) ratioTable(title, to string) table {
 }
 
 func (r *report) speedUpTable() table {
-	t := r.matrix("Two cores, as a multiple of one core's decisions a second", "", func(t timing) (float64, bool) {
+	return r.matrix("Two cores, as a multiple of one core's decisions a second", "", func(t timing) (float64, bool) {
 		return r.ratio(t.series, series{t.contestant, t.workload + twoCores})
 	})
-	// The columns of two cores are empty.
-	for _, cells := range append(t.rows, t.head) {
-		for i := 1; i <= len(cells)/2; i++ {
-			cells[i] = cells[2*i-1]
-		}
-	}
-	half := len(t.head)/2 + 1
-	t.head = t.head[:half]
-	for i := range t.rows {
-		t.rows[i] = t.rows[i][:half]
-	}
-	return t
 }
 
 func (r *report) budgetTable() table {

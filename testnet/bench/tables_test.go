@@ -23,8 +23,8 @@ func TestMarkdownTable(t *testing.T) {
 // The speed-up table has a column for each pair of workloads.
 func TestSpeedUpTable(t *testing.T) {
 	r := reportOf(map[series][]float64{
-		{nameGiven, loadHot}: {100}, {nameGiven, loadHotTwo}: {50}, {nameGiven, loadCold}: {90},
-		{nameGiven, loadColdTwo}: {60},
+		{nameGiven, loadHot}: {100}, {nameGiven, loadHot + twoCores}: {50}, {nameGiven, loadCold}: {90},
+		{nameGiven, loadCold + twoCores}: {60},
 	})
 	order := func(a, b timing) int {
 		return cmp.Compare(slices.Index(allLoads, a.workload), slices.Index(allLoads, b.workload))
@@ -37,7 +37,7 @@ func TestSpeedUpTable(t *testing.T) {
 	}
 }
 
-var allLoads = []string{loadHot, loadHotTwo, loadCold, loadColdTwo}
+var allLoads = []string{loadHot, loadHot + twoCores, loadCold, loadCold + twoCores}
 
 func TestFigure(t *testing.T) {
 	for v, want := range map[float64]string{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,64 +31,57 @@ type workload struct {
 	offset  []int     // where each core starts in its stream
 }
 
-// The names in the goals and ratios.
+// The names in the goals and ratios. Each workload is also one of two cores.
 const (
 	twoCores = ", 2 cores"
 
-	loadHot       = "hot key"
-	loadHotTwo    = loadHot + twoCores
-	loadSome      = "own 1024 keys"
-	loadSomeTwo   = loadSome + twoCores
-	loadCold      = "1M uniform"
-	loadColdTwo   = loadCold + twoCores
-	loadZipf      = "1M Zipf"
-	loadZipfTwo   = loadZipf + twoCores
-	loadDenied    = "denied"
-	loadDeniedTwo = loadDenied + twoCores
+	loadHot    = "hot key"
+	loadSome   = "own 1024 keys"
+	loadCold   = "1M uniform"
+	loadZipf   = "1M Zipf"
+	loadDenied = "denied"
 )
 
-func workloads() []workload {
-	one, first, second := newStream(hot()), newStream(some(1)), newStream(some(2))
-	cold, busy := newStream(uniform(1<<21)), newStream(zipf(1<<21))
+func workloads() (all []workload) {
+	one, cold, busy := newStream(hot()), newStream(uniform(1<<21)), newStream(zipf(1<<21))
 	half := cold.len() / 2
-	return []workload{
-		{loadHot, stateHot, []*stream{one}, []int{0}},
-		{loadHotTwo, stateHot, []*stream{one, one}, []int{0, 0}},
-		{loadSome, stateHot, []*stream{first}, []int{0}},
-		{loadSomeTwo, stateHot, []*stream{first, second}, []int{0, 0}},
-		{loadCold, stateMillion, []*stream{cold}, []int{0}},
-		{loadColdTwo, stateMillion, []*stream{cold, cold}, []int{0, half}},
-		{loadZipf, stateMillion, []*stream{busy}, []int{0}},
-		{loadZipfTwo, stateMillion, []*stream{busy, busy}, []int{0, half}},
-		{loadDenied, stateDenied, []*stream{one}, []int{0}},
-		{loadDeniedTwo, stateDenied, []*stream{one, one}, []int{0, 0}},
+	for _, w := range []struct {
+		name          string
+		state         *state
+		first, second *stream
+		offset        int // of the second core
+	}{
+		{loadHot, stateHot, one, one, 0},
+		{loadSome, stateHot, newStream(some(1)), newStream(some(2)), 0},
+		{loadCold, stateMillion, cold, cold, half},
+		{loadZipf, stateMillion, busy, busy, half},
+		{loadDenied, stateDenied, one, one, 0},
+	} {
+		all = append(all, workload{w.name, w.state, []*stream{w.first}, []int{0}},
+			workload{w.name + twoCores, w.state, []*stream{w.first, w.second}, []int{0, w.offset}})
 	}
+	return all
 }
 
 // turn is a contestant at one workload.
 type turn struct {
 	contestant *contestant
 	load       *workload
-	limiter    limiter
+	limiter    *limiter
 	at         []int // position in each stream
-	chunk      int   // requests between two looks at the time: some 30 us
+	chunk      int   // requests between two looks at the time: some 30 us, unless it is set
 	slices     []slice
+	origins    int // of what it merges, if it does
 }
 
-// timings measures every contestant at every workload, round after round.
-func timings(ctx context.Context, all []contestant, d duration, progress io.Writer) ([]*turn, error) {
-	fmt.Fprintln(progress, "filling every contestant with a million keys")
-	turns, stop, err := openTurns(ctx, all)
-	defer stop()
-	if err != nil {
-		return nil, err
-	}
+// takeTurns measures every contestant at every workload, round after round.
+func takeTurns(ctx context.Context, turns []*turn, d duration, progress io.Writer) error {
 	k := startTimekeeper()
 	defer k.stop()
-	return turns, withoutCollections(func(collect func()) error {
+	return withoutCollections(func(collect func()) error {
 		for _, t := range turns { // warm up, and find the chunk
-			s := k.measure(t.limiter, t.load.streams, t.at, time.Millisecond, 16)
-			t.chunk = max(1, min(4096, int(30e3/s.ns)/len(t.at)))
+			s := k.measure(t.limiter, t.load.streams, t.at, time.Millisecond, cmp.Or(t.chunk, 16))
+			t.chunk = cmp.Or(t.chunk, max(1, min(4096, int(30e3/s.ns)/len(t.at))))
 		}
 		for round := range d.rounds {
 			fmt.Fprintf(progress, "round %d of %d\n", round+1, d.rounds)
@@ -113,31 +107,31 @@ func openTurns(ctx context.Context, all []contestant) (turns []*turn, stop func(
 		contestant *contestant
 		state      *state
 	}
-	open := map[id]limiter{}
+	open, seen := map[id]*limiter{}, map[*state]*stream{}
 	stop = func() {
 		for _, l := range open {
 			_ = closeLimiter(l)
 		}
 	}
-	for _, s := range []*state{stateHot, stateDenied, stateMillion} {
-		seen := newStream(s.clients())
+	for _, load := range workloads() {
+		s := load.state
+		if seen[s] == nil {
+			seen[s] = newStream(s.clients())
+		}
 		for i := range all {
-			if all[i].hotOnly && s == stateMillion {
+			c := &all[i]
+			if c.hotOnly && s == stateMillion {
 				continue
 			}
-			l, err := all[i].inState(s, seen)
-			if err := errors.Join(err, ctx.Err()); err != nil {
-				return nil, stop, err
+			if open[id{c, s}] == nil {
+				l, err := c.inState(s, seen[s])
+				if err := errors.Join(err, ctx.Err()); err != nil {
+					return nil, stop, err
+				}
+				open[id{c, s}] = l
 			}
-			open[id{&all[i], s}] = l
-		}
-	}
-	for _, load := range workloads() {
-		for i := range all {
-			if l := open[id{&all[i], load.state}]; l != nil {
-				at := slices.Clone(load.offset)
-				turns = append(turns, &turn{contestant: &all[i], load: &load, limiter: l, at: at})
-			}
+			turns = append(turns, &turn{contestant: c, load: &load, limiter: open[id{c, s}],
+				at: slices.Clone(load.offset)})
 		}
 	}
 	return turns, stop, nil

@@ -29,25 +29,19 @@ type Image struct {
 // recipe says how an image is built: FROM scratch, as no image may be there to pull.
 type recipe struct {
 	name, image, dockerfile string
-	fill                    func(ctx context.Context, dir string) error // puts the files into the build context
+	pkg, program            string // to compile; empty: this machine's Redis
 }
 
-func (c *Cluster) recipes() []recipe {
-	compiled := func(pkg, program string) func(context.Context, string) error {
-		return func(ctx context.Context, dir string) error { return c.compile(ctx, pkg, filepath.Join(dir, program)) }
-	}
-	return []recipe{
-		{"edgelimit", ProductImage, "edgelimit.Dockerfile", compiled("./cmd/edgelimit", "edgelimit")},
-		{"node", NodeImage, "edgelimit.Dockerfile", compiled("./testnet/node", "edgelimit")},
-		{"shop", ShopImage, "shop.Dockerfile", compiled("./testnet/compose/shop", "shop")},
-		{"redis", RedisImage, "redis.Dockerfile", c.collectRedis},
-	}
+var recipes = []recipe{
+	{"edgelimit", ProductImage, "edgelimit.Dockerfile", "./cmd/edgelimit", "edgelimit"},
+	{"node", NodeImage, "edgelimit.Dockerfile", "./testnet/node", "edgelimit"},
+	{"shop", ShopImage, "shop.Dockerfile", "./testnet/compose/shop", "shop"},
+	{"redis", RedisImage, "redis.Dockerfile", "", ""},
 }
 
 // Build builds the images named: edgelimit, node, shop, redis, or all. It stops at the first that fails. With pull, it
 // pulls the public Redis instead of building one.
 func (c *Cluster) Build(ctx context.Context, pull bool, names ...string) (built []Image, err error) {
-	recipes := c.recipes()
 	var known []string
 	for _, r := range recipes {
 		known = append(known, r.name)
@@ -100,7 +94,12 @@ func (c *Cluster) buildContext(ctx context.Context, r recipe) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := r.fill(ctx, dir); err != nil {
+	if r.pkg == "" {
+		err = c.collectRedis(ctx, dir)
+	} else {
+		err = c.compile(ctx, r.pkg, filepath.Join(dir, r.program))
+	}
+	if err != nil {
 		return err
 	}
 	file := filepath.Join(c.root, "testnet", "compose", r.dockerfile)

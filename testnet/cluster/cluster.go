@@ -30,16 +30,11 @@ var Profiles = []string{"sidecar", "metrics"}
 
 // Options say where the cluster is and how to reach it.
 type Options struct {
-	// Root is the top of the repository, where the compose file is.
-	Root string
-	// Run runs commands; nil: RunLocal.
-	Run Runner
-	// Profiles are those of Profiles that Up starts too.
-	Profiles []string
-	// Progress, if set, gets a line now and then from what takes long.
-	Progress io.Writer
-	// Patience bounds the time from a fault to its observed effect; 0: a minute.
-	Patience time.Duration
+	Root     string        // the top of the repository, where the compose file is
+	Run      Runner        // runs commands; nil: RunLocal
+	Profiles []string      // those of Profiles that Up starts too
+	Progress io.Writer     // if set, gets a line now and then from what takes long
+	Patience time.Duration // bounds the time from a fault to its observed effect; 0: a minute
 }
 
 // Cluster is the cluster of this machine, whether it is up or not. Its methods are safe for concurrent use; faults

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/testnet/scrape"
 )
 
 func TestOpen(t *testing.T) {
@@ -156,13 +157,22 @@ func TestObserve(t *testing.T) {
 		}
 	})
 	var o Observation
-	fails(t, o.parse(strings.NewReader("up 1\n")), "edgelimit_staleness_seconds")
-	fails(t, o.parse(strings.NewReader("{{{\n")), "")
-	ok(t, o.parse(strings.NewReader("edgelimit_staleness_seconds 1\nedgelimit_store_pending_slots 7\n"+
-		"edgelimit_store_failed_calls_total 3\n")))
+	fails(t, parse(&o, "up 1\n"), "edgelimit_staleness_seconds")
+	fails(t, parse(&o, "{{{\n"), "")
+	ok(t, parse(&o, "edgelimit_staleness_seconds 1\nedgelimit_store_pending_slots 7\n"+
+		"edgelimit_store_failed_calls_total 3\n"))
 	if o.StorePending != 7 || o.StoreFailed != 3 {
 		t.Errorf("%+v", o)
 	}
+}
+
+// parse reads an observation from a node's metrics.
+func parse(o *Observation, text string) error {
+	metrics, err := scrape.Parse(strings.NewReader(text))
+	if err != nil {
+		return err
+	}
+	return o.read(metrics)
 }
 
 func TestKeyFile(t *testing.T) {

@@ -14,14 +14,11 @@ import (
 
 // Command is a command line of this machine.
 type Command struct {
-	Name string
-	Args []string
-	// Env is added to this process's environment, as NAME=VALUE.
-	Env []string
-	// Dir is the working directory; empty: this process's.
-	Dir string
-	// Stderr, if set, gets the command's standard error while it runs.
-	Stderr io.Writer
+	Name   string
+	Args   []string
+	Env    []string  // added to this process's environment, as NAME=VALUE
+	Dir    string    // the working directory; empty: this process's
+	Stderr io.Writer // if set, gets the command's standard error while it runs
 }
 
 // String returns the command line, unquoted.
@@ -29,8 +26,9 @@ func (c Command) String() string {
 	return strings.Join(append([]string{c.Name}, c.Args...), " ")
 }
 
-// Runner runs a command to its end and returns its standard output. It is safe for concurrent use. A command that fails
-// is a *CommandError; one that is not installed matches exec.ErrNotFound.
+// Runner runs a command to its end and returns its standard output. It is safe for concurrent use. The error of a
+// command that failed ends with the end of its standard error; that of one that is not installed matches
+// exec.ErrNotFound.
 type Runner func(ctx context.Context, c Command) (stdout []byte, err error)
 
 // RunLocal is the Runner of this machine. It kills the command when ctx ends.
@@ -44,40 +42,26 @@ func RunLocal(ctx context.Context, c Command) (stdout []byte, err error) {
 	if c.Stderr != nil {
 		cmd.Stderr = io.MultiWriter(&stderr, c.Stderr)
 	}
-	switch err := cmd.Run(); {
-	case err == nil:
-		return out.Bytes(), nil
-	case ctx.Err() != nil:
-		return out.Bytes(), fmt.Errorf("%s: %w", c, context.Cause(ctx))
-	case errors.Is(err, exec.ErrNotFound):
-		return nil, err
-	default:
-		return out.Bytes(), &CommandError{Command: c, Stderr: strings.TrimSpace(stderr.String()), Err: err}
+	err = cmd.Run()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		err = fmt.Errorf("%s: %w", c, context.Cause(ctx))
+	case err != nil && !errors.Is(err, exec.ErrNotFound):
+		err = commandError(c, err, stderr.String())
 	}
-}
-
-// CommandError is a command that failed.
-type CommandError struct {
-	Command Command
-	Stderr  string
-	// Err is the exit status, usually an *exec.ExitError.
-	Err error
+	return out.Bytes(), err
 }
 
 // maxStderr bounds how many bytes of standard error a message repeats: the end, where the reason usually stands.
 const maxStderr = 1000
 
-// Error implements error.
-func (e *CommandError) Error() string {
-	text := e.Stderr
-	if len(text) > maxStderr {
-		text = "..." + text[len(text)-maxStderr:]
+func commandError(c Command, err error, stderr string) error {
+	stderr = strings.TrimSpace(stderr)
+	if len(stderr) > maxStderr {
+		stderr = "..." + stderr[len(stderr)-maxStderr:]
 	}
-	if text == "" {
-		return fmt.Sprintf("%s: %v", e.Command, e.Err)
+	if stderr == "" {
+		return fmt.Errorf("%s: %w", c, err)
 	}
-	return fmt.Sprintf("%s: %v: %s", e.Command, e.Err, text)
+	return fmt.Errorf("%s: %w: %s", c, err, stderr)
 }
-
-// Unwrap returns Err.
-func (e *CommandError) Unwrap() error { return e.Err }

@@ -40,17 +40,15 @@ func (c *Cluster) dockerShowing(ctx context.Context, args ...string) error {
 }
 
 func explain(err error) error {
-	if errors.Is(err, exec.ErrNotFound) {
-		return ErrNoDocker
-	}
-	failed, ok := errors.AsType[*CommandError](err)
 	switch {
-	case !ok:
-		return err
-	case strings.Contains(failed.Stderr, "permission denied") && strings.Contains(failed.Stderr, "docker.sock"):
-		return fmt.Errorf("%w: %s", ErrNoAccess, failed.Stderr)
-	case strings.Contains(failed.Stderr, "Cannot connect to the Docker daemon"):
-		return fmt.Errorf("%w: %s", ErrNoDaemon, failed.Stderr)
+	case err == nil:
+		return nil
+	case errors.Is(err, exec.ErrNotFound):
+		return ErrNoDocker
+	case strings.Contains(err.Error(), "permission denied") && strings.Contains(err.Error(), "docker.sock"):
+		return fmt.Errorf("%w: %w", ErrNoAccess, err)
+	case strings.Contains(err.Error(), "Cannot connect to the Docker daemon"):
+		return fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
 	return err
 }
@@ -90,21 +88,15 @@ func (c *Cluster) composeCommand(ctx context.Context) ([]string, error) {
 	case ctx.Err() != nil:
 		return nil, err
 	}
-	out, err := c.run(ctx, Command{Name: "docker-compose", Args: []string{"version", "--short"}})
-	version := strings.TrimSpace(string(out))
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return nil, ErrNoCompose
-	case err != nil:
-		return nil, err
-	case strings.HasPrefix(version, "1.") && olderThan128(version):
-		return nil, fmt.Errorf("docker-compose %s is too old for profiles; 1.28 or later is needed", version)
+	version, err := c.run(ctx, Command{Name: "docker-compose", Args: []string{"version", "--short"}})
+	if errors.Is(err, exec.ErrNotFound) {
+		err = ErrNoCompose
 	}
-	return []string{"docker-compose"}, nil
-}
-
-// olderThan128 reports whether a version 1.x has no profiles.
-func olderThan128(version string) bool {
-	minor, _, _ := strings.Cut(strings.TrimPrefix(version, "1."), ".")
-	return len(minor) < 2 || len(minor) == 2 && minor < "28"
+	if minor := 0; err == nil {
+		if _, scanErr := fmt.Sscanf(string(version), "1.%d", &minor); scanErr == nil && minor < 28 {
+			err = fmt.Errorf("docker-compose %s is too old for profiles; 1.28 or later is needed",
+				strings.TrimSpace(string(version)))
+		}
+	}
+	return []string{"docker-compose"}, err
 }

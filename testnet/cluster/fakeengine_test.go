@@ -123,7 +123,7 @@ func (e *fakeEngine) Run(ctx context.Context, c Command) ([]byte, error) {
 		err = fmt.Errorf("unknown command")
 	}
 	if err != nil {
-		return nil, &CommandError{Command: c, Stderr: err.Error(), Err: errors.New("exit status 1")}
+		return nil, commandError(c, errors.New("exit status 1"), err.Error())
 	}
 	return []byte(out), nil
 }

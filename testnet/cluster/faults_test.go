@@ -351,14 +351,14 @@ func mustAbs(t *testing.T, name string) string {
 
 func TestObservationReadsBoundsAndBreaker(t *testing.T) {
 	var o Observation
-	ok(t, o.parse(strings.NewReader(`edgelimit_staleness_seconds 1
+	ok(t, parse(&o, `edgelimit_staleness_seconds 1
 # TYPE edgelimit_over_admission_bound_ratio gauge
 edgelimit_over_admission_bound_ratio{rule="x"} 0.25
 edgelimit_over_admission_bound_ratio{rule="y"} 0.5
 edgelimit_store_pending_slots 3
 edgelimit_store_breaker_state 2
 edgelimit_store_lost_total 4
-`)))
+`))
 	if o.Bounds["x"] != .25 || o.Bounds["y"] != .5 || o.Bound != .5 || o.Breaker != "half-open" ||
 		o.StorePending != 3 || o.StoreLost != 4 {
 		t.Errorf("%+v", o)

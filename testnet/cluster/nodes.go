@@ -18,22 +18,18 @@ var (
 
 // Node is a node of the cluster, running or not: one of a region's two, or a sidecar.
 type Node struct {
-	// Name is that of its service, as us-east-1.
-	Name   string `json:"name"`
-	Region string `json:"region"`
-	// Sidecar says that it shares the network of a service.
-	Sidecar bool `json:"-"`
+	Name    string `json:"name"` // its service's, as us-east-1
+	Region  string `json:"region"`
+	Sidecar bool   `json:"-"` // it shares the network of a service
 	// HTTP and Metrics are the URLs of its listeners on this machine, as http://127.0.0.1:8111, without a path. A
 	// sidecar has no HTTP.
 	HTTP    string `json:"http,omitempty"`
 	Metrics string `json:"metrics"`
 	// LAN and WAN are its addresses in its region and between regions, also while it is partitioned.
-	LAN string `json:"lan"`
-	WAN string `json:"wan"`
-	// State is the container's: running, exited, created.
-	State string `json:"state"`
-	// Partitioned says that it is not on the WAN's network.
-	Partitioned bool `json:"cut"`
+	LAN         string `json:"lan"`
+	WAN         string `json:"wan"`
+	State       string `json:"state"` // the container's: running, exited, created
+	Partitioned bool   `json:"cut"`   // it is not on the WAN's network
 
 	container container
 	network   container // whose network it uses: its own, or its service's
@@ -44,8 +40,8 @@ type Redis struct {
 	Name   string `json:"name"`
 	Region string `json:"region"`
 	State  string `json:"state"`
-	// Error, which Status fills in, says why it does not answer; empty: it does.
-	Error     string `json:"error,omitempty"`
+	Error  string `json:"error,omitempty"` // why it does not answer, which Status fills in; empty: it does
+
 	container container
 }
 
@@ -105,42 +101,38 @@ func hostOf(addr string) string {
 	return host
 }
 
-// splitRegion divides the nodes into those of a region and the rest.
-func splitRegion(nodes []Node, region string) (inside, outside []Node, err error) {
-	var regions []string
-	for _, n := range nodes {
-		if n.Region == region {
-			inside = append(inside, n)
-		} else {
-			outside = append(outside, n)
-		}
-		regions = append(regions, n.Region)
-	}
-	if len(inside) == 0 {
-		list := strings.Join(slices.Compact(regions), ", ")
-		return nil, nil, fmt.Errorf("%w: region %q, the regions are %s", ErrUnknown, region, list)
-	}
-	return inside, outside, nil
-}
-
 // find returns the container of a service, a node's or a Redis'.
 func (c *Cluster) find(ctx context.Context, name string) (container, error) {
 	all, err := c.containers(ctx)
+	if err == nil && len(all) == 0 {
+		err = ErrNotUp
+	}
 	if err != nil {
 		return container{}, err
 	}
-	if len(all) == 0 {
-		return container{}, ErrNotUp
+	return named(name, all, func(ctr container) string { return ctr.service() })
+}
+
+// findNode returns one node.
+func (c *Cluster) findNode(ctx context.Context, name string) (Node, error) {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return Node{}, err
 	}
+	return named(name, nodes, func(n Node) string { return n.Name })
+}
+
+// named returns the one of that name, or ErrUnknown.
+func named[T any](name string, all []T, nameOf func(T) string) (found T, err error) {
 	var names []string
-	for _, ctr := range all {
-		if ctr.service() == name {
-			return ctr, nil
+	for _, one := range all {
+		if nameOf(one) == name {
+			return one, nil
 		}
-		names = append(names, ctr.service())
+		names = append(names, nameOf(one))
 	}
 	slices.Sort(names)
-	return container{}, fmt.Errorf("%w: %q, there are %s", ErrUnknown, name, strings.Join(names, ", "))
+	return found, fmt.Errorf("%w: %q, there are %s", ErrUnknown, name, strings.Join(slices.Compact(names), ", "))
 }
 
 // findRunning is find for a service that has to run.
@@ -150,22 +142,6 @@ func (c *Cluster) findRunning(ctx context.Context, name string) (container, erro
 		err = fmt.Errorf("%s is not running (%s); start it: go run ./testnet restart %s", name, ctr.State.Status, name)
 	}
 	return ctr, err
-}
-
-// findNode returns one node.
-func (c *Cluster) findNode(ctx context.Context, name string) (Node, error) {
-	nodes, err := c.Nodes(ctx)
-	if err != nil {
-		return Node{}, err
-	}
-	var names []string
-	for _, n := range nodes {
-		if n.Name == name {
-			return n, nil
-		}
-		names = append(names, n.Name)
-	}
-	return Node{}, fmt.Errorf("%w: node %q, the nodes are %s", ErrUnknown, name, strings.Join(names, ", "))
 }
 
 // WithoutSidecars returns the nodes that are no sidecars.

@@ -4,143 +4,94 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
-	"strings"
 	"sync"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-
 	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/testnet/scrape"
 )
 
 // Observation is what a node reports about itself.
 type Observation struct {
-	// At is the time of the request, before the answer.
-	At time.Time
-	// NotReady says why it is not ready; empty: it is.
-	NotReady string
-	// Members counts the other nodes that it sees.
-	Members int
-	// Staleness is the age of its oldest knowledge of another node. Degraded is the node's own verdict on that.
-	Staleness time.Duration
-	Degraded  bool
+	At        time.Time     // of the request, before the answer
+	NotReady  string        // why it is not ready; empty: it is
+	Members   int           // other nodes that it sees
+	Staleness time.Duration // age of its oldest knowledge of another node
+	Degraded  bool          // the node's own verdict on that
 	// Bound is the largest over-admission bound of its rules, as a part of the limit; Bounds has each rule's by full
 	// name.
-	Bound  float64
-	Bounds map[string]float64
-	// Started is the start of its process.
-	Started time.Time
+	Bound   float64
+	Bounds  map[string]float64
+	Started time.Time // of its process
 	// StorePending counts slots that are not yet in the region's Redis, StoreFailed failed calls of it; -1: the node
 	// has no store.
 	StorePending, StoreFailed int64
-	// StoreLost counts how often it found that the region's Redis had lost data.
-	StoreLost int64
-	// Breaker is the state of its circuit breaker to Redis: closed, open or half-open; empty: it has no store.
-	Breaker string
+	StoreLost                 int64  // how often it found that the region's Redis had lost data
+	Breaker                   string // its circuit breaker to Redis: closed, open or half-open; empty: it has no store
 }
 
-// requestTimeout bounds one answer of a node or a Redis; on one machine, only a paused process takes long.
+// requestTimeout bounds an observation of a node, or an answer of a Redis. On one machine only a paused process takes
+// long.
 const requestTimeout = 3 * time.Second
 
 // Observe reads a node's metrics and readiness.
-func (c *Cluster) Observe(ctx context.Context, n Node) (o Observation, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("node %s: %w", n.Name, err)
-		}
-	}()
-	if n.Metrics == "" {
-		return o, errors.New("it publishes no metrics")
-	}
-	o.At = time.Now()
-	_, text, err := c.get(ctx, n.Metrics+"/metrics")
+func (c *Cluster) Observe(ctx context.Context, n Node) (Observation, error) {
+	o, err := c.observe(ctx, n)
 	if err != nil {
-		return o, err
-	}
-	if err := o.parse(strings.NewReader(text)); err != nil {
-		return o, fmt.Errorf("metrics: %w", err)
-	}
-	status, text, err := c.get(ctx, n.Metrics+"/readyz")
-	if err == nil && status != http.StatusOK {
-		o.NotReady = strings.TrimSpace(text)
+		err = fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	return o, err
 }
 
-func (c *Cluster) get(ctx context.Context, url string) (status int, body string, err error) {
+func (c *Cluster) observe(ctx context.Context, n Node) (o Observation, err error) {
+	if n.Metrics == "" {
+		return o, errors.New("it publishes no metrics")
+	}
+	o.At = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, "", err
+	metrics, err := scrape.Get(ctx, c.client, n.Metrics+"/metrics")
+	if err == nil {
+		err = o.read(metrics)
 	}
-	resp, err := c.client.Do(req)
-	if err != nil {
-		return 0, "", err
+	if err == nil {
+		o.NotReady, err = scrape.NotReady(ctx, c.client, n.Metrics)
 	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
-	return resp.StatusCode, string(b), err
+	return o, err
 }
 
-// parse fills in what a node's metrics hold.
-func (o *Observation) parse(metrics io.Reader) error {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(metrics)
-	if err != nil {
-		return err
+// read fills in what a node's metrics hold.
+func (o *Observation) read(m scrape.Metrics) error {
+	if m["edgelimit_staleness_seconds"] == nil {
+		return errors.New("metrics: there is no edgelimit_staleness_seconds among them")
 	}
-	staleness, ok := families["edgelimit_staleness_seconds"]
-	if !ok {
-		return errors.New("there is no edgelimit_staleness_seconds among them")
-	}
-	o.Staleness = time.Duration(sum(staleness) * float64(time.Second))
-	o.Degraded = sum(families["edgelimit_degraded"]) > 0
-	o.Members = int(sum(families["edgelimit_members"]))
+	o.Staleness = time.Duration(m.Sum("edgelimit_staleness_seconds") * float64(time.Second))
+	o.Degraded = m.Sum("edgelimit_degraded") > 0
+	o.Members = int(m.Sum("edgelimit_members"))
 	o.Bounds = make(map[string]float64)
-	for _, m := range families["edgelimit_over_admission_bound_ratio"].GetMetric() {
-		o.Bound = max(o.Bound, value(m))
-		for _, l := range m.GetLabel() {
-			if l.GetName() == "rule" {
-				o.Bounds[l.GetValue()] = value(m)
-			}
-		}
+	for _, s := range m.Series("edgelimit_over_admission_bound_ratio") {
+		o.Bound = max(o.Bound, s.Value)
+		o.Bounds[s.Labels["rule"]] = s.Value
 	}
-	seconds, fraction := math.Modf(sum(families["process_start_time_seconds"]))
+	seconds, fraction := math.Modf(m.Sum("process_start_time_seconds"))
 	o.Started = time.Unix(int64(seconds), int64(fraction*1e9))
 	o.StorePending, o.StoreFailed = -1, -1
-	if pending, ok := families["edgelimit_store_pending_slots"]; ok {
-		o.StorePending, o.StoreFailed = int64(sum(pending)), int64(sum(families["edgelimit_store_failed_calls_total"]))
-		o.StoreLost = int64(sum(families["edgelimit_store_lost_total"]))
-		o.Breaker = regions.BreakerState(sum(families["edgelimit_store_breaker_state"])).String()
+	if m["edgelimit_store_pending_slots"] != nil {
+		o.StorePending = int64(m.Sum("edgelimit_store_pending_slots"))
+		o.StoreFailed = int64(m.Sum("edgelimit_store_failed_calls_total"))
+		o.StoreLost = int64(m.Sum("edgelimit_store_lost_total"))
+		o.Breaker = regions.BreakerState(m.Sum("edgelimit_store_breaker_state")).String()
 	}
 	return nil
-}
-
-func sum(f *dto.MetricFamily) (total float64) {
-	for _, m := range f.GetMetric() {
-		total += value(m)
-	}
-	return total
-}
-
-func value(m *dto.Metric) float64 {
-	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
 }
 
 // NodeStatus is a node and its report.
 type NodeStatus struct {
 	Node
 	Observation
-	// DropsInbound says that a one-way partition drops what other regions send it. Only Status fills it in.
-	DropsInbound bool
-	// Err says why there is no observation.
-	Err error
+	DropsInbound bool  // a one-way partition drops what other regions send it; only Status fills it in
+	Err          error // why there is no observation
 }
 
 // snapshot is all nodes at about the same moment.
@@ -205,16 +156,6 @@ func (s snapshot) unseen() (missing []string) {
 		}
 	}
 	return missing
-}
-
-// complete reports whether all nodes answer and are on the WAN.
-func (s snapshot) complete() bool {
-	for _, n := range s {
-		if n.Err != nil || n.Partitioned {
-			return false
-		}
-	}
-	return true
 }
 
 // Status observes every node and every Redis.

@@ -57,27 +57,21 @@ func (c *Cluster) dropRules(ctx context.Context, n Node) (rules string, err erro
 
 // restoreDrop gives a node that was restarted, and so has a new network namespace, the one-way partition of another
 // node of its region.
-func (c *Cluster) restoreDrop(ctx context.Context, name string) error {
-	restarted, err := c.findNode(ctx, name)
-	if err != nil {
-		return err
-	}
+func (c *Cluster) restoreDrop(ctx context.Context, restarted Node) error {
 	nodes, err := c.Nodes(ctx)
-	if err != nil {
-		return err
-	}
 	for _, other := range nodes {
-		if other.Name == name || other.Region != restarted.Region {
+		if other.Name == restarted.Name || other.Region != restarted.Region {
 			continue
 		}
-		if rules, err := c.dropRules(ctx, other); err != nil || rules != "" {
-			if err == nil {
-				_, err = c.nft(ctx, restarted, rules)
-			}
+		rules, err := c.dropRules(ctx, other)
+		if err == nil && rules != "" {
+			_, err = c.nft(ctx, restarted, rules)
+		}
+		if err != nil || rules != "" {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 var errNoNft = errors.New("one-way partitions need nft and nsenter on the machine of the engine, and root: " +
@@ -90,15 +84,14 @@ func (c *Cluster) nft(ctx context.Context, n Node, commands string) (string, err
 	}
 	out, err := c.run(ctx, Command{Name: "nsenter",
 		Args: []string{"--target", strconv.Itoa(n.network.State.Pid), "--net", "--", "nft", commands}})
-	if errors.Is(err, exec.ErrNotFound) {
+	switch {
+	case err == nil:
+		return string(out), nil
+	case errors.Is(err, exec.ErrNotFound):
 		return "", errNoNft
+	case strings.Contains(err.Error(), "Operation not permitted"),
+		strings.Contains(err.Error(), "failed to execute nft"):
+		return "", fmt.Errorf("%w: %w", errNoNft, err)
 	}
-	if failed, ok := errors.AsType[*CommandError](err); ok {
-		for _, text := range []string{"Operation not permitted", "failed to execute nft"} {
-			if strings.Contains(failed.Stderr, text) {
-				return "", fmt.Errorf("%w: %s", errNoNft, failed.Stderr)
-			}
-		}
-	}
-	return string(out), err
+	return "", err
 }

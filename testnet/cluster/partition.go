@@ -32,10 +32,11 @@ func (c *Cluster) Partition(ctx context.Context, region string, way Direction) e
 	if err != nil {
 		return err
 	}
-	inside, outside, err := splitRegion(nodes, region)
-	if err != nil {
-		return err
+	if _, err := named(region, nodes, func(n Node) string { return n.Region }); err != nil {
+		return fmt.Errorf("region: %w", err)
 	}
+	inside := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Region != region })
+	outside := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Region == region })
 	var affected []Node
 	switch way {
 	case Both:
@@ -143,9 +144,10 @@ func (c *Cluster) awaitExchange(ctx context.Context, failure string, since time.
 			return nil, err
 		}
 		missing := s.unseen()
+		complete := !slices.ContainsFunc(s, func(n NodeStatus) bool { return n.Err != nil || n.Partitioned })
 		for _, n := range s {
 			received[n.Name] = received[n.Name] || n.Err == nil && n.Staleness < n.At.Sub(since)
-			if s.complete() && !received[n.Name] {
+			if complete && !received[n.Name] {
 				missing = append(missing, fmt.Sprintf("%s has received nothing from some other node for %v", n.Name,
 					n.Staleness.Round(time.Millisecond)))
 			}

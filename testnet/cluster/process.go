@@ -12,32 +12,38 @@ import (
 
 // Kill ends a process at once, as kill -9 does. It stays dead until Restart.
 func (c *Cluster) Kill(ctx context.Context, name string) error {
-	ctr, err := c.findRunning(ctx, name)
-	if err != nil {
-		return err
-	}
-	if err := c.signal(ctx, &ctr, "KILL"); err != nil {
-		return err
-	}
-	_, err = c.awaitEnd(ctx, name)
+	_, err := c.end(ctx, name, "kill", "--signal", "KILL")
 	return err
 }
 
 // Stop asks a process to end, as SIGTERM does: a node drains, sends its last counts and leaves. A process that had to
 // be killed after its grace period is an error.
 func (c *Cluster) Stop(ctx context.Context, name string) error {
-	ctr, err := c.findRunning(ctx, name)
-	if err != nil {
-		return err
-	}
-	if _, err := c.docker(ctx, "stop", ctr.ID); err != nil {
-		return err
-	}
-	code, err := c.awaitEnd(ctx, name)
+	code, err := c.end(ctx, name, "stop")
 	if err == nil && code != 0 {
 		err = fmt.Errorf("%s ended with exit status %d; 137 means that it did not end by itself in time", name, code)
 	}
 	return err
+}
+
+// end runs a docker command that ends the process, and returns its exit status.
+func (c *Cluster) end(ctx context.Context, name string, command ...string) (exitCode int, err error) {
+	ctr, err := c.findRunning(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := c.docker(ctx, append(command, ctr.ID)...); err != nil {
+		return 0, err
+	}
+	err = c.await(ctx, name+" did not end", func(ctx context.Context) ([]string, error) {
+		ctr, err := c.find(ctx, name)
+		exitCode = ctr.State.ExitCode
+		if err == nil && ctr.running() {
+			return []string{"it is " + ctr.State.Status}, nil
+		}
+		return nil, err
+	})
+	return exitCode, err
 }
 
 // Pause stops a process with SIGSTOP until Unpause: its sockets stay open, and nobody answers. It uses the signal and
@@ -93,7 +99,7 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 	if _, err := c.docker(ctx, "start", ctr.ID); err != nil {
 		return err
 	}
-	return c.awaitStart(ctx, &ctr, before)
+	return c.awaitStart(ctx, name, before)
 }
 
 // Move starts a node at another address of its region and of the WAN, as a scheduler does that places it anew: in a new
@@ -101,10 +107,6 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 // file's variables have to be those of Up.
 func (c *Cluster) Move(ctx context.Context, name string) (Node, error) {
 	n, err := c.findNode(ctx, name)
-	if err != nil {
-		return n, err
-	}
-	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return n, err
 	}
@@ -116,13 +118,17 @@ func (c *Cluster) Move(ctx context.Context, name string) (Node, error) {
 	case n.Partitioned || rules != "":
 		return n, fmt.Errorf("%s is partitioned, and its new address would not be; heal first", name)
 	}
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return n, err
+	}
 	env, err := c.imageEnv(ctx)
 	if err != nil {
 		return n, err
 	}
-	variable := "EDGELIMIT_HOST_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	host := fmt.Sprintf("EDGELIMIT_HOST_%s=%d", strings.ToUpper(strings.ReplaceAll(name, "-", "_")), freeHost(nodes))
 	before := time.Now()
-	if err := c.composeUp(ctx, append(env, fmt.Sprintf("%s=%d", variable, freeHost(nodes))), name); err != nil {
+	if err := c.composeUp(ctx, append(env, host), name); err != nil {
 		return n, err
 	}
 	moved, err := c.findNode(ctx, name)
@@ -133,7 +139,7 @@ func (c *Cluster) Move(ctx context.Context, name string) (Node, error) {
 		return moved, fmt.Errorf("%s was at %s and %s, and should be elsewhere, but is at %s and %s", name, n.LAN,
 			n.WAN, moved.LAN, moved.WAN)
 	}
-	return moved, c.awaitStart(ctx, &moved.container, before)
+	return moved, c.awaitStart(ctx, name, before)
 }
 
 // freeHost returns a last byte that no node's addresses have: above 100, where the compose file puts none.
@@ -149,24 +155,11 @@ func freeHost(nodes []Node) int {
 	return host
 }
 
-func (c *Cluster) awaitEnd(ctx context.Context, name string) (exitCode int, err error) {
-	err = c.await(ctx, name+" did not end", func(ctx context.Context) ([]string, error) {
-		ctr, err := c.find(ctx, name)
-		exitCode = ctr.State.ExitCode
-		if err == nil && ctr.running() {
-			return []string{"it is " + ctr.State.Status}, nil
-		}
-		return nil, err
-	})
-	return exitCode, err
-}
-
 // awaitStart waits until a process that was started anew answers and, if it is a node, exchanges frames with those it
 // can reach.
-func (c *Cluster) awaitStart(ctx context.Context, ctr *container, startedAfter time.Time) error {
-	name := ctr.service()
-	if ctr.role() == "node" {
-		if err := c.restoreDrop(ctx, name); err != nil {
+func (c *Cluster) awaitStart(ctx context.Context, name string, startedAfter time.Time) error {
+	if n, err := c.findNode(ctx, name); err == nil && !n.Sidecar {
+		if err := c.restoreDrop(ctx, n); err != nil {
 			return err
 		}
 	}
@@ -176,8 +169,8 @@ func (c *Cluster) awaitStart(ctx context.Context, ctr *container, startedAfter t
 	return c.awaitTogether(ctx, name, startedAfter)
 }
 
-// awaitTogether waits until a node exchanges frames with the others. During a one-way partition it does not wait:
-// nothing says then whom the node should see.
+// awaitTogether waits until a node exchanges frames with the others; a Redis does not. During a one-way partition it
+// does not wait: nothing says then whom the node should see.
 func (c *Cluster) awaitTogether(ctx context.Context, name string, since time.Time) error {
 	nodes, err := c.Nodes(ctx)
 	if err != nil || !slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == name }) {

@@ -20,6 +20,15 @@ func (c *Cluster) redisCLI(ctx context.Context, ctr *container, args ...string) 
 	return c.docker(ctx, append([]string{"exec", ctr.ID, "redis-cli"}, args...)...)
 }
 
+// expectRedis runs a command of Redis that has a certain answer.
+func (c *Cluster) expectRedis(ctx context.Context, ctr *container, command, answer string) error {
+	out, err := c.redisCLI(ctx, ctr, command)
+	if err == nil && out != answer {
+		err = fmt.Errorf("it answers %q to %s", out, command)
+	}
+	return err
+}
+
 func (c *Cluster) pingRedis(ctx context.Context, ctr *container) error {
 	switch {
 	case !ctr.running():
@@ -27,11 +36,7 @@ func (c *Cluster) pingRedis(ctx context.Context, ctr *container) error {
 	case c.isPaused(ctx, ctr): // redis-cli would hang
 		return errPaused
 	}
-	out, err := c.redisCLI(ctx, ctr, "PING")
-	if err == nil && out != "PONG" {
-		err = fmt.Errorf("it answers %q to PING", out)
-	}
-	return err
+	return c.expectRedis(ctx, ctr, "PING", "PONG")
 }
 
 // FlushRedis makes the Redis of a region lose everything.
@@ -40,11 +45,7 @@ func (c *Cluster) FlushRedis(ctx context.Context, region string) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.redisCLI(ctx, &ctr, "FLUSHALL")
-	if err == nil && out != "OK" {
-		err = fmt.Errorf("%s answers %q to FLUSHALL", RedisName(region), out)
-	}
-	return err
+	return c.expectRedis(ctx, &ctr, "FLUSHALL", "OK")
 }
 
 // RedisCounts returns how much the Redis of a region holds of a rule and an identity, by origin, all sub-windows

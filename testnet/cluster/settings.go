@@ -30,15 +30,8 @@ func ensureKeyFile(root string) (created bool, err error) {
 		return false, err
 	}
 	// Only its owner passes the folder, whatever the file's mode. The engine mounts the file as root.
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+	if err := node.CreateKeyFile(name, false); err != nil {
 		return false, err
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return false, err
-	}
-	if err := errors.Join(node.WriteKeyFile(f), f.Close()); err != nil {
-		return false, errors.Join(err, os.Remove(name))
 	}
 	err = os.Chown(name, containerUser, containerUser)
 	// Without root every user of the container has to be let in, and the nodes warn of it.

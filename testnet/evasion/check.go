@@ -2,22 +2,21 @@ package evasion
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/scrape"
 )
 
 // Layer is one of the request's, with the value that it has in the plain request.
@@ -65,115 +64,49 @@ func Rules() string {
 
 // Meter reads what the layers of a node with Rules were charged by now, by their keys.
 type Meter struct {
-	// Plain is what they were charged under their plain values.
-	Plain func() (map[string]uint64, error)
-	// Any is how often they were charged, under whatever values.
-	Any func() (map[string]uint64, error)
+	ctx     context.Context
+	node    *client.Client
+	metrics string // URL
+	plain   string // the address that the plain request comes from
 }
 
-// MeterOf reads a node that serves its metrics.
+// MeterOf reads a node that serves its HTTP API and its metrics.
 func MeterOf(ctx context.Context, n *node.Node) Meter {
-	return Meter{
-		Plain: func() (map[string]uint64, error) { return plainCharges(ctx, n) },
-		Any:   func() (map[string]uint64, error) { return anyCharges(ctx, n.Addr("health")) },
-	}
+	return MeterAt(ctx, n.Addr("http"), n.Addr("health"), Client)
 }
 
-// MeterAt reads a node in another process by its HTTP API and its metrics. Client is the address that the plain request
+// MeterAt reads a node in another process by its HTTP API and its metrics. addr is the address that the plain request
 // comes from.
-func MeterAt(ctx context.Context, api, health, client string) Meter {
-	return Meter{
-		Plain: func() (map[string]uint64, error) { return plainChargesAt(ctx, api, client) },
-		Any:   func() (map[string]uint64, error) { return anyCharges(ctx, health) },
-	}
+func MeterAt(ctx context.Context, api, health, addr string) Meter {
+	return Meter{ctx, client.New(api, nil), "http://" + health + "/metrics", addr}
 }
 
-// plainChargesAt asks for all layers at once.
-func plainChargesAt(ctx context.Context, api, client string) (map[string]uint64, error) {
-	type check struct {
-		Domain   string `json:"domain"`
-		Rule     string `json:"rule"`
-		Identity string `json:"identity"`
-		Peek     bool   `json:"peek"`
-	}
-	var asked struct {
-		Checks []check `json:"checks"`
-	}
+// Plain is what the layers were charged under their plain values.
+func (m Meter) Plain() (map[string]uint64, error) {
+	charges := map[string]uint64{}
 	for _, l := range Layers() {
 		if l.Source == "client" {
-			l.Plain = client
+			l.Plain = m.plain
 		}
-		asked.Checks = append(asked.Checks, check{"edge", l.Key, l.Plain, true})
-	}
-	body, err := json.Marshal(asked)
-	if err != nil {
-		return nil, err
-	}
-	url := "http://" + api + "/v1/check/batch"
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	var answer struct {
-		Results []struct {
-			Remaining *uint64 `json:"remaining"`
-		} `json:"results"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return nil, err
-	}
-	charges := map[string]uint64{}
-	for i, l := range Layers() {
-		if i >= len(answer.Results) || answer.Results[i].Remaining == nil {
-			return nil, fmt.Errorf("%s: %s: no answer about layer %s", url, resp.Status, l.Key)
+		a, err := m.node.Check(m.ctx, rules.Request{Domain: "edge", Rule: l.Key, Identity: l.Plain, Peek: true})
+		if err != nil {
+			return nil, err
 		}
-		charges[l.Key] = Limit - *answer.Results[i].Remaining
+		charges[l.Key] = Limit - a.Remaining
 	}
 	return charges, nil
 }
 
-func plainCharges(ctx context.Context, n *node.Node) (map[string]uint64, error) {
+// Any is how often the layers were charged, under whatever values.
+func (m Meter) Any() (map[string]uint64, error) {
+	metrics, err := scrape.Get(m.ctx, http.DefaultClient, m.metrics)
 	charges := map[string]uint64{}
-	for _, l := range Layers() {
-		d, err := n.Take(ctx, rules.Request{Domain: "edge", Rule: l.Key, Identity: l.Plain, Peek: true})
-		if err != nil {
-			return nil, err
+	for _, s := range metrics.Series("edgelimit_decisions_total") {
+		if s.Labels["outcome"] == "allowed" {
+			charges[strings.TrimPrefix(s.Labels["rule"], "edge/")] = uint64(s.Value)
 		}
-		charges[l.Key] = Limit - d.Remaining
 	}
-	return charges, nil
-}
-
-func anyCharges(ctx context.Context, health string) (map[string]uint64, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+health+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	charges := map[string]uint64{}
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		series, value, _ := strings.Cut(lines.Text(), "} ")
-		rule, ok := strings.CutPrefix(series, `edgelimit_decisions_total{outcome="allowed",rule="edge/`)
-		if !ok {
-			continue
-		}
-		total, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return nil, err
-		}
-		charges[strings.TrimSuffix(rule, `"`)] = uint64(total)
-	}
-	return charges, lines.Err()
+	return charges, err
 }
 
 // Check sends the plain request and each variation with send, which returns the status of the answer, and holds what it
@@ -222,20 +155,16 @@ func CheckBehind(t *testing.T, m Meter, variations []Variation, send func(Variat
 			denied = append(denied, v.Name)
 			continue
 		}
-		for key, now := range read(m.Plain) {
-			plain[key] = now - plain[key]
-		}
-		if met != nil {
-			for key, now := range read(m.Any) {
-				met[key] = now - met[key]
-			}
+		plainAfter, metAfter := read(m.Plain), map[string]uint64(nil)
+		if len(v.Loses) > 0 {
+			metAfter = read(m.Any)
 		}
 		for _, l := range Layers() {
-			if slices.Contains(out.Removed, l.Key) {
+			lost := slices.Contains(v.Loses, l.Key)
+			switch {
+			case slices.Contains(out.Removed, l.Key):
 				removed = append(removed, v.Name+" without "+l.Key)
-				continue
-			}
-			if lost := slices.Contains(v.Loses, l.Key); !lost && plain[l.Key] == 0 || lost && met[l.Key] == 0 {
+			case !lost && plainAfter[l.Key] == plain[l.Key], lost && metAfter[l.Key] == met[l.Key]:
 				t.Errorf("%s: layer %s is not charged (under whatever value: %v)", v.Name, l.Key, lost)
 			}
 		}

@@ -34,40 +34,32 @@ const (
 // markCount is how many requests each node gets during a partition to show who receives from whom.
 const markCount = 20
 
-func partition(cut time.Duration) Scenario {
-	return partitioning("partition", "a region is cut off the WAN under load: both sides go on deciding and share the "+
-		"limit, and after the heal all agree", cluster.Both, cut)
-}
-
-func oneWay(cut time.Duration) Scenario {
-	return partitioning("one-way", "no node receives from a region, which receives from all: the same assertions as "+
-		"in a partition", cluster.Out, cut)
-}
-
 // partitioning partitions a region while a greedy client asks for three times its limit and a modest one for less than
 // half of it, everywhere.
 func partitioning(name, what string, way cluster.Direction, lasts time.Duration) Scenario {
-	p := &partitionRun{way: way, lasts: lasts}
 	return Scenario{
 		Name: name, What: what, Rule: "per_client",
 		Streams: []traffic.Stream{{Identity: "greedy", Rate: 300}, {Identity: "modest", Rate: 40}},
 		Steps: []Step{
 			wait("load in all regions", 8*time.Second),
-			{fmt.Sprintf("partition %s (%s) for %v", faultRegion, way, lasts), p.begin},
-			{"count what crosses the partition", p.mark},
-			{"the rest of the partition", func(ctx context.Context, _ *Run) error {
-				return sleep(ctx, lasts-time.Since(p.began))
+			{fmt.Sprintf("partition %s (%s) for %v", faultRegion, way, lasts), func(ctx context.Context, r *Run) error {
+				r.partition = partitionFault{way: way, lasts: lasts}
+				return r.partition.begin(ctx, r)
 			}},
-			{"heal", p.heal},
+			{"count what crosses the partition", markSides},
+			{"the rest of the partition", func(ctx context.Context, r *Run) error {
+				return sleep(ctx, lasts-time.Since(r.partition.began))
+			}},
+			{"heal", heal},
 			wait("load after the heal", 3*time.Second),
 		},
 		Takes: lasts + 45*time.Second,
-		Check: p.check,
+		Check: checkPartition,
 	}
 }
 
-// partitionRun is what a run with a partition measures.
-type partitionRun struct {
+// partitionFault is what a run with a partition measures.
+type partitionFault struct {
 	way   cluster.Direction
 	lasts time.Duration
 	began time.Time
@@ -78,11 +70,11 @@ type partitionRun struct {
 	complete, agreed time.Duration // from the heal to complete membership, from there to agreement
 }
 
-func (p *partitionRun) begin(ctx context.Context, r *Run) error {
-	*p = partitionRun{way: p.way, lasts: p.lasts, began: time.Now()}
+func (p *partitionFault) begin(ctx context.Context, r *Run) error {
+	p.began = time.Now()
 	err := r.Begin(ctx, record.Partition, faultRegion,
-		func(ctx context.Context, region string) error { return r.Cluster.Partition(ctx, region, p.way) },
-		func(ctx context.Context, _ string) error { return r.Cluster.Heal(ctx) })
+		func(c Cluster, ctx context.Context, region string) error { return c.Partition(ctx, region, p.way) },
+		func(c Cluster, ctx context.Context, _ string) error { return c.Heal(ctx) })
 	if err != nil {
 		return err
 	}
@@ -91,8 +83,8 @@ func (p *partitionRun) begin(ctx context.Context, r *Run) error {
 	return p.measureHold(ctx, r)
 }
 
-// mark has every node admit requests that the other side cannot learn of, and verifies who counts what.
-func (p *partitionRun) mark(ctx context.Context, r *Run) error {
+// markSides has every node admit requests that the other side cannot learn of, and verifies who counts what.
+func markSides(ctx context.Context, r *Run) error {
 	id := r.ID("mark")
 	for _, n := range r.Nodes {
 		for range markCount {
@@ -109,7 +101,13 @@ func (p *partitionRun) mark(ctx context.Context, r *Run) error {
 		return err
 	}
 	for _, n := range r.Nodes {
-		if want := p.reachable(r, n); counts[n.Name] != want {
+		want := uint64(0)
+		for _, from := range r.Nodes {
+			if r.partition.passes(from.Region == faultRegion, n.Region == faultRegion) {
+				want += markCount
+			}
+		}
+		if counts[n.Name] != want {
 			return fmt.Errorf("%s counts %d of what was admitted in the partition, want %d: the partition leaks or "+
 				"blocks too much", n.Name, counts[n.Name], want)
 		}
@@ -119,31 +117,24 @@ func (p *partitionRun) mark(ctx context.Context, r *Run) error {
 	return nil
 }
 
-// reachable returns how many of the marks reach a node during the partition.
-func (p *partitionRun) reachable(r *Run, n cluster.Node) (total uint64) {
-	for _, from := range r.Nodes {
-		fromInside, inside := from.Region == faultRegion, n.Region == faultRegion
-		passes := p.way == cluster.Out && inside || p.way == cluster.In && fromInside
-		if fromInside == inside || passes {
-			total += markCount
-		}
-	}
-	return total
+// passes reports whether the partition lets frames pass from a node to another, each of which is inside or not.
+func (p *partitionFault) passes(fromInside, inside bool) bool {
+	return fromInside == inside || p.way == cluster.Out && inside || p.way == cluster.In && fromInside
 }
 
-func (p *partitionRun) heal(ctx context.Context, r *Run) error {
-	p.ended = time.Now().UnixNano()
-	began := time.Now()
+func heal(ctx context.Context, r *Run) (err error) {
+	p, began := &r.partition, time.Now()
+	p.ended = began.UnixNano()
 	if err := r.End(ctx); err != nil {
 		return err
 	}
 	p.complete = time.Since(began)
-	var err error
 	p.agreed, err = r.AwaitCount(ctx, accountRule, r.ID("mark"), uint64(markCount*len(r.Nodes)), completeWithin)
 	return err
 }
 
-func (p *partitionRun) check(r *Run) {
+func checkPartition(r *Run) {
+	p := &r.partition
 	r.AssertWithin("membership is complete again", "whole_s", p.complete, completeWithin)
 	r.AssertWithin("then all nodes count what was admitted in the partition", "agree_after_heal_s", p.agreed,
 		agreeWithin)
@@ -164,20 +155,18 @@ func (p *partitionRun) check(r *Run) {
 }
 
 // checkSides asserts that both sides went on deciding and together admitted about one limit a window.
-func (p *partitionRun) checkSides(r *Run) {
-	decided, failed := map[bool]int{}, 0
-	decisions, _ := r.recorded()
-	admitted := 0
-	for _, d := range decisions {
-		switch {
-		case d.Sent < p.began.UnixNano() || d.Sent >= p.ended:
-		case d.Error != "":
+func (p *partitionFault) checkSides(r *Run) {
+	decided, failed, admitted := map[bool]int{}, 0, 0
+	for _, d := range r.decisions(func(d record.Decision) bool {
+		return d.Sent >= p.began.UnixNano() && d.Sent < p.ended
+	}) {
+		if d.Error != "" {
 			failed++
-		default:
-			decided[d.Region == faultRegion]++
-			if d.Allowed && d.Identity == r.ID("greedy") && d.Sent < p.began.Add(p.lasts).UnixNano() {
-				admitted++
-			}
+			continue
+		}
+		decided[d.Region == faultRegion]++
+		if d.Allowed && d.Identity == r.ID("greedy") && d.Sent < p.began.Add(p.lasts).UnixNano() {
+			admitted++
 		}
 	}
 	r.Assert("both sides go on deciding in the partition", failed == 0 && decided[true] > 0 && decided[false] > 0,

@@ -26,9 +26,11 @@ var gossipInterval = sim.DefaultOptions().Interval
 
 // measureHold derives when the partition took hold: when the nodes that receive nothing across it received the last
 // frame.
-func (p *partitionRun) measureHold(ctx context.Context, r *Run) error {
-	var sum time.Duration
-	nodes := 0
+func (p *partitionFault) measureHold(ctx context.Context, r *Run) (err error) {
+	if p.wan, err = r.Cluster.WAN(); err != nil {
+		return err
+	}
+	var sum, nodes time.Duration
 	for _, n := range r.Nodes {
 		if inside := n.Region == faultRegion; inside == (p.way == cluster.Out) {
 			continue // the others of a region off the network lose each of its nodes at another moment
@@ -43,32 +45,20 @@ func (p *partitionRun) measureHold(ctx context.Context, r *Run) error {
 	}
 	// Staleness counts from when the last frame was sent. The frame was under way for the WAN's delay. The next one
 	// would have been sent an interval later, half of that on average.
-	var err error
-	if p.wan, err = r.Cluster.WAN(); err != nil {
-		return err
-	}
-	p.held = p.began.Add(sum/time.Duration(nodes) + p.wan.Latency + p.wan.Jitter/2 + gossipInterval/2)
+	p.held = p.began.Add(sum/nodes + p.wan.Latency + p.wan.Jitter/2 + gossipInterval/2)
 	r.Observed("the partition took hold after %.2f s", p.held.Sub(p.began).Seconds())
 	return nil
 }
 
-// greedy returns the greedy client's requests until the partition ended, in the order in which they were sent.
-func (p *partitionRun) greedy(r *Run) (sent []record.Decision) {
-	decisions, _ := r.recorded()
-	for _, d := range decisions {
-		if d.Identity == r.ID("greedy") && d.Error == "" && d.Sent < p.ended {
-			sent = append(sent, d)
-		}
-	}
-	slices.SortStableFunc(sent, func(a, b record.Decision) int { return cmp.Compare(a.Sent, b.Sent) })
-	return sent
-}
-
 // checkPrediction compares the maximal excess over the limit with the simulator's for the same requests, at the same
 // moments and nodes, through the same WAN and the same partition.
-func (p *partitionRun) checkPrediction(r *Run) {
+func (p *partitionFault) checkPrediction(r *Run) {
 	const what = "the simulator predicts the excess at the end of the partition"
-	sent := p.greedy(r)
+	// The greedy client's requests until the partition ended, in the order in which they were sent.
+	sent := r.decisions(func(d record.Decision) bool {
+		return d.Identity == r.ID("greedy") && d.Error == "" && d.Sent < p.ended
+	})
+	slices.SortStableFunc(sent, func(a, b record.Decision) int { return cmp.Compare(a.Sent, b.Sent) })
 	oracle, measured := judge.NewTracker(r.rule.Limit, 0), 0.0
 	for _, d := range sent {
 		measured = max(measured, 100*oracle.Add(d.Identity, d.Cost, d.Sent, d.Allowed).Excess)
@@ -87,11 +77,11 @@ func (p *partitionRun) checkPrediction(r *Run) {
 }
 
 // predict returns the simulated excess in percent, in ascending order.
-func (p *partitionRun) predict(r *Run, sent []record.Decision) (excess []float64, err error) {
+func (p *partitionFault) predict(r *Run, sent []record.Decision) (excess []float64, err error) {
 	if len(sent) == 0 {
 		return nil, errors.New("no request was answered before the end of the partition")
 	}
-	trace, region, err := traceOf(r.Nodes, sent)
+	trace, region, err := traceOf(sent)
 	if err != nil {
 		return nil, err
 	}
@@ -121,21 +111,20 @@ func (p *partitionRun) predict(r *Run, sent []record.Decision) (excess []float64
 }
 
 // traceOf returns the requests as a trace for the simulator, and the number that it gives faultRegion there.
-func traceOf(nodes []cluster.Node, sent []record.Decision) (trace *sim.Trace, region int, err error) {
+func traceOf(sent []record.Decision) (trace *sim.Trace, region int, err error) {
+	byNode := slices.SortedStableFunc(slices.Values(sent), func(a, b record.Decision) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Node, b.Node))
+	})
 	var lines strings.Builder
 	regions := 0
-	for i, n := range nodes { // the simulator numbers regions in the order of the trace
-		if i == 0 || nodes[i-1].Region != n.Region {
+	for i, d := range byNode { // the simulator numbers regions in the order of the trace
+		if i == 0 || byNode[i-1].Region != d.Region {
 			regions++
 		}
-		if n.Region == faultRegion {
+		if d.Region == faultRegion {
 			region = regions
 		}
-		for _, d := range sent {
-			if d.Node == n.Name {
-				fmt.Fprintf(&lines, "%.9f,%s,%s\n", time.Duration(d.Sent-sent[0].Sent).Seconds(), n.Region, n.Name)
-			}
-		}
+		fmt.Fprintf(&lines, "%.9f,%s,%s\n", time.Duration(d.Sent-sent[0].Sent).Seconds(), d.Region, d.Node)
 	}
 	trace, err = sim.ReadTrace(strings.NewReader(lines.String()))
 	return trace, region, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -103,18 +102,22 @@ func (c *recorder) event(began bool, name, target string) error {
 
 // Admitted returns the cost that a node admitted for the identity; without a node, the cost that all admitted.
 func (r *Run) Admitted(identity, node string) (total uint64) {
-	decisions, _ := r.recorded()
-	for _, d := range decisions {
-		if d.Allowed && d.Identity == identity && (node == "" || d.Node == node) {
-			total += d.Cost
-		}
+	for _, d := range r.decisions(func(d record.Decision) bool {
+		return d.Allowed && d.Identity == identity && (node == "" || d.Node == node)
+	}) {
+		total += d.Cost
 	}
 	return total
 }
 
-// recorded returns the decisions and observations so far.
-func (r *Run) recorded() ([]record.Decision, []record.Observation) {
+// decisions returns those so far that keep accepts; nil: all.
+func (r *Run) decisions(keep func(record.Decision) bool) (all []record.Decision) {
 	r.record.mu.Lock()
 	defer r.record.mu.Unlock()
-	return slices.Clone(r.record.decisions), slices.Clone(r.record.observations)
+	for _, d := range r.record.decisions {
+		if keep == nil || keep(d) {
+			all = append(all, d)
+		}
+	}
+	return all
 }

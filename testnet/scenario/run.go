@@ -14,6 +14,7 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/cluster"
 	"github.com/edgelimit/edgelimit/testnet/judge"
 	"github.com/edgelimit/edgelimit/testnet/record"
+	"github.com/edgelimit/edgelimit/testnet/scrape"
 	"github.com/edgelimit/edgelimit/testnet/traffic"
 )
 
@@ -34,10 +35,15 @@ type Run struct {
 	faults   []fault
 	result   *Result
 	started  time.Time
+
+	// What the steps measure for the assertions, of the fault that they inject.
+	node      nodeFault
+	redis     redisFault
+	partition partitionFault
 }
 
-// action is a fault, or its end, on a node or a region.
-type action = func(ctx context.Context, target string) error
+// action is a fault, or its end, on a node or a region: a method of Cluster, or what uses one.
+type action = func(c Cluster, ctx context.Context, target string) error
 
 // fault is one that is in force.
 type fault struct {
@@ -80,10 +86,10 @@ func (r *Run) Begin(ctx context.Context, name, target string, do, undo action) e
 		return err
 	}
 	if undo == nil {
-		undo = func(context.Context, string) error { return nil }
+		undo = func(Cluster, context.Context, string) error { return nil }
 	}
 	r.faults = append(r.faults, fault{name, target, undo})
-	if err := do(ctx, target); err != nil {
+	if err := do(r.Cluster, ctx, target); err != nil {
 		return fmt.Errorf("%s %s: %w", name, target, err)
 	}
 	return nil
@@ -92,7 +98,7 @@ func (r *Run) Begin(ctx context.Context, name, target string, do, undo action) e
 // End undoes the last fault.
 func (r *Run) End(ctx context.Context) error {
 	f := r.faults[len(r.faults)-1]
-	if err := f.undo(ctx, f.target); err != nil {
+	if err := f.undo(r.Cluster, ctx, f.target); err != nil {
 		return fmt.Errorf("undo %s %s: %w", f.name, f.target, err)
 	}
 	r.faults = r.faults[:len(r.faults)-1]
@@ -105,7 +111,7 @@ func (r *Run) restore(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, f := range slices.Backward(r.faults) {
-		errs = append(errs, f.undo(ctx, f.target))
+		errs = append(errs, f.undo(r.Cluster, ctx, f.target))
 	}
 	return errors.Join(append(errs, r.Cluster.Up(ctx))...)
 }
@@ -144,24 +150,22 @@ const primeCost = 1000
 
 // Counts returns what each of the nodes counts. A node that does not answer is an error.
 func (r *Run) Counts(ctx context.Context, rule, identity string) (map[string]uint64, error) {
-	counts := make([]map[string]uint64, len(r.Nodes))
-	errs := make([]error, len(r.Nodes))
+	counts, errs := make([]map[string]uint64, len(r.Nodes)), make([]error, len(r.Nodes))
 	var requests sync.WaitGroup
 	for i, n := range r.Nodes {
 		requests.Go(func() {
-			counts[i], errs[i] = traffic.Counts(ctx, r.client, targetOf(n), rule,
-				[]string{identity})
+			counts[i], errs[i] = traffic.Counts(ctx, r.client, targetOf(n), rule, []string{identity})
 		})
 	}
 	requests.Wait()
-	out := make(map[string]uint64)
+	byNode := make(map[string]uint64)
 	for i, n := range r.Nodes {
 		if errs[i] != nil {
 			return nil, fmt.Errorf("counts of %s: %w", n.Name, errs[i])
 		}
-		out[n.Name] = counts[i][identity]
+		byNode[n.Name] = counts[i][identity]
 	}
-	return out, nil
+	return byNode, nil
 }
 
 // AwaitCount waits until all nodes count so much of the identity, and returns the time that this took.
@@ -200,14 +204,6 @@ func targetOf(n cluster.Node) traffic.Target {
 func (r *Run) ready(ctx context.Context, n cluster.Node) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.Metrics+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	why, err := scrape.NotReady(ctx, r.client, n.Metrics)
+	return why == "" && err == nil
 }

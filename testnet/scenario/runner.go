@@ -154,14 +154,10 @@ func (x *Runner) execute(ctx context.Context, r *Run, s Scenario) error {
 	return err
 }
 
-// lateTolerance is how late requests may be sent. The judge goes by the record, which holds when each request was sent:
-// a late one is judged like any other. Beyond a second the load is no longer the one that the scenario describes.
-const lateTolerance = time.Second
-
 // options returns the scenario's load with the identities of this run.
 func (r *Run) options(s Scenario) (traffic.Options, []string) {
 	o := traffic.Options{Rule: r.rule.Name, Duration: traffic.MaxDuration / 6, Seed: uint64(len(s.Name)),
-		Timeout: s.Timeout, Tolerance: lateTolerance, Elsewhere: s.Elsewhere, Client: r.client, Workers: 512}
+		Timeout: s.Timeout, Elsewhere: s.Elsewhere, Client: r.client, Workers: 512}
 	for _, n := range r.Nodes {
 		o.Targets = append(o.Targets, targetOf(n))
 	}

@@ -35,24 +35,15 @@ type Cluster interface {
 
 // Scenario is one kind of run against the testnet.
 type Scenario struct {
-	// Name is its name on the command line, What a sentence of what it shows.
-	Name, What string
-	// Rule is the name of the rule of all its requests.
-	Rule string
-	// Streams are the load. Their identities are local: Run.ID makes them unique to the run.
-	Streams []traffic.Stream
-	// Only names the only node that a stream is sent to, by identity; absent: all.
-	Only map[string]string
-	// Timeout bounds an answer; 0: load's.
-	Timeout time.Duration
-	// Elsewhere has clients send a request to another node where one does not answer.
-	Elsewhere bool
-	// Steps happen one after the other while the load goes on, which ends with the last of them.
-	Steps []Step
-	// Check adds the scenario's own assertions and figures to the run's.
-	Check func(r *Run)
-	// Takes estimates the run's duration.
-	Takes time.Duration
+	Name, What string            // on the command line, and a sentence of what it shows
+	Rule       string            // of all its requests
+	Streams    []traffic.Stream  // the load; Run.ID makes their identities unique to the run
+	Only       map[string]string // the only node that a stream is sent to, by identity; absent: all
+	Timeout    time.Duration     // bounds an answer; 0: load's
+	Elsewhere  bool              // clients send a request to another node where one does not answer
+	Steps      []Step            // one after the other while the load goes on, which ends with the last of them
+	Check      func(r *Run)      // adds the scenario's own assertions and figures to the run's
+	Takes      time.Duration     // an estimate
 }
 
 // Step is one action of a run; What is logged when it begins.
@@ -77,16 +68,16 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// poll calls check at the interval until it is done, and returns the time that this took and check's error. If it is
-// not done within the patience, the error is the last one.
-func poll(ctx context.Context, interval, patience time.Duration, check func() (done bool, err error)) (
+// poll calls check at the interval until it is done, and returns the time that this took. If it is not done within the
+// patience, the error is the problem that check returned last.
+func poll(ctx context.Context, interval, patience time.Duration, check func() (done bool, problem error)) (
 	time.Duration, error,
 ) {
 	for began := time.Now(); ; {
 		done, problem := check()
 		switch took := time.Since(began); {
 		case done:
-			return took, problem
+			return took, nil
 		case took > patience:
 			return took, fmt.Errorf("after %v: %w", patience, problem)
 		}
@@ -94,6 +85,13 @@ func poll(ctx context.Context, interval, patience time.Duration, check func() (d
 			return time.Since(began), err
 		}
 	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return " " + err.Error()
 }
 
 // Options change scenarios.
@@ -108,8 +106,12 @@ func All(o Options) []Scenario {
 		o.Cut = 10 * time.Second
 	}
 	return []Scenario{
-		globalLimit(), partition(o.Cut), oneWay(o.Cut), redisLoss(), redisFlush(), redisSlow(),
-		nodeKill(), nodeMove(), nodePause(), nodeDrain(),
+		globalLimit(),
+		partitioning("partition", "a region is cut off the WAN under load: both sides go on deciding and share the "+
+			"limit, and after the heal all agree", cluster.Both, o.Cut),
+		partitioning("one-way", "no node receives from a region, which receives from all: the same assertions as in a "+
+			"partition", cluster.Out, o.Cut),
+		redisLoss(), redisFlush(), redisSlow(), nodeKill(), nodeMove(), nodePause(), nodeDrain(),
 	}
 }
 

@@ -15,15 +15,11 @@ import (
 
 // Watch records what nodes report of themselves while traffic runs.
 type Watch struct {
-	Nodes []cluster.Node
-	// Observe asks a node for its metrics, as cluster.Cluster does.
-	Observe func(context.Context, cluster.Node) (cluster.Observation, error)
-	// Rule names the rule in requests, FullName in metrics.
-	Rule, FullName string
-	// Identities are those whose counts are recorded.
-	Identities []string
-	// Client asks for the counts.
-	Client *http.Client
+	Nodes          []cluster.Node
+	Observe        func(context.Context, cluster.Node) (cluster.Observation, error) // as cluster.Cluster does
+	Rule, FullName string                                                           // in requests, and in metrics
+	Identities     []string                                                         // whose counts are recorded
+	Client         *http.Client                                                     // asks for the counts
 }
 
 // Run observes every node once a second until ctx ends. It skips a node that does not answer. It returns the first

@@ -43,7 +43,9 @@ const (
 	MaxDuration = time.Hour
 	maxRate     = 20_000 // requests a second
 	maxRequests = 5_000_000
-	maxLate     = 250 * time.Millisecond // of a request against the plan
+	// maxLate is how late a request may be sent. The judge goes by the time at which it was sent; beyond a second the
+	// load is no longer the planned one.
+	maxLate = time.Second
 )
 
 // withDefaults fills in what was left open.

@@ -19,37 +19,31 @@ import (
 // grpcConns is the number of connections that the clients share: Envoy opens one per worker thread, here of two cores.
 const grpcConns = 2
 
-// grpcClient has one call at a time. The first grpcConns of them close the connections.
-type grpcClient struct {
-	rls   rls.RateLimitServiceClient
-	close func() error
-}
-
-// dialGRPC distributes n clients over grpcConns connections.
-func dialGRPC(_ context.Context, addr string, n, _ int) (all []client, err error) {
-	for i := range n {
-		if i >= grpcConns {
-			all = append(all, &grpcClient{all[i%grpcConns].(*grpcClient).rls, func() error { return nil }})
-			continue
+// dialGRPC distributes the clients over grpcConns connections, which the first of them close.
+func dialGRPC(_ context.Context, addr string) (all []client, err error) {
+	var services [grpcConns]rls.RateLimitServiceClient
+	for i := range numClients {
+		c := client{close: func() error { return nil }}
+		if i < grpcConns {
+			conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				return nil, errors.Join(err, closeAll(all))
+			}
+			services[i], c.close = rls.NewRateLimitServiceClient(conn), conn.Close
 		}
-		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			return nil, errors.Join(err, closeAll(all))
-		}
-		all = append(all, &grpcClient{rls.NewRateLimitServiceClient(conn), conn.Close})
+		c.check = func(n int) error { return checkGRPC(services[i%grpcConns], n) }
+		all = append(all, c)
 	}
 	return all, nil
 }
 
-func (c *grpcClient) Close() error { return c.close() }
-
-func (c *grpcClient) check(n int) error {
+func checkGRPC(service rls.RateLimitServiceClient, n int) error {
 	entry := &common.RateLimitDescriptor_Entry{Key: "remote_address", Value: identity(n)}
 	request := &rls.RateLimitRequest{Domain: "edge", Descriptors: []*common.RateLimitDescriptor{{
 		Entries: []*common.RateLimitDescriptor_Entry{entry}}}}
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		resp, err := c.rls.ShouldRateLimit(ctx, request)
+		resp, err := service.ShouldRateLimit(ctx, request)
 		cancel()
 		switch {
 		case status.Code(err) == codes.DeadlineExceeded: // a busy machine

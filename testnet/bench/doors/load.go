@@ -14,7 +14,7 @@ const numClients = 64
 func closeAll(all []client) error {
 	var errs []error
 	for _, c := range all {
-		errs = append(errs, c.Close())
+		errs = append(errs, c.close())
 	}
 	return errors.Join(errs...)
 }

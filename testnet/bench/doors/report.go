@@ -71,7 +71,7 @@ func measure(ctx context.Context, d duration, only string, progress io.Writer) (
 func compare(ctx context.Context, d duration, p *protocol, servers ...*child) (c cost, err error) {
 	var clients [2][]client
 	for i, s := range servers {
-		if clients[i], err = p.dial(ctx, s.addrs[p.server], numClients, p.depth); err != nil {
+		if clients[i], err = p.dial(ctx, s.addrs[p.server]); err != nil {
 			return c, err
 		}
 		defer func() { err = errors.Join(err, closeAll(clients[i])) }()
@@ -136,11 +136,11 @@ func machine() string {
 
 // cpuGoal is the goal of the CPU time, and whether it is met.
 func (c *cost) cpuGoal() string {
-	if goal := c.protocol.goal; c.protocol.depth > 1 {
+	goal := c.protocol.goal
+	if c.protocol.depth > 1 {
 		return fmt.Sprintf("%.1f us: %s", goal, verdict(c.nodeNS <= goal*1e3))
-	} else {
-		return fmt.Sprintf("%.2f: %s", goal, verdict(c.ratio <= goal))
 	}
+	return fmt.Sprintf("%.2f: %s", goal, verdict(c.ratio <= goal))
 }
 
 func (r *report) markdown() string {

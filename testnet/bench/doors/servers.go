@@ -54,39 +54,33 @@ func serveNode(ctx context.Context) (addrs, func() error, error) {
 
 // serveBare serves the same protocols. It decodes each request and returns a constant answer.
 func serveBare(context.Context) (addrs, func() error, error) {
-	var ls [3]net.Listener
-	for i := range ls {
-		var err error
-		if ls[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return nil, nil, err
-		}
-	}
-	g := bareGRPC()
+	g, all := bareGRPC(), addrs{}
 	h := &http.Server{
 		Handler: bareHTTP(), ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second,
 		WriteTimeout: 10 * time.Second,
 	}
 	r := respapi.New(bareLimiter{}, respapi.Options{Logger: slog.New(slog.DiscardHandler)})
-	failed := make(chan error, len(ls))
-	go func() { failed <- h.Serve(ls[0]) }()
-	go func() { failed <- g.Serve(ls[1]) }()
-	go func() { failed <- r.Serve(ls[2]) }()
+	servers := map[string]func(net.Listener) error{"http": h.Serve, "grpc": g.Serve, "resp": r.Serve}
+	ended := make(chan error, len(servers))
+	for name, serve := range servers {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, nil, err
+		}
+		all[name] = l.Addr().String()
+		go func() { ended <- serve(l) }()
+	}
 	stop := func() error {
 		g.Stop()
 		err := errors.Join(h.Close(), r.Close())
-		for range ls {
-			err = errors.Join(err, ignoreClosed(<-failed))
+		for range servers {
+			if e := <-ended; !errors.Is(e, http.ErrServerClosed) && !errors.Is(e, net.ErrClosed) {
+				err = errors.Join(err, e)
+			}
 		}
 		return err
 	}
-	return addrs{"http": ls[0].Addr().String(), "grpc": ls[1].Addr().String(), "resp": ls[2].Addr().String()}, stop, nil
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
+	return all, stop, nil
 }
 
 // checkBody and checkAnswer are the bodies of /v1/check.

@@ -7,20 +7,21 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/client"
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 const listen = ":8000"
@@ -56,13 +57,9 @@ func serve(ctx context.Context) error {
 }
 
 // health is the container's health check.
-func health(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1"+listen+"/livez", nil)
-	if err != nil {
-		return err
-	}
-	client := http.Client{Timeout: 2 * time.Second}
-	resp, err := client.Do(req)
+func health(context.Context) error {
+	asker := http.Client{Timeout: 2 * time.Second}
+	resp, err := asker.Get("http://127.0.0.1" + listen + "/livez")
 	if err != nil {
 		return err
 	}
@@ -75,8 +72,7 @@ func health(ctx context.Context) error {
 
 // shop serves those whom the sidecar admits.
 type shop struct {
-	sidecar string // the URL of its HTTP door
-	client  http.Client
+	sidecar *client.Client
 	log     *slog.Logger
 }
 
@@ -84,7 +80,7 @@ type shop struct {
 const sidecarTimeout = 50 * time.Millisecond
 
 func newShop(sidecar string, log *slog.Logger) http.Handler {
-	s := &shop{sidecar: sidecar, client: http.Client{Timeout: sidecarTimeout}, log: log}
+	s := &shop{client.New(sidecar, &http.Client{Timeout: sidecarTimeout}), log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /buy", s.buy)
@@ -92,46 +88,17 @@ func newShop(sidecar string, log *slog.Logger) http.Handler {
 }
 
 func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
-	client := cmp.Or(r.URL.Query().Get("client"), "somebody")
-	d, err := s.ask(r.Context(), client)
-	if err != nil {
+	customer := cmp.Or(r.URL.Query().Get("client"), "somebody")
+	a, err := s.sidecar.Check(r.Context(), rules.Request{Rule: "per_client", Identity: customer})
+	switch {
+	case err != nil:
 		s.log.Warn("the sidecar does not answer, serving without it", "error", err)
 		fmt.Fprintln(w, "sold (unlimited: the sidecar is away)")
-		return
-	}
-	if !d.Allowed {
-		// Rounded up: who comes back when told is not turned away again.
-		w.Header().Set("Retry-After", strconv.FormatInt((d.RetryAfterMs+999)/1000, 10))
+	case !a.Allowed:
+		// Rounded up: who comes back in time is not refused again.
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(a.RetryAfter.Seconds()))))
 		http.Error(w, "too many requests", http.StatusTooManyRequests)
-		return
+	default:
+		fmt.Fprintf(w, "sold, %d left\n", a.Remaining)
 	}
-	fmt.Fprintf(w, "sold, %d left\n", d.Remaining)
-}
-
-type decision struct {
-	Allowed      bool   `json:"allowed"`
-	Remaining    uint64 `json:"remaining"`
-	RetryAfterMs int64  `json:"retry_after_ms"`
-}
-
-func (s *shop) ask(ctx context.Context, client string) (decision, error) {
-	var d decision
-	body, err := json.Marshal(map[string]string{"rule": "per_client", "identity": client})
-	if err != nil {
-		return d, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.sidecar+"/v1/check", bytes.NewReader(body))
-	if err != nil {
-		return d, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return d, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return d, fmt.Errorf("the sidecar answered %s", resp.Status)
-	}
-	return d, json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&d)
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -177,7 +178,11 @@ func (p Pattern) Weights(targets []Target, node string) ([]float64, error) {
 		at = slices.IndexFunc(targets, func(t Target) bool { return t.Node == node })
 	}
 	if at < 0 || len(targets) == 0 {
-		return nil, fmt.Errorf("node %q is not among the targets: %v", node, targets)
+		names := make([]string, len(targets))
+		for i, t := range targets {
+			names[i] = t.Node
+		}
+		return nil, fmt.Errorf("node %q is not among the targets: %s", node, strings.Join(names, ", "))
 	}
 	favoured := 1.0
 	switch p {

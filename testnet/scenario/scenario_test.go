@@ -172,7 +172,7 @@ func TestRepeatsOnceWhereTheMachineStoodStill(t *testing.T) {
 				return nil, errors.New("too late")
 			})}}
 		r := x.Run(t.Context(), Scenario{Name: "busy", Rule: "per_client",
-			Streams: []traffic.Stream{{Identity: "x", Rate: 8000}}, Steps: []Step{wait("load", 2*time.Second)}})
+			Streams: []traffic.Stream{{Identity: "x", Rate: 8000}}, Steps: []Step{wait("load", 1200*time.Millisecond)}})
 		if r.OK || r.Attempts != 1 || !strings.Contains(r.Error, "fell behind") {
 			t.Errorf("%d attempts: %s", r.Attempts, describe(r))
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-func TestReconcilerTellsTheStoreAndTheTable(t *testing.T) {
+func TestReconcilerWritesTheStoreAndTheTable(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		a, b := start(t, 1, f, nil), start(t, 2, f, nil)

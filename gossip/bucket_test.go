@@ -9,11 +9,11 @@ import (
 
 // bucketPair is two nodes that share a bucket of 100 an hour. The first takes, and tells the second at each interval.
 type bucketPair struct {
-	t                *testing.T
-	limit            *counters.Limit
+	t               *testing.T
+	limit           *counters.Limit
 	sender, auditor *counters.Table
-	sends, receives  *Replica
-	now              int64
+	sends, receives *Replica
+	now             int64
 }
 
 func newBucketPair(t *testing.T) *bucketPair {

@@ -80,8 +80,8 @@ func (c *Config) Validate() error {
 		}
 		host, _, err := net.SplitHostPort(p.Bind)
 		check(err == nil, "address %q: %w", p.Bind, err)
-		check(err != nil || len(c.Keys) > 0 || isLoopback(host), "%s is beyond loopback and needs a key: make one with "+
-			"edgelimit keygen and give every node its file", p.Bind)
+		check(err != nil || len(c.Keys) > 0 || isLoopback(host), "%s is beyond loopback and needs a key: make one "+
+			"with edgelimit keygen and give every node its file", p.Bind)
 	}
 	return errors.Join(errs...)
 }

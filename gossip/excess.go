@@ -219,10 +219,11 @@ func (h *inbound) assumed(rule string, l *counters.Limit, now int64) uint64 {
 //	unseen  sum over the peers of what each one's hottest key rose by and had not arrived here: a report carries the
 //	        rise and the time since when it counts, so that no more was unseen from then until the report came
 //
-// A peer whose watermark is older than half of BoundAfter may not report in time. It counts as admitting the rate that it
-// last reported for the time since, at most for as long as an admission counts ([counters.Limit.Lasts]), and at most L.
-// A surprise that begins while peers are unreachable is not covered: over N nodes its ceiling is (N-1) L. A member that
-// has not sent anything for neverSeen counts as L. For limits of scope Region, peers of other regions do not count.
+// A peer whose watermark is older than half of BoundAfter may not report in time. It counts as admitting the rate that
+// it last reported for the time since, at most for as long as an admission counts ([counters.Limit.Lasts]), and at most
+// L. A surprise that begins while peers are unreachable is not covered: over N nodes its ceiling is (N-1) L. A member
+// that has not sent anything for neverSeen counts as L. For limits of scope Region, peers of other regions do not
+// count.
 //
 // What the table evicted may be admitted once more: the largest count of an evicted key, up to L, is part of the excess
 // for as long as it would count. A key evicted several times in a window goes beyond that.

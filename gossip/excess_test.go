@@ -199,8 +199,8 @@ func TestAuditInNumbers(t *testing.T) {
 	})
 }
 
-// A member that is known through others and never sent a frame, as when only some of the ways to it are cut, may admit a
-// limit.
+// A member that is known through others and never sent a frame, as when only some of the ways to it are cut, may admit
+// a limit.
 func TestAuditOfAMemberNeverSeen(t *testing.T) {
 	l := newAuditor(t, time.Minute, 100)
 	start := int64(time.Hour)
@@ -297,7 +297,7 @@ func TestSnapshotsAreReckoned(t *testing.T) {
 			slot(l.meter, 1, 1000, 800), slot(l.meter, 1, 20_000, 30), // of which 800 were known
 			slot(l.meter, 2, 20_000, 25), slot(l.meter, 2, 26_000, 15),
 		}},
-		{origin: 8, meter: l.meter, slots: []counters.Slot{slot(l.meter, 3, 20_000, 500)}}, // another reports for itself
+		{origin: 8, meter: l.meter, slots: []counters.Slot{slot(l.meter, 3, 20_000, 500)}}, // reports for itself
 		{origin: 7, meter: &ban, slots: []counters.Slot{slot(&ban, 1, 20_000, at(60_000)/ms)}},
 	}
 	l.admits(1000, at(29_900))

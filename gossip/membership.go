@@ -15,9 +15,9 @@ import (
 
 // membership is how the other nodes are reached, and which of their boots is the latest. The cluster's lock guards it.
 //
-// A node that starts again is another member to memberlist, which takes a while to notice that the earlier boot is over.
-// Here a later boot replaces the earlier one at once, also in the bound. Two living nodes with the same id look the same
-// at first, until the earlier one sends again.
+// A node that starts again is another member to memberlist, which takes a while to notice that the earlier boot is
+// over. Here a later boot replaces the earlier one at once, also in the bound. Two living nodes with the same id look
+// the same at first, until the earlier one sends again.
 type membership struct {
 	routes   map[counters.Origin]*route
 	latest   map[string]Member // the latest boot of each node, by name

@@ -101,7 +101,8 @@ func TestTooFarBehind(t *testing.T) {
 	w.checkRest()
 }
 
-// A peer that comes back and lacks many frames gets one snapshot for them, and knows all as soon as a frame of it arrives.
+// A peer that comes back and lacks many frames gets one snapshot for them, and knows all as soon as a frame of it
+// arrives.
 func TestPartitionHealsBySnapshot(t *testing.T) {
 	w := newFakeNet(t, 3, 100*time.Millisecond)
 	w.cutAll()

@@ -13,12 +13,13 @@ type PeerStatus struct {
 	Origin      counters.Origin
 	Member      bool // in the membership now
 	OtherRegion bool // of another region
-	// CompleteThrough is the peer's time, in Unix nanoseconds, before which all that it admitted is known; 0: never yet.
+	// CompleteThrough is the peer's time, in Unix nanoseconds, before which all that it admitted is known; 0: never
+	// yet.
 	CompleteThrough int64
 	Age             time.Duration // the largest age of that within the last interval
 	RTT             time.Duration // smoothed time from a frame to its acknowledgement; 0 when none was measured
-	// Idle says that no requests came to the peer, so that it sends once a second only. A peer that is silent for longer
-	// is not idle.
+	// Idle says that no requests came to the peer, so that it sends once a second only. A peer that is silent for
+	// longer is not idle.
 	Idle bool
 	// Ahead is by how much the peer's clock is ahead of this replica's, if Timed: wrong by half of what the transit
 	// times to and from it differ in.

@@ -105,16 +105,11 @@ func NewReconciler(cfg Config, store Store, table Table) (*Reconciler, error) {
 // Enqueue notes own slots that changed, to be sent with the next flush. It never waits for the store, and keeps no hold
 // of the slice.
 func (r *Reconciler) Enqueue(slots []counters.Slot) {
-	worth := make([]*counters.Slot, 0, len(slots))
-	for i := range slots {
-		if !r.worthless(slots[i]) {
-			worth = append(worth, &slots[i])
-		}
-	}
+	worth := slices.DeleteFunc(slices.Clone(slots), r.worthless)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range worth {
-		if !r.pending.add(s) {
+	for i := range worth {
+		if !r.pending.add(&worth[i]) {
 			r.stats.Dropped++
 			r.pushDue = true
 		}
@@ -124,7 +119,7 @@ func (r *Reconciler) Enqueue(slots []counters.Slot) {
 // now is the node's wall clock, in Unix nanoseconds.
 func (r *Reconciler) now() int64 { return r.cfg.Now().UnixNano() }
 
-// worthless says that the slot is not worth the store's while.
+// worthless reports whether the slot is not to be written, see Config.MinWindow and Config.Worth.
 func (r *Reconciler) worthless(s counters.Slot) bool {
 	return s.Count == 0 || s.Meter.Window < r.cfg.MinWindow || r.cfg.Worth != nil && !r.cfg.Worth(&s)
 }
@@ -149,8 +144,8 @@ func (r *Reconciler) Warm(ctx context.Context) error {
 	return nil
 }
 
-// Run flushes until the context ends, and then once more: enqueue the last slots before that. It returns nil if the last
-// flush wrote everything. It may be called once.
+// Run flushes until the context ends, and then once more: enqueue the last slots before that. It returns nil if the
+// last flush wrote everything. It may be called once.
 func (r *Reconciler) Run(ctx context.Context) error {
 	timer := time.NewTimer(r.pause())
 	defer timer.Stop()
@@ -190,12 +185,12 @@ func (r *Reconciler) finish(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.LastFlush)
 	defer cancel()
 	r.losses = losses{} // there is no later
-	for left := lastTries - 1; ; left-- {
+	for tries := 1; ; tries++ {
 		_, err := r.flush(last)
 		switch {
 		case err == nil:
 			return nil
-		case left == 0, errors.Is(err, ErrFull), last.Err() != nil:
+		case tries == lastTries, errors.Is(err, ErrFull), last.Err() != nil:
 			return fmt.Errorf("last flush, %d slots not written: %w", r.Stats().Pending, err)
 		}
 		select {

@@ -45,8 +45,8 @@ func OpenRedis(cfg RedisConfig) (*Redis, error) {
 // Close closes the connections. Calls that are under way fail.
 func (r *Redis) Close() error { return r.client.Close() }
 
-// Merge implements Store. It does not send slots that have expired. A server whose memory is full refuses every batch of
-// slots that would raise one, known slots too, with ErrFull. Without slots, Merge only fetches the epoch.
+// Merge implements Store. It does not send slots that have expired. A server whose memory is full refuses every batch
+// of slots that would raise one, known slots too, with ErrFull. Without slots, Merge only fetches the epoch.
 func (r *Redis) Merge(ctx context.Context, slots []counters.Slot, now int64) (Merged, error) {
 	merged, err := r.merge(ctx, slots, now)
 	if err != nil {

@@ -89,7 +89,8 @@ type atMostOnce struct{ *redis.Cmd }
 // NoRetry is asked by the library.
 func (atMostOnce) NoRetry() bool { return true }
 
-// run runs the script for all batches, in one pipeline for each server. With again set it repeats what a server refused.
+// run runs the script for all batches, in one pipeline for each server. With again set it repeats what a server
+// refused.
 func (r *Redis) run(ctx context.Context, batches []*batch, again bool) error {
 	if len(batches) == 0 {
 		return nil

@@ -2,6 +2,7 @@ package regions
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -23,8 +24,8 @@ const (
 // lost data. They are bounded and expire.
 //
 // A store that was flushed, or that failed over to an older copy, may show it only by slots that no longer change, so
-// each flush probes some: the latest that the store acknowledged, which an older copy lacks first. Probes have no count:
-// else a call whose answer is lost would restore the very slots by which the loss shows.
+// each flush probes some: the latest that the store acknowledged, which an older copy lacks first. Probes have no
+// count: else a call whose answer is lost would restore the very slots by which the loss shows.
 type ackedSlots struct {
 	slots map[slotID]ackedSlot
 	news  uint64 // how much there has been
@@ -138,3 +139,43 @@ func (w *ackedSlots) probes(now int64, at time.Duration) []counters.Slot {
 
 // later orders slots by their news, the latest first, and then by key, so that the same events make the same calls.
 func later(a, b ackedSlot) int { return cmp.Or(cmp.Compare(b.news, a.news), byKey(a.Slot, b.Slot)) }
+
+// pending are the slots that wait for the store, each with the largest count offered. It is bounded.
+type pending struct {
+	cap   int
+	slots map[slotID]counters.Slot
+}
+
+func newPending(capacity int) pending {
+	return pending{cap: capacity, slots: make(map[slotID]counters.Slot)}
+}
+
+// add notes a slot. It returns false when there is no room for one more.
+func (p *pending) add(s *counters.Slot) bool {
+	id := identify(s)
+	known, ok := p.slots[id]
+	switch {
+	case ok && known.Count >= s.Count:
+		return true
+	case !ok && len(p.slots) >= p.cap:
+		return false
+	}
+	p.slots[id] = *s
+	return true
+}
+
+// due drops what has expired and returns the rest, which stays pending.
+func (p *pending) due(now int64) []counters.Slot {
+	maps.DeleteFunc(p.slots, func(_ slotID, s counters.Slot) bool { return expired(s.Meter, s.Index, now) })
+	return slices.Collect(maps.Values(p.slots))
+}
+
+// acknowledge removes what the store has now. What rose in the meantime stays.
+func (p *pending) acknowledge(slots []counters.Slot) {
+	for i := range slots {
+		id := identify(&slots[i])
+		if p.slots[id].Count <= slots[i].Count {
+			delete(p.slots, id)
+		}
+	}
+}

@@ -35,8 +35,8 @@ type (
 // maxKept is how many slots' memory is kept from one call to the next.
 const maxKept = 1 << 16
 
-// arrange returns groups that hold the slots, and the demand of self. They are valid until the next call. Slots that are
-// alike in meter, origin and the highest byte of the key keep their order.
+// arrange returns groups that hold the slots, and the demand of self. They are valid until the next call. Slots that
+// are alike in meter, origin and the highest byte of the key keep their order.
 func (a *arranger) arrange(slots []counters.Slot, demand []counters.Demand, self counters.Origin) []group {
 	if cap(a.sorted) > maxKept || a.numbers == nil {
 		*a = arranger{numbers: make(map[pair]uint32), equal: make(map[equalPair]uint32)}

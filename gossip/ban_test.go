@@ -12,14 +12,14 @@ func TestBansTravel(t *testing.T) {
 	p := newBanPair(t)
 	p.ask(1)
 	p.tick(true)
-	banned := func() bool { return p.receiver.Take(p.limit, 1, 0, p.now).Banned }
+	banned := func() bool { return p.auditor.Take(p.limit, 1, 0, p.now).Banned }
 	if banned() {
 		t.Fatal("a lost frame is known")
 	}
 	for range 5 {
 		p.tick(false)
 	}
-	sent, own := p.receiver.Take(p.limit, 1, 0, p.now), p.sender.Take(p.limit, 1, 0, p.now)
+	sent, own := p.auditor.Take(p.limit, 1, 0, p.now), p.sender.Take(p.limit, 1, 0, p.now)
 	if !banned() || sent.RetryAfter != own.RetryAfter {
 		t.Errorf("where it was told: %+v, where it began: %+v", sent, own)
 	}
@@ -38,7 +38,7 @@ func TestLiftsTravel(t *testing.T) {
 	for range 5 {
 		p.tick(false)
 	}
-	banned := func() bool { return p.receiver.Take(p.limit, 1, 0, p.now).Banned }
+	banned := func() bool { return p.auditor.Take(p.limit, 1, 0, p.now).Banned }
 	if !banned() {
 		t.Fatal("the ban did not arrive: that shows nothing")
 	}
@@ -90,6 +90,6 @@ func newBanPair(t *testing.T) *bucketPair {
 	}
 	p := newBucketPair(t)
 	p.limit = l
-	p.receiver.Know([]*counters.Limit{l})
+	p.auditor.Know([]*counters.Limit{l})
 	return p
 }

@@ -9,11 +9,11 @@ import (
 
 // bucketPair is two nodes that share a bucket of 100 an hour. The first takes, and tells the second at each interval.
 type bucketPair struct {
-	t                *testing.T
-	limit            *counters.Limit
-	sender, receiver *counters.Table
-	sends, receives  *Replica
-	now              int64
+	t               *testing.T
+	limit           *counters.Limit
+	sender, auditor *counters.Table
+	sends, receives *Replica
+	now             int64
 }
 
 func newBucketPair(t *testing.T) *bucketPair {
@@ -23,9 +23,9 @@ func newBucketPair(t *testing.T) *bucketPair {
 	}
 	p := &bucketPair{t: t, limit: l, now: frameTime - frameTime%int64(time.Hour)}
 	p.sender = counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
-	p.receiver = counters.NewTable(counters.Config{Origin: 2, Memory: counters.MinMemory})
-	p.receiver.Know([]*counters.Limit{l})
-	p.sends, p.receives = NewReplica(1, 100*time.Millisecond, p.sender), NewReplica(2, 100*time.Millisecond, p.receiver)
+	p.auditor = counters.NewTable(counters.Config{Origin: 2, Memory: counters.MinMemory})
+	p.auditor.Know([]*counters.Limit{l})
+	p.sends, p.receives = NewReplica(1, 100*time.Millisecond, p.sender), NewReplica(2, 100*time.Millisecond, p.auditor)
 	p.sends.Join(2, p.now)
 	p.receives.Join(1, p.now)
 	return p
@@ -60,7 +60,7 @@ func TestBucketsDebitAsOfTheLastReport(t *testing.T) {
 	}
 	p.take(100)
 	p.tick(false)
-	if own, seen := p.sender.View(p.limit, 1, p.now), p.receiver.View(p.limit, 1, p.now); own != 100 || seen != own {
+	if own, seen := p.sender.View(p.limit, 1, p.now), p.auditor.View(p.limit, 1, p.now); own != 100 || seen != own {
 		t.Errorf("100 taken half an hour into the hour: %d at the node, and %d at its peer", own, seen)
 	}
 }
@@ -79,7 +79,7 @@ func TestBucketsDebitNoMoreThanWasTaken(t *testing.T) {
 	for range 10 { // the lost reports come again
 		p.tick(false)
 	}
-	own, seen := p.sender.View(p.limit, 1, p.now), p.receiver.View(p.limit, 1, p.now)
+	own, seen := p.sender.View(p.limit, 1, p.now), p.auditor.View(p.limit, 1, p.now)
 	if seen > own || seen < own-1 {
 		t.Errorf("%d at the node, %d at its peer after a cut of 3 minutes", own, seen)
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A clock that is set by an hour, either way, keeps nobody from hearing: quiet nodes go on to send beacons, counts
-// arrive, and are known to be whole.
+// A clock that is set by an hour, either way, stops no replication: quiet nodes go on sending beacons, counts
+// arrive, and the watermarks advance.
 func TestAClockThatIsSetByAnHour(t *testing.T) {
 	for _, set := range []time.Duration{time.Hour, -time.Hour} {
 		for _, keys := range [][]int{{0, 0}, {2, 2}} {
@@ -36,12 +36,12 @@ func TestAClockThatIsSetByAnHour(t *testing.T) {
 
 // A member that is far behind gets its snapshot, whatever the clock was when it got the last one.
 func TestSnapshotAfterTheClockWasSetBack(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.tick(1)
 	s.Join(8, s.now)
 	s.tick(1)
 	s.now -= int64(time.Hour)
-	if at := s.snapshots(8, 30, func() { s.hear(8, ack{}) }); len(at) == 0 {
+	if at := s.snapshots(8, 30, func() { s.receive(8, ack{}) }); len(at) == 0 {
 		t.Error("it gets none within three seconds")
 	}
 }
@@ -82,7 +82,7 @@ func TestLostWhileTheClockWasSetBack(t *testing.T) {
 func TestDemandOfAClockThatWasSetBack(t *testing.T) {
 	h := newInbound(frameTime, 100*time.Millisecond)
 	m := meter("r", 10*time.Second, time.Second)
-	tell := func(tick uint64, sent, now int64, demand float64) {
+	send := func(tick uint64, sent, now int64, demand float64) {
 		f := frame{
 			kind:   data,
 			origin: 7,
@@ -94,10 +94,10 @@ func TestDemandOfAClockThatWasSetBack(t *testing.T) {
 		h.noteDemand(&f.groups[0], sent, now)
 		h.note(&f, now)
 	}
-	tell(1, frameTime, frameTime+20*ms, 100)
+	send(1, frameTime, frameTime+20*ms, 100)
 	back := frameTime - int64(time.Hour)
 	for i := range int64(20) {
-		tell(uint64(2+i), back+(i+1)*100*ms, frameTime+20*ms+(i+1)*100*ms, 5)
+		send(uint64(2+i), back+(i+1)*100*ms, frameTime+20*ms+(i+1)*100*ms, 5)
 	}
 	if r := h.demand["r"]; r.rate != 5 || h.watermark != back+2000*ms {
 		t.Errorf("%+v, known as of %v before it was set", r, time.Duration(frameTime-h.watermark))

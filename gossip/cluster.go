@@ -24,7 +24,7 @@ type Source interface {
 	DrainEarly(now int64) counters.Drained
 }
 
-// Cluster lets the replica of one node speak with its peers. Its methods are safe for concurrent use.
+// Cluster connects the replica of one node with its peers. Its methods are safe for concurrent use.
 //
 // Its lock is never held while memberlist is called: memberlist calls back under locks of its own.
 type Cluster struct {
@@ -46,7 +46,7 @@ type Cluster struct {
 	membership
 }
 
-// NewCluster opens the pools' sockets. Run makes it speak, and closes them.
+// NewCluster opens the pools' sockets. Run joins the pools, and closes the sockets at its end.
 func NewCluster(cfg Config, source Source) (*Cluster, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -186,12 +186,6 @@ func (c *Cluster) warm() bool {
 	return informed && !blind
 }
 
-// delivery is a message and the way that it goes.
-type delivery struct {
-	Message
-	route *route
-}
-
 func (c *Cluster) tick(ctx context.Context) {
 	now := c.cfg.Now()
 	drained := c.source.DrainDirty(now)
@@ -230,6 +224,10 @@ const burst = 128
 // send delivers messages of the replica, spread over most of an interval when there are many. messages is called under
 // the lock.
 func (c *Cluster) send(ctx context.Context, messages func() []Message) {
+	type delivery struct {
+		Message
+		route *route
+	}
 	var out []delivery
 	c.mu.Lock()
 	for _, m := range messages() {
@@ -247,7 +245,7 @@ func (c *Cluster) send(ctx context.Context, messages func() []Message) {
 			}
 		}
 		if d.Reliable {
-			c.sendStream(d)
+			c.sendStream(d.route, d.Data)
 		} else if err := d.route.pool.ml.SendBestEffort(&d.route.node, d.Data); err != nil {
 			c.log.Debug("gossip: packet not sent", "peer", d.route.member.NodeID, "error", err)
 		}
@@ -256,7 +254,7 @@ func (c *Cluster) send(ctx context.Context, messages func() []Message) {
 
 // sendStream sends over a stream in the background. When too many are under way it drops the message: the replica tries
 // again.
-func (c *Cluster) sendStream(d delivery) {
+func (c *Cluster) sendStream(r *route, b []byte) {
 	select {
 	case c.streams <- struct{}{}:
 	default:
@@ -264,8 +262,8 @@ func (c *Cluster) sendStream(d delivery) {
 	}
 	go func() {
 		defer func() { <-c.streams }()
-		if err := d.route.pool.ml.SendReliable(&d.route.node, d.Data); err != nil {
-			c.log.Debug("gossip: snapshot not sent", "peer", d.route.member.NodeID, "error", err)
+		if err := r.pool.ml.SendReliable(&r.node, b); err != nil {
+			c.log.Debug("gossip: snapshot not sent", "peer", r.member.NodeID, "error", err)
 		}
 	}()
 }

@@ -31,7 +31,7 @@ func (l *testCluster) twoRegions() (east, west []string) {
 
 // A region partitioned off for longer than memberlist remembers the dead: both sides stay whole inside and go on
 // counting, and are one cluster again soon after the heal.
-func TestClusterCutAndHeal(t *testing.T) {
+func TestClusterPartitionAndHeal(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		l := newTestCluster(t)
 		east, west := l.twoRegions()
@@ -163,7 +163,7 @@ func TestClusterGracefulStop(t *testing.T) {
 
 // A node that stops has sent all others what it counted when it is gone, though a fifth of the packets are lost; one
 // that cannot be heard does not hold it up.
-func TestClusterStopTellsEverybody(t *testing.T) {
+func TestClusterStopReachesEverybody(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		l := newTestCluster(t)
 		l.twoRegions()
@@ -310,7 +310,7 @@ func TestClusterRestartElsewhere(t *testing.T) {
 
 // A node that starts in a region which is partitioned off has never received from those beyond: it knows that it does
 // not see them, and its bound has room for what they admit.
-func TestClusterStartInsideACut(t *testing.T) {
+func TestClusterStartInsideAPartition(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		l := newTestCluster(t)
 		l.twoRegions()

@@ -62,32 +62,26 @@ const (
 // Validate reports everything that is wrong with the configuration.
 func (c *Config) Validate() error {
 	var errs []error
-	if c.NodeID == "" || len(c.NodeID) > MaxNodeID {
-		errs = append(errs, fmt.Errorf("gossip: the node id must have 1 to %d bytes", MaxNodeID))
-	}
-	if c.Region == "" || len(c.Region) > MaxRegion {
-		errs = append(errs, fmt.Errorf("gossip: the region must have 1 to %d bytes", MaxRegion))
-	}
-	if c.Interval < 10*time.Millisecond || c.Interval > 10*time.Second {
-		errs = append(errs, fmt.Errorf("gossip: interval %v is outside 10ms to 10s", c.Interval))
-	}
-	for i, k := range c.Keys {
-		if len(k) != 32 {
-			errs = append(errs,
-				fmt.Errorf("gossip: key %d has %d bytes, it needs 32 (edgelimit keygen makes one)", i+1, len(k)))
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("gossip: "+format, args...))
 		}
+	}
+	check(c.NodeID != "" && len(c.NodeID) <= MaxNodeID, "the node id must have 1 to %d bytes", MaxNodeID)
+	check(c.Region != "" && len(c.Region) <= MaxRegion, "the region must have 1 to %d bytes", MaxRegion)
+	check(c.Interval >= 10*time.Millisecond && c.Interval <= 10*time.Second, "interval %v is outside 10ms to 10s",
+		c.Interval)
+	for i, k := range c.Keys {
+		check(len(k) == 32, "key %d has %d bytes, it needs 32 (edgelimit keygen makes one)", i+1, len(k))
 	}
 	for _, p := range []*PoolConfig{c.LAN, c.WAN} {
 		if p == nil || p.Transport != nil {
 			continue
 		}
 		host, _, err := net.SplitHostPort(p.Bind)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("gossip: address %q: %w", p.Bind, err))
-		} else if len(c.Keys) == 0 && !isLoopback(host) {
-			errs = append(errs, fmt.Errorf("gossip: %s is beyond loopback and needs a key: make one with edgelimit "+
-				"keygen and give every node its file", p.Bind))
-		}
+		check(err == nil, "address %q: %w", p.Bind, err)
+		check(err != nil || len(c.Keys) > 0 || isLoopback(host), "%s is beyond loopback and needs a key: make one "+
+			"with edgelimit keygen and give every node its file", p.Bind)
 	}
 	return errors.Join(errs...)
 }

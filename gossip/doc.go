@@ -1,8 +1,8 @@
 // Package gossip replicates what each node of a cluster admitted to all others.
 //
 // [Replica] is the protocol: a pure state machine of (event, now) -> (state, messages to send), without sockets,
-// goroutines or clock. [Cluster] is the thin adapter that lets it speak through hashicorp/memberlist, which contributes
-// membership, liveness and encryption, and runs it every interval.
+// goroutines or clock. [Cluster] runs it every interval over hashicorp/memberlist, which contributes membership,
+// liveness and encryption.
 //
 // # Protocol
 //
@@ -21,18 +21,18 @@
 // A replica that stops sends a goodbye, so that the others leave it out of their bound: memberlist does not distinguish
 // a member that left from one that failed.
 //
-// Each replica also reports by how much its hottest key rose, and in what time. From that the others compute by how much
-// their own admissions may have exceeded a limit: see [Replica.Audit].
+// Each replica also reports by how much its hottest key rose, and in what time. From that the others compute by how
+// much their own admissions may have exceeded a limit: see [Replica.Audit].
 //
 // # Cost
 //
 // A frame is encoded once for all peers, but for its ack. An entry takes 8 to 11 bytes, so that a full frame of 1200
 // bytes holds some 120, and an updated key costs 9 to 11.5 bytes a peer with all that memberlist adds.
-// BenchmarkUpdatedKey measures the CPU on real sockets. What a region counts for itself goes to all peers as well, since
-// they acknowledge the same ticks; tables of other regions drop it.
+// BenchmarkUpdatedKey measures the CPU on real sockets. What a region counts for itself goes to all peers as well,
+// since they acknowledge the same ticks; tables of other regions drop it.
 //
 // # Trust
 //
-// Whoever holds the gossip key may speak. Frames are decoded by hand from untrusted bytes: nothing that a frame
-// declares is allocated before it was checked against the bytes that are there.
+// Whoever holds the gossip key may send. Frames are untrusted bytes: nothing that a frame declares is allocated before
+// it was checked against the bytes that are there.
 package gossip

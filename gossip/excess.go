@@ -209,3 +209,100 @@ func (h *inbound) assumed(rule string, l *counters.Limit, now int64) uint64 {
 	cost := h.demand[rule].rate * min(h.unreported(now), l.Lasts()).Seconds()
 	return uint64(math.Ceil(min(cost, float64(l.Max()))))
 }
+
+// Audit bounds by how much this node's admissions of the last BoundAfter may have exceeded each limit, on one key, once
+// peers have reported what they admitted until then. For each step of that time
+//
+//	excess <= used + unseen - L
+//
+//	used    most of the limit that an admission of this node found used, itself included (counters.Demand)
+//	unseen  sum over the peers of what each one's hottest key rose by and had not arrived here: a report carries the
+//	        rise and the time since when it counts, so that no more was unseen from then until the report came
+//
+// A peer whose watermark is older than half of BoundAfter may not report in time. It counts as admitting the rate that
+// it last reported for the time since, at most for as long as an admission counts ([counters.Limit.Lasts]), and at most
+// L. A surprise that begins while peers are unreachable is not covered: over N nodes its ceiling is (N-1) L. A member
+// that has not sent anything for neverSeen counts as L. For limits of scope Region, peers of other regions do not
+// count.
+//
+// What the table evicted may be admitted once more: the largest count of an evicted key, up to L, is part of the excess
+// for as long as it would count. A key evicted several times in a window goes beyond that.
+//
+// limits and the result are by the meter's rule; a limit that was not exceeded is not in the result.
+func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string]float64 {
+	r.limits = limits
+	silent := r.silent(now)
+	out := make(map[string]float64)
+	for rule, l := range r.excess {
+		l.advance(r.step(now))
+		if limit := limits[rule]; limit == nil || *l == (excessWindow{last: l.last}) {
+			delete(r.excess, rule)
+		} else if largest := l.excess(limit.Max(), silent[rule]+r.forgottenOf(rule, limit, now)); largest > 0 {
+			out[rule] = float64(largest)
+		}
+	}
+	return out
+}
+
+// silent returns, by rule, what all peers together may have admitted that will not report in time.
+func (r *Replica) silent(now int64) map[string]uint64 {
+	out := make(map[string]uint64)
+	for _, h := range r.inbound {
+		age := h.age(now)
+		switch {
+		case h.left || age < BoundAfter(r.interval)/2:
+		case h.watermark == 0 && age > neverSeen:
+			for rule, l := range r.limits {
+				if !h.otherRegion || l.Scope() == counters.Global {
+					out[rule] += l.Max()
+				}
+			}
+		default:
+			for rule := range h.demand {
+				if l := r.limits[rule]; l != nil {
+					out[rule] += h.assumed(rule, l, now)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Peak is the largest value of the last window, kept in steps of a tenth of it: it forgets up to a step too late. The
+// zero value is 0. A Peak is not safe for concurrent use.
+type Peak struct {
+	steps [peakSteps]float64
+	width int64 // of a step, in nanoseconds
+	last  int64 // number of the step that is being filled
+}
+
+const peakSteps = 11
+
+// Raise takes in a value of the time now, in Unix nanoseconds. When the window is another than last time, the largest
+// value so far counts as one of now.
+func (p *Peak) Raise(v float64, window time.Duration, now int64) {
+	if width := int64(window / (peakSteps - 1)); width != p.width {
+		v = max(v, p.Value())
+		*p = Peak{width: width, last: now / width}
+	}
+	step := now / p.width
+	if step-p.last >= peakSteps {
+		clear(p.steps[:])
+	} else {
+		for s := p.last + 1; s <= step; s++ {
+			p.steps[s%peakSteps] = 0
+		}
+	}
+	p.last = max(p.last, step)
+	at := &p.steps[p.last%peakSteps]
+	*at = max(*at, v)
+}
+
+// Value is the largest value.
+func (p *Peak) Value() float64 {
+	var largest float64
+	for _, v := range p.steps {
+		largest = max(largest, v)
+	}
+	return largest
+}

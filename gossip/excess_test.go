@@ -7,29 +7,29 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// listener is a replica that hears one peer, 7, and what it would say of limits.
-type listener struct {
+// auditor is a replica that receives from one peer, 7, and audits a limit.
+type auditor struct {
 	*Replica
 	meter *counters.Meter
 	limit *counters.Limit
 }
 
-func listenerOf(m counters.Meter, l *counters.Limit) listener {
+func auditorOf(m counters.Meter, l *counters.Limit) auditor {
 	r := NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory}))
-	return listener{r, &m, l}
+	return auditor{r, &m, l}
 }
 
-func newListener(t *testing.T, window time.Duration, limit uint64) listener {
+func newAuditor(t *testing.T, window time.Duration, limit uint64) auditor {
 	m := counters.NewMeter("r", counters.SlidingWindow, window)
 	l, err := counters.NewLimit(m, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return listenerOf(m, l)
+	return auditorOf(m, l)
 }
 
-// frame makes the listener hear the peer. g is what it says of the meter.
-func (l listener) frame(k kind, tick uint64, since time.Duration, g group, sent, now int64) {
+// frame makes the auditor receive a frame of the peer with the group g of the meter.
+func (l auditor) frame(k kind, tick uint64, since time.Duration, g group, sent, now int64) {
 	f := frame{kind: k, origin: 7, tick: tick, sent: sent, since: since}
 	g.origin, g.meter = 7, l.meter
 	if k != beacon {
@@ -40,12 +40,12 @@ func (l listener) frame(k kind, tick uint64, since time.Duration, g group, sent,
 	}
 }
 
-// admits ends an interval of the listener, in which an admission of its own found so much used.
-func (l listener) admits(used uint64, now int64) {
+// admits ends an interval of the auditor, in which an admission of its own found so much used.
+func (l auditor) admits(used uint64, now int64) {
 	l.Tick(counters.Drained{Demand: []counters.Demand{{Meter: l.meter, Rate: 10, Used: used}}}, now)
 }
 
-func (l listener) audit(t *testing.T, now int64, want float64) {
+func (l auditor) audit(t *testing.T, now int64, want float64) {
 	t.Helper()
 	got := l.Audit(map[string]*counters.Limit{"r": l.limit}, now)
 	if got["r"] != want {
@@ -60,9 +60,9 @@ func TestAuditInNumbers(t *testing.T) {
 	at := func(msec int64) int64 { return frameTime + msec*ms }
 	rise := func(cost uint64) group { return group{demand: 200, rise: cost} }
 	const tick = 100 * time.Millisecond
-	// fresh has a limit of 1000, and has just told its peers.
-	fresh := func(t *testing.T) listener {
-		l := newListener(t, 10*time.Second, 1000)
+	// fresh has a limit of 1000, and has just sent to its peers.
+	fresh := func(t *testing.T) auditor {
+		l := newAuditor(t, 10*time.Second, 1000)
 		l.Join(7, at(0))
 		l.audit(t, at(0), 0)
 		l.Tick(counters.Drained{}, at(0))
@@ -70,7 +70,7 @@ func TestAuditInNumbers(t *testing.T) {
 	}
 	// seen knows of 20 that were admitted until 100 and unseen until 130, while its own admissions used up so much
 	// of the limit.
-	seen := func(t *testing.T, used uint64) listener {
+	seen := func(t *testing.T, used uint64) auditor {
 		l := fresh(t)
 		l.frame(data, 1, tick, rise(20), at(100), at(130))
 		l.admits(used, at(150))
@@ -159,7 +159,7 @@ func TestAuditInNumbers(t *testing.T) {
 	t.Run("a peer that is silent", func(t *testing.T) {
 		l := seen(t, 1000)
 		l.admits(1000, at(1050))
-		l.audit(t, at(1050), 20) // it will tell
+		l.audit(t, at(1050), 20) // it will report
 		l.admits(1000, at(3100))
 		l.audit(t, at(3100), 200*3)
 		l.admits(1000, at(100_000))
@@ -199,10 +199,10 @@ func TestAuditInNumbers(t *testing.T) {
 	})
 }
 
-// A member that is known through others and was never heard, as when only some of the ways to it are cut, may admit a
-// limit.
+// A member that is known through others and never sent a frame, as when only some of the ways to it are cut, may admit
+// a limit.
 func TestAuditOfAMemberNeverSeen(t *testing.T) {
-	l := newListener(t, time.Minute, 100)
+	l := newAuditor(t, time.Minute, 100)
 	start := int64(time.Hour)
 	l.Join(2, start)
 	l.audit(t, start, 0)
@@ -238,7 +238,7 @@ func TestAuditOfABucket(t *testing.T) {
 			t.Errorf("a bucket of %d with %d a minute comes back in %v, want %v", test.capacity, test.refill, got,
 				test.lasts)
 		}
-		r := listenerOf(m, l)
+		r := auditorOf(m, l)
 		r.Join(7, frameTime)
 		r.frame(data, 1, 0, group{demand: 2}, frameTime, frameTime)
 		r.audit(t, frameTime, 0)
@@ -249,12 +249,12 @@ func TestAuditOfABucket(t *testing.T) {
 }
 
 // Rules that have no limit take no memory, nor do those of which nothing has been received of late.
-func TestLedgersAreBounded(t *testing.T) {
-	l := newListener(t, time.Minute, 100)
+func TestExcessWindowsAreBounded(t *testing.T) {
+	l := newAuditor(t, time.Minute, 100)
 	l.audit(t, frameTime, 0)
 	for i := range uint64(100) {
 		m := counters.NewMeter(string(binaryName(int(i))), counters.SlidingWindow, time.Second)
-		listener{l.Replica, &m, nil}.frame(data, 1+i, time.Millisecond, group{rise: 1}, frameTime, frameTime)
+		auditor{l.Replica, &m, nil}.frame(data, 1+i, time.Millisecond, group{rise: 1}, frameTime, frameTime)
 	}
 	l.frame(data, 101, time.Millisecond, group{rise: 1}, frameTime, frameTime)
 	if len(l.excess) != 1 || l.excess["r"] == nil {
@@ -269,7 +269,7 @@ func TestLedgersAreBounded(t *testing.T) {
 // A clock that is set forgets what was, and goes on.
 func TestExcessWindowOfAClockThatIsSet(t *testing.T) {
 	for _, by := range []time.Duration{-time.Hour, -time.Second, time.Second, time.Hour} {
-		l := newListener(t, time.Minute, 100)
+		l := newAuditor(t, time.Minute, 100)
 		l.audit(t, frameTime, 0)
 		l.frame(data, 1, 50*time.Millisecond, group{rise: 9}, frameTime, frameTime)
 		now := frameTime + int64(by)
@@ -284,7 +284,7 @@ func TestExcessWindowOfAClockThatIsSet(t *testing.T) {
 // for before.
 func TestSnapshotsAreReckoned(t *testing.T) {
 	at := func(msec int64) int64 { return frameTime + msec*ms }
-	l := newListener(t, time.Minute, 1000) // in sub-windows of 6 s
+	l := newAuditor(t, time.Minute, 1000) // in sub-windows of 6 s
 	l.Join(7, at(0))
 	l.audit(t, at(0), 0)
 	l.frame(data, 1, 100*time.Millisecond, group{rise: 1}, at(10_000), at(10_000))
@@ -297,7 +297,7 @@ func TestSnapshotsAreReckoned(t *testing.T) {
 			slot(l.meter, 1, 1000, 800), slot(l.meter, 1, 20_000, 30), // of which 800 were known
 			slot(l.meter, 2, 20_000, 25), slot(l.meter, 2, 26_000, 15),
 		}},
-		{origin: 8, meter: l.meter, slots: []counters.Slot{slot(l.meter, 3, 20_000, 500)}}, // another tells for itself
+		{origin: 8, meter: l.meter, slots: []counters.Slot{slot(l.meter, 3, 20_000, 500)}}, // reports for itself
 		{origin: 7, meter: &ban, slots: []counters.Slot{slot(&ban, 1, 20_000, at(60_000)/ms)}},
 	}
 	l.admits(1000, at(29_900))

@@ -21,7 +21,7 @@ func (r *Replica) FlushAt() int64 {
 	return r.sentAt + int64(flushGap)
 }
 
-// Flush returns the messages that tell what changed before the interval ends. They say nothing of what else did.
+// Flush returns the messages for an early flush: of some keys, before the interval ends.
 func (r *Replica) Flush(d counters.Drained, now int64) []Message {
 	if len(d.Slots) == 0 {
 		return nil
@@ -36,9 +36,8 @@ func (r *Replica) Flush(d counters.Drained, now int64) []Message {
 	return out
 }
 
-// setCluster tells the table how many peers keep its limits with it, and how long it takes until all of them know what
-// it admits. A frame to the one that is farthest away takes half of what its acknowledgement does, which waits for half
-// an interval on average before it comes back the same way.
+// setCluster passes to the table the number of peers and the horizon: the gossip interval plus the largest transit
+// time, (srtt - interval/2) / 2, as an acknowledgement waits for half an interval on average.
 func (r *Replica) setCluster() {
 	var near int
 	var toNear, toAll time.Duration

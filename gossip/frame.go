@@ -78,7 +78,7 @@ type frame struct {
 	again  bool // it came early: it is to come again (not sent)
 }
 
-// ack says which ticks of an origin its sender has. The zero value says nothing.
+// ack lists which ticks of an origin its sender has. The zero value is none.
 type ack struct {
 	origin     counters.Origin
 	cumulative uint64
@@ -98,7 +98,7 @@ func (a ack) has(tick uint64) bool {
 	return i/8 < uint64(len(a.bitmap)) && a.bitmap[i/8]&(1<<(i%8)) != 0
 }
 
-// group is what a frame says of one meter, of one origin.
+// group is the part of a frame about one meter of one origin.
 type group struct {
 	origin  counters.Origin // never 0 once decoded
 	meter   *counters.Meter

@@ -218,9 +218,9 @@ func TestAllAlgorithmsTravel(t *testing.T) {
 		from.Take(limit, 5, 3, frameTime)
 		to := counters.NewTable(counters.Config{Origin: 9, Memory: counters.MinMemory})
 		to.Know([]*counters.Limit{limit})
-		receiver := NewReplica(9, 1e8, to)
+		auditor := NewReplica(9, 1e8, to)
 		for _, message := range sender.Tick(from.DrainDirty(frameTime), frameTime) {
-			if err := receiver.Receive(message.Data, frameTime); err != nil {
+			if err := auditor.Receive(message.Data, frameTime); err != nil {
 				t.Errorf("%v: %v", a, err)
 			}
 		}

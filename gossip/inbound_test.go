@@ -12,8 +12,8 @@ import (
 
 const ms = int64(time.Millisecond)
 
-// tell makes the hearing note a frame without groups.
-func (h *inbound) tell(k kind, tick uint64, sent, now int64) {
+// arrive notes a frame without groups.
+func (h *inbound) arrive(k kind, tick uint64, sent, now int64) {
 	h.note(&frame{kind: k, origin: 7, tick: tick, sent: sent}, now)
 }
 
@@ -23,7 +23,7 @@ func TestAckNamesWhatCame(t *testing.T) {
 		t.Errorf("before anything came: %+v", a)
 	}
 	for _, tick := range []uint64{2, 1, 4, 7, 12, 4} {
-		h.tell(data, tick, 1, 1)
+		h.arrive(data, tick, 1, 1)
 	}
 	// Ticks 4, 7 and 12 lie 0, 3 and 8 beyond cumulative+2.
 	a := h.ack(7, 0)
@@ -35,12 +35,12 @@ func TestAckNamesWhatCame(t *testing.T) {
 			t.Errorf("ack has tick %d: %v", tick, !want)
 		}
 	}
-	h.tell(data, 3, 1, 1)
+	h.arrive(data, 3, 1, 1)
 	if a = h.ack(7, 0); a.cumulative != 4 || a.has(5) || a.has(6) || !a.has(7) || !a.has(12) {
 		t.Errorf("the gap at 3 is closed: %d and %08b", a.cumulative, a.bitmap)
 	}
 	for _, tick := range []uint64{5, 6, 8, 9, 10, 11} {
-		h.tell(dataMore, tick, 1, 1)
+		h.arrive(dataMore, tick, 1, 1)
 	}
 	if a = h.ack(7, 0); a.cumulative != 12 || len(a.bitmap) != 0 || len(h.beyond) != 0 {
 		t.Errorf("all gaps are closed: %d and %08b", a.cumulative, a.bitmap)
@@ -58,7 +58,7 @@ func TestAckIsTrue(t *testing.T) {
 			if tick <= h.cumulative+ackWindow {
 				came[tick] = true
 			}
-			h.tell(data, tick, 1, 1)
+			h.arrive(data, tick, 1, 1)
 		}
 		a, err := decodeFrame((&frame{origin: 1, sent: 1, ack: h.ack(7, 0)}).encode(nil, emptyBody))
 		if err != nil {
@@ -75,9 +75,9 @@ func TestAckIsTrue(t *testing.T) {
 // What lies too far beyond a gap is not remembered, so that nobody can make a replica remember much.
 func TestAckWindow(t *testing.T) {
 	h := newInbound(0, 100*time.Millisecond)
-	h.tell(data, ackWindow, 1, 1)
-	h.tell(data, ackWindow+1, 1, 1)
-	h.tell(data, 1<<40, 1, 1)
+	h.arrive(data, ackWindow, 1, 1)
+	h.arrive(data, ackWindow+1, 1, 1)
+	h.arrive(data, 1<<40, 1, 1)
 	if a := h.ack(7, 0); len(a.bitmap) != maxBitmap || !a.has(ackWindow) || a.has(ackWindow+1) || len(h.beyond) != 1 {
 		t.Errorf("ack %d and %d bytes, %d ticks remembered", a.cumulative, len(a.bitmap), len(h.beyond))
 	}
@@ -86,13 +86,13 @@ func TestAckWindow(t *testing.T) {
 func TestSnapshotCoversTicks(t *testing.T) {
 	h := newInbound(0, 100*time.Millisecond)
 	for _, tick := range []uint64{1, 5, 9, 10, 12} {
-		h.tell(data, tick, 1, 1)
+		h.arrive(data, tick, 1, 1)
 	}
-	h.tell(snapshot, 8, 100, 200)
+	h.arrive(snapshot, 8, 100, 200)
 	if a := h.ack(7, 0); a.cumulative != 10 || !a.has(12) || a.has(11) || len(h.beyond) != 1 {
 		t.Errorf("after a snapshot up to 8: ack %d, %v", a.cumulative, h.beyond)
 	}
-	h.tell(snapshot, 3, 150, 250)
+	h.arrive(snapshot, 3, 150, 250)
 	if a := h.ack(7, 0); a.cumulative != 10 || h.watermark != 100 {
 		t.Errorf("after a late snapshot up to 3: ack %d, as of %d", a.cumulative, h.watermark)
 	}
@@ -122,7 +122,7 @@ func TestAge(t *testing.T) {
 		{"an old beacon again", beacon, 5, 1300, 1430, 30},
 		{"a clock that is ahead", beacon, 5, 1500, 1440, 0},
 	} {
-		h.tell(step.kind, step.tick, step.sent*ms, step.now*ms)
+		h.arrive(step.kind, step.tick, step.sent*ms, step.now*ms)
 		if got := h.age(step.now * ms); got != time.Duration(step.want*ms) {
 			t.Errorf("%s: age %v, want %v", step.name, got, time.Duration(step.want*ms))
 		}
@@ -132,12 +132,12 @@ func TestAge(t *testing.T) {
 // Peers reports the worst age of an interval, not the one that happens to be at its end.
 func TestPeakAge(t *testing.T) {
 	h := newInbound(0, 100*time.Millisecond)
-	h.tell(data, 1, 1000*ms, 1010*ms)
+	h.arrive(data, 1, 1000*ms, 1010*ms)
 	h.tick(1100 * ms) // closes an interval that began without knowledge: 1010 ms since the start
 	if h.peakAge != time.Duration(1010*ms) {
 		t.Errorf("first interval: %v", h.peakAge)
 	}
-	h.tell(data, 2, 1180*ms, 1190*ms) // until it came the knowledge was of 1000
+	h.arrive(data, 2, 1180*ms, 1190*ms) // until it came the knowledge was of 1000
 	h.tick(1200 * ms)
 	if h.peakAge != time.Duration(190*ms) {
 		t.Errorf("second interval: %v", h.peakAge)
@@ -158,7 +158,7 @@ func TestReportsAreBounded(t *testing.T) {
 	if len(h.demand) != maxDemands {
 		t.Errorf("%d rules are remembered, want %d", len(h.demand), maxDemands)
 	}
-	l := newListener(t, time.Second, 1)
+	l := newAuditor(t, time.Second, 1)
 	l.Join(7, frameTime)
 	for o := range counters.Origin(maxStrangers + 10) {
 		f := frame{origin: o + 100, sent: frameTime}
@@ -171,7 +171,7 @@ func TestReportsAreBounded(t *testing.T) {
 	}
 	l.Join(99, frameTime) // members always find a place
 	if l.inbound[99] == nil || l.inbound[7] == nil {
-		t.Error("a member is not heard")
+		t.Error("a member has no inbound state")
 	}
 }
 

@@ -48,9 +48,8 @@ var (
 	errNoMessage  = errors.New("this is no message of a peer")
 )
 
-// inspector looks at what peers send before memberlist does. memberlist decompresses what nobody has authenticated, a
-// thousandfold, and sets memory aside for as much as a header announces. The zero value is for streams without a
-// label and without a key.
+// inspector looks at what peers send before memberlist does: memberlist decompresses what nobody has authenticated, a
+// thousandfold, and allocates as much as a header announces. The zero value is for streams without label and key.
 type inspector struct {
 	label string
 	keys  []cipher.AEAD // none: nothing is encrypted
@@ -72,8 +71,7 @@ func newInspector(label string, keys [][]byte) (*inspector, error) {
 	return in, nil
 }
 
-// packet returns an error if a packet is not for memberlist. Where there are keys it is not decrypted here: who has
-// one can send little in so few bytes, even compressed.
+// packet returns an error if a packet is not for memberlist. It does not decrypt: a packet is small, even decompressed.
 func (in *inspector) packet(b []byte) error {
 	if len(b) > maxInboundPacket {
 		return errNoMessage
@@ -90,14 +88,10 @@ func (in *inspector) packet(b []byte) error {
 	case b[0] == msgChecksum && len(b) > 5:
 		b = b[5:]
 	}
-	if b[0] == msgCompound {
+	switch b[0] {
+	case msgCompound:
 		return compound(b[1:])
-	}
-	return packetType(b[0])
-}
-
-func packetType(kind byte) error {
-	if kind == msgCompress {
+	case msgCompress:
 		return errCompressed
 	}
 	return nil
@@ -114,10 +108,10 @@ func compound(b []byte) error {
 		if n > len(parts) {
 			return nil // memberlist leaves out the rest
 		}
-		if n > 0 && parts[0] == msgCompound {
+		switch {
+		case n > 0 && parts[0] == msgCompound:
 			return errNoMessage
-		}
-		if n > 0 && packetType(parts[0]) != nil {
+		case n > 0 && parts[0] == msgCompress:
 			return errCompressed
 		}
 		parts = parts[n:]
@@ -148,8 +142,8 @@ func (in *inspector) prefix(r io.Reader, labelled bool) (kind byte, err error) {
 	return b[0], err
 }
 
-// plain looks at the begin of a message that is not encrypted, and returns how much memory memberlist will set aside
-// for what it announces.
+// plain looks at the begin of a message that is not encrypted, and returns how much memory memberlist will allocate for
+// what it announces.
 func (in *inspector) plain(kind byte, r io.Reader) (claimed int, err error) {
 	switch kind {
 	case msgCompress:

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// logLines is how many lines of memberlist a pool passes on in a second: whoever can send packets can make it log.
+// logLines bounds the lines of a log in a second: whoever can send packets can cause them.
 const logLines = 20
 
-// bridgeLog returns the logger that memberlist writes to: lines of the form "[LEVEL] memberlist: text" go to the
-// structured log.
+// bridgeLog returns the logger for memberlist. Its lines have the form "[LEVEL] memberlist: text".
 func bridgeLog(to *slog.Logger, pool string) *log.Logger {
 	return log.New(&logBridge{to: to.With("pool", pool)}, "", 0)
 }
@@ -32,10 +31,8 @@ var logLevels = map[string]slog.Level{
 func (b *logBridge) Write(line []byte) (int, error) {
 	n := len(line)
 	level := slog.LevelDebug
-	if rest, ok := bytes.CutPrefix(line, []byte("[")); ok {
-		if word, text, ok := bytes.Cut(rest, []byte("] ")); ok {
-			level, line = logLevels[string(word)], text
-		}
+	if word, text, ok := bytes.Cut(line, []byte("] ")); ok && len(word) > 0 && word[0] == '[' {
+		level, line = logLevels[string(word[1:])], text
 	}
 	if !b.to.Enabled(context.Background(), level) || !b.limit.admit(b.to) {
 		return n, nil
@@ -53,7 +50,7 @@ type logLimit struct {
 	dropped int
 }
 
-// admit reports whether one more line may go. When a new second begins, it tells the log how many could not.
+// admit reports whether one more line may be logged. When a new second begins, it logs how many were not.
 func (l *logLimit) admit(to *slog.Logger) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

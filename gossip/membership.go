@@ -1,9 +1,14 @@
 package gossip
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
 	"time"
 
 	"github.com/hashicorp/memberlist"
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
@@ -11,9 +16,8 @@ import (
 // membership is how the other nodes are reached, and which of their boots is the latest. The cluster's lock guards it.
 //
 // A node that starts again is another member to memberlist, which takes a while to notice that the earlier boot is
-// over. Here a later boot replaces the earlier one at once, so that nothing is sent to nobody and nothing that is over
-// stays in the bound. Two living nodes that were given the same id look the same at first; the earlier one gives itself
-// away by going on to speak.
+// over. Here a later boot replaces the earlier one at once, also in the bound. Two living nodes with the same id look
+// the same at first, until the earlier one sends again.
 type membership struct {
 	routes   map[counters.Origin]*route
 	latest   map[string]Member // the latest boot of each node, by name
@@ -39,17 +43,17 @@ func newMembership(self Member) membership {
 // lastWords is how long frames of a boot that is over may still be under way.
 const lastWords = 5 * time.Second
 
-// arrived takes in a member that memberlist holds to be alive.
+// arrived adds or updates a member that memberlist reports as alive.
 func (c *Cluster) arrived(r *route) {
 	m, now := r.member, c.cfg.Now()
 	r.since = now
 	twin := m.name() == c.self.name()
 	c.mu.Lock()
 	latest, known := c.latest[m.name()]
-	_, routed := c.routes[m.Origin()]
+	before, routed := c.routes[m.Origin()]
 	switch {
 	case routed:
-		r.since = c.routes[m.Origin()].since
+		r.since = before.since
 		c.routes[m.Origin()] = r
 		if known && m.Incarnation == latest.Incarnation && !twin {
 			c.latest[m.name()] = m // as it says of itself now
@@ -58,8 +62,12 @@ func (c *Cluster) arrived(r *route) {
 		c.outdated[m.Origin()] = r
 	default:
 		if !twin {
-			if known {
-				c.replace(latest, now)
+			if known { // that boot is over
+				if r := c.routes[latest.Origin()]; r != nil {
+					r.since = now
+					c.outdated[latest.Origin()] = r
+				}
+				c.depart(latest.Origin(), true)
 			}
 			c.latest[m.name()] = m
 		}
@@ -76,17 +84,7 @@ func (c *Cluster) arrived(r *route) {
 	}
 }
 
-// replace takes it that an earlier boot is over. The lock is held.
-func (c *Cluster) replace(earlier Member, now int64) {
-	if r := c.routes[earlier.Origin()]; r != nil {
-		r.since = now
-		c.outdated[earlier.Origin()] = r
-	}
-	c.depart(earlier.Origin(), true)
-}
-
-// gone takes in that memberlist holds the member to be dead, or that it left: which of the two, memberlist does not
-// say.
+// gone removes a member that memberlist reports as dead or left: it does not say which.
 func (c *Cluster) gone(m Member, p *pool) {
 	c.mu.Lock()
 	_, outdated := c.outdated[m.Origin()]
@@ -103,7 +101,7 @@ func (c *Cluster) gone(m Member, p *pool) {
 	}
 }
 
-// join makes the member one that is spoken to. The lock is held.
+// join adds the member to the replica. The lock is held.
 func (c *Cluster) join(r *route, now int64) {
 	c.routes[r.member.Origin()] = r
 	c.replica.Join(r.member.Origin(), now)
@@ -112,7 +110,7 @@ func (c *Cluster) join(r *route, now int64) {
 	}
 }
 
-// depart forgets the way to a member. The lock is held.
+// depart removes a member from the replica. The lock is held.
 func (c *Cluster) depart(o counters.Origin, graceful bool) {
 	delete(c.routes, o)
 	c.replica.Leave(o, graceful)
@@ -125,8 +123,7 @@ func (c *Cluster) replaced(m Member) bool {
 	return c.latest[m.name()].Incarnation > m.Incarnation
 }
 
-// silent returns the addresses of members that are reached through the pool and were not heard for a while, in random
-// order.
+// silent returns the addresses of members of the pool that have sent nothing for a while, in random order.
 func (c *Cluster) silent(p *pool) (addrs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,12 +135,12 @@ func (c *Cluster) silent(p *pool) (addrs []string) {
 	return addrs
 }
 
-// twins returns the members that were taken for earlier boots of other ones and speak all the same, and joins them: two
-// nodes have the same id. Each is an origin of its own, so that no count suffers. The lock is held.
+// twins returns, and joins, the members that were taken for earlier boots and still send: two nodes have the same id.
+// Each is an origin of its own, so that counts stay right. The lock is held.
 func (c *Cluster) twins(now int64) (found []*route) {
 	for o, r := range c.outdated {
-		switch inbound := c.replica.lastSeen(o); {
-		case inbound > r.since+int64(lastWords):
+		switch {
+		case c.replica.lastSeen(o) > r.since+int64(lastWords):
 			delete(c.outdated, o)
 			c.join(r, now)
 			found = append(found, r)
@@ -159,12 +156,78 @@ func (c *Cluster) warnOfTwin(r *route) {
 		"node_id", r.member.NodeID, "peer_region", r.member.Region, "addr", r.node.Address())
 }
 
-// forgetBoots forgets the boots of nodes that are gone for good, lest a fleet whose node ids never come back fills the
-// memory. The lock is held.
+// forgetBoots removes nodes that are gone for good: node ids may never come back. The lock is held.
 func (c *Cluster) forgetBoots() {
-	for name, m := range c.latest {
-		if m != c.self && c.routes[m.Origin()] == nil && c.replica.inbound[m.Origin()] == nil {
-			delete(c.latest, name)
-		}
+	maps.DeleteFunc(c.latest, func(_ string, m Member) bool {
+		return m != c.self && c.routes[m.Origin()] == nil && c.replica.inbound[m.Origin()] == nil
+	})
+}
+
+// NewOrigin hashes a node's id and the incarnation of its boot to its origin.
+func NewOrigin(nodeID string, incarnation uint64) counters.Origin {
+	h := sha256.Sum256(binary.LittleEndian.AppendUint64([]byte(nodeID+"\x00"), incarnation))
+	return counters.Origin(max(1, binary.LittleEndian.Uint64(h[:])))
+}
+
+// Member is what a node sends of itself through the membership.
+type Member struct {
+	NodeID      string
+	Region      string
+	Incarnation uint64 // of its boot
+	MinVersion  uint8  // the frame versions that it reads
+	MaxVersion  uint8
+	// Rules and Identity are fingerprints of the rules that the node enforces and of the secret by which it hashes
+	// identities: nodes in which they differ do not count the same. 0: unknown, as of nodes of earlier versions.
+	Rules, Identity uint64
+}
+
+// Origin is the member's origin.
+func (m Member) Origin() counters.Origin { return NewOrigin(m.NodeID, m.Incarnation) }
+
+// name is what all boots of a node have in common.
+func (m Member) name() string { return m.Region + "/" + m.NodeID }
+
+// Limits on what a member may call itself, so that the metadata fits memberlist's 512 bytes.
+const (
+	MaxNodeID = 128
+	MaxRegion = counters.MaxRegion
+)
+
+// metaFields is how many fields the metadata of this version has; later ones append. Nodes of the first version send
+// firstMetaFields.
+const (
+	firstMetaFields = 5
+	metaFields      = 7
+)
+
+func (m Member) encode() []byte {
+	var buf bytes.Buffer
+	enc := msgpack.NewEncoder(&buf)
+	_ = enc.EncodeArrayLen(metaFields)
+	_ = enc.EncodeString(m.NodeID)
+	_ = enc.EncodeString(m.Region)
+	_ = enc.EncodeUint(m.Incarnation)
+	_ = enc.EncodeUint(uint64(m.MinVersion))
+	_ = enc.EncodeUint(uint64(m.MaxVersion))
+	_ = enc.EncodeUint(m.Rules)
+	_ = enc.EncodeUint(m.Identity)
+	return buf.Bytes()
+}
+
+func decodeMember(b []byte) (Member, error) {
+	r := borrowReader(b)
+	defer r.giveBack()
+	n := r.arrayLen()
+	r.check(n >= firstMetaFields, "metadata of %d fields", n)
+	m := Member{NodeID: string(r.bytes()), Region: string(r.bytes()), Incarnation: r.uint(),
+		MinVersion: uint8(min(r.uint(), 255)), MaxVersion: uint8(min(r.uint(), 255))}
+	if n >= metaFields {
+		m.Rules, m.Identity = r.uint(), r.uint()
 	}
+	r.check(m.NodeID != "" && len(m.NodeID) <= MaxNodeID && m.Region != "" && len(m.Region) <= MaxRegion,
+		"metadata of node %.32q in region %.32q", m.NodeID, m.Region)
+	if r.err != nil {
+		return Member{}, r.err
+	}
+	return m, nil
 }

@@ -40,7 +40,7 @@ func (*sinceOf) Snapshot(int64, int) []counters.Slot { return nil }
 
 // A snapshot as large as one that had to leave keys out may have left any out: what comes after it may be news of long
 // ago, and bears no CompleteThrough. After one that holds all, what comes is as late as the snapshot.
-func TestASnapshotThatMayBeCutOffTellsNoSince(t *testing.T) {
+func TestTruncatedSnapshotHasNoWatermark(t *testing.T) {
 	m := counters.NewMeter("r", counters.TokenBucket, time.Hour)
 	now := frameTime - frameTime%int64(time.Hour)
 	for _, c := range []struct {
@@ -48,34 +48,34 @@ func TestASnapshotThatMayBeCutOffTellsNoSince(t *testing.T) {
 		slots int
 		whole bool
 	}{
-		{"nothing to tell", 0, true},
+		{"nothing to send", 0, true},
 		{"a small one", 1000, true},
 		{"as many slots as a snapshot holds", snapshotSlots, false},
 	} {
 		ear := &sinceOf{}
-		sender, receiver := NewReplica(1, 100*time.Millisecond,
+		sender, auditor := NewReplica(1, 100*time.Millisecond,
 			archive{&m, c.slots}), NewReplica(2, 100*time.Millisecond, ear)
 		sender.Join(2, now)
-		tell := func(at int64, slots ...counters.Slot) (size int) {
+		send := func(at int64, slots ...counters.Slot) (size int) {
 			for _, msg := range sender.Tick(counters.Drained{Slots: slots}, at) {
-				if err := receiver.Receive(msg.Data, at); err != nil {
+				if err := auditor.Receive(msg.Data, at); err != nil {
 					t.Fatalf("%s: %v", c.name, err)
 				}
 				size = max(size, len(msg.Data))
 			}
 			return size
 		}
-		size := tell(now)
+		size := send(now)
 		if size > maxSnapshot/2 == c.whole {
 			t.Fatalf("%s: a snapshot of %d bytes", c.name, size)
 		}
 		slot := counters.Slot{Meter: &m, Key: 1, Index: m.Index(now), Origin: 1, Count: 6}
 		later := now + int64(time.Minute)
-		tell(later, slot)
+		send(later, slot)
 		slot.Count++
-		tell(later+int64(time.Second), slot) // nor what comes after that
+		send(later+int64(time.Second), slot) // nor what comes after that
 		if at := []int64{later, later + int64(time.Second)}; !slices.Equal(ear.at, at) {
-			t.Errorf("%s: the slots are told at %d, want %d", c.name, ear.at, at)
+			t.Errorf("%s: the slots are sent at %d, want %d", c.name, ear.at, at)
 		}
 		want := []int64{now, later}
 		if !c.whole {

@@ -1,14 +1,14 @@
 package gossip
 
 import (
+	"bytes"
 	"maps"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// peer is a member that a replica tells what it counts: how far it has followed, and how long its acknowledgements
-// take.
+// peer is what a replica has sent to a member, and what that has acknowledged.
 type peer struct {
 	origin   counters.Origin
 	acked    ack              // the latest it sent
@@ -23,8 +23,7 @@ type peer struct {
 const (
 	firstRTO = time.Second
 	maxRTO   = 3 * time.Second
-	// silence is how long nothing comes from a peer (for three intervals at least) until sending it old frames again is
-	// a waste: it gets new ones only, and what it missed once it sends again.
+	// silence is how long (three intervals at least) nothing comes from a peer until it is sent new frames only.
 	silence = 1500 * time.Millisecond
 )
 
@@ -37,7 +36,7 @@ func (p *peer) rto(interval time.Duration) time.Duration {
 	return min(max(p.srtt+max(interval/4, 4*p.rttvar), 2*interval), max(maxRTO, 2*interval))
 }
 
-// measure takes an acknowledgement's time into account. Frames that were sent more than once do not tell (Karn's rule).
+// measure takes in the time of an acknowledgement of a frame that was sent once (Karn's rule).
 func (p *peer) measure(rtt time.Duration) {
 	if p.srtt == 0 {
 		p.srtt, p.rttvar = rtt, rtt/2
@@ -57,14 +56,10 @@ func (p *peer) acknowledge(a ack, log *frameLog, now int64) {
 		if l := log.get(newest); l != nil && !again && !p.acked.has(newest) && newest != p.snapTick {
 			p.measure(time.Duration(max(0, now-l.sent)))
 		}
-		for tick := range p.resent {
-			if tick <= a.cumulative {
-				delete(p.resent, tick)
-			}
-		}
+		maps.DeleteFunc(p.resent, func(tick uint64, _ int64) bool { return tick <= a.cumulative })
 	}
-	a.bitmap = append([]byte(nil), a.bitmap...) // it points into the packet
-	if a.cumulative == p.acked.cumulative {     // which of the two is older nobody can tell
+	a.bitmap = bytes.Clone(a.bitmap)        // it points into the packet
+	if a.cumulative == p.acked.cumulative { // either may be the older one
 		a.bitmap = union(a.bitmap, p.acked.bitmap)
 	}
 	p.acked = a

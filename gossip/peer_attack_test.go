@@ -19,7 +19,7 @@ func snapshotOf(sender counters.Origin, slots []counters.Slot, now int64) []byte
 
 // A snapshot of more made-up origins than there are numbers does not keep members' counts apart.
 func TestMadeUpOriginsDoNotKeepMembersApart(t *testing.T) {
-	l := newListener(t, time.Hour, 100)
+	l := newAuditor(t, time.Hour, 100)
 	table := l.counts.(*counters.Table)
 	table.Know([]*counters.Limit{l.limit})
 	l.Join(666, frameTime)
@@ -53,7 +53,7 @@ func TestMadeUpOriginsDoNotKeepMembersApart(t *testing.T) {
 // Whoever sends one snapshot after the other is heard no more of, and others are.
 func TestAFloodOfSnapshots(t *testing.T) {
 	m := counters.NewMeter("r", counters.SlidingWindow, time.Hour)
-	l := listener{NewReplica(1, 100*time.Millisecond, archive{&m, 0}), &m, nil} // what it merges does not matter
+	l := auditor{NewReplica(1, 100*time.Millisecond, archive{&m, 0}), &m, nil} // what it merges does not matter
 	l.Join(666, frameTime)
 	l.Join(7, frameTime)
 	var slots []counters.Slot
@@ -93,7 +93,7 @@ func TestAFloodOfSnapshots(t *testing.T) {
 // next to none.
 func TestMadeUpRulesAreBounded(t *testing.T) {
 	for _, member := range []bool{true, false} {
-		l := newListener(t, time.Minute, 100)
+		l := newAuditor(t, time.Minute, 100)
 		l.Audit(map[string]*counters.Limit{"r": l.limit}, frameTime)
 		largest := maxStrangerDemands
 		if member {
@@ -102,7 +102,7 @@ func TestMadeUpRulesAreBounded(t *testing.T) {
 		}
 		for i := range 2000 {
 			m := counters.NewMeter(fmt.Sprint("made up ", i), counters.SlidingWindow, time.Minute)
-			made := listener{l.Replica, &m, l.limit}
+			made := auditor{l.Replica, &m, l.limit}
 			made.frame(data, uint64(i+1), 0, group{demand: 1}, frameTime+int64(i), frameTime+int64(i))
 		}
 		l.frame(data, 3000, 0, group{demand: 1}, frameTime+3000, frameTime+3000)
@@ -117,7 +117,7 @@ func TestMadeUpRulesAreBounded(t *testing.T) {
 
 // What was evicted is in the bound for as long as it would count.
 func TestTheBoundHoldsWhatWasEvicted(t *testing.T) {
-	l := newListener(t, 10*time.Second, 100)
+	l := newAuditor(t, 10*time.Second, 100)
 	at := func(after time.Duration) int64 { return frameTime + int64(after) }
 	l.audit(t, at(0), 0)
 	admits := func(now int64, forgotten ...counters.Forgotten) {

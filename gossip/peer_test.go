@@ -9,8 +9,8 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// speaker is a replica whose intervals a test ends by hand. It has one member, 7.
-type speaker struct {
+// sender is a replica whose intervals a test ends by hand. It has one member, 7.
+type sender struct {
 	*Replica
 	t     *testing.T
 	meter *counters.Meter
@@ -18,9 +18,9 @@ type speaker struct {
 	count uint64
 }
 
-func newSpeaker(t *testing.T) *speaker {
+func newSender(t *testing.T) *sender {
 	m := counters.NewMeter("r", counters.SlidingWindow, time.Minute)
-	s := &speaker{
+	s := &sender{
 		NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})),
 		t, &m, frameTime, 0,
 	}
@@ -29,7 +29,7 @@ func newSpeaker(t *testing.T) *speaker {
 }
 
 // tick ends an interval in which so many slots rose, and returns the frames for member 7.
-func (s *speaker) tick(slots int) []*frame {
+func (s *sender) tick(slots int) []*frame {
 	s.t.Helper()
 	var d counters.Drained
 	for i := range slots {
@@ -40,7 +40,7 @@ func (s *speaker) tick(slots int) []*frame {
 	return s.tickWith(d)
 }
 
-func (s *speaker) tickWith(d counters.Drained) []*frame {
+func (s *sender) tickWith(d counters.Drained) []*frame {
 	s.t.Helper()
 	s.now += 100 * ms
 	var frames []*frame
@@ -59,8 +59,8 @@ func (s *speaker) tickWith(d counters.Drained) []*frame {
 	return frames
 }
 
-// hear makes the speaker receive a beacon of origin from, with an ack.
-func (s *speaker) hear(from counters.Origin, a ack) {
+// receive makes the sender receive a beacon of origin from, with an ack.
+func (s *sender) receive(from counters.Origin, a ack) {
 	s.t.Helper()
 	f := frame{kind: beacon, origin: from, sent: s.now, ack: a}
 	b := f.encode(nil, emptyBody)
@@ -88,7 +88,7 @@ func kindsOf(frames []*frame) (ks []kind) {
 	return ks
 }
 
-func (s *speaker) wantTicks(frames []*frame, want ...uint64) {
+func (s *sender) wantTicks(frames []*frame, want ...uint64) {
 	s.t.Helper()
 	if got := ticksOf(frames); !slices.Equal(got, want) {
 		s.t.Errorf("frames of ticks %v, want %v", got, want)
@@ -96,22 +96,22 @@ func (s *speaker) wantTicks(frames []*frame, want ...uint64) {
 }
 
 func TestUnacknowledgedIsSentAgain(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.wantTicks(s.tick(1), 1)
 	s.wantTicks(s.tick(1), 2)
 	s.wantTicks(s.tick(1), 3)
-	s.hear(7, ack{origin: 1, cumulative: 1, bitmap: []byte{1}}) // 1 and 3
+	s.receive(7, ack{origin: 1, cumulative: 1, bitmap: []byte{1}}) // 1 and 3
 	var again []uint64
 	for range 40 {
-		s.hear(7, ack{origin: 1, cumulative: 1, bitmap: []byte{1}})
+		s.receive(7, ack{origin: 1, cumulative: 1, bitmap: []byte{1}})
 		again = append(again, ticksOf(s.tick(0))...)
 	}
 	if len(again) < 2 || slices.ContainsFunc(again, func(tick uint64) bool { return tick != 2 }) {
 		t.Errorf("sent again: %v, want only tick 2, now and then", again)
 	}
-	s.hear(7, ack{origin: 1, cumulative: 3})
+	s.receive(7, ack{origin: 1, cumulative: 3})
 	for range 40 {
-		s.hear(7, ack{})
+		s.receive(7, ack{})
 		s.wantTicks(s.tick(0))
 	}
 	if n := len(s.peers[7].resent); n != 0 {
@@ -121,11 +121,11 @@ func TestUnacknowledgedIsSentAgain(t *testing.T) {
 
 // A frame that is sent again is the same frame: its tick, time and slots, with the latest ack.
 func TestSentAgainAsItWas(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	first := s.tick(3)
 	want := first[len(first)-1]
 	for range 30 {
-		s.hear(7, ack{})
+		s.receive(7, ack{})
 		for _, f := range s.tick(0) {
 			if f.kind != data {
 				continue
@@ -141,25 +141,25 @@ func TestSentAgainAsItWas(t *testing.T) {
 }
 
 func TestAcksThatAreIgnored(t *testing.T) {
-	for name, hear := range map[string]func(s *speaker){
-		"of an older boot of this node":  func(s *speaker) { s.hear(7, ack{origin: 2, cumulative: 3}) },
-		"of more than was ever sent":     func(s *speaker) { s.hear(7, ack{origin: 1, cumulative: 4}) },
-		"far beyond what was ever sent":  func(s *speaker) { s.hear(7, ack{origin: 1, cumulative: 1 << 62}) },
-		"by an older boot of the peer":   func(s *speaker) { s.hear(8, ack{origin: 1, cumulative: 3}) },
-		"by nobody":                      func(s *speaker) { s.hear(7, ack{}) },
-		"that came late":                 func(s *speaker) { s.hear(7, ack{origin: 1}) },
-		"that came late, with a bit set": func(s *speaker) { s.hear(7, ack{origin: 1, bitmap: []byte{1}}) },
-		"that came late, with less in its bitmap": func(s *speaker) {
-			s.hear(7, ack{origin: 1, cumulative: 1})
+	for name, receive := range map[string]func(s *sender){
+		"of an older boot of this node":  func(s *sender) { s.receive(7, ack{origin: 2, cumulative: 3}) },
+		"of more than was ever sent":     func(s *sender) { s.receive(7, ack{origin: 1, cumulative: 4}) },
+		"far beyond what was ever sent":  func(s *sender) { s.receive(7, ack{origin: 1, cumulative: 1 << 62}) },
+		"by an older boot of the peer":   func(s *sender) { s.receive(8, ack{origin: 1, cumulative: 3}) },
+		"by nobody":                      func(s *sender) { s.receive(7, ack{}) },
+		"that came late":                 func(s *sender) { s.receive(7, ack{origin: 1}) },
+		"that came late, with a bit set": func(s *sender) { s.receive(7, ack{origin: 1, bitmap: []byte{1}}) },
+		"that came late, with less in its bitmap": func(s *sender) {
+			s.receive(7, ack{origin: 1, cumulative: 1})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSpeaker(t)
+			s := newSender(t)
 			for range 3 {
 				s.tick(1)
 			}
-			s.hear(7, ack{origin: 1, cumulative: 1, bitmap: []byte{1}})
-			hear(s)
+			s.receive(7, ack{origin: 1, cumulative: 1, bitmap: []byte{1}})
+			receive(s)
 			if p := s.peers[7]; p.acked.cumulative != 1 || p.acked.has(2) || !p.acked.has(3) {
 				t.Errorf("acknowledged %d and %b", p.acked.cumulative, p.acked.bitmap)
 			}
@@ -218,37 +218,37 @@ func TestRTO(t *testing.T) {
 	}
 }
 
-// Karn's rule: an acknowledgement of what was sent twice does not tell of which.
+// Karn's rule: an acknowledgement of what was sent twice does not show of which.
 func TestKarn(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.tick(1)
 	s.now += 30 * ms
-	s.hear(7, ack{origin: 1, cumulative: 1})
+	s.receive(7, ack{origin: 1, cumulative: 1})
 	if got := s.peers[7].srtt; got != 0 {
 		t.Errorf("SRTT %v: the acknowledgement may be of the frame or of the snapshot that covers it", got)
 	}
 	s.tick(1)
 	s.now += 30 * ms
-	s.hear(7, ack{origin: 1, cumulative: 2})
+	s.receive(7, ack{origin: 1, cumulative: 2})
 	if got := s.peers[7].srtt; got != 30*time.Millisecond {
 		t.Fatalf("SRTT %v, want 30ms", got)
 	}
 	s.tick(1)
 	for s.Stats().Resent == 0 {
-		s.hear(7, ack{})
+		s.receive(7, ack{})
 		s.tick(0)
 	}
 	s.now += 50 * ms
-	s.hear(7, ack{origin: 1, cumulative: 3})
+	s.receive(7, ack{origin: 1, cumulative: 3})
 	if p := s.peers[7]; p.srtt != 30*time.Millisecond || p.acked.cumulative != 3 {
 		t.Errorf("SRTT %v after an ambiguous acknowledgement", p.srtt)
 	}
 	// Tick 5 is acknowledged beyond a gap at 4, and cumulatively only much later.
 	s.tick(1)
 	s.tick(1)
-	s.hear(7, ack{origin: 1, cumulative: 3, bitmap: []byte{1}})
+	s.receive(7, ack{origin: 1, cumulative: 3, bitmap: []byte{1}})
 	s.now += 3000 * ms
-	s.hear(7, ack{origin: 1, cumulative: 5})
+	s.receive(7, ack{origin: 1, cumulative: 5})
 	if p := s.peers[7]; p.srtt != 30*time.Millisecond {
 		t.Errorf("SRTT %v: how long a gap lasted is no round trip", p.srtt)
 	}
@@ -257,7 +257,7 @@ func TestKarn(t *testing.T) {
 // While nothing comes from a peer it is sent what is new, and nothing again. What it missed it gets when it sends
 // again.
 func TestSilence(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.tick(1)
 	for range 15 { // the time since it joined
 		s.tick(0)
@@ -270,23 +270,23 @@ func TestSilence(t *testing.T) {
 	if after := s.Stats(); after.Resent != before || after.Snapshots != 1 {
 		t.Errorf("%d frames sent again to a silent peer, %d snapshots", after.Resent-before, after.Snapshots)
 	}
-	s.hear(7, ack{origin: 1, cumulative: 1, bitmap: []byte{0b10}})
+	s.receive(7, ack{origin: 1, cumulative: 1, bitmap: []byte{0b10}})
 	if got := ticksOf(s.tick(0)); len(got) < 20 || got[0] != 2 || !slices.IsSorted(got) || slices.Contains(got, 4) {
-		t.Errorf("it speaks and has ticks 1 and 4 of 31, and is sent %v", got)
+		t.Errorf("it is reachable and has ticks 1 and 4 of 31, and is sent %v", got)
 	}
 }
 
 // What is sent again in one interval is bounded, the oldest first, and nothing waits for ever behind it.
 func TestResendsAreBounded(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	for range 300 {
 		s.tick(1)
 	}
-	s.hear(7, ack{})
+	s.receive(7, ack{})
 	s.now += int64(10 * time.Second)
 	seen := make(map[uint64]int)
 	for range 18 { // the first ten wait for the snapshot, which is not acknowledged either
-		s.hear(7, ack{origin: 1})
+		s.receive(7, ack{origin: 1})
 		frames := s.tick(0)
 		if got := ticksOf(frames); len(got) > maxResend {
 			t.Errorf("%d frames sent again in one interval", len(got))

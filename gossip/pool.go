@@ -207,7 +207,8 @@ func (p *pool) NotifyAlive(n *memberlist.Node) error {
 	return err
 }
 
-// NotifyConflict implements memberlist.ConflictDelegate: one boot at two addresses, as of a machine cloned while running.
+// NotifyConflict implements memberlist.ConflictDelegate: one boot at two addresses, as of a machine cloned while
+// running.
 func (p *pool) NotifyConflict(existing, other *memberlist.Node) {
 	p.cluster.log.Error("gossip: one boot of a node at two addresses; start the copy anew",
 		"pool", p.name, "name", existing.Name, "addr", existing.Address(), "other", other.Address())

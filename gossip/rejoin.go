@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// memberlist never joins again what it was split from for longer than its dead-node time-out. So every pool keeps trying
-// the seeds that are not members, and in another loop, which may be slow, the members that failed.
+// memberlist never joins again what it was split from for longer than its dead-node time-out. So every pool keeps
+// trying the seeds that are not members, and in another loop, which may be slow, the members that failed.
 const (
 	rejoinEvery   = 10 * time.Second
 	rejoinAtStart = 300 * time.Millisecond
@@ -165,8 +165,8 @@ func (p *pool) warnOfStrays() {
 		members, _ := pool.others()
 		for _, m := range members {
 			if m.Region == p.cluster.self.Region && !near[m.NodeID] {
-				p.cluster.log.Warn("gossip: a node of this region is on the WAN but not on the LAN, so no counts reach "+
-					"it: join it on the LAN (--join HOST)", "peer", m.NodeID)
+				p.cluster.log.Warn("gossip: a node of this region is on the WAN but not on the LAN, so no counts "+
+					"reach it: join it on the LAN (--join HOST)", "peer", m.NodeID)
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func TestClusterWarmBesideADeadSeed(t *testing.T) {
 
 // A node that starts while one region is partitioned off from all others meets some, and none of them can be relied on
 // to tell of those beyond.
-func TestClusterStartBesideACut(t *testing.T) {
+func TestClusterStartBesideAPartition(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		l := newTestCluster(t)
 		l.twoRegions()

@@ -8,18 +8,18 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Counts is what a replica needs of the table whose slots it replicates.
+// Counts is what a replica needs of the table whose slots it replicates; see counters.Table.
 type Counts interface {
 	Merge(slots []counters.Slot, now int64) (novel int)
 	Snapshot(now int64, limit int) []counters.Slot
-	// SetWatermark says that all that the origin admitted before the time watermark is known, or with counters.Gone
-	// that it admits nothing any more.
+	// SetWatermark sets the time before which all that the origin admitted is known, or with counters.Gone that it
+	// admits nothing any more.
 	SetWatermark(o counters.Origin, watermark int64)
-	// SetCluster says how many peers there are, and how long it takes until they know what is admitted.
+	// SetCluster sets the number of peers, and how long it takes until they know what is admitted; SetRegion sets the
+	// same for those of the replica's region.
 	SetCluster(peers int, horizon time.Duration)
-	// SetRegion says the same of those of the replica's region.
 	SetRegion(peers int, horizon time.Duration)
-	// SetMember says whether the origin is in the membership now.
+	// SetMember sets whether the origin is in the membership.
 	SetMember(o counters.Origin, member bool)
 }
 
@@ -109,8 +109,8 @@ func (r *Replica) Far(o counters.Origin) {
 	}
 }
 
-// Leave removes a member. With graceful set, or if it sent a goodbye, it admits nothing any more; otherwise it may go on
-// beyond a partition, and stays in the bound.
+// Leave removes a member. With graceful set, or if it sent a goodbye, it admits nothing any more; otherwise it may go
+// on beyond a partition, and stays in the bound.
 func (r *Replica) Leave(o counters.Origin, graceful bool) {
 	delete(r.peers, o)
 	r.counts.SetMember(o, false)

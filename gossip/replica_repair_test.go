@@ -101,8 +101,9 @@ func TestTooFarBehind(t *testing.T) {
 	w.checkRest()
 }
 
-// A peer that comes back and lacks many frames gets one snapshot for them, and knows all as soon as it was heard.
-func TestBackFromACut(t *testing.T) {
+// A peer that comes back and lacks many frames gets one snapshot for them, and knows all as soon as a frame of it
+// arrives.
+func TestPartitionHealsBySnapshot(t *testing.T) {
 	w := newFakeNet(t, 3, 100*time.Millisecond)
 	w.cutAll()
 	for range 3 * maxResend {
@@ -111,7 +112,7 @@ func TestBackFromACut(t *testing.T) {
 	}
 	before := w.nodes[0].replica.Stats()
 	w.heal()
-	w.agreed(t, 2*time.Second) // idle peers speak once a second
+	w.agreed(t, 2*time.Second) // idle peers send once a second
 	after := w.nodes[0].replica.Stats()
 	if sent := after.Snapshots - before.Snapshots; sent != 2 || after.Resent-before.Resent > maxResend {
 		t.Errorf("%d snapshots for two peers, and %d frames were sent again", sent, after.Resent-before.Resent)
@@ -149,7 +150,7 @@ func TestRestartKeepsCounts(t *testing.T) {
 
 // Packets of a node that has left may come after the news that it left. They still count, but the node does not come
 // back into the bound.
-func TestLatePacketsOfTheDeparted(t *testing.T) {
+func TestLatePacketsOfMembersThatLeft(t *testing.T) {
 	w := newFakeNet(t, 3, 100*time.Millisecond)
 	a, b := w.nodes[0], w.nodes[1]
 	w.take(a, 1, 5, w.limits[1])
@@ -229,7 +230,7 @@ func TestFailedStaysInTheBound(t *testing.T) {
 }
 
 // A membership that flaps on one side only costs no count and comes to rest.
-func TestFlapOnOneSide(t *testing.T) {
+func TestMemberFlapsOnOneSide(t *testing.T) {
 	w := newFakeNet(t, 2, 100*time.Millisecond)
 	a, b := w.nodes[0], w.nodes[1]
 	for i := range 20 {

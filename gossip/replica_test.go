@@ -11,7 +11,7 @@ import (
 )
 
 func TestNewcomerGetsASnapshot(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	if got := kindsOf(s.tick(0)); !slices.Equal(got, []kind{snapshot, beacon}) {
 		t.Errorf("the first interval of a member: %v, want a snapshot and a beacon", got)
 	}
@@ -20,10 +20,10 @@ func TestNewcomerGetsASnapshot(t *testing.T) {
 			t.Fatal("another snapshot, though nothing was missed before the first one")
 		}
 	}
-	// One that comes when there is something to tell gets a snapshot again until it has acknowledged one, but not
+	// One that joins when there is something to send gets a snapshot again until it has acknowledged one, but not
 	// often.
 	s.Join(8, s.now)
-	at := s.snapshots(8, 100, func() { s.hear(8, ack{}) })
+	at := s.snapshots(8, 100, func() { s.receive(8, ack{}) })
 	for i, d := range at {
 		if i > 0 && d-at[i-1] < snapshotRetry {
 			t.Errorf("snapshots at %v", at)
@@ -32,17 +32,17 @@ func TestNewcomerGetsASnapshot(t *testing.T) {
 	if len(at) < 3 || at[0] != 100*time.Millisecond {
 		t.Errorf("snapshots at %v", at)
 	}
-	s.hear(8, ack{origin: 1, cumulative: s.log.last()})
-	if at := s.snapshots(8, 100, func() { s.hear(8, ack{}) }); len(at) > 0 {
+	s.receive(8, ack{origin: 1, cumulative: s.log.last()})
+	if at := s.snapshots(8, 100, func() { s.receive(8, ack{}) }); len(at) > 0 {
 		t.Errorf("it has all, and gets snapshots at %v", at)
 	}
 }
 
 // A peer that lacks a frame which is not kept any more gets a snapshot, once it sends.
 func TestFarBehindGetsASnapshot(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.tick(1)
-	s.hear(7, ack{origin: 1, cumulative: 1})
+	s.receive(7, ack{origin: 1, cumulative: 1})
 	for range ackWindow + 1 { // tick 2 has just gone from the log
 		s.tick(1)
 	}
@@ -52,18 +52,18 @@ func TestFarBehindGetsASnapshot(t *testing.T) {
 	if at := s.snapshots(7, 50, func() {}); len(at) > 0 {
 		t.Errorf("it is silent, and gets snapshots at %v", at)
 	}
-	s.hear(7, ack{})
+	s.receive(7, ack{})
 	if at := s.snapshots(7, 1, func() {}); len(at) != 1 {
-		t.Error("it speaks, and gets no snapshot")
+		t.Error("it is reachable, and gets no snapshot")
 	}
-	s.hear(7, ack{origin: 1, cumulative: s.log.last()})
-	if at := s.snapshots(7, 100, func() { s.hear(7, ack{}) }); len(at) > 0 {
+	s.receive(7, ack{origin: 1, cumulative: s.log.last()})
+	if at := s.snapshots(7, 100, func() { s.receive(7, ack{}) }); len(at) > 0 {
 		t.Errorf("it has all, and gets snapshots at %v", at)
 	}
 }
 
 // snapshots ends so many intervals and returns after which time the member was sent snapshots.
-func (s *speaker) snapshots(to counters.Origin, intervals int, before func()) (at []time.Duration) {
+func (s *sender) snapshots(to counters.Origin, intervals int, before func()) (at []time.Duration) {
 	start := s.now
 	for range intervals {
 		before()
@@ -78,11 +78,11 @@ func (s *speaker) snapshots(to counters.Origin, intervals int, before func()) (a
 }
 
 func TestBeacons(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.tick(1)
-	s.hear(7, ack{origin: 1, cumulative: 1})
+	s.receive(7, ack{origin: 1, cumulative: 1})
 	s.now += int64(10 * time.Second)
-	s.hear(7, ack{})
+	s.receive(7, ack{})
 	s.tick(0)
 	var idle []int
 	for i := range 40 {
@@ -98,7 +98,7 @@ func TestBeacons(t *testing.T) {
 	if !slices.Equal(idle, []int{9, 19, 29, 39}) {
 		t.Errorf("idle beacons in intervals %v, want one a second", idle)
 	}
-	// Asked, though nothing is admitted: every interval, with the demand, and of how long it tells.
+	// Asked, though nothing is admitted: every interval, with the demand, and of what time.
 	for range 5 {
 		frames := s.tickWith(counters.Drained{Demand: []counters.Demand{{Meter: s.meter, Rate: 2.5}}})
 		if len(frames) != 1 {
@@ -126,9 +126,9 @@ func TestBeacons(t *testing.T) {
 	}
 }
 
-// A node that always has something to tell acknowledges in what it tells: in one frame of an interval.
+// A node that always has something to send acknowledges in one data frame of each interval.
 func TestAckRidesOnData(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.tick(0)
 	for tick := range uint64(5) {
 		f := frame{kind: data, origin: 7, tick: tick + 1, sent: s.now}
@@ -155,7 +155,7 @@ func TestAckThatDoesNotFit(t *testing.T) {
 	for _, beyond := range []uint64{2, ackWindow} { // what came after tick 1, and after a gap
 		alone := 0
 		for slots := range 300 {
-			s := newSpeaker(t)
+			s := newSender(t)
 			s.tick(0)
 			for _, tick := range []uint64{1, beyond} {
 				f := frame{kind: data, origin: 7, tick: tick, sent: s.now}
@@ -192,7 +192,7 @@ func TestAckThatDoesNotFit(t *testing.T) {
 
 // An interval of more frames than are kept sends each of them once. What is lost of the oldest, a snapshot repairs.
 func TestIntervalOfMoreFramesThanAreKept(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.tick(0)
 	seen := make(map[counters.Key]int)
 	frames := s.tick(ackWindow * 200)
@@ -216,7 +216,7 @@ func TestIntervalOfMoreFramesThanAreKept(t *testing.T) {
 // A message to one peer shares its memory with that to another, but for the ack: who reads one reads what the other
 // gets.
 func TestFramesAreAlikeForAll(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.Join(8, s.now)
 	s.tick(0)
 	s.now += 100 * ms
@@ -245,7 +245,7 @@ func TestFramesAreAlikeForAll(t *testing.T) {
 
 // Demands too many for one frame go in several beacons.
 func TestManyDemands(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.tick(0)
 	var d counters.Drained
 	for i := range 100 {
@@ -266,7 +266,7 @@ func TestManyDemands(t *testing.T) {
 }
 
 func TestIntervalOfManyFrames(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.tick(0)
 	frames := s.tick(500)
 	if len(frames) < 5 {
@@ -288,7 +288,7 @@ func TestIntervalOfManyFrames(t *testing.T) {
 }
 
 func TestMembersOnly(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.Join(1, s.now) // itself
 	s.Join(0, s.now) // nobody
 	s.Join(5, s.now)
@@ -313,9 +313,9 @@ func TestMembersOnly(t *testing.T) {
 	}
 }
 
-// What a replica hears of itself, from a peer that reflects it, changes nothing.
+// Own frames that a peer sends back, changes nothing.
 func TestOwnFramesComeBack(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	before := s.Snapshot(s.now)
 	f := frame{kind: snapshot, origin: 1, tick: 99, sent: s.now, ack: ack{origin: 1, cumulative: 5}}
 	g := group{
@@ -335,7 +335,7 @@ func TestOwnFramesComeBack(t *testing.T) {
 }
 
 func TestLeaveAndJoin(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	s.Join(8, s.now)
 	known := func() (origins []counters.Origin) {
 		for _, p := range s.Peers(s.now) {
@@ -345,7 +345,7 @@ func TestLeaveAndJoin(t *testing.T) {
 	}
 	s.Leave(8, true) // before anything came from it
 	s.tick(0)
-	s.hear(8, ack{}) // late
+	s.receive(8, ack{}) // late
 	if got := known(); !slices.Equal(got, []counters.Origin{7}) || !s.Left(8) || s.Left(7) || s.Left(9) {
 		t.Errorf("8 left, and %v are known", got)
 	}

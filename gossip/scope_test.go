@@ -33,7 +33,7 @@ func (k *keepers) SetCluster(peers int, horizon time.Duration) { k.all, k.later 
 
 // The table knows how many peers there are in its region and beyond it, and how long each of the two takes.
 func TestWhoKeepsALimit(t *testing.T) {
-	s := newSpeaker(t)
+	s := newSender(t)
 	k := &keepers{Counts: s.counts}
 	s.counts = k
 	s.Join(8, s.now)
@@ -59,7 +59,7 @@ func TestAuditOfARegion(t *testing.T) {
 	start := int64(time.Hour)
 	for _, far := range []bool{false, true} {
 		m := l.Meter()
-		r := listenerOf(m, l)
+		r := auditorOf(m, l)
 		r.Join(2, start)
 		want := float64(l.Max())
 		if far {

@@ -27,7 +27,8 @@ const (
 	maxTransit    = int64(counters.MaxWindow) // beyond it, clocks are not compared
 )
 
-// note takes in the transit time of a frame. The period is the same every time, and longer than what lies between frames.
+// note takes in the transit time of a frame. The period is the same every time, and longer than what lies between
+// frames.
 func (t *transit) note(took, now int64, period time.Duration) {
 	switch passed := now - t.began; {
 	case t.began == 0 || passed < 0 || passed >= 2*int64(period): // also where the own clock was set

@@ -197,7 +197,7 @@ func TestSkewOfOneThatSaysNothing(t *testing.T) {
 }
 
 // Whatever a peer says of times, nothing breaks, and what it says is in bounds.
-func TestSkewOfALiar(t *testing.T) {
+func TestSkewOfForgedTimes(t *testing.T) {
 	p := newClockPair(t, time.Minute)
 	for _, sent := range []int64{1, math.MaxInt64, math.MaxInt64 - 1, frameTime} {
 		for _, back := range []time.Duration{0, math.MaxInt64, math.MinInt64, time.Hour} {
@@ -216,7 +216,7 @@ func TestSkewOfALiar(t *testing.T) {
 }
 
 // An acknowledgement with and without a transit goes through a frame; one that is longer still is read.
-func TestAckTellsTransit(t *testing.T) {
+func TestAckCarriesTransit(t *testing.T) {
 	for _, a := range []ack{
 		{origin: 3, cumulative: 5},
 		{origin: 3, cumulative: 5, transit: 0, timed: true},
@@ -338,7 +338,7 @@ func TestTooEarlyIsAcknowledged(t *testing.T) {
 
 // A peer that lies about the time keeps its own ticks from being acknowledged: nothing is held for it, and nobody else
 // suffers.
-func TestALiarAboutTimeHarmsItself(t *testing.T) {
+func TestForgedTimesHarmTheirSenderOnly(t *testing.T) {
 	p := newClockPair(t, time.Second)
 	p.run(5, 1, 1)
 	m := p.limit.Meter()
@@ -376,7 +376,7 @@ func TestWaitsForAPeerThatIsBehind(t *testing.T) {
 		want   time.Duration // until the first repetition
 	}{{0, firstRTO}, {500 * time.Millisecond, firstRTO}, {1500 * time.Millisecond, 1500 * time.Millisecond},
 		{time.Hour, maxEarly}} {
-		s := newSpeaker(t)
+		s := newSender(t)
 		transit := time.Duration(-test.behind)
 		for range 30 {
 			s.now += 100 * ms

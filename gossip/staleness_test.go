@@ -54,7 +54,7 @@ func TestStalenessWithinARegion(t *testing.T) {
 // A peer that says it has no requests is idle, until it says otherwise or cannot be heard.
 func TestIdlePeers(t *testing.T) {
 	m := counters.NewMeter("r", counters.SlidingWindow, time.Minute)
-	r := listener{
+	r := auditor{
 		Replica: NewReplica(1, 100*time.Millisecond,
 			counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})),
 		meter: &m,

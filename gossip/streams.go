@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Streams of peers are few and short: a comparison of member lists, a snapshot. A stream whose first message has not yet
-// shown that it is a peer's may be closed in favor of another one.
+// Streams of peers are few and short: a comparison of member lists, a snapshot. A stream whose first message has not
+// yet shown that it is a peer's may be closed in favor of another one.
 const (
 	maxStreams       = 64       // that others have opened, in a pool
 	maxSourceStreams = 16       // of one address, or /64 of IPv6, beyond this machine

@@ -45,7 +45,7 @@ func TestAckedSlotsShowLoss(t *testing.T) {
 	}
 	w.forget()
 	if n := w.behind(slots, []uint64{0, 0}, began); n != 0 {
-		t.Errorf("forgotten witnesses still witness: behind with %d slots", n)
+		t.Errorf("forgotten slots still prove something: behind with %d slots", n)
 	}
 	if p := w.probes(epoch, began); len(p) != 0 {
 		t.Errorf("the store is asked about %v, which proves nothing", p)
@@ -87,7 +87,7 @@ func TestAckedSlotsAboutToExpireShowNothing(t *testing.T) {
 		t.Errorf("a slot that another clock may have expired: behind with %d, want 0", n)
 	}
 	if p := w.probes(epoch, ends-clockSkew+1); len(p) != 0 || len(w.slots) != 0 {
-		t.Errorf("expired witnesses are kept: %d, probes %v", len(w.slots), p)
+		t.Errorf("expired slots are kept: %d, probes %v", len(w.slots), p)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestAckedSlotsAreBounded(t *testing.T) {
 		note(&w, []counters.Slot{numbered(i, 1)}, []uint64{0}, false)
 	}
 	if len(w.slots) != maxAckedSlots {
-		t.Errorf("%d witnesses, the cap is %d", len(w.slots), maxAckedSlots)
+		t.Errorf("%d slots, the cap is %d", len(w.slots), maxAckedSlots)
 	}
 	if n := len(w.probes(epoch, began)); n != maxProbes {
 		t.Errorf("%d probes, the cap is %d", n, maxProbes)
@@ -111,7 +111,7 @@ func TestAckedSlotsAreBounded(t *testing.T) {
 	known.Count = 9
 	note(&w, []counters.Slot{known}, []uint64{1}, false)
 	if len(w.slots) != maxAckedSlots || w.slots[identify(&known)].Count != 9 {
-		t.Errorf("a known witness was not raised in its place: %d witnesses", len(w.slots))
+		t.Errorf("a known slot was not raised in its place: %d slots", len(w.slots))
 	}
 }
 

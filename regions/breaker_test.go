@@ -84,7 +84,7 @@ func TestBreakerHalfOpen(t *testing.T) {
 }
 
 // A store that fails is tried with nothing to send as well: or nobody would know that it is back.
-func TestBreakerClosesWithNothingToTell(t *testing.T) {
+func TestBreakerClosesWithNothingToWrite(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		f.Set(regionstest.Fails)

@@ -2,12 +2,12 @@ package regions
 
 import "time"
 
-// clocks compares the clock of the store with this node's, as NTP does it: the store answered its time at some moment
-// between the call and the answer, and the quicker the answer, the better that is known. What is remembered is by how
-// much the store's clock is ahead of the machine's monotonic clock, so that it stays true when the node's clock is set.
+// clocks compares the clock of the store with this node's, as NTP does: the store read its time between the call and
+// the answer, so the quickest answer is the best. The offset is that to the machine's monotonic clock, so that it stays
+// true when the node's clock is set.
 type clocks struct {
 	offset int64         // of the store's clock, in Unix nanoseconds, when the monotonic clock shows 0
-	took   time.Duration // the call, of which a half the offset may be wrong by
+	took   time.Duration // of the call; the offset is wrong by half of it at most
 	at     time.Duration // when, by the monotonic clock
 	known  bool
 }

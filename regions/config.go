@@ -9,41 +9,36 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Config says how a Reconciler goes about it. DefaultConfig is a good start; the zero value is invalid.
+// Config configures a Reconciler. DefaultConfig is a good start; the zero value is invalid.
 type Config struct {
-	// Interval is the longest time between two flushes while the store answers; up to a tenth less, so that nodes
-	// spread out. Shorter tells a cold node more, and costs the store more calls. Together with Timeout it is how long
-	// a store may hang before the breaker opens. Default 750 ms.
+	// Interval is the time between two flushes while the store answers; up to a tenth less, so that nodes spread out. A
+	// shorter one costs the store more calls and loses fewer counts with a node. Default 750 ms.
 	Interval time.Duration
 	// Timeout bounds one call of the store. Default 250 ms.
 	Timeout time.Duration
-	// Cooldown is how long a store that failed is left alone, up to a tenth less, before one small call tries it again.
-	// It is also how long a store that is back may go unnoticed. Default 1 s.
+	// Cooldown is how long a store that failed is left alone, up to a tenth less, before one small call. Default 1 s.
 	Cooldown time.Duration
 	// LastFlush is how long the flush at a graceful stop may take, full push included. Default 1.5 s.
 	LastFlush time.Duration
 	// Chunk is how many slots one call of the store carries at most. Default 512.
 	Chunk int
-	// MaxPending caps the slots that wait for the store, at some 250 bytes each. What finds no room is counted and made
-	// good by a push of all own slots, which costs more. Default 65536.
+	// MaxPending caps the slots that wait for the store, at some 250 bytes each. A slot beyond it is counted and causes
+	// a push of all own slots, which costs more. Default 65536.
 	MaxPending int
-	// Restore caps the slots of other origins that are sent again after the store lost data, so that the counts of
-	// nodes that are gone survive: those of the keys that count most. Every node tells them, so that they cost the
-	// store as much once a node. Default 65536; 0 tells none.
+	// Restore caps the slots of other origins that each node writes after the store lost data, those of the keys that
+	// count most: so the counts of nodes that are gone survive. Default 65536; 0 writes none.
 	Restore int
-	// MinWindow is the shortest window worth the store's while: counts of shorter ones have passed before a cold node
-	// could use them, and are not told. Default 10 s; 0 tells everything.
+	// MinWindow is the shortest window whose counts are written: shorter ones pass before a cold node could use them.
+	// Default 10 s; 0 writes all.
 	MinWindow time.Duration
-	// Worth says of a slot whether it is worth the store's while beyond that; nil: every one is. It is called from
-	// Offer and Run, and must be quick and safe for that.
+	// Worth reports whether to write a slot; nil: every one. Enqueue and Run call it, also at the same time.
 	Worth func(*counters.Slot) bool
 	// OnCall gets the duration and the error of each call of the store; may be nil.
 	OnCall func(took time.Duration, err error)
 	// Now is the wall time by which windows are indexed and slots expire: the node's clock, which may be set. It is
 	// safe for concurrent use. Nil means time.Now.
 	Now func() time.Time
-	// Elapsed is the time since some moment by a clock that nobody sets, in step with real time. It is safe for
-	// concurrent use. Nil means the machine's monotonic clock.
+	// Elapsed is a monotonic clock, safe for concurrent use. Nil means the machine's.
 	Elapsed func() time.Duration
 	// Log gets changes of state: the store fails, is back, lost data; slots find no room. Nil is silent.
 	Log *slog.Logger

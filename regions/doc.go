@@ -1,18 +1,17 @@
-// Package regions is what lets a region remember: the store that its nodes share, and the reconciler that keeps a
-// node's table and that store in agreement, off the path of every request.
+// Package regions holds the store that the nodes of a region share, and the reconciler that keeps a node's table and
+// that store in agreement, off the path of every request.
 //
 // A node decides in its own memory. About once a second it raises its own slots in the [Store] of its region and takes
 // from it what others sent there; a node that starts cold loads the store before it is ready. A store that is slow,
-// away, failed over or flushed changes no decision: what it missed is sent again, and counts are merged by max, so that
-// telling twice is telling once.
+// away, failed over or flushed changes no decision: what it missed is sent again, and counts are merged by max.
 //
 // # Invariants
 //
 //   - A store never lowers a slot and never adds two up: [Store.Merge] is commutative, associative and idempotent.
 //   - Only an origin raises its own slots. What the store holds of another origin is sent to it again only after it
 //     lost data, so that the counts of nodes that are gone survive: by max, like everything.
-//   - What was offered stays pending until the store acknowledged it or its window has passed. What finds no room, or
-//     what the store lost, is made good by a push of all own slots.
+//   - What was enqueued stays pending until the store acknowledged it or its window has passed. What finds no room, and
+//     what the store lost, is repaired by a push of all own slots.
 //   - A store that fails gets one small call per cool-down, until one succeeds ([BreakerState]).
 //   - No lock is held across a call of the store or the table.
 //

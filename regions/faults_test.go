@@ -165,7 +165,7 @@ func TestStoreIsFull(t *testing.T) {
 }
 
 // A store that is full goes on raising what it knows, whatever else is pending.
-func TestFullStoreHearsTheRest(t *testing.T) {
+func TestFullStoreIsSentTheRest(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		small := regions.NewEmbedded(50, time.Now)
 		f := regionstest.NewFaulty(func() regions.Store { return small })

@@ -29,9 +29,9 @@ func (r *Reconciler) detectLoss(slots []counters.Slot, merged *Merged, at time.D
 	r.mu.Unlock()
 }
 
-// push writes all own slots to the store when that is due, and reports whether it was. A push that fails begins anew with
-// the next flush: what it wrote may have been lost again meanwhile, with nothing left that shows it. After many losses
-// it waits.
+// push writes all own slots to the store when that is due, and reports whether it was. A push that fails begins anew
+// with the next flush: what it wrote may have been lost again meanwhile, with nothing left that shows it. After many
+// losses it waits.
 func (r *Reconciler) push(ctx context.Context) (due bool, err error) {
 	if r.held = r.dataLost && r.losses.count(r.cfg.Elapsed()) >= lossBurst; r.held || !r.setPushDue(false) {
 		return false, nil
@@ -39,7 +39,8 @@ func (r *Reconciler) push(ctx context.Context) (due bool, err error) {
 	dataLost := r.dataLost
 	r.dataLost = false
 	own := slices.DeleteFunc(r.table.Own(r.now()), r.worthless)
-	err = r.sendAll(ctx, own, func(ctx context.Context, slots []counters.Slot) error { return r.merge(ctx, slots, true) })
+	send := func(ctx context.Context, slots []counters.Slot) error { return r.merge(ctx, slots, true) }
+	err = r.sendAll(ctx, own, send)
 	if dataLost && (err == nil || errors.Is(err, ErrFull)) {
 		err = cmp.Or(r.sendAll(ctx, r.others(), r.restore), err)
 	}
@@ -78,8 +79,8 @@ func byKey(a, b counters.Slot) int {
 		cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Birth, b.Birth))
 }
 
-// sendAll sorts the slots and sends them in chunks. It stops at the first error, unless the store is merely full: it may
-// have the other slots already, and raise them.
+// sendAll sorts the slots and sends them in chunks. It stops at the first error, unless the store is merely full: it
+// may have the other slots already, and raise them.
 func (r *Reconciler) sendAll(
 	ctx context.Context, slots []counters.Slot, send func(context.Context, []counters.Slot) error,
 ) error {

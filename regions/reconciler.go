@@ -54,10 +54,9 @@ type Stats struct {
 	Breaker BreakerState // whether the store is called
 }
 
-// Reconciler keeps a table and the store of its region in agreement: it tells the store what changed of the own slots,
-// and merges into the table what others sent there. When the store is away it keeps what it has to send; when the store
-// has lost data it tells everything again. NewReconciler makes one; Enqueue and Stats may be called at any time, from
-// anywhere.
+// Reconciler keeps a table and the store of its region in agreement: it writes own slots that changed to the store, and
+// merges into the table what others wrote. While the store is away it keeps what it has to write; when the store has
+// lost data it writes everything again. Its methods are safe for concurrent use; only one may be Run or Flush.
 type Reconciler struct {
 	cfg   Config
 	store Store
@@ -106,16 +105,11 @@ func NewReconciler(cfg Config, store Store, table Table) (*Reconciler, error) {
 // Enqueue notes own slots that changed, to be sent with the next flush. It never waits for the store, and keeps no hold
 // of the slice.
 func (r *Reconciler) Enqueue(slots []counters.Slot) {
-	worth := make([]*counters.Slot, 0, len(slots))
-	for i := range slots {
-		if !r.worthless(slots[i]) {
-			worth = append(worth, &slots[i])
-		}
-	}
+	worth := slices.DeleteFunc(slices.Clone(slots), r.worthless)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range worth {
-		if !r.pending.add(s) {
+	for i := range worth {
+		if !r.pending.add(&worth[i]) {
 			r.stats.Dropped++
 			r.pushDue = true
 		}
@@ -125,7 +119,7 @@ func (r *Reconciler) Enqueue(slots []counters.Slot) {
 // now is the node's wall clock, in Unix nanoseconds.
 func (r *Reconciler) now() int64 { return r.cfg.Now().UnixNano() }
 
-// worthless says that the slot is not worth the store's while.
+// worthless reports whether the slot is not to be written, see Config.MinWindow and Config.Worth.
 func (r *Reconciler) worthless(s counters.Slot) bool {
 	return s.Count == 0 || s.Meter.Window < r.cfg.MinWindow || r.cfg.Worth != nil && !r.cfg.Worth(&s)
 }
@@ -150,8 +144,8 @@ func (r *Reconciler) Warm(ctx context.Context) error {
 	return nil
 }
 
-// Run flushes until the context ends, and then once more: offer the last slots before that. It returns nil if the last
-// flush told the store everything. It may be called once.
+// Run flushes until the context ends, and then once more: enqueue the last slots before that. It returns nil if the
+// last flush wrote everything. It may be called once.
 func (r *Reconciler) Run(ctx context.Context) error {
 	timer := time.NewTimer(r.pause())
 	defer timer.Stop()
@@ -169,8 +163,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	}
 }
 
-// Flush is one round of Run: it tells the store what is pending, and everything when that is owed. It is for callers
-// with a loop of their own, such as a simulator, who decide when; they do not call Run.
+// Flush is one round of Run, for callers with a loop of their own, such as a simulator.
 func (r *Reconciler) Flush(ctx context.Context) error {
 	_, err := r.flush(ctx)
 	return err
@@ -192,13 +185,13 @@ func (r *Reconciler) finish(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.LastFlush)
 	defer cancel()
 	r.losses = losses{} // there is no later
-	for left := lastTries - 1; ; left-- {
+	for tries := 1; ; tries++ {
 		_, err := r.flush(last)
 		switch {
 		case err == nil:
 			return nil
-		case left == 0, errors.Is(err, ErrFull), last.Err() != nil:
-			return fmt.Errorf("last flush, %d slots not told: %w", r.Stats().Pending, err)
+		case tries == lastTries, errors.Is(err, ErrFull), last.Err() != nil:
+			return fmt.Errorf("last flush, %d slots not written: %w", r.Stats().Pending, err)
 		}
 		select {
 		case <-time.After(r.cfg.LastFlush / 10):
@@ -207,11 +200,10 @@ func (r *Reconciler) finish(ctx context.Context) error {
 	}
 }
 
-// lastTries is how often the last flush is tried: a single call that failed is no reason to lose what there is time to
-// tell, but a stop must not wait for a store that is down.
+// lastTries is how often the last flush is tried. A stop must not wait for a store that is down.
 const lastTries = 3
 
-// flush tells the store what is pending, and everything when that is owed. It says whether it called the store.
+// flush writes what is pending, and everything when a push is due. It reports whether it called the store.
 func (r *Reconciler) flush(ctx context.Context) (called bool, err error) {
 	send := func(ctx context.Context, slots []counters.Slot) error { return r.merge(ctx, slots, false) }
 	due := r.due(r.now(), r.cfg.Elapsed())
@@ -236,7 +228,7 @@ func (r *Reconciler) flush(ctx context.Context) (called bool, err error) {
 	return called || pushed, cmp.Or(err, full)
 }
 
-// due returns what is pending, and some witnesses beside to ask about.
+// due returns the pending slots, and acknowledged ones to probe the store with.
 func (r *Reconciler) due(now int64, at time.Duration) []counters.Slot {
 	probes := r.acked.probes(now, at)
 	r.mu.Lock()
@@ -289,7 +281,7 @@ func (r *Reconciler) restore(ctx context.Context, slots []counters.Slot) error {
 	return nil
 }
 
-// call makes one call of the store within its time.
+// call makes one call of the store within its timeout, and records how it went.
 func (r *Reconciler) call(ctx context.Context, slots []counters.Slot, f func(context.Context) error) error {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
@@ -299,13 +291,6 @@ func (r *Reconciler) call(ctx context.Context, slots []counters.Slot, f func(con
 	if r.cfg.OnCall != nil {
 		r.cfg.OnCall(took, err)
 	}
-	r.count(slots, err, ctx.Err() != nil)
-	return err
-}
-
-// count keeps the totals of a call, and takes what the store acknowledged out of what is pending. A call that failed
-// because Run was asked to stop is no failure of the store.
-func (r *Reconciler) count(slots []counters.Slot, err error, stopped bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -313,7 +298,7 @@ func (r *Reconciler) count(slots []counters.Slot, err error, stopped bool) {
 		r.stats.Breaker = BreakerClosed
 		r.stats.Flushed += uint64(len(slots))
 		r.pending.acknowledge(slots)
-	case stopped:
+	case ctx.Err() != nil: // Run was asked to stop, which is no failure of the store
 	case errors.Is(err, ErrFull):
 		r.stats.Breaker = BreakerClosed // it answers
 		r.stats.Failed++
@@ -321,4 +306,5 @@ func (r *Reconciler) count(slots []counters.Slot, err error, stopped bool) {
 		r.stats.Breaker = BreakerOpen
 		r.stats.Failed++
 	}
+	return err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-func TestReconcilerTellsTheStoreAndTheTable(t *testing.T) {
+func TestReconcilerWritesTheStoreAndTheTable(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		a, b := start(t, 1, f, nil), start(t, 2, f, nil)
@@ -205,8 +205,8 @@ func TestRunStopsWhileTheStoreHangs(t *testing.T) {
 		flushes(1) // a call is under way
 		began := time.Now()
 		err := n.stop()
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "7 slots not told") {
-			t.Errorf("stopped while the store hung: %v, want the deadline and 7 slots not told", err)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "7 slots not written") {
+			t.Errorf("stopped while the store hung: %v, want the deadline and 7 slots not written", err)
 		}
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("the stop took %v, want the 2s of the last flush", took)

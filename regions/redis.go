@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,11 +16,11 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Redis is a Store in a Redis server, with or without Sentinels, or in a Redis Cluster. How it lies there, what rights
-// it needs and what it does in each fault is in DESIGN.md. It is safe for concurrent use.
+// Redis is a Store in a Redis server, with or without Sentinels, or in a Redis Cluster. DESIGN.md has the layout, the
+// rights that it needs and what it does in each fault. It is safe for concurrent use.
 //
-// Nothing is ever sent twice because it failed: whoever calls decides when to try again. A merge is repeated once for
-// what the server did not do because it did not know the script, or because it was moving a part of the keys.
+// It never repeats a call that failed, except once what a server refused because it did not know the script or was
+// moving a part of the keys.
 type Redis struct {
 	client  redis.UniversalClient
 	cluster bool
@@ -41,8 +45,8 @@ func OpenRedis(cfg RedisConfig) (*Redis, error) {
 // Close closes the connections. Calls that are under way fail.
 func (r *Redis) Close() error { return r.client.Close() }
 
-// Merge implements Store. Slots that have expired are not sent. When the server's memory is full it refuses every
-// batch of slots that would raise one, known slots too, with ErrFull. Of no slots it asks whether the server answers.
+// Merge implements Store. It does not send slots that have expired. A server whose memory is full refuses every batch
+// of slots that would raise one, known slots too, with ErrFull. Without slots, Merge only fetches the epoch.
 func (r *Redis) Merge(ctx context.Context, slots []counters.Slot, now int64) (Merged, error) {
 	merged, err := r.merge(ctx, slots, now)
 	if err != nil {
@@ -59,7 +63,7 @@ func (r *Redis) merge(ctx context.Context, slots []counters.Slot, now int64) (Me
 		epoch, err := r.fetchEpoch(ctx)
 		return Merged{Epoch: epoch}, err
 	}
-	batches := r.batches(gather(slots, now, written))
+	batches := r.batches(slots, now, written)
 	if err := r.run(ctx, batches, true); err != nil {
 		return Merged{}, err
 	}
@@ -73,11 +77,11 @@ func (r *Redis) merge(ctx context.Context, slots []counters.Slot, now int64) (Me
 	return m, nil
 }
 
-// Restore implements Store. It keeps to what Merge says of slots that have expired and of memory that is full.
+// Restore implements Store. As to expired slots and full memory it does as Merge.
 func (r *Redis) Restore(ctx context.Context, slots []counters.Slot, now int64) error {
 	err := ctx.Err()
 	if err == nil {
-		err = r.run(ctx, r.batches(gather(slots, now, restored)), true)
+		err = r.run(ctx, r.batches(slots, now, restored), true)
 	}
 	if err != nil {
 		return fmt.Errorf("restore in redis: %w", explain(ctx, err))
@@ -94,13 +98,13 @@ func (r *Redis) eachMaster(ctx context.Context, f func(ctx context.Context, serv
 	return f(ctx, r.client.(*redis.Client))
 }
 
-// explain says what to do about an error of the server, and makes what came of an ended context the context's.
+// explain adds to an error of the server what to do about it, and to one after the context's end the context's error.
 func explain(ctx context.Context, err error) error {
-	if deadline, ok := ctx.Deadline(); ctx.Err() == nil && ok && !time.Now().Before(deadline) {
-		// The connection's deadline is the context's, and may be noticed first.
-		return fmt.Errorf("%w (%w)", context.DeadlineExceeded, err)
+	ended := ctx.Err()
+	if deadline, ok := ctx.Deadline(); ended == nil && ok && !time.Now().Before(deadline) {
+		ended = context.DeadlineExceeded // the connection has the same deadline, and may be first
 	}
-	if ended := ctx.Err(); ended != nil {
+	if ended != nil {
 		if errors.Is(err, ended) {
 			return err
 		}
@@ -129,6 +133,58 @@ var hints = []struct{ prefix, say string }{
 	{"CROSSSLOT", "configure it as a cluster"},
 	{"LOADING", "the server is reading its data: wait"},
 	{"MISCONF", "the server cannot save its data and so takes none: see its log"},
+}
+
+// redisEpoch names the processes that hold the data. It is fetched after a connection was made and after a script was
+// forgotten, as a restarted or replaced server shows itself, and not with every call.
+type redisEpoch struct {
+	stale atomic.Bool
+	mu    sync.Mutex
+	known string
+}
+
+func (e *redisEpoch) invalidate() { e.stale.Store(true) }
+
+// knownEpoch returns the epoch; empty if it may have changed and the servers do not answer.
+func (r *Redis) knownEpoch(ctx context.Context) string {
+	if r.epoch.stale.Load() {
+		epoch, _ := r.fetchEpoch(ctx) // data that was lost is noticed by its counts as well
+		return epoch
+	}
+	r.epoch.mu.Lock()
+	defer r.epoch.mu.Unlock()
+	return r.epoch.known
+}
+
+// fetchEpoch asks each master which process it is.
+func (r *Redis) fetchEpoch(ctx context.Context) (string, error) {
+	r.epoch.stale.Store(false) // first: who connects from now on may meet another server
+	var mu sync.Mutex
+	var processes []string
+	err := r.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+		info, err := server.Info(ctx, "server").Result()
+		if err != nil {
+			return err
+		}
+		_, id, ok := strings.Cut(info, "run_id:")
+		if id, _, _ = strings.Cut(id, "\r\n"); !ok || id == "" {
+			return errors.New("INFO has no run_id")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		processes = append(processes, id)
+		return nil
+	})
+	if err != nil {
+		r.epoch.invalidate()
+		return "", err
+	}
+	slices.Sort(processes)
+	epoch := strings.Join(processes, " ")
+	r.epoch.mu.Lock()
+	defer r.epoch.mu.Unlock()
+	r.epoch.known = epoch
+	return epoch, nil
 }
 
 // LogRedisClient routes what the Redis client library logs (lost connections, changes of master) into a logger, for the

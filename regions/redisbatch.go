@@ -22,30 +22,31 @@ var mergeScript = redis.NewScript(mergeSource)
 // maxBatch is how many hashes one run of the script touches, so that it holds up nobody else for long: some 0.2 ms.
 const maxBatch = 64
 
-// redisHash are the slots of one Merge that lie in one hash.
+// redisHash are the slots of one call that lie in one hash.
 type redisHash struct {
 	id   hashID
 	name string
 	ttl  int64 // milliseconds
-	at   []int // places among the slots of the Merge
-}
-
-// given are the slots of a call, and what kind of counts they have.
-type given struct {
-	slots []counters.Slot
-	kind  fieldKind
+	at   []int // indices in the slots of the call
 }
 
 // batch is one run of the script and its answer.
 type batch struct {
-	given
+	slots  []counters.Slot // of the whole call
+	kind   fieldKind
 	hashes []*redisHash
 	answer *redis.Cmd
-	again  []*batch // what took its place because the server would not run it
+	again  []*batch // replace it because the server would not run it
 }
 
-// gather finds the slots that lie together. What has expired stays out.
-func gather(slots []counters.Slot, now int64, kind fieldKind) (given, []*redisHash) {
+// with returns a batch of the same call with other hashes.
+func (b *batch) with(hashes []*redisHash) *batch {
+	return &batch{slots: b.slots, kind: b.kind, hashes: hashes}
+}
+
+// batches groups slots by hash, and hashes for the script: in a cluster, those of one bucket. It leaves out slots that
+// have expired.
+func (r *Redis) batches(slots []counters.Slot, now int64, kind fieldKind) []*batch {
 	byID := make(map[hashID]*redisHash, len(slots))
 	hashes := make([]*redisHash, 0, len(slots))
 	var name []byte
@@ -64,24 +65,19 @@ func gather(slots []counters.Slot, now int64, kind fieldKind) (given, []*redisHa
 		}
 		h.at = append(h.at, i)
 	}
-	return given{slots, kind}, hashes
-}
-
-// batches groups hashes for the script: in a cluster, those of one bucket.
-func (r *Redis) batches(g given, hashes []*redisHash) []*batch {
 	if r.cluster {
 		slices.SortStableFunc(hashes,
 			func(a, b *redisHash) int { return cmp.Compare(bucketOf(a.id.key), bucketOf(b.id.key)) })
 	}
+	call := batch{slots: slots, kind: kind}
 	var all []*batch
-	for i := 0; i < len(hashes); {
-		n := i + 1
-		for n < len(hashes) && n < i+maxBatch && (!r.cluster ||
-			bucketOf(hashes[n].id.key) == bucketOf(hashes[i].id.key)) {
-			n++
+	first := 0
+	for i := range hashes {
+		if i+1 == len(hashes) || i+1 == first+maxBatch ||
+			r.cluster && bucketOf(hashes[i+1].id.key) != bucketOf(hashes[i].id.key) {
+			all = append(all, call.with(hashes[first:i+1]))
+			first = i + 1
 		}
-		all = append(all, &batch{given: g, hashes: hashes[i:n]})
-		i = n
 	}
 	return all
 }
@@ -93,8 +89,8 @@ type atMostOnce struct{ *redis.Cmd }
 // NoRetry is asked by the library.
 func (atMostOnce) NoRetry() bool { return true }
 
-// run runs the script for all batches in one pipeline a server. What a server did not run is tried once more, if again
-// says so.
+// run runs the script for all batches, in one pipeline for each server. With again set it repeats what a server
+// refused.
 func (r *Redis) run(ctx context.Context, batches []*batch, again bool) error {
 	if len(batches) == 0 {
 		return nil
@@ -126,8 +122,8 @@ func (r *Redis) run(ctx context.Context, batches []*batch, again bool) error {
 	return r.run(ctx, retry, false)
 }
 
-// refused returns what to try again of a pipeline that failed, and whether a server did not know the script. The error
-// is that of a batch which failed for another reason.
+// refused returns which batches to repeat after a pipeline failed, and whether a server did not know the script. The
+// error is that of a batch which failed for another reason.
 func refused(batches []*batch, failed error) (retry []*batch, unknown bool, err error) {
 	for _, b := range batches {
 		switch err := b.answer.Err(); {
@@ -137,11 +133,11 @@ func refused(batches []*batch, failed error) (retry []*batch, unknown bool, err 
 			continue
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
 			unknown = true
-			b.again = []*batch{{given: b.given, hashes: b.hashes}}
+			b.again = []*batch{b.with(b.hashes)}
 		case redis.IsTryAgainError(err) && len(b.hashes) > 1:
 			// Its slot is moving, and its keys are on both sides: each for itself is found.
 			for i := range b.hashes {
-				b.again = append(b.again, &batch{given: b.given, hashes: b.hashes[i : i+1]})
+				b.again = append(b.again, b.with(b.hashes[i:i+1]))
 			}
 		default:
 			return nil, false, err
@@ -168,14 +164,14 @@ func (b *batch) command() []any {
 	return args
 }
 
-// read puts the answer into the Merge's.
+// read adds the batch's answer to m.
 func (b *batch) read(m *Merged) error {
-	if b.again != nil {
-		for _, part := range b.again {
-			if err := part.read(m); err != nil {
-				return err
-			}
+	for _, part := range b.again {
+		if err := part.read(m); err != nil {
+			return err
 		}
+	}
+	if b.again != nil {
 		return nil
 	}
 	answers, err := b.answer.Slice()
@@ -200,7 +196,11 @@ func (b *batch) read(m *Merged) error {
 			}
 		}
 		others := appendFields(nil, b.slots[h.at[0]].Meter, &h.id, values[len(h.at):])
-		m.Others = append(m.Others, slices.DeleteFunc(others, func(s counters.Slot) bool { return b.gave(h, &s) })...)
+		given := func(s counters.Slot) bool { // somebody may have restored it
+			return slices.ContainsFunc(h.at,
+				func(i int) bool { return b.slots[i].Origin == s.Origin && b.slots[i].Birth == s.Birth })
+		}
+		m.Others = append(m.Others, slices.DeleteFunc(others, given)...)
 	}
 	return nil
 }
@@ -218,13 +218,7 @@ func serverTime(answer any) (at time.Time, ok bool) {
 	return time.Unix(seconds, micros*int64(time.Microsecond)), true
 }
 
-// gave says whether the slot is among those given: somebody may have restored it.
-func (b *batch) gave(h *redisHash, s *counters.Slot) bool {
-	return slices.ContainsFunc(h.at,
-		func(i int) bool { return b.slots[i].Origin == s.Origin && b.slots[i].Birth == s.Birth })
-}
-
-// appendFields appends the slots that fields and their counts in turn say, each once. What is none of ours stays out.
+// appendFields appends the slots of alternating fields and counts, each once. It leaves out fields of other programs.
 func appendFields(dst []counters.Slot, meter *counters.Meter, id *hashID, values []any) []counters.Slot {
 	first := len(dst)
 	for i := 0; i+1 < len(values); i += 2 {

@@ -10,24 +10,21 @@ import (
 
 // Store is the memory of a region: slots merged by max, shared by the region's nodes and outliving each of them.
 //
-// The time now, in Unix nanoseconds, is the caller's: windows are indexed by the wall clocks of nodes, and the store's
-// own wall clock, which may be another, decides about none. A store keeps a slot for as long as the slot can still
-// count by the clock of the caller who raised it last, or longer where another caller asked for that, and may forget it
-// at any time after. Slots that have expired by the caller's clock change nothing.
+// The time now, in Unix nanoseconds, is the caller's, by whose wall clock windows are indexed; the store's own does not
+// matter. A store keeps a slot for as long as it can still count by the clock of any caller that raised it, and may
+// forget it at any time after. Slots that have expired by the caller's clock change nothing.
 //
 // A store is safe for concurrent use, by many nodes. Its methods return soon after their context ends, with an error
 // that wraps the context's. Slots given to it are read only and not kept hold of; their meters are valid.
 type Store interface {
-	// Merge raises each slot to its count where that is larger, in the order given. A count of zero asks and leaves no
-	// trace.
+	// Merge raises each slot to its count where that is larger, in the order given. A count of zero only reads.
 	//
-	// With an error, Merged is empty and any part of the slots may have been merged: to repeat the call is safe, and
-	// all that is ever needed.
+	// With an error, Merged is empty and any part of the slots may have been merged. It is safe to repeat the call.
 	Merge(ctx context.Context, slots []counters.Slot, now int64) (Merged, error)
 
-	// Restore raises slots on behalf of origins that may be gone, after the store lost data. Merge and Load give them
-	// as they give all, each slot once and with the larger count; but Before knows only of what Merge was given. So an
-	// origin that lives notices its own loss, whatever others restored.
+	// Restore raises slots on behalf of origins that may be gone, after the store lost data. Merge and Load return
+	// them, each slot once and with the larger count; but Before does not include them. So an origin that lives notices
+	// its own loss.
 	Restore(ctx context.Context, slots []counters.Slot, now int64) error
 
 	// Load calls page with every slot that can still count, in any order, some thousand at a time at most: what a cold

@@ -52,20 +52,17 @@ func (f *Faulty) Set(fault Fault) {
 }
 
 // Flush drops everything, the copy for RollBack as well, and keeps the epoch: Redis' FLUSHALL.
-func (f *Faulty) Flush() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.inner = f.open()
-	f.saved.merged, f.saved.restored = nil, nil
-}
+func (f *Faulty) Flush() { f.clear(0) }
 
 // Restart drops everything, the copy for RollBack as well, and changes the epoch: an empty store where another was.
-func (f *Faulty) Restart() {
+func (f *Faulty) Restart() { f.clear(1) }
+
+func (f *Faulty) clear(epochs int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inner = f.open()
 	f.saved.merged, f.saved.restored = nil, nil
-	f.epoch++
+	f.epoch += epochs
 }
 
 // Save keeps a copy for RollBack: what a replica has received so far.

@@ -77,9 +77,7 @@ func asModel(ctx context.Context, t rapid.TB, store regions.Store) {
 			batch := slots(rule).Draw(t, "slots")
 			merged := merge(ctx, t, store, batch...)
 			before, others := m.merge(batch)
-			if !slices.Equal(merged.Before, before) {
-				t.Fatalf("before: %d, want %d", merged.Before, before)
-			}
+			wantBefore(t, merged, before...)
 			expect(t, merged.Others, others...)
 		}
 		expect(t, load(ctx, t, store, rule), slices.Collect(maps.Values(m))...)
@@ -170,6 +168,14 @@ func load(ctx context.Context, t rapid.TB, store regions.Store, prefix string) [
 		t.Fatalf("load: %v", err)
 	}
 	return slices.Collect(maps.Values(held))
+}
+
+// wantBefore fails unless the store held these counts before.
+func wantBefore(t rapid.TB, merged regions.Merged, want ...uint64) {
+	t.Helper()
+	if !slices.Equal(merged.Before, want) {
+		t.Fatalf("before: %d, want %d", merged.Before, want)
+	}
 }
 
 // expect fails unless both are the same slots with the same counts, each once, in any order.

@@ -55,16 +55,12 @@ var laws = []law{
 func empty(ctx context.Context, t rapid.TB, store regions.Store) {
 	expect(t, load(ctx, t, store, ""))
 	for range 2 {
-		merged := merge(ctx, t, store)
-		if len(merged.Others) != 0 {
-			t.Fatalf("an empty merge was told of %v", merged.Others)
-		}
+		expect(t, merge(ctx, t, store).Others)
 	}
 	s := slot("r", 1, 0, 1, 1, 7)
 	first := merge(ctx, t, store, s)
-	if first.Before[0] != 0 || len(first.Others) != 0 {
-		t.Fatalf("the first merge found %d before and %v beside", first.Before[0], first.Others)
-	}
+	wantBefore(t, first, 0)
+	expect(t, first.Others)
 	if again := merge(ctx, t, store, s); again.Epoch != first.Epoch {
 		t.Fatalf("the epoch went from %q to %q though nothing happened to the store", first.Epoch, again.Epoch)
 	}
@@ -82,9 +78,7 @@ func largest(ctx context.Context, t rapid.TB, store regions.Store) {
 	before := uint64(0)
 	for _, count := range []uint64{5, 9, 3, 9, 10, 1} {
 		merged := merge(ctx, t, store, slot("r", 1, 0, 1, 1, count))
-		if merged.Before[0] != before {
-			t.Fatalf("before %d was merged the store held %d, want %d", count, merged.Before[0], before)
-		}
+		wantBefore(t, merged, before)
 		before = max(before, count)
 		expect(t, load(ctx, t, store, ""), slot("r", 1, 0, 1, 1, before))
 	}
@@ -93,12 +87,8 @@ func largest(ctx context.Context, t rapid.TB, store regions.Store) {
 func inOrder(ctx context.Context, t rapid.TB, store regions.Store) {
 	merged := merge(ctx, t, store, slot("r", 1, 0, 1, 1, 4), slot("r", 2, 0, 1, 1, 5), slot("r", 1, 0, 1, 1, 2),
 		slot("r", 1, 0, 1, 1, 8), slot("r", 1, 0, 1, 1, 9))
-	if want := []uint64{0, 0, 4, 4, 8}; !slices.Equal(merged.Before, want) {
-		t.Fatalf("before: %d, want %d", merged.Before, want)
-	}
-	if len(merged.Others) != 0 {
-		t.Fatalf("slots that were given came back as others: %v", merged.Others)
-	}
+	wantBefore(t, merged, 0, 0, 4, 4, 8)
+	expect(t, merged.Others)
 	expect(t, load(ctx, t, store, ""), slot("r", 1, 0, 1, 1, 9), slot("r", 2, 0, 1, 1, 5))
 }
 
@@ -107,9 +97,7 @@ func zero(ctx context.Context, t rapid.TB, store regions.Store) {
 	expect(t, load(ctx, t, store, ""))
 	merge(ctx, t, store, slot("r", 1, 0, 1, 1, 6), slot("r", 1, 0, 2, 1, 3))
 	merged := merge(ctx, t, store, slot("r", 1, 0, 1, 1, 0))
-	if merged.Before[0] != 6 {
-		t.Fatalf("asked with a count of zero the store told %d, want 6", merged.Before[0])
-	}
+	wantBefore(t, merged, 6)
 	expect(t, merged.Others, slot("r", 1, 0, 2, 1, 3))
 	expect(t, load(ctx, t, store, ""), slot("r", 1, 0, 1, 1, 6), slot("r", 1, 0, 2, 1, 3))
 }
@@ -156,9 +144,7 @@ func others(ctx context.Context, t rapid.TB, store regions.Store) {
 	low.Count = 1
 	merged := merge(ctx, t, store, low)
 	expect(t, merged.Others, earlier, later, peer)
-	if merged.Before[0] != mine.Count {
-		t.Fatalf("before: %d, want %d", merged.Before[0], mine.Count)
-	}
+	wantBefore(t, merged, mine.Count)
 }
 
 func restore(ctx context.Context, t rapid.TB, store regions.Store) {
@@ -173,14 +159,10 @@ func restore(ctx context.Context, t rapid.TB, store regions.Store) {
 	less := alive
 	less.Count = 4
 	merged := merge(ctx, t, store, less)
-	if merged.Before[0] != 0 {
-		t.Fatalf("an origin found its slot at %d, which it never told", merged.Before[0])
-	}
+	wantBefore(t, merged, 0)
 	expect(t, merged.Others, gone)
 	expect(t, load(ctx, t, store, ""), gone, alive)
-	if merged := merge(ctx, t, store, alive); merged.Before[0] != 4 {
-		t.Fatalf("an origin found its slot at %d, want the 4 that it told", merged.Before[0])
-	}
+	wantBefore(t, merge(ctx, t, store, alive), 4)
 	// The larger count is given, once, whoever told it.
 	more := alive
 	more.Count = 9
@@ -215,9 +197,9 @@ func meters(ctx context.Context, t rapid.TB, store regions.Store) {
 		all = append(all, s)
 	}
 	for _, s := range all {
-		if merged := merge(ctx, t, store, s); merged.Before[0] != 0 || len(merged.Others) != 0 {
-			t.Fatalf("%s: found %d before and %v beside, want nothing", describe(s), merged.Before[0], merged.Others)
-		}
+		merged := merge(ctx, t, store, s)
+		wantBefore(t, merged, 0)
+		expect(t, merged.Others)
 	}
 	expect(t, load(ctx, t, store, ""), all...)
 }
@@ -228,9 +210,7 @@ func large(ctx context.Context, t rapid.TB, store regions.Store) {
 	for _, count := range []uint64{1<<53 - 1, 1 << 53, 1<<53 + 1, 1<<63 - 1025, 1<<63 - 1, 1 << 63, 1<<63 + 1,
 		math.MaxUint64 - 1, math.MaxUint64} {
 		merged := merge(ctx, t, store, slot("r", 1, 0, 1, 1, count), slot("r", 1, 0, 1, 1, count-1))
-		if want := []uint64{before, count}; !slices.Equal(merged.Before, want) {
-			t.Fatalf("before: %d, want %d", merged.Before, want)
-		}
+		wantBefore(t, merged, before, count)
 		before = count
 	}
 	// A larger count of fewer digits, were it written as text.
@@ -254,9 +234,7 @@ func dead(ctx context.Context, t rapid.TB, store regions.Store) {
 	ancient.Index = 1
 	for range 2 { // the second time as the first
 		merged := merge(ctx, t, store, old, ancient, live)
-		if merged.Before[0] != 0 || merged.Before[1] != 0 {
-			t.Fatalf("the store held %d of slots whose window has passed", merged.Before[:2])
-		}
+		wantBefore(t, regions.Merged{Before: merged.Before[:2]}, 0, 0)
 	}
 	expect(t, load(ctx, t, store, ""), live)
 }
@@ -281,9 +259,7 @@ func cancelled(ctx context.Context, t rapid.TB, store regions.Store) {
 	if _, err := store.Merge(late, []counters.Slot{s}, wall()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Merge past its deadline: %v, want context.DeadlineExceeded", err)
 	}
-	if merged := merge(ctx, t, store, s); merged.Before[0] != 5 {
-		t.Fatalf("after calls that were cancelled the store held %d, want 5", merged.Before[0])
-	}
+	wantBefore(t, merge(ctx, t, store, s), 5)
 }
 
 func many(ctx context.Context, t rapid.TB, store regions.Store) {

@@ -182,7 +182,7 @@ func TestMemberlistSplitsAndHeals(t *testing.T) {
 	}
 }
 
-func TestMemberlistAcrossAOneWayCut(t *testing.T) {
+func TestMemberlistAcrossAOneWayPartition(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		links := wan(2)
 		c := start(t, links, secrecies[3], twoAndThree)

@@ -12,22 +12,22 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-func TestLaunchComesDownOnTime(t *testing.T) {
+func TestScheduledPacketsArriveOnTime(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		var f delayedPackets
 		start := time.Now()
-		landed := make(chan time.Duration, 3)
+		delivered := make(chan time.Duration, 3)
 		for _, delay := range []time.Duration{20 * ms, 10 * ms, 0} {
-			if !f.schedule(delay, func() { landed <- time.Since(start) }) {
+			if !f.schedule(delay, func() { delivered <- time.Since(start) }) {
 				t.Fatal("launch refused")
 			}
 		}
-		if len(landed) != 1 {
-			t.Fatalf("%d landed before launch returned, want the one without delay", len(landed))
+		if len(delivered) != 1 {
+			t.Fatalf("%d delivered before launch returned, want the one without delay", len(delivered))
 		}
 		for _, want := range []time.Duration{0, 10 * ms, 20 * ms} {
-			if got := <-landed; got != want {
-				t.Errorf("landed after %v, want %v", got, want)
+			if got := <-delivered; got != want {
+				t.Errorf("delivered after %v, want %v", got, want)
 			}
 		}
 		if n := f.cancel(); n != 0 {
@@ -36,29 +36,29 @@ func TestLaunchComesDownOnTime(t *testing.T) {
 	})
 }
 
-func TestCancelStopsWhatIsInTheAir(t *testing.T) {
+func TestCancelStopsDelayedPackets(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		var f delayedPackets
-		var landed atomic.Int32
+		var delivered atomic.Int32
 		for _, delay := range []time.Duration{ms, time.Second, time.Hour} {
-			f.schedule(delay, func() { landed.Add(1) })
+			f.schedule(delay, func() { delivered.Add(1) })
 		}
 		time.Sleep(ms)
 		synctest.Wait()
 		if stopped := f.cancel(); stopped != 2 {
 			t.Errorf("stopped %d, want 2", stopped)
 		}
-		if f.schedule(0, func() { landed.Add(1) }) || f.schedule(ms, func() { landed.Add(1) }) {
+		if f.schedule(0, func() { delivered.Add(1) }) || f.schedule(ms, func() { delivered.Add(1) }) {
 			t.Error("launched after cancel")
 		}
 		time.Sleep(2 * time.Hour)
-		if n := landed.Load(); n != 1 {
-			t.Errorf("%d landed, want 1", n)
+		if n := delivered.Load(); n != 1 {
+			t.Errorf("%d delivered, want 1", n)
 		}
 	})
 }
 
-func TestCancelWaitsForWhatIsComingDown(t *testing.T) {
+func TestCancelWaitsForDeliveries(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		var f delayedPackets
 		gate, cancelled := make(chan struct{}), make(chan int, 1)
@@ -77,16 +77,16 @@ func TestCancelWaitsForWhatIsComingDown(t *testing.T) {
 	})
 }
 
-func TestLandWaits(t *testing.T) {
+func TestDrainWaits(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		var f delayedPackets
 		start := time.Now()
-		var landed atomic.Int32
-		f.schedule(30*ms, func() { landed.Add(1) })
-		f.schedule(50*ms, func() { landed.Add(1) })
+		var delivered atomic.Int32
+		f.schedule(30*ms, func() { delivered.Add(1) })
+		f.schedule(50*ms, func() { delivered.Add(1) })
 		f.drain()
-		if took := time.Since(start); took != 50*ms || landed.Load() != 2 {
-			t.Errorf("land returned after %v with %d down, want 50ms and 2", took, landed.Load())
+		if took := time.Since(start); took != 50*ms || delivered.Load() != 2 {
+			t.Errorf("land returned after %v with %d down, want 50ms and 2", took, delivered.Load())
 		}
 		if f.schedule(0, func() {}) {
 			t.Error("launched after land")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -279,17 +280,74 @@ func (l *Links) link(from, to string) Link {
 
 func (l *Links) partitioned(from, to string) bool {
 	d := direction{l.groups[from], l.groups[to]}
-	if l.oneWay[d] {
-		return true
-	}
-	for _, side := range l.partitions {
-		if side[d.from] != side[d.to] {
-			return true
-		}
-	}
-	return false
+	separates := func(side map[string]bool) bool { return side[d.from] != side[d.to] }
+	return l.oneWay[d] || slices.ContainsFunc(l.partitions, separates)
 }
 
 func (l *Links) streamPartitioned(a, b string) bool {
 	return l.partitioned(a, b) || l.partitioned(b, a)
+}
+
+const (
+	// holdBackMin delays a packet until the others of the same burst have overtaken it.
+	holdBackMin = time.Millisecond
+	// holdBackMax is two ticks of 100 ms: a frame held back may arrive behind the frames of the next two ticks.
+	holdBackMax = 200 * time.Millisecond
+)
+
+// Link holds the properties of the way from one group to another, in that direction only. The zero value loses nothing
+// and takes no time.
+//
+// Streams are reliable and ordered, as TCP is: only Latency and Jitter touch them.
+type Link struct {
+	// Latency is the one-way delay.
+	Latency time.Duration
+	// Jitter adds a delay that each packet draws uniformly from [0, Jitter].
+	Jitter time.Duration
+	// Loss is the probability, 0 to 1, that a packet is lost.
+	Loss float64
+	// Duplicate is the probability, 0 to 1, that a packet which is not lost arrives twice, each copy with its own
+	// delay.
+	Duplicate float64
+	// Reorder is the probability, 0 to 1, that a copy is held back so that later ones overtake it: by Jitter and
+	// another 1 to 200 ms on top of its delay.
+	Reorder float64
+}
+
+// Validate reports all negative durations and all probabilities outside [0, 1].
+func (k Link) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, value any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, value))
+		}
+	}
+	check(k.Latency >= 0, "latency is %v, give a duration of 0 or more", k.Latency)
+	check(k.Jitter >= 0, "jitter is %v, give a duration of 0 or more", k.Jitter)
+	check(k.Loss >= 0 && k.Loss <= 1, "loss is %v, give a probability from 0 to 1", k.Loss)
+	check(k.Duplicate >= 0 && k.Duplicate <= 1, "duplicate is %v, give a probability from 0 to 1", k.Duplicate)
+	check(k.Reorder >= 0 && k.Reorder <= 1, "reorder is %v, give a probability from 0 to 1", k.Reorder)
+	return errors.Join(errs...)
+}
+
+// delay draws the delay of a packet that is not held back.
+func (k Link) delay(r *rand.Rand) time.Duration { return k.Latency + between(r, 0, k.Jitter) }
+
+// delayCopy draws the delay of one copy of a packet, and whether it is held back.
+func (k Link) delayCopy(r *rand.Rand) (delay time.Duration, heldBack bool) {
+	delay = k.delay(r)
+	if !chance(r, k.Reorder) {
+		return delay, false
+	}
+	return delay + k.Jitter + between(r, holdBackMin, holdBackMax), true
+}
+
+func chance(r *rand.Rand, p float64) bool { return p > 0 && r.Float64() < p }
+
+// between draws uniformly from [low, high].
+func between(r *rand.Rand, low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + time.Duration(r.Int64N(int64(high-low)+1))
 }

@@ -237,7 +237,7 @@ func short(group string) string {
 	return group
 }
 
-func TestACutSeversTheStreamsAcrossIt(t *testing.T) {
+func TestPartitionsResetStreams(t *testing.T) {
 	l := threeGroups(1)
 	resets := make(map[string]int)
 	ended := make(map[string]func())

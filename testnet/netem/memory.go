@@ -66,7 +66,7 @@ func (n *Network) NewTransport(addr, group string) (*Transport, error) {
 	return t, nil
 }
 
-// endpoint returns nil if there is none at the address.
+// endpoint returns the endpoint at the address, or nil.
 func (n *Network) endpoint(addr string) *Transport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -172,7 +172,7 @@ func (t *Transport) dial(to string, timeout time.Duration) (*conn, error) {
 		return nil, err
 	}
 	err = t.hold(s.ends[0])
-	if err == nil && acceptor.accept(s.ends[1]) != nil {
+	if err == nil && (acceptor.hold(s.ends[1]) != nil || enqueue[net.Conn](acceptor.streams, s.ends[1]) != nil) {
 		err = syscall.ECONNREFUSED
 	}
 	if err != nil {
@@ -182,15 +182,7 @@ func (t *Transport) dial(to string, timeout time.Duration) (*conn, error) {
 	return s.ends[0], nil
 }
 
-// accept queues a stream for StreamCh.
-func (t *Transport) accept(c *conn) error {
-	if err := t.hold(c); err != nil {
-		return err
-	}
-	return enqueue[net.Conn](t.streams, c)
-}
-
-// hold answers for an end of a stream until it is closed.
+// hold keeps an end of a stream for Shutdown to close.
 func (t *Transport) hold(c *conn) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

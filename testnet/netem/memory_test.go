@@ -142,7 +142,7 @@ func TestReorderingReorders(t *testing.T) {
 	}
 }
 
-func TestPartitionCutAndHealInMemory(t *testing.T) {
+func TestPartitionAndHealInMemory(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		links := NewLinks(1)
 		links.SetDefaults(Link{}, Link{Latency: 50 * ms})

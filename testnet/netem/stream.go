@@ -130,9 +130,7 @@ type chunk struct {
 	bytes []byte
 }
 
-func newPipe() *pipe {
-	return &pipe{changed: make(chan struct{})}
-}
+func newPipe() *pipe { return &pipe{changed: make(chan struct{})} }
 
 func (l *pipe) read(b []byte) (int, error) {
 	l.mu.Lock()
@@ -255,9 +253,7 @@ func (l *pipe) await(until time.Time) {
 }
 
 // passed and earlier take the zero time for never.
-func passed(t time.Time) bool {
-	return !t.IsZero() && !time.Now().Before(t)
-}
+func passed(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }
 
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {

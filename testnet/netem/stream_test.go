@@ -172,7 +172,7 @@ func TestAFullStreamHoldsItsWriterUp(t *testing.T) {
 	})
 }
 
-func TestSeverWakesEverybody(t *testing.T) {
+func TestResetWakesEverybody(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		a, b := pair(threeGroups(1))
 		write(t, a, "under way")

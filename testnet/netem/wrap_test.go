@@ -68,7 +68,7 @@ func TestWrappedPacketsAreOvertaken(t *testing.T) {
 	})
 }
 
-func TestWrappedPacketsMeetTheCut(t *testing.T) {
+func TestWrappedPacketsMeetThePartition(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		a, b, links := wrapInMemory(t)
 		links.Set("a", "b", Link{Latency: 40 * ms})

@@ -2,6 +2,7 @@ package regions
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -22,10 +23,9 @@ const (
 // ackedSlots are own slots with the counts that the store has acknowledged. A store that knows less of one of them has
 // lost data. They are bounded and expire.
 //
-// A store that was flushed, or that failed over to an older copy, may be noticed only through slots that change no
-// more, so it is asked about some with each flush. The probes are the latest news that the store acknowledged: whatever
-// an older copy lacks, it lacks the latest. It is asked, not told: else an answer that is lost on its way would have
-// restored the very slots by which the loss shows.
+// A store that was flushed, or that failed over to an older copy, may show it only by slots that no longer change, so
+// each flush probes some: the latest that the store acknowledged, which an older copy lacks first. Probes have no
+// count: else a call whose answer is lost would restore the very slots by which the loss shows.
 type ackedSlots struct {
 	slots map[slotID]ackedSlot
 	news  uint64 // how much there has been
@@ -42,7 +42,7 @@ func newAckedSlots() ackedSlots {
 	return ackedSlots{slots: make(map[slotID]ackedSlot)}
 }
 
-// forget is for a store that has lost data: what it had acknowledged proves nothing any more.
+// forget marks all slots as proving nothing, after the store has lost data.
 func (w *ackedSlots) forget() {
 	for id, s := range w.slots {
 		s.Count = 0
@@ -50,8 +50,7 @@ func (w *ackedSlots) forget() {
 	}
 }
 
-// unanswered is for slots that the store was sent, which may have taken effect: that it holds them from now on does not
-// prove that it has kept them.
+// unanswered marks slots of a failed call as proving nothing: it may have written them after a loss.
 func (w *ackedSlots) unanswered(slots []counters.Slot) {
 	for i := range slots {
 		id := identify(&slots[i])
@@ -62,7 +61,7 @@ func (w *ackedSlots) unanswered(slots []counters.Slot) {
 	}
 }
 
-// behind is how many of the slots the store held less of than it had acknowledged.
+// behind returns of how many slots the store held less than it had acknowledged.
 func (w *ackedSlots) behind(slots []counters.Slot, before []uint64, at time.Duration) (n int) {
 	for i := range slots {
 		if known := w.slots[identify(&slots[i])]; before[i] < known.Count && known.proves(at) {
@@ -75,12 +74,12 @@ func (w *ackedSlots) behind(slots []counters.Slot, before []uint64, at time.Dura
 // proves reports whether the store has to hold the slot still.
 func (s *ackedSlot) proves(at time.Duration) bool { return at+clockSkew <= s.until }
 
-// note remembers what the store has acknowledged. A push tells much that is no news: of it, only what the store raised
-// is. The call was made when the node's clock showed now, at a moment of the monotonic clock.
+// note records what the store has acknowledged, in a call made at now by the node's clock and at by the monotonic one.
+// Of a push, only slots that the store raised are news.
 func (w *ackedSlots) note(slots []counters.Slot, before []uint64, push bool, now int64, at time.Duration) {
 	for i, s := range slots {
 		if s.Count == 0 {
-			continue // asked, not told
+			continue // a probe
 		}
 		id := identify(&s)
 		known, ok := w.slots[id]
@@ -103,7 +102,7 @@ func (w *ackedSlots) note(slots []counters.Slot, before []uint64, push bool, now
 	}
 }
 
-// displace makes room for a witness: of a few, that which is the oldest news goes. So probes stay.
+// displace makes room for a slot: of a few, the one with the oldest news goes. So probes stay.
 func (w *ackedSlots) displace() {
 	var oldest slotID
 	left, news := 8, uint64(math.MaxUint64)
@@ -138,5 +137,45 @@ func (w *ackedSlots) probes(now int64, at time.Duration) []counters.Slot {
 	return probes
 }
 
-// later is the order of witnesses by their news. All have one, so that the same events make the same calls.
+// later orders slots by their news, the latest first, and then by key, so that the same events make the same calls.
 func later(a, b ackedSlot) int { return cmp.Or(cmp.Compare(b.news, a.news), byKey(a.Slot, b.Slot)) }
+
+// pending are the slots that wait for the store, each with the largest count offered. It is bounded.
+type pending struct {
+	cap   int
+	slots map[slotID]counters.Slot
+}
+
+func newPending(capacity int) pending {
+	return pending{cap: capacity, slots: make(map[slotID]counters.Slot)}
+}
+
+// add notes a slot. It returns false when there is no room for one more.
+func (p *pending) add(s *counters.Slot) bool {
+	id := identify(s)
+	known, ok := p.slots[id]
+	switch {
+	case ok && known.Count >= s.Count:
+		return true
+	case !ok && len(p.slots) >= p.cap:
+		return false
+	}
+	p.slots[id] = *s
+	return true
+}
+
+// due drops what has expired and returns the rest, which stays pending.
+func (p *pending) due(now int64) []counters.Slot {
+	maps.DeleteFunc(p.slots, func(_ slotID, s counters.Slot) bool { return expired(s.Meter, s.Index, now) })
+	return slices.Collect(maps.Values(p.slots))
+}
+
+// acknowledge removes what the store has now. What rose in the meantime stays.
+func (p *pending) acknowledge(slots []counters.Slot) {
+	for i := range slots {
+		id := identify(&slots[i])
+		if p.slots[id].Count <= slots[i].Count {
+			delete(p.slots, id)
+		}
+	}
+}

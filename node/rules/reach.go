@@ -76,13 +76,11 @@ func (s *Set) Miss(req *Request) Miss {
 
 // missesKey reports whether the entries end at a key that no descriptor has there.
 func (n *Node) missesKey(entries []Entry) bool {
-	for i := range entries {
+	for i := 0; i < len(entries) && n != nil; i++ {
 		if n.keys[entries[i].Key] == nil {
 			return true
 		}
-		if n = n.child(&entries[i]); n == nil {
-			return false
-		}
+		n = n.child(&entries[i])
 	}
 	return false
 }

@@ -44,7 +44,7 @@ func KeyOf(secret Secret, identity []byte) counters.Key {
 
 // entries returns those of a descriptor that meets the rule, with identity as the value of its only open key.
 func (r *Rule) entries(room *[MaxEntries]Entry, identity string) []Entry {
-	n := copy(room[:], r.path)
+	n := copy(room[:], r.Entries)
 	if len(r.open) == 1 {
 		room[r.open[0]].Value = identity
 	}
@@ -61,7 +61,7 @@ func appendSized(b []byte, s string) []byte {
 func (r *Rule) appendOpen(b []byte, entries []Entry) []byte {
 	for _, i := range r.open {
 		value := entries[i].Value
-		if bits := r.steps[i].IPv6; bits > 0 && mayBeIPv6(value) {
+		if bits := r.Steps[i].IPv6; bits > 0 && mayBeIPv6(value) {
 			b = appendGroup(b, value, bits)
 		} else {
 			b = appendSized(b, value)

@@ -204,7 +204,7 @@ func (s *Set) resolve(req *Request) (*Rule, error) {
 	case len(r.open) == 0:
 		return r, nil
 	}
-	switch e := r.path[r.open[0]]; {
+	switch e := r.Entries[r.open[0]]; {
 	case req.Identity == "" && e.Value == "":
 		return nil, invalid("rule %s counts by %s: give one as the identity", r.PublicName, e.Key)
 	case IsWild(e.Value) && !matchWildcards(e.Value, req.Identity):

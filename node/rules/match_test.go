@@ -133,7 +133,7 @@ func compareMatch(t testing.TB, got Match, fullName string, entries []Entry) {
 	}
 	var values []string
 	for i, e := range entries {
-		if got.Rule == nil || !got.Rule.steps[i].Open {
+		if got.Rule == nil || !got.Rule.Steps[i].Open {
 			continue
 		}
 		value := e.Value
@@ -348,7 +348,7 @@ func TestMatchAgainstNaive(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, found := naiveFind(all, entries)
-		if found != (got[0].Rule != nil) || found && fmt.Sprint(got[0].Rule.path) != fmt.Sprint(want) {
+		if found != (got[0].Rule != nil) || found && fmt.Sprint(got[0].Rule.Entries) != fmt.Sprint(want) {
 			t.Fatalf("%v meets %v, want %v", entries, got[0].Rule, want)
 		}
 	})

@@ -48,13 +48,12 @@ func (d *descriptor) add(key, value string, l *layout) {
 // fill sets the entries to a line's values, and reports whether it has all of them.
 func (d *descriptor) fill(values []string) bool {
 	for i, n := range d.indexes {
-		if n < 0 {
-			continue
+		if n >= 0 {
+			d.entries[i].Value = values[n]
 		}
-		if values[n] == "" {
+		if d.entries[i].Value == "" {
 			return false
 		}
-		d.entries[i].Value = values[n]
 	}
 	return true
 }

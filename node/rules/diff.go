@@ -68,7 +68,7 @@ func compare(old, r *Rule) (c Change, differs bool) {
 
 // sameMeter reports whether the counts of one rule are valid for the other.
 func sameMeter(a, b *Rule) bool {
-	if !slices.Equal(a.steps, b.steps) || (a.Limit == nil) != (b.Limit == nil) {
+	if !slices.Equal(a.Steps, b.Steps) || (a.Limit == nil) != (b.Limit == nil) {
 		return false
 	}
 	return a.Limit == nil || a.Scope == b.Scope && a.Limit.Meter() == b.Limit.Meter()
@@ -96,7 +96,8 @@ func (r *Rule) Describe() string {
 	add(r.Mode == counters.Shadow || r.Mode == counters.Quota, "%s mode", r.Mode)
 	for i := range r.Schedule {
 		s := &r.Schedule[i]
-		add(true, "from %s to %s in %s %s", clockText(s.From), clockText(s.To), s.Zone, DescribeLimit(s.Limit, s.Margin))
+		add(true, "from %s to %s in %s %s", clockText(s.From), clockText(s.To), s.Zone,
+			DescribeLimit(s.Limit, s.Margin))
 	}
 	add(r.Parent != "", "borrows from %s", r.Parent)
 	add(r.Parent == "" && r.MaxPressure > 0, "more up to a pressure of %v", r.MaxPressure)

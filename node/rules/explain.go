@@ -65,10 +65,10 @@ func explainParent(layers []Layer, met []Match, i int) {
 	l.Why = append(l.Why, fmt.Sprintf("beyond its own limit it borrows from %s", m.Rule.Parent))
 	if lender := &layers[m.lender-1]; lender.Why == nil {
 		parent := met[m.lender-1]
-		*lender = Layer{Rule: parent.Rule, Listed: parent.Listed, Entries: parent.Rule.path,
+		*lender = Layer{Rule: parent.Rule, Listed: parent.Listed, Entries: parent.Rule.Entries,
 			Why: []string{fmt.Sprintf("brought along by %s, whose parent it is", m.Rule)}}
 		if len(parent.Rule.open) > 0 {
-			lender.Entries = l.Entries[:len(parent.Rule.path)]
+			lender.Entries = l.Entries[:len(parent.Rule.Entries)]
 			lender.Counted = parent.Rule.counted(lender.Entries)
 		}
 	}
@@ -152,7 +152,7 @@ func some(words []string) []string {
 // counted returns the open keys of the rule with the values that are counted.
 func (r *Rule) counted(entries []Entry) (counted []Entry) {
 	for _, i := range r.open {
-		counted = append(counted, Entry{entries[i].Key, groupText(entries[i].Value, r.steps[i].IPv6)})
+		counted = append(counted, Entry{entries[i].Key, groupText(entries[i].Value, r.Steps[i].IPv6)})
 	}
 	return counted
 }

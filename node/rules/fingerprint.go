@@ -70,7 +70,7 @@ func (f fingerprint) tree(n *Node) {
 func (f fingerprint) rule(r *Rule) {
 	f.put("rule", r.FullName)
 	f.put("name", r.Name)
-	for _, st := range r.steps {
+	for _, st := range r.Steps {
 		f.put("step", fmt.Sprint(st.Open, st.IPv6))
 	}
 	f.limit(r.Limit)

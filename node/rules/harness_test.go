@@ -41,10 +41,10 @@ func (r *Rule) OpenPlaces() []int { return r.open }
 // WildcardFits reports whether a wildcard beside entry i of the rule's path fits a value.
 func (s *Set) WildcardFits(r *Rule, i int, value string) bool {
 	n := s.domains[r.Domain]
-	for _, e := range r.path[:i] {
+	for _, e := range r.Entries[:i] {
 		n = n.children[slices.IndexFunc(n.children, func(c *Node) bool { return c.Entry == e })]
 	}
 	return slices.ContainsFunc(n.children, func(c *Node) bool {
-		return c.Entry.Key == r.path[i].Key && IsWild(c.Entry.Value) && matchWildcards(c.Entry.Value, value)
+		return c.Entry.Key == r.Entries[i].Key && IsWild(c.Entry.Value) && matchWildcards(c.Entry.Value, value)
 	})
 }

@@ -44,7 +44,7 @@ func KeyOf(secret Secret, identity []byte) counters.Key {
 
 // entries returns those of a descriptor that meets the rule, with identity as the value of its only open key.
 func (r *Rule) entries(room *[MaxEntries]Entry, identity string) []Entry {
-	n := copy(room[:], r.path)
+	n := copy(room[:], r.Entries)
 	if len(r.open) == 1 {
 		room[r.open[0]].Value = identity
 	}
@@ -61,7 +61,7 @@ func appendSized(b []byte, s string) []byte {
 func (r *Rule) appendOpen(b []byte, entries []Entry) []byte {
 	for _, i := range r.open {
 		value := entries[i].Value
-		if bits := r.steps[i].IPv6; bits > 0 && mayBeIPv6(value) {
+		if bits := r.Steps[i].IPv6; bits > 0 && mayBeIPv6(value) {
 			b = appendGroup(b, value, bits)
 		} else {
 			b = appendSized(b, value)
@@ -72,15 +72,16 @@ func (r *Rule) appendOpen(b []byte, entries []Entry) []byte {
 
 // appendGroup appends a value that may be an IPv6 address: its prefix as 16 bytes and the number of bits.
 func appendGroup(b []byte, value string, bits uint8) []byte {
-	switch addr, prefix := group(value, bits); {
-	case prefix.IsValid():
+	switch prefix := group(value, bits); {
+	case !prefix.IsValid():
+		return appendSized(b, value)
+	case prefix.Addr().Is4():
+		var room [len("255.255.255.255")]byte
+		return appendSized(b, string(prefix.Addr().AppendTo(room[:0])))
+	default:
 		bytes := prefix.Addr().As16()
 		return append(append(append(b, byte(len(bytes)+1)), bytes[:]...), byte(prefix.Bits()))
-	case addr.IsValid():
-		var room [len("255.255.255.255")]byte
-		return appendSized(b, string(addr.AppendTo(room[:0])))
 	}
-	return appendSized(b, value)
 }
 
 // mayBeIPv6 reports whether one of the first characters is a colon: in an address it follows at most four others.
@@ -93,28 +94,27 @@ func mayBeIPv6(value string) bool {
 	return false
 }
 
-// group returns the prefix of an IPv6 address, or the IPv4 address that it maps. Both are invalid if value is no such
-// address.
-func group(value string, bits uint8) (addr netip.Addr, prefix netip.Prefix) {
-	parsed, err := netip.ParseAddr(value)
-	if err != nil || parsed.Zone() != "" || parsed.Is4() {
-		return netip.Addr{}, netip.Prefix{}
+// group returns the prefix of an IPv6 address, or the IPv4 address that it maps; invalid if value is no such address.
+func group(value string, bits uint8) netip.Prefix {
+	addr, err := netip.ParseAddr(value)
+	if err != nil || addr.Zone() != "" || addr.Is4() {
+		return netip.Prefix{}
 	}
-	if parsed.Is4In6() {
-		return parsed.Unmap(), netip.Prefix{}
+	if addr.Is4In6() {
+		addr, bits = addr.Unmap(), 32
 	}
-	prefix, _ = parsed.Prefix(int(bits)) // no more than 128
-	return netip.Addr{}, prefix
+	prefix, _ := addr.Prefix(int(bits)) // no more than 128
+	return prefix
 }
 
 // groupText returns the counted form of a value as text.
 func groupText(value string, bits uint8) string {
-	switch addr, prefix := group(value, bits); {
-	case bits == 0:
-	case prefix.IsValid():
+	switch prefix := group(value, bits); {
+	case bits == 0 || !prefix.IsValid():
+		return value
+	case prefix.Addr().Is4():
+		return prefix.Addr().String()
+	default:
 		return prefix.String()
-	case addr.IsValid():
-		return addr.String()
 	}
-	return value
 }

@@ -62,11 +62,10 @@ func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
 		if !dst[first+i].borrows() {
 			continue
 		}
-		layers, err := findLender(dst, first, i, req.Descriptors[i], secret, req.Alternatives)
-		if err != nil {
+		var err error
+		if dst, err = findLender(dst, first, i, req.Descriptors[i], secret, req.Alternatives); err != nil {
 			return before, err
 		}
-		dst = layers
 		if borrower := dst[first+i]; borrower.asked != 0 && borrower.lender != 0 {
 			lender := &dst[first+int(borrower.lender)-1]
 			if lender.asked == 0 || lender.Asked(req) < borrower.Asked(req) {
@@ -172,10 +171,7 @@ func replacedBy(r *Rule, i int, layers []Match, alternatives uint32) *Rule {
 
 // find returns the rule that the last of the entries reaches, nil for none. A nil node has no rules.
 func (n *Node) find(entries []Entry) *Rule {
-	for i := range entries {
-		if n == nil {
-			return nil
-		}
+	for i := 0; i < len(entries) && n != nil; i++ {
 		n = n.child(&entries[i])
 	}
 	if n == nil {
@@ -208,7 +204,7 @@ func (s *Set) resolve(req *Request) (*Rule, error) {
 	case len(r.open) == 0:
 		return r, nil
 	}
-	switch e := r.path[r.open[0]]; {
+	switch e := r.Entries[r.open[0]]; {
 	case req.Identity == "" && e.Value == "":
 		return nil, invalid("rule %s counts by %s: give one as the identity", r.PublicName, e.Key)
 	case IsWild(e.Value) && !matchWildcards(e.Value, req.Identity):

@@ -21,7 +21,7 @@ func findLender(dst []Match, first, i int, entries []Entry, secret Secret, alter
 	if child.brings {
 		met.Key = parent.key(secret, entries)
 		if parent.Lists != nil { // then its last key is open, and the parent an ancestor
-			met.Listed = parent.listing(entries[len(parent.path)-1].Value)
+			met.Listed = parent.listing(entries[len(parent.Entries)-1].Value)
 		}
 	}
 	at := slices.IndexFunc(layers,
@@ -45,5 +45,5 @@ func findLender(dst []Match, first, i int, entries []Entry, secret Secret, alter
 func (r *Rule) Borrow(parent *Rule) {
 	r.parent, r.Parent = parent, parent.FullName
 	r.brings = len(parent.open) == 0 ||
-		len(parent.path) < len(r.path) && slices.Equal(parent.path, r.path[:len(parent.path)])
+		len(parent.Entries) < len(r.Entries) && slices.Equal(parent.Entries, r.Entries[:len(parent.Entries)])
 }

@@ -64,14 +64,12 @@ func (m *Match) Charge(req *Request, now int64) counters.Charge {
 	if r == nil {
 		return counters.Charge{}
 	}
-	l := r.Limit
-	switch {
-	case m.Listed == DenyListed:
-		l = r.blocked
-	case m.Listed == AllowListed:
-		l = nil
-	case r.Schedule != nil:
+	var l *counters.Limit
+	switch m.Listed {
+	case Unlisted:
 		l = r.LimitAt(now)
+	case DenyListed:
+		l = r.blocked
 	}
 	// A cost above any limit is denied, however high.
 	cost := min(asked*r.Cost, counters.MaxLimit+1)

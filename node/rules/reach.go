@@ -76,13 +76,11 @@ func (s *Set) Miss(req *Request) Miss {
 
 // missesKey reports whether the entries end at a key that no descriptor has there.
 func (n *Node) missesKey(entries []Entry) bool {
-	for i := range entries {
+	for i := 0; i < len(entries) && n != nil; i++ {
 		if n.keys[entries[i].Key] == nil {
 			return true
 		}
-		if n = n.child(&entries[i]); n == nil {
-			return false
-		}
+		n = n.child(&entries[i])
 	}
 	return false
 }
@@ -95,8 +93,8 @@ func (s *Set) NearestKey(domain, key string) string {
 	known := make(map[string]bool)
 	for _, r := range s.rules {
 		if r.Domain == domain {
-			for i := range r.path {
-				known[r.path[i].Key] = true
+			for i := range r.Entries {
+				known[r.Entries[i].Key] = true
 			}
 		}
 	}
@@ -114,8 +112,8 @@ func (s *Set) NearestRule(domain string, entries []Entry) (best *Rule) {
 		if r.Domain == "" || r.Domain != domain {
 			continue
 		}
-		same := commonStart(r.path, entries)
-		rest := max(len(r.path), len(entries))
+		same := commonStart(r.Entries, entries)
+		rest := max(len(r.Entries), len(entries))
 		if best == nil || same > bestSame || same == bestSame && rest < bestRest {
 			best, bestSame, bestRest = r, same, rest
 		}
@@ -141,8 +139,8 @@ func commonStart(path, entries []Entry) (score int) {
 
 // Needs returns the entries of a descriptor that meets the rule: "(path=/login, remote_address)".
 func (r *Rule) Needs() string {
-	parts := make([]string, len(r.path))
-	for i, e := range r.path {
+	parts := make([]string, len(r.Entries))
+	for i, e := range r.Entries {
 		if parts[i] = Component(Entry{Key: e.Key}); e.Value != "" {
 			parts[i] += "=" + escape(e.Value, "")
 		}

@@ -105,29 +105,21 @@ func (r *Request) Validate() error {
 		return invalid("%d descriptors, at most %d are allowed", len(r.Descriptors), MaxDescriptors)
 	}
 	for i, entries := range r.Descriptors {
-		if err := validateEntries(i+1, entries); err != nil {
-			return err
+		switch {
+		case len(entries) == 0:
+			return invalid("descriptor %d has no entries", i+1)
+		case len(entries) > MaxEntries:
+			return invalid("descriptor %d has %d entries, at most %d are allowed", i+1, len(entries), MaxEntries)
+		}
+		for j := range entries {
+			if entries[j].Key == "" {
+				return invalid("entry %d of descriptor %d has an empty key", j+1, i+1)
+			}
 		}
 	}
 	for i := range r.Asks {
 		if cost := r.Asks[i].Cost; cost > counters.MaxLimit {
 			return invalid("cost %d of descriptor %d is above %d", cost, i+1, uint64(counters.MaxLimit))
-		}
-	}
-	return nil
-}
-
-// validateEntries checks the descriptor with the number n, counted from 1.
-func validateEntries(n int, entries []Entry) error {
-	switch {
-	case len(entries) == 0:
-		return invalid("descriptor %d has no entries", n)
-	case len(entries) > MaxEntries:
-		return invalid("descriptor %d has %d entries, at most %d are allowed", n, len(entries), MaxEntries)
-	}
-	for i := range entries {
-		if entries[i].Key == "" {
-			return invalid("entry %d of descriptor %d has an empty key", i+1, n)
 		}
 	}
 	return nil

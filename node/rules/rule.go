@@ -20,15 +20,7 @@ type Rule struct {
 	// be secrets. It is the full name of a rule without such values, else as in "edge/path/remote_address#login" (after
 	// # the rule's name) or "edge/api_key#a1b2" (a hash, for a rule without a name).
 	PublicName string
-	// FullName is unique: domain, keys and values from the top of the tree to the rule, as in
-	// "edge/path=/login/remote_address"; of a flat rule its rule_id, as in "login". It is the rule name of the meter.
-	//
-	// What would make it ambiguous is written as %XX: percent signs and control characters everywhere, slashes (but not
-	// the first character of a value), and equals signs in keys and domains. It holds the values that the rule file
-	// gives: it is for the operator's eyes, and for peers and Redis.
-	FullName string
-	// Domain is the domain of the document that holds the rule; empty of a flat rule.
-	Domain string
+	Place
 	// Limit is nil when the rule is unlimited: its requests are always allowed. LimitAt returns the limit by time.
 	Limit *counters.Limit
 
@@ -37,15 +29,11 @@ type Rule struct {
 	Replaces []string
 	// Metadata is for others to read: maps with string keys, lists, strings, bools and float64s; nil for none.
 	Metadata map[string]any
-	// Regions are where the rule is in force; empty: everywhere.
-	Regions []string
 
-	Elastic  bool    // whatever the mode that it is in
-	parent   *Rule   // that an elastic rule borrows from, nil without one
-	brings   bool    // a request that meets the rule meets the parent as well
-	path     []Entry // from the top of the tree to the rule; bare keys have an empty Value
-	steps    []Step  // how each entry of the path is counted
-	open     []int   // the places of the open steps
+	Elastic  bool  // whatever the mode that it is in
+	parent   *Rule // that an elastic rule borrows from, nil without one
+	brings   bool  // a request that meets the rule meets the parent as well
+	open     []int // the indexes of the open steps
 	Schedule []Scheduled
 	Lists    *AddressLists   // nil without lists
 	blocked  *counters.Limit // of what is in the deny list; nil without lists
@@ -59,10 +47,7 @@ type Step struct {
 
 // NewRule returns a rule at a place, without limit and policy.
 func NewRule(at Place) *Rule {
-	r := &Rule{
-		Name: at.FullName, FullName: at.FullName, Domain: at.Domain, Regions: at.Regions,
-		path: at.Path, steps: at.Steps,
-	}
+	r := &Rule{Name: at.FullName, Place: at}
 	for i := range at.Steps {
 		if at.Steps[i].Open {
 			r.open = append(r.open, i)
@@ -97,31 +82,37 @@ func (r *Rule) scopedIn(region string, scoped map[*Rule]*Rule) *Rule {
 func (r *Rule) OpenKeys() []string {
 	keys := make([]string, len(r.open))
 	for i, at := range r.open {
-		keys[i] = r.path[at].Key
+		keys[i] = r.Entries[at].Key
 	}
 	return keys
 }
 
 // Path returns the entries that lead to the rule, from the top of the tree downwards; open keys have no value. The
 // slice is the caller's.
-func (r *Rule) Path() []Entry { return slices.Clone(r.path) }
+func (r *Rule) Path() []Entry { return slices.Clone(r.Entries) }
 
 // String returns the full name.
 func (r *Rule) String() string { return r.FullName }
 
 // Place is the position of a rule in the tree.
 type Place struct {
-	Domain   string
+	// FullName is unique: domain, keys and values from the top of the tree to the rule, as in
+	// "edge/path=/login/remote_address"; of a flat rule its rule_id, as in "login". It is the rule name of the meter.
+	//
+	// What would make it ambiguous is written as %XX: percent signs and control characters everywhere, slashes (but not
+	// the first character of a value), and equals signs in keys and domains. It holds the values that the rule file
+	// gives: it is for the operator's eyes, and for peers and Redis.
 	FullName string
-	Path     []Entry
-	Steps    []Step // how the values of each entry of the path are counted
-	Regions  []string
+	Domain   string   // that of the document; empty of a flat rule
+	Regions  []string // where the rule is in force; empty: everywhere
+	Entries  []Entry  // from the top of the tree to the rule; bare keys have an empty Value
+	Steps    []Step   // how each entry is counted
 }
 
 // Below returns the place of a descriptor under this one.
 func (at Place) Below(e Entry, s Step) Place {
 	return Place{
-		Domain: at.Domain, FullName: at.FullName + "/" + Component(e), Path: append(slices.Clip(at.Path), e),
+		Domain: at.Domain, FullName: at.FullName + "/" + Component(e), Entries: append(slices.Clip(at.Entries), e),
 		Steps: append(slices.Clip(at.Steps), s), Regions: at.Regions,
 	}
 }
@@ -195,7 +186,7 @@ func (s *Set) assignPublicName(r *Rule) {
 	}
 	var keys strings.Builder
 	keys.WriteString(escape(r.Domain, "/="))
-	for _, e := range r.path {
+	for _, e := range r.Entries {
 		if isHidden(e.Value) {
 			e.Value = ""
 		}
@@ -219,7 +210,7 @@ func (s *Set) assignPublicName(r *Rule) {
 
 // hidesValues reports whether the public name omits values.
 func (r *Rule) hidesValues() bool {
-	return slices.ContainsFunc(r.path, func(e Entry) bool { return isHidden(e.Value) })
+	return slices.ContainsFunc(r.Entries, func(e Entry) bool { return isHidden(e.Value) })
 }
 
 // isHidden reports whether a value of a rule file could be a secret: every one but a lone wildcard.

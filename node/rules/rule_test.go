@@ -44,8 +44,8 @@ func TestFullNamesAreUnique(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := where.Draw(t, "a"), where.Draw(t, "b")
-		if same := a.Domain == b.Domain && slices.Equal(a.Path, b.Path); same != (a.FullName == b.FullName) {
-			t.Fatalf("%q %q is %s, and %q %q is %s", a.Domain, a.Path, a.FullName, b.Domain, b.Path, b.FullName)
+		if same := a.Domain == b.Domain && slices.Equal(a.Entries, b.Entries); same != (a.FullName == b.FullName) {
+			t.Fatalf("%q %q is %s, and %q %q is %s", a.Domain, a.Entries, a.FullName, b.Domain, b.Entries, b.FullName)
 		}
 	})
 }
@@ -79,7 +79,7 @@ func TestPathsAreNotShared(t *testing.T) {
 		Below(Entry{"b", ""}, Step{}).
 		Below(Entry{"c", ""}, Step{})
 	x, y := top.Below(Entry{"x", ""}, Step{}), top.Below(Entry{"y", ""}, Step{})
-	if x.Path[3].Key != "x" || y.Path[3].Key != "y" {
-		t.Errorf("paths are %v and %v", x.Path, y.Path)
+	if x.Entries[3].Key != "x" || y.Entries[3].Key != "y" {
+		t.Errorf("paths are %v and %v", x.Entries, y.Entries)
 	}
 }

@@ -99,11 +99,10 @@ func (p *parser) metadata(n *yaml.Node) map[string]any {
 	if n == nil || isNull(n) {
 		return nil
 	}
-	if n.Kind != yaml.MappingNode {
+	m, ok := p.anything(n, 0).(map[string]any)
+	if !ok {
 		p.add(n, "metadata must be a map, not %s", describe(n))
-		return nil
 	}
-	m, _ := p.anything(n, 0).(map[string]any)
 	return m
 }
 

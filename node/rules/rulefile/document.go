@@ -64,7 +64,8 @@ func unreadable(data []byte) (at *yaml.Node, reason string) {
 		switch {
 		case r == utf8.RuneError && !bytes.HasPrefix(data[i:], []byte("\ufffd")):
 			return position(data, i), "the file is not UTF-8 text here"
-		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0 && r != 0x85, r == 0xfffe, r == 0xffff:
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0 && r != 0x85,
+			r == 0xfffe, r == 0xffff:
 			return position(data, i), fmt.Sprintf("control character %U is not allowed", r)
 		}
 	}

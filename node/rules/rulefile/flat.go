@@ -53,7 +53,7 @@ func (p *parser) flatRule(n *yaml.Node) {
 	e := rules.Entry{Key: identityKey}
 	at := rules.Place{
 		FullName: rules.Component(rules.Entry{Key: id}), // without a slash no rule of a domain has this name
-		Path:     []rules.Entry{e}, Steps: []rules.Step{p.step(e, f)}, Regions: p.regions(f["regions"], nil),
+		Entries:  []rules.Entry{e}, Steps: []rules.Step{p.step(e, f)}, Regions: p.regions(f["regions"], nil),
 	}
 	switch first, known := p.flat[id]; {
 	case id == "":

@@ -76,15 +76,10 @@ func readAll(paths []string) []text {
 // elsewhere returns the target of a link that leads out of the file's directory, else "". The links of a ConfigMap stay
 // in it.
 func elsewhere(file string) string {
-	real, err := filepath.EvalSymlinks(file)
-	if err != nil {
-		return ""
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(file))
-	if err != nil {
-		return real
-	}
-	if rel, err := filepath.Rel(dir, real); err == nil && filepath.IsLocal(rel) {
+	real, _ := filepath.EvalSymlinks(file) // "" of a missing file
+	dir, _ := filepath.EvalSymlinks(filepath.Dir(file))
+	rel, err := filepath.Rel(dir, real)
+	if real == "" || err == nil && filepath.IsLocal(rel) {
 		return ""
 	}
 	return real

@@ -107,10 +107,8 @@ func unknownParent(s *rules.Set, name, domain string) string {
 			names = append(names, r.Name)
 		}
 	}
-	if rules.Nearest(name, names) == "" {
-		if more := len(names) - 8; more > 0 {
-			names = append(names[:8], fmt.Sprintf("and %d more", more))
-		}
+	if more := len(names) - 8; more > 0 && rules.Nearest(name, names) == "" {
+		names = append(names[:8], fmt.Sprintf("and %d more", more))
 	}
 	return unknown("rule", name, "the domain", names)
 }

@@ -122,8 +122,8 @@ func (p *parser) document(root *yaml.Node) {
 	switch {
 	case name == "":
 	case known && !p.opt.MergeDomains:
-		p.add(f["domain"], "domain %.32q was already given at %s:%d: put its descriptors together", name, first.begin.file,
-			first.begin.line)
+		p.add(f["domain"], "domain %.32q was already given at %s:%d: put its descriptors together", name,
+			first.begin.file, first.begin.line)
 	case known:
 		at = first
 	default:
@@ -141,7 +141,7 @@ func (p *parser) document(root *yaml.Node) {
 // descriptorsOf reads the descriptors in f and puts them under at.
 func (p *parser) descriptorsOf(f map[string]*yaml.Node, at place) {
 	n := f["descriptors"]
-	if n != nil && n.Kind == yaml.SequenceNode && len(at.Path) == rules.MaxEntries {
+	if n != nil && n.Kind == yaml.SequenceNode && len(at.Entries) == rules.MaxEntries {
 		p.add(n, "descriptors are nested more than %d deep", rules.MaxEntries)
 		return
 	}

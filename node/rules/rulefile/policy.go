@@ -62,7 +62,8 @@ func (p *parser) policy(src *source) rules.Policy {
 func (p *parser) scope(src *source) counters.Scope {
 	s, _ := counters.ParseScope(p.choice(src, "scope"))
 	if s == counters.Alone {
-		p.refuse(src.limit, "is for limits that nodes keep together, and the scope is node", "on_partition", "max_unsent")
+		p.refuse(src.limit, "is for limits that nodes keep together, and the scope is node", "on_partition",
+			"max_unsent")
 	}
 	return s
 }

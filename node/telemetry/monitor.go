@@ -34,8 +34,8 @@ type Monitor struct {
 	Unmatched Unmatched
 	Latencies *Latencies
 
-	log                       *slog.Logger
-	bounds                    bounds
+	log *slog.Logger
+	bounds
 	skew                      *skewMonitor
 	reach                     *reachAlarm
 	otherRules, otherIdentity *fingerprintAlarm
@@ -142,9 +142,6 @@ func plural(n int, what string) string {
 
 // Skew returns the last skew that was measured.
 func (m *Monitor) Skew() Skew { return *m.skew.latest.Load() }
-
-// Bound returns the over-admission bound of a limit, by its meter's rule, as a part of the limit.
-func (m *Monitor) Bound(rule string) float64 { return m.bounds.of(rule) }
 
 // Degraded returns why decisions are degraded; nothing while they are not.
 func (m *Monitor) Degraded() []string {

@@ -34,7 +34,6 @@ type Monitor struct {
 	Unmatched Unmatched
 	Latencies *Latencies
 
-	log *slog.Logger
 	bounds
 	skew                      *skewMonitor
 	reach                     *reachAlarm
@@ -43,13 +42,13 @@ type Monitor struct {
 	degraded                  degradation
 }
 
-// NewMonitor returns a monitor of a node in a region that has not seen anything yet. memory is the budget of the
-// counters, maxSkew the largest clock skew that is no alarm.
-func NewMonitor(log *slog.Logger, region, memory string, maxSkew time.Duration) *Monitor {
+// NewMonitor returns a monitor that has not seen anything yet. memory is the budget of the counters, for the log, and
+// maxSkew the largest clock skew that is no alarm.
+func NewMonitor(log *slog.Logger, memory string, maxSkew time.Duration) *Monitor {
 	return &Monitor{
-		Unmatched: Unmatched{log: log}, Latencies: newLatencies(), log: log,
+		Unmatched: Unmatched{log: log}, Latencies: newLatencies(),
 		bounds: bounds{peaks: make(map[string]*gossip.Peak)}, skew: newSkewMonitor(log, maxSkew),
-		reach: newReachAlarm(log, region), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
+		reach: newReachAlarm(log), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
 		table: tableAlarms{log: log, memory: memory}, degraded: degradation{log: log},
 	}
 }

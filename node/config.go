@@ -94,8 +94,8 @@ type Config struct {
 	RuleSet *rules.Set `yaml:"-"`
 	// Store is the region's store, shared with other nodes, in place of Redis; nil: Redis, or none.
 	Store regions.Store `yaml:"-"`
-	// Envoy makes Envoy's rate limit service: envoy.Service of package node/envoy. Nil: there is no POST /json, and GRPC
-	// must be empty.
+	// Envoy makes Envoy's rate limit service: envoy.Service of package node/envoy. Nil: there is no POST /json, and
+	// GRPC must be empty.
 	Envoy func(*Node, EnvoyOptions) EnvoyService `yaml:"-"`
 	// WallClock is the machine's wall clock; nil: time.Now. It is for tests and safe for concurrent use.
 	WallClock func() time.Time `yaml:"-"`

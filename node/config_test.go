@@ -58,7 +58,7 @@ func TestSampleShowsEverySetting(t *testing.T) {
 		}
 	}
 	text = strings.Replace(text, "# node_id: edge-1", "node_id: edge-1", 1)
-	cfg, err := parseConfig("edgelimit.yaml", []byte(text))
+	cfg, err := ReadConfig(write(t, "edgelimit.yaml", text))
 	if err != nil || cfg.NodeID != "edge-1" {
 		t.Errorf("with its node_id uncommented the sample gives %q, %v", cfg.NodeID, err)
 	}

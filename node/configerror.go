@@ -22,14 +22,6 @@ import (
 // renamed are settings of earlier versions, and what takes their places.
 var renamed = map[string]string{"max_keys": "memory, a budget in bytes as in 256MiB, takes its place"}
 
-// What the YAML reader says.
-var (
-	unknownSetting = regexp.MustCompile(`^field (\S+) not found in type (\S+)$`)
-	wrongType      = regexp.MustCompile("^cannot unmarshal \\S+(?: `(.*?)(?:\\.\\.\\.)?`)? into (\\S+)$")
-	givenTwice     = regexp.MustCompile(`^mapping key "(.*)" already defined at line \d+$`)
-	ofLine         = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
-)
-
 // forms say how values of a type are written.
 var forms = map[string]string{
 	"time.Duration": "a duration such as 100ms", "[]string": "a list such as [a, b]", "bool": "true or false",
@@ -38,10 +30,12 @@ var forms = map[string]string{
 
 // configErrors takes apart what the YAML reader said of a configuration file.
 func configErrors(file string, data []byte, err error) error {
-	list := []string{err.Error()}
+	var list []string
 	if all, ok := errors.AsType[*yaml.TypeError](err); ok {
 		list = all.Errors
-	} else if !ofLine.MatchString(err.Error()) || strings.HasPrefix(err.Error(), "yaml: ") {
+	} else if strings.HasPrefix(err.Error(), "line ") { // of a Size, or a descriptor
+		list = []string{err.Error()}
+	} else {
 		e := rulefile.SyntaxError(file, data, err)
 		e.Source = presentable(e.Source)
 		return e
@@ -50,9 +44,8 @@ func configErrors(file string, data []byte, err error) error {
 	errs := make([]error, len(list))
 	for i, text := range list {
 		e := &rulefile.Error{File: file, Line: 1, Column: 1, Reason: text}
-		if m := ofLine.FindStringSubmatch(text); m != nil {
-			_, _ = fmt.Sscan(m[1], &e.Line)
-			e.Reason = m[2]
+		if n, _ := fmt.Sscanf(text, "line %d: ", &e.Line); n == 1 {
+			_, e.Reason, _ = strings.Cut(text, ": ")
 		}
 		if e.Line <= len(lines) {
 			e.Source = strings.TrimSuffix(lines[e.Line-1], "\r")
@@ -66,17 +59,19 @@ func configErrors(file string, data []byte, err error) error {
 
 // explainSetting says of one problem what to write, and finds its column.
 func explainSetting(e *rulefile.Error) {
-	word := ""
-	if m := unknownSetting.FindStringSubmatch(e.Reason); m != nil {
-		word = m[1]
-		e.Reason = fmt.Sprintf("unknown setting %q: %s", word, cmp.Or(renamed[word], meantSetting(word, m[2]),
+	var word, structure string
+	if n, _ := fmt.Sscanf(e.Reason, "field %s not found in type %s", &word, &structure); n == 2 {
+		e.Reason = fmt.Sprintf("unknown setting %q: %s", word, cmp.Or(renamed[word], meantSetting(word, structure),
 			"edgelimit serve --print-config shows those that there are"))
-	} else if m := wrongType.FindStringSubmatch(e.Reason); m != nil {
-		word = m[1]
-		e.Reason = "want " + cmp.Or(forms[m[2]], "settings of its own, as edgelimit serve --print-config shows them")
-	} else if m := givenTwice.FindStringSubmatch(e.Reason); m != nil {
-		word = m[1]
-		e.Reason = fmt.Sprintf("%s was already given above", m[1])
+	} else if n, _ := fmt.Sscanf(e.Reason, "mapping key %q already defined", &word); n == 1 {
+		e.Reason = word + " was already given above"
+	} else if given, found := strings.CutPrefix(e.Reason, "cannot unmarshal "); found {
+		parts := strings.Split(given, " into ")
+		_, word, _ = strings.Cut(given, "`") // the value, which may end with ...`
+		word, _, _ = strings.Cut(word, "`")
+		word = strings.TrimSuffix(word, "...")
+		e.Reason = "want " + cmp.Or(forms[parts[len(parts)-1]],
+			"settings of its own, as edgelimit serve --print-config shows them")
 	}
 	at := strings.Index(e.Source, word)
 	if at <= 0 || word == "" {

@@ -26,11 +26,6 @@ func ReadConfig(name string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("configuration: %w", err)
 	}
-	return parseConfig(name, b)
-}
-
-// parseConfig reads the text of a file.
-func parseConfig(name string, b []byte) (Config, error) {
 	cfg := DefaultConfig()
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)

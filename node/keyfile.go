@@ -182,9 +182,6 @@ func (c *Config) warnOfReaders() {
 		{"gossip.key_file", c.Gossip.KeyFile}, {"resp_password_file", c.RESPPasswordFile},
 		{"redis.password_file", c.Redis.PasswordFile},
 	} {
-		if f.name == "" {
-			continue
-		}
 		if info, err := os.Stat(f.name); err == nil && info.Mode().Perm()&0o077 != 0 {
 			c.Logger.Warn("others than its owner can read a file with a secret; chmod 600 it",
 				"setting", f.setting, "file", f.name, "mode", info.Mode().Perm().String())

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -27,7 +28,7 @@ func (n *Node) openAdmin() error {
 			"one with --admin, or none with --admin ''", "admin", n.cfg.Admin)
 		return nil
 	}
-	if network, path, splitErr := listen.SplitAddress(n.cfg.Admin); err == nil && splitErr == nil && network == "unix" {
+	if path, unix := strings.CutPrefix(n.cfg.Admin, "unix:"); err == nil && unix {
 		return os.Chmod(path, 0o600)
 	}
 	return err

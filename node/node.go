@@ -117,7 +117,7 @@ func New(cfg Config) (*Node, error) {
 	incarnation := uint64(time.Now().UnixNano())
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, secret: keys.Identity, files: files,
-		monitor: telemetry.NewMonitor(cfg.Logger, cfg.Region, cfg.Memory.String(), cfg.MaxSkew),
+		monitor: telemetry.NewMonitor(cfg.Logger, cfg.Memory.String(), cfg.MaxSkew),
 		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Region: cfg.Region,
 			Seed: rand.Uint64(), Memory: int(cfg.Memory)}),
 		listeners: make(map[string]*listen.Listener),

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // makeRoom evicts all kinds that have expired, or else one, for a new kind of a source. The lock is held.
@@ -12,8 +14,9 @@ func (k *Keeper[Kind]) makeRoom(from netip.Addr, now time.Time) {
 	var expired []Kind
 	var victim Kind
 	var least *kept // the victim's
+	at := now.UnixNano()
 	for kind, l := range k.all {
-		if l.expires() <= now.UnixNano() {
+		if l.charged.Load()+l.counts <= at {
 			expired = append(expired, kind)
 		} else if l.from == source && (least == nil || l.goesBefore(least)) {
 			victim, least = kind, l
@@ -69,15 +72,14 @@ func (l *kept) goesBefore(other *kept) bool {
 	return l.charged.Load() < other.charged.Load()
 }
 
-// expires returns when nothing counts any more that was charged: when the sub-window of the last charge has left the
-// window, or a bucket is full again, of which twice the capacity may have been taken (counters.Charge.Overdraw).
-func (l *kept) expires() int64 {
+// counts returns for how long a charge may count: until its sub-window has left the window, or until a bucket is full
+// again, of which twice the capacity may have been taken (counters.Charge.Overdraw).
+func counts(l *counters.Limit) time.Duration {
 	m := l.Meter()
-	counts := m.Window + m.Sub
-	if l.Refill() != 0 {
-		counts = max(2*l.Lasts(), m.Window)
+	if l.Refill() == 0 {
+		return m.Window + m.Sub
 	}
-	return l.charged.Load() + int64(coarse+counts)
+	return max(2*l.Lasts(), m.Window)
 }
 
 // SourceOf is the source of an address: of an IPv6 address its network of 64 bits, as one client has all of it; the

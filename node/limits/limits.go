@@ -58,6 +58,7 @@ type kept struct {
 	*counters.Limit
 	from    netip.Addr // the source that brought it
 	first   int64      // the first charge
+	counts  int64      // for how long after the last charge it counts
 	proven  bool
 	charged atomic.Int64 // the last charge, up to a second late
 }
@@ -129,7 +130,7 @@ func (k *Keeper[Kind]) Charge(kind Kind, from netip.Addr, now time.Time) (*count
 	if len(k.all) >= k.opt.Max {
 		k.makeRoom(from, now)
 	}
-	added := &kept{Limit: limit, from: from, first: at}
+	added := &kept{Limit: limit, from: from, first: at, counts: int64(coarse + counts(limit))}
 	added.charged.Store(at)
 	k.all[kind] = added
 	k.places[from]++

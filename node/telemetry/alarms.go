@@ -15,16 +15,6 @@ type alarm struct {
 	every  limits.OncePerMinute
 }
 
-// due returns by how much the total has risen, and whether a warning is due.
-func (a *alarm) due(total uint64, now time.Time) (rose uint64, ok bool) {
-	if total == a.logged || !a.every.Due(now) {
-		return 0, false
-	}
-	rose = total - a.logged
-	a.logged = total
-	return rose, true
-}
-
 // tableAlarms warn when keys are evicted that count, each of which may be admitted anew, and when peers report what no
 // honest one can. They are not safe for concurrent use.
 type tableAlarms struct {
@@ -47,7 +37,11 @@ type suspects struct {
 // look warns of what has risen.
 func (a *tableAlarms) look(s counters.Stats, last suspects, members []gossip.MemberStatus, now time.Time) {
 	warn := func(alarm *alarm, total, least uint64, text, unit string, more ...any) {
-		if rose, due := alarm.due(total, now); due && rose >= least {
+		if total == alarm.logged || !alarm.every.Due(now) {
+			return
+		}
+		rose := total - alarm.logged
+		if alarm.logged = total; rose >= least {
 			a.log.Warn(text, append([]any{unit, rose}, more...)...)
 		}
 	}

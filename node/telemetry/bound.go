@@ -38,7 +38,8 @@ func (b *bounds) read(limits map[string]*counters.Limit, excess map[string]float
 	}
 }
 
-func (b *bounds) of(rule string) float64 {
+// Bound returns the over-admission bound of a limit, by its meter's rule, as a part of the limit.
+func (b *bounds) Bound(rule string) float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.peaks[rule]; p != nil {

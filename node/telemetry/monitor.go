@@ -34,8 +34,7 @@ type Monitor struct {
 	Unmatched Unmatched
 	Latencies *Latencies
 
-	log                       *slog.Logger
-	bounds                    bounds
+	bounds
 	skew                      *skewMonitor
 	reach                     *reachAlarm
 	otherRules, otherIdentity *fingerprintAlarm
@@ -43,13 +42,13 @@ type Monitor struct {
 	degraded                  degradation
 }
 
-// NewMonitor returns a monitor of a node in a region that has not seen anything yet. memory is the budget of the
-// counters, maxSkew the largest clock skew that is no alarm.
-func NewMonitor(log *slog.Logger, region, memory string, maxSkew time.Duration) *Monitor {
+// NewMonitor returns a monitor that has not seen anything yet. memory is the budget of the counters, for the log, and
+// maxSkew the largest clock skew that is no alarm.
+func NewMonitor(log *slog.Logger, memory string, maxSkew time.Duration) *Monitor {
 	return &Monitor{
-		Unmatched: Unmatched{log: log}, Latencies: newLatencies(), log: log,
+		Unmatched: Unmatched{log: log}, Latencies: newLatencies(),
 		bounds: bounds{peaks: make(map[string]*gossip.Peak)}, skew: newSkewMonitor(log, maxSkew),
-		reach: newReachAlarm(log, region), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
+		reach: newReachAlarm(log), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
 		table: tableAlarms{log: log, memory: memory}, degraded: degradation{log: log},
 	}
 }
@@ -142,9 +141,6 @@ func plural(n int, what string) string {
 
 // Skew returns the last skew that was measured.
 func (m *Monitor) Skew() Skew { return *m.skew.latest.Load() }
-
-// Bound returns the over-admission bound of a limit, by its meter's rule, as a part of the limit.
-func (m *Monitor) Bound(rule string) float64 { return m.bounds.of(rule) }
 
 // Degraded returns why decisions are degraded; nothing while they are not.
 func (m *Monitor) Degraded() []string {

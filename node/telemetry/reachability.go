@@ -29,6 +29,7 @@ type reachable struct {
 // regionReach is whether a region can be reached.
 type regionReach struct {
 	name   string
+	own    bool          // it is the node's own
 	nodes  int           // the other nodes there
 	down   bool          // all of them are unreachable
 	silent time.Duration // the time since a frame came from any of them
@@ -42,7 +43,7 @@ func isLost(p *gossip.MemberStatus, limit time.Duration) bool { return p.Pool ==
 func reachOf(peers []gossip.MemberStatus, limit time.Duration) *reachable {
 	all := &reachable{}
 	for len(peers) > 0 {
-		r := regionReach{name: peers[0].Region, silent: peers[0].Age}
+		r := regionReach{name: peers[0].Region, own: !peers[0].OtherRegion, silent: peers[0].Age}
 		var lost []*gossip.MemberStatus
 		for ; len(peers) > 0 && peers[0].Region == r.name; peers = peers[1:] {
 			p := &peers[0]
@@ -110,14 +111,13 @@ func firstNames(names []string) string {
 // reachAlarm logs which regions and peers become unreachable, and reachable again. look is not safe for concurrent use.
 type reachAlarm struct {
 	log    *slog.Logger
-	region string // the node's own
 	latest atomic.Pointer[reachable]
 
 	regions, peers map[string]time.Time // logged as unreachable, and since when they are
 }
 
-func newReachAlarm(log *slog.Logger, region string) *reachAlarm {
-	a := &reachAlarm{log: log, region: region, regions: make(map[string]time.Time), peers: make(map[string]time.Time)}
+func newReachAlarm(log *slog.Logger) *reachAlarm {
+	a := &reachAlarm{log: log, regions: make(map[string]time.Time), peers: make(map[string]time.Time)}
 	a.latest.Store(&reachable{})
 	return a
 }
@@ -140,7 +140,7 @@ func (a *reachAlarm) lookAtRegions(r *reachable, now time.Time) {
 		case region.down && !logged:
 			a.regions[region.name] = now.Add(-region.silent)
 			text := "a region cannot be reached"
-			if region.name == a.region {
+			if region.own {
 				text = "no other node of this region can be reached"
 			}
 			a.log.Warn(text+": the limits that it shares go on here with an estimate of what it admits, those of "+

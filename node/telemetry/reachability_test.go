@@ -53,7 +53,7 @@ func TestRegionsAreNamedInTime(t *testing.T) {
 			}
 		}
 		var log testkit.Log
-		alarm := newReachAlarm(log.Logger(), "eu")
+		alarm := newReachAlarm(log.Logger())
 		until := func(most time.Duration, done func() bool) time.Duration {
 			for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 				peers := first.Peers()
@@ -107,7 +107,7 @@ func seen(name string, age time.Duration) gossip.MemberStatus {
 func TestReachAlarm(t *testing.T) {
 	const quick, lost = 100 * time.Millisecond, 4*time.Second + 1
 	log := &testkit.Log{}
-	a := newReachAlarm(log.Logger(), "eu")
+	a := newReachAlarm(log.Logger())
 	many := []gossip.MemberStatus{}
 	for i := range 30 {
 		many = append(many, seen(fmt.Sprintf("us/n%02d", i), []time.Duration{quick, lost}[min(i, 1)]))

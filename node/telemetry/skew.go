@@ -40,7 +40,6 @@ type skewMonitor struct {
 	latest atomic.Pointer[Skew]
 	own    skewAlarm
 	peers  map[counters.Origin]*skewAlarm
-	aheads []time.Duration // reused
 }
 
 func newSkewMonitor(log *slog.Logger, maxSkew time.Duration) *skewMonitor {
@@ -51,16 +50,16 @@ func newSkewMonitor(log *slog.Logger, maxSkew time.Duration) *skewMonitor {
 
 // look takes how far the members' clocks, and the store's if known, are ahead of this node's.
 func (m *skewMonitor) look(members []gossip.MemberStatus, store time.Duration, storeKnown bool, now int64) {
-	m.aheads = m.aheads[:0]
+	var aheads []time.Duration
 	if storeKnown {
-		m.aheads = append(m.aheads, -store)
+		aheads = append(aheads, -store)
 	}
 	for i := range members {
 		if p := &members[i]; p.Timed {
-			m.aheads = append(m.aheads, -p.Ahead)
+			aheads = append(aheads, -p.Ahead)
 		}
 	}
-	skew := medianSkew(m.aheads)
+	skew := medianSkew(aheads)
 	m.latest.Store(&skew)
 	if m.own.look(skew.Ahead, m.maxSkew, now) {
 		if m.own.on {

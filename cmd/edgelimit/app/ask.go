@@ -151,21 +151,14 @@ func answerText(a client.Answer) string {
 	case a.Allowed:
 		s = fmt.Sprintf("allowed by %s: %d of %d left, all of it again in %v", a.Rule, a.Remaining, a.Limit,
 			a.ResetAfter)
-		if a.Delay > 0 {
-			s += fmt.Sprintf("; its turn is in %v", a.Delay)
-		}
+		s += textIf(a.Delay > 0, "; its turn is in %v", a.Delay)
 	case a.RetryAfter == client.Never:
 		s = fmt.Sprintf("denied by %s: more than its limit of %d can ever admit", a.Rule, a.Limit)
 	default:
 		s = fmt.Sprintf("denied by %s: %d of %d left, try again in %v", a.Rule, a.Remaining, a.Limit, a.RetryAfter)
 	}
-	if a.Mode == "shadow" {
-		s += " (in shadow mode: nothing is denied)"
-	}
-	if a.Degraded {
-		s += " (the node cannot see the whole cluster)"
-	}
-	return s
+	return s + textIf(a.Mode == "shadow", " (in shadow mode: nothing is denied)") +
+		textIf(a.Degraded, " (the node cannot see the whole cluster)")
 }
 
 const unbanHelp = `
@@ -229,10 +222,8 @@ func printUnbanned(out io.Writer, done client.Unbanned) {
 		if r.Banned > 0 {
 			what = fmt.Sprintf("lifted, of %v that were left", r.Banned)
 		}
-		if r.RetryAfter > 0 {
-			what += fmt.Sprintf("; still over its limit: a request within %v is denied, and bans it again",
-				r.RetryAfter)
-		}
+		what += textIf(r.RetryAfter > 0, "; still over its limit: a request within %v is denied, and bans it again",
+			r.RetryAfter)
 		fmt.Fprintf(out, "%s: %s%s\n", r.Rule, what, followers[r.Scope])
 	}
 	if done.Lifted == 0 {

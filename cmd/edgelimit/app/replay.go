@@ -24,7 +24,8 @@ requests that it would have denied and their identities, what identities send in
 What would they do?    edgelimit replay --rules rules.yaml access.log*
 Who is newly denied?   edgelimit replay --compare old.yaml new.yaml access.log
 Another field of JSON:
-  edgelimit replay --field api_key=request.headers.X-Api-Key access.json
+  edgelimit replay --field api_key=request.headers.X-Api-Key \
+    --rules rules.yaml access.json
 
 A LOG of - is standard input; OLD and NEW are rules, with --compare. Logs are in common or combined format of Apache and
 nginx, or JSON lines (Caddy, Traefik, nginx, Envoy), gzip or not. They are merged by time, in whatever order they are
@@ -180,10 +181,8 @@ func replayProgress(out io.Writer, files *logFiles) func(replay.Progress) {
 		if !due() {
 			return
 		}
-		part, at := "", "none of them a request yet"
-		if files.sized && files.size > 0 {
-			part = fmt.Sprintf(" (%d %%)", 100*files.read/files.size)
-		}
+		part := textIf(files.sized && files.size > 0, " (%d %%)", 100*files.read/max(1, files.size))
+		at := "none of them a request yet"
 		if p.At > 0 {
 			at = "up to " + time.Unix(0, p.At).UTC().Format(time.DateTime)
 		}

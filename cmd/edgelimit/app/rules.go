@@ -1,7 +1,6 @@
 package app
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -150,13 +149,6 @@ func reportProblems(c *cli.Context, err error) error {
 		return errors.Join(rest...)
 	}
 	return cli.Exit(plural(len(problems), "problem"), 1)
-}
-
-func printJSON(c *cli.Context, v any) error {
-	enc := json.NewEncoder(c.App.Writer)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }
 
 // unnamedText hints at rules without a name, if there are any.

@@ -21,6 +21,8 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
+const ofRequest group = "The request"
+
 // requestFlags name the client and the rule of a request.
 func requestFlags(g group) []cli.Flag {
 	return []cli.Flag{
@@ -97,15 +99,12 @@ them or in none.
 Exit status: 0 allowed, 1 denied, 2 no answer.`
 
 func checkCommand() *cli.Command {
-	const request group = "The request"
 	return &cli.Command{
-		Name:        "check",
-		Usage:       "ask a running node whether a request may pass",
-		ArgsUsage:   "[KEY=VALUE[,KEY=VALUE...] ...]",
-		Description: checkHelp,
-		Flags: slices.Concat(requestFlags(request), []cli.Flag{
-			request.flag("cost", "what the request is charged, in requests", new(uint64(1))),
-			request.flag("peek", "ask without charging", new(bool)),
+		Name: "check", Usage: "ask a running node whether a request may pass",
+		ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]", Description: checkHelp,
+		Flags: slices.Concat(requestFlags(ofRequest), []cli.Flag{
+			ofRequest.flag("cost", "what the request is charged, in requests", new(uint64(1))),
+			ofRequest.flag("peek", "ask without charging", new(bool)),
 		}, nodeFlags("HTTP API", "http://"+node.DefaultHTTP, "URL", 5*time.Second), []cli.Flag{
 			plain.flag("json", "print the node's answer as JSON", new(bool)),
 		}),
@@ -173,10 +172,8 @@ Exit status: 0 lifted, or not banned as far as the node knows; 2 no answer.`
 
 func unbanCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "unban",
-		Usage:       "lift a client's ban, on all nodes",
-		ArgsUsage:   "[KEY=VALUE[,KEY=VALUE...] ...]",
-		Description: unbanHelp,
+		Name: "unban", Usage: "lift a client's ban, on all nodes",
+		ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]", Description: unbanHelp,
 		Flags: slices.Concat(requestFlags("Whose ban"),
 			nodeFlags("admin listener", "http://"+node.DefaultAdmin, "ADMIN_URL", 5*time.Second),
 			[]cli.Flag{plain.flag("json", "print the node's answer as JSON", new(bool))}),
@@ -244,8 +241,7 @@ Exit status: 0 ready, 1 not ready or no answer.`
 
 func healthCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "health",
-		Usage:       "ask a running node whether it is ready",
+		Name: "health", Usage: "ask a running node whether it is ready",
 		Description: healthHelp,
 		Flags:       nodeFlags("probes", "http://"+node.DefaultHealth+"/readyz", "HEALTH_URL", 2*time.Second),
 		Action:      health,

@@ -38,8 +38,7 @@ Exit status: 0, also when interrupted (it reports on what it has read); 2 if it 
 func replayCommand() *cli.Command {
 	o := replay.DefaultOptions()
 	return &cli.Command{
-		Name:        "replay",
-		Usage:       "show what rules would have done to the traffic of access logs, and suggest limits",
+		Name: "replay", Usage: "show what rules would have done to the traffic of access logs, and suggest limits",
 		ArgsUsage:   "[OLD NEW] LOG...",
 		Description: fmt.Sprintf(replayHelp, replay.Window, strings.Join(replay.Fields(), ", ")),
 		Flags:       replayFlags(&o),

@@ -45,8 +45,7 @@ Redis was whole again; 1 if not; 2 if it could not be run.`
 func simCommand() *cli.Command {
 	o := sim.DefaultOptions()
 	return &cli.Command{
-		Name:        "sim",
-		Usage:       "predict what a deployment would admit, its bound and its bandwidth",
+		Name: "sim", Usage: "predict what a deployment would admit, its bound and its bandwidth",
 		Description: simHelp,
 		Flags:       simFlags(&o),
 		Action:      func(c *cli.Context) error { return runSim(c, o) },

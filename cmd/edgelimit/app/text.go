@@ -46,7 +46,7 @@ func after(ms int64, what string) string {
 // clean keeps a log's bytes from steering the terminal.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+		if unicode.IsControl(r) {
 			return '?'
 		}
 		return r

@@ -56,7 +56,8 @@ func startCluster(ctx context.Context, o *Options, set *rules.Set, fail func(err
 	met := func() bool { return c.complete(time.Unix(0, 0)) }
 	if !await(ctx, 15*time.Second, met) {
 		c.close()
-		return nil, fmt.Errorf("the nodes did not find each other: %w", cmp.Or(context.Cause(ctx), errTooLong))
+		return nil, fmt.Errorf("the nodes did not find each other: %w", cmp.Or(context.Cause(ctx),
+			errors.New("it took too long")))
 	}
 	return c, nil
 }
@@ -136,8 +137,6 @@ func (c *cluster) close() {
 	}
 	c.running.Wait()
 }
-
-var errTooLong = errors.New("it took too long")
 
 // await looks often until the condition holds, and reports whether it did within the limit and before ctx ended.
 func await(ctx context.Context, limit time.Duration, holds func() bool) bool {

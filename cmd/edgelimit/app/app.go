@@ -18,7 +18,7 @@ import (
 type Extension struct {
 	// Flags are more flags of serve.
 	Flags []cli.Flag
-	// Configure changes a node's configuration before the node is made, by those flags. It may be nil.
+	// Configure changes a node's configuration before the node is made, by those flags.
 	Configure func(*cli.Context, *node.Config) error
 }
 

@@ -21,6 +21,8 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
+const ofRequest group = "The request"
+
 // requestFlags name the client and the rule of a request.
 func requestFlags(g group) []cli.Flag {
 	return []cli.Flag{
@@ -97,15 +99,12 @@ them or in none.
 Exit status: 0 allowed, 1 denied, 2 no answer.`
 
 func checkCommand() *cli.Command {
-	const request group = "The request"
 	return &cli.Command{
-		Name:        "check",
-		Usage:       "ask a running node whether a request may pass",
-		ArgsUsage:   "[KEY=VALUE[,KEY=VALUE...] ...]",
-		Description: checkHelp,
-		Flags: slices.Concat(requestFlags(request), []cli.Flag{
-			request.flag("cost", "what the request is charged, in requests", new(uint64(1))),
-			request.flag("peek", "ask without charging", new(bool)),
+		Name: "check", Usage: "ask a running node whether a request may pass",
+		ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]", Description: checkHelp,
+		Flags: slices.Concat(requestFlags(ofRequest), []cli.Flag{
+			ofRequest.flag("cost", "what the request is charged, in requests", new(uint64(1))),
+			ofRequest.flag("peek", "ask without charging", new(bool)),
 		}, nodeFlags("HTTP API", "http://"+node.DefaultHTTP, "URL", 5*time.Second), []cli.Flag{
 			plain.flag("json", "print the node's answer as JSON", new(bool)),
 		}),
@@ -151,21 +150,14 @@ func answerText(a client.Answer) string {
 	case a.Allowed:
 		s = fmt.Sprintf("allowed by %s: %d of %d left, all of it again in %v", a.Rule, a.Remaining, a.Limit,
 			a.ResetAfter)
-		if a.Delay > 0 {
-			s += fmt.Sprintf("; its turn is in %v", a.Delay)
-		}
+		s += textIf(a.Delay > 0, "; its turn is in %v", a.Delay)
 	case a.RetryAfter == client.Never:
 		s = fmt.Sprintf("denied by %s: more than its limit of %d can ever admit", a.Rule, a.Limit)
 	default:
 		s = fmt.Sprintf("denied by %s: %d of %d left, try again in %v", a.Rule, a.Remaining, a.Limit, a.RetryAfter)
 	}
-	if a.Mode == "shadow" {
-		s += " (in shadow mode: nothing is denied)"
-	}
-	if a.Degraded {
-		s += " (the node cannot see the whole cluster)"
-	}
-	return s
+	return s + textIf(a.Mode == "shadow", " (in shadow mode: nothing is denied)") +
+		textIf(a.Degraded, " (the node cannot see the whole cluster)")
 }
 
 const unbanHelp = `
@@ -180,10 +172,8 @@ Exit status: 0 lifted, or not banned as far as the node knows; 2 no answer.`
 
 func unbanCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "unban",
-		Usage:       "lift a client's ban, on all nodes",
-		ArgsUsage:   "[KEY=VALUE[,KEY=VALUE...] ...]",
-		Description: unbanHelp,
+		Name: "unban", Usage: "lift a client's ban, on all nodes",
+		ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]", Description: unbanHelp,
 		Flags: slices.Concat(requestFlags("Whose ban"),
 			nodeFlags("admin listener", "http://"+node.DefaultAdmin, "ADMIN_URL", 5*time.Second),
 			[]cli.Flag{plain.flag("json", "print the node's answer as JSON", new(bool))}),
@@ -229,10 +219,8 @@ func printUnbanned(out io.Writer, done client.Unbanned) {
 		if r.Banned > 0 {
 			what = fmt.Sprintf("lifted, of %v that were left", r.Banned)
 		}
-		if r.RetryAfter > 0 {
-			what += fmt.Sprintf("; still over its limit: a request within %v is denied, and bans it again",
-				r.RetryAfter)
-		}
+		what += textIf(r.RetryAfter > 0, "; still over its limit: a request within %v is denied, and bans it again",
+			r.RetryAfter)
 		fmt.Fprintf(out, "%s: %s%s\n", r.Rule, what, followers[r.Scope])
 	}
 	if done.Lifted == 0 {
@@ -253,8 +241,7 @@ Exit status: 0 ready, 1 not ready or no answer.`
 
 func healthCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "health",
-		Usage:       "ask a running node whether it is ready",
+		Name: "health", Usage: "ask a running node whether it is ready",
 		Description: healthHelp,
 		Flags:       nodeFlags("probes", "http://"+node.DefaultHealth+"/readyz", "HEALTH_URL", 2*time.Second),
 		Action:      health,

@@ -31,8 +31,7 @@ Exit status: 0 if the figures held and the cluster healed, 1 if not, 2 if it cou
 func demoCommand() *cli.Command {
 	o := demo.DefaultOptions()
 	return &cli.Command{
-		Name:        "demo",
-		Usage:       "watch a multi-region cluster limit, fall apart and heal",
+		Name: "demo", Usage: "watch a multi-region cluster limit, fall apart and heal",
 		Description: demoHelp,
 		Flags:       demoFlags(&o),
 		Action:      func(c *cli.Context) error { return runDemo(c, o) },

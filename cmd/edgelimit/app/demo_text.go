@@ -107,23 +107,6 @@ func (s *lineShow) limited(r *demo.Report) {
 	w.Flush()
 }
 
-// clean keeps a log's bytes from steering the terminal.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
-func after(ms int64, what string) string {
-	if ms < 0 {
-		return "never: " + what
-	}
-	return fmt.Sprintf("%d ms until %s", ms, what)
-}
-
 // What a terminal has to have for a table, in columns and lines, and how long the bar of progress is.
 const (
 	tableWidth  = 80
@@ -157,20 +140,14 @@ type tableShow struct {
 }
 
 func (s *tableShow) sample(p demo.Sample) {
-	up, table := "", s.draw(p)
-	if s.lines > 0 {
-		up = fmt.Sprintf("\x1b[%dA\x1b[J", s.lines)
-	}
+	up, table := textIf(s.lines > 0, "\x1b[%dA\x1b[J", s.lines), s.draw(p)
 	s.lines = strings.Count(table, "\n")
 	_, _ = io.WriteString(s.out, up+table)
 }
 
 // nodeLine returns the line of a node. Its peers are not shown if their number is negative.
 func nodeLine(mark string, n *demo.NodeSample) string {
-	peers := ""
-	if n.Peers >= 0 {
-		peers = fmt.Sprintf("%d/%d", n.Peers-len(n.Unreachable), n.Peers)
-	}
+	peers := textIf(n.Peers >= 0, "%d/%d", n.Peers-len(n.Unreachable), n.Peers)
 	return fmt.Sprintf("%s%-14s%9d%10d%9d%8s%10v%10.1f %%", mark, n.ID, n.Requests.Offered, n.Requests.Admitted,
 		n.Requests.Denied, peers, n.Stale.Round(time.Millisecond), n.Bound*100)
 }

@@ -16,8 +16,8 @@ type group string
 // plain is the group of flags without a category.
 const plain group = ""
 
-// flag returns a flag of the group that sets *to, whose value is the default. Lists and sizes are left to be read from
-// the context. EDGELIMIT_ and each of the variables can stand for the flag.
+// flag returns a flag of the group that sets *to, whose value is the default. A list or a size it does not set: read it
+// from the context. A variable NAME lets EDGELIMIT_NAME stand for the flag.
 func (g group) flag(name, usage string, to any, variables ...string) cli.Flag {
 	heading, env := string(g), []string(nil)
 	for _, v := range variables {
@@ -55,9 +55,6 @@ func (r *repeated) Set(value string) error {
 }
 
 func (r *repeated) String() string { return strings.Join(*r, " ") }
-
-// variable returns the name of a flag as a variable has it: NODE_ID for node-id.
-func variable(flag string) string { return strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) }
 
 // setting is a flag that goes over a setting of a node's configuration.
 type setting struct {

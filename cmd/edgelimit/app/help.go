@@ -42,7 +42,8 @@ func writeHelp(out io.Writer, command *cli.Command) error {
 		fmt.Fprintf(&b, "\n%s:\n", category)
 		for _, f := range command.Flags {
 			if categoryOf(f) == category {
-				writeItem(&b, nameOf(f), textOf(f, !shared), flagColumn)
+				name, text := describeFlag(f, !shared)
+				writeItem(&b, name, text, flagColumn)
 			}
 		}
 		if category == plainFlags {
@@ -94,11 +95,6 @@ func placeholder(f cli.Flag) (word, text string) {
 	return word, doc.GetUsage()
 }
 
-func nameOf(f cli.Flag) string {
-	word, _ := placeholder(f)
-	return strings.TrimSpace("--" + f.Names()[0] + " " + word)
-}
-
 // defaultOf returns the default of a flag as text, or "".
 func defaultOf(f cli.Flag) string {
 	if _, ok := f.(*cli.BoolFlag); ok {
@@ -107,9 +103,10 @@ func defaultOf(f cli.Flag) string {
 	return strings.Trim(f.(cli.DocGenerationFlag).GetDefaultText(), `"`)
 }
 
-// textOf returns a flag's text with its default, and its variables if they are wanted.
-func textOf(f cli.Flag, variables bool) string {
-	_, text := placeholder(f)
+// describeFlag returns a flag's name with a word for its value, and its text with its default, and its variables if
+// they are wanted.
+func describeFlag(f cli.Flag, variables bool) (name, text string) {
+	word, text := placeholder(f)
 	if value := defaultOf(f); value != "" {
 		text += " (default " + value + ")"
 	}
@@ -118,7 +115,7 @@ func textOf(f cli.Flag, variables bool) string {
 			text += " [$" + name + "]"
 		}
 	}
-	return text
+	return strings.TrimSpace("--" + f.Names()[0] + " " + word), text
 }
 
 // sharesVariables reports whether the flags have variables of their names, so that one sentence covers them.

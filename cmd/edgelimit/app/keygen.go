@@ -20,8 +20,7 @@ Exit status: 0 made, 2 not made.`
 
 func keygenCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "keygen",
-		Usage:       "make the key file of a new cluster",
+		Name: "keygen", Usage: "make the key file of a new cluster",
 		Description: keygenHelp,
 		Flags: []cli.Flag{
 			plain.flag("out", "write to `FILE`, for its owner only (mode 0600), and make the folders that are missing "+

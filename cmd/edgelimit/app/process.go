@@ -121,20 +121,18 @@ func limitMemory(budget node.Size, connections func() int) (stop func()) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
-	limit := memoryLimit(budget, connections())
-	debug.SetMemoryLimit(limit)
 	return background(func(ended <-chan struct{}) {
 		ticker := time.NewTicker(connectionsInterval)
 		defer ticker.Stop()
-		for {
+		for limit := int64(0); ; {
+			if want := memoryLimit(budget, connections()); want != limit {
+				limit = want
+				debug.SetMemoryLimit(limit)
+			}
 			select {
 			case <-ended:
 				return
 			case <-ticker.C:
-			}
-			if want := memoryLimit(budget, connections()); want != limit {
-				limit = want
-				debug.SetMemoryLimit(limit)
 			}
 		}
 	})

@@ -24,7 +24,8 @@ requests that it would have denied and their identities, what identities send in
 What would they do?    edgelimit replay --rules rules.yaml access.log*
 Who is newly denied?   edgelimit replay --compare old.yaml new.yaml access.log
 Another field of JSON:
-  edgelimit replay --field api_key=request.headers.X-Api-Key access.json
+  edgelimit replay --field api_key=request.headers.X-Api-Key \
+    --rules rules.yaml access.json
 
 A LOG of - is standard input; OLD and NEW are rules, with --compare. Logs are in common or combined format of Apache and
 nginx, or JSON lines (Caddy, Traefik, nginx, Envoy), gzip or not. They are merged by time, in whatever order they are
@@ -37,8 +38,7 @@ Exit status: 0, also when interrupted (it reports on what it has read); 2 if it 
 func replayCommand() *cli.Command {
 	o := replay.DefaultOptions()
 	return &cli.Command{
-		Name:        "replay",
-		Usage:       "show what rules would have done to the traffic of access logs, and suggest limits",
+		Name: "replay", Usage: "show what rules would have done to the traffic of access logs, and suggest limits",
 		ArgsUsage:   "[OLD NEW] LOG...",
 		Description: fmt.Sprintf(replayHelp, replay.Window, strings.Join(replay.Fields(), ", ")),
 		Flags:       replayFlags(&o),
@@ -180,10 +180,8 @@ func replayProgress(out io.Writer, files *logFiles) func(replay.Progress) {
 		if !due() {
 			return
 		}
-		part, at := "", "none of them a request yet"
-		if files.sized && files.size > 0 {
-			part = fmt.Sprintf(" (%d %%)", 100*files.read/files.size)
-		}
+		part := textIf(files.sized && files.size > 0, " (%d %%)", 100*files.read/max(1, files.size))
+		at := "none of them a request yet"
 		if p.At > 0 {
 			at = "up to " + time.Unix(0, p.At).UTC().Format(time.DateTime)
 		}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,17 +59,16 @@ func rulesCommand() *cli.Command {
 		reading = append(reading, s.flag(s.name, s.usage, s.to))
 	}
 	reading = append(reading, plain.flag("json", "print JSON", new(bool)))
-	const request group = "The request"
 	config := plain.flag("config", "configuration `FILE` of the node: its requests, rules and region (default: the "+
 		"default one)", new(string))
 	region := ofReading.flag("region", "`NAME` of the region in which the rules are looked at (default: all of them "+
 		"together)", new(string))
 	validating := []cli.Flag{config, ofReading.flag("strict", "fail if there are warnings", new(bool))}
 	explaining := []cli.Flag{
-		request.flag("request", "HTTP `REQUEST` that a proxy asks /v1/auth about, as in 'POST "+
+		ofRequest.flag("request", "HTTP `REQUEST` that a proxy asks /v1/auth about, as in 'POST "+
 			"https://shop.example/login'", new(string)),
-		request.flag("client", "`ADDRESS` of the HTTP request's client", new("192.0.2.1")),
-		request.flag("header", "`HEADER` of the HTTP request, as in 'X-Api-Key: a' (repeatable)", new([]string)),
+		ofRequest.flag("client", "`ADDRESS` of the HTTP request's client", new("192.0.2.1")),
+		ofRequest.flag("header", "`HEADER` of the HTTP request, as in 'X-Api-Key: a' (repeatable)", new([]string)),
 		ofReading.flag("rules", "rule `FILE` or directory (repeatable; default: those of --config, or the sample)",
 			new([]string)),
 		region, config,
@@ -86,7 +84,7 @@ func rulesCommand() *cli.Command {
 			{
 				Name: "explain", Usage: "say which rules a request meets, and why",
 				ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]", Description: explainHelp,
-				Flags: slices.Concat(requestFlags(request), explaining, reading), Action: explainRules,
+				Flags: slices.Concat(requestFlags(ofRequest), explaining, reading), Action: explainRules,
 			},
 			{
 				Name: "diff", Usage: "say what it does to put one rule file in the place of another",
@@ -150,13 +148,6 @@ func reportProblems(c *cli.Context, err error) error {
 		return errors.Join(rest...)
 	}
 	return cli.Exit(plural(len(problems), "problem"), 1)
-}
-
-func printJSON(c *cli.Context, v any) error {
-	enc := json.NewEncoder(c.App.Writer)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }
 
 // unnamedText hints at rules without a name, if there are any.

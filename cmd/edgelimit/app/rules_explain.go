@@ -135,11 +135,7 @@ func (a explained) String() string {
 	case a.ReplacedBy != "":
 		return text + fmt.Sprintf("  => %s, but %s replaces it: this layer is not limited", a.Rule, a.ReplacedBy)
 	}
-	text += "  => " + a.Rule
-	if a.Name != a.Rule {
-		text += " (" + a.Name + ")"
-	}
-	text += ": " + a.Promise + "\n     "
+	text += "  => " + a.Rule + textIf(a.Name != a.Rule, " (%s)", a.Name) + ": " + a.Promise + "\n     "
 	switch {
 	case a.Listed == "allow":
 		return text + "who asks is on its allow list: not limited"

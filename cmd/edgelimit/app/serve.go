@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -81,7 +82,8 @@ func serveCommand(extensions []Extension) *cli.Command {
 	shown.NodeID = "" // the usage tells where it comes from
 	flags := []cli.Flag{ofRules.flag("config", "configuration `FILE` (YAML)", new(string), "CONFIG")}
 	for _, s := range serveSettings(&shown) {
-		flags = append(flags, s.flag(s.name, s.usage, s.to, variable(s.name)))
+		variable := strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+		flags = append(flags, s.flag(s.name, s.usage, s.to, variable))
 	}
 	flags = append(flags,
 		ofRules.flag("print-config", "print the annotated sample configuration and exit", new(bool)),
@@ -111,10 +113,8 @@ func serve(c *cli.Context, extensions []Extension) error {
 	started := cfg
 	cfg.Logger, cfg.Envoy = logger, envoy.Service
 	for _, e := range extensions {
-		if e.Configure != nil {
-			if err := e.Configure(c, &cfg); err != nil {
-				return err
-			}
+		if err := e.Configure(c, &cfg); err != nil {
+			return err
 		}
 	}
 	node.LogRedisClient(logger)

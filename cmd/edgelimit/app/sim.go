@@ -45,8 +45,7 @@ Redis was whole again; 1 if not; 2 if it could not be run.`
 func simCommand() *cli.Command {
 	o := sim.DefaultOptions()
 	return &cli.Command{
-		Name:        "sim",
-		Usage:       "predict what a deployment would admit, its bound and its bandwidth",
+		Name: "sim", Usage: "predict what a deployment would admit, its bound and its bandwidth",
 		Description: simHelp,
 		Flags:       simFlags(&o),
 		Action:      func(c *cli.Context) error { return runSim(c, o) },
@@ -91,11 +90,6 @@ func simFlags(o *sim.Options) []cli.Flag {
 		plain.flag("json", "print the report as a JSON object", new(bool)),
 		plain.flag("plot", "draw what was admitted against limit, oracle and bound into an SVG `FILE`", new(string)),
 	}
-}
-
-// list returns values separated by commas.
-func list[T any](values []T) string {
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(values), "[]"), " ", ", ")
 }
 
 func runSim(c *cli.Context, o sim.Options) error {
@@ -202,16 +196,15 @@ func simProgress(out io.Writer, duration time.Duration) func(time.Duration) {
 func printSim(out io.Writer, r *sim.Report) error {
 	fmt.Fprintf(out, "edgelimit sim: %d regions of %d nodes, a limit of %d per %gs and client, %s;\n",
 		r.Regions, r.Nodes, r.Limit, r.WindowSeconds, r.Algorithm)
+	compliant := textIf(r.Compliant > 0, ", and beside them %d at 95 %% of the limit", r.Compliant)
 	fmt.Fprintf(out, "%s at %g times the limit for %gs, clients: %d%s; gossip every %g ms;\n", r.Pattern, r.Load,
-		r.Seconds, r.Keys, compliantLine(r), r.IntervalMillis)
+		r.Seconds, r.Keys, compliant, r.IntervalMillis)
 	fmt.Fprintf(out, "one way %g ms between regions and %g ms inside, %g %% loss%s; seed %d.\n\n",
 		r.WANDelayMillis, r.LANDelayMillis, r.Loss*100, simFaults(r), r.Seed)
 
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "offered\t%d requests\n", r.Offered)
-	if r.Failed > 0 {
-		fmt.Fprintf(w, "not answered\t%d\n", r.Failed)
-	}
+	fmt.Fprint(w, textIf(r.Failed > 0, "not answered\t%d\n", r.Failed))
 	fmt.Fprintf(w, "admitted\t%d; the oracle would have admitted %d\n", r.Admitted, r.OracleAdmitted)
 	fmt.Fprintf(w, "net over-admission\t%+.2f %% (%s)\n", r.NetPct, settled(r, r.SettledNetPct))
 	fmt.Fprintf(w, "peak over-admission\t%+.2f %% of the limit in the worst window (%s)\n", r.PeakPct,
@@ -219,9 +212,8 @@ func printSim(out io.Writer, r *sim.Report) error {
 	fmt.Fprintf(w, "bound\t%.2f %% at worst, %s\n", r.BoundPct, observed(r))
 	fmt.Fprintf(w, "false rejections\t%s\n", falseRejections(r.Fairness))
 	fmt.Fprintf(w, "staleness\tmedian %.0f ms, 99th percentile %.0f ms\n", r.StalenessP50Millis, r.StalenessP99Millis)
-	if len(r.Partitions) > 0 {
-		fmt.Fprintf(w, "healed\t%s\n", after(int64(r.HealMillis), "every node knew all counts again"))
-	}
+	fmt.Fprint(w, textIf(len(r.Partitions) > 0, "healed\t%s\n",
+		after(int64(r.HealMillis), "every node knew all counts again")))
 	if r.Redis != nil {
 		fmt.Fprintf(w, "Redis\t%s\n", redis(r.Redis))
 	}
@@ -233,27 +225,11 @@ func printSim(out io.Writer, r *sim.Report) error {
 	return printVerdict(out, r.Wrong)
 }
 
-func compliantLine(r *sim.Report) string {
-	if r.Compliant == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", and beside them %d at 95 %% of the limit", r.Compliant)
-}
-
 func simFaults(r *sim.Report) string {
-	var faults string
-	if r.Duplicate > 0 {
-		faults += fmt.Sprintf(", %g %% twice", r.Duplicate*100)
-	}
-	if r.Reorder > 0 {
-		faults += fmt.Sprintf(", %g %% held back", r.Reorder*100)
-	}
-	if r.SkewMillis > 0 {
-		faults += fmt.Sprintf(", clocks up to %g ms wrong", r.SkewMillis)
-	}
-	if len(r.Partitions) > 0 {
-		faults += ", partitions " + strings.Join(r.Partitions, " ")
-	}
+	faults := textIf(r.Duplicate > 0, ", %g %% twice", r.Duplicate*100) +
+		textIf(r.Reorder > 0, ", %g %% held back", r.Reorder*100) +
+		textIf(r.SkewMillis > 0, ", clocks up to %g ms wrong", r.SkewMillis) +
+		textIf(len(r.Partitions) > 0, ", partitions %s", strings.Join(r.Partitions, " "))
 	if r.Redis != nil {
 		faults += ", Redis " + strings.Join(r.Redis.Faults, " ")
 	}

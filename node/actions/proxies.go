@@ -180,11 +180,7 @@ func lastOutside(s string, c byte) int {
 
 // escaped reports whether an odd number of backslashes stands before a place.
 func escaped(s string, at int) bool {
-	n := 0
-	for at-n > 0 && s[at-n-1] == '\\' {
-		n++
-	}
-	return n%2 == 1
+	return (at-len(strings.TrimRight(s[:at], `\`)))%2 == 1
 }
 
 // unquote returns the text of a value, with or without quotes; nothing if its quotes do not fit.

@@ -110,19 +110,16 @@ func (s *Server) Serve(l net.Listener) error {
 	for {
 		conn, err := l.Accept()
 		switch {
+		case err == nil:
+			pause = 0
+			s.admit(conn)
 		case s.draining.Load() || errors.Is(err, net.ErrClosed):
-			if err == nil {
-				_ = conn.Close()
-			}
 			_ = l.Close()
 			return nil
-		case err != nil: // such as no file descriptors left, until clients leave
+		default: // such as no file descriptors left, until clients leave
 			s.opt.Logger.Warn("a client of the Redis protocol could not connect", "error", err)
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			time.Sleep(pause)
-		default:
-			pause = 0
-			s.admit(conn)
 		}
 	}
 }

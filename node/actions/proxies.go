@@ -124,19 +124,15 @@ func lastOfList(list string) (last, rest string) {
 func parseHop(text string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)
 	if n := len(text) - 1; err != nil && n > 0 && text[0] == '[' && text[n] == ']' {
-		addr, err = netip.ParseAddr(text[1:n])
-		if addr.Is4() {
-			return netip.Addr{}, false
+		if addr, err = netip.ParseAddr(text[1:n]); addr.Is4() {
+			return addr, false
 		}
 	} else if err != nil {
 		var withPort netip.AddrPort
 		withPort, err = netip.ParseAddrPort(text)
 		addr = withPort.Addr()
 	}
-	if err != nil || addr.Zone() != "" {
-		return netip.Addr{}, false
-	}
-	return addr.Unmap(), true
+	return addr.Unmap(), err == nil && addr.Zone() == ""
 }
 
 // unnamed is a hop without an address.

@@ -191,8 +191,8 @@ func (s *Server) Stats() Stats {
 	defer s.mu.Unlock()
 	return Stats{
 		Connections: len(s.sessions), Limits: s.limits.Len(), Evicted: s.limits.Evicted(),
-		Malformed: t.malformed.Load(), Slow: t.slow.Load(), Panics: t.panics.Load(), WrongAuth: s.logins.failures.Load(),
-		Allowed: t.outcomes[allowed].Load(), Denied: t.outcomes[denied].Load(),
+		Malformed: t.malformed.Load(), Slow: t.slow.Load(), Panics: t.panics.Load(),
+		WrongAuth: s.logins.failures.Load(), Allowed: t.outcomes[allowed].Load(), Denied: t.outcomes[denied].Load(),
 		Failed: t.outcomes[failed].Load(), Other: t.outcomes[other].Load(),
 	}
 }

@@ -30,7 +30,8 @@ type proxies struct {
 	field    string // the header as net/http writes it
 }
 
-// newProxies returns the proxies at the addresses, prefixes of addresses, and UnixPeers; an empty header is XForwardedFor.
+// newProxies returns the proxies at the addresses, prefixes of addresses, and UnixPeers. An empty header is
+// XForwardedFor.
 func newProxies(trusted []string, header string) (proxies, error) {
 	p := proxies{header: cmp.Or(header, XForwardedFor)}
 	p.field = http.CanonicalHeaderKey(p.header)

@@ -144,7 +144,8 @@ func TestJSONRefuses(t *testing.T) {
 	for _, body := range []string{`[]`, `{"domain":1}`, `{"domian":"d"}`, `{"hitsAddend":-1}`, `{"domain":"d"}{}`,
 		`null`} {
 		f := &fake{err: rules.ErrInvalidRequest} // of null, which is an empty request
-		if _, _, err := newQuiet(f, Options{}).JSON(t.Context(), []byte(body)); !errors.Is(err, rules.ErrInvalidRequest) {
+		_, _, err := newQuiet(f, Options{}).JSON(t.Context(), []byte(body))
+		if !errors.Is(err, rules.ErrInvalidRequest) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}

@@ -143,12 +143,11 @@ func (a *Actions) build(i int, v *view, room []rules.Entry, req *rules.Request) 
 		switch {
 		case found.excess:
 			return a.tooMany(i, e)
+		case (found.ambiguous || found.unreadable) && a.denyAmbiguous:
+			a.stats.ambiguous.denied.Add(1)
+			return denied(DeniedAmbiguous, i, e,
+				"the request has it several times, or in a form that servers read differently")
 		case found.ambiguous || found.unreadable:
-			if a.denyAmbiguous {
-				a.stats.ambiguous.denied.Add(1)
-				return denied(DeniedAmbiguous, i, e,
-					"the request has it several times, or in a form that servers read differently")
-			}
 			a.stats.ambiguous.counted.Add(1)
 			if found.unreadable {
 				found.add(UnreadableValue)

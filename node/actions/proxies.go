@@ -30,7 +30,8 @@ type proxies struct {
 	field    string // the header as net/http writes it
 }
 
-// newProxies returns the proxies at the addresses, prefixes of addresses, and UnixPeers; an empty header is XForwardedFor.
+// newProxies returns the proxies at the addresses, prefixes of addresses, and UnixPeers. An empty header is
+// XForwardedFor.
 func newProxies(trusted []string, header string) (proxies, error) {
 	p := proxies{header: cmp.Or(header, XForwardedFor)}
 	p.field = http.CanonicalHeaderKey(p.header)
@@ -127,19 +128,15 @@ func lastOfList(list string) (last, rest string) {
 func parseHop(text string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)
 	if n := len(text) - 1; err != nil && n > 0 && text[0] == '[' && text[n] == ']' {
-		addr, err = netip.ParseAddr(text[1:n])
-		if addr.Is4() {
-			return netip.Addr{}, false
+		if addr, err = netip.ParseAddr(text[1:n]); addr.Is4() {
+			return addr, false
 		}
 	} else if err != nil {
 		var withPort netip.AddrPort
 		withPort, err = netip.ParseAddrPort(text)
 		addr = withPort.Addr()
 	}
-	if err != nil || addr.Zone() != "" {
-		return netip.Addr{}, false
-	}
-	return addr.Unmap(), true
+	return addr.Unmap(), err == nil && addr.Zone() == ""
 }
 
 // unnamed is a hop without an address.
@@ -183,11 +180,7 @@ func lastOutside(s string, c byte) int {
 
 // escaped reports whether an odd number of backslashes stands before a place.
 func escaped(s string, at int) bool {
-	n := 0
-	for at-n > 0 && s[at-n-1] == '\\' {
-		n++
-	}
-	return n%2 == 1
+	return (at-len(strings.TrimRight(s[:at], `\`)))%2 == 1
 }
 
 // unquote returns the text of a value, with or without quotes; nothing if its quotes do not fit.

@@ -17,8 +17,8 @@ import (
 const (
 	maxBody      = 64 << 10 // the longest body of a single check
 	maxBatchBody = 1 << 20
-	// maxBodies caps the memory of all bodies in flight: a body longer than freeBody counts up to four times its length,
-	// and so does a long response until it is sent.
+	// maxBodies caps the memory of all bodies in flight: a body longer than freeBody counts up to four times its
+	// length, and so does a long response until it is sent.
 	maxBodies = 64 << 20
 	freeBody  = 4 << 10
 

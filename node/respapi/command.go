@@ -136,19 +136,17 @@ func (c *session) client(args [][]byte) outcome {
 	case len(args) != want:
 		return c.wrongNumber("client|" + sub)
 	}
-	switch sub {
-	case "id":
-		c.integer(c.id)
-	case "getname":
-		if c.name == "" {
-			c.null()
-		} else {
-			c.bulk([]byte(c.name))
-		}
-	case "setname":
+	switch {
+	case sub == "setname":
 		return c.setName(args[2])
-	case "setinfo":
+	case sub == "setinfo":
 		return c.setInfo(args[2], args[3])
+	case sub == "id":
+		c.integer(c.id)
+	case c.name == "": // and sub is getname
+		c.null()
+	default:
+		c.bulk([]byte(c.name))
 	}
 	return other
 }

@@ -110,19 +110,16 @@ func (s *Server) Serve(l net.Listener) error {
 	for {
 		conn, err := l.Accept()
 		switch {
+		case err == nil:
+			pause = 0
+			s.admit(conn)
 		case s.draining.Load() || errors.Is(err, net.ErrClosed):
-			if err == nil {
-				_ = conn.Close()
-			}
 			_ = l.Close()
 			return nil
-		case err != nil: // such as no file descriptors left, until clients leave
+		default: // such as no file descriptors left, until clients leave
 			s.opt.Logger.Warn("a client of the Redis protocol could not connect", "error", err)
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			time.Sleep(pause)
-		default:
-			pause = 0
-			s.admit(conn)
 		}
 	}
 }
@@ -194,8 +191,8 @@ func (s *Server) Stats() Stats {
 	defer s.mu.Unlock()
 	return Stats{
 		Connections: len(s.sessions), Limits: s.limits.Len(), Evicted: s.limits.Evicted(),
-		Malformed: t.malformed.Load(), Slow: t.slow.Load(), Panics: t.panics.Load(), WrongAuth: s.logins.failures.Load(),
-		Allowed: t.outcomes[allowed].Load(), Denied: t.outcomes[denied].Load(),
+		Malformed: t.malformed.Load(), Slow: t.slow.Load(), Panics: t.panics.Load(),
+		WrongAuth: s.logins.failures.Load(), Allowed: t.outcomes[allowed].Load(), Denied: t.outcomes[denied].Load(),
 		Failed: t.outcomes[failed].Load(), Other: t.outcomes[other].Load(),
 	}
 }

@@ -38,7 +38,7 @@ func FuzzRequest(f *testing.F) {
 			Waived: allowed && number%2 == 0,
 		}
 		limiter := &fake{said: d, met: []*rules.Rule{{Metadata: map[string]any{"a": 1.0}}}}
-		s := New(limiter, quiet())
+		s := newQuiet(limiter, Options{})
 		resp, err := s.ShouldRateLimit(t.Context(), &req)
 		if err != nil {
 			if resp != nil || status.Code(err) != codes.InvalidArgument ||
@@ -67,7 +67,7 @@ func FuzzRequest(f *testing.F) {
 		if _, err := proto.Marshal(resp); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := New(limiter, quiet()).ShouldRateLimit(t.Context(), &req); err != nil ||
+		if again, err := newQuiet(limiter, Options{}).ShouldRateLimit(t.Context(), &req); err != nil ||
 			!proto.Equal(again, resp) {
 			t.Fatalf("at first %v, then %v, %v", resp, again, err)
 		}
@@ -85,7 +85,7 @@ func FuzzJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		s := New(&fake{said: counters.Decision{Allowed: true, Rule: "r", Limit: 5}}, quiet())
+		s := newQuiet(&fake{said: counters.Decision{Allowed: true, Rule: "r", Limit: 5}}, Options{})
 		answer, allowed, err := s.JSON(t.Context(), body)
 		if err != nil {
 			if status.Code(s.statusOf(t.Context(), err)) != codes.InvalidArgument || answer != nil || allowed {

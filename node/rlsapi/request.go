@@ -104,7 +104,7 @@ func (t *scratch) addAsks(ctx context.Context, descriptors []*common.RateLimitDe
 	if err := t.req.Validate(); err != nil || !s.limiter.HasDomain(t.req.Domain) {
 		return err
 	}
-	now, from := s.now(), sourceOf(ctx)
+	now, from := time.Now(), sourceOf(ctx)
 	for i := range t.asks {
 		var err error
 		switch ask := &t.asks[i]; {
@@ -171,7 +171,8 @@ func overrideOf(n int, l *common.RateLimitDescriptor_RateLimitOverride) (overrid
 		times = m.GetValue()
 	}
 	if highest := int64(counters.MaxWindow / window); times == 0 || int64(times) > highest {
-		return override{}, invalid("the limit of descriptor %d is per %d times %s: use 1 to %d", n, times, unit, highest)
+		return override{}, invalid("the limit of descriptor %d is per %d times %s: use 1 to %d", n, times, unit,
+			highest)
 	}
 	return override{l.GetRequestsPerUnit(), time.Duration(times) * window}, nil
 }

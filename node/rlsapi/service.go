@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
@@ -41,11 +40,6 @@ type Options struct {
 	Learn func([]*counters.Limit)
 	// Logger receives the errors that clients are not shown. Nil means slog.Default().
 	Logger *slog.Logger
-	// Now is the wall clock of reset times in Unix seconds. Nil means time.Now.
-	Now func() time.Time
-	// Jitter returns numbers in [0, 1) that spread the clients' retries. It is called concurrently. Nil means
-	// math/rand/v2.
-	Jitter func() float64
 }
 
 // Service answers ShouldRateLimit. It is safe for concurrent use.
@@ -55,7 +49,6 @@ type Service struct {
 	limiter   Limiter
 	headers   *answer.Headers
 	overrides *limits.Keeper[override]
-	now       func() time.Time
 	log       *slog.Logger
 	totals    totals
 }
@@ -74,14 +67,11 @@ type Stats struct {
 
 // New returns a service over l. It panics if opt.Headers is invalid.
 func New(l Limiter, opt Options) *Service {
-	headers, err := answer.NewHeaders(opt.Headers, opt.Now, opt.Jitter)
+	headers, err := answer.NewHeaders(opt.Headers, nil, nil)
 	if err != nil {
 		panic(err)
 	}
-	s := &Service{limiter: l, headers: headers, log: cmp.Or(opt.Logger, slog.Default()), now: opt.Now}
-	if s.now == nil {
-		s.now = time.Now
-	}
+	s := &Service{limiter: l, headers: headers, log: cmp.Or(opt.Logger, slog.Default())}
 	opt.Algorithm = cmp.Or(opt.Algorithm, counters.SlidingWindow)
 	s.overrides = limits.NewKeeper(limits.Options[override]{
 		Max: MaxOverrides, Limit: func(o override) (*counters.Limit, error) { return o.limit(opt.Algorithm) },

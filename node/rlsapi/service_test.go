@@ -49,12 +49,18 @@ func (f *fake) DecideMet(
 	return append(layers, f.more...), f.err
 }
 
-// quiet are options under which every answer is known in advance.
-func quiet() Options {
-	return Options{
-		Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Unix(1_700_000_000, 1) },
-		Jitter: func() float64 { return 0 },
-	}
+// newQuiet returns a service of which every answer is known in advance.
+func newQuiet(l Limiter, opt Options) *Service {
+	opt.Logger = slog.New(slog.DiscardHandler)
+	s := New(l, opt)
+	s.headers = quietHeaders(opt.Headers)
+	return s
+}
+
+func quietHeaders(families []string) *answer.Headers {
+	h, _ := answer.NewHeaders(families, func() time.Time { return time.Unix(1_700_000_000, 1) },
+		func() float64 { return 0 })
+	return h
 }
 
 // descriptor is one of so many entries: k0=v0, k1=v1.
@@ -83,7 +89,7 @@ func respond(t *testing.T, s *Service, req *rls.RateLimitRequest) *rls.RateLimit
 // What is asked of the limiter is what the request says, and nothing of the request before.
 func TestQuestion(t *testing.T) {
 	f := &fake{said: counters.Decision{Allowed: true}}
-	s := New(f, quiet())
+	s := newQuiet(f, Options{})
 	long := &rls.RateLimitRequest{
 		Domain:      "long",
 		HitsAddend:  7,
@@ -118,7 +124,7 @@ func TestErrors(t *testing.T) {
 		{context.Canceled, codes.Canceled, 1},
 		{errors.New("a secret"), codes.Internal, 1},
 	} {
-		s := New(&fake{err: tt.err}, quiet())
+		s := newQuiet(&fake{err: tt.err}, Options{})
 		resp, err := s.ShouldRateLimit(t.Context(), oneDescriptor())
 		if resp != nil || status.Code(err) != tt.code || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%v: %v, %v", tt.err, resp, err)
@@ -138,7 +144,8 @@ func TestJSONRefuses(t *testing.T) {
 	for _, body := range []string{`[]`, `{"domain":1}`, `{"domian":"d"}`, `{"hitsAddend":-1}`, `{"domain":"d"}{}`,
 		`null`} {
 		f := &fake{err: rules.ErrInvalidRequest} // of null, which is an empty request
-		if _, _, err := New(f, quiet()).JSON(t.Context(), []byte(body)); !errors.Is(err, rules.ErrInvalidRequest) {
+		_, _, err := newQuiet(f, Options{}).JSON(t.Context(), []byte(body))
+		if !errors.Is(err, rules.ErrInvalidRequest) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -153,10 +160,10 @@ func TestHeaders(t *testing.T) {
 		Allowed: true, Rule: "parent", Window: time.Hour, Limit: 10, Remaining: 1, ResetAfter: 90 * time.Second,
 	}
 	for _, families := range [][]string{nil, {answer.Draft11}, {answer.LegacyEpoch}, {answer.HeadersOff}} {
-		opt := quiet()
+		var opt Options
 		opt.Headers = families
-		resp := respond(t, New(&fake{said: allowed, more: []counters.Decision{parent}}, opt), oneDescriptor())
-		headers, _ := answer.NewHeaders(families, opt.Now, opt.Jitter)
+		resp := respond(t, newQuiet(&fake{said: allowed, more: []counters.Decision{parent}}, opt), oneDescriptor())
+		headers := quietHeaders(families)
 		want, _ := headers.Append(nil, []counters.Decision{allowed, parent})
 		if len(resp.ResponseHeadersToAdd) != len(want) || len(resp.Statuses) != 1 {
 			t.Fatalf("%v: %v, want %v", families, resp, want)
@@ -171,7 +178,7 @@ func TestHeaders(t *testing.T) {
 		Rule: "r", Window: time.Minute, Limit: 10, RetryAfter: 1500 * time.Millisecond,
 		ResetAfter: 61500 * time.Millisecond,
 	}
-	s := New(&fake{said: denied}, quiet())
+	s := newQuiet(&fake{said: denied}, Options{})
 	resp := respond(t, s, oneDescriptor())
 	headers := make(map[string]string)
 	for _, h := range resp.ResponseHeadersToAdd {
@@ -193,8 +200,8 @@ func TestHeaders(t *testing.T) {
 func TestDenialByAParent(t *testing.T) {
 	resp := respond(
 		t,
-		New(&fake{said: counters.Decision{Allowed: true, Rule: "child"}, more: []counters.Decision{{Rule: "parent"}}},
-			quiet()),
+		newQuiet(&fake{said: counters.Decision{Allowed: true, Rule: "child"},
+			more: []counters.Decision{{Rule: "parent"}}}, Options{}),
 		oneDescriptor(),
 	)
 	if resp.OverallCode != rls.RateLimitResponse_OVER_LIMIT || resp.Statuses[0].Code != rls.RateLimitResponse_OK {
@@ -223,7 +230,7 @@ func TestMetadata(t *testing.T) {
 		Domain:      "d",
 		Descriptors: []*common.RateLimitDescriptor{descriptor(1), descriptor(1), descriptor(1), descriptor(1)},
 	}
-	got := respond(t, New(f, quiet()), req).DynamicMetadata.AsMap()
+	got := respond(t, newQuiet(f, Options{}), req).DynamicMetadata.AsMap()
 	want := map[string]any{
 		"metadata": map[string]any{"team": "one", "more": 2.0, "list": []any{1.5, true, nil, map[string]any{"x": "y"}},
 			"quota": map[string]any{"name": "one", "of": "b"}},
@@ -235,21 +242,21 @@ func TestMetadata(t *testing.T) {
 		t.Error("the rules' metadata was written to")
 	}
 	f.said.Allowed = false
-	if got := respond(t, New(f, quiet()), req).DynamicMetadata; got != nil {
+	if got := respond(t, newQuiet(f, Options{}), req).DynamicMetadata; got != nil {
 		t.Errorf("of what is over its limit: %v", got)
 	}
 	f.said.Allowed, f.met = true, nil
-	if got := respond(t, New(f, quiet()), req).DynamicMetadata; got != nil {
+	if got := respond(t, newQuiet(f, Options{}), req).DynamicMetadata; got != nil {
 		t.Errorf("without any: %v", got)
 	}
 }
 
 func TestOverrides(t *testing.T) {
 	var learned atomic.Int64
-	opt := quiet()
+	var opt Options
 	opt.Algorithm, opt.Learn = counters.FixedWindow, func(all []*counters.Limit) { learned.Store(int64(len(all))) }
 	f := &fake{said: counters.Decision{Allowed: true}}
-	s := New(f, opt)
+	s := newQuiet(f, opt)
 	domain := "elsewhere"
 	bring := func(most uint32) error {
 		req := oneDescriptor()
@@ -303,13 +310,13 @@ func TestOverrides(t *testing.T) {
 
 // A limit that the default algorithm cannot hold is refused.
 func TestOverrideOfALog(t *testing.T) {
-	opt := quiet()
+	var opt Options
 	opt.Algorithm = counters.SlidingLog
 	req := oneDescriptor()
 	req.Descriptors[0].Limit = &common.RateLimitDescriptor_RateLimitOverride{
 		RequestsPerUnit: counters.MaxLog + 1, Unit: envoytype.RateLimitUnit_HOUR,
 	}
-	if _, err := New(&fake{}, opt).ShouldRateLimit(t.Context(), req); status.Code(err) != codes.InvalidArgument {
+	if _, err := newQuiet(&fake{}, opt).ShouldRateLimit(t.Context(), req); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("%v", err)
 	}
 }

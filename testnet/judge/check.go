@@ -157,7 +157,7 @@ func (c *check) replay() {
 		}
 		if s.at-forgotAt > forgetEvery {
 			forgotAt = s.at
-			truth.forget(s.at - c.slowest - clockLag)
+			truth.forget(s.at - c.slowest - int64(ClockLag))
 		}
 	}
 }

@@ -39,8 +39,7 @@ func (n *network) blocks(from, to int) bool { return n.blocked[from][to] > 0 }
 // both reports whether two regions hear each other.
 func (n *network) both(a, b int) bool { return !n.blocks(a, b) && !n.blocks(b, a) }
 
-// reach reports whether the members of two regions can tell that each other are alive: memberlist asks others to try as
-// well.
+// reach reports whether two regions can see that the other is alive: memberlist asks third parties to try as well.
 func (n *network) reach(a, b int) bool {
 	for c := range n.blocked {
 		if n.both(a, c) && n.both(c, b) {
@@ -156,12 +155,8 @@ func (c *cluster) joinLater(a, b *node, in time.Duration) {
 func (c *cluster) failLater(n *node) {
 	boot, origin := n.boot, n.origin
 	for _, other := range c.nodes {
-		if other == n {
-			continue
-		}
-		notice := c.failureTimeout(other.region == n.region)
-		c.after(notice, func() {
-			if gone := n.boot != boot || !n.up || n.paused(c.now); gone && other.up {
+		c.after(c.failureTimeout(other.region == n.region), func() {
+			if gone := n.boot != boot || !n.up || n.paused(c.now); gone && other.up && other != n {
 				c.leave(other, origin, false)
 			}
 		})

@@ -57,20 +57,19 @@ func (n *network) delay(from, to int, r *rand.Rand) int64 {
 	return int64(float64(d) * (1 + n.opt.Jitter*(2*r.Float64()-1)))
 }
 
-// packet appends to ways how long each copy of a packet is under way.
-func (n *network) packet(from, to int, ways []int64) []int64 {
+// packet calls arrives for each copy of a packet, with how long it is under way.
+func (n *network) packet(from, to int, arrives func(after int64)) {
 	delay := n.delay(from, to, n.delays)
 	if n.blocks(from, to) || chance(n.loss, n.opt.Loss) {
-		return ways
+		return
 	}
 	if chance(n.held, n.opt.Reorder) {
 		delay += n.held.Int64N(int64(heldBack))
 	}
-	ways = append(ways, delay)
+	arrives(delay)
 	if chance(n.twice, n.opt.Duplicate) {
-		ways = append(ways, delay+n.twice.Int64N(int64(heldBack)))
+		arrives(delay + n.twice.Int64N(int64(heldBack)))
 	}
-	return ways
 }
 
 // stream is how long a message takes over a stream that is opened for it, and whether it can be: a handshake, and what
@@ -85,7 +84,7 @@ func (n *network) stream(from, to int) (time int64, ok bool) {
 	return time, n.both(from, to)
 }
 
-// The model of memberlist and of the rejoin loop around it. All here is of the nodes' replicas: who is told of whom.
+// The model of memberlist and of the rejoin loop around it.
 
 const (
 	lanProbe, wanProbe         = time.Second, 5 * time.Second // memberlist's ProbeInterval

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -27,19 +28,16 @@ const (
 
 // open returns the document of the sections that have a word in their title; all without one.
 func open(word string) (*document, error) {
-	d := &document{complete: word == ""}
-	has := func(title string) bool { return strings.Contains(strings.ToLower(title), strings.ToLower(word)) }
 	var titles []string
-	for _, s := range sections() {
-		titles = append(titles, s.title)
-		if has(s.title) {
-			d.sections = append(d.sections, s)
-		}
+	has := func(title string) bool {
+		titles = append(titles, title)
+		return strings.Contains(strings.ToLower(title), strings.ToLower(word))
 	}
+	d := &document{complete: word == "", sections: sections()}
+	d.sections = slices.DeleteFunc(d.sections, func(s section) bool { return !has(s.title) })
 	d.ablation, d.fairness = has(ablationTitle), has(fairnessTitle)
 	if len(d.sections) == 0 && !d.ablation && !d.fairness {
-		return nil, fmt.Errorf("no section has %q in its title: there are %q", word,
-			append(titles, ablationTitle, fairnessTitle))
+		return nil, fmt.Errorf("no section has %q in its title: there are %q", word, titles)
 	}
 	return d, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -85,25 +86,16 @@ func never(millis float64) float64 {
 
 func healed(r *sim.Report) float64 { return never(r.HealMillis) }
 
-// Of reports of runs with faults of Redis.
-func storeFigure(of func(*sim.StoreReport) float64) func(*sim.Report) float64 {
-	return func(r *sim.Report) float64 {
-		if r.Redis == nil {
-			return 0
-		}
-		return of(r.Redis)
-	}
-}
+// redis is what became of the stores: nothing in a run without faults of them.
+func redis(r *sim.Report) *sim.StoreReport { return cmp.Or(r.Redis, new(sim.StoreReport)) }
 
-var (
-	storeCalls    = storeFigure(func(s *sim.StoreReport) float64 { return float64(s.Calls) })
-	storeFailed   = storeFigure(func(s *sim.StoreReport) float64 { return float64(s.Failed) })
-	slotsLost     = storeFigure(func(s *sim.StoreReport) float64 { return float64(s.SlotsLost) })
-	slotsMissing  = storeFigure(func(s *sim.StoreReport) float64 { return float64(s.SlotsMissing) })
-	slotsTwice    = storeFigure(func(s *sim.StoreReport) float64 { return float64(s.SlotsTwice) })
-	repairFlushes = storeFigure(func(s *sim.StoreReport) float64 { return never(float64(s.RepairFlushes)) })
-	repairMillis  = storeFigure(func(s *sim.StoreReport) float64 { return never(s.RepairMillis) })
-)
+func storeCalls(r *sim.Report) float64    { return float64(redis(r).Calls) }
+func storeFailed(r *sim.Report) float64   { return float64(redis(r).Failed) }
+func slotsLost(r *sim.Report) float64     { return float64(redis(r).SlotsLost) }
+func slotsMissing(r *sim.Report) float64  { return float64(redis(r).SlotsMissing) }
+func slotsTwice(r *sim.Report) float64    { return float64(redis(r).SlotsTwice) }
+func repairFlushes(r *sim.Report) float64 { return never(float64(redis(r).RepairFlushes)) }
+func repairMillis(r *sim.Report) float64  { return never(redis(r).RepairMillis) }
 
 func disagreed(r *sim.Report) float64 {
 	if r.AgreeMillis < 0 {
@@ -126,11 +118,8 @@ const notMeasured = "not measured"
 func (g *goal) judge(rows []row, all results) verdict {
 	v, measured := verdict{goal: g, figure: notMeasured}, false
 	for i := range rows {
-		if g.rows != "" && !slices.Contains(rows[i].goals, g.rows) {
-			continue
-		}
 		r := all.of(&rows[i])
-		if r == nil {
+		if r == nil || g.rows != "" && !slices.Contains(rows[i].goals, g.rows) {
 			continue
 		}
 		measured = true

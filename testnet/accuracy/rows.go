@@ -247,20 +247,20 @@ func befalls(faults string) func(*sim.Options) {
 
 func short() []row {
 	second := func(o *sim.Options) { o.Window, o.Limit = time.Second, 100 }
+	near := func(o *sim.Options) { o.WANDelay = 10 * time.Millisecond }
+	often := with(second, every(50*time.Millisecond))
 	return []row{
 		{name: "even 2x, every 100 ms", change: second},
-		{name: "even 2x, every 50 ms", change: with(second, every(50*time.Millisecond))},
-		{name: "even 2x, every 50 ms, 10 ms between regions", change: with(second, every(50*time.Millisecond),
-			func(o *sim.Options) { o.WANDelay = 10 * time.Millisecond })},
+		{name: "even 2x, every 50 ms", change: often},
+		{name: "even 2x, every 50 ms, 10 ms between regions", change: with(often, near)},
 	}
 }
 
 func small() (rows []row) {
 	for _, limit := range []uint64{5, 20} {
 		for _, p := range []sim.Pattern{sim.Even, sim.Skew} {
-			limited := func(o *sim.Options) { o.Limit = limit }
-			rows = append(rows,
-				row{name: fmt.Sprintf("%s 2x, a limit of %d", p, limit), change: with(offered(p, 2), limited)})
+			rows = append(rows, row{name: fmt.Sprintf("%s 2x, a limit of %d", p, limit),
+				change: with(offered(p, 2), func(o *sim.Options) { o.Limit = limit })})
 		}
 	}
 	return rows

@@ -128,10 +128,10 @@ func (d *document) sheet(s section) sheet {
 
 // fewer says of a row that it was run with fewer seeds than others.
 func (d *document) fewer(r *result) string {
-	switch n := len(r.reports); {
-	case n == d.seeds.count:
+	switch n := len(r.reports); n {
+	case d.seeds.count:
 		return ""
-	case n == 1:
+	case 1:
 		return " (the first seed)"
 	default:
 		return fmt.Sprintf(" (the first %d seeds)", n)

@@ -141,7 +141,7 @@ const forgetEvery = 10e9 // ns
 
 // replay compares every answer and observation with what was admitted.
 func (c *check) replay() {
-	truth, previous := newTruth(c.limit), c.newFloors()
+	truth, floors := newTruth(c.limit), make(map[string]floor)
 	c.differs = make([]string, len(c.observations))
 	forgotAt := c.header.Started
 	for _, s := range c.steps() {
@@ -153,11 +153,11 @@ func (c *check) replay() {
 			truth.done(d, c.timeline.replicated(d))
 			c.judgeDecision(d, truth)
 		case observationDone:
-			c.judgeObservation(s.i, truth, previous)
+			c.judgeObservation(s.i, truth, floors)
 		}
 		if s.at-forgotAt > forgetEvery {
 			forgotAt = s.at
-			truth.forget(s.at - c.slowest - clockLag)
+			truth.forget(s.at - c.slowest - int64(ClockLag))
 		}
 	}
 }

@@ -9,12 +9,6 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/record"
 )
 
-// floors remembers what each node must still count.
-type floors struct {
-	next []int // by observation: the next one of the same node, or -1
-	last map[string]floor
-}
-
 // floor is what a node must still count when it is observed next, if it is the same boot.
 type floor struct {
 	boot   string
@@ -22,23 +16,13 @@ type floor struct {
 	counts map[string]uint64 // by identity
 }
 
-func (c *check) newFloors() *floors {
-	f := &floors{next: make([]int, len(c.observations)), last: make(map[string]floor)}
-	following := make(map[string]int)
-	for i := len(c.observations) - 1; i >= 0; i-- {
-		f.next[i] = -1
-		if n, ok := following[c.observations[i].Node]; ok {
-			f.next[i] = n
-		}
-		following[c.observations[i].Node] = i
-	}
-	return f
-}
-
-// judgeObservation compares the counts of an observation with what was admitted, and with the observation before.
-func (c *check) judgeObservation(i int, t *truth, f *floors) {
+// judgeObservation compares the counts of an observation with what was admitted, and with the floor that the
+// observation before left for the node.
+func (c *check) judgeObservation(i int, t *truth, floors map[string]floor) {
 	o := &c.observations[i]
-	before, again := f.last[o.Node]
+	before, again := floors[o.Node]
+	sameNode := func(next record.Observation) bool { return next.Node == o.Node }
+	next := i + 1 + slices.IndexFunc(c.observations[i+1:], sameNode) // i: it is the last of the node
 	now := floor{boot: o.Boot, since: o.Sent, counts: make(map[string]uint64)}
 	switch {
 	case !again:
@@ -66,12 +50,10 @@ func (c *check) judgeObservation(i int, t *truth, f *floors) {
 				fmt.Sprintf("at least the %d that were admitted %v before", least, time.Duration(within)),
 				fmt.Sprint(count))
 		}
-		if n := f.next[i]; n >= 0 {
-			expired := t.maxExpired(key, o.Sent, c.observations[n].Done)
-			now.counts[name] = count - min(count, expired)
-		}
+		expired := t.maxExpired(key, o.Sent, c.observations[next].Done)
+		now.counts[name] = count - min(count, expired)
 	}
-	f.last[o.Node] = now
+	floors[o.Node] = now
 }
 
 // judgeCount compares a count with the least and the most that it has to be if the node has received everything.

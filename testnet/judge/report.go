@@ -120,10 +120,10 @@ func (s *sums) figures(overLimit, overOracle float64) Figures {
 }
 
 func (c *check) report() *Report {
+	started := c.header.Started
 	between := func(s *sums, from, to int64) Figures {
 		return s.figures(c.tracker.PeakOverLimit(from, to), c.tracker.PeakOver(from, to))
 	}
-	started := c.header.Started
 	r := &Report{
 		Version: Version, Rule: c.header.Rule, Nodes: len(c.header.Nodes), Clients: len(c.clients),
 		Seconds: seconds(c.end - started), Total: between(&c.total, started, c.end), PerSecond: c.perSecond(),

@@ -8,9 +8,6 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
-// clockLag is ClockLag in nanoseconds.
-const clockLag = int64(ClockLag)
-
 // truth holds what all nodes together must have counted and what they may have counted. A record says only that a node
 // decided between sending and answer, and not whether it admitted a request whose answer was lost. A verdict has to
 // hold in every case.
@@ -43,7 +40,7 @@ func newTruth(l *counters.Limit) *truth {
 }
 
 // earliest is the earliest sub-window that a decision may lie in.
-func (t *truth) earliest(d *decision) int64 { return t.limit.Meter().Index(d.Sent - clockLag) }
+func (t *truth) earliest(d *decision) int64 { return t.limit.Meter().Index(d.Sent - int64(ClockLag)) }
 
 // sent takes in that a request was sent.
 func (t *truth) sent(d *decision) {
@@ -91,7 +88,7 @@ func (t *truth) maxExpired(key counters.Key, sent, done int64) uint64 {
 // maxView is the largest view of the model that a node can have at a time not before from, once all that was sent by
 // the end of that time has been taken in: the weight of a sub-window only falls once it has come.
 func maxView(m *oracle.Model, key counters.Key, from int64) uint64 {
-	from -= clockLag
+	from -= int64(ClockLag)
 	return m.View(key, from) + m.Ahead(key, from)
 }
 

@@ -39,7 +39,7 @@ type Reader struct {
 	regions map[string]string
 	lines   *bufio.Reader
 	line    int
-	file    io.Closer // nil: nothing to close
+	file    io.Closer
 }
 
 // Open opens a record. It decompresses where the name ends in ".gz".
@@ -65,7 +65,7 @@ func Open(name string) (*Reader, error) {
 // NewReader reads the header from r, whose lines are not compressed, and returns a reader of the entries. It does not
 // close r.
 func NewReader(r io.Reader) (*Reader, error) {
-	in := &Reader{lines: bufio.NewReaderSize(r, MaxLine)}
+	in := &Reader{lines: bufio.NewReaderSize(r, MaxLine), file: io.NopCloser(r)}
 	var first line
 	switch err := in.next(&first); {
 	case err == io.EOF:
@@ -142,9 +142,4 @@ func truncated(err error) error {
 func (r *Reader) wrong(err error) error { return &LineError{r.line, err} }
 
 // Close closes the file that Open opened.
-func (r *Reader) Close() error {
-	if r.file == nil {
-		return nil
-	}
-	return r.file.Close()
-}
+func (r *Reader) Close() error { return r.file.Close() }

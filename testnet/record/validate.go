@@ -37,23 +37,21 @@ func (r Rule) AsLimit() (*counters.Limit, error) {
 // Validate reports everything that is wrong with the header, but for its version.
 func (h *Header) Validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if _, err := h.Rule.AsLimit(); err != nil {
-		errs = append(errs, err)
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	if len(h.Nodes) == 0 {
-		wrong("no nodes: name every node of the testnet")
-	}
+	_, err := h.Rule.AsLimit()
+	errs = append(errs, err)
+	wrong(len(h.Nodes) == 0, "no nodes: name every node of the testnet")
 	seen := make(map[string]bool)
 	for _, n := range h.Nodes {
-		if n.ID == "" || n.Region == "" || seen[n.ID] {
-			wrong("node %q of region %q: give each an id of its own and a region", n.ID, n.Region)
-		}
+		wrong(n.ID == "" || n.Region == "" || seen[n.ID], "node %q of region %q: give each an id of its own and a region",
+			n.ID, n.Region)
 		seen[n.ID] = true
 	}
-	if h.Started < 0 || h.Started > maxTime {
-		wrong("started at %d, which is no time in Unix nanoseconds", h.Started)
-	}
+	wrong(h.Started < 0 || h.Started > maxTime, "started at %d, which is no time in Unix nanoseconds", h.Started)
 	return errors.Join(errs...)
 }
 

@@ -30,7 +30,6 @@ type cluster struct {
 	stores []*store                            // by region
 	redis  StoreReport                         // of all stores, so far
 	net    *network
-	ways   []int64 // of a packet, used again and again
 
 	phases, members, flushes *rand.Rand
 
@@ -181,10 +180,7 @@ func (c *cluster) send(n *node, m gossip.Message) {
 		}
 		return
 	}
-	c.ways = c.net.packet(n.region, to.region, c.ways[:0])
-	for _, d := range c.ways {
-		c.later(time.Duration(d), e)
-	}
+	c.net.packet(n.region, to.region, func(after int64) { c.later(time.Duration(after), e) })
 }
 
 // request is one of a client's.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -92,17 +93,11 @@ func (p Partition) sides() string {
 }
 
 func (p Partition) validate(regions int) error {
-	switch {
-	case p.A < 0 || p.B < 0 || p.A > regions || p.B > regions:
-		return fmt.Errorf("partition %v: there are %d regions", p, regions)
-	case p.A == p.B:
-		return fmt.Errorf("partition %v: want two different sides", p)
-	case regions < 2:
-		return fmt.Errorf("partition %v: one region has nobody to be cut off from", p)
-	case p.From < 0 || p.Until <= p.From:
-		return fmt.Errorf("partition %v: want an end after its beginning", p)
-	}
-	return nil
+	return errors.Join(
+		require(p.A >= 0 && p.B >= 0 && max(p.A, p.B) <= regions, "partition %v: there are %d regions", p, regions),
+		require(p.A != p.B, "partition %v: want two different sides", p),
+		require(regions > 1, "partition %v: one region has nobody to be cut off from", p),
+		require(p.From >= 0 && p.Until > p.From, "partition %v: want an end after its beginning", p))
 }
 
 // blocks reports whether what region a says does not reach region b; regions are counted from 0 here.
@@ -123,14 +118,12 @@ type StoreFaultKind string
 
 // Those that last, from From until Until; and those that happen in one moment, in which Until is From.
 const (
-	StoreDown StoreFaultKind = "down" // calls fail at once
-	StoreMute StoreFaultKind = "mute" // does what it is asked, but no answer arrives: calls time out
-	// takes up to 2.5 s: most calls time out, and take effect all the same, later than newer ones
-	StoreSlow  StoreFaultKind = "slow"
-	StoreTwice StoreFaultKind = "twice" // each call takes effect twice, the second time up to a second later
-	// a replica takes over at Until, as another server, that has heard nothing since From
-	StoreStale   StoreFaultKind = "stale"
-	StoreRewind  StoreFaultKind = "rewind"  // the same, but it says to be the server that it heard then
+	StoreDown    StoreFaultKind = "down"    // calls fail at once
+	StoreMute    StoreFaultKind = "mute"    // does what it is asked, but no answer arrives: calls time out
+	StoreSlow    StoreFaultKind = "slow"    // takes up to 2.5 s: what times out takes effect all the same, and later
+	StoreTwice   StoreFaultKind = "twice"   // each call takes effect twice, the second time up to a second later
+	StoreStale   StoreFaultKind = "stale"   // another server takes over at Until, a replica without news since From
+	StoreRewind  StoreFaultKind = "rewind"  // the same, but it reports to be the server that it replicated then
 	StoreFlush   StoreFaultKind = "flush"   // FLUSHALL: the same server, empty
 	StoreRestart StoreFaultKind = "restart" // another server, empty
 )
@@ -187,14 +180,9 @@ func (f StoreFault) String() string {
 }
 
 func (f StoreFault) validate(regions int) error {
-	switch {
-	case !slices.Contains(StoreFaultKinds, f.Kind):
-		return fmt.Errorf("fault of Redis %v: want one of %v", f, StoreFaultKinds)
-	case f.Region < 0 || f.Region > regions:
-		return fmt.Errorf("fault of Redis %v: there are %d regions", f, regions)
-	case f.From < 0 || f.Until > maxDuration || f.Until < f.From || f.Kind.hasEnd() == (f.Until == f.From):
-		return fmt.Errorf("fault of Redis %v: want an end after its beginning, at most %v after the start", f,
-			maxDuration)
-	}
-	return nil
+	inTime := f.From >= 0 && f.Until <= maxDuration && f.Until >= f.From && f.Kind.hasEnd() == (f.Until > f.From)
+	return errors.Join(
+		require(slices.Contains(StoreFaultKinds, f.Kind), "fault of Redis %v: want one of %v", f, StoreFaultKinds),
+		require(f.Region >= 0 && f.Region <= regions, "fault of Redis %v: there are %d regions", f, regions),
+		require(inTime, "fault of Redis %v: want an end after its beginning, at most %v after the start", f, maxDuration))
 }

@@ -39,8 +39,7 @@ func (n *network) blocks(from, to int) bool { return n.blocked[from][to] > 0 }
 // both reports whether two regions hear each other.
 func (n *network) both(a, b int) bool { return !n.blocks(a, b) && !n.blocks(b, a) }
 
-// reach reports whether the members of two regions can tell that each other are alive: memberlist asks others to try as
-// well.
+// reach reports whether two regions can see that the other is alive: memberlist asks third parties to try as well.
 func (n *network) reach(a, b int) bool {
 	for c := range n.blocked {
 		if n.both(a, c) && n.both(c, b) {
@@ -58,20 +57,19 @@ func (n *network) delay(from, to int, r *rand.Rand) int64 {
 	return int64(float64(d) * (1 + n.opt.Jitter*(2*r.Float64()-1)))
 }
 
-// packet appends to ways how long each copy of a packet is under way.
-func (n *network) packet(from, to int, ways []int64) []int64 {
+// packet calls arrives for each copy of a packet, with how long it is under way.
+func (n *network) packet(from, to int, arrives func(after int64)) {
 	delay := n.delay(from, to, n.delays)
 	if n.blocks(from, to) || chance(n.loss, n.opt.Loss) {
-		return ways
+		return
 	}
 	if chance(n.held, n.opt.Reorder) {
 		delay += n.held.Int64N(int64(heldBack))
 	}
-	ways = append(ways, delay)
+	arrives(delay)
 	if chance(n.twice, n.opt.Duplicate) {
-		ways = append(ways, delay+n.twice.Int64N(int64(heldBack)))
+		arrives(delay + n.twice.Int64N(int64(heldBack)))
 	}
-	return ways
 }
 
 // stream is how long a message takes over a stream that is opened for it, and whether it can be: a handshake, and what
@@ -86,7 +84,7 @@ func (n *network) stream(from, to int) (time int64, ok bool) {
 	return time, n.both(from, to)
 }
 
-// The model of memberlist and of the rejoin loop around it. All here is of the nodes' replicas: who is told of whom.
+// The model of memberlist and of the rejoin loop around it.
 
 const (
 	lanProbe, wanProbe         = time.Second, 5 * time.Second // memberlist's ProbeInterval
@@ -156,12 +154,8 @@ func (c *cluster) joinLater(a, b *node, in time.Duration) {
 func (c *cluster) failLater(n *node) {
 	boot, origin := n.boot, n.origin
 	for _, other := range c.nodes {
-		if other == n {
-			continue
-		}
-		notice := c.failureTimeout(other.region == n.region)
-		c.after(notice, func() {
-			if gone := n.boot != boot || !n.up || n.paused(c.now); gone && other.up {
+		c.after(c.failureTimeout(other.region == n.region), func() {
+			if gone := n.boot != boot || !n.up || n.paused(c.now); gone && other.up && other != n {
 				c.leave(other, origin, false)
 			}
 		})

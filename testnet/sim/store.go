@@ -91,10 +91,9 @@ func (s *store) another() {
 }
 
 func (s *store) forget() {
-	for _, r := range s.replicas {
-		r.Flush()
+	for _, c := range s.copies() {
+		c.Flush()
 	}
-	s.data.Flush()
 }
 
 func (s *store) in(k StoreFaultKind) bool { return s.inForce[k] > 0 }
@@ -121,16 +120,13 @@ var (
 )
 
 // call has the store do something, now or later, once or twice, and waits for the answer.
-func (c *client) call(do func() error) error {
+func (c *client) call(do func() error) (err error) {
 	c.cluster.redis.Calls++
-	err := c.try(do)
-	if err != nil {
-		c.cluster.redis.Failed++
-	}
-	return err
-}
-
-func (c *client) try(do func() error) error {
+	defer func() {
+		if err != nil {
+			c.cluster.redis.Failed++
+		}
+	}()
 	if c.in(StoreDown) {
 		return errAway
 	}
@@ -157,14 +153,16 @@ func (c *client) try(do func() error) error {
 	return do()
 }
 
+// copies are the store and the replicas that follow it, the store last.
+func (s *store) copies() []*regions.Embedded { return append(slices.Clone(s.replicas), s.data) }
+
 // Merge implements regions.Store.
 func (c *client) Merge(ctx context.Context, slots []counters.Slot, now int64) (merged regions.Merged, err error) {
 	slots, ctx = slices.Clone(slots), context.WithoutCancel(ctx) // it may be late
 	err = c.call(func() (err error) {
-		for _, r := range c.replicas {
-			_, _ = r.Merge(ctx, slots, now)
+		for _, s := range c.copies() {
+			merged, err = s.Merge(ctx, slots, now)
 		}
-		merged, err = c.data.Merge(ctx, slots, now)
 		merged.Epoch = strconv.Itoa(c.epoch)
 		return err
 	})
@@ -174,22 +172,21 @@ func (c *client) Merge(ctx context.Context, slots []counters.Slot, now int64) (m
 // Restore implements regions.Store.
 func (c *client) Restore(ctx context.Context, slots []counters.Slot, now int64) error {
 	slots, ctx = slices.Clone(slots), context.WithoutCancel(ctx)
-	return c.call(func() error {
-		for _, r := range c.replicas {
-			_ = r.Restore(ctx, slots, now)
+	return c.call(func() (err error) {
+		for _, s := range c.copies() {
+			err = s.Restore(ctx, slots, now)
 		}
-		return c.data.Restore(ctx, slots, now)
+		return err
 	})
 }
 
 // Load implements regions.Store, in an order that does not differ from run to run.
 func (c *client) Load(ctx context.Context, now int64, page func([]counters.Slot)) error {
 	var all []counters.Slot
-	err := c.call(func() error {
+	if err := c.call(func() error {
 		all = nil
 		return c.data.Load(ctx, now, func(slots []counters.Slot) { all = append(all, slots...) })
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	slices.SortFunc(all, func(a, b counters.Slot) int {

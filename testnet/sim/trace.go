@@ -125,9 +125,6 @@ func isHeader(line string) bool {
 	return strings.ReplaceAll(strings.ToLower(line), " ", "") == "seconds,region,node"
 }
 
-// Len is the number of arrivals.
-func (t *Trace) Len() int { return len(t.arrivals) }
-
 // Duration is until the end of the millisecond of the last arrival.
 func (t *Trace) Duration() time.Duration {
 	last := t.arrivals[len(t.arrivals)-1].after

@@ -19,7 +19,7 @@ func readAll(t *testing.T, s string) *Trace {
 
 func TestReadTrace(t *testing.T) {
 	trace := readAll(t, "\ufeffSeconds, region, node\r\n# a comment\r\n\r\n1.5,eu,b\r\n0,us,a\n0.25, eu , c \n2e0,us,b")
-	if trace.Regions != 2 || trace.Nodes != 2 || trace.Len() != 4 || trace.Duration() != 2001*time.Millisecond {
+	if trace.Regions != 2 || trace.Nodes != 2 || len(trace.arrivals) != 4 || trace.Duration() != 2001*time.Millisecond {
 		t.Fatalf("%+v", trace)
 	}
 	o := DefaultOptions()
@@ -82,13 +82,13 @@ func FuzzReadTrace(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if trace.Len() == 0 || trace.Regions < 1 || trace.Nodes < 1 || trace.Len() > bytes.Count(b, []byte("\n"))+1 {
-			t.Fatalf("%d arrivals at %d regions of %d nodes", trace.Len(), trace.Regions, trace.Nodes)
+		if len(trace.arrivals) == 0 || trace.Regions < 1 || trace.Nodes < 1 || len(trace.arrivals) > bytes.Count(b, []byte("\n"))+1 {
+			t.Fatalf("%d arrivals at %d regions of %d nodes", len(trace.arrivals), trace.Regions, trace.Nodes)
 		}
 		o := DefaultOptions()
 		o.Trace, o.Regions, o.Nodes, o.Duration = trace, trace.Regions, trace.Nodes, trace.Duration()
-		if n := len(all(t, o)); n != trace.Len() {
-			t.Fatalf("%d of %d arrivals", n, trace.Len())
+		if n := len(all(t, o)); n != len(trace.arrivals) {
+			t.Fatalf("%d of %d arrivals", n, len(trace.arrivals))
 		}
 	})
 }

@@ -61,37 +61,29 @@ func (o Options) withDefaults() Options {
 // Validate reports everything that is wrong with the options.
 func (o *Options) Validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if o.Rule == "" {
-		wrong("no rule: name the one that requests are to meet")
-	}
-	if len(o.Targets) == 0 {
-		wrong("no targets: name at least one node")
-	}
-	for _, t := range o.Targets {
-		if u, err := url.Parse(t.URL); err != nil || u.Host == "" || t.Node == "" {
-			wrong("target %q at %q: give it a name and the URL of its HTTP API", t.Node, t.URL)
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	if len(o.Streams) == 0 {
-		wrong("no streams: nothing would be offered")
+	wrong(o.Rule == "", "no rule: name the one that requests are to meet")
+	wrong(len(o.Targets) == 0, "no targets: name at least one node")
+	for _, t := range o.Targets {
+		u, err := url.Parse(t.URL)
+		wrong(err != nil || u.Host == "" || t.Node == "", "target %q at %q: give it a name and the URL of its HTTP API",
+			t.Node, t.URL)
 	}
+	wrong(len(o.Streams) == 0, "no streams: nothing would be offered")
 	rate := 0.0
 	for i := range o.Streams {
-		if err := o.Streams[i].validate(len(o.Targets)); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, o.Streams[i].validate(len(o.Targets)))
 		rate += o.Streams[i].Rate
 	}
-	if rate > maxRate || rate*o.Duration.Seconds() > maxRequests {
-		wrong("%.0f requests a second for %v: at most %d a second and %d in all", rate, o.Duration, maxRate, maxRequests)
-	}
-	if o.Duration <= 0 || o.Duration > MaxDuration {
-		wrong("a duration of %v: want more than 0 and at most %v", o.Duration, MaxDuration)
-	}
-	if o.Workers < 0 || o.Timeout < 0 {
-		wrong("workers %d, timeout %v: none may be below 0", o.Workers, o.Timeout)
-	}
+	wrong(rate > maxRate || rate*o.Duration.Seconds() > maxRequests,
+		"%.0f requests a second for %v: at most %d a second and %d in all", rate, o.Duration, maxRate, maxRequests)
+	wrong(o.Duration <= 0 || o.Duration > MaxDuration, "a duration of %v: want more than 0 and at most %v", o.Duration,
+		MaxDuration)
+	wrong(o.Workers < 0 || o.Timeout < 0, "workers %d, timeout %v: none may be below 0", o.Workers, o.Timeout)
 	return errors.Join(errs...)
 }
 
@@ -207,18 +199,19 @@ func (g *generator) offer(j job) {
 	s := &g.summary
 	s.Offered++
 	s.Lost += lost
-	switch {
-	case outcome.Error != "":
+	if outcome.Error != "" {
 		s.Failed++
 		if _, known := s.FailedBy[outcome.Error]; known || len(s.FailedBy) < 20 {
 			s.FailedBy[outcome.Error]++
 		}
-	case outcome.Allowed:
+		return
+	}
+	if outcome.Allowed {
 		s.Allowed++
-	default:
+	} else {
 		s.Denied++
 	}
-	if outcome.Error == "" && moved {
+	if moved {
 		s.Moved++
 	}
 }

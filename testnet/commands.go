@@ -144,17 +144,6 @@ func partitionCommand(open opener) *cli.Command {
 	}
 }
 
-func healCommand(open opener) *cli.Command {
-	return &cli.Command{
-		Name:  "heal",
-		Usage: "undo all partitions and wait until the nodes are together again",
-		Flags: []cli.Flag{patienceFlag(time.Minute)},
-		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, _ *cli.Context) (string, error) {
-			return "all regions are together again", cl.Heal(ctx)
-		}),
-	}
-}
-
 func restartCommand(open opener) *cli.Command {
 	return &cli.Command{
 		Name:      "restart",

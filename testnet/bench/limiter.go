@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // limiter is a contestant with its state.
@@ -121,4 +123,27 @@ func newClock() *clock {
 	c := new(clock)
 	c.Store(benchStart)
 	return c
+}
+
+// run lets the clock go until stop.
+func (c *clock) run() (stop func()) {
+	ended := make(chan struct{})
+	ticks := time.NewTicker(time.Millisecond)
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer ticks.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-ended:
+				return
+			case now := <-ticks.C:
+				c.Add(int64(now.Sub(last)))
+				last = now
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		running.Wait()
+	}
 }

@@ -9,38 +9,6 @@ import (
 	"time"
 )
 
-// timekeeper drives the coarse clock of the limiter that is measured.
-type timekeeper struct {
-	running atomic.Pointer[clock]
-	end     chan struct{}
-	ended   sync.WaitGroup
-}
-
-func startTimekeeper() *timekeeper {
-	k := &timekeeper{end: make(chan struct{})}
-	k.ended.Go(func() {
-		ticks := time.NewTicker(time.Millisecond)
-		defer ticks.Stop()
-		for last := time.Now(); ; {
-			select {
-			case <-k.end:
-				return
-			case now := <-ticks.C:
-				if c := k.running.Load(); c != nil {
-					c.Add(int64(now.Sub(last)))
-				}
-				last = now
-			}
-		}
-	})
-	return k
-}
-
-func (k *timekeeper) stop() {
-	close(k.end)
-	k.ended.Wait()
-}
-
 // slice is the result of one turn of one contestant.
 type slice struct {
 	ns       float64 // wall time per decision, of all cores together
@@ -54,12 +22,13 @@ type slice struct {
 const collectAt = 1 << 30
 
 // measure makes the requests of the streams, one stream per core, for about d. at is the position in each stream.
-func (k *timekeeper) measure(l *limiter, streams []*stream, at []int, d time.Duration, chunk int) slice {
+func measure(l *limiter, streams []*stream, at []int, d time.Duration, chunk int) slice {
 	if l.drain != nil {
 		l.drain()
 	}
-	k.running.Store(l.clock)
-	defer k.running.Store(nil)
+	if l.clock != nil {
+		defer l.clock.run()()
+	}
 	runtime.GOMAXPROCS(len(streams))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -76,11 +76,9 @@ type turn struct {
 
 // takeTurns measures every contestant at every workload, round after round.
 func takeTurns(ctx context.Context, turns []*turn, d duration, progress io.Writer) error {
-	k := startTimekeeper()
-	defer k.stop()
 	return withoutCollections(func(collect func()) error {
 		for _, t := range turns { // warm up, and find the chunk
-			s := k.measure(t.limiter, t.load.streams, t.at, time.Millisecond, cmp.Or(t.chunk, 16))
+			s := measure(t.limiter, t.load.streams, t.at, time.Millisecond, cmp.Or(t.chunk, 16))
 			t.chunk = cmp.Or(t.chunk, max(1, min(4096, int(30e3/s.ns)/len(t.at))))
 		}
 		for round := range d.rounds {
@@ -90,7 +88,7 @@ func takeTurns(ctx context.Context, turns []*turn, d duration, progress io.Write
 					return err
 				}
 				collect()
-				s, err := t.measure(k, d.slice, &d.repeats)
+				s, err := t.measure(d.slice, &d.repeats)
 				if err != nil {
 					return err
 				}
@@ -138,7 +136,7 @@ func openTurns(ctx context.Context, all []contestant) (turns []*turn, stop func(
 }
 
 // measure measures a slice, and up to twice more while it gets too little of the machine. The best one counts.
-func (t *turn) measure(k *timekeeper, d time.Duration, repeats *int) (best slice, err error) {
+func (t *turn) measure(d time.Duration, repeats *int) (best slice, err error) {
 	for try := range 3 {
 		if try > 0 {
 			if t.contestant.outOfProcess || best.cpu >= minCPU || *repeats == 0 {
@@ -146,7 +144,7 @@ func (t *turn) measure(k *timekeeper, d time.Duration, repeats *int) (best slice
 			}
 			*repeats--
 		}
-		s := k.measure(t.limiter, t.load.streams, t.at, d, t.chunk)
+		s := measure(t.limiter, t.load.streams, t.at, d, t.chunk)
 		if err := t.plausible(s); err != nil {
 			return s, err
 		}

@@ -147,7 +147,7 @@ type merge struct {
 	now int64
 
 	meter *Meter
-	spec  spec // of meter, if the table keeps it
+	spec  spec // of meter, if it is valid
 	valid bool
 	kept  bool // see Table.keeps
 
@@ -227,9 +227,9 @@ func (m *merge) turnTo(meter *Meter) {
 		return
 	}
 	m.meter = meter
-	m.valid = meter != nil && meter.Validate() == nil
-	if m.kept = m.valid && m.keeps(meter); m.kept {
-		m.spec = newSpec(*meter)
+	if m.valid = meter != nil && meter.Validate() == nil; m.valid {
+		m.spec.init(meter)
+		m.kept = m.keeps(&m.spec)
 	}
 }
 

@@ -74,9 +74,12 @@ func (l *Limit) Scope() Scope { return l.scope }
 
 // keeps reports whether the table merges what others send of a meter: not the count of a single node, nor that of
 // another region.
-func (t *Table) keeps(m *Meter) bool {
-	s, region := m.Home()
-	return s == Global || s == Region && region == t.region
+func (t *Table) keeps(y *spec) bool {
+	if y.scope == Region {
+		_, region := y.meter.Home()
+		return region == t.region
+	}
+	return y.scope == Global
 }
 
 // keepers are the nodes that count the limit with this table.

@@ -131,7 +131,7 @@ func (s *shard) noteTime(l *Limit, ref uint32, millis uint64) {
 	c.raise(denied)
 	s.localize(c)
 	if !c.has(dirty) && l.scope != Alone {
-		s.enlist(ref, c)
+		s.enlist(ref, c, false)
 	}
 }
 

@@ -35,7 +35,7 @@ const (
 	pinned                         // in use by the request under way: not evicted
 	recreated                      // peers may send again what an evicted cell of the same key had received
 	pendingDebit                   // a bucket with counts that no limit was known for: they are not debited yet
-	flushEarly                     // in the list of cells to drain early
+	flushEarly                     // at the front of the list of cells to drain
 	local                          // this table was asked for the key; otherwise only peers count in the cell
 	judged                         // judge has looked at a denial in the current sub-window
 )

@@ -51,13 +51,16 @@ func (t *Table) checkBurst(y layer, l *Limit, left uint64) {
 	}
 }
 
-// requestEarlyFlush marks a cell for the next early flush, unless its counts are not replicated.
+// requestEarlyFlush moves a cell to the front of the list to drain, unless its counts are not replicated.
 func (t *Table) requestEarlyFlush(s *shard, l *Limit, c *cell) {
 	if l.scope == Alone {
 		return
 	}
+	if c.has(dirty) {
+		s.delist(c)
+	}
+	s.enlist(s.find(l.id, c.key, hash(t.seed, l.id, c.key)), c, true)
 	c.raise(flushEarly)
-	s.early = append(s.early, s.find(l.id, c.key, hash(t.seed, l.id, c.key)))
 	select {
 	case t.earlyFlush <- struct{}{}:
 	default:
@@ -75,7 +78,7 @@ func (t *Table) DrainEarly(now int64) Drained {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Lock()
-		for _, ref := range s.early {
+		for ref := s.dirty.first; ref != 0 && s.cell(ref).has(flushEarly); ref = s.cell(ref).next {
 			c := s.cell(ref)
 			c.lower(flushEarly)
 			m := t.meters.states[c.meter]
@@ -92,15 +95,7 @@ func (t *Table) DrainEarly(now int64) Drained {
 			}
 			out.Demand[i].Rise = max(out.Demand[i].Rise, rise)
 		}
-		s.early = s.early[:0]
 		s.Unlock()
 	}
 	return out
-}
-
-// cancelEarlyFlush removes a cell that is freed from the early flush.
-func (s *shard) cancelEarlyFlush(ref uint32, c *cell) {
-	if c.has(flushEarly) {
-		s.early = slices.DeleteFunc(s.early, func(r uint32) bool { return r == ref })
-	}
 }

@@ -205,7 +205,6 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 	}
 	s.dropSlots(c, &m.shape, int64(m.n+2))
 	s.dropHotKey(c)
-	s.cancelEarlyFlush(ref, c)
 	if m.algorithm == SlidingLog {
 		s.dropLog(c)
 	}

@@ -52,7 +52,7 @@ func auditShard(t *testing.T, table *Table, number int, when string) {
 	}
 	a.remoteCells()
 	a.dirtyList(dirty)
-	a.urgentList()
+	a.earlyCells()
 }
 
 // remoteCells checks that the cells which only peers counted in are as many as the shard says.
@@ -247,11 +247,11 @@ func (a *audit) dirtyList(dirty map[uint32]bool) {
 	}
 }
 
-// urgentList checks that the cells to be drained early are in the list of them, each once, and have hot-key state.
-func (a *audit) urgentList() {
+// earlyCells checks that the cells to be drained early come first in the list to drain, and have hot-key state.
+func (a *audit) earlyCells() {
 	listed := make(map[uint32]bool)
-	for _, ref := range a.early {
-		if c := a.cell(ref); listed[ref] || a.held[ref] == "" || !c.has(flushEarly) || c.hotKey == 0 {
+	for ref := a.dirty.first; ref != 0 && a.cell(ref).has(flushEarly); ref = a.cell(ref).next {
+		if c := a.cell(ref); a.held[ref] == "" || c.hotKey == 0 {
 			a.fail("the cell at %d is listed to be drained early: %+v", ref, *c)
 		}
 		listed[ref] = true

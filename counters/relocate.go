@@ -106,13 +106,6 @@ func (s *shard) move(from, to uint32, size int) {
 	if c.has(dirty) {
 		s.relink(c, to, to)
 	}
-	if c.has(flushEarly) {
-		for i, ref := range s.early {
-			if ref == from {
-				s.early[i] = to
-			}
-		}
-	}
 }
 
 // clearPage removes all unpinned cells of a page.

@@ -93,7 +93,6 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		c.offered, c.changed, c.next, c.prev = 0, 0, 0, 0
 	}
 	s.dirty.first, s.dirty.last = 0, 0
-	s.early = s.early[:0]
 	s.drainedAt = now
 	return dst
 }

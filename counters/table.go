@@ -88,11 +88,10 @@ type shard struct {
 	seed      uint64   // the table's
 	ids       []uint64 // of meters, by number
 	origins   *originTable
-	dirty     struct{ first, last uint32 } // list of cells to drain, in the order of their first change
+	dirty     struct{ first, last uint32 } // list of cells to drain, those to drain early first
 	unsent    []Slot                       // of removed cells
 	maxUnsent int                          // maximum of unsent: nobody may be draining
 	drainedAt int64                        // time of the last drain
-	early     []uint32                     // cells to drain early
 	births    uint32
 	gone      int64                     // until when counts of removed cells may be in use: a cell created before needs another birth
 	hand      int                       // position in the index after which eviction continues

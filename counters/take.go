@@ -67,7 +67,7 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool
 		c.offered = uint32(min(uint64(c.offered)+cost, 1<<32-1))
 		c.used = usedAt(now)
 		if !c.has(dirty) && l.scope != Alone {
-			s.enlist(ref, c)
+			s.enlist(ref, c, false)
 		}
 	}
 	return y
@@ -202,10 +202,13 @@ func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 	return c.windowView(&m.shape, at)
 }
 
-// enlist appends the cell to the list of cells to drain.
-func (s *shard) enlist(ref uint32, c *cell) {
+// enlist inserts the cell into the list of cells to drain: after the last, or before the first to drain it early.
+func (s *shard) enlist(ref uint32, c *cell, early bool) {
 	c.raise(dirty)
-	c.next, c.prev = 0, s.dirty.last
+	c.prev, c.next = s.dirty.last, 0
+	if early {
+		c.prev, c.next = 0, s.dirty.first
+	}
 	s.relink(c, ref, ref)
 }
 

@@ -26,7 +26,6 @@ type cell struct {
 	flags
 }
 
-// flags are states of a cell.
 type flags uint8
 
 const (
@@ -56,7 +55,6 @@ const headWords = int(unsafe.Sizeof(cell{}) / wordBytes)
 // usedAt is a time in units of 2^26 ns, 67 ms: 32 bits last for nine years.
 func usedAt(now int64) uint32 { return uint32(now >> 26) }
 
-// words are n words of the cell's block, from the one at.
 func (c *cell) words(at, n int) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Add(unsafe.Pointer(c), at*wordBytes)), n)
 }

@@ -70,7 +70,6 @@ const (
 	evictionSample = 8
 )
 
-// candidate is a cell that may be evicted.
 type candidate struct {
 	ref      uint32
 	origin   uint16 // of the newest slot of a remote cell; 0: none, or no member
@@ -214,7 +213,6 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 	m.release()
 }
 
-// hashOf is the hash of a cell.
 func (s *shard) hashOf(ref uint32) uint64 {
 	c := s.cell(ref)
 	return hash(s.seed, s.ids[c.meter], c.key)

@@ -35,7 +35,6 @@ func (c *cell) requestLog() *requestLog {
 	return (*requestLog)(unsafe.Add(unsafe.Pointer(c), headWords*wordBytes))
 }
 
-// others is the ring of others' counts.
 func (c *cell) others(sh *shape) []uint64 { return c.words(headWords+logWords, sh.size()) }
 
 // forget drops the entries that have left the window. They do not come back if the clock steps back.
@@ -53,7 +52,6 @@ func (s *shard) forget(c *cell, sh *shape, at instant) {
 	j.newest = 0
 }
 
-// dropLog frees all entries.
 func (s *shard) dropLog(c *cell) {
 	for j := c.requestLog(); j.oldest != 0; {
 		s.pop(&j.oldest)
@@ -69,7 +67,6 @@ func (c *cell) logView(sh *shape) uint64 {
 	return sum
 }
 
-// takeLog decides on a request under a sliding log.
 func (t *Table) takeLog(s *shard, l *Limit, c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
 	s.forget(c, &l.shape, at)
 	seen := c.logView(&l.shape) + before

@@ -24,7 +24,6 @@ const (
 // again sooner.
 const retireAfter = int64(time.Second)
 
-// meterState is what a table keeps of a meter.
 type meterState struct {
 	spec
 	number   uint16
@@ -104,10 +103,8 @@ func (ms *meterTable) acquire(y *spec, local bool) *meterState {
 	return ms.states[k]
 }
 
-// release gives up one holder of the meter.
 func (m *meterState) release() { m.holders.Add(-1) }
 
-// all appends the states of all meters to dst.
 func (ms *meterTable) all(dst []*meterState) []*meterState {
 	ms.RLock()
 	defer ms.RUnlock()

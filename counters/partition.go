@@ -76,7 +76,6 @@ func (t *Table) updateEstimate(s *shard, l *Limit, c *cell, w *hotKey, unreachab
 	g.counts[estimateSteps] += float32(lost) * w.part
 }
 
-// dropEstimate frees the estimate.
 func (s *shard) dropEstimate(w *hotKey) {
 	if w.estimate != 0 {
 		s.memory.free(w.estimate)

@@ -51,5 +51,4 @@ func (t *Table) countDenied(y layer, l *Limit, cost, before uint64, d *Decision)
 	}
 }
 
-// deny turns the decision into a denial.
 func (d *Decision) deny(wait time.Duration) { d.Allowed, d.Delay, d.RetryAfter = false, 0, wait }

@@ -220,7 +220,6 @@ func (m *merge) touchSlots(hashes []uint64) {
 	touched(sum)
 }
 
-// turnTo makes a meter the current one.
 func (m *merge) turnTo(meter *Meter) {
 	if meter == m.meter {
 		return

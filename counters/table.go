@@ -80,7 +80,6 @@ type Stats struct {
 	DeniedByOne    uint64 // keys, once per sub-window, denied because of a single peer: see LastDenier
 }
 
-// shard is a part of the table with its own lock.
 type shard struct {
 	sync.Mutex
 	index
@@ -361,7 +360,6 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 	return dst
 }
 
-// shardOf is the shard of a hash.
 func (t *Table) shardOf(h uint64) *shard { return &t.shards[h>>(64-shardBits)] }
 
 // locate returns the hash and the shard of a key's cell.

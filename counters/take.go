@@ -73,7 +73,6 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool
 	return y
 }
 
-// step is what a decision is for.
 type step uint8
 
 const (
@@ -83,7 +82,6 @@ const (
 	take               // answer, and charge if admitted
 )
 
-// charges reports whether an admitted request is charged.
 func (how step) charges() bool { return how >= charge }
 
 // decide answers a request and writes the decision to d, which is zero. before is the cost that earlier layers of the
@@ -212,7 +210,6 @@ func (s *shard) enlist(ref uint32, c *cell, early bool) {
 	s.relink(c, ref, ref)
 }
 
-// delist removes the cell from the list of cells to drain.
 func (s *shard) delist(c *cell) {
 	s.relink(c, c.next, c.prev)
 	c.lower(dirty)

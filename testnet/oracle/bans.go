@@ -58,7 +58,6 @@ func (b *bans) left(key counters.Key, now int64) time.Duration {
 	return 0
 }
 
-// begin bans a key.
 func (b *bans) begin(key counters.Key, now int64) {
 	k, end := b.keep(key, now), time.Duration(now+b.lasts)
 	k.until = max(k.until, uint64((end+time.Millisecond-1)/time.Millisecond))

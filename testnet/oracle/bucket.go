@@ -13,7 +13,6 @@ import (
 // at which the bucket will be full again (the theoretical arrival time of GCRA). It is exact in units of 1/refill
 // nanoseconds: a token takes `window` of them.
 
-// rate is how fast a bucket is refilled.
 type rate struct{ window, refill uint64 }
 
 func rateOf(l *counters.Limit) rate { return rate{uint64(l.Meter().Window), l.Refill()} }

@@ -32,7 +32,6 @@ type cell struct {
 	restoredWithoutTime bool // restored without time: a new count may be old
 }
 
-// remoteID identifies a slot of a key.
 type remoteID struct {
 	index  int64
 	origin counters.Origin

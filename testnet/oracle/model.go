@@ -150,7 +150,6 @@ func behind(c count, before uint64, at int64) count {
 	return c
 }
 
-// setRemaining sets what is left of the limit.
 func setRemaining(d *counters.Decision, c count, before uint64, at, now int64) {
 	d.Remaining = d.Limit - min(d.Limit, add(c.view(at), before))
 	d.ResetAfter = wait(c, 0, at, now)

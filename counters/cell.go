@@ -1,6 +1,7 @@
 package counters
 
 import (
+	"math"
 	"slices"
 	"unsafe"
 )
@@ -49,6 +50,9 @@ func (f *flags) put(one flags, up bool) {
 		*f |= one
 	}
 }
+
+// addTo adds a cost, up to the maximum of 32 bits.
+func addTo(sum *uint32, cost uint64) { *sum = uint32(min(uint64(*sum)+cost, math.MaxUint32)) }
 
 const headWords = int(unsafe.Sizeof(cell{}) / wordBytes)
 

@@ -14,12 +14,12 @@ const (
 // spend records an admitted cost of a hot key, and requests an early flush if it is much of what remains. An offender is
 // not flushed early: peers already take its reported demand into account.
 func (t *Table) spend(s *shard, l *Limit, c *cell, w *hotKey, cost uint64) {
-	w.unsent += float32(cost)
+	addTo(&w.unsent, cost)
 	if c.has(flushEarly) {
 		return
 	}
 	peers, left := t.keepers(l).peers, float64(l.max-min(w.view, l.max))
-	if l.maxUnsent > 0 && w.unsent >= float32(l.maxUnsent) ||
+	if l.maxUnsent > 0 && uint64(w.unsent) >= l.maxUnsent ||
 		peers > 0 && w.part == 1 && float64(w.unsent) >= max(1, flushShare*left/float64(peers+1)) {
 		t.requestEarlyFlush(s, l, c)
 	}
@@ -44,7 +44,7 @@ func (t *Table) checkBurst(y layer, l *Limit, left uint64) {
 	if w == nil {
 		return
 	}
-	w.view, w.unsent = l.max-left, float32(offered)
+	w.view, w.unsent = l.max-left, c.offered
 	w.own = float32(w.ownNow(c, s.drainedAt, cl.horizon, now))
 	if !c.has(flushEarly) {
 		t.requestEarlyFlush(s, l, c)

@@ -25,7 +25,7 @@ type hotKey struct {
 	due             float32 // cost that reachable peers were asked for since their last report
 	part            float32 // part of the requests to admit, 0 to 1
 	credit          float32 // cost that may be admitted while part is below 1; grows by part of each request's cost
-	unsent          float32 // cost admitted and not sent yet
+	unsent          uint32  // cost admitted and not sent yet
 	peerRates       uint32  // first of the list
 	estimate        uint32  // partitionEstimate; 0 while all peers are reachable
 	_               uint32
@@ -75,20 +75,15 @@ func (t *Table) ensureHotKey(s *shard, c *cell, now int64) *hotKey {
 		return nil
 	}
 	w := s.memory.hotKey(c.hotKey)
-	w.part, w.unsent = 1, float32(c.offered)
+	w.part, w.unsent = 1, c.offered
 	return w
 }
-
-// exactUnsent is the largest whole number up to which a float32 counts exactly.
-const exactUnsent = 1 << 24
 
 // unsentCost returns the cost that was admitted of the cell's key and not sent yet. Without a hotKey it is the cost
 // that was asked for, an upper bound.
 func (s *shard) unsentCost(c *cell) uint64 {
 	if c.hotKey != 0 {
-		if w := s.memory.hotKey(c.hotKey); w.unsent < exactUnsent {
-			return min(uint64(w.unsent), uint64(c.offered))
-		}
+		return uint64(min(s.memory.hotKey(c.hotKey).unsent, c.offered))
 	}
 	return uint64(c.offered)
 }

@@ -64,7 +64,7 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool
 	y.cell = s.cell(ref)
 	if c := y.cell; chargeable {
 		s.localize(c)
-		c.offered = uint32(min(uint64(c.offered)+cost, 1<<32-1))
+		addTo(&c.offered, cost)
 		c.used = usedAt(now)
 		if !c.has(dirty) && l.scope != Alone {
 			s.enlist(ref, c, false)

@@ -38,9 +38,6 @@ type remoteID struct {
 	birth  uint32
 }
 
-// MaxCount is the maximum of a slot.
-const MaxCount = 1<<42 - 1
-
 // NewCells returns the empty state of a limit in a table of the origin.
 func NewCells(l *counters.Limit, own counters.Origin) *Cells {
 	m := l.Meter()
@@ -191,7 +188,7 @@ func (s *Cells) Merge(slot counters.Slot, now int64) (novel bool) {
 	if !s.holds(slot.Index, c.index) {
 		return false
 	}
-	id, count := remoteID{slot.Index, slot.Origin, slot.Birth}, min(slot.Count, MaxCount)
+	id, count := remoteID{slot.Index, slot.Origin, slot.Birth}, min(slot.Count, counters.MaxCount)
 	if count <= c.received[id] {
 		return false
 	}

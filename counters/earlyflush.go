@@ -11,8 +11,8 @@ const (
 	burstShare = 64
 )
 
-// spend records an admitted cost of a hot key, and requests an early flush if it is much of what remains. An offender is
-// not flushed early: peers already take its reported demand into account.
+// spend records an admitted cost of a hot key, and requests an early flush if it is much of what remains. An offender
+// is not flushed early: peers already take its reported demand into account.
 func (t *Table) spend(s *shard, l *Limit, c *cell, w *hotKey, cost uint64) {
 	addTo(&w.unsent, cost)
 	if c.has(flushEarly) {

@@ -47,8 +47,8 @@ func (s *shard) localize(c *cell) {
 	}
 }
 
-// alloc returns a block of so many words for a cell, and evicts other cells if there is no room. It returns 0 if that is
-// not enough.
+// alloc returns a block of so many words for a cell, and evicts other cells if there is no room. It returns 0 if that
+// is not enough.
 func (t *Table) alloc(s *shard, words int, c *cell, now int64) uint32 {
 	if !s.has(words) {
 		if c == nil {

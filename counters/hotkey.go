@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// hotKey is the demand for a key near its limit: tables divide the limit by it when it runs short (thin.go). A cell gets
-// one when half of its limit is used, or when a peer reports demand for the key. Rates are costs per second, times are
-// in nanoseconds.
+// hotKey is the demand for a key near its limit: tables divide the limit by it when it runs short (thin.go). A cell
+// gets one when half of its limit is used, or when a peer reports demand for the key. Rates are costs per second, times
+// are in nanoseconds.
 type hotKey struct {
 	view            uint64  // used part of the limit at the last decision
 	until           int64   // end of the time for which the key is an offender

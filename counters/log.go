@@ -11,7 +11,8 @@ import (
 //
 //	view(t) = sum of own costs in (t-W, t] + sum of others' counts in the sub-windows that begin in (t-W, t]
 //
-// A sub-window of others leaves completely when its start does, so a log may count too little of others, never too much.
+// A sub-window of others leaves completely when its start does, so a log may count too little of others, never too
+// much.
 
 // requestLog is the state of a sliding log: a list of entries.
 type requestLog struct {

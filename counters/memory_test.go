@@ -148,7 +148,8 @@ func (a *audit) cells() map[uint32]bool {
 		m := a.table.meters.states[c.meter]
 		a.hold(ref, m.words, "a cell of "+m.meter.Rule)
 		if found := a.find(m.id, c.key, a.hashOf(ref)); found != ref {
-			a.fail("key %d of %s is in place %d of the index at %d, and is found at %d", c.key, m.meter.Rule, i, ref, found)
+			a.fail("key %d of %s is in place %d of the index at %d, and is found at %d", c.key, m.meter.Rule, i,
+				ref, found)
 		}
 		if c.has(pinned) {
 			a.fail("key %d of %s is still kept from eviction", c.key, m.meter.Rule)
@@ -199,15 +200,15 @@ func (a *audit) counts(c *cell, m *meterState) {
 		r := a.remote(ref)
 		age := r.age(c)
 		if age < last || age > uint64(m.n+1) {
-			a.fail("key %d of %s: a slot %d sub-windows old comes after one of %d, of %d", c.key, m.meter.Rule, age, last,
-				m.n)
+			a.fail("key %d of %s: a slot %d sub-windows old comes after one of %d, of %d", c.key, m.meter.Rule, age,
+				last, m.n)
 		}
 		if last = age; age == 0 {
 			continue // ahead of the cell's time: in no ring yet
 		}
 		if i := len(own) - int(age); own[i] < r.count() {
-			a.fail("key %d of %s: %v in place %d of the ring %v, where slots count %d more", c.key, m.meter.Rule, ring[i], i,
-				ring, r.count()-own[i])
+			a.fail("key %d of %s: %v in place %d of the ring %v, where slots count %d more", c.key, m.meter.Rule,
+				ring[i], i, ring, r.count()-own[i])
 		} else {
 			own[i] -= r.count()
 		}
@@ -227,8 +228,8 @@ func (a *audit) journal(c *cell, m *meterState) {
 		sum, newest, time = sum+uint64(e.cost), ref, e.time
 	}
 	if sum != j.sum || newest != j.newest {
-		a.fail("key %d of %s: the log adds up to %d and ends at %d, it says %d and %d", c.key, m.meter.Rule, sum, newest,
-			j.sum, j.newest)
+		a.fail("key %d of %s: the log adds up to %d and ends at %d, it says %d and %d", c.key, m.meter.Rule, sum,
+			newest, j.sum, j.newest)
 	}
 }
 

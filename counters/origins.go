@@ -10,8 +10,8 @@ import (
 // membership (SetMember):
 //
 //	members   may take any number
-//	others    ended boots, and origins that a peer made up. They may take all but the last quarter of the numbers, and
-//	          at most a quarter for each member that names them. All senders that are no members share one such quarter
+//	others    ended boots, and origins that a peer made up. They may take all but the last quarter of the numbers,
+//	          at most a quarter for each member that names them. Senders that are no members share one such quarter
 //
 // An ended boot keeps its number while its slots count. With long windows and many boots the numbers run short. Then
 // the table retires origins that are no members, least recently used first, and forgets what they counted

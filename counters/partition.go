@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// partitionEstimate estimates what unreachable peers admitted of a key: the same part of what they were last asked for as
-// this table admits. So each side of a partition gets a part of the limit in proportion to its demand. The estimate
+// partitionEstimate estimates what unreachable peers admitted of a key: the same part of what they were last asked for
+// as this table admits. So each side of a partition gets a part of the limit in proportion to its demand. The estimate
 // holds back offenders only. It is kept in tenths of the time for which an admission counts.
 type partitionEstimate struct {
 	step   int64 // number of the last tenth

@@ -104,8 +104,8 @@ func (m *meterState) risen(offered uint64, elapsed float64) {
 	}
 }
 
-// sinceDrain is the time in seconds over which the cost asked for is measured; 0 if unknown. After a late drain the next
-// one may come too soon to measure a rate, so it is at least half of the usual time.
+// sinceDrain is the time in seconds over which the cost asked for is measured; 0 if unknown. After a late drain the
+// next one may come too soon to measure a rate, so it is at least half of the usual time.
 func (t *Table) sinceDrain(now int64) float64 {
 	last := t.drainedAt
 	t.drainedAt = now
@@ -307,8 +307,8 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 	return true, false
 }
 
-// add adds a rise of others' counts to the place i of the ring. A count ahead of the cell's time enters windows and logs
-// when its sub-window begins, but buckets at once.
+// add adds a rise of others' counts to the place i of the ring. A count ahead of the cell's time enters windows and
+// logs when its sub-window begins, but buckets at once.
 func (m *merge) add(c *cell, i int, by uint64, since int64, at instant) {
 	sh := &m.spec.shape
 	if i <= sh.n {

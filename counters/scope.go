@@ -30,8 +30,8 @@ func ParseScope(name string) (s Scope, ok bool) {
 // of a rule contains the mark, as rule names escape a percent sign as %25.
 const homeMark = "%@"
 
-// MaxRegion is the maximum length of a region's name in bytes, and MaxScopedRule that of the full name of a rule that is
-// not Global.
+// MaxRegion is the maximum length of a region's name in bytes, and MaxScopedRule that of the full name of a rule that
+// is not Global.
 const (
 	MaxRegion     = 64
 	MaxScopedRule = MaxRuleName - len(homeMark) - MaxRegion

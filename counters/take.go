@@ -179,8 +179,8 @@ func (t *Table) debitPending(s *shard, l *Limit, c *cell, at instant) {
 	}
 }
 
-// view is how much of the limit is used: the count of the window that ends at the instant, or the debt of a bucket whose
-// limit is known. A ban in force weighs as much as any limit, and so does a lift that may still end bans.
+// view is how much of the limit is used: the count of the window that ends at the instant, or the debt of a bucket
+// whose limit is known. A ban in force weighs as much as any limit, and so does a lift that may still end bans.
 func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 	switch {
 	case !m.algorithm.Counts():
@@ -215,7 +215,8 @@ func (s *shard) delist(c *cell) {
 	c.lower(dirty)
 }
 
-// relink makes the cell before c, or the head of the list, lead to next, and the cell after c, or its end, back to prev.
+// relink makes the cell before c, or the head of the list, lead to next, and the cell after c, or its end, back to
+// prev.
 func (s *shard) relink(c *cell, next, prev uint32) {
 	if c.prev != 0 {
 		s.cell(c.prev).next = next

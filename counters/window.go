@@ -68,8 +68,8 @@ func newestIn(ring []uint64, ahead uint64) int {
 
 // roomAfter is the shortest wait until the view leaves room for a cost, if nothing is added. There is no room now.
 //
-// While a sub-window leaves, all newer ones are completely in the window. So roomAfter finds the oldest sub-window whose
-// leaving makes enough room, and solves for the time at which enough of it has left.
+// While a sub-window leaves, all newer ones are completely in the window. So roomAfter finds the oldest sub-window
+// whose leaving makes enough room, and solves for the time at which enough of it has left.
 func (l *Limit) roomAfter(
 	ring []uint64, inner uint64, newest int, ahead uint64, at instant, cost uint64,
 ) time.Duration {

@@ -9,9 +9,9 @@ import (
 )
 
 // Token and leaky buckets. A bucket holds `capacity` tokens and is refilled with `refill` of them per window, evenly.
-// The tokens that it lacks are its debt; a request of cost k is admitted if debt + k <= capacity. The state is the moment
-// at which the bucket will be full again (the theoretical arrival time of GCRA). It is exact in units of 1/refill
-// nanoseconds: a token takes `window` of them.
+// The tokens that it lacks are its debt; a request of cost k is admitted if debt + k <= capacity. The state is the
+// moment at which the bucket will be full again (the theoretical arrival time of GCRA). It is exact in units of
+// 1/refill nanoseconds: a token takes `window` of them.
 
 type rate struct{ window, refill uint64 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Cells is a model of one limit in one table: its own requests, and the counts that it received. Unlike a [Model] it has
-// a clock. Each key has a cell, whose time is the latest sub-window in which it was used. If the clock steps back
+// Cells is a model of one limit in one table: its own requests, and the counts that it received. Unlike a [Model] it
+// has a clock. Each key has a cell, whose time is the latest sub-window in which it was used. If the clock steps back
 //
 //   - by at most the sub-windows of a window, the cell decides as of the start of its sub-window, and waits count from
 //     the clock;

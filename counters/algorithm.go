@@ -54,6 +54,4 @@ func (a Algorithm) Known() bool { return a > 0 && int(a) < len(algorithms) }
 
 // Counts reports whether slots of the algorithm hold a count: those of Ban and Lift hold a time.
 func (a Algorithm) Counts() bool { return a < Ban }
-
-// bucket reports whether the algorithm is a bucket.
 func (a Algorithm) bucket() bool { return a >= TokenBucket && a <= LeakyQueue }

@@ -17,9 +17,9 @@ import (
 // own clock. Table.Lift ends a ban early (lift.go).
 //
 // A slot whose end is later than that of a ban begun at the end of its sub-window is implausible. So a peer that forges
-// bans can ban a key for less than three bans after its last slot. While implausible slots of the limit or its bans come
-// (plausibility.go), only the table's own bans count. Cells of bans that only peers began are evicted like other remote
-// cells (evict.go).
+// bans can ban a key for less than three bans after its last slot. While implausible slots of the limit or its bans
+// come (plausibility.go), only the table's own bans count. Cells of bans that only peers began are evicted like other
+// remote cells (evict.go).
 
 // banSpec is the ban of a limit: the meters of bans and of their lifts, which differ in algorithm and id alone.
 type banSpec struct {
@@ -131,7 +131,7 @@ func (s *shard) noteTime(l *Limit, ref uint32, millis uint64) {
 	c.raise(denied)
 	s.localize(c)
 	if !c.has(dirty) && l.scope != Alone {
-		s.enlist(ref, c)
+		s.enlist(ref, c, false)
 	}
 }
 

@@ -93,7 +93,6 @@ func (b *bucket) fits(span uint64) uint64 {
 	return q
 }
 
-// takeBucket decides on a request under a bucket.
 func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
 	if l.refill == 0 {
 		d.RetryAfter = Never // a limit of 0, for a key that others counted

@@ -1,6 +1,7 @@
 package counters
 
 import (
+	"math"
 	"slices"
 	"unsafe"
 )
@@ -26,7 +27,6 @@ type cell struct {
 	flags
 }
 
-// flags are states of a cell.
 type flags uint8
 
 const (
@@ -35,7 +35,7 @@ const (
 	pinned                         // in use by the request under way: not evicted
 	recreated                      // peers may send again what an evicted cell of the same key had received
 	pendingDebit                   // a bucket with counts that no limit was known for: they are not debited yet
-	flushEarly                     // in the list of cells to drain early
+	flushEarly                     // at the front of the list of cells to drain
 	local                          // this table was asked for the key; otherwise only peers count in the cell
 	judged                         // judge has looked at a denial in the current sub-window
 )
@@ -51,12 +51,14 @@ func (f *flags) put(one flags, up bool) {
 	}
 }
 
+// addTo adds a cost, up to the maximum of 32 bits.
+func addTo(sum *uint32, cost uint64) { *sum = uint32(min(uint64(*sum)+cost, math.MaxUint32)) }
+
 const headWords = int(unsafe.Sizeof(cell{}) / wordBytes)
 
 // usedAt is a time in units of 2^26 ns, 67 ms: 32 bits last for nine years.
 func usedAt(now int64) uint32 { return uint32(now >> 26) }
 
-// words are n words of the cell's block, from the one at.
 func (c *cell) words(at, n int) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Add(unsafe.Pointer(c), at*wordBytes)), n)
 }

@@ -1,5 +1,5 @@
-// Package counters is the pure core of edgelimit: it decides whether a request may pass, and keeps the replicated counts
-// on which it decides.
+// Package counters is the pure core of edgelimit: it decides whether a request may pass, and keeps the replicated
+// counts on which it decides.
 //
 // It imports only the standard library, starts no goroutine, does no I/O and reads no clock: `now` is always an
 // argument, in nanoseconds since the Unix epoch.
@@ -7,10 +7,10 @@
 // # Terms
 //
 // A [Meter] gives a count its meaning: rule, algorithm, window, sub-window length. A [Limit] is a meter with a maximum;
-// editing the maximum keeps the counts. A [Key] is the keyed hash of an identity under a rule. A [Slot] is one cumulative
-// count: of one meter and key, in one sub-window, by one [Origin] (a node's boot), since one birth. A cell is what a
-// [Table] keeps of a meter and key. A [Scope] says which nodes count a limit together; it is part of the meter's name, so
-// counts of different regions, or of single nodes, never mix.
+// editing the maximum keeps the counts. A [Key] is the keyed hash of an identity under a rule. A [Slot] is one
+// cumulative count: of one meter and key, in one sub-window, by one [Origin] (a node's boot), since one birth. A cell
+// is what a [Table] keeps of a meter and key. A [Scope] says which nodes count a limit together; it is part of the
+// meter's name, so counts of different regions, or of single nodes, never mix.
 //
 // # Algorithms
 //
@@ -33,11 +33,11 @@
 // # Fairness of the sliding window
 //
 // It takes the oldest sub-window as evenly spread, which a burst is not. Take a client that spends 95 % of its limit in
-// 0.2 s and returns 0.1 s after the window has passed. Ten sub-windows of a second reject 19 % of its requests, although
-// no window ever holds more than 95 %; one sub-window (the classic two buckets) rejects 26 %, twenty 12 %, fifty none. A
-// client that waits for a window and a sub-window is never rejected. To count the oldest sub-window in full would reject
-// even clients with a steady rate; not to count it would admit twice the limit in a slightly shorter window.
-// testnet/ACCURACY.md has the measurements.
+// 0.2 s and returns 0.1 s after the window has passed. Ten sub-windows of a second reject 19 % of its requests,
+// although no window ever holds more than 95 %; one sub-window (the classic two buckets) rejects 26 %, twenty 12 %,
+// fifty none. A client that waits for a window and a sub-window is never rejected. To count the oldest sub-window in
+// full would reject even clients with a steady rate; not to count it would admit twice the limit in a slightly shorter
+// window. testnet/ACCURACY.md has the measurements.
 //
 // # Invariants
 //
@@ -45,8 +45,8 @@
 //     [Table.Merge] is commutative, associative and idempotent.
 //   - A table's view of a key never exceeds what was admitted everywhere, so plain counting never rejects a client
 //     within its limit. Buckets and logs assume the earliest possible times for the requests of others.
-//   - A count that no node can have admitted is refused, and for a while the table admits at least half of an even share
-//     of the limit for each key, whatever peers report (plausibility.go).
+//   - A count that no node can have admitted is refused, and for a while the table admits at least half of an even
+//     share of the limit for each key, whatever peers report (plausibility.go).
 //   - Layers are checked first and charged together afterwards; nothing is subtracted.
 //   - A count exceeds its limit, up to twice, only through a lender's guarantees (elastic.go), reports (report.go) and
 //     denied requests that count (rejected.go). Meanwhile nothing is admitted or lent.

@@ -11,15 +11,15 @@ const (
 	burstShare = 64
 )
 
-// spend records an admitted cost of a hot key, and requests an early flush if it is much of what remains. An offender is
-// not flushed early: peers already take its reported demand into account.
+// spend records an admitted cost of a hot key, and requests an early flush if it is much of what remains. An offender
+// is not flushed early: peers already take its reported demand into account.
 func (t *Table) spend(s *shard, l *Limit, c *cell, w *hotKey, cost uint64) {
-	w.unsent += float32(cost)
+	addTo(&w.unsent, cost)
 	if c.has(flushEarly) {
 		return
 	}
 	peers, left := t.keepers(l).peers, float64(l.max-min(w.view, l.max))
-	if l.maxUnsent > 0 && w.unsent >= float32(l.maxUnsent) ||
+	if l.maxUnsent > 0 && uint64(w.unsent) >= l.maxUnsent ||
 		peers > 0 && w.part == 1 && float64(w.unsent) >= max(1, flushShare*left/float64(peers+1)) {
 		t.requestEarlyFlush(s, l, c)
 	}
@@ -44,20 +44,23 @@ func (t *Table) checkBurst(y layer, l *Limit, left uint64) {
 	if w == nil {
 		return
 	}
-	w.view, w.unsent = l.max-left, float32(offered)
+	w.view, w.unsent = l.max-left, c.offered
 	w.own = float32(w.ownNow(c, s.drainedAt, cl.horizon, now))
 	if !c.has(flushEarly) {
 		t.requestEarlyFlush(s, l, c)
 	}
 }
 
-// requestEarlyFlush marks a cell for the next early flush, unless its counts are not replicated.
+// requestEarlyFlush moves a cell to the front of the list to drain, unless its counts are not replicated.
 func (t *Table) requestEarlyFlush(s *shard, l *Limit, c *cell) {
 	if l.scope == Alone {
 		return
 	}
+	if c.has(dirty) {
+		s.delist(c)
+	}
+	s.enlist(s.find(l.id, c.key, hash(t.seed, l.id, c.key)), c, true)
 	c.raise(flushEarly)
-	s.early = append(s.early, s.find(l.id, c.key, hash(t.seed, l.id, c.key)))
 	select {
 	case t.earlyFlush <- struct{}{}:
 	default:
@@ -75,7 +78,7 @@ func (t *Table) DrainEarly(now int64) Drained {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Lock()
-		for _, ref := range s.early {
+		for ref := s.dirty.first; ref != 0 && s.cell(ref).has(flushEarly); ref = s.cell(ref).next {
 			c := s.cell(ref)
 			c.lower(flushEarly)
 			m := t.meters.states[c.meter]
@@ -92,15 +95,7 @@ func (t *Table) DrainEarly(now int64) Drained {
 			}
 			out.Demand[i].Rise = max(out.Demand[i].Rise, rise)
 		}
-		s.early = s.early[:0]
 		s.Unlock()
 	}
 	return out
-}
-
-// cancelEarlyFlush removes a cell that is freed from the early flush.
-func (s *shard) cancelEarlyFlush(ref uint32, c *cell) {
-	if c.has(flushEarly) {
-		s.early = slices.DeleteFunc(s.early, func(r uint32) bool { return r == ref })
-	}
 }

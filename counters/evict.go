@@ -47,8 +47,8 @@ func (s *shard) localize(c *cell) {
 	}
 }
 
-// alloc returns a block of so many words for a cell, and evicts other cells if there is no room. It returns 0 if that is
-// not enough.
+// alloc returns a block of so many words for a cell, and evicts other cells if there is no room. It returns 0 if that
+// is not enough.
 func (t *Table) alloc(s *shard, words int, c *cell, now int64) uint32 {
 	if !s.has(words) {
 		if c == nil {
@@ -70,7 +70,6 @@ const (
 	evictionSample = 8
 )
 
-// candidate is a cell that may be evicted.
 type candidate struct {
 	ref      uint32
 	origin   uint16 // of the newest slot of a remote cell; 0: none, or no member
@@ -205,7 +204,6 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 	}
 	s.dropSlots(c, &m.shape, int64(m.n+2))
 	s.dropHotKey(c)
-	s.cancelEarlyFlush(ref, c)
 	if m.algorithm == SlidingLog {
 		s.dropLog(c)
 	}
@@ -215,7 +213,6 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 	m.release()
 }
 
-// hashOf is the hash of a cell.
 func (s *shard) hashOf(ref uint32) uint64 {
 	c := s.cell(ref)
 	return hash(s.seed, s.ids[c.meter], c.key)

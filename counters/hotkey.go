@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// hotKey is the demand for a key near its limit, by which the limit is shared out once it runs short (thin.go). A cell
+// hotKey is the demand for a key near its limit: tables divide the limit by it when it runs short (thin.go). A cell
 // gets one when half of its limit is used, or when a peer reports demand for the key. Rates are costs per second, times
 // are in nanoseconds.
 type hotKey struct {
@@ -25,7 +25,7 @@ type hotKey struct {
 	due             float32 // cost that reachable peers were asked for since their last report
 	part            float32 // part of the requests to admit, 0 to 1
 	credit          float32 // cost that may be admitted while part is below 1; grows by part of each request's cost
-	unsent          float32 // cost admitted and not sent yet
+	unsent          uint32  // cost admitted and not sent yet
 	peerRates       uint32  // first of the list
 	estimate        uint32  // partitionEstimate; 0 while all peers are reachable
 	_               uint32
@@ -75,25 +75,20 @@ func (t *Table) ensureHotKey(s *shard, c *cell, now int64) *hotKey {
 		return nil
 	}
 	w := s.memory.hotKey(c.hotKey)
-	w.part, w.unsent = 1, float32(c.offered)
+	w.part, w.unsent = 1, c.offered
 	return w
 }
-
-// exactUnsent is the largest whole number up to which a float32 counts exactly.
-const exactUnsent = 1 << 24
 
 // unsentCost returns the cost that was admitted of the cell's key and not sent yet. Without a hotKey it is the cost
 // that was asked for, an upper bound.
 func (s *shard) unsentCost(c *cell) uint64 {
 	if c.hotKey != 0 {
-		if w := s.memory.hotKey(c.hotKey); w.unsent < exactUnsent {
-			return min(uint64(w.unsent), uint64(c.offered))
-		}
+		return uint64(min(s.memory.hotKey(c.hotKey).unsent, c.offered))
 	}
 	return uint64(c.offered)
 }
 
-// dropHotKey frees the hotKey and everything that hangs on it.
+// dropHotKey frees the hotKey, its peer rates and its estimate.
 func (s *shard) dropHotKey(c *cell) {
 	if c.hotKey == 0 {
 		return
@@ -113,11 +108,11 @@ func (s *shard) removePeerRate(link *uint32) {
 	s.pop(link)
 }
 
-// ahead reports whether the report is from the future: the clock was set back.
+// ahead reports whether the report is from the future: the clock stepped back.
 func (v *peerRate) ahead(now int64) bool { return int32(v.at-coarseTime(now)) > 0 }
 
-// age returns how long ago the peer last reported this key, given its watermark. The report itself may be younger than
-// the watermark, which waits for frames that are missing: counts are cumulative, so the report counts.
+// age returns how long ago the peer last reported this key, given its watermark. The report may be newer than the
+// watermark, which waits for missing frames; as counts are cumulative, the newer of the two counts.
 func (v *peerRate) age(watermark, now int64) int64 {
 	age := now - watermark
 	if v.dated {
@@ -126,8 +121,8 @@ func (v *peerRate) age(watermark, now int64) int64 {
 	return max(0, age)
 }
 
-// over reports whether the rate has expired: the peer is gone, or its watermark is so much later than the report that
-// it would have reported the key again.
+// over reports whether the rate has expired: the peer is gone, or its watermark is so late that it would have reported
+// the key again if it were still asked for it.
 func (v *peerRate) over(watermark, now int64) bool {
 	sent := v.at
 	if v.ahead(now) {
@@ -136,21 +131,16 @@ func (v *peerRate) over(watermark, now int64) bool {
 	return watermark == Gone || int32(coarseTime(watermark)-sent) > int32(coarseTime(int64(peerRateLasts)))
 }
 
-// sentAt returns when the slot was sent, clamped to the last hour: 32 bits of coarseTime reach no further.
-func (s *Slot) sentAt(now int64) int64 {
-	if s.SentAt == 0 {
-		return now
-	}
-	return min(max(s.SentAt, now-int64(time.Hour)), now)
-}
-
 // notePeerRate records the demand that a peer reported with a slot. A report that is older than the last one changes
 // nothing.
 func (t *Table) notePeerRate(s *shard, c *cell, origin uint16, slot *Slot, now int64) {
-	rate, sent, dated := min(slot.Demand, maxRate), coarseTime(slot.sentAt(now)), slot.SentAt != 0
 	w := t.ensureHotKey(s, c, now)
 	if w == nil {
 		return
+	}
+	rate, sent, dated := min(slot.Demand, maxRate), coarseTime(now), slot.SentAt != 0
+	if dated { // within the last hour: 32 bits do not reach much further
+		sent = coarseTime(min(max(slot.SentAt, now-int64(time.Hour)), now))
 	}
 	link, passed := &w.peerRates, 0
 	for ; *link != 0 && passed < maxPeerRates; passed++ {
@@ -166,13 +156,11 @@ func (t *Table) notePeerRate(s *shard, c *cell, origin uint16, slot *Slot, now i
 	if passed == maxPeerRates {
 		return
 	}
-	ref := t.alloc(s, peerRateWords, c, now)
-	if ref == 0 {
-		return
+	if ref := t.alloc(s, peerRateWords, c, now); ref != 0 {
+		*s.memory.peerRate(ref) = peerRate{next: w.peerRates, at: sent, rate: rate, origin: origin, dated: dated}
+		w.peerRates, w.stale = ref, true
+		s.origins.holders[origin].Add(1)
 	}
-	*s.memory.peerRate(ref) = peerRate{next: w.peerRates, at: sent, rate: rate, origin: origin, dated: dated}
-	w.peerRates, w.stale = ref, true
-	s.origins.holders[origin].Add(1)
 }
 
 // ownNow estimates the rate that this table is asked for now. It decays with demandMemory from a horizon after the last
@@ -223,15 +211,14 @@ func (t *Table) updateHotKey(s *shard, c *cell, m *meterState, at instant, elaps
 		return nil
 	}
 	w.measure(c.offered, elapsed, now)
-	if now >= w.until && coolShare*view < l.max {
-		if l.maxUnsent == 0 && !t.hasPeerRate(s, w, now) {
-			s.dropHotKey(c)
-			return nil
-		}
-		w.unsent = 0 // the counts are sent, only the demand is not
-		return nil
+	if now < w.until || coolShare*view >= l.max {
+		return w
 	}
-	return w
+	w.unsent = 0 // the counts are sent, only the demand is not
+	if l.maxUnsent == 0 && !t.hasPeerRate(s, w, now) {
+		s.dropHotKey(c)
+	}
+	return nil
 }
 
 // hasPeerRate reports whether a peer reports demand for the key.

@@ -46,7 +46,6 @@ func (ix *index) home(h uint64) int {
 	return int(h >> (32 - shardBits) & (1<<32 - 1) * uint64(len(ix.entries)) >> 32)
 }
 
-// next is the position after i; the first follows the last.
 func (ix *index) next(i int) int {
 	if i++; i == len(ix.entries) {
 		return 0
@@ -87,7 +86,6 @@ func (ix *index) drop(ref uint32, h uint64, hashOf func(ref uint32) uint64) {
 	ix.keys--
 }
 
-// distance is the number of steps from position a to position b.
 func (ix *index) distance(a, b int) int {
 	if a > b {
 		b += len(ix.entries)

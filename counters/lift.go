@@ -3,14 +3,14 @@ package counters
 import "time"
 
 // [Table.Lift] ends a ban early, on all tables. A lift is merged by max like a ban, so it needs no order and no
-// acknowledgement. It is the time, in Unix milliseconds, up to which bans of a key are lifted, in a slot of its own meter
-// (algorithm [Lift], otherwise that of the bans). Let b be when a ban began, its end less the length of a ban:
+// acknowledgement. It is the time, in Unix milliseconds, up to which bans of a key are lifted, in a slot of its own
+// meter (algorithm [Lift], otherwise that of the bans). Let b be when a ban began, its end less the length of a ban:
 //
 //	a key is banned at the time t  if and only if  one of its bans has  b > lifted  and  b + length > t
 //
 // Both times only rise, so tables with the same bans and lifts agree, in whatever order they received them. If any ban
-// holds, the latest does: a table compares its end alone. A lift expires after one to two lengths of a ban, when all bans
-// that it lifts are over.
+// holds, the latest does: a table compares its end alone. A lift expires after one to two lengths of a ban, when all
+// bans that it lifts are over.
 //
 // A lift changes no counts. So a peer that forges lifts can only undo bans, for less than three of their lengths after
 // its last slot, and not while a table distrusts bans: then it believes only its own bans and lifts. Versions without

@@ -21,8 +21,8 @@ const MaxLimit = 1 << 40
 // MaxLog is the largest maximum of a sliding log, which takes 16 bytes for each request.
 const MaxLog = 1 << 14
 
-// NewLimit returns the limit of at most max cost per window on the meter. A bucket has the capacity max, and refills max
-// per window.
+// NewLimit returns the limit of at most max cost per window on the meter. A bucket has the capacity max, and refills
+// max per window.
 func NewLimit(m Meter, max uint64) (*Limit, error) {
 	refill := uint64(0)
 	if m.Algorithm.bucket() {

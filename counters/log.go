@@ -11,7 +11,8 @@ import (
 //
 //	view(t) = sum of own costs in (t-W, t] + sum of others' counts in the sub-windows that begin in (t-W, t]
 //
-// A sub-window of others leaves completely when its start does, so a log may count too little of others, never too much.
+// A sub-window of others leaves completely when its start does, so a log may count too little of others, never too
+// much.
 
 // requestLog is the state of a sliding log: a list of entries.
 type requestLog struct {
@@ -35,7 +36,6 @@ func (c *cell) requestLog() *requestLog {
 	return (*requestLog)(unsafe.Add(unsafe.Pointer(c), headWords*wordBytes))
 }
 
-// others is the ring of others' counts.
 func (c *cell) others(sh *shape) []uint64 { return c.words(headWords+logWords, sh.size()) }
 
 // forget drops the entries that have left the window. They do not come back if the clock steps back.
@@ -53,7 +53,6 @@ func (s *shard) forget(c *cell, sh *shape, at instant) {
 	j.newest = 0
 }
 
-// dropLog frees all entries.
 func (s *shard) dropLog(c *cell) {
 	for j := c.requestLog(); j.oldest != 0; {
 		s.pop(&j.oldest)
@@ -69,7 +68,6 @@ func (c *cell) logView(sh *shape) uint64 {
 	return sum
 }
 
-// takeLog decides on a request under a sliding log.
 func (t *Table) takeLog(s *shard, l *Limit, c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
 	s.forget(c, &l.shape, at)
 	seen := c.logView(&l.shape) + before

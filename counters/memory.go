@@ -49,7 +49,6 @@ func newMemory(a *arena, bytes int) memory {
 	}
 }
 
-// bitsOfRefs is the number of bits in the largest ref.
 func (m *memory) bitsOfRefs() uint { return uint(bits.Len(uint(len(m.pages)*pageWords - 1))) }
 
 // at returns the first word of a block. All access to blocks goes through it.
@@ -91,7 +90,6 @@ func (m *memory) alloc(size int) uint32 {
 	return ref
 }
 
-// free returns a block.
 func (m *memory) free(ref uint32) {
 	p := ref >> pageBits
 	pg := &m.pages[p]

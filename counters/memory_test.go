@@ -52,7 +52,7 @@ func auditShard(t *testing.T, table *Table, number int, when string) {
 	}
 	a.remoteCells()
 	a.dirtyList(dirty)
-	a.urgentList()
+	a.earlyCells()
 }
 
 // remoteCells checks that the cells which only peers counted in are as many as the shard says.
@@ -148,7 +148,8 @@ func (a *audit) cells() map[uint32]bool {
 		m := a.table.meters.states[c.meter]
 		a.hold(ref, m.words, "a cell of "+m.meter.Rule)
 		if found := a.find(m.id, c.key, a.hashOf(ref)); found != ref {
-			a.fail("key %d of %s is in place %d of the index at %d, and is found at %d", c.key, m.meter.Rule, i, ref, found)
+			a.fail("key %d of %s is in place %d of the index at %d, and is found at %d", c.key, m.meter.Rule, i,
+				ref, found)
 		}
 		if c.has(pinned) {
 			a.fail("key %d of %s is still kept from eviction", c.key, m.meter.Rule)
@@ -199,15 +200,15 @@ func (a *audit) counts(c *cell, m *meterState) {
 		r := a.remote(ref)
 		age := r.age(c)
 		if age < last || age > uint64(m.n+1) {
-			a.fail("key %d of %s: a slot %d sub-windows old comes after one of %d, of %d", c.key, m.meter.Rule, age, last,
-				m.n)
+			a.fail("key %d of %s: a slot %d sub-windows old comes after one of %d, of %d", c.key, m.meter.Rule, age,
+				last, m.n)
 		}
 		if last = age; age == 0 {
 			continue // ahead of the cell's time: in no ring yet
 		}
 		if i := len(own) - int(age); own[i] < r.count() {
-			a.fail("key %d of %s: %v in place %d of the ring %v, where slots count %d more", c.key, m.meter.Rule, ring[i], i,
-				ring, r.count()-own[i])
+			a.fail("key %d of %s: %v in place %d of the ring %v, where slots count %d more", c.key, m.meter.Rule,
+				ring[i], i, ring, r.count()-own[i])
 		} else {
 			own[i] -= r.count()
 		}
@@ -227,8 +228,8 @@ func (a *audit) journal(c *cell, m *meterState) {
 		sum, newest, time = sum+uint64(e.cost), ref, e.time
 	}
 	if sum != j.sum || newest != j.newest {
-		a.fail("key %d of %s: the log adds up to %d and ends at %d, it says %d and %d", c.key, m.meter.Rule, sum, newest,
-			j.sum, j.newest)
+		a.fail("key %d of %s: the log adds up to %d and ends at %d, it says %d and %d", c.key, m.meter.Rule, sum,
+			newest, j.sum, j.newest)
 	}
 }
 
@@ -247,11 +248,11 @@ func (a *audit) dirtyList(dirty map[uint32]bool) {
 	}
 }
 
-// urgentList checks that the cells to be drained early are in the list of them, each once, and have hot-key state.
-func (a *audit) urgentList() {
+// earlyCells checks that the cells to be drained early come first in the list to drain, and have hot-key state.
+func (a *audit) earlyCells() {
 	listed := make(map[uint32]bool)
-	for _, ref := range a.early {
-		if c := a.cell(ref); listed[ref] || a.held[ref] == "" || !c.has(flushEarly) || c.hotKey == 0 {
+	for ref := a.dirty.first; ref != 0 && a.cell(ref).has(flushEarly); ref = a.cell(ref).next {
+		if c := a.cell(ref); a.held[ref] == "" || c.hotKey == 0 {
 			a.fail("the cell at %d is listed to be drained early: %+v", ref, *c)
 		}
 		listed[ref] = true

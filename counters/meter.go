@@ -113,9 +113,15 @@ type shape struct {
 	fraction  uint  // binary digits of a bucket's times after the point, see bucket.go
 }
 
-func newSpec(m Meter) spec {
-	y := spec{meter: m, id: m.id(),
-		shape: shape{algorithm: m.Algorithm, sub: int64(m.Sub), n: m.SubWindows(), ring: headWords}}
+func newSpec(m Meter) (y spec) {
+	y.init(&m)
+	return y
+}
+
+// init sets y to the spec of m.
+func (y *spec) init(m *Meter) {
+	y.meter, y.id = *m, m.id()
+	y.shape = shape{algorithm: m.Algorithm, sub: int64(m.Sub), n: m.SubWindows(), ring: headWords}
 	y.scope, _ = m.Home()
 	switch {
 	case m.Algorithm.bucket():
@@ -127,7 +133,6 @@ func newSpec(m Meter) spec {
 		y.ring += banWords
 	}
 	y.words = y.ring + y.size()
-	return y
 }
 
 // size is the number of places in a ring: the sub-windows of the window, and the one before them, of which a part is

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// MaxMeters is the number of meters, 8191, that a table can count at a time. A meter takes a number while its limit is in
-// force ([Table.Know]) and while it has cells: the number of a removed rule is free when its last count has left the
+// MaxMeters is the number of meters, 8191, that a table can count at a time. A meter takes a number while its limit is
+// in force ([Table.Know]) and while it has cells: the number of a removed rule is free when its last count has left the
 // window. A limit has one meter; its bans and their lifts take one more each while there are any. A limit for whose
 // meter no number is left denies every request, as no key is admitted untracked.
 //
@@ -24,7 +24,6 @@ const (
 // again sooner.
 const retireAfter = int64(time.Second)
 
-// meterState is what a table keeps of a meter.
 type meterState struct {
 	spec
 	number   uint16
@@ -104,10 +103,8 @@ func (ms *meterTable) acquire(y *spec, local bool) *meterState {
 	return ms.states[k]
 }
 
-// release gives up one holder of the meter.
 func (m *meterState) release() { m.holders.Add(-1) }
 
-// all appends the states of all meters to dst.
 func (ms *meterTable) all(dst []*meterState) []*meterState {
 	ms.RLock()
 	defer ms.RUnlock()

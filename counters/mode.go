@@ -80,5 +80,4 @@ func applyModes(charges []Charge, decisions []Decision) {
 	}
 }
 
-// waive lets pass what the limit denied.
 func (d *Decision) waive() { d.Allowed, d.Waived, d.RetryAfter = true, true, 0 }

@@ -323,5 +323,5 @@ func (p *trial) huge() uint64 {
 	if m := p.limit.Meter(); isBucket(m.Algorithm) {
 		return min(counters.Believed(p.limit), 100*p.limit.Refill())
 	}
-	return pick[uint64](p.r, oracle.MaxCount-1, oracle.MaxCount, oracle.MaxCount+1, math.MaxUint64)
+	return pick[uint64](p.r, counters.MaxCount-1, counters.MaxCount, counters.MaxCount+1, math.MaxUint64)
 }

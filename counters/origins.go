@@ -10,8 +10,8 @@ import (
 // membership (SetMember):
 //
 //	members   may take any number
-//	others    ended boots, and origins that a peer made up. They may take all but the last quarter of the numbers, and
-//	          at most a quarter for each member that names them. All senders that are no members share one such quarter
+//	others    ended boots, and origins that a peer made up. They may take all but the last quarter of the numbers,
+//	          at most a quarter for each member that names them. Senders that are no members share one such quarter
 //
 // An ended boot keeps its number while its slots count. With long windows and many boots the numbers run short. Then
 // the table retires origins that are no members, least recently used first, and forgets what they counted
@@ -31,7 +31,6 @@ const (
 	strangers = math.MaxUint64
 )
 
-// originState is what a table keeps of a numbered origin.
 type originState struct {
 	watermark atomic.Int64  // see Table.SetWatermark
 	usedAt    atomic.Uint32 // when one of its slots last came, see usedAt
@@ -119,10 +118,8 @@ func (ot *originTable) number(o, sender Origin, now int64) uint16 {
 	return k
 }
 
-// exhausted reports whether a sender may name no more origins.
 func (ot *originTable) exhausted(by uint64) bool { return ot.left <= 0 || ot.named[by] >= maxNamed }
 
-// recount counts the numbers in use.
 func (ot *originTable) recount(now int64) {
 	clear(ot.named)
 	ot.left, ot.countedAt = maxOrigins-reservedOrigins, now

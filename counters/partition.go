@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// partitionEstimate estimates what unreachable peers admitted of a key: the same part of what they were last asked for as
-// this table admits. So each side of a partition gets a part of the limit in proportion to its demand. The estimate
+// partitionEstimate estimates what unreachable peers admitted of a key: the same part of what they were last asked for
+// as this table admits. So each side of a partition gets a part of the limit in proportion to its demand. The estimate
 // holds back offenders only. It is kept in tenths of the time for which an admission counts.
 type partitionEstimate struct {
 	step   int64 // number of the last tenth
@@ -76,7 +76,6 @@ func (t *Table) updateEstimate(s *shard, l *Limit, c *cell, w *hotKey, unreachab
 	g.counts[estimateSteps] += float32(lost) * w.part
 }
 
-// dropEstimate frees the estimate.
 func (s *shard) dropEstimate(w *hotKey) {
 	if w.estimate != 0 {
 		s.memory.free(w.estimate)

@@ -55,8 +55,8 @@ func (t *Table) LastImplausible() Implausible {
 	return Implausible{}
 }
 
-// isImplausible reports whether a slot counts more than a node can have admitted, a ban lasts too long, or a lift is for
-// bans of the future, and records it. While no limit of the meter is known, every count is plausible.
+// isImplausible reports whether a slot counts more than a node can have admitted, a ban lasts too long, or a lift is
+// for bans of the future, and records it. While no limit of the meter is known, every count is plausible.
 func (m *merge) isImplausible(meter *meterState, slot *Slot) bool {
 	largest := meter.maxCount.Load()
 	if !meter.algorithm.Counts() { // the end of a ban that began at the end of its sub-window

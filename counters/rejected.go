@@ -6,17 +6,18 @@ import (
 )
 
 // A denied request is not counted; otherwise a client that keeps asking would stay denied for ever. There are two
-// exceptions. Both count up to twice the limit, as a report does (report.go), so peers take the count for plausible, and
-// a client that stops asking is admitted again once the count has left the window.
+// exceptions. Both count up to twice the limit, as a report does (report.go), so peers take the count for plausible,
+// and a client that stops asking is admitted again once the count has left the window.
 //
 // A limit with [Limit.CountRejected] counts every request: a client that keeps asking stays denied until its requests
 // of the last window fit the limit.
 //
 // A charge with [Charge.Overdraw] is for a cost that has already arisen, such as the tokens of a response. A denial
 // comes too late for it; if it did not count, the next peek would let the client spend again. It counts in each layer
-// with Overdraw, whichever layer denies. Example: a limit of 1,000 per window has 100 left, and a charge of 5,000 comes.
-// It is denied, 1,100 of it are counted, and nothing remains. Peeks are denied until the 900 from before and more than
-// 100 of the 1,100 have left the window. A fixed window forgets both at its end; a bucket first refills its debt.
+// with Overdraw, whichever layer denies. Example: a limit of 1,000 per window has 100 left, and a charge of 5,000
+// comes. It is denied, 1,100 of it are counted, and nothing remains. Peeks are denied until the 900 from before and
+// more than 100 of the 1,100 have left the window. A fixed window forgets both at its end; a bucket first refills its
+// debt.
 
 // CountRejected returns the limit counting denied requests too, up to twice the maximum. It never counts peeks, nor
 // requests that only another layer denies. It is an error for buckets: they refill whatever is asked of them.
@@ -51,5 +52,4 @@ func (t *Table) countDenied(y layer, l *Limit, cost, before uint64, d *Decision)
 	}
 }
 
-// deny turns the decision into a denial.
 func (d *Decision) deny(wait time.Duration) { d.Allowed, d.Delay, d.RetryAfter = false, 0, wait }

@@ -30,7 +30,6 @@ func (t *Table) makeRoom(s *shard, words int, now int64) {
 	}
 }
 
-// eachOn calls f for the cells on a page.
 func (s *shard) eachOn(p uint32, f func(ref uint32, c *cell)) {
 	size := int(s.pages[p].size)
 	for at := 0; at+size <= pageWords && s.pages[p].live > 0; at += size {
@@ -41,7 +40,6 @@ func (s *shard) eachOn(p uint32, f func(ref uint32, c *cell)) {
 	}
 }
 
-// deniedOn is the number of cells on a page whose last request was denied.
 func (s *shard) deniedOn(p uint32) (n int) {
 	s.eachOn(p, func(_ uint32, c *cell) {
 		if c.has(denied) {
@@ -106,16 +104,8 @@ func (s *shard) move(from, to uint32, size int) {
 	if c.has(dirty) {
 		s.relink(c, to, to)
 	}
-	if c.has(flushEarly) {
-		for i, ref := range s.early {
-			if ref == from {
-				s.early[i] = to
-			}
-		}
-	}
 }
 
-// clearPage removes all unpinned cells of a page.
 func (t *Table) clearPage(s *shard, p uint32, now int64) {
 	s.eachOn(p, func(ref uint32, c *cell) {
 		if c.has(pinned) {

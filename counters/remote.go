@@ -33,7 +33,6 @@ func (r *remote) age(c *cell) uint64 {
 	return (uint64(c.index+1) - r.what>>originBits) & (1<<indexBits - 1)
 }
 
-// set stores the origin, by its number, the birth, sub-window and count.
 func (r *remote) set(origin uint16, birth uint32, index int64, count uint64) {
 	r.birth = birth
 	r.what = count<<(originBits+indexBits) | uint64(index)&(1<<indexBits-1)<<originBits | uint64(origin)

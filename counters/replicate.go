@@ -93,7 +93,6 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		c.offered, c.changed, c.next, c.prev = 0, 0, 0, 0
 	}
 	s.dirty.first, s.dirty.last = 0, 0
-	s.early = s.early[:0]
 	s.drainedAt = now
 	return dst
 }
@@ -105,8 +104,8 @@ func (m *meterState) risen(offered uint64, elapsed float64) {
 	}
 }
 
-// sinceDrain is the time in seconds over which the cost asked for is measured; 0 if unknown. After a late drain the next
-// one may come too soon to measure a rate, so it is at least half of the usual time.
+// sinceDrain is the time in seconds over which the cost asked for is measured; 0 if unknown. After a late drain the
+// next one may come too soon to measure a rate, so it is at least half of the usual time.
 func (t *Table) sinceDrain(now int64) float64 {
 	last := t.drainedAt
 	t.drainedAt = now
@@ -147,7 +146,7 @@ type merge struct {
 	now int64
 
 	meter *Meter
-	spec  spec // of meter, if the table keeps it
+	spec  spec // of meter, if it is valid
 	valid bool
 	kept  bool // see Table.keeps
 
@@ -221,15 +220,14 @@ func (m *merge) touchSlots(hashes []uint64) {
 	touched(sum)
 }
 
-// turnTo makes a meter the current one.
 func (m *merge) turnTo(meter *Meter) {
 	if meter == m.meter {
 		return
 	}
 	m.meter = meter
-	m.valid = meter != nil && meter.Validate() == nil
-	if m.kept = m.valid && m.keeps(meter); m.kept {
-		m.spec = newSpec(*meter)
+	if m.valid = meter != nil && meter.Validate() == nil; m.valid {
+		m.spec.init(meter)
+		m.kept = m.keeps(&m.spec)
 	}
 }
 
@@ -309,8 +307,8 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 	return true, false
 }
 
-// add adds a rise of others' counts to the place i of the ring. A count ahead of the cell's time enters windows and logs
-// when its sub-window begins, but buckets at once.
+// add adds a rise of others' counts to the place i of the ring. A count ahead of the cell's time enters windows and
+// logs when its sub-window begins, but buckets at once.
 func (m *merge) add(c *cell, i int, by uint64, since int64, at instant) {
 	sh := &m.spec.shape
 	if i <= sh.n {

@@ -70,7 +70,7 @@ func (t *Table) overdraw(y layer, l *Limit, cost uint64) (counted, used uint64) 
 		t.countAnyway(y, l, counted)
 	}
 	if asked := min(cost, l.max); counted > asked { // a table sends no more than it was asked for
-		y.cell.offered = uint32(min(uint64(y.cell.offered)+counted-asked, 1<<32-1))
+		addTo(&y.cell.offered, counted-asked)
 	}
 	if used += counted; used > l.max {
 		y.cell.raise(denied) // as the next request will be

@@ -30,8 +30,8 @@ func ParseScope(name string) (s Scope, ok bool) {
 // of a rule contains the mark, as rule names escape a percent sign as %25.
 const homeMark = "%@"
 
-// MaxRegion is the maximum length of a region's name in bytes, and MaxScopedRule that of the full name of a rule that is
-// not Global.
+// MaxRegion is the maximum length of a region's name in bytes, and MaxScopedRule that of the full name of a rule that
+// is not Global.
 const (
 	MaxRegion     = 64
 	MaxScopedRule = MaxRuleName - len(homeMark) - MaxRegion
@@ -74,9 +74,12 @@ func (l *Limit) Scope() Scope { return l.scope }
 
 // keeps reports whether the table merges what others send of a meter: not the count of a single node, nor that of
 // another region.
-func (t *Table) keeps(m *Meter) bool {
-	s, region := m.Home()
-	return s == Global || s == Region && region == t.region
+func (t *Table) keeps(y *spec) bool {
+	if y.scope == Region {
+		_, region := y.meter.Home()
+		return region == t.region
+	}
+	return y.scope == Global
 }
 
 // keepers are the nodes that count the limit with this table.

@@ -88,7 +88,6 @@ func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at 
 	}
 }
 
-// countSlots is the number of a cell's slots, of all origins.
 func (s *shard) countSlots(c *cell, m *meterState) (n int) {
 	for _, count := range s.own(c, &m.shape, m.size()) {
 		if count != 0 {
@@ -112,7 +111,6 @@ func (s *shard) appendOwn(dst []Slot, c *cell, m *meterState, origin Origin, n i
 	return dst
 }
 
-// appendChanged appends the own slots that rose since the last drain.
 func (s *shard) appendChanged(dst []Slot, c *cell, m *meterState, origin Origin) []Slot {
 	if c.changed == 0 {
 		return dst

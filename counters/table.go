@@ -33,8 +33,8 @@ const (
 	shards    = 1 << shardBits
 )
 
-// Table holds the counts of many keys of up to [MaxMeters] meters, and decides. It is safe for concurrent use. Locks are
-// taken in this order: drain, origins, shards by ascending number, meters, arena.
+// Table holds the counts of many keys of up to [MaxMeters] meters, and decides. It is safe for concurrent use. Locks
+// are taken in this order: drain, origins, shards by ascending number, meters, arena.
 type Table struct {
 	origin  Origin
 	seed    uint64
@@ -80,7 +80,6 @@ type Stats struct {
 	DeniedByOne    uint64 // keys, once per sub-window, denied because of a single peer: see LastDenier
 }
 
-// shard is a part of the table with its own lock.
 type shard struct {
 	sync.Mutex
 	index
@@ -88,13 +87,12 @@ type shard struct {
 	seed      uint64   // the table's
 	ids       []uint64 // of meters, by number
 	origins   *originTable
-	dirty     struct{ first, last uint32 } // list of cells to drain, in the order of their first change
+	dirty     struct{ first, last uint32 } // list of cells to drain, those to drain early first
 	unsent    []Slot                       // of removed cells
 	maxUnsent int                          // maximum of unsent: nobody may be draining
 	drainedAt int64                        // time of the last drain
-	early     []uint32                     // cells to drain early
 	births    uint32
-	gone      int64                     // until when counts of removed cells may be in use: a cell created before needs another birth
+	gone      int64                     // until when a new cell needs another birth, as a removed one may count
 	hand      int                       // position in the index after which eviction continues
 	remotes   int                       // cells that only peers counted in
 	strangers int                       // slots of strangers' origins, see originState
@@ -136,10 +134,10 @@ func newTable(cfg Config, part int) *Table {
 // Origin returns the origin of the table's own counts.
 func (t *Table) Origin() Origin { return t.origin }
 
-// Know sets the limits in force, in place of the previous ones. For a known limit the table debits what others take from
-// a bucket before it is asked for the key itself, refuses implausible counts, and sends the demand for keys near the
-// limit. Counts of an ad-hoc limit ([Meter.AdHoc]) that is not among them any more go with the next drains, unless the
-// limit is used again. A limit beyond [MaxMeters] stays unknown.
+// Know sets the limits in force, in place of the previous ones. For a known limit the table debits what others take
+// from a bucket before it is asked for the key itself, refuses implausible counts, and sends the demand for keys near
+// the limit. Counts of an ad-hoc limit ([Meter.AdHoc]) that is not among them any more go with the next drains, unless
+// the limit is used again. A limit beyond [MaxMeters] stays unknown.
 func (t *Table) Know(limits []*Limit) {
 	t.drain.Lock()
 	defer t.drain.Unlock()
@@ -166,15 +164,16 @@ func (t *Table) Know(limits []*Limit) {
 // a cost of 1 and leaves no trace.
 func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) (d Decision) {
 	h := hash(t.seed, l.id, key)
-	if l.ban != nil {
-		set := t.shardSet(l, key, h)
-		t.lockSet(set)
-		defer t.unlockSet(set)
-	} else {
+	if l.ban == nil {
 		s := t.shardOf(h)
 		s.Lock()
 		defer s.Unlock()
+		t.decide(t.settled(s, l, key, h, cost, true, now), l, cost, 0, take, &d) // not t.take: one call less
+		return d
 	}
+	set := t.shardSet(l, key, h)
+	t.lockSet(set)
+	defer t.unlockSet(set)
 	t.take(l, key, h, cost, now, &d)
 	return d
 }
@@ -250,9 +249,9 @@ const (
 	touchedWords = 4 * lineWords
 )
 
-// touch brings the cells of the hashes, but not of hash 0, into the processor's cache: it reads each cell's word 0, then
-// every stride-th one, and the last of `words`. The reads do not depend on each other, so the processor waits for memory
-// once. It returns the refs that it read, which may be those of other cells. The shards are locked.
+// touch brings the cells of the hashes, but not of hash 0, into the processor's cache: it reads each cell's word 0,
+// then every stride-th one, and the last of `words`. The reads do not depend on each other, so the processor waits for
+// memory once. It returns the refs that it read, which may be those of other cells. The shards are locked.
 func (t *Table) touch(hashes []uint64, words, stride int) (refs [batch]uint32) {
 	for i, h := range hashes {
 		if h != 0 {
@@ -361,7 +360,6 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 	return dst
 }
 
-// shardOf is the shard of a hash.
 func (t *Table) shardOf(h uint64) *shard { return &t.shards[h>>(64-shardBits)] }
 
 // locate returns the hash and the shard of a key's cell.

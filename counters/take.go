@@ -64,16 +64,15 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool
 	y.cell = s.cell(ref)
 	if c := y.cell; chargeable {
 		s.localize(c)
-		c.offered = uint32(min(uint64(c.offered)+cost, 1<<32-1))
+		addTo(&c.offered, cost)
 		c.used = usedAt(now)
 		if !c.has(dirty) && l.scope != Alone {
-			s.enlist(ref, c)
+			s.enlist(ref, c, false)
 		}
 	}
 	return y
 }
 
-// step is what a decision is for.
 type step uint8
 
 const (
@@ -83,7 +82,6 @@ const (
 	take               // answer, and charge if admitted
 )
 
-// charges reports whether an admitted request is charged.
 func (how step) charges() bool { return how >= charge }
 
 // decide answers a request and writes the decision to d, which is zero. before is the cost that earlier layers of the
@@ -181,8 +179,8 @@ func (t *Table) debitPending(s *shard, l *Limit, c *cell, at instant) {
 	}
 }
 
-// view is how much of the limit is used: the count of the window that ends at the instant, or the debt of a bucket whose
-// limit is known. A ban in force weighs as much as any limit, and so does a lift that may still end bans.
+// view is how much of the limit is used: the count of the window that ends at the instant, or the debt of a bucket
+// whose limit is known. A ban in force weighs as much as any limit, and so does a lift that may still end bans.
 func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 	switch {
 	case !m.algorithm.Counts():
@@ -202,20 +200,23 @@ func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 	return c.windowView(&m.shape, at)
 }
 
-// enlist appends the cell to the list of cells to drain.
-func (s *shard) enlist(ref uint32, c *cell) {
+// enlist inserts the cell into the list of cells to drain: after the last, or before the first to drain it early.
+func (s *shard) enlist(ref uint32, c *cell, early bool) {
 	c.raise(dirty)
-	c.next, c.prev = 0, s.dirty.last
+	c.prev, c.next = s.dirty.last, 0
+	if early {
+		c.prev, c.next = 0, s.dirty.first
+	}
 	s.relink(c, ref, ref)
 }
 
-// delist removes the cell from the list of cells to drain.
 func (s *shard) delist(c *cell) {
 	s.relink(c, c.next, c.prev)
 	c.lower(dirty)
 }
 
-// relink makes the cell before c, or the head of the list, lead to next, and the cell after c, or its end, back to prev.
+// relink makes the cell before c, or the head of the list, lead to next, and the cell after c, or its end, back to
+// prev.
 func (s *shard) relink(c *cell, next, prev uint32) {
 	if c.prev != 0 {
 		s.cell(c.prev).next = next

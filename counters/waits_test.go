@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/oracle"
 )
 
 // drawLimit draws a limit of any of the algorithms, or of those given, with any number of sub-windows. A bucket gets a
@@ -160,7 +159,7 @@ func TestTheLargestCounts(t *testing.T) {
 		if novel := table.Merge(slots, start); novel != len(slots) {
 			t.Errorf("%v: %d slots are novel, want %d", a, novel, len(slots))
 		}
-		if view, want := table.View(l, 1, start), uint64(60+500*oracle.MaxCount); view != want {
+		if view, want := table.View(l, 1, start), uint64(60+500*counters.MaxCount); view != want {
 			t.Errorf("%v: view = %d, want %d", a, view, want)
 		}
 		// The counts of this second have to leave: not even a part of it, which is less than a nanosecond, may be left.

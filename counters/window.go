@@ -25,9 +25,14 @@ func partOf(ring []uint64, sh *shape, at instant) uint64 {
 	if ring[0] == 0 || sh.algorithm != SlidingWindow {
 		return 0
 	}
-	hi, lo := bits.Mul64(ring[0], uint64(sh.sub-at.off))
-	lo, carry := bits.Add64(lo, uint64(sh.sub-1), 0)
-	q, _ := bits.Div64(hi+carry, lo, uint64(sh.sub)) // the part is no more than the count, so the quotient fits
+	return overlap(ring[0], sh.sub-at.off, sh.sub)
+}
+
+// overlap is ceil(n * left / sub), for 0 < left <= sub. It is apart from partOf, so that partOf is inlined.
+func overlap(n uint64, left, sub int64) uint64 {
+	hi, lo := bits.Mul64(n, uint64(left))
+	lo, carry := bits.Add64(lo, uint64(sub-1), 0)
+	q, _ := bits.Div64(hi+carry, lo, uint64(sub)) // left <= sub, so the quotient fits
 	return q
 }
 
@@ -63,8 +68,8 @@ func newestIn(ring []uint64, ahead uint64) int {
 
 // roomAfter is the shortest wait until the view leaves room for a cost, if nothing is added. There is no room now.
 //
-// While a sub-window leaves, all newer ones are completely in the window. So roomAfter finds the oldest sub-window whose
-// leaving makes enough room, and solves for the time at which enough of it has left.
+// While a sub-window leaves, all newer ones are completely in the window. So roomAfter finds the oldest sub-window
+// whose leaving makes enough room, and solves for the time at which enough of it has left.
 func (l *Limit) roomAfter(
 	ring []uint64, inner uint64, newest int, ahead uint64, at instant, cost uint64,
 ) time.Duration {

@@ -1,10 +1,11 @@
 package counterstest
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -45,13 +46,11 @@ func drawNow(t *rapid.T) int64 {
 	return minute + into.Draw(t, "into")
 }
 
-// drawPause draws how long nothing happens: nothing at all, a part of a sub-window, some of them, or more than a
-// window.
+// drawPause draws how long nothing happens: from no time at all to more than a window.
 func drawPause(t *rapid.T) int64 {
 	return rapid.OneOf(
-		rapid.SampledFrom(
-			[]int64{0, 1, int64(time.Second), int64(5 * time.Second), int64(11 * time.Second), int64(time.Hour)},
-		),
+		rapid.SampledFrom([]int64{0, 1, int64(time.Second), int64(5 * time.Second), int64(11 * time.Second),
+			int64(time.Hour)}),
 		rapid.Int64Range(0, int64(2*time.Minute)),
 	).Draw(t, "pause")
 }
@@ -82,20 +81,14 @@ func drawSlots(t *rapid.T, name string, now int64) []counters.Slot {
 
 // variant is base with one field of other.
 func variant(t *rapid.T, base, other counters.Slot) counters.Slot {
-	switch rapid.IntRange(0, 5).Draw(t, "field") {
-	case 0:
-		base.Meter = other.Meter
-	case 1:
-		base.Key = other.Key
-	case 2:
-		base.Index = other.Index
-	case 3:
-		base.Origin = other.Origin
-	case 4:
-		base.Birth = other.Birth
-	case 5:
-		base.Count = other.Count
-	}
+	rapid.SampledFrom([]func(){
+		func() { base.Meter = other.Meter },
+		func() { base.Key = other.Key },
+		func() { base.Index = other.Index },
+		func() { base.Origin = other.Origin },
+		func() { base.Birth = other.Birth },
+		func() { base.Count = other.Count },
+	}).Draw(t, "field")()
 	return base
 }
 
@@ -149,8 +142,8 @@ type slotID struct {
 func idOf(s counters.Slot) slotID { return slotID{*s.Meter, s.Key, s.Index, s.Origin} }
 
 func (id slotID) String() string {
-	return fmt.Sprintf("slot of %s %v/%v, key %x, sub-window %d, origin %x", id.meter.Rule, id.meter.Window,
-		id.meter.Sub, uint64(id.key), id.index, uint64(id.origin))
+	return fmt.Sprintf("slot of %v, key %x, sub-window %d, origin %x", id.meter, uint64(id.key), id.index,
+		uint64(id.origin))
 }
 
 // counts reports whether the slot is of a sub-window that Merge takes at the time now.
@@ -197,44 +190,26 @@ func sumsOf(slots []counters.Slot) map[slotID]uint64 {
 }
 
 func sameSums(want, got map[slotID]uint64) error {
-	for id, count := range want {
-		if got[id] != count {
-			return fmt.Errorf("%v: its births add up to %d, want %d", id, got[id], count)
-		}
-	}
-	for id, count := range got {
-		if _, ok := want[id]; !ok {
-			return fmt.Errorf("%v: counts %d, should not be there", id, count)
-		}
+	if !maps.Equal(want, got) {
+		return fmt.Errorf("the births of slots add up to %v, want %v", got, want)
 	}
 	return nil
 }
 
 // sameSlots compares what two Mergers hold, as sets.
 func sameSlots(nameA string, a Merger, nameB string, b Merger, now int64) error {
-	slotsA, slotsB := sorted(a.Snapshot(now, everything)), sorted(b.Snapshot(now, everything))
-	for i := range min(len(slotsA), len(slotsB)) {
-		if compareSlots(slotsA[i], slotsB[i]) != 0 {
-			return fmt.Errorf("%s: %s\n%s: %s", nameA, describe(slotsA[i]), nameB, describe(slotsB[i]))
-		}
+	slotsA, slotsB := describe(a, now), describe(b, now)
+	if slices.Equal(slotsA, slotsB) {
+		return nil
 	}
-	if len(slotsA) != len(slotsB) {
-		return fmt.Errorf("%s: %d slots\n%s: %d slots", nameA, len(slotsA), nameB, len(slotsB))
+	return fmt.Errorf("%s:\n%s\n%s:\n%s", nameA, strings.Join(slotsA, "\n"), nameB, strings.Join(slotsB, "\n"))
+}
+
+// describe returns a line for each slot that a Merger holds, in alphabetical order.
+func describe(m Merger, now int64) (lines []string) {
+	for _, s := range m.Snapshot(now, everything) {
+		lines = append(lines, fmt.Sprintf("%v, birth %d: %d", idOf(s), s.Birth, s.Count))
 	}
-	return nil
-}
-
-func sorted(slots []counters.Slot) []counters.Slot {
-	return slices.SortedFunc(slices.Values(slots), compareSlots)
-}
-
-func compareSlots(a, b counters.Slot) int {
-	return cmp.Or(cmp.Compare(a.Meter.Rule, b.Meter.Rule), cmp.Compare(a.Meter.Algorithm, b.Meter.Algorithm),
-		cmp.Compare(a.Meter.Window, b.Meter.Window), cmp.Compare(a.Meter.Sub, b.Meter.Sub), cmp.Compare(a.Key, b.Key),
-		cmp.Compare(a.Index, b.Index), cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Birth, b.Birth),
-		cmp.Compare(a.Count, b.Count))
-}
-
-func describe(s counters.Slot) string {
-	return fmt.Sprintf("%v, birth %d: %d", idOf(s), s.Birth, s.Count)
+	slices.Sort(lines)
+	return lines
 }

@@ -58,14 +58,9 @@ func (b *bans) left(key counters.Key, now int64) time.Duration {
 	return 0
 }
 
-// begin bans a key.
 func (b *bans) begin(key counters.Key, now int64) {
 	k, end := b.keep(key, now), time.Duration(now+b.lasts)
-	until := uint64(end / time.Millisecond)
-	if end%time.Millisecond != 0 {
-		until++
-	}
-	k.until = max(k.until, until)
+	k.until = max(k.until, uint64((end+time.Millisecond-1)/time.Millisecond))
 }
 
 // merge adds a slot of another table, and reports whether it was new.

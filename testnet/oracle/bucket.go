@@ -9,11 +9,10 @@ import (
 )
 
 // Token and leaky buckets. A bucket holds `capacity` tokens and is refilled with `refill` of them per window, evenly.
-// The tokens that it lacks are its debt; a request of cost k is admitted if debt + k <= capacity. The state is the moment
-// at which the bucket will be full again (the theoretical arrival time of GCRA). It is exact in units of 1/refill
-// nanoseconds: a token takes `window` of them.
+// The tokens that it lacks are its debt; a request of cost k is admitted if debt + k <= capacity. The state is the
+// moment at which the bucket will be full again (the theoretical arrival time of GCRA). It is exact in units of
+// 1/refill nanoseconds: a token takes `window` of them.
 
-// rate is how fast a bucket is refilled.
 type rate struct{ window, refill uint64 }
 
 func rateOf(l *counters.Limit) rate { return rate{uint64(l.Meter().Window), l.Refill()} }

@@ -1,19 +1,20 @@
 package oracle
 
-import "github.com/edgelimit/edgelimit/counters"
+import (
+	"maps"
 
-// Cells is a model of the state of one limit in one table: its own requests, and the counts that it received. Unlike a
-// [Model] it has a clock. Each key has a cell, and the time of a cell is the latest sub-window in which anything
-// happened to it. If the clock steps back
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// Cells is a model of one limit in one table: its own requests, and the counts that it received. Unlike a [Model] it
+// has a clock. Each key has a cell, whose time is the latest sub-window in which it was used. If the clock steps back
 //
 //   - by at most the sub-windows of a window, the cell decides as of the start of its sub-window, and waits count from
 //     the clock;
-//   - by more, the cell does not count, and an empty one replaces it when something is counted.
+//   - by more, an empty cell replaces it when something is counted.
 //
-// A log never runs backwards: an earlier request is as of its newest entry, and an entry that has left does not come
-// back. Nor does a bucket run behind the time at which it was last full: it never lacks more than what was taken.
-//
-// Nothing is ever evicted, and a cell without counts keeps its time.
+// A request before the newest entry of a log counts as of that entry, and an entry that has left does not come back. A
+// bucket decides no earlier than it was last full. Nothing is ever evicted.
 type Cells struct {
 	limit  *counters.Limit
 	origin counters.Origin
@@ -31,15 +32,11 @@ type cell struct {
 	restoredWithoutTime bool // restored without time: a new count may be old
 }
 
-// remoteID identifies a slot of a key.
 type remoteID struct {
 	index  int64
 	origin counters.Origin
 	birth  uint32
 }
-
-// MaxCount is the maximum of a slot.
-const MaxCount = 1<<42 - 1
 
 // NewCells returns the empty state of a limit in a table of the origin.
 func NewCells(l *counters.Limit, own counters.Origin) *Cells {
@@ -157,20 +154,13 @@ func (s *Cells) take(key counters.Key, cost uint64, now int64, countsDenied bool
 		c, at := s.look(key, now)
 		setRemaining(&d, c.count, 0, at, now)
 	default:
-		d = s.deny(key, cost, now, countsDenied)
-	}
-	return d
-}
-
-// deny counts the denied request and bans the key, as the limit demands.
-func (s *Cells) deny(key counters.Key, cost uint64, now int64, counts bool) counters.Decision {
-	if counts {
-		s.Report(key, cost, now)
-	}
-	d := s.Ask(key, cost, 0, now)
-	if s.bans != nil && d.RetryAfter != counters.Never {
-		s.bans.begin(key, now)
-		confine(&d, s.bans.left(key, now))
+		if countsDenied {
+			s.Report(key, cost, now)
+		}
+		if d = s.Ask(key, cost, 0, now); s.bans != nil && d.RetryAfter != counters.Never {
+			s.bans.begin(key, now)
+			confine(&d, s.bans.left(key, now))
+		}
 	}
 	return d
 }
@@ -198,30 +188,21 @@ func (s *Cells) Merge(slot counters.Slot, now int64) (novel bool) {
 	if !s.holds(slot.Index, c.index) {
 		return false
 	}
-	id, count := remoteID{slot.Index, slot.Origin, slot.Birth}, min(slot.Count, MaxCount)
+	id, count := remoteID{slot.Index, slot.Origin, slot.Birth}, min(slot.Count, counters.MaxCount)
 	if count <= c.received[id] {
 		return false
 	}
 	if c.restoredWithoutTime {
 		slot.CompleteThrough = 0
 	}
-	c.take(id, count-c.received[id], slot.CompleteThrough, at)
-	c.received[id] = count
-	for id := range c.received {
-		if !s.holds(id.index, c.index) {
-			delete(c.received, id)
-		}
-	}
-	return true
-}
-
-// take counts the increase of a slot.
-func (c *cell) take(id remoteID, cost uint64, since, at int64) {
 	if b, ok := c.count.(*bucket); ok {
-		b.receive(id.index, cost, since, at)
-		return
+		b.receive(id.index, count-c.received[id], slot.CompleteThrough, at)
+	} else {
+		c.count.add(id.index, count-c.received[id])
 	}
-	c.count.add(id.index, cost)
+	c.received[id] = count
+	maps.DeleteFunc(c.received, func(id remoteID, _ uint64) bool { return !s.holds(id.index, c.index) })
+	return true
 }
 
 // holds reports whether a table keeps slots of the sub-window at a time in the sub-window current: those that may

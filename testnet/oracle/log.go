@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// admission is a cost that was admitted at a time.
 type admission struct {
 	at   int64
 	cost uint64
@@ -63,7 +62,6 @@ func (l *slidingLog) view(t int64) (sum uint64) {
 	return sum
 }
 
-// newest is the time of the last entry, or 0.
 func (l *slidingLog) newest() int64 {
 	if len(l.entries) == 0 {
 		return 0

@@ -8,14 +8,11 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Model decides on requests under one limit by the definition of its algorithm, from all charges at their true times:
-// one model for all nodes of a cluster is the oracle.
+// Model decides on requests under one limit by the definition of its algorithm, from all charges at their true times.
+// One model for all nodes of a cluster is the oracle. It has no bans, and does not count denied requests: [Cells] does.
 //
-// It has neither bans nor denied requests that count: [Cells] has.
-//
-// Times are nanoseconds since the Unix epoch and not negative. They need not come in order: a view at a time is of what
-// was charged up to it, and what was charged later is seen once time has come to it. Sums that do not fit end at the
-// largest uint64, waits that do not fit at the end of time.
+// Times are nanoseconds since the Unix epoch, not negative, in any order: a view at a time is of what was charged up to
+// it. Sums and waits that do not fit end at their maximum.
 type Model struct {
 	limit *counters.Limit
 	keys  map[counters.Key]count
@@ -60,7 +57,7 @@ func NewModel(l *counters.Limit) *Model {
 // Limit returns the limit that the model is of.
 func (m *Model) Limit() *counters.Limit { return m.limit }
 
-// of is what is counted for the key, which may be nothing yet.
+// of returns the count of a key, an empty one if there is none.
 func (m *Model) of(key counters.Key) count {
 	if c := m.keys[key]; c != nil {
 		return c
@@ -69,7 +66,7 @@ func (m *Model) of(key counters.Key) count {
 }
 
 // Take decides on a request and charges it if it is admitted. A cost of 0 is a peek: it is answered as a cost of 1 and
-// leaves no trace, so that Remaining and ResetAfter are those of before.
+// leaves no trace.
 func (m *Model) Take(key counters.Key, cost uint64, now int64) counters.Decision {
 	c := m.of(key)
 	d := ask(m.limit, c, cost, 0, now, now)
@@ -88,24 +85,19 @@ func (m *Model) Fits(key counters.Key, cost uint64, now int64) bool {
 
 // Charge counts a cost at the time at without asking whether there is room.
 func (m *Model) Charge(key counters.Key, cost uint64, at int64) {
-	if cost == 0 {
-		return
+	if cost > 0 {
+		m.keys[key] = m.of(key)
+		m.keys[key].charge(cost, at)
 	}
-	c := m.of(key)
-	m.keys[key] = c
-	c.charge(cost, at)
 }
 
-// Add counts a cost in the sub-window with the given index without asking whether there is room: what a merge brings.
-// An algorithm that counts by exact times takes it for what came when the sub-window began. A count of 0 leaves no
-// trace.
+// Add counts a cost in a sub-window without asking whether there is room, as a merge does. Algorithms with exact times
+// take it as of the start of the sub-window.
 func (m *Model) Add(key counters.Key, index int64, count uint64) {
-	if count == 0 {
-		return
+	if count > 0 {
+		m.keys[key] = m.of(key)
+		m.keys[key].add(index, count)
 	}
-	c := m.of(key)
-	m.keys[key] = c
-	c.add(index, count)
 }
 
 // View is what is used of the key's limit at the time now.
@@ -158,7 +150,6 @@ func behind(c count, before uint64, at int64) count {
 	return c
 }
 
-// setRemaining sets what is left of the limit.
 func setRemaining(d *counters.Decision, c count, before uint64, at, now int64) {
 	d.Remaining = d.Limit - min(d.Limit, add(c.view(at), before))
 	d.ResetAfter = wait(c, 0, at, now)

@@ -57,7 +57,8 @@ var goals = []goal{
 		rows: goalRedis, figure: slotsMissing, total: true},
 	{text: "5. the same: counts that it held twice, or otherwise too much of",
 		rows: goalRedis, figure: slotsTwice, total: true},
-	{text: "5. the same: flushes of a node until Redis was whole again", rows: goalRedis, figure: repairFlushes, max: 2},
+	{text: "5. the same: flushes of a node until Redis was whole again",
+		rows: goalRedis, figure: repairFlushes, max: 2},
 	{text: "5. the same: runs after which the nodes did not hold the same counts",
 		rows: goalRedis, figure: disagreed, total: true},
 }

@@ -95,7 +95,8 @@ func sections() []section {
 		{title: "120 nodes", columns: usual, rows: large(), note: "3 regions of 40."},
 		{title: "Compliant bursts", columns: usual, rows: bursts(),
 			note: "Clients that spend 95 % of the limit in a burst, again and again, each as soon as the last\n" +
-				"does not count any more. With 5 % loss, 5 % of the packets twice and 5 % held back for up to a second."},
+				"does not count any more. With 5 % loss, 5 % of the packets twice and 5 % held back for up to " +
+				"a second."},
 		{title: "A region cut off for 30 s", columns: cuts, rows: partitions(),
 			note: "Region 2 of three, from second 20 to 50 of 80."},
 		{title: "Clocks that differ", columns: usual, rows: clocks(),
@@ -103,7 +104,8 @@ func sections() []section {
 		{title: "Bad networks", columns: usual, rows: networks()},
 		{title: "Redis in trouble", columns: stores, rows: troubles(),
 			note: "Of every region at once. After its faults, each node has two flushes to make good what a Redis\n" +
-				"lost. It is the real reconciler, with a store in memory that fails as a Redis does. Lost, lacking and\n" +
+				"lost. It is the real reconciler, with a store in memory that fails as a Redis does. Lost, lacking " +
+				"and\n" +
 				"twice are slots: counts of one node for a client in a sub-window."},
 		{title: "A window of a second", columns: usual, rows: short(),
 			note: "What happened within the last round trip is a large part of such a window."},

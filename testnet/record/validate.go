@@ -47,8 +47,8 @@ func (h *Header) Validate() error {
 	wrong(len(h.Nodes) == 0, "no nodes: name every node of the testnet")
 	seen := make(map[string]bool)
 	for _, n := range h.Nodes {
-		wrong(n.ID == "" || n.Region == "" || seen[n.ID], "node %q of region %q: give each an id of its own and a region",
-			n.ID, n.Region)
+		wrong(n.ID == "" || n.Region == "" || seen[n.ID],
+			"node %q of region %q: give each an id of its own and a region", n.ID, n.Region)
 		seen[n.ID] = true
 	}
 	wrong(h.Started < 0 || h.Started > maxTime, "started at %d, which is no time in Unix nanoseconds", h.Started)

@@ -184,5 +184,6 @@ func (f StoreFault) validate(regions int) error {
 	return errors.Join(
 		require(slices.Contains(StoreFaultKinds, f.Kind), "fault of Redis %v: want one of %v", f, StoreFaultKinds),
 		require(f.Region >= 0 && f.Region <= regions, "fault of Redis %v: there are %d regions", f, regions),
-		require(inTime, "fault of Redis %v: want an end after its beginning, at most %v after the start", f, maxDuration))
+		require(inTime, "fault of Redis %v: want an end after its beginning, at most %v after the start", f,
+			maxDuration))
 }

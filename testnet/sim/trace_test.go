@@ -82,7 +82,8 @@ func FuzzReadTrace(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(trace.arrivals) == 0 || trace.Regions < 1 || trace.Nodes < 1 || len(trace.arrivals) > bytes.Count(b, []byte("\n"))+1 {
+		if len(trace.arrivals) == 0 || trace.Regions < 1 || trace.Nodes < 1 ||
+			len(trace.arrivals) > bytes.Count(b, []byte("\n"))+1 {
 			t.Fatalf("%d arrivals at %d regions of %d nodes", len(trace.arrivals), trace.Regions, trace.Nodes)
 		}
 		o := DefaultOptions()

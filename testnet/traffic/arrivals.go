@@ -153,7 +153,8 @@ func (s *Stream) validate(nodes int) error {
 	case s.Spacing != "" && s.Spacing != Poisson && s.Spacing != Even:
 		return fmt.Errorf("stream %s: spacing %q, want %s or %s", s.Identity, s.Spacing, Poisson, Even)
 	case s.Weights != nil && (len(s.Weights) != nodes || sum == 0):
-		return fmt.Errorf("stream %s: %d weights with a sum of %v for %d targets", s.Identity, len(s.Weights), sum, nodes)
+		return fmt.Errorf("stream %s: %d weights with a sum of %v for %d targets", s.Identity, len(s.Weights), sum,
+			nodes)
 	}
 	return nil
 }

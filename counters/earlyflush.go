@@ -1,6 +1,9 @@
 package counters
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 const (
 	// flushShare is the part of its even share of the remaining limit that a table may admit before it flushes early.
@@ -18,11 +21,19 @@ func (t *Table) spend(s *shard, l *Limit, c *cell, w *hotKey, cost uint64) {
 	if c.has(flushEarly) {
 		return
 	}
-	peers, left := t.keepers(l).peers, float64(l.max-min(w.view, l.max))
 	if l.maxUnsent > 0 && uint64(w.unsent) >= l.maxUnsent ||
-		peers > 0 && w.part == 1 && float64(w.unsent) >= max(1, flushShare*left/float64(peers+1)) {
+		w.part == 1 && float64(w.unsent) >= t.flushCost(l, l.max-min(w.view, l.max)) {
 		t.requestEarlyFlush(s, l, c)
 	}
+}
+
+// flushCost is the cost that a table may admit before it flushes early, when so much is left of the limit.
+func (t *Table) flushCost(l *Limit, left uint64) float64 {
+	peers := t.keepers(l).peers
+	if peers == 0 {
+		return math.Inf(1)
+	}
+	return max(1, flushShare*float64(left)/float64(peers+1))
 }
 
 // mayBurst reports whether checkBurst has to look at the cell.
@@ -35,8 +46,7 @@ func (c *cell) mayBurst(l *Limit) bool {
 // key gets its hotKey now and is flushed early.
 func (t *Table) checkBurst(y layer, l *Limit, left uint64) {
 	s, c := y.shard, y.cell
-	cl, offered := t.keepers(l), float64(c.offered)
-	if cl.peers == 0 || offered < flushShare*float64(left)/float64(cl.peers+1) {
+	if float64(c.offered) < t.flushCost(l, left) {
 		return
 	}
 	now := c.index*l.sub + y.at.off
@@ -45,7 +55,7 @@ func (t *Table) checkBurst(y layer, l *Limit, left uint64) {
 		return
 	}
 	w.view, w.unsent = l.max-left, c.offered
-	w.own = float32(w.ownNow(c, s.drainedAt, cl.horizon, now))
+	w.own = float32(w.ownNow(c, s.drainedAt, t.keepers(l).horizon, now))
 	if !c.has(flushEarly) {
 		t.requestEarlyFlush(s, l, c)
 	}

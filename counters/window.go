@@ -83,23 +83,26 @@ func (l *Limit) roomAfter(
 		}
 	}
 	// The search goes from the newest place back, as bursts tend to be recent.
-	count := func(place int) uint64 {
-		if place == last {
-			return ahead
-		}
-		return ring[place]
+	leaving, rest, count := newest, uint64(0), ahead
+	if newest < last {
+		count = ring[newest]
 	}
-	leaving, rest := newest, uint64(0)
-	for leaving > 1 && rest+count(leaving) <= room {
-		rest += count(leaving)
+	for leaving > 1 && rest+count <= room {
+		rest += count
 		leaving--
+		count = ring[leaving]
 	}
 	for {
-		if left := l.stays(count(leaving), room-rest); left > 0 || leaving == last {
+		if left := l.stays(count, room-rest); left > 0 || leaving == last {
 			return time.Duration(int64(leaving+1)*l.sub - left - at.off + at.back)
 		}
-		leaving++ // all of it has to leave; at that moment the next one begins to leave
-		rest -= count(leaving)
+		// All of it has to leave; at that moment the next one begins to leave.
+		if leaving++; leaving == last {
+			count = ahead
+		} else {
+			count = ring[leaving]
+		}
+		rest -= count
 	}
 }
 

@@ -298,6 +298,34 @@ func TestElasticAllocatesNothing(t *testing.T) {
 	}
 }
 
+// A lender is charged what its borrower is guaranteed, even more than its own limit at once. Peers get that, too, if the
+// lender was charged and drained before.
+func TestOverchargedLendersAreReplicated(t *testing.T) {
+	for _, a := range algorithms {
+		for _, drained := range []bool{false, true} {
+			child := newLimit(t, counters.NewMeter("child", a, time.Hour), 10)
+			lender := newLimit(t, counters.NewMeter("lender", a, time.Hour), 3)
+			table := least(1)
+			table.TakeAll(borrow(child, ann, lender, 1), start, nil)
+			if drained {
+				table.DrainDirty(start)
+			}
+			if got := said(table.TakeAll(borrow(child, ann, lender, 5), start, nil)); got != "aw" {
+				t.Fatalf("%v: %s, want the borrower allowed and the lender waived", a, got)
+			}
+			sent := uint64(0)
+			for _, s := range table.DrainDirty(start).Slots {
+				if *s.Meter == lender.Meter() {
+					sent += s.Count
+				}
+			}
+			if used := table.View(lender, shared, start); sent != used || used != 6 {
+				t.Errorf("%v, drained %v: %d were sent of the %d that the lender counts", a, drained, sent, used)
+			}
+		}
+	}
+}
+
 // What peers report of a lender is believed also where it is more than its limit, as far as honest ones go.
 func TestOverchargedLendersAreBelieved(t *testing.T) {
 	child, lender := limitNamed(t, "child", 10), limitNamed(t, "lender", 10)

@@ -323,10 +323,15 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 	for i := range charges {
 		ch, d := &charges[i], &decisions[i]
 		charged := ch.charged(d, passes)
-		if !charged && !ch.overdraws(d) || layers[i].cell != nil || ch.Cost == 0 {
+		if !charged && !ch.overdraws(d) || ch.Cost == 0 {
 			continue
 		}
-		cost := min(ch.Cost, ch.Limit.max) // a lender may be charged more than its limit
+		// A lender may be charged more than its limit: settled above took that for a request that charges nothing.
+		unsettled := ch.Cost > ch.Limit.max && !ch.Overdraw && !ch.Limit.countsRejected
+		if layers[i].cell != nil && !unsettled {
+			continue
+		}
+		cost := min(ch.Cost, ch.Limit.max)
 		layers[i] = t.settled(t.shardOf(hashes[i]), ch.Limit, ch.Key, hashes[i], cost, true, now)
 		layers[i].pin(true)
 		if layers[i].cell == nil && charged {

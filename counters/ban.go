@@ -13,7 +13,7 @@ import (
 //
 // So bans are merged by max, repaired, stored and sent in snapshots like counts, and expire by themselves. A key is
 // banned until the latest end of its slots. A denial during a ban does not prolong it; the first denial after it begins
-// another. Tables that ban the same key before they hear from each other agree on the later end; each ends a ban by its
+// another. Tables that ban the same key before they have exchanged it agree on the later end; each ends a ban by its
 // own clock. Table.Lift ends a ban early (lift.go).
 //
 // A slot whose end is later than that of a ban begun at the end of its sub-window is implausible. So a peer that forges

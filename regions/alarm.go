@@ -32,7 +32,7 @@ func (r *Reconciler) logFlush(err error) {
 		r.cfg.Log.Warn("the regional store lost data or was restarted: sending it all own slots again")
 	}
 	if r.full.begins(stats.Dropped > r.dropped) {
-		r.cfg.Log.Warn("too many slots wait for the regional store: all own slots will be told when it takes them",
+		r.cfg.Log.Warn("too many slots wait for the regional store: all own slots will be written when it takes them",
 			slog.Int("pending", stats.Pending), slog.Int("cap", r.cfg.MaxPending))
 	}
 	r.lost, r.dropped = stats.Lost, stats.Dropped

@@ -43,7 +43,7 @@ var laws = []law{
 	{"what was restored is given, and proves nothing to its origin", restore},
 	{"meters are kept apart", meters},
 	{"large numbers are exact", large},
-	{"the time is told", clock},
+	{"the time is returned", clock},
 	{"what has expired is not given", dead},
 	{"a context that ended is an error", cancelled},
 	{"many slots at once", many},

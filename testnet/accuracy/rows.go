@@ -110,7 +110,7 @@ func sections() []section {
 		{title: "A window of a second", columns: usual, rows: short(),
 			note: "What happened within the last round trip is a large part of such a window."},
 		{title: "Small limits", columns: usual, rows: small(),
-			note: "Twelve nodes, each of which may admit a request before it hears of the others."},
+			note: "Twelve nodes, each of which may admit a request before it receives the counts of the others."},
 		{title: "Every algorithm", columns: usual, rows: algorithms()},
 	}
 }
@@ -190,7 +190,7 @@ func partitions() (rows []row) {
 				goals:  []string{goalCut, goalCut + policy.name},
 				change: with(policy.change, offered(p, 2), cut(sim.Partition{A: 2}))})
 		}
-		rows = append(rows, row{name: fmt.Sprintf("even 2x, nobody hears it, %s", policy.name),
+		rows = append(rows, row{name: fmt.Sprintf("even 2x, isolated one way, %s", policy.name),
 			change: with(policy.change, cut(sim.Partition{A: 2, OneWay: true}))})
 	}
 	return rows

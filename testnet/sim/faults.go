@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// Partition is a time in which some regions do not hear each other. Regions are numbered from 1; 0 is every other one.
+// Partition is a time in which frames of some regions do not reach others. Regions are numbered from 1; 0 is every
+// other one.
 type Partition struct {
-	A, B        int  // what A says does not reach B, and, unless OneWay, what B says does not reach A
+	A, B        int  // frames of A do not reach B, and, unless OneWay, those of B do not reach A
 	OneWay      bool //
 	From, Until time.Duration
 }
@@ -19,9 +20,9 @@ type Partition struct {
 // ParsePartition reads a partition as the command line has it, from the start of the run on:
 //
 //	2@20s-50s     region 2 and all others
-//	1/2@20s-50s   regions 1 and 2, while 3 hears both
-//	1>2@20s-50s   one way: what region 1 says does not reach region 2
-//	2>*@20s-50s   one way: what region 2 says reaches nobody; *>2 is the other way round
+//	1/2@20s-50s   regions 1 and 2, while 3 reaches both
+//	1>2@20s-50s   one way: frames of region 1 do not reach region 2
+//	2>*@20s-50s   one way: frames of region 2 reach nobody; *>2 is the other way round
 func ParsePartition(s string) (Partition, error) {
 	who, from, until, lasts, problem := parseTime(s)
 	p := Partition{From: from, Until: until}
@@ -100,7 +101,7 @@ func (p Partition) validate(regions int) error {
 		require(p.From >= 0 && p.Until > p.From, "partition %v: want an end after its beginning", p))
 }
 
-// blocks reports whether what region a says does not reach region b; regions are counted from 0 here.
+// blocks reports whether frames of region a do not reach region b; regions are counted from 0 here.
 func (p Partition) blocks(a, b int) bool {
 	is := func(region, named int) bool { return named == 0 || named == region+1 }
 	return a != b && (is(a, p.A) && is(b, p.B) || !p.OneWay && is(a, p.B) && is(b, p.A))
@@ -140,7 +141,7 @@ func (k StoreFaultKind) hasEnd() bool { return k != StoreFlush && k != StoreRest
 //
 //	flush@20s         at every store
 //	down@30s-40s      what lasts has an end
-//	stale@47s-50s     a replica that has heard nothing since 47 s takes over at 50 s
+//	stale@47s-50s     a replica without updates since 47 s takes over at 50 s
 //	flush/2@20s       at the store of region 2
 func ParseStoreFault(s string) (StoreFault, error) {
 	what, from, until, lasts, problem := parseTime(s)

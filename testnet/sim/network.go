@@ -36,7 +36,7 @@ func newNetwork(o *Options) *network {
 
 func (n *network) blocks(from, to int) bool { return n.blocked[from][to] > 0 }
 
-// both reports whether two regions hear each other.
+// both reports whether frames pass between two regions in both directions.
 func (n *network) both(a, b int) bool { return !n.blocks(a, b) && !n.blocks(b, a) }
 
 // reach reports whether two regions can see that the other is alive: memberlist asks third parties to try as well.

@@ -92,7 +92,7 @@ func (c *cluster) replicate(
 	}
 }
 
-// warm reports whether the node has heard all whom it knows, or has waited for them long enough.
+// warm reports whether the node has received from all members it knows, or has waited long enough.
 func (c *cluster) warm(n *node) bool {
 	if c.now-n.bootedAt >= int64(warmAfter) {
 		return true
@@ -168,7 +168,7 @@ func (c *cluster) crash(n *node) {
 	c.failLater(n)
 }
 
-// restart boots a node that crashed. It finds the others at once, and they hear of it.
+// restart boots a node that crashed. It finds the others at once, and they learn its address.
 func (c *cluster) restart(n *node) {
 	if n.up {
 		return

@@ -21,7 +21,7 @@ type store struct {
 	servers  int                    // that there have been
 	epoch    int                    // number of the one at work
 	inForce  map[StoreFaultKind]int // how many faults of each kind
-	replicas []*regions.Embedded    // that hear what the store does
+	replicas []*regions.Embedded    // that replicate what the store does
 	draw     *rand.Rand
 }
 
@@ -44,10 +44,10 @@ func (s *store) empty() *regions.Embedded {
 	return regions.NewEmbedded(0, func() time.Time { return time.Unix(0, s.cluster.now) })
 }
 
-// schedule enters a fault. A replica that takes over hears until From all that the store does.
+// schedule enters a fault. A replica that takes over replicates the store until From.
 func (s *store) schedule(f StoreFault, at func(time.Duration, func())) {
 	var replica *regions.Embedded
-	var epoch int // of the server that the replica has heard
+	var epoch int // of the server that was replicated
 	if f.Kind == StoreStale || f.Kind == StoreRewind {
 		replica = s.empty()
 		s.replicas = append(s.replicas, replica)
@@ -132,7 +132,7 @@ func (c *client) call(do func() error) (err error) {
 	}
 	late := func() {
 		if !c.in(StoreDown) {
-			_ = do() // nobody hears of it
+			_ = do() // its result is lost
 		}
 	}
 	took := c.slow()

@@ -298,8 +298,8 @@ func TestElasticAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A lender is charged what its borrower is guaranteed, even more than its own limit at once. Peers receive that, too, if
-// the lender was charged before.
+// A lender is charged what its borrower is guaranteed, even more than its own limit at once. Peers receive that, too,
+// if the lender was charged before.
 func TestOverchargedLendersAreReplicated(t *testing.T) {
 	for _, a := range algorithms {
 		for _, drained := range []bool{false, true} {

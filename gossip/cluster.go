@@ -252,20 +252,28 @@ func (c *Cluster) send(ctx context.Context, messages func() []Message) {
 	}
 }
 
-// sendStream sends over a stream in the background. When too many are under way it drops the message: the replica tries
-// again.
+// sendStream sends a snapshot over a stream in the background, unless too many are under way. The replica repeats one
+// that was not sent.
 func (c *Cluster) sendStream(r *route, b []byte) {
 	select {
 	case c.streams <- struct{}{}:
 	default:
+		c.snapshotFailed(r, errors.New("too many others are under way"))
 		return
 	}
 	go func() {
 		defer func() { <-c.streams }()
 		if err := r.pool.ml.SendReliable(&r.node, b); err != nil {
-			c.log.Debug("gossip: snapshot not sent", "peer", r.member.NodeID, "error", err)
+			c.snapshotFailed(r, err)
 		}
 	}()
+}
+
+func (c *Cluster) snapshotFailed(r *route, err error) {
+	c.log.Debug("gossip: snapshot not sent", "peer", r.member.NodeID, "error", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replica.SnapshotFailed(r.member.Origin())
 }
 
 func (c *Cluster) receive(pool string, b []byte) {

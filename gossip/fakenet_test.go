@@ -115,6 +115,8 @@ func (w *fakeNet) run(d time.Duration) {
 			back := p.m.Reliable && (w.broken || p.boot != p.to.boot || w.cuts[[2]int{p.to.place, p.from.place}])
 			if !back && !w.cuts[[2]int{p.from.place, p.to.place}] {
 				w.deliver(p.to, p.m.Data)
+			} else if p.m.Reliable {
+				p.from.replica.SnapshotFailed(p.m.To)
 			}
 		}
 		for _, n := range w.nodes {

@@ -10,14 +10,15 @@ import (
 
 // peer is what a replica has sent to a member, and what that has acknowledged.
 type peer struct {
-	origin   counters.Origin
-	acked    ack              // the latest it sent
-	resent   map[uint64]int64 // when a tick was last sent again
-	snapTick uint64           // what the last snapshot sent covered; 0: none was sent
-	snapAt   int64            // when
-	lastSeen int64            // when anything came from it
-	srtt     time.Duration    // smoothed time from sending a frame to its acknowledgement, 0: not measured yet
-	rttvar   time.Duration    // its mean deviation
+	origin     counters.Origin
+	acked      ack              // the latest it sent
+	resent     map[uint64]int64 // when a tick was last sent again
+	snapTick   uint64           // what the last snapshot sent covered; 0: none was sent
+	snapAt     int64            // when
+	snapFailed bool             // it was not sent
+	lastSeen   int64            // when anything came from it
+	srtt       time.Duration    // smoothed time from sending a frame to its acknowledgement, 0: not measured yet
+	rttvar     time.Duration    // its mean deviation
 }
 
 const (

@@ -48,6 +48,8 @@ type Replica struct {
 	forgot          map[string]*Peak           // by rule: the largest count of a key that was evicted, in cost
 	strangers       allowance                  // of all together who are no members
 	order           []counters.Origin          // of peers, ascending: the order of sending
+	startedAt       int64                      // 0: nobody has joined yet
+	orphansAt       int64                      // when a snapshot last brought a newcomer counts that nobody else sends
 	beaconAt        int64
 	tickedAt        int64
 	sentAt          int64  // when the last messages went
@@ -76,6 +78,7 @@ const (
 	maxStrangers  = 1 << 12          // origins that are no members, or not any more, that a replica keeps track of
 	maxResend     = 64               // frames sent again to one peer in an interval
 	snapshotRetry = 2 * time.Second
+	newcomer      = 5 * snapshotRetry // a replica that started a shorter while ago: members' snapshots are on their way
 	// so many take more than half of a snapshot's bytes, and hardly ever more than all
 	snapshotSlots = maxSnapshot / 2 / minEntry
 	mergedAtOnce  = 256 // slots that come out of a frame before they are merged
@@ -95,6 +98,7 @@ func (r *Replica) Join(o counters.Origin, now int64) {
 	if o == r.self || o == 0 || r.peers[o] != nil {
 		return
 	}
+	r.startedAt = cmp.Or(r.startedAt, now)
 	r.peers[o] = &peer{origin: o, resent: make(map[uint64]int64), lastSeen: now}
 	i, _ := slices.BinarySearch(r.order, o)
 	r.order = slices.Insert(r.order, i, o)
@@ -123,6 +127,13 @@ func (r *Replica) Leave(o counters.Origin, graceful bool) {
 		}
 		h.left = h.left || graceful
 		r.setWatermark(o, h)
+	}
+}
+
+// SnapshotFailed notes that a snapshot could not be sent. The replica tries again.
+func (r *Replica) SnapshotFailed(to counters.Origin) {
+	if p := r.peers[to]; p != nil {
+		p.snapFailed = true
 	}
 }
 
@@ -195,7 +206,10 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	h := r.inboundOf(f.origin, now)
 	h.follow(f)
 	for i := range f.groups {
-		r.merge(f, &f.groups[i], h, now)
+		novel := r.merge(f, &f.groups[i], h, now)
+		if novel > 0 && f.kind == snapshot && r.isOrphan(f, &f.groups[i]) && !over(now, r.startedAt, newcomer) {
+			r.orphansAt = now
+		}
 	}
 	if f.kind == snapshot {
 		r.stats.SnapshotsReceived++
@@ -221,6 +235,12 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	return nil
 }
 
+// isOrphan reports whether the group is of an origin that is gone. Its last frames may have reached only some members,
+// and only a node that starts brings those together: it sends them another snapshot when it knows more.
+func (r *Replica) isOrphan(f *frame, g *group) bool {
+	return g.origin != r.self && g.origin != f.origin && r.peers[g.origin] == nil
+}
+
 // setWatermark passes to the table the time before which it knows all of the origin.
 func (r *Replica) setWatermark(o counters.Origin, h *inbound) {
 	switch {
@@ -231,8 +251,9 @@ func (r *Replica) setWatermark(o counters.Origin, h *inbound) {
 	}
 }
 
-// merge hands the slots of a group to the table, some at a time: so a frame takes no memory in proportion to them.
-func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) {
+// merge hands the slots of a group to the table, some at a time: so a frame takes no memory in proportion to them. It
+// returns how many were news.
+func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 	s := counters.Slot{Meter: g.meter, Origin: g.origin, SentAt: f.sent, Sender: f.origin}
 	if g.origin == f.origin && !h.truncated && f.kind.numbered() {
 		s.CompleteThrough = h.watermark
@@ -246,8 +267,10 @@ func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) {
 			}
 			slots = append(slots, s)
 		}
-		r.stats.SlotsNovel += uint64(r.counts.Merge(slots, now))
+		novel += r.counts.Merge(slots, now)
 	}
+	r.stats.SlotsNovel += uint64(novel)
+	return novel
 }
 
 // Tick ends an interval: it takes what changed since the last one and returns the messages to send, those to one peer
@@ -340,7 +363,7 @@ func (r *Replica) messagesFor(out []Message, p *peer, news []logged, beat bool, 
 }
 
 // wantsSnapshot reports whether the peer lacks frames that are not kept any more, or so many that a snapshot arrives
-// sooner, or has had no snapshot yet.
+// sooner, or counts of origins that are gone, or has had no snapshot yet.
 func (r *Replica) wantsSnapshot(p *peer, reachable bool, rto time.Duration, now int64) bool {
 	if p.snapAt == 0 {
 		return true
@@ -349,7 +372,8 @@ func (r *Replica) wantsSnapshot(p *peer, reachable bool, rto time.Duration, now 
 	if !reachable || !over(now, p.snapAt, retry) {
 		return false
 	}
-	return p.acked.cumulative+1 < r.log.first() || p.acked.cumulative < p.snapTick || r.wasAway(p, now)
+	return p.snapFailed || p.snapAt <= r.orphansAt || p.acked.cumulative+1 < r.log.first() ||
+		p.acked.cumulative < p.snapTick || r.wasAway(p, now)
 }
 
 // wasAway reports whether the peer lacks more old frames than may be sent again in an interval, as after a partition,
@@ -363,7 +387,7 @@ func (r *Replica) wasAway(p *peer, now int64) bool {
 }
 
 func (r *Replica) appendSnapshot(out []Message, p *peer, now int64) []Message {
-	p.snapTick, p.snapAt = r.log.last(), now
+	p.snapTick, p.snapAt, p.snapFailed = r.log.last(), now, false
 	r.stats.Snapshots++
 	r.stats.FramesSent++
 	data := r.latestSnapshot(now)

@@ -135,6 +135,52 @@ func TestSnapshotLost(t *testing.T) {
 	w.wantViews(t, 3)
 }
 
+// The last frame of a node that is killed reaches one member only. What its next boot learns of that, all others learn,
+// whichever snapshots come first or get lost.
+func TestLastFrameOfTheKilled(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		lost time.Duration // how long streams break
+		tick time.Duration // how much later the newcomer ticks than the member that knows
+	}{
+		{"the newcomer's snapshot is the first", 0, -30 * time.Millisecond},
+		{"the newcomer's snapshot is the last", 0, 30 * time.Millisecond},
+		{"all of the first are lost", time.Second, 30 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newFakeNet(t, 4, 100*time.Millisecond)
+			killed, knows := w.nodes[0], w.nodes[1]
+			w.take(killed, 1, 5, w.limits[1])
+			w.agreed(t, time.Second)
+			w.take(killed, 1, 10, w.limits[1])
+			for _, m := range killed.replica.Tick(killed.table.DrainDirty(w.now), w.now) {
+				if m.To == knows.origin {
+					w.deliver(knows, m.Data)
+				}
+			}
+			killed.up = false
+			w.run(time.Second)
+			if w.agree() {
+				t.Fatal("the frame reached all")
+			}
+			w.broken = test.lost > 0
+			w.restart(killed)
+			killed.tickAt = knows.tickAt + int64(test.tick)
+			w.run(test.lost)
+			w.broken = false
+			w.agreed(t, 3*snapshotRetry)
+			w.wantViews(t, 15)
+			w.run(5 * time.Second)
+			w.checkRest()
+			before := killed.replica.Stats().Snapshots
+			w.run(newcomer)
+			if after := killed.replica.Stats().Snapshots; after != before {
+				t.Errorf("%d snapshots more after all know all", after-before)
+			}
+		})
+	}
+}
+
 // A node that restarts takes nothing with it: the others still count what it admitted before, and tell it.
 func TestRestartKeepsCounts(t *testing.T) {
 	w := newFakeNet(t, 3, 100*time.Millisecond)

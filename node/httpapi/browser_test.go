@@ -2,12 +2,15 @@ package httpapi
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // TestPages: what a page of another origin sends is refused at every endpoint that charges, before anything is charged.
@@ -36,13 +39,17 @@ func TestPages(t *testing.T) {
 	}
 	bodies := map[string]string{
 		"/v1/check": typicalBody, "/v1/check/batch": `{"checks":[` + typicalBody + `]}`, "/v1/report": typicalBody,
-		"/limiter/check": `{"rule_id":"r","identity":"i"}`,
+		"/limiter/check": `{"rule_id":"r","identity":"i"}`, "/json": typicalBody,
 	}
 	for _, tt := range tests {
 		for path, body := range bodies {
 			l := always(allowedBurst)
 			opt := quiet()
 			opt.Reporter = l
+			opt.Envoy = func(context.Context, []byte) ([]byte, bool, error) {
+				l.asked = append(l.asked, rules.Request{})
+				return []byte("{}"), true, nil
+			}
 			r := httptest.NewRequest("POST", path, strings.NewReader(body))
 			r.Host = tt.host
 			for i := 0; i < len(tt.lines); i += 2 {

@@ -15,8 +15,9 @@ const (
 )
 
 // arrivals lists the requests of all connections that have not arrived completely, the oldest first. Where there are
-// too many it cancels the oldest for the newest: a compliant client's request is complete within the time of a packet
-// and hardly ever the oldest, so that hanging requests keep nobody out.
+// too many it forgets those that their clients have reset, and only if there are none cancels the oldest for the
+// newest: a compliant client's request is complete within the time of a packet and hardly ever the oldest, so that
+// requests that hang or are reset keep nobody out.
 type arrivals struct {
 	mu       sync.Mutex
 	list     arrival // a ring: list.next is the oldest, list.prev the newest
@@ -73,7 +74,7 @@ func (as *arrivals) begin(ctx context.Context) *arrival {
 	a.Context, a.cancel = context.WithCancel(ctx)
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	if as.stats.Waiting >= maxArriving {
+	if as.stats.Waiting >= maxArriving && !as.removeReset() {
 		oldest := as.list.next
 		as.remove(oldest)
 		as.stats.Dropped++
@@ -103,6 +104,20 @@ func (as *arrivals) remove(a *arrival) {
 	a.prev.next, a.next.prev = a.next, a.prev
 	a.prev, a.next = nil, nil
 	as.stats.Waiting--
+}
+
+// removeReset removes the requests whose clients reset them or are gone, and returns whether there were any. The lock
+// is held.
+func (as *arrivals) removeReset() (found bool) {
+	for a := as.list.next; a != &as.list; {
+		next := a.next
+		if a.Context.Err() != nil {
+			as.remove(a)
+			found = true
+		}
+		a = next
+	}
+	return found
 }
 
 // setTimer sets the timer for when the oldest is late, unless it is set. The lock is held.

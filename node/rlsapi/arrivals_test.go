@@ -13,6 +13,7 @@ import (
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -29,12 +30,8 @@ import (
 // hangOn begins so many requests on one connection, and sends what is given of each.
 func hangOn(t *testing.T, l *bufconn.Listener, n int, part []byte) {
 	t.Helper()
-	conn, err := l.Dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := greet(t, conn)
-	go func() { _, _ = io.Copy(io.Discard, conn) }()
+	r := greet(t, l)
+	go func() { _, _ = io.Copy(io.Discard, r) }()
 	for i := range uint32(n) {
 		r.begin(t, 2*i+1, "")
 		if len(part) > 0 {
@@ -90,16 +87,43 @@ func TestRequestsThatHangMakeRoom(t *testing.T) {
 	})
 }
 
+// A request whose message is under way is answered, however many requests others reset meanwhile.
+func TestResetRequestsPushNobodyOut(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := bufconn.Listen(1 << 20)
+		s := serveOn(t, l)
+		compliant := greet(t, l)
+		compliant.begin(t, 1, "")
+		synctest.Wait()
+
+		abusive := greet(t, l)
+		go func() { _, _ = io.Copy(io.Discard, abusive) }()
+		for i := range uint32(2000) {
+			abusive.begin(t, 2*i+1, "")
+			if err := abusive.framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+
+		if err := compliant.framer.WriteData(1, true, make([]byte, 5)); err != nil {
+			t.Fatal(err)
+		}
+		if got := compliant.ended(t, 1); got != "0" {
+			t.Errorf("the compliant request ended with %s; %+v", got, s.Arrivals())
+		}
+		if st := s.Arrivals(); st.Dropped > 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
 // A request that comes byte by byte is answered within its time, and not after.
 func TestARequestHasTwoSecondsToCome(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 16)
 		serveOn(t, l)
-		conn, err := l.Dial()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := greet(t, conn)
+		r := greet(t, l)
 		body := binary.BigEndian.AppendUint32([]byte{0}, 0)
 		for i, pause := range []time.Duration{399 * time.Millisecond, 401 * time.Millisecond} {
 			stream := uint32(2*i + 1)

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -253,9 +254,13 @@ type raw struct {
 	framer *http2.Framer
 }
 
-// greet begins to speak HTTP/2.
-func greet(t *testing.T, conn net.Conn) *raw {
+// greet dials a listener and begins to speak HTTP/2.
+func greet(t *testing.T, l *bufconn.Listener) *raw {
 	t.Helper()
+	conn, err := l.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = conn.Close() })
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		t.Fatal(err)

@@ -325,11 +325,7 @@ func TestRequestsThatHang(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 16)
 		s := serveOn(t, l)
-		conn, err := l.Dial()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := greet(t, conn)
+		r := greet(t, l)
 		for i, tt := range []struct {
 			timeout string
 			after   time.Duration
@@ -364,7 +360,7 @@ func TestRequestsThatHang(t *testing.T) {
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("a watch was frames of the leaving after %v", took)
 		}
-		go func() { _, _ = io.Copy(io.Discard, conn) }() // it reads, but does not say what it has read
+		go func() { _, _ = io.Copy(io.Discard, r) }() // it reads, but does not say what it has read
 		if err := s.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -376,11 +372,7 @@ func TestStreamsOfAConnection(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 20)
 		serveOn(t, l)
-		conn, err := l.Dial()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := greet(t, conn)
+		r := greet(t, l)
 		for i := range uint32(257) {
 			r.begin(t, 2*i+1, "5S")
 		}

@@ -177,6 +177,8 @@ func (c *cluster) send(n *node, m gossip.Message) {
 		if d, ok := c.net.stream(n.region, to.region); ok {
 			e.kind, e.boot = stream, to.boot
 			c.later(time.Duration(d), e)
+		} else {
+			n.replica.SnapshotFailed(m.To)
 		}
 		return
 	}
@@ -237,8 +239,10 @@ func (c *cluster) step() {
 			c.receive(n, *e)
 		}
 	case stream:
-		if c.net.both(c.nodes[e.from].region, n.region) {
+		if from := c.nodes[e.from]; c.net.both(from.region, n.region) {
 			c.receive(n, *e)
+		} else {
+			from.replica.SnapshotFailed(n.origin)
 		}
 	case tick:
 		c.tick(n)

@@ -143,7 +143,7 @@ func (s *Server) awaitAnswer() error {
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
 // Pause stops the process with SIGSTOP: its connections stay open and hang. Resume undoes it.
-func (s *Server) Pause() { s.process.Signal(syscall.SIGSTOP) }
+func (s *Server) Pause() { s.process.Pause() }
 
 // Resume undoes Pause.
 func (s *Server) Resume() { s.process.Signal(syscall.SIGCONT) }

@@ -189,7 +189,7 @@ func TestFaults(t *testing.T) {
 
 			e = open.edgelimit("edgelimit.yaml", fewFiles)
 			p.limited("after a restart")
-			e.Signal(syscall.SIGSTOP)
+			e.Pause()
 			p.unlimited("frozen", proxy.frozen)
 			e.Signal(syscall.SIGCONT)
 			p.limited("after the thaw")

@@ -75,6 +75,13 @@ func (p *Process) Signal(s syscall.Signal) {
 	}
 }
 
+// Pause stops the process with SIGSTOP, and waits until none of its threads runs any more. SIGCONT lets it go on.
+func (p *Process) Pause() {
+	p.t.Helper()
+	p.Signal(syscall.SIGSTOP)
+	p.Await("every thread stopped", func() bool { return stopped(p.t, p.PID()) })
+}
+
 // Wait waits until the process exits, and returns an error unless its exit status is 0.
 func (p *Process) Wait() error {
 	p.t.Helper()

@@ -2,7 +2,13 @@
 
 package testkit
 
-import "syscall"
+import (
+	"syscall"
+	"testing"
+)
 
 // processAttributes: a process may outlive a test that crashes.
 func processAttributes() *syscall.SysProcAttr { return nil }
+
+// stopped: a process may run on for a moment after SIGSTOP.
+func stopped(testing.TB, int) bool { return true }

@@ -35,7 +35,7 @@ func pass(table *counters.Table, now int64, long time.Duration) int64 {
 // Ever new ad-hoc limits, each of a year, use up no meters for longer than the node knows them: counts of those that
 // it gave up go, those of what is asked for, or known, stay.
 func TestAdHocLimitsThatWereGivenUp(t *testing.T) {
-	table, now := small(1), start
+	table, now := counters.NewTable(counters.Config{Origin: 1, Memory: 64 << 20}), start
 	known, asked := adHoc(t, 0), adHoc(t, 1)
 	table.Know([]*counters.Limit{known})
 	for n := range counters.MaxMeters {

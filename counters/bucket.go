@@ -209,6 +209,14 @@ func (v *level) elapse(sh *shape, by int64) {
 func (l *Limit) mergeBucket(c *cell, i int, count uint64, since int64, at instant) {
 	then := min(max(int64(i)*l.sub, since), int64(i+1)*l.sub, int64(l.n)*l.sub+at.off)
 	c.level().debit(l.span(count), uint64(then)<<l.fraction, l.point(at), l.backdate)
+	if l.class != nil {
+		c.level().limitDebt(l.point(at) + l.points(2*l.class.largest))
+	}
+}
+
+// limitDebt has the bucket full at a time, if it were later.
+func (v *level) limitDebt(tat uint64) {
+	v.run.tat, v.backdated.tat = min(v.run.tat, tat), min(v.backdated.tat, tat)
 }
 
 // fold debits the counts that were merged before a limit was known.

@@ -9,21 +9,6 @@ const Never time.Duration = -1
 // denial; the decision without a rule is {Allowed: true} with an empty Rule.
 type Decision struct {
 	Allowed bool
-	// Rule and Window identify the limit, for response headers.
-	Rule   string
-	Window time.Duration
-	// Limit is the maximum per window. Remaining is what is left of it after this decision, as far as this node knows:
-	// 0 <= Remaining <= Limit.
-	Limit     uint64
-	Remaining uint64
-	// RetryAfter is the shortest wait after which the same request is admitted if no other request comes: 0 if allowed,
-	// Never if the cost exceeds the limit.
-	RetryAfter time.Duration
-	// ResetAfter is the shortest wait after which the complete limit is available if no other request comes; 0 for an
-	// unused key.
-	ResetAfter time.Duration
-	// Delay is how long an allowed request has to wait in a LeakyQueue; 0 for other algorithms.
-	Delay time.Duration
 	// Mode is how the limit is enforced. Waived means that the request was over the limit and its mode let it pass, so
 	// Allowed is true.
 	Mode   Mode
@@ -32,6 +17,23 @@ type Decision struct {
 	Banned bool
 	// Degraded means that the node could not reach all peers when it decided.
 	Degraded bool
+	// Rule and Window identify the limit, for response headers.
+	Rule   string
+	Window time.Duration
+	// Limit is the maximum per window. Remaining is what is left of it after this decision, as far as this node knows:
+	// 0 <= Remaining <= Limit.
+	Limit     uint64
+	Remaining uint64
+	// Excess is by how much the counted cost exceeds Limit, where requests beyond it are counted (Limit.Tally); else 0.
+	Excess uint64
+	// RetryAfter is the shortest wait after which the same request is admitted if no other request comes: 0 if allowed,
+	// Never if the cost exceeds the limit.
+	RetryAfter time.Duration
+	// ResetAfter is the shortest wait after which the complete limit is available if no other request comes; 0 for an
+	// unused key.
+	ResetAfter time.Duration
+	// Delay is how long an allowed request has to wait in a LeakyQueue; 0 for other algorithms.
+	Delay time.Duration
 }
 
 // Governing returns the index of the decision that stands for all of a request's decisions: the denial with the longest

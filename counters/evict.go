@@ -20,6 +20,9 @@ func (t *Table) create(
 	if local && m.adHoc {
 		m.charged.Store(true)
 	}
+	if d := t.debts.Load(); d != nil && m.adHoc && m.limit.Load() == nil {
+		d.recognize(m)
+	}
 	for s.keys >= s.maxKeys && t.evict(s, now) != 0 {
 	}
 	if ref = t.alloc(s, m.words, nil, now); ref == 0 {
@@ -158,7 +161,7 @@ const (
 func (s *shard) standing(c *cell, m *meterState, at instant, now int64) standing {
 	w := standing{view: s.view(c, m, at), used: c.used}
 	busy := int32(usedAt(now)-c.used) <= int32(usedAt(int64(m.meter.Window)/2))
-	if !m.algorithm.Counts() { // a ban or lift is in force, or worth nothing
+	if m.algorithm.timed() { // a ban or lift is in force, or worth nothing
 		if busy = w.view > 0; !busy {
 			return w
 		}

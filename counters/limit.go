@@ -12,7 +12,9 @@ type Limit struct {
 	bucket
 	policy
 	countsRejected bool
-	ban            *banSpec // nil: no bans
+	tallies        bool
+	ban            *banSpec   // nil: no bans
+	class          *debtClass // nil: the limit is its meter's only one, see Debts
 }
 
 // MaxLimit is the largest maximum. Sums of limits do not overflow.
@@ -50,12 +52,8 @@ func newLimit(m Meter, maximum, refill uint64) (*Limit, error) {
 	if !m.Algorithm.Counts() {
 		return nil, fmt.Errorf("meter %s: algorithm %s is not for limits", m.Rule, m.Algorithm)
 	}
-	if maximum > MaxLimit || refill > MaxLimit {
-		return nil, fmt.Errorf("meter %s: limit %d is above %d", m.Rule, max(maximum, refill), uint64(MaxLimit))
-	}
-	if m.Algorithm == SlidingLog && maximum > MaxLog {
-		return nil, fmt.Errorf("meter %s: limit %d is above %d, the maximum of a sliding log: use a sliding window",
-			m.Rule, maximum, MaxLog)
+	if err := checkMax(&m, max(maximum, refill)); err != nil {
+		return nil, err
 	}
 	l := &Limit{spec: newSpec(m), max: maximum}
 	if refill > 0 {
@@ -68,8 +66,33 @@ func newLimit(m Meter, maximum, refill uint64) (*Limit, error) {
 	return l, nil
 }
 
+func checkMax(m *Meter, maximum uint64) error {
+	if maximum > MaxLimit {
+		return fmt.Errorf("meter %s: limit %d is above %d", m.Rule, maximum, uint64(MaxLimit))
+	}
+	if m.Algorithm == SlidingLog && maximum > MaxLog {
+		return fmt.Errorf("meter %s: limit %d is above %d, the maximum of a sliding log: use a sliding window",
+			m.Rule, maximum, MaxLog)
+	}
+	return nil
+}
+
 // chargeable reports whether a request of the cost is no peek and fits the limit.
 func (l *Limit) chargeable(cost uint64) bool { return cost > 0 && cost <= l.max }
+
+// WithMax returns the limit with another maximum on the same meter: both count the same thing. It is an error for
+// buckets, whose counts depend on the maximum.
+func (l *Limit) WithMax(maximum uint64) (*Limit, error) {
+	if l.algorithm.bucket() {
+		return nil, fmt.Errorf("meter %s: a bucket counts by its capacity", l.meter.Rule)
+	}
+	if err := checkMax(&l.meter, maximum); err != nil {
+		return nil, err
+	}
+	other := *l
+	other.max = maximum
+	return &other, nil
+}
 
 // Meter returns what the limit counts.
 func (l *Limit) Meter() Meter { return l.meter }

@@ -58,7 +58,7 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		{"no rule", func(m *counters.Meter) { m.Rule = "" }, "no name"},
 		{"a long name", func(m *counters.Meter) { m.Rule = strings.Repeat("x", counters.MaxRuleName+1) }, "513 bytes"},
 		{"no algorithm", func(m *counters.Meter) { m.Algorithm = 0 }, "unknown algorithm 0"},
-		{"an algorithm to come", func(m *counters.Meter) { m.Algorithm = 9 }, "unknown algorithm 9"},
+		{"an algorithm to come", func(m *counters.Meter) { m.Algorithm = 10 }, "unknown algorithm 10"},
 		{"a ban of parts", func(m *counters.Meter) { m.Algorithm = counters.Ban }, "no sub-windows"},
 		{"an algorithm of another age", func(m *counters.Meter) { m.Algorithm = 255 }, "unknown algorithm 255"},
 		{"no sub-window", func(m *counters.Meter) { m.Sub = 0 }, "edge/a"},
@@ -117,7 +117,7 @@ func TestIndexIsTheSubWindowOfATime(t *testing.T) {
 func TestAlgorithms(t *testing.T) {
 	for a, want := range map[counters.Algorithm]string{
 		1: "sliding_window", 2: "fixed_window", 3: "sliding_log", 4: "token_bucket", 5: "leaky_bucket",
-		6: "leaky_queue", 7: "ban", 8: "lift", 0: "algorithm(0)", 9: "algorithm(9)", 77: "algorithm(77)",
+		6: "leaky_queue", 7: "ban", 8: "lift", 0: "algorithm(0)", 9: "credit", 10: "algorithm(10)", 77: "algorithm(77)",
 	} {
 		if got := a.String(); got != want {
 			t.Errorf("algorithm %d is %q, want %q", a, got, want)

@@ -58,7 +58,7 @@ func (m Meter) Validate() error {
 			MaxSubWindows, m.Sub)
 	case m.Algorithm == FixedWindow && m.Window != m.Sub:
 		return fmt.Errorf("meter %s: a fixed window has no sub-windows", m.Rule)
-	case !m.Algorithm.Counts() && (m.Window != m.Sub || m.Window%time.Millisecond != 0):
+	case m.Algorithm.timed() && (m.Window != m.Sub || m.Window%time.Millisecond != 0):
 		return fmt.Errorf("meter %s: a ban lasts whole milliseconds and has no sub-windows, not %v in %v", m.Rule,
 			m.Window, m.Sub)
 	}
@@ -80,13 +80,17 @@ func (m Meter) SubWindows() int { return int(m.Window / m.Sub) }
 func (m Meter) Index(now int64) int64 { return now / int64(m.Sub) }
 
 // id hashes the meter to the 64 bits under which its cells are found. Peers send meters, so the hash is one for which
-// they cannot find a second meter with the same id. Bans and lifts of the same window differ in liftBit alone.
+// they cannot find a second meter with the same id. Bans and lifts of the same window differ in liftBit alone, and so
+// do token buckets and their credits.
 func (m Meter) id() uint64 {
 	var buf [MaxRuleName + 64]byte // on the stack: Merge comes here for every group of slots
 	b := append(buf[:0], m.Rule...)
 	algorithm, bit := m.Algorithm, uint64(0)
-	if algorithm == Lift {
+	switch algorithm {
+	case Lift:
 		algorithm, bit = Ban, liftBit
+	case Credit:
+		algorithm, bit = TokenBucket, liftBit
 	}
 	for _, n := range [...]int64{int64(algorithm), int64(m.Window), int64(m.Sub)} {
 		b = strconv.AppendInt(append(b, 0), n, 10)
@@ -129,7 +133,7 @@ func (y *spec) init(m *Meter) {
 		y.fraction = fractionOf(m.Window)
 	case m.Algorithm == SlidingLog:
 		y.ring += logWords + y.size()
-	case !m.Algorithm.Counts():
+	case m.Algorithm.timed():
 		y.ring += banWords
 	}
 	y.words = y.ring + y.size()

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// MaxMeters is the number of meters, 8191, that a table can count at a time. A meter takes a number while its limit is
+// MaxMeters is the number of meters, 65535, that a table can count at a time. A meter takes a number while its limit is
 // in force ([Table.Know]) and while it has cells: the number of a removed rule is free when its last count has left the
 // window. A limit has one meter; its bans and their lifts take one more each while there are any. A limit for whose
 // meter no number is left denies every request, as no key is admitted untracked.
 //
 // Three quarters of the numbers are for all meters. Ad-hoc limits may take numbers up to seven eighths, limits of rules
 // all of them: so there are numbers for new rules whatever peers send and requests bring along.
-const MaxMeters = 1<<13 - 1
+const MaxMeters = 1<<16 - 1
 
 // localMeters are the numbers that meters of peers do not get, and ruleMeters those that ad-hoc limits do not get.
 const (

@@ -18,7 +18,7 @@ func TestMergeRefusesInvalidMeters(t *testing.T) {
 	good := counters.Meter{Rule: "r", Algorithm: counters.SlidingWindow, Window: 10 * time.Second, Sub: time.Second}
 	for name, spoil := range map[string]func(*counters.Meter){
 		"no rule":              func(m *counters.Meter) { m.Rule = "" },
-		"unknown algorithm":    func(m *counters.Meter) { m.Algorithm = 9 },
+		"unknown algorithm":    func(m *counters.Meter) { m.Algorithm = 10 },
 		"no sub-window":        func(m *counters.Meter) { m.Sub = 0 },
 		"negative":             func(m *counters.Meter) { m.Sub = -1 },
 		"too many sub-windows": func(m *counters.Meter) { m.Sub = time.Millisecond },
@@ -42,7 +42,7 @@ func TestMergeRefusesInvalidMeters(t *testing.T) {
 
 // Peers can invent meters, but not without end; what the node itself is asked for is always counted.
 func TestPeersCannotInventMetersWithoutEnd(t *testing.T) {
-	table := counters.NewTable(counters.Config{Origin: 9, Memory: counters.MinMemory})
+	table := counters.NewTable(counters.Config{Origin: 9, Memory: 64 << 20})
 	m := counters.NewMeter("", counters.SlidingWindow, 10*time.Second)
 	slot := counters.Slot{Key: 1, Index: m.Index(start), Origin: 2, Count: 1}
 	merge := func(i int) int {
@@ -83,7 +83,7 @@ func TestPeersCannotInventMetersWithoutEnd(t *testing.T) {
 // not for peers.
 func TestPeersCannotTakeTheMetersOfOwnRules(t *testing.T) {
 	const own = counters.MaxMeters - maxRemoteMeters
-	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: 64 << 20})
 	m := counters.NewMeter("", counters.FixedWindow, 24*time.Hour)
 	invented := 0
 	invent := func(n int) (taken int) {

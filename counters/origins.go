@@ -206,11 +206,11 @@ func (t *Table) dropRetired(s *shard, c *cell, m *meterState) {
 		lost += r.count()
 		s.freeSlot(link)
 	}
-	if lost == 0 || !m.algorithm.Counts() {
+	if lost == 0 || m.algorithm.timed() {
 		return
 	}
-	if m.algorithm.bucket() {
-		c.raise(recreated) // the same slots may come again, and were debited
+	if m.algorithm.bucket() || m.algorithm == Credit {
+		c.raise(recreated) // the same slots may come again, and were debited or credited
 		return
 	}
 	t.stats.forgotten.Add(lost)

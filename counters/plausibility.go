@@ -59,7 +59,7 @@ func (t *Table) LastImplausible() Implausible {
 // for bans of the future, and records it. While no limit of the meter is known, every count is plausible.
 func (m *merge) isImplausible(meter *meterState, slot *Slot) bool {
 	largest := meter.maxCount.Load()
-	if !meter.algorithm.Counts() { // the end of a ban that began at the end of its sub-window
+	if meter.algorithm.timed() { // the end of a ban that began at the end of its sub-window
 		largest = uint64(slot.Index+2) * uint64(meter.meter.Window/time.Millisecond)
 	}
 	if largest == 0 || slot.Count <= largest {
@@ -73,6 +73,14 @@ func (m *merge) isImplausible(meter *meterState, slot *Slot) bool {
 		m.last.Store(&what)
 	}
 	return true
+}
+
+// maxSlot is the most that a slot of an honest node counts under the limit.
+func (l *Limit) maxSlot() uint64 {
+	if l.tallies {
+		return MaxTally
+	}
+	return maxLimits * (l.max + l.refill)
 }
 
 // suspect reports whether the limit's floor is kept at the time now, because of an implausible slot.

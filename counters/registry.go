@@ -14,6 +14,7 @@ type registry struct {
 	holders []atomic.Int32 // by number: how many cells or slots use it
 	given   int            // numbers that were ever given
 	hand    int            // number after which the search for a free one continues
+	changes atomic.Uint32  // how many times a number was given to an id
 }
 
 func newRegistry(numbers int) registry {
@@ -22,8 +23,12 @@ func newRegistry(numbers int) registry {
 	}
 }
 
-// register returns the number of an id. It gives it one, but none of the last `spare`; 0 if none of the others is free.
-// The caller holds the lock.
+// strangerSearch is how many numbers a registry looks at for an id of others: whoever sends ever new ids, while all
+// numbers are in use, must not have it look at all of them each time.
+const strangerSearch = 64
+
+// register returns the number of an id. It gives it one, but none of the last `spare`, for ids of others; 0 if it finds
+// no free one. The caller holds the lock.
 func (r *registry) register(id uint64, spare int) uint16 {
 	if k := r.numbers[id]; k != 0 {
 		return k
@@ -33,7 +38,11 @@ func (r *registry) register(id uint64, spare int) uint16 {
 		r.given++
 		return r.give(r.given, id)
 	}
-	for range usable {
+	search := usable
+	if spare > 0 {
+		search = min(search, strangerSearch)
+	}
+	for range search {
 		if r.hand++; r.hand > usable {
 			r.hand = 1
 		}
@@ -47,5 +56,6 @@ func (r *registry) register(id uint64, spare int) uint16 {
 
 func (r *registry) give(k int, id uint64) uint16 {
 	r.ids[k], r.numbers[id] = id, uint16(k)
+	r.changes.Add(1)
 	return uint16(k)
 }

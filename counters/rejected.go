@@ -36,7 +36,8 @@ func (l *Limit) CountsRejected() bool { return l.countsRejected }
 // overdraws reports whether a layer is charged although its decision d is a denial. A limit that counts denied requests
 // by itself does not count them twice, and a ban counts nothing.
 func (ch *Charge) overdraws(d *Decision) bool {
-	return ch.Overdraw && ch.Limit != nil && ch.Limit.max > 0 && !ch.Limit.countsRejected && !d.Allowed && !d.Banned
+	l := ch.Limit
+	return ch.Overdraw && l != nil && l.max > 0 && !l.countsRejected && !l.tallies && !d.Allowed && !d.Banned
 }
 
 // countDenied counts a denied request, and updates how long it has to wait.

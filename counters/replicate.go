@@ -301,8 +301,11 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 	rise := count - r.count()
 	r.set(origin, slot.Birth, slot.Index, count)
 	m.add(c, i, rise, slot.CompleteThrough, at)
-	if !m.spec.algorithm.Counts() {
+	switch {
+	case m.spec.algorithm.timed():
 		*c.until() = max(*c.until(), count)
+	case m.spec.algorithm == Credit && !c.has(recreated): // or it may have been credited before
+		m.credit(s, m.spec.id&^liftBit, slot.Key, h, rise, m.now)
 	}
 	return true, false
 }

@@ -51,6 +51,10 @@ func (t *Table) report(ch *Charge, h uint64, now int64) {
 	if l == nil || l.max == 0 || ch.Cost == 0 {
 		return
 	}
+	if l.tallies {
+		t.tally(t.settled(t.shardOf(h), l, ch.Key, h, ch.Cost, true, now), l, ch.Cost, now, new(Decision))
+		return
+	}
 	y := t.settled(t.shardOf(h), l, ch.Key, h, min(ch.Cost, l.max), true, now)
 	if y.cell == nil { // there is no room for a cell
 		return

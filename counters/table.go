@@ -56,6 +56,7 @@ type Table struct {
 
 	stats tableStats
 	plausibility
+	debts atomic.Pointer[Debts] // nil: none
 }
 
 type tableStats struct {
@@ -100,7 +101,8 @@ type shard struct {
 	_         [64]byte
 }
 
-// fixedBytes is the part of the budget that the registries take.
+// fixedBytes is the part of the budget that the registries take, with eight thousand meters. Each meter beyond takes 20
+// bytes more, a small part of what its rule takes.
 const fixedBytes = 480 << 10
 
 // NewTable returns an empty table. It panics if the budget is outside MinMemory to MaxMemory.
@@ -148,8 +150,18 @@ func (t *Table) Know(limits []*Limit) {
 	for _, l := range limits {
 		if m := t.meters.acquire(&l.spec, true); m != nil {
 			m.limit.Store(l)
-			// Never lowered: counts by an old limit still come after a new one is known.
-			raise(&m.maxCount, maxLimits*(l.max+l.refill))
+			m.known = true
+			known = append(known, m)
+			if l.class == nil {
+				// Never lowered: counts by an old limit still come after a new one is known.
+				raise(&m.maxCount, l.maxSlot())
+				continue
+			}
+		}
+		if l.class == nil {
+			continue
+		}
+		if m := t.meters.acquire(&l.class.credit, true); m != nil {
 			m.known = true
 			known = append(known, m)
 		}
@@ -164,7 +176,7 @@ func (t *Table) Know(limits []*Limit) {
 // a cost of 1 and leaves no trace.
 func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) (d Decision) {
 	h := hash(t.seed, l.id, key)
-	if l.ban == nil {
+	if l.ban == nil && !l.tallies {
 		s := t.shardOf(h)
 		s.Lock()
 		defer s.Unlock()
@@ -184,7 +196,11 @@ func (t *Table) take(l *Limit, key Key, h, cost uint64, now int64, d *Decision) 
 		return
 	}
 	y := t.settled(t.shardOf(h), l, key, h, cost, true, now)
-	t.decide(y, l, cost, 0, take, d)
+	if l.tallies {
+		t.tally(y, l, cost, now, d)
+	} else {
+		t.decide(y, l, cost, 0, take, d)
+	}
 	if l.ban != nil {
 		t.ban(y, l, key, cost, now, d)
 	}
@@ -294,7 +310,7 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 	defer t.unlockSet(locked)
 
 	var layers [MaxLayers]layer
-	first := len(dst)
+	first, tallies := len(dst), false
 	for i := range charges {
 		ch := &charges[i]
 		dst = append(dst, Decision{})
@@ -307,6 +323,12 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 		if ch.Limit.ban != nil && t.banned(ch.Limit, ch.Key, hashes[i], ch.Cost, before, now, d) {
 			continue
 		}
+		if ch.Limit.tallies {
+			layers[i] = t.settled(t.shardOf(hashes[i]), ch.Limit, ch.Key, hashes[i], ch.Cost, true, now)
+			layers[i].pin(true)
+			tallies = true
+			continue
+		}
 		cost := ch.Cost
 		if ch.Overdraw {
 			cost = min(cost, ch.Limit.max)
@@ -317,13 +339,16 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 		t.decide(layers[i], ch.Limit, ch.Cost, before, ask, d)
 	}
 	decisions := dst[first:]
+	if tallies {
+		t.tallyAll(charges, layers[:], now, decisions)
+	}
 	lend(charges, decisions)
 	passes := admit(charges, decisions)
 	// New cells are made only now: a request that is denied evicts nobody.
 	for i := range charges {
 		ch, d := &charges[i], &decisions[i]
 		charged := ch.charged(d, passes)
-		if !charged && !ch.overdraws(d) || ch.Cost == 0 {
+		if !charged && !ch.overdraws(d) || ch.Cost == 0 || ch.Limit.tallies {
 			continue
 		}
 		// A lender may be charged more than its limit: settled above took that for a request that charges nothing.
@@ -342,7 +367,7 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 	for i := range charges {
 		ch, y, d := &charges[i], layers[i], &decisions[i]
 		switch {
-		case y.cell == nil || ch.Cost == 0:
+		case y.cell == nil || ch.Cost == 0 || ch.Limit.tallies:
 		case ch.overdraws(d):
 			t.countDenied(y, ch.Limit, ch.Cost, 0, d)
 		case !ch.charged(d, passes):

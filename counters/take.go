@@ -45,7 +45,7 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool
 	if l.countsRejected {
 		cost = min(cost, l.max)
 	}
-	chargeable, ok := l.chargeable(cost), false
+	chargeable, ok := l.chargeable(cost) || l.tallies && cost > 0, false
 	ref := s.find(l.id, key, h) // not live: one call less
 	if ref != 0 {
 		y.at, ok = s.settle(s.cell(ref), &l.shape, now)
@@ -171,8 +171,12 @@ func (t *Table) debitPending(s *shard, l *Limit, c *cell, at instant) {
 	if l.refill == 0 {
 		return
 	}
-	if m := t.meters.states[c.meter]; m.limit.Load() != l {
-		m.limit.Store(l)
+	known := l
+	if l.class != nil { // keys of the meter have limits of their own
+		known = l.class.limit
+	}
+	if m := t.meters.states[c.meter]; m.limit.Load() != known {
+		m.limit.Store(known)
 	}
 	if c.has(pendingDebit) {
 		l.fold(c, s.ahead(c), at)
@@ -183,7 +187,7 @@ func (t *Table) debitPending(s *shard, l *Limit, c *cell, at instant) {
 // whose limit is known. A ban in force weighs as much as any limit, and so does a lift that may still end bans.
 func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 	switch {
-	case !m.algorithm.Counts():
+	case m.algorithm.timed():
 		if c.ends(&m.shape) > c.index*m.sub+at.off-at.back {
 			return MaxLimit
 		}

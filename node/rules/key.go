@@ -22,6 +22,9 @@ const stackKey = 256
 // key hashes the open values of the entries that met the rule with SipHash-2-4, from the top of the tree downwards,
 // each after its length as a uvarint (see appendOpen). The rule is no part of it: a key is used with one meter only.
 func (r *Rule) key(secret Secret, entries []Entry) counters.Key {
+	if r.Compatible {
+		return r.joinedKey(secret, entries)
+	}
 	var stack [stackKey]byte
 	return KeyOf(secret, r.appendOpen(stack[:0], entries))
 }
@@ -44,11 +47,11 @@ func KeyOf(secret Secret, identity []byte) counters.Key {
 
 // entries returns those of a descriptor that meets the rule, with identity as the value of its only open key.
 func (r *Rule) entries(room *[MaxEntries]Entry, identity string) []Entry {
-	n := copy(room[:], r.Entries)
+	all := append(room[:0], r.Entries...) // a compatible domain may have more
 	if len(r.open) == 1 {
-		room[r.open[0]].Value = identity
+		all[r.open[0]].Value = identity
 	}
-	return room[:n]
+	return all
 }
 
 // appendSized appends s after its length, so that different sequences of strings differ.

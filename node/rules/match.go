@@ -15,8 +15,9 @@ type Match struct {
 	// Listed is the entry of the rule's address lists for the client.
 	Listed Listing
 
-	asked  uint8 // index of the Ask with the layer's cost, from 1; 0: the request's cost
-	lender uint8 // index of the layer that it borrows from, from 1; 0: none
+	own    *counters.Limit // in place of the rule's: the request's own, which counts with it; else nil
+	asked  uint8           // index of the Ask with the layer's cost, from 1; 0: the request's cost
+	lender uint8           // index of the layer that it borrows from, from 1; 0: none
 }
 
 // Match appends to dst one Match for each descriptor, in order, or one for a request by rule and identity. A rule that
@@ -27,7 +28,8 @@ type Match struct {
 // Its errors wrap ErrUnknownRule or ErrInvalidRequest; dst is then returned as it was. An unknown domain is no error:
 // all its layers are unmatched.
 func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
-	if err := req.Validate(); err != nil {
+	compatible := len(s.compatible) > 0 && s.compatible[req.Domain] || s.others && !s.HasDomain(req.Domain)
+	if err := req.validate(compatible); err != nil {
 		return dst, err
 	}
 	if req.Rule != "" {
@@ -39,7 +41,7 @@ func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
 		var m Match
 		if req.overrides(i) {
 			if top != nil {
-				m.Key, m.asked = overrideKey(secret, req.Domain, entries), uint8(i+1)
+				m = s.matchOwn(req, i, secret)
 			}
 			dst = append(dst, m)
 			continue
@@ -77,6 +79,23 @@ func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
 		dropRepeated(dst[first:], req.Alternatives)
 	}
 	return dst, nil
+}
+
+// matchOwn returns the match of descriptor i, which brings its own limit, in a known domain.
+func (s *Set) matchOwn(req *Request, i int, secret Secret) (m Match) {
+	entries := req.Descriptors[i]
+	m.asked = uint8(i + 1)
+	if top := s.domains[req.Domain]; top.joined != nil {
+		r := top.find(entries)
+		if m.own = r.tallied(req.Asks[i].Limit); m.own != nil {
+			m.Rule, m.Key = r, r.key(secret, entries)
+		} else {
+			m.Key = joinedOverrideKey(secret, req.Domain, entries)
+		}
+		return m
+	}
+	m.Key = overrideKey(secret, req.Domain, entries)
+	return m
 }
 
 // matchByName is Match of a request by rule and identity.
@@ -128,7 +147,9 @@ func (m *Match) Asked(req *Request) uint64 {
 func replace(layers []Match, alternatives uint32) {
 	var out [MaxDescriptors]bool
 	for i := range layers {
-		out[i] = layers[i].Rule != nil && replacedBy(layers[i].Rule, i, layers, alternatives) != nil
+		m := &layers[i]
+		out[i] = m.Rule != nil && m.own == nil && !(m.Rule.Compatible && m.Rule.Limit == nil) &&
+			replacedBy(m.Rule, i, layers, alternatives) != nil
 	}
 	for i := range layers {
 		if out[i] {
@@ -157,7 +178,7 @@ func replacedBy(r *Rule, i int, layers []Match, alternatives uint32) *Rule {
 		}
 		by := readings[0].Rule
 		for _, m := range readings {
-			if m.Rule == nil || !m.Rule.replaces(r) {
+			if m.Rule == nil || m.own != nil || !m.Rule.replaces(r) {
 				by = nil
 			}
 		}

@@ -59,10 +59,14 @@ func (m *Match) Overdraws(req *Request) bool {
 func (m *Match) Charge(req *Request, now int64) counters.Charge {
 	r, asked := m.Rule, m.Asked(req)
 	if r == nil && m.asked != 0 {
-		return counters.Charge{Limit: req.Asks[m.asked-1].Limit, Key: m.Key, Cost: asked, Overdraw: m.Overdraws(req)}
+		l := req.Asks[m.asked-1].Limit
+		return counters.Charge{Limit: l, Key: m.Key, Cost: asked, Overdraw: m.Overdraws(req), Each: l.Tallies()}
 	}
 	if r == nil {
 		return counters.Charge{}
+	}
+	if m.own != nil {
+		return counters.Charge{Limit: m.own, Key: m.Key, Cost: min(asked, counters.MaxTally), Each: true}
 	}
 	var l *counters.Limit
 	switch m.Listed {
@@ -72,7 +76,10 @@ func (m *Match) Charge(req *Request, now int64) counters.Charge {
 		l = r.blocked
 	}
 	// A cost above any limit is denied, however high.
-	cost := min(asked*r.Cost, counters.MaxLimit+1)
+	cost := min(times(asked, r.Cost), counters.MaxLimit+1)
+	if l != nil && l.Tallies() {
+		cost = times(asked, r.Cost)
+	}
 	// A queue does not delay a denied request, and cannot be overdrawn.
 	overdraw := m.Overdraws(req) && l != nil && l.Meter().Algorithm != counters.LeakyQueue
 	return counters.Charge{Limit: l, Key: m.Key, Cost: cost, Mode: r.Mode, Each: r.Each, Overdraw: overdraw,
@@ -98,6 +105,12 @@ func (m *Match) Annotate(req *Request, ch *counters.Charge, d *counters.Decision
 		return
 	}
 	d.Rule, d.Mode = r.Name, ch.Mode
+	if m.own != nil {
+		d.Rule = OverrideName
+	}
+	if l.Tallies() { // a peek asks for nothing there
+		return
+	}
 	if l.Refill() != 0 && l.Max() != 0 { // "q=20;w=12" is the policy of a bucket of 20 that gets 100 a minute back
 		d.Window = l.Lasts()
 	}

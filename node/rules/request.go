@@ -83,9 +83,12 @@ var (
 )
 
 // Validate checks the request by itself, without rules. Its errors wrap ErrInvalidRequest.
-func (r *Request) Validate() error {
+func (r *Request) Validate() error { return r.validate(false) }
+
+// validate is Validate of a request in a domain that is compatible with envoyproxy/ratelimit, or not.
+func (r *Request) validate(compatible bool) error {
 	switch {
-	case r.Cost > counters.MaxLimit:
+	case r.Cost > counters.MaxLimit && !compatible:
 		return invalid("cost %d is above %d", r.Cost, uint64(counters.MaxLimit))
 	case r.Rule != "" && len(r.Descriptors) > 0:
 		return invalid("give either a rule and an identity, or a domain and descriptors, not both")
@@ -103,6 +106,8 @@ func (r *Request) Validate() error {
 		return invalid("there are no descriptors")
 	case len(r.Descriptors) > MaxDescriptors:
 		return invalid("%d descriptors, at most %d are allowed", len(r.Descriptors), MaxDescriptors)
+	case compatible:
+		return nil
 	}
 	for i, entries := range r.Descriptors {
 		switch {

@@ -27,8 +27,12 @@ type Rule struct {
 	Policy
 	// Replaces are names of rules that do not count where a request meets this one as well.
 	Replaces []string
+	// DetailedMetric puts the values of requests into the names of the rule's statistics in package ratelimit.
+	DetailedMetric bool
 	// Metadata is for others to read: maps with string keys, lists, strings, bools and float64s; nil for none.
 	Metadata map[string]any
+	// Reference is nil but in domains that are compatible with envoyproxy/ratelimit.
+	Reference *Reference
 
 	Elastic  bool  // whatever the mode that it is in
 	parent   *Rule // that an elastic rule borrows from, nil without one
@@ -43,6 +47,8 @@ type Rule struct {
 type Step struct {
 	Open bool  // each value by itself, as under a bare key and under a wildcard that does not share its threshold
 	IPv6 uint8 // bits of an IPv6 address that tell one value from another; 0: values are not looked into
+	// ValueToMetric puts the value of an open entry into the names of statistics in package ratelimit.
+	ValueToMetric bool
 }
 
 // NewRule returns a rule at a place, without limit and policy.
@@ -91,6 +97,9 @@ func (r *Rule) OpenKeys() []string {
 // slice is the caller's.
 func (r *Rule) Path() []Entry { return slices.Clone(r.Entries) }
 
+// Named reports whether the rule file gives the rule a name.
+func (r *Rule) Named() bool { return r.Name != r.FullName && r.Name != r.PublicName }
+
 // String returns the full name.
 func (r *Rule) String() string { return r.FullName }
 
@@ -107,13 +116,15 @@ type Place struct {
 	Regions  []string // where the rule is in force; empty: everywhere
 	Entries  []Entry  // from the top of the tree to the rule; bare keys have an empty Value
 	Steps    []Step   // how each entry is counted
+	// Compatible: the domain is compatible with envoyproxy/ratelimit.
+	Compatible bool
 }
 
 // Below returns the place of a descriptor under this one.
 func (at Place) Below(e Entry, s Step) Place {
 	return Place{
 		Domain: at.Domain, FullName: at.FullName + "/" + Component(e), Entries: append(slices.Clip(at.Entries), e),
-		Steps: append(slices.Clip(at.Steps), s), Regions: at.Regions,
+		Steps: append(slices.Clip(at.Steps), s), Regions: at.Regions, Compatible: at.Compatible,
 	}
 }
 

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -17,6 +18,10 @@ type Set struct {
 	byPublicName map[string]*Rule
 	byName       map[string][]*Rule
 	regional     bool // regions have different rules or meters
+
+	compatible map[string]bool // domains that are compatible with envoyproxy/ratelimit
+	others     bool            // whether domains without rules are
+	warnings   []error
 }
 
 // Rules returns all rules in the order of the files. The slice is the caller's, the rules are shared.
@@ -27,6 +32,17 @@ func (s *Set) Rule(fullName string) *Rule { return s.byFullName[fullName] }
 
 // HasDomain reports whether a domain exists.
 func (s *Set) HasDomain(name string) bool { return s.domains[name] != nil }
+
+// Compatible reports whether a domain is compatible with envoyproxy/ratelimit (compatible.go).
+func (s *Set) Compatible(domain string) bool {
+	if s.HasDomain(domain) {
+		return s.compatible[domain]
+	}
+	return s.others
+}
+
+// SetCompatible makes domains without rules compatible with envoyproxy/ratelimit, or not.
+func (s *Set) SetCompatible(others bool) { s.others = others }
 
 // Domains returns the names of the domains, sorted.
 func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
@@ -51,13 +67,18 @@ func (s *Set) Add(r *Rule) {
 }
 
 // AddDomain adds a domain with the top of its tree.
-func (s *Set) AddDomain(name string, top *Node) { s.domains[name] = top }
+func (s *Set) AddDomain(name string, top *Node) {
+	s.domains[name] = top
+	if top.joined != nil {
+		s.compatible[name] = true
+	}
+}
 
 // NewSet returns an empty set to which rules can be added before it is used.
 func NewSet() *Set {
 	return &Set{
 		domains: make(map[string]*Node), byFullName: make(map[string]*Rule), byPublicName: make(map[string]*Rule),
-		byName: make(map[string][]*Rule),
+		byName: make(map[string][]*Rule), compatible: make(map[string]bool),
 	}
 }
 
@@ -67,6 +88,7 @@ func (s *Set) In(region string) *Set {
 		return s
 	}
 	in := NewSet()
+	in.warnings = s.warnings
 	scoped := make(map[*Rule]*Rule)
 	for _, r := range s.rules {
 		if AppliesIn(r.Regions, region) {
@@ -74,8 +96,9 @@ func (s *Set) In(region string) *Set {
 		}
 	}
 	for domain, top := range s.domains {
-		in.domains[domain] = top.in(region, scoped)
+		in.AddDomain(domain, top.in(region, scoped))
 	}
+	in.others = s.others
 	in.regional = false
 	return in
 }
@@ -83,6 +106,9 @@ func (s *Set) In(region string) *Set {
 // in returns a copy of the tree without what is not in force in the region, and with the rules as they are there.
 func (n *Node) in(region string, scoped map[*Rule]*Rule) *Node {
 	c := &Node{Rule: scoped[n.Rule]}
+	if n.joined != nil {
+		c.joined = new(branch)
+	}
 	for _, child := range n.children {
 		if AppliesIn(child.Regions, region) {
 			c.Attach(child.Entry, child.in(region, scoped))
@@ -103,6 +129,7 @@ type Node struct {
 	Regions  []string // where the descriptor is in force; empty: everywhere
 	keys     map[string]*branch
 	children []*Node // in the order of the file
+	joined   *branch // of a compatible domain: all children by key_value, or key; else nil
 }
 
 // branch is the descriptors of one key under a node.
@@ -115,6 +142,12 @@ type branch struct {
 
 // Attach puts child under the node. An entry without a value is the bare key.
 func (n *Node) Attach(e Entry, child *Node) {
+	child.Entry = e
+	n.children = append(n.children, child)
+	if n.joined != nil {
+		child.joined = cmp.Or(child.joined, new(branch))
+		n.joined.add(JoinedKey(e), len(n.children), child)
+	}
 	if n.keys == nil {
 		n.keys = make(map[string]*branch)
 	}
@@ -123,19 +156,22 @@ func (n *Node) Attach(e Entry, child *Node) {
 		b = &branch{}
 		n.keys[e.Key] = b
 	}
-	child.Entry = e
-	n.children = append(n.children, child)
 	if e.Value == "" {
 		b.bare = child
-		return
+	} else {
+		b.add(e.Value, len(n.children), child)
 	}
+}
+
+// add adds a descriptor by its value; order is its place among its siblings.
+func (b *branch) add(value string, order int, child *Node) {
 	if b.exact == nil {
 		b.exact = make(map[string]*Node)
 	}
-	b.exact[e.Value] = child
-	b.sizes |= 1 << (len(e.Value) % 64)
-	if IsWild(e.Value) {
-		b.wild.add(e.Value, len(n.children), child)
+	b.exact[value] = child
+	b.sizes |= 1 << (len(value) % 64)
+	if IsWild(value) {
+		b.wild.add(value, order, child)
 	}
 }
 
@@ -144,19 +180,28 @@ func IsWild(value string) bool { return strings.Contains(value, "*") }
 // child returns the descriptor that an entry meets: that of its exact value, else the first wildcard that fits, else
 // the bare key.
 func (n *Node) child(e *Entry) *Node {
+	if n.joined != nil {
+		return n.joinedChild(e)
+	}
 	b := n.keys[e.Key]
 	if b == nil {
 		return nil
 	}
-	if b.sizes&(1<<(len(e.Value)%64)) != 0 {
-		if c := b.exact[e.Value]; c != nil {
+	if c := b.find(e.Value); c != nil {
+		return c
+	}
+	return b.bare
+}
+
+// find returns the descriptor of a value, else of the first wildcard that fits; nil for none.
+func (b *branch) find(value string) *Node {
+	if b.sizes&(1<<(len(value)%64)) != 0 {
+		if c := b.exact[value]; c != nil {
 			return c
 		}
 	}
 	if len(b.wild.lengths) > 0 {
-		if c := b.wild.find(e.Value); c != nil {
-			return c
-		}
+		return b.wild.find(value)
 	}
-	return b.bare
+	return nil
 }

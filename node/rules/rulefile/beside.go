@@ -112,7 +112,7 @@ func (p *parser) anything(n *yaml.Node, depth int) any {
 	if p.stopped {
 		return nil
 	}
-	if depth > rules.MaxEntries {
+	if depth > rules.MaxEntries && !p.compatible {
 		p.add(n, "metadata is nested more than %d deep", rules.MaxEntries)
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// documents yields the root of each YAML document that is not empty, and reports text that is no YAML.
+// documents yields the root of each YAML document, and reports text that is no YAML.
 func (p *parser) documents(data []byte) iter.Seq[*yaml.Node] {
 	return func(yield func(*yaml.Node) bool) {
 		if len(data) > MaxFileSize {
@@ -29,15 +29,55 @@ func (p *parser) documents(data []byte) iter.Seq[*yaml.Node] {
 				return
 			}
 			if err != nil {
+				first := p.firstOnly(data, err)
+				if first != nil {
+					p.single = yield(first)
+				}
 				at, reason := syntaxError(data, err)
-				p.stop(at, "%s", reason)
+				if p.single { // the reader of the first document does not see it
+					p.warn(at, "only the first document of a file is read, and what follows it cannot be: %s", reason)
+				} else {
+					p.stop(at, "%s", reason)
+				}
 				return
 			}
-			if !isNull(root) && !yield(root) {
+			if !yield(root) {
 				return
 			}
 		}
 	}
+}
+
+// firstOnly returns the first document of a file of envoyproxy/ratelimit which our reader rejected with err because it
+// looks ahead; nil if it cannot be read by itself, or has been.
+func (p *parser) firstOnly(data []byte, err error) *yaml.Node {
+	end := firstEnd(data)
+	if p.single || p.opt.Compatibility != Ratelimit || end == len(data) {
+		return nil
+	}
+	if line, _ := splitLine(err); line < position(data, end).Line {
+		return nil
+	}
+	root, err := decode(yaml.NewDecoder(bytes.NewReader(data[:end])))
+	if err != nil {
+		return nil
+	}
+	return root
+}
+
+// firstEnd returns where the first document of a text ends: before the first marker after its content or its own.
+func firstEnd(data []byte) int {
+	begun, at := false, 0
+	for line := range bytes.Lines(data) {
+		text := bytes.TrimRight(line, " \t\r\n")
+		marker := bytes.HasPrefix(text, []byte("---")) || bytes.HasPrefix(text, []byte("..."))
+		if marker = marker && (len(text) == 3 || text[3] == ' ' || text[3] == '\t'); marker && begun {
+			return at
+		}
+		begun = begun || marker || len(text) > 0 && text[0] != '#' && text[0] != '%'
+		at += len(line)
+	}
+	return len(data)
 }
 
 // decode reads the next document. The YAML reader panics on its own failures; a file must not crash a node.

@@ -27,6 +27,7 @@ func isFlat(root *yaml.Node) bool {
 }
 
 func (p *parser) flatDocument(root *yaml.Node) {
+	p.compatible = false
 	if root.Kind == yaml.MappingNode {
 		p.flatRule(root)
 		return
@@ -37,6 +38,24 @@ func (p *parser) flatDocument(root *yaml.Node) {
 		}
 		p.flatRule(item)
 	}
+}
+
+// isFlat reports whether a document is of the flat form. Where files are those of envoyproxy/ratelimit, there is a rule
+// with a rule_id in it.
+func (p *parser) isFlat(root *yaml.Node) bool {
+	if p.opt.Compatibility == "" || root.Kind != yaml.SequenceNode && root.Kind != yaml.MappingNode {
+		return isFlat(root)
+	}
+	first := root
+	if root.Kind == yaml.SequenceNode && len(root.Content) > 0 {
+		first = root.Content[0]
+	}
+	for i := 0; i+1 < len(first.Content); i += 2 {
+		if first.Content[i].Value == "rule_id" {
+			return isFlat(root)
+		}
+	}
+	return false
 }
 
 // flatRule reads {rule_id, limit, window_seconds, ...}: a rule outside of all domains, with one open key.
@@ -60,7 +79,7 @@ func (p *parser) flatRule(n *yaml.Node) {
 		at.FullName = "?"
 	case known:
 		p.add(f["rule_id"], "rule %.32q was already given at %s:%d", id, first.file, first.line)
-	case !p.nameFits(f["rule_id"], at):
+	case !p.nameFits(f["rule_id"], &at):
 		at.FullName = "?"
 	default:
 		p.flat[id] = location{p.from.file, f["rule_id"].Line}

@@ -80,9 +80,13 @@ var (
 	flag      = object{"type": "boolean"}
 	unlimited = key{"unlimited", "No limit.", flag}
 	shadow    = key{"shadow_mode", "Count, and deny nothing.", flag}
-	noMetric  = "Known and without effect: no metric is named after what a request holds."
+	inMetric  = "Statistics with envoyproxy/ratelimit's names have the values of requests in them."
 
-	documentKeys   = keys{{"domain", "The name of the domain.", ref("name")}, {"descriptors", "", ref("descriptors")}}
+	documentKeys = keys{
+		{"domain", "The name of the domain.", ref("name")}, {"descriptors", "", ref("descriptors")},
+		{"compatibility", "ratelimit: the domain is read, and counts, as in envoyproxy/ratelimit. none, or nothing: " +
+			"as this schema says.", object{"enum": list{Ratelimit, "none", "", nil}}},
+	}
 	descriptorKeys = slices.Concat(keys{
 		{"key", "The key of an entry of a request's descriptor.",
 			object{"allOf": list{ref("name"), object{"pattern": "^[^*]*$"}}}},
@@ -92,8 +96,8 @@ var (
 		{"descriptors", "", ref("descriptors")},
 		shadow,
 		{"quota_mode", "Deny only when all rules of this mode that a request meets are full.", flag},
-		{"detailed_metric", noMetric, flag},
-		{"value_to_metric", noMetric, flag},
+		{"detailed_metric", inMetric, flag},
+		{"value_to_metric", inMetric, flag},
 		{"share_threshold", "All values that fit the wildcard share one count.", flag},
 	}, treeForm.ruleKeys())
 	rateLimitKeys = slices.Concat(keys{

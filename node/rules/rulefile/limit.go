@@ -13,8 +13,8 @@ import (
 )
 
 // MaxLimited is the maximum number of rules with a limit, and of bans, in a set: a table has room for the meters of two
-// sets while one replaces the other, and for those of clients (respapi.MaxLimits).
-const MaxLimited = 3 << 10
+// sets while one replaces the other, and for those of clients (counters.DebtClasses).
+const MaxLimited = 24 << 10
 
 const day = 24 * time.Hour
 
@@ -32,6 +32,14 @@ var units = []struct {
 	{"year", 365 * day},
 }
 
+// unitNames are the names of the units.
+var unitNames = func() (names []string) {
+	for _, u := range units {
+		names = append(names, u.name)
+	}
+	return names
+}()
+
 // algorithm reads the algorithm, with queue: true the queue; 0 after a problem.
 func (p *parser) algorithm(f map[string]*yaml.Node) counters.Algorithm {
 	a, queue := p.named(f["algorithm"]), p.flag(f, "queue")
@@ -48,6 +56,9 @@ func (p *parser) algorithm(f map[string]*yaml.Node) counters.Algorithm {
 // named reads the name of an algorithm, the default if there is none.
 func (p *parser) named(n *yaml.Node) counters.Algorithm {
 	name, ok := p.opt.Algorithm, true
+	if p.compatible {
+		name = counters.FixedWindow.String()
+	}
 	if n != nil {
 		name, ok = p.text(n, "algorithm")
 	}
@@ -172,15 +183,13 @@ func (p *parser) window(src *source) time.Duration {
 
 func (p *parser) unit(n *yaml.Node) time.Duration {
 	s, ok := p.text(n, "unit")
-	names := make([]string, len(units))
-	for i, u := range units {
+	for _, u := range units {
 		if strings.EqualFold(s, u.name) {
 			return u.window
 		}
-		names[i] = u.name
 	}
 	if ok {
-		p.add(n, "%s", unknown("unit", s, "a rate_limit", names))
+		p.add(n, "%s", unknown("unit", s, "a rate_limit", unitNames))
 	}
 	return 0
 }

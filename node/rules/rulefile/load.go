@@ -33,12 +33,12 @@ var parsedSample = sync.OnceValue(func() *rules.Set {
 })
 
 // Load reads rule files into one Set with the default Options. A path is a file, or a directory whose *.yaml, *.yml and
-// *.json files are read in the order of their names, without subdirectories. It returns a complete Set, or the joined
-// problems of all files.
+// *.json files are read in the order of their names, without subdirectories; with the Compatibility [Ratelimit] all its
+// files are, subdirectories too. It returns a complete Set, or the joined problems of all files.
 func Load(paths ...string) (*rules.Set, error) { return Options{}.Load(paths...) }
 
 // Load reads rule files into one Set.
-func (o Options) Load(paths ...string) (*rules.Set, error) { return o.parse(readAll(paths)) }
+func (o Options) Load(paths ...string) (*rules.Set, error) { return o.parse(o.readAll(paths)) }
 
 // text is the content of a file, or why it cannot be read.
 type text struct {
@@ -46,32 +46,12 @@ type text struct {
 	link string // target of a link out of its directory
 	data []byte
 	err  error
+
+	skipped error // why it is not read, where that is no problem
 }
 
 // maxTotalSize is the maximum size of all files together, in bytes: all are in memory at once.
 const maxTotalSize = 16 * MaxFileSize
-
-// readAll reads the files at all paths.
-func readAll(paths []string) []text {
-	var texts []text
-	left := int64(maxTotalSize)
-	for _, path := range paths {
-		files, err := filesAt(path)
-		if err != nil {
-			texts = append(texts, text{file: path, err: err})
-		}
-		for _, file := range files {
-			t := text{file: file, link: elsewhere(file)}
-			t.data, t.err = read(file, min(left, MaxFileSize+1))
-			if t.err == nil && left <= MaxFileSize && int64(len(t.data)) == left {
-				t.data, t.err = nil, fmt.Errorf("%s: the files have more than %d bytes together", file, maxTotalSize)
-			}
-			left -= int64(len(t.data))
-			texts = append(texts, t)
-		}
-	}
-	return texts
-}
 
 // elsewhere returns the target of a link that leads out of the file's directory, else "". The links of a ConfigMap stay
 // in it.
@@ -96,11 +76,15 @@ func (o Options) parse(texts []text) (*rules.Set, error) {
 	b := newBuilder(o)
 	var errs []error
 	for _, t := range texts {
-		if t.err != nil {
+		switch {
+		case t.err != nil:
 			errs = append(errs, fmt.Errorf("load rules: %w", t.err))
-			continue
+		case t.skipped != nil:
+			why := "not read: " + reason(t.skipped)
+			b.skipped = append(b.skipped, &Error{File: t.file, Line: 1, Column: 1, Reason: why})
+		default:
+			b.parse(t)
 		}
-		b.parse(t)
 	}
 	if errs = append(b.finish(), errs...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -108,32 +92,12 @@ func (o Options) parse(texts []text) (*rules.Set, error) {
 	return b.set, nil
 }
 
-// extensions are those of the rule files of a directory.
-var extensions = []string{".yaml", ".yml", ".json"}
-
-// filesAt returns path itself, or the rule files in that directory.
-func filesAt(path string) ([]string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
+// reason returns an error without the path that an operation of the file system puts before it.
+func reason(err error) string {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err.Error()
 	}
-	if !info.IsDir() {
-		return []string{path}, nil
-	}
-	entries, err := os.ReadDir(path) // sorted by name
-	if err != nil {
-		return nil, err
-	}
-	var files []string
-	for _, e := range entries {
-		if !e.IsDir() && slices.Contains(extensions, filepath.Ext(e.Name())) {
-			files = append(files, filepath.Join(path, e.Name()))
-		}
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("directory %s holds no *.yaml, *.yml or *.json file", path)
-	}
-	return files, nil
+	return err.Error()
 }
 
 // read reads at most max bytes of a regular file. It refuses others without opening them: opening a FIFO blocks until
@@ -185,7 +149,16 @@ type Options struct {
 	// MergeDomains lets several documents have one domain: their descriptors are joined in the order of the files.
 	// Otherwise a repeated domain is refused.
 	MergeDomains bool
+	// Compatibility is how rules are read and count in domains that do not say: as envoyproxy/ratelimit does with
+	// [Ratelimit]; empty: as this package documents.
+	Compatibility string
+	// IgnoreDotFiles leaves out what a directory has whose name begins with a dot, such as the versions of a mounted
+	// ConfigMap.
+	IgnoreDotFiles bool
 }
+
+// Ratelimit is the Compatibility with envoyproxy/ratelimit.
+const Ratelimit = "ratelimit"
 
 // Validate reports all mistakes in the options.
 func (o Options) Validate() error {
@@ -196,6 +169,9 @@ func (o Options) Validate() error {
 	}
 	if o.IPv6Prefix < 0 || o.IPv6Prefix > 128 {
 		errs = append(errs, fmt.Errorf("IPv6 prefix: %d bits, want 1 to 128", o.IPv6Prefix))
+	}
+	if o.Compatibility != "" && o.Compatibility != Ratelimit {
+		errs = append(errs, fmt.Errorf("compatibility %.80q: want %s, or nothing", o.Compatibility, Ratelimit))
 	}
 	return errors.Join(errs...)
 }

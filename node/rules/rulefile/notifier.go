@@ -58,12 +58,11 @@ func (n *notifier) close() {
 	}
 }
 
-// watch watches the directories of the files at the paths, in place of the former ones.
-func (n *notifier) watch(paths []string) {
+// watch watches directories in place of the former ones.
+func (n *notifier) watch(dirs []string) {
 	if n.fs == nil {
 		return
 	}
-	dirs := around(paths)
 	for _, dir := range n.fs.WatchList() {
 		if !slices.Contains(dirs, dir) {
 			_ = n.fs.Remove(dir) // it may have gone by itself
@@ -90,8 +89,9 @@ func (n *notifier) note(err error) {
 }
 
 // around returns the directories, links resolved, in which a change may affect the files at the paths: a directory
-// among the paths, those of the files, and those of every link on the way. It skips missing ones.
-func around(paths []string) []string {
+// among the paths with those of its subdirectories that are read, those of the files, and those of every link on the
+// way. It skips missing ones.
+func (o Options) around(paths []string) []string {
 	var dirs []string
 	add := func(dir string) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil && !slices.Contains(dirs, real) {
@@ -108,11 +108,11 @@ func around(paths []string) []string {
 				add(filepath.Dir(at))
 			}
 		}
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			add(path)
+		l, _ := o.filesAt(path)
+		for _, dir := range l.dirs {
+			add(dir)
 		}
-		files, _ := filesAt(path)
-		for _, file := range files {
+		for _, file := range l.files {
 			if real, err := filepath.EvalSymlinks(file); err == nil {
 				add(filepath.Dir(real))
 			}

@@ -72,6 +72,9 @@ func (c *child) adopt() {
 		p.add(c.parent, "parent %.32q is elastic itself: what is borrowed may not be lent again", name)
 	case parent.Limit == nil:
 		p.add(c.parent, "parent %.32q has no limit that could be borrowed from", name)
+	case parent.Limit.Tallies():
+		p.add(c.parent, "parent %.32q counts every request, as envoyproxy/ratelimit does: give it another algorithm",
+			name)
 	case parent.Cost > 1:
 		p.add(c.parent, "parent %.32q has a cost: it and who borrows from it count the same", name)
 	case parent.Ban > 0 || parent.CountRejected:

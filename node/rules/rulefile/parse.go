@@ -16,6 +16,7 @@ const (
 	MaxFileSize    = 4 << 20 // bytes in a file
 	maxDescriptors = 100_000 // in a set
 	maxAliased     = 100_000 // nodes of a file that are reached through aliases
+	maxDepthThere  = 128     // descriptors in one another in a compatible domain
 )
 
 // Parse reads the rules of one file with the default Options; file is its name in error messages. It returns a complete
@@ -37,7 +38,8 @@ type builder struct {
 	files       []*parser
 	children    []child
 	descriptors int
-	limited     int // rules with a limit, twice for one with a ban
+	limited     int     // rules with a limit, twice for one with a ban
+	skipped     []error // files of a directory that cannot be read, and need not be
 }
 
 // place is the parser's position in the tree.
@@ -46,11 +48,14 @@ type place struct {
 	node  *rules.Node
 	begin location                 // of a domain
 	seen  map[rules.Entry]location // where the descriptors under the node stand
+
+	unreachable bool // deeper than any request is long: its rules are checked, and left out
 }
 
 // below returns the place of a new descriptor under this one, not attached to it yet.
 func (at place) below(e rules.Entry, s rules.Step) place {
-	return place{Place: at.Below(e, s), node: new(rules.Node), seen: make(map[rules.Entry]location)}
+	return place{Place: at.Below(e, s), node: new(rules.Node), seen: make(map[rules.Entry]location),
+		unreachable: at.unreachable}
 }
 
 // location is a line of a file.
@@ -60,23 +65,28 @@ type location struct {
 }
 
 func newBuilder(o Options) *builder {
-	return &builder{
+	b := &builder{
 		set: rules.NewSet(), opt: o.withDefaults(),
 		domains: make(map[string]place), flat: make(map[string]location), zones: make(map[string]*time.Location),
 	}
+	b.set.SetCompatible(o.Compatibility == Ratelimit)
+	return b
 }
 
 // parse adds the rules of one file.
 func (b *builder) parse(t text) {
-	p := &parser{builder: b, from: t, seen: make(map[Error]bool)}
+	p := &parser{builder: b, from: t, seen: make(map[Error]bool), warned: make(map[Error]bool)}
 	b.files = append(b.files, p)
 	documents := 0
 	for root := range p.documents(t.data) {
+		if p.skips(root) {
+			continue
+		}
 		documents++
-		if root = p.deref(root); isFlat(root) {
+		if root = p.deref(root); p.isFlat(root) {
 			p.flatDocument(root)
 		} else {
-			p.document(root)
+			p.anyDocument(root)
 		}
 		if p.stopped {
 			break
@@ -92,9 +102,12 @@ func (b *builder) finish() (errs []error) {
 	for i := range b.children {
 		b.children[i].adopt()
 	}
+	warnings := b.skipped
 	for _, p := range b.files {
 		errs = append(errs, p.sorted()...)
+		warnings = append(warnings, p.quoted(p.warnings)...)
 	}
+	b.set.SetWarnings(warnings)
 	return errs
 }
 
@@ -108,6 +121,13 @@ type parser struct {
 	stopped  bool           // the rest is not read
 	aliased  int            // nodes that aliases stood for so far
 	merging  int            // how deep the merge keys are that are being followed
+
+	compatible bool // the document is one of envoyproxy/ratelimit
+	single     bool // so was the first one of the file, which is all that this server reads of it
+	read       int  // descriptors of such documents
+	expansion  expansion
+	warnings   []*Error
+	warned     map[Error]bool
 }
 
 func (p *parser) document(root *yaml.Node) {
@@ -124,11 +144,17 @@ func (p *parser) document(root *yaml.Node) {
 	case known && !p.opt.MergeDomains:
 		p.add(f["domain"], "domain %.32q was already given at %s:%d: put its descriptors together", name,
 			first.begin.file, first.begin.line)
+	case known && first.Compatible != p.compatible:
+		p.add(f["domain"], "domain %.32q was already given at %s:%d, with another compatibility", name,
+			first.begin.file, first.begin.line)
 	case known:
 		at = first
 	default:
+		if p.compatible {
+			at.node, at.Compatible = rules.NewCompatible(), true
+		}
 		at.Domain, at.FullName = name, rules.Component(rules.Entry{Key: name})
-		if !p.nameFits(f["domain"], at.Place) {
+		if !p.nameFits(f["domain"], &at.Place) {
 			at.FullName = "?"
 		}
 		at.begin = location{p.from.file, f["domain"].Line}
@@ -141,9 +167,12 @@ func (p *parser) document(root *yaml.Node) {
 // descriptorsOf reads the descriptors in f and puts them under at.
 func (p *parser) descriptorsOf(f map[string]*yaml.Node, at place) {
 	n := f["descriptors"]
-	if n != nil && n.Kind == yaml.SequenceNode && len(at.Entries) == rules.MaxEntries {
-		p.add(n, "descriptors are nested more than %d deep", rules.MaxEntries)
-		return
+	if n != nil && n.Kind == yaml.SequenceNode && len(at.Entries) >= rules.MaxEntries {
+		if !p.compatible {
+			p.add(n, "descriptors are nested more than %d deep", rules.MaxEntries)
+			return
+		}
+		at = p.deeper(n, at)
 	}
 	for item := range p.items(n, "descriptors") {
 		p.descriptor(item, at)
@@ -166,16 +195,16 @@ func (p *parser) descriptor(n *yaml.Node, at place) {
 	below := at.below(e, p.step(e, f))
 	below.Regions = p.regions(f["regions"], at.Regions)
 	below.node.Regions = below.Regions
-	first, known := at.seen[e]
+	first, known := at.seen[p.composite(e)]
 	switch {
 	case !ok:
 	case known && first.file == p.from.file:
 		p.add(f["key"], "descriptor %s was already given in line %d", e.Quoted(), first.line)
 	case known:
 		p.add(f["key"], "descriptor %s was already given at %s:%d", e.Quoted(), first.file, first.line)
-	case p.nameFits(f["key"], below.Place):
+	case p.nameFits(f["key"], &below.Place):
 		at.node.Attach(e, below.node)
-		at.seen[e] = location{p.from.file, f["key"].Line}
+		at.seen[p.composite(e)] = location{p.from.file, f["key"].Line}
 	default:
 		below.FullName = at.FullName // else every descriptor beneath would be reported as well
 	}
@@ -187,7 +216,11 @@ func (p *parser) descriptor(n *yaml.Node, at place) {
 func (p *parser) entry(n *yaml.Node, f map[string]*yaml.Node) rules.Entry {
 	key := p.required(n, f, "key", "a descriptor")
 	value, _ := p.text(f["value"], "value")
-	if rules.IsWild(key) {
+	switch {
+	case !rules.IsWild(key):
+	case p.compatible:
+		p.warn(f["key"], "key %.32q holds a *, which stands for a part of a request's key, _ and value", key)
+	default:
 		p.add(f["key"], "wildcards are for values: key %.32q may not hold a *", key)
 	}
 	return rules.Entry{Key: key, Value: value}
@@ -195,20 +228,20 @@ func (p *parser) entry(n *yaml.Node, f map[string]*yaml.Node) rules.Entry {
 
 // step reads how the values of a descriptor are counted.
 func (p *parser) step(e rules.Entry, f map[string]*yaml.Node) rules.Step {
-	wild := rules.IsWild(e.Value)
+	wild := rules.IsWild(e.Value) || p.compatible && rules.IsWild(e.Key)
 	share := p.flag(f, "share_threshold")
 	if share && !wild {
 		p.add(f["share_threshold"],
 			"share_threshold is for a value with a wildcard (*): only its values could share a count")
 	}
-	s := rules.Step{Open: e.Value == "" || wild && !share}
+	s := rules.Step{Open: (e.Value == "" || wild) && !share, ValueToMetric: p.flag(f, "value_to_metric")}
 	n := f["ipv6_prefix"]
 	switch {
 	case n != nil && !s.Open:
 		p.add(n, "ipv6_prefix is for a key whose values are counted one by one")
 	case n != nil:
 		s.IPv6 = uint8(p.inRange(n, "ipv6_prefix"))
-	case s.Open && slices.Contains(addressKeys, strings.ToLower(e.Key)):
+	case s.Open && !p.compatible && slices.Contains(addressKeys, strings.ToLower(e.Key)):
 		s.IPv6 = uint8(p.opt.IPv6Prefix)
 	}
 	return s
@@ -237,8 +270,14 @@ func (p *parser) regions(n *yaml.Node, above []string) []string {
 
 // nameFits checks the length of a full name, on the way down, so that a long key with many descriptors beneath cannot
 // fill the memory with its copies.
-func (p *parser) nameFits(n *yaml.Node, at rules.Place) bool {
-	if len(at.FullName) > counters.MaxRuleName {
+func (p *parser) nameFits(n *yaml.Node, at *rules.Place) bool {
+	switch {
+	case len(at.FullName) <= counters.MaxRuleName:
+	case p.compatible:
+		p.warn(n, "the full name %.40s... has %d bytes: it is shortened to %d", at.FullName, len(at.FullName),
+			counters.MaxRuleName)
+		at.FullName = rules.Shortened(at.FullName)
+	default:
 		p.add(n, "the full name %.40s... has %d bytes, at most %d are allowed", at.FullName, len(at.FullName),
 			counters.MaxRuleName)
 		return false

@@ -38,7 +38,7 @@ func (p *parser) later(n *yaml.Node, what string) {
 func (p *parser) policy(src *source) rules.Policy {
 	f := src.limit
 	policy := rules.Policy{
-		Mode: p.mode(src), Scope: p.scope(src), Each: p.choice(src, "charge") == "each",
+		Mode: p.mode(src), Scope: p.scope(src), Each: p.each(src),
 		Cost: p.whole(f, "cost", 1), MaxUnsent: p.whole(f, "max_unsent", 0),
 		Ban: p.ban(f["ban"]), CountRejected: p.flag(f, "count_rejected"),
 	}
@@ -56,6 +56,11 @@ func (p *parser) policy(src *source) rules.Policy {
 		p.later(f["home_region"], fmt.Sprintf("home_region: %.32s", name))
 	}
 	return policy
+}
+
+// each reads whether the rule charges what it admits, whatever the others say.
+func (p *parser) each(src *source) bool {
+	return p.choice(src, "charge") == "each" || p.compatible && src.limit["charge"] == nil
 }
 
 // scope reads which nodes share the limit. A rule of single nodes has no keys about peers.
@@ -119,6 +124,9 @@ func (p *parser) with(policy *rules.Policy, src *source, l *counters.Limit) *cou
 		p.add(src.limit["overdraw"], "overdraw: charge is not for a queue: what it has no place for does not wait")
 		return nil
 	}
+	if p.tallies(policy, l) {
+		l, _ = l.Tally() // a fixed window has no error
+	}
 	if policy.Ban > 0 {
 		if l, err = l.Ban(policy.Ban); err != nil {
 			p.add(src.limit["ban"], "%v", err)
@@ -126,4 +134,12 @@ func (p *parser) with(policy *rules.Policy, src *source, l *counters.Limit) *cou
 		}
 	}
 	return l
+}
+
+// tallies reports whether a rule counts as envoyproxy/ratelimit does: everything, and compares afterwards. A rule that
+// says how it counts does not.
+func (p *parser) tallies(policy *rules.Policy, l *counters.Limit) bool {
+	isPlain := policy.Mode != counters.Soft && policy.Mode != counters.Elastic && !policy.CountRejected &&
+		policy.Overdraw == rules.OverdrawByAPI
+	return p.compatible && isPlain && l.Meter().Algorithm == counters.FixedWindow
 }

@@ -75,6 +75,19 @@ func (p *parser) add(at *yaml.Node, format string, args ...any) {
 	}
 }
 
+// warn reports what is read although it is probably not meant, once.
+func (p *parser) warn(at *yaml.Node, format string, args ...any) {
+	e := p.at(at, fmt.Sprintf(format, args...))
+	switch {
+	case p.stopped || p.warned[*e] || len(p.warned) >= maxProblems:
+		return
+	case len(p.warned) == maxProblems-1:
+		e.Reason = fmt.Sprintf("%d warnings are enough: there may be more after this line", maxProblems)
+	}
+	p.warned[*e] = true
+	p.warnings = append(p.warnings, e)
+}
+
 func (p *parser) at(n *yaml.Node, reason string) *Error {
 	return &Error{File: p.from.file, Link: p.from.link, Line: n.Line, Column: n.Column, Reason: reason}
 }
@@ -100,12 +113,17 @@ func (p *parser) sorted() []error {
 	if p.from.link != "" && len(p.problems) > 0 && !ruleKey.Match(p.from.data) {
 		return []error{p.at(&yaml.Node{Line: 1, Column: 1}, noRules)}
 	}
-	slices.SortStableFunc(p.problems, func(a, b *Error) int {
+	return p.quoted(p.problems)
+}
+
+// quoted returns errors in the order of lines, with the lines.
+func (p *parser) quoted(found []*Error) []error {
+	slices.SortStableFunc(found, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	errs := make([]error, len(p.problems))
+	errs := make([]error, len(found))
 	lines := lineReader{rest: p.from.data}
-	for i, e := range p.problems {
+	for i, e := range found {
 		e.Source = lines.line(e.Line)
 		errs[i] = e
 	}

@@ -20,9 +20,7 @@ type source struct {
 
 // rateLimit reads the rate_limit of a descriptor, if any.
 func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
-	for _, key := range []string{"detailed_metric", "value_to_metric"} { // known, and without effect
-		p.flag(descriptor, key)
-	}
+	detailed := p.flag(descriptor, "detailed_metric")
 	n := descriptor["rate_limit"]
 	if n == nil {
 		p.refuse(descriptor, "is for a descriptor with a rate_limit", "allow", "deny", "schedule")
@@ -36,15 +34,26 @@ func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
 		return
 	}
 	name, _ := p.text(f["name"], "name")
-	if len(name) > counters.MaxRuleName {
+	if long := len(name) > counters.MaxRuleName; long && p.compatible {
+		p.warn(f["name"], "the name has %d bytes, more than the %d that are usual", len(name), counters.MaxRuleName)
+	} else if long {
 		p.add(f["name"], "the name has %d bytes, at most %d are allowed", len(name), counters.MaxRuleName)
 	}
 	r := rules.NewRule(at.Place)
+	r.DetailedMetric = detailed
 	if name != "" {
 		r.Name = name
 	}
 	r.Replaces = p.replaces(f["replaces"], name)
-	p.rule(r, at.Steps[len(at.Steps)-1], &source{form: treeForm, node: n, limit: f, beside: descriptor})
+	src := &source{form: treeForm, node: n, limit: f, beside: descriptor}
+	p.rule(r, at.Steps[len(at.Steps)-1], src)
+	if at.unreachable {
+		return
+	}
+	if p.compatible {
+		r.Reference = p.referenceOf(src)
+		r.ShortenPublicName()
+	}
 	at.node.Rule = r
 	p.set.Add(r)
 }

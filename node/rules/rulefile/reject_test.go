@@ -223,7 +223,7 @@ func TestRejectedNumberOfLimits(t *testing.T) {
 	b.limited = MaxLimited - 1
 	b.parse(text{file: "f", data: []byte(three)})
 	compareProblems(t, "f", errors.Join(b.finish()...),
-		[]string{"5:24: there are more than 3072 rules with a limit, where one with a ban counts twice"})
+		[]string{"5:24: there are more than 24576 rules with a limit, where one with a ban counts twice"})
 }
 
 // Descriptors are counted over all files of a set.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -143,8 +144,13 @@ func (w *Watcher) read(why reading, n *notifier, results chan<- result) {
 		}
 	}
 	go func() {
-		n.watch(w.paths) // before reading, so that nothing happens in between
-		results <- w.look(why)
+		dirs := w.options.around(w.paths)
+		n.watch(dirs) // before reading, so that nothing happens in between
+		r := w.look(why)
+		if w.options.Compatibility == Ratelimit && !slices.Equal(dirs, w.options.around(w.paths)) {
+			n.hint() // a subdirectory came after its parent was listed, and before that was watched
+		}
+		results <- r
 	}()
 }
 
@@ -159,7 +165,7 @@ func (w *Watcher) abandon(results <-chan result, begun time.Time) {
 
 // look reads the files and, unless they are only polled, loads them if they have changed or after Reload.
 func (w *Watcher) look(why reading) (r result) {
-	texts := readAll(w.paths)
+	texts := w.options.readAll(w.paths)
 	d := digestOf(texts)
 	switch {
 	case why == polled:
@@ -178,7 +184,7 @@ type digest [sha256.Size]byte
 func digestOf(texts []text) digest {
 	h := sha256.New()
 	for _, t := range texts {
-		fmt.Fprintf(h, "%q %v %d\n", t.file, t.err, len(t.data))
+		fmt.Fprintf(h, "%q %v %v %d\n", t.file, t.err, t.skipped, len(t.data))
 		h.Write(t.data)
 	}
 	return digest(h.Sum(nil))

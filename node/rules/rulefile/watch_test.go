@@ -380,13 +380,13 @@ func TestNotifierSaysThatItIsBlind(t *testing.T) {
 	var log bytes.Buffer
 	n := newNotifier(slog.New(slog.NewTextHandler(&log, nil)), 7*time.Second)
 	dir := t.TempDir()
-	n.watch([]string{dir, filepath.Join(dir, "missing", "a.yaml")})
+	n.watch(Options{}.around([]string{dir, filepath.Join(dir, "missing", "a.yaml")}))
 	if log.Len() > 0 {
 		t.Errorf("the log is %s", log.String())
 	}
 	n.close()
-	n.watch([]string{dir})
-	n.watch([]string{dir})
+	n.watch(Options{}.around([]string{dir}))
+	n.watch(Options{}.around([]string{dir}))
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") ||
 		!strings.Contains(got, "every=7s") {
 		t.Errorf("when it is closed the log is %s", got)
@@ -414,7 +414,7 @@ func TestNotifierForgets(t *testing.T) {
 	defer n.close()
 	for _, d := range []string{"1", "2", "1", "2"} {
 		link(t, d, filepath.Join(dir, "current"))
-		n.watch([]string{filepath.Join(dir, "current", "a.yaml")})
+		n.watch(Options{}.around([]string{filepath.Join(dir, "current", "a.yaml")}))
 		got := slices.Sorted(slices.Values(n.fs.WatchList()))
 		if want := []string{dir, filepath.Join(dir, d)}; !slices.Equal(got, want) {
 			t.Errorf("%q are watched, want %q", got, want)

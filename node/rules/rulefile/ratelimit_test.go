@@ -1,0 +1,205 @@
+package rulefile
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// verdict is what envoyproxy/ratelimit (July 2026) says about a file: why it refuses it, or what its /rlconfig shows.
+type verdict struct {
+	Refused string
+	Config  []string
+}
+
+// verdicts returns those of testdata/ratelimit by file, got by loading each with that server.
+func verdicts(t testing.TB) map[string]verdict {
+	t.Helper()
+	data, err := os.ReadFile("testdata/ratelimit/verdicts.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]verdict
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// compatible are the options of envoyproxy/ratelimit.
+var compatible = Options{Compatibility: Ratelimit}
+
+// rlconfig writes rules as the /rlconfig of envoyproxy/ratelimit does, sorted.
+func rlconfig(s *rules.Set) []string {
+	lines := []string{}
+	for _, r := range s.Rules() {
+		as := r.Reference
+		lines = append(lines, fmt.Sprintf("%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t",
+			r.ReferenceKey(), as.Unit, as.RequestsPerUnit, as.ShadowMode, as.QuotaMode))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// What envoyproxy/ratelimit takes is taken and read in the same way, what it refuses is refused.
+func TestRatelimitVerdicts(t *testing.T) {
+	files, err := filepath.Glob("testdata/ratelimit/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := verdicts(t)
+	if len(all) < 75 || len(files) != len(all) {
+		t.Fatalf("%d verdicts of %d files", len(all), len(files))
+	}
+	for name, want := range all {
+		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("testdata/ratelimit", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := compatible.Parse(name, data)
+			switch {
+			case err != nil && want.Refused == "":
+				t.Errorf("refused: %v", err)
+			case err == nil && want.Refused != "":
+				t.Errorf("taken, want it refused: %s", want.Refused)
+			case err == nil && !slices.Equal(rlconfig(s), want.Config):
+				t.Errorf("got  %q\nwant %q", rlconfig(s), want.Config)
+			}
+		})
+	}
+}
+
+// What is taken here and refused otherwise has a warning.
+func TestRatelimitWarnings(t *testing.T) {
+	for name, want := range verdicts(t) {
+		if want.Refused != "" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join("testdata/ratelimit", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := compatible.Parse(name, data)
+		if err != nil {
+			continue // reported above
+		}
+		if _, err := Parse(name, data); err != nil && len(s.Warnings()) == 0 {
+			t.Errorf("%s: no warning, and otherwise: %v", name, err)
+		}
+		for _, w := range s.Warnings() {
+			if e, ok := w.(*Error); !ok || e.Line < 1 || e.File != name {
+				t.Errorf("%s: a warning without a place: %v", name, w)
+			}
+		}
+	}
+}
+
+const plainRule = "descriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]\n"
+
+// A document may say whose it is, whatever the options are.
+func TestCompatibilityOfDocuments(t *testing.T) {
+	for _, test := range []struct {
+		options    Options
+		text       string
+		compatible []string // domains
+		others     []string
+	}{
+		{Options{}, "domain: a\n" + plainRule, nil, []string{"a"}},
+		{compatible, "domain: a\n" + plainRule, []string{"a"}, nil},
+		{compatible, "domain: a\ncompatibility: none\n" + plainRule, nil, []string{"a"}},
+		{compatible, "domain: a\ncompatibility: ''\n" + plainRule, nil, []string{"a"}},
+		{compatible, "domain: a\ncompatibility:\n" + plainRule, nil, []string{"a"}},
+		{Options{}, "domain: a\n---\ncompatibility: ratelimit\ndomain: b\n" + plainRule, []string{"b"}, []string{"a"}},
+		{compatible, "domain: a\n---\ndomain: b\n---\ndomain: c\ncompatibility: none\n", []string{"a"}, []string{"c"}},
+		{compatible, "domain: a\ncompatibility: none\n---\ndomain: b\ncompatibility: none\n", nil, []string{"a", "b"}},
+		{compatible, "- {rule_id: r, limit: 1, window_seconds: 1}\n", nil, nil},
+	} {
+		s, err := test.options.Parse("f", []byte(test.text))
+		if err != nil {
+			t.Errorf("%q: %v", test.text, err)
+			continue
+		}
+		if got := s.Domains(); len(got) != len(test.compatible)+len(test.others) {
+			t.Errorf("%q: domains %q", test.text, got)
+		}
+		for _, d := range test.compatible {
+			if !s.HasDomain(d) || !s.Compatible(d) {
+				t.Errorf("%q: %s is not compatible", test.text, d)
+			}
+		}
+		for _, d := range test.others {
+			if !s.HasDomain(d) || s.Compatible(d) {
+				t.Errorf("%q: %s is compatible", test.text, d)
+			}
+		}
+	}
+	for _, test := range []struct{ text, want string }{
+		{"domain: a\ncompatibility: redis\n", "f:2:16: compatibility must be ratelimit or none, not \"redis\""},
+		{"domain: a\n---\ndomain: a\ncompatibility: ratelimit\n", "f:3:9: domain \"a\" was already given"},
+		{"compatibility: ratelimit\ndomain: a\nbogus: 1\n", "f:3:1: unknown key \"bogus\" in a document"},
+		{"compatibility: ratelimit\ndomain: a\ndescriptors: [{value: b}]\n", "f:3:15: a descriptor needs a key"},
+	} {
+		_, err := Options{MergeDomains: true}.Parse("f", []byte(test.text))
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %s", test.text, err, test.want)
+		}
+	}
+}
+
+// Defaults are those of the other server; a rule may say otherwise with this package's keys.
+func TestRatelimitDefaults(t *testing.T) {
+	s, err := Options{Compatibility: Ratelimit, Algorithm: "sliding_log", IPv6Prefix: 48}.Parse("f", []byte(`domain: d
+descriptors:
+- {key: remote_address, rate_limit: {unit: month, requests_per_unit: 5, unlimited: no}}
+- key: client_ip
+  ipv6_prefix: 56
+  regions: [eu]
+  rate_limit: {name: own, window: 90s, requests_per_unit: 5, algorithm: token_bucket, burst: 9, charge: all}
+- {key: s*, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 5, count_rejected: true}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := s.Rules()
+	plain, own, shared := all[0], all[1], all[2]
+	if l := plain.Limit; !l.Tallies() || !plain.Each || plain.Named() || plain.Steps[0] != (rules.Step{Open: true}) ||
+		l.Meter().Window.Hours() != 30*24 {
+		t.Errorf("%+v", plain)
+	}
+	if l := own.Limit; l.Tallies() || own.Each || !own.Named() || own.Steps[0].IPv6 != 56 || l.Max() != 9 ||
+		own.Reference.Unit != "UNKNOWN" || own.Reference.Line != 7 || own.Reference.File != "f" {
+		t.Errorf("%+v", own)
+	}
+	if shared.Steps[0].Open || shared.Limit.Tallies() || !shared.CountRejected {
+		t.Errorf("%+v", shared)
+	}
+	if met := s.In("us").Rules(); len(met) != 2 || len(s.In("us").Warnings()) != 1 {
+		t.Errorf("elsewhere there are %d rules, and warnings %v", len(met), s.In("us").Warnings())
+	}
+}
+
+// Descriptors of several files are joined, and told apart by key and value together.
+func TestRatelimitMergedDomains(t *testing.T) {
+	dir := dirOf(t, map[string]string{"a": oneRule("d"), "b": strings.ReplaceAll(oneRule("d"), "key: a", "key: b")})
+	_, err := compatible.Load(dir)
+	if err == nil || !strings.Contains(err.Error(), "b:1:9: domain \"d\" was already given") {
+		t.Errorf("%v", err)
+	}
+	merged := Options{Compatibility: Ratelimit, MergeDomains: true}
+	if s, err := merged.Load(dir); err != nil || len(s.Rules()) != 2 {
+		t.Errorf("%v", err)
+	}
+	twice := "domain: d\ndescriptors: [{key: e, value: f}, {key: e_f}]\n"
+	must(t, os.WriteFile(filepath.Join(dir, "c"), []byte(twice), 0o600))
+	_, err = merged.Load(dir)
+	if err == nil || !strings.Contains(err.Error(), `c:2:41: descriptor "e_f" was already given`) {
+		t.Errorf("%v", err)
+	}
+}

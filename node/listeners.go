@@ -39,7 +39,7 @@ func (n *Node) openRESP() error {
 	if n.cfg.RESP == "" {
 		return nil
 	}
-	opt := respapi.Options{IdleTimeout: n.cfg.IdleTimeout, Learn: n.learnAdHoc(redisAPI), Logger: n.log}
+	opt := respapi.Options{IdleTimeout: n.cfg.IdleTimeout, RedisRate: n.cfg.RESPRedisRate, Logger: n.log}
 	if file := n.cfg.RESPPasswordFile; file != "" {
 		var err error
 		if opt.Password, err = readPassword(file); err != nil {

@@ -19,29 +19,28 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/node/respapi"
 	"github.com/edgelimit/edgelimit/node/rlsapi"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-// One client that asks for 1,100 different limits of a year pushes out no limit that another one uses, and keeps
-// nobody from making new ones; peeks of as many leave no trace.
+// One client that asks for 1,100 different limits of a year takes no room for them, and keeps nobody from others.
 func TestAFloodOfLimits(t *testing.T) {
 	n := launch(t, withRESP(quiet(perClient))).ready(t)
 	c := redisClient(t, n, redis.Options{})
 	const yearly = 365 * 24 * 3600
 	throttle(t, c, "legit", 15, 30, 3600)
+	before := n.table.Stats()
 	for i := range 1100 {
 		throttle(t, c, "flood", 15, i+1, yearly, 0)
 	}
-	if got := n.resp.Stats(); got.Limits != 1 || got.Evicted != 0 {
+	if got := n.table.Stats(); got.Keys != before.Keys {
 		t.Errorf("after peeks %+v", got)
 	}
 	for i := range 1100 {
 		throttle(t, c, "flood", 15, i+1, yearly)
 	}
-	if got := n.resp.Stats(); got.Limits != 1024 || got.Evicted != 77 {
-		t.Errorf("after the flood %+v", got)
+	if got := len(n.debts.Limits()); got > counters.DebtClasses || n.table.Stats().Evicted != 0 {
+		t.Errorf("after the flood %d classes, %+v", got, n.table.Stats())
 	}
 	if got := throttle(t, c, "legit", 15, 30, 3600); !slices.Equal(got[:3], []int64{0, 16, 14}) {
 		t.Errorf("the limit from before the flood: %v", got)
@@ -115,7 +114,7 @@ func TestThrottle(t *testing.T) {
 		t.Error("a key or a limit of clients is in the metrics")
 	}
 	for _, s := range n.Slots() {
-		if s.Meter.Rule != "%cl.throttle/15/30/60" {
+		if s.Meter.Rule != "%cl.throttle/64" {
 			t.Errorf("slot of %s", s.Meter.Rule)
 		}
 	}
@@ -173,19 +172,31 @@ func TestThrottleAcrossNodes(t *testing.T) {
 	second := launch(t, withRESP(gossiping("b", "eu", first.Addr("lan")))).ready(t)
 	allMembers(t, first, second)
 	here, there := redisClient(t, first, redis.Options{}), redisClient(t, second, redis.Options{})
-	if got := throttle(t, here, "k", 99, 1, 3600, 60); got[0] != 0 || got[2] != 40 {
-		t.Fatalf("60 of 100: %v", got)
+	// A node debits what a new peer reports first as of an earlier time: some of it may be paid.
+	known := -1
+	for tries := 0; known < 0; tries++ {
+		if got := throttle(t, here, strconv.Itoa(tries), 99, 1, 3600, 60); got[0] != 0 || got[2] != 40 {
+			t.Fatalf("60 of 100: %v", got)
+		}
+		testkit.Eventually(t, "the other node knows",
+			func() bool { return throttle(t, there, strconv.Itoa(tries), 99, 1, 3600, 0)[2] < 100 })
+		if throttle(t, there, strconv.Itoa(tries), 99, 1, 3600, 0)[2] == 40 {
+			known = tries
+		}
 	}
-	testkit.Eventually(t, "the other node knows",
-		func() bool { return throttle(t, there, "k", 99, 1, 3600, 0)[2] == 40 })
-	if got := throttle(t, there, "k", 99, 1, 3600, 30); got[0] != 0 || got[2] != 10 {
+	k := strconv.Itoa(known)
+	if got := throttle(t, there, k, 99, 1, 3600, 30); got[0] != 0 || got[2] != 10 {
 		t.Errorf("30 more at the other node: %v", got)
 	}
-	if got := throttle(t, there, "k", 99, 1, 3600, 11); got[0] != 1 {
+	if got := throttle(t, there, k, 99, 1, 3600, 11); got[0] != 1 {
 		t.Errorf("11 more at the other node: %v", got)
 	}
-	testkit.Eventually(t, "and back", func() bool { return throttle(t, here, "k", 99, 1, 3600, 0)[2] == 10 })
-	key := 0
+	testkit.Eventually(t, "and back", func() bool { return throttle(t, here, k, 99, 1, 3600, 0)[2] == 10 })
+	if n, err := there.Del(t.Context(), k).Result(); n != 1 || err != nil {
+		t.Errorf("DEL: %d, %v", n, err)
+	}
+	testkit.Eventually(t, "freed here, too", func() bool { return throttle(t, here, k, 99, 1, 3600, 0)[2] == 100 })
+	key := 1000
 	testkit.Eventually(t, "a bound is exported where a node admits while another does", func() bool {
 		key++
 		throttle(t, there, strconv.Itoa(key), 99, 1, 3600, 60)
@@ -193,24 +204,6 @@ func TestThrottleAcrossNodes(t *testing.T) {
 		_, series := scrape(t, first.Addr("health"))
 		return series["edgelimit_resp_over_admission_bound_ratio"] > 0
 	})
-}
-
-// What peers tell of limits that clients have made is believed as little as of rules'.
-func TestAdHocLimitsAreKnown(t *testing.T) {
-	n := launch(t, withRESP(quiet(perClient))).ready(t)
-	c := redisClient(t, n, redis.Options{})
-	throttle(t, c, "k", 9, 10, 1)
-	slot := n.Slots()[0]
-	slot.Origin, slot.Count = 77, 1_000_000
-	n.table.Merge([]counters.Slot{slot}, n.clock.Now())
-	if got := n.table.Stats().Implausible; got != 1 {
-		t.Errorf("%d slots are beyond belief, want 1", got)
-	}
-	n.enforce(ruleSet(perClient)) // as when rules are read again
-	n.table.Merge([]counters.Slot{slot}, n.clock.Now())
-	if got := n.table.Stats().Implausible; got != 2 {
-		t.Errorf("%d slots are beyond belief after the rules were replaced, want 2", got)
-	}
 }
 
 func TestThrottleInShadowMode(t *testing.T) {
@@ -363,13 +356,13 @@ func TestMetersOfRulesAndClients(t *testing.T) {
 		return count
 	}
 	n := idle(t, full("old"))
-	made := make([]*counters.Limit, respapi.MaxLimits+rlsapi.MaxOverrides)
+	made := make([]*counters.Limit, counters.DebtClasses+rlsapi.MaxOverrides)
 	for i := range made {
 		made[i], _ = counters.NewBucket(
 			counters.NewMeter(fmt.Sprintf("%%made/%d", i), counters.TokenBucket, 24*time.Hour), 1, 1)
 	}
-	n.learnAdHoc(redisAPI)(made[:respapi.MaxLimits])
-	n.learnAdHoc(envoyAPI)(made[respapi.MaxLimits:])
+	n.learnAdHoc(redisAPI)(made[:counters.DebtClasses])
+	n.learnAdHoc(envoyAPI)(made[counters.DebtClasses:])
 	if got := admitted(n, "old"); got != rulefile.MaxLimited {
 		t.Errorf("%d rules admitted a request", got)
 	}

@@ -17,7 +17,7 @@ import (
 // one, with a command that answers five constant integers. redis-benchmark asks, with 64 connections; what is reported
 // is this process' own time on the processor, for each command.
 func BenchmarkServed(b *testing.B) {
-	commands["bare.throttle"] = command{5, 6, false, func(c *session, _ [][]byte) outcome {
+	commands["bare.throttle"] = command{5, 6, 0, func(c *session, _ [][]byte) outcome {
 		c.array(5)
 		for _, n := range [...]int64{0, 16, 15, -1, 2} {
 			c.integer(n)
@@ -50,9 +50,9 @@ func BenchmarkServed(b *testing.B) {
 // ticking is a bank whose clock goes on with each request.
 type ticking struct{ *bank }
 
-func (r ticking) TakeLimit(l *counters.Limit, identity []byte, cost uint64) counters.Decision {
+func (r ticking) TakeDebt(identity []byte, charge, capacity time.Duration) counters.Decision {
 	r.now.Add(int64(time.Microsecond))
-	return r.bank.TakeLimit(l, identity, cost)
+	return r.bank.TakeDebt(identity, charge, capacity)
 }
 
 // processorTime is what the process has used, in nanoseconds.
@@ -69,7 +69,7 @@ func BenchmarkAnswer(b *testing.B) {
 	for _, l := range []struct {
 		name    string
 		limiter Limiter
-	}{{"fixed", fixed(counters.Decision{Allowed: true, Limit: 16, Remaining: 15, ResetAfter: 2})}, {"table",
+	}{{"fixed", fixed(counters.Decision{Allowed: true, ResetAfter: 2 * time.Second})}, {"table",
 		ticking{newBank()}}} {
 		b.Run(l.name, func(b *testing.B) {
 			said := array("CL.THROTTLE", "user123", "999999", "30", "60")

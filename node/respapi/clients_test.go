@@ -142,6 +142,14 @@ func TestRedisCLI(t *testing.T) {
 			t.Errorf("redis-cli %s: %q", version, got)
 		}
 	}
+	for _, line := range []struct{ command, want string }{
+		{"TTL of-2", "2\n"}, {"TYPE of-2", "string\n"}, {"EXISTS of-2 of-3", "2\n"}, {"-n 1 EXISTS of-2", "0\n"},
+		{"DEL of-2 of-3", "2\n"}, {"PTTL of-2", "-2\n"}, {"THROTTLE k 10 100 60", "1\n10\n9\n5\n0\n"},
+	} {
+		if got := tool(t, "redis-cli", s, append(auth, strings.Fields(line.command)...)...); got != line.want {
+			t.Errorf("%s: %q, want %q", line.command, got, line.want)
+		}
+	}
 	if got := tool(t, "redis-cli", s, "PING"); got != "NOAUTH Authentication required.\n\n" {
 		t.Errorf("without the password: %q", got)
 	}

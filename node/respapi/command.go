@@ -9,25 +9,47 @@ import (
 // command runs with its arguments, min to max of them; its name is the first.
 type command struct {
 	min, max int
-	noAuth   bool // allowed before authentication
+	flags    commandFlags
 	run      func(c *session, args [][]byte) outcome
 }
+
+type commandFlags uint8
+
+const (
+	noAuth  commandFlags = 1 << iota // allowed before authentication
+	noQueue                          // runs at once between MULTI and EXEC
+)
 
 const anyNumber = maxArgs
 
 // commands are keyed by their names in lower case.
 var commands = map[string]command{
-	"cl.throttle": {5, 6, false, (*session).throttle},
-	"ping":        {1, 2, false, (*session).ping},
-	"echo":        {2, 2, false, (*session).echo},
-	"select":      {2, 2, false, (*session).selectDB},
-	"client":      {2, anyNumber, false, (*session).client},
-	"command":     {1, anyNumber, false, (*session).command},
-	"info":        {1, anyNumber, false, (*session).info},
-	"hello":       {1, anyNumber, true, (*session).hello},
-	"auth":        {2, 3, true, (*session).auth},
-	"reset":       {1, 1, true, (*session).resetAll},
-	"quit":        {1, anyNumber, true, (*session).quit},
+	"cl.throttle": {1, anyNumber, 0, (*session).throttle},
+	"throttle":    {5, 6, 0, (*session).crabThrottle},
+	"del":         {2, anyNumber, 0, (*session).del},
+	"unlink":      {2, anyNumber, 0, (*session).del},
+	"exists":      {2, anyNumber, 0, (*session).exists},
+	"ttl":         {2, 2, 0, (*session).ttl},
+	"pttl":        {2, 2, 0, (*session).pttl},
+	"type":        {2, 2, 0, (*session).typeOf},
+	"expire":      {3, 3, 0, (*session).expire},
+	"pexpire":     {3, 3, 0, (*session).expire},
+	"eval":        {3, anyNumber, 0, (*session).eval},
+	"evalsha":     {3, anyNumber, 0, (*session).eval},
+	"script":      {2, anyNumber, 0, (*session).script},
+	"multi":       {1, 1, noQueue, (*session).multi},
+	"exec":        {1, 1, noQueue, (*session).exec},
+	"discard":     {1, 1, noQueue, (*session).discard},
+	"ping":        {1, 2, 0, (*session).ping},
+	"echo":        {2, 2, 0, (*session).echo},
+	"select":      {2, 2, 0, (*session).selectDB},
+	"client":      {2, anyNumber, 0, (*session).client},
+	"command":     {1, anyNumber, 0, (*session).command},
+	"info":        {1, anyNumber, 0, (*session).info},
+	"hello":       {1, anyNumber, noAuth, (*session).hello},
+	"auth":        {2, 3, noAuth, (*session).auth},
+	"reset":       {1, 1, noAuth | noQueue, (*session).resetAll},
+	"quit":        {1, anyNumber, noAuth | noQueue, (*session).quit},
 }
 
 // maxName is the longest name of a command, in bytes.
@@ -47,19 +69,25 @@ func lower(name []byte, room *[maxName]byte) []byte {
 	return room[:len(name)]
 }
 
-// run runs a command of at least one argument.
+// run runs a command of at least one argument, or queues it for EXEC.
 func (c *session) run(args [][]byte) outcome {
 	var room [maxName]byte
 	name := lower(args[0], &room)
 	cmd, known := commands[string(name)]
 	switch {
-	case known && len(args) >= cmd.min && len(args) <= cmd.max && (c.authenticated || cmd.noAuth):
+	case known && len(args) >= cmd.min && len(args) <= cmd.max && (c.authenticated || cmd.flags&noAuth != 0):
+		if c.transaction.open && cmd.flags&noQueue == 0 {
+			return c.enqueue(cmd.run, args)
+		}
 		return cmd.run(c, args)
 	case !known && (string(name) == "post" || string(name) == "host:"):
 		// A browser that another site makes send HTTP: none of its lines may pass for a command.
 		c.server.totals.malformed.Add(1)
 		c.quitting = true
 		return failed
+	}
+	c.transaction.broken = c.transaction.open
+	switch {
 	case !known:
 		return c.unknown(args)
 	case len(args) < cmd.min || len(args) > cmd.max:
@@ -116,21 +144,14 @@ func (c *session) echo(args [][]byte) outcome {
 	return other
 }
 
-// selectDB knows database 0 alone.
-func (c *session) selectDB(args [][]byte) outcome {
-	switch n, ok := parseInt(args[1]); {
-	case !ok:
-		return c.fail("ERR value is not an integer or out of range")
-	case n != 0:
-		return c.fail("ERR DB index is out of range")
-	}
-	return c.ok()
-}
-
 func (c *session) client(args [][]byte) outcome {
 	sub := strings.ToLower(string(args[1]))
 	want, known := map[string]int{"id": 2, "getname": 2, "setname": 3, "setinfo": 4}[sub]
 	switch {
+	case sub == "tracking" && len(args) > 2:
+		return c.tracking(args[2:])
+	case sub == "caching" && len(args) == 3:
+		return c.fail(noCaching)
 	case !known:
 		return c.failf("ERR unknown subcommand '%s'. Try CLIENT HELP.", args[1])
 	case len(args) != want:
@@ -175,6 +196,28 @@ func (c *session) setInfo(what, value []byte) outcome {
 		return c.failf("ERR %s cannot contain spaces, newlines or special characters.", name)
 	}
 	return c.ok()
+}
+
+const noCaching = "ERR client-side caching is not supported: no reply may be cached"
+
+// tracking is CLIENT TRACKING ON|OFF [option ...]. With OPTIN, Redis tracks no key until CLIENT CACHING YES, which is
+// refused here: so the promise to invalidate what the client caches is kept. Clients that begin every connection with
+// it (rueidis, valkey-go) would not start without.
+func (c *session) tracking(args [][]byte) outcome {
+	optIn := false
+	for _, option := range args[1:] {
+		if !strings.EqualFold(string(option), "optin") {
+			return c.fail(noCaching)
+		}
+		optIn = true
+	}
+	switch mode := strings.ToLower(string(args[0])); {
+	case mode == "off" || mode == "on" && optIn:
+		return c.ok()
+	case mode == "on":
+		return c.fail(noCaching)
+	}
+	return c.fail("ERR syntax error")
 }
 
 // isPlain reports whether b is printable ASCII without spaces.

@@ -21,7 +21,9 @@ func TestCommands(t *testing.T) {
 		{`ECHO "a b"`, `"a b"`},
 		{"ECHO", "-ERR wrong number of arguments for 'echo' command"},
 		{"SELECT 0", "+OK"},
-		{"SELECT 1", "-ERR DB index is out of range"},
+		{"SELECT 15", "+OK"},
+		{"SELECT 16", "-ERR DB index is out of range"},
+		{"SELECT -1", "-ERR DB index is out of range"},
 		{"SELECT x", "-ERR value is not an integer or out of range"},
 		{"CLIENT SETNAME me\nclient getname", "+OK\n\"me\""},
 		{"CLIENT GETNAME", "null"},
@@ -59,6 +61,7 @@ func TestCommands(t *testing.T) {
 			"-ERR AUTH <password> called without any password configured for the default user. Are you sure your " +
 				"configuration is correct?"},
 		{"AUTH default x", "+OK"},
+		{"WATCH a", "-ERR unknown command 'WATCH', with args beginning with: 'a' "},
 		{"GET a", "-ERR unknown command 'GET', with args beginning with: 'a' "},
 		{`"a\r\n+OK" "\x00\x7f"`, "-ERR unknown command 'a  +OK', with args beginning with: '  ' "},
 		{long, "-ERR unknown command '" + long[:128] + "', with args beginning with: "},

@@ -28,6 +28,7 @@ const patience = 30 * time.Second
 // bank is a limiter with a table and a clock of its own.
 type bank struct {
 	table *counters.Table
+	debts *counters.Debts
 	now   atomic.Int64
 }
 
@@ -35,20 +36,30 @@ var seed = maphash.MakeSeed()
 
 func newBank() *bank {
 	b := &bank{table: counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})}
+	var err error
+	if b.debts, err = counters.NewDebts(b.table, "%bank", b.table.Know); err != nil {
+		panic(err)
+	}
 	b.now.Store(1_700_000_000_000_000_000)
 	return b
 }
 
-func (b *bank) TakeLimit(l *counters.Limit, identity []byte, cost uint64) counters.Decision {
-	return b.table.Take(l, counters.Key(maphash.Bytes(seed, identity)), cost, b.now.Load())
+func (b *bank) TakeDebt(identity []byte, charge, capacity time.Duration) counters.Decision {
+	return b.debts.Take(counters.Key(maphash.Bytes(seed, identity)), charge, capacity, b.now.Load())
+}
+
+func (b *bank) GiveBack(identity []byte, amount, capacity time.Duration) (time.Duration, bool) {
+	return b.debts.GiveBack(counters.Key(maphash.Bytes(seed, identity)), amount, capacity, b.now.Load())
 }
 
 // fixed is a limiter that always decides the same.
 type fixed counters.Decision
 
-func (f fixed) TakeLimit(*counters.Limit, []byte, uint64) counters.Decision {
+func (f fixed) TakeDebt([]byte, time.Duration, time.Duration) counters.Decision {
 	return counters.Decision(f)
 }
+
+func (fixed) GiveBack([]byte, time.Duration, time.Duration) (time.Duration, bool) { return 0, true }
 
 func quiet() Options { return Options{Logger: slog.New(slog.DiscardHandler)} }
 
@@ -85,7 +96,9 @@ func (*script) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.I
 // converse has a server answer a client that says all this, and returns the replies.
 func converse(s *Server, said ...string) string {
 	conn := &script{reads: said}
-	newSession(s, conn).serve()
+	c := newSession(s, conn)
+	c.serve()
+	s.remove(c)
 	return conn.written.String()
 }
 

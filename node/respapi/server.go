@@ -12,14 +12,17 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/answer"
-	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 // Limiter decides; a node is one. It is called concurrently.
 type Limiter interface {
-	// TakeLimit decides on a request of an identity under an ad-hoc limit, and charges it if it is admitted. A cost of
-	// 0 peeks. The identity is only valid during the call.
-	TakeLimit(l *counters.Limit, identity []byte, cost uint64) counters.Decision
+	// TakeDebt charges an identity if it then owes no more than the capacity. A charge of 0 peeks. ResetAfter of the
+	// decision is what the identity owes then. The charge is 0 or more, the capacity 1 to counters.MaxDebt. The
+	// identity is only valid during the call.
+	TakeDebt(identity []byte, charge, capacity time.Duration) counters.Decision
+	// GiveBack takes an amount off what an identity owes, or all if that is less, unless more than the capacity is left
+	// then. It returns what the identity owed, and whether anything changed.
+	GiveBack(identity []byte, amount, capacity time.Duration) (owed time.Duration, ok bool)
 }
 
 // Options are the server's settings. The zero value is ready to use.
@@ -33,9 +36,8 @@ type Options struct {
 	IdleTimeout time.Duration
 	// Leaving, once closed, has each connection end after the next commands that are answered. Nil: never.
 	Leaving <-chan struct{}
-	// Learn, unless nil, is called with all limits that the server keeps, whenever they change and before they are used
-	// first; the slice is the callee's. Calls never overlap.
-	Learn func([]*counters.Limit)
+	// RedisRate has the scripts of the Go library redis_rate answered. Without, clients get no script run.
+	RedisRate bool
 	// Logger receives errors that clients are not shown. Nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -57,7 +59,6 @@ type Server struct {
 	limiter   Limiter
 	opt       Options
 	logins    loginLimiter
-	limits    *limits.Keeper[throttleLimit]
 	totals    totals
 	lastID    atomic.Int64 // of a connection
 	longBytes atomic.Int64 // that sessions hold for long commands, see session.makeRoom
@@ -70,17 +71,15 @@ type Server struct {
 	draining atomic.Bool // set with the lock held; then no connection starts
 }
 
-// Stats are totals since the server was made, but for Connections and Limits.
+// Stats are totals since the server was made, but for Connections.
 type Stats struct {
 	Connections int    // open now
-	Limits      int    // ad-hoc limits kept now
-	Evicted     uint64 // ad-hoc limits that made room for others while they may still have counted
 	Malformed   uint64 // connections closed after a protocol error
 	Slow        uint64 // connections closed because a command or its reply took too long
 	WrongAuth   uint64 // failed logins
 	Panics      uint64 // connections closed because a command panicked
 
-	Allowed, Denied uint64 // replies to CL.THROTTLE
+	Allowed, Denied uint64 // decisions: replies to CL.THROTTLE, THROTTLE and redis_rate's scripts
 	Failed          uint64 // commands with an error
 	Other           uint64 // other commands, and peeks
 }
@@ -94,7 +93,7 @@ type totals struct {
 func New(l Limiter, opt Options) *Server {
 	opt.IdleTimeout = cmp.Or(opt.IdleTimeout, defaultIdleTimeout)
 	opt.Logger = cmp.Or(opt.Logger, slog.Default())
-	return &Server{limiter: l, opt: opt, limits: newLimits(&opt), maxLong: maxLong,
+	return &Server{limiter: l, opt: opt, maxLong: maxLong,
 		sessions: make(map[*session]struct{})}
 }
 
@@ -143,6 +142,7 @@ func (s *Server) admit(conn net.Conn) {
 func (s *Server) remove(c *session) {
 	_ = c.conn.Close()
 	c.release()
+	c.discardQueue()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, c)
@@ -190,8 +190,8 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{
-		Connections: len(s.sessions), Limits: s.limits.Len(), Evicted: s.limits.Evicted(),
-		Malformed: t.malformed.Load(), Slow: t.slow.Load(), Panics: t.panics.Load(),
+		Connections: len(s.sessions),
+		Malformed:   t.malformed.Load(), Slow: t.slow.Load(), Panics: t.panics.Load(),
 		WrongAuth: s.logins.failures.Load(), Allowed: t.outcomes[allowed].Load(), Denied: t.outcomes[denied].Load(),
 		Failed: t.outcomes[failed].Load(), Other: t.outcomes[other].Load(),
 	}

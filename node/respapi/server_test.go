@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
@@ -269,7 +268,7 @@ func TestShutdownAnswersPipelines(t *testing.T) {
 	const commands = 2000
 	held := make(chan struct{})
 	asked := make(chan struct{}, commands)
-	s := serve(t, listener(func(*counters.Limit, []byte, uint64) {
+	s := serve(t, listener(func([]byte, time.Duration, time.Duration) {
 		asked <- struct{}{}
 		<-held
 	}), quiet())
@@ -281,7 +280,7 @@ func TestShutdownAnswersPipelines(t *testing.T) {
 	waitFor(t, s.draining.Load)
 	close(held)
 	for range commands {
-		d.expect("[0 0 0 -1 0]")
+		d.expect("[0 2 2 -1 0]")
 	}
 	d.ended()
 	if err := <-stopped; err != nil {
@@ -363,7 +362,7 @@ func TestAcceptGoesOn(t *testing.T) {
 }
 
 func TestPanicEndsOneConnectionOnly(t *testing.T) {
-	s := serve(t, listener(func(_ *counters.Limit, identity []byte, _ uint64) {
+	s := serve(t, listener(func(identity []byte, _, _ time.Duration) {
 		if string(identity) == "bad" {
 			panic("a bug")
 		}
@@ -375,7 +374,7 @@ func TestPanicEndsOneConnectionOnly(t *testing.T) {
 	}
 	d = s.dial(t)
 	d.send("cl.throttle good 1 1 1\r\n")
-	d.expect("[0 0 0 -1 0]")
+	d.expect("[0 2 2 -1 0]")
 }
 
 // A client that goes on sending after it was refused reads why.

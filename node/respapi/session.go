@@ -29,7 +29,10 @@ type session struct {
 	read, write     deadline
 	counts          [outcomes]uint64 // not yet in the server's totals
 
+	db            byte   // by SELECT
 	name          string // by CLIENT SETNAME
+	transaction   transaction
+	key           []byte // see identity
 	authenticated bool   // or no password is set
 	failedLogins  int    // in a row
 	executed      bool   // at least one command
@@ -67,9 +70,10 @@ func newSession(s *Server, conn net.Conn) *session {
 	return c
 }
 
-// reset drops what the client set by HELLO, AUTH and CLIENT.
+// reset drops what the client set by HELLO, AUTH, SELECT, MULTI and CLIENT.
 func (c *session) reset() {
-	c.version, c.name, c.authenticated = 2, "", c.server.opt.Password == ""
+	c.version, c.db, c.name, c.authenticated = 2, 0, "", c.server.opt.Password == ""
+	c.discardQueue()
 }
 
 // serve executes commands until the client or the server ends the connection.
@@ -244,6 +248,9 @@ func (c *session) shrink() {
 	if len(c.in) > idleIn {
 		c.release()
 		c.in = make([]byte, idleIn)
+	}
+	if cap(c.key) > idleIn {
+		c.key = nil
 	}
 	if cap(c.args) > idleArgs {
 		c.args = nil

@@ -1,6 +1,7 @@
 package respapi
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -62,7 +63,7 @@ func TestTotals(t *testing.T) {
 		s, "cl.throttle k 0 1 1\ncl.throttle k 0 1 1\ncl.throttle k 0 1 1 0\nping\nnope\ncl.throttle k 0 0 0\n*x\r\n",
 	)
 	converse(s, "POST / HTTP/1.1\r\n")
-	want := Stats{Limits: 1, Malformed: 2, Allowed: 1, Denied: 1, Failed: 3, Other: 2}
+	want := Stats{Malformed: 2, Allowed: 1, Denied: 1, Failed: 3, Other: 2}
 	if got := s.Stats(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -152,11 +153,18 @@ func FuzzSession(f *testing.F) {
 		"AUTH a b\r\nRESET\r\nINFO\r\nQUIT\r\nPING\r\n", "cl.throttle k 1099511627775 1 31622400 9223372036854775807\n",
 		"\"\\r\\n\" x\n",
 		"HELLO 3 AUTH default x SETNAME y\nCLIENT ID\n*1\r\n$x",
+		"throttle k 10 100 60 3\ncl.throttle k 9 1 60 -2\nDEL k x\nEXISTS k k\nTTL k\nPTTL k\nTYPE k\nEXPIRE k 9\n",
+		"SELECT 3\nCLIENT TRACKING ON OPTIN\nCLIENT CACHING YES\nPEXPIRE k 0\nUNLINK k\n",
+		"MULTI\nMULTI\ncl.throttle k 1 1 1\nHELLO 3\nSELECT 1\nEXEC\nMULTI\nGET\nEXEC\nMULTI\nDISCARD\nMULTI\nRESET\n",
+		"EVALSHA " + allowN + " 1 k 10 10 0.5 1\nEVALSHA " + allowAtMost + " 1 k 1e1 10 1 -1\nEVAL x 1 k\n",
+		"SCRIPT LOAD x\nSCRIPT EXISTS " + allowN + "\n",
 	} {
 		f.Add(s, 3)
 	}
 	f.Fuzz(func(t *testing.T, said string, size int) {
-		whole := converse(New(newBank(), quiet()), said)
+		opt := quiet()
+		opt.RedisRate = true
+		whole := converse(New(newBank(), opt), said)
 		got := replies(t, whole)
 		if want := countCommands([]byte(said)); len(got) > want {
 			t.Fatalf("%d replies to %d commands: %q", len(got), want, got)
@@ -165,7 +173,8 @@ func FuzzSession(f *testing.F) {
 		for p := range slices.Chunk([]byte(said), max(1, size%5000)) {
 			packets = append(packets, string(p))
 		}
-		if cut := converse(New(newBank(), quiet()), packets...); cut != whole {
+		server := New(newBank(), opt)
+		if cut := converse(server, packets...); cut != whole || server.longBytes.Load() != 0 {
 			t.Fatalf("in packets %q\nat once %q", cut, whole)
 		}
 	})
@@ -214,22 +223,21 @@ func TestDeadlinesAreRenewedSeldom(t *testing.T) {
 // The limiter is asked what the client says.
 func TestLimiterIsAsked(t *testing.T) {
 	var asked []string
-	s := New(listener(func(l *counters.Limit, identity []byte, cost uint64) {
-		asked = append(asked, l.Meter().Rule+" "+string(identity))
-		if cost != uint64(len(asked)) {
-			t.Errorf("the cost is %d", cost)
-		}
+	s := New(listener(func(identity []byte, charge, capacity time.Duration) {
+		asked = append(asked, fmt.Sprintf("%s %v %v", identity, charge, capacity))
 	}), quiet())
-	converse(s, "cl.throttle a 1 2 3\ncl.throttle \"b c\" 4 5 6 2\n")
-	if want := []string{"%cl.throttle/1/2/3 a", "%cl.throttle/4/5/6 b c"}; !slices.Equal(asked, want) {
+	converse(s, "cl.throttle a 1 2 3\ncl.throttle \"b c\" 4 5 6 2\nthrottle a 4 5 6\n")
+	if want := []string{"a 1.5s 3s", "b c 2.4s 6s", "a 1.2s 4.8s"}; !slices.Equal(asked, want) {
 		t.Errorf("asked %q", asked)
 	}
 }
 
 // listener is a limiter that allows everything, and hears what is asked.
-type listener func(*counters.Limit, []byte, uint64)
+type listener func(identity []byte, charge, capacity time.Duration)
 
-func (f listener) TakeLimit(l *counters.Limit, identity []byte, cost uint64) counters.Decision {
-	f(l, identity, cost)
+func (f listener) TakeDebt(identity []byte, charge, capacity time.Duration) counters.Decision {
+	f(identity, charge, capacity)
 	return counters.Decision{Allowed: true}
 }
+
+func (listener) GiveBack([]byte, time.Duration, time.Duration) (time.Duration, bool) { return 0, true }

@@ -2,12 +2,11 @@ package respapi
 
 import (
 	"fmt"
-	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 // throttled asks a server and returns its reply.
@@ -75,7 +74,7 @@ func TestThrottlePeeksWithoutATrace(t *testing.T) {
 	}
 }
 
-// Rates of more than one in a millisecond come back as fast as they say.
+// Rates of more than one in a millisecond come back as fast as they say, but for parts of a nanosecond.
 func TestThrottleFastRates(t *testing.T) {
 	for _, rate := range []int64{1001, 2000, 999_983, 10_000_000} {
 		b := newBank()
@@ -91,101 +90,100 @@ func TestThrottleFastRates(t *testing.T) {
 			t.Errorf("one more: %s, want %s", got, want)
 		}
 		b.now.Add(int64(time.Second / 2))
-		if got, want := ask(0), fmt.Sprintf("[0 %d %d -1 1]", rate, rate/2); got != want {
+		left := int64(time.Second/2) / (int64(time.Second) / rate)
+		if got, want := ask(0), fmt.Sprintf("[0 %d %d -1 1]", rate, left); got != want {
 			t.Errorf("half a second later: %s, want %s", got, want)
 		}
 	}
 }
 
-func TestThrottleKeepsKeysAndLimitsApart(t *testing.T) {
+func TestThrottleKeepsKeysApart(t *testing.T) {
 	s := New(newBank(), quiet())
-	for _, words := range [][]string{
-		{"a", "0", "1", "10"}, {"b", "0", "1", "10"}, {"", "0", "1", "10"}, {"a\x00", "0", "1", "10"},
-		{"a", "0", "2", "10"}, {"a", "0", "1", "20"},
-	} {
-		if got := throttled(t, s, words...); got[:2] != "[0" {
-			t.Errorf("the first of %q: %s", words, got)
+	for _, key := range []string{"a", "b", "", "a\x00", "\x00", "\x00\x00", "\x00\x01a"} {
+		if got := throttled(t, s, key, "0", "1", "10"); got[:2] != "[0" {
+			t.Errorf("the first of %q: %s", key, got)
 		}
-		if got := throttled(t, s, words...); got[:2] != "[1" {
-			t.Errorf("the second of %q: %s", words, got)
+		if got := throttled(t, s, key, "0", "1", "10"); got[:2] != "[1" {
+			t.Errorf("the second of %q: %s", key, got)
+		}
+	}
+}
+
+// A key whose numbers change keeps its debt.
+func TestThrottleKeepsDebt(t *testing.T) {
+	s := New(newBank(), quiet())
+	for _, tt := range []struct{ numbers, want string }{
+		{"15 30 60 16", "[0 16 0 -1 32]"},
+		{"15 30 60", "[1 16 0 2 32]"},
+		{"9 1 1", "[1 10 0 23 32]"},            // 10 s would hold 10 tokens of a second: 32 s are owed
+		{"9 1 1 0", "[1 10 0 22 32]"},          // and a peek says so
+		{"99 1 1", "[0 100 67 -1 33]"},         // there is room for 100 s
+		{"999 1 3600", "[0 1000 998 -1 3633]"}, // in a class of its own
+		{"99 1 1", "[1 100 0 3534 3633]"},      // and back
+		{"99 1 1 -3600", "[0 100 67 -1 33]"},
+	} {
+		if got := throttled(t, s, append([]string{"k"}, strings.Fields(tt.numbers)...)...); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.numbers, got, tt.want)
 		}
 	}
 }
 
 func TestThrottleRefuses(t *testing.T) {
-	const notInteger = "-ERR value is not an integer or out of range"
+	const noInteger = "-Cell error: Store error: Couldn't parse as integer: "
+	const tooLarge = "-ERR count and period are negative or too large here: want 1 or more, and a bucket that is " +
+		"full again within 68 years"
 	b := newBank()
 	s := New(b, quiet())
 	for _, tt := range []struct {
 		words []string
 		want  string
 	}{
-		{[]string{}, "-ERR wrong number of arguments for 'cl.throttle' command"},
-		{[]string{"k", "1", "1"}, "-ERR wrong number of arguments for 'cl.throttle' command"},
-		{[]string{"k", "1", "1", "1", "1", "1"}, "-ERR wrong number of arguments for 'cl.throttle' command"},
-		{[]string{"k", "x", "1", "1"}, notInteger},
-		{[]string{"k", "1", "1.5", "1"}, notInteger},
-		{[]string{"k", "1", "1", ""}, notInteger},
-		{[]string{"k", "1", "1", "1", "9223372036854775808"}, notInteger},
-		{[]string{"k", "1", "1", "1", "-1"}, "-ERR quantity is -1, want at least 0"},
-		{[]string{"k", "-1", "1", "1"}, "-ERR max_burst is -1, want 0 to 1099511627775"},
-		{[]string{"k", "1099511627776", "1", "1"}, "-ERR max_burst is 1099511627776, want 0 to 1099511627775"},
-		{[]string{"k", "9223372036854775807", "1", "1"},
-			"-ERR max_burst is 9223372036854775807, want 0 to 1099511627775"},
-		{[]string{"k", "1", "0", "1"}, "-ERR count is 0, want 1 to 1099511627776"},
-		{[]string{"k", "1", "-5", "1"}, "-ERR count is -5, want 1 to 1099511627776"},
-		{[]string{"k", "1", "1", "0"}, "-ERR period is 0, want 1 to 31622400 seconds"},
-		{[]string{"k", "1", "1", "31622401"}, "-ERR period is 31622401, want 1 to 31622400 seconds"},
+		{[]string{}, "-" + usage},
+		{[]string{"k", "1", "1"}, "-" + usage},
+		{[]string{"k", "1", "1", "1", "1", "1"}, "-" + usage},
+		{[]string{"k", "x", "1", "1"}, noInteger + "x"},
+		{[]string{"k", "1", "1.5", "1"}, noInteger + "1.5"},
+		{[]string{"k", "1", "1", ""}, noInteger},
+		{[]string{"k", "1", "1", "1", "9223372036854775808"}, noInteger + "9223372036854775808"},
+		{[]string{"k", "1", "0", "1"}, "-Cell error: Store error: Zero rates are not supported"},
+		{[]string{"k", "1", "1", "0"}, "-Cell error: Store error: Zero rates are not supported"},
+		{[]string{"k", "1", "2000000000", "1"}, "-Cell error: Store error: Zero rates are not supported"},
+		{[]string{"k", "1", "1", "1", "-1"}, "-Cell error: Store error: Error while setting key expire"},
+		{[]string{"k", "1", "-5", "1"}, tooLarge},
+		{[]string{"k", "1", "5", "-1"}, tooLarge},
+		{[]string{"k", "9223372036854775807", "1", "1"}, tooLarge},
+		{[]string{"k", "9223372036854775806", "1", "1"}, tooLarge},
+		{[]string{"k", "1", "1", "9223372036854775807"}, tooLarge},
+		{[]string{"k", "69", "1", "31622400"}, tooLarge},
 	} {
 		if got := throttled(t, s, tt.words...); got != tt.want {
 			t.Errorf("%q: %s, want %s", tt.words, got, tt.want)
 		}
 	}
-	if keys := b.table.Stats().Keys; keys != 0 || s.limits.Len() != 0 {
-		t.Errorf("%d keys and %d limits are held", keys, s.limits.Len())
+	if keys := b.table.Stats().Keys; keys != 0 {
+		t.Errorf("%d keys are held", keys)
 	}
-	if got := throttled(t, s, "k", "1099511627775", "1", "31622400"); got[:5] != "-ERR " {
-		t.Errorf("a bucket that takes longer than the world to fill: %s", got)
-	}
-	if got := throttled(t, s, "k", "1", "1", "1", "9223372036854775807"); got != "[1 2 2 -1 0]" {
-		t.Errorf("more than can ever be: %s", got)
+	for words, want := range map[string]string{
+		"a 1 1 1 9223372036854775807": "[1 2 2 -1 0]",
+		"b 67 1 31622400":             "[0 68 67 -1 31622400]",
+		"c +67 01 31622400":           "[0 68 67 -1 31622400]",
+		"n -1 1 1":                    "[1 0 0 -1 0]",
+		"n -1 1 1 0":                  "[0 0 0 -1 0]",
+		"n -5 1 1 0":                  "[1 -4 0 -1 0]",
+		"n -5 1 1":                    "[1 -4 0 -1 0]",
+	} {
+		if got := throttled(t, New(b, quiet()), strings.Fields(words)...); got != want {
+			t.Errorf("%s: %s, want %s", words, got, want)
+		}
 	}
 }
 
 // What a decision says that is not in the table's power: one that is let pass by its mode.
 func TestThrottleInShadowMode(t *testing.T) {
-	d := counters.Decision{Allowed: true, Waived: true, Limit: 5, RetryAfter: time.Minute, ResetAfter: 1}
-	if got := throttled(t, New(fixed(d), quiet()), "k", "4", "1", "1"); got != "[0 5 0 -1 1]" {
+	d := counters.Decision{Allowed: true, Waived: true, RetryAfter: time.Minute, ResetAfter: 1}
+	if got := throttled(t, New(fixed(d), quiet()), "k", "4", "1", "1"); got != "[0 5 4 -1 0]" {
 		t.Errorf("waived: %s", got)
 	}
 }
 
 var noon = time.Unix(1_700_000_000, 0)
-
-func mustGet(t *testing.T, l *limits.Keeper[throttleLimit], s throttleLimit, now time.Time) *counters.Limit {
-	t.Helper()
-	limit, err := l.Charge(s, netip.Addr{}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limit
-}
-
-func TestThrottleLimits(t *testing.T) {
-	l := newLimits(&Options{})
-	limit := mustGet(t, l, throttleLimit{15, 30, 60}, noon)
-	want := counters.Meter{
-		Rule: "%cl.throttle/15/30/60", Algorithm: counters.TokenBucket, Window: time.Minute, Sub: time.Minute,
-	}
-	if limit.Meter() != want || limit.Max() != 16 || limit.Refill() != 30 {
-		t.Errorf("%+v, %d, %d", limit.Meter(), limit.Max(), limit.Refill())
-	}
-	if mustGet(t, l, throttleLimit{15, 30, 60}, noon.Add(time.Hour)) != limit {
-		t.Error("the same numbers make another limit")
-	}
-	for _, other := range []throttleLimit{{16, 30, 60}, {15, 31, 60}, {15, 30, 61}} {
-		if mustGet(t, l, other, noon).Meter() == limit.Meter() {
-			t.Errorf("%v shares the meter", other)
-		}
-	}
-}

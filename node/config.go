@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/ratelimit"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 
 	"github.com/hashicorp/memberlist"
@@ -33,6 +34,8 @@ type Config struct {
 	Region string `yaml:"region"`
 	// Rules are rule files and directories of them, which are read again when they change. None: the sample rules.
 	Rules []string `yaml:"rules"`
+	// RulesXDS is a management server that rules come from, in place of Rules.
+	RulesXDS XDS `yaml:"rules_xds"`
 	// RulesPoll is how often the files are checked for changes that the file system does not report. 100ms to 1h.
 	RulesPoll time.Duration `yaml:"rules_poll"`
 	// DefaultAlgorithm is that of rules without one: sliding_window (also if empty) or fixed_window.
@@ -41,6 +44,14 @@ type Config struct {
 	IPv6Prefix int `yaml:"ipv6_prefix"`
 	// MergeDomains lets several rule files have descriptors of one domain.
 	MergeDomains bool `yaml:"merge_domains"`
+	// IgnoreDotFiles leaves out what a directory of rule files has whose name begins with a dot, such as the versions
+	// of a mounted ConfigMap: with Compatibility subdirectories are read as well.
+	IgnoreDotFiles bool `yaml:"ignore_dot_files"`
+	// Compatibility makes Envoy's rate limit service answer as another server does: "ratelimit", as
+	// envoyproxy/ratelimit in all fields; empty: as this package's defaults do. A rule file may set it for its domain.
+	Compatibility string `yaml:"compatibility"`
+	// Ratelimit configures domains with compatibility "ratelimit".
+	Ratelimit ratelimit.Config `yaml:"ratelimit"`
 	// Shadow denies nothing, and counts as before. Node.Shadow changes it at run time.
 	Shadow bool `yaml:"shadow"`
 	// HTTP is the address of the HTTP API, host:port or unix:/path; empty: none.
@@ -49,6 +60,8 @@ type Config struct {
 	RESP string `yaml:"resp"`
 	// RESPPasswordFile holds the password of the Redis protocol's clients; empty: none.
 	RESPPasswordFile string `yaml:"resp_password_file"`
+	// RESPRedisRate answers the scripts of the Go library redis_rate, which are recognized by their digests.
+	RESPRedisRate bool `yaml:"resp_redis_rate"`
 	// GRPC is the address of Envoy's rate limit service. It needs Envoy.
 	GRPC string `yaml:"grpc"`
 	// Health is the address of /livez, /readyz and /metrics.
@@ -97,6 +110,8 @@ type Config struct {
 	// Envoy makes Envoy's rate limit service: envoy.Service of package node/envoy. Nil: there is no POST /json, and
 	// GRPC must be empty.
 	Envoy func(*Node, EnvoyOptions) EnvoyService `yaml:"-"`
+	// RulesFrom makes the source of rules of RulesXDS: xds.Source of package node/xds. Nil: RulesXDS must be empty.
+	RulesFrom func(RuleSourceOptions) RuleSource `yaml:"-"`
 	// WallClock is the machine's wall clock; nil: time.Now. It is for tests and safe for concurrent use.
 	WallClock func() time.Time `yaml:"-"`
 	// WrapTransport wraps gossip's sockets, to inject faults.
@@ -142,6 +157,7 @@ func DefaultConfig() Config {
 	return Config{
 		NodeID:           host,
 		Region:           "local",
+		RulesXDS:         DefaultXDS(),
 		RulesPoll:        10 * time.Second,
 		DefaultAlgorithm: counters.SlidingWindow.String(),
 		IPv6Prefix:       rulefile.DefaultIPv6Prefix,
@@ -154,6 +170,7 @@ func DefaultConfig() Config {
 		Memory:           counters.DefaultMemory,
 		MaxSkew:          100 * time.Millisecond,
 		Drain:            4 * time.Second,
+		Ratelimit:        ratelimit.DefaultConfig(),
 		Gossip:           Gossip{Interval: gossip.DefaultInterval, Label: gossip.DefaultLabel},
 		Redis:            Redis{MinFill: DefaultMinFill, MinWindow: regions.DefaultConfig().MinWindow},
 	}
@@ -172,6 +189,16 @@ func (c *Config) Validate() error {
 		"memory: %v, want %v to %v", c.Memory, Size(counters.MinMemory), Size(counters.MaxMemory))
 	err := c.ruleOptions().Validate()
 	check(err == nil, "%w", err)
+	err = c.Ratelimit.Validate()
+	check(err == nil, "ratelimit.%w", err)
+	check(c.Ratelimit.Statsd.Address == "" || c.Compatibility != "", "ratelimit.statsd.address: statistics are kept "+
+		"with compatibility: ratelimit only")
+	err = c.RulesXDS.validate()
+	check(err == nil, "rules_xds.%w", err)
+	check(c.RulesXDS.Server == "" || len(c.Rules) == 0,
+		"rules_xds.server: rules come from there or from files (rules), not from both")
+	check(c.RulesXDS.Server == "" || c.RulesFrom != nil, "rules_xds.server: this program was built without xDS: "+
+		"import github.com/edgelimit/edgelimit/node/xds and set Config.RulesFrom = xds.Source")
 	check(c.RulesPoll >= 100*time.Millisecond && c.RulesPoll <= time.Hour,
 		"rules_poll: %v, want 100ms to 1h", c.RulesPoll)
 	check(c.Linger >= 0 && c.Linger <= 5*time.Minute, "linger: %v, want 0s to 5m", c.Linger)
@@ -190,7 +217,7 @@ func (c *Config) Validate() error {
 			"address for it: set gossip.lan (--gossip), or join wan:%s", seed, seed)
 	}
 	c.Redis.validate(check)
-	check(c.Gossip.KeyFile != "" || !c.Redis.beyondLoopback(), "redis.url: a Redis beyond loopback needs a key file, "+
+	check(c.Gossip.KeyFile != "" || !c.Redis.BeyondLoopback(), "redis.url: a Redis beyond loopback needs a key file, "+
 		"without which everybody can tell from its keys whom they count: make one with edgelimit keygen --out "+
 		"cluster.key and set gossip.key_file (--key-file) to it on every node")
 	var keys Keys
@@ -211,6 +238,7 @@ func (c *Config) validateListeners(check func(ok bool, format string, args ...an
 		"may lift bans: want loopback, as %s, or unix:/path", c.Admin, DefaultAdmin)
 	check(c.GRPC == "" || c.Envoy != nil, "grpc: an address, but this program was built without Envoy's protocol: "+
 		"import github.com/edgelimit/edgelimit/node/envoy and set Config.Envoy = envoy.Service")
+	check(!c.RESPRedisRate || c.RESP != "", "resp_redis_rate: scripts without a listener: set resp (--resp)")
 	check(c.RESPPasswordFile == "" || c.RESP != "", "resp_password_file: a password without a listener: set resp "+
 		"(--resp)")
 	check(c.MaxConnections >= 1 && c.MaxConnections <= 1_000_000,
@@ -236,7 +264,8 @@ func (c *Config) addresses() map[string]string {
 
 // ruleOptions returns how the rule files are read.
 func (c *Config) ruleOptions() rulefile.Options {
-	return rulefile.Options{Algorithm: c.DefaultAlgorithm, IPv6Prefix: c.IPv6Prefix, MergeDomains: c.MergeDomains}
+	return rulefile.Options{Algorithm: c.DefaultAlgorithm, IPv6Prefix: c.IPv6Prefix, MergeDomains: c.MergeDomains,
+		Compatibility: c.Compatibility, IgnoreDotFiles: c.IgnoreDotFiles}
 }
 
 // splitSeed returns the pool of a seed and its host:port.

@@ -165,6 +165,8 @@ func TestValidate(t *testing.T) {
 		{"resp without port", func(c *Config) { c.RESP = "localhost" },
 			"resp: address \"localhost\": want host:port or unix:/path"},
 		{"a password without a listener", func(c *Config) { c.RESPPasswordFile = "p" }, "resp_password_file:"},
+		{"scripts without a listener", func(c *Config) { c.RESPRedisRate = true }, "resp_redis_rate:"},
+		{"scripts for a listener", func(c *Config) { c.RESP, c.RESPRedisRate = ":6380", true }, ""},
 		{"a password for a listener", func(c *Config) { c.RESP, c.RESPPasswordFile = ":6380", "p" }, ""},
 		{"health without port", func(c *Config) { c.Health = "localhost" }, "health:"},
 		{"advertised without port", func(c *Config) { c.Gossip.AdvertiseLAN = "10.0.0.1" }, "gossip.advertise_lan:"},

@@ -25,7 +25,7 @@ var renamed = map[string]string{"max_keys": "memory, a budget in bytes as in 256
 // forms say how values of a type are written.
 var forms = map[string]string{
 	"time.Duration": "a duration such as 100ms", "[]string": "a list such as [a, b]", "bool": "true or false",
-	"int": "a whole number", "float64": "a number", "string": "text",
+	"int": "a whole number", "float64": "a number", "string": "text", "map[string]string": "pairs such as {env: prod}",
 }
 
 // configErrors takes apart what the YAML reader said of a configuration file.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/ratelimit"
 )
 
 // EnvoyService is Envoy's rate limit service. envoy.Service of package node/envoy makes it; a node without it links no
@@ -35,7 +36,12 @@ type EnvoyOptions struct {
 	Headers   []string                // families of response headers, as Config.Headers
 	Algorithm counters.Algorithm      // of ad-hoc limits
 	Learn     func([]*counters.Limit) // is called with all ad-hoc limits that are in use
-	Logger    *slog.Logger
+	Ratelimit ratelimit.Config        // for domains that are compatible with envoyproxy/ratelimit
+	Shadow    func() bool             // whether nothing is denied
+	Stats     *ratelimit.Stats        // counts what is decided in domains that are compatible; nil: nothing does
+	// HealthName is one more service that the health is asked for; empty: none.
+	HealthName string
+	Logger     *slog.Logger
 }
 
 // EnvoyStats are totals since the service was made, except Overrides.
@@ -53,8 +59,14 @@ func (n *Node) openGRPC() error {
 	if n.cfg.Envoy == nil {
 		return nil
 	}
-	n.envoy = n.cfg.Envoy(n, EnvoyOptions{Headers: n.cfg.Headers, Algorithm: n.cfg.ruleOptions().DefaultAlgorithm(),
-		Learn: n.learnAdHoc(envoyAPI), Logger: n.log})
+	opt := EnvoyOptions{
+		Headers: n.cfg.Headers, Algorithm: n.cfg.ruleOptions().DefaultAlgorithm(), Learn: n.learnAdHoc(envoyAPI),
+		Ratelimit: n.cfg.Ratelimit, Shadow: n.shadow.Load, Stats: n.stats, Logger: n.log,
+	}
+	if n.compatible() {
+		opt.HealthName = "ratelimit"
+	}
+	n.envoy = n.cfg.Envoy(n, opt)
 	if n.cfg.GRPC == "" {
 		return nil
 	}

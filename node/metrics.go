@@ -163,8 +163,8 @@ func (n *Node) writeRESP(w telemetry.Writer) {
 		return
 	}
 	r := n.resp.Stats()
-	w.Gauge("resp_limits", "Limits in use that clients of the Redis protocol brought.", float64(r.Limits))
-	w.Counter("resp_limits_evicted_total", "Of these, those evicted while they may have counted.", r.Evicted)
+	w.Gauge("resp_limits", "Classes of limits in use that clients of the Redis protocol brought.",
+		float64(len(n.debts.Limits())))
 	w.Gauge("resp_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these.", n.adHocBound(redisAPI))
 	w.Counter("resp_auth_failures_total", "Failed logins: a wrong password, or too many before.", r.WrongAuth)
 	w.Counter("resp_malformed_requests_total", "Connections closed for a malformed command.", r.Malformed)

@@ -32,6 +32,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/clock"
 	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/listen"
+	"github.com/edgelimit/edgelimit/node/ratelimit"
 	"github.com/edgelimit/edgelimit/node/respapi"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/telemetry"
@@ -54,7 +55,9 @@ type Node struct {
 	table   *counters.Table
 	monitor *telemetry.Monitor
 
+	stats  *ratelimit.Stats  // nil unless Config.Compatibility is rulefile.Ratelimit
 	files  *rulefile.Watcher // nil: the rules are not from files
+	source RuleSource        // nil: the rules are not from a management server
 	loads  loads
 	policy atomic.Pointer[policy]
 
@@ -63,6 +66,7 @@ type Node struct {
 	limits   atomic.Pointer[map[string]*counters.Limit] // in force and shared by nodes, by their meters' rules
 
 	adHocDecisions decisionCounts
+	debts          *counters.Debts // of the keys of Redis' clients
 
 	warningMu sync.Mutex
 	warned    map[string]bool // the warnings that hold and were logged
@@ -85,6 +89,8 @@ type Node struct {
 	cancelOpen context.CancelFunc // ends opened
 	ended      chan struct{}      // closed when Run has returned, or Close without Run
 	ready      atomic.Bool
+	hasRules   sync.Once     // closes firstRules
+	firstRules chan struct{} // closed when the source has brought rules
 	unready    chan struct{} // closed when the node begins to stop
 	lingering  context.Context
 	endLinger  context.CancelFunc // ends lingering
@@ -121,7 +127,10 @@ func New(cfg Config) (*Node, error) {
 		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Region: cfg.Region,
 			Seed: rand.Uint64(), Memory: int(cfg.Memory)}),
 		listeners: make(map[string]*listen.Listener),
-		unready:   make(chan struct{}), ended: make(chan struct{}),
+		unready:   make(chan struct{}), ended: make(chan struct{}), firstRules: make(chan struct{}),
+	}
+	if cfg.RulesXDS.Server != "" {
+		n.source = cfg.RulesFrom(RuleSourceOptions{XDS: cfg.RulesXDS, Rules: cfg.ruleOptions(), Logger: n.log})
 	}
 	n.opened, n.cancelOpen = context.WithCancel(context.Background())
 	n.lingering, n.endLinger = context.WithCancel(context.Background())
@@ -129,9 +138,18 @@ func New(cfg Config) (*Node, error) {
 		s := n.monitor.Skew()
 		return s.Ahead, s.Clocks > 0
 	})
+	if n.compatible() {
+		n.stats = ratelimit.NewStats(ratelimit.Options{NearLimitRatio: cfg.Ratelimit.NearLimitRatio,
+			Loads: n.loads.counts, Logger: n.log})
+	}
+	if n.debts, err = counters.NewDebts(n.table, debtName, n.learnAdHoc(redisAPI)); err != nil {
+		return nil, err
+	}
 	n.Shadow(cfg.Shadow)
 	n.enforce(set)
-	n.loads.succeed()
+	if n.source == nil {
+		n.loads.succeed()
+	}
 	n.logWarnings()
 	if err := n.open(keys, incarnation); err != nil {
 		n.close()
@@ -142,6 +160,10 @@ func New(cfg Config) (*Node, error) {
 
 // loadRules returns the first rules, with the watcher of their files if there are any.
 func (c *Config) loadRules() (files *rulefile.Watcher, set *rules.Set, err error) {
+	if c.RulesXDS.Server != "" {
+		set, err = c.ruleOptions().ParseFiles() // none, until the first ones come
+		return nil, set, err
+	}
 	if c.RuleSet != nil || len(c.Rules) == 0 {
 		return nil, cmp.Or(c.RuleSet, rulefile.Sample()), nil
 	}
@@ -166,12 +188,19 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 	if n.envoy != nil {
 		api.Envoy = n.envoy.JSON
 	}
+	if n.compatible() {
+		api.Ready = n.Ready
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(newCollectors(n)...)
+	health := admin.Health(n.Ready, n.Degraded, metrics)
+	if n.compatible() {
+		health = ratelimit.Debug(health, n.stats, func() []*rules.Rule { return n.policy.Load().set.Rules() })
+	}
 	for _, open := range []func() error{
 		func() error { return n.serveHTTP("http", httpapi.New(n, api)) },
 		n.openRESP,
-		func() error { return n.serveHTTP("health", admin.Health(n.Ready, n.Degraded, metrics)) },
+		func() error { return n.serveHTTP("health", health) },
 		n.openAdmin,
 	} {
 		if err := open(); err != nil {
@@ -197,6 +226,9 @@ func (n *Node) close() {
 		l.Abandon()
 	}
 }
+
+// compatible reports whether the node is envoyproxy/ratelimit for its clients and those who watch it.
+func (n *Node) compatible() bool { return n.cfg.Compatibility == rulefile.Ratelimit }
 
 // drainTee hands what the table drains to the peers and to the region's store.
 type drainTee struct {

@@ -95,7 +95,10 @@ func (n *Node) updateLimits(p *policy) {
 		}
 	}
 	for _, l := range slices.Concat(n.adHoc[:]...) {
-		limits[l.Meter().Rule] = l
+		// Of those that count together, the smallest has the largest bound.
+		if other := limits[l.Meter().Rule]; other == nil || l.Max() < other.Max() {
+			limits[l.Meter().Rule] = l
+		}
 	}
 	n.limits.Store(&limits)
 	n.table.Know(slices.Collect(maps.Values(limits)))
@@ -134,6 +137,9 @@ func (n *Node) enforce(set *rules.Set) (before, after *policy) {
 	after = newPolicy(set.In(n.cfg.Region), before)
 	after.fingerprint, after.since = fingerprint, time.Unix(0, n.clock.Now())
 	n.updateLimits(after)
+	if n.stats != nil {
+		n.stats.SetRules(after.set.Rules())
+	}
 	n.policy.Store(after)
 	return before, after
 }
@@ -175,8 +181,13 @@ func (l *loads) succeed() {
 	l.ok.Add(1)
 }
 
+func (l *loads) counts() (ok, failed uint64) { return l.ok.Load(), l.failed.Load() }
+
 func (n *Node) watchRules(ctx context.Context) {
-	if n.files != nil {
+	switch {
+	case n.source != nil:
+		n.source.Run(ctx, n.sourced)
+	case n.files != nil:
 		n.files.Run(ctx, n.loaded)
 	}
 }

@@ -51,8 +51,8 @@ func (r *Redis) validate(check func(ok bool, format string, args ...any)) {
 			":password@host")
 }
 
-// beyondLoopback reports whether the Redis, or a Sentinel of it, is on another machine, as far as its name shows.
-func (r *Redis) beyondLoopback() bool {
+// BeyondLoopback reports whether the Redis, or a Sentinel of it, is on another machine, as far as its name shows.
+func (r *Redis) BeyondLoopback() bool {
 	cfg, err := regions.ParseRedisURL(r.URL)
 	return err == nil && slices.ContainsFunc(cfg.Addrs, func(addr string) bool { return !listen.IsLocal(addr) })
 }

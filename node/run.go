@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/listen"
+	"github.com/edgelimit/edgelimit/node/ratelimit/statsd"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/telemetry"
 )
@@ -68,6 +69,8 @@ func (n *Node) Run(ctx context.Context) error {
 	stopFiles := start(n.watchRules)
 	stopPressure := start(n.followPressure)
 	stopStore := start(n.reconcile)
+	stopStatsd := start(n.exportStats)
+	n.awaitRules(ctx)
 	forClients := []*listen.Listener{n.listeners["http"], n.listeners["grpc"], n.listeners["resp"]}
 	for _, l := range forClients {
 		l.Start(fail)
@@ -89,6 +92,7 @@ func (n *Node) Run(ctx context.Context) error {
 		drained.Go(func() { l.Stop(min(keepAliveEnd, n.cfg.Drain), n.cfg.Drain) })
 	}
 	drained.Wait()
+	stopStatsd() // it sends the last statistics
 	stopFiles()
 	stopMonitor()
 	stopPressure()
@@ -166,6 +170,13 @@ func (n *Node) reconcile(ctx context.Context) {
 	}
 	if err := n.reconciler.Run(ctx); err != nil {
 		n.log.Warn("the last counts could not be written to the regional store", "error", err)
+	}
+}
+
+// exportStats sends statistics with the names of envoyproxy/ratelimit, if the configuration says where.
+func (n *Node) exportStats(ctx context.Context) {
+	if cfg := n.cfg.Ratelimit.Statsd; n.stats != nil && cfg.Address != "" {
+		statsd.New(cfg, n.stats.Each, n.log).Run(ctx)
 	}
 }
 

@@ -104,6 +104,9 @@ func (n *Node) TakeLimit(l *counters.Limit, identity []byte, cost uint64) Decisi
 // HasDomain reports whether the rules in force have a domain of that name.
 func (n *Node) HasDomain(name string) bool { return n.policy.Load().set.HasDomain(name) }
 
+// Compatible reports whether a domain is compatible with envoyproxy/ratelimit by the rules in force.
+func (n *Node) Compatible(domain string) bool { return n.policy.Load().set.Compatible(domain) }
+
 // match appends to dst what a request matches, and counts a request without any limit.
 func (n *Node) match(p *policy, req *Request, dst []rules.Match) ([]rules.Match, error) {
 	matches, err := p.set.Match(req, n.secret, dst)
@@ -168,6 +171,9 @@ func (n *Node) charge(req *Request, matches []rules.Match, now int64, charges []
 	for i := range matches {
 		c := &charges[i]
 		*c = matches[i].Charge(req, now)
+		if n.cfg.Ratelimit.StopIncrements && c.Limit != nil && c.Limit.Tallies() {
+			c.Each = false
+		}
 		if shadow {
 			c.Mode = counters.Shadow
 		} else if c.Mode == counters.Elastic && matches[i].IdleAt(n.Pressure()) {
@@ -180,7 +186,8 @@ func (n *Node) charge(req *Request, matches []rules.Match, now int64, charges []
 // behind, is not good enough.
 func needsExactTime(req *Request, matches []rules.Match) bool {
 	for i := range matches {
-		if r := matches[i].Rule; r != nil && (r.Ban > 0 || r.CountRejected) || matches[i].Overdraws(req) {
+		m := &matches[i]
+		if r := m.Rule; r != nil && (r.Ban > 0 || r.CountRejected) || m.Overdraws(req) || m.Tallies(req) {
 			return true
 		}
 	}

@@ -2,12 +2,14 @@ package node
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
 // Warning is what a configuration and its rules allow and what was probably not meant.
@@ -17,6 +19,9 @@ type Warning struct {
 	Hint bool `json:"hint"`
 	// Rules are the full names of the rules that it is about.
 	Rules []string `json:"rules,omitempty"`
+	// File and Line are its place in a rule file, if it has one; Text begins with it.
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
 }
 
 // Concerns reports whether the warning is about the rule of a full name.
@@ -25,16 +30,20 @@ func (w *Warning) Concerns(rule string) bool { return slices.Contains(w.Rules, r
 // Warnings compares what the node itself makes of requests, at /v1/auth, with rules: those that it enforces, of its
 // region. Requests over gRPC, to /v1/check and by a rule's name may hold whatever they like, so a rule that /v1/auth
 // never meets is no more than probably a mistake; it is a hint where Envoy asks as well, or nobody wrote the rules.
+//
+// Before those it returns what the reader of the rule files warns of.
 func (c *Config) Warnings(set *rules.Set) []Warning {
-	if c.HTTP == "" {
-		return nil
-	}
 	l := linter{cfg: c, set: set}
+	l.files()
+	if c.HTTP == "" {
+		return l.found
+	}
 	l.trust()
 	domain := c.Requests.Domain
 	if !set.HasDomain(domain) {
-		flatOnly := len(set.Domains()) == 0
-		l.warn(flatOnly, nil, "requests.domain: no rule is in domain %.80q: /v1/auth allows everything%s",
+		// rules in the flat form, and those of envoyproxy/ratelimit, are for other APIs
+		likely := len(set.Domains()) == 0 || c.Compatibility != ""
+		l.warn(likely, nil, "requests.domain: no rule is in domain %.80q: /v1/auth allows everything%s",
 			domain, guess(set.NearestDomain(domain)))
 		return l.found
 	}
@@ -54,6 +63,17 @@ type linter struct {
 
 func (l *linter) warn(hint bool, about []string, format string, args ...any) {
 	l.found = append(l.found, Warning{Text: fmt.Sprintf(format, args...), Hint: hint, Rules: about})
+}
+
+// files adds the warnings about rule files.
+func (l *linter) files() {
+	for _, err := range l.set.Warnings() {
+		w := Warning{Text: err.Error()}
+		if e, ok := errors.AsType[*rulefile.Error](err); ok {
+			w.File, w.Line = e.File, e.Line
+		}
+		l.found = append(l.found, w)
+	}
 }
 
 // guess asks whether a word was meant; nothing for no word.
@@ -157,7 +177,7 @@ func (l *linter) neverMet() {
 	var order []string
 	groups := make(map[string][]string)
 	for _, r := range l.set.Rules() {
-		if r.Domain != l.cfg.Requests.Domain || r.Limit == nil || met[r] {
+		if r.Domain != l.cfg.Requests.Domain || r.Limit == nil || met[r] || r.Compatible { // those are for Envoy
 			continue
 		}
 		reason := why[r]
@@ -232,7 +252,9 @@ func (n *Node) logWarnings() {
 			continue
 		}
 		logged++
-		if w.Hint {
+		if w.File != "" {
+			n.log.Warn("a rule file may not mean what it says", "warning", w.Text)
+		} else if w.Hint {
 			n.log.Info("the configuration may not be what was meant", "hint", w.Text)
 		} else {
 			n.log.Warn("the configuration is probably not what was meant", "warning", w.Text)

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"bytes"
 	"cmp"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -127,5 +129,31 @@ func TestWarningsAreGrouped(t *testing.T) {
 	if len(found) != 3 || len(found[0].Rules) != 2 || !strings.Contains(found[0].Text,
 		"rule edge/path=/login/remote_address is never met by /v1/auth, nor 1 more: ") {
 		t.Errorf("warnings %+v", found)
+	}
+}
+
+// What the reader of rule files warns of is in the log, once, with its place, also where no HTTP API is served.
+func TestWarningsOfFiles(t *testing.T) {
+	set, err := rulefile.Options{Compatibility: rulefile.Ratelimit}.Parse("f", []byte(
+		"domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: day}}\n- {key: b, rate_limit: ~}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := quiet(keyRules)
+	cfg.HTTP, cfg.RuleSet = "", set
+	found := cfg.Warnings(set)
+	if len(found) != 2 || found[0].File != "f" || found[0].Line != 3 || found[0].Hint || found[1].Line != 4 ||
+		!strings.HasPrefix(found[1].Text, "f:4:24: rate_limit is empty") {
+		t.Fatalf("warnings %+v", found)
+	}
+	var log bytes.Buffer
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	n, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.logWarnings()
+	if got := strings.Count(log.String(), "f:3:24: a rate_limit without requests_per_unit"); got != 1 {
+		t.Errorf("it is in the log %d times: %s", got, log.String())
 	}
 }

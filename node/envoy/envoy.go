@@ -16,18 +16,23 @@ import (
 // Service is what node.Config.Envoy takes.
 func Service(n *node.Node, opt node.EnvoyOptions) node.EnvoyService {
 	return service{rlsapi.New(n, rlsapi.Options{
-		Headers: opt.Headers, Algorithm: opt.Algorithm, Learn: opt.Learn, Logger: opt.Logger,
-	})}
+		Headers: opt.Headers, Algorithm: opt.Algorithm, Learn: opt.Learn, Ratelimit: opt.Ratelimit,
+		Shadow: opt.Shadow, Stats: opt.Stats, Logger: opt.Logger,
+	}), opt.HealthName}
 }
 
-type service struct{ *rlsapi.Service }
+type service struct {
+	*rlsapi.Service
+	healthName string
+}
 
 // Stats implements node.EnvoyService.
 func (s service) Stats() node.EnvoyStats { return node.EnvoyStats(s.Service.Stats()) }
 
 // Server implements node.EnvoyService.
 func (s service) Server(leaving <-chan struct{}, idle time.Duration) node.EnvoyServer {
-	return server{rlsapi.NewServer(s.Service, rlsapi.ServerOptions{Leaving: leaving, IdleTimeout: idle})}
+	return server{rlsapi.NewServer(s.Service, rlsapi.ServerOptions{Leaving: leaving, IdleTimeout: idle,
+		HealthName: s.healthName})}
 }
 
 type server struct{ *rlsapi.Server }

@@ -36,6 +36,9 @@ type Options struct {
 	Headers []string
 	// Envoy answers POST /json. Nil means no /json.
 	Envoy Envoy
+	// Ready makes the API that of envoyproxy/ratelimit where they differ: /healthcheck reports whether it returns nil,
+	// and /json takes any method and refuses in plain text. Nil: /json refuses as all paths do.
+	Ready func() error
 	// Actions make the descriptors of requests to /v1/auth. Nil means no /v1/auth.
 	Actions *actions.Actions
 	// Reporter takes the charges of /v1/report. Nil means no /v1/report.
@@ -102,6 +105,16 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// wants the connection closed, because a proxy may have seen the request end elsewhere.
 		w.Header()["Connection"] = closing
 	}
+	if a.opt.Ready != nil {
+		switch r.URL.Path {
+		case healthcheckPath:
+			a.healthcheck(w)
+			return
+		case jsonPath:
+			a.ratelimitJSON(w, r)
+			return
+		}
+	}
 	serve := a.post
 	if rest, ok := strings.CutPrefix(r.URL.Path, authPath); ok && (rest == "" || rest[0] == '/') {
 		serve = a.auth
@@ -120,7 +133,7 @@ var endpoints = map[string]struct {
 	"/v1/check/batch": {(*api).batch, maxBatchBody},
 	"/v1/report":      {(*api).report, maxBody},
 	"/limiter/check":  {(*api).limiterCheck, maxBody},
-	"/json":           {(*api).envoy, maxBody},
+	jsonPath:          {(*api).envoy, maxBody},
 }
 
 func (a *api) post(w http.ResponseWriter, r *http.Request) error {

@@ -2,6 +2,7 @@ package rlsapi
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -17,18 +18,26 @@ const maxWatches = 1024
 // errEnded ends the watches of a server that stops.
 var errEnded = status.Error(codes.Unavailable, "the node is leaving")
 
-// health serves grpc.health.v1 of the whole server (service "") and of the rate limit service. gRPC's own health server
-// does not fit: its watches outlive Shutdown, which waits for them, and have no cap.
+// health serves grpc.health.v1 of the whole server (service "") and of services, which are all alike. gRPC's own health
+// server does not fit: its watches outlive Shutdown, which waits for them, and have no cap.
 type health struct {
 	pb.UnimplementedHealthServer
 	leaving <-chan struct{} // nil: never
 	ended   <-chan struct{} // closed when watches are to end
+	names   []string        // of the services
 	watches atomic.Int64
 }
 
-func isKnown(service string) bool {
-	return service == "" || service == rls.RateLimitService_ServiceDesc.ServiceName
+// healthNames returns the services with a health: the server, the rate limit service, and other, unless that is empty.
+func healthNames(other string) []string {
+	names := []string{"", rls.RateLimitService_ServiceDesc.ServiceName}
+	if other != "" {
+		names = append(names, other)
+	}
+	return names
 }
+
+func (h *health) isKnown(service string) bool { return slices.Contains(h.names, service) }
 
 func (h *health) status() *pb.HealthCheckResponse {
 	select {
@@ -42,7 +51,7 @@ func (h *health) status() *pb.HealthCheckResponse {
 
 // Check implements grpc.health.v1.
 func (h *health) Check(_ context.Context, req *pb.HealthCheckRequest) (*pb.HealthCheckResponse, error) {
-	if !isKnown(req.GetService()) {
+	if !h.isKnown(req.GetService()) {
 		return nil, status.Errorf(codes.NotFound, "there is no service %.100q", req.GetService())
 	}
 	return h.status(), nil
@@ -50,10 +59,11 @@ func (h *health) Check(_ context.Context, req *pb.HealthCheckRequest) (*pb.Healt
 
 // List implements grpc.health.v1.
 func (h *health) List(context.Context, *pb.HealthListRequest) (*pb.HealthListResponse, error) {
-	now := h.status()
-	return &pb.HealthListResponse{Statuses: map[string]*pb.HealthCheckResponse{
-		"": now, rls.RateLimitService_ServiceDesc.ServiceName: now,
-	}}, nil
+	all := make(map[string]*pb.HealthCheckResponse)
+	for _, name := range h.names {
+		all[name] = h.status()
+	}
+	return &pb.HealthListResponse{Statuses: all}, nil
 }
 
 // Watch implements grpc.health.v1. When the server stops, it sends NOT_SERVING and ends: the server waits for it.
@@ -67,7 +77,7 @@ func (h *health) Watch(req *pb.HealthCheckRequest, stream grpc.ServerStreamingSe
 	}
 	// By the protocol an unknown service is no error, as it may come later.
 	now := &pb.HealthCheckResponse{Status: pb.HealthCheckResponse_SERVICE_UNKNOWN}
-	if isKnown(req.GetService()) {
+	if h.isKnown(req.GetService()) {
 		now = h.status()
 	}
 	if err := stream.Send(now); err != nil {

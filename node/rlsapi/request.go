@@ -138,6 +138,7 @@ const MaxOverrides = 512
 type override struct {
 	max    uint32
 	window time.Duration
+	tally  bool // in a compatible domain: all maxima of a window count together
 }
 
 const day = 24 * time.Hour
@@ -174,11 +175,19 @@ func overrideOf(n int, l *common.RateLimitDescriptor_RateLimitOverride) (overrid
 		return override{}, invalid("the limit of descriptor %d is per %d times %s: use 1 to %d", n, times, unit,
 			highest)
 	}
-	return override{l.GetRequestsPerUnit(), time.Duration(times) * window}, nil
+	return override{max: l.GetRequestsPerUnit(), window: time.Duration(times) * window}, nil
 }
 
 // limit makes the limit. No rule can have its meter's name: in rules, a percent sign comes before two digits.
 func (o override) limit(a counters.Algorithm) (*counters.Limit, error) {
+	if o.tally {
+		m := counters.NewMeter(fmt.Sprintf("%%tally/%v", o.window), counters.FixedWindow, o.window)
+		l, err := counters.NewLimit(m, uint64(o.max))
+		if err != nil {
+			return nil, err
+		}
+		return l.Tally()
+	}
 	name := fmt.Sprintf("%%override/%d/%v", o.max, o.window)
 	l, err := counters.NewLimit(counters.NewMeter(name, a, o.window), uint64(o.max))
 	if err != nil {

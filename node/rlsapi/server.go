@@ -49,6 +49,8 @@ type ServerOptions struct {
 	Leaving <-chan struct{}
 	// IdleTimeout ends a connection without requests. 0 means DefaultIdleTimeout.
 	IdleTimeout time.Duration
+	// HealthName is one more service that the health is asked for; empty: none.
+	HealthName string
 }
 
 // Server serves a Service by gRPC, and beside it grpc.health.v1 and reflection. NewServer makes it; its methods are
@@ -92,7 +94,8 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 		grpc.StreamInterceptor(server.stream),
 	)
 	rls.RegisterRateLimitServiceServer(server.grpc, s)
-	grpc_health_v1.RegisterHealthServer(server.grpc, &health{leaving: opt.Leaving, ended: running.Done()})
+	grpc_health_v1.RegisterHealthServer(server.grpc, &health{leaving: opt.Leaving,
+		ended: running.Done(), names: healthNames(opt.HealthName)})
 	reflection.Register(server.grpc)
 	return server
 }

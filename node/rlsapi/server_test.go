@@ -42,6 +42,8 @@ const (
 // yes allows everything.
 type yes struct{}
 
+func (yes) Compatible(string) bool { return false }
+
 func (yes) HasDomain(string) bool { return true }
 
 func (yes) DecideMet(

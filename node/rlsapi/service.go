@@ -15,6 +15,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/limits"
+	"github.com/edgelimit/edgelimit/node/ratelimit"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -22,6 +23,8 @@ import (
 type Limiter interface {
 	// HasDomain reports whether any rule is in that domain.
 	HasDomain(name string) bool
+	// Compatible reports whether requests of a domain are answered as envoyproxy/ratelimit answers them.
+	Compatible(domain string) bool
 	// DecideMet appends one Decision per descriptor of the request to layers, in order, and after them those of parents
 	// that elastic rules bring along. The request is allowed if and only if all of them are. It writes to met the
 	// matching rules of the first len(met) layers, nil where there is none. req is only valid during the call. Errors
@@ -38,6 +41,12 @@ type Options struct {
 	Algorithm counters.Algorithm
 	// Learn, unless nil, is called with all ad-hoc limits that are kept, as by limits.NewKeeper.
 	Learn func([]*counters.Limit)
+	// Ratelimit are the settings of domains that are compatible with envoyproxy/ratelimit.
+	Ratelimit ratelimit.Config
+	// Shadow reports whether nothing is denied. Nil: it never is so.
+	Shadow func() bool
+	// Stats, unless nil, counts the decisions in such domains.
+	Stats *ratelimit.Stats
 	// Logger receives the errors that clients are not shown. Nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -51,6 +60,10 @@ type Service struct {
 	overrides *limits.Keeper[override]
 	log       *slog.Logger
 	totals    totals
+
+	ratelimit ratelimit.Config
+	shadow    func() bool
+	stats     *ratelimit.Stats
 }
 
 // totals count requests by their outcome.
@@ -71,7 +84,15 @@ func New(l Limiter, opt Options) *Service {
 	if err != nil {
 		panic(err)
 	}
-	s := &Service{limiter: l, headers: headers, log: cmp.Or(opt.Logger, slog.Default())}
+	stats := opt.Stats
+	if stats == nil {
+		stats = ratelimit.NewStats(ratelimit.Options{Logger: opt.Logger})
+	}
+	s := &Service{limiter: l, headers: headers, log: cmp.Or(opt.Logger, slog.Default()), ratelimit: opt.Ratelimit,
+		shadow: opt.Shadow, stats: stats}
+	if s.shadow == nil {
+		s.shadow = func() bool { return false }
+	}
 	opt.Algorithm = cmp.Or(opt.Algorithm, counters.SlidingWindow)
 	s.overrides = limits.NewKeeper(limits.Options[override]{
 		Max: MaxOverrides, Limit: func(o override) (*counters.Limit, error) { return o.limit(opt.Algorithm) },
@@ -87,9 +108,12 @@ func (s *Service) Stats() Stats {
 		Overrides: s.overrides.Len(), Evicted: s.overrides.Evicted()}
 }
 
-// ShouldRateLimit implements the service. Its errors are INVALID_ARGUMENT, DEADLINE_EXCEEDED, CANCELLED, and INTERNAL
-// for the node's own.
+// ShouldRateLimit implements the service. Its errors are INVALID_ARGUMENT (UNKNOWN in compatible domains),
+// DEADLINE_EXCEEDED, CANCELLED, and INTERNAL for the node's own.
 func (s *Service) ShouldRateLimit(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	if s.limiter.Compatible(req.GetDomain()) {
+		s.stats.Requests.Add(1)
+	}
 	resp, err := s.decide(ctx, req)
 	if err != nil {
 		return nil, s.statusOf(ctx, err)
@@ -118,9 +142,14 @@ func (s *Service) JSON(ctx context.Context, body []byte) (out []byte, allowed bo
 func (s *Service) decide(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 	t := takeScratch()
 	defer t.release()
-	err := t.translate(ctx, req, s)
-	if err == nil {
-		t.layers, err = s.limiter.DecideMet(ctx, &t.req, t.layers[:0], t.met)
+	var resp *rls.RateLimitResponse
+	var err error
+	if s.limiter.Compatible(req.GetDomain()) {
+		resp, err = s.decideCompatibly(ctx, req, t)
+	} else if err = t.translate(ctx, req, s); err == nil {
+		if t.layers, err = s.limiter.DecideMet(ctx, &t.req, t.layers[:0], t.met); err == nil {
+			resp = s.response(t)
+		}
 	}
 	switch {
 	case errors.Is(err, rules.ErrInvalidRequest):
@@ -130,7 +159,6 @@ func (s *Service) decide(ctx context.Context, req *rls.RateLimitRequest) (*rls.R
 		s.totals.failed.Add(1)
 		return nil, err
 	}
-	resp := s.response(t)
 	if resp.OverallCode == rls.RateLimitResponse_OVER_LIMIT {
 		s.totals.over.Add(1)
 	} else {
@@ -141,7 +169,10 @@ func (s *Service) decide(ctx context.Context, req *rls.RateLimitRequest) (*rls.R
 
 // statusOf returns what a client may see of an error. The node's own errors are logged instead.
 func (s *Service) statusOf(ctx context.Context, err error) error {
+	var plain refusal
 	switch {
+	case errors.As(err, &plain):
+		return status.Error(codes.Unknown, string(plain))
 	case errors.Is(err, rules.ErrInvalidRequest):
 		return status.Error(codes.InvalidArgument, err.Error())
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

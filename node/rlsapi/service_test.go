@@ -32,6 +32,8 @@ type fake struct {
 	asked rules.Request // the last one
 }
 
+func (f *fake) Compatible(string) bool { return false }
+
 func (f *fake) HasDomain(name string) bool { return name != "elsewhere" }
 
 func (f *fake) DecideMet(

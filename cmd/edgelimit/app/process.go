@@ -86,7 +86,7 @@ func onHangup(hangups <-chan os.Signal, reload func(merged int)) (stop func()) {
 func reload(c *cli.Context, n *node.Node, started node.Config, log *slog.Logger, merged int) {
 	log.Info("hangup: reading the rules and the kill switch again", "merged", merged)
 	n.Reload()
-	cfg, err := serveConfig(c)
+	cfg, _, err := serveConfig(c)
 	if err != nil {
 		log.Error("the configuration cannot be read, the kill switch stays as it is", "error", err)
 		return

@@ -50,6 +50,9 @@ func readingSettings(cfg *node.Config) []setting {
 		{ofReading, "default-algorithm", "`NAME` of the algorithm of rules that name none", &cfg.DefaultAlgorithm},
 		{ofReading, "ipv6-prefix", "how many `BITS` of an IPv6 address tell one client from another", &cfg.IPv6Prefix},
 		{ofReading, "merge-domains", "let several files give descriptors of one domain", &cfg.MergeDomains},
+		{ofReading, "compatibility", "`SERVER` whose rule files these are: ratelimit, of envoyproxy/ratelimit " +
+			"(default: none)", &cfg.Compatibility},
+		{ofReading, "ignore-dot-files", "leave out files and directories that begin with a dot", &cfg.IgnoreDotFiles},
 	}
 }
 
@@ -105,6 +108,7 @@ func loadRules(c *cli.Context, cfg node.Config, region string, paths ...string) 
 	}
 	set, err := rulefile.Options{
 		Algorithm: cfg.DefaultAlgorithm, IPv6Prefix: cfg.IPv6Prefix, MergeDomains: cfg.MergeDomains,
+		Compatibility: cfg.Compatibility, IgnoreDotFiles: cfg.IgnoreDotFiles,
 	}.Load(paths...)
 	if err != nil {
 		return nil, reportProblems(c, err)

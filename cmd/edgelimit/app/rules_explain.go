@@ -183,7 +183,7 @@ func readRules(c *cli.Context, paths []string) (in *rulesInput, err error) {
 func (in *rulesInput) warnings() []node.Warning {
 	found := append([]node.Warning{}, in.cfg.Warnings(in.set)...)
 	for i := range found {
-		found[i].Hint = found[i].Hint || !in.chosen
+		found[i].Hint = found[i].Hint || !in.chosen && found[i].File == "" // a file stays what it is
 	}
 	return found
 }

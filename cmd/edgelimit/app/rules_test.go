@@ -126,3 +126,67 @@ func TestRulesSchema(t *testing.T) {
 		t.Error("it is no JSON")
 	}
 }
+
+// A directory of envoyproxy/ratelimit is validated as that server reads it, with a warning for each doubtful line.
+func TestRulesValidateRatelimit(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"limits": "domain: edge\ndescriptors:\n  - key: path*\n    shadow_mode: on\n" +
+			"    rate_limit: {unit: Minute, shadow_mode: true}\n",
+		"sub/more.conf": "domain: api\ndescriptors: [{key: user, rate_limit: null}, {key: ip, rate_limit: " +
+			"{unit: day, requests_per_unit: 1, requests_per_unit: 2}}]\n---\ndomain: never\n",
+		".hidden": "domain: [\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("nobody@nowhere", filepath.Join(dir, "#lock")); err != nil {
+		t.Fatal(err)
+	}
+	validate := []string{"rules", "validate", "--compatibility", "ratelimit"}
+	edgelimit(t, append(validate, dir)...).says(t, 1, "1 problem", ".hidden:1:", "not valid YAML")
+	validate = append(validate, "--ignore-dot-files")
+	edgelimit(t, append(validate, dir)...).says(t, 0, "valid: 2 rules",
+		"warning: "+dir+"/limits:3:10: key \"path*\" holds a *",
+		"limits:5:17: a rate_limit without requests_per_unit counts as 0",
+		"limits:5:32: shadow_mode has no effect in a rate_limit",
+		"sub/more.conf:2:39: rate_limit is empty",
+		"sub/more.conf:2:102: key \"requests_per_unit\" was already given in line 2: this one counts",
+		"sub/more.conf:4:1: only the first document of a file is read",
+		"#lock:1:1: not read: no such file or directory")
+	edgelimit(t, append(validate, "--strict", dir)...).says(t, 1, "warnings: 7")
+	r := edgelimit(t, append(validate, "--json", dir)...)
+	var answer struct {
+		Valid    bool
+		Rules    int
+		Warnings []struct {
+			Text, File string
+			Line       int
+			Hint       bool
+		}
+	}
+	if err := json.Unmarshal([]byte(r.out), &answer); err != nil || !answer.Valid || answer.Rules != 2 {
+		t.Fatalf("%v: %s", err, r.out)
+	}
+	placed := 0
+	for _, w := range answer.Warnings {
+		if w.File != "" && w.Line > 0 && !w.Hint && strings.HasPrefix(w.Text, w.File) {
+			placed++
+		}
+	}
+	if placed != 7 {
+		t.Errorf("%d warnings have a place: %s", placed, r.out)
+	}
+	// Without the switch nothing changes: other files of the directory are none, and these are wrong.
+	edgelimit(t, "rules", "validate", dir).says(t, 2, "holds no *.yaml")
+	edgelimit(t, "rules", "validate", filepath.Join(dir, "limits")).says(t, 1, "3 problems", "may not hold a *",
+		"needs requests_per_unit", `unknown key "shadow_mode" in a rate_limit`)
+	// A document may say it for itself.
+	edgelimit(t, "rules", "validate", ruleFile(t, "compatibility: ratelimit\ndomain: a\ndescriptors:\n"+
+		"  - {key: k, rate_limit: {unit: day}}\n---\ndomain: b\n")).says(t, 0, "valid: 1 rules", "warning: ", ":4:26: ")
+}

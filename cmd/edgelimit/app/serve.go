@@ -10,6 +10,8 @@ import (
 
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/envoy"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/node/xds"
 )
 
 // The groups of serve's flags.
@@ -43,6 +45,10 @@ Exit status: 0 stopped by a signal, 2 could not start or failed.`
 func serveSettings(cfg *node.Config) []setting {
 	return []setting{
 		{ofRules, "rules", "rule `FILE` or directory (repeatable; default: sample rules)", &cfg.Rules},
+		{ofRules, "compatibility", "`SERVER` to answer Envoy as, in all fields: ratelimit, for envoyproxy/ratelimit " +
+			"(default: none)", &cfg.Compatibility},
+		{ofRules, "ignore-dot-files", "leave out what a directory of rules has that begins with a dot",
+			&cfg.IgnoreDotFiles},
 		{ofRules, "shadow", "the kill switch: deny nothing, count everything", &cfg.Shadow},
 		{ofRules, "pressure-file", "`FILE` of pressure stall information, as /proc/pressure/cpu, for elastic rules",
 			&cfg.PressureFile},
@@ -51,6 +57,8 @@ func serveSettings(cfg *node.Config) []setting {
 		{ofListeners, "grpc", "`ADDRESS` of Envoy's rate limit service (default: none)", &cfg.GRPC},
 		{ofListeners, "resp", "`ADDRESS` of the Redis protocol, which is redis-cell's CL.THROTTLE (default: none)",
 			&cfg.RESP},
+		{ofListeners, "resp-redis-rate", "answer the scripts of the Go library redis_rate in the Redis protocol",
+			&cfg.RESPRedisRate},
 		{ofListeners, "health", "`ADDRESS` of /livez, /readyz and /metrics", &cfg.Health},
 		{ofListeners, "admin", "`ADDRESS` for edgelimit unban, on loopback or a Unix socket only", &cfg.Admin},
 		{ofListeners, "linger", "`TIME` to go on serving, unready, before it stops: until balancers have noticed",
@@ -81,6 +89,8 @@ func serveCommand(extensions []Extension) *cli.Command {
 	shown := node.DefaultConfig()
 	shown.NodeID = "" // the usage tells where it comes from
 	flags := []cli.Flag{ofRules.flag("config", "configuration `FILE` (YAML)", new(string), "CONFIG")}
+	flags = append(flags, ofRules.flag("from-env", "take the settings from the environment of another `SERVER`: "+
+		"ratelimit, for envoyproxy/ratelimit; flags go over them", new(string), "FROM_ENV"))
 	for _, s := range serveSettings(&shown) {
 		variable := strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 		flags = append(flags, s.flag(s.name, s.usage, s.to, variable))
@@ -102,16 +112,19 @@ func serve(c *cli.Context, extensions []Extension) error {
 		return err
 	}
 	hangups := notifyHangups()
-	logger, err := newLogger(c)
+	cfg, env, err := serveConfig(c)
 	if err != nil {
 		return err
 	}
-	cfg, err := serveConfig(c)
+	logger, err := newLogger(c, env)
 	if err != nil {
 		return err
+	}
+	if env != nil {
+		env.log(logger)
 	}
 	started := cfg
-	cfg.Logger, cfg.Envoy = logger, envoy.Service
+	cfg.Logger, cfg.Envoy, cfg.RulesFrom = logger, envoy.Service, xds.Source
 	for _, e := range extensions {
 		if err := e.Configure(c, &cfg); err != nil {
 			return err
@@ -123,7 +136,7 @@ func serve(c *cli.Context, extensions []Extension) error {
 		return err
 	}
 	defer limitMemory(cfg.Memory, n.Connections)()
-	if len(cfg.Rules) == 0 {
+	if len(cfg.Rules) == 0 && cfg.RulesXDS.Server == "" {
 		logger.Info("no rules given, using the sample rules; try: edgelimit check --rule per_ip --identity 192.0.2.1")
 	}
 	if cfg.Linger > 0 {
@@ -137,25 +150,49 @@ func serve(c *cli.Context, extensions []Extension) error {
 	return nil
 }
 
-// serveConfig returns the configuration file's settings, overridden by the flags.
-func serveConfig(c *cli.Context) (cfg node.Config, err error) {
+// serveConfig returns the configuration file's settings, overridden by the flags, and with --from-env the environment
+// that goes between them.
+func serveConfig(c *cli.Context) (cfg node.Config, env *ratelimitEnv, err error) {
 	cfg = node.DefaultConfig()
 	if name := c.String("config"); name != "" {
 		if cfg, err = node.ReadConfig(name); err != nil {
-			return cfg, err
+			return cfg, nil, err
+		}
+	}
+	if server := c.String("from-env"); server != "" {
+		if server != rulefile.Ratelimit {
+			return cfg, nil, wrongValue(c.Command, "from-env", server)
+		}
+		env = readRatelimitEnv(os.LookupEnv)
+		if err = env.configure(&cfg); err != nil {
+			return cfg, nil, err
 		}
 	}
 	err = override(c, serveSettings(&cfg))
-	return cfg, err
+	if env != nil {
+		env.settleRedis(&cfg)
+	}
+	return cfg, env, err
 }
 
-func newLogger(c *cli.Context) (*slog.Logger, error) {
+// newLogger returns the logger that the flags ask for; where they do not, the environment does, if there is one.
+func newLogger(c *cli.Context, env *ratelimitEnv) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cmp.Or(c.String("log-level"), "info"))); err != nil {
 		return nil, misuse(c.Command, "--log-level %s: want debug, info, warn or error", c.String("log-level"))
 	}
+	asJSON := c.Bool("log-json")
+	if env != nil {
+		if !c.IsSet("log-level") {
+			var err error
+			if level, err = env.logLevel(); err != nil {
+				return nil, err
+			}
+		}
+		asJSON = asJSON || !c.IsSet("log-json") && env.logJSON()
+	}
 	opt := &slog.HandlerOptions{Level: level}
-	if c.Bool("log-json") {
+	if asJSON {
 		return slog.New(slog.NewJSONHandler(os.Stderr, opt)), nil
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, opt)), nil

@@ -18,7 +18,7 @@ import (
 func configured(t *testing.T, args ...string) (cfg node.Config, err error) {
 	t.Helper()
 	outer := parsed(t, func(c *cli.Context) error {
-		cfg, err = serveConfig(c)
+		cfg, _, err = serveConfig(c)
 		return nil
 	}, serveCommand(nil).Flags, args...)
 	if outer != nil {

@@ -1,0 +1,240 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/ratelimit/statsd"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+)
+
+// ratelimitEnv is the environment of envoyproxy/ratelimit.
+type ratelimitEnv struct {
+	values map[string]string // of all its variables
+	isSet  map[string]bool
+	errs   []error
+	notes  []note // for the log
+	redis  string // the URL that configure set; empty: none
+}
+
+// note is why some variables have no effect.
+type note struct {
+	variables []string
+	why       string
+}
+
+// readRatelimitEnv reads the variables. It reports those that cannot be obeyed with an error, and notes those that have
+// no meaning here.
+func readRatelimitEnv(lookup func(string) (string, bool)) *ratelimitEnv {
+	e := &ratelimitEnv{values: make(map[string]string), isSet: make(map[string]bool)}
+	kind, _ := lookup("CONFIG_TYPE")
+	for _, v := range ratelimitVariables {
+		value, ok := lookup(v.name)
+		e.isSet[v.name] = ok
+		if !ok {
+			value = v.missing
+		}
+		e.values[v.name] = value
+		switch {
+		case value == "" || means(value, v.missing) || v.ofXDS && kind == configXDS:
+		case v.refused != "":
+			e.fail(v.name, v.refused)
+		case v.ignored != "":
+			e.note(v.ignored, v.name)
+		}
+	}
+	return e
+}
+
+// means reports whether two values of a variable are the same truth value, number, duration or text.
+func means(a, b string) bool {
+	if a == b {
+		return true
+	}
+	if x, err := strconv.ParseFloat(a, 64); err == nil {
+		y, err := strconv.ParseFloat(b, 64)
+		return err == nil && x == y
+	}
+	if x, err := strconv.ParseBool(a); err == nil {
+		y, err := strconv.ParseBool(b)
+		return err == nil && x == y
+	}
+	x, err1 := time.ParseDuration(a)
+	y, err2 := time.ParseDuration(b)
+	return err1 == nil && err2 == nil && x == y
+}
+
+// fail reports a variable that cannot be obeyed. Its value is not quoted: it may be a secret.
+func (e *ratelimitEnv) fail(name, why string) {
+	e.errs = append(e.errs, fmt.Errorf("--from-env ratelimit: %s: %s", name, why))
+}
+
+func (e *ratelimitEnv) note(why string, variables ...string) {
+	for i := range e.notes {
+		if e.notes[i].why == why {
+			e.notes[i].variables = append(e.notes[i].variables, variables...)
+			return
+		}
+	}
+	e.notes = append(e.notes, note{variables, why})
+}
+
+// The values of variables. What is set to nothing, as compose files leave variables, has its default, except texts.
+
+func (e *ratelimitEnv) text(name string) string { return e.values[name] }
+
+func (e *ratelimitEnv) flag(name string) bool {
+	return valueOf(e, name, "true or false", strconv.ParseBool)
+}
+
+func (e *ratelimitEnv) duration(name string) time.Duration {
+	return valueOf(e, name, "a duration, as 10s", time.ParseDuration)
+}
+
+func (e *ratelimitEnv) number(name string) float64 {
+	return valueOf(e, name, "a number", func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+}
+
+// valueOf returns the value of a variable as parse reads it.
+func valueOf[T any](e *ratelimitEnv, name, want string, parse func(string) (T, error)) (value T) {
+	text := e.values[name]
+	if text == "" {
+		i := slices.IndexFunc(ratelimitVariables, func(v variable) bool { return v.name == name })
+		text = ratelimitVariables[i].missing
+	}
+	value, err := parse(text)
+	if err != nil {
+		e.fail(name, "want "+want)
+	}
+	return value
+}
+
+// pairs returns a map as in "a:b,c:d", where between stands for the colon.
+func (e *ratelimitEnv) pairs(name, between string) map[string]string {
+	if e.values[name] == "" {
+		return nil
+	}
+	pairs := make(map[string]string)
+	for pair := range strings.SplitSeq(e.values[name], ",") {
+		key, value, ok := strings.Cut(pair, between)
+		if !ok {
+			e.fail(name, "want name"+between+"value,name"+between+"value")
+			return nil
+		}
+		pairs[key] = value
+	}
+	return pairs
+}
+
+// configure sets what the variables set, with their defaults, and the compatibility. It returns all that is wrong.
+func (e *ratelimitEnv) configure(cfg *node.Config) error {
+	cfg.Compatibility = rulefile.Ratelimit
+	cfg.HTTP = net.JoinHostPort(e.text("HOST"), e.text("PORT"))
+	cfg.Health = net.JoinHostPort(e.text("DEBUG_HOST"), e.text("DEBUG_PORT"))
+	cfg.GRPC = net.JoinHostPort(e.text("GRPC_HOST"), e.text("GRPC_PORT"))
+	if path := e.text("GRPC_UDS"); path != "" {
+		cfg.GRPC = "unix:" + path
+	}
+	switch e.text("CONFIG_TYPE") {
+	case "", "FILE":
+		cfg.Rules = []string{filepath.Join(e.text("RUNTIME_ROOT"), e.text("RUNTIME_SUBDIRECTORY"),
+			e.text("RUNTIME_APPDIRECTORY"))}
+	case configXDS:
+		cfg.Rules = nil
+		e.configureXDS(&cfg.RulesXDS)
+	default:
+		e.fail("CONFIG_TYPE", "want FILE or "+configXDS)
+	}
+	cfg.IgnoreDotFiles = e.flag("RUNTIME_IGNOREDOTFILES")
+	cfg.MergeDomains, cfg.Shadow = e.flag("MERGE_DOMAIN_CONFIG"), e.flag("SHADOW_MODE")
+	cfg.IgnoreDotFiles = e.flag("RUNTIME_IGNOREDOTFILES")
+	r := &cfg.Ratelimit
+	r.StopIncrements = e.flag("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT")
+	r.QuotaMode, r.DynamicMetadata = e.flag("QUOTA_MODE"), e.flag("RESPONSE_DYNAMIC_METADATA")
+	r.Headers = e.flag("LIMIT_RESPONSE_HEADERS_ENABLED")
+	r.LimitHeader, r.RemainingHeader = e.text("LIMIT_LIMIT_HEADER"), e.text("LIMIT_REMAINING_HEADER")
+	r.ResetHeader, r.NearLimitRatio = e.text("LIMIT_RESET_HEADER"), e.number("NEAR_LIMIT_RATIO")
+	e.configureStatsd(&r.Statsd)
+	e.configureRedis(&cfg.Redis)
+	return errors.Join(e.errs...)
+}
+
+// configXDS is the CONFIG_TYPE of rules from a management server.
+const configXDS = "GRPC_XDS_SOTW"
+
+// configureXDS sets the management server.
+func (e *ratelimitEnv) configureXDS(x *node.XDS) {
+	const prefix = "CONFIG_GRPC_XDS_"
+	x.Server, x.NodeID = e.text(prefix+"SERVER_URL"), e.text(prefix+"NODE_ID")
+	x.Metadata = e.pairs(prefix+"NODE_METADATA", "=")
+	x.Headers = e.pairs(prefix+"CLIENT_ADDITIONAL_HEADERS", ":")
+	if x.TLS = e.flag(prefix + "SERVER_USE_TLS"); x.TLS {
+		x.CertFile, x.KeyFile = e.text(prefix+"CLIENT_TLS_CERT"), e.text(prefix+"CLIENT_TLS_KEY")
+		x.CAFile, x.ServerName = e.text(prefix+"SERVER_TLS_CACERT"), e.text(prefix+"SERVER_TLS_SAN")
+	}
+	x.MinBackoff = e.duration("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL")
+	x.MaxBackoff = e.duration("XDS_CLIENT_BACKOFF_MAX_INTERVAL")
+	if e.text("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES") != "" {
+		if size := e.number("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"); size != 0 {
+			x.MaxMessage = node.Size(size)
+		}
+	}
+	x.StartWithout = e.flag("FORCE_START_WITHOUT_INITIAL_CONFIG")
+}
+
+// configureStatsd sets where statistics go. Without a word of the environment that is statsd on this machine.
+func (e *ratelimitEnv) configureStatsd(s *statsd.Config) {
+	s.Datadog = e.flag("USE_DOG_STATSD")
+	plain, prometheus := e.flag("USE_STATSD"), e.flag("USE_PROMETHEUS")
+	s.Network, s.Tags = e.text("STATSD_PROTOCOL"), e.pairs("EXTRA_TAGS", ":")
+	s.Interval = e.duration("STATS_FLUSH_INTERVAL")
+	switch {
+	case e.flag("DISABLE_STATS"):
+		return
+	case plain && s.Datadog, plain && prometheus, s.Datadog && prometheus:
+		e.fail("USE_STATSD", "set only one of USE_STATSD (the default), USE_DOG_STATSD and USE_PROMETHEUS to true")
+	case prometheus:
+		e.note(noMapping, "USE_PROMETHEUS")
+	case s.Datadog:
+		s.Network = "udp"
+		fallthrough
+	case plain:
+		s.Address = net.JoinHostPort(e.text("STATSD_HOST"), e.text("STATSD_PORT"))
+	}
+}
+
+// logLevel returns the level that LOG_LEVEL names.
+func (e *ratelimitEnv) logLevel() (slog.Level, error) {
+	level := strings.ToLower(cmp.Or(e.text("LOG_LEVEL"), "warn"))
+	switch level {
+	case "trace", "debug":
+		return slog.LevelDebug, nil
+	case "info":
+		return slog.LevelInfo, nil
+	case "warn", "warning":
+		return slog.LevelWarn, nil
+	case "error", "fatal", "panic":
+		return slog.LevelError, nil
+	}
+	return 0, errors.New("--from-env ratelimit: LOG_LEVEL: want debug, info, warn or error")
+}
+
+// logJSON reports whether LOG_FORMAT asks for JSON.
+func (e *ratelimitEnv) logJSON() bool { return strings.EqualFold(e.text("LOG_FORMAT"), "json") }
+
+// log logs the notes.
+func (e *ratelimitEnv) log(logger *slog.Logger) {
+	for _, n := range e.notes {
+		logger.Warn("variables of envoyproxy/ratelimit without effect", "variables", strings.Join(n.variables, " "),
+			"why", n.why)
+	}
+}

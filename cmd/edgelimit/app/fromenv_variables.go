@@ -1,0 +1,160 @@
+package app
+
+// variable is a variable of envoyproxy/ratelimit's environment, as of July 2026.
+type variable struct {
+	name string
+	// missing is its value where it is not set.
+	missing string
+	// ignored says why another value has no meaning here; the node starts without it.
+	ignored string
+	// ofXDS variables are ignored only unless CONFIG_TYPE is GRPC_XDS_SOTW.
+	ofXDS bool
+	// refused says why another value cannot be obeyed, and what to do instead; the node does not start.
+	refused string
+}
+
+// Reasons that several variables share.
+const (
+	noTLS      = "gRPC is served without TLS: put a proxy with TLS before the node, or use GRPC_UDS"
+	maxAge     = "a connection is asked to end after 30 minutes, and has 10 seconds for the requests on it"
+	pooled     = "no request waits for Redis: counts are written to it about once a second, in batches"
+	noMemcache = "nothing is kept in memcached: counts are in memory, and in Redis if there is one"
+	onePool    = "one Redis is enough: the counts of windows below 10 seconds are never written to it"
+	noTracing  = "no traces are sent"
+	noMapping  = "DEBUG_PORT serves /metrics, with edgelimit's own names"
+	noXDS      = "it is for CONFIG_TYPE=GRPC_XDS_SOTW"
+	backoff    = "the wait between two attempts doubles each time, and half of it is random"
+	notNeeded  = "a node starts and is healthy without its Redis"
+)
+
+// ratelimitVariables are all variables of envoyproxy/ratelimit. Those that are neither ignored nor refused are obeyed.
+var ratelimitVariables = []variable{
+	{name: "HOST", missing: "0.0.0.0"},
+	{name: "PORT", missing: "8080"},
+	{name: "DEBUG_HOST", missing: "0.0.0.0"},
+	{name: "DEBUG_PORT", missing: "6070"},
+	{name: "GRPC_UDS"},
+	{name: "GRPC_HOST", missing: "0.0.0.0"},
+	{name: "GRPC_PORT", missing: "8081"},
+	{name: "GRPC_MAX_CONNECTION_AGE", missing: "24h", ignored: maxAge},
+	{name: "GRPC_MAX_CONNECTION_AGE_GRACE", missing: "1h", ignored: maxAge},
+	{name: "GRPC_SERVER_USE_TLS", missing: "false", refused: noTLS},
+	{name: "GRPC_SERVER_TLS_CERT", ignored: noTLS},
+	{name: "GRPC_SERVER_TLS_KEY", ignored: noTLS},
+	{name: "GRPC_CLIENT_TLS_CACERT", ignored: noTLS},
+	{name: "GRPC_CLIENT_TLS_SAN", ignored: noTLS},
+	{name: "LOG_LEVEL", missing: "WARN"},
+	{name: "LOG_FORMAT", missing: "text"},
+
+	{name: "CONFIG_TYPE", missing: "FILE"},
+	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", missing: "false",
+		ignored: "a node starts with valid rules only; later the last good ones stay in force", ofXDS: true},
+	{name: "CONFIG_GRPC_XDS_NODE_ID", missing: "default", ignored: noXDS, ofXDS: true},
+	{name: "CONFIG_GRPC_XDS_NODE_METADATA", ignored: noXDS, ofXDS: true},
+	{name: "CONFIG_GRPC_XDS_SERVER_URL", missing: "localhost:18000", ignored: noXDS, ofXDS: true},
+	{name: "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", missing: "3s", ignored: backoff},
+	{name: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", ignored: noXDS, ofXDS: true},
+	{name: "CONFIG_GRPC_XDS_SERVER_USE_TLS", missing: "false", ignored: noXDS, ofXDS: true},
+	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", ignored: noXDS, ofXDS: true},
+	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", ignored: noXDS, ofXDS: true},
+	{name: "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", ignored: noXDS, ofXDS: true},
+	{name: "CONFIG_GRPC_XDS_SERVER_TLS_SAN", ignored: noXDS, ofXDS: true},
+	{name: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", missing: "10s", ignored: noXDS, ofXDS: true},
+	{name: "XDS_CLIENT_BACKOFF_MAX_INTERVAL", missing: "60s", ignored: noXDS, ofXDS: true},
+	{name: "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", missing: "0.5", ignored: backoff},
+	{name: "XDS_CLIENT_BACKOFF_JITTER", missing: "true", ignored: backoff},
+	{name: "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", ignored: noXDS, ofXDS: true},
+
+	{name: "USE_STATSD", missing: "true"},
+	{name: "USE_DOG_STATSD", missing: "false"},
+	{name: "USE_DOG_STATSD_MOGRIFIERS", ignored: "names of statistics are sent as they are"},
+	{name: "STATSD_HOST", missing: "localhost"},
+	{name: "STATSD_PORT", missing: "8125"},
+	{name: "STATSD_PROTOCOL", missing: "tcp"}, // of the library that it sends statistics with
+	{name: "EXTRA_TAGS"},
+	{name: "STATS_FLUSH_INTERVAL", missing: "10s"},
+	{name: "DISABLE_STATS", missing: "false"},
+	{name: "USE_PROMETHEUS", missing: "false"},
+	{name: "PROMETHEUS_ADDR", missing: ":9090", ignored: noMapping},
+	{name: "PROMETHEUS_PATH", missing: "/metrics", ignored: noMapping},
+	{name: "PROMETHEUS_MAPPER_YAML", ignored: noMapping},
+	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", missing: "false", ignored: noMapping},
+
+	{name: "RUNTIME_ROOT", missing: "/srv/runtime_data/current"},
+	{name: "RUNTIME_SUBDIRECTORY"},
+	{name: "RUNTIME_APPDIRECTORY", missing: "config"},
+	{name: "RUNTIME_IGNOREDOTFILES", missing: "false"},
+	{name: "RUNTIME_WATCH_ROOT", missing: "true",
+		ignored: "a link that is turned and a file that is written are both seen"},
+
+	{name: "EXPIRATION_JITTER_MAX_SECONDS", missing: "300", ignored: "expired counts are no load for Redis"},
+	{name: "LOCAL_CACHE_SIZE_IN_BYTES", missing: "0", ignored: "all counts are in memory: --memory is their budget"},
+	{name: "NEAR_LIMIT_RATIO", missing: "0.8"},
+	{name: "CACHE_KEY_PREFIX"},
+	{name: "BACKEND_TYPE", missing: "redis"},
+	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", missing: "false"},
+
+	{name: "LIMIT_RESPONSE_HEADERS_ENABLED", missing: "false"},
+	{name: "LIMIT_LIMIT_HEADER", missing: "RateLimit-Limit"},
+	{name: "LIMIT_REMAINING_HEADER", missing: "RateLimit-Remaining"},
+	{name: "LIMIT_RESET_HEADER", missing: "RateLimit-Reset"},
+	{name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", missing: "false",
+		ignored: "a node is healthy once it has valid rules, and does not start without"},
+
+	{name: "REDIS_SOCKET_TYPE", missing: "unix"},
+	{name: "REDIS_TYPE", missing: "SINGLE"},
+	{name: "REDIS_URL", missing: "/var/run/nutcracker/ratelimit.sock"},
+	{name: "REDIS_POOL_SIZE", missing: "10", ignored: pooled},
+	{name: "REDIS_AUTH"},
+	{name: "REDIS_TLS", missing: "false"},
+	{name: "REDIS_TLS_CLIENT_CERT"},
+	{name: "REDIS_TLS_CLIENT_KEY"},
+	{name: "REDIS_TLS_CACERT"},
+	{name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", missing: "false", ignored: "the name in Redis' certificate is " +
+		"verified: redis.server_name in --config says which one to expect"},
+	{name: "REDIS_PIPELINE_WINDOW", missing: "0", ignored: pooled},
+	{name: "REDIS_PIPELINE_LIMIT", missing: "0", ignored: pooled},
+	{name: "REDIS_CLUSTER_PIPELINE_PARALLELISM", missing: "1", ignored: pooled},
+	{name: "REDIS_PERSECOND", missing: "false", ignored: onePool},
+	{name: "REDIS_PERSECOND_SOCKET_TYPE", missing: "unix", ignored: onePool},
+	{name: "REDIS_PERSECOND_TYPE", missing: "SINGLE", ignored: onePool},
+	{name: "REDIS_PERSECOND_URL", missing: "/var/run/nutcracker/ratelimitpersecond.sock", ignored: onePool},
+	{name: "REDIS_PERSECOND_POOL_SIZE", missing: "10", ignored: onePool},
+	{name: "REDIS_PERSECOND_AUTH", ignored: onePool},
+	{name: "REDIS_PERSECOND_TLS", missing: "false", ignored: onePool},
+	{name: "REDIS_SENTINEL_AUTH", ignored: "the Sentinels are asked without a password"},
+	{name: "REDIS_PERSECOND_SENTINEL_AUTH", ignored: onePool},
+	{name: "REDIS_PERSECOND_PIPELINE_WINDOW", missing: "0", ignored: onePool},
+	{name: "REDIS_PERSECOND_PIPELINE_LIMIT", missing: "0", ignored: onePool},
+	{name: "REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", missing: "1", ignored: onePool},
+	{name: "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", missing: "false", ignored: notNeeded},
+	{name: "REDIS_TIMEOUT", missing: "10s", ignored: pooled},
+	{name: "REDIS_PERSECOND_TIMEOUT", missing: "10s", ignored: onePool},
+	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", missing: "WAIT", ignored: pooled},
+	{name: "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", missing: "WAIT", ignored: onePool},
+	{name: "REDIS_STARTUP_INITIAL_INTERVAL", missing: "1s", ignored: notNeeded},
+	{name: "REDIS_STARTUP_MAX_INTERVAL", missing: "30s", ignored: notNeeded},
+	{name: "REDIS_STARTUP_MAX_ELAPSED_TIME", missing: "0", ignored: notNeeded},
+
+	{name: "MEMCACHE_HOST_PORT", ignored: noMemcache},
+	{name: "MEMCACHE_MAX_IDLE_CONNS", missing: "2", ignored: noMemcache},
+	{name: "MEMCACHE_SRV", ignored: noMemcache},
+	{name: "MEMCACHE_SRV_REFRESH", missing: "0", ignored: noMemcache},
+	{name: "MEMCACHE_TLS", missing: "false", ignored: noMemcache},
+	{name: "MEMCACHE_TLS_CLIENT_CERT", ignored: noMemcache},
+	{name: "MEMCACHE_TLS_CLIENT_KEY", ignored: noMemcache},
+	{name: "MEMCACHE_TLS_CACERT", ignored: noMemcache},
+	{name: "MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION", missing: "false", ignored: noMemcache},
+
+	{name: "SHADOW_MODE", missing: "false"},
+	{name: "QUOTA_MODE", missing: "false"},
+	{name: "RESPONSE_DYNAMIC_METADATA", missing: "false"},
+	{name: "MERGE_DOMAIN_CONFIG", missing: "false"},
+
+	{name: "TRACING_ENABLED", missing: "false", ignored: noTracing},
+	{name: "TRACING_SERVICE_NAME", missing: "RateLimit", ignored: noTracing},
+	{name: "TRACING_SERVICE_NAMESPACE", ignored: noTracing},
+	{name: "TRACING_SERVICE_INSTANCE_ID", ignored: noTracing},
+	{name: "TRACING_EXPORTER_PROTOCOL", missing: "http", ignored: noTracing},
+	{name: "TRACING_SAMPLING_RATE", missing: "1", ignored: noTracing},
+}

@@ -1,0 +1,259 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	health "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
+)
+
+// likeRatelimit is a node that is compatible with envoyproxy/ratelimit, with rules that it was measured with, within
+// one hour.
+func likeRatelimit() Config {
+	cfg := withGRPC(withListeners(quiet("")))
+	cfg.Compatibility, cfg.Rules = rulefile.Ratelimit, []string{"ratelimit/testdata/rules.yaml"}
+	cfg.WallClock = func() time.Time { return time.Date(2026, 7, 6, 12, 30, 0, 0, time.UTC) }
+	return cfg
+}
+
+// descriptor is one as in "v=1,w=2", with more fields in JSON.
+func descriptor(entries string, more ...string) string {
+	var list []string
+	for pair := range strings.SplitSeq(entries, ",") {
+		key, value, _ := strings.Cut(pair, "=")
+		list = append(list, fmt.Sprintf(`{"key":%q,"value":%q}`, key, value))
+	}
+	return fmt.Sprintf(`{"entries":[%s]%s}`, strings.Join(list, ","), strings.Join(more, ""))
+}
+
+// askJSON posts to /json and returns the status.
+func askJSON(t *testing.T, n *running, domain string, hits int, descriptors ...string) int {
+	t.Helper()
+	status, _ := post(t, n.Addr("http"), "/json", fmt.Sprintf(`{"domain":%q,"hitsAddend":%d,"descriptors":[%s]}`,
+		domain, hits, strings.Join(descriptors, ",")))
+	return status
+}
+
+// ratelimitStats returns the statistics of the service that are not zero, sorted.
+func ratelimitStats(t *testing.T, n *running) string {
+	t.Helper()
+	_, body := get(t, n.Addr("health"), "/stats?format=json")
+	var all map[string]any
+	if err := json.Unmarshal([]byte(body), &all); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if strings.HasPrefix(name, "ratelimit.service.") && all[name] != 0.0 {
+			fmt.Fprintln(&b, name, all[name])
+		}
+	}
+	return b.String()
+}
+
+// The requests are those of package ratelimit's TestCountsAsMeasured, which says where the counts are from.
+func TestRatelimitStats(t *testing.T) {
+	n := launch(t, likeRatelimit()).ready(t)
+	const domain = "edge:1"
+	var statuses []int
+	ask := func(domain string, hits int, descriptors ...string) {
+		statuses = append(statuses, askJSON(t, n, domain, hits, descriptors...))
+	}
+	for _, hits := range []int{3, 4, 1, 1, 5, 2} {
+		ask(domain, hits, descriptor("plain=x"))
+	}
+	ask(domain, 0, descriptor("plain=x", `,"hitsAddend":0`))
+	for _, hits := range []int{2, 4, 1} {
+		ask(domain, hits, descriptor("path=/a:b|10.1.2.3"))
+	}
+	ask(domain, 1, descriptor("detailed=val:1"), descriptor("detailed="), descriptor("wild=foobar"),
+		descriptor("wildvalue=foobar"), descriptor("share=s1"), descriptor("share=s2"))
+	ask(domain, 1, descriptor("sharedetailed=s1,below=x"), descriptor("sharedetailed=s2,below="))
+	ask(domain, 1, descriptor("v=1,w=2"), descriptor("v=1,exact=e"), descriptor("v=,w=2"), descriptor("free=1"),
+		descriptor("v=1"), descriptor("nothing=1"))
+	ask(domain, 1, descriptor("quota=1"))
+	ask(domain, 1, descriptor("quota=1"))
+	ask(domain, 1, descriptor("replacing=1"), descriptor("replaced=1"))
+	ask(domain, 1, descriptor("plain=o,more=", `,"limit":{"requestsPerUnit":2,"unit":"HOUR"}`))
+	ask("other|domain", 1, descriptor("plain=x"), descriptor("plain=y"))
+	ask("", 1, descriptor("plain=x"))
+	ask(domain, 1)
+	// The measured version answered 200 where a full quota is the only one; that of July 2026 denies, as 429.
+	want := []int{200, 200, 200, 200, 429, 429, 429, 200, 200, 200, 200, 200, 200, 200, 429, 200, 200, 200, 400, 400}
+	if !slices.Equal(statuses, want) {
+		t.Errorf("answered %d\nwant     %d", statuses, want)
+	}
+	counted, err := os.ReadFile("ratelimit/testdata/counted.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ratelimitStats(t, n); got != string(counted) {
+		t.Errorf("counted\n%s\nenvoyproxy/ratelimit counts\n%s", got, counted)
+	}
+}
+
+// answered is a response of the HTTP API.
+type answered struct {
+	status            int
+	contentType, body string
+}
+
+// Paths, statuses, types and bodies are as measured with envoyproxy/ratelimit.
+func TestRatelimitHTTP(t *testing.T) {
+	n := launch(t, likeRatelimit()).ready(t)
+	const text = "text/plain; charset=utf-8"
+	for _, tc := range []struct {
+		method, path, body string
+		want               answered
+	}{
+		{"GET", "/healthcheck", "", answered{200, text, "OK"}},
+		{"POST", "/healthcheck", "", answered{200, text, "OK"}},
+		{"GET", "/json", "", answered{400, text, "Bad Request\n"}},
+		{"POST", "/json", "{", answered{400, text, "Bad Request\n"}},
+		{"POST", "/json", `{"domain":"edge:1"}`, answered{400, text, "Bad Request\n"}},
+		{"PUT", "/json", `{"domain":"other","descriptors":[{}]}`,
+			answered{200, "application/json", `{"overallCode":"OK", "statuses":[{"code":"OK"}]}`}},
+	} {
+		req, err := http.NewRequest(tc.method, "http://"+n.Addr("http")+tc.path, strings.NewReader(tc.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := web.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := answered{contentType: resp.Header.Get("Content-Type")}
+		if got.status, got.body = slurp(t, resp); strings.HasPrefix(got.body, "{") {
+			got.body = strings.ReplaceAll(strings.ReplaceAll(got.body, `, "`, `,"`), `,"`, `, "`) // spaces are random
+		}
+		if got != tc.want {
+			t.Errorf("%s %s %s: %+v, want %+v", tc.method, tc.path, tc.body, got, tc.want)
+		}
+	}
+}
+
+func TestRatelimitDebugPages(t *testing.T) {
+	n := launch(t, likeRatelimit()).ready(t)
+	for path, want := range map[string]string{
+		"/rlconfig": "edge:1.plain: unit=HOUR requests_per_unit=10, shadow_mode: false, quota_mode: false\n",
+		"/stats":    "ratelimit.service.config_load_success: 1\n", "/metrics": "edgelimit_rules 13",
+		"/readyz": "ok\n", "/": "/rlconfig: print out the currently loaded configuration for debugging\n",
+	} {
+		if status, body := get(t, n.Addr("health"), path); status != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %.300s, want %q", path, status, body, want)
+		}
+	}
+}
+
+// healthOf asks the node's gRPC health about a service.
+func healthOf(t *testing.T, n *running, service string) (health.HealthCheckResponse_ServingStatus, error) {
+	t.Helper()
+	conn, err := grpc.NewClient(n.Addr("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	resp, err := health.NewHealthClient(conn).Check(t.Context(), &health.HealthCheckRequest{Service: service},
+		grpc.WaitForReady(true))
+	return resp.GetStatus(), err
+}
+
+func TestRatelimitHealthName(t *testing.T) {
+	n := launch(t, likeRatelimit()).ready(t)
+	for _, service := range []string{"ratelimit", "", "envoy.service.ratelimit.v3.RateLimitService"} {
+		if status, err := healthOf(t, n, service); err != nil || status != health.HealthCheckResponse_SERVING {
+			t.Errorf("%q: %v %v", service, status, err)
+		}
+	}
+	if status, err := healthOf(t, n, "other"); err == nil {
+		t.Errorf("an unknown service is %v", status)
+	}
+}
+
+// Without compatibility there is nothing of all this.
+func TestNothingOfRatelimitWithoutTheSwitch(t *testing.T) {
+	cfg := likeRatelimit()
+	cfg.Compatibility = ""
+	n := launch(t, cfg).ready(t)
+	for listener, paths := range map[string][]string{
+		"http": {"/healthcheck"}, "health": {"/", "/stats", "/rlconfig"},
+	} {
+		for _, path := range paths {
+			if status, body := get(t, n.Addr(listener), path); status != http.StatusNotFound {
+				t.Errorf("%s of %s: %d %.300s", path, listener, status, body)
+			}
+		}
+	}
+	if status, body := post(t, n.Addr("http"), "/json", "{"); status != 400 || !strings.HasPrefix(body, "{") {
+		t.Errorf("/json: %d %s", status, body)
+	}
+	if status, err := healthOf(t, n, "ratelimit"); err == nil {
+		t.Errorf("the service ratelimit is %v", status)
+	}
+}
+
+// What is counted is sent to statsd, the last of it when the node stops.
+func TestRatelimitStatsd(t *testing.T) {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	cfg := likeRatelimit()
+	cfg.Ratelimit.Statsd.Address, cfg.Ratelimit.Statsd.Network = conn.LocalAddr().String(), "udp"
+	cfg.Ratelimit.Statsd.Interval = time.Hour
+	n := launch(t, cfg).ready(t)
+	askJSON(t, n, "edge:1", 12, descriptor("plain=x"))
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 1<<16)
+	if err := conn.SetReadDeadline(time.Now().Add(testkit.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	size, _, err := conn.ReadFrom(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const limit = "ratelimit.service.rate_limit.edge_1.plain"
+	want := "ratelimit.service.config_load_success:1|c\n" + limit + ".near_limit:2|c\n" + limit + ".over_limit:2|c\n" +
+		limit + ".total_hits:12|c\nratelimit_server.ShouldRateLimit.total_requests:1|c"
+	if got := string(buf[:size]); got != want {
+		t.Errorf("sent\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestStatsdNeedsCompatibility(t *testing.T) {
+	cfg := quiet("")
+	cfg.Ratelimit.Statsd.Address = "127.0.0.1:8125"
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "compatibility: ratelimit only") {
+		t.Error(err)
+	}
+}
+
+// That rules for Envoy meet nothing at /v1/auth is no mistake.
+func TestRatelimitRulesAreNoMistake(t *testing.T) {
+	cfg := likeRatelimit()
+	set, err := cfg.ruleOptions().Load(cfg.Rules...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range cfg.Warnings(set) {
+		if !w.Hint {
+			t.Errorf("it warns: %s", w.Text)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package evasion
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -29,8 +30,11 @@ type command struct {
 }
 
 // silent are forms that get no answer but the end of the connection: those that are not complete, and what a browser
-// sends.
-var silent = []string{"a count above", "line: no end", "line: of HTTP"}
+// sends; or that wait for EXEC.
+var silent = []string{"a count above", "line: no end", "line: of HTTP", "after MULTI"}
+
+// givesBack is the quantity -1, as a difference of what is left.
+const givesBack = math.MaxUint64
 
 // spellings are other spellings of a number, none of which is another number.
 func spellings(n string) map[string]string {
@@ -62,9 +66,12 @@ func numberForms() (all []command) {
 			words := slices.Clone(plain)
 			words[at] = spelled
 			all = append(all, command{name: what + ", " + name, pieces: []string{array(words...)}, quantity: 1})
+			if what == "quantity" && name == "minus" {
+				all[len(all)-1].quantity = givesBack
+			}
 		}
 	}
-	for quantity, n := range map[string]uint64{"0": 0, "1": 1, "2": 2, "100": 100, "-0": 0, "-1": 1,
+	for quantity, n := range map[string]uint64{"0": 0, "1": 1, "2": 2, "100": 100, "-0": 0, "-1": givesBack,
 		"999999999999":        0,
 		"9223372036854775807": 0, "9223372036854775808": 0, "18446744073709551615": 0, "4294967297": 0} {
 		all = append(all, command{name: "a quantity of " + quantity,
@@ -160,9 +167,8 @@ func frameForms() (all []command) {
 	}
 	for name, before := range map[string]string{
 		"PING": array("PING"), "HELLO 2": array("HELLO", "2"), "HELLO 3": array("HELLO", "3"),
-		"SELECT 0": array("SELECT", "0"),
-		"SELECT 1": array("SELECT", "1"), "an unknown command": array("GET", "k"), "MULTI": array("MULTI"),
-		"RESET":          array("RESET"),
+		"SELECT 0":           array("SELECT", "0"),
+		"an unknown command": array("GET", "k"), "MULTI": array("MULTI"), "RESET": array("RESET"),
 		"CLIENT SETNAME": array("CLIENT", "SETNAME", "x"), "CLIENT REPLY OFF": array("CLIENT", "REPLY", "OFF"),
 		"AUTH":           array("AUTH", "x"),
 		"an empty array": "*0\r\n", "a null array": "*-1\r\n", "an empty line": "\r\n",
@@ -171,6 +177,9 @@ func frameForms() (all []command) {
 	} {
 		add(false, "after "+name, before+one)
 	}
+	add(false, "in a transaction", array("MULTI")+one+array("EXEC"))
+	add(false, "in another database", array("SELECT", "1")+one)
+	all[len(all)-1].quantity = 0 // of this one's key
 	add(false, "before QUIT", one+array("QUIT"))
 	add(false, "before nonsense", one+"*x\r\n")
 	add(false, "before half of another", one+one[:20])

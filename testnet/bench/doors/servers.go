@@ -145,6 +145,8 @@ func bareHTTP() http.Handler {
 // bareLimiter admits every request.
 type bareLimiter struct{}
 
-func (bareLimiter) TakeLimit(l *counters.Limit, _ []byte, _ uint64) counters.Decision {
-	return counters.Decision{Allowed: true, Limit: l.Max(), Remaining: l.Max() - 1, ResetAfter: time.Second}
+func (bareLimiter) TakeDebt(_ []byte, _, _ time.Duration) counters.Decision {
+	return counters.Decision{Allowed: true, ResetAfter: time.Second}
 }
+
+func (bareLimiter) GiveBack(_ []byte, _, _ time.Duration) (time.Duration, bool) { return 0, true }

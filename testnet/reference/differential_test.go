@@ -1,0 +1,106 @@
+package reference
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// findings is what a run finds.
+type findings struct{ scripted, json, statistics, random *tally }
+
+// Both servers give the same answers in every setting, to the scripted exchanges and to random ones.
+func TestAnswers(t *testing.T) {
+	found := &findings{newTally(), newTally(), newTally(), newTally()}
+	planned, ran := 0, 0
+	run := func(name string, into *tally, comparisons func(t *testing.T) []comparison) {
+		planned++
+		t.Run(name, func(t *testing.T) {
+			ran++
+			into.judge(t, comparisons(t))
+		})
+	}
+	atEdges := startEdges(t)
+	for i := range settings {
+		s := &settings[i]
+		files := s.rules(t)
+		run(s.name, found.scripted, func(t *testing.T) []comparison { return perform(t, s, files, scripted()) })
+		run(s.name+" at /json", found.json, func(t *testing.T) []comparison {
+			return perform(t, s, files, append(atJSON(scripted()), plain()...))
+		})
+		run(s.name+" in statistics", found.statistics, func(t *testing.T) []comparison {
+			return statistics(t, s, files, scripted())
+		})
+	}
+	for seed := range uint64(sessions) {
+		s := &settings[int(seed)%len(settings)]
+		run(fmt.Sprintf("session %d, %s", seed, s.name), found.random, func(t *testing.T) []comparison {
+			random := newSession(seed)
+			return perform(t, s, random.files(), random.exchanges())
+		})
+	}
+	run("unknown units", found.scripted, func(t *testing.T) []comparison {
+		return perform(t, &settings[0], settings[0].rules(t), unknownUnits())
+	})
+	run("edges of windows", found.scripted, atEdges)
+	t.Logf("scripted: %s; at /json: %s; counters: %s; random: %s", found.scripted, found.json, found.statistics,
+		found.random)
+	if t.Failed() || ran < planned {
+		return // the list and the page are about all of it
+	}
+	if n := found.random; n.denied < n.exchanges/10 || n.denied > n.exchanges*9/10 {
+		t.Errorf("random sessions have %d of %d exchanges with a denial: they hold little", n.denied, n.exchanges)
+	}
+	for k := range differences {
+		if found.scripted.known[k]+found.json.known[k]+found.statistics.known[k] == 0 {
+			t.Errorf("no exchange shows the known difference %q", differences[k].name)
+		}
+	}
+	checkPage(t, found)
+}
+
+// rules are the files of the scripted exchanges.
+func (s *setting) rules(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"rules.yaml": string(text)}
+	maps.Copy(files, s.files)
+	return files
+}
+
+// edgeSettings are those in which exchanges wait for the ends of windows.
+var edgeSettings = []string{"defaults", "stopped increments", "local cache"}
+
+// startEdges has exchanges wait for the ends of windows while other tests run, and returns a function that waits for
+// their answers.
+func startEdges(t *testing.T) func(*testing.T) []comparison {
+	t.Helper()
+	var waiting sync.WaitGroup
+	results := make(map[*setting]*[]comparison)
+	for i := range settings {
+		if s := &settings[i]; slices.Contains(edgeSettings, s.name) {
+			p, result := startPair(t, s, s.rules(t)), new([]comparison)
+			results[s] = result
+			waiting.Go(func() {
+				*result, _ = p.play(t.Context(), s, edges())
+				p.stop()
+			})
+		}
+	}
+	return func(t *testing.T) (all []comparison) {
+		waiting.Wait()
+		for s, result := range results {
+			if *result == nil { // a second began between two answers
+				*result = perform(t, s, s.rules(t), edges())
+			}
+			all = append(all, *result...)
+		}
+		return all
+	}
+}

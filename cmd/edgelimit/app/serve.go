@@ -161,7 +161,7 @@ func serveConfig(c *cli.Context) (cfg node.Config, env *ratelimitEnv, err error)
 	}
 	if server := c.String("from-env"); server != "" {
 		if server != rulefile.Ratelimit {
-			return cfg, nil, wrongValue(c.Command, "from-env", server)
+			return cfg, nil, misuse(c.Command, "--from-env %.80s: want %s", server, rulefile.Ratelimit)
 		}
 		env = readRatelimitEnv(os.LookupEnv)
 		if err = env.configure(&cfg); err != nil {

@@ -172,19 +172,25 @@ func TestThrottleAcrossNodes(t *testing.T) {
 	second := launch(t, withRESP(gossiping("b", "eu", first.Addr("lan")))).ready(t)
 	allMembers(t, first, second)
 	here, there := redisClient(t, first, redis.Options{}), redisClient(t, second, redis.Options{})
-	// A node debits what a new peer reports first as of an earlier time: some of it may be paid.
-	known := -1
-	for tries := 0; known < 0; tries++ {
-		if got := throttle(t, here, strconv.Itoa(tries), 99, 1, 3600, 60); got[0] != 0 || got[2] != 40 {
-			t.Fatalf("60 of 100: %v", got)
-		}
-		testkit.Eventually(t, "the other node knows",
-			func() bool { return throttle(t, there, strconv.Itoa(tries), 99, 1, 3600, 0)[2] < 100 })
-		if throttle(t, there, strconv.Itoa(tries), 99, 1, 3600, 0)[2] == 40 {
-			known = tries
+	// A node debits what a new peer reports first as of an earlier time: some of it may be paid. So each has to have
+	// reported before, in both directions.
+	keys := 0
+	charged := func(from, to *redis.Client) string {
+		for {
+			keys++
+			k := strconv.Itoa(keys)
+			if got := throttle(t, from, k, 99, 1, 3600, 60); got[0] != 0 || got[2] != 40 {
+				t.Fatalf("60 of 100: %v", got)
+			}
+			testkit.Eventually(t, "the other node knows",
+				func() bool { return throttle(t, to, k, 99, 1, 3600, 0)[2] < 100 })
+			if throttle(t, to, k, 99, 1, 3600, 0)[2] == 40 {
+				return k
+			}
 		}
 	}
-	k := strconv.Itoa(known)
+	charged(there, here)
+	k := charged(here, there)
 	if got := throttle(t, there, k, 99, 1, 3600, 30); got[0] != 0 || got[2] != 10 {
 		t.Errorf("30 more at the other node: %v", got)
 	}
@@ -196,11 +202,10 @@ func TestThrottleAcrossNodes(t *testing.T) {
 		t.Errorf("DEL: %d, %v", n, err)
 	}
 	testkit.Eventually(t, "freed here, too", func() bool { return throttle(t, here, k, 99, 1, 3600, 0)[2] == 100 })
-	key := 1000
 	testkit.Eventually(t, "a bound is exported where a node admits while another does", func() bool {
-		key++
-		throttle(t, there, strconv.Itoa(key), 99, 1, 3600, 60)
-		throttle(t, here, strconv.Itoa(key), 99, 1, 3600, 60)
+		keys++
+		throttle(t, there, strconv.Itoa(keys), 99, 1, 3600, 60)
+		throttle(t, here, strconv.Itoa(keys), 99, 1, 3600, 60)
 		_, series := scrape(t, first.Addr("health"))
 		return series["edgelimit_resp_over_admission_bound_ratio"] > 0
 	})

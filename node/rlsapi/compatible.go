@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,30 +33,33 @@ const unitless = refusal("the unit of a limit in the request is unknown")
 // overflow is how more hits are refused than its Redis can count.
 const overflow = refusal("hits_addend: ERR increment or decrement would overflow")
 
+// The errors of requests that ask for nothing, which that server calls service errors.
+const (
+	noDomain      = refusal("rate limit domain must not be empty")
+	noDescriptors = refusal("rate limit descriptor list must not be empty")
+)
+
 // decideCompatibly answers a request in a compatible domain. It may have any number of descriptors; those of one
-// decision are decided together.
+// decision are decided together. A request that is refused charges nothing.
 func (s *Service) decideCompatibly(
 	ctx context.Context, in *rls.RateLimitRequest, t *scratch,
 ) (*rls.RateLimitResponse, error) {
-	refused := refusal("")
-	switch descriptors := in.GetDescriptors(); {
-	case in.GetDomain() == "":
-		refused = "rate limit domain must not be empty"
-	case len(descriptors) == 0:
-		refused = "rate limit descriptor list must not be empty"
+	known := s.limiter.HasDomain(in.GetDomain())
+	if err := checkCompatibly(in, known); err != nil {
+		if s.stats != nil && (err == noDomain || err == noDescriptors) {
+			s.stats.ServiceErrors.Add(1)
+		}
+		return nil, err
 	}
-	if refused != "" {
-		s.stats.ServiceErrors.Add(1)
-		return nil, refused
+	if s.stats != nil && !known {
+		s.stats.DomainNotFound(in.GetDomain(), len(in.Descriptors))
 	}
 	a := newCompatibleAnswer(s, in)
-	for rest := in.Descriptors; len(rest) > 0; {
-		part := rest[:min(len(rest), rules.MaxDescriptors)]
-		rest = rest[len(part):]
-		if err := t.translateCompatibly(ctx, in, part, s); err != nil {
+	for part := range slices.Chunk(in.Descriptors, rules.MaxDescriptors) {
+		err := t.translateCompatibly(ctx, in, part, s, known)
+		if err != nil {
 			return nil, err
 		}
-		var err error
 		if t.layers, err = s.limiter.DecideMet(ctx, &t.req, t.layers[:0], t.met); err != nil {
 			return nil, err
 		}
@@ -64,44 +68,44 @@ func (s *Service) decideCompatibly(
 	return a.finish(), nil
 }
 
-// translateCompatibly turns some descriptors of a request into t.req, which points into them.
+// checkCompatibly returns why a request is refused, a refusal; nil if it is not. known: its domain has rules.
+func checkCompatibly(in *rls.RateLimitRequest, known bool) error {
+	switch {
+	case in.GetDomain() == "":
+		return noDomain
+	case len(in.GetDescriptors()) == 0:
+		return noDescriptors
+	}
+	for _, d := range in.Descriptors {
+		unit := d.GetLimit().GetUnit()
+		switch {
+		case d.GetHitsAddend().GetValue() > math.MaxInt64:
+			return overflow
+		case d.GetLimit() != nil && known && (unit <= 0 || int(unit) >= len(windows)):
+			return unitless
+		}
+	}
+	return nil
+}
+
+// translateCompatibly turns some descriptors of a checked request into t.req, which points into them.
 func (t *scratch) translateCompatibly(
-	ctx context.Context, in *rls.RateLimitRequest, descriptors []*common.RateLimitDescriptor, s *Service,
+	ctx context.Context, in *rls.RateLimitRequest, descriptors []*common.RateLimitDescriptor, s *Service, known bool,
 ) error {
 	clear(t.met)
 	t.entries, t.asks, t.met = t.entries[:0], t.asks[:0], append(t.met[:0], make([]*rules.Rule, len(descriptors))...)
 	t.req = rules.Request{Domain: in.GetDomain(), Cost: max(uint64(in.GetHitsAddend()), 1),
 		Descriptors: t.req.Descriptors[:0]}
-	known := s.limiter.HasDomain(in.GetDomain())
-	if !known {
-		s.stats.DomainNotFound(in.GetDomain(), len(descriptors))
-	}
 	now, from := time.Now(), sourceOf(ctx)
 	for _, d := range descriptors {
-		first := len(t.entries)
-		for _, e := range d.GetEntries() {
-			t.entries = append(t.entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
-		}
-		t.req.Descriptors = append(t.req.Descriptors, t.entries[first:len(t.entries):len(t.entries)])
+		t.addEntries(d)
 		ask := rules.Ask{Cost: t.req.Cost}
 		if hits := d.GetHitsAddend(); hits != nil {
-			if hits.GetValue() > math.MaxInt64 {
-				return overflow
-			}
 			ask.Cost = min(hits.GetValue(), counters.MaxTally)
 		}
 		if l := d.GetLimit(); l != nil && known {
-			unit := int(l.GetUnit())
-			if unit <= 0 || unit >= len(windows) {
-				return unitless
-			}
-			kind, err := override{max: l.GetRequestsPerUnit(), window: windows[unit], tally: true}, error(nil)
-			if ask.Cost == 0 {
-				ask.Limit, err = s.overrides.Peek(kind)
-			} else {
-				ask.Limit, err = s.overrides.Charge(kind, from, now)
-			}
-			if err != nil {
+			o := override{max: l.GetRequestsPerUnit(), window: windows[l.GetUnit()], tally: true}
+			if err := s.setLimit(&ask, o, from, now); err != nil {
 				return err
 			}
 		}
@@ -149,7 +153,7 @@ func (a *compatibleAnswer) add(t *scratch, descriptors []*common.RateLimitDescri
 			}
 			mergeInto(a.metadata, met.Metadata)
 		}
-		if d.Rule != "" {
+		if d.Rule != "" && a.stats != nil {
 			hits := t.asks[i].Cost
 			a.stats.Count(&ratelimit.Hit{Domain: t.req.Domain, Entries: t.req.Descriptors[i], Rule: met, Limit: d.Limit,
 				Before: d.Limit - d.Remaining + d.Excess - hits, Hits: hits})
@@ -221,7 +225,9 @@ func (a *compatibleAnswer) finish() *rls.RateLimitResponse {
 	}
 	if resp.OverallCode == rls.RateLimitResponse_OVER_LIMIT && a.shadow() {
 		resp.OverallCode = rls.RateLimitResponse_OK
-		a.stats.GlobalShadow.Add(1)
+		if a.stats != nil {
+			a.stats.GlobalShadow.Add(1)
+		}
 	}
 	if a.ratelimit.DynamicMetadata {
 		resp.DynamicMetadata = a.describe()

@@ -59,18 +59,14 @@ func (t *scratch) translate(ctx context.Context, in *rls.RateLimitRequest, s *Se
 	t.req.Domain, t.req.Cost, t.req.Overdraw = in.GetDomain(), uint64(in.GetHitsAddend()), true
 	asks := false
 	for i, d := range descriptors {
-		entries, first := d.GetEntries(), len(t.entries)
-		if len(entries) > rules.MaxEntries {
-			return invalid("descriptor %d has %d entries, at most %d are allowed", i+1, len(entries), rules.MaxEntries)
+		if n := len(d.GetEntries()); n > rules.MaxEntries {
+			return invalid("descriptor %d has %d entries, at most %d are allowed", i+1, n, rules.MaxEntries)
 		}
 		if d.GetIsNegativeHits() {
 			return invalid("descriptor %d has hits below zero: nothing is given back "+
 				"(is_negative_hits is not supported)", i+1)
 		}
-		for _, e := range entries {
-			t.entries = append(t.entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
-		}
-		t.req.Descriptors = append(t.req.Descriptors, t.entries[first:len(t.entries):len(t.entries)])
+		t.addEntries(d)
 		asks = asks || d.GetHitsAddend() != nil || d.GetLimit() != nil
 	}
 	t.met = append(t.met, make([]*rules.Rule, len(descriptors))...)
@@ -78,6 +74,15 @@ func (t *scratch) translate(ctx context.Context, in *rls.RateLimitRequest, s *Se
 		return t.addAsks(ctx, descriptors, s)
 	}
 	return nil
+}
+
+// addEntries adds a descriptor to the request, which points into d.
+func (t *scratch) addEntries(d *common.RateLimitDescriptor) {
+	first := len(t.entries)
+	for _, e := range d.GetEntries() {
+		t.entries = append(t.entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
+	}
+	t.req.Descriptors = append(t.req.Descriptors, t.entries[first:len(t.entries):len(t.entries)])
 }
 
 // addAsks adds each descriptor's own hits, in place of the request's, and its ad-hoc limit. No hits are a peek.
@@ -106,19 +111,24 @@ func (t *scratch) addAsks(ctx context.Context, descriptors []*common.RateLimitDe
 	}
 	now, from := time.Now(), sourceOf(ctx)
 	for i := range t.asks {
-		var err error
-		switch ask := &t.asks[i]; {
-		case adHoc[i] == override{}:
-		case ask.Cost == 0:
-			ask.Limit, err = s.overrides.Peek(adHoc[i])
-		default:
-			ask.Limit, err = s.overrides.Charge(adHoc[i], from, now)
+		if adHoc[i] == (override{}) {
+			continue
 		}
-		if err != nil {
+		if err := s.setLimit(&t.asks[i], adHoc[i], from, now); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// setLimit sets the ad-hoc limit of an ask, which a source charges at a time. A peek keeps nothing.
+func (s *Service) setLimit(ask *rules.Ask, o override, from netip.Addr, now time.Time) (err error) {
+	if ask.Cost == 0 {
+		ask.Limit, err = s.overrides.Peek(o)
+	} else {
+		ask.Limit, err = s.overrides.Charge(o, from, now)
+	}
+	return err
 }
 
 // sourceOf returns the source of a gRPC request; all of HTTP have the same.

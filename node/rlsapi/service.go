@@ -84,12 +84,8 @@ func New(l Limiter, opt Options) *Service {
 	if err != nil {
 		panic(err)
 	}
-	stats := opt.Stats
-	if stats == nil {
-		stats = ratelimit.NewStats(ratelimit.Options{Logger: opt.Logger})
-	}
 	s := &Service{limiter: l, headers: headers, log: cmp.Or(opt.Logger, slog.Default()), ratelimit: opt.Ratelimit,
-		shadow: opt.Shadow, stats: stats}
+		shadow: opt.Shadow, stats: opt.Stats}
 	if s.shadow == nil {
 		s.shadow = func() bool { return false }
 	}
@@ -111,7 +107,7 @@ func (s *Service) Stats() Stats {
 // ShouldRateLimit implements the service. Its errors are INVALID_ARGUMENT (UNKNOWN in compatible domains),
 // DEADLINE_EXCEEDED, CANCELLED, and INTERNAL for the node's own.
 func (s *Service) ShouldRateLimit(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-	if s.limiter.Compatible(req.GetDomain()) {
+	if s.stats != nil && s.limiter.Compatible(req.GetDomain()) {
 		s.stats.Requests.Add(1)
 	}
 	resp, err := s.decide(ctx, req)

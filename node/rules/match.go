@@ -28,20 +28,19 @@ type Match struct {
 // Its errors wrap ErrUnknownRule or ErrInvalidRequest; dst is then returned as it was. An unknown domain is no error:
 // all its layers are unmatched.
 func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
-	compatible := len(s.compatible) > 0 && s.compatible[req.Domain] || s.others && !s.HasDomain(req.Domain)
-	if err := req.validate(compatible); err != nil {
+	top := s.domains[req.Domain]
+	if err := req.validate(s.compatible(top)); err != nil {
 		return dst, err
 	}
 	if req.Rule != "" {
 		return s.matchByName(req, secret, dst)
 	}
-	top := s.domains[req.Domain]
 	before, first, replacing, borrowing := dst, len(dst), false, false
 	for i, entries := range req.Descriptors {
 		var m Match
 		if req.overrides(i) {
 			if top != nil {
-				m = s.matchOwn(req, i, secret)
+				m = top.matchOwn(req, i, secret)
 			}
 			dst = append(dst, m)
 			continue
@@ -81,20 +80,19 @@ func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
 	return dst, nil
 }
 
-// matchOwn returns the match of descriptor i, which brings its own limit, in a known domain.
-func (s *Set) matchOwn(req *Request, i int, secret Secret) (m Match) {
-	entries := req.Descriptors[i]
-	m.asked = uint8(i + 1)
-	if top := s.domains[req.Domain]; top.joined != nil {
-		r := top.find(entries)
-		if m.own = r.tallied(req.Asks[i].Limit); m.own != nil {
-			m.Rule, m.Key = r, r.key(secret, entries)
-		} else {
-			m.Key = joinedOverrideKey(secret, req.Domain, entries)
-		}
+// matchOwn returns the match of descriptor i, which brings its own limit, in the domain with this top of its tree.
+func (n *Node) matchOwn(req *Request, i int, secret Secret) Match {
+	entries, m := req.Descriptors[i], Match{asked: uint8(i + 1)}
+	if n.joined == nil {
+		m.Key = overrideKey(secret, req.Domain, entries)
 		return m
 	}
-	m.Key = overrideKey(secret, req.Domain, entries)
+	r := n.find(entries)
+	if m.own = r.tallied(req.Asks[i].Limit); m.own != nil {
+		m.Rule, m.Key = r, r.key(secret, entries)
+	} else {
+		m.Key = joinedOverrideKey(secret, req.Domain, entries)
+	}
 	return m
 }
 

@@ -19,9 +19,8 @@ type Set struct {
 	byName       map[string][]*Rule
 	regional     bool // regions have different rules or meters
 
-	compatible map[string]bool // domains that are compatible with envoyproxy/ratelimit
-	others     bool            // whether domains without rules are
-	warnings   []error
+	others   bool // whether domains without rules are compatible with envoyproxy/ratelimit
+	warnings []error
 }
 
 // Rules returns all rules in the order of the files. The slice is the caller's, the rules are shared.
@@ -34,11 +33,14 @@ func (s *Set) Rule(fullName string) *Rule { return s.byFullName[fullName] }
 func (s *Set) HasDomain(name string) bool { return s.domains[name] != nil }
 
 // Compatible reports whether a domain is compatible with envoyproxy/ratelimit (compatible.go).
-func (s *Set) Compatible(domain string) bool {
-	if s.HasDomain(domain) {
-		return s.compatible[domain]
+func (s *Set) Compatible(domain string) bool { return s.compatible(s.domains[domain]) }
+
+// compatible is Compatible of the domain with the given top of its tree, nil for none.
+func (s *Set) compatible(top *Node) bool {
+	if top == nil {
+		return s.others
 	}
-	return s.others
+	return top.joined != nil
 }
 
 // SetCompatible makes domains without rules compatible with envoyproxy/ratelimit, or not.
@@ -67,18 +69,13 @@ func (s *Set) Add(r *Rule) {
 }
 
 // AddDomain adds a domain with the top of its tree.
-func (s *Set) AddDomain(name string, top *Node) {
-	s.domains[name] = top
-	if top.joined != nil {
-		s.compatible[name] = true
-	}
-}
+func (s *Set) AddDomain(name string, top *Node) { s.domains[name] = top }
 
 // NewSet returns an empty set to which rules can be added before it is used.
 func NewSet() *Set {
 	return &Set{
 		domains: make(map[string]*Node), byFullName: make(map[string]*Rule), byPublicName: make(map[string]*Rule),
-		byName: make(map[string][]*Rule), compatible: make(map[string]bool),
+		byName: make(map[string][]*Rule),
 	}
 }
 
@@ -96,7 +93,7 @@ func (s *Set) In(region string) *Set {
 		}
 	}
 	for domain, top := range s.domains {
-		in.AddDomain(domain, top.in(region, scoped))
+		in.domains[domain] = top.in(region, scoped)
 	}
 	in.others = s.others
 	in.regional = false

@@ -98,6 +98,6 @@ func dump(r *rules.Rule) string {
 			unit = window.String()
 		}
 	}
-	return fmt.Sprintf("%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t\n", fullKey(r), unit, limit,
-		r.Mode == counters.Shadow, r.Mode == counters.Quota)
+	return fmt.Sprintf("%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t\n", r.ReferenceKey(), unit,
+		limit, r.Mode == counters.Shadow, r.Mode == counters.Quota)
 }

@@ -77,17 +77,6 @@ func hasOwnName(r *rules.Rule) bool {
 	return true
 }
 
-// fullKey returns the name of a rule by the rule file alone, as rlconfig shows it.
-func fullKey(r *rules.Rule) string {
-	var b strings.Builder
-	b.WriteString(r.Domain)
-	for _, e := range r.Entries {
-		b.WriteByte('.')
-		b.WriteString(rules.JoinedKey(e))
-	}
-	return b.String()
-}
-
 var (
 	ipv4      = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 	delimiter = strings.NewReplacer(":", "_", "|", "_", "\n", "_")

@@ -81,7 +81,7 @@ func (s *Stats) SetRules(all []*rules.Rule) {
 	gone := s.ofRules
 	s.ofRules = make(map[string]bool, len(all))
 	for _, r := range all {
-		name := fullKey(r)
+		name := r.ReferenceKey()
 		c := s.named(name)
 		if hasOwnName(r) {
 			known[r] = c
@@ -159,7 +159,7 @@ func (s *Stats) countsOf(h *Hit, raw []byte) *counts {
 	if h.Rule == nil {
 		return &discarded
 	}
-	if c = s.byRaw[fullKey(h.Rule)]; c == nil { // the rule has just gone
+	if c = s.byRaw[h.Rule.ReferenceKey()]; c == nil { // the rule has just gone
 		return &discarded
 	}
 	return c

@@ -15,7 +15,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// dirOf returns a directory with files by name, those ending in -> as links: "name -> target".
+// dirOf returns a new directory with files by name; those whose text is "-> target" are links.
 func dirOf(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

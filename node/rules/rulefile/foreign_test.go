@@ -24,7 +24,7 @@ func TestErrorsQuoteNoOtherFiles(t *testing.T) {
 		"not at all": "\x00" + secret + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, elsewhere := folder(t, map[string]string{"a.yaml": domain("a")}), folder(t,
+			dir, elsewhere := dirOf(t, map[string]string{"a.yaml": domain("a")}), dirOf(t,
 				map[string]string{"secret": text})
 			target := filepath.Join(elsewhere, "secret")
 			must(t, os.Symlink(target, filepath.Join(dir, "b.yaml")))
@@ -49,7 +49,7 @@ func TestErrorsQuoteNoOtherFiles(t *testing.T) {
 // Links within the directory, as those of a ConfigMap, are nothing to speak of, and what stands in rules is quoted,
 // in part where it is long.
 func TestErrorsQuoteRules(t *testing.T) {
-	dir := folder(t, map[string]string{"..1/a.yaml": "domain: d\ndescriptors: [{key: k, valeu: x}]\nanother: 1\n"})
+	dir := dirOf(t, map[string]string{"..1/a.yaml": "domain: d\ndescriptors: [{key: k, valeu: x}]\nanother: 1\n"})
 	link(t, "..1", filepath.Join(dir, "..data"))
 	link(t, "..data/a.yaml", filepath.Join(dir, "a.yaml"))
 	_, err := Load(dir)

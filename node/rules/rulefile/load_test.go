@@ -12,28 +12,12 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// folder writes files into a new directory.
-func folder(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 func domain(name string) string {
 	return "domain: " + name + "\ndescriptors: [{key: k, rate_limit: {unlimited: true}}]\n"
 }
 
 func TestLoadDirectory(t *testing.T) {
-	dir := folder(t, map[string]string{
+	dir := dirOf(t, map[string]string{
 		"c.yaml": domain("third"), "a.yml": domain("first"), "b.yaml": domain("second") + "---\n" + domain("2b"),
 		"notes.txt": "not: rules", "b.yaml~": "{", "deeper/d.yaml": domain("deeper"), "e.yaml/f.yaml": domain("deeper"),
 	})
@@ -46,7 +30,7 @@ func TestLoadDirectory(t *testing.T) {
 }
 
 func TestLoadFilesInTheGivenOrder(t *testing.T) {
-	dir := folder(t, map[string]string{"a.yaml": domain("a"), "b.conf": domain("b"), "d/c.yaml": domain("c")})
+	dir := dirOf(t, map[string]string{"a.yaml": domain("a"), "b.conf": domain("b"), "d/c.yaml": domain("c")})
 	s, err := Load(filepath.Join(dir, "d"), filepath.Join(dir, "b.conf"), filepath.Join(dir, "a.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +39,7 @@ func TestLoadFilesInTheGivenOrder(t *testing.T) {
 }
 
 func TestLoadReportsAllFiles(t *testing.T) {
-	dir := folder(t, map[string]string{
+	dir := dirOf(t, map[string]string{
 		"a.yaml": domain("edge") + "limit: 1\n",
 		"b.yaml": "",
 		"c.yaml": "# c\n" + domain("edge"),
@@ -90,7 +74,7 @@ func TestLoadNothing(t *testing.T) {
 	if _, err := Load(); err == nil || !strings.Contains(err.Error(), "no file or directory was given") {
 		t.Errorf("without a path: %v", err)
 	}
-	dir := folder(t, map[string]string{"notes.txt": ""})
+	dir := dirOf(t, map[string]string{"notes.txt": ""})
 	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "holds no *.yaml, *.yml or *.json file") {
 		t.Errorf("a directory without rules: %v", err)
 	}
@@ -122,7 +106,7 @@ func TestSample(t *testing.T) {
 
 // Parents are found in whatever file of the domain they are, and mistakes about them are reported with the others.
 func TestParentsInOtherFiles(t *testing.T) {
-	dir := folder(t, map[string]string{
+	dir := dirOf(t, map[string]string{
 		"a.yaml": "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: day, requests_per_unit: 1, mode: elastic, " +
 			"parent: pool}}\n",
 		"b.yaml": "domain: d\ndescriptors:\n- {key: b, value: all, rate_limit: {name: pool, unit: day, " +

@@ -63,7 +63,7 @@ func TestLoadOnlyRegularFiles(t *testing.T) {
 		{"a link to itself", func(p string) error { return os.Symlink(p, p) }, "too many levels of symbolic links"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			dir := folder(t, map[string]string{"a.yaml": domain("a")})
+			dir := dirOf(t, map[string]string{"a.yaml": domain("a")})
 			must(t, test.make(filepath.Join(dir, "b.yaml")))
 			within(t, "Load", func() {
 				if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -77,7 +77,7 @@ func TestLoadOnlyRegularFiles(t *testing.T) {
 // A FIFO that comes to a watched directory is reported; when it is gone, the files are read as before, and the end is
 // not held up.
 func TestWatchBesideAFIFO(t *testing.T) {
-	dir := folder(t, map[string]string{"a.yaml": domain("a")})
+	dir := dirOf(t, map[string]string{"a.yaml": domain("a")})
 	fifo := filepath.Join(dir, "x.yaml")
 	w := Options{}.Watch([]string{dir}, time.Hour, slog.New(slog.DiscardHandler))
 	if _, err := w.Load(); err != nil {

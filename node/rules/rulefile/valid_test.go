@@ -178,7 +178,7 @@ func TestDefaultAlgorithm(t *testing.T) {
 }
 
 func TestMergeDomains(t *testing.T) {
-	dir := folder(t, map[string]string{
+	dir := dirOf(t, map[string]string{
 		"a.yaml": "domain: d\ndescriptors:\n- {key: path, value: /a/*, rate_limit: {name: first, unit: day, " +
 			"requests_per_unit: 1}}\n",
 		"b.yaml": "domain: d\ndescriptors:\n- {key: path, value: /*, rate_limit: {name: second, unit: day, " +
@@ -198,7 +198,7 @@ func TestMergeDomains(t *testing.T) {
 			t.Errorf("%s meets %v, want %s (%v)", value, got, want, err)
 		}
 	}
-	twice := folder(t, map[string]string{
+	twice := dirOf(t, map[string]string{
 		"a.yaml": "domain: d\ndescriptors:\n- {key: a}\n- {key: b}\n",
 		"b.yaml": "domain: d\ndescriptors:\n- {key: b, rate_limit: {unlimited: true}}\n",
 	})

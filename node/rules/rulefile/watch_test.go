@@ -222,7 +222,7 @@ func tell(t *testing.T, dir string, steps []change, next func() outcome, exact b
 func TestWatchByPolling(t *testing.T) {
 	for _, story := range stories {
 		t.Run(story.name, func(t *testing.T) {
-			dir := folder(t, map[string]string{"a.yaml": domain("a")})
+			dir := dirOf(t, map[string]string{"a.yaml": domain("a")})
 			story.prepare(t, dir)
 			testkit.VirtualTime(t, func(t *testing.T) {
 				w := Options{}.Watch(beneath(dir, story.paths), 10*time.Second, slog.New(slog.DiscardHandler))
@@ -251,7 +251,7 @@ func TestWatchByEvents(t *testing.T) {
 	for _, story := range stories {
 		t.Run(story.name, func(t *testing.T) {
 			t.Parallel()
-			dir := folder(t, map[string]string{"a.yaml": domain("a")})
+			dir := dirOf(t, map[string]string{"a.yaml": domain("a")})
 			story.prepare(t, dir)
 			w := Options{}.Watch(beneath(dir, story.paths), time.Hour, slog.New(slog.DiscardHandler))
 			outcomes := follow(t, w, w.Run)

@@ -7,7 +7,7 @@
 # make fuzz        every fuzz target for FUZZTIME each
 # make lint        formatting, vet, staticcheck, tidy modules
 # make build       the static binary BIN, bin/edgelimit
-# make image       the container image edgelimit:local, by Docker
+# make image       the container images edgelimit:local and edgelimit:ratelimit, by Docker
 
 GO       ?= go
 FUZZTIME ?= 20s
@@ -101,4 +101,4 @@ build:
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w -X github.com/edgelimit/edgelimit/node.version=$(VERSION)' -o $(BIN) ./cmd/edgelimit
 
 image:
-	$(GO) run ./testnet build edgelimit
+	$(GO) run ./testnet build edgelimit ratelimit

@@ -17,6 +17,8 @@ type Decision struct {
 	Banned bool
 	// Degraded means that the node could not reach all peers when it decided.
 	Degraded bool
+	// Failed means that the rule denied or waived the request because of that.
+	Failed bool
 	// Rule and Window identify the limit, for response headers.
 	Rule   string
 	Window time.Duration

@@ -111,5 +111,13 @@ func (l *Limit) Lasts() time.Duration {
 	return time.Duration(l.full >> l.fraction)
 }
 
+// Refills returns how long n takes to come back into a bucket; 0 for other algorithms.
+func (l *Limit) Refills(n uint64) time.Duration {
+	if l.bucket.refill == 0 {
+		return 0
+	}
+	return l.wait(l.span(n), instant{})
+}
+
 // Far returns the use up to which the limit is not near: three quarters of Max.
 func (l *Limit) Far() uint64 { return l.max - l.max/4 }

@@ -16,9 +16,12 @@ const (
 	Quota
 	// Elastic is Enforce with a loan: a request over the limit passes if the layer's lender has room (elastic.go).
 	Elastic
+	// Throttle is Soft for a queue that delays only what needs the margin.
+	Throttle
 )
 
-var modes = [...]string{Enforce: "enforce", Soft: "soft", Shadow: "shadow", Quota: "quota", Elastic: "elastic"}
+var modes = [...]string{Enforce: "enforce", Soft: "soft", Shadow: "shadow", Quota: "quota", Elastic: "elastic",
+	Throttle: "throttle"}
 
 // String returns the name that answers use.
 func (m Mode) String() string {
@@ -32,7 +35,7 @@ func (m Mode) String() string {
 func admit(charges []Charge, decisions []Decision) bool {
 	for i := range charges {
 		switch charges[i].Mode {
-		case Enforce, Soft, Elastic:
+		case Enforce, Soft, Elastic, Throttle:
 			if !decisions[i].Allowed {
 				return false
 			}

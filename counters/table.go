@@ -213,9 +213,10 @@ type Charge struct {
 	Cost  uint64 // as in Take
 
 	// For layers only:
-	Mode     Mode // what the layer's denial means for the request
-	Each     bool // charge every request that this layer admits, even if another layer denies it
-	Overdraw bool // charge the request even if it is denied, up to twice the limit (rejected.go)
+	Pending  uint64 // cost that is to be charged later: there has to be room for it, too
+	Mode     Mode   // what the layer's denial means for the request
+	Each     bool   // charge every request that this layer admits, even if another layer denies it
+	Overdraw bool   // charge the request even if it is denied, up to twice the limit (rejected.go)
 	// Lender is the layer that an Elastic layer borrows from, as its position among the charges, counted from 1. The
 	// lender must not be Elastic itself. Idle: from the idle system. 0: from nobody.
 	Lender uint8
@@ -319,7 +320,7 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 			d.Allowed = true
 			continue
 		}
-		before := chargedBefore(charges[:i], dst[first:], ch)
+		before := min(chargedBefore(charges[:i], dst[first:], ch)+ch.Pending, 2*MaxLimit)
 		if ch.Limit.ban != nil && t.banned(ch.Limit, ch.Key, hashes[i], ch.Cost, before, now, d) {
 			continue
 		}

@@ -338,6 +338,12 @@ func (c *Cluster) Blind() (anywhere, inRegion bool) { // without the lock: pools
 	return slices.ContainsFunc(c.pools, (*pool).isBlind), len(c.pools) > 0 && c.pools[0].isBlind()
 }
 
+// Alone reports whether this node knows nobody of the cluster, and of its own region, though it has seeds: they were
+// not tried yet, or one does not answer.
+func (c *Cluster) Alone() (anywhere, inRegion bool) {
+	return slices.ContainsFunc(c.pools, (*pool).isAlone), len(c.pools) > 0 && c.pools[0].isAlone()
+}
+
 // Staleness is the largest age of what this node knows of another one. It is complete if all nodes are in the
 // membership and all seeds have answered. Nodes that left are not counted; unreachable nodes and seeds are, for a
 // quarter of an hour.

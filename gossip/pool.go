@@ -285,6 +285,13 @@ func (p *pool) isBlind() bool {
 	return p.unasked || p.alone || len(p.missing) > 0
 }
 
+// isAlone reports whether nobody has been met, and others may be there.
+func (p *pool) isAlone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unasked || p.alone
+}
+
 // others returns the members that memberlist holds to be alive, and this node's own address.
 func (p *pool) others() (members []poolMember, self string) {
 	p.mu.Lock()

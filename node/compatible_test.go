@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +103,94 @@ func TestRatelimitStats(t *testing.T) {
 	}
 	if got := ratelimitStats(t, n); got != string(counted) {
 		t.Errorf("counted\n%s\nenvoyproxy/ratelimit counts\n%s", got, counted)
+	}
+}
+
+const metadataRules = `
+domain: edge
+descriptors:
+  - {key: plain, metadata: {kind: plain}, rate_limit: {unit: hour, requests_per_unit: 9}}
+  - {key: valued, value_to_metric: true, metadata: {kind: valued}, rate_limit: {unit: hour, requests_per_unit: 9}}
+  - {key: wild*, metadata: {kind: wild}, rate_limit: {unit: hour, requests_per_unit: 9}}
+  - {key: path, value: /a*, metadata: {kind: path}, rate_limit: {unit: hour, requests_per_unit: 9}}
+  - key: detailed
+    detailed_metric: true
+    metadata: {kind: detailed}
+    rate_limit: {unit: hour, requests_per_unit: 9}
+    descriptors:
+      - {key: leaf, detailed_metric: true, metadata: {kind: leaf}, rate_limit: {unit: hour, requests_per_unit: 9}}
+`
+
+// With RESPONSE_DYNAMIC_METADATA the metadata of a rule is lost where envoyproxy/ratelimit (July 2026) loses it.
+func TestRatelimitMetadata(t *testing.T) {
+	cfg := likeRatelimit()
+	cfg.Ratelimit.DynamicMetadata = true
+	cfg.Rules = []string{filepath.Join(t.TempDir(), "rules.yaml")}
+	writeFile(t, cfg.Rules[0], metadataRules)
+	n := launch(t, cfg).ready(t)
+	for entries, kind := range map[string]string{
+		"plain=1": "plain", "valued=1": "", "valued=": "valued", "wild1=1": "", "path=/ab": "path",
+		"detailed=1": "detailed", "detailed=1,leaf=1": "",
+	} {
+		_, body := post(t, n.Addr("http"), "/json", `{"domain":"edge","descriptors":[`+descriptor(entries)+`]}`)
+		if got := strings.Contains(body, `"kind"`); got != (kind != "") || !strings.Contains(body, kind) {
+			t.Errorf("%s: %s, want the metadata %q", entries, body, kind)
+		}
+	}
+}
+
+const replacingRules = `
+domain: edge
+descriptors:
+  - {key: base, rate_limit: {name: base, unit: hour, requests_per_unit: 1}}
+  - {key: premium, rate_limit: {name: premium, unit: hour, requests_per_unit: 9, replaces: [{name: base}]}}
+  - {key: other, rate_limit: {unit: hour, requests_per_unit: 100}}
+  - {key: "user*", share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 2}}
+`
+
+// What one descriptor does to another one it does in a request of any length.
+func TestRatelimitManyDescriptors(t *testing.T) {
+	cfg := likeRatelimit()
+	cfg.Ratelimit.StopIncrements = true
+	cfg.Rules = []string{filepath.Join(t.TempDir(), "rules.yaml")}
+	writeFile(t, cfg.Rules[0], replacingRules)
+	n := launch(t, cfg).ready(t)
+	var many []string
+	for range 40 {
+		many = append(many, descriptor("nothing=1"))
+	}
+	ask := func(want int, first, last string) {
+		t.Helper()
+		if got := askJSON(t, n, "edge", 1, slices.Concat([]string{first}, many, []string{last})...); got != want {
+			t.Errorf("%s ... %s: %d, want %d", first, last, got, want)
+		}
+	}
+	base, premium := descriptor("base=1"), descriptor("premium=1")
+	for range 3 { // base is not charged
+		ask(http.StatusOK, base, premium)
+		ask(http.StatusOK, premium, base)
+	}
+	ask(http.StatusOK, base, descriptor("other=1"))
+	for range 3 { // other is not charged: 99 are left
+		ask(http.StatusTooManyRequests, descriptor("other=1"), base)
+	}
+	ask(http.StatusOK, descriptor("other=1", `,"hitsAddend":99`), descriptor("nothing=1"))
+	ask(http.StatusTooManyRequests, descriptor("other=1"), descriptor("nothing=1"))
+}
+
+// Under a wildcard in a key with share_threshold, all values of one key of a request count together.
+func TestRatelimitSharesUnderKeys(t *testing.T) {
+	cfg := likeRatelimit()
+	cfg.Rules = []string{filepath.Join(t.TempDir(), "rules.yaml")}
+	writeFile(t, cfg.Rules[0], replacingRules)
+	n := launch(t, cfg).ready(t)
+	for _, test := range []struct {
+		entries string
+		want    int
+	}{{"user1=a", 200}, {"user1=b", 200}, {"user1=c", 429}, {"user2=a", 200}} {
+		if got := askJSON(t, n, "edge", 1, descriptor(test.entries)); got != test.want {
+			t.Errorf("%s: %d, want %d", test.entries, got, test.want)
+		}
 	}
 }
 
@@ -231,8 +320,9 @@ func TestRatelimitStatsd(t *testing.T) {
 	const limit = "ratelimit.service.rate_limit.edge_1.plain"
 	want := "ratelimit.service.config_load_success:1|c\n" + limit + ".near_limit:2|c\n" + limit + ".over_limit:2|c\n" +
 		limit + ".total_hits:12|c" // requests are those by gRPC
-	if got := string(buf[:size]); got != want {
-		t.Errorf("sent\n%s\nwant\n%s", got, want)
+	got, process, _ := strings.Cut(string(buf[:size]), "\nratelimit.go.frees:")
+	if got != want || !strings.Contains(process, "\nratelimit.go.numGoroutine:") {
+		t.Errorf("sent\n%s\nwant\n%s\nand the process", buf[:size], want)
 	}
 }
 

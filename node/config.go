@@ -21,6 +21,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/listen"
+	"github.com/edgelimit/edgelimit/node/proxy"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/regions"
 )
@@ -36,7 +37,8 @@ type Config struct {
 	Rules []string `yaml:"rules"`
 	// RulesXDS is a management server that rules come from, in place of Rules.
 	RulesXDS XDS `yaml:"rules_xds"`
-	// RulesPoll is how often the files are checked for changes that the file system does not report. 100ms to 1h.
+	// RulesPoll is how often the files, and those of TLS, are checked for changes that the file system does not report.
+	// 100ms to 1h.
 	RulesPoll time.Duration `yaml:"rules_poll"`
 	// DefaultAlgorithm is that of rules without one: sliding_window (also if empty) or fixed_window.
 	DefaultAlgorithm string `yaml:"default_algorithm"`
@@ -64,11 +66,19 @@ type Config struct {
 	RESPRedisRate bool `yaml:"resp_redis_rate"`
 	// GRPC is the address of Envoy's rate limit service. It needs Envoy.
 	GRPC string `yaml:"grpc"`
+	// Proxy configures the reverse proxy.
+	Proxy proxy.Config `yaml:"proxy"`
 	// Health is the address of /livez, /readyz and /metrics.
 	Health string `yaml:"health"`
-	// Admin is the address where operators lift bans, on loopback or unix:/path; empty: none. If DefaultAdmin is in
-	// use, a node starts without it.
+	// Admin is the address where operators lift bans; empty: none. Beyond loopback and unix:/path it needs TLS with
+	// client certificates. If DefaultAdmin is in use, a node starts without it.
 	Admin string `yaml:"admin"`
+	// TLS says which of these listeners speak TLS, by their names: http, grpc, resp, proxy, health, admin and
+	// prometheus.
+	TLS map[string]ListenerTLS `yaml:"tls"`
+	// ProxyProtocol says who begins connections with a PROXY header (version 1 or 2), which is believed about the
+	// client's address: by the names of listeners for clients, addresses, prefixes, and unix for Unix sockets.
+	ProxyProtocol map[string][]string `yaml:"proxy_protocol"`
 	// MaxConnections is how many clients each listener except health and admin serves at a time; 1 to 1,000,000. The
 	// file descriptors that the process may have, less 512, bound it as well.
 	MaxConnections int `yaml:"max_connections"`
@@ -76,9 +86,9 @@ type Config struct {
 	// or 1 to 1,000,000. This machine, Unix sockets and trusted proxies (Requests) have no such limit.
 	MaxConnectionsPerSource int `yaml:"max_connections_per_source"`
 	// IdleTimeout is the longest time between two requests of a connection: 1s to 24h, or 0, which means 60 s over HTTP
-	// and 5 minutes over gRPC and the Redis protocol.
+	// and 5 minutes over gRPC and the Redis protocol. The reverse proxy has its own.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// Requests says which descriptors /v1/auth makes of a request.
+	// Requests says which descriptors /v1/auth and the reverse proxy make of a request.
 	Requests actions.Config `yaml:"requests"`
 	// Headers are the families of response headers: draft11, and one of legacy-delta and legacy-epoch; or off.
 	Headers []string `yaml:"headers"`
@@ -162,8 +172,11 @@ func DefaultConfig() Config {
 		DefaultAlgorithm: counters.SlidingWindow.String(),
 		IPv6Prefix:       rulefile.DefaultIPv6Prefix,
 		HTTP:             DefaultHTTP,
+		Proxy:            proxy.DefaultConfig(),
 		Health:           DefaultHealth,
 		Admin:            DefaultAdmin,
+		TLS:              map[string]ListenerTLS{},
+		ProxyProtocol:    map[string][]string{},
 		MaxConnections:   10_000,
 		Requests:         actions.DefaultConfig(),
 		Headers:          answer.DefaultHeaders(),
@@ -191,8 +204,12 @@ func (c *Config) Validate() error {
 	check(err == nil, "%w", err)
 	err = c.Ratelimit.Validate()
 	check(err == nil, "ratelimit.%w", err)
-	check(c.Ratelimit.Statsd.Address == "" || c.Compatibility != "", "ratelimit.statsd.address: statistics are kept "+
-		"with compatibility: ratelimit only")
+	for name, addr := range map[string]string{
+		"statsd": c.Ratelimit.Statsd.Address, "prometheus": c.Ratelimit.Prometheus.Address,
+	} {
+		check(addr == "" || c.Compatibility != "", "ratelimit.%s.address: statistics are kept with compatibility: "+
+			"ratelimit only", name)
+	}
 	err = c.RulesXDS.validate()
 	check(err == nil, "rules_xds.%w", err)
 	check(c.RulesXDS.Server == "" || len(c.Rules) == 0,
@@ -208,6 +225,10 @@ func (c *Config) Validate() error {
 	check(err == nil, "headers: %w", err)
 	_, err = actions.New(c.Requests)
 	check(err == nil, "requests: %w", err)
+	if err == nil {
+		err = c.Proxy.Validate(c.Requests)
+		check(err == nil, "proxy.%w", err)
+	}
 	for _, seed := range c.Gossip.Join {
 		wan, _, err := splitSeed(seed)
 		check(err == nil, "gossip.join: %w", err)
@@ -232,10 +253,10 @@ func (c *Config) validateListeners(check func(ok bool, format string, args ...an
 	for _, name := range listenerNames {
 		addr := c.addresses()[name]
 		_, _, err := listen.SplitAddress(addr)
-		check(addr == "" || err == nil, "%s: %w", name, err)
+		setting, _, _ := strings.Cut(addressSetting(name), " ") // without the flag
+		check(addr == "" || err == nil, "%s: %w", setting, err)
 	}
-	check(c.Admin == "" || listen.IsLocal(c.Admin), "admin: %s can be reached from other machines, and who reaches it "+
-		"may lift bans: want loopback, as %s, or unix:/path", c.Admin, DefaultAdmin)
+	c.validateTLS(check)
 	check(c.GRPC == "" || c.Envoy != nil, "grpc: an address, but this program was built without Envoy's protocol: "+
 		"import github.com/edgelimit/edgelimit/node/envoy and set Config.Envoy = envoy.Service")
 	check(!c.RESPRedisRate || c.RESP != "", "resp_redis_rate: scripts without a listener: set resp (--resp)")
@@ -255,11 +276,15 @@ func (c *Config) validateListeners(check func(ok bool, format string, args ...an
 		"gossip.advertise_wan: address %q: want host:port", c.Gossip.AdvertiseWAN)
 }
 
-var listenerNames = []string{"http", "grpc", "resp", "health", "admin"}
+var listenerNames = []string{"http", "grpc", "resp", proxyListener, "health", "admin"}
+
+// proxyListener is the name of the reverse proxy's listener.
+const proxyListener = "proxy"
 
 // addresses returns the addresses of the node's listeners by name; empty: none.
 func (c *Config) addresses() map[string]string {
-	return map[string]string{"http": c.HTTP, "grpc": c.GRPC, "resp": c.RESP, "health": c.Health, "admin": c.Admin}
+	return map[string]string{"http": c.HTTP, "grpc": c.GRPC, "resp": c.RESP, proxyListener: c.Proxy.Listen,
+		"health": c.Health, "admin": c.Admin, "prometheus": c.Ratelimit.Prometheus.Address}
 }
 
 // ruleOptions returns how the rule files are read.

@@ -13,6 +13,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/proxy"
 )
 
 // normal makes empty slices nil, which mean the same.
@@ -22,6 +23,9 @@ func normal(c Config) Config {
 	}
 	if len(c.Requests.TrustedProxies) == 0 {
 		c.Requests.TrustedProxies = nil
+	}
+	if len(c.Proxy.Upstreams)+len(c.Proxy.Routes) == 0 {
+		c.Proxy.Upstreams, c.Proxy.Routes = nil, nil
 	}
 	if len(c.Gossip.Join) == 0 {
 		c.Gossip.Join = nil
@@ -46,7 +50,9 @@ func TestSampleIsTheDefaults(t *testing.T) {
 // differs.
 func TestSampleShowsEverySetting(t *testing.T) {
 	text := string(SampleConfig)
-	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Gossip]()} {
+	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Gossip](),
+		reflect.TypeFor[proxy.Config](), reflect.TypeFor[proxy.Route](), reflect.TypeFor[proxy.Timeouts](),
+		reflect.TypeFor[proxy.Health](), reflect.TypeFor[proxy.AccessLog]()} {
 		for i := range typ.NumField() {
 			name := typ.Field(i).Tag.Get("yaml")
 			if name == "" {

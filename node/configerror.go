@@ -94,8 +94,15 @@ func meantSetting(word, structure string) string {
 			if key == word {
 				path = prefix + key
 			}
-			if f.Type.Kind() == reflect.Struct {
-				collect(f.Type, prefix+key+".")
+			inner, named := f.Type, ""
+			switch inner.Kind() {
+			case reflect.Slice:
+				inner = inner.Elem()
+			case reflect.Map:
+				inner, named = inner.Elem(), "NAME."
+			}
+			if inner.Kind() == reflect.Struct {
+				collect(inner, prefix+key+"."+named)
 			}
 		}
 	}

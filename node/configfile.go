@@ -21,12 +21,15 @@ var SampleConfig []byte
 
 // ReadConfig reads a configuration file over the defaults. What it does not understand it reports all at once, as
 // [rulefile.Problems] takes apart: each a *rulefile.Error, with its place in the file.
-func ReadConfig(name string) (Config, error) {
+func ReadConfig(name string) (Config, error) { return DefaultConfig().Read(name) }
+
+// Read reads a configuration file over c, as ReadConfig does over the defaults.
+func (c Config) Read(name string) (Config, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return Config{}, fmt.Errorf("configuration: %w", err)
 	}
-	cfg := DefaultConfig()
+	cfg := c
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
 	if err := dec.Decode(&cfg); err != nil && !errors.Is(err, io.EOF) {

@@ -75,6 +75,6 @@ func (n *Node) openGRPC() error {
 		return err
 	}
 	server := n.envoy.Server(n.unready, n.cfg.IdleTimeout)
-	l.Server, l.Panics = server, server.Panics
+	l.Server, l.Panics, l.Protocols = server, server.Panics, []string{"h2"}
 	return nil
 }

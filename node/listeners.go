@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,9 +12,13 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/edgelimit/edgelimit/node/admin"
 	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/listen"
+	"github.com/edgelimit/edgelimit/node/proxy"
+	"github.com/edgelimit/edgelimit/node/ratelimit/prom"
 	"github.com/edgelimit/edgelimit/node/respapi"
 )
 
@@ -57,6 +62,59 @@ func (n *Node) openRESP() error {
 	return nil
 }
 
+// openPrometheus opens the listener of the statistics of envoyproxy/ratelimit, by its names, beside the node's metrics.
+func (n *Node) openPrometheus(metrics prometheus.Gatherer) error {
+	cfg := n.cfg.Ratelimit.Prometheus
+	if cfg.Address == "" {
+		return nil
+	}
+	statistics, err := prom.New(cfg, n.stats.Each)
+	if err != nil {
+		n.log.Warn("ratelimit.prometheus has no mapping: statistics have the names of envoyproxy/ratelimit",
+			"error", err)
+	}
+	theirs := prometheus.NewRegistry()
+	if err := theirs.Register(statistics); err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+cfg.Path, admin.Metrics(prometheus.Gatherers{metrics, theirs}))
+	return n.serveHTTP("prometheus", mux)
+}
+
+// openProxy opens the listener of the reverse proxy.
+func (n *Node) openProxy() error {
+	if n.cfg.Proxy.Listen == "" {
+		return nil
+	}
+	l, err := n.listen(proxyListener)
+	if err != nil {
+		return err
+	}
+	n.proxy, err = proxy.New(n, n.cfg.Proxy,
+		proxy.Options{Requests: n.cfg.Requests, Headers: n.cfg.Headers, Logger: n.log})
+	if err != nil {
+		return fmt.Errorf("proxy.%w", err)
+	}
+	s := n.proxy.Server()
+	l.UseHTTP(s.Server, 0)
+	l.Server, l.Panics, l.Refusal = s, n.proxy.Panics, httpapi.Full()
+	return nil
+}
+
+func (n *Node) closeProxy() {
+	if n.proxy != nil {
+		n.proxy.Close()
+	}
+}
+
+// runProxy runs the proxy, if there is one, until ctx ends.
+func (n *Node) runProxy(ctx context.Context) {
+	if n.proxy != nil {
+		n.proxy.Run(ctx)
+	}
+}
+
 // serveHTTP opens a listener, unless its address is empty, that serves h.
 func (n *Node) serveHTTP(name string, h http.Handler) error {
 	if n.cfg.addresses()[name] == "" {
@@ -76,12 +134,19 @@ func (n *Node) serveHTTP(name string, h http.Handler) error {
 // listen opens a listener with its limits.
 func (n *Node) listen(name string) (*listen.Listener, error) {
 	setting := listen.Setting{Name: name, Flag: "--" + name, Addr: n.cfg.addresses()[name]}
+	if name == "prometheus" {
+		setting.Flag = "ratelimit.prometheus.address"
+	}
+	if name == proxyListener {
+		setting.Name, setting.Flag = "proxy.listen", "--listen"
+	}
 	l, err := listen.Open(setting, n.listenLimits(name), n.log)
 	if err != nil {
 		return nil, err
 	}
+	l.Name = name
 	n.listeners[name] = l
-	return l, nil
+	return l, n.secure(l)
 }
 
 func (n *Node) listenLimits(name string) listen.Limits {
@@ -99,7 +164,7 @@ func (n *Node) listenLimits(name string) listen.Limits {
 }
 
 // forClients reports whether a listener is for clients, not for probes or operators.
-func forClients(name string) bool { return name != "health" && name != "admin" }
+func forClients(name string) bool { return name != "health" && name != "admin" && name != "prometheus" }
 
 // exempt reports whether a source may have all connections of a listener: this machine, where sidecars are, and trusted
 // proxies, as all clients behind a proxy come from its address.

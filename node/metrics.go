@@ -1,6 +1,8 @@
 package node
 
 import (
+	"fmt"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -36,6 +38,7 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	w.WriteGossip(n.cluster.Stats(), streams, packets)
 	n.writeListeners(w)
 	n.writeAuth(w)
+	n.writeProxy(w)
 	n.writeEnvoy(w)
 	n.writeRESP(w)
 	if n.reconciler != nil {
@@ -56,14 +59,15 @@ func (n *Node) writeRules(w telemetry.Writer) {
 		map[string]uint64{"ok": n.loads.ok.Load(), "failed": n.loads.failed.Load()})
 
 	decisions := w.CounterVec("decisions_total", "Decisions by rule and outcome: allowed, denied, waived (over the "+
-		"limit, but allowed by the rule's mode), banned (denied because of an earlier denial). A request counts once "+
-		"in each layer that charged, denied or waived it. Rule /adhoc is all limits that requests bring along.",
+		"limit, but allowed by the rule's mode), banned (denied because of an earlier denial), failed_open and "+
+		"failed_closed (waived and denied as the rule's on_failure or on_partition wants). A request counts once in "+
+		"each layer that charged, denied or waived it. Rule /adhoc is all limits that requests bring along.",
 		"rule", "outcome")
 	near := w.CounterVec("near_limit_total", "Allowed decisions that left less than a fifth of the limit, by rule.",
 		"rule")
 	bounds := w.GaugeVec("over_admission_bound_ratio", "Bound on over-admission within the last window at the "+
 		"measured rates, as a part of the rule's limit.", "rule")
-	write := func(rule string, t *decisionCounts, limited, bans bool) {
+	write := func(rule string, t *decisionCounts, limited, bans, heeds bool) {
 		decisions(t.allowed.Load(), rule, "allowed")
 		decisions(t.denied.Load(), rule, "denied")
 		decisions(t.waived.Load(), rule, "waived")
@@ -72,6 +76,10 @@ func (n *Node) writeRules(w telemetry.Writer) {
 		}
 		if bans {
 			decisions(t.banned.Load(), rule, "banned")
+		}
+		if heeds {
+			decisions(t.failedOpen.Load(), rule, "failed_open")
+			decisions(t.failedClosed.Load(), rule, "failed_closed")
 		}
 	}
 	otherBound := 0.0
@@ -84,23 +92,26 @@ func (n *Node) writeRules(w telemetry.Writer) {
 			otherBound = max(otherBound, bound)
 			continue
 		}
-		write(r.PublicName, t, r.Limit != nil, r.Ban > 0)
+		write(r.PublicName, t, r.Limit != nil, r.Ban > 0, r.Heeds())
 		if r.Limit != nil {
 			bounds(bound, r.PublicName)
 		}
 	}
+	w.Counter("unpriced_responses_total", "Responses that cost 1 for want of the header with their cost (cost_from).",
+		n.monitor.Unpriced.Total())
 	if p.folded > 0 {
-		write(otherRules, p.other, true, true)
+		write(otherRules, p.other, true, true, true)
 		bounds(otherBound, otherRules)
 	}
 	if n.resp != nil || n.envoy != nil {
-		write(adHocRule, &n.adHocDecisions, true, false)
+		write(adHocRule, &n.adHocDecisions, true, false, false)
 	}
 }
 
 // writeListeners writes the connections and panics of each listener.
 func (n *Node) writeListeners(w telemetry.Writer) {
-	open := w.GaugeVec("connections", "Connected clients, by listener (http, grpc, resp, health, admin).", "door")
+	open := w.GaugeVec("connections", "Connected clients, by listener (http, grpc, resp, proxy, health, admin, "+
+		"prometheus).", "door")
 	accepted := w.CounterVec("accepted_connections_total", "Accepted connections, by listener.", "door")
 	evicted := w.CounterVec("evicted_connections_total", "Idle connections closed to make room, by listener.", "door")
 	refused := w.CounterVec("refused_connections_total", "Refused connections, by listener and reason: full (the "+
@@ -115,6 +126,30 @@ func (n *Node) writeListeners(w telemetry.Writer) {
 		refused(s.RefusedSource, name, "source")
 		panics(l.Panics(), name)
 	}
+	n.writeHandshakes(w)
+}
+
+// writeHandshakes writes what listeners do before the first request of a connection.
+func (n *Node) writeHandshakes(w telemetry.Writer) {
+	failed := w.CounterVec("failed_handshakes_total", "Connections that ended in their TLS handshake or PROXY header, "+
+		"by listener and reason.", "door", "reason")
+	expires := w.GaugeVec("tls_certificate_expiry_timestamp_seconds", "Unix time at which the listener's certificate, "+
+		"or one of its issuers' in the same file, expires.", "door")
+	current := w.GaugeVec("tls_files_current", "1 if the listener's TLS files are in use as they are; 0: they cannot "+
+		"be used, and the last good ones are.", "door")
+	for name, l := range n.listeners {
+		for why, count := range l.HandshakeFailures() {
+			failed(count, name, why)
+		}
+		if c := l.Certificate(); c != nil {
+			expires(float64(c.Expires.Unix()), name)
+			good := 0.0
+			if c.Current {
+				good = 1
+			}
+			current(good, name)
+		}
+	}
 }
 
 // writeAuth writes the requests that /v1/auth and the checks were asked about.
@@ -124,18 +159,66 @@ func (n *Node) writeAuth(w telemetry.Writer) {
 	w.Counter("auth_requests_without_descriptor_total", "Of these, those without a descriptor: no rule limits them.",
 		a.NoDescriptor)
 	w.Counter("auth_ignored_headers_total", "Of these, those whose forwarded headers were ignored.", a.IgnoredHeaders)
-	irregular := w.CounterVec("auth_irregular_layers_total", "Layers of these by what was wrong with a source: "+
-		"missing, untrusted (missing because the peer is not among the trusted_proxies) or ambiguous; and by what "+
-		"became of the layer: skipped, counted or denied.", "cause", "outcome")
+	writeIrregular(w.CounterVec("auth_irregular_layers_total", irregularHelp, "cause", "outcome"), a)
+	w.Counter("request_ids_forgotten_total", "Checks whose request_id was evicted within its minute: sent again, they "+
+		"are charged.", n.forgottenIDs.Load())
+}
+
+const irregularHelp = "Layers of these by what was wrong with a source: missing, untrusted (missing because the peer " +
+	"is not among the trusted_proxies) or ambiguous; and by what became of the layer: skipped, counted or denied."
+
+// writeIrregular writes the layers of requests that lacked a source, or had it in an ambiguous form.
+func writeIrregular(irregular func(v uint64, values ...string), all ...actions.Stats) {
+	var missing, untrusted, ambiguous actions.Outcomes
+	for _, a := range all {
+		missing, untrusted, ambiguous = missing.Add(a.Missing), untrusted.Add(a.Untrusted), ambiguous.Add(a.Ambiguous)
+	}
 	for cause, o := range map[string]actions.Outcomes{
-		"missing": a.Missing, "untrusted": a.Untrusted, "ambiguous": a.Ambiguous,
+		"missing": missing, "untrusted": untrusted, "ambiguous": ambiguous,
 	} {
 		irregular(o.Skipped, cause, "skipped")
 		irregular(o.Counted, cause, "counted")
 		irregular(o.Denied, cause, "denied")
 	}
-	w.Counter("request_ids_forgotten_total", "Checks whose request_id was evicted within its minute: sent again, they "+
-		"are charged.", n.forgottenIDs.Load())
+}
+
+// writeProxy writes the requests and upstreams of the reverse proxy.
+func (n *Node) writeProxy(w telemetry.Writer) {
+	if n.proxy == nil {
+		return
+	}
+	s := n.proxy.Stats()
+	requests := w.CounterVec("proxy_requests_total", "Requests to the reverse proxy by status: 2xx, 4xx and so on. "+
+		"Denials are 4xx, as are those whose client has gone.", "status")
+	for class, count := range s.Classes[1:] {
+		requests(count, fmt.Sprintf("%dxx", class+1))
+	}
+	w.Counter("proxy_retries_total", "Requests sent to another upstream after one had failed.", s.Retries)
+	w.Gauge("proxy_websockets", "Open WebSockets through the reverse proxy.", float64(s.WebSockets))
+	w.Counter("proxy_access_log_errors_total", "Failed writes to the access log, whose lines are lost.", s.LogErrors)
+	up := w.GaugeVec("proxy_upstream_up", "1 while the upstream gets requests; 0: its health checks fail, or it "+
+		"refused a connection a moment ago.", "upstream")
+	sent := w.CounterVec("proxy_upstream_requests_total", "Requests sent to the upstream.", "upstream")
+	failed := w.CounterVec("proxy_upstream_errors_total", "Of these, those without a response, by reason: connect (no "+
+		"connection), timeout (none in time) or broken.", "upstream", "reason")
+	for _, u := range s.Upstreams {
+		value := 0.0
+		if u.Up {
+			value = 1
+		}
+		up(value, u.Name)
+		sent(u.Requests, u.Name)
+		failed(u.Connects, u.Name, "connect")
+		failed(u.Timeouts, u.Name, "timeout")
+		failed(u.Broken, u.Name, "broken")
+	}
+	without := uint64(0)
+	for _, a := range s.Described {
+		without += a.NoDescriptor
+	}
+	w.Counter("proxy_requests_without_descriptor_total", "Requests to the reverse proxy without a descriptor: no rule "+
+		"limits them.", without)
+	writeIrregular(w.CounterVec("proxy_irregular_layers_total", irregularHelp, "cause", "outcome"), s.Described...)
 }
 
 // writeEnvoy writes the totals of Envoy's rate limit service: zeros without it, so that the series do not change.

@@ -53,6 +53,33 @@ func TestSoft(t *testing.T) {
 	}
 }
 
+// A throttled bucket of 20 that gets 10 a second back admits 20 at once and five more with growing delays, and denies.
+func TestThrottleMode(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
+		n := idle(t, single("rate_limit: {unit: second, requests_per_unit: 10, burst: 20, algorithm: token_bucket, "+
+			"mode: throttle, max_delay: 500ms}"))
+		for round := range 2 {
+			for i := 1; i <= 26; i++ {
+				peek := take(t, n, Request{Rule: "test/client", Identity: "x", Peek: true})
+				d := take(t, n, Request{Rule: "test/client", Identity: "x"})
+				late := time.Duration(max(0, i-20)) * 100 * time.Millisecond
+				if i == 26 {
+					late = 0
+				}
+				if d.Allowed != (i <= 25) || d.Waived != (i > 20 && i <= 25) || d.Limit != 20 ||
+					d.Remaining != uint64(20-min(i, 20)) || d.Mode != counters.Throttle ||
+					(d.Delay-late).Abs() > time.Millisecond {
+					t.Fatalf("round %d, request %d: %+v, want a delay of %v", round, i, d, late)
+				}
+				if peek.Allowed != d.Allowed || peek.Waived != d.Waived {
+					t.Fatalf("a peek before request %d: %+v, and then %+v", i, peek, d)
+				}
+			}
+			time.Sleep(3 * time.Second)
+		}
+	})
+}
+
 // In shadow mode nothing is denied, and what would have been is counted.
 func TestShadowMode(t *testing.T) {
 	n := idle(t, single("shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 3}"))

@@ -15,8 +15,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +34,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/clock"
 	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/listen"
+	"github.com/edgelimit/edgelimit/node/proxy"
 	"github.com/edgelimit/edgelimit/node/ratelimit"
 	"github.com/edgelimit/edgelimit/node/respapi"
 	"github.com/edgelimit/edgelimit/node/rules"
@@ -68,6 +71,8 @@ type Node struct {
 	adHocDecisions decisionCounts
 	debts          *counters.Debts // of the keys of Redis' clients
 
+	pending pendingCounts // requests whose response is still to come
+
 	warningMu sync.Mutex
 	warned    map[string]bool // the warnings that hold and were logged
 
@@ -78,10 +83,12 @@ type Node struct {
 	pressure atomic.Pointer[pressure] // nil: none was reported
 	shadow   atomic.Bool              // all rules are in shadow mode
 
-	listeners    map[string]*listen.Listener // by name: http, grpc, resp, health, admin
+	listeners    map[string]*listen.Listener // by name: http, grpc, resp, proxy, health, admin, prometheus
+	certificates *listen.Watcher             // of their TLS files
 	requests     *actions.Actions            // describe the requests of /v1/auth
 	envoy        EnvoyService                // nil: Config.Envoy is
 	resp         *respapi.Server             // nil without a listener for the Redis protocol
+	proxy        *proxy.Proxy                // nil without a listener for it
 	forgottenIDs atomic.Uint64               // request_ids, see httpapi.Options
 
 	begin      sync.Once          // of Run, or of Close without Run
@@ -200,13 +207,16 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 	for _, open := range []func() error{
 		func() error { return n.serveHTTP("http", httpapi.New(n, api)) },
 		n.openRESP,
+		n.openProxy,
 		func() error { return n.serveHTTP("health", health) },
+		func() error { return n.openPrometheus(metrics) },
 		n.openAdmin,
 	} {
 		if err := open(); err != nil {
 			return err
 		}
 	}
+	n.certificates = listen.NewWatcher(slices.Collect(maps.Values(n.listeners)))
 	cluster := n.cfg.clusterConfig(incarnation, keys)
 	cluster.Now = n.clock.Now
 	cluster.Rules, cluster.Identity = n.policy.Load().fingerprint, keys.identityFingerprint()
@@ -225,6 +235,7 @@ func (n *Node) close() {
 	for _, l := range n.listeners {
 		l.Abandon()
 	}
+	n.closeProxy()
 }
 
 // compatible reports whether the node is envoyproxy/ratelimit for its clients and those who watch it.
@@ -281,8 +292,9 @@ func (n *Node) Ready() error {
 // Degraded returns why the node's decisions are degraded; nothing while they are not.
 func (n *Node) Degraded() []string { return n.monitor.Degraded() }
 
-// Addr returns the host:port, or the path, of a listener ("http", "grpc", "resp", "health", "admin"), or the host:port
-// of a gossip pool ("lan", "wan"), with the port that was chosen for port 0; empty if there is none.
+// Addr returns the host:port, or the path, of a listener ("http", "grpc", "resp", "proxy", "health", "admin",
+// "prometheus"), or the host:port of a gossip pool ("lan", "wan"), with the port that was chosen for port 0; empty if
+// there is none.
 func (n *Node) Addr(name string) string {
 	if l := n.listeners[name]; l != nil {
 		return l.Addr().String()

@@ -160,9 +160,10 @@ func (n *Node) SetRules(set *rules.Set) {
 	n.logWarnings()
 }
 
-// Reload has the rule files read again, changed or not. It does not wait: log and metrics report the result. It is safe
-// for concurrent use; before Run it takes effect when that begins.
+// Reload has the rule files and the files of TLS read again, changed or not. It does not wait: log and metrics report
+// the result. It is safe for concurrent use; before Run it takes effect when that begins.
 func (n *Node) Reload() {
+	n.certificates.Reload()
 	if n.files == nil {
 		n.log.Info("there are no rule files to read again")
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/certs"
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/regions"
 )
@@ -31,9 +32,11 @@ type Redis struct {
 	MinWindow time.Duration `yaml:"min_window"`
 }
 
-func (r *Redis) hasTLS() bool {
-	return r.CAFile != "" || r.CertFile != "" || r.KeyFile != "" || r.ServerName != ""
+func (r *Redis) tlsFiles() certs.Client {
+	return certs.Client{CAFile: r.CAFile, CertFile: r.CertFile, KeyFile: r.KeyFile, ServerName: r.ServerName}
 }
+
+func (r *Redis) hasTLS() bool { return r.tlsFiles() != certs.Client{} }
 
 func (r *Redis) validate(check func(ok bool, format string, args ...any)) {
 	check(r.MinFill >= 0 && r.MinFill < 1, "redis.min_fill: %v, want at least 0 and less than 1", r.MinFill)
@@ -46,6 +49,9 @@ func (r *Redis) validate(check func(ok bool, format string, args ...any)) {
 	check(err == nil, "redis.url: %w", err)
 	check(err != nil || cfg.TLS != nil || !r.hasTLS(),
 		"redis: settings for TLS, but the URL does not ask for it: it begins with rediss then")
+	files := r.tlsFiles()
+	err = files.Validate()
+	check(err == nil, "redis.%w", err)
 	check(cfg.Username == "" || cfg.Password != "" || r.PasswordFile != "", // not quoted: the user may be the password
 		"redis: the URL has a user without a password: add it, or set redis.password_file; a password alone is "+
 			":password@host")
@@ -87,8 +93,10 @@ func (r *Redis) open() (*regions.Redis, error) {
 		}
 	}
 	if cfg.TLS != nil {
-		cfg.TLS.CAFile, cfg.TLS.CertFile, cfg.TLS.KeyFile = r.CAFile, r.CertFile, r.KeyFile
-		cfg.TLS.ServerName = r.ServerName
+		files := r.tlsFiles()
+		if cfg.TLS, err = files.Config(); err != nil {
+			return nil, fmt.Errorf("redis.%w", err)
+		}
 	}
 	return regions.OpenRedis(cfg)
 }

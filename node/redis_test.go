@@ -177,6 +177,7 @@ func TestRedisSettings(t *testing.T) {
 		{Redis{URL: "redis://edge@a"}, []string{"redis.password_file"}},
 		{Redis{URL: "redis://10.0.0.1", CAFile: "ca.pem"}, []string{"TLS", "rediss"}},
 		{Redis{URL: "redis://10.0.0.1", ServerName: "x"}, []string{"TLS", "rediss"}},
+		{Redis{URL: "rediss://10.0.0.1", CertFile: "c"}, []string{"redis.cert_file and key_file"}},
 		{Redis{MinFill: 1, MinWindow: -1}, []string{"min_fill: 1", "min_window: -1ns"}},
 		{Redis{MinFill: -0.1}, []string{"min_fill: -0.1"}},
 	} {
@@ -190,6 +191,23 @@ func TestRedisSettings(t *testing.T) {
 			if err != nil && !strings.Contains(err.Error(), part) {
 				t.Errorf("%+v: %v does not say %q", test.set, err, part)
 			}
+		}
+	}
+}
+
+// Files of TLS that cannot be used keep the node from starting, with the setting that names them.
+func TestRedisTLSFiles(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing.pem")
+	for setting, set := range map[string]Redis{
+		"redis.ca_file: ":   {URL: "rediss://127.0.0.1:1", CAFile: missing},
+		"redis.cert_file: ": {URL: "rediss://127.0.0.1:1", CertFile: missing, KeyFile: missing},
+	} {
+		cfg := quiet(perClient)
+		set.MinWindow = time.Minute
+		cfg.Redis = set
+		if n, err := New(cfg); err == nil || !strings.Contains(err.Error(), setting) ||
+			!strings.Contains(err.Error(), missing) {
+			t.Errorf("%s: %v, %v", setting, n, err)
 		}
 	}
 }

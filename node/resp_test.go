@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,34 +225,6 @@ func TestThrottleInShadowMode(t *testing.T) {
 	}
 }
 
-// Who waits as told is not too early, although the time of decisions may be a little behind.
-func TestTakeLimitIsExact(t *testing.T) {
-	n := launch(t, quiet(perClient)).ready(t)
-	// one in 200 us
-	l, err := counters.NewBucket(counters.NewMeter("%test", counters.TokenBucket, time.Second), 1, 5000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	denials := 0
-	for range 300 {
-		d := n.TakeLimit(l, []byte("k"), 1)
-		after := n.clock.Now()
-		if d.Allowed {
-			continue
-		}
-		denials++
-		for n.clock.Now() < after+int64(d.RetryAfter) {
-			runtime.Gosched()
-		}
-		if d := n.TakeLimit(l, []byte("k"), 1); !d.Allowed {
-			t.Fatalf("after waiting as it was asked to: %+v", d)
-		}
-	}
-	if denials == 0 {
-		t.Error("nothing was denied")
-	}
-}
-
 func TestRESPPassword(t *testing.T) {
 	var log testkit.Log
 	cfg := withRESP(quiet(perClient))
@@ -376,7 +347,7 @@ func TestMetersOfRulesAndClients(t *testing.T) {
 		t.Errorf("%d of the rules in their place did", got)
 	}
 	for _, l := range made {
-		if d := n.TakeLimit(l, []byte("x"), 1); !d.Allowed {
+		if d := n.table.Take(l, 1, 1, n.clock.Now()); !d.Allowed {
 			t.Fatalf("%s: %+v", l.Meter().Rule, d)
 		}
 	}

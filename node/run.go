@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/listen"
+	"github.com/edgelimit/edgelimit/node/ratelimit"
 	"github.com/edgelimit/edgelimit/node/ratelimit/statsd"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/telemetry"
@@ -58,27 +60,35 @@ func (n *Node) Run(ctx context.Context) error {
 
 	stopClock := start(func(ctx context.Context) { fail("clock", n.clock.Run(ctx)) })
 	defer stopClock()
-	n.listeners["health"].Start(fail)
-	n.listeners["admin"].Start(fail)
+	forOperators := []*listen.Listener{n.listeners["health"], n.listeners["prometheus"], n.listeners["admin"]}
+	for _, l := range forOperators {
+		l.Start(fail)
+	}
 	stopGossip := start(func(ctx context.Context) { fail("gossip", n.cluster.Run(ctx)) })
 	n.warm(ctx)
 	if ctx.Err() != nil { // no balancer sends requests here yet
 		n.EndLinger()
 	}
-	stopMonitor := start(n.runMonitor)
+	sources := telemetry.Sources{Cluster: n.cluster, Table: n.table, Store: n.reconciler, Limits: n.limitsAt,
+		Rules: func() *rules.Set { return n.policy.Load().set }, Now: n.clock.Now, Interval: n.cfg.Gossip.Interval}
+	n.monitor.Read(&sources, time.Now())
+	stopMonitor := start(func(ctx context.Context) { n.monitor.Run(ctx, sources) })
 	stopFiles := start(n.watchRules)
+	stopCertificates := start(n.watchCertificates)
 	stopPressure := start(n.followPressure)
 	stopStore := start(n.reconcile)
 	stopStatsd := start(n.exportStats)
 	n.awaitRules(ctx)
-	forClients := []*listen.Listener{n.listeners["http"], n.listeners["grpc"], n.listeners["resp"]}
+	forClients := []*listen.Listener{n.listeners["http"], n.listeners["grpc"], n.listeners["resp"],
+		n.listeners[proxyListener]}
+	stopProxy := start(n.runProxy)
 	for _, l := range forClients {
 		l.Start(fail)
 	}
 	n.ready.Store(true)
 	n.log.Info("ready", "http", n.Addr("http"), "grpc", n.Addr("grpc"), "resp", n.Addr("resp"),
-		"health", n.Addr("health"), "admin", n.Addr("admin"), "gossip", n.Addr("lan"), "gossip_wan", n.Addr("wan"),
-		"rules", len(n.policy.Load().set.Rules()))
+		"proxy", n.Addr(proxyListener), "health", n.Addr("health"), "admin", n.Addr("admin"), "gossip", n.Addr("lan"),
+		"gossip_wan", n.Addr("wan"), "rules", len(n.policy.Load().set.Rules()))
 
 	<-ctx.Done()
 	n.ready.Store(false)
@@ -92,6 +102,8 @@ func (n *Node) Run(ctx context.Context) error {
 		drained.Go(func() { l.Stop(min(keepAliveEnd, n.cfg.Drain), n.cfg.Drain) })
 	}
 	drained.Wait()
+	stopProxy()
+	n.closeProxy()
 	stopStatsd() // it sends the last statistics
 	stopFiles()
 	stopMonitor()
@@ -99,8 +111,10 @@ func (n *Node) Run(ctx context.Context) error {
 	stopGossip() // its last tick gives the last counts to the store
 	stopStore()
 	n.closeStore()
-	n.listeners["admin"].Stop(0, 500*time.Millisecond)
-	n.listeners["health"].Stop(0, 500*time.Millisecond)
+	stopCertificates()
+	for _, l := range slices.Backward(forOperators) {
+		l.Stop(0, 500*time.Millisecond)
+	}
 	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosed) && !errors.Is(cause, context.Cause(asked)) {
 		return cause
 	}
@@ -153,11 +167,6 @@ func (n *Node) warm(ctx context.Context) {
 	sources.Wait()
 }
 
-func (n *Node) runMonitor(ctx context.Context) {
-	n.monitor.Run(ctx, telemetry.Sources{Cluster: n.cluster, Table: n.table, Store: n.reconciler, Limits: n.limitsAt,
-		Rules: func() *rules.Set { return n.policy.Load().set }, Now: n.clock.Now, Interval: n.cfg.Gossip.Interval})
-}
-
 func (n *Node) followPressure(ctx context.Context) {
 	if n.cfg.PressureFile != "" {
 		telemetry.FollowPressure(ctx, n.cfg.PressureFile, n.SetPressure, n.log)
@@ -176,7 +185,15 @@ func (n *Node) reconcile(ctx context.Context) {
 // exportStats sends statistics with the names of envoyproxy/ratelimit, if the configuration says where.
 func (n *Node) exportStats(ctx context.Context) {
 	if cfg := n.cfg.Ratelimit.Statsd; n.stats != nil && cfg.Address != "" {
-		statsd.New(cfg, n.stats.Each, n.log).Run(ctx)
+		ignore := func(string, uint64) {}
+		statsd.New(cfg, statsd.Source{
+			Counters: func(f func(name string, total uint64)) {
+				n.stats.Each(f)
+				ratelimit.EachOfProcess(f, ignore)
+			},
+			Times:  n.stats.Times,
+			Gauges: func(f func(name string, value uint64)) { ratelimit.EachOfProcess(ignore, f) },
+		}, n.log).Run(ctx)
 	}
 }
 

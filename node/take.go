@@ -62,8 +62,9 @@ func (n *Node) DecideMet(_ context.Context, req *Request, layers []Decision, met
 
 // Report charges the cost of a request after it was served: req.Cost, 0 for 1, in all the layers that Decide would
 // charge. As it can no longer be denied, it is charged beyond the limit, up to twice the limit, and the excess denies
-// until it has left the window. It bans nobody, and metrics do not count it as a decision. Report appends to layers the
-// decisions of a peek right after. Errors are those of Take; nothing is charged then.
+// until it has left the window. It bans nobody, and metrics do not count it as a decision. With a req.Response what the
+// response costs is charged, in the layers whose rules charge responses; these have no decision before. Report appends
+// to layers the decisions of a peek right after. Errors are those of Take; nothing is charged then.
 func (n *Node) Report(_ context.Context, req *Request, layers []Decision) ([]Decision, error) {
 	n.setDomain(req)
 	var room [rules.MaxDescriptors]rules.Match
@@ -72,33 +73,13 @@ func (n *Node) Report(_ context.Context, req *Request, layers []Decision) ([]Dec
 	if err != nil {
 		return layers, err
 	}
-	var charges [rules.MaxDescriptors]counters.Charge
-	now := n.clock.Coarse()
-	n.charge(req, matches, now, charges[:len(matches)])
-	n.table.Report(charges[:len(matches)], now)
+	n.report(p, req, matches)
 	peek := *req
-	peek.Peek, peek.Asks = true, slices.Clone(req.Asks)
+	peek.Peek, peek.Asks, peek.Response = true, slices.Clone(req.Asks), nil
 	for i := range peek.Asks {
 		peek.Asks[i].Cost = 0
 	}
 	return n.decide(p, &peek, matches, layers), nil
-}
-
-// TakeLimit decides on a request of an identity under an ad-hoc limit, and charges it if it is admitted. A cost of 0 is
-// a peek: it is answered as a cost of 1 and charges nothing. All nodes count together under the limit's meter: limits
-// must not share a meter, nor have the name of a rule. The node does not keep the identity.
-func (n *Node) TakeLimit(l *counters.Limit, identity []byte, cost uint64) Decision {
-	var room [1]Decision
-	charges := [1]counters.Charge{{Limit: l, Key: rules.KeyOf(n.secret, identity), Cost: cost}}
-	if n.shadow.Load() {
-		charges[0].Mode = counters.Shadow
-	}
-	d := n.take(charges[:], false, func(int64) {}, room[:0])[0]
-	d.Degraded = n.monitor.DegradedIn(l.Scope())
-	if cost > 0 {
-		n.adHocDecisions.count(&d, d.Allowed)
-	}
-	return d
 }
 
 // HasDomain reports whether the rules in force have a domain of that name.
@@ -126,10 +107,20 @@ func (n *Node) match(p *policy, req *Request, dst []rules.Match) ([]rules.Match,
 func (n *Node) decide(p *policy, req *Request, matches []rules.Match, layers []Decision) []Decision {
 	var room [rules.MaxDescriptors]counters.Charge
 	first, charges := len(layers), room[:len(matches)]
+	n.fail(matches)
 	layers = n.take(charges, needsExactTime(req, matches),
 		func(now int64) { n.charge(req, matches, now, charges) }, layers)
 	n.count(p, req, matches, charges, layers[first:])
 	return layers
+}
+
+// fail has the rules follow what they say about the outage at hand, if there is one.
+func (n *Node) fail(matches []rules.Match) {
+	for i := range matches {
+		if m := &matches[i]; m.Rule.Heeds() {
+			m.Fail(n.monitor.Outage(m.Rule.Scope))
+		}
+	}
 }
 
 // take has the table decide on the charges that fill sets for a time: the coarse time, unless exact is set. Where a
@@ -158,7 +149,7 @@ func (n *Node) take(charges []counters.Charge, exact bool, fill func(now int64),
 func (n *Node) takeAll(charges []counters.Charge, now int64, layers []Decision) []Decision {
 	if len(charges) == 1 {
 		c := &charges[0]
-		if c.Limit != nil && c.Mode != counters.Shadow && c.Lender == 0 && !c.Overdraw {
+		if c.Limit != nil && c.Mode != counters.Shadow && c.Lender == 0 && !c.Overdraw && c.Pending == 0 {
 			return append(layers, n.table.Take(c.Limit, c.Key, c.Cost, now))
 		}
 	}
@@ -223,7 +214,7 @@ func (n *Node) count(p *policy, req *Request, matches []rules.Match, charges []c
 	}
 	for i := range layers {
 		m := &matches[i]
-		if !m.Limited() || m.Asked(req) == 0 {
+		if !m.Limited() || m.Asked(req) == 0 && (req.Peek || layers[i].Allowed || !m.Rule.ChargesLater()) {
 			continue
 		}
 		t := &n.adHocDecisions
@@ -239,6 +230,8 @@ type decisionCounts struct {
 	allowed, denied, waived atomic.Uint64
 	banned                  atomic.Uint64 // denied by a ban that an earlier denial began
 	near                    atomic.Uint64 // allowed, with less than 1/nearShare of the limit left
+
+	failedOpen, failedClosed atomic.Uint64 // waived and denied in an outage
 }
 
 const nearShare = 5
@@ -246,6 +239,10 @@ const nearShare = 5
 // count counts a decision. It was charged if the whole request was admitted, or the rule charges each layer for itself.
 func (t *decisionCounts) count(d *Decision, charged bool) {
 	switch {
+	case d.Failed && d.Allowed:
+		t.failedOpen.Add(1)
+	case d.Failed:
+		t.failedClosed.Add(1)
 	case !d.Allowed && d.Banned:
 		t.banned.Add(1)
 	case !d.Allowed:

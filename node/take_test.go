@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -147,6 +148,33 @@ func TestTakeLimits(t *testing.T) {
 			t.Errorf("denied after the wait that it was told: %+v", d)
 		}
 	})
+}
+
+// Who waits as told is not too early, although the time of decisions may be a little behind.
+func TestTakeIsExact(t *testing.T) {
+	n := launch(t, quiet(`
+domain: test
+descriptors: [{key: client, rate_limit: {unit: second, requests_per_unit: 5000, algorithm: token_bucket, burst: 1}}]
+`)).ready(t)
+	req := ask(by("client", "x"))
+	denials := 0
+	for range 300 {
+		d := take(t, n.Node, req)
+		after := n.clock.Now()
+		if d.Allowed {
+			continue
+		}
+		denials++
+		for n.clock.Now() < after+int64(d.RetryAfter) {
+			runtime.Gosched()
+		}
+		if d := take(t, n.Node, req); !d.Allowed {
+			t.Fatalf("after waiting as it was asked to: %+v", d)
+		}
+	}
+	if denials == 0 {
+		t.Error("nothing was denied")
+	}
 }
 
 func TestTakeBlocked(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
@@ -27,38 +28,80 @@ type Warning struct {
 // Concerns reports whether the warning is about the rule of a full name.
 func (w *Warning) Concerns(rule string) bool { return slices.Contains(w.Rules, rule) }
 
-// Warnings compares what the node itself makes of requests, at /v1/auth, with rules: those that it enforces, of its
-// region. Requests over gRPC, to /v1/check and by a rule's name may hold whatever they like, so a rule that /v1/auth
-// never meets is no more than probably a mistake; it is a hint where Envoy asks as well, or nobody wrote the rules.
+// Warnings compares what the node itself makes of requests, at /v1/auth and in the reverse proxy, with rules: those
+// that it enforces, of its region. Requests over gRPC, to /v1/check and by a rule's name may hold whatever they like,
+// so a rule that /v1/auth and the proxy never meet is no more than probably a mistake; it is a hint where Envoy asks as
+// well, or nobody wrote the rules.
 //
-// Before those it returns what the reader of the rule files warns of.
+// Before those it returns what the reader of the rule files warns of, and rules that do less than they say at some API.
 func (c *Config) Warnings(set *rules.Set) []Warning {
-	l := linter{cfg: c, set: set}
+	l := linter{cfg: c, set: set, sources: c.sources()}
 	l.files()
-	if c.HTTP == "" {
+	l.unseenResponses()
+	l.unheldDelays()
+	if len(l.sources) == 0 {
 		return l.found
 	}
 	l.trust()
-	domain := c.Requests.Domain
-	if !set.HasDomain(domain) {
-		// rules in the flat form, and those of envoyproxy/ratelimit, are for other APIs
-		likely := len(set.Domains()) == 0 || c.Compatibility != ""
-		l.warn(likely, nil, "requests.domain: no rule is in domain %.80q: /v1/auth allows everything%s",
-			domain, guess(set.NearestDomain(domain)))
-		return l.found
-	}
-	for i := range c.Requests.Descriptors {
-		l.descriptor(i)
+	for i := range l.sources {
+		l.source(&l.sources[i])
 	}
 	l.neverMet()
 	return l.found
 }
 
+// source is what requests at some listeners are checked as: those of requests, or of a route.
+type source struct {
+	setting string // where domain and descriptors are set: what stands before their names
+	domain  string
+	all     []actions.Descriptor
+	who     string // the APIs that send them
+	// neverSent says why a descriptor is sent for no request at any of them; nothing if it is sent.
+	neverSent func(actions.Descriptor) string
+}
+
+// sources returns what /v1/auth and the reverse proxy check requests as. It is empty without either.
+func (c *Config) sources() (found []source) {
+	auth := source{"requests.", c.Requests.Domain, c.Requests.Descriptors, authAPI, c.NeverSent}
+	switch {
+	case c.Proxy.Listen == "" && c.HTTP == "":
+		return nil
+	case c.Proxy.Listen == "":
+		return []source{auth}
+	case c.HTTP == "":
+		auth.who, auth.neverSent = proxyAPI, c.neverProxied
+	default:
+		auth.who = authAPI + " and " + proxyAPI
+		auth.neverSent = func(d actions.Descriptor) string {
+			if c.neverProxied(d) == "" {
+				return ""
+			}
+			return c.NeverSent(d)
+		}
+	}
+	found = append(found, auth)
+	for i, r := range c.Proxy.Routes {
+		if r.Domain == "" && len(r.Descriptors) == 0 {
+			continue
+		}
+		s := source{fmt.Sprintf("proxy.routes: route %d: ", i+1), cmp.Or(r.Domain, auth.domain), r.Descriptors,
+			proxyAPI, c.neverProxied}
+		if len(s.all) == 0 {
+			s.all = auth.all
+		}
+		found = append(found, s)
+	}
+	return found
+}
+
+const authAPI, proxyAPI = "/v1/auth", "the proxy"
+
 // linter gathers warnings.
 type linter struct {
-	cfg   *Config
-	set   *rules.Set
-	found []Warning
+	cfg     *Config
+	set     *rules.Set
+	sources []source
+	found   []Warning
 }
 
 func (l *linter) warn(hint bool, about []string, format string, args ...any) {
@@ -84,28 +127,81 @@ func guess(word string) string {
 	return fmt.Sprintf("; did you mean %q?", word)
 }
 
-// trust warns of settings that only have an effect on what trusted proxies send, where there are none.
-func (l *linter) trust() {
-	why := l.cfg.nobodyTrusted()
-	r, defaults := &l.cfg.Requests, actions.DefaultConfig()
-	for _, setting := range []struct{ name, value, usual string }{
-		{"client_header", r.ClientHeader, defaults.ClientHeader},
-		{"original_headers", r.OriginalHeaders, defaults.OriginalHeaders},
-	} {
-		if why != "" && setting.value != "" && setting.value != setting.usual {
-			l.warn(false, nil, "requests.%s: %s has no effect: %s", setting.name, setting.value, why)
-		}
+// unseenResponses warns of rules that charge responses where nobody reports these by himself.
+func (l *linter) unseenResponses() {
+	if l.cfg.Proxy.Listen != "" || l.cfg.HTTP == "" && l.cfg.GRPC == "" { // in process, the middleware does
+		return
+	}
+	l.ofRules((*rules.Rule).ChargesLater, "charges responses, which the node does not see: report them to /v1/report, "+
+		"or use the reverse proxy (proxy.listen) or the Go middleware")
+}
+
+// unheldDelays warns of rules that delay requests where nobody, or not everybody, holds these back.
+func (l *linter) unheldDelays() {
+	var where []string
+	if l.cfg.GRPC != "" {
+		where = append(where, "Envoy does not wait, and requests over gRPC pass at once")
+	}
+	if l.cfg.HTTP != "" && l.cfg.Proxy.Listen == "" {
+		where = append(where, "/v1/auth says in X-RL-Delay-Ms how long, which few proxies obey (see the HAProxy "+
+			"recipe)")
+	}
+	if len(where) > 0 {
+		l.ofRules(func(r *rules.Rule) bool {
+			return r.Limit != nil && r.Limit.Meter().Algorithm == counters.LeakyQueue
+		}, "has requests wait: "+strings.Join(where, "; "))
 	}
 }
 
-// nobodyTrusted returns why nobody who connects to the HTTP API is a trusted proxy; nothing if somebody is.
-func (c *Config) nobodyTrusted() string {
+// ofRules adds one hint about all rules that something is true of.
+func (l *linter) ofRules(is func(*rules.Rule) bool, text string) {
+	var names []string
+	for _, r := range l.set.Rules() {
+		if is(r) {
+			names = append(names, r.FullName)
+		}
+	}
+	if len(names) > 0 {
+		l.warn(true, names, "rule %s%s %s", names[0], more(" (and %d more)", names), text)
+	}
+}
+
+// more says how many names there are beside the first; nothing for none.
+func more(format string, names []string) string {
+	if len(names) == 1 {
+		return ""
+	}
+	return fmt.Sprintf(format, len(names)-1)
+}
+
+// trust warns of settings that only have an effect on what trusted proxies send, where there are none.
+func (l *linter) trust() {
+	r, defaults := &l.cfg.Requests, actions.DefaultConfig()
+	check := func(name, value, usual, why string) {
+		if why != "" && value != "" && value != usual {
+			l.warn(false, nil, "requests.%s: %s has no effect: %s", name, value, why)
+		}
+	}
+	anywhere, auth := "", "only /v1/auth reads them"
+	if l.cfg.HTTP != "" {
+		auth = l.cfg.nobodyTrusted("http", l.cfg.HTTP)
+		anywhere = auth
+	}
+	if l.cfg.Proxy.Listen != "" && (l.cfg.HTTP == "" || auth != "") {
+		anywhere = l.cfg.nobodyTrusted("proxy.listen", l.cfg.Proxy.Listen)
+	}
+	check("client_header", r.ClientHeader, defaults.ClientHeader, anywhere)
+	check("original_headers", r.OriginalHeaders, defaults.OriginalHeaders, auth)
+}
+
+// nobodyTrusted returns why nobody who connects to a listener is a trusted proxy; nothing if somebody is.
+func (c *Config) nobodyTrusted(setting, addr string) string {
 	proxies := c.Requests.TrustedProxies
 	isAddress := func(proxy string) bool { return proxy != actions.UnixPeers }
 	switch {
-	case c.onSocket() && !slices.Contains(proxies, actions.UnixPeers):
-		return "http is a Unix socket, and unix is not in requests.trusted_proxies"
-	case c.onSocket() || slices.ContainsFunc(proxies, isAddress):
+	case onSocket(addr) && !slices.Contains(proxies, actions.UnixPeers):
+		return setting + " is a Unix socket, and unix is not in requests.trusted_proxies"
+	case onSocket(addr) || slices.ContainsFunc(proxies, isAddress):
 		return ""
 	case len(proxies) > 0:
 		return "requests.trusted_proxies names no address"
@@ -113,17 +209,33 @@ func (c *Config) nobodyTrusted() string {
 	return "requests.trusted_proxies is empty"
 }
 
-// onSocket reports whether the HTTP API is on a Unix socket, whose clients have no address.
-func (c *Config) onSocket() bool { return strings.HasPrefix(c.HTTP, "unix:") }
+// onSocket reports whether a listener is on a Unix socket, whose clients have no address.
+func onSocket(addr string) bool { return strings.HasPrefix(addr, "unix:") }
 
 func sameDescriptor(a, b actions.Descriptor) bool { return slices.Equal(a.Entries(), b.Entries()) }
 
+// source warns of a domain without rules, and of descriptors that meet none.
+func (l *linter) source(s *source) {
+	if !l.set.HasDomain(s.domain) {
+		// rules in the flat form, and those of envoyproxy/ratelimit, are for other APIs
+		others := l.cfg.HTTP != "" || l.cfg.GRPC != ""
+		likely := others && (len(l.set.Domains()) == 0 || l.cfg.Compatibility != "")
+		verb := map[bool]string{false: "allows", true: "allow"}[strings.Contains(s.who, " and ")]
+		l.warn(likely, nil, "%sdomain: no rule is in domain %.80q: %s %s everything%s", s.setting, s.domain, s.who,
+			verb, guess(l.set.NearestDomain(s.domain)))
+		return
+	}
+	for i := range s.all {
+		l.descriptor(s, i)
+	}
+}
+
 // descriptor warns of a descriptor that no rule can be met by, and of one that is charged twice.
-func (l *linter) descriptor(i int) {
-	domain, all := l.cfg.Requests.Domain, l.cfg.Requests.Descriptors
+func (l *linter) descriptor(s *source, i int) {
+	domain, all := s.domain, s.all
 	d := all[i]
 	if slices.ContainsFunc(all[:i], func(o actions.Descriptor) bool { return sameDescriptor(o, d) }) {
-		l.warn(false, nil, "requests.descriptors: %v stands there twice: its rules charge each request twice", d)
+		l.warn(false, nil, "%sdescriptors: %v stands there twice: its rules charge each request twice", s.setting, d)
 		return
 	}
 	isDefault := slices.EqualFunc(all, actions.DefaultConfig().Descriptors, sameDescriptor) // nobody chose them
@@ -131,63 +243,87 @@ func (l *linter) descriptor(i int) {
 		return
 	}
 	var entries []rules.Entry
-	for _, s := range d.Shape() {
-		if near := l.set.NearestKey(domain, s.Key); near != "" {
-			l.warn(false, nil, "requests.descriptors: %v meets no rule: none has the key %.80q%s", d, s.Key,
+	for _, e := range d.Shape() {
+		if near := l.set.NearestKey(domain, e.Key); near != "" {
+			l.warn(false, nil, "%sdescriptors: %v meets no rule: none has the key %.80q%s", s.setting, d, e.Key,
 				guess(near))
 			return
 		}
-		entries = append(entries, rules.Entry{Key: s.Key, Value: s.Value})
+		entries = append(entries, rules.Entry{Key: e.Key, Value: e.Value})
 	}
 	nearest := ""
 	if r := l.set.NearestRule(domain, entries); r != nil {
 		nearest = fmt.Sprintf("; the nearest is %s, which needs %s", r.FullName, r.Needs())
 	}
-	l.warn(false, nil, "requests.descriptors: %v meets no rule of domain %s%s", d, domain, nearest)
+	l.warn(false, nil, "%sdescriptors: %v meets no rule of domain %s%s", s.setting, d, domain, nearest)
 }
 
 // NeverSent says why /v1/auth sends a descriptor of requests.descriptors for no request; nothing if it sends it.
 func (c *Config) NeverSent(d actions.Descriptor) string {
-	switch why := c.nobodyTrusted(); {
-	case why == "":
-	case d.ReadsOriginal():
+	why := c.nobodyTrusted("http", c.HTTP)
+	if why != "" && d.ReadsOriginal() {
 		return fmt.Sprintf("requests.descriptors has %v, which only trusted proxies can ask about, and %s", d, why)
-	case d.ReadsClient() && c.onSocket():
-		return fmt.Sprintf("requests.descriptors has %v, but who connects has no address: %s", d, why)
+	}
+	return c.lacksClient("http", c.HTTP, why, "requests.descriptors has", d)
+}
+
+// neverProxied says why the reverse proxy sends a descriptor for no request; nothing if it sends it.
+func (c *Config) neverProxied(d actions.Descriptor) string {
+	why := c.nobodyTrusted("proxy.listen", c.Proxy.Listen)
+	return c.lacksClient(proxyListener, c.Proxy.Listen, why, "the proxy's descriptors have", d)
+}
+
+// lacksClient says why no client of a listener has what a descriptor reads of it: an address, or a certificate.
+// nobodyTrusted is why there are no trusted proxies; the result begins with the subject.
+func (c *Config) lacksClient(listener, addr, nobodyTrusted, subject string, d actions.Descriptor) string {
+	tls := c.TLS[listener]
+	switch {
+	case d.ReadsClientCert() && !tls.AsksForClientCerts():
+		return fmt.Sprintf("%s %v, but no client shows a certificate: set tls.%s with client_ca_file", subject,
+			d, listener)
+	case nobodyTrusted != "" && d.ReadsClient() && onSocket(addr):
+		return fmt.Sprintf("%s %v, but who connects has no address: %s", subject, d, nobodyTrusted)
 	}
 	return ""
 }
 
-// neverMet warns of rules with a limit that no request to /v1/auth meets: one warning for those that the same would
-// cure.
+// neverMet warns of rules with a limit that no request to /v1/auth or the proxy meets: one warning for those that the
+// same would cure.
 func (l *linter) neverMet() {
 	met, why := make(map[*rules.Rule]bool), make(map[*rules.Rule]string)
-	var sent []string
-	for _, d := range l.cfg.Requests.Descriptors {
-		reason := l.cfg.NeverSent(d)
-		if reason == "" {
-			sent = append(sent, d.String())
-		}
-		for _, r := range l.set.Reach(l.cfg.Requests.Domain, d.Shape()) {
-			if met[r] = met[r] || reason == ""; !met[r] {
-				why[r] = reason
+	sent := make(map[string][]string) // by domain
+	for _, s := range l.sources {
+		for _, d := range s.all {
+			reason := s.neverSent(d)
+			if text := d.String(); reason == "" && !slices.Contains(sent[s.domain], text) {
+				sent[s.domain] = append(sent[s.domain], text)
+			}
+			for _, r := range l.set.Reach(s.domain, d.Shape()) {
+				if met[r] = met[r] || reason == ""; !met[r] {
+					why[r] = reason
+				}
 			}
 		}
 	}
+	setting := "requests.descriptors sends"
+	if len(l.sources) > 1 {
+		setting = "requests.descriptors and proxy.routes send"
+	}
+	who := strings.ReplaceAll(l.sources[0].who, " and ", " or ")
 	var order []string
 	groups := make(map[string][]string)
 	for _, r := range l.set.Rules() {
-		if r.Domain != l.cfg.Requests.Domain || r.Limit == nil || met[r] || r.Compatible { // those are for Envoy
+		if !l.asks(r.Domain) || r.Limit == nil || met[r] || r.Compatible { // those are for Envoy
 			continue
 		}
 		reason := why[r]
 		if reason == "" {
-			reason = fmt.Sprintf("requests.descriptors sends %s only; it would need %s",
-				cmp.Or(strings.Join(sent, ", "), "nothing"), l.needs(r))
+			reason = fmt.Sprintf("%s %s only; it would need %s", setting,
+				cmp.Or(strings.Join(sent[r.Domain], ", "), "nothing"), l.needs(r))
 		}
 		if key, near := l.misspelt(r); near != "" {
-			l.warn(false, []string{r.FullName}, "rule %s is never met by /v1/auth: no request has its key %.80q%s",
-				r.FullName, key, guess(near))
+			l.warn(false, []string{r.FullName}, "rule %s is never met by %s: no request has its key %.80q%s",
+				r.FullName, who, key, guess(near))
 			continue
 		}
 		if groups[reason] == nil {
@@ -197,19 +333,31 @@ func (l *linter) neverMet() {
 	}
 	hint := l.cfg.GRPC != "" || l.cfg.RuleSet == nil && len(l.cfg.Rules) == 0
 	for _, reason := range order {
-		names, more := groups[reason], ""
-		if len(names) > 1 {
-			more = fmt.Sprintf(", nor %d more", len(names)-1)
-		}
-		l.warn(hint, names, "rule %s is never met by /v1/auth%s: %s", names[0], more, reason)
+		names := groups[reason]
+		l.warn(hint, names, "rule %s is never met by %s%s: %s", names[0], who, more(", nor %d more", names), reason)
 	}
+}
+
+// asks reports whether requests are checked in a domain.
+func (l *linter) asks(domain string) bool {
+	return slices.ContainsFunc(l.sources, func(s source) bool { return s.domain == domain })
+}
+
+// descriptorsOf returns the descriptors that are sent in a domain.
+func (l *linter) descriptorsOf(domain string) (all []actions.Descriptor) {
+	for _, s := range l.sources {
+		if s.domain == domain {
+			all = append(all, s.all...)
+		}
+	}
+	return all
 }
 
 // misspelt returns a key of the rule that no descriptor of the configuration has, and the one of theirs that was
 // probably meant; nothing if there is none.
 func (l *linter) misspelt(r *rules.Rule) (key, near string) {
 	var sent []string
-	for _, d := range l.cfg.Requests.Descriptors {
+	for _, d := range l.descriptorsOf(r.Domain) {
 		for _, e := range d.Entries() {
 			sent = append(sent, e.Key)
 		}
@@ -228,7 +376,7 @@ func (l *linter) misspelt(r *rules.Rule) (key, near string) {
 // what is wrong.
 func (l *linter) needs(r *rules.Rule) string {
 	path := r.Path()
-	for _, d := range l.cfg.Requests.Descriptors {
+	for _, d := range l.descriptorsOf(r.Domain) {
 		if slices.EqualFunc(d.Shape(), path, func(s rules.Shape, e rules.Entry) bool { return s.Key == e.Key }) {
 			return r.Needs()
 		}
@@ -246,13 +394,16 @@ func (n *Node) logWarnings() {
 	defer n.warningMu.Unlock()
 	before, logged := n.warned, 0
 	n.warned = make(map[string]bool)
-	for _, w := range n.cfg.Warnings(n.policy.Load().set) {
+	found := n.cfg.Warnings(n.policy.Load().set)
+	for i, w := range append(found, n.certificateWarnings()...) {
 		n.warned[w.Text] = true
 		if before[w.Text] || logged == maxLogLines {
 			continue
 		}
 		logged++
-		if w.File != "" {
+		if i >= len(found) {
+			n.log.Warn("a certificate is to be renewed", "warning", w.Text)
+		} else if w.File != "" {
 			n.log.Warn("a rule file may not mean what it says", "warning", w.Text)
 		} else if w.Hint {
 			n.log.Info("the configuration may not be what was meant", "hint", w.Text)

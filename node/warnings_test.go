@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/edgelimit/edgelimit/node/rules/rulefile"
-
 	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/proxy"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
 const keyRules = loginRules + `  - {key: api_key, rate_limit: {name: per_key, unit: hour, requests_per_unit: 10000}}
@@ -17,6 +17,26 @@ const keyRules = loginRules + `  - {key: api_key, rate_limit: {name: per_key, un
   - {key: plan, value: free, descriptors: [{key: remote_address,
       rate_limit: {name: free, unit: hour, requests_per_unit: 9}}]}
 `
+
+// Rules that charge responses, and rules that delay requests.
+const (
+	laterRules = `domain: edge
+descriptors:
+  - {key: remote_address, rate_limit: {unit: minute, requests_per_unit: 9, charge_on: {status: [401]}}}
+  - {key: path, descriptors: [{key: remote_address,
+      rate_limit: {unit: minute, requests_per_unit: 9, cost_from: response_bytes}}]}
+`
+	waitRules = `domain: edge
+descriptors:
+  - {key: remote_address, rate_limit: {algorithm: leaky_bucket, queue: true, unit: second, requests_per_unit: 9}}
+  - {key: path, descriptors: [{key: remote_address,
+      rate_limit: {algorithm: gcra, unit: second, requests_per_unit: 9, mode: throttle, max_delay: 2s}}]}
+`
+)
+
+// inProxy has requests come through the reverse proxy alone; met has all rules be met at /v1/auth.
+func inProxy(c *Config) { c.HTTP, c.Proxy.Listen = "", "127.0.0.1:0" }
+func met(c *Config)     { c.Requests.TrustedProxies = []string{"10.0.0.1"} }
 
 // descriptors returns descriptors of lists of keys and sources.
 func descriptors(lists ...[]actions.Entry) (all []actions.Descriptor) {
@@ -80,6 +100,8 @@ func TestWarnings(t *testing.T) {
 			[]string{`no rule is in domain "egde": /v1/auth allows everything; did you mean "edge"?`}},
 		{"rules without a domain", `[{rule_id: x, limit: 5, window_seconds: 60}]`, func(*Config) {},
 			[]string{"hint|no rule is in domain"}},
+		{"rules without a domain, and only a proxy", `[{rule_id: x, limit: 5, window_seconds: 60}]`, inProxy,
+			[]string{"no rule is in domain \"edge\": the proxy allows everything"}},
 		{"twice", loginRules, func(c *Config) {
 			c.Requests.TrustedProxies = []string{"10.0.0.1"}
 			c.Requests.Descriptors = descriptors([]actions.Entry{client}, []actions.Entry{path, client},
@@ -100,6 +122,55 @@ func TestWarnings(t *testing.T) {
 		}, nil},
 		{"trust in sockets alone", loginRules, func(c *Config) { c.Requests.TrustedProxies = []string{"unix"} },
 			[]string{"rule edge/path=/login/remote_address|trusted_proxies names no address"}},
+
+		{"the proxy sees the request", loginRules, inProxy, nil},
+		{"both APIs: one of them meets each rule", loginRules, func(c *Config) { c.Proxy.Listen = "127.0.0.1:0" }, nil},
+		{"routes meet the rest", keyRules, func(c *Config) {
+			inProxy(c)
+			c.Proxy.Routes = []proxy.Route{{Path: "/a", Descriptors: everything[2:3]},
+				{Path: "/b", Descriptors: everything[3:]}, {Path: "/c", Cost: 2}}
+		}, nil},
+		{"a route that meets nothing", loginRules, func(c *Config) {
+			inProxy(c)
+			c.Proxy.Routes = []proxy.Route{{Path: "/a", Cost: 2}, {Path: "/b", Descriptors: descriptors(
+				[]actions.Entry{{Key: "remote_adress", Source: "client"}})}}
+		}, []string{`proxy.routes: route 2: descriptors: (remote_adress) meets no rule|mean "remote_address"?`}},
+		{"a route in no domain", loginRules, func(c *Config) {
+			inProxy(c)
+			c.Proxy.Routes = []proxy.Route{{Path: "/a", Domain: "egde"}}
+		}, []string{`proxy.routes: route 1: domain: no rule is in domain "egde": the proxy allows everything|"edge"?`}},
+		{"a rule that no route meets", keyRules, func(c *Config) {
+			inProxy(c)
+			c.Proxy.Routes = []proxy.Route{{Path: "/a", Descriptors: everything[3:]}}
+		}, []string{"rule edge/api_key is never met by the proxy: requests.descriptors and proxy.routes send (" +
+			"remote_address), (path, remote_address), (plan=free, remote_address) only; it would need (api_key)"}},
+		{"no domain, in both APIs", loginRules, func(c *Config) {
+			c.Proxy.Listen, c.Requests.Domain = "127.0.0.1:0", "egde"
+		}, []string{"requests.domain: no rule is in domain|: /v1/auth and the proxy allow everything"}},
+		{"a proxy on a socket", loginRules, func(c *Config) { inProxy(c); c.Proxy.Listen = "unix:/tmp/x" },
+			[]string{"edge/remote_address is never met by the proxy: |the proxy's descriptors have|has no address: " +
+				"proxy.listen is a Unix socket", "edge/path=/login/remote_address is never met by the proxy"}},
+		{"headers that only /v1/auth reads", loginRules, func(c *Config) {
+			inProxy(c)
+			c.Requests.OriginalHeaders = actions.XOriginal
+		}, []string{"requests.original_headers: x-original has no effect: only /v1/auth reads them"}},
+		{"headers of the proxy's nobody", loginRules, func(c *Config) {
+			inProxy(c)
+			c.Requests.ClientHeader = "x-real-ip"
+		}, []string{"requests.client_header: x-real-ip has no effect: requests.trusted_proxies is empty"}},
+
+		{"responses that nobody sees", laterRules, met, []string{"hint|rule edge/remote_address (and 1 more) charges " +
+			"responses|report them to /v1/report"}},
+		{"responses that the proxy sees", laterRules, func(c *Config) { met(c); inProxy(c) }, nil},
+		{"responses in process", laterRules, func(c *Config) { c.HTTP = "" }, nil},
+		{"responses to Envoy", laterRules, func(c *Config) { c.HTTP, c.GRPC = "", "127.0.0.1:0" }, []string{
+			"hint|edge/remote_address (and 1 more) charges"}},
+		{"waits", waitRules, met, []string{"hint|rule edge/remote_address (and 1 more) has requests wait: /v1/auth"}},
+		{"waits in Envoy", waitRules, func(c *Config) { c.HTTP, c.GRPC = "", "127.0.0.1:0" }, []string{
+			"hint|rule edge/remote_address (and 1 more) has requests wait: Envoy does not wait, and"}},
+		{"waits in Envoy and elsewhere", waitRules, func(c *Config) { met(c); c.GRPC = "127.0.0.1:0" }, []string{
+			"hint|has requests wait: Envoy does not|; /v1/auth says"}},
+		{"waits in the proxy", waitRules, func(c *Config) { met(c); c.Proxy.Listen = "127.0.0.1:0" }, nil},
 	} {
 		cfg := quiet(tt.rules)
 		cfg.HTTP = DefaultHTTP

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/certs"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
@@ -55,10 +56,9 @@ func (x *XDS) validate() error {
 		return fmt.Errorf("max_message: %v, want 1KiB to 1GiB", x.MaxMessage)
 	case !x.TLS && (x.CAFile != "" || x.CertFile != "" || x.KeyFile != "" || x.ServerName != ""):
 		return errors.New("tls: settings for it, but it is off")
-	case (x.CertFile == "") != (x.KeyFile == ""):
-		return errors.New("cert_file and key_file: a certificate needs both")
 	}
-	return nil
+	files := certs.Client{CertFile: x.CertFile, KeyFile: x.KeyFile}
+	return files.Validate()
 }
 
 // RuleSource brings rules from elsewhere than files.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/certs"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
 )
@@ -149,43 +150,34 @@ func TestRedisClusterRights(t *testing.T) {
 func TestRedisTLS(t *testing.T) {
 	t.Parallel()
 	s := regionstest.StartRedisTLS(t)
-	good := regions.RedisTLS{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}
+	good := certs.Client{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}
 	for _, c := range []struct {
 		name   string
-		change func(*regions.RedisTLS)
+		change func(*certs.Client)
 		says   string // of the error; empty: it works
 	}{
-		{"good", func(*regions.RedisTLS) {}, ""},
-		{"the certificate's other name", func(c *regions.RedisTLS) { c.ServerName = "redis.test" }, ""},
-		{"a name that it does not have", func(c *regions.RedisTLS) { c.ServerName = "redis.example" },
+		{"good", func(*certs.Client) {}, ""},
+		{"the certificate's other name", func(c *certs.Client) { c.ServerName = "redis.test" }, ""},
+		{"a name that it does not have", func(c *certs.Client) { c.ServerName = "redis.example" },
 			"not redis.example"},
-		{"an authority that signed nothing", func(c *regions.RedisTLS) { c.CAFile = s.StrangerFile },
+		{"an authority that signed nothing", func(c *certs.Client) { c.CAFile = s.StrangerFile },
 			"unknown authority"},
-		{"the system's authorities", func(c *regions.RedisTLS) { c.CAFile = "" }, "x509"},
+		{"the system's authorities", func(c *certs.Client) { c.CAFile = "" }, "x509"},
 		// the server hangs up, sometimes before it has said why
-		{"no client certificate", func(c *regions.RedisTLS) { c.CertFile, c.KeyFile = "", "" }, "merge into redis"},
+		{"no client certificate", func(c *certs.Client) { c.CertFile, c.KeyFile = "", "" }, "merge into redis"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg, chosen := patient(single(s.Server)), good
 			c.change(&chosen)
-			cfg.TLS = &chosen
-			_, err := open(t, cfg).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)}, wall())
+			var err error
+			if cfg.TLS, err = chosen.Config(); err != nil {
+				t.Fatal(err)
+			}
+			_, err = open(t, cfg).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)}, wall())
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 		})
-	}
-	for _, files := range []regions.RedisTLS{
-		{CAFile: s.CAFile + ".missing"},
-		{CAFile: s.KeyFile}, // no certificate in it
-		{CertFile: s.CertFile, KeyFile: s.CAFile},
-	} {
-		cfg := single(s.Server)
-		cfg.TLS = &files
-		if r, err := regions.OpenRedis(cfg); err == nil {
-			_ = r.Close()
-			t.Errorf("opened with %+v", files)
-		}
 	}
 	if _, err := open(t, patient(single(s.Server))).Merge(t.Context(), []counters.Slot{mine(1, 1, 1)},
 		wall()); err == nil {

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +36,7 @@ type RedisConfig struct {
 	SentinelUsername string
 	SentinelPassword string `json:"-"`
 	// TLS, unless nil, is spoken with every server, the Sentinels too.
-	TLS *RedisTLS
+	TLS *tls.Config `json:"-"`
 	// DialTimeout bounds the making of a connection. Default 250 ms.
 	DialTimeout time.Duration
 	// CallTimeout bounds the writing of a call and the reading of its answer, each. Nothing that timed out is sent
@@ -46,14 +44,6 @@ type RedisConfig struct {
 	CallTimeout time.Duration
 	// PoolTimeout is how long to wait for a connection when all are in use. Default 50 ms.
 	PoolTimeout time.Duration
-}
-
-// RedisTLS says how to trust the server and how to be trusted by it. The zero value trusts the system's authorities.
-type RedisTLS struct {
-	CAFile     string // PEM of the authorities to trust instead of the system's
-	CertFile   string // PEM of the client's certificate, with KeyFile; empty: none
-	KeyFile    string
-	ServerName string // name in the server's certificate; empty: the host that was dialled
 }
 
 // DefaultRedisConfig returns the defaults for a single server without a password.
@@ -86,8 +76,6 @@ func (c RedisConfig) Validate() error {
 	wrong(c.SentinelUsername != "" && c.SentinelPassword == "", "the Sentinels' user %q has no password",
 		c.SentinelUsername)
 	wrong(c.MasterName == "" && c.SentinelPassword != "", "a password for Sentinels, but no master's name")
-	wrong(c.TLS != nil && (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""),
-		"a client certificate needs both its file and its key's")
 	wrong(c.DialTimeout <= 0, "the time to dial is %v, it has to be positive", c.DialTimeout)
 	wrong(c.CallTimeout <= 0, "the time for a call is %v, it has to be positive", c.CallTimeout)
 	wrong(c.PoolTimeout <= 0, "the time to wait for a connection is %v, it has to be positive", c.PoolTimeout)
@@ -133,10 +121,6 @@ func (c RedisConfig) LogValue() slog.Value { return slog.StringValue(c.String())
 
 // client makes the client of the kind that is configured. It dials nobody yet.
 func (c RedisConfig) client(onConnect func()) (redis.UniversalClient, error) {
-	secure, err := c.TLS.config()
-	if err != nil {
-		return nil, err
-	}
 	options := &redis.UniversalOptions{
 		Addrs:            c.Addrs,
 		MasterName:       c.MasterName,
@@ -145,7 +129,7 @@ func (c RedisConfig) client(onConnect func()) (redis.UniversalClient, error) {
 		Password:         c.Password,
 		SentinelUsername: c.SentinelUsername,
 		SentinelPassword: c.SentinelPassword,
-		TLSConfig:        secure,
+		TLSConfig:        c.TLS,
 
 		DialTimeout:           c.DialTimeout,
 		ReadTimeout:           c.CallTimeout,
@@ -178,31 +162,6 @@ func (c RedisConfig) client(onConnect func()) (redis.UniversalClient, error) {
 	return redis.NewUniversalClient(options), nil
 }
 
-func (t *RedisTLS) config() (*tls.Config, error) {
-	if t == nil {
-		return nil, nil
-	}
-	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("redis: read the certificate authorities: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("redis: %s holds no certificate in PEM", t.CAFile)
-		}
-	}
-	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("redis: read the client's certificate and key: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
-}
-
 // ParseRedisURL returns the default configuration for the Redis that a URL names:
 //
 //	redis://[user:password@]host[:6379][/db]
@@ -229,7 +188,7 @@ func parseRedisURL(raw string) (RedisConfig, error) {
 	}
 	kind, known := strings.CutPrefix(scheme, "redis")
 	if after, secure := strings.CutPrefix(kind, "s"); secure {
-		kind, c.TLS = after, &RedisTLS{}
+		kind, c.TLS = after, &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	port := "6379"
 	switch {

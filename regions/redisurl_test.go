@@ -2,6 +2,7 @@ package regions
 
 import (
 	"cmp"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 )
 
 func TestParseRedisURL(t *testing.T) {
+	modern := &tls.Config{MinVersion: tls.VersionTLS12}
 	with := func(change func(*RedisConfig), addrs ...string) RedisConfig {
 		c := DefaultRedisConfig(addrs...)
 		if change != nil {
@@ -28,7 +30,7 @@ func TestParseRedisURL(t *testing.T) {
 		{"redis://[::1]", with(nil, "[::1]:6379"), "redis://[::1]:6379"},
 		{"redis://[::1]:7000/", with(nil, "[::1]:7000"), "redis://[::1]:7000"},
 		{"redis://cache:1/3", with(func(c *RedisConfig) { c.DB = 3 }, "cache:1"), ""},
-		{"rediss://cache:1", with(func(c *RedisConfig) { c.TLS = &RedisTLS{} }, "cache:1"), ""},
+		{"rediss://cache:1", with(func(c *RedisConfig) { c.TLS = modern }, "cache:1"), ""},
 		{"redis://edge:p%40ss%2F@cache:1", with(func(c *RedisConfig) { c.Username, c.Password = "edge", "p@ss/" },
 			"cache:1"), "redis://edge:***@cache:1"},
 		{"redis://:p@ss@cache:1", with(func(c *RedisConfig) { c.Password = "p@ss" }, "cache:1"),
@@ -36,12 +38,11 @@ func TestParseRedisURL(t *testing.T) {
 		{"redis+sentinel://a,b:2/edge", with(func(c *RedisConfig) { c.MasterName = "edge" }, "a:26379", "b:2"),
 			"redis+sentinel://a:26379,b:2/edge"},
 		{"rediss+sentinel://a:1/edge/4", with(func(c *RedisConfig) {
-			c.MasterName, c.DB, c.TLS = "edge", 4,
-				&RedisTLS{}
+			c.MasterName, c.DB, c.TLS = "edge", 4, modern
 		}, "a:1"), ""},
 		{"redis+cluster://u:p@a,b:2", with(func(c *RedisConfig) { c.Cluster, c.Username, c.Password = true, "u", "p" },
 			"a:6379", "b:2"), "redis+cluster://u:***@a:6379,b:2"},
-		{"rediss+cluster://a:1", with(func(c *RedisConfig) { c.Cluster, c.TLS = true, &RedisTLS{} }, "a:1"), ""},
+		{"rediss+cluster://a:1", with(func(c *RedisConfig) { c.Cluster, c.TLS = true, modern }, "a:1"), ""},
 	} {
 		got, err := ParseRedisURL(c.url)
 		if err != nil || !reflect.DeepEqual(got, c.want) {
@@ -97,14 +98,14 @@ func TestRedisConfigValidate(t *testing.T) {
 	err := RedisConfig{
 		Addrs: []string{
 			"a",
-		}, MasterName: "m", Cluster: true, DB: -1, Username: "u", SentinelUsername: "s", TLS: &RedisTLS{CertFile: "c"},
+		}, MasterName: "m", Cluster: true, DB: -1, Username: "u", SentinelUsername: "s",
 	}.Validate()
 	if err == nil {
 		t.Fatal("a configuration with all problems is valid")
 	}
 	for _, say := range []string{`"a" is not host:port`, "both a master's name", "database is -1",
 		`"u" has no password`, `Sentinels' user "s"`,
-		"both its file and its key's", "time to dial is 0s", "time for a call is 0s", "wait for a connection is 0s"} {
+		"time to dial is 0s", "time for a call is 0s", "wait for a connection is 0s"} {
 		if !strings.Contains(err.Error(), say) {
 			t.Errorf("not all problems are reported: %q is missing from\n%v", say, err)
 		}

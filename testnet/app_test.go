@@ -158,7 +158,7 @@ func TestUsageErrors(t *testing.T) {
 		"up now":                                {"takes no arguments", `"now"`},
 		"status x":                              {"takes no arguments"},
 		"list x":                                {"takes no arguments"},
-		"build x":                               {`"x"`, "edgelimit, node, shop, redis"},
+		"build x":                               {`"x"`, "edgelimit, ratelimit, node, shop, redis"},
 		"load x":                                {"takes no arguments"},
 		"run":                                   {"names of scenarios", "list"},
 		"run partitoin":                         {`"partitoin"`, "global-limit", "and all"},

@@ -13,8 +13,9 @@ import (
 
 func buildCommand(open opener) *cli.Command {
 	return &cli.Command{
-		Name:      "build",
-		Usage:     "build the images: edgelimit (for users), node (with fault injection), shop, redis; or those named",
+		Name: "build",
+		Usage: "build the images: edgelimit and ratelimit (for users), node (with fault injection), shop, redis; or " +
+			"those named",
 		ArgsUsage: "[IMAGE...]",
 		Description: "Nothing has to be pulled: the programs are compiled here, and Redis is made of Debian's\n" +
 			"redis-server, which is installed with apt-get if it is missing. Where images can be pulled,\n" +

@@ -87,6 +87,11 @@ type Outcomes struct {
 	Denied  uint64 // and with it the request
 }
 
+// Add returns the sums.
+func (o Outcomes) Add(p Outcomes) Outcomes {
+	return Outcomes{o.Skipped + p.Skipped, o.Counted + p.Counted, o.Denied + p.Denied}
+}
+
 // Stats are totals since the start.
 type Stats struct {
 	Described    uint64 // requests

@@ -2,6 +2,7 @@ package actions
 
 import (
 	"cmp"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -39,7 +40,8 @@ type view struct {
 	client  netip.Addr
 	text    string // client as text, once it is needed
 	header  http.Header
-	trusted bool // the peer is a trusted proxy
+	tls     *tls.ConnectionState // of the connection; nil: plain text
+	trusted bool                 // the peer is a trusted proxy
 	// described reports that the fields below are known; otherwise they are empty.
 	described      bool
 	methods, hosts []string
@@ -62,7 +64,7 @@ func (a *Actions) Describe(r *http.Request, req *rules.Request) Outcome {
 	client, trusted := a.proxies.client(r)
 	methods, hosts := [1]string{r.Method}, [1]string{r.Host}
 	v := view{
-		client: client, header: r.Header, trusted: trusted, exactCase: a.exactCase,
+		client: client, header: r.Header, tls: r.TLS, trusted: trusted, exactCase: a.exactCase,
 		described: true, methods: methods[:], hosts: hosts[:],
 		targets: [maxTargets]target{{path: cmp.Or(r.URL.Path, "/"), query: r.URL.RawQuery}}, known: 1,
 	}
@@ -74,7 +76,7 @@ func (a *Actions) Describe(r *http.Request, req *rules.Request) Outcome {
 // Everything else is as with Describe.
 func (a *Actions) DescribeOriginal(r *http.Request, req *rules.Request) Outcome {
 	client, trusted := a.proxies.client(r)
-	v := view{client: client, header: r.Header, exactCase: a.exactCase, trusted: trusted}
+	v := view{client: client, header: r.Header, tls: r.TLS, exactCase: a.exactCase, trusted: trusted}
 	if !trusted {
 		return a.describe(&v, present(r.Header, a.proxies.field) || present(r.Header, a.original...), req)
 	}
@@ -83,6 +85,15 @@ func (a *Actions) DescribeOriginal(r *http.Request, req *rules.Request) Outcome 
 		v.readTargets(a.original[2:])
 	}
 	return a.describe(&v, false, req)
+}
+
+// Paths appends the readings of the path of r itself to dst, those that the source path has. It returns false if there
+// are more than MaxValues.
+func (a *Actions) Paths(r *http.Request, dst []string) ([]string, bool) {
+	var found values
+	t := target{path: cmp.Or(r.URL.Path, "/"), query: r.URL.RawQuery}
+	t.readPath(a.exactCase, &found)
+	return append(dst, found.list[:found.n]...), !found.excess
 }
 
 // readTargets splits the targets in headers, each different one once.

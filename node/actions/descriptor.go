@@ -22,6 +22,9 @@ type Descriptor []Entry
 // Entry is a key, and where its value comes from:
 //
 //	client           the client's address
+//	client_cert      the name in the verified certificate that the sender of the request showed: its first URI (as a
+//	                 SPIFFE ID), else its first DNS name, else its common name. At /v1/auth that is the proxy's, as
+//	                 the proxy ends the client's TLS; headers that describe the client's certificate are not read
 //	method, host     of the request; the method in capital letters, the host in small ones, without its port
 //	path             its path, decoded and cleaned of /./, /../ and doubled or trailing slashes
 //	header NAME      a header
@@ -122,6 +125,11 @@ func (d Descriptor) String() string {
 // ReadsClient reports whether the client's address is in the descriptor.
 func (d Descriptor) ReadsClient() bool {
 	return d.reads(func(k kind) bool { return k == fromClient })
+}
+
+// ReadsClientCert reports whether the name in the sender's certificate is in the descriptor.
+func (d Descriptor) ReadsClientCert() bool {
+	return d.reads(func(k kind) bool { return k == fromClientCert })
 }
 
 // ReadsOriginal reports whether something is in the descriptor that /v1/auth knows by the word of trusted proxies

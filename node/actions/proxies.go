@@ -58,6 +58,12 @@ func (p *proxies) trusts(peer netip.Addr, unix bool) bool {
 	return p.holds(peer)
 }
 
+// Client returns the address of who made r, which is not valid where it is unknown, and whether who sent it is a
+// trusted proxy, so that its headers are believed.
+func (a *Actions) Client(r *http.Request) (client netip.Addr, trusted bool) {
+	return a.proxies.client(r)
+}
+
 // Trusts reports whether an address is that of a trusted proxy.
 func (a *Actions) Trusts(addr netip.Addr) bool { return a.proxies.holds(addr) }
 

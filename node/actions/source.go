@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/edgelimit/edgelimit/node/certs"
 )
 
 // kind is a kind of source.
@@ -20,6 +22,7 @@ const (
 	fromJWT
 	fromTemplate
 	fromText
+	fromClientCert
 )
 
 // kinds are how sources are written: the first word, and an example if an argument follows; and whether they read what
@@ -38,6 +41,8 @@ var kinds = [...]struct {
 	fromJWT:      {"jwt", "jwt sub", false},
 	fromTemplate: {"template", "template /tenants/{tenant}/*", true},
 	fromText:     {"text", "text api", false},
+
+	fromClientCert: {"client_cert", "", false},
 }
 
 // source is where the value of an entry comes from.
@@ -55,8 +60,8 @@ func parseSource(text string) (s source, err error) {
 			return newSource(kind(k), strings.TrimSpace(argument), text)
 		}
 	}
-	return s, fmt.Errorf("%q: want client, method, host, path, header NAME, cookie NAME, query NAME, jwt CLAIM, "+
-		"template PATH or text VALUE", text)
+	return s, fmt.Errorf("%q: want client, client_cert, method, host, path, header NAME, cookie NAME, query NAME, "+
+		"jwt CLAIM, template PATH or text VALUE", text)
 }
 
 func newSource(k kind, argument, text string) (s source, err error) {
@@ -117,6 +122,8 @@ func (v *view) read(s *source, out *values) {
 		v.readJWT(s.argument, out)
 	case fromText:
 		out.add(s.argument)
+	case fromClientCert:
+		out.add(certs.ClientName(v.tls))
 	}
 	if kinds[s.kind].original {
 		out.untrusted = !v.described

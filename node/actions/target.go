@@ -145,17 +145,17 @@ func afterHost(p string) string {
 func (v *view) readHost(out *values) {
 	for _, line := range v.hosts {
 		for host := range strings.SplitSeq(line, ",") { // proxies in a row may write a list
-			out.sent(cleanHost(host))
+			out.sent(CleanHost(host))
 		}
 	}
 	for i := range v.targets[:v.known] {
-		out.sent(cleanHost(v.targets[i].host))
+		out.sent(CleanHost(v.targets[i].host))
 	}
 }
 
-// cleanHost is a host in small letters, without port and trailing dot; an IPv6 address in its shortest form, in
+// CleanHost is a host in small letters, without port and trailing dot; an IPv6 address in its shortest form, in
 // brackets.
-func cleanHost(host string) string {
+func CleanHost(host string) string {
 	host = trim(host)
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, _, _ = strings.Cut(inner, "]")

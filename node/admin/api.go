@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/certs"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -88,8 +89,9 @@ func API(unban Unban, logger *slog.Logger) http.Handler {
 	}))
 	h := origins.Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A page of a name that resolves to loopback (DNS rebinding) would pass as one of this origin.
-		if !isLocal(r.Host) {
+		// A page of a name that resolves to loopback (DNS rebinding) would pass as one of this origin. Over TLS the
+		// browser compares the name with the node's certificate.
+		if r.TLS == nil && !isLocal(r.Host) {
 			refuse(w, http.StatusForbidden, "this is for localhost alone: ask for http://127.0.0.1 or http://localhost")
 			return
 		}
@@ -124,6 +126,9 @@ func serveUnban(w http.ResponseWriter, r *http.Request, unban Unban, log *slog.L
 	client := r.RemoteAddr
 	if client == "" || client == "@" {
 		client = "unix socket"
+	}
+	if name := certs.ClientName(r.TLS); name != "" {
+		client += " " + name
 	}
 	done, err := unban(req, "admin "+client)
 	switch {

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // operator notes what it is asked for.
@@ -134,5 +137,37 @@ func TestUnbanRefuses(t *testing.T) {
 	}
 	if w := send(&operator{}, same, login); w.Code != 200 {
 		t.Errorf("a page of its own: %d %s", w.Code, w.Body)
+	}
+}
+
+// Over TLS any name of the node may be asked for, as browsers compare it with the certificate. The operator is the name
+// in a verified certificate.
+func TestUnbanOverTLS(t *testing.T) {
+	client := testkit.NewAuthority(t, "ca").Issue(t, "alice", func(c *x509.Certificate) {
+		c.DNSNames = []string{"alice.test"}
+	})
+	for _, tt := range []struct {
+		chains [][]*x509.Certificate
+		by     string
+	}{
+		{nil, "admin 192.0.2.7:4711"},
+		{[][]*x509.Certificate{{client.Certificate}}, "admin 192.0.2.7:4711 alice.test"},
+	} {
+		o := new(operator)
+		w := send(o, func(r *http.Request) {
+			r.Host, r.RemoteAddr = "edge-1.test:9101", "192.0.2.7:4711"
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{client.Certificate},
+				VerifiedChains: tt.chains}
+		}, login)
+		if w.Code != 200 || o.by != tt.by {
+			t.Errorf("%d %s by %q, want %q", w.Code, w.Body, o.by, tt.by)
+		}
+	}
+	page := func(r *http.Request) {
+		r.TLS, r.Host = new(tls.ConnectionState), "edge-1.test:9101"
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+	}
+	if o := new(operator); send(o, page, login).Code != 403 || len(o.asked) > 0 {
+		t.Errorf("a page of another origin asks for %+v", o.asked)
 	}
 }

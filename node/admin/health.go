@@ -27,6 +27,11 @@ func Health(ready func() error, degraded func() []string, metrics prometheus.Gat
 		}
 		_, _ = io.WriteString(w, answer)
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.Handle("GET /metrics", Metrics(metrics))
 	return mux
+}
+
+// Metrics returns the handler of metrics, in Prometheus' text format or OpenMetrics.
+func Metrics(metrics prometheus.Gatherer) http.Handler {
+	return promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }

@@ -28,6 +28,24 @@ type Limiter interface {
 	Decide(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error)
 }
 
+// Beginner is a Limiter that can charge responses; a node is one. It is called concurrently.
+type Beginner interface {
+	// Begin is Limiter.Decide for a request whose response the caller will see. It returns nil if no rule charges the
+	// response, or the request is denied; else the End of the result must be called.
+	Begin(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, Pending, error)
+}
+
+// Pending is a request whose response has still to be charged. It is not safe for concurrent use.
+type Pending interface {
+	// CostHeaders are the names of headers of the response that are for End alone, not for the client.
+	CostHeaders() []string
+	// NeedsBody reports whether the charge depends on the length of the response's body, or on when it ends.
+	NeedsBody() bool
+	// End charges the response, nil for none, and appends to layers the decisions of a peek right after. Another call
+	// does nothing.
+	End(ctx context.Context, resp *rules.Response, layers []counters.Decision) []counters.Decision
+}
+
 // FailOpen asks a Limiter, and lets requests pass that it cannot decide.
 type FailOpen struct {
 	Limiter Limiter
@@ -40,11 +58,35 @@ func (f *FailOpen) Decide(
 	ctx context.Context, req *rules.Request, layers []counters.Decision,
 ) ([]counters.Decision, error) {
 	layers, err := f.Limiter.Decide(ctx, req, layers)
-	if err != nil && !TooManyValues(req, err) {
-		f.Logger.ErrorContext(ctx, "a request passes without a decision", "error", err)
-		return nil, nil
+	if err != nil {
+		return nil, f.pass(ctx, req, err)
 	}
-	return layers, err
+	return layers, nil
+}
+
+// Begin is Decide, and Beginner.Begin if the limiter has that.
+func (f *FailOpen) Begin(
+	ctx context.Context, req *rules.Request, layers []counters.Decision,
+) ([]counters.Decision, Pending, error) {
+	b, ok := f.Limiter.(Beginner)
+	if !ok {
+		layers, err := f.Decide(ctx, req, layers)
+		return layers, nil, err
+	}
+	layers, pending, err := b.Begin(ctx, req, layers)
+	if err != nil {
+		return nil, nil, f.pass(ctx, req, err)
+	}
+	return layers, pending, nil
+}
+
+// pass returns an error that is the client's fault, and logs others.
+func (f *FailOpen) pass(ctx context.Context, req *rules.Request, err error) error {
+	if TooManyValues(req, err) {
+		return err
+	}
+	f.Logger.ErrorContext(ctx, "a request passes without a decision", "error", err)
+	return nil
 }
 
 // TooManyValues reports whether err means that the client sent a source in too many forms.

@@ -82,6 +82,9 @@ func WriteDenied(w http.ResponseWriter, status int, reason, detail string) {
 // Advice says what a denied client can do. g is the governing decision, retryAfter what Headers.Write returned.
 func Advice(g *counters.Decision, retryAfter int64) string {
 	switch {
+	case g.Failed:
+		return fmt.Sprintf("rule %q cannot be decided now, and admits nothing meanwhile: try again in %v", g.Rule,
+			time.Duration(retryAfter)*time.Second)
 	case g.RetryAfter == counters.Never && g.Limit == 0:
 		return fmt.Sprintf("rule %q admits nothing here: no wait helps", g.Rule)
 	case g.RetryAfter == counters.Never:

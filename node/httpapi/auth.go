@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
@@ -83,6 +85,10 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) error {
 	}
 	retryAfter := a.headers.Write(w.Header(), s.layers)
 	w.Header()["X-Rl-Decision"] = decisionWord(v, s.layers)
+	if v.Delay > 0 { // for proxies that can wait
+		ms := strconv.FormatInt(answer.RoundUp(v.Delay, time.Millisecond), 10)
+		w.Header()["X-Rl-Delay-Ms"] = []string{ms}
+	}
 	if !v.Allowed {
 		answer.NewDenial(status, s.layers, retryAfter).Write(w)
 	}

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
@@ -111,6 +112,18 @@ func TestAuthAnswers(t *testing.T) {
 }
 
 // TestAuthTakesNothingFromTheQuery: it may be that of the client, who would choose a domain without rules.
+// A request that has to wait for its turn is allowed, with how long; a proxy that waits for less is too early.
+func TestAuthSaysHowLongToWait(t *testing.T) {
+	for delay, want := range map[time.Duration]string{0: "", time.Nanosecond: "1", 1500*time.Millisecond + 1: "1501"} {
+		d := allowedBurst
+		d.Delay = delay
+		w := askAuth(authAPI(t, always(d)), "GET", "")
+		if got := w.Header().Get("X-RL-Delay-Ms"); w.Code != http.StatusOK || got != want {
+			t.Errorf("a delay of %v: %d, %q, want %q", delay, w.Code, got, want)
+		}
+	}
+}
+
 func TestAuthTakesNothingFromTheQuery(t *testing.T) {
 	var log bytes.Buffer
 	l := always(allowedBurst)

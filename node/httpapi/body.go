@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -179,10 +180,36 @@ func (s *scratch) decode(at span, what string, fields ...field) error {
 func (s *scratch) decodeCheck(at span) error {
 	s.reset()
 	r := &s.req
-	return s.decode(at, "a check", field{"domain", &r.Domain}, field{"descriptors", s.decodeDescriptors},
+	err := s.decode(at, "a check", field{"domain", &r.Domain}, field{"descriptors", s.decodeDescriptors},
 		field{"rule", &r.Rule}, field{"identity", &r.Identity}, field{"cost", &r.Cost}, field{"peek", &r.Peek},
-		field{"request_id", s.decodeRequestID})
+		field{"request_id", s.decodeRequestID}, field{"response", s.decodeResponse})
+	if r.Response != nil {
+		r.Response.Cost = r.EffectiveCost()
+	}
+	return err
 }
+
+// decodeResponse decodes the response of a report. The report's cost is what a header of the response would say.
+func (s *scratch) decodeResponse() error {
+	if !s.report {
+		return badRequest("a check comes before the response: give it to /v1/report")
+	}
+	var status, bytes, milliseconds uint64
+	err := s.json.object("a response", field{"status", &status}, field{"bytes", &bytes},
+		field{"duration_ms", &milliseconds})
+	if err != nil {
+		return err
+	}
+	if status < 100 || status > 599 {
+		return badRequest("the response's status is %d: give one of 100 to 599", status)
+	}
+	s.req.Response = &rules.Response{Status: int(status), Bytes: bytes,
+		Duration: time.Duration(min(milliseconds, maxMilliseconds)) * time.Millisecond}
+	return nil
+}
+
+// maxMilliseconds is the longest duration of a response, over a century.
+const maxMilliseconds = 1 << 42
 
 func (s *scratch) decodeRequestID() error {
 	if err := s.json.value("request_id", &s.requestID); err != nil {

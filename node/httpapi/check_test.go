@@ -89,7 +89,8 @@ func TestCheckRefusesBodies(t *testing.T) {
 		{"a string", `"rule"`, "a check is a string"},
 		{"a number", `-1.5e3`, "a check is a number"},
 		{"unknown field", `{"rule":"r","burst":1}`,
-			`no field "burst" (at byte 12): it may have domain, descriptors, rule, identity, cost, peek, request_id`},
+			`no field "burst" (at byte 12): it may have domain, descriptors, rule, identity, cost, peek, ` +
+				`request_id, response`},
 		{"an empty request_id", `{"rule":"r","request_id":""}`, "request_id has 0 bytes"},
 		{
 			"a long request_id",

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
@@ -151,6 +152,18 @@ func TestReport(t *testing.T) {
 	if !reflect.DeepEqual(l.asked, want) || l.reported != 1 {
 		t.Errorf("charged %+v, want %+v", l.asked, want)
 	}
+	for response, want := range map[string]rules.Response{
+		`{"status":401}`: {Status: 401, Cost: 250},
+		`{"bytes":3,"duration_ms":18446744073709551615,"status":200}`: {Status: 200, Bytes: 3, Cost: 250,
+			Duration: 1 << 42 * time.Millisecond},
+	} {
+		l := always(deniedBurst)
+		post(reporting(l), "/v1/report", body[:len(body)-1]+`,"response":`+response+`}`)
+		if len(l.asked) != 1 || l.asked[0].Response == nil || !reflect.DeepEqual(*l.asked[0].Response, want) {
+			t.Errorf("%s: charged %+v, want %+v", response, l.asked, want)
+		}
+	}
+	wantProblem(t, post(New(l, quiet()), "/v1/check", `{"rule":"r","response":{"status":200}}`), http.StatusBadRequest)
 }
 
 // TestReportAfterCheck: nothing of a report is left in the memory that the next check uses.
@@ -176,6 +189,10 @@ func TestReportRefusals(t *testing.T) {
 	}{
 		{`{"rule":"r","costs":1}`, nil, 400, `no field "costs"`},
 		{`{"rule":"r"`, nil, 400, "not JSON"},
+		{`{"rule":"r","response":{}}`, nil, 400, "the response's status is 0: give one of 100 to 599"},
+		{`{"rule":"r","response":{"status":600}}`, nil, 400, "the response's status is 600"},
+		{`{"rule":"r","response":{"status":-1}}`, nil, 400, "status is -1"},
+		{`{"rule":"r","response":null}`, nil, 400, "a response is null"},
 		{`{"rule":"r"}`, rules.ErrUnknownRule, 404, "unknown rule"},
 		{`{"rule":"r"}`, rules.ErrInvalidRequest, 400, "invalid request"},
 		{`{"rule":"r"}`, errors.New("a secret"), 500, "failed"},
@@ -230,7 +247,7 @@ func TestBatchAnswersInOrder(t *testing.T) {
 		bad(
 			400,
 			`a check has no field "x" (at byte 16): it may have domain, descriptors, rule, identity, cost, peek, `+
-				`request_id`,
+				`request_id, response`,
 		),
 		bad(400, "a check is a number (at byte 0): give an object"),
 		bad(400, "a check is null (at byte 0): give an object"),

@@ -91,6 +91,9 @@ func (c *idempotencyCache) hash(req *rules.Request, report bool) uint64 {
 	maphash.WriteComparable(&h, req.Cost)
 	maphash.WriteComparable(&h, req.Peek)
 	maphash.WriteComparable(&h, report)
+	if r := req.Response; r != nil {
+		maphash.WriteComparable(&h, [...]uint64{uint64(r.Status), r.Bytes, uint64(r.Duration), r.Cost})
+	}
 	for _, entries := range req.Descriptors {
 		maphash.WriteComparable(&h, len(entries))
 		for _, e := range entries {

@@ -60,6 +60,7 @@ type api struct {
 	headers *answer.Headers
 	seen    *idempotencyCache
 	bodies  atomic.Int64 // what is left of maxBodies, see scratch.hold
+	streams atomic.Int64 // requests of HTTP/2 under way
 	opt     Options
 
 	hints, queries, early limits.OncePerMinute // limit log lines to one a minute
@@ -81,13 +82,16 @@ func New(l answer.Limiter, opt Options) http.Handler {
 }
 
 // Server returns a server for h whose limits keep slow and greedy clients from holding its connections: headers within
-// 2 s and 16 KiB, the whole request within 5 s, the response within 10 s, idle connections for 60 s. net/http logs to
-// logger; nil means slog.Default(). The caller listens, serves and shuts down.
+// 2 s and 16 KiB, the whole request within 5 s, the response within 10 s, idle connections for 60 s; 100 requests at a
+// time on a connection with HTTP/2. net/http logs to logger; nil means slog.Default(). The caller listens, serves and
+// shuts down.
 func Server(h http.Handler, logger *slog.Logger) *http.Server {
 	logger = cmp.Or(logger, slog.Default())
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: 256 << 10,
+			MaxReceiveBufferPerStream: 64 << 10},
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 }
@@ -98,8 +102,18 @@ var (
 	jsonType = []string{"application/json"}
 )
 
+// maxStreams caps requests of HTTP/2 that are under way. Those of HTTP/1.1 are as many as connections at most.
+const maxStreams = 10_000
+
 // ServeHTTP implements http.Handler. It routes by itself because a ServeMux refuses in plain text.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 2 {
+		defer a.streams.Add(-1)
+		if a.streams.Add(1) > maxStreams {
+			a.refuse(w, r, refusef(http.StatusServiceUnavailable, "too many requests are under way: try again"))
+			return
+		}
+	}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		// The request may have had a Content-Length as well, which net/http does not show. RFC 9112, section 6.1, then
 		// wants the connection closed, because a proxy may have seen the request end elsewhere.

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
@@ -57,7 +58,7 @@ func ClientLimits(name string, maxConns, perSource, listeners int, exempt func(n
 	if perSource == 0 {
 		l.PerSource = max(1, l.Max/sourceShare)
 	}
-	if name == "http" {
+	if name == "http" || name == "proxy" {
 		l.IdleAfter = evictHTTPAfter
 	}
 	return l
@@ -118,14 +119,21 @@ func clientOf(conn net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// admit counts a connection or returns why it is refused. The caller closes the evicted connection, if there is one;
-// it is no longer counted.
-func (l *limiter) admit(conn net.Conn) (c, evicted *limitedConn, why refusal) {
-	client := clientOf(conn)
-	why = admitted
-	c = &limitedConn{Conn: conn, limiter: l, source: limits.SourceOf(client)}
+// sourceOf returns whose share a client's connection counts in; not valid: nobody's.
+func (l *limiter) sourceOf(client netip.Addr) netip.Addr {
 	if l.limits.Exempt != nil && l.limits.Exempt(client) {
-		c.source = netip.Addr{}
+		return netip.Addr{}
+	}
+	return limits.SourceOf(client)
+}
+
+// admit counts a connection or returns why it is refused. The caller closes the evicted connection, if there is one;
+// it is no longer counted. A forwarded connection counts in nobody's share until identify.
+func (l *limiter) admit(conn net.Conn, forwarded bool) (c, evicted *limitedConn, why refusal) {
+	why = admitted
+	c = &limitedConn{Conn: conn, limiter: l, forwarded: forwarded}
+	if !forwarded {
+		c.source = l.sourceOf(clientOf(conn))
 	}
 	c.opened = c.touch()
 	l.mu.Lock()
@@ -155,6 +163,28 @@ func (l *limiter) admit(conn net.Conn) (c, evicted *limitedConn, why refusal) {
 	}
 	l.add(c)
 	return c, evicted, admitted
+}
+
+// identify counts a forwarded connection in the share of its client, if the PROXY header named one. Where that has no
+// room it returns why, and counts the connection no more.
+func (l *limiter) identify(c *limitedConn) refusal {
+	if c.client == nil {
+		return admitted
+	}
+	source := l.sourceOf(clientOf(c))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !source.IsValid() || !l.conns[c]: // exempt, or evicted meanwhile
+	case l.sources[source] >= l.limits.PerSource:
+		l.remove(c)
+		l.stats.RefusedSource++
+		return sourceAtShare
+	default:
+		c.source = source
+		l.sources[source]++
+	}
+	return admitted
 }
 
 // replaceable returns the connection whose place a new one takes, nil if there is none; only of the source, if that is
@@ -220,6 +250,19 @@ type limitedConn struct {
 	opened  int64        // nanoseconds after limiter.began
 	active  atomic.Int64 // nanoseconds after limiter.began of the last byte read, or of the end of the last request
 	busy    atomic.Bool  // a request is under way, as far as the server reports it
+
+	forwarded bool     // a PROXY header names the client
+	client    net.Addr // that it named; nil: none
+	early     []byte   // was read with the header
+	unlisted  func()   // is called if the first bytes are a PROXY header; nil: one is expected, or they have come
+}
+
+// RemoteAddr implements net.Conn. It is the client's address, if a PROXY header named it.
+func (c *limitedConn) RemoteAddr() net.Addr {
+	if c.client != nil {
+		return c.client
+	}
+	return c.Conn.RemoteAddr()
 }
 
 // touch marks the connection as active now.
@@ -231,9 +274,21 @@ func (c *limitedConn) touch() (now int64) {
 
 // Read implements net.Conn.
 func (c *limitedConn) Read(b []byte) (int, error) {
+	if len(c.early) > 0 {
+		n := copy(b, c.early)
+		c.early = c.early[n:]
+		return n, nil
+	}
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		c.touch()
+		if unlisted := c.unlisted; unlisted != nil {
+			c.unlisted = nil
+			if isHeader(b[:n]) {
+				unlisted()
+				return 0, errUntrustedHeader
+			}
+		}
 	}
 	return n, err
 }
@@ -258,6 +313,9 @@ func (c *limitedConn) CloseWrite() error {
 // trackState is an http.Server's ConnState: only a connection that has had an answer and waits for the next request is
 // idle. A new one is not: its client has had no time to send a request yet.
 func trackState(conn net.Conn, state http.ConnState) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
 	if c, ok := conn.(*limitedConn); ok {
 		c.touch()
 		c.busy.Store(state != http.StateIdle)

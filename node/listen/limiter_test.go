@@ -54,10 +54,10 @@ func TestIdleConnectionsAreEvicted(t *testing.T) {
 		l := limiterOf(Limits{Max: 16, PerSource: 16, IdleAfter: 5 * time.Second})
 		var in []*limitedConn
 		for range 16 {
-			c, _, _ := l.admit(connFrom(t, "192.0.2.1"))
+			c, _, _ := l.admit(connFrom(t, "192.0.2.1"), false)
 			in = append(in, c)
 		}
-		if c, _, why := l.admit(connFrom(t, "192.0.2.2")); c != nil || why != listenerFull {
+		if c, _, why := l.admit(connFrom(t, "192.0.2.2"), false); c != nil || why != listenerFull {
 			t.Errorf("one too many: %v, %v", c, why)
 		}
 		in[3].busy.Store(true)
@@ -68,7 +68,7 @@ func TestIdleConnectionsAreEvicted(t *testing.T) {
 		time.Sleep(time.Second)
 		var evicted []*limitedConn
 		for range 4 {
-			if _, e, _ := l.admit(connFrom(t, "192.0.2.2")); e != nil {
+			if _, e, _ := l.admit(connFrom(t, "192.0.2.2"), false); e != nil {
 				evicted = append(evicted, e)
 			}
 		}
@@ -94,7 +94,7 @@ func TestProbesFindTheirPlace(t *testing.T) {
 		l := limiterOf(Limits{Max: 8, PerSource: 2, Evict: true})
 		admit := func(host string) (c, evicted *limitedConn) {
 			t.Helper()
-			c, evicted, _ = l.admit(connFrom(t, host))
+			c, evicted, _ = l.admit(connFrom(t, host), false)
 			if c == nil {
 				t.Fatalf("%s is refused", host)
 			}
@@ -144,7 +144,7 @@ func TestSourcesHaveAShare(t *testing.T) {
 		l := limiterOf(Limits{Max: 40, PerSource: 10, Exempt: exempt, IdleAfter: 5 * time.Second})
 		var in []*limitedConn
 		for i := range 50 {
-			c, evicted, _ := l.admit(connFrom(t, []string{test.first, test.second}[i%2]))
+			c, evicted, _ := l.admit(connFrom(t, []string{test.first, test.second}[i%2]), false)
 			if evicted != nil {
 				t.Fatal("a connection that was in use was closed")
 			}
@@ -155,7 +155,7 @@ func TestSourcesHaveAShare(t *testing.T) {
 		if len(in) != test.want {
 			t.Errorf("%s: %d connections, want %d", test.first, len(in), test.want)
 		}
-		other, _, why := l.admit(connFrom(t, "198.51.100.7"))
+		other, _, why := l.admit(connFrom(t, "198.51.100.7"), false)
 		if (other != nil) != (test.want < 40) || other == nil && why != listenerFull {
 			t.Errorf("%s: another source gets %v, %v", test.first, other, why)
 		}

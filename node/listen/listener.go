@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,15 +29,30 @@ type Listener struct {
 	Server  Server
 	Refusal string        // the answer to clients beyond the limits; empty: none
 	Panics  func() uint64 // how many requests ended in a panic
+	// Protocols are those that TLS clients choose from (ALPN), the preferred one first. UseHTTP sets them.
+	Protocols []string
+	// ProxyProtocol reports whether the peer at an address, not valid on a Unix socket, begins each connection with a
+	// PROXY header, which names its client. Headers of others end their connections. Nil: nobody sends headers.
+	ProxyProtocol func(peer netip.Addr) bool
 
 	net.Listener // of the system
 	log          *slog.Logger
 	done         sync.WaitGroup // Serve
 
-	refusals sync.WaitGroup // clients that are being refused
-	refusing atomic.Int32   // how many these are
-	warning  limits.OncePerMinute
-	unwarned int // refusals since the last warning
+	tls             *tlsFiles // nil: plain text
+	accepted        chan accepted
+	handshakes      sync.WaitGroup // and acceptAll
+	accepting       sync.Once      // starts acceptAll
+	handshakeWithin time.Duration
+	failures        *handshakeFailures
+	open            context.Context // until Close
+	closeAll        context.CancelFunc
+
+	refusals  sync.WaitGroup // clients that are being refused
+	refusing  atomic.Int32   // how many these are
+	warningMu sync.Mutex
+	warning   limits.OncePerMinute
+	unwarned  int // refusals since the last warning
 
 	*limiter
 
@@ -49,8 +65,16 @@ func Open(s Setting, limits Limits, log *slog.Logger) (*Listener, error) {
 	if err != nil {
 		return nil, s.Explain(err)
 	}
-	return &Listener{Name: s.Name, Listener: inner, log: log, limiter: newLimiter(limits),
-		leaving: make(chan struct{})}, nil
+	l := &Listener{Name: s.Name, Listener: inner, log: log, limiter: newLimiter(limits), leaving: make(chan struct{}),
+		accepted: make(chan accepted), handshakeWithin: handshakeWithin, failures: newHandshakeFailures()}
+	l.open, l.closeAll = context.WithCancel(context.Background())
+	return l, nil
+}
+
+// Close implements net.Listener. Connections whose handshake is not over are ended.
+func (l *Listener) Close() error {
+	l.closeAll()
+	return l.Listener.Close()
 }
 
 // MaxConnections returns how many connections the listener has at a time.
@@ -70,6 +94,7 @@ func (l *Listener) UseHTTP(s *http.Server, idle time.Duration) {
 		s.IdleTimeout = min(s.IdleTimeout, probeIdle)
 	}
 	s.ConnState = trackState
+	l.Protocols = []string{"h2", "http/1.1"}
 	s.Handler = l.endKeepAlive(s.Handler)
 	l.Server = s
 }
@@ -93,6 +118,9 @@ func (l *Listener) endKeepAlive(h http.Handler) http.Handler {
 // Start serves until Stop, and then calls fail with what Serve returned. A nil listener serves nothing.
 func (l *Listener) Start(fail func(name string, err error)) {
 	if l != nil {
+		if l.tls != nil { // no connection has been accepted yet
+			l.tls.loaded.Load().config.NextProtos = l.Protocols
+		}
 		l.done.Go(func() { fail(l.Name, l.Server.Serve(l)) })
 	}
 }
@@ -111,6 +139,7 @@ func (l *Listener) Stop(keepAlive, drain time.Duration) {
 		_ = l.Server.Close()
 	}
 	l.done.Wait()
+	l.handshakes.Wait()
 	l.refusals.Wait()
 }
 

@@ -16,32 +16,62 @@ const (
 	refuseWithin = 500 * time.Millisecond
 )
 
-// Accept implements net.Listener. It refuses connections beyond the limits.
+// Accept implements net.Listener. It refuses connections beyond the limits, and returns others once their handshake, if
+// they have one, is over.
 func (l *Listener) Accept() (net.Conn, error) {
+	if !l.hasHandshakes() {
+		if c, err := l.accept(); err == nil {
+			return c, nil
+		} else {
+			return nil, err
+		}
+	}
+	l.accepting.Do(func() { l.handshakes.Go(l.acceptAll) })
+	select {
+	case s := <-l.accepted:
+		return s.conn, s.err
+	case <-l.open.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// accept returns the next connection within the limits.
+func (l *Listener) accept() (*limitedConn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c, evicted, why := l.admit(conn)
+		client := clientOf(conn)
+		forwarded := l.ProxyProtocol != nil && l.ProxyProtocol(client)
+		c, evicted, why := l.admit(conn, forwarded)
 		if evicted != nil {
 			_ = evicted.Conn.Close()
 		}
 		if c == nil || evicted != nil && l.limits.Evict {
-			l.warn(clientOf(conn), why)
+			l.warn(client, why)
 		}
-		if c != nil {
-			return c, nil
+		if c == nil {
+			l.refuse(conn)
+			continue
 		}
-		l.refuse(conn)
+		if l.ProxyProtocol != nil && !forwarded {
+			c.unlisted = func() {
+				if l.tls == nil { // else the handshake fails
+					l.fail(client, errUntrustedHeader)
+				}
+			}
+		}
+		return c, nil
 	}
 }
 
-// refuse sends the refusal, if the protocol has one, and hangs up.
+// refuse sends the refusal, if the protocol has one, and hangs up. Over TLS it hangs up at once: words would need a
+// handshake, which costs more than a request.
 func (l *Listener) refuse(conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(refuseWithin))
 	switch {
-	case l.Refusal == "":
+	case l.Refusal == "", l.tls != nil:
 		_ = conn.Close()
 	case l.refusing.Add(1) > maxRefusing: // the client may not be able to read it
 		l.refusing.Add(-1)
@@ -63,16 +93,23 @@ func sendRefusal(conn net.Conn, refusal string) {
 		return
 	}
 	_ = conn.SetDeadline(time.Now().Add(refuseWithin))
-	if _, err := io.WriteString(conn, refusal); err != nil {
-		return
+	if _, err := io.WriteString(conn, refusal); err == nil {
+		awaitClose(conn)
 	}
+}
+
+// awaitClose ends the sending side, and waits until the client hangs up, for as long as the deadline says. The caller
+// closes the connection.
+func awaitClose(conn net.Conn) {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		_, _ = io.Copy(io.Discard, io.LimitReader(conn, 64<<10))
 	}
 }
 
-// warn logs once a minute that connections are refused or evicted, with the last client. Only Accept calls it.
+// warn logs once a minute that connections are refused or evicted, with the last client.
 func (l *Listener) warn(client netip.Addr, why refusal) {
+	l.warningMu.Lock()
+	defer l.warningMu.Unlock()
 	l.unwarned++
 	if !l.warning.Due(time.Now()) {
 		return

@@ -3,9 +3,13 @@ package middleware
 
 import (
 	"cmp"
+	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/felixge/httpsnoop"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
@@ -27,7 +31,8 @@ type Options struct {
 // HTTP returns a wrapper of handlers that has l, a node, decide on each request first. Each response has rate-limit
 // headers. A denial is 429 with Retry-After and a problem document, and the handler is not called. A request that a
 // queue delays waits for its turn. A request without descriptors, or that the node cannot decide, passes at once and is
-// logged. A request that the Actions deny gets 400. The error is about Options.Headers.
+// logged. A request that the Actions deny gets 400. Rules that charge responses are charged by what the handler wrote,
+// however it ended. The error is about Options.Headers.
 func HTTP(l answer.Limiter, opt Options) (func(http.Handler) http.Handler, error) {
 	headers, err := answer.NewHeaders(opt.Headers, nil, nil)
 	if err != nil {
@@ -40,8 +45,12 @@ func HTTP(l answer.Limiter, opt Options) (func(http.Handler) http.Handler, error
 	m := &limiter{FailOpen: answer.FailOpen{Limiter: l, Logger: opt.Logger}, headers: headers, actions: opt.Actions}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if m.admit(w, r) {
+			pending, ok := m.admit(w, r)
+			switch {
+			case ok && pending == nil:
 				next.ServeHTTP(w, r)
+			case ok:
+				serve(pending, next, w, r)
 			}
 		})
 	}, nil
@@ -54,33 +63,96 @@ type limiter struct {
 	hints   limits.OncePerMinute
 }
 
+// serve calls the handler, and charges its response.
+func serve(pending answer.Pending, next http.Handler, w http.ResponseWriter, r *http.Request) {
+	m := httpsnoop.Metrics{Code: http.StatusOK}
+	start, done := time.Now(), false
+	costs := costs{names: pending.CostHeaders(), header: w.Header(), taken: make(http.Header)}
+	w = costs.wrap(w)
+	defer func() {
+		costs.take()
+		if silent := m.Written == 0 && m.Code == http.StatusOK; silent && r.Context().Err() != nil {
+			m.Code = 0 // nobody waits for the response any more
+		} else if silent && !done { // a panic
+			m.Code = http.StatusInternalServerError
+		}
+		pending.End(context.WithoutCancel(r.Context()), &rules.Response{
+			Status: m.Code, Header: costs.taken, Bytes: uint64(m.Written), Duration: time.Since(start),
+		}, nil)
+	}()
+	m.CaptureMetrics(w, func(w http.ResponseWriter) { next.ServeHTTP(w, r) })
+	done = true
+}
+
+// costs takes the headers with the cost out of a response, which are not for the client.
+type costs struct {
+	names         []string
+	header, taken http.Header
+}
+
+func (c *costs) take() {
+	for _, name := range c.names {
+		if values, ok := c.header[name]; ok {
+			c.taken[name] = values
+			delete(c.header, name)
+		}
+	}
+}
+
+// wrap returns w, with the headers taken before it sends them.
+func (c *costs) wrap(w http.ResponseWriter) http.ResponseWriter {
+	if len(c.names) == 0 {
+		return w
+	}
+	return httpsnoop.Wrap(w, httpsnoop.Hooks{
+		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
+			return func(status int) { c.take(); next(status) }
+		},
+		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
+			return func(b []byte) (int, error) { c.take(); return next(b) }
+		},
+		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
+			return func(from io.Reader) (int64, error) { c.take(); return next(from) }
+		},
+		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
+			return func() { c.take(); next() }
+		},
+	})
+}
+
 // admit reports whether the request may pass now. If not it is answered, or its client has gone.
-func (m *limiter) admit(w http.ResponseWriter, r *http.Request) bool {
+func (m *limiter) admit(w http.ResponseWriter, r *http.Request) (pending answer.Pending, ok bool) {
 	var (
 		req  rules.Request
 		room [4]counters.Decision
 	)
 	if out := m.actions.Describe(r, &req); out.Denied != "" {
 		answer.WriteDenied(w, http.StatusBadRequest, out.Denied, out.Detail)
-		return false
+		return nil, false
 	}
 	if len(req.Descriptors) == 0 {
 		if m.hints.Due(time.Now()) {
 			m.Logger.WarnContext(r.Context(), "a request passes without a descriptor: no rule limits it",
 				"hint", m.actions.Hint(r))
 		}
-		return true
+		return nil, true
 	}
-	layers, err := m.Decide(r.Context(), &req, room[:0])
+	layers, pending, err := m.Begin(r.Context(), &req, room[:0])
 	if err != nil {
 		answer.WriteDenied(w, http.StatusBadRequest, actions.DeniedTooManyValues, err.Error())
-		return false
+		return nil, false
 	}
 	retryAfter := m.headers.Write(w.Header(), layers)
 	v := counters.VerdictOf(layers)
 	if !v.Allowed {
 		answer.NewDenial(http.StatusTooManyRequests, layers, retryAfter).Write(w)
-		return false
+		return nil, false
 	}
-	return answer.Wait(r.Context(), v.Delay) == nil
+	if answer.Wait(r.Context(), v.Delay) != nil {
+		if pending != nil {
+			pending.End(r.Context(), nil, nil)
+		}
+		return nil, false
+	}
+	return pending, true
 }

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/edgelimit/edgelimit/node/ratelimit/prom"
 	"github.com/edgelimit/edgelimit/node/ratelimit/statsd"
 )
 
@@ -28,13 +29,15 @@ type Config struct {
 	NearLimitRatio float64 `yaml:"near_limit_ratio"`
 	// Statsd is where statistics are sent.
 	Statsd statsd.Config `yaml:"statsd"`
+	// Prometheus is where statistics are served.
+	Prometheus prom.Config `yaml:"prometheus"`
 }
 
 // DefaultConfig returns the defaults of envoyproxy/ratelimit.
 func DefaultConfig() Config {
 	return Config{
 		LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset",
-		NearLimitRatio: 0.8, Statsd: statsd.DefaultConfig(),
+		NearLimitRatio: 0.8, Statsd: statsd.DefaultConfig(), Prometheus: prom.DefaultConfig(),
 	}
 }
 
@@ -52,6 +55,9 @@ func (c *Config) Validate() error {
 	}
 	if err := c.Statsd.Validate(); err != nil {
 		return fmt.Errorf("statsd.%w", err)
+	}
+	if err := c.Prometheus.Validate(); err != nil {
+		return fmt.Errorf("prometheus.%w", err)
 	}
 	return nil
 }

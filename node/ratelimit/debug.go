@@ -92,6 +92,10 @@ var units = map[time.Duration]string{
 // dump returns the line of a rule. A window that has no name is written as it is, as in "unit=10s".
 func dump(r *rules.Rule) string {
 	unit, limit := "UNKNOWN", uint64(0)
+	shadow, quota := r.Mode == counters.Shadow, r.Mode == counters.Quota
+	if file := r.Reference; file != nil {
+		limit, shadow, quota = uint64(file.RequestsPerUnit), file.ShadowMode, file.QuotaMode
+	}
 	if r.Limit != nil {
 		window := r.Limit.Meter().Window
 		if unit, limit = units[window], r.Limit.Max(); unit == "" {
@@ -99,5 +103,5 @@ func dump(r *rules.Rule) string {
 		}
 	}
 	return fmt.Sprintf("%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t\n", r.ReferenceKey(), unit,
-		limit, r.Mode == counters.Shadow, r.Mode == counters.Quota)
+		limit, shadow, quota)
 }

@@ -15,6 +15,7 @@ import (
 
 // dumped is what envoyproxy/ratelimit (January 2026) answers at /rlconfig for these rules, in alphabetical order.
 const dumpedRules = `
+compatibility: ratelimit
 domain: edge
 descriptors:
   - {key: remote_address, rate_limit: {unit: minute, requests_per_unit: 5}}
@@ -26,9 +27,13 @@ descriptors:
     descriptors: [{key: w, rate_limit: {unit: week, requests_per_unit: 10, replaces: [{name: tn}]}}]
   - {key: q, quota_mode: true, rate_limit: {unit: month, requests_per_unit: 10}}
   - {key: u, rate_limit: {unlimited: true}}
+  - {key: both, shadow_mode: true, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: numbered, rate_limit: {unlimited: true, requests_per_unit: 7}}
 `
 
-const dumped = `edge.path_/a:b|c: unit=SECOND requests_per_unit=2, shadow_mode: true, quota_mode: false
+const dumped = `edge.both: unit=HOUR requests_per_unit=2, shadow_mode: true, quota_mode: true
+edge.numbered: unit=UNKNOWN requests_per_unit=7, shadow_mode: false, quota_mode: false
+edge.path_/a:b|c: unit=SECOND requests_per_unit=2, shadow_mode: true, quota_mode: false
 edge.q: unit=MONTH requests_per_unit=10, shadow_mode: false, quota_mode: true
 edge.remote_address: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false
 edge.share_s*: unit=DAY requests_per_unit=3, shadow_mode: false, quota_mode: false

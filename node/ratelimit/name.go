@@ -10,13 +10,16 @@ import (
 // appendName appends the name under which a hit is counted, before sanitize: domain and entries, separated by dots.
 func appendName(b []byte, h *Hit) []byte {
 	b = append(b, h.Domain...)
-	shares := h.Rule != nil && h.Rule.DetailedMetric && sharesThreshold(h.Rule)
+	if h.Rule == nil {
+		return appendOwnName(append(b, '.'), h.Entries)
+	}
+	shares := h.Rule.DetailedMetric && sharesThreshold(h.Rule)
 	for i := range h.Entries {
 		e := &h.Entries[i]
 		b = append(append(b, '.'), e.Key...)
 		value := e.Value
 		switch {
-		case h.Rule == nil || shares && !isShared(h.Rule, i):
+		case shares && !isShared(h.Rule, i):
 		case shares:
 			value = patternOf(h.Rule.Entries[i], e.Key)
 		case h.Rule.DetailedMetric:
@@ -27,6 +30,21 @@ func appendName(b []byte, h *Hit) []byte {
 		}
 		if value != "" {
 			b = append(append(b, '_'), value...)
+		}
+	}
+	return b
+}
+
+// appendOwnName appends the entries of a descriptor that brings its own limit, separated by dots. Empty ones before the
+// first that is not have none, as there.
+func appendOwnName(b []byte, entries []rules.Entry) []byte {
+	first := len(b)
+	for _, e := range entries {
+		if len(b) > first {
+			b = append(b, '.')
+		}
+		if b = append(b, e.Key...); e.Value != "" {
+			b = append(append(b, '_'), e.Value...)
 		}
 	}
 	return b
@@ -55,13 +73,31 @@ func sharesThreshold(r *rules.Rule) bool {
 
 func isWild(e rules.Entry) bool { return rules.IsWild(e.Value) || rules.IsWild(e.Key) }
 
-// patternOf returns the value that the rule file gives a key. A wildcard in the key itself fits the key and the value
-// of a request together; what the request's key leaves of it is the value.
+// patternOf returns the value that the rule file gives a key. A descriptor of the file fits the key and the value of a
+// request together; what the request's key leaves of it is the value.
 func patternOf(e rules.Entry, key string) string {
-	if !rules.IsWild(e.Key) {
+	if e.Key == key && !rules.IsWild(key) {
 		return e.Value
 	}
-	return strings.TrimPrefix(rules.JoinedKey(e), key+"_")
+	text := rules.JoinedKey(e)
+	if text == key && !rules.IsWild(text) { // all of it is the key
+		return ""
+	}
+	return strings.TrimPrefix(text, key+"_")
+}
+
+// KeepsMetadata reports whether envoyproxy/ratelimit answers with the metadata of a rule that a descriptor met. It
+// loses that where statistics have another name than the rule, as with value_to_metric and wildcards in keys, and with
+// detailed_metric where no descriptors are beneath the rule.
+func KeepsMetadata(r *rules.Rule, entries []rules.Entry) bool {
+	switch {
+	case len(r.Metadata) == 0:
+		return false
+	case r.DetailedMetric:
+		return r.Reference != nil && r.Reference.Parent
+	}
+	name := appendName(nil, &Hit{Domain: r.Domain, Entries: entries, Rule: r})
+	return string(name) == r.ReferenceKey()
 }
 
 // hasOwnName reports whether the name of a rule is the same for all requests.
@@ -71,6 +107,17 @@ func hasOwnName(r *rules.Rule) bool {
 	}
 	for i := range r.Entries {
 		if rules.IsWild(r.Entries[i].Key) || r.Steps[i].ValueToMetric && r.Steps[i].Open {
+			return false
+		}
+	}
+	return true
+}
+
+// asInFile reports whether the keys of a descriptor are those of the rule that it met. A key and a value of the file
+// may meet those of a request as one text, as "a_b" and "c" do "a" and "b_c".
+func asInFile(h *Hit) bool {
+	for i := range h.Entries {
+		if h.Entries[i].Key != h.Rule.Entries[i].Key {
 			return false
 		}
 	}

@@ -47,6 +47,7 @@ type Stats struct {
 	// rules let pass.
 	ServiceErrors, Requests, GlobalShadow atomic.Uint64
 
+	took    durations                               // of gRPC requests
 	unnamed atomic.Uint64                           // hits without a name of their own
 	rules   atomic.Pointer[map[*rules.Rule]*counts] // of the rules in force whose name is always the same
 
@@ -128,7 +129,7 @@ var names = sync.Pool{New: func() any { return new([maxName]byte) }}
 // Count counts a decision on one descriptor. The hit is only read during the call.
 func (s *Stats) Count(h *Hit) {
 	c := (*s.rules.Load())[h.Rule]
-	if c == nil {
+	if c == nil || !asInFile(h) {
 		buf := names.Get().(*[maxName]byte)
 		c = s.countsOf(h, appendName(buf[:0], h))
 		names.Put(buf)

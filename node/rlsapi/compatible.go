@@ -54,12 +54,17 @@ func (s *Service) decideCompatibly(
 	if s.stats != nil && !known {
 		s.stats.DomainNotFound(in.GetDomain(), len(in.Descriptors))
 	}
-	a := newCompatibleAnswer(s, in)
+	x, err := s.interplayOf(ctx, in, t, known)
+	if err != nil {
+		return nil, err
+	}
+	a, first := newCompatibleAnswer(s, in), 0
 	for part := range slices.Chunk(in.Descriptors, rules.MaxDescriptors) {
-		err := t.translateCompatibly(ctx, in, part, s, known)
-		if err != nil {
+		if err = t.translateCompatibly(ctx, in, part, s, known, false); err != nil {
 			return nil, err
 		}
+		x.apply(t, first)
+		first += len(part)
 		if t.layers, err = s.limiter.DecideMet(ctx, &t.req, t.layers[:0], t.met); err != nil {
 			return nil, err
 		}
@@ -78,19 +83,18 @@ func checkCompatibly(in *rls.RateLimitRequest, known bool) error {
 	}
 	for _, d := range in.Descriptors {
 		unit := d.GetLimit().GetUnit()
-		switch {
-		case d.GetHitsAddend().GetValue() > math.MaxInt64:
-			return overflow
-		case d.GetLimit() != nil && known && (unit <= 0 || int(unit) >= len(windows)):
+		if d.GetLimit() != nil && known && (unit <= 0 || int(unit) >= len(windows)) {
 			return unitless
 		}
 	}
 	return nil
 }
 
-// translateCompatibly turns some descriptors of a checked request into t.req, which points into them.
+// translateCompatibly turns some descriptors of a checked request into t.req, which points into them; peek: charging
+// nothing.
 func (t *scratch) translateCompatibly(
-	ctx context.Context, in *rls.RateLimitRequest, descriptors []*common.RateLimitDescriptor, s *Service, known bool,
+	ctx context.Context, in *rls.RateLimitRequest, descriptors []*common.RateLimitDescriptor, s *Service,
+	known, peek bool,
 ) error {
 	clear(t.met)
 	t.entries, t.asks, t.met = t.entries[:0], t.asks[:0], append(t.met[:0], make([]*rules.Rule, len(descriptors))...)
@@ -99,9 +103,9 @@ func (t *scratch) translateCompatibly(
 	now, from := time.Now(), sourceOf(ctx)
 	for _, d := range descriptors {
 		t.addEntries(d)
-		ask := rules.Ask{Cost: t.req.Cost}
-		if hits := d.GetHitsAddend(); hits != nil {
-			ask.Cost = min(hits.GetValue(), counters.MaxTally)
+		ask := rules.Ask{Cost: hitsOf(in, d)}
+		if peek {
+			ask.Cost = 0
 		}
 		if l := d.GetLimit(); l != nil && known {
 			o := override{max: l.GetRequestsPerUnit(), window: windows[l.GetUnit()], tally: true}
@@ -147,14 +151,15 @@ func (a *compatibleAnswer) add(t *scratch, descriptors []*common.RateLimitDescri
 			continue
 		}
 		a.judge(&e.status, over, met)
-		if !over && met != nil && d.Rule != "" && a.ratelimit.DynamicMetadata && !met.DetailedMetric {
+		if !over && met != nil && d.Rule != "" && a.ratelimit.DynamicMetadata &&
+			ratelimit.KeepsMetadata(met, t.req.Descriptors[i]) {
 			if a.metadata == nil {
 				a.metadata = make(map[string]any)
 			}
 			mergeInto(a.metadata, met.Metadata)
 		}
 		if d.Rule != "" && a.stats != nil {
-			hits := t.asks[i].Cost
+			hits := hitsOf(a.in, descriptors[i])
 			a.stats.Count(&ratelimit.Hit{Domain: t.req.Domain, Entries: t.req.Descriptors[i], Rule: met, Limit: d.Limit,
 				Before: d.Limit - d.Remaining + d.Excess - hits, Hits: hits})
 		}

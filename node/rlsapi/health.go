@@ -52,7 +52,7 @@ func (h *health) status() *pb.HealthCheckResponse {
 // Check implements grpc.health.v1.
 func (h *health) Check(_ context.Context, req *pb.HealthCheckRequest) (*pb.HealthCheckResponse, error) {
 	if !h.isKnown(req.GetService()) {
-		return nil, status.Errorf(codes.NotFound, "there is no service %.100q", req.GetService())
+		return nil, status.Error(codes.NotFound, "unknown service") // as grpc-go has it
 	}
 	return h.status(), nil
 }

@@ -69,6 +69,7 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 	running, end := context.WithCancel(context.Background())
 	server := &Server{log: s.log, arrivals: newArrivals(), endWatches: end}
 	server.grpc = grpc.NewServer(
+		grpc.Creds(newListenerCredentials()),
 		grpc.MaxConcurrentStreams(256), // of a connection
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxHeaderListSize(16<<10),

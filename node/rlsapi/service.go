@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
@@ -109,6 +110,8 @@ func (s *Service) Stats() Stats {
 func (s *Service) ShouldRateLimit(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 	if s.stats != nil && s.limiter.Compatible(req.GetDomain()) {
 		s.stats.Requests.Add(1)
+		begin := time.Now()
+		defer func() { s.stats.Took(time.Since(begin)) }()
 	}
 	resp, err := s.decide(ctx, req)
 	if err != nil {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"math/bits"
 	"unsafe"
 
@@ -13,7 +14,8 @@ import (
 //   - A descriptor of a file is found by its key and value in one text, as "path_/login", so that a wildcard may stand
 //     in the key as well.
 //   - A rule counts by the text of all keys and values, as they come: addresses are not grouped. Under a wildcard with
-//     share_threshold the wildcard stands for the value, but not where the request brings its own limit.
+//     share_threshold the wildcard stands for the value, but not where the request brings its own limit. A wildcard in
+//     the key is in that value as a whole: under "user*" all values of the key "user1" share a count.
 //   - A rule with a fixed window counts every request (counters.Limit.Tally), each layer by itself.
 //   - A limit that a request brings along counts with the rule that the descriptor meets, if both have the same window.
 //   - A request may have any number of descriptors, entries and hits, and entries without a key.
@@ -47,20 +49,38 @@ func (n *Node) joinedChild(e *Entry) *Node {
 }
 
 // shares reports whether all values of an entry share the rule's count under a wildcard.
-func (r *Rule) shares(entry int) bool { return !r.Steps[entry].Open && IsWild(r.Entries[entry].Value) }
+func (r *Rule) shares(entry int) bool {
+	e := &r.Entries[entry]
+	return !r.Steps[entry].Open && (IsWild(e.Value) || IsWild(e.Key))
+}
 
 // joinedKey is the key of a descriptor under the rule, which counts by the text of all its keys and values.
 func (r *Rule) joinedKey(secret Secret, entries []Entry) counters.Key {
 	var stack [stackKey]byte
 	b := stack[:0]
 	for i := range entries {
-		value := entries[i].Value
 		if r.shares(i) {
-			value = r.Entries[i].Value
+			b = appendShared(b, entries[i].Key, r.Entries[i])
+		} else {
+			b = appendJoined(b, entries[i].Key, entries[i].Value)
 		}
-		b = appendJoined(b, entries[i].Key, value)
 	}
 	return KeyOf(secret, b)
+}
+
+// appendShared appends the key of a request and the pattern that stands for its value: the text of e without that key,
+// where it begins with it.
+func appendShared(b []byte, key string, e Entry) []byte {
+	b = append(append(b, key...), '_')
+	pattern := len(b)
+	b = append(b, e.Key...)
+	if e.Value != "" {
+		b = append(append(b, '_'), e.Value...)
+	}
+	if prefix := b[pattern-len(key)-1 : pattern]; bytes.HasPrefix(b[pattern:], prefix) {
+		b = append(b[:pattern], b[pattern+len(prefix):]...)
+	}
+	return append(b, '_')
 }
 
 // joinedOverrideKey is the key of a descriptor under a limit of the request that no rule counts.
@@ -80,12 +100,12 @@ func appendJoined(b []byte, key, value string) []byte {
 
 // tallied returns the limit of a request on a rule: the request's own number, counted with the rule's requests if both
 // have the same window; nil if they do not count together.
-func (r *Rule) tallied(own *counters.Limit) *counters.Limit {
+func (r *Rule) tallied(own *counters.Limit, entries []Entry) *counters.Limit {
 	if r == nil || r.Limit == nil || !r.Limit.Tallies() || r.Limit.Meter().Window != own.Meter().Window {
 		return nil
 	}
 	for i := range r.Steps {
-		if r.shares(i) {
+		if r.shares(i) && entries[i] != r.Entries[i] { // a client may ask for the wildcard itself
 			return nil
 		}
 	}

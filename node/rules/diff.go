@@ -101,6 +101,7 @@ func (r *Rule) Describe() string {
 	}
 	add(r.Parent != "", "borrows from %s", r.Parent)
 	add(r.Parent == "" && r.MaxPressure > 0, "more up to a pressure of %v", r.MaxPressure)
+	add(r.ChargesLater(), "%s", r.After.describe())
 	add(r.Cost > 1, "each costs %d", r.Cost)
 	add(r.Each, "charged by itself")
 	add(len(r.Replaces) > 0, "replaces %s", strings.Join(some(r.Replaces), " "))
@@ -110,6 +111,8 @@ func (r *Rule) Describe() string {
 	add(r.Overdraw == OverdrawDeny, "may not be overdrawn")
 	add(r.Overdraw == OverdrawCharge, "may be overdrawn")
 	add(r.OnPartition == counters.Local, "local in a partition")
+	add(r.PartitionDenies, "denies in a partition")
+	add(r.OnFailure != FailLocal, "fails %s", r.OnFailure)
 	add(r.MaxUnsent > 0, "sends early after %d", r.MaxUnsent)
 	add(len(r.Regions) > 0, "only in %s", strings.Join(r.Regions, " "))
 	if r.Lists != nil {
@@ -129,7 +132,11 @@ func DescribeLimit(l *counters.Limit, margin uint64) string {
 	}
 	text += " by " + m.Algorithm.String()
 	if margin > 0 {
-		text += fmt.Sprintf(" and softly %d more", margin)
+		word := "softly"
+		if m.Algorithm == counters.LeakyQueue {
+			word = "with delays"
+		}
+		text += fmt.Sprintf(" and %s %d more", word, margin)
 	}
 	return text
 }

@@ -79,6 +79,9 @@ func (f fingerprint) rule(r *Rule) {
 		f.put(policy.Type().Field(i).Name, policy.Field(i).Interface())
 	}
 	f.put("elastic", r.Elastic)
+	if a := &r.After; a.present {
+		f.put("after", fmt.Sprint(a.On, uint8(a.Cost), a.Header))
+	}
 	f.put("replaces", sorted(r.Replaces))
 	f.put("regions", sorted(r.Regions))
 	if len(r.Metadata) > 0 {

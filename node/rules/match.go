@@ -18,6 +18,9 @@ type Match struct {
 	own    *counters.Limit // in place of the rule's: the request's own, which counts with it; else nil
 	asked  uint8           // index of the Ask with the layer's cost, from 1; 0: the request's cost
 	lender uint8           // index of the layer that it borrows from, from 1; 0: none
+
+	failure Failure // what the rule does in the outage at hand
+	pending uint64  // see Pend
 }
 
 // Match appends to dst one Match for each descriptor, in order, or one for a request by rule and identity. A rule that
@@ -88,7 +91,7 @@ func (n *Node) matchOwn(req *Request, i int, secret Secret) Match {
 		return m
 	}
 	r := n.find(entries)
-	if m.own = r.tallied(req.Asks[i].Limit); m.own != nil {
+	if m.own = r.tallied(req.Asks[i].Limit, entries); m.own != nil {
 		m.Rule, m.Key = r, r.key(secret, entries)
 	} else {
 		m.Key = joinedOverrideKey(secret, req.Domain, entries)
@@ -133,8 +136,16 @@ func dropRepeated(layers []Match, alternatives uint32) {
 // overrides reports whether descriptor i brings its own limit.
 func (r *Request) overrides(i int) bool { return r.Asks != nil && r.Asks[i].Limit != nil }
 
-// Asked returns the layer's cost before the rule's factor: 0 for a peek.
+// Asked returns the layer's cost before the rule's factor: 0 for a peek, and where the charge is for the response or is
+// not, whichever the request has.
 func (m *Match) Asked(req *Request) uint64 {
+	if m.Rule != nil && m.Rule.After.present {
+		cost, _ := m.Rule.After.cost(req.Response)
+		return cost
+	}
+	if req.Response != nil {
+		return 0
+	}
 	if m.asked == 0 {
 		return req.EffectiveCost()
 	}

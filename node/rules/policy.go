@@ -27,6 +27,10 @@ type Policy struct {
 	Scope counters.Scope
 	// OnPartition is what happens to the limit while part of the cluster is unreachable.
 	OnPartition counters.Partition
+	// PartitionDenies denies meanwhile, whatever OnPartition says.
+	PartitionDenies bool
+	// OnFailure is what happens to requests while the node cannot reach most of the nodes that share the limit.
+	OnFailure Failure
 	// Ban is how long the rule denies everything after a denial; 0: no ban.
 	Ban time.Duration
 	// CountRejected counts requests that the rule denied.
@@ -66,7 +70,7 @@ func (m *Match) Charge(req *Request, now int64) counters.Charge {
 		return counters.Charge{}
 	}
 	if m.own != nil {
-		return counters.Charge{Limit: m.own, Key: m.Key, Cost: min(asked, counters.MaxTally), Each: true}
+		return m.failed(counters.Charge{Limit: m.own, Key: m.Key, Cost: min(asked, counters.MaxTally), Each: true})
 	}
 	var l *counters.Limit
 	switch m.Listed {
@@ -82,8 +86,8 @@ func (m *Match) Charge(req *Request, now int64) counters.Charge {
 	}
 	// A queue does not delay a denied request, and cannot be overdrawn.
 	overdraw := m.Overdraws(req) && l != nil && l.Meter().Algorithm != counters.LeakyQueue
-	return counters.Charge{Limit: l, Key: m.Key, Cost: cost, Mode: r.Mode, Each: r.Each, Overdraw: overdraw,
-		Lender: m.lender}
+	return m.failed(counters.Charge{Limit: l, Key: m.Key, Cost: cost, Mode: r.Mode, Each: r.Each, Overdraw: overdraw,
+		Lender: m.lender, Pending: times(m.pending, r.Cost)})
 }
 
 // IdleAt reports whether the rule admits more at the pressure p.
@@ -108,7 +112,10 @@ func (m *Match) Annotate(req *Request, ch *counters.Charge, d *counters.Decision
 	if m.own != nil {
 		d.Rule = OverrideName
 	}
-	if l.Tallies() { // a peek asks for nothing there
+	if m.failure != FailLocal {
+		m.annotateFailure(ch, d)
+	}
+	if l.Tallies() || m.failure == FailClosed { // a peek asks for nothing there
 		return
 	}
 	if l.Refill() != 0 && l.Max() != 0 { // "q=20;w=12" is the policy of a bucket of 20 that gets 100 a minute back
@@ -123,10 +130,16 @@ func (m *Match) Annotate(req *Request, ch *counters.Charge, d *counters.Decision
 			d.RetryAfter = counters.Never
 		}
 	}
+	if m.pending > 0 && !d.Allowed && d.RetryAfter == counters.Never && r.Cost <= l.Max() {
+		d.RetryAfter = pendingRetry
+	}
 	if margin := r.marginOf(l); margin > 0 {
 		over := d.Remaining < margin || peek && d.Remaining < margin+r.Cost
 		d.Waived = d.Waived || d.Allowed && over
 		d.Limit, d.Remaining = l.Max()-margin, d.Remaining-min(d.Remaining, margin)
+	}
+	if ch.Mode == counters.Throttle { // what needs no margin is not held back
+		d.Delay = max(0, d.Delay-l.Refills(max(d.Limit, 1)-1))
 	}
 }
 

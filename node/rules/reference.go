@@ -16,6 +16,8 @@ type Reference struct {
 	Unit            string
 	// ShadowMode and QuotaMode are the flags of the descriptor, which may have both.
 	ShadowMode, QuotaMode bool
+	// Parent: other descriptors are beneath it.
+	Parent bool
 	// File and Line are where the rule stands.
 	File string
 	Line int

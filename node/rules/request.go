@@ -51,6 +51,8 @@ type Request struct {
 	Overdraw bool
 	// Peek asks without charging: the answer is that of a request of cost 1.
 	Peek bool
+	// Response is that of the request, for a report: rules that charge responses, and no others, are charged then.
+	Response *Response
 }
 
 // Ask is the cost and the limit of one descriptor.

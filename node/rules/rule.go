@@ -25,6 +25,8 @@ type Rule struct {
 	Limit *counters.Limit
 
 	Policy
+	// After is what is charged after the response, in place of the request.
+	After After
 	// Replaces are names of rules that do not count where a request meets this one as well.
 	Replaces []string
 	// DetailedMetric puts the values of requests into the names of the rule's statistics in package ratelimit.
@@ -40,7 +42,7 @@ type Rule struct {
 	open     []int // the indexes of the open steps
 	Schedule []Scheduled
 	Lists    *AddressLists   // nil without lists
-	blocked  *counters.Limit // of what is in the deny list; nil without lists
+	blocked  *counters.Limit // of what is in the deny list, and of failures that deny; nil without either
 }
 
 // Step is how one entry of a rule's path is counted.

@@ -89,6 +89,11 @@ func (m *Monitor) Write(w Writer, c *gossip.Cluster) {
 	w.Gauge("staleness_seconds", "Time since the last counts of the peer furthest behind.", age.Seconds())
 	w.Bool("degraded", "1 while a node cannot be reached or has another identity key, seeds do not answer, or this "+
 		"node's clock is off.", m.degraded.cluster.Load())
+	outage := w.GaugeVec("outage", "0 while the node reaches all nodes that share limits of a scope, 1 while it does "+
+		"not, 2 while it is cut off: it reaches no more than half of them, and rules follow their on_failure.", "scope")
+	for _, s := range []counters.Scope{counters.Global, counters.Region} {
+		outage(float64(m.Outage(s)), s.String())
+	}
 	skew := m.Skew()
 	w.Gauge("clock_skew_seconds", "Lead of this clock over the median of peers and store.", skew.Ahead.Seconds())
 	w.Gauge("clock_skew_clocks", "Clocks that clock_skew_seconds compares with; 0: unknown.", float64(skew.Clocks))

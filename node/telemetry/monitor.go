@@ -32,6 +32,7 @@ type Sources struct {
 // Monitor observes one node. Its exported methods are safe for concurrent use.
 type Monitor struct {
 	Unmatched Unmatched
+	Unpriced  Unpriced
 	Latencies *Latencies
 
 	bounds
@@ -40,16 +41,18 @@ type Monitor struct {
 	otherRules, otherIdentity *fingerprintAlarm
 	table                     tableAlarms
 	degraded                  degradation
+	outages                   outages
 }
 
 // NewMonitor returns a monitor that has not seen anything yet. memory is the budget of the counters, for the log, and
 // maxSkew the largest clock skew that is no alarm.
 func NewMonitor(log *slog.Logger, memory string, maxSkew time.Duration) *Monitor {
 	return &Monitor{
-		Unmatched: Unmatched{log: log}, Latencies: newLatencies(),
+		Unmatched: Unmatched{log: log}, Unpriced: Unpriced{log: log}, Latencies: newLatencies(),
 		bounds: bounds{peaks: make(map[string]*gossip.Peak)}, skew: newSkewMonitor(log, maxSkew),
 		reach: newReachAlarm(log), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
 		table: tableAlarms{log: log, memory: memory}, degraded: degradation{log: log},
+		outages: outages{log: log},
 	}
 }
 
@@ -62,12 +65,13 @@ func (m *Monitor) Run(ctx context.Context, s Sources) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			m.read(&s, now)
+			m.Read(&s, now)
 		}
 	}
 }
 
-func (m *Monitor) read(s *Sources, now time.Time) {
+// Read reads the sources once, before Run: a node knows from its first decision whether it is cut off.
+func (m *Monitor) Read(s *Sources, now time.Time) {
 	at := time.Unix(0, s.Now()) // windows go by the node's clock, not by the machine's
 	limits := s.Limits(at)
 	m.bounds.read(limits, s.Cluster.Audit(limits), at)
@@ -105,6 +109,13 @@ func (m *Monitor) readPeers(s *Sources, peers, members []gossip.MemberStatus, no
 			members[i].Identity != own.Identity
 	}
 	m.degraded.look(m.reasons(reach, identity, blind), inRegion, now)
+	all, near := companies(peers, limit, func(m *gossip.Member) bool {
+		return m.Identity != 0 && m.Identity != own.Identity
+	})
+	all.partial, near.partial = blind, blindToRegion
+	all.alone, near.alone = s.Cluster.Alone()
+	m.outages.look(counters.Global, all, now)
+	m.outages.look(counters.Region, near, now)
 }
 
 // reasons returns why decisions are degraded; nothing if they are not.
@@ -154,6 +165,10 @@ func (m *Monitor) Degraded() []string {
 func (m *Monitor) DegradedIn(s counters.Scope) bool {
 	return s == counters.Global && m.degraded.cluster.Load() || s == counters.Region && m.degraded.region.Load()
 }
+
+// Outage returns which of the nodes that share limits of a scope this one cannot count with. There is none for a limit
+// that a node keeps alone.
+func (m *Monitor) Outage(s counters.Scope) rules.Outage { return m.outages.in(s) }
 
 // degradation is whether a node that shares limits with this one is unreachable or counts apart, or this node's clock
 // is off. look is not safe for concurrent use.

@@ -9,11 +9,8 @@ package xds
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"time"
 
@@ -28,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/certs"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -138,35 +136,13 @@ func (s *source) node() *core.Node {
 func (s *source) dial() (*grpc.ClientConn, error) {
 	x, secure := &s.opt.XDS, insecure.NewCredentials()
 	if x.TLS {
-		cfg, err := tlsConfig(x)
+		files := certs.Client{CAFile: x.CAFile, CertFile: x.CertFile, KeyFile: x.KeyFile, ServerName: x.ServerName}
+		cfg, err := files.Config() // each time, so that certificates can be renewed
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("rules_xds.%w", err)
 		}
 		secure = credentials.NewTLS(cfg)
 	}
 	return grpc.NewClient(x.Server, grpc.WithTransportCredentials(secure),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(int(x.MaxMessage))))
-}
-
-// tlsConfig reads the files each time, so that certificates can be renewed.
-func tlsConfig(x *node.XDS) (*tls.Config, error) {
-	cfg := &tls.Config{ServerName: x.ServerName, MinVersion: tls.VersionTLS12}
-	if x.CAFile != "" {
-		pem, err := os.ReadFile(x.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("rules_xds.ca_file: %w", err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("rules_xds.ca_file: %s holds no certificate in PEM", x.CAFile)
-		}
-	}
-	if x.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(x.CertFile, x.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("rules_xds.cert_file: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
-	}
-	return cfg, nil
 }

@@ -10,10 +10,12 @@ import (
 	"strings"
 )
 
-// Names of the images. ProductImage is for users: it holds cmd/edgelimit, without fault injection. NodeImage is for the
+// Names of the images. ProductImage is for users: it holds cmd/edgelimit, without fault injection. RatelimitImage
+// is the same program where envoyproxy/ratelimit's image has its own. NodeImage is for the
 // compose file: it holds testnet/node, the same program with delay, jitter and loss on the WAN.
 const (
 	ProductImage     = "edgelimit:local"
+	RatelimitImage   = "edgelimit:ratelimit"
 	NodeImage        = "edgelimit-testnet/node:local"
 	ShopImage        = "edgelimit-testnet/shop:local"
 	RedisImage       = "edgelimit-testnet/redis:local"
@@ -34,13 +36,14 @@ type recipe struct {
 
 var recipes = []recipe{
 	{"edgelimit", ProductImage, "edgelimit.Dockerfile", "./cmd/edgelimit", "edgelimit"},
+	{"ratelimit", RatelimitImage, "ratelimit.Dockerfile", "./cmd/edgelimit", "ratelimit"},
 	{"node", NodeImage, "edgelimit.Dockerfile", "./testnet/node", "edgelimit"},
 	{"shop", ShopImage, "shop.Dockerfile", "./testnet/compose/shop", "shop"},
 	{"redis", RedisImage, "redis.Dockerfile", "", ""},
 }
 
-// Build builds the images named: edgelimit, node, shop, redis, or all. It stops at the first that fails. With pull, it
-// pulls the public Redis instead of building one.
+// Build builds the images named: edgelimit, ratelimit, node, shop, redis, or all. It stops at the first that fails.
+// With pull, it pulls the public Redis instead of building one.
 func (c *Cluster) Build(ctx context.Context, pull bool, names ...string) (built []Image, err error) {
 	var known []string
 	for _, r := range recipes {

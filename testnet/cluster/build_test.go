@@ -77,11 +77,13 @@ func newFakeMachine(t *testing.T, installed ...string) (*fakeMachine, *Cluster, 
 func TestBuild(t *testing.T) {
 	m, c, _ := newFakeMachine(t, "redis-server", "redis-cli")
 	built, err := c.Build(t.Context(), false)
-	if err != nil || !slices.Equal(built, []Image{{ProductImage, 7}, {NodeImage, 7}, {ShopImage, 7}, {RedisImage, 7}}) {
+	want := []Image{{ProductImage, 7}, {RatelimitImage, 7}, {NodeImage, 7}, {ShopImage, 7}, {RedisImage, 7}}
+	if err != nil || !slices.Equal(built, want) {
 		t.Fatalf("%v, %v", built, err)
 	}
 	dir := "/root" + filepath.Dir(c.licence)
 	same(t, ProductImage, m.contexts[ProductImage], "/edgelimit")
+	same(t, RatelimitImage, m.contexts[RatelimitImage], "/ratelimit")
 	same(t, NodeImage, m.contexts[NodeImage], "/edgelimit")
 	same(t, ShopImage, m.contexts[ShopImage], "/shop")
 	same(t, RedisImage, m.contexts[RedisImage], dir+"/copyright", dir+"/libc.so", dir+"/redis-cli", dir+"/redis-server")
@@ -101,7 +103,7 @@ func TestBuild(t *testing.T) {
 			t.Errorf("it does not set the version: %s", command)
 		}
 	}
-	same(t, "compiled", packages, "./cmd/edgelimit", "./testnet/node", "./testnet/compose/shop")
+	same(t, "compiled", packages, "./cmd/edgelimit", "./cmd/edgelimit", "./testnet/node", "./testnet/compose/shop")
 }
 
 // The image for users needs neither Redis nor the testnet's binary.
@@ -112,7 +114,7 @@ func TestBuildOneImage(t *testing.T) {
 		t.Errorf("%v, contexts %v, %v", built, m.contexts, err)
 	}
 	_, err = c.Build(t.Context(), false, "edgelimt")
-	fails(t, err, `"edgelimt"`, "edgelimit, node, shop, redis")
+	fails(t, err, `"edgelimt"`, "edgelimit, ratelimit, node, shop, redis")
 }
 
 func TestBuildPulls(t *testing.T) {
@@ -120,7 +122,7 @@ func TestBuildPulls(t *testing.T) {
 	built, err := c.Build(t.Context(), true)
 	ok(t, err)
 	same(t, "pulled", m.pulled, PublicRedisImage)
-	if len(built) != 4 || built[3].Name != PublicRedisImage {
+	if len(built) != 5 || built[4].Name != PublicRedisImage {
 		t.Errorf("built %v", built)
 	}
 }

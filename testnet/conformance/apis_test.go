@@ -47,6 +47,7 @@ var apis = []api{
 	{"/v1/auth with parameters", layers | rules, openAuth("/v1/auth/deny/429/domain/edge?deny=401&domain=other")},
 	{"client", costs | peeks | layers | rules, openClient},
 	{"net/http middleware", layers | rules, openMiddleware},
+	{"reverse proxy", layers | rules, openProxy},
 	{"gRPC interceptors", costs | peeks | layers | rules, openInterceptors},
 	{"Envoy's rate limit service", costs | peeks | layers | rules, openEnvoy},
 	{"/json", costs | peeks | layers | rules, openJSON},
@@ -339,6 +340,29 @@ func openMiddleware(t *testing.T, rules string) func(*testing.T, request) answer
 			t.Fatalf("handed on: %v, with status %d", passed, w.Code)
 		}
 		return fromHeaders(t, passed, w.Header())
+	}
+}
+
+func openProxy(t *testing.T, rules string) func(*testing.T, request) answer {
+	passed := false
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true }))
+	t.Cleanup(upstream.Close)
+	n := open(t, rules, func(cfg *node.Config) {
+		cfg.Proxy.Listen, cfg.Proxy.Upstreams, cfg.Requests = "127.0.0.1:0", []string{upstream.URL}, described()
+	})
+	c := web(t)
+	return func(t *testing.T, q request) answer {
+		passed = false
+		resp, err := c.Do(httpRequest(t, "http://"+n.Addr("proxy"), q))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if passed != (resp.StatusCode == http.StatusOK) {
+			t.Fatalf("forwarded: %v, with %s", passed, resp.Status)
+		}
+		return fromHeaders(t, passed, resp.Header)
 	}
 }
 

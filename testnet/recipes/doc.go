@@ -6,6 +6,7 @@
 //	envoy.yaml                                             checked against Envoy's own schema as well
 //	haproxy-nodes.cfg                                      a rolling restart of nodes behind a balancer
 //	edgelimit.yaml, edgelimit-envoy.yaml                   the edgelimit behind them
+//	dropin/                                                envoyproxy/ratelimit in Envoy, Istio and Envoy Gateway
 //	rules.yaml                                             the rules that the tests enforce
 //
 // The tests replace 127.0.0.1 with their own addresses, and change the line that a recipe marks FAIL-OPEN. Except for

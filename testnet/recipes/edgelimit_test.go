@@ -60,9 +60,15 @@ func startEdgelimit(t *testing.T, dir, health string, maxFiles int, args ...stri
 	}
 	cmd := exec.Command("sh", append([]string{"-c", script, "sh", name}, args...)...)
 	cmd.Dir = dir
+	return startProgram(t, cmd, "http://"+health+"/readyz")
+}
+
+// startProgram runs a program until the test ends, and returns once url answers 200.
+func startProgram(t *testing.T, cmd *exec.Cmd, url string) *testkit.Process {
+	t.Helper()
 	p := testkit.Start(t, cmd)
 	p.Await("edgelimit is ready", func() bool {
-		resp, err := http.Get("http://" + health + "/readyz")
+		resp, err := http.Get(url)
 		if err != nil {
 			return false
 		}

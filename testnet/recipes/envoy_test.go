@@ -35,39 +35,50 @@ type envoyConfig struct {
 	limiter *ratelimit.RateLimit
 }
 
-// envoyConfig reads envoy.yaml as Envoy does: every key of it is in the schema, and every value within what the schema
-// allows.
+// envoyConfig reads envoy.yaml.
 func (l *site) envoyConfig() envoyConfig {
 	l.t.Helper()
 	var tree map[string]any
 	l.decode("envoy.yaml", &tree)
-	text, err := json.Marshal(tree)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	c := envoyConfig{Bootstrap: new(bootstrap.Bootstrap)}
-	if err := protojson.Unmarshal(text, c); err != nil {
-		l.t.Fatalf("envoy.yaml: %v", err)
-	}
-	if err := validateAll(c.Bootstrap); err != nil {
-		l.t.Fatalf("envoy.yaml: %v", err)
-	}
+	return newEnvoyConfig(l.t, tree)
+}
+
+// newEnvoyConfig reads a configuration with one listener, which limits rates and routes.
+func newEnvoyConfig(t *testing.T, tree map[string]any) envoyConfig {
+	t.Helper()
+	c := envoyConfig{Bootstrap: new(bootstrap.Bootstrap), manager: new(hcm.HttpConnectionManager),
+		limiter: new(ratelimit.RateLimit)}
+	readEnvoy(t, tree, c.Bootstrap)
 	if len(c.StaticResources.Listeners) != 1 || len(c.StaticResources.Listeners[0].FilterChains) != 1 ||
 		len(c.StaticResources.Listeners[0].FilterChains[0].Filters) != 1 {
-		l.t.Fatal("want one listener with one filter")
+		t.Fatal("want one listener with one filter")
 	}
-	c.manager = new(hcm.HttpConnectionManager)
-	c.limiter = new(ratelimit.RateLimit)
-	err = c.StaticResources.Listeners[0].FilterChains[0].Filters[0].GetTypedConfig().UnmarshalTo(c.manager)
+	err := c.StaticResources.Listeners[0].FilterChains[0].Filters[0].GetTypedConfig().UnmarshalTo(c.manager)
 	if err != nil || len(c.manager.HttpFilters) != 2 {
-		l.t.Fatalf("want the filters of rate limits and routing: %v", err)
+		t.Fatalf("want the filters of rate limits and routing: %v", err)
 	}
 	err = errors.Join(c.manager.HttpFilters[0].GetTypedConfig().UnmarshalTo(c.limiter),
 		c.manager.HttpFilters[1].GetTypedConfig().UnmarshalTo(new(router.Router)))
 	if err != nil {
-		l.t.Fatalf("want the filters of rate limits and routing: %v", err)
+		t.Fatalf("want the filters of rate limits and routing: %v", err)
 	}
 	return c
+}
+
+// readEnvoy reads a part of a configuration as Envoy does: every key of it is in the schema, and every value within
+// what the schema allows.
+func readEnvoy(t *testing.T, tree map[string]any, into proto.Message) {
+	t.Helper()
+	text, err := json.Marshal(tree)
+	if err == nil {
+		err = protojson.Unmarshal(text, into)
+	}
+	if err == nil {
+		err = validateAll(into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", into.ProtoReflect().Descriptor().Name(), err)
+	}
 }
 
 // validateAll checks a message and all that is wrapped up in it.
@@ -91,17 +102,23 @@ func validateAll(m proto.Message) error {
 func (c envoyConfig) cluster(t *testing.T, name string) (*cluster.Cluster, string) {
 	t.Helper()
 	for _, cl := range c.StaticResources.Clusters {
-		if cl.Name != name {
-			continue
+		if cl.Name == name {
+			return cl, endpointOf(t, cl)
 		}
-		all := cl.LoadAssignment.Endpoints
-		if cl.GetType() != cluster.Cluster_STATIC || len(all) != 1 || len(all[0].LbEndpoints) != 1 {
-			t.Fatalf("cluster %s: %v", name, cl)
-		}
-		return cl, addressOf(all[0].LbEndpoints[0].GetEndpoint().Address)
 	}
 	t.Fatalf("no cluster %q", name)
 	return nil, ""
+}
+
+// endpointOf is the address of a cluster's only endpoint.
+func endpointOf(t *testing.T, cl *cluster.Cluster) string {
+	t.Helper()
+	all := cl.LoadAssignment.Endpoints
+	if kind := cl.GetType(); kind != cluster.Cluster_STATIC && kind != cluster.Cluster_STRICT_DNS || len(all) != 1 ||
+		len(all[0].LbEndpoints) != 1 {
+		t.Fatalf("cluster %v", cl)
+	}
+	return addressOf(all[0].LbEndpoints[0].GetEndpoint().Address)
 }
 
 func addressOf(a *core.Address) string {
@@ -267,12 +284,18 @@ func TestEnvoyConfig(t *testing.T) {
 		t.Errorf("the filter is %v", c.limiter)
 	}
 	edgelimit, _ := c.cluster(t, c.limiter.RateLimitService.GrpcService.GetEnvoyGrpc().ClusterName)
-	name, wrapped := only(t, "options", edgelimit.TypedExtensionProtocolOptions)
+	checkHTTP2(t, edgelimit)
+}
+
+// checkHTTP2 holds that a cluster is spoken to by HTTP/2, as gRPC needs it.
+func checkHTTP2(t *testing.T, cl *cluster.Cluster) {
+	t.Helper()
+	name, wrapped := only(t, "options", cl.TypedExtensionProtocolOptions)
 	options := new(upstreams.HttpProtocolOptions)
 	if err := wrapped.UnmarshalTo(options); err != nil ||
 		name != string(options.ProtoReflect().Descriptor().FullName()) ||
 		options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() == nil {
-		t.Errorf("edgelimit is not reached by HTTP/2: %s, %v, %v", name, options, err)
+		t.Errorf("%s is not reached by HTTP/2: %s, %v, %v", cl.Name, name, options, err)
 	}
 }
 

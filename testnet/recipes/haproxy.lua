@@ -65,6 +65,8 @@ core.register_action("edgelimit", { "http-req" }, function(txn)
         local limit, policy = first(answer.headers, "ratelimit"), first(answer.headers, "ratelimit-policy")
         if limit then txn:set_var("txn.rl_limit", limit) end
         if policy then txn:set_var("txn.rl_policy", policy) end
+        local delay = tonumber(first(answer.headers, "x-rl-delay-ms") or 0) -- a queue's, or a throttle's
+        if delay > 0 then core.msleep(delay) end
     elseif not sent or unreadable[status] then
         txn:set_var("txn.rl_decision", "unreadable")
     else

@@ -23,6 +23,7 @@ type recipe struct {
 	limit   string // the X-RateLimit-Limit of what passes
 	real    bool   // the real program, with a recipe that hands X-RL-Decision on
 	sources bool   // edgelimit sees the method, the host, cookies and tokens
+	waits   bool   // the proxy has requests wait for their turn
 }
 
 var recipes = []recipe{
@@ -31,7 +32,7 @@ var recipes = []recipe{
 		headers: true, open: true, without: 200, real: true, sources: true,
 	},
 	{
-		proxy: "haproxy", start: func(l *site) { l.haproxy() },
+		proxy: "haproxy", start: func(l *site) { l.haproxy() }, waits: true,
 		headers: true, open: true, without: 200, real: true, sources: true,
 	},
 	{proxy: "caddy", start: func(l *site) { l.caddy() }, open: true, without: 200, real: true, sources: true},
@@ -60,6 +61,9 @@ func TestRecipes(t *testing.T) {
 			r.checkLayers(l)
 			if r.real {
 				checkHuge(l)
+			}
+			if r.waits {
+				checkQueue(l)
 			}
 			if a := l.ask("127.100.0.3", "GET", "/forbidden"); a.status != 403 ||
 				a.body != "application: GET /forbidden" {
@@ -108,6 +112,20 @@ func (r *recipe) checkLimit(l *site) {
 		if len(values) > 1 {
 			l.t.Errorf("over the limit: %s is there %d times: %q", name, len(values), values)
 		}
+	}
+}
+
+// checkQueue holds that a proxy that can wait lets requests of a queue pass at its rate, of two a second.
+func checkQueue(l *site) {
+	l.t.Helper()
+	start := time.Now()
+	for i := range 3 {
+		if a := l.ask(fmt.Sprintf("127.100.1.%d", i+1), "GET", "/queued"); a.status != 200 {
+			l.t.Errorf("queued request %d: %+v", i+1, a)
+		}
+	}
+	if took := time.Since(start); took < 950*time.Millisecond {
+		l.t.Errorf("three queued requests took %v, want a second", took)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -69,7 +70,7 @@ func (s *server) askHTTP(r *httpRequest) answer {
 	if r.debug {
 		addr = s.debug
 	}
-	code, kind, body, err := fetch(r.method, "http://"+addr+r.path, r.body)
+	code, kind, body, err := testkit.Fetch(web, r.method, "http://"+addr+r.path, r.body)
 	if err != nil {
 		return answer{"status code": "no answer"}
 	}

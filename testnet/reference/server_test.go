@@ -2,7 +2,6 @@ package reference
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -115,7 +114,7 @@ func (s *server) start(t *testing.T, env []string, program string, args ...strin
 	s.conn, s.client = conn, rls.NewRateLimitServiceClient(conn)
 	t.Cleanup(s.stop)
 	s.process.Await(filepath.Base(program)+" listens", func() bool {
-		_, _, _, err := fetch(http.MethodGet, "http://"+s.http+"/healthcheck", "")
+		_, _, _, err := testkit.Fetch(web, http.MethodGet, "http://"+s.http+"/healthcheck", "")
 		return err == nil
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
@@ -138,17 +137,3 @@ func (p *pair) stop() {
 }
 
 var web = &http.Client{Timeout: 10 * time.Second}
-
-func fetch(method, url, body string) (status int, kind, answer string, err error) {
-	req, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		return 0, "", "", err
-	}
-	resp, err := web.Do(req)
-	if err != nil {
-		return 0, "", "", err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, resp.Header.Get("Content-Type"), string(text), err
-}

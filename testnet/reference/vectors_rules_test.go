@@ -1,6 +1,9 @@
 package reference
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // ofRules are about which rule a descriptor meets.
 var ofRules = []group{
@@ -63,6 +66,42 @@ var ofRules = []group{
 		s.ask(d("bucket=b1"))
 		s.ask(d("files=files/7"), d("files=files/8"))
 		s.ask(hits(0, d("files=files/9")))
+	}},
+	{"wildcards in keys", func(s *script) {
+		s.times(2, d("kw1=a"))
+		s.times(2, d("kw1=b"))
+		s.ask(d("kw2=a"))
+		s.ask(limited(3, hour, d("kw1=a")))
+		s.ask(d("kw"))
+		s.times(2, d("split_a=1"))
+		s.times(2, d("split=a_2"))
+		s.ask(d("split_a=*"))
+		s.ask(limited(3, hour, d("split_a=*")))
+		s.ask(d("split_a_b=1"))
+		s.ask(d("trail_=1"))
+		s.ask(d("trail="))
+		s.ask(d("trail_="))
+		s.ask(d("numbered=1"))
+	}},
+	{"more descriptors than a decision has", func(s *script) {
+		var many []*descriptor
+		for i := range 40 {
+			many = append(many, d(fmt.Sprintf("large=m%d", i)))
+		}
+		around := func(first, last *descriptor) {
+			s.ask(slices.Concat([]*descriptor{first}, many, []*descriptor{last})...)
+		}
+		for range 3 {
+			around(d("base=m1"), d("premium=m1"))
+			around(d("premium=m2"), d("base=m2"))
+			around(d("base=m3"), d("waived=m3"))
+		}
+		for range 7 {
+			around(d("client=m4"), d("large=m50"))
+			around(d("large=m51"), hits(2, d("client=m5")))
+		}
+		around(hits(0, d("client=m5")), d("large=m52"))
+		around(d("gold=m6"), d("premium=m6"))
 	}},
 	{"modes", func(s *script) {
 		s.times(4, d("shadow=1"))

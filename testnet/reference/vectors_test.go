@@ -93,6 +93,8 @@ var ofCounts = []group{
 		s.ask(hits(0, d("huge=h9")), hits(0, d("huge=h10")))
 		s.ask(hits(math.MaxUint64, d("nothing=here")))
 		s.ask(hits(math.MaxUint64, d("client=free")))
+		s.ask(hits(math.MaxUint64, d("base=h11")), d("premium=h11"))
+		s.of("nowhere", 0, hits(math.MaxUint64, d("client=h12")))
 	}},
 	{"negative hits", func(s *script) {
 		s.times(3, d("client=n1"))
@@ -164,6 +166,7 @@ var ofCounts = []group{
 		s.times(3, limited(1, hour, d("premium=o8")), d("base=o8"))
 		s.times(3, limited(3, hour, d("files=files/o9")))
 		s.times(2, limited(2, hour, d()))
+		s.ask(limited(2, hour, d("=", "=", "client=o15")))
 		s.ask(o("o12", 2, minute))
 		s.ask(limited(2, envoytype.RateLimitUnit(6), d("client=o13")))
 		s.ask(limited(2, hour, d("client=o14")), limited(4, hour, d("client=o14")), d("client=o14"))

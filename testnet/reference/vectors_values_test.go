@@ -71,6 +71,10 @@ var ofValues = []group{
 		s.times(2, limited(3, hour, d("j=1_k_2")))
 		s.times(2, limited(3, hour, d("j=1", "k=2")))
 	}},
+	{"keys that read the same", func(s *script) {
+		s.times(2, d("part=a_b"))
+		s.times(2, d("part_a=b"))
+	}},
 	{"merged", func(s *script) { s.times(3, d("merged=1")) }},
 }
 
@@ -106,6 +110,7 @@ func plain() (all []exchange) {
 		`{"domain":"edge","descriptors":{}}`,
 		` {"domain" : "edge", "descriptors" : [ {"entries": [ {"key":"client","value":"y5"} ] } ] } `,
 	)
+	add("long JSON", http.MethodPost, "/json", client(strings.Repeat("y", 70_000), ``))
 	add("JSON methods", http.MethodPut, "/json", client("y6", ``))
 	add("JSON methods", http.MethodGet, "/json", "")
 	add("health", http.MethodGet, "/healthcheck", "")

@@ -7,16 +7,19 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
-// Extension adds to the command serve.
+// Extension adds to the commands serve and proxy.
 type Extension struct {
-	// Flags are more flags of serve.
+	// Flags are more flags of both.
 	Flags []cli.Flag
 	// Configure changes a node's configuration before the node is made, by those flags.
 	Configure func(*cli.Context, *node.Config) error
@@ -31,8 +34,11 @@ func Main(app *cli.App) (exitCode int) {
 }
 
 // Run runs the command that args name, which begin with the program's name, and prints its error. It returns the exit
-// status.
+// status. A program called ratelimit, as in the image of envoyproxy/ratelimit, serves in that server's place.
 func Run(ctx context.Context, app *cli.App, args []string) (exitCode int) {
+	if len(args) > 0 && filepath.Base(args[0]) == rulefile.Ratelimit {
+		args = slices.Concat(args[:1], []string{"serve", "--from-env", rulefile.Ratelimit}, args[1:])
+	}
 	if err := execute(ctx, app, args); err != nil {
 		return reportError(app.ErrWriter, err)
 	}
@@ -42,6 +48,7 @@ func Run(ctx context.Context, app *cli.App, args []string) (exitCode int) {
 const (
 	help = `
 Start a node:       edgelimit serve
+Limit a server:     edgelimit proxy --upstream http://127.0.0.1:3000
 Ask it:             edgelimit check --rule per_ip --identity 192.0.2.1
 Lift a ban:         edgelimit unban --rule login --identity 192.0.2.1
 See a partition:    edgelimit demo
@@ -51,14 +58,15 @@ Check rule files:   edgelimit rules validate rules.yaml`
 	versionUsage = "print the version, the commit, Go's version and the platform"
 )
 
-// New returns all commands, with the extensions of serve.
+// New returns all commands, with the extensions of serve and proxy.
 func New(extensions ...Extension) *cli.App {
 	return &cli.App{
 		Name:        "edgelimit",
 		Usage:       "a multi-region edge rate limiter whose nodes decide in memory and gossip what they admitted",
 		Description: help,
 		Commands: []*cli.Command{
-			serveCommand(extensions), demoCommand(), simCommand(), replayCommand(), checkCommand(), unbanCommand(),
+			serveCommand(extensions), proxyCommand(extensions), demoCommand(), simCommand(), replayCommand(),
+			checkCommand(), unbanCommand(),
 			rulesCommand(), healthCommand(), keygenCommand(), versionCommand(),
 			printCommand("completion", "print a script that completes command lines in bash and zsh", completionHelp,
 				completionScript),

@@ -99,7 +99,7 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s --help does not explain --%s", c.Name, name)
 			}
 			for _, v := range f.(cli.DocGenerationFlag).GetEnvVars() {
-				if c.Name == "serve" {
+				if c.Name == "serve" || c.Name == "proxy" {
 					v = "A variable can stand for each flag: EDGELIMIT_NODE_ID for --node-id"
 				}
 				help.says(t, 0, v)

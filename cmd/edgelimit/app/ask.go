@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/certs"
 	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
@@ -38,7 +40,30 @@ func nodeFlags(listener, url, variable string, timeout time.Duration) []cli.Flag
 	return []cli.Flag{
 		plain.flag("url", "`URL` of the node's "+listener+", or unix:/path", &url, variable),
 		plain.flag("timeout", "how long to wait for the answer", &timeout),
+		overTLS.flag("ca-file", "PEM `FILE` of the authorities to trust (default: the system's)", new(string)),
+		overTLS.flag("cert-file", "PEM `FILE` of the certificate to show (default: none)", new(string)),
+		overTLS.flag("key-file", "PEM `FILE` of its key", new(string)),
+		overTLS.flag("server-name", "`NAME` in the node's certificate, if it is not that of the URL", new(string)),
 	}
+}
+
+const overTLS group = "With an https URL"
+
+// tlsOf returns the TLS settings of the flags; nil without any.
+func tlsOf(c *cli.Context) (*tls.Config, error) {
+	files := certs.Client{CAFile: c.String("ca-file"), CertFile: c.String("cert-file"), KeyFile: c.String("key-file"),
+		ServerName: c.String("server-name")}
+	switch {
+	case files == certs.Client{}:
+		return nil, nil
+	case files.Validate() != nil:
+		return nil, misuse(c.Command, "--cert-file and --key-file: a certificate needs both")
+	}
+	cfg, err := files.Config()
+	if err != nil {
+		return nil, fmt.Errorf("--%s", strings.Replace(err.Error(), "_file", "-file", 1))
+	}
+	return cfg, nil
 }
 
 // requestOf returns the request that flags and arguments describe, and whether they describe one.
@@ -71,6 +96,15 @@ func newClient(c *cli.Context) (*client.Client, error) {
 // one.
 func target(c *cli.Context) (*url.URL, *http.Client, error) {
 	text, h := c.String("url"), &http.Client{Timeout: c.Duration("timeout")}
+	secure, err := tlsOf(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if secure != nil && !strings.HasPrefix(text, "https://") {
+		return nil, nil, misuse(c.Command, "--url %s: --ca-file, --cert-file, --key-file and --server-name are for "+
+			"https://", text)
+	}
+	h.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSClientConfig: secure}
 	if path, unix := strings.CutPrefix(text, "unix:"); unix && path != "" {
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -161,9 +195,9 @@ func answerText(a client.Answer) string {
 }
 
 const unbanHelp = `
-Asks the admin listener of a node, which only its own machine reaches. The other nodes follow within the gossip
-interval, partitioned nodes when they are back. Only bans are lifted, counts stay: a client over its limit stays denied
-until its window has passed, and a request before that begins the ban anew.
+Asks the admin listener of a node, which only its own machine reaches, unless it asks for certificates. The other nodes
+follow within the gossip interval, partitioned nodes when they are back. Only bans are lifted, counts stay: a client
+over its limit stays denied until its window has passed, and a request before that begins the ban anew.
 
 By rule:         edgelimit unban --rule login --identity 192.0.2.1
 By descriptors:  edgelimit unban path=/login,remote_address=192.0.2.1
@@ -235,7 +269,8 @@ func printUnbanned(out io.Writer, done client.Unbanned) {
 const healthHelp = `
 For the health checks of containers that have no shell: HEALTHCHECK CMD ["/edgelimit", "health"].
 
-Another node:  edgelimit health --url http://10.0.1.7:9100
+Another node:   edgelimit health --url http://10.0.1.7:9100
+One with TLS:   edgelimit health --url https://127.0.0.1:9100 --ca-file ca.pem
 
 Exit status: 0 ready, 1 not ready or no answer.`
 

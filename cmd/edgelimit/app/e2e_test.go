@@ -100,20 +100,6 @@ func runBinary(t *testing.T, binary string, args ...string) result {
 
 var web = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 
-func fetch(method, url, body string) (status int, kind, answer string, err error) {
-	req, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		return 0, "", "", err
-	}
-	resp, err := web.Do(req)
-	if err != nil {
-		return 0, "", "", err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, resp.Header.Get("Content-Type"), string(b), err
-}
-
 // The whole thing as its users have it: a binary, ports, signals, exit statuses.
 func TestEndToEnd(t *testing.T) {
 	t.Parallel()
@@ -126,7 +112,7 @@ func TestEndToEnd(t *testing.T) {
 	p := start(t, binary, "serve", "--node-id", "e2e", "--http", door, "--health", health, "--gossip", gossip, "--grpc",
 		envoy, "--join", "no-such-host.invalid", "--join", "127.0.0.1:1")
 	eventually(t, "ready", func() bool {
-		status, _, _, err := fetch("GET", "http://"+health+"/readyz", "")
+		status, _, _, err := testkit.Fetch(web, "GET", "http://"+health+"/readyz", "")
 		return err == nil && status == 200
 	})
 
@@ -137,6 +123,7 @@ func TestEndToEnd(t *testing.T) {
 		}
 	})
 	t.Run("is small", func(t *testing.T) { checkSize(t, binary, p.cmd.Process.Pid) })
+	t.Run("reverse proxy", func(t *testing.T) { checkProxy(t, binary) })
 	t.Run("limits", func(t *testing.T) { checkLimits(t, binary, "http://"+door, "http://"+health) })
 	leaves := checkEnvoy(t, envoy)
 	t.Run("nonsense", func(t *testing.T) { checkNonsense(t, "http://"+door) })
@@ -163,7 +150,7 @@ func TestEndToEnd(t *testing.T) {
 		}
 	})
 	t.Run("still there", func(t *testing.T) { // after all of that
-		if status, _, answer, err := fetch("POST", "http://"+door+"/v1/check",
+		if status, _, answer, err := testkit.Fetch(web, "POST", "http://"+door+"/v1/check",
 			`{"rule":"per_ip","identity":"192.0.2.99"}`); status != 200 ||
 			err != nil {
 			t.Errorf("%d %s %v", status, answer, err)
@@ -208,13 +195,14 @@ func checkLimits(t *testing.T, binary, url, health string) {
 	if r.says(t, 2, "edgelimit: the node refused"); r.out != "" {
 		t.Errorf("without a decision it prints %q", r.out)
 	}
-	status, kind, answer, err := fetch("POST", url+"/v1/check?status=1", `{"rule":"login","identity":"192.0.2.1"}`)
+	status, kind, answer, err := testkit.Fetch(web, "POST", url+"/v1/check?status=1",
+		`{"rule":"login","identity":"192.0.2.1"}`)
 	if status != 429 || kind != "application/problem+json" ||
 		!strings.Contains(answer, `"violated-policies":["login"]`) ||
 		err != nil {
 		t.Errorf("%d %s %s %v", status, kind, answer, err)
 	}
-	_, _, metrics, err := fetch("GET", health+"/metrics", "")
+	_, _, metrics, err := testkit.Fetch(web, "GET", health+"/metrics", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +235,7 @@ func checkNonsense(t *testing.T, url string) {
 		{"GET", "/v1/check", "", 405, "POST"},
 		{"POST", "/etc/passwd", "{}", 404, "/v1/check"},
 	} {
-		status, kind, answer, err := fetch(test.method, url+test.path, test.body)
+		status, kind, answer, err := testkit.Fetch(web, test.method, url+test.path, test.body)
 		if err != nil || status != test.status || kind != "application/problem+json" ||
 			!strings.Contains(answer, test.says) {
 			t.Errorf("%s %s %.30q: %d %s %q %v, want %d and %q", test.method, test.path, test.body, status, kind,
@@ -329,7 +317,7 @@ descriptors:
 		}
 	}
 	left := func(id string) string {
-		_, _, answer, err := fetch("POST", "http://"+doors[id]+"/v1/check",
+		_, _, answer, err := testkit.Fetch(web, "POST", "http://"+doors[id]+"/v1/check",
 			`{"rule":"per_ip","identity":"192.0.2.1","peek":true}`)
 		if err != nil {
 			return ""
@@ -342,7 +330,7 @@ descriptors:
 		eventually(t, id+" answers", func() bool { return left(id) == "100" })
 	}
 	for range 30 {
-		if status, _, _, err := fetch("POST", "http://"+doors["a"]+"/v1/check",
+		if status, _, _, err := testkit.Fetch(web, "POST", "http://"+doors["a"]+"/v1/check",
 			`{"rule":"per_ip","identity":"192.0.2.1"}`); status != 200 ||
 			err != nil {
 			t.Fatal(status, err)

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,12 +16,14 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/ratelimit/prom"
 	"github.com/edgelimit/edgelimit/node/ratelimit/statsd"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
 // ratelimitEnv is the environment of envoyproxy/ratelimit.
 type ratelimitEnv struct {
+	lookup func(string) (string, bool)
 	values map[string]string // of all its variables
 	isSet  map[string]bool
 	errs   []error
@@ -35,8 +40,12 @@ type note struct {
 // readRatelimitEnv reads the variables. It reports those that cannot be obeyed with an error, and notes those that have
 // no meaning here.
 func readRatelimitEnv(lookup func(string) (string, bool)) *ratelimitEnv {
-	e := &ratelimitEnv{values: make(map[string]string), isSet: make(map[string]bool)}
-	kind, _ := lookup("CONFIG_TYPE")
+	e := &ratelimitEnv{lookup: lookup, values: make(map[string]string), isSet: make(map[string]bool)}
+	obeyed := func(with string) bool {
+		name, want, _ := strings.Cut(with, "=")
+		got, _ := lookup(name)
+		return with != "" && means(got, want)
+	}
 	for _, v := range ratelimitVariables {
 		value, ok := lookup(v.name)
 		e.isSet[v.name] = ok
@@ -45,9 +54,7 @@ func readRatelimitEnv(lookup func(string) (string, bool)) *ratelimitEnv {
 		}
 		e.values[v.name] = value
 		switch {
-		case value == "" || means(value, v.missing) || v.ofXDS && kind == configXDS:
-		case v.refused != "":
-			e.fail(v.name, v.refused)
+		case value == "" || means(value, v.missing) || obeyed(v.with):
 		case v.ignored != "":
 			e.note(v.ignored, v.name)
 		}
@@ -120,11 +127,16 @@ func valueOf[T any](e *ratelimitEnv, name, want string, parse func(string) (T, e
 
 // pairs returns a map as in "a:b,c:d", where between stands for the colon.
 func (e *ratelimitEnv) pairs(name, between string) map[string]string {
-	if e.values[name] == "" {
+	return e.pairsIn(name, e.values[name], between)
+}
+
+// pairsIn is pairs of the text of a variable.
+func (e *ratelimitEnv) pairsIn(name, text, between string) map[string]string {
+	if text == "" {
 		return nil
 	}
 	pairs := make(map[string]string)
-	for pair := range strings.SplitSeq(e.values[name], ",") {
+	for pair := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(pair, between)
 		if !ok {
 			e.fail(name, "want name"+between+"value,name"+between+"value")
@@ -138,23 +150,25 @@ func (e *ratelimitEnv) pairs(name, between string) map[string]string {
 // configure sets what the variables set, with their defaults, and the compatibility. It returns all that is wrong.
 func (e *ratelimitEnv) configure(cfg *node.Config) error {
 	cfg.Compatibility = rulefile.Ratelimit
+	if cfg.Admin == node.DefaultAdmin { // a port that the server did not take may be another's beside it in a pod
+		cfg.Admin = ""
+	}
 	cfg.HTTP = net.JoinHostPort(e.text("HOST"), e.text("PORT"))
 	cfg.Health = net.JoinHostPort(e.text("DEBUG_HOST"), e.text("DEBUG_PORT"))
 	cfg.GRPC = net.JoinHostPort(e.text("GRPC_HOST"), e.text("GRPC_PORT"))
 	if path := e.text("GRPC_UDS"); path != "" {
 		cfg.GRPC = "unix:" + path
 	}
+	e.configureTLS(cfg)
 	switch e.text("CONFIG_TYPE") {
 	case "", "FILE":
-		cfg.Rules = []string{filepath.Join(e.text("RUNTIME_ROOT"), e.text("RUNTIME_SUBDIRECTORY"),
-			e.text("RUNTIME_APPDIRECTORY"))}
+		cfg.Rules = []string{e.ruleDirectory()}
 	case configXDS:
 		cfg.Rules = nil
 		e.configureXDS(&cfg.RulesXDS)
 	default:
 		e.fail("CONFIG_TYPE", "want FILE or "+configXDS)
 	}
-	cfg.IgnoreDotFiles = e.flag("RUNTIME_IGNOREDOTFILES")
 	cfg.MergeDomains, cfg.Shadow = e.flag("MERGE_DOMAIN_CONFIG"), e.flag("SHADOW_MODE")
 	cfg.IgnoreDotFiles = e.flag("RUNTIME_IGNOREDOTFILES")
 	r := &cfg.Ratelimit
@@ -163,9 +177,54 @@ func (e *ratelimitEnv) configure(cfg *node.Config) error {
 	r.Headers = e.flag("LIMIT_RESPONSE_HEADERS_ENABLED")
 	r.LimitHeader, r.RemainingHeader = e.text("LIMIT_LIMIT_HEADER"), e.text("LIMIT_REMAINING_HEADER")
 	r.ResetHeader, r.NearLimitRatio = e.text("LIMIT_RESET_HEADER"), e.number("NEAR_LIMIT_RATIO")
-	e.configureStatsd(&r.Statsd)
+	e.configureStatistics(&r.Statsd, &r.Prometheus)
 	e.configureRedis(&cfg.Redis)
 	return errors.Join(e.errs...)
+}
+
+func (e *ratelimitEnv) ruleDirectory() string {
+	return filepath.Join(e.text("RUNTIME_ROOT"), e.text("RUNTIME_SUBDIRECTORY"), e.text("RUNTIME_APPDIRECTORY"))
+}
+
+// explain adds to an error of the start which variables name the rule files, if these are missing. e may be nil.
+func (e *ratelimitEnv) explain(err error, cfg *node.Config) error {
+	if e == nil || !errors.Is(err, fs.ErrNotExist) || !slices.Equal(cfg.Rules, []string{e.ruleDirectory()}) {
+		return err
+	}
+	if _, missing := os.Stat(cfg.Rules[0]); missing == nil {
+		return err
+	}
+	return fmt.Errorf("%w; set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to where the rule files are",
+		err)
+}
+
+// configureTLS sets the TLS of gRPC. Without GRPC_SERVER_USE_TLS the other variables have no effect, and without an
+// authority none of a client's names is looked at.
+func (e *ratelimitEnv) configureTLS(cfg *node.Config) {
+	t := node.ListenerTLS{CertFile: e.text("GRPC_SERVER_TLS_CERT"), KeyFile: e.text("GRPC_SERVER_TLS_KEY"),
+		ClientCAFile: e.text("GRPC_CLIENT_TLS_CACERT")}
+	name := e.text("GRPC_CLIENT_TLS_SAN")
+	if !e.flag("GRPC_SERVER_USE_TLS") {
+		for _, variable := range []string{"GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY", "GRPC_CLIENT_TLS_CACERT",
+			"GRPC_CLIENT_TLS_SAN"} {
+			if e.text(variable) != "" {
+				e.note("gRPC is served without TLS, as GRPC_SERVER_USE_TLS is not true", variable)
+			}
+		}
+		return
+	}
+	if t.CertFile == "" || t.KeyFile == "" {
+		e.fail("GRPC_SERVER_USE_TLS", "set GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY as well")
+		return
+	}
+	switch {
+	case name != "" && t.ClientCAFile == "":
+		e.note("clients are not asked for a certificate without GRPC_CLIENT_TLS_CACERT", "GRPC_CLIENT_TLS_SAN")
+	case name != "":
+		t.ClientNames = []string{name}
+	}
+	cfg.TLS = maps.Clone(cfg.TLS)
+	cfg.TLS["grpc"] = t
 }
 
 // configXDS is the CONFIG_TYPE of rules from a management server.
@@ -191,25 +250,50 @@ func (e *ratelimitEnv) configureXDS(x *node.XDS) {
 	x.StartWithout = e.flag("FORCE_START_WITHOUT_INITIAL_CONFIG")
 }
 
-// configureStatsd sets where statistics go. Without a word of the environment that is statsd on this machine.
-func (e *ratelimitEnv) configureStatsd(s *statsd.Config) {
+// configureStatistics sets where statistics go. Without a word of the environment that is statsd on this machine.
+func (e *ratelimitEnv) configureStatistics(s *statsd.Config, p *prom.Config) {
 	s.Datadog = e.flag("USE_DOG_STATSD")
 	plain, prometheus := e.flag("USE_STATSD"), e.flag("USE_PROMETHEUS")
 	s.Network, s.Tags = e.text("STATSD_PROTOCOL"), e.pairs("EXTRA_TAGS", ":")
 	s.Interval = e.duration("STATS_FLUSH_INTERVAL")
+	if e.text("USE_DOG_STATSD_MOGRIFIERS") != "" && !s.Datadog {
+		e.note("they rename what USE_DOG_STATSD sends", "USE_DOG_STATSD_MOGRIFIERS")
+	}
 	switch {
 	case e.flag("DISABLE_STATS"):
 		return
 	case plain && s.Datadog, plain && prometheus, s.Datadog && prometheus:
 		e.fail("USE_STATSD", "set only one of USE_STATSD (the default), USE_DOG_STATSD and USE_PROMETHEUS to true")
 	case prometheus:
-		e.note(noMapping, "USE_PROMETHEUS")
+		p.Address, p.MapperFile = cmp.Or(e.text("PROMETHEUS_ADDR"), ":9090"), e.text("PROMETHEUS_MAPPER_YAML")
+		p.Path = cmp.Or(e.text("PROMETHEUS_PATH"), "/metrics")
 	case s.Datadog:
-		s.Network = "udp"
+		s.Network, s.Mogrifiers = "udp", e.mogrifiers()
 		fallthrough
 	case plain:
 		s.Address = net.JoinHostPort(e.text("STATSD_HOST"), e.text("STATSD_PORT"))
 	}
+}
+
+// mogrifiers returns those that USE_DOG_STATSD_MOGRIFIERS names, each of which has variables of its own.
+func (e *ratelimitEnv) mogrifiers() (all []statsd.Mogrifier) {
+	const list = "USE_DOG_STATSD_MOGRIFIERS"
+	if e.text(list) == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(e.text(list), ",") {
+		prefix := "DOG_STATSD_MOGRIFIER_" + strings.ToUpper(name)
+		var m statsd.Mogrifier
+		m.Pattern, _ = e.lookup(prefix + "_PATTERN")
+		m.Name, _ = e.lookup(prefix + "_NAME")
+		tags, _ := e.lookup(prefix + "_TAGS")
+		m.Tags = e.pairsIn(prefix+"_TAGS", tags, ":")
+		if m.Pattern == "" || m.Name == "" {
+			e.fail(list, "set "+prefix+"_PATTERN and "+prefix+"_NAME")
+		}
+		all = append(all, m)
+	}
+	return all
 }
 
 // logLevel returns the level that LOG_LEVEL names.

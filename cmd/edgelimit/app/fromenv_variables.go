@@ -7,27 +7,31 @@ type variable struct {
 	missing string
 	// ignored says why another value has no meaning here; the node starts without it.
 	ignored string
-	// ofXDS variables are ignored only unless CONFIG_TYPE is GRPC_XDS_SOTW.
-	ofXDS bool
-	// refused says why another value cannot be obeyed, and what to do instead; the node does not start.
-	refused string
+	// with is NAME=value of another variable, with which it is obeyed; empty: none.
+	with string
 }
 
 // Reasons that several variables share.
 const (
-	noTLS      = "gRPC is served without TLS: put a proxy with TLS before the node, or use GRPC_UDS"
 	maxAge     = "a connection is asked to end after 30 minutes, and has 10 seconds for the requests on it"
 	pooled     = "no request waits for Redis: counts are written to it about once a second, in batches"
 	noMemcache = "nothing is kept in memcached: counts are in memory, and in Redis if there is one"
 	onePool    = "one Redis is enough: the counts of windows below 10 seconds are never written to it"
 	noTracing  = "no traces are sent"
-	noMapping  = "DEBUG_PORT serves /metrics, with edgelimit's own names"
-	noXDS      = "it is for CONFIG_TYPE=GRPC_XDS_SOTW"
+	noTimers   = "a decision takes about a microsecond: there is no such statistic"
+	noProm     = "it is for " + withPrometheus
+	noXDS      = "it is for " + withXDS
 	backoff    = "the wait between two attempts doubles each time, and half of it is random"
 	notNeeded  = "a node starts and is healthy without its Redis"
 )
 
-// ratelimitVariables are all variables of envoyproxy/ratelimit. Those that are neither ignored nor refused are obeyed.
+// The settings that others are for.
+const (
+	withXDS        = "CONFIG_TYPE=" + configXDS
+	withPrometheus = "USE_PROMETHEUS=true"
+)
+
+// ratelimitVariables are all variables of envoyproxy/ratelimit. Those that are not ignored are obeyed.
 var ratelimitVariables = []variable{
 	{name: "HOST", missing: "0.0.0.0"},
 	{name: "PORT", missing: "8080"},
@@ -38,36 +42,36 @@ var ratelimitVariables = []variable{
 	{name: "GRPC_PORT", missing: "8081"},
 	{name: "GRPC_MAX_CONNECTION_AGE", missing: "24h", ignored: maxAge},
 	{name: "GRPC_MAX_CONNECTION_AGE_GRACE", missing: "1h", ignored: maxAge},
-	{name: "GRPC_SERVER_USE_TLS", missing: "false", refused: noTLS},
-	{name: "GRPC_SERVER_TLS_CERT", ignored: noTLS},
-	{name: "GRPC_SERVER_TLS_KEY", ignored: noTLS},
-	{name: "GRPC_CLIENT_TLS_CACERT", ignored: noTLS},
-	{name: "GRPC_CLIENT_TLS_SAN", ignored: noTLS},
+	{name: "GRPC_SERVER_USE_TLS", missing: "false"},
+	{name: "GRPC_SERVER_TLS_CERT"},
+	{name: "GRPC_SERVER_TLS_KEY"},
+	{name: "GRPC_CLIENT_TLS_CACERT"},
+	{name: "GRPC_CLIENT_TLS_SAN"},
 	{name: "LOG_LEVEL", missing: "WARN"},
 	{name: "LOG_FORMAT", missing: "text"},
 
 	{name: "CONFIG_TYPE", missing: "FILE"},
 	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", missing: "false",
-		ignored: "a node starts with valid rules only; later the last good ones stay in force", ofXDS: true},
-	{name: "CONFIG_GRPC_XDS_NODE_ID", missing: "default", ignored: noXDS, ofXDS: true},
-	{name: "CONFIG_GRPC_XDS_NODE_METADATA", ignored: noXDS, ofXDS: true},
-	{name: "CONFIG_GRPC_XDS_SERVER_URL", missing: "localhost:18000", ignored: noXDS, ofXDS: true},
+		ignored: "a node starts with valid rules only; later the last good ones stay in force", with: withXDS},
+	{name: "CONFIG_GRPC_XDS_NODE_ID", missing: "default", ignored: noXDS, with: withXDS},
+	{name: "CONFIG_GRPC_XDS_NODE_METADATA", ignored: noXDS, with: withXDS},
+	{name: "CONFIG_GRPC_XDS_SERVER_URL", missing: "localhost:18000", ignored: noXDS, with: withXDS},
 	{name: "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", missing: "3s", ignored: backoff},
-	{name: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", ignored: noXDS, ofXDS: true},
-	{name: "CONFIG_GRPC_XDS_SERVER_USE_TLS", missing: "false", ignored: noXDS, ofXDS: true},
-	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", ignored: noXDS, ofXDS: true},
-	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", ignored: noXDS, ofXDS: true},
-	{name: "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", ignored: noXDS, ofXDS: true},
-	{name: "CONFIG_GRPC_XDS_SERVER_TLS_SAN", ignored: noXDS, ofXDS: true},
-	{name: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", missing: "10s", ignored: noXDS, ofXDS: true},
-	{name: "XDS_CLIENT_BACKOFF_MAX_INTERVAL", missing: "60s", ignored: noXDS, ofXDS: true},
+	{name: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", ignored: noXDS, with: withXDS},
+	{name: "CONFIG_GRPC_XDS_SERVER_USE_TLS", missing: "false", ignored: noXDS, with: withXDS},
+	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", ignored: noXDS, with: withXDS},
+	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", ignored: noXDS, with: withXDS},
+	{name: "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", ignored: noXDS, with: withXDS},
+	{name: "CONFIG_GRPC_XDS_SERVER_TLS_SAN", ignored: noXDS, with: withXDS},
+	{name: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", missing: "10s", ignored: noXDS, with: withXDS},
+	{name: "XDS_CLIENT_BACKOFF_MAX_INTERVAL", missing: "60s", ignored: noXDS, with: withXDS},
 	{name: "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", missing: "0.5", ignored: backoff},
 	{name: "XDS_CLIENT_BACKOFF_JITTER", missing: "true", ignored: backoff},
-	{name: "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", ignored: noXDS, ofXDS: true},
+	{name: "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", ignored: noXDS, with: withXDS},
 
 	{name: "USE_STATSD", missing: "true"},
 	{name: "USE_DOG_STATSD", missing: "false"},
-	{name: "USE_DOG_STATSD_MOGRIFIERS", ignored: "names of statistics are sent as they are"},
+	{name: "USE_DOG_STATSD_MOGRIFIERS"}, // names of others: DOG_STATSD_MOGRIFIER_name_PATTERN, _NAME and _TAGS
 	{name: "STATSD_HOST", missing: "localhost"},
 	{name: "STATSD_PORT", missing: "8125"},
 	{name: "STATSD_PROTOCOL", missing: "tcp"}, // of the library that it sends statistics with
@@ -75,10 +79,10 @@ var ratelimitVariables = []variable{
 	{name: "STATS_FLUSH_INTERVAL", missing: "10s"},
 	{name: "DISABLE_STATS", missing: "false"},
 	{name: "USE_PROMETHEUS", missing: "false"},
-	{name: "PROMETHEUS_ADDR", missing: ":9090", ignored: noMapping},
-	{name: "PROMETHEUS_PATH", missing: "/metrics", ignored: noMapping},
-	{name: "PROMETHEUS_MAPPER_YAML", ignored: noMapping},
-	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", missing: "false", ignored: noMapping},
+	{name: "PROMETHEUS_ADDR", missing: ":9090", ignored: noProm, with: withPrometheus},
+	{name: "PROMETHEUS_PATH", missing: "/metrics", ignored: noProm, with: withPrometheus},
+	{name: "PROMETHEUS_MAPPER_YAML", ignored: noProm, with: withPrometheus},
+	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", missing: "false", ignored: noTimers},
 
 	{name: "RUNTIME_ROOT", missing: "/srv/runtime_data/current"},
 	{name: "RUNTIME_SUBDIRECTORY"},

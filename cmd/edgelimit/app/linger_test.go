@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // checkLinger stops a process that lingers: it is unready and answers until a second signal, and ends in order then.
@@ -20,10 +22,11 @@ func checkLinger(t *testing.T, binary string) {
 	}
 	signal(syscall.SIGTERM)
 	eventually(t, "unready", func() bool {
-		status, _, _, err := fetch("GET", "http://"+health+"/readyz", "")
+		status, _, _, err := testkit.Fetch(web, "GET", "http://"+health+"/readyz", "")
 		return err == nil && status == 503
 	})
-	status, _, answer, err := fetch("POST", "http://"+door+"/v1/check", `{"rule":"per_ip","identity":"192.0.2.1"}`)
+	status, _, answer, err := testkit.Fetch(web, "POST", "http://"+door+"/v1/check",
+		`{"rule":"per_ip","identity":"192.0.2.1"}`)
 	if status != 200 || err != nil {
 		t.Errorf("while it lingers: %d %s %v", status, answer, err)
 	}

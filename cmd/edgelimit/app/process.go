@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
 	"github.com/edgelimit/edgelimit/node"
 )
 
@@ -83,10 +81,11 @@ func onHangup(hangups <-chan os.Signal, reload func(merged int)) (stop func()) {
 
 // reload reads the rules and the kill switch of the configuration again. If the configuration is invalid, the switch
 // stays as it is.
-func reload(c *cli.Context, n *node.Node, started node.Config, log *slog.Logger, merged int) {
+func reload(n *node.Node, read func() (node.Config, *ratelimitEnv, error), started node.Config, log *slog.Logger,
+	merged int) {
 	log.Info("hangup: reading the rules and the kill switch again", "merged", merged)
 	n.Reload()
-	cfg, _, err := serveConfig(c)
+	cfg, _, err := read()
 	if err != nil {
 		log.Error("the configuration cannot be read, the kill switch stays as it is", "error", err)
 		return

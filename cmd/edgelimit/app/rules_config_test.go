@@ -56,6 +56,8 @@ func TestRulesValidateWarns(t *testing.T) {
 		t.Errorf("%v: %+v", err, r)
 	}
 	edgelimit(t, "rules", "validate", "--json", "--config", good).says(t, 0, `"warnings": []`)
+	withEnvoy := nodeFile(t, file, addressOnly+"grpc: 127.0.0.1:8081\n")
+	edgelimit(t, "rules", "validate", "--config", withEnvoy).says(t, 0, "valid: 2 rules\nhint: "+never+needs+"\n")
 
 	edgelimit(t, "rules", "validate", "--config", "/nowhere.yaml").says(t, 2, "no such file")
 	edgelimit(t, "rules", "validate", "--config", nodeFile(t, file, "memory: 1KiB\n")).says(t, 2, "memory: 1KiB")

@@ -13,8 +13,10 @@ import (
 
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/envoy"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/node/xds"
 )
 
 // explained is a layer as JSON.
@@ -162,6 +164,7 @@ func readRules(c *cli.Context, paths []string) (in *rulesInput, err error) {
 		if in.cfg, err = node.ReadConfig(c.String("config")); err != nil {
 			return nil, err
 		}
+		in.cfg.Envoy, in.cfg.RulesFrom = envoy.Service, xds.Source // as edgelimit serve
 		if err := in.cfg.Validate(); err != nil {
 			return nil, fmt.Errorf("configuration %s: %w", c.String("config"), err)
 		}

@@ -28,7 +28,8 @@ Without any flag: a single node on loopback with sample rules. Flags and EDGELIM
 file; 'edgelimit serve --print-config' shows every setting with its default.
 
 Rule files are watched: what is changed in them is in force a moment later, or refused as a whole and logged. SIGHUP
-reads them at once, and the kill switch ('shadow') of the configuration file; other settings need a restart.
+reads them at once, with the files of TLS, and the kill switch ('shadow') of the configuration file; other settings need
+a restart.
 
 The process is held to its budget for counters (--memory), a tenth of it, 96 MiB and 24 KiB for each connection that is
 open, unless GOMEMLIMIT says otherwise.
@@ -60,7 +61,8 @@ func serveSettings(cfg *node.Config) []setting {
 		{ofListeners, "resp-redis-rate", "answer the scripts of the Go library redis_rate in the Redis protocol",
 			&cfg.RESPRedisRate},
 		{ofListeners, "health", "`ADDRESS` of /livez, /readyz and /metrics", &cfg.Health},
-		{ofListeners, "admin", "`ADDRESS` for edgelimit unban, on loopback or a Unix socket only", &cfg.Admin},
+		{ofListeners, "admin", "`ADDRESS` for edgelimit unban: loopback, a Unix socket, or with client certificates",
+			&cfg.Admin},
 		{ofListeners, "linger", "`TIME` to go on serving, unready, before it stops: until balancers have noticed",
 			&cfg.Linger},
 
@@ -86,12 +88,22 @@ func serveSettings(cfg *node.Config) []setting {
 }
 
 func serveCommand(extensions []Extension) *cli.Command {
-	shown := node.DefaultConfig()
-	shown.NodeID = "" // the usage tells where it comes from
+	return &cli.Command{Name: "serve", Usage: "run a node", Description: serveHelp,
+		Flags:  serveFlags(node.DefaultConfig(), serveSettings, extensions),
+		Action: func(c *cli.Context) error { return serve(c, node.DefaultConfig(), serveSettings, extensions) }}
+}
+
+// settings are those of a configuration that a command which runs a node has flags for.
+type settings func(*node.Config) []setting
+
+// serveFlags are the flags of a command that runs a node. They show the defaults.
+func serveFlags(defaults node.Config, settings settings, extensions []Extension) []cli.Flag {
+	defaults.NodeID = "" // the usage tells where it comes from
 	flags := []cli.Flag{ofRules.flag("config", "configuration `FILE` (YAML)", new(string), "CONFIG")}
 	flags = append(flags, ofRules.flag("from-env", "take the settings from the environment of another `SERVER`: "+
-		"ratelimit, for envoyproxy/ratelimit; flags go over them", new(string), "FROM_ENV"))
-	for _, s := range serveSettings(&shown) {
+		"ratelimit, for envoyproxy/ratelimit; flags go over them, and --admin is closed without its flag",
+		new(string), "FROM_ENV"))
+	for _, s := range settings(&defaults) {
 		variable := strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 		flags = append(flags, s.flag(s.name, s.usage, s.to, variable))
 	}
@@ -102,17 +114,18 @@ func serveCommand(extensions []Extension) *cli.Command {
 	for _, e := range extensions {
 		flags = append(flags, e.Flags...)
 	}
-	return &cli.Command{Name: "serve", Usage: "run a node", Description: serveHelp, Flags: flags,
-		Action: func(c *cli.Context) error { return serve(c, extensions) }}
+	return flags
 }
 
-func serve(c *cli.Context, extensions []Extension) error {
+// serve runs a node whose flags go over the configuration file, and that over the defaults.
+func serve(c *cli.Context, defaults node.Config, settings settings, extensions []Extension) error {
 	if c.Bool("print-config") {
 		_, err := c.App.Writer.Write(node.SampleConfig)
 		return err
 	}
 	hangups := notifyHangups()
-	cfg, env, err := serveConfig(c)
+	read := func() (node.Config, *ratelimitEnv, error) { return serveConfig(c, defaults, settings) }
+	cfg, env, err := read()
 	if err != nil {
 		return err
 	}
@@ -133,16 +146,20 @@ func serve(c *cli.Context, extensions []Extension) error {
 	node.LogRedisClient(logger)
 	n, err := node.New(cfg)
 	if err != nil {
-		return err
+		return env.explain(err, &cfg)
 	}
 	defer limitMemory(cfg.Memory, n.Connections)()
 	if len(cfg.Rules) == 0 && cfg.RulesXDS.Server == "" {
-		logger.Info("no rules given, using the sample rules; try: edgelimit check --rule per_ip --identity 192.0.2.1")
+		try := ""
+		if cfg.HTTP != "" {
+			try = "; try: edgelimit check --rule per_ip --identity 192.0.2.1"
+		}
+		logger.Info("no rules given, using the sample rules" + try)
 	}
 	if cfg.Linger > 0 {
 		defer endLingerOnSignal(c.Context, n)()
 	}
-	defer onHangup(hangups, func(merged int) { reload(c, n, started, logger, merged) })()
+	defer onHangup(hangups, func(merged int) { reload(n, read, started, logger, merged) })()
 	if err := n.Run(c.Context); err != nil {
 		return err
 	}
@@ -152,10 +169,11 @@ func serve(c *cli.Context, extensions []Extension) error {
 
 // serveConfig returns the configuration file's settings, overridden by the flags, and with --from-env the environment
 // that goes between them.
-func serveConfig(c *cli.Context) (cfg node.Config, env *ratelimitEnv, err error) {
-	cfg = node.DefaultConfig()
+func serveConfig(c *cli.Context, defaults node.Config, settings settings) (
+	cfg node.Config, env *ratelimitEnv, err error) {
+	cfg = defaults
 	if name := c.String("config"); name != "" {
-		if cfg, err = node.ReadConfig(name); err != nil {
+		if cfg, err = defaults.Read(name); err != nil {
 			return cfg, nil, err
 		}
 	}
@@ -168,7 +186,7 @@ func serveConfig(c *cli.Context) (cfg node.Config, env *ratelimitEnv, err error)
 			return cfg, nil, err
 		}
 	}
-	err = override(c, serveSettings(&cfg))
+	err = override(c, settings(&cfg))
 	if env != nil {
 		env.settleRedis(&cfg)
 	}

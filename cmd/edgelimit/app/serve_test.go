@@ -17,10 +17,22 @@ import (
 // configured is the configuration that serve makes of its arguments.
 func configured(t *testing.T, args ...string) (cfg node.Config, err error) {
 	t.Helper()
+	return configurationOf(t, serveCommand(nil), node.DefaultConfig(), serveSettings, args...)
+}
+
+// proxyConfigured is the configuration that the command proxy makes of its arguments.
+func proxyConfigured(t *testing.T, args ...string) (node.Config, error) {
+	t.Helper()
+	return configurationOf(t, proxyCommand(nil), proxyDefaults(), proxySettings, args...)
+}
+
+func configurationOf(t *testing.T, command *cli.Command, defaults node.Config, settings settings, args ...string) (
+	cfg node.Config, err error) {
+	t.Helper()
 	outer := parsed(t, func(c *cli.Context) error {
-		cfg, _, err = serveConfig(c)
+		cfg, _, err = serveConfig(c, defaults, settings)
 		return nil
-	}, serveCommand(nil).Flags, args...)
+	}, command.Flags, args...)
 	if outer != nil {
 		t.Fatal(outer)
 	}

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // checkHangup sends SIGHUPs to a process: it reads its rules and its kill switch again, says what came of it, and goes
@@ -38,7 +40,7 @@ func checkHangup(t *testing.T, binary string) {
 	}
 	allowed := func() bool {
 		t.Helper()
-		_, _, answer, err := fetch("POST", "http://"+door+"/v1/check", `{"rule":"few","identity":"x"}`)
+		_, _, answer, err := testkit.Fetch(web, "POST", "http://"+door+"/v1/check", `{"rule":"few","identity":"x"}`)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ func exporter(network, addr string, c totals, change func(*Config)) *Exporter {
 	if change != nil {
 		change(&cfg)
 	}
-	return New(cfg, c.each, slog.New(slog.DiscardHandler))
+	return New(cfg, Source{Counters: c.each}, slog.New(slog.DiscardHandler))
 }
 
 // overTCP returns what an exporter sends to a server at one time.
@@ -235,11 +235,11 @@ func TestRunSendsInTimeAndAtItsEnd(t *testing.T) {
 	c := totals{"a": 1}
 	cfg := DefaultConfig()
 	cfg.Network, cfg.Address, cfg.Interval = "udp", conn.LocalAddr().String(), 100*time.Millisecond
-	e := New(cfg, func(f func(name string, total uint64)) {
+	e := New(cfg, Source{Counters: func(f func(name string, total uint64)) {
 		mu.Lock()
 		defer mu.Unlock()
 		c.each(f)
-	}, slog.New(slog.DiscardHandler))
+	}}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { e.Run(ctx) })

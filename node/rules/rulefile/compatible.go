@@ -96,6 +96,7 @@ func (p *parser) referenceOf(src *source) *rules.Reference {
 	r := &rules.Reference{
 		Unit: "UNKNOWN", File: p.from.file, Line: src.node.Line,
 		ShadowMode: p.flag(src.beside, "shadow_mode"), QuotaMode: p.flag(src.beside, "quota_mode"),
+		Parent: src.beside["descriptors"] != nil && len(src.beside["descriptors"].Content) > 0,
 	}
 	if unit := src.limit["unit"]; unit != nil {
 		r.Unit = strings.ToUpper(unit.Value)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/edgelimit/edgelimit/node/files"
 )
 
 // The bounds of a directory whose subdirectories are read.
@@ -117,7 +119,7 @@ func (o Options) readAll(paths []string) []text {
 		named := make(map[string]int) // files in texts
 		for _, file := range l.files {
 			t := text{file: file, link: elsewhere(file)}
-			t.data, t.err = read(file, min(left, MaxFileSize+1))
+			t.data, t.err = files.Read(file, min(left, MaxFileSize+1))
 			switch {
 			case t.err != nil && inside:
 				t.skipped, t.err = t.err, nil

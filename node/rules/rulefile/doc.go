@@ -4,7 +4,7 @@
 //
 // With the compatibility [Ratelimit], or in a document that says so, files are those of envoyproxy/ratelimit: what that
 // server takes is taken and means the same, with warnings ([rules.Set.Warnings]) of what other files may not have; what
-// it refuses is refused. testdata/ratelimit holds files with its verdicts.
+// it refuses is refused. testdata/ratelimit holds archives of files with its verdicts.
 //
 // README.md of package rules is the reference of the format.
 package rulefile

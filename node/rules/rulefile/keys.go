@@ -115,30 +115,43 @@ var (
 		{"amount", "How much.", integer("amount")},
 		{"every", "In how long, a little at a time.", durationSchema},
 	}
+	chargeOnKeys = keys{{"status", "Statuses, as 403, and classes of them, as 4xx.",
+		object{"type": "array", "minItems": 1, "items": object{"anyOf": list{
+			object{"type": "integer", "minimum": 100, "maximum": 599},
+			object{"type": "string", "pattern": "^([1-5]xx|[1-5][0-9][0-9])$"},
+		}}}}}
 	bucketKeys = keys{
 		{"algorithm", "How requests are counted. The default is sliding_window, unless the node's default_algorithm " +
 			"says otherwise.", object{"enum": algorithms}},
 		{"burst", "What a bucket holds; by default as much as comes back in a window.", integer("burst")},
 		{"refill", "", ref("refill")},
 		{"queue", "A leaky_bucket whose admitted requests wait for their turn.", flag},
+		{"max_wait", "The longest wait in a queue, in place of burst.", durationSchema},
 	}
 	policyKeys = keys{
-		{"mode", "soft admits soft_percent more, marked as over the limit. elastic borrows what its parent has " +
-			"left, or admits more while the pressure is low.", words("mode")},
+		{"mode", "soft admits soft_percent more, marked as over the limit. throttle holds back what is over the " +
+			"limit, for up to max_delay. elastic borrows what its parent has left, or admits more while the pressure " +
+			"is low.", words("mode")},
+		{"max_delay", "How long a throttled request is held back at most.", durationSchema},
 		{"soft_percent", "How much more than the limit a soft rule admits.", integer("soft_percent")},
 		{"max_pressure", "Up to which reported pressure an elastic rule without a parent lets more pass; by default " +
 			"0.5.", object{"type": "number", "exclusiveMinimum": 0, "maximum": 1}},
 		{"scope", "Who counts requests together: all nodes, those of each region, or each node alone.", words("scope")},
-		{"on_partition", "What each side of a partition has: its part of the limit, or all of it.",
+		{"on_partition", "What each side of a partition does: it admits its part of the limit, all of it, or nothing.",
 			words("on_partition")},
 		{"max_unsent", "The admitted cost after which a node sends its counts early.", integer("max_unsent")},
 		{"consistency", "How exactly the limit holds over several nodes.", words("consistency")},
 		{"home_region", "Comes later.", never},
-		{"on_failure", "What decides when peers and stores cannot be reached.", words("on_failure")},
+		{"on_failure", "What happens while the node reaches no more than half of those that share the limit: it " +
+			"decides by what it knows, everything is admitted, or denied.", words("on_failure")},
 		{"ban", "How long to deny an identity everything after a denial, in whole milliseconds.",
 			durationSchema},
 		{"count_rejected", "Whether requests that are denied count as well; of windows and logs.", flag},
 		{"cost", "What each unit of a request's cost is charged.", integer("cost")},
+		{"charge_on", "Charge responses of these statuses, in place of requests.", closed(chargeOnKeys, "status")},
+		{"cost_from", "Charge what a response costs, in place of requests: the bytes of its body, its milliseconds, " +
+			"or the number in a header of it.", object{"type": "string",
+			"pattern": "^(response_bytes|duration|header [!#$%&'*+.^_`|~0-9A-Za-z-]+)$"}},
 		{"charge", "all: a request is charged only if all its layers admit it. each: this rule charges what it " +
 			"admits, whatever the others say.", words("charge")},
 		{"overdraw", "charge: a charge of more than is left, and of more than 1, is denied and counts, up to twice " +
@@ -151,11 +164,11 @@ var algorithms = []string{"sliding_window", "fixed_window", "sliding_log", "toke
 
 // choices are the words that a key may be given, the default first, and those of them that this version refuses.
 var choices = map[string]struct{ words, later []string }{
-	"mode":         {[]string{"hard", "soft", "elastic"}, nil},
+	"mode":         {[]string{"hard", "soft", "elastic", "throttle"}, nil},
 	"scope":        {[]string{"global", "region", "node"}, nil},
-	"on_partition": {[]string{"share", "local"}, nil},
+	"on_partition": {[]string{"share", "local", "deny"}, nil},
 	"consistency":  {[]string{"approximate", "strict"}, []string{"strict"}},
-	"on_failure":   {[]string{"local", "open", "closed"}, []string{"open", "closed"}},
+	"on_failure":   {[]string{"local", "open", "closed"}, nil},
 	"charge":       {[]string{"all", "each"}, nil},
 	"overdraw":     {[]string{"deny", "charge"}, nil},
 }

@@ -3,6 +3,7 @@ package rulefile
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"strings"
 	"time"
 
@@ -43,6 +44,13 @@ var unitNames = func() (names []string) {
 // algorithm reads the algorithm, with queue: true the queue; 0 after a problem.
 func (p *parser) algorithm(f map[string]*yaml.Node) counters.Algorithm {
 	a, queue := p.named(f["algorithm"]), p.flag(f, "queue")
+	if mode := f["mode"]; a != 0 && mode != nil && mode.Value == "throttle" { // a queue with room before it
+		if !rules.IsBucket(a) {
+			p.add(mode, "mode: throttle is for a token_bucket or a leaky_bucket, and the algorithm is %s", a)
+			return 0
+		}
+		return counters.LeakyQueue
+	}
 	switch {
 	case !queue || a == 0:
 		return a
@@ -86,6 +94,9 @@ func (p *parser) limit(src *source, fullName string, number *yaml.Node) (l *coun
 	if a != 0 && !rules.IsBucket(a) {
 		p.refuse(f, "is for a token_bucket or a leaky_bucket, and the algorithm is "+a.String(), "burst", "refill")
 	}
+	if a != 0 && !p.flag(f, "queue") {
+		p.refuse(f, "is for a queue: write queue: true", "max_wait")
+	}
 	var capacity, refill uint64
 	var window time.Duration
 	if f["refill"] != nil && (a == 0 || rules.IsBucket(a)) {
@@ -97,13 +108,16 @@ func (p *parser) limit(src *source, fullName string, number *yaml.Node) (l *coun
 		return nil, 0
 	}
 	margin = capacity * percent / 100
+	if delay := p.duration(f["max_delay"], "max_delay"); delay > 0 {
+		margin = refilledIn(delay, refill, window)
+	}
 	return p.build(src, counters.NewMeter(fullName, a, window), capacity+margin, refill), margin
 }
 
 // windowed reads a limit with a window, in which a bucket gets the number back.
 func (p *parser) windowed(src *source, number *yaml.Node) (capacity, refill uint64, window time.Duration) {
 	requests, window := p.requests(src, number), p.window(src)
-	capacity = p.whole(src.limit, "burst", requests)
+	capacity = p.waiting(src.limit, requests, window, p.whole(src.limit, "burst", requests))
 	// a schedule's 0 blocks, whatever the bucket holds at other times
 	if requests == 0 && number != src.limit[src.max] {
 		capacity = 0
@@ -116,10 +130,10 @@ func (p *parser) refilled(src *source, number *yaml.Node) (capacity, refill uint
 	f := src.limit
 	p.refuse(f, "and refill exclude each other: the refill already has amount and every", src.windows.names()...)
 	switch {
-	case f["burst"] == nil:
+	case f["burst"] == nil && f["max_wait"] == nil:
 		capacity = p.requests(src, number)
 	case number != nil:
-		p.add(number, "%s, burst and refill are one too many: the capacity is the burst, or else %[1]s", src.max)
+		p.add(number, "%s is one too many: the capacity is the burst, or follows from max_wait", src.max)
 	default:
 		capacity = p.whole(f, "burst", 0)
 	}
@@ -129,7 +143,28 @@ func (p *parser) refilled(src *source, number *yaml.Node) (capacity, refill uint
 			p.add(f["refill"], "a refill needs %s, as in {amount: 50, every: 24h}", key)
 		}
 	}
-	return capacity, p.whole(r, "amount", 0), p.duration(r["every"], "every")
+	refill, window = p.whole(r, "amount", 0), p.duration(r["every"], "every")
+	return p.waiting(f, refill, window, capacity), refill, window
+}
+
+// waiting returns the capacity of a queue in which nobody waits for longer than max_wait, or else the given one.
+func (p *parser) waiting(f map[string]*yaml.Node, refill uint64, window time.Duration, capacity uint64) uint64 {
+	wait := p.duration(f["max_wait"], "max_wait")
+	if wait <= 0 || window <= 0 {
+		return capacity
+	}
+	p.refuse(f, "and max_wait exclude each other: remove one of them", "burst")
+	return refilledIn(wait, refill, window) + 1
+}
+
+// refilledIn returns how much comes back into a bucket in a time.
+func refilledIn(d time.Duration, refill uint64, window time.Duration) uint64 {
+	hi, lo := bits.Mul64(refill, uint64(d))
+	if hi >= uint64(window) {
+		return counters.MaxLimit
+	}
+	n, _ := bits.Div64(hi, lo, uint64(window))
+	return min(n, counters.MaxLimit)
 }
 
 // requests reads the number that may pass; 0 blocks.

@@ -5,14 +5,11 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
@@ -98,43 +95,6 @@ func reason(err error) string {
 		return e.Err.Error()
 	}
 	return err.Error()
-}
-
-// read reads at most max bytes of a regular file. It refuses others without opening them: opening a FIFO blocks until
-// somebody writes, and a device may never end.
-func read(file string, max int64) ([]byte, error) {
-	if info, err := os.Stat(file); err != nil {
-		return nil, err
-	} else if err := regular(file, info); err != nil { // before it is opened, which may have an effect on a device
-		return nil, err
-	}
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat() // of what was opened: it may be another file by now
-	if err == nil {
-		err = regular(file, info)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(f, max))
-}
-
-// irregular names files that are not regular.
-var irregular = map[fs.FileMode]string{
-	fs.ModeDir: "a directory", fs.ModeNamedPipe: "a named pipe", fs.ModeSocket: "a socket", fs.ModeDevice: "a device",
-	fs.ModeDevice | fs.ModeCharDevice: "a device",
-}
-
-// regular returns an error for anything but a regular file.
-func regular(file string, info fs.FileInfo) error {
-	if info.Mode().IsRegular() {
-		return nil
-	}
-	return fmt.Errorf("%s: %s, not a regular file", file, cmp.Or(irregular[info.Mode().Type()], "something else"))
 }
 
 // Options are how rule files are read. The zero value is the default. All nodes of a cluster need the same: they count

@@ -80,6 +80,8 @@ func (c *child) adopt() {
 	case parent.Ban > 0 || parent.CountRejected:
 		p.add(c.parent, "parent %.32q has a ban or counts what it rejects: its elastic rules would pass all the same",
 			name)
+	case parent.ChargesLater():
+		p.add(c.parent, "parent %.32q charges responses: it and who borrows from it count the same", name)
 	case !appliesWherever(parent.Regions, r.Regions):
 		p.add(c.parent, "parent %.32q is not in force wherever the rule is: give both the same regions", name)
 	case r.Limit != nil && perSecond(r.Limit) > perSecond(parent.Limit):

@@ -2,10 +2,13 @@ package rulefile
 
 import (
 	"fmt"
+	"net/textproto"
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
@@ -42,20 +45,70 @@ func (p *parser) policy(src *source) rules.Policy {
 		Cost: p.whole(f, "cost", 1), MaxUnsent: p.whole(f, "max_unsent", 0),
 		Ban: p.ban(f["ban"]), CountRejected: p.flag(f, "count_rejected"),
 	}
-	policy.OnPartition, _ = counters.ParsePartition(p.choice(src, "on_partition"))
+	word := p.choice(src, "on_partition")
+	policy.OnPartition, _ = counters.ParsePartition(word)
+	policy.PartitionDenies = word == "deny"
+	policy.OnFailure, _ = rules.ParseFailure(p.choice(src, "on_failure"))
 	if f["overdraw"] != nil {
 		policy.Overdraw = rules.OverdrawDeny
 		if p.choice(src, "overdraw") == "charge" {
 			policy.Overdraw = rules.OverdrawCharge
 		}
 	}
-	for _, key := range []string{"consistency", "on_failure"} {
-		p.choice(src, key)
-	}
+	p.choice(src, "consistency")
 	if name, ok := p.text(f["home_region"], "home_region"); ok && f["home_region"] != nil {
 		p.later(f["home_region"], fmt.Sprintf("home_region: %.32s", name))
 	}
 	return policy
+}
+
+// after reads what is charged after the response.
+func (p *parser) after(src *source) rules.After {
+	f := src.limit
+	if f["charge_on"] == nil && f["cost_from"] == nil {
+		return rules.After{}
+	}
+	p.refuse(f, "is for requests, and responses are charged here (charge_on, cost_from)", "queue", "ban",
+		"count_rejected", "charge", "overdraw")
+	if p.choice(src, "mode") == "elastic" {
+		p.refuse(f, "and mode: elastic exclude each other: remove one of them", "charge_on", "cost_from")
+	}
+	var on rules.Statuses
+	before := p.found
+	if n := f["charge_on"]; n != nil {
+		g := p.fields(n, "charge_on", chargeOnKeys)
+		if g != nil && g["status"] == nil {
+			p.add(n, "charge_on needs a status, as in {status: [401, 403]}")
+		}
+		for item, word := range p.texts(g["status"], "status") {
+			if !on.Add(word) {
+				p.add(item, "status %.32q is neither one of 100 to 599 nor a class as 4xx", word)
+			}
+		}
+		if g["status"] != nil && on == (rules.Statuses{}) && p.found == before {
+			p.add(g["status"], "charge_on has no status: it would charge nothing")
+		}
+	}
+	cost, header := p.costFrom(f["cost_from"])
+	return rules.NewAfter(on, cost, header)
+}
+
+// costFrom reads where the cost of a response comes from: response_bytes, duration, or header NAME.
+func (p *parser) costFrom(n *yaml.Node) (rules.CostFrom, string) {
+	word, ok := p.text(n, "cost_from")
+	name, isHeader := strings.CutPrefix(word, "header ")
+	switch {
+	case n == nil || !ok:
+	case word == rules.CostBytes.String():
+		return rules.CostBytes, ""
+	case word == rules.CostDuration.String():
+		return rules.CostDuration, ""
+	case isHeader && httpguts.ValidHeaderFieldName(name):
+		return rules.CostHeader, textproto.CanonicalMIMEHeaderKey(name)
+	default:
+		p.add(n, "cost_from %.40q is none of response_bytes, duration and header NAME", word)
+	}
+	return rules.CostOne, ""
 }
 
 // each reads whether the rule charges what it admits, whatever the others say.
@@ -68,7 +121,7 @@ func (p *parser) scope(src *source) counters.Scope {
 	s, _ := counters.ParseScope(p.choice(src, "scope"))
 	if s == counters.Alone {
 		p.refuse(src.limit, "is for limits that nodes keep together, and the scope is node", "on_partition",
-			"max_unsent")
+			"on_failure", "max_unsent")
 	}
 	return s
 }
@@ -87,6 +140,15 @@ func (p *parser) mode(src *source) counters.Mode {
 		p.add(percent, "soft_percent is for mode: soft")
 	case word == "elastic":
 		mode = counters.Elastic
+	case word == "throttle" && src.limit["max_delay"] == nil:
+		p.add(src.limit["mode"], "mode: throttle needs a max_delay: how long a request may be held back")
+	case word == "throttle":
+		mode = counters.Throttle
+		p.refuse(src.limit, "and mode: throttle exclude each other: remove one of them", "queue", "charge_on",
+			"cost_from")
+	}
+	if word != "throttle" {
+		p.refuse(src.limit, "is for mode: throttle", "max_delay")
 	}
 	if p.flag(src.beside, "quota_mode") {
 		if mode == counters.Elastic {
@@ -111,24 +173,24 @@ func (p *parser) ban(n *yaml.Node) time.Duration {
 }
 
 // with returns the limit with the rule's policy, nil after a problem.
-func (p *parser) with(policy *rules.Policy, src *source, l *counters.Limit) *counters.Limit {
-	l = l.OnPartition(policy.OnPartition).MaxUnsent(policy.MaxUnsent)
+func (p *parser) with(r *rules.Rule, src *source, l *counters.Limit) *counters.Limit {
+	l = l.OnPartition(r.OnPartition).MaxUnsent(r.MaxUnsent)
 	var err error
-	if policy.CountRejected {
+	if r.CountRejected {
 		if l, err = l.CountRejected(); err != nil {
 			p.add(src.limit["count_rejected"], "count_rejected is for windows and logs: %v", err)
 			return nil
 		}
 	}
-	if policy.Overdraw == rules.OverdrawCharge && l.Meter().Algorithm == counters.LeakyQueue {
+	if r.Overdraw == rules.OverdrawCharge && l.Meter().Algorithm == counters.LeakyQueue {
 		p.add(src.limit["overdraw"], "overdraw: charge is not for a queue: what it has no place for does not wait")
 		return nil
 	}
-	if p.tallies(policy, l) {
+	if p.tallies(r, l) {
 		l, _ = l.Tally() // a fixed window has no error
 	}
-	if policy.Ban > 0 {
-		if l, err = l.Ban(policy.Ban); err != nil {
+	if r.Ban > 0 {
+		if l, err = l.Ban(r.Ban); err != nil {
 			p.add(src.limit["ban"], "%v", err)
 			return nil
 		}
@@ -138,8 +200,8 @@ func (p *parser) with(policy *rules.Policy, src *source, l *counters.Limit) *cou
 
 // tallies reports whether a rule counts as envoyproxy/ratelimit does: everything, and compares afterwards. A rule that
 // says how it counts does not.
-func (p *parser) tallies(policy *rules.Policy, l *counters.Limit) bool {
-	isPlain := policy.Mode != counters.Soft && policy.Mode != counters.Elastic && !policy.CountRejected &&
-		policy.Overdraw == rules.OverdrawByAPI
+func (p *parser) tallies(r *rules.Rule, l *counters.Limit) bool {
+	isPlain := r.Mode != counters.Soft && r.Mode != counters.Elastic && !r.CountRejected &&
+		r.Overdraw == rules.OverdrawByAPI && !r.ChargesLater()
 	return p.compatible && isPlain && l.Meter().Algorithm == counters.FixedWindow
 }

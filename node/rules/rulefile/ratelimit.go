@@ -60,7 +60,7 @@ func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
 
 // rule reads what both forms have in common; last is the step of the rule's last key.
 func (p *parser) rule(r *rules.Rule, last rules.Step, src *source) {
-	r.Policy = p.policy(src)
+	r.Policy, r.After = p.policy(src), p.after(src)
 	p.elastic(r, src)
 	if r.Scope != counters.Global && len(r.FullName) > counters.MaxScopedRule {
 		p.add(src.limit["scope"], "the full name %.40s... has %d bytes, at most %d are allowed with scope: %s",
@@ -91,7 +91,7 @@ func (p *parser) rule(r *rules.Rule, last rules.Step, src *source) {
 		limit := func(number *yaml.Node) (*counters.Limit, uint64) {
 			l, margin := p.limit(src, r.FullName, number)
 			if l != nil {
-				l = p.with(&r.Policy, src, l)
+				l = p.with(r, src, l)
 			}
 			return l, margin
 		}

@@ -1,33 +1,69 @@
 package rulefile
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/edgelimit/edgelimit/node/rules"
+	"golang.org/x/tools/txtar"
 )
 
-// verdict is what envoyproxy/ratelimit (July 2026) says about a file: why it refuses it, or what its /rlconfig shows.
+// verdict is a file and what envoyproxy/ratelimit (July 2026) says about it: why it refuses it, or what its /rlconfig
+// shows, sorted.
 type verdict struct {
-	Refused string
-	Config  []string
+	name    string
+	file    []byte
+	refused string
+	config  []string
 }
 
-// verdicts returns those of testdata/ratelimit by file, got by loading each with that server.
-func verdicts(t testing.TB) map[string]verdict {
+// verdicts returns those of testdata/ratelimit, got by loading each file with that server. NAME.yaml of an archive is
+// followed by NAME.refused or NAME.config. A file that an archive of text cannot hold is NAME.quoted, quoted as in Go,
+// and so is a line of /rlconfig that begins with a quotation mark.
+func verdicts(t testing.TB) (all []verdict) {
 	t.Helper()
-	data, err := os.ReadFile("testdata/ratelimit/verdicts.json")
-	if err != nil {
-		t.Fatal(err)
+	archives, err := filepath.Glob("testdata/ratelimit/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatal("no archives", err)
 	}
-	var all map[string]verdict
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatal(err)
+	unquote := func(text string) string {
+		text, err := strconv.Unquote(strings.TrimSuffix(text, "\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return text
+	}
+	for _, archive := range archives {
+		a, err := txtar.ParseFile(archive)
+		if err != nil || len(a.Files)%2 != 0 {
+			t.Fatalf("%s: %d files and verdicts, %v", archive, len(a.Files), err)
+		}
+		for pair := range slices.Chunk(a.Files, 2) {
+			name, kind, _ := strings.Cut(pair[0].Name, ".")
+			v := verdict{name: name + ".yaml", file: pair[0].Data}
+			if kind == "quoted" {
+				v.file = []byte(unquote(string(v.file)))
+			}
+			switch pair[1].Name {
+			case name + ".refused":
+				v.refused = string(pair[1].Data)
+			case name + ".config":
+				for line := range strings.Lines(string(pair[1].Data)) {
+					if line[0] == '"' {
+						line = unquote(line)
+					}
+					v.config = append(v.config, strings.TrimSuffix(line, "\n"))
+				}
+			default:
+				t.Fatalf("%s: want %s.refused or .config after %s, got %s", archive, name, v.name, pair[1].Name)
+			}
+			all = append(all, v)
+		}
 	}
 	return all
 }
@@ -49,28 +85,20 @@ func rlconfig(s *rules.Set) []string {
 
 // What envoyproxy/ratelimit takes is taken and read in the same way, what it refuses is refused.
 func TestRatelimitVerdicts(t *testing.T) {
-	files, err := filepath.Glob("testdata/ratelimit/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := verdicts(t)
-	if len(all) < 75 || len(files) != len(all) {
-		t.Fatalf("%d verdicts of %d files", len(all), len(files))
+	if len(all) != 219 {
+		t.Errorf("%d files, want 219", len(all))
 	}
-	for name, want := range all {
-		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) {
-			data, err := os.ReadFile(filepath.Join("testdata/ratelimit", name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := compatible.Parse(name, data)
+	for _, want := range all {
+		t.Run(strings.TrimSuffix(want.name, ".yaml"), func(t *testing.T) {
+			s, err := compatible.Parse(want.name, want.file)
 			switch {
-			case err != nil && want.Refused == "":
+			case err != nil && want.refused == "":
 				t.Errorf("refused: %v", err)
-			case err == nil && want.Refused != "":
-				t.Errorf("taken, want it refused: %s", want.Refused)
-			case err == nil && !slices.Equal(rlconfig(s), want.Config):
-				t.Errorf("got  %q\nwant %q", rlconfig(s), want.Config)
+			case err == nil && want.refused != "":
+				t.Errorf("taken, want it refused: %s", want.refused)
+			case err == nil && !slices.Equal(rlconfig(s), want.config):
+				t.Errorf("got  %q\nwant %q", rlconfig(s), want.config)
 			}
 		})
 	}
@@ -78,24 +106,20 @@ func TestRatelimitVerdicts(t *testing.T) {
 
 // What is taken here and refused otherwise has a warning.
 func TestRatelimitWarnings(t *testing.T) {
-	for name, want := range verdicts(t) {
-		if want.Refused != "" {
+	for _, v := range verdicts(t) {
+		if v.refused != "" {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join("testdata/ratelimit", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := compatible.Parse(name, data)
+		s, err := compatible.Parse(v.name, v.file)
 		if err != nil {
 			continue // reported above
 		}
-		if _, err := Parse(name, data); err != nil && len(s.Warnings()) == 0 {
-			t.Errorf("%s: no warning, and otherwise: %v", name, err)
+		if _, err := Parse(v.name, v.file); err != nil && len(s.Warnings()) == 0 {
+			t.Errorf("%s: no warning, and otherwise: %v", v.name, err)
 		}
 		for _, w := range s.Warnings() {
-			if e, ok := w.(*Error); !ok || e.Line < 1 || e.File != name {
-				t.Errorf("%s: a warning without a place: %v", name, w)
+			if e, ok := w.(*Error); !ok || e.Line < 1 || e.File != v.name {
+				t.Errorf("%s: a warning without a place: %v", v.name, w)
 			}
 		}
 	}

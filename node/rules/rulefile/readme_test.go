@@ -24,7 +24,8 @@ func TestReadme(t *testing.T) {
 			t.Errorf("%v in\n%s", err, block[1])
 		}
 	}
-	all := slices.Concat(documentKeys, descriptorKeys, rateLimitKeys, refillKeys, flatKeys, treeForm.scheduleKeys())
+	all := slices.Concat(documentKeys, descriptorKeys, rateLimitKeys, refillKeys, chargeOnKeys, flatKeys,
+		treeForm.scheduleKeys())
 	known := all.names()
 	for _, name := range known {
 		if !regexp.MustCompile("[`{, ]" + name + "[`:,} ]").MatchString(text) {

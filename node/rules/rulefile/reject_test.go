@@ -49,7 +49,7 @@ var rejected = map[string][]string{
 		"6:73: window and refill exclude each other",
 		"8:62: burst must be a whole number from 1 to 1099511627776, not 0",
 		`10:62: burst must be a whole number from 1 to 1099511627776, not "many"`,
-		"12:72: requests_per_unit, burst and refill are one too many",
+		"12:72: requests_per_unit is one too many: the capacity is the burst, or follows from max_wait",
 		"14:17: a rate_limit needs requests_per_unit",
 		"16:74: a refill must be a map, not 5",
 		"18:74: a refill needs every",

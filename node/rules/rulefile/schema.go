@@ -76,16 +76,26 @@ func (fm *form) schema(rule object, alsoLimited string) object {
 	for _, name := range append(fm.windows.names(), "refill") {
 		windows = append(windows, required(name))
 	}
+	hasCapacity := required("refill")
+	hasCapacity["anyOf"] = list{required("burst"), required("max_wait")}
 	all := list{
 		object{"oneOf": windows},
-		object{"if": required("burst", "refill"), "then": without(fm.max), "else": required(fm.max)},
+		object{"if": hasCapacity, "then": without(fm.max), "else": required(fm.max)},
 		object{
 			"if": required("soft_percent"), "then": with("mode", "soft"),
-			"else": object{"properties": object{"mode": object{"enum": list{"hard", "elastic"}}}},
+			"else": object{"properties": object{"mode": object{"enum": list{"hard", "elastic", "throttle"}}}},
 		},
-		object{"if": with("scope", "node"), "then": without("on_partition", "max_unsent")},
+		object{"if": with("scope", "node"), "then": without("on_partition", "on_failure", "max_unsent")},
 		object{"if": required("max_pressure"), "then": with("mode", "elastic")},
-		object{"if": with("mode", "elastic"), "then": without("cost", "ban", "count_rejected")},
+		object{"if": with("mode", "elastic"),
+			"then": without("cost", "ban", "count_rejected", "charge_on", "cost_from")},
+		object{"if": object{"anyOf": list{required("charge_on"), required("cost_from")}},
+			"then": without("queue", "ban", "count_rejected", "charge", "overdraw")},
+		object{"if": with("mode", "throttle"), "then": object{
+			"allOf":      list{required("max_delay", "algorithm"), without("queue", "charge_on", "cost_from")},
+			"properties": object{"algorithm": object{"enum": list{"token_bucket", "leaky_bucket", "gcra"}}},
+		}, "else": without("max_delay")},
+		object{"if": required("max_wait"), "then": object{"allOf": list{with("queue", true), without("burst")}}},
 	}
 	if fm == treeForm {
 		borrows := with("mode", "elastic")

@@ -66,7 +66,7 @@ func TestExtensionsFile(t *testing.T) {
 	named := validFile(t, "extensions.yaml")
 	r := named["per_ip"]
 	wantPolicy := rules.Policy{Mode: counters.Soft, Margin: 2, Cost: 3, Each: true, Overdraw: rules.OverdrawCharge,
-		OnPartition: counters.Local, MaxUnsent: 50, Ban: 90 * time.Second}
+		OnPartition: counters.Local, OnFailure: rules.FailClosed, MaxUnsent: 50, Ban: 90 * time.Second}
 	if r.Policy != wantPolicy || !reflect.DeepEqual(r.Regions, []string{"eu-west", "eu-north"}) {
 		t.Errorf("policy %+v in %v", r.Policy, r.Regions)
 	}
@@ -75,12 +75,12 @@ func TestExtensionsFile(t *testing.T) {
 			"from 22:00 to 06:00 in Europe/Paris 20, of which 20 in 10s come back, by token_bucket and softly 2 " +
 			"more, " +
 			"from 06:00 to 00:00 in UTC 0, of which 0 in 10s come back, by token_bucket, " +
-			"each costs 3, charged by itself, bans for 1m30s, may be overdrawn, local in a partition, sends early " +
-			"after 50, only in eu-west eu-north, 2 allowed and 2 denied prefixes",
+			"each costs 3, charged by itself, bans for 1m30s, may be overdrawn, local in a partition, fails closed, " +
+			"sends early after 50, only in eu-west eu-north, 2 allowed and 2 denied prefixes",
 		"extensions/attempts": "10, of which 1 in 1h0m0s come back, by leaky_queue, counted by each region for " +
-			"itself",
+			"itself, denies in a partition, fails open",
 		"extensions/other_attempts": "20, of which 1 in 1h0m0s come back, by leaky_queue, counted by each region for " +
-			"itself",
+			"itself, denies in a partition, fails open",
 		"alone": "5 in 500ms by sliding_window, counted by each node for itself, bans for 250ms, " +
 			"counts what it denies",
 		"user":  "100 in 1m0s by sliding_window, borrows from elastic/tenant",
@@ -93,6 +93,24 @@ func TestExtensionsFile(t *testing.T) {
 			if r != nil {
 				t.Errorf("it is %s", r.Describe())
 			}
+		}
+	}
+}
+
+func TestResponsesFile(t *testing.T) {
+	named := validFile(t, "responses.yaml")
+	for name, want := range map[string]string{
+		"login":  "10 in 1h0m0s by sliding_window, charges 1 after a response of 401 403",
+		"errors": "10 in 1h0m0s by sliding_window, charges 1 after a response of 499 5xx",
+		"bytes":  "1000000 in 1h0m0s by sliding_window, charges response_bytes after a response of any status",
+		"tokens": "1000 in 1h0m0s by sliding_window, charges header X-Rl-Cost after a response of 2xx",
+		// the sixth waits for 500 ms, the fourth for a minute
+		"report": "6, of which 10 in 1s come back, by leaky_queue",
+		"api":    "20, of which 10 in 1s come back, by leaky_queue and with delays 5 more",
+		"slow":   "4, of which 3 in 1m0s come back, by leaky_queue",
+	} {
+		if r := named[name]; r == nil || r.Describe() != want {
+			t.Errorf("%s is %v, want %s", name, r.Describe(), want)
 		}
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/files"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -51,8 +53,8 @@ func (w *Watcher) Reload() {
 // read last, or after Reload. It reports files that stay invalid once. The end of ctx does not wait for reads that
 // hang, as on a lost file server.
 func (w *Watcher) Run(ctx context.Context, loaded func(*rules.Set, error)) {
-	n := newNotifier(w.log, w.poll)
-	defer n.close()
+	n := files.NewNotifier("rules", w.poll, w.log)
+	defer n.Close()
 	w.follow(ctx, n, loaded)
 }
 
@@ -84,7 +86,7 @@ type result struct {
 }
 
 // follow reads the files in a goroutine, one read at a time, so that nothing waits for a read that hangs.
-func (w *Watcher) follow(ctx context.Context, n *notifier, loaded func(*rules.Set, error)) {
+func (w *Watcher) follow(ctx context.Context, n *files.Notifier, loaded func(*rules.Set, error)) {
 	results, tick := make(chan result, 1), time.Tick(w.poll)
 	settled := time.After(0) // at once: nothing was watched since Load
 	var again <-chan time.Time
@@ -109,12 +111,12 @@ func (w *Watcher) follow(ctx context.Context, n *notifier, loaded func(*rules.Se
 		case r := <-results:
 			begun, slow = time.Time{}, false
 			if r.changed {
-				n.hint()
+				n.Hint()
 			}
 			if r.set != nil || r.err != nil {
 				loaded(r.set, r.err)
 			}
-		case <-n.hints:
+		case <-n.Hints():
 			if change.IsZero() {
 				change = time.Now()
 			}
@@ -137,7 +139,7 @@ func (w *Watcher) follow(ctx context.Context, n *notifier, loaded func(*rules.Se
 }
 
 // read starts a read.
-func (w *Watcher) read(why reading, n *notifier, results chan<- result) {
+func (w *Watcher) read(why reading, n *files.Notifier, results chan<- result) {
 	if why == asked {
 		if n := w.reloads.Swap(0); n > 1 {
 			w.log.Info("several reloads of the rules were merged", "merged", n)
@@ -145,13 +147,33 @@ func (w *Watcher) read(why reading, n *notifier, results chan<- result) {
 	}
 	go func() {
 		dirs := w.options.around(w.paths)
-		n.watch(dirs) // before reading, so that nothing happens in between
+		n.Watch(dirs) // before reading, so that nothing happens in between
 		r := w.look(why)
 		if w.options.Compatibility == Ratelimit && !slices.Equal(dirs, w.options.around(w.paths)) {
-			n.hint() // a subdirectory came after its parent was listed, and before that was watched
+			n.Hint() // a subdirectory came after its parent was listed, and before that was watched
 		}
 		results <- r
 	}()
+}
+
+// around returns the directories, links resolved, in which a change may affect the files at the paths: a directory
+// among the paths with those of its subdirectories that are read, those of the files, and those of every link on the
+// way. It skips missing ones.
+func (o Options) around(paths []string) []string {
+	var dirs []string
+	for _, path := range paths {
+		dirs = files.Around(dirs, path)
+		l, _ := o.filesAt(path)
+		for _, dir := range l.dirs {
+			dirs = files.AddDir(dirs, dir)
+		}
+		for _, file := range l.files {
+			if real, err := filepath.EvalSymlinks(file); err == nil {
+				dirs = files.AddDir(dirs, filepath.Dir(real))
+			}
+		}
+	}
+	return dirs
 }
 
 // abandon waits for a running read, up to abandonAfter.

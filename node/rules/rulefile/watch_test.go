@@ -1,19 +1,17 @@
 package rulefile
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/files"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
@@ -281,7 +279,7 @@ func beneath(dir string, names []string) []string {
 // blindly is Run where the file system cannot be asked.
 func blindly(w *Watcher) func(context.Context, func(*rules.Set, error)) {
 	return func(ctx context.Context, loaded func(*rules.Set, error)) {
-		w.follow(ctx, &notifier{hints: make(chan struct{}, 1)}, loaded)
+		w.follow(ctx, files.Silent(), loaded)
 	}
 }
 
@@ -292,13 +290,13 @@ func TestWatchSettles(t *testing.T) {
 	put(t, file, domain("a"))
 	testkit.VirtualTime(t, func(t *testing.T) {
 		w := Options{}.Watch([]string{file}, time.Hour, slog.New(slog.DiscardHandler))
-		n := &notifier{hints: make(chan struct{}, 1)}
+		n := files.Silent()
 		outcomes := follow(t, w, func(ctx context.Context, loaded func(*rules.Set, error)) { w.follow(ctx, n, loaded) })
 		time.Sleep(time.Second)
 		change := func(times int) (loads int) {
 			for i := range times {
 				put(t, file, domain(strings.Repeat("b", i+1)))
-				n.hint()
+				n.Hint()
 				time.Sleep(settling / 2)
 			}
 			time.Sleep(settling)
@@ -319,7 +317,7 @@ func TestWatchSettles(t *testing.T) {
 		if loads, most := change(100), int(100*settling/2/settlesFor)+1; loads < 2 || loads > most {
 			t.Errorf("changes that go on for 5 s are loaded %d times, want 2 to %d", loads, most)
 		}
-		n.hint()
+		n.Hint()
 		time.Sleep(time.Minute)
 		if len(outcomes) != 0 {
 			t.Errorf("a hint without a change: %+v", <-outcomes)
@@ -373,53 +371,6 @@ func TestWatchReloadBeforeRun(t *testing.T) {
 			t.Errorf("%d loads, want 1", len(outcomes))
 		}
 	})
-}
-
-// The log reports once that watching failed, and once that it works again.
-func TestNotifierSaysThatItIsBlind(t *testing.T) {
-	var log bytes.Buffer
-	n := newNotifier(slog.New(slog.NewTextHandler(&log, nil)), 7*time.Second)
-	dir := t.TempDir()
-	n.watch(Options{}.around([]string{dir, filepath.Join(dir, "missing", "a.yaml")}))
-	if log.Len() > 0 {
-		t.Errorf("the log is %s", log.String())
-	}
-	n.close()
-	n.watch(Options{}.around([]string{dir}))
-	n.watch(Options{}.around([]string{dir}))
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") ||
-		!strings.Contains(got, "every=7s") {
-		t.Errorf("when it is closed the log is %s", got)
-	}
-	n.note(nil)
-	n.note(nil)
-	if got := log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "watched again") {
-		t.Errorf("when it can see again the log is %s", got)
-	}
-	n.note(errors.New("again"))
-	if got := log.String(); strings.Count(got, "level=WARN") != 2 {
-		t.Errorf("when it cannot any more the log is %s", got)
-	}
-}
-
-// Directories that are not on the way to the files any more are not watched for ever.
-func TestNotifierForgets(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
-	for _, d := range []string{"1", "2"} {
-		must(t, os.Mkdir(filepath.Join(dir, d), 0o700))
-		put(t, filepath.Join(dir, d, "a.yaml"), domain("a"))
-	}
-	n := newNotifier(slog.New(slog.DiscardHandler), time.Hour)
-	defer n.close()
-	for _, d := range []string{"1", "2", "1", "2"} {
-		link(t, d, filepath.Join(dir, "current"))
-		n.watch(Options{}.around([]string{filepath.Join(dir, "current", "a.yaml")}))
-		got := slices.Sorted(slices.Values(n.fs.WatchList()))
-		if want := []string{dir, filepath.Join(dir, d)}; !slices.Equal(got, want) {
-			t.Errorf("%q are watched, want %q", got, want)
-		}
-	}
 }
 
 func TestProblems(t *testing.T) {

@@ -22,16 +22,16 @@ type child struct {
 	addrs addrs
 }
 
-// addrs are the listeners' addresses, by protocol: http, resp, grpc.
+// addrs are the listeners' addresses, by protocol: http, resp, grpc, proxy.
 type addrs map[string]string
 
-// start starts a child of a kind: "node" or "bare".
-func start(ctx context.Context, kind string) (*child, error) {
+// start starts a child of a kind: "upstream", or "node" or "bare" in front of the upstream.
+func start(ctx context.Context, kind, upstream string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.CommandContext(ctx, self, "serve", kind)}
+	c := &child{cmd: exec.CommandContext(ctx, self, "serve", kind, upstream)}
 	c.cmd.Stderr = os.Stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -71,16 +71,17 @@ func (c *child) stop() {
 }
 
 // serve runs in the child.
-func serve(ctx context.Context, kind string, in io.Reader, out io.Writer) error {
+func serve(ctx context.Context, kind, upstream string, in io.Reader, out io.Writer) error {
 	// The smaller a heap, the more often it is collected. Both servers must collect as often.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
-	servers := map[string]func(context.Context) (addrs, func() error, error){"node": serveNode, "bare": serveBare}
+	servers := map[string]func(ctx context.Context, upstream string) (addrs, func() error, error){
+		"node": serveNode, "bare": serveBare, "upstream": serveUpstream}
 	open, ok := servers[kind]
 	if !ok {
 		return fmt.Errorf("unknown server %q", kind)
 	}
-	addrs, stop, err := open(ctx)
+	addrs, stop, err := open(ctx, upstream)
 	if err != nil {
 		return err
 	}

@@ -39,8 +39,8 @@ type duration struct {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) == 2 && args[0] == "serve" { // as a child
-		return serve(ctx, args[1], os.Stdin, stdout)
+	if len(args) == 3 && args[0] == "serve" { // as a child
+		return serve(ctx, args[1], args[2], os.Stdin, stdout)
 	}
 	flags := flag.NewFlagSet("doors", flag.ContinueOnError)
 	flags.SetOutput(stderr)

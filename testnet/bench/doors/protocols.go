@@ -16,6 +16,7 @@ type protocol struct {
 	server string  // in addrs
 	depth  int     // checks per request
 	goal   float64 // maximum of the ratio, or of the node's microseconds if depth > 1
+	rate   int     // checks per second of the steady load
 	dial   func(ctx context.Context, addr string) ([]client, error)
 }
 
@@ -26,20 +27,27 @@ type client struct {
 }
 
 var protocols = []protocol{
-	{"/v1/check", "http", 1, 1.3, dial(1, answerHTTP, func(b []byte, n int) []byte {
+	{"/v1/check", "http", 1, 1.3, steadyRate, dial(1, answerHTTP, func(b []byte, n int) []byte {
 		body := fmt.Appendf(nil, `{"domain":"edge","descriptors":[[{"key":"remote_address","value":"%s"}]],"cost":1}`,
 			identity(n))
 		b = fmt.Appendf(b, "POST /v1/check HTTP/1.1\r\nHost: node\r\nContent-Type: application/json\r\n"+
 			"Content-Length: %d\r\n\r\n", len(body))
 		return append(b, body...)
 	})},
-	{"/v1/auth", "http", 1, 1.2, dial(1, answerHTTP, func(b []byte, n int) []byte {
+	{"/v1/auth", "http", 1, 1.2, steadyRate, dial(1, answerHTTP, func(b []byte, n int) []byte {
 		return fmt.Appendf(b, "GET /v1/auth HTTP/1.1\r\nHost: node\r\nX-Client: %s\r\nX-Forwarded-Method: GET\r\n"+
 			"X-Forwarded-Uri: /buy\r\n\r\n", identity(n))
 	})},
-	{"ShouldRateLimit", "grpc", 1, 1.15, dialGRPC},
-	{"CL.THROTTLE", "resp", 1, 1.15, dial(1, answerRESP, throttle)},
-	{"CL.THROTTLE, 16 deep", "resp", 16, 1.5, dial(16, answerRESP, throttle)},
+	{"ShouldRateLimit", "grpc", 1, 1.15, steadyRate, dialGRPC},
+	{"CL.THROTTLE", "resp", 1, 1.15, steadyRate, dial(1, answerRESP, throttle)},
+	{"CL.THROTTLE, 16 deep", "resp", 16, 1.5, steadyRate, dial(16, answerRESP, throttle)},
+	{"reverse proxy", "proxy", 1, 1.1, proxyRate, dial(1, answerHTTP, func(b []byte, n int) []byte {
+		return fmt.Appendf(b, "GET /buy HTTP/1.1\r\nHost: shop\r\nX-Client: %s\r\n\r\n", identity(n))
+	})},
+	{"reverse proxy, three layers", "proxy", 1, 1.25, proxyRate, dial(1, answerHTTP, func(b []byte, n int) []byte {
+		return fmt.Appendf(b, "GET /three HTTP/1.1\r\nHost: shop\r\nX-Client: %s\r\nX-Key: k%d\r\n\r\n", identity(n),
+			n%100)
+	})},
 }
 
 const identities = 10_000

@@ -14,7 +14,8 @@ import (
 
 const (
 	steadyRate = 20_000 // checks per second
-	maxP99Ms   = 5.0    // goal of the latency at steadyRate
+	proxyRate  = 5_000  // of the reverse proxy, which also has to wait for the upstream
+	maxP99Ms   = 5.0    // goal of the latency at these rates
 )
 
 func verdict(met bool) string {
@@ -35,17 +36,22 @@ type cost struct {
 	protocol            *protocol
 	ratio, lowest, max  float64 // node to bare server within a round: the median, the least and the most
 	nodeNS, bareNS      float64 // CPU time per check, the medians of the rounds
-	p50MS, p99MS, worst float64 // latency at steadyRate
-	checks              int     // at steadyRate
+	p50MS, p99MS, worst float64 // latency at the steady rate
+	checks              int     // at the steady rate
 }
 
 func measure(ctx context.Context, d duration, only string, progress io.Writer) (*report, error) {
-	node, err := start(ctx, "node")
+	upstream, err := start(ctx, "upstream", "")
+	if err != nil {
+		return nil, err
+	}
+	defer upstream.stop()
+	node, err := start(ctx, "node", upstream.addrs["http"])
 	if err != nil {
 		return nil, err
 	}
 	defer node.stop()
-	bare, err := start(ctx, "bare")
+	bare, err := start(ctx, "bare", upstream.addrs["http"])
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +97,7 @@ func compare(ctx context.Context, d duration, p *protocol, servers ...*child) (c
 			ns[0], ns[1] = append(ns[0], took[0]), append(ns[1], took[1])
 		}
 	}
-	latencies, err := openLoop(ctx, p, clients[0], steadyRate, d.steady)
+	latencies, err := openLoop(ctx, p, clients[0], p.rate, d.steady)
 	if err != nil {
 		return c, err
 	}
@@ -152,8 +158,9 @@ in flight, for %d identities under one rule that denies nobody. They load node a
 turns, %d rounds of %.0f ms each.
 
 CPU time of the server per check, user and system time. The bare server decodes the same requests and returns the same
-answers without deciding: a plain server with net/http and encoding/json, one with grpc-go, and this project's own
-server of the Redis protocol before a limiter that admits everything.
+answers without deciding: a plain server with net/http and encoding/json, one with grpc-go, this project's own server
+of the Redis protocol before a limiter that admits everything, and a httputil.ReverseProxy before the same upstream, a
+third process.
 
 | API | node | bare | ratio | rounds | goal |
 |---|---|---|---|---|---|
@@ -163,11 +170,11 @@ server of the Redis protocol before a limiter that admits everything.
 			c.bareNS/1e3, c.ratio, c.lowest, c.max, c.cpuGoal())
 	}
 	fmt.Fprintf(&b, `
-Latency of a check at %d a second, from when it was due. It includes the client's own time.
+Latency of a check at %d a second, of the reverse proxy at %d, from when it was due. It includes the client's own time.
 
 | API | median | p99 | goal | longest | checks |
 |---|---|---|---|---|---|
-`, steadyRate)
+`, steadyRate, proxyRate)
 	for _, c := range r.costs {
 		fmt.Fprintf(&b, "| %s | %.2f ms | %.2f ms | %.0f ms: %s | %.1f ms | %d |\n", c.protocol.name, c.p50MS, c.p99MS,
 			maxP99Ms, verdict(c.p99MS < maxP99Ms), c.worst, c.checks)

@@ -8,12 +8,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/envoy"
+	"github.com/edgelimit/edgelimit/node/proxy"
 	"github.com/edgelimit/edgelimit/node/respapi"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
@@ -22,10 +25,12 @@ const ruleFile = `
 domain: edge
 descriptors:
   - {key: remote_address, rate_limit: {name: per_ip, unit: minute, requests_per_unit: 100000000}}
+  - {key: api_key, rate_limit: {name: per_key, unit: minute, requests_per_unit: 200000000}}
+  - {key: path, rate_limit: {name: per_path, unit: hour, requests_per_unit: 1000000000}}
 `
 
-// serveNode serves a node with one rule that denies nobody.
-func serveNode(ctx context.Context) (addrs, func() error, error) {
+// serveNode serves a node with rules that deny nobody: one for each request, and three for the proxy's path /three.
+func serveNode(ctx context.Context, upstream string) (addrs, func() error, error) {
 	set, err := rulefile.Parse("doors.yaml", []byte(ruleFile))
 	if err != nil {
 		return nil, nil, err
@@ -38,6 +43,10 @@ func serveNode(ctx context.Context) (addrs, func() error, error) {
 		Domain:      "edge",
 		Descriptors: []actions.Descriptor{{{Key: "remote_address", Source: "header X-Client"}}},
 	}
+	cfg.Proxy.Listen, cfg.Proxy.Upstreams = "127.0.0.1:0", []string{"http://" + upstream}
+	cfg.Proxy.Routes = []proxy.Route{{Path: "/three", Descriptors: []actions.Descriptor{
+		{{Key: "remote_address", Source: "header X-Client"}}, {{Key: "api_key", Source: "header X-Key"}},
+		{{Key: "path", Source: "path"}}}}}
 	n, err := node.New(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -49,18 +58,20 @@ func serveNode(ctx context.Context) (addrs, func() error, error) {
 		time.Sleep(time.Millisecond)
 	}
 	stop := func() error { cancel(); return <-ended }
-	return addrs{"http": n.Addr("http"), "grpc": n.Addr("grpc"), "resp": n.Addr("resp")}, stop, nil
+	return addrs{"http": n.Addr("http"), "grpc": n.Addr("grpc"), "resp": n.Addr("resp"), "proxy": n.Addr("proxy")},
+		stop, nil
 }
 
 // serveBare serves the same protocols. It decodes each request and returns a constant answer.
-func serveBare(context.Context) (addrs, func() error, error) {
+func serveBare(_ context.Context, upstream string) (addrs, func() error, error) {
 	g, all := bareGRPC(), addrs{}
 	h := &http.Server{
 		Handler: bareHTTP(), ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second,
 		WriteTimeout: 10 * time.Second,
 	}
 	r := respapi.New(bareLimiter{}, respapi.Options{Logger: slog.New(slog.DiscardHandler)})
-	servers := map[string]func(net.Listener) error{"http": h.Serve, "grpc": g.Serve, "resp": r.Serve}
+	p := &http.Server{Handler: bareProxy(upstream), ReadHeaderTimeout: 2 * time.Second}
+	servers := map[string]func(net.Listener) error{"http": h.Serve, "grpc": g.Serve, "resp": r.Serve, "proxy": p.Serve}
 	ended := make(chan error, len(servers))
 	for name, serve := range servers {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,7 +83,7 @@ func serveBare(context.Context) (addrs, func() error, error) {
 	}
 	stop := func() error {
 		g.Stop()
-		err := errors.Join(h.Close(), r.Close())
+		err := errors.Join(h.Close(), r.Close(), p.Close())
 		for range servers {
 			if e := <-ended; !errors.Is(e, http.ErrServerClosed) && !errors.Is(e, net.ErrClosed) {
 				err = errors.Join(err, e)
@@ -81,6 +92,33 @@ func serveBare(context.Context) (addrs, func() error, error) {
 		return err
 	}
 	return all, stop, nil
+}
+
+// bareProxy is a plain reverse proxy that keeps as many connections as its clients need.
+func bareProxy(upstream string) http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: upstream})
+			r.SetXForwarded()
+		},
+		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true},
+	}
+}
+
+// serveUpstream serves what the proxies are in front of: a page of 100 bytes.
+func serveUpstream(context.Context, string) (addrs, func() error, error) {
+	page := make([]byte, 100)
+	s := &http.Server{ReadHeaderTimeout: 2 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			_, _ = w.Write(page)
+		})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	go func() { _ = s.Serve(l) }()
+	return addrs{"http": l.Addr().String()}, s.Close, nil
 }
 
 // checkBody and checkAnswer are the bodies of /v1/check.

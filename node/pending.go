@@ -1,0 +1,138 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// pending is a request whose response has still to be charged.
+type pending struct {
+	node      *Node // nil once it has ended
+	req       Request
+	keys      []pendingKey
+	headers   []string
+	needsBody bool
+}
+
+// Begin is Decide for a request whose response the caller will see: rules that charge responses find room for it beside
+// all others that have begun here and not ended. So as many requests at once as the limit has room for are let through,
+// however long their responses take. The result is nil if there is nothing to charge later; else its End must be
+// called.
+func (n *Node) Begin(_ context.Context, req *Request, layers []Decision) ([]Decision, answer.Pending, error) {
+	n.setDomain(req)
+	var room [rules.MaxDescriptors]rules.Match
+	p := n.policy.Load()
+	matches, err := n.match(p, req, room[:0])
+	if err != nil {
+		return layers, nil, err
+	}
+	var keys []pendingKey
+	var headers []string
+	needsBody := false
+	for i := range matches {
+		m := &matches[i]
+		if !m.Rule.ChargesLater() || m.Listed == rules.AllowListed {
+			continue
+		}
+		k := pendingKey{m.Rule.FullName, m.Key}
+		m.Pend(n.pending.add(k))
+		keys = append(keys, k)
+		needsBody = needsBody || m.Rule.After.NeedsBody()
+		if name := m.Rule.After.Header; name != "" {
+			headers = append(headers, name)
+		}
+	}
+	first := len(layers)
+	layers = n.decide(p, req, matches, layers)
+	if len(keys) == 0 {
+		return layers, nil, nil
+	}
+	if !counters.VerdictOf(layers[first:]).Allowed {
+		n.pending.remove(keys)
+		return layers, nil, nil
+	}
+	later := *req
+	later.Asks, later.Descriptors = slices.Clone(req.Asks), slices.Clone(req.Descriptors)
+	for i, entries := range later.Descriptors {
+		later.Descriptors[i] = slices.Clone(entries)
+	}
+	return layers, &pending{node: n, req: later, keys: keys, headers: headers, needsBody: needsBody}, nil
+}
+
+// CostHeaders implements answer.Pending.
+func (p *pending) CostHeaders() []string { return p.headers }
+
+// NeedsBody implements answer.Pending.
+func (p *pending) NeedsBody() bool { return p.needsBody }
+
+// End implements answer.Pending.
+func (p *pending) End(ctx context.Context, resp *rules.Response, layers []Decision) []Decision {
+	n := p.node
+	if n == nil {
+		return layers
+	}
+	p.node = nil
+	if resp != nil {
+		p.req.Response = resp
+		layers, _ = n.Report(ctx, &p.req, layers) // the request was valid
+	}
+	n.pending.remove(p.keys)
+	return layers
+}
+
+// report charges a request after it was served.
+func (n *Node) report(p *policy, req *Request, matches []rules.Match) {
+	var room [rules.MaxDescriptors]counters.Charge
+	charges, now := room[:len(matches)], n.clock.Coarse()
+	n.charge(req, matches, now, charges)
+	n.table.Report(charges, now)
+	for i := range matches {
+		r := matches[i].Rule
+		if r.ChargesLater() && charges[i].Limit != nil && charges[i].Cost > 0 {
+			p.tallies[r].allowed.Add(1)
+		}
+		if r.ChargesLater() && r.After.Unpriced(req.Response) {
+			n.monitor.Unpriced.Count(r, now)
+		}
+	}
+}
+
+// pendingKey is a counter with its rule.
+type pendingKey struct {
+	rule string
+	key  counters.Key
+}
+
+// pendingCounts counts the requests of each counter that have begun and not ended. It is as large as there are such
+// requests. It is safe for concurrent use.
+type pendingCounts struct {
+	sync.Mutex
+	counts map[pendingKey]uint64
+}
+
+// add counts a request, and returns how many others there are.
+func (c *pendingCounts) add(k pendingKey) (others uint64) {
+	c.Lock()
+	defer c.Unlock()
+	if c.counts == nil {
+		c.counts = make(map[pendingKey]uint64)
+	}
+	others = c.counts[k]
+	c.counts[k]++
+	return others
+}
+
+func (c *pendingCounts) remove(keys []pendingKey) {
+	c.Lock()
+	defer c.Unlock()
+	for _, k := range keys {
+		if c.counts[k]--; c.counts[k] == 0 {
+			delete(c.counts, k)
+		}
+	}
+}

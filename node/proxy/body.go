@@ -1,0 +1,128 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// clientBody is the body of a request as a transport reads it. It remembers whether it could not be read, which is no
+// fault of the upstream's. Close ends a Read that waits for the client: transports wait for it where the upstream ends
+// its response, or fails, before the request has ended, as gRPC servers do.
+type clientBody struct {
+	io.Reader
+	end func() // ends a Read under way
+
+	mu              sync.Mutex
+	reading, closed bool
+	cut, failed     bool // a Read was ended by Close; or it failed otherwise
+}
+
+// bodyOf returns the body of the request as a transport is to read it.
+func (x *exchange) bodyOf(r *http.Request) *clientBody {
+	b := &clientBody{Reader: r.Body, end: func() { _ = r.Body.Close() }}
+	if r.ProtoMajor == 1 { // Close would read what is left, or wait for the Read
+		c := http.NewResponseController(x.ResponseWriter)
+		_ = c.EnableFullDuplex() // so that a response may begin before the request ends
+		b.end = func() { _ = c.SetReadDeadline(time.Now()) }
+	}
+	if most := x.proxy.cfg.MaxBodyBytes; most > 0 {
+		b.Reader = http.MaxBytesReader(x.ResponseWriter, r.Body, most)
+	}
+	return b
+}
+
+func (b *clientBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return 0, http.ErrBodyReadAfterClose
+	}
+	b.reading = true
+	b.mu.Unlock()
+	n, err := b.Reader.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading = false
+	switch {
+	case err == nil || err == io.EOF:
+	case b.closed:
+		err = http.ErrBodyReadAfterClose // rather than a deadline's error
+	default:
+		b.failed = true
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *clientBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed && b.reading {
+		b.cut = true
+		b.end()
+	}
+	b.closed = true
+	return nil
+}
+
+// sendWith returns the request with this body, in place of one whose Close does nothing.
+func (b *clientBody) sendWith(out *http.Request) *http.Request {
+	out = out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			conn := info.Conn
+			if secure, ok := conn.(*tls.Conn); ok {
+				conn = secure.NetConn()
+			}
+			if c, ok := conn.(*upstreamConn); ok {
+				c.body.Store(b)
+			}
+		}}))
+	out.Body = b
+	return out
+}
+
+// upstreamConn is a connection to an upstream. Once it cannot be read it closes the body of its request: a transport of
+// HTTP/1 waits for a Read of it before it returns an error, and the client may wait for the response before it sends
+// more.
+type upstreamConn struct {
+	net.Conn
+	body atomic.Pointer[clientBody] // of the last request that has one
+}
+
+func (c *upstreamConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		if body := c.body.Load(); body != nil {
+			_ = body.Close()
+		}
+	}
+	return n, err
+}
+
+// unreadable reports whether the body could not be read. A nil body is fine.
+func (b *clientBody) unreadable() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
+}
+
+// gone reports whether the client of a failed request has gone. Where a Read was ended the request's context has ended
+// as well, as net/http takes that for the client's end.
+func (x *exchange) gone(r *http.Request) bool {
+	cut := false
+	if b := x.body; b != nil {
+		b.mu.Lock()
+		cut = b.cut
+		b.mu.Unlock()
+	}
+	return r.Context().Err() != nil && !cut
+}

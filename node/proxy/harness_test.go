@@ -1,0 +1,190 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.MainWithoutLeaks(m) }
+
+// plenty is a decision that leaves 45 of 100 per minute.
+var plenty = counters.Decision{Allowed: true, Rule: "burst", Limit: 100, Remaining: 45, Window: time.Minute,
+	ResetAfter: 30 * time.Second}
+
+// exhausted is a denial.
+var exhausted = counters.Decision{Rule: "burst", Limit: 100, Window: time.Minute, RetryAfter: 7 * time.Second,
+	ResetAfter: time.Minute}
+
+// script is a limiter that answers each request as a function says, and keeps the requests.
+type script struct {
+	answer func(req *rules.Request) []counters.Decision
+
+	mu       sync.Mutex
+	requests []rules.Request
+}
+
+func (s *script) Decide(_ context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision,
+	error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := *req
+	kept.Descriptors = nil
+	for _, d := range req.Descriptors {
+		kept.Descriptors = append(kept.Descriptors, slices.Clone(d))
+	}
+	s.requests = append(s.requests, kept)
+	return append(layers, s.answer(req)...), nil
+}
+
+// seen returns the values of a key in all requests so far.
+func (s *script) seen(key string) (values []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, req := range s.requests {
+		for _, d := range req.Descriptors {
+			for _, e := range d {
+				if e.Key == key {
+					values = append(values, e.Value)
+				}
+			}
+		}
+	}
+	return values
+}
+
+// always returns a limiter with one decision.
+func always(d counters.Decision) *script {
+	return &script{answer: func(*rules.Request) []counters.Decision { return []counters.Decision{d} }}
+}
+
+// running is a proxy that serves until the test ends.
+type running struct {
+	*Proxy
+	limiter *script
+	server  *Server
+	addr    string
+	url     string
+	log     *testkit.Log
+	stop    func(drain time.Duration)
+}
+
+// open runs a proxy in front of the upstreams.
+func open(t *testing.T, l *script, change func(*Config, *Options), upstreams ...string) *running {
+	t.Helper()
+	r := &running{limiter: l, log: new(testkit.Log)}
+	cfg, opt := DefaultConfig(), Options{Requests: actions.DefaultConfig(), Logger: r.log.Logger()}
+	cfg.Listen, cfg.Upstreams = "127.0.0.1:0", upstreams
+	if change != nil {
+		change(&cfg, &opt)
+	}
+	var err error
+	if r.Proxy, err = New(l, cfg, opt); err != nil {
+		t.Fatal(err)
+	}
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.server, r.addr = r.Proxy.Server(), inner.Addr().String()
+	r.url = "http://" + r.addr
+	ctx, cancel := context.WithCancel(context.Background())
+	var parts sync.WaitGroup
+	parts.Go(func() { r.Run(ctx) })
+	parts.Go(func() {
+		if err := r.server.Serve(inner); err != http.ErrServerClosed {
+			t.Error(err)
+		}
+	})
+	var once sync.Once
+	r.stop = func(drain time.Duration) {
+		once.Do(func() {
+			ctx, ended := context.WithTimeout(context.Background(), drain)
+			defer ended()
+			if r.server.Shutdown(ctx) != nil {
+				_ = r.server.Close()
+			}
+			cancel()
+			parts.Wait()
+			r.Close()
+		})
+	}
+	t.Cleanup(func() { r.stop(100 * time.Millisecond) })
+	return r
+}
+
+// backend is an upstream that serves until the test ends, also HTTP/2 without TLS.
+func backend(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	s.Start()
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// clientOf returns a client of HTTP/1.1, or of HTTP/2 without TLS.
+func clientOf(t *testing.T, h2 bool) *http.Client {
+	tr := &http.Transport{DisableCompression: true, Protocols: new(http.Protocols)}
+	tr.Protocols.SetHTTP1(!h2)
+	tr.Protocols.SetUnencryptedHTTP2(h2)
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, Timeout: testkit.Patience}
+}
+
+// get returns the response to a GET and its body.
+func get(t *testing.T, url string, fields ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return do(t, clientOf(t, false), r, fields...)
+}
+
+// do sends a request with fields, name and value in turns.
+func do(t *testing.T, c *http.Client, r *http.Request, fields ...string) (*http.Response, string) {
+	t.Helper()
+	for i := 0; i < len(fields); i += 2 {
+		if r.Header.Add(fields[i], fields[i+1]); fields[i] == "Host" {
+			r.Host = fields[i+1]
+		}
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(b)
+}
+
+// dial returns a connection that ends with the test.
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(testkit.Patience))
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}

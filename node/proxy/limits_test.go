@@ -1,0 +1,315 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
+)
+
+// A denied request reaches no upstream, and its client learns why and until when.
+func TestDenial(t *testing.T) {
+	p := open(t, always(exhausted), nil, backend(t, func(http.ResponseWriter, *http.Request) { t.Error("it arrives") }))
+	for _, h2 := range []bool{false, true} {
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", p.url, strings.NewReader("body"))
+		resp, body := do(t, clientOf(t, h2), r)
+		var problem struct {
+			Status   int
+			Violated []string `json:"violated-policies"`
+		}
+		if err := json.Unmarshal([]byte(body), &problem); err != nil || problem.Status != 429 ||
+			!slices.Equal(problem.Violated, []string{"burst"}) {
+			t.Errorf("body %s, %v", body, err)
+		}
+		if resp.StatusCode != 429 || resp.Header.Get("Content-Type") != answer.ProblemType ||
+			resp.Header.Get("Retry-After") < "7" || resp.Header.Get("Cache-Control") != "no-store" ||
+			resp.Header.Get("RateLimit") != `"burst";r=0;t=7` {
+			t.Errorf("%s %v", resp.Status, resp.Header)
+		}
+	}
+}
+
+func TestDenialPage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "slow down.html")
+	if err := os.WriteFile(file, []byte("<p>slow down"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, always(exhausted), func(c *Config, _ *Options) { c.DenialPage = file }, "http://127.0.0.1:1")
+	resp, body := get(t, p.url)
+	if resp.StatusCode != 429 || body != "<p>slow down" ||
+		resp.Header.Get("Content-Type") != "text/html; charset=utf-8" ||
+		resp.Header.Get("Retry-After") == "" || resp.Header.Get("RateLimit") == "" {
+		t.Errorf("%s %v %s", resp.Status, resp.Header, body)
+	}
+	r, _ := http.NewRequestWithContext(t.Context(), "HEAD", p.url, nil)
+	if resp, body := do(t, clientOf(t, false), r); resp.StatusCode != 429 || body != "" || resp.ContentLength != 12 {
+		t.Errorf("HEAD: %s %v %s", resp.Status, resp.Header, body)
+	}
+}
+
+// Files of the configuration that cannot be used are errors that name the setting.
+func TestUnusableFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "page"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*Config){
+		"denial_page: open":         func(c *Config) { c.DenialPage = filepath.Join(dir, "none.html") },
+		"gives no content type":     func(c *Config) { c.DenialPage = filepath.Join(dir, "page") },
+		"access_log: open":          func(c *Config) { c.AccessLog.File = filepath.Join(dir, "none", "a.log") },
+		"upstreams: none":           func(c *Config) { c.Upstreams = nil },
+		`"http://a/b": want`:        func(c *Config) { c.Upstreams = []string{"http://a/b"} },
+		`"ftp://a": want`:           func(c *Config) { c.Upstreams = []string{"ftp://a"} },
+		"routes: route 1: host":     func(c *Config) { c.Routes = []Route{{Host: "A:80"}} },
+		"routes: route 1: path":     func(c *Config) { c.Routes = []Route{{Path: "api"}} },
+		`method: "get", want "GET"`: func(c *Config) { c.Routes = []Route{{Method: "get"}} },
+		"route 1: descriptor 1, a": func(c *Config) {
+			c.Routes = []Route{{Descriptors: []actions.Descriptor{{{Key: "a", Source: "b"}}}}}
+		},
+		"timeouts.idle: 0s":         func(c *Config) { c.Timeouts.Idle = 0 },
+		"timeouts.first_byte: -1s":  func(c *Config) { c.Timeouts.FirstByte = -time.Second },
+		"retries: 11":               func(c *Config) { c.Retries = 11 },
+		`format: "xml"`:             func(c *Config) { c.AccessLog.Format = "xml" },
+		`health.path: "healthz"`:    func(c *Config) { c.Health.Path = "healthz" },
+		"max_body_bytes: -1":        func(c *Config) { c.MaxBodyBytes = -1 },
+		"max_header_bytes: 1,":      func(c *Config) { c.MaxHeaderBytes = 1 },
+		"healthy 0 and unhealthy 3": func(c *Config) { c.Health.Healthy = 0 },
+	} {
+		cfg := DefaultConfig()
+		cfg.Listen, cfg.Upstreams = "127.0.0.1:0", []string{"http://a"}
+		change(&cfg)
+		if _, err := New(always(plenty), cfg, Options{Requests: actions.DefaultConfig()}); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// The client never sees more remaining than there is here or at the upstream.
+func TestHeadersAreNeverLooser(t *testing.T) {
+	ours := map[string]string{"Ratelimit": `"burst";r=45;t=30`, "Ratelimit-Policy": `"burst";q=100;w=60`,
+		"X-Ratelimit-Limit": "100", "X-Ratelimit-Remaining": "45", "X-Ratelimit-Reset": "30"}
+	for _, test := range []struct {
+		name           string
+		upstream, want map[string]string // want changes ours; "-" means absent
+	}{
+		{"none", nil, nil},
+		{"a looser list", map[string]string{"Ratelimit": `"app";r=90;t=9`, "Ratelimit-Policy": `"app";q=200;w=60`},
+			map[string]string{"Ratelimit": `"burst";r=45;t=30, "app";r=90;t=9`,
+				"Ratelimit-Policy": `"burst";q=100;w=60, "app";q=200;w=60`}},
+		{"a tighter list", map[string]string{"Ratelimit": `"a,\"b;r=1";r=3;t=9, "x";t=1`,
+			"Ratelimit-Policy": `"a,\"b;r=1";q=9`},
+			map[string]string{"Ratelimit": `"a,\"b;r=1";r=3;t=9, "x";t=1, "burst";r=45;t=30`,
+				"Ratelimit-Policy": `"a,\"b;r=1";q=9, "burst";q=100;w=60`}},
+		{"the same name, tighter", map[string]string{"Ratelimit": `"burst";r=3;t=9`, "Ratelimit-Policy": `"burst";q=9`},
+			map[string]string{"Ratelimit": `"burst";r=3;t=9`, "Ratelimit-Policy": `"burst";q=9`}},
+		{"the same name, looser", map[string]string{"Ratelimit": `"burst";r=46;t=9`,
+			"Ratelimit-Policy": `"burst";q=99`}, nil},
+		{"a tighter dictionary", map[string]string{"Ratelimit": `limit=9, remaining=3, reset=1`,
+			"Ratelimit-Policy": `9;w=1`},
+			map[string]string{"Ratelimit": `limit=9, remaining=3, reset=1`, "Ratelimit-Policy": `9;w=1`}},
+		{"a looser dictionary", map[string]string{"Ratelimit": `limit=99, remaining=50, reset=1`,
+			"Ratelimit-Policy": `99;w=1`}, nil},
+		{"no list at all", map[string]string{"Ratelimit": `;;`, "Ratelimit-Policy": `"`}, nil},
+		{"an unclosed list", map[string]string{"Ratelimit": `"a;r=1`}, nil},
+		{"tighter numbers", map[string]string{"X-Ratelimit-Limit": "9", "X-Ratelimit-Remaining": "3",
+			"X-Ratelimit-Reset": "77"},
+			map[string]string{"X-Ratelimit-Limit": "9", "X-Ratelimit-Remaining": "3", "X-Ratelimit-Reset": "77"}},
+		{"looser numbers", map[string]string{"X-Ratelimit-Limit": "99", "X-Ratelimit-Remaining": "46",
+			"X-Ratelimit-Reset": "7"},
+			nil},
+		{"a limit alone", map[string]string{"X-Ratelimit-Limit": "9"}, nil},
+		{"numbers that are none", map[string]string{"X-Ratelimit-Remaining": "many"}, nil},
+		{"several numbers", map[string]string{"X-Ratelimit-Remaining": "90, 3;w=60"},
+			map[string]string{"X-Ratelimit-Limit": "-", "X-Ratelimit-Remaining": "90, 3;w=60",
+				"X-Ratelimit-Reset": "-"}},
+		{"an older draft, looser", map[string]string{"Ratelimit-Limit": "99", "Ratelimit-Remaining": "98",
+			"Ratelimit-Reset": "7"},
+			map[string]string{"Ratelimit-Limit": "100", "Ratelimit-Remaining": "45", "Ratelimit-Reset": "30"}},
+		{"an older draft, tighter", map[string]string{"Ratelimit-Limit": "9", "Ratelimit-Remaining": "8",
+			"Ratelimit-Reset": "7"},
+			map[string]string{"Ratelimit-Limit": "9", "Ratelimit-Remaining": "8", "Ratelimit-Reset": "7"}},
+		{"yet another family", map[string]string{"X-Rate-Limit-Remaining": "98"},
+			map[string]string{"X-Rate-Limit-Limit": "100", "X-Rate-Limit-Remaining": "45", "X-Rate-Limit-Reset": "30"}},
+	} {
+		p := open(t, always(plenty), nil, backend(t, func(w http.ResponseWriter, _ *http.Request) {
+			for name, value := range test.upstream {
+				w.Header().Set(name, value)
+			}
+		}))
+		resp, _ := get(t, p.url)
+		want := map[string]string{}
+		for _, all := range []map[string]string{ours, test.want} {
+			for name, value := range all {
+				want[name] = value
+			}
+		}
+		for name, value := range want {
+			if got := strings.Join(resp.Header[name], "|"); got != strings.Trim(value, "-") {
+				t.Errorf("%s: %s is %q, want %q", test.name, name, got, value)
+			}
+		}
+	}
+}
+
+// With other families of headers the same holds, and without any the upstream's pass.
+func TestHeaderFamilies(t *testing.T) {
+	for family, want := range map[string][2]string{
+		answer.HeadersOff: {"99", ""}, answer.Draft11: {"45", `"burst";r=45;t=30`}, answer.LegacyDelta: {"45", ""},
+	} {
+		p := open(t, always(plenty), func(_ *Config, o *Options) { o.Headers = []string{family} },
+			backend(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-RateLimit-Remaining", "99") }))
+		resp, _ := get(t, p.url)
+		if got := resp.Header; got.Get("X-RateLimit-Remaining") != want[0] || got.Get("RateLimit") != want[1] {
+			t.Errorf("%s: %v", family, got)
+		}
+	}
+}
+
+// Responses that the proxy makes itself have headers too.
+func TestHeadersOfErrors(t *testing.T) {
+	p := open(t, always(plenty), func(c *Config, _ *Options) { c.MaxBodyBytes = 3 }, "http://127.0.0.1:1")
+	resp, body := get(t, p.url)
+	if resp.StatusCode != 502 || resp.Header.Get("RateLimit") != `"burst";r=45;t=30` || strings.Contains(body,
+		"127.0.0.1") {
+		t.Errorf("%s %v %s", resp.Status, resp.Header, body)
+	}
+	if !p.log.HasLine("level=WARN", "upstream=http://127.0.0.1:1", "refused", "check that it runs") {
+		t.Errorf("the log says %s", p.log)
+	}
+}
+
+// The first route that matches has its own domain, descriptors and cost.
+func TestRoutes(t *testing.T) {
+	by := func(name string) []actions.Descriptor { return []actions.Descriptor{{{Key: name, Source: "text x"}}} }
+	l := always(plenty)
+	p := open(t, l, func(c *Config, o *Options) {
+		o.Requests.Descriptors = by("other")
+		c.Routes = []Route{
+			{Host: "a.example", Path: "/login", Method: "POST", Domain: "auth", Descriptors: by("login"), Cost: 5},
+			{Host: "*.b.example", Descriptors: by("below")},
+			{Path: "/API/", Descriptors: by("api")},
+			{Method: "DELETE"},
+		}
+	}, backend(t, func(http.ResponseWriter, *http.Request) {}))
+	for _, test := range []struct {
+		method, host, path string
+		want               string
+	}{
+		{"POST", "a.example", "/login", "login"},
+		{"POST", "A.Example.:80", "/login/x?y", "login"},
+		{"GET", "a.example", "/login", "other"},
+		{"POST", "b.example", "/login", "other"},
+		{"POST", "a.example", "/loginx", "other"},
+		{"POST", "x.b.example", "/login", "below"},
+		{"POST", "xb.example", "/login", "other"},
+		{"GET", "c", "/api", "api"},
+		{"GET", "c", "/Api/x", "api"},
+		{"GET", "c", "/apix", "other"},
+		{"DELETE", "c", "/", "other"},
+		{"post", "a.example", "/login", "login"},
+		// Each reading of the path counts.
+		{"POST", "a.example", "/%6cogin", "login"},
+		{"POST", "a.example", "/x/../login", "login other"},
+		{"POST", "a.example", "/login;x", "login other"},
+		{"POST", "a.example", "//a/login", "login other"},
+		{"GET", "c", "/api/..;/x", "api other"},
+	} {
+		l.requests = nil
+		r, err := http.NewRequestWithContext(t.Context(), test.method, p.url+test.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t, clientOf(t, false), r, "Host", test.host)
+		var got []string
+		for _, req := range l.requests {
+			got = append(got, req.Descriptors[0][0].Key)
+			if login := got[len(got)-1] == "login"; login && (req.Domain != "auth" || req.Cost != 5) ||
+				!login && (req.Domain != "edge" || req.Cost != 0) {
+				t.Errorf("%+v: domain %s, cost %d", test, req.Domain, req.Cost)
+			}
+		}
+		slices.Sort(got)
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+	long := strings.Repeat("/;", 3<<10)
+	if resp, _ := get(t, p.url+long); resp.StatusCode != 400 {
+		t.Errorf("a path of too many readings gets %s", resp.Status)
+	}
+}
+
+// A request that the actions deny reaches no upstream, nor does one that cannot be counted.
+func TestIrregularRequests(t *testing.T) {
+	up := backend(t, func(http.ResponseWriter, *http.Request) {})
+	l := always(plenty)
+	p := open(t, l, func(_ *Config, o *Options) {
+		o.Requests.Descriptors = []actions.Descriptor{{{Key: "key", Source: "header X-Key"},
+			{Key: actions.OnMissing, Source: actions.Deny}}}
+	}, up)
+	if resp, body := get(t, p.url); resp.StatusCode != 400 || !strings.Contains(body, "header X-Key") ||
+		resp.Header.Get("X-RL-Reason") != actions.DeniedMissing {
+		t.Errorf("%s %s", resp.Status, body)
+	}
+	p = open(t, l, func(_ *Config, o *Options) {
+		o.Requests.Descriptors = []actions.Descriptor{{{Key: "key", Source: "header X-Key"}}}
+	}, up)
+	if resp, _ := get(t, p.url); resp.StatusCode != 200 || !p.log.HasLine("without a descriptor", "hint=") ||
+		p.Stats().Described[0].NoDescriptor != 1 {
+		t.Errorf("without a descriptor: %s, %s", resp.Status, p.log)
+	}
+}
+
+// A request that a queue delays waits for its turn, and leaves if its client does.
+func TestQueue(t *testing.T) {
+	var delay atomic.Int64
+	delay.Store(int64(50 * time.Millisecond))
+	l := &script{answer: func(*rules.Request) []counters.Decision {
+		d := plenty
+		d.Delay = time.Duration(delay.Load())
+		return []counters.Decision{d}
+	}}
+	var arrived atomic.Int64
+	p := open(t, l, nil, backend(t, func(http.ResponseWriter, *http.Request) { arrived.Add(1) }))
+	began := time.Now()
+	if resp, _ := get(t, p.url); resp.StatusCode != 200 || time.Since(began) < 50*time.Millisecond {
+		t.Errorf("%s after %v", resp.Status, time.Since(began))
+	}
+	delay.Store(math.MaxInt64)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, _ := http.NewRequestWithContext(ctx, "GET", p.url, nil)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if resp, err := clientOf(t, false).Do(r); err == nil {
+			t.Errorf("it gets %s", resp.Status)
+			_, _ = io.Copy(io.Discard, resp.Body)
+		}
+	}()
+	testkit.Eventually(t, "it waits", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.requests) == 2
+	})
+	cancel()
+	<-gone
+	p.stop(testkit.Patience) // which waits for the request
+	if arrived.Load() != 1 || p.Stats().Classes[4] != 1 {
+		t.Errorf("%d arrived, %+v", arrived.Load(), p.Stats())
+	}
+}

@@ -1,0 +1,46 @@
+package rlsapi
+
+import (
+	"crypto/tls"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
+)
+
+// A connection that comes with its TLS handshake done is described to handlers as one of credentials.NewTLS, with the
+// client's certificate; others are plain.
+func TestListenerCredentials(t *testing.T) {
+	ca := testkit.NewAuthority(t, "ca")
+	client, creds := ca.Issue(t, "client"), newListenerCredentials().Clone()
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	if conn, info, err := creds.ServerHandshake(here); conn != here || err != nil || info.AuthType() != "insecure" {
+		t.Errorf("plain text: %v, %v, %v", conn, info, err)
+	}
+	cfg := &tls.Config{Certificates: []tls.Certificate{ca.Issue(t, "server").Pair()},
+		ClientAuth: tls.RequireAnyClientCert}
+	trusting := ca.Client(client)
+	trusting.ServerName = "localhost"
+	secure, dialed := tls.Server(here, cfg), tls.Client(there, trusting)
+	shaken := make(chan error, 1)
+	go func() { shaken <- dialed.Handshake() }()
+	if err := secure.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-shaken; err != nil {
+		t.Fatal(err)
+	}
+	conn, info, err := creds.ServerHandshake(secure)
+	if conn != secure || err != nil {
+		t.Fatal(conn, err)
+	}
+	state, ok := info.(credentials.TLSInfo)
+	if !ok || state.SecurityLevel != credentials.PrivacyAndIntegrity || len(state.State.PeerCertificates) != 1 ||
+		!state.State.PeerCertificates[0].Equal(client.Certificate) {
+		t.Errorf("%+v", info)
+	}
+}

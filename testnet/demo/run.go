@@ -133,10 +133,10 @@ func offer(ctx context.Context, o *Options, start time.Time, take func(node int,
 
 func (r *run) take(i int, client string) {
 	req := node.Request{Domain: "demo", Descriptors: [][]rules.Entry{{{Key: "client", Value: client}}}}
-	at := time.Now()
+	sent := time.Now()
 	d, err := r.cluster.members[i].Take(r.ctx, req)
 	if err == nil {
-		r.tracker.add(i, client, at, d.Allowed)
+		r.tracker.add(i, client, sent, time.Now(), d.Allowed)
 	}
 }
 

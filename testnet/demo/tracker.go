@@ -17,18 +17,20 @@ type tracker struct {
 	all    *judge.Tracker
 	nodes  []judge.Requests
 	total  judge.Requests
-	excess float64 // the largest since the last read, as a part of the limit
+	excess float64   // the largest since the last read, as a part of the limit
+	last   time.Time // when the last decision was answered
 }
 
 func newTracker(l *counters.Limit, nodes int) *tracker {
 	return &tracker{all: judge.NewTracker(l, judge.ClockLag), nodes: make([]judge.Requests, nodes)}
 }
 
-// add takes in a decision of a node. Requests come in the order of their times.
-func (t *tracker) add(node int, client string, at time.Time, allowed bool) {
+// add takes in a decision of a node. Requests come in the order in which they were sent.
+func (t *tracker) add(node int, client string, sent, done time.Time, allowed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := t.all.Add(client, 1, at.UnixNano(), allowed)
+	t.last = done
+	v := t.all.Add(client, 1, sent.UnixNano(), done.UnixNano(), allowed)
 	if allowed {
 		t.excess = max(t.excess, v.Excess)
 	}
@@ -38,10 +40,14 @@ func (t *tracker) add(node int, client string, at time.Time, allowed bool) {
 	}
 }
 
-// read returns the requests by node and in all, and the largest excess since the last read, that of now included.
+// read returns the requests by node and in all, and the largest excess since the last read, that of now included. A now
+// before the last decision, as that of a tick which waited, is taken for the time of that decision.
 func (t *tracker) read(now time.Time) (nodes []judge.Requests, total judge.Requests, excess float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if now.Before(t.last) {
+		now = t.last
+	}
 	excess, t.excess = t.excess, 0
 	return slices.Clone(t.nodes), t.total, max(excess, t.all.Excess(now.UnixNano()))
 }

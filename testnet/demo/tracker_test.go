@@ -30,7 +30,7 @@ func at(ms int) time.Time { return time.Unix(1_000_000, 0).Add(time.Duration(ms)
 // add takes in n requests of a client, a millisecond apart.
 func add(g *tracker, node int, client string, ms, n int, allowed bool) {
 	for i := range n {
-		g.add(node, client, at(ms+i), allowed)
+		g.add(node, client, at(ms+i), at(ms+i), allowed)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestTrackerSeesWhatTheAlgorithmSees(t *testing.T) {
 	add(g, 0, "x", 100, 10, true)
 	g.read(at(200))
 	for range 7 {
-		g.add(0, "x", at(10_500), true)
+		g.add(0, "x", at(10_500), at(10_500), true)
 	}
 	_, total, over := g.read(at(10_600))
 	if !near(over, 0.2) || total.OracleAdmitted != 15 {
@@ -172,5 +172,25 @@ func TestLimited(t *testing.T) {
 	}
 	if got := g.limited(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// What a busy machine does is no excess: the node decided later than it was asked, when the ten of before had begun to
+// leave the window, and the sampler's tick waited until after that decision.
+func TestTrackerOfABusyMachine(t *testing.T) {
+	for _, test := range []struct {
+		sent, done int
+		over       float64
+	}{
+		{10_920, 10_950, 0.1}, // one of the ten still counts
+		{10_920, 11_020, 0},
+	} {
+		g := newTracker(tenIn10s(t), 1)
+		add(g, 0, "x", 100, 10, true)
+		add(g, 0, "x", 10_910, 9, true)
+		g.add(0, "x", at(test.sent), at(test.done), true)
+		if _, _, over := g.read(at(10_000)); !near(over, test.over) {
+			t.Errorf("asked at %d ms, answered at %d ms: %v over, want %v", test.sent, test.done, over, test.over)
+		}
 	}
 }

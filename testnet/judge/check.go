@@ -105,7 +105,7 @@ func (c *check) count() {
 			c.at(d.Sent, func(s *sums) { s.Failed++ })
 			continue
 		}
-		v := c.tracker.Add(c.name(d.key), d.Cost, d.Sent, d.Allowed)
+		v := c.tracker.Add(c.name(d.key), d.Cost, d.Sent, d.Done, d.Allowed)
 		c.at(d.Sent, func(s *sums) { s.add(d, v.Oracle) })
 	}
 }

@@ -12,8 +12,9 @@ import (
 // Tracker compares the decisions of all nodes under one limit with those of the oracle: the same algorithm with
 // zero-latency global knowledge ([oracle.Model]). It is not safe for concurrent use.
 //
-// A real node decides by a time up to lag before the recorded one. Excess and PeakOver then count only what lies in a
-// window for certain: each cost in the earliest sub-window that it may lie in.
+// A real node decides by a time up to lag before a request was sent, or as late as when it was answered: on a busy
+// machine that is long. Excess and PeakOver count only what lies in a window for certain: each cost in the earliest
+// sub-window that it may lie in, seen when the last was answered.
 type Tracker struct {
 	limit    *counters.Limit
 	lag      int64         // ns; 0: times are exact
@@ -84,26 +85,27 @@ type Verdict struct {
 	Excess float64 // of the client, this decision included; see Tracker.Excess
 }
 
-// Add takes in a node's decision about a cost, at a time in Unix nanoseconds. Decisions come in the order of time.
-func (t *Tracker) Add(client string, cost uint64, at int64, allowed bool) Verdict {
+// Add takes in a node's decision about a cost that was asked for and answered at times in Unix nanoseconds, which are
+// the same where times are exact. Decisions come in the order of sending.
+func (t *Tracker) Add(client string, cost uint64, sent, done int64, allowed bool) Verdict {
 	c := t.clients[client]
 	if c == nil {
 		c = &Client{key: counters.Key(len(t.clients))}
 		t.clients[client] = c
 	}
-	v := Verdict{Oracle: t.oracle.Fits(c.key, cost, at), Fits: t.admitted.Fits(c.key, cost, at)}
-	c.MaxCounted = max(c.MaxCounted, t.oracle.View(c.key, at)+cost)
+	v := Verdict{Oracle: t.oracle.Fits(c.key, cost, sent), Fits: t.admitted.Fits(c.key, cost, sent)}
+	c.MaxCounted = max(c.MaxCounted, t.oracle.View(c.key, sent)+cost)
 	if v.Oracle {
-		c.Oracle.Add(at, cost)
-		t.oracle.Charge(c.key, cost, at)
+		c.Oracle.Add(sent, cost)
+		t.oracle.Charge(c.key, cost, sent)
 	}
 	if allowed {
-		c.Admitted.Add(at, cost)
-		t.admitted.Charge(c.key, cost, at-t.lag)
+		c.Admitted.Add(sent, cost)
+		t.admitted.Charge(c.key, cost, sent-t.lag)
 	}
-	v.Excess = t.excess(c, at)
+	v.Excess = t.excess(c, done)
 	c.Requests.Add(allowed, v.Oracle)
-	t.forget(at)
+	t.forget(sent)
 	return v
 }
 

@@ -30,11 +30,11 @@ func near(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }
 func TestPeakOverIsOverTheOracle(t *testing.T) {
 	g := tenIn10s(t)
 	for i := range int64(10) {
-		g.Add("x", 1, at(990+i), true) // the end of a sub-window
+		g.Add("x", 1, at(990+i), at(990+i), true) // the end of a sub-window
 	}
-	g.Add("x", 1, at(10_100), true)
+	g.Add("x", 1, at(10_100), at(10_100), true)
 	for range 3 { // of a sub-window that overlaps by 9/10 nine count
-		g.Add("x", 1, at(10_101), true)
+		g.Add("x", 1, at(10_101), at(10_101), true)
 	}
 	if oracle, actual := g.clients["x"].Oracle.Peak(10*time.Second),
 		g.clients["x"].Admitted.Peak(10*time.Second); oracle != 11 ||
@@ -71,12 +71,12 @@ func TestVerdict(t *testing.T) {
 		{4, false, Verdict{Oracle: true, Fits: false, Excess: 0.1}},   // the oracle has room, the nodes have none
 		{11, false, Verdict{Oracle: false, Fits: false, Excess: 0.1}}, // more than any window holds
 	} {
-		got := g.Add("x", step.cost, at(int64(i)), step.allowed)
+		got := g.Add("x", step.cost, at(int64(i)), at(int64(i)), step.allowed)
 		if got.Oracle != step.want.Oracle || got.Fits != step.want.Fits || !near(got.Excess, step.want.Excess) {
 			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
 		}
 	}
-	if g.Add("y", 1, at(10), false) != (Verdict{Oracle: true, Fits: true, Excess: -1}) {
+	if g.Add("y", 1, at(10), at(10), false) != (Verdict{Oracle: true, Fits: true, Excess: -1}) {
 		t.Error("clients are not kept apart")
 	}
 	if e := g.Excess(at(11)); !near(e, 0.1) {
@@ -112,7 +112,7 @@ func TestFairness(t *testing.T) {
 	} {
 		g := NewTracker(l, 0)
 		for i, cost := range test.costs {
-			g.Add("x", cost, at(int64(i)), test.allowed)
+			g.Add("x", cost, at(int64(i)), at(int64(i)), test.allowed)
 		}
 		if got := g.Fairness(); got != test.want {
 			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
@@ -120,9 +120,9 @@ func TestFairness(t *testing.T) {
 	}
 	g := NewTracker(l, 0)
 	for i := range int64(300) { // once all has left the window it may be asked for again
-		g.Add("x", 1, at(i/90*11_000+i%90), false)
+		g.Add("x", 1, at(i/90*11_000+i%90), at(i/90*11_000+i%90), false)
 	}
-	g.Add("greedy", 100, at(40_000), false)
+	g.Add("greedy", 100, at(40_000), at(40_000), false)
 	if got := g.Fairness(); got != (Fairness{1, 300, 300}) {
 		t.Errorf("beside somebody who is not compliant: %+v", got)
 	}
@@ -132,7 +132,7 @@ func TestFairness(t *testing.T) {
 func TestTrackerForgets(t *testing.T) {
 	g := tenIn10s(t)
 	for ms := int64(0); ms < 120_000; ms += 500 { // 20 in a window, two times the limit
-		g.Add("x", 1, at(ms), false)
+		g.Add("x", 1, at(ms), at(ms), false)
 	}
 	c := g.clients["x"]
 	if c.OracleAdmitted < 110 || c.OracleAdmitted > 130 {
@@ -146,7 +146,7 @@ func TestTrackerForgets(t *testing.T) {
 func TestClients(t *testing.T) {
 	g := tenIn10s(t)
 	for _, name := range []string{"b", "a", "c", "a"} {
-		g.Add(name, 1, at(0), true)
+		g.Add(name, 1, at(0), at(0), true)
 	}
 	if got := slices.Sorted(maps.Keys(maps.Collect(g.Clients()))); !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Errorf("clients %v", got)
@@ -159,20 +159,23 @@ func TestClients(t *testing.T) {
 func TestObservedTimesAreNotExact(t *testing.T) {
 	limit := tenIn10s(t).limit
 	for _, test := range []struct {
-		name   string
-		g      *Tracker
-		begins int64 // ms after the beginning of a sub-window
-		excess bool
+		name string
+		g    *Tracker
+		// ms after the beginning of a sub-window
+		begins, answered int64
+		excess           bool
 	}{
-		{"exact times", NewTracker(limit, 0), 5, true},
-		{"a late clock explains it", NewTracker(limit, ClockLag), 5, false},
-		{"no clock is that late", NewTracker(limit, ClockLag), 30, true},
+		{"exact times", NewTracker(limit, 0), 5, 5, true},
+		{"a late clock explains it", NewTracker(limit, ClockLag), 5, 5, false},
+		{"no clock is that late", NewTracker(limit, ClockLag), 30, 30, true},
+		{"nor with an answer a little later", NewTracker(limit, ClockLag), 30, 60, true},
+		{"an answer in the next one explains it", NewTracker(limit, ClockLag), 30, 1000, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for range 10 {
-				test.g.Add("x", 1, at(test.begins), true)
+				test.g.Add("x", 1, at(test.begins), at(test.begins), true)
 			}
-			noted := test.g.Add("x", 1, at(10_000+test.begins), true)
+			noted := test.g.Add("x", 1, at(10_000+test.begins), at(10_000+test.answered), true)
 			if (noted.Excess > 0) != test.excess {
 				t.Errorf("excess %v", noted.Excess)
 			}

@@ -61,7 +61,7 @@ func (p *partitionFault) checkPrediction(r *Run) {
 	slices.SortStableFunc(sent, func(a, b record.Decision) int { return cmp.Compare(a.Sent, b.Sent) })
 	oracle, measured := judge.NewTracker(r.rule.Limit, 0), 0.0
 	for _, d := range sent {
-		measured = max(measured, 100*oracle.Add(d.Identity, d.Cost, d.Sent, d.Allowed).Excess)
+		measured = max(measured, 100*oracle.Add(d.Identity, d.Cost, d.Sent, d.Sent, d.Allowed).Excess)
 	}
 	predicted, err := p.predict(r, sent)
 	if err != nil {

@@ -45,7 +45,7 @@ func (b *recorder) measured(now int64) bool { return now >= b.startAt && now < b
 
 // decision takes in a decision.
 func (b *recorder) decision(client int, now int64, allowed bool) {
-	v := b.tracker.Add(strconv.Itoa(client), 1, now, allowed)
+	v := b.tracker.Add(strconv.Itoa(client), 1, now, now, allowed)
 	if !allowed && v.Fits {
 		b.needless++
 	}

@@ -96,7 +96,7 @@ func TestCompliant(t *testing.T) {
 				delay := time.Duration(late.Int64N(int64(test.window / 100)))
 				at := time.Unix(1_000_000, 0).Add(a.After + delay).UnixNano()
 				offered.Add(at, 1)
-				tracker.Add(a.Client, 1, at, true)
+				tracker.Add(a.Client, 1, at, at, true)
 			}
 			got := tracker.Fairness()
 			if got != (judge.Fairness{CompliantClients: 1, CompliantOffered: got.CompliantOffered}) ||

@@ -87,7 +87,11 @@ func (s *Server) start() error {
 	cmd := exec.Command(s.program, s.commandLine()...)
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), s.env...)
-	s.process = testkit.Start(s.t, cmd)
+	if s.process == nil {
+		s.process = testkit.Start(s.t, cmd)
+	} else {
+		s.process.Restart(cmd)
+	}
 	if err := s.awaitAnswer(); err != nil {
 		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 		s.Kill()
@@ -152,7 +156,6 @@ func (s *Server) Resume() { s.process.Signal(syscall.SIGCONT) }
 func (s *Server) Kill() {
 	if s.process != nil {
 		s.process.Kill()
-		s.process = nil
 	}
 }
 

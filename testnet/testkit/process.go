@@ -22,17 +22,38 @@ type Process struct {
 // Start starts a command. If the test fails, it logs the process' log.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
-	p := &Process{Log: new(Log), Exited: make(chan struct{}), t: t, cmd: cmd}
+	p := &Process{t: t}
+	p.run(cmd)
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("%s logged: %s", p.cmd, p.Log)
+		}
+	})
+	return p
+}
+
+// Restart kills the process and starts another in its place, which ends when the first would have: before what the
+// test started earlier, and after what it started later.
+func (p *Process) Restart(cmd *exec.Cmd) {
+	p.t.Helper()
+	p.Kill()
+	p.run(cmd)
+}
+
+func (p *Process) run(cmd *exec.Cmd) {
+	p.t.Helper()
+	log, exited := new(Log), make(chan struct{})
 	if cmd.Stdout == nil {
-		cmd.Stdout = p.Log
+		cmd.Stdout = log
 	}
-	cmd.Stderr = p.Log
+	cmd.Stderr = log
 	cmd.SysProcAttr = processAttributes()
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the process ends with its thread, see processAttributes
 		defer runtime.UnlockOSThread()
-		defer close(p.Exited)
+		defer close(exited)
 		err := cmd.Start()
 		started <- err
 		if err == nil {
@@ -40,15 +61,9 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 		}
 	}()
 	if err := <-started; err != nil {
-		t.Fatalf("%v (make programs installs what is missing)", err)
+		p.t.Fatalf("%v (make programs installs what is missing)", err)
 	}
-	t.Cleanup(func() {
-		p.Kill()
-		if t.Failed() {
-			t.Logf("%s logged: %s", cmd, p.Log)
-		}
-	})
-	return p
+	p.Log, p.Exited, p.cmd = log, exited, cmd
 }
 
 // Await waits until the condition holds, and fails the test if the process exits before.

@@ -318,12 +318,12 @@ func TestStopAnswersRedisClients(t *testing.T) {
 // have room for counts.
 func TestMetersOfRulesAndClients(t *testing.T) {
 	full := func(key string) string {
-		text := "domain: test\ndescriptors:\n"
+		var text strings.Builder
+		text.WriteString("domain: test\ndescriptors:\n")
 		for i := range rulefile.MaxLimited {
-			text += fmt.Sprintf("- {key: %s%d, rate_limit: {name: %s%d, unit: day, requests_per_unit: 1}}\n", key, i,
-				key, i)
+			fmt.Fprintf(&text, "- {key: %s%d, rate_limit: {name: %s%d, unit: day, requests_per_unit: 1}}\n", key, i, key, i)
 		}
-		return text
+		return text.String()
 	}
 	admitted := func(n *Node, key string) (count int) {
 		for i := range rulefile.MaxLimited {

@@ -24,9 +24,9 @@ func TestAdHocMeters(t *testing.T) {
 	}
 }
 
-// pass drains a table ten times a second for so long.
+// pass drains a table four times a second for so long.
 func pass(table *counters.Table, now int64, long time.Duration) int64 {
-	for end := now + int64(long); now < end; now += int64(100 * time.Millisecond) {
+	for end := now + int64(long); now < end; now += int64(250 * time.Millisecond) {
 		table.DrainDirty(now)
 	}
 	return now

@@ -105,7 +105,7 @@ func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool
 	}
 	state := c.level()
 	at = state.notBefore(&l.shape, at)
-	debt := state.debt(&l.shape, at)
+	debt := l.debt(c, at)
 	if before > 0 {
 		debt += l.span(before)
 	}
@@ -114,10 +114,8 @@ func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool
 			d.Delay = l.wait(debt, at)
 		}
 		if commit && cost > 0 {
-			now := l.point(at)
-			state.debit(take, now, now, l.backdate)
-			c.count(c.counts(&l.shape), cost)
-			debt = state.debt(&l.shape, at)
+			l.debitCounted(c, cost, take, at)
+			debt = l.debt(c, at)
 		}
 	} else if d.RetryAfter = Never; asked <= l.max && (before == 0 || l.span(before)+take <= l.full) {
 		d.RetryAfter = l.wait(debt+take-l.full, at)
@@ -125,7 +123,7 @@ func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool
 	if debt < l.full {
 		d.Remaining = min(l.fits(l.full-debt), l.max)
 	}
-	d.ResetAfter = l.wait(state.debt(&l.shape, at), at)
+	d.ResetAfter = l.wait(l.debt(c, at), at)
 }
 
 // tokens converts a debt to a cost, rounded up.

@@ -22,7 +22,8 @@
 //   - [SlidingLog] remembers each request: exact, at 16 bytes for each.
 //   - [TokenBucket] admits a burst of its capacity, then as much as is refilled. [NewBucket] sets both.
 //   - [LeakyBucket] is the same arithmetic: a request pours in, and what has leaked out makes room.
-//   - [LeakyQueue] spaces requests out: each gets the delay after which it may go, and a full queue denies.
+//   - [LeakyQueue] spaces requests out: each gets the delay after which it may go, and a full queue denies. One that
+//     leaves before its turn is withdrawn ([Table.Withdraw]).
 //
 // All of them take costs other than one, answer a cost of zero as a peek, and report exactly what remains, after which
 // wait the same request passes, and after which wait the complete limit is available.

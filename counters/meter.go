@@ -131,6 +131,9 @@ func (y *spec) init(m *Meter) {
 	case m.Algorithm.bucket():
 		y.ring += bucketWords
 		y.fraction = fractionOf(m.Window)
+		if m.Algorithm == LeakyQueue {
+			y.ring++ // freed
+		}
 	case m.Algorithm == SlidingLog:
 		y.ring += logWords + y.size()
 	case m.Algorithm.timed():

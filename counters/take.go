@@ -197,8 +197,7 @@ func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 		return c.logView(&m.shape)
 	case m.algorithm.bucket():
 		if l := m.limit.Load(); l != nil && !c.has(pendingDebit) {
-			v := c.level()
-			return l.tokens(v.debt(&m.shape, v.notBefore(&m.shape, at)))
+			return l.tokens(l.debt(c, c.level().notBefore(&m.shape, at)))
 		}
 	}
 	return c.windowView(&m.shape, at)

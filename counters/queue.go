@@ -1,0 +1,55 @@
+package counters
+
+// A request may leave a queue before its turn, as its client hangs up. Its cost is counted already, and counts only
+// grow. So the time that it takes is kept as freed, and the next requests inherit it: they are counted only for what
+// they cost beyond it.
+//
+//	debt(t) = max(0, TAT - t) - freed, where freed <= max(0, TAT - t)
+//
+// For this table the request never came: whoever is behind it moves up, and the queue has its place again. Peers go on
+// counting it, until it is inherited or its time has passed. They may make others wait for longer, and admit no more.
+
+// freed is the time in a queue's cell that the next requests inherit.
+func (c *cell) freed() *uint64 { return &c.words(headWords+bucketWords, 1)[0] }
+
+// Withdraw takes a request that Take or TakeAll admitted with a Delay out of its queue, for good. Its turn must not
+// have come. It does nothing under limits that are no LeakyQueue.
+func (t *Table) Withdraw(l *Limit, key Key, cost uint64, now int64) {
+	if l.algorithm != LeakyQueue || l.refill == 0 {
+		return
+	}
+	h, s := t.locate(l.id, key)
+	s.Lock()
+	defer s.Unlock()
+	if ref, at, ok := s.live(&l.spec, key, h, now); ok {
+		c := s.cell(ref)
+		t.debitPending(s, l, c, at)
+		*c.freed() += l.span(cost)
+		l.debt(c, c.level().notBefore(&l.shape, at))
+	}
+}
+
+// debt is what a bucket owes at an instant. It forgets what was freed and has been refilled since.
+func (l *Limit) debt(c *cell, at instant) uint64 {
+	debt := c.level().debt(&l.shape, at)
+	if l.algorithm != LeakyQueue {
+		return debt
+	}
+	freed := c.freed()
+	*freed = min(*freed, debt)
+	return debt - *freed
+}
+
+// debitCounted debits a bucket by an admitted cost, which takes a time, and counts what it does not inherit.
+func (l *Limit) debitCounted(c *cell, cost, take uint64, at instant) {
+	if l.algorithm == LeakyQueue && *c.freed() > 0 {
+		inherits := min(cost, l.fits(*c.freed()))
+		span := l.span(inherits)
+		cost, take, *c.freed() = cost-inherits, take-span, *c.freed()-span
+	}
+	if cost > 0 {
+		now := l.point(at)
+		c.level().debit(take, now, now, l.backdate)
+		c.count(c.counts(&l.shape), cost)
+	}
+}

@@ -89,6 +89,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	for _, p := range c.pools {
 		loops.Go(func() { p.rejoin(ctx) })
 		loops.Go(func() { p.rejoinFailed(ctx) })
+		loops.Go(func() { p.retryFailed(ctx) })
 		loops.Go(func() { p.greet(ctx) })
 	}
 	loops.Go(func() { c.announce(ctx) })

@@ -17,9 +17,12 @@ import (
 const (
 	rejoinEvery   = 10 * time.Second
 	rejoinAtStart = 300 * time.Millisecond
-	failedMemory  = 72 * time.Hour // how long a failed member is tried; Serf's default
-	maxFailed     = 1024           // members that are tried; beyond that those that failed first are not
-	lookupTimeout = 2 * time.Second
+	// How long it takes at least until members that are still waited for are tried again, and for each other member.
+	retryLeast     = 500 * time.Millisecond
+	retryPerMember = 20 * time.Millisecond
+	failedMemory   = 72 * time.Hour // how long a failed member is tried; Serf's default
+	maxFailed      = 1024           // members that are tried; beyond that those that failed first are not
+	lookupTimeout  = 2 * time.Second
 	// How many are tried at a time: one that is gone takes dialTimeout. A node that starts waits for its seeds.
 	seedDials   = 32
 	failedDials = 8
@@ -117,17 +120,33 @@ func (p *pool) rejoinFailed(ctx context.Context) {
 	for wait := jittered(rejoinEvery); sleep(ctx, wait); {
 		begun := time.Now()
 		p.warnOfStrays()
-		p.tryFailed(ctx)
+		p.tryFailed(ctx, p.failedMembers())
 		wait = max(time.Second, jittered(rejoinEvery)-time.Since(begun))
 	}
 }
 
-// tryFailed tries the members that failed, some at a time, those first that were not tried for the longest time.
-// Where there are so many that it takes long, the rest is for the next time.
-func (p *pool) tryFailed(ctx context.Context) {
+// retryFailed joins a few of the members that failed and are still waited for, in short intervals: after a partition it
+// is enough that one node of each side finds one of the other, and so nodes of large clusters try less often. A try
+// takes dialTimeout while the partition lasts, and must not delay those after the heal.
+func (p *pool) retryFailed(ctx context.Context) {
+	var tries sync.WaitGroup
+	defer tries.Wait()
+	for wait := retryLeast; sleep(ctx, jittered(wait)); {
+		others, _ := p.others()
+		wait = min(max(retryLeast, time.Duration(len(others))*retryPerMember), rejoinEvery)
+		recent := slices.DeleteFunc(p.failedMembers(), func(f failedMember) bool {
+			return time.Since(f.since) > forgetSilent
+		})
+		tries.Go(func() { p.tryFailed(ctx, recent[:min(len(recent), failedDials)]) })
+	}
+}
+
+// tryFailed tries members that failed, some at a time, in order. Where there are so many that it takes long, the rest
+// is for the next time.
+func (p *pool) tryFailed(ctx context.Context, failed []failedMember) {
 	work := make(chan failedMember)
 	var trying sync.WaitGroup
-	for range failedDials {
+	for range min(failedDials, len(failed)) {
 		trying.Go(func() {
 			for f := range work {
 				if _, err := p.ml.Join([]string{f.addr}); err != nil {
@@ -138,7 +157,7 @@ func (p *pool) tryFailed(ctx context.Context) {
 		})
 	}
 	begun := time.Now()
-	for _, f := range p.failedMembers() {
+	for _, f := range failed {
 		if ctx.Err() != nil || time.Since(begun) > rejoinEvery {
 			break
 		}

@@ -76,6 +76,25 @@ func TestClusterStartBesideAPartition(t *testing.T) {
 	})
 }
 
+// Members that gave each other up are together again within 2 s of the heal, however long the partition was.
+func TestClusterRejoinsAtOnce(t *testing.T) {
+	for _, lasts := range []time.Duration{time.Minute, 77 * time.Second, 10 * time.Minute} {
+		testkit.VirtualTime(t, func(t *testing.T) {
+			l := newTestCluster(t)
+			l.loss(0)
+			l.twoRegions()
+			l.within(wholeWithin, "the whole cluster", l.sees(l.all()...))
+			l.links.Partition("west")
+			time.Sleep(lasts)
+			if l.sees(l.all()...)() == "" {
+				t.Errorf("after %v the regions have not given each other up", lasts)
+			}
+			l.links.Heal()
+			l.within(2*time.Second, "the healed cluster", l.sees(l.all()...))
+		})
+	}
+}
+
 // Hundreds of members that are gone for good do not delay the seeds, and all of them are tried, those first that have
 // waited longest.
 func TestClusterRejoinBesideManyDead(t *testing.T) {

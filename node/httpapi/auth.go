@@ -11,6 +11,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // These are values of the headers X-RL-Decision and, where no rule was asked, X-RL-Reason. Nobody writes to them.
@@ -28,25 +29,42 @@ var denyStatus = map[string]int{
 	"401": http.StatusUnauthorized,
 }
 
-// authPath is the path of forward-auth. Its parameters follow in the path: /deny/STATUS and /domain/NAME. The query is
-// ignored: proxies such as Caddy append that of the client.
+// authPath is the path of forward-auth. Its parameters follow in the path: /deny/STATUS, /on_failure/WORD and
+// /domain/NAME. The query is ignored: proxies such as Caddy append that of the client.
 const authPath = "/v1/auth"
 
-// parseAuthPath returns the path's parameters: the status of denials, and the domain if it names one.
-func parseAuthPath(path string) (status int, domain string, ok bool) {
+// authUsage says how /v1/auth is asked.
+const authUsage = "forward-auth is asked at /v1/auth, with any of /deny/403 (or 401, 429), /on_failure/closed (or " +
+	"open, local) and /domain/NAME behind it, in this order"
+
+// parseAuthPath returns the path's parameters: the status of denials, and the domain and what happens to requests that
+// cannot be decided if it has them.
+func parseAuthPath(path string) (status int, onFailure rules.Failure, domain string, ok bool) {
 	rest, status := path[len(authPath):], http.StatusTooManyRequests
-	if after, found := strings.CutPrefix(rest, "/deny/"); found {
-		word, _, _ := strings.Cut(after, "/")
+	if word, after, found := parameter(rest, "/deny/"); found {
 		if status, ok = denyStatus[word]; !ok {
-			return 0, "", false
+			return 0, 0, "", false
 		}
-		rest = after[len(word):]
+		rest = after
+	}
+	if word, after, found := parameter(rest, "/on_failure/"); found {
+		if onFailure, ok = rules.ParseFailure(word); !ok || word == "" {
+			return 0, 0, "", false
+		}
+		rest = after
 	}
 	if rest == "" {
-		return status, "", true
+		return status, onFailure, "", true
 	}
 	domain, ok = strings.CutPrefix(rest, "/domain/")
-	return status, domain, ok && domain != ""
+	return status, onFailure, domain, ok && domain != ""
+}
+
+// parameter splits a path that begins with a name into the segment behind that and the rest.
+func parameter(path, name string) (word, rest string, found bool) {
+	after, found := strings.CutPrefix(path, name)
+	word, _, _ = strings.Cut(after, "/")
+	return word, after[len(word):], found
 }
 
 // auth answers /v1/auth: whether the request that a proxy describes may pass. The request's own method, query and body
@@ -55,10 +73,9 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) error {
 	if a.opt.Actions == nil {
 		return refusef(http.StatusNotFound, "forward-auth is not configured here")
 	}
-	status, domain, ok := parseAuthPath(r.URL.Path)
+	status, onFailure, domain, ok := parseAuthPath(r.URL.Path)
 	if !ok {
-		return refusef(http.StatusNotFound, "forward-auth is asked at /v1/auth, /v1/auth/deny/403 "+
-			"(or 401, 429), /v1/auth/domain/NAME, or /v1/auth/deny/403/domain/NAME")
+		return refusef(http.StatusNotFound, authUsage)
 	}
 	s := a.takeScratch()
 	defer s.release()
@@ -68,18 +85,23 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) error {
 		answer.WriteDenied(w, status, out.Denied, out.Detail)
 		return nil
 	}
-	s.req.Domain = cmp.Or(domain, s.req.Domain)
+	s.req.Domain, s.req.OnFailure = cmp.Or(domain, s.req.Domain), onFailure
 	v := counters.Verdict{Allowed: true}
 	if len(s.req.Descriptors) == 0 { // no rule can match
 		w.Header()["X-Rl-Reason"] = noDescriptor
 	} else {
 		var err error
 		v, err = a.ask(r, s)
-		if answer.TooManyValues(&s.req, err) {
+		d, word := cmp.Or(onFailure, a.opt.OnFailure).Undecided()
+		switch {
+		case answer.TooManyValues(&s.req, err):
 			answer.WriteDenied(w, status, actions.DeniedTooManyValues, err.Error())
 			return nil
-		}
-		if err != nil {
+		case err != nil && word:
+			a.logFailure(r.Context(), err)
+			s.layers = append(s.layers[:0], d)
+			v = counters.VerdictOf(s.layers)
+		case err != nil:
 			return err
 		}
 	}

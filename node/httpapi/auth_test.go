@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -107,6 +108,39 @@ func TestAuthAnswers(t *testing.T) {
 		if denied := tt.word == "deny"; denied != (h.Get("Retry-After") != "") ||
 			denied != strings.Contains(w.Body.String(), "rate_limit_exceeded") {
 			t.Errorf("%s: Retry-After %q, %s", tt.name, h.Get("Retry-After"), w.Body)
+		}
+	}
+}
+
+// The path says what happens to requests that cannot be decided, and goes to the node with each of them. Without a word
+// the proxy learns of the failure, and decides itself.
+func TestAuthOnFailure(t *testing.T) {
+	for rest, want := range map[string]struct {
+		status int
+		word   string
+		asked  rules.Failure
+	}{
+		"":                                   {500, "", rules.FailUnset},
+		"/on_failure/local":                  {500, "", rules.FailLocal},
+		"/on_failure/open":                   {200, "allow", rules.FailOpen},
+		"/on_failure/closed":                 {429, "deny", rules.FailClosed},
+		"/deny/403/on_failure/closed":        {403, "deny", rules.FailClosed},
+		"/on_failure/closed/domain/a/b":      {429, "deny", rules.FailClosed},
+		"/deny/401/on_failure/open/domain/a": {200, "allow", rules.FailOpen},
+	} {
+		l := failing(errors.New("broken"))
+		w := askAuth(authAPI(t, l), "GET", rest)
+		if w.Code != want.status || w.Header().Get("X-RL-Decision") != want.word {
+			t.Errorf("%q: %d %v %s", rest, w.Code, w.Header(), w.Body)
+		}
+		if len(l.asked) != 1 || l.asked[0].OnFailure != want.asked {
+			t.Errorf("%q asked %+v", rest, l.asked)
+		}
+	}
+	for _, rest := range []string{"/on_failure", "/on_failure/", "/on_failure/shut", "/on_failure//domain/a",
+		"/domain/", "/on_failure/open/deny/403"} {
+		if w := askAuth(authAPI(t, always(allowedBurst)), "GET", rest); w.Code != 404 {
+			t.Errorf("%q: %d", rest, w.Code)
 		}
 	}
 }

@@ -1,11 +1,7 @@
 package httpapi
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"net"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -76,41 +72,5 @@ func TestAuthHandsOnBrowsers(t *testing.T) {
 	authAPI(t, always(allowedBurst)).ServeHTTP(w, r)
 	if w.Code != 200 {
 		t.Errorf("%d %s", w.Code, w.Body)
-	}
-}
-
-// TestTransferEncodingEndsTheConnection: where a request has both lengths, what follows it on the connection is not
-// answered.
-func TestTransferEncodingEndsTheConnection(t *testing.T) {
-	for name, lengths := range map[string]string{
-		"both": "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", "one": "Transfer-Encoding: chunked\r\n",
-	} {
-		l := always(allowedBurst)
-		server := httptest.NewServer(authAPI(t, l))
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = fmt.Fprintf(conn,
-			"POST /v1/check HTTP/1.1\r\nHost: a\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\nGET /v1/auth HTTP/1.1\r\nHost: a\r\n\r\n",
-			lengths, len(typicalBody), typicalBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answers := bufio.NewReader(conn)
-		resp, err := http.ReadResponse(answers, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.StatusCode != 200 || !resp.Close {
-			t.Errorf("%s: %s, closes: %v", name, resp.Status, resp.Close)
-		}
-		_ = resp.Body.Close()
-		if resp, err := http.ReadResponse(answers, nil); err == nil {
-			t.Errorf("%s: the rest is answered: %s", name, resp.Status)
-			_ = resp.Body.Close()
-		}
-		_ = conn.Close()
-		server.Close()
 	}
 }

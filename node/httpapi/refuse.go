@@ -47,8 +47,12 @@ func (a *api) refusalOf(ctx context.Context, err error) *refusal {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &refusal{http.StatusServiceUnavailable, "the node did not decide in time: try again"}
 	}
-	a.opt.Logger.LogAttrs(ctx, slog.LevelError, "a check failed", slog.Any("error", err))
+	a.logFailure(ctx, err)
 	return &refusal{http.StatusInternalServerError, "the node failed to decide: try again, and see its log"}
+}
+
+func (a *api) logFailure(ctx context.Context, err error) {
+	a.opt.Logger.LogAttrs(ctx, slog.LevelError, "a check failed", slog.Any("error", err))
 }
 
 func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
@@ -65,16 +69,6 @@ func clip(s string) string {
 		s = s[:maxDetail] + "..."
 	}
 	return strings.ToValidUTF8(s, "?")
-}
-
-// Full returns the whole response, a 503, that a listener at its connection limit sends before it closes the
-// connection.
-func Full() string {
-	p := answer.NewProblem(http.StatusServiceUnavailable,
-		"the node has as many connections as it may: try again in a second, or another node")
-	body := p.JSON()
-	return fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: 1\r\n"+
-		"Connection: close\r\n\r\n%s", p.Status, p.Title, answer.ProblemType, len(body), body)
 }
 
 // refusePage refuses requests that a script or form of a web page sends. Otherwise a page that somebody opens on a

@@ -41,6 +41,9 @@ type Options struct {
 	Ready func() error
 	// Actions make the descriptors of requests to /v1/auth. Nil means no /v1/auth.
 	Actions *actions.Actions
+	// OnFailure is what happens to requests to /v1/auth that the limiter cannot decide, unless their path has a word.
+	// Unset: they are refused.
+	OnFailure rules.Failure
 	// Reporter takes the charges of /v1/report. Nil means no /v1/report.
 	Reporter Reporter
 	// Forgotten, unless nil, counts the request_ids that were evicted within their minute, because too many came.
@@ -60,7 +63,6 @@ type api struct {
 	headers *answer.Headers
 	seen    *idempotencyCache
 	bodies  atomic.Int64 // what is left of maxBodies, see scratch.hold
-	streams atomic.Int64 // requests of HTTP/2 under way
 	opt     Options
 
 	hints, queries, early limits.OncePerMinute // limit log lines to one a minute
@@ -102,23 +104,8 @@ var (
 	jsonType = []string{"application/json"}
 )
 
-// maxStreams caps requests of HTTP/2 that are under way. Those of HTTP/1.1 are as many as connections at most.
-const maxStreams = 10_000
-
 // ServeHTTP implements http.Handler. It routes by itself because a ServeMux refuses in plain text.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor == 2 {
-		defer a.streams.Add(-1)
-		if a.streams.Add(1) > maxStreams {
-			a.refuse(w, r, refusef(http.StatusServiceUnavailable, "too many requests are under way: try again"))
-			return
-		}
-	}
-	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// The request may have had a Content-Length as well, which net/http does not show. RFC 9112, section 6.1, then
-		// wants the connection closed, because a proxy may have seen the request end elsewhere.
-		w.Header()["Connection"] = closing
-	}
 	if a.opt.Ready != nil {
 		switch r.URL.Path {
 		case healthcheckPath:

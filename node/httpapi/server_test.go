@@ -181,32 +181,3 @@ func TestServerLimits(t *testing.T) {
 		t.Errorf("the server's log is %q", &log)
 	}
 }
-
-// Requests of HTTP/2 are many on one connection: their number has a limit of its own.
-func TestTooManyStreams(t *testing.T) {
-	h := New(always(counters.Decision{Allowed: true}), quiet()).(*api)
-	h.streams.Store(maxStreams - 1)
-	for major, want := range map[int]int{1: 200, 2: 200} {
-		if got := streamed(h, major).Code; got != want {
-			t.Errorf("HTTP/%d with one stream left: %d, want %d", major, got, want)
-		}
-	}
-	h.streams.Add(1)
-	if got := streamed(h, 1).Code; got != 200 {
-		t.Errorf("HTTP/1.1 beside too many streams: %d", got)
-	}
-	w := streamed(h, 2)
-	wantProblem(t, w, 503)
-	if w.Header().Get("Retry-After") != "1" || h.streams.Load() != maxStreams {
-		t.Errorf("Retry-After %q, %d streams", w.Header().Get("Retry-After"), h.streams.Load())
-	}
-}
-
-// streamed sends a check in a version of HTTP.
-func streamed(h http.Handler, major int) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("POST", "/v1/check", strings.NewReader(`{"rule":"r"}`))
-	r.ProtoMajor = major
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}

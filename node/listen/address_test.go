@@ -53,11 +53,11 @@ func TestListenErrors(t *testing.T) {
 	}{
 		{Setting{"http", "--http", "127.0.0.1:8080"}, fail(syscall.EADDRINUSE),
 			"http: 127.0.0.1:8080 is in use (by whom: ss -ltunp 'sport = :8080'); " +
-				"choose another with --http, or --http 127.0.0.1:0 for any port: listen tcp: bind: address already " +
+				"choose another with --http, 127.0.0.1:0 for any port: listen tcp: bind: address already " +
 				"in use"},
 		{Setting{"gossip.lan", "--gossip", "[::1]:7946"}, fail(syscall.EADDRINUSE),
 			"gossip.lan: [::1]:7946 is in use (by whom: ss -ltunp 'sport = :7946'); " +
-				"choose another with --gossip, or --gossip [::1]:0 for any port: listen tcp: bind: address already " +
+				"choose another with --gossip, [::1]:0 for any port: listen tcp: bind: address already " +
 				"in use"},
 		{Setting{"grpc", "--grpc", ":80"}, fail(syscall.EACCES), "grpc: :80 is not for " + CurrentUser() +
 			", as ports below 1024 are not; " +

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Setting is an address of the configuration with the flag of edgelimit serve that sets it.
+// Setting is an address of the configuration with the flag of edgelimit serve that sets it, or what else does.
 type Setting struct{ Name, Flag, Addr string }
 
 // Explain says why nobody can listen at the setting's address and what to do. It wraps err.
@@ -25,8 +25,8 @@ func (s Setting) Explain(err error) error {
 		why = "is in use, or no socket; choose another path with " + s.Flag
 	case errors.Is(err, syscall.EADDRINUSE):
 		host, port, _ := net.SplitHostPort(s.Addr)
-		why = fmt.Sprintf("is in use (by whom: ss -ltunp 'sport = :%s'); choose another with %s, or %s %s for any port",
-			port, s.Flag, s.Flag, net.JoinHostPort(host, "0"))
+		why = fmt.Sprintf("is in use (by whom: ss -ltunp 'sport = :%s'); choose another with %s, %s for any port",
+			port, s.Flag, net.JoinHostPort(host, "0"))
 	case errors.Is(err, fs.ErrPermission) && network == "unix":
 		why = fmt.Sprintf("may not be created by %s; give that user the right to write to %s, or choose another path "+
 			"with %s", CurrentUser(), folder, s.Flag)

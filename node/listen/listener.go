@@ -3,11 +3,9 @@
 package listen
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -27,7 +25,7 @@ type Server interface {
 type Listener struct {
 	Name    string
 	Server  Server
-	Refusal string        // the answer to clients beyond the limits; empty: none
+	Refusal string        // the answer to clients beyond the limits; empty: none. UseHTTP sets it.
 	Panics  func() uint64 // how many requests ended in a panic
 	// Protocols are those that TLS clients choose from (ALPN), the preferred one first. UseHTTP sets them.
 	Protocols []string
@@ -57,6 +55,7 @@ type Listener struct {
 	*limiter
 
 	leaving chan struct{} // closed when Stop begins
+	streams atomic.Int64  // requests of HTTP/2 under way
 }
 
 // Open listens at the address of a setting. Nobody serves it before Start.
@@ -82,38 +81,6 @@ func (l *Listener) MaxConnections() int { return l.limits.Max }
 
 // Leaving is closed when Stop begins.
 func (l *Listener) Leaving() <-chan struct{} { return l.leaving }
-
-// probeIdle is the longest time that a connection may be idle at a listener that evicts: probes and scrapes that come
-// later open another one.
-const probeIdle = 5 * time.Second
-
-// UseHTTP sets an HTTP server. Its idle connections end after the given time; 0: after the server's own.
-func (l *Listener) UseHTTP(s *http.Server, idle time.Duration) {
-	s.IdleTimeout = cmp.Or(idle, s.IdleTimeout)
-	if l.limits.Evict {
-		s.IdleTimeout = min(s.IdleTimeout, probeIdle)
-	}
-	s.ConnState = trackState
-	l.Protocols = []string{"h2", "http/1.1"}
-	s.Handler = l.endKeepAlive(s.Handler)
-	l.Server = s
-}
-
-// endKeepAlive ends a connection with its answer once Stop has begun, so that the client opens the next one elsewhere,
-// and, at a listener that evicts, while more than half of the connections are in use.
-func (l *Listener) endKeepAlive(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-l.leaving:
-			w.Header().Set("Connection", "close")
-		default:
-			if l.limits.Evict && l.Stats().Open > l.limits.Max/2 {
-				w.Header().Set("Connection", "close")
-			}
-		}
-		h.ServeHTTP(w, r)
-	})
-}
 
 // Start serves until Stop, and then calls fail with what Serve returned. A nil listener serves nothing.
 func (l *Listener) Start(fail func(name string, err error)) {

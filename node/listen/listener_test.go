@@ -35,7 +35,6 @@ func serving(t *testing.T, maxConns int, h http.Handler) *Listener {
 	t.Helper()
 	l := open(t, maxConns)
 	l.UseHTTP(httpapi.Server(h, l.log), 0)
-	l.Refusal = httpapi.Full()
 	return l
 }
 

@@ -1,0 +1,70 @@
+package listen
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/edgelimit/edgelimit/node/answer"
+)
+
+const (
+	// probeIdle is the longest time that a connection may be idle at a listener that evicts: probes and scrapes that
+	// come later open another one.
+	probeIdle = 5 * time.Second
+	// maxStreams caps requests of HTTP/2 that are under way. Those of HTTP/1.1 are as many as connections at most.
+	maxStreams = 10_000
+)
+
+// UseHTTP sets an HTTP server. Its idle connections end after the given time; 0: after the server's own.
+func (l *Listener) UseHTTP(s *http.Server, idle time.Duration) {
+	s.IdleTimeout = cmp.Or(idle, s.IdleTimeout)
+	if l.limits.Evict {
+		s.IdleTimeout = min(s.IdleTimeout, probeIdle)
+	}
+	s.ConnState = trackState
+	s.Handler = l.guard(s.Handler)
+	l.Server, l.Protocols, l.Refusal = s, []string{"h2", "http/1.1"}, full()
+}
+
+// guard does for all HTTP APIs what concerns connections: it refuses a request of HTTP/2 beyond maxStreams, and ends
+// the connections that ends names with their answers.
+func (l *Listener) guard(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l.ends(r) {
+			w.Header().Set("Connection", "close")
+		}
+		if r.ProtoMajor == 2 {
+			defer l.streams.Add(-1)
+			if l.streams.Add(1) > maxStreams {
+				w.Header().Set("Retry-After", "1")
+				answer.NewProblem(http.StatusServiceUnavailable, "too many requests are under way: try again").Write(w)
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// ends reports whether the answer to a request ends its connection: once Stop has begun, so that the client opens the
+// next one elsewhere; at a listener that evicts, while more than half of the connections are in use; and where proxies
+// may have seen the request end elsewhere (RFC 9112, section 6.1): a chunked one may have had a Content-Length as well,
+// which net/http does not show.
+func (l *Listener) ends(r *http.Request) bool {
+	select {
+	case <-l.leaving:
+		return true
+	default:
+		return r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 || l.limits.Evict && l.Stats().Open > l.limits.Max/2
+	}
+}
+
+// full returns the whole response to connections beyond the limits.
+func full() string {
+	p := answer.NewProblem(http.StatusServiceUnavailable,
+		"the node has as many connections as it may: try again in a second, or another node")
+	body := p.JSON()
+	return fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: 1\r\n"+
+		"Connection: close\r\n\r\n%s", p.Status, p.Title, answer.ProblemType, len(body), body)
+}

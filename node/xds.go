@@ -34,8 +34,6 @@ type XDS struct {
 	MaxBackoff time.Duration `yaml:"max_backoff"`
 	// MaxMessage is the largest set of rules that is taken.
 	MaxMessage Size `yaml:"max_message"`
-	// StartWithout serves before the first rules have come: it allows everything until then.
-	StartWithout bool `yaml:"start_without"`
 }
 
 // DefaultXDS returns the defaults of envoyproxy/ratelimit, without a server.
@@ -77,7 +75,7 @@ type RuleSourceOptions struct {
 
 // awaitRules waits for the first rules of a source, unless the node is to start without them, or ctx ends.
 func (n *Node) awaitRules(ctx context.Context) {
-	if n.source == nil || n.cfg.RulesXDS.StartWithout {
+	if n.source == nil || n.cfg.StartWithoutRules {
 		return
 	}
 	n.log.Info("waiting for the first rules of the management server", "server", n.cfg.RulesXDS.Server)

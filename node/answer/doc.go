@@ -8,6 +8,7 @@
 package answer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -28,15 +29,21 @@ type Limiter interface {
 	Decide(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, error)
 }
 
-// Beginner is a Limiter that can charge responses; a node is one. It is called concurrently.
+// Beginner is a Limiter with queues, and that can charge responses; a node is one. It is called concurrently.
 type Beginner interface {
-	// Begin is Limiter.Decide for a request whose response the caller will see. It returns nil if no rule charges the
-	// response, or the request is denied; else the End of the result must be called.
+	// Begin is Limiter.Decide for a request that the caller holds back until its turn, and whose response it will see.
+	// It returns nil if no rule delays the request or charges the response, or the request is denied; else the Wait of
+	// the result must be called, or its End.
 	Begin(ctx context.Context, req *rules.Request, layers []counters.Decision) ([]counters.Decision, Pending, error)
 }
 
-// Pending is a request whose response has still to be charged. It is not safe for concurrent use.
+// Pending is a request that waits for its turn, or whose response has still to be charged. It is not safe for
+// concurrent use.
 type Pending interface {
+	// Wait waits for the request's turn, or until its context ends: then it leaves its queues, as if it had not come,
+	// and the error is the context's. charges reports whether the response has still to be charged: End must be called
+	// then, and need not be otherwise. Without a call of Wait, End without a response leaves the queues.
+	Wait(ctx context.Context) (charges bool, err error)
 	// CostHeaders are the names of headers of the response that are for End alone, not for the client.
 	CostHeaders() []string
 	// NeedsBody reports whether the charge depends on the length of the response's body, or on when it ends.
@@ -46,47 +53,69 @@ type Pending interface {
 	End(ctx context.Context, resp *rules.Response, layers []counters.Decision) []counters.Decision
 }
 
-// FailOpen asks a Limiter, and lets requests pass that it cannot decide.
-type FailOpen struct {
+// Fallback asks a Limiter, and has an answer where that has none.
+type Fallback struct {
 	Limiter Limiter
-	Logger  *slog.Logger
+	// OnFailure is what happens to requests without a word of their own that the limiter cannot decide. They pass
+	// unless it is rules.FailClosed.
+	OnFailure rules.Failure
+	Logger    *slog.Logger
 }
 
-// Decide is Limiter.Decide. Where the limiter fails, the request passes without layers, and the log says so. The only
-// error left is the client's fault: see TooManyValues.
-func (f *FailOpen) Decide(
+// Decide is Limiter.Decide. Where the limiter fails, the request passes or is denied as its OnFailure wants, and the
+// log says so. The only error left is the client's fault: see TooManyValues.
+func (f *Fallback) Decide(
 	ctx context.Context, req *rules.Request, layers []counters.Decision,
 ) ([]counters.Decision, error) {
-	layers, err := f.Limiter.Decide(ctx, req, layers)
+	decided, err := f.Limiter.Decide(ctx, req, layers)
 	if err != nil {
-		return nil, f.pass(ctx, req, err)
+		return f.undecided(ctx, req, layers, err)
 	}
-	return layers, nil
+	return decided, nil
 }
 
-// Begin is Decide, and Beginner.Begin if the limiter has that.
-func (f *FailOpen) Begin(
+// Begin is Decide, and Beginner.Begin if the limiter has that. Otherwise a request waits for the Delay of its
+// decisions.
+func (f *Fallback) Begin(
 	ctx context.Context, req *rules.Request, layers []counters.Decision,
 ) ([]counters.Decision, Pending, error) {
 	b, ok := f.Limiter.(Beginner)
 	if !ok {
 		layers, err := f.Decide(ctx, req, layers)
+		if v := counters.VerdictOf(layers); v.Allowed && v.Delay > 0 {
+			return layers, delayed(v.Delay), err
+		}
 		return layers, nil, err
 	}
-	layers, pending, err := b.Begin(ctx, req, layers)
+	decided, pending, err := b.Begin(ctx, req, layers)
 	if err != nil {
-		return nil, nil, f.pass(ctx, req, err)
+		layers, err = f.undecided(ctx, req, layers, err)
+		return layers, nil, err
 	}
-	return layers, pending, nil
+	return decided, pending, nil
 }
 
-// pass returns an error that is the client's fault, and logs others.
-func (f *FailOpen) pass(ctx context.Context, req *rules.Request, err error) error {
+// delayed is the Pending of a request that stands in no queue.
+type delayed time.Duration
+
+func (d delayed) Wait(ctx context.Context) (bool, error) { return false, Wait(ctx, time.Duration(d)) }
+func (delayed) CostHeaders() []string                    { return nil }
+func (delayed) NeedsBody() bool                          { return false }
+func (delayed) End(_ context.Context, _ *rules.Response, layers []counters.Decision) []counters.Decision {
+	return layers
+}
+
+// undecided returns an error that is the client's fault. It logs others, and appends the decision in their place.
+func (f *Fallback) undecided(
+	ctx context.Context, req *rules.Request, layers []counters.Decision, err error,
+) ([]counters.Decision, error) {
 	if TooManyValues(req, err) {
-		return err
+		return layers, err
 	}
-	f.Logger.ErrorContext(ctx, "a request passes without a decision", "error", err)
-	return nil
+	d, ok := cmp.Or(req.OnFailure, f.OnFailure).Undecided()
+	d.Allowed = d.Allowed || !ok
+	f.Logger.ErrorContext(ctx, "a request could not be decided", "admitted", d.Allowed, "error", err)
+	return append(layers, d), nil
 }
 
 // TooManyValues reports whether err means that the client sent a source in too many forms.
@@ -94,7 +123,7 @@ func TooManyValues(req *rules.Request, err error) bool {
 	return req.Alternatives != 0 && errors.Is(err, rules.ErrInvalidRequest)
 }
 
-// Wait waits for a queued request's turn, or until its context ends.
+// Wait waits for a time, or until its context ends.
 func Wait(ctx context.Context, delay time.Duration) error {
 	if delay == 0 {
 		return nil

@@ -155,6 +155,16 @@ func (h *Headers) Spread(wait time.Duration) time.Duration {
 	return wait + time.Duration(float64(wait)*maxJitter*h.jitter())
 }
 
+// Pushback returns the value of grpc-retry-pushback-ms for a denial's RetryAfter: how many milliseconds the retry
+// policy of a client of gRPC is to wait; -1: for ever.
+// (https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback)
+func (h *Headers) Pushback(wait time.Duration) int64 {
+	if wait == counters.Never {
+		return -1
+	}
+	return RoundUp(h.Spread(wait), time.Millisecond)
+}
+
 // maxFields is how many fields there may be.
 const maxFields = 8
 

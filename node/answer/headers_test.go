@@ -353,6 +353,21 @@ func parseList(t *testing.T, s string) []item {
 	}
 }
 
+// Clients of gRPC wait at least as long as those of HTTP, in milliseconds.
+func TestPushback(t *testing.T) {
+	h, err := NewHeaders(nil, nil, func() float64 { return 0.5 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for wait, want := range map[time.Duration]int64{
+		counters.Never: -1, 1: 1, time.Millisecond: 2, 2 * time.Second: 2030, 10 * time.Millisecond: 11,
+	} {
+		if got := h.Pushback(wait); got != want {
+			t.Errorf("after %v: %d, want %d", wait, got, want)
+		}
+	}
+}
+
 func BenchmarkHeaders(b *testing.B) {
 	h, err := NewHeaders(nil, nil, nil)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // quotaExceeded is the problem type of a denial, from draft-ietf-httpapi-ratelimit-headers-11, section 5.1.
@@ -82,6 +83,9 @@ func WriteDenied(w http.ResponseWriter, status int, reason, detail string) {
 // Advice says what a denied client can do. g is the governing decision, retryAfter what Headers.Write returned.
 func Advice(g *counters.Decision, retryAfter int64) string {
 	switch {
+	case g.Failed && g.Rule == rules.UnavailableName:
+		return fmt.Sprintf("requests cannot be decided now, and are denied meanwhile: try again in %v",
+			time.Duration(retryAfter)*time.Second)
 	case g.Failed:
 		return fmt.Sprintf("rule %q cannot be decided now, and admits nothing meanwhile: try again in %v", g.Rule,
 			time.Duration(retryAfter)*time.Second)

@@ -158,7 +158,7 @@ func (a *compatibleAnswer) add(t *scratch, descriptors []*common.RateLimitDescri
 			}
 			mergeInto(a.metadata, met.Metadata)
 		}
-		if d.Rule != "" && a.stats != nil {
+		if d.Rule != "" && d.Rule != rules.UnavailableName && a.stats != nil {
 			hits := hitsOf(a.in, descriptors[i])
 			a.stats.Count(&ratelimit.Hit{Domain: t.req.Domain, Entries: t.req.Descriptors[i], Rule: met, Limit: d.Limit,
 				Before: d.Limit - d.Remaining + d.Excess - hits, Hits: hits})

@@ -112,7 +112,7 @@ func (r *Rule) Describe() string {
 	add(r.Overdraw == OverdrawCharge, "may be overdrawn")
 	add(r.OnPartition == counters.Local, "local in a partition")
 	add(r.PartitionDenies, "denies in a partition")
-	add(r.OnFailure != FailLocal, "fails %s", r.OnFailure)
+	add(r.OnFailure != FailUnset, "fails %s", r.OnFailure)
 	add(r.MaxUnsent > 0, "sends early after %d", r.MaxUnsent)
 	add(len(r.Regions) > 0, "only in %s", strings.Join(r.Regions, " "))
 	if r.Lists != nil {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -13,52 +14,84 @@ type Outage uint8
 const (
 	Whole       Outage = iota // none
 	Partitioned               // some are unreachable, or there may be others
-	CutOff                    // half of them, or more
+	CutOff                    // half of them, or more; or the store, for a node that knows no other
 )
 
-// Failure is what a rule does with requests that its node cannot decide together with most of the others.
+// Failure is what happens to a request that its node cannot decide as the rules want: it reaches too few of the nodes
+// that share a limit, no rules have come, or the decision failed. Of what the request, its rule and its node say, in
+// this order, the first word counts. In text it is empty, local, open or closed.
 type Failure uint8
 
 const (
-	FailLocal  Failure = iota // the node decides by what it knows, as the limit's Partition has it
-	FailOpen                  // they are admitted, and counted
-	FailClosed                // they are denied
+	FailUnset  Failure = iota // no word
+	FailOpen                  // it is admitted, and counted where it can be
+	FailClosed                // it is denied
+	FailLocal                 // the node decides by what it knows, as the limit's Partition has it
 )
 
-var failures = [...]string{FailLocal: "local", FailOpen: "open", FailClosed: "closed"}
+var failures = [...]string{FailUnset: "", FailOpen: "open", FailClosed: "closed", FailLocal: "local"}
 
-// String returns the name in rule files.
+// String returns the word.
 func (f Failure) String() string { return failures[min(int(f), len(failures)-1)] }
 
-// ParseFailure returns the failure with a name in rule files.
-func ParseFailure(name string) (f Failure, ok bool) {
-	i := slices.Index(failures[:], name)
+// ParseFailure returns the failure of a word.
+func ParseFailure(word string) (f Failure, ok bool) {
+	i := slices.Index(failures[:], word)
 	return Failure(max(i, 0)), i >= 0
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler of a configuration.
+func (f *Failure) UnmarshalYAML(unmarshal func(any) error) error {
+	var word string
+	if unmarshal(&word) == nil {
+		var ok bool
+		if *f, ok = ParseFailure(word); ok {
+			return nil
+		}
+	}
+	type Failure struct{} // no word fits: the error has the line
+	return unmarshal(new(Failure))
 }
 
 // failureRetry is when clients may try again that a failure denied: nobody knows when the nodes will meet again.
 const failureRetry = 5 * time.Second
 
-// during returns what the policy does in an outage.
-func (p *Policy) during(o Outage) Failure {
+// UnavailableName is the name in decisions that no rule made, of requests that could not be decided.
+const UnavailableName = "unavailable"
+
+// Undecided returns the decision on a request that cannot be decided; ok is false where nothing asks for one.
+func (f Failure) Undecided() (d counters.Decision, ok bool) {
+	switch f {
+	case FailOpen:
+		return counters.Decision{Allowed: true, Waived: true, Failed: true, Degraded: true}, true
+	case FailClosed:
+		return counters.Decision{Rule: UnavailableName, Failed: true, Degraded: true, Window: failureRetry,
+			RetryAfter: failureRetry, ResetAfter: failureRetry}, true
+	}
+	return d, false
+}
+
+// during returns what the policy does in an outage, with the words of the request and the node.
+func (p *Policy) during(o Outage, request, node Failure) Failure {
+	on := cmp.Or(request, p.OnFailure, node)
 	switch {
-	case o == CutOff && p.OnFailure != FailLocal:
-		return p.OnFailure
+	case o == CutOff && (on == FailOpen || on == FailClosed):
+		return on
 	case o != Whole && p.PartitionDenies:
 		return FailClosed
 	}
 	return FailLocal
 }
 
-// Heeds reports whether outages matter to the rule, which may be nil.
+// Heeds reports whether the rule itself has a word on outages.
 func (r *Rule) Heeds() bool {
-	return r != nil && r.Limit != nil && (r.OnFailure != FailLocal || r.PartitionDenies)
+	return r.Limit != nil && (r.OnFailure == FailOpen || r.OnFailure == FailClosed || r.PartitionDenies)
 }
 
-// Fail has the layer's rule follow its policy in an outage.
-func (m *Match) Fail(o Outage) {
-	if m.Listed == Unlisted {
-		m.failure = m.Rule.during(o)
+// Fail has the layer follow what its request, its rule and its node want in an outage.
+func (m *Match) Fail(o Outage, request, node Failure) {
+	if m.Listed == Unlisted && m.Rule.Limit != nil {
+		m.failure = m.Rule.during(o, request, node)
 	}
 }
 

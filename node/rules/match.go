@@ -21,6 +21,7 @@ type Match struct {
 
 	failure Failure // what the rule does in the outage at hand
 	pending uint64  // see Pend
+	noWait  bool    // see NoWait
 }
 
 // Match appends to dst one Match for each descriptor, in order, or one for a request by rule and identity. A rule that

@@ -29,7 +29,8 @@ type Policy struct {
 	OnPartition counters.Partition
 	// PartitionDenies denies meanwhile, whatever OnPartition says.
 	PartitionDenies bool
-	// OnFailure is what happens to requests while the node cannot reach most of the nodes that share the limit.
+	// OnFailure is what happens to requests while the node cannot reach most of the nodes that share the limit, unless
+	// they have a word of their own.
 	OnFailure Failure
 	// Ban is how long the rule denies everything after a denial; 0: no ban.
 	Ban time.Duration
@@ -86,8 +87,33 @@ func (m *Match) Charge(req *Request, now int64) counters.Charge {
 	}
 	// A queue does not delay a denied request, and cannot be overdrawn.
 	overdraw := m.Overdraws(req) && l != nil && l.Meter().Algorithm != counters.LeakyQueue
+	pending := times(m.pending, r.Cost)
+	if m.noWait && l != nil {
+		pending = r.waits(l) - min(cost, r.waits(l))
+	}
 	return m.failed(counters.Charge{Limit: l, Key: m.Key, Cost: cost, Mode: r.Mode, Each: r.Each, Overdraw: overdraw,
-		Lender: m.lender, Pending: times(m.pending, r.Cost)})
+		Lender: m.lender, Pending: pending})
+}
+
+// Queues reports whether the rule, which may be nil, may have requests wait for their turn.
+func (r *Rule) Queues() bool {
+	return r != nil && r.Limit != nil && r.Limit.Meter().Algorithm == counters.LeakyQueue
+}
+
+// NoWait has the layer deny requests that would have to wait, as there is no place for them.
+func (m *Match) NoWait() { m.noWait = m.Rule.Queues() }
+
+// NoPlace reports whether the layer denies only because of NoWait.
+func (m *Match) NoPlace(ch *counters.Charge, d *counters.Decision) bool {
+	return m.noWait && !d.Allowed && d.RetryAfter <= ch.Limit.Refills(ch.Pending)
+}
+
+// waits returns how much of a queue's limit must be free for a request that does not wait.
+func (r *Rule) waits(l *counters.Limit) uint64 {
+	if r.Mode == counters.Throttle {
+		return r.marginOf(l) + 1
+	}
+	return l.Max()
 }
 
 // IdleAt reports whether the rule admits more at the pressure p.
@@ -112,7 +138,7 @@ func (m *Match) Annotate(req *Request, ch *counters.Charge, d *counters.Decision
 	if m.own != nil {
 		d.Rule = OverrideName
 	}
-	if m.failure != FailLocal {
+	if m.failure == FailOpen || m.failure == FailClosed {
 		m.annotateFailure(ch, d)
 	}
 	if l.Tallies() || m.failure == FailClosed { // a peek asks for nothing there

@@ -51,8 +51,12 @@ type Request struct {
 	Overdraw bool
 	// Peek asks without charging: the answer is that of a request of cost 1.
 	Peek bool
+	// OnFailure is what happens where the request cannot be decided as the rules want, whatever these say.
+	OnFailure Failure
 	// Response is that of the request, for a report: rules that charge responses, and no others, are charged then.
 	Response *Response
+	// Header is the request's own, of one that the node may hold back: what it occupies while it waits.
+	Header map[string][]string
 }
 
 // Ask is the cost and the limit of one descriptor.

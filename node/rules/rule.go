@@ -42,7 +42,7 @@ type Rule struct {
 	open     []int // the indexes of the open steps
 	Schedule []Scheduled
 	Lists    *AddressLists   // nil without lists
-	blocked  *counters.Limit // of what is in the deny list, and of failures that deny; nil without either
+	blocked  *counters.Limit // of what is in the deny list, and of failures that deny; nil without lists and limit
 }
 
 // Step is how one entry of a rule's path is counted.

@@ -52,7 +52,7 @@ func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
 // Add adds a rule, which is complete but for its parent.
 func (s *Set) Add(r *Rule) {
 	s.regional = s.regional || r.Scope != counters.Global || len(r.Regions) > 0
-	if (r.Lists != nil || r.OnFailure == FailClosed || r.PartitionDenies) && r.blocked == nil {
+	if (r.Lists != nil || r.Limit != nil) && r.blocked == nil {
 		m := counters.NewMeter(r.FullName, counters.FixedWindow, time.Second)
 		if r.Limit != nil {
 			m = r.Limit.Meter()

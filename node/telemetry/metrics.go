@@ -90,7 +90,8 @@ func (m *Monitor) Write(w Writer, c *gossip.Cluster) {
 	w.Bool("degraded", "1 while a node cannot be reached or has another identity key, seeds do not answer, or this "+
 		"node's clock is off.", m.degraded.cluster.Load())
 	outage := w.GaugeVec("outage", "0 while the node reaches all nodes that share limits of a scope, 1 while it does "+
-		"not, 2 while it is cut off: it reaches no more than half of them, and rules follow their on_failure.", "scope")
+		"not, 2 while it is cut off: it reaches no more than half of them, or knows no other node and does not reach "+
+		"the store. Requests follow on_failure then.", "scope")
 	for _, s := range []counters.Scope{counters.Global, counters.Region} {
 		outage(float64(m.Outage(s)), s.String())
 	}

@@ -42,6 +42,7 @@ type Monitor struct {
 	table                     tableAlarms
 	degraded                  degradation
 	outages                   outages
+	storeFailed               time.Time // since when the store does not answer; zero: it does
 }
 
 // NewMonitor returns a monitor that has not seen anything yet. memory is the budget of the counters, for the log, and
@@ -108,18 +109,32 @@ func (m *Monitor) readPeers(s *Sources, peers, members []gossip.MemberStatus, no
 		inRegion = inRegion || !members[i].OtherRegion && members[i].Identity != 0 &&
 			members[i].Identity != own.Identity
 	}
-	m.degraded.look(m.reasons(reach, identity, blind), inRegion, now)
 	all, near := companies(peers, limit, func(m *gossip.Member) bool {
 		return m.Identity != 0 && m.Identity != own.Identity
 	})
 	all.partial, near.partial = blind, blindToRegion
 	all.alone, near.alone = s.Cluster.Alone()
+	all.storeAway = m.storeAway(s, limit, now)
+	near.storeAway = all.storeAway
+	m.degraded.look(m.reasons(reach, identity, blind, all.byStore()), inRegion || near.byStore(), now)
 	m.outages.look(counters.Global, all, now)
 	m.outages.look(counters.Region, near, now)
 }
 
+// storeAway reports whether the store has not answered for as long as makes a peer unreachable.
+func (m *Monitor) storeAway(s *Sources, limit time.Duration, now time.Time) bool {
+	switch {
+	case s.Store == nil || s.Store.Stats().Breaker == regions.BreakerClosed:
+		m.storeFailed = time.Time{}
+		return false
+	case m.storeFailed.IsZero():
+		m.storeFailed = now
+	}
+	return now.Sub(m.storeFailed) >= limit
+}
+
 // reasons returns why decisions are degraded; nothing if they are not.
-func (m *Monitor) reasons(reach *reachable, identity []string, blind bool) (all []string) {
+func (m *Monitor) reasons(reach *reachable, identity []string, blind, byStore bool) (all []string) {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	for i := range reach.regions {
 		if r := &reach.regions[i]; r.down {
@@ -139,6 +154,9 @@ func (m *Monitor) reasons(reach *reachable, identity []string, blind bool) (all 
 	}
 	if blind {
 		add("seeds do not answer: there may be nodes that this one does not know")
+	}
+	if byStore {
+		add("the regional store does not answer, and this node counts with others by it alone")
 	}
 	return all
 }

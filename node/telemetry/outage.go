@@ -28,12 +28,16 @@ type company struct {
 	reached, known int  // this one included
 	partial        bool // there may be others
 	alone          bool // nothing is known of the others
+	storeAway      bool // the regional store does not answer
 }
 
+// byStore reports whether the store, by which alone the node could count with others, is away: it knows no other node.
+func (c *company) byStore() bool { return c.storeAway && c.known == 1 }
+
 // look takes the nodes of a scope. A node that reaches no more than half of them is cut off, as is one that knows
-// nobody while its seeds do not answer. It stays cut off until it reaches more than half of as many nodes: those that
-// were silent for so long that nobody waits for them any more have not come back. Never are more nodes waited for than
-// were reached at a time: the others have been replaced.
+// nobody while its seeds, or the store, do not answer. It stays cut off until it reaches more than half of as many
+// nodes: those that were silent for so long that nobody waits for them any more have not come back. Never are more
+// nodes waited for than were reached at a time: the others have been replaced.
 func (o *outages) look(s counters.Scope, c company, now time.Time) {
 	cut := !o.before[s].IsZero()
 	o.most[s] = max(o.most[s], c.reached)
@@ -45,7 +49,7 @@ func (o *outages) look(s counters.Scope, c company, now time.Time) {
 	o.nodes[s] = waited
 	outage := rules.Whole
 	switch {
-	case c.alone || c.known > 1 && 2*c.reached <= c.known:
+	case c.alone || c.byStore() || c.known > 1 && 2*c.reached <= c.known:
 		outage = rules.CutOff
 	case c.partial || c.reached < c.known:
 		outage = rules.Partitioned
@@ -57,7 +61,7 @@ func (o *outages) look(s counters.Scope, c company, now time.Time) {
 	case outage == rules.CutOff && !cut:
 		o.before[s] = now
 		o.log.Warn("this node is cut off from most of the nodes that share limits: rules follow their on_failure",
-			"scope", s, "reached", c.reached, "nodes", c.known)
+			"scope", s, "reached", c.reached, "nodes", c.known, "store_away", c.storeAway)
 	case outage != rules.CutOff && cut:
 		o.log.Info("this node is no longer cut off", "scope", s, "reached", c.reached, "nodes", c.known,
 			"after", now.Sub(o.before[s]).Round(time.Millisecond))

@@ -22,6 +22,9 @@ func TestOutages(t *testing.T) {
 		{company{reached: 1, known: 1}, rules.Whole, ""},
 		{company{reached: 1, known: 1, alone: true, partial: true}, rules.CutOff, "is cut off"},
 		{company{reached: 1, known: 1}, rules.Whole, "is no longer cut off"},
+		{company{reached: 1, known: 1, storeAway: true}, rules.CutOff, "store_away=true"},
+		{company{reached: 1, known: 1}, rules.Whole, "is no longer cut off"},
+		{company{reached: 6, known: 6, storeAway: true}, rules.Whole, ""}, // it counts with the others
 		{company{reached: 6, known: 6}, rules.Whole, ""},
 		{company{reached: 6, known: 6, partial: true}, rules.Partitioned, ""},
 		{company{reached: 4, known: 6}, rules.Partitioned, ""},

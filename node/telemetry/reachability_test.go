@@ -187,20 +187,23 @@ func TestDegradation(t *testing.T) {
 		reach    *reachable
 		identity []string
 		blind    bool
+		byStore  bool
 		want     string
 		line     string
 	}{
-		{&reachable{}, nil, false, "", ""},
-		{down, nil, false, "region eu cannot be reached: nothing from its 1 node for 4s; region us cannot be " +
+		{&reachable{}, nil, false, false, "", ""},
+		{down, nil, false, false, "region eu cannot be reached: nothing from its 1 node for 4s; region us cannot be " +
 			"reached: nothing from its 2 nodes for 41s",
 			`level=WARN msg="decisions are degraded" because="region eu cannot`},
-		{&reachable{names: []string{"us/c"}, silent: 5 * time.Second}, []string{"us/d"}, true,
+		{&reachable{names: []string{"us/c"}, silent: 5 * time.Second}, []string{"us/d"}, true, false,
 			"us/c cannot be reached: nothing for 5s or longer; us/d has another identity key and counts apart; " +
 				"seeds do not answer: there may be nodes that this one does not know", ""},
-		{&reachable{}, nil, false, "", `level=INFO msg="decisions are no longer degraded" after=2s`},
+		{&reachable{}, nil, false, true, "the regional store does not answer, and this node counts with others by it " +
+			"alone", ""},
+		{&reachable{}, nil, false, false, "", `level=INFO msg="decisions are no longer degraded" after=3s`},
 	} {
 		before := log.String()
-		reasons := m.reasons(step.reach, step.identity, step.blind)
+		reasons := m.reasons(step.reach, step.identity, step.blind, step.byStore)
 		d.look(reasons, false, at(0).Add(time.Duration(i)*time.Second))
 		line := strings.TrimPrefix(log.String(), before)
 		if got := strings.Join(reasons, "; "); got != step.want || d.cluster.Load() != (step.want != "") {

@@ -235,7 +235,7 @@ func TestTheServerComesBack(t *testing.T) {
 func TestTheFirstRulesAreAwaited(t *testing.T) {
 	m, addr := manage(t, "127.0.0.1:0")
 	waiting := launch(t, addr, nil)
-	eager := launch(t, addr, func(cfg *node.Config) { cfg.RulesXDS.StartWithout = true })
+	eager := launch(t, addr, func(cfg *node.Config) { cfg.StartWithoutRules = true })
 	testkit.Eventually(t, "the eager node is ready", func() bool { return eager.Ready() == nil })
 	testkit.Eventually(t, "both have asked", func() bool {
 		m.mu.Lock()
@@ -245,11 +245,26 @@ func TestTheFirstRulesAreAwaited(t *testing.T) {
 	if waiting.Ready() == nil {
 		t.Error("a node without rules is ready")
 	}
+	decides := func(on rules.Failure) node.Decision {
+		d, err := eager.Take(t.Context(), node.Request{Domain: "one", Peek: true, OnFailure: on,
+			Descriptors: [][]rules.Entry{{{Key: "key", Value: "x"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if closed, open := decides(rules.FailClosed), decides(rules.FailOpen); closed.Allowed || !closed.Failed ||
+		!open.Allowed {
+		t.Errorf("without rules, closed is %+v, and open %+v", closed, open)
+	}
 	m.publish("1", config("one", 10))
 	testkit.Eventually(t, "the other is ready", func() bool { return waiting.Ready() == nil })
 	testkit.Eventually(t, "both have the rules", func() bool {
 		return limitOf(t, waiting, "one") == 10 && limitOf(t, eager, "one") == 10
 	})
+	if d := decides(rules.FailClosed); !d.Allowed {
+		t.Errorf("with rules, closed is %+v", d)
+	}
 }
 
 // Everything that a resource can say is understood.

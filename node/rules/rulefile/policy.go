@@ -48,7 +48,9 @@ func (p *parser) policy(src *source) rules.Policy {
 	word := p.choice(src, "on_partition")
 	policy.OnPartition, _ = counters.ParsePartition(word)
 	policy.PartitionDenies = word == "deny"
-	policy.OnFailure, _ = rules.ParseFailure(p.choice(src, "on_failure"))
+	if word := p.choice(src, "on_failure"); f["on_failure"] != nil {
+		policy.OnFailure, _ = rules.ParseFailure(word)
+	}
 	if f["overdraw"] != nil {
 		policy.Overdraw = rules.OverdrawDeny
 		if p.choice(src, "overdraw") == "charge" {

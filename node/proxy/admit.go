@@ -25,12 +25,12 @@ func (a *admission) reset() admission {
 	return admission{request: rules.Request{Descriptors: a.request.Descriptors[:0]}, layers: a.layers[:0]}
 }
 
-// admit reports whether the request may pass now. If not it is answered, or its client has gone.
+// admit reports whether the request may pass, once its turn has come. If not it is answered.
 func (x *exchange) admit(r *http.Request) bool {
 	var room [maxRoutes]*route
 	met, ok := x.proxy.meet(r, room[:0])
 	if !ok {
-		x.deny(actions.DeniedTooManyValues, "the path has too many readings; send it plainly")
+		x.deny(actions.DeniedTooManyValues, tooManyReadings)
 		return false
 	}
 	x.routes = len(met)
@@ -45,11 +45,28 @@ func (x *exchange) admit(r *http.Request) bool {
 			return false
 		}
 	}
-	if answer.Wait(r.Context(), counters.VerdictOf(x.layers).Delay) != nil {
-		x.end(r, nil)
-		return false
-	}
 	return true
+}
+
+// wait waits for the request's turn.
+func (x *exchange) wait(r *http.Request) {
+	// A chunked body may end in trailers, which net/http writes to the request.
+	if r.ProtoMajor == 1 && r.ContentLength > 0 && r.Header["Expect"] == nil &&
+		counters.VerdictOf(x.layers).Delay > 0 {
+		x.body.readAhead(r.ContentLength)
+	}
+	kept := x.pending[:0]
+	for _, p := range x.pending {
+		charges, err := p.Wait(r.Context())
+		if err != nil { // the client has gone
+			x.end(r, nil)
+			panic(http.ErrAbortHandler)
+		}
+		if charges {
+			kept = append(kept, p)
+		}
+	}
+	x.pending = kept
 }
 
 // ask appends the decisions of a route to the layers. It returns false if the request is denied whatever they are; then
@@ -67,7 +84,7 @@ func (x *exchange) ask(route *route, r *http.Request) bool {
 		}
 		return true
 	}
-	x.request.Cost = route.cost
+	x.request.Cost, x.request.OnFailure, x.request.Header = route.cost, route.onFailure, r.Header
 	layers, pending, err := p.limiter.Begin(r.Context(), &x.request, x.layers)
 	if err != nil {
 		x.deny(actions.DeniedTooManyValues, err.Error())
@@ -76,15 +93,17 @@ func (x *exchange) ask(route *route, r *http.Request) bool {
 	if pending != nil {
 		x.pending = append(x.pending, pending)
 	}
-	if len(layers) >= len(x.layers) { // else it could not decide
-		x.layers = layers
-	}
+	x.layers = layers
 	return true
 }
 
 // deny answers a request that is denied whatever the rules are.
 func (x *exchange) deny(reason, detail string) {
 	x.denied = true
+	if x.grpc {
+		x.answer(answer.NewProblem(http.StatusBadRequest, detail))
+		return
+	}
 	answer.WriteDenied(x, http.StatusBadRequest, reason, detail)
 }
 
@@ -92,8 +111,8 @@ func (x *exchange) deny(reason, detail string) {
 func (x *exchange) writeDenial() {
 	p := x.proxy
 	retryAfter := x.headersOf(x.Header())
-	if p.page == nil {
-		answer.NewDenial(http.StatusTooManyRequests, x.layers, retryAfter).Write(x)
+	if p.page == nil || x.grpc {
+		x.answer(answer.NewDenial(http.StatusTooManyRequests, x.layers, retryAfter))
 		return
 	}
 	x.Header().Set("Content-Type", p.pageType)

@@ -20,7 +20,56 @@ type clientBody struct {
 
 	mu              sync.Mutex
 	reading, closed bool
-	cut, failed     bool // a Read was ended by Close; or it failed otherwise
+	cut, failed     bool   // a Read was ended by Close; or it failed otherwise
+	ahead           *ahead // nil: nothing was read ahead, or all of that has been read
+}
+
+// ahead is what was read of a body while its request waited for its turn. net/http notices that a client of HTTP/1.1
+// has gone only while its connection is read.
+type ahead struct {
+	ended chan struct{} // closed once no more is read ahead
+
+	mu    sync.Mutex
+	data  []byte
+	err   error
+	taken bool // the body is wanted: no more is to be read ahead
+}
+
+// maxAhead is how much of a body is read ahead. A client that has sent more, and goes, is noticed at its turn.
+const maxAhead = 16 << 10
+
+// readAhead reads the beginning of a body of a length. If that fails, net/http ends the request's context.
+func (b *clientBody) readAhead(length int64) {
+	a := &ahead{ended: make(chan struct{})}
+	b.ahead = a
+	go func() {
+		defer close(a.ended)
+		part := make([]byte, min(length, maxAhead/4))
+		for more := true; more; {
+			n, err := b.read(part)
+			a.mu.Lock()
+			a.data, a.err = append(a.data, part[:n]...), err
+			more = err == nil && !a.taken && len(a.data) < maxAhead
+			a.mu.Unlock()
+		}
+	}()
+}
+
+// read returns what was read ahead. more is set if that is all, and the rest has to be read.
+func (a *ahead) read(p []byte) (n int, more bool, err error) {
+	a.mu.Lock()
+	a.taken = true
+	if len(a.data) == 0 {
+		a.mu.Unlock()
+		<-a.ended
+		a.mu.Lock()
+	}
+	defer a.mu.Unlock()
+	if n = copy(p, a.data); n > 0 {
+		a.data = a.data[n:]
+		return n, false, nil
+	}
+	return 0, a.err == nil, a.err
 }
 
 // bodyOf returns the body of the request as a transport is to read it.
@@ -37,7 +86,20 @@ func (x *exchange) bodyOf(r *http.Request) *clientBody {
 	return b
 }
 
+// Read implements io.Reader.
 func (b *clientBody) Read(p []byte) (int, error) {
+	if b.ahead != nil && len(p) > 0 {
+		n, more, err := b.ahead.read(p)
+		if !more {
+			return n, err
+		}
+		b.ahead = nil
+	}
+	return b.read(p)
+}
+
+// read reads from the client.
+func (b *clientBody) read(p []byte) (int, error) {
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()

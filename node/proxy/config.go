@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // Config configures the reverse proxy.
@@ -53,6 +54,8 @@ type Route struct {
 	Descriptors []actions.Descriptor `yaml:"descriptors"`
 	// Cost is what a request is charged. 0 means 1.
 	Cost uint64 `yaml:"cost"`
+	// OnFailure is what happens to requests that cannot be decided, whatever their rules say. Unset: what these say.
+	OnFailure rules.Failure `yaml:"on_failure"`
 }
 
 // Timeouts are those of connections; 0 means none.
@@ -119,11 +122,10 @@ func (c *Config) Validate(requests actions.Config) error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.Listen == "" || len(c.Upstreams) > 0, "upstreams: none: say where requests go (--upstream), as in "+
-		"http://127.0.0.1:3000")
-	check(c.Listen != "" || len(c.Upstreams) == 0,
-		"listen: no address, but upstreams: say where clients connect (--listen), "+
-			"as in 127.0.0.1:8080")
+	check(c.Listen == "" || len(c.Upstreams) > 0, "upstreams: none: say where requests go, as in "+
+		"http://127.0.0.1:3000 (edgelimit proxy: --upstream)")
+	check(c.Listen != "" || len(c.Upstreams) == 0, "listen: no address, but upstreams: say where clients connect, as "+
+		"in 127.0.0.1:8080 (edgelimit proxy: --listen)")
 	for _, text := range c.Upstreams {
 		_, err := parseUpstream(text)
 		check(err == nil, "upstreams: %w", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
@@ -31,6 +32,7 @@ var exhausted = counters.Decision{Rule: "burst", Limit: 100, Window: time.Minute
 // script is a limiter that answers each request as a function says, and keeps the requests.
 type script struct {
 	answer func(req *rules.Request) []counters.Decision
+	err    error // in place of a decision
 
 	mu       sync.Mutex
 	requests []rules.Request
@@ -46,6 +48,9 @@ func (s *script) Decide(_ context.Context, req *rules.Request, layers []counters
 		kept.Descriptors = append(kept.Descriptors, slices.Clone(d))
 	}
 	s.requests = append(s.requests, kept)
+	if s.err != nil {
+		return nil, s.err
+	}
 	return append(layers, s.answer(req)...), nil
 }
 
@@ -82,40 +87,38 @@ type running struct {
 }
 
 // open runs a proxy in front of the upstreams.
-func open(t *testing.T, l *script, change func(*Config, *Options), upstreams ...string) *running {
+func open(t *testing.T, limiter *script, change func(*Config, *Options), upstreams ...string) *running {
 	t.Helper()
-	r := &running{limiter: l, log: new(testkit.Log)}
+	r := &running{limiter: limiter, log: new(testkit.Log)}
 	cfg, opt := DefaultConfig(), Options{Requests: actions.DefaultConfig(), Logger: r.log.Logger()}
 	cfg.Listen, cfg.Upstreams = "127.0.0.1:0", upstreams
 	if change != nil {
 		change(&cfg, &opt)
 	}
 	var err error
-	if r.Proxy, err = New(l, cfg, opt); err != nil {
+	if r.Proxy, err = New(limiter, cfg, opt); err != nil {
 		t.Fatal(err)
 	}
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listen.Open(listen.Setting{Addr: cfg.Listen}, listen.Limits{Max: 1000, PerSource: 1000}, opt.Logger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.server, r.addr = r.Proxy.Server(), inner.Addr().String()
+	r.server, r.addr = r.Proxy.Server(), l.Addr().String()
 	r.url = "http://" + r.addr
-	ctx, cancel := context.WithCancel(context.Background())
-	var parts sync.WaitGroup
-	parts.Go(func() { r.Run(ctx) })
-	parts.Go(func() {
-		if err := r.server.Serve(inner); err != http.ErrServerClosed {
+	l.UseHTTP(r.server.Server, 0)
+	l.Server = r.server
+	l.Start(func(_ string, err error) {
+		if err != http.ErrServerClosed {
 			t.Error(err)
 		}
 	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var parts sync.WaitGroup
+	parts.Go(func() { r.Run(ctx) })
 	var once sync.Once
 	r.stop = func(drain time.Duration) {
 		once.Do(func() {
-			ctx, ended := context.WithTimeout(context.Background(), drain)
-			defer ended()
-			if r.server.Shutdown(ctx) != nil {
-				_ = r.server.Close()
-			}
+			l.Stop(0, drain)
 			cancel()
 			parts.Wait()
 			r.Close()

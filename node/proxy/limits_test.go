@@ -1,10 +1,14 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -254,6 +258,32 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// The routes that a path in an odd form meets decide in turn, and the first that denies ends it.
+func TestRoutesDecideInTurn(t *testing.T) {
+	l := &script{answer: func(req *rules.Request) []counters.Decision {
+		if req.Descriptors[0][0].Value == "second" {
+			return []counters.Decision{exhausted}
+		}
+		return []counters.Decision{plenty}
+	}}
+	p := open(t, l, func(c *Config, _ *Options) {
+		for path, is := range map[string]string{"/x": "first", "/a": "second"} {
+			c.Routes = append(c.Routes, Route{Path: path,
+				Descriptors: []actions.Descriptor{{{Key: "route", Source: "text " + is}}}})
+		}
+	}, "http://127.0.0.1:1")
+	for path, want := range map[string][]string{
+		"/x": {"first"}, "/a": {"second"}, "/x/..;/a": {"first", "second"}, "/a/..;/x": {"second"},
+	} {
+		l.requests = nil
+		resp, _ := get(t, p.url+path)
+		denied := resp.StatusCode == 429
+		if got := l.seen("route"); !slices.Equal(got, want) || denied != slices.Contains(want, "second") {
+			t.Errorf("%s gets %s, decided by %q, want %q", path, resp.Status, got, want)
+		}
+	}
+}
+
 // A request that the actions deny reaches no upstream, nor does one that cannot be counted.
 func TestIrregularRequests(t *testing.T) {
 	up := backend(t, func(http.ResponseWriter, *http.Request) {})
@@ -272,6 +302,64 @@ func TestIrregularRequests(t *testing.T) {
 	if resp, _ := get(t, p.url); resp.StatusCode != 200 || !p.log.HasLine("without a descriptor", "hint=") ||
 		p.Stats().Described[0].NoDescriptor != 1 {
 		t.Errorf("without a descriptor: %s, %s", resp.Status, p.log)
+	}
+}
+
+// A route says what happens to requests that cannot be decided, and the limiter learns of it. Of a request that meets
+// several routes one that denies is enough.
+func TestRouteOnFailure(t *testing.T) {
+	up := backend(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up") })
+	for _, of := range []rules.Failure{rules.FailUnset, rules.FailOpen, rules.FailClosed, rules.FailLocal} {
+		l := &script{err: errors.New("broken")}
+		p := open(t, l, func(c *Config, o *Options) {
+			c.Routes = []Route{{Path: "/feed", OnFailure: rules.FailOpen}, {Path: "/pay", OnFailure: rules.FailClosed},
+				{Path: "/local", OnFailure: rules.FailLocal}}
+			o.OnFailure = of
+		}, up)
+		others := 200
+		if of == rules.FailClosed {
+			others = 429
+		}
+		for _, test := range []struct {
+			path   string
+			status int
+			asked  []rules.Failure
+		}{
+			{"/feed", 200, []rules.Failure{rules.FailOpen}},
+			{"/pay", 429, []rules.Failure{rules.FailClosed}},
+			{"/local", 200, []rules.Failure{rules.FailLocal}},
+			{"/", others, []rules.Failure{rules.FailUnset}},
+			{"/feed/..;/pay", 0, nil},
+		} {
+			l.mu.Lock()
+			l.requests = nil
+			l.mu.Unlock()
+			resp, body := get(t, p.url+test.path)
+			var asked []rules.Failure
+			l.mu.Lock()
+			for _, req := range l.requests {
+				asked = append(asked, req.OnFailure)
+			}
+			l.mu.Unlock()
+			if test.status == 0 { // it meets both routes
+				if resp.StatusCode != 429 || !slices.Contains(asked, rules.FailClosed) {
+					t.Errorf("%v %s: %s, asked with %v", of, test.path, resp.Status, asked)
+				}
+				continue
+			}
+			if resp.StatusCode != test.status || (body == "up") != (test.status == 200) ||
+				!slices.Equal(asked, test.asked) {
+				t.Errorf("%v %s: %s %s, asked with %v", of, test.path, resp.Status, body, asked)
+			}
+			if test.status == 429 && (resp.Header.Get("Retry-After") == "" ||
+				!strings.Contains(body, "cannot be decided now")) {
+				t.Errorf("%v %s: %v %s", of, test.path, resp.Header, body)
+			}
+		}
+		if !p.log.HasLine("could not be decided", "admitted=true") ||
+			!p.log.HasLine("could not be decided", "admitted=false", "broken") {
+			t.Errorf("the log says %s", p.log)
+		}
 	}
 }
 
@@ -311,5 +399,67 @@ func TestQueue(t *testing.T) {
 	p.stop(testkit.Patience) // which waits for the request
 	if arrived.Load() != 1 || p.Stats().Classes[4] != 1 {
 		t.Errorf("%d arrived, %+v", arrived.Load(), p.Stats())
+	}
+}
+
+// What was read of a body while its request waited reaches the upstream, with what comes later and the trailers; and
+// nothing waits for the rest of it.
+func TestBodiesOfQueuedRequests(t *testing.T) {
+	d := plenty
+	d.Delay = 20 * time.Millisecond
+	parts := make(chan string, 10)
+	p := open(t, always(d), func(c *Config, _ *Options) { c.MaxBodyBytes = 100_000 },
+		backend(t, func(w http.ResponseWriter, r *http.Request) {
+			first := make([]byte, 5)
+			if _, err := io.ReadFull(r.Body, first); err == nil {
+				parts <- string(first)
+			}
+			rest, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, "%s%s %s", first, rest, r.Trailer.Get("Sum"))
+		}))
+	for _, size := range []int{5, 4096, 4097, 16 << 10, 16<<10 + 1, 99_999} {
+		for _, length := range []int64{int64(size), -1} {
+			body := strings.Repeat("0123456789", size/10+1)[:size]
+			r, _ := http.NewRequestWithContext(t.Context(), "POST", p.url, strings.NewReader(body))
+			r.ContentLength = length
+			if length < 0 {
+				r.Trailer = http.Header{"Sum": {"7"}}
+			}
+			want := body + " " + r.Trailer.Get("Sum")
+			if resp, got := do(t, clientOf(t, false), r); resp.StatusCode != 200 || got != want {
+				t.Errorf("%d bytes, length %d: %s, %d bytes", size, length, resp.Status, len(got))
+			}
+			<-parts
+		}
+	}
+	conn := dial(t, p.addr)
+	_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nfirst")
+	if got := <-parts; got != "first" {
+		t.Errorf("before the rest has come the upstream has %q", got)
+	}
+	_, _ = io.WriteString(conn, "later")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, _ := io.ReadAll(resp.Body); string(b) != "firstlater " {
+		t.Errorf("%s %q", resp.Status, b)
+	}
+}
+
+// A queued client that closes its side of the connection gets no response: its request was not served.
+func TestQueuedClientThatGoesGetsNothing(t *testing.T) {
+	d := plenty
+	d.Delay = math.MaxInt64
+	p := open(t, always(d), nil, "http://127.0.0.1:1")
+	for _, request := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nbody"} {
+		conn := dial(t, p.addr)
+		_, _ = io.WriteString(conn, request)
+		_ = conn.(*net.TCPConn).CloseWrite()
+		if b, _ := io.ReadAll(conn); len(b) != 0 {
+			t.Errorf("%q gets %q", request, b)
+		}
 	}
 }

@@ -23,12 +23,15 @@ import (
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/limits"
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // Options are what the proxy shares with the other APIs of its node.
 type Options struct {
 	// Requests are the descriptors of requests that no route matches.
 	Requests actions.Config
+	// OnFailure is what happens to requests that the limiter cannot decide, on routes without a word of their own.
+	OnFailure rules.Failure
 	// Headers names the families of response headers as in answer.NewHeaders.
 	Headers []string
 	// Logger receives what clients are not shown. Nil means slog.Default().
@@ -38,7 +41,7 @@ type Options struct {
 // Proxy forwards requests to its upstreams, those that its limiter admits. It is an http.Handler, safe for concurrent
 // use. Run has to run as well: it checks the upstreams and writes the access log.
 type Proxy struct {
-	limiter   answer.FailOpen
+	limiter   answer.Fallback
 	cfg       Config
 	log       *slog.Logger
 	headers   *answer.Headers
@@ -61,7 +64,6 @@ type Proxy struct {
 
 	retries, panics atomic.Uint64
 	open            atomic.Int64 // WebSockets
-	streams         atomic.Int64 // requests of HTTP/2 under way
 	classes         [6]atomic.Uint64
 }
 
@@ -77,16 +79,11 @@ func New(l answer.Limiter, cfg Config, opt Options) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{limiter: answer.FailOpen{Limiter: l, Logger: opt.Logger}, cfg: cfg, log: opt.Logger, headers: headers,
-		upstreams: newUpstreams(cfg.Upstreams, cfg.Timeouts)}
-	for _, r := range append(cfg.Routes[:len(cfg.Routes):len(cfg.Routes)], Route{}) {
-		made, err := r.compile(opt.Requests)
-		if err != nil {
-			return nil, err
-		}
-		p.routes = append(p.routes, made)
+	p := &Proxy{limiter: answer.Fallback{Limiter: l, OnFailure: opt.OnFailure, Logger: opt.Logger}, cfg: cfg,
+		log: opt.Logger, headers: headers, upstreams: newUpstreams(cfg.Upstreams, cfg.Timeouts)}
+	if err := p.compile(&cfg, opt.Requests); err != nil {
+		return nil, err
 	}
-	p.requests = p.routes[len(p.routes)-1].actions
 	p.exchanges.New = p.newExchange
 	p.ending, p.endTunnels = context.WithCancel(context.Background())
 	if cfg.DenialPage != "" {
@@ -107,6 +104,19 @@ func New(l answer.Limiter, cfg Config, opt Options) (*Proxy, error) {
 	return p, nil
 }
 
+// compile sets the routes.
+func (p *Proxy) compile(cfg *Config, requests actions.Config) error {
+	for _, r := range append(cfg.Routes[:len(cfg.Routes):len(cfg.Routes)], Route{}) {
+		made, err := r.compile(requests)
+		if err != nil {
+			return err
+		}
+		p.routes = append(p.routes, made)
+	}
+	p.requests = p.routes[len(p.routes)-1].actions
+	return nil
+}
+
 // exchange is one request and its response. It is used again for others.
 type exchange struct {
 	http.ResponseWriter // of the client
@@ -117,6 +127,8 @@ type exchange struct {
 	target   string // as it is forwarded
 	trusted  bool   // the peer is a trusted proxy
 	upgrade  bool   // the request is for a WebSocket
+	grpc     bool   // it is a call of gRPC
+	expects  bool   // the client waits for 100 before it sends the body
 	body     *clientBody
 	upstream *upstream
 	status   int         // of the response, or the last informational one; 0: none yet
@@ -174,6 +186,9 @@ func (x *exchange) WriteHeader(status int) {
 		x.closing = h["Connection"]
 		delete(h, "Connection")
 	}
+	if status == http.StatusContinue && x.expects {
+		return // the server sends it when the body is read, perhaps at this moment: once is enough
+	}
 	x.ResponseWriter.WriteHeader(status)
 }
 
@@ -221,23 +236,9 @@ var errBroken = errors.New("its response breaks off")
 
 var closing = []string{"close"}
 
-// maxStreams caps requests of HTTP/2 that are under way. Those of HTTP/1.1 are as many as connections at most.
-const maxStreams = 10_000
-
 func (x *exchange) serve(r *http.Request) {
 	p := x.proxy
-	if r.ProtoMajor == 2 {
-		defer p.streams.Add(-1)
-		if p.streams.Add(1) > maxStreams {
-			x.refuse(http.StatusServiceUnavailable, "too many requests are under way: try again")
-			return
-		}
-	}
-	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// There may have been a Content-Length as well, which net/http does not show. RFC 9112, section 6.1, then wants
-		// the connection closed, because a proxy in front may have seen the request end elsewhere.
-		x.Header()["Connection"] = closing
-	}
+	x.grpc, x.expects = isGRPC(r), r.Header["Expect"] != nil
 	target := *r.URL
 	switch x.target = targetOf(r); {
 	case r.Method == http.MethodConnect:
@@ -258,6 +259,9 @@ func (x *exchange) serve(r *http.Request) {
 	if r.ContentLength != 0 {
 		x.body = x.bodyOf(r)
 		defer x.body.Close()
+	}
+	if len(x.pending) > 0 {
+		x.wait(r)
 	}
 	if x.upgrade = onlyWebSocket(r); x.upgrade {
 		p.serveTunnel(x, r)
@@ -320,7 +324,7 @@ func (x *exchange) modify(resp *http.Response) error {
 // refuse answers with a problem document.
 func (x *exchange) refuse(status int, detail string) {
 	x.headersOf(x.Header())
-	answer.NewProblem(status, detail).Write(x)
+	x.answer(answer.NewProblem(status, detail))
 }
 
 func tooLarge(most int64) string {

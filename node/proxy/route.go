@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // route is a Route that is ready for use. It is immutable.
@@ -18,6 +19,7 @@ type route struct {
 	exactCase   bool
 	actions     *actions.Actions
 	cost        uint64
+	onFailure   rules.Failure
 }
 
 // compile returns the route. What it leaves out is that of all requests.
@@ -39,7 +41,7 @@ func (r *Route) compile(requests actions.Config) (route, error) {
 	}
 	made, err := actions.New(requests)
 	compiled := route{host: host, path: strings.TrimSuffix(r.Path, "/"), method: r.Method, actions: made,
-		exactCase: requests.PathCase == actions.PathCaseExact, cost: r.Cost}
+		exactCase: requests.PathCase == actions.PathCaseExact, cost: r.Cost, onFailure: r.OnFailure}
 	if wild {
 		compiled.host, compiled.below = "", below
 	}
@@ -62,6 +64,8 @@ func (r *route) begins(path string) bool {
 
 // maxRoutes is how many routes a request may meet by the readings of its path, the default one included.
 const maxRoutes = actions.MaxValues
+
+const tooManyReadings = "the path has too many readings; send it plainly"
 
 // meet appends the routes that a request meets: the first that matches, for each reading of its path. A server behind
 // may take any of the readings, and a client must not choose its limits by how it writes a path.

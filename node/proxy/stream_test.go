@@ -168,6 +168,8 @@ func TestExpectContinue(t *testing.T) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n)
 	}))
+	// an upstream that is slow to refuse the body gets it
+	p.upstreams[0].transport.(*http.Transport).ExpectContinueTimeout = testkit.Patience
 	conn := dial(t, p.addr)
 	in := bufio.NewReader(conn)
 	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
@@ -184,6 +186,33 @@ func TestExpectContinue(t *testing.T) {
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || resp.StatusCode != 403 || !resp.Close {
 		t.Errorf("%v, %v", resp, err)
+	}
+}
+
+// A client that waits with its body is told once to go on, however often the upstream says so.
+func TestContinueComesOnce(t *testing.T) {
+	p := open(t, always(plenty), nil, backend(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		const goOn = "HTTP/1.1 100 Continue\r\n\r\n"
+		_, _ = io.WriteString(conn, goOn)
+		_, _ = io.ReadFull(rw, make([]byte, 3)) // once it is here the client has been told
+		_, _ = io.WriteString(conn, goOn+"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	}))
+	conn := dial(t, p.addr)
+	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\n"+
+		"Content-Length: 3\r\n\r\n")
+	in := bufio.NewReader(conn)
+	if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != 100 {
+		t.Fatal(resp, err)
+	}
+	fmt.Fprint(conn, "abc")
+	if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != 200 || !resp.Close {
+		t.Error(resp, err)
 	}
 }
 
@@ -351,7 +380,7 @@ func TestStopEndsWebSocketsThatAreNotRead(t *testing.T) {
 	}()
 	select {
 	case <-stopped:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("it waits for ever")
 		_ = conn.Close()
 		<-stopped
@@ -361,8 +390,8 @@ func TestStopEndsWebSocketsThatAreNotRead(t *testing.T) {
 // A WebSocket outlives the timeouts of plain requests, is limited when it opens, and ends at the end of the drain.
 func TestWebSocket(t *testing.T) {
 	p := open(t, always(plenty), func(c *Config, _ *Options) {
-		c.Timeouts = Timeouts{Idle: time.Second, Header: 100 * time.Millisecond, Connect: 5 * time.Second,
-			FirstByte: testkit.Patience}
+		c.Timeouts = Timeouts{Idle: time.Second, Header: time.Second, Connect: testkit.Patience,
+			FirstByte: testkit.Patience} // the header's has passed as well when the idle one has
 	}, backend(t, echoSocket))
 	c, resp, err := websocket.Dial(t.Context(), p.url, nil)
 	if err != nil {
@@ -582,7 +611,7 @@ func TestBrokenResponse(t *testing.T) {
 
 // A client that is slow with its header is closed; one that is slow with its body is not.
 func TestSlowClients(t *testing.T) {
-	p := open(t, always(plenty), func(c *Config, _ *Options) { c.Timeouts.Header = 100 * time.Millisecond },
+	p := open(t, always(plenty), func(c *Config, _ *Options) { c.Timeouts.Header = time.Second },
 		backend(t, func(w http.ResponseWriter, r *http.Request) {
 			n, _ := io.Copy(io.Discard, r.Body)
 			fmt.Fprint(w, n)

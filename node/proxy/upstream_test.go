@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -12,15 +11,8 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-// closedPort is the address of nobody.
-func closedPort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	return "http://" + l.Addr().String()
-}
+// closedPort is the address of nobody: no program of a test gets this port, as it may one that was closed.
+const closedPort = "http://127.0.0.1:1"
 
 // hangingUp is an upstream that closes each connection once it has a request.
 func hangingUp(t *testing.T) string {
@@ -34,7 +26,7 @@ func hangingUp(t *testing.T) string {
 // Requests go to all upstreams in turns, and those that may be repeated around the ones that fail.
 func TestRetries(t *testing.T) {
 	good := backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Method) })
-	for _, bad := range []string{closedPort(t), hangingUp(t)} {
+	for _, bad := range []string{closedPort, hangingUp(t)} {
 		for method, repeated := range map[string]bool{"GET": true, "HEAD": true, "OPTIONS": true, "PUT": true,
 			"DELETE": true, "POST": false, "PATCH": false, "REPORT": false} {
 			p := open(t, always(plenty), func(c *Config, _ *Options) { c.Health.Interval = 100 * time.Millisecond },
@@ -68,8 +60,8 @@ func TestNoRetryWithABody(t *testing.T) {
 // No more upstreams are tried than there are, nor than retries allow.
 func TestRetriesAreBounded(t *testing.T) {
 	for retries, want := range map[int]uint64{0: 0, 1: 1, 2: 2, 10: 2} {
-		p := open(t, always(plenty), func(c *Config, _ *Options) { c.Retries = retries }, closedPort(t), closedPort(t),
-			closedPort(t))
+		p := open(t, always(plenty), func(c *Config, _ *Options) { c.Retries = retries }, closedPort, closedPort,
+			closedPort)
 		if resp, _ := get(t, p.url); resp.StatusCode != 502 || p.Stats().Retries != want {
 			t.Errorf("%d retries: %s, %+v", retries, resp.Status, p.Stats())
 		}
@@ -83,7 +75,7 @@ func TestRetriesAreBounded(t *testing.T) {
 
 // An upstream that refuses a connection gets nothing for an interval, unless nobody else is left.
 func TestPassiveEjection(t *testing.T) {
-	dead := closedPort(t)
+	dead := closedPort
 	p := open(t, always(plenty), func(c *Config, _ *Options) { c.Health.Interval = time.Hour }, dead,
 		backend(t, func(http.ResponseWriter, *http.Request) {}))
 	for range 20 {
@@ -146,7 +138,7 @@ func TestFirstByte(t *testing.T) {
 	slow := backend(t, func(http.ResponseWriter, *http.Request) { <-end })
 	for _, scheme := range []string{"http:", "h2c:"} {
 		p := open(t, always(plenty), func(c *Config, _ *Options) { c.Timeouts.FirstByte = 50 * time.Millisecond },
-			strings.Replace(slow, "http:", scheme, 1), closedPort(t))
+			strings.Replace(slow, "http:", scheme, 1), closedPort)
 		p.turn.Store(1)
 		resp, body := get(t, p.url)
 		if resp.StatusCode != 504 || strings.Contains(body, "127.0.0.1") || p.Stats().Upstreams[0].Timeouts != 1 ||

@@ -22,6 +22,9 @@ import (
 type Options struct {
 	// Actions make the descriptors of a request. Nil: the client's address, as remote_address in the domain edge.
 	Actions *actions.Actions
+	// OnFailure is what happens to requests that the node cannot decide, whatever their rules say. Unset: what these
+	// say, and where there is no decision at all a request passes.
+	OnFailure rules.Failure
 	// Headers names the families of response headers as in answer.NewHeaders.
 	Headers []string
 	// Logger receives the requests that the node could not decide. Nil means slog.Default().
@@ -30,9 +33,10 @@ type Options struct {
 
 // HTTP returns a wrapper of handlers that has l, a node, decide on each request first. Each response has rate-limit
 // headers. A denial is 429 with Retry-After and a problem document, and the handler is not called. A request that a
-// queue delays waits for its turn. A request without descriptors, or that the node cannot decide, passes at once and is
-// logged. A request that the Actions deny gets 400. Rules that charge responses are charged by what the handler wrote,
-// however it ended. The error is about Options.Headers.
+// queue delays waits for its turn; it gets 503 if its context ends before. A request without descriptors passes at once
+// and is logged, as is one that the node cannot decide, unless Options.OnFailure denies it. A request that the Actions
+// deny gets 400. Rules that charge responses are charged by what the handler wrote, however it ended. The error is
+// about Options.Headers.
 func HTTP(l answer.Limiter, opt Options) (func(http.Handler) http.Handler, error) {
 	headers, err := answer.NewHeaders(opt.Headers, nil, nil)
 	if err != nil {
@@ -42,7 +46,8 @@ func HTTP(l answer.Limiter, opt Options) (func(http.Handler) http.Handler, error
 		opt.Actions, _ = actions.New(actions.DefaultConfig()) // it is valid
 	}
 	opt.Logger = cmp.Or(opt.Logger, slog.Default())
-	m := &limiter{FailOpen: answer.FailOpen{Limiter: l, Logger: opt.Logger}, headers: headers, actions: opt.Actions}
+	m := &limiter{Fallback: answer.Fallback{Limiter: l, Logger: opt.Logger}, headers: headers, actions: opt.Actions,
+		onFailure: opt.OnFailure}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			pending, ok := m.admit(w, r)
@@ -57,10 +62,11 @@ func HTTP(l answer.Limiter, opt Options) (func(http.Handler) http.Handler, error
 }
 
 type limiter struct {
-	answer.FailOpen
-	headers *answer.Headers
-	actions *actions.Actions
-	hints   limits.OncePerMinute
+	answer.Fallback
+	onFailure rules.Failure
+	headers   *answer.Headers
+	actions   *actions.Actions
+	hints     limits.OncePerMinute
 }
 
 // serve calls the handler, and charges its response.
@@ -120,7 +126,7 @@ func (c *costs) wrap(w http.ResponseWriter) http.ResponseWriter {
 	})
 }
 
-// admit reports whether the request may pass now. If not it is answered, or its client has gone.
+// admit reports whether the request may pass now. If not it is answered.
 func (m *limiter) admit(w http.ResponseWriter, r *http.Request) (pending answer.Pending, ok bool) {
 	var (
 		req  rules.Request
@@ -137,22 +143,26 @@ func (m *limiter) admit(w http.ResponseWriter, r *http.Request) (pending answer.
 		}
 		return nil, true
 	}
+	req.Header, req.OnFailure = r.Header, m.onFailure
 	layers, pending, err := m.Begin(r.Context(), &req, room[:0])
 	if err != nil {
 		answer.WriteDenied(w, http.StatusBadRequest, actions.DeniedTooManyValues, err.Error())
 		return nil, false
 	}
 	retryAfter := m.headers.Write(w.Header(), layers)
-	v := counters.VerdictOf(layers)
-	if !v.Allowed {
+	if !counters.VerdictOf(layers).Allowed {
 		answer.NewDenial(http.StatusTooManyRequests, layers, retryAfter).Write(w)
 		return nil, false
 	}
-	if answer.Wait(r.Context(), v.Delay) != nil {
-		if pending != nil {
-			pending.End(r.Context(), nil, nil)
-		}
-		return nil, false
+	if pending == nil {
+		return nil, true
 	}
-	return pending, true
+	charges, err := pending.Wait(r.Context())
+	if err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	if !charges {
+		pending = nil
+	}
+	return pending, err == nil
 }

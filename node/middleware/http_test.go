@@ -36,7 +36,13 @@ var shop = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ 
 
 func ask(t *testing.T, l limiter, r *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
-	wrap, err := middleware.HTTP(l, middleware.Options{Logger: slog.New(slog.DiscardHandler)})
+	return askWith(t, l, middleware.Options{}, r)
+}
+
+func askWith(t *testing.T, l limiter, opt middleware.Options, r *http.Request) *httptest.ResponseRecorder {
+	t.Helper()
+	opt.Logger = slog.New(slog.DiscardHandler)
+	wrap, err := middleware.HTTP(l, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +90,26 @@ func TestHTTP(t *testing.T) {
 			Value: "/"}, client}}})
 		if asked != want {
 			t.Errorf("%s: asked %s, want %s", tt.name, asked, want)
+		}
+	}
+}
+
+// The option says what happens to requests without a decision, and goes to the node with each request.
+func TestHTTPOnFailure(t *testing.T) {
+	for on, want := range map[rules.Failure]int{
+		rules.FailUnset: 200, rules.FailLocal: 200, rules.FailOpen: 200, rules.FailClosed: 429,
+	} {
+		var asked rules.Failure
+		w := askWith(t, func(req *rules.Request) ([]counters.Decision, error) {
+			asked = req.OnFailure
+			return nil, errors.New("broken")
+		}, middleware.Options{OnFailure: on}, httptest.NewRequest("GET", "/", nil))
+		if served := w.Body.String() == "shop"; w.Code != want || served != (want == 200) || asked != on {
+			t.Errorf("%v: %d %s, asked with %v", on, w.Code, w.Body, asked)
+		}
+		if denied := want == 429; denied != (w.Header().Get("Retry-After") != "") ||
+			denied != strings.Contains(w.Body.String(), "cannot be decided now") {
+			t.Errorf("%v: %v %s", on, w.Header(), w.Body)
 		}
 	}
 }
@@ -161,8 +187,8 @@ func TestHTTPWaitsForItsTurn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began = time.Now()
-		if w := ask(t, queued, httptest.NewRequest("GET", "/", nil).WithContext(ctx)); w.Body.Len() != 0 ||
-			time.Since(began) != time.Second {
+		if w := ask(t, queued, httptest.NewRequest("GET", "/", nil).WithContext(ctx)); w.Code != 503 ||
+			w.Body.Len() != 0 || time.Since(began) != time.Second {
 			t.Errorf("a client who has gone: %s after %v", w.Body, time.Since(began))
 		}
 	})

@@ -134,6 +134,8 @@ func (c *costly) Begin(
 	return layers, c, nil
 }
 
+func (*costly) Wait(context.Context) (bool, error) { return true, nil }
+
 func (*costly) CostHeaders() []string { return []string{"X-Rl-Cost"} }
 
 func (*costly) NeedsBody() bool { return false }

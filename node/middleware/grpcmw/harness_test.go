@@ -37,7 +37,9 @@ func (l *limiter) Decide(
 ) ([]counters.Decision, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked = append(l.asked, *req)
+	asked := *req
+	asked.Header = nil
+	l.asked = append(l.asked, asked)
 	said, err := l.answer(len(l.asked) - 1)
 	return append(layers, said...), err
 }

@@ -56,6 +56,9 @@ type Options struct {
 	Describe func(ctx context.Context, fullMethod string) (rules.Request, error)
 	// PerMessage has Stream charge each received message instead of the stream once.
 	PerMessage bool
+	// OnFailure is what happens to calls that the node cannot decide, whatever their rules say, unless Describe sets
+	// it. Unset: what these say, and where there is no decision at all a call passes.
+	OnFailure rules.Failure
 	// Headers names the families of trailers as in answer.NewHeaders.
 	Headers []string
 	// Logger receives the calls that the node could not decide. Nil means slog.Default().
@@ -65,15 +68,15 @@ type Options struct {
 // Interceptors limit the calls of a server. Their methods fit grpc.UnaryInterceptor, grpc.StreamInterceptor and the
 // chains. They are safe for concurrent use.
 type Interceptors struct {
-	limiter answer.FailOpen
+	limiter answer.Fallback
 	headers *answer.Headers
 	opt     Options
 }
 
 // New returns interceptors that have l, a node, decide on each call first. A call that a queue delays waits for its
-// turn; if that is after its deadline it ends at once with DeadlineExceeded, though it was charged. A call without
-// descriptors, one that the node cannot decide, and those of grpc.health.v1 pass at once. The error is about
-// Options.Headers.
+// turn; if that is after its deadline it ends at once with DeadlineExceeded, and is not charged there. Calls without
+// descriptors and those of grpc.health.v1 pass at once, as does one that the node cannot decide, unless
+// Options.OnFailure denies it. The error is about Options.Headers.
 func New(l answer.Limiter, opt Options) (*Interceptors, error) {
 	headers, err := answer.NewHeaders(opt.Headers, nil, nil)
 	if err != nil {
@@ -84,7 +87,7 @@ func New(l answer.Limiter, opt Options) (*Interceptors, error) {
 		opt.Describe = FromActions(a)
 	}
 	opt.Logger = cmp.Or(opt.Logger, slog.Default())
-	return &Interceptors{answer.FailOpen{Limiter: l, Logger: opt.Logger}, headers, opt}, nil
+	return &Interceptors{answer.Fallback{Limiter: l, Logger: opt.Logger}, headers, opt}, nil
 }
 
 // Unary is a grpc.UnaryServerInterceptor.
@@ -152,7 +155,9 @@ func (i *Interceptors) decide(ctx context.Context, fullMethod string) (metadata.
 		return nil, nil
 	}
 	var room [4]counters.Decision
-	layers, err := i.limiter.Decide(ctx, &req, room[:0])
+	req.Header, _ = metadata.FromIncomingContext(ctx)
+	req.OnFailure = cmp.Or(req.OnFailure, i.opt.OnFailure)
+	layers, pending, err := i.limiter.Begin(ctx, &req, room[:0])
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -165,11 +170,15 @@ func (i *Interceptors) decide(ctx context.Context, fullMethod string) (metadata.
 	if !v.Allowed {
 		return trailer, i.deny(&v, layers, retryAfter, trailer)
 	}
-	if at, ok := ctx.Deadline(); ok && v.Delay > 0 && time.Until(at) < v.Delay {
+	if pending == nil {
+		return trailer, nil
+	}
+	defer pending.End(ctx, nil, nil) // the responses of calls are not charged
+	if at, ok := ctx.Deadline(); ok && time.Until(at) < v.Delay {
 		return trailer, status.Errorf(codes.DeadlineExceeded,
 			"the call's turn comes in %v, which is after its deadline", v.Delay)
 	}
-	if err := answer.Wait(ctx, v.Delay); err != nil {
+	if _, err := pending.Wait(ctx); err != nil {
 		return trailer, status.FromContextError(err).Err()
 	}
 	return trailer, nil
@@ -216,12 +225,11 @@ func (i *Interceptors) deny(
 	v *counters.Verdict, layers []counters.Decision, retryAfter int64, trailer metadata.MD,
 ) error {
 	details := []protoadapt.MessageV1{violations(layers)}
-	if wait := v.Governing.RetryAfter; wait == counters.Never {
-		trailer.Set(pushback, "-1")
-	} else {
-		wait = (i.headers.Spread(wait) + time.Millisecond - 1).Truncate(time.Millisecond)
-		trailer.Set(pushback, strconv.FormatInt(wait.Milliseconds(), 10))
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	again := i.headers.Pushback(v.Governing.RetryAfter)
+	trailer.Set(pushback, strconv.FormatInt(again, 10))
+	if again >= 0 {
+		wait := durationpb.New(time.Duration(again) * time.Millisecond)
+		details = append(details, &errdetails.RetryInfo{RetryDelay: wait})
 	}
 	denial := status.New(codes.ResourceExhausted, answer.Advice(&v.Governing, retryAfter))
 	if detailed, err := denial.WithDetails(details...); err == nil { // it fails for a name that is not UTF-8

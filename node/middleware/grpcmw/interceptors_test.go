@@ -18,8 +18,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/middleware/grpcmw"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
@@ -68,6 +70,33 @@ func TestUnary(t *testing.T) {
 		if err != nil != (len(trailer["retry-after"]) == 1) ||
 			err != nil != (len(trailer["grpc-retry-pushback-ms"]) == 1) {
 			t.Errorf("%s: %v", tt.name, trailer)
+		}
+		end()
+	}
+}
+
+// The option, or Describe, says what happens to calls without a decision.
+func TestOnFailure(t *testing.T) {
+	for _, tt := range []struct {
+		described, option, want rules.Failure
+		code                    codes.Code
+	}{
+		{code: codes.OK},
+		{option: rules.FailClosed, want: rules.FailClosed, code: codes.ResourceExhausted},
+		{described: rules.FailOpen, option: rules.FailClosed, want: rules.FailOpen, code: codes.OK},
+		{described: rules.FailClosed, want: rules.FailClosed, code: codes.ResourceExhausted},
+	} {
+		l := &limiter{answer: func(int) ([]counters.Decision, error) { return nil, errors.New("broken") }}
+		w, end := open(t, l, grpcmw.Options{OnFailure: tt.option,
+			Describe: func(context.Context, string) (rules.Request, error) {
+				return rules.Request{Rule: "q", Identity: "x", OnFailure: tt.described}, nil
+			}})
+		_, err := w.UnaryCall(t.Context(), ask("hello"))
+		if status.Code(err) != tt.code || w.shop.calls() != map[codes.Code]int{codes.OK: 1}[tt.code] {
+			t.Errorf("%+v: %v, %d served", tt, err, w.shop.calls())
+		}
+		if got := l.requests()[0].OnFailure; got != tt.want {
+			t.Errorf("%+v: asked with %v", tt, got)
 		}
 		end()
 	}
@@ -321,5 +350,40 @@ func talk(t *testing.T, stream grpc_testing.TestService_FullDuplexCallClient, me
 		if _, err := stream.Recv(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A call whose turn comes after its deadline leaves the queue: the next one does not stand behind it.
+func TestDeadlineLeavesTheQueue(t *testing.T) {
+	set, err := rulefile.Parse("rules.yaml", []byte("domain: edge\ndescriptors: [{key: client, rate_limit: "+
+		"{name: q, algorithm: leaky_bucket, queue: true, unit: hour, requests_per_unit: 10}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := node.DefaultConfig()
+	cfg.HTTP, cfg.Health, cfg.Admin, cfg.RuleSet = "", "", "", set
+	n, err := node.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	guard, err := grpcmw.New(n, grpcmw.Options{Describe: func(context.Context, string) (rules.Request, error) {
+		return rules.Request{Rule: "q", Identity: "x"}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, want := range []codes.Code{codes.OK, codes.DeadlineExceeded, codes.DeadlineExceeded} {
+		_, err := guard.Unary(soon, nil, &grpc.UnaryServerInfo{FullMethod: "/shop.Cart/Buy"},
+			func(context.Context, any) (any, error) { return nil, nil })
+		if status.Code(err) != want {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	d, err := n.Take(t.Context(), rules.Request{Rule: "q", Identity: "x", Peek: true})
+	if err != nil || d.Delay <= 0 || d.Delay > 6*time.Minute {
+		t.Errorf("the next call waits for %v, %v", d.Delay, err)
 	}
 }

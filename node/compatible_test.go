@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	health "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
@@ -344,6 +345,29 @@ func TestRatelimitRulesAreNoMistake(t *testing.T) {
 	for _, w := range cfg.Warnings(set) {
 		if !w.Hint {
 			t.Errorf("it warns: %s", w.Text)
+		}
+	}
+}
+
+// A request that there are no rules for is over its limit where the node wants so, and counts in no statistic of a
+// rule.
+func TestRatelimitDeniesWithoutRules(t *testing.T) {
+	t.Parallel()
+	for _, compatibility := range []string{"", rulefile.Ratelimit} {
+		cfg := likeRatelimit()
+		cfg.Compatibility, cfg.OnFailure = compatibility, rules.FailClosed
+		n := launch(t, cfg).ready(t)
+		if got := askJSON(t, n, "unknown", 1, descriptor("a=b"), descriptor("c=d")); got != 429 {
+			t.Errorf("compatibility %q: an unknown domain gets %d", compatibility, got)
+		}
+		if compatibility != "" {
+			if got := ratelimitStats(t, n); strings.Contains(got, "hits") || strings.Contains(got, "limit ") {
+				t.Errorf("it counts:\n%s", got)
+			}
+		}
+		n.Shadow(true)
+		if got := askJSON(t, n, "unknown", 1, descriptor("a=b")); got != 200 {
+			t.Errorf("compatibility %q: with the kill switch on it gets %d", compatibility, got)
 		}
 	}
 }

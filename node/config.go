@@ -54,6 +54,12 @@ type Config struct {
 	Compatibility string `yaml:"compatibility"`
 	// Ratelimit configures domains with compatibility "ratelimit".
 	Ratelimit ratelimit.Config `yaml:"ratelimit"`
+	// OnFailure is what happens to requests that cannot be decided as the rules want, where neither these nor the
+	// request, as by its route, have a word: unset or rules.FailLocal, rules.FailOpen, rules.FailClosed.
+	OnFailure rules.Failure `yaml:"on_failure"`
+	// StartWithoutRules serves although the rule files cannot be used, or the first rules of the management server have
+	// not come: OnFailure says what happens to requests until then. Otherwise New fails, or the node waits.
+	StartWithoutRules bool `yaml:"start_without_rules"`
 	// Shadow denies nothing, and counts as before. Node.Shadow changes it at run time.
 	Shadow bool `yaml:"shadow"`
 	// HTTP is the address of the HTTP API, host:port or unix:/path; empty: none.
@@ -99,6 +105,8 @@ type Config struct {
 	MaxSkew time.Duration `yaml:"max_skew"`
 	// PressureFile is a file of Linux' pressure stall information to report once a second; empty: none.
 	PressureFile string `yaml:"pressure_file"`
+	// Queues bounds the requests that wait for their turn.
+	Queues Queues `yaml:"queues"`
 	// Linger is how long a stopping node goes on serving while it answers that it is unready: until the balancers that
 	// poll its readiness have noticed. 0 to 5m; Node.EndLinger cuts it short.
 	Linger time.Duration `yaml:"linger"`
@@ -182,6 +190,7 @@ func DefaultConfig() Config {
 		Headers:          answer.DefaultHeaders(),
 		Memory:           counters.DefaultMemory,
 		MaxSkew:          100 * time.Millisecond,
+		Queues:           Queues{MaxRequests: 10_000, MaxHeaderBytes: 64 << 20},
 		Drain:            4 * time.Second,
 		Ratelimit:        ratelimit.DefaultConfig(),
 		Gossip:           Gossip{Interval: gossip.DefaultInterval, Label: gossip.DefaultLabel},
@@ -218,6 +227,7 @@ func (c *Config) Validate() error {
 		"import github.com/edgelimit/edgelimit/node/xds and set Config.RulesFrom = xds.Source")
 	check(c.RulesPoll >= 100*time.Millisecond && c.RulesPoll <= time.Hour,
 		"rules_poll: %v, want 100ms to 1h", c.RulesPoll)
+	c.Queues.validate(check)
 	check(c.Linger >= 0 && c.Linger <= 5*time.Minute, "linger: %v, want 0s to 5m", c.Linger)
 	check(c.Drain > 0 && c.Drain <= time.Minute, "drain: %v, want more than 0 and at most 1m", c.Drain)
 	check(c.MaxSkew >= time.Millisecond && c.MaxSkew <= time.Hour, "max_skew: %v, want 1ms to 1h", c.MaxSkew)

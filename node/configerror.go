@@ -20,12 +20,14 @@ import (
 // becomes a place in the file, with the line, and what to write there.
 
 // renamed are settings of earlier versions, and what takes their places.
-var renamed = map[string]string{"max_keys": "memory, a budget in bytes as in 256MiB, takes its place"}
+var renamed = map[string]string{"max_keys": "memory, a budget in bytes as in 256MiB, takes its place",
+	"start_without": "start_without_rules, beside rules_xds, takes its place"}
 
 // forms say how values of a type are written.
 var forms = map[string]string{
 	"time.Duration": "a duration such as 100ms", "[]string": "a list such as [a, b]", "bool": "true or false",
 	"int": "a whole number", "float64": "a number", "string": "text", "map[string]string": "pairs such as {env: prod}",
+	"rules.Failure": "open, closed or local",
 }
 
 // configErrors takes apart what the YAML reader said of a configuration file.

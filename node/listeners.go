@@ -92,13 +92,13 @@ func (n *Node) openProxy() error {
 		return err
 	}
 	n.proxy, err = proxy.New(n, n.cfg.Proxy,
-		proxy.Options{Requests: n.cfg.Requests, Headers: n.cfg.Headers, Logger: n.log})
+		proxy.Options{Requests: n.cfg.Requests, OnFailure: n.cfg.OnFailure, Headers: n.cfg.Headers, Logger: n.log})
 	if err != nil {
 		return fmt.Errorf("proxy.%w", err)
 	}
 	s := n.proxy.Server()
 	l.UseHTTP(s.Server, 0)
-	l.Server, l.Panics, l.Refusal = s, n.proxy.Panics, httpapi.Full()
+	l.Server, l.Panics = s, n.proxy.Panics
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (n *Node) serveHTTP(name string, h http.Handler) error {
 	var panics atomic.Uint64
 	h = httpapi.Recover(h, n.log, func() { panics.Add(1) })
 	l.UseHTTP(httpapi.Server(h, n.log), n.cfg.IdleTimeout)
-	l.Panics, l.Refusal = panics.Load, httpapi.Full()
+	l.Panics = panics.Load
 	return nil
 }
 
@@ -138,7 +138,7 @@ func (n *Node) listen(name string) (*listen.Listener, error) {
 		setting.Flag = "ratelimit.prometheus.address"
 	}
 	if name == proxyListener {
-		setting.Name, setting.Flag = "proxy.listen", "--listen"
+		setting.Name, setting.Flag = "proxy.listen", "proxy.listen (edgelimit proxy: --listen)"
 	}
 	l, err := listen.Open(setting, n.listenLimits(name), n.log)
 	if err != nil {

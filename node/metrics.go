@@ -38,6 +38,7 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	w.WriteGossip(n.cluster.Stats(), streams, packets)
 	n.writeListeners(w)
 	n.writeAuth(w)
+	n.writeQueues(w)
 	n.writeProxy(w)
 	n.writeEnvoy(w)
 	n.writeRESP(w)
@@ -63,6 +64,9 @@ func (n *Node) writeRules(w telemetry.Writer) {
 		"failed_closed (waived and denied as the rule's on_failure or on_partition wants). A request counts once in "+
 		"each layer that charged, denied or waived it. Rule /adhoc is all limits that requests bring along.",
 		"rule", "outcome")
+	w.Counters("undecided_requests_total", "Requests that there were no rules for, where on_failure has a word on "+
+		"them: none had been loaded, or none were in their domain; by outcome (admitted, denied).", "outcome",
+		map[string]uint64{"admitted": n.undecided.admitted.Load(), "denied": n.undecided.denied.Load()})
 	near := w.CounterVec("near_limit_total", "Allowed decisions that left less than a fifth of the limit, by rule.",
 		"rule")
 	bounds := w.GaugeVec("over_admission_bound_ratio", "Bound on over-admission within the last window at the "+
@@ -92,7 +96,7 @@ func (n *Node) writeRules(w telemetry.Writer) {
 			otherBound = max(otherBound, bound)
 			continue
 		}
-		write(r.PublicName, t, r.Limit != nil, r.Ban > 0, r.Heeds())
+		write(r.PublicName, t, r.Limit != nil, r.Ban > 0, r.Heeds() || t.failedOpen.Load()+t.failedClosed.Load() > 0)
 		if r.Limit != nil {
 			bounds(bound, r.PublicName)
 		}
@@ -180,6 +184,16 @@ func writeIrregular(irregular func(v uint64, values ...string), all ...actions.S
 		irregular(o.Counted, cause, "counted")
 		irregular(o.Denied, cause, "denied")
 	}
+}
+
+// writeQueues writes the requests that wait for their turn.
+func (n *Node) writeQueues(w telemetry.Writer) {
+	requests, bytes, denied := n.queues.held()
+	w.Gauge("queued_requests", "Requests that wait here for their turn in a queue (queue: true, mode: throttle).",
+		float64(requests))
+	w.Gauge("queued_header_bytes", "Size of their headers.", float64(bytes))
+	w.Counter("queue_full_total", "Requests denied because they would have had to wait and all places were taken.",
+		denied)
 }
 
 // writeProxy writes the requests and upstreams of the reverse proxy.

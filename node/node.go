@@ -69,9 +69,11 @@ type Node struct {
 	limits   atomic.Pointer[map[string]*counters.Limit] // in force and shared by nodes, by their meters' rules
 
 	adHocDecisions decisionCounts
+	undecided      undecidedCounts
 	debts          *counters.Debts // of the keys of Redis' clients
 
 	pending pendingCounts // requests whose response is still to come
+	queues  queues        // requests that wait for their turn
 
 	warningMu sync.Mutex
 	warned    map[string]bool // the warnings that hold and were logged
@@ -123,9 +125,9 @@ func New(cfg Config) (*Node, error) {
 			return nil, err
 		}
 	}
-	files, set, err := cfg.loadRules()
-	if err != nil {
-		return nil, err
+	files, set, rulesErr := cfg.loadRules()
+	if set == nil {
+		return nil, rulesErr
 	}
 	incarnation := uint64(time.Now().UnixNano())
 	n := &Node{
@@ -149,12 +151,17 @@ func New(cfg Config) (*Node, error) {
 		n.stats = ratelimit.NewStats(ratelimit.Options{NearLimitRatio: cfg.Ratelimit.NearLimitRatio,
 			Loads: n.loads.counts, Logger: n.log})
 	}
+	var err error
 	if n.debts, err = counters.NewDebts(n.table, debtName, n.learnAdHoc(redisAPI)); err != nil {
 		return nil, err
 	}
+	n.queues.withdraw = func(t *turn) { n.table.Withdraw(t.limit, t.key, t.cost, n.clock.Now()) }
 	n.Shadow(cfg.Shadow)
 	n.enforce(set)
-	if n.source == nil {
+	switch {
+	case rulesErr != nil:
+		n.loaded(nil, rulesErr)
+	case n.source == nil:
 		n.loads.succeed()
 	}
 	n.logWarnings()
@@ -165,17 +172,19 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// loadRules returns the first rules, with the watcher of their files if there are any.
+// loadRules returns the first rules, with the watcher of their files if there are any. There are no rules yet where
+// they come from a management server, and where the error is one to start with all the same.
 func (c *Config) loadRules() (files *rulefile.Watcher, set *rules.Set, err error) {
-	if c.RulesXDS.Server != "" {
-		set, err = c.ruleOptions().ParseFiles() // none, until the first ones come
-		return nil, set, err
-	}
-	if c.RuleSet != nil || len(c.Rules) == 0 {
+	if c.RulesXDS.Server == "" && (c.RuleSet != nil || len(c.Rules) == 0) {
 		return nil, cmp.Or(c.RuleSet, rulefile.Sample()), nil
 	}
-	files = c.ruleOptions().Watch(c.Rules, c.RulesPoll, c.Logger)
-	set, err = files.Load()
+	if c.RulesXDS.Server == "" {
+		files = c.ruleOptions().Watch(c.Rules, c.RulesPoll, c.Logger)
+		if set, err = files.Load(); err == nil || !c.StartWithoutRules {
+			return files, set, err
+		}
+	}
+	set, _ = c.ruleOptions().ParseFiles() // of no files: no error
 	return files, set, err
 }
 
@@ -190,8 +199,8 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 	if err := n.openGRPC(); err != nil {
 		return err
 	}
-	api := httpapi.Options{Headers: n.cfg.Headers, Actions: n.requests, Reporter: n, Forgotten: &n.forgottenIDs,
-		Logger: n.log}
+	api := httpapi.Options{Headers: n.cfg.Headers, Actions: n.requests, OnFailure: n.cfg.OnFailure, Reporter: n,
+		Forgotten: &n.forgottenIDs, Logger: n.log}
 	if n.envoy != nil {
 		api.Envoy = n.envoy.JSON
 	}
@@ -281,7 +290,8 @@ func (n *Node) Shadow(on bool) {
 	}
 }
 
-// Ready returns why the node is not ready to serve, or nil. It needs its rules and listeners, neither peers nor store.
+// Ready returns why the node is not ready to serve, or nil. It needs its listeners and, unless
+// Config.StartWithoutRules, its rules, neither peers nor store.
 func (n *Node) Ready() error {
 	if !n.ready.Load() {
 		return errors.New("starting or stopping")
@@ -290,7 +300,13 @@ func (n *Node) Ready() error {
 }
 
 // Degraded returns why the node's decisions are degraded; nothing while they are not.
-func (n *Node) Degraded() []string { return n.monitor.Degraded() }
+func (n *Node) Degraded() []string {
+	reasons := n.monitor.Degraded()
+	if missing := n.rulesMissing(); missing != "" {
+		return append([]string{missing}, reasons...)
+	}
+	return reasons
+}
 
 // Addr returns the host:port, or the path, of a listener ("http", "grpc", "resp", "proxy", "health", "admin",
 // "prometheus"), or the host:port of a gossip pool ("lan", "wan"), with the port that was chosen for port 0; empty if

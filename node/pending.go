@@ -10,24 +10,27 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// pending is a request whose response has still to be charged.
+// pending is a request that waits for its turn, or whose response has still to be charged.
 type pending struct {
-	node      *Node // nil once it has ended
+	node      *Node        // nil once it has ended
+	held      *heldRequest // nil: it does not wait
 	req       Request
 	keys      []pendingKey
 	headers   []string
 	needsBody bool
 }
 
-// Begin is Decide for a request whose response the caller will see: rules that charge responses find room for it beside
-// all others that have begun here and not ended. So as many requests at once as the limit has room for are let through,
-// however long their responses take. The result is nil if there is nothing to charge later; else its End must be
-// called.
+// Begin is Decide for a request that the caller holds back until its turn, and whose response it will see. Rules that
+// charge responses find room for it beside all others that have begun here and not ended. So as many requests at once
+// as the limit has room for are let through, however long their responses take. The result is nil if there is nothing
+// to wait for nor to charge later; else its Wait must be called, and its End.
 func (n *Node) Begin(_ context.Context, req *Request, layers []Decision) ([]Decision, answer.Pending, error) {
 	n.setDomain(req)
 	var room [rules.MaxDescriptors]rules.Match
-	p := n.policy.Load()
-	matches, err := n.match(p, req, room[:0])
+	p, matches, err := n.match(req, room[:0])
+	if d, ok := n.withoutRules(p, req, err); ok {
+		return appendEach(layers, d, req), nil, nil
+	}
 	if err != nil {
 		return layers, nil, err
 	}
@@ -48,20 +51,42 @@ func (n *Node) Begin(_ context.Context, req *Request, layers []Decision) ([]Deci
 		}
 	}
 	first := len(layers)
-	layers = n.decide(p, req, matches, layers)
-	if len(keys) == 0 {
+	var held *heldRequest
+	if mayHold(matches) {
+		layers, held = n.decideHolding(p, req, matches, layers)
+	} else {
+		layers = n.decide(p, req, matches, layers)
+	}
+	if len(keys) == 0 && held == nil {
 		return layers, nil, nil
 	}
 	if !counters.VerdictOf(layers[first:]).Allowed {
 		n.pending.remove(keys)
 		return layers, nil, nil
 	}
-	later := *req
-	later.Asks, later.Descriptors = slices.Clone(req.Asks), slices.Clone(req.Descriptors)
-	for i, entries := range later.Descriptors {
-		later.Descriptors[i] = slices.Clone(entries)
+	later := &pending{node: n, held: held, keys: keys, headers: headers, needsBody: needsBody}
+	if len(keys) > 0 {
+		later.req = *req
+		later.req.Asks, later.req.Descriptors = slices.Clone(req.Asks), slices.Clone(req.Descriptors)
+		for i, entries := range later.req.Descriptors {
+			later.req.Descriptors[i] = slices.Clone(entries)
+		}
 	}
-	return layers, &pending{node: n, req: later, keys: keys, headers: headers, needsBody: needsBody}, nil
+	return layers, later, nil
+}
+
+// Wait implements answer.Pending.
+func (p *pending) Wait(ctx context.Context) (charges bool, err error) {
+	if p.held != nil {
+		select {
+		case <-p.held.ready:
+			p.held = nil
+		case <-ctx.Done():
+			p.End(ctx, nil, nil)
+			return false, ctx.Err()
+		}
+	}
+	return len(p.keys) > 0, nil
 }
 
 // CostHeaders implements answer.Pending.
@@ -77,7 +102,10 @@ func (p *pending) End(ctx context.Context, resp *rules.Response, layers []Decisi
 		return layers
 	}
 	p.node = nil
-	if resp != nil {
+	if p.held != nil && resp == nil {
+		n.queues.leave(p.held)
+	}
+	if resp != nil && len(p.keys) > 0 {
 		p.req.Response = resp
 		layers, _ = n.Report(ctx, &p.req, layers) // the request was valid
 	}

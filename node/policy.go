@@ -182,6 +182,9 @@ func (l *loads) succeed() {
 	l.ok.Add(1)
 }
 
+// none reports whether no load has been good yet.
+func (l *loads) none() bool { return l.ok.Load() == 0 }
+
 func (l *loads) counts() (ok, failed uint64) { return l.ok.Load(), l.failed.Load() }
 
 func (n *Node) watchRules(ctx context.Context) {
@@ -207,6 +210,10 @@ func (n *Node) loaded(set *rules.Set, err error) {
 	problems := rulefile.Problems(err)
 	for _, p := range problems[:min(len(problems), maxLogLines)] {
 		n.log.Error("rules refused", "problem", p)
+	}
+	if n.loads.none() {
+		n.log.Error("no rules are in force", "problems", len(problems))
+		return
 	}
 	n.log.Error("the last good rules stay in force", "problems", len(problems),
 		"since", n.policy.Load().since.Format(time.RFC3339))

@@ -1,25 +1,38 @@
 package node
 
 import (
+	"bytes"
+	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // proxying launches a node with a proxy in front of a server, and a rule for each client.
 func proxying(t *testing.T, rule string, h http.HandlerFunc) *running {
 	t.Helper()
+	return proxied(t, "rate_limit: {name: r, unit: hour, requests_per_unit: 10, "+rule+"}", h)
+}
+
+// proxied is proxying with all of the rule.
+func proxied(t *testing.T, rule string, h http.HandlerFunc) *running {
+	t.Helper()
 	upstream := httptest.NewServer(h)
 	t.Cleanup(upstream.Close)
-	cfg := quiet(single("rate_limit: {name: r, unit: hour, requests_per_unit: 10, " + rule + "}"))
+	cfg := quiet(single(rule))
 	cfg.Proxy.Listen, cfg.Proxy.Upstreams = "127.0.0.1:0", []string{upstream.URL}
 	cfg.Requests.Domain = "test"
 	cfg.Requests.Descriptors = []actions.Descriptor{{{Key: "client", Source: "client"}}}
@@ -164,4 +177,190 @@ descriptors:
 	if got := spent(t, n.Node, "r", "127.0.0.1"); got != 0 {
 		t.Errorf("%d are charged", got)
 	}
+}
+
+// shaping launches a node with a proxy in front of a server, and a queue for each client.
+func shaping(t *testing.T, queue string, h http.HandlerFunc) *running {
+	t.Helper()
+	return proxied(t, "rate_limit: {name: r, algorithm: leaky_bucket, queue: true, "+queue+"}", h)
+}
+
+// waiting waits until so many requests are in the node's queues.
+func waiting(t *testing.T, n *running, want int) {
+	t.Helper()
+	testkit.Eventually(t, fmt.Sprintf("%d requests wait", want), func() bool {
+		requests, _, _ := n.queues.held()
+		return requests == want
+	})
+}
+
+// nextWaits is how long the next request of the client would wait.
+func nextWaits(t *testing.T, n *running) time.Duration {
+	t.Helper()
+	return take(t, n.Node, Request{Rule: "r", Identity: "127.0.0.1", Peek: true}).Delay
+}
+
+// Requests to the proxy never leave faster than the queue has it, and wait for no longer than max_wait.
+func TestProxyShapes(t *testing.T) {
+	t.Parallel()
+	const requests, apart = 20, 30 * time.Millisecond
+	arrived := make(chan time.Time, requests+20)
+	n := shaping(t, "refill: {amount: 100, every: 3s}, max_wait: 600ms", func(http.ResponseWriter, *http.Request) {
+		arrived <- time.Now()
+	})
+	began := time.Now()
+	var all sync.WaitGroup
+	var denied atomic.Int64
+	for range requests + 20 {
+		all.Go(func() {
+			resp, err := web.Get("http://" + n.Addr("proxy"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _ = resp.Body.Close(); resp.StatusCode == http.StatusTooManyRequests {
+				denied.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	close(arrived)
+	passed := 0
+	for at := range arrived {
+		if at.Sub(began) < time.Duration(passed)*apart {
+			t.Errorf("request %d arrives after %v, want %v at least", passed, at.Sub(began),
+				time.Duration(passed)*apart)
+		}
+		passed++
+	}
+	if passed < requests || passed+int(denied.Load()) != requests+20 {
+		t.Errorf("%d pass and %d are denied of %d", passed, denied.Load(), requests+20)
+	}
+}
+
+// A client that hangs up while it waits frees its place and its turn, whatever it speaks, and whether its request has a
+// body: nothing of it reaches the server.
+func TestProxyNoticesWhoHangsUp(t *testing.T) {
+	t.Parallel()
+	var served atomic.Int64
+	n := shaping(t, "unit: hour, requests_per_unit: 10", func(http.ResponseWriter, *http.Request) { served.Add(1) })
+	if resp, err := web.Get("http://" + n.Addr("proxy")); err != nil || resp.Body.Close() != nil {
+		t.Fatal(err)
+	}
+	before := nextWaits(t, n)
+	if before == 0 || before > 6*time.Minute {
+		t.Fatalf("the next waits for %v", before)
+	}
+	requests := map[string]string{
+		"no body":     "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"a body":      "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 16384\r\n\r\n" + strings.Repeat("x", 16384),
+		"half a body": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 5000),
+	}
+	for name, request := range requests {
+		conn, err := net.Dial("tcp", n.Addr("proxy"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, request)
+		waiting(t, n, 1)
+		if d := nextWaits(t, n); d < before {
+			t.Errorf("%s: while it waits, the next does for %v", name, d)
+		}
+		_ = conn.Close()
+		waiting(t, n, 0)
+		if d := nextWaits(t, n); d > before {
+			t.Errorf("%s: it has hung up, and the next waits for %v", name, d)
+		}
+	}
+	h2 := &http.Transport{Protocols: new(http.Protocols)}
+	h2.Protocols.SetUnencryptedHTTP2(true)
+	defer h2.CloseIdleConnections()
+	unfinished, _ := io.Pipe()
+	for _, body := range []io.Reader{nil, strings.NewReader("body"), unfinished} {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+n.Addr("proxy"), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := h2.RoundTrip(r) //nolint:bodyclose // there is no response
+			ended <- err
+		}()
+		waiting(t, n, 1)
+		cancel()
+		if <-ended == nil {
+			t.Error("HTTP/2: it gets a response")
+		}
+		waiting(t, n, 0)
+		if d := nextWaits(t, n); d > before {
+			t.Errorf("HTTP/2: it has hung up, and the next waits for %v", d)
+		}
+	}
+	if got := served.Load(); got != 1 {
+		t.Errorf("%d requests reach the server, want 1", got)
+	}
+}
+
+// A waiting request takes at most 64 KiB of heap and stack, whether it has a connection of its own and a body that was
+// read ahead, or is one of many streams of HTTP/2.
+func TestMemoryOfWaitingRequests(t *testing.T) {
+	const first, requests, streams, most = 100, 400, 100, 64 << 10
+	fields := strings.Repeat("x", 1000)
+	for name, send := range map[string]func(net.Conn){
+		"HTTP/1.1": func(conn net.Conn) {
+			fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nX: %s\r\nContent-Length: 16384\r\n\r\n%s", fields,
+				strings.Repeat("x", 16384))
+		},
+		"HTTP/2": func(conn net.Conn) {
+			_, _ = io.WriteString(conn, http2.ClientPreface)
+			framer := http2.NewFramer(conn, nil)
+			_ = framer.WriteSettings()
+			for i := range uint32(streams) {
+				var block bytes.Buffer
+				e := hpack.NewEncoder(&block)
+				e.SetMaxDynamicTableSize(0)
+				for _, f := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "x"},
+					{":path", "/"}, {"x", fields}} {
+					_ = e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+				}
+				_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: block.Bytes(),
+					EndStream: true, EndHeaders: true})
+			}
+		},
+	} {
+		n := shaping(t, "unit: hour, requests_per_unit: 1, burst: 100000", func(http.ResponseWriter, *http.Request) {})
+		take(t, n.Node, Request{Rule: "r", Identity: "127.0.0.1"})
+		hold := func(until int) int64 {
+			for requests, _, _ := n.queues.held(); requests < until; {
+				conn, err := net.Dial("tcp", n.Addr("proxy"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = conn.Close() })
+				send(conn)
+				if requests++; name == "HTTP/2" {
+					requests += streams - 1
+				}
+			}
+			waiting(t, n, until)
+			return inUse()
+		}
+		before := hold(first)
+		each := (hold(first+requests) - before) / requests
+		t.Logf("%s: %d bytes each", name, each)
+		if each > most {
+			t.Errorf("%s: a waiting request takes %d bytes, want %d at most", name, each, most)
+		}
+	}
+}
+
+// inUse is the memory in use.
+func inUse() int64 {
+	var m runtime.MemStats
+	for range 3 { // what pools and finalizers of other tests hold goes in several steps
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
 }

@@ -321,7 +321,8 @@ func TestMetersOfRulesAndClients(t *testing.T) {
 		var text strings.Builder
 		text.WriteString("domain: test\ndescriptors:\n")
 		for i := range rulefile.MaxLimited {
-			fmt.Fprintf(&text, "- {key: %s%d, rate_limit: {name: %s%d, unit: day, requests_per_unit: 1}}\n", key, i, key, i)
+			name := fmt.Sprint(key, i)
+			fmt.Fprintf(&text, "- {key: %s, rate_limit: {name: %[1]s, unit: day, requests_per_unit: 1}}\n", name)
 		}
 		return text.String()
 	}

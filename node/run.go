@@ -79,6 +79,9 @@ func (n *Node) Run(ctx context.Context) error {
 	stopStore := start(n.reconcile)
 	stopStatsd := start(n.exportStats)
 	n.awaitRules(ctx)
+	if missing := n.rulesMissing(); missing != "" && ctx.Err() == nil {
+		n.log.Warn("serving without rules", "because", missing)
+	}
 	forClients := []*listen.Listener{n.listeners["http"], n.listeners["grpc"], n.listeners["resp"],
 		n.listeners[proxyListener]}
 	stopProxy := start(n.runProxy)

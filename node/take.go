@@ -49,8 +49,10 @@ func (n *Node) setDomain(req *Request) {
 // Rules are shared and must not be written to.
 func (n *Node) DecideMet(_ context.Context, req *Request, layers []Decision, met []*rules.Rule) ([]Decision, error) {
 	var room [rules.MaxDescriptors]rules.Match
-	p := n.policy.Load()
-	matches, err := n.match(p, req, room[:0])
+	p, matches, err := n.match(req, room[:0])
+	if d, ok := n.withoutRules(p, req, err); ok {
+		return appendEach(layers, d, req), nil
+	}
 	if err != nil {
 		return layers, err
 	}
@@ -68,8 +70,7 @@ func (n *Node) DecideMet(_ context.Context, req *Request, layers []Decision, met
 func (n *Node) Report(_ context.Context, req *Request, layers []Decision) ([]Decision, error) {
 	n.setDomain(req)
 	var room [rules.MaxDescriptors]rules.Match
-	p := n.policy.Load()
-	matches, err := n.match(p, req, room[:0])
+	p, matches, err := n.match(req, room[:0])
 	if err != nil {
 		return layers, err
 	}
@@ -88,39 +89,35 @@ func (n *Node) HasDomain(name string) bool { return n.policy.Load().set.HasDomai
 // Compatible reports whether a domain is compatible with envoyproxy/ratelimit by the rules in force.
 func (n *Node) Compatible(domain string) bool { return n.policy.Load().set.Compatible(domain) }
 
-// match appends to dst what a request matches, and counts a request without any limit.
-func (n *Node) match(p *policy, req *Request, dst []rules.Match) ([]rules.Match, error) {
-	matches, err := p.set.Match(req, n.secret, dst)
-	if err != nil {
-		return nil, err
+// match returns the policy in force, and appends to dst what a request matches in it, unless there is an error. It
+// counts a request without any limit.
+func (n *Node) match(req *Request, dst []rules.Match) (p *policy, matches []rules.Match, err error) {
+	p = n.policy.Load()
+	if matches, err = p.set.Match(req, n.secret, dst); err != nil {
+		return p, nil, err
 	}
-	for i := range matches {
-		if matches[i].Limited() {
-			return matches, nil
-		}
+	if !slices.ContainsFunc(matches, func(m rules.Match) bool { return m.Limited() }) {
+		n.monitor.Unmatched.Count(p.set, req, n.clock.Coarse())
 	}
-	n.monitor.Unmatched.Count(p.set, req, n.clock.Coarse())
-	return matches, nil
+	return p, matches, nil
 }
 
 // decide appends to layers the decisions on what a request matches, and counts them.
 func (n *Node) decide(p *policy, req *Request, matches []rules.Match, layers []Decision) []Decision {
 	var room [rules.MaxDescriptors]counters.Charge
-	first, charges := len(layers), room[:len(matches)]
-	n.fail(matches)
-	layers = n.take(charges, needsExactTime(req, matches),
+	return n.decideCharging(p, req, matches, room[:len(matches)], needsExactTime(req, matches), layers)
+}
+
+// decideCharging is decide that also sets what each layer is charged, at the coarse time unless exact is set.
+func (n *Node) decideCharging(
+	p *policy, req *Request, matches []rules.Match, charges []counters.Charge, exact bool, layers []Decision,
+) []Decision {
+	first := len(layers)
+	n.fail(req, matches)
+	layers = n.take(charges, exact,
 		func(now int64) { n.charge(req, matches, now, charges) }, layers)
 	n.count(p, req, matches, charges, layers[first:])
 	return layers
-}
-
-// fail has the rules follow what they say about the outage at hand, if there is one.
-func (n *Node) fail(matches []rules.Match) {
-	for i := range matches {
-		if m := &matches[i]; m.Rule.Heeds() {
-			m.Fail(n.monitor.Outage(m.Rule.Scope))
-		}
-	}
 }
 
 // take has the table decide on the charges that fill sets for a time: the coarse time, unless exact is set. Where a

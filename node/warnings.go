@@ -56,13 +56,15 @@ type source struct {
 	domain  string
 	all     []actions.Descriptor
 	who     string // the APIs that send them
+	denied  bool   // where the domain has no rules: see Config.OnFailure
 	// neverSent says why a descriptor is sent for no request at any of them; nothing if it is sent.
 	neverSent func(actions.Descriptor) string
 }
 
 // sources returns what /v1/auth and the reverse proxy check requests as. It is empty without either.
 func (c *Config) sources() (found []source) {
-	auth := source{"requests.", c.Requests.Domain, c.Requests.Descriptors, authAPI, c.NeverSent}
+	auth := source{"requests.", c.Requests.Domain, c.Requests.Descriptors, authAPI, c.OnFailure == rules.FailClosed,
+		c.NeverSent}
 	switch {
 	case c.Proxy.Listen == "" && c.HTTP == "":
 		return nil
@@ -85,7 +87,7 @@ func (c *Config) sources() (found []source) {
 			continue
 		}
 		s := source{fmt.Sprintf("proxy.routes: route %d: ", i+1), cmp.Or(r.Domain, auth.domain), r.Descriptors,
-			proxyAPI, c.neverProxied}
+			proxyAPI, cmp.Or(r.OnFailure, c.OnFailure) == rules.FailClosed, c.neverProxied}
 		if len(s.all) == 0 {
 			s.all = auth.all
 		}
@@ -220,7 +222,10 @@ func (l *linter) source(s *source) {
 		// rules in the flat form, and those of envoyproxy/ratelimit, are for other APIs
 		others := l.cfg.HTTP != "" || l.cfg.GRPC != ""
 		likely := others && (len(l.set.Domains()) == 0 || l.cfg.Compatibility != "")
-		verb := map[bool]string{false: "allows", true: "allow"}[strings.Contains(s.who, " and ")]
+		verb := map[bool]string{false: "allow", true: "deny"}[s.denied]
+		if !strings.Contains(s.who, " and ") {
+			verb = map[bool]string{false: "allows", true: "denies"}[s.denied]
+		}
 		l.warn(likely, nil, "%sdomain: no rule is in domain %.80q: %s %s everything%s", s.setting, s.domain, s.who,
 			verb, guess(l.set.NearestDomain(s.domain)))
 		return

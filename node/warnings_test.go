@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/proxy"
+	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
@@ -98,6 +99,9 @@ func TestWarnings(t *testing.T) {
 			"rule edge/plan=free/remote_address is never met|it would need (plan=free, remote_address)"}},
 		{"a misspelt domain", loginRules, func(c *Config) { c.Requests.Domain = "egde" },
 			[]string{`no rule is in domain "egde": /v1/auth allows everything; did you mean "edge"?`}},
+		{"a misspelt domain, and closed", loginRules, func(c *Config) {
+			c.Requests.Domain, c.OnFailure = "egde", rules.FailClosed
+		}, []string{`no rule is in domain "egde": /v1/auth denies everything; did you mean "edge"?`}},
 		{"rules without a domain", `[{rule_id: x, limit: 5, window_seconds: 60}]`, func(*Config) {},
 			[]string{"hint|no rule is in domain"}},
 		{"rules without a domain, and only a proxy", `[{rule_id: x, limit: 5, window_seconds: 60}]`, inProxy,

@@ -1,0 +1,249 @@
+package node
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
+)
+
+// Queues bounds the requests that a node holds back until their turn (queue: true, mode: throttle): those to the
+// reverse proxy, and of the Go middleware and interceptors. A request that has no place is denied at once, and not
+// charged.
+type Queues struct {
+	// MaxRequests is how many requests wait at a time, 0 to 1,000,000.
+	MaxRequests int `yaml:"max_requests"`
+	// MaxHeaderBytes is how large the headers of waiting requests are together, 64 KiB to 64 GiB.
+	MaxHeaderBytes Size `yaml:"max_header_bytes"`
+}
+
+func (c *Queues) validate(check func(ok bool, format string, args ...any)) {
+	check(c.MaxRequests >= 0 && c.MaxRequests <= 1_000_000, "queues.max_requests: %d, want 0 to 1000000", c.MaxRequests)
+	check(c.MaxHeaderBytes >= 64<<10 && c.MaxHeaderBytes <= 64<<30, "queues.max_header_bytes: %v, want 64KiB to 64GiB",
+		c.MaxHeaderBytes)
+}
+
+// queues hold the requests that wait for their turns. A request waits in the queue of each counter that delays it, and
+// goes once its turn has come in all of them.
+type queues struct {
+	// withdraw takes a request out of the table's queue, see counters.Table.Withdraw.
+	withdraw func(*turn)
+
+	// mu is held while the table decides on a request that may wait, so that requests join in the order of their turns.
+	// The table's locks are taken after it.
+	mu      sync.Mutex
+	byKey   map[pendingKey]*queue
+	waiting int
+	bytes   int    // of their headers
+	denied  uint64 // for want of a place
+	warned  time.Time
+}
+
+// queue is the requests that wait at one counter, in the order of their turns. When one leaves, those behind it move up
+// by the time that it would have taken, as in the table. So each holds the time after the one in front, and no request
+// that leaves changes more than its neighbours.
+type queue struct {
+	key         pendingKey
+	first, last *turn
+	next, end   time.Time // the turns of the first and of the last
+	timer       *time.Timer
+}
+
+// turn is the place of a request in a queue.
+type turn struct {
+	request    *heldRequest
+	in         *queue // nil: the turn has come, or the request has left
+	prev, next *turn
+	after      time.Duration // from the turn before it; 0 for the first
+	span       time.Duration // what the request takes
+	limit      *counters.Limit
+	key        counters.Key
+	cost       uint64
+}
+
+// heldRequest is a request that waits.
+type heldRequest struct {
+	turns []turn
+	left  int // turns that have not come
+	bytes int
+	ready chan struct{} // closed when it may go
+}
+
+// decideHolding is decide for a request that is held back here if a queue delays it. held is nil if none does.
+func (n *Node) decideHolding(
+	p *policy, req *Request, matches []rules.Match, layers []Decision,
+) (all []Decision, held *heldRequest) {
+	var room [rules.MaxDescriptors]counters.Charge
+	q, first, charges, bytes, warn := &n.queues, len(layers), room[:len(matches)], headerBytes(req.Header), false
+	q.mu.Lock()
+	defer func() {
+		q.mu.Unlock()
+		if warn {
+			n.log.Warn("requests that would wait in a queue are denied: all places are taken (queues in the "+
+				"configuration)", slog.Int("max_requests", n.cfg.Queues.MaxRequests),
+				slog.String("max_header_bytes", n.cfg.Queues.MaxHeaderBytes.String()))
+		}
+	}()
+	if q.waiting >= n.cfg.Queues.MaxRequests || q.bytes+bytes > int(n.cfg.Queues.MaxHeaderBytes) {
+		for i := range matches {
+			matches[i].NoWait()
+		}
+	}
+	layers = n.decideCharging(p, req, matches, charges, true, layers)
+	now, decisions, noPlace := time.Now(), layers[first:], false
+	for i := range charges {
+		noPlace = noPlace || matches[i].NoPlace(&charges[i], &decisions[i])
+	}
+	if noPlace {
+		q.denied++
+		if warn = now.Sub(q.warned) > time.Minute; warn {
+			q.warned = now
+		}
+	}
+	if v := counters.VerdictOf(decisions); !v.Allowed || v.Delay == 0 {
+		return layers, nil
+	}
+	held = &heldRequest{turns: make([]turn, 0, 1), bytes: bytes, ready: make(chan struct{})}
+	for i := range charges {
+		if ch := &charges[i]; decisions[i].Delay > 0 {
+			held.turns = append(held.turns, turn{request: held, limit: ch.Limit, key: ch.Key, cost: ch.Cost,
+				span: ch.Limit.Refills(ch.Cost), after: decisions[i].Delay})
+		}
+	}
+	q.waiting++
+	q.bytes += bytes
+	held.left = len(held.turns)
+	for i := range held.turns {
+		t := &held.turns[i]
+		q.join(t, pendingKey{t.limit.Meter().Rule, t.key}, now.Add(t.after))
+	}
+	return layers, held
+}
+
+// headerBytes is what a header occupies, about.
+func headerBytes(h map[string][]string) (sum int) {
+	for name, values := range h {
+		sum += len(name)
+		for _, v := range values {
+			sum += len(v)
+		}
+	}
+	return sum
+}
+
+// join puts a turn at the end of a queue. The lock is held.
+func (q *queues) join(t *turn, key pendingKey, at time.Time) {
+	in := q.byKey[key]
+	if in == nil {
+		in = &queue{key: key}
+		if q.byKey == nil {
+			q.byKey = make(map[pendingKey]*queue)
+		}
+		q.byKey[key] = in
+	}
+	t.in, t.prev, t.after = in, in.last, 0
+	if in.last == nil {
+		in.first, in.next, in.end = t, at, at
+		in.timer = time.AfterFunc(time.Until(at), func() { q.advance(in) })
+	} else {
+		in.last.next, t.after = t, max(0, at.Sub(in.end))
+		in.end = in.end.Add(t.after)
+	}
+	in.last = t
+}
+
+// advance lets those go whose turn has come.
+func (q *queues) advance(in *queue) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for now := time.Now(); in.first != nil && !in.next.After(now); {
+		r := in.first.request
+		in.remove(in.first)
+		if r.left--; r.left == 0 {
+			q.release(r)
+			close(r.ready)
+		}
+	}
+	q.settle(in)
+}
+
+// leave takes a request out of its queues, unless its turns have come.
+func (q *queues) leave(r *heldRequest) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if r.left == 0 {
+		return
+	}
+	for i := range r.turns {
+		t := &r.turns[i]
+		in := t.in
+		if in == nil {
+			continue
+		}
+		if t.next != nil {
+			moves := min(t.span, t.after+t.next.after)
+			t.next.after -= moves
+			in.end = in.end.Add(-moves)
+		}
+		in.remove(t)
+		q.settle(in)
+		q.withdraw(t)
+	}
+	q.release(r)
+}
+
+// release frees the place of a request.
+func (q *queues) release(r *heldRequest) {
+	q.waiting--
+	q.bytes -= r.bytes
+}
+
+// settle has the queue wait for its first turn, or drops it if it is empty.
+func (q *queues) settle(in *queue) {
+	if in.first != nil {
+		in.timer.Reset(time.Until(in.next))
+	} else if q.byKey[in.key] == in {
+		in.timer.Stop()
+		delete(q.byKey, in.key)
+	}
+}
+
+// remove unlinks a turn. The others stay where they are.
+func (in *queue) remove(t *turn) {
+	switch {
+	case t.next == nil:
+		in.end = in.end.Add(-t.after)
+		in.last = t.prev
+	case t.prev == nil:
+		in.next = in.next.Add(t.next.after)
+		t.next.after, t.next.prev = 0, nil
+	default:
+		t.next.after += t.after
+		t.next.prev = t.prev
+	}
+	if t.prev == nil {
+		in.first = t.next
+	} else {
+		t.prev.next = t.next
+	}
+	t.in, t.prev, t.next = nil, nil, nil
+}
+
+// held returns how many requests wait, the bytes of their headers, and how many were denied for want of a place.
+func (q *queues) held() (requests, bytes int, denied uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting, q.bytes, q.denied
+}
+
+// mayHold reports whether a request that meets the rules may be delayed.
+func mayHold(matches []rules.Match) bool {
+	for i := range matches {
+		if matches[i].Rule.Queues() {
+			return true
+		}
+	}
+	return false
+}

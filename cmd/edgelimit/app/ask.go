@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,7 +105,8 @@ func target(c *cli.Context) (*url.URL, *http.Client, error) {
 		return nil, nil, misuse(c.Command, "--url %s: --ca-file, --cert-file, --key-file and --server-name are for "+
 			"https://", text)
 	}
-	h.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSClientConfig: secure}
+	h.Transport = explaining{&http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+		TLSClientConfig: secure}}
 	if path, unix := strings.CutPrefix(text, "unix:"); unix && path != "" {
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -121,6 +123,30 @@ func target(c *cli.Context) (*url.URL, *http.Client, error) {
 			defaultOf(flagNamed(c.Command, "url")))
 	}
 	return u, h, nil
+}
+
+// explaining adds to errors of TLS which flags help.
+type explaining struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (e explaining) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := e.RoundTripper.RoundTrip(r)
+	if err == nil {
+		return resp, nil
+	}
+	hint := ""
+	if _, is := errors.AsType[x509.UnknownAuthorityError](err); is {
+		hint = "; trust who signed it with --ca-file"
+	} else if _, is := errors.AsType[x509.HostnameError](err); is {
+		hint = "; if it is the node's, say so with --server-name"
+	} else if _, is := errors.AsType[tls.RecordHeaderError](err); is {
+		hint = "; the node does not speak TLS there: use http://"
+	} else if strings.HasSuffix(err.Error(), "tls: certificate required") {
+		hint = "; show one with --cert-file and --key-file"
+	} else if r.URL.Scheme == "http" && errors.Is(err, io.EOF) {
+		hint = "; use https:// and --ca-file if the node speaks TLS"
+	}
+	return nil, fmt.Errorf("%w%s", err, hint)
 }
 
 const checkHelp = `

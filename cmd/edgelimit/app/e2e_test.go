@@ -139,6 +139,13 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("another node at the same address", func(t *testing.T) {
 		runBinary(t, binary, "serve", "--http", door, "--health", "").says(t, 2, "edgelimit: http: "+door+" is in use",
 			"choose another with --http")
+		upstream := []string{"--upstream", "http://127.0.0.1:1", "--health", "", "--admin", ""}
+		runBinary(t, binary, append([]string{"proxy", "--listen", door}, upstream...)...).
+			says(t, 2, "edgelimit: proxy.listen: "+door+" is in use", "edgelimit proxy: --listen")
+		file := written(t, "c.yaml",
+			"{http: '', health: '', admin: '', proxy: {listen: '"+door+"', upstreams: ['http://127.0.0.1:1']}}\n")
+		runBinary(t, binary, "serve", "--config", file).
+			says(t, 2, "edgelimit: proxy.listen: "+door+" is in use", "choose another with proxy.listen")
 	})
 	t.Run("broken rules", func(t *testing.T) {
 		file := written(t, "broken.yaml",

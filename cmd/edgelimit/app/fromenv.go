@@ -171,6 +171,7 @@ func (e *ratelimitEnv) configure(cfg *node.Config) error {
 	}
 	cfg.MergeDomains, cfg.Shadow = e.flag("MERGE_DOMAIN_CONFIG"), e.flag("SHADOW_MODE")
 	cfg.IgnoreDotFiles = e.flag("RUNTIME_IGNOREDOTFILES")
+	cfg.StartWithoutRules = e.flag("FORCE_START_WITHOUT_INITIAL_CONFIG")
 	r := &cfg.Ratelimit
 	r.StopIncrements = e.flag("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT")
 	r.QuotaMode, r.DynamicMetadata = e.flag("QUOTA_MODE"), e.flag("RESPONSE_DYNAMIC_METADATA")
@@ -247,7 +248,6 @@ func (e *ratelimitEnv) configureXDS(x *node.XDS) {
 			x.MaxMessage = node.Size(size)
 		}
 	}
-	x.StartWithout = e.flag("FORCE_START_WITHOUT_INITIAL_CONFIG")
 }
 
 // configureStatistics sets where statistics go. Without a word of the environment that is statsd on this machine.

@@ -280,9 +280,8 @@ func TestRatelimitEnvXDS(t *testing.T) {
 		Server: "gateway:18001", NodeID: "n", Metadata: map[string]string{"a": "b", "c": "d"},
 		Headers: map[string]string{"h": "v"}, TLS: true, CAFile: "/ca", CertFile: "/cert", KeyFile: "/key",
 		ServerName: "name", MinBackoff: time.Second, MaxBackoff: 2 * time.Second, MaxMessage: 1 << 20,
-		StartWithout: true,
 	}
-	if err != nil || !reflect.DeepEqual(cfg.RulesXDS, want) || len(cfg.Rules) > 0 {
+	if err != nil || !reflect.DeepEqual(cfg.RulesXDS, want) || len(cfg.Rules) > 0 || !cfg.StartWithoutRules {
 		t.Errorf("%v\ngot  %+v, rules %q\nwant %+v", err, cfg.RulesXDS, cfg.Rules, want)
 	}
 	if notes := fmt.Sprint(env.notes); notes != "[{[XDS_CLIENT_BACKOFF_JITTER] "+backoff+"}]" {

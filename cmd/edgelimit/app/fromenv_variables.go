@@ -51,8 +51,7 @@ var ratelimitVariables = []variable{
 	{name: "LOG_FORMAT", missing: "text"},
 
 	{name: "CONFIG_TYPE", missing: "FILE"},
-	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", missing: "false",
-		ignored: "a node starts with valid rules only; later the last good ones stay in force", with: withXDS},
+	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", missing: "false"},
 	{name: "CONFIG_GRPC_XDS_NODE_ID", missing: "default", ignored: noXDS, with: withXDS},
 	{name: "CONFIG_GRPC_XDS_NODE_METADATA", ignored: noXDS, with: withXDS},
 	{name: "CONFIG_GRPC_XDS_SERVER_URL", missing: "localhost:18000", ignored: noXDS, with: withXDS},

@@ -16,7 +16,7 @@ has the same one.
 
 edgelimit keygen --out /etc/edgelimit/cluster.key
 
-Exit status: 0 made, 2 not made.`
+Exit status: 0 made, or kept by --keep, 2 not made.`
 
 func keygenCommand() *cli.Command {
 	return &cli.Command{
@@ -27,18 +27,27 @@ func keygenCommand() *cli.Command {
 				"(0700); without it: to standard output", new(string)),
 			plain.flag("force", "replace a file that is there: a cluster that uses it falls apart until every node "+
 				"has the new one", new(bool)),
+			plain.flag("keep", "leave a key file that is there as it is: for what runs at each start", new(bool)),
 		},
 		Action: keygen,
 	}
 }
 
 func keygen(c *cli.Context) error {
-	name := c.String("out")
-	if name == "" {
+	name, force, keep := c.String("out"), c.Bool("force"), c.Bool("keep")
+	switch {
+	case keep && (name == "" || force):
+		return misuse(c.Command, "--keep goes with --out, and not with --force")
+	case name == "":
 		return node.WriteKeyFile(c.App.Writer)
 	}
-	err := node.CreateKeyFile(name, c.Bool("force"))
-	if errors.Is(err, fs.ErrExist) {
+	err := node.CreateKeyFile(name, force)
+	if errors.Is(err, fs.ErrExist) && keep {
+		if _, err = node.ReadKeyFile(name); err == nil {
+			_, err = fmt.Fprintf(c.App.Writer, "Kept %s.\n", name)
+		}
+		return err
+	} else if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s exists already, and nodes may use it; choose another file, or replace it with --force",
 			name)
 	} else if err != nil {

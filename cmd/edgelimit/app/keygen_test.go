@@ -76,3 +76,23 @@ func TestKeygenNeverOverwrites(t *testing.T) {
 		t.Error("it printed keys when it could not write them")
 	}
 }
+
+// A one-shot container makes the key file when the cluster is started, and again leaves it as it is.
+func TestKeygenKeeps(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cluster.key")
+	edgelimit(t, "keygen", "--keep", "--out", file).says(t, 0, "Wrote "+file)
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edgelimit(t, "keygen", "--keep", "--out", file).says(t, 0, "Kept "+file)
+	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed, %v", err)
+	}
+	if err := os.WriteFile(file, []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	edgelimit(t, "keygen", "--keep", "--out", file).says(t, 2, "key file "+file)
+	edgelimit(t, "keygen", "--keep").says(t, 2, "--keep", "--out")
+	edgelimit(t, "keygen", "--keep", "--force", "--out", file).says(t, 2, "--keep", "--force")
+}

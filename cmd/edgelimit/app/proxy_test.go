@@ -48,7 +48,9 @@ func checkProxy(t *testing.T, binary string) {
 }
 
 // The flags of the command proxy go over its configuration file, which goes over its own defaults.
+// The image sets EDGELIMIT_HTTP and EDGELIMIT_LISTEN alike: serve obeys the one, proxy the other.
 func TestProxySettings(t *testing.T) {
+	t.Setenv("EDGELIMIT_HTTP", ":8080")
 	file := written(t, "c.yaml", "proxy: {listen: '127.0.0.1:1', upstreams: ['http://a'], retries: 3}\n")
 	for _, test := range []struct {
 		args     []string

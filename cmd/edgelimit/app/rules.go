@@ -29,7 +29,8 @@ By rule:         edgelimit rules explain --rule per_ip --identity 192.0.2.1
 By request:      edgelimit rules explain --config node.yaml \
                    --request 'POST /login' --client 192.0.2.1
 
-Each argument is a descriptor, its entries separated by commas; of an HTTP request they are those that /v1/auth makes.
+Each argument is a descriptor, its entries separated by commas; of an HTTP request they are those that /v1/auth makes,
+or with proxy.listen the reverse proxy, by the routes that it meets.
 
 Exit status: 0 explained, 1 the rules are not valid, 2 no answer.`
 
@@ -68,8 +69,8 @@ func rulesCommand() *cli.Command {
 		"together)", new(string))
 	validating := []cli.Flag{config, ofReading.flag("strict", "fail if there are warnings", new(bool))}
 	explaining := []cli.Flag{
-		ofRequest.flag("request", "HTTP `REQUEST` that a proxy asks /v1/auth about, as in 'POST "+
-			"https://shop.example/login'", new(string)),
+		ofRequest.flag("request", "HTTP `REQUEST` to the reverse proxy, or that a proxy asks /v1/auth about, as in "+
+			"'POST https://shop.example/login'", new(string)),
 		ofRequest.flag("client", "`ADDRESS` of the HTTP request's client", new("192.0.2.1")),
 		ofRequest.flag("header", "`HEADER` of the HTTP request, as in 'X-Api-Key: a' (repeatable)", new([]string)),
 		ofReading.flag("rules", "rule `FILE` or directory (repeatable; default: those of --config, or the sample)",

@@ -66,6 +66,35 @@ func TestRulesValidateWarns(t *testing.T) {
 		"default_algorithm: fixed_window\nregion: here\n")).says(t, 0, "valid: 2 rules")
 }
 
+// With a reverse proxy an HTTP request is explained by the routes that it meets there.
+func TestRulesExplainARoute(t *testing.T) {
+	file := ruleFile(t, validRules)
+	config := nodeFile(t, file, `
+requests: {domain: edge, descriptors: [{remote_address: client}]}
+proxy:
+  listen: 127.0.0.1:8080
+  upstreams: [http://127.0.0.1:3000]
+  routes:
+    - {path: /other}
+    - {path: /login, method: POST, descriptors: [{path: path, remote_address: client}, {key: header X-Key}]}
+    - {host: "*.b.example", descriptors: [{key: header X-Key, on_missing: deny}]}
+`)
+	explain := func(args ...string) result {
+		return edgelimit(t, append([]string{"rules", "explain", "--config", config, "--request"}, args...)...)
+	}
+	r := explain("POST https://shop.example/login?a=1", "--client", "2001:db8::1")
+	r.says(t, 0, "route 2:\npath=/login,remote_address=2001:db8::1\n", "=> edge/path=/login/remote_address (login)",
+		"(key)\n  the request lacks one of: header X-Key\n  => not sent")
+	if strings.Contains(r.out, "per_ip") || strings.Contains(r.out, "no route") {
+		t.Errorf("it says %s", r.out)
+	}
+	explain("GET /login").says(t, 0, "no route:\nremote_address=", "(per_ip)")
+	explain("POST /x/..;/login").says(t, 0, "no route:\nremote_address=", "route 2:\n",
+		"path=/login,remote_address=", "(login)")
+	explain("GET /other", "--json").says(t, 0, `"route": "route 1"`)
+	explain("http://a.b.example/").says(t, 2, "the proxy denies the request whatever the rules are: descriptor 1 needs")
+}
+
 // An HTTP request is explained by the layers that /v1/auth makes of it, and the warnings about them.
 func TestRulesExplainARequest(t *testing.T) {
 	file := ruleFile(t, validRules)

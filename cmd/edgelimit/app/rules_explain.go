@@ -19,8 +19,16 @@ import (
 	"github.com/edgelimit/edgelimit/node/xds"
 )
 
+// asked is a request of the node, and what an HTTP request does not send.
+type asked struct {
+	route   string // of the reverse proxy; empty: /v1/auth asks, or the command line
+	req     rules.Request
+	notSent []explained
+}
+
 // explained is a layer as JSON.
 type explained struct {
+	Route      string   `json:"route,omitempty"`
 	Descriptor string   `json:"descriptor"`
 	Why        []string `json:"why"`
 	Rule       string   `json:"rule,omitempty"`
@@ -38,36 +46,47 @@ func explainRules(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	req, notSent, err := explainRequest(c, in)
+	all, err := explainRequest(c, in)
 	if err != nil {
 		return err
 	}
-	if req.Rule == "" && req.Domain == "" {
-		domains := in.set.Domains()
-		if len(domains) != 1 {
-			return misuse(c.Command, "say which --domain the descriptors are of: %s", strings.Join(domains, ", "))
-		}
-		req.Domain = domains[0]
-	}
-	var layers []rules.Layer
-	if req.Rule != "" || len(req.Descriptors) > 0 {
-		if layers, err = in.set.Explain(&req); err != nil {
-			return err
-		}
-	}
+	var met []rules.Layer
 	answers := []explained{}
-	for i := range layers {
-		answers = append(answers, explainLayer(&layers[i]))
+	for i := range all {
+		q := &all[i]
+		if q.req.Rule == "" && q.req.Domain == "" {
+			domains := in.set.Domains()
+			if len(domains) != 1 {
+				return misuse(c.Command, "say which --domain the descriptors are of: %s", strings.Join(domains, ", "))
+			}
+			q.req.Domain = domains[0]
+		}
+		var layers []rules.Layer
+		if q.req.Rule != "" || len(q.req.Descriptors) > 0 {
+			if layers, err = in.set.Explain(&q.req); err != nil {
+				return err
+			}
+		}
+		first := len(answers)
+		for i := range layers {
+			answers = append(answers, explainLayer(&layers[i]))
+		}
+		answers, met = append(answers, q.notSent...), append(met, layers...)
+		for i := range answers[first:] {
+			answers[first+i].Route = q.route
+		}
 	}
-	answers = append(answers, notSent...)
 	warnings := in.warnings()
 	if !c.IsSet("request") {
-		warnings = concerning(warnings, layers)
+		warnings = concerning(warnings, met)
 	}
 	if c.Bool("json") {
-		return printJSON(c, map[string]any{"domain": req.Domain, "layers": answers, "warnings": warnings})
+		return printJSON(c, map[string]any{"domain": all[0].req.Domain, "layers": answers, "warnings": warnings})
 	}
-	for _, a := range answers {
+	for i, a := range answers {
+		if a.Route != "" && (i == 0 || answers[i-1].Route != a.Route) {
+			fmt.Fprintln(c.App.Writer, a.Route+":")
+		}
 		fmt.Fprintln(c.App.Writer, a)
 	}
 	_, err = fmt.Fprint(c.App.Writer, warningText(warnings))
@@ -83,11 +102,11 @@ func concerning(all []node.Warning, layers []rules.Layer) []node.Warning {
 	})
 }
 
-// explainRequest returns the request that the flags and arguments describe, and what an HTTP request does not send.
-func explainRequest(c *cli.Context, in *rulesInput) (rules.Request, []explained, error) {
+// explainRequest returns the requests that the flags and arguments describe, at least one.
+func explainRequest(c *cli.Context, in *rulesInput) ([]asked, error) {
 	if c.IsSet("request") {
 		if c.Args().Present() || c.IsSet("rule") {
-			return rules.Request{}, nil, misuse(c.Command, "--request stands in place of descriptors and --rule: "+
+			return nil, misuse(c.Command, "--request stands in place of descriptors and --rule: "+
 				"leave them out")
 		}
 		return in.describe(c)
@@ -96,7 +115,7 @@ func explainRequest(c *cli.Context, in *rulesInput) (rules.Request, []explained,
 	if err == nil && !ok {
 		err = misuse(c.Command, "say what to explain: descriptors, --rule and --identity, or --request")
 	}
-	return req, nil, err
+	return []asked{{req: req}}, err
 }
 
 func explainLayer(l *rules.Layer) explained {
@@ -200,28 +219,58 @@ func warningText(warnings []node.Warning) string {
 	return b.String()
 }
 
-// describe returns the request that /v1/auth makes of the flags' HTTP request, and as layers the descriptors of the
-// configuration that it leaves out.
-func (in *rulesInput) describe(c *cli.Context) (req rules.Request, notSent []explained, err error) {
-	r, err := in.authRequest(c)
+// describe returns the requests that the reverse proxy, or without one /v1/auth, makes of the flags' HTTP request, with
+// the descriptors that it leaves out.
+func (in *rulesInput) describe(c *cli.Context) (all []asked, err error) {
+	method, u, client, h, err := httpRequest(c)
 	if err != nil {
-		return req, nil, err
+		return nil, err
 	}
-	describer, err := actions.New(in.cfg.Requests)
-	if err != nil {
-		return req, nil, err
+	r := &http.Request{Method: method, URL: u, Host: u.Host, Header: h}
+	sender, trusted := in.sender(client)
+	if r.RemoteAddr = sender; trusted {
+		in.forward(h, method, u, client)
 	}
-	describer.DescribeOriginal(r, &req)
-	req.Domain = cmp.Or(c.String("domain"), req.Domain)
-	rest := req.Descriptors
-	for _, d := range in.cfg.Requests.Descriptors {
-		if len(rest) > 0 && slices.EqualFunc(rest[0], d.Shape(), func(e rules.Entry, s rules.Shape) bool {
+	if in.cfg.Proxy.Listen == "" {
+		r.Method, r.URL, r.Host = http.MethodGet, &url.URL{Path: "/v1/auth"}, ""
+		describer, err := actions.New(in.cfg.Requests)
+		if err != nil {
+			return nil, err
+		}
+		var req rules.Request
+		describer.DescribeOriginal(r, &req)
+		req.Domain = cmp.Or(c.String("domain"), req.Domain)
+		return []asked{{"", req, notSent(in.cfg.Requests.Descriptors, req.Descriptors, in.cfg.NeverSent)}}, nil
+	}
+	met, err := in.cfg.Proxy.Explain(in.cfg.Requests, r)
+	for _, m := range met {
+		if m.Denied != "" {
+			return nil, fmt.Errorf("the proxy denies the request whatever the rules are: %s", m.Denied)
+		}
+		route := "no route"
+		if m.Route > 0 {
+			route = fmt.Sprintf("route %d", m.Route)
+		}
+		m.Request.Domain = cmp.Or(c.String("domain"), m.Request.Domain)
+		all = append(all, asked{route, m.Request, notSent(m.Descriptors, m.Request.Descriptors, nil)})
+	}
+	return all, err
+}
+
+// notSent returns as layers the descriptors of the configuration that are not among those that are sent. never says of
+// one why no request has it; nothing if some have.
+func notSent(all []actions.Descriptor, sent [][]rules.Entry, never func(actions.Descriptor) string) (out []explained) {
+	for _, d := range all {
+		if len(sent) > 0 && slices.EqualFunc(sent[0], d.Shape(), func(e rules.Entry, s rules.Shape) bool {
 			return e.Key == s.Key && (!s.Fixed || e.Value == s.Value)
 		}) {
-			rest = rest[1:]
+			sent = sent[1:]
 			continue
 		}
-		why := in.cfg.NeverSent(d)
+		why := ""
+		if never != nil {
+			why = never(d)
+		}
 		if why == "" {
 			var sources []string
 			for _, e := range d.Entries() {
@@ -229,45 +278,39 @@ func (in *rulesInput) describe(c *cli.Context) (req rules.Request, notSent []exp
 			}
 			why = "the request lacks one of: " + strings.Join(sources, ", ")
 		}
-		notSent = append(notSent, explained{Descriptor: d.String(), Why: []string{why}, NotSent: true})
+		out = append(out, explained{Descriptor: d.String(), Why: []string{why}, NotSent: true})
 	}
-	return req, notSent, nil
+	return out
 }
 
-// authRequest returns the request to /v1/auth that the first trusted proxy sends for the flags' HTTP request. Without
-// trusted proxies its client sends it.
-func (in *rulesInput) authRequest(c *cli.Context) (*http.Request, error) {
+// httpRequest returns the parts of the flags' HTTP request.
+func httpRequest(c *cli.Context) (method string, u *url.URL, client netip.Addr, h http.Header, err error) {
 	method, target, both := strings.Cut(c.String("request"), " ")
 	if !both {
 		method, target = http.MethodGet, method
 	}
-	u, err := url.Parse(target)
-	if err != nil || u.Path == "" {
-		return nil, fmt.Errorf("--request: %q, want a path or a URL, and perhaps a method first, as in 'POST /login'",
-			c.String("request"))
+	if u, err = url.Parse(target); err != nil || u.Path == "" {
+		return "", nil, client, nil, fmt.Errorf("--request: %q, want a path or a URL, and perhaps a method first, as "+
+			"in 'POST /login'", c.String("request"))
 	}
-	client, err := netip.ParseAddr(c.String("client"))
-	if err != nil {
-		return nil, fmt.Errorf("--client: %q, want an address", c.String("client"))
+	if client, err = netip.ParseAddr(c.String("client")); err != nil {
+		return "", nil, client, nil, fmt.Errorf("--client: %q, want an address", c.String("client"))
 	}
-	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/v1/auth"}, Header: make(http.Header)}
+	h = make(http.Header)
 	for _, line := range c.StringSlice("header") {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return nil, fmt.Errorf("--header: %q, want NAME: VALUE", line)
+			return "", nil, client, nil, fmt.Errorf("--header: %q, want NAME: VALUE", line)
 		}
-		r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		h.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
-	var trusted bool
-	if r.RemoteAddr, trusted = in.sender(client); trusted {
-		in.forward(r.Header, method, u, client)
-	}
-	return r, nil
+	return method, u, client, h, nil
 }
 
-// sender returns the address of the sender to /v1/auth, and whether it is a trusted proxy.
+// sender returns the address of who sends the request to the node, the first trusted proxy if there is one and else its
+// client, and whether it is a trusted proxy.
 func (in *rulesInput) sender(client netip.Addr) (addr string, trusted bool) {
-	if strings.HasPrefix(in.cfg.HTTP, "unix:") {
+	if strings.HasPrefix(cmp.Or(in.cfg.Proxy.Listen, in.cfg.HTTP), "unix:") {
 		return "@", slices.Contains(in.cfg.Requests.TrustedProxies, actions.UnixPeers)
 	}
 	for _, t := range in.cfg.Requests.TrustedProxies {

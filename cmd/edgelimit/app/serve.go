@@ -104,8 +104,11 @@ func serveFlags(defaults node.Config, settings settings, extensions []Extension)
 		"ratelimit, for envoyproxy/ratelimit; flags go over them, and --admin is closed without its flag",
 		new(string), "FROM_ENV"))
 	for _, s := range settings(&defaults) {
-		variable := strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
-		flags = append(flags, s.flag(s.name, s.usage, s.to, variable))
+		variables := []string{strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))}
+		if s.name == "http" && defaults.HTTP == "" { // the image sets EDGELIMIT_HTTP for serve alone
+			variables = nil
+		}
+		flags = append(flags, s.flag(s.name, s.usage, s.to, variables...))
 	}
 	flags = append(flags,
 		ofRules.flag("print-config", "print the annotated sample configuration and exit", new(bool)),

@@ -3,6 +3,9 @@ package app
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/edgelimit/edgelimit/node"
@@ -42,10 +45,18 @@ func TestCommandsOverTLS(t *testing.T) {
 	check := []string{"check", "--rule", "per_ip", "--identity", "192.0.2.1"}
 	ask("http", known, check...).says(t, 0, "allowed by per_ip")
 	ask("http", append(known, "--server-name", "localhost"), check...).says(t, 0, "allowed by per_ip")
-	ask("http", append(known, "--server-name", "other.test"), check...).says(t, 2, "not other.test")
-	ask("http", trusting, check...).says(t, 2, "certificate required")
-	ask("http", nil, check...).says(t, 2, "unknown authority")
-	ask("http", []string{"--ca-file", stranger.CertFile}, check...).says(t, 2, "unknown authority")
+	ask("http", trusting, check...).says(t, 2, "certificate required", "show one with --cert-file and --key-file")
+	ask("http", nil, check...).says(t, 2, "unknown authority", "trust who signed it with --ca-file")
+	ask("http", []string{"--ca-file", stranger.CertFile}, check...).says(t, 2, "unknown authority", "--ca-file")
+	ask("http", append(known, "--server-name", "other.test"), check...).says(t, 2, "not other.test", "--server-name")
+	for _, url := range []string{"http://" + n.Addr("http"), n.Addr("http")} {
+		edgelimit(t, append([]string{check[0], "--url", url}, check[1:]...)...).
+			says(t, 2, "EOF", "use https:// and --ca-file if the node speaks TLS")
+	}
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	edgelimit(t, "health", "--url", strings.Replace(plain.URL, "http", "https", 1)).
+		says(t, 1, "the node does not speak TLS there: use http://")
 	ask("health", known, "health").says(t, 0, "ready")
 	ask("health", trusting, "health").says(t, 1, "no answer")
 	ask("admin", known, "unban", "--rule", "per_ip", "--identity", "192.0.2.1").

@@ -55,7 +55,7 @@ func runAbuse(c *cli.Context, o abuse.Options) error {
 	if err != nil {
 		return err
 	}
-	p, err := abuse.Start(c.Context, binary, c.App.ErrWriter, []string{"http", "resp", "grpc"}, nil)
+	p, err := abuse.Start(c.Context, binary, c.App.ErrWriter, "serve", []string{"http", "resp", "grpc"}, nil)
 	if err != nil {
 		return err
 	}

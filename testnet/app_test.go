@@ -98,7 +98,7 @@ func TestCommands(t *testing.T) {
 	for _, c := range newApp(nil).Commands {
 		names = append(names, c.Name)
 	}
-	for name := range strings.FieldsSeq("build up down status list run load abuse sidecar partition heal kill " +
+	for name := range strings.FieldsSeq("build up down status list run load logins abuse sidecar partition heal kill " +
 		"pause unpause restart stop redis-kill redis-stop redis-restart redis-pause redis-unpause redis-flush") {
 		if !slices.Contains(names, name) {
 			t.Errorf("there is no command %s", name)
@@ -158,13 +158,14 @@ func TestUsageErrors(t *testing.T) {
 		"up now":                                {"takes no arguments", `"now"`},
 		"status x":                              {"takes no arguments"},
 		"list x":                                {"takes no arguments"},
-		"build x":                               {`"x"`, "edgelimit, ratelimit, node, shop, redis"},
+		"build x":                               {`"x"`, "edgelimit, ratelimit, node, redis"},
 		"load x":                                {"takes no arguments"},
 		"run":                                   {"names of scenarios", "list"},
 		"run partitoin":                         {`"partitoin"`, "global-limit", "and all"},
 		"run partition --cut 1s":                {"--cut 1s", "5s to 5m0s"},
 		"partition eu-west --one-way up":        {"--one-way up", "in or out"},
 		"up --with nothing":                     {`"nothing"`, "sidecar and metrics"},
+		"sidecar --runs 0":                      {"--runs 0"},
 		"redis-kill mars":                       {`"mars-redis"`, "eu-west-redis"},
 		"redis-flush eu-west --patience sooner": {"patience"},
 	} {

@@ -14,8 +14,8 @@ import (
 func buildCommand(open opener) *cli.Command {
 	return &cli.Command{
 		Name: "build",
-		Usage: "build the images: edgelimit and ratelimit (for users), node (with fault injection), shop, redis; or " +
-			"those named",
+		Usage: "build the images: edgelimit and ratelimit (for users), node (with fault injection), redis; or those " +
+			"named",
 		ArgsUsage: "[IMAGE...]",
 		Description: "Nothing has to be pulled: the programs are compiled here, and Redis is made of Debian's\n" +
 			"redis-server, which is installed with apt-get if it is missing. Where images can be pulled,\n" +
@@ -49,11 +49,11 @@ func upCommand(open opener) *cli.Command {
 	return &cli.Command{
 		Name:  "up",
 		Usage: "start everything and wait until all nodes are healthy and see each other",
-		Description: "Creates the cluster's key file if there is none. Starts again what was killed, and moves\n" +
-			"back what was moved. A region that is partitioned stays so, and is an error: heal first.",
+		Description: "Starts again what was killed, and moves back what was moved. A region that is partitioned\n" +
+			"stays so, and is an error: heal first.",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "with", Usage: "start a `PROFILE` too: sidecar (a shop and the node beside " +
-				"it), metrics (Prometheus on port 9090)"},
+			&cli.StringSliceFlag{Name: "with", Usage: "start a `PROFILE` too: sidecar (a shop and a reverse " +
+				"proxy before it in each region), metrics (Prometheus on port 9090)"},
 			patienceFlag(time.Minute),
 		},
 		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, _ *cli.Context) (string, error) {
@@ -69,7 +69,7 @@ func upCommand(open opener) *cli.Command {
 func downCommand(open opener) *cli.Command {
 	return &cli.Command{
 		Name:  "down",
-		Usage: "stop and remove the containers and networks; images and key file stay",
+		Usage: "stop and remove the containers and networks; images and key stay",
 		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, _ *cli.Context) (string, error) {
 			return "the testnet is gone", cl.Down(ctx)
 		}),

@@ -15,9 +15,9 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/scrape"
 )
 
-// Process is edgelimit serve.
+// Process is edgelimit serve or proxy.
 type Process struct {
-	Addr  map[string]string // of its listeners on loopback, by flag: http, health
+	Addr  map[string]string // of its listeners on loopback, by flag: http, listen, health
 	Ready time.Duration     // from its start to its first answer that it is ready
 	cmd   *exec.Cmd
 	ended chan error
@@ -34,11 +34,13 @@ func Build(ctx context.Context, root, dir string) (binary string, err error) {
 	return binary, nil
 }
 
-// Start starts edgelimit serve with the health API and the listeners given on free ports, and waits until it is ready.
-// The process logs to log.
-func Start(ctx context.Context, binary string, log io.Writer, listeners, args []string) (*Process, error) {
+// Start starts a command of edgelimit with the health API and the listeners given on free ports, and waits until it is
+// ready. The process logs to log.
+func Start(ctx context.Context, binary string, log io.Writer, command string, listeners, args []string) (
+	*Process, error,
+) {
 	p := &Process{Addr: make(map[string]string), ended: make(chan error, 1)}
-	args = append([]string{"serve"}, args...)
+	args = append([]string{command}, args...)
 	for _, name := range append(listeners, "health") {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -72,10 +74,10 @@ func (p *Process) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("edgelimit serve is not ready: %w", ctx.Err())
+			return fmt.Errorf("edgelimit is not ready: %w", ctx.Err())
 		case err := <-p.ended:
 			p.ended <- err
-			return fmt.Errorf("edgelimit serve exited: %w", err)
+			return fmt.Errorf("edgelimit exited: %w", err)
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -87,12 +89,12 @@ func (p *Process) Stop() error {
 	select {
 	case err := <-p.ended:
 		if err != nil {
-			return fmt.Errorf("edgelimit serve: %w", err)
+			return fmt.Errorf("edgelimit: %w", err)
 		}
 		return nil
 	case <-time.After(time.Minute):
 		_ = p.cmd.Process.Kill()
 		<-p.ended
-		return errors.New("edgelimit serve did not exit within a minute")
+		return errors.New("edgelimit did not exit within a minute")
 	}
 }

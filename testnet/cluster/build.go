@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,12 +13,11 @@ import (
 
 // Names of the images. ProductImage is for users: it holds cmd/edgelimit, without fault injection. RatelimitImage
 // is the same program where envoyproxy/ratelimit's image has its own. NodeImage is for the
-// compose file: it holds testnet/node, the same program with delay, jitter and loss on the WAN.
+// compose file: it holds testnet/node, the same program with delay, jitter and loss on the WAN, and a shop.
 const (
 	ProductImage     = "edgelimit:local"
 	RatelimitImage   = "edgelimit:ratelimit"
 	NodeImage        = "edgelimit-testnet/node:local"
-	ShopImage        = "edgelimit-testnet/shop:local"
 	RedisImage       = "edgelimit-testnet/redis:local"
 	PublicRedisImage = "redis:7.4-alpine"
 )
@@ -38,11 +38,10 @@ var recipes = []recipe{
 	{"edgelimit", ProductImage, "edgelimit.Dockerfile", "./cmd/edgelimit", "edgelimit"},
 	{"ratelimit", RatelimitImage, "ratelimit.Dockerfile", "./cmd/edgelimit", "ratelimit"},
 	{"node", NodeImage, "edgelimit.Dockerfile", "./testnet/node", "edgelimit"},
-	{"shop", ShopImage, "shop.Dockerfile", "./testnet/compose/shop", "shop"},
 	{"redis", RedisImage, "redis.Dockerfile", "", ""},
 }
 
-// Build builds the images named: edgelimit, ratelimit, node, shop, redis, or all. It stops at the first that fails.
+// Build builds the images named: edgelimit, ratelimit, node, redis, or all. It stops at the first that fails.
 // With pull, it pulls the public Redis instead of building one.
 func (c *Cluster) Build(ctx context.Context, pull bool, names ...string) (built []Image, err error) {
 	var known []string
@@ -100,17 +99,32 @@ func (c *Cluster) buildContext(ctx context.Context, r recipe) error {
 	if r.pkg == "" {
 		err = c.collectRedis(ctx, dir)
 	} else {
-		err = c.compile(ctx, r.pkg, filepath.Join(dir, r.program))
+		err = errors.Join(c.compile(ctx, r.pkg, filepath.Join(dir, r.program)),
+			os.MkdirAll(filepath.Join(dir, "own", "data"), 0o700))
 	}
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(c.root, "testnet", "compose", r.dockerfile)
+	text, err := os.ReadFile(filepath.Join(c.root, "testnet", "compose", r.dockerfile))
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "Dockerfile")
+	if err := os.WriteFile(file, []byte(lastStage(string(text))), 0o600); err != nil {
+		return err
+	}
 	return c.dockerShowing(ctx, "build", "--tag", r.image, "--file", file, dir)
 }
 
-// compile builds a static program of this repository for the engine's machine, which is this one. Its version is the
-// commit, as in make build, where git can tell.
+// lastStage returns the last stage of a Dockerfile. What it copies from the first one, out of /out, is taken from the
+// build context.
+func lastStage(dockerfile string) string {
+	_, stage, _ := strings.Cut("\n"+dockerfile, "\nFROM scratch\n")
+	return "FROM scratch\n" + strings.ReplaceAll(stage, "--from=build /out/", "")
+}
+
+// compile builds a static program of this repository for the engine's machine, which is this one, as the Dockerfile
+// does. Its version is the commit, where git can tell.
 func (c *Cluster) compile(ctx context.Context, pkg, file string) error {
 	flags := "-s -w"
 	describe := []string{"describe", "--tags", "--always", "--dirty"}

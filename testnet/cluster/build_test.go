@@ -45,7 +45,7 @@ func (m *fakeMachine) docker(args []string) ([]byte, error) {
 			return nil, err
 		}
 		return nil, filepath.WalkDir(args[5], func(path string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() {
+			if err == nil && (!d.IsDir() || d.Name() == "data") {
 				m.contexts[args[2]] = append(m.contexts[args[2]], strings.TrimPrefix(path, args[5]))
 			}
 			return err
@@ -77,16 +77,16 @@ func newFakeMachine(t *testing.T, installed ...string) (*fakeMachine, *Cluster, 
 func TestBuild(t *testing.T) {
 	m, c, _ := newFakeMachine(t, "redis-server", "redis-cli")
 	built, err := c.Build(t.Context(), false)
-	want := []Image{{ProductImage, 7}, {RatelimitImage, 7}, {NodeImage, 7}, {ShopImage, 7}, {RedisImage, 7}}
+	want := []Image{{ProductImage, 7}, {RatelimitImage, 7}, {NodeImage, 7}, {RedisImage, 7}}
 	if err != nil || !slices.Equal(built, want) {
 		t.Fatalf("%v, %v", built, err)
 	}
 	dir := "/root" + filepath.Dir(c.licence)
-	same(t, ProductImage, m.contexts[ProductImage], "/edgelimit")
-	same(t, RatelimitImage, m.contexts[RatelimitImage], "/ratelimit")
-	same(t, NodeImage, m.contexts[NodeImage], "/edgelimit")
-	same(t, ShopImage, m.contexts[ShopImage], "/shop")
-	same(t, RedisImage, m.contexts[RedisImage], dir+"/copyright", dir+"/libc.so", dir+"/redis-cli", dir+"/redis-server")
+	same(t, ProductImage, m.contexts[ProductImage], "/Dockerfile", "/edgelimit", "/own/data")
+	same(t, RatelimitImage, m.contexts[RatelimitImage], "/Dockerfile", "/own/data", "/ratelimit")
+	same(t, NodeImage, m.contexts[NodeImage], "/Dockerfile", "/edgelimit", "/own/data")
+	same(t, RedisImage, m.contexts[RedisImage], "/Dockerfile", dir+"/copyright", dir+"/libc.so", dir+"/redis-cli",
+		dir+"/redis-server")
 	var packages []string
 	for _, command := range m.commands {
 		if command.Name == "apt-get" {
@@ -103,7 +103,7 @@ func TestBuild(t *testing.T) {
 			t.Errorf("it does not set the version: %s", command)
 		}
 	}
-	same(t, "compiled", packages, "./cmd/edgelimit", "./cmd/edgelimit", "./testnet/node", "./testnet/compose/shop")
+	same(t, "compiled", packages, "./cmd/edgelimit", "./cmd/edgelimit", "./testnet/node")
 }
 
 // The image for users needs neither Redis nor the testnet's binary.
@@ -114,7 +114,7 @@ func TestBuildOneImage(t *testing.T) {
 		t.Errorf("%v, contexts %v, %v", built, m.contexts, err)
 	}
 	_, err = c.Build(t.Context(), false, "edgelimt")
-	fails(t, err, `"edgelimt"`, "edgelimit, ratelimit, node, shop, redis")
+	fails(t, err, `"edgelimt"`, "edgelimit, ratelimit, node, redis")
 }
 
 func TestBuildPulls(t *testing.T) {
@@ -122,7 +122,7 @@ func TestBuildPulls(t *testing.T) {
 	built, err := c.Build(t.Context(), true)
 	ok(t, err)
 	same(t, "pulled", m.pulled, PublicRedisImage)
-	if len(built) != 5 || built[4].Name != PublicRedisImage {
+	if len(built) != 4 || built[3].Name != PublicRedisImage {
 		t.Errorf("built %v", built)
 	}
 }
@@ -149,6 +149,35 @@ func TestBuildFailures(t *testing.T) {
 	fails(t, err, ProductImage)
 	if len(built) > 0 || !errors.Is(err, m.fail) {
 		t.Errorf("built %v, %v", built, err)
+	}
+}
+
+// From source and with what was compiled here, the image is the same: the Dockerfile compiles as make build and compile
+// do, and its last stage is what is built where its first cannot be.
+func TestDockerfile(t *testing.T) {
+	for _, r := range recipes {
+		text, err := os.ReadFile(filepath.Join("..", "compose", r.dockerfile))
+		ok(t, err)
+		stage := lastStage(string(text))
+		if strings.Contains(stage, "--from") || strings.Count(stage, "FROM ") != 1 ||
+			r.program != "" && !strings.Contains(stage, "\nCOPY "+r.program+" ") {
+			t.Errorf("%s: the last stage is\n%s", r.dockerfile, stage)
+		}
+	}
+	source, err := os.ReadFile(filepath.Join("..", "compose", "edgelimit.Dockerfile"))
+	ok(t, err)
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+	ok(t, err)
+	m, c, _ := newFakeMachine(t)
+	ok(t, c.compile(t.Context(), "./cmd/edgelimit", filepath.Join(t.TempDir(), "edgelimit")))
+	compile := m.commands[slices.IndexFunc(m.commands, func(c Command) bool { return c.Name == "go" })].String()
+	for _, text := range []string{string(source), string(makefile), "CGO_ENABLED=0 " + compile} {
+		for _, part := range []string{"CGO_ENABLED=0 ", "build -trimpath -tags ", "grpcnotrace,urfave_cli_no_docs",
+			"-s -w -X github.com/edgelimit/edgelimit/node.version="} {
+			if !strings.Contains(text, part) {
+				t.Errorf("it compiles without %q:\n%s", part, text)
+			}
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 	regionLabel  = "edgelimit.testnet.region"
 )
 
-// Profiles are the optional parts of the compose file: a sidecar with its service, and Prometheus.
+// Profiles are the optional parts of the compose file: a sidecar with its service in each region, and Prometheus.
 var Profiles = []string{"sidecar", "metrics"}
 
 // Options say where the cluster is and how to reach it.
@@ -78,18 +78,11 @@ func Open(o Options) (*Cluster, error) {
 func (c *Cluster) log(format string, args ...any) { fmt.Fprintf(c.progress, format+"\n", args...) }
 
 // Up starts every container that does not run, and returns when every node is healthy and sees every other one. It
-// creates the key file if there is none, and moves nodes back to the addresses of the compose file. A region that is
-// partitioned stays so, which is an error: see Heal.
+// moves nodes back to the addresses of the compose file. A region that is partitioned stays so, which is an error: see
+// Heal.
 func (c *Cluster) Up(ctx context.Context) error {
 	if err := c.checkEngine(ctx); err != nil {
 		return err
-	}
-	created, err := ensureKeyFile(c.root)
-	if err != nil {
-		return err
-	}
-	if created {
-		c.log("created the cluster's key file, %s", keyFile)
 	}
 	env, err := c.imageEnv(ctx)
 	if err != nil {
@@ -132,7 +125,7 @@ func (c *Cluster) imageEnv(ctx context.Context) (env []string, err error) {
 	return env, nil
 }
 
-// Down stops and removes all containers and networks of the cluster. The key file and the images stay.
+// Down stops and removes all containers and networks of the cluster. The volume with the key file and the images stay.
 func (c *Cluster) Down(ctx context.Context) error {
 	if err := c.checkEngine(ctx); err != nil {
 		return err

@@ -2,14 +2,11 @@ package cluster
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/testnet/scrape"
 )
 
@@ -31,9 +28,6 @@ func TestUp(t *testing.T) {
 				!slices.Equal(c.Env, []string{"EDGELIMIT_REDIS_IMAGE=edgelimit-testnet/redis:local"}) {
 				t.Errorf("%s %q with %q", verb, services, c.Env)
 			}
-			if _, err := os.Stat(filepath.Join(f.cluster.root, keyFile)); err != nil {
-				t.Errorf("the containers are started without a key file: %v", err)
-			}
 			f.addAll()
 			e.Change("us-east-1", func(c *fakeContainer) { c.Health = "starting" })
 			go func() {
@@ -46,8 +40,7 @@ func TestUp(t *testing.T) {
 		if took := time.Since(began); took < 7*time.Second || took > 8*time.Second {
 			t.Errorf("it was up after %v", took)
 		}
-		if text := f.log.String(); !strings.Contains(text, "key file") ||
-			!strings.Contains(text, "us-east-1 is starting") {
+		if text := f.log.String(); !strings.Contains(text, "us-east-1 is starting") {
 			t.Errorf("it logged %q", text)
 		}
 		nodes, err := f.cluster.Nodes(t.Context())
@@ -120,27 +113,29 @@ func TestDown(t *testing.T) {
 func TestSidecar(t *testing.T) {
 	withCluster(t, func(t *testing.T, f *fakeCluster) {
 		f.Add(&fakeContainer{
-			ID: "id-shop", Name: "shop", State: "running", PID: 900, Labels: labels("shop", "us-east", "shop"),
+			ID: "id-shop", Name: "us-east-shop", State: "running", PID: 900,
+			Labels:   labels("us-east-shop", "us-east", "shop"),
 			Networks: map[string]string{wanNetwork: "10.77.100.13"}, Aliases: make(map[string][]string),
-			Ports: map[string]string{"9100/tcp": "shop-edgelimit:9100"},
+			Ports: map[string]string{"8080/tcp": "us-east-proxy:8080", "9100/tcp": "us-east-proxy:9100"},
 		})
 		f.Add(&fakeContainer{
-			ID: "id-side", Name: "shop-edgelimit", State: "exited", NamespaceOf: "id-shop",
-			Labels: labels("shop-edgelimit", "us-east", "sidecar"),
+			ID: "id-side", Name: "us-east-proxy", State: "exited", NamespaceOf: "id-shop",
+			Labels: labels("us-east-proxy", "us-east", "sidecar"),
 			Env:    map[string]string{"EDGELIMIT_ADVERTISE_WAN": "10.77.100.13:7947"},
 		})
-		n, err := f.cluster.findNode(t.Context(), "shop-edgelimit")
+		n, err := f.cluster.findNode(t.Context(), "us-east-proxy")
 		ok(t, err)
-		if !n.Sidecar || n.Partitioned || n.HTTP != "" || n.Metrics != "http://shop-edgelimit:9100" {
+		if !n.Sidecar || n.Partitioned || n.HTTP != "http://us-east-proxy:8080" ||
+			n.Metrics != "http://us-east-proxy:9100" {
 			t.Errorf("%+v", n)
 		}
 		ok(t, f.cluster.Partition(t.Context(), "us-east", Both))
-		if c := f.Get("shop"); c.Networks[wanNetwork] != "" {
+		if c := f.Get("us-east-shop"); c.Networks[wanNetwork] != "" {
 			t.Error("its service is still on the WAN")
 		}
 		ok(t, f.cluster.Heal(t.Context()))
-		same(t, "names on the WAN", f.Get("shop").Aliases[wanNetwork], "shop", "shop.wan")
-		_, err = f.cluster.Move(t.Context(), "shop-edgelimit")
+		same(t, "names on the WAN", f.Get("us-east-shop").Aliases[wanNetwork], "us-east-shop", "us-east-shop.wan")
+		_, err = f.cluster.Move(t.Context(), "us-east-proxy")
 		fails(t, err, "sidecar")
 	})
 }
@@ -173,30 +168,4 @@ func parse(o *Observation, text string) error {
 		return err
 	}
 	return o.read(metrics)
-}
-
-func TestKeyFile(t *testing.T) {
-	root := t.TempDir()
-	created, err := ensureKeyFile(root)
-	name := filepath.Join(root, keyFile)
-	if !created || err != nil {
-		t.Fatal(created, err)
-	}
-	before, err := os.ReadFile(name)
-	ok(t, err)
-	if _, err := node.ReadKeyFile(name); err != nil {
-		t.Error(err)
-	}
-	if info, err := os.Stat(filepath.Dir(name)); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("its folder lets others in: %v, %v", info.Mode(), err)
-	}
-	created, err = ensureKeyFile(root)
-	after, _ := os.ReadFile(name)
-	if created || err != nil || string(after) != string(before) {
-		t.Errorf("it is created again: %v, %v", created, err)
-	}
-	ok(t, os.Remove(name))
-	ok(t, os.Mkdir(name, 0o700))
-	_, err = ensureKeyFile(root)
-	fails(t, err, "is a folder", "remove it")
 }

@@ -17,7 +17,14 @@ import (
 
 // service is what is read of a service of the compose file, anchors and variables resolved.
 type service struct {
-	Image       string
+	Image      string
+	PullPolicy string `yaml:"pull_policy"`
+	Build      struct {
+		Context, Dockerfile string
+		Args                map[string]string
+	}
+	Command     []string
+	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 	User        string
 	ReadOnly    bool     `yaml:"read_only"`
 	CapDrop     []string `yaml:"cap_drop"`
@@ -30,9 +37,12 @@ type service struct {
 	Labels      map[string]string
 	Environment map[string]string
 	NetworkMode string `yaml:"network_mode"`
-	Healthcheck struct{ Test []string }
-	Ports       []string
-	Volumes     []struct {
+	Healthcheck struct {
+		Test    []string
+		Disable bool
+	}
+	Ports   []string
+	Volumes []struct {
 		Type, Source, Target string
 		ReadOnly             bool `yaml:"read_only"`
 	}
@@ -81,7 +91,9 @@ func TestComposeFileHardening(t *testing.T) {
 		if s.Restart != "no" {
 			t.Errorf("%s: what was killed comes back by itself: restart %q", name, s.Restart)
 		}
-		if len(s.Healthcheck.Test) < 2 || s.Healthcheck.Test[0] != "CMD" {
+		oneShot := name == keyService
+		checked := len(s.Healthcheck.Test) > 1 && s.Healthcheck.Test[0] == "CMD" && !s.Healthcheck.Disable
+		if checked == oneShot {
 			t.Errorf("%s: health check %q", name, s.Healthcheck.Test)
 		}
 		for _, p := range s.Ports {
@@ -90,8 +102,8 @@ func TestComposeFileHardening(t *testing.T) {
 			}
 		}
 		for _, v := range s.Volumes {
-			if v.Type != "bind" || !v.ReadOnly {
-				t.Errorf("%s: volume %+v is not read only", name, v)
+			if v.ReadOnly == oneShot || (v.Type == "volume") != (v.Source == "keys") {
+				t.Errorf("%s: volume %+v may be written to by others than %s", name, v, keyService)
 			}
 		}
 	}
@@ -163,15 +175,19 @@ func TestComposeFileNodes(t *testing.T) {
 			fallthrough
 		case "sidecar":
 			env := s.Environment
-			if s.Image != NodeImage || env["EDGELIMIT_REGION"] != region || len(s.Volumes) != 2 ||
+			if s.Image != NodeImage || env["EDGELIMIT_REGION"] != region || env["EDGELIMIT_KEY_FILE"] != keyPath ||
 				env["EDGELIMIT_INJECT_WAN_DELAY"] != "40ms" || env["EDGELIMIT_INJECT_WAN_JITTER"] != "10ms" ||
 				env["EDGELIMIT_INJECT_WAN_LOSS"] != "0.01" {
-				t.Errorf("%s: image %q, %d volumes, %q", name, s.Image, len(s.Volumes), env)
+				t.Errorf("%s: image %q, %q", name, s.Image, env)
 			}
 			same(t, name+": health check", s.Healthcheck.Test, "CMD", "/edgelimit", "health")
-			for _, v := range s.Volumes {
-				if v.Source != "./"+keyFile && v.Source != "./testnet/compose/rules" {
-					t.Errorf("%s mounts %s", name, v.Source)
+			mounts := []string{"./testnet/compose/rules", "keys"}
+			if s.Labels[roleLabel] == "sidecar" {
+				mounts = append(mounts, "./testnet/compose/proxy.yaml")
+			}
+			for i, v := range s.Volumes {
+				if i >= len(mounts) || v.Source != mounts[i] {
+					t.Errorf("%s mounts %s, not %q", name, v.Source, mounts)
 				}
 			}
 		}
@@ -189,6 +205,47 @@ func TestComposeFileNodes(t *testing.T) {
 	}
 }
 
+// From a fresh clone one service builds the image for all, and makes the key before any of them starts: none may pull
+// the image, whose name is anybody's elsewhere.
+func TestComposeFileBuilds(t *testing.T) {
+	c := composed(t)
+	for name, s := range c.Services {
+		if s.Image != NodeImage {
+			continue
+		}
+		builds, waits := s.Build.Context != "", s.DependsOn[keyService].Condition == "service_completed_successfully"
+		if s.PullPolicy != "never" || builds != (name == keyService) || waits == builds {
+			t.Errorf("%s: pull_policy %q, builds %v, waits for the key %v", name, s.PullPolicy, builds, waits)
+		}
+	}
+	key := c.Services[keyService]
+	same(t, "the key's command", key.Command, "keygen", "--keep", "--out", keyPath)
+	if key.Build.Args["PACKAGE"] != "./testnet/node" || key.NetworkMode != "none" || len(key.Volumes) != 1 ||
+		key.Volumes[0].Target != filepath.Dir(keyPath) {
+		t.Errorf("%+v", key)
+	}
+	if _, err := os.Stat(filepath.Join("../..", key.Build.Context, key.Build.Dockerfile)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each region has a shop on loopback, and a proxy in its network that clients reach.
+func TestComposeFileSidecars(t *testing.T) {
+	c := composed(t)
+	for _, region := range testRegions {
+		shop, proxy := c.Services[region+"-shop"], c.Services[region+"-proxy"]
+		if proxy.NetworkMode != "service:"+region+"-shop" || proxy.Labels[roleLabel] != "sidecar" ||
+			proxy.Labels[regionLabel] != region || shop.Labels[regionLabel] != region || len(shop.Ports) != 2 ||
+			!strings.HasSuffix(shop.Ports[0], ":8080") || len(shop.Volumes) > 0 ||
+			proxy.Environment["EDGELIMIT_ADVERTISE_WAN"] != shop.Networks["wan"].Address+":7947" ||
+			proxy.Environment["EDGELIMIT_ADVERTISE_LAN"] != shop.Networks[region].Address+":7946" {
+			t.Errorf("%s: %+v, %+v", region, shop, proxy)
+		}
+		same(t, region+": shop", shop.Command, "shop")
+		same(t, region+": proxy", proxy.Command, "proxy", "--config", "/etc/edgelimit/proxy.yaml")
+	}
+}
+
 // An edited rule file reaches the nodes: the mount is the folder, as sed -i and most editors make a new file. Published
 // ports reach the listeners of the image without any setting.
 func TestEditsAndPortsArrive(t *testing.T) {
@@ -202,7 +259,7 @@ func TestEditsAndPortsArrive(t *testing.T) {
 	}
 	dockerfile, err := os.ReadFile(filepath.Join("..", "compose", "edgelimit.Dockerfile"))
 	ok(t, err)
-	for _, setting := range []string{"EDGELIMIT_HTTP=:8080", "EDGELIMIT_HEALTH=:9100"} {
+	for _, setting := range []string{"EDGELIMIT_HTTP=:8080", "EDGELIMIT_LISTEN=:8080", "EDGELIMIT_HEALTH=:9100"} {
 		if !strings.Contains(string(dockerfile), setting) {
 			t.Errorf("the image does not set %s: docker run -p would reach nobody", setting)
 		}
@@ -213,7 +270,7 @@ func TestEditsAndPortsArrive(t *testing.T) {
 func TestMountedFiles(t *testing.T) {
 	set, err := rulefile.Load(filepath.Join("..", "compose", "rules"))
 	ok(t, err)
-	if len(set.Rules()) != 3 {
+	if len(set.Rules()) != 4 {
 		t.Errorf("%d rules", len(set.Rules()))
 	}
 	b, err := os.ReadFile(filepath.Join("..", "compose", "prometheus.yml"))
@@ -237,12 +294,7 @@ func TestMountedFiles(t *testing.T) {
 			}
 		}
 	}
-	if scraped != 7 {
+	if scraped != 9 {
 		t.Errorf("it scrapes %d targets", scraped)
-	}
-	ignored, err := os.ReadFile("../../.gitignore")
-	ok(t, err)
-	if !strings.Contains(string(ignored), "/"+filepath.Dir(keyFile)+"/\n") {
-		t.Error("git does not ignore the key file")
 	}
 }

@@ -38,8 +38,8 @@ type container struct {
 
 func (c *container) running() bool { return c.State.Status == "running" || c.State.Status == "paused" }
 
-// service is the name of its service in the compose file, as us-east-1; role is node, sidecar, redis, shop or
-// prometheus.
+// service is the name of its service in the compose file, as us-east-1; role is node, sidecar, redis, shop,
+// key or prometheus.
 func (c *container) service() string { return c.Config.Labels[serviceLabel] }
 func (c *container) role() string    { return c.Config.Labels[roleLabel] }
 func (c *container) region() string  { return c.Config.Labels[regionLabel] }

@@ -70,7 +70,7 @@ func (c *Cluster) compose(ctx context.Context, profiles, env []string, args ...s
 
 // composeUp creates and starts the services given, or all. It recreates those that changed and leaves the others alone.
 func (c *Cluster) composeUp(ctx context.Context, env []string, services ...string) error {
-	args := []string{"up", "--detach"}
+	args := []string{"up", "--detach", "--no-build"}
 	if len(services) > 0 {
 		args = append(args, "--no-deps")
 	}
@@ -93,8 +93,8 @@ func (c *Cluster) composeCommand(ctx context.Context) ([]string, error) {
 		err = ErrNoCompose
 	}
 	if minor := 0; err == nil {
-		if _, scanErr := fmt.Sscanf(string(version), "1.%d", &minor); scanErr == nil && minor < 28 {
-			err = fmt.Errorf("docker-compose %s is too old for profiles; 1.28 or later is needed",
+		if _, scanErr := fmt.Sscanf(string(version), "1.%d", &minor); scanErr == nil && minor < 29 {
+			err = fmt.Errorf("docker-compose %s is too old for one-shot services; 1.29 or later is needed",
 				strings.TrimSpace(string(version)))
 		}
 	}

@@ -131,7 +131,7 @@ func TestStopped(t *testing.T) {
 
 func TestComposeForms(t *testing.T) {
 	const tail = " --project-name edgelimit-testnet --project-directory /d --file /d/docker-compose.multiregion.yml" +
-		" --profile x up --detach --no-deps s"
+		" --profile x up --detach --no-build --no-deps s"
 	for _, test := range []struct {
 		missing      []string
 		version, err string // of docker-compose version, and of docker compose version
@@ -140,7 +140,7 @@ func TestComposeForms(t *testing.T) {
 		{version: "", want: "docker compose" + tail},
 		{version: "1.29.2", err: "docker: 'compose' is not a docker command.", want: "docker-compose" + tail},
 		{version: "2.26.1", err: "unknown command", want: "docker-compose" + tail},
-		{version: "1.27.4", err: "unknown command", want: "too old"},
+		{version: "1.28.6", err: "unknown command", want: "too old"},
 		{version: "1.9.0", err: "unknown command", want: "too old"},
 		{missing: []string{"docker-compose"}, err: "unknown command", want: "apt-get install docker-compose"},
 		{missing: []string{"docker", "docker-compose"}, want: ErrNoDocker.Error()},

@@ -48,7 +48,6 @@ func withCluster(t *testing.T, test func(t *testing.T, f *fakeCluster)) {
 		var err error
 		f.cluster, err = Open(Options{Root: "../..", Run: f.Run, Progress: &f.log, Patience: 20 * time.Second})
 		ok(t, err)
-		f.cluster.root = t.TempDir() // for the key file
 		f.cluster.client = &http.Client{Transport: f}
 		time.Sleep(time.Hour) // the nodes were started long ago
 		f.addAll()

@@ -1,15 +1,19 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/edgelimit/edgelimit/node"
 )
 
 // fakeEngine is a Docker Engine in memory: it understands the commands that the package gives, changes its containers
@@ -29,6 +33,7 @@ type fakeEngine struct {
 	// Changed, if set, is called after each change, with fakeEngine locked.
 	Changed func(all []*fakeContainer)
 
+	key        bytes.Buffer // the key file
 	mu         sync.Mutex
 	containers []*fakeContainer
 	commands   []Command
@@ -168,6 +173,15 @@ func (e *fakeEngine) docker(args []string) (string, error) {
 		return "", e.network(args[1], args[2:])
 	case "exec", "top":
 		last = args[1]
+	case "cp": // ID:PATH FILE
+		from, path, _ := strings.Cut(args[1], ":")
+		if _, err := e.byID(from); err != nil || path != keyPath {
+			return "", fmt.Errorf("no such file: %s", args[1])
+		}
+		if e.key.Len() == 0 {
+			_ = node.WriteKeyFile(&e.key)
+		}
+		return "", os.WriteFile(last, e.key.Bytes(), 0o600)
 	}
 	c, err := e.byID(last)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 )
 
@@ -303,13 +304,14 @@ func TestInterrupted(t *testing.T) {
 // What Redis holds is read as the nodes write it: by origin, each slot once, whoever wrote it.
 func TestRedisCounts(t *testing.T) {
 	withCluster(t, func(t *testing.T, f *fakeCluster) {
-		_, err := ensureKeyFile(f.cluster.root)
-		ok(t, err)
+		_, err := f.cluster.key(t.Context(), new(rules.Rule), "alice")
+		fails(t, err, keyService)
+		f.Add(&fakeContainer{ID: "id-key", Name: keyService, State: "exited", Labels: labels(keyService, "", "key")})
 		t.Setenv("EDGELIMIT_TESTNET_RULES", mustAbs(t, "../compose/rules"))
 		set, err := rulefile.Load(f.cluster.Rules())
 		ok(t, err)
 		rule := set.Rules()[0]
-		key, err := f.cluster.key(rule, "alice")
+		key, err := f.cluster.key(t.Context(), rule, "alice")
 		ok(t, err)
 		held := "AAAAAAAAAAE.1\n5\nAAAAAAAAAAE~1\n7\nAAAAAAAAAAE.2\n1\nAAAAAAAAAAI~1\n3\n"
 		f.Redis = func(c *fakeContainer, args []string) string {

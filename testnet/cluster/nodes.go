@@ -20,9 +20,9 @@ var (
 type Node struct {
 	Name    string `json:"name"` // its service's, as us-east-1
 	Region  string `json:"region"`
-	Sidecar bool   `json:"-"` // it shares the network of a service
-	// HTTP and Metrics are the URLs of its listeners on this machine, as http://127.0.0.1:8111, without a path. A
-	// sidecar has no HTTP.
+	Sidecar bool   `json:"-"` // a reverse proxy, which shares the network of its service
+	// HTTP and Metrics are the URLs of its listeners on this machine, as http://127.0.0.1:8111, without a path. HTTP is
+	// the API, or a sidecar's proxy.
 	HTTP    string `json:"http,omitempty"`
 	Metrics string `json:"metrics"`
 	// LAN and WAN are its addresses in its region and between regions, also while it is partitioned.

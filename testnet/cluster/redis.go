@@ -3,13 +3,11 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 
-	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -53,7 +51,7 @@ func (c *Cluster) FlushRedis(ctx context.Context, region string) error {
 func (c *Cluster) RedisCounts(ctx context.Context, region string, rule *rules.Rule, identity string) (
 	map[string]uint64, error,
 ) {
-	key, err := c.key(rule, identity)
+	key, err := c.key(ctx, rule, identity)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +77,8 @@ func (c *Cluster) RedisCounts(ctx context.Context, region string, rule *rules.Ru
 }
 
 // key returns the nodes' key for the rule's identity, in hexadecimal.
-func (c *Cluster) key(rule *rules.Rule, identity string) (string, error) {
-	keys, err := node.ReadKeyFile(filepath.Join(c.root, filepath.FromSlash(keyFile)))
+func (c *Cluster) key(ctx context.Context, rule *rules.Rule, identity string) (string, error) {
+	keys, err := c.keys(ctx)
 	if err != nil {
 		return "", err
 	}

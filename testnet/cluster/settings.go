@@ -2,9 +2,9 @@ package cluster
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,31 +14,25 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/netem"
 )
 
-// keyFile is where the compose file looks for the cluster's secrets; git ignores its folder.
-const keyFile = "testnet/compose/secrets/cluster.key"
+// keyService is the service of the compose file that makes the cluster's secrets, at keyPath in a volume.
+const keyService, keyPath = "cluster-key", "/data/cluster.key"
 
-// containerUser is the user and group of the containers.
-const containerUser = 65532
-
-// ensureKeyFile creates the key file unless it exists, readable by the containers' user.
-func ensureKeyFile(root string) (created bool, err error) {
-	name := filepath.Join(root, filepath.FromSlash(keyFile))
-	if info, err := os.Stat(name); err == nil {
-		if info.IsDir() {
-			err = fmt.Errorf("%s is a folder, which the engine makes of a missing mounted file; remove it", name)
-		}
-		return false, err
+// keys returns the cluster's secrets.
+func (c *Cluster) keys(ctx context.Context) (keys node.Keys, err error) {
+	ctr, err := c.find(ctx, keyService)
+	if err != nil {
+		return keys, err
 	}
-	// Only its owner passes the folder, whatever the file's mode. The engine mounts the file as root.
-	if err := node.CreateKeyFile(name, false); err != nil {
-		return false, err
+	dir, err := os.MkdirTemp("", "edgelimit-key-") // for its owner alone
+	if err != nil {
+		return keys, err
 	}
-	err = os.Chown(name, containerUser, containerUser)
-	// Without root every user of the container has to be let in, and the nodes warn of it.
-	if errors.Is(err, fs.ErrPermission) {
-		err = os.Chmod(name, 0o444)
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, filepath.Base(keyPath))
+	if _, err := c.docker(ctx, "cp", ctr.ID+":"+keyPath, file); err != nil {
+		return keys, err
 	}
-	return err == nil, err
+	return node.ReadKeyFile(file)
 }
 
 // Rules returns the folder of the nodes' rule files.

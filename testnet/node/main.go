@@ -1,5 +1,6 @@
-// Command node is edgelimit with a worse WAN: its serve delays and loses what it sends to other regions, as
-// --inject-wan-* say. The testnet's containers run it, because all their regions stand on one machine.
+// Command node is what the testnet's containers run: edgelimit with a worse WAN, because all their regions stand on one
+// machine, and a shop for its proxies. Its serve and proxy delay and lose what they send to other regions, as
+// --inject-wan-* say.
 package main
 
 import (
@@ -25,10 +26,16 @@ const (
 )
 
 func main() {
-	os.Exit(app.Main(app.New(faults())))
+	os.Exit(app.Main(newApp()))
 }
 
-// faults adds the flags for delay, jitter and loss of the WAN to serve.
+func newApp() *cli.App {
+	a := app.New(faults())
+	a.Commands = append(a.Commands, shopCommand())
+	return a
+}
+
+// faults adds the flags for delay, jitter and loss of the WAN to serve and proxy.
 func faults() app.Extension {
 	return app.Extension{Configure: injectFaults, Flags: []cli.Flag{
 		&cli.DurationFlag{Name: delayFlag, Usage: "delay what the node sends to the WAN by `DURATION`, one way",

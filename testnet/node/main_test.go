@@ -84,10 +84,3 @@ func TestInvalidFaults(t *testing.T) {
 		}
 	}
 }
-
-// The containers' health check calls another command of the same binary.
-func TestHealthCommand(t *testing.T) {
-	if app.New(faults()).Command("health") == nil {
-		t.Error("there is no command health")
-	}
-}

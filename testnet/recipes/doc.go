@@ -14,4 +14,7 @@
 //
 // The tests send all variations of testnet/evasion through nginx, HAProxy and Caddy, and variations of the connection
 // and the body: none that reaches the application meets fewer limits than the plain request.
+//
+// TestBehind turns it round: nginx and Caddy serve behind edgelimit's own reverse proxy, and curl asks for what
+// browsers ask for.
 package recipes

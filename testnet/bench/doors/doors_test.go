@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -27,8 +28,13 @@ func TestEveryProtocolIsMeasured(t *testing.T) {
 	text := r.markdown()
 	for _, c := range r.costs {
 		if c.ratio <= 0 || c.lowest > c.ratio || c.max < c.ratio || c.nodeNS < 100 || c.bareNS < 100 ||
-			c.p99MS < c.p50MS || c.worst < c.p99MS || c.checks < c.protocol.rate/20 {
+			c.p99MS < c.p50MS || c.worst < c.p99MS || c.leastAddedMS > c.addedMS ||
+			c.mostAddedMS < c.addedMS || c.checks < c.protocol.rate/20 {
 			t.Errorf("%+v", c)
+		}
+		goal := strings.Contains(text, fmt.Sprintf("| %.2f to %.2f | 0.5 ms: ", c.leastAddedMS, c.mostAddedMS))
+		if goal != (c.protocol.server == "proxy") {
+			t.Errorf("%s has a goal for what it adds: %v\n%s", c.protocol.name, goal, text)
 		}
 		if strings.Count(text, "| "+c.protocol.name+" |") != 2 {
 			t.Errorf("%s is not in both tables:\n%s", c.protocol.name, text)

@@ -2,7 +2,7 @@
 // a bare server of the same protocol, which decodes the same requests and returns the same answers without deciding;
 // and the latency of a check under a steady load.
 //
-//	go run ./doors           some three minutes; writes DOORS.md
+//	go run ./doors           some four minutes; writes DOORS.md
 //	go run ./doors --quick   short slices; prints the report
 //
 // Node and bare server are processes with the same garbage collector settings. The clients load them in turns, a slice

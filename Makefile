@@ -1,6 +1,6 @@
 # make test        everything that must hold, with the race detector and in random order
 # make bench       the counting engine beside other limiters: some five minutes, writes testnet/bench/RESULTS.md
-# make bench-doors what each API of a node costs: some three minutes, writes testnet/bench/DOORS.md
+# make bench-doors what each API of a node costs: some four minutes, writes testnet/bench/DOORS.md
 # make accuracy    simulations of every scenario: some minutes, writes testnet/ACCURACY.md
 # make abuse       one node under 10,000 idle and stalled connections, long bodies, invalid requests: two minutes
 # make microbench  the packages' own benchmarks
@@ -30,7 +30,7 @@ TESTFLAGS = -shuffle=on -timeout 40m
 .PHONY: test bench bench-doors accuracy abuse microbench fuzz lint build image programs
 
 test: programs
-	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy and Caddy. Nothing else."
+	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy, Caddy and curl. Nothing else."
 	$(GO) build -race ./...
 	$(GO) test -race $(TESTFLAGS) $(COMPUTING)
 	$(GO) test -race $(TESTFLAGS) -p 1 $(filter-out $(shell $(GO) list $(COMPUTING)),$(shell $(GO) list ./...))
@@ -55,7 +55,7 @@ microbench: programs
 # Tests start servers of their own: Redis, and the proxies of testnet/recipes. Debian and Ubuntu have packages of them;
 # elsewhere install them with your system's package manager. Debian's packages start their services unless the script
 # policy-rc.d forbids it (exit status 101): it exists during the installation only, and one that exists stays.
-PROGRAMS = redis-server redis-sentinel nginx haproxy caddy
+PROGRAMS = redis-server redis-sentinel nginx haproxy caddy curl
 POLICY   = /usr/sbin/policy-rc.d
 
 programs:

@@ -23,7 +23,9 @@ func (t *Table) Withdraw(l *Limit, key Key, cost uint64, now int64) {
 	defer s.Unlock()
 	if ref, at, ok := s.live(&l.spec, key, h, now); ok {
 		c := s.cell(ref)
-		t.debitPending(s, l, c, at)
+		if c.has(pendingDebit) { // l may be of rules before a reload: it is not the one to know
+			l.fold(c, s.ahead(c), at)
+		}
 		*c.freed() += l.span(cost)
 		l.debt(c, c.level().notBefore(&l.shape, at))
 	}

@@ -384,7 +384,8 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 		layers[i].pin(false)
 	}
 	for i := range charges { // last: a ban may evict cells
-		if ch := &charges[i]; ch.Limit != nil && ch.Limit.ban != nil {
+		// Room for what is pending is no fault of who is denied.
+		if ch := &charges[i]; ch.Limit != nil && ch.Limit.ban != nil && ch.Pending == 0 {
 			t.ban(layers[i], ch.Limit, ch.Key, ch.Cost, now, &decisions[i])
 		}
 	}

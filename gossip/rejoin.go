@@ -17,9 +17,11 @@ import (
 const (
 	rejoinEvery   = 10 * time.Second
 	rejoinAtStart = 300 * time.Millisecond
-	// How long it takes at least until members that are still waited for are tried again, and for each other member.
+	// How long it takes at least until members that are still waited for are tried again, and for each other member;
+	// and how many such tries are under way at a time.
 	retryLeast     = 500 * time.Millisecond
 	retryPerMember = 20 * time.Millisecond
+	maxRetries     = 2 * int(dialTimeout/retryLeast)
 	failedMemory   = 72 * time.Hour // how long a failed member is tried; Serf's default
 	maxFailed      = 1024           // members that are tried; beyond that those that failed first are not
 	lookupTimeout  = 2 * time.Second
@@ -131,13 +133,22 @@ func (p *pool) rejoinFailed(ctx context.Context) {
 func (p *pool) retryFailed(ctx context.Context) {
 	var tries sync.WaitGroup
 	defer tries.Wait()
+	underWay := make(chan struct{}, maxRetries)
 	for wait := retryLeast; sleep(ctx, jittered(wait)); {
+		select {
+		case underWay <- struct{}{}:
+		default: // peers that accept streams and do not answer
+			continue
+		}
 		others, _ := p.others()
 		wait = min(max(retryLeast, time.Duration(len(others))*retryPerMember), rejoinEvery)
 		recent := slices.DeleteFunc(p.failedMembers(), func(f failedMember) bool {
 			return time.Since(f.since) > forgetSilent
 		})
-		tries.Go(func() { p.tryFailed(ctx, recent[:min(len(recent), failedDials)]) })
+		tries.Go(func() {
+			p.tryFailed(ctx, recent[:min(len(recent), failedDials)])
+			<-underWay
+		})
 	}
 }
 

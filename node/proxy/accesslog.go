@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -192,7 +193,7 @@ func (p *Proxy) record(x *exchange, r *http.Request, began time.Time) {
 	if x.status == 0 {
 		x.status = clientGone
 	}
-	p.classes[min(max(x.status/100, 1), 5)].Add(1)
+	p.classes[min(max(cmp.Or(x.failed, x.status)/100, 1), 5)].Add(1)
 	if p.access == nil {
 		return
 	}

@@ -84,7 +84,8 @@ func (x *exchange) ask(route *route, r *http.Request) bool {
 		}
 		return true
 	}
-	x.request.Cost, x.request.OnFailure, x.request.Header = route.cost, route.onFailure, r.Header
+	x.request.Cost, x.request.OnFailure = route.cost, route.onFailure
+	x.request.Header, x.request.TargetBytes = r.Header, answer.TargetBytes(r)
 	layers, pending, err := p.limiter.Begin(r.Context(), &x.request, x.layers)
 	if err != nil {
 		x.deny(actions.DeniedTooManyValues, err.Error())

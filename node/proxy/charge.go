@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -63,7 +64,7 @@ func (x *exchange) chargeEnd(r *http.Request, began time.Time) {
 	}
 	resp := &rules.Response{Header: x.header, Bytes: uint64(x.sent), Duration: time.Since(began)}
 	if (x.status >= 200 || x.status == http.StatusSwitchingProtocols) && !x.body.unreadable() {
-		resp.Status = x.status
+		resp.Status = cmp.Or(x.failed, x.status)
 	}
 	x.end(r, resp)
 }

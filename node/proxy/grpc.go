@@ -40,6 +40,7 @@ func (x *exchange) answer(p *answer.Problem) {
 		return
 	}
 	h := x.Header()
+	x.failed = p.Status
 	h["Content-Type"], h["Grpc-Status"] = []string{"application/grpc"}, []string{grpcStatus(p.Status)}
 	h["Grpc-Message"] = []string{url.PathEscape(p.Detail)}
 	if v := counters.VerdictOf(x.layers); !v.Allowed {

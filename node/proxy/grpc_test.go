@@ -149,6 +149,9 @@ func TestGRPCFailures(t *testing.T) {
 			if s := status.Convert(err); s.Code() != test.want || !strings.Contains(s.Message(), test.message) {
 				t.Errorf("%s, %s: %v, want %v %q", test.name, kind, err, test.want, test.message)
 			}
+			if test.want == codes.Unavailable {
+				testkit.Eventually(t, "it is a 5xx of the metrics", func() bool { return p.Stats().Classes[5] > 0 })
+			}
 			if test.want == codes.Unavailable && len(trailer.Get("ratelimit")) != 1 {
 				t.Errorf("%s, %s: trailers %v", test.name, kind, trailer)
 			}

@@ -132,6 +132,7 @@ type exchange struct {
 	body     *clientBody
 	upstream *upstream
 	status   int         // of the response, or the last informational one; 0: none yet
+	failed   int         // the status that HTTP has for what a call of gRPC was answered; 0: the proxy answered none
 	sent     int64       // bytes of the response's body
 	length   int64       // of the upstream's response; -1: unknown
 	closing  []string    // Connection of the response, while informational ones go before it

@@ -76,7 +76,7 @@ func (n *Node) decideHolding(
 	p *policy, req *Request, matches []rules.Match, layers []Decision,
 ) (all []Decision, held *heldRequest) {
 	var room [rules.MaxDescriptors]counters.Charge
-	q, first, charges, bytes, warn := &n.queues, len(layers), room[:len(matches)], headerBytes(req.Header), false
+	q, first, charges, bytes, warn := &n.queues, len(layers), room[:len(matches)], heldBytes(req), false
 	q.mu.Lock()
 	defer func() {
 		q.mu.Unlock()
@@ -122,12 +122,13 @@ func (n *Node) decideHolding(
 	return layers, held
 }
 
-// headerBytes is what a header occupies, about.
-func headerBytes(h map[string][]string) (sum int) {
-	for name, values := range h {
-		sum += len(name)
+// heldBytes is what the header and the target of a request occupy while it waits, about. A field costs 32 bytes beside
+// its text, as in RFC 7541, section 4.1: many short ones cost no less than a long one.
+func heldBytes(req *Request) int {
+	sum := req.TargetBytes
+	for name, values := range req.Header {
 		for _, v := range values {
-			sum += len(v)
+			sum += len(name) + len(v) + 32
 		}
 	}
 	return sum

@@ -173,12 +173,13 @@ func keyOf(n *Node) counters.Key {
 func holding(t *testing.T, n *Node, client string, bytes int) (Decision, answer.Pending) {
 	t.Helper()
 	req := ask(by("client", client), by("all", "x"))
-	req.Header = map[string][]string{"X": {string(make([]byte, bytes-1))}}
+	req.Header = map[string][]string{"X": {string(make([]byte, bytes/2-33))}}
+	req.TargetBytes = bytes - bytes/2
 	return begin(t, n, &req)
 }
 
 // Where all places are taken a request that would wait is denied at once, in no layer charged, counted, and warned of
-// once. Who need not wait passes. A request that leaves makes room.
+// once. It is no offence: nobody is banned for it. Who need not wait passes. A request that leaves makes room.
 func TestQueuePlaces(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		for name, limits := range map[string]Queues{
@@ -186,7 +187,7 @@ func TestQueuePlaces(t *testing.T) {
 			"bytes":    {MaxRequests: 100, MaxHeaderBytes: 64 << 10},
 		} {
 			log := new(testkit.Log)
-			cfg := quiet("domain: test\ndescriptors: [{key: client, " + queueRule + "burst: 30}}, " +
+			cfg := quiet("domain: test\ndescriptors: [{key: client, " + queueRule + "burst: 30, ban: 1h}}, " +
 				"{key: all, rate_limit: {unit: hour, requests_per_unit: 100}}]\n")
 			cfg.Queues, cfg.Logger = limits, log.Logger()
 			n, err := New(cfg)
@@ -204,12 +205,12 @@ func TestQueuePlaces(t *testing.T) {
 				}
 			}
 			for range 2 {
-				d, pending := holding(t, n, "x", 1)
+				d, pending := holding(t, n, "x", 66)
 				if d.Allowed || pending != nil || d.RetryAfter != 300*time.Millisecond || d.Rule != "q" {
 					t.Errorf("%s: without a place: %+v", name, d)
 				}
 			}
-			if d, pending := holding(t, n, "y", 1); !d.Allowed || pending != nil {
+			if d, pending := holding(t, n, "y", 66); !d.Allowed || pending != nil {
 				t.Errorf("%s: another client, who need not wait: %+v", name, d)
 			}
 			if got := spent(t, n, "test/all", "x"); got != 4 {
@@ -224,7 +225,7 @@ func TestQueuePlaces(t *testing.T) {
 				t.Errorf("%s: the log says %s", name, log)
 			}
 			held[0].End(t.Context(), nil, nil)
-			if d, pending := holding(t, n, "x", 1); !d.Allowed || pending == nil || d.Delay != 200*time.Millisecond {
+			if d, pending := holding(t, n, "x", 66); !d.Allowed || pending == nil || d.Delay != 200*time.Millisecond {
 				t.Errorf("%s: after one has left: %+v", name, d)
 			} else {
 				held = append(held, pending)
@@ -285,11 +286,11 @@ func TestSeveralQueues(t *testing.T) {
 			}
 			return all
 		}
-		if d, pending := holding(t, n, "x", 1); !d.Allowed || pending != nil {
+		if d, pending := holding(t, n, "x", 66); !d.Allowed || pending != nil {
 			t.Fatalf("the first: %+v", d)
 		}
-		_, second := holding(t, n, "x", 1)
-		_, third := holding(t, n, "x", 1)
+		_, second := holding(t, n, "x", 66)
+		_, third := holding(t, n, "x", 66)
 		if got := fmt.Sprint(delay()); got != "[300ms 1.5s]" {
 			t.Errorf("three wait: the next does for %s", got)
 		}
@@ -355,6 +356,20 @@ func TestManyHangUp(t *testing.T) {
 		d := take(t, n, Request{Rule: "q", Identity: "x"})
 		if d.Delay > 6*time.Minute || d.Delay < 5*time.Minute || len(n.queues.byKey) != 0 {
 			t.Errorf("%s: the next waits for %v, %d queues are left", order, d.Delay, len(n.queues.byKey))
+		}
+	}
+}
+
+// The attack: many short fields, or a long target, in place of a long field. All of it is held while a request waits.
+func TestWhatWaitsIsMeasured(t *testing.T) {
+	empty := make([]string, 20_000)
+	for name, req := range map[string]Request{
+		"empty fields": {Header: map[string][]string{"A": empty}},
+		"names":        {Header: map[string][]string{strings.Repeat("a", 100): empty[:5000]}},
+		"the target":   {TargetBytes: 600_000},
+	} {
+		if got := heldBytes(&req); got < 600_000 {
+			t.Errorf("%s: %d bytes", name, got)
 		}
 	}
 }

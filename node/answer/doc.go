@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -167,3 +168,6 @@ func RoundUp(d, unit time.Duration) int64 {
 
 // UnixUp returns t in Unix seconds, rounded up.
 func UnixUp(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }
+
+// TargetBytes is rules.Request.TargetBytes of a request: net/http holds its target as it came, and decoded.
+func TargetBytes(r *http.Request) int { return 2*len(r.RequestURI) + len(r.Host) }

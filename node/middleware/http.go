@@ -143,7 +143,7 @@ func (m *limiter) admit(w http.ResponseWriter, r *http.Request) (pending answer.
 		}
 		return nil, true
 	}
-	req.Header, req.OnFailure = r.Header, m.onFailure
+	req.Header, req.TargetBytes, req.OnFailure = r.Header, answer.TargetBytes(r), m.onFailure
 	layers, pending, err := m.Begin(r.Context(), &req, room[:0])
 	if err != nil {
 		answer.WriteDenied(w, http.StatusBadRequest, actions.DeniedTooManyValues, err.Error())

@@ -87,7 +87,7 @@ func TestHTTP(t *testing.T) {
 		}
 		client := rules.Entry{Key: "remote_address", Value: "192.0.2.1"}
 		want := fmt.Sprint(rules.Request{Domain: "edge", Descriptors: [][]rules.Entry{{client}, {{Key: "path",
-			Value: "/"}, client}}})
+			Value: "/"}, client}}, TargetBytes: 2*len("/") + len("example.com")})
 		if asked != want {
 			t.Errorf("%s: asked %s, want %s", tt.name, asked, want)
 		}

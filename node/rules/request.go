@@ -55,8 +55,10 @@ type Request struct {
 	OnFailure Failure
 	// Response is that of the request, for a report: rules that charge responses, and no others, are charged then.
 	Response *Response
-	// Header is the request's own, of one that the node may hold back: what it occupies while it waits.
-	Header map[string][]string
+	// Header is the request's own, of one that the node may hold back, and TargetBytes what its target and host
+	// occupy beside it while it waits.
+	Header      map[string][]string
+	TargetBytes int
 }
 
 // Ask is the cost and the limit of one descriptor.

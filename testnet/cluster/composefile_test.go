@@ -270,7 +270,7 @@ func TestEditsAndPortsArrive(t *testing.T) {
 func TestMountedFiles(t *testing.T) {
 	set, err := rulefile.Load(filepath.Join("..", "compose", "rules"))
 	ok(t, err)
-	if len(set.Rules()) != 4 {
+	if len(set.Rules()) != 5 {
 		t.Errorf("%d rules", len(set.Rules()))
 	}
 	b, err := os.ReadFile(filepath.Join("..", "compose", "prometheus.yml"))

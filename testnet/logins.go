@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,18 +28,13 @@ func loginsCommand(open opener) *cli.Command {
 			"through and not counted. Nobody else has the user.",
 		Flags: []cli.Flag{patienceFlag(10 * time.Second)},
 		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error) {
-			nodes, err := cl.Nodes(ctx)
+			sidecars, err := sidecarsOf(ctx, cl)
 			if err != nil {
 				return "", err
 			}
 			var proxies []string
-			for _, n := range nodes {
-				if n.Sidecar {
-					proxies = append(proxies, n.HTTP)
-				}
-			}
-			if len(proxies) == 0 {
-				return "", errors.New("no proxy is up; start them: go run ./testnet up --with sidecar")
+			for _, n := range sidecars {
+				proxies = append(proxies, n.HTTP)
 			}
 			l := logins{proxies, "user-" + strconv.FormatInt(time.Now().UnixMilli(), 36), c.Duration("patience")}
 			took, err := l.try(ctx)
@@ -46,6 +42,19 @@ func loginsCommand(open opener) *cli.Command {
 				wrongPasswords, len(proxies), took.Milliseconds()), err
 		}),
 	}
+}
+
+// sidecarsOf returns the proxies of the testnet. That there are none is an error.
+func sidecarsOf(ctx context.Context, cl *cluster.Cluster) ([]cluster.Node, error) {
+	nodes, err := cl.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sidecars := slices.DeleteFunc(nodes, func(n cluster.Node) bool { return !n.Sidecar })
+	if len(sidecars) == 0 {
+		return nil, errors.New("no proxy is up; start them: go run ./testnet up --with sidecar")
+	}
+	return sidecars, nil
 }
 
 // logins are tries of one user to log in at the shops behind the proxies, whose URLs have no path.

@@ -31,24 +31,21 @@ func outageCommand(open opener) *cli.Command {
 			"the limit. After the heal all admit what they did at first.",
 		Flags: []cli.Flag{patienceFlag(10 * time.Second)},
 		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error) {
-			nodes, err := cl.Nodes(ctx)
+			sidecars, err := sidecarsOf(ctx, cl)
 			if err != nil {
 				return "", err
 			}
 			o := outage{faults: cl, region: c.Args().First(), patience: c.Duration("patience"),
 				id: time.Now().UnixMilli()}
-			for _, n := range nodes {
-				switch {
-				case !n.Sidecar:
-				case n.Region == o.region:
+			for _, n := range sidecars {
+				if n.Region == o.region {
 					o.inside = n.HTTP
-				default:
+				} else {
 					o.outside = n.HTTP
 				}
 			}
 			if o.inside == "" || o.outside == "" {
-				return "", fmt.Errorf("no proxy is up in %q, or in no other region: go run ./testnet up --with sidecar",
-					o.region)
+				return "", fmt.Errorf("no proxy is up in %q, or in no other region: go run ./testnet list", o.region)
 			}
 			took, err := o.play(ctx)
 			return fmt.Sprintf("without its Redis %s admitted as before; cut off as well it denied payments, let the "+

@@ -20,18 +20,6 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-// dialed is a connection to a listener that ends with the test.
-func dialed(t *testing.T, addr string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.SetDeadline(time.Now().Add(testkit.Patience))
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
 // Each listener has so many clients at a time, says to the next in its protocol that there are too many, and lets
 // another in when one leaves.
 func TestListenersAreFull(t *testing.T) {
@@ -57,14 +45,14 @@ func TestListenersAreFull(t *testing.T) {
 			return line
 		}
 		for range most {
-			conn := dialed(t, n.Addr(listener.name))
+			conn := testkit.Dial(t, n.Addr(listener.name))
 			if got := ask(conn); got != listener.answer {
 				t.Errorf("%s: %q", listener.name, got)
 			}
 			in = append(in, conn)
 		}
 		for range 2 {
-			if got := ask(dialed(t, n.Addr(listener.name))); got != listener.refusal {
+			if got := ask(testkit.Dial(t, n.Addr(listener.name))); got != listener.refusal {
 				t.Errorf("%s: when full it says %q", listener.name, got)
 			}
 		}
@@ -73,7 +61,7 @@ func TestListenersAreFull(t *testing.T) {
 			_, series := scrape(t, n.Addr("health"))
 			return series["edgelimit_connections door="+listener.name] == most-1
 		})
-		if got := ask(dialed(t, n.Addr(listener.name))); got != listener.answer {
+		if got := ask(testkit.Dial(t, n.Addr(listener.name))); got != listener.answer {
 			t.Errorf("%s: after one has left it says %q", listener.name, got)
 		}
 		_, series := scrape(t, n.Addr("health"))
@@ -215,7 +203,7 @@ func TestAPanicOverHTTP(t *testing.T) {
 // keptAlive opens a connection to an HTTP listener that has had one answer and stays open.
 func keptAlive(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	conn := dialed(t, addr)
+	conn := testkit.Dial(t, addr)
 	_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

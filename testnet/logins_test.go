@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -46,15 +45,7 @@ func proxies(t *testing.T, gossip bool, rules string) (urls []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-		ended := make(chan error, 1)
-		go func() { ended <- n.Run(ctx) }()
-		t.Cleanup(func() {
-			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		})
+		testkit.Background(t, n.Run)
 		testkit.Eventually(t, region+" is ready", func() bool { return n.Ready() == nil })
 		nodes, urls = append(nodes, n), append(urls, "http://"+n.Addr("proxy"))
 	}

@@ -49,7 +49,7 @@ func TestTransferEncodingEndsTheConnection(t *testing.T) {
 		"Transfer-Encoding: chunked":                      true,
 		"Content-Length: 5":                               false,
 	} {
-		conn := dialed(t, l.Addr().String())
+		conn := testkit.Dial(t, l.Addr().String())
 		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", lengths)
 		in := bufio.NewReader(conn)
 		resp, err := http.ReadResponse(in, nil)

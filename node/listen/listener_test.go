@@ -38,18 +38,6 @@ func serving(t *testing.T, maxConns int, h http.Handler) *Listener {
 	return l
 }
 
-// dialed returns a connection that ends with the test.
-func dialed(t *testing.T, addr string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.SetDeadline(time.Now().Add(testkit.Patience))
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
 func read(t *testing.T, resp *http.Response) string {
 	t.Helper()
 	defer resp.Body.Close()
@@ -84,7 +72,7 @@ func TestRefusalWithoutAnAnswer(t *testing.T) {
 	l.Refusal = ""
 	l.Start(func(string, error) {})
 	defer l.Stop(0, testkit.Patience)
-	if b, err := io.ReadAll(dialed(t, l.Addr().String())); len(b) > 0 || err != nil {
+	if b, err := io.ReadAll(testkit.Dial(t, l.Addr().String())); len(b) > 0 || err != nil {
 		t.Errorf("it says %q, %v", b, err)
 	}
 }
@@ -95,7 +83,7 @@ func TestManyAreRefused(t *testing.T) {
 	l.Start(func(string, error) {})
 	const clients = 4 * maxRefusing
 	for range clients {
-		conn := dialed(t, l.Addr().String())
+		conn := testkit.Dial(t, l.Addr().String())
 		fmt.Fprint(conn, "GET / HTTP/1.1\r\n")
 		if got := l.refusing.Load(); got > maxRefusing+1 { // the one is on its way out
 			t.Fatalf("%d are being refused at a time", got)
@@ -112,7 +100,7 @@ func TestManyAreRefused(t *testing.T) {
 func TestConnectionsEndOnce(t *testing.T) {
 	l := open(t, 2)
 	defer l.Close()
-	client := dialed(t, l.Addr().String())
+	client := testkit.Dial(t, l.Addr().String())
 	conn, err := l.Accept()
 	if err != nil || l.Stats() != (Stats{Open: 1, Accepted: 1}) {
 		t.Fatalf("%+v, %v", l.Stats(), err)

@@ -42,7 +42,7 @@ const request = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 // send sends text on a new connection, and returns what comes back.
 func send(t *testing.T, l *Listener, text string) string {
 	t.Helper()
-	conn := dialed(t, l.Addr().String())
+	conn := testkit.Dial(t, l.Addr().String())
 	_, _ = io.WriteString(conn, text) // it may be refused meanwhile
 	b, _ := io.ReadAll(conn)
 	return string(b)
@@ -152,7 +152,7 @@ func TestProxyHeaderBeforeTLS(t *testing.T) {
 	ca := testkit.NewAuthority(t, "ca")
 	settings := serverTLS(ca.Issue(t, "server"))
 	overTLS := func(l *Listener) (string, error) {
-		conn := dialed(t, l.Addr().String())
+		conn := testkit.Dial(t, l.Addr().String())
 		_, _ = io.WriteString(conn, header(t, 2, "192.0.2.7:4711"))
 		cfg := ca.Client()
 		cfg.ServerName = "localhost"
@@ -182,7 +182,7 @@ func TestProxyHeaderBeforeTLS(t *testing.T) {
 func TestSharesBehindABalancer(t *testing.T) {
 	l := secure(t, TLS{}, new(testkit.Log), believing(true), func(l *Listener) { l.limits.PerSource = 2 })
 	keep := func(client string) net.Conn {
-		conn := dialed(t, l.Addr().String())
+		conn := testkit.Dial(t, l.Addr().String())
 		_, _ = io.WriteString(conn, header(t, 1, client))
 		return conn
 	}

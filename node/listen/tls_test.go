@@ -151,7 +151,7 @@ func TestRefusedHandshakes(t *testing.T) {
 			}
 			l := secure(t, s, log)
 			if tt.client == nil {
-				conn := dialed(t, l.Addr().String())
+				conn := testkit.Dial(t, l.Addr().String())
 				_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 				if b, _ := io.ReadAll(conn); strings.Contains(string(b), "HTTP/1.1 200") {
 					t.Errorf("it is answered: %q", b)
@@ -258,7 +258,7 @@ func TestSilentClients(t *testing.T) {
 	log := new(testkit.Log)
 	l := secure(t, serverTLS(ca.Issue(t, "server")), log, func(l *Listener) { l.handshakeWithin = testkit.Patience })
 	for range 20 {
-		dialed(t, l.Addr().String())
+		testkit.Dial(t, l.Addr().String())
 	}
 	testkit.Eventually(t, "they have places", func() bool { return l.Stats().Open == 20 })
 	if _, err := ask(l, ca.Client()); err != nil {
@@ -271,12 +271,12 @@ func TestSilentClients(t *testing.T) {
 	log = new(testkit.Log)
 	l = secure(t, serverTLS(ca.Issue(t, "server")), log,
 		func(l *Listener) { l.handshakeWithin = 50 * time.Millisecond })
-	if b, err := io.ReadAll(dialed(t, l.Addr().String())); len(b) > 0 || err != nil {
+	if b, err := io.ReadAll(testkit.Dial(t, l.Addr().String())); len(b) > 0 || err != nil {
 		t.Errorf("a silent client gets %q, %v", b, err)
 	}
 	failed(t, l, log, "timeout", 1)
 	testkit.Eventually(t, "its place is free", func() bool { return l.Stats().Open == 0 })
-	_ = dialed(t, l.Addr().String()).Close() // as a probe of the port
+	_ = testkit.Dial(t, l.Addr().String()).Close() // as a probe of the port
 	failed(t, l, log, "closed", 1)
 	if log.HasLine("reason=closed") {
 		t.Error("a probe of the port is a warning")
@@ -287,7 +287,7 @@ func TestSilentClients(t *testing.T) {
 func TestFullOverTLS(t *testing.T) {
 	ca := testkit.NewAuthority(t, "ca")
 	l := secure(t, serverTLS(ca.Issue(t, "server")), new(testkit.Log), func(l *Listener) { l.limits.Max = 0 })
-	conn := dialed(t, l.Addr().String())
+	conn := testkit.Dial(t, l.Addr().String())
 	if b, err := io.ReadAll(conn); len(b) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("it gets %q, %v", b, err)
 	}

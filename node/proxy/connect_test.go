@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -40,7 +41,7 @@ func openHTTP2(t *testing.T, conn net.Conn) (*http2.Framer, map[http2.SettingID]
 func TestExtendedCONNECT(t *testing.T) {
 	l := always(plenty)
 	p := open(t, l, nil, backend(t, func(http.ResponseWriter, *http.Request) {}))
-	framer, settings := openHTTP2(t, dial(t, p.addr))
+	framer, settings := openHTTP2(t, testkit.Dial(t, p.addr))
 	if v, ok := settings[http2.SettingEnableConnectProtocol]; ok && v != 0 {
 		t.Fatal("the proxy offers extended CONNECT: let it forward WebSockets then")
 	}

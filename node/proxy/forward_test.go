@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // The target reaches the upstream byte by byte, over both protocols.
@@ -28,7 +29,7 @@ func TestTargetIsForwardedUnchanged(t *testing.T) {
 			if h2c && strings.HasPrefix(target, "//") {
 				continue // Go's servers of HTTP/2 show another one than they were sent
 			}
-			conn := dial(t, p.addr)
+			conn := testkit.Dial(t, p.addr)
 			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", target)
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {

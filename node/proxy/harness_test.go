@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -178,16 +177,4 @@ func do(t *testing.T, c *http.Client, r *http.Request, fields ...string) (*http.
 		t.Fatal(err)
 	}
 	return resp, string(b)
-}
-
-// dial returns a connection that ends with the test.
-func dial(t *testing.T, addr string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.SetDeadline(time.Now().Add(testkit.Patience))
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
 }

@@ -432,7 +432,7 @@ func TestBodiesOfQueuedRequests(t *testing.T) {
 			<-parts
 		}
 	}
-	conn := dial(t, p.addr)
+	conn := testkit.Dial(t, p.addr)
 	_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nfirst")
 	if got := <-parts; got != "first" {
 		t.Errorf("before the rest has come the upstream has %q", got)
@@ -455,7 +455,7 @@ func TestQueuedClientThatGoesGetsNothing(t *testing.T) {
 	p := open(t, always(d), nil, "http://127.0.0.1:1")
 	for _, request := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nbody"} {
-		conn := dial(t, p.addr)
+		conn := testkit.Dial(t, p.addr)
 		_, _ = io.WriteString(conn, request)
 		_ = conn.(*net.TCPConn).CloseWrite()
 		if b, _ := io.ReadAll(conn); len(b) != 0 {

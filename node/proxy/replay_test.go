@@ -30,7 +30,7 @@ descriptors:
 			c.AccessLog, o.Requests.TrustedProxies = AccessLog{File: file, Format: format}, []string{"127.0.0.1"}
 		}, backend(t, func(http.ResponseWriter, *http.Request) {}))
 		for _, client := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "2001:db8::1"} {
-			conn := dial(t, p.addr)
+			conn := testkit.Dial(t, p.addr)
 			request := "GET /a\"b\\?q HTTP/1.1\r\nHost: shop\r\nConnection: close\r\nUser-Agent: x\" y\r\n" +
 				"X-Forwarded-For: " + client + "\r\n\r\n"
 			if _, err := conn.Write([]byte(request)); err != nil {

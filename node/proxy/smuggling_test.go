@@ -233,7 +233,7 @@ func TestNothingIsSmuggled(t *testing.T) {
 			p := open(t, l, func(_ *Config, o *Options) {
 				o.Requests.Descriptors = []actions.Descriptor{{{Key: "path", Source: "path"}}}
 			}, up.url)
-			conn := dial(t, p.addr)
+			conn := testkit.Dial(t, p.addr)
 			send := strings.ReplaceAll(v.send, "@", "\r\n") +
 				"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 			go func() { _, _ = io.WriteString(conn, send) }()

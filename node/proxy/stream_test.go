@@ -170,7 +170,7 @@ func TestExpectContinue(t *testing.T) {
 	}))
 	// an upstream that is slow to refuse the body gets it
 	p.upstreams[0].transport.(*http.Transport).ExpectContinueTimeout = testkit.Patience
-	conn := dial(t, p.addr)
+	conn := testkit.Dial(t, p.addr)
 	in := bufio.NewReader(conn)
 	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
 	if line, err := in.ReadString('\n'); line != "HTTP/1.1 100 Continue\r\n" {
@@ -181,7 +181,7 @@ func TestExpectContinue(t *testing.T) {
 	if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != 200 {
 		t.Fatal(resp, err)
 	}
-	conn = dial(t, p.addr)
+	conn = testkit.Dial(t, p.addr)
 	fmt.Fprint(conn, "POST /no HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || resp.StatusCode != 403 || !resp.Close {
@@ -203,7 +203,7 @@ func TestContinueComesOnce(t *testing.T) {
 		_, _ = io.ReadFull(rw, make([]byte, 3)) // once it is here the client has been told
 		_, _ = io.WriteString(conn, goOn+"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	}))
-	conn := dial(t, p.addr)
+	conn := testkit.Dial(t, p.addr)
 	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\n"+
 		"Content-Length: 3\r\n\r\n")
 	in := bufio.NewReader(conn)
@@ -243,7 +243,7 @@ func TestEarlyHintsDoNotKeepAlive(t *testing.T) {
 	p := open(t, always(plenty), nil, backend(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
 	}))
-	conn := dial(t, p.addr)
+	conn := testkit.Dial(t, p.addr)
 	_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"+
 		"0\r\n\r\nGET /second HTTP/1.1\r\nHost: a\r\n\r\n")
 	in := bufio.NewReader(conn)
@@ -370,7 +370,7 @@ func TestStopEndsWebSocketsThatAreNotRead(t *testing.T) {
 		close(stuck)
 		_, _ = io.Copy(io.Discard, conn)
 	}))
-	conn := dial(t, p.addr)
+	conn := testkit.Dial(t, p.addr)
 	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 	<-stuck
 	stopped := make(chan struct{})
@@ -411,7 +411,7 @@ func TestWebSocket(t *testing.T) {
 		}
 	}
 	echoes("one")
-	idle := dial(t, p.addr) // a plain connection shows when the idle timeout has passed
+	idle := testkit.Dial(t, p.addr) // a plain connection shows when the idle timeout has passed
 	fmt.Fprint(idle, "OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if _, err := io.Copy(io.Discard, idle); err != nil {
 		t.Fatal(err)
@@ -616,9 +616,9 @@ func TestSlowClients(t *testing.T) {
 			n, _ := io.Copy(io.Discard, r.Body)
 			fmt.Fprint(w, n)
 		}))
-	body := dial(t, p.addr)
+	body := testkit.Dial(t, p.addr)
 	fmt.Fprint(body, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na")
-	header := dial(t, p.addr)
+	header := testkit.Dial(t, p.addr)
 	fmt.Fprint(header, "GET / HTTP/1.1\r\n")
 	if _, err := io.Copy(io.Discard, header); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("a slow header is waited for")

@@ -2,7 +2,6 @@ package abuse
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"maps"
 	"net"
@@ -42,15 +41,7 @@ func launch(t *testing.T, connections int) Target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the node ended with %v", err)
-		}
-	})
+	testkit.Background(t, n.Run)
 	return Target{HTTP: n.Addr("http"), RESP: n.Addr("resp"), GRPC: n.Addr("grpc"), Health: n.Addr("health")}
 }
 

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -73,15 +72,7 @@ func open(t *testing.T, ruleFile string, change func(*node.Config)) *node.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Background(t, n.Run)
 	testkit.Eventually(t, "the node is ready", func() bool { return n.Ready() == nil })
 	return n
 }

@@ -2,8 +2,11 @@ package testkit
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"testing"
+	"time"
 )
 
 // Fetch sends a request and returns the status of its answer, its Content-Type and its body.
@@ -19,4 +22,16 @@ func Fetch(web *http.Client, method, url, body string) (status int, kind, answer
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, resp.Header.Get("Content-Type"), string(text), err
+}
+
+// Dial returns a connection that ends with the test, and waits for nothing longer than Patience.
+func Dial(t testing.TB, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(Patience))
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }

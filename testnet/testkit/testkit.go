@@ -1,9 +1,10 @@
-// Package testkit holds what tests of several packages need: free ports, child processes, logs that can be read while
-// they are written, waiting for a condition, virtual time, leaked goroutines, and the race detector. No product code
-// imports it.
+// Package testkit holds what tests of several packages need: free ports, child processes, connections, logs that can be
+// read while they are written, waiting for a condition, virtual time, leaked goroutines, and the race detector. No
+// product code imports it.
 package testkit
 
 import (
+	"context"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,19 @@ func EventuallyWithin(t testing.TB, timeout time.Duration, what string, holds fu
 			t.Fatalf("not within %v: %s", timeout, what)
 		}
 	}
+}
+
+// Background runs run until the test ends, and waits for its end. An error of it fails the test.
+func Background(t testing.TB, run func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("what ran in the background: %v", err)
+		}
+	})
 }
 
 // VirtualTime is synctest.Test on one processor. On several, timers of one bubble that fire at once share a context of

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -26,15 +25,7 @@ func TestCommandsOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Background(t, n.Run)
 	eventually(t, "ready", func() bool { return n.Ready() == nil })
 	trusting := []string{"--ca-file", ca.CertFile}
 	known := append([]string{"--cert-file", client.CertFile, "--key-file", client.KeyFile}, trusting...)

@@ -1,6 +1,7 @@
 package counters
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -33,6 +34,9 @@ func newBanSpec(ban Meter) *banSpec {
 	return &banSpec{newSpec(ban), newSpec(lift)}
 }
 
+// A limit with BanAddresses keeps bans of addresses in clear (banname.go): then Charge.Address is the key of the ban,
+// and not the key that is counted. Manual bans (manualban.go) are no limit's.
+
 // Ban returns the limit with a ban, in whole milliseconds, of every key that it denies a request: RetryAfter of the
 // denial and of later ones is at least the rest of the ban. Peeks, requests that a mode lets pass and those larger than
 // the limit do not lead to a ban. During a ban no request is counted.
@@ -44,6 +48,40 @@ func (l *Limit) Ban(lasts time.Duration) (*Limit, error) {
 	other := *l
 	other.ban = newBanSpec(m)
 	return &other, nil
+}
+
+// BanAddresses returns a limit with bans whose bans keep the address of whom they ban, wherever Charge.Address gives
+// it, IPv6 by so many bits, MaxAddressBits at most. All its keys with the same address are banned together.
+func (l *Limit) BanAddresses(bits uint8) (*Limit, error) {
+	if l.ban == nil {
+		return nil, errors.New("ban: there are no bans whose addresses to keep")
+	}
+	name, m := BanName{Rule: l.meter.Rule, Keys: AddressKeys, Bits: bits}, l.ban.meter
+	if err := name.Validate(); err != nil {
+		return nil, err
+	}
+	m.Rule = name.String()
+	other := *l
+	other.addressBan, other.addressBits = newBanSpec(m), bits
+	return &other, nil
+}
+
+// AddressBanMeter returns the meter under which bans of addresses are sent, nil without BanAddresses. It is shared: do
+// not write to it.
+func (l *Limit) AddressBanMeter() *Meter {
+	if l.addressBan == nil {
+		return nil
+	}
+	return &l.addressBan.meter
+}
+
+// banOf returns the meters of the ban of a key, and its key there. address is 0 or that of Charge.Address. The limit
+// has bans.
+func (l *Limit) banOf(key, address Key) (*banSpec, Key) {
+	if address != 0 && l.addressBan != nil {
+		return l.addressBan, address
+	}
+	return l.ban, key
 }
 
 // BanMeter returns the meter under which the limit's bans are sent, nil if it has no bans. It is shared: do not write
@@ -62,8 +100,9 @@ const banWords = 1
 func (c *cell) until() *uint64 { return &c.words(headWords, banWords)[0] }
 
 // banned denies a request of a banned key, and counts nothing.
-func (t *Table) banned(l *Limit, key Key, h, cost, before uint64, now int64, d *Decision) bool {
-	until := t.bannedUntil(l, key, cost, now)
+func (t *Table) banned(l *Limit, key, address Key, h, cost, before uint64, now int64, d *Decision) bool {
+	b, banKey := l.banOf(key, address)
+	until := t.bannedUntil(b, banKey, cost, t.distrustsBans(l, b, now), now)
 	if until <= now {
 		return false
 	}
@@ -73,11 +112,11 @@ func (t *Table) banned(l *Limit, key Key, h, cost, before uint64, now int64, d *
 	return true
 }
 
-// bannedUntil is the end of a key's ban, 0 if there is none. Unless the cost is that of a peek, it records that this
-// table was asked for the key.
-func (t *Table) bannedUntil(l *Limit, key Key, cost uint64, now int64) int64 {
-	h, s := t.locate(l.ban.id, key)
-	ref, _, ok := s.live(&l.ban.spec, key, h, now)
+// bannedUntil is the end of a key's ban, 0 if there is none; if own, by the table's own bans and lifts alone. Unless
+// the cost is that of a peek, it records that this table was asked for the key.
+func (t *Table) bannedUntil(b *banSpec, key Key, cost uint64, own bool, now int64) int64 {
+	h, s := t.locate(b.id, key)
+	ref, _, ok := s.live(&b.spec, key, h, now)
 	if !ok {
 		return 0
 	}
@@ -86,10 +125,9 @@ func (t *Table) bannedUntil(l *Limit, key Key, cost uint64, now int64) int64 {
 		c.raise(denied)
 		s.localize(c)
 	}
-	own := t.distrustsBans(l, now)
-	until := s.latest(c, &l.ban.shape, own)
+	until := s.latest(c, &b.shape, own)
 	ends := int64(until) * int64(time.Millisecond)
-	if ends <= now || t.lifted(s, l, key, h, until, own, now) {
+	if ends <= now || t.lifted(s, b, key, h, until, own, now) {
 		return 0
 	}
 	return ends
@@ -103,34 +141,37 @@ func (s *shard) latest(c *cell, sh *shape, own bool) uint64 {
 	return *c.until()
 }
 
-// ban begins a ban after a denial. If there is no room for it, the limit denies by itself.
-func (t *Table) ban(y layer, l *Limit, key Key, cost uint64, now int64, d *Decision) {
-	if d.Allowed || y.cell == nil || cost == 0 || d.RetryAfter == Never {
+// ban begins a ban after a denial, not of a key without a cell, which denies for other reasons. If there is no room for
+// it, the limit denies by itself.
+func (t *Table) ban(l *Limit, key, address Key, cost uint64, now int64, d *Decision) {
+	if d.Allowed || d.Banned || cost == 0 || d.RetryAfter == Never {
 		return
 	}
-	h, s := t.locate(l.ban.id, key)
-	until := ceilMillis(now + l.ban.sub)
-	if t.lifted(s, l, key, h, until, t.distrustsBans(l, now), now) {
+	b, key := l.banOf(key, address)
+	h, s := t.locate(b.id, key)
+	until := ceilMillis(now + b.sub)
+	if t.lifted(s, b, key, h, until, t.distrustsBans(l, b, now), now) {
 		return
 	}
-	ref, _ := t.reach(s, &l.ban.spec, key, h, true, now)
+	ref, _ := t.reach(s, &b.spec, key, h, true, now)
 	if ref == 0 {
 		return
 	}
-	s.noteTime(l, ref, until)
+	t.noteTime(s, &b.spec, ref, until)
 	d.ban(time.Duration(int64(until)*int64(time.Millisecond) - now))
 }
 
 // noteTime raises the own time in a cell of bans or lifts, in the current sub-window, and has it replicated.
-func (s *shard) noteTime(l *Limit, ref uint32, millis uint64) {
+func (t *Table) noteTime(s *shard, y *spec, ref uint32, millis uint64) {
 	c := s.cell(ref)
-	if own := s.own(c, &l.ban.shape, 1)[0]; own < millis {
-		c.count(c.counts(&l.ban.shape), millis-own)
+	if own := s.own(c, &y.shape, 1)[0]; own < millis {
+		c.count(c.counts(&y.shape), millis-own)
 		*c.until() = max(*c.until(), millis)
+		t.noteBan(s, c)
 	}
 	c.raise(denied)
 	s.localize(c)
-	if !c.has(dirty) && l.scope != Alone {
+	if !c.has(dirty) && y.scope != Alone {
 		s.enlist(ref, c, false)
 	}
 }

@@ -20,38 +20,42 @@ import "time"
 // the ban, under the same lock.
 const liftBit = 1
 
-// Lift ends the bans of a key that began up to now. It returns the rest of the ban that it ended, 0 if none is known
-// here: a ban that another table began then is lifted too. Counts stay as they are. kept is false if there is no room
-// to store the lift: then nothing has changed.
+// Lift ends the bans of a key that began up to now, but those of addresses (LiftBan). It returns the rest of the ban
+// that it ended, 0 if none is known here: a ban that another table began then is lifted too. Counts stay as they are.
+// kept is false if there is no room to store the lift: then nothing has changed.
 func (t *Table) Lift(l *Limit, key Key, now int64) (left time.Duration, kept bool) {
 	if l.ban == nil {
 		return 0, false
 	}
-	h, s := t.locate(l.ban.id, key)
+	return t.lift(l.ban, key, t.distrustsBans(l, l.ban, now), now)
+}
+
+func (t *Table) lift(b *banSpec, key Key, own bool, now int64) (left time.Duration, kept bool) {
+	h, s := t.locate(b.id, key)
 	s.Lock()
 	defer s.Unlock()
-	left = time.Duration(max(0, t.bannedUntil(l, key, 0, now)-now))
+	left = time.Duration(max(0, t.bannedUntil(b, key, 0, own, now)-now))
 	millis := ceilMillis(now)
-	if ref := s.find(l.ban.id, key, h); ref != 0 { // a peer whose clock is ahead may have begun it
+	if ref := s.find(b.id, key, h); ref != 0 { // a peer whose clock is ahead may have begun it
 		until := *s.cell(ref).until()
-		millis = max(millis, until-min(l.ban.millis(), until))
+		millis = max(millis, until-min(b.millis(), until))
 	}
-	ref, _ := t.reach(s, &l.ban.lift, key, h, true, now)
+	ref, _ := t.reach(s, &b.lift, key, h, true, now)
 	if ref == 0 {
 		return 0, false
 	}
-	s.noteTime(l, ref, millis)
+	t.noteTime(s, &b.lift, ref, millis)
 	return left, true
 }
 
 // millis is the length of a ban in milliseconds.
 func (b *banSpec) millis() uint64 { return uint64(b.sub) / uint64(time.Millisecond) }
 
-// lifted reports whether a ban with an end, in milliseconds, is lifted; if own, by this table itself. The shard is
-// locked.
-func (t *Table) lifted(s *shard, l *Limit, key Key, h, until uint64, own bool, now int64) bool {
-	ref, _, ok := s.live(&l.ban.lift, key, h, now)
-	return ok && until <= s.latest(s.cell(ref), &l.ban.shape, own)+l.ban.millis()
+// lifted reports whether a ban with an end, in milliseconds, is lifted; if own, by this table itself. h is the hash of
+// the ban. The shard is locked.
+func (t *Table) lifted(s *shard, b *banSpec, key Key, h, until uint64, own bool, now int64) bool {
+	ref, _, ok := s.live(&b.lift, key, h, now)
+	return ok && until <= s.latest(s.cell(ref), &b.shape, own)+b.millis()
 }
 
 // ends is when a cell of bans or lifts expires: a lift when the last ban that it lifts is over.

@@ -14,7 +14,10 @@ type Limit struct {
 	countsRejected bool
 	tallies        bool
 	ban            *banSpec   // nil: no bans
+	addressBan     *banSpec   // nil: bans keep no addresses
+	addressBits    uint8      // of IPv6 addresses in addressBan
 	class          *debtClass // nil: the limit is its meter's only one, see Debts
+	headroom       uint64     // see Among
 }
 
 // MaxLimit is the largest maximum. Sums of limits do not overflow.
@@ -90,9 +93,48 @@ func (l *Limit) WithMax(maximum uint64) (*Limit, error) {
 		return nil, err
 	}
 	other := *l
-	other.max = maximum
+	other.max, other.headroom = maximum, l.Largest()-min(maximum, l.Largest())
 	return &other, nil
 }
+
+// Override returns the limit with another maximum for some keys. On the same window it has the meter of l, so that
+// their counts stay. A bucket, and another window, need a meter of their own, whose rule is the name of l's with a
+// suffix: it counts these keys anew. Policies stay, but a limit with bans needs the same meter, which its bans have as
+// well. A queue has no overrides.
+func (l *Limit) Override(maximum uint64, window time.Duration) (*Limit, error) {
+	if l.algorithm == LeakyQueue {
+		return nil, fmt.Errorf("meter %s: a queue has one limit for all keys", l.meter.Rule)
+	}
+	if !l.algorithm.bucket() && window == l.meter.Window {
+		return l.WithMax(maximum)
+	}
+	if l.ban != nil {
+		return nil, fmt.Errorf("meter %s: bans are of one window, and not of a bucket: give a limit per %v",
+			l.meter.Rule, l.meter.Window)
+	}
+	name := fmt.Sprintf("%s%s%d/%d", l.meter.Rule, overrideMark, maximum, window.Milliseconds())
+	own, err := NewLimit(NewMeter(name, l.algorithm, window), maximum)
+	if err != nil {
+		return nil, err
+	}
+	own.policy, own.countsRejected = l.policy, l.countsRejected
+	return own, nil
+}
+
+// overrideMark separates a rule's name in a meter from the limit of an override, as homeMark does from a scope.
+const overrideMark = "%#"
+
+// Among returns the limit as one of several on its meter, of which the largest has the given maximum. Each of them has
+// to know: what others count of a key is plausible by the largest, and what a table reports of its own is relative to
+// it (Demand).
+func (l *Limit) Among(largest uint64) *Limit {
+	other := *l
+	other.headroom = largest - min(l.max, largest)
+	return &other
+}
+
+// Largest returns the largest maximum of the limits on the meter: Max, but see Among.
+func (l *Limit) Largest() uint64 { return l.max + l.headroom }
 
 // Meter returns what the limit counts.
 func (l *Limit) Meter() Meter { return l.meter }
@@ -119,5 +161,5 @@ func (l *Limit) Refills(n uint64) time.Duration {
 	return l.wait(l.span(n), instant{})
 }
 
-// Far returns the use up to which the limit is not near: three quarters of Max.
-func (l *Limit) Far() uint64 { return l.max - l.max/4 }
+// Far returns the use up to which the limit is not near: three quarters of Largest.
+func (l *Limit) Far() uint64 { return l.Largest() - l.Largest()/4 }

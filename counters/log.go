@@ -71,7 +71,7 @@ func (c *cell) logView(sh *shape) uint64 {
 func (t *Table) takeLog(s *shard, l *Limit, c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
 	s.forget(c, &l.shape, at)
 	seen := c.logView(&l.shape) + before
-	asked := max(cost, 1)
+	asked := min(max(cost, 1), MaxLimit+1) // no sum with before overflows
 	if d.Allowed = asked <= l.max && seen <= l.max-asked; !d.Allowed {
 		d.RetryAfter = Never
 		if asked+before <= l.max {

@@ -50,7 +50,7 @@ type meterState struct {
 // would keep the meter's number until they leave the window, which may take a year.
 func (m *meterState) retire(now int64) {
 	switch {
-	case !m.adHoc:
+	case !m.adHoc || m.algorithm.timed(): // bans are nobody's limits, and end by themselves
 	case m.known || !m.charged.Load():
 		m.retired = 0
 	case m.retired == 0:

@@ -80,25 +80,33 @@ func (l *Limit) maxSlot() uint64 {
 	if l.tallies {
 		return MaxTally
 	}
-	return maxLimits * (l.max + l.refill)
+	return maxLimits * (l.Largest() + l.refill)
 }
 
-// suspect reports whether the limit's floor is kept at the time now, because of an implausible slot.
-func (m *meterState) suspect(now int64, l *Limit) bool {
+// suspect reports whether, because of an implausible slot, the floor of a limit whose admissions count for so long is
+// kept at the time now.
+func (m *meterState) suspect(now int64, lasts time.Duration) bool {
 	at := m.implausibleAt.Load()
-	return at != 0 && now-at < int64(max(floorLasts, l.Lasts()))
+	return at != 0 && now-at < int64(max(floorLasts, lasts))
 }
 
-// distrustsBans reports whether only the table's own bans of the limit count: there were implausible bans, or counts
-// for which honest peers may have banned.
-func (t *Table) distrustsBans(l *Limit, now int64) bool {
+// distrustsBans reports whether only the table's own bans by b, of the limit, count: there were implausible bans, or
+// counts for which honest peers may have banned. Where l is nil, it is the known limit, if these are bans of one.
+func (t *Table) distrustsBans(l *Limit, b *banSpec, now int64) bool {
 	if t.implausibleAt.Load() == 0 {
 		return false
 	}
+	if l == nil {
+		l = t.limitOfBans(b.id)
+	}
+	ids, lasts := [...]uint64{b.id, b.lift.id, b.id}, b.meter.Window
+	if l != nil {
+		ids[2], lasts = l.id, l.Lasts()
+	}
 	t.meters.RLock()
 	defer t.meters.RUnlock()
-	for _, id := range [...]uint64{l.id, l.ban.id, l.ban.lift.id} {
-		if m := t.meters.states[t.meters.numbers[id]]; m != nil && m.id == id && m.suspect(now, l) {
+	for _, id := range ids {
+		if m := t.meters.states[t.meters.numbers[id]]; m != nil && m.id == id && m.suspect(now, lasts) {
 			return true
 		}
 	}
@@ -159,7 +167,7 @@ func (t *Table) floor(l *Limit) uint64 {
 // window.
 func (t *Table) keepFloor(y layer, l *Limit, cost, before uint64, how step, d *Decision) {
 	s, c, asked := y.shard, y.cell, max(cost, 1)
-	if t.implausibleAt.Load() == 0 || !t.meters.states[c.meter].suspect(c.index*l.sub+y.at.off, l) {
+	if t.implausibleAt.Load() == 0 || !t.meters.states[c.meter].suspect(c.index*l.sub+y.at.off, l.Lasts()) {
 		return
 	}
 	floor := t.floor(l)

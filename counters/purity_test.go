@@ -14,8 +14,8 @@ import (
 // The core is pure: it imports little, and of the standard library alone, starts no goroutine, and reads no clock.
 func TestPurity(t *testing.T) {
 	allowed := []string{
-		"cmp", "crypto/sha256", "encoding/binary", "errors", "fmt", "math", "math/bits", "slices", "strconv", "strings",
-		"sync", "sync/atomic", "syscall", "time", "unsafe",
+		"cmp", "crypto/sha256", "encoding/binary", "errors", "fmt", "math", "math/bits", "net/netip", "slices",
+		"strconv", "strings", "sync", "sync/atomic", "syscall", "time", "unicode/utf8", "unsafe",
 	}
 	// Of some packages a part only: of time what is but a number, of fmt what does no output, of sync what starts
 	// nothing.

@@ -304,6 +304,7 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 	switch {
 	case m.spec.algorithm.timed():
 		*c.until() = max(*c.until(), count)
+		m.noteBan(s, c)
 	case m.spec.algorithm == Credit && !c.has(recreated): // or it may have been credited before
 		m.credit(s, m.spec.id&^liftBit, slot.Key, h, rise, m.now)
 	}

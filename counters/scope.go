@@ -66,6 +66,11 @@ func (l *Limit) Scoped(s Scope, region string) *Limit {
 		ban.Rule = m.Rule
 		other.ban = newBanSpec(ban)
 	}
+	if l.addressBan != nil {
+		ban := l.addressBan.meter
+		ban.Rule = BanName{Rule: m.Rule, Keys: AddressKeys, Bits: l.addressBits}.String()
+		other.addressBan = newBanSpec(ban)
+	}
 	return &other
 }
 

@@ -47,7 +47,24 @@ func (t *Table) appendAll(dst []Slot, heat heat, now int64) []Slot {
 	if !ok {
 		return dst
 	}
+	return t.appendSlots(dst, s, s.cell(ref), m)
+}
+
+// Slots returns what every origin has counted of one key in the sub-windows that still count, also of scope Alone.
+func (t *Table) Slots(l *Limit, key Key, now int64) []Slot {
+	h, s := t.locate(l.id, key)
+	s.Lock()
+	defer s.Unlock()
+	ref, _, ok := s.live(&l.spec, key, h, now)
+	if !ok {
+		return nil
+	}
 	c := s.cell(ref)
+	return t.appendSlots(nil, s, c, t.meters.states[c.meter])
+}
+
+// appendSlots appends all slots of a live cell, whose shard is locked.
+func (t *Table) appendSlots(dst []Slot, s *shard, c *cell, m *meterState) []Slot {
 	dst = s.appendOwn(dst, c, m, t.origin, m.size())
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
@@ -72,19 +89,27 @@ func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at 
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Lock()
-		for i, left := 0, s.keys; left > 0; i++ {
-			e := s.entries[i]
-			if e == 0 {
-				continue
-			}
-			left--
-			c := s.cell(s.ref(e))
+		for c := range s.cells {
 			m := t.meters.states[c.meter]
 			if at, ok := s.settle(c, &m.shape, now); ok && m.scope != Alone {
 				f(s, c, m, at)
 			}
 		}
 		s.Unlock()
+	}
+}
+
+// cells yields the shard's cells, in no order. The shard is locked.
+func (s *shard) cells(yield func(*cell) bool) {
+	for i, left := 0, s.keys; left > 0; i++ {
+		e := s.entries[i]
+		if e == 0 {
+			continue
+		}
+		left--
+		if !yield(s.cell(s.ref(e))) {
+			return
+		}
 	}
 }
 

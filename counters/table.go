@@ -57,6 +57,8 @@ type Table struct {
 	stats tableStats
 	plausibility
 	debts atomic.Pointer[Debts] // nil: none
+
+	bans banFeed
 }
 
 type tableStats struct {
@@ -97,6 +99,7 @@ type shard struct {
 	hand      int                       // position in the index after which eviction continues
 	remotes   int                       // cells that only peers counted in
 	strangers int                       // slots of strangers' origins, see originState
+	bans      banChanges                // see Table.WatchBans
 	ownCounts [MaxSubWindows + 1]uint64 // buffer of own
 	_         [64]byte
 }
@@ -143,11 +146,16 @@ func (t *Table) Origin() Origin { return t.origin }
 func (t *Table) Know(limits []*Limit) {
 	t.drain.Lock()
 	defer t.drain.Unlock()
-	known := make([]*meterState, 0, len(limits))
+	known, banning := make([]*meterState, 0, len(limits)), make(map[uint64]*Limit)
 	for _, m := range t.known {
 		m.known = false
 	}
 	for _, l := range limits {
+		for _, b := range [...]*banSpec{l.ban, l.addressBan} {
+			if b != nil {
+				banning[b.id] = l
+			}
+		}
 		if m := t.meters.acquire(&l.spec, true); m != nil {
 			m.limit.Store(l)
 			m.known = true
@@ -170,6 +178,7 @@ func (t *Table) Know(limits []*Limit) {
 		m.release()
 	}
 	t.known = known
+	t.bans.limits.Store(&banning)
 }
 
 // Take decides on a request of the given cost and counts it if it is admitted. A cost of 0 is a peek: it is answered as
@@ -183,16 +192,16 @@ func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) (d Decision) {
 		t.decide(t.settled(s, l, key, h, cost, true, now), l, cost, 0, take, &d) // not t.take: one call less
 		return d
 	}
-	set := t.shardSet(l, key, h)
+	set := t.shardSet(l, key, 0, h)
 	t.lockSet(set)
 	defer t.unlockSet(set)
-	t.take(l, key, h, cost, now, &d)
+	t.take(l, key, 0, h, cost, now, &d)
 	return d
 }
 
 // take is Take with the shards of the key and of its ban locked.
-func (t *Table) take(l *Limit, key Key, h, cost uint64, now int64, d *Decision) {
-	if l.ban != nil && t.banned(l, key, h, cost, 0, now, d) {
+func (t *Table) take(l *Limit, key, address Key, h, cost uint64, now int64, d *Decision) {
+	if l.ban != nil && t.banned(l, key, address, h, cost, 0, now, d) {
 		return
 	}
 	y := t.settled(t.shardOf(h), l, key, h, cost, true, now)
@@ -201,8 +210,8 @@ func (t *Table) take(l *Limit, key Key, h, cost uint64, now int64, d *Decision) 
 	} else {
 		t.decide(y, l, cost, 0, take, d)
 	}
-	if l.ban != nil {
-		t.ban(y, l, key, cost, now, d)
+	if l.ban != nil && y.cell != nil {
+		t.ban(l, key, address, cost, now, d)
 	}
 }
 
@@ -211,6 +220,8 @@ type Charge struct {
 	Limit *Limit // nil: no rule, always admitted
 	Key   Key
 	Cost  uint64 // as in Take
+	// Address is the AddressKey of whom a limit with BanAddresses bans in place of Key; 0: unknown, or no address.
+	Address Key
 
 	// For layers only:
 	Pending  uint64 // cost that is to be charged later: there has to be room for it, too
@@ -218,8 +229,13 @@ type Charge struct {
 	Each     bool   // charge every request that this layer admits, even if another layer denies it
 	Overdraw bool   // charge the request even if it is denied, up to twice the limit (rejected.go)
 	// Lender is the layer that an Elastic layer borrows from, as its position among the charges, counted from 1. The
-	// lender must not be Elastic itself. Idle: from the idle system. 0: from nobody.
+	// lender must not be Elastic itself, nor Decided. Idle: from the idle system. 0: from nobody.
 	Lender uint8
+	// Decided is the decision on the layer that was made elsewhere, see elsewhere.go; nil: the table decides.
+	Decided *Decision
+	// Counts has the table count what was decided elsewhere.
+	Counts bool
+	asked  bool // by Ask
 }
 
 // batch is how many requests TakeBatch decides on at a time: a processor has about as many memory reads under way.
@@ -255,7 +271,7 @@ func (t *Table) takePart(charges []Charge, now int64, dst []Decision) []Decision
 			d.Allowed = true
 			continue
 		}
-		t.take(ch.Limit, ch.Key, hashes[i], ch.Cost, now, d)
+		t.take(ch.Limit, ch.Key, ch.Address, hashes[i], ch.Cost, now, d)
 	}
 	return dst
 }
@@ -306,12 +322,17 @@ const MaxLayers = 32
 // have admitted it. A layer whose denial does not count, by its mode, is waived and not charged, except a full lender
 // (elastic.go). TakeAll panics if there are more than MaxLayers charges, or if a Lender is none of them.
 func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision {
+	return t.takeAll(charges, false, now, dst)
+}
+
+// takeAll is TakeAll, or with asks Ask.
+func (t *Table) takeAll(charges []Charge, asks bool, now int64, dst []Decision) []Decision {
 	var hashes [MaxLayers]uint64
 	locked := t.lockAll(charges, hashes[:])
 	defer t.unlockSet(locked)
 
 	var layers [MaxLayers]layer
-	first, tallies := len(dst), false
+	first, tallies, elsewhere := len(dst), false, false
 	for i := range charges {
 		ch := &charges[i]
 		dst = append(dst, Decision{})
@@ -321,7 +342,11 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 			continue
 		}
 		before := min(chargedBefore(charges[:i], dst[first:], ch)+ch.Pending, 2*MaxLimit)
-		if ch.Limit.ban != nil && t.banned(ch.Limit, ch.Key, hashes[i], ch.Cost, before, now, d) {
+		if ch.Limit.ban != nil && t.banned(ch.Limit, ch.Key, ch.Address, hashes[i], ch.Cost, before, now, d) {
+			continue
+		}
+		if ch.Decided != nil {
+			*d, elsewhere = *ch.Decided, true
 			continue
 		}
 		if ch.Limit.tallies {
@@ -335,9 +360,13 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 			cost = min(cost, ch.Limit.max)
 		}
 		counts := ch.Limit.countsRejected && ch.Cost > ch.Limit.max // the denial is counted at once
+		how := ask
+		if ch.asked {
+			cost, counts, how = 0, false, askAgain // the demand is recorded
+		}
 		layers[i] = t.settled(t.shardOf(hashes[i]), ch.Limit, ch.Key, hashes[i], cost, counts, now)
 		layers[i].pin(true) // no later layer may evict it
-		t.decide(layers[i], ch.Limit, ch.Cost, before, ask, d)
+		t.decide(layers[i], ch.Limit, ch.Cost, before, how, d)
 	}
 	decisions := dst[first:]
 	if tallies {
@@ -345,6 +374,14 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 	}
 	lend(charges, decisions)
 	passes := admit(charges, decisions)
+	if asks && passes {
+		applyModes(charges, decisions)
+		for i := range charges {
+			layers[i].pin(false)
+			charges[i].asked = charges[i].Decided == nil
+		}
+		return dst
+	}
 	// New cells are made only now: a request that is denied evicts nobody.
 	for i := range charges {
 		ch, d := &charges[i], &decisions[i]
@@ -354,7 +391,7 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 		}
 		// A lender may be charged more than its limit: settled above took that for a request that charges nothing.
 		unsettled := ch.Cost > ch.Limit.max && !ch.Overdraw && !ch.Limit.countsRejected
-		if layers[i].cell != nil && !unsettled {
+		if layers[i].cell != nil && !unsettled || ch.Decided != nil {
 			continue
 		}
 		cost := min(ch.Cost, ch.Limit.max)
@@ -379,14 +416,18 @@ func (t *Table) TakeAll(charges []Charge, now int64, dst []Decision) []Decision 
 			t.decide(y, ch.Limit, ch.Cost, 0, charge, d)
 		}
 	}
+	if elsewhere {
+		t.countDecided(charges, decisions, hashes[:], passes, now)
+	}
 	applyModes(charges, decisions)
 	for i := range charges {
 		layers[i].pin(false)
 	}
 	for i := range charges { // last: a ban may evict cells
 		// Room for what is pending is no fault of who is denied.
-		if ch := &charges[i]; ch.Limit != nil && ch.Limit.ban != nil && ch.Pending == 0 {
-			t.ban(layers[i], ch.Limit, ch.Key, ch.Cost, now, &decisions[i])
+		ch := &charges[i]
+		if ch.Limit != nil && ch.Limit.ban != nil && ch.Pending == 0 && (layers[i].cell != nil || ch.Decided != nil) {
+			t.ban(ch.Limit, ch.Key, ch.Address, ch.Cost, now, &decisions[i])
 		}
 	}
 	return dst
@@ -438,7 +479,7 @@ func (t *Table) lockAll(charges []Charge, hashes []uint64) uint64 {
 	for i := range charges {
 		if l := charges[i].Limit; l != nil {
 			hashes[i] = hash(t.seed, l.id, charges[i].Key)
-			set |= t.shardSet(l, charges[i].Key, hashes[i])
+			set |= t.shardSet(l, charges[i].Key, charges[i].Address, hashes[i])
 		}
 	}
 	t.lockSet(set)
@@ -446,10 +487,11 @@ func (t *Table) lockAll(charges []Charge, hashes []uint64) uint64 {
 }
 
 // shardSet is the set of shards, one bit each, of a key and its ban.
-func (t *Table) shardSet(l *Limit, key Key, h uint64) uint64 {
+func (t *Table) shardSet(l *Limit, key, address Key, h uint64) uint64 {
 	set := shardBit(h)
 	if l.ban != nil {
-		set |= shardBit(hash(t.seed, l.ban.id, key))
+		b, key := l.banOf(key, address)
+		set |= shardBit(hash(t.seed, b.id, key))
 	}
 	return set
 }

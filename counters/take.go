@@ -76,10 +76,11 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool
 type step uint8
 
 const (
-	peek   step = iota // answer, and leave no trace
-	ask                // answer for one of several layers; a second decision charges it if all admit
-	charge             // charge a layer, as all have admitted
-	take               // answer, and charge if admitted
+	peek     step = iota // answer, and leave no trace
+	askAgain             // answer for a layer that was asked before, and has recorded that
+	ask                  // answer for one of several layers; a second decision charges it if all admit
+	charge               // charge a layer, as all have admitted
+	take                 // answer, and charge if admitted
 )
 
 func (how step) charges() bool { return how >= charge }
@@ -112,12 +113,12 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, how step, d *Deci
 	}
 	if !d.Allowed {
 		t.keepFloor(y, l, cost, before, how, d)
-		if l.countsRejected && !d.Allowed && how != peek {
+		if l.countsRejected && !d.Allowed && how > askAgain {
 			t.countDenied(y, l, cost, before, d)
 		}
 	}
 	if d.Allowed && how.charges() {
-		if used := l.max - d.Remaining + l.undercount(c); used > l.Far() {
+		if used := l.Largest() - d.Remaining + l.undercount(c); used > l.Far() {
 			raise(&t.meters.states[c.meter].used, used)
 		}
 	}

@@ -118,6 +118,8 @@ func (t *Table) holdsBack(y layer, l *Limit, cost, before uint64, how step) bool
 		}
 		t.spend(s, l, y.cell, w, cost)
 		return false
+	case askAgain:
+		return false // it was admitted before
 	case peek:
 		seen := *w
 		w = &seen

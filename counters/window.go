@@ -41,7 +41,7 @@ func overlap(n uint64, left, sub int64) uint64 {
 func (l *Limit) takeWindow(c *cell, ahead, cost, before uint64, at instant, commit bool, d *Decision) {
 	ring := c.counts(&l.shape)
 	seen := c.inner + partOf(ring, &l.shape, at) + before
-	asked := max(cost, 1)
+	asked := min(max(cost, 1), MaxLimit+1) // no sum with before overflows
 	if d.Allowed = asked <= l.max && seen <= l.max-asked; d.Allowed && commit && cost > 0 {
 		c.count(ring, cost)
 		seen += cost

@@ -33,11 +33,14 @@ type Cluster struct {
 	source Source
 	log    *slog.Logger
 
-	rules     atomic.Uint64 // the fingerprint that the node sends of itself
-	announced chan struct{} // it has changed
+	rules     atomic.Uint64                   // the fingerprints that the node sends of itself
+	keys      atomic.Pointer[[MaxKeys]uint64] // of its keys
+	announced chan struct{}                   // they have changed
+	keysMu    sync.Mutex                      // held while the keys change
 
 	pools     []*pool
 	streams   chan struct{} // a place for each snapshot on its way
+	ticks     atomic.Uint64
 	malformed logLimit
 	flooded   logLimit
 
@@ -65,6 +68,7 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 		membership: newMembership(self),
 	}
 	c.rules.Store(cfg.Rules)
+	c.keys.Store(fingerprintsOf(cfg.Keys))
 	for _, p := range []struct {
 		name string
 		cfg  *PoolConfig
@@ -197,7 +201,11 @@ func (c *Cluster) tick(ctx context.Context) {
 	for _, r := range twins {
 		c.warnOfTwin(r)
 	}
+	c.ticks.Add(1)
 }
+
+// Ticks returns how many ticks of replication have ended since Run.
+func (c *Cluster) Ticks() uint64 { return c.ticks.Load() }
 
 // untilFlush is how long an early flush has to wait.
 func (c *Cluster) untilFlush() time.Duration {
@@ -327,7 +335,7 @@ func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
 	all, region := c.Blind()
 	for rule, l := range limits {
 		if l.Scope() == counters.Global && all || l.Scope() == counters.Region && region {
-			excess[rule] += float64(l.Max())
+			excess[rule] += float64(l.Largest())
 		}
 	}
 	return excess
@@ -358,6 +366,14 @@ func (c *Cluster) Staleness() (age time.Duration, complete bool) {
 		complete = complete && p.Member
 	}
 	return age, complete
+}
+
+// Demand returns the cost per second that each node is asked for its hottest key of each limit, by the limit's meter's
+// rule: this node of the last interval, and the others as they last reported it.
+func (c *Cluster) Demand() map[counters.Origin]map[string]float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.replica.Demand()
 }
 
 // Stats returns the replica's totals.
@@ -406,15 +422,18 @@ func (c *Cluster) Peers() []MemberStatus {
 // Self is what this node sends of itself.
 func (c *Cluster) Self() Member {
 	m := c.self
-	m.Rules = c.rules.Load()
+	m.Rules, m.Keys = c.rules.Load(), *c.keys.Load()
 	return m
 }
 
 // AnnounceRules sends another fingerprint of this node's rules to the other nodes, while Run runs. It does not wait.
 func (c *Cluster) AnnounceRules(fingerprint uint64) {
-	if c.rules.Swap(fingerprint) == fingerprint {
-		return
+	if c.rules.Swap(fingerprint) != fingerprint {
+		c.announceSoon()
 	}
+}
+
+func (c *Cluster) announceSoon() {
 	select {
 	case c.announced <- struct{}{}:
 	default: // another one is about to be sent

@@ -64,20 +64,6 @@ func TestClusterKeys(t *testing.T) {
 	})
 }
 
-// While keys are rotated, nodes that know both speak with nodes that know one of them.
-func TestClusterKeyRotation(t *testing.T) {
-	testkit.VirtualTime(t, func(t *testing.T) {
-		l := newTestCluster(t)
-		l.start("east/n1", withKeys(1, 2))
-		l.start("east/n2", withKeys(2, 1))
-		l.start("west/n4", withKeys(2, 1))
-		l.within(wholeWithin, "the cluster", l.sees(l.all()...))
-		l.take("east/n1", 1)
-		l.take("west/n4", 2)
-		l.within(counted, "counts", l.counts(3, l.all()...))
-	})
-}
-
 // forgery is a packet that says the victim's peer admitted 1000, as memberlist would send it without a key.
 func (l *testCluster) forgery(origin counters.Origin, label string) []byte {
 	l.t.Helper()

@@ -28,8 +28,8 @@ type Config struct {
 	LAN, WAN *PoolConfig
 	// Label separates clusters that can reach each other: packets of another label are dropped.
 	Label string
-	// Keys encrypt and authenticate gossip, 32 bytes each: the first encrypts, all decrypt. None is allowed on loopback
-	// only.
+	// Keys encrypt and authenticate gossip, 32 bytes each: the first encrypts, all decrypt. At most MaxKeys; none is
+	// allowed on loopback only. Cluster.SetKeys replaces them.
 	Keys [][]byte
 
 	Logger *slog.Logger // nil: slog.Default
@@ -71,8 +71,9 @@ func (c *Config) Validate() error {
 	check(c.Region != "" && len(c.Region) <= MaxRegion, "the region must have 1 to %d bytes", MaxRegion)
 	check(c.Interval >= 10*time.Millisecond && c.Interval <= 10*time.Second, "interval %v is outside 10ms to 10s",
 		c.Interval)
-	for i, k := range c.Keys {
-		check(len(k) == 32, "key %d has %d bytes, it needs 32 (edgelimit keygen makes one)", i+1, len(k))
+	if len(c.Keys) > 0 {
+		err := validateKeys(c.Keys)
+		check(err == nil, "%w", err)
 	}
 	for _, p := range []*PoolConfig{c.LAN, c.WAN} {
 		if p == nil || p.Transport != nil {

@@ -71,6 +71,23 @@ func orNew[T any](m map[string]*T, key string) *T {
 	return v
 }
 
+// Demand is described at Cluster.Demand.
+func (r *Replica) Demand() map[counters.Origin]map[string]float64 {
+	own := make(map[string]float64, len(r.asked))
+	for _, d := range r.asked {
+		own[d.Meter.Rule] = d.Rate
+	}
+	all := map[counters.Origin]map[string]float64{r.self: own}
+	for o, h := range r.inbound {
+		rates := make(map[string]float64, len(h.demand))
+		for rule, d := range h.demand {
+			rates[rule] = d.rate
+		}
+		all[o] = rates
+	}
+	return all
+}
+
 // admitted records how much of their limits this node's admissions found used in the interval that ends.
 func (r *Replica) admitted(demand []counters.Demand, from, now int64) {
 	for _, d := range demand {
@@ -91,7 +108,8 @@ func (r *Replica) forgotten(evicted []counters.Forgotten, now int64) {
 		if limit == nil || limit.Meter() != *e.Meter {
 			continue
 		}
-		orNew(r.forgot, e.Meter.Rule).Raise(float64(min(e.Count, limit.Max())), max(e.Meter.Window, limit.Lasts()), now)
+		lost := min(e.Count, limit.Largest())
+		orNew(r.forgot, e.Meter.Rule).Raise(float64(lost), max(e.Meter.Window, limit.Lasts()), now)
 	}
 }
 
@@ -112,7 +130,7 @@ func (r *Replica) forgottenOf(rule string, limit *counters.Limit, now int64) uin
 // notSeen records that a cost under a rule was unseen here in [from, until].
 func (r *Replica) notSeen(rule string, cost uint64, from, until int64) {
 	if limit := r.limits[rule]; limit != nil && cost > 0 {
-		cost = min(cost, limit.Max())
+		cost = min(cost, limit.Largest())
 		orNew(r.excess, rule).each(r.step(from), r.step(until), func(s *excessStep) { s.unseen += cost })
 	}
 }
@@ -207,7 +225,7 @@ func (g *group) hottest(since, sent int64) (largest uint64) {
 // limit.
 func (h *inbound) assumed(rule string, l *counters.Limit, now int64) uint64 {
 	cost := h.demand[rule].rate * min(h.unreported(now), l.Lasts()).Seconds()
-	return uint64(math.Ceil(min(cost, float64(l.Max()))))
+	return uint64(math.Ceil(min(cost, float64(l.Largest()))))
 }
 
 // Audit bounds by how much this node's admissions of the last BoundAfter may have exceeded each limit, on one key, once
@@ -237,7 +255,7 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 		l.advance(r.step(now))
 		if limit := limits[rule]; limit == nil || *l == (excessWindow{last: l.last}) {
 			delete(r.excess, rule)
-		} else if largest := l.excess(limit.Max(), silent[rule]+r.forgottenOf(rule, limit, now)); largest > 0 {
+		} else if largest := l.excess(limit.Largest(), silent[rule]+r.forgottenOf(rule, limit, now)); largest > 0 {
 			out[rule] = float64(largest)
 		}
 	}
@@ -254,7 +272,7 @@ func (r *Replica) silent(now int64) map[string]uint64 {
 		case h.watermark == 0 && age > neverSeen:
 			for rule, l := range r.limits {
 				if !h.otherRegion || l.Scope() == counters.Global {
-					out[rule] += l.Max()
+					out[rule] += l.Largest()
 				}
 			}
 		default:

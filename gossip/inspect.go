@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/vmihailenco/msgpack/v5"
@@ -52,26 +53,41 @@ var (
 // thousandfold, and allocates as much as a header announces. The zero value is for streams without label and key.
 type inspector struct {
 	label string
-	keys  []cipher.AEAD // none: nothing is encrypted
+	ring  atomic.Pointer[[]cipher.AEAD] // nil: nothing is encrypted
+	plain []byte                        // of the packet before, whose memory is used again
 }
 
 func newInspector(label string, keys [][]byte) (*inspector, error) {
 	in := &inspector{label: label}
+	if len(keys) == 0 {
+		return in, nil
+	}
+	return in, in.setKeys(keys)
+}
+
+// setKeys replaces the keys by which senders are accepted, of which there is at least one.
+func (in *inspector) setKeys(keys [][]byte) error {
+	var ring []cipher.AEAD
 	for _, k := range keys {
 		block, err := aes.NewCipher(k)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		aead, err := cipher.NewGCM(block)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		in.keys = append(in.keys, aead)
+		ring = append(ring, aead)
 	}
-	return in, nil
+	in.ring.Store(&ring)
+	return nil
 }
 
-// packet returns an error if a packet is not for memberlist. It does not decrypt: a packet is small, even decompressed.
+// encrypts reports whether peers encrypt what they send.
+func (in *inspector) encrypts() bool { return in.ring.Load() != nil }
+
+// packet returns an error if a packet is not for memberlist, as when it is encrypted with none of the keys. One
+// goroutine calls it at a time.
 func (in *inspector) packet(b []byte) error {
 	if len(b) > maxInboundPacket {
 		return errNoMessage
@@ -80,11 +96,12 @@ func (in *inspector) packet(b []byte) error {
 	switch {
 	case err != nil || len(b) == 0:
 		return errNoMessage
-	case len(in.keys) > 0:
-		if b[0] != cipherVersion || len(b) <= cipherOverhead {
+	case in.encrypts():
+		if len(b) <= cipherOverhead {
 			return errNoMessage
 		}
-		return nil
+		in.plain, err = in.decrypt(in.plain[:0], b, []byte(in.label))
+		return err
 	case b[0] == msgChecksum && len(b) > 5:
 		b = b[5:]
 	}
@@ -142,9 +159,9 @@ func (in *inspector) prefix(r io.Reader, labelled bool) (kind byte, err error) {
 	return b[0], err
 }
 
-// plain looks at the begin of a message that is not encrypted, and returns how much memory memberlist will allocate for
-// what it announces.
-func (in *inspector) plain(kind byte, r io.Reader) (claimed int, err error) {
+// plaintext looks at the begin of a message that is not encrypted, and returns how much memory memberlist will allocate
+// for what it announces.
+func (in *inspector) plaintext(kind byte, r io.Reader) (claimed int, err error) {
 	switch kind {
 	case msgCompress:
 		return 0, errCompressed
@@ -206,26 +223,30 @@ func (in *inspector) encrypted(r io.Reader, grow func(n int) error) error {
 		}
 		left -= n
 	}
-	plain, err := in.decrypt(message.Bytes(), append(head[:], in.label...))
+	plain, err := in.decrypt(nil, message.Bytes(), append(head[:], in.label...))
 	if err != nil {
 		return err
 	}
-	claimed, err := in.plain(plain[0], bytes.NewReader(plain[1:]))
+	claimed, err := in.plaintext(plain[0], bytes.NewReader(plain[1:]))
 	if err == nil && claimed > len(plain)*(nodeSize/minNodeBytes) {
 		err = fmt.Errorf("%w: it announces more than it holds", errNoMessage)
 	}
 	return err
 }
 
-// decrypt returns what a message with associated data says, at least one byte.
-func (in *inspector) decrypt(b, associated []byte) ([]byte, error) {
+// errOtherKey means that a message is encrypted with none of the keys.
+var errOtherKey = errors.New("it is encrypted with none of the node's keys: the sender is a stranger, or its key " +
+	"file or this node's is out of date (edgelimit keys status)")
+
+// decrypt appends to dst what a message with associated data says, at least one byte.
+func (in *inspector) decrypt(dst, b, associated []byte) ([]byte, error) {
 	if b[0] != cipherVersion {
-		return nil, fmt.Errorf("%w: its encryption has version %d", errNoMessage, b[0])
+		return dst, fmt.Errorf("%w: its encryption has version %d", errNoMessage, b[0])
 	}
-	for _, key := range in.keys {
-		if plain, err := key.Open(nil, b[1:1+nonceSize], b[1+nonceSize:], associated); err == nil {
+	for _, key := range *in.ring.Load() {
+		if plain, err := key.Open(dst, b[1:1+nonceSize], b[1+nonceSize:], associated); err == nil {
 			return plain, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: it is encrypted with none of the keys", errNoMessage)
+	return dst, errOtherKey
 }

@@ -179,6 +179,9 @@ type Member struct {
 	// Rules and Identity are fingerprints of the rules that the node enforces and of the secret by which it hashes
 	// identities: nodes in which they differ do not count the same. 0: unknown, as of nodes of earlier versions.
 	Rules, Identity uint64
+	// Keys are the fingerprints of the gossip keys that the node accepts, see KeyFingerprint: by the first it sends. 0
+	// fills up; all 0: unknown, as of nodes of earlier versions, or without keys.
+	Keys [MaxKeys]uint64
 }
 
 // Origin is the member's origin.
@@ -197,7 +200,8 @@ const (
 // firstMetaFields.
 const (
 	firstMetaFields = 5
-	metaFields      = 7
+	fingerprintMeta = 7 // with the fingerprints of rules and identity
+	metaFields      = 8
 )
 
 func (m Member) encode() []byte {
@@ -211,6 +215,13 @@ func (m Member) encode() []byte {
 	_ = enc.EncodeUint(uint64(m.MaxVersion))
 	_ = enc.EncodeUint(m.Rules)
 	_ = enc.EncodeUint(m.Identity)
+	keys := []byte{} // nil has another encoding
+	for _, k := range m.Keys {
+		if k != 0 {
+			keys = binary.BigEndian.AppendUint64(keys, k)
+		}
+	}
+	_ = enc.EncodeBytes(keys)
 	return buf.Bytes()
 }
 
@@ -221,8 +232,15 @@ func decodeMember(b []byte) (Member, error) {
 	r.check(n >= firstMetaFields, "metadata of %d fields", n)
 	m := Member{NodeID: string(r.bytes()), Region: string(r.bytes()), Incarnation: r.uint(),
 		MinVersion: uint8(min(r.uint(), 255)), MaxVersion: uint8(min(r.uint(), 255))}
-	if n >= metaFields {
+	if n >= fingerprintMeta {
 		m.Rules, m.Identity = r.uint(), r.uint()
+	}
+	if n >= metaFields {
+		keys := r.bytes()
+		r.check(len(keys)%8 == 0, "metadata with %d bytes of key fingerprints", len(keys))
+		for i := range min(len(keys)/8, MaxKeys) { // a later version may have more
+			m.Keys[i] = binary.BigEndian.Uint64(keys[8*i:])
+		}
 	}
 	r.check(m.NodeID != "" && len(m.NodeID) <= MaxNodeID && m.Region != "" && len(m.Region) <= MaxRegion,
 		"metadata of node %.32q in region %.32q", m.NodeID, m.Region)

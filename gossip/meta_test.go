@@ -20,6 +20,9 @@ func TestMemberRoundTrip(t *testing.T) {
 			MaxVersion: rapid.Uint8().Draw(t, "max"), Rules: rapid.Uint64().Draw(t, "rules"),
 			Identity: rapid.Uint64().Draw(t, "identity"),
 		}
+		for i := range rapid.IntRange(0, MaxKeys).Draw(t, "keys") {
+			want.Keys[i] = rapid.Uint64Min(1).Draw(t, "key")
+		}
 		b := want.encode()
 		if len(b) > memberlist.MetaMaxSize {
 			t.Fatalf("%d bytes of metadata, memberlist takes %d", len(b), memberlist.MetaMaxSize)
@@ -37,7 +40,7 @@ func TestMemberRoundTrip(t *testing.T) {
 
 func TestLongestMemberFits(t *testing.T) {
 	m := Member{strings.Repeat("n", MaxNodeID), strings.Repeat("r", MaxRegion), math.MaxUint64, 255, 255,
-		math.MaxUint64, math.MaxUint64}
+		math.MaxUint64, math.MaxUint64, [MaxKeys]uint64{1, 2, 3}}
 	if n := len(m.encode()); n > memberlist.MetaMaxSize/2 {
 		t.Errorf("%d bytes of metadata leave little of memberlist's %d for later fields", n, memberlist.MetaMaxSize)
 	}
@@ -50,8 +53,12 @@ func TestMembersOfLaterVersions(t *testing.T) {
 	for _, v := range []any{"n1", "eu", uint64(9), uint64(2), uint64(3), uint64(4), uint64(5)} {
 		_ = enc.Encode(v)
 	}
+	_ = enc.EncodeBytes([]byte("keykeyk1keykeyk2keykeyk3keykeyk4keykeyk5")) // of five keys
 	appended(enc)
-	want := Member{"n1", "eu", 9, 2, 3, 4, 5}
+	want := Member{NodeID: "n1", Region: "eu", Incarnation: 9, MinVersion: 2, MaxVersion: 3, Rules: 4, Identity: 5}
+	for i := range want.Keys {
+		want.Keys[i] = 0x6b65796b65796b31 + uint64(i)
+	}
 	if got, err := decodeMember(buf.Bytes()); err != nil || got != want {
 		t.Errorf("decoded %+v, %v, want %+v", got, err, want)
 	}
@@ -76,7 +83,7 @@ func TestMembersOfTheFirstVersion(t *testing.T) {
 	if got, err := decodeMember(old); err != nil || got != want {
 		t.Errorf("decoded %+v, %v, want %+v", got, err, want)
 	}
-	want.Rules, want.Identity = 1, 2
+	want.Rules, want.Identity, want.Keys[0] = 1, 2, 3
 	if now := want.encode(); now[0] != 0x90|metaFields || !bytes.HasPrefix(now[1:], old[1:]) {
 		t.Errorf("the first fields are % x now, they were % x", now, old)
 	}

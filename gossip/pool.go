@@ -33,7 +33,8 @@ type pool struct {
 	cfg     *PoolConfig
 	cluster *Cluster
 	ml      *memberlist.Memberlist
-	sockets *sockets // nil where the configuration has something in their place
+	ring    *memberlist.Keyring // nil without keys
+	sockets *sockets            // nil where the configuration has something in their place
 
 	mu      sync.Mutex
 	addr    string                  // under which this node is known in the pool
@@ -88,7 +89,7 @@ func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 		if err != nil {
 			return nil, err
 		}
-		conf.Keyring = ring
+		conf.Keyring, p.ring = ring, ring
 	}
 	if err := p.openTransport(conf); err != nil {
 		return nil, err

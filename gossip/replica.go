@@ -52,9 +52,10 @@ type Replica struct {
 	orphansAt       int64                      // when a snapshot last brought a newcomer counts that nobody else sends
 	beaconAt        int64
 	tickedAt        int64
-	sentAt          int64  // when the last messages went
-	flushes         int    // that may go early
-	snapshot        []byte // built in this Tick, if a peer wanted one
+	sentAt          int64             // when the last messages went
+	asked           []counters.Demand // of the last interval
+	flushes         int               // that may go early
+	snapshot        []byte            // built in this Tick, if a peer wanted one
 	resendEveryTick bool
 	stats           Stats
 }
@@ -277,6 +278,7 @@ func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 // in a row.
 func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 	news := r.newFrames(d, true, now)
+	r.asked = d.Demand
 	r.admitted(d.Demand, cmp.Or(r.tickedAt, now-int64(r.interval)), now)
 	r.forgotten(d.Forgotten, now)
 	r.tickedAt, r.sentAt, r.snapshot = now, now, nil

@@ -91,11 +91,14 @@ func (s *sockets) read() {
 		if n == 0 {
 			continue
 		}
-		if s.inspector.packet(buf[:n]) != nil {
+		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		if err := s.inspector.packet(buf[:n]); err != nil {
 			s.refusedPackets.Add(1)
+			if err == errOtherKey {
+				s.log.Printf("[WARN] gossip: refused a packet from %v: %v", from, err)
+			}
 			continue
 		}
-		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 		packet := &memberlist.Packet{
 			Buf: append([]byte(nil), buf[:n]...), From: net.UDPAddrFromAddrPort(from), Timestamp: time.Now(),
 		}

@@ -151,14 +151,14 @@ func (c *inspectedConn) inspect() error {
 	}
 	_ = c.Conn.SetReadDeadline(c.deadline)
 	grow := func(n int) error { return c.sockets.limiter.grow(c, n) }
-	if len(inspector.keys) > 0 {
+	if inspector.encrypts() {
 		if kind != msgEncrypted {
 			return fmt.Errorf("%w: it is not encrypted", errNoMessage)
 		}
 		err = inspector.encrypted(r, grow)
 	} else {
 		var claimed int
-		if claimed, err = inspector.plain(kind, r); err == nil {
+		if claimed, err = inspector.plaintext(kind, r); err == nil {
 			err = grow(claimed)
 		}
 	}

@@ -30,13 +30,10 @@ type Redis struct {
 // OpenRedis returns the store of the configuration. It dials nobody: a Redis that is down makes calls fail, not this
 // one. An error is that of Validate, or of a TLS file that cannot be read. Close it after its last call.
 func OpenRedis(cfg RedisConfig) (*Redis, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	r := &Redis{cluster: cfg.Cluster}
 	r.epoch.invalidate()
 	var err error
-	if r.client, err = cfg.client(r.epoch.invalidate); err != nil {
+	if r.client, err = cfg.Client(8, r.epoch.invalidate); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -50,7 +47,7 @@ func (r *Redis) Close() error { return r.client.Close() }
 func (r *Redis) Merge(ctx context.Context, slots []counters.Slot, now int64) (Merged, error) {
 	merged, err := r.merge(ctx, slots, now)
 	if err != nil {
-		return Merged{}, fmt.Errorf("merge into redis: %w", explain(ctx, err))
+		return Merged{}, fmt.Errorf("merge into redis: %w", Explain(ctx, err))
 	}
 	return merged, nil
 }
@@ -84,7 +81,7 @@ func (r *Redis) Restore(ctx context.Context, slots []counters.Slot, now int64) e
 		err = r.run(ctx, r.batches(slots, now, restored), true)
 	}
 	if err != nil {
-		return fmt.Errorf("restore in redis: %w", explain(ctx, err))
+		return fmt.Errorf("restore in redis: %w", Explain(ctx, err))
 	}
 	return nil
 }
@@ -98,8 +95,8 @@ func (r *Redis) eachMaster(ctx context.Context, f func(ctx context.Context, serv
 	return f(ctx, r.client.(*redis.Client))
 }
 
-// explain adds to an error of the server what to do about it, and to one after the context's end the context's error.
-func explain(ctx context.Context, err error) error {
+// Explain adds to an error of the server what to do about it, and to one after the context's end the context's error.
+func Explain(ctx context.Context, err error) error {
 	ended := ctx.Err()
 	if deadline, ok := ctx.Deadline(); ended == nil && ok && !time.Now().Before(deadline) {
 		ended = context.DeadlineExceeded // the connection has the same deadline, and may be first
@@ -121,12 +118,14 @@ func explain(ctx context.Context, err error) error {
 	return err
 }
 
+const needsRights = "give the user the rights listed in regions/DESIGN.md, for strict rules in regions/strict/DESIGN.md"
+
 // hints are the answers that somebody has to do something about.
 var hints = []struct{ prefix, say string }{
 	{"WRONGPASS", "check the user and the password"},
 	{"NOAUTH", "configure a password"},
-	{"NOPERM", "give the user the rights listed in regions/DESIGN.md"},
-	{"The user executing the script can't run", "give the user the rights listed in regions/DESIGN.md"},
+	{"NOPERM", needsRights},
+	{"The user executing the script can't run", needsRights},
 	{"READONLY", "a replica answered: wait for the failover to end, or configure the master's address"},
 	{"MOVED", "configure it as a cluster: it is one, or its slots are on the move"},
 	{"CLUSTERDOWN", "the cluster lacks a part of its slots: bring its masters back"},

@@ -32,6 +32,8 @@ type RedisConfig struct {
 	// are needed.
 	Username string
 	Password string `json:"-"`
+	// ReadPassword, unless nil, returns the password for each connection that is made, in place of Password.
+	ReadPassword func() (string, error) `json:"-"`
 	// SentinelUsername and SentinelPassword are for the Sentinels themselves.
 	SentinelUsername string
 	SentinelPassword string `json:"-"`
@@ -44,6 +46,9 @@ type RedisConfig struct {
 	CallTimeout time.Duration
 	// PoolTimeout is how long to wait for a connection when all are in use. Default 50 ms.
 	PoolTimeout time.Duration
+	// MaxReply bounds a reply of the server in bytes, of which each element of an array counts 64. A connection with a
+	// larger one is closed before memory is allocated for it. 0: 64 MiB.
+	MaxReply int
 }
 
 // DefaultRedisConfig returns the defaults for a single server without a password.
@@ -119,8 +124,12 @@ func (c RedisConfig) GoString() string { return "regions.RedisConfig(" + c.Strin
 // LogValue implements slog.LogValuer.
 func (c RedisConfig) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// client makes the client of the kind that is configured. It dials nobody yet.
-func (c RedisConfig) client(onConnect func()) (redis.UniversalClient, error) {
+// Client makes a client of the kind that is configured, with up to so many connections for each server. It dials nobody
+// yet, repeats nothing that failed, and follows redirects. onConnect is called for each connection made; it may be nil.
+func (c RedisConfig) Client(connections int, onConnect func()) (redis.UniversalClient, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
 	options := &redis.UniversalOptions{
 		Addrs:            c.Addrs,
 		MasterName:       c.MasterName,
@@ -135,11 +144,11 @@ func (c RedisConfig) client(onConnect func()) (redis.UniversalClient, error) {
 		ReadTimeout:           c.CallTimeout,
 		WriteTimeout:          c.CallTimeout,
 		PoolTimeout:           c.PoolTimeout,
-		PoolSize:              8, // a reconciler uses one at a time
+		PoolSize:              connections,
 		PipelinePoolSize:      -1,
 		ContextTimeoutEnabled: true,
 
-		// The reconciler repeats calls that failed. The client only follows redirects: one for a slot that moved, and
+		// Callers repeat calls that failed. The client only follows redirects: one for a slot that moved, and
 		// one for a slot that is moving. 0 would mean its defaults.
 		MaxRetries:    -1,
 		DialerRetries: 1,
@@ -149,10 +158,19 @@ func (c RedisConfig) client(onConnect func()) (redis.UniversalClient, error) {
 		Protocol:                 2,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		OnConnect: func(context.Context, *redis.Conn) error {
+	}
+	options.Dialer = boundReplies(cmp.Or(c.MaxReply, defaultMaxReply), options)
+	if onConnect != nil {
+		options.OnConnect = func(context.Context, *redis.Conn) error {
 			onConnect()
 			return nil
-		},
+		}
+	}
+	if c.ReadPassword != nil {
+		options.CredentialsProviderContext = func(context.Context) (string, string, error) {
+			password, err := c.ReadPassword()
+			return c.Username, password, err
+		}
 	}
 	if c.Cluster {
 		cluster := options.Cluster()

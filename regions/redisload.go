@@ -22,7 +22,7 @@ func (r *Redis) Load(ctx context.Context, now int64, page func(slots []counters.
 	}
 	l := loader{client: r.client, now: now, page: page}
 	if err := r.eachMaster(ctx, l.scan); err != nil {
-		return fmt.Errorf("load from redis: %w", explain(ctx, err))
+		return fmt.Errorf("load from redis: %w", Explain(ctx, err))
 	}
 	return nil
 }

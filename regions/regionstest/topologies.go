@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,54 @@ func (c *Cluster) Addrs() []string {
 		addrs = append(addrs, s.Addr())
 	}
 	return addrs
+}
+
+// Move is a slot on its way to another node.
+type Move struct {
+	slot     string
+	from, to *Server
+}
+
+// BeginMove begins to move the slot of a key to another node. Its keys stay with the node that serves it, which answers
+// calls on keys that it does not have with ASK.
+func (c *Cluster) BeginMove(key string) *Move {
+	from := c.owner(key)
+	from.t.Helper()
+	to := c.Nodes[(slices.Index(c.Nodes, from)+1)%len(c.Nodes)]
+	m := &Move{slot: to.Do("CLUSTER", "KEYSLOT", key), from: from, to: to}
+	to.Do("CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.from.ID())
+	m.from.Do("CLUSTER", "SETSLOT", m.slot, "MIGRATING", to.ID())
+	return m
+}
+
+// Keys moves keys, at once. One of them has to exist.
+func (m *Move) Keys(keys ...string) {
+	m.to.t.Helper()
+	args := []any{"MIGRATE", "127.0.0.1", m.to.port, "", 0, testkit.Patience.Milliseconds(), "KEYS"}
+	for _, key := range keys {
+		args = append(args, key)
+	}
+	m.from.Do(args...)
+}
+
+// End has the other node serve the slot: the first one answers with MOVED.
+func (m *Move) End() {
+	m.to.t.Helper()
+	for _, s := range []*Server{m.to, m.from} {
+		s.Do("CLUSTER", "SETSLOT", m.slot, "NODE", m.to.ID())
+	}
+}
+
+// owner is the node that serves the slot of a key.
+func (c *Cluster) owner(key string) *Server {
+	for _, s := range c.Nodes {
+		if _, err := s.Try("EXISTS", key); err == nil {
+			return s
+		}
+	}
+	c.Nodes[0].t.Helper()
+	c.Nodes[0].t.Fatalf("no node serves the slot of %s", key)
+	return nil
 }
 
 // ID is what the cluster calls a node.

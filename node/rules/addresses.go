@@ -21,6 +21,7 @@ const (
 type AddressLists struct {
 	lengths [2][]int // of the prefixes, for IPv4 and IPv6, the longest first
 	listed  map[netip.Prefix]Listing
+	allowed []netip.Prefix // sorted by address
 }
 
 // find returns the listing of an address; Unlisted for any other text.
@@ -39,6 +40,22 @@ func (a *AddressLists) find(value string) Listing {
 	return Unlisted
 }
 
+// Allows reports whether an allowed prefix holds some of a prefix's addresses. a may be nil.
+func (a *AddressLists) Allows(p netip.Prefix) bool {
+	if a == nil || !p.IsValid() {
+		return false
+	}
+	for _, bits := range a.lengths[family(p.Addr())] {
+		if wide, err := p.Addr().Prefix(bits); err == nil && bits <= p.Bits() && a.listed[wide] == AllowListed {
+			return true
+		}
+	}
+	i, _ := slices.BinarySearchFunc(a.allowed, p.Addr(), func(l netip.Prefix, addr netip.Addr) int {
+		return l.Addr().Compare(addr)
+	})
+	return i < len(a.allowed) && p.Contains(a.allowed[i].Addr())
+}
+
 func family(addr netip.Addr) int {
 	if addr.Is4() {
 		return 0
@@ -52,11 +69,15 @@ func NewAddressLists(listed map[netip.Prefix]Listing) *AddressLists {
 		return nil
 	}
 	a := &AddressLists{listed: listed}
-	for prefix := range listed {
+	for prefix, listing := range listed {
+		if listing == AllowListed {
+			a.allowed = append(a.allowed, prefix)
+		}
 		if lengths := &a.lengths[family(prefix.Addr())]; !slices.Contains(*lengths, prefix.Bits()) {
 			*lengths = append(*lengths, prefix.Bits())
 		}
 	}
+	slices.SortFunc(a.allowed, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	for i := range a.lengths {
 		slices.SortFunc(a.lengths[i], func(a, b int) int { return b - a })
 	}

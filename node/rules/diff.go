@@ -13,7 +13,7 @@ import (
 const (
 	Added         = "added"   // the rule is new
 	Removed       = "removed" // the rule is gone
-	MeterChanged  = "meter"   // another window, algorithm or grouping of clients: counts start anew
+	MeterChanged  = "meter"   // another window, algorithm, store or grouping of clients: counts start anew
 	LimitChanged  = "limit"   // another number: counts are kept
 	PolicyChanged = "policy"  // anything else: counts are kept
 )
@@ -71,6 +71,9 @@ func sameMeter(a, b *Rule) bool {
 	if !slices.Equal(a.Steps, b.Steps) || (a.Limit == nil) != (b.Limit == nil) {
 		return false
 	}
+	if a.Strict != b.Strict || a.HomeRegion != b.HomeRegion {
+		return false
+	}
 	return a.Limit == nil || a.Scope == b.Scope && a.Limit.Meter() == b.Limit.Meter()
 }
 
@@ -106,7 +109,12 @@ func (r *Rule) Describe() string {
 	add(r.Each, "charged by itself")
 	add(len(r.Replaces) > 0, "replaces %s", strings.Join(some(r.Replaces), " "))
 	add(r.Scope != counters.Global, "counted by each %s for itself", r.Scope)
+	add(r.Strict && r.HomeRegion != "", "strict by the Redis of %s", r.HomeRegion)
+	add(r.Strict && r.HomeRegion == "", "strict by the Redis of each region")
+	add(r.Lease > 1, "in leases of %d", r.Lease)
 	add(r.Ban > 0, "bans for %v", r.Ban)
+	add(r.ExportAddress, "exports addresses")
+	add(r.ExposeIdentity, "exposes identities")
 	add(r.CountRejected, "counts what it denies")
 	add(r.Overdraw == OverdrawDeny, "may not be overdrawn")
 	add(r.Overdraw == OverdrawCharge, "may be overdrawn")
@@ -115,6 +123,7 @@ func (r *Rule) Describe() string {
 	add(r.OnFailure != FailUnset, "fails %s", r.OnFailure)
 	add(r.MaxUnsent > 0, "sends early after %d", r.MaxUnsent)
 	add(len(r.Regions) > 0, "only in %s", strings.Join(r.Regions, " "))
+	add(r.Overrides() > 0, "%d with a limit of their own", r.Overrides())
 	if r.Lists != nil {
 		parts = append(parts, r.Lists.String())
 	}

@@ -3,8 +3,12 @@ package rules
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // Layer is the rule that one layer of a request meets, and why.
@@ -20,13 +24,17 @@ type Layer struct {
 	Listed Listing
 	// Nearest is, where no rule was met, the one that needs the fewest changes; nil if the domain has no rules.
 	Nearest *Rule
+	// Limit is the limit of an override for the client, nil for none; it ends at Until, zero for never.
+	Limit *counters.Limit
+	Until time.Time
 	// Counted are the open keys with the values that are counted: of an IPv6 address its prefix.
 	Counted []Entry
 }
 
-// Explain explains what Match returns. Its errors are those of Match.
-func (s *Set) Explain(req *Request) ([]Layer, error) {
-	met, err := s.Match(req, Secret{}, nil)
+// Explain explains what Match returns at a time. With another secret than the cluster's it finds no overrides. Its
+// errors are those of Match.
+func (s *Set) Explain(req *Request, secret Secret, now time.Time) ([]Layer, error) {
+	met, err := s.Match(req, secret, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +55,25 @@ func (s *Set) Explain(req *Request) ([]Layer, error) {
 			Why: []string{"the rule is named by the request"}}
 	}
 	for i := range met {
+		layers[i].explainOverride(&met[i], now)
 		if met[i].borrows() {
 			explainParent(layers, met, i)
 		}
 	}
 	return layers, nil
+}
+
+// explainOverride adds the limit of an override, if the layer has one.
+func (l *Layer) explainOverride(m *Match, now time.Time) {
+	if m.Rule == nil || m.Rule.overrides == nil || m.Listed != Unlisted {
+		return
+	}
+	if o, ok := m.Rule.overrides.byKey[m.Key]; ok && now.UnixNano() < o.until {
+		l.Limit = o.limit
+		if o.until < math.MaxInt64 {
+			l.Until = time.Unix(0, o.until)
+		}
+	}
 }
 
 // explainParent adds what the elastic layer i borrows from, and explains a parent that it brings along.

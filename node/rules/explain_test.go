@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -55,7 +56,7 @@ func TestExplain(t *testing.T) {
 		{Request{Rule: "per_ip", Identity: "2001:db8::1"}, []string{"named by the " +
 			"request|per_ip|remote_address=2001:db8::/64"}},
 	} {
-		layers, err := s.Explain(&tt.req)
+		layers, err := s.Explain(&tt.req, Secret{}, time.Time{})
 		if err != nil || len(layers) != len(tt.want) {
 			t.Errorf("%+v: %d layers, %v", tt.req, len(layers), err)
 			continue
@@ -83,10 +84,10 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	}
-	if _, err := s.Explain(&Request{Rule: "nobody"}); !errors.Is(err, ErrUnknownRule) {
+	if _, err := s.Explain(&Request{Rule: "nobody"}, Secret{}, time.Time{}); !errors.Is(err, ErrUnknownRule) {
 		t.Errorf("an unknown rule: %v", err)
 	}
-	if _, err := s.Explain(&Request{}); !errors.Is(err, ErrInvalidRequest) {
+	if _, err := s.Explain(&Request{}, Secret{}, time.Time{}); !errors.Is(err, ErrInvalidRequest) {
 		t.Errorf("nothing: %v", err)
 	}
 }
@@ -106,7 +107,7 @@ func TestExplainAgreesWithMatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		layers, err := s.Explain(&req)
+		layers, err := s.Explain(&req, Secret{}, time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}

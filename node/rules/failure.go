@@ -95,12 +95,18 @@ func (m *Match) Fail(o Outage, request, node Failure) {
 	}
 }
 
-// failed makes a charge that of a layer that has failed.
+// StoreFailed reports whether the store of a strict layer could not decide.
+func (m *Match) StoreFailed() bool { return m.failure != FailUnset && m.Rule.Strict }
+
+// FailsOpen reports whether the layer lets a request pass as its store could not decide.
+func (m *Match) FailsOpen() bool { return m.failure == FailOpen && m.Rule.Strict }
+
+// failed makes a charge that of a layer that has failed, or that a manual ban denies.
 func (m *Match) failed(c counters.Charge) counters.Charge {
-	switch m.failure {
-	case FailOpen:
+	switch {
+	case m.failure == FailOpen && m.banned == 0:
 		c.Mode = counters.Shadow
-	case FailClosed:
+	case m.failure == FailClosed || m.banned > 0:
 		c.Limit, c.Overdraw, c.Lender = m.Rule.blocked, false, 0
 		if c.Mode == counters.Elastic || c.Mode == counters.Quota {
 			c.Mode = counters.Enforce

@@ -92,6 +92,9 @@ func (f fingerprint) rule(r *Rule) {
 		f.put("schedule", fmt.Sprint(s.From, s.To, s.Zone, s.Margin))
 		f.limit(s.Limit)
 	}
+	if r.overrides != nil {
+		f.put("overrides", r.overrides.sum)
+	}
 	if r.Lists != nil {
 		prefixes := make([]string, 0, len(r.Lists.listed))
 		for p, l := range r.Lists.listed {

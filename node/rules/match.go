@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
@@ -18,6 +19,9 @@ type Match struct {
 	own    *counters.Limit // in place of the rule's: the request's own, which counts with it; else nil
 	asked  uint8           // index of the Ask with the layer's cost, from 1; 0: the request's cost
 	lender uint8           // index of the layer that it borrows from, from 1; 0: none
+
+	address counters.Key  // of whom the rule bans, if it exports that; else 0
+	banned  time.Duration // what is left of a manual ban; 0: none
 
 	failure Failure // what the rule does in the outage at hand
 	pending uint64  // see Pend
@@ -52,6 +56,7 @@ func (s *Set) Match(req *Request, secret Secret, dst []Match) ([]Match, error) {
 		if m.Rule = top.find(entries); m.Rule != nil {
 			m.Key = m.Rule.key(secret, entries)
 			m.Listed = m.Rule.listing(entries[len(entries)-1].Value)
+			m.address = m.Rule.banKey(entries)
 			replacing = replacing || len(m.Rule.Replaces) > 0
 			borrowing = borrowing || m.Rule.parent != nil
 			if req.Asks != nil {
@@ -108,7 +113,7 @@ func (s *Set) matchByName(req *Request, secret Secret, dst []Match) ([]Match, er
 	}
 	var room [MaxEntries]Entry
 	entries := r.entries(&room, req.Identity)
-	m := Match{Rule: r, Key: r.key(secret, entries), Listed: r.listing(req.Identity)}
+	m := Match{Rule: r, Key: r.key(secret, entries), Listed: r.listing(req.Identity), address: r.banKey(entries)}
 	if dst = append(dst, m); m.borrows() {
 		return findLender(dst, len(dst)-1, 0, entries, secret, 0)
 	}
@@ -219,14 +224,39 @@ func (r *Rule) listing(value string) Listing {
 	return r.Lists.find(value)
 }
 
-// resolve returns the rule that the request names, and checks the identity.
-func (s *Set) resolve(req *Request) (*Rule, error) {
-	r, ambiguous := s.Lookup(req.Rule, req.Domain)
+// Exposed returns who the i-th layer of a request is about, in clear, if the rule exposes that; else nothing.
+func (m *Match) Exposed(req *Request, i int) string {
+	switch {
+	case m.Rule == nil || !m.Rule.ExposeIdentity:
+		return ""
+	case i < len(req.Descriptors):
+		if d := req.Descriptors[i]; len(d) > 0 {
+			return d[len(d)-1].Value
+		}
+		return ""
+	}
+	return req.Identity
+}
+
+// Find returns the rule of a name, in that domain unless domain is empty. The error is ErrUnknownRule or
+// ErrInvalidRequest.
+func (s *Set) Find(name, domain string) (*Rule, error) {
+	r, ambiguous := s.Lookup(name, domain)
 	switch {
 	case ambiguous != "":
 		return nil, invalid("%s", ambiguous)
 	case r == nil:
-		return nil, s.unknownRule(req.Rule, req.Domain)
+		return nil, s.unknownRule(name, domain)
+	}
+	return r, nil
+}
+
+// resolve returns the rule that the request names, and checks the identity.
+func (s *Set) resolve(req *Request) (*Rule, error) {
+	r, err := s.Find(req.Rule, req.Domain)
+	switch {
+	case err != nil:
+		return nil, err
 	case len(r.open) > 1:
 		return nil, invalid("rule %s counts by %s: use descriptors to give all of them", r.PublicName,
 			strings.Join(r.OpenKeys(), ", "))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
@@ -84,7 +85,7 @@ func TestElasticRulesMeetTheirParents(t *testing.T) {
 		if got := lendersOf(layers[1:]); got != want {
 			t.Errorf("%s meets %s, want %s", text, got, want)
 		}
-		explained, err := s.Explain(&req)
+		explained, err := s.Explain(&req, Secret{}, time.Time{})
 		if err != nil || len(explained) != len(layers)-1 {
 			t.Fatalf("%s: %d layers are explained, want %d (%v)", text, len(explained), len(layers)-1, err)
 		}
@@ -138,7 +139,8 @@ func TestTooManyLimitsWithParents(t *testing.T) {
 func TestExplainParents(t *testing.T) {
 	s := mustParse(t, elasticRules)
 	layers, err := s.Explain(
-		&Request{Domain: "edge", Descriptors: [][]Entry{{{"tenant", "a"}, {"user", "x"}}, {{"agent", "z"}}}})
+		&Request{Domain: "edge", Descriptors: [][]Entry{{{"tenant", "a"}, {"user", "x"}}, {{"agent", "z"}}}},
+		Secret{}, time.Time{})
 	if err != nil || len(layers) != 3 {
 		t.Fatalf("%+v, %v", layers, err)
 	}

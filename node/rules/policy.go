@@ -34,10 +34,38 @@ type Policy struct {
 	OnFailure Failure
 	// Ban is how long the rule denies everything after a denial; 0: no ban.
 	Ban time.Duration
+	// ExportAddress keeps in its bans the address of whom they ban, see [Rule.AddressOf].
+	ExportAddress bool
+	// ExposeIdentity shows operators in clear whom the rule denies most.
+	ExposeIdentity bool
 	// CountRejected counts requests that the rule denied.
 	CountRejected bool
 	// MaxUnsent is the admitted cost after which a node flushes early to its peers; 0: none.
 	MaxUnsent uint64
+	// Strict has a store that nodes share decide on each request: that of HomeRegion, or with the scope Region that of
+	// the node's region.
+	Strict     bool
+	HomeRegion string
+	// Lease is how many permits a node takes from that store at a time; 0 or 1: one request's.
+	Lease uint64
+}
+
+// MaxLease is the largest Policy.Lease.
+const MaxLease = 10_000
+
+// Home returns the region whose store decides on a strict rule, for nodes of a region.
+func (p *Policy) Home(region string) string {
+	if p.Scope == counters.Region {
+		return region
+	}
+	return p.HomeRegion
+}
+
+// Strict reports whether a store that nodes share decides on the layer, which is charged so. It has no say on a client
+// in an address list, nor on a limit of 0.
+func (m *Match) Strict(ch *counters.Charge) bool {
+	return m.Rule != nil && m.Rule.Policy.Strict && m.Listed == Unlisted && m.own == nil && ch.Limit != nil &&
+		ch.Limit.Max() > 0
 }
 
 // Overdraw is what a charge does that exceeds what is left. It is denied in any case.
@@ -76,7 +104,7 @@ func (m *Match) Charge(req *Request, now int64) counters.Charge {
 	var l *counters.Limit
 	switch m.Listed {
 	case Unlisted:
-		l = r.LimitAt(now)
+		l = r.LimitOf(m.Key, now)
 	case DenyListed:
 		l = r.blocked
 	}
@@ -91,8 +119,8 @@ func (m *Match) Charge(req *Request, now int64) counters.Charge {
 	if m.noWait && l != nil {
 		pending = r.waits(l) - min(cost, r.waits(l))
 	}
-	return m.failed(counters.Charge{Limit: l, Key: m.Key, Cost: cost, Mode: r.Mode, Each: r.Each, Overdraw: overdraw,
-		Lender: m.lender, Pending: pending})
+	return m.failed(counters.Charge{Limit: l, Key: m.Key, Address: m.address, Cost: cost, Mode: r.Mode,
+		Each: r.Each, Overdraw: overdraw, Lender: m.lender, Pending: pending})
 }
 
 // Queues reports whether the rule, which may be nil, may have requests wait for their turn.
@@ -111,7 +139,7 @@ func (m *Match) NoPlace(ch *counters.Charge, d *counters.Decision) bool {
 // waits returns how much of a queue's limit must be free for a request that does not wait.
 func (r *Rule) waits(l *counters.Limit) uint64 {
 	if r.Mode == counters.Throttle {
-		return r.marginOf(l) + 1
+		return r.marginOf(l, 0) + 1 // a queue has no overrides
 	}
 	return l.Max()
 }
@@ -138,6 +166,10 @@ func (m *Match) Annotate(req *Request, ch *counters.Charge, d *counters.Decision
 	if m.own != nil {
 		d.Rule = OverrideName
 	}
+	if m.banned > 0 {
+		m.annotateBan(d)
+		return
+	}
 	if m.failure == FailOpen || m.failure == FailClosed {
 		m.annotateFailure(ch, d)
 	}
@@ -159,7 +191,7 @@ func (m *Match) Annotate(req *Request, ch *counters.Charge, d *counters.Decision
 	if m.pending > 0 && !d.Allowed && d.RetryAfter == counters.Never && r.Cost <= l.Max() {
 		d.RetryAfter = pendingRetry
 	}
-	if margin := r.marginOf(l); margin > 0 {
+	if margin := r.marginOf(l, m.Key); margin > 0 {
 		over := d.Remaining < margin || peek && d.Remaining < margin+r.Cost
 		d.Waived = d.Waived || d.Allowed && over
 		d.Limit, d.Remaining = l.Max()-margin, d.Remaining-min(d.Remaining, margin)
@@ -169,14 +201,19 @@ func (m *Match) Annotate(req *Request, ch *counters.Charge, d *counters.Decision
 	}
 }
 
-// marginOf returns the margin of one of the rule's limits.
-func (r *Rule) marginOf(l *counters.Limit) uint64 {
+// marginOf returns the margin of one of the rule's limits for a key.
+func (r *Rule) marginOf(l *counters.Limit, key counters.Key) uint64 {
 	if l == r.Limit {
 		return r.Margin
 	}
 	for i := range r.Schedule {
 		if r.Schedule[i].Limit == l {
 			return r.Schedule[i].Margin
+		}
+	}
+	if r.overrides != nil {
+		if o := r.overrides.byKey[key]; o.limit == l {
+			return o.margin
 		}
 	}
 	return 0

@@ -29,6 +29,8 @@ type Rule struct {
 	After After
 	// Replaces are names of rules that do not count where a request meets this one as well.
 	Replaces []string
+	// CheckStrict returns why the store of a strict rule cannot have a limit; nil: it is not held against that.
+	CheckStrict func(*counters.Limit) error
 	// DetailedMetric puts the values of requests into the names of the rule's statistics in package ratelimit.
 	DetailedMetric bool
 	// Metadata is for others to read: maps with string keys, lists, strings, bools and float64s; nil for none.
@@ -43,6 +45,8 @@ type Rule struct {
 	Schedule []Scheduled
 	Lists    *AddressLists   // nil without lists
 	blocked  *counters.Limit // of what is in the deny list, and of failures that deny; nil without lists and limit
+
+	overrides *overrides // nil: no key has a limit of its own
 }
 
 // Step is how one entry of a rule's path is counted.
@@ -78,6 +82,7 @@ func (r *Rule) scopedIn(region string, scoped map[*Rule]*Rule) *Rule {
 	for i := range c.Schedule {
 		c.Schedule[i].Limit = c.Schedule[i].Limit.Scoped(r.Scope, region)
 	}
+	c.overrides = r.overrides.scopedIn(r.Scope, region)
 	if r.parent != nil {
 		c.parent = r.parent.scopedIn(region, scoped)
 	}

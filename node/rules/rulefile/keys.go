@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // The tables in this file define the keys at each place of a rule file. The parser, its suggestions for misspelt keys
@@ -140,12 +141,20 @@ var (
 		{"on_partition", "What each side of a partition does: it admits its part of the limit, all of it, or nothing.",
 			words("on_partition")},
 		{"max_unsent", "The admitted cost after which a node sends its counts early.", integer("max_unsent")},
-		{"consistency", "How exactly the limit holds over several nodes.", words("consistency")},
-		{"home_region", "Comes later.", never},
-		{"on_failure", "What happens while the node reaches no more than half of those that share the limit: it " +
-			"decides by what it knows, everything is admitted, or denied.", words("on_failure")},
+		{"consistency", "strict: each request is decided by a Redis that all nodes share, and the limit is never " +
+			"exceeded. approximate: by each node at once, within a bound.", words("consistency")},
+		{"home_region", "The region whose Redis decides, of a strict rule of scope global.", ref("name")},
+		{"lease", "How many permits a node takes at a time from a strict rule, to decide on them by itself.",
+			integer("lease")},
+		{"on_failure", "What happens while the node reaches no more than half of those that share the limit, or not " +
+			"the store of a strict rule: it decides by what it knows, everything is admitted, or denied.",
+			words("on_failure")},
 		{"ban", "How long to deny an identity everything after a denial, in whole milliseconds.",
 			durationSchema},
+		{"export", "address: bans keep the clear address of whom they ban, for the exports of bans. It travels to " +
+			"other nodes and to Redis.", words("export")},
+		{"expose", "identity: operators see in clear whom the rule denies most, on the node that denied.",
+			words("expose")},
 		{"count_rejected", "Whether requests that are denied count as well; of windows and logs.", flag},
 		{"cost", "What each unit of a request's cost is charged.", integer("cost")},
 		{"charge_on", "Charge responses of these statuses, in place of requests.", closed(chargeOnKeys, "status")},
@@ -162,15 +171,17 @@ var (
 // algorithms are the names that a rule may give. A leaky bucket is a meter, or with queue: true a queue.
 var algorithms = []string{"sliding_window", "fixed_window", "sliding_log", "token_bucket", "leaky_bucket", "gcra"}
 
-// choices are the words that a key may be given, the default first, and those of them that this version refuses.
-var choices = map[string]struct{ words, later []string }{
-	"mode":         {[]string{"hard", "soft", "elastic", "throttle"}, nil},
-	"scope":        {[]string{"global", "region", "node"}, nil},
-	"on_partition": {[]string{"share", "local", "deny"}, nil},
-	"consistency":  {[]string{"approximate", "strict"}, []string{"strict"}},
-	"on_failure":   {[]string{"local", "open", "closed"}, nil},
-	"charge":       {[]string{"all", "each"}, nil},
-	"overdraw":     {[]string{"deny", "charge"}, nil},
+// choices are the words that a key may be given, the default first.
+var choices = map[string][]string{
+	"mode":         {"hard", "soft", "elastic", "throttle"},
+	"scope":        {"global", "region", "node"},
+	"on_partition": {"share", "local", "deny"},
+	"consistency":  {"approximate", "strict"},
+	"on_failure":   {"local", "open", "closed"},
+	"charge":       {"all", "each"},
+	"export":       {"none", "address"},
+	"expose":       {"none", "identity"},
+	"overdraw":     {"deny", "charge"},
 }
 
 // ranges are the numbers that a key may be given.
@@ -181,6 +192,7 @@ var ranges = map[string]struct{ min, max uint64 }{
 	"amount":            {1, counters.MaxLimit},
 	"max_unsent":        {1, counters.MaxLimit},
 	"soft_percent":      {1, 1000},
+	"lease":             {0, rules.MaxLease},
 	"cost":              {1, 1 << 20}, // a product with any request's cost still fits
 	"ipv6_prefix":       {1, 128},
 }

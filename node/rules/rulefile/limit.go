@@ -13,8 +13,9 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// MaxLimited is the maximum number of rules with a limit, and of bans, in a set: a table has room for the meters of two
-// sets while one replaces the other, and for those of clients (counters.DebtClasses).
+// MaxLimited is the maximum number of rules with a limit, of those with bans, and of those that export these, in a set:
+// a table has room for the meters of two sets while one replaces the other, and for those of clients
+// (counters.DebtClasses).
 const MaxLimited = 24 << 10
 
 const day = 24 * time.Hour

@@ -115,6 +115,8 @@ type Options struct {
 	// IgnoreDotFiles leaves out what a directory has whose name begins with a dot, such as the versions of a mounted
 	// ConfigMap.
 	IgnoreDotFiles bool
+	// Stores are those that strict rules need; nil: rules are not held against them.
+	Stores *Stores
 }
 
 // Ratelimit is the Compatibility with envoyproxy/ratelimit.

@@ -1,6 +1,12 @@
 package rulefile
 
-import "github.com/edgelimit/edgelimit/node/rules"
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/edgelimit/edgelimit/node/rules"
+)
 
 // File is a rule file in memory. Name is its name in error messages.
 type File struct {
@@ -18,4 +24,27 @@ func (o Options) ParseFiles(files ...File) (*rules.Set, error) {
 		texts[i] = text{file: f.Name, data: f.Data}
 	}
 	return o.parse(texts)
+}
+
+// ReadFiles returns the files that Load reads, each with a name that is its alone: that of the file without its
+// directory, and a number before it where another one has that name.
+func (o Options) ReadFiles(paths ...string) ([]File, error) {
+	var list []File
+	var errs []error
+	taken := make(map[string]bool)
+	for _, t := range o.readAll(paths) {
+		if t.err != nil {
+			errs = append(errs, fmt.Errorf("load rules: %w", t.err))
+		}
+		if t.err != nil || t.skipped != nil {
+			continue
+		}
+		name := filepath.Base(t.file)
+		for n := 2; taken[name]; n++ {
+			name = fmt.Sprintf("%d-%s", n, filepath.Base(t.file))
+		}
+		taken[name] = true
+		list = append(list, File{name, t.data})
+	}
+	return list, errors.Join(errs...)
 }

@@ -75,6 +75,8 @@ func (c *child) adopt() {
 	case parent.Limit.Tallies():
 		p.add(c.parent, "parent %.32q counts every request, as envoyproxy/ratelimit does: give it another algorithm",
 			name)
+	case parent.Strict:
+		p.add(c.parent, "parent %.32q is strict: what is borrowed is counted in each node", name)
 	case parent.Cost > 1:
 		p.add(c.parent, "parent %.32q has a cost: it and who borrows from it count the same", name)
 	case parent.Ban > 0 || parent.CountRejected:

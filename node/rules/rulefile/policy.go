@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"fmt"
 	"net/textproto"
 	"slices"
 	"strings"
@@ -16,25 +15,18 @@ import (
 
 // choice reads one of the words of a key, the default if it is missing.
 func (p *parser) choice(src *source, key string) string {
-	c, n := choices[key], src.limit[key]
+	words, n := choices[key], src.limit[key]
 	if n == nil {
-		return c.words[0]
+		return words[0]
 	}
 	word, ok := p.text(n, key)
-	switch {
-	case !ok:
-		return c.words[0]
-	case !slices.Contains(c.words, word):
-		p.add(n, "%s", unknown("word", word, key, c.words))
-	case slices.Contains(c.later, word):
-		p.later(n, key+": "+word)
+	if !ok {
+		return words[0]
+	}
+	if !slices.Contains(words, word) {
+		p.add(n, "%s", unknown("word", word, key, words))
 	}
 	return word
-}
-
-// later refuses what this version does not enforce.
-func (p *parser) later(n *yaml.Node, what string) {
-	p.add(n, "%s comes later: this version does not do it yet, leave it out", what)
 }
 
 // policy reads how a rule is enforced.
@@ -44,6 +36,7 @@ func (p *parser) policy(src *source) rules.Policy {
 		Mode: p.mode(src), Scope: p.scope(src), Each: p.each(src),
 		Cost: p.whole(f, "cost", 1), MaxUnsent: p.whole(f, "max_unsent", 0),
 		Ban: p.ban(f["ban"]), CountRejected: p.flag(f, "count_rejected"),
+		ExportAddress: p.choice(src, "export") == "address", ExposeIdentity: p.choice(src, "expose") == "identity",
 	}
 	word := p.choice(src, "on_partition")
 	policy.OnPartition, _ = counters.ParsePartition(word)
@@ -57,10 +50,7 @@ func (p *parser) policy(src *source) rules.Policy {
 			policy.Overdraw = rules.OverdrawCharge
 		}
 	}
-	p.choice(src, "consistency")
-	if name, ok := p.text(f["home_region"], "home_region"); ok && f["home_region"] != nil {
-		p.later(f["home_region"], fmt.Sprintf("home_region: %.32s", name))
-	}
+	p.strict(src, &policy)
 	return policy
 }
 
@@ -188,6 +178,13 @@ func (p *parser) with(r *rules.Rule, src *source, l *counters.Limit) *counters.L
 		p.add(src.limit["overdraw"], "overdraw: charge is not for a queue: what it has no place for does not wait")
 		return nil
 	}
+	if err := p.opt.Stores.check(r, l); err != nil {
+		p.add(src.limit["consistency"], "%v", err)
+		return nil
+	}
+	if r.Strict && p.opt.Stores != nil {
+		r.CheckStrict = p.opt.Stores.Check
+	}
 	if p.tallies(r, l) {
 		l, _ = l.Tally() // a fixed window has no error
 	}
@@ -197,7 +194,27 @@ func (p *parser) with(r *rules.Rule, src *source, l *counters.Limit) *counters.L
 			return nil
 		}
 	}
+	if r.ExportAddress && r.Ban > 0 {
+		if l, err = l.BanAddresses(uint8(r.AddressBits())); err != nil {
+			p.add(src.limit["export"], "%v", err)
+			return nil
+		}
+	}
 	return l
+}
+
+// exports checks that a rule whose bans are exported counts addresses, which bans can keep.
+func (p *parser) exports(r *rules.Rule, src *source) {
+	n := src.limit["export"]
+	switch bits := r.AddressBits(); {
+	case !r.ExportAddress:
+	case bits == 0:
+		p.add(n, "export: address is for a rule whose last key holds an address, each counted by itself: a key such "+
+			"as remote_address, or one with an ipv6_prefix")
+	case bits > counters.MaxAddressBits:
+		p.add(n, "export: address keeps %d bits of an IPv6 address, and the rule tells clients apart by %d: lower its "+
+			"ipv6_prefix", counters.MaxAddressBits, bits)
+	}
 }
 
 // tallies reports whether a rule counts as envoyproxy/ratelimit does: everything, and compares afterwards. A rule that

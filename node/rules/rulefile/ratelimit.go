@@ -62,6 +62,7 @@ func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
 func (p *parser) rule(r *rules.Rule, last rules.Step, src *source) {
 	r.Policy, r.After = p.policy(src), p.after(src)
 	p.elastic(r, src)
+	p.exports(r, src)
 	if r.Scope != counters.Global && len(r.FullName) > counters.MaxScopedRule {
 		p.add(src.limit["scope"], "the full name %.40s... has %d bytes, at most %d are allowed with scope: %s",
 			r.FullName, len(r.FullName), counters.MaxScopedRule, r.Scope)
@@ -83,6 +84,9 @@ func (p *parser) rule(r *rules.Rule, last rules.Step, src *source) {
 	default:
 		if p.limited++; r.Ban > 0 {
 			p.limited++
+			if r.ExportAddress {
+				p.limited++
+			}
 		}
 		if p.limited > MaxLimited {
 			p.stop(src.node, "there are more than %d rules with a limit, where one with a ban counts twice", MaxLimited)

@@ -88,7 +88,7 @@ func TestRatelimitDeepMatch(t *testing.T) {
 			t.Fatalf("%v: %v", err, met)
 		}
 		keys = append(keys, met[0].Key)
-		if _, err := s.Explain(&req); err != nil {
+		if _, err := s.Explain(&req, rules.Secret{}, time.Time{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -68,10 +68,6 @@ var rejectedExtensions = map[string][]string{
 		"6:37: ipv6_prefix is for a key whose values are counted one by one",
 		"7:61: ipv6_prefix is for a key whose values are counted one by one",
 	},
-	"later": {
-		"7:20: consistency: strict comes later",
-		"8:20: home_region: eu-west comes later",
-	},
 	"metadata": {
 		`4:15: metadata must be a map, not "text"`,
 		"7:19: metadata holds .nan, which is not a finite number",
@@ -191,6 +187,39 @@ var rejectedExtensions = map[string][]string{
 		"6:87: queue and mode: throttle exclude each other: remove one of them",
 		"7:107: max_delay 0s must be positive",
 		"8:122: cost_from and mode: throttle exclude each other: remove one of them",
+	},
+	"strict": {
+		"3:77: consistency: strict needs a home_region, whose Redis decides for all regions, as in " +
+			"home_region: eu-west; or scope: region",
+		"4:92: scope: node and consistency: strict exclude each other: a node that counts alone is exact, " +
+			"leave consistency out",
+		"5:113: home_region is for scope: global: with scope: region the Redis of each region decides",
+		"6:77: home_region is for consistency: strict",
+		"6:93: lease is for consistency: strict",
+		`7:98: home_region "": want the name of a region, of 1 to 64 bytes`,
+		"7:109: lease must be a whole number from 0 to 10000, not 10001",
+		"8:116: on_partition and consistency: strict exclude each other: one store decides, whoever else is " +
+			"unreachable; on_failure says what happens without it",
+		"8:135: max_unsent and consistency: strict exclude each other: one store decides, whoever else is " +
+			"unreachable; on_failure says what happens without it",
+		"9:108: mode: elastic and consistency: strict exclude each other: what is borrowed is counted in " +
+			"each node",
+		"10:26: quota_mode and consistency: strict exclude each other: quotas are counted in one place",
+		"10:128: charge: each and consistency: strict exclude each other: a request that a node denies never " +
+			"reaches the store",
+		"11:59: queue and lease exclude each other: remove one of them",
+		"12:128: count_rejected and lease exclude each other: remove one of them",
+		"13:138: soft_percent and lease exclude each other: remove one of them",
+		"14:123: charge_on and lease exclude each other: remove one of them",
+		"15:57: consistency: strict needs a home_region, whose Redis decides for all regions, as in " +
+			"home_region: eu-west; or scope: region",
+		"15:57: consistency and unlimited exclude each other: remove one of them",
+		`17:86: parent "pool" is strict: what is borrowed is counted in each node`,
+		"19:75: scope: node and consistency: strict exclude each other: a node that counts alone is exact, " +
+			"leave consistency out",
+		`19:88: lease must be a whole number from 0 to 10000, not "few"`,
+		"24:77: consistency: strict is for domains without compatibility: ratelimit, in which rules count " +
+			"what they deny: put the rule into a document with compatibility: none",
 	},
 	"words": {
 		`7:13: unknown word "sfot" in mode: did you mean "soft"?`,

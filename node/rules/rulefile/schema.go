@@ -95,6 +95,8 @@ func (fm *form) schema(rule object, alsoLimited string) object {
 			"allOf":      list{required("max_delay", "algorithm"), without("queue", "charge_on", "cost_from")},
 			"properties": object{"algorithm": object{"enum": list{"token_bucket", "leaky_bucket", "gcra"}}},
 		}, "else": without("max_delay")},
+		object{"if": with("consistency", "strict"), "then": strictSchema(), "else": without("home_region", "lease")},
+		object{"if": required("lease"), "then": without(unleased...)},
 		object{"if": required("max_wait"), "then": object{"allOf": list{with("queue", true), without("burst")}}},
 	}
 	if fm == treeForm {
@@ -104,6 +106,19 @@ func (fm *form) schema(rule object, alsoLimited string) object {
 	}
 	rule["if"], rule["then"], rule["else"] = with("unlimited", true), without(limited...), object{"allOf": all}
 	return rule
+}
+
+// strictSchema is that of a strict rule.
+func strictSchema() object {
+	return object{
+		"allOf": list{without("on_partition", "max_unsent")},
+		"properties": object{
+			"mode":   object{"enum": list{"hard", "soft", "throttle"}},
+			"scope":  object{"enum": list{"global", "region"}},
+			"charge": object{"const": "all"},
+		},
+		"if": with("scope", "region"), "then": without("home_region"), "else": required("home_region"),
+	}
 }
 
 // never is the schema of no value at all.
@@ -153,12 +168,8 @@ func integer(name string) object {
 	return object{"type": "integer", "minimum": ranges[name].min, "maximum": ranges[name].max}
 }
 
-// words is the schema of a key's choices that this version accepts.
-func words(name string) object {
-	c := choices[name]
-	later := func(w string) bool { return slices.Contains(c.later, w) }
-	return object{"enum": slices.DeleteFunc(slices.Clone(c.words), later)}
-}
+// words is the schema of a key's choices.
+func words(name string) object { return object{"enum": choices[name]} }
 
 // unitSchema accepts the units in small letters, which editors suggest, and in any others.
 func unitSchema() object {

@@ -1,0 +1,151 @@
+package bans
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// kernel keeps the sets of nftables as the bans are. The kernel itself drops an element at its end, so the sets stay
+// right, if nothing more, where the node has gone. All that the node changes at a time is one transaction.
+//
+// At first, after a failure and every so often the sets are filled anew: what anybody else has put there, or taken out,
+// does not last.
+type kernel struct {
+	export  *Export
+	applied []entry // what the sets have, apart from what has ended
+	known   bool    // applied is
+	filled  time.Time
+}
+
+const (
+	// refill is how often the sets are filled anew, and files with timeouts written: it bounds how far the ends of long
+	// bans are off where a set or file knows them less exactly.
+	refill = 10 * time.Minute
+	// almostOver is how much of a ban is left when it is not worth deleting: it may end in the kernel meanwhile.
+	almostOver = 100 * time.Millisecond
+)
+
+// apply makes the sets have all entries at the time now.
+func (k *kernel) apply(ctx context.Context, all []entry, now int64) error {
+	if k.known && time.Since(k.filled) < refill {
+		if script := k.changes(all, now); script == nil || k.run(ctx, script) == nil {
+			k.applied = all
+			return nil
+		}
+		// somebody has changed the sets, or a ban ended in between
+	}
+	k.known = false
+	err := k.run(ctx, script(func(w *bufio.Writer) { k.export.writeSets(w, all, now) }))
+	if err != nil && strings.Contains(err.Error(), "Message too long") {
+		err = k.fillInParts(ctx, all, now)
+	}
+	if err != nil {
+		return err
+	}
+	k.applied, k.known, k.filled = all, true, time.Now()
+	return nil
+}
+
+// script is what a function writes to it.
+func script(write func(*bufio.Writer)) io.Reader {
+	var text bytes.Buffer
+	w := bufio.NewWriter(&text)
+	write(w)
+	_ = w.Flush() // to memory
+	return &text
+}
+
+// elementsInPart is how many elements fit into the socket of whoever may not enlarge it (net.core.wmem_max).
+const elementsInPart = 2000
+
+// fillInParts fills the sets in several transactions. Meanwhile some elements are missing.
+func (k *kernel) fillInParts(ctx context.Context, all []entry, now int64) error {
+	err := k.run(ctx, script(func(w *bufio.Writer) { k.export.writeSets(w, nil, now) }))
+	for part := range slices.Chunk(all, elementsInPart) {
+		if err == nil {
+			err = k.run(ctx, script(func(w *bufio.Writer) { k.export.writeElements(w, "add", part, now) }))
+		}
+	}
+	return err
+}
+
+// changes returns a script from what was applied to all; nil for nothing to do. An element to delete is added first,
+// which does nothing if it is there: to delete one that has just ended would be an error.
+func (k *kernel) changes(all []entry, now int64) io.Reader {
+	var gone, added []entry
+	diff(k.applied, all, func(before, after *entry) {
+		if before != nil && (after != nil || before.ends > now+int64(almostOver)) {
+			gone = append(gone, entry{before.key, now + int64(nftTimeout), before.bits})
+		}
+		if after != nil {
+			added = append(added, *after)
+		}
+	})
+	if len(gone)+len(added) == 0 {
+		return nil
+	}
+	return script(func(w *bufio.Writer) {
+		k.export.writeElements(w, "add", gone, now)
+		k.export.writeElements(w, "delete", gone, now)
+		k.export.writeElements(w, "add", added, now)
+	})
+}
+
+// nftTimeout is how long nft may take: 100,000 elements take it some half of a second.
+const nftTimeout = 20 * time.Second
+
+// run runs nft with a script on its standard input.
+func (k *kernel) run(ctx context.Context, script io.Reader) error {
+	path, err := k.program()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, nftTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "-f", "-")
+	cmd.Stdin = script
+	return output(cmd)
+}
+
+// program finds nft.
+func (k *kernel) program() (string, error) {
+	name := k.export.NFT
+	if name == "" {
+		name = "nft"
+	}
+	for _, candidate := range []string{name, "/usr/sbin/" + name, "/sbin/" + name} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("there is no program %s: install nftables, or name it with nft", name)
+}
+
+// maxOutput is how much of a program's complaint is kept, in bytes.
+const maxOutput = 400
+
+// output runs a command. Its error has the beginning of what the command says.
+func output(cmd *exec.Cmd) error {
+	var said head
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &said, &said, time.Second
+	if err := cmd.Run(); err != nil {
+		text := strings.Join(strings.Fields(strings.ToValidUTF8(string(said), "?")), " ")
+		return fmt.Errorf("%s: %w: %s", cmd.Args[0], err, text)
+	}
+	return nil
+}
+
+// head keeps the first maxOutput bytes that are written to it.
+type head []byte
+
+func (h *head) Write(p []byte) (int, error) {
+	*h = append(*h, p[:min(len(p), maxOutput-len(*h))]...)
+	return len(p), nil
+}

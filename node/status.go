@@ -1,0 +1,479 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/status"
+	"github.com/edgelimit/edgelimit/node/telemetry"
+	"github.com/edgelimit/edgelimit/regions"
+)
+
+// Events returns the events of the node: what its log reports, from New on.
+func (n *Node) Events() *status.Events { return n.events }
+
+// maxName is how many bytes of a peer's name are reported.
+const maxName = 128
+
+// Status returns what the node knows of itself and of its cluster. It asks nobody.
+func (n *Node) Status() status.Status {
+	now := n.clock.Now()
+	p, table := n.policy.Load(), n.table.Stats()
+	age, complete := n.cluster.Staleness()
+	skew := n.monitor.Skew()
+	s := status.Status{
+		Node: n.cfg.NodeID, Region: n.cfg.Region, Version: BuildVersion().Version, Time: time.Unix(0, now).UTC(),
+		Uptime: time.Since(n.started).Milliseconds(), Degraded: append([]string{}, n.Degraded()...),
+		Warnings: n.heldWarnings(), Shadow: n.shadow.Load(), Regions: n.regions(p, now),
+		Rules: status.Rules{Count: len(p.tallies), Fingerprint: fingerprint(p.fingerprint), Since: p.since.UTC(),
+			Loaded: n.loads.good.Load() || n.loads.ok.Load()+n.loads.failed.Load() == 0},
+		Limits: n.limitStatus(p, now),
+		Memory: status.Memory{Keys: table.Keys, Bytes: table.Bytes, Budget: int(n.cfg.Memory), Evicted: table.Evicted,
+			EvictedFull: table.EvictedFull, EvictedDenied: table.EvictedDenied},
+		Gossip: status.Gossip{Interval: n.cfg.Gossip.Interval.Milliseconds(), Staleness: age.Milliseconds(),
+			Complete: complete, Skew: millis(skew.Ahead), Clocks: skew.Clocks},
+		Strict: []status.Store{},
+	}
+	if n.reconciler != nil {
+		r := n.reconciler.Stats()
+		s.Redis = &status.Redis{Breaker: r.Breaker.String(), Pending: r.Pending, Failed: r.Failed, Lost: r.Lost}
+	}
+	for _, region := range slices.Sorted(maps.Keys(p.homes)) {
+		h := p.homes[region]
+		s.Strict = append(s.Strict, status.Store{Region: region, Known: h.store != nil, Away: h.away.Load(),
+			Fallbacks: h.fallbacks.Load()})
+	}
+	for _, count := range n.bans.Counts() {
+		s.Bans += count
+	}
+	s.Summary = n.summary(&s)
+	s.Health = status.Healthy
+	if slices.ContainsFunc(s.Summary, func(f status.Finding) bool { return f.Level != "info" }) {
+		s.Health = status.Degraded
+	}
+	if n.Ready() != nil {
+		s.Health = status.Unready
+	}
+	return s
+}
+
+func fingerprint(f uint64) string {
+	if f == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%016x", f)
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// heldWarnings returns the warnings about configuration and rules that hold.
+func (n *Node) heldWarnings() []string {
+	n.warningMu.Lock()
+	defer n.warningMu.Unlock()
+	return append([]string{}, slices.Sorted(maps.Keys(n.warned))...)
+}
+
+// regions returns the regions with their nodes, the node's own first.
+func (n *Node) regions(p *policy, now int64) []status.Region {
+	self, peers := n.cluster.Self(), n.cluster.Peers()
+	shares := n.limitShares(p, peers, now)
+	own := status.Member{Node: self.NodeID, Region: self.Region, Self: true, Reachable: true,
+		Addr: cmp.Or(n.cluster.Addr("wan"), n.cluster.Addr("lan")), Rules: fingerprint(self.Rules), SameRules: true,
+		SameKey: true}
+	all := []status.Region{{Name: self.Region, Own: true, Reachable: true, Members: []status.Member{own}}}
+	for i := range peers {
+		m := memberStatus(&peers[i], &self, n.cfg.Gossip.Interval, now)
+		at := slices.IndexFunc(all, func(r status.Region) bool { return r.Name == m.Region })
+		if at < 0 {
+			at = len(all)
+			all = append(all, status.Region{Name: m.Region})
+		}
+		r := &all[at]
+		r.Members = append(r.Members, m)
+		r.Reachable = r.Reachable || m.Reachable
+		if m.Since.After(r.Since) {
+			r.Since = m.Since
+		}
+	}
+	for i := range all {
+		if all[i].Reachable {
+			all[i].Since = time.Time{}
+		}
+		if share, ok := shares[all[i].Name]; ok {
+			all[i].Share = &share
+		}
+	}
+	return all
+}
+
+func memberStatus(p *gossip.MemberStatus, self *gossip.Member, interval time.Duration, now int64) status.Member {
+	m := status.Member{Node: status.Clean(p.NodeID, maxName), Region: status.Clean(p.Region, maxName), Addr: p.Addr,
+		Pool: p.Pool, Reachable: !telemetry.Unreachable(p, interval), Staleness: p.Age.Milliseconds(),
+		RTT: millis(p.RTT), Idle: p.Idle, Rules: fingerprint(p.Rules),
+		SameRules: p.Rules == 0 || p.Rules == self.Rules, SameKey: p.Identity == 0 || p.Identity == self.Identity}
+	if !m.Reachable {
+		m.Since = time.Unix(0, now-int64(p.Age)).UTC()
+	}
+	if p.Timed {
+		ahead := millis(p.Ahead)
+		m.ClockAhead = &ahead
+	}
+	return m
+}
+
+// limitShares returns which part of the limits of scope global each region admits while all keep their parts:
+//
+//	share(region) = sum over limits of D(region)/R : sum over limits of D(all)/R
+//
+//	D  cost per second that nodes are asked for, each for its hottest key of the limit
+//	R  cost per second that the limit admits
+//
+// It is empty where nobody was asked.
+func (n *Node) limitShares(p *policy, peers []gossip.MemberStatus, now int64) map[string]float64 {
+	regionOf := map[counters.Origin]string{n.cluster.Self().Origin(): n.cfg.Region}
+	for i := range peers {
+		regionOf[peers[i].PeerStatus.Origin] = status.Clean(peers[i].Region, maxName)
+	}
+	shares, sum := make(map[string]float64), 0.0
+	demand := n.cluster.Demand()
+	for r := range p.tallies {
+		l := r.LimitAt(now)
+		if l == nil || l.Max() == 0 || r.Strict || r.Scope != counters.Global || r.OnPartition != counters.Share {
+			continue
+		}
+		rate := float64(l.Max()) / l.Lasts().Seconds()
+		for o, asked := range demand {
+			if region, known := regionOf[o]; known {
+				part := asked[l.Meter().Rule] / rate
+				shares[region] += part
+				sum += part
+			}
+		}
+	}
+	if sum <= 0 {
+		return nil
+	}
+	for region := range shares {
+		shares[region] /= sum
+	}
+	return shares
+}
+
+// limitStatus returns the rules with series of their own, by name.
+func (n *Node) limitStatus(p *policy, now int64) []status.Limit {
+	all := []status.Limit{}
+	for r, t := range p.tallies {
+		if t == p.other {
+			continue
+		}
+		s := status.Limit{Rule: r.PublicName, Scope: r.Scope.String(), Strict: r.Strict, Expose: r.ExposeIdentity,
+			Bound: n.boundOf(r), Recent: n.rates.recent(t)}
+		s.Allowed, s.Denied = t.totals()
+		if l := r.LimitAt(now); l != nil {
+			m := l.Meter()
+			s.Limit, s.Window, s.Algorithm = l.Max(), l.Lasts().Milliseconds(), m.Algorithm.String()
+			s.Over = n.over(r, l, &t.top, now)
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b status.Limit) int { return cmp.Compare(a.Rule, b.Rule) })
+	return all
+}
+
+// over returns by how much the counts of those whom the node denies most exceed a limit, as a part of it; nil where
+// they do not tell.
+func (n *Node) over(r *rules.Rule, l *counters.Limit, top *status.Top, now int64) *float64 {
+	if r.CountRejected || r.ChargesLater() || r.Strict || r.Overrides() > 0 || l.Max() == 0 ||
+		r.Mode != counters.Enforce {
+		return nil
+	}
+	most := 0.0
+	for _, e := range top.Most(16, now) {
+		if used := n.table.View(l, counters.Key(e.Key), now); used > l.Max() {
+			most = max(most, float64(used-l.Max())/float64(l.Max()))
+		}
+	}
+	return &most
+}
+
+// TopDenied returns whom this node denied most in the last five to ten minutes under a rule, or with an empty name
+// under any; at most n. The error is rules.ErrUnknownRule or rules.ErrInvalidRequest.
+func (n *Node) TopDenied(rule string, most int) ([]status.Denied, error) {
+	p, now := n.policy.Load(), n.clock.Now()
+	of := maps.Keys(p.tallies)
+	if rule != "" {
+		r, err := p.set.Find(rule, "")
+		if err != nil {
+			return nil, err
+		}
+		of = func(yield func(*rules.Rule) bool) { yield(r) }
+	}
+	all := []status.Denied{}
+	for r := range of {
+		t := p.tallies[r]
+		if t == nil || t == p.other {
+			continue
+		}
+		for _, e := range t.top.Most(most, now) {
+			d := status.Denied{Rule: r.PublicName, Key: fmt.Sprintf("%016x", e.Key), Denials: e.Denials, Error: e.Error}
+			if r.ExposeIdentity {
+				d.Identity = status.Clean(e.Identity, status.MaxIdentity)
+			}
+			all = append(all, d)
+		}
+	}
+	slices.SortFunc(all, func(a, b status.Denied) int {
+		return cmp.Or(cmp.Compare(b.Denials, a.Denials), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key))
+	})
+	return all[:min(len(all), most)], nil
+}
+
+// Inspect returns what the node knows of an identity under a rule, and what the next request of cost 1 would get. It
+// charges nothing; of a strict rule it asks the store. The errors are those of Take.
+func (n *Node) Inspect(ctx context.Context, rule, identity string) (status.Inspection, error) {
+	req := Request{Rule: rule, Identity: identity, Peek: true}
+	in := status.Inspection{Node: n.cfg.NodeID, Allows: true, Layers: []status.Layer{}}
+	p, matches, err := n.match(&req, nil)
+	if err != nil {
+		return in, err
+	}
+	decisions, err := n.decide(ctx, p, &req, matches, nil)
+	if err != nil {
+		return in, err
+	}
+	now := n.clock.Now()
+	store := "none"
+	if n.reconciler != nil {
+		store = n.reconciler.Stats().Breaker.String()
+	}
+	for i := range decisions {
+		m, d := &matches[i], &decisions[i]
+		if m.Rule == nil {
+			continue
+		}
+		l := status.Layer{Rule: m.Rule.PublicName, Key: fmt.Sprintf("%016x", uint64(m.Key)), Limit: d.Limit,
+			Remaining: d.Remaining, Allowed: d.Allowed, Banned: d.Banned, Degraded: d.Degraded, Store: store,
+			Bound: n.boundOf(m.Rule), Strict: m.Rule.Strict, Counts: []status.NodeCount{},
+			ByRegion: make(map[string]uint64)}
+		l.RetryAfter = d.RetryAfter.Milliseconds()
+		if d.RetryAfter == counters.Never {
+			l.RetryAfter = -1
+		}
+		switch m.Listed {
+		case rules.AllowListed:
+			l.Listed = "allow"
+		case rules.DenyListed:
+			l.Listed = "deny"
+		}
+		if limit := m.Charge(&req, now).Limit; limit != nil {
+			l.Used = n.table.View(limit, m.Key, now)
+			l.Counts = n.countsOf(n.table.Slots(limit, m.Key, now))
+		}
+		for _, c := range l.Counts {
+			l.ByRegion[c.Region] += c.Count
+		}
+		in.Allows = in.Allows && d.Allowed
+		in.Layers = append(in.Layers, l)
+	}
+	return in, nil
+}
+
+// countsOf sums slots by their nodes, this one first, then by region and name.
+func (n *Node) countsOf(slots []counters.Slot) []status.NodeCount {
+	self := n.cluster.Self()
+	names := map[counters.Origin]status.NodeCount{self.Origin(): {Node: self.NodeID, Region: self.Region, Self: true}}
+	for _, p := range n.cluster.Peers() {
+		names[p.PeerStatus.Origin] = status.NodeCount{Node: status.Clean(p.NodeID, maxName),
+			Region: status.Clean(p.Region, maxName)}
+	}
+	sums := make(map[status.NodeCount]uint64)
+	for _, s := range slots {
+		sums[names[s.Origin]] += s.Count
+	}
+	all := []status.NodeCount{}
+	for who, sum := range sums {
+		who.Count = sum
+		all = append(all, who)
+	}
+	slices.SortFunc(all, func(a, b status.NodeCount) int {
+		if a.Self != b.Self {
+			return map[bool]int{true: -1, false: 1}[a.Self]
+		}
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Node, b.Node))
+	})
+	return all
+}
+
+// summary returns what an operator should know, worst first.
+func (n *Node) summary(s *status.Status) []status.Finding {
+	found := []status.Finding{}
+	add := func(level, do, format string, args ...any) {
+		found = append(found, status.Finding{Level: level, Text: fmt.Sprintf(format, args...), Do: do})
+	}
+	if err := n.Ready(); err != nil {
+		add("error", "wait; if it lasts, see the events", "the node is not ready: %v", err)
+	}
+	if missing := n.rulesMissing(); missing != "" {
+		add("error", "see the events for why, and run: edgelimit rules validate", "%s", missing)
+	} else if !s.Rules.Loaded {
+		add("error", "run: edgelimit rules validate FILE, and correct the file; the events name each problem",
+			"the last rules were refused: those of %s stay in force", timeOfDay(s.Rules.Since))
+	}
+	explained := n.regionFindings(s, add)
+	if s.Redis != nil && s.Redis.Breaker != regions.BreakerClosed.String() {
+		add("warn", "look at that Redis: no request waits for it, and what it lacks is written when it is back",
+			"the Redis of region %s does not answer: %s wait to be written", s.Region, plural(s.Redis.Pending, "count"))
+	}
+	for _, h := range s.Strict {
+		what := "away"
+		if !h.Known {
+			what = "not known"
+		}
+		if h.Away || !h.Known {
+			add("error", "look at that Redis, and at redis and strict.redis in the configuration",
+				"the store of strict rules of region %s is %s: on_failure decides, so far on %s", h.Region, what,
+				plural(int(h.Fallbacks), "request"))
+		}
+	}
+	skew := time.Duration(s.Gossip.Skew * float64(time.Millisecond))
+	if s.Gossip.Clocks > 0 && skew.Abs() > n.cfg.MaxSkew {
+		add("warn", "run NTP on this machine", "this node's clock is %v off the median of %s",
+			skew.Round(time.Millisecond), plural(s.Gossip.Clocks, "clock"))
+		explained = true
+	}
+	var others []string
+	for _, reason := range s.Degraded {
+		switch {
+		case strings.HasPrefix(reason, "rules: "):
+			add("warn", "look at the Redis of the rules (rules_redis), and see the events", "%s", reason)
+		case strings.HasPrefix(reason, "seeds do not answer"):
+			add("warn", "look at the network to the seeds (gossip.join), and at their processes", "%s", reason)
+		case !explained:
+			others = append(others, reason)
+		}
+	}
+	if len(others) > 0 {
+		add("warn", "see the events", "decisions are degraded: %s", strings.Join(others, "; "))
+	}
+	n.fileFindings(add)
+	if lost := s.Memory.EvictedDenied + s.Memory.EvictedFull; lost > 0 {
+		add("info", "give the counters more memory (--memory)", "since the start %s with half of the limit used or "+
+			"more were evicted, and may be admitted as much again", plural(int(lost), "key"))
+	}
+	if s.Shadow {
+		add("info", "set shadow: false when it shall deny", "all rules are in shadow mode: nothing is denied")
+	}
+	levels := []string{"error", "warn", "info"}
+	slices.SortStableFunc(found, func(a, b status.Finding) int {
+		return cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level))
+	})
+	return found
+}
+
+// maxExportAge is how long an export of bans may not have been up to date before that is a finding: one that works is
+// looked at every ten seconds, and begins once peers have had their time to answer.
+const maxExportAge = time.Minute
+
+// fileFindings adds which files the node cannot read or write as it should: secrets, certificates, exports and logs.
+func (n *Node) fileFindings(add func(level, do, format string, args ...any)) {
+	for _, f := range n.secrets.files {
+		if f.bad.Load() {
+			add("error", "correct the file, the node needs no restart; the events say what is wrong with it",
+				"the file of %s cannot be used: the secrets that it had last stay in use", f.setting)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.listeners)) {
+		if c := n.listeners[name].Certificate(); c != nil && !c.Current {
+			add("error", "correct the files, the node needs no restart; the events say what is wrong with them",
+				"the files of tls.%s cannot be used: the last good certificate stays in use", name)
+		}
+	}
+	for _, w := range n.certificateWarnings() {
+		add("warn", "renew the certificate", "%s", w.Text)
+	}
+	for _, x := range n.exporters {
+		s := x.Stats()
+		if age := time.Since(s.Success); age > maxExportAge {
+			add("error", "see the events for why", "the bans exported to %s are not up to date since %s: %s failed",
+				s.Name, timeOfDay(s.Success), plural(int(s.Failures), "attempt"))
+		}
+	}
+	unwritten := func(what string, failures uint64) {
+		if failures > 0 {
+			add("warn", "look at its disk and its permissions, and see the events: this stays until the next start",
+				"the %s log lost lines since the start: %s failed", what, plural(int(failures), "write"))
+		}
+	}
+	if n.decisions != nil {
+		unwritten("decision", n.decisions.Stats().Failures)
+	}
+	if n.proxy != nil {
+		unwritten("access", n.proxy.Stats().LogErrors)
+	}
+}
+
+// regionFindings adds what is wrong with other nodes, and reports whether that explains why decisions are degraded.
+func (n *Node) regionFindings(s *status.Status, add func(level, do, format string, args ...any)) (explains bool) {
+	const network = "look at the network to them and at their processes: counts agree again within a second of the heal"
+	for _, r := range s.Regions {
+		var lost, strangers, others []string
+		for _, m := range r.Members {
+			switch {
+			case !m.Reachable:
+				lost = append(lost, cmp.Or(m.Node, "unknown"))
+			case !m.SameKey:
+				strangers = append(strangers, m.Node)
+			case !m.SameRules:
+				others = append(others, m.Node)
+			}
+		}
+		switch {
+		case !r.Reachable:
+			keeps := "about the part of the limits that they were last asked for"
+			if r.Share != nil {
+				keeps = fmt.Sprintf("about %.0f %% of the limits", 100**r.Share)
+			}
+			verb := map[bool]string{true: "node keeps", false: "nodes keep"}[len(r.Members) == 1]
+			add("warn", network, "region %s cannot be heard since %s; its %d %s %s", cmp.Or(r.Name, "unknown"),
+				timeOfDay(r.Since), len(r.Members), verb, keeps)
+		case len(lost) > 0:
+			add("warn", network, "%s of region %s cannot be heard: %s", plural(len(lost), "node"), r.Name, some(lost))
+		}
+		if len(strangers) > 0 {
+			add("error", "give all nodes the same key file", "%s of region %s has another identity key, and counts "+
+				"apart", some(strangers), r.Name)
+		}
+		if len(others) > 0 {
+			add("warn", "give all nodes the same rules; while they are rolled out, wait", "%s of region %s has other "+
+				"rules than this node", some(others), r.Name)
+		}
+		explains = explains || len(lost)+len(strangers) > 0
+	}
+	return explains
+}
+
+// some joins the first names of a list.
+func some(names []string) string { return telemetry.FirstNames(names, 5) }
+
+// timeOfDay is a time as a person reads it who looks now, in UTC.
+func timeOfDay(t time.Time) string {
+	if time.Since(t).Abs() > 12*time.Hour {
+		return t.UTC().Format("2006-01-02 15:04:05 UTC")
+	}
+	return t.UTC().Format("15:04:05 UTC")
+}
+
+func plural(count int, what string) string {
+	if count == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", count, what)
+}

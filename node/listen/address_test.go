@@ -51,26 +51,26 @@ func TestListenErrors(t *testing.T) {
 		err     error
 		want    string
 	}{
-		{Setting{"http", "--http", "127.0.0.1:8080"}, fail(syscall.EADDRINUSE),
+		{Setting{"http", "--http", "127.0.0.1:8080", nil}, fail(syscall.EADDRINUSE),
 			"http: 127.0.0.1:8080 is in use (by whom: ss -ltunp 'sport = :8080'); " +
 				"choose another with --http, 127.0.0.1:0 for any port: listen tcp: bind: address already " +
 				"in use"},
-		{Setting{"gossip.lan", "--gossip", "[::1]:7946"}, fail(syscall.EADDRINUSE),
+		{Setting{"gossip.lan", "--gossip", "[::1]:7946", nil}, fail(syscall.EADDRINUSE),
 			"gossip.lan: [::1]:7946 is in use (by whom: ss -ltunp 'sport = :7946'); " +
 				"choose another with --gossip, [::1]:0 for any port: listen tcp: bind: address already " +
 				"in use"},
-		{Setting{"grpc", "--grpc", ":80"}, fail(syscall.EACCES), "grpc: :80 is not for " + CurrentUser() +
+		{Setting{"grpc", "--grpc", ":80", nil}, fail(syscall.EACCES), "grpc: :80 is not for " + CurrentUser() +
 			", as ports below 1024 are not; " +
 			"choose a higher one with --grpc, or grant CAP_NET_BIND_SERVICE: listen tcp: bind: permission denied"},
-		{Setting{"resp", "--resp", "unix:/run/x/s"}, fail(syscall.EACCES),
+		{Setting{"resp", "--resp", "unix:/run/x/s", nil}, fail(syscall.EACCES),
 			"resp: unix:/run/x/s may not be created by " +
 				CurrentUser() + "; give that user " +
 				"the right to write to /run/x, or choose another path with --resp: listen tcp: bind: " +
 				"permission denied"},
-		{Setting{"resp", "--resp", "unix:/run/x/s"}, fail(syscall.EADDRINUSE),
+		{Setting{"resp", "--resp", "unix:/run/x/s", nil}, fail(syscall.EADDRINUSE),
 			"resp: unix:/run/x/s is in use, or no socket; choose another path with --resp: " +
 				"listen tcp: bind: address already in use"},
-		{Setting{"health", "--health", "203.0.113.7:9100"}, fail(syscall.EADDRNOTAVAIL),
+		{Setting{"health", "--health", "203.0.113.7:9100", nil}, fail(syscall.EADDRNOTAVAIL),
 			"health: 203.0.113.7:9100 is of no interface of this machine; " +
 				"choose another with --health: listen tcp: bind: cannot assign requested address"},
 	} {
@@ -78,7 +78,7 @@ func TestListenErrors(t *testing.T) {
 			t.Errorf("it says\n%s\nwant\n%s", got, test.want)
 		}
 	}
-	none := Setting{"http", "--http", "unix:" + filepath.Join(dir, "none", "socket")}
+	none := Setting{"http", "--http", "unix:" + filepath.Join(dir, "none", "socket"), nil}
 	if _, err := Open(none, Limits{}, nil); err == nil ||
 		!strings.Contains(err.Error(), "there is no folder "+filepath.Join(dir, "none")) {
 		t.Errorf("a folder that is not there: %v", err)

@@ -13,7 +13,10 @@ import (
 )
 
 // Setting is an address of the configuration with the flag of edgelimit serve that sets it, or what else does.
-type Setting struct{ Name, Flag, Addr string }
+type Setting struct {
+	Name, Flag, Addr string
+	Socket           net.Listener // is used in place of Addr; nil: none
+}
 
 // Explain says why nobody can listen at the setting's address and what to do. It wraps err.
 func (s Setting) Explain(err error) error {

@@ -58,9 +58,12 @@ type Listener struct {
 	streams atomic.Int64  // requests of HTTP/2 under way
 }
 
-// Open listens at the address of a setting. Nobody serves it before Start.
+// Open listens at the address of a setting, or takes over its socket. Nobody serves it before Start.
 func Open(s Setting, limits Limits, log *slog.Logger) (*Listener, error) {
-	inner, err := listen(s.Addr)
+	inner, err := s.Socket, error(nil)
+	if inner == nil {
+		inner, err = listen(s.Addr)
+	}
 	if err != nil {
 		return nil, s.Explain(err)
 	}

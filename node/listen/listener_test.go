@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { testkit.MainWithoutLeaks(m) }
 // open opens a listener on loopback for so many connections.
 func open(t *testing.T, maxConns int) *Listener {
 	t.Helper()
-	l, err := Open(Setting{"http", "--http", "127.0.0.1:0"},
+	l, err := Open(Setting{"http", "--http", "127.0.0.1:0", nil},
 		Limits{Max: maxConns, Exempt: netip.Addr.IsLoopback, IdleAfter: time.Hour}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestStopInTime(t *testing.T) {
 func TestRefusalsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testkit.Log)
-		l, err := Open(Setting{"http", "--http", "127.0.0.1:0"}, Limits{Max: 1, PerSource: 1}, log.Logger())
+		l, err := Open(Setting{"http", "--http", "127.0.0.1:0", nil}, Limits{Max: 1, PerSource: 1}, log.Logger())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -193,9 +193,6 @@ func (l *Listener) reload() {
 	}
 }
 
-// settling is how long no file may have changed before TLS files are read, as they are written one after the other.
-const settling = 100 * time.Millisecond
-
 // Watcher reads the TLS files of listeners again when they change.
 type Watcher struct {
 	listeners []*Listener
@@ -221,33 +218,17 @@ func (w *Watcher) Reload() {
 	}
 }
 
-// Run reads the files at first, after the notifier's hints, every poll for file systems without them, and after Reload,
-// until done closes. It calls looked each time.
+// Run reads the files at first, after the notifier's hints, every poll for file systems without them, and after
+// Reload, until done closes. It calls looked each time.
 func (w *Watcher) Run(done <-chan struct{}, n *files.Notifier, poll time.Duration, looked func()) {
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
-	settled := time.After(0)
-	for {
-		select {
-		case <-done:
-			return
-		case <-n.Hints():
-			settled = time.After(settling)
-			continue
-		case <-settled:
-		case <-tick.C:
-		case <-w.asked:
-		}
-		var dirs []string
-		for _, l := range w.listeners {
-			for _, file := range l.tls.files() {
-				dirs = files.Around(dirs, file)
-			}
-		}
-		n.Watch(dirs) // before reading, so that nothing happens in between
+	var paths []string
+	for _, l := range w.listeners {
+		paths = append(paths, l.tls.files()...)
+	}
+	n.Follow(done, w.asked, poll, paths, func() {
 		for _, l := range w.listeners {
 			l.reload()
 		}
 		looked()
-	}
+	})
 }

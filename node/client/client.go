@@ -138,13 +138,23 @@ func (c *Client) Report(ctx context.Context, req rules.Request) (a Answer, err e
 // send sends a request to one of the node's paths, and reads the answer into reply.
 func (c *Client) send(ctx context.Context, path string, req rules.Request, reply json.Unmarshaler) error {
 	q := checkRequest{Domain: req.Domain, Rule: req.Rule, Identity: req.Identity, Cost: req.Cost, Peek: req.Peek}
-	for _, entries := range req.Descriptors {
+	q.Descriptors = entriesOf(req.Descriptors)
+	return c.post(ctx, path, q, reply)
+}
+
+func entriesOf(descriptors [][]rules.Entry) (all [][]entry) {
+	for _, entries := range descriptors {
 		d := make([]entry, len(entries))
 		for i, e := range entries {
 			d[i] = entry(e)
 		}
-		q.Descriptors = append(q.Descriptors, d)
+		all = append(all, d)
 	}
+	return all
+}
+
+// post sends a body to one of the node's paths, and reads the answer into reply.
+func (c *Client) post(ctx context.Context, path string, q, reply any) error {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return err
@@ -154,21 +164,47 @@ func (c *Client) send(ctx context.Context, path string, req rules.Request, reply
 		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	resp, err := c.http.Do(r)
+	resp, err := c.ask(r)
 	if err != nil {
-		return fmt.Errorf("ask the node (is 'edgelimit serve' running?): %w", err)
+		return err
 	}
 	defer resp.Body.Close()
 	if body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
 		return fmt.Errorf("read the node's answer: %w", err)
 	}
+	if json.Unmarshal(body, reply) != nil {
+		return c.stranger(resp)
+	}
+	return nil
+}
+
+// ask sends a request. The error is that of a response that refuses it, too; otherwise the caller closes the body.
+func (c *Client) ask(r *http.Request) (*http.Response, error) {
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("ask the node (is 'edgelimit serve' running?): %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, c.refusal(resp)
+	}
+	return resp, nil
+}
+
+// refusal returns the problem that a response has.
+func (c *Client) refusal(resp *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read the node's answer: %w", err)
+	}
 	var problem struct{ Title, Detail string }
-	switch {
-	case resp.StatusCode == http.StatusOK && json.Unmarshal(body, reply) == nil:
-		return nil
-	case resp.StatusCode != http.StatusOK && json.Unmarshal(body, &problem) == nil && problem.Title != "":
+	if json.Unmarshal(body, &problem) == nil && problem.Title != "" {
 		return fmt.Errorf("the node refused: %s: %s", problem.Title, problem.Detail)
 	}
+	return c.stranger(resp)
+}
+
+func (c *Client) stranger(resp *http.Response) error {
 	return fmt.Errorf("%s does not answer like an edgelimit node: status %s", c.url, resp.Status)
 }
 
@@ -189,60 +225,4 @@ func (c *Client) Wait(ctx context.Context, req rules.Request) error {
 			return err
 		}
 	}
-}
-
-// Unbanned is what an unban did. Its JSON is that of POST /api/unban, with times in milliseconds.
-type Unbanned struct {
-	Lifted   int            `json:"lifted"`      // rules of which the node knew a ban
-	Rules    []UnbannedRule `json:"rules"`       // with a ban, that the request met
-	Interval time.Duration  `json:"interval_ms"` // within about that time the nodes follow that can be reached
-}
-
-// UnbannedRule is one of these rules.
-type UnbannedRule struct {
-	Rule  string `json:"rule"`
-	Scope string `json:"scope"` // global, region or node: where the lift takes effect
-	// Banned is for how long the ban would have lasted yet; 0: the node knew of none.
-	Banned time.Duration `json:"banned_ms"`
-	// RetryAfter is for how long the limit itself denies yet: a request before that is banned again.
-	RetryAfter time.Duration `json:"retry_after_ms"`
-}
-
-func (u *Unbanned) times() []*time.Duration {
-	all := []*time.Duration{&u.Interval}
-	for i := range u.Rules {
-		all = append(all, &u.Rules[i].Banned, &u.Rules[i].RetryAfter)
-	}
-	return all
-}
-
-type plainUnbanned Unbanned // without methods
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (u *Unbanned) UnmarshalJSON(b []byte) error {
-	var r plainUnbanned
-	if err := json.Unmarshal(b, &r); err != nil {
-		return err
-	}
-	if r.Rules == nil {
-		return errors.New("it does not say which rules were met")
-	}
-	*u = Unbanned(r)
-	fromMilliseconds(u.times())
-	return nil
-}
-
-// MarshalJSON implements json.Marshaler.
-func (u Unbanned) MarshalJSON() ([]byte, error) {
-	u.Rules = append([]UnbannedRule{}, u.Rules...)
-	toMilliseconds(u.times())
-	return json.Marshal(plainUnbanned(u))
-}
-
-// Unban lifts the bans of whom the request is about, in all rules that it meets and on all nodes. It is for the admin
-// listener of a node, by default http://127.0.0.1:9101 on the node's own machine: the others do not serve it.
-func (c *Client) Unban(ctx context.Context, req rules.Request) (u Unbanned, err error) {
-	req = rules.Request{Domain: req.Domain, Descriptors: req.Descriptors, Rule: req.Rule, Identity: req.Identity}
-	err = c.send(ctx, "/api/unban", req, &u)
-	return u, err
 }

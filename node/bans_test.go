@@ -215,9 +215,9 @@ func TestBansAllocateNothing(t *testing.T) {
 	}
 }
 
-func unban(t *testing.T, n *Node, req Request) Unbanned {
+func unban(t *testing.T, n *Node, req BanRequest) RemovedBans {
 	t.Helper()
-	done, err := n.Unban(t.Context(), req)
+	done, err := n.RemoveBans(req, Operator{Name: "alice"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,17 +229,18 @@ func unban(t *testing.T, n *Node, req Request) Unbanned {
 func TestUnban(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		log := &testkit.Log{}
-		cfg := quiet(bans)
+		cfg := quiet(bansFile)
 		cfg.Logger = log.Logger()
 		n, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		request := Request{Rule: "login", Identity: "192.0.2.77"}
+		request, bannedOne := Request{Rule: "login", Identity: "192.0.2.77"},
+			BanRequest{Rule: "login", Identity: "192.0.2.77"}
 		takeSome(t, n, "login", "192.0.2.77", 4)
 		takeSome(t, n, "per_user", "joe", 2)
 		time.Sleep(2 * time.Second)
-		done := unban(t, n, request)
+		done := unban(t, n, bannedOne)
 		if len(done.Rules) != 1 || done.Interval != n.cfg.Gossip.Interval {
 			t.Fatalf("%+v", done)
 		}
@@ -259,35 +260,35 @@ func TestUnban(t *testing.T) {
 			t.Errorf("after its window: %+v", d)
 		}
 		time.Sleep(10 * time.Second)
-		if again := unban(t, n, request).Rules[0]; again.Left != 0 || again.RetryAfter != 0 {
+		if again := unban(t, n, bannedOne).Rules[0]; again.Left != 0 || again.RetryAfter != 0 {
 			t.Errorf("who is not banned: %+v", again)
 		}
 		layers := unban(
 			t,
 			n,
-			Request{Descriptors: [][]rules.Entry{by("client", "x"), by("plain", "x"), by("user", "joe"),
+			BanRequest{Descriptors: [][]rules.Entry{by("client", "x"), by("plain", "x"), by("user", "joe"),
 				by("nobody", "x")}},
 		)
 		if len(layers.Rules) != 2 || layers.Rules[0].Left != 0 || layers.Rules[1].Left == 0 ||
 			layers.Rules[1].Scope != "node" {
 			t.Errorf("by descriptors, without a domain: %+v", layers)
 		}
-		if !log.HasLine("a ban was lifted", "rule=login", "banned=true", "left=58s", "by=\"the program\"",
+		if !log.HasLine("a ban was lifted", "rule=login", "banned=true", "left=58s", "by=\"admin unix socket alice\"",
 			"identity_hash=") ||
 			strings.Contains(log.String(), "192.0.2.77") {
 			t.Errorf("the log says\n%s", log)
 		}
 		for _, test := range []struct {
-			req  Request
+			req  BanRequest
 			want error
 		}{
-			{Request{Rule: "nonsense", Identity: "x"}, rules.ErrUnknownRule},
-			{Request{Rule: "login"}, rules.ErrInvalidRequest},
-			{Request{}, rules.ErrInvalidRequest},
-			{Request{Rule: "plain", Identity: "x"}, ErrNoBan},
-			{ask(by("nobody", "x")), ErrNoBan},
+			{BanRequest{Rule: "nonsense", Identity: "x"}, rules.ErrUnknownRule},
+			{BanRequest{Rule: "login"}, rules.ErrInvalidRequest},
+			{BanRequest{}, rules.ErrInvalidRequest},
+			{BanRequest{Rule: "plain", Identity: "x"}, ErrNoBan},
+			{BanRequest{Descriptors: [][]rules.Entry{by("nobody", "x")}}, ErrNoBan},
 		} {
-			if done, err := n.Unban(t.Context(), test.req); !errors.Is(err, test.want) {
+			if done, err := n.RemoveBans(test.req, Operator{}); !errors.Is(err, test.want) {
 				t.Errorf("%+v: %+v, %v, want %v", test.req, done, err, test.want)
 			}
 		}
@@ -311,7 +312,7 @@ func TestUnbanReachesAllNodes(t *testing.T) {
 	takeSome(t, first.Node, "test/client", "x", 4)
 	peek := Request{Rule: "test/client", Identity: "x", Peek: true}
 	testkit.Eventually(t, "the ban at the other node", func() bool { return take(t, second.Node, peek).Banned })
-	if done := unban(t, second.Node, Request{Rule: "test/client", Identity: "x"}); done.Rules[0].Left == 0 {
+	if done := unban(t, second.Node, BanRequest{Rule: "test/client", Identity: "x"}); done.Rules[0].Left == 0 {
 		t.Errorf("%+v", done)
 	}
 	testkit.Eventually(t, "no ban at the node that began it", func() bool { return !take(t, first.Node, peek).Banned })

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +22,8 @@ import (
 	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/bans"
+	"github.com/edgelimit/edgelimit/node/decisionlog"
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/proxy"
 	"github.com/edgelimit/edgelimit/node/rules"
@@ -33,8 +37,11 @@ type Config struct {
 	NodeID string `yaml:"node_id"`
 	// Region names where the node stands. Its nodes share the limits of scope region, and a store. Default "local".
 	Region string `yaml:"region"`
-	// Rules are rule files and directories of them, which are read again when they change. None: the sample rules.
+	// Rules are rule files and directories of them, which are read again when they change, or the URL of one Redis that
+	// edgelimit rules push publishes them to, as of Redis.URL. None: the sample rules.
 	Rules []string `yaml:"rules"`
+	// RulesRedis says how to follow the Redis that Rules name.
+	RulesRedis RulesRedis `yaml:"rules_redis"`
 	// RulesXDS is a management server that rules come from, in place of Rules.
 	RulesXDS XDS `yaml:"rules_xds"`
 	// RulesPoll is how often the files, and those of TLS, are checked for changes that the file system does not report.
@@ -76,9 +83,16 @@ type Config struct {
 	Proxy proxy.Config `yaml:"proxy"`
 	// Health is the address of /livez, /readyz and /metrics.
 	Health string `yaml:"health"`
-	// Admin is the address where operators lift bans; empty: none. Beyond loopback and unix:/path it needs TLS with
-	// client certificates. If DefaultAdmin is in use, a node starts without it.
+	// Admin is the address where operators list, begin and lift bans; empty: none. Beyond loopback and unix:/path it
+	// needs TLS, with client certificates or AdminTokensFile. If DefaultAdmin is in use, a node starts without it.
 	Admin string `yaml:"admin"`
+	// AdminTokensFile has lines "role token [name]", where the role is read or operate, for operators who connect over
+	// TCP: with it these show a token or a certificate, on loopback as well. It is read again when it changes. Empty:
+	// there are none.
+	AdminTokensFile string `yaml:"admin_tokens_file"`
+	// AdminOperators are names in the certificates of operators who may change things, as of ListenerTLS.ClientNames;
+	// others may read. None: all may.
+	AdminOperators []string `yaml:"admin_operators"`
 	// TLS says which of these listeners speak TLS, by their names: http, grpc, resp, proxy, health, admin and
 	// prometheus.
 	TLS map[string]ListenerTLS `yaml:"tls"`
@@ -107,6 +121,10 @@ type Config struct {
 	PressureFile string `yaml:"pressure_file"`
 	// Queues bounds the requests that wait for their turn.
 	Queues Queues `yaml:"queues"`
+	// Bans says where the addresses go that are banned by rules with export: address.
+	Bans bans.Config `yaml:"bans"`
+	// DecisionLog says which decisions are logged, and where.
+	DecisionLog decisionlog.Config `yaml:"decision_log"`
 	// Linger is how long a stopping node goes on serving while it answers that it is unready: until the balancers that
 	// poll its readiness have noticed. 0 to 5m; Node.EndLinger cuts it short.
 	Linger time.Duration `yaml:"linger"`
@@ -116,9 +134,13 @@ type Config struct {
 	Gossip Gossip `yaml:"gossip"`
 	// Redis configures the region's store.
 	Redis Redis `yaml:"redis"`
+	// Strict configures the stores of strict rules.
+	Strict Strict `yaml:"strict"`
 
 	// The fields below are for programs that embed a node.
 
+	// Layers are what the settings come from, for Node.Settings, in the order in which they were read.
+	Layers []Layer `yaml:"-"`
 	// Logger is the node's log; nil: slog.Default.
 	Logger *slog.Logger `yaml:"-"`
 	// RuleSet is used in place of Rules; nil: Rules are. Node.SetRules replaces it.
@@ -127,9 +149,14 @@ type Config struct {
 	Store regions.Store `yaml:"-"`
 	// Envoy makes Envoy's rate limit service: envoy.Service of package node/envoy. Nil: there is no POST /json, and
 	// GRPC must be empty.
-	Envoy func(*Node, EnvoyOptions) EnvoyService `yaml:"-"`
+	Envoy func(EnvoyLimiter, EnvoyOptions) EnvoyService `yaml:"-"`
 	// RulesFrom makes the source of rules of RulesXDS: xds.Source of package node/xds. Nil: RulesXDS must be empty.
 	RulesFrom func(RuleSourceOptions) RuleSource `yaml:"-"`
+	// LogLevel is the level of Logger, which operators may change; nil: they may not.
+	LogLevel *slog.LevelVar `yaml:"-"`
+	// Listeners are open sockets, by the names of the listeners (http, grpc, resp, proxy, health, admin, prometheus),
+	// that take the place of their addresses: listen.Inherit returns those of socket activation. The node closes them.
+	Listeners map[string]net.Listener `yaml:"-"`
 	// WallClock is the machine's wall clock; nil: time.Now. It is for tests and safe for concurrent use.
 	WallClock func() time.Time `yaml:"-"`
 	// WrapTransport wraps gossip's sockets, to inject faults.
@@ -175,6 +202,7 @@ func DefaultConfig() Config {
 	return Config{
 		NodeID:           host,
 		Region:           "local",
+		RulesRedis:       RulesRedis{Poll: 500 * time.Millisecond},
 		RulesXDS:         DefaultXDS(),
 		RulesPoll:        10 * time.Second,
 		DefaultAlgorithm: counters.SlidingWindow.String(),
@@ -183,6 +211,7 @@ func DefaultConfig() Config {
 		Proxy:            proxy.DefaultConfig(),
 		Health:           DefaultHealth,
 		Admin:            DefaultAdmin,
+		AdminOperators:   []string{},
 		TLS:              map[string]ListenerTLS{},
 		ProxyProtocol:    map[string][]string{},
 		MaxConnections:   10_000,
@@ -191,10 +220,13 @@ func DefaultConfig() Config {
 		Memory:           counters.DefaultMemory,
 		MaxSkew:          100 * time.Millisecond,
 		Queues:           Queues{MaxRequests: 10_000, MaxHeaderBytes: 64 << 20},
+		Bans:             bans.Config{Exports: []bans.Export{}},
+		DecisionLog:      decisionlog.DefaultConfig(),
 		Drain:            4 * time.Second,
 		Ratelimit:        ratelimit.DefaultConfig(),
 		Gossip:           Gossip{Interval: gossip.DefaultInterval, Label: gossip.DefaultLabel},
 		Redis:            Redis{MinFill: DefaultMinFill, MinWindow: regions.DefaultConfig().MinWindow},
+		Strict:           defaultStrict(),
 	}
 }
 
@@ -225,9 +257,14 @@ func (c *Config) Validate() error {
 		"rules_xds.server: rules come from there or from files (rules), not from both")
 	check(c.RulesXDS.Server == "" || c.RulesFrom != nil, "rules_xds.server: this program was built without xDS: "+
 		"import github.com/edgelimit/edgelimit/node/xds and set Config.RulesFrom = xds.Source")
+	c.validateRulesRedis(check)
 	check(c.RulesPoll >= 100*time.Millisecond && c.RulesPoll <= time.Hour,
 		"rules_poll: %v, want 100ms to 1h", c.RulesPoll)
 	c.Queues.validate(check)
+	err = c.Bans.Validate()
+	check(err == nil, "bans.%w", err)
+	err = c.DecisionLog.Validate()
+	check(err == nil, "decision_log.%w", err)
 	check(c.Linger >= 0 && c.Linger <= 5*time.Minute, "linger: %v, want 0s to 5m", c.Linger)
 	check(c.Drain > 0 && c.Drain <= time.Minute, "drain: %v, want more than 0 and at most 1m", c.Drain)
 	check(c.MaxSkew >= time.Millisecond && c.MaxSkew <= time.Hour, "max_skew: %v, want 1ms to 1h", c.MaxSkew)
@@ -248,9 +285,8 @@ func (c *Config) Validate() error {
 			"address for it: set gossip.lan (--gossip), or join wan:%s", seed, seed)
 	}
 	c.Redis.validate(check)
-	check(c.Gossip.KeyFile != "" || !c.Redis.BeyondLoopback(), "redis.url: a Redis beyond loopback needs a key file, "+
-		"without which everybody can tell from its keys whom they count: make one with edgelimit keygen --out "+
-		"cluster.key and set gossip.key_file (--key-file) to it on every node")
+	check(c.Gossip.KeyFile != "" || !c.Redis.BeyondLoopback(), needsKeyFile, "redis")
+	c.validateStrict(check)
 	var keys Keys
 	if c.Gossip.KeyFile != "" { // New checks its content
 		keys.Gossip = [][]byte{make([]byte, gossipKeySize)}
@@ -258,6 +294,10 @@ func (c *Config) Validate() error {
 	cluster := c.clusterConfig(0, keys)
 	return errors.Join(append(errs, cluster.Validate())...)
 }
+
+const needsKeyFile = "%s.url: a Redis beyond loopback needs a key file, without which everybody can tell from its " +
+	"keys whom they count: make one with edgelimit keygen --out cluster.key and set gossip.key_file (--key-file) to " +
+	"it on every node"
 
 func (c *Config) validateListeners(check func(ok bool, format string, args ...any)) {
 	for _, name := range listenerNames {
@@ -293,14 +333,49 @@ const proxyListener = "proxy"
 
 // addresses returns the addresses of the node's listeners by name; empty: none.
 func (c *Config) addresses() map[string]string {
-	return map[string]string{"http": c.HTTP, "grpc": c.GRPC, "resp": c.RESP, proxyListener: c.Proxy.Listen,
-		"health": c.Health, "admin": c.Admin, "prometheus": c.Ratelimit.Prometheus.Address}
+	all := make(map[string]string)
+	for name, addr := range c.addressFields() {
+		all[name] = *addr
+	}
+	return all
+}
+
+func (c *Config) addressFields() map[string]*string {
+	return map[string]*string{"http": &c.HTTP, "grpc": &c.GRPC, "resp": &c.RESP, proxyListener: &c.Proxy.Listen,
+		"health": &c.Health, "admin": &c.Admin, "prometheus": &c.Ratelimit.Prometheus.Address}
+}
+
+// adopt sets the addresses of Listeners, so that what holds for an address holds for them.
+func (c *Config) adopt() error {
+	fields := c.addressFields()
+	for name, l := range c.Listeners {
+		addr := fields[name]
+		if addr == nil {
+			return fmt.Errorf("a socket is named %.40q, want one of %s: set FileDescriptorName= in its socket unit",
+				name, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+		}
+		*addr = l.Addr().String()
+		if l.Addr().Network() != "unix" {
+			continue
+		}
+		path := *addr
+		*addr = "unix:" + path
+		if name != "admin" {
+			continue
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o007 != 0 {
+			return fmt.Errorf("the socket %s is named admin, and everybody of this machine may open it: set "+
+				"SocketMode=0600 in its socket unit", *addr)
+		}
+	}
+	return nil
 }
 
 // ruleOptions returns how the rule files are read.
 func (c *Config) ruleOptions() rulefile.Options {
 	return rulefile.Options{Algorithm: c.DefaultAlgorithm, IPv6Prefix: c.IPv6Prefix, MergeDomains: c.MergeDomains,
-		Compatibility: c.Compatibility, IgnoreDotFiles: c.IgnoreDotFiles}
+		Compatibility: c.Compatibility, IgnoreDotFiles: c.IgnoreDotFiles,
+		Stores: c.RuleStores()}
 }
 
 // splitSeed returns the pool of a seed and its host:port.

@@ -15,7 +15,13 @@ const debtName = "%cl.throttle"
 // TakeDebt charges an identity if it then owes no more than the capacity, see [counters.Debts.Take]. The node does not
 // keep the identity.
 func (n *Node) TakeDebt(identity []byte, charge, capacity time.Duration) Decision {
-	d := n.debts.Take(rules.KeyOf(n.secret, identity), charge, capacity, n.clock.Now())
+	return n.library.TakeDebt(identity, charge, capacity)
+}
+
+// takeDebt is TakeDebt whose time nobody observes.
+func (n *Node) takeDebt(identity []byte, charge, capacity time.Duration) Decision {
+	key := rules.KeyOf(n.secret, identity)
+	d := n.debts.Take(key, charge, capacity, n.clock.Now())
 	if n.shadow.Load() {
 		d.Mode = counters.Shadow
 		if !d.Allowed {
@@ -24,7 +30,7 @@ func (n *Node) TakeDebt(identity []byte, charge, capacity time.Duration) Decisio
 	}
 	d.Degraded = n.monitor.DegradedIn(counters.Global)
 	if charge > 0 {
-		n.adHocDecisions.count(&d, d.Allowed)
+		n.logDecision(adHocRule, key, 0, &d, n.adHocDecisions.count(&d, d.Allowed))
 	}
 	return d
 }

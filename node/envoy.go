@@ -7,6 +7,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/ratelimit"
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // EnvoyService is Envoy's rate limit service. envoy.Service of package node/envoy makes it; a node without it links no
@@ -19,6 +20,13 @@ type EnvoyService interface {
 	Server(leaving <-chan struct{}, idle time.Duration) EnvoyServer
 	// Stats returns its totals.
 	Stats() EnvoyStats
+}
+
+// EnvoyLimiter is what an EnvoyService asks: a node. Each method is as Node's.
+type EnvoyLimiter interface {
+	HasDomain(name string) bool
+	Compatible(domain string) bool
+	DecideMet(ctx context.Context, req *Request, layers []Decision, met []*rules.Rule) ([]Decision, error)
 }
 
 // EnvoyServer is the gRPC server of an EnvoyService, with totals since it was made.
@@ -66,7 +74,7 @@ func (n *Node) openGRPC() error {
 	if n.compatible() {
 		opt.HealthName = "ratelimit"
 	}
-	n.envoy = n.cfg.Envoy(n, opt)
+	n.envoy = n.cfg.Envoy(n.timedBy("grpc"), opt)
 	if n.cfg.GRPC == "" {
 		return nil
 	}

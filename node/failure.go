@@ -10,10 +10,11 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// fail has the layers follow their on_failure in the outage at hand, if there is one.
+// fail has the layers follow their on_failure in the outage at hand, if there is one. That of a strict layer is
+// another: its store does not answer.
 func (n *Node) fail(req *Request, matches []rules.Match) {
 	for i := range matches {
-		if m := &matches[i]; m.Rule != nil {
+		if m := &matches[i]; m.Rule != nil && !m.Rule.Strict {
 			if outage := n.monitor.Outage(m.Rule.Scope); outage != rules.Whole {
 				m.Fail(outage, req.OnFailure, n.cfg.OnFailure)
 			}

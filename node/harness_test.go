@@ -72,7 +72,7 @@ func writeFile(t *testing.T, path, text string) {
 func TestMain(m *testing.M) { testkit.MainWithoutLeaks(m) }
 
 // EnvoyForTests is envoy.Service, which imports this package: envoy_test.go, of another one, sets it.
-var EnvoyForTests func(*Node, EnvoyOptions) EnvoyService
+var EnvoyForTests func(EnvoyLimiter, EnvoyOptions) EnvoyService
 
 // quiet is a configuration without listeners and without gossip, that tests add to.
 func quiet(rule string) Config {

@@ -12,15 +12,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // Keys are a cluster's secrets; every node has the same.
 type Keys struct {
-	// Gossip keys, 32 bytes each: the first encrypts, all decrypt, so that a key can be replaced without a stop.
+	// Gossip keys, 32 bytes each, gossip.MaxKeys at most: the first encrypts, all decrypt, so that a key can be
+	// replaced without a stop.
 	Gossip [][]byte
 	// Identity keys the hash of identities. It is apart from the gossip keys so that replacing those resets no counter.
 	Identity rules.Secret
@@ -33,6 +36,14 @@ const gossipKeySize = 32
 func loopbackKeys() Keys {
 	h := sha256.Sum256([]byte("edgelimit without a key file"))
 	return Keys{Identity: rules.Secret(h[:len(rules.Secret{})])}
+}
+
+// ReadKeys returns the keys of a node with a key file, or without one if the name is empty.
+func ReadKeys(name string) (Keys, error) {
+	if name == "" {
+		return loopbackKeys(), nil
+	}
+	return ReadKeyFile(name)
 }
 
 // ReadKeyFile reads a key file. Errors never quote its content.
@@ -68,6 +79,9 @@ func parseKeys(b []byte) (Keys, error) {
 		case len(key) != sizes[name]:
 			return Keys{}, fmt.Errorf("line %d: the %s key has %d bytes, want %d", n, name, len(key), sizes[name])
 		case name == "gossip":
+			if slices.ContainsFunc(keys.Gossip, func(k []byte) bool { return hmac.Equal(k, key) }) {
+				return Keys{}, fmt.Errorf("line %d: this gossip key stands above already", n)
+			}
 			keys.Gossip = append(keys.Gossip, key)
 		case hasIdentity:
 			return Keys{}, fmt.Errorf("line %d: there is an identity key above already", n)
@@ -75,15 +89,19 @@ func parseKeys(b []byte) (Keys, error) {
 			keys.Identity, hasIdentity = rules.Secret(key), true
 		}
 	}
+	if len(keys.Gossip) > gossip.MaxKeys {
+		return Keys{}, fmt.Errorf("%d gossip keys, want at most %d: remove old ones (edgelimit keys remove)",
+			len(keys.Gossip), gossip.MaxKeys)
+	}
 	if len(keys.Gossip) == 0 || !hasIdentity {
 		return Keys{}, errors.New("want at least one gossip key and one identity key; edgelimit keygen makes both")
 	}
 	return keys, nil
 }
 
-// identityFingerprint returns a number that nodes with the same identity secret share. It reveals nothing of the secret
-// nor of any key hashed with it, and is never 0.
-func (k *Keys) identityFingerprint() uint64 {
+// Fingerprint returns a number that nodes with the same identity secret share. It reveals nothing of the secret nor of
+// any key hashed with it, and is never 0.
+func (k *Keys) Fingerprint() uint64 {
 	h := hmac.New(sha256.New, k.Identity[:])
 	h.Write([]byte("edgelimit identity fingerprint 1"))
 	return max(1, binary.LittleEndian.Uint64(h.Sum(nil)))
@@ -98,8 +116,8 @@ func WriteKeyFile(w io.Writer) error {
 	_, err := fmt.Fprintf(w,
 		`# edgelimit key file: the secrets of one cluster, the same on every node. Keep it from others (mode 0600).
 #
-# gossip: encrypts what nodes send each other. To replace it without a stop: add the new line below the old one on
-# every node and restart them in turn, then move it above the old one, then remove the old one.
+# gossip: encrypts what nodes send each other. The first encrypts, all decrypt: edgelimit keys replaces them while the
+# nodes run.
 gossip: %s
 # identity: hashes who is counted. A new one starts all counters anew.
 identity: %s
@@ -160,8 +178,8 @@ func readSecret(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// readPassword reads a file that holds a password, and nothing else but an end of the line.
-func readPassword(name string) (string, error) {
+// ReadPassword reads a file, of 64 KiB at most, that holds a password, and nothing else but an end of the line.
+func ReadPassword(name string) (string, error) {
 	b, err := readSecret(name)
 	if err != nil {
 		return "", err
@@ -178,10 +196,15 @@ func readPassword(name string) (string, error) {
 
 // warnOfReaders logs which files with secrets others than their owners can read.
 func (c *Config) warnOfReaders() {
-	for _, f := range []struct{ setting, name string }{
+	files := []struct{ setting, name string }{
 		{"gossip.key_file", c.Gossip.KeyFile}, {"resp_password_file", c.RESPPasswordFile},
-		{"redis.password_file", c.Redis.PasswordFile},
-	} {
+		{"admin_tokens_file", c.AdminTokensFile},
+		{"redis.password_file", c.Redis.PasswordFile}, {"rules_redis.password_file", c.RulesRedis.PasswordFile},
+	}
+	for region, r := range c.Strict.Redis {
+		files = append(files, struct{ setting, name string }{strictSetting(region) + ".password_file", r.PasswordFile})
+	}
+	for _, f := range files {
 		if info, err := os.Stat(f.name); err == nil && info.Mode().Perm()&0o077 != 0 {
 			c.Logger.Warn("others than its owner can read a file with a secret; chmod 600 it",
 				"setting", f.setting, "file", f.name, "mode", info.Mode().Perm().String())

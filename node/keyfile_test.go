@@ -19,8 +19,8 @@ import (
 // The fingerprint of a secret is the same on all nodes, and not the hash of an identity.
 func TestIdentityFingerprint(t *testing.T) {
 	a, b := Keys{Identity: rules.Secret{1}}, Keys{Identity: rules.Secret{2}}
-	fingerprint := a.identityFingerprint()
-	if fingerprint == b.identityFingerprint() || fingerprint == 0 {
+	fingerprint := a.Fingerprint()
+	if fingerprint == b.Fingerprint() || fingerprint == 0 {
 		t.Error("secrets are not told apart")
 	}
 	if uint64(rules.KeyOf(a.Identity, []byte("edgelimit identity fingerprint 1"))) == fingerprint {
@@ -193,7 +193,7 @@ func TestPasswordFiles(t *testing.T) {
 		write(t, "long", strings.Repeat("x", maxSecretFile+1)): "too long",
 		filepath.Join(dir, "missing"):                          "no such file",
 	} {
-		if password, err := readPassword(name); err == nil || !strings.Contains(err.Error(), want) ||
+		if password, err := ReadPassword(name); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %q, %v, want an error that says %q", name, password, err, want)
 		}
@@ -205,7 +205,7 @@ func TestPasswordFiles(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"open sesame", "open sesame\n", "open sesame\r\n"} {
-		if got, err := readPassword(write(t, "p", text)); got != "open sesame" || err != nil {
+		if got, err := ReadPassword(write(t, "p", text)); got != "open sesame" || err != nil {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}

@@ -27,13 +27,25 @@ type Server = listen.Server
 
 // openAdmin opens the listener for operators.
 func (n *Node) openAdmin() error {
-	err := n.serveHTTP("admin", admin.API(n.unban, n.log))
+	if n.cfg.Admin == "" {
+		return nil
+	}
+	path, unix := strings.CutPrefix(n.cfg.Admin, "unix:")
+	unix = unix && n.cfg.Listeners["admin"] == nil // of an inherited socket others chose the mode
+	n.access = admin.NewAccess(n.cfg.AdminOperators, n.log)
+	if file := n.cfg.AdminTokensFile; file != "" && !unix {
+		if err := n.loadTokens(); err != nil {
+			return fmt.Errorf("admin_tokens_file: %w", err)
+		}
+		n.secrets.add("admin_tokens_file", file, n.loadTokens)
+	}
+	err := n.serveHTTP("admin", admin.API(n, n.access, n.cfg.LogLevel, n.log))
 	if errors.Is(err, syscall.EADDRINUSE) && n.cfg.Admin == DefaultAdmin {
 		n.log.Warn("no admin listener: its default address is in use, by another node of this machine perhaps; choose "+
 			"one with --admin, or none with --admin ''", "admin", n.cfg.Admin)
 		return nil
 	}
-	if path, unix := strings.CutPrefix(n.cfg.Admin, "unix:"); err == nil && unix {
+	if err == nil && unix {
 		return os.Chmod(path, 0o600)
 	}
 	return err
@@ -47,7 +59,7 @@ func (n *Node) openRESP() error {
 	opt := respapi.Options{IdleTimeout: n.cfg.IdleTimeout, RedisRate: n.cfg.RESPRedisRate, Logger: n.log}
 	if file := n.cfg.RESPPasswordFile; file != "" {
 		var err error
-		if opt.Password, err = readPassword(file); err != nil {
+		if opt.Password, err = ReadPassword(file); err != nil {
 			return fmt.Errorf("resp_password_file: %w", err)
 		}
 	}
@@ -56,7 +68,8 @@ func (n *Node) openRESP() error {
 		return err
 	}
 	opt.MaxConnections, opt.Leaving = l.MaxConnections(), l.Leaving()
-	n.resp = respapi.New(n, opt)
+	n.resp = respapi.New(n.timedBy("resp"), opt)
+	n.secrets.add("resp_password_file", n.cfg.RESPPasswordFile, n.loadRESPPassword)
 	l.Server, l.Refusal = n.resp, respapi.Full
 	l.Panics = func() uint64 { return n.resp.Stats().Panics }
 	return nil
@@ -91,7 +104,7 @@ func (n *Node) openProxy() error {
 	if err != nil {
 		return err
 	}
-	n.proxy, err = proxy.New(n, n.cfg.Proxy,
+	n.proxy, err = proxy.New(n.timedBy(proxyListener), n.cfg.Proxy,
 		proxy.Options{Requests: n.cfg.Requests, OnFailure: n.cfg.OnFailure, Headers: n.cfg.Headers, Logger: n.log})
 	if err != nil {
 		return fmt.Errorf("proxy.%w", err)
@@ -133,7 +146,8 @@ func (n *Node) serveHTTP(name string, h http.Handler) error {
 
 // listen opens a listener with its limits.
 func (n *Node) listen(name string) (*listen.Listener, error) {
-	setting := listen.Setting{Name: name, Flag: "--" + name, Addr: n.cfg.addresses()[name]}
+	setting := listen.Setting{Name: name, Flag: "--" + name, Addr: n.cfg.addresses()[name],
+		Socket: n.cfg.Listeners[name]}
 	if name == "prometheus" {
 		setting.Flag = "ratelimit.prometheus.address"
 	}

@@ -341,20 +341,20 @@ func TestSourcesHaveAShare(t *testing.T) {
 // Operators lift bans at a listener of their own; clients find nothing of the kind at theirs.
 func TestAdminListener(t *testing.T) {
 	log := &testkit.Log{}
-	cfg := withListeners(quiet(bans))
+	cfg := withListeners(quiet(bansFile))
 	cfg.Admin, cfg.Logger = "127.0.0.1:0", log.Logger()
 	n := launch(t, cfg).ready(t)
 	takeSome(t, n.Node, "login", "192.0.2.77", 4)
 	const body = `{"rule":"login","identity":"192.0.2.77"}`
 	for _, listener := range []string{"http", "health"} {
-		if status, _ := post(t, n.Addr(listener), "/api/unban", body); status != 404 {
+		if status, _ := post(t, n.Addr(listener), "/api/bans/remove", body); status != 404 {
 			t.Errorf("%s answers %d", listener, status)
 		}
 	}
 	if !take(t, n.Node, Request{Rule: "login", Identity: "192.0.2.77"}).Banned {
 		t.Fatal("it is not banned")
 	}
-	status, answer := post(t, n.Addr("admin"), "/api/unban", body)
+	status, answer := post(t, n.Addr("admin"), "/api/bans/remove", body)
 	if status != 200 ||
 		!strings.Contains(answer, `{"lifted":1,"rules":[{"rule":"login","scope":"global","banned_ms":`) {
 		t.Errorf("%d %s", status, answer)
@@ -362,10 +362,11 @@ func TestAdminListener(t *testing.T) {
 	if take(t, n.Node, Request{Rule: "login", Identity: "192.0.2.77", Peek: true}).Banned {
 		t.Error("it is banned")
 	}
-	if !log.HasLine("a ban was lifted", "by=\"admin 127.0.0.1:") {
+	if !log.HasLine("a ban was lifted", "by=\"admin 127.0.0.1\"") {
 		t.Errorf("the log says\n%s", log)
 	}
-	if status, answer := post(t, n.Addr("admin"), "/api/unban", `{"rule":"logni","identity":"x"}`); status != 404 ||
+	status, answer = post(t, n.Addr("admin"), "/api/bans/remove", `{"rule":"logni","identity":"x"}`)
+	if status != 404 ||
 		!strings.Contains(answer, `did you mean \"login\"`) {
 		t.Errorf("%d %s", status, answer)
 	}
@@ -374,7 +375,7 @@ func TestAdminListener(t *testing.T) {
 // A Unix socket is for the node's user alone.
 func TestAdminSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "admin")
-	cfg := quiet(bans)
+	cfg := quiet(bansFile)
 	cfg.Admin = "unix:" + path
 	launch(t, cfg).ready(t)
 	if info, err := os.Stat(path); err != nil || info.Mode() != fs.ModeSocket|0o600 {
@@ -384,7 +385,7 @@ func TestAdminSocket(t *testing.T) {
 		_ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}}}
-	resp, err := unix.Post("http://localhost/api/unban", "application/json",
+	resp, err := unix.Post("http://localhost/api/bans/remove", "application/json",
 		strings.NewReader(`{"rule":"login","identity":"x"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -403,7 +404,7 @@ func TestAdminInUse(t *testing.T) {
 		defer taken.Close()
 	}
 	log := &testkit.Log{}
-	cfg := quiet(bans)
+	cfg := quiet(bansFile)
 	cfg.Admin, cfg.Logger = DefaultAdmin, log.Logger()
 	n := launch(t, cfg).ready(t)
 	if got := n.Addr("admin"); got != "" || !log.HasLine("level=WARN", "no admin listener", "--admin") {

@@ -2,12 +2,14 @@ package node
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/telemetry"
+	"github.com/edgelimit/edgelimit/regions/strict"
 )
 
 // newCollectors returns the node's metrics. Labels are names from the rules and the topology, never an identity.
@@ -26,6 +28,7 @@ func (c *nodeCollector) Describe(chan<- *prometheus.Desc) {}
 func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	n, w := c.n, telemetry.Writer(out)
 	n.writeRules(w)
+	n.writeRuleStore(w)
 	n.monitor.Write(w, n.cluster)
 	w.Gauge("pressure", "Reported pressure for elastic rules without a parent; 1 where none was reported for five "+
 		"seconds.", n.Pressure())
@@ -39,9 +42,12 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	n.writeListeners(w)
 	n.writeAuth(w)
 	n.writeQueues(w)
+	n.writeDecisionLog(w)
+	n.writeBans(w)
 	n.writeProxy(w)
 	n.writeEnvoy(w)
 	n.writeRESP(w)
+	n.writeStrict(w)
 	if n.reconciler != nil {
 		w.WriteStore(n.reconciler.Stats())
 	}
@@ -88,15 +94,13 @@ func (n *Node) writeRules(w telemetry.Writer) {
 	}
 	otherBound := 0.0
 	for r, t := range p.tallies {
-		bound := 0.0
-		if r.Limit != nil {
-			bound = n.monitor.Bound(r.Limit.Meter().Rule)
-		}
+		bound := n.boundOf(r)
 		if t == p.other {
 			otherBound = max(otherBound, bound)
 			continue
 		}
-		write(r.PublicName, t, r.Limit != nil, r.Ban > 0, r.Heeds() || t.failedOpen.Load()+t.failedClosed.Load() > 0)
+		write(r.PublicName, t, r.Limit != nil, r.Ban > 0 || t.banned.Load() > 0,
+			r.Heeds() || t.failedOpen.Load()+t.failedClosed.Load() > 0)
 		if r.Limit != nil {
 			bounds(bound, r.PublicName)
 		}
@@ -109,6 +113,45 @@ func (n *Node) writeRules(w telemetry.Writer) {
 	}
 	if n.resp != nil || n.envoy != nil {
 		write(adHocRule, &n.adHocDecisions, true, false, false)
+	}
+}
+
+// writeStrict writes the stores of strict rules, by their home regions.
+func (n *Node) writeStrict(w telemetry.Writer) {
+	const by = "home_region"
+	calls := w.CounterVec("strict_calls_total", "Calls of the stores of strict rules, by home region.", by)
+	failed := w.CounterVec("strict_failed_calls_total", "Of these, those without an answer in time.", by)
+	retried := w.CounterVec("strict_retries_total", "Calls that were sent again; they charge once.", by)
+	local := w.CounterVec("strict_local_decisions_total", "Decisions by permits that the node had leased, and by "+
+		"denials whose end it knew.", by)
+	refunded := w.CounterVec("strict_refunds_total", "Charges that were given back, as another layer denied the "+
+		"request, the client had gone, or the answer came too late; and parts of leases.", by)
+	abandoned := w.CounterVec("strict_abandoned_total", "Charges that could neither be confirmed nor given back: they "+
+		"count until their window has passed.", by)
+	fallbacks := w.CounterVec("strict_fallbacks_total", "Requests that on_failure decided on, as the store did not "+
+		"answer.", by)
+	unreported := w.CounterVec("strict_unreported_total", "Charges after the fact that were lost, as the store did "+
+		"not answer.", by)
+	open := w.GaugeVec("strict_breaker_open", "1 while the store is left alone after failures, but for one probe at a "+
+		"time.", by)
+	evicts := w.GaugeVec("strict_evicts", "1 if the store's maxmemory-policy lets it evict counts.", by)
+	leased := w.GaugeVec("strict_leased_keys", "Keys that the node has permits for.", by)
+	for region, h := range n.policy.Load().homes {
+		var s strict.Stats
+		if h.store != nil {
+			s = h.store.Stats()
+		}
+		calls(s.Calls, region)
+		failed(s.Failed, region)
+		retried(s.Retried, region)
+		local(s.Local, region)
+		refunded(s.Refunded, region)
+		abandoned(s.Abandoned, region)
+		fallbacks(h.fallbacks.Load(), region)
+		unreported(h.unreported.Load(), region)
+		leased(float64(s.Leased), region)
+		open(telemetry.Number(s.Open), region)
+		evicts(telemetry.Number(s.Evicts), region)
 	}
 }
 
@@ -130,7 +173,22 @@ func (n *Node) writeListeners(w telemetry.Writer) {
 		refused(s.RefusedSource, name, "source")
 		panics(l.Panics(), name)
 	}
+	n.writeSecrets(w)
 	n.writeHandshakes(w)
+}
+
+// writeSecrets writes whether secrets are those in their files, and who was refused for want of one.
+func (n *Node) writeSecrets(w telemetry.Writer) {
+	current := w.GaugeVec("secret_file_current", "1 if the secrets in the file of a setting are in use; 0: it cannot "+
+		"be used, and those that it had last are.", "setting")
+	for _, f := range n.secrets.files {
+		current(telemetry.Number(!f.bad.Load()), f.setting)
+	}
+	if n.access != nil {
+		w.Counters("admin_refused_requests_total", "Requests of operators refused, by reason: missing (neither a "+
+			"token nor a certificate), wrong (an unknown token), role (it takes the role operate).", "reason",
+			n.access.Refused())
+	}
 }
 
 // writeHandshakes writes what listeners do before the first request of a connection.
@@ -163,13 +221,14 @@ func (n *Node) writeAuth(w telemetry.Writer) {
 	w.Counter("auth_requests_without_descriptor_total", "Of these, those without a descriptor: no rule limits them.",
 		a.NoDescriptor)
 	w.Counter("auth_ignored_headers_total", "Of these, those whose forwarded headers were ignored.", a.IgnoredHeaders)
-	writeIrregular(w.CounterVec("auth_irregular_layers_total", irregularHelp, "cause", "outcome"), a)
+	writeIrregular(w.CounterVec("auth_irregular_layers_total", "Layers of requests to /v1/auth"+irregularHelp, "cause",
+		"outcome"), a)
 	w.Counter("request_ids_forgotten_total", "Checks whose request_id was evicted within its minute: sent again, they "+
 		"are charged.", n.forgottenIDs.Load())
 }
 
-const irregularHelp = "Layers of these by what was wrong with a source: missing, untrusted (missing because the peer " +
-	"is not among the trusted_proxies) or ambiguous; and by what became of the layer: skipped, counted or denied."
+const irregularHelp = " by what was wrong with a source: missing, untrusted (missing because the peer is not among " +
+	"the trusted_proxies) or ambiguous; and by what became of the layer: skipped, counted or denied."
 
 // writeIrregular writes the layers of requests that lacked a source, or had it in an ambiguous form.
 func writeIrregular(irregular func(v uint64, values ...string), all ...actions.Stats) {
@@ -194,6 +253,35 @@ func (n *Node) writeQueues(w telemetry.Writer) {
 	w.Gauge("queued_header_bytes", "Size of their headers.", float64(bytes))
 	w.Counter("queue_full_total", "Requests denied because they would have had to wait and all places were taken.",
 		denied)
+}
+
+// writeBans writes the bans in force, and how their exports do.
+func (n *Node) writeBans(w telemetry.Writer) {
+	p, folded, now := n.policy.Load(), 0, time.Now()
+	inForce := w.GaugeVec("bans", "Bans in force that this node knows, by rule.", "rule")
+	for rule, count := range n.bans.Counts() {
+		r := p.set.Rule(rule)
+		if r == nil || p.tallies[r] == p.other {
+			folded += count
+			continue
+		}
+		inForce(float64(count), r.PublicName)
+	}
+	inForce(float64(folded), otherRules)
+	w.Counter("bans_unlisted_total", "Bans by rules beyond the 1048576 that are listed and exported; they hold all "+
+		"the same.", n.bans.Unlisted())
+	w.Counter("bans_refused_total", "Bans by hand that came when 1048576 others held: they do not hold on this node.",
+		n.bans.Refused())
+	age := w.GaugeVec("ban_export_age_seconds", "Time since the export was last known to be up to date; since the "+
+		"start of the process if it never was.", "export")
+	entries := w.GaugeVec("ban_export_entries", "Addresses and prefixes that the export has.", "export")
+	failures := w.CounterVec("ban_export_failures_total", "Failed attempts to bring the export up to date.", "export")
+	for _, x := range n.exporters {
+		s := x.Stats()
+		age(now.Sub(s.Success).Seconds(), s.Name)
+		entries(float64(s.Entries), s.Name)
+		failures(s.Failures, s.Name)
+	}
 }
 
 // writeProxy writes the requests and upstreams of the reverse proxy.
@@ -232,7 +320,8 @@ func (n *Node) writeProxy(w telemetry.Writer) {
 	}
 	w.Counter("proxy_requests_without_descriptor_total", "Requests to the reverse proxy without a descriptor: no rule "+
 		"limits them.", without)
-	writeIrregular(w.CounterVec("proxy_irregular_layers_total", irregularHelp, "cause", "outcome"), s.Described...)
+	writeIrregular(w.CounterVec("proxy_irregular_layers_total", "Layers of requests to the reverse proxy"+irregularHelp,
+		"cause", "outcome"), s.Described...)
 }
 
 // writeEnvoy writes the totals of Envoy's rate limit service: zeros without it, so that the series do not change.
@@ -251,7 +340,8 @@ func (n *Node) writeEnvoy(w telemetry.Writer) {
 		"ok": e.OK, "over_limit": e.OverLimit, "invalid": e.Invalid, "failed": e.Failed})
 	w.Gauge("rls_overrides", "Limits in use that requests of Envoy's service brought.", float64(e.Overrides))
 	w.Counter("rls_overrides_evicted_total", "Of these, those evicted while they may have counted.", e.Evicted)
-	w.Gauge("rls_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these.", n.adHocBound(envoyAPI))
+	w.Gauge("rls_over_admission_bound_ratio", "Largest over_admission_bound_ratio of rls_overrides.",
+		n.adHocBound(envoyAPI))
 }
 
 // writeRESP writes the totals of the Redis protocol.
@@ -262,7 +352,8 @@ func (n *Node) writeRESP(w telemetry.Writer) {
 	r := n.resp.Stats()
 	w.Gauge("resp_limits", "Classes of limits in use that clients of the Redis protocol brought.",
 		float64(len(n.debts.Limits())))
-	w.Gauge("resp_over_admission_bound_ratio", "Largest over_admission_bound_ratio of these.", n.adHocBound(redisAPI))
+	w.Gauge("resp_over_admission_bound_ratio", "Largest over_admission_bound_ratio of resp_limits.",
+		n.adHocBound(redisAPI))
 	w.Counter("resp_auth_failures_total", "Failed logins: a wrong password, or too many before.", r.WrongAuth)
 	w.Counter("resp_malformed_requests_total", "Connections closed for a malformed command.", r.Malformed)
 	w.Counter("resp_slow_connections_total", "Connections closed for a slow command or reply.", r.Slow)

@@ -31,13 +31,17 @@ import (
 	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/admin"
+	"github.com/edgelimit/edgelimit/node/bans"
 	"github.com/edgelimit/edgelimit/node/clock"
+	"github.com/edgelimit/edgelimit/node/decisionlog"
 	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/proxy"
 	"github.com/edgelimit/edgelimit/node/ratelimit"
 	"github.com/edgelimit/edgelimit/node/respapi"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/rulestore"
+	"github.com/edgelimit/edgelimit/node/status"
 	"github.com/edgelimit/edgelimit/node/telemetry"
 	"github.com/edgelimit/edgelimit/regions"
 )
@@ -57,16 +61,19 @@ type Node struct {
 	clock   *clock.Clock
 	table   *counters.Table
 	monitor *telemetry.Monitor
+	library *timed // the node as the program asks it
 
-	stats  *ratelimit.Stats  // nil unless Config.Compatibility is rulefile.Ratelimit
-	files  *rulefile.Watcher // nil: the rules are not from files
-	source RuleSource        // nil: the rules are not from a management server
-	loads  loads
-	policy atomic.Pointer[policy]
+	stats     *ratelimit.Stats  // nil unless Config.Compatibility is rulefile.Ratelimit
+	files     *rulefile.Watcher // nil: the rules are not from files
+	source    RuleSource        // nil: the rules are from files, or the program
+	ruleStore *rulestore.Source // the source where it is a Redis, else nil
+	loads     loads
+	policy    atomic.Pointer[policy]
 
 	limitsMu sync.Mutex // held while the limits in force change
 	adHoc    [adHocAPIs][]*counters.Limit
 	limits   atomic.Pointer[map[string]*counters.Limit] // in force and shared by nodes, by their meters' rules
+	homes    homes                                      // guarded by limitsMu
 
 	adHocDecisions decisionCounts
 	undecided      undecidedCounts
@@ -75,6 +82,10 @@ type Node struct {
 	pending pendingCounts // requests whose response is still to come
 	queues  queues        // requests that wait for their turn
 
+	events  *status.Events
+	started time.Time
+	rates   rates
+
 	warningMu sync.Mutex
 	warned    map[string]bool // the warnings that hold and were logged
 
@@ -82,11 +93,18 @@ type Node struct {
 	reconciler *regions.Reconciler // nil without a store
 	redis      *regions.Redis      // nil where the store is not Redis
 
+	bans      *bans.Registry
+	exporters []*bans.Exporter
+
+	decisions *decisionlog.Log // nil: none
+
 	pressure atomic.Pointer[pressure] // nil: none was reported
 	shadow   atomic.Bool              // all rules are in shadow mode
 
 	listeners    map[string]*listen.Listener // by name: http, grpc, resp, proxy, health, admin, prometheus
 	certificates *listen.Watcher             // of their TLS files
+	secrets      secrets                     // of other files
+	access       *admin.Access               // to the listener for operators; nil without it
 	requests     *actions.Actions            // describe the requests of /v1/auth
 	envoy        EnvoyService                // nil: Config.Envoy is
 	resp         *respapi.Server             // nil without a listener for the Redis protocol
@@ -100,6 +118,7 @@ type Node struct {
 	ready      atomic.Bool
 	hasRules   sync.Once     // closes firstRules
 	firstRules chan struct{} // closed when the source has brought rules
+	serving    chan struct{} // closed when the node is ready for the first time
 	unready    chan struct{} // closed when the node begins to stop
 	lingering  context.Context
 	endLinger  context.CancelFunc // ends lingering
@@ -108,16 +127,18 @@ type Node struct {
 // New opens all that the configuration names: rules, listeners, gossip sockets. The error says what could not be
 // opened. Run closes it all when it ends; a program that does not call Run calls Close.
 func New(cfg Config) (*Node, error) {
+	if err := cfg.adopt(); err != nil {
+		return nil, err
+	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	events := status.NewEvents(time.Now())
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default()).With("node", cfg.NodeID, "region", cfg.Region)
-	keys := loopbackKeys()
-	if cfg.Gossip.KeyFile != "" {
-		var err error
-		if keys, err = ReadKeyFile(cfg.Gossip.KeyFile); err != nil {
-			return nil, err
-		}
+	cfg.Logger = slog.New(events.Handler(cfg.Logger.Handler()))
+	keys, err := ReadKeys(cfg.Gossip.KeyFile)
+	if err != nil {
+		return nil, err
 	}
 	cfg.warnOfReaders()
 	if cfg.PressureFile != "" {
@@ -131,14 +152,21 @@ func New(cfg Config) (*Node, error) {
 	}
 	incarnation := uint64(time.Now().UnixNano())
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, secret: keys.Identity, files: files,
+		cfg: cfg, log: cfg.Logger, events: events, started: time.Now(), secret: keys.Identity, files: files,
 		monitor: telemetry.NewMonitor(cfg.Logger, cfg.Memory.String(), cfg.MaxSkew),
 		table: counters.NewTable(counters.Config{Origin: gossip.NewOrigin(cfg.NodeID, incarnation), Region: cfg.Region,
 			Seed: rand.Uint64(), Memory: int(cfg.Memory)}),
 		listeners: make(map[string]*listen.Listener),
-		unready:   make(chan struct{}), ended: make(chan struct{}), firstRules: make(chan struct{}),
+		secrets:   newSecrets(), serving: make(chan struct{}), unready: make(chan struct{}),
+		ended: make(chan struct{}), firstRules: make(chan struct{}),
 	}
-	if cfg.RulesXDS.Server != "" {
+	n.library = n.timedBy("library")
+	if n.ruleStore, err = cfg.openRuleStore(&keys); err != nil {
+		return nil, err
+	}
+	if n.ruleStore != nil {
+		n.source = n.ruleStore
+	} else if cfg.RulesXDS.Server != "" {
 		n.source = cfg.RulesFrom(RuleSourceOptions{XDS: cfg.RulesXDS, Rules: cfg.ruleOptions(), Logger: n.log})
 	}
 	n.opened, n.cancelOpen = context.WithCancel(context.Background())
@@ -151,11 +179,17 @@ func New(cfg Config) (*Node, error) {
 		n.stats = ratelimit.NewStats(ratelimit.Options{NearLimitRatio: cfg.Ratelimit.NearLimitRatio,
 			Loads: n.loads.counts, Logger: n.log})
 	}
-	var err error
 	if n.debts, err = counters.NewDebts(n.table, debtName, n.learnAdHoc(redisAPI)); err != nil {
 		return nil, err
 	}
+	n.bans = bans.NewRegistry(n.table, bans.MaxBans, n.clock.Now, n.log)
+	for _, x := range cfg.Bans.Exports {
+		n.exporters = append(n.exporters, bans.NewExporter(x, n.bans, n.exports, n.log))
+	}
 	n.queues.withdraw = func(t *turn) { n.table.Withdraw(t.limit, t.key, t.cost, n.clock.Now()) }
+	if err := n.findHomes(); err != nil {
+		return nil, err
+	}
 	n.Shadow(cfg.Shadow)
 	n.enforce(set)
 	switch {
@@ -173,12 +207,13 @@ func New(cfg Config) (*Node, error) {
 }
 
 // loadRules returns the first rules, with the watcher of their files if there are any. There are no rules yet where
-// they come from a management server, and where the error is one to start with all the same.
+// they come from a RuleSource, and where the error is one to start with all the same.
 func (c *Config) loadRules() (files *rulefile.Watcher, set *rules.Set, err error) {
-	if c.RulesXDS.Server == "" && (c.RuleSet != nil || len(c.Rules) == 0) {
+	sourced := c.RulesXDS.Server != "" || c.RuleServer().URL != ""
+	if !sourced && (c.RuleSet != nil || len(c.Rules) == 0) {
 		return nil, cmp.Or(c.RuleSet, rulefile.Sample()), nil
 	}
-	if c.RulesXDS.Server == "" {
+	if !sourced {
 		files = c.ruleOptions().Watch(c.Rules, c.RulesPoll, c.Logger)
 		if set, err = files.Load(); err == nil || !c.StartWithoutRules {
 			return files, set, err
@@ -214,9 +249,10 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 		health = ratelimit.Debug(health, n.stats, func() []*rules.Rule { return n.policy.Load().set.Rules() })
 	}
 	for _, open := range []func() error{
-		func() error { return n.serveHTTP("http", httpapi.New(n, api)) },
+		func() error { return n.serveHTTP("http", httpapi.New(n.timedBy("http"), api)) },
 		n.openRESP,
 		n.openProxy,
+		n.openDecisionLog,
 		func() error { return n.serveHTTP("health", health) },
 		func() error { return n.openPrometheus(metrics) },
 		n.openAdmin,
@@ -228,7 +264,8 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 	n.certificates = listen.NewWatcher(slices.Collect(maps.Values(n.listeners)))
 	cluster := n.cfg.clusterConfig(incarnation, keys)
 	cluster.Now = n.clock.Now
-	cluster.Rules, cluster.Identity = n.policy.Load().fingerprint, keys.identityFingerprint()
+	n.secrets.add("gossip.key_file", n.cfg.Gossip.KeyFile, n.loadKeys)
+	cluster.Rules, cluster.Identity = n.policy.Load().fingerprint, keys.Fingerprint()
 	if n.cluster, err = gossip.NewCluster(cluster, &drainTee{Table: n.table, reconciler: n.reconciler}); err != nil {
 		return n.cfg.gossipError(err)
 	}
@@ -238,6 +275,10 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 // close closes what New has opened so far, of a node that never ran.
 func (n *Node) close() {
 	n.closeStore()
+	n.closeHomes()
+	if n.ruleStore != nil {
+		n.ruleStore.Close()
+	}
 	if n.cluster != nil {
 		n.cluster.Close()
 	}
@@ -245,6 +286,7 @@ func (n *Node) close() {
 		l.Abandon()
 	}
 	n.closeProxy()
+	n.closeDecisionLog()
 }
 
 // compatible reports whether the node is envoyproxy/ratelimit for its clients and those who watch it.
@@ -287,6 +329,7 @@ func (t *drainTee) enqueue(d counters.Drained) {
 func (n *Node) Shadow(on bool) {
 	if was := n.shadow.Swap(on); was != on {
 		n.log.Warn("shadow mode of all rules", "on", on)
+		n.bans.Refresh() // what denies nothing is not exported
 	}
 }
 
@@ -299,9 +342,16 @@ func (n *Node) Ready() error {
 	return nil
 }
 
+// Serving returns a channel that is closed when the node is ready for the first time.
+func (n *Node) Serving() <-chan struct{} { return n.serving }
+
+// Ticks returns how often the node has sent its peers what it admitted, reachable or not. It grows by one every
+// gossip interval while the node runs, also without peers.
+func (n *Node) Ticks() uint64 { return n.cluster.Ticks() }
+
 // Degraded returns why the node's decisions are degraded; nothing while they are not.
 func (n *Node) Degraded() []string {
-	reasons := n.monitor.Degraded()
+	reasons := slices.Concat(n.staleRules(), n.monitor.Degraded(), n.awayHomes())
 	if missing := n.rulesMissing(); missing != "" {
 		return append([]string{missing}, reasons...)
 	}
@@ -336,12 +386,25 @@ func (n *Node) Staleness() time.Duration {
 }
 
 // Bound returns the over-admission bound of a rule, by its full name, as a part of its limit: the most by which an
-// admission within the last window can have gone over the limit. It is 0 for a rule without a limit, or of scope node.
+// admission within the last window can have gone over the limit. It is 0 for a rule without a limit, or of scope node,
+// and for a strict one while its store decides.
 func (n *Node) Bound(fullName string) float64 {
-	if r := n.policy.Load().set.Rule(fullName); r != nil && r.Limit != nil {
-		return n.monitor.Bound(r.Limit.Meter().Rule)
+	if r := n.policy.Load().set.Rule(fullName); r != nil {
+		return n.boundOf(r)
 	}
 	return 0
+}
+
+// boundOf returns the over-admission bound of a rule: the largest of its own and of its overrides.
+func (n *Node) boundOf(r *rules.Rule) float64 {
+	if r.Limit == nil || r.Strict && n.homeOf(n.policy.Load(), r).decides() {
+		return 0
+	}
+	bound := n.monitor.Bound(r.Limit.Meter().Rule)
+	for _, l := range r.OwnMeters() {
+		bound = max(bound, n.monitor.Bound(l.Meter().Rule))
+	}
+	return bound
 }
 
 // Slots returns every count that the node holds and that still counts, of all origins, except those of scope node: what

@@ -24,7 +24,12 @@ type pending struct {
 // charge responses find room for it beside all others that have begun here and not ended. So as many requests at once
 // as the limit has room for are let through, however long their responses take. The result is nil if there is nothing
 // to wait for nor to charge later; else its Wait must be called, and its End.
-func (n *Node) Begin(_ context.Context, req *Request, layers []Decision) ([]Decision, answer.Pending, error) {
+func (n *Node) Begin(ctx context.Context, req *Request, layers []Decision) ([]Decision, answer.Pending, error) {
+	return n.library.Begin(ctx, req, layers)
+}
+
+// beginPending is Begin whose time nobody observes.
+func (n *Node) beginPending(ctx context.Context, req *Request, layers []Decision) ([]Decision, answer.Pending, error) {
 	n.setDomain(req)
 	var room [rules.MaxDescriptors]rules.Match
 	p, matches, err := n.match(req, room[:0])
@@ -53,9 +58,13 @@ func (n *Node) Begin(_ context.Context, req *Request, layers []Decision) ([]Deci
 	first := len(layers)
 	var held *heldRequest
 	if mayHold(matches) {
-		layers, held = n.decideHolding(p, req, matches, layers)
+		layers, held, err = n.decideHolding(ctx, p, req, matches, layers)
 	} else {
-		layers = n.decide(p, req, matches, layers)
+		layers, err = n.decide(ctx, p, req, matches, layers)
+	}
+	if err != nil {
+		n.pending.remove(keys)
+		return layers, nil, err
 	}
 	if len(keys) == 0 && held == nil {
 		return layers, nil, nil
@@ -107,18 +116,18 @@ func (p *pending) End(ctx context.Context, resp *rules.Response, layers []Decisi
 	}
 	if resp != nil && len(p.keys) > 0 {
 		p.req.Response = resp
-		layers, _ = n.Report(ctx, &p.req, layers) // the request was valid
+		layers, _ = n.Report(ctx, &p.req, layers) // the request was valid; who has gone needs no answer
 	}
 	n.pending.remove(p.keys)
 	return layers
 }
 
 // report charges a request after it was served.
-func (n *Node) report(p *policy, req *Request, matches []rules.Match) {
+func (n *Node) report(ctx context.Context, p *policy, req *Request, matches []rules.Match) {
 	var room [rules.MaxDescriptors]counters.Charge
 	charges, now := room[:len(matches)], n.clock.Coarse()
 	n.charge(req, matches, now, charges)
-	n.table.Report(charges, now)
+	n.reportCharges(ctx, p, req, matches, charges, now)
 	for i := range matches {
 		r := matches[i].Rule
 		if r.ChargesLater() && charges[i].Limit != nil && charges[i].Cost > 0 {
@@ -128,6 +137,23 @@ func (n *Node) report(p *policy, req *Request, matches []rules.Match) {
 			n.monitor.Unpriced.Count(r, now)
 		}
 	}
+}
+
+// reportCharges charges what was served, in the stores of strict rules as well. The table counts these where it may
+// have to decide itself.
+func (n *Node) reportCharges(
+	ctx context.Context, p *policy, req *Request, matches []rules.Match, charges []counters.Charge, now int64,
+) {
+	if p.meetsStrict(matches) {
+		n.reportStrict(ctx, p, matches, charges)
+		charges = slices.Clone(charges)
+		for i := range charges {
+			if matches[i].Strict(&charges[i]) && !n.goesLocal(req, matches[i].Rule) {
+				charges[i].Limit = nil
+			}
+		}
+	}
+	n.table.Report(charges, now)
 }
 
 // pendingKey is a counter with its rule.

@@ -22,6 +22,8 @@ type policy struct {
 	folded    int                             // how many rules share it
 	scheduled []*rules.Rule                   // whose limits, which nodes share, change by the time of day
 	since     time.Time
+	strict    map[string]bool  // the meters' rules of strict limits; nil: there are none
+	homes     map[string]*home // the stores that decide on them, by their regions
 
 	fingerprint uint64 // of the rules of all regions
 }
@@ -62,6 +64,12 @@ func newPolicy(set *rules.Set, before *policy) *policy {
 		if shared(r) && r.Scheduled() {
 			p.scheduled = append(p.scheduled, r)
 		}
+		if r.Strict && r.Limit != nil {
+			if p.strict == nil {
+				p.strict = make(map[string]bool)
+			}
+			p.strict[r.Limit.Meter().Rule] = true
+		}
 	}
 	return p
 }
@@ -92,6 +100,9 @@ func (n *Node) updateLimits(p *policy) {
 	for _, r := range p.set.Rules() {
 		if shared(r) {
 			limits[r.Limit.Meter().Rule] = r.Limit
+			for _, l := range r.OwnMeters() {
+				limits[l.Meter().Rule] = l
+			}
 		}
 	}
 	for _, l := range slices.Concat(n.adHoc[:]...) {
@@ -137,6 +148,7 @@ func (n *Node) enforce(set *rules.Set) (before, after *policy) {
 	after = newPolicy(set.In(n.cfg.Region), before)
 	after.fingerprint, after.since = fingerprint, time.Unix(0, n.clock.Now())
 	n.updateLimits(after)
+	after.homes = n.openHomes(after.set)
 	if n.stats != nil {
 		n.stats.SetRules(after.set.Rules())
 	}
@@ -157,6 +169,7 @@ func (n *Node) SetRules(set *rules.Set) {
 		n.log.Info("rule changed", "change", c.Kind, "rule", c.Rule, "counts", c.Counts, "old", c.Old, "new", c.New)
 	}
 	n.log.Info("rules in force", "rules", len(after.tallies), "changes", len(changes))
+	n.bans.Refresh() // other rules may be exported
 	n.logWarnings()
 }
 
@@ -164,6 +177,11 @@ func (n *Node) SetRules(set *rules.Set) {
 // the result. It is safe for concurrent use; before Run it takes effect when that begins.
 func (n *Node) Reload() {
 	n.certificates.Reload()
+	n.secrets.reread()
+	if n.ruleStore != nil {
+		n.log.Info("rules come from Redis, which is followed all the time")
+		return
+	}
 	if n.files == nil {
 		n.log.Info("there are no rule files to read again")
 		return

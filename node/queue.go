@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -61,6 +62,7 @@ type turn struct {
 	limit      *counters.Limit
 	key        counters.Key
 	cost       uint64
+	shared     bool // a store gave it: turns of other nodes lie between, and others keep theirs when it leaves
 }
 
 // heldRequest is a request that waits.
@@ -69,14 +71,17 @@ type heldRequest struct {
 	left  int // turns that have not come
 	bytes int
 	ready chan struct{} // closed when it may go
+
+	refund func() // gives back what stores of strict rules charged; nil: nothing
 }
 
 // decideHolding is decide for a request that is held back here if a queue delays it. held is nil if none does.
 func (n *Node) decideHolding(
-	p *policy, req *Request, matches []rules.Match, layers []Decision,
-) (all []Decision, held *heldRequest) {
+	ctx context.Context, p *policy, req *Request, matches []rules.Match, layers []Decision,
+) (all []Decision, held *heldRequest, err error) {
 	var room [rules.MaxDescriptors]counters.Charge
-	q, first, charges, bytes, warn := &n.queues, len(layers), room[:len(matches)], heldBytes(req), false
+	q, first, charges, warn := &n.queues, len(layers), room[:len(matches)], false
+	held = &heldRequest{bytes: heldBytes(req)}
 	q.mu.Lock()
 	defer func() {
 		q.mu.Unlock()
@@ -86,14 +91,27 @@ func (n *Node) decideHolding(
 				slog.String("max_header_bytes", n.cfg.Queues.MaxHeaderBytes.String()))
 		}
 	}()
-	if q.waiting >= n.cfg.Queues.MaxRequests || q.bytes+bytes > int(n.cfg.Queues.MaxHeaderBytes) {
+	hasPlace := q.waiting < n.cfg.Queues.MaxRequests && q.bytes+held.bytes <= int(n.cfg.Queues.MaxHeaderBytes)
+	if hasPlace {
+		q.waiting++
+		q.bytes += held.bytes
+	} else {
 		for i := range matches {
 			matches[i].NoWait()
 		}
 	}
-	layers = n.decideCharging(p, req, matches, charges, true, layers)
+	n.prepare(req, matches)
+	if p.meetsStrict(matches) { // not while others wait for the lock
+		func() {
+			q.mu.Unlock()
+			defer q.mu.Lock()
+			layers, held.refund, err = n.decideStrict(ctx, p, req, matches, charges, layers)
+		}()
+	} else {
+		layers = n.decideCharging(p, req, matches, charges, true, layers)
+	}
 	now, decisions, noPlace := time.Now(), layers[first:], false
-	for i := range charges {
+	for i := range decisions {
 		noPlace = noPlace || matches[i].NoPlace(&charges[i], &decisions[i])
 	}
 	if noPlace {
@@ -102,24 +120,25 @@ func (n *Node) decideHolding(
 			q.warned = now
 		}
 	}
-	if v := counters.VerdictOf(decisions); !v.Allowed || v.Delay == 0 {
-		return layers, nil
+	if v := counters.VerdictOf(decisions); err != nil || !v.Allowed || v.Delay == 0 {
+		if hasPlace {
+			q.release(held)
+		}
+		return layers, nil, err
 	}
-	held = &heldRequest{turns: make([]turn, 0, 1), bytes: bytes, ready: make(chan struct{})}
+	held.turns, held.ready = make([]turn, 0, 1), make(chan struct{})
 	for i := range charges {
 		if ch := &charges[i]; decisions[i].Delay > 0 {
 			held.turns = append(held.turns, turn{request: held, limit: ch.Limit, key: ch.Key, cost: ch.Cost,
-				span: ch.Limit.Refills(ch.Cost), after: decisions[i].Delay})
+				span: ch.Limit.Refills(ch.Cost), after: decisions[i].Delay, shared: ch.Decided != nil})
 		}
 	}
-	q.waiting++
-	q.bytes += bytes
 	held.left = len(held.turns)
 	for i := range held.turns {
 		t := &held.turns[i]
 		q.join(t, pendingKey{t.limit.Meter().Rule, t.key}, now.Add(t.after))
 	}
-	return layers, held
+	return layers, held, nil
 }
 
 // heldBytes is what the header and the target of a request occupy while it waits, about. A field costs 32 bytes beside
@@ -134,7 +153,8 @@ func heldBytes(req *Request) int {
 	return sum
 }
 
-// join puts a turn at the end of a queue. The lock is held.
+// join puts a turn into a queue, behind all earlier ones. Only those that stores gave out may come in another order.
+// The lock is held.
 func (q *queues) join(t *turn, key pendingKey, at time.Time) {
 	in := q.byKey[key]
 	if in == nil {
@@ -144,15 +164,35 @@ func (q *queues) join(t *turn, key pendingKey, at time.Time) {
 		}
 		q.byKey[key] = in
 	}
-	t.in, t.prev, t.after = in, in.last, 0
-	if in.last == nil {
-		in.first, in.next, in.end = t, at, at
-		in.timer = time.AfterFunc(time.Until(at), func() { q.advance(in) })
-	} else {
-		in.last.next, t.after = t, max(0, at.Sub(in.end))
-		in.end = in.end.Add(t.after)
+	before, turns := in.last, in.end // the turn in front, and its time
+	for before != nil && turns.After(at) {
+		turns = turns.Add(-before.after)
+		before = before.prev
 	}
-	in.last = t
+	t.in, t.prev, t.after = in, before, 0
+	if before == nil {
+		in.becomesFirst(t, at, func() { q.advance(in) })
+		return
+	}
+	t.after, t.next, before.next = at.Sub(turns), before.next, t
+	if t.next == nil {
+		in.last, in.end = t, at
+	} else {
+		t.next.prev = t
+		t.next.after -= t.after
+	}
+}
+
+// becomesFirst puts a turn in front of all others.
+func (in *queue) becomesFirst(t *turn, at time.Time, advance func()) {
+	if t.next = in.first; t.next == nil {
+		in.last, in.end = t, at
+		in.timer = time.AfterFunc(time.Until(at), advance)
+	} else {
+		t.next.prev, t.next.after = t, in.next.Sub(at)
+		in.timer.Reset(time.Until(at))
+	}
+	in.first, in.next = t, at
 }
 
 // advance lets those go whose turn has come.
@@ -183,7 +223,7 @@ func (q *queues) leave(r *heldRequest) {
 		if in == nil {
 			continue
 		}
-		if t.next != nil {
+		if t.next != nil && !t.shared {
 			moves := min(t.span, t.after+t.next.after)
 			t.next.after -= moves
 			in.end = in.end.Add(-moves)
@@ -191,6 +231,9 @@ func (q *queues) leave(r *heldRequest) {
 		in.remove(t)
 		q.settle(in)
 		q.withdraw(t)
+	}
+	if r.refund != nil {
+		r.refund()
 	}
 	q.release(r)
 }

@@ -17,7 +17,7 @@ type Redis struct {
 	// URL is redis://[user:password@]host[:port][/db], redis+sentinel://host,host/master or redis+cluster://host,host;
 	// rediss uses TLS. Empty: the region has no Redis. Each region has a Redis of its own.
 	URL string `yaml:"url"`
-	// PasswordFile holds the password, in place of the URL.
+	// PasswordFile holds the password, in place of the URL. It is read for each connection that is made.
 	PasswordFile string `yaml:"password_file"`
 	// CAFile, CertFile, KeyFile and ServerName are for TLS: PEM files, and the name in the server's certificate if it
 	// differs.
@@ -45,16 +45,21 @@ func (r *Redis) validate(check func(ok bool, format string, args ...any)) {
 		check(r.PasswordFile == "" && !r.hasTLS(), "redis: settings without redis.url (--redis)")
 		return
 	}
+	r.validateServer("redis", "redis.url", check)
+}
+
+// validateServer checks how the Redis is reached: the settings of a section of the configuration, and its URL.
+func (r *Redis) validateServer(section, url string, check func(ok bool, format string, args ...any)) {
 	cfg, err := regions.ParseRedisURL(r.URL)
-	check(err == nil, "redis.url: %w", err)
+	check(err == nil, url+": %w", err)
 	check(err != nil || cfg.TLS != nil || !r.hasTLS(),
-		"redis: settings for TLS, but the URL does not ask for it: it begins with rediss then")
+		section+": settings for TLS, but the URL does not ask for it: it begins with rediss then")
 	files := r.tlsFiles()
 	err = files.Validate()
-	check(err == nil, "redis.%w", err)
+	check(err == nil, section+".%w", err)
 	check(cfg.Username == "" || cfg.Password != "" || r.PasswordFile != "", // not quoted: the user may be the password
-		"redis: the URL has a user without a password: add it, or set redis.password_file; a password alone is "+
-			":password@host")
+		section+": the URL has a user without a password: add it, or set "+section+".password_file; a password alone "+
+			"is :password@host")
 }
 
 // BeyondLoopback reports whether the Redis, or a Sentinel of it, is on another machine, as far as its name shows.
@@ -81,24 +86,32 @@ func (r Redis) GoString() string { return "node.Redis(" + r.String() + ")" }
 // LogValue implements slog.LogValuer.
 func (r Redis) LogValue() slog.Value { return slog.StringValue(r.String()) }
 
-// open returns the store that the settings name. The Redis itself may be down.
-func (r *Redis) open() (*regions.Redis, error) {
-	cfg, err := regions.ParseRedisURL(r.URL)
-	if err != nil {
-		return nil, err
+// Server returns how to reach the Redis, with the content of the files. Errors call these by the names of their
+// settings, after a prefix.
+func (r *Redis) Server(prefix string) (cfg regions.RedisConfig, err error) {
+	if cfg, err = regions.ParseRedisURL(r.URL); err != nil {
+		return cfg, err
 	}
 	if r.PasswordFile != "" {
-		if cfg.Password, err = readPassword(r.PasswordFile); err != nil {
-			return nil, fmt.Errorf("redis.password_file: %w", err)
+		file := r.PasswordFile
+		cfg.ReadPassword = func() (string, error) {
+			password, err := ReadPassword(file)
+			if err != nil {
+				err = fmt.Errorf("%spassword_file: %w", prefix, err)
+			}
+			return password, err
+		}
+		if cfg.Password, err = cfg.ReadPassword(); err != nil {
+			return cfg, err
 		}
 	}
 	if cfg.TLS != nil {
 		files := r.tlsFiles()
 		if cfg.TLS, err = files.Config(); err != nil {
-			return nil, fmt.Errorf("redis.%w", err)
+			return cfg, fmt.Errorf("%s%w", prefix, err)
 		}
 	}
-	return regions.OpenRedis(cfg)
+	return cfg, nil
 }
 
 // LogRedisClient sends the log of the Redis client library to a logger, for the whole process: a program calls it once.
@@ -111,7 +124,11 @@ func (n *Node) openStore() error {
 		if n.cfg.Redis.URL == "" {
 			return nil
 		}
-		redis, err := n.cfg.Redis.open()
+		client, err := n.cfg.Redis.Server("redis.")
+		if err != nil {
+			return err
+		}
+		redis, err := regions.OpenRedis(client) // it may be down
 		if err != nil {
 			return err
 		}
@@ -133,11 +150,15 @@ func (n *Node) closeStore() {
 }
 
 // fillsEnough reports whether a key has reached Redis.MinFill of its limit. From then on all that rises is written;
-// what rose before in other sub-windows is not, and is at most that part of the limit.
+// what rose before in other sub-windows is not, and is at most that part of the limit. What strict rules count is in
+// their own store.
 func (n *Node) fillsEnough(s *counters.Slot) bool {
 	l := (*n.limits.Load())[s.Meter.Rule]
 	if l == nil || l.Meter() != *s.Meter {
 		return true
+	}
+	if n.policy.Load().strict[s.Meter.Rule] {
+		return false
 	}
 	enough := n.cfg.Redis.MinFill * float64(l.Max())
 	return float64(s.Count) >= enough || float64(n.table.View(l, s.Key, n.clock.Coarse())) >= enough

@@ -65,7 +65,9 @@ func (n *Node) Run(ctx context.Context) error {
 		l.Start(fail)
 	}
 	stopGossip := start(func(ctx context.Context) { fail("gossip", n.cluster.Run(ctx)) })
-	n.warm(ctx)
+	missing := n.warm(ctx)
+	// Bans by hand hold from the first request on.
+	n.bans.Update()
 	if ctx.Err() != nil { // no balancer sends requests here yet
 		n.EndLinger()
 	}
@@ -75,9 +77,13 @@ func (n *Node) Run(ctx context.Context) error {
 	stopMonitor := start(func(ctx context.Context) { n.monitor.Run(ctx, sources) })
 	stopFiles := start(n.watchRules)
 	stopCertificates := start(n.watchCertificates)
+	stopSecrets := start(n.watchSecrets)
 	stopPressure := start(n.followPressure)
+	stopRates := start(n.watchRates)
 	stopStore := start(n.reconcile)
 	stopStatsd := start(n.exportStats)
+	stopBans := start(func(ctx context.Context) { n.exportBans(ctx, missing) })
+	stopDecisions := start(n.runDecisionLog)
 	n.awaitRules(ctx)
 	if missing := n.rulesMissing(); missing != "" && ctx.Err() == nil {
 		n.log.Warn("serving without rules", "because", missing)
@@ -89,6 +95,7 @@ func (n *Node) Run(ctx context.Context) error {
 		l.Start(fail)
 	}
 	n.ready.Store(true)
+	close(n.serving)
 	n.log.Info("ready", "http", n.Addr("http"), "grpc", n.Addr("grpc"), "resp", n.Addr("resp"),
 		"proxy", n.Addr(proxyListener), "health", n.Addr("health"), "admin", n.Addr("admin"), "gossip", n.Addr("lan"),
 		"gossip_wan", n.Addr("wan"), "rules", len(n.policy.Load().set.Rules()))
@@ -107,14 +114,21 @@ func (n *Node) Run(ctx context.Context) error {
 	drained.Wait()
 	stopProxy()
 	n.closeProxy()
+	stopDecisions()
+	n.closeDecisionLog()
 	stopStatsd() // it sends the last statistics
 	stopFiles()
+	stopSecrets()
 	stopMonitor()
 	stopPressure()
+	stopRates()
+	stopBans()
 	stopGossip() // its last tick gives the last counts to the store
 	stopStore()
 	n.closeStore()
+	n.closeHomes()
 	stopCertificates()
+	n.events.Close() // ends their streams
 	for _, l := range slices.Backward(forOperators) {
 		l.Stop(0, 500*time.Millisecond)
 	}
@@ -150,24 +164,32 @@ func (n *Node) EndLinger() { n.endLinger() }
 // without them.
 const maxWarm = 3 * time.Second
 
-// warm fetches what is counted elsewhere, so that a node which starts again does not begin at zero.
-func (n *Node) warm(ctx context.Context) {
+// warmer fetches what others have counted until its context ends.
+type warmer interface{ Warm(context.Context) error }
+
+// warm fetches what is counted elsewhere, so that a node which starts again does not begin at zero. It returns those
+// that did not answer.
+func (n *Node) warm(ctx context.Context) (missing []warmer) {
 	ctx, cancel := context.WithTimeout(ctx, maxWarm)
 	defer cancel()
-	var sources sync.WaitGroup
-	sources.Go(func() {
-		if err := n.cluster.Warm(ctx); err != nil {
-			n.log.Warn("starting without some of the peers; their counts come when they do", "error", err)
-		}
-	})
-	if n.reconciler != nil {
-		sources.Go(func() {
-			if err := n.reconciler.Warm(ctx); err != nil {
-				n.log.Warn("the regional store could not be read, starting without it", "error", err)
+	var all sync.WaitGroup
+	var mu sync.Mutex // of missing
+	fetch := func(from warmer, otherwise string) {
+		all.Go(func() {
+			if err := from.Warm(ctx); err != nil {
+				n.log.Warn(otherwise, "error", err)
+				mu.Lock()
+				defer mu.Unlock()
+				missing = append(missing, from)
 			}
 		})
 	}
-	sources.Wait()
+	fetch(n.cluster, "starting without some of the peers; their counts come when they do")
+	if n.reconciler != nil {
+		fetch(n.reconciler, "the regional store could not be read, starting without it")
+	}
+	all.Wait()
+	return missing
 }
 
 func (n *Node) followPressure(ctx context.Context) {
@@ -182,6 +204,58 @@ func (n *Node) reconcile(ctx context.Context) {
 	}
 	if err := n.reconciler.Run(ctx); err != nil {
 		n.log.Warn("the last counts could not be written to the regional store", "error", err)
+	}
+}
+
+// exportBans follows the bans in force. It exports them once there are rules, and the peers and the regional store have
+// answered: without what these know, the bans of before would go from files and sets. missing have not answered yet.
+func (n *Node) exportBans(ctx context.Context, missing []warmer) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { n.bans.Run(ctx) })
+	if len(n.exporters) == 0 {
+		return
+	}
+	n.awaitBans(ctx, missing)
+	if n.source != nil {
+		select {
+		case <-n.firstRules:
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	n.bans.Update() // the bans that came before
+	for _, x := range n.exporters {
+		parts.Go(func() { x.Run(ctx) })
+	}
+}
+
+// maxExportWait is how long the first export of bans waits, after maxWarm, for peers and a store that do not answer:
+// not for ever, as new bans wait as well.
+const maxExportWait = 30 * time.Second
+
+// awaitBans waits until all that are missing have answered, for maxExportWait at most.
+func (n *Node) awaitBans(ctx context.Context, missing []warmer) {
+	limited, cancel := context.WithTimeout(ctx, maxExportWait)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, source := range missing {
+		all.Go(func() {
+			for source.Warm(limited) != nil {
+				select {
+				case <-limited.Done():
+					return
+				case <-time.After(time.Second):
+				}
+			}
+		})
+	}
+	all.Wait()
+	if limited.Err() != nil && ctx.Err() == nil {
+		n.log.Warn("bans are exported though some peers or the regional store have not answered: whom only these know "+
+			"as banned is let out until they do", "waited", maxExportWait)
 	}
 }
 

@@ -8,11 +8,13 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/status"
 )
 
 // Take decides on a request. It returns the decision of the layer that governs: of those that denied, the one with the
 // longest wait, else the one with the smallest part of its limit left. A request that no limit matches is allowed, by
-// no rule. An error means that the request itself is wrong: rules.ErrUnknownRule, rules.ErrInvalidRequest.
+// no rule. An error means that the request itself is wrong: rules.ErrUnknownRule, rules.ErrInvalidRequest; or that ctx
+// ended while the store of a strict rule was asked: then nothing is charged.
 func (n *Node) Take(ctx context.Context, req Request) (Decision, error) {
 	var room [4]Decision
 	layers, err := n.Decide(ctx, &req, room[:0])
@@ -32,8 +34,7 @@ func (n *Node) Take(ctx context.Context, req Request) (Decision, error) {
 // The request is allowed if and only if all of them are: it is charged in all layers or in none, unless their rules say
 // otherwise. Errors are those of Take.
 func (n *Node) Decide(ctx context.Context, req *Request, layers []Decision) ([]Decision, error) {
-	n.setDomain(req)
-	return n.DecideMet(ctx, req, layers, nil)
+	return n.library.Decide(ctx, req, layers)
 }
 
 // setDomain sets the domain of descriptors without one if the rules have only one.
@@ -47,7 +48,12 @@ func (n *Node) setDomain(req *Request) {
 
 // DecideMet is Decide that also writes the rules of the first len(met) layers to met, nil for a layer without one.
 // Rules are shared and must not be written to.
-func (n *Node) DecideMet(_ context.Context, req *Request, layers []Decision, met []*rules.Rule) ([]Decision, error) {
+func (n *Node) DecideMet(ctx context.Context, req *Request, layers []Decision, met []*rules.Rule) ([]Decision, error) {
+	return n.library.DecideMet(ctx, req, layers, met)
+}
+
+// decideMet is DecideMet whose time nobody observes.
+func (n *Node) decideMet(ctx context.Context, req *Request, layers []Decision, met []*rules.Rule) ([]Decision, error) {
 	var room [rules.MaxDescriptors]rules.Match
 	p, matches, err := n.match(req, room[:0])
 	if d, ok := n.withoutRules(p, req, err); ok {
@@ -59,7 +65,7 @@ func (n *Node) DecideMet(_ context.Context, req *Request, layers []Decision, met
 	for i := range min(len(met), len(matches)) {
 		met[i] = matches[i].Rule
 	}
-	return n.decide(p, req, matches, layers), nil
+	return n.decide(ctx, p, req, matches, layers)
 }
 
 // Report charges the cost of a request after it was served: req.Cost, 0 for 1, in all the layers that Decide would
@@ -67,20 +73,23 @@ func (n *Node) DecideMet(_ context.Context, req *Request, layers []Decision, met
 // until it has left the window. It bans nobody, and metrics do not count it as a decision. With a req.Response what the
 // response costs is charged, in the layers whose rules charge responses; these have no decision before. Report appends
 // to layers the decisions of a peek right after. Errors are those of Take; nothing is charged then.
-func (n *Node) Report(_ context.Context, req *Request, layers []Decision) ([]Decision, error) {
+func (n *Node) Report(ctx context.Context, req *Request, layers []Decision) ([]Decision, error) {
 	n.setDomain(req)
 	var room [rules.MaxDescriptors]rules.Match
 	p, matches, err := n.match(req, room[:0])
 	if err != nil {
 		return layers, err
 	}
-	n.report(p, req, matches)
+	n.report(ctx, p, req, matches)
 	peek := *req
 	peek.Peek, peek.Asks, peek.Response = true, slices.Clone(req.Asks), nil
 	for i := range peek.Asks {
 		peek.Asks[i].Cost = 0
 	}
-	return n.decide(p, &peek, matches, layers), nil
+	if p.meetsStrict(matches) { // what is charged is answered
+		ctx = context.WithoutCancel(ctx)
+	}
+	return n.decide(ctx, p, &peek, matches, layers)
 }
 
 // HasDomain reports whether the rules in force have a domain of that name.
@@ -102,18 +111,34 @@ func (n *Node) match(req *Request, dst []rules.Match) (p *policy, matches []rule
 	return p, matches, nil
 }
 
-// decide appends to layers the decisions on what a request matches, and counts them.
-func (n *Node) decide(p *policy, req *Request, matches []rules.Match, layers []Decision) []Decision {
+// decide appends to layers the decisions on what a request matches, and counts them. The error is ctx's, of a request
+// with strict layers.
+func (n *Node) decide(
+	ctx context.Context, p *policy, req *Request, matches []rules.Match, layers []Decision,
+) (_ []Decision, err error) {
 	var room [rules.MaxDescriptors]counters.Charge
-	return n.decideCharging(p, req, matches, room[:len(matches)], needsExactTime(req, matches), layers)
+	n.prepare(req, matches)
+	if p.meetsStrict(matches) {
+		layers, _, err = n.decideStrict(ctx, p, req, matches, room[:len(matches)], layers)
+		return layers, err
+	}
+	return n.decideCharging(p, req, matches, room[:len(matches)], needsExactTime(req, matches), layers), nil
 }
 
-// decideCharging is decide that also sets what each layer is charged, at the coarse time unless exact is set.
+// prepare has the layers follow what goes over their limits: outages, and bans by operators.
+func (n *Node) prepare(req *Request, matches []rules.Match) {
+	n.fail(req, matches)
+	if manual := n.bans.Manual(); manual != nil {
+		n.banManually(manual, req, matches)
+	}
+}
+
+// decideCharging is decide of prepared layers that also sets what each is charged, at the coarse time unless exact is
+// set.
 func (n *Node) decideCharging(
 	p *policy, req *Request, matches []rules.Match, charges []counters.Charge, exact bool, layers []Decision,
 ) []Decision {
 	first := len(layers)
-	n.fail(req, matches)
 	layers = n.take(charges, exact,
 		func(now int64) { n.charge(req, matches, now, charges) }, layers)
 	n.count(p, req, matches, charges, layers[first:])
@@ -146,7 +171,8 @@ func (n *Node) take(charges []counters.Charge, exact bool, fill func(now int64),
 func (n *Node) takeAll(charges []counters.Charge, now int64, layers []Decision) []Decision {
 	if len(charges) == 1 {
 		c := &charges[0]
-		if c.Limit != nil && c.Mode != counters.Shadow && c.Lender == 0 && !c.Overdraw && c.Pending == 0 {
+		if c.Limit != nil && c.Mode != counters.Shadow && c.Lender == 0 && !c.Overdraw && c.Pending == 0 &&
+			c.Address == 0 {
 			return append(layers, n.table.Take(c.Limit, c.Key, c.Cost, now))
 		}
 	}
@@ -155,18 +181,21 @@ func (n *Node) takeAll(charges []counters.Charge, now int64, layers []Decision) 
 
 // charge sets what a request is charged at a time in what it matches.
 func (n *Node) charge(req *Request, matches []rules.Match, now int64, charges []counters.Charge) {
-	shadow := n.shadow.Load()
 	for i := range matches {
-		c := &charges[i]
-		*c = matches[i].Charge(req, now)
-		if n.cfg.Ratelimit.StopIncrements && c.Limit != nil && c.Limit.Tallies() {
-			c.Each = false
-		}
-		if shadow {
-			c.Mode = counters.Shadow
-		} else if c.Mode == counters.Elastic && matches[i].IdleAt(n.Pressure()) {
-			c.Lender = counters.Idle
-		}
+		n.chargeLayer(req, &matches[i], now, &charges[i])
+	}
+}
+
+// chargeLayer sets what a request is charged in one layer.
+func (n *Node) chargeLayer(req *Request, m *rules.Match, now int64, c *counters.Charge) {
+	*c = m.Charge(req, now)
+	if n.cfg.Ratelimit.StopIncrements && c.Limit != nil && c.Limit.Tallies() {
+		c.Each = false
+	}
+	if n.shadow.Load() {
+		c.Mode = counters.Shadow
+	} else if c.Mode == counters.Elastic && m.IdleAt(n.Pressure()) {
+		c.Lender = counters.Idle
 	}
 }
 
@@ -202,11 +231,11 @@ func (n *Node) count(p *policy, req *Request, matches []rules.Match, charges []c
 	for i := range layers {
 		d := &layers[i]
 		matches[i].Annotate(req, &charges[i], d)
-		scope := counters.Global
-		if matches[i].Rule != nil {
-			scope = matches[i].Rule.Scope
+		scope, shared := counters.Global, false
+		if r := matches[i].Rule; r != nil {
+			scope, shared = r.Scope, r.Strict
 		}
-		d.Degraded = d.Rule != "" && n.monitor.DegradedIn(scope)
+		d.Degraded = d.Rule != "" && (matches[i].StoreFailed() || !shared && n.monitor.DegradedIn(scope))
 		allowed = allowed && d.Allowed
 	}
 	for i := range layers {
@@ -214,11 +243,15 @@ func (n *Node) count(p *policy, req *Request, matches []rules.Match, charges []c
 		if !m.Limited() || m.Asked(req) == 0 && (req.Peek || layers[i].Allowed || !m.Rule.ChargesLater()) {
 			continue
 		}
-		t := &n.adHocDecisions
+		t, rule := &n.adHocDecisions, adHocRule
 		if m.Rule != nil {
-			t = p.tallies[m.Rule]
+			t, rule = p.tallies[m.Rule], m.Rule.PublicName
 		}
-		t.count(&layers[i], allowed || charges[i].Each)
+		outcome := t.count(&layers[i], allowed || charges[i].Each)
+		n.logDecision(rule, m.Key, charges[i].Cost, &layers[i], outcome)
+		if d := &layers[i]; (!d.Allowed || d.Waived) && m.Rule != nil && t != p.other {
+			t.top.Count(uint64(m.Key), m.Exposed(req, i), n.clock.Coarse())
+		}
 	}
 }
 
@@ -229,29 +262,39 @@ type decisionCounts struct {
 	near                    atomic.Uint64 // allowed, with less than 1/nearShare of the limit left
 
 	failedOpen, failedClosed atomic.Uint64 // waived and denied in an outage
+
+	top status.Top // whom a rule denies
 }
 
 const nearShare = 5
 
-// count counts a decision. It was charged if the whole request was admitted, or the rule charges each layer for itself.
-func (t *decisionCounts) count(d *Decision, charged bool) {
+// count counts a decision, and returns its outcome; none if nothing is counted. It was charged if the whole request was
+// admitted, or the rule charges each layer for itself.
+func (t *decisionCounts) count(d *Decision, charged bool) (outcome string) {
 	switch {
 	case d.Failed && d.Allowed:
 		t.failedOpen.Add(1)
+		return "failed_open"
 	case d.Failed:
 		t.failedClosed.Add(1)
+		return "failed_closed"
 	case !d.Allowed && d.Banned:
 		t.banned.Add(1)
+		return "banned"
 	case !d.Allowed:
 		t.denied.Add(1)
+		return "denied"
 	case d.Waived:
 		t.waived.Add(1)
+		return "waived"
 	case charged:
 		t.allowed.Add(1)
 		if d.Remaining*nearShare < d.Limit {
 			t.near.Add(1)
 		}
+		return "allowed"
 	}
+	return ""
 }
 
 // pressureTTL is how long a reported pressure counts. It should be reported every second or so.

@@ -40,9 +40,17 @@ func (c *Config) validateTLS(check func(ok bool, format string, args ...any)) {
 		check(forClients(name), "proxy_protocol.%s: it is for listeners for clients", name)
 	}
 	admin := c.TLS["admin"]
-	check(c.Admin == "" || listen.IsLocal(c.Admin) || admin.RequiresClientCerts(), "admin: %s can be reached from "+
-		"other machines, and who reaches it may lift bans: want loopback, as %s, or unix:/path, or certificates of "+
-		"its clients (tls.admin with client_ca_file)", c.Admin, DefaultAdmin)
+	_, secure := c.TLS["admin"]
+	tokens := secure && c.AdminTokensFile != ""
+	check(c.Admin == "" || listen.IsLocal(c.Admin) || admin.RequiresClientCerts() || tokens, "admin: %s can be "+
+		"reached from other machines, and who reaches it may lift bans: want loopback, as %s, or unix:/path, or "+
+		"certificates of its clients (tls.admin with client_ca_file), or tokens over TLS (tls.admin and "+
+		"admin_tokens_file)", c.Admin, DefaultAdmin)
+	check(c.Admin != "" || c.AdminTokensFile == "", "admin_tokens_file: tokens without a listener: set admin (--admin)")
+	check(len(c.AdminOperators) == 0 || admin.RequiresClientCerts() || tokens && admin.AsksForClientCerts(),
+		"admin_operators: who shows no certificate may do everything: require one (tls.admin with client_ca_file), or "+
+			"set admin_tokens_file")
+	check(!slices.Contains(c.AdminOperators, ""), "admin_operators: one is empty")
 }
 
 // addressSetting returns the setting of a listener's address, with its flag if it has one.

@@ -48,7 +48,7 @@ func tlsAsks(ctx context.Context, n *Node, cfg *tls.Config) map[string]error {
 	web, errs := tlsClient(cfg), make(map[string]error)
 	for name, ask := range map[string]struct{ method, path, body, want string }{
 		"http":   {"POST", "/v1/check", `{"rule":"per_client","identity":"x"}`, `"allowed":true`},
-		"health": {"GET", "/readyz", "", "ok"}, "admin": {"POST", "/api/unban", `{}`, ""},
+		"health": {"GET", "/readyz", "", "ok"}, "admin": {"POST", "/api/bans/remove", `{}`, ""},
 		proxyListener: {"GET", "/", "", "Bad Gateway"},
 	} {
 		errs[name] = func() error {
@@ -368,6 +368,10 @@ func TestTLSConfigIsChecked(t *testing.T) {
 		{func(c *Config) {
 			c.Admin, c.TLS["admin"] = "10.0.0.1:9101", ListenerTLS{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}
 		}, ""},
+		{func(c *Config) { c.Admin, c.AdminTokensFile = "10.0.0.1:9101", "t" }, "tokens over TLS"},
+		{func(c *Config) { c.Admin, c.AdminTokensFile, c.TLS["admin"] = "10.0.0.1:9101", "t", good }, ""},
+		{func(c *Config) { c.AdminTokensFile = "t" }, "admin_tokens_file: tokens without a listener"},
+		{func(c *Config) { c.Admin, c.AdminOperators = DefaultAdmin, []string{"x"} }, "who shows no certificate"},
 	} {
 		cfg := withListeners(quiet(perClient))
 		tt.change(&cfg)

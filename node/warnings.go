@@ -39,10 +39,12 @@ func (c *Config) Warnings(set *rules.Set) []Warning {
 	l.files()
 	l.unseenResponses()
 	l.unheldDelays()
+	l.unknownStores()
 	if len(l.sources) == 0 {
 		return l.found
 	}
 	l.trust()
+	l.exports()
 	for i := range l.sources {
 		l.source(&l.sources[i])
 	}
@@ -194,6 +196,40 @@ func (l *linter) trust() {
 	}
 	check("client_header", r.ClientHeader, defaults.ClientHeader, anywhere)
 	check("original_headers", r.OriginalHeaders, defaults.OriginalHeaders, auth)
+}
+
+// exports warns of rules that hand out the addresses that they ban, where clients may choose the address: then anybody
+// can have anybody blocked.
+func (l *linter) exports() {
+	everybody := ""
+	for _, proxy := range l.cfg.Requests.TrustedProxies {
+		if p, err := rules.ParsePrefix(proxy); err == nil && p.Bits() == 0 {
+			everybody = proxy
+		}
+	}
+	for _, s := range l.sources {
+		for _, d := range s.all {
+			entries := d.Entries()
+			if len(entries) == 0 {
+				continue
+			}
+			last := entries[len(entries)-1].Source
+			for _, r := range l.set.Reach(s.domain, d.Shape()) {
+				switch {
+				case !r.ExportAddress:
+				case last != "client":
+					l.warn(false, []string{r.FullName}, "rule %s exports the addresses that it bans (export: "+
+						"address), and %sdescriptors takes them from %.40q, which clients can forge: use client, and "+
+						"requests.trusted_proxies", r.FullName, s.setting, last)
+				case everybody != "":
+					l.warn(false, []string{r.FullName}, "rule %s exports the addresses that it bans (export: "+
+						"address), and requests.trusted_proxies has %s: whoever connects can name any address to be "+
+						"blocked",
+						r.FullName, everybody)
+				}
+			}
+		}
+	}
 }
 
 // nobodyTrusted returns why nobody who connects to a listener is a trusted proxy; nothing if somebody is.

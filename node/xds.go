@@ -59,7 +59,7 @@ func (x *XDS) validate() error {
 	return files.Validate()
 }
 
-// RuleSource brings rules from elsewhere than files.
+// RuleSource brings rules from elsewhere than files: a management server, or a Redis.
 type RuleSource interface {
 	// Run calls loaded with each set of rules, or with what is wrong with it, until ctx ends. It does so in one
 	// goroutine, and reports to where the rules come from that they are in force, or refused, once loaded returns.
@@ -78,7 +78,11 @@ func (n *Node) awaitRules(ctx context.Context) {
 	if n.source == nil || n.cfg.StartWithoutRules {
 		return
 	}
-	n.log.Info("waiting for the first rules of the management server", "server", n.cfg.RulesXDS.Server)
+	from := n.cfg.RulesXDS.Server
+	if n.ruleStore != nil {
+		from = n.cfg.RuleServer().String()
+	}
+	n.log.Info("waiting for the first rules", "from", from)
 	select {
 	case <-n.firstRules:
 	case <-ctx.Done():

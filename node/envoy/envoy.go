@@ -14,8 +14,8 @@ import (
 )
 
 // Service is what node.Config.Envoy takes.
-func Service(n *node.Node, opt node.EnvoyOptions) node.EnvoyService {
-	return service{rlsapi.New(n, rlsapi.Options{
+func Service(l node.EnvoyLimiter, opt node.EnvoyOptions) node.EnvoyService {
+	return service{rlsapi.New(l, rlsapi.Options{
 		Headers: opt.Headers, Algorithm: opt.Algorithm, Learn: opt.Learn, Ratelimit: opt.Ratelimit,
 		Shadow: opt.Shadow, Stats: opt.Stats, Logger: opt.Logger,
 	}), opt.HealthName}

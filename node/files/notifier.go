@@ -98,3 +98,32 @@ func (n *Notifier) note(err error) {
 	}
 	n.blind = err != nil
 }
+
+// settling is how long no file may have changed before they are read, as they are written one after the other.
+const settling = 100 * time.Millisecond
+
+// Follow calls read at first, after hints, every poll for file systems without them, and when asked receives, until
+// done closes. It watches what affects the paths; read need not find that anything has changed.
+func (n *Notifier) Follow(done, asked <-chan struct{}, poll time.Duration, paths []string, read func()) {
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	settled := time.After(0)
+	for {
+		select {
+		case <-done:
+			return
+		case <-n.Hints():
+			settled = time.After(settling)
+			continue
+		case <-settled:
+		case <-tick.C:
+		case <-asked:
+		}
+		var dirs []string
+		for _, path := range paths {
+			dirs = Around(dirs, path)
+		}
+		n.Watch(dirs) // before reading, so that nothing happens in between
+		read()
+	}
+}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"hash/maphash"
 	"net/http"
 	"slices"
@@ -28,10 +29,11 @@ type idempotencyCache struct {
 	seed     maphash.Seed
 	maxBytes int
 
-	mu      sync.Mutex
-	entries map[uint64]cached // by the hash of the request_id
-	order   []uint64          // of the entries, the oldest first
-	bytes   int
+	mu       sync.Mutex
+	entries  map[uint64]cached        // by the hash of the request_id
+	deciding map[uint64]chan struct{} // likewise: closed once the decision is made
+	order    []uint64                 // of the entries, the oldest first
+	bytes    int
 }
 
 // cached is the hash of a request, the decisions on it, and when it came first.
@@ -42,7 +44,8 @@ type cached struct {
 }
 
 func newIdempotencyCache() *idempotencyCache {
-	return &idempotencyCache{seed: maphash.MakeSeed(), maxBytes: maxCached, entries: make(map[uint64]cached)}
+	return &idempotencyCache{seed: maphash.MakeSeed(), maxBytes: maxCached, entries: make(map[uint64]cached),
+		deciding: make(map[uint64]chan struct{})}
 }
 
 func (e *cached) bytes() int {
@@ -104,11 +107,14 @@ func (c *idempotencyCache) hash(req *rules.Request, report bool) uint64 {
 	return h.Sum64()
 }
 
-// askOnce is ask, unless the request_id is cached. Of requests that race, one is decided; the others wait for it.
-func (a *api) askOnce(r *http.Request, s *scratch) (counters.Verdict, error) {
+// askOnce is ask, unless the request_id is cached. Of requests that race, one is decided; the others wait for it. No
+// lock is held meanwhile: a decision may take a round trip.
+func (a *api) askOnce(r *http.Request, s *scratch) (v counters.Verdict, err error) {
 	c := a.seen
 	id, request := maphash.String(c.seed, s.requestID), c.hash(&s.req, s.report)
-	c.mu.Lock()
+	if err := c.lockFor(r.Context(), id); err != nil {
+		return v, err
+	}
 	defer c.mu.Unlock()
 	now := a.opt.Now()
 	if n := c.evict(now); n > 0 {
@@ -116,17 +122,43 @@ func (a *api) askOnce(r *http.Request, s *scratch) (counters.Verdict, error) {
 	}
 	if e, ok := c.entries[id]; ok {
 		if e.request != request {
-			return counters.Verdict{}, refusef(http.StatusConflict, "request_id %.40q was another check's, or another "+
+			return v, refusef(http.StatusConflict, "request_id %.40q was another check's, or another "+
 				"report's, within the last minutes: give each its own", s.requestID)
 		}
 		s.layers = append(s.layers[:0], e.layers...)
 		return counters.VerdictOf(s.layers), nil
 	}
-	v, err := a.ask(r, s)
-	if err == nil {
-		c.add(id, cached{request, slices.Clone(s.layers), now})
-	}
+	decided, done := make(chan struct{}), false
+	c.deciding[id] = decided
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.deciding, id)
+		close(decided)
+		if done && err == nil {
+			c.add(id, cached{request, slices.Clone(s.layers), now})
+		}
+	}()
+	v, err = a.ask(r, s)
+	done = true // it has not panicked
 	return v, err
+}
+
+// lockFor locks the cache once nobody decides on the request_id any more. The error is ctx's, and nothing is locked.
+func (c *idempotencyCache) lockFor(ctx context.Context, id uint64) error {
+	for {
+		c.mu.Lock()
+		decided := c.deciding[id]
+		if decided == nil {
+			return nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-decided:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // reportEarly counts and logs entries that were evicted within their minute. The cache's lock is held.

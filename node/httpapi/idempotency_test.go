@@ -18,9 +18,9 @@ import (
 
 // counting decides each request by how many came before it.
 func counting() *fake {
-	n := uint64(0)
+	var asked atomic.Uint64
 	return &fake{answer: func(*rules.Request) ([]counters.Decision, error) {
-		n++
+		n := asked.Add(1)
 		return []counters.Decision{{Allowed: n < 3, Rule: "q", Limit: 9, Remaining: n, RetryAfter: time.Second}}, nil
 	}}
 }

@@ -94,7 +94,7 @@ func Server(h http.Handler, logger *slog.Logger) *http.Server {
 		IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10,
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: 256 << 10,
 			MaxReceiveBufferPerStream: 64 << 10},
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		ErrorLog: limits.ServerLog(logger),
 	}
 }
 

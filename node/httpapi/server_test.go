@@ -177,7 +177,7 @@ func TestServerLimits(t *testing.T) {
 	}
 	var log bytes.Buffer
 	Server(h, slog.New(slog.NewTextHandler(&log, nil))).ErrorLog.Print("a complaint")
-	if !strings.Contains(log.String(), "a complaint") {
+	if !strings.Contains(log.String(), `msg="http server" detail="a complaint"`) {
 		t.Errorf("the server's log is %q", &log)
 	}
 }

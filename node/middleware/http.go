@@ -145,6 +145,10 @@ func (m *limiter) admit(w http.ResponseWriter, r *http.Request) (pending answer.
 	}
 	req.Header, req.TargetBytes, req.OnFailure = r.Header, answer.TargetBytes(r), m.onFailure
 	layers, pending, err := m.Begin(r.Context(), &req, room[:0])
+	if err != nil && r.Context().Err() != nil { // the client left, or its time was up, while a store was asked
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return nil, false
+	}
 	if err != nil {
 		answer.WriteDenied(w, http.StatusBadRequest, actions.DeniedTooManyValues, err.Error())
 		return nil, false

@@ -1,39 +1,21 @@
 package proxy
 
 import (
-	"bufio"
 	"cmp"
-	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/node/limits"
-)
-
-const (
-	// flushInterval is how long a line may be in memory only.
-	flushInterval = time.Second
-	logBuffer     = 64 << 10
+	"github.com/edgelimit/edgelimit/node/logfile"
 )
 
 // accessLog appends a line for each request to a file. It is safe for concurrent use.
 type accessLog struct {
-	name   string
+	*logfile.File
 	format func(b []byte, l *logLine) []byte
-	log    *slog.Logger
-
-	mu      sync.Mutex
-	file    *os.File
-	out     *bufio.Writer
-	line    []byte
-	lost    uint64 // lines that could not be written
-	warning limits.OncePerMinute
 }
 
 // logLine is what the log has of a request. The strings may hold any byte.
@@ -55,97 +37,18 @@ type logLine struct {
 }
 
 func openAccessLog(cfg AccessLog, log *slog.Logger) (*accessLog, error) {
-	a := &accessLog{name: cfg.File, log: log, format: appendJSON}
-	if cfg.Format == Combined {
-		a.format = appendCombined
-	}
-	file, err := a.open()
+	file, err := logfile.Open(cfg.File, "access log", log)
 	if err != nil {
 		return nil, err
 	}
-	a.file, a.out = file, bufio.NewWriterSize(file, logBuffer)
-	return a, nil
-}
-
-func (a *accessLog) open() (*os.File, error) {
-	if a.name == Stdout {
-		return os.Stdout, nil
+	format := appendJSON
+	if cfg.Format == Combined {
+		format = appendCombined
 	}
-	return os.OpenFile(a.name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	return &accessLog{file, format}, nil
 }
 
-// run writes what is in memory once a second until ctx ends, to the file that has the name then: one that was renamed
-// is left.
-func (a *accessLog) run(ctx context.Context) {
-	ticker := time.NewTicker(flushInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			a.flush()
-		}
-	}
-}
-
-func (a *accessLog) flush() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.settle(a.out.Flush())
-	if a.name == Stdout || isSame(a.file, a.name) {
-		return
-	}
-	file, err := a.open()
-	if err != nil {
-		a.settle(err)
-		return
-	}
-	_ = a.file.Close()
-	a.file = file
-	a.out.Reset(file)
-}
-
-func isSame(file *os.File, name string) bool {
-	opened, err := file.Stat()
-	named, missing := os.Stat(name)
-	return err == nil && missing == nil && os.SameFile(opened, named)
-}
-
-// settle takes note of an error, after which the writer would refuse all further lines. The lock is held.
-func (a *accessLog) settle(err error) {
-	if err == nil {
-		return
-	}
-	a.lost++
-	a.out.Reset(a.file)
-	if a.warning.Due(time.Now()) {
-		a.log.Warn("the access log cannot be written: lines are lost", "file", a.name, "error", err)
-	}
-}
-
-func (a *accessLog) close() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.settle(a.out.Flush())
-	if a.file != os.Stdout {
-		_ = a.file.Close()
-	}
-}
-
-func (a *accessLog) add(l *logLine) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.line = append(a.format(a.line[:0], l), '\n')
-	_, err := a.out.Write(a.line)
-	a.settle(err)
-}
-
-func (a *accessLog) failures() uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.lost
-}
+func (a *accessLog) add(l *logLine) { a.Add(func(b []byte) []byte { return a.format(b, l) }) }
 
 func appendJSON(b []byte, l *logLine) []byte {
 	text, err := json.Marshal(l)

@@ -87,6 +87,11 @@ func (x *exchange) ask(route *route, r *http.Request) bool {
 	x.request.Cost, x.request.OnFailure = route.cost, route.onFailure
 	x.request.Header, x.request.TargetBytes = r.Header, answer.TargetBytes(r)
 	layers, pending, err := p.limiter.Begin(r.Context(), &x.request, x.layers)
+	if err != nil && r.Context().Err() != nil { // the client left while a store was asked
+		x.denied = true
+		x.answer(answer.NewProblem(http.StatusServiceUnavailable, "the node did not decide in time: try again"))
+		return false
+	}
 	if err != nil {
 		x.deny(actions.DeniedTooManyValues, err.Error())
 		return false

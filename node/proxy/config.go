@@ -99,9 +99,6 @@ const (
 	Combined = "combined" // as Apache httpd and nginx write it
 )
 
-// Stdout as AccessLog.File is standard output.
-const Stdout = "stdout"
-
 // DefaultConfig returns a configuration without a listener.
 func DefaultConfig() Config {
 	return Config{

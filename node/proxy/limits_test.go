@@ -463,3 +463,12 @@ func TestQueuedClientThatGoesGetsNothing(t *testing.T) {
 		}
 	}
 }
+
+// What strangers make net/http say is an attribute: the message is constant, so that it is counted as one kind.
+func TestErrorLog(t *testing.T) {
+	p := open(t, always(counters.Decision{}), nil, "http://127.0.0.1:1")
+	p.server.ErrorLog.Print("http2: server connection error from 192.0.2.1:4711")
+	if !p.log.HasLine(`msg="http server" detail="http2: server connection error from 192.0.2.1:4711"`) {
+		t.Errorf("the log is %s", p.log)
+	}
+}

@@ -360,7 +360,7 @@ func (x *exchange) fail(_ http.ResponseWriter, r *http.Request, err error) {
 // Close writes the last lines of the access log, after Run and all requests have ended.
 func (p *Proxy) Close() {
 	if p.access != nil {
-		p.access.close()
+		p.access.Close()
 	}
 }
 
@@ -382,7 +382,7 @@ func (p *Proxy) Server() *Server {
 		MaxHeaderBytes: p.cfg.MaxHeaderBytes,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second,
 			MaxConcurrentStreams: 100},
-		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
+		ErrorLog: limits.ServerLog(p.log),
 	}, p}
 }
 

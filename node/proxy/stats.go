@@ -32,7 +32,7 @@ func (p *Proxy) Stats() Stats {
 		s.Classes[i] = p.classes[i].Load()
 	}
 	if p.access != nil {
-		s.LogErrors = p.access.failures()
+		s.LogErrors = p.access.Failures()
 	}
 	now := time.Now()
 	for _, u := range p.upstreams {

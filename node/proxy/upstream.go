@@ -190,7 +190,7 @@ func (p *Proxy) Run(ctx context.Context) {
 		}
 	}
 	if p.access != nil {
-		parts.Go(func() { p.access.run(ctx) })
+		parts.Go(func() { p.access.Run(ctx, nil) })
 	}
 	parts.Wait()
 	for _, u := range p.upstreams {

@@ -87,6 +87,13 @@ func (l *loginLimiter) slot(source netip.Addr) netip.Addr {
 	return source
 }
 
+// SetPassword replaces the password of a server that has one. Clients that are logged in stay so. It is safe for
+// concurrent use.
+func (s *Server) SetPassword(password string) {
+	hash := sha256.Sum256([]byte(password))
+	s.password.Store(&hash)
+}
+
 // auth is AUTH [user] password.
 func (c *session) auth(args [][]byte) outcome {
 	name := []byte(user)
@@ -105,7 +112,7 @@ func (c *session) auth(args [][]byte) outcome {
 // login authenticates the client, or returns the error. Without a password set any one is right.
 func (c *session) login(name, password []byte) (refusal string) {
 	s := c.server
-	given, want := sha256.Sum256(password), sha256.Sum256([]byte(s.opt.Password))
+	given, want := sha256.Sum256(password), s.password.Load()
 	right := s.opt.Password == "" || subtle.ConstantTimeCompare(given[:], want[:]) == 1
 	wait := s.logins.blocked(c.source, c.now)
 	if right && string(name) == user && wait == 0 {

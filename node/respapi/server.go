@@ -3,6 +3,7 @@ package respapi
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"net"
@@ -27,7 +28,7 @@ type Limiter interface {
 
 // Options are the server's settings. The zero value is ready to use.
 type Options struct {
-	// Password is the one of the user "default" in AUTH or HELLO. Empty: clients need none.
+	// Password is the one of the user "default" in AUTH or HELLO, until Server.SetPassword. Empty: clients need none.
 	Password string
 	// MaxConnections is the listener's limit, as INFO reports it. The server does not enforce it.
 	MaxConnections int
@@ -58,6 +59,7 @@ const (
 type Server struct {
 	limiter   Limiter
 	opt       Options
+	password  atomic.Pointer[[sha256.Size]byte] // its hash
 	logins    loginLimiter
 	totals    totals
 	lastID    atomic.Int64 // of a connection
@@ -93,8 +95,9 @@ type totals struct {
 func New(l Limiter, opt Options) *Server {
 	opt.IdleTimeout = cmp.Or(opt.IdleTimeout, defaultIdleTimeout)
 	opt.Logger = cmp.Or(opt.Logger, slog.Default())
-	return &Server{limiter: l, opt: opt, maxLong: maxLong,
-		sessions: make(map[*session]struct{})}
+	s := &Server{limiter: l, opt: opt, maxLong: maxLong, sessions: make(map[*session]struct{})}
+	s.SetPassword(opt.Password)
+	return s
 }
 
 // Serve accepts connections until Shutdown or Close, and returns nil then. It may be called once.

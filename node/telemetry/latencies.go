@@ -9,10 +9,12 @@ import (
 	"github.com/edgelimit/edgelimit/gossip"
 )
 
-// Latencies are the histograms of what happens off the request path.
+// Latencies are the histograms of what takes time.
 type Latencies struct {
 	staleness *prometheus.HistogramVec
 	calls     *prometheus.HistogramVec
+	strict    *prometheus.HistogramVec
+	decisions *prometheus.HistogramVec
 	labels    map[string]string // of the regions that staleness was last observed of; used by observe alone
 }
 
@@ -29,12 +31,18 @@ func newLatencies() *Latencies {
 			Help:    "Duration of calls of the regional store, by outcome (ok, failed).",
 			Buckets: []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5},
 		}, []string{"outcome"}),
+		strict: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "edgelimit_strict_call_seconds",
+			Help:    "Duration of calls of the stores of strict rules, by home region and outcome (ok, failed).",
+			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1},
+		}, []string{"home_region", "outcome"}),
+		decisions: newDecisions(),
 	}
 }
 
 // Collectors returns the histograms.
 func (l *Latencies) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{l.staleness, l.calls}
+	return []prometheus.Collector{l.staleness, l.calls, l.strict, l.decisions}
 }
 
 // StoreCall observes a call of the regional store.
@@ -44,6 +52,19 @@ func (l *Latencies) StoreCall(took time.Duration, err error) {
 		outcome = "failed"
 	}
 	l.calls.WithLabelValues(outcome).Observe(took.Seconds())
+}
+
+// StrictCall returns a function that observes calls of a home region's store of strict rules.
+func (l *Latencies) StrictCall(region string) func(took time.Duration, err error) {
+	by := func(outcome string) prometheus.Observer { return l.strict.WithLabelValues(label(region), outcome) }
+	ok, failed := by("ok"), by("failed")
+	return func(took time.Duration, err error) {
+		if err != nil {
+			failed.Observe(took.Seconds())
+		} else {
+			ok.Observe(took.Seconds())
+		}
+	}
 }
 
 // observe observes the ages of active members. Idle ones send once a second, and would hide how fast counts travel.

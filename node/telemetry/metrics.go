@@ -48,9 +48,10 @@ func (w Writer) Counter(name, help string, v uint64) { w.CounterVec(name, help)(
 func (w Writer) Gauge(name, help string, v float64) { w.GaugeVec(name, help)(v) }
 
 // Bool writes a gauge of 1 or 0.
-func (w Writer) Bool(name, help string, on bool) { w.Gauge(name, help, number(on)) }
+func (w Writer) Bool(name, help string, on bool) { w.Gauge(name, help, Number(on)) }
 
-func number(on bool) float64 {
+// Number is 1 or 0.
+func Number(on bool) float64 {
 	if on {
 		return 1
 	}
@@ -78,7 +79,7 @@ func (m *Monitor) Write(w Writer, c *gossip.Cluster) {
 	reachable := w.GaugeVec("region_reachable", "1 while any other node of the region is reachable, else 0; "+
 		"for up to 64 regions.", "region")
 	for region, ok := range reach.byLabel() {
-		reachable(number(ok), region)
+		reachable(Number(ok), region)
 	}
 	w.Gauge("unreachable_peers", "Other nodes silent for 3 s, or gone without having left.", float64(reach.peers))
 	w.Gauge("peers_with_other_rules", "Other nodes whose rules differ in effect from those in force here.",

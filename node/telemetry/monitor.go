@@ -94,8 +94,15 @@ func (m *Monitor) Read(s *Sources, now time.Time) {
 // second between the frames of an idle peer.
 const minSilence = 3 * time.Second
 
+// Unreachable reports whether a peer counts as unreachable at a gossip interval.
+func Unreachable(p *gossip.MemberStatus, interval time.Duration) bool {
+	return isLost(p, maxSilence(interval))
+}
+
+func maxSilence(interval time.Duration) time.Duration { return max(minSilence, 5*interval) }
+
 func (m *Monitor) readPeers(s *Sources, peers, members []gossip.MemberStatus, now time.Time) {
-	limit := max(minSilence, 5*s.Interval)
+	limit := maxSilence(s.Interval)
 	reach := reachOf(peers, limit)
 	m.reach.look(reach, peers, limit, now)
 	own := s.Cluster.Self()

@@ -99,13 +99,14 @@ func printable(name string) string {
 	return name
 }
 
-// firstNames joins the first names of a list with how many more there are.
-func firstNames(names []string) string {
-	const maxNames = 8
-	if len(names) <= maxNames {
+func firstNames(names []string) string { return FirstNames(names, 8) }
+
+// FirstNames joins so many names of a list with how many more there are.
+func FirstNames(names []string, most int) string {
+	if len(names) <= most {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // reachAlarm logs which regions and peers become unreachable, and reachable again. look is not safe for concurrent use.

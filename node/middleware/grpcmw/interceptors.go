@@ -158,6 +158,9 @@ func (i *Interceptors) decide(ctx context.Context, fullMethod string) (metadata.
 	req.Header, _ = metadata.FromIncomingContext(ctx)
 	req.OnFailure = cmp.Or(req.OnFailure, i.opt.OnFailure)
 	layers, pending, err := i.limiter.Begin(ctx, &req, room[:0])
+	if err != nil && ctx.Err() != nil { // the client left, or its time was up, while a store was asked
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}

@@ -1,6 +1,6 @@
 package node
 
-const bans = `
+const bansFile = `
 domain: test
 descriptors:
   - {key: client, rate_limit: {name: login, window: 10s, requests_per_unit: 3, ban: 60s}}

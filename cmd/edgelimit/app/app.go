@@ -50,11 +50,13 @@ const (
 Start a node:       edgelimit serve
 Limit a server:     edgelimit proxy --upstream http://127.0.0.1:3000
 Ask it:             edgelimit check --rule per_ip --identity 192.0.2.1
-Lift a ban:         edgelimit unban --rule login --identity 192.0.2.1
+How is the cluster: edgelimit status
+Lift a ban:         edgelimit bans remove login 192.0.2.1
 See a partition:    edgelimit demo
 Plan a deployment:  edgelimit sim
 Choose its limits:  edgelimit replay --rules rules.yaml access.log
-Check rule files:   edgelimit rules validate rules.yaml`
+Check rule files:   edgelimit rules validate rules.yaml
+Publish them:       edgelimit rules push rules.yaml --redis redis://host:6379`
 	versionUsage = "print the version, the commit, Go's version and the platform"
 )
 
@@ -66,10 +68,9 @@ func New(extensions ...Extension) *cli.App {
 		Description: help,
 		Commands: []*cli.Command{
 			serveCommand(extensions), proxyCommand(extensions), demoCommand(), simCommand(), replayCommand(),
-			checkCommand(), unbanCommand(),
-			rulesCommand(), healthCommand(), keygenCommand(), versionCommand(),
-			printCommand("completion", "print a script that completes command lines in bash and zsh", completionHelp,
-				completionScript),
+			checkCommand(), statusCommand(), topCommand(), membersCommand(), inspectCommand(), eventsCommand(),
+			configCommand(), bansCommand(), rulesCommand(), limitsCommand(), healthCommand(), keygenCommand(),
+			keysCommand(), versionCommand(), completionCommand(),
 		},
 		Flags:  []cli.Flag{plain.flag("version", versionUsage, new(bool))},
 		Reader: os.Stdin, Writer: os.Stdout, ErrWriter: os.Stderr,

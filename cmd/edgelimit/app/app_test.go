@@ -130,8 +130,9 @@ func TestCommandsAndFlags(t *testing.T) {
 			"trace json plot",
 		"replay": "rules compare domain descriptor field format worst json",
 		"check":  "url rule identity domain cost peek json timeout", "health": "url timeout",
-		"unban":  "url rule identity domain json timeout",
-		"keygen": "out force", "version": "json", "rules": "", "completion": "",
+		"status": "url timeout json", "top": "url json n once every", "members": "url json", "inspect": "url json",
+		"events": "url json follow since", "config": "url json changed",
+		"bans": "", "keygen": "out force", "version": "json", "rules": "", "completion": "",
 	}
 	for _, c := range New().Commands {
 		var names []string

@@ -48,6 +48,43 @@ func nodeFlags(listener, url, variable string, timeout time.Duration) []cli.Flag
 	}
 }
 
+// adminFlags are those of commands that ask the listener for operators.
+func adminFlags() []cli.Flag {
+	return append(nodeFlags("admin listener", "http://"+node.DefaultAdmin, "ADMIN_URL", 5*time.Second),
+		plain.flag("token-file", "`FILE` with the token to show, where the node asks for one", new(string),
+			"ADMIN_TOKEN_FILE"),
+		plain.flag("json", "print JSON", new(bool)))
+}
+
+// bearer shows a token.
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.RoundTripper.RoundTrip(r)
+}
+
+// withToken has the token of --token-file shown, if the command has one.
+func withToken(c *cli.Context, h http.RoundTripper) (http.RoundTripper, error) {
+	name := c.String("token-file")
+	if name == "" {
+		return h, nil
+	}
+	token, err := node.ReadPassword(name)
+	if err != nil {
+		return nil, fmt.Errorf("--token-file: %w", err)
+	}
+	if strings.ContainsAny(token, " \t") {
+		return nil, fmt.Errorf("--token-file: %s: want a token and nothing else, not a node's admin_tokens_file", name)
+	}
+	return bearer{h, token}, nil
+}
+
 const overTLS group = "With an https URL"
 
 // tlsOf returns the TLS settings of the flags; nil without any.
@@ -71,17 +108,25 @@ func tlsOf(c *cli.Context) (*tls.Config, error) {
 func requestOf(c *cli.Context) (req node.Request, ok bool, err error) {
 	req = node.Request{Domain: c.String("domain"), Rule: c.String("rule"), Identity: c.String("identity")}
 	for _, arg := range c.Args().Slice() {
-		var descriptor []rules.Entry
-		for pair := range strings.SplitSeq(arg, ",") {
-			key, value, ok := strings.Cut(pair, "=")
-			if !ok {
-				return req, false, misuse(c.Command, "descriptor %q: want KEY=VALUE, several separated by commas", arg)
-			}
-			descriptor = append(descriptor, rules.Entry{Key: key, Value: value})
+		d, err := descriptorOf(c, arg)
+		if err != nil {
+			return req, false, err
 		}
-		req.Descriptors = append(req.Descriptors, descriptor)
+		req.Descriptors = append(req.Descriptors, d)
 	}
 	return req, req.Rule != "" || len(req.Descriptors) > 0, nil
+}
+
+// descriptorOf returns the descriptor of an argument KEY=VALUE,KEY=VALUE.
+func descriptorOf(c *cli.Context, arg string) (d []rules.Entry, err error) {
+	for pair := range strings.SplitSeq(arg, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, misuse(c.Command, "descriptor %q: want KEY=VALUE, several separated by commas", arg)
+		}
+		d = append(d, rules.Entry{Key: key, Value: value})
+	}
+	return d, nil
 }
 
 // newClient returns a client of the node at --url.
@@ -107,6 +152,9 @@ func target(c *cli.Context) (*url.URL, *http.Client, error) {
 	}
 	h.Transport = explaining{&http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
 		TLSClientConfig: secure}}
+	if h.Transport, err = withToken(c, h.Transport); err != nil {
+		return nil, nil, err
+	}
 	if path, unix := strings.CutPrefix(text, "unix:"); unix && path != "" {
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -121,6 +169,11 @@ func target(c *cli.Context) (*url.URL, *http.Client, error) {
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, nil, misuse(c.Command, "--url %s: want a URL such as %s, or unix:/path", c.String("url"),
 			defaultOf(flagNamed(c.Command, "url")))
+	}
+	here := u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
+	if c.String("token-file") != "" && u.Scheme == "http" && !here {
+		return nil, nil, misuse(c.Command, "--url %s: the token of --token-file would travel in clear: use https://",
+			text)
 	}
 	return u, h, nil
 }
@@ -218,78 +271,6 @@ func answerText(a client.Answer) string {
 	}
 	return s + textIf(a.Mode == "shadow", " (in shadow mode: nothing is denied)") +
 		textIf(a.Degraded, " (the node cannot see the whole cluster)")
-}
-
-const unbanHelp = `
-Asks the admin listener of a node, which only its own machine reaches, unless it asks for certificates. The other nodes
-follow within the gossip interval, partitioned nodes when they are back. Only bans are lifted, counts stay: a client
-over its limit stays denied until its window has passed, and a request before that begins the ban anew.
-
-By rule:         edgelimit unban --rule login --identity 192.0.2.1
-By descriptors:  edgelimit unban path=/login,remote_address=192.0.2.1
-
-Exit status: 0 lifted, or not banned as far as the node knows; 2 no answer.`
-
-func unbanCommand() *cli.Command {
-	return &cli.Command{
-		Name: "unban", Usage: "lift a client's ban, on all nodes",
-		ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]", Description: unbanHelp,
-		Flags: slices.Concat(requestFlags("Whose ban"),
-			nodeFlags("admin listener", "http://"+node.DefaultAdmin, "ADMIN_URL", 5*time.Second),
-			[]cli.Flag{plain.flag("json", "print the node's answer as JSON", new(bool))}),
-		Action: unban,
-	}
-}
-
-func unban(c *cli.Context) error {
-	req, ok, err := requestOf(c)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return misuse(c.Command, "say whose ban to lift: --rule and --identity, or descriptors")
-	}
-	node, err := newClient(c)
-	if err != nil {
-		return err
-	}
-	done, err := node.Unban(c.Context, req)
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return fmt.Errorf("no answer at %s (is a node running here, and is that its serve --admin?): %w",
-			c.String("url"), op)
-	} else if err != nil {
-		return err
-	}
-	if c.Bool("json") {
-		return printJSON(c, done)
-	}
-	printUnbanned(c.App.Writer, done)
-	return nil
-}
-
-// followers are the nodes that follow, by the scope of a rule.
-var followers = map[string]string{
-	"region": "; scope region: the nodes of this region alone",
-	"node":   "; scope node: this node alone, ask each of them",
-}
-
-func printUnbanned(out io.Writer, done client.Unbanned) {
-	for _, r := range done.Rules {
-		what := "this node knew of no ban"
-		if r.Banned > 0 {
-			what = fmt.Sprintf("lifted, of %v that were left", r.Banned)
-		}
-		what += textIf(r.RetryAfter > 0, "; still over its limit: a request within %v is denied, and bans it again",
-			r.RetryAfter)
-		fmt.Fprintf(out, "%s: %s%s\n", r.Rule, what, followers[r.Scope])
-	}
-	if done.Lifted == 0 {
-		fmt.Fprintf(out, "not banned as far as this node knows; a ban that other nodes know is lifted within %v\n",
-			done.Interval)
-		return
-	}
-	fmt.Fprintf(out, "lifted on %d of %d rules with a ban; all nodes follow within %v\n", done.Lifted, len(done.Rules),
-		done.Interval)
 }
 
 const healthHelp = `

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -145,9 +146,31 @@ _edgelimit() {
 complete -o default -F _edgelimit edgelimit
 `
 
+const fishScript = `function __edgelimit_words
+  edgelimit (commandline -opc)[2..] (commandline -ct) ` + completionFlag + `
+end
+complete -c edgelimit -a '(__edgelimit_words)'
+`
+
 const completionHelp = `
-For this shell:  source <(edgelimit completion)
-For all:         edgelimit completion > /etc/bash_completion.d/edgelimit`
+For bash or zsh:   source <(edgelimit completion)
+For all of bash:   edgelimit completion > /etc/bash_completion.d/edgelimit
+For fish:          edgelimit completion fish | source`
+
+func completionCommand() *cli.Command {
+	return &cli.Command{Name: "completion", Usage: "print a script that completes command lines in bash, zsh and fish",
+		ArgsUsage: "[SHELL]", Description: completionHelp, Action: func(c *cli.Context) error {
+			text := completionScript
+			switch shell := c.Args().First(); {
+			case c.NArg() > 1 || !slices.Contains([]string{"", "bash", "zsh", "fish"}, shell):
+				return misuse(c.Command, "%s: want one of bash, zsh, fish", strings.Join(c.Args().Slice(), " "))
+			case shell == "fish":
+				text = fishScript
+			}
+			_, err := io.WriteString(c.App.Writer, text)
+			return err
+		}}
+}
 
 // printCommand is a command that prints a text.
 func printCommand(name, usage, help, text string) *cli.Command {

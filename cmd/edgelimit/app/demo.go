@@ -24,7 +24,8 @@ an oracle: the same algorithm with instant knowledge of all nodes.
 Real traffic:  zcat access.log.gz | edgelimit demo --log -
 No partition:  edgelimit demo --cut 0s
 
-Of a log each address is a client, and its time is sped up to --duration.
+Of a log each address is a client, and its time is sped up to --duration. The limit is approximate: for strict rules see
+testnet/README.md.
 
 Exit status: 0 if the figures held and the cluster healed, 1 if not, 2 if it could not be run.`
 

@@ -164,8 +164,12 @@ func TestEndToEnd(t *testing.T) {
 		}
 	})
 	t.Run("SIGHUP", func(t *testing.T) { checkHangup(t, binary) })
+	t.Run("socket activation", func(t *testing.T) { checkActivation(t, binary) })
+	t.Run("forged socket activation", func(t *testing.T) { checkForgedActivation(t, binary) })
 	t.Run("linger", func(t *testing.T) { checkLinger(t, binary) })
 	t.Run("a cluster of processes", func(t *testing.T) { checkCluster(t, binary) })
+	t.Run("one node answers about all", func(t *testing.T) { checkStatus(t, binary) })
+	t.Run("rules in Redis", func(t *testing.T) { checkRulesInRedis(t, binary) })
 	t.Run("SIGTERM", func(t *testing.T) {
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
@@ -363,9 +367,10 @@ descriptors:
 	login("a").says(t, 0)
 	login("a")
 	eventually(t, "the ban at b", func() bool { return strings.Contains(login("b", "--peek").out, "try again in 59m") })
-	runBinary(t, binary, "unban", "login=joe", "--url", operators).says(t, 0, "login: lifted, of 59m",
+	runBinary(t, binary, "bans", "remove", "--descriptor", "login=joe", "--url", operators).says(t, 0,
+		"login: lifted, of 59m",
 		"lifted on 1 of 1 rules", "within 50ms")
 	eventually(t, "no ban at a", func() bool { return login("a", "--peek").code == 0 })
-	runBinary(t, binary, "unban", "--rule", "logni", "--identity", "joe", "--url", operators).says(t, 2,
+	runBinary(t, binary, "bans", "remove", "logni", "joe", "--url", operators).says(t, 2,
 		`did you mean "login"?`)
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -40,6 +41,8 @@ func (g group) flag(name, usage string, to any, variables ...string) cli.Flag {
 		return &cli.StringFlag{Name: name, Usage: usage, Category: heading, EnvVars: env, Value: to.String()}
 	case *[]string:
 		return &cli.StringSliceFlag{Name: name, Usage: usage, Category: heading, EnvVars: env}
+	case *map[string]node.Redis:
+		return &cli.GenericFlag{Name: name, Usage: usage, Category: heading, EnvVars: env, Value: new(repeated)}
 	case *repeated:
 		return &cli.GenericFlag{Name: name, Usage: usage, Category: heading, EnvVars: env, Value: to}
 	}
@@ -87,6 +90,17 @@ func override(c *cli.Context, settings []setting) (err error) {
 			}
 			if *to, err = node.ParseSize(size); err != nil {
 				return wrongValue(c.Command, s.name, size)
+			}
+		case *map[string]node.Redis:
+			all := make(map[string]node.Redis) // not the default's map
+			maps.Copy(all, *to)
+			*to = all
+			for _, pair := range strings.Fields(c.Generic(s.name).(*repeated).String()) {
+				region, url, ok := strings.Cut(pair, "=")
+				if !ok || region == "" {
+					return misuse(c.Command, "--%s wants REGION=URL, as in us-east=redis://host:6379", s.name)
+				}
+				all[region] = node.Redis{URL: url}
 			}
 		}
 	}

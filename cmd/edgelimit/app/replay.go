@@ -31,7 +31,7 @@ A LOG of - is standard input; OLD and NEW are rules, with --compare. Logs are in
 nginx, or JSON lines (Caddy, Traefik, nginx, Envoy), gzip or not. They are merged by time, in whatever order they are
 given, and sorted within %d lines: servers log a request when it ends. Fields of a request: %s. A rule is asked if its
 keys are fields; if not, name them with --field, or say what to ask with --descriptor. Where a log gives times to the
-second, windows of a second or less cannot be judged by it.
+second, windows of a second or less cannot be judged by it. Strict rules are decided here as one node alone would.
 
 Exit status: 0, also when interrupted (it reports on what it has read); 2 if it could not be run, or a log broke off.`
 

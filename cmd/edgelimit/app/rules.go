@@ -75,11 +75,14 @@ func rulesCommand() *cli.Command {
 		ofRequest.flag("header", "`HEADER` of the HTTP request, as in 'X-Api-Key: a' (repeatable)", new([]string)),
 		ofReading.flag("rules", "rule `FILE` or directory (repeatable; default: those of --config, or the sample)",
 			new([]string)),
-		region, config,
+		region, config, keyFileFlag(),
 	}
+	validating, explaining = append(validating, reachingFlags()...), append(explaining, reachingFlags()...)
+	publishing := slices.Concat(redisFlags(), reachingFlags(), publishingFlags(), []cli.Flag{config}, reading)
+	looking := slices.Concat(redisFlags(), reachingFlags(), []cli.Flag{config, reading[len(reading)-1]})
 	return &cli.Command{
 		Name:  "rules",
-		Usage: "validate rule files, explain what they do, and compare them",
+		Usage: "validate rule files, explain and compare them, and publish them to Redis",
 		Subcommands: []*cli.Command{
 			{
 				Name: "validate", Usage: "say all that is wrong with rule files", ArgsUsage: "FILE...",
@@ -95,22 +98,52 @@ func rulesCommand() *cli.Command {
 				ArgsUsage: "OLD NEW", Description: diffHelp,
 				Flags: slices.Concat([]cli.Flag{region}, reading), Action: diffRules,
 			},
+			{
+				Name: "push", Usage: "publish rule files to Redis, for all nodes that follow it", ArgsUsage: "FILE...",
+				Description: pushHelp, Flags: publishing, Action: pushRules,
+			},
+			{
+				Name: "history", Usage: "list the versions of the rules in Redis", Description: historyHelp,
+				Flags: looking, Action: rulesHistory,
+			},
+			{
+				Name: "rollback", Usage: "publish an earlier version again, as a new one", ArgsUsage: "VERSION",
+				Description: rollbackHelp, Flags: publishing, Action: rollbackRules,
+			},
+			{
+				Name: "pull", Usage: "print or write the rule files in Redis", ArgsUsage: "[VERSION]",
+				Description: pullHelp, Flags: slices.Concat(looking, []cli.Flag{
+					plain.flag("out", "write the files to the directory `DIR`, which is made; none is replaced",
+						new(string))}),
+				Action: pullRules,
+			},
 			printCommand("schema", "print the JSON Schema of rule files, for editors",
 				"edgelimit rules schema > rules.schema.json", string(rulefile.Schema())),
 		},
 	}
 }
 
+// readingOptions returns how rules are read by the flags, or by the configuration's settings where flags are not set.
+func readingOptions(c *cli.Context, cfg *node.Config) (rulefile.Options, error) {
+	err := override(c, readingSettings(cfg))
+	stores := cfg.RuleStores()
+	if c.String("config") == "" { // the nodes that they are for may know others
+		stores.Known = nil
+	}
+	return rulefile.Options{
+		Algorithm: cfg.DefaultAlgorithm, IPv6Prefix: cfg.IPv6Prefix, MergeDomains: cfg.MergeDomains,
+		Compatibility: cfg.Compatibility, IgnoreDotFiles: cfg.IgnoreDotFiles, Stores: stores,
+	}, err
+}
+
 // loadRules reads rule files by the flags, or by the configuration's settings where flags are not set, for a region, or
 // for all if it is empty. It prints problems of the files; the error is their number.
 func loadRules(c *cli.Context, cfg node.Config, region string, paths ...string) (*rules.Set, error) {
-	if err := override(c, readingSettings(&cfg)); err != nil {
+	opt, err := readingOptions(c, &cfg)
+	if err != nil {
 		return nil, err
 	}
-	set, err := rulefile.Options{
-		Algorithm: cfg.DefaultAlgorithm, IPv6Prefix: cfg.IPv6Prefix, MergeDomains: cfg.MergeDomains,
-		Compatibility: cfg.Compatibility, IgnoreDotFiles: cfg.IgnoreDotFiles,
-	}.Load(paths...)
+	set, err := opt.Load(paths...)
 	if err != nil {
 		return nil, reportProblems(c, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -35,6 +36,7 @@ type explained struct {
 	Name       string   `json:"name,omitempty"`
 	Promise    string   `json:"promise,omitempty"`
 	Counted    string   `json:"counted,omitempty"`
+	Override   string   `json:"override,omitempty"`
 	ReplacedBy string   `json:"replaced_by,omitempty"`
 	Listed     string   `json:"listed,omitempty"`
 	Nearest    string   `json:"nearest,omitempty"`
@@ -63,7 +65,7 @@ func explainRules(c *cli.Context) error {
 		}
 		var layers []rules.Layer
 		if q.req.Rule != "" || len(q.req.Descriptors) > 0 {
-			if layers, err = in.set.Explain(&q.req); err != nil {
+			if layers, err = in.set.Explain(&q.req, in.secret, time.Now()); err != nil {
 				return err
 			}
 		}
@@ -130,6 +132,12 @@ func explainLayer(l *rules.Layer) explained {
 	if l.ReplacedBy != nil {
 		a.ReplacedBy = l.ReplacedBy.FullName
 	}
+	if l.Limit != nil {
+		a.Override = rules.DescribeLimit(l.Limit, 0)
+		if !l.Until.IsZero() {
+			a.Override += " until " + l.Until.UTC().Format(time.RFC3339)
+		}
+	}
 	a.Listed = map[rules.Listing]string{rules.AllowListed: "allow", rules.DenyListed: "deny"}[l.Listed]
 	return a
 }
@@ -163,7 +171,9 @@ func (a explained) String() string {
 	case a.Listed == "deny":
 		return text + "who asks is on its deny list: denied"
 	case a.Counted != "":
-		return text + "counted for " + a.Counted
+		return text + "counted for " + a.Counted + textIf(a.Override != "", ", which has an override: %s", a.Override)
+	case a.Override != "":
+		return text + "one count for everybody, with an override: " + a.Override
 	}
 	return text + "one count for everybody"
 }
@@ -173,6 +183,7 @@ type rulesInput struct {
 	cfg    node.Config
 	chosen bool // cfg is that of --config, not the default
 	set    *rules.Set
+	secret rules.Secret // under which overrides are found
 }
 
 // readRules reads the configuration and the rule files of the command line. Flags override the configuration.
@@ -191,6 +202,9 @@ func readRules(c *cli.Context, paths []string) (in *rulesInput, err error) {
 	}
 	if len(paths) > 0 {
 		in.cfg.Rules = paths
+	}
+	if in.cfg.RuleServer().URL != "" {
+		return in, in.readStore(c, region)
 	}
 	if len(in.cfg.Rules) == 0 {
 		in.set = rulefile.Sample()

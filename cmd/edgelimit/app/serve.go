@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/envoy"
+	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 	"github.com/edgelimit/edgelimit/node/xds"
 )
@@ -28,8 +30,8 @@ Without any flag: a single node on loopback with sample rules. Flags and EDGELIM
 file; 'edgelimit serve --print-config' shows every setting with its default.
 
 Rule files are watched: what is changed in them is in force a moment later, or refused as a whole and logged. SIGHUP
-reads them at once, with the files of TLS, and the kill switch ('shadow') of the configuration file; other settings need
-a restart.
+reads them at once, with the files of TLS and of secrets, and the kill switch ('shadow') of the configuration file;
+other settings need a restart.
 
 The process is held to its budget for counters (--memory), a tenth of it, 96 MiB and 24 KiB for each connection that is
 open, unless GOMEMLIMIT says otherwise.
@@ -61,8 +63,10 @@ func serveSettings(cfg *node.Config) []setting {
 		{ofListeners, "resp-redis-rate", "answer the scripts of the Go library redis_rate in the Redis protocol",
 			&cfg.RESPRedisRate},
 		{ofListeners, "health", "`ADDRESS` of /livez, /readyz and /metrics", &cfg.Health},
-		{ofListeners, "admin", "`ADDRESS` for edgelimit unban: loopback, a Unix socket, or with client certificates",
+		{ofListeners, "admin", "`ADDRESS` for operators: loopback, Unix socket, or with client certificates or tokens",
 			&cfg.Admin},
+		{ofListeners, "admin-tokens-file", "`FILE` of lines 'read TOKEN' and 'operate TOKEN' for operators (default: " +
+			"none)", &cfg.AdminTokensFile},
 		{ofListeners, "linger", "`TIME` to go on serving, unready, before it stops: until balancers have noticed",
 			&cfg.Linger},
 
@@ -84,6 +88,8 @@ func serveSettings(cfg *node.Config) []setting {
 		{ofStorage, "memory", "`SIZE` of the budget for counters, as 64MiB or 1GiB", &cfg.Memory},
 		{ofStorage, "redis", "`URL` of the region's Redis: redis://host:6379, redis+sentinel://host,host/master, " +
 			"redis+cluster://host,host; rediss for TLS (default: none)", &cfg.Redis.URL},
+		{ofStorage, "strict-redis", "`REGION=URL` of the Redis of another region that decides on strict rules " +
+			"(repeatable; in the variable with spaces between them)", &cfg.Strict.Redis},
 	}
 }
 
@@ -128,11 +134,12 @@ func serve(c *cli.Context, defaults node.Config, settings settings, extensions [
 	}
 	hangups := notifyHangups()
 	read := func() (node.Config, *ratelimitEnv, error) { return serveConfig(c, defaults, settings) }
-	cfg, env, err := read()
+	layers, env, err := configLayers(c, defaults, settings)
 	if err != nil {
 		return err
 	}
-	logger, err := newLogger(c, env)
+	cfg := layers[len(layers)-1].Config
+	logger, level, err := newLogger(c, env)
 	if err != nil {
 		return err
 	}
@@ -140,11 +147,19 @@ func serve(c *cli.Context, defaults node.Config, settings settings, extensions [
 		env.log(logger)
 	}
 	started := cfg
-	cfg.Logger, cfg.Envoy, cfg.RulesFrom = logger, envoy.Service, xds.Source
+	cfg.Layers = layers
+	cfg.Logger, cfg.LogLevel, cfg.Envoy, cfg.RulesFrom = logger, level, envoy.Service, xds.Source
 	for _, e := range extensions {
 		if err := e.Configure(c, &cfg); err != nil {
 			return err
 		}
+	}
+	if cfg.Listeners, err = listen.Inherit(); err != nil {
+		return err
+	}
+	manager, err := newNotifier(cfg.Gossip.Interval, logger)
+	if err != nil {
+		return err
 	}
 	node.LogRedisClient(logger)
 	n, err := node.New(cfg)
@@ -162,7 +177,10 @@ func serve(c *cli.Context, defaults node.Config, settings settings, extensions [
 	if cfg.Linger > 0 {
 		defer endLingerOnSignal(c.Context, n)()
 	}
-	defer onHangup(hangups, func(merged int) { reload(n, read, started, logger, merged) })()
+	defer manager.follow(c.Context, n)()
+	defer onHangup(hangups, func(merged int) {
+		manager.reloading(c.Context, n, func() { reload(n, read, started, logger, merged) })
+	})()
 	if err := n.Run(c.Context); err != nil {
 		return err
 	}
@@ -174,47 +192,84 @@ func serve(c *cli.Context, defaults node.Config, settings settings, extensions [
 // that goes between them.
 func serveConfig(c *cli.Context, defaults node.Config, settings settings) (
 	cfg node.Config, env *ratelimitEnv, err error) {
-	cfg = defaults
+	layers, env, err := configLayers(c, defaults, settings)
+	if err != nil {
+		return cfg, nil, err
+	}
+	return layers[len(layers)-1].Config, env, nil
+}
+
+// configLayers returns the configuration as it is after each of its sources.
+func configLayers(c *cli.Context, cfg node.Config, settings settings) (
+	layers []node.Layer, env *ratelimitEnv, err error) {
+	add := func(from string) { layers = append(layers, node.Layer{From: from, Config: cfg}) }
 	if name := c.String("config"); name != "" {
-		if cfg, err = defaults.Read(name); err != nil {
-			return cfg, nil, err
+		if cfg, err = cfg.Read(name); err != nil {
+			return nil, nil, err
 		}
+		add("file")
 	}
 	if server := c.String("from-env"); server != "" {
 		if server != rulefile.Ratelimit {
-			return cfg, nil, misuse(c.Command, "--from-env %.80s: want %s", server, rulefile.Ratelimit)
+			return nil, nil, misuse(c.Command, "--from-env %.80s: want %s", server, rulefile.Ratelimit)
 		}
 		env = readRatelimitEnv(os.LookupEnv)
 		if err = env.configure(&cfg); err != nil {
-			return cfg, nil, err
+			return nil, nil, err
 		}
 	}
-	err = override(c, settings(&cfg))
+	var variables, flags []setting
+	for _, s := range settings(&cfg) {
+		if byVariable(c, s.name) {
+			variables = append(variables, s)
+		} else {
+			flags = append(flags, s)
+		}
+	}
+	if err = override(c, variables); err != nil {
+		return nil, nil, err
+	}
+	add("environment")
+	if err = override(c, flags); err != nil {
+		return nil, nil, err
+	}
+	add("flag")
 	if env != nil {
 		env.settleRedis(&cfg)
+		add("environment")
 	}
-	return cfg, env, err
+	return layers, env, nil
 }
 
-// newLogger returns the logger that the flags ask for; where they do not, the environment does, if there is one.
-func newLogger(c *cli.Context, env *ratelimitEnv) (*slog.Logger, error) {
+// byVariable reports whether a flag that is set has its value from a variable of the environment.
+func byVariable(c *cli.Context, name string) bool {
+	arguments := *c
+	arguments.Command = nil // else those of variables are among the names
+	return c.IsSet(name) && !slices.Contains(arguments.LocalFlagNames(), name)
+}
+
+// newLogger returns the logger that the flags ask for, and its level; where they do not, the environment does, if there
+// is one.
+func newLogger(c *cli.Context, env *ratelimitEnv) (*slog.Logger, *slog.LevelVar, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cmp.Or(c.String("log-level"), "info"))); err != nil {
-		return nil, misuse(c.Command, "--log-level %s: want debug, info, warn or error", c.String("log-level"))
+		return nil, nil, misuse(c.Command, "--log-level %s: want debug, info, warn or error", c.String("log-level"))
 	}
 	asJSON := c.Bool("log-json")
 	if env != nil {
 		if !c.IsSet("log-level") {
 			var err error
 			if level, err = env.logLevel(); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		asJSON = asJSON || !c.IsSet("log-json") && env.logJSON()
 	}
-	opt := &slog.HandlerOptions{Level: level}
+	levels := new(slog.LevelVar)
+	levels.Set(level)
+	opt := &slog.HandlerOptions{Level: levels}
 	if asJSON {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opt)), nil
+		return slog.New(slog.NewJSONHandler(os.Stderr, opt)), levels, nil
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opt)), nil
+	return slog.New(slog.NewTextHandler(os.Stderr, opt)), levels, nil
 }

@@ -32,6 +32,7 @@ Your own traffic:     edgelimit sim --trace arrivals.csv
 Patterns: even (all nodes alike), skew (70 % on one node), hotspot (80 % on a node that changes every 3 s), flash (0.5
 times the limit, 20 times for 1 s in every 20 s), compliant-burst (clients that keep to 95 % of the limit, in bursts).
 Buckets hold the limit, and get it back in each window. A limit of scope region is one of --regions 1.
+Strict rules are not simulated: a Redis decides on them, and admits what one node alone would.
 
 Faults of Redis: down@30s-40s (calls fail), mute@30s-40s (it does what it is told, and no answer arrives), slow@30s-40s
 (up to 2.5 s a call; what timed out takes effect late), twice@30s-40s (calls take effect again later), flush@20s

@@ -43,10 +43,10 @@ func after(ms int64, what string) string {
 	return fmt.Sprintf("%d ms until %s", ms, what)
 }
 
-// clean keeps a log's bytes from steering the terminal.
+// clean keeps text of a log or a node from steering the terminal, also by marks that turn the direction of writing.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r

@@ -50,7 +50,8 @@ func TestCommandsOverTLS(t *testing.T) {
 		says(t, 1, "the node does not speak TLS there: use http://")
 	ask("health", known, "health").says(t, 0, "ready")
 	ask("health", trusting, "health").says(t, 1, "no answer")
-	ask("admin", known, "unban", "--rule", "per_ip", "--identity", "192.0.2.1").
+	edgelimit(t, append([]string{"bans", "remove", "per_ip", "192.0.2.1", "--url", "https://" + n.Addr("admin")},
+		known...)...).
 		says(t, 2, "no rule that this meets has a ban")
 	edgelimit(t, append([]string{"health", "--url", "http://" + n.Addr("health")}, trusting...)...).
 		says(t, 2, "--url http://", "are for https://")

@@ -41,10 +41,12 @@ var aliases = map[string][]string{
 // commandAliases are the same of commands.
 var commandAliases = map[string]string{
 	"start": "serve", "run": "serve", "server": "serve", "node": "serve", "agent": "serve",
-	"genkey": "keygen", "keys": "keygen", "key": "keygen",
-	"unblock": "unban", "lift": "unban",
+	"genkey": "keygen", "key": "keys", "rotate": "keys add",
+	"unban": "bans remove", "unblock": "bans remove", "lift": "bans remove", "ban": "bans add", "block": "bans add",
 	"ask": "check", "take": "check", "test": "check",
-	"ready": "health", "status": "health", "ping": "health",
+	"ready": "health", "ping": "health",
+	"nodes": "members", "peers": "members", "cluster": "members", "info": "status", "log": "events", "logs": "events",
+	"settings": "config",
 	"simulate": "sim", "simulation": "sim",
 	"validate": "rules validate", "lint": "rules validate", "explain": "rules explain", "diff": "rules diff",
 	"schema": "rules schema",

@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -21,11 +22,13 @@ func TestUsageErrors(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"serv", `unknown command "serv": did you mean edgelimit serve? See edgelimit --help`},
 		{"start", `unknown command "start": did you mean edgelimit serve? See edgelimit --help`},
-		{"unblock", `unknown command "unblock": did you mean edgelimit unban? See edgelimit --help`},
+		{"unblock", `unknown command "unblock": did you mean edgelimit bans remove? See edgelimit --help`},
+		{"unban", `unknown command "unban": did you mean edgelimit bans remove? See edgelimit --help`},
 		{"validate r.yaml", `unknown command "validate": did you mean edgelimit rules validate? See edgelimit --help`},
 		{"rules valid", `unknown command "valid": did you mean edgelimit rules validate? See edgelimit rules --help`},
 		{"rules nonsense",
-			`unknown command "nonsense": want one of validate, explain, diff, schema; see edgelimit rules --help`},
+			`unknown command "nonsense": want one of validate, explain, diff, push, history, rollback, pull, schema; ` +
+				`see edgelimit rules --help`},
 		{"--http :1", "unknown flag --http: did you mean edgelimit serve --http? See edgelimit --help"},
 		{"--nonsense", "unknown flag --nonsense; see edgelimit --help"},
 		{"-v", "unknown flag --v: did you mean --version? See edgelimit --help"},
@@ -55,7 +58,11 @@ func TestUsageErrors(t *testing.T) {
 		{"health --url ::", "--url ::: want a URL such as http://127.0.0.1:9100/readyz, or unix:/path; see edgelimit " +
 			"health --help"},
 		{"health extra", `health takes no arguments, got "extra"; see edgelimit health --help`},
-		{"unban", "say whose ban to lift: --rule and --identity, or descriptors; see edgelimit unban --help"},
+		{"bans remove", "say whom: RULE and IDENTITY, or --descriptor; see edgelimit bans remove --help"},
+		{"bans add login joe", "say how long the ban lasts, as --for 1h; see edgelimit bans add --help"},
+		{"bans add a b c", `want RULE and IDENTITY, got "c" as well; see edgelimit bans add --help`},
+		{"bans remove a --descriptor b=c", "--descriptor stands in place of rule, identity and key; see " +
+			"edgelimit bans remove --help"},
 		{"keygen --file x", "unknown flag --file: did you mean --out? See edgelimit keygen --help"},
 		{"demo --regions few", "--regions few: want a whole number such as 3; see edgelimit demo --help"},
 	} {
@@ -158,10 +165,10 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// An unban asks the admin listener, and says what was lifted, for whom that holds and what stays.
-func TestUnbanCommand(t *testing.T) {
+// A removal asks the admin listener, and says what was lifted, for whom that holds and what stays.
+func TestBansRemoveCommand(t *testing.T) {
 	var asked string
-	answer, status := client.Unbanned{}, 200
+	answer, status := client.RemovedBans{}, 200
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&body)
@@ -173,34 +180,83 @@ func TestUnbanCommand(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	t.Setenv("EDGELIMIT_ADMIN_URL", s.URL)
 
-	answer = client.Unbanned{Lifted: 1, Interval: 100 * time.Millisecond, Rules: []client.UnbannedRule{
+	answer = client.RemovedBans{Lifted: 1, Interval: 100 * time.Millisecond, Rules: []client.RemovedBan{
 		{Rule: "login", Scope: "global", Banned: 90 * time.Second, RetryAfter: 7 * time.Second}, {Rule: "wide",
 			Scope: "region"}, {Rule: "own", Scope: "node"}}}
-	r := edgelimit(t, "unban", "--rule", "login", "--identity", "192.0.2.1")
+	r := edgelimit(t, "bans", "remove", "login", "192.0.2.1")
 	if want := (result{0, "login: lifted, of 1m30s that were left; still over its limit: a request within 7s is " +
-		"denied, " +
-		"and bans it again\n" +
+		"denied, and may ban it again\n" +
 		"wide: this node knew of no ban; scope region: the nodes of this region alone\n" +
 		"own: this node knew of no ban; scope node: this node alone, ask each of them\n" +
-		"lifted on 1 of 3 rules with a ban; all nodes follow within 100ms\n", ""}); r != want {
+		"lifted on 1 of 3 rules with bans; all nodes follow within 100ms\n", ""}); r != want {
 		t.Errorf("%+v\nwant %+v", r, want)
 	}
-	if want := "POST /api/unban application/json map[identity:192.0.2.1 rule:login]"; asked != want {
+	if want := "POST /api/bans/remove application/json map[identity:192.0.2.1 rule:login]"; asked != want {
 		t.Errorf("it asks %s, want %s", asked, want)
 	}
 	edgelimit(
-		t, "unban", "path=/login,remote_address=192.0.2.1", "--json",
+		t, "bans", "remove", "--descriptor", "path=/login,remote_address=192.0.2.1", "--json",
 	).says(t, 0, `"lifted": 1`, `"banned_ms": 90000`)
-	if want := "POST /api/unban application/json map[descriptors:[[map[key:path value:/login] map[key:remote_address " +
+	if want := "POST /api/bans/remove application/json map[descriptors:[[map[key:path value:/login] " +
+		"map[key:remote_address " +
 		"value:192.0.2.1]]]]"; asked != want {
 		t.Errorf("it asks %s, want %s", asked, want)
 	}
 	answer.Lifted, answer.Rules = 0, answer.Rules[1:2]
-	if r := edgelimit(t, "unban", "--rule", "wide"); r.code != 0 || !strings.Contains(r.out, "not banned") ||
+	if r := edgelimit(t, "bans", "remove", "wide"); r.code != 0 || !strings.Contains(r.out, "not banned") ||
 		strings.Contains(r.out, "lifted on") {
 		t.Errorf("without a ban: %+v", r)
 	}
 	status = 404
-	edgelimit(t, "unban", "--rule", "x").says(t, 2, "does not answer like an edgelimit node")
-	edgelimit(t, "unban", "--rule", "x", "--url", "http://"+free(t)).says(t, 2, "no answer", "serve --admin")
+	edgelimit(t, "bans", "remove", "x").says(t, 2, "does not answer like an edgelimit node")
+	edgelimit(t, "bans", "remove", "x", "--url", "http://"+free(t)).says(t, 2, "no answer", "serve --admin")
+}
+
+// A list is a table of 80 columns, and what a ban of one's own began is said.
+func TestBansListAndAddCommands(t *testing.T) {
+	var asked, answer string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		asked = fmt.Sprint(r.Method, " ", r.URL, " ", body)
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer s.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	t.Setenv("EDGELIMIT_ADMIN_URL", s.URL)
+	t.Setenv("SSH_CONNECTION", "192.0.2.5 50000 192.0.2.1 22")
+
+	ends := time.Now().Add(25*time.Hour + 30*time.Minute).UTC().Format(time.RFC3339)
+	record := `{"rule":"edge/path=/a-long-path/remote_address","scope":"node","address":"ffff:ffff:ffff:ffff::/64",` +
+		`"began":"2026-01-02T03:04:05Z","ends":"` + ends + `","manual":true,"by":"somebody.long",` +
+		`"reason":"a reason of several words\\u001b[31m"}`
+	answer = `{"bans":[` + record + `,` + "\n" + `{"rule":"login","scope":"global","key":"00000000000000ff",` +
+		`"began":"2026-01-02T03:04:05Z","ends":"2026-01-02T03:04:05Z","manual":false}]}`
+	r := edgelimit(t, "bans", "list", "lo gin")
+	if want := "RULE                BANNED                    ENDS IN  BY         REASON\n" +
+		"edge/path=/a-long…  ffff:ffff:ffff:ffff::/64  1d1h     somebody…  a reason of …\n" +
+		"login               #00000000000000ff         0s       rule       the limit\n"; r.out != want || r.code != 0 {
+		t.Errorf("%+v\nwant %s", r, want)
+	}
+	if asked != "GET /api/bans?rule=lo+gin map[]" {
+		t.Errorf("it asks %s", asked)
+	}
+	edgelimit(t, "bans", "list", "--json").says(t, 0, `"key": "00000000000000ff"`, `\u001b[31m`)
+	answer = answer[:len(answer)-20]
+	edgelimit(t, "bans", "list").says(t, 2, "read the node's answer")
+	answer = `{"bans":[]}`
+	edgelimit(t, "bans", "list").says(t, 0, "nobody is banned")
+
+	answer = `{"bans":[` + record + `],"warnings":["mind this"],"interval_ms":100}`
+	edgelimit(t, "bans", "add", "per_ip", "198.51.100.0/24", "--for", "1h", "--reason", "x y").
+		says(t, 0, "ffff:ffff:ffff:ffff::/64 is banned until 20", "scope node", "warning: mind this", "within 100ms")
+	if asked != "POST /api/bans map[for_ms:3.6e+06 identity:198.51.100.0/24 reason:x y rule:per_ip]" {
+		t.Errorf("it asks %s", asked)
+	}
+	asked = ""
+	if edgelimit(t, "bans", "add", "per_ip", "192.0.2.0/24", "--for", "1h").
+		says(t, 2, "from which you are logged in", "--force"); asked != "" {
+		t.Errorf("it asks %s", asked)
+	}
+	edgelimit(t, "bans", "add", "per_ip", "192.0.2.0/24", "--for", "1h", "--force").says(t, 0, "is banned until")
 }

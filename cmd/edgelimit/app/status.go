@@ -1,0 +1,192 @@
+package app
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/edgelimit/edgelimit/node/status"
+)
+
+const statusHelp = `
+One node answers about all, at its admin listener: what is wrong and what to do, the regions, the rules.
+
+bound   guaranteed: no admission in the window went further over the limit
+over    an estimate from below of what is really over now
+keeps   about which part of the limits a region admits while it is cut off
+
+This machine's:  edgelimit status
+Another one's:   edgelimit status --url https://10.0.1.7:9101 \
+                   --ca-file ca.pem --cert-file me.pem --key-file me.key
+
+Exit status: 0 healthy, 1 degraded or not ready, 2 no answer.`
+
+func statusCommand() *cli.Command {
+	return &cli.Command{Name: "status", Usage: "ask a node how it and its cluster are", Description: statusHelp,
+		Flags: adminFlags(), Action: func(c *cli.Context) error {
+			s, err := askStatus(c)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				err = writeSafeJSON(c.App.Writer, s)
+			} else {
+				err = printStatus(c.App.Writer, &s)
+			}
+			return exitStatus(err, s.Health == status.Healthy)
+		}}
+}
+
+func membersCommand() *cli.Command {
+	return &cli.Command{Name: "members", Usage: "list the nodes of the cluster as one of them sees them",
+		Description: "\nExample:  edgelimit members --json\n\nExit status: 0 listed, 2 no answer.", Flags: adminFlags(),
+		Action: func(c *cli.Context) error {
+			s, err := askStatus(c)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				members := []status.Member{}
+				for _, r := range s.Regions {
+					members = append(members, r.Members...)
+				}
+				return writeSafeJSON(c.App.Writer, map[string]any{"members": members})
+			}
+			return printMembers(c.App.Writer, &s)
+		}}
+}
+
+func askStatus(c *cli.Context) (s status.Status, err error) {
+	admin, err := newClient(c)
+	if err != nil {
+		return s, err
+	}
+	s, err = admin.Status(c.Context)
+	return s, noAdmin(c, err)
+}
+
+// printStatus prints a status in 80 columns but for the sentences.
+func printStatus(out io.Writer, s *status.Status) error {
+	fmt.Fprintf(out, "%s: node %s of region %s, %s, up %s\n", strings.ToUpper(clean(s.Health)), clean(s.Node),
+		clean(s.Region), clean(s.Version), shortTime(time.Duration(s.Uptime)*time.Millisecond))
+	for _, f := range s.Summary {
+		fmt.Fprintf(out, "%s: %s\n  do: %s\n", clean(f.Level), clean(f.Text), clean(f.Do))
+	}
+	const maxWarnings = 5
+	for _, warning := range s.Warnings[:min(maxWarnings, len(s.Warnings))] {
+		fmt.Fprintf(out, "info: %s\n", clean(warning))
+	}
+	if more := len(s.Warnings) - maxWarnings; more > 0 {
+		fmt.Fprintf(out, "info: %s more: see --json\n", plural(more, "warning"))
+	}
+	fmt.Fprintln(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "REGION\tNODES\tREACHABLE\tSTALENESS\tKEEPS\tRULES")
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		reachable, staleness, rules := 0, int64(0), "same"
+		for _, m := range r.Members {
+			if m.Reachable {
+				reachable++
+			}
+			if staleness = max(staleness, m.Staleness); !m.SameRules {
+				rules = "other"
+			}
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", cut(r.Name, 24), len(r.Members), reachable, age(staleness),
+			percent(r.Share), rules)
+	}
+	_ = w.Flush()
+	fmt.Fprintln(out)
+	fmt.Fprintln(w, "RULE\tLIMIT\tALLOWED/s\tDENIED/s\tBOUND\tOVER")
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		limit := "unlimited"
+		if l.Algorithm != "" {
+			limit = fmt.Sprintf("%d/%s", l.Limit, shortTime(time.Duration(l.Window)*time.Millisecond))
+		}
+		allowed, denied := lastMinute(l.Recent)
+		fmt.Fprintf(w, "%s\t%s\t%.4g\t%.4g\t%s\t%s\n", cut(l.Rule, 30), limit, allowed, denied, percent(&l.Bound),
+			percent(l.Over))
+	}
+	_ = w.Flush()
+	redis := "none"
+	if s.Redis != nil {
+		redis = map[string]string{"closed": "answers"}[s.Redis.Breaker]
+		redis = fmt.Sprintf("%s, %d pending", cmp.Or(redis, "does not answer"), s.Redis.Pending)
+	}
+	_, err := fmt.Fprintf(out, "\nrules %s of %s; redis: %s; memory: %d keys, %s of %s; bans: %d\n",
+		clean(s.Rules.Fingerprint), s.Rules.Since.Local().Format("2006-01-02 15:04:05"), redis, s.Memory.Keys,
+		megabytes(s.Memory.Bytes), megabytes(s.Memory.Budget), s.Bans)
+	return err
+}
+
+func megabytes(n int) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
+
+// percent is a part of one; a dash for none.
+func percent(part *float64) string {
+	if part == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.3g%%", 100**part)
+}
+
+// age is a number of milliseconds in 7 columns at most.
+func age(ms int64) string {
+	if ms < 1000 {
+		return fmt.Sprintf("%dms", ms)
+	}
+	return shortTime(time.Duration(ms) * time.Millisecond)
+}
+
+// lastMinute returns the decisions a second of the last minute.
+func lastMinute(r *status.Recent) (allowed, denied float64) {
+	if r == nil || r.Step <= 0 {
+		return 0, 0
+	}
+	mean := func(steps []uint64) float64 {
+		sum := uint64(0)
+		steps = steps[max(0, len(steps)-int(max(1, 60_000/r.Step))):]
+		for _, n := range steps {
+			sum += n
+		}
+		return float64(sum) / max(1, float64(int64(len(steps))*r.Step)/1000)
+	}
+	return mean(r.Allowed), mean(r.Denied)
+}
+
+func printMembers(out io.Writer, s *status.Status) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NODE\tREGION\tSTATE\tSTALENESS\tRTT\tCLOCK\tRULES\tADDRESS")
+	for _, r := range s.Regions {
+		for _, m := range r.Members {
+			state := "reachable"
+			switch {
+			case m.Self:
+				state = "self"
+			case !m.Reachable:
+				state = "away since " + m.Since.Local().Format("15:04:05")
+			case !m.SameKey:
+				state = "other key"
+			}
+			clock, rtt, rules := "-", "-", m.Rules[:min(8, len(m.Rules))]
+			if m.ClockAhead != nil {
+				clock = fmt.Sprintf("%+.0fms", *m.ClockAhead)
+			}
+			if m.RTT > 0 {
+				rtt = fmt.Sprintf("%.3gms", m.RTT)
+			}
+			if !m.SameRules {
+				rules += " (other)"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(m.Node, 20), cut(m.Region, 16), state,
+				age(m.Staleness), rtt, clock, cut(rules, 16), cut(m.Addr, 24))
+		}
+	}
+	return w.Flush()
+}

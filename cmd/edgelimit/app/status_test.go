@@ -1,0 +1,153 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/node/status"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
+)
+
+// forged is a node whose every text would steer a terminal.
+func forged(t *testing.T) string {
+	const evil = "\x1b]0;x\x07\x1b[2J\u202e\u009b<b>"
+	member := status.Member{Node: evil, Region: evil, Addr: evil, Rules: evil, Since: time.Now()}
+	s := status.Status{Node: evil, Region: evil, Version: evil, Health: status.Degraded, Warnings: []string{evil},
+		Summary: []status.Finding{{Level: evil, Text: evil, Do: evil}},
+		Regions: []status.Region{{Name: evil, Members: []status.Member{member}}},
+		Limits:  []status.Limit{{Rule: evil, Algorithm: evil}}, Rules: status.Rules{Fingerprint: evil},
+		Redis: &status.Redis{Breaker: evil}}
+	layer := status.Layer{Rule: evil, Key: evil, Listed: evil, Store: evil,
+		Counts: []status.NodeCount{{Node: evil, Region: evil}}}
+	event := status.Event{ID: 7, Level: evil, Text: evil, Attrs: map[string]string{evil: evil}}
+	answers := map[string]any{"/api/status": s,
+		"/api/top":     map[string]any{"top": []status.Denied{{Rule: evil, Key: evil, Identity: evil, Error: 4}}},
+		"/api/inspect": status.Inspection{Node: evil, Layers: []status.Layer{layer}},
+		"/api/config": map[string]any{"settings": []status.Setting{
+			{Name: evil, From: evil, Value: json.RawMessage(`""`)}}},
+		"/api/events": map[string]any{"events": []status.Event{event}}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept") == "text/event-stream" {
+			b, _ := json.Marshal(event)
+			_, _ = w.Write([]byte(": \n\nevent: event\nid: 7\ndata: " + string(b) + "\n\n"))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(answers[r.URL.Path])
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+var steers = regexp.MustCompile(`[\x00-\x09\x0b-\x1f\x7f\x{80}-\x{9f}\x{202e}]`)
+
+// Whatever a node says, nothing of it reaches the terminal as a command, in a table or in JSON.
+func TestStatusIsSafeToLookAt(t *testing.T) {
+	url := forged(t)
+	for _, command := range []string{"status", "members", "top", "inspect r i", "events", "config"} {
+		for _, flags := range [][]string{nil, {"--json"}} {
+			args := append(append(strings.Fields(command), "--url", url), flags...)
+			r := edgelimit(t, args...)
+			if steers.MatchString(r.out+r.err) || !strings.Contains(r.out, "<b>") && !strings.Contains(r.out, "003cb") {
+				t.Errorf("%v: %q %q", args, r.out, r.err)
+			}
+		}
+	}
+	r := edgelimit(t, "events", "--follow", "--url", url)
+	if steers.MatchString(r.out) || !strings.Contains(r.out, "<b>") {
+		t.Errorf("events --follow: %q", r.out)
+	}
+	r.says(t, 2, "the node ended the stream")
+}
+
+func TestStatusCommandsRefuse(t *testing.T) {
+	for args, want := range map[string]string{
+		"status x": "takes no arguments", "top a b": `want one RULE, got "b"`, "inspect r": "want RULE and IDENTITY",
+		"members x": "takes no arguments", "events --since x": "--since x: want", "completion tcsh": "want one of bash",
+		"status --url 127.0.0.1:1":          "is a node running here",
+		"events --follow --url 127.0.0.1:1": "is a node running here",
+		"nodes":                             "did you mean edgelimit members?",
+	} {
+		edgelimit(t, strings.Fields(args)...).says(t, 2, want)
+	}
+	edgelimit(t, "completion", "fish").says(t, 0, "complete -c edgelimit", completionFlag)
+	edgelimit(t, "completion", "zsh").says(t, 0, "bashcompinit")
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{}`))
+	}))
+	defer other.Close()
+	edgelimit(t, "status", "--url", other.URL).says(t, 2, "does not answer like")
+}
+
+// followed runs events --follow until its output has a text.
+func followed(t *testing.T, url, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var out testkit.Log
+	app := New()
+	app.Writer = &out
+	ended := make(chan int)
+	go func() { ended <- Run(ctx, app, []string{"edgelimit", "events", "--follow", "--url", url}) }()
+	testkit.Eventually(t, "an event: "+text, func() bool { return strings.Contains(out.String(), text) })
+	cancel()
+	if code := <-ended; code != 0 {
+		t.Errorf("interrupted, it ends with %d", code)
+	}
+}
+
+// checkStatus asks one of two nodes about both, while the other is silent, as in a partition.
+func checkStatus(t *testing.T, binary string) {
+	admin, seed := free(t), free(t)
+	doors := []string{free(t), free(t)}
+	rules := written(t, "rules.yaml", `domain: edge
+descriptors:
+  - {key: client, rate_limit: {name: per_client, unit: hour, requests_per_unit: 3, expose: identity}}
+`)
+	start(t, binary, "serve", "--node-id", "a", "--region", "us", "--http", doors[0], "--health", "", "--admin", admin,
+		"--gossip-wan", seed, "--rules", rules)
+	b := start(t, binary, "serve", "--node-id", "b", "--region", "eu", "--http", doors[1], "--health", "",
+		"--admin", "", "--gossip-wan", free(t), "--join", "wan:"+seed, "--rules", rules)
+	ask := func(command ...string) result { return runBinary(t, binary, append(command, "--url", admin)...) }
+	eventually(t, "both are members", func() bool {
+		r := ask("members", "--json")
+		return r.code == 0 && strings.Contains(r.out, `"node":"b"`)
+	})
+	eventually(t, "health", func() bool { return ask("status").code == 0 })
+	for range 5 {
+		runBinary(t, binary, "check", "--url", doors[1], "--rule", "per_client", "--identity", "joe")
+		runBinary(t, binary, "check", "--url", doors[0], "--rule", "per_client", "--identity", "ann")
+	}
+	eventually(t, "what b admitted is known at a", func() bool {
+		r := ask("inspect", "per_client", "joe")
+		return r.code == 1 && strings.Contains(r.out, "used 3 of 3") &&
+			regexp.MustCompile(`eu +b +3`).MatchString(r.out)
+	})
+	ask("top", "per_client").says(t, 0, "edge/client", "ann")
+	ask("config", "--changed").says(t, 0, "gossip.wan", "flag", "region")
+	if err := b.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the partition in the status", func() bool {
+		r := ask("status")
+		return r.code == 1 && strings.Contains(r.out, "DEGRADED") &&
+			strings.Contains(r.out, "region eu cannot be heard since ") && strings.Contains(r.out, "  do: ")
+	})
+	ask("members").says(t, 0, "away since")
+	followed(t, admin, "a region cannot be reached")
+	if err := b.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "health again", func() bool { return ask("status").code == 0 })
+	ask("events").says(t, 0, "a region is reachable again")
+	var s status.Status
+	if err := json.Unmarshal([]byte(ask("status", "--json").out), &s); err != nil || len(s.Regions) != 2 {
+		t.Errorf("%v %+v", err, s)
+	}
+}

@@ -16,7 +16,8 @@ type opener func(c *cli.Context) (*cluster.Cluster, error)
 func newApp(open opener) *cli.App {
 	commands := append([]*cli.Command{
 		buildCommand(open), upCommand(open), downCommand(open), statusCommand(open), listCommand(open),
-		runCommand(open), loadCommand(open), loginsCommand(open), outageCommand(open), sidecarCommand(), abuseCommand(),
+		runCommand(open), loadCommand(open), loginsCommand(open), outageCommand(open), strictCommand(open),
+		sidecarCommand(), abuseCommand(),
 		partitionCommand(open), restartCommand(open)},
 		plainCommands(open)...)
 	for _, c := range commands {

@@ -53,7 +53,7 @@ func upCommand(open opener) *cli.Command {
 			"stays so, and is an error: heal first.",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "with", Usage: "start a `PROFILE` too: sidecar (a shop and a reverse " +
-				"proxy before it in each region), metrics (Prometheus on port 9090)"},
+				"proxy before it in each region), metrics (Prometheus on port 9090), grafana (on port 3000)"},
 			patienceFlag(time.Minute),
 		},
 		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, _ *cli.Context) (string, error) {

@@ -13,27 +13,27 @@ import (
 
 const module = "github.com/edgelimit/edgelimit/"
 
-// picture is how README.md introduces what may import what: a block of lines "packages -> packages".
+// picture is how CONTRIBUTING.md introduces what may import what: a block of lines "packages -> packages".
 const picture = "fails where it is wrong:\n\n```\n"
 
-// readPicture returns what each package may import among the project's packages, test files apart, as the README shows
-// it. A package is under the longest of the prefixes.
+// readPicture returns what each package may import among the project's packages, test files apart, as CONTRIBUTING.md
+// shows it. A package is under the longest of the prefixes.
 func readPicture(t *testing.T) map[string][]string {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
+	document, err := os.ReadFile("../CONTRIBUTING.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(readme), picture)
+	_, rest, found := strings.Cut(string(document), picture)
 	block, _, ended := strings.Cut(rest, "```")
 	if !found || !ended {
-		t.Fatalf("README.md has no block behind %q", picture)
+		t.Fatalf("CONTRIBUTING.md has no block behind %q", picture)
 	}
 	allowed := make(map[string][]string)
 	for line := range strings.Lines(block) {
 		from, to, arrow := strings.Cut(strings.TrimSpace(line), "->")
 		if !arrow {
-			t.Fatalf("README.md: %q has no arrow", line)
+			t.Fatalf("CONTRIBUTING.md: %q has no arrow", line)
 		}
 		for _, pkg := range strings.Split(from, ",") {
 			pkg = strings.TrimSpace(pkg)
@@ -68,7 +68,7 @@ func list(t *testing.T, pattern string) []goPackage {
 	}
 }
 
-// TestImports holds the README's picture of the packages true.
+// TestImports holds CONTRIBUTING.md's picture of the packages true.
 func TestImports(t *testing.T) {
 	allowed := readPicture(t)
 	packages := list(t, module+"...")
@@ -79,7 +79,7 @@ func TestImports(t *testing.T) {
 		from := strings.TrimPrefix(p.ImportPath, module)
 		may, ok := allowed[ruleFor(allowed, from)]
 		if !ok {
-			t.Errorf("%s is not in the README's picture", from)
+			t.Errorf("%s is not in CONTRIBUTING.md's picture", from)
 		}
 		for _, imp := range p.Imports {
 			to, ours := strings.CutPrefix(imp, module)

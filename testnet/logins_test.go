@@ -34,6 +34,7 @@ func proxies(t *testing.T, gossip bool, rules string) (urls []string) {
 		}
 		cfg.NodeID, cfg.Region, cfg.Logger = region, region, slog.New(slog.DiscardHandler)
 		cfg.HTTP, cfg.Health, cfg.Admin, cfg.Rules = "", "", "", []string{rules}
+		cfg.Strict.Redis["us-east"] = node.Redis{URL: "redis://127.0.0.1:1"} // of rules that nobody asks for here
 		cfg.Proxy.Listen, cfg.Proxy.Upstreams = "127.0.0.1:0", []string{shop.URL}
 		if gossip {
 			cfg.Gossip.LAN, cfg.Gossip.WAN = "127.0.0.1:0", "127.0.0.1:0"

@@ -6,6 +6,8 @@ import (
 	"io"
 	"runtime"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/bench/rig"
 )
 
 // footprint is the memory of a contestant with a million keys.
@@ -77,5 +79,5 @@ func collectionTime(least int) float64 {
 		runtime.GC()
 		ms = append(ms, time.Since(begin).Seconds()*1e3)
 	}
-	return median(ms)
+	return rig.Median(ms)
 }

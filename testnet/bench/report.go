@@ -7,6 +7,8 @@ import (
 	"io"
 	"os/exec"
 	"strings"
+
+	"github.com/edgelimit/edgelimit/testnet/bench/rig"
 )
 
 // report holds the results of a run.
@@ -35,7 +37,7 @@ type timing struct {
 // compare measures everything, or only the times of the contestants that only names.
 func compare(ctx context.Context, d duration, only string, progress io.Writer) (*report, error) {
 	r := &report{duration: d}
-	addr, version, stop, err := startRedis(ctx)
+	addr, version, stop, err := rig.StartRedis(ctx)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		r.redis = "redis-server is not installed: without redis_rate"
@@ -71,7 +73,7 @@ func compare(ctx context.Context, d duration, only string, progress io.Writer) (
 		return nil, err
 	}
 	for _, t := range merges {
-		r.merges = append(r.merges, mergeCost{t.origins, median(t.each(sliceNS)), median(t.each(sliceAllocs))})
+		r.merges = append(r.merges, mergeCost{t.origins, rig.Median(t.each(sliceNS)), rig.Median(t.each(sliceAllocs))})
 	}
 	return r, r.time(ctx, all, progress)
 }
@@ -105,8 +107,8 @@ func (r *report) addTurns(turns []*turn) {
 	for _, t := range turns {
 		id := series{t.contestant.name, t.load.name}
 		r.series[id] = t.each(sliceNS)
-		r.timings = append(r.timings, timing{id, median(r.series[id]), median(t.each(sliceAllocs)),
-			median(t.each(sliceCPU))})
+		r.timings = append(r.timings, timing{id, rig.Median(r.series[id]), rig.Median(t.each(sliceAllocs)),
+			rig.Median(t.each(sliceCPU))})
 	}
 }
 
@@ -118,7 +120,7 @@ func (r *report) cpu(cores int) float64 {
 			all = append(all, t.cpu)
 		}
 	}
-	return median(all)
+	return rig.Median(all)
 }
 
 // ratio returns the median of the ratios of a to b within the rounds, or false if one of them was not measured.
@@ -131,5 +133,5 @@ func (r *report) ratio(a, b series) (float64, bool) {
 	for i := range as {
 		ratios[i] = as[i] / bs[i]
 	}
-	return median(ratios), true
+	return rig.Median(ratios), true
 }

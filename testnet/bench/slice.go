@@ -5,8 +5,9 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/bench/rig"
 )
 
 // slice is the result of one turn of one contestant.
@@ -32,7 +33,7 @@ func measure(l *limiter, streams []*stream, at []int, d time.Duration, chunk int
 	runtime.GOMAXPROCS(len(streams))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu, start := cpuTime(), time.Now()
+	cpu, start := rig.CPUTime(), time.Now()
 	type share struct {
 		requests, admitted int
 		took               time.Duration
@@ -60,7 +61,7 @@ func measure(l *limiter, streams []*stream, at []int, d time.Duration, chunk int
 		})
 	}
 	all.Wait()
-	r := slice{cpu: float64(cpuTime()-cpu) / float64(time.Since(start)) / float64(len(streams))}
+	r := slice{cpu: float64(rig.CPUTime()-cpu) / float64(time.Since(start)) / float64(len(streams))}
 	runtime.ReadMemStats(&after)
 	perNs := 0.0
 	for _, s := range shares {
@@ -71,15 +72,6 @@ func measure(l *limiter, streams []*stream, at []int, d time.Duration, chunk int
 	r.ns = 1 / perNs
 	r.allocs = float64(after.Mallocs-before.Mallocs) / float64(r.requests)
 	return r
-}
-
-// cpuTime returns the CPU time of this process.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it cannot fail with these arguments
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // withoutCollections runs f with the garbage collector off. f calls collect between slices.

@@ -23,10 +23,12 @@ const (
 	serviceLabel = "com.docker.compose.service"
 	roleLabel    = "edgelimit.testnet.role"
 	regionLabel  = "edgelimit.testnet.region"
+	wanLabel     = "edgelimit.testnet.wan"
 )
 
-// Profiles are the optional parts of the compose file: a sidecar with its service in each region, and Prometheus.
-var Profiles = []string{"sidecar", "metrics"}
+// Profiles are the optional parts of the compose file: a sidecar with its service in each region, Prometheus, and
+// Grafana before it.
+var Profiles = []string{"sidecar", "metrics", "grafana"}
 
 // Options say where the cluster is and how to reach it.
 type Options struct {
@@ -62,7 +64,7 @@ func Open(o Options) (*Cluster, error) {
 	}
 	for _, p := range o.Profiles {
 		if !slices.Contains(Profiles, p) {
-			return nil, fmt.Errorf("no such profile: %q, there are %s", p, strings.Join(Profiles, " and "))
+			return nil, fmt.Errorf("no such profile: %q, there are %s", p, strings.Join(Profiles, ", "))
 		}
 	}
 	c := &Cluster{root: root, run: o.Run, profiles: o.Profiles, patience: cmp.Or(o.Patience, time.Minute),

@@ -14,7 +14,7 @@ func TestOpen(t *testing.T) {
 	_, err := Open(Options{Root: t.TempDir()})
 	fails(t, err, "at the top of edgelimit's repository")
 	_, err = Open(Options{Root: "../..", Profiles: []string{"sidecra"}})
-	fails(t, err, `"sidecra"`, "sidecar and metrics")
+	fails(t, err, `"sidecra"`, "sidecar, metrics, grafana")
 }
 
 func TestUp(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -270,7 +271,7 @@ func TestEditsAndPortsArrive(t *testing.T) {
 func TestMountedFiles(t *testing.T) {
 	set, err := rulefile.Load(filepath.Join("..", "compose", "rules"))
 	ok(t, err)
-	if len(set.Rules()) != 5 {
+	if len(set.Rules()) != 7 {
 		t.Errorf("%d rules", len(set.Rules()))
 	}
 	b, err := os.ReadFile(filepath.Join("..", "compose", "prometheus.yml"))
@@ -296,5 +297,19 @@ func TestMountedFiles(t *testing.T) {
 	}
 	if scraped != 9 {
 		t.Errorf("it scrapes %d targets", scraped)
+	}
+	// Prometheus takes its configuration and the alerts where they are mounted.
+	dir := t.TempDir()
+	for _, v := range c.Services["prometheus"].Volumes {
+		source, err := filepath.Abs(filepath.Join("..", "..", v.Source))
+		ok(t, err)
+		if filepath.Dir(v.Target) != "/etc/prometheus" {
+			t.Errorf("%s is mounted at %s", v.Source, v.Target)
+		}
+		ok(t, os.Symlink(source, filepath.Join(dir, filepath.Base(v.Target))))
+	}
+	out, err := exec.Command("promtool", "check", "config", filepath.Join(dir, "prometheus.yml")).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "rules found") {
+		t.Errorf("promtool check config: %v\n%s", err, out)
 	}
 }

@@ -41,6 +41,9 @@ type Redis struct {
 	Region string `json:"region"`
 	State  string `json:"state"`
 	Error  string `json:"error,omitempty"` // why it does not answer, which Status fills in; empty: it does
+	// WAN is the address at which other regions reach it, also while it is partitioned; empty: none does.
+	WAN         string `json:"wan,omitempty"`
+	Partitioned bool   `json:"cut"` // it is not on the WAN's network, and should be
 
 	container container
 }
@@ -88,8 +91,11 @@ func (c *Cluster) Redises(ctx context.Context) (redises []Redis, err error) {
 	all, err := c.containers(ctx)
 	for _, ctr := range all {
 		if ctr.role() == "redis" {
-			redises = append(redises,
-				Redis{Name: ctr.service(), Region: ctr.region(), State: ctr.State.Status, container: ctr})
+			r := Redis{Name: ctr.service(), Region: ctr.region(), State: ctr.State.Status,
+				WAN: ctr.Config.Labels[wanLabel], container: ctr}
+			_, onWAN := ctr.NetworkSettings.Networks[wanNetwork]
+			r.Partitioned = r.WAN != "" && !onWAN
+			redises = append(redises, r)
 		}
 	}
 	slices.SortFunc(redises, func(a, b Redis) int { return cmp.Compare(a.Region, b.Region) })

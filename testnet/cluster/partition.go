@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,9 +23,9 @@ const (
 const certainAfter = 2500 * time.Millisecond
 
 // Partition cuts a region off the WAN until Heal: its nodes see each other and their Redis, clients reach them, and no
-// other region does. Both takes them off the network. In and Out drop packets in the nodes' network namespaces, which
-// takes root and nft on the engine's own machine. It returns when every node that cannot receive from the other side
-// reports so.
+// other region does. Both takes them off the network, with a Redis that other regions ask. In and Out drop packets in
+// the nodes' network namespaces, which takes root and nft on the engine's own machine. It returns when every node that
+// cannot receive from the other side reports so.
 //
 // A node that is restarted while In or Out is in force gets it again from a running node of its region, if any.
 func (c *Cluster) Partition(ctx context.Context, region string, way Direction) error {
@@ -41,7 +42,7 @@ func (c *Cluster) Partition(ctx context.Context, region string, way Direction) e
 	switch way {
 	case Both:
 		affected = nodes
-		err = c.detach(ctx, inside)
+		err = errors.Join(c.detach(ctx, inside), c.detachRedis(ctx, region))
 	case In:
 		affected = inside
 		err = c.drop(ctx, inside, outside)
@@ -77,6 +78,35 @@ func (c *Cluster) detach(ctx context.Context, nodes []Node) error {
 		}
 	}
 	return nil
+}
+
+// detachRedis takes the Redis of a region off the WAN's network, if it is on it.
+func (c *Cluster) detachRedis(ctx context.Context, region string) error {
+	redises, err := c.Redises(ctx)
+	for _, r := range redises {
+		if r.Region != region || r.WAN == "" || r.Partitioned {
+			continue
+		}
+		if _, err := c.docker(ctx, "network", "disconnect", wanNetwork, r.container.ID); err != nil {
+			return fmt.Errorf("take %s off the WAN: %w", r.Name, err)
+		}
+	}
+	return err
+}
+
+// attachRedises puts each Redis that was taken off the WAN back on it.
+func (c *Cluster) attachRedises(ctx context.Context) error {
+	redises, err := c.Redises(ctx)
+	for _, r := range redises {
+		if !r.Partitioned {
+			continue
+		}
+		if _, err := c.docker(ctx, "network", "connect", "--ip", r.WAN, "--alias", r.Name+".wan", wanNetwork,
+			r.container.ID); err != nil {
+			return fmt.Errorf("put %s back on the WAN: %w", r.Name, err)
+		}
+	}
+	return err
 }
 
 // awaitSilence waits until each affected node that answers has received nothing from some other node since the time
@@ -119,6 +149,9 @@ func (c *Cluster) Heal(ctx context.Context) error {
 			wanNetwork, n.network.ID); err != nil {
 			return fmt.Errorf("put %s back on the WAN: %w", n.Name, err)
 		}
+	}
+	if err := c.attachRedises(ctx); err != nil {
+		return err
 	}
 	if err := c.undrop(ctx, nodes); err != nil {
 		return err

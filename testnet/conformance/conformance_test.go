@@ -3,9 +3,11 @@ package conformance
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/edgelimit/edgelimit/regions/regionstest"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
@@ -63,22 +65,26 @@ type scenario struct {
 // limits are the model's rules: what a request with that key may use of it.
 var limits = map[string]int64{"client": 10, "path": 25, "shadow": 3}
 
-// ruleFile gives all keys a rule of one algorithm.
-func ruleFile(algorithm string) string {
+// ruleFile gives all keys a rule of one algorithm, and some of them one that Redis decides on.
+func ruleFile(algorithm string, strict ...string) string {
 	var b strings.Builder
 	b.WriteString("domain: edge\ndescriptors:\n")
 	for _, key := range []string{"client", "path", "shadow"} {
+		who := ""
+		if slices.Contains(strict, key) {
+			who = strictly
+		}
 		// The one thing in which APIs differ by default, as Envoy's charges after the fact: overdraw.
 		fmt.Fprintf(
 			&b,
 			"  - {key: %s, shadow_mode: %v, rate_limit: {name: per_%s, unit: year, requests_per_unit: %d, algorithm: "+
 				"%s, "+
-				"overdraw: deny}}\n",
+				"overdraw: deny%s}}\n",
 			key,
 			key == "shadow",
 			key,
 			limits[key],
-			algorithm,
+			algorithm, who,
 		)
 	}
 	return b.String()
@@ -117,12 +123,30 @@ func scenarios() (all []scenario) {
 		add("layers, peeked at", rules|layers|costs|peeks, 60, func() request {
 			return request{[]layer{who("path", 2), who("client", 6)}, r.Uint64N(4)}
 		})
+		strict := [][]string{{"client", "shadow"}, {"path"}, {"client", "path", "shadow"}}[i%3]
+		add(fmt.Sprintf("layers, strict: %v", strict), rules|layers, 40, func() request {
+			return request{[]layer{who("shadow", 1), who("client", 4), who("path", 2)}, 1}
+		})
+		all[len(all)-1].rules = ruleFile(a, strict...)
+		add(fmt.Sprintf("layers at costs, strict: %v", strict), rules|layers|costs|peeks, 60, func() request {
+			return request{[]layer{who("path", 2), who("client", 6)}, r.Uint64N(4)}
+		})
+		all[len(all)-1].rules = ruleFile(a, strict...)
+		add("strict clients", rules, 40, func() request { return request{[]layer{who("client", 3)}, 1} })
+		all[len(all)-1].rules = ruleFile(a, "client")
 	}
 	return all
 }
 
+// strictly is what a rule has that Redis decides on.
+const strictly = ", consistency: strict, scope: region"
+
+// redisServer is the Redis of the nodes with strict rules.
+var redisServer *regionstest.Server
+
 // TestConformance sends every API all requests that it can express.
 func TestConformance(t *testing.T) {
+	redisServer = regionstest.StartRedis(t)
 	for _, d := range apis {
 		t.Run(d.name, func(t *testing.T) {
 			sent, denied := 0, 0

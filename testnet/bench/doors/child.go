@@ -9,8 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
-	"syscall"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/bench/rig"
 )
 
 // child is a server process. It first writes its addresses as one line of JSON, and then, for each line that it reads,
@@ -89,11 +90,7 @@ func serve(ctx context.Context, kind, upstream string, in io.Reader, out io.Writ
 		return err
 	}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintln(out, u.Utime.Nano()+u.Stime.Nano()); err != nil {
+		if _, err := fmt.Fprintln(out, rig.CPUTime().Nanoseconds()); err != nil {
 			return err
 		}
 	}

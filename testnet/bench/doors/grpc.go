@@ -14,24 +14,26 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/edgelimit/edgelimit/testnet/bench/rig"
 )
 
 // grpcConns is the number of connections that the clients share: Envoy opens one per worker thread, here of two cores.
 const grpcConns = 2
 
 // dialGRPC distributes the clients over grpcConns connections, which the first of them close.
-func dialGRPC(_ context.Context, addr string) (all []client, err error) {
+func dialGRPC(_ context.Context, addr string) (all []rig.Client, err error) {
 	var services [grpcConns]rls.RateLimitServiceClient
-	for i := range numClients {
-		c := client{close: func() error { return nil }}
+	for i := range rig.NumClients {
+		c := rig.Client{Close: func() error { return nil }}
 		if i < grpcConns {
 			conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
-				return nil, errors.Join(err, closeAll(all))
+				return nil, errors.Join(err, rig.CloseAll(all))
 			}
-			services[i], c.close = rls.NewRateLimitServiceClient(conn), conn.Close
+			services[i], c.Close = rls.NewRateLimitServiceClient(conn), conn.Close
 		}
-		c.check = func(n int) error { return checkGRPC(services[i%grpcConns], n) }
+		c.Check = func(n int) error { return checkGRPC(services[i%grpcConns], n) }
 		all = append(all, c)
 	}
 	return all, nil

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+
+	"github.com/edgelimit/edgelimit/testnet/bench/rig"
 )
 
 // protocol is an API of the node.
@@ -17,13 +19,8 @@ type protocol struct {
 	depth  int     // checks per request
 	goal   float64 // maximum of the ratio, or of the node's microseconds if depth > 1
 	rate   int     // checks per second of the steady load
-	dial   func(ctx context.Context, addr string) ([]client, error)
-}
-
-// client has one request in flight.
-type client struct {
-	check func(n int) error // sends as many checks as the protocol is deep, the first of them for identity n
-	close func() error
+	// dial opens clients that send as many checks as the protocol is deep, the first of them for identity n.
+	dial func(ctx context.Context, addr string) ([]rig.Client, error)
 }
 
 var protocols = []protocol{
@@ -60,15 +57,15 @@ func identity(n int) string {
 // dial opens clients with a connection each. They are minimal, so that the machine has time for the server. request
 // appends a check for identity n, answer reads its answer.
 func dial(depth int, answer func(*bufio.Reader) error, request func(b []byte, n int) []byte) func(
-	context.Context, string) ([]client, error) {
-	return func(ctx context.Context, addr string) (all []client, err error) {
-		for range numClients {
+	context.Context, string) ([]rig.Client, error) {
+	return func(ctx context.Context, addr string) (all []rig.Client, err error) {
+		for range rig.NumClients {
 			conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 			if err != nil {
-				return nil, errors.Join(err, closeAll(all))
+				return nil, errors.Join(err, rig.CloseAll(all))
 			}
 			in, out := bufio.NewReader(conn), []byte(nil)
-			all = append(all, client{close: conn.Close, check: func(n int) error {
+			all = append(all, rig.Client{Close: conn.Close, Check: func(n int) error {
 				out = out[:0]
 				for i := range depth {
 					out = request(out, n+i)

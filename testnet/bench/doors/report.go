@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/bench/rig"
 )
 
 const (
@@ -18,13 +18,6 @@ const (
 	maxP99Ms   = 5.0    // goal of the latency at these rates
 	maxAddedMs = 0.5    // goal of what the reverse proxy adds to the p99 of the bare one
 )
-
-func verdict(met bool) string {
-	if met {
-		return "met"
-	}
-	return "missed"
-}
 
 // report holds the results of a run.
 type report struct {
@@ -78,12 +71,12 @@ func measure(ctx context.Context, d duration, only string, progress io.Writer) (
 
 // compare measures one protocol, node and bare server in turns.
 func compare(ctx context.Context, d duration, p *protocol, servers ...*child) (c cost, err error) {
-	var clients [2][]client
+	var clients [2][]rig.Client
 	for i, s := range servers {
 		if clients[i], err = p.dial(ctx, s.addrs[p.server]); err != nil {
 			return c, err
 		}
-		defer func() { err = errors.Join(err, closeAll(clients[i])) }()
+		defer func() { err = errors.Join(err, rig.CloseAll(clients[i])) }()
 	}
 	var ns [2][]float64
 	var ratios []float64
@@ -106,11 +99,11 @@ func compare(ctx context.Context, d duration, p *protocol, servers ...*child) (c
 		var p99 [2]float64
 		for turn := range 2 {
 			i := (turn + round) % 2
-			latencies, err := openLoop(ctx, p, clients[i], p.rate, d.steady/time.Duration(d.rounds))
+			latencies, err := rig.OpenLoop(ctx, clients[i], p.depth, p.rate, d.steady/time.Duration(d.rounds))
 			if err != nil {
 				return c, err
 			}
-			if p99[i] = quantile(latencies, 0.99); i == 0 {
+			if p99[i] = rig.Quantile(latencies, 0.99); i == 0 {
 				all = append(all, latencies...)
 			}
 		}
@@ -118,25 +111,21 @@ func compare(ctx context.Context, d duration, p *protocol, servers ...*child) (c
 	}
 	slices.Sort(all)
 	return cost{
-		protocol: p, ratio: median(ratios), lowest: slices.Min(ratios), max: slices.Max(ratios),
-		nodeNS: median(ns[0]), bareNS: median(ns[1]),
-		p50MS: quantile(all, 0.5), p99MS: quantile(all, 0.99), worst: quantile(all, 1), checks: len(all) * p.depth,
-		addedMS: median(added), leastAddedMS: slices.Min(added), mostAddedMS: slices.Max(added),
+		protocol: p, ratio: rig.Median(ratios), lowest: slices.Min(ratios), max: slices.Max(ratios),
+		nodeNS: rig.Median(ns[0]), bareNS: rig.Median(ns[1]),
+		p50MS: rig.Quantile(all, 0.5), p99MS: rig.Quantile(all, 0.99), worst: rig.Quantile(all, 1),
+		checks:  len(all) * p.depth,
+		addedMS: rig.Median(added), leastAddedMS: slices.Min(added), mostAddedMS: slices.Max(added),
 	}, nil
 }
 
-// quantile returns that of sorted latencies, in milliseconds.
-func quantile(latencies []time.Duration, q float64) float64 {
-	return latencies[int(q*float64(len(latencies)-1))].Seconds() * 1e3
-}
-
 // slice returns the CPU time of a server per check while all clients load it.
-func slice(ctx context.Context, p *protocol, server *child, all []client, d time.Duration) (ns float64, err error) {
+func slice(ctx context.Context, p *protocol, server *child, all []rig.Client, d time.Duration) (ns float64, err error) {
 	before, err := server.cpuTime()
 	if err != nil {
 		return 0, err
 	}
-	checks, err := closedLoop(ctx, p, all, d)
+	checks, err := rig.ClosedLoop(ctx, all, p.depth, identities/rig.NumClients, d)
 	if err != nil {
 		return 0, err
 	}
@@ -144,30 +133,13 @@ func slice(ctx context.Context, p *protocol, server *child, all []client, d time
 	return float64(after-before) / float64(max(1, checks)), err
 }
 
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
-}
-
-func machine() string {
-	model := runtime.GOARCH
-	info, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(info)) {
-		if name, ok := strings.CutPrefix(line, "model name"); ok {
-			model = strings.TrimSpace(strings.TrimLeft(name, " \t:"))
-			break
-		}
-	}
-	return fmt.Sprintf("%d cores of %s, %s", runtime.NumCPU(), model, runtime.Version())
-}
-
 // cpuGoal is the goal of the CPU time, and whether it is met.
 func (c *cost) cpuGoal() string {
 	goal := c.protocol.goal
 	if c.protocol.depth > 1 {
-		return fmt.Sprintf("%.1f us: %s", goal, verdict(c.nodeNS <= goal*1e3))
+		return fmt.Sprintf("%.1f us: %s", goal, rig.Verdict(c.nodeNS <= goal*1e3))
 	}
-	return fmt.Sprintf("%.2f: %s", goal, verdict(c.ratio <= goal))
+	return fmt.Sprintf("%.2f: %s", goal, rig.Verdict(c.ratio <= goal))
 }
 
 func (r *report) markdown() string {
@@ -185,7 +157,7 @@ third process.
 
 | API | node | bare | ratio | rounds | goal |
 |---|---|---|---|---|---|
-`, machine(), numClients, identities, r.duration.rounds, r.duration.slice.Seconds()*1e3)
+`, rig.Machine(), rig.NumClients, identities, r.duration.rounds, r.duration.slice.Seconds()*1e3)
 	for _, c := range r.costs {
 		fmt.Fprintf(&b, "| %s | %.2f us | %.2f us | %.2f | %.2f to %.2f | %s |\n", c.protocol.name, c.nodeNS/1e3,
 			c.bareNS/1e3, c.ratio, c.lowest, c.max, c.cpuGoal())
@@ -201,10 +173,10 @@ within the rounds.
 	for _, c := range r.costs {
 		goal := ""
 		if c.protocol.server == "proxy" {
-			goal = fmt.Sprintf("%.1f ms: %s", maxAddedMs, verdict(c.addedMS < maxAddedMs))
+			goal = fmt.Sprintf("%.1f ms: %s", maxAddedMs, rig.Verdict(c.addedMS < maxAddedMs))
 		}
 		fmt.Fprintf(&b, "| %s | %.2f ms | %.2f ms | %.0f ms: %s | %.1f ms | %d | %.2f ms | %.2f to %.2f | %s |\n",
-			c.protocol.name, c.p50MS, c.p99MS, maxP99Ms, verdict(c.p99MS < maxP99Ms), c.worst, c.checks, c.addedMS,
+			c.protocol.name, c.p50MS, c.p99MS, maxP99Ms, rig.Verdict(c.p99MS < maxP99Ms), c.worst, c.checks, c.addedMS,
 			c.leastAddedMS, c.mostAddedMS, goal)
 	}
 	return b.String()

@@ -1,0 +1,58 @@
+// Command strict measures what a strict check costs Redis and the process that asks, beside redis_rate and the INCRBY
+// and EXPIRE of envoyproxy/ratelimit, and how much longer it takes than a bare round trip.
+//
+//	go run ./strict           some four minutes; writes STRICT.md
+//	go run ./strict --quick   short slices; prints the report
+//
+// All share one redis-server, which the program starts, and load it in turns, a slice each, round after round. A ratio
+// or a difference is the median of those within the rounds, so that a busy machine slows all down alike.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/bench/rig"
+)
+
+func main() { rig.Main("strict", run) }
+
+// duration sets how long and how often to measure.
+type duration struct {
+	rounds int
+	slice  time.Duration // of a turn in which all clients ask as fast as they can
+	steady time.Duration // of a turn of the steady load
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("strict", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	quick := flags.Bool("quick", false, "short slices, fewer rounds; print the report instead of writing STRICT.md")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unknown argument %q", flags.Arg(0))
+	}
+	d := duration{rounds: 6, slice: 400 * time.Millisecond, steady: 2 * time.Second}
+	if *quick {
+		d = duration{rounds: 2, slice: 100 * time.Millisecond, steady: 200 * time.Millisecond}
+	}
+	// The smaller a heap, the more often it is collected. All contestants share one.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(256 << 20)
+	r, err := measure(ctx, d, stderr)
+	if err != nil {
+		return err
+	}
+	if *quick {
+		_, err = io.WriteString(stdout, r.markdown())
+		return err
+	}
+	return os.WriteFile("STRICT.md", []byte(r.markdown()), 0o644)
+}

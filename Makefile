@@ -1,6 +1,7 @@
 # make test        everything that must hold, with the race detector and in random order
 # make bench       the counting engine beside other limiters: some five minutes, writes testnet/bench/RESULTS.md
 # make bench-doors what each API of a node costs: some four minutes, writes testnet/bench/DOORS.md
+# make bench-strict  what a strict check costs Redis and node: some four minutes, writes testnet/bench/STRICT.md
 # make accuracy    simulations of every scenario: some minutes, writes testnet/ACCURACY.md
 # make abuse       one node under 10,000 idle and stalled connections, long bodies, invalid requests: two minutes
 # make microbench  the packages' own benchmarks
@@ -20,6 +21,8 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # The benchmarks are a module of their own, so that nobody who uses edgelimit inherits its rivals.
 BENCH = testnet/bench
+# So is the test of the manifests, which decodes them as Kubernetes does.
+MANIFESTS = testnet/manifests
 
 # Packages whose tests compute, and wait for nothing, keep the machine busy; the others, which run real programs in real time, have it to
 # themselves afterwards, one at a time. Where a test plays many random worlds, with the race detector it is a tenth of them, and all without.
@@ -27,21 +30,25 @@ COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/
 SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/judge
 TESTFLAGS = -shuffle=on -timeout 40m
 
-.PHONY: test bench bench-doors accuracy abuse microbench fuzz lint build image programs
+.PHONY: test bench bench-doors bench-strict accuracy abuse microbench fuzz lint build image programs
 
 test: programs
-	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy, Caddy and curl. Nothing else."
+	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy, Caddy, curl, nftables, ipset, promtool, Chromium and systemd-analyze. Nothing else."
 	$(GO) build -race ./...
 	$(GO) test -race $(TESTFLAGS) $(COMPUTING)
 	$(GO) test -race $(TESTFLAGS) -p 1 $(filter-out $(shell $(GO) list $(COMPUTING)),$(shell $(GO) list ./...))
 	$(GO) test $(TESTFLAGS) $(SEEDED)
 	$(GO) -C $(BENCH) test -race -shuffle=on -short ./...
+	$(GO) -C $(MANIFESTS) test -shuffle=on ./...
 
 bench: programs
 	$(GO) -C $(BENCH) run .
 
 bench-doors:
 	$(GO) -C $(BENCH) run ./doors
+
+bench-strict: programs
+	$(GO) -C $(BENCH) run ./strict
 
 accuracy:
 	$(GO) run ./testnet/accuracy
@@ -52,10 +59,10 @@ abuse:
 microbench: programs
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-# Tests start servers of their own: Redis, and the proxies of testnet/recipes. Debian and Ubuntu have packages of them;
-# elsewhere install them with your system's package manager. Debian's packages start their services unless the script
+# Tests start servers of their own: Redis, the proxies of testnet/recipes, and Chromium, which opens the dashboard. Debian
+# and Ubuntu have packages of them; elsewhere install them with your system's package manager. Debian's packages start their services unless the script
 # policy-rc.d forbids it (exit status 101): it exists during the installation only, and one that exists stays.
-PROGRAMS = redis-server redis-sentinel nginx haproxy caddy curl
+PROGRAMS = redis-server redis-sentinel nginx haproxy caddy curl nft ipset promtool chromium systemd-analyze
 POLICY   = /usr/sbin/policy-rc.d
 
 programs:
@@ -70,7 +77,7 @@ programs:
 		trap "$$sudo rm -f $(POLICY)" EXIT; \
 		printf '#!/bin/sh\nexit 101\n' | $$sudo tee $(POLICY) >/dev/null && $$sudo chmod 755 $(POLICY) || exit 1; \
 	fi; \
-	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing
+	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$(echo $$missing | sed "s/\\bnft\\b/nftables/; s/promtool/prometheus/; s/systemd-analyze/systemd/")
 
 # Go's minimizer would spend most of so short a time: it may try a finding a few times only. Before Go 1.27 a target may fail with
 # "context deadline exceeded" as its time runs out, without a finding (go.dev/issue/75804): it gets a second try then.
@@ -96,6 +103,8 @@ lint:
 	$(GO) -C $(BENCH) vet ./...
 	$(GO) -C $(BENCH) run $(STATICCHECK) ./...
 	$(GO) -C $(BENCH) mod tidy -diff
+	$(GO) -C $(MANIFESTS) vet ./...
+	$(GO) -C $(MANIFESTS) mod tidy -diff
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w -X github.com/edgelimit/edgelimit/node.version=$(VERSION)' -o $(BIN) ./cmd/edgelimit

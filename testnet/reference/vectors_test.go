@@ -160,8 +160,8 @@ var ofCounts = []group{
 		s.ask(hits(4, o("o6", 3, hour)))
 		s.ask(limited(3, hour, d("client=free")))
 		s.ask(limited(3, hour, d("client=blocked")))
-		// In the unit of its rule: the reference keeps one count for limits whose windows begin in the same second, such as
-		// those of an hour and a day between midnight and one o'clock UTC.
+		// In the unit of its rule: the reference keeps one count for limits whose windows begin in the same second, as
+		// those of an hour and a day do between midnight and one o'clock UTC.
 		s.times(3, limited(1, day, d("client=vip")))
 		s.times(3, limited(1, hour, d("shadow=o7")))
 		s.times(3, limited(1, hour, d("quota=o7")))

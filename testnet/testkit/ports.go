@@ -17,12 +17,13 @@ func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
 		port := 15000 + rand.IntN(17000)
+		addr := fmt.Sprintf("127.0.0.1:%d", port)
 		name := filepath.Join(os.TempDir(), fmt.Sprintf("testkit-port-%d", port))
 		lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !isFree(port) {
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !IsFree(addr) {
 			_ = lock.Close()
 			continue
 		}
@@ -42,8 +43,8 @@ func FreeAddr(t testing.TB) string {
 	return fmt.Sprintf("127.0.0.1:%d", FreePort(t))
 }
 
-func isFree(port int) bool {
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
+// IsFree reports whether nobody listens at a host:port, neither on TCP nor on UDP.
+func IsFree(addr string) bool {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return false

@@ -14,6 +14,17 @@ import (
 // Patience is how long a test waits on a busy machine for what takes no time on an idle one.
 const Patience = time.Minute
 
+// Must ends a test of any kind, rapid's included, unless err is nil.
+func Must(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Eventually polls the condition every 3 ms, and fails the test if it does not hold within Patience.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const alertRules, alertTests = "deploy/prometheus/edgelimit.rules.yml", "deploy/prometheus/edgelimit.rules.test.yml"
@@ -25,9 +27,7 @@ type alertRule struct {
 func readYAML(t *testing.T, file string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := yaml.Unmarshal(text, into); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
@@ -61,31 +61,39 @@ func TestAlerts(t *testing.T) {
 	promtool(t, "test", "rules", alertTests)
 	var tests struct {
 		Tests []struct {
-			Expr []struct {
-				Expr    string
-				Samples []struct{ Labels string } `yaml:"exp_samples"`
-			} `yaml:"promql_expr_test"`
+			Alerts []struct {
+				Name string `yaml:"alertname"`
+				Fire []struct {
+					Labels      map[string]string `yaml:"exp_labels"`
+					Annotations map[string]string `yaml:"exp_annotations"`
+				} `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
 		}
 	}
 	readYAML(t, alertTests, &tests)
-	fires, rests := make(map[string]string), make(map[string]bool) // by alert: the labels with which it fires
+	// By alert: the labels with which it fires, and whether it does not in a test.
+	fires, rests := make(map[string]map[string]string), make(map[string]bool)
 	for _, test := range tests.Tests {
-		for _, e := range test.Expr {
-			alert, _, _ := strings.Cut(strings.TrimPrefix(e.Expr, `ALERTS{alertname="`), `"`)
-			if len(e.Samples) == 0 {
-				rests[alert] = true
+		for _, a := range test.Alerts {
+			if len(a.Fire) == 0 {
+				rests[a.Name] = true
 				continue
 			}
-			fires[alert] = e.Samples[0].Labels
+			fires[a.Name] = a.Fire[0].Labels
+			for name, text := range a.Fire[0].Annotations { // as on-call engineers read them
+				if strings.Contains(text, "<no value>") || strings.Contains(text, "{{") {
+					t.Errorf("%s: %s is %q", a.Name, name, text)
+				}
+			}
 		}
 	}
 	label := regexp.MustCompile(`\$labels\.([a-z_]+)`)
 	for _, a := range alerts(t) {
-		if fires[a.Alert] == "" || !rests[a.Alert] {
+		if fires[a.Alert] == nil || !rests[a.Alert] {
 			t.Errorf("%s has no test in which it fires, or none in which it does not", a.Alert)
 		}
 		for _, used := range label.FindAllStringSubmatch(fmt.Sprint(a.Annotations), -1) {
-			if !strings.Contains(fires[a.Alert], ","+used[1]+"=") {
+			if fires[a.Alert][used[1]] == "" {
 				t.Errorf("%s names the label %s, which it does not have when it fires: %s", a.Alert, used[1],
 					fires[a.Alert])
 			}
@@ -96,11 +104,9 @@ func TestAlerts(t *testing.T) {
 // Each alert says what it means, and where the way to deal with it is written. Each of these has its alert.
 func TestRunbook(t *testing.T) {
 	text, err := os.ReadFile("OPERATING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var headings []string
-	for _, h := range regexp.MustCompile(`(?m)^### (.+)$`).FindAllStringSubmatch(string(text), -1) {
+	for _, h := range regexp.MustCompile(`(?m)^### (Edgelimit.+)$`).FindAllStringSubmatch(string(text), -1) {
 		headings = append(headings, h[1])
 	}
 	const runbook = "https://github.com/edgelimit/edgelimit/blob/main/node/OPERATING.md#"
@@ -177,6 +183,22 @@ func TestAlertsKnowTheMetrics(t *testing.T) {
 	}
 }
 
+// The operator's pages name no metric that nodes do not export.
+func TestGuideKnowsTheMetrics(t *testing.T) {
+	registry := documentedMetrics(t)
+	for _, page := range []string{"OPERATING.md", "PLANNING.md", "BOUND.md", "TLS.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`\bedgelimit_[a-z_]*[a-z]\b`).FindAllString(string(text), -1) {
+			if _, ok := registry[name]; !ok {
+				t.Errorf("%s: no node exports %s", page, name)
+			}
+		}
+	}
+}
+
 // dashboard is what the tests read of Grafana's.
 type dashboard struct {
 	UID, Title string
@@ -199,13 +221,9 @@ type dashboard struct {
 // The dashboard's panels have places of their own, and queries that Prometheus takes, of metrics that nodes export.
 func TestDashboard(t *testing.T) {
 	text, err := os.ReadFile("deploy/grafana/edgelimit.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var d dashboard
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(text, &d))
 	variables := []string{"__rate_interval"}
 	for _, v := range d.Templating.List {
 		variables = append(variables, v.Name)
@@ -263,9 +281,7 @@ func checkQueries(t *testing.T, queries, variables []string) {
 			"expr": variable.ReplaceAllString(strings.ReplaceAll(q, "$__rate_interval", "5m"), "x")})
 	}
 	text, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "queries", "rules": rules}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	file := filepath.Join(t.TempDir(), "queries.yml")
 	writeFile(t, file, string(text))
 	promtool(t, "check", "rules", file)

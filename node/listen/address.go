@@ -29,11 +29,12 @@ func SplitAddress(addr string) (network, address string, err error) {
 	return "unix", path, nil
 }
 
-// IsLocal reports whether only this machine can reach an address. It is true of what is no address.
+// IsLocal reports whether only this machine can reach an address, as SplitAddress takes it: a Unix socket, localhost,
+// or an IP address of loopback. It is false of what is no address.
 func IsLocal(addr string) bool {
 	network, address, err := SplitAddress(addr)
 	if err != nil || network == "unix" {
-		return true
+		return err == nil
 	}
 	host, _, _ := net.SplitHostPort(address)
 	ip, err := netip.ParseAddr(host)

@@ -40,6 +40,21 @@ func TestListenOnAPathInUse(t *testing.T) {
 	}
 }
 
+// What is no address is not local: whoever takes it as such would open to everybody.
+func TestIsLocal(t *testing.T) {
+	for addr, want := range map[string]bool{
+		"127.0.0.1:1": true, "127.9.9.9:0": true, "[::1]:1": true, "[::ffff:127.0.0.1]:1": true, "localhost:1": true,
+		"unix:/run/x": true,
+		":1":          false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.7:1": false, "localhost.example:1": false,
+		"": false, "nonsense": false, "127.0.0.1": false, "localhost": false, "::1:1": false, "127.0.0.1:1:1": false,
+		"[127.0.0.1:1": false, "unix:": false, "unix:" + strings.Repeat("x", 104): false,
+	} {
+		if got := IsLocal(addr); got != want {
+			t.Errorf("%q: %v", addr, got)
+		}
+	}
+}
+
 // The error says what is in the way, how to find its owner, and which setting to change.
 func TestListenErrors(t *testing.T) {
 	dir := t.TempDir()

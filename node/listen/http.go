@@ -2,7 +2,9 @@ package listen
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -24,14 +26,24 @@ func (l *Listener) UseHTTP(s *http.Server, idle time.Duration) {
 		s.IdleTimeout = min(s.IdleTimeout, probeIdle)
 	}
 	s.ConnState = trackState
+	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, limitedOf(conn))
+	}
+	l.isHTTP = true
 	s.Handler = l.guard(s.Handler)
 	l.Server, l.Protocols, l.Refusal = s, []string{"h2", "http/1.1"}, full()
 }
+
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
 
 // guard does for all HTTP APIs what concerns connections: it refuses a request of HTTP/2 beyond maxStreams, and ends
 // the connections that ends names with their answers.
 func (l *Listener) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connKey{}).(*limitedConn); ok {
+			c.speak()
+		}
 		if l.ends(r) {
 			w.Header().Set("Connection", "close")
 		}
@@ -52,11 +64,17 @@ func (l *Listener) guard(h http.Handler) http.Handler {
 // may have seen the request end elsewhere (RFC 9112, section 6.1): a chunked one may have had a Content-Length as well,
 // which net/http does not show.
 func (l *Listener) ends(r *http.Request) bool {
+	return l.isLeaving() || r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 ||
+		l.limits.Evict && l.Stats().Open > l.limits.Max/2
+}
+
+// isLeaving reports whether Stop has begun.
+func (l *Listener) isLeaving() bool {
 	select {
 	case <-l.leaving:
 		return true
 	default:
-		return r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 || l.limits.Evict && l.Stats().Open > l.limits.Max/2
+		return false
 	}
 }
 

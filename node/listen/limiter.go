@@ -34,8 +34,10 @@ type Limits struct {
 	Max       int
 	PerSource int                   // of one source, see limits.SourceOf
 	Exempt    func(netip.Addr) bool // sources without a limit of their own; nil: none
-	// Evict admits every new connection: at the limit it closes the one that is idle for the longest time, or else the
-	// oldest. Without Evict a new connection takes the place of one that is idle for IdleAfter, or is refused.
+	// Evict admits every new connection: at the limit it closes one of the source that has the most, exempt sources
+	// taken together: the one that is idle for the longest time, or else the oldest. So a flood evicts itself, and not
+	// a probe that comes from elsewhere. Without Evict a new connection takes the place of one that is idle for
+	// IdleAfter, or is refused.
 	Evict     bool
 	IdleAfter time.Duration
 }
@@ -89,18 +91,21 @@ type Stats struct {
 // limiter keeps a listener's connections within its limits. Its memory is bounded by the open connections: a source
 // without one is forgotten.
 type limiter struct {
-	limits  Limits
-	began   time.Time
-	emptied chan struct{} // receives when the last open connection has ended
+	limits Limits
+	began  time.Time
+	isHTTP bool          // the server says what requests come: it speaks HTTP
+	fewer  chan struct{} // receives when counts has become less
 
 	mu      sync.Mutex
 	stats   Stats
 	conns   map[*limitedConn]bool
 	sources map[netip.Addr]int
+	exempt  int // connections of exempt sources
+	silent  int // connections of HTTP that have brought no request yet
 }
 
 func newLimiter(limits Limits) *limiter {
-	return &limiter{limits: limits, began: time.Now(), emptied: make(chan struct{}, 1),
+	return &limiter{limits: limits, began: time.Now(), fewer: make(chan struct{}, 1),
 		conns: make(map[*limitedConn]bool), sources: make(map[netip.Addr]int)}
 }
 
@@ -136,19 +141,24 @@ func (l *limiter) admit(conn net.Conn, forwarded bool) (c, evicted *limitedConn,
 		c.source = l.sourceOf(clientOf(conn))
 	}
 	c.opened = c.touch()
+	c.silent = l.isHTTP
+	c.busy.Store(l.limits.Evict) // until it has had an answer
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case c.source.IsValid() && l.sources[c.source] >= l.limits.PerSource:
 		why = sourceAtShare
 		if l.limits.Evict { // else the search for one of this source would cost more than a connection does
-			evicted = l.replaceable(c.source)
+			evicted = l.evictable(func(source netip.Addr) bool { return source == c.source })
 		}
+	case l.stats.Open >= l.limits.Max && l.limits.Evict:
+		most := l.largestShare()
+		evicted = l.evictable(func(source netip.Addr) bool { return l.share(source) == most })
 	case l.stats.Open >= l.limits.Max:
-		evicted, why = l.replaceable(netip.Addr{}), listenerFull
+		evicted, why = l.replaceable(), listenerFull
 	// nearly full: idle connections are closed earlier
 	case l.stats.Open > l.limits.Max-l.limits.Max/8 && !l.limits.Evict:
-		evicted = l.replaceable(netip.Addr{})
+		evicted = l.replaceable()
 	}
 	switch {
 	case evicted != nil:
@@ -183,34 +193,62 @@ func (l *limiter) identify(c *limitedConn) refusal {
 	default:
 		c.source = source
 		l.sources[source]++
+		l.exempt--
 	}
 	return admitted
 }
 
-// replaceable returns the connection whose place a new one takes, nil if there is none; only of the source, if that is
-// valid. The lock is held.
-func (l *limiter) replaceable(source netip.Addr) (found *limitedConn) {
+// replaceable returns a connection that is idle for Limits.IdleAfter, nil if a sample has none. The lock is held.
+func (l *limiter) replaceable() (found *limitedConn) {
 	now, seen := int64(time.Since(l.began)), 0
-	var oldest *limitedConn
 	longest := int64(l.limits.IdleAfter) - 1
 	for c := range l.conns { // in a random order
-		if seen++; seen > maxSample && !l.limits.Evict {
+		if seen++; seen > maxSample {
 			break
-		}
-		if source.IsValid() && c.source != source {
-			continue
 		}
 		if idle := now - c.active.Load(); !c.busy.Load() && idle > longest {
 			found, longest = c, idle
+		}
+	}
+	return found
+}
+
+// evictable returns the connection of some sources that is idle for the longest time, or else their oldest; nil if they
+// have none. The lock is held.
+func (l *limiter) evictable(of func(source netip.Addr) bool) *limitedConn {
+	var oldest, idle *limitedConn
+	for c := range l.conns {
+		if !of(c.source) {
+			continue
+		}
+		if !c.busy.Load() && (idle == nil || c.active.Load() < idle.active.Load()) {
+			idle = c
 		}
 		if oldest == nil || c.opened < oldest.opened {
 			oldest = c
 		}
 	}
-	if found == nil && l.limits.Evict {
-		return oldest
+	if idle != nil {
+		return idle
 	}
-	return found
+	return oldest
+}
+
+// share returns how many connections a source has; the exempt ones are one source. The lock is held.
+func (l *limiter) share(source netip.Addr) int {
+	if source.IsValid() {
+		return l.sources[source]
+	}
+	return l.exempt
+}
+
+// largestShare returns how many connections the source has that has the most. The lock is held.
+func (l *limiter) largestShare() int {
+	most := l.exempt
+	for _, n := range l.sources {
+		most = max(most, n)
+	}
+	return most
 }
 
 // add counts a connection. The lock is held.
@@ -218,6 +256,11 @@ func (l *limiter) add(c *limitedConn) {
 	l.conns[c] = true
 	if c.source.IsValid() {
 		l.sources[c.source]++
+	} else {
+		l.exempt++
+	}
+	if c.silent {
+		l.silent++
 	}
 	l.stats.Open++
 	l.stats.Accepted++
@@ -233,13 +276,29 @@ func (l *limiter) remove(c *limitedConn) {
 		if l.sources[c.source]--; l.sources[c.source] == 0 {
 			delete(l.sources, c.source)
 		}
+	} else {
+		l.exempt--
 	}
-	if l.stats.Open--; l.stats.Open == 0 {
-		select {
-		case l.emptied <- struct{}{}:
-		default:
-		}
+	if c.silent {
+		l.silent--
 	}
+	l.stats.Open--
+	l.tell()
+}
+
+// tell wakes who waits for fewer connections.
+func (l *limiter) tell() {
+	select {
+	case l.fewer <- struct{}{}:
+	default:
+	}
+}
+
+// counts returns how many connections are open, and how many of them have brought no request of HTTP yet.
+func (l *limiter) counts() (open, silent int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stats.Open, l.silent
 }
 
 // limitedConn is a connection that its limiter counts.
@@ -250,6 +309,8 @@ type limitedConn struct {
 	opened  int64        // nanoseconds after limiter.began
 	active  atomic.Int64 // nanoseconds after limiter.began of the last byte read, or of the end of the last request
 	busy    atomic.Bool  // a request is under way, as far as the server reports it
+	spoke   atomic.Bool  // speak was called
+	silent  bool         // counts in limiter.silent; limiter.mu is held to read and to set it
 
 	forwarded bool     // a PROXY header names the client
 	client    net.Addr // that it named; nil: none
@@ -270,6 +331,21 @@ func (c *limitedConn) touch() (now int64) {
 	now = int64(time.Since(c.limiter.began))
 	c.active.Store(now)
 	return now
+}
+
+// speak notes that the connection's first request has reached its handler.
+func (c *limitedConn) speak() {
+	if c.spoke.Swap(true) {
+		return
+	}
+	l := c.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.silent && l.conns[c] {
+		l.silent--
+		l.tell()
+	}
+	c.silent = false
 }
 
 // Read implements net.Conn.
@@ -313,11 +389,20 @@ func (c *limitedConn) CloseWrite() error {
 // trackState is an http.Server's ConnState: only a connection that has had an answer and waits for the next request is
 // idle. A new one is not: its client has had no time to send a request yet.
 func trackState(conn net.Conn, state http.ConnState) {
+	if c := limitedOf(conn); c != nil {
+		c.touch()
+		c.busy.Store(state != http.StateIdle)
+		if state == http.StateIdle { // of HTTP/2 from the start: its Shutdown drops nothing
+			c.speak()
+		}
+	}
+}
+
+// limitedOf returns the connection behind one that a server has; nil: it is another one.
+func limitedOf(conn net.Conn) *limitedConn {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
-	if c, ok := conn.(*limitedConn); ok {
-		c.touch()
-		c.busy.Store(state != http.StateIdle)
-	}
+	c, _ := conn.(*limitedConn)
+	return c
 }

@@ -87,8 +87,8 @@ func TestIdleConnectionsAreEvicted(t *testing.T) {
 	})
 }
 
-// Where probes come, a new connection always finds its place: its own source's where that has its share, else the one
-// idle the longest, else the oldest.
+// Where probes come, a new connection always finds its place: its own source's where that has its share, else of the
+// sources with the most connections the one that is idle the longest, else the oldest.
 func TestProbesFindTheirPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiterOf(Limits{Max: 8, PerSource: 2, Evict: true})
@@ -98,6 +98,10 @@ func TestProbesFindTheirPlace(t *testing.T) {
 			if c == nil {
 				t.Fatalf("%s is refused", host)
 			}
+			if !c.busy.Load() {
+				t.Error("a new connection counts as idle")
+			}
+			c.busy.Store(false)
 			time.Sleep(time.Millisecond)
 			return c, evicted
 		}
@@ -113,15 +117,14 @@ func TestProbesFindTheirPlace(t *testing.T) {
 				t.Errorf("%s: one was closed although there is space", host)
 			}
 		}
-		probe.busy.Store(true)
 		if _, e := admit("192.0.2.6"); e != second {
 			t.Error("not the one that is idle the longest was closed")
 		}
 		for c := range l.conns {
 			c.busy.Store(true)
 		}
-		if _, e := admit("192.0.2.7"); e != probe {
-			t.Error("where all are in use, not the oldest was closed")
+		if _, e := admit("192.0.2.7"); e == nil || e == probe || e.source.String() != "192.0.2.3" {
+			t.Error("where all are in use, not the oldest of the sources with the most was closed")
 		}
 		if s := l.Stats(); s.Open != 8 || s.RefusedFull+s.RefusedSource != 0 {
 			t.Errorf("%+v", s)

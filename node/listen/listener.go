@@ -54,8 +54,11 @@ type Listener struct {
 
 	*limiter
 
-	leaving chan struct{} // closed when Stop begins
-	streams atomic.Int64  // requests of HTTP/2 under way
+	leaving chan struct{}   // closed when Stop begins
+	all     context.Context // ends when no connection is accepted any more, and all that were are counted
+	endAll  context.CancelFunc
+	inner   func() error // closes the system's listener, once
+	streams atomic.Int64 // requests of HTTP/2 under way
 }
 
 // Open listens at the address of a setting, or takes over its socket. Nobody serves it before Start.
@@ -70,13 +73,15 @@ func Open(s Setting, limits Limits, log *slog.Logger) (*Listener, error) {
 	l := &Listener{Name: s.Name, Listener: inner, log: log, limiter: newLimiter(limits), leaving: make(chan struct{}),
 		accepted: make(chan accepted), handshakeWithin: handshakeWithin, failures: newHandshakeFailures()}
 	l.open, l.closeAll = context.WithCancel(context.Background())
+	l.all, l.endAll = context.WithCancel(context.Background())
+	l.inner = sync.OnceValue(inner.Close)
 	return l, nil
 }
 
 // Close implements net.Listener. Connections whose handshake is not over are ended.
 func (l *Listener) Close() error {
 	l.closeAll()
-	return l.Listener.Close()
+	return l.inner()
 }
 
 // MaxConnections returns how many connections the listener has at a time.
@@ -91,20 +96,29 @@ func (l *Listener) Start(fail func(name string, err error)) {
 		if l.tls != nil { // no connection has been accepted yet
 			l.tls.loaded.Load().config.NextProtos = l.Protocols
 		}
-		l.done.Go(func() { fail(l.Name, l.Server.Serve(l)) })
+		l.done.Go(func() {
+			defer l.endAll()
+			fail(l.Name, l.Server.Serve(l))
+		})
 	}
 }
 
-// Stop serves for at most keepAlive longer while each answer ends its connection: a request that a client has just sent
-// on an idle connection is still answered. Requests in flight then end within drain. A nil listener has nothing to
+// Stop accepts no more connections: they are for who else has the socket, or refused. It serves those that are open for
+// at most keepAlive longer while each answer ends its connection: a request that a client has just sent on an idle
+// connection is still answered. Those of HTTP that have brought no request yet get up to half of drain for it, as
+// net/http drops what it reads after Shutdown. Requests in flight then end within drain. A nil listener has nothing to
 // stop.
 func (l *Listener) Stop(keepAlive, drain time.Duration) {
 	if l == nil {
 		return
 	}
-	l.leave(keepAlive)
+	close(l.leaving)
+	_ = l.inner()
+	<-l.all.Done()
+	l.await(keepAlive, func(open, _ int) bool { return open == 0 })
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
+	l.await(drain/2, func(_, silent int) bool { return silent == 0 })
 	if l.Server.Shutdown(ctx) != nil {
 		_ = l.Server.Close()
 	}
@@ -121,13 +135,12 @@ func (l *Listener) Abandon() {
 	}
 }
 
-// leave closes leaving and waits until no connection is open, for at most the given time.
-func (l *Listener) leave(within time.Duration) {
-	close(l.leaving)
+// await waits until the connections are as they should be, for at most the given time.
+func (l *Listener) await(within time.Duration, holds func(open, silent int) bool) {
 	timeout := time.After(within)
-	for l.Stats().Open > 0 {
+	for !holds(l.counts()) {
 		select {
-		case <-l.emptied:
+		case <-l.fewer:
 		case <-timeout:
 			return
 		}

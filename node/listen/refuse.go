@@ -39,6 +39,10 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) accept() (*limitedConn, error) {
 	for {
 		conn, err := l.Listener.Accept()
+		if err != nil && l.isLeaving() { // the server ends if it sees the error before its Shutdown
+			l.endAll()
+			<-l.open.Done()
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -36,8 +36,10 @@ type regionReach struct {
 }
 
 // isLost reports whether a peer is unreachable: silent for longer than limit, or out of the membership without having
-// left.
-func isLost(p *gossip.MemberStatus, limit time.Duration) bool { return p.Pool == "" || p.Age > limit }
+// left. The first frames of a node that starts may come before its membership: it has no name then, and is reached.
+func isLost(p *gossip.MemberStatus, limit time.Duration) bool {
+	return p.Age > limit || p.Pool == "" && p.NodeID != ""
+}
 
 // reachOf sums up the peers, which are sorted by region.
 func reachOf(peers []gossip.MemberStatus, limit time.Duration) *reachable {

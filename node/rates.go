@@ -45,6 +45,7 @@ func (n *Node) watchRates(ctx context.Context) {
 		case <-ticker.C:
 			n.rates.sample(n.policy.Load())
 			bans.look(n, time.Now())
+			n.losses.recent(n.lostWrites(), time.Now())
 		}
 	}
 }

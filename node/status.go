@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func (n *Node) Status() status.Status {
 	}
 	if n.reconciler != nil {
 		r := n.reconciler.Stats()
-		s.Redis = &status.Redis{Breaker: r.Breaker.String(), Pending: r.Pending, Failed: r.Failed, Lost: r.Lost}
+		s.Redis = &status.Redis{State: n.storeState(), Pending: r.Pending, Failed: r.Failed, Lost: r.Lost}
 	}
 	for _, region := range slices.Sorted(maps.Keys(p.homes)) {
 		h := p.homes[region]
@@ -54,15 +55,26 @@ func (n *Node) Status() status.Status {
 	for _, count := range n.bans.Counts() {
 		s.Bans += count
 	}
-	s.Summary = n.summary(&s)
+	s.Top = n.topDenied(p, maps.Keys(p.tallies), status.TopShown)
+	s.Event, s.Repeats = n.events.Latest()
+	blind, _ := n.cluster.Blind()
 	s.Health = status.Healthy
-	if slices.ContainsFunc(s.Summary, func(f status.Finding) bool { return f.Level != "info" }) {
-		s.Health = status.Degraded
-	}
+	s.Summary = n.summary(&s, reasons{rules: n.staleRules(), cluster: n.monitor.Degraded(), blind: blind})
 	if n.Ready() != nil {
 		s.Health = status.Unready
 	}
 	return s
+}
+
+// storeState returns whether the region's store answers.
+func (n *Node) storeState() string {
+	switch {
+	case n.reconciler == nil:
+		return status.NoStore
+	case n.reconciler.Stats().Breaker == regions.BreakerClosed:
+		return status.Answers
+	}
+	return status.NoAnswer
 }
 
 func fingerprint(f uint64) string {
@@ -136,11 +148,15 @@ func memberStatus(p *gossip.MemberStatus, self *gossip.Member, interval time.Dur
 //	D  cost per second that nodes are asked for, each for its hottest key of the limit
 //	R  cost per second that the limit admits
 //
-// It is empty where nobody was asked.
+// A limit that no reachable node is asked for at present is left out: what unreachable nodes last reported cannot be
+// compared with a demand that has ended since. It is empty where no limit is left.
 func (n *Node) limitShares(p *policy, peers []gossip.MemberStatus, now int64) map[string]float64 {
-	regionOf := map[counters.Origin]string{n.cluster.Self().Origin(): n.cfg.Region}
+	self := n.cluster.Self().Origin()
+	regionOf, reachable := map[counters.Origin]string{self: n.cfg.Region}, map[counters.Origin]bool{self: true}
 	for i := range peers {
-		regionOf[peers[i].PeerStatus.Origin] = status.Clean(peers[i].Region, maxName)
+		o := peers[i].PeerStatus.Origin
+		regionOf[o] = status.Clean(peers[i].Region, maxName)
+		reachable[o] = !telemetry.Unreachable(&peers[i], n.cfg.Gossip.Interval)
 	}
 	shares, sum := make(map[string]float64), 0.0
 	demand := n.cluster.Demand()
@@ -149,10 +165,17 @@ func (n *Node) limitShares(p *policy, peers []gossip.MemberStatus, now int64) ma
 		if l == nil || l.Max() == 0 || r.Strict || r.Scope != counters.Global || r.OnPartition != counters.Share {
 			continue
 		}
-		rate := float64(l.Max()) / l.Lasts().Seconds()
+		rule, rate := l.Meter().Rule, float64(l.Max())/l.Lasts().Seconds()
+		current := false
+		for o, asked := range demand {
+			current = current || reachable[o] && asked[rule] > 0
+		}
+		if !current {
+			continue
+		}
 		for o, asked := range demand {
 			if region, known := regionOf[o]; known {
-				part := asked[l.Meter().Rule] / rate
+				part := asked[rule] / rate
 				shares[region] += part
 				sum += part
 			}
@@ -207,7 +230,7 @@ func (n *Node) over(r *rules.Rule, l *counters.Limit, top *status.Top, now int64
 // TopDenied returns whom this node denied most in the last five to ten minutes under a rule, or with an empty name
 // under any; at most n. The error is rules.ErrUnknownRule or rules.ErrInvalidRequest.
 func (n *Node) TopDenied(rule string, most int) ([]status.Denied, error) {
-	p, now := n.policy.Load(), n.clock.Now()
+	p := n.policy.Load()
 	of := maps.Keys(p.tallies)
 	if rule != "" {
 		r, err := p.set.Find(rule, "")
@@ -216,24 +239,40 @@ func (n *Node) TopDenied(rule string, most int) ([]status.Denied, error) {
 		}
 		of = func(yield func(*rules.Rule) bool) { yield(r) }
 	}
-	all := []status.Denied{}
+	return n.topDenied(p, of, most), nil
+}
+
+// topDenied is TopDenied of some rules.
+func (n *Node) topDenied(p *policy, of iter.Seq[*rules.Rule], most int) []status.Denied {
+	type entry struct {
+		rule *rules.Rule
+		status.Entry
+	}
+	now := n.clock.Now()
+	var all []entry
 	for r := range of {
 		t := p.tallies[r]
 		if t == nil || t == p.other {
 			continue
 		}
 		for _, e := range t.top.Most(most, now) {
-			d := status.Denied{Rule: r.PublicName, Key: fmt.Sprintf("%016x", e.Key), Denials: e.Denials, Error: e.Error}
-			if r.ExposeIdentity {
-				d.Identity = status.Clean(e.Identity, status.MaxIdentity)
-			}
-			all = append(all, d)
+			all = append(all, entry{r, e})
 		}
 	}
-	slices.SortFunc(all, func(a, b status.Denied) int {
-		return cmp.Or(cmp.Compare(b.Denials, a.Denials), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key))
+	slices.SortFunc(all, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(b.Denials, a.Denials), cmp.Compare(a.rule.PublicName, b.rule.PublicName),
+			cmp.Compare(a.Key, b.Key))
 	})
-	return all[:min(len(all), most)], nil
+	first := []status.Denied{}
+	for _, e := range all[:min(len(all), most)] {
+		d := status.Denied{Rule: e.rule.PublicName, Key: fmt.Sprintf("%016x", e.Key), Denials: e.Denials,
+			Error: e.Error}
+		if e.rule.ExposeIdentity {
+			d.Identity = status.Clean(e.Identity, status.MaxIdentity)
+		}
+		first = append(first, d)
+	}
+	return first
 }
 
 // Inspect returns what the node knows of an identity under a rule, and what the next request of cost 1 would get. It
@@ -249,11 +288,7 @@ func (n *Node) Inspect(ctx context.Context, rule, identity string) (status.Inspe
 	if err != nil {
 		return in, err
 	}
-	now := n.clock.Now()
-	store := "none"
-	if n.reconciler != nil {
-		store = n.reconciler.Stats().Breaker.String()
-	}
+	now, store := n.clock.Now(), n.storeState()
 	for i := range decisions {
 		m, d := &matches[i], &decisions[i]
 		if m.Rule == nil {
@@ -286,15 +321,19 @@ func (n *Node) Inspect(ctx context.Context, rule, identity string) (status.Inspe
 	return in, nil
 }
 
-// countsOf sums slots by their nodes, this one first, then by region and name.
+// countsOf sums slots by their nodes, this one first, then by region and name. Nodes that are cut off are there even
+// without counts: what they admit is not known.
 func (n *Node) countsOf(slots []counters.Slot) []status.NodeCount {
 	self := n.cluster.Self()
 	names := map[counters.Origin]status.NodeCount{self.Origin(): {Node: self.NodeID, Region: self.Region, Self: true}}
-	for _, p := range n.cluster.Peers() {
-		names[p.PeerStatus.Origin] = status.NodeCount{Node: status.Clean(p.NodeID, maxName),
-			Region: status.Clean(p.Region, maxName)}
-	}
 	sums := make(map[status.NodeCount]uint64)
+	for _, p := range n.cluster.Peers() {
+		who := status.NodeCount{Node: status.Clean(p.NodeID, maxName), Region: status.Clean(p.Region, maxName),
+			CutOff: telemetry.Unreachable(&p, n.cfg.Gossip.Interval)}
+		if names[p.PeerStatus.Origin] = who; who.CutOff {
+			sums[who] = 0
+		}
+	}
 	for _, s := range slots {
 		sums[names[s.Origin]] += s.Count
 	}
@@ -312,8 +351,15 @@ func (n *Node) countsOf(slots []counters.Slot) []status.NodeCount {
 	return all
 }
 
-// summary returns what an operator should know, worst first.
-func (n *Node) summary(s *status.Status) []status.Finding {
+// reasons are why decisions are degraded, by who says so.
+type reasons struct {
+	rules   []string // the Redis of the rules
+	cluster []string // the monitor: most have a finding of their own
+	blind   bool     // membership: seeds do not answer
+}
+
+// summary returns what an operator should know, worst first, and sets the health to degraded if there is trouble.
+func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 	found := []status.Finding{}
 	add := func(level, do, format string, args ...any) {
 		found = append(found, status.Finding{Level: level, Text: fmt.Sprintf(format, args...), Do: do})
@@ -328,18 +374,20 @@ func (n *Node) summary(s *status.Status) []status.Finding {
 			"the last rules were refused: those of %s stay in force", timeOfDay(s.Rules.Since))
 	}
 	explained := n.regionFindings(s, add)
-	if s.Redis != nil && s.Redis.Breaker != regions.BreakerClosed.String() {
+	if s.Redis != nil && s.Redis.State != status.Answers {
 		add("warn", "look at that Redis: no request waits for it, and what it lacks is written when it is back",
-			"the Redis of region %s does not answer: %s wait to be written", s.Region, plural(s.Redis.Pending, "count"))
+			"the Redis of region %s %s: %s to write when it does", s.Region, s.Redis.State,
+			plural(s.Redis.Pending, "count"))
+		explained = true
 	}
 	for _, h := range s.Strict {
-		what := "away"
+		what := status.NoAnswer
 		if !h.Known {
-			what = "not known"
+			what = "is not known"
 		}
 		if h.Away || !h.Known {
 			add("error", "look at that Redis, and at redis and strict.redis in the configuration",
-				"the store of strict rules of region %s is %s: on_failure decides, so far on %s", h.Region, what,
+				"the store of strict rules of region %s %s: on_failure decides, so far on %s", h.Region, what,
 				plural(int(h.Fallbacks), "request"))
 		}
 	}
@@ -349,21 +397,22 @@ func (n *Node) summary(s *status.Status) []status.Finding {
 			skew.Round(time.Millisecond), plural(s.Gossip.Clocks, "clock"))
 		explained = true
 	}
-	var others []string
-	for _, reason := range s.Degraded {
-		switch {
-		case strings.HasPrefix(reason, "rules: "):
-			add("warn", "look at the Redis of the rules (rules_redis), and see the events", "%s", reason)
-		case strings.HasPrefix(reason, "seeds do not answer"):
-			add("warn", "look at the network to the seeds (gossip.join), and at their processes", "%s", reason)
-		case !explained:
-			others = append(others, reason)
-		}
+	for _, reason := range why.rules {
+		add("warn", "look at the Redis of the rules (rules_redis), and see the events", "%s", reason)
 	}
-	if len(others) > 0 {
-		add("warn", "see the events", "decisions are degraded: %s", strings.Join(others, "; "))
+	if why.blind {
+		add("warn", "look at the network to the seeds (gossip.join), and at their processes: with another key file "+
+			"they refuse this node, and say so in their logs",
+			"seeds do not answer: there may be nodes that this one does not know")
+	}
+	if len(why.cluster) > 0 && !explained && !why.blind {
+		add("warn", "see the events", "decisions are degraded: %s", strings.Join(why.cluster, "; "))
 	}
 	n.fileFindings(add)
+	if len(found) > 0 {
+		s.Health = status.Degraded
+	}
+	n.trafficFindings(s, add)
 	if lost := s.Memory.EvictedDenied + s.Memory.EvictedFull; lost > 0 {
 		add("info", "give the counters more memory (--memory)", "since the start %s with half of the limit used or "+
 			"more were evicted, and may be admitted as much again", plural(int(lost), "key"))
@@ -401,28 +450,22 @@ func (n *Node) fileFindings(add func(level, do, format string, args ...any)) {
 	}
 	for _, x := range n.exporters {
 		s := x.Stats()
-		if age := time.Since(s.Success); age > maxExportAge {
+		if s.Failing || time.Since(s.Success) > maxExportAge {
 			add("error", "see the events for why", "the bans exported to %s are not up to date since %s: %s failed",
 				s.Name, timeOfDay(s.Success), plural(int(s.Failures), "attempt"))
 		}
 	}
-	unwritten := func(what string, failures uint64) {
-		if failures > 0 {
-			add("warn", "look at its disk and its permissions, and see the events: this stays until the next start",
-				"the %s log lost lines since the start: %s failed", what, plural(int(failures), "write"))
-		}
-	}
-	if n.decisions != nil {
-		unwritten("decision", n.decisions.Stats().Failures)
-	}
-	if n.proxy != nil {
-		unwritten("access", n.proxy.Stats().LogErrors)
+	for _, log := range n.losses.recent(n.lostWrites(), time.Now()) {
+		add("warn", "look at its disk and its permissions, and see the events",
+			"the %s log loses lines: %s failed since the start, the last at %s", log.what,
+			plural(int(log.failures), "write"), timeOfDay(log.last))
 	}
 }
 
 // regionFindings adds what is wrong with other nodes, and reports whether that explains why decisions are degraded.
 func (n *Node) regionFindings(s *status.Status, add func(level, do, format string, args ...any)) (explains bool) {
 	const network = "look at the network to them and at their processes: counts agree again within a second of the heal"
+	isolated := n.isolation(s, add)
 	for _, r := range s.Regions {
 		var lost, strangers, others []string
 		for _, m := range r.Members {
@@ -436,16 +479,12 @@ func (n *Node) regionFindings(s *status.Status, add func(level, do, format strin
 			}
 		}
 		switch {
+		case !r.Reachable && isolated:
 		case !r.Reachable:
-			keeps := "about the part of the limits that they were last asked for"
-			if r.Share != nil {
-				keeps = fmt.Sprintf("about %.0f %% of the limits", 100**r.Share)
-			}
-			verb := map[bool]string{true: "node keeps", false: "nodes keep"}[len(r.Members) == 1]
-			add("warn", network, "region %s cannot be heard since %s; its %d %s %s", cmp.Or(r.Name, "unknown"),
-				timeOfDay(r.Since), len(r.Members), verb, keeps)
+			add("warn", network, "region %s is cut off since %s: this node receives no counts of it; its %s",
+				cmp.Or(r.Name, "unknown"), timeOfDay(r.Since), keeps(r))
 		case len(lost) > 0:
-			add("warn", network, "%s of region %s cannot be heard: %s", plural(len(lost), "node"), r.Name, some(lost))
+			add("warn", network, "%s of region %s cut off: %s", plural(len(lost), "node"), r.Name, some(lost))
 		}
 		if len(strangers) > 0 {
 			add("error", "give all nodes the same key file", "%s of region %s has another identity key, and counts "+
@@ -458,6 +497,110 @@ func (n *Node) regionFindings(s *status.Status, add func(level, do, format strin
 		explains = explains || len(lost)+len(strangers) > 0
 	}
 	return explains
+}
+
+// isolation adds that this node's own side is the one cut off, and reports whether it is: of several other regions it
+// receives nothing. With one other region nobody can tell which of the two is cut off.
+func (n *Node) isolation(s *status.Status, add func(level, do, format string, args ...any)) bool {
+	var away []string
+	var since time.Time
+	who := "this node"
+	for _, r := range s.Regions {
+		switch {
+		case r.Own:
+			if slices.ContainsFunc(r.Members, func(m status.Member) bool { return m.Reachable && !m.Self }) {
+				who = "region " + r.Name + ", which this node is in,"
+			}
+		case r.Reachable:
+			return false
+		default:
+			away = append(away, fmt.Sprintf("%s (%s)", cmp.Or(r.Name, "unknown"), keeps(r)))
+			if r.Since.After(since) {
+				since = r.Since
+			}
+		}
+	}
+	if len(away) < 2 {
+		return false
+	}
+	follow := ""
+	if n.monitor.Outage(counters.Global) == rules.CutOff {
+		follow = ". Until the heal rules follow their on_failure"
+	}
+	add("warn", "look at this side first, its network and its firewall: all other regions at once are unlikely to be "+
+		"down; ask a node of theirs, which sees the rest. Counts agree again within a second of the heal",
+		"%s is cut off from all other regions since %s: %s%s", who, timeOfDay(since), some(away), follow)
+	return true
+}
+
+// keeps says which part of the limits the nodes of a region admit that is cut off.
+func keeps(r status.Region) string {
+	part := "the part of the limits that they were asked for before"
+	if r.Share != nil {
+		part = fmt.Sprintf("about %.0f %% of the limits", 100**r.Share)
+	}
+	verb := " keep "
+	if len(r.Members) == 1 {
+		verb = " keeps "
+	}
+	return plural(len(r.Members), "node") + verb + part
+}
+
+// trafficFindings adds whom the node denies most, and how far a limit may be exceeded: neither is a trouble of the
+// cluster.
+func (n *Node) trafficFindings(s *status.Status, add func(level, do, format string, args ...any)) {
+	if len(s.Top) > 0 {
+		d := s.Top[0]
+		who, do := "#"+d.Key, fmt.Sprintf("nothing: the rule does its work. Who it is: expose: identity for the "+
+			"rule; how many more there are: edgelimit top %s", d.Rule)
+		if d.Identity != "" {
+			who, do = d.Identity, fmt.Sprintf("nothing: the rule does its work. What it used, region by region: "+
+				"edgelimit inspect %s %s", d.Rule, argument(d.Identity))
+		}
+		add("info", do, "rule %s denies %s most: %s by this node in the last minutes", d.Rule, who, times(d))
+	}
+	loosest := -1
+	for i := range s.Limits {
+		if b := s.Limits[i].Bound; b >= 0.0005 && (loosest < 0 || b > s.Limits[loosest].Bound) {
+			loosest = i
+		}
+	}
+	if loosest >= 0 {
+		unseen := slices.ContainsFunc(s.Regions, func(r status.Region) bool {
+			return slices.ContainsFunc(r.Members, func(m status.Member) bool { return !m.Reachable })
+		})
+		l := &s.Limits[loosest]
+		estimate := "there is no estimate for this rule"
+		if l.Over != nil {
+			estimate = fmt.Sprintf("the counts that have arrived say %.1f %% (estimated)", 100**l.Over)
+		}
+		do := "nothing, unless the limit must hold exactly: then make the rule strict"
+		if unseen {
+			do = "what the lines above say: the guarantee covers what this node cannot see, and shrinks with the heal"
+		}
+		add("info", do, "over the limit: rule %s by at most %.1f %% (guaranteed); %s", l.Rule, 100*l.Bound,
+			estimate)
+	}
+}
+
+// argument is an identity as an argument of a command that an operator may paste into a shell. Clients choose it: one
+// that a shell could take for more than a word is not repeated.
+func argument(identity string) string {
+	for i, c := range []byte(identity) {
+		plain := c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !plain && (i == 0 && c != ':' || !strings.ContainsRune("._:/@-", rune(c))) {
+			return "IDENTITY"
+		}
+	}
+	return identity
+}
+
+// times is how often somebody was denied.
+func times(d status.Denied) string {
+	if d.Error > 0 {
+		return fmt.Sprintf("%d to %s", d.Denials-min(d.Error, d.Denials), plural(int(d.Denials), "denial"))
+	}
+	return plural(int(d.Denials), "denial")
 }
 
 // some joins the first names of a list.

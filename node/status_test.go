@@ -167,8 +167,8 @@ func TestStatusOfAPartition(t *testing.T) {
 		eu.Members[0].Reachable || !s.Regions[0].Reachable || s.Regions[0].Name != "us" {
 		t.Errorf("regions %+v", s.Regions)
 	}
-	if f := s.Summary[0]; !strings.HasPrefix(f.Text, "region eu cannot be heard since ") ||
-		!strings.Contains(f.Text, "; its 1 node keeps about ") || f.Do == "" || f.Level != "warn" {
+	if f := s.Summary[0]; !strings.HasPrefix(f.Text, "region eu is cut off since ") ||
+		!strings.Contains(f.Text, "; its 1 node keeps ") || f.Do == "" || f.Level != "warn" {
 		t.Errorf("it finds %+v", s.Summary)
 	}
 	links.Heal()
@@ -265,11 +265,11 @@ func TestStatusOfFailingLogs(t *testing.T) {
 	testkit.Eventually(t, "both logs fail", func() bool {
 		return n.decisions.Stats().Failures > 0 && n.proxy.Stats().LogErrors > 0
 	})
-	finding(t, n.Node, "warn", "the decision log lost lines")
-	finding(t, n.Node, "warn", "the access log lost lines")
+	finding(t, n.Node, "warn", "the decision log loses lines")
+	finding(t, n.Node, "warn", "the access log loses lines")
 }
 
-// An export of bans that is not up to date for a minute is a finding.
+// An export of bans that fails is a finding as soon as it does.
 func TestStatusOfAFailingExport(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		cfg := quiet(exporting)
@@ -282,7 +282,7 @@ func TestStatusOfAFailingExport(t *testing.T) {
 		if err := os.RemoveAll(filepath.Dir(cfg.Bans.Exports[0].File)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Minute)
+		time.Sleep(15 * time.Second) // beyond the next look
 		finding(t, n.Node, "error", "the bans exported to nginx")
 	})
 }
@@ -291,17 +291,94 @@ func TestStatusOfAFailingExport(t *testing.T) {
 func TestStatusHidesNoReason(t *testing.T) {
 	n := idle(t, perClient)
 	n.ready.Store(true)
-	found := n.summary(&status.Status{Rules: status.Rules{Loaded: true}, Shadow: true,
+	s := status.Status{Health: status.Healthy, Rules: status.Rules{Loaded: true}, Shadow: true,
 		Regions: []status.Region{{Name: "eu", Members: []status.Member{{Node: "b"}}}},
-		Strict:  []status.Store{{Region: "us", Known: true, Away: true}},
-		Degraded: []string{"region eu cannot be reached", "rules: the Redis of the rules has not answered for 2h",
-			"seeds do not answer: there may be nodes that this one does not know"}})
+		Strict:  []status.Store{{Region: "us", Known: true, Away: true}}}
+	found := n.summary(&s, reasons{cluster: []string{"region eu cannot be reached"}, blind: true,
+		rules: []string{"rules: the Redis of the rules has not answered for 2h"}})
 	var got []string
 	for _, f := range found {
 		got = append(got, f.Level+" "+strings.Join(strings.Fields(f.Text)[:3], " "))
 	}
-	want := "error the store of; warn region eu cannot; warn rules: the Redis; warn seeds do not; info all rules are"
-	if strings.Join(got, "; ") != want {
-		t.Errorf("%q, want %q", got, want)
+	want := "error the store of; warn region eu is; warn rules: the Redis; warn seeds do not; info all rules are"
+	if strings.Join(got, "; ") != want || s.Health != status.Degraded {
+		t.Errorf("%s: %q, want %q", s.Health, got, want)
+	}
+}
+
+// A node that receives nothing of several other regions says that its own side is cut off; one that receives of some
+// names the others. What nobody here is asked for any more is no base for a share.
+func TestStatusOfTheSideThatIsCutOff(t *testing.T) {
+	links := netem.NewLinks(1)
+	a := launch(t, through(links, "a", gossiping("a", "us"))).ready(t)
+	b := launch(t, through(links, "b", gossiping("b", "eu", "wan:"+a.Addr("wan")))).ready(t)
+	c := launch(t, through(links, "c", gossiping("c", "ap", "wan:"+a.Addr("wan")))).ready(t)
+	allMembers(t, a, b, c)
+	links.Partition("a")
+	first := func(n *running) string {
+		if s := n.Status(); len(s.Summary) > 0 {
+			return s.Summary[0].Text
+		}
+		return ""
+	}
+	testkit.Eventually(t, "a knows that it is the one", func() bool {
+		return strings.HasPrefix(first(a), "this node is cut off from all other regions since ") &&
+			strings.Contains(first(a),
+				": ap (1 node keeps the part of the limits that they were asked for before), eu (")
+	})
+	testkit.Eventually(t, "b names a's region", func() bool {
+		return strings.HasPrefix(first(b), "region us is cut off since ")
+	})
+	if s := a.Status(); s.Regions[1].Share != nil {
+		t.Errorf("nobody is asked for anything, and the share of %s is %v", s.Regions[1].Name, *s.Regions[1].Share)
+	}
+}
+
+// Whom a rule denies most is a finding, and no trouble.
+func TestStatusOfAFlood(t *testing.T) {
+	n := idle(t, exposing)
+	n.ready.Store(true)
+	denyOften(t, n, "hidden", "bob", 1)
+	denyOften(t, n, "per_client", "ann", 7)
+	s := n.Status()
+	if s.Health != status.Healthy || len(s.Summary) != 1 || s.Summary[0].Level != "info" ||
+		s.Summary[0].Text != "rule test/client denies ann most: 7 denials by this node in the last minutes" ||
+		!strings.Contains(s.Summary[0].Do, "edgelimit inspect test/client ann") || len(s.Top) != 2 {
+		t.Errorf("%s %+v %+v", s.Health, s.Summary, s.Top)
+	}
+}
+
+// What clients call themselves never becomes part of a command that an operator may paste.
+func TestStatusRepeatsNoCommands(t *testing.T) {
+	n := idle(t, exposing)
+	n.ready.Store(true)
+	for identity, want := range map[string]string{"x; reboot": "IDENTITY", "--json": "IDENTITY", "$(id)": "IDENTITY",
+		"2001:db8::/64": "2001:db8::/64", "::1": "::1", "a.b@c_d": "a.b@c_d", "ümlaut": "IDENTITY"} {
+		if got := argument(identity); got != want {
+			t.Errorf("%q becomes %q, want %q", identity, got, want)
+		}
+	}
+	denyOften(t, n, "per_client", "x; reboot", 3)
+	if f := n.Status().Summary[0]; strings.Contains(f.Do, "reboot") || !strings.Contains(f.Text, "denies x; reboot") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Lines that a log lost are a finding for some minutes, not until the next start.
+func TestLostLinesAreForgiven(t *testing.T) {
+	var l losses
+	at := time.Unix(1e9, 0)
+	found := func(after time.Duration, failures uint64) int {
+		return len(l.recent(map[string]uint64{"access": failures, "decision": 0}, at.Add(after)))
+	}
+	for i, step := range []struct {
+		after    time.Duration
+		failures uint64
+		want     int
+	}{{0, 0, 0}, {time.Second, 3, 1}, {lossesLast, 3, 1}, {lossesLast + 2*time.Second, 3, 0},
+		{2 * lossesLast, 4, 1}, {4 * lossesLast, 4, 0}} {
+		if got := found(step.after, step.failures); got != step.want {
+			t.Errorf("step %d: %d findings, want %d", i, got, step.want)
+		}
 	}
 }

@@ -21,6 +21,8 @@ type Event struct {
 	Attrs map[string]string `json:"attrs,omitempty"`
 	// Repeated counts the events of the same text that followed within the minute, and are not kept.
 	Repeated int `json:"repeated,omitempty"`
+
+	repeat uint64 // number of the latest of these, of all that the node counted
 }
 
 const (
@@ -38,6 +40,7 @@ type Events struct {
 	all    []Event
 	byText map[string]*flood
 	id     uint64
+	repeat uint64        // how many were counted in Event.Repeated
 	added  chan struct{} // closed when an event is added
 	closed chan struct{}
 	once   sync.Once
@@ -72,7 +75,9 @@ func (e *Events) Add(v Event) {
 	if f.inMinute++; f.inMinute > maxInMinute && f.kept > 0 {
 		for i := len(e.all) - 1; ; i-- {
 			if same(e.all[i]) {
+				e.repeat++
 				e.all[i].Repeated++
+				e.all[i].repeat = e.repeat
 				return
 			}
 		}
@@ -112,6 +117,28 @@ func (e *Events) Since(id uint64) (later []Event, added <-chan struct{}) {
 		return 1
 	})
 	return slices.Clone(e.all[i:]), e.added
+}
+
+// Repeated returns the kept events whose Event.Repeated has grown after a number of repetitions, the oldest first, and
+// how many repetitions there are now. It wakes nobody: a flood would wake readers with each of its lines.
+func (e *Events) Repeated(after uint64) (grown []Event, now uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.repeat > after {
+		for _, v := range e.all {
+			if v.repeat > after {
+				grown = append(grown, v)
+			}
+		}
+	}
+	return grown, e.repeat
+}
+
+// Latest returns the ID of the latest event, and how many repetitions were counted.
+func (e *Events) Latest() (id, repeats uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.id, e.repeat
 }
 
 // Close closes Closed, so that streams end. Events can be added and read as before.

@@ -30,12 +30,21 @@ type Status struct {
 	Regions  []Region `json:"regions"` // the node's own first
 	Rules    Rules    `json:"rules"`
 	Limits   []Limit  `json:"limits"` // of the rules, by name
-	Memory   Memory   `json:"memory"`
-	Gossip   Gossip   `json:"gossip"`
-	Redis    *Redis   `json:"redis"`  // null: the node has none
-	Strict   []Store  `json:"strict"` // the stores of strict rules
-	Bans     int      `json:"bans"`   // in force
+	// Top is whom the node denied most in the last five to ten minutes, at most TopShown.
+	Top    []Denied `json:"top"`
+	Memory Memory   `json:"memory"`
+	Gossip Gossip   `json:"gossip"`
+	Redis  *Redis   `json:"redis"`  // null: the node has none
+	Strict []Store  `json:"strict"` // the stores of strict rules
+	Bans   int      `json:"bans"`   // in force
+	// Event is the ID of the latest event, and Repeats how many were counted in Event.Repeated so far: as long as both
+	// stay there are no other events than before.
+	Event   uint64 `json:"event"`
+	Repeats uint64 `json:"repeats"`
 }
+
+// TopShown is how many identities Status.Top has at most.
+const TopShown = 8
 
 // Finding is one thing to know, in words.
 type Finding struct {
@@ -135,9 +144,16 @@ type Gossip struct {
 	Clocks int     `json:"clocks"`
 }
 
+// What a node says of a store.
+const (
+	NoStore  = "none"
+	Answers  = "answers"
+	NoAnswer = "does not answer" // at the last try
+)
+
 // Redis is the store of the node's region.
 type Redis struct {
-	Breaker string `json:"breaker"` // closed: it answers; open, half-open
+	State   string `json:"state"`   // Answers or NoAnswer
 	Pending int    `json:"pending"` // counts that wait to be written
 	Failed  uint64 `json:"failed"`  // calls
 	Lost    uint64 `json:"lost"`    // times that it was found to have lost data
@@ -172,9 +188,9 @@ type Layer struct {
 	Degraded   bool    `json:"degraded"`
 	Bound      float64 `json:"bound_ratio"`
 	Strict     bool    `json:"strict"` // decided by a store: what nodes count is not what it counts
-	Store      string  `json:"store"`  // none, or the breaker's state of the Redis that the counts are written to
-	// Counts are what each node has admitted in the sub-windows that still count, the oldest in full. By the node's
-	// own region and node first.
+	Store      string  `json:"store"`  // the Redis that the counts are written to: NoStore, Answers or NoAnswer
+	// Counts are what each node has admitted in the sub-windows that still count, the oldest in full: of nodes that
+	// are cut off, what had arrived before. By the node's own region and node first.
 	Counts   []NodeCount       `json:"counts"`
 	ByRegion map[string]uint64 `json:"by_region"`
 }
@@ -184,6 +200,7 @@ type NodeCount struct {
 	Node   string `json:"node"` // empty: it is not known any more
 	Region string `json:"region"`
 	Self   bool   `json:"self,omitempty"`
+	CutOff bool   `json:"cut_off,omitempty"` // no counts of it arrive
 	Count  uint64 `json:"count"`
 }
 

@@ -199,3 +199,20 @@ func BenchmarkTop(b *testing.B) {
 		}
 	})
 }
+
+// Whoever took the time just before the first denial, and asks after it, does not forget the denial.
+func TestTopOutlivesLateReaders(t *testing.T) {
+	var top Top
+	now := int64(1e18)
+	top.Count(7, "ann", now)
+	if late := top.Most(9, now-1); len(late) != 1 {
+		t.Errorf("a reader with an earlier time gets %+v", late)
+	}
+	top.Count(7, "ann", now-int64(time.Second))
+	if all := top.Most(9, now); len(all) != 1 || all[0].Denials != 2 {
+		t.Errorf("afterwards there is %+v", all)
+	}
+	if all := top.Most(9, now-int64(time.Hour)); len(all) != 0 {
+		t.Errorf("after a step back by an hour there is %+v", all)
+	}
+}

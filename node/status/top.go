@@ -70,10 +70,11 @@ func (t *Top) Count(key uint64, identity string, now int64) {
 	}
 }
 
-// turn begins a new generation when the one at hand is over. The lock is held.
+// turn begins a new generation when the one at hand is over. Who took the time just before a generation began, or a
+// clock that steps back by less than one, does not end it. The lock is held.
 func (t *Top) turn(now int64) {
 	switch age := time.Duration(now - t.began); {
-	case age >= 0 && age < topSpan:
+	case age > -topSpan && age < topSpan:
 		return
 	case age >= 0 && age < 2*topSpan:
 		t.spans[0], t.spans[1] = t.spans[1][:0], t.spans[0]

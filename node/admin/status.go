@@ -33,8 +33,6 @@ const (
 	maxStreams = 32 // of events and of status, together
 	// keepAlive is how often a stream without news says that it lives.
 	keepAlive = 15 * time.Second
-	// statusEvery is how often a stream of the status sends it.
-	statusEvery = 2 * time.Second
 	// writeTimeout is how long a client may take to read what it is sent.
 	writeTimeout = 10 * time.Second
 )
@@ -44,10 +42,11 @@ type statusAPI struct {
 	node    Status
 	log     *slog.Logger
 	streams chan struct{} // a place for each
+	feed    *feed
 }
 
 func (a *statusAPI) register(mux *http.ServeMux) {
-	a.streams = make(chan struct{}, maxStreams)
+	a.streams, a.feed = make(chan struct{}, maxStreams), newFeed(a.node)
 	get := func(path string, answer func(r *http.Request) (any, error)) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			if !isGet(w, r) {
@@ -115,7 +114,7 @@ func replyOnce(w http.ResponseWriter, v any) {
 	reply(w, v)
 }
 
-// serveStatus answers with the status, or streams it: an event status every statusEvery.
+// serveStatus answers with the status, or streams it: an event status every feedInterval.
 func (a *statusAPI) serveStatus(w http.ResponseWriter, r *http.Request) {
 	if !isGet(w, r) {
 		return
@@ -125,13 +124,18 @@ func (a *statusAPI) serveStatus(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.stream(w, r, func(s *stream) {
-		for s.send("status", 0, a.node.Status()) && s.wait(nil, statusEvery) {
+		for {
+			event, next, err := a.feed.frame()
+			if err != nil || !s.write(event) || !s.wait(nil, next) {
+				return
+			}
 		}
 	})
 }
 
 // serveEvents answers with the events after since, or streams them: those after Last-Event-ID or since, and then each
-// that comes. Without either a stream begins with all that there are.
+// that comes. Without either a stream begins with all that there are. Every keepAlive it sends again, without an id of
+// the stream, those whose Repeated has grown meanwhile.
 func (a *statusAPI) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if !isGet(w, r) {
 		return
@@ -150,6 +154,8 @@ func (a *statusAPI) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.stream(w, r, func(s *stream) {
+		_, repeats := a.node.Events().Repeated(0)
+		alive := time.Now()
 		for {
 			events, added := a.node.Events().Since(since)
 			for _, e := range events {
@@ -158,22 +164,23 @@ func (a *statusAPI) serveEvents(w http.ResponseWriter, r *http.Request) {
 				}
 				since = e.ID
 			}
-			for !isClosed(added) {
-				if !s.wait(added, keepAlive) || !isClosed(added) && !s.write(": \n\n") {
+			if !s.wait(added, time.Until(alive.Add(keepAlive))) {
+				return
+			}
+			if time.Since(alive) < keepAlive {
+				continue
+			}
+			alive = time.Now()
+			if events, repeats = a.node.Events().Repeated(repeats); len(events) == 0 && !s.write([]byte(": \n\n")) {
+				return
+			}
+			for _, e := range events {
+				if e.ID <= since && !s.send("event", 0, e) { // later ones are sent next
 					return
 				}
 			}
 		}
 	})
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // wantsStream reports whether a request asks for server-sent events.
@@ -202,7 +209,7 @@ func (a *statusAPI) stream(w http.ResponseWriter, r *http.Request, serve func(*s
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	s := &stream{w: w, to: http.NewResponseController(w), over: r.Context().Done(), node: a.node.Events().Closed()}
-	if s.write(": \n\n") { // so that the client has its headers
+	if s.write([]byte(": \n\n")) { // so that the client has its headers
 		serve(s)
 	}
 }
@@ -217,12 +224,12 @@ func (s *stream) send(name string, id uint64, data any) bool {
 	if id != 0 {
 		head += "id: " + strconv.FormatUint(id, 10) + "\n"
 	}
-	return s.write(head + "data: " + string(text) + "\n\n")
+	return s.write([]byte(head + "data: " + string(text) + "\n\n"))
 }
 
-func (s *stream) write(text string) bool {
+func (s *stream) write(text []byte) bool {
 	_ = s.to.SetWriteDeadline(time.Now().Add(writeTimeout)) // of a recorder in a test: none
-	_, err := s.w.Write([]byte(text))
+	_, err := s.w.Write(text)
 	return err == nil && s.to.Flush() == nil
 }
 

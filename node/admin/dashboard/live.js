@@ -1,11 +1,10 @@
-// What the node reports, live: one stream of its status, every two seconds, and with each the events since the last and
-// whom it denies most. All ends while the tab is hidden.
+// What the node reports, live: one stream of its status, every two seconds. The page asks for events when the status
+// says that there are others. All ends while the tab is hidden.
 
 import { $, Problem, ask, h, span, svg } from './common.js';
 
-const timeout = 10e3, maxWait = 15e3, maxEvents = 100, maxRules = 50,
-  maxNodes = 16;
-let session, lastEvent = 0, lastSeen, regions;
+const timeout = 10e3, maxWait = 15e3, maxEvents = 100, maxNodes = 16;
+let session, lastSeen, regions;
 const shown = {};
 
 // time is in UTC, as in logs, with the date if that is another one.
@@ -62,10 +61,14 @@ async function follow(signal, received) {
     const lines = blocks.flatMap((block) => block.split('\n')).filter((line) => line.startsWith('data: '));
     if (!lines.length) continue;
     received();
-    const [{ top }, { events }] = await Promise.all(['/api/top?n=8', `/api/events?since=${lastEvent}`].map(
-      async (path) => (await ask(path, { signal })).json()));
-    show(JSON.parse(lines.at(-1).slice('data: '.length)), top);
-    showEvents(events);
+    const status = JSON.parse(lines.at(-1).slice('data: '.length));
+    show(status);
+    const latest = `${status.node} ${status.event} ${status.repeats}`;
+    if (latest !== shown.latest) {
+      const since = Math.max(0, status.event - maxEvents);
+      showEvents((await (await ask(`/api/events?since=${since}`, { signal })).json()).events);
+      shown.latest = latest;
+    }
     lastSeen = Date.now();
     report('live', 'live');
   }
@@ -89,17 +92,19 @@ function spark(values, name, kind) {
     svg('polyline', { class: `spark ${kind}`, points: points.join(' ') }));
 }
 
-// show shows a status (node/status.Status) and the identities that are denied most.
-function show(s, top) {
+// show shows a status (node/status.Status).
+function show(s) {
   document.title = `${s.health === 'ok' ? '' : `${s.health}: `}${s.node} – edgelimit`;
-  $('node').textContent = `${s.node} in ${s.region}, ${s.version}, up ${span(s.uptime_ms)}`;
-  const findings = s.summary.length ? s.summary : [{ level: 'good', text: 'All is well.' }];
+  $('node').textContent = `${s.node} in ${s.region}, ${s.version}, up ${span(s.uptime_ms)}; times in UTC`;
+  const well = { level: 'good', text: `All is well: ${s.regions.length === 1 ? 'there is one region' :
+    `counts of all ${s.regions.length} regions arrive`}.` };
+  const findings = s.health === 'ok' ? [well, ...s.summary] : s.summary;
   changed('sentences', findings, () => $('sentences').replaceChildren(...findings.map((f) =>
     h('li', { class: kinds[f.level] }, h('span', {}, f.text), f.do ? h('small', {}, `What to do: ${f.do}`) : ''))));
   regions = s.regions.map((r) => regionOf(r, Math.max(2000, 8 * s.gossip.interval_ms)));
   drawMap();
   showHealth(s);
-  showLimits(s.limits);
+  showLimits(s.limits, s.rules.count);
   table('members', [['Node'], ['Region'], ['Counts'], ['Behind', true], ['Round trip', true], ['Rules']],
     s.regions.flatMap((r) => r.members).map((m) => [m.self ? `${m.node} (this node)` : m.node, m.region,
       m.self ? 'own' : !m.reachable ? mark('bad', `cut off since ${time(m.unreachable_since)}`) :
@@ -107,7 +112,7 @@ function show(s, top) {
       m.self ? '' : span(m.staleness_ms), m.rtt_ms && !m.self ? `${m.rtt_ms.toFixed(1)} ms` : '',
       [h('code', {}, (m.rules ?? 'unknown').slice(0, 8)), m.same_rules ? '' : mark('warn', ' differs'),
         m.same_identity_key ? '' : mark('bad', ' other identity key')]]), '');
-  table('top', [['Identity'], ['Rule'], ['Denials', true]], top.map((d) => [
+  table('top', [['Identity'], ['Rule'], ['Denials', true]], s.top.map((d) => [
     d.identity ? d.identity : h('code', {}, d.key), d.rule, `${d.error ? '≤ ' : ''}${d.denials}`]),
   'nobody was denied in the last minutes');
 }
@@ -144,12 +149,11 @@ function showHealth(s) {
     ['Rules since', `${time(rules.since)}${rules.loaded ? '' : '; the last load was refused'}`],
     ['Replication', `${span(g.staleness_ms)} behind, every ${span(g.interval_ms)}`],
     ['Clock', g.clocks ? `${g.clock_ahead_ms.toFixed(1)} ms ahead of ${g.clocks} others` : 'not compared'],
-    ['Redis', redis ? mark(redis.breaker === 'closed' ? 'good' : 'bad', redis.breaker === 'closed' ? 'answers' :
-      `does not answer (breaker ${redis.breaker})`) : 'none'],
+    ['Redis', redis ? mark(redis.state === 'answers' ? 'good' : 'bad', redis.state) : 'none'],
     ...redis ? [['Redis writes', `${redis.pending} waiting, ${redis.failed} failed, data lost ${redis.lost} times`]] :
       [],
     ...s.strict.map((t) => [`Strict, ${t.home_region}`, t.known && !t.away ? mark('good', 'answers') :
-      mark('bad', t.known ? 'away' : 'not known')]),
+      mark('bad', t.known ? 'does not answer' : 'not known')]),
     ['Memory', `${bytes(m.bytes)} of ${bytes(m.budget)}, ${m.keys} keys`],
     ['Evicted', m.evicted ? mark(m.evicted_full ? 'warn' : '', `${m.evicted}; half full ${m.evicted_full}, denied ${
       m.evicted_denied}`) : 'nothing'],
@@ -157,18 +161,15 @@ function showHealth(s) {
   $('health').replaceChildren(...rows.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
 }
 
-function showLimits(limits) {
+function showLimits(limits, count) {
   const latest = (values, r) => values.length ? values.at(-1) * 1000 / r.step_ms : 0;
-  const sum = (values) => values?.reduce((a, b) => a + b, 0) ?? 0;
-  const rows = [...limits].sort((a, b) => sum(b.recent?.denied) - sum(a.recent?.denied) ||
-    sum(b.recent?.allowed) - sum(a.recent?.allowed)).slice(0, maxRules);
   table('rules', [['Rule'], ['Allowed/s', true], ['Denied/s', true], ['Guaranteed', true], ['Estimated', true]],
-    rows.map((l) => [[l.rule, h('small', {}, limitText(l))],
+    limits.map((l) => [[l.rule, h('small', {}, limitText(l))],
       ...['allowed', 'denied'].map((k) => l.recent ? [spark(l.recent[k], `${l.rule}: ${k} in the last minutes`, k),
         ` ${rate(latest(l.recent[k], l.recent))}`] : '0'),
       l.bound_ratio ? `≤ ${percent(l.bound_ratio)}` : '0 %', l.over_ratio === null ? 'unknown' :
         percent(l.over_ratio)]), 'there are no rules');
-  const more = limits.length - rows.length;
+  const more = count - limits.length;
   $('more-rules').textContent = more ? `${more} more rules, with fewer decisions: edgelimit status shows all` : '';
 }
 
@@ -218,20 +219,16 @@ const legend = [['good', 'counts arrive'], ['warn', 'counts arrive late'], ['bad
 $('legend').replaceChildren(...legend.map(([state, text]) => h('li', {},
   svg('svg', { 'aria-hidden': 'true' }, svg('path', { class: `link ${state}`, d: 'M0 4H28' })), text)));
 
-// showEvents puts later events on top.
+// showEvents shows the latest events, later ones on top.
 function showEvents(events) {
   if (!events.length) return;
-  lastEvent = events.at(-1).id;
-  const items = events.slice(-maxEvents).map((e) => {
+  $('events').replaceChildren(...events.slice(-maxEvents).reverse().map((e) => {
     const attrs = Object.entries(e.attrs ?? {}).filter(([, value]) => value)
       .map(([name, value]) => ` ${name}=${value}`).join('');
     return h('li', {}, h('time', { datetime: e.time }, time(e.time)),
       e.level === 'info' ? '' : mark(kinds[e.level], `${e.level}: `), e.text, h('small', {}, attrs),
       e.repeated ? ` (${e.repeated} more)` : '');
-  });
-  $('events').querySelector('.none')?.remove();
-  $('events').prepend(...items.reverse());
-  while ($('events').children.length > maxEvents) $('events').lastChild.remove();
+  }));
 }
 
 function follows() {

@@ -33,8 +33,7 @@ type Exporter struct {
 	written bool
 	due     bool // the command is to run
 	ran     time.Time
-	failed  error // of the last run of the command, nil after a success
-	failing bool
+	failed  error                 // of the last run of the command, nil after a success
 	spared  map[netip.Prefix]bool // prefixes that were left out at last
 
 	mu    sync.Mutex
@@ -46,6 +45,7 @@ type Stats struct {
 	Name     string // format and file, or set
 	Entries  int    // addresses and prefixes when it last succeeded
 	Success  time.Time
+	Failing  bool // the last attempt failed
 	Failures uint64
 }
 
@@ -120,16 +120,16 @@ func (e *Exporter) report(entries int, err error) {
 	defer e.mu.Unlock()
 	if err != nil {
 		e.stats.Failures++
-		if !e.failing {
+		if !e.stats.Failing {
 			e.log.Warn("bans cannot be exported; it is tried again", "error", err)
 		}
-		e.failing = true
+		e.stats.Failing = true
 		return
 	}
-	if e.failing {
+	if e.stats.Failing {
 		e.log.Info("bans are exported again")
 	}
-	e.failing = false
+	e.stats.Failing = false
 	e.stats.Entries, e.stats.Success = entries, time.Now()
 }
 

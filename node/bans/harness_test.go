@@ -47,9 +47,7 @@ func named(t testing.TB, name counters.BanName, lasts time.Duration) *counters.B
 	t.Helper()
 	m := counters.Meter{Rule: name.String(), Algorithm: counters.Ban, Window: lasts, Sub: lasts}
 	bans, err := counters.NewBans(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return bans
 }
 

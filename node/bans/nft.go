@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -131,9 +132,18 @@ func (k *kernel) program() (string, error) {
 // maxOutput is how much of a program's complaint is kept, in bytes.
 const maxOutput = 400
 
+// passedOn are the variables that commands get. Others may hold passwords of the node.
+var passedOn = []string{"PATH", "HOME", "LANG", "TMPDIR", "TZ"}
+
 // output runs a command. Its error has the beginning of what the command says.
 func output(cmd *exec.Cmd) error {
 	var said head
+	cmd.Env = []string{} // not nil, which is the node's
+	for _, name := range passedOn {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &said, &said, time.Second
 	if err := cmd.Run(); err != nil {
 		text := strings.Join(strings.Fields(strings.ToValidUTF8(string(said), "?")), " ")

@@ -217,7 +217,7 @@ func TestARemovedKeyIsRefused(t *testing.T) {
 		}
 	}
 	for _, key := range keysOf(1, 2) {
-		send(sealedPacket(t, key))
+		send(sealedPacket(t, key, []byte{msgUser, 0}))
 	}
 	send([]byte{0}) // nobody's: it is refused after the others were read
 	await("both keys are accepted", 1)
@@ -225,8 +225,8 @@ func TestARemovedKeyIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		send(sealedPacket(t, keysOf(1)[0]))
-		send(sealedPacket(t, keysOf(2)[0]))
+		send(sealedPacket(t, keysOf(1)[0], []byte{msgUser, 0}))
+		send(sealedPacket(t, keysOf(2)[0], []byte{msgUser, 0}))
 	}
 	await("the removed one is not", 4)
 	dismissed(t, n.Addr(lan), labelled(sealed(t, keysOf(1)[0], []byte{msgPushPull}, cipherVersion)))
@@ -236,7 +236,7 @@ func TestARemovedKeyIsRefused(t *testing.T) {
 }
 
 // sealedPacket is a packet of the LAN pool as whoever has the key encrypts it.
-func sealedPacket(t *testing.T, key []byte) []byte {
+func sealedPacket(t testing.TB, key, plain []byte) []byte {
 	t.Helper()
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -245,5 +245,26 @@ func sealedPacket(t *testing.T, key []byte) []byte {
 	aead, _ := cipher.NewGCM(block)
 	nonce := make([]byte, nonceSize)
 	b := append([]byte{cipherVersion}, nonce...)
-	return labelled(aead.Seal(b, nonce, []byte{msgUser, 0}, []byte(DefaultLabel+"/lan/east")))
+	return labelled(aead.Seal(b, nonce, plain, []byte(DefaultLabel+"/lan/east")))
+}
+
+// BenchmarkInspectPacket measures what it costs to decrypt each packet before memberlist does so again: 0.3 to 0.7 us,
+// of about 200 us of CPU that a frame costs a node all told (12 nodes, an interval of 50 ms, few requests).
+func BenchmarkInspectPacket(b *testing.B) {
+	keys := keysOf(1)
+	in, err := newInspector(DefaultLabel+"/lan/east", keys)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, size := range []int{100, 1300} {
+		packet := sealedPacket(b, keys[0], append([]byte{msgUser}, make([]byte, size)...))
+		b.Run(fmt.Sprint("bytes=", size), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := in.packet(packet); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"bytes"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -122,5 +123,21 @@ func TestOrigins(t *testing.T) {
 	if got := NewOrigin("edge-1", 42); got != (Member{NodeID: "edge-1", Region: "x", Incarnation: 42}).Origin() ||
 		got != 0x2518bd72a8f56a85 {
 		t.Errorf("origin %#x has changed", uint64(got))
+	}
+}
+
+// A node that refuses what it sends of itself is no member of its own pool: it does not start, because memberlist would
+// panic when it leaves.
+func TestRefusesItself(t *testing.T) {
+	cfg := Config{Interval: DefaultInterval, Logger: slog.New(slog.DiscardHandler)}
+	c := &Cluster{cfg: cfg, self: Member{NodeID: "a"}, log: cfg.Logger} // without a region
+	c.keys.Store(new([MaxKeys]uint64))
+	p, err := openPool(c, lan, &PoolConfig{Bind: "127.0.0.1:0"})
+	if err == nil {
+		_ = p.ml.Leave(leaveTimeout)
+		t.Fatal("it started")
+	}
+	if !strings.Contains(err.Error(), "refused its own metadata") {
+		t.Error(err)
 	}
 }

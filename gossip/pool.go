@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -98,6 +99,10 @@ func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 	if err != nil {
 		_ = conf.Transport.Shutdown()
 		return nil, err
+	}
+	if ml.NumMembers() == 0 { // Leave, which looks for the node among its members, would panic
+		_ = ml.Shutdown()
+		return nil, errors.New("the node refused its own metadata, see the log")
 	}
 	p.ml = ml
 	return p, nil

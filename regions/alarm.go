@@ -1,6 +1,9 @@
 package regions
 
-import "log/slog"
+import (
+	"errors"
+	"log/slog"
+)
 
 // alarm is a condition that is logged when it begins, not for as long as it lasts.
 type alarm bool
@@ -14,25 +17,31 @@ func (a *alarm) begins(on bool) bool {
 
 // logFlush notes how a flush went, and logs what changed with it.
 func (r *Reconciler) logFlush(err error) {
+	full := errors.Is(err, ErrFull)
+	if r.away.begins(err != nil && !full) {
+		r.cfg.Log.Warn("the region's Redis does not answer: decisions go on without it", slog.Any("error", err))
+	}
+	if r.noRoom.begins(full) {
+		r.cfg.Log.Warn("the region's Redis has no room for new counts: decisions go on without it",
+			slog.Any("error", err))
+	}
 	switch {
 	case err != nil:
-		if r.failures++; r.failures == 1 {
-			r.cfg.Log.Warn("the regional store fails: deciding without it", slog.Any("error", err))
-		}
+		r.failures++
 	case r.failures > 0:
-		r.cfg.Log.Info("the regional store is back", slog.Int("failed_flushes", r.failures))
+		r.cfg.Log.Info("the region's Redis works again", slog.Int("failed_flushes", r.failures))
 		r.failures = 0
 	}
 	stats := r.Stats()
 	if r.relapsing.begins(r.held || bool(r.relapsing) && r.losses.count(r.cfg.Elapsed()) > 0) {
-		r.cfg.Log.Warn("the regional store loses data again and again: sending it everything less often from now on; "+
+		r.cfg.Log.Warn("the region's Redis loses data again and again: sending it everything less often from now on; "+
 			"is its maxmemory-policy noeviction, and is it this region's alone?", slog.Duration("every", lossEvery))
 	}
 	if r.losing.begins(stats.Lost > r.lost) && !bool(r.relapsing) {
-		r.cfg.Log.Warn("the regional store lost data or was restarted: sending it all own slots again")
+		r.cfg.Log.Warn("the region's Redis lost data or was restarted: sending it all own slots again")
 	}
 	if r.full.begins(stats.Dropped > r.dropped) {
-		r.cfg.Log.Warn("too many slots wait for the regional store: all own slots will be written when it takes them",
+		r.cfg.Log.Warn("too many slots wait for the region's Redis: all own slots will be written when it takes them",
 			slog.Int("pending", stats.Pending), slog.Int("cap", r.cfg.MaxPending))
 	}
 	r.lost, r.dropped = stats.Lost, stats.Dropped

@@ -44,9 +44,7 @@ func anyFaults(t *testing.T, random *rand.Rand) {
 		case 1:
 			f.Set(regionstest.Works)
 		case 2:
-			if err := f.Save(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, f.Save())
 		case 3:
 			lapses[random.IntN(len(lapses))].lapse(t, f)
 		}
@@ -66,9 +64,7 @@ func anyFaults(t *testing.T, random *rand.Rand) {
 		}
 	}
 	cold := start(t, 9, f, nil)
-	if err := cold.Warm(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cold.Warm(t.Context()))
 	if !maps.Equal(cold.counts(), truth) {
 		t.Errorf("a cold node started with %d slots, want %d", len(cold.counts()), len(truth))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestEmbedded(t *testing.T) {
@@ -43,9 +44,7 @@ func (c *clock) slot(key counters.Key, origin counters.Origin, count uint64) cou
 func (c *clock) mustMerge(t *testing.T, s regions.Store, slots ...counters.Slot) regions.Merged {
 	t.Helper()
 	merged, err := s.Merge(t.Context(), slots, c.nanos.Load())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return merged
 }
 
@@ -207,9 +206,7 @@ func TestEmbeddedConcurrently(t *testing.T) {
 	}
 	group.Wait()
 	held := 0
-	if err := e.Load(t.Context(), c.nanos.Load(), func(page []counters.Slot) { held += len(page) }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e.Load(t.Context(), c.nanos.Load(), func(page []counters.Slot) { held += len(page) }))
 	if e.Len() > 500 || held > e.Len() || held == 0 {
 		t.Errorf("%d slots counted and %d held, at most 500 are allowed", e.Len(), held)
 	}

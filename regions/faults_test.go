@@ -49,8 +49,8 @@ func TestStoreFails(t *testing.T) {
 		if err := n.stop(); err != nil {
 			t.Error(err)
 		}
-		if fails, back := strings.Count(out.String(), "store fails"),
-			strings.Count(out.String(), "is back"); fails != 1 ||
+		if fails, back := strings.Count(out.String(), "Redis does not answer"),
+			strings.Count(out.String(), "works again"); fails != 1 ||
 			back != 1 ||
 			!strings.Contains(out.String(), regionstest.ErrFault.Error()) {
 			t.Errorf("want one line that it fails, with the reason, and one that it is back:\n%s", out)

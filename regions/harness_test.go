@@ -15,6 +15,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // id is what makes two slots the same.
@@ -120,9 +121,7 @@ func start(t *testing.T, origin counters.Origin, store regions.Store, change fun
 	}
 	tab := newTable(origin)
 	r, err := regions.NewReconciler(cfg, store, tab)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -153,9 +152,7 @@ func keys(n int) []counters.Key {
 func held(t *testing.T, f *regionstest.Faulty) map[id]uint64 {
 	t.Helper()
 	slots, err := f.Slots()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	counts := make(map[id]uint64)
 	for _, s := range slots {
 		if _, twice := counts[identify(s)]; twice {

@@ -23,9 +23,7 @@ var lapses = []struct {
 	{"flushed", func(_ *testing.T, f *regionstest.Faulty) { f.Flush() }},
 	{"restarted empty", func(_ *testing.T, f *regionstest.Faulty) { f.Restart() }},
 	{"rolled back", func(t *testing.T, f *regionstest.Faulty) {
-		if err := f.RollBack(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.RollBack())
 	}},
 }
 
@@ -41,9 +39,7 @@ func TestStoreLosesData(t *testing.T) {
 					a.take(&hour, keys(2000)...)
 					b.take(&hour, keys(300)...)
 					flushes(3)
-					if err := f.Save(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, f.Save())
 					a.take(&hour, keys(900)...)
 					b.take(&hour, 1)
 					flushes(20)
@@ -88,9 +84,7 @@ func TestLossBehindALostAnswer(t *testing.T) {
 					n := start(t, 1, f, nil)
 					n.take(&hour, keys(100)...)
 					flushes(2)
-					if err := f.Save(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, f.Save())
 					n.take(&hour, keys(300)...)
 					flushes(2)
 					l.lapse(t, f)

@@ -75,6 +75,8 @@ type Reconciler struct {
 	held      bool // and too often for it to be sent everything already
 	losses    losses
 	failures  int    // flushes in a row
+	away      alarm  // the store does not answer
+	noRoom    alarm  // it answers ErrFull
 	dropped   uint64 // Stats.Dropped after the last flush
 	lost      uint64 // Stats.Lost after the last flush
 	full      alarm

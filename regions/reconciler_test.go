@@ -157,9 +157,7 @@ func TestWarm(t *testing.T) {
 		b.take(&hour, keys(10)...)
 		flushes(1)
 		cold := start(t, 3, f, nil)
-		if err := cold.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cold.Warm(t.Context()))
 		if !maps.Equal(cold.counts(), held(t, f)) {
 			t.Errorf("a cold node started with %d of %d slots", len(cold.counts()), len(held(t, f)))
 		}

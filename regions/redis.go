@@ -86,13 +86,15 @@ func (r *Redis) Restore(ctx context.Context, slots []counters.Slot, now int64) e
 	return nil
 }
 
-// eachMaster calls f for every server that takes writes, in a cluster concurrently, and returns an error of one of
-// them.
-func (r *Redis) eachMaster(ctx context.Context, f func(ctx context.Context, server *redis.Client) error) error {
-	if c, ok := r.client.(*redis.ClusterClient); ok {
+// EachMaster calls f for every server of a [RedisConfig.Client] that takes writes, in a cluster concurrently, and
+// returns an error of one of them.
+func EachMaster(
+	ctx context.Context, client redis.UniversalClient, f func(ctx context.Context, server *redis.Client) error,
+) error {
+	if c, ok := client.(*redis.ClusterClient); ok {
 		return c.ForEachMaster(ctx, f)
 	}
-	return f(ctx, r.client.(*redis.Client))
+	return f(ctx, client.(*redis.Client))
 }
 
 // Explain adds to an error of the server what to do about it, and to one after the context's end the context's error.
@@ -160,7 +162,7 @@ func (r *Redis) fetchEpoch(ctx context.Context) (string, error) {
 	r.epoch.stale.Store(false) // first: who connects from now on may meet another server
 	var mu sync.Mutex
 	var processes []string
-	err := r.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+	err := EachMaster(ctx, r.client, func(ctx context.Context, server *redis.Client) error {
 		info, err := server.Info(ctx, "server").Result()
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // flushOnce has a node take the requests and flush once, and returns what that cost the server.
@@ -20,17 +21,13 @@ func flushOnce(
 ) map[string]int {
 	t.Helper()
 	limit, err := counters.NewLimit(hour, 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	now := time.Now().UnixNano()
 	table := counters.NewTable(counters.Config{Origin: origin, Memory: counters.MinMemory})
 	cfg := regions.DefaultConfig()
 	often(&cfg)
 	rec, err := regions.NewReconciler(cfg, r, table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for range requests {
 		table.Take(limit, counters.Key(origin), 1, now) // an identity of its own
 		if requests < 1000 || requests%100 == 0 {
@@ -40,9 +37,7 @@ func flushOnce(
 	s.Do("CONFIG", "RESETSTAT")
 	ctx, stop := context.WithCancel(t.Context())
 	stop() // Run flushes once
-	if err := rec.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, rec.Run(ctx))
 	calls := s.Calls()
 	delete(calls, "config|resetstat")
 	delete(calls, "hello")

@@ -29,9 +29,7 @@ func cluster(c *regionstest.Cluster) regions.RedisConfig {
 func open(t testing.TB, cfg regions.RedisConfig) *regions.Redis {
 	t.Helper()
 	r, err := regions.OpenRedis(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -52,9 +50,7 @@ func wall() int64 { return time.Now().UnixNano() }
 func mustMerge(t *testing.T, s regions.Store, slots ...counters.Slot) regions.Merged {
 	t.Helper()
 	merged, err := s.Merge(t.Context(), slots, wall())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return merged
 }
 

@@ -21,14 +21,10 @@ func region(t *testing.T, store regions.Store, before ...node) []node {
 	gone.take(&hour, spread(700)...)
 	nodes := append([]node{gone}, before...)
 	holds(t, store, nodes...)
-	if err := gone.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, gone.stop())
 	for origin := range counters.Origin(2) {
 		n := start(t, origin+2, store, often)
-		if err := n.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, n.Warm(t.Context()))
 		n.take(&hour, spread(1500)...)
 		nodes = append(nodes, n)
 	}
@@ -140,9 +136,7 @@ func TestRedisClusterMovesASlot(t *testing.T) {
 	mustMerge(t, r, slots[:100]...)
 	slot := c.Nodes[0].Do("CLUSTER", "KEYSLOT", "{000}")
 	n, err := strconv.Atoi(slot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	from, to := c.Nodes[n*3/regionstest.ClusterSlots], c.Nodes[(n*3/regionstest.ClusterSlots+1)%3]
 	to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", from.ID())
 	from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", to.ID())

@@ -82,12 +82,12 @@ func (r *Redis) batches(slots []counters.Slot, now int64, kind fieldKind) []*bat
 	return all
 }
 
-// atMostOnce is a command that the client library does not send again when its answer was lost. It still follows
+// AtMostOnce is a command that the client library does not send again when its answer was lost. It still follows
 // redirects.
-type atMostOnce struct{ *redis.Cmd }
+type AtMostOnce struct{ *redis.Cmd }
 
 // NoRetry is asked by the library.
-func (atMostOnce) NoRetry() bool { return true }
+func (AtMostOnce) NoRetry() bool { return true }
 
 // run runs the script for all batches, in one pipeline for each server. With again set it repeats what a server
 // refused.
@@ -98,7 +98,7 @@ func (r *Redis) run(ctx context.Context, batches []*batch, again bool) error {
 	pipe := r.client.Pipeline()
 	for _, b := range batches {
 		b.answer = redis.NewCmd(ctx, b.command()...)
-		if err := pipe.Process(ctx, atMostOnce{b.answer}); err != nil {
+		if err := pipe.Process(ctx, AtMostOnce{b.answer}); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (r *Redis) run(ctx context.Context, batches []*batch, again bool) error {
 		return err
 	}
 	if unknown {
-		err := r.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+		err := EachMaster(ctx, r.client, func(ctx context.Context, server *redis.Client) error {
 			return mergeScript.Load(ctx, server).Err()
 		})
 		if err != nil && !r.cluster { // in a cluster the server that failed need not be one that is asked

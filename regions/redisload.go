@@ -21,7 +21,7 @@ func (r *Redis) Load(ctx context.Context, now int64, page func(slots []counters.
 		return fmt.Errorf("load from redis: %w", err)
 	}
 	l := loader{client: r.client, now: now, page: page}
-	if err := r.eachMaster(ctx, l.scan); err != nil {
+	if err := EachMaster(ctx, r.client, l.scan); err != nil {
 		return fmt.Errorf("load from redis: %w", Explain(ctx, err))
 	}
 	return nil

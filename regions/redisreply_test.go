@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Replies are bounded one by one, however the stream is cut, and before what they announce has come.
@@ -61,9 +63,7 @@ func TestHostileLengths(t *testing.T) {
 	for _, reply := range []string{"$999999999999\r\n", "*999999999999\r\n", "%99999999999\r\n",
 		strings.Repeat("*1\r\n", 1<<16)} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		go func() {
 			for {
 				conn, err := listener.Accept()
@@ -77,9 +77,7 @@ func TestHostileLengths(t *testing.T) {
 		cfg := DefaultRedisConfig(listener.Addr().String())
 		cfg.CallTimeout = 10 * time.Second
 		client, err := cfg.Client(1, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		err = client.Get(ctx, "k").Err()
 		if err == nil || errors.Is(err, redis.Nil) {

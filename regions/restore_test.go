@@ -17,18 +17,12 @@ func TestCountsOfNodesThatAreGoneSurvive(t *testing.T) {
 			testkit.VirtualTime(t, func(t *testing.T) {
 				f := regionstest.NewFaulty(embedded)
 				gone := start(t, 1, f, nil)
-				if err := f.Save(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, f.Save())
 				gone.take(&hour, keys(700)...)
 				flushes(2)
-				if err := gone.stop(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, gone.stop())
 				alive, other := start(t, 2, f, nil), start(t, 3, f, nil)
-				if err := alive.Warm(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, alive.Warm(t.Context()))
 				alive.take(&hour, 1)
 				other.take(&hour, 2)
 				flushes(2)
@@ -61,13 +55,9 @@ func TestRestoreIsCapped(t *testing.T) {
 				gone.take(&hour, keys(700)...)
 				gone.take(&hour, keys(99)...)
 				flushes(2)
-				if err := gone.stop(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, gone.stop())
 				alive := start(t, 2, f, func(c *regions.Config) { c.Restore = capacity })
-				if err := alive.Warm(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, alive.Warm(t.Context()))
 				alive.take(&hour, 1)
 				alive.take(&hour, 1)
 				alive.take(&hour, 1)

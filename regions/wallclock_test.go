@@ -41,9 +41,7 @@ func startCounting(t *testing.T, origin counters.Origin, store regions.Store, ch
 	for _, m := range []counters.Meter{tenSeconds, hour, counters.NewMeter("minute", counters.SlidingWindow,
 		time.Minute)} {
 		limit, err := counters.NewLimit(m, 1<<30)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		n.limits = append(n.limits, limit)
 	}
 	cfg := regions.DefaultConfig()
@@ -182,9 +180,7 @@ func TestRedisHashesOutliveAStep(t *testing.T) {
 func pttl(t *testing.T, s *regionstest.Server, name string) int64 {
 	t.Helper()
 	ms, err := strconv.ParseInt(s.Do("PTTL", name), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return ms
 }
 
@@ -214,9 +210,7 @@ func TestRedisClockIsWrong(t *testing.T) {
 				t.Error(err)
 			}
 			cold := startCounting(t, 2, open(t, patient(single(s))), often)
-			if err := cold.Warm(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, cold.Warm(t.Context()))
 			if got, want := cold.Table.View(cold.limits[0], 1, wall()),
 				n.Table.View(n.limits[0], 1, wall()); got < want {
 				t.Errorf("a cold node counts %d of %d", got, want)

@@ -54,9 +54,7 @@ func StartRedis(t testing.TB, args ...string) *Server {
 func newServer(t testing.TB, program string, args ...string) *Server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "regionstest")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := &Server{t: t, program: program, dir: dir, args: args}
 	t.Cleanup(func() {
 		s.Kill()
@@ -164,9 +162,7 @@ func (s *Server) Restart(with Data) {
 	s.t.Helper()
 	s.Kill()
 	if with == Empty {
-		if err := os.RemoveAll(filepath.Join(s.dir, "dump.rdb")); err != nil {
-			s.t.Fatal(err)
-		}
+		testkit.Must(s.t, os.RemoveAll(filepath.Join(s.dir, "dump.rdb")))
 	}
 	if err := s.start(); err != nil {
 		s.t.Fatalf("restart %s: %v", s.program, err)

@@ -285,9 +285,7 @@ func TestFaulty(t *testing.T) {
 	f := NewFaulty(embedded)
 	a, b := slot("r", 1, 0, 1, 1, 5), slot("r", 1, 0, 2, 1, 6)
 	first := merge(ctx, t, f, a)
-	if err := f.Save(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, f.Save())
 	merge(ctx, t, f, b)
 
 	f.Set(Fails)
@@ -310,9 +308,7 @@ func TestFaulty(t *testing.T) {
 		}
 		cancel()
 		held, err := f.Slots()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if fault == Hangs {
 			expect(t, held, a, b)
 		} else {
@@ -321,9 +317,7 @@ func TestFaulty(t *testing.T) {
 	}
 
 	f.Set(Works)
-	if err := f.RollBack(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, f.RollBack())
 	expect(t, load(ctx, t, f, ""), a)
 	f.Flush()
 	expect(t, load(ctx, t, f, ""))

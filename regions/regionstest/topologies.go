@@ -135,9 +135,7 @@ func StartSentinel(t testing.TB) *Sentinels {
 	s.Sentinel = newServer(t, "redis-sentinel")
 	conf := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 1\nsentinel down-after-milliseconds %[1]s 2000\n"+
 		"sentinel failover-timeout %[1]s 10000\n", s.Name, s.Master.port)
-	if err := os.WriteFile(filepath.Join(s.Sentinel.dir, "sentinel.conf"), []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(s.Sentinel.dir, "sentinel.conf"), []byte(conf), 0o600))
 	s.Sentinel.launch()
 	testkit.Eventually(t, "the Sentinel knows the replica", func() bool {
 		answer, err := s.Sentinel.Try("SENTINEL", "REPLICAS", s.Name)

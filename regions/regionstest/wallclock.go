@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 //go:embed testdata/wallclock.c
@@ -20,9 +22,7 @@ func StartRedisWithClock(t testing.TB, ahead time.Duration, args ...string) *Ser
 	t.Helper()
 	s := newServer(t, "redis-server", args...)
 	source, library := filepath.Join(s.dir, "wallclock.c"), filepath.Join(s.dir, "wallclock.so")
-	if err := os.WriteFile(source, wallClockSource, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(source, wallClockSource, 0o600))
 	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O", "-o", library, source).CombinedOutput(); err != nil {
 		t.Fatalf("compile the library that sets a wall clock: %v\n%s", err, out)
 	}
@@ -38,12 +38,8 @@ func (s *Server) clockFile() string { return filepath.Join(s.dir, "clock") }
 func (s *Server) SetClock(ahead time.Duration) {
 	s.t.Helper()
 	f, err := os.OpenFile(s.clockFile(), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, err)
 	defer f.Close()
 	// in one write, which the server maps
-	if err := binary.Write(f, binary.NativeEndian, ahead.Microseconds()); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, binary.Write(f, binary.NativeEndian, ahead.Microseconds()))
 }

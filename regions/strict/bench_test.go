@@ -10,6 +10,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // serverCPU is the processor time that the server has used.
@@ -19,9 +20,7 @@ func serverCPU(b *testing.B, s *regionstest.Server) (used time.Duration) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if name == "used_cpu_sys" || name == "used_cpu_user" {
 			seconds, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			used += time.Duration(seconds * float64(time.Second))
 		}
 	}

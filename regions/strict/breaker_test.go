@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Requests whose own deadlines end before the store answers say nothing of the store, and one that comes too late is
@@ -67,9 +68,7 @@ func TestSenselessAnswer(t *testing.T) {
 	s := open(t, single(regionstest.StartRedis(t)))
 	s.script = newScript("return 'nonsense'")
 	r := request{store: s, asks: ask(newLimit(t, counters.FixedWindow, 100, time.Hour), 1, 1)}
-	if err := r.group(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.group())
 	err := r.take(t.Context(), make([]counters.Decision, 1))
 	if !errors.Is(err, errSent) || len(r.undos) != 1 || s.breaker.failures.Load() == 0 {
 		t.Errorf("%v, %d undos, %d failures", err, len(r.undos), s.breaker.failures.Load())

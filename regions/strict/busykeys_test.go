@@ -7,6 +7,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // All who ask for the shape of a limit at once get the same one: the leases of a key hang on it.
@@ -38,9 +39,7 @@ func TestBusyKeyGoesOnLeasing(t *testing.T) {
 	mustTake(t, s, asks) // by itself
 	mustTake(t, s, asks) // by a lease
 	y, err := s.shapes.of(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	k := leaseKey{y, 1}
 	shard := s.leases.shard(k)
 	shard.Lock()

@@ -55,7 +55,7 @@ func (l *link) process(ctx context.Context, cmd *redis.Cmd) error {
 	if l.pipe != nil {
 		return l.pipe.process(ctx, cmd)
 	}
-	return l.Process(ctx, atMostOnce{cmd})
+	return l.Process(ctx, regions.AtMostOnce{Cmd: cmd})
 }
 
 // errSent says that a call failed and may have been executed, or may be yet.
@@ -152,7 +152,7 @@ func (s *Store) send(
 	cmd := redis.NewCmd(ctx, args...)
 	started := time.Now()
 	if err = l.process(ctx, cmd); err == nil {
-		now, answers, err = decode(cmd.Val(), len(c.layers), nil)
+		now, answers, err = decode(cmd.Val(), len(c.layers))
 	}
 	s.stats.calls.Add(1)
 	if s.cfg.OnCall != nil {
@@ -163,26 +163,10 @@ func (s *Store) send(
 
 // load has all servers learn the script.
 func (l *link) load(ctx context.Context, script script) error {
-	return l.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+	return regions.EachMaster(ctx, l.UniversalClient, func(ctx context.Context, server *redis.Client) error {
 		return server.ScriptLoad(ctx, script.source).Err()
 	})
 }
-
-// eachMaster calls f for every server that takes writes, in a cluster concurrently, and returns an error of one of
-// them.
-func (l *link) eachMaster(ctx context.Context, f func(ctx context.Context, server *redis.Client) error) error {
-	if c, ok := l.UniversalClient.(*redis.ClusterClient); ok {
-		return c.ForEachMaster(ctx, f)
-	}
-	return f(ctx, l.UniversalClient.(*redis.Client))
-}
-
-// atMostOnce is a command that the client library does not send again when its answer was lost. It still follows
-// redirects.
-type atMostOnce struct{ *redis.Cmd }
-
-// NoRetry is asked by the library.
-func (atMostOnce) NoRetry() bool { return true }
 
 // isReply reports whether the server answered with an error: then it has executed nothing.
 func isReply(err error) bool {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/edgelimit/edgelimit/regions"
 )
 
 const (
@@ -39,7 +41,8 @@ func (s *Store) evictionPolicy() (policy string, ok bool) {
 	defer cancel()
 	var mu sync.Mutex
 	policy = noEviction
-	err := s.link.Load().eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+	client := s.link.Load().UniversalClient
+	err := regions.EachMaster(ctx, client, func(ctx context.Context, server *redis.Client) error {
 		info, err := server.Info(ctx, "memory").Result()
 		_, is, _ := strings.Cut(info, "maxmemory_policy:")
 		is, _, found := strings.Cut(is, "\r\n")

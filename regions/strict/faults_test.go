@@ -32,9 +32,7 @@ func settle(t *testing.T, stores ...*Store) {
 func mustTake(t *testing.T, s *Store, asks []Ask) counters.Decision {
 	t.Helper()
 	ds, _, err := s.Take(t.Context(), asks, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return ds[0]
 }
 
@@ -283,9 +281,7 @@ func TestRightsAndTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, cfg)
-	if err := everyCall(t, s, 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, everyCall(t, s, 1))
 	settle(t, s)
 	if denied := server.Do("ACL", "LOG"); denied != "[]" {
 		t.Errorf("rights are missing: %s", denied)
@@ -314,9 +310,7 @@ func TestCluster(t *testing.T) {
 		stores = append(stores, open(t, cfg))
 	}
 	for key := range counters.Key(5) {
-		if err := everyCall(t, stores[0], key<<60|key); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, everyCall(t, stores[0], key<<60|key))
 	}
 	if got := race(t, stores, raceLimit(t, counters.SlidingWindow), 77, 1, 0, 2000); got != raced {
 		t.Errorf("%d admitted, want %d", got, raced)
@@ -328,9 +322,7 @@ func TestCluster(t *testing.T) {
 	admitted := 0
 	for range 40 {
 		ds, _, err := stores[0].Take(t.Context(), both, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if counters.VerdictOf(ds).Allowed {
 			admitted++
 		}
@@ -352,9 +344,7 @@ func TestRefundOnce(t *testing.T) {
 		var receipts []Receipt
 		for range 20 {
 			_, receipt, err := s.Take(t.Context(), asks, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			receipts = append(receipts, receipt)
 		}
 		for _, i := range []int{19, 18, 18, 19} {

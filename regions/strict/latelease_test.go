@@ -21,9 +21,7 @@ func TestLateLeaseServesWaiters(t *testing.T) {
 		asks := ask(l, 1, 1)
 		asks[0].Lease = 50
 		y, err := s.shapes.of(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		k := leaseKey{y, 1}
 		shard := s.leases.shard(k)
 		shard.Lock()
@@ -69,9 +67,7 @@ func TestLeaseShorterThanTheWay(t *testing.T) {
 	t.Parallel()
 	w, _ := await(t.Context(), t, 1_000_000, 4, 0)
 	y, err := w.shapes.of(w.limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Eventually(t, "a lease would be over", func() bool {
 		return w.read(func(e *leasedKey) bool { return time.Now().After(e.fetch.until) })
 	})

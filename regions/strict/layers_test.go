@@ -67,9 +67,7 @@ func playLayers(c *clocked, seed uint64, n int) int {
 		}
 		if r.IntN(8) == 0 {
 			c.setClock()
-			if err := c.Report(c.Context(), asks); err != nil {
-				c.Fatal(err)
-			}
+			testkit.Must(c, c.Report(c.Context(), asks))
 			table.Report(charges, c.now*1000)
 			continue
 		}

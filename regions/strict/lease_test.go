@@ -46,13 +46,9 @@ func TestLeasesNeverExceed(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, uint64(a)))
 			m := counters.NewMeter("r", a, pick(r, 500*time.Millisecond, time.Second, 10*time.Second, time.Hour))
 			l, err := counters.NewLimit(m, pick[uint64](r, 2, 10, 50, 100, 1000))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			y, err := shapeOf(l)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			c.now = start + int64(seed)*1e10 + r.Int64N(1e9)
 			p := &leaseTrial{clocked: c, r: r, limit: l, shape: y, key: counters.Key(seed)}
 			p.play(100)
@@ -176,9 +172,7 @@ func TestLeaseEnds(t *testing.T) {
 		{counters.LeakyQueue, 10 * time.Second, 0, 0},
 	} {
 		y, err := shapeOf(newLimit(t, c.algorithm, 1000, c.window))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		g := y.grantOf(&call{}, &Ask{}, &answer{flags: answerLeased, wait: 20}, c.now, sent)
 		if got := g.until.Sub(sent); got != c.lasts || g.total != 20 {
 			t.Errorf("%v per %v at %d: %d permits for %v, want %v", c.algorithm, c.window, c.now, g.total, got, c.lasts)
@@ -240,9 +234,7 @@ func TestCloseReturnsLeases(t *testing.T) {
 	if left := mustTake(t, other, ask(l, 1, 0)).Remaining; left > 499 {
 		t.Errorf("%d remain while 500 are leased", left)
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Close(t.Context()))
 	// The lease was charged as of its end, a second later: that second's refill is lost, less than a token.
 	if left := mustTake(t, other, ask(l, 1, 0)).Remaining; left < 996 {
 		t.Errorf("%d remain, want 996", left)

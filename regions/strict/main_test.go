@@ -24,9 +24,7 @@ func open(t testing.TB, redis regions.RedisConfig, changes ...func(*Config)) *St
 		change(&cfg)
 	}
 	s, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Errorf("close: %v", err)
@@ -40,9 +38,7 @@ func single(s *regionstest.Server) regions.RedisConfig { return regions.DefaultR
 func newLimit(t testing.TB, a counters.Algorithm, limit uint64, window time.Duration) *counters.Limit {
 	t.Helper()
 	l, err := counters.NewLimit(counters.NewMeter("r", a, window), limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 

@@ -45,18 +45,14 @@ func newClocked(t *testing.T) *clocked {
 
 func (c *clocked) setClock() {
 	c.Helper()
-	if err := c.link.Load().Set(context.Background(), "clock", strconv.FormatInt(c.now, 10), 0).Err(); err != nil {
-		c.Fatal(err)
-	}
+	testkit.Must(c, c.link.Load().Set(context.Background(), "clock", strconv.FormatInt(c.now, 10), 0).Err())
 }
 
 func (c *clocked) takeAll(asks []Ask) []counters.Decision {
 	c.Helper()
 	c.setClock()
 	ds, _, err := c.Take(c.Context(), asks, nil)
-	if err != nil {
-		c.Fatal(err)
-	}
+	testkit.Must(c, err)
 	return ds
 }
 
@@ -286,9 +282,7 @@ func runTrial(c *clocked, a counters.Algorithm, seed uint64, n int) {
 		case 0:
 			what = "report"
 			c.setClock()
-			if err := c.Report(c.Context(), asks); err != nil {
-				c.Fatal(err)
-			}
+			testkit.Must(c, c.Report(c.Context(), asks))
 			m.report(key, cost, now)
 			asks[0].Cost = 0
 			got, want = c.takeAll(asks)[0], m.ask(key, 0, now)

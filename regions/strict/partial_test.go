@@ -6,6 +6,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // A charge that counted for less than its cost, as there was no room beyond twice the limit, is found by its token
@@ -66,9 +67,7 @@ func TestPartialLeaseIsFound(t *testing.T) {
 		for _, moved := range []bool{false, true} {
 			l, key := newLimit(t, a, 7, 24*time.Hour), counters.Key(s.tokens.next.Load())
 			y, err := s.shapes.of(l)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			asks := ask(l, key, 1)
 			asks[0].Lease = 5000
 			g, _, err := s.lease(t.Context(), y, &asks[0], 5000)

@@ -186,9 +186,7 @@ func TestReshardingInRace(t *testing.T) {
 
 func reshardInRace(t *testing.T, cluster *regionstest.Cluster, p *persistent) {
 	shape, err := shapeOf(p.asks[0].Limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	state, tokens := shape.names(p.asks[0].Key)
 	var move *regionstest.Move
 	steps := []func(){

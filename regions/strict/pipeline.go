@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/edgelimit/edgelimit/regions"
 )
 
 // Calls of concurrent requests go to a single server in pipelines: while some are under way, the calls that come are
@@ -152,11 +154,11 @@ func (p *pipeline) exec(ctx context.Context, batch []*sending) {
 	ctx, cancel := context.WithDeadline(ctx, last)
 	defer cancel()
 	if len(batch) == 1 {
-		_ = p.client.Process(ctx, atMostOnce{batch[0].cmd}) // the command has the error
+		_ = p.client.Process(ctx, regions.AtMostOnce{Cmd: batch[0].cmd}) // the command has the error
 	} else {
 		pipe := p.client.Pipeline()
 		for _, s := range batch {
-			_ = pipe.Process(ctx, atMostOnce{s.cmd}) // it is sent by Exec
+			_ = pipe.Process(ctx, regions.AtMostOnce{Cmd: s.cmd}) // it is sent by Exec
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
 			for _, s := range batch { // the library sets it of commands that it read

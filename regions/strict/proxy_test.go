@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // lossy is a proxy in front of a server that loses every n-th answer of it, with all that follow on the connection:
@@ -28,9 +30,7 @@ type lossy struct {
 func newLossy(t *testing.T, server string, every int64) *lossy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	p := &lossy{Listener: listener}
 	p.server.Store(server)
 	p.every.Store(every)

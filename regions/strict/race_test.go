@@ -11,6 +11,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Many clients of several nodes race for one limit.
@@ -26,9 +27,7 @@ const raced = 1000 // the limit
 func raceLimit(t testing.TB, a counters.Algorithm) *counters.Limit {
 	if isBucket(a) {
 		l, err := counters.NewBucket(counters.NewMeter("r", a, 240*time.Hour), raced, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return l
 	}
 	return newLimit(t, a, raced, 240*time.Hour)

@@ -19,9 +19,7 @@ func TestRefundsGoAtOnce(t *testing.T) {
 	var receipts []Receipt
 	for key := range counters.Key(keys) {
 		_, receipt, err := s.Take(t.Context(), ask(l, key, 1), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		receipts = append(receipts, receipt)
 	}
 	server.Pause()
@@ -35,9 +33,7 @@ func TestRefundsGoAtOnce(t *testing.T) {
 		t.Errorf("%d refunds are on their way, want %d", n, keys)
 	}
 	server.Resume()
-	if err := <-closed; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, <-closed)
 	for key := range counters.Key(keys) {
 		if d := mustTake(t, other, ask(l, key, 0)); d.Remaining != 1000 {
 			t.Errorf("key %d: %d remain", key, d.Remaining)

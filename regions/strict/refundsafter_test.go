@@ -16,9 +16,7 @@ func TestRefundWithoutMemory(t *testing.T) {
 	s := open(t, single(server))
 	l := newLimit(t, counters.FixedWindow, 100, 24*time.Hour)
 	_, receipt, err := s.Take(t.Context(), ask(l, 1, 10), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	s.Refund(receipt)
 	testkit.Eventually(t, "the refund has failed", func() bool { return s.Stats().Failed > 0 })
@@ -43,15 +41,11 @@ func TestRefundWhileClosing(t *testing.T) {
 	mustTake(t, s, ask(l, 1, 1))
 	(&waiting{Store: s, limit: l}).busy()
 	_, receipt, err := s.Take(t.Context(), asks, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s.closed.Store(true)
 	s.returnAll()
 	s.Refund(receipt)
-	if err := s.awaitRefunds(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.awaitRefunds(t.Context()))
 	if got := mustTake(t, other, ask(l, 1, 0)).Remaining; got != 99 || s.leases.count() > 0 {
 		t.Errorf("%d remain, want 99", got)
 	}

@@ -9,15 +9,14 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // newCall returns the only call of a request.
 func newCall(t *testing.T, s *Store, asks []Ask) *call {
 	t.Helper()
 	r := request{store: s, asks: asks}
-	if err := r.group(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.group())
 	return r.calls[0]
 }
 
@@ -25,9 +24,7 @@ func newCall(t *testing.T, s *Store, asks []Ask) *call {
 func mustSend(t *testing.T, s *Store, kind byte, c *call) []answer {
 	t.Helper()
 	_, answers, err := s.run(t.Context(), kind, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return answers
 }
 
@@ -139,9 +136,7 @@ func TestLostAnswerOfReport(t *testing.T) {
 	s := open(t, regions.DefaultRedisConfig(proxy.Addr().String()))
 	for _, a := range algorithms {
 		asks := ask(newLimit(t, a, 100, time.Hour), 1, 10)
-		if err := s.Report(t.Context(), asks); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Report(t.Context(), asks))
 		proxy.lost.Store(0) // the connection is closed
 		proxy.answers.Store(999)
 		proxy.every.Store(1000) // the next one

@@ -98,23 +98,24 @@ const (
 const answerSize = 1 + 3*8
 
 // decode reads the answer of the script about so many layers: its time in microseconds, and an answer for each.
-func decode(reply any, layers int, dst []answer) (now int64, answers []answer, err error) {
+func decode(reply any, layers int) (now int64, answers []answer, err error) {
 	text, ok := reply.(string)
 	if !ok || len(text) != 8+layers*answerSize {
-		return 0, dst, fmt.Errorf("the script answered %.40q about %d layers", fmt.Sprint(reply), layers)
+		return 0, nil, fmt.Errorf("the script answered %.40q about %d layers", fmt.Sprint(reply), layers)
 	}
 	at := number(text)
 	if !(at >= 0 && at < exact) {
-		return 0, dst, fmt.Errorf("the script answered the time %v", at)
+		return 0, nil, fmt.Errorf("the script answered the time %v", at)
 	}
+	answers = make([]answer, 0, layers)
 	for text = text[8:]; text != ""; text = text[answerSize:] {
 		a := answer{text[0], number(text[1:]), number(text[9:]), number(text[17:])}
 		if !(a.remaining >= 0 && a.remaining <= counters.MaxLimit) || !(a.wait >= -1) || !(a.reset >= 0) {
-			return 0, dst, fmt.Errorf("the script answered %+v", a)
+			return 0, nil, fmt.Errorf("the script answered %+v", a)
 		}
-		dst = append(dst, a)
+		answers = append(answers, a)
 	}
-	return int64(at), dst, nil
+	return int64(at), answers, nil
 }
 
 func number(text string) float64 {

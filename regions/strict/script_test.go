@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func reply(now float64, layers ...answer) string {
@@ -28,12 +29,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add(reply(math.NaN()), 0)
 	f.Add("", 1)
 	l, err := counters.NewLimit(counters.NewMeter("r", counters.LeakyQueue, time.Minute), 10)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	f.Fuzz(func(t *testing.T, text string, layers int) {
 		layers = max(0, layers%(counters.MaxLayers+1))
-		now, answers, err := decode(text, layers, nil)
+		now, answers, err := decode(text, layers)
 		if err != nil {
 			if len(answers) > len(text) {
 				t.Errorf("%d answers in %d bytes", len(answers), len(text))
@@ -60,7 +59,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"remaining": reply(1, answer{remaining: -1}), "no number": reply(1, answer{reset: math.NaN()}),
 		"wait": reply(1, answer{wait: -2}),
 	} {
-		if _, _, err := decode(bad, 1, nil); err == nil || !strings.Contains(err.Error(), "the script answered") {
+		if _, _, err := decode(bad, 1); err == nil || !strings.Contains(err.Error(), "the script answered") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -69,15 +68,11 @@ func TestDecodeRefuses(t *testing.T) {
 func TestCheck(t *testing.T) {
 	bucket := func(capacity, refill uint64, window time.Duration) *counters.Limit {
 		l, err := counters.NewBucket(counters.NewMeter("r", counters.TokenBucket, window), capacity, refill)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return l
 	}
 	tally, err := newLimit(t, counters.FixedWindow, 1, time.Second).Tally()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, c := range []struct {
 		limit *counters.Limit
 		says  string // of the error; empty: none

@@ -43,9 +43,7 @@ func addBan(t *testing.T, n *Node, rule, identity string, lasts time.Duration) A
 	t.Helper()
 	done, err := n.AddBan(BanRequest{Rule: rule, Identity: identity, For: lasts.Milliseconds(), Reason: "why"},
 		Operator{Name: "alice"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return done
 }
 
@@ -53,9 +51,7 @@ func addBan(t *testing.T, n *Node, rule, identity string, lasts time.Duration) A
 func listed(t *testing.T, n *Node, rule string) (all []string) {
 	t.Helper()
 	list, err := n.ListBans(rule)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for b := range list {
 		all = append(all, b.Rule+" "+b.Address+b.Key)
 	}
@@ -189,9 +185,7 @@ func TestBansWithoutRoom(t *testing.T) {
 	for i := 0; ; i++ {
 		name := counters.BanName{Rule: "x", Keys: counters.ManualKeys, Reason: strconv.Itoa(i)}
 		b, err := counters.ManualBans(name, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, kept := n.table.Ban(b, 1, n.clock.Now()); !kept {
 			break
 		}
@@ -242,9 +236,7 @@ func TestBansHoldFromTheStart(t *testing.T) {
 	n.bans = bans.NewRegistry(slowTable{n.table}, bans.MaxBans, n.clock.Now, n.log)
 	name := counters.BanName{Rule: "test/user", Keys: counters.ManualKeys, Reason: "why"}
 	b, err := counters.ManualBans(name, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n.table.Ban(b, 1, n.clock.Now())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
@@ -267,9 +259,7 @@ func TestBansHoldFromTheStart(t *testing.T) {
 func TestRemovalsKnowOverrides(t *testing.T) {
 	n := idle(t, exporting)
 	matches, err := n.policy.Load().set.Match(&Request{Rule: "user", Identity: "joe"}, n.secret, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	set := ruleSet(exporting)
 	override := rules.Override{Rule: "test/user", Key: matches[0].Key, Max: 10, Window: 10 * time.Second}
 	if refused := set.Override([]rules.Override{override}); len(refused) > 0 {

@@ -105,9 +105,7 @@ func TestExportsAwaitTheStore(t *testing.T) {
 	}
 	n := launch(t, config("a")).ready(t)
 	takeSome(t, n.Node, "per_ip", "192.0.2.7", 4)
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	redis.Pause()
 	cfg := config("b")
 	cfg.Bans = bans.Config{Exports: []bans.Export{{Format: "haproxy", File: file,
@@ -167,9 +165,7 @@ func TestExportsAwaitRules(t *testing.T) {
 	cfg, _ := config("a")
 	n := launch(t, cfg).ready(t)
 	takeSome(t, n.Node, "per_ip", "192.0.2.7", 4)
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	cfg, file := config("b")
 	launch(t, cfg)
 	var first []byte

@@ -165,9 +165,7 @@ func TestBansOutliveTheNode(t *testing.T) {
 	first.RuleSet = set
 	n := launch(t, first).ready(t)
 	takeSome(t, n.Node, "test/client", "x", 4)
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	second := sharing(redis, "b")
 	second.RuleSet = set
 	d := take(t, launch(t, second).ready(t).Node, Request{Rule: "test/client", Identity: "x"})
@@ -218,9 +216,7 @@ func TestBansAllocateNothing(t *testing.T) {
 func unban(t *testing.T, n *Node, req BanRequest) RemovedBans {
 	t.Helper()
 	done, err := n.RemoveBans(req, Operator{Name: "alice"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return done
 }
 
@@ -232,9 +228,7 @@ func TestUnban(t *testing.T) {
 		cfg := quiet(bansFile)
 		cfg.Logger = log.Logger()
 		n, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		request, bannedOne := Request{Rule: "login", Identity: "192.0.2.77"},
 			BanRequest{Rule: "login", Identity: "192.0.2.77"}
 		takeSome(t, n, "login", "192.0.2.77", 4)
@@ -321,9 +315,7 @@ func TestUnbanReachesAllNodes(t *testing.T) {
 		t.Error("a node that joins bans it")
 	}
 	for _, n := range []*running{third, second, first} {
-		if err := n.stop(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, n.stop())
 	}
 	if d := take(t, launch(t, member("d")).ready(t).Node, peek); d.Banned {
 		t.Errorf("a node that only has the region's Redis bans it: %+v", d)

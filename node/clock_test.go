@@ -158,9 +158,7 @@ func setTheMachinesClock(t *testing.T, step time.Duration, alone bool) {
 	}
 
 	last := spent(t, n.Node, "client", "x")
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	cfg.NodeID = "b"
 	// the time of a stop and a start later
 	if got := spent(t, launch(t, cfg).ready(t).Node, "client", "x"); got+1 < last {

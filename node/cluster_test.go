@@ -127,9 +127,7 @@ func TestGracefulStopHandsOver(t *testing.T) {
 	testkit.Eventually(t, "the stopping node has been heard",
 		func() bool { return first.Members()[0].CompleteThrough != 0 })
 	takeSome(t, second.Node, "per_client", "x", 321)
-	if err := second.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second.stop())
 	if got := spent(t, first.Node, "per_client", "x"); got != 321 {
 		t.Errorf("when it had stopped, its peer counted %d of its 321", got)
 	}
@@ -155,9 +153,7 @@ func TestGoodbyeIsNotSilence(t *testing.T) {
 	allMembers(t, first, second)
 	testkit.Eventually(t, "the stopping node has been heard",
 		func() bool { return first.Members()[0].CompleteThrough != 0 })
-	if err := second.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second.stop())
 	testkit.Eventually(t, "it has left", func() bool { return len(first.Members()) == 0 })
 	testkit.Eventually(t, "nobody is missed", func() bool { return !degraded(t, first.Node) && first.Staleness() == 0 })
 }
@@ -169,9 +165,7 @@ func TestGracefulStopTellsTheStore(t *testing.T) {
 	cfg.Store = store
 	n := launch(t, cfg).ready(t)
 	takeSome(t, n.Node, "per_client", "x", 77)
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	cfg.NodeID = "b"
 	if got := spent(t, launch(t, cfg).ready(t).Node, "per_client", "x"); got != 77 {
 		t.Errorf("the store was told of %d of 77", got)
@@ -182,7 +176,7 @@ func TestGracefulStopTellsTheStore(t *testing.T) {
 func TestSeedComesLater(t *testing.T) {
 	t.Parallel()
 	var book testkit.Log
-	seed := freeAddr(t)
+	seed := testkit.FreeAddr(t)
 	cfg := gossiping("a", "eu", seed, "no-such-host.invalid:7946")
 	cfg.Logger = book.Logger()
 	first := launch(t, cfg).ready(t)
@@ -278,9 +272,7 @@ func sendRubbish(t *testing.T, addr string) {
 	for _, network := range []string{"udp", "tcp"} {
 		for _, b := range rubbish {
 			conn, err := net.Dial(network, addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if _, err := conn.Write(b); err != nil {
 				t.Error(err)
 			}

@@ -54,9 +54,7 @@ func ratelimitStats(t *testing.T, n *running) string {
 	t.Helper()
 	_, body := get(t, n.Addr("health"), "/stats?format=json")
 	var all map[string]any
-	if err := json.Unmarshal([]byte(body), &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(body), &all))
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if strings.HasPrefix(name, "ratelimit.service.") && all[name] != 0.0 {
@@ -99,9 +97,7 @@ func TestRatelimitStats(t *testing.T) {
 		t.Errorf("answered %d\nwant     %d", statuses, want)
 	}
 	counted, err := os.ReadFile("ratelimit/testdata/counted.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := ratelimitStats(t, n); got != string(counted) {
 		t.Errorf("counted\n%s\nenvoyproxy/ratelimit counts\n%s", got, counted)
 	}
@@ -218,13 +214,9 @@ func TestRatelimitHTTP(t *testing.T) {
 			answered{200, "application/json", `{"overallCode":"OK", "statuses":[{"code":"OK"}]}`}},
 	} {
 		req, err := http.NewRequest(tc.method, "http://"+n.Addr("http")+tc.path, strings.NewReader(tc.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		resp, err := web.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		got := answered{contentType: resp.Header.Get("Content-Type")}
 		if got.status, got.body = slurp(t, resp); strings.HasPrefix(got.body, "{") {
 			got.body = strings.ReplaceAll(strings.ReplaceAll(got.body, `, "`, `,"`), `,"`, `, "`) // spaces are random
@@ -252,9 +244,7 @@ func TestRatelimitDebugPages(t *testing.T) {
 func healthOf(t *testing.T, n *running, service string) (health.HealthCheckResponse_ServingStatus, error) {
 	t.Helper()
 	conn, err := grpc.NewClient(n.Addr("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	resp, err := health.NewHealthClient(conn).Check(t.Context(), &health.HealthCheckRequest{Service: service},
 		grpc.WaitForReady(true))
@@ -298,26 +288,18 @@ func TestNothingOfRatelimitWithoutTheSwitch(t *testing.T) {
 // What is counted is sent to statsd, the last of it when the node stops.
 func TestRatelimitStatsd(t *testing.T) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	cfg := likeRatelimit()
 	cfg.Ratelimit.Statsd.Address, cfg.Ratelimit.Statsd.Network = conn.LocalAddr().String(), "udp"
 	cfg.Ratelimit.Statsd.Interval = time.Hour
 	n := launch(t, cfg).ready(t)
 	askJSON(t, n, "edge:1", 12, descriptor("plain=x"))
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	buf := make([]byte, 1<<16)
-	if err := conn.SetReadDeadline(time.Now().Add(testkit.Patience)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, conn.SetReadDeadline(time.Now().Add(testkit.Patience)))
 	size, _, err := conn.ReadFrom(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const limit = "ratelimit.service.rate_limit.edge_1.plain"
 	want := "ratelimit.service.config_load_success:1|c\n" + limit + ".near_limit:2|c\n" + limit + ".over_limit:2|c\n" +
 		limit + ".total_hits:12|c" // requests are those by gRPC
@@ -339,9 +321,7 @@ func TestStatsdNeedsCompatibility(t *testing.T) {
 func TestRatelimitRulesAreNoMistake(t *testing.T) {
 	cfg := likeRatelimit()
 	set, err := cfg.ruleOptions().Load(cfg.Rules...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, w := range cfg.Warnings(set) {
 		if !w.Hint {
 			t.Errorf("it warns: %s", w.Text)

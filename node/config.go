@@ -125,6 +125,8 @@ type Config struct {
 	Bans bans.Config `yaml:"bans"`
 	// DecisionLog says which decisions are logged, and where.
 	DecisionLog decisionlog.Config `yaml:"decision_log"`
+	// OTLP says where traces and metrics are sent.
+	OTLP OTLP `yaml:"otlp"`
 	// Linger is how long a stopping node goes on serving while it answers that it is unready: until the balancers that
 	// poll its readiness have noticed. 0 to 5m; Node.EndLinger cuts it short.
 	Linger time.Duration `yaml:"linger"`
@@ -152,6 +154,9 @@ type Config struct {
 	Envoy func(EnvoyLimiter, EnvoyOptions) EnvoyService `yaml:"-"`
 	// RulesFrom makes the source of rules of RulesXDS: xds.Source of package node/xds. Nil: RulesXDS must be empty.
 	RulesFrom func(RuleSourceOptions) RuleSource `yaml:"-"`
+	// OTLPExporter makes what sends to the collector of OTLP: otlp.New of package node/otlp. Nil: OTLP.Endpoint must be
+	// empty.
+	OTLPExporter func(OTLPOptions) (OTLPExporter, error) `yaml:"-"`
 	// LogLevel is the level of Logger, which operators may change; nil: they may not.
 	LogLevel *slog.LevelVar `yaml:"-"`
 	// Listeners are open sockets, by the names of the listeners (http, grpc, resp, proxy, health, admin, prometheus),
@@ -222,6 +227,7 @@ func DefaultConfig() Config {
 		Queues:           Queues{MaxRequests: 10_000, MaxHeaderBytes: 64 << 20},
 		Bans:             bans.Config{Exports: []bans.Export{}},
 		DecisionLog:      decisionlog.DefaultConfig(),
+		OTLP:             DefaultOTLP(),
 		Drain:            4 * time.Second,
 		Ratelimit:        ratelimit.DefaultConfig(),
 		Gossip:           Gossip{Interval: gossip.DefaultInterval, Label: gossip.DefaultLabel},
@@ -265,6 +271,10 @@ func (c *Config) Validate() error {
 	check(err == nil, "bans.%w", err)
 	err = c.DecisionLog.Validate()
 	check(err == nil, "decision_log.%w", err)
+	err = c.OTLP.validate()
+	check(err == nil, "otlp.%w", err)
+	check(c.OTLP.Endpoint == "" || c.OTLPExporter != nil, "otlp.endpoint: this program was built without "+
+		"OpenTelemetry: import github.com/edgelimit/edgelimit/node/otlp and set Config.OTLPExporter = otlp.New")
 	check(c.Linger >= 0 && c.Linger <= 5*time.Minute, "linger: %v, want 0s to 5m", c.Linger)
 	check(c.Drain > 0 && c.Drain <= time.Minute, "drain: %v, want more than 0 and at most 1m", c.Drain)
 	check(c.MaxSkew >= time.Millisecond && c.MaxSkew <= time.Hour, "max_skew: %v, want 1ms to 1h", c.MaxSkew)

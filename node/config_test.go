@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/proxy"
@@ -35,9 +36,7 @@ func normal(c Config) Config {
 
 func TestSampleIsTheDefaults(t *testing.T) {
 	cfg, err := ReadConfig(write(t, "edgelimit.yaml", string(SampleConfig)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got, want := normal(cfg), normal(DefaultConfig()); !reflect.DeepEqual(got, want) {
 		t.Errorf("the sample says\n%+v\nand the defaults are\n%+v", got, want)
 	}

@@ -3,7 +3,6 @@ package node
 import (
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -16,23 +15,6 @@ const debtName = "%cl.throttle"
 // keep the identity.
 func (n *Node) TakeDebt(identity []byte, charge, capacity time.Duration) Decision {
 	return n.library.TakeDebt(identity, charge, capacity)
-}
-
-// takeDebt is TakeDebt whose time nobody observes.
-func (n *Node) takeDebt(identity []byte, charge, capacity time.Duration) Decision {
-	key := rules.KeyOf(n.secret, identity)
-	d := n.debts.Take(key, charge, capacity, n.clock.Now())
-	if n.shadow.Load() {
-		d.Mode = counters.Shadow
-		if !d.Allowed {
-			d.Allowed, d.Waived, d.RetryAfter = true, true, 0
-		}
-	}
-	d.Degraded = n.monitor.DegradedIn(counters.Global)
-	if charge > 0 {
-		n.logDecision(adHocRule, key, 0, &d, n.adHocDecisions.count(&d, d.Allowed))
-	}
-	return d
 }
 
 // GiveBack takes an amount off what an identity owes, see [counters.Debts.GiveBack].

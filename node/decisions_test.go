@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/node/decisionlog"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // The log has each layer that decided, by whichever API, and names nobody. The end of the node writes it all.
@@ -20,13 +21,9 @@ func TestDecisionLog(t *testing.T) {
 	take(t, n.Node, ask(by("client", "192.0.2.1"), by("endpoint", "192.0.2.2"))) // the first denies
 	n.TakeDebt([]byte("192.0.2.3"), 1, 1)
 	post(t, n.Addr("http"), "/v1/check", `{"rule":"test/nameless","identity":"192.0.2.4"}`)
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	type line struct {
 		Rule, Identity, Outcome string
 		Cost, Limit, Remaining  int
@@ -34,9 +31,7 @@ func TestDecisionLog(t *testing.T) {
 	counts, identities := make(map[string]int), make(map[string]bool)
 	for text := range strings.Lines(string(text)) {
 		var l line
-		if err := json.Unmarshal([]byte(text), &l); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(text), &l))
 		counts[l.Rule+" "+l.Outcome]++
 		identities[l.Identity] = true
 		if l.Rule == "test/client" && (l.Cost != 1 || l.Limit != 10 || l.Remaining > 9) {

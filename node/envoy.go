@@ -2,10 +2,8 @@ package node
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/ratelimit"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
@@ -40,26 +38,10 @@ type EnvoyServer interface {
 }
 
 // EnvoyOptions are what a node gives its EnvoyService.
-type EnvoyOptions struct {
-	Headers   []string                // families of response headers, as Config.Headers
-	Algorithm counters.Algorithm      // of ad-hoc limits
-	Learn     func([]*counters.Limit) // is called with all ad-hoc limits that are in use
-	Ratelimit ratelimit.Config        // for domains that are compatible with envoyproxy/ratelimit
-	Shadow    func() bool             // whether nothing is denied
-	Stats     *ratelimit.Stats        // counts what is decided in domains that are compatible; nil: nothing does
-	// HealthName is one more service that the health is asked for; empty: none.
-	HealthName string
-	Logger     *slog.Logger
-}
+type EnvoyOptions = ratelimit.ServiceOptions
 
-// EnvoyStats are totals since the service was made, except Overrides.
-type EnvoyStats struct {
-	OK, OverLimit uint64 // requests by their overall code
-	Invalid       uint64 // malformed requests
-	Failed        uint64 // requests without an answer
-	Overrides     int    // ad-hoc limits that are kept now
-	Evicted       uint64 // ad-hoc limits evicted while something may still have counted under them
-}
+// EnvoyStats are the totals of an EnvoyService.
+type EnvoyStats = ratelimit.ServiceStats
 
 // openGRPC makes Envoy's rate limit service, if there is one, which the HTTP API serves as well, and its own listener
 // if that has an address.

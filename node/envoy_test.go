@@ -31,9 +31,7 @@ func withGRPC(cfg Config) Config {
 func envoy(t *testing.T, n *running) rls.RateLimitServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient(n.Addr("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return rls.NewRateLimitServiceClient(conn)
 }
@@ -53,9 +51,7 @@ func shouldRateLimit(t *testing.T, c rls.RateLimitServiceClient,
 	req *rls.RateLimitRequest) *rls.RateLimitResponse_DescriptorStatus {
 	t.Helper()
 	resp, err := c.ShouldRateLimit(t.Context(), req, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return resp.Statuses[0]
 }
 
@@ -227,9 +223,7 @@ func TestEnvoysListenerIsCapped(t *testing.T) {
 	c := envoy(t, n)
 	shouldRateLimit(t, c, bringing("a", 0))
 	conn, err := net.Dial("tcp", n.Addr("grpc"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(3 * testkit.Patience))
 	if said, err := io.ReadAll(conn); len(said) > 0 || err != nil {
@@ -244,9 +238,7 @@ func TestEnvoysListenerIsCapped(t *testing.T) {
 // A node that cannot be made leaves nothing behind of the listener that was open already.
 func TestNewFailsAfterEnvoysListener(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer taken.Close()
 	cfg := quiet(perClient)
 	cfg.GRPC, cfg.RESP, cfg.HTTP, cfg.Health = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", taken.Addr().String()

@@ -356,9 +356,7 @@ func TestRoutesInAnOutage(t *testing.T) {
 				req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+n.Addr("proxy")+path, nil)
 				req.Header.Set("X-Client", strconv.Itoa(clients))
 				resp, err := web.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				_ = resp.Body.Close()
 				if resp.StatusCode == http.StatusOK {
 					admitted[i]++

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -64,9 +63,7 @@ func degraded(t *testing.T, n *Node) bool {
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func TestMain(m *testing.M) { testkit.MainWithoutLeaks(m) }
@@ -102,12 +99,10 @@ type running struct {
 }
 
 // launch makes a node and runs it.
-func launch(t *testing.T, cfg Config) *running {
+func launch(t testing.TB, cfg Config) *running {
 	t.Helper()
 	n, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	// Not the test's context: that ends for all nodes at once, and those that leave together wait for each other.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
@@ -125,7 +120,7 @@ func launch(t *testing.T, cfg Config) *running {
 }
 
 // ready waits until the node serves.
-func (r *running) ready(t *testing.T) *running {
+func (r *running) ready(t testing.TB) *running {
 	t.Helper()
 	testkit.Eventually(t, "ready", func() bool { return r.Ready() == nil })
 	return r
@@ -138,18 +133,14 @@ var web = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Time
 func get(t *testing.T, addr, path string) (status int, body string) {
 	t.Helper()
 	resp, err := web.Get("http://" + addr + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return slurp(t, resp)
 }
 
 func post(t *testing.T, addr, path, body string) (status int, answer string) {
 	t.Helper()
 	resp, err := web.Post("http://"+addr+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return slurp(t, resp)
 }
 
@@ -157,9 +148,7 @@ func slurp(t *testing.T, resp *http.Response) (status int, body string) {
 	t.Helper()
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return resp.StatusCode, string(b)
 }
 
@@ -168,9 +157,7 @@ func takeSome(t *testing.T, n *Node, rule, identity string, count int) (allowed 
 	t.Helper()
 	for range count {
 		d, err := n.Take(t.Context(), Request{Rule: rule, Identity: identity})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if d.Allowed {
 			allowed++
 		}
@@ -182,9 +169,7 @@ func takeSome(t *testing.T, n *Node, rule, identity string, count int) (allowed 
 func spent(t *testing.T, n *Node, rule, identity string) uint64 {
 	t.Helper()
 	d, err := n.Take(t.Context(), Request{Rule: rule, Identity: identity, Peek: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return d.Limit - d.Remaining
 }
 
@@ -192,9 +177,7 @@ func spent(t *testing.T, n *Node, rule, identity string) uint64 {
 func keyFile(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := WriteKeyFile(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, WriteKeyFile(&b))
 	return write(t, "cluster.key", b.String())
 }
 
@@ -203,38 +186,6 @@ func write(t *testing.T, name, text string) (path string) {
 	path = filepath.Join(t.TempDir(), name)
 	writeFile(t, path, text)
 	return path
-}
-
-// freeAddr is an address of loopback whose port nobody listens on, neither on TCP nor on UDP.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	for range 20 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr := l.Addr().String()
-		_ = l.Close()
-		if isFree(addr) {
-			return addr
-		}
-	}
-	t.Fatal("found no free port")
-	return ""
-}
-
-// isFree reports whether nobody listens at the address.
-func isFree(addr string) bool {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return false
-	}
-	defer l.Close()
-	p, err := net.ListenPacket("udp", addr)
-	if err != nil {
-		return false
-	}
-	return p.Close() == nil
 }
 
 // scrape reads /metrics as Prometheus does: the value of each series of the node's own.
@@ -301,9 +252,7 @@ func seriesOf(t *testing.T, c prometheus.Collector, metric, by string) map[strin
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	out := make(map[string][]*dto.Metric)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -341,9 +290,7 @@ descriptors: [{key: client, rate_limit: {name: per_client, window: 1m, requests_
 func idle(t testing.TB, rule string) *Node {
 	t.Helper()
 	n, err := New(quiet(rule))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return n
 }
 
@@ -356,9 +303,7 @@ func ask(descriptors ...[]rules.Entry) Request {
 func take(t *testing.T, n *Node, req Request) Decision {
 	t.Helper()
 	d, err := n.Take(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return d
 }
 

@@ -31,9 +31,7 @@ func TestIdentityFingerprint(t *testing.T) {
 func TestKeyFileRoundTrip(t *testing.T) {
 	file := keyFile(t)
 	keys, err := ReadKeyFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(keys.Gossip) != 1 || len(keys.Gossip[0]) != 32 || bytes.Equal(keys.Gossip[0], make([]byte, 32)) {
 		t.Errorf("gossip keys %d", len(keys.Gossip))
 	}
@@ -41,9 +39,7 @@ func TestKeyFileRoundTrip(t *testing.T) {
 		t.Error("the identity secret is not random")
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if again, err := parseKeys(text); err != nil || again.Identity != keys.Identity ||
 		!bytes.Equal(again.Gossip[0], keys.Gossip[0]) {
 		t.Errorf("read again it gives other keys, %v", err)
@@ -183,9 +179,7 @@ func TestKeysDoNotPrintTheIdentitySecret(t *testing.T) {
 func TestPasswordFiles(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mkfifo(pipe, 0o600))
 	for name, want := range map[string]string{
 		pipe: "not a regular file", dir: "not a regular file", write(t, "none", ""): "empty",
 		write(t, "end", "\r\n"):                                "empty",
@@ -214,9 +208,7 @@ func TestPasswordFiles(t *testing.T) {
 // Whoever leaves a secret open to others is told which, by every setting that names one.
 func TestOthersCanReadSecrets(t *testing.T) {
 	open, closed := write(t, "open", "open sesame"), write(t, "closed", "open sesame")
-	if err := errors.Join(os.Chmod(open, 0o640), os.Chmod(closed, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.Chmod(open, 0o640), os.Chmod(closed, 0o600)))
 	for setting, set := range map[string]func(*Config, string){
 		"gossip.key_file":     func(c *Config, name string) { c.Gossip.KeyFile = name },
 		"resp_password_file":  func(c *Config, name string) { c.RESPPasswordFile = name },
@@ -238,9 +230,7 @@ func TestOthersCanReadSecrets(t *testing.T) {
 func mode(t *testing.T, name string) fs.FileMode {
 	t.Helper()
 	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return info.Mode().Perm()
 }
 
@@ -248,9 +238,7 @@ func mode(t *testing.T, name string) fs.FileMode {
 func TestCreateKeyFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "new", "er", "cluster.key")
-	if err := CreateKeyFile(file, false); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, CreateKeyFile(file, false))
 	if _, err := ReadKeyFile(file); err != nil {
 		t.Error(err)
 	}
@@ -271,9 +259,7 @@ func TestCreateKeyFile(t *testing.T) {
 // file.
 func TestCreateKeyFileNeverOverwrites(t *testing.T) {
 	file := keyFile(t)
-	if err := os.Chmod(file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(file, 0o644))
 	before, _ := os.ReadFile(file)
 	if err := CreateKeyFile(file, false); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("error %v", err)
@@ -281,9 +267,7 @@ func TestCreateKeyFileNeverOverwrites(t *testing.T) {
 	if after, _ := os.ReadFile(file); !bytes.Equal(before, after) {
 		t.Error("the file was changed")
 	}
-	if err := CreateKeyFile(file, true); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, CreateKeyFile(file, true))
 	if after, _ := os.ReadFile(file); bytes.Equal(before, after) || mode(t, file) != 0o600 {
 		t.Errorf("by force: mode %v", mode(t, file))
 	}

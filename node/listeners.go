@@ -110,6 +110,7 @@ func (n *Node) openProxy() error {
 		return fmt.Errorf("proxy.%w", err)
 	}
 	s := n.proxy.Server()
+	s.Handler = n.traced(s.Handler)
 	l.UseHTTP(s.Server, 0)
 	l.Server, l.Panics = s, n.proxy.Panics
 	return nil

@@ -127,25 +127,19 @@ func TestListenersOnPaths(t *testing.T) {
 		}}}
 	for url, want := range map[string]string{"http://health/livez": "ok", "http://http/v1/check": "POST"} {
 		resp, err := unix.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, body := slurp(t, resp); !strings.Contains(body, want) {
 			t.Errorf("%s: %s", url, body)
 		}
 	}
 	conn, err := net.Dial("unix", at("resp"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	_, _ = io.WriteString(conn, "PING\r\nQUIT\r\n")
 	if b, err := io.ReadAll(conn); err != nil || string(b) != "+PONG\r\n+OK\r\n" {
 		t.Errorf("resp: %q, %v", b, err)
 	}
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	if left, err := filepath.Glob(at("*")); err != nil || len(left) > 0 {
 		t.Errorf("left are %q, %v", left, err)
 	}
@@ -154,9 +148,7 @@ func TestListenersOnPaths(t *testing.T) {
 // The gossip pool that cannot be opened is named by its setting.
 func TestGossipInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer taken.Close()
 	cfg := quiet(perClient)
 	cfg.Gossip.LAN, cfg.Gossip.WAN = "127.0.0.1:0", taken.Addr().String()
@@ -185,9 +177,7 @@ func TestAPanicOverHTTP(t *testing.T) {
 	defer l.Stop(0, testkit.Patience)
 	for path, want := range map[string]int{"/panic": 500, "/": 200} {
 		resp, err := web.Get("http://" + l.Addr().String() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		status, body := slurp(t, resp)
 		problem := resp.Header.Get("Content-Type") == "application/problem+json" &&
 			resp.Header.Get("RateLimit") == "" && !strings.Contains(body, "bug")
@@ -206,9 +196,7 @@ func keptAlive(t *testing.T, addr string) net.Conn {
 	conn := testkit.Dial(t, addr)
 	_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	slurp(t, resp)
 	return conn
 }
@@ -269,9 +257,7 @@ func TestAddressInUse(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			defer testkit.NoLeaks(t)()
 			taken, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer taken.Close()
 			cfg := quiet(perClient)
 			listeners := map[string]*string{
@@ -282,7 +268,7 @@ func TestAddressInUse(t *testing.T) {
 				"wan":    &cfg.Gossip.WAN,
 			}
 			for _, addr := range listeners {
-				*addr = freeAddr(t)
+				*addr = testkit.FreeAddr(t)
 			}
 			*listeners[what] = taken.Addr().String()
 			n, err := New(cfg)
@@ -298,7 +284,7 @@ func TestAddressInUse(t *testing.T) {
 				}
 			}
 			for name, addr := range listeners {
-				if name != what && !isFree(*addr) {
+				if name != what && !testkit.IsFree(*addr) {
 					t.Errorf("%s at %s was left open", name, *addr)
 				}
 			}
@@ -312,9 +298,7 @@ func TestSourcesHaveAShare(t *testing.T) {
 	cfg.HTTP, cfg.MaxConnections = "127.0.0.1:0", 40
 	cfg.Requests.TrustedProxies = []string{"10.0.0.0/8", "2001:db8:ff::1", "unix"}
 	requests, err := actions.New(cfg.Requests)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n := &Node{cfg: cfg, log: slog.New(slog.DiscardHandler), requests: requests}
 	limits := n.listenLimits("http")
 	if limits.Max != 40 || limits.PerSource != 10 {
@@ -387,9 +371,7 @@ func TestAdminSocket(t *testing.T) {
 	}}}
 	resp, err := unix.Post("http://localhost/api/bans/remove", "application/json",
 		strings.NewReader(`{"rule":"login","identity":"x"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer resp.Body.Close()
 	if b, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 {
 		t.Errorf("%s: %s, %v", resp.Status, b, err)
@@ -411,9 +393,7 @@ func TestAdminInUse(t *testing.T) {
 		t.Errorf("it listens at %q and says\n%s", got, log)
 	}
 	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer other.Close()
 	cfg.Admin = other.Addr().String()
 	if _, err := New(cfg); err == nil || !strings.HasPrefix(err.Error(), "admin: "+cfg.Admin+" is in use") {
@@ -427,7 +407,8 @@ func TestAdminIsLocal(t *testing.T) {
 		"127.0.0.1:9101": true, "127.1.2.3:0": true, "[::1]:9101": true, "localhost:9101": true,
 		"unix:/run/edgelimit/admin": true, "": true,
 		":9101": false, "0.0.0.0:9101": false, "[::]:9101": false, "10.0.0.7:9101": false, "edge-1:9101": false,
-		"nonsense": false, "localhost.example:1": false,
+		"localhost.example:1": false, "nonsense": false, "127.0.0.1": false, "localhost": false, "::1:9101": false,
+		"unix:": false,
 	} {
 		cfg := DefaultConfig()
 		cfg.Admin = addr

@@ -2,6 +2,8 @@ package node
 
 import (
 	"fmt"
+	"maps"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,6 +45,7 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	n.writeAuth(w)
 	n.writeQueues(w)
 	n.writeDecisionLog(w)
+	n.writeOTLP(w)
 	n.writeBans(w)
 	n.writeProxy(w)
 	n.writeEnvoy(w)
@@ -73,10 +76,14 @@ func (n *Node) writeRules(w telemetry.Writer) {
 	w.Counters("undecided_requests_total", "Requests that there were no rules for, where on_failure has a word on "+
 		"them: none had been loaded, or none were in their domain; by outcome (admitted, denied).", "outcome",
 		map[string]uint64{"admitted": n.undecided.admitted.Load(), "denied": n.undecided.denied.Load()})
+	n.writeTop(w, p)
 	near := w.CounterVec("near_limit_total", "Allowed decisions that left less than a fifth of the limit, by rule.",
 		"rule")
 	bounds := w.GaugeVec("over_admission_bound_ratio", "Bound on over-admission within the last window at the "+
 		"measured rates, as a part of the rule's limit.", "rule")
+	over := w.GaugeVec("over_limit_ratio", "By how much the counts of those whom this node denies most exceed the "+
+		"limit now, as a part of it: an estimate, beside the bound on it. Rules whose counts do not tell have none.",
+		"rule")
 	write := func(rule string, t *decisionCounts, limited, bans, heeds bool) {
 		decisions(t.allowed.Load(), rule, "allowed")
 		decisions(t.denied.Load(), rule, "denied")
@@ -92,7 +99,7 @@ func (n *Node) writeRules(w telemetry.Writer) {
 			decisions(t.failedClosed.Load(), rule, "failed_closed")
 		}
 	}
-	otherBound := 0.0
+	otherBound, now := 0.0, n.clock.Now()
 	for r, t := range p.tallies {
 		bound := n.boundOf(r)
 		if t == p.other {
@@ -103,6 +110,11 @@ func (n *Node) writeRules(w telemetry.Writer) {
 			r.Heeds() || t.failedOpen.Load()+t.failedClosed.Load() > 0)
 		if r.Limit != nil {
 			bounds(bound, r.PublicName)
+		}
+		if l := r.LimitAt(now); l != nil {
+			if estimate := n.over(r, l, &t.top, now); estimate != nil {
+				over(*estimate, r.PublicName)
+			}
 		}
 	}
 	w.Counter("unpriced_responses_total", "Responses that cost 1 for want of the header with their cost (cost_from).",
@@ -242,6 +254,18 @@ func writeIrregular(irregular func(v uint64, values ...string), all ...actions.S
 		irregular(o.Skipped, cause, "skipped")
 		irregular(o.Counted, cause, "counted")
 		irregular(o.Denied, cause, "denied")
+	}
+}
+
+// topRanks is how many of the identities that are denied most have series: few, as each is of the rule of the moment.
+const topRanks = 10
+
+// writeTop writes how often those were denied whom the node denied most. Whom, edgelimit top says.
+func (n *Node) writeTop(w telemetry.Writer, p *policy) {
+	top := w.GaugeVec("top_denied", "Denials within the last five to ten minutes of the ten identities that this node "+
+		"denied most, by rank (1 to 10) and rule. edgelimit top says who they are.", "rank", "rule")
+	for i, d := range n.topDenied(p, maps.Keys(p.tallies), topRanks) {
+		top(float64(d.Denials), strconv.Itoa(i+1), d.Rule)
 	}
 }
 

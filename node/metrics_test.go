@@ -163,7 +163,7 @@ func TestMetricsOfAuth(t *testing.T) {
 }
 
 // Whatever clients call themselves, the series stay the same and none of them is named: a million (with the race
-// detector ten thousand) leave no more than a few hundred.
+// detector ten thousand) leave no more than a few hundred, and ten of those that are denied most.
 func TestMetricsHoldNoIdentity(t *testing.T) {
 	n := launch(t, withListeners(quiet(layered))).ready(t)
 	identities := testkit.Tenth(testkit.Tenth(1_000_000))
@@ -176,7 +176,28 @@ func TestMetricsHoldNoIdentity(t *testing.T) {
 			t.Fatal("an unknown rule was found")
 		}
 	}
+	for i := range 1000 { // a thousand are denied, each more often than the one before
+		for range 11 + i%20 {
+			if _, err := n.Take(t.Context(), Request{Rule: "per_client", Domain: "other",
+				Identity: fmt.Sprint("victim-", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	text, after := scrape(t, n.Addr("health"))
+	ranks := make(map[string]float64)
+	for id, v := range after {
+		if strings.HasPrefix(id, "edgelimit_top_denied ") {
+			ranks[id] = v
+			delete(after, id)
+		}
+	}
+	for rank := range topRanks {
+		if id := fmt.Sprintf("edgelimit_top_denied rank=%d rule=other/client", rank+1); len(ranks) != topRanks ||
+			ranks[id] < 20 {
+			t.Errorf("%s is %v, of %d", id, ranks[id], len(ranks))
+		}
+	}
 	if strings.Contains(text, "victim") {
 		t.Error("an identity is in the metrics")
 	}

@@ -42,6 +42,9 @@ func exported(t *testing.T) map[string]metric {
 	all := make(map[string]metric)
 	testkit.Eventually(t, "series of what is observed", func() bool {
 		takeSome(t, n.Node, "per_client", "x", 1)
+		for range 3 { // of more than a whole limit at once, for those that are denied
+			_, _ = n.Take(t.Context(), Request{Rule: "per_client", Identity: "denied", Cost: 1 << 20})
+		}
 		takeSome(t, other.Node, "per_client", "x", 1)
 		families, err := registry.Gather()
 		if err != nil {

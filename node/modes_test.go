@@ -98,9 +98,7 @@ func TestKillSwitch(t *testing.T) {
 	cfg := quiet(layered)
 	cfg.Shadow = true
 	n, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	both := ask(by("client", "x"), by("plan", "banned"))
 	for range 20 {
 		if d := take(t, n, both); !d.Allowed {
@@ -132,9 +130,7 @@ descriptors:
 	all := ask(by("a", "x"), by("b", "x"), by("c", "x"))
 	for i, want := range []string{"aaa", "waa", "dda"} {
 		layers, err := n.Decide(t.Context(), &all, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got := letters(layers); got != want {
 			t.Errorf("request %d: %s, want %s", i+1, got, want)
 		}
@@ -378,9 +374,7 @@ func TestRuleOptions(t *testing.T) {
 	}
 	cfg.Rules = []string{dir}
 	n, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, l := range maps.All(*n.limits.Load()) {
 		if l.Meter().Algorithm != counters.FixedWindow {
 			t.Errorf("counted by %v", l.Meter().Algorithm)

@@ -85,6 +85,7 @@ type Node struct {
 	events  *status.Events
 	started time.Time
 	rates   rates
+	losses  losses
 
 	warningMu sync.Mutex
 	warned    map[string]bool // the warnings that hold and were logged
@@ -97,6 +98,7 @@ type Node struct {
 	exporters []*bans.Exporter
 
 	decisions *decisionlog.Log // nil: none
+	otlp      OTLPExporter     // nil: nothing is sent to a collector
 
 	pressure atomic.Pointer[pressure] // nil: none was reported
 	shadow   atomic.Bool              // all rules are in shadow mode
@@ -231,6 +233,11 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 	if n.requests, err = actions.New(n.cfg.Requests); err != nil {
 		return err
 	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(newCollectors(n)...)
+	if err := n.openOTLP(metrics); err != nil {
+		return err
+	}
 	if err := n.openGRPC(); err != nil {
 		return err
 	}
@@ -242,14 +249,12 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 	if n.compatible() {
 		api.Ready = n.Ready
 	}
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(newCollectors(n)...)
 	health := admin.Health(n.Ready, n.Degraded, metrics)
 	if n.compatible() {
 		health = ratelimit.Debug(health, n.stats, func() []*rules.Rule { return n.policy.Load().set.Rules() })
 	}
 	for _, open := range []func() error{
-		func() error { return n.serveHTTP("http", httpapi.New(n.timedBy("http"), api)) },
+		func() error { return n.serveHTTP("http", n.traced(httpapi.New(n.timedBy("http"), api))) },
 		n.openRESP,
 		n.openProxy,
 		n.openDecisionLog,

@@ -18,9 +18,7 @@ import (
 func begin(t *testing.T, n *Node, req *Request) (Decision, answer.Pending) {
 	t.Helper()
 	layers, pending, err := n.Begin(t.Context(), req, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d := counters.VerdictOf(layers)
 	d.Governing.Allowed = d.Allowed
 	return d.Governing, pending

@@ -16,10 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/node/actions"
-	"github.com/edgelimit/edgelimit/testnet/testkit"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/edgelimit/edgelimit/node/actions"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // proxying launches a node with a proxy in front of a server, and a rule for each client.
@@ -50,9 +51,7 @@ func TestProxyChargesFailedLogins(t *testing.T) {
 	})
 	ask := func(path string) *http.Response {
 		resp, err := web.Get("http://" + n.Addr("proxy") + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_ = resp.Body.Close()
 		return resp
 	}
@@ -92,9 +91,7 @@ func TestProxyChargesWhoHangsUp(t *testing.T) {
 		})
 		testkit.Eventually(t, "ten tries are charged", func() bool {
 			conn, err := net.Dial("tcp", n.Addr("proxy"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer conn.Close()
 			_, _ = io.WriteString(conn, request)
 			answered := make(chan string, 1)
@@ -128,9 +125,7 @@ func TestProxyChargesCosts(t *testing.T) {
 			_, _ = io.WriteString(w, "body")
 		})
 		resp, err := web.Get("http://" + n.Addr("proxy") + "/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
 		if leaks := resp.Header.Get("X-RL-Cost") != ""; leaks != (rule == "cost_from: response_bytes") {
@@ -164,9 +159,7 @@ descriptors:
 		}
 		return err
 	}
-	if err := ask(testkit.Patience); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, ask(testkit.Patience))
 	if ask(200*time.Millisecond) == nil {
 		t.Error("the second request does not wait")
 	}
@@ -264,9 +257,7 @@ func TestProxyNoticesWhoHangsUp(t *testing.T) {
 	}
 	for name, request := range requests {
 		conn, err := net.Dial("tcp", n.Addr("proxy"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_, _ = io.WriteString(conn, request)
 		waiting(t, n, 1)
 		if d := nextWaits(t, n); d < before {
@@ -285,9 +276,7 @@ func TestProxyNoticesWhoHangsUp(t *testing.T) {
 	for _, body := range []io.Reader{nil, strings.NewReader("body"), unfinished} {
 		ctx, cancel := context.WithCancel(t.Context())
 		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+n.Addr("proxy"), body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		ended := make(chan error, 1)
 		go func() {
 			_, err := h2.RoundTrip(r) //nolint:bodyclose // there is no response
@@ -340,9 +329,7 @@ func TestMemoryOfWaitingRequests(t *testing.T) {
 		hold := func(until int) int64 {
 			for requests, _, _ := n.queues.held(); requests < until; {
 				conn, err := net.Dial("tcp", n.Addr("proxy"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				t.Cleanup(func() { _ = conn.Close() })
 				send(conn)
 				if requests++; name == "HTTP/2" {

@@ -191,9 +191,7 @@ func TestQueuePlaces(t *testing.T) {
 				"{key: all, rate_limit: {unit: hour, requests_per_unit: 100}}]\n")
 			cfg.Queues, cfg.Logger = limits, log.Logger()
 			n, err := New(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			var held []answer.Pending
 			for i := range 3 {
 				d, pending := holding(t, n, "x", 32<<10)
@@ -250,9 +248,7 @@ func TestThrottleWithoutPlaces(t *testing.T) {
 				"burst: 5, mode: throttle, max_delay: 1s}"))
 			cfg.Queues.MaxRequests = places
 			n, err := New(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			l, admitted := line{T: t, node: n, began: time.Now()}, 0
 			for i := range 30 {
 				if _, ok := l.join(i); ok {

@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Turns that stores give out may join in any order: each goes at its own time, and who leaves moves those behind it up
 // by no more than what it takes.
 func TestTurnsJoinInAnyOrder(t *testing.T) {
 	l, err := counters.NewLimit(counters.NewMeter("q", counters.LeakyQueue, time.Second), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	base := time.Now().Add(time.Hour)
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
@@ -16,9 +18,7 @@ var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 // Every Go program in the README passes vet, which type-checks it; those that serve nobody run as well.
 func TestREADMEPrograms(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	blocks := goBlock.FindAllStringSubmatch(string(readme), -1)
 	if len(blocks) < 2 {
 		t.Fatalf("%d Go blocks found", len(blocks))
@@ -26,9 +26,7 @@ func TestREADMEPrograms(t *testing.T) {
 	for _, block := range blocks {
 		dir := t.TempDir()
 		program := filepath.Join(dir, "main.go")
-		if err := os.WriteFile(program, []byte(block[1]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(program, []byte(block[1]), 0o600))
 		if out, err := exec.Command("go", "vet", program).CombinedOutput(); err != nil {
 			t.Fatalf("go vet: %v\n%s\nof\n%s", err, out, block[1])
 		}
@@ -39,9 +37,7 @@ func TestREADMEPrograms(t *testing.T) {
 		if out, err := exec.Command("go", "build", "-o", binary, program).CombinedOutput(); err != nil {
 			t.Fatalf("go build: %v\n%s", err, out)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(readmeRules), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(readmeRules), 0o600))
 		run := exec.Command(binary)
 		run.Dir = dir
 		out, err := run.Output()

@@ -24,9 +24,7 @@ func TestCountsOutliveTheNode(t *testing.T) {
 	redis := regionstest.StartRedis(t)
 	first := launch(t, sharing(redis, "a")).ready(t)
 	takeSome(t, first.Node, "per_client", "x", 200)
-	if err := first.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.stop())
 	second := launch(t, sharing(redis, "b")).ready(t)
 	if got := spent(t, second.Node, "per_client", "x"); got != 200 {
 		t.Errorf("a node that is ready counts %d of the 200 that another one left", got)
@@ -47,9 +45,7 @@ func TestSmallCountsStayHome(t *testing.T) {
 	takeSome(t, n.Node, "per_client", "small", 49)
 	takeSome(t, n.Node, "per_client", "large", 50)
 	testkit.Eventually(t, "a key in Redis", func() bool { return redis.Do("DBSIZE") != "0" })
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	cfg := sharing(redis, "b")
 	cfg.Redis.MinFill = 0
 	second := launch(t, cfg).ready(t)
@@ -59,9 +55,7 @@ func TestSmallCountsStayHome(t *testing.T) {
 		t.Errorf("of 49 %d were told, of 50 %d", small, large)
 	}
 	takeSome(t, second.Node, "per_client", "other", 1)
-	if err := second.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second.stop())
 	if got := spent(t, launch(t, sharing(redis, "c")).ready(t).Node, "per_client", "other"); got != 1 {
 		t.Errorf("with min_fill 0, %d of 1 was told", got)
 	}

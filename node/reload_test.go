@@ -174,9 +174,7 @@ func launchWithFile(t *testing.T, text string) (n *running, file string, log *te
 func replaceFile(t *testing.T, file, text string) {
 	t.Helper()
 	writeFile(t, file+".new", text)
-	if err := os.Rename(file+".new", file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(file+".new", file))
 }
 
 // What is written into a rule file is in force soon after; what is wrong is told, and leaves all as it was.
@@ -233,9 +231,7 @@ func TestReload(t *testing.T) {
 	cfg := quiet(perClient)
 	cfg.Logger = said.Logger()
 	other, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if other.Reload(); !said.HasLine("no rule files") {
 		t.Errorf("without files it says %s", said.String())
 	}
@@ -247,9 +243,7 @@ func TestReloadLogsWithinReason(t *testing.T) {
 	cfg := quiet("")
 	cfg.RuleSet, cfg.Logger = limited(), log.Logger()
 	n, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var specs []string
 	text := "domain: d\ndescriptors: []\n"
 	for i := range 3 * maxLogLines {
@@ -333,9 +327,7 @@ func mutants(t *testing.T, count int) []string {
 	var texts []string
 	for _, file := range append(files, "rules/rulefile/sample.yaml") {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		texts = append(texts, string(text))
 	}
 	rnd := rand.New(rand.NewPCG(3, 4))

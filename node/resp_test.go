@@ -69,9 +69,7 @@ func redisClient(t *testing.T, n *running, opt redis.Options) *redis.Client {
 func throttle(t *testing.T, c *redis.Client, args ...any) []int64 {
 	t.Helper()
 	got, err := c.Do(t.Context(), append([]any{"CL.THROTTLE"}, args...)...).Int64Slice()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return got
 }
 

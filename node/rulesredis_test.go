@@ -36,9 +36,7 @@ func publishTo(t *testing.T, servers ...*regionstest.Server) *publisher {
 	p := &publisher{t: t}
 	for _, redis := range servers {
 		s, err := rulestore.Open(regions.DefaultRedisConfig(redis.Addr()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = s.Close() })
 		p.stores = append(p.stores, s)
 	}
@@ -48,19 +46,13 @@ func publishTo(t *testing.T, servers ...*regionstest.Server) *publisher {
 // put puts a text in force in each Redis, as a new version, which it returns.
 func (p *publisher) put(k rulestore.Kind, text []byte, err error) uint64 {
 	p.t.Helper()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	d, err := rulestore.NewDocument(text, "test", "", time.Now())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	p.next++
 	d.Version.Version = p.next
 	for _, s := range p.stores {
-		if err := s.Follow(context.WithoutCancel(p.t.Context()), k, d); err != nil {
-			p.t.Fatal(err)
-		}
+		testkit.Must(p.t, s.Follow(context.WithoutCancel(p.t.Context()), k, d))
 	}
 	return d.Version.Version
 }
@@ -83,9 +75,7 @@ func (p *publisher) limits(keys Keys, until time.Time, of map[string]uint64) uin
 	var all []rulestore.Limit
 	for identity, most := range of {
 		met, err := limited("a 10 1h").Match(&Request{Rule: "a", Identity: identity}, keys.Identity, nil)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		testkit.Must(p.t, err)
 		all = append(all, rulestore.Limit{Rule: "test/a", Key: rulestore.Hex(uint64(met[0].Key)),
 			Identity: rulestore.Hex(keys.Fingerprint()), Max: most, Window: "1h", Until: &until, Set: time.Now().UTC()})
 	}
@@ -200,9 +190,7 @@ func TestRulesOfRedisThatIsAway(t *testing.T) {
 	p := publishTo(t, redis)
 	p.rules("a 10 1h")
 	n.ready(t)
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	redis.Kill()
 	var log testkit.Log
 	cfg.Logger = log.Logger()

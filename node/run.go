@@ -84,6 +84,7 @@ func (n *Node) Run(ctx context.Context) error {
 	stopStatsd := start(n.exportStats)
 	stopBans := start(func(ctx context.Context) { n.exportBans(ctx, missing) })
 	stopDecisions := start(n.runDecisionLog)
+	stopOTLP := start(n.runOTLP)
 	n.awaitRules(ctx)
 	if missing := n.rulesMissing(); missing != "" && ctx.Err() == nil {
 		n.log.Warn("serving without rules", "because", missing)
@@ -107,6 +108,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if asked.Err() != nil { // a node that failed has nothing to serve
 		n.linger()
 	}
+	drainEnd := time.Now().Add(n.cfg.Drain)
 	var drained sync.WaitGroup
 	for _, l := range forClients {
 		drained.Go(func() { l.Stop(min(keepAliveEnd, n.cfg.Drain), n.cfg.Drain) })
@@ -116,6 +118,8 @@ func (n *Node) Run(ctx context.Context) error {
 	n.closeProxy()
 	stopDecisions()
 	n.closeDecisionLog()
+	stopOTLP()
+	n.flushOTLP(drainEnd)
 	stopStatsd() // it sends the last statistics
 	stopFiles()
 	stopSecrets()

@@ -40,7 +40,7 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := quiet("")
-			cfg.HTTP = freeAddr(t)
+			cfg.HTTP = testkit.FreeAddr(t)
 			test.change(t, &cfg)
 			n, err := New(cfg)
 			if err == nil {
@@ -54,7 +54,7 @@ func TestNewRefuses(t *testing.T) {
 					t.Errorf("error %q does not say %q", err, part)
 				}
 			}
-			if !isFree(cfg.HTTP) {
+			if !testkit.IsFree(cfg.HTTP) {
 				t.Error("the HTTP listener was left open")
 			}
 		})
@@ -139,9 +139,7 @@ func TestRestartKeepsCounts(t *testing.T) {
 		cfg.Store = regions.NewEmbedded(0, time.Now)
 		n := launch(t, cfg).ready(t)
 		takeSome(t, n.Node, "per_client", "x", 250)
-		if err := n.stop(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, n.stop())
 		time.Sleep(time.Second)
 		if got := spent(t, launch(t, cfg).ready(t).Node, "per_client", "x"); got != 250 {
 			t.Errorf("of 250 requests before the restart, %d count", got)
@@ -154,9 +152,7 @@ func TestLogNamesTheNode(t *testing.T) {
 		var book testkit.Log
 		cfg := quiet(perClient)
 		cfg.Logger = book.Logger()
-		if err := launch(t, cfg).ready(t).stop(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, launch(t, cfg).ready(t).stop())
 		for _, msg := range []string{"ready", "stopping"} {
 			if !book.HasLine("msg="+msg, "node=a", "region=here") {
 				t.Errorf("no line %q of node a in:\n%s", msg, book.String())
@@ -174,9 +170,7 @@ func TestDefaultLogger(t *testing.T) {
 		slog.SetDefault(book.Logger())
 		cfg := quiet(perClient)
 		cfg.Logger = nil
-		if err := launch(t, cfg).ready(t).stop(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, launch(t, cfg).ready(t).stop())
 		if !book.HasLine("msg=ready", "node=a") {
 			t.Errorf("nothing in the default log:\n%s", book.String())
 		}

@@ -196,9 +196,7 @@ func TestStoreOfScopes(t *testing.T) {
 		n := launch(t, alone("a", region)).ready(t)
 		takeSome(t, n.Node, "region", "x", count)
 		takeSome(t, n.Node, "node", "x", 90)
-		if err := n.stop(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, n.stop())
 		var held []counters.Slot
 		err := stores[region].Load(context.Background(), time.Now().UnixNano(),
 			func(page []counters.Slot) { held = append(held, page...) })

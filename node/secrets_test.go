@@ -37,9 +37,7 @@ func keysKnown(t *testing.T, what string, names []string, nodes ...*running) {
 func namesIn(t *testing.T, file string) (names []string) {
 	t.Helper()
 	keys, err := ReadKeyFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, k := range keys.Gossip {
 		names = append(names, KeyName(k))
 	}
@@ -89,9 +87,7 @@ func TestKeysAreReplacedWhileNodesServe(t *testing.T) {
 	}
 	must := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	known := func(step string) { keysKnown(t, step, namesIn(t, file), nodes...) }
 	known("at first")
@@ -140,9 +136,7 @@ func TestKeysAreReplacedWhileNodesServe(t *testing.T) {
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return b
 }
 
@@ -200,14 +194,10 @@ func TestSecretsAreReadAgain(t *testing.T) {
 	}
 	ask := func(token string) int {
 		r, err := http.NewRequest("GET", "http://"+n.Addr("admin")+"/api/bans", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r.Header.Set("Authorization", "Bearer "+token)
 		resp, err := web.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		resp.Body.Close()
 		return resp.StatusCode
 	}
@@ -230,12 +220,8 @@ func TestSecretsAreReadAgain(t *testing.T) {
 func TestEditKeyFile(t *testing.T) {
 	file := keyFile(t)
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(file, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(file, link))
+	testkit.Must(t, os.Chmod(file, 0o644))
 	before, _ := ReadKeyFile(file)
 	first := KeyName(before.Gossip[0])
 	second, err := AddGossipKey(link)
@@ -283,8 +269,8 @@ func TestSecretsStaySecret(t *testing.T) {
 	cfg.Gossip.KeyFile, cfg.Health, cfg.Admin, cfg.RESP = key, "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	cfg.RESPPasswordFile = write(t, "resp", "resp-passw0rd")
 	cfg.AdminTokensFile = write(t, "tokens", "operate "+token)
-	cfg.Redis.URL = "redis://user:url-passw0rd@" + freeAddr(t)
-	cfg.Strict.Redis = map[string]Redis{"west": {URL: "redis://" + freeAddr(t),
+	cfg.Redis.URL = "redis://user:url-passw0rd@" + testkit.FreeAddr(t)
+	cfg.Strict.Redis = map[string]Redis{"west": {URL: "redis://" + testkit.FreeAddr(t),
 		PasswordFile: write(t, "strict", "strict-passw0rd")}}
 	secrets := []string{token, "resp-passw0rd", "url-passw0rd", "strict-passw0rd"}
 	for line := range strings.Lines(string(read(t, key))) {
@@ -300,14 +286,10 @@ func TestSecretsStaySecret(t *testing.T) {
 	fmt.Fprintf(&shown, "%v %+v", n.cfg.Redis, n.cfg.Strict)
 	ask := func(listener, path string) {
 		r, err := http.NewRequest("GET", "http://"+n.Addr(listener)+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r.Header.Set("Authorization", "Bearer "+token)
 		resp, err := web.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_, body := slurp(t, resp)
 		shown.WriteString(body)
 	}

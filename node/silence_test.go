@@ -103,9 +103,7 @@ descriptors:
 func TestDefaultRequestsMeetNestedRules(t *testing.T) {
 	n := launch(t, quiet(loginRules)).ready(t)
 	wrap, err := middleware.HTTP(n, middleware.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	h := wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	passed := 0
 	for range 30 {
@@ -183,14 +181,10 @@ func TestIgnoredForwardedHeadersAreLogged(t *testing.T) {
 	n := launch(t, cfg).ready(t)
 	for range 3 {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+n.Addr("http")+"/v1/auth", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		req.Header.Set("X-Forwarded-For", "192.0.2.1")
 		resp, err := web.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		slurp(t, resp)
 	}
 	if !log.HasLine("WARN", "headers_ignored=true", "add 127.0.0.1 to requests.trusted_proxies") {
@@ -207,14 +201,10 @@ func encoded(key []byte) string { return base64.StdEncoding.EncodeToString(key) 
 func sameGossip(t *testing.T, other string) string {
 	t.Helper()
 	a, err := ReadKeyFile(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	own := keyFile(t)
 	b, err := ReadKeyFile(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return write(t, "mixed.key", fmt.Sprintf("gossip: %s\nidentity: %s\n", encoded(a.Gossip[0]),
 		encoded(b.Identity[:])))
 }
@@ -280,9 +270,7 @@ func TestUnreachableRegionIsReported(t *testing.T) {
 // What is counted are requests that nothing limits, whichever way they come.
 func TestUnmatchedCounts(t *testing.T) {
 	n, err := New(quiet(loginRules))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer n.close()
 	counts := func() (all []float64) {
 		series := seriesOf(t, &nodeCollector{n}, "edgelimit_unmatched_requests_total", "reason")

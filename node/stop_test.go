@@ -24,7 +24,7 @@ import (
 func everywhere(t *testing.T) Config {
 	cfg := withGRPC(withListeners(quiet(perClient)))
 	cfg.RESP = "127.0.0.1:0"
-	cfg.Gossip.LAN, cfg.Gossip.WAN = freeAddr(t), freeAddr(t)
+	cfg.Gossip.LAN, cfg.Gossip.WAN = testkit.FreeAddr(t), testkit.FreeAddr(t)
 	cfg.Redis.URL = "redis://127.0.0.1:1"
 	return cfg
 }
@@ -54,9 +54,7 @@ func addrs(n *Node) map[string]string {
 // TestMain to see.
 func TestCloseWithoutRun(t *testing.T) {
 	n, err := New(everywhere(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	opened := addrs(n)
 	for range 2 {
 		if err := n.Close(); err != nil {
@@ -72,9 +70,7 @@ func TestCloseWithoutRun(t *testing.T) {
 // Close stops a node that runs, in order, from several places at once; its Run returns nil.
 func TestCloseStopsRun(t *testing.T) {
 	n, err := New(everywhere(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	opened := addrs(n)
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(context.Background()) }()
@@ -104,9 +100,7 @@ func TestCloseStopsRun(t *testing.T) {
 func TestCloseAsRunBegins(t *testing.T) {
 	for range 20 {
 		n, err := New(withListeners(quiet(perClient)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		ended := make(chan error, 1)
 		go func() { ended <- n.Run(t.Context()) }()
 		if err := n.Close(); err != nil {
@@ -142,11 +136,11 @@ func TestWithoutEnvoy(t *testing.T) {
 func TestStopClosesEverything(t *testing.T) {
 	defer testkit.NoLeaks(t)()
 	cfg := withListeners(quiet(perClient))
-	cfg.Gossip.LAN, cfg.Gossip.WAN = freeAddr(t), freeAddr(t)
+	cfg.Gossip.LAN, cfg.Gossip.WAN = testkit.FreeAddr(t), testkit.FreeAddr(t)
 	n := launch(t, cfg).ready(t)
 	addrs := []string{n.Addr("http"), n.Addr("health"), cfg.Gossip.LAN, cfg.Gossip.WAN}
 	for _, addr := range addrs {
-		if isFree(addr) {
+		if testkit.IsFree(addr) {
 			t.Errorf("nobody listens at %s", addr)
 		}
 	}
@@ -157,7 +151,7 @@ func TestStopClosesEverything(t *testing.T) {
 		t.Error("it is ready after it has stopped")
 	}
 	for _, addr := range addrs {
-		if !isFree(addr) {
+		if !testkit.IsFree(addr) {
 			t.Errorf("somebody still listens at %s", addr)
 		}
 	}
@@ -167,9 +161,7 @@ func TestStopClosesEverything(t *testing.T) {
 func TestStopDrains(t *testing.T) {
 	n := launch(t, withListeners(quiet(perClient))).ready(t)
 	conn, err := net.Dial("tcp", n.Addr("http"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	const body = `{"rule":"per_client","identity":"x"}`
 	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
@@ -217,9 +209,7 @@ func drainBesideABody(t *testing.T) time.Duration {
 	cfg.Drain = 50 * time.Millisecond
 	n := launch(t, cfg).ready(t)
 	conn, err := net.Dial("tcp", n.Addr("http"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	fmt.Fprint(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
 	if _, err := conn.Read(make([]byte, 4096)); err != nil {
@@ -237,14 +227,12 @@ func TestRunReportsWhatFailed(t *testing.T) {
 	cfg := withListeners(quiet(perClient))
 	cfg.Linger = 5 * time.Minute // not for a node that failed
 	n, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_ = n.listeners["http"].Close()
 	if err := n.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "http: ") {
 		t.Errorf("Run returned %v", err)
 	}
-	if !isFree(n.Addr("health")) {
+	if !testkit.IsFree(n.Addr("health")) {
 		t.Error("the health listener was left open")
 	}
 }
@@ -273,9 +261,7 @@ func TestRunReturnsNilWhenAsked(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			testkit.VirtualTime(t, func(t *testing.T) {
 				n, err := New(quiet(perClient))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				ctx, end := test.ctx(t.Context())
 				ended := make(chan error)
 				go func() { ended <- n.Run(ctx) }()
@@ -298,9 +284,7 @@ type keptConn struct {
 func keep(t *testing.T, n *running) *keptConn {
 	t.Helper()
 	conn, err := net.Dial("tcp", n.Addr("http"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &keptConn{conn, bufio.NewReader(conn)}
 }
@@ -327,15 +311,11 @@ func TestLingerServes(t *testing.T) {
 	cfg.Linger, cfg.Logger = 5*time.Minute, book.Logger()
 	n := launch(t, cfg).ready(t)
 	conn, err := grpc.NewClient(n.Addr("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	serving := func() grpc_health_v1.HealthCheckResponse_ServingStatus {
 		resp, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), new(grpc_health_v1.HealthCheckRequest))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return resp.Status
 	}
 	old := keep(t, n)
@@ -412,9 +392,7 @@ func TestLingerLasts(t *testing.T) {
 func stopTime(t *testing.T, cfg Config, stop func(t *testing.T, n *Node, cancel func())) time.Duration {
 	t.Helper()
 	n, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)

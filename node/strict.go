@@ -129,7 +129,8 @@ func (h *home) decides() bool { return h.store != nil && !h.away.Load() }
 // failed notes that the store did not answer a call that began at a time, and logs that it is away.
 func (h *home) failed(n *Node, began int64, err error) {
 	if began >= h.answeredAt.Load() && !h.away.Swap(true) {
-		n.log.Warn("the store of strict rules is away: on_failure decides", "home_region", h.region, "error", err)
+		n.log.Warn("the store of strict rules does not answer: on_failure decides", "home_region", h.region,
+			"error", err)
 	}
 }
 
@@ -137,7 +138,7 @@ func (h *home) failed(n *Node, began int64, err error) {
 func (h *home) answered(n *Node, began int64) {
 	h.answeredAt.Store(began)
 	if h.away.Load() && h.away.Swap(false) {
-		n.log.Info("the store of strict rules is back", "home_region", h.region)
+		n.log.Info("the store of strict rules answers again", "home_region", h.region)
 	}
 }
 

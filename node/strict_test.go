@@ -13,6 +13,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/regions/strict"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestStrictRuleIsDecidedByItsStore(t *testing.T) {
@@ -146,9 +147,7 @@ func TestStrictResponses(t *testing.T) {
 	req := ask(by("login", "v"))
 	begin := func() (allowed bool, end func(status int)) {
 		layers, pending, err := n.Begin(t.Context(), &req, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if pending == nil {
 			return layers[0].Allowed, nil
 		}

@@ -52,7 +52,8 @@ func TestStoreAway(t *testing.T) {
 		t.Errorf("after the heal: %+v", d)
 	}
 	log := lines.String()
-	if away, back := strings.Count(log, "is away"), strings.Count(log, "is back"); away != 1 || back != 1 {
+	away, back := strings.Count(log, "does not answer"), strings.Count(log, "answers again")
+	if away != 1 || back != 1 {
 		t.Errorf("logged %d and %d times:\n%s", away, back, log)
 	}
 	if d := layersOf(t, n, Request{}, "unknown")[0]; d.Allowed || !d.Failed || !d.Degraded {

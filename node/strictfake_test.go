@@ -9,6 +9,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/regions/strict"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // fakeShared is a sharedStore in memory, of windows that never end.
@@ -98,9 +99,7 @@ func (f *fakeShared) expect(t *testing.T, rule string, used uint64, calls, refun
 func strictNode(t testing.TB, cfg Config) (n *Node, here, there *fakeShared) {
 	t.Helper()
 	n, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = n.Close() })
 	here, there = &fakeShared{used: make(map[string]uint64)}, &fakeShared{used: make(map[string]uint64)}
 	n.policy.Load().homes = map[string]*home{
@@ -159,8 +158,6 @@ func layersOf(t *testing.T, n *Node, req Request, keys ...string) []Decision {
 		req.Descriptors = append(req.Descriptors, []rules.Entry{{Key: k, Value: "v"}})
 	}
 	layers, err := n.Decide(t.Context(), &req, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return layers
 }

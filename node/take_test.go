@@ -216,9 +216,7 @@ func TestDecideLayers(t *testing.T) {
 	n := idle(t, layered)
 	req := ask(by("client", "x"), by("nobody", "y"), by("endpoint", "/a"), by("plan", "partner"), by("nameless", "z"))
 	got, err := n.Decide(t.Context(), &req, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var names []string
 	for _, d := range got {
 		if !d.Allowed || d.Degraded {
@@ -237,9 +235,7 @@ func TestAllOrNothing(t *testing.T) {
 	req := ask(by("client", "x"), by("endpoint", "/a"), by("plan", "partner"))
 	for i := range 10 {
 		layers, err := n.Decide(t.Context(), &req, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if layers[1].Allowed != (i < 3) || !layers[0].Allowed || !layers[2].Allowed {
 			t.Errorf("request %d: %+v", i+1, layers)
 		}
@@ -485,9 +481,7 @@ func TestRulesAreRead(t *testing.T) {
 	cfg := quiet("")
 	cfg.Rules = []string{write(t, "r.yaml", strings.ReplaceAll(perClient, "1000", "7"))}
 	n, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if d := take(t, n, Request{Rule: "per_client", Identity: "x"}); d.Limit != 7 {
 		t.Errorf("got %+v", d)
 	}

@@ -111,9 +111,7 @@ func TestEveryListenerSpeaksTLS(t *testing.T) {
 		})
 	}
 	resp, err := tlsClient(good).Get("https://" + n.Addr("health") + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, text := slurp(t, resp)
 	for _, name := range listenerNames {
 		for _, want := range []string{
@@ -141,9 +139,7 @@ func (k *kubernetes) turn(t *testing.T, c *testkit.Certificate) {
 	k.turns++
 	version, data := fmt.Sprintf("..%d", k.turns), filepath.Join(k.dir, "..data")
 	check := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	check(os.Mkdir(filepath.Join(k.dir, version), 0o700))
 	for name, from := range map[string]string{"tls.crt": c.CertFile, "tls.key": c.KeyFile} {
@@ -272,14 +268,10 @@ func TestClientCertIsAnIdentity(t *testing.T) {
 		denied := func(client *tls.Config) (denied int) {
 			for range 5 {
 				r, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+n.Addr("http")+"/v1/auth", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				r.Header.Set("X-Forwarded-Client-Cert", fmt.Sprintf(`URI=spiffe://edge/%p`, r))
 				resp, err := tlsClient(client).Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if status, _ := slurp(t, resp); status != http.StatusOK {
 					denied++
 				}
@@ -325,9 +317,7 @@ func TestClientsBehindABalancer(t *testing.T) {
 	for _, client := range []string{"192.0.2.1", "192.0.2.2"} {
 		for i := range 3 {
 			conn, err := net.Dial("tcp", n.Addr("http"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			_ = conn.SetDeadline(time.Now().Add(testkit.Patience))
 			fmt.Fprintf(conn, "PROXY TCP4 %s 192.0.2.99 %d 80\r\nGET /v1/auth HTTP/1.1\r\nHost: x\r\n"+
 				"Connection: close\r\n\r\n", client, 1000+i)

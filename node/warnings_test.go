@@ -11,6 +11,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/proxy"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const keyRules = loginRules + `  - {key: api_key, rate_limit: {name: per_key, unit: hour, requests_per_unit: 10000}}
@@ -211,9 +212,7 @@ func TestWarningsAreGrouped(t *testing.T) {
 func TestWarningsOfFiles(t *testing.T) {
 	set, err := rulefile.Options{Compatibility: rulefile.Ratelimit}.Parse("f", []byte(
 		"domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: day}}\n- {key: b, rate_limit: ~}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cfg := quiet(keyRules)
 	cfg.HTTP, cfg.RuleSet = "", set
 	found := cfg.Warnings(set)
@@ -224,9 +223,7 @@ func TestWarningsOfFiles(t *testing.T) {
 	var log bytes.Buffer
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	n, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n.logWarnings()
 	if got := strings.Count(log.String(), "f:3:24: a rate_limit without requests_per_unit"); got != 1 {
 		t.Errorf("it is in the log %d times: %s", got, log.String())

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func token(payload string) string {
@@ -25,13 +26,9 @@ func valueOf(t *testing.T, source, target string, lines ...string) string {
 	c := DefaultConfig()
 	c.Descriptors = []Descriptor{{{"k", source}}}
 	a, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, err := http.NewRequest("PATCH", target, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.RemoteAddr = "192.0.2.1:99"
 	for i := 0; i < len(lines); i += 2 {
 		r.Header.Add(lines[i], lines[i+1])
@@ -134,13 +131,9 @@ func TestDescriptorsWithoutASource(t *testing.T) {
 	var c Config
 	err := yaml.Unmarshal(
 		[]byte("domain: d\ndescriptors: [{path: path, key: header X-Api-Key}, {z: client, a: method}]"), &c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	a, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := through("192.0.2.1:1")
 	r.Method, r.URL = "GET", mustURL(t, "/p")
 	req := rules.Request{Rule: "left over", Cost: 7}
@@ -190,9 +183,7 @@ func TestDescribeOriginal(t *testing.T) {
 			Domain: "d", TrustedProxies: []string{"10.0.0.0/8"}, OriginalHeaders: tt.family,
 			Descriptors: []Descriptor{{{"m", "method"}}, {{"h", "host"}}, {{"p", "path"}}, {{"q", "query q"}}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var req rules.Request
 		out := a.DescribeOriginal(through(tt.sender, tt.lines...), &req)
 		var got []string
@@ -291,8 +282,6 @@ func FuzzDescribe(f *testing.F) {
 func mustURL(t *testing.T, target string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return u
 }

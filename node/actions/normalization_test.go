@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // readings are what a source makes of an original request's target (or host, or method), as a proxy describes it.
@@ -13,9 +14,7 @@ func readings(t *testing.T, c Config, source, header, value string) []string {
 	t.Helper()
 	c.Descriptors, c.TrustedProxies = []Descriptor{{{"k", source}}}, []string{"10.0.0.1"}
 	a, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var req rules.Request
 	if out := a.DescribeOriginal(through("10.0.0.1:1", header, value), &req); out.Denied != "" {
 		return []string{out.Denied}

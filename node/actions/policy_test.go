@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // TestPolicies: what is missing or ambiguous is skipped, counted or denied as it is configured, and each is counted.
@@ -43,9 +44,7 @@ func TestPolicies(t *testing.T) {
 				Descriptors: []Descriptor{key, {{"sub", "jwt sub"}}, {{"c", "cookie c"}}},
 			},
 		)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var req rules.Request
 		out := a.Describe(get(t, tt.lines...), &req)
 		got := out.Denied
@@ -97,9 +96,7 @@ func TestCombinations(t *testing.T) {
 			Descriptors: []Descriptor{{{"t", "text x"}}, {{"h", "header A"}, {"p", "path"}, {"q", "query q"}}},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ask := func(target string, values int) (string, *rules.Request) {
 		r := get(t)
 		r.URL = mustURL(t, target)
@@ -137,9 +134,7 @@ func TestUntrustedPeersAreCounted(t *testing.T) {
 			Descriptors: []Descriptor{{{"c", "client"}}, {{"p", "path"}}, {{"m", "method"}, {OnMissing, Count}}},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var req rules.Request
 	r := through("192.0.2.1:1", "X-Forwarded-For", "198.51.100.1", "X-Forwarded-Uri", "/login")
 	if out := a.DescribeOriginal(r, &req); !out.Ignored || len(req.Descriptors) != 2 ||

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // through is a request that a sender made with these header lines: name, value, name, value.
@@ -20,9 +22,7 @@ func through(sender string, lines ...string) *http.Request {
 func proxiesOf(t testing.TB, header string, trusted ...string) proxies {
 	t.Helper()
 	p, err := newProxies(trusted, header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return p
 }
 

@@ -37,9 +37,7 @@ func written(t *testing.T, families []string, jitter float64, layers ...counters
 	t.Helper()
 	h, err := NewHeaders(families, func() time.Time { return time.Unix(1_700_000_000, 0) },
 		func() float64 { return jitter })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	before := slices.Clone(layers)
 	dst := http.Header{}
 	retryAfter := h.Write(dst, layers)
@@ -130,9 +128,7 @@ func TestHeaders(t *testing.T) {
 
 func TestHeadersKeepOthers(t *testing.T) {
 	h, err := NewHeaders(nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dst := http.Header{"Ratelimit": {"stale"}, "X-Other": {"kept"}}
 	h.Write(dst, []counters.Decision{allowedBurst})
 	dst.Add("Ratelimit", "appended")
@@ -147,9 +143,7 @@ func TestHeadersAppend(t *testing.T) {
 	for _, families := range [][]string{nil, {Draft11}, {LegacyEpoch}, {HeadersOff}} {
 		h, err := NewHeaders(families, func() time.Time { return time.Unix(1_700_000_000, 1) },
 			func() float64 { return 0 })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, layers := range [][]counters.Decision{
 			nil, {{Allowed: true}}, {allowedBurst}, {allowedBurst, {Rule: "never", RetryAfter: counters.Never}},
 			{{Rule: "x", RetryAfter: 1e9}},
@@ -206,9 +200,7 @@ func TestRetryAfterJitter(t *testing.T) {
 // Retry-After is never before the t of the denied policies, nor more than 3 % and the rounding after it.
 func TestRetryAfterIsNeverEarlierThanT(t *testing.T) {
 	h, err := NewHeaders(nil, nil, nil) // the real jitter
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for wait := time.Duration(1); wait < 400*24*time.Hour; wait = wait*3/2 + 1 {
 		d, shorter := deniedBurst, deniedBurst
 		d.RetryAfter, shorter.Rule, shorter.RetryAfter = wait, "shorter", wait/2
@@ -334,9 +326,7 @@ func parseList(t *testing.T, s string) []item {
 			name.WriteByte(s[i])
 		}
 		decoded, err := url.PathUnescape(name.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		it := item{decoded, map[string]uint64{}}
 		params, rest, more := strings.Cut(s[i+1:], ", ")
 		for _, p := range strings.Split(params, ";")[1:] {
@@ -356,9 +346,7 @@ func parseList(t *testing.T, s string) []item {
 // Clients of gRPC wait at least as long as those of HTTP, in milliseconds.
 func TestPushback(t *testing.T) {
 	h, err := NewHeaders(nil, nil, func() float64 { return 0.5 })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for wait, want := range map[time.Duration]int64{
 		counters.Never: -1, 1: 1, time.Millisecond: 2, 2 * time.Second: 2030, 10 * time.Millisecond: 11,
 	} {
@@ -370,9 +358,7 @@ func TestPushback(t *testing.T) {
 
 func BenchmarkHeaders(b *testing.B) {
 	h, err := NewHeaders(nil, nil, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	dst := http.Header{}
 	for name, layers := range map[string][]counters.Decision{"one": {allowedBurst}, "denied of two": {allowedDaily,
 		deniedBurst}} {
@@ -387,9 +373,7 @@ func BenchmarkHeaders(b *testing.B) {
 
 func TestHeadersAllocations(t *testing.T) {
 	h, err := NewHeaders(nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dst, layers := http.Header{}, []counters.Decision{allowedDaily, deniedBurst}
 	if got := testing.AllocsPerRun(200, func() { h.Write(dst, layers) }); got > 2 && !testkit.Enabled {
 		t.Errorf("%v allocations, want the text and the list only", got)

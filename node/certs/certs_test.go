@@ -18,9 +18,7 @@ func TestClientConfig(t *testing.T) {
 	ca := testkit.NewAuthority(t, "ca")
 	c, other := ca.Issue(t, "client"), ca.Issue(t, "other")
 	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, []byte("hello"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(text, []byte("hello"), 0o600))
 	for _, tt := range []struct {
 		files Client
 		says  string // of the error; empty: it works
@@ -53,13 +51,9 @@ func TestClientConfig(t *testing.T) {
 func TestCutFiles(t *testing.T) {
 	ca, other := testkit.NewAuthority(t, "ca"), testkit.NewAuthority(t, "other")
 	first, err := os.ReadFile(ca.CertFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	second, err := os.ReadFile(other.CertFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	file := filepath.Join(t.TempDir(), "chain.pem")
 	for _, tt := range []struct {
 		text []byte
@@ -72,9 +66,7 @@ func TestCutFiles(t *testing.T) {
 		{slices.Concat(second[:len(second)/2], first), false},
 		{slices.Concat(first, bytes.Repeat([]byte("\n"), maxFile-len(first)), second), false},
 	} {
-		if err := os.WriteFile(file, tt.text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, tt.text, 0o600))
 		_, inPool := Pool(file)
 		_, inPair := Pair(file, ca.KeyFile)
 		if (inPool == nil) != tt.ok || (inPair == nil) != tt.ok {
@@ -88,9 +80,7 @@ func TestClientName(t *testing.T) {
 	ca := testkit.NewAuthority(t, "ca")
 	parse := func(text string) *url.URL {
 		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return u
 	}
 	of := func(change func(*x509.Certificate)) *tls.ConnectionState {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/testnet/oracle"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // machineClock is a machine whose clocks the test sets, with a clock that follows them every second.
@@ -193,9 +194,7 @@ func TestTimeGoesOn(t *testing.T) {
 func TestAStepRejectsNobody(t *testing.T) {
 	for _, step := range []time.Duration{2 * time.Second, -2 * time.Second} {
 		limit, err := counters.NewLimit(counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 100)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 		w := newMachineClock()
 		var greedy oracle.Rolling

@@ -20,18 +20,14 @@ import (
 func open(t *testing.T, cfg Config) *Log {
 	t.Helper()
 	l, err := Open(cfg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 
 func lines(t *testing.T, file string) []string {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 }
 
@@ -67,13 +63,9 @@ func TestRateIsBounded(t *testing.T) {
 // A pipe whose reader has stopped loses lines, and holds up neither decisions nor the end.
 func TestStalledReader(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mkfifo(file, 0o600))
 	reader, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer reader.Close()
 	l := open(t, Config{File: file, Sample: 1, MaxPerSecond: 10_000})
 	for range 10_000 {

@@ -15,30 +15,12 @@ import (
 
 // Service is what node.Config.Envoy takes.
 func Service(l node.EnvoyLimiter, opt node.EnvoyOptions) node.EnvoyService {
-	return service{rlsapi.New(l, rlsapi.Options{
-		Headers: opt.Headers, Algorithm: opt.Algorithm, Learn: opt.Learn, Ratelimit: opt.Ratelimit,
-		Shadow: opt.Shadow, Stats: opt.Stats, Logger: opt.Logger,
-	}), opt.HealthName}
+	return service{rlsapi.New(l, opt)}
 }
 
-type service struct {
-	*rlsapi.Service
-	healthName string
-}
-
-// Stats implements node.EnvoyService.
-func (s service) Stats() node.EnvoyStats { return node.EnvoyStats(s.Service.Stats()) }
+type service struct{ *rlsapi.Service }
 
 // Server implements node.EnvoyService.
 func (s service) Server(leaving <-chan struct{}, idle time.Duration) node.EnvoyServer {
-	return server{rlsapi.NewServer(s.Service, rlsapi.ServerOptions{Leaving: leaving, IdleTimeout: idle,
-		HealthName: s.healthName})}
-}
-
-type server struct{ *rlsapi.Server }
-
-// Incomplete implements node.EnvoyServer.
-func (s server) Incomplete() (late, dropped uint64) {
-	a := s.Arrivals()
-	return a.Late, a.Dropped
+	return rlsapi.NewServer(s.Service, rlsapi.ServerOptions{Leaving: leaving, IdleTimeout: idle})
 }

@@ -10,14 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/edgelimit/edgelimit/testnet/testkit"
+)
 
 // The log reports once that watching failed, and once that it works again.
 func TestNotifierSaysThatItIsBlind(t *testing.T) {
@@ -49,16 +44,16 @@ func TestNotifierSaysThatItIsBlind(t *testing.T) {
 // Directories that are not on the way to the files any more are not watched for ever.
 func TestNotifierForgets(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	testkit.Must(t, err)
 	for _, d := range []string{"1", "2"} {
-		must(t, os.Mkdir(filepath.Join(dir, d), 0o700))
-		must(t, os.WriteFile(filepath.Join(dir, d, "a.yaml"), nil, 0o600))
+		testkit.Must(t, os.Mkdir(filepath.Join(dir, d), 0o700))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, d, "a.yaml"), nil, 0o600))
 	}
 	n := NewNotifier("rules", time.Hour, slog.New(slog.DiscardHandler))
 	defer n.Close()
 	for _, d := range []string{"1", "2", "1", "2"} {
-		must(t, os.Symlink(d, filepath.Join(dir, "next")))
-		must(t, os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
+		testkit.Must(t, os.Symlink(d, filepath.Join(dir, "next")))
+		testkit.Must(t, os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
 		n.Watch(Around(nil, filepath.Join(dir, "current", "a.yaml")))
 		got := slices.Sorted(slices.Values(n.fs.WatchList()))
 		if want := []string{dir, filepath.Join(dir, d)}; !slices.Equal(got, want) {

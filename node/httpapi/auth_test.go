@@ -30,9 +30,7 @@ func authAPILogging(t testing.TB, l answer.Limiter, log io.Writer) http.Handler 
 		Domain: "edge", TrustedProxies: []string{"10.0.0.0/8"},
 		Descriptors: []actions.Descriptor{{{Key: "path", Source: "path"}, {Key: "remote_address", Source: "client"}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	opt := quiet()
 	opt.Actions, opt.Logger = a, slog.New(slog.NewTextHandler(log, nil))
 	return New(l, opt)
@@ -205,9 +203,7 @@ func TestAuthWithoutAnythingToAsk(t *testing.T) {
 func TestAuthSaysThatItIgnoresHeaders(t *testing.T) {
 	var log bytes.Buffer
 	a, err := actions.New(actions.DefaultConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	opt := quiet()
 	opt.Actions, opt.Logger = a, slog.New(slog.NewTextHandler(&log, nil))
 	w := askAuth(New(always(allowedBurst), opt), "GET", "")
@@ -225,9 +221,7 @@ func TestAuthDeniesByDescription(t *testing.T) {
 			{{Key: "api_key", Source: "header X-Api-Key"}, {Key: actions.OnMissing, Source: actions.Deny}},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	opt := quiet()
 	opt.Actions = a
 	l := always(allowedBurst)

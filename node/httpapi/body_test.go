@@ -16,6 +16,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // listen serves the API on loopback and returns its address.
@@ -46,23 +47,17 @@ func TestTenMegabytes(t *testing.T) {
 			t.Run(path+" "+name, func(t *testing.T) {
 				r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+path,
 					io.LimitReader(zeros{}, size))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				r.ContentLength = length
 				r.Header.Set("Content-Type", "application/json")
 				resp, err := http.DefaultClient.Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				defer resp.Body.Close()
 				wantProblemIn(t, resp.StatusCode, resp.Header, resp.Body, 413)
 				// The next one is served, on this connection or on another.
 				next, err := http.Post("http://"+addr+"/v1/check", "application/json",
 					strings.NewReader(`{"rule":"r"}`))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				next.Body.Close()
 				if next.StatusCode != 200 {
 					t.Errorf("afterwards: %d", next.StatusCode)
@@ -76,24 +71,18 @@ func TestTenMegabytes(t *testing.T) {
 // A client that asks first is told before it sends anything.
 func TestExpectContinue(t *testing.T) {
 	conn, err := net.Dial("tcp", listen(t, New(always(allowedBurst), quiet())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
 		10<<20)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	wantProblemIn(t, resp.StatusCode, resp.Header, resp.Body, 413)
 }
 
 func TestConnectionSurvivesRefusals(t *testing.T) {
 	conn, err := net.Dial("tcp", listen(t, New(always(allowedBurst), quiet())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for _, tt := range []struct {
@@ -154,16 +143,12 @@ func TestSlowBody(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	fmt.Fprint(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n\r\n{")
 	in := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	wantProblemIn(t, resp.StatusCode, resp.Header, resp.Body, 408)
 	if _, err := in.ReadByte(); err != io.EOF {
 		t.Errorf("the connection is not closed: %v", err)

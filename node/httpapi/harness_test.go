@@ -17,6 +17,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // fake is a limiter that answers what it was told to and remembers what it was asked.
@@ -112,9 +113,7 @@ func canonical(t *testing.T, text string) string {
 		t.Fatalf("%v in %s", err, text)
 	}
 	b, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(b)
 }
 
@@ -133,9 +132,7 @@ func wantProblemIn(t *testing.T, code int, header http.Header, body io.Reader, s
 		t.Errorf("Content-Type %q", got)
 	}
 	raw, err := io.ReadAll(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var p struct {
 		Type, Title, Detail string
 		Status              int

@@ -80,28 +80,20 @@ func (c *idempotencyCache) add(id uint64, e cached) {
 	c.bytes += e.bytes()
 }
 
-// hash returns the hash of a request. Lengths keep its parts apart.
+// hash returns the hash of a request. Each part has its length in it, which keeps it apart from the next.
 func (c *idempotencyCache) hash(req *rules.Request, report bool) uint64 {
 	var h maphash.Hash
 	h.SetSeed(c.seed)
-	text := func(t string) {
-		maphash.WriteComparable(&h, len(t))
-		_, _ = h.WriteString(t)
-	}
-	text(req.Domain)
-	text(req.Rule)
-	text(req.Identity)
+	maphash.WriteComparable(&h, [...]string{req.Domain, req.Rule, req.Identity})
 	maphash.WriteComparable(&h, req.Cost)
-	maphash.WriteComparable(&h, req.Peek)
-	maphash.WriteComparable(&h, report)
+	maphash.WriteComparable(&h, [...]bool{req.Peek, report})
 	if r := req.Response; r != nil {
 		maphash.WriteComparable(&h, [...]uint64{uint64(r.Status), r.Bytes, uint64(r.Duration), r.Cost})
 	}
 	for _, entries := range req.Descriptors {
 		maphash.WriteComparable(&h, len(entries))
 		for _, e := range entries {
-			text(e.Key)
-			text(e.Value)
+			maphash.WriteComparable(&h, e)
 		}
 	}
 	return h.Sum64()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 var noon = time.Unix(1_700_000_000, 0)
@@ -50,9 +51,7 @@ func keeper(learn func([]*counters.Limit)) *Keeper[kind] {
 func charge(t *testing.T, k *Keeper[kind], of kind, from netip.Addr, now time.Time) *counters.Limit {
 	t.Helper()
 	l, err := k.Charge(of, from, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 

@@ -17,9 +17,7 @@ func add(f *File, text string) { f.Add(func(b []byte) []byte { return append(b, 
 func content(t *testing.T, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(b)
 }
 
@@ -27,19 +25,13 @@ func content(t *testing.T, file string) string {
 func TestRotation(t *testing.T) {
 	name, log := filepath.Join(t.TempDir(), "a.log"), new(testkit.Log)
 	f, err := Open(name, "test log", log.Logger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	add(f, "one")
-	if err := os.Rename(name, name+".1"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(name, name+".1"))
 	f.Flush()
 	add(f, "two")
 	f.Flush()
-	if err := os.Truncate(name, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Truncate(name, 0))
 	add(f, "three")
 	f.Close()
 	if a, b := content(t, name+".1"), content(t, name); a != "one\n" || b != "three\n" || f.Failures() != 0 {
@@ -50,21 +42,15 @@ func TestRotation(t *testing.T) {
 // A pipe is not waited for: neither one that nobody reads, nor one whose reader has stopped.
 func TestStalledReader(t *testing.T) {
 	name, log := filepath.Join(t.TempDir(), "pipe"), new(testkit.Log)
-	if err := syscall.Mkfifo(name, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mkfifo(name, 0o600))
 	if _, err := Open(name, "test log", log.Logger()); err == nil {
 		t.Fatal("it opened a pipe without a reader, whose lines nobody gets")
 	}
 	reader, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer reader.Close()
 	f, err := Open(name, "test log", log.Logger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	add(f, "first")
 	f.Flush()
 	if line, err := bufio.NewReaderSize(reader, 16).ReadString('\n'); line != "first\n" || err != nil {
@@ -86,18 +72,14 @@ func TestStalledReader(t *testing.T) {
 // Standard output that nobody reads cannot be given a deadline: nothing but the goroutine that writes may wait for it.
 func TestStuckStdout(t *testing.T) {
 	var pipe [2]int
-	if err := syscall.Pipe(pipe[:]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Pipe(pipe[:]))
 	reader, stdout, log := os.NewFile(uintptr(pipe[0]), "reader"), os.Stdout, new(testkit.Log)
 	os.Stdout = os.NewFile(uintptr(pipe[1]), "stdout")
 	defer func() { os.Stdout = stdout }()
 	defer os.Stdout.Close()
 	defer reader.Close() // the write fails then
 	f, err := Open(Stdout, "test log", log.Logger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -125,9 +107,7 @@ func TestStuckStdout(t *testing.T) {
 func TestAllLines(t *testing.T) {
 	name, log := filepath.Join(t.TempDir(), "a.log"), new(testkit.Log)
 	f, err := Open(name, "test log", log.Logger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var want strings.Builder
 	for i := range 3000 {
 		line := strings.Repeat("x", i%1000)

@@ -20,6 +20,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/middleware"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // limiter decides by hand.
@@ -43,9 +44,7 @@ func askWith(t *testing.T, l limiter, opt middleware.Options, r *http.Request) *
 	t.Helper()
 	opt.Logger = slog.New(slog.DiscardHandler)
 	wrap, err := middleware.HTTP(l, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	w := httptest.NewRecorder()
 	wrap(shop).ServeHTTP(w, r)
 	return w
@@ -120,9 +119,7 @@ func TestHTTPWithoutASubject(t *testing.T) {
 	var log bytes.Buffer
 	asked := limiter(func(*rules.Request) ([]counters.Decision, error) { return nil, errors.New("asked") })
 	wrap, err := middleware.HTTP(asked, middleware.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for range 3 {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = "@"
@@ -144,15 +141,11 @@ func TestHTTPDenies(t *testing.T) {
 	describe, err := actions.New(actions.Config{Domain: "d", Descriptors: []actions.Descriptor{
 		{{Key: "api_key", Source: "header X-Api-Key"}, {Key: actions.OnMissing, Source: actions.Deny}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	invalid := func(*rules.Request) ([]counters.Decision, error) { return nil, rules.ErrInvalidRequest }
 	opt := middleware.Options{Actions: describe, Logger: slog.New(slog.DiscardHandler)}
 	wrap, err := middleware.HTTP(limiter(invalid), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, tt := range map[string]struct {
 		values []string
 		reason string // of the denial; empty: it is handed on

@@ -14,6 +14,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/middleware"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // What a handler answers is charged, however it ends: ten wrong passwords, and then nobody is let through.
@@ -50,20 +51,14 @@ descriptors: [{key: remote_address, rate_limit: {name: r, unit: hour, requests_p
 		{"cost_from: header X-RL-Cost, charge_on: {status: [401]}", "/right", 15},
 	} {
 		set, err := rulefile.Parse("rules.yaml", []byte(rule+tt.after+"}}]\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		cfg := node.DefaultConfig()
 		cfg.HTTP, cfg.Health, cfg.Admin, cfg.RuleSet = "", "", "", set
 		cfg.Logger = slog.New(slog.DiscardHandler)
 		n, err := node.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		wrap, err := middleware.HTTP(n, middleware.Options{Logger: cfg.Logger})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		h, passed := wrap(http.HandlerFunc(login)), 0
 		for range 15 {
 			w := httptest.NewRecorder()
@@ -101,18 +96,14 @@ func TestCostsAreNotShown(t *testing.T) {
 	} {
 		l := &costly{}
 		wrap, err := middleware.HTTP(l, middleware.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		s := httptest.NewServer(wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Rl-Cost", "5")
 			w.Header().Set("X-Other", "6")
 			write(w)
 		})))
 		resp, err := s.Client().Get(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_ = resp.Body.Close()
 		s.Close() // after the handler
 		if resp.Header.Get("X-Rl-Cost") != "" || resp.Header.Get("X-Other") != "6" || l.cost != "5" {
@@ -151,9 +142,7 @@ func TestResponsesOfOthers(t *testing.T) {
 	wrap, err := middleware.HTTP(limiter(func(*rules.Request) ([]node.Decision, error) {
 		return []node.Decision{{Allowed: true}}, nil
 	}), middleware.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	w := httptest.NewRecorder()
 	wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		served = w

@@ -22,9 +22,7 @@ func TestAccessLogIsRotated(t *testing.T) {
 	p := open(t, always(plenty), func(c *Config, _ *Options) { c.AccessLog = AccessLog{File: file, Format: JSON} },
 		backend(t, func(http.ResponseWriter, *http.Request) {}))
 	get(t, p.url+"/one")
-	if err := os.Rename(file, file+".1"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(file, file+".1"))
 	testkit.Eventually(t, "there is a new file", func() bool { _, err := os.Stat(file); return err == nil })
 	get(t, p.url+"/two")
 	p.stop(testkit.Patience)
@@ -79,9 +77,7 @@ func TestAccessLog(t *testing.T) {
 	get(t, p.url+"/c", "X-Forwarded-For", "192.0.2.9")
 	p.stop(testkit.Patience)
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	lines := strings.Split(string(b), "\n")
 	slices.Sort(lines[:2]) // by time; a line is written when its request has ended
 	for i, wants := range [][]string{

@@ -12,6 +12,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // BenchmarkProxy compares the proxy with a bare one, without network: what is left is what both do themselves.
@@ -19,9 +20,7 @@ func BenchmarkProxy(b *testing.B) {
 	cfg := DefaultConfig()
 	cfg.Listen, cfg.Upstreams = "127.0.0.1:0", []string{"http://127.0.0.1:1"}
 	p, err := New(admitting{}, cfg, Options{Requests: actions.DefaultConfig()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	target, _ := url.Parse("http://127.0.0.1:1")
 	bare := &httputil.ReverseProxy{Transport: answering{}, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)

@@ -8,9 +8,10 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/edgelimit/edgelimit/testnet/testkit"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // openHTTP2 begins a connection of HTTP/2 without TLS, and returns the settings of the server.
@@ -21,13 +22,9 @@ func openHTTP2(t *testing.T, conn net.Conn) (*http2.Framer, map[http2.SettingID]
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		t.Fatal(err)
 	}
-	if err := framer.WriteSettings(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, framer.WriteSettings())
 	frame, err := framer.ReadFrame()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	settings := make(map[http2.SettingID]uint32)
 	_ = frame.(*http2.SettingsFrame).ForeachSetting(func(s http2.Setting) error {
 		settings[s.ID] = s.Val
@@ -54,9 +51,7 @@ func TestExtendedCONNECT(t *testing.T) {
 		}
 		err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(),
 			EndHeaders: true, EndStream: stream > 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	send(1, ":method", "CONNECT", ":protocol", "websocket", ":scheme", "http", ":authority", "a", ":path", "/chat",
 		"sec-websocket-version", "13")

@@ -32,9 +32,7 @@ func TestTargetIsForwardedUnchanged(t *testing.T) {
 			conn := testkit.Dial(t, p.addr)
 			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", target)
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got := resp.Header.Get("Target"); got != target {
 				t.Errorf("HTTP/2 %v: %s is forwarded as %q, %s", h2c, target, got, resp.Status)
 			}

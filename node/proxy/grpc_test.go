@@ -27,9 +27,7 @@ import (
 func calls(t *testing.T, addr string, opts ...grpc.DialOption) map[string]func() (metadata.MD, error) {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	t.Cleanup(cancel)
@@ -56,9 +54,7 @@ func calls(t *testing.T, addr string, opts ...grpc.DialOption) map[string]func()
 // A denied call ends with RESOURCE_EXHAUSTED and the fields of HTTP as metadata, also where browsers get a page.
 func TestDeniedGRPC(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "slow.html")
-	if err := os.WriteFile(page, []byte("<p>slower"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(page, []byte("<p>slower"), 0o600))
 	named, never := exhausted, exhausted
 	named.Rule = "größe 100 %"
 	never.RetryAfter = counters.Never
@@ -113,9 +109,7 @@ func TestGRPCRetries(t *testing.T) {
 // What the proxy answers itself is a status of gRPC: who is to blame, and whether to try again.
 func TestGRPCFailures(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	for _, test := range []struct {
 		name     string
@@ -172,9 +166,7 @@ func TestOthersAreNotGRPC(t *testing.T) {
 				want = 429 // there is no gRPC over HTTP/1.1
 			}
 			r, err := http.NewRequestWithContext(t.Context(), "POST", p.url, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			resp, body := do(t, clientOf(t, h2), r, "Content-Type", contentType)
 			if resp.StatusCode != want || (body == "") != (want == 200) {
 				t.Errorf("%q over %s: %s %q, want %d", contentType, resp.Proto, resp.Status, body, want)

@@ -99,9 +99,7 @@ func open(t *testing.T, limiter *script, change func(*Config, *Options), upstrea
 		t.Fatal(err)
 	}
 	l, err := listen.Open(listen.Setting{Addr: cfg.Listen}, listen.Limits{Max: 1000, PerSource: 1000}, opt.Logger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.server, r.addr = r.Proxy.Server(), l.Addr().String()
 	r.url = "http://" + r.addr
 	l.UseHTTP(r.server.Server, 0)
@@ -153,9 +151,7 @@ func clientOf(t *testing.T, h2 bool) *http.Client {
 func get(t *testing.T, url string, fields ...string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return do(t, clientOf(t, false), r, fields...)
 }
 
@@ -168,13 +164,9 @@ func do(t *testing.T, c *http.Client, r *http.Request, fields ...string) (*http.
 		}
 	}
 	resp, err := c.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return resp, string(b)
 }

@@ -49,9 +49,7 @@ func TestDenial(t *testing.T) {
 
 func TestDenialPage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "slow down.html")
-	if err := os.WriteFile(file, []byte("<p>slow down"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("<p>slow down"), 0o600))
 	p := open(t, always(exhausted), func(c *Config, _ *Options) { c.DenialPage = file }, "http://127.0.0.1:1")
 	resp, body := get(t, p.url)
 	if resp.StatusCode != 429 || body != "<p>slow down" ||
@@ -68,9 +66,7 @@ func TestDenialPage(t *testing.T) {
 // Files of the configuration that cannot be used are errors that name the setting.
 func TestUnusableFiles(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "page"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "page"), nil, 0o600))
 	for want, change := range map[string]func(*Config){
 		"denial_page: open":         func(c *Config) { c.DenialPage = filepath.Join(dir, "none.html") },
 		"gives no content type":     func(c *Config) { c.DenialPage = filepath.Join(dir, "page") },
@@ -235,9 +231,7 @@ func TestRoutes(t *testing.T) {
 	} {
 		l.requests = nil
 		r, err := http.NewRequestWithContext(t.Context(), test.method, p.url+test.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		do(t, clientOf(t, false), r, "Host", test.host)
 		var got []string
 		for _, req := range l.requests {
@@ -439,9 +433,7 @@ func TestBodiesOfQueuedRequests(t *testing.T) {
 	}
 	_, _ = io.WriteString(conn, "later")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer resp.Body.Close()
 	if b, _ := io.ReadAll(resp.Body); string(b) != "firstlater " {
 		t.Errorf("%s %q", resp.Status, b)

@@ -392,16 +392,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.proxy.tunnelsMu.Lock()
 	s.proxy.stopping = true
 	s.proxy.tunnelsMu.Unlock()
-	ended := make(chan struct{})
-	go func() {
-		s.proxy.tunnels.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-ctx.Done():
+	if answer.Within(ctx, s.proxy.tunnels.Wait) != nil {
 		s.proxy.endTunnels()
-		<-ended
+		s.proxy.tunnels.Wait()
 	}
 	return err
 }

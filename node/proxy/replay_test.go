@@ -21,9 +21,7 @@ descriptors:
   - {key: path, value: '/a"b\', rate_limit: {name: odd, unit: minute, requests_per_unit: 1}}
   - {key: user_agent, value: 'x" y', rate_limit: {name: agent, unit: minute, requests_per_unit: 1}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, format := range []string{JSON, Combined} {
 		file := filepath.Join(t.TempDir(), "access.log")
 		p := open(t, always(plenty), func(c *Config, o *Options) {
@@ -42,9 +40,7 @@ descriptors:
 		}
 		p.stop(testkit.Patience)
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		o := replay.DefaultOptions()
 		o.Rules, o.Descriptors = set, []string{"remote_address", "path", "user_agent"}
 		report, err := replay.Run(t.Context(), o, []replay.Log{{Name: file, Reader: strings.NewReader(string(b))}},

@@ -30,9 +30,7 @@ type recorder struct {
 func record(t *testing.T) *recorder {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := &recorder{url: "http://" + l.Addr().String()}
 	var serving sync.WaitGroup
 	var conns sync.Map

@@ -50,9 +50,7 @@ func TestEventsAreNotHeldBack(t *testing.T) {
 		for _, h2 := range []bool{false, true} {
 			for _, path := range []string{"/", "/length"} {
 				resp, err := clientOf(t, h2).Get(p.url + path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				buf := make([]byte, 10)
 				for i := range 3 {
 					if _, err := io.ReadFull(resp.Body, buf); err != nil ||
@@ -90,9 +88,7 @@ func TestFullDuplex(t *testing.T) {
 			out, in := io.Pipe()
 			r, _ := http.NewRequestWithContext(t.Context(), "POST", p.url, out)
 			resp, err := clientOf(t, h2).Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			buf := make([]byte, 5)
 			for range 3 {
 				fmt.Fprint(in, "hello")
@@ -319,9 +315,7 @@ func TestLargeBodiesTakeNoMemory(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		r, _ := http.NewRequestWithContext(t.Context(), "POST", p.url, io.LimitReader(zeros{}, size))
 		resp, err := clientOf(t, h2).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		runtime.ReadMemStats(&during)
 		h, n := sum(resp.Body)
 		_ = resp.Body.Close()
@@ -394,18 +388,14 @@ func TestWebSocket(t *testing.T) {
 			FirstByte: testkit.Patience} // the header's has passed as well when the idle one has
 	}, backend(t, echoSocket))
 	c, resp, err := websocket.Dial(t.Context(), p.url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.CloseNow()
 	if resp.Header.Get("RateLimit") == "" {
 		t.Errorf("headers %v", resp.Header)
 	}
 	echoes := func(text string) {
 		t.Helper()
-		if err := c.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Write(t.Context(), websocket.MessageText, []byte(text)))
 		if _, b, err := c.Read(t.Context()); err != nil || string(b) != text {
 			t.Fatalf("%s comes back as %q, %v", text, b, err)
 		}
@@ -438,9 +428,7 @@ func TestWebSocket(t *testing.T) {
 func TestStopWaitsForWebSockets(t *testing.T) {
 	p := open(t, always(plenty), nil, backend(t, echoSocket))
 	c, _, err := websocket.Dial(t.Context(), p.url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	stopped := make(chan struct{})
 	go func() {
 		p.stop(testkit.Patience)
@@ -500,9 +488,7 @@ func serveGRPC(t *testing.T) string {
 				}
 			}}}}, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	return "h2c://" + l.Addr().String()
@@ -512,23 +498,17 @@ func serveGRPC(t *testing.T) string {
 func TestGRPC(t *testing.T) {
 	p := open(t, always(plenty), nil, serveGRPC(t))
 	conn, err := grpc.NewClient(p.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	for _, last := range []string{"", "fail"} {
 		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
 			"/test.Echo/Echo")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for i := range 5 {
 			in, out := wrapperspb.String(fmt.Sprint(i)), new(wrapperspb.StringValue)
-			if err := stream.SendMsg(in); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, stream.SendMsg(in))
 			if err := stream.RecvMsg(out); err != nil || out.Value != in.Value {
 				t.Fatalf("%v, %v", out, err)
 			}
@@ -596,9 +576,7 @@ func TestBrokenResponse(t *testing.T) {
 	}))
 	for _, h2 := range []bool{false, true} {
 		resp, err := clientOf(t, h2).Get(p.url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if b, err := io.ReadAll(resp.Body); err == nil || string(b) != "half" {
 			t.Errorf("HTTP/2 %v: %q, %v", h2, b, err)
 		}
@@ -645,9 +623,7 @@ func TestUpstreamDiesMidStream(t *testing.T) {
 			r, _ := http.NewRequestWithContext(t.Context(), "POST", p.url, out)
 			go func() { fmt.Fprint(in, "hello") }()
 			resp, err := clientOf(t, h2).Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if resp.StatusCode != http.StatusBadGateway {
 				t.Errorf("%s, HTTP/2 %v: %s", upstream, h2, resp.Status)
 			}

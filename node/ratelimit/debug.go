@@ -54,7 +54,9 @@ func Debug(health http.Handler, s *Stats, inForce func() []*rules.Rule) http.Han
 	mux.HandleFunc("/stats", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("format") == "json" {
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(values(s))
+			all := make(map[string]any)
+			each(s, func(name string, value any) { all[name] = value })
+			_ = json.NewEncoder(w).Encode(all)
 			return
 		}
 		w.Header().Set("Content-Type", plainText)
@@ -64,13 +66,6 @@ func Debug(health http.Handler, s *Stats, inForce func() []*rules.Rule) http.Han
 		})
 	})
 	return mux
-}
-
-// values returns all that /stats shows.
-func values(s *Stats) map[string]any {
-	all := make(map[string]any)
-	each(s, func(name string, value any) { all[name] = value })
-	return all
 }
 
 // each calls f with what /stats shows: the process first, as there, and without its arguments, which may hold

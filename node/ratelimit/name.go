@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/edgelimit/edgelimit/node/rules"
@@ -116,12 +117,7 @@ func hasOwnName(r *rules.Rule) bool {
 // asInFile reports whether the keys of a descriptor are those of the rule that it met. A key and a value of the file
 // may meet those of a request as one text, as "a_b" and "c" do "a" and "b_c".
 func asInFile(h *Hit) bool {
-	for i := range h.Entries {
-		if h.Entries[i].Key != h.Rule.Entries[i].Key {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(h.Entries, h.Rule.Entries, func(a, b rules.Entry) bool { return a.Key == b.Key })
 }
 
 var (

@@ -12,6 +12,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/ratelimit"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 var (
@@ -25,9 +26,7 @@ var (
 func parse(t testing.TB, text []byte) *rules.Set {
 	t.Helper()
 	set, err := rulefile.Options{Algorithm: "fixed_window"}.Parse("rules.yaml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return set
 }
 
@@ -238,9 +237,7 @@ func TestKnownNamesAllocateNothing(t *testing.T) {
 	for _, descriptor := range []string{"plain=x", "detailed=y", "v=1,w=2"} {
 		req := rules.Request{Domain: "edge:1", Descriptors: [][]rules.Entry{entries(descriptor)}}
 		matches, err := s.set.Match(&req, rules.Secret{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		h := ratelimit.Hit{Domain: "edge:1", Entries: req.Descriptors[0], Rule: matches[0].Rule, Limit: 10, Hits: 1}
 		s.stats.Count(&h)
 		s.stats.DomainNotFound("unknown", 1)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestParse(t *testing.T) {
@@ -72,9 +74,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := parseEntry(c.line)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got != c.want {
 				t.Errorf("\n got %+v\nwant %+v", got, c.want)
 			}

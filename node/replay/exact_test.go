@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // minute is a client in a minute of the clock.
@@ -24,9 +25,7 @@ func naive(t *testing.T, log string, limit int) map[minute]int {
 	for l := range strings.Lines(log) {
 		f := strings.Fields(l)
 		at, err := time.Parse("[02/Jan/2006:15:04:05", f[3])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		asked[minute{f[0], at.Unix() / 60}]++
 	}
 	denied := make(map[minute]int)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Lines as servers write them, of the same request.
@@ -42,9 +44,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func read(t testing.TB, f Format, line string, places ...string) (at int64, got map[string]string, err error) {
 	t.Helper()
 	l, err := newLayout(places)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, known := range l.known {
 		l.index(known.key)
 	}

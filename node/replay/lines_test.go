@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -189,20 +188,6 @@ func TestReadStopsWhenAsked(t *testing.T) {
 	}
 	for range ReadLog(iotest.ErrReader(io.ErrClosedPipe)) {
 		break
-	}
-}
-
-// What is compressed a thousand to one is still read a line at a time.
-func TestReadHoldsOneLine(t *testing.T) {
-	bomb := compressed(t, strings.Repeat("a", 8<<20))
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	if _, errs := collect(strings.NewReader(bomb)); len(errs) != 1 || !errors.Is(errs[0], errTooLong) {
-		t.Errorf("%v, want one line too long", errs)
-	}
-	runtime.ReadMemStats(&after)
-	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8*maxLine {
-		t.Errorf("%d bytes allocated for one line", allocated)
 	}
 }
 

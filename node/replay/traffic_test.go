@@ -23,9 +23,7 @@ func TestMain(m *testing.M) { testkit.MainWithoutLeaks(m) }
 func parsed(t testing.TB, file string) *rules.Set {
 	t.Helper()
 	set, err := rulefile.Parse("test.yaml", []byte(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return set
 }
 
@@ -57,9 +55,7 @@ func replayed(t testing.TB, o Options, logs ...string) *Report {
 		all = append(all, logOf(fmt.Sprint(i+1), text))
 	}
 	r, err := Run(t.Context(), o, all, func(Progress) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return r
 }
 
@@ -103,9 +99,7 @@ func compressed(t testing.TB, s string) string {
 	if _, err := z.Write([]byte(s)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, z.Close())
 	return b.String()
 }
 
@@ -124,8 +118,6 @@ func identityOf(t testing.TB, r *RuleReport, name string) Identity {
 func started(t testing.TB, ctx context.Context, o Options, logs ...Log) *run {
 	t.Helper()
 	r, err := newRun(ctx, &o, logs, func(Progress) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return r
 }

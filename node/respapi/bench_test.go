@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // BenchmarkServed measures what a decision costs beside all that a server does for any command. The bare server is this
@@ -58,9 +59,7 @@ func (r ticking) TakeDebt(identity []byte, charge, capacity time.Duration) count
 // processorTime is what the process has used, in nanoseconds.
 func processorTime(b *testing.B) int64 {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // client is a go-redis client that ends with the test.
@@ -104,12 +106,8 @@ func TestGoRedisOutlivesAServer(t *testing.T) {
 			Dialer: func(context.Context, string, string) (net.Conn, error) { return net.Dial("tcp", addr) },
 		},
 	)
-	if err := c.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Ping(t.Context()).Err())
+	testkit.Must(t, first.Shutdown(t.Context()))
 	addr = serve(t, newBank(), quiet()).addr
 	if err := c.Ping(t.Context()).Err(); err != nil {
 		t.Errorf("after the first server stopped: %v", err)

@@ -196,9 +196,7 @@ type running struct {
 func serve(t testing.TB, l Limiter, opt Options) *running {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := New(l, opt)
 	serveOn(t, s, listener)
 	return &running{s, listener.Addr().String()}
@@ -228,9 +226,7 @@ type connection struct {
 func (r *running) dial(t testing.TB) *connection {
 	t.Helper()
 	conn, err := net.Dial("tcp", r.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return talk(t, conn)
 }
 

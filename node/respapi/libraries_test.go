@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/valkey-io/valkey-go"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // The clients of these tests have no options but the server's address.
@@ -19,9 +21,7 @@ import (
 func TestRueidis(t *testing.T) {
 	s := serve(t, newBank(), quiet())
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 	ctx := t.Context()
 	ask := c.B().Arbitrary("CL.THROTTLE").Keys("user123").Args("15", "30", "60").Build()
@@ -46,9 +46,7 @@ func TestRueidis(t *testing.T) {
 func TestValkeyGo(t *testing.T) {
 	s := serve(t, newBank(), quiet())
 	c, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{s.addr}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 	ask := c.B().Arbitrary("CL.THROTTLE").Keys("user123").Args("15", "30", "60").Build()
 	if got, err := c.Do(t.Context(), ask).AsIntSlice(); err != nil || !slices.Equal(got, []int64{0, 16, 15, -1, 2}) {
@@ -130,9 +128,7 @@ func TestRedisRate(t *testing.T) {
 	expect("nothing is left", got, err, 0, 0, 100*ms, time.Second)
 	got, err = l.Allow(ctx, "k", redis_rate.PerMinute(60))
 	expect("another limit of the key", got, err, 1, 58, -1, 2*time.Second)
-	if err := l.Reset(ctx, "k"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Reset(ctx, "k"))
 	got, err = l.AllowAtMost(ctx, "k", redis_rate.Limit{Rate: 3, Burst: 3, Period: time.Second}, 2)
 	expect("after a reset", got, err, 2, 1, -1, 2*time.Second/3)
 	got, err = l.Allow(ctx, "k", redis_rate.Limit{Rate: 3, Burst: 3, Period: time.Second})

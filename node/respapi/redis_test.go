@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // TestAsRedis says the same to a Redis, in which a key with a time to live stands for a throttled one.
@@ -46,9 +47,7 @@ func TestAsRedis(t *testing.T) {
 func redisSays(t *testing.T, addr, version, lines string) []string {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d := talk(t, conn)
 	d.send("FLUSHALL\nSET k 1 PX 32400\nHELLO " + version + "\n")
 	d.expect("+OK", "+OK")

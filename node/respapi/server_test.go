@@ -221,9 +221,7 @@ func TestManyIdleClients(t *testing.T) {
 // A server that is ended before it begins does not begin.
 func TestServeAfterClose(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := New(newBank(), quiet())
 	if err := errors.Join(s.Close(), s.Serve(l)); err != nil {
 		t.Error(err)

@@ -35,9 +35,7 @@ func hangOn(t *testing.T, l *bufconn.Listener, n int, part []byte) {
 	for i := range uint32(n) {
 		r.begin(t, 2*i+1, "")
 		if len(part) > 0 {
-			if err := r.framer.WriteData(2*i+1, false, part); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, r.framer.WriteData(2*i+1, false, part))
 		}
 	}
 	synctest.Wait()
@@ -47,9 +45,7 @@ func through(t *testing.T, l *bufconn.Listener) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///bubble", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return l.Dial() }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -100,15 +96,11 @@ func TestResetRequestsPushNobodyOut(t *testing.T) {
 		go func() { _, _ = io.Copy(io.Discard, abusive) }()
 		for i := range uint32(2000) {
 			abusive.begin(t, 2*i+1, "")
-			if err := abusive.framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, abusive.framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel))
 		}
 		synctest.Wait()
 
-		if err := compliant.framer.WriteData(1, true, make([]byte, 5)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, compliant.framer.WriteData(1, true, make([]byte, 5)))
 		if got := compliant.ended(t, 1); got != "0" {
 			t.Errorf("the compliant request ended with %s; %+v", got, s.Arrivals())
 		}
@@ -161,9 +153,7 @@ func TestPanics(t *testing.T) {
 		return log.Write(b)
 	}), nil))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	service := rlsapi.New(broken{}, rlsapi.Options{Logger: logger})
 	s := rlsapi.NewServer(service, rlsapi.ServerOptions{})
 	ended := make(chan error, 1)

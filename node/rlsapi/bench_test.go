@@ -19,6 +19,7 @@ import (
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rlsapi"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // benchRules limit nobody in a benchmark.
@@ -36,16 +37,8 @@ func benchNode(b *testing.B, headers ...string) *node.Node {
 		b.Fatal(err)
 	}
 	n, err := node.New(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
-	b.Cleanup(func() {
-		cancel()
-		<-ended
-	})
+	testkit.Must(b, err)
+	testkit.Background(b, n.Run)
 	return n
 }
 
@@ -84,9 +77,7 @@ func BenchmarkServed(b *testing.B) {
 	for _, headers := range []string{"off", "draft11"} {
 		service := rlsapi.New(benchNode(b, headers), rlsapi.Options{Headers: []string{headers}})
 		answer, err := service.ShouldRateLimit(b.Context(), edge(d("client=a")))
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		b.Run("bare, headers "+headers, func(b *testing.B) {
 			s := grpc.NewServer()
 			rls.RegisterRateLimitServiceServer(s, bare{answer: answer})
@@ -100,9 +91,7 @@ func BenchmarkServed(b *testing.B) {
 // flood has another process ask the server.
 func flood(b *testing.B, s interface{ Serve(net.Listener) error }) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	defer l.Close()
 	go func() { _ = s.Serve(l) }()
 	client := exec.CommandContext(b.Context(), os.Args[0])
@@ -118,8 +107,6 @@ func flood(b *testing.B, s interface{ Serve(net.Listener) error }) {
 // processorTime is what the process has used, in nanoseconds.
 func processorTime(b *testing.B) int64 {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return u.Utime.Nano() + u.Stime.Nano()
 }

@@ -28,12 +28,8 @@ func TestListenerCredentials(t *testing.T) {
 	secure, dialed := tls.Server(here, cfg), tls.Client(there, trusting)
 	shaken := make(chan error, 1)
 	go func() { shaken <- dialed.Handshake() }()
-	if err := secure.Handshake(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-shaken; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, secure.Handshake())
+	testkit.Must(t, <-shaken)
 	conn, info, err := creds.ServerHandshake(secure)
 	if conn != secure || err != nil {
 		t.Fatal(conn, err)

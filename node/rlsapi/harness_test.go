@@ -58,17 +58,12 @@ func launch(t *testing.T, rule string, change func(*node.Config)) (n *node.Node,
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-	}
+	})
 	t.Cleanup(stop)
 	return n, stop
 }
@@ -80,9 +75,7 @@ func dial(t *testing.T, addr string) *grpc.ClientConn {
 		addr = "unix:" + addr
 	}
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -103,27 +96,19 @@ func byJSON(t *testing.T, n *node.Node) should {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 		body, err := protojson.Marshal(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		question, _ := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.Addr("http")+"/json",
 			bytes.NewReader(body))
 		answer, err := client.Do(question)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if answer.StatusCode != 200 && answer.StatusCode != 429 {
 			return nil, fmt.Errorf("%d: %s", answer.StatusCode, text)
 		}
 		resp := new(rls.RateLimitResponse)
-		if err := protojson.Unmarshal(text, resp); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, protojson.Unmarshal(text, resp))
 		if (answer.StatusCode == 200) != (resp.OverallCode == rls.RateLimitResponse_OK) {
 			t.Errorf("status %d: %s", answer.StatusCode, text)
 		}
@@ -258,18 +243,14 @@ type raw struct {
 func greet(t *testing.T, l *bufconn.Listener) *raw {
 	t.Helper()
 	conn, err := l.Dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		t.Fatal(err)
 	}
 	r := &raw{conn, http2.NewFramer(conn, conn)}
 	r.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	if err := r.framer.WriteSettings(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.framer.WriteSettings())
 	return r
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rlsapi"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // names are the words in backticks of a cell.
@@ -50,9 +51,7 @@ func setting(typ reflect.Type, name string) bool {
 // What MIGRATION.md calls a setting or a metric of ours is one.
 func TestMigration(t *testing.T) {
 	text, err := os.ReadFile("MIGRATION.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	settings, documented := rows(t, string(text), "Settings"), make(map[string]bool)
 	for _, row := range settings {
 		if len(row) < 2 {
@@ -94,9 +93,7 @@ func TestMigration(t *testing.T) {
 	var source strings.Builder
 	for _, name := range []string{"../metrics.go", "../telemetry/metrics.go", "../telemetry/latencies.go"} {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		source.Write(text)
 	}
 	flat := strings.Join(strings.Fields(source.String()), "")

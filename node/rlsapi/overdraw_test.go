@@ -8,6 +8,7 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const tokenRules = `
@@ -32,9 +33,7 @@ func bothAPIs(t *testing.T, rule string, test func(t *testing.T, ask func(*rls.R
 			client := by(t, n)
 			test(t, func(req *rls.RateLimitRequest) string {
 				resp, err := client(t.Context(), req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				return reported(resp)
 			})
 		})

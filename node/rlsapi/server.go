@@ -49,8 +49,6 @@ type ServerOptions struct {
 	Leaving <-chan struct{}
 	// IdleTimeout ends a connection without requests. 0 means DefaultIdleTimeout.
 	IdleTimeout time.Duration
-	// HealthName is one more service that the health is asked for; empty: none.
-	HealthName string
 }
 
 // Server serves a Service by gRPC, and beside it grpc.health.v1 and reflection. NewServer makes it; its methods are
@@ -96,7 +94,7 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 	)
 	rls.RegisterRateLimitServiceServer(server.grpc, s)
 	grpc_health_v1.RegisterHealthServer(server.grpc, &health{leaving: opt.Leaving,
-		ended: running.Done(), names: healthNames(opt.HealthName)})
+		ended: running.Done(), names: healthNames(s.healthName)})
 	reflection.Register(server.grpc)
 	return server
 }
@@ -106,6 +104,13 @@ func (s *Server) Arrivals() ArrivalStats {
 	s.arrivals.mu.Lock()
 	defer s.arrivals.mu.Unlock()
 	return s.arrivals.stats
+}
+
+// Incomplete returns how many requests were dropped before they had arrived completely: late ones took too long,
+// dropped ones made room for newer ones.
+func (s *Server) Incomplete() (late, dropped uint64) {
+	a := s.Arrivals()
+	return a.Late, a.Dropped
 }
 
 // Panics returns how many requests ended in a panic.

@@ -65,9 +65,7 @@ type server struct {
 func serve(t *testing.T) *server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return serveOn(t, l)
 }
 
@@ -92,9 +90,7 @@ func watch(
 	t.Helper()
 	stream, err := grpc_health_v1.NewHealthClient(conn).
 		Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return stream
 }
 
@@ -207,9 +203,7 @@ func TestWatchesAreCapped(t *testing.T) {
 		for range n {
 			stream, err := grpc_health_v1.NewHealthClient(conn).
 				Watch(ctx, new(grpc_health_v1.HealthCheckRequest), grpc.WaitForReady(true))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			_, last = stream.Recv()
 		}
 		return cancel, last
@@ -217,9 +211,7 @@ func TestWatchesAreCapped(t *testing.T) {
 	for range 4 {
 		cancel, err := watches(256)
 		defer cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	cancel, err := watches(1)
 	defer cancel()
@@ -232,18 +224,12 @@ func TestReflection(t *testing.T) {
 	s := serve(t)
 	stream, err := grpc_reflection_v1.NewServerReflectionClient(dial(t, s.addr)).
 		ServerReflectionInfo(t.Context(), grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ask := func(req *grpc_reflection_v1.ServerReflectionRequest) *grpc_reflection_v1.ServerReflectionResponse {
 		t.Helper()
-		if err := stream.Send(req); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, stream.Send(req))
 		resp, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return resp
 	}
 	var names []string
@@ -345,16 +331,12 @@ func TestRequestsThatHang(t *testing.T) {
 		}
 		began = time.Now()
 		r.beginAt(t, 11, grpc_health_v1.Health_Watch_FullMethodName, "")
-		if err := r.framer.WriteData(11, true, make([]byte, 5)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.framer.WriteData(11, true, make([]byte, 5)))
 		time.AfterFunc(time.Minute, func() { close(s.leaving) })
 		time.AfterFunc(2*time.Minute, func() { _ = r.framer.WriteRSTStream(11, http2.ErrCodeCancel) })
 		for frames := 0; frames < 2; {
 			frame, err := r.framer.ReadFrame()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if f, ok := frame.(*http2.DataFrame); ok && f.StreamID == 11 {
 				frames++
 			}
@@ -382,9 +364,7 @@ func TestStreamsOfAConnection(t *testing.T) {
 			t.Errorf("the 257th: %s", got)
 		}
 		body := binary.BigEndian.AppendUint32([]byte{0}, 0) // an empty message
-		if err := r.framer.WriteData(1, true, body); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.framer.WriteData(1, true, body))
 		if got := r.ended(t, 1); got != "0" && got != "3" {
 			t.Errorf("the first: %s", got)
 		}
@@ -396,9 +376,7 @@ func TestNonsense(t *testing.T) {
 	for _, text := range []string{"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", strings.Repeat("*1\r\n$4\r\nPING\r\n",
 		2), http2.ClientPreface + "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
 		conn, err := net.Dial("tcp", s.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_ = conn.SetDeadline(time.Now().Add(patience))
 		if _, err := io.WriteString(conn, text); err != nil {
 			t.Fatal(err)

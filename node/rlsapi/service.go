@@ -34,23 +34,8 @@ type Limiter interface {
 		met []*rules.Rule) ([]counters.Decision, error)
 }
 
-// Options are the service's settings. The zero value is ready to use.
-type Options struct {
-	// Headers names the families of response_headers_to_add as in answer.NewHeaders. Invalid names are a caller's bug.
-	Headers []string
-	// Algorithm is that of ad-hoc limits. The zero value means SlidingWindow.
-	Algorithm counters.Algorithm
-	// Learn, unless nil, is called with all ad-hoc limits that are kept, as by limits.NewKeeper.
-	Learn func([]*counters.Limit)
-	// Ratelimit are the settings of domains that are compatible with envoyproxy/ratelimit.
-	Ratelimit ratelimit.Config
-	// Shadow reports whether nothing is denied. Nil: it never is so.
-	Shadow func() bool
-	// Stats, unless nil, counts the decisions in such domains.
-	Stats *ratelimit.Stats
-	// Logger receives the errors that clients are not shown. Nil means slog.Default().
-	Logger *slog.Logger
-}
+// Options are the service's settings.
+type Options = ratelimit.ServiceOptions
 
 // Service answers ShouldRateLimit. It is safe for concurrent use.
 type Service struct {
@@ -65,19 +50,15 @@ type Service struct {
 	ratelimit ratelimit.Config
 	shadow    func() bool
 	stats     *ratelimit.Stats
+
+	healthName string
 }
 
 // totals count requests by their outcome.
 type totals struct{ ok, over, invalid, failed atomic.Uint64 }
 
-// Stats are totals since the service was made.
-type Stats struct {
-	OK, OverLimit uint64 // requests by their overall code
-	Invalid       uint64 // requests that were refused
-	Failed        uint64 // requests without a decision: too late, or the node's own error
-	Overrides     int    // ad-hoc limits that are kept now
-	Evicted       uint64 // ad-hoc limits that made room for others while they may still have counted
-}
+// Stats are the service's totals.
+type Stats = ratelimit.ServiceStats
 
 // New returns a service over l. It panics if opt.Headers is invalid.
 func New(l Limiter, opt Options) *Service {
@@ -86,7 +67,7 @@ func New(l Limiter, opt Options) *Service {
 		panic(err)
 	}
 	s := &Service{limiter: l, headers: headers, log: cmp.Or(opt.Logger, slog.Default()), ratelimit: opt.Ratelimit,
-		shadow: opt.Shadow, stats: opt.Stats}
+		shadow: opt.Shadow, stats: opt.Stats, healthName: opt.HealthName}
 	if s.shadow == nil {
 		s.shadow = func() bool { return false }
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // fake is a limiter that says what it was told to, of every descriptor the same.
@@ -82,9 +83,7 @@ func oneDescriptor() *rls.RateLimitRequest {
 func respond(t *testing.T, s *Service, req *rls.RateLimitRequest) *rls.RateLimitResponse {
 	t.Helper()
 	resp, err := s.ShouldRateLimit(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return resp
 }
 
@@ -272,18 +271,14 @@ func TestOverrides(t *testing.T) {
 		return err
 	}
 	for most := range uint32(MaxOverrides + 1) {
-		if err := bring(most); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, bring(most))
 	}
 	if got := s.Stats().Overrides; got != 0 || learned.Load() != 0 {
 		t.Errorf("%d limits are kept of a domain that is not there", got)
 	}
 	domain = ""
 	for most := range uint32(MaxOverrides) {
-		if err := bring(most); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, bring(most))
 	}
 	l := f.asked.Asks[1].Limit
 	want := counters.Meter{

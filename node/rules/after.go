@@ -24,7 +24,7 @@ type After struct {
 // NewAfter returns the charge of responses of certain statuses, all if there are none. The header is for CostHeader.
 func NewAfter(on Statuses, cost CostFrom, header string) After {
 	if on == (Statuses{}) {
-		on = AllStatuses()
+		on = allStatuses()
 	}
 	return After{On: on, Cost: cost, Header: header, present: true}
 }
@@ -58,8 +58,8 @@ const (
 	maxStatus = 599
 )
 
-// AllStatuses returns the set of all statuses.
-func AllStatuses() (s Statuses) {
+// allStatuses returns the set of all statuses.
+func allStatuses() (s Statuses) {
 	for status := minStatus; status <= maxStatus; status++ {
 		s.add(status)
 	}
@@ -94,7 +94,7 @@ func (s *Statuses) Has(status int) bool {
 
 // String lists the statuses, classes as such.
 func (s Statuses) String() string {
-	if s == AllStatuses() {
+	if s == allStatuses() {
 		return "any status"
 	}
 	var words []string

@@ -2,6 +2,8 @@ package rules
 
 import (
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // TestAlternatives: several readings of one descriptor are layers of their own, but charge one counter once, and
@@ -43,9 +45,7 @@ descriptors:
 	for _, tt := range tests {
 		got, err := set.Match(&Request{Domain: "d", Descriptors: tt.descriptors, Alternatives: tt.alternatives},
 			Secret{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for i, want := range tt.want {
 			name := ""
 			if got[i].Rule != nil {

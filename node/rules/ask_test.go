@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const askRules = `
@@ -29,9 +30,7 @@ func askSet(t *testing.T) *Set {
 func tenMinutely(t *testing.T) *counters.Limit {
 	t.Helper()
 	l, err := counters.NewLimit(counters.NewMeter("%override/10/1m0s", counters.SlidingWindow, time.Minute), 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 
@@ -135,10 +134,7 @@ func TestAskWithALimitBesideReplaces(t *testing.T) {
 		"the special": {[]Ask{{Cost: 1}, {Cost: 1, Limit: limit}}, [2]bool{true, true}, [2]bool{true, false}},
 	} {
 		req := Request{Domain: "d", Descriptors: both, Asks: tt.asks}
-		layers, err := s.Match(&req, testSecret, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		layers := matched(t, s, &req, testSecret)
 		for i := range layers {
 			if limited := layers[i].Charge(&req, 0).Limit != nil; limited != tt.met[i] ||
 				(layers[i].Rule != nil) != tt.rule[i] {

@@ -130,6 +130,7 @@ func (r *Rule) Describe() string {
 	return strings.Join(parts, ", ")
 }
 
+// DescribeLimit returns a limit as text, nil as "unlimited". margin is the part of it beyond the rule's own number.
 func DescribeLimit(l *counters.Limit, margin uint64) string {
 	if l == nil {
 		return "unlimited"

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const explainRules = `
@@ -103,14 +105,9 @@ func TestExplainAgreesWithMatch(t *testing.T) {
 		req := Request{
 			Domain: "edge", Descriptors: rapid.SliceOfN(rapid.SliceOfN(entry, 1, 3), 1, 3).Draw(t, "descriptors"),
 		}
-		matches, err := s.Match(&req, testSecret, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		matches := matched(t, s, &req, testSecret)
 		layers, err := s.Explain(&req, Secret{}, time.Time{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for i, l := range layers {
 			rule := l.Rule
 			if l.ReplacedBy != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // checkParse checks the invariants of Parse on data.
@@ -93,9 +94,7 @@ const identity = "\x01"
 func sampleFile(t testing.TB) []byte {
 	t.Helper()
 	text, err := os.ReadFile("rulefile/sample.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return text
 }
 
@@ -135,9 +134,7 @@ func TestMutatedFiles(t *testing.T) {
 	texts := [][]byte{sampleFile(t)}
 	for _, name := range []string{"reference.yaml", "extensions.yaml", "flat.json"} {
 		text, err := os.ReadFile("rulefile/testdata/valid/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		texts = append(texts, text)
 	}
 	alphabet := []byte(" \n\t:-*&!|>{}[],'\"#%?<~\\0aé\x00\xff")

@@ -4,6 +4,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // parse is Parse of rulefile.Options with an IPv6Prefix. The tests in fuzz_test.go set it: those of this package cannot
@@ -14,19 +16,26 @@ var parse func(text string, ipv6Prefix int) (*Set, error)
 func mustParse(t testing.TB, text string) *Set {
 	t.Helper()
 	s, err := parse(text, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
+}
+
+// matched returns what a request meets.
+func matched(t interface {
+	Helper()
+	Fatal(...any)
+}, s *Set, req *Request, secret Secret) []Match {
+	t.Helper()
+	met, err := s.Match(req, secret, nil)
+	testkit.Must(t, err)
+	return met
 }
 
 // sample returns the rules of the sample file.
 func sample(t testing.TB) *Set {
 	t.Helper()
 	text, err := os.ReadFile("rulefile/sample.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return mustParse(t, string(text))
 }
 

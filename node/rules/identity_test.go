@@ -3,6 +3,8 @@ package rules
 import (
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestIPv6Groups(t *testing.T) {
@@ -54,10 +56,7 @@ descriptors:
 		t.Helper()
 		var keys [2]Match
 		for i, identity := range []string{a, b} {
-			got, err := s.Match(&Request{Rule: rule, Identity: identity}, testSecret, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := matched(t, s, &Request{Rule: rule, Identity: identity}, testSecret)
 			keys[i] = got[0]
 		}
 		return keys[0] == keys[1]
@@ -86,9 +85,7 @@ descriptors:
 		}
 	}
 	wide, err := parse(text, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !same(wide, "default", "fd00:0:1::1", "fd00:0:2::1") || same(wide, "each", "fd00::1", "fd00::2") {
 		t.Error("the setting is the default of keys of addresses, and of no others")
 	}

@@ -81,48 +81,6 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// The example of the package comment.
-func TestWorkedExample(t *testing.T) {
-	s := mustParse(t, `
-domain: edge
-descriptors:
-  - key: path
-    value: /login
-    descriptors:
-      - key: remote_address
-        rate_limit: {name: login, window: 10s, requests_per_unit: 5}
-  - key: remote_address
-    rate_limit: {name: per_ip, unit: minute, requests_per_unit: 100}
-  - key: remote_address
-    value: 192.0.2.1
-    rate_limit: {unlimited: true}
-`)
-	address := Entry{"remote_address", "198.51.100.7"}
-	req := Request{Domain: "edge", Descriptors: [][]Entry{
-		{address},
-		{{"remote_address", "192.0.2.1"}},
-		{{"path", "/login"}, address},
-		{{"path", "/login"}},
-		{{"path", "/"}, address},
-		{address, {"path", "/login"}},
-	}}
-	got, err := s.Match(&req, testSecret, nil)
-	if err != nil || len(got) != len(req.Descriptors) {
-		t.Fatalf("%v: %v", got, err)
-	}
-	for i, want := range []string{"edge/remote_address", "edge/remote_address=192.0.2.1",
-		"edge/path=/login/remote_address", "", "", ""} {
-		compareMatch(t, got[i], want, req.Descriptors[i])
-	}
-	if got[1].Rule.Limit != nil {
-		t.Error("an unlimited rule has a limit")
-	}
-	byName, err := s.Match(&Request{Rule: "login", Identity: address.Value}, testSecret, nil)
-	if err != nil || byName[0] != got[2] {
-		t.Errorf("by name %v, want %v (%v)", byName, got[2], err)
-	}
-}
-
 func compareMatch(t testing.TB, got Match, fullName string, entries []Entry) {
 	t.Helper()
 	if fullName == "" {
@@ -343,10 +301,7 @@ func TestMatchAgainstNaive(t *testing.T) {
 		}
 		s := &Set{domains: map[string]*Node{"d": top.node}}
 		entries := path.Draw(t, "entries")
-		got, err := s.Match(&Request{Domain: "d", Descriptors: [][]Entry{entries}}, testSecret, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := matched(t, s, &Request{Domain: "d", Descriptors: [][]Entry{entries}}, testSecret)
 		want, found := naiveFind(all, entries)
 		if found != (got[0].Rule != nil) || found && fmt.Sprint(got[0].Rule.Entries) != fmt.Sprint(want) {
 			t.Fatalf("%v meets %v, want %v", entries, got[0].Rule, want)

@@ -20,9 +20,9 @@ type Override struct {
 	Until  time.Time     // when it ends; zero: never
 }
 
-// MaxOwnMeters is how many limits of overrides may have meters of their own in a Set: a table has 65535 numbers for
+// maxOwnMeters is how many limits of overrides may have meters of their own in a Set: a table has 65535 numbers for
 // meters. Overrides of one rule with the same limit share one.
-const MaxOwnMeters = 1000
+const maxOwnMeters = 1000
 
 // overrides are a rule's, by key.
 type overrides struct {
@@ -72,9 +72,9 @@ func (s *Set) override(o *Override, own map[counters.Meter]*counters.Limit) erro
 	}
 	if m := limit.Meter(); m != r.Limit.Meter() {
 		if own[m] == nil {
-			if len(own) == MaxOwnMeters {
+			if len(own) == maxOwnMeters {
 				return fmt.Errorf("more than %d limits of overrides are of other windows than their rules', or of "+
-					"buckets", MaxOwnMeters)
+					"buckets", maxOwnMeters)
 			}
 			own[m] = limit
 			r.overrides.own = append(r.overrides.own, limit)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const overrideRules = `
@@ -32,10 +33,7 @@ func withOverride(t *testing.T, rule string, o Override) (*Set, []error) {
 	t.Helper()
 	s := mustParse(t, overrideRules)
 	r, _ := s.Lookup(rule, "")
-	met, err := s.Match(&Request{Rule: rule, Identity: identityFor(rule)}, Secret{1}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	met := matched(t, s, &Request{Rule: rule, Identity: identityFor(rule)}, Secret{1})
 	o.Rule, o.Key = r.FullName, met[0].Key
 	return s, s.Override([]Override{o})
 }
@@ -51,10 +49,7 @@ func identityFor(rule string) string {
 func chargeOf(t *testing.T, s *Set, rule, identity string, at time.Time) (counters.Charge, Match) {
 	t.Helper()
 	req := Request{Rule: rule, Identity: identity}
-	met, err := s.Match(&req, Secret{1}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	met := matched(t, s, &req, Secret{1})
 	return met[0].Charge(&req, at.UnixNano()), met[0]
 }
 
@@ -176,12 +171,12 @@ func TestOverrideRefuses(t *testing.T) {
 func TestOverrideMetersAreBounded(t *testing.T) {
 	s := mustParse(t, overrideRules)
 	var all []Override
-	for i := range 3 * MaxOwnMeters {
+	for i := range 3 * maxOwnMeters {
 		all = append(all, Override{Rule: "test/b", Key: counters.Key(i), Max: uint64(i / 2), Window: time.Minute})
 	}
 	refused := s.Override(all)
-	if r := s.Rule("test/b"); len(r.OwnMeters()) != MaxOwnMeters || r.Overrides() != 2*MaxOwnMeters ||
-		len(refused) != MaxOwnMeters {
+	if r := s.Rule("test/b"); len(r.OwnMeters()) != maxOwnMeters || r.Overrides() != 2*maxOwnMeters ||
+		len(refused) != maxOwnMeters {
 		t.Errorf("%d meters, %d overrides, %d refused", len(r.OwnMeters()), r.Overrides(), len(refused))
 	}
 }
@@ -224,9 +219,7 @@ func TestOverridesDoNotAllocate(t *testing.T) {
 	var ch counters.Charge
 	if n := testing.AllocsPerRun(100, func() {
 		met, err := s.Match(req, Secret{1}, room[:0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		ch = met[0].Charge(req, now)
 	}); n != 0 || ch.Limit.Max() != 500 {
 		t.Errorf("%v allocations, a limit of %d", n, ch.Limit.Max())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const elasticRules = `
@@ -79,9 +80,7 @@ func TestElasticRulesMeetTheirParents(t *testing.T) {
 			req.Descriptors = append(req.Descriptors, entries)
 		}
 		layers, err := s.Match(&req, testSecret, make([]Match, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got := lendersOf(layers[1:]); got != want {
 			t.Errorf("%s meets %s, want %s", text, got, want)
 		}
@@ -97,10 +96,7 @@ func TestImpliedParentsHaveTheirOwnKey(t *testing.T) {
 	s := mustParse(t, elasticRules)
 	match := func(req Request) []Match {
 		t.Helper()
-		got, err := s.Match(&req, testSecret, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := matched(t, s, &req, testSecret)
 		return got
 	}
 	implied := match(Request{Domain: "edge", Descriptors: [][]Entry{{{"tenant", "a"}, {"user", "x"}}}})

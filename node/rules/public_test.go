@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const secretRules = `
@@ -94,9 +95,7 @@ func TestAnswersShowNoValues(t *testing.T) {
 		Descriptors: [][]Entry{{{"api_key", "s3cret"}}, {{"tenant", "s3cret-1"}, {"remote_address", "192.0.2.1"}}},
 	}
 	found, err := set.Match(req, Secret{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i := range found {
 		charge := found[i].Charge(req, 1)
 		d := table.Take(charge.Limit, charge.Key, 1, 1)

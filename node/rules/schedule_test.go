@@ -3,6 +3,8 @@ package rules
 import (
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestSchedule(t *testing.T) {
@@ -57,13 +59,8 @@ descriptors:
 		{"utc", "2026-01-16T00:00:00Z", 100},
 	} {
 		at, err := time.Parse(time.RFC3339Nano, tt.at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := s.Match(&Request{Domain: "d", Descriptors: [][]Entry{{{tt.key, "x"}}}}, testSecret, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		m := matched(t, s, &Request{Domain: "d", Descriptors: [][]Entry{{{tt.key, "x"}}}}, testSecret)
 		ch := m[0].Charge(&Request{}, at.UnixNano())
 		if ch.Limit.Max() != tt.want || ch.Limit != m[0].Rule.LimitAt(at.UnixNano()) {
 			t.Errorf("%s at %s: %d, want %d", tt.key, tt.at, ch.Limit.Max(), tt.want)

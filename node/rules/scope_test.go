@@ -30,10 +30,7 @@ descriptors:
 		if in.In(region) != in {
 			t.Errorf("%s: a set that is of the region is copied", region)
 		}
-		found, err := in.Match(request, testSecret, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := matched(t, in, request, testSecret)
 		var meters []string
 		for i := range found {
 			r := found[i].Rule

@@ -172,6 +172,7 @@ func (b *branch) add(value string, order int, child *Node) {
 	}
 }
 
+// IsWild reports whether a value of a rule file holds a wildcard (*).
 func IsWild(value string) bool { return strings.Contains(value, "*") }
 
 // child returns the descriptor that an entry meets: that of its exact value, else the first wildcard that fits, else

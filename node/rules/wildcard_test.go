@@ -104,10 +104,7 @@ descriptors:
 		{[]Entry{{"other", ""}, {"deep", "y"}}, "deep"},
 		{[]Entry{{"other", "x"}}, ""},
 	} {
-		got, err := s.Match(&Request{Domain: "d", Descriptors: [][]Entry{tt.entries}}, testSecret, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := matched(t, s, &Request{Domain: "d", Descriptors: [][]Entry{tt.entries}}, testSecret)
 		name := ""
 		if got[0].Rule != nil {
 			name = got[0].Rule.Name
@@ -201,10 +198,7 @@ descriptors:
 			req.Descriptors = append(req.Descriptors, []Entry{{string(k), "1"}})
 		}
 		req.Domain = "d"
-		got, err := s.Match(&req, testSecret, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := matched(t, s, &req, testSecret)
 		text := ""
 		for _, m := range got {
 			if m.Rule == nil {

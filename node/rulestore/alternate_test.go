@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Bad versions that take turns are fetched once each, not at each look; who writes ever new ones is forgotten in turn.
@@ -20,9 +21,7 @@ func TestAlternatingBadVersions(t *testing.T) {
 	for i := range 3 {
 		text := fmt.Sprintf(`{"files":[{"name":"r.yaml","text":"%d domain: [ %s"}]}`, i, strings.Repeat("x", size))
 		bad, err := NewDocument([]byte(text), "mallory", "", time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		bad.Version.Version = uint64(2 + i)
 		publish(t, s, Rules, bad)
 		heads = append(heads, redis.Do("GET", Rules.key(inForce)))

@@ -42,7 +42,7 @@ func (k Kind) String() string { return kindBounds[k].name }
 
 // Bounds of what a version says of itself, in bytes.
 const (
-	MaxAuthor  = 100
+	maxAuthor  = 100
 	MaxMessage = 500
 	maxMeta    = 8 << 10
 	maxVersion = 1 << 53 // what a script can count
@@ -95,7 +95,7 @@ func (d *Document) validate() error {
 	case v.Time.Year() < 2000 || v.Time.Year() > 9999:
 		return errors.New("its time is out of range")
 	default:
-		return errors.Join(checkLine("author", v.Author, MaxAuthor), checkLine("message", v.Message, MaxMessage))
+		return errors.Join(checkLine("author", v.Author, maxAuthor), checkLine("message", v.Message, MaxMessage))
 	}
 }
 

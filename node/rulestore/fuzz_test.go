@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // FuzzDecodeCopy holds that no copy makes a panic, and that what is accepted is whole and within its bounds.
@@ -58,9 +59,7 @@ func FuzzDecodeTexts(f *testing.F) {
 		}
 		set, err := rulefile.Options{}.ParseFiles(rulefile.File{Name: "r", Data: []byte("domain: test\ndescriptors: " +
 			"[{key: client, rate_limit: {unit: hour, requests_per_unit: 1}}]")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		n := 0
 		for _, list := range all {
 			n += len(list)

@@ -12,11 +12,11 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// MaxLimits is how many overrides a Store holds at most.
-const MaxLimits = 100_000
+// maxLimits is how many overrides a Store holds at most.
+const maxLimits = 100_000
 
-// MaxNote is the length of an override's note in bytes.
-const MaxNote = 200
+// maxNote is the length of an override's note in bytes.
+const maxNote = 200
 
 // Limit is an override as it travels: without the identity, in place of which it has the hash under which nodes count.
 type Limit struct {
@@ -44,7 +44,7 @@ func (l *Limit) Override() (o rules.Override, identity uint64, err error) {
 		o.Until = *l.Until
 	}
 	err = errors.Join(keyErr, identityErr, windowErr, checkLine("rule", l.Rule, counters.MaxRuleName),
-		checkLine("author", l.Author, MaxAuthor), checkLine("note", l.Note, MaxNote))
+		checkLine("author", l.Author, maxAuthor), checkLine("note", l.Note, maxNote))
 	switch {
 	case err != nil:
 		return o, 0, err
@@ -104,9 +104,9 @@ func decodeLimits(text []byte) ([]Limit, map[uint64][]rules.Override, error) {
 }
 
 func checkLimits(limits []Limit) (map[uint64][]rules.Override, error) {
-	if len(limits) > MaxLimits {
+	if len(limits) > maxLimits {
 		return nil, fmt.Errorf("%d overrides, at most %d are allowed: remove some with edgelimit limits unset",
-			len(limits), MaxLimits)
+			len(limits), maxLimits)
 	}
 	all := make(map[uint64][]rules.Override)
 	for i := range limits {

@@ -33,9 +33,7 @@ func stat(t *testing.T, redis *regionstest.Server, section, form string) int {
 		return 0
 	}
 	n, err := strconv.Atoi(m[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return n
 }
 
@@ -107,9 +105,7 @@ func TestRefusalKeepsItsReason(t *testing.T) {
 	f, look := synced(t, s, "")
 	look()
 	bad, err := NewDocument([]byte(`{"files":[{"name":"r.yaml","text":"domain: [\n"}]}`), "mallory", "", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	bad.Version.Version = 6
 	publish(t, s, Rules, bad)
 	look()
@@ -151,16 +147,14 @@ func TestVersionThatCannotBeEnforced(t *testing.T) {
 func TestSizeOfAllOverrides(t *testing.T) {
 	until := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	for note, want := range map[string][2]int{"": {18, 20}, strings.Repeat("n", 32): {22, 24}} {
-		list := make([]Limit, MaxLimits/100)
+		list := make([]Limit, maxLimits/100)
 		for i := range list {
 			list[i] = Limit{Rule: "edge/remote_address", Key: Hex(uint64(i) * 0x9e3779b97f4a7c15),
 				Identity: Hex(fingerprint), Max: 500, Window: "1m0s", Until: &until, Set: until, Author: "alice",
 				Note: note}
 		}
 		text, err := EncodeLimits(list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Logf("note of %d bytes: %.1f MB", len(note), float64(len(text))/1e4)
 		if n := len(text); n < want[0]*1e4 || n > want[1]*1e4 {
 			t.Errorf("note of %d bytes: %.1f MB, want %v", len(note), float64(n)/1e4, want)

@@ -37,13 +37,9 @@ const fingerprint = 42
 func follow(t *testing.T, url, dir string, poll time.Duration) *follower {
 	t.Helper()
 	cfg, err := regions.ParseRedisURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f := &follower{}
 	f.Source = NewSource(s, SourceOptions{Identity: fingerprint, Poll: poll, Dir: dir, Logger: f.log.Logger()})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -145,13 +141,9 @@ func limitsOf(t *testing.T, version uint64, identity uint64, all map[counters.Ke
 			Window: "1h", Set: time.Now().UTC(), Author: "bob"})
 	}
 	text, err := EncodeLimits(limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d, err := NewDocument(text, "bob", "", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d.Version.Version = version
 	return d
 }
@@ -214,9 +206,7 @@ func TestSourceKeepsTheLastGood(t *testing.T) {
 		}
 	}
 	bad, err := NewDocument([]byte(`{"files":[{"name":"r.yaml","text":"domain: [\n"}]}`), "mallory", "bad", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	bad.Version.Version = 6
 	publish(t, s, Rules, bad)
 	kept("rules that do not parse", "version 6 by mallory")
@@ -312,13 +302,9 @@ func TestCopies(t *testing.T) {
 	redis.Kill()
 	for _, name := range files {
 		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		b[len(b)-5] ^= 1
-		if err := os.WriteFile(name, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(name, b, 0o600))
 	}
 	f = follow(t, url, dir, quick)
 	testkit.Eventually(t, "edited copies are refused", f.hasProblem("its checksum is wrong"))
@@ -331,9 +317,7 @@ func TestCopies(t *testing.T) {
 func TestCopiesCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	redis, dir := regionstest.StartRedis(t), filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(dir, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(dir, nil, 0o600))
 	publish(t, open(t, "redis://"+redis.Addr()), Rules, rulesOf(t, 1, 10))
 	f := follow(t, "redis://"+redis.Addr(), dir, quick)
 	f.awaits(t, 10)
@@ -348,9 +332,7 @@ func TestSourceOfAHostileServer(t *testing.T) {
 		"*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n", ":1\r\n", "+\r\n", "-ERR \x1b[2J\r\n", "HTTP/1.1 400\r\n\r\n",
 		"*0\r\n", "*-1\r\n", ">3\r\n"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var serving sync.WaitGroup
 		serving.Go(func() {
 			for {

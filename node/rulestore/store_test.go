@@ -22,13 +22,9 @@ func TestMain(m *testing.M) { testkit.MainWithoutLeaks(m) }
 func open(t testing.TB, url string) *Store {
 	t.Helper()
 	cfg, err := regions.ParseRedisURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -39,9 +35,7 @@ func ruleText(t testing.TB, most int) []byte {
 	text, err := EncodeFiles([]rulefile.File{{Name: "rules.yaml", Data: fmt.Appendf(nil, `domain: test
 descriptors: [{key: client, rate_limit: {name: per_client, unit: hour, requests_per_unit: %d}}]
 `, most)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return text
 }
 
@@ -49,9 +43,7 @@ descriptors: [{key: client, rate_limit: {name: per_client, unit: hour, requests_
 func rulesOf(t testing.TB, version uint64, most int) Document {
 	t.Helper()
 	d, err := NewDocument(ruleText(t, most), "alice", fmt.Sprintf("limit %d", most), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d.Version.Version = version
 	return d
 }
@@ -63,17 +55,13 @@ func publish(t testing.TB, s *Store, k Kind, d Document) {
 	if err == nil {
 		err = s.Publish(t.Context(), k, d, before)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 func current(t testing.TB, s *Store) Document {
 	t.Helper()
 	d, err := s.Current(t.Context(), Rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return d
 }
 
@@ -120,13 +108,9 @@ func storeSuite(t *testing.T, s *Store) {
 		t.Errorf("a version that there is not: %v", err)
 	}
 	text, err := EncodeLimits([]Limit{{Rule: "test/client", Key: Hex(1), Identity: Hex(2), Max: 5, Window: "1h"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	limits, err := NewDocument(text, "bob", "", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	publish(t, s, Limits, limits)
 	if d, err := s.Current(ctx, Limits); err != nil || d.Version != limits.Version ||
 		current(t, s).Version != third.Version {
@@ -226,13 +210,9 @@ func TestHistoryIsBounded(t *testing.T) {
 	large := []rulefile.File{{Name: "a", Data: []byte("domain: a\n#" + strings.Repeat("x", 15<<20))}}
 	for v := range uint64(6) {
 		text, err := EncodeFiles(large)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		d, err := NewDocument(text, "a", "", time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		d.Version.Version = 200 + v
 		publish(t, s, Rules, d)
 	}
@@ -297,17 +277,13 @@ func TestAServerFarAhead(t *testing.T) {
 	publish(t, all[1], Rules, rulesOf(t, maxVersion-1, 66))
 	push := func(most int) (Document, string) {
 		e, err := all.Edit(t.Context(), Rules, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		d := rulesOf(t, 0, most)
 		if e.InForce(t.Context(), d) {
 			t.Fatal("it is in force")
 		}
 		e.Number(&d)
-		if err := e.Publish(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, e.Publish(t.Context(), d))
 		return d, all.Spread(t.Context(), Rules, d)[1].Error
 	}
 	if d, problem := push(20); d.Version.Version != 2 || !strings.Contains(problem, "delete its key") {

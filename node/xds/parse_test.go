@@ -10,14 +10,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func resource(t *testing.T, m proto.Message) *anypb.Any {
 	t.Helper()
 	a, err := anypb.New(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return a
 }
 

@@ -52,9 +52,7 @@ type manager struct {
 func manage(t *testing.T, addr string, opt ...grpc.ServerOption) (m *manager, at string) {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m = &manager{t: t, snapshots: cache.NewSnapshotCache(true, cache.IDHash{}, nil), grpc: grpc.NewServer(opt...)}
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop = cancel
@@ -91,12 +89,8 @@ func (m *manager) publish(version string, configs ...*ratelimit.RateLimitConfig)
 		list = append(list, c)
 	}
 	snapshot, err := cache.NewSnapshot(version, map[resource.Type][]types.Resource{resource.RateLimitConfigType: list})
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	if err := m.snapshots.SetSnapshot(m.t.Context(), nodeID, snapshot); err != nil {
-		m.t.Fatal(err)
-	}
+	testkit.Must(m.t, err)
+	testkit.Must(m.t, m.snapshots.SetSnapshot(m.t.Context(), nodeID, snapshot))
 }
 
 // last returns the last request of a node.
@@ -135,20 +129,8 @@ func launch(t *testing.T, addr string, change func(*node.Config)) *node.Node {
 		change(&cfg)
 	}
 	n, err := node.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := n.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
+	testkit.Must(t, err)
+	testkit.Background(t, n.Run)
 	return n
 }
 
@@ -157,9 +139,7 @@ func limitOf(t *testing.T, n *node.Node, domain string) uint64 {
 	t.Helper()
 	d, err := n.Take(t.Context(), node.Request{Domain: domain, Peek: true,
 		Descriptors: [][]rules.Entry{{{Key: "a", Value: "x"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return d.Limit
 }
 
@@ -248,9 +228,7 @@ func TestTheFirstRulesAreAwaited(t *testing.T) {
 	decides := func(on rules.Failure) node.Decision {
 		d, err := eager.Take(t.Context(), node.Request{Domain: "one", Peek: true, OnFailure: on,
 			Descriptors: [][]rules.Entry{{{Key: "key", Value: "x"}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return d
 	}
 	if closed, open := decides(rules.FailClosed), decides(rules.FailOpen); closed.Allowed || !closed.Failed ||
@@ -271,9 +249,7 @@ func TestTheFirstRulesAreAwaited(t *testing.T) {
 func TestAllOfAResource(t *testing.T) {
 	m, addr := manage(t, "127.0.0.1:0")
 	fields, err := structpb.NewStruct(map[string]any{"plan": "gold", "nested": map[string]any{"n": 1.0}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c := config("one", 10)
 	c.Descriptors = append(c.Descriptors, &ratelimit.RateLimitDescriptor{
 		Key: "path", Value: "/\u2028\"'\\ : #*", QuotaMode: true, DetailedMetric: true, Metadata: fields,
@@ -299,15 +275,35 @@ func TestAllOfAResource(t *testing.T) {
 	}
 }
 
+// A server that sends more than max_message, however often, changes nothing: the last good rules stay, and the next
+// that fit are taken.
+func TestTooLargeAResponse(t *testing.T) {
+	m, addr := manage(t, "127.0.0.1:0")
+	m.publish("1", config("one", 10))
+	log := new(testkit.Log)
+	n := launch(t, addr, func(cfg *node.Config) { cfg.RulesXDS.MaxMessage, cfg.Logger = 4<<10, log.Logger() })
+	testkit.Eventually(t, "acknowledged", m.acknowledged("1"))
+	large := config("one", 99)
+	large.Descriptors[0].Value = strings.Repeat("x", 8<<10)
+	m.publish("2", large)
+	testkit.Eventually(t, "a warning", func() bool { return log.HasLine("WARN", "the rules in force stay", "larger") })
+	if one := limitOf(t, n, "one"); one != 10 || n.Ready() != nil {
+		t.Errorf("the limit is %d, and the node is ready: %v", one, n.Ready())
+	}
+	m.publish("3", config("one", 30))
+	testkit.Eventually(t, "the next version", m.acknowledged("3"))
+	if one := limitOf(t, n, "one"); one != 30 {
+		t.Errorf("the limit is %d", one)
+	}
+}
+
 // With TLS the node takes rules from the server that its authority vouches for, by its name, and from no other.
 func TestTLS(t *testing.T) {
 	web := httptest.NewTLSServer(nil) // has a certificate for 127.0.0.1 and example.com, which is its own authority
 	web.Close()
 	authority := filepath.Join(t.TempDir(), "ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})
-	if err := os.WriteFile(authority, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(authority, text, 0o600))
 	m, addr := manage(t, "127.0.0.1:0", grpc.Creds(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0])))
 	m.publish("1", config("one", 10))
 	with := func(name, file string) *node.Node {

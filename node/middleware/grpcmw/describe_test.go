@@ -17,6 +17,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/middleware/grpcmw"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // from is the context of a call from an address, with metadata.
@@ -30,9 +31,7 @@ var proxy = &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 4711}
 func TestDescribeByDefault(t *testing.T) {
 	l := inOrder(allowed)
 	guard, err := grpcmw.New(l, grpcmw.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx := from(t.Context(), proxy, "x-forwarded-for", "192.0.2.1", ":authority", "shop")
 	call := func(ctx context.Context) {
 		t.Helper()
@@ -69,16 +68,12 @@ func TestFromActions(t *testing.T) {
 			{Key: "host", Source: "host"}, {Key: "verb", Source: "method"},
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	describe := grpcmw.FromActions(a)
 	for _, addr := range []net.Addr{proxy, &net.UnixAddr{Name: "@", Net: "unix"}} {
 		ctx := from(t.Context(), addr, "x-forwarded-for", "192.0.2.1", ":authority", "Shop.example", "x-api-key", "k")
 		req, err := describe(ctx, "/shop.Cart/Buy")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		want := rules.Request{
 			Domain: "shop",
 			Descriptors: [][]rules.Entry{{{Key: "client", Value: "192.0.2.1"}, {Key: "key", Value: "k"},
@@ -104,14 +99,10 @@ func TestDeniedByDescription(t *testing.T) {
 	a, err := actions.New(actions.Config{Domain: "shop", Descriptors: []actions.Descriptor{
 		{{Key: "key", Source: "header X-Api-Key"}, {Key: actions.OnMissing, Source: actions.Deny}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	l := &limiter{answer: func(int) ([]counters.Decision, error) { return nil, rules.ErrInvalidRequest }}
 	guard, err := grpcmw.New(l, grpcmw.Options{Describe: grpcmw.FromActions(a), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, tt := range map[string]struct {
 		md    []string
 		code  codes.Code

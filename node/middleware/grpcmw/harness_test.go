@@ -132,9 +132,7 @@ func open(t *testing.T, l *limiter, opt grpcmw.Options, dial ...grpc.DialOption)
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	guard, err := grpcmw.New(l, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server := grpc.NewServer(grpc.UnaryInterceptor(guard.Unary), grpc.StreamInterceptor(guard.Stream))
 	w = &world{shop: &shop{}}
 	grpc_testing.RegisterTestServiceServer(server, w.shop)
@@ -157,9 +155,7 @@ func serve(t testing.TB, server *grpc.Server, dial ...grpc.DialOption) (conn *gr
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
 		)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return conn, func() {
 		if err := conn.Close(); err != nil {
 			t.Error(err)

@@ -212,9 +212,7 @@ func TestRetryPolicy(t *testing.T) {
 		defer end()
 		began := time.Now()
 		stream, err := w.StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_, err = stream.Recv()
 		if took := time.Since(began); err != nil || w.shop.calls() != 1 || took < 10*time.Second {
 			t.Errorf("a stream: %v after %v, %d served", err, took, w.shop.calls())
@@ -252,13 +250,9 @@ func TestStream(t *testing.T) {
 	w, end := open(t, l, grpcmw.Options{Describe: one})
 	defer end()
 	stream, err := w.FullDuplexCall(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	talk(t, stream, 5)
-	if err := stream.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, stream.CloseSend())
 	if _, err := stream.Recv(); err == nil || w.shop.calls() != 5 || len(l.requests()) != 1 ||
 		strings.Join(stream.Trailer()["ratelimit"], "") != `"q";r=2;t=1` {
 		t.Errorf("%v, %d served, %d asked, %v", err, w.shop.calls(), len(l.requests()), stream.Trailer())
@@ -278,13 +272,9 @@ func TestPerMessage(t *testing.T) {
 	w, end := open(t, l, grpcmw.Options{Describe: one, PerMessage: true})
 	defer end()
 	stream, err := w.FullDuplexCall(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	talk(t, stream, 2)
-	if err := stream.Send(&grpc_testing.StreamingOutputCallRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, stream.Send(&grpc_testing.StreamingOutputCallRequest{}))
 	if _, err := stream.Recv(); status.Code(err) != codes.ResourceExhausted || w.shop.calls() != 2 ||
 		len(l.requests()) != 3 {
 		t.Errorf("the third: %v, %d served, %d asked", err, w.shop.calls(), len(l.requests()))
@@ -295,9 +285,7 @@ func TestPerMessage(t *testing.T) {
 	if stream, err = w.FullDuplexCall(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, stream.CloseSend())
 	if _, err := stream.Recv(); !errors.Is(err, io.EOF) || len(l.requests()) != 3 {
 		t.Errorf("without a message: %v, %d asked", err, len(l.requests()))
 	}
@@ -313,9 +301,7 @@ func TestProbesAreNotLimited(t *testing.T) {
 			t.Error(err)
 		}
 		watch, err := w.health.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := watch.Recv(); err != nil || len(l.requests()) != 0 {
 			t.Errorf("%v, %d asked", err, len(l.requests()))
 		}
@@ -344,9 +330,7 @@ func TestOptions(t *testing.T) {
 func talk(t *testing.T, stream grpc_testing.TestService_FullDuplexCallClient, messages int) {
 	t.Helper()
 	for range messages {
-		if err := stream.Send(&grpc_testing.StreamingOutputCallRequest{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, stream.Send(&grpc_testing.StreamingOutputCallRequest{}))
 		if _, err := stream.Recv(); err != nil {
 			t.Fatal(err)
 		}
@@ -357,22 +341,16 @@ func talk(t *testing.T, stream grpc_testing.TestService_FullDuplexCallClient, me
 func TestDeadlineLeavesTheQueue(t *testing.T) {
 	set, err := rulefile.Parse("rules.yaml", []byte("domain: edge\ndescriptors: [{key: client, rate_limit: "+
 		"{name: q, algorithm: leaky_bucket, queue: true, unit: hour, requests_per_unit: 10}}]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cfg := node.DefaultConfig()
 	cfg.HTTP, cfg.Health, cfg.Admin, cfg.RuleSet = "", "", "", set
 	n, err := node.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer n.Close()
 	guard, err := grpcmw.New(n, grpcmw.Options{Describe: func(context.Context, string) (rules.Request, error) {
 		return rules.Request{Rule: "q", Identity: "x"}, nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	soon, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, want := range []codes.Code{codes.OK, codes.DeadlineExceeded, codes.DeadlineExceeded} {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/edgelimit/edgelimit/node/ratelimit/prom"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func statistics(f func(name string, total uint64)) {
@@ -27,9 +28,7 @@ func statistics(f func(name string, total uint64)) {
 // What no mapping names has its own name, and what gets the same name and labels is added up.
 func TestNames(t *testing.T) {
 	c, err := prom.New(prom.DefaultConfig(), statistics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := testutil.CollectAndCompare(c, strings.NewReader(`
 # HELP ratelimit_service_config_load_success A statistic of envoyproxy/ratelimit.
 # TYPE ratelimit_service_config_load_success counter
@@ -58,14 +57,10 @@ func TestMapperFile(t *testing.T) {
 - {match: '*.service.rate_limit.*.*.total_hits', name: hits, timer_type: histogram, labels: {of: $2}}
 - {match: 'ratelimit.service.*', name: x, action: drop}
 `
-	if err := os.WriteFile(file, []byte(own), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(own), 0o600))
 	cfg := prom.Config{Address: ":0", Path: "/metrics", MapperFile: file}
 	c, err := prom.New(cfg, statistics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	want := "# HELP hits A statistic of envoyproxy/ratelimit.\n# TYPE hits counter\nhits{of=\"edge\"} 5\n"
 	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "hits", "x",
 		"ratelimit_service_config_load_success"); err != nil {
@@ -77,9 +72,7 @@ func TestMapperFile(t *testing.T) {
 		} else {
 			err = os.WriteFile(file, []byte(wrong), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		c, err := prom.New(cfg, statistics)
 		if err == nil || !strings.HasPrefix(err.Error(), "mapper_file: ") {
 			t.Errorf("%q: %v", wrong, err)

@@ -61,9 +61,7 @@ func overTCP(t *testing.T, l net.Listener, e *Exporter) string {
 func listen(t *testing.T, addr string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -111,14 +109,10 @@ func TestForgetsCountersThatAreGone(t *testing.T) {
 func receive(t *testing.T, conn net.PacketConn, n int) (packets []string) {
 	t.Helper()
 	buf := make([]byte, 1<<16)
-	if err := conn.SetReadDeadline(time.Now().Add(testkit.Patience)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, conn.SetReadDeadline(time.Now().Add(testkit.Patience)))
 	for range n {
 		size, _, err := conn.ReadFrom(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		packets = append(packets, string(buf[:size]))
 	}
 	return packets
@@ -127,9 +121,7 @@ func receive(t *testing.T, conn net.PacketConn, n int) (packets []string) {
 func udp(t *testing.T) net.PacketConn {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

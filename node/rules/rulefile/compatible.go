@@ -77,8 +77,8 @@ func (p *parser) deeper(n *yaml.Node, at place) place {
 	case depth == maxDepthThere:
 		p.warn(n, "descriptors are nested more than %d deep: these are checked, and no request meets them",
 			maxDepthThere)
-		at = place{Place: rules.Place{FullName: "?"}, node: new(rules.Node), seen: make(map[rules.Entry]location),
-			unreachable: true}
+		at = unplaced()
+		at.unreachable = true
 	}
 	return at
 }

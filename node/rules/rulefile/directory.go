@@ -119,11 +119,11 @@ func (o Options) readAll(paths []string) []text {
 		named := make(map[string]int) // files in texts
 		for _, file := range l.files {
 			t := text{file: file, link: elsewhere(file)}
-			t.data, t.err = files.Read(file, min(left, MaxFileSize+1))
+			t.data, t.err = files.Read(file, min(left, maxFileSize+1))
 			switch {
 			case t.err != nil && inside:
 				t.skipped, t.err = t.err, nil
-			case t.err == nil && left <= MaxFileSize && int64(len(t.data)) == left:
+			case t.err == nil && left <= maxFileSize && int64(len(t.data)) == left:
 				t.data, t.err = nil, fmt.Errorf("%s: the files have more than %d bytes together", file, maxTotalSize)
 			}
 			left -= int64(len(t.data))

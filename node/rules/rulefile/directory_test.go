@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // dirOf returns a new directory with files by name; those whose text is "-> target" are links.
@@ -21,12 +22,12 @@ func dirOf(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		if target, ok := strings.CutPrefix(text, "-> "); ok {
-			must(t, os.Symlink(target, path))
+			testkit.Must(t, os.Symlink(target, path))
 			continue
 		}
-		must(t, os.WriteFile(path, []byte(text), 0o600))
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return dir
 }
@@ -56,9 +57,7 @@ func TestRatelimitDirectory(t *testing.T) {
 		{true, []string{"deep", "noext", "plain", "real", "sub", "txt"}, []string{"linkdir", "loop", "self"}},
 	} {
 		s, err := Options{Compatibility: Ratelimit, IgnoreDotFiles: test.ignore}.Load(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got := s.Domains(); !slices.Equal(got, test.want) {
 			t.Errorf("ignoring dotfiles %t: domains %q, want %q", test.ignore, got, test.want)
 		}
@@ -93,8 +92,8 @@ func TestRatelimitConfigMap(t *testing.T) {
 // What cannot be read in a directory does not fail the load; a file that is named does.
 func TestRatelimitUnreadable(t *testing.T) {
 	dir := dirOf(t, map[string]string{"a": oneRule("a"), "a.b": oneRule("last"), "sub/x": oneRule("x")})
-	must(t, os.MkdirAll(filepath.Join(dir, "c"), 0o700))
-	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "c"), 0o700))
+	testkit.Must(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	within(t, "a FIFO", func() {
 		s, err := compatible.Load(dir)
 		if err != nil || len(s.Rules()) != 3 || len(s.Warnings()) != 1 {
@@ -174,12 +173,12 @@ func TestRatelimitWatch(t *testing.T) {
 		}
 	}
 	// Until the watcher runs it may miss a change: the first read after its start finds it.
-	must(t, os.WriteFile(filepath.Join(dir, "sub/a"), []byte(oneRule("second")), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "sub/a"), []byte(oneRule("second")), 0o600))
 	await("second")
-	must(t, os.MkdirAll(filepath.Join(dir, "new/er"), 0o700))
-	must(t, os.WriteFile(filepath.Join(dir, "new/er/b"), []byte(oneRule("third")), 0o600))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "new/er"), 0o700))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "new/er/b"), []byte(oneRule("third")), 0o600))
 	await("third")
-	must(t, os.WriteFile(filepath.Join(dir, "new/er/b"), []byte(oneRule("fourth")), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "new/er/b"), []byte(oneRule("fourth")), 0o600))
 	await("fourth")
 	cancel()
 	<-done

@@ -14,8 +14,8 @@ import (
 // documents yields the root of each YAML document, and reports text that is no YAML.
 func (p *parser) documents(data []byte) iter.Seq[*yaml.Node] {
 	return func(yield func(*yaml.Node) bool) {
-		if len(data) > MaxFileSize {
-			p.stop(&yaml.Node{Line: 1, Column: 1}, "the file is larger than %d bytes: split it", MaxFileSize)
+		if len(data) > maxFileSize {
+			p.stop(&yaml.Node{Line: 1, Column: 1}, "the file is larger than %d bytes: split it", maxFileSize)
 			return
 		}
 		if at, reason := unreadable(data); reason != "" {

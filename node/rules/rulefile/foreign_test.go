@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Of a file that holds no rules, as one that a link leads to by mistake or malice, no error quotes anything; and it
@@ -27,7 +29,7 @@ func TestErrorsQuoteNoOtherFiles(t *testing.T) {
 			dir, elsewhere := dirOf(t, map[string]string{"a.yaml": domain("a")}), dirOf(t,
 				map[string]string{"secret": text})
 			target := filepath.Join(elsewhere, "secret")
-			must(t, os.Symlink(target, filepath.Join(dir, "b.yaml")))
+			testkit.Must(t, os.Symlink(target, filepath.Join(dir, "b.yaml")))
 			_, err := Load(dir)
 			if err == nil {
 				t.Fatal("it is loaded")

@@ -48,7 +48,7 @@ type text struct {
 }
 
 // maxTotalSize is the maximum size of all files together, in bytes: all are in memory at once.
-const maxTotalSize = 16 * MaxFileSize
+const maxTotalSize = 16 * maxFileSize
 
 // elsewhere returns the target of a link that leads out of the file's directory, else "". The links of a ConfigMap stay
 // in it.

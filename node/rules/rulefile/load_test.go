@@ -10,6 +10,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func domain(name string) string {
@@ -22,9 +23,7 @@ func TestLoadDirectory(t *testing.T) {
 		"notes.txt": "not: rules", "b.yaml~": "{", "deeper/d.yaml": domain("deeper"), "e.yaml/f.yaml": domain("deeper"),
 	})
 	s, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	compareRules(t, s, "first/k: first/k unlimited", "second/k: second/k unlimited", "2b/k: 2b/k unlimited",
 		"third/k: third/k unlimited")
 }
@@ -32,9 +31,7 @@ func TestLoadDirectory(t *testing.T) {
 func TestLoadFilesInTheGivenOrder(t *testing.T) {
 	dir := dirOf(t, map[string]string{"a.yaml": domain("a"), "b.conf": domain("b"), "d/c.yaml": domain("c")})
 	s, err := Load(filepath.Join(dir, "d"), filepath.Join(dir, "b.conf"), filepath.Join(dir, "a.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	compareRules(t, s, "c/k: c/k unlimited", "b/k: b/k unlimited", "a/k: a/k unlimited")
 }
 
@@ -43,7 +40,7 @@ func TestLoadReportsAllFiles(t *testing.T) {
 		"a.yaml": domain("edge") + "limit: 1\n",
 		"b.yaml": "",
 		"c.yaml": "# c\n" + domain("edge"),
-		"d.yaml": strings.Repeat("#", MaxFileSize+1),
+		"d.yaml": strings.Repeat("#", maxFileSize+1),
 	})
 	s, err := Load(dir, dir+"/missing")
 	if s != nil || err == nil {
@@ -113,9 +110,7 @@ func TestParentsInOtherFiles(t *testing.T) {
 			"requests_per_unit: 10}}\n",
 	})
 	s, err := Options{MergeDomains: true}.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	req := rules.Request{Domain: "d", Descriptors: [][]rules.Entry{{{Key: "a", Value: "x"}}}}
 	met, err := s.Match(&req, rules.Secret{}, nil)
 	if err != nil || len(met) != 2 || met[1].Rule != s.Rule("d/b=all") || s.Rule("d/a").Parent != "d/b=all" {

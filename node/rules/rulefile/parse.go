@@ -13,7 +13,7 @@ import (
 
 // The maximum sizes of rule files.
 const (
-	MaxFileSize    = 4 << 20 // bytes in a file
+	maxFileSize    = 4 << 20 // bytes in a file
 	maxDescriptors = 100_000 // in a set
 	maxAliased     = 100_000 // nodes of a file that are reached through aliases
 	maxDepthThere  = 128     // descriptors in one another in a compatible domain
@@ -50,6 +50,11 @@ type place struct {
 	seen  map[rules.Entry]location // where the descriptors under the node stand
 
 	unreachable bool // deeper than any request is long: its rules are checked, and left out
+}
+
+// unplaced returns a place outside of the set, for what is only checked.
+func unplaced() place {
+	return place{Place: rules.Place{FullName: "?"}, node: new(rules.Node), seen: make(map[rules.Entry]location)}
 }
 
 // below returns the place of a new descriptor under this one, not attached to it yet.
@@ -136,7 +141,7 @@ func (p *parser) document(root *yaml.Node) {
 		return
 	}
 	// descriptors can be checked without a domain too
-	at := place{Place: rules.Place{FullName: "?"}, node: new(rules.Node), seen: make(map[rules.Entry]location)}
+	at := unplaced()
 	name := p.required(root, f, "domain", "a document")
 	first, known := p.domains[name]
 	switch {

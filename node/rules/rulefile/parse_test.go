@@ -9,15 +9,14 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // mustParse returns the rules of a text that has no problems.
 func mustParse(t testing.TB, text string) *rules.Set {
 	t.Helper()
 	s, err := Parse("test.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // manyRules is a file of n rules.
@@ -74,9 +75,7 @@ func TestRatelimitDeepMatch(t *testing.T) {
 	text := nested(40, "[{key: b, rate_limit: {name: n, unit: day, requests_per_unit: 1}}]")
 	text = strings.ReplaceAll(text, "key: a,", "key: a, value: x,")
 	s, err := compatible.Parse("f", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	entries := slices.Repeat([]rules.Entry{{Key: "a", Value: "x"}}, 40)
 	entries = append(entries, rules.Entry{Key: "b", Value: "y"})
 	var keys []counters.Key
@@ -129,9 +128,10 @@ func TestRatelimitBombs(t *testing.T) {
 // Files that are too large are refused with the bound.
 func TestRatelimitLarge(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "f"), []byte(oneRule("d")+strings.Repeat("# comment\n", 16<<20/10)), 0o600))
-	_, err := compatible.Load(dir)
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprint("larger than ", MaxFileSize, " bytes")) {
+	err := os.WriteFile(filepath.Join(dir, "f"), []byte(oneRule("d")+strings.Repeat("# comment\n", 16<<20/10)), 0o600)
+	testkit.Must(t, err)
+	_, err = compatible.Load(dir)
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint("larger than ", maxFileSize, " bytes")) {
 		t.Errorf("16 MiB: %.300v", err)
 	}
 	long := strings.Repeat("k", 1<<20)

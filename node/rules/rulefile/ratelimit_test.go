@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/edgelimit/edgelimit/node/rules"
 	"golang.org/x/tools/txtar"
+
+	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // verdict is a file and what envoyproxy/ratelimit (July 2026) says about it: why it refuses it, or what its /rlconfig
@@ -188,9 +190,7 @@ descriptors:
   rate_limit: {name: own, window: 90s, requests_per_unit: 5, algorithm: token_bucket, burst: 9, charge: all}
 - {key: s*, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 5, count_rejected: true}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	all := s.Rules()
 	plain, own, shared := all[0], all[1], all[2]
 	if l := plain.Limit; !l.Tallies() || !plain.Each || plain.Named() || plain.Steps[0] != (rules.Step{Open: true}) ||
@@ -221,7 +221,7 @@ func TestRatelimitMergedDomains(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	twice := "domain: d\ndescriptors: [{key: e, value: f}, {key: e_f}]\n"
-	must(t, os.WriteFile(filepath.Join(dir, "c"), []byte(twice), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "c"), []byte(twice), 0o600))
 	_, err = merged.Load(dir)
 	if err == nil || !strings.Contains(err.Error(), `c:2:41: descriptor "e_f" was already given`) {
 		t.Errorf("%v", err)

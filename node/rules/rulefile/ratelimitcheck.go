@@ -81,17 +81,21 @@ func (p *parser) pairs(n *yaml.Node, merged bool, visit func(pair)) {
 
 // mergedMaps calls visit with a merge key's map, or with all of its list: the last first, as those before go over it.
 func (p *parser) mergedMaps(n *yaml.Node, visit func(*yaml.Node)) {
-	from := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		from = n.Content
-	}
-	for _, m := range slices.Backward(from) {
+	for _, m := range slices.Backward(merged(n)) {
 		p.within(m, func(m *yaml.Node) {
 			if m.Kind == yaml.MappingNode { // else checkNodes has reported it
 				visit(m)
 			}
 		})
 	}
+}
+
+// merged returns the map of a merge key, or those of its list.
+func merged(n *yaml.Node) []*yaml.Node {
+	if n.Kind == yaml.SequenceNode {
+		return n.Content
+	}
+	return []*yaml.Node{n}
 }
 
 // check reports what envoyproxy/ratelimit refuses in a map whatever it means: unknown keys, lists of anything but maps,
@@ -189,11 +193,7 @@ func (p *parser) checkNodes(n *yaml.Node) {
 }
 
 func (p *parser) checkMerge(n *yaml.Node) {
-	from := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		from = n.Content
-	}
-	for _, m := range from {
+	for _, m := range merged(n) {
 		if behind(m).Kind != yaml.MappingNode {
 			p.add(m, "a merge key needs a map, or a list of maps, not %s", describe(behind(m)))
 		}

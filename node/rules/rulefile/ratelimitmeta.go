@@ -28,7 +28,10 @@ func (p *parser) anything11(n *yaml.Node, depth int) *yaml.Node {
 	switch n.Kind {
 	case yaml.MappingNode:
 		m := mapNode(n)
-		p.metadataOf(n, depth, m)
+		p.pairs(n, false, func(kv pair) {
+			name := p.utf8Node(kv.key, keyText(read11(kv.key), depth))
+			p.within(kv.value, func(v *yaml.Node) { m.Content = append(m.Content, name, p.anything11(v, depth+1)) })
+		})
 		return m
 	case yaml.SequenceNode:
 		l := listNode(n)
@@ -38,21 +41,6 @@ func (p *parser) anything11(n *yaml.Node, depth int) *yaml.Node {
 		return l
 	}
 	return p.scalar11(n)
-}
-
-// metadataOf adds the keys of a map and of those that it merges to m.
-func (p *parser) metadataOf(n *yaml.Node, depth int, m *yaml.Node) {
-	for i := 0; i+1 < len(n.Content) && !p.stopped; i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		if isMerge(key) {
-			p.mergedMaps(value, func(from *yaml.Node) { p.metadataOf(from, depth, m) })
-			continue
-		}
-		p.within(key, func(k *yaml.Node) {
-			name := p.utf8Node(k, keyText(read11(k), depth))
-			p.within(value, func(v *yaml.Node) { m.Content = append(m.Content, name, p.anything11(v, depth+1)) })
-		})
-	}
 }
 
 // keyText is a key of metadata as text: at the top as written, deeper down as what YAML 1.1 makes of it.

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // The reference names every key, in a table or in the text, and no others in its tables; and its examples are valid.
 func TestReadme(t *testing.T) {
 	data, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text := string(data)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
 	if len(blocks) < 8 {

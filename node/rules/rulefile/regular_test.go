@@ -64,7 +64,7 @@ func TestLoadOnlyRegularFiles(t *testing.T) {
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			dir := dirOf(t, map[string]string{"a.yaml": domain("a")})
-			must(t, test.make(filepath.Join(dir, "b.yaml")))
+			testkit.Must(t, test.make(filepath.Join(dir, "b.yaml")))
 			within(t, "Load", func() {
 				if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%v, want %q", err, test.want)
@@ -101,11 +101,11 @@ func TestWatchBesideAFIFO(t *testing.T) {
 			return outcome{}
 		}
 	}
-	must(t, syscall.Mkfifo(fifo, 0o600))
+	testkit.Must(t, syscall.Mkfifo(fifo, 0o600))
 	if o := next(); o.err == nil || !strings.Contains(o.err.Error(), "x.yaml") {
 		t.Errorf("beside a FIFO: %v", o.err)
 	}
-	must(t, os.Remove(fifo))
+	testkit.Must(t, os.Remove(fifo))
 	for o := next(); o.err != nil; o = next() {
 		if !strings.Contains(o.err.Error(), "x.yaml") {
 			t.Fatal(o.err)

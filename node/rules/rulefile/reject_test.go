@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // problemsOf takes a joined error apart.
@@ -173,9 +175,7 @@ func TestRejectedFiles(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 		t.Run(name, func(t *testing.T) {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			set, err := Parse(filepath.ToSlash(file), data)
 			if set != nil || err == nil {
 				t.Fatalf("accepted as %v", set)
@@ -202,10 +202,10 @@ func compareProblems(t *testing.T, file string, err error, want []string) {
 
 func TestRejectedSizes(t *testing.T) {
 	comment := func(size int) []byte { return []byte("domain: edge\n#" + strings.Repeat("x", size-14)) }
-	if _, err := Parse("f", comment(MaxFileSize)); err != nil {
+	if _, err := Parse("f", comment(maxFileSize)); err != nil {
 		t.Errorf("a file of exactly the allowed size: %v", err)
 	}
-	_, err := Parse("f", comment(MaxFileSize+1))
+	_, err := Parse("f", comment(maxFileSize+1))
 	compareProblems(t, "f", err, []string{"1:1: larger than 4194304 bytes"})
 }
 

@@ -14,22 +14,18 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource("schema.json", doc); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.AddResource("schema.json", doc))
 	schema, err := c.Compile("schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return schema
 }
 
@@ -37,9 +33,7 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 func againstSchema(t *testing.T, schema *jsonschema.Schema, file string) error {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var doc any

@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // validFile parses one of the files that are in order.
@@ -16,13 +17,9 @@ func validFile(t *testing.T, name string) map[string]*rules.Rule {
 	t.Helper()
 	path := filepath.Join("testdata/valid", name)
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s, err := Parse(path, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	named := make(map[string]*rules.Rule)
 	for _, r := range s.Rules() {
 		named[given(r)] = r
@@ -30,9 +27,21 @@ func validFile(t *testing.T, name string) map[string]*rules.Rule {
 	return named
 }
 
+// described holds that the rules of these names are so.
+func described(t *testing.T, named map[string]*rules.Rule, all map[string]string) {
+	t.Helper()
+	for name, want := range all {
+		if r := named[name]; r == nil {
+			t.Errorf("no rule is named %s", name)
+		} else if r.Describe() != want {
+			t.Errorf("%s is %s, want %s", name, r.Describe(), want)
+		}
+	}
+}
+
 func TestReferenceFile(t *testing.T) {
 	named := validFile(t, "reference.yaml")
-	for name, want := range map[string]string{
+	described(t, named, map[string]string{
 		"reference/category=account":          "4 in 1m0s by sliding_window, replaces per_reader nobody",
 		"reference/from=proxy/to=reader":      "2 in 1m0s by sliding_window, replaces per_reader",
 		"per_reader":                          "2 in 168h0m0s by sliding_window",
@@ -45,14 +54,7 @@ func TestReferenceFile(t *testing.T) {
 		"reference/unspecified":               "2 in 1h0m0s by sliding_window",
 		"reference/files=/files%2F*":          "10 in 1m0s by sliding_window",
 		"reference/files=/*%2Fsecret%2F*.txt": "10 in 1m0s by sliding_window",
-	} {
-		if r := named[name]; r == nil || r.Describe() != want {
-			t.Errorf("%s: %v, want %s", name, r, want)
-			if r != nil {
-				t.Errorf("it is %s", r.Describe())
-			}
-		}
-	}
+	})
 	want := map[string]any{"quota": map[string]any{"name": "one", "7": []any{1.5, true, nil, "2006-01-02"}}}
 	if got := named["reference/service=one"].Metadata; !reflect.DeepEqual(got, want) {
 		t.Errorf("metadata is %v, want %v", got, want)
@@ -70,7 +72,7 @@ func TestExtensionsFile(t *testing.T) {
 	if r.Policy != wantPolicy || !reflect.DeepEqual(r.Regions, []string{"eu-west", "eu-north"}) {
 		t.Errorf("policy %+v in %v", r.Policy, r.Regions)
 	}
-	for name, want := range map[string]string{
+	described(t, named, map[string]string{
 		"per_ip": "20, of which 100 in 10s come back, by token_bucket and softly 2 more, " +
 			"from 22:00 to 06:00 in Europe/Paris 20, of which 20 in 10s come back, by token_bucket and softly 2 " +
 			"more, " +
@@ -87,19 +89,12 @@ func TestExtensionsFile(t *testing.T) {
 		"batch": "0 in 1m0s by sliding_window, borrows from elastic/tenant",
 		"page":  "5 in 1s by sliding_window, more up to a pressure of 0.7",
 		"spare": "5 in 1s by sliding_window, more up to a pressure of 0.5",
-	} {
-		if r := named[name]; r == nil || r.Describe() != want {
-			t.Errorf("%s: want %s", name, want)
-			if r != nil {
-				t.Errorf("it is %s", r.Describe())
-			}
-		}
-	}
+	})
 }
 
 func TestResponsesFile(t *testing.T) {
 	named := validFile(t, "responses.yaml")
-	for name, want := range map[string]string{
+	described(t, named, map[string]string{
 		"login":  "10 in 1h0m0s by sliding_window, charges 1 after a response of 401 403",
 		"errors": "10 in 1h0m0s by sliding_window, charges 1 after a response of 499 5xx",
 		"bytes":  "1000000 in 1h0m0s by sliding_window, charges response_bytes after a response of any status",
@@ -108,16 +103,12 @@ func TestResponsesFile(t *testing.T) {
 		"report": "6, of which 10 in 1s come back, by leaky_queue",
 		"api":    "20, of which 10 in 1s come back, by leaky_queue and with delays 5 more",
 		"slow":   "4, of which 3 in 1m0s come back, by leaky_queue",
-	} {
-		if r := named[name]; r == nil || r.Describe() != want {
-			t.Errorf("%s is %v, want %s", name, r.Describe(), want)
-		}
-	}
+	})
 }
 
 func TestFlatFile(t *testing.T) {
 	named := validFile(t, "flat.json")
-	for name, want := range map[string]string{
+	described(t, named, map[string]string{
 		"login":      "5 in 1m0s by sliding_window",
 		"search/all": "20, of which 100 in 1.5s come back, by leaky_bucket and softly 10 more",
 		"partner":    "unlimited, 0 allowed and 1 denied prefixes",
@@ -125,14 +116,10 @@ func TestFlatFile(t *testing.T) {
 			"by sliding_window, " +
 			"each costs 2, sends early after 5, only in eu-west",
 		"attempts": "10, of which 1 in 1h0m0s come back, by token_bucket",
-	} {
-		r := named[name]
-		if r == nil || r.Describe() != want || r.Domain != "" ||
-			!reflect.DeepEqual(r.OpenKeys(), []string{"identity"}) {
-			t.Errorf("%s: want %s", name, want)
-			if r != nil {
-				t.Errorf("it is %s with open keys %v in domain %q", r.Describe(), r.OpenKeys(), r.Domain)
-			}
+	})
+	for name, r := range named {
+		if r.Domain != "" || !reflect.DeepEqual(r.OpenKeys(), []string{"identity"}) {
+			t.Errorf("%s has open keys %v in domain %q", name, r.OpenKeys(), r.Domain)
 		}
 	}
 	if got := named["search/all"].FullName; got != "search%2Fall" {
@@ -177,9 +164,7 @@ func TestDefaultAlgorithm(t *testing.T) {
 	const text = "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: day, requests_per_unit: 1}}\n" +
 		"- {key: b, rate_limit: {unit: day, requests_per_unit: 1, algorithm: sliding_log}}\n"
 	s, err := Options{Algorithm: "fixed_window"}.Parse("f", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i, want := range []counters.Algorithm{counters.FixedWindow, counters.SlidingLog} {
 		if got := s.Rules()[i].Limit.Meter().Algorithm; got != want {
 			t.Errorf("%s counts by %v, want %v", s.Rules()[i], got, want)
@@ -207,9 +192,7 @@ func TestMergeDomains(t *testing.T) {
 		t.Error("a domain is given twice, and nobody asked to merge it")
 	}
 	s, err := Options{MergeDomains: true}.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for value, want := range map[string]string{"/a/x": "first", "/b": "second"} {
 		got, err := s.Match(&rules.Request{Domain: "d", Descriptors: one("path", value)}, rules.Secret{}, nil)
 		if err != nil || got[0].Rule == nil || got[0].Rule.Name != want {

@@ -54,23 +54,14 @@ func follow(t *testing.T, w *Watcher, run func(context.Context, func(*rules.Set,
 // put writes a complete file.
 func put(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // link makes a link at path to target, over one that is there, as Kubernetes and deployment tools do.
 func link(t *testing.T, target, path string) {
 	t.Helper()
-	must(t, os.Symlink(target, path+".new"))
-	must(t, os.Rename(path+".new", path))
+	testkit.Must(t, os.Symlink(target, path+".new"))
+	testkit.Must(t, os.Rename(path+".new", path))
 }
 
 // change is something done to files, and what the Watcher is to make of it: domains, or an error that names what is
@@ -96,7 +87,7 @@ var stories = []struct {
 		},
 		{what: "another one renamed over it", do: func(t *testing.T, dir string) {
 			put(t, dir+"/.a.swp", domain("c"))
-			must(t, os.Rename(dir+"/.a.swp", dir+"/a.yaml"))
+			testkit.Must(t, os.Rename(dir+"/.a.swp", dir+"/a.yaml"))
 		}, want: "c"},
 		{
 			what: "invalid",
@@ -108,15 +99,16 @@ var stories = []struct {
 			err: "a.yaml:1:1: there is no domain",
 		},
 		{what: "mended", do: func(t *testing.T, dir string) { put(t, dir+"/a.yaml", domain("d")) }, want: "d"},
-		{what: "gone", do: func(t *testing.T, dir string) { must(t, os.Remove(dir+"/a.yaml")) }, err: "no such file"},
+		{what: "gone",
+			do: func(t *testing.T, dir string) { testkit.Must(t, os.Remove(dir+"/a.yaml")) }, err: "no such file"},
 		{what: "there as before", do: func(t *testing.T, dir string) { put(t, dir+"/a.yaml", domain("d")) }, want: "d"},
 		{what: "moved away, as some editors do, and written", do: func(t *testing.T, dir string) {
-			must(t, os.Rename(dir+"/a.yaml", dir+"/a.yaml~"))
+			testkit.Must(t, os.Rename(dir+"/a.yaml", dir+"/a.yaml~"))
 			put(t, dir+"/a.yaml", domain("e"))
 		}, want: "e"},
 	}},
 	{"a directory", []string{"rules"}, func(t *testing.T, dir string) {
-		must(t, os.Mkdir(dir+"/rules", 0o700))
+		testkit.Must(t, os.Mkdir(dir+"/rules", 0o700))
 		put(t, dir+"/rules/a.yaml", domain("a"))
 	}, []change{
 		{
@@ -128,7 +120,7 @@ var stories = []struct {
 			want: "b c",
 		},
 		{what: "a file is renamed", do: func(t *testing.T, dir string) {
-			must(t, os.Rename(dir+"/rules/a.yaml", dir+"/rules/z.json"))
+			testkit.Must(t, os.Rename(dir+"/rules/a.yaml", dir+"/rules/z.json"))
 			put(t, dir+"/rules/z.json", `[{"rule_id": "flat", "limit": 5, "window_seconds": 60}]`)
 		}, want: "b"},
 		{
@@ -136,21 +128,21 @@ var stories = []struct {
 			do:   func(t *testing.T, dir string) { put(t, dir+"/rules/c.yaml", domain("b")) }, err: "c.yaml:1:9",
 		},
 		{what: "files go", do: func(t *testing.T, dir string) {
-			must(t, os.Remove(dir+"/rules/b.yaml"))
-			must(t, os.Remove(dir+"/rules/z.json"))
+			testkit.Must(t, os.Remove(dir+"/rules/b.yaml"))
+			testkit.Must(t, os.Remove(dir+"/rules/z.json"))
 		}, want: "b"},
 		{
-			what: "it is empty", do: func(t *testing.T, dir string) { must(t, os.Remove(dir+"/rules/c.yaml")) },
+			what: "it is empty", do: func(t *testing.T, dir string) { testkit.Must(t, os.Remove(dir+"/rules/c.yaml")) },
 			err: "holds no",
 		},
 		{
-			what: "it is gone", do: func(t *testing.T, dir string) { must(t, os.RemoveAll(dir+"/rules")) },
+			what: "it is gone", do: func(t *testing.T, dir string) { testkit.Must(t, os.RemoveAll(dir+"/rules")) },
 			err: "no such file",
 		},
 		{what: "another one takes its place", do: func(t *testing.T, dir string) {
-			must(t, os.Mkdir(dir+"/new", 0o700))
+			testkit.Must(t, os.Mkdir(dir+"/new", 0o700))
 			put(t, dir+"/new/a.yaml", domain("d"))
-			must(t, os.Rename(dir+"/new", dir+"/rules"))
+			testkit.Must(t, os.Rename(dir+"/new", dir+"/rules"))
 		}, want: "d"},
 		{
 			what: "a file in that one changes",
@@ -158,31 +150,31 @@ var stories = []struct {
 		},
 	}},
 	{"a ConfigMap", []string{"mount/a.yaml"}, func(t *testing.T, dir string) {
-		must(t, os.MkdirAll(dir+"/mount/..1", 0o700))
+		testkit.Must(t, os.MkdirAll(dir+"/mount/..1", 0o700))
 		put(t, dir+"/mount/..1/a.yaml", domain("a"))
 		link(t, "..1", dir+"/mount/..data")
 		link(t, "..data/a.yaml", dir+"/mount/a.yaml")
 	}, []change{
 		{what: "the link to its data is turned", do: func(t *testing.T, dir string) {
-			must(t, os.Mkdir(dir+"/mount/..2", 0o700))
+			testkit.Must(t, os.Mkdir(dir+"/mount/..2", 0o700))
 			put(t, dir+"/mount/..2/a.yaml", domain("b"))
 			link(t, "..2", dir+"/mount/..data")
-			must(t, os.RemoveAll(dir+"/mount/..1"))
+			testkit.Must(t, os.RemoveAll(dir+"/mount/..1"))
 		}, want: "b"},
 		{what: "and turned again", do: func(t *testing.T, dir string) {
-			must(t, os.Mkdir(dir+"/mount/..3", 0o700))
+			testkit.Must(t, os.Mkdir(dir+"/mount/..3", 0o700))
 			put(t, dir+"/mount/..3/a.yaml", domain("c"))
 			link(t, "..3", dir+"/mount/..data")
-			must(t, os.RemoveAll(dir+"/mount/..2"))
+			testkit.Must(t, os.RemoveAll(dir+"/mount/..2"))
 		}, want: "c"},
 	}},
 	{"a link to a release", []string{"current/rules/a.yaml"}, func(t *testing.T, dir string) {
-		must(t, os.MkdirAll(dir+"/releases/1/rules", 0o700))
+		testkit.Must(t, os.MkdirAll(dir+"/releases/1/rules", 0o700))
 		put(t, dir+"/releases/1/rules/a.yaml", domain("a"))
 		link(t, "releases/1", dir+"/current")
 	}, []change{
 		{what: "the link is turned", do: func(t *testing.T, dir string) {
-			must(t, os.MkdirAll(dir+"/releases/2/rules", 0o700))
+			testkit.Must(t, os.MkdirAll(dir+"/releases/2/rules", 0o700))
 			put(t, dir+"/releases/2/rules/a.yaml", domain("b"))
 			link(t, "releases/2", dir+"/current")
 		}, want: "b"},
@@ -191,7 +183,7 @@ var stories = []struct {
 			do:   func(t *testing.T, dir string) { put(t, dir+"/releases/2/rules/a.yaml", domain("c")) }, want: "c",
 		},
 		{what: "the link is turned again", do: func(t *testing.T, dir string) {
-			must(t, os.MkdirAll(dir+"/releases/3/rules", 0o700))
+			testkit.Must(t, os.MkdirAll(dir+"/releases/3/rules", 0o700))
 			put(t, dir+"/releases/3/rules/a.yaml", domain("d"))
 			link(t, "releases/3", dir+"/current")
 		}, want: "d"},

@@ -1,10 +1,12 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	goredis "github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
@@ -33,33 +41,86 @@ type filed interface{ File() (*os.File, error) }
 // fileOf returns a copy of a socket to pass on. It is closed with the test.
 func fileOf(t *testing.T, socket any, err error) *os.File {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f, err := socket.(filed).File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _, _ = f.Close(), socket.(io.Closer).Close() })
 	return f
 }
 
-// checkActivation restarts a node twice under load. systemd holds the sockets meanwhile: no request is lost. It is
-// ready, as the service manager is sent, once it serves.
-func checkActivation(t *testing.T, binary string) {
-	door, err := net.Listen("tcp", "127.0.0.1:0")
-	socket := fileOf(t, door, err)
-	notify := filepath.Join(t.TempDir(), "notify")
-	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+// activatedNames are the listeners for clients, as socket units name them.
+var activatedNames = []string{"http", "grpc", "resp", "proxy"}
+
+// askers ask each listener for clients once, over connections that they keep. An asker fails if its client sees an
+// error or no decision. Those of HTTP and gRPC repeat nothing themselves, but for calls that the server has not begun,
+// as net/http and grpc-go do by default. The Redis protocol cannot announce the end of a connection: a command that
+// meets it gets no reply, and clients send it again, as go-redis does by default.
+func askers(t *testing.T, addr map[string]string) map[string]func() error {
+	t.Helper()
+	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}, Timeout: patience}
+	conn, err := grpc.NewClient(addr["grpc"], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
+	rdb := goredis.NewClient(&goredis.Options{Addr: addr["resp"], ReadTimeout: patience, DisableIdentity: true})
+	t.Cleanup(func() {
+		web.CloseIdleConnections()
+		_, _ = conn.Close(), rdb.Close()
+	})
+	fetch := func(method, url, body string) error {
+		status, _, answer, err := testkit.Fetch(web, method, url, body)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("%d %s", status, answer)
+		}
+		return err
+	}
+	return map[string]func() error{
+		"http": func() error {
+			return fetch("POST", "http://"+addr["http"]+"/v1/check", `{"rule":"per_ip","identity":"192.0.2.1"}`)
+		},
+		"proxy": func() error { return fetch("GET", "http://"+addr["proxy"]+"/", "") },
+		"grpc": func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			entries := []*common.RateLimitDescriptor_Entry{{Key: "remote_address", Value: "192.0.2.2"}}
+			resp, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &rls.RateLimitRequest{
+				Domain: "edge", Descriptors: []*common.RateLimitDescriptor{{Entries: entries}}})
+			if err == nil && resp.OverallCode != rls.RateLimitResponse_OK {
+				err = fmt.Errorf("%v", resp)
+			}
+			return err
+		},
+		"resp": func() error {
+			reply, err := rdb.Do(t.Context(), "CL.THROTTLE", "user", 1_000_000, 1_000_000, 60).Slice()
+			if err == nil && (len(reply) != 5 || reply[0] != int64(0)) {
+				err = fmt.Errorf("%v", reply)
+			}
+			return err
+		},
+	}
+}
+
+// checkActivation restarts a node twice under load on all its listeners for clients. systemd holds the sockets
+// meanwhile: no request is lost. It is ready, as the service manager is sent, once it serves.
+func checkActivation(t *testing.T, binary string) {
+	addr := make(map[string]string)
+	var sockets []*os.File
+	for _, name := range activatedNames {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		sockets = append(sockets, fileOf(t, l, err))
+		addr[name] = l.Addr().String()
+	}
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "ok")
+	}))
+	defer upstream.Close()
+	notify := filepath.Join(t.TempDir(), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+	testkit.Must(t, err)
 	defer manager.Close()
 	await := func(state string) {
 		t.Helper()
-		if err := manager.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, manager.SetReadDeadline(time.Now().Add(patience)))
 		for buf := make([]byte, 4096); ; {
 			k, err := manager.Read(buf)
 			if err != nil {
@@ -70,42 +131,48 @@ func checkActivation(t *testing.T, binary string) {
 			}
 		}
 	}
+	rules := hourly(t, 100_000_000)
 	run := func() *testkit.Process {
-		p := testkit.Start(t, activated(binary, []*os.File{socket}, "http",
-			[]string{"NOTIFY_SOCKET=" + notify, "WATCHDOG_USEC=4000000"}, "serve", "--http", "127.0.0.1:1", "--health",
-			"", "--admin", ""))
+		p := testkit.Start(t, activated(binary, sockets, strings.Join(activatedNames, ":"),
+			[]string{"NOTIFY_SOCKET=" + notify, "WATCHDOG_USEC=4000000"}, "proxy", "--upstream", upstream.URL,
+			"--rules", rules, "--http", "127.0.0.1:1", "--health", "", "--admin", ""))
 		await("READY=1")
 		return p
 	}
 
 	p := run()
-	var answered, failed atomic.Int64
+	answered := make(map[string]*atomic.Int64)
+	var failed atomic.Int64
 	var clients sync.WaitGroup
 	end := make(chan struct{})
-	for range 8 {
-		clients.Go(func() {
-			web := &http.Client{Transport: &http.Transport{}, Timeout: patience}
-			defer web.CloseIdleConnections()
-			for {
-				select {
-				case <-end:
-					return
-				default:
+	for name, ask := range askers(t, addr) {
+		answers := new(atomic.Int64)
+		answered[name] = answers
+		for range 4 {
+			clients.Go(func() {
+				for {
+					select {
+					case <-end:
+						return
+					default:
+					}
+					err := ask()
+					if answers.Add(1); err != nil {
+						failed.Add(1)
+						t.Errorf("%s: %v", name, err)
+						return
+					}
 				}
-				status, _, answer, err := testkit.Fetch(web, "POST", "http://"+door.Addr().String()+"/v1/check",
-					`{"rule":"per_ip","identity":"192.0.2.1"}`)
-				if answered.Add(1); status != 200 || err != nil {
-					failed.Add(1)
-					t.Errorf("%d %s %v", status, answer, err)
-					return
-				}
-			}
-		})
+			})
+		}
 	}
 	more := func() {
 		t.Helper()
-		before := answered.Load()
-		eventually(t, "more answers", func() bool { return answered.Load() > before+500 || failed.Load() > 0 })
+		for name, answers := range answered {
+			before := answers.Load()
+			eventually(t, "more answers of "+name,
+				func() bool { return answers.Load() > before+200 || failed.Load() > 0 })
+		}
 	}
 	more()
 	await("WATCHDOG=1")
@@ -120,7 +187,9 @@ func checkActivation(t *testing.T, binary string) {
 	}
 	close(end)
 	clients.Wait()
-	t.Logf("%d requests, %d failed", answered.Load(), failed.Load())
+	for name, answers := range answered {
+		t.Logf("%s: %d requests", name, answers.Load())
+	}
 	p.Signal(syscall.SIGTERM)
 	if err := p.Wait(); err != nil {
 		t.Error(err)
@@ -142,13 +211,9 @@ func checkForgedActivation(t *testing.T, binary string) {
 	path := filepath.Join(dir, "admin")
 	unix, err := net.Listen("unix", path)
 	open := fileOf(t, unix, err)
-	if err := os.Chmod(path, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(path, 0o666))
 	regular, err := os.Open(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer regular.Close()
 	for _, test := range []struct {
 		name    string
@@ -171,9 +236,7 @@ func checkForgedActivation(t *testing.T, binary string) {
 		var said testkit.Log
 		cmd := activated(binary, test.sockets, test.names, test.env, "serve", "--health", "", "--http", "127.0.0.1:0")
 		cmd.Stderr = &said
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Start())
 		stop := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 		err := cmd.Wait()
 		stop.Stop()

@@ -74,9 +74,7 @@ func parsed(t *testing.T, action func(*cli.Context) error, flags []cli.Flag, arg
 
 func TestMainIsSmall(t *testing.T) {
 	b, err := os.ReadFile("../main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if n := bytes.Count(b, []byte("\n")); n >= 60 {
 		t.Errorf("main.go has %d lines; it is to stay under 60", n)
 	}
@@ -151,12 +149,15 @@ func TestCommandsAndFlags(t *testing.T) {
 	}
 }
 
-// Whatever serve can be told by a flag, it can be told by a variable.
+// Whatever serve can be told by a flag, it can be told by a variable, and some by that of OpenTelemetry as well.
 func TestServeFlagsHaveVariables(t *testing.T) {
 	for _, f := range New().Command("serve").Flags {
 		name := f.Names()[0]
-		want := "EDGELIMIT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-		if got := f.(cli.DocGenerationFlag).GetEnvVars(); name != "print-config" && !slices.Equal(got, []string{want}) {
+		want := []string{"EDGELIMIT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))}
+		if otel := otelVariables[name]; otel != "" {
+			want = append(want, otel)
+		}
+		if got := f.(cli.DocGenerationFlag).GetEnvVars(); name != "print-config" && !slices.Equal(got, want) {
 			t.Errorf("--%s is set by %v, want %s", name, got, want)
 		}
 	}

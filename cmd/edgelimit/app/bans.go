@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,17 +117,15 @@ func listBans(c *cli.Context) error {
 	if c.NArg() > 1 {
 		return misuse(c.Command, "want one RULE, got %q as well", c.Args().Get(1))
 	}
-	admin, err := newClient(c)
-	if err != nil {
-		return err
-	}
-	all := []bans.Ban{}
-	err = admin.ListBans(c.Context, c.Args().First(), func(b bans.Ban) error {
-		all = append(all, b)
-		return nil
+	all, err := askAdmin(c, func(admin *client.Client, ctx context.Context) ([]bans.Ban, error) {
+		all := []bans.Ban{}
+		return all, admin.ListBans(ctx, c.Args().First(), func(b bans.Ban) error {
+			all = append(all, b)
+			return nil
+		})
 	})
 	if err != nil {
-		return noAdmin(c, err)
+		return err
 	}
 	if c.Bool("json") {
 		return printJSON(c, map[string]any{"bans": all})
@@ -189,20 +188,18 @@ func addBan(c *cli.Context) error {
 				from)
 		}
 	}
-	admin, err := newClient(c)
+	done, err := askAdmin(c, func(admin *client.Client, ctx context.Context) (client.AddedBans, error) {
+		return admin.AddBan(ctx, req)
+	})
 	if err != nil {
 		return err
-	}
-	done, err := admin.AddBan(c.Context, req)
-	if err != nil {
-		return noAdmin(c, err)
 	}
 	if c.Bool("json") {
 		return json.NewEncoder(c.App.Writer).Encode(done)
 	}
 	for _, b := range done.Bans {
 		fmt.Fprintf(c.App.Writer, "%s: %s is banned until %s%s\n", clean(b.Rule), cmp.Or(b.Address, "#"+b.Key),
-			b.Ends.Local().Format("2006-01-02 15:04:05"), followers[b.Scope])
+			b.Ends.UTC().Format(timeFormat), followers[b.Scope])
 	}
 	for _, w := range done.Warnings {
 		fmt.Fprintf(c.App.Writer, "warning: %s\n", clean(w))
@@ -223,19 +220,27 @@ func removeBans(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	admin, err := newClient(c)
+	done, err := askAdmin(c, func(admin *client.Client, ctx context.Context) (client.RemovedBans, error) {
+		return admin.RemoveBans(ctx, req)
+	})
 	if err != nil {
 		return err
-	}
-	done, err := admin.RemoveBans(c.Context, req)
-	if err != nil {
-		return noAdmin(c, err)
 	}
 	if c.Bool("json") {
 		return printJSON(c, done)
 	}
 	printRemoved(c.App.Writer, done)
 	return nil
+}
+
+// askAdmin asks the node at --url.
+func askAdmin[T any](c *cli.Context, ask func(*client.Client, context.Context) (T, error)) (answer T, err error) {
+	admin, err := newClient(c)
+	if err != nil {
+		return answer, err
+	}
+	answer, err = ask(admin, c.Context)
+	return answer, noAdmin(c, err)
 }
 
 // noAdmin says more about a node that does not answer.

@@ -15,6 +15,7 @@ import (
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // served is the URL of the HTTP door of a node with some rules, which runs until the test ends.
@@ -27,15 +28,11 @@ descriptors:
   - {key: path, value: /login,
      descriptors: [{key: client, rate_limit: {name: login, window: 10s, requests_per_unit: 1}}]}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cfg := node.DefaultConfig()
 	cfg.HTTP, cfg.Health, cfg.RuleSet, cfg.Logger = "127.0.0.1:0", "", set, slog.New(slog.DiscardHandler)
 	n, err := node.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(ctx) }()

@@ -66,18 +66,12 @@ func runDemo(c *cli.Context, o demo.Options) error {
 	if err != nil {
 		return err
 	}
-	svg, err := createPlot(c)
-	if err != nil {
-		return err
-	}
-	defer svg.Close()
 	show := showFor(c)
-	show.begin(o)
-	defer announceStop(c)()
-	report, err := demo.Run(c.Context, o, show.sample)
-	if err == nil {
-		err = writePlot(svg, report)
-	}
+	report, err := plotted(c, func() (*demo.Report, error) {
+		show.begin(o)
+		defer announceStop(c)()
+		return demo.Run(c.Context, o, show.sample)
+	})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/replay"
 	"github.com/edgelimit/edgelimit/testnet/demo"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // alone is the shortest demo that there is: one node decides as the oracle does, so its figures always hold.
@@ -57,9 +58,7 @@ func TestDemoJSON(t *testing.T) {
 		}
 	}
 	var report map[string]any
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))
 	for key, want := range map[string]any{"regions": 1.0, "nodes": 1.0, "limit": 20.0, "ok": true,
 		"compliant_clients": 1.0, "compliant_offered": 18.0, "false_rejections": 0.0, "heal_ms": 0.0,
 		"bound_pct": 0.0} {
@@ -245,13 +244,9 @@ func TestDemoLog(t *testing.T) {
 	if _, err := z.Write([]byte(busy())); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, z.Close())
 	file := filepath.Join(t.TempDir(), "access.log.gz")
-	if err := os.WriteFile(file, zipped.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, zipped.Bytes(), 0o600))
 	args := append(alone, "--limit", "5", "--log")
 	t.Run("gzip file", func(t *testing.T) { checkBusy(t, demoed(t, "", append(args, file)...)) })
 	t.Run("standard input", func(t *testing.T) {

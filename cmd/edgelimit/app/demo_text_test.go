@@ -16,6 +16,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/testnet/demo"
 	"github.com/edgelimit/edgelimit/testnet/judge"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func options() demo.Options {
@@ -253,9 +254,7 @@ func TestClean(t *testing.T) {
 // Where the output is no terminal, there are lines; asked for JSON, JSON.
 func TestShowFor(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer file.Close()
 	for _, asJSON := range []bool{false, true} {
 		app := New()
@@ -269,9 +268,7 @@ func TestShowFor(t *testing.T) {
 		if asJSON {
 			args = append(args, "--json")
 		}
-		if err := app.RunContext(context.Background(), args); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, app.RunContext(context.Background(), args))
 		if _, isJSON := got.(*jsonShow); isJSON != asJSON {
 			t.Errorf("%v shows with %T", args, got)
 		}

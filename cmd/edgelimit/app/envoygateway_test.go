@@ -89,26 +89,18 @@ func certify(t *testing.T, dir string) (certificate tls.Certificate, authority *
 	caDER, err3 := x509.CreateCertificate(rand.Reader, ca, ca, authorityKey.Public(), authorityKey)
 	leafDER, err4 := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), authorityKey)
 	keyDER, err5 := x509.MarshalPKCS8PrivateKey(key)
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(err1, err2, err3, err4, err5))
 	for name, block := range map[string]pem.Block{
 		"ca.crt": {Type: "CERTIFICATE", Bytes: caDER}, "tls.crt": {Type: "CERTIFICATE", Bytes: leafDER},
 		"tls.key": {Type: "PRIVATE KEY", Bytes: keyDER},
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&block), 0o600))
 	}
 	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	authority = x509.NewCertPool()
 	parsed, err := x509.ParseCertificate(caDER)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	authority.AddCert(parsed)
 	return certificate, authority
 }
@@ -119,9 +111,7 @@ func manage(t *testing.T, certificate tls.Certificate, authority *x509.CertPool)
 	publish func(version string, config ...types.Resource)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	snapshots := cache.NewSnapshotCache(false, cache.IDHash{}, nil)
 	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate},
@@ -142,9 +132,7 @@ func manage(t *testing.T, certificate tls.Certificate, authority *x509.CertPool)
 		if err == nil {
 			err = snapshots.SetSnapshot(t.Context(), "envoy-ratelimit", snapshot)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 }
 
@@ -204,9 +192,7 @@ func TestEnvoyGateway(t *testing.T) {
 		creds = credentials.NewTLS(&tls.Config{RootCAs: authority, ServerName: limiterName})
 	}
 	conn, err := grpc.NewClient(addresses["GRPC_PORT"], grpc.WithTransportCredentials(creds))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	ask := func() *rls.RateLimitResponse {
 		t.Helper()
@@ -215,9 +201,7 @@ func TestEnvoyGateway(t *testing.T) {
 				Entries: []*common.RateLimitDescriptor_Entry{{Key: "route", Value: "route"},
 					{Key: "rule-0-match-0", Value: "rule-0-match-0"}}}},
 		}, grpc.WaitForReady(true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return resp
 	}
 	if got := ask(); got.OverallCode != rls.RateLimitResponse_OK || got.Statuses[0].CurrentLimit != nil {

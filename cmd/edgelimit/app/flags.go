@@ -18,11 +18,14 @@ type group string
 const plain group = ""
 
 // flag returns a flag of the group that sets *to, whose value is the default. A list or a size it does not set: read it
-// from the context. A variable NAME lets EDGELIMIT_NAME stand for the flag.
+// from the context. A variable NAME lets EDGELIMIT_NAME stand for the flag, and OTEL_NAME that of OpenTelemetry.
 func (g group) flag(name, usage string, to any, variables ...string) cli.Flag {
 	heading, env := string(g), []string(nil)
 	for _, v := range variables {
-		env = append(env, "EDGELIMIT_"+v)
+		if !strings.HasPrefix(v, "OTEL_") {
+			v = "EDGELIMIT_" + v
+		}
+		env = append(env, v)
 	}
 	switch to := to.(type) {
 	case *bool:
@@ -81,6 +84,8 @@ func override(c *cli.Context, settings []setting) (err error) {
 			*to = c.Duration(s.name)
 		case *string:
 			*to = c.String(s.name)
+		case *float64:
+			*to = c.Float64(s.name)
 		case *[]string:
 			*to = c.StringSlice(s.name)
 		case *node.Size:

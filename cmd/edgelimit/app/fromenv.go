@@ -25,7 +25,6 @@ import (
 type ratelimitEnv struct {
 	lookup func(string) (string, bool)
 	values map[string]string // of all its variables
-	isSet  map[string]bool
 	errs   []error
 	notes  []note // for the log
 	redis  string // the URL that configure set; empty: none
@@ -40,7 +39,7 @@ type note struct {
 // readRatelimitEnv reads the variables. It reports those that cannot be obeyed with an error, and notes those that have
 // no meaning here.
 func readRatelimitEnv(lookup func(string) (string, bool)) *ratelimitEnv {
-	e := &ratelimitEnv{lookup: lookup, values: make(map[string]string), isSet: make(map[string]bool)}
+	e := &ratelimitEnv{lookup: lookup, values: make(map[string]string)}
 	obeyed := func(with string) bool {
 		name, want, _ := strings.Cut(with, "=")
 		got, _ := lookup(name)
@@ -48,14 +47,11 @@ func readRatelimitEnv(lookup func(string) (string, bool)) *ratelimitEnv {
 	}
 	for _, v := range ratelimitVariables {
 		value, ok := lookup(v.name)
-		e.isSet[v.name] = ok
 		if !ok {
 			value = v.missing
 		}
 		e.values[v.name] = value
-		switch {
-		case value == "" || means(value, v.missing) || obeyed(v.with):
-		case v.ignored != "":
+		if v.ignored != "" && value != "" && !means(value, v.missing) && !obeyed(v.with) {
 			e.note(v.ignored, v.name)
 		}
 	}

@@ -14,7 +14,7 @@ func (e *ratelimitEnv) configureRedis(r *node.Redis) {
 		e.note(noMemcache, "BACKEND_TYPE")
 		return
 	}
-	if !e.isSet["REDIS_URL"] || e.text("REDIS_URL") == "" {
+	if servers, _ := e.lookup("REDIS_URL"); servers == "" {
 		return // the default is a proxy on the same machine, which hardly anybody has
 	}
 	kind := strings.ToLower(e.text("REDIS_TYPE"))

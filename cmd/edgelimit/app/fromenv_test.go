@@ -17,6 +17,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/ratelimit/prom"
 	"github.com/edgelimit/edgelimit/node/ratelimit/statsd"
 	"github.com/edgelimit/edgelimit/node/xds"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 //go:embed testdata/ratelimit_variables.txt
@@ -157,9 +158,7 @@ func TestRatelimitEnv(t *testing.T) {
 		"REDIS_SOCKET_TYPE": "", "REDIS_URL": "", "REDIS_POOL_SIZE": "", "GRPC_SERVER_USE_TLS": "", // set to nothing
 		"REDIS_TIMEOUT": "10000ms", "TRACING_ENABLED": "false", // the defaults
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	want := node.DefaultConfig()
 	want.Compatibility, want.HTTP, want.GRPC, want.Health = "ratelimit", "127.0.0.1:1", "unix:/run/rl.sock", "[::1]:2"
 	want.Rules, want.Admin = []string{filepath.FromSlash("/data/ratelimit/rules")}, ""

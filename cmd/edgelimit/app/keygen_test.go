@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestKeygenPrints(t *testing.T) {
@@ -17,9 +18,7 @@ func TestKeygenPrints(t *testing.T) {
 		t.Error("two key files are alike")
 	}
 	file := filepath.Join(t.TempDir(), "printed")
-	if err := os.WriteFile(file, []byte(first.out), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(first.out), 0o600))
 	if _, err := node.ReadKeyFile(file); err != nil {
 		t.Errorf("what it prints is no key file: %v", err)
 	}
@@ -37,9 +36,7 @@ func TestKeygenWrites(t *testing.T) {
 		t.Errorf("it wrote no key file: %v", err)
 	}
 	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if mode := info.Mode(); mode != 0o600 {
 		t.Errorf("the file's mode is %v, others can read it", mode)
 	}
@@ -51,17 +48,13 @@ func TestKeygenNeverOverwrites(t *testing.T) {
 	file, target, link := filepath.Join(dir, "cluster.key"), filepath.Join(dir, "elsewhere"), filepath.Join(dir, "link")
 	edgelimit(t, "keygen", "--out", file).says(t, 0)
 	before, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	again := edgelimit(t, "keygen", "--out", file)
 	again.says(t, 2, file, "exists already", "--force")
 	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the file was changed, %v", err)
 	}
-	if err := os.Symlink(target, link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(target, link))
 	edgelimit(t, "keygen", "--out", link).says(t, 2, "exists already")
 	if _, err := os.Stat(target); err == nil {
 		t.Error("it wrote through a link")
@@ -82,16 +75,12 @@ func TestKeygenKeeps(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cluster.key")
 	edgelimit(t, "keygen", "--keep", "--out", file).says(t, 0, "Wrote "+file)
 	before, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	edgelimit(t, "keygen", "--keep", "--out", file).says(t, 0, "Kept "+file)
 	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the file was changed, %v", err)
 	}
-	if err := os.WriteFile(file, []byte("torn"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("torn"), 0o600))
 	edgelimit(t, "keygen", "--keep", "--out", file).says(t, 2, "key file "+file)
 	edgelimit(t, "keygen", "--keep").says(t, 2, "--keep", "--out")
 	edgelimit(t, "keygen", "--keep", "--force", "--out", file).says(t, 2, "--keep", "--force")

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/status"
 )
 
@@ -83,10 +84,7 @@ func keysCommand() *cli.Command {
 }
 
 func keysStatus(c *cli.Context) error {
-	if c.NArg() > 0 {
-		return misuse(c.Command, "want no arguments, got %q", c.Args().First())
-	}
-	nodes, err := keyHolders(c)
+	nodes, err := askAdmin(c, (*client.Client).Keys)
 	if err != nil {
 		return err
 	}
@@ -94,18 +92,6 @@ func keysStatus(c *cli.Context) error {
 		return writeSafeJSON(c.App.Writer, map[string]any{"nodes": nodes})
 	}
 	return printKeys(c.App.Writer, nodes)
-}
-
-func keyHolders(c *cli.Context) ([]status.KeyHolder, error) {
-	admin, err := newClient(c)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := admin.Keys(c.Context)
-	if err != nil {
-		return nil, noAdmin(c, err)
-	}
-	return nodes, nil
 }
 
 // printKeys prints a table that fits 80 columns while nodes have two keys.
@@ -178,7 +164,7 @@ func changeKey(c *cli.Context, what string, ready func(nodes []status.KeyHolder,
 		return err
 	}
 	if !c.Bool("force") {
-		nodes, err := keyHolders(c)
+		nodes, err := askAdmin(c, (*client.Client).Keys)
 		if err != nil {
 			return err
 		}

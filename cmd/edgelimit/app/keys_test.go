@@ -12,6 +12,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/status"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // keyServer answers as the admin listener of a node does, and asks for a token if there is one.
@@ -31,14 +32,10 @@ func (s *keyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // The three steps of a rotation, and what each refuses while a node is not ready for it.
 func TestKeysCommands(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cluster.key")
-	if err := node.CreateKeyFile(file, false); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, node.CreateKeyFile(file, false))
 	names := func() (names []string) {
 		keys, err := node.ReadKeyFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, k := range keys.Gossip {
 			names = append(names, node.KeyName(k))
 		}
@@ -122,18 +119,14 @@ func TestTokenFile(t *testing.T) {
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "token")
 	for text, want := range map[string]int{token + "\n": 0, "": 2, "operate " + token: 2, "wrong": 2} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		r := edgelimit(t, "keys", "status", "--url", server.URL, "--token-file", file)
 		if r.code != want || want == 2 && strings.Contains(r.err, token) {
 			t.Errorf("%q: %+v", text, r)
 		}
 	}
 	for _, url := range []string{"http://192.0.2.1:9101", "http://example.org", "http://[2001:db8::1]"} {
-		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte(token), 0o600))
 		r := edgelimit(t, "keys", "status", "--url", url, "--token-file", file)
 		if !strings.Contains(r.err, "in clear") {
 			t.Errorf("%s: %s", url, r.err)

@@ -49,12 +49,7 @@ func limitsCommand() *cli.Command {
 	config := plain.flag("config", "configuration `FILE` of a node: its rules, rules_redis and key file", new(string))
 	asJSON := plain.flag("json", "print JSON", new(bool))
 	looking := slices.Concat(redisFlags(), reachingFlags(), []cli.Flag{config, asJSON})
-	changing := slices.Concat(looking, []cli.Flag{keyFileFlag(), authorFlag(), aboveFlag()})
-	var reading []cli.Flag
-	for _, s := range readingSettings(new(node.DefaultConfig())) {
-		reading = append(reading, s.flag(s.name, s.usage, s.to))
-	}
-	changing = append(changing, reading...)
+	changing := slices.Concat(looking, []cli.Flag{keyFileFlag(), authorFlag(), aboveFlag()}, readingFlags())
 	return &cli.Command{
 		Name: "limits", Usage: "give single identities limits of their own, by the Redis that rules come from",
 		Subcommands: []*cli.Command{
@@ -100,11 +95,9 @@ func (s *ruleStores) changeOnce(c *cli.Context, message string,
 	if err != nil {
 		return d, fmt.Errorf("nothing was published: %w", err)
 	}
-	var all []rulestore.Limit
-	if e.Before.Version.Version > 0 {
-		if all, err = rulestore.DecodeLimits(e.Before.Text); err != nil {
-			return d, err
-		}
+	all, err := limitsOf(e.Before)
+	if err != nil {
+		return d, err
 	}
 	now := time.Now()
 	all = slices.DeleteFunc(all, func(l rulestore.Limit) bool { return l.Until != nil && l.Until.Before(now) })
@@ -168,6 +161,16 @@ func (s *ruleStores) identify(c *cli.Context, name, identity string) (id identif
 	}
 	id.rule, id.key = met[0].Rule, met[0].Key
 	return id, nil
+}
+
+// fullName returns the full name of a rule in Redis; that of one that is gone is given.
+func (s *ruleStores) fullName(c *cli.Context, name string) string {
+	if set, err := s.published(c); err == nil {
+		if r, _ := set.Lookup(name, ""); r != nil {
+			return r.FullName
+		}
+	}
+	return name
 }
 
 // descriptorFor returns a request that meets a rule with several open keys, whose values identity gives.
@@ -267,10 +270,7 @@ func limitsSet(c *cli.Context) error {
 		}
 		err = printReached(c, all)
 	}
-	if err != nil {
-		return err
-	}
-	return failed
+	return cmp.Or(err, failed)
 }
 
 // without returns the overrides without that of a key.
@@ -298,16 +298,14 @@ func limitsUnset(c *cli.Context) error {
 	}
 	defer s.close()
 	rule := name
-	if key == "" {
+	if key != "" {
+		rule = s.fullName(c, name)
+	} else {
 		id, err := s.identify(c, name, c.Args().Get(1))
 		if err != nil {
 			return err
 		}
 		rule, key = id.rule.FullName, rulestore.Hex(uint64(id.key))
-	} else if set, err := s.published(c); err == nil { // the rule may be gone: then by its full name
-		if r, _ := set.Lookup(name, ""); r != nil {
-			rule = r.FullName
-		}
 	}
 	all, failed := s.changeLimits(c, fmt.Sprintf("unset %.200s for %.16s", rule, key),
 		func(all []rulestore.Limit) ([]rulestore.Limit, error) {
@@ -327,10 +325,7 @@ func limitsUnset(c *cli.Context) error {
 		fmt.Fprintf(c.App.Writer, "removed: %s for %s\n", rule, key)
 		err = printReached(c, all)
 	}
-	if err != nil {
-		return err
-	}
-	return failed
+	return cmp.Or(err, failed)
 }
 
 func limitsList(c *cli.Context) error {
@@ -342,29 +337,24 @@ func limitsList(c *cli.Context) error {
 		return err
 	}
 	defer s.close()
-	found, err := s.limits(c.Context)
+	all, version, err := s.limits(c.Context)
 	if err != nil {
 		return err
 	}
 	if name := c.Args().First(); name != "" {
-		if set, err := s.published(c); err == nil {
-			if r, _ := set.Lookup(name, ""); r != nil {
-				name = r.FullName
-			}
-		}
-		found.all = slices.DeleteFunc(found.all, func(l rulestore.Limit) bool { return l.Rule != name })
+		name = s.fullName(c, name)
+		all = slices.DeleteFunc(all, func(l rulestore.Limit) bool { return l.Rule != name })
 	}
 	if c.Bool("json") {
-		return printJSON(c, map[string]any{"version": found.Version.Version, "limits": append([]rulestore.Limit{},
-			found.all...)})
+		return printJSON(c, map[string]any{"version": version, "limits": append([]rulestore.Limit{}, all...)})
 	}
-	if len(found.all) == 0 {
+	if len(all) == 0 {
 		_, err = fmt.Fprintln(c.App.Writer, "no identity has a limit of its own")
 		return err
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RULE\tKEY\tLIMIT\tUNTIL\tBY\tNOTE")
-	for _, l := range found.all {
+	for _, l := range all {
 		until := "for good"
 		if l.Until != nil {
 			until = l.Until.UTC().Format(time.RFC3339)

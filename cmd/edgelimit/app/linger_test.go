@@ -16,9 +16,7 @@ func checkLinger(t *testing.T, binary string) {
 	eventually(t, "ready", func() bool { return strings.Contains(p.said.String(), "msg=ready") })
 	signal := func(s syscall.Signal) {
 		t.Helper()
-		if err := p.cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.cmd.Process.Signal(s))
 	}
 	signal(syscall.SIGTERM)
 	eventually(t, "unready", func() bool {

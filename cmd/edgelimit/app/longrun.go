@@ -19,20 +19,21 @@ func openInput(c *cli.Context, name string) (io.ReadCloser, error) {
 	return os.Open(name)
 }
 
-// createPlot creates the file of --plot, before a run that may take long. It is nil without the flag.
-func createPlot(c *cli.Context) (*os.File, error) {
-	if c.String("plot") == "" {
-		return nil, nil
+// plotted draws the report of a run into the file of --plot, which it creates before the run, as that may take long.
+func plotted[R interface{ WritePlot(io.Writer) error }](c *cli.Context, run func() (R, error)) (report R, err error) {
+	name := c.String("plot")
+	if name == "" {
+		return run()
 	}
-	return os.Create(c.String("plot"))
-}
-
-// writePlot draws a report into the file of --plot, if there is one, and closes it.
-func writePlot(svg *os.File, report interface{ WritePlot(io.Writer) error }) error {
-	if svg == nil {
-		return nil
+	svg, err := os.Create(name)
+	if err != nil {
+		return report, err
 	}
-	return errors.Join(report.WritePlot(svg), svg.Close())
+	defer svg.Close()
+	if report, err = run(); err != nil {
+		return report, err
+	}
+	return report, errors.Join(report.WritePlot(svg), svg.Close())
 }
 
 // progressInterval is the time between two lines of progress, and before the first.

@@ -19,6 +19,10 @@ const (
 	notifyWithin = time.Second
 	// maxStatus is the longest status in bytes: the manager reads 4 KiB at most.
 	maxStatus = 1 << 10
+	// startExtension is how much longer the manager is asked to wait for a node that starts, each time it is asked, and
+	// extendInterval how often: a node may wait for its first rules for as long as whoever writes them takes.
+	startExtension = 30 * time.Second
+	extendInterval = startExtension / 3
 )
 
 // notifier sends the state of the process to the service manager, as sd_notify(3) describes. A nil notifier sends
@@ -103,7 +107,8 @@ type notified interface {
 
 // follow sends what becomes of the node, until the returned function is called: that it serves, whether its decisions
 // are degraded, that it stops as ctx ends. A keep-alive is sent after each tick of replication, and so a node that
-// replicates no more is restarted, and not one whose peers are away.
+// replicates no more is restarted, and not one whose peers are away. In the same way a node that waits for its first
+// rules has as much time to start as that takes.
 func (n *notifier) follow(ctx context.Context, of notified) (stop func()) {
 	if n == nil {
 		return func() {}
@@ -111,17 +116,35 @@ func (n *notifier) follow(ctx context.Context, of notified) (stop func()) {
 	return background(func(ended <-chan struct{}) {
 		defer func() { _ = n.conn.Close() }()
 		n.send("STATUS=starting: waiting for peers, store and rules")
-		select {
-		case <-ended:
-			return
-		case <-ctx.Done():
-		case <-of.Serving():
+		if n.whileStarting(ctx.Done(), ended, of) {
 			n.send("READY=1", "STATUS=serving")
 			n.whileServing(ctx.Done(), ended, of)
 		}
 		n.send("STOPPING=1", "STATUS=stopping: draining requests, sending the last counts")
 		n.untilEnded(ended)
 	})
+}
+
+// whileStarting asks for more time to start after each tick, until the node serves, or is to stop, or has ended.
+func (n *notifier) whileStarting(stops, ended <-chan struct{}, of notified) (serves bool) {
+	extend := time.NewTicker(extendInterval)
+	defer extend.Stop()
+	for ticks := uint64(0); ; {
+		select {
+		case <-ended:
+			return false
+		case <-stops:
+			return false
+		case <-of.Serving():
+			return true
+		case <-extend.C:
+			now := of.Ticks()
+			if now != ticks {
+				n.send(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))
+			}
+			ticks = now
+		}
+	}
 }
 
 // whileServing sends keep-alives and what changes of the status until the node is to stop, or has ended by itself.

@@ -83,7 +83,12 @@ func TestNotifyStates(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		expect("starting", "STATUS=starting: waiting for peers, store and rules")
+		expect("starting, and its tick stands still", "STATUS=starting: waiting for peers, store and rules")
+		for range 3 {
+			node.ticks.Add(1)
+			time.Sleep(10 * time.Second)
+			expect("starting, after a tick", "EXTEND_TIMEOUT_USEC=30000000")
+		}
 		n.reloading(ctx, node, func() {})
 		expect("reloading before it serves")
 		close(node.serving)

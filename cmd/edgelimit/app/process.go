@@ -81,11 +81,10 @@ func onHangup(hangups <-chan os.Signal, reload func(merged int)) (stop func()) {
 
 // reload reads the rules and the kill switch of the configuration again. If the configuration is invalid, the switch
 // stays as it is.
-func reload(n *node.Node, read func() (node.Config, *ratelimitEnv, error), started node.Config, log *slog.Logger,
-	merged int) {
+func reload(n *node.Node, read func() (node.Config, error), started node.Config, log *slog.Logger, merged int) {
 	log.Info("hangup: reading the rules and the kill switch again", "merged", merged)
 	n.Reload()
-	cfg, _, err := read()
+	cfg, err := read()
 	if err != nil {
 		log.Error("the configuration cannot be read, the kill switch stays as it is", "error", err)
 		return

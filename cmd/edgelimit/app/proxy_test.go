@@ -37,9 +37,7 @@ func checkProxy(t *testing.T, binary string) {
 			t.Errorf("request %d: %d %s", i+1, status, kind)
 		}
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	if code := p.exit(t, patience); code != 0 {
 		t.Errorf("exit status %d:\n%s", code, p.said.String())
 	}

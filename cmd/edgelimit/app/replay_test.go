@@ -97,9 +97,7 @@ func TestReplayIsSafeToLookAt(t *testing.T) {
 	evil := "\x1b]0;x\a\u009b2J\u202e\x9b\x7f\t\U000e0001é"
 	log := fmt.Sprintf("{\"ts\":1431857107,\"remote_addr\":%q}\n%s\n", "", evil)
 	quoted, err := json.Marshal(evil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	log += fmt.Sprintf("{\"ts\":1431857107,\"remote_addr\":%s}\n", quoted)
 	for _, args := range [][]string{{"replay"}, {"replay", "--json"}} {
 		r := edgelimitReading(t, t.Context(), strings.NewReader(log), append(args, "-")...)
@@ -135,9 +133,7 @@ func TestReplayFlags(t *testing.T) {
 	}, replayFlags(&o), "--rules", webFile(t, 3), "--domain", "web", "--descriptor", "path,remote_address",
 		"--descriptor", "generic_key=a,method", "--field", "a=b.c", "--field", "d=e", "--format", "json",
 		"--worst", "3", "x.log", "-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(o.Rules.Rules()) != 4 || o.Domain != "web" || fmt.Sprint(o.Descriptors) != "[path,remote_address "+
 		"generic_key=a,method]" ||
 		fmt.Sprint(o.Fields) != "[a=b.c d=e]" || o.Format != replay.JSON || o.Worst != 3 || o.Old != nil ||
@@ -240,7 +236,5 @@ func TestReplayKnowsHowMuchThereIs(t *testing.T) {
 		}
 		return err
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }

@@ -57,12 +57,16 @@ func readingSettings(cfg *node.Config) []setting {
 	}
 }
 
-func rulesCommand() *cli.Command {
-	var reading []cli.Flag
+// readingFlags are the flags of the reading settings.
+func readingFlags() (flags []cli.Flag) {
 	for _, s := range readingSettings(new(node.DefaultConfig())) {
-		reading = append(reading, s.flag(s.name, s.usage, s.to))
+		flags = append(flags, s.flag(s.name, s.usage, s.to))
 	}
-	reading = append(reading, plain.flag("json", "print JSON", new(bool)))
+	return flags
+}
+
+func rulesCommand() *cli.Command {
+	reading := append(readingFlags(), plain.flag("json", "print JSON", new(bool)))
 	config := plain.flag("config", "configuration `FILE` of the node: its requests, rules and region (default: the "+
 		"default one)", new(string))
 	region := ofReading.flag("region", "`NAME` of the region in which the rules are looked at (default: all of them "+

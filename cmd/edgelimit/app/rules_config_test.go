@@ -8,15 +8,14 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // nodeFile writes a configuration with the rules of a file, and returns its name.
 func nodeFile(t *testing.T, rules, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "node.yaml")
-	if err := os.WriteFile(name, []byte("rules: ["+rules+"]\n"+text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(name, []byte("rules: ["+rules+"]\n"+text), 0o600))
 	return name
 }
 

@@ -134,10 +134,7 @@ func (s *ruleStores) publishRules(c *cli.Context, files []rulefile.File, message
 	if !result.DryRun {
 		result.Redis, failed = s.spread(c.Context, rulestore.Rules, d)
 	}
-	if err := result.print(c, before); err != nil {
-		return err
-	}
-	return failed
+	return cmp.Or(result.print(c, before), failed)
 }
 
 // notPublished explains why the first server did not take a version.
@@ -201,7 +198,7 @@ func (s *ruleStores) warnings(ctx context.Context, before rulestore.Document, se
 		found = append(found, node.Warning{Text: "the rules in force are none, or cannot be read by these flags: the " +
 			"changes are shown as if there were none"})
 	}
-	limits, err := s.limits(ctx)
+	limits, _, err := s.limits(ctx)
 	if err != nil {
 		return append(found, node.Warning{Text: "the overrides cannot be read: " + err.Error()})
 	}
@@ -210,8 +207,8 @@ func (s *ruleStores) warnings(ctx context.Context, before rulestore.Document, se
 		return found
 	}
 	var all []rules.Override
-	for i := range limits.all {
-		if o, _, err := limits.all[i].Override(); err == nil {
+	for i := range limits {
+		if o, _, err := limits[i].Override(); err == nil {
 			all = append(all, o)
 		}
 	}

@@ -154,18 +154,21 @@ func (s *ruleStores) published(c *cli.Context) (*rules.Set, error) {
 	return set, nil
 }
 
-// limitList are the overrides in the first Redis.
-type limitList struct {
-	rulestore.Document
-	all []rulestore.Limit
+// limits returns the overrides in the first Redis, and their version.
+func (s *ruleStores) limits(ctx context.Context) (all []rulestore.Limit, version uint64, err error) {
+	d, err := s.all[0].Current(ctx, rulestore.Limits)
+	if err == nil {
+		all, err = limitsOf(d)
+	}
+	return all, d.Version.Version, err
 }
 
-func (s *ruleStores) limits(ctx context.Context) (l limitList, err error) {
-	l.Document, err = s.all[0].Current(ctx, rulestore.Limits)
-	if err == nil && l.Version.Version > 0 {
-		l.all, err = rulestore.DecodeLimits(l.Text)
+// limitsOf returns the overrides of a version, none of version 0.
+func limitsOf(d rulestore.Document) ([]rulestore.Limit, error) {
+	if d.Version.Version == 0 {
+		return nil, nil
 	}
-	return l, err
+	return rulestore.DecodeLimits(d.Text)
 }
 
 // readStore reads the rules of the configuration's Redis, with its overrides.
@@ -188,13 +191,13 @@ func (in *rulesInput) readStore(c *cli.Context, region string) error {
 	if err != nil {
 		return err
 	}
-	limits, err := s.limits(c.Context)
+	limits, _, err := s.limits(c.Context)
 	if err != nil {
 		return err
 	}
 	var mine []rules.Override
-	for i := range limits.all {
-		if o, identity, err := limits.all[i].Override(); err == nil && identity == keys.Fingerprint() {
+	for i := range limits {
+		if o, identity, err := limits[i].Override(); err == nil && identity == keys.Fingerprint() {
 			mine = append(mine, o)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/rulestore"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // hourly is a rule file with one rule of so many an hour.
@@ -88,9 +89,7 @@ func TestRulesPushWithAPassword(t *testing.T) {
 	redis.Do("ACL", "SETUSER", "pusher", "on", ">SECRET", "~*", "&*", "+@all")
 	redis.Do("ACL", "SETUSER", "default", "off")
 	file := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(file, []byte("SECRET\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("SECRET\n"), 0o600))
 	url, rules := "--redis=redis://pusher@"+redis.Addr(), hourly(t, 1)
 	edgelimit(t, "rules", "push", rules, url, "--password-file", file).says(t, 0, "version 1")
 	edgelimit(t, "rules", "history", url).says(t, 2, "has no password")
@@ -261,16 +260,12 @@ func TestSpreadReportsOtherRules(t *testing.T) {
 	s := &ruleStores{}
 	for _, addr := range []string{us.Addr(), eu.Addr()} {
 		store, err := rulestore.Open(regions.DefaultRedisConfig(addr))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		s.all = append(s.all, store)
 	}
 	defer s.close()
 	d, err := s.all[0].Current(t.Context(), rulestore.Rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	all, err := s.spread(t.Context(), rulestore.Rules, d)
 	if err == nil || !strings.Contains(all[1].Error, "other rules than version 1") {
 		t.Errorf("%+v, %v", all, err)

@@ -6,15 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // ruleFile writes a rule file and returns its name.
 func ruleFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -138,16 +138,10 @@ func TestRulesValidateRatelimit(t *testing.T) {
 		".hidden": "domain: [\n",
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	if err := os.Symlink("nobody@nowhere", filepath.Join(dir, "#lock")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink("nobody@nowhere", filepath.Join(dir, "#lock")))
 	validate := []string{"rules", "validate", "--compatibility", "ratelimit"}
 	edgelimit(t, append(validate, dir)...).says(t, 1, "1 problem", ".hidden:1:", "not valid YAML")
 	validate = append(validate, "--ignore-dot-files")

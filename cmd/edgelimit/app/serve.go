@@ -12,6 +12,7 @@ import (
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/envoy"
 	"github.com/edgelimit/edgelimit/node/listen"
+	"github.com/edgelimit/edgelimit/node/otlp"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 	"github.com/edgelimit/edgelimit/node/xds"
 )
@@ -23,6 +24,7 @@ const (
 	ofCluster   group = "The cluster"
 	ofStorage   group = "Memory and storage"
 	ofLog       group = "Logging"
+	ofOTLP      group = "OpenTelemetry"
 )
 
 const serveHelp = `
@@ -90,8 +92,20 @@ func serveSettings(cfg *node.Config) []setting {
 			"redis+cluster://host,host; rediss for TLS (default: none)", &cfg.Redis.URL},
 		{ofStorage, "strict-redis", "`REGION=URL` of the Redis of another region that decides on strict rules " +
 			"(repeatable; in the variable with spaces between them)", &cfg.Strict.Redis},
+
+		{ofOTLP, "otlp-endpoint", "`URL` of a collector for traces and metrics, OTLP over HTTP, as " +
+			"http://127.0.0.1:4318 (default: none)", &cfg.OTLP.Endpoint},
+		{ofOTLP, "otlp-trace-ratio", "`PART` of the decisions that are traced, 0 to 1", &cfg.OTLP.TraceRatio},
+		{ofOTLP, "otlp-headers-file", "`FILE` of lines 'Name: value', headers for the collector (default: none)",
+			&cfg.OTLP.HeadersFile},
+		{ofOTLP, "otlp-ca-file", "PEM `FILE` of the authorities to trust about the collector (default: the system's)",
+			&cfg.OTLP.CAFile},
 	}
 }
+
+// otelVariables are the variables of OpenTelemetry that stand for flags, beside edgelimit's own.
+var otelVariables = map[string]string{"otlp-endpoint": "OTEL_EXPORTER_OTLP_ENDPOINT",
+	"otlp-ca-file": "OTEL_EXPORTER_OTLP_CERTIFICATE"}
 
 func serveCommand(extensions []Extension) *cli.Command {
 	return &cli.Command{Name: "serve", Usage: "run a node", Description: serveHelp,
@@ -114,6 +128,9 @@ func serveFlags(defaults node.Config, settings settings, extensions []Extension)
 		if s.name == "http" && defaults.HTTP == "" { // the image sets EDGELIMIT_HTTP for serve alone
 			variables = nil
 		}
+		if otel := otelVariables[s.name]; otel != "" {
+			variables = append(variables, otel)
+		}
 		flags = append(flags, s.flag(s.name, s.usage, s.to, variables...))
 	}
 	flags = append(flags,
@@ -133,7 +150,7 @@ func serve(c *cli.Context, defaults node.Config, settings settings, extensions [
 		return err
 	}
 	hangups := notifyHangups()
-	read := func() (node.Config, *ratelimitEnv, error) { return serveConfig(c, defaults, settings) }
+	read := func() (node.Config, error) { return serveConfig(c, defaults, settings) }
 	layers, env, err := configLayers(c, defaults, settings)
 	if err != nil {
 		return err
@@ -149,6 +166,7 @@ func serve(c *cli.Context, defaults node.Config, settings settings, extensions [
 	started := cfg
 	cfg.Layers = layers
 	cfg.Logger, cfg.LogLevel, cfg.Envoy, cfg.RulesFrom = logger, level, envoy.Service, xds.Source
+	cfg.OTLPExporter = otlp.New
 	for _, e := range extensions {
 		if err := e.Configure(c, &cfg); err != nil {
 			return err
@@ -190,13 +208,12 @@ func serve(c *cli.Context, defaults node.Config, settings settings, extensions [
 
 // serveConfig returns the configuration file's settings, overridden by the flags, and with --from-env the environment
 // that goes between them.
-func serveConfig(c *cli.Context, defaults node.Config, settings settings) (
-	cfg node.Config, env *ratelimitEnv, err error) {
-	layers, env, err := configLayers(c, defaults, settings)
+func serveConfig(c *cli.Context, defaults node.Config, settings settings) (node.Config, error) {
+	layers, _, err := configLayers(c, defaults, settings)
 	if err != nil {
-		return cfg, nil, err
+		return node.Config{}, err
 	}
-	return layers[len(layers)-1].Config, env, nil
+	return layers[len(layers)-1].Config, nil
 }
 
 // configLayers returns the configuration as it is after each of its sources.

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/edgelimit/edgelimit/node"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // configured is the configuration that serve makes of its arguments.
@@ -30,7 +31,7 @@ func configurationOf(t *testing.T, command *cli.Command, defaults node.Config, s
 	cfg node.Config, err error) {
 	t.Helper()
 	outer := parsed(t, func(c *cli.Context) error {
-		cfg, _, err = serveConfig(c, defaults, settings)
+		cfg, err = serveConfig(c, defaults, settings)
 		return nil
 	}, command.Flags, args...)
 	if outer != nil {
@@ -42,9 +43,7 @@ func configurationOf(t *testing.T, command *cli.Command, defaults node.Config, s
 func written(t *testing.T, name, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -61,9 +60,7 @@ func TestServeFlags(t *testing.T) {
 		"--gossip-wan", "127.0.0.1:3", "--join", "x", "--join", "wan:y:4", "--key-file", "k", "--interval", "50ms",
 		"--advertise-lan", "192.0.2.1:5", "--advertise-wan", "192.0.2.2:6", "--memory", "1GiB", "--shadow", "--linger",
 		"7s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	want := node.DefaultConfig()
 	want.Rules, want.Region, want.NodeID, want.HTTP, want.Health = []string{
 		"a.yaml", "dir",

@@ -31,9 +31,7 @@ func checkHangup(t *testing.T, binary string) {
 	hangup := func(lines ...string) {
 		t.Helper()
 		before := len(p.said.String())
-		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.cmd.Process.Signal(syscall.SIGHUP))
 		for _, line := range lines {
 			eventually(t, "it says "+line, func() bool { return strings.Contains(p.said.String()[before:], line) })
 		}
@@ -41,9 +39,7 @@ func checkHangup(t *testing.T, binary string) {
 	allowed := func() bool {
 		t.Helper()
 		_, _, answer, err := testkit.Fetch(web, "POST", "http://"+door+"/v1/check", `{"rule":"few","identity":"x"}`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return strings.Contains(answer, `"allowed":true`)
 	}
 	expect := func(what string, want bool) {
@@ -78,9 +74,7 @@ func checkHangup(t *testing.T, binary string) {
 	hangup(`msg="rules in force"`)
 	expect("with a raised limit", true)
 
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	_ = p.cmd.Process.Signal(syscall.SIGHUP) // a hangup must not end what is ending
 	if code := p.exit(t, 10*time.Second); code != 0 {
 		t.Errorf("exit status %d; it says:\n%s", code, p.said.String())

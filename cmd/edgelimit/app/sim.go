@@ -98,15 +98,9 @@ func runSim(c *cli.Context, o sim.Options) error {
 	if err != nil {
 		return err
 	}
-	svg, err := createPlot(c)
-	if err != nil {
-		return err
-	}
-	defer svg.Close()
-	report, err := sim.Run(c.Context, o, simProgress(c.App.ErrWriter, o.Duration))
-	if err == nil {
-		err = writePlot(svg, report)
-	}
+	report, err := plotted(c, func() (*sim.Report, error) {
+		return sim.Run(c.Context, o, simProgress(c.App.ErrWriter, o.Duration))
+	})
 	switch {
 	case err != nil:
 		return err

@@ -106,9 +106,7 @@ func TestSimFlags(t *testing.T) {
 	o, err := simulation(t, strings.Fields("--regions 2 --nodes 3 --limit 40 --window 5s --interval 50ms --load 3 "+
 		"--pattern skew --wan-delay 30ms --lan-delay 2ms --loss 0.2 --skew 7ms --partition 1@1s-2s "+
 		"--partition 1>2@3s-4s --keys 5 --duration 9s --seed 11 --algorithm sliding_window --strategy plain")...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if o.Regions != 2 || o.Nodes != 3 || o.Limit != 40 || o.Window != 5*time.Second ||
 		o.Interval != 50*time.Millisecond || o.Load != 3 || o.Pattern != sim.Skew ||
 		o.WANDelay != 30*time.Millisecond || o.LANDelay != 2*time.Millisecond || o.Loss != 0.2 ||

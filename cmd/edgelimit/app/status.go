@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -70,6 +69,9 @@ func askStatus(c *cli.Context) (s status.Status, err error) {
 	return s, noAdmin(c, err)
 }
 
+// timeFormat is how commands print times, all in UTC as the node's findings and the dashboard do.
+const timeFormat = "2006-01-02 15:04:05 UTC"
+
 // printStatus prints a status in 80 columns but for the sentences.
 func printStatus(out io.Writer, s *status.Status) error {
 	fmt.Fprintf(out, "%s: node %s of region %s, %s, up %s\n", strings.ToUpper(clean(s.Health)), clean(s.Node),
@@ -115,13 +117,12 @@ func printStatus(out io.Writer, s *status.Status) error {
 			percent(l.Over))
 	}
 	_ = w.Flush()
-	redis := "none"
+	redis := status.NoStore
 	if s.Redis != nil {
-		redis = map[string]string{"closed": "answers"}[s.Redis.Breaker]
-		redis = fmt.Sprintf("%s, %d pending", cmp.Or(redis, "does not answer"), s.Redis.Pending)
+		redis = fmt.Sprintf("%s, %d pending", clean(s.Redis.State), s.Redis.Pending)
 	}
 	_, err := fmt.Fprintf(out, "\nrules %s of %s; redis: %s; memory: %d keys, %s of %s; bans: %d\n",
-		clean(s.Rules.Fingerprint), s.Rules.Since.Local().Format("2006-01-02 15:04:05"), redis, s.Memory.Keys,
+		clean(s.Rules.Fingerprint), s.Rules.Since.UTC().Format(timeFormat), redis, s.Memory.Keys,
 		megabytes(s.Memory.Bytes), megabytes(s.Memory.Budget), s.Bans)
 	return err
 }
@@ -170,7 +171,7 @@ func printMembers(out io.Writer, s *status.Status) error {
 			case m.Self:
 				state = "self"
 			case !m.Reachable:
-				state = "away since " + m.Since.Local().Format("15:04:05")
+				state = "cut off since " + m.Since.UTC().Format("15:04:05 UTC")
 			case !m.SameKey:
 				state = "other key"
 			}

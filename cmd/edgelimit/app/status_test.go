@@ -23,7 +23,7 @@ func forged(t *testing.T) string {
 		Summary: []status.Finding{{Level: evil, Text: evil, Do: evil}},
 		Regions: []status.Region{{Name: evil, Members: []status.Member{member}}},
 		Limits:  []status.Limit{{Rule: evil, Algorithm: evil}}, Rules: status.Rules{Fingerprint: evil},
-		Redis: &status.Redis{Breaker: evil}}
+		Redis: &status.Redis{State: evil}}
 	layer := status.Layer{Rule: evil, Key: evil, Listed: evil, Store: evil,
 		Counts: []status.NodeCount{{Node: evil, Region: evil}}}
 	event := status.Event{ID: 7, Level: evil, Text: evil, Attrs: map[string]string{evil: evil}}
@@ -137,9 +137,9 @@ descriptors:
 	eventually(t, "the partition in the status", func() bool {
 		r := ask("status")
 		return r.code == 1 && strings.Contains(r.out, "DEGRADED") &&
-			strings.Contains(r.out, "region eu cannot be heard since ") && strings.Contains(r.out, "  do: ")
+			strings.Contains(r.out, "region eu is cut off since ") && strings.Contains(r.out, "  do: ")
 	})
-	ask("members").says(t, 0, "away since")
+	ask("members").says(t, 0, "cut off since")
 	followed(t, admin, "a region cannot be reached")
 	if err := b.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)

@@ -22,9 +22,7 @@ func TestCommandsOverTLS(t *testing.T) {
 		cfg.TLS[name] = node.ListenerTLS{CertFile: server.CertFile, KeyFile: server.KeyFile, ClientCAFile: ca.CertFile}
 	}
 	n, err := node.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Background(t, n.Run)
 	eventually(t, "ready", func() bool { return n.Ready() == nil })
 	trusting := []string{"--ca-file", ca.CertFile}

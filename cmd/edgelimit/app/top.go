@@ -148,7 +148,7 @@ func printInspection(out io.Writer, in *status.Inspection) error {
 		fmt.Fprintln(w, "  REGION\tNODE\tADMITTED\t")
 		for _, n := range l.Counts {
 			fmt.Fprintf(w, "  %s\t%s\t%d\t%s\n", cut(n.Region, 24), cut(n.Node, 24), n.Count,
-				textIf(n.Self, "(itself)"))
+				textIf(n.Self, "(itself)")+textIf(n.CutOff, "(cut off: what arrived before)"))
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -213,7 +213,7 @@ func events(c *cli.Context) error {
 }
 
 func printEvent(out io.Writer, e *status.Event) error {
-	text := fmt.Sprintf("%s %-5s %s", e.Time.Local().Format("2006-01-02 15:04:05"), clean(e.Level), clean(e.Text))
+	text := fmt.Sprintf("%s %-5s %s", e.Time.UTC().Format(timeFormat), clean(e.Level), clean(e.Text))
 	for _, name := range slices.Sorted(maps.Keys(e.Attrs)) {
 		if value := e.Attrs[name]; value != "" {
 			text += fmt.Sprintf(" %s=%s", clean(name), printable(value))

@@ -32,6 +32,7 @@ func shows(selector, part string) string {
 
 // A node that is killed is seen to go and to come back, in words, on the map and in the events; so is who is denied.
 func TestNodeGoesAndComesBack(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "eu-west-1", "eu-west-2", "ap-south-1", "us-east-1")
 	b := open(t, c.url("eu-west-1"))
 	b.await("live", live)
@@ -100,6 +101,7 @@ func serving() bool {
 
 // The burst of eight: every algorithm admits five, and from then on each falls as its own rules say.
 func TestPlayground(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "eu-west-1")
 	b := open(t, c.url("eu-west-1"))
 	b.do(chromedp.ScrollIntoView(chromedp.CSS("#playground")))
@@ -140,6 +142,7 @@ func (b *tab) audited() {
 
 // A page that is asked for a token shows why, sends the one that it gets, and keeps it in the tab alone.
 func TestPageSendsToken(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "eu-west-1")
 	target, err := url.Parse(c.url("eu-west-1"))
 	if err != nil {
@@ -173,6 +176,7 @@ func TestPageSendsToken(t *testing.T) {
 
 // Keyboards reach everything, in the order of the page, and see where they are. The switch changes the theme.
 func TestPageByKeyboard(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "eu-west-1")
 	b := open(t, c.url("eu-west-1"))
 	b.await("live", live)

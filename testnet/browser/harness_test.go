@@ -31,6 +31,7 @@ import (
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/regions/regionstest"
 	"github.com/edgelimit/edgelimit/testnet/netem"
 )
 
@@ -48,7 +49,7 @@ descriptors:
     value: /login
     descriptors:
       - key: remote_address
-        rate_limit: {name: login, window: 10s, requests_per_unit: 5}
+        rate_limit: {name: login, window: 10s, requests_per_unit: 5, expose: identity}
 `
 
 // cluster is some nodes of two regions in this process, behind links that can be partitioned.
@@ -56,7 +57,9 @@ type cluster struct {
 	t     *testing.T
 	links *netem.Links
 	store map[string]regions.Store
-	nodes map[string]*running
+	// faults are what the stores are behind: each region has its own.
+	faults map[string]*regionstest.Faulty
+	nodes  map[string]*running
 }
 
 type running struct {
@@ -68,7 +71,7 @@ type running struct {
 func newCluster(t *testing.T, ids ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, links: netem.NewLinks(1), store: make(map[string]regions.Store),
-		nodes: make(map[string]*running)}
+		faults: make(map[string]*regionstest.Faulty), nodes: make(map[string]*running)}
 	for _, id := range ids {
 		c.start(id)
 	}
@@ -87,7 +90,8 @@ func (c *cluster) start(id string) {
 		c.t.Fatal(err)
 	}
 	if c.store[region] == nil {
-		c.store[region] = regions.NewEmbedded(0, time.Now)
+		c.faults[region] = regionstest.NewFaulty(func() regions.Store { return regions.NewEmbedded(0, time.Now) })
+		c.store[region] = c.faults[region]
 	}
 	cfg := node.DefaultConfig()
 	cfg.NodeID, cfg.Region, cfg.RuleSet, cfg.Store = id, region, set, c.store[region]

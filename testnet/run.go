@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/edgelimit/edgelimit/testnet/cluster"
 	"github.com/edgelimit/edgelimit/testnet/scenario"
 )
 
@@ -29,9 +30,7 @@ func runCommand(open opener) *cli.Command {
 			"Exit status: 0 every assertion of every scenario held, 1 not.",
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "cut", Usage: "duration of partitions", Value: 10 * time.Second},
-			&cli.StringFlag{Name: "records", Usage: "keep the records of all runs in `FOLDER`; without it, those of " +
-				"runs that failed are kept in a temporary one"},
-			patienceFlag(2 * time.Minute),
+			recordsFlag(), patienceFlag(2 * time.Minute),
 		},
 		Action: func(c *cli.Context) error {
 			scenarios, err := findScenarios(c)
@@ -45,6 +44,27 @@ func runCommand(open opener) *cli.Command {
 			return runScenarios(c, cl, scenarios)
 		},
 	}
+}
+
+// scenarioCommand runs one scenario, as "run NAME" does.
+func scenarioCommand(open opener, name, usage, description string) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: usage,
+		Description: description + "\n\nThe same as 'run " + name + "'. Exit status: 0 every assertion held, 1 not.",
+		Flags:       []cli.Flag{recordsFlag(), patienceFlag(2 * time.Minute)},
+		Action: with(open, func(c *cli.Context, cl *cluster.Cluster) error {
+			found, err := scenario.Find(name, scenario.Options{})
+			if err != nil {
+				return err
+			}
+			return runScenarios(c, cl, found)
+		}),
+	}
+}
+
+func recordsFlag() cli.Flag {
+	return &cli.StringFlag{Name: "records", Usage: "keep the records of all runs in `FOLDER`; without it, those of " +
+		"runs that failed are kept in a temporary one"}
 }
 
 func findScenarios(c *cli.Context) (scenarios []scenario.Scenario, err error) {

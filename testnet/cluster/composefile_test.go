@@ -176,7 +176,8 @@ func TestComposeFileNodes(t *testing.T) {
 			fallthrough
 		case "sidecar":
 			env := s.Environment
-			if s.Image != NodeImage || env["EDGELIMIT_REGION"] != region || env["EDGELIMIT_KEY_FILE"] != keyPath ||
+			if s.Image != NodeImage || env["EDGELIMIT_REGION"] != region ||
+				env["EDGELIMIT_KEY_FILE"] != "/data/"+name+".key" ||
 				env["EDGELIMIT_INJECT_WAN_DELAY"] != "40ms" || env["EDGELIMIT_INJECT_WAN_JITTER"] != "10ms" ||
 				env["EDGELIMIT_INJECT_WAN_LOSS"] != "0.01" {
 				t.Errorf("%s: image %q, %q", name, s.Image, env)
@@ -220,9 +221,17 @@ func TestComposeFileBuilds(t *testing.T) {
 		}
 	}
 	key := c.Services[keyService]
-	same(t, "the key's command", key.Command, "keygen", "--keep", "--out", keyPath)
+	var holders []string
+	for name, s := range c.Services {
+		if role := s.Labels[roleLabel]; role == "node" || role == "sidecar" {
+			holders = append(holders, name)
+		}
+	}
+	slices.Sort(holders)
+	slices.Sort(key.Command[1:])
+	same(t, "the key's command", key.Command, append([]string{"install-key"}, holders...)...)
 	if key.Build.Args["PACKAGE"] != "./testnet/node" || key.NetworkMode != "none" || len(key.Volumes) != 1 ||
-		key.Volumes[0].Target != filepath.Dir(keyPath) {
+		key.Volumes[0].Target != filepath.Dir(KeyFile) {
 		t.Errorf("%+v", key)
 	}
 	if _, err := os.Stat(filepath.Join("../..", key.Build.Context, key.Build.Dockerfile)); err != nil {

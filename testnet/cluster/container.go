@@ -23,6 +23,7 @@ type container struct {
 	Config struct {
 		Labels map[string]string
 		Env    []string
+		Image  string
 	}
 	HostConfig struct {
 		NetworkMode  string

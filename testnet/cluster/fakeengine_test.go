@@ -171,11 +171,13 @@ func (e *fakeEngine) docker(args []string) (string, error) {
 		return e.inspect(args[2:])
 	case "network":
 		return "", e.network(args[1], args[2:])
+	case "run", "rm":
+		return "ran", nil
 	case "exec", "top":
 		last = args[1]
 	case "cp": // ID:PATH FILE
 		from, path, _ := strings.Cut(args[1], ":")
-		if _, err := e.byID(from); err != nil || path != keyPath {
+		if _, err := e.byID(from); err != nil || path != KeyFile {
 			return "", fmt.Errorf("no such file: %s", args[1])
 		}
 		if e.key.Len() == 0 {

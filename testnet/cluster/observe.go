@@ -27,8 +27,10 @@ type Observation struct {
 	// StorePending counts slots that are not yet in the region's Redis, StoreFailed failed calls of it; -1: the node
 	// has no store.
 	StorePending, StoreFailed int64
-	StoreLost                 int64  // how often it found that the region's Redis had lost data
-	Breaker                   string // its circuit breaker to Redis: closed, open or half-open; empty: it has no store
+	StoreLost                 int64 // how often it found that the region's Redis had lost data
+	// Refused counts packets and streams to its gossip ports that were dropped unread, as those of another key.
+	Refused int64
+	Breaker string // its circuit breaker to Redis: closed, open or half-open; empty: it has no store
 }
 
 // requestTimeout bounds an observation of a node, or an answer of a Redis. On one machine only a paused process takes
@@ -74,6 +76,7 @@ func (o *Observation) read(m scrape.Metrics) error {
 		o.Bound = max(o.Bound, s.Value)
 		o.Bounds[s.Labels["rule"]] = s.Value
 	}
+	o.Refused = int64(m.Sum("edgelimit_gossip_refused_packets_total") + m.Sum("edgelimit_gossip_refused_streams_total"))
 	seconds, fraction := math.Modf(m.Sum("process_start_time_seconds"))
 	o.Started = time.Unix(int64(seconds), int64(fraction*1e9))
 	o.StorePending, o.StoreFailed = -1, -1

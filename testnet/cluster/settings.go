@@ -14,8 +14,11 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/netem"
 )
 
-// keyService is the service of the compose file that makes the cluster's secrets, at keyPath in a volume.
-const keyService, keyPath = "cluster-key", "/data/cluster.key"
+// KeyFile is the key file that an operator edits, in a volume; each node has a copy beside it, see InstallKey.
+const KeyFile = "/data/cluster.key"
+
+// keyService is the service of the compose file that makes it.
+const keyService = "cluster-key"
 
 // keys returns the cluster's secrets.
 func (c *Cluster) keys(ctx context.Context) (keys node.Keys, err error) {
@@ -28,8 +31,8 @@ func (c *Cluster) keys(ctx context.Context) (keys node.Keys, err error) {
 		return keys, err
 	}
 	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, filepath.Base(keyPath))
-	if _, err := c.docker(ctx, "cp", ctr.ID+":"+keyPath, file); err != nil {
+	file := filepath.Join(dir, filepath.Base(KeyFile))
+	if _, err := c.docker(ctx, "cp", ctr.ID+":"+KeyFile, file); err != nil {
 		return keys, err
 	}
 	return node.ReadKeyFile(file)

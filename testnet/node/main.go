@@ -31,7 +31,7 @@ func main() {
 
 func newApp() *cli.App {
 	a := app.New(faults())
-	a.Commands = append(a.Commands, shopCommand())
+	a.Commands = append(a.Commands, shopCommand(), installKeyCommand())
 	return a
 }
 

@@ -14,11 +14,12 @@ const shopAddr = "127.0.0.1:8000"
 
 func shopCommand() *cli.Command {
 	return &cli.Command{Name: "shop", Usage: "serve the shop that the testnet's proxies stand before",
-		Action: func(c *cli.Context) error { return serveShop(c.Context) }}
+		Flags:  []cli.Flag{&cli.StringFlag{Name: "listen", Usage: "`ADDRESS` of the shop", Value: shopAddr}},
+		Action: func(c *cli.Context) error { return serveShop(c.Context, c.String("listen")) }}
 }
 
-func serveShop(ctx context.Context) error {
-	s := &http.Server{Addr: shopAddr, Handler: newShop(), ReadHeaderTimeout: 2 * time.Second, IdleTimeout: time.Minute}
+func serveShop(ctx context.Context, addr string) error {
+	s := &http.Server{Addr: addr, Handler: newShop(), ReadHeaderTimeout: 2 * time.Second, IdleTimeout: time.Minute}
 	failed := make(chan error, 1)
 	go func() { failed <- s.ListenAndServe() }()
 	select {

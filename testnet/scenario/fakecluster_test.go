@@ -36,6 +36,8 @@ type fakeCluster struct {
 	redis         fakeRedis
 	losses        int64 // of Redis' data, that nodes found
 	ups           int
+	logs          map[string]string // what nodes have logged, by name
+	keys          fakeKeys
 
 	// Flaws.
 	ignores  string // the fault that is not made, though it is said to be
@@ -47,10 +49,15 @@ type fakeCluster struct {
 	drops    string // a node whose requests fail
 	undoes   int    // faults undone
 	failHeal error
-	broken   bool // Up fails
+	abrupt   bool   // nodes that stop do not linger
+	loses    string // a node that logs a loss whenever another one restarts
+	lone     string // a node that sees nobody
+	broken   bool   // Up fails
 }
 
 const fakeNodes = 6
+
+var sidecars = []string{"shop"}
 
 type fakeNode struct {
 	name, region string
@@ -59,6 +66,7 @@ type fakeNode struct {
 	table        *counters.Table
 	started      time.Time
 	down         bool
+	unready      bool
 	paused       chan struct{} // closed when it goes on; nil: it is not paused
 	wan          string
 }
@@ -76,13 +84,15 @@ func withFakeCluster(t *testing.T, test func(t *testing.T, f *fakeCluster)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &fakeCluster{set: set, nodes: make(map[string]*fakeNode)}
+		f := &fakeCluster{set: set, nodes: make(map[string]*fakeNode), logs: make(map[string]string)}
+		f.keys.held = make(map[string][]string)
 		for i, name := range []string{"ap-south-1", "ap-south-2", "eu-west-1", "eu-west-2", "us-east-1", "us-east-2"} {
 			f.names = append(f.names, name)
 			n := &fakeNode{name: name, region: name[:len(name)-2], number: i, wan: fmt.Sprintf("10.0.0.%d", i)}
 			f.nodes[name] = n
 			f.boot(n)
 		}
+		f.keys.begin(f.names)
 		test(t, f)
 	})
 }
@@ -90,7 +100,7 @@ func withFakeCluster(t *testing.T, test func(t *testing.T, f *fakeCluster)) {
 // boot starts a node anew, with what the nodes that reach it count.
 func (f *fakeCluster) boot(n *fakeNode) {
 	n.boots++
-	n.down, n.started = false, time.Now()
+	n.down, n.unready, n.started = false, false, time.Now()
 	n.table = counters.NewTable(counters.Config{Origin: n.origin(), Memory: counters.MinMemory})
 	n.table.SetCluster(fakeNodes-1, gossipInterval)
 	var limits []*counters.Limit
@@ -167,7 +177,10 @@ func (f *fakeCluster) Nodes(context.Context) (nodes []cluster.Node, err error) {
 		url := "http://" + name
 		nodes = append(nodes, cluster.Node{Name: name, Region: n.region, HTTP: url, Metrics: url, WAN: n.wan})
 	}
-	return append(nodes, cluster.Node{Name: "shop", Region: "us-east", Sidecar: true}), nil
+	for _, name := range sidecars {
+		nodes = append(nodes, cluster.Node{Name: name, Region: "us-east", Sidecar: true})
+	}
+	return nodes, nil
 }
 
 func (f *fakeCluster) Observe(_ context.Context, n cluster.Node) (cluster.Observation, error) {
@@ -177,11 +190,15 @@ func (f *fakeCluster) Observe(_ context.Context, n cluster.Node) (cluster.Observ
 	if node.down || node.paused != nil {
 		return cluster.Observation{}, errors.New("no answer")
 	}
-	o := cluster.Observation{Members: -1, Breaker: "closed", Started: node.started, Bounds: map[string]float64{}}
+	o := cluster.Observation{Members: len(sidecars) - 1, Refused: f.keys.refused[n.Name],
+		Breaker: "closed", Started: node.started, Bounds: map[string]float64{}}
 	for _, other := range f.nodes {
 		if !other.down {
 			o.Members++
 		}
+	}
+	if f.lone == n.Name {
+		o.Members = 0
 	}
 	o.StoreLost = f.losses
 	for _, r := range f.set.Rules() {
@@ -219,6 +236,22 @@ func (f *fakeCluster) Kill(_ context.Context, name string) error {
 }
 
 func (f *fakeCluster) Stop(_ context.Context, name string) error {
+	if n := f.nodes[name]; n != nil && f.ignores != "stop" {
+		f.mu.Lock()
+		n.unready = true
+		for _, other := range f.names {
+			if other != name {
+				f.logLoss(other, name)
+			}
+		}
+		if f.loses != "" && f.loses != name {
+			f.logLoss(f.loses, "us-east-2")
+		}
+		f.mu.Unlock()
+		if !f.abrupt {
+			time.Sleep(time.Second)
+		}
+	}
 	return f.change("stop", func() {
 		if n := f.nodes[name]; n != nil {
 			n.down = true
@@ -232,7 +265,9 @@ func (f *fakeCluster) Restart(_ context.Context, name string) error {
 	f.undoes++
 	time.Sleep(time.Second)
 	return f.change("", func() {
-		if n := f.nodes[name]; n != nil {
+		if n := f.nodes[name]; n != nil && f.ignores == "stop" {
+			return // it runs
+		} else if n != nil {
 			f.boot(n)
 		} else {
 			f.redis = fakeRedis{lost: true, since: time.Now()}
@@ -304,9 +339,17 @@ func (f *fakeCluster) RedisCounts(_ context.Context, region string, rule *rules.
 	return counts, nil
 }
 
-func (f *fakeCluster) Logs(context.Context, string) (string, error) {
+// logLoss has a node log that another one is gone. The lock is held.
+func (f *fakeCluster) logLoss(node, peer string) {
+	f.logs[node] += fmt.Sprintf("time=%s level=INFO msg=\"gossip: member gone\" node=%s peer=%s graceful=true\n",
+		time.Now().Format(time.RFC3339Nano), node, peer)
+}
+
+func (f *fakeCluster) Logs(_ context.Context, name string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return "time=1999-01-01T00:00:00.000Z level=INFO msg=stopping node=x\na line\n" +
-		"time=1999-01-02T00:00:00.000Z level=INFO msg=stopping node=x\n", nil
+		"time=1999-01-02T00:00:00.000Z level=INFO msg=stopping node=x\n" + f.logs[name], nil
 }
 
 func (f *fakeCluster) WAN() (netem.Link, error) { return netem.Link{}, nil }
@@ -326,10 +369,14 @@ func (f *fakeCluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	n := f.nodes[r.URL.Host]
 	for {
 		f.mu.Lock()
-		paused, down := n.paused, n.down
+		paused, down, unready := n.paused, n.down, n.unready
 		f.mu.Unlock()
 		if down {
 			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		}
+		if unready && r.URL.Path == "/readyz" {
+			return &http.Response{Status: "503 Service Unavailable",
+				StatusCode: http.StatusServiceUnavailable, Body: http.NoBody, Request: r}, nil
 		}
 		if paused == nil {
 			break

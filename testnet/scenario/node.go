@@ -69,7 +69,7 @@ func nodeKill() Scenario {
 		},
 		wait("load in all regions", 8*time.Second),
 		Step{"admit what the node has to count when it is back", func(ctx context.Context, r *Run) error {
-			return r.Prime(ctx, r.Nodes[0].Name, r.ID("mark"))
+			return r.Prime(ctx, r.Nodes[0].Name, r.ID("mark"), primeCost)
 		}},
 		harm("kill "+faultNode, record.Kill, Cluster.Kill, Cluster.Restart,
 			faultNode+" did not answer any more %.1f s after it was killed"),

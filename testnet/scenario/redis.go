@@ -94,7 +94,7 @@ func harmRedis(what, name string, do, undo action) Step {
 // again after a loss. Then it finds the origins of each identity in Redis. Nodes write what they admitted themselves,
 // and what others admitted only after a data loss: so before the fault these are the region's own.
 func markRedis(ctx context.Context, r *Run) error {
-	if err := r.Prime(ctx, faultNode, r.ID("mark")); err != nil {
+	if err := r.Prime(ctx, faultNode, r.ID("mark"), primeCost); err != nil {
 		return err
 	}
 	took, err := r.awaitMark(ctx, 15*time.Second)

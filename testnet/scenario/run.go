@@ -40,6 +40,8 @@ type Run struct {
 	node      nodeFault
 	redis     redisFault
 	partition partitionFault
+	restarts  []restart
+	rotation  rotation
 }
 
 // action is a fault, or its end, on a node or a region: a method of Cluster, or what uses one.
@@ -134,14 +136,14 @@ func (r *Run) Take(ctx context.Context, n cluster.Node, rule, identity string, c
 	return a, errors.Join(err, r.record.Write(record.Entry{Decision: &d}))
 }
 
-// Prime has a node admit primeCost for the identity, so that it writes the identity to Redis from now on, and waits
-// until all nodes count it.
-func (r *Run) Prime(ctx context.Context, node, identity string) error {
-	a, err := r.Take(ctx, r.Node(node), r.rule.Name, identity, primeCost)
+// Prime has a node admit a cost of primeCost or more for the identity, so that it writes the identity to Redis from now
+// on, and waits until all nodes count it.
+func (r *Run) Prime(ctx context.Context, node, identity string, cost uint64) error {
+	a, err := r.Take(ctx, r.Node(node), r.rule.Name, identity, cost)
 	if err != nil || !a.Allowed {
-		return fmt.Errorf("%s did not admit a cost of %d (allowed %v): %w", node, primeCost, a.Allowed, err)
+		return fmt.Errorf("%s did not admit a cost of %d (allowed %v): %w", node, cost, a.Allowed, err)
 	}
-	_, err = r.AwaitCount(ctx, r.rule.Name, identity, primeCost, 10*time.Second)
+	_, err = r.AwaitCount(ctx, r.rule.Name, identity, cost, 10*time.Second)
 	return err
 }
 
@@ -197,7 +199,7 @@ func (r *Run) Node(name string) cluster.Node {
 }
 
 func targetOf(n cluster.Node) traffic.Target {
-	return traffic.Target{Node: n.Name, Region: n.Region, URL: n.HTTP}
+	return traffic.Target{Node: n.Name, Region: n.Region, URL: n.HTTP, Health: n.Metrics}
 }
 
 // ready reports whether a node says that it is ready.

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,8 +122,9 @@ func (x *Runner) prepare(ctx context.Context, r *Run, rule string) (file string,
 func (x *Runner) execute(ctx context.Context, r *Run, s Scenario) error {
 	options, identities := r.options(s)
 	if s.Rule == accountRule {
-		for _, identity := range identities {
-			if err := r.Prime(ctx, r.Nodes[0].Name, identity); err != nil {
+		for _, stream := range s.Streams {
+			used := cmp.Or(s.Used[stream.Identity], primeCost)
+			if err := r.Prime(ctx, r.Nodes[0].Name, r.ID(stream.Identity), used); err != nil {
 				return err
 			}
 		}
@@ -157,7 +159,7 @@ func (x *Runner) execute(ctx context.Context, r *Run, s Scenario) error {
 // options returns the scenario's load with the identities of this run.
 func (r *Run) options(s Scenario) (traffic.Options, []string) {
 	o := traffic.Options{Rule: r.rule.Name, Duration: traffic.MaxDuration / 6, Seed: uint64(len(s.Name)),
-		Timeout: s.Timeout, Elsewhere: s.Elsewhere, Client: r.client, Workers: 512}
+		Timeout: s.Timeout, Elsewhere: s.Elsewhere, Balanced: s.Balanced, Client: r.client, Workers: 512}
 	for _, n := range r.Nodes {
 		o.Targets = append(o.Targets, targetOf(n))
 	}

@@ -31,6 +31,9 @@ type Cluster interface {
 	Logs(ctx context.Context, name string) (string, error)
 	Rules() string
 	WAN() (netem.Link, error)
+	Keys(ctx context.Context, node string, args ...string) (string, error)
+	InstallKey(ctx context.Context, names ...string) error
+	Intrude(ctx context.Context, node string) (stop func(context.Context) error, err error)
 }
 
 // Scenario is one kind of run against the testnet.
@@ -41,6 +44,8 @@ type Scenario struct {
 	Only       map[string]string // the only node that a stream is sent to, by identity; absent: all
 	Timeout    time.Duration     // bounds an answer; 0: load's
 	Elsewhere  bool              // clients send a request to another node where one does not answer
+	Balanced   bool              // clients ask nodes that are ready, as behind a load balancer
+	Used       map[string]uint64 // what a client of accountRule has used before the load; absent: primeCost
 	Steps      []Step            // one after the other while the load goes on, which ends with the last of them
 	Check      func(r *Run)      // adds the scenario's own assertions and figures to the run's
 	Takes      time.Duration     // an estimate
@@ -111,7 +116,7 @@ func All(o Options) []Scenario {
 			"limit, and after the heal all agree", cluster.Both, o.Cut),
 		partitioning("one-way", "no node receives from a region, which receives from all: the same assertions as in a "+
 			"partition", cluster.Out, o.Cut),
-		redisLoss(), redisFlush(), redisSlow(), nodeKill(), nodeMove(), nodePause(), nodeDrain(),
+		redisLoss(), redisFlush(), redisSlow(), nodeKill(), nodeMove(), nodePause(), nodeDrain(), rolling(), rotate(),
 	}
 }
 

@@ -71,6 +71,8 @@ func TestFaultsHaveToTakeHold(t *testing.T) {
 		"node-restart-new-address": {"move", "still at"},
 		"pause":                    {"pause", "did not take hold"},
 		"drain":                    {"stop", "still answers"},
+		"rolling":                  {"stop", "did not take hold"},
+		"rotate":                   {"install", "does not have it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
@@ -90,14 +92,23 @@ func TestBrokenAssertions(t *testing.T) {
 		flaw      func(f *fakeCluster)
 		assertion string
 	}{
-		"no gossip":        {"global-limit", func(f *fakeCluster) { f.noGossip = true }, "one limit holds"},
-		"requests fail":    {"global-limit", func(f *fakeCluster) { f.drops = "us-east-2" }, "request is answered"},
-		"sends nothing":    {"node-kill", func(f *fakeCluster) { f.mute = faultNode }, "takes with it"},
-		"drains nothing":   {"drain", func(f *fakeCluster) { f.mute = faultNode }, "counts are with the others"},
-		"admits too much":  {"partition", func(f *fakeCluster) { f.generous = true }, "about one limit a window"},
-		"shares nothing":   {"one-way", func(f *fakeCluster) { f.generous = true }, "share the limit"},
-		"unlike predicted": {"one-way", func(f *fakeCluster) { f.generous = true }, "simulator predicts"},
-		"restarts at zero": {"node-kill", func(f *fakeCluster) { f.cold = true }, "warm before it is ready"},
+		"no gossip":             {"global-limit", func(f *fakeCluster) { f.noGossip = true }, "one limit holds"},
+		"requests fail":         {"global-limit", func(f *fakeCluster) { f.drops = "us-east-2" }, "is answered"},
+		"sends nothing":         {"node-kill", func(f *fakeCluster) { f.mute = faultNode }, "takes with it"},
+		"drains nothing":        {"drain", func(f *fakeCluster) { f.mute = faultNode }, "counts are with the others"},
+		"admits too much":       {"partition", func(f *fakeCluster) { f.generous = true }, "about one limit a window"},
+		"shares nothing":        {"one-way", func(f *fakeCluster) { f.generous = true }, "share the limit"},
+		"unlike predicted":      {"one-way", func(f *fakeCluster) { f.generous = true }, "simulator predicts"},
+		"rolling: not answered": {"rolling", func(f *fakeCluster) { f.abrupt = true }, "is answered"},
+		"rolling: forgotten":    {"rolling", func(f *fakeCluster) { f.cold = true }, "stays used up"},
+		"rolling: lost for long": {"rolling", func(f *fakeCluster) { f.lone = "us-east-1" },
+			"seen without another"},
+		"rolling: lost for a moment": {"rolling", func(f *fakeCluster) { f.loses = "ap-south-1" },
+			"logs that it lost another"},
+		"rotate: not answered": {"rotate", func(f *fakeCluster) { f.drops = "eu-west-1" }, "request is answered"},
+		"rotate: unreadable":   {"rotate", func(f *fakeCluster) { f.keys.deaf = true }, "read each other"},
+		"rotate: lost":         {"rotate", func(f *fakeCluster) { f.lone = "us-east-1" }, "seen without another"},
+		"restarts at zero":     {"node-kill", func(f *fakeCluster) { f.cold = true }, "warm before it is ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
@@ -111,6 +122,19 @@ func TestBrokenAssertions(t *testing.T) {
 			})
 		})
 	}
+	withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
+		f.keys.lax = true // it removes the key that it should use next
+		if r := f.run(t, "rotate"); r.OK || !strings.Contains(r.Error, "it has one gossip key") {
+			t.Errorf("%s", describe(r))
+		}
+	})
+	withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
+		f.keys.welcomes = true
+		if r := f.run(t, "rotate"); r.OK || !strings.Contains(r.Error, "no node refused a process with the old key") ||
+			f.keys.intruders != 0 {
+			t.Errorf("%d left, %s", f.keys.intruders, describe(r))
+		}
+	})
 	withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
 		f.forgets = true
 		if r := f.run(t, "redis-flush"); r.OK || !strings.Contains(r.Error, "holds 0 of") {
@@ -185,7 +209,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func TestFind(t *testing.T) {
 	all, err := Find("all", Options{})
-	if err != nil || len(all) != 10 {
+	if err != nil || len(all) != 12 {
 		t.Errorf("%d scenarios, %v", len(all), err)
 	}
 	seen := map[string]bool{}

@@ -32,7 +32,10 @@ type Options struct {
 	// Elsewhere retries a request that got no answer once at each other target, as a client with several addresses
 	// does.
 	Elsewhere bool
-	Client    *http.Client // sends the requests; nil: one that keeps its connections
+	// Balanced asks each target every ReadyInterval whether it is ready, and sends what is meant for an unready one
+	// to another one of its region, as a load balancer does. What a ready node does not answer fails all the same.
+	Balanced bool
+	Client   *http.Client // sends the requests; nil: one that keeps its connections
 }
 
 // Defaults and limits of Options.
@@ -72,6 +75,7 @@ func (o *Options) Validate() error {
 		u, err := url.Parse(t.URL)
 		wrong(err != nil || u.Host == "" || t.Node == "", "target %q at %q: give it a name and the URL of its HTTP API",
 			t.Node, t.URL)
+		wrong(o.Balanced && t.Health == "", "target %q: give it the URL of its health listener", t.Node)
 	}
 	wrong(len(o.Streams) == 0, "no streams: nothing would be offered")
 	rate := 0.0
@@ -125,6 +129,7 @@ type generator struct {
 	options Options
 	sink    Sink
 	bodies  map[string][]byte // of requests, by identity
+	pick    func(target int) int
 
 	mu      sync.Mutex
 	summary Summary
@@ -146,6 +151,12 @@ func Run(ctx context.Context, options Options, sink Sink) (Summary, error) {
 	o := options.withDefaults()
 	g := &generator{
 		options: o, sink: sink, summary: Summary{FailedBy: make(map[string]int)}, bodies: make(map[string][]byte),
+		pick: func(target int) int { return target },
+	}
+	if o.Balanced {
+		b, stop := startBalancer(o.Client, o.Targets)
+		defer stop()
+		g.pick = b.pick
 	}
 	for _, s := range o.Streams {
 		g.bodies[s.Identity] = check{Rule: o.Rule, Identity: s.Identity}.body()
@@ -219,13 +230,13 @@ func (g *generator) offer(j job) {
 // ask asks the target and, with Elsewhere, the others in turn. A node that could not be reached has decided nothing, so
 // there is nothing to record of it when another one answers.
 func (g *generator) ask(j job) (last record.Decision, moved bool, lost int) {
-	n, tries := len(g.options.Targets), 1
+	n, tries, first := len(g.options.Targets), 1, g.pick(j.Node)
 	if g.options.Elsewhere {
 		tries = n
 	}
 	for i := range tries {
-		d, reached := g.try(j.Client, g.options.Targets[(j.Node+i)%n])
-		last, moved = d, i > 0
+		d, reached := g.try(j.Client, g.options.Targets[(first+i)%n])
+		last, moved = d, i > 0 || first != j.Node
 		if d.Error == "" || reached || i == tries-1 {
 			g.record(d)
 		}

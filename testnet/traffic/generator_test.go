@@ -71,7 +71,7 @@ func (n *nodes) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
-var targets = []Target{{"a", "east", "http://a"}, {"b", "west", "http://b"}}
+var targets = []Target{{Node: "a", Region: "east", URL: "http://a"}, {Node: "b", Region: "west", URL: "http://b"}}
 
 func options(streams ...Stream) Options {
 	return Options{Rule: "r", Targets: targets, Streams: streams, Duration: 2 * time.Second, Seed: 7}
@@ -256,7 +256,7 @@ func TestRealServers(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		s := server(name)
 		defer s.Close()
-		o.Targets = append(o.Targets, Target{name, "east", s.URL})
+		o.Targets = append(o.Targets, Target{Node: name, Region: "east", URL: s.URL})
 	}
 	k := new(kept)
 	s, err := Run(t.Context(), o, k)
@@ -275,7 +275,7 @@ func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(o *Options){
 		"no rule":              func(o *Options) { o.Rule = "" },
 		"no targets":           func(o *Options) { o.Targets = nil },
-		`target "a" at "8111"`: func(o *Options) { o.Targets = []Target{{"a", "east", "8111"}} },
+		`target "a" at "8111"`: func(o *Options) { o.Targets = []Target{{Node: "a", Region: "east", URL: "8111"}} },
 		"no streams":           func(o *Options) { o.Streams = nil },
 		"without an identity":  func(o *Options) { o.Streams = []Stream{{Rate: 1}} },
 		"a rate of NaN":        func(o *Options) { o.Streams = []Stream{{Identity: "x", Rate: math.NaN()}} },

@@ -16,6 +16,7 @@ import (
 type Target struct {
 	Node, Region string
 	URL          string // of its HTTP API, as http://127.0.0.1:8111, without a path
+	Health       string // of its health listener, likewise, for Options.Balanced
 }
 
 // NewClient returns a client that keeps up to so many connections to each node, so that none is opened during a

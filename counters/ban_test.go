@@ -10,15 +10,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // banning is a limit of 3 in 10 s that bans for half a minute.
 func banning(t testing.TB, rule string, a counters.Algorithm) *counters.Limit {
 	t.Helper()
 	l, err := newLimit(t, counters.NewMeter(rule, a, 10*time.Second), 3).Ban(30 * time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 
@@ -476,9 +475,7 @@ func TestInvalidBans(t *testing.T) {
 	}
 	for _, lasts := range []time.Duration{time.Millisecond, counters.MaxWindow} {
 		l, err := l.Ban(lasts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		table := small(1)
 		if until := provoke(t, table, l, 1, start); until < start+int64(lasts) ||
 			until > start+int64(max(lasts, 11*time.Second)) {

@@ -9,14 +9,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func newDebts(t testing.TB, table *counters.Table) *counters.Debts {
 	t.Helper()
 	d, err := counters.NewDebts(table, "%debts", table.Know)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return d
 }
 
@@ -138,9 +137,7 @@ func TestDebtsLearnEachClassOnce(t *testing.T) {
 			t.Errorf("%d limits the %dth time", len(l), learned)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for range 3 {
 		for capacity := time.Duration(1); capacity < counters.MaxDebt/2; capacity *= 2 {
 			d.Take(1, 1, capacity, start)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Without layers of other stores, Ask and then TakeAll decide and count as TakeAll alone.
@@ -22,9 +23,7 @@ func TestAskAndTakeAllAreTakeAll(t *testing.T) {
 		}
 	}
 	banning, err := newLimit(t, counters.NewMeter("ban", counters.FixedWindow, 10*time.Second), 8).Ban(5 * time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	limits = append(limits, banning)
 	modes := []counters.Mode{counters.Enforce, counters.Enforce, counters.Soft, counters.Shadow, counters.Quota,
 		counters.Elastic, counters.Throttle}
@@ -98,9 +97,7 @@ func TestDecidedElsewhere(t *testing.T) {
 
 func TestDenialElsewhereBans(t *testing.T) {
 	l, err := newLimit(t, counters.NewMeter("other", counters.FixedWindow, time.Hour), 3).Ban(time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	table, charges := least(1), []counters.Charge{{Limit: l, Key: 1, Cost: 1}}
 	decide := func(d counters.Decision, cost uint64, after time.Duration) counters.Decision {
 		charges[0].Decided, charges[0].Cost = &d, cost

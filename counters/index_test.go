@@ -4,15 +4,15 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Keys that meet in one place, by the hash as everybody can compute it, are strewn as any others are where there is a
 // seed.
 func TestChosenKeysAreStrewn(t *testing.T) {
 	l, err := NewLimit(NewMeter("r", SlidingWindow, time.Hour), 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := rand.New(rand.NewPCG(1, 2))
 	var chosen []Key
 	for len(chosen) < 300 {

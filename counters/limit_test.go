@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestNewMeterIsValidWhereItCanBe(t *testing.T) {
@@ -46,9 +47,7 @@ func TestNewMeterIsValidWhereItCanBe(t *testing.T) {
 
 func TestValidateNamesWhatIsWrong(t *testing.T) {
 	good := counters.Meter{Rule: "edge/a", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: time.Second}
-	if err := good.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, good.Validate())
 	for _, c := range []struct {
 		why    string
 		spoil  func(*counters.Meter)

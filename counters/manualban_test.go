@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // manually are manual bans of keys of a rule.
@@ -18,9 +19,7 @@ func manually(t testing.TB, rule, reason string, lasts time.Duration) *counters.
 	t.Helper()
 	name := counters.BanName{Rule: rule, Keys: counters.ManualKeys, By: "a", Reason: reason}
 	b, err := counters.ManualBans(name, lasts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return b
 }
 
@@ -94,9 +93,7 @@ func TestBansOfAddresses(t *testing.T) {
 	plain := banning(t, "r", counters.SlidingWindow)
 	for _, scope := range []counters.Scope{counters.Global, counters.Region, counters.Alone} {
 		l, err := plain.BanAddresses(64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		l = l.Scoped(scope, "eu")
 		table := counters.NewTable(counters.Config{Origin: 1, Region: "eu", Memory: counters.MinMemory})
 		addr, _ := counters.AddressKey(netip.MustParseAddr("192.0.2.1"), 64)
@@ -119,9 +116,7 @@ func TestBansOfAddresses(t *testing.T) {
 			t.Errorf("%v: a key without an address: %+v", scope, d)
 		}
 		bans, err := counters.NewBans(*l.AddressBanMeter())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		name, ok := bans.Name()
 		if !ok || name.Prefix(addr).String() != "192.0.2.1/32" || name.Rule != l.Meter().Rule {
 			t.Errorf("%v: the bans are called %q", scope, bans.Meter().Rule)
@@ -175,9 +170,7 @@ func TestTheFeedAgreesWithTheTable(t *testing.T) {
 		for i := range 2 {
 			name := counters.BanName{Rule: "r", Keys: counters.ManualKeys, Reason: fmt.Sprint(i)}
 			b, err := counters.ManualBans(name, time.Duration(i+1)*10*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			rules = append(rules, b)
 		}
 		now, sent := start, make([][]counters.Slot, 3)

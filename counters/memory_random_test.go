@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Whatever a table is asked, told and made to forget, under any clock: its shards stay in order, and when all has
@@ -81,9 +83,7 @@ func (m *mess) limit(rule string, a Algorithm, n int) *Limit {
 	if err == nil && !a.bucket() && m.IntN(2) == 0 {
 		l, err = l.CountRejected()
 	}
-	if err != nil {
-		m.Fatal(err)
-	}
+	testkit.Must(m, err)
 	return l
 }
 

@@ -6,15 +6,14 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // A cost beyond all limits is never admitted, whatever is pending beside it.
 func TestHugeCostsNeverFit(t *testing.T) {
 	for a := counters.SlidingWindow; a <= counters.LeakyQueue; a++ {
 		l, err := counters.NewLimit(counters.NewMeter("r", a, time.Minute), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		table := counters.NewTable(counters.Config{Origin: 1})
 		now := time.Unix(1_000_000, 0).UnixNano()
 		table.Take(l, 1, 3, now)

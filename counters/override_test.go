@@ -5,19 +5,16 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // A key with a larger limit on the same meter is counted with its earlier counts; what it counts is plausible to peers
 // whose keys have the small limit, and no table takes it for an excess.
 func TestLimitsOfOneMeter(t *testing.T) {
 	small, err := counters.NewLimit(counters.NewMeter("r", counters.SlidingWindow, time.Minute), 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	large, err := small.Override(1000, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	small, large = small.Among(1000), large.Among(1000)
 	config := func(o counters.Origin) counters.Config {
 		return counters.Config{Origin: o, Memory: counters.MinMemory}
@@ -54,13 +51,9 @@ func TestOverrideWithAMeterOfItsOwn(t *testing.T) {
 	for _, algorithm := range []counters.Algorithm{counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog,
 		counters.TokenBucket, counters.LeakyBucket} {
 		l, err := counters.NewLimit(counters.NewMeter("edge/a", algorithm, time.Minute), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		own, err := l.OnPartition(counters.Local).Override(20, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		m := own.Meter()
 		if m.Rule == "edge/a" || m.AdHoc() || m.Window != time.Hour || own.Max() != 20 || m.Algorithm != algorithm {
 			t.Errorf("%v: %+v of %d", algorithm, m, own.Max())

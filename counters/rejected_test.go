@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 var windows = []counters.Algorithm{counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog}
@@ -14,9 +15,7 @@ var windows = []counters.Algorithm{counters.SlidingWindow, counters.FixedWindow,
 func counting(t testing.TB, a counters.Algorithm) *counters.Limit {
 	t.Helper()
 	l, err := newLimit(t, counters.NewMeter("r", a, 10*time.Second), 10).CountRejected()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/counters/counterstest"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // start is the beginning of an hour, and of every sub-window that divides one.
@@ -19,18 +20,14 @@ func after(d time.Duration) int64 { return start + int64(d) }
 func newLimit(t rapid.TB, m counters.Meter, largest uint64) *counters.Limit {
 	t.Helper()
 	l, err := counters.NewLimit(m, largest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 
 func newBucket(t rapid.TB, m counters.Meter, capacity, refill uint64) *counters.Limit {
 	t.Helper()
 	l, err := counters.NewBucket(m, capacity, refill)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 

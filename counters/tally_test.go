@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // tallied returns limits of several maxima that count the same thing.
@@ -14,9 +15,7 @@ func tallied(t rapid.TB, maxima ...uint64) (limits []*counters.Limit) {
 	t.Helper()
 	for _, maximum := range maxima {
 		l, err := newLimit(t, counters.NewMeter("tallied", counters.FixedWindow, time.Minute), maximum).Tally()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		limits = append(limits, l)
 	}
 	return limits
@@ -72,9 +71,7 @@ func TestTallyOfPeersIsPlausible(t *testing.T) {
 	a.Take(l, 1, 5000, start)
 	b.Merge(a.DrainDirty(start).Slots, start)
 	larger, err := l.WithMax(6000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if d := b.Take(larger, 1, 1, start); !d.Allowed || d.Remaining != 999 {
 		t.Errorf("under a larger limit on the same meter: %+v", d)
 	}

@@ -17,6 +17,14 @@ func newApp(open opener) *cli.App {
 	commands := append([]*cli.Command{
 		buildCommand(open), upCommand(open), downCommand(open), statusCommand(open), listCommand(open),
 		runCommand(open), loadCommand(open), loginsCommand(open), outageCommand(open), strictCommand(open),
+		scenarioCommand(open, "rotate", "replace the gossip key under load: no failed request, no lost member or count",
+			"The three steps of the operator's guide, with edgelimit keys: add, use, remove. After each the file\n"+
+				"is copied to half of the nodes, and 2 s later to the others; what comes too early has to be\n"+
+				"refused. Then a process with the old key tries to join."),
+		scenarioCommand(open, "rolling", "restart every node in turn under load: nothing fails, nobody is lost",
+			"SIGTERM, linger, drain, start, one node after the other. The load asks /readyz of each node every\n"+
+				"100 ms and goes to the other one of the region while a node is unready. A limit that was used\n"+
+				"up before stays used up on every node, from its first answer on."),
 		sidecarCommand(), abuseCommand(),
 		partitionCommand(open), restartCommand(open)},
 		plainCommands(open)...)

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Merger keeps replicated slots; a counters.Table is one.
@@ -32,9 +33,7 @@ func Run(t *testing.T, open func() Merger) {
 	for _, l := range mergeLaws {
 		t.Run(l.name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				if err := l.check(t, open); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, l.check(t, open))
 			})
 		})
 	}

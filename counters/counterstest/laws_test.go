@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // mapMerger is the plainest Merger: a map from a slot's identity to its largest count. Its fields replace parts of it,
@@ -71,9 +72,7 @@ func TestMergeLawsHoldForAMap(t *testing.T) {
 
 func TestCheckMergeLawsHoldsForAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		if err := Check(t, func() Merger { return newMapMerger() }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, Check(t, func() Merger { return newMapMerger() }))
 	})
 }
 

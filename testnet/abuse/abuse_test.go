@@ -38,9 +38,7 @@ func launch(t *testing.T, connections int) Target {
 	cfg.MaxConnections, cfg.Memory = connections, counters.MinMemory
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	n, err := node.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Background(t, n.Run)
 	return Target{HTTP: n.Addr("http"), RESP: n.Addr("resp"), GRPC: n.Addr("grpc"), Health: n.Addr("health")}
 }
@@ -186,9 +184,7 @@ func TestFrames(t *testing.T) {
 // An HTTP/2 server reads all streams and resets, or closes the connection.
 func TestResetStreams(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := &http.Server{
 		Handler: http.NotFoundHandler(), Protocols: new(http.Protocols),
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),

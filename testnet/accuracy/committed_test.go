@@ -42,9 +42,7 @@ func committedCells(t *testing.T, document, title, name string) []string {
 // deterministic.
 func TestCommittedFigures(t *testing.T) {
 	file, err := os.ReadFile("../ACCURACY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d := new(document)
 	for _, r := range committedRows[:testkit.Tenth(len(committedRows))] {
 		i := slices.IndexFunc(sections(), func(s section) bool { return s.title == r[0] })
@@ -55,9 +53,7 @@ func TestCommittedFigures(t *testing.T) {
 		}
 		d.sections = append(d.sections, s)
 	}
-	if err := d.simulate(t.Context(), committedSeeds, runtime.GOMAXPROCS(0), sim.Run, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.simulate(t.Context(), committedSeeds, runtime.GOMAXPROCS(0), sim.Run, io.Discard))
 	for _, s := range d.sections {
 		fresh := d.sheet(s)
 		want := committedCells(t, string(file), s.title, s.rows[0].name)

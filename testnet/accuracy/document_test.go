@@ -11,18 +11,15 @@ import (
 
 	"github.com/edgelimit/edgelimit/testnet/judge"
 	"github.com/edgelimit/edgelimit/testnet/sim"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // The whole document, of runs that showed nothing: every goal and row is in it, and every table is one.
 func TestDocument(t *testing.T) {
 	d, err := open("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d.fairness = false // takes seconds, and has a test of its own
-	if err := d.simulate(t.Context(), seeds{1, 2}, 2, (&fake{runs: make(map[string]int)}).run, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.simulate(t.Context(), seeds{1, 2}, 2, (&fake{runs: make(map[string]int)}).run, io.Discard))
 	d.fairness, d.trials = true, []trial{
 		{
 			weight: "odd", subWindows: 7, bytes: 99.6, compliant: make([]spent, len(compliant)),
@@ -30,9 +27,7 @@ func TestDocument(t *testing.T) {
 		},
 	}
 	var b strings.Builder
-	if err := d.write(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.write(&b))
 	text := b.String()
 	for _, g := range goals {
 		if !strings.Contains(text, "| "+g.text+" |") {
@@ -95,12 +90,8 @@ func TestRejectedIsReported(t *testing.T) {
 		return &sim.Report{Fairness: judge.Fairness{CompliantOffered: 500, FalseRejections: 3}}, nil
 	}
 	d, err := open("ablation")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.simulate(t.Context(), seeds{1, 2}, 1, unfairly, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, d.simulate(t.Context(), seeds{1, 2}, 1, unfairly, io.Discard))
 	var b strings.Builder
 	if err := d.write(&b); err != nil || !strings.Contains(b.String(), "0 / 0 (0), 6 rejected without need |") {
 		t.Errorf("%v: %s", err, b.String())

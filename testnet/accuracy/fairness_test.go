@@ -6,6 +6,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/testnet/oracle"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // fewer are the arrivals of a client's first bursts.
@@ -18,9 +19,7 @@ func fewer(s spender) []int64 {
 func TestWindowIsThatOfCounters(t *testing.T) {
 	for _, n := range subWindows {
 		limit, err := counters.NewLimit(meterOf(n), fairLimit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		denied := 0
 		for _, s := range append(append([]spender{}, compliant...), greedy...) {
 			table, w := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory}), newWindow(n,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/testnet/sim"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // fake is a simulator that counts what it is asked for, by command and seed.
@@ -40,9 +41,7 @@ func TestSimulate(t *testing.T) {
 	}
 	var progress strings.Builder
 	got, err := simulate(t.Context(), rows, seeds{first: 11, count: 3}, 2, f.run, &progress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(f.runs) != 5 || len(got) != 2 || got.of(&rows[0]) != got.of(&rows[2]) || len(got.of(&rows[1]).reports) != 2 {
 		t.Errorf("%v, %v", f.runs, got)
 	}

@@ -7,15 +7,14 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/testnet/sim"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // everyRow calls f for each row of the document.
 func everyRow(t *testing.T, f func(title string, r *row)) {
 	t.Helper()
 	d, err := open("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, s := range d.sections {
 		for i := range s.rows {
 			f(s.title, &s.rows[i])

@@ -15,40 +15,26 @@ package main
 
 import (
 	"context"
-	"flag"
-	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/edgelimit/edgelimit/testnet/bench/rig"
 )
 
-func main() { rig.Main("bench", run) }
+func main() {
+	p := rig.Program{Name: "bench", File: "RESULTS.md", Measure: measureAll,
+		Only: "time only contestants whose name contains one of these `PARTS`, separated by commas"}
+	p.Main()
+}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	quick := flags.Bool("quick", false, "short slices, fewer rounds; print the tables instead of writing RESULTS.md")
-	only := flags.String("only", "", "time only contestants whose name contains one of these `PARTS`, separated by "+
-		"commas; print the tables")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unknown argument %q", flags.Arg(0))
-	}
+func measureAll(ctx context.Context, quick bool, only string, progress io.Writer) (string, error) {
 	d := duration{rounds: 9, slice: 80 * time.Millisecond, repeats: 800, budgets: []int{64, 100}, collections: 7}
-	if *quick {
+	if quick {
 		d = duration{rounds: 3, slice: 15 * time.Millisecond, repeats: 200, budgets: []int{16}, collections: 3}
 	}
-	r, err := compare(ctx, d, *only, stderr)
+	r, err := compare(ctx, d, only, progress)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if *quick || *only != "" {
-		_, err = io.WriteString(stdout, r.markdown())
-		return err
-	}
-	return os.WriteFile("RESULTS.md", []byte(r.markdown()), 0o644)
+	return r.markdown(), nil
 }

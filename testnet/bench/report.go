@@ -129,9 +129,5 @@ func (r *report) ratio(a, b series) (float64, bool) {
 	if len(as) == 0 || len(as) != len(bs) {
 		return 0, false
 	}
-	ratios := make([]float64, len(as))
-	for i := range as {
-		ratios[i] = as[i] / bs[i]
-	}
-	return rig.Median(ratios), true
+	return rig.Median(rig.Ratios(as, bs)), true
 }

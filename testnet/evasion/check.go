@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/rules"
@@ -70,12 +69,7 @@ type Meter struct {
 	plain   string // the address that the plain request comes from
 }
 
-// MeterOf reads a node that serves its HTTP API and its metrics.
-func MeterOf(ctx context.Context, n *node.Node) Meter {
-	return MeterAt(ctx, n.Addr("http"), n.Addr("health"), Client)
-}
-
-// MeterAt reads a node in another process by its HTTP API and its metrics. addr is the address that the plain request
+// MeterAt reads a node by its HTTP API and its metrics. addr is the address that the plain request
 // comes from.
 func MeterAt(ctx context.Context, api, health, addr string) Meter {
 	return Meter{ctx, client.New(api, nil), "http://" + health + "/metrics", addr}

@@ -25,18 +25,14 @@ func start(t *testing.T) *node.Node {
 func startWith(t *testing.T, change func(*node.Config)) *node.Node {
 	t.Helper()
 	set, err := rulefile.Parse("rules.yaml", []byte(Rules()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cfg := node.DefaultConfig()
 	cfg.NodeID, cfg.HTTP, cfg.Health = "evasion", "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Memory, cfg.Logger, cfg.RuleSet = counters.MinMemory, slog.New(slog.DiscardHandler), set
 	cfg.Requests = Requests("127.0.0.1")
 	change(&cfg)
 	n, err := node.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Background(t, n.Run)
 	return n
 }
@@ -60,7 +56,8 @@ func TestThereAreEnough(t *testing.T) {
 // TestAuth: no form of a request that a proxy asks about evades a layer.
 func TestAuth(t *testing.T) {
 	n := start(t)
-	Check(t, MeterOf(t.Context(), n), Variations(), func(v Variation) (int, error) {
+	m := MeterAt(t.Context(), n.Addr("http"), n.Addr("health"), Client)
+	Check(t, m, Variations(), func(v Variation) (int, error) {
 		return Send(n.Addr("http"), v.Asked("/v1/auth"))
 	})
 }
@@ -68,7 +65,8 @@ func TestAuth(t *testing.T) {
 // TestAuthWithTheClientsQuery: nor does it where the proxy appends the client's query, as Caddy does.
 func TestAuthWithTheClientsQuery(t *testing.T) {
 	n := start(t)
-	Check(t, MeterOf(t.Context(), n), others(), func(v Variation) (int, error) {
+	m := MeterAt(t.Context(), n.Addr("http"), n.Addr("health"), Client)
+	Check(t, m, others(), func(v Variation) (int, error) {
 		return Send(n.Addr("http"), v.Asked("/v1/auth?"))
 	})
 }
@@ -78,20 +76,17 @@ func TestAuthWithTheClientsQuery(t *testing.T) {
 func TestMiddleware(t *testing.T) {
 	n := start(t)
 	describe, err := actions.New(Requests("127.0.0.1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	limited, err := middleware.HTTP(n, middleware.Options{Actions: describe, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server := httptest.NewUnstartedServer(
 		limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "shop") })),
 	)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	server.Start()
 	t.Cleanup(server.Close)
-	Check(t, MeterOf(t.Context(), n), Variations(), func(v Variation) (int, error) {
+	m := MeterAt(t.Context(), n.Addr("http"), n.Addr("health"), Client)
+	Check(t, m, Variations(), func(v Variation) (int, error) {
 		v.Lines = append(v.Lines, "X-Forwarded-For: "+Client)
 		return Send(server.Listener.Addr().String(), v.Direct())
 	})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/envoy"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // startEnvoy runs a node with Envoy's rate limit service.
@@ -43,9 +44,7 @@ func rlsSender(t *testing.T, n *node.Node) func(envoyRequest) (*rls.RateLimitRes
 	t.Helper()
 	conn, err := grpc.NewClient(n.Addr("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(verbatim{})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return func(a envoyRequest) (*rls.RateLimitResponse, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -14,7 +14,7 @@ import (
 // Check judges a record. It holds all of it in memory, some 300 bytes a decision. An error means that the record cannot
 // be judged; broken invariants are in the report.
 func Check(r *record.Reader) (*Report, error) {
-	report, err := judgeAll(r.Header(), r.Entries())
+	report, err := Judge(r.Header(), r.Entries())
 	if err != nil {
 		return nil, fmt.Errorf("check record: %w", err)
 	}
@@ -31,7 +31,8 @@ func CheckFile(name string) (*Report, error) {
 	return report, errors.Join(err, r.Close())
 }
 
-func judgeAll(h record.Header, entries iter.Seq2[record.Entry, error]) (*Report, error) {
+// Judge judges what a record of these entries would hold, in whatever order they come. Its errors are those of Check.
+func Judge(h record.Header, entries iter.Seq2[record.Entry, error]) (*Report, error) {
 	t, err := load(h, entries)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/testnet/record"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // yielding gives the entries as a reader does.
@@ -23,10 +24,8 @@ func yielding(entries []record.Entry) iter.Seq2[record.Entry, error] {
 // Judged checks the entries, without the detour through a record.
 func Judged(t testing.TB, h record.Header, entries []record.Entry) *Report {
 	t.Helper()
-	r, err := judgeAll(h, yielding(entries))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, err := Judge(h, yielding(entries))
+	testkit.Must(t, err)
 	return r
 }
 
@@ -35,21 +34,13 @@ func Recorded(t testing.TB, h record.Header, entries []record.Entry) (*Report, e
 	t.Helper()
 	var out bytes.Buffer
 	w, err := record.NewWriter(&out, h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, e := range entries {
-		if err := w.Write(e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.Write(e))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	r, err := record.NewReader(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return Check(r)
 }
 
@@ -65,8 +56,6 @@ func Invariants(r *Report) map[Invariant]int {
 func Text(t testing.TB, r *Report) string {
 	t.Helper()
 	var b strings.Builder
-	if err := r.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.WriteText(&b))
 	return b.String()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/judge"
 	"github.com/edgelimit/edgelimit/testnet/record"
 	"github.com/edgelimit/edgelimit/testnet/sim"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // copied returns a copy of the entries that may be altered.
@@ -127,9 +128,7 @@ func TestOrderOfLinesSaysNothing(t *testing.T) {
 		t.Errorf("backwards\n%s\nforwards\n%s", got, want)
 	}
 	r, err := judge.Recorded(t, h, entries)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := fmt.Sprintf("%+v", r); got != want {
 		t.Errorf("through a record\n%s\nwithout\n%s", got, want)
 	}
@@ -140,27 +139,17 @@ func TestCheckFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "run.jsonl.gz")
 	h, entries := play(t, sim.Even, false, 1)
 	w, err := record.Create(name, h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, e := range entries {
-		if err := w.Write(e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.Write(e))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	r, err := judge.CheckFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got, want := fmt.Sprintf("%+v", r), fmt.Sprintf("%+v", judge.Judged(t, h, entries)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if err := os.Truncate(name, 2000); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Truncate(name, 2000))
 	if _, err := judge.CheckFile(name); !errors.Is(err, record.ErrTruncated) {
 		t.Errorf("cut off: %v", err)
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/judge"
 	"github.com/edgelimit/edgelimit/testnet/record"
 	"github.com/edgelimit/edgelimit/testnet/sim"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const (
@@ -29,9 +29,7 @@ func play(t testing.TB, pattern sim.Pattern, cut bool, seed uint64) (record.Head
 		o.OnPartition = counters.Local
 	}
 	h, entries, err := sim.Record(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	names := map[string]string{"0": "greedy", "1": "steady"}
 	for _, e := range entries {
 		switch {
@@ -46,13 +44,4 @@ func play(t testing.TB, pattern sim.Pattern, cut bool, seed uint64) (record.Head
 		}
 	}
 	return h, entries
-}
-
-func BenchmarkCheck(b *testing.B) {
-	h, entries := play(b, sim.Even, true, 1)
-	b.ReportAllocs()
-	for b.Loop() {
-		judge.Judged(b, h, entries)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(entries)), "ns/entry")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/testnet/record"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // The report is read by other programs: a member that goes or is renamed shows here.
@@ -18,9 +19,7 @@ func TestReportAsJSON(t *testing.T) {
 	s.ask("a", 1, 1, 1, true)
 	s.see("a", 500, 10, 0.05)
 	got, err := json.Marshal(s.anyReport())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const figures = `"offered":2,"admitted":2,"denied":0,"oracle_admitted":1,"failed":0,"net_pct":10,` +
 		`"over_limit_pct":10,"over_oracle_pct":10,` +
 		`"excess_pct":10,"bound_pct":5,"false_rejections":0,"burst_denied":0,"latency_p50_ms":1,"latency_p99_ms":1`
@@ -43,9 +42,7 @@ func TestGoodReportHasEmptyLists(t *testing.T) {
 	s.ask("a", 0, 1, 1, true)
 	s.settled(5, 1)
 	got, err := json.Marshal(s.anyReport())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if strings.Contains(string(got), "null") || !strings.Contains(string(got), `"violations":[]`) {
 		t.Errorf("%s", got)
 	}
@@ -109,13 +106,9 @@ func TestTimeline(t *testing.T) {
 	s.event(4000, false, record.Partition, "west")
 	s.see("a", 30_000, 0, 0)
 	tr, err := load(s.header, yielding(s.entries))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	line, err := newTimeline(tr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	names := []string{"no fault", "redis-stop east", "redis-stop east, partition west", "partition west", "no fault"}
 	if len(line.periods) != len(names) {
 		t.Fatalf("%+v", line.periods)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/edgelimit/edgelimit/testnet/record"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // The other way round: a flaw is forgiven when one line explains it.
@@ -67,12 +68,8 @@ func checkText(t *testing.T, h record.Header, lines string) (*Report, error) {
 	t.Helper()
 	h.Version = record.Version
 	head, err := json.Marshal(map[string]record.Header{"header": h})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, err := record.NewReader(strings.NewReader(string(head) + "\n" + lines))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return Check(r)
 }

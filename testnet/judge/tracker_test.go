@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // tenIn10s is a tracker of a limit of 10 in any 10 s, counted in sub-windows of 1 s.
@@ -14,9 +15,7 @@ func tenIn10s(t *testing.T) *Tracker {
 	t.Helper()
 	l, err := counters.NewLimit(counters.Meter{
 		Rule: "test", Algorithm: counters.SlidingWindow, Window: 10 * time.Second, Sub: time.Second}, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return NewTracker(l, 0)
 }
 
@@ -94,9 +93,7 @@ func TestVerdict(t *testing.T) {
 // false.
 func TestFairness(t *testing.T) {
 	l, err := counters.NewLimit(counters.NewMeter("test", counters.SlidingWindow, 10*time.Second), 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, test := range []struct {
 		name    string
 		costs   []uint64

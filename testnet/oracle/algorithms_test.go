@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Examples that can be followed with a pencil, for what is not a sliding-window counter.
@@ -18,18 +19,14 @@ func meterOf(a counters.Algorithm, window time.Duration) counters.Meter {
 func modelOf(t testing.TB, m counters.Meter, largest uint64) *Model {
 	t.Helper()
 	l, err := counters.NewLimit(m, largest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return NewModel(l)
 }
 
 func bucketOf(t testing.TB, a counters.Algorithm, window time.Duration, capacity, refill uint64) *Model {
 	t.Helper()
 	l, err := counters.NewBucket(meterOf(a, window), capacity, refill)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return NewModel(l)
 }
 

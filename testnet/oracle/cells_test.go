@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func cellsOf(m *Model) *Cells { return NewCells(m.limit, 1) }
@@ -120,9 +121,7 @@ func TestABucketReceivesLate(t *testing.T) {
 		{"told for a time after it is received", 8 * time.Second, 10 * time.Second, 4, 12 * time.Second, 5, 1},
 	} {
 		l, err := counters.NewBucket(meterOf(counters.TokenBucket, 10*time.Second), 100, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		s := NewCells(l, 1)
 		if c.first > 0 {
 			s.Take(key, 3, start+int64(c.first))

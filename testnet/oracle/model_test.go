@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // start is the beginning of an hour, and of every sub-window that divides one.
@@ -21,9 +22,7 @@ func limitOf(t testing.TB, window, sub time.Duration, largest uint64) *counters.
 	t.Helper()
 	l, err := counters.NewLimit(
 		counters.Meter{Rule: "edge/per_ip", Algorithm: counters.SlidingWindow, Window: window, Sub: sub}, largest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 
@@ -257,9 +256,7 @@ func drawHistory(t *rapid.T) drawn {
 	l, err := counters.NewLimit(counters.Meter{
 		Rule: "edge/drawn", Algorithm: counters.SlidingWindow, Window: time.Duration(n) * sub, Sub: sub,
 	}, largest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	h := drawn{limit: l, model: NewModel(l), log: make(map[int64]*big.Int)}
 	h.now = start + rapid.Int64Range(0, int64(sub)).Draw(t, "begin")
 	for range rapid.IntRange(0, 30).Draw(t, "events") {

@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// MaxLine is the longest line that is written or read, its newline included: 1 MiB.
-const MaxLine = 1 << 20
+// maxLine is the longest line that is written or read, its newline included: 1 MiB.
+const maxLine = 1 << 20
 
 // Errors of a line that is not malformed.
 var (
 	ErrTruncated = errors.New("the record ends in the middle of a line: its writer did not close it")
-	ErrTooLong   = fmt.Errorf("longer than %d bytes", MaxLine)
+	ErrTooLong   = fmt.Errorf("longer than %d bytes", maxLine)
 )
 
 // LineError says which line of a record is wrong.
@@ -65,7 +65,7 @@ func Open(name string) (*Reader, error) {
 // NewReader reads the header from r, whose lines are not compressed, and returns a reader of the entries. It does not
 // close r.
 func NewReader(r io.Reader) (*Reader, error) {
-	in := &Reader{lines: bufio.NewReaderSize(r, MaxLine), file: io.NopCloser(r)}
+	in := &Reader{lines: bufio.NewReaderSize(r, maxLine), file: io.NopCloser(r)}
 	var first line
 	switch err := in.next(&first); {
 	case err == io.EOF:

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 const started = int64(1_000_000_000)
@@ -69,9 +71,7 @@ func collect(t *testing.T, r *Reader) []Entry {
 	t.Helper()
 	var out []Entry
 	for e, err := range r.Entries() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		out = append(out, e)
 	}
 	return out
@@ -83,22 +83,14 @@ func TestFileHoldsWhatWasWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), name)
 			w, err := Create(path, header())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			want := entries()
 			for _, e := range want {
-				if err := w.Write(e); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, w.Write(e))
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, w.Close())
 			r, err := Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got := r.Header(); !reflect.DeepEqual(got, header()) {
 				t.Errorf("header %+v", got)
 			}
@@ -109,9 +101,7 @@ func TestFileHoldsWhatWasWritten(t *testing.T) {
 				t.Error(err)
 			}
 			raw, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if zipped := bytes.HasPrefix(raw, []byte("\x1f\x8b")); zipped != strings.HasSuffix(name, ".gz") {
 				t.Errorf("compressed: %v", zipped)
 			}
@@ -123,17 +113,11 @@ func TestFileHoldsWhatWasWritten(t *testing.T) {
 func TestLinesOfTheFormat(t *testing.T) {
 	var out bytes.Buffer
 	w, err := NewWriter(&out, header())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, e := range entries()[:3] {
-		if err := w.Write(e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.Write(e))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	const want = `{"header":{"version":1,"rule":{"name":"edge/per_ip","limit":10,"window_ns":10000000000,` +
 		`"sub_ns":1000000000,"algorithm":"sliding_window"},"nodes":[{"id":"us-east-1","region":"us-east"},` +
 		`{"id":"eu-west-1","region":"eu-west"}],"started":1000000000}}
@@ -152,9 +136,7 @@ func TestLinesOfTheFormat(t *testing.T) {
 func TestWriterIsSafeForConcurrentUse(t *testing.T) {
 	var out bytes.Buffer
 	w, err := NewWriter(&out, header())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const writers, each = 8, 500 // more than fits into the buffer
 	var group sync.WaitGroup
 	for i := range writers {
@@ -169,13 +151,9 @@ func TestWriterIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	r, err := NewReader(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	seen := make(map[string]bool)
 	for _, e := range collect(t, r) {
 		seen[e.Decision.Identity] = true
@@ -199,9 +177,7 @@ func (f *full) Write(b []byte) (int, error) {
 // Close says how much is missing: the lines that were gathered when the disk was full, and all after.
 func TestCloseReportsWhatIsLost(t *testing.T) {
 	w, err := NewWriter(&full{flushAt * 3 / 2}, header())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	refused, n := 0, 0
 	for ; refused < 10; n++ {
 		if w.Write(Entry{Decision: decision()}) != nil {
@@ -236,9 +212,7 @@ func TestCreateKeepsWhatIsThere(t *testing.T) {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file was left: %v", err)
 	}
-	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("mine"), 0o600))
 	if _, err := Create(path, header()); !errors.Is(err, os.ErrExist) {
 		t.Errorf("%v, want that it exists", err)
 	}
@@ -250,29 +224,19 @@ func TestTruncation(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, name)
 		w, err := Create(path, header())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, e := range entries() {
-			if err := w.Write(e); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, w.Write(e))
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.Close())
 		whole, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		short := filepath.Join(dir, "short"+name)
 		for n := 1; n < len(whole); n++ {
 			if whole[n-1] == '\n' && name == "run.jsonl" {
 				continue // a shorter record, which looks complete
 			}
-			if err := os.WriteFile(short, whole[:n], 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(short, whole[:n], 0o600))
 			if err := readFile(short); !errors.Is(err, ErrTruncated) {
 				t.Fatalf("%s truncated after %d of %d bytes: %v", name, n, len(whole), err)
 			}
@@ -295,8 +259,8 @@ func TestErrorsNameTheLine(t *testing.T) {
 		{"empty line", head + "\n", "line 2: unexpected end"},
 		{"of no kind", head + "{}\n", "line 2: not just one of"},
 		{"of two kinds", head + good[:len(good)-2] + `,"observation":{}}` + "\n", "line 2: not just one of"},
-		{"too long", head + `{"event":{"name":"` + strings.Repeat("x", MaxLine) + `"}}` + "\n", "line 2: longer than"},
-		{"just too long", head + strings.Repeat(" ", MaxLine) + "\n", "line 2: longer than"},
+		{"too long", head + `{"event":{"name":"` + strings.Repeat("x", maxLine) + `"}}` + "\n", "line 2: longer than"},
+		{"just too long", head + strings.Repeat(" ", maxLine) + "\n", "line 2: longer than"},
 		{"wrong type", head + `{"decision":{"cost":-1}}` + "\n", "line 2: json"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -338,18 +302,12 @@ func drain(r *Reader, err error) error {
 func TestUnknownMembersAreSkipped(t *testing.T) {
 	var out bytes.Buffer
 	w, err := NewWriter(&out, header())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(w.Write(Entry{Decision: decision()}), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, errors.Join(w.Write(Entry{Decision: decision()}), w.Close()))
 	text := strings.ReplaceAll(out.String(), `"started"`, `"weather":[1],"started"`)
 	text = strings.ReplaceAll(text, `"cost"`, `"colour":{"a":1},"cost"`)
 	r, err := NewReader(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := collect(t, r); len(got) != 1 || !reflect.DeepEqual(got[0].Decision, decision()) {
 		t.Errorf("%+v", got)
 	}
@@ -398,9 +356,7 @@ func TestWriteRefusesWhatMakesNoSense(t *testing.T) {
 		"answer and error": func(d *Decision, o *Observation, e *Event) { d.Error, o.Boot, e.Name = "x", "", "" },
 	}
 	w, err := NewWriter(io.Discard, header())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, change := range changes {
 		d, o, e := decision(), observation(), &Event{At: started, Name: "x"}
 		change(d, o, e)
@@ -411,7 +367,7 @@ func TestWriteRefusesWhatMakesNoSense(t *testing.T) {
 		}
 	}
 	long := decision()
-	long.Identity = strings.Repeat("x", MaxLine)
+	long.Identity = strings.Repeat("x", maxLine)
 	if err := w.Write(Entry{Decision: long}); !errors.Is(err, ErrTooLong) {
 		t.Errorf("a line that no reader takes: %v", err)
 	}
@@ -451,9 +407,7 @@ func TestHeaderReportsAllProblems(t *testing.T) {
 
 func TestRuleIsTheLimit(t *testing.T) {
 	l, err := header().Rule.AsLimit()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := NewRule(l); got != header().Rule {
 		t.Errorf("%+v, want %+v", got, header().Rule)
 	}
@@ -492,9 +446,7 @@ func FuzzReader(f *testing.F) {
 		}
 		var again bytes.Buffer
 		w, err := NewWriter(&again, h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, e := range first {
 			if err := w.Write(e); errors.Is(err, ErrTooLong) {
 				return // escapes made it longer
@@ -502,9 +454,7 @@ func FuzzReader(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.Close())
 		h2, second, err := readBack(again.Bytes())
 		if err != nil || !reflect.DeepEqual(h, h2) || len(first) != len(second) {
 			t.Fatalf("written again: %v", err)
@@ -541,15 +491,11 @@ func TestOpenNamesTheFile(t *testing.T) {
 	if _, err := zw.Write([]byte("hello\n")); err != nil {
 		t.Fatal(err)
 	}
-	if err := zw.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, zw.Close())
 	for name, content := range map[string][]byte{"plain.gz": []byte("hello, this is no gzip\n"),
 		"other.gz": z.Bytes(), "other": []byte("hello\n")} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, content, 0o600))
 		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// MaxWait is the longest time between request and answer that a record may hold. The decision may lie anywhere in
+	// maxWait is the longest time between request and answer that a record may hold. The decision may lie anywhere in
 	// it, so that the judge has to consider every sub-window of it.
-	MaxWait = 10 * time.Minute
+	maxWait = 10 * time.Minute
 	// maxTime is the last time that a record may hold: far from now, and from where sums of times would overflow.
 	maxTime = math.MaxInt64 / 4
 )
@@ -77,8 +77,8 @@ func (e *Entry) validate(h *Header, regions map[string]string) (err error) {
 	from, to := e.Span()
 	if from < h.Started || to < from || to > maxTime {
 		err = fmt.Errorf("from %d to %d is no time after the start of the record at %d", from, to, h.Started)
-	} else if wait := time.Duration(to - from); wait > MaxWait {
-		err = fmt.Errorf("%v between request and answer, at most %v are recorded: give up earlier", wait, MaxWait)
+	} else if wait := time.Duration(to - from); wait > maxWait {
+		err = fmt.Errorf("%v between request and answer, at most %v are recorded: give up earlier", wait, maxWait)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", kinds[0], err)

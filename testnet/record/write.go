@@ -78,7 +78,7 @@ func (w *Writer) Write(e Entry) error {
 
 func (w *Writer) writeLine(l line) error {
 	text, err := json.Marshal(l)
-	if err == nil && len(text) >= MaxLine {
+	if err == nil && len(text) >= maxLine {
 		err = ErrTooLong
 	}
 	if err != nil {

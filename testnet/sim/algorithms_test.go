@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // One node decides as the oracle does, by every algorithm and in every pattern.
@@ -114,12 +115,8 @@ func TestBoundNeedsEachTerm(t *testing.T) {
 				}
 			}
 			c, err := newCluster(test.o, h)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
+			testkit.Must(t, c.offer(t.Context(), func(time.Duration) {}))
 			c.runTo(c.now + int64(2*time.Second))
 			if r := c.report(0); r.BoundHeld != test.holds || r.ObservedPct == 0 {
 				t.Errorf("held: %v, %v %% observed, %v %% exported", r.BoundHeld, r.ObservedPct, r.BoundPct)
@@ -134,9 +131,7 @@ func TestBoundIsTight(t *testing.T) {
 		o := DefaultOptions()
 		o.Interval, o.Duration = interval*time.Millisecond, 20*time.Second
 		r, err := Run(t.Context(), o, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if !r.BoundHeld || r.BoundPct > 8 || r.BoundPct < r.ObservedPct {
 			t.Errorf("every %v: held: %v, %v %% exported, %v %% observed", o.Interval, r.BoundHeld, r.BoundPct,
 				r.ObservedPct)

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // arrival is a request of a client at a node, by their numbers.
@@ -16,16 +18,12 @@ type arrival struct {
 // all draws the arrivals of options.
 func all(t *testing.T, o Options) (out []arrival) {
 	t.Helper()
-	if err := o.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, o.Validate())
 	next := arrivals(&o)
 	last := int64(0)
 	for drawn, ok := next(); ok; drawn, ok = next() {
 		client, err := strconv.Atoi(drawn.Client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		a := arrival{int64(drawn.After), drawn.Node, client}
 		if a.after < last || a.after >= int64(o.Duration) || a.node < 0 || a.node >= o.Total() || a.client < 0 ||
 			a.client >= o.clients() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/testnet/oracle"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // compliant holds that the oracle of any algorithm never counts more than 95 % of the limit of the clients from the
@@ -14,9 +15,7 @@ import (
 func compliant(t *testing.T, o Options, first int) {
 	t.Helper()
 	limit, err := newLimit(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	oracle := oracle.NewModel(limit)
 	largest, reached := keepsTo*float64(o.Limit), make(map[int]uint64)
 	for _, a := range all(t, o) {

@@ -86,9 +86,7 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			o := randomFaults(seed)
 			j, err := judged(o, noHooks())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if _, err := j.play(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -173,9 +171,7 @@ func TestFaultsCatches(t *testing.T) {
 				h := noHooks()
 				test.sabotage(&h)
 				j, err := judged(randomFaults(seed), h)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if _, err := j.play(t.Context()); err != nil {
 					t.Fatal(err)
 				}

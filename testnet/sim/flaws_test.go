@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -53,39 +52,22 @@ func verdictOf(t *testing.T, f flaw, pattern Pattern, cut bool, seed uint64) *ju
 		prepare = func(*cluster) {}
 	}
 	header, entries, err := recordRun(t.Context(), o, h, prepare)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	w, err := record.NewWriter(&b, header)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if err := w.Write(e); err != nil {
-			t.Fatal(err)
+	testkit.Must(t, err)
+	r, err := judge.Judge(header, func(yield func(record.Entry, error) bool) {
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
 		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	read, err := record.NewReader(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := judge.Check(read)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
+	testkit.Must(t, err)
 	return r
 }
 
 func verdictText(t *testing.T, r *judge.Report) string {
 	t.Helper()
 	var b strings.Builder
-	if err := r.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.WriteText(&b))
 	return b.String()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // liar is a member with the key whose frames are well made, and lie.
@@ -63,9 +64,7 @@ func TestLiesBeyondBeliefChangeNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := &liar{t: t, origin: origin, counts: []uint64{1 << 63, math.MaxUint64}, demand: math.MaxFloat32}
 			j, err := judged(lied(1), noHooks())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			l.cluster = j.cluster
 			ticked := j.cluster.hooks.ticked
 			j.cluster.hooks.ticked = func(n *node) {
@@ -74,9 +73,7 @@ func TestLiesBeyondBeliefChangeNothing(t *testing.T) {
 				}
 			}
 			r, err := j.play(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if err := j.failure(); err != nil {
 				t.Error(err)
 			}
@@ -119,13 +116,9 @@ func TestALiarLeavesTheFloor(t *testing.T) {
 				}
 			}
 			c, err := newCluster(o, h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			l.cluster, from, until = c, c.startAt+int64(o.Window/2), c.startAt+int64(o.Window/2+2*o.Window)
-			if err := c.offer(context.Background(), func(time.Duration) {}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, c.offer(context.Background(), func(time.Duration) {}))
 			for place, n := range got {
 				if n < 2*test.least || n > 2*test.most {
 					t.Errorf("node %d admits %d in two windows, want %d to %d in each", place, n, test.least, test.most)

@@ -8,24 +8,21 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Ten wrong passwords over three regions, then no more wherever they come in; right ones are never counted; an hour
 // later one is forgiven, over all regions together. The rule is the testnet's.
 func TestFailedLoginsOverThreeRegions(t *testing.T) {
 	set, err := rulefile.Load("../compose/rules")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	all := set.Rules()
 	rule := all[slices.IndexFunc(all, func(r *rules.Rule) bool { return r.Name == "failed_logins" })]
 	o := DefaultOptions()
 	o.Regions, o.Nodes, o.Interval, o.WANDelay, o.Jitter, o.Loss = 3, 2, time.Second, 50*time.Millisecond, 0.2, 0.01
 	o.extraLimits = []*counters.Limit{rule.Limit}
 	c, err := newCluster(o, noHooks())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c.runTo(c.startAt)
 	began := c.now
 	// login asks a node as the proxy does: it peeks, and charges the response if that was 401.

@@ -86,9 +86,7 @@ func newProtocol(seed uint64, s sabotage) (*protocol, error) {
 func playProtocol(t *testing.T, seed uint64, s sabotage) *protocol {
 	t.Helper()
 	p, err := newProtocol(seed, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	p.run(faultsFor)
 	p.endFaults()
 	p.run(agreeWithin)

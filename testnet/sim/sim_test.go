@@ -30,9 +30,7 @@ func short(change func(*Options)) Options {
 func run(t *testing.T, o Options) *Report {
 	t.Helper()
 	r, err := Run(t.Context(), o, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if r.Offered != r.Admitted+r.Denied {
 		t.Errorf("%d offered, but %d admitted and %d denied", r.Offered, r.Admitted, r.Denied)
 	}
@@ -42,9 +40,7 @@ func run(t *testing.T, o Options) *Report {
 func encoded(t *testing.T, r *Report) []byte {
 	t.Helper()
 	b, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return b
 }
 
@@ -96,12 +92,8 @@ func TestEqualsTheOracle(t *testing.T) {
 		}),
 	} {
 		c, err := newCluster(o, noHooks())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, c.offer(t.Context(), func(time.Duration) {}))
 		r := c.report(c.settle())
 		if r.Admitted != r.OracleAdmitted || r.NetPct != 0 || r.PeakPct != 0 || r.ObservedPct > 0 || r.Needless != 0 ||
 			!r.OK {
@@ -185,9 +177,7 @@ func TestStoreOutlivesNodes(t *testing.T) {
 		if c, err = newCluster(o, h); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.offer(t.Context(), func(time.Duration) {}))
 	}
 	if after[0] != 0 || after[1] < 60 {
 		t.Errorf("after the restart it counts %d without a store and %d with one, want 0 and most of some 75", after[0],
@@ -211,9 +201,7 @@ func TestCompliantBurstsAreCompliant(t *testing.T) {
 // Rejections of a client that keeps to its limit are told, and so is that the bound did not hold.
 func TestReportTellsWhatIsWrong(t *testing.T) {
 	c, err := newCluster(short(func(o *Options) { o.Keys = 2 }), noHooks())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i := range int64(10) {
 		c.recorder.decision(0, c.startAt+i*1e8, false) // keeps to it, and is denied
 	}
@@ -253,9 +241,7 @@ func TestStart(t *testing.T) {
 	for seed := range uint64(5) {
 		o := short(func(o *Options) { o.Start, o.Seed = 1_700_000_000*int64(time.Second)+5, seed })
 		c, err := newCluster(o, noHooks())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if c.startAt != o.Start || c.endAt != o.Start+int64(o.Duration) || c.startAt-c.now != int64(lead+2*o.WANDelay) {
 			t.Errorf("it goes from %d to %d, and the nodes run from %d on", c.startAt, c.endAt, c.now)
 		}
@@ -342,9 +328,7 @@ func TestValidate(t *testing.T) {
 // The report's JSON has every name that was promised, and a test of a later version has to keep them.
 func TestReportNames(t *testing.T) {
 	var got map[string]any
-	if err := json.Unmarshal(encoded(t, &Report{Redis: &StoreReport{}}), &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(encoded(t, &Report{Redis: &StoreReport{}}), &got))
 	for _, name := range []string{"offered", "admitted", "denied", "oracle_admitted", "net_over_admission_pct",
 		"peak_over_admission_pct", "false_rejections",
 		"false_reject_pct", "bound_pct", "heal_ms", "bytes_per_node_per_s", "messages_per_node_per_s", "bound_held",

@@ -13,12 +13,8 @@ func TestNodesKnowTheirSkew(t *testing.T) {
 		o := DefaultOptions()
 		o.Skew, o.Duration = skew, 10*time.Second
 		c, err := newCluster(o, noHooks())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, c.offer(t.Context(), func(time.Duration) {}))
 		var worst time.Duration
 		for _, n := range c.nodes {
 			for _, p := range n.replica.Peers(c.clock(n)) {
@@ -40,12 +36,8 @@ func TestNodesKnowTheStoresClock(t *testing.T) {
 	o := DefaultOptions()
 	o.Skew, o.Duration, o.Store = time.Second, 5*time.Second, true
 	c, err := newCluster(o, noHooks())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, c.offer(t.Context(), func(time.Duration) {}))
 	for _, n := range c.nodes {
 		if ahead, ok := n.reconciler.ClockAhead(); !ok || int64(ahead) != -n.skew {
 			t.Errorf("node %d is %v ahead, and holds the store to be %v ahead (known: %v)", n.place,
@@ -80,13 +72,9 @@ func TestAClockThatJumps(t *testing.T) {
 				o.Keys = 12
 			}
 			c, err := newCluster(o, noHooks())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			c.after(lead+14*time.Second, func() { c.nodes[5].skew += int64(jump) })
-			if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, c.offer(t.Context(), func(time.Duration) {}))
 			r := c.report(c.settle())
 			if r.FalseRejections > 0 || r.PeakOverLimitPct > 100 {
 				t.Errorf("%v, %v: %d false rejections, %.1f %% over the limit", jump, pattern, r.FalseRejections,

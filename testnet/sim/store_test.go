@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/regions"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // troubled is a run of two regions with a store each, which faults befall.
@@ -19,9 +20,7 @@ func troubled(t *testing.T, faults ...string) Options {
 		10, true
 	for _, text := range faults {
 		f, err := ParseStoreFault(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		o.StoreFaults = append(o.StoreFaults, f)
 	}
 	return o
@@ -100,9 +99,7 @@ func TestSlowStoresTakeTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.close()
-	if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.offer(t.Context(), func(time.Duration) {}))
 	if ticksMeanwhile < 20 || late < 10 {
 		t.Errorf("%d intervals ended while a call was under way, and %d calls took effect after they had timed out",
 			ticksMeanwhile, late)
@@ -150,9 +147,7 @@ func TestCallsEndWithTheirNodes(t *testing.T) {
 		}}
 	}
 	j, err := judged(o, h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := j.play(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -193,13 +188,9 @@ func TestStoreFaultsCatch(t *testing.T) {
 			o.Crashes = []Outage{{0, 8 * time.Second, 9 * time.Second}}
 			h.store = test.breaks
 			j, err := judged(o, h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			r, err := j.play(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for _, want := range test.want {
 				if j.wrong[want] == nil {
 					t.Errorf("no violation of %q but %v", want, j.failure())

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func readAll(t *testing.T, s string) *Trace {
 	t.Helper()
 	trace, err := ReadTrace(strings.NewReader(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return trace
 }
 
@@ -135,9 +135,7 @@ func TestPartitionCuts(t *testing.T) {
 			"12 32"},
 	} {
 		p, err := ParsePartition(test.p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var got []string
 		for a := range 3 {
 			for b := range 3 {
@@ -163,9 +161,7 @@ func TestLongPartition(t *testing.T) {
 		c, err := newCluster(
 			short(func(o *Options) { o.Partitions, o.Duration, o.Load = []Partition{p}, 75*time.Second, 0.5 }),
 			noHooks())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		members := func() (n int) {
 			for _, p := range c.nodes[0].replica.Peers(c.clock(c.nodes[0])) {
 				if p.Member {
@@ -177,9 +173,7 @@ func TestLongPartition(t *testing.T) {
 		var before, during int
 		c.after(lead, func() { before = members() })
 		c.after(lead+59*time.Second, func() { during = members() })
-		if err := c.offer(t.Context(), func(time.Duration) {}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.offer(t.Context(), func(time.Duration) {}))
 		r := c.report(c.settle())
 		if want := map[bool]int{true: 3, false: 5}[test.given]; before != 5 || during != want || members() != 5 {
 			t.Errorf("%s: %d members before it, %d in it and %d after it, want 5, %d and 5", test.cut, before, during,

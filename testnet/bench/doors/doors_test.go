@@ -47,7 +47,7 @@ func TestUnknownProtocol(t *testing.T) {
 		!strings.Contains(err.Error(), "telepathy") {
 		t.Error(err)
 	}
-	if err := run(t.Context(), []string{"serve", "tea", ""}, io.Discard, io.Discard); err == nil ||
+	if err := serve(t.Context(), "tea", "", strings.NewReader(""), io.Discard); err == nil ||
 		!strings.Contains(err.Error(), "tea") {
 		t.Error(err)
 	}

@@ -12,8 +12,6 @@ package main
 
 import (
 	"context"
-	"flag"
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -21,7 +19,17 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/bench/rig"
 )
 
-func main() { rig.Main("doors", run) }
+func main() {
+	if len(os.Args) == 4 && os.Args[1] == "serve" { // as a child
+		rig.Exit("doors", func(ctx context.Context) error {
+			return serve(ctx, os.Args[2], os.Args[3], os.Stdin, os.Stdout)
+		})
+		return
+	}
+	p := rig.Program{Name: "doors", File: "DOORS.md", Measure: measureAll,
+		Only: "measure only the protocol of this `NAME`"}
+	p.Main()
+}
 
 // duration sets how long and how often to measure.
 type duration struct {
@@ -30,31 +38,14 @@ type duration struct {
 	steady time.Duration // of the steady load
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) == 3 && args[0] == "serve" { // as a child
-		return serve(ctx, args[1], args[2], os.Stdin, stdout)
-	}
-	flags := flag.NewFlagSet("doors", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	quick := flags.Bool("quick", false, "short slices, fewer rounds; print the report instead of writing DOORS.md")
-	only := flags.String("only", "", "measure only the protocol of this `NAME`; print the report")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unknown argument %q", flags.Arg(0))
-	}
+func measureAll(ctx context.Context, quick bool, only string, progress io.Writer) (string, error) {
 	d := duration{rounds: 11, slice: time.Second, steady: 10 * time.Second}
-	if *quick {
+	if quick {
 		d = duration{rounds: 3, slice: 200 * time.Millisecond, steady: time.Second}
 	}
-	r, err := measure(ctx, d, *only, stderr)
+	r, err := measure(ctx, d, only, progress)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if *quick || *only != "" {
-		_, err = io.WriteString(stdout, r.markdown())
-		return err
-	}
-	return os.WriteFile("DOORS.md", []byte(r.markdown()), 0o644)
+	return r.markdown(), nil
 }

@@ -23,6 +23,15 @@ func Median(values []float64) float64 {
 	return (sorted[half-1] + sorted[half]) / 2
 }
 
+// Ratios returns those of values of the same rounds.
+func Ratios(a, b []float64) []float64 {
+	all := make([]float64, len(a))
+	for i := range a {
+		all[i] = a[i] / b[i]
+	}
+	return all
+}
+
 // Quantile returns that of sorted latencies, in milliseconds.
 func Quantile(latencies []time.Duration, q float64) float64 {
 	return latencies[int(q*float64(len(latencies)-1))].Seconds() * 1e3

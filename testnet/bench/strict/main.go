@@ -10,17 +10,17 @@ package main
 
 import (
 	"context"
-	"flag"
-	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"time"
 
 	"github.com/edgelimit/edgelimit/testnet/bench/rig"
 )
 
-func main() { rig.Main("strict", run) }
+func main() {
+	p := rig.Program{Name: "strict", File: "STRICT.md", Measure: measureAll}
+	p.Main()
+}
 
 // duration sets how long and how often to measure.
 type duration struct {
@@ -29,30 +29,17 @@ type duration struct {
 	steady time.Duration // of a turn of the steady load
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("strict", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	quick := flags.Bool("quick", false, "short slices, fewer rounds; print the report instead of writing STRICT.md")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unknown argument %q", flags.Arg(0))
-	}
+func measureAll(ctx context.Context, quick bool, _ string, progress io.Writer) (string, error) {
 	d := duration{rounds: 6, slice: 400 * time.Millisecond, steady: 2 * time.Second}
-	if *quick {
+	if quick {
 		d = duration{rounds: 2, slice: 100 * time.Millisecond, steady: 200 * time.Millisecond}
 	}
 	// The smaller a heap, the more often it is collected. All contestants share one.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
-	r, err := measure(ctx, d, stderr)
+	r, err := measure(ctx, d, progress)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if *quick {
-		_, err = io.WriteString(stdout, r.markdown())
-		return err
-	}
-	return os.WriteFile("STRICT.md", []byte(r.markdown()), 0o644)
+	return r.markdown(), nil
 }

@@ -140,15 +140,6 @@ func (r *report) find(name string) *result {
 	return r.results[i]
 }
 
-// ratios are those of the same rounds.
-func ratios(a, b []float64) []float64 {
-	all := make([]float64, len(a))
-	for i := range a {
-		all[i] = a[i] / b[i]
-	}
-	return all
-}
-
 // spread prints a median, and in brackets the least and the most.
 func spread(values []float64) string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", rig.Median(values), slices.Min(values), slices.Max(values))
@@ -175,7 +166,7 @@ sends concurrent checks in pipelines too. A sliding log keeps every request of t
 	rate := r.find(nameRedisRate)
 	for _, c := range r.results {
 		fmt.Fprintf(&b, "| %s | %.2f us | %.2f us | %s | %.0f |\n", c.name, rig.Median(c.fast.redis)/1e3,
-			rig.Median(c.fast.client)/1e3, spread(ratios(c.fast.redis, rate.fast.redis)), rig.Median(c.fast.rate))
+			rig.Median(c.fast.client)/1e3, spread(rig.Ratios(c.fast.redis, rate.fast.redis)), rig.Median(c.fast.rate))
 	}
 	fmt.Fprintf(&b, `
 The same at %d checks a second, where Redis' own upkeep counts more, and the latency of a check from when it was due,
@@ -205,7 +196,7 @@ What Redis computes for a check with a lease, of that without:
 			continue
 		}
 		base := r.find(c.base)
-		fast, steady := ratios(c.fast.redis, base.fast.redis), ratios(c.steady.redis, base.steady.redis)
+		fast, steady := rig.Ratios(c.fast.redis, base.fast.redis), rig.Ratios(c.steady.redis, base.steady.redis)
 		met := max(rig.Median(fast), rig.Median(steady)) <= maxLeaseRatio
 		fmt.Fprintf(&b, "| %s | %s | %s | %.1f: %s |\n", c.name, spread(fast), spread(steady), maxLeaseRatio,
 			rig.Verdict(met))

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/bench/rig"
 )
 
 // All contestants are measured, and the report has a row for each in both tables, and the goals.
@@ -39,7 +41,7 @@ func TestEveryContestantIsMeasured(t *testing.T) {
 
 // A run in which a round was slow for all has the ratio of its rounds, not of its medians.
 func TestRatiosWithinRounds(t *testing.T) {
-	if got := spread(ratios([]float64{10, 30, 100}, []float64{40, 100, 400})); got != "0.25 (0.25 to 0.30)" {
+	if got := spread(rig.Ratios([]float64{10, 30, 100}, []float64{40, 100, 400})); got != "0.25 (0.25 to 0.30)" {
 		t.Error(got)
 	}
 }

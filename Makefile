@@ -8,6 +8,8 @@
 # make fuzz        every fuzz target for FUZZTIME each
 # make lint        formatting, vet, staticcheck, tidy modules
 # make build       the static binary BIN, bin/edgelimit
+# make release     archives, packages, SBOMs and SHA256SUMS of VERSION, in dist/: bytes that anybody can build again
+# make vuln        known vulnerabilities that the code calls, by govulncheck and the database GOVULNDB
 # make image       the container images edgelimit:local and edgelimit:ratelimit, by Docker
 
 GO       ?= go
@@ -23,6 +25,8 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BENCH = testnet/bench
 # So is the test of the manifests, which decodes them as Kubernetes does.
 MANIFESTS = testnet/manifests
+# And what writes releases, with the libraries of packages and SBOMs.
+RELEASE = node/deploy/release
 
 # Packages whose tests compute, and wait for nothing, keep the machine busy; the others, which run real programs in real time, have it to
 # themselves afterwards, one at a time. Where a test plays many random worlds, with the race detector it is a tenth of them, and all without.
@@ -30,7 +34,7 @@ COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/
 SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/judge
 TESTFLAGS = -shuffle=on -timeout 40m
 
-.PHONY: test bench bench-doors bench-strict accuracy abuse microbench fuzz lint build image programs
+.PHONY: test bench bench-doors bench-strict accuracy abuse microbench fuzz lint build release vuln image programs
 
 test: programs
 	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy, Caddy, curl, nftables, ipset, promtool, Chromium and systemd-analyze. Nothing else."
@@ -38,8 +42,10 @@ test: programs
 	$(GO) test -race $(TESTFLAGS) $(COMPUTING)
 	$(GO) test -race $(TESTFLAGS) -p 1 $(filter-out $(shell $(GO) list $(COMPUTING)),$(shell $(GO) list ./...))
 	$(GO) test $(TESTFLAGS) $(SEEDED)
+	$(GO) test $(TESTFLAGS) -run '^(TestMetrics|TestMetricsHoldNoIdentity)$$' ./node ./node/otlp
 	$(GO) -C $(BENCH) test -race -shuffle=on -short ./...
 	$(GO) -C $(MANIFESTS) test -shuffle=on ./...
+	$(GO) -C $(RELEASE) test -shuffle=on ./...
 
 bench: programs
 	$(GO) -C $(BENCH) run .
@@ -103,11 +109,20 @@ lint:
 	$(GO) -C $(BENCH) vet ./...
 	$(GO) -C $(BENCH) run $(STATICCHECK) ./...
 	$(GO) -C $(BENCH) mod tidy -diff
-	$(GO) -C $(MANIFESTS) vet ./...
+	$(GO) -C $(MANIFESTS) vet -tags docker ./...
 	$(GO) -C $(MANIFESTS) mod tidy -diff
+	$(GO) -C $(RELEASE) vet ./...
+	$(GO) -C $(RELEASE) run $(STATICCHECK) ./...
+	$(GO) -C $(RELEASE) mod tidy -diff
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w -X github.com/edgelimit/edgelimit/node.version=$(VERSION)' -o $(BIN) ./cmd/edgelimit
+
+release:
+	$(GO) -C $(RELEASE) run . --version '$(VERSION)'
+
+vuln:
+	$(GO) -C $(RELEASE) run ./vuln -C $(CURDIR)
 
 image:
 	$(GO) run ./testnet build edgelimit ratelimit

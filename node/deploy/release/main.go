@@ -133,7 +133,7 @@ func newRelease(o options, progress io.Writer) (*release, error) {
 	if r.commit, err = r.git("rev-parse", "HEAD"); err != nil {
 		return nil, err
 	}
-	changed, err := r.git("status", "--porcelain")
+	changed, err := r.git("status", "--porcelain", "--untracked-files=all")
 	if err != nil {
 		return nil, err
 	}
@@ -221,14 +221,25 @@ func (r *release) write() (*report, error) {
 	return made, nil
 }
 
-// clear empties the folder of an earlier release, and no other.
+// clear removes the files of an earlier release, and nothing else.
 func (r *release) clear() error {
-	entries, err := os.ReadDir(r.out)
-	if err == nil && len(entries) > 0 {
-		if _, err := os.Stat(filepath.Join(r.out, sums)); err != nil {
-			return fmt.Errorf("%s has files and no %s: empty it, or name another folder with --out", r.out, sums)
+	earlier := map[string]bool{}
+	if listed, err := os.ReadFile(filepath.Join(r.out, sums)); err == nil {
+		earlier[sums] = true
+		for line := range strings.Lines(string(listed)) {
+			_, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+			earlier[name] = strings.HasPrefix(name, "edgelimit")
 		}
-		if err := os.RemoveAll(r.out); err != nil {
+	}
+	entries, _ := os.ReadDir(r.out)
+	for _, entry := range entries {
+		if !earlier[entry.Name()] {
+			return fmt.Errorf("%s has a file of no earlier release, %s: empty it, or name another folder with --out",
+				r.out, entry.Name())
+		}
+	}
+	for _, entry := range entries {
+		if err := os.Remove(filepath.Join(r.out, entry.Name())); err != nil {
 			return err
 		}
 	}

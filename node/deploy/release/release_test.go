@@ -198,6 +198,10 @@ func TestRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(out, "mine"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// Other programs write a SHA256SUMS as well.
+	if err := os.WriteFile(filepath.Join(out, sums), []byte("00  mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	clone := filepath.Join(t.TempDir(), "clone")
 	command(t, ".", "git", "clone", "-q", "--depth=1", "--no-local", "../../..", clone)
 	if err := os.WriteFile(filepath.Join(clone, "README.md"), nil, 0o600); err != nil {

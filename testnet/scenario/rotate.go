@@ -21,6 +21,7 @@ type rotation struct {
 	early    []string // commands that came too early and were not
 	unread   int64    // packets and streams that nodes dropped while the key was replaced
 	intruder int64    // and those of a process with the old key, afterwards
+	admitted []string // nodes that see that process as a member
 	held     int      // nodes that have the new key alone
 }
 
@@ -197,8 +198,17 @@ func intrude(ctx context.Context, r *Run) (err error) {
 		return err == nil && r.rotation.intruder > 0, errors.Join(err,
 			errors.New("no node refused a process with the old key"))
 	})
-	if err == nil {
-		r.Observed("%d packets and streams of a process with the old key were refused", r.rotation.intruder)
+	if err != nil {
+		return err
+	}
+	r.Observed("%d packets and streams of a process with the old key were refused", r.rotation.intruder)
+	all, err := r.Cluster.Nodes(ctx)
+	for _, n := range r.Nodes {
+		o, failed := r.Cluster.Observe(ctx, n)
+		err = errors.Join(err, failed)
+		if o.Members >= len(all) {
+			r.rotation.admitted = append(r.rotation.admitted, n.Name)
+		}
 	}
 	return err
 }
@@ -210,6 +220,7 @@ func checkRotated(r *Run) {
 	r.Assert("all nodes have the new key, and no other", x.held == len(x.nodes) && x.new != x.old && x.new != "",
 		fmt.Sprintf("%d nodes", len(x.nodes)), "%d", x.held)
 	r.Assert("nodes can read each other throughout", x.unread == 0, "0 packets refused", "%d", x.unread)
-	r.Assert("the old key is refused", x.intruder > 0, "packets refused", "%d", x.intruder)
+	r.Assert("the old key is refused", x.intruder > 0 && len(x.admitted) == 0, "packets refused, by nobody accepted",
+		"%d, %q", x.intruder, x.admitted)
 	checkMembers(r)
 }

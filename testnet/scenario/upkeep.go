@@ -63,6 +63,7 @@ func checkKept(r *Run) {
 type restart struct {
 	node     string
 	from, to time.Time
+	began    time.Time // the new process
 }
 
 // loss is a line of a node's log by which it lost another one.
@@ -194,6 +195,7 @@ func restartAll(ctx context.Context, r *Run) error {
 		}
 		s.to = time.Now()
 		after, err := r.Cluster.Observe(ctx, n)
+		s.began = after.Started
 		if err == nil && !after.Started.After(before.Started) {
 			err = fmt.Errorf("%s is the process that it was: the restart did not take hold", n.Name)
 		}
@@ -212,7 +214,7 @@ func checkAsked(r *Run) {
 	asked := make(map[string]int)
 	for _, s := range r.restarts {
 		for _, d := range r.decisions(func(d record.Decision) bool {
-			return d.Node == s.node && d.Identity == r.ID(spentClient) && d.Sent > s.from.UnixNano() &&
+			return d.Node == s.node && d.Identity == r.ID(spentClient) && d.Sent > s.began.UnixNano() &&
 				d.Sent < s.to.Add(soon).UnixNano() && d.Error == ""
 		}) {
 			asked[d.Node]++

@@ -123,12 +123,12 @@ func TestUnexpected(t *testing.T) {
 		want    int
 	}{
 		"nobody restarts":       {at(0), restart{}, 4},
-		"the peer restarts":     {at(0), restart{"b", at(0), at(3)}, 3},
-		"it takes long":         {at(0), restart{"b", at(0), at(9)}, 2},
-		"the node restarts":     {at(0), restart{"a", at(0), at(9)}, 0},
-		"another one restarts":  {at(0), restart{"c", at(0), at(9)}, 4},
-		"it restarts too late":  {at(0), restart{"b", at(1), at(3)}, 4},
-		"it restarts too early": {at(0), restart{"b", at(-9), at(0)}, 4},
+		"the peer restarts":     {at(0), restart{node: "b", from: at(0), to: at(3)}, 3},
+		"it takes long":         {at(0), restart{node: "b", from: at(0), to: at(9)}, 2},
+		"the node restarts":     {at(0), restart{node: "a", from: at(0), to: at(9)}, 0},
+		"another one restarts":  {at(0), restart{node: "c", from: at(0), to: at(9)}, 4},
+		"it restarts too late":  {at(0), restart{node: "b", from: at(1), to: at(3)}, 4},
+		"it restarts too early": {at(0), restart{node: "b", from: at(-9), to: at(0)}, 4},
 		"an earlier run":        {at(1), restart{}, 3},
 	} {
 		got := unexpected(losses("a", fourLosses, c.since), []restart{c.restart})

@@ -18,6 +18,7 @@ type PeerStatus struct {
 	CompleteThrough int64
 	Age             time.Duration // the largest age of that within the last interval
 	RTT             time.Duration // smoothed time from a frame to its acknowledgement; 0 when none was measured
+	Known           time.Duration // since its first frame
 	// Idle says that no requests came to the peer, so that it sends once a second only. A peer that is silent for
 	// longer is not idle.
 	Idle bool
@@ -35,7 +36,7 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 			continue
 		}
 		st := PeerStatus{Origin: o, OtherRegion: h.otherRegion, CompleteThrough: h.watermark,
-			Age: max(h.peakAge, h.age(now))}
+			Age: max(h.peakAge, h.age(now)), Known: time.Duration(max(0, now-h.since))}
 		st.Idle = h.idle && st.Age <= neverSeen
 		st.Ahead, st.Timed = h.skew(now)
 		if p := r.peers[o]; p != nil {

@@ -36,9 +36,9 @@ type regionReach struct {
 }
 
 // isLost reports whether a peer is unreachable: silent for longer than limit, or out of the membership without having
-// left. The first frames of a node that starts may come before its membership: it has no name then, and is reached.
+// left. The first frames of a node that starts may come before its membership: it has no name then, and gets that time.
 func isLost(p *gossip.MemberStatus, limit time.Duration) bool {
-	return p.Age > limit || p.Pool == "" && p.NodeID != ""
+	return p.Age > limit || p.Pool == "" && (p.NodeID != "" || p.Known > limit)
 }
 
 // reachOf sums up the peers, which are sorted by region.

@@ -175,6 +175,11 @@ func TestReachOf(t *testing.T) {
 	if r := reachOf([]gossip.MemberStatus{seen("!", time.Minute)}, minSilence); r.peers != 1 || !r.regions[0].down {
 		t.Errorf("a silent node without a name is reached: %+v", r)
 	}
+	stranger := seen("!", 50*time.Millisecond)
+	stranger.Known = time.Minute
+	if r := reachOf([]gossip.MemberStatus{stranger}, minSilence); r.peers != 1 || !r.regions[0].down {
+		t.Errorf("a node that never becomes a member is reached: %+v", r)
+	}
 	var many []gossip.MemberStatus
 	for i := range 1000 {
 		many = append(many, seen(fmt.Sprintf("r%03d/a", i), 0))

@@ -68,7 +68,7 @@ func (o *OTLP) validate() error {
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		errs = append(errs, errors.New("endpoint: a URL with a user, a query or a fragment: put credentials into "+
 			"headers_file"))
-	case u.Scheme == "http" && o.HeadersFile != "" && !loopbackHost(u.Hostname()):
+	case o.HeadersFile != "" && !o.HeadersMayPass():
 		errs = append(errs,
 			errors.New("headers_file: it would be sent in clear beyond loopback: use an https endpoint"))
 	case u.Scheme == "http" && (o.CAFile != "" || o.CertFile != ""):
@@ -77,9 +77,14 @@ func (o *OTLP) validate() error {
 	return errors.Join(errs...)
 }
 
-func loopbackHost(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+// HeadersMayPass reports whether headers, which may hold a token, are encrypted on the way or stay on this machine.
+func (o *OTLP) HeadersMayPass() bool {
+	u, err := url.Parse(o.Endpoint)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // OTLPOptions are what a node gives its OTLPExporter.
@@ -129,6 +134,8 @@ func (n *Node) openOTLP(metrics prometheus.Gatherer) (err error) {
 	if cfg.Endpoint == "" {
 		return nil
 	}
+	n.log.Info("metrics and a part of the decisions go to an OpenTelemetry collector", "endpoint", cfg.Endpoint,
+		"trace_ratio", cfg.TraceRatio, "metrics_interval", cfg.MetricsInterval)
 	n.otlp, err = n.cfg.OTLPExporter(OTLPOptions{OTLP: cfg, Node: n.cfg.NodeID, Region: n.cfg.Region,
 		Version: BuildVersion().Version, Metrics: metrics, Logger: n.log})
 	if err != nil {
@@ -147,13 +154,17 @@ func (n *Node) runOTLP(ctx context.Context) {
 	}
 }
 
-// minFlush is how long the last spans and metrics may take where the drain has taken all of its time.
-const minFlush = 500 * time.Millisecond
+// The last spans and metrics may take minFlush where the drain has taken all of its time, and maxFlush at most: the
+// last counts wait for them.
+const (
+	minFlush = 500 * time.Millisecond
+	maxFlush = time.Second
+)
 
-// flushOTLP sends the last spans and metrics, until the drain has to be over.
+// flushOTLP sends the last spans and metrics.
 func (n *Node) flushOTLP(drainEnd time.Time) {
 	if n.otlp != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), max(minFlush, time.Until(drainEnd)))
+		ctx, cancel := context.WithTimeout(context.Background(), min(max(minFlush, time.Until(drainEnd)), maxFlush))
 		defer cancel()
 		n.otlp.Flush(ctx)
 	}

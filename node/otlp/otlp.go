@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,10 @@ const (
 	period   = time.Second      // between two of them, unless there are more
 	timeout  = 10 * time.Second // of a request, with its retries
 )
+
+// headerVariables are those by which OpenTelemetry adds headers to the requests.
+var headerVariables = []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+	"OTEL_EXPORTER_OTLP_METRICS_HEADERS"}
 
 // Exporter is a node.OTLPExporter.
 type Exporter struct {
@@ -82,6 +87,12 @@ func New(opt node.OTLPOptions) (node.OTLPExporter, error) {
 		resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	for _, name := range headerVariables {
+		if os.Getenv(name) != "" && !opt.HeadersMayPass() {
+			return nil, fmt.Errorf("endpoint: the headers of %s would be sent in clear beyond loopback: "+
+				"use an https endpoint", name)
+		}
 	}
 	base := strings.TrimSuffix(opt.Endpoint, "/")
 	http := &http.Client{Transport: &e.client, Timeout: timeout,
@@ -195,6 +206,14 @@ type outage struct {
 	failures atomic.Uint64
 }
 
+// maxErrorText is how much of an error is logged, in bytes: it holds what the collector answered.
+const maxErrorText = 256
+
+func shortened(err error) string {
+	text := err.Error()
+	return strings.ToValidUTF8(text[:min(len(text), maxErrorText)], "?")
+}
+
 func (o *outage) observe(err error) {
 	if err != nil {
 		o.failures.Add(1)
@@ -205,7 +224,7 @@ func (o *outage) observe(err error) {
 	if o.lasts = err != nil; o.lasts {
 		o.log.Warn("the OpenTelemetry collector does not take what is sent, which is lost until it does: see whether "+
 			"it runs, and whether otlp.endpoint is that of OTLP over HTTP (port 4318, not gRPC's 4317); decisions do "+
-			"not depend on it", "signal", o.signal, "error", err)
+			"not depend on it", "signal", o.signal, "error", shortened(err))
 		return
 	}
 	o.log.Info("the OpenTelemetry collector takes what is sent again", "signal", o.signal)

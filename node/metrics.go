@@ -262,10 +262,10 @@ const topRanks = 10
 
 // writeTop writes how often those were denied whom the node denied most. Whom, edgelimit top says.
 func (n *Node) writeTop(w telemetry.Writer, p *policy) {
-	top := w.GaugeVec("top_denied", "Denials within the last five to ten minutes of the ten identities that this node "+
-		"denied most, by rank (1 to 10) and rule. edgelimit top says who they are.", "rank", "rule")
+	top := w.GaugeVec("top_denied", "Denials, at least, within the last five to ten minutes of the ten identities "+
+		"that this node denied most, by rank (1 to 10) and rule. edgelimit top says who they are.", "rank", "rule")
 	for i, d := range n.topDenied(p, maps.Keys(p.tallies), topRanks) {
-		top(float64(d.Denials), strconv.Itoa(i+1), d.Rule)
+		top(float64(d.Denials-d.Error), strconv.Itoa(i+1), d.Rule) // certain
 	}
 }
 

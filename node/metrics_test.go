@@ -194,7 +194,7 @@ func TestMetricsHoldNoIdentity(t *testing.T) {
 	}
 	for rank := range topRanks {
 		if id := fmt.Sprintf("edgelimit_top_denied rank=%d rule=other/client", rank+1); len(ranks) != topRanks ||
-			ranks[id] < 20 {
+			ranks[id] < 1 || ranks[id] > 30 { // nobody was denied more often
 			t.Errorf("%s is %v, of %d", id, ranks[id], len(ranks))
 		}
 	}

@@ -17,7 +17,7 @@ const (
 	pooled     = "no request waits for Redis: counts are written to it about once a second, in batches"
 	noMemcache = "nothing is kept in memcached: counts are in memory, and in Redis if there is one"
 	onePool    = "one Redis is enough: the counts of windows below 10 seconds are never written to it"
-	noTracing  = "no traces are sent"
+	noTracing  = "traces go over OTLP/HTTP to OTEL_EXPORTER_OTLP_ENDPOINT wherever that is set: see --otlp-endpoint"
 	noTimers   = "a decision takes about a microsecond: there is no such statistic"
 	noProm     = "it is for " + withPrometheus
 	noXDS      = "it is for " + withXDS

@@ -2,7 +2,6 @@ package otlp
 
 import (
 	"compress/gzip"
-	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -160,16 +159,7 @@ func launch(t *testing.T, cfg node.Config) (n *node.Node, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
+	stop = testkit.Background(t, n.Run)
 	select {
 	case <-n.Serving():
 	case <-time.After(time.Minute):

@@ -55,16 +55,7 @@ func launch(t *testing.T, rule string, change func(*node.Config)) (n *node.Node,
 	if n, err = node.New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	t.Cleanup(stop)
+	stop = testkit.Background(t, n.Run)
 	return n, stop
 }
 

@@ -6,6 +6,7 @@ package testkit
 import (
 	"context"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,17 +42,19 @@ func EventuallyWithin(t testing.TB, timeout time.Duration, what string, holds fu
 	}
 }
 
-// Background runs run until the test ends, and waits for its end. An error of it fails the test.
-func Background(t testing.TB, run func(context.Context) error) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+// Background runs run until stop is called or the test ends, and waits for its end then. An error of it fails the test.
+func Background(t testing.TB, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()
-	t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("what ran in the background: %v", err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // VirtualTime is synctest.Test on one processor. On several, timers of one bubble that fire at once share a context of

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/status"
 )
 
@@ -60,14 +61,7 @@ func membersCommand() *cli.Command {
 		}}
 }
 
-func askStatus(c *cli.Context) (s status.Status, err error) {
-	admin, err := newClient(c)
-	if err != nil {
-		return s, err
-	}
-	s, err = admin.Status(c.Context)
-	return s, noAdmin(c, err)
-}
+func askStatus(c *cli.Context) (status.Status, error) { return askAdmin(c, (*client.Client).Status) }
 
 // timeFormat is how commands print times, all in UTC as the node's findings and the dashboard do.
 const timeFormat = "2006-01-02 15:04:05 UTC"

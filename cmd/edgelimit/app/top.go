@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -112,13 +113,11 @@ func inspectCommand() *cli.Command {
 			if c.NArg() != 2 {
 				return misuse(c.Command, "want RULE and IDENTITY")
 			}
-			admin, err := newClient(c)
+			in, err := askAdmin(c, func(admin *client.Client, ctx context.Context) (status.Inspection, error) {
+				return admin.Inspect(ctx, c.Args().Get(0), c.Args().Get(1))
+			})
 			if err != nil {
 				return err
-			}
-			in, err := admin.Inspect(c.Context, c.Args().Get(0), c.Args().Get(1))
-			if err != nil {
-				return noAdmin(c, err)
 			}
 			if c.Bool("json") {
 				err = writeSafeJSON(c.App.Writer, in)
@@ -196,13 +195,11 @@ func events(c *cli.Context) error {
 		}
 		return noAdmin(c, err)
 	}
-	admin, err := newClient(c)
+	all, err := askAdmin(c, func(admin *client.Client, ctx context.Context) ([]status.Event, error) {
+		return admin.Events(ctx, c.Uint64("since"))
+	})
 	if err != nil {
 		return err
-	}
-	all, err := admin.Events(c.Context, c.Uint64("since"))
-	if err != nil {
-		return noAdmin(c, err)
 	}
 	for _, e := range all {
 		if err := show(e); err != nil {
@@ -229,13 +226,9 @@ func configCommand() *cli.Command {
 			"Exit status: 0 printed, 2 no answer.",
 		Flags: append([]cli.Flag{plain.flag("changed", "leave out defaults", new(bool))}, adminFlags()...),
 		Action: func(c *cli.Context) error {
-			admin, err := newClient(c)
+			all, err := askAdmin(c, (*client.Client).Settings)
 			if err != nil {
 				return err
-			}
-			all, err := admin.Settings(c.Context)
-			if err != nil {
-				return noAdmin(c, err)
 			}
 			kept := []status.Setting{}
 			for _, s := range all {

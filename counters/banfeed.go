@@ -95,19 +95,34 @@ func (t *Table) ChangedBans(now int64, f func(m *Meter, key Key)) {
 // takeBanChanges returns the changes of a shard, or all its bans and lifts.
 func (s *shard) takeBanChanges(t *Table, all bool) []banChange {
 	s.Lock()
-	defer s.Unlock()
 	changes := s.bans
-	s.bans = banChanges{}
+	s.bans = banChanges{} // what changes from now on comes next time
+	s.Unlock()
 	if !changes.lost && !all {
 		return changes.list
 	}
 	var found []banChange
-	for c := range s.cells {
+	w := new(walk)
+	for w != nil {
+		w, found = t.appendBans(found, s, w)
+	}
+	return found
+}
+
+// appendBans appends the bans and lifts of the next part of a shard; no walk is left at its end.
+func (t *Table) appendBans(found []banChange, s *shard, w *walk) (left *walk, all []banChange) {
+	s.Lock()
+	defer s.Unlock()
+	if !w.part(s, func(ref uint32) int {
+		c := s.cell(ref)
 		if m := t.meters.states[c.meter]; m.algorithm.timed() {
 			found = append(found, banChange{&m.meter, c.key})
 		}
+		return 0
+	}) {
+		left = w
 	}
-	return found
+	return left, found
 }
 
 // relistDue reports whether all shards are to be searched now.

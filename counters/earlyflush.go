@@ -21,10 +21,17 @@ func (t *Table) spend(s *shard, l *Limit, c *cell, w *hotKey, cost uint64) {
 	if c.has(flushEarly) {
 		return
 	}
+	left := l.max - min(w.view, l.max)
 	if l.maxUnsent > 0 && uint64(w.unsent) >= l.maxUnsent ||
-		w.part == 1 && float64(w.unsent) >= t.flushCost(l, l.max-min(w.view, l.max)) {
+		w.part == 1 && float64(w.unsent) >= t.flushCost(l, left) && (t.owners.Load() == nil || t.isSoon(w, l, left)) {
 		t.requestEarlyFlush(s, l, c)
 	}
+}
+
+// isSoon reports whether the nodes will soon have used up what is left of a limit. Where owners add up, a table alone
+// sees little of a burst.
+func (t *Table) isSoon(w *hotKey, l *Limit, left uint64) bool {
+	return soon(left, max(w.reachableRate, w.own), t.keepers(l).horizon)
 }
 
 // flushCost is the cost that a table may admit before it flushes early, when so much is left of the limit.
@@ -96,9 +103,12 @@ func (t *Table) DrainEarly(now int64) Drained {
 			s.settle(c, &m.shape, now)
 			first := len(out.Slots)
 			out.Slots = s.appendChanged(out.Slots, c, m, t.origin)
+			changed := c.changed
 			if c.changed = 0; len(out.Slots) > first {
 				out.Slots = s.appendDemand(out.Slots, first, c, s.memory.hotKey(c.hotKey), m, t.origin, now)
 			}
+			out.Slots = t.appendPassedOn(out.Slots, s, c, m, changed, now)
+			s.memory.hotKey(c.hotKey).unsent = 0
 			i := slices.IndexFunc(out.Demand, func(d Demand) bool { return d.Meter == &m.meter })
 			if i < 0 {
 				i, out.Demand = len(out.Demand), append(out.Demand, Demand{Meter: &m.meter, Rate: m.demand})

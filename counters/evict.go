@@ -198,6 +198,7 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 	if c.has(dirty) {
 		if len(s.unsent) < s.maxUnsent {
 			s.unsent = s.appendChanged(s.unsent, c, m, t.origin)
+			s.unsent = t.appendPassedOn(s.unsent, s, c, m, c.changed, 0)
 		}
 		raise(&m.offered, uint64(c.offered))
 		s.delist(c)
@@ -227,7 +228,7 @@ const (
 	expirySpans = 16
 )
 
-// expire removes expired cells, and slots of retired origins. It continues where the last call ended.
+// expire removes expired cells. It continues where the last call ended.
 func (t *Table) expire(now int64) {
 	for range expirySpans {
 		s := &t.shards[t.sweep.shard]
@@ -236,9 +237,6 @@ func (t *Table) expire(now int64) {
 		t.expireSpan(s, from, t.sweep.place, now)
 		if t.sweep.place == len(s.entries) {
 			t.sweep.place, t.sweep.shard = 0, (t.sweep.shard+1)%shards
-			if t.origins.sweeping {
-				t.swept()
-			}
 		}
 	}
 }
@@ -255,9 +253,6 @@ func (t *Table) expireSpan(s *shard, from, to int, now int64) {
 		c := s.cell(ref)
 		m := t.meters.states[c.meter]
 		_, ok := s.settle(c, &m.shape, now)
-		if t.origins.sweeping {
-			t.dropRetired(s, c, m)
-		}
 		if ok && !c.empty(&m.shape) && !m.forgets(c, now) {
 			i++
 			continue

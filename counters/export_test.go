@@ -4,7 +4,12 @@ import "time"
 
 // NewTiny returns a table whose shards hold a few pages each, so that they are soon full.
 func NewTiny(origin Origin, pages int) *Table {
-	return newTable(Config{Origin: origin}, (pages+1)*(pageWords*wordBytes+64)*20/19)
+	return NewTinyIn(Config{Origin: origin}, pages)
+}
+
+// NewTinyIn is NewTiny for a table in a region.
+func NewTinyIn(cfg Config, pages int) *Table {
+	return newTable(cfg, (pages+1)*(pageWords*wordBytes+64)*20/19)
 }
 
 // Believed is the most that a slot is believed to count where the limit is known.
@@ -62,4 +67,27 @@ func Panicking(l *Limit) *Limit {
 	other := *l
 	other.sub = 0
 	return &other
+}
+
+// FoldOrigin folds an origin at once, if the table knows it.
+func FoldOrigin(t *Table, o Origin, now int64) {
+	t.drain.Lock()
+	defer t.drain.Unlock()
+	ot := &t.origins
+	ot.Lock()
+	if k := ot.numbers[uint64(o)]; k != 0 && ot.remember(k, now, int64(time.Hour)) {
+		ot.states[k].folds.Store(true)
+		ot.states[k].retired.Store(true)
+		ot.sweep = sweep{left: shards}
+	}
+	ot.Unlock()
+	for ot.sweep.left > 0 {
+		t.sweepRetired()
+	}
+}
+
+// IsFolded reports whether the table remembers that it folded the origin.
+func IsFolded(t *Table, o Origin) bool {
+	_, folded := t.origins.folded[uint64(o)]
+	return folded
 }

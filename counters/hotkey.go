@@ -28,7 +28,7 @@ type hotKey struct {
 	unsent          uint32  // cost admitted and not sent yet
 	peerRates       uint32  // first of the list
 	estimate        uint32  // partitionEstimate; 0 while all peers are reachable
-	_               uint32
+	owned           uint32  // ownedRate, of an owner; 0: none
 }
 
 // peerRate is the demand that one peer reported for the key.
@@ -98,6 +98,9 @@ func (s *shard) dropHotKey(c *cell) {
 		s.removePeerRate(&w.peerRates)
 	}
 	s.dropEstimate(w)
+	if w.owned != 0 {
+		s.memory.free(w.owned)
+	}
 	s.memory.free(c.hotKey)
 	c.hotKey = 0
 }
@@ -129,6 +132,27 @@ func (v *peerRate) over(watermark, now int64) bool {
 		sent = coarseTime(now)
 	}
 	return watermark == Gone || int32(coarseTime(watermark)-sent) > int32(coarseTime(int64(peerRateLasts)))
+}
+
+// outdated reports whether the rate was not reported for peerRateLasts, wherever the peer's watermark is: nobody sends
+// it to this table any more.
+func (v *peerRate) outdated(now int64) bool {
+	return int32(coarseTime(now)-v.at) > int32(coarseTime(int64(peerRateLasts)))
+}
+
+// rateOf is the rate that an origin reported for a cell's key, 0 if it reported none.
+func (s *shard) rateOf(c *cell, origin uint16) float32 {
+	if c.hotKey == 0 {
+		return 0
+	}
+	for ref := s.memory.hotKey(c.hotKey).peerRates; ref != 0; {
+		v := s.memory.peerRate(ref)
+		if v.origin == origin {
+			return v.rate
+		}
+		ref = v.next
+	}
+	return 0
 }
 
 // notePeerRate records the demand that a peer reported with a slot. A report that is older than the last one changes

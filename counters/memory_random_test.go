@@ -135,6 +135,13 @@ func (m *mess) step() {
 			m.table.SetCluster(m.IntN(4), time.Duration(m.Int64N(int64(time.Second))))
 		case 10, 11:
 			m.table.DrainEarly(m.now)
+		case 12:
+			if m.IntN(4) == 0 {
+				FoldOrigin(m.table, Origin(1+m.IntN(6)), m.now)
+			}
+		case 13:
+			m.table.SetOwners(m.owners())
+			m.table.Refresh(PartitionSet{m.Uint64(), m.Uint64()})
 		}
 	}
 }
@@ -174,6 +181,27 @@ func (m *mess) charges() (charges []Charge) {
 	return charges
 }
 
+// owners are those of any partitions, or none.
+func (m *mess) owners() *Owners {
+	if m.IntN(3) == 0 {
+		return nil
+	}
+	o := &Owners{Regions: 3, Owned: PartitionSet{m.Uint64(), m.Uint64()}, Home: PartitionSet{m.Uint64(), m.Uint64()}}
+	for p := range Partitions {
+		o.Region[p], o.Elsewhere[p], o.Lost[p], o.Homes[p][0] = 100, 101, 102, 103
+	}
+	return o
+}
+
+// place is any place of an origin, the same for as long as the origin is in use, or at times another one.
+func (m *mess) place(o Origin) Place {
+	places := [...]Place{Unplaced, Near, Far(0), Near.Sum(), Far(0).Sum(), Elsewhere, Lost}
+	if m.IntN(20) == 0 {
+		return places[m.IntN(len(places))]
+	}
+	return places[int(o)%len(places)]
+}
+
 // slots are some of one limit, a few of them of the same sub-window each: of the past, of now, and of the future, with
 // counts and times of any size.
 func (m *mess) slots(i int) (slots []Slot) {
@@ -186,9 +214,11 @@ func (m *mess) slots(i int) (slots []Slot) {
 		if n == 0 || m.IntN(4) == 0 {
 			index = meter.Index(m.now) + 2 - m.Int64N(int64(meter.SubWindows())+4)
 		}
+		origin := Origin(1 + m.IntN(6))
 		slots = append(slots, Slot{
 			Meter: meter, Key: m.keys[i][m.IntN(messKeys)], Index: index,
-			Origin: Origin(1 + m.IntN(6)), Birth: m.Uint32N(5), Count: m.Uint64N(1<<m.IntN(64)+1) >> (m.IntN(2) * 63),
+			Origin: origin, Sender: Origin(m.IntN(2)), Place: m.place(origin), Birth: m.Uint32N(5),
+			Count:           m.Uint64N(1<<m.IntN(64)+1) >> (m.IntN(2) * 63),
 			CompleteThrough: m.now - m.Int64N(1<<(1+m.IntN(60))), Demand: m.demand(),
 		})
 	}
@@ -217,7 +247,7 @@ func (m *mess) end(seed uint64) {
 	}
 	for what, r := range map[string]*registry{"meter": &m.table.meters.registry, "origin": &m.table.origins.registry} {
 		for number := range r.holders {
-			if n := r.holders[number].Load(); n != 0 {
+			if n := r.holders[number].Load(); n != 0 && (what == "meter" || r.ids[number] != 0) { // folds stay
 				m.Errorf("seed %d: %s %d is borne by %d when nothing is left", seed, what, number, n)
 			}
 		}

@@ -179,6 +179,9 @@ func (a *audit) watch(c *cell, m *meterState) {
 	for ref := w.peerRates; ref != 0; ref = a.memory.peerRate(ref).next {
 		a.hold(ref, peerRateWords, "a voice of "+m.meter.Rule)
 	}
+	if w.owned != 0 {
+		a.hold(w.owned, ownedRateWords, "an owner's rate of "+m.meter.Rule)
+	}
 	if w.estimate != 0 {
 		a.hold(w.estimate, estimateWords, "a estimate of "+m.meter.Rule)
 	}

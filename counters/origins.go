@@ -1,6 +1,7 @@
 package counters
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -10,18 +11,22 @@ import (
 // membership (SetMember):
 //
 //	members   may take any number
+//	sums      of owners (owners.go): the caller of Merge knows their names. maxSums of the numbers
 //	others    ended boots, and origins that a peer made up. They may take all but the last quarter of the numbers,
 //	          at most a quarter for each member that names them. Senders that are no members share one such quarter
 //
 // An ended boot keeps its number while its slots count. With long windows and many boots the numbers run short. Then
-// the table retires origins that are no members, least recently used first, and forgets what they counted
-// (Stats.OriginsRetired, Forgotten). A retired origin may come back: merges by max lose nothing.
+// the table retires origins that are no members, first those that are gone, the least recently used ones first. It
+// folds the slots of those that are gone (fold.go), and forgets what the others counted (Stats.OriginsRetired,
+// Forgotten). An origin that was forgotten may come back: merges by max lose nothing.
 const (
 	// maxOrigins is the number of origins that a table knows at a time: boots of nodes with slots that still count.
 	maxOrigins = 1<<13 - 1
 	// reservedOrigins are the numbers for members alone, and maxNamed those that one member may name.
 	reservedOrigins = maxOrigins / 4
 	maxNamed        = maxOrigins / 4
+	// maxSums are the numbers that sums may take: an owner of all partitions has Partitions for each region.
+	maxSums = maxOrigins * 5 / 8
 	// recountAfter is the shortest time between two counts of the numbers in use, in nanoseconds.
 	recountAfter = 100e6
 	// Strangers' slots may take 1/strangerShare of a shard's memory: forged origins can report keys that this table is
@@ -29,15 +34,19 @@ const (
 	strangerShare = 4
 	// strangers stands for all senders that are no members: they may take any name.
 	strangers = math.MaxUint64
+	// summers stands for all senders of sums.
+	summers = math.MaxUint64 - 1
 )
 
 type originState struct {
 	watermark atomic.Int64  // see Table.SetWatermark
 	usedAt    atomic.Uint32 // when one of its slots last came, see usedAt
 	retired   atomic.Bool   // its slots are to go
+	folds     atomic.Bool   // and to be folded
 	member    atomic.Bool
 	stranger  atomic.Bool // named by a peer while it was no member
-	namedBy   uint64      // the sender that named the origin first
+	place     atomic.Uint32
+	namedBy   uint64 // the sender that named the origin first
 }
 
 // originTable numbers the origins of slots. The lock of the registry guards it.
@@ -45,19 +54,23 @@ type originTable struct {
 	registry
 	states  []originState // by number
 	members map[uint64]bool
+	summed  atomic.Bool // there are numbers of sums
 
 	left      int            // numbers that origins other than members may still take
 	named     map[uint64]int // by sender: used numbers that it named
 	countedAt int64          // when left and named were counted
 
+	folded map[uint64]foldedOrigin // see fold.go
+
 	// Guarded by Table.drain:
-	sweeping  bool // some origins are retired
-	sweepLeft int  // shards that still have to be searched for their slots
+	folds map[Place]uint16 // numbers of folds
+	sweep sweep
 }
 
 func newOriginTable() originTable {
 	return originTable{registry: newRegistry(maxOrigins), states: make([]originState, maxOrigins+1),
-		members: make(map[uint64]bool), left: maxOrigins - reservedOrigins, named: make(map[uint64]int)}
+		members: make(map[uint64]bool), left: maxOrigins - reservedOrigins, named: make(map[uint64]int),
+		folded: make(map[uint64]foldedOrigin), folds: make(map[Place]uint16)}
 }
 
 // hasSlotFor reports whether the shard may hold one more slot of an origin.
@@ -83,13 +96,15 @@ func (t *Table) SetMember(o Origin, member bool) {
 }
 
 // number returns the number of an origin that a sender reports, 0 if it gets none. The caller holds the lock.
-func (ot *originTable) number(o, sender Origin, now int64) uint16 {
+func (ot *originTable) number(o, sender Origin, place Place, now int64) uint16 {
 	id, by := uint64(o), uint64(sender)
 	if k := ot.numbers[id]; k != 0 {
 		return k
 	}
 	member := ot.members[id]
 	switch {
+	case place.isSum():
+		by = summers
 	case member:
 		by = id
 	case by != 0 && !ot.members[by]:
@@ -109,16 +124,27 @@ func (ot *originTable) number(o, sender Origin, now int64) uint16 {
 	}
 	state := &ot.states[k]
 	state.namedBy = by
-	state.member.Store(member)
-	state.stranger.Store(!member && by != 0)
-	if !member {
+	state.member.Store(member || by == summers) // sums are not retired
+	state.stranger.Store(!member && by != 0 && by != summers)
+	state.place.Store(uint32(place))
+	switch {
+	case by == summers:
+		ot.summed.Store(true)
+		ot.named[by]++
+	case !member:
 		ot.named[by]++
 		ot.left--
 	}
 	return k
 }
 
-func (ot *originTable) exhausted(by uint64) bool { return ot.left <= 0 || ot.named[by] >= maxNamed }
+// exhausted reports whether a sender that is no member, or of sums, may name no more origins.
+func (ot *originTable) exhausted(by uint64) bool {
+	if by == summers {
+		return ot.named[by] >= maxSums
+	}
+	return ot.left <= 0 || ot.named[by] >= maxNamed
+}
 
 func (ot *originTable) recount(now int64) {
 	clear(ot.named)
@@ -126,7 +152,7 @@ func (ot *originTable) recount(now int64) {
 	for k := 1; k <= ot.given; k++ {
 		if ot.holders[k].Load() > 0 {
 			ot.left--
-			if !ot.members[ot.ids[k]] {
+			if !ot.states[k].member.Load() || ot.states[k].namedBy == summers {
 				ot.named[ot.states[k].namedBy]++
 			}
 		}
@@ -135,11 +161,11 @@ func (ot *originTable) recount(now int64) {
 
 // retire marks origins that are no members as retired when fewer than half of the reserved numbers are free: so many
 // that as many numbers as are reserved become free.
-func (t *Table) retire() {
+func (t *Table) retire(now int64) {
 	ot := &t.origins
 	ot.Lock()
 	defer ot.Unlock()
-	if ot.given < maxOrigins-reservedOrigins/2 || ot.sweeping {
+	if ot.given < maxOrigins-reservedOrigins/2 || ot.sweep.left > 0 {
 		return
 	}
 	free := maxOrigins - ot.given
@@ -148,71 +174,30 @@ func (t *Table) retire() {
 		switch {
 		case ot.holders[k].Load() == 0:
 			free++
-		case !ot.members[ot.ids[k]]:
+		case !ot.states[k].member.Load():
 			others = append(others, uint16(k))
 		}
 	}
 	if free >= reservedOrigins/2 || len(others) == 0 {
 		return
 	}
+	gone := func(k uint16) int { // 0 sorts first
+		if ot.states[k].isGone(now) {
+			return 0
+		}
+		return 1
+	}
 	slices.SortFunc(others, func(a, b uint16) int {
-		return int(int32(ot.states[a].usedAt.Load() - ot.states[b].usedAt.Load()))
+		return cmp.Or(gone(a)-gone(b), int(int32(ot.states[a].usedAt.Load()-ot.states[b].usedAt.Load())))
 	})
 	others = others[:min(len(others), reservedOrigins-free)]
+	lasts := t.longestWindow()
 	for _, k := range others {
-		ot.states[k].retired.Store(true)
-		ot.states[k].watermark.Store(Gone)
+		state := &ot.states[k]
+		state.folds.Store(gone(k) == 0 && ot.remember(k, now, lasts))
+		state.retired.Store(true)
+		state.watermark.Store(Gone)
 	}
-	ot.sweeping, ot.sweepLeft = true, shards+1 // the current shard comes again at the end
+	ot.sweep = sweep{left: shards}
 	t.stats.retired.Add(uint64(len(others)))
-}
-
-// swept records that one more shard has been searched. After the last one, retired numbers without holders are free.
-func (t *Table) swept() {
-	ot := &t.origins
-	if ot.sweepLeft--; ot.sweepLeft > 0 {
-		return
-	}
-	ot.Lock()
-	defer ot.Unlock()
-	ot.sweeping = false
-	for k := range ot.states {
-		if ot.states[k].retired.Swap(false) && ot.holders[k].Load() == 0 {
-			delete(ot.numbers, ot.ids[k])
-			ot.ids[k] = 0
-		}
-	}
-}
-
-// dropRetired frees the slots of retired origins and subtracts their counts. A bucket keeps what it debited.
-func (t *Table) dropRetired(s *shard, c *cell, m *meterState) {
-	var lost uint64
-	ring := c.counts(&m.shape)
-	for link := &c.slots; *link != 0; {
-		r := s.remote(*link)
-		if !t.origins.states[r.origin()].retired.Load() {
-			link = &r.next
-			continue
-		}
-		if i := m.n + 1 - int(r.age(c)); i <= m.n {
-			ring[i] -= r.count()
-			if i > 0 {
-				c.inner -= r.count()
-			}
-			if m.algorithm == SlidingLog {
-				c.others(&m.shape)[i] -= min(r.count(), c.others(&m.shape)[i])
-			}
-		}
-		lost += r.count()
-		s.freeSlot(link)
-	}
-	if lost == 0 || m.algorithm.timed() {
-		return
-	}
-	if m.algorithm.bucket() || m.algorithm == Credit {
-		c.raise(recreated) // the same slots may come again, and were debited or credited
-		return
-	}
-	t.stats.forgotten.Add(lost)
-	raise(&m.forgotten, lost)
 }

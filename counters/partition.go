@@ -16,9 +16,10 @@ type partitionEstimate struct {
 const (
 	estimateSteps = 10
 	estimateWords = int((unsafe.Sizeof(partitionEstimate{}) + wordBytes - 1) / wordBytes)
-	// silentAfter is the age of a peer's watermark, in horizons, from which the peer counts as unreachable.
-	silentAfter = 8
 )
+
+// SilentAfter is the age of a peer's watermark, in horizons, from which the peer counts as unreachable.
+const SilentAfter = 8
 
 func (m *memory) estimate(ref uint32) *partitionEstimate { return (*partitionEstimate)(m.at(ref)) }
 

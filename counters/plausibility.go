@@ -17,10 +17,16 @@ import (
 // whatever others report. The floors of all nodes together are half of the limit. Meanwhile only the table's own bans
 // of that limit count.
 //
+// A sum may count what all nodes that it is over can have admitted (Owners.Members), and an owner sends no more,
+// whatever its members reported to it: otherwise one of them could have the sum of all refused.
+//
 // Plausible counts remain: a peer that knows the gossip key and the hashes of keys, which its node receives, can have
 // those keys denied for as long as it sends. A node cannot distinguish this from a peer that admitted as much. A floor
 // against it would let clients with a node of their own have half of the limit more, so there is none. But the table
 // counts the keys that are denied because of a single peer, and names the peer (Stats.DeniedByOne, LastDenier).
+//
+// The same is true of an owner: its region may well have used up a limit, so no denial names it. And an owner that
+// keeps back what its members counted does not show either: the other regions then admit the limit without them.
 
 const (
 	// maxLimits is the factor by which the limits of nodes may differ while a change reaches all of them: a slot of so
@@ -62,6 +68,9 @@ func (m *merge) isImplausible(meter *meterState, slot *Slot) bool {
 	if meter.algorithm.timed() { // the end of a ban that began at the end of its sub-window
 		largest = uint64(slot.Index+2) * uint64(meter.meter.Window/time.Millisecond)
 	}
+	if slot.Place.isSum() && !meter.algorithm.timed() {
+		largest = m.maxSum(meter, slot.Place)
+	}
 	if largest == 0 || slot.Count <= largest {
 		return false
 	}
@@ -73,6 +82,15 @@ func (m *merge) isImplausible(meter *meterState, slot *Slot) bool {
 		m.last.Store(&what)
 	}
 	return true
+}
+
+// maxSum is the maximum of a plausible sum: what all nodes that it is over can have admitted; 0: none.
+func (t *Table) maxSum(meter *meterState, sum Place) uint64 {
+	members := t.owners.Load().membersOf(sum)
+	if members == 0 {
+		members = t.clusters[Global].Load().peers + 1
+	}
+	return min(meter.maxCount.Load(), MaxCount) * uint64(members)
 }
 
 // maxSlot is the most that a slot of an honest node counts under the limit.
@@ -126,6 +144,7 @@ func (t *Table) judge(y layer, l *Limit) {
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
 		switch {
+		case s.placeOf(r.origin()).isSum() || s.origins.isFold(r.origin()): // of many peers
 		case r.origin() == origin:
 			lead += r.count()
 		case r.count() > lead:

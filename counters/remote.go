@@ -4,17 +4,23 @@ package counters
 type remote struct {
 	next  uint32
 	birth uint32
-	what  uint64 // from the top: 42 bits of count, the low 6 bits of the sub-window, 16 bits of the origin's number
+	what  uint64 // from the top: 42 bits of count, the low 6 bits of the sub-window, the marks, 13 bits of the origin
 }
 
 const (
 	remoteWords = 2
-	originBits  = 16
+	originBits  = 13
+	markBits    = 3
 	indexBits   = 6 // the slots of a cell lie in 62 sub-windows at most: 6 bits tell them apart
+	indexAt     = originBits + markBits
+	countAt     = indexAt + indexBits
+
+	raisedMark = 1 << originBits       // it rose since the last drain
+	freshMark  = 1 << (originBits + 1) // and its origin had no other slot in the cell
 )
 
 // MaxCount is the maximum of a remote slot. It is far above any limit, and far below where sums overflow.
-const MaxCount = 1<<(64-originBits-indexBits) - 1
+const MaxCount = 1<<(64-countAt) - 1
 
 // maxSlots is how many slots of others place passes: it caps the time of a merge. The largest cluster has fewer for a
 // key in ten sub-windows.
@@ -24,18 +30,26 @@ const maxSlots = 1 << 14
 // birth only after it evicted the cell.
 const maxBirths = 64
 
-func (r *remote) count() uint64  { return r.what >> (originBits + indexBits) }
-func (r *remote) origin() uint16 { return uint16(r.what) }
+func (r *remote) count() uint64  { return r.what >> countAt }
+func (r *remote) origin() uint16 { return uint16(r.what) & (1<<originBits - 1) }
+
+func (r *remote) has(mark uint64) bool { return r.what&mark != 0 }
+func (r *remote) mark(marks uint64)    { r.what |= marks }
+func (r *remote) unmark()              { r.what &^= raisedMark | freshMark }
+
+// lower subtracts from the count.
+func (r *remote) lower(by uint64) { r.what -= by << countAt }
 
 // age is the number of sub-windows from the slot to the one after the cell's time: 0 for a slot that is ahead of the
 // cell, 1 for the newest place of the ring.
 func (r *remote) age(c *cell) uint64 {
-	return (uint64(c.index+1) - r.what>>originBits) & (1<<indexBits - 1)
+	return (uint64(c.index+1) - r.what>>indexAt) & (1<<indexBits - 1)
 }
 
+// set sets all but the marks.
 func (r *remote) set(origin uint16, birth uint32, index int64, count uint64) {
 	r.birth = birth
-	r.what = count<<(originBits+indexBits) | uint64(index)&(1<<indexBits-1)<<originBits | uint64(origin)
+	r.what = count<<countAt | uint64(index)&(1<<indexBits-1)<<indexAt | r.what&(raisedMark|freshMark) | uint64(origin)
 }
 
 // place finds the slot of an origin and birth in a sub-window: its ref, or 0 and the link where it belongs. full means

@@ -55,6 +55,7 @@ func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 		m.risen(m.rise, elapsed)
 	}
 	out := Drained{Slots: buffer[:0]}
+	t.refreshSome()
 	for i := range t.shards {
 		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed, now)
 	}
@@ -67,7 +68,8 @@ func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 			out.Forgotten = append(out.Forgotten, Forgotten{&m.meter, count})
 		}
 	}
-	t.retire()
+	t.retire(now)
+	t.sweepRetired()
 	t.expire(now)
 	return out
 }
@@ -85,9 +87,12 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		at, _ := s.settle(c, &m.shape, now) // what left the window is not sent
 		first := len(dst)
 		dst = s.appendChanged(dst, c, m, t.origin)
-		if w := t.updateHotKey(s, c, m, at, elapsed, now); w != nil {
-			dst = s.appendDemand(dst, first, c, w, m, t.origin, now)
+		if c.offered > 0 || c.changed > 0 { // not only others counted
+			if w := t.updateHotKey(s, c, m, at, elapsed, now); w != nil {
+				dst = s.appendDemand(dst, first, c, w, m, t.origin, now)
+			}
 		}
+		dst = t.appendPassedOn(dst, s, c, m, c.changed, now)
 		ref = c.next
 		c.lower(dirty | flushEarly)
 		c.offered, c.changed, c.next, c.prev = 0, 0, 0, 0
@@ -124,16 +129,19 @@ func (t *Table) sinceDrain(now int64) float64 {
 // the window, slots of the table's own origin, and those of other regions' limits of scope Region. It refuses, and
 // counts in Stats, slots of the future (beyond the next sub-window), of an invalid meter, and implausible ones. Merging
 // is fastest when slots of the same meter and origin follow each other.
-func (t *Table) Merge(slots []Slot, now int64) (novel int) {
-	m := merge{Table: t, now: now}
+func (t *Table) Merge(slots []Slot, now int64) (novel int) { return t.MergeRises(slots, now, nil) }
+
+// MergeRises is Merge that also records by how much keys rose. The slots of a key have to follow each other for that.
+func (t *Table) MergeRises(slots []Slot, now int64, rises *Rises) (novel int) {
+	m := merge{Table: t, now: now, rises: rises}
 	t.origins.RLock()
 	defer t.origins.RUnlock()
 	for len(slots) > 0 {
 		n := 1
-		for n < min(batch, len(slots)) && slots[n].Meter == slots[0].Meter && slots[n].Origin == slots[0].Origin &&
-			slots[n].Sender == slots[0].Sender {
+		for n < min(len(slots), batch) && slots[n].Meter == slots[0].Meter && slots[n].Origin == slots[0].Origin {
 			n++
 		}
+		m.origin = 0 // the number may have been given away
 		novel += m.part(slots[:n])
 		slots = slots[n:]
 	}
@@ -152,6 +160,12 @@ type merge struct {
 
 	origin Origin
 	number uint16 // of the origin, valid while the lock on origins is held
+	place  Place  // of the origin, as the slots say
+	stored bool   // the slots are of a store
+
+	rises  *Rises // nil: nobody asks
+	rising Key    // whose slots follow each other
+	rise   uint64 // by how much it rose
 }
 
 // part merges slots of one meter and origin, a batch at most.
@@ -165,7 +179,12 @@ func (m *merge) part(slots []Slot) (novel int) {
 		return 0
 	}
 	own := slots[0].Origin == m.Table.origin || slots[0].Origin == 0
-	current := m.meter.Index(m.now)
+	m.place = slots[0].Place
+	m.stored = m.place == Unplaced && slots[0].Sender == 0
+	if m.stored {
+		m.place = Near // a store is that of the region
+	}
+	current, folded := m.meter.Index(m.now), m.foldedThrough(slots[0].Origin)
 	var counting [batch]*Slot
 	var hashes [batch]uint64
 	var locks uint64
@@ -174,6 +193,7 @@ func (m *merge) part(slots []Slot) (novel int) {
 		switch s := &slots[i]; {
 		case s.Index > current+1:
 			m.stats.refused.Add(1)
+		case s.Index <= folded:
 		case !own && (s.Count != 0 || s.Demand > 0) && s.Index >= max(0, current-int64(m.spec.n)):
 			counting[n], hashes[n] = s, hash(m.seed, m.spec.id, s.Key)
 			locks |= shardBit(hashes[n])
@@ -220,6 +240,14 @@ func (m *merge) touchSlots(hashes []uint64) {
 	touched(sum)
 }
 
+// foldedThrough is the last sub-window of which the slots of an origin are folded.
+func (m *merge) foldedThrough(o Origin) int64 {
+	if f, ok := m.origins.folded[uint64(o)]; ok && m.now < f.until {
+		return m.meter.Index(f.at)
+	}
+	return -1
+}
+
 func (m *merge) turnTo(meter *Meter) {
 	if meter == m.meter {
 		return
@@ -242,7 +270,7 @@ func (m *merge) numberOf(o, sender Origin) uint16 {
 		m.origins.Lock()
 		if m.origins.numbers[uint64(o)] == 0 {
 			// The number may have been another origin's.
-			m.origins.states[m.origins.number(o, sender, m.now)].watermark.Store(m.now)
+			m.origins.states[m.origins.number(o, sender, m.place, m.now)].watermark.Store(m.now)
 		}
 		m.origins.Unlock()
 		m.origins.RLock()
@@ -251,8 +279,20 @@ func (m *merge) numberOf(o, sender Origin) uint16 {
 	if m.origins.states[m.number].retired.Load() {
 		m.number = 0
 	}
-	m.origins.states[m.number].usedAt.Store(usedAt(m.now))
+	state := &m.origins.states[m.number]
+	state.usedAt.Store(usedAt(m.now))
+	m.replace(state)
 	return m.number
+}
+
+// replace updates the place of an origin. Bans come by way of an owner, whose place says little of where they began; and a
+// store may have been given what other regions counted.
+func (m *merge) replace(state *originState) {
+	known := Place(state.place.Load())
+	certain := !m.spec.algorithm.timed() && !m.stored
+	if m.number != 0 && m.place != Unplaced && m.place != known && (known == Unplaced || certain) {
+		state.place.Store(uint32(m.place))
+	}
 }
 
 // slot merges a slot in the current window, of the origin with a number. Its shard is locked.
@@ -270,18 +310,28 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 	if i < 0 || i > m.spec.n+1 {
 		return false, false // the clock stepped back, and the cell did not
 	}
+	place, cellRef := s.placeOf(origin), ref
 	if slot.Demand > 0 {
 		m.notePeerRate(s, c, origin, slot, m.now)
+		if o := m.owners.Load(); o != nil && !c.has(dirty) && m.passesOn(o, c, slot, place) {
+			s.enlist(cellRef, c, false)
+		}
 	}
 	if slot.Count == 0 {
 		return false, false
 	}
 	count := min(slot.Count, MaxCount)
-	ref, link, full := s.place(c, origin, slot.Birth, slot.Index)
+	birth := slot.Birth
+	if place.isSum() { // beyond its parts. Nobody creates the cell of a sum again
+		birth = 0
+		count -= min(count, s.covered(c, uint64(c.index+1-slot.Index), place))
+	}
+	ref, link, full := s.place(c, origin, birth, slot.Index)
+	created := ref == 0
 	switch {
 	case full:
 		return false, true
-	case ref != 0 && s.remote(ref).count() >= count:
+	case ref != 0 && s.remote(ref).count() >= count, count == 0 && !place.isRegion(): // a region's sum of 0: it asked
 		return false, false
 	case ref == 0:
 		if !s.hasSlotFor(origin) {
@@ -299,8 +349,14 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 	}
 	r := s.remote(ref)
 	rise := count - r.count()
-	r.set(origin, slot.Birth, slot.Index, count)
+	r.set(origin, birth, slot.Index, count)
+	m.rose(s, cellRef, c, slot, r, place, created)
+	if m.origins.summed.Load() && !m.spec.algorithm.timed() {
+		rise = s.absorb(c, uint64(c.index+1-slot.Index), place, rise)
+	}
 	m.add(c, i, rise, slot.CompleteThrough, at)
+	m.noteRise(c, rise)
+	m.flushRise(s, c, rise, place.isNear(), at)
 	switch {
 	case m.spec.algorithm.timed():
 		*c.until() = max(*c.until(), count)

@@ -13,8 +13,8 @@ type Origin uint64
 // Two slots that differ in Count alone are merged by max. Slots that differ in Birth belong to cells that lived one
 // after the other at the same origin; their counts add up.
 //
-// Demand, CompleteThrough, SentAt and Sender describe the message that brought the slot. They are no part of its
-// identity, and only Demand travels.
+// Demand, CompleteThrough, SentAt, Sender, Place and To describe the message that brought the slot, or is to bring it.
+// They are no part of its identity, and only Demand travels.
 type Slot struct {
 	Meter  *Meter // shared, never written to
 	Key    Key
@@ -34,4 +34,9 @@ type Slot struct {
 	// Sender is the origin of the peer that sent the slot, which may be another's; 0: unknown, as from a store. The
 	// table bounds what one sender can add to it (origins.go, evict.go).
 	Sender Origin
+	// Place is where the origin counts, as seen from the table that merges the slot; see owners.go.
+	Place Place
+	// To is to whom a drained slot goes: 0 to the owner of its key (or, where nobody owns keys, to all peers), a
+	// member, the sum of a region to that region's owner, AllMembers or AllRegions.
+	To Origin
 }

@@ -5,16 +5,18 @@ import (
 	"slices"
 )
 
-// Snapshot returns all slots that still count, of all origins, for a new peer. It holds at most limit slots: keys with
-// the highest counts come first, and the rest is left out.
+// Snapshot returns all slots that still count, of all origins but folds, for a new peer. It holds at most limit slots:
+// keys with the highest counts come first, and the rest is left out.
 func (t *Table) Snapshot(now int64, limit int) []Slot {
 	var cells []heat
 	total := 0
-	t.eachLive(now, func(s *shard, c *cell, m *meterState, at instant) {
-		if n := s.countSlots(c, m); n > 0 {
+	t.eachLive(now, func(s *shard, c *cell, m *meterState, at instant) int {
+		n := s.countSlots(c, m)
+		if n > 0 {
 			cells = append(cells, heat{m, c.key, s.view(c, m, at), n})
 			total += n
 		}
+		return n
 	})
 	if total > limit {
 		slices.SortStableFunc(cells, func(a, b heat) int { return cmp.Compare(b.view, a.view) })
@@ -47,10 +49,11 @@ func (t *Table) appendAll(dst []Slot, heat heat, now int64) []Slot {
 	if !ok {
 		return dst
 	}
-	return t.appendSlots(dst, s, s.cell(ref), m)
+	return t.appendSlots(dst, s, s.cell(ref), m, false)
 }
 
-// Slots returns what every origin has counted of one key in the sub-windows that still count, also of scope Alone.
+// Slots returns what every origin has counted of one key in the sub-windows that still count, also of scope Alone. What
+// origins counted that are gone may have no origin (fold.go).
 func (t *Table) Slots(l *Limit, key Key, now int64) []Slot {
 	h, s := t.locate(l.id, key)
 	s.Lock()
@@ -60,16 +63,22 @@ func (t *Table) Slots(l *Limit, key Key, now int64) []Slot {
 		return nil
 	}
 	c := s.cell(ref)
-	return t.appendSlots(nil, s, c, t.meters.states[c.meter])
+	return t.appendSlots(nil, s, c, t.meters.states[c.meter], true)
 }
 
-// appendSlots appends all slots of a live cell, whose shard is locked.
-func (t *Table) appendSlots(dst []Slot, s *shard, c *cell, m *meterState) []Slot {
+// appendSlots appends all slots of a live cell, whose shard is locked: with sums, what others added up as well.
+func (t *Table) appendSlots(dst []Slot, s *shard, c *cell, m *meterState, sums bool) []Slot {
 	dst = s.appendOwn(dst, c, m, t.origin, m.size())
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
-		dst = append(dst, Slot{Meter: &m.meter, Key: c.key, Index: c.index + 1 - int64(r.age(c)),
-			Origin: Origin(t.origins.ids[r.origin()]), Birth: r.birth, Count: r.count()})
+		slot := slotOf(c, m, int(r.age(c)), Origin(t.origins.ids[r.origin()]), 0, r.count())
+		slot.Birth, slot.Place = r.birth, s.placeOf(r.origin())
+		if slot.Place.isSum() {
+			slot.Count += s.covered(c, r.age(c), slot.Place)
+		}
+		if sums || !slot.Place.isSum() && slot.Origin != 0 {
+			dst = append(dst, slot)
+		}
 		ref = r.next
 	}
 	return dst
@@ -78,39 +87,12 @@ func (t *Table) appendSlots(dst []Slot, s *shard, c *cell, m *meterState) []Slot
 // Own returns all slots of the table's own origin that still count.
 func (t *Table) Own(now int64) []Slot {
 	var own []Slot
-	t.eachLive(now, func(s *shard, c *cell, m *meterState, _ instant) {
+	t.eachLive(now, func(s *shard, c *cell, m *meterState, _ instant) int {
+		before := len(own)
 		own = s.appendOwn(own, c, m, t.origin, m.size())
+		return s.remotesOf(c) + len(own) - before
 	})
 	return own
-}
-
-// eachLive calls f for every cell whose counts are sent, at the time now. It locks one shard at a time.
-func (t *Table) eachLive(now int64, f func(s *shard, c *cell, m *meterState, at instant)) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.Lock()
-		for c := range s.cells {
-			m := t.meters.states[c.meter]
-			if at, ok := s.settle(c, &m.shape, now); ok && m.scope != Alone {
-				f(s, c, m, at)
-			}
-		}
-		s.Unlock()
-	}
-}
-
-// cells yields the shard's cells, in no order. The shard is locked.
-func (s *shard) cells(yield func(*cell) bool) {
-	for i, left := 0, s.keys; left > 0; i++ {
-		e := s.entries[i]
-		if e == 0 {
-			continue
-		}
-		left--
-		if !yield(s.cell(s.ref(e))) {
-			return
-		}
-	}
 }
 
 func (s *shard) countSlots(c *cell, m *meterState) (n int) {
@@ -119,6 +101,11 @@ func (s *shard) countSlots(c *cell, m *meterState) (n int) {
 			n++
 		}
 	}
+	return n + s.remotesOf(c)
+}
+
+// remotesOf is how many slots of other origins a cell has.
+func (s *shard) remotesOf(c *cell) (n int) {
 	for ref := c.slots; ref != 0; ref = s.remote(ref).next {
 		n++
 	}

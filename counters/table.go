@@ -34,7 +34,7 @@ const (
 )
 
 // Table holds the counts of many keys of up to [MaxMeters] meters, and decides. It is safe for concurrent use. Locks
-// are taken in this order: drain, origins, shards by ascending number, meters, arena.
+// are taken in this order: drain, origins, shards by ascending number, sums, meters, arena.
 type Table struct {
 	origin  Origin
 	seed    uint64
@@ -53,10 +53,13 @@ type Table struct {
 	sweep      struct{ shard, place int } // where expire continues
 	drained    []*meterState              // buffer of the last drain
 	known      []*meterState
+	refresh    refresh
 
+	sums  sums // see addup.go
 	stats tableStats
 	plausibility
-	debts atomic.Pointer[Debts] // nil: none
+	debts  atomic.Pointer[Debts]  // nil: none
+	owners atomic.Pointer[Owners] // nil: every node sends to every other one
 
 	bans banFeed
 }

@@ -200,13 +200,30 @@ func (w *hotKey) offends(l *Limit, asked uint64, now int64) bool {
 	return true
 }
 
-// sum adds up the demands, and removes expired peer rates. A peek changes nothing but w, which is a copy.
+// sum adds up the demands. A peek changes nothing but w, which is a copy.
 func (t *Table) sum(s *shard, l *Limit, c *cell, w *hotKey, horizon, now int64, how step) {
-	d := demands{own: w.ownNow(c, s.drainedAt, horizon, now)}
+	d := t.peerDemands(s, l, c, w, horizon, now, how)
+	d.own = w.ownNow(c, s.drainedAt, horizon, now)
+	d.clamp(s, l, c, t.keepers(l).peers)
+	if how != peek {
+		t.updateEstimate(s, l, c, w, d.unreachable, d.lost, now)
+	}
+	w.reachableRate, w.unreachableRate, w.due, w.summed, w.stale = float32(d.own+d.reachable), float32(d.unreachable),
+		float32(d.due), now, false
+}
+
+// peerDemands adds up what peers are asked for, and removes expired rates. Where owners add up, a table may have both
+// the sums of an owner and the rates that they are over: an owner was a member before, and the other way round. It
+// takes the larger of the two, and drops the rates that it is not sent any more.
+func (t *Table) peerDemands(s *shard, l *Limit, c *cell, w *hotKey, horizon, now int64, how step) demands {
+	var parts, downs demands
+	o := t.owners.Load()
+	direct := o == nil || o.owns(c.key)
 	for link := &w.peerRates; *link != 0; {
 		v := s.memory.peerRate(*link)
 		watermark, unreachable := t.origins.states[v.origin].watermark.Load(), false
-		if v.over(watermark, now) {
+		down := s.placeOf(v.origin).isDown()
+		if v.over(watermark, now) || down == direct && v.outdated(now) {
 			if how == peek {
 				link = &v.next
 			} else {
@@ -214,9 +231,13 @@ func (t *Table) sum(s *shard, l *Limit, c *cell, w *hotKey, horizon, now int64, 
 			}
 			continue
 		}
+		d := &parts
+		if down {
+			d = &downs
+		}
 		age, rate := v.age(watermark, now), float64(v.rate)
 		switch unseen := rate * min(time.Duration(age), l.Lasts()).Seconds(); {
-		case age <= silentAfter*horizon:
+		case age <= SilentAfter*horizon:
 			d.reachable += rate
 			d.due += unseen
 		case l.partition == Share:
@@ -231,12 +252,10 @@ func (t *Table) sum(s *shard, l *Limit, c *cell, w *hotKey, horizon, now int64, 
 		}
 		link = &v.next
 	}
-	d.clamp(s, l, c, t.keepers(l).peers)
-	if how != peek {
-		t.updateEstimate(s, l, c, w, d.unreachable, d.lost, now)
+	if downs.reachable+downs.unreachable > parts.reachable+parts.unreachable {
+		return downs
 	}
-	w.reachableRate, w.unreachableRate, w.due, w.summed, w.stale = float32(d.own+d.reachable), float32(d.unreachable),
-		float32(d.due), now, false
+	return parts
 }
 
 // leaving is R: how much of the used cost leaves within a time, if nothing is added, at most at the current rate. A

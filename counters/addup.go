@@ -1,0 +1,243 @@
+package counters
+
+import (
+	"math/bits"
+	"slices"
+	"sync"
+)
+
+// share is what an owner's cell holds of one origin.
+type share struct {
+	number uint16
+	place  Place
+	fresh  bool
+	lost   bool     // out of reach
+	raised uint64   // ages at which it rose, one bit each
+	rate   float32  // cost per second
+	counts []uint64 // by age
+}
+
+// byAge is counts by age; age 0 is ahead of the cell.
+type byAge [MaxSubWindows + 2]uint64
+
+// sums is the memory in which an owner adds up one cell at a time. Its lock comes after those of shards.
+type sums struct {
+	sync.Mutex
+	shares []share
+	of     []uint16 // by number of origin: position in shares, plus 1
+	counts []uint64
+
+	cell   *cell
+	meter  *meterState
+	owners *Owners
+	ages   int
+	near   byAge // what the region counted
+	direct byAge // near without what only a sum reports
+	far    byAge // what other regions counted
+	// maximums of plausible sums; 0: none
+	maxNear, maxFar uint64
+	// ages at which near rose by what one origin counted at least, by what two did at least, and at which far rose
+	once, twice, farRaised uint64
+	rates                  sumRates
+}
+
+// get returns the share of an origin, and adds it if there is none.
+func (a *sums) get(s *shard, origin uint16) *share {
+	if i := a.of[origin]; i != 0 {
+		return &a.shares[i-1]
+	}
+	from := len(a.counts)
+	a.counts = append(a.counts, make([]uint64, a.ages)...)
+	a.shares = append(a.shares, share{number: origin, place: s.placeOf(origin),
+		counts: a.counts[from : from+a.ages : from+a.ages]})
+	a.of[origin] = uint16(len(a.shares))
+	return &a.shares[len(a.shares)-1]
+}
+
+func (a *sums) begin(c *cell, m *meterState, o *Owners) {
+	if a.of == nil {
+		a.of = make([]uint16, maxOrigins+1)
+	}
+	a.cell, a.meter, a.owners, a.ages = c, m, o, m.size()+1
+	a.near, a.direct, a.far, a.rates = byAge{}, byAge{}, byAge{}, sumRates{}
+	a.once, a.twice, a.farRaised = 0, 0, 0
+}
+
+func (a *sums) end() {
+	for i := range a.shares {
+		a.of[a.shares[i].number] = 0
+	}
+	a.shares, a.counts, a.cell, a.meter = a.shares[:0], a.counts[:0], nil, nil
+}
+
+// add adds up the counts of a cell, of which the newest own sub-windows changed.
+func (a *sums) add(s *shard, c *cell, m *meterState, changed uint8) {
+	for i, own := range s.own(c, &m.shape, m.size()) {
+		a.near[m.size()-i] = own
+	}
+	a.direct = a.near
+	for age := range int(changed) {
+		a.once |= 1 << (age + 1)
+	}
+	for ref := c.slots; ref != 0; {
+		r := s.remote(ref)
+		age := int(r.age(c))
+		x := a.get(s, r.origin())
+		switch {
+		case x.place.isNear():
+			a.near[age] += r.count()
+			if !x.place.isSum() {
+				a.direct[age] += r.count()
+			}
+		case x.place.isFar():
+			a.far[age] += r.count()
+		}
+		x.counts[age] += r.count()
+		x.fresh = x.fresh || r.has(freshMark)
+		if r.has(raisedMark) {
+			x.raised |= 1 << age
+		}
+		ref = r.next
+	}
+	for i := range a.shares {
+		switch x := &a.shares[i]; {
+		case x.place == Near:
+			a.twice |= a.once & x.raised
+			a.once |= x.raised
+		case x.place.isFar():
+			a.farRaised |= x.raised
+		}
+	}
+}
+
+// appendSums appends the sums of an owner's cell for those who asked.
+func (t *Table) appendSums(
+	dst []Slot, s *shard, c *cell, m *meterState, o *Owners, changed uint8, now int64,
+) []Slot {
+	a := &t.sums
+	a.Lock()
+	defer a.Unlock()
+	a.begin(c, m, o)
+	a.maxNear, a.maxFar = t.maxSum(m, Near.Sum()), t.maxSum(m, Elsewhere)
+	defer a.end()
+	a.add(s, c, m, changed)
+	if now != 0 {
+		a.rates = t.sumRates(s, c, m, now)
+	}
+	p := c.key.Partition()
+	for i := range a.shares {
+		x := &a.shares[i]
+		id := Origin(t.origins.ids[x.number])
+		switch {
+		case id == 0: // a fold
+		case x.place == Near:
+			dst = a.appendDown(dst, x, id)
+		case x.place.isRegion() && m.scope == Global:
+			dst = a.appendAcross(dst, id, x.fresh)
+			if x.fresh && o.Home.Has(p) {
+				dst = t.introduce(dst, a, x)
+			}
+		}
+	}
+	for _, home := range o.Homes[p] {
+		if home != 0 && m.scope == Global && !t.asked(a, home) {
+			dst = a.appendAcross(dst, home, false)
+		}
+	}
+	return dst
+}
+
+// asked reports whether a region asked for the key, by the name of its sum.
+func (t *Table) asked(a *sums, region Origin) bool {
+	return slices.ContainsFunc(a.shares, func(x share) bool { return Origin(t.origins.ids[x.number]) == region })
+}
+
+// all is the set of all ages.
+func (a *sums) all() uint64 { return 1<<a.ages - 1 }
+
+// appendSum appends a sum at some ages, with the rate at the newest of them.
+func (a *sums) appendSum(dst []Slot, to, origin Origin, ages uint64, count func(age int) uint64, rate float32) []Slot {
+	first := len(dst)
+	for ; ages != 0; ages &= ages - 1 {
+		age := bits.TrailingZeros64(ages)
+		if n := count(age); n > 0 {
+			dst = append(dst, slotOf(a.cell, a.meter, age, origin, to, n))
+		}
+	}
+	if rate > 0 && (len(dst) > first || a.rates.due) {
+		if len(dst) == first {
+			dst = append(dst, slotOf(a.cell, a.meter, 1, origin, to, count(1)))
+		}
+		dst[first].Demand = rate
+	}
+	return dst
+}
+
+// atMost is the count, but not above the largest that is plausible.
+func atMost(count, largest uint64) uint64 {
+	if largest == 0 {
+		return count
+	}
+	return min(count, largest)
+}
+
+// appendAcross appends the sum over the region for another one.
+func (a *sums) appendAcross(dst []Slot, to Origin, fresh bool) []Slot {
+	ages := a.once
+	if fresh {
+		ages = a.all()
+	}
+	return a.appendSum(dst, to, a.owners.Region[a.cell.key.Partition()], ages,
+		func(age int) uint64 { return atMost(a.near[age], a.maxNear) }, a.rates.near)
+}
+
+// appendDown appends the sums for a member.
+func (a *sums) appendDown(dst []Slot, x *share, id Origin) []Slot {
+	p := a.cell.key.Partition()
+	here, there := a.twice|a.once&^x.raised, a.farRaised
+	if x.fresh {
+		here, there = a.all(), a.all()
+	}
+	nearRate, lostRate := a.rates.near, a.rates.lost
+	if x.lost {
+		lostRate -= x.rate
+	} else {
+		nearRate -= x.rate
+	}
+	dst = a.appendSum(dst, id, a.owners.Region[p], here,
+		func(age int) uint64 { return atMost(a.direct[age]-x.counts[age], a.maxNear) }, nearRate)
+	if a.meter.scope == Global {
+		dst = a.appendSum(dst, id, a.owners.Elsewhere[p], there,
+			func(age int) uint64 { return atMost(a.far[age], a.maxFar) }, a.rates.far)
+	}
+	return a.appendSum(dst, id, a.owners.Lost[p], 0, func(int) uint64 { return 0 }, lostRate)
+}
+
+// introduce appends the sums of the other regions for a region that is new to a home, and its sum for the others.
+func (t *Table) introduce(dst []Slot, a *sums, x *share) []Slot {
+	for i := range a.shares {
+		other := &a.shares[i]
+		if other == x || !other.place.isRegion() {
+			continue
+		}
+		dst = t.appendIntroduction(dst, a, other, x)
+		if !other.fresh { // otherwise its own turn comes
+			dst = t.appendIntroduction(dst, a, x, other)
+		}
+	}
+	return dst
+}
+
+// appendIntroduction appends the sum over a region for another one.
+func (t *Table) appendIntroduction(dst []Slot, a *sums, about, to *share) []Slot {
+	count := func(age int) (n uint64) {
+		n = about.counts[age]
+		for i := range a.shares { // the slot holds what the sum counts beyond its parts
+			if part := &a.shares[i]; part.place != Unplaced && about.place.covers(part.place) {
+				n += part.counts[age]
+			}
+		}
+		return n
+	}
+	return a.appendSum(dst, Origin(t.origins.ids[to.number]), Origin(t.origins.ids[about.number]), a.all(), count, 0)
+}

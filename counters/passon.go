@@ -1,0 +1,156 @@
+package counters
+
+import "time"
+
+// What a table passes on of what others counted: an owner sums, any other table what a node of its region sent to it in
+// the belief that it is the owner. Bans and lifts are no sums: an owner sends them to all members and regions as they
+// are.
+
+// rose marks a slot that rose for those who are to know of it, and enlists its cell. created is set for a new one.
+func (m *merge) rose(s *shard, ref uint32, c *cell, slot *Slot, r *remote, place Place, created bool) {
+	o := m.Table.owners.Load()
+	if o == nil || !m.passesOn(o, c, slot, place) {
+		return
+	}
+	r.mark(raisedMark)
+	if created && !s.hasOlder(c, r) {
+		r.mark(freshMark)
+	}
+	if !c.has(dirty) {
+		s.enlist(ref, c, false)
+	}
+}
+
+// passesOn reports whether the table passes on a slot: the owner everything but what it gets from another owner of its
+// region, anybody else what a node of its region sent to it as to the owner.
+func (m *merge) passesOn(o *Owners, c *cell, slot *Slot, place Place) bool {
+	if o.owns(c.key) {
+		return place != Unplaced && !place.isDown()
+	}
+	return place == Near && slot.Sender != 0 && (slot.Sender == slot.Origin || !m.spec.algorithm.timed())
+}
+
+// hasOlder reports whether the cell has another slot of the same origin.
+func (s *shard) hasOlder(c *cell, r *remote) bool {
+	for ref := c.slots; ref != 0; {
+		other := s.remote(ref)
+		if other != r && other.origin() == r.origin() {
+			return true
+		}
+		ref = other.next
+	}
+	return false
+}
+
+const (
+	// ownerFlushShare is the part of its region's even share of what is left that may rise before an owner flushes
+	// early.
+	ownerFlushShare = 1.0 / 10
+	// An owner makes a hotKey of a key of which burstMin and 1/ownerHotShare of the limit are used.
+	ownerHotShare = 16
+	// soonHorizons is in how many horizons a limit is soon used up.
+	soonHorizons = 4
+)
+
+// flushRise has the owner of a cell flush it early when what others counted rose by much of what is left.
+func (m *merge) flushRise(s *shard, c *cell, rise uint64, near bool, at instant) {
+	t, state := m.Table, m.meters.states[c.meter]
+	o, l := t.owners.Load(), state.limit.Load()
+	if l == nil || l.max == 0 || rise == 0 || !o.owns(c.key) {
+		return
+	}
+	view := s.view(c, state, at)
+	left := l.max - min(view, l.max)
+	largest := max(1, ownerFlushShare*float64(left)/float64(o.Regions))
+	if c.hotKey == 0 && float64(rise) < largest && (view < burstMin || view < l.max/ownerHotShare) {
+		return
+	}
+	w := t.ensureHotKey(s, c, m.now)
+	if w == nil {
+		return
+	}
+	addTo(&w.unsent, rise)
+	if owned := t.ensureOwned(s, c, w, m.now); owned != nil && near {
+		owned.risen += float32(rise)
+	}
+	if !c.has(flushEarly) && float64(w.unsent) >= largest && view < l.max {
+		t.requestEarlyFlush(s, l, c)
+	}
+}
+
+// soon reports whether so much of a limit is used up soon at a rate.
+func soon(left uint64, rate float32, horizon int64) bool {
+	return float64(rate)*soonHorizons*time.Duration(horizon).Seconds() >= float64(left)
+}
+
+// appendPassedOn appends what others are to know of a cell beside its own counts. changed is how many of the newest own
+// sub-windows changed. now is 0 for a cell that is evicted: its demand is of no use any more.
+func (t *Table) appendPassedOn(dst []Slot, s *shard, c *cell, m *meterState, changed uint8, now int64) []Slot {
+	o := t.owners.Load()
+	if o == nil || m.scope == Alone {
+		return dst
+	}
+	switch owned := o.owns(c.key); {
+	case m.algorithm.timed() && owned:
+		dst = t.appendToAll(dst, s, c, m, changed)
+	case owned:
+		dst = t.appendSums(dst, s, c, m, o, changed, now)
+	default:
+		dst = t.appendForwarded(dst, s, c, m)
+	}
+	for ref := c.slots; ref != 0; {
+		r := s.remote(ref)
+		r.unmark()
+		ref = r.next
+	}
+	return dst
+}
+
+// slotOf is a slot of a cell at an age.
+func slotOf(c *cell, m *meterState, age int, origin, to Origin, count uint64) Slot {
+	return Slot{Meter: &m.meter, Key: c.key, Index: c.index + 1 - int64(age), Origin: origin, To: to, Count: count}
+}
+
+// remoteSlot is a slot of another origin as it came.
+func (t *Table) remoteSlot(c *cell, m *meterState, r *remote) Slot {
+	slot := slotOf(c, m, int(r.age(c)), Origin(t.origins.ids[r.origin()]), 0, r.count())
+	slot.Birth = r.birth
+	return slot
+}
+
+// appendForwarded appends the slots and the demand that somebody sent to this table in the belief that it is the owner.
+func (t *Table) appendForwarded(dst []Slot, s *shard, c *cell, m *meterState) []Slot {
+	for ref := c.slots; ref != 0; {
+		r := s.remote(ref)
+		if r.has(raisedMark) && s.placeOf(r.origin()) == Near && !t.origins.isFold(r.origin()) {
+			slot := t.remoteSlot(c, m, r)
+			slot.Demand = s.rateOf(c, r.origin())
+			dst = append(dst, slot)
+		}
+		ref = r.next
+	}
+	return dst
+}
+
+// appendToAll appends bans and lifts: the owner sends them to everybody.
+func (t *Table) appendToAll(dst []Slot, s *shard, c *cell, m *meterState, changed uint8) []Slot {
+	toAll := func(slot Slot, across bool) {
+		slot.To = AllMembers
+		dst = append(dst, slot)
+		if slot.To = AllRegions; across && m.scope == Global {
+			dst = append(dst, slot)
+		}
+	}
+	for _, slot := range s.appendOwn(nil, c, m, t.origin, int(changed)) {
+		toAll(slot, true)
+	}
+	for ref := c.slots; ref != 0; {
+		r := s.remote(ref)
+		place := s.placeOf(r.origin())
+		if r.has(raisedMark) && place != Unplaced && !place.isSum() && !t.origins.isFold(r.origin()) {
+			toAll(t.remoteSlot(c, m, r), place == Near)
+		}
+		ref = r.next
+	}
+	return dst
+}

@@ -1,0 +1,64 @@
+package counters
+
+// Refresh has the next drains return again all that the table knows of the keys of some partitions, for somebody who is
+// new. It goes through the table a part at a time.
+func (t *Table) Refresh(partitions PartitionSet) {
+	t.drain.Lock()
+	defer t.drain.Unlock()
+	for i := range partitions {
+		t.refresh.partitions[i] |= partitions[i]
+	}
+	t.refresh.left = shards + 1 // the current shard comes again at the end
+}
+
+// refresh is what Refresh has not gone through yet. Table.drain guards it.
+type refresh struct {
+	partitions PartitionSet
+	left       int // shards
+	shard      int
+	walk       walk // of the shard
+}
+
+// refreshParts is how many parts of a walk a drain goes through to refresh cells.
+const refreshParts = 256
+
+// refreshSome enlists cells that are to be sent again.
+func (t *Table) refreshSome() {
+	r := &t.refresh
+	for parts := 0; r.left > 0 && parts < refreshParts; parts++ {
+		if !t.refreshPart(&t.shards[r.shard]) {
+			continue
+		}
+		r.shard = (r.shard + 1) % shards
+		if r.left--; r.left == 0 {
+			r.partitions = PartitionSet{}
+		}
+	}
+}
+
+func (t *Table) refreshPart(s *shard) (done bool) {
+	s.Lock()
+	defer s.Unlock()
+	return t.refresh.walk.part(s, func(ref uint32) int {
+		c := s.cell(ref)
+		if !t.refresh.partitions.Has(c.key.Partition()) || t.meters.states[c.meter].scope == Alone {
+			return 0
+		}
+		return t.refreshCell(s, ref, c)
+	})
+}
+
+// refreshCell enlists a cell as if all of it had just changed, and returns how many slots of others it has.
+func (t *Table) refreshCell(s *shard, ref uint32, c *cell) (slots int) {
+	c.changed = uint8(t.meters.states[c.meter].size())
+	for ref := c.slots; ref != 0; {
+		r := s.remote(ref)
+		r.mark(raisedMark | freshMark)
+		slots++
+		ref = r.next
+	}
+	if !c.has(dirty) {
+		s.enlist(ref, c, false)
+	}
+	return slots
+}

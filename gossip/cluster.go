@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +38,7 @@ type Cluster struct {
 	keysMu    sync.Mutex                      // held while the keys change
 
 	pools     []*pool
-	streams   chan struct{} // a place for each snapshot on its way
+	outbox    *outbox
 	ticks     atomic.Uint64
 	malformed logLimit
 	flooded   logLimit
@@ -47,6 +46,8 @@ type Cluster struct {
 	mu      sync.Mutex
 	replica *Replica
 	membership
+
+	gateways
 }
 
 // NewCluster opens the pools' sockets. Run joins the pools, and closes the sockets at its end.
@@ -61,27 +62,30 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 		cfg.Now = func() int64 { return time.Now().UnixNano() }
 	}
 	self := Member{NodeID: cfg.NodeID, Region: cfg.Region, Incarnation: cfg.Incarnation,
-		MinVersion: frameVersion, MaxVersion: frameVersion, Identity: cfg.Identity}
+		MinVersion: frameVersion, MaxVersion: largestVersion, Identity: cfg.Identity}
 	c := &Cluster{
 		cfg: cfg, self: self, source: source, log: cfg.Logger, announced: make(chan struct{}, 1),
-		streams: make(chan struct{}, 4), replica: NewReplica(self.Origin(), cfg.Interval, source),
-		membership: newMembership(self),
+		outbox: newOutbox(cfg.Interval), replica: NewReplica(self.Origin(), cfg.Interval, source),
+		membership: newMembership(self), gateways: newGateways(),
 	}
+	c.replica.Describe(self.Origin(), self.describe())
+	c.replica.between = c.yield
 	c.rules.Store(cfg.Rules)
+	c.isGateway.Store(true)
 	c.keys.Store(fingerprintsOf(cfg.Keys))
 	for _, p := range []struct {
 		name string
 		cfg  *PoolConfig
-	}{{lan, cfg.LAN}, {wan, cfg.WAN}} {
+	}{{wan, cfg.WAN}, {lan, cfg.LAN}} { // the WAN's address is in the LAN's metadata
 		if p.cfg == nil {
 			continue
 		}
-		pool, err := openPool(c, p.name, p.cfg)
+		opened, err := openPool(c, p.name, p.cfg)
 		if err != nil {
 			c.Close()
 			return nil, fmt.Errorf("gossip: %s pool at %s: %w", p.name, p.cfg.Bind, err)
 		}
-		c.pools = append(c.pools, pool)
+		c.pools = append([]*pool{opened}, c.pools...)
 	}
 	return c, nil
 }
@@ -93,10 +97,14 @@ func (c *Cluster) Run(ctx context.Context) error {
 	for _, p := range c.pools {
 		loops.Go(func() { p.rejoin(ctx) })
 		loops.Go(func() { p.rejoinFailed(ctx) })
-		loops.Go(func() { p.retryFailed(ctx) })
+		loops.Go(func() { p.warnOfStrays(ctx) })
 		loops.Go(func() { p.greet(ctx) })
 	}
 	loops.Go(func() { c.announce(ctx) })
+	loops.Go(func() { c.passOn(ctx) })
+	pacing, stopPacing := context.WithCancel(context.WithoutCancel(ctx))
+	var paced sync.WaitGroup
+	paced.Go(func() { c.sendPaced(pacing) })
 	ticker := time.NewTicker(c.cfg.Interval)
 	defer ticker.Stop()
 	early := time.NewTimer(0)
@@ -105,26 +113,28 @@ func (c *Cluster) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
-			c.tick(ctx)
+			c.tick()
 		case <-c.source.EarlyFlush():
 			early.Reset(c.untilFlush())
 		case <-early.C:
-			c.flush(ctx)
+			c.flush()
 		}
 	}
-	c.linger(context.WithoutCancel(ctx), ticker.C)
-	c.goodbye(ctx)
+	c.linger(ticker.C)
+	stopPacing()
+	paced.Wait()
+	c.goodbye()
 	var leaving sync.WaitGroup
 	for _, p := range c.pools {
 		leaving.Go(func() {
-			if err := p.ml.Leave(leaveTimeout); err != nil {
+			if err := p.ml().Leave(leaveTimeout); err != nil {
 				c.log.Warn("gossip: leaving took too long, peers will notice by themselves",
 					"pool", p.name, "error", err)
 			}
 		})
 	}
 	leaving.Wait()
-	c.goodbye(ctx) // again, in case the first one was lost
+	c.goodbye() // again, in case the first one was lost
 	c.Close()
 	loops.Wait() // an attempt under way may last streamTimeout
 	return nil
@@ -133,7 +143,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 // Close closes the sockets of a cluster that never ran: it sends nothing to its peers.
 func (c *Cluster) Close() {
 	for _, p := range c.pools {
-		_ = p.ml.Shutdown() // it has no errors but a transport's on closing
+		p.close()
 	}
 }
 
@@ -144,13 +154,13 @@ const (
 )
 
 // linger sends the last counts until all peers that are reachable have acknowledged them.
-func (c *Cluster) linger(ctx context.Context, next <-chan time.Time) {
+func (c *Cluster) linger(next <-chan time.Time) {
 	deadline := time.After(lingerTimeout)
 	c.mu.Lock()
 	c.replica.ResendEveryTick()
 	c.mu.Unlock()
 	for {
-		c.tick(ctx)
+		c.tick()
 		c.mu.Lock()
 		acked := c.replica.FullyAcked(c.cfg.Now())
 		c.mu.Unlock()
@@ -185,16 +195,16 @@ func (c *Cluster) Warm(ctx context.Context) error {
 
 func (c *Cluster) warm() bool {
 	c.mu.Lock()
-	informed := c.replica.Stats().SnapshotsReceived > 0 || len(c.routes) == 0
+	informed := c.replica.Stats().SnapshotsReceived > 0 || len(c.routes) == 0 || c.replica.large && c.replica.Informed()
 	c.mu.Unlock()
 	blind, _ := c.Blind()
 	return informed && !blind
 }
 
-func (c *Cluster) tick(ctx context.Context) {
+func (c *Cluster) tick() {
 	now := c.cfg.Now()
 	drained := c.source.DrainDirty(now)
-	c.send(ctx, func() []Message { return c.replica.Tick(drained, now) })
+	c.send(func() []Message { return c.replica.Tick(drained, now) }, false)
 	c.mu.Lock()
 	twins := c.twins(now)
 	c.mu.Unlock()
@@ -215,79 +225,25 @@ func (c *Cluster) untilFlush() time.Duration {
 }
 
 // flush sends what does not wait for the interval to end.
-func (c *Cluster) flush(ctx context.Context) {
+func (c *Cluster) flush() {
 	now := c.cfg.Now()
 	drained := c.source.DrainEarly(now)
-	c.send(ctx, func() []Message { return c.replica.Flush(drained, now) })
+	c.send(func() []Message { return c.replica.Flush(drained, now) }, true)
 }
 
 // goodbye announces to the peers that this node admits nothing any more: memberlist does not say of a member whether it
 // left or failed.
-func (c *Cluster) goodbye(ctx context.Context) {
-	c.send(ctx, func() []Message { return c.replica.Goodbye(c.cfg.Now()) })
-}
-
-// burst is how many packets leave at once; memberlist's receive queue holds 1024 from all peers together, then drops.
-const burst = 128
-
-// send delivers messages of the replica, spread over most of an interval when there are many. messages is called under
-// the lock.
-func (c *Cluster) send(ctx context.Context, messages func() []Message) {
-	type delivery struct {
-		Message
-		route *route
-	}
-	var out []delivery
-	c.mu.Lock()
-	for _, m := range messages() {
-		if r := c.routes[m.To]; r != nil {
-			out = append(out, delivery{m, r})
-		}
-	}
-	c.mu.Unlock()
-	pause := c.cfg.Interval * 8 / 10 / time.Duration(len(out)/burst+1)
-	for i, d := range out {
-		if i > 0 && i%burst == 0 {
-			select {
-			case <-ctx.Done(): // what is left goes at once: it is the last
-			case <-time.After(pause):
-			}
-		}
-		if d.Reliable {
-			c.sendStream(d.route, d.Data)
-		} else if err := d.route.pool.ml.SendBestEffort(&d.route.node, d.Data); err != nil {
-			c.log.Debug("gossip: packet not sent", "peer", d.route.member.NodeID, "error", err)
-		}
-	}
-}
-
-// sendStream sends a snapshot over a stream in the background, unless too many are under way. The replica repeats one
-// that was not sent.
-func (c *Cluster) sendStream(r *route, b []byte) {
-	select {
-	case c.streams <- struct{}{}:
-	default:
-		c.snapshotFailed(r, errors.New("too many others are under way"))
-		return
-	}
-	go func() {
-		defer func() { <-c.streams }()
-		if err := r.pool.ml.SendReliable(&r.node, b); err != nil {
-			c.snapshotFailed(r, err)
-		}
-	}()
-}
-
-func (c *Cluster) snapshotFailed(r *route, err error) {
-	c.log.Debug("gossip: snapshot not sent", "peer", r.member.NodeID, "error", err)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.replica.SnapshotFailed(r.member.Origin())
+func (c *Cluster) goodbye() {
+	c.send(func() []Message { return c.replica.Goodbye(c.cfg.Now()) }, true)
 }
 
 func (c *Cluster) receive(pool string, b []byte) {
+	if isRosters(b) {
+		c.receiveRosters(pool, b)
+		return
+	}
 	c.mu.Lock()
-	err := c.replica.Receive(b, c.cfg.Now())
+	err := c.replica.Receive(b, c.cfg.Now()) // see yield
 	c.mu.Unlock()
 	if errors.Is(err, errFlood) {
 		if c.flooded.admit(c.log) {
@@ -300,6 +256,12 @@ func (c *Cluster) receive(pool string, b []byte) {
 	if err != nil && c.malformed.admit(c.log) {
 		c.log.Warn("gossip: dropped a frame that cannot be read", "pool", pool, "bytes", len(b), "error", err)
 	}
+}
+
+// yield lets others have the lock: a snapshot takes long to merge, and memberlist waits for the lock.
+func (c *Cluster) yield() {
+	c.mu.Unlock()
+	c.mu.Lock()
 }
 
 // nameOf is the region and node id of a member, or that it is none.
@@ -319,10 +281,14 @@ func (c *Cluster) left(o counters.Origin) bool {
 	return c.replica.Left(o)
 }
 
+// snapshot is what a node that joins receives: nothing where owners add up, as they send it what it asks for.
 func (c *Cluster) snapshot() []byte {
 	c.mu.Lock()
-	tick := c.replica.log.last()
+	tick, large := c.replica.log.last(), c.replica.large
 	c.mu.Unlock()
+	if large {
+		return nil
+	}
 	return encodeSnapshot(c.self.Origin(), tick, c.source, c.cfg.Now())
 }
 
@@ -353,21 +319,6 @@ func (c *Cluster) Alone() (anywhere, inRegion bool) {
 	return slices.ContainsFunc(c.pools, (*pool).isAlone), len(c.pools) > 0 && c.pools[0].isAlone()
 }
 
-// Staleness is the largest age of what this node knows of another one. It is complete if all nodes are in the
-// membership and all seeds have answered. Nodes that left are not counted; unreachable nodes and seeds are, for a
-// quarter of an hour.
-func (c *Cluster) Staleness() (age time.Duration, complete bool) {
-	blind, _ := c.Blind()
-	complete = !blind
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.replica.Peers(c.cfg.Now()) {
-		age = max(age, p.Age)
-		complete = complete && p.Member
-	}
-	return age, complete
-}
-
 // Demand returns the cost per second that each node is asked for its hottest key of each limit, by the limit's meter's
 // rule: this node of the last interval, and the others as they last reported it.
 func (c *Cluster) Demand() map[counters.Origin]map[string]float64 {
@@ -376,53 +327,19 @@ func (c *Cluster) Demand() map[counters.Origin]map[string]float64 {
 	return c.replica.Demand()
 }
 
-// Stats returns the replica's totals.
+// Stats returns the totals of the replica, and of what the cluster did not send.
 func (c *Cluster) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.replica.Stats()
-}
-
-// MemberStatus is a node of the cluster as this one knows it.
-type MemberStatus struct {
-	Member
-	PeerStatus
-	Pool string // through which it is reached; empty when it is not in the membership
-	Addr string
-}
-
-// Members returns the other nodes in the membership, by region and node id.
-func (c *Cluster) Members() []MemberStatus {
-	return slices.DeleteFunc(c.Peers(), func(m MemberStatus) bool { return m.Pool == "" })
-}
-
-// Peers returns Members and the nodes that left the membership without a goodbye, which count as unreachable for a
-// quarter of an hour. The names are empty of nodes that have never been in the membership.
-func (c *Cluster) Peers() []MemberStatus {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	latest := make(map[counters.Origin]Member, len(c.latest))
-	for _, m := range c.latest {
-		latest[m.Origin()] = m
-	}
-	var out []MemberStatus
-	for _, p := range c.replica.Peers(c.cfg.Now()) {
-		m := MemberStatus{Member: latest[p.Origin], PeerStatus: p}
-		if r := c.routes[p.Origin]; r != nil {
-			m.Member, m.Pool, m.Addr = r.member, r.pool.name, r.node.Address()
-		}
-		out = append(out, m)
-	}
-	slices.SortFunc(out, func(a, b MemberStatus) int {
-		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.NodeID, b.NodeID))
-	})
-	return out
+	s := c.replica.Stats()
+	s.Unsent = c.outbox.dropped.Load()
+	return s
 }
 
 // Self is what this node sends of itself.
 func (c *Cluster) Self() Member {
 	m := c.self
-	m.Rules, m.Keys = c.rules.Load(), *c.keys.Load()
+	m.Rules, m.Keys, m.Gateway = c.rules.Load(), *c.keys.Load(), c.isGateway.Load()
 	return m
 }
 
@@ -453,7 +370,7 @@ func (c *Cluster) announce(ctx context.Context) {
 		case <-c.announced:
 		}
 		for _, p := range c.pools {
-			if err := p.ml.UpdateNode(announceTimeout); err != nil {
+			if err := p.ml().UpdateNode(announceTimeout); err != nil {
 				c.log.Debug("gossip: new metadata is still being sent", "pool", p.name, "error", err)
 			}
 		}

@@ -149,7 +149,7 @@ func TestClusterRefusesStrangers(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, name := range l.all() {
 			n := l.nodes[name]
-			if got := n.pools[0].ml.NumMembers(); got != 2 {
+			if got := n.pools[0].ml().NumMembers(); got != 2 {
 				t.Errorf("%s has %d members in its pool, want 2", name, got)
 			}
 		}

@@ -24,6 +24,13 @@
 // Each replica also reports by how much its hottest key rose, and in what time. From that the others compute by how
 // much their own admissions may have exceeded a limit: see [Replica.Audit].
 //
+// # Membership
+//
+// Nodes of one region are in a LAN pool; of each region three nodes, its gateways, are in the WAN pool (all of them up
+// to four). Every node has a socket between regions, by which the others reach it. Gateways publish rosters of their
+// region and pass on those of others, so that every node knows all nodes; see gateways.go and roster.go. Where all
+// nodes are gateways, there are no rosters.
+//
 // # Cost
 //
 // A frame is encoded once for all peers, but for its ack. An entry takes 8 to 11 bytes, so that a full frame of 1200

@@ -10,7 +10,8 @@ import (
 // excessWindow holds, by steps of the last BoundAfter, what Replica.Audit needs of one rule.
 type excessWindow struct {
 	steps [excessSteps]excessStep
-	last  int64 // number of the latest
+	rises *[riseSteps]counters.Rises // where owners add up; nil: no key rose
+	last  int64                      // number of the latest
 }
 
 type excessStep struct {
@@ -20,7 +21,12 @@ type excessStep struct {
 	used   uint64 // most of the limit that an own admission found used; 0: there was none
 }
 
-const excessSteps = 1 << 7
+const (
+	excessSteps = 1 << 7
+	riseSteps   = excessSteps / stepsPerRise
+	// stepsPerRise is how many steps share one of rises.
+	stepsPerRise = 4
+)
 
 // BoundAfter returns how long after a moment the bound may take to cover it, given the gossip interval: by then peers
 // have reported what they admitted until that moment, or count as unreachable. An excessWindow reaches back as far.
@@ -31,12 +37,18 @@ func BoundAfter(interval time.Duration) time.Duration { return max(2*time.Second
 func (l *excessWindow) advance(last int64) {
 	if by := last - l.last; by >= excessSteps || by <= -excessSteps {
 		clear(l.steps[:])
-		l.last = last
+		l.rises, l.last = nil, last
 	}
 	for ; l.last < last; l.last++ {
 		l.steps[(l.last+1)%excessSteps] = excessStep{}
+		if next := l.last + 1; l.rises != nil && next%stepsPerRise == 0 {
+			l.rises[next/stepsPerRise%riseSteps] = counters.Rises{}
+		}
 	}
 }
+
+// isEmpty reports whether the window holds nothing.
+func (l *excessWindow) isEmpty() bool { return l.steps == [excessSteps]excessStep{} && l.rises == nil }
 
 // each calls note for the steps in [from, to] that are kept.
 func (l *excessWindow) each(from, to int64, note func(*excessStep)) {
@@ -47,9 +59,23 @@ func (l *excessWindow) each(from, to int64, note func(*excessStep)) {
 }
 
 // excess returns the most by which an admission exceeded the limit, if more is unseen beside what the window holds.
+//
+// Where owners add up, a node may learn of a key only when it is first asked for it, and much was unseen until then.
+// But what it then knows of the key in all is the most that can have been used when it was asked.
 func (l *excessWindow) excess(limit, more uint64) (largest uint64) {
-	for _, s := range l.steps {
-		if all := s.used + s.unseen + more; s.used > 0 && all > limit {
+	for i, s := range l.steps {
+		if s.used == 0 {
+			continue
+		}
+		all := s.used + s.unseen
+		if l.rises != nil {
+			for _, rise := range l.rises[i/stepsPerRise] {
+				if rise.Cost > 0 {
+					all = max(all, min(s.used+s.unseen+rise.Cost, rise.Total))
+				}
+			}
+		}
+		if all += more; all > limit {
 			largest = max(largest, all-limit)
 		}
 	}
@@ -62,7 +88,7 @@ func (r *Replica) step(at int64) int64 {
 }
 
 // orNew returns the value of a key, and makes it if there is none.
-func orNew[T any](m map[string]*T, key string) *T {
+func orNew[K comparable, T any](m map[K]*T, key K) *T {
 	v := m[key]
 	if v == nil {
 		v = new(T)
@@ -135,6 +161,26 @@ func (r *Replica) notSeen(rule string, cost uint64, from, until int64) {
 	}
 }
 
+// notSeenRises is notSeen of what owners and members of the region reported of keys.
+func (r *Replica) notSeenRises(rule string, rises *counters.Rises, from, until int64) {
+	limit := r.limits[rule]
+	if limit == nil || *rises == (counters.Rises{}) {
+		return
+	}
+	w := orNew(r.excess, rule)
+	w.advance(r.step(until))
+	if w.rises == nil {
+		w.rises = new([riseSteps]counters.Rises)
+	}
+	for step := max(r.step(from), w.last-excessSteps+1) / stepsPerRise; step <= w.last/stepsPerRise; step++ {
+		for i, rise := range rises {
+			at := &w.rises[step%riseSteps][i]
+			at.Cost += min(rise.Cost, limit.Largest())
+			at.Total = max(at.Total, rise.Total)
+		}
+	}
+}
+
 // reckon records the demand and the unseen cost that a frame reports. It runs before the watermark of its origin is
 // updated.
 func (r *Replica) reckon(h *inbound, f *frame, now int64) {
@@ -158,9 +204,11 @@ func (r *Replica) reckon(h *inbound, f *frame, now int64) {
 			if d := h.demand[g.meter.Rule]; d.sent == f.sent { // the report came in several frames
 				from = max(from, d.came)
 			}
-			r.notSeen(g.meter.Rule, rise, from, now)
+			if !r.large {
+				r.notSeen(g.meter.Rule, rise, from, now)
+			}
 			if r.follows(f.origin, h, g.meter.Rule) {
-				h.noteDemand(g, f.sent, now)
+				h.noteDemand(g, f.since, f.sent, now)
 			}
 		}
 	}
@@ -253,7 +301,7 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 	out := make(map[string]float64)
 	for rule, l := range r.excess {
 		l.advance(r.step(now))
-		if limit := limits[rule]; limit == nil || *l == (excessWindow{last: l.last}) {
+		if limit := limits[rule]; limit == nil || l.isEmpty() {
 			delete(r.excess, rule)
 		} else if largest := l.excess(limit.Largest(), silent[rule]+r.forgottenOf(rule, limit, now)); largest > 0 {
 			out[rule] = float64(largest)
@@ -264,9 +312,14 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 
 // silent returns, by rule, what all peers together may have admitted that will not report in time.
 func (r *Replica) silent(now int64) map[string]uint64 {
-	out := make(map[string]uint64)
-	for _, h := range r.inbound {
+	out, sums := make(map[string]uint64), make(map[string]uint64)
+	for _, h := range r.senders() {
 		age := h.age(now)
+		if r.large && r.reports(h.origin, h) {
+			for rule, l := range r.limits {
+				sums[rule] = max(sums[rule], r.assumedSum(h.origin, h, rule, l, now))
+			}
+		}
 		switch {
 		case h.left || age < BoundAfter(r.interval)/2:
 		case h.watermark == 0 && age > neverSeen:
@@ -282,6 +335,9 @@ func (r *Replica) silent(now int64) map[string]uint64 {
 				}
 			}
 		}
+	}
+	for rule, cost := range sums { // a key has one owner
+		out[rule] += cost
 	}
 	return out
 }

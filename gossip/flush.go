@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"slices"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -28,7 +29,11 @@ func (r *Replica) Flush(d counters.Drained, now int64) []Message {
 	}
 	r.sentAt = now
 	r.flushes = max(0, r.flushes-1)
-	news := r.newFrames(d, false, now)
+	if r.large {
+		return r.sendOwned(d, false, false, r.tickedAt, now)
+	}
+	news := r.newFrames(&r.log, r.arranger.arrange(d.Slots, d.Demand, r.self),
+		frame{since: r.since(d, r.tickedAt, now)}, true, false, now)
 	var out []Message
 	for _, o := range r.order {
 		out = r.appendFrames(out, o, news...)
@@ -36,19 +41,48 @@ func (r *Replica) Flush(d counters.Drained, now int64) []Message {
 	return out
 }
 
-// setCluster passes to the table the number of peers and the horizon: the gossip interval plus the largest transit
-// time, (srtt - interval/2) / 2, as an acknowledgement waits for half an interval on average.
+// setCluster passes to the table the number of peers and the horizon: the gossip interval plus the usual transit time,
+// (srtt - interval/2) / 2, as an acknowledgement waits for half an interval on average. Where owners add up, counts go
+// up, across and down: over three links, and two intervals of owners.
 func (r *Replica) setCluster() {
-	var near int
-	var toNear, toAll time.Duration
-	for o, p := range r.peers {
+	near, all := r.near[:0], r.all[:0]
+	for _, o := range r.linked() {
+		p, h := r.peers[o], r.inbound[o]
+		if r.large && h != nil && h.lastSeen != 0 && r.horizon != 0 && r.isLost(o, h, r.tickedAt) {
+			continue // its acknowledgements are old
+		}
 		way := (p.srtt - r.interval/2) / 2
-		toAll = max(toAll, way)
-		if h := r.inbound[o]; h == nil || !h.otherRegion {
-			near++
-			toNear = max(toNear, way)
+		all = append(all, way)
+		if h == nil || !h.otherRegion {
+			near = append(near, way)
+		}
+		if r.large && h != nil { // it may be the only one of the two to speak with other regions
+			all = append(all, h.ages.way)
 		}
 	}
-	r.counts.SetCluster(len(r.peers), r.interval+min(toAll, maxRTO))
-	r.counts.SetRegion(near, r.interval+min(toNear, maxRTO))
+	r.near, r.all = near, all
+	toNear, toAll, peers := usual(near), usual(all), len(near)
+	r.toFar = toAll
+	if r.large {
+		peers = len(r.regions[0].members) - 1
+		toAll += 2*toNear + r.interval
+		toNear += toNear + r.interval/2
+	}
+	r.horizon = r.interval + min(toAll, maxRTO)
+	r.counts.SetCluster(len(r.peers), r.horizon)
+	r.counts.SetRegion(peers, r.interval+min(toNear, maxRTO))
+}
+
+// usual is the largest of some times; of many, the slowest tenth does not count, so that one slow peer slows nobody. It
+// sorts them.
+func usual(times []time.Duration) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	last := len(times) - 1
+	if len(times) > meshMost {
+		last = (9*len(times) - 1) / 10
+	}
+	return max(0, times[last])
 }

@@ -21,31 +21,38 @@ import (
 //	4  sent      int    wall time of the sender, Unix nanoseconds
 //	5  since     uint   length in nanoseconds of the time before sent that it reports; 0: no request came in it
 //	6  groups    array of bin, one for each meter (and origin)
-//	7  ack       bin    what the sender has of the addressee (below); empty: nothing to say
+//	7  ack       bin    what the sender has of the addressee (below); empty: none
+//	8  ages      bin    left out where every node sends to every other one (below)
 //
-// Only the ack differs from one addressee to the next. It comes last, so that a frame is encoded once for all of them.
-// ack and groups are msgpack themselves:
+// Only the ack differs from one addressee to the next where every node sends to every other one. So a frame is encoded
+// once for all of them. ack, groups and ages are msgpack themselves:
 //
+//	ages:   here int, there int, lost int: how old what the sender knows was when it was sent, in ms: of its region,
+//	        of the other regions, and of nodes that are out of its reach, which the first two leave out;
+//	        way int: the usual transit time to the other regions, in ms
 //	ack:    origin uint (whose ticks), cumulative uint (it has 1 to this), bitmap bin (bit i: it has cumulative+2+i,
 //	        too), transit int (least transit time of its frames in ms; nil, or left out: unknown)
 //	group:  rule str, algorithm uint, window int, sub-window int (nanoseconds), origin uint (0: the sender's own),
 //	        demand uint (cost per 1000 s of the hottest key), entries bin,
 //	        rise uint (largest cost admitted of one key in the time that the frame reports; left out: as much as was
-//	        asked for)
+//	        asked for; -1: the origin is the name of a sum)
 //
 // and entries are packed densely, see entry.go. Fields are only ever appended, to the frame, to an ack or to a group:
 // what follows the last known one is skipped, as is a group of an unknown algorithm.
 const (
 	frameVersion = 1
-	frameFields  = 8
+	frameFields  = 8 // without ages
 )
+
+// largestVersion is the highest version of frames that this node reads: nodes of the first one know no sums.
+const largestVersion = 2
 
 // MaxFrame is the most bytes in a frame that travels as a packet: with what memberlist adds, it fits an Ethernet
 // packet.
 const MaxFrame = 1200
 
 const (
-	maxEnvelope = 3*1 + 4*9 + 2          // bytes of a packet around its groups, without an ack
+	maxEnvelope = 3*1 + 4*9 + 2 + 2 + 15 // bytes of a packet around its groups, without an ack
 	maxBody     = MaxFrame - maxEnvelope // of groups
 	maxBitmap   = 128                    // bytes of the ack's bitmap
 	maxTick     = math.MaxUint64 / 2
@@ -75,8 +82,12 @@ type frame struct {
 	since  time.Duration
 	ack    ack
 	groups []group
-	again  bool // it came early: it is to come again (not sent)
+	ages   *ages // nil: none
+	again  bool  // it came early: it is to come again (not sent)
 }
+
+// ages report how old what the sender of a frame knows of others is, and how far they are.
+type ages struct{ here, there, lost, way time.Duration }
 
 // ack lists which ticks of an origin its sender has. The zero value is none.
 type ack struct {
@@ -105,17 +116,25 @@ type group struct {
 	demand  float64         // cost per second
 	slots   []counters.Slot // to be packed
 	entries []byte          // of a frame that came: what they were packed to, well-formed
-	rise    uint64          // cost; of a group that came asMuchAsAsked where that was left out
+	rise    uint64          // cost; of a group that came asMuchAsAsked where that was left out; or ofSum
 }
 
-const asMuchAsAsked = math.MaxUint64
+const (
+	asMuchAsAsked = math.MaxUint64
+	ofSum         = math.MaxUint64 - 1 // the origin is the name of a sum
+	encodedSum    = -1                 // ofSum as it travels
+)
 
 // encode appends the frame to dst. groups is its field of groups, as pack makes it.
 func (f *frame) encode(dst []byte, groups []byte) []byte {
 	buf := bytes.NewBuffer(dst)
 	enc := msgpack.NewEncoder(buf)
 	// Writing to a bytes.Buffer cannot fail.
-	_ = enc.EncodeArrayLen(frameFields)
+	fields := frameFields
+	if f.ages != nil {
+		fields++
+	}
+	_ = enc.EncodeArrayLen(fields)
 	_ = enc.EncodeUint(frameVersion)
 	_ = enc.EncodeUint(uint64(f.kind))
 	_ = enc.EncodeUint(uint64(f.origin))
@@ -123,13 +142,30 @@ func (f *frame) encode(dst []byte, groups []byte) []byte {
 	_ = enc.EncodeInt(f.sent)
 	_ = enc.EncodeUint(uint64(f.since))
 	buf.Write(groups)
-	return appendBin(buf.Bytes(), f.ack.encode())
+	return append(appendBin(buf.Bytes(), f.ack.encode()), f.ages.encode()...)
 }
 
-// withAck returns a copy of an encoded frame without an ack that has one, of at most 255 bytes.
-func withAck(b, encoded []byte) []byte {
+// encode is the field of the ages, empty if there are none.
+func (a *ages) encode() []byte {
+	if a == nil {
+		return nil
+	}
+	var buf bytes.Buffer
+	enc := msgpack.NewEncoder(&buf)
+	for _, age := range [...]time.Duration{a.here, a.there, a.lost, a.way} {
+		_ = enc.EncodeInt(min(age, maxAge).Milliseconds())
+	}
+	return appendBin(nil, buf.Bytes())
+}
+
+const maxAge = 24 * time.Hour // beyond it, ages do not differ
+
+// withAck returns a copy of an encoded frame without an ack that has one, of at most 255 bytes. tail bytes follow it.
+func withAck(b, encoded []byte, tail int) []byte {
 	const none = 2 // bytes of an empty bin, and of the header of such a one
-	return appendBin(append(make([]byte, 0, len(b)+len(encoded)), b[:len(b)-none]...), encoded)
+	at := len(b) - tail
+	with := appendBin(append(make([]byte, 0, len(b)+len(encoded)), b[:at-none]...), encoded)
+	return append(with, b[at:]...)
 }
 
 func (a ack) encode() []byte {
@@ -176,10 +212,28 @@ func decodeFrame(b []byte) (*frame, error) {
 		}
 	}
 	f.ack = decodeAck(r, in)
+	if fields > frameFields {
+		f.ages = decodeAges(r, in)
+	}
 	if r.err != nil {
 		return nil, r.err
 	}
 	return f, nil
+}
+
+// decodeAges reads the ages of r by means of in.
+func decodeAges(r, in *reader) *ages {
+	b := r.bytes()
+	if r.err != nil || len(b) == 0 {
+		return nil
+	}
+	in.reset(b)
+	var a ages
+	for _, age := range [...]*time.Duration{&a.here, &a.there, &a.lost, &a.way} {
+		*age = time.Duration(max(0, min(in.int(), maxAge.Milliseconds()))) * time.Millisecond
+	}
+	r.err = in.err
+	return &a
 }
 
 // decodeAck reads the ack of r by means of in.
@@ -218,6 +272,8 @@ func decodeGroup(r, in *reader, f *frame) group {
 	g.rise = asMuchAsAsked
 	if rise, ok := in.optionalInt(); ok && rise >= 0 {
 		g.rise = uint64(rise)
+	} else if ok && rise == encodedSum {
+		g.rise = ofSum
 	}
 	if in.err == nil && g.meter.Algorithm != 0 && !g.meter.Algorithm.Known() {
 		return group{}

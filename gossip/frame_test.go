@@ -219,7 +219,7 @@ func TestWithAck(t *testing.T) {
 		with := drawFrame(t)
 		without := with
 		without.ack = ack{}
-		if a, b := withAck(without.encode(nil, emptyBody), with.ack.encode()),
+		if a, b := withAck(without.encode(nil, emptyBody), with.ack.encode(), 0),
 			with.encode(nil, emptyBody); !bytes.Equal(
 			a,
 			b,
@@ -392,12 +392,15 @@ func TestLaterFields(t *testing.T) {
 	}
 	var buf bytes.Buffer
 	enc := msgpack.NewEncoder(&buf)
-	_ = enc.EncodeArrayLen(frameFields + 3)
+	_ = enc.EncodeArrayLen(frameFields + 4)
 	for _, v := range []uint64{2, uint64(f.kind), uint64(f.origin), f.tick, uint64(f.sent), uint64(f.since)} {
 		_ = enc.EncodeUint(v)
 	}
 	buf.Write(joinGroups(encoded))
 	_ = enc.EncodeBytes(append3(append(f.ack.encode(), 0xc0))) // no transit is known
+	want.ages = &ages{here: 5 * time.Millisecond, there: 6 * time.Millisecond, lost: 7 * time.Millisecond,
+		way: 8 * time.Millisecond}
+	_ = enc.EncodeBytes(append3([]byte{5, 6, 7, 8}))
 	appended(enc)
 
 	got, err := decodeFrame(buf.Bytes())

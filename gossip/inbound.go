@@ -16,47 +16,56 @@ const ackWindow = maxBitmap * 8
 // watermarkAt is this node's time at which that became so; latestSent is the sender's time of its newest frame, which
 // may be ahead of the watermark while frames are missing.
 type inbound struct {
-	cumulative  uint64              // every tick up to here has arrived
-	beyond      map[uint64]arrival  // frames that arrived after a gap
-	beacon      beaconMark          // of the latest beacon
-	watermark   int64               // 0: not yet complete once
-	watermarkAt int64               //
-	latestSent  int64               //
-	highest     uint64              // highest tick of any frame
-	lastSeen    int64               // when the last frame arrived
-	since       int64               // when the first frame arrived
-	interval    time.Duration       // the gossip interval, the same on every node
-	ackDue      bool                // an acknowledgement is due
-	demand      map[string]reported // by rule
-	worstAge    time.Duration       // largest age since this replica's last tick
-	peakAge     time.Duration       // largest age between its last two ticks
-	left        bool                // it sent a goodbye: it admits nothing any more
-	otherRegion bool                // it is of another region
-	idle        bool                // it had no requests when it sent its newest frame
-	truncated   bool                // a snapshot may have left out what changed long ago
-	there       transit             // transit time of its frames
-	back        int64               // least transit time of this node's frames, as it reports
-	backKnown   bool                //
-	snapshots   allowance           // for its snapshots
+	origin          counters.Origin
+	cumulative      uint64                 // every tick up to here has arrived
+	beyond          map[uint64]arrival     // frames that arrived after a gap
+	beacon          beaconMark             // of the latest beacon
+	watermark       int64                  // 0: not yet complete once
+	watermarkAt     int64                  //
+	hereAt, thereAt int64                  // the same of what it knows of its region, and of the others; 0: nothing
+	lostAt          int64                  // when nodes that are out of its reach were last in it
+	ages            ages                   // that it sent last
+	region          *region                // that it is of; nil: unknown
+	sums            [3]map[string]reported // demand that it added up, by rule; see demandOf
+	latestSent      int64                  //
+	highest         uint64                 // highest tick of any frame
+	lastSeen        int64                  // when the last frame arrived
+	since           int64                  // when the first frame arrived
+	interval        time.Duration          // the gossip interval, the same on every node
+	ackDue          bool                   // an acknowledgement is due
+	demand          map[string]reported    // by rule
+	worstAge        time.Duration          // largest age since this replica's last tick
+	peakAge         time.Duration          // largest age between its last two ticks
+	left            bool                   // it sent a goodbye: it admits nothing any more
+	otherRegion     bool                   // it is of another region
+	idle            bool                   // it had no requests when it sent its newest frame
+	truncated       bool                   // a snapshot may have left out what changed long ago
+	there           transit                // transit time of its frames
+	back            int64                  // least transit time of this node's frames, as it reports
+	backKnown       bool                   //
+	snapshots       allowance              // for its snapshots
 }
 
 // beaconMark is the content of a beacon: the ticks up to tick hold everything that was admitted before sent.
 type beaconMark struct {
 	tick uint64
 	sent int64
+	ages *ages
 }
 
 // arrival is a frame that arrived after a gap.
 type arrival struct {
 	sent int64
 	last bool // of its interval
+	ages *ages
 }
 
 // reported is the demand that an origin reported under one rule.
 type reported struct {
-	rate float64 // cost per second
-	sent int64   // the sender's time of the report
-	came int64   // when it came
+	rate    float64 // cost per second
+	average float64 // of the time since the report before
+	sent    int64   // the sender's time of the report
+	came    int64   // when it came
 }
 
 // maxDemands caps the rules of which one origin can report.
@@ -85,13 +94,13 @@ func (h *inbound) note(f *frame, now int64) {
 	case data, dataMore:
 		h.ackDue = true
 		if f.tick > h.cumulative && f.tick <= h.cumulative+ackWindow && !f.again {
-			h.beyond[f.tick] = arrival{f.sent, f.kind == data}
+			h.beyond[f.tick] = arrival{f.sent, f.kind == data, f.ages}
 		}
 	case snapshot:
 		h.ackDue = true
 		if f.tick >= h.cumulative {
 			h.cumulative = f.tick
-			h.advanceWatermark(f.sent, now)
+			h.advanceWatermark(f.sent, f.ages, now)
 			maps.DeleteFunc(h.beyond, func(tick uint64, _ arrival) bool { return tick <= h.cumulative })
 		}
 	}
@@ -103,32 +112,50 @@ func (h *inbound) note(f *frame, now int64) {
 		h.cumulative++
 		delete(h.beyond, h.cumulative)
 		if a.last {
-			h.advanceWatermark(a.sent, now)
+			h.advanceWatermark(a.sent, a.ages, now)
 		}
 	}
+	if f.kind == beacon && f.ages != nil && f.tick > h.cumulative {
+		h.ackDue = true // frames were lost: the sender may wait for an answer
+	}
 	if (f.kind == beacon || f.kind == goodbye) && f.sent > h.beacon.sent {
-		h.beacon = beaconMark{f.tick, f.sent}
+		h.beacon = beaconMark{f.tick, f.sent, f.ages}
 	}
 	if h.beacon.tick <= h.cumulative && h.beacon.sent != 0 { // the frames that a beacon reports may come after it
-		h.advanceWatermark(h.beacon.sent, now)
+		h.advanceWatermark(h.beacon.sent, h.beacon.ages, now)
 	}
 	h.left = h.left || f.kind == goodbye
 }
 
 // advanceWatermark records that everything the origin admitted before its time sent has arrived.
-func (h *inbound) advanceWatermark(sent, now int64) {
-	if sent > h.watermark {
-		h.watermark, h.watermarkAt = sent, now
+func (h *inbound) advanceWatermark(sent int64, a *ages, now int64) {
+	if sent <= h.watermark {
+		return
+	}
+	h.watermark, h.watermarkAt = sent, now
+	if a != nil {
+		h.ages = *a
+		h.hereAt = max(h.hereAt, min(sent, now)-int64(a.here))
+		h.thereAt = max(h.thereAt, min(sent, now)-int64(a.there))
+		h.lostAt = min(sent, now) - int64(a.lost)
 	}
 }
 
 // noteDemand records the demand that the origin reported in a frame of its time sent.
-func (h *inbound) noteDemand(g *group, sent, now int64) {
+func (h *inbound) noteDemand(g *group, since time.Duration, sent, now int64) {
 	d, known := h.demand[g.meter.Rule]
 	if sent < d.sent || !known && (g.demand == 0 || len(h.demand) >= maxDemands) {
 		return
 	}
-	h.demand[g.meter.Rule] = reported{rate: g.demand, sent: sent, came: now}
+	between := min(max(time.Duration(sent-d.sent), since), namedWithin)
+	h.demand[g.meter.Rule] = reported{rate: g.demand, average: g.demand * since.Seconds() / max(between, 1).Seconds(),
+		sent: sent, came: now}
+}
+
+// forget drops what the origin reported: it reports to another owner from now on.
+func (h *inbound) forget() {
+	clear(h.demand)
+	h.sums, h.hereAt, h.thereAt = [3]map[string]reported{}, 0, 0
 }
 
 // age returns the age of the watermark by the origin's clock or by this node's, whichever is more: a clock that is
@@ -153,9 +180,13 @@ func (h *inbound) tick(now int64) {
 	h.peakAge = max(h.worstAge, h.age(now))
 	h.worstAge = 0
 	// A rule that a whole interval's report did not name is quiet.
+	quiet := h.watermark
+	if h.hereAt != 0 { // it names a rule only with counts, or every half second
+		quiet -= int64(namedWithin)
+	}
 	for rule, r := range h.demand {
-		if r.sent < h.watermark && r.rate > 0 {
-			r.rate = 0
+		if r.sent < quiet && r.rate > 0 {
+			r.rate, r.average = 0, 0
 			h.demand[rule] = r
 		}
 	}

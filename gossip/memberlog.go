@@ -34,6 +34,9 @@ func (b *logBridge) Write(line []byte) (int, error) {
 	if word, text, ok := bytes.Cut(line, []byte("] ")); ok && len(word) > 0 && word[0] == '[' {
 		level, line = logLevels[string(word[1:])], text
 	}
+	if bytes.Contains(line, []byte(errNoGateway.Error())) {
+		level = slog.LevelDebug
+	}
 	if !b.to.Enabled(context.Background(), level) || !b.limit.admit(b.to) {
 		return n, nil
 	}

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"maps"
+	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -22,6 +25,9 @@ type membership struct {
 	routes   map[counters.Origin]*route
 	latest   map[string]Member // the latest boot of each node, by name
 	outdated map[counters.Origin]*route
+	listed   map[counters.Origin]*route // those that rosters of other regions list
+	// gateways of other regions that this gateway's WAN pool has given up, though their region's rosters list them
+	givenUp map[counters.Origin]bool
 }
 
 // route is how a member is reached.
@@ -30,6 +36,7 @@ type route struct {
 	pool   *pool
 	node   memberlist.Node
 	since  int64 // when it came; for an outdated one, when it was replaced
+	listed bool  // a roster lists it: it is not in the pool, whose socket reaches it
 }
 
 func newMembership(self Member) membership {
@@ -37,6 +44,8 @@ func newMembership(self Member) membership {
 		routes:   make(map[counters.Origin]*route),
 		latest:   map[string]Member{self.name(): self},
 		outdated: make(map[counters.Origin]*route),
+		listed:   make(map[counters.Origin]*route),
+		givenUp:  make(map[counters.Origin]bool),
 	}
 }
 
@@ -45,10 +54,28 @@ const lastWords = 5 * time.Second
 
 // arrived adds or updates a member that memberlist reports as alive.
 func (c *Cluster) arrived(r *route) {
-	m, now := r.member, c.cfg.Now()
+	c.mu.Lock()
+	delete(c.givenUp, r.member.Origin())
+	joined := c.add(r, c.cfg.Now())
+	c.mu.Unlock()
+	if joined {
+		c.logJoined(r)
+	}
+}
+
+func (c *Cluster) logJoined(r *route) {
+	c.log.Info("gossip: member joined", "pool", r.pool.name, "peer", r.member.NodeID, "peer_region", r.member.Region,
+		"addr", r.node.Address())
+	if r.member.name() == c.self.name() {
+		c.warnOfTwin(r)
+	}
+}
+
+// add adds or updates a member, and reports whether it was none before. The lock is held.
+func (c *Cluster) add(r *route, now int64) (joined bool) {
+	m := r.member
 	r.since = now
 	twin := m.name() == c.self.name()
-	c.mu.Lock()
 	latest, known := c.latest[m.name()]
 	before, routed := c.routes[m.Origin()]
 	switch {
@@ -58,56 +85,68 @@ func (c *Cluster) arrived(r *route) {
 		if known && m.Incarnation == latest.Incarnation && !twin {
 			c.latest[m.name()] = m // as it says of itself now
 		}
+		return false
 	case known && m.Incarnation < latest.Incarnation:
 		c.outdated[m.Origin()] = r
-	default:
-		if !twin {
-			if known { // that boot is over
-				if r := c.routes[latest.Origin()]; r != nil {
-					r.since = now
-					c.outdated[latest.Origin()] = r
-				}
-				c.depart(latest.Origin(), true)
+		return false
+	case !twin:
+		if known { // that boot is over
+			if r := c.routes[latest.Origin()]; r != nil {
+				r.since = now
+				c.outdated[latest.Origin()] = r
 			}
-			c.latest[m.name()] = m
+			c.depart(latest.Origin(), true)
 		}
-		c.join(r, now)
+		c.latest[m.name()] = m
 	}
-	_, joined := c.routes[m.Origin()]
-	c.mu.Unlock()
-	if joined && !routed {
-		c.log.Info("gossip: member joined", "pool", r.pool.name, "peer", m.NodeID, "peer_region", m.Region, "addr",
-			r.node.Address())
-		if twin {
-			c.warnOfTwin(r)
+	c.join(r, now)
+	return true
+}
+
+// gone removes a member that memberlist reports as dead or left: it does not say which. One that its region's gateways
+// list, and that has only ceased to be one of them, stays.
+func (c *Cluster) gone(m Member, p *pool) {
+	o := m.Origin()
+	c.mu.Lock()
+	if l := c.listed[o]; l != nil && c.routes[o] != nil {
+		if !l.member.Gateway {
+			l.since = c.routes[o].since
+			c.routes[o] = l
+			c.mu.Unlock()
+			return
 		}
+		c.givenUp[o] = true
+		delete(c.listed, o)
+	}
+	removed, graceful := c.remove(o, false)
+	c.mu.Unlock()
+	if removed {
+		c.logGone(m, p, graceful)
 	}
 }
 
-// gone removes a member that memberlist reports as dead or left: it does not say which.
-func (c *Cluster) gone(m Member, p *pool) {
-	c.mu.Lock()
-	_, outdated := c.outdated[m.Origin()]
-	delete(c.outdated, m.Origin())
+func (c *Cluster) logGone(m Member, p *pool, graceful bool) {
+	c.log.Info("gossip: member gone", "pool", p.name, "peer", m.NodeID, "peer_region", m.Region, "graceful", graceful)
+}
+
+// remove removes a member, and reports whether it was one, rather than an earlier boot, and whether it left. The lock
+// is held.
+func (c *Cluster) remove(o counters.Origin, left bool) (removed, graceful bool) {
+	_, outdated := c.outdated[o]
+	delete(c.outdated, o)
 	if !outdated {
-		c.depart(m.Origin(), false) // it may have sent a goodbye
+		c.depart(o, left) // it may have sent a goodbye
 	}
-	graceful := c.replica.Left(m.Origin())
+	graceful = c.replica.Left(o)
 	c.forgetBoots()
-	c.mu.Unlock()
-	if !outdated {
-		c.log.Info("gossip: member gone", "pool", p.name, "peer", m.NodeID, "peer_region", m.Region, "graceful",
-			graceful)
-	}
+	return !outdated, graceful
 }
 
 // join adds the member to the replica. The lock is held.
 func (c *Cluster) join(r *route, now int64) {
 	c.routes[r.member.Origin()] = r
 	c.replica.Join(r.member.Origin(), now)
-	if r.member.Region != c.self.Region {
-		c.replica.Far(r.member.Origin())
-	}
+	c.replica.Describe(r.member.Origin(), r.member.describe())
 }
 
 // depart removes a member from the replica. The lock is held.
@@ -123,15 +162,21 @@ func (c *Cluster) replaced(m Member) bool {
 	return c.latest[m.name()].Incarnation > m.Incarnation
 }
 
-// silent returns the addresses of members of the pool that have sent nothing for a while, in random order.
+// silent returns the addresses of members of the pool that have sent nothing for a while, though they should, in random
+// order.
 func (c *Cluster) silent(p *pool) (addrs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for o, r := range c.routes {
-		if r.pool == p && c.cfg.Now()-max(r.since, c.replica.lastSeen(o)) > int64(max(3*idleBeacon, 5*c.cfg.Interval)) {
+	for _, o := range c.replica.linked() {
+		r := c.routes[o]
+		if r == nil || r.pool != p || r.listed {
+			continue
+		}
+		if c.cfg.Now()-max(r.since, c.replica.lastSeen(o)) > int64(max(3*idleBeacon, 5*c.cfg.Interval)) {
 			addrs = append(addrs, r.node.Address())
 		}
 	}
+	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	return addrs
 }
 
@@ -159,7 +204,7 @@ func (c *Cluster) warnOfTwin(r *route) {
 // forgetBoots removes nodes that are gone for good: node ids may never come back. The lock is held.
 func (c *Cluster) forgetBoots() {
 	maps.DeleteFunc(c.latest, func(_ string, m Member) bool {
-		return m != c.self && c.routes[m.Origin()] == nil && c.replica.inbound[m.Origin()] == nil
+		return m.Origin() != c.self.Origin() && c.routes[m.Origin()] == nil && c.replica.inbound[m.Origin()] == nil
 	})
 }
 
@@ -182,13 +227,27 @@ type Member struct {
 	// Keys are the fingerprints of the gossip keys that the node accepts, see KeyFingerprint: by the first it sends. 0
 	// fills up; all 0: unknown, as of nodes of earlier versions, or without keys.
 	Keys [MaxKeys]uint64
+	// WAN is the address of the node's socket between regions; not valid: unknown, or it has none. Gateway is whether
+	// the node is in the WAN pool itself, for its region.
+	WAN     netip.AddrPort
+	Gateway bool
 }
 
 // Origin is the member's origin.
 func (m Member) Origin() counters.Origin { return NewOrigin(m.NodeID, m.Incarnation) }
 
+// describe is what a replica has to know of the member.
+func (m Member) describe() Node { return Node{Region: m.Region, Name: m.NodeID, Version: m.MaxVersion} }
+
 // name is what all boots of a node have in common.
 func (m Member) name() string { return m.Region + "/" + m.NodeID }
+
+// isOld reports whether the node knows no rosters.
+func (m Member) isOld() bool { return m.MaxVersion < listsVersion }
+
+// poolName is memberlist's name for it. Each boot has a name of its own: memberlist would refuse the name of a node
+// that was killed to the next boot at another address until it is sure.
+func (m Member) poolName() string { return fmt.Sprintf("%s.%s#%x", m.NodeID, m.Region, m.Incarnation) }
 
 // Limits on what a member may call itself, so that the metadata fits memberlist's 512 bytes.
 const (
@@ -201,8 +260,12 @@ const (
 const (
 	firstMetaFields = 5
 	fingerprintMeta = 7 // with the fingerprints of rules and identity
-	metaFields      = 8
+	keysMeta        = 8
+	metaFields      = 10
 )
+
+// memberGateway is the flag of a gateway.
+const memberGateway = 1
 
 func (m Member) encode() []byte {
 	var buf bytes.Buffer
@@ -222,6 +285,16 @@ func (m Member) encode() []byte {
 		}
 	}
 	_ = enc.EncodeBytes(keys)
+	wan := []byte{}
+	if m.WAN.IsValid() {
+		wan = binary.BigEndian.AppendUint16(m.WAN.Addr().WithZone("").AsSlice(), m.WAN.Port())
+	}
+	_ = enc.EncodeBytes(wan)
+	var flags uint64
+	if m.Gateway {
+		flags |= memberGateway
+	}
+	_ = enc.EncodeUint(flags)
 	return buf.Bytes()
 }
 
@@ -235,12 +308,16 @@ func decodeMember(b []byte) (Member, error) {
 	if n >= fingerprintMeta {
 		m.Rules, m.Identity = r.uint(), r.uint()
 	}
-	if n >= metaFields {
+	if n >= keysMeta {
 		keys := r.bytes()
 		r.check(len(keys)%8 == 0, "metadata with %d bytes of key fingerprints", len(keys))
 		for i := range min(len(keys)/8, MaxKeys) { // a later version may have more
 			m.Keys[i] = binary.BigEndian.Uint64(keys[8*i:])
 		}
+	}
+	if n >= metaFields {
+		m.WAN = decodeAddr(r)
+		m.Gateway = r.uint()&memberGateway != 0
 	}
 	r.check(m.NodeID != "" && len(m.NodeID) <= MaxNodeID && m.Region != "" && len(m.Region) <= MaxRegion,
 		"metadata of node %.32q in region %.32q", m.NodeID, m.Region)
@@ -248,4 +325,18 @@ func decodeMember(b []byte) (Member, error) {
 		return Member{}, r.err
 	}
 	return m, nil
+}
+
+// decodeAddr reads the bytes of an IP address and a port; of no bytes it makes no address.
+func decodeAddr(r *reader) netip.AddrPort {
+	b := r.bytes()
+	if len(b) == 0 {
+		return netip.AddrPort{}
+	}
+	ip, ok := netip.AddrFromSlice(b[:max(0, len(b)-2)])
+	r.check(ok, "an address of %d bytes", len(b))
+	if r.err != nil {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(ip.Unmap(), binary.BigEndian.Uint16(b[len(b)-2:]))
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"math"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -24,6 +25,11 @@ func TestMemberRoundTrip(t *testing.T) {
 		for i := range rapid.IntRange(0, MaxKeys).Draw(t, "keys") {
 			want.Keys[i] = rapid.Uint64Min(1).Draw(t, "key")
 		}
+		if rapid.Bool().Draw(t, "wan") {
+			ip := netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "ip")))
+			want.WAN = netip.AddrPortFrom(ip, rapid.Uint16().Draw(t, "port"))
+			want.Gateway = rapid.Bool().Draw(t, "gateway")
+		}
 		b := want.encode()
 		if len(b) > memberlist.MetaMaxSize {
 			t.Fatalf("%d bytes of metadata, memberlist takes %d", len(b), memberlist.MetaMaxSize)
@@ -41,8 +47,9 @@ func TestMemberRoundTrip(t *testing.T) {
 
 func TestLongestMemberFits(t *testing.T) {
 	m := Member{strings.Repeat("n", MaxNodeID), strings.Repeat("r", MaxRegion), math.MaxUint64, 255, 255,
-		math.MaxUint64, math.MaxUint64, [MaxKeys]uint64{1, 2, 3}}
-	if n := len(m.encode()); n > memberlist.MetaMaxSize/2 {
+		math.MaxUint64, math.MaxUint64, [MaxKeys]uint64{1, 2, 3},
+		netip.AddrPortFrom(netip.IPv6Unspecified(), math.MaxUint16), true}
+	if n := len(m.encode()); n > memberlist.MetaMaxSize*5/9 {
 		t.Errorf("%d bytes of metadata leave little of memberlist's %d for later fields", n, memberlist.MetaMaxSize)
 	}
 }
@@ -55,8 +62,11 @@ func TestMembersOfLaterVersions(t *testing.T) {
 		_ = enc.Encode(v)
 	}
 	_ = enc.EncodeBytes([]byte("keykeyk1keykeyk2keykeyk3keykeyk4keykeyk5")) // of five keys
+	_ = enc.EncodeBytes([]byte{10, 1, 2, 3, 0x1f, 0x0a})
+	_ = enc.EncodeUint(memberGateway | 2)
 	appended(enc)
-	want := Member{NodeID: "n1", Region: "eu", Incarnation: 9, MinVersion: 2, MaxVersion: 3, Rules: 4, Identity: 5}
+	want := Member{NodeID: "n1", Region: "eu", Incarnation: 9, MinVersion: 2, MaxVersion: 3, Rules: 4, Identity: 5,
+		WAN: netip.MustParseAddrPort("10.1.2.3:7946"), Gateway: true}
 	for i := range want.Keys {
 		want.Keys[i] = 0x6b65796b65796b31 + uint64(i)
 	}
@@ -134,7 +144,7 @@ func TestRefusesItself(t *testing.T) {
 	c.keys.Store(new([MaxKeys]uint64))
 	p, err := openPool(c, lan, &PoolConfig{Bind: "127.0.0.1:0"})
 	if err == nil {
-		_ = p.ml.Leave(leaveTimeout)
+		_ = p.ml().Leave(leaveTimeout)
 		t.Fatal("it started")
 	}
 	if !strings.Contains(err.Error(), "refused its own metadata") {

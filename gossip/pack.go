@@ -92,7 +92,11 @@ func (g *group) encodeHead(self counters.Origin) []byte {
 // encodeTail is all of a group after its entries.
 func (g *group) encodeTail() []byte {
 	var buf bytes.Buffer
-	_ = msgpack.NewEncoder(&buf).EncodeUint(min(g.rise, math.MaxInt64))
+	if enc := msgpack.NewEncoder(&buf); g.rise == ofSum {
+		_ = enc.EncodeInt(encodedSum)
+	} else {
+		_ = enc.EncodeUint(min(g.rise, math.MaxInt64))
+	}
 	return buf.Bytes()
 }
 

@@ -10,6 +10,7 @@ import (
 
 // archive is a table that holds so many slots of others, as far as a snapshot tells.
 type archive struct {
+	noOwners
 	meter *counters.Meter
 	slots int
 }
@@ -25,9 +26,12 @@ func (a archive) Snapshot(now int64, limit int) (slots []counters.Slot) {
 }
 
 // sinceOf notes since when the slots of key 1 are sent to be, and when they are sent.
-type sinceOf struct{ complete, at []int64 }
+type sinceOf struct {
+	noOwners
+	complete, at []int64
+}
 
-func (s *sinceOf) Merge(slots []counters.Slot, _ int64) int {
+func (s *sinceOf) MergeRises(slots []counters.Slot, _ int64, _ *counters.Rises) int {
 	for _, slot := range slots {
 		if slot.Key == 1 {
 			s.complete, s.at = append(s.complete, slot.CompleteThrough), append(s.at, slot.SentAt)
@@ -54,7 +58,7 @@ func TestTruncatedSnapshotHasNoWatermark(t *testing.T) {
 	} {
 		ear := &sinceOf{}
 		sender, auditor := NewReplica(1, 100*time.Millisecond,
-			archive{&m, c.slots}), NewReplica(2, 100*time.Millisecond, ear)
+			archive{meter: &m, slots: c.slots}), NewReplica(2, 100*time.Millisecond, ear)
 		sender.Join(2, now)
 		send := func(at int64, slots ...counters.Slot) (size int) {
 			for _, msg := range sender.Tick(counters.Drained{Slots: slots}, at) {

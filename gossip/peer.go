@@ -17,6 +17,15 @@ type peer struct {
 	snapAt     int64            // when
 	snapFailed bool             // it was not sent
 	lastSeen   int64            // when anything came from it
+	log        *frameLog        // what it is sent: all peers the same, or each its own
+	region     *region          // that it is of; nil: unknown
+	version    uint8            // the highest that it reads
+	unsent     []counters.Slot  // that the next frames bring
+	returned   bool             // it was a member before, and lacks what was sent meanwhile
+	usedAt     int64            // when slots last went to it, or came from it
+	beatAt     int64            // when it was last sent how complete that is
+	active     bool             // that was in every interval
+	askedAt    int64            // all that this node was asked for until then the peer has
 	srtt       time.Duration    // smoothed time from sending a frame to its acknowledgement, 0: not measured yet
 	rttvar     time.Duration    // its mean deviation
 }
@@ -63,6 +72,11 @@ func (p *peer) acknowledge(a ack, log *frameLog, now int64) {
 	if a.cumulative == p.acked.cumulative { // either may be the older one
 		a.bitmap = union(a.bitmap, p.acked.bitmap)
 	}
+	if a.cumulative > p.acked.cumulative || a.cumulative == log.last() {
+		if l := log.get(a.cumulative); l != nil {
+			p.askedAt = l.sent
+		}
+	}
 	p.acked = a
 }
 
@@ -103,45 +117,56 @@ func (p *peer) lost(log *frameLog, rto, wait time.Duration, now int64, limit int
 		if !over(now, p.resent[tick], rto) || tick <= p.snapTick && !over(now, p.snapAt, rto) { // a snapshot brings it
 			continue
 		}
+		if p.resent == nil {
+			p.resent = make(map[uint64]int64)
+		}
 		p.resent[tick] = now
 		out = append(out, *l)
 	}
 	return out
 }
 
-// frameLog keeps the latest frames that a replica made, to send them again.
+// frameLog keeps the latest frames that a replica made for a peer, or for all, to send them again.
 type frameLog struct {
 	tick   uint64 // of the latest
-	frames [ackWindow]logged
+	frames []logged
 }
 
-// logged is a frame as it is sent to every peer: without an ack.
+// logged is a frame without an ack. tail bytes follow the place for one.
 type logged struct {
 	kind kind
 	tick uint64
 	sent int64
 	data []byte
+	tail int
 }
 
 func (l *frameLog) last() uint64 { return l.tick }
 
 // first is the oldest tick that is kept; ticks below it are gone.
-func (l *frameLog) first() uint64 {
-	if l.tick < ackWindow {
-		return 1
-	}
-	return l.tick - ackWindow + 1
-}
+func (l *frameLog) first() uint64 { return l.tick - uint64(len(l.frames)) + 1 }
 
 // add keeps the frame, of the tick that follows the latest.
 func (l *frameLog) add(f logged) {
 	l.tick = f.tick
-	l.frames[f.tick%ackWindow] = f
+	if len(l.frames) == ackWindow {
+		l.frames = l.frames[1:]
+	}
+	l.frames = append(l.frames, f)
 }
 
 func (l *frameLog) get(tick uint64) *logged {
-	if f := &l.frames[tick%ackWindow]; f.tick == tick && tick != 0 {
-		return f
+	if first := l.first(); first <= tick && tick <= l.tick {
+		return &l.frames[tick-first]
 	}
 	return nil
+}
+
+// trim forgets the frames up to a tick.
+func (l *frameLog) trim(tick uint64) {
+	if first := l.first(); tick >= first {
+		n := min(int(tick-first)+1, len(l.frames))
+		clear(l.frames[:n])
+		l.frames = l.frames[n:]
+	}
 }

@@ -53,7 +53,7 @@ func TestMadeUpOriginsDoNotKeepMembersApart(t *testing.T) {
 // Whoever sends one snapshot after the other is heard no more of, and others are.
 func TestAFloodOfSnapshots(t *testing.T) {
 	m := counters.NewMeter("r", counters.SlidingWindow, time.Hour)
-	l := auditor{NewReplica(1, 100*time.Millisecond, archive{&m, 0}), &m, nil} // what it merges does not matter
+	l := auditor{NewReplica(1, 100*time.Millisecond, archive{meter: &m}), &m, nil} // what it merges does not matter
 	l.Join(666, frameTime)
 	l.Join(7, frameTime)
 	var slots []counters.Slot

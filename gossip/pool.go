@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -30,12 +32,16 @@ const pushPullEvery = 10 * time.Second
 
 // pool is a node's part in one memberlist pool. It is memberlist's delegate for everything.
 type pool struct {
-	name    string
-	cfg     *PoolConfig
-	cluster *Cluster
-	ml      *memberlist.Memberlist
-	ring    *memberlist.Keyring // nil without keys
-	sockets *sockets            // nil where the configuration has something in their place
+	name      string
+	cfg       *PoolConfig
+	cluster   *Cluster
+	conf      memberlist.Config
+	transport memberlist.NodeAwareTransport
+	list      atomic.Pointer[memberlist.Memberlist]
+	joins     atomic.Bool         // the node is in the pool; otherwise its socket serves those who know the address
+	wake      chan struct{}       // it has just begun to be
+	ring      *memberlist.Keyring // nil without keys
+	sockets   *sockets            // nil where the configuration has something in their place
 
 	mu      sync.Mutex
 	addr    string                  // under which this node is known in the pool
@@ -47,6 +53,9 @@ type pool struct {
 	reached map[string]bool         // seeds that ever answered
 	missing map[string]string       // seeds that never answered, by address: others may admit there
 	opened  time.Time
+
+	// Of a node that is not in the pool: whether gateways have passed on what they know, and lack nobody themselves.
+	uninformed, gatewayBlind bool
 }
 
 // poolMember is a member of the pool and its address. It is recorded when memberlist calls back: memberlist.Members
@@ -56,24 +65,24 @@ type poolMember struct {
 	addr string
 }
 
-// failedMember is a member that failed, memberlist's name for it, when it failed, and when it was tried last.
+// failedMember is a member that failed, memberlist's name for it, when it failed, and when and how often it was tried.
 type failedMember struct {
 	poolMember
 	boot         string
 	since, tried time.Time
+	tries        int
 }
 
 func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 	p := &pool{name: name, cfg: cfg, cluster: c,
 		members: make(map[string]poolMember), failed: make(map[string]failedMember), reached: make(map[string]bool),
-		unasked: len(cfg.Seeds) > 0, opened: time.Now()}
+		unasked: len(cfg.Seeds) > 0, opened: time.Now(), wake: make(chan struct{}, 1)}
+	p.joins.Store(true)
 	conf := memberlist.DefaultWANConfig()
 	if name == lan {
 		conf = memberlist.DefaultLANConfig()
 	}
-	// Each boot has a name of its own: memberlist would refuse the name of a node that was killed to the next boot at
-	// another address until it is sure.
-	conf.Name = fmt.Sprintf("%s.%s#%x", c.self.NodeID, c.self.Region, c.self.Incarnation)
+	conf.Name = c.self.poolName()
 	conf.Label = c.cfg.Label + "/wan"
 	if name == lan {
 		conf.Label = c.cfg.Label + "/lan/" + c.self.Region
@@ -92,28 +101,67 @@ func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 		}
 		conf.Keyring, p.ring = ring, ring
 	}
-	if err := p.openTransport(conf); err != nil {
-		return nil, err
-	}
-	ml, err := memberlist.Create(conf)
+	t, err := p.openTransport(conf)
 	if err != nil {
-		_ = conf.Transport.Shutdown()
 		return nil, err
 	}
-	if ml.NumMembers() == 0 { // Leave, which looks for the node among its members, would panic
-		_ = ml.Shutdown()
-		return nil, errors.New("the node refused its own metadata, see the log")
+	if name == wan {
+		c.self.WAN = finalAddr(conf, t)
 	}
-	p.ml = ml
+	p.transport, conf.Transport = t, keptTransport{t}
+	p.conf = *conf
+	if err := p.create(); err != nil {
+		_ = t.Shutdown()
+		return nil, err
+	}
 	return p, nil
 }
 
-// openTransport gives the pool its sockets, or what the configuration has in their place.
-func (p *pool) openTransport(conf *memberlist.Config) error {
+// keptTransport outlives the memberlist that uses it: a node that leaves a pool keeps its socket.
+type keptTransport struct{ memberlist.NodeAwareTransport }
+
+// Shutdown implements memberlist.Transport.
+func (keptTransport) Shutdown() error { return nil }
+
+// create makes a memberlist of this node alone.
+func (p *pool) create() error {
+	conf := p.conf
+	ml, err := memberlist.Create(&conf)
+	if err != nil {
+		return err
+	}
+	if ml.NumMembers() == 0 { // Leave, which looks for the node among its members, would panic
+		_ = ml.Shutdown()
+		return errors.New("the node refused its own metadata, see the log")
+	}
+	p.list.Store(ml)
+	return nil
+}
+
+func (p *pool) ml() *memberlist.Memberlist { return p.list.Load() }
+
+// close closes the sockets.
+func (p *pool) close() {
+	_ = p.transport.Shutdown() // it has no errors but those on closing
+	_ = p.ml().Shutdown()
+}
+
+// finalAddr is the address that a pool with this configuration advertises; not valid if that cannot be known.
+func finalAddr(conf *memberlist.Config, t memberlist.Transport) netip.AddrPort {
+	ip, port, err := t.FinalAdvertiseAddr(conf.AdvertiseAddr, conf.AdvertisePort)
+	addr, ok := netip.AddrFromSlice(ip)
+	if err != nil || !ok {
+		return netip.AddrPort{} // memberlist reports the error
+	}
+	return netip.AddrPortFrom(addr.Unmap(), uint16(port))
+}
+
+// openTransport returns the pool's sockets, or what the configuration has in their place.
+func (p *pool) openTransport(conf *memberlist.Config) (memberlist.NodeAwareTransport, error) {
 	if p.cfg.Advertise != "" { // before the sockets are open: on an error nobody would close them
 		ip, port, err := resolveAddr(p.cfg.Advertise)
 		if err != nil {
-			return fmt.Errorf("advertised address: %w", err)
+			return nil, fmt.Errorf("advertised address: %w", err)
 		}
 		conf.AdvertiseAddr, conf.AdvertisePort = ip.String(), port
 	}
@@ -121,15 +169,14 @@ func (p *pool) openTransport(conf *memberlist.Config) error {
 	if t == nil {
 		sockets, err := p.listen(conf)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		t, p.sockets = sockets, sockets
 	}
 	if wrap := p.cluster.cfg.WrapTransport; wrap != nil {
 		t = wrap(p.name, t)
 	}
-	conf.Transport = t
-	return nil
+	return t, nil
 }
 
 // listen opens the pool's sockets. memberlist takes a name for all addresses of the machine, so it gets an IP address.
@@ -179,7 +226,13 @@ func (p *pool) carries(m Member) bool {
 }
 
 // NodeMeta implements memberlist.Delegate.
-func (p *pool) NodeMeta(int) []byte { return p.cluster.Self().encode() }
+func (p *pool) NodeMeta(int) []byte {
+	m := p.cluster.Self()
+	if p.name == wan {
+		m.Gateway = p.joins.Load()
+	}
+	return m.encode()
+}
 
 // NotifyMsg implements memberlist.Delegate: a frame came.
 func (p *pool) NotifyMsg(b []byte) { p.cluster.receive(p.name, b) }
@@ -203,14 +256,25 @@ func (p *pool) MergeRemoteState(b []byte, _ bool) {
 	}
 }
 
-// NotifyAlive implements memberlist.AliveDelegate: members that do not say who they are stay out.
+// errNoGateway keeps a node out of the WAN pool, without a line in the log.
+var errNoGateway = errors.New("no gateway")
+
+// NotifyAlive implements memberlist.AliveDelegate: members that do not say who they are stay out, and so does who is no
+// gateway.
 func (p *pool) NotifyAlive(n *memberlist.Node) error {
-	_, err := decodeMember(n.Meta)
+	m, err := decodeMember(n.Meta)
 	if err != nil {
 		p.cluster.log.Warn("gossip: refused a member whose metadata cannot be read", "pool", p.name, "name", n.Name,
 			"addr", n.Address(), "error", err)
+		return err
 	}
-	return err
+	if n.Name != p.conf.Name && (!p.joins.Load() || p.name == wan && !m.isOld() && !m.Gateway) {
+		if p.name == wan && m.isOld() {
+			p.cluster.oldSeen.Store(p.cluster.cfg.Now())
+		}
+		return errNoGateway
+	}
+	return nil
 }
 
 // NotifyConflict implements memberlist.ConflictDelegate: one boot at two addresses, as of a machine cloned while
@@ -254,9 +318,10 @@ func (p *pool) NotifyLeave(n *memberlist.Node) {
 		return
 	}
 	replaced := p.cluster.replaced(m)
+	stays := p.cluster.isListed(m)
 	p.mu.Lock()
 	delete(p.members, n.Name)
-	if !replaced {
+	if !replaced && !stays {
 		p.noteFailed(failedMember{poolMember: poolMember{m, n.Address()}, boot: n.Name, since: time.Now()})
 	}
 	p.mu.Unlock()
@@ -288,6 +353,9 @@ func (p *pool) noteUnanswered(unanswered map[string]string) {
 func (p *pool) isBlind() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.joins.Load() {
+		return p.uninformed || p.gatewayBlind
+	}
 	return p.unasked || p.alone || len(p.missing) > 0
 }
 
@@ -295,6 +363,9 @@ func (p *pool) isBlind() bool {
 func (p *pool) isAlone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.joins.Load() {
+		return p.uninformed
+	}
 	return p.unasked || p.alone
 }
 

@@ -17,29 +17,53 @@ import (
 const (
 	rejoinEvery   = 10 * time.Second
 	rejoinAtStart = 300 * time.Millisecond
-	// How long it takes at least until members that are still waited for are tried again, and for each other member;
-	// and how many such tries are under way at a time.
+	// How long it takes at least until a member that failed is tried again, and for each other member; how long at most
+	// for those that are not the last few of their region. Each doubles its own time, with jitter.
 	retryLeast     = 500 * time.Millisecond
 	retryPerMember = 20 * time.Millisecond
-	maxRetries     = 2 * int(dialTimeout/retryLeast)
-	failedMemory   = 72 * time.Hour // how long a failed member is tried; Serf's default
-	maxFailed      = 1024           // members that are tried; beyond that those that failed first are not
-	lookupTimeout  = 2 * time.Second
-	// How many are tried at a time: one that is gone takes dialTimeout. A node that starts waits for its seeds.
-	seedDials   = 32
-	failedDials = 8
+	retryMost      = time.Minute
+	lastFailed     = 3 // members of each region that failed last
+	// How long a failed member is tried. The last ones of each region are as long as Serf does: after a partition of
+	// hours nobody else may know the way.
+	failedMemory  = 30 * time.Minute
+	lastMemory    = 72 * time.Hour
+	maxFailed     = 1024 // members that are tried; beyond that those that failed first are not
+	failedDials   = 64   // that are under way: one that is gone takes dialTimeout
+	lookupTimeout = 2 * time.Second
+	seedDials     = 32 // seeds that are tried at a time: a node that starts waits for them
 )
 
 // rejoin joins the seeds that are not members.
 func (p *pool) rejoin(ctx context.Context) {
+	if p.name == wan {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.cluster.elected:
+		}
+	}
 	wait := rejoinAtStart
-	for next := time.Duration(0); sleep(ctx, next); wait = min(2*wait, rejoinEvery) {
+	for next := time.Duration(0); p.pause(ctx, next); wait = min(2*wait, rejoinEvery) {
+		if !p.joins.Load() {
+			wait, next = rejoinAtStart, rejoinEvery
+			continue
+		}
 		p.noteUnanswered(p.joinSeeds(ctx))
 		if others, _ := p.others(); len(others) > 0 && !p.isBlind() || len(p.cfg.Seeds) == 0 {
 			wait = rejoinEvery
 		}
 		next = jittered(wait)
 	}
+}
+
+// pause waits, or until the node begins to be in the pool, and reports whether the context goes on.
+func (p *pool) pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+	case <-p.wake:
+	case <-time.After(d):
+	}
+	return ctx.Err() == nil
 }
 
 // sleep waits, and reports whether the context goes on.
@@ -56,6 +80,9 @@ func jittered(d time.Duration) time.Duration { return d*8/10 + rand.N(d*4/10) }
 
 // isAlive reports whether a member, or this node itself, is at the address.
 func (p *pool) isAlive(addr string) bool {
+	if p.name == wan && p.cluster.isListedAt(addr) {
+		return true
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.members {
@@ -103,7 +130,8 @@ func (p *pool) joinSeed(ctx context.Context, seed string, dials chan struct{}) (
 			if p.isAlive(addr) || ctx.Err() != nil {
 				return
 			}
-			if _, err := p.ml.Join([]string{addr}); err != nil && ctx.Err() == nil {
+			err := p.join(ctx, addr)
+			if err != nil && ctx.Err() == nil {
 				err = cmp.Or(errors.Unwrap(err), err) // memberlist has a list of one, which prints on several lines
 				log.Warn("gossip: seed does not answer, will try again", "pool", p.name, "seed", seed, "addr", addr,
 					"error", err)
@@ -117,75 +145,104 @@ func (p *pool) joinSeed(ctx context.Context, seed string, dials chan struct{}) (
 	return unanswered
 }
 
-// rejoinFailed joins the members that failed.
+var errNoAnswer = errors.New("a node that is no gateway does not answer")
+
+// join joins a seed. In the WAN pool it may be no gateway: then it passes on which nodes are.
+func (p *pool) join(ctx context.Context, seed string) error {
+	if _, err := p.ml().Join([]string{seed}); err != nil {
+		return err
+	}
+	members, _ := p.others()
+	if p.name == lan || p.isAlive(seed) || slices.ContainsFunc(members, func(m poolMember) bool { return m.isOld() }) {
+		return nil
+	}
+	if !p.cluster.askSeed(ctx, p, seed) {
+		return errNoAnswer
+	}
+	return nil
+}
+
+// rejoinFailed joins members that failed, each in a goroutine of its own: whoever is gone takes dialTimeout, and delays
+// nobody. After a partition it is enough that one node of each side finds one of the other, so that nodes of large
+// clusters try less often.
 func (p *pool) rejoinFailed(ctx context.Context) {
-	for wait := jittered(rejoinEvery); sleep(ctx, wait); {
-		begun := time.Now()
-		p.warnOfStrays()
-		p.tryFailed(ctx, p.failedMembers())
-		wait = max(time.Second, jittered(rejoinEvery)-time.Since(begun))
-	}
-}
-
-// retryFailed joins a few of the members that failed and are still waited for, in short intervals: after a partition it
-// is enough that one node of each side finds one of the other, and so nodes of large clusters try less often. A try
-// takes dialTimeout while the partition lasts, and must not delay those after the heal.
-func (p *pool) retryFailed(ctx context.Context) {
-	var tries sync.WaitGroup
-	defer tries.Wait()
-	underWay := make(chan struct{}, maxRetries)
-	for wait := retryLeast; sleep(ctx, jittered(wait)); {
-		select {
-		case underWay <- struct{}{}:
-		default: // peers that accept streams and do not answer
-			continue
-		}
-		others, _ := p.others()
-		wait = min(max(retryLeast, time.Duration(len(others))*retryPerMember), rejoinEvery)
-		recent := slices.DeleteFunc(p.failedMembers(), func(f failedMember) bool {
-			return time.Since(f.since) > forgetSilent
-		})
-		tries.Go(func() {
-			p.tryFailed(ctx, recent[:min(len(recent), failedDials)])
-			<-underWay
-		})
-	}
-}
-
-// tryFailed tries members that failed, some at a time, in order. Where there are so many that it takes long, the rest
-// is for the next time.
-func (p *pool) tryFailed(ctx context.Context, failed []failedMember) {
-	work := make(chan failedMember)
-	var trying sync.WaitGroup
-	for range min(failedDials, len(failed)) {
-		trying.Go(func() {
-			for f := range work {
-				if _, err := p.ml.Join([]string{f.addr}); err != nil {
-					p.cluster.log.Debug("gossip: failed member does not answer", "pool", p.name, "peer", f.NodeID,
-						"addr", f.addr)
-				}
+	var dials sync.WaitGroup
+	defer dials.Wait()
+	underWay := make(chan struct{}, failedDials)
+	for sleep(ctx, jittered(retryLeast)) {
+		for _, f := range p.dueMembers(time.Now()) {
+			select {
+			case underWay <- struct{}{}:
+			default: // the others are due still
+				continue
 			}
-		})
-	}
-	begun := time.Now()
-	for _, f := range failed {
-		if ctx.Err() != nil || time.Since(begun) > rejoinEvery {
-			break
+			if !p.noteDialed(f.boot) {
+				<-underWay
+				continue
+			}
+			dials.Go(func() {
+				defer func() { <-underWay }()
+				p.dialFailed(f)
+			})
 		}
-		if p.isAlive(f.addr) || !p.noteTried(f.boot) {
-			continue
-		}
-		work <- f
 	}
-	close(work)
-	trying.Wait()
+}
+
+// dialFailed tries a failed member. One that answers and does not become a member is no gateway.
+func (p *pool) dialFailed(f failedMember) {
+	if _, err := p.ml().Join([]string{f.addr}); err != nil {
+		p.cluster.log.Debug("gossip: failed member does not answer", "pool", p.name, "peer", f.NodeID, "addr", f.addr)
+		return
+	}
+	if p.name == wan {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.failed, f.boot)
+	}
+}
+
+// dueMembers returns the members that failed and are to be tried now, the one first that was not tried for the longest
+// time. The last few that failed are tried again while an attempt still waits, so that it does not delay those after a
+// heal.
+func (p *pool) dueMembers(now time.Time) []failedMember {
+	if !p.joins.Load() {
+		return nil
+	}
+	others, _ := p.others()
+	least := min(max(retryLeast, time.Duration(len(others))*retryPerMember), rejoinEvery)
+	failed := p.failedMembers()
+	last := lastOf(failed)
+	return slices.DeleteFunc(failed, func(f failedMember) bool {
+		wait := least
+		if !last[f.boot] || now.Sub(f.since) > forgetSilent {
+			wait = max(least, jittered(min(retryLeast<<min(f.tries, 10), retryMost)))
+		}
+		return now.Sub(f.tried) < wait
+	})
+}
+
+// lastOf returns the members that failed last of each region.
+func lastOf(failed []failedMember) map[string]bool {
+	bySince := slices.SortedFunc(slices.Values(failed), func(a, b failedMember) int {
+		return cmp.Or(b.since.Compare(a.since), cmp.Compare(a.boot, b.boot))
+	})
+	last, count := make(map[string]bool), make(map[string]int)
+	for _, f := range bySince {
+		if count[f.Region]++; count[f.Region] <= lastFailed {
+			last[f.boot] = true
+		}
+	}
+	return last
 }
 
 // warnOfStrays logs the nodes of this region that are in the WAN pool but not in the LAN pool: no counts reach them.
-func (p *pool) warnOfStrays() {
-	if p.name != lan {
-		return
+func (p *pool) warnOfStrays(ctx context.Context) {
+	for p.name == lan && sleep(ctx, jittered(rejoinEvery)) {
+		p.warnOfStraysNow()
 	}
+}
+
+func (p *pool) warnOfStraysNow() {
 	near := make(map[string]bool)
 	members, _ := p.others()
 	for _, m := range members {
@@ -206,21 +263,24 @@ func (p *pool) warnOfStrays() {
 func (p *pool) failedMembers() []failedMember {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.failed, func(_ string, f failedMember) bool {
-		return time.Since(f.since) > failedMemory || p.cluster.left(f.Origin())
+	last := lastOf(slices.Collect(maps.Values(p.failed)))
+	maps.DeleteFunc(p.failed, func(boot string, f failedMember) bool {
+		age := time.Since(f.since)
+		return age > lastMemory || age > failedMemory && !last[boot] || p.cluster.left(f.Origin()) ||
+			p.cluster.replaced(f.Member)
 	})
 	return slices.SortedFunc(maps.Values(p.failed), func(a, b failedMember) int {
 		return cmp.Or(a.tried.Compare(b.tried), a.since.Compare(b.since), cmp.Compare(a.boot, b.boot))
 	})
 }
 
-// noteTried notes that a failed member is tried now, and reports whether it is still one.
-func (p *pool) noteTried(boot string) bool {
+// noteDialed notes that a failed member is being tried, and reports whether it is still one.
+func (p *pool) noteDialed(boot string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, ok := p.failed[boot]
 	if ok {
-		f.tried = time.Now()
+		f.tried, f.tries = time.Now(), f.tries+1
 		p.failed[boot] = f
 	}
 	return ok
@@ -248,7 +308,7 @@ func (p *pool) greet(ctx context.Context) {
 			if i == maxGreet || ctx.Err() != nil {
 				break
 			}
-			if _, err := p.ml.Join([]string{addr}); err != nil {
+			if _, err := p.ml().Join([]string{addr}); err != nil {
 				p.cluster.log.Debug("gossip: silent member does not answer", "pool", p.name, "addr", addr, "error", err)
 			}
 		}

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,7 +11,8 @@ import (
 
 // Counts is what a replica needs of the table whose slots it replicates; see counters.Table.
 type Counts interface {
-	Merge(slots []counters.Slot, now int64) (novel int)
+	// MergeRises merges slots and returns how many were news. It records by how much keys rose where rises is not nil.
+	MergeRises(slots []counters.Slot, now int64, rises *counters.Rises) (novel int)
 	Snapshot(now int64, limit int) []counters.Slot
 	// SetWatermark sets the time before which all that the origin admitted is known, or with counters.Gone that it
 	// admits nothing any more.
@@ -21,6 +23,9 @@ type Counts interface {
 	SetRegion(peers int, horizon time.Duration)
 	// SetMember sets whether the origin is in the membership.
 	SetMember(o counters.Origin, member bool)
+	// SetOwners and Refresh are for clusters in which owners of keys add up; see counters.Owners.
+	SetOwners(o *counters.Owners)
+	Refresh(partitions counters.PartitionSet)
 }
 
 // Message is a frame to send. Reliable ones are too large for a packet and go over a stream.
@@ -43,6 +48,7 @@ type Replica struct {
 	log             frameLog
 	peers           map[counters.Origin]*peer
 	inbound         map[counters.Origin]*inbound
+	bySender        []*inbound                 // of inbound; nil: to be listed again, see senders
 	limits          map[string]*counters.Limit // as of the last audit
 	excess          map[string]*excessWindow   // by rule
 	forgot          map[string]*Peak           // by rule: the largest count of a key that was evicted, in cost
@@ -53,11 +59,17 @@ type Replica struct {
 	beaconAt        int64
 	tickedAt        int64
 	sentAt          int64             // when the last messages went
+	horizon         time.Duration     // until all know what one admits; see setCluster
+	toFar           time.Duration     // usual transit time to other regions
+	near, all       []time.Duration   // memory of setCluster
 	asked           []counters.Demand // of the last interval
 	flushes         int               // that may go early
 	snapshot        []byte            // built in this Tick, if a peer wanted one
 	resendEveryTick bool
+	between         func() // called between parts of a snapshot that is being merged, if set: the state is consistent
 	stats           Stats
+
+	owners
 }
 
 // Stats are running totals of a Replica.
@@ -71,6 +83,7 @@ type Stats struct {
 	Malformed                  uint64 // frames that could not be read
 	Early                      uint64 // frames that are to come again, because their sender's clock is ahead
 	SnapshotsRefused           uint64 // snapshots that were dropped: their sender sends more than an honest one does
+	Unsent                     uint64 // messages that a Cluster dropped because too many waited to be sent
 }
 
 const (
@@ -100,24 +113,26 @@ func (r *Replica) Join(o counters.Origin, now int64) {
 		return
 	}
 	r.startedAt = cmp.Or(r.startedAt, now)
-	r.peers[o] = &peer{origin: o, resent: make(map[uint64]int64), lastSeen: now}
+	r.peers[o] = &peer{origin: o, lastSeen: now, log: r.logFor()}
+	r.changed = true
 	i, _ := slices.BinarySearch(r.order, o)
 	r.order = slices.Insert(r.order, i, o)
-	r.inboundOf(o, now).left = false
-	r.counts.SetMember(o, true)
-}
-
-// Far notes that a member is of another region: the two do not share limits of scope Region.
-func (r *Replica) Far(o counters.Origin) {
 	if h := r.inbound[o]; h != nil {
-		h.otherRegion = true
+		h.left, r.peers[o].returned = false, true
+	} else if len(r.regions) == 0 || !r.large && len(r.peers) <= meshMost { // of the others, see reorganize
+		r.inboundOf(o, now)
 	}
+	r.counts.SetMember(o, true)
 }
 
 // Leave removes a member. With graceful set, or if it sent a goodbye, it admits nothing any more; otherwise it may go
 // on beyond a partition, and stays in the bound.
 func (r *Replica) Leave(o counters.Origin, graceful bool) {
+	if p := r.peers[o]; p != nil { // it may come back, and its ticks go on
+		r.log.tick = max(r.log.tick, p.log.last())
+	}
 	delete(r.peers, o)
+	r.changed = true
 	r.counts.SetMember(o, false)
 	if i, ok := slices.BinarySearch(r.order, o); ok {
 		r.order = slices.Delete(r.order, i, i+1)
@@ -145,13 +160,14 @@ func (r *Replica) Left(o counters.Origin) bool {
 	return h != nil && h.left
 }
 
-// ResendEveryTick makes the replica send again in every interval what was not acknowledged: it is about to stop.
-func (r *Replica) ResendEveryTick() { r.resendEveryTick = true }
+// ResendEveryTick makes the replica send again in every interval what was not acknowledged, and hand over what it owns:
+// it is about to stop.
+func (r *Replica) ResendEveryTick() { r.resendEveryTick, r.changed = true, true }
 
 // FullyAcked reports whether every peer that is reachable has acknowledged all frames.
 func (r *Replica) FullyAcked(now int64) bool {
 	for _, p := range r.peers {
-		if now-p.lastSeen < int64(5*idleBeacon) && p.acked.cumulative < r.log.last() {
+		if now-p.lastSeen < int64(5*idleBeacon) && p.acked.cumulative < p.log.last() {
 			return false
 		}
 	}
@@ -170,10 +186,9 @@ func (r *Replica) lastSeen(o counters.Origin) int64 {
 // Tick.
 func (r *Replica) Goodbye(now int64) []Message {
 	var out []Message
-	f := frame{kind: goodbye, origin: r.self, tick: r.log.last(), sent: now}
-	last := logged{kind: goodbye, data: f.encode(nil, emptyBody)}
-	for _, o := range r.order {
-		out = r.appendFrames(out, o, last)
+	for _, o := range r.linked() {
+		f := frame{kind: goodbye, origin: r.self, tick: r.peers[o].log.last(), sent: now}
+		out = r.appendFrames(out, o, logged{kind: goodbye, data: f.encode(nil, emptyBody)})
 	}
 	return out
 }
@@ -182,11 +197,21 @@ func (r *Replica) inboundOf(o counters.Origin, now int64) *inbound {
 	h := r.inbound[o]
 	if h == nil {
 		h = newInbound(now, r.interval)
+		h.origin = o
 		if r.peers[o] != nil || len(r.inbound) < len(r.peers)+maxStrangers {
-			r.inbound[o] = h
+			r.inbound[o], r.bySender = h, nil
 		}
 	}
 	return h
+}
+
+// senders returns the values of inbound in the order of origins: faster than the map, and sums of rates come out alike.
+func (r *Replica) senders() []*inbound {
+	if r.bySender == nil {
+		r.bySender = slices.SortedFunc(maps.Values(r.inbound),
+			func(a, b *inbound) int { return cmp.Compare(a.origin, b.origin) })
+	}
+	return r.bySender
 }
 
 // Receive takes in a frame that a peer sent, by packet or stream. A frame that is an error changes nothing.
@@ -206,6 +231,7 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	r.stats.BytesReceived += uint64(len(b))
 	h := r.inboundOf(f.origin, now)
 	h.follow(f)
+	r.noteSender(f, h, now)
 	for i := range f.groups {
 		novel := r.merge(f, &f.groups[i], h, now)
 		if novel > 0 && f.kind == snapshot && r.isOrphan(f, &f.groups[i]) && !over(now, r.startedAt, newcomer) {
@@ -217,12 +243,14 @@ func (r *Replica) Receive(b []byte, now int64) error {
 		h.truncated = h.truncated || len(b) > maxSnapshot/2 // it may have left something out
 	}
 	h.there.note(subtract(now, f.sent), now, h.transitPeriod())
-	if f.again = h.comesAgain(f, now); f.again {
+	if h.comesAgain(f, now) {
+		f.again = true
 		r.stats.Early++
 	}
 	r.reckon(h, f, now)
 	h.note(f, now)
 	r.setWatermark(f.origin, h)
+	r.setSumWatermarks(f.origin, h)
 	acked := f.ack.origin == r.self
 	if acked && f.ack.timed {
 		h.back, h.backKnown = int64(f.ack.transit), true
@@ -230,7 +258,10 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	if p := r.peers[f.origin]; p != nil {
 		p.lastSeen = now
 		if acked {
-			p.acknowledge(f.ack, &r.log, now)
+			p.acknowledge(f.ack, p.log, now)
+			if p.log != &r.log {
+				p.log.trim(p.acked.cumulative)
+			}
 		}
 	}
 	return nil
@@ -256,8 +287,18 @@ func (r *Replica) setWatermark(o counters.Origin, h *inbound) {
 // returns how many were news.
 func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 	s := counters.Slot{Meter: g.meter, Origin: g.origin, SentAt: f.sent, Sender: f.origin}
-	if g.origin == f.origin && !h.truncated && f.kind.numbered() {
-		s.CompleteThrough = h.watermark
+	of, known, again := r.about(f, g, h)
+	f.again = f.again || again
+	if !known {
+		return 0
+	}
+	s.Place, s.SentAt = of.place, r.demandAt(f, of)
+	if !h.truncated && f.kind.numbered() {
+		s.CompleteThrough = r.completeThrough(f, g, h, of)
+	}
+	var rises *counters.Rises // a small cluster knows them from the frames
+	if r.large {
+		rises = new(counters.Rises)
 	}
 	index := g.meter.Index(f.sent)
 	for e := (entries{rest: g.entries}); len(e.rest) > 0; {
@@ -268,7 +309,13 @@ func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 			}
 			slots = append(slots, s)
 		}
-		novel += r.counts.Merge(slots, now)
+		novel += r.counts.MergeRises(slots, now, rises)
+		if f.kind == snapshot && r.between != nil {
+			r.between()
+		}
+	}
+	if r.large {
+		r.reckonRises(f, g, h, of, rises, now)
 	}
 	r.stats.SlotsNovel += uint64(novel)
 	return novel
@@ -277,10 +324,11 @@ func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 // Tick ends an interval: it takes what changed since the last one and returns the messages to send, those to one peer
 // in a row.
 func (r *Replica) Tick(d counters.Drained, now int64) []Message {
-	news := r.newFrames(d, true, now)
+	r.reorganize(now)
 	r.asked = d.Demand
 	r.admitted(d.Demand, cmp.Or(r.tickedAt, now-int64(r.interval)), now)
 	r.forgotten(d.Forgotten, now)
+	before := r.tickedAt
 	r.tickedAt, r.sentAt, r.snapshot = now, now, nil
 	r.flushes = min(r.flushes+1, maxSaved)
 	r.setCluster()
@@ -289,15 +337,22 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 		r.beaconAt = now
 	}
 	var out []Message
-	for _, o := range r.order {
-		out = r.messagesFor(out, r.peers[o], news, beat, now)
+	if r.large {
+		out = r.sendOwned(d, true, beat, before, now)
+	} else {
+		news := r.newFrames(&r.log, r.arranger.arrange(d.Slots, d.Demand, r.self),
+			frame{since: r.since(d, before, now)}, len(d.Slots) > 0, true, now)
+		for _, o := range r.order {
+			out = r.messagesFor(out, r.peers[o], news, beat, now)
+		}
 	}
-	for o, h := range r.inbound {
+	for _, h := range r.senders() {
 		h.tick(now)
 		// One that left is remembered as well: what it sent before may come after its goodbye.
-		if r.peers[o] == nil && now-max(h.lastSeen, h.since) > int64(forgetSilent) {
-			delete(r.inbound, o)
-			r.counts.SetWatermark(o, counters.Gone)
+		if now-max(h.lastSeen, h.since) > int64(forgetSilent) && r.peers[h.origin] == nil {
+			delete(r.inbound, h.origin)
+			r.bySender = nil
+			r.counts.SetWatermark(h.origin, counters.Gone)
 		}
 	}
 	return out
@@ -306,22 +361,28 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 // asked reports whether requests came.
 func asked(d counters.Drained) bool { return len(d.Slots)+len(d.Demand) > 0 }
 
-// newFrames packs what changed into frames, and adds them to the log. Where nothing rose, the frame is a beacon, which
+// since is the time that what was drained reports: since the last tick.
+func (r *Replica) since(d counters.Drained, before, now int64) time.Duration {
+	if !asked(d) {
+		return 0
+	}
+	return time.Duration(max(1, now-cmp.Or(before, now-int64(r.interval))))
+}
+
+// newFrames packs groups into frames, like f, and adds them to a log. Where nothing rose, the frame is a beacon, which
 // is not in the log. With complete set it is all that changed until now.
-func (r *Replica) newFrames(d counters.Drained, complete bool, now int64) []logged {
-	bodies := pack(r.arranger.arrange(d.Slots, d.Demand, r.self), r.self, now, maxBody)
+func (r *Replica) newFrames(log *frameLog, groups []group, f frame, rose, complete bool, now int64) []logged {
+	bodies := pack(groups, r.self, now, maxBody)
 	if len(bodies) == 0 {
 		bodies = [][]byte{emptyBody}
 	}
-	f := frame{kind: dataMore, origin: r.self, sent: now}
-	if asked(d) {
-		f.since = time.Duration(max(1, now-cmp.Or(r.tickedAt, now-int64(r.interval))))
-	}
+	f.kind, f.origin, f.sent = dataMore, r.self, now
+	tail := len(f.ages.encode())
 	news := make([]logged, len(bodies))
 	for i, body := range bodies {
-		f.tick = r.log.last()
+		f.tick = log.last()
 		switch {
-		case len(d.Slots) == 0:
+		case !rose:
 			f.kind = beacon
 		case complete && i == len(bodies)-1:
 			f.kind = data
@@ -331,9 +392,10 @@ func (r *Replica) newFrames(d counters.Drained, complete bool, now int64) []logg
 		}
 		news[i] = logged{
 			kind: f.kind, tick: f.tick, sent: now, data: f.encode(make([]byte, 0, maxEnvelope+len(body)), body),
+			tail: tail,
 		}
 		if f.kind != beacon {
-			r.log.add(news[i])
+			log.add(news[i])
 		}
 	}
 	return news
@@ -347,8 +409,11 @@ func (r *Replica) messagesFor(out []Message, p *peer, news []logged, beat bool, 
 	}
 	reachable := r.resendEveryTick || now-p.lastSeen < int64(max(silence, 3*r.interval))
 	rto := p.rto(r.interval)
-	if r.resendEveryTick {
+	switch {
+	case r.resendEveryTick:
 		rto = r.interval
+	case p.srtt == 0:
+		rto = r.firstRTO(p)
 	}
 	var lost []logged
 	if r.wantsSnapshot(p, reachable, rto, now) {
@@ -358,7 +423,7 @@ func (r *Replica) messagesFor(out []Message, p *peer, news []logged, beat bool, 
 		if !r.resendEveryTick {
 			wait = max(rto, h.lead(now))
 		}
-		lost = p.lost(&r.log, rto, wait, now, maxResend)
+		lost = p.lost(p.log, rto, wait, now, maxResend)
 		r.stats.Resent += uint64(len(lost))
 	}
 	return r.appendFrames(out, p.origin, append(lost, news...)...)
@@ -367,6 +432,9 @@ func (r *Replica) messagesFor(out []Message, p *peer, news []logged, beat bool, 
 // wantsSnapshot reports whether the peer lacks frames that are not kept any more, or so many that a snapshot arrives
 // sooner, or counts of origins that are gone, or has had no snapshot yet.
 func (r *Replica) wantsSnapshot(p *peer, reachable bool, rto time.Duration, now int64) bool {
+	if r.large {
+		return false
+	}
 	if p.snapAt == 0 {
 		return true
 	}
@@ -374,22 +442,22 @@ func (r *Replica) wantsSnapshot(p *peer, reachable bool, rto time.Duration, now 
 	if !reachable || !over(now, p.snapAt, retry) {
 		return false
 	}
-	return p.snapFailed || p.snapAt <= r.orphansAt || p.acked.cumulative+1 < r.log.first() ||
+	return p.snapFailed || p.snapAt <= r.orphansAt || p.acked.cumulative+1 < p.log.first() ||
 		p.acked.cumulative < p.snapTick || r.wasAway(p, now)
 }
 
 // wasAway reports whether the peer lacks more old frames than may be sent again in an interval, as after a partition,
 // and the snapshot is not so large that it may leave keys out.
 func (r *Replica) wasAway(p *peer, now int64) bool {
-	oldest := r.log.get(p.acked.cumulative + 1)
-	if oldest == nil || !over(now, oldest.sent, snapshotRetry) || p.lacks(&r.log) <= maxResend {
+	oldest := p.log.get(p.acked.cumulative + 1)
+	if oldest == nil || !over(now, oldest.sent, snapshotRetry) || p.lacks(p.log) <= maxResend {
 		return false
 	}
 	return len(r.latestSnapshot(now)) <= maxSnapshot/2
 }
 
 func (r *Replica) appendSnapshot(out []Message, p *peer, now int64) []Message {
-	p.snapTick, p.snapAt, p.snapFailed = r.log.last(), now, false
+	p.snapTick, p.snapAt, p.snapFailed = p.log.last(), now, false
 	r.stats.Snapshots++
 	r.stats.FramesSent++
 	data := r.latestSnapshot(now)
@@ -415,7 +483,7 @@ func (r *Replica) appendFrames(out []Message, to counters.Origin, frames ...logg
 		out = append(out, Message{To: to, Data: l.data})
 	}
 	if ackDue && len(frames) > 0 {
-		out = r.acknowledge(out, first, h.ack(to, r.tickedAt))
+		out = r.acknowledge(out, first, h.ack(to, r.tickedAt), frames)
 		h.ackDue = false
 	}
 	for _, m := range out[first:] {
@@ -426,17 +494,19 @@ func (r *Replica) appendFrames(out []Message, to counters.Origin, frames ...logg
 }
 
 // acknowledge adds an ack to the first message after index first that has room for it, or else to a beacon.
-func (r *Replica) acknowledge(out []Message, first int, a ack) []Message {
-	encoded := a.encode()
+func (r *Replica) acknowledge(out []Message, first int, a ack, frames []logged) []Message {
+	encoded, tail := a.encode(), 0
 	i := first
 	for i < len(out) && len(out[i].Data)+len(encoded) > MaxFrame {
 		i++
 	}
 	if i == len(out) {
-		f := frame{kind: beacon, origin: r.self, tick: r.log.last(), sent: r.tickedAt}
+		f := frame{kind: beacon, origin: r.self, tick: r.peers[a.origin].log.last(), sent: r.tickedAt}
 		out = append(out, Message{To: out[first].To, Data: f.encode(nil, emptyBody)})
+	} else {
+		tail = frames[i-first].tail
 	}
-	out[i].Data = withAck(out[i].Data, encoded)
+	out[i].Data = withAck(out[i].Data, encoded, tail)
 	return out
 }
 

@@ -95,6 +95,7 @@ func cpuTime(who int) time.Duration {
 
 // wireNode is a node with a region's usual configuration.
 type wireNode struct {
+	noOwners
 	cluster *Cluster
 	table   *counters.Table
 	drained atomic.Uint64 // slots

@@ -1,0 +1,452 @@
+package gossip
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// Of a region of more than allGateways nodes, maxGateways are in the WAN pool: those whose names hash lowest among the
+// living ones, so that all agree on them, and the next one takes over from one that fails. The others have a socket
+// between regions, by which they are reached, and know the nodes of other regions from the rosters that gateways pass
+// on. While a node of the first version is there, which knows no rosters, all are gateways.
+const (
+	allGateways  = 4
+	maxGateways  = 3
+	listsVersion = 2 // of the frames of nodes that know rosters
+
+	electEvery    = time.Second
+	electAtStart  = time.Second      // how long a node that starts waits for others of its region
+	stepDownAfter = 30 * time.Second // of not being among the first
+	handOver      = 10 * time.Second // from then until it leaves the pool: others know by then
+
+	publishGap    = electEvery / 2  // between two rosters of this node
+	fanOut        = 2               // gateways with which a gateway compares rosters, each electEvery
+	pullEvery     = 3 * time.Second // how often another node compares its own with those of a gateway
+	pullAtStart   = 300 * time.Millisecond
+	departedLasts = 2 * time.Minute // in a roster
+	oldLasts      = time.Minute     // all are gateways so long after a node of the first version was seen
+	maxRosterSent = 8               // streams with rosters under way
+)
+
+// gateways is a cluster's part in the choice of gateways and in what they pass on.
+type gateways struct {
+	isGateway atomic.Bool
+	elected   chan struct{} // closed when the node knows for the first time whether it is one
+	sending   chan struct{} // a place for each stream with rosters
+	oldSeen   atomic.Int64  // when a node of the first version last tried to join, or a gateway knew of one
+	replies   atomic.Uint64 // digests that answered one of this node's, over the WAN
+
+	// Only passOn uses these.
+	excess   time.Time // since when the node is a gateway too many; zero: it is none
+	leaveAt  time.Time // when it leaves the WAN pool; zero: it does not
+	pulledAt time.Time
+
+	rostersMu   sync.Mutex // taken before the cluster's; guards what follows
+	rosters     rosters
+	departed    map[counters.Origin]departedMember
+	publishedAt time.Time
+}
+
+type departedMember struct {
+	Member
+	at time.Time
+}
+
+func newGateways() gateways {
+	return gateways{elected: make(chan struct{}), sending: make(chan struct{}, maxRosterSent), rosters: newRosters(),
+		departed: make(map[counters.Origin]departedMember)}
+}
+
+// pool returns the pool of that name, or nil.
+func (c *Cluster) pool(name string) *pool {
+	for _, p := range c.pools {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// passOn chooses the gateways and compares rosters, until ctx ends.
+func (c *Cluster) passOn(ctx context.Context) {
+	near, far := c.pool(lan), c.pool(wan)
+	for begun := time.Now(); near != nil && near.isAlone() && time.Since(begun) < electAtStart; {
+		if !sleep(ctx, 10*time.Millisecond) {
+			break
+		}
+	}
+	if near != nil && far != nil {
+		c.elect(time.Now(), true)
+	}
+	close(c.elected)
+	if far == nil {
+		return
+	}
+	for wait := time.Duration(0); sleep(ctx, wait); wait = jittered(electEvery) {
+		if near != nil {
+			c.elect(time.Now(), false)
+		}
+		c.rostersMu.Lock()
+		c.rosters.expire(c.cfg.Now())
+		if c.isSparse() {
+			c.publish()
+		}
+		c.settle()
+		c.rostersMu.Unlock()
+		c.compareRosters(far)
+		if far.isBlind() && !far.joins.Load() {
+			wait = pullAtStart
+		}
+	}
+}
+
+// elect finds whether this node is a gateway, and has it become one or cease to be one. Whoever starts has no peers in
+// the WAN pool yet.
+func (c *Cluster) elect(now time.Time, starts bool) {
+	far := c.pool(wan)
+	switch should := c.shouldBeGateway(); {
+	case should:
+		c.excess, c.leaveAt = time.Time{}, time.Time{}
+		if !c.isGateway.Swap(true) {
+			c.log.Info("gossip: this node is a gateway of its region")
+		}
+		if !far.joins.Load() {
+			far.enter()
+			c.announceSoon()
+		}
+	case c.isGateway.Load():
+		if c.excess.IsZero() {
+			c.excess = now
+		}
+		if starts || now.Sub(c.excess) >= stepDownAfter {
+			c.isGateway.Store(false)
+			c.leaveAt = now.Add(handOver)
+			c.announceSoon()
+			if starts {
+				far.setUninformed()
+				c.leaveAt = now
+			}
+		}
+	}
+	if !c.leaveAt.IsZero() && !now.Before(c.leaveAt) && (starts || c.isListedEverywhere(far)) {
+		c.leaveAt = time.Time{}
+		if err := far.leave(); err != nil {
+			c.log.Error("gossip: cannot leave the WAN pool", "error", err)
+		}
+		c.announceSoon()
+	}
+}
+
+// shouldBeGateway reports whether this node is among the gateways of its region.
+func (c *Cluster) shouldBeGateway() bool {
+	type candidate struct {
+		rank   uint64
+		origin counters.Origin
+	}
+	before := func(a, b candidate) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.origin, b.origin)) }
+	self := candidate{nameHash("gateway", c.self.name()), c.self.Origin()}
+	if seen := c.oldSeen.Load(); seen != 0 && c.cfg.Now()-seen < int64(oldLasts) {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	nodes, ahead := 1, 0
+	for o, r := range c.routes {
+		m := r.member
+		switch {
+		case m.isOld():
+			return true
+		case r.pool.name != lan || !m.WAN.IsValid():
+			continue
+		}
+		nodes++
+		if before(candidate{nameHash("gateway", m.name()), o}, self) < 0 {
+			ahead++
+		}
+	}
+	return nodes <= allGateways || ahead < maxGateways
+}
+
+// knowsOld reports whether a member is of the first version.
+func (c *Cluster) knowsOld() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.routes {
+		if r.member.isOld() {
+			return true
+		}
+	}
+	return false
+}
+
+// isSparse reports whether there are nodes that are no gateways, which need rosters.
+func (c *Cluster) isSparse() bool {
+	if !c.isGateway.Load() {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.routes {
+		if !r.member.isOld() && !r.member.Gateway && r.member.WAN.IsValid() {
+			return true
+		}
+	}
+	return false
+}
+
+// publish makes this gateway's roster anew. rostersMu is held.
+func (c *Cluster) publish() {
+	if !c.isGateway.Load() || !c.self.WAN.IsValid() || time.Since(c.publishedAt) < publishGap {
+		return
+	}
+	c.publishedAt = time.Now()
+	now := c.cfg.Now()
+	members := c.regionMembers()
+	known := c.rosters.byPublisher[c.self.Origin()]
+	c.noteDeparted(known, members)
+	departed := make([]Member, 0, len(c.departed))
+	for _, d := range c.departed {
+		departed = append(departed, d.Member)
+	}
+	slices.SortFunc(departed, func(a, b Member) int { return cmp.Compare(a.Origin(), b.Origin()) })
+	own := newRoster(members, departed, now)
+	news := known == nil || known.hash != own.hash
+	if !news && now-known.renewed < int64(rosterBeat) && now >= known.renewed {
+		return
+	}
+	if known != nil {
+		own.stamp = max(now, known.stamp+1)
+	}
+	own.stamp = max(own.stamp, c.rosters.ended[own.publisher].stamp+1)
+	if _, err := c.rosters.put(own, now); err != nil {
+		if c.malformed.admit(c.log) {
+			c.log.Warn("gossip: cannot publish the members of this region", "error", err)
+		}
+		return
+	}
+	if news {
+		c.push(own, true)
+	}
+}
+
+// regionMembers returns the members of this region, this node first.
+func (c *Cluster) regionMembers() []Member {
+	self := c.Self()
+	far, _ := c.pool(wan).others()
+	c.mu.Lock()
+	members := make([]Member, 0, len(c.routes))
+	for _, r := range c.routes {
+		if m := r.member; m.Region == self.Region && !r.listed {
+			members = append(members, m)
+		}
+	}
+	c.mu.Unlock()
+	for i := range members {
+		if m := &members[i]; m.isOld() { // it is in the WAN pool, and does not send its address
+			m.Gateway = true
+			for _, f := range far {
+				if f.Origin() == m.Origin() {
+					m.WAN, _ = netip.ParseAddrPort(f.addr)
+				}
+			}
+		}
+	}
+	members = slices.DeleteFunc(members, func(m Member) bool { return !m.WAN.IsValid() || m.WAN.Port() == 0 })
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Origin(), b.Origin()) })
+	return append([]Member{self}, members[:min(len(members), maxRosterMembers-1)]...)
+}
+
+// noteDeparted records who was in the roster before, is a member no more, and sent a goodbye.
+func (c *Cluster) noteDeparted(before *roster, members []Member) {
+	now := time.Now()
+	if before != nil {
+		for _, m := range before.members {
+			stays := slices.ContainsFunc(members, func(o Member) bool { return o.Origin() == m.Origin() })
+			if !stays && c.left(m.Origin()) {
+				c.departed[m.Origin()] = departedMember{m, now}
+			}
+		}
+	}
+	for o, d := range c.departed {
+		if now.Sub(d.at) > departedLasts || len(c.departed) > maxRosterMembers {
+			delete(c.departed, o)
+		}
+	}
+}
+
+// settle has the members of other regions be those whom rosters list, and those in the WAN pool. rostersMu is held.
+func (c *Cluster) settle() {
+	far := c.pool(wan)
+	members, departed := c.rosters.members(c.self.Region)
+	gateway, now := far.joins.Load() && c.isGateway.Load(), c.cfg.Now()
+	var joined, left []*route
+	var graceful []bool
+	c.mu.Lock()
+	for o := range c.givenUp {
+		if m, listed := members[o]; !listed || !gateway || !m.Gateway {
+			delete(c.givenUp, o)
+		}
+	}
+	for o, l := range c.listed {
+		if _, listed := members[o]; listed {
+			continue
+		}
+		delete(c.listed, o)
+		if r := c.routes[o]; r == l {
+			_, bye := departed[o]
+			if removed, g := c.remove(o, bye); removed {
+				left, graceful = append(left, r), append(graceful, g)
+			}
+		}
+	}
+	for o, m := range members {
+		l := c.listed[o]
+		if o == c.self.Origin() || c.givenUp[o] || l != nil && l.member == m {
+			continue
+		}
+		r := &route{member: m, pool: far, node: nodeAt(m.WAN), listed: true}
+		c.listed[o] = r
+		before := c.routes[o]
+		if before == nil && c.outdated[o] == nil || before != nil && before.listed {
+			if c.add(r, now) {
+				joined = append(joined, r)
+			}
+		}
+	}
+	c.mu.Unlock()
+	for _, r := range joined {
+		c.logJoined(r)
+	}
+	for i, r := range left {
+		c.logGone(r.member, r.pool, graceful[i])
+	}
+	if gateway && c.isSparse() {
+		c.joinGateways(far)
+	}
+}
+
+// nodeAt is a node at an address, as memberlist sends to it.
+func nodeAt(addr netip.AddrPort) memberlist.Node {
+	return memberlist.Node{Addr: addr.Addr().AsSlice(), Port: addr.Port(), PMin: memberlist.ProtocolVersionMin,
+		PMax: memberlist.ProtocolVersionMax, PCur: memberlist.ProtocolVersion2Compatible}
+}
+
+// joinGateways has the gateways that are not in the WAN pool yet joined.
+func (c *Cluster) joinGateways(far *pool) {
+	var missing []Member
+	c.mu.Lock()
+	for _, r := range c.routes {
+		if r.member.Gateway && r.member.WAN.IsValid() && (r.listed || r.pool.name == lan) {
+			missing = append(missing, r.member)
+		}
+	}
+	c.mu.Unlock()
+	far.mu.Lock()
+	defer far.mu.Unlock()
+	there := make(map[string]bool, len(far.members))
+	for _, m := range far.members {
+		there[m.name()] = true
+	}
+	for _, m := range missing {
+		name := m.poolName()
+		if _, failed := far.failed[name]; !there[m.name()] && !failed {
+			far.noteFailed(failedMember{poolMember: poolMember{m, m.WAN.String()}, boot: name, since: time.Now()})
+		}
+	}
+}
+
+// isListed reports whether a member of another region stays one though it left the WAN pool.
+func (c *Cluster) isListed(m Member) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.listed[m.Origin()]
+	return l != nil && l.member.Region == m.Region && !l.member.Gateway
+}
+
+// isListedEverywhere reports whether rosters list all members of other regions that are in the pool.
+func (c *Cluster) isListedEverywhere(far *pool) bool {
+	members, _ := far.others()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !slices.ContainsFunc(members, func(m poolMember) bool {
+		return m.Region != c.self.Region && c.listed[m.Origin()] == nil
+	})
+}
+
+// isListedAt reports whether rosters list a member at an address.
+func (c *Cluster) isListedAt(addr string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.listed {
+		if l.member.WAN.String() == addr && !l.member.Gateway {
+			return true
+		}
+	}
+	return false
+}
+
+// enter has the node join the pool, of which gateways have passed on what they know: if they lack nobody, it does not
+// matter whether this node's seeds answer.
+func (p *pool) enter() {
+	p.mu.Lock()
+	if !p.uninformed && !p.gatewayBlind {
+		p.met, p.unasked = true, false
+		for _, seed := range p.cfg.Seeds {
+			p.reached[seed] = true
+		}
+	}
+	p.mu.Unlock()
+	p.joins.Store(true)
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leave leaves the pool. The node's socket goes on to serve.
+func (p *pool) leave() error {
+	old := p.ml()
+	p.mu.Lock()
+	others := len(p.members)
+	p.mu.Unlock()
+	if others > 0 {
+		if err := old.Leave(leaveTimeout); err != nil {
+			p.cluster.log.Debug("gossip: leaving the pool took too long", "pool", p.name, "error", err)
+		}
+	}
+	p.joins.Store(false)
+	_ = old.Shutdown()
+	p.mu.Lock()
+	members := p.members
+	p.members, p.failed, p.missing = make(map[string]poolMember), make(map[string]failedMember), nil
+	p.mu.Unlock()
+	for _, m := range members {
+		if p.carries(m.Member) {
+			p.cluster.gone(m.Member, p)
+		}
+	}
+	return p.create()
+}
+
+// setUninformed notes that gateways have not passed on anything yet.
+func (p *pool) setUninformed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.uninformed = true
+}
+
+// inform notes that a gateway has passed on all that it knows, and whether it may lack nodes.
+func (p *pool) inform(blind bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.uninformed, p.gatewayBlind = false, blind
+}

@@ -1,0 +1,102 @@
+package gossip
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// MemberStatus is a node of the cluster as this one knows it.
+type MemberStatus struct {
+	Member
+	PeerStatus
+	Pool string // through which it is reached; empty when it is not in the membership
+	Addr string
+}
+
+// Members returns the other nodes in the membership, by region and node id.
+func (c *Cluster) Members() []MemberStatus {
+	return slices.DeleteFunc(c.Peers(), func(m MemberStatus) bool { return m.Pool == "" })
+}
+
+// Peers returns Members and the nodes that left the membership without a goodbye, which count as unreachable for a
+// quarter of an hour. The names are empty of nodes that have never been in the membership.
+func (c *Cluster) Peers() []MemberStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	latest := make(map[counters.Origin]Member, len(c.latest))
+	for _, m := range c.latest {
+		latest[m.Origin()] = m
+	}
+	var out []MemberStatus
+	statuses, _ := c.peerStatuses()
+	for _, p := range statuses {
+		m := MemberStatus{Member: latest[p.Origin], PeerStatus: p}
+		if r := c.routes[p.Origin]; r != nil {
+			m.Member, m.Pool, m.Addr = r.member, r.pool.name, r.node.Address()
+		}
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b MemberStatus) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.NodeID, b.NodeID))
+	})
+	return out
+}
+
+// Staleness is the largest age of what this node knows of another one. It is complete if all nodes are in the
+// membership and all seeds have answered. Nodes that left are not counted; unreachable nodes and seeds are, for a
+// quarter of an hour.
+func (c *Cluster) Staleness() (age time.Duration, complete bool) {
+	blind, _ := c.Blind()
+	complete = !blind
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	statuses, relayed := c.peerStatuses()
+	for _, p := range statuses {
+		if !relayed[p.Origin] {
+			age = max(age, p.Age)
+		}
+		complete = complete && p.Member
+	}
+	return age, complete
+}
+
+// peerStatuses returns the status of all members, and of those that are unreachable. Where owners add up, some members
+// do not send to this node, which knows what they count from others: their age is the least of their region's. The lock
+// is held.
+func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]bool) {
+	now := c.cfg.Now()
+	linked := make(map[counters.Origin]bool)
+	for _, o := range c.replica.linked() {
+		linked[o] = true
+	}
+	relayed = make(map[counters.Origin]bool)
+	ages := make(map[string]time.Duration) // by region, of those who send
+	all = c.replica.Peers(now)
+	known := make(map[counters.Origin]bool, len(all))
+	for _, p := range all {
+		known[p.Origin] = true
+		r := c.routes[p.Origin]
+		if r == nil || !linked[p.Origin] {
+			continue
+		}
+		if least, seen := ages[r.member.Region]; !seen || p.Age < least {
+			ages[r.member.Region] = p.Age
+		}
+	}
+	for o, r := range c.routes {
+		if !known[o] && !linked[o] {
+			all = append(all, PeerStatus{Origin: o, Member: true, OtherRegion: r.member.Region != c.self.Region,
+				Known: time.Duration(max(0, now-r.since))})
+		}
+	}
+	for i := range all {
+		p := &all[i]
+		if r := c.routes[p.Origin]; r != nil && !linked[p.Origin] {
+			p.Age, p.Idle, relayed[p.Origin] = ages[r.member.Region], false, true
+		}
+	}
+	return all, relayed
+}

@@ -1,0 +1,413 @@
+package gossip
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// In a cluster of more than meshMost nodes, not every node sends to every other one: owners of keys add up (see
+// counters/owners.go for what they send). The protocol is the same; what differs is to whom a slot goes. A small
+// cluster is the case in which nothing is added up.
+//
+// The owner of a partition in a region is the living member with the highest weight there (rendezvous hashing): when
+// nodes come and go, only theirs move. A member that should answer and is silent for suspectAfter intervals is passed
+// over, so that the next one stands in for it, and it is the owner again when a frame of it comes. A new owner is sent
+// again all that others know of its keys. Whoever is taken for an owner and is none forwards to whom it takes for the
+// owner.
+//
+// # How old
+//
+// A frame says how old what its sender knew was: of its own region, and of the others. A receiver adds the age of the
+// frame. So the bound covers both hops: what a sum rose by was unseen since the time through which the sum before was
+// complete, or since the owner could not know yet that this node was asked for the key, whichever is earlier.
+
+const (
+	// meshMost is the largest cluster in which every node sends to every other one, and meshAgain the size from which a
+	// larger one returns to that.
+	meshMost  = 16
+	meshAgain = 12
+	// largeLasts is how long a small cluster behaves as a large one after a member did.
+	largeLasts = 3 * time.Second
+	// suspectAfter is in intervals.
+	suspectAfter = 5
+	// linkLasts is how long after the last slot a link is sent every interval how complete it is; then every second.
+	linkLasts = 1200 * time.Millisecond
+	// namedWithin is how long a rule may stay unnamed whose demand lasts.
+	namedWithin = 1200 * time.Millisecond
+	homes       = 2
+)
+
+// region is the nodes of one region, and who owns what there.
+type region struct {
+	name    string
+	place   counters.Place
+	weight  uint64   // of its name, for the choice of homes
+	members []member // by origin
+	owners  [counters.Partitions]counters.Origin
+	silent  bool // too many of its members are: nobody stands in
+	sums    sumName
+}
+
+// member is a node of a region, by the hash of its name: a restart changes no owner.
+type member struct {
+	origin counters.Origin
+	name   uint64
+}
+
+// sumName is the name of the sums over something as origins, the same on every node, but for its lowest byte: that is
+// the partition.
+type sumName counters.Origin
+
+func newSumName(what, region string) sumName { return sumName(nameHash(what, region) &^ math.MaxUint8) }
+
+// of is the sum over a partition.
+func (s sumName) of(partition int) counters.Origin {
+	return counters.Origin(s) | counters.Origin(partition)
+}
+
+// all is the sums over all partitions.
+func (s sumName) all() (names [counters.Partitions]counters.Origin) {
+	for p := range names {
+		names[p] = s.of(p)
+	}
+	return names
+}
+
+// sum is what a group of slots is about.
+type sum struct {
+	place  counters.Place
+	region *region // nil: not a single one
+	isSum  bool
+}
+
+// sumOf returns which sum an origin is.
+func (r *Replica) sumOf(o counters.Origin) (of sum, ok bool) {
+	of, ok = r.sums[sumName(o&^math.MaxUint8)]
+	return of, ok && o&math.MaxUint8 < counters.Partitions
+}
+
+// owners is the part of a Replica that knows who owns what.
+type owners struct {
+	regions   []*region // the own one first
+	byName    map[string]*region
+	sums      map[sumName]sum
+	elsewhere sumName
+	lost      sumName
+
+	changed  bool // who owns what has to be found again
+	large    bool
+	largeAt  int64             // when a frame of a large cluster came last
+	unable   bool              // a member does not know owners
+	links    []counters.Origin // who is sent to regularly
+	busy     []counters.Origin // others for whom something waits
+	suspects map[counters.Origin]bool
+	owned    counters.PartitionSet
+	demands  [3]map[string]float64 // see demandOf; made anew in each Tick
+
+}
+
+// Node is what a replica needs to know of a node to find who owns what.
+type Node struct {
+	Region, Name string
+	Version      uint8 // the highest version of frames that it reads
+}
+
+// Describe records what node an origin is: first of all the replica's own, then each that it joins. While one is not
+// described, or reads no sums, every node sends to every other one.
+func (r *Replica) Describe(o counters.Origin, n Node) {
+	if r.byName == nil {
+		r.byName, r.sums = make(map[string]*region), make(map[sumName]sum)
+		r.suspects = make(map[counters.Origin]bool)
+	}
+	g := r.byName[n.Region]
+	if g == nil {
+		g = r.addRegion(n.Region)
+	}
+	i, known := slices.BinarySearchFunc(g.members, o,
+		func(m member, o counters.Origin) int { return cmp.Compare(m.origin, o) })
+	if !known {
+		g.members = slices.Insert(g.members, i, member{o, nameHash("node", n.Name)})
+	}
+	r.changed = true
+	if p := r.peers[o]; p != nil {
+		p.region, p.version = g, n.Version
+		if h := r.inbound[o]; h != nil {
+			h.region, h.otherRegion = g, g != r.regions[0]
+		}
+	}
+}
+
+func (r *Replica) addRegion(name string) *region {
+	g := &region{name: name, place: counters.Near, weight: nameHash("region", name)}
+	if len(r.regions) > 0 {
+		g.place = counters.Far(len(r.regions) - 1)
+	}
+	g.sums = newSumName("sum", name)
+	r.sums[g.sums] = sum{g.place.Sum(), g, true}
+	if len(r.regions) == 0 {
+		r.elsewhere, r.lost = newSumName("elsewhere", name), newSumName("lost", name)
+		r.sums[r.elsewhere] = sum{counters.Elsewhere, nil, true}
+		r.sums[r.lost] = sum{counters.Lost, nil, true}
+	}
+	r.regions, r.byName[name] = append(r.regions, g), g
+	return g
+}
+
+// nameHash is the same on every node.
+func nameHash(what, name string) uint64 {
+	h := sha256.Sum256([]byte(what + "\x00" + name))
+	return binary.LittleEndian.Uint64(h[:])
+}
+
+// mix spreads a weight and a partition over 64 bits (the finalizer of SplitMix64).
+func mix(weight uint64, partition int) uint64 {
+	z := weight + uint64(partition+1)*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// reorganize finds who owns what, where that may have changed.
+func (r *Replica) reorganize(now int64) {
+	if len(r.regions) == 0 {
+		return
+	}
+	r.suspect(now)
+	if r.changed {
+		r.unable = false
+		for _, p := range r.peers {
+			r.unable = r.unable || p.region == nil || p.version < largestVersion
+		}
+	}
+	if r.isLarge(now) != r.large {
+		r.large, r.changed = !r.large, true
+		r.turn(now)
+	}
+	if !r.changed {
+		return
+	}
+	r.changed = false
+	for _, g := range r.regions {
+		g.members = slices.DeleteFunc(g.members,
+			func(m member) bool { return m.origin != r.self && r.peers[m.origin] == nil })
+	}
+	if !r.large {
+		for _, o := range r.order { // Join leaves some out
+			r.inboundOf(o, now)
+		}
+		return
+	}
+	var moved counters.PartitionSet
+	home := r.homes()
+	known := counters.Owners{Region: r.regions[0].sums.all(), Elsewhere: r.elsewhere.all(), Lost: r.lost.all(),
+		Regions: len(r.regions)}
+	linked := make(map[counters.Origin]bool)
+	for i, g := range r.regions {
+		known.Members = append(known.Members, len(g.members))
+		before := g.owners
+		r.findOwners(g)
+		for p, o := range g.owners {
+			switch {
+			case i == 0 && o == r.self:
+				known.Owned.Add(p)
+			case i > 0 && known.Owned.Has(p) && o != 0:
+				linked[o] = true
+			}
+			if o != before[p] && (i == 0 || known.Owned.Has(p)) {
+				moved.Add(p)
+			}
+		}
+	}
+	for p := range counters.Partitions {
+		n := 0
+		for _, g := range home[p] {
+			switch {
+			case g == r.regions[0] && known.Owned.Has(p):
+				known.Home.Add(p)
+			case g != nil && g != r.regions[0]:
+				known.Homes[p][n] = g.sums.of(p)
+				n++
+			}
+		}
+	}
+	r.owned = known.Owned
+	for _, m := range r.regions[0].members {
+		linked[m.origin] = m.origin != r.self
+	}
+	for o := range r.suspects { // so that both sides learn when the other is back
+		linked[o] = true
+	}
+	for _, o := range r.links {
+		switch h := r.inbound[o]; {
+		case h == nil || linked[o] || r.peers[o] == nil:
+		case h.lastSeen == 0:
+			delete(r.inbound, o)
+		default:
+			h.forget()
+		}
+	}
+	r.links = r.links[:0]
+	for o, isLink := range linked {
+		if isLink && r.peers[o] != nil {
+			r.links = append(r.links, o)
+			r.inboundOf(o, now)
+		}
+	}
+	slices.Sort(r.links)
+	r.counts.SetOwners(&known)
+	for _, p := range r.peers {
+		if p.returned {
+			p.returned = false
+			r.addConcerns(&moved, p)
+		}
+	}
+	r.counts.Refresh(moved)
+}
+
+// isLarge reports whether owners add up.
+func (r *Replica) isLarge(now int64) bool {
+	n := len(r.peers) + 1
+	return !r.unable &&
+		(n > meshMost || r.large && n > meshAgain || r.largeAt != 0 && now-r.largeAt < int64(largeLasts))
+}
+
+// logFor is the log of a new peer: one for all in a small cluster. Otherwise its ticks begin behind all that any peer
+// had, as it may be one that comes back.
+func (r *Replica) logFor() *frameLog {
+	if !r.large {
+		return &r.log
+	}
+	return &frameLog{tick: r.log.tick}
+}
+
+// turn changes between a log for all peers and one for each.
+func (r *Replica) turn(now int64) {
+	if r.large {
+		for _, p := range r.peers {
+			own := r.log
+			own.frames = slices.Clone(own.frames)
+			p.log = &own
+			p.log.trim(p.acked.cumulative)
+		}
+		r.log.frames = nil
+		maps.DeleteFunc(r.inbound, func(_ counters.Origin, h *inbound) bool { return h.lastSeen == 0 })
+		r.bySender = nil
+		return
+	}
+	for o := range r.peers {
+		r.inboundOf(o, now)
+	}
+	last := r.log.last()
+	for _, p := range r.peers {
+		last = max(last, p.log.last())
+	}
+	r.log = frameLog{tick: last} // a snapshot covers what each peer lacks
+	for _, p := range r.peers {
+		p.log, p.snapAt = &r.log, 0
+	}
+	var all counters.PartitionSet
+	for p := range counters.Partitions {
+		all.Add(p)
+	}
+	r.counts.SetOwners(nil)
+	r.counts.Refresh(all)
+}
+
+// suspect finds the peers that should have answered.
+func (r *Replica) suspect(now int64) {
+	maps.DeleteFunc(r.suspects, func(o counters.Origin, _ bool) bool { return r.peers[o] == nil })
+	for _, o := range r.links {
+		p := r.peers[o]
+		if p == nil {
+			continue
+		}
+		if silent := p.isSilent(now, r.interval); silent != r.suspects[o] {
+			r.changed = true
+			if r.suspects[o] = silent; !silent {
+				delete(r.suspects, o)
+			}
+		}
+	}
+}
+
+// isSilent reports whether the peer has not answered a frame for so long that somebody has to stand in for it.
+func (p *peer) isSilent(now int64, interval time.Duration) bool {
+	wait := int64(suspectAfter*interval + p.srtt)
+	return now-p.lastSeen > wait && len(p.log.frames) > 0 && now-p.log.frames[0].sent > wait
+}
+
+// isAlive reports whether a member of a region may own something.
+func (r *Replica) isAlive(o counters.Origin) bool {
+	if o == r.self {
+		return !r.resendEveryTick
+	}
+	h := r.inbound[o]
+	return !r.suspects[o] && (h == nil || !h.left)
+}
+
+// maxSuspects is how many members of another region may be silent until all of it is taken to be out of reach. Then the
+// owners remain as they are.
+const maxSuspects = 3
+
+// findOwners finds who owns what in a region.
+func (r *Replica) findOwners(g *region) {
+	alive := slices.DeleteFunc(slices.Clone(g.members), func(m member) bool { return !r.isAlive(m.origin) })
+	g.silent = len(alive) == 0 || g != r.regions[0] && len(g.members)-len(alive) >= maxSuspects
+	if g.silent {
+		alive = g.members
+	}
+	for p := range g.owners {
+		var best uint64
+		g.owners[p] = 0
+		for _, m := range alive {
+			if w := mix(m.name, p); w >= best {
+				best, g.owners[p] = w, m.origin
+			}
+		}
+	}
+}
+
+// homes returns the regions that are homes of each partition.
+func (r *Replica) homes() (at [counters.Partitions][homes]*region) {
+	for p := range at {
+		for _, g := range r.regions {
+			if len(g.members) == 0 {
+				continue
+			}
+			for i := range at[p] {
+				if other := at[p][i]; other == nil || mix(g.weight, p) > mix(other.weight, p) {
+					at[p][i], g = g, other
+				}
+				if g == nil {
+					break
+				}
+			}
+		}
+	}
+	return at
+}
+
+// Informed reports whether all who send to this replica of themselves have sent all that they knew when they did.
+func (r *Replica) Informed() bool {
+	for _, o := range r.linked() {
+		if h := r.inbound[o]; h == nil || h.watermark == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// linked returns the peers that this replica sends to of itself.
+func (r *Replica) linked() []counters.Origin {
+	if r.large {
+		return slices.DeleteFunc(slices.Clone(r.links), func(o counters.Origin) bool { return r.peers[o] == nil })
+	}
+	return r.order
+}

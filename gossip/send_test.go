@@ -1,0 +1,88 @@
+package gossip
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
+)
+
+// An interval's packets are spread over it, and urgent ones do not wait behind them. What waits is bounded, the oldest
+// is dropped and counted, and whoever sends never waits.
+func TestSendingIsPaced(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
+		l.loss(0)
+		n, peer := l.start("east/n1"), l.start("east/n2")
+		l.within(wholeWithin, "the cluster", l.sees(l.all()...))
+		to := peer.Self().Origin()
+		messages := func(count int) func() []Message {
+			return func() []Message {
+				return slices.Repeat([]Message{{To: to, Data: []byte{0x90}}}, count) // nobody can read it
+			}
+		}
+		came := func() uint64 { return peer.Stats().Malformed }
+		begun := time.Now()
+		n.send(messages(6*burst), false)
+		n.send(messages(10), true)
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("the sender waited for %v", took)
+		}
+		time.Sleep(5 * time.Millisecond)
+		if got := came(); got != burst+10 {
+			t.Errorf("at once come %d packets, want %d and the urgent 10", got, burst)
+		}
+		time.Sleep(DefaultInterval)
+		if got := came(); got != 6*burst+10 {
+			t.Errorf("within an interval come %d packets, want %d", got, 6*burst+10)
+		}
+		n.send(messages(burst+maxPaced+100), false)
+		n.send(messages(50), false)
+		if got := n.Stats().Unsent; got != 150 {
+			t.Errorf("%d packets were dropped, want 150", got)
+		}
+		if waiting := len(n.outbox.paced); waiting != maxPaced {
+			t.Errorf("%d packets wait, at most %d", waiting, maxPaced)
+		}
+	})
+}
+
+// Peers whose streams hang hold up nobody else's snapshot, and each has one under way at a time.
+func TestSlowStreamsHoldUpNobody(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
+		l.loss(0)
+		n, peer := l.start("east/n1"), l.start("east/n2")
+		l.within(wholeWithin, "the cluster", l.sees(l.all()...))
+		l.links.Register("10.9.9.9:7946", "void")
+		l.links.Partition("void")
+		far := peer.Self()
+		slow := *n.route(far.Origin())
+		slow.node.Addr = []byte{10, 9, 9, 9}
+		for i := range 2 * maxStream {
+			slow.member.Incarnation = uint64(1000 + i/4)
+			n.sendStream(&slow, []byte{0x90})
+		}
+		if under := len(n.outbox.streams); under != 2*maxStream/4 {
+			t.Errorf("%d snapshots are on their way, one to each of %d", under, 2*maxStream/4)
+		}
+		n.sendStream(n.route(far.Origin()), []byte{0x90})
+		time.Sleep(time.Second)
+		if got := peer.Stats().Malformed; got != 1 {
+			t.Errorf("%d snapshots arrived beside those that hang, want 1", got)
+		}
+		time.Sleep(2 * streamTimeout)
+		if under := len(n.outbox.streams); under != 0 {
+			t.Errorf("%d are on their way for ever", under)
+		}
+	})
+}
+
+// route is how a member is reached now.
+func (n *testNode) route(o counters.Origin) *route {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.routes[o]
+}

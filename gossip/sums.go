@@ -1,0 +1,107 @@
+package gossip
+
+import (
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// What a group is about, and since when it is known: sums, and slots of members.
+
+// noteSender takes notice of the sender of a frame.
+func (r *Replica) noteSender(f *frame, h *inbound, now int64) {
+	p := r.peers[f.origin]
+	if p == nil {
+		return
+	}
+	if h.region == nil {
+		h.region, h.otherRegion = p.region, p.region != nil && p.region != r.regions[0]
+	}
+	if f.ages != nil {
+		r.largeAt = now
+		if len(f.groups) > 0 {
+			p.usedAt = now
+			if r.large && h.ackDue {
+				r.busy = append(r.busy, f.origin)
+			}
+		}
+	}
+	if r.suspects[f.origin] || f.kind == goodbye && !h.left {
+		delete(r.suspects, f.origin)
+		r.changed = true
+	}
+}
+
+// about returns what a group is about. known is false if this replica is not to know it, and again as well if it cannot
+// know yet: the frame has to come again when the region has members here.
+func (r *Replica) about(f *frame, g *group, h *inbound) (of sum, known, again bool) {
+	near := h.region != nil && h.region == r.firstRegion()
+	if g.rise == ofSum {
+		of, ok := r.sumOf(g.origin)
+		switch {
+		case h.region == nil || !ok && !near:
+			return of, false, true
+		case near:
+			return of, ok && (of.region == nil || of.region == h.region), false
+		}
+		return of, of.region != nil && of.region != r.firstRegion(), false
+	}
+	switch p := r.peers[g.origin]; {
+	case p != nil && p.region != nil:
+		of.place = p.region.place
+	case h.region == nil || f.kind == snapshot && g.origin != f.origin:
+	case g.origin == f.origin || near || !g.meter.Algorithm.Counts():
+		of.place = h.region.place
+	}
+	return of, true, false
+}
+
+func (r *Replica) firstRegion() *region {
+	if len(r.regions) == 0 {
+		return nil
+	}
+	return r.regions[0]
+}
+
+// completeThrough is the time through which what a group is about was complete before the frame; 0: unknown.
+func (r *Replica) completeThrough(f *frame, g *group, h *inbound, of sum) int64 {
+	switch {
+	case of.isSum && of.place == counters.Elsewhere:
+		return h.thereAt
+	case of.isSum && (of.region == h.region || of.region == nil):
+		return h.hereAt
+	case g.origin == f.origin:
+		return h.watermark
+	}
+	return 0
+}
+
+// demandAt is the time of the demand that a group reports. What an owner adds up waited for it, and for its members and
+// other owners before; what is out of reach was asked for before that.
+func (r *Replica) demandAt(f *frame, of sum) int64 {
+	switch {
+	case f.ages == nil || !of.isSum:
+		return f.sent
+	case of.place == counters.Lost:
+		return max(1, f.sent-int64(f.ages.lost))
+	case of.place == counters.Elsewhere:
+		return max(1, f.sent-int64(r.interval+f.ages.way))
+	}
+	return max(1, f.sent-int64(r.interval/2))
+}
+
+// setSumWatermarks passes to the table how complete the sums of an owner are.
+func (r *Replica) setSumWatermarks(o counters.Origin, h *inbound) {
+	if !r.large || h.region == nil || h.hereAt == 0 {
+		return
+	}
+	near := h.region == r.regions[0]
+	for p, owner := range h.region.owners {
+		if owner != o || !near && !r.owned.Has(p) {
+			continue
+		}
+		r.counts.SetWatermark(h.region.sums.of(p), min(h.hereAt, h.watermarkAt))
+		if near {
+			r.counts.SetWatermark(r.elsewhere.of(p), min(h.thereAt, h.watermarkAt))
+			r.counts.SetWatermark(r.lost.of(p), h.lostAt)
+		}
+	}
+}

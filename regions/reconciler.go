@@ -107,7 +107,9 @@ func NewReconciler(cfg Config, store Store, table Table) (*Reconciler, error) {
 // Enqueue notes own slots that changed, to be sent with the next flush. It never waits for the store, and keeps no hold
 // of the slice.
 func (r *Reconciler) Enqueue(slots []counters.Slot) {
-	worth := slices.DeleteFunc(slices.Clone(slots), r.worthless)
+	worth := slices.DeleteFunc(slices.Clone(slots), func(s counters.Slot) bool {
+		return s.To != 0 || r.worthless(s) // what goes to some only is a sum, which a store would count beside its parts
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range worth {

@@ -47,6 +47,23 @@ func TestReconcilerWritesTheStoreAndTheTable(t *testing.T) {
 	})
 }
 
+// An owner of keys drains sums as well. They are no part of what a store counts.
+func TestSumsGoToNoStore(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
+		f := regionstest.NewFaulty(embedded)
+		n := start(t, 1, f, nil)
+		sum := counters.Slot{Meter: &hour, Key: 1, Index: hour.Index(time.Now().UnixNano()), Origin: 9, Count: 5, To: 3}
+		n.Enqueue([]counters.Slot{sum})
+		if pending := n.Reconciler.Stats().Pending; pending != 0 {
+			t.Errorf("%d slots are pending, want none", pending)
+		}
+		n.take(&hour, 1)
+		if pending := n.Reconciler.Stats().Pending; pending != 1 {
+			t.Errorf("%d slots are pending, want the node's own", pending)
+		}
+	})
+}
+
 func TestReconcilerFlushesEveryInterval(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)

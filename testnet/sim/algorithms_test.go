@@ -109,7 +109,7 @@ func TestBoundNeedsEachTerm(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			h := noHooks()
-			h.drained = func(d *counters.Drained) {
+			h.drained = func(_ *node, d *counters.Drained) {
 				for i := range d.Demand {
 					test.without(&d.Demand[i])
 				}

@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,6 +27,7 @@ type cluster struct {
 	queue     queue
 
 	nodes  []*node
+	frozen []int // by region: how many faults keep news of members from it and from others
 	boots  int32
 	home   map[counters.Origin]*node           // where an origin lives or lived
 	tables map[counters.Origin]*counters.Table // of those who live or lived, where there are stores
@@ -35,9 +39,10 @@ type cluster struct {
 
 	keys     []counters.Key // by client
 	recorder *recorder
-	heals    []time.Duration // by partition: how long after its end every node knew all of every other again, or never
-	digest   digest
-	hooks    hooks
+	*staleness
+	heals  []time.Duration // by partition: how long after its end every node knew all of every other again, or never
+	digest digest
+	hooks  hooks
 }
 
 // hooks let tests observe and break things. None of them is nil.
@@ -47,7 +52,7 @@ type hooks struct {
 	late     func() time.Duration                         // how much later than an interval the next tick comes
 	packet   func([]byte) []byte                          // the buffer in which a replica receives a message
 	arrives  func(*node, event) bool                      // false: the message is lost
-	drained  func(*counters.Drained)                      // what a node is about to replicate
+	drained  func(*node, *counters.Drained)               // what a node is about to replicate
 	sent     func(*node, gossip.Message)                  // before the network delays or loses it
 	received func(n *node, data []byte, err error)        // err: of Replica.Receive
 	take     func(*cluster, *node, int) counters.Decision // of a client
@@ -61,7 +66,7 @@ func noHooks() hooks {
 		counts: func(n *node) gossip.Counts { return n.table }, take: (*cluster).take,
 		store: func(s regions.Store) regions.Store { return s }, late: func() time.Duration { return 0 },
 		packet:  func(b []byte) []byte { return b },
-		arrives: func(*node, event) bool { return true }, drained: func(*counters.Drained) {},
+		arrives: func(*node, event) bool { return true }, drained: func(*node, *counters.Drained) {},
 		sent: func(*node, gossip.Message) {}, received: func(*node, []byte, error) {},
 		taken: func(*node, int, int64, counters.Decision) {}, ticked: func(*node) {},
 		crashed: func(*node) {}, restarting: func(*node) {}, restarted: func(*node) {},
@@ -95,10 +100,13 @@ func newCluster(o Options, h hooks) (*cluster, error) {
 	}
 	c.endAt = c.startAt + int64(o.Duration)
 	c.recorder = newRecorder(c)
+	c.staleness = newStaleness(c)
+	c.frozen = make([]int, o.Regions)
 	for i := range o.clients() {
 		c.keys = append(c.keys, clientKey(i))
 	}
 	c.populate()
+	c.staleness.start()
 	c.schedule()
 	return c, nil
 }
@@ -117,8 +125,11 @@ func (c *cluster) populate() {
 		if c.opt.hasStores() {
 			c.stores = append(c.stores, newStore(c, region))
 		}
-		for range c.opt.Nodes {
+		for range c.opt.nodesIn(region) {
 			n := &node{place: len(c.nodes), region: region}
+			n.describes = gossip.Node{
+				Region: fmt.Sprint("region-", region), Name: fmt.Sprint("node-", n.place), Version: 2,
+			}
 			if s := int64(c.opt.Skew); s > 0 {
 				n.skew = skews.Int64N(2*s+1) - s
 			}
@@ -126,8 +137,11 @@ func (c *cluster) populate() {
 			c.start(n)
 		}
 	}
-	for i, a := range c.nodes {
-		for _, b := range c.nodes[:i] {
+	// Replicas keep origins in order: those that come in order are added at the end.
+	byOrigin := slices.SortedFunc(slices.Values(c.nodes),
+		func(a, b *node) int { return cmp.Compare(a.origin, b.origin) })
+	for i, a := range byOrigin {
+		for _, b := range byOrigin[:i] {
 			c.join(a, b)
 		}
 	}
@@ -147,6 +161,9 @@ func (c *cluster) schedule() {
 	for _, f := range c.opt.Crashes {
 		at(f.From, func() { c.crash(c.nodes[f.Node]) })
 		at(f.Until, func() { c.restart(c.nodes[f.Node]) })
+	}
+	for _, f := range c.opt.NodeFaults {
+		c.scheduleNodeFault(f, at)
 	}
 	for _, f := range c.opt.StoreFaults {
 		for _, s := range c.stores {
@@ -195,6 +212,7 @@ func (c *cluster) request(a traffic.Arrival) {
 	client, _ := strconv.Atoi(a.Client)
 	d := c.hooks.take(c, n, client)
 	c.recorder.decision(client, c.now, d.Allowed)
+	c.staleness.decided(n, client, d.Allowed)
 	c.digest.add(uint64(c.now), uint64(a.Node)<<1|uint64(client)<<32, d.Remaining)
 	c.hooks.taken(n, client, c.now, d)
 }
@@ -219,8 +237,8 @@ func (c *cluster) flushSoon(n *node) {
 
 // step makes the next event happen.
 func (c *cluster) step() {
-	e := c.queue.pop()
-	c.now = e.at
+	at, e := c.queue.pop()
+	c.now = at
 	if e.kind == call {
 		e.do()
 		return
@@ -230,17 +248,17 @@ func (c *cluster) step() {
 		return
 	}
 	if n.paused(c.now) && e.kind != packet && e.kind != stream {
-		c.queue.push(n.pausedUntil, *e)
+		c.queue.push(n.pausedUntil, e)
 		return
 	}
 	switch e.kind {
 	case packet:
 		if !c.net.blocks(c.nodes[e.from].region, n.region) {
-			c.receive(n, *e)
+			c.receive(n, e)
 		}
 	case stream:
 		if from := c.nodes[e.from]; c.net.both(from.region, n.region) {
-			c.receive(n, *e)
+			c.receive(n, e)
 		} else {
 			from.replica.SnapshotFailed(n.origin)
 		}
@@ -285,7 +303,7 @@ func (c *cluster) advance(ctx context.Context, until int64, progress func(time.D
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		c.recorder.sampleStaleness()
+		c.recorder.samplePeerAge()
 		progress(time.Duration(c.sampledAt - c.startAt))
 	}
 	c.runTo(until)

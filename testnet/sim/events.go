@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"encoding/binary"
 	"iter"
 	"math/rand/v2"
@@ -10,14 +9,12 @@ import (
 
 // event is something that will happen to a node: kind says what.
 type event struct {
-	at     int64
-	number uint64 // events at one moment happen in the order in which they were scheduled
-	kind   eventKind
-	node   int32
-	from   int32  // who sent a message
-	boot   int32  // of the node that it is for; 0: of any
-	data   []byte // a message
-	do     func() // what is rare
+	kind eventKind
+	node int32
+	from int32  // who sent a message
+	boot int32  // of the node that it is for; 0: of any
+	data []byte // a message
+	do   func() // what is rare
 }
 
 type eventKind uint8
@@ -33,19 +30,79 @@ const (
 	stream
 )
 
-// queue is the events to come. Its heap is container/heap's.
+// queue is the events to come: a heap of where they wait, with four children to an entry. What happened gives its place
+// to another event.
 type queue struct {
-	heap  eventHeap
-	count uint64
+	heap   []waiting
+	events []event
+	free   []int32 // places in events
+	count  uint64
 }
+
+// waiting is when an event happens, and its place.
+type waiting struct {
+	at     int64
+	number uint64 // events at one moment happen in the order in which they were scheduled
+	place  int32
+}
+
+func (w *waiting) before(other *waiting) bool {
+	return w.at < other.at || w.at == other.at && w.number < other.number
+}
+
+const children = 4
 
 func (q *queue) push(at int64, e event) {
 	q.count++
-	e.at, e.number = at, q.count
-	heap.Push(&q.heap, &e)
+	w := waiting{at, q.count, int32(len(q.events))}
+	if last := len(q.free) - 1; last >= 0 {
+		w.place, q.free = q.free[last], q.free[:last]
+		q.events[w.place] = e
+	} else {
+		q.events = append(q.events, e)
+	}
+	q.heap = append(q.heap, w)
+	i := len(q.heap) - 1
+	for i > 0 && w.before(&q.heap[(i-1)/children]) {
+		q.heap[i] = q.heap[(i-1)/children]
+		i = (i - 1) / children
+	}
+	q.heap[i] = w
 }
 
-func (q *queue) pop() *event { return heap.Pop(&q.heap).(*event) }
+// pop returns the next event, and when it happens. There must be one.
+func (q *queue) pop() (at int64, e event) {
+	first, last := q.heap[0], len(q.heap)-1
+	w := q.heap[last]
+	q.heap = q.heap[:last]
+	if last > 0 {
+		q.sink(w)
+	}
+	e = q.events[first.place]
+	q.events[first.place] = event{} // it may hold a message
+	q.free = append(q.free, first.place)
+	return first.at, e
+}
+
+// sink puts an entry into the place of the first.
+func (q *queue) sink(w waiting) {
+	i := 0
+	for {
+		least, end := &w, min(children*i+children+1, len(q.heap))
+		next := i
+		for child := children*i + 1; child < end; child++ {
+			if q.heap[child].before(least) {
+				least, next = &q.heap[child], child
+			}
+		}
+		if next == i {
+			break
+		}
+		q.heap[i] = *least
+		i = next
+	}
+	q.heap[i] = w
+}
 
 // next is when the next event happens; ok is false if there is none.
 func (q *queue) next() (at int64, ok bool) {
@@ -53,24 +110,6 @@ func (q *queue) next() (at int64, ok bool) {
 		return 0, false
 	}
 	return q.heap[0].at, true
-}
-
-type eventHeap []*event
-
-func (h eventHeap) Len() int      { return len(h) }
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(e any)   { *h = append(*h, e.(*event)) }
-
-func (h eventHeap) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].number < h[j].number
-}
-
-func (h *eventHeap) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return e
 }
 
 // process is what a node does that takes simulated time. While it sleeps the world goes on; it is a coroutine, so that
@@ -126,6 +165,7 @@ const (
 	drawFlush
 	drawCompliant
 	drawRecord
+	drawKeys
 	drawStore // of region r: drawStore + r<<32
 )
 

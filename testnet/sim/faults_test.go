@@ -75,8 +75,56 @@ func randomFaults(seed uint64) Options {
 	return o
 }
 
+// randomOwnerFaults draws what befalls 30 nodes in 6 regions, where owners add up, in short runs.
+func randomOwnerFaults(seed uint64) Options {
+	r := rand.New(rand.NewPCG(seed, 0x6f776e657273))
+	between := func(least, largest time.Duration) time.Duration {
+		return least + time.Duration(r.Int64N(int64(largest-least)+1))
+	}
+	o := Options{
+		Seed: seed, Regions: 6, Nodes: 5, Method: counters.SlidingWindow, Strategy: Proof, Compliant: r.IntN(2),
+		Limit: uint64(50 + r.IntN(300)), Window: 20 * time.Second, Interval: 100 * time.Millisecond,
+		Load: 0.3 + 4*r.Float64(), Pattern: Patterns[r.IntN(len(Patterns))], Keys: 1 + r.IntN(2),
+		Duration: between(5*time.Second, 10*time.Second),
+		WANDelay: between(0, 150*time.Millisecond), LANDelay: between(0, 5*time.Millisecond), Jitter: r.Float64(),
+		Loss: 0.3 * r.Float64(), Duplicate: 0.2 * r.Float64(), Reorder: 0.2 * r.Float64(),
+	}
+	if r.IntN(4) == 0 {
+		o.Skew = between(0, o.Window/100)
+	}
+	when := func() (from, until time.Duration) {
+		from = between(0, o.Duration-time.Second)
+		return from, from + between(100*time.Millisecond, 5*time.Second)
+	}
+	for range r.IntN(3) {
+		from, until := when()
+		o.Pauses = append(o.Pauses, Outage{r.IntN(o.Total()), from, until})
+	}
+	for range r.IntN(3) {
+		from, until := when()
+		o.Crashes = append(o.Crashes, Outage{r.IntN(o.Total()), from, until})
+	}
+	for range r.IntN(3) {
+		f := NodeFault{Kind: NodeFaultKinds[r.IntN(len(NodeFaultKinds))], Region: 1 + r.IntN(o.Regions)}
+		f.From, f.Until = when()
+		o.NodeFaults = append(o.NodeFaults, f)
+	}
+	for range r.IntN(3) {
+		p := Partition{A: r.IntN(o.Regions + 1), B: r.IntN(o.Regions + 1), OneWay: r.IntN(3) == 0}
+		if p.From, p.Until = when(); p.validate(o.Regions) == nil {
+			o.Partitions = append(o.Partitions, p)
+		}
+	}
+	return o
+}
+
 // TestFaults plays random faults, seed by seed.
-func TestFaults(t *testing.T) {
+func TestFaults(t *testing.T) { playSeeds(t, randomFaults) }
+
+// TestOwnerFaults is TestFaults where owners add up.
+func TestOwnerFaults(t *testing.T) { playSeeds(t, randomOwnerFaults) }
+
+func playSeeds(t *testing.T, draw func(seed uint64) Options) {
 	first, last := uint64(1), uint64(testkit.Tenth(*simSeeds))
 	if *simSeed != 0 {
 		first, last = *simSeed, *simSeed
@@ -84,15 +132,15 @@ func TestFaults(t *testing.T) {
 	for seed := first; seed <= last; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			o := randomFaults(seed)
+			o := draw(seed)
 			j, err := judged(o, noHooks())
 			testkit.Must(t, err)
 			if _, err := j.play(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if err := j.failure(); err != nil {
-				t.Errorf("%+v\nplay it again with\n\tgo test ./testnet/sim -run 'TestFaults$' -sim.seed=%d\n%v", o,
-					seed, err)
+				t.Errorf("%+v\nplay it again with\n\tgo test ./testnet/sim -run '%s' -sim.seed=%d\n%v", o,
+					t.Name(), seed, err)
 			}
 		})
 	}

@@ -94,18 +94,22 @@ const (
 )
 
 // failureTimeout is how long a member has to be out of reach until it counts as failed: a probe, and the suspicion
-// after it, which others confirm.
+// after it, which others confirm. Where owners add up, only gateways are in the pool of all regions.
 func (c *cluster) failureTimeout(sameRegion bool) time.Duration {
 	scale := func(members int) float64 { return max(1, math.Log10(float64(members))) }
 	if sameRegion {
 		return lanProbe + time.Duration(lanSuspicion*scale(c.opt.Nodes)*float64(lanProbe))
 	}
-	return wanProbe + time.Duration(wanSuspicion*scale(c.opt.Total())*float64(wanProbe))
+	wan := c.opt.Total()
+	if c.opt.hasOwners() {
+		wan = c.opt.Regions * min(gatewaysPerRegion, c.opt.Nodes)
+	}
+	return wanProbe + time.Duration(wanSuspicion*scale(wan)*float64(wanProbe))
 }
 
 // join makes two nodes members of each other.
 func (c *cluster) join(a, b *node) {
-	if a == b || !a.up || !b.up || !c.net.reach(a.region, b.region) {
+	if a == b || !a.up || !b.up || !c.net.reach(a.region, b.region) || c.apart(a, b) {
 		return
 	}
 	c.addMember(a, b.origin)
@@ -116,6 +120,7 @@ func (c *cluster) join(a, b *node) {
 func (c *cluster) addMember(n *node, o counters.Origin) {
 	n.members[o] = true
 	n.replica.Join(o, c.clock(n))
+	n.replica.Describe(o, c.home[o].describes)
 }
 
 func (c *cluster) leave(n *node, o counters.Origin, graceful bool) {
@@ -154,12 +159,22 @@ func (c *cluster) joinLater(a, b *node, in time.Duration) {
 func (c *cluster) failLater(n *node) {
 	boot, origin := n.boot, n.origin
 	for _, other := range c.nodes {
-		c.after(c.failureTimeout(other.region == n.region), func() {
-			if gone := n.boot != boot || !n.up || n.paused(c.now); gone && other.up && other != n {
+		c.after(c.noticedAfter(n, other), func() {
+			gone := n.boot != boot || !n.up || n.paused(c.now)
+			if gone && other.up && other != n && !c.apart(n, other) && other.members[origin] {
 				c.leave(other, origin, false)
 			}
 		})
 	}
+}
+
+// noticedAfter is how long after a node fails another one gives it up. Where owners add up, members of other regions
+// learn it from gateways of the region.
+func (c *cluster) noticedAfter(failed, by *node) time.Duration {
+	if near := failed.region == by.region; near || !c.opt.hasOwners() {
+		return c.failureTimeout(near)
+	}
+	return c.failureTimeout(true) + time.Duration(c.members.Int64N(int64(spreadsWithin)))
 }
 
 // partition begins or ends a partition.

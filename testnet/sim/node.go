@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -13,10 +12,12 @@ import (
 // node is a place where one boot of a node after the other runs.
 type node struct {
 	place, region int
+	describes     gossip.Node // what replicas know of it
 	skew          int64
 	boot          int32 // number of the boot; 0: none yet
 	up            bool
 	ready         bool  // it serves requests
+	stopping      bool  // it serves none any more
 	pausedUntil   int64 // it stands still until then
 
 	origin     counters.Origin
@@ -26,7 +27,8 @@ type node struct {
 	repair     *repair             // what it owes the store; nil: nothing
 	bound      gossip.Peak
 	bootedAt   int64
-	met        []bool // by region: this boot has met somebody of it
+	owned      counters.PartitionSet // of keys
+	met        []bool                // by region: this boot has met somebody of it
 	members    map[counters.Origin]bool
 	inbox      []event // what comes while it stands still
 	process
@@ -44,16 +46,18 @@ func (n *node) paused(now int64) bool { return now < n.pausedUntil }
 // start boots a node: a new origin, an empty table, nobody known.
 func (c *cluster) start(n *node) {
 	c.boots++
-	n.boot, n.up, n.ready, n.bootedAt = c.boots, true, false, c.now
-	n.origin = gossip.NewOrigin(fmt.Sprint("node-", n.place), uint64(n.boot))
-	n.table = newTable(&c.opt, n.origin)
+	n.boot, n.up, n.ready, n.stopping, n.bootedAt = c.boots, true, false, false, c.now
+	n.origin = gossip.NewOrigin(n.describes.Name, uint64(n.boot))
+	n.table = newTable(&c.opt, n.origin, c.opt.origins())
 	n.table.Know(append([]*counters.Limit{c.limit}, c.opt.extraLimits...))
-	counts := c.hooks.counts(n)
+	counts := gossip.Counts(ownership{c.hooks.counts(n), n})
 	if c.opt.Strategy == Plain {
 		counts = alone{counts}
 	}
 	n.replica = gossip.NewReplica(n.origin, c.opt.Interval, counts)
+	n.replica.Describe(n.origin, n.describes)
 	n.bound, n.repair, n.inbox, n.pausedUntil = gossip.Peak{}, nil, nil, 0
+	n.owned = counters.PartitionSet{}
 	n.met, n.members = make([]bool, c.opt.Regions), make(map[counters.Origin]bool)
 	c.home[n.origin] = n
 	phase := func() time.Duration { return time.Duration(c.phases.Int64N(int64(c.opt.Interval))) }
@@ -68,7 +72,7 @@ func (c *cluster) start(n *node) {
 func (c *cluster) tick(n *node) {
 	now := c.clock(n)
 	c.replicate(n, n.table.DrainDirty(now), n.replica.Tick, now)
-	n.ready = n.ready || c.warm(n)
+	n.ready = !n.stopping && (n.ready || c.warm(n))
 	c.hooks.ticked(n)
 	c.later(c.opt.Interval+c.hooks.late(), event{kind: tick, node: int32(n.place), boot: n.boot})
 }
@@ -83,7 +87,7 @@ func (c *cluster) flushEarly(n *node) {
 func (c *cluster) replicate(
 	n *node, drained counters.Drained, messages func(counters.Drained, int64) []gossip.Message, now int64,
 ) {
-	c.hooks.drained(&drained)
+	c.hooks.drained(n, &drained)
 	if n.reconciler != nil {
 		n.reconciler.Enqueue(drained.Slots)
 	}
@@ -100,12 +104,7 @@ func (c *cluster) warm(n *node) bool {
 	if c.blind(n) {
 		return false
 	}
-	for _, p := range n.replica.Peers(c.clock(n)) {
-		if p.Member && p.CompleteThrough == 0 {
-			return false
-		}
-	}
-	return true
+	return n.replica.Informed()
 }
 
 // audit is what a node does every interval to keep the bound that it exports; see node.audit.
@@ -132,6 +131,7 @@ func (c *cluster) receive(n *node, e event) {
 		}
 	default:
 		c.hooks.received(n, e.data, n.replica.Receive(c.hooks.packet(e.data), c.clock(n)))
+		c.flushSoon(n) // an owner passes on what rose by much
 	}
 }
 
@@ -177,7 +177,7 @@ func (c *cluster) restart(n *node) {
 	old := n.origin
 	c.start(n)
 	for _, other := range c.up() {
-		if other != n && c.net.reach(n.region, other.region) {
+		if other != n && c.net.reach(n.region, other.region) && !c.apart(n, other) {
 			c.leave(other, old, true)
 			c.join(n, other)
 		}

@@ -46,10 +46,12 @@ type Options struct {
 	Partitions         []Partition
 	Pauses             []Outage // nodes that stand still, as a machine that swaps; frames wait for them
 	Crashes            []Outage // nodes that end without a word, and start again with only what others send them
-	Store              bool     // whether each region has a store that its nodes reconcile with; StoreFaults imply it
+	NodeFaults         []NodeFault
+	Store              bool // whether each region has a store that its nodes reconcile with; StoreFaults imply it
 	StoreFaults        []StoreFault
 
 	extraLimits []*counters.Limit // that nodes know of as well
+	standIns    bool              // each region but the first is one node; see sample.go
 }
 
 // Outage is a time in which a node is out of order.
@@ -88,7 +90,7 @@ func DefaultOptions() Options {
 
 // What can be simulated: far more than memory and patience allow together.
 const (
-	maxNodes    = 1000
+	maxNodes    = 2000
 	maxKeys     = 1_000_000
 	maxBursters = 1000
 	maxDuration = 24 * time.Hour
@@ -98,6 +100,14 @@ const (
 
 // Total is the number of nodes.
 func (o *Options) Total() int { return o.Regions * o.Nodes }
+
+// nodesIn is the number of nodes that are simulated of a region.
+func (o *Options) nodesIn(region int) int {
+	if o.standIns && region > 0 {
+		return 1
+	}
+	return o.Nodes
+}
 
 // clients is the number of clients, those beside the load included, which come last.
 func (o *Options) clients() int { return o.Keys + o.Compliant }
@@ -148,6 +158,9 @@ func (o *Options) Validate() error {
 	for _, p := range o.Partitions {
 		errs = append(errs, p.validate(o.Regions))
 	}
+	for _, f := range o.NodeFaults {
+		errs = append(errs, f.validate(o.Regions))
+	}
 	for _, f := range o.StoreFaults {
 		errs = append(errs, f.validate(o.Regions))
 	}
@@ -190,10 +203,23 @@ func newLimit(o *Options) (*counters.Limit, error) {
 	return l.OnPartition(o.OnPartition), nil
 }
 
-func newTable(o *Options, origin counters.Origin) *counters.Table {
-	// Room for all keys with slots of every other node in every sub-window, twice, and for four in each of the 64
-	// shards, so that none is ever evicted.
-	key := 256 + 16*o.Total()*(counters.DefaultSubWindows+2)
+// hasOwners reports whether owners of keys add up: in a smaller cluster every node sends to every other one.
+func (o *Options) hasOwners() bool { return o.Total() > 16 }
+
+// origins is how many origins a node holds slots of, of one key: all others, or, of an owner, the members of its region
+// and the other regions, and as many that were so before.
+func (o *Options) origins() int {
+	if o.hasOwners() {
+		return min(o.Total(), 2*(o.Nodes+o.Regions))
+	}
+	return o.Total()
+}
+
+// newTable returns a table for slots of so many origins.
+func newTable(o *Options, origin counters.Origin, origins int) *counters.Table {
+	// Room for all keys with slots of every origin in every sub-window, twice, and for four in each of the 64 shards:
+	// none is ever evicted.
+	key := 256 + 16*origins*(counters.DefaultSubWindows+2)
 	if o.Method == counters.SlidingLog {
 		key += 16 * int(o.Limit) // an entry a request
 	}
@@ -267,6 +293,9 @@ func (o *Options) Flags() (flags []string) {
 		if f.name == "duration" { // faults come before it
 			for _, p := range o.Partitions {
 				flags = append(flags, "--partition", p.String())
+			}
+			for _, f := range o.NodeFaults {
+				flags = append(flags, "--node-fault", f.String())
 			}
 			for _, f := range o.StoreFaults {
 				flags = append(flags, "--redis-fault", f.String())

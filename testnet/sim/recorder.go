@@ -25,7 +25,7 @@ type recorder struct {
 	excess, bound []float64
 
 	messages, bytes uint64
-	staleness       []time.Duration
+	peerAge         []time.Duration
 }
 
 // packetOverhead is what a packet has beside the frame: IPv4 and UDP (28), memberlist's label of the cluster (23, as in
@@ -112,8 +112,12 @@ func (b *recorder) violations(excused float64) (n int) {
 	return n
 }
 
-// sampleStaleness takes a sample of how old the nodes' knowledge of each other is.
-func (b *recorder) sampleStaleness() {
+// samplePeerAge takes a sample of how old the nodes' knowledge of each other is. Where owners add up, most nodes know
+// each other by them alone.
+func (b *recorder) samplePeerAge() {
+	if b.opt.hasOwners() {
+		return
+	}
 	var worst time.Duration
 	for _, n := range b.up() {
 		if !n.paused(b.now) {
@@ -122,5 +126,5 @@ func (b *recorder) sampleStaleness() {
 			}
 		}
 	}
-	b.staleness = append(b.staleness, worst)
+	b.peerAge = append(b.peerAge, worst)
 }

@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 const (
@@ -13,13 +16,14 @@ const (
 	never time.Duration = -1
 )
 
-// awaitHeal notes how long after its end, which is now, every node knows all of every other again.
+// awaitHeal notes how long after its end, which is now, every node knows all of every other again: where owners add up,
+// every node that is observed, of what it is asked for.
 func (c *cluster) awaitHeal(partition int) {
 	ended := c.now
 	var look func()
 	look = func() {
 		switch {
-		case c.knownSince(ended):
+		case c.opt.hasOwners() && c.knowsAll(ended), !c.opt.hasOwners() && c.knownSince(ended):
 			c.heals[partition] = time.Duration(c.now - ended)
 		case c.now < ended+int64(healsWithin):
 			c.after(lookEvery, look)
@@ -65,10 +69,7 @@ func (c *cluster) healed() int64 {
 
 // faultsEnd is when the last request has come and the last fault has ended.
 func (c *cluster) faultsEnd() int64 {
-	end := max(c.endAt, c.healed())
-	for _, f := range slices.Concat(c.opt.Pauses, c.opt.Crashes) {
-		end = max(end, c.startAt+int64(f.Until))
-	}
+	end := max(c.endAt, c.healed(), c.startAt+int64(c.opt.faultsOfNodes()))
 	for _, f := range c.opt.StoreFaults {
 		end = max(end, c.startAt+int64(f.Until))
 	}
@@ -80,8 +81,9 @@ func (c *cluster) faultsEnd() int64 {
 func (c *cluster) settle() time.Duration {
 	quiet := c.faultsEnd()
 	c.runTo(quiet)
+	agree := c.agreement()
 	for c.now < quiet+int64(settlesWithin) {
-		if c.agree() {
+		if agree() {
 			return time.Duration(c.now - c.endAt)
 		}
 		c.runTo(c.now + int64(lookEvery))
@@ -89,15 +91,58 @@ func (c *cluster) settle() time.Duration {
 	return never
 }
 
-// agree reports whether all nodes hold the same counts of those origins that live. Where clocks differ, it is about the
-// sub-windows that are in the window of all.
-func (c *cluster) agree() bool {
+// agreement returns a function that reports whether all nodes agree on what was admitted until now.
+func (c *cluster) agreement() func() bool {
+	if c.opt.hasOwners() {
+		return c.viewAgreement()
+	}
+	return c.slotsAgree
+}
+
+// slotsAgree reports whether all nodes hold the same counts of those origins that live. Where clocks differ, it is
+// about the sub-windows that are in the window of all.
+func (c *cluster) slotsAgree() bool {
 	meter, up, oldest := c.limit.Meter(), c.up(), int64(0)
 	for _, n := range up {
 		oldest = max(oldest, meter.Index(c.clock(n))-int64(meter.SubWindows()))
 	}
 	first := c.held(up[0], oldest)
 	return !slices.ContainsFunc(up[1:], func(n *node) bool { return c.held(n, oldest) != first })
+}
+
+// viewAgreement returns a function that reports whether all nodes that counted a client in the window see the same of
+// it, and no less than all that live counted until now.
+func (c *cluster) viewAgreement() func() bool {
+	truth, up := newTable(&c.opt, 0, c.opt.Total()), c.up()
+	for _, n := range up {
+		truth.Merge(n.table.Own(c.clock(n)), c.now)
+	}
+	lagging := make([]*node, len(c.keys)) // by client: who disagreed last, and so is asked first
+	return func() bool {
+		for i, key := range c.keys {
+			want, first, asked := truth.View(c.limit, key, c.now), uint64(0), up
+			if n := lagging[i]; n != nil {
+				asked = append([]*node{n}, up...)
+			}
+			for _, n := range asked {
+				if !c.hasCounted(n, key) {
+					continue
+				}
+				view := n.table.View(c.limit, key, c.now)
+				if first = cmp.Or(first, view); view != first || view < want {
+					lagging[i] = n
+					return false
+				}
+			}
+		}
+		return true
+	}
+}
+
+// hasCounted reports whether the node itself counted a client in the window.
+func (c *cluster) hasCounted(n *node, key counters.Key) bool {
+	return slices.ContainsFunc(n.table.Slots(c.limit, key, c.now),
+		func(s counters.Slot) bool { return s.Origin == n.origin && s.Count > 0 })
 }
 
 // held folds the counts that a node holds into a number that does not depend on their order.

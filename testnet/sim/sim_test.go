@@ -61,7 +61,11 @@ func TestRunsRepeat(t *testing.T) {
 		}
 		o.Window, o.Duration = 10*time.Second, 25*time.Second
 	})
-	all := []Options{short(nil), everything}
+	owners := large(func(o *Options) {
+		o.Compliant = 1
+		o.NodeFaults = []NodeFault{{Kind: OwnerDown, Region: 2, From: time.Second, Until: 4 * time.Second}}
+	})
+	all := []Options{short(nil), everything, owners}
 	for seed := uint64(1); seed <= uint64(testkit.Tenth(10)); seed++ {
 		all = append(all, randomFaults(seed))
 	}
@@ -300,6 +304,9 @@ func TestValidate(t *testing.T) {
 		{func(o *Options) { o.Partitions = []Partition{{A: 9, Until: 1}} }, "there are 3 regions"},
 		{func(o *Options) { o.Crashes = []Outage{{99, 0, 1}} }, "outage of node 99"},
 		{func(o *Options) { o.StoreFaults = []StoreFault{{Kind: "odd"}} }, "want one of [down"},
+		{func(o *Options) { o.NodeFaults = []NodeFault{{Kind: "odd", Until: 1}} }, "want one of [owner"},
+		{func(o *Options) { o.NodeFaults = []NodeFault{{Kind: Rolling, Region: 4, Until: 1}} }, "there are 3"},
+		{func(o *Options) { o.NodeFaults = []NodeFault{{Kind: Rolling, From: 1, Until: 1}} }, "an end after"},
 		{func(o *Options) { o.StoreFaults = []StoreFault{{Kind: StoreFlush, Region: 4}} }, "flush/4@0s: there are 3"},
 		{func(o *Options) { o.StoreFaults = []StoreFault{{Kind: StoreDown, From: 1, Until: 1}} }, "an end after"},
 		{func(o *Options) { o.StoreFaults = []StoreFault{{Kind: StoreFlush, From: 1, Until: 2}} }, "an end after"},
@@ -357,8 +364,8 @@ func TestQueueOrder(t *testing.T) {
 	lastAt, last := int64(-1), int32(-1)
 	for range n {
 		at, ok := q.next()
-		e := q.pop()
-		if !ok || at < lastAt || at == lastAt && e.node < last {
+		popped, e := q.pop()
+		if !ok || popped != at || at < lastAt || at == lastAt && e.node < last {
 			t.Fatalf("%d at %d after %d at %d", e.node, at, last, lastAt)
 		}
 		lastAt, last = at, e.node

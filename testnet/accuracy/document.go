@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	planner "github.com/edgelimit/edgelimit/testnet/plan"
 )
 
 // document is what is written: the goals, the tables of simulations, the ablation, and the fairness of the window
@@ -13,15 +15,18 @@ import (
 type document struct {
 	complete bool // all of it, not some sections
 	sections []section
+	curve    bool
 	ablation bool
 	fairness bool
 
 	seeds   seeds
 	results results
+	costs   sheet // of the curve
 	trials  []trial
 }
 
 const (
+	curveTitle    = "What a node needs"
 	ablationTitle = "Ablation"
 	fairnessTitle = "Fairness of the window itself"
 )
@@ -35,8 +40,8 @@ func open(word string) (*document, error) {
 	}
 	d := &document{complete: word == "", sections: sections()}
 	d.sections = slices.DeleteFunc(d.sections, func(s section) bool { return !has(s.title) })
-	d.ablation, d.fairness = has(ablationTitle), has(fairnessTitle)
-	if len(d.sections) == 0 && !d.ablation && !d.fairness {
+	d.curve, d.ablation, d.fairness = has(curveTitle), has(ablationTitle), has(fairnessTitle)
+	if len(d.sections) == 0 && !d.curve && !d.ablation && !d.fairness {
 		return nil, fmt.Errorf("no section has %q in its title: there are %q", word, titles)
 	}
 	return d, nil
@@ -61,10 +66,27 @@ func (d *document) simulate(ctx context.Context, s seeds, workers int, run simul
 	if d.results, err = simulate(ctx, rows, s, workers, run, progress); err != nil {
 		return err
 	}
+	if d.curve {
+		if d.costs, err = curveSheet(ctx, planner.CurveSizes); err != nil {
+			return err
+		}
+	}
 	if d.fairness {
 		d.trials, err = measureFairness()
 	}
 	return err
+}
+
+const curveNote = `The mean node, and the busiest, in clusters of so many nodes (regions x nodes). Each node has 6,667
+live keys and as many requests a second, by the law of Zipf; 5 % of the keys are seen in three regions, and 5 % by two
+nodes of a region. Beside it, what the same node would need if every node sent to every other one, as up to 16 nodes
+do. A sample of the keys is simulated: 'edgelimit sim --regions R --nodes N --keys-total K' plans for any load.`
+
+// curveSheet is what a node needs in clusters of some sizes.
+func curveSheet(ctx context.Context, sizes [][2]int) (s sheet, err error) {
+	s.title, s.note = curveTitle, strings.ReplaceAll(curveNote, "'", "`")
+	s.head, s.rows, err = planner.Curve(ctx, sizes)
+	return s, err
 }
 
 // contests are the rows of a variant.
@@ -85,6 +107,9 @@ func (d *document) write(out io.Writer) error {
 	}
 	for _, s := range d.sections {
 		sheets = append(sheets, d.sheet(s))
+	}
+	if d.curve {
+		sheets = append(sheets, d.costs)
 	}
 	if d.ablation {
 		sheets = append(sheets, d.ablationSheet())

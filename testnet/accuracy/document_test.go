@@ -5,11 +5,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/edgelimit/edgelimit/testnet/judge"
+	planner "github.com/edgelimit/edgelimit/testnet/plan"
 	"github.com/edgelimit/edgelimit/testnet/sim"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
@@ -18,7 +20,7 @@ import (
 func TestDocument(t *testing.T) {
 	d, err := open("")
 	testkit.Must(t, err)
-	d.fairness = false // takes seconds, and has a test of its own
+	d.fairness, d.curve = false, false // take seconds, and have tests of their own
 	testkit.Must(t, d.simulate(t.Context(), seeds{1, 2}, 2, (&fake{runs: make(map[string]int)}).run, io.Discard))
 	d.fairness, d.trials = true, []trial{
 		{
@@ -99,5 +101,17 @@ func TestRejectedIsReported(t *testing.T) {
 	if got := rejected(&result{reports: []*sim.Report{{Fairness: judge.Fairness{CompliantOffered: 500,
 		FalseRejections: 3}}, {}}}); got != "3 of 500" {
 		t.Error(got)
+	}
+}
+
+// What a node needs is the committed figure, in the smallest cluster.
+func TestCommittedCurve(t *testing.T) {
+	file, err := os.ReadFile("../ACCURACY.md")
+	testkit.Must(t, err)
+	fresh, err := curveSheet(t.Context(), planner.CurveSizes[:1])
+	testkit.Must(t, err)
+	want := committedCells(t, string(file), curveTitle, fresh.rows[0][0])
+	if !slices.Equal(fresh.rows[0], want) {
+		t.Errorf("committed is %q, the code gives %q; run make accuracy", want, fresh.rows[0])
 	}
 }

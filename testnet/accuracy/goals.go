@@ -15,7 +15,8 @@ type goal struct {
 	figure func(*sim.Report) float64
 	max    float64 // at most this, unless least is set
 	least  float64
-	total  bool // the figure is a count, added up over rows and seeds; else no row may exceed it
+	beside func(v, other float64) float64 // what is judged: the figure beside that of another row, see row.beside
+	total  bool                           // the figure is a count, added up over rows and seeds
 }
 
 // What rows are judged by. A row of partitions has goalCut, and goalCut with the name of its policy.
@@ -28,6 +29,11 @@ const (
 	goalCut      = "cut "
 	goalDrift    = "drift"
 	goalRedis    = "redis"
+
+	goalSizeSteady   = "size steady"
+	goalSizeSurprise = "size surprise"
+	goalOwnerDown    = "owner down"
+	goalOwnerBound   = "owner down, bound"
 )
 
 // goals are all of them. This is the only place that knows their figures.
@@ -61,7 +67,21 @@ var goals = []goal{
 		rows: goalRedis, figure: repairFlushes, max: 2},
 	{text: "5. the same: runs after which the nodes did not hold the same counts",
 		rows: goalRedis, figure: disagreed, total: true},
+	{text: "6. even, skew and hotspot, 2x and 5x, at 120, 500 and 1,500 nodes: net, % either way",
+		rows: goalSizeSteady, figure: absoluteNet, max: 0.5},
+	{text: "6. the same: peak, points above that of 12 nodes", rows: goalSizeSteady, figure: peak, beside: above,
+		max: 1.5},
+	{text: "6. even 20x and flash at these sizes: net, % either way", rows: goalSizeSurprise, figure: absoluteNet,
+		max: 3},
+	{text: "6. the same: peak, times that of 12 nodes", rows: goalSizeSurprise, figure: peak, beside: times, max: 2},
+	{text: "6. an owner killed: peak, points above the undisturbed run", rows: goalOwnerDown, figure: peak,
+		beside: above, max: 2},
+	{text: "6. the same: bound, points above that where a region is cut off", rows: goalOwnerBound, figure: bound,
+		beside: above, max: 0},
 }
+
+func above(v, other float64) float64 { return v - other }
+func times(v, other float64) float64 { return v / max(other, 1) }
 
 func falseRejections(r *sim.Report) float64  { return float64(r.FalseRejections) }
 func compliantOffered(r *sim.Report) float64 { return float64(r.CompliantOffered) }
@@ -76,6 +96,8 @@ func boundRatio(r *sim.Report) float64       { return r.BoundRatio }
 func violations(r *sim.Report) float64       { return float64(r.BoundViolations) }
 func kilobytes(r *sim.Report) float64        { return r.BytesPerNode / 1000 }
 func messages(r *sim.Report) float64         { return r.MessagesPerNode }
+func here(r *sim.Report) float64             { return r.HereP99Millis }
+func across(r *sim.Report) float64           { return r.AcrossP99Millis }
 
 // never is how long something took that did not happen.
 func never(millis float64) float64 {
@@ -86,6 +108,7 @@ func never(millis float64) float64 {
 }
 
 func healed(r *sim.Report) float64 { return never(r.HealMillis) }
+func agreed(r *sim.Report) float64 { return never(r.AgreeMillis) }
 
 // redis is what became of the stores: nothing in a run without faults of them.
 func redis(r *sim.Report) *sim.StoreReport { return cmp.Or(r.Redis, new(sim.StoreReport)) }
@@ -123,13 +146,22 @@ func (g *goal) judge(rows []row, all results) verdict {
 		if r == nil || g.rows != "" && !slices.Contains(rows[i].goals, g.rows) {
 			continue
 		}
-		measured = true
 		if g.total {
+			measured = true
 			v.worst += sum(r.reports, g.figure)
 			v.median = v.worst
 			continue
 		}
 		s := over(r.reports, g.figure)
+		if g.beside != nil {
+			other := all.of(rows[i].beside[g.rows])
+			if other == nil {
+				continue
+			}
+			median := over(other.reports, g.figure).median
+			s = spread{g.beside(s.median, median), g.beside(s.worst, median)}
+		}
+		measured = true
 		v.median, v.worst = max(v.median, s.median), max(v.worst, s.worst)
 	}
 	if measured {

@@ -132,6 +132,7 @@ func TestJudge(t *testing.T) {
 		{name: "b", goals: []string{"x", "y"}, change: load(4)},
 		{name: "c", change: load(5)},
 	}
+	rows[1].beside = map[string]*row{"y": &rows[0]}
 	all := make(results)
 	for i, values := range [][]float64{{1, 2, 6}, {0, 3, 1}, {90, 90, 90}} {
 		r := &result{options: rows[i].options()}
@@ -148,6 +149,8 @@ func TestJudge(t *testing.T) {
 		{goal{rows: "x", max: 5}, "2 6 missed in the worst seed"},
 		{goal{rows: "x", max: 1}, "2 6 missed"},
 		{goal{rows: "y", max: 3}, "1 3 met"},
+		{goal{rows: "y", beside: above, max: 1}, "0 1 met"},
+		{goal{rows: "y", beside: times, max: 1}, "0.5 1.5 missed in the worst seed"},
 		{goal{max: 5}, "90 90 missed"},
 		{goal{rows: "x", total: true, max: 13}, "13 13 met"},
 		{goal{rows: "x", total: true, least: 13}, "13 13 met"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,8 @@ type row struct {
 	name   string
 	goals  []string // what it is judged by, see goals.go
 	change func(*sim.Options)
-	max    int // seeds at most, where a run takes long; 0: as many as asked for
+	max    int             // seeds at most, where a run takes long; 0: as many as asked for
+	beside map[string]*row // by goal: what the row is held against
 }
 
 // reference is what every row begins with: the simulator's default, and a client beside the load that keeps to its
@@ -87,12 +89,11 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 // sections are all tables that come from simulations, in their order. To add a row is to add a line here.
 func sections() []section {
-	return []section{
+	all := []section{
 		{title: "The reference", columns: usual, rows: append(steady(), surprises()...),
 			note: "3 regions of 4 nodes, a limit of 1000 per 10 s, gossip every 100 ms."},
 		{title: "Gossip every 50 ms", columns: usual, rows: at(50*time.Millisecond, append(steady(), flash()))},
 		{title: "Gossip every 200 ms", columns: usual, rows: at(200*time.Millisecond, append(steady(), flash()))},
-		{title: "120 nodes", columns: usual, rows: large(), note: "3 regions of 40."},
 		{title: "Compliant bursts", columns: usual, rows: bursts(),
 			note: "Clients that spend 95 % of the limit in a burst, again and again, each as soon as the last\n" +
 				"does not count any more. With 5 % loss, 5 % of the packets twice and 5 % held back for up to " +
@@ -113,6 +114,7 @@ func sections() []section {
 			note: "Twelve nodes, each of which may admit a request before it receives the counts of the others."},
 		{title: "Every algorithm", columns: usual, rows: algorithms()},
 	}
+	return slices.Insert(all, 3, sizeSections()...)
 }
 
 // steady are patterns that stay as they are.
@@ -146,14 +148,6 @@ func surprises() (rows []row) {
 		rows = append(rows, row{name: string(p) + " 20x", goals: []string{goalSurprise}, change: offered(p, 20)})
 	}
 	return append(rows, flash())
-}
-
-func large() (rows []row) {
-	nodes := func(o *sim.Options) { o.Nodes, o.Duration = 40, seconds(20) }
-	for i, name := range []string{"even 2x", "skew 2x", "hotspot 2x", "flash"} {
-		rows = append(rows, row{name: name, change: with(offered(sim.Patterns[i], 2), nodes), max: 1})
-	}
-	return rows
 }
 
 // bursting is clients that keep to the limit, and spend it in bursts.

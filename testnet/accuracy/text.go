@@ -52,6 +52,11 @@ var (
 		{"peak two windows after, %", figure(healedPeak)}, {"known again, ms", figure(healed)}, {"rejected", rejected},
 		{"bound, %", figure(bound)}, {"factor", figure(boundRatio)},
 	}, sentColumns...)
+	sized = append([]column{
+		{"net, %", figure(netPct)}, {"peak, %", figure(peak)}, {"rejected", rejected}, {"bound, %", figure(bound)},
+		{"counted in the region, p99 ms", figure(here)}, {"across, p99 ms", figure(across)},
+		{"agreed, ms", figure(agreed)},
+	}, sentColumns...)
 	stores = []column{
 		{"net, %", figure(netPct)}, {"peak, %", figure(peak)}, {"rejected", rejected}, {"calls", figure(storeCalls)},
 		{"failed", figure(storeFailed)}, {"lost", figure(slotsLost)}, {"lacking", figure(slotsMissing)},

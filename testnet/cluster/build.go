@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,13 +33,16 @@ type Image struct {
 type recipe struct {
 	name, image, dockerfile string
 	pkg, program            string // to compile; empty: this machine's Redis
+	source, version         string // the tree to compile, and its version; empty: this one, as git describes it
 }
 
 var recipes = []recipe{
-	{"edgelimit", ProductImage, "edgelimit.Dockerfile", "./cmd/edgelimit", "edgelimit"},
-	{"ratelimit", RatelimitImage, "ratelimit.Dockerfile", "./cmd/edgelimit", "ratelimit"},
-	{"node", NodeImage, "edgelimit.Dockerfile", "./testnet/node", "edgelimit"},
-	{"redis", RedisImage, "redis.Dockerfile", "", ""},
+	{name: "edgelimit", image: ProductImage, dockerfile: "edgelimit.Dockerfile", pkg: "./cmd/edgelimit",
+		program: "edgelimit"},
+	{name: "ratelimit", image: RatelimitImage, dockerfile: "ratelimit.Dockerfile", pkg: "./cmd/edgelimit",
+		program: "ratelimit"},
+	{name: "node", image: NodeImage, dockerfile: "edgelimit.Dockerfile", pkg: "./testnet/node", program: "edgelimit"},
+	{name: "redis", image: RedisImage, dockerfile: "redis.Dockerfile"},
 }
 
 // Build builds the images named: edgelimit, ratelimit, node, redis, or all. It stops at the first that fails.
@@ -99,7 +103,7 @@ func (c *Cluster) buildContext(ctx context.Context, r recipe) error {
 	if r.pkg == "" {
 		err = c.collectRedis(ctx, dir)
 	} else {
-		err = errors.Join(c.compile(ctx, r.pkg, filepath.Join(dir, r.program)),
+		err = errors.Join(c.compile(ctx, r, filepath.Join(dir, r.program)),
 			os.MkdirAll(filepath.Join(dir, "own", "data"), 0o700))
 	}
 	if err != nil {
@@ -123,18 +127,23 @@ func lastStage(dockerfile string) string {
 	return "FROM scratch\n" + strings.ReplaceAll(stage, "--from=build /out/", "")
 }
 
-// compile builds a static program of this repository for the engine's machine, which is this one, as the Dockerfile
-// does. Its version is the commit, where git can tell.
-func (c *Cluster) compile(ctx context.Context, pkg, file string) error {
-	flags := "-s -w"
-	describe := []string{"describe", "--tags", "--always", "--dirty"}
-	commit, err := c.run(ctx, Command{Name: "git", Args: describe, Dir: c.root})
-	if err == nil {
-		flags += " -X github.com/edgelimit/edgelimit/node.version=" + strings.TrimSpace(string(commit))
+// compile builds a recipe's static program for the engine's machine, which is this one, as the Dockerfile does.
+func (c *Cluster) compile(ctx context.Context, r recipe, file string) error {
+	source, flags := cmp.Or(r.source, c.root), "-s -w"
+	version := r.version
+	if r.source == "" {
+		describe := []string{"describe", "--tags", "--always", "--dirty"}
+		commit, err := c.run(ctx, Command{Name: "git", Args: describe, Dir: c.root})
+		if err == nil { // else the version is what the go command knows
+			version = strings.TrimSpace(string(commit))
+		}
+	}
+	if version != "" {
+		flags += " -X github.com/edgelimit/edgelimit/node.version=" + version
 	}
 	const tags = "grpcnotrace,urfave_cli_no_docs"
-	args := []string{"build", "-trimpath", "-tags", tags, "-ldflags", flags, "-o", file, pkg}
-	_, err = c.run(ctx, Command{Name: "go", Args: args, Dir: c.root, Env: []string{"CGO_ENABLED=0", "GOOS=linux"},
+	args := []string{"build", "-trimpath", "-tags", tags, "-ldflags", flags, "-o", file, r.pkg}
+	_, err := c.run(ctx, Command{Name: "go", Args: args, Dir: source, Env: []string{"CGO_ENABLED=0", "GOOS=linux"},
 		Stderr: c.progress})
 	return err
 }

@@ -169,7 +169,7 @@ func TestDockerfile(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	ok(t, err)
 	m, c, _ := newFakeMachine(t)
-	ok(t, c.compile(t.Context(), "./cmd/edgelimit", filepath.Join(t.TempDir(), "edgelimit")))
+	ok(t, c.compile(t.Context(), recipes[0], filepath.Join(t.TempDir(), "edgelimit")))
 	compile := m.commands[slices.IndexFunc(m.commands, func(c Command) bool { return c.Name == "go" })].String()
 	for _, text := range []string{string(source), string(makefile), "CGO_ENABLED=0 " + compile} {
 		for _, part := range []string{"CGO_ENABLED=0 ", "build -trimpath -tags ", "grpcnotrace,urfave_cli_no_docs",

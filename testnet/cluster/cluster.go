@@ -35,6 +35,7 @@ type Options struct {
 	Root     string        // the top of the repository, where the compose file is
 	Run      Runner        // runs commands; nil: RunLocal
 	Profiles []string      // those of Profiles that Up starts too
+	Wide     bool          // ten regions instead of three
 	Progress io.Writer     // if set, gets a line now and then from what takes long
 	Patience time.Duration // bounds the time from a fault to its observed effect; 0: a minute
 }
@@ -45,6 +46,7 @@ type Cluster struct {
 	root     string
 	run      Runner
 	profiles []string
+	wide     bool
 	client   *http.Client
 	progress io.Writer
 	patience time.Duration
@@ -67,7 +69,7 @@ func Open(o Options) (*Cluster, error) {
 			return nil, fmt.Errorf("no such profile: %q, there are %s", p, strings.Join(Profiles, ", "))
 		}
 	}
-	c := &Cluster{root: root, run: o.Run, profiles: o.Profiles, patience: cmp.Or(o.Patience, time.Minute),
+	c := &Cluster{root: root, run: o.Run, profiles: o.Profiles, wide: o.Wide, patience: cmp.Or(o.Patience, time.Minute),
 		progress: cmp.Or(o.Progress, io.Discard), licence: debianRedisLicence,
 		// Without keep-alive: a connection that outlives a kill or a partition would hide it.
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
@@ -144,6 +146,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 		}
 	}
 	c.log("removing the containers and networks")
+	c = &Cluster{root: c.root, run: c.run, wide: true, progress: c.progress} // whether it was
 	if err := c.compose(ctx, Profiles, nil, "down", "--remove-orphans", "--timeout", "10"); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ type Command struct {
 	Args   []string
 	Env    []string  // added to this process's environment, as NAME=VALUE
 	Dir    string    // the working directory; empty: this process's
+	Stdin  string    // what the command reads
 	Stderr io.Writer // if set, gets the command's standard error while it runs
 }
 
@@ -36,6 +37,9 @@ func RunLocal(ctx context.Context, c Command) (stdout []byte, err error) {
 	cmd := exec.CommandContext(ctx, c.Name, c.Args...)
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.Dir = c.Dir
+	if c.Stdin != "" {
+		cmd.Stdin = strings.NewReader(c.Stdin)
+	}
 	cmd.WaitDelay = 5 * time.Second // a grandchild may keep the pipes open
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr

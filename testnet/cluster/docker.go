@@ -59,12 +59,20 @@ func (c *Cluster) compose(ctx context.Context, profiles, env []string, args ...s
 	if err != nil {
 		return err
 	}
-	all := append(front[1:], "--project-name", Project, "--project-directory", c.root, "--file", composePath(c.root))
+	file, stdin := composePath(c.root), ""
+	if c.wide {
+		file = "-"
+		if stdin, err = c.wideText(); err != nil {
+			return err
+		}
+	}
+	all := append(front[1:], "--project-name", Project, "--project-directory", c.root, "--file", file)
 	for _, p := range profiles {
 		all = append(all, "--profile", p)
 	}
 	_, err = c.run(ctx,
-		Command{Name: front[0], Args: append(all, args...), Dir: c.root, Env: env, Stderr: c.progress})
+		Command{Name: front[0], Args: append(all, args...), Dir: c.root, Env: env, Stdin: stdin,
+			Stderr: c.progress})
 	return explain(err)
 }
 

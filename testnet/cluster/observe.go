@@ -24,6 +24,7 @@ type Observation struct {
 	Bound   float64
 	Bounds  map[string]float64
 	Started time.Time // of its process
+	Version string    // of its build
 	// StorePending counts slots that are not yet in the region's Redis, StoreFailed failed calls of it; -1: the node
 	// has no store.
 	StorePending, StoreFailed int64
@@ -79,6 +80,9 @@ func (o *Observation) read(m scrape.Metrics) error {
 	o.Refused = int64(m.Sum("edgelimit_gossip_refused_packets_total") + m.Sum("edgelimit_gossip_refused_streams_total"))
 	seconds, fraction := math.Modf(m.Sum("process_start_time_seconds"))
 	o.Started = time.Unix(int64(seconds), int64(fraction*1e9))
+	for _, s := range m.Series("edgelimit_build_info") {
+		o.Version = s.Labels["version"]
+	}
 	o.StorePending, o.StoreFailed = -1, -1
 	if m["edgelimit_store_pending_slots"] != nil {
 		o.StorePending = int64(m.Sum("edgelimit_store_pending_slots"))

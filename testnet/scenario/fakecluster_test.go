@@ -52,6 +52,8 @@ type fakeCluster struct {
 	abrupt   bool   // nodes that stop do not linger
 	loses    string // a node that logs a loss whenever another one restarts
 	lone     string // a node that sees nobody
+	garbles  string // a node that cannot read a frame of a node that was replaced
+	refuses  string // a client that is denied within its limit
 	broken   bool   // Up fails
 }
 
@@ -69,6 +71,7 @@ type fakeNode struct {
 	unready      bool
 	paused       chan struct{} // closed when it goes on; nil: it is not paused
 	wan          string
+	version      string
 }
 
 type fakeRedis struct {
@@ -191,7 +194,7 @@ func (f *fakeCluster) Observe(_ context.Context, n cluster.Node) (cluster.Observ
 		return cluster.Observation{}, errors.New("no answer")
 	}
 	o := cluster.Observation{Members: len(sidecars) - 1, Refused: f.keys.refused[n.Name],
-		Breaker: "closed", Started: node.started, Bounds: map[string]float64{}}
+		Breaker: "closed", Started: node.started, Version: node.version, Bounds: map[string]float64{}}
 	for _, other := range f.nodes {
 		if !other.down {
 			o.Members++
@@ -271,6 +274,28 @@ func (f *fakeCluster) Restart(_ context.Context, name string) error {
 			f.boot(n)
 		} else {
 			f.redis = fakeRedis{lost: true, since: time.Now()}
+		}
+	})
+}
+
+func (f *fakeCluster) Replace(_ context.Context, v cluster.Version, names ...string) error {
+	f.undoes++
+	time.Sleep(time.Second)
+	return f.change("", func() {
+		for _, name := range names {
+			if f.ignores == "stop" {
+				return // it runs
+			}
+			if f.ignores == "replace" {
+				v = cluster.Before // whatever was asked for
+			}
+			n := f.nodes[name]
+			n.version = map[cluster.Version]string{cluster.Before: cluster.BeforeLabel, cluster.Now: "v9"}[v]
+			f.logs[name] = "" // with the container
+			f.boot(n)
+		}
+		if f.garbles != "" {
+			f.logs[f.garbles] += `level=WARN msg="gossip: dropped a frame that cannot be read" bytes=9` + "\n"
 		}
 	})
 }
@@ -427,6 +452,7 @@ func (f *fakeCluster) check(n *fakeNode, body io.Reader) (string, error) {
 	}
 	d := n.table.Take(m[0].Rule.Limit, m[0].Key, cost, now)
 	d.Allowed = d.Allowed || f.generous && f.way != ""
+	d.Allowed = d.Allowed && (f.refuses == "" || c.Cost > 1 || !strings.HasSuffix(c.Identity, f.refuses))
 	if !c.Peek {
 		slots := n.table.DrainDirty(now).Slots
 		for _, other := range f.nodes {

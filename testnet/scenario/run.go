@@ -42,6 +42,8 @@ type Run struct {
 	partition partitionFault
 	restarts  []restart
 	rotation  rotation
+	upgrade   upgradeRun
+	replaced  map[string]string // what processes logged whose containers are gone, by node
 }
 
 // action is a fault, or its end, on a node or a region: a method of Cluster, or what uses one.
@@ -116,6 +118,12 @@ func (r *Run) restore(ctx context.Context) error {
 		errs = append(errs, f.undo(r.Cluster, ctx, f.target))
 	}
 	return errors.Join(append(errs, r.Cluster.Up(ctx))...)
+}
+
+// logs returns what a node has logged, also in containers that were replaced in this run.
+func (r *Run) logs(ctx context.Context, name string) (string, error) {
+	text, err := r.Cluster.Logs(ctx, name)
+	return r.replaced[name] + text, err
 }
 
 // Take requests a cost for the identity under any rule from a node. The record has it if the rule is the scenario's.

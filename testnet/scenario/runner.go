@@ -120,8 +120,14 @@ func (x *Runner) prepare(ctx context.Context, r *Run, rule string) (file string,
 
 // execute offers the load, runs the steps meanwhile, and measures whether the machine stood still.
 func (x *Runner) execute(ctx context.Context, r *Run, s Scenario) error {
+	if s.Setup.Do != nil {
+		r.log("%s", s.Setup.What)
+		if err := s.Setup.Do(ctx, r); err != nil {
+			return fmt.Errorf("%s: %w", s.Setup.What, err)
+		}
+	}
 	options, identities := r.options(s)
-	if s.Rule == accountRule {
+	if s.Rule == accountRule && !s.Unprimed {
 		for _, stream := range s.Streams {
 			used := cmp.Or(s.Used[stream.Identity], primeCost)
 			if err := r.Prime(ctx, r.Nodes[0].Name, r.ID(stream.Identity), used); err != nil {

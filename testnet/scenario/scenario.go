@@ -16,6 +16,7 @@ import (
 // Cluster is what scenarios need of the testnet; cluster.Cluster implements it and documents each method.
 type Cluster interface {
 	Up(ctx context.Context) error
+	Replace(ctx context.Context, v cluster.Version, names ...string) error
 	Nodes(ctx context.Context) ([]cluster.Node, error)
 	Observe(ctx context.Context, n cluster.Node) (cluster.Observation, error)
 	Partition(ctx context.Context, region string, way cluster.Direction) error
@@ -46,6 +47,8 @@ type Scenario struct {
 	Elsewhere  bool              // clients send a request to another node where one does not answer
 	Balanced   bool              // clients ask nodes that are ready, as behind a load balancer
 	Used       map[string]uint64 // what a client of accountRule has used before the load; absent: primeCost
+	Unprimed   bool              // a client of accountRule has used nothing before the load
+	Setup      Step              // before the load; without Do: nothing
 	Steps      []Step            // one after the other while the load goes on, which ends with the last of them
 	Check      func(r *Run)      // adds the scenario's own assertions and figures to the run's
 	Takes      time.Duration     // an estimate
@@ -117,6 +120,7 @@ func All(o Options) []Scenario {
 		partitioning("one-way", "no node receives from a region, which receives from all: the same assertions as in a "+
 			"partition", cluster.Out, o.Cut),
 		redisLoss(), redisFlush(), redisSlow(), nodeKill(), nodeMove(), nodePause(), nodeDrain(), rolling(), rotate(),
+		upgrade(), wide(o.Cut),
 	}
 }
 

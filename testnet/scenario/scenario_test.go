@@ -73,6 +73,8 @@ func TestFaultsHaveToTakeHold(t *testing.T) {
 		"drain":                    {"stop", "still answers"},
 		"rolling":                  {"stop", "did not take hold"},
 		"rotate":                   {"install", "does not have it"},
+		"upgrade":                  {"stop", "did not take hold"},
+		"wide":                     {"partition", "the partition leaks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
@@ -105,6 +107,11 @@ func TestBrokenAssertions(t *testing.T) {
 			"seen without another"},
 		"rolling: lost for a moment": {"rolling", func(f *fakeCluster) { f.loses = "ap-south-1" },
 			"logs that it lost another"},
+		"upgrade: forgotten":   {"upgrade", func(f *fakeCluster) { f.cold = true }, "stays used up"},
+		"upgrade: unread":      {"upgrade", func(f *fakeCluster) { f.garbles = "us-east-1" }, "reads what the others"},
+		"upgrade: none":        {"upgrade", func(f *fakeCluster) { f.ignores = "replace" }, "ends as an upgrade"},
+		"upgrade: lost":        {"upgrade", func(f *fakeCluster) { f.loses = "eu-west-2" }, "logs that it lost"},
+		"upgrade: denied":      {"upgrade", func(f *fakeCluster) { f.refuses = "-own" }, "within its limit is denied"},
 		"rotate: not answered": {"rotate", func(f *fakeCluster) { f.drops = "eu-west-1" }, "request is answered"},
 		"rotate: unreadable":   {"rotate", func(f *fakeCluster) { f.keys.deaf = true }, "read each other"},
 		"rotate: lost":         {"rotate", func(f *fakeCluster) { f.lone = "us-east-1" }, "seen without another"},
@@ -133,6 +140,18 @@ func TestBrokenAssertions(t *testing.T) {
 		if r := f.run(t, "rotate"); r.OK || !strings.Contains(r.Error, "no node refused a process with the old key") ||
 			f.keys.intruders != 0 {
 			t.Errorf("%d left, %s", f.keys.intruders, describe(r))
+		}
+	})
+	withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
+		f.mute = "us-east-2" // nobody reads what it sends
+		if r := f.run(t, "upgrade"); r.OK || !strings.Contains(r.Error, "count") {
+			t.Errorf("%s", describe(r))
+		}
+	})
+	withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
+		f.mute = "us-east-2"
+		if r := f.run(t, "wide"); r.OK || !strings.Contains(r.Error, "count") {
+			t.Errorf("%s", describe(r))
 		}
 	})
 	withFakeCluster(t, func(t *testing.T, f *fakeCluster) {
@@ -209,7 +228,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func TestFind(t *testing.T) {
 	all, err := Find("all", Options{})
-	if err != nil || len(all) != 12 {
+	if err != nil || len(all) != 14 {
 		t.Errorf("%d scenarios, %v", len(all), err)
 	}
 	seen := map[string]bool{}

@@ -2,12 +2,14 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/edgelimit/edgelimit/testnet/cluster"
 	"github.com/edgelimit/edgelimit/testnet/record"
 	"github.com/edgelimit/edgelimit/testnet/traffic"
 )
@@ -141,10 +143,8 @@ func checkMembers(r *Run) {
 		len(r.record.observations), errorText(err))
 	var logged []loss
 	for _, n := range all {
-		text, failed := r.Cluster.Logs(context.Background(), n.Name)
-		if failed != nil {
-			err = failed
-		}
+		text, failed := r.logs(context.Background(), n.Name)
+		err = errors.Join(err, failed)
 		logged = append(logged, losses(n.Name, text, r.started)...)
 	}
 	lost := unexpected(logged, r.restarts)
@@ -179,33 +179,41 @@ func rolling() Scenario {
 	return s
 }
 
-// restartAll restarts one node after the other: SIGTERM, the linger, the drain, a new process, ready, together.
+// restartAll restarts one node after the other.
 func restartAll(ctx context.Context, r *Run) error {
 	for _, n := range r.Nodes {
-		before, err := r.Cluster.Observe(ctx, n)
-		if err != nil {
+		if _, err := r.restartNode(ctx, n, Cluster.Restart); err != nil {
 			return err
 		}
-		s := restart{node: n.Name, from: time.Now()}
-		if err := r.Begin(ctx, record.Stop, n.Name, Cluster.Stop, Cluster.Restart); err != nil {
-			return err
-		}
-		if err := r.End(ctx); err != nil {
-			return err
-		}
-		s.to = time.Now()
-		after, err := r.Cluster.Observe(ctx, n)
-		s.began = after.Started
-		if err == nil && !after.Started.After(before.Started) {
-			err = fmt.Errorf("%s is the process that it was: the restart did not take hold", n.Name)
-		}
-		if err != nil {
-			return err
-		}
+	}
+	return nil
+}
+
+// restartNode ends a node and starts it again: SIGTERM, the linger, the drain, a new process, ready, together. It
+// returns what the new process reports.
+func (r *Run) restartNode(ctx context.Context, n cluster.Node, start action) (after cluster.Observation, err error) {
+	before, err := r.Cluster.Observe(ctx, n)
+	if err != nil {
+		return after, err
+	}
+	s := restart{node: n.Name, from: time.Now()}
+	if err := r.Begin(ctx, record.Stop, n.Name, Cluster.Stop, start); err != nil {
+		return after, err
+	}
+	if err := r.End(ctx); err != nil {
+		return after, err
+	}
+	s.to = time.Now()
+	after, err = r.Cluster.Observe(ctx, n)
+	s.began = after.Started
+	if err == nil && !after.Started.After(before.Started) {
+		err = fmt.Errorf("%s is the process that it was: the restart did not take hold", n.Name)
+	}
+	if err == nil {
 		r.restarts = append(r.restarts, s)
 		r.Observed("%s is back after %.1f s", n.Name, s.to.Sub(s.from).Seconds())
 	}
-	return nil
+	return after, err
 }
 
 // checkAsked asserts that every restarted node was asked again for what it must not have forgotten, and at once.

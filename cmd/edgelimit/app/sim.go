@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/edgelimit/edgelimit/testnet/judge"
+	"github.com/edgelimit/edgelimit/testnet/plan"
 	"github.com/edgelimit/edgelimit/testnet/sim"
 )
 
@@ -24,8 +25,10 @@ A shorter interval:   edgelimit sim --interval 50ms
 A region cut off:     edgelimit sim --partition 2@20s-50s
 Regions 1, 2 apart:   edgelimit sim --partition 1/2@20s-50s
                       (one way: '1>2@20s-50s', '2>*@20s-50s')
+An owner killed:      edgelimit sim --nodes 40 --node-fault owner/2@20s-40s
 Redis flushed:        edgelimit sim --redis-fault flush@20s
 A hundred nodes:      edgelimit sim --regions 5 --nodes 20 --duration 20s
+What a node needs:    edgelimit sim --regions 30 --nodes 50 --keys-total 10M
 Your own traffic:     edgelimit sim --trace arrivals.csv
                       (lines of seconds,region,node; - is standard input)
 
@@ -34,22 +37,47 @@ times the limit, 20 times for 1 s in every 20 s), compliant-burst (clients that 
 Buckets hold the limit, and get it back in each window. A limit of scope region is one of --regions 1.
 Strict rules are not simulated: a Redis decides on them, and admits what one node alone would.
 
+Faults of nodes: owner@10s-20s (the owner of the first client's key crashes, and starts again at 20 s),
+two-owners@10s-20s (half of the nodes take another for it), gateways@10s-20s (a region's gateways crash; until they
+start again, no region learns of another's members), rolling@10s-60s (the nodes restart, one after the other). They
+befall every region, or one: owner/2@10s-20s.
+
 Faults of Redis: down@30s-40s (calls fail), mute@30s-40s (it does what it is told, and no answer arrives), slow@30s-40s
 (up to 2.5 s a call; what timed out takes effect late), twice@30s-40s (calls take effect again later), flush@20s
 (FLUSHALL), restart@20s (another server, empty), stale@47s-50s (at 50 s a replica takes over that has heard nothing
 since 47 s), rewind@47s-50s (the same, but it says to be the server that it heard). It is the Redis of each region, or
 of one: flush/2@20s. Each node has two flushes after the faults to make good what was lost.
 
-Exit status: 0 if the bound held, no client that keeps to its limit was rejected, all nodes came to agree, and each
-Redis was whole again; 1 if not; 2 if it could not be run.`
+With --keys-total it plans instead: the bandwidth, messages, CPU and memory of a
+node for a load of many keys, what runs out first as the load grows, and what a
+full mesh of the same nodes would need. A sample of the keys is simulated, the
+rest is arithmetic, and the plan states both. Limit, window, interval, delays,
+loss and seed are as above; with --keys, that many more keys are hot at every
+node, at --load times the limit in all. Set the budget of your nodes. Exit
+status: 0 if it is enough for the busiest node, 1 if not.
+
+Exit status of a simulation: 0 if the bound held, no client that keeps to its
+limit was rejected, all nodes came to agree, and each Redis was whole again; 1
+if not; 2 if it could not be run.`
 
 func simCommand() *cli.Command {
-	o := sim.DefaultOptions()
+	l := sim.Load{Options: sim.DefaultOptions(), Overlap: 5}
+	b := plan.DefaultBudget()
 	return &cli.Command{
-		Name: "sim", Usage: "predict what a deployment would admit, its bound and its bandwidth",
+		Name: "sim", Usage: "predict what a deployment would admit, its bound, and what its nodes need",
 		Description: simHelp,
-		Flags:       simFlags(&o),
-		Action:      func(c *cli.Context) error { return runSim(c, o) },
+		Flags:       append(planFlags(&l, &b), simFlags(&l.Options)...),
+		Action: func(c *cli.Context) error {
+			if c.IsSet("keys-total") {
+				return runPlan(c, l, b)
+			}
+			for _, f := range planFlags(&l, &b) {
+				if name := f.Names()[0]; c.IsSet(name) {
+					return fmt.Errorf("--%s only goes with --keys-total", name)
+				}
+			}
+			return runSim(c, l.Options)
+		},
 	}
 }
 
@@ -71,6 +99,7 @@ func simFlags(o *sim.Options) []cli.Flag {
 		plain.flag("skew", "clocks are wrong by up to this, either way", &o.Skew),
 		plain.flag("partition", "`REGION@FROM-UNTIL` cuts a region off from the others; may be repeated, see above",
 			new([]string)),
+		plain.flag("node-fault", "let `FAULT@FROM-UNTIL` befall nodes; may be repeated, see above", new([]string)),
 		plain.flag("redis-fault", "give each region a Redis, and let `FAULT@WHEN` befall it; may be repeated, or "+
 			"several with commas, see above", new([]string)),
 		plain.flag("keys", fmt.Sprintf("how many clients, each with its own limit and load (compliant-burst: %d)",
@@ -126,6 +155,11 @@ func simOptions(c *cli.Context, o sim.Options) (sim.Options, error) {
 		p, err := sim.ParsePartition(s)
 		errs = append(errs, err)
 		o.Partitions = append(o.Partitions, p)
+	}
+	for _, s := range c.StringSlice("node-fault") {
+		f, err := sim.ParseNodeFault(strings.TrimSpace(s))
+		errs = append(errs, err)
+		o.NodeFaults = append(o.NodeFaults, f)
 	}
 	for _, s := range c.StringSlice("redis-fault") {
 		f, err := sim.ParseStoreFault(strings.TrimSpace(s))
@@ -206,7 +240,11 @@ func printSim(out io.Writer, r *sim.Report) error {
 		settled(r, r.SettledPeakPct))
 	fmt.Fprintf(w, "bound\t%.2f %% at worst, %s\n", r.BoundPct, observed(r))
 	fmt.Fprintf(w, "false rejections\t%s\n", falseRejections(r.Fairness))
-	fmt.Fprintf(w, "staleness\tmedian %.0f ms, 99th percentile %.0f ms\n", r.StalenessP50Millis, r.StalenessP99Millis)
+	fmt.Fprint(w, textIf(r.StalenessP99Millis > 0, "staleness\tmedian %.0f ms, 99th percentile %.0f ms\n",
+		r.StalenessP50Millis, r.StalenessP99Millis))
+	fmt.Fprint(w, textIf(r.HereP99Millis+r.AcrossP99Millis > 0, "counted by others\tmedian %.0f ms and %.0f ms, 99th "+
+		"percentile %.0f ms and %.0f ms after, in the region and across\n",
+		r.HereP50Millis, r.AcrossP50Millis, r.HereP99Millis, r.AcrossP99Millis))
 	fmt.Fprint(w, textIf(len(r.Partitions) > 0, "healed\t%s\n",
 		after(int64(r.HealMillis), "every node knew all counts again")))
 	if r.Redis != nil {
@@ -224,7 +262,8 @@ func simFaults(r *sim.Report) string {
 	faults := textIf(r.Duplicate > 0, ", %g %% twice", r.Duplicate*100) +
 		textIf(r.Reorder > 0, ", %g %% held back", r.Reorder*100) +
 		textIf(r.SkewMillis > 0, ", clocks up to %g ms wrong", r.SkewMillis) +
-		textIf(len(r.Partitions) > 0, ", partitions %s", strings.Join(r.Partitions, " "))
+		textIf(len(r.Partitions) > 0, ", partitions %s", strings.Join(r.Partitions, " ")) +
+		textIf(len(r.NodeFaults) > 0, ", nodes %s", strings.Join(r.NodeFaults, " "))
 	if r.Redis != nil {
 		faults += ", Redis " + strings.Join(r.Redis.Faults, " ")
 	}

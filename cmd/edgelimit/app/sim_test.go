@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/plan"
 	"github.com/edgelimit/edgelimit/testnet/sim"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
@@ -235,4 +236,47 @@ func TestSimProgress(t *testing.T) {
 			t.Errorf("it says %q, want %q", out.String(), want)
 		}
 	})
+}
+
+// planned is a plan that takes a second.
+var planned = []string{"sim", "--keys-total", "3K", "--regions", "2", "--nodes", "3", "--window", "2s"}
+
+func TestSimPlan(t *testing.T) {
+	edgelimit(t, append(planned, "--new-keys", "5", "--keys", "2")...).says(t, 0, "a plan for 2 regions of 3 nodes",
+		"3,000 live keys", "5 new keys/s", "2 keys at all nodes, at 2 times", "sends, Mbit/s", "memory of counts, MiB",
+		"What runs out first", "receive queue", "at 1,000 times and more the load", "Simulated, with ")
+	got := edgelimit(t, append(planned, "--json", "--requests", "100")...)
+	var r plan.Report
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil {
+		t.Fatalf("%v: %q", err, got.out)
+	}
+	if !r.OK || r.KeysTotal != 3000 || r.Requests != 100 || r.OverlapPct != 5 || r.HotKeys != 0 || len(r.Breaks) != 5 ||
+		r.Mean.MbitOut <= 0 || r.Mean.MiB < 1 || r.Mesh != r.Mean || r.Budget != plan.DefaultBudget() {
+		t.Errorf("%+v", r)
+	}
+	if again := edgelimit(t, append(planned, "--json", "--requests", "100")...); again.out != got.out {
+		t.Errorf("two plans differ:\n%s%s", got.out, again.out)
+	}
+	for line := range strings.Lines(edgelimit(t, planned...).out) {
+		if len(line) > 81 {
+			t.Errorf("%d columns: %q", len(line)-1, line)
+		}
+	}
+}
+
+// A budget that the load exceeds is reported, by status as well.
+func TestSimPlanNotEnough(t *testing.T) {
+	edgelimit(t, append(planned, "--bandwidth", "0.01")...).says(t, 1, "NOT ENOUGH")
+	for want, args := range map[string][]string{
+		"want a number":    {"sim", "--keys-total", "many"},
+		"does not go with": {"sim", "--keys-total", "1K", "--trace", "x.csv"},
+		"an overlap of 2":  {"sim", "--keys-total", "1K", "--overlap", "200"},
+		"a budget of 0":    {"sim", "--keys-total", "1K", "--bandwidth", "0"},
+		"no keys":          {"sim", "--keys-total", "0"},
+		"only goes with":   {"sim", "--overlap", "5"},
+	} {
+		if got := edgelimit(t, args...); got.code != 2 || !strings.Contains(got.err, want) {
+			t.Errorf("%q: %d, %s", args, got.code, got.err)
+		}
+	}
 }

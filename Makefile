@@ -3,6 +3,7 @@
 # make bench-doors what each API of a node costs: some four minutes, writes testnet/bench/DOORS.md
 # make bench-strict  what a strict check costs Redis and node: some four minutes, writes testnet/bench/STRICT.md
 # make accuracy    simulations of every scenario: some minutes, writes testnet/ACCURACY.md
+# make sizing      what nodes need in typical deployments, by samples of their keys: some minutes, writes node/SIZING.md
 # make abuse       one node under 10,000 idle and stalled connections, long bodies, invalid requests: two minutes
 # make microbench  the packages' own benchmarks
 # make fuzz        every fuzz target for FUZZTIME each
@@ -30,11 +31,11 @@ RELEASE = node/deploy/release
 
 # Packages whose tests compute, and wait for nothing, keep the machine busy; the others, which run real programs in real time, have it to
 # themselves afterwards, one at a time. Where a test plays many random worlds, with the race detector it is a tenth of them, and all without.
-COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/accuracy ./node/replay
-SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/judge
+COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/accuracy ./testnet/plan ./testnet/sizing ./node/replay
+SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
 TESTFLAGS = -shuffle=on -timeout 40m
 
-.PHONY: test bench bench-doors bench-strict accuracy abuse microbench fuzz lint build release vuln image programs
+.PHONY: test bench bench-doors bench-strict accuracy sizing abuse microbench fuzz lint build release vuln image programs
 
 test: programs
 	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy, Caddy, curl, nftables, ipset, promtool, Chromium and systemd-analyze. Nothing else."
@@ -58,6 +59,9 @@ bench-strict: programs
 
 accuracy:
 	$(GO) run ./testnet/accuracy
+
+sizing:
+	$(GO) run ./testnet/sizing
 
 abuse:
 	$(GO) run ./testnet abuse

@@ -25,13 +25,17 @@ func newApp(open opener) *cli.App {
 			"SIGTERM, linger, drain, start, one node after the other. The load asks /readyz of each node every\n"+
 				"100 ms and goes to the other one of the region while a node is unready. A limit that was used\n"+
 				"up before stays used up on every node, from its first answer on."),
-		sidecarCommand(), abuseCommand(),
+		wideCommand(open), sidecarCommand(), abuseCommand(), fleetCommand(), doorsCommand(),
 		partitionCommand(open), restartCommand(open)},
 		plainCommands(open)...)
 	for _, c := range commands {
 		c.Flags = append(c.Flags,
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 			&cli.StringFlag{Name: "root", Usage: "top `FOLDER` of the repository", Value: "."})
+		if slices.Contains([]string{"up", "run", "restart"}, c.Name) {
+			c.Flags = append(c.Flags, &cli.BoolFlag{Name: "wide",
+				Usage: "with ten regions of two nodes and a Redis instead of three"})
+		}
 	}
 	return &cli.App{
 		Name:  "testnet",

@@ -20,6 +20,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	app := newApp(func(c *cli.Context) (*cluster.Cluster, error) {
 		return cluster.Open(cluster.Options{Root: c.String("root"), Profiles: c.StringSlice("with"),
+			Wide:     c.Bool("wide"),
 			Progress: c.App.ErrWriter, Patience: c.Duration("patience")})
 	})
 	if err := app.RunContext(ctx, flagsFirst(app, os.Args)); err != nil {

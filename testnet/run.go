@@ -62,6 +62,15 @@ func scenarioCommand(open opener, name, usage, description string) *cli.Command 
 	}
 }
 
+// wideCommand runs the scenario wide in ten regions.
+func wideCommand(open opener) *cli.Command {
+	c := scenarioCommand(open, "wide", "cut a region of ten off: in the end all twenty nodes count every request",
+		"Ten regions of two nodes and a Redis, in containers, of the pattern of the compose file's.\n"+
+			"'run --wide SCENARIO' runs others there, on a machine with more than two processors.")
+	c.Flags = append(c.Flags, &cli.BoolFlag{Name: "wide", Usage: "with ten regions instead of three", Value: true})
+	return c
+}
+
 func recordsFlag() cli.Flag {
 	return &cli.StringFlag{Name: "records", Usage: "keep the records of all runs in `FOLDER`; without it, those of " +
 		"runs that failed are kept in a temporary one"}

@@ -130,6 +130,7 @@ func (w Writer) WriteGossip(g gossip.Stats, refusedStreams, refusedPackets uint6
 	w.Counter("gossip_bytes_received_total", "Bytes of frames received.", g.BytesReceived)
 	w.Counter("gossip_novel_slots_total", "Received slots that were new.", g.SlotsNovel)
 	w.Counter("gossip_resent_frames_total", "Frames resent to a peer that lacked them.", g.Resent)
+	w.Counter("gossip_unsent_frames_total", "Frames dropped because too many waited to be sent.", g.Unsent)
 	w.Counter("gossip_snapshots_sent_total", "Snapshots sent to peers that were new or too far behind.", g.Snapshots)
 	w.Counter("gossip_snapshots_received_total", "Snapshots received.", g.SnapshotsReceived)
 	w.Counter("gossip_early_frames_total", "Frames from the future, requested again.", g.Early)

@@ -15,8 +15,6 @@ type archive struct {
 	slots int
 }
 
-func (a archive) Merge([]counters.Slot, int64) int { return 0 }
-
 func (a archive) Snapshot(now int64, limit int) (slots []counters.Slot) {
 	for i := range min(a.slots, limit) {
 		key := counters.Key(i+2) * 0x9e3779b97f4a7c15

@@ -65,7 +65,7 @@ func TestSlowStreamsHoldUpNobody(t *testing.T) {
 			slow.member.Incarnation = uint64(1000 + i/4)
 			n.sendStream(&slow, []byte{0x90})
 		}
-		if under := len(n.outbox.streams); under != 2*maxStream/4 {
+		if under := n.outbox.streaming(); under != 2*maxStream/4 {
 			t.Errorf("%d snapshots are on their way, one to each of %d", under, 2*maxStream/4)
 		}
 		n.sendStream(n.route(far.Origin()), []byte{0x90})
@@ -74,10 +74,17 @@ func TestSlowStreamsHoldUpNobody(t *testing.T) {
 			t.Errorf("%d snapshots arrived beside those that hang, want 1", got)
 		}
 		time.Sleep(2 * streamTimeout)
-		if under := len(n.outbox.streams); under != 0 {
+		if under := n.outbox.streaming(); under != 0 {
 			t.Errorf("%d are on their way for ever", under)
 		}
 	})
+}
+
+// streaming is how many snapshots are on their way.
+func (q *outbox) streaming() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.streams)
 }
 
 // route is how a member is reached now.

@@ -122,7 +122,9 @@ func newWireNode(id, seed string) (*wireNode, error) {
 	return w, err
 }
 
-func (w *wireNode) Merge(slots []counters.Slot, now int64) int { return w.table.Merge(slots, now) }
+func (w *wireNode) MergeRises(slots []counters.Slot, now int64, rises *counters.Rises) int {
+	return w.table.MergeRises(slots, now, rises)
+}
 
 func (w *wireNode) SetWatermark(o counters.Origin, watermark int64) {
 	w.table.SetWatermark(o, watermark)

@@ -238,14 +238,14 @@ type adding struct {
 	sums map[slotID]uint64
 }
 
-func (a *adding) Merge(slots []counters.Slot, now int64) int {
+func (a *adding) MergeRises(slots []counters.Slot, now int64, rises *counters.Rises) int {
 	sums := slices.Clone(slots)
 	for i, s := range slots {
 		id := identify(&s)
 		a.sums[id] += s.Count
 		sums[i].Count = a.sums[id]
 	}
-	return a.Table.Merge(sums, now)
+	return a.Table.MergeRises(sums, now, rises)
 }
 
 // dropping loses every nth slot that comes.
@@ -254,10 +254,10 @@ type dropping struct {
 	every, came int
 }
 
-func (d *dropping) Merge(slots []counters.Slot, now int64) (novel int) {
+func (d *dropping) MergeRises(slots []counters.Slot, now int64, rises *counters.Rises) (novel int) {
 	for i := range slots {
 		if d.came++; d.came%d.every != 0 {
-			novel += d.Table.Merge(slots[i:i+1], now)
+			novel += d.Table.MergeRises(slots[i:i+1], now, rises)
 		}
 	}
 	return novel
@@ -266,4 +266,4 @@ func (d *dropping) Merge(slots []counters.Slot, now int64) (novel int) {
 // mergeNothing merges nothing.
 type mergeNothing struct{ *counters.Table }
 
-func (mergeNothing) Merge([]counters.Slot, int64) int { return 0 }
+func (mergeNothing) MergeRises([]counters.Slot, int64, *counters.Rises) int { return 0 }

@@ -150,12 +150,12 @@ var flaws = []struct {
 // mergeTwice counts each delta under a second birth as well.
 type mergeTwice struct{ *counters.Table }
 
-func (m mergeTwice) Merge(slots []counters.Slot, now int64) int {
+func (m mergeTwice) MergeRises(slots []counters.Slot, now int64, rises *counters.Rises) int {
 	again := slices.Clone(slots)
 	for i := range again {
 		again[i].Birth += 1000
 	}
-	return m.Table.Merge(append(again, slots...), now)
+	return m.Table.MergeRises(append(again, slots...), now, rises)
 }
 
 // forget replaces the table of a node at random every half second: as if other keys had needed the room.
@@ -192,14 +192,14 @@ type deafAfterHeal struct {
 	home   *map[counters.Origin]*node
 }
 
-func (d deafAfterHeal) Merge(slots []counters.Slot, now int64) int {
+func (d deafAfterHeal) MergeRises(slots []counters.Slot, now int64, rises *counters.Rises) int {
 	if *d.healed {
 		cut := func(n *node) bool { return n.region == 1 }
 		slots = slices.DeleteFunc(slices.Clone(slots), func(s counters.Slot) bool {
 			return cut(d.node) != cut((*d.home)[s.Origin])
 		})
 	}
-	return d.Table.Merge(slots, now)
+	return d.Table.MergeRises(slots, now, rises)
 }
 
 // namesOnly fails unless the verdict names what the flaw breaks, and nothing else: a finding has to point to its

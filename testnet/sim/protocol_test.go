@@ -468,7 +468,7 @@ type collecting struct {
 	slots []counters.Slot
 }
 
-func (c *collecting) Merge(slots []counters.Slot, _ int64) int {
+func (c *collecting) MergeRises(slots []counters.Slot, _ int64, _ *counters.Rises) int {
 	c.slots = append(c.slots, slots...)
 	return 0
 }
@@ -509,7 +509,7 @@ type lastWins struct {
 	last map[slotID]counters.Slot
 }
 
-func (l *lastWins) Merge(slots []counters.Slot, _ int64) int {
+func (l *lastWins) MergeRises(slots []counters.Slot, _ int64, _ *counters.Rises) int {
 	for _, s := range slots {
 		if s.Origin != l.Origin() {
 			m := *s.Meter

@@ -55,7 +55,7 @@ func TestReadTraceRefuses(t *testing.T) {
 		{"0," + strings.Repeat("x", 65) + ",1\n", "no name"},
 		{"0,a,1\n" + strings.Repeat("x", 600) + "\n", "a line of more than 512 bytes, after 1 arrivals"},
 		{"1,a,1\nseconds,region,node\n", "line 2"},
-		{"0,a,1\n" + manyNodes(1001), "line 1002: 1 regions of 1001 nodes"},
+		{"0,a,1\n" + manyNodes(maxNodes+1), "line 2002: 1 regions of 2001 nodes"},
 	} {
 		if _, err := ReadTrace(strings.NewReader(test.in)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%.40q: %v, want %q", test.in, err, test.want)

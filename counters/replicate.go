@@ -285,8 +285,8 @@ func (m *merge) numberOf(o, sender Origin) uint16 {
 	return m.number
 }
 
-// replace updates the place of an origin. Bans come by way of an owner, whose place says little of where they began; a
-// store may have been given what other regions counted.
+// replace updates the place of an origin. Bans come by way of an owner, whose place says little of where they began,
+// and a store may have been given what other regions counted.
 func (m *merge) replace(state *originState) {
 	known := Place(state.place.Load())
 	certain := !m.spec.algorithm.timed() && !m.stored

@@ -108,7 +108,7 @@ func NewReconciler(cfg Config, store Store, table Table) (*Reconciler, error) {
 // of the slice.
 func (r *Reconciler) Enqueue(slots []counters.Slot) {
 	worth := slices.DeleteFunc(slices.Clone(slots), func(s counters.Slot) bool {
-		return s.To != 0 || r.worthless(s) // what goes to some only is a sum, which a store would count beside its parts
+		return s.To != 0 || r.worthless(s) // a sum goes to some only; a store would count it beside its parts
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -58,17 +58,20 @@ func (r *Replica) sendOwned(d counters.Drained, complete, beat bool, before, now
 }
 
 // firstRTO is the rto of a peer for which no time is measured yet: as long as it takes others of the same distance,
-// twice that, as a link that rests does not measure.
-func (r *Replica) firstRTO(p *peer) time.Duration {
-	way := usual(r.all)
-	if p.region == r.firstRegion() {
-		way = usual(r.near)
+// twice that, as a link that rests does not measure. It is at most the one that peers have otherwise.
+func (r *Replica) firstRTO(p *peer, most time.Duration) time.Duration {
+	if !r.large || len(p.resent) > 0 { // it may take longer for this one
+		return most
 	}
-	first := max(firstRTO, 2*r.interval)
-	if near := p.region == r.firstRegion(); !r.large || way == 0 && !near || len(p.resent) > 0 {
-		return first // it may take longer for this one
+	ways, near := r.all, p.region == r.firstRegion()
+	if near {
+		ways = r.near
 	}
-	return min(first, max(2*r.interval, 4*way+r.interval))
+	way := usual(ways)
+	if way == 0 && !near {
+		return most
+	}
+	return min(most, max(2*r.interval, 4*way+r.interval))
 }
 
 func (r *Replica) ackDue(o counters.Origin) bool {

@@ -413,7 +413,7 @@ func (r *Replica) messagesFor(out []Message, p *peer, news []logged, beat bool, 
 	case r.resendEveryTick:
 		rto = r.interval
 	case p.srtt == 0:
-		rto = r.firstRTO(p)
+		rto = r.firstRTO(p, rto)
 	}
 	var lost []logged
 	if r.wantsSnapshot(p, reachable, rto, now) {

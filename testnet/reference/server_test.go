@@ -2,6 +2,7 @@ package reference
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -28,7 +29,10 @@ type server struct {
 }
 
 // pair is the two servers of a script.
-type pair struct{ theirs, ours *server }
+type pair struct {
+	theirs, ours *server
+	alike        bool // edgelimit has the reference's windows, too
+}
 
 // startPair starts both programs in a setting, with the files that they load.
 func startPair(t *testing.T, s *setting, files map[string]string) *pair {
@@ -40,8 +44,10 @@ func startPair(t *testing.T, s *setting, files map[string]string) *pair {
 func startPairWith(t *testing.T, s *setting, files map[string]string, theirs, ours []string) *pair {
 	t.Helper()
 	reference, edgelimit := builtPrograms(t)
+	files = maps.Clone(files)
+	files["clock.yaml"] = clockRules
 	root := writeFiles(t, files)
-	p := &pair{theirs: newServer(t), ours: newServer(t)}
+	p := &pair{theirs: newServer(t), ours: newServer(t), alike: true}
 	p.theirs.start(t, append(p.theirs.environment(root), append(theirs, s.env...)...), reference)
 	p.ours.start(t, append(p.ours.environment(root), append(ours, s.env...)...), edgelimit, "serve",
 		"--from-env", "ratelimit", "--node-id", "ours", "--admin", "")
@@ -58,6 +64,30 @@ func startUnlike(t *testing.T, files map[string]string) *pair {
 	p.ours.start(t, nil, edgelimit, "serve", "--rules", configDir(root), "--grpc", p.ours.grpc, "--http", p.ours.http,
 		"--health", p.ours.debug, "--node-id", "ours", "--admin", "")
 	return p
+}
+
+// clockRules are of requests that show the second of the minute in which they are decided on: a server lags where it
+// has the CPU too late.
+const clockRules = `
+domain: clock
+descriptors:
+  - key: clock
+    rate_limit: {unit: minute, requests_per_unit: 1000000}
+`
+
+// isIn reports whether both servers decide by a second that has begun, as far as they answer. It counts alike at both.
+func (p *pair) isIn(ctx context.Context, second int64) bool {
+	if !p.alike {
+		return true
+	}
+	left := time.Duration(60-second%60) * time.Second
+	for _, s := range []*server{p.theirs, p.ours} {
+		response, err := s.client.ShouldRateLimit(ctx, request("clock", 0, d("clock")))
+		if err == nil && len(response.Statuses) == 1 && response.Statuses[0].DurationUntilReset.AsDuration() != left {
+			return false
+		}
+	}
+	return true
 }
 
 // configDir is where the reference looks for rules.

@@ -73,14 +73,20 @@ func (r *Registry) Run(ctx context.Context) {
 	timer := time.NewTimer(tick)
 	defer timer.Stop()
 	for {
+		changed := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.changed:
+			changed = true
 		case <-timer.C:
 		}
 		began := time.Now()
 		wait := r.Update()
+		if !changed && wait >= tick { // as usual while nobody is banned: nothing needs a pause
+			timer.Reset(tick)
+			continue
+		}
 		timer.Reset(min(max(10*time.Since(began), minPause), maxPause)) // what changes meanwhile comes together
 		select {
 		case <-ctx.Done():

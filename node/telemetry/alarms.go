@@ -52,13 +52,13 @@ func (a *tableAlarms) look(s counters.Stats, last suspects, members []gossip.Mem
 		"keys", "memory", a.memory)
 	warn(&a.denials, s.DeniedByOne, manyDenials, "many keys were denied here because of what one peer alone reported: "+
 		"see whether it gets that many requests; if it does not, or is not yours, rotate the gossip key, as whoever "+
-		"holds it can speak in any node's name", "keys", "peer", nameOf(last.denier, members))
+		"holds it can speak in any node's name", "keys", "peer", memberName{last.denier, members})
 	warn(&a.implausible, s.Implausible, 1, "refused implausible counts, of more than a node can have admitted; until "+
 		"they end each node keeps a local floor of half its share of the limits concerned: if the node has other "+
 		"limits, give it the same rules; if not, upgrade or stop it; if it is not yours, rotate the gossip key, as "+
 		"whoever holds it can speak in any node's name", "slots", "rule", last.implausible.Rule,
-		"sender", nameOf(last.implausible.Sender, members),
-		"in_the_name_of", nameOf(last.implausible.Origin, members))
+		"sender", memberName{last.implausible.Sender, members},
+		"in_the_name_of", memberName{last.implausible.Origin, members})
 	warn(&a.unknownOrigins, s.OriginsRefused, 1, "refused counts of origins that are no members: a peer names more of "+
 		"them than nodes can have started in a window; members' counts are not concerned; if nodes start that often, "+
 		"shorten the longest windows; if not, rotate the gossip key", "slots")
@@ -68,12 +68,19 @@ func (a *tableAlarms) look(s counters.Stats, last suspects, members []gossip.Mem
 		"some were evicted: give the counters more memory, or look for a peer that counts made-up keys", "keys")
 }
 
-// nameOf returns region/node of the member that owns an origin.
-func nameOf(o counters.Origin, members []gossip.MemberStatus) string {
-	for _, m := range members {
-		if m.Member.Origin() == o {
-			return m.Region + "/" + m.NodeID
+// memberName is region/node of the member that owns an origin. The log asks for it when it writes: it takes a hash for
+// each member.
+type memberName struct {
+	origin  counters.Origin
+	members []gossip.MemberStatus
+}
+
+// LogValue implements slog.LogValuer.
+func (n memberName) LogValue() slog.Value {
+	for i := range n.members {
+		if m := &n.members[i]; m.Member.Origin() == n.origin {
+			return slog.StringValue(m.Region + "/" + m.NodeID)
 		}
 	}
-	return "unknown"
+	return slog.StringValue("unknown")
 }

@@ -34,6 +34,7 @@ type sums struct {
 	near   byAge // what the region counted
 	direct byAge // near without what only a sum reports
 	far    byAge // what other regions counted
+	none   byAge // zero
 	// maximums of plausible sums; 0: none
 	maxNear, maxFar uint64
 	// ages at which near rose by what one origin counted at least, by what two did at least, and at which far rose
@@ -139,12 +140,40 @@ func (t *Table) appendSums(
 			}
 		}
 	}
+	if a.rates.all {
+		dst = t.appendToOthers(dst, a)
+	}
 	for _, home := range o.Homes[p] {
 		if home != 0 && m.scope == Global && !t.asked(a, home) {
 			dst = a.appendAcross(dst, home, false)
 		}
 	}
 	return dst
+}
+
+// appendToOthers appends the sums for the members that did not ask for a key whose limit runs short, where many did: a
+// node that is asked for it first then would admit what nobody has room for.
+func (t *Table) appendToOthers(dst []Slot, a *sums) []Slot {
+	for _, id := range a.owners.Others {
+		if !t.asked(a, id) {
+			dst = a.appendDown(dst, &share{fresh: !a.rates.spread, counts: a.none[:a.ages]}, id)
+		}
+	}
+	return dst
+}
+
+// manyAsk is the part of the region's members, one in so many, beyond which all are sent the sums of a key.
+const manyAsk = 8
+
+// isWide reports whether many members of the region ask for the key.
+func (a *sums) isWide() bool {
+	asked := 0
+	for i := range a.shares {
+		if a.shares[i].place == Near {
+			asked++
+		}
+	}
+	return asked*manyAsk > len(a.owners.Others)
 }
 
 // asked reports whether a region asked for the key, by the name of its sum.

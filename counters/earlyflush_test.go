@@ -197,3 +197,42 @@ func TestConcurrentUrgency(t *testing.T) {
 		}
 	}
 }
+
+// An owner flushes early for the other regions when its own counted a tenth of its share of what is left, and for its
+// members when anybody counted a sixteenth of what is left: what other regions count is no news to them.
+func TestOwnersFlushEarly(t *testing.T) {
+	l := limitNamed(t, "r", 1000)
+	near := func(count uint64) counters.Slot {
+		s := sentBy(7, slotOf(l, 1, start, 7, 0, count))
+		s.Place = counters.Near
+		return s
+	}
+	far := func(count uint64) counters.Slot { return summed(l, 1, counters.Far(0).Sum(), count, start) }
+	for _, test := range []struct {
+		name   string
+		slot   func(count uint64) counters.Slot
+		before uint64 // counted by another region, and passed on
+		count  uint64
+		want   bool
+	}{
+		{"just below a tenth of a region's share, here", near, 500, 16, false}, // 16 < 484 / (10*3)
+		{"a tenth of a region's share, here", near, 500, 17, true},
+		{"a tenth of a region's share, elsewhere", far, 500, 17, false},
+		{"just below a sixteenth, elsewhere", far, 500, 29, false}, // 29 < 471 / 16
+		{"a sixteenth, elsewhere", far, 500, 30, true},
+		{"a tenth of a region's share of all, here", near, 0, 33, true},
+		{"a tenth of a region's share of all, elsewhere", far, 0, 33, false},
+		{"nothing is left", near, 1000, 17, false},
+	} {
+		table := ofThree(l, 50, 50, 50)
+		if test.before > 0 {
+			table.Merge([]counters.Slot{summed(l, 1, counters.Far(1).Sum(), test.before, start)}, start)
+		}
+		table.DrainDirty(start)
+		signalled(table)
+		table.Merge([]counters.Slot{test.slot(test.count)}, start)
+		if got := signalled(table); got != test.want {
+			t.Errorf("%s: flushed early %v, want %v", test.name, got, test.want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package counters
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -151,6 +152,16 @@ func (l *Limit) Lasts() time.Duration {
 		return l.meter.Window
 	}
 	return time.Duration(l.full >> l.fraction)
+}
+
+// MostIn returns the most that one node admits of a key in a time, as far as it still counts: the limit, and what a
+// bucket gets back meanwhile.
+func (l *Limit) MostIn(d time.Duration) uint64 {
+	if l.refill == 0 {
+		return l.Largest()
+	}
+	back := float64(l.bucket.refill) * d.Seconds() / l.meter.Window.Seconds()
+	return l.Largest() + uint64(math.Ceil(min(back, MaxLimit)))
 }
 
 // Refills returns how long n takes to come back into a bucket; 0 for other algorithms.

@@ -8,11 +8,12 @@ package counters
 //	up      what a table counted, to the owner of its region
 //	across  the sum over the region, to the owners of the regions that asked for the key, and to those of its homes
 //	down    to each member that asked for the key: the sum over the others of the region, and that over all other
-//	        regions
+//	        regions; to all members once its limit runs short and many ask
 //
 // A sum is a slot of an origin of its own, merged by max like any other (sums.go): every count in it only grows, so a
 // sum over some of the counts is never above the sum over all. So no table's view exceeds what was admitted, whoever is
-// taken for the owner, and a new owner needs no hand-over to be right.
+// taken for the owner, and a new owner needs no hand-over to be right: all that live send it what they counted. Only
+// what members counted that crashed before the old owner did stays with those whom it sent sums.
 //
 // # Who asked
 //
@@ -85,6 +86,8 @@ type Owners struct {
 	// The names of the sums that the table sends, by partition: over its region (or, to a member, over the others of
 	// the region), over all other regions, and of what is out of reach.
 	Region, Elsewhere, Lost [Partitions]Origin
+	// Others are the other nodes of the region.
+	Others []Origin
 	// Regions is the number of regions.
 	Regions int
 	// Members is the number of nodes of each region: the table's own first, then those of Far(0), Far(1) and so on.

@@ -415,3 +415,32 @@ func TestDemandIsCountedOnce(t *testing.T) {
 		}
 	}
 }
+
+// Where many members of a region ask for a key, all of them know how much of its limit is used once it runs short: all
+// that was counted before as well, and all that is afterwards. Of a key that one node asks for, the others know
+// nothing.
+func TestAllKnowALimitThatRunsShort(t *testing.T) {
+	l := newLimit(t, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 1000)
+	w := newWAN(t, 2, maxWANMembers, wide)
+	for _, n := range w.nodes {
+		n.Know([]*counters.Limit{l})
+		n.SetCluster(len(w.nodes)-1, 200*time.Millisecond)
+	}
+	const wideKey, narrowKey = 1, 2
+	last := w.members(0)[maxWANMembers-1]
+	for step := range 60 {
+		w.now += int64(100 * time.Millisecond)
+		for _, n := range w.members(0)[1:4] {
+			n.Take(l, wideKey, 4, w.now)
+		}
+		w.members(0)[1].Take(l, narrowKey, 12, w.now)
+		w.settle()
+		used, view := uint64(12*(step+1)), last.View(l, wideKey, w.now)
+		if want := used*2 > l.Max(); want && view != used || !want && view != 0 {
+			t.Fatalf("of %d, a node that was not asked knows %d", used, view)
+		}
+		if view := last.View(l, narrowKey, w.now); view != 0 {
+			t.Fatalf("of a key that one node is asked for, another knows %d", view)
+		}
+	}
+}

@@ -25,6 +25,7 @@ type wan struct {
 // wanNode is a table, and whom it takes for owners. A node with mesh set knows no owners: it sends to everybody.
 type wanNode struct {
 	*counters.Table
+	wan    *wan
 	region int
 	origin counters.Origin
 	owners [][]counters.Origin // by region and partition
@@ -77,8 +78,8 @@ func newWAN(t rapid.TB, regions, members int, table func(counters.Config) *count
 // join adds a node, which takes for owners whom the first node does.
 func (w *wan) join(region int, table func(counters.Config) *counters.Table) *wanNode {
 	w.next++
-	n := &wanNode{Table: table(counters.Config{Origin: w.next, Region: fmt.Sprint("r", region)}), region: region,
-		origin: w.next}
+	n := &wanNode{Table: table(counters.Config{Origin: w.next, Region: fmt.Sprint("r", region)}), wan: w,
+		region: region, origin: w.next}
 	if len(w.nodes) > 0 {
 		for _, owners := range w.nodes[0].owners {
 			n.owners = append(n.owners, slices.Clone(owners))
@@ -134,6 +135,11 @@ func (n *wanNode) setOwners() {
 		o.Members[1+region] = maxWANMembers
 	}
 	o.Members[0], o.Members[1+n.region] = maxWANMembers, 0
+	for _, m := range n.wan.members(n.region) {
+		if m != n {
+			o.Others = append(o.Others, m.origin)
+		}
+	}
 	for p := range wanPartitions {
 		o.Region[p] = sumOf(regionSum, n.region, p)
 		o.Elsewhere[p], o.Lost[p] = sumOf(elsewhereSum, n.region, p), sumOf(lostSum, n.region, p)

@@ -43,9 +43,10 @@ func (s *shard) hasOlder(c *cell, r *remote) bool {
 }
 
 const (
-	// ownerFlushShare is the part of its region's even share of what is left that may rise before an owner flushes
-	// early.
-	ownerFlushShare = 1.0 / 10
+	// An owner flushes early when its region's counts rose by 1/ownerFlushAcross of the region's even share of what is
+	// left, for the other regions, or all counts by 1/ownerFlushDown of what is left, for its members.
+	ownerFlushAcross = 10
+	ownerFlushDown   = 16
 	// An owner makes a hotKey of a key of which burstMin and 1/ownerHotShare of the limit are used.
 	ownerHotShare = 16
 	// soonHorizons is in how many horizons a limit is soon used up.
@@ -60,9 +61,10 @@ func (m *merge) flushRise(s *shard, c *cell, rise uint64, near bool, at instant)
 		return
 	}
 	view := s.view(c, state, at)
-	left := l.max - min(view, l.max)
-	largest := max(1, ownerFlushShare*float64(left)/float64(o.Regions))
-	if c.hotKey == 0 && float64(rise) < largest && (view < burstMin || view < l.max/ownerHotShare) {
+	left := float64(l.max - min(view, l.max))
+	across, down := max(1, left/ownerFlushAcross/float64(o.Regions)), max(1, left/ownerFlushDown)
+	isLarge := near && float64(rise) >= across || float64(rise) >= down
+	if c.hotKey == 0 && !isLarge && (view < burstMin || view < l.max/ownerHotShare) {
 		return
 	}
 	w := t.ensureHotKey(s, c, m.now)
@@ -70,10 +72,14 @@ func (m *merge) flushRise(s *shard, c *cell, rise uint64, near bool, at instant)
 		return
 	}
 	addTo(&w.unsent, rise)
-	if owned := t.ensureOwned(s, c, w, m.now); owned != nil && near {
+	owned := t.ensureOwned(s, c, w, m.now)
+	if owned == nil {
+		return
+	}
+	if near {
 		owned.risen += float32(rise)
 	}
-	if !c.has(flushEarly) && float64(w.unsent) >= largest && view < l.max {
+	if !c.has(flushEarly) && (float64(owned.risen) >= across || float64(w.unsent) >= down) && view < l.max {
 		t.requestEarlyFlush(s, l, c)
 	}
 }

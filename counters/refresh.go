@@ -11,6 +11,13 @@ func (t *Table) Refresh(partitions PartitionSet) {
 	t.refresh.left = shards + 1 // the current shard comes again at the end
 }
 
+// Refreshed reports whether drains have returned all that Refresh asked for.
+func (t *Table) Refreshed() bool {
+	t.drain.Lock()
+	defer t.drain.Unlock()
+	return t.refresh.left == 0
+}
+
 // refresh is what Refresh has not gone through yet. Table.drain guards it.
 type refresh struct {
 	partitions PartitionSet

@@ -10,6 +10,8 @@ import (
 type sumRates struct {
 	near, far, lost float32
 	due             bool // they are sent even if no count rose
+	all             bool // all members are sent the sums, those too that did not ask for the key
+	spread          bool // they were before
 }
 
 // ownedRate is what an owner measures of a hot key of its own.
@@ -17,7 +19,8 @@ type ownedRate struct {
 	sent   float32 // rate of all nodes as it was last sent
 	risen  float32 // cost by which the counts of the region rose since measured
 	rate   float32 // the same a second: what is admitted there, at least
-	_      uint32
+	spread bool    // all members are sent the sums
+	_      [3]uint8
 	sentAt int64
 	at     int64 // when rate was last measured; 0: never
 }
@@ -110,9 +113,14 @@ func (t *Table) sumRates(s *shard, c *cell, m *meterState, now int64) (r sumRate
 	all := r.near + r.far + r.lost
 	at, _ := s.settle(c, &m.shape, now)
 	view := s.view(c, m, at)
-	if now >= w.until && coolShare*view < l.max && !soon(l.max-min(view, l.max), all, cl.horizon) {
+	isSoon := soon(l.max-min(view, l.max), all, cl.horizon)
+	if now >= w.until && coolShare*view < l.max && !isSoon {
+		owned.spread = false
 		return sumRates{}
 	}
 	r.due = owned.due(all, now)
+	r.spread = owned.spread
+	r.all = (r.spread || hotShare*view >= l.max || isSoon) && t.sums.isWide()
+	owned.spread = r.all
 	return r
 }

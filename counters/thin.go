@@ -128,7 +128,11 @@ func (t *Table) holdsBack(y layer, l *Limit, cost, before uint64, how step) bool
 		t.debitPending(s, l, y.cell, y.at) // until then, view is a count, which exceeds the debt
 	}
 	w.view = s.view(y.cell, t.meters.states[y.cell.meter], y.at) + before
-	if w.part = t.admittedPart(y, l, w, asked, how); w.view+asked > l.max {
+	was := w.part
+	if w.part = t.admittedPart(y, l, w, asked, how); was == 1 && w.part < 1 {
+		t.draw(l, y, w, asked)
+	}
+	if w.view+asked > l.max {
 		return false // it is denied anyway
 	}
 	if w.part == 1 {
@@ -140,6 +144,15 @@ func (t *Table) holdsBack(y layer, l *Limit, cost, before uint64, how step) bool
 		t.spend(s, l, y.cell, w, asked)
 	}
 	return false
+}
+
+// draw draws the credit with which thinning begins. Where owners add up, there are many tables, and each may be asked
+// for the key once: without a credit all of them would deny that request, whatever part of them fits.
+func (t *Table) draw(l *Limit, y layer, w *hotKey, asked uint64) {
+	if t.owners.Load() != nil {
+		h := hash(t.seed, l.id^uint64(y.at.off), y.cell.key)
+		w.credit = float32(h>>40) / (1 << 24) * float32(asked)
+	}
 }
 
 // afford adds the admitted part of a request's cost to the credit, and reports whether the credit covers the request.

@@ -39,10 +39,15 @@ func millionOf(t rapid.TB, a counters.Algorithm) *counters.Limit {
 // heard 100 ms ago.
 func crowded(l *counters.Limit) *counters.Table {
 	table := clustered(2, l)
+	mergeCrowd(table, l)
+	return table
+}
+
+// mergeCrowd has a table know what crowded does.
+func mergeCrowd(table *counters.Table, l *counters.Limit) {
 	table.Merge([]counters.Slot{sentWith(l, 1, start, 2, 480e3, 500e3), sentWith(l, 1, start, 3, 480e3, 500e3)}, start)
 	table.SetWatermark(2, after(-100*time.Millisecond))
 	table.SetWatermark(3, after(-100*time.Millisecond))
-	return table
 }
 
 // admits asks n times, and returns how often it was admitted.
@@ -386,5 +391,24 @@ func TestClocksThatAreSet(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Where owners add up, many tables are asked once for a key whose limit is short. Together they admit the part that
+// fits, and not each none of it.
+func TestManyTablesAdmitThePartOfFewRequests(t *testing.T) {
+	const tables = 500
+	l, admitted := millionOf(t, counters.SlidingWindow), 0
+	for n := range uint64(tables) {
+		seed := n * 0x9e3779b97f4a7c15
+		table := counters.NewTable(counters.Config{Origin: 1, Seed: seed, Memory: counters.MinMemory})
+		table.SetCluster(2, horizon)
+		table.Know([]*counters.Limit{l})
+		table.SetOwners(new(counters.Owners))
+		mergeCrowd(table, l)
+		admitted += admits(table, l, 1, 1, start)
+	}
+	if want := 50.0; math.Abs(float64(admitted)-want) > 27 { // p is 0.1: four standard deviations
+		t.Errorf("%d of %d tables admitted their only request, want about %g", admitted, tables, want)
 	}
 }

@@ -147,15 +147,18 @@ func (c *Cluster) Close() {
 	}
 }
 
-// How long a stop may take: until the peers have acknowledged the last counts, and until they know that the node left.
+// How long a stop may take: until the peers have acknowledged the last counts, for which some intervals are allowed,
+// and until they know that the node left.
 const (
-	lingerTimeout = 1500 * time.Millisecond
-	leaveTimeout  = 1500 * time.Millisecond
+	minLinger       = 1500 * time.Millisecond
+	maxLinger       = 3 * time.Second
+	lingerIntervals = 6
+	leaveTimeout    = 1500 * time.Millisecond
 )
 
 // linger sends the last counts until all peers that are reachable have acknowledged them.
 func (c *Cluster) linger(next <-chan time.Time) {
-	deadline := time.After(lingerTimeout)
+	deadline := time.After(min(max(lingerIntervals*c.cfg.Interval, minLinger), maxLinger))
 	c.mu.Lock()
 	c.replica.ResendEveryTick()
 	c.mu.Unlock()

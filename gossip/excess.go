@@ -1,24 +1,28 @@
 package gossip
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// excessWindow holds, by steps of the last BoundAfter, what Replica.Audit needs of one rule.
+// excessWindow holds, of the last BoundAfter, what Replica.Audit needs of one rule: by step, most of the limit that an
+// own admission found used, 0 if there was none; and the sum over the peers of the cost of each one's hottest key that
+// was admitted before the step ended and arrived after it began.
 type excessWindow struct {
-	steps [excessSteps]excessStep
-	rises *[riseSteps]counters.Rises // where owners add up; nil: no key rose
-	last  int64                      // number of the latest
+	used, unseen [excessSteps]uint64
+	spans        map[counters.Origin][]span // of members: the latest, which the next report may overlap
+	rises        *[riseSteps]counters.Rises // where owners add up; nil: no key rose
+	last         int64                      // number of the latest step
 }
 
-type excessStep struct {
-	// unseen sums, over the peers, the cost of each one's hottest key that was admitted before the step ended and
-	// arrived after it began.
-	unseen uint64
-	used   uint64 // most of the limit that an own admission found used; 0: there was none
+// span is a cost that was unseen from one step to another.
+type span struct {
+	from, until int64
+	cost        uint64
 }
 
 const (
@@ -26,6 +30,8 @@ const (
 	riseSteps   = excessSteps / stepsPerRise
 	// stepsPerRise is how many steps share one of rises.
 	stepsPerRise = 4
+	// maxSpans is how many spans of a peer a window holds. Reports that overlap more than that add up.
+	maxSpans = 1 << 5
 )
 
 // BoundAfter returns how long after a moment the bound may take to cover it, given the gossip interval: by then peers
@@ -34,44 +40,98 @@ func BoundAfter(interval time.Duration) time.Duration { return max(2*time.Second
 
 // advance moves the window to a later step and drops what is too old. A clock set back by more than the window clears
 // it.
-func (l *excessWindow) advance(last int64) {
-	if by := last - l.last; by >= excessSteps || by <= -excessSteps {
-		clear(l.steps[:])
-		l.rises, l.last = nil, last
+func (w *excessWindow) advance(last int64) {
+	if by := last - w.last; by >= excessSteps || by <= -excessSteps {
+		*w = excessWindow{last: last}
 	}
-	for ; l.last < last; l.last++ {
-		l.steps[(l.last+1)%excessSteps] = excessStep{}
-		if next := l.last + 1; l.rises != nil && next%stepsPerRise == 0 {
-			l.rises[next/stepsPerRise%riseSteps] = counters.Rises{}
+	for ; w.last < last; w.last++ {
+		i := (w.last + 1) % excessSteps
+		w.used[i], w.unseen[i] = 0, 0
+		if next := w.last + 1; w.rises != nil && next%stepsPerRise == 0 {
+			w.rises[next/stepsPerRise%riseSteps] = counters.Rises{}
 		}
 	}
 }
 
-// isEmpty reports whether the window holds nothing.
-func (l *excessWindow) isEmpty() bool { return l.steps == [excessSteps]excessStep{} && l.rises == nil }
+// first is the earliest step that the window holds.
+func (w *excessWindow) first() int64 { return max(0, w.last-excessSteps+1) }
 
-// each calls note for the steps in [from, to] that are kept.
-func (l *excessWindow) each(from, to int64, note func(*excessStep)) {
-	l.advance(to)
-	for step := max(from, l.last-excessSteps+1); step <= to; step++ {
-		note(&l.steps[step%excessSteps])
+// isEmpty reports whether the window holds nothing.
+func (w *excessWindow) isEmpty() bool {
+	return w.rises == nil && w.used == [excessSteps]uint64{} && w.unseen == [excessSteps]uint64{}
+}
+
+// admit notes what an own admission found used, for some steps.
+func (w *excessWindow) admit(used uint64, from, until int64) {
+	w.advance(until)
+	for step := max(from, w.first()); step <= until; step++ {
+		w.used[step%excessSteps] = max(w.used[step%excessSteps], used)
 	}
 }
 
-// excess returns the most by which an admission exceeded the limit, if more is unseen beside what the window holds.
+// most is the most that one node admits of a key in the time that spans take together.
+type most func(spans ...span) uint64
+
+// miss notes a cost that was unseen. With what a member's other reports hold of the same step, it comes to no more than
+// one node can have admitted. Others than members, 0, may all be the same node.
+func (w *excessWindow) miss(member counters.Origin, s span, most most) {
+	w.advance(s.until)
+	s.cost = min(s.cost, most(s))
+	spans := slices.DeleteFunc(w.spans[member], func(other span) bool { return other.until < s.from })
+	w.add(&w.unseen, spans, s, s.from, most)
+	if member == 0 {
+		return
+	}
+	if len(spans) == maxSpans {
+		spans = slices.Delete(spans, 0, 1)
+	}
+	if w.spans == nil {
+		w.spans = make(map[counters.Origin][]span)
+	}
+	w.spans[member] = append(spans, s)
+}
+
+// add adds the cost of a span to what is unseen in each step from one on, as far as one node can have admitted it
+// beside its other spans.
+func (w *excessWindow) add(unseen *[excessSteps]uint64, others []span, s span, from int64, most most) {
+	before, after := most(others...), most(append(slices.Clip(others), s)...)
+	for step := max(from, w.first()); step <= s.until; step++ {
+		held := costOf(others, step)
+		unseen[step%excessSteps] += min(after, held+s.cost) - min(before, held)
+	}
+}
+
+// costOf adds up the spans of a step.
+func costOf(spans []span, step int64) (sum uint64) {
+	for _, s := range spans {
+		if s.from <= step && step <= s.until {
+			sum += s.cost
+		}
+	}
+	return sum
+}
+
+// prune drops the spans of members that have ended before the window.
+func (w *excessWindow) prune() {
+	maps.DeleteFunc(w.spans, func(_ counters.Origin, spans []span) bool {
+		return spans[len(spans)-1].until < w.first()
+	})
+}
+
+// excess returns the most by which an admission exceeded the limit.
 //
 // Where owners add up, a node may learn of a key only when it is first asked for it, and much was unseen until then.
 // But what it then knows of the key in all is the most that can have been used when it was asked.
-func (l *excessWindow) excess(limit, more uint64) (largest uint64) {
-	for i, s := range l.steps {
-		if s.used == 0 {
+func (w *excessWindow) excess(limit, more uint64, unseen *[excessSteps]uint64) (largest uint64) {
+	for i, used := range w.used {
+		if used == 0 {
 			continue
 		}
-		all := s.used + s.unseen
-		if l.rises != nil {
-			for _, rise := range l.rises[i/stepsPerRise] {
+		all := used + unseen[i]
+		if w.rises != nil {
+			for _, rise := range w.rises[i/stepsPerRise] {
 				if rise.Cost > 0 {
-					all = max(all, min(s.used+s.unseen+rise.Cost, rise.Total))
+					all = max(all, min(used+unseen[i]+rise.Cost, rise.Total))
 				}
 			}
 		}
@@ -83,9 +143,9 @@ func (l *excessWindow) excess(limit, more uint64) (largest uint64) {
 }
 
 // step is the number of the step that holds a time.
-func (r *Replica) step(at int64) int64 {
-	return max(0, at) / (int64(BoundAfter(r.interval)) / excessSteps)
-}
+func (r *Replica) step(at int64) int64 { return max(0, at) / r.stepLength() }
+
+func (r *Replica) stepLength() int64 { return int64(BoundAfter(r.interval)) / excessSteps }
 
 // orNew returns the value of a key, and makes it if there is none.
 func orNew[K comparable, T any](m map[K]*T, key K) *T {
@@ -122,8 +182,7 @@ func (r *Replica) admitted(demand []counters.Demand, from, now int64) {
 			continue
 		}
 		used := max(1, d.Used, limit.Far())
-		orNew(r.excess, d.Meter.Rule).each(r.step(from), r.step(now),
-			func(s *excessStep) { s.used = max(s.used, used) })
+		orNew(r.excess, d.Meter.Rule).admit(used, r.step(from), r.step(now))
 	}
 }
 
@@ -153,11 +212,30 @@ func (r *Replica) forgottenOf(rule string, limit *counters.Limit, now int64) uin
 	return uint64(p.Value())
 }
 
-// notSeen records that a cost under a rule was unseen here in [from, until].
-func (r *Replica) notSeen(rule string, cost uint64, from, until int64) {
-	if limit := r.limits[rule]; limit != nil && cost > 0 {
-		cost = min(cost, limit.Largest())
-		orNew(r.excess, rule).each(r.step(from), r.step(until), func(s *excessStep) { s.unseen += cost })
+// notSeen records that a cost of a peer under a rule was unseen here in [from, until].
+func (r *Replica) notSeen(o counters.Origin, rule string, cost uint64, from, until int64) {
+	limit := r.limits[rule]
+	if limit == nil || cost == 0 {
+		return
+	}
+	if r.peers[o] == nil {
+		o = 0
+	}
+	orNew(r.excess, rule).miss(o, span{r.step(from), r.step(until), cost}, r.mostOf(limit))
+}
+
+// mostOf returns what one node admits of a limit at most. A window holds no more than the limit; a bucket gets some
+// back, also in the time before a report that came late.
+func (r *Replica) mostOf(l *counters.Limit) most {
+	return func(spans ...span) uint64 {
+		if len(spans) == 0 {
+			return 0
+		}
+		from, until := spans[0].from, spans[0].until
+		for _, s := range spans {
+			from, until = min(from, s.from), max(until, s.until)
+		}
+		return l.MostIn(BoundAfter(r.interval) + time.Duration((until-from)*r.stepLength()))
 	}
 }
 
@@ -172,7 +250,7 @@ func (r *Replica) notSeenRises(rule string, rises *counters.Rises, from, until i
 	if w.rises == nil {
 		w.rises = new([riseSteps]counters.Rises)
 	}
-	for step := max(r.step(from), w.last-excessSteps+1) / stepsPerRise; step <= w.last/stepsPerRise; step++ {
+	for step := max(r.step(from), w.first()) / stepsPerRise; step <= w.last/stepsPerRise; step++ {
 		for i, rise := range rises {
 			at := &w.rises[step%riseSteps][i]
 			at.Cost += min(rise.Cost, limit.Largest())
@@ -205,7 +283,7 @@ func (r *Replica) reckon(h *inbound, f *frame, now int64) {
 				from = max(from, d.came)
 			}
 			if !r.large {
-				r.notSeen(g.meter.Rule, rise, from, now)
+				r.notSeen(f.origin, g.meter.Rule, rise, from, now)
 			}
 			if r.follows(f.origin, h, g.meter.Rule) {
 				h.noteDemand(g, f.since, f.sent, now)
@@ -236,7 +314,7 @@ func (r *Replica) follows(o counters.Origin, h *inbound, rule string) bool {
 // rise of its counts, whichever is more.
 func (r *Replica) assume(h *inbound, rises map[string]uint64, now int64) {
 	for rule, l := range r.limits {
-		r.notSeen(rule, max(rises[rule], h.assumed(rule, l, now)), now-int64(h.age(now)), now)
+		r.notSeen(h.origin, rule, max(rises[rule], h.assumed(rule, l, now)), now-int64(h.age(now)), now)
 	}
 }
 
@@ -282,8 +360,9 @@ func (h *inbound) assumed(rule string, l *counters.Limit, now int64) uint64 {
 //	excess <= used + unseen - L
 //
 //	used    most of the limit that an admission of this node found used, itself included (counters.Demand)
-//	unseen  sum over the peers of what each one's hottest key rose by and had not arrived here: a report carries the
-//	        rise and the time since when it counts, so that no more was unseen from then until the report came
+//	unseen  sum over the peers of what each one's hottest key rose by and had not arrived here, at most L of each
+//	        member (see mostOf) if few of its reports overlap: a report carries the rise and the time since when it
+//	        counts, so that no more was unseen from then until the report came
 //
 // A peer whose watermark is older than half of BoundAfter may not report in time. It counts as admitting the rate that
 // it last reported for the time since, at most for as long as an admission counts ([counters.Limit.Lasts]), and at most
@@ -297,49 +376,65 @@ func (h *inbound) assumed(rule string, l *counters.Limit, now int64) uint64 {
 // limits and the result are by the meter's rule; a limit that was not exceeded is not in the result.
 func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string]float64 {
 	r.limits = limits
-	silent := r.silent(now)
+	silent, sums := r.silent(now), r.silentSums(now)
 	out := make(map[string]float64)
-	for rule, l := range r.excess {
-		l.advance(r.step(now))
-		if limit := limits[rule]; limit == nil || l.isEmpty() {
+	for rule, w := range r.excess {
+		w.advance(r.step(now))
+		w.prune()
+		limit := limits[rule]
+		if limit == nil || w.isEmpty() {
 			delete(r.excess, rule)
-		} else if largest := l.excess(limit.Largest(), silent[rule]+r.forgottenOf(rule, limit, now)); largest > 0 {
+			continue
+		}
+		more, unseen := sums[rule]+r.forgottenOf(rule, limit, now), w.unseen
+		for _, h := range silent {
+			if cost := h.mayHaveAdmitted(rule, limit, now); cost > 0 {
+				s := span{r.step(now - int64(h.age(now))), w.last, cost}
+				w.add(&unseen, w.spans[h.origin], s, w.first(), r.mostOf(limit))
+			}
+		}
+		if largest := w.excess(limit.Largest(), more, &unseen); largest > 0 {
 			out[rule] = float64(largest)
 		}
 	}
 	return out
 }
 
-// silent returns, by rule, what all peers together may have admitted that will not report in time.
-func (r *Replica) silent(now int64) map[string]uint64 {
-	out, sums := make(map[string]uint64), make(map[string]uint64)
+// silent returns the peers that will not report in time.
+func (r *Replica) silent(now int64) (all []*inbound) {
 	for _, h := range r.senders() {
-		age := h.age(now)
-		if r.large && r.reports(h.origin, h) {
-			for rule, l := range r.limits {
-				sums[rule] = max(sums[rule], r.assumedSum(h.origin, h, rule, l, now))
-			}
+		if !h.left && h.age(now) >= BoundAfter(r.interval)/2 {
+			all = append(all, h)
 		}
-		switch {
-		case h.left || age < BoundAfter(r.interval)/2:
-		case h.watermark == 0 && age > neverSeen:
+	}
+	return all
+}
+
+// mayHaveAdmitted returns the most that a silent peer may have admitted of a key under a rule.
+func (h *inbound) mayHaveAdmitted(rule string, l *counters.Limit, now int64) uint64 {
+	if h.watermark != 0 || h.age(now) <= neverSeen {
+		return h.assumed(rule, l, now)
+	}
+	if h.otherRegion && l.Scope() != counters.Global {
+		return 0
+	}
+	return l.Largest()
+}
+
+// silentSums returns, by rule, what owners may have not reported of others, who do not report here themselves.
+func (r *Replica) silentSums(now int64) map[string]uint64 {
+	sums := make(map[string]uint64)
+	if !r.large {
+		return sums
+	}
+	for _, h := range r.senders() {
+		if r.reports(h.origin, h) {
 			for rule, l := range r.limits {
-				if !h.otherRegion || l.Scope() == counters.Global {
-					out[rule] += l.Largest()
-				}
-			}
-		default:
-			for rule := range h.demand {
-				if l := r.limits[rule]; l != nil {
-					out[rule] += h.assumed(rule, l, now)
-				}
+				sums[rule] = max(sums[rule], r.assumedSum(h.origin, h, rule, l, now)) // a key has one owner
 			}
 		}
 	}
-	for rule, cost := range sums { // a key has one owner
-		out[rule] += cost
-	}
-	return out
+	return sums
 }
 
 // Peak is the largest value of the last window, kept in steps of a tenth of it: it forgets up to a step too late. The

@@ -30,12 +30,16 @@ func newAuditor(t *testing.T, window time.Duration, limit uint64) auditor {
 
 // frame makes the auditor receive a frame of the peer with the group g of the meter.
 func (l auditor) frame(k kind, tick uint64, since time.Duration, g group, sent, now int64) {
-	f := frame{kind: k, origin: 7, tick: tick, sent: sent, since: since}
-	g.origin, g.meter = 7, l.meter
+	l.frameOf(7, k, tick, since, g, sent, now)
+}
+
+func (l auditor) frameOf(o counters.Origin, k kind, tick uint64, since time.Duration, g group, sent, now int64) {
+	f := frame{kind: k, origin: o, tick: tick, sent: sent, since: since}
+	g.origin, g.meter = o, l.meter
 	if k != beacon {
-		g.slots = []counters.Slot{{Meter: l.meter, Key: 1, Index: l.meter.Index(sent), Origin: 7, Count: 1}}
+		g.slots = []counters.Slot{{Meter: l.meter, Key: 1, Index: l.meter.Index(sent), Origin: o, Count: 1}}
 	}
-	if err := l.Receive(f.encode(nil, pack([]group{g}, 7, sent, maxBody)[0]), now); err != nil {
+	if err := l.Receive(f.encode(nil, pack([]group{g}, o, sent, maxBody)[0]), now); err != nil {
 		panic(err)
 	}
 }
@@ -113,6 +117,18 @@ func TestAuditInNumbers(t *testing.T) {
 		l.frame(data, 3, tick, rise(5), at(300), at(330)) // the first was known by then
 		l.admits(1000, at(350))
 		l.audit(t, at(350), 50)
+	})
+	t.Run("one peer admits no more than the limit", func(t *testing.T) {
+		l := seen(t, 1000)
+		for i := range int64(4) { // that come at once
+			l.frame(data, uint64(2+i), tick, rise(400), at(200+100*i), at(600))
+		}
+		l.admits(1000, at(650))
+		l.audit(t, at(650), 1000)
+		l.admits(1000, at(1800))
+		l.audit(t, at(1800), 1000) // nor do these and what it was asked for since
+		l.admits(1000, at(2700))
+		l.audit(t, at(2700), 441) // 200 a second since 500, rounded up: the others are known by now
 	})
 	t.Run("a frame that is late", func(t *testing.T) {
 		l := seen(t, 0)
@@ -263,6 +279,89 @@ func TestExcessWindowsAreBounded(t *testing.T) {
 	l.audit(t, frameTime+int64(2100*time.Millisecond), 0)
 	if len(l.excess) != 0 {
 		t.Error("a ledger is kept in which nothing is left")
+	}
+}
+
+// Reports that come at once and are of times that overlap take bounded memory, and none is lost. Those of nodes that
+// are no members may all be one node's: they take none, and add up.
+func TestSpansAreBounded(t *testing.T) {
+	const reports = 10 * maxSpans
+	for _, test := range []struct {
+		name            string
+		limit           uint64
+		member, several bool
+		want            float64
+	}{
+		{"a member", 1 << 20, true, false, 10 * reports},
+		{"a member and its limit", 100, true, false, 100},
+		{"a stranger", 1 << 20, false, false, 10 * reports},
+		{"strangers", 100, false, true, 10 * reports},
+	} {
+		l := newAuditor(t, time.Minute, test.limit)
+		l.audit(t, frameTime, 0)
+		if test.member {
+			l.Join(7, frameTime)
+		}
+		for i := range int64(reports) {
+			o := counters.Origin(7)
+			if test.several {
+				o += counters.Origin(i)
+			}
+			l.frameOf(o, data, uint64(1+i), time.Second, group{rise: 10}, frameTime+(i-reports)*ms, frameTime)
+		}
+		kept := 0
+		for _, spans := range l.excess["r"].spans {
+			kept += len(spans)
+		}
+		if kept > maxSpans || !test.member && kept > 0 {
+			t.Errorf("%s: %d spans are kept", test.name, kept)
+		}
+		l.admits(test.limit, frameTime)
+		l.audit(t, frameTime, test.want)
+		if l.Audit(map[string]*counters.Limit{"r": l.limit}, frameTime+int64(3*time.Second)); len(l.excess) > 0 {
+			t.Errorf("%s: spans stay", test.name)
+		}
+	}
+}
+
+// A member that left leaves nothing behind under a rule that stays busy.
+func TestSpansEnd(t *testing.T) {
+	l := newAuditor(t, time.Minute, 100)
+	l.audit(t, frameTime, 0)
+	l.Join(7, frameTime)
+	l.frame(data, 1, 50*time.Millisecond, group{rise: 9}, frameTime, frameTime)
+	l.admits(100, frameTime)
+	l.audit(t, frameTime, 9)
+	l.Leave(7, true)
+	l.admits(100, frameTime+int64(3*time.Second))
+	l.audit(t, frameTime+int64(3*time.Second), 0)
+	if w := l.excess["r"]; w == nil || len(w.spans) > 0 {
+		t.Errorf("the window is %+v, want one without spans", w)
+	}
+}
+
+// A bucket gets back what a peer takes while its reports are late, so that these may come to more than it holds, but
+// not to any amount.
+func TestAuditOfABucketWithLateReports(t *testing.T) {
+	m := counters.NewMeter("r", counters.TokenBucket, time.Second)
+	limit, err := counters.NewBucket(m, 10, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(i int64) int64 { return frameTime + 100*i*ms }
+	for rise, most := range map[uint64]float64{10: 40, 500: 10 + 100*(2+0.45)} {
+		l := auditorOf(m, limit)
+		l.Join(7, frameTime)
+		l.audit(t, frameTime, 0)
+		l.Tick(counters.Drained{}, frameTime)
+		for i := range int64(4) {
+			l.frame(data, uint64(1+i), 100*time.Millisecond, group{rise: rise}, at(1+i), at(4))
+		}
+		l.admits(10, at(4))
+		got := l.Audit(map[string]*counters.Limit{"r": l.limit}, at(4))["r"]
+		if least := min(40, float64(4*rise)); got < least || got > most {
+			t.Errorf("reports of %d each: %v over the limit, want %v to %v", rise, got, least, most)
+		}
 	}
 }
 

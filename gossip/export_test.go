@@ -20,3 +20,4 @@ type noOwners struct{}
 func (noOwners) MergeRises([]counters.Slot, int64, *counters.Rises) int { return 0 }
 func (noOwners) SetOwners(*counters.Owners)                             {}
 func (noOwners) Refresh(counters.PartitionSet)                          {}
+func (noOwners) Refreshed() bool                                        { return true }

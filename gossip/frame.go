@@ -29,7 +29,8 @@ import (
 //
 //	ages:   here int, there int, lost int: how old what the sender knows was when it was sent, in ms: of its region,
 //	        of the other regions, and of nodes that are out of its reach, which the first two leave out;
-//	        way int: the usual transit time to the other regions, in ms
+//	        way int: the usual transit time to the other regions, in ms; meanHere int, meanThere int: here and there
+//	        on average, weighted by demand, at most those
 //	ack:    origin uint (whose ticks), cumulative uint (it has 1 to this), bitmap bin (bit i: it has cumulative+2+i,
 //	        too), transit int (least transit time of its frames in ms; nil, or left out: unknown)
 //	group:  rule str, algorithm uint, window int, sub-window int (nanoseconds), origin uint (0: the sender's own),
@@ -87,7 +88,8 @@ type frame struct {
 }
 
 // ages report how old what the sender of a frame knows of others is, and how far they are.
-type ages struct{ here, there, lost, way time.Duration }
+// here and there are those of what is known latest. On average, weighted by the demand, it is meanHere and meanThere.
+type ages struct{ here, there, lost, way, meanHere, meanThere time.Duration }
 
 // ack lists which ticks of an origin its sender has. The zero value is none.
 type ack struct {
@@ -152,7 +154,7 @@ func (a *ages) encode() []byte {
 	}
 	var buf bytes.Buffer
 	enc := msgpack.NewEncoder(&buf)
-	for _, age := range [...]time.Duration{a.here, a.there, a.lost, a.way} {
+	for _, age := range [...]time.Duration{a.here, a.there, a.lost, a.way, a.meanHere, a.meanThere} {
 		_ = enc.EncodeInt(min(age, maxAge).Milliseconds())
 	}
 	return appendBin(nil, buf.Bytes())
@@ -229,9 +231,10 @@ func decodeAges(r, in *reader) *ages {
 	}
 	in.reset(b)
 	var a ages
-	for _, age := range [...]*time.Duration{&a.here, &a.there, &a.lost, &a.way} {
+	for _, age := range [...]*time.Duration{&a.here, &a.there, &a.lost, &a.way, &a.meanHere, &a.meanThere} {
 		*age = time.Duration(max(0, min(in.int(), maxAge.Milliseconds()))) * time.Millisecond
 	}
+	a.meanHere, a.meanThere = min(a.meanHere, a.here), min(a.meanThere, a.there)
 	r.err = in.err
 	return &a
 }

@@ -399,8 +399,8 @@ func TestLaterFields(t *testing.T) {
 	buf.Write(joinGroups(encoded))
 	_ = enc.EncodeBytes(append3(append(f.ack.encode(), 0xc0))) // no transit is known
 	want.ages = &ages{here: 5 * time.Millisecond, there: 6 * time.Millisecond, lost: 7 * time.Millisecond,
-		way: 8 * time.Millisecond}
-	_ = enc.EncodeBytes(append3([]byte{5, 6, 7, 8}))
+		way: 8 * time.Millisecond, meanHere: 3 * time.Millisecond, meanThere: 4 * time.Millisecond}
+	_ = enc.EncodeBytes(append3([]byte{5, 6, 7, 8, 3, 4}))
 	appended(enc)
 
 	got, err := decodeFrame(buf.Bytes())

@@ -3,6 +3,7 @@ package gossip
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -244,9 +245,9 @@ func (c *Cluster) regionMembers() []Member {
 	far, _ := c.pool(wan).others()
 	c.mu.Lock()
 	members := make([]Member, 0, len(c.routes))
-	for _, r := range c.routes {
-		if m := r.member; m.Region == self.Region && !r.listed {
-			members = append(members, m)
+	for _, o := range slices.Sorted(maps.Keys(c.routes)) {
+		if r := c.routes[o]; r.member.Region == self.Region && !r.listed {
+			members = append(members, r.member)
 		}
 	}
 	c.mu.Unlock()
@@ -261,7 +262,6 @@ func (c *Cluster) regionMembers() []Member {
 		}
 	}
 	members = slices.DeleteFunc(members, func(m Member) bool { return !m.WAN.IsValid() || m.WAN.Port() == 0 })
-	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Origin(), b.Origin()) })
 	return append([]Member{self}, members[:min(len(members), maxRosterMembers-1)]...)
 }
 
@@ -269,10 +269,10 @@ func (c *Cluster) regionMembers() []Member {
 func (c *Cluster) noteDeparted(before *roster, members []Member) {
 	now := time.Now()
 	if before != nil {
-		for _, m := range before.members {
-			stays := slices.ContainsFunc(members, func(o Member) bool { return o.Origin() == m.Origin() })
-			if !stays && c.left(m.Origin()) {
-				c.departed[m.Origin()] = departedMember{m, now}
+		for i, m := range before.members {
+			stays := slices.ContainsFunc(members, m.isSameBoot)
+			if o := before.origins[i]; !stays && c.left(o) {
+				c.departed[o] = departedMember{m, now}
 			}
 		}
 	}
@@ -287,7 +287,7 @@ func (c *Cluster) noteDeparted(before *roster, members []Member) {
 func (c *Cluster) settle() {
 	far := c.pool(wan)
 	members, departed := c.rosters.members(c.self.Region)
-	gateway, now := far.joins.Load() && c.isGateway.Load(), c.cfg.Now()
+	gateway, self, now := far.joins.Load() && c.isGateway.Load(), c.self.Origin(), c.cfg.Now()
 	var joined, left []*route
 	var graceful []bool
 	c.mu.Lock()
@@ -310,10 +310,10 @@ func (c *Cluster) settle() {
 	}
 	for o, m := range members {
 		l := c.listed[o]
-		if o == c.self.Origin() || c.givenUp[o] || l != nil && l.member == m {
+		if o == self || c.givenUp[o] || l != nil && l.member == m {
 			continue
 		}
-		r := &route{member: m, pool: far, node: nodeAt(m.WAN), listed: true}
+		r := &route{member: m, pool: far, node: nodeAt(m.WAN), addr: m.WAN.String(), listed: true}
 		c.listed[o] = r
 		before := c.routes[o]
 		if before == nil && c.outdated[o] == nil || before != nil && before.listed {

@@ -23,6 +23,7 @@ type inbound struct {
 	watermark       int64                  // 0: not yet complete once
 	watermarkAt     int64                  //
 	hereAt, thereAt int64                  // the same of what it knows of its region, and of the others; 0: nothing
+	meanAt          [2]int64               // hereAt and thereAt on average, weighted by demand
 	lostAt          int64                  // when nodes that are out of its reach were last in it
 	ages            ages                   // that it sent last
 	region          *region                // that it is of; nil: unknown
@@ -137,6 +138,7 @@ func (h *inbound) advanceWatermark(sent int64, a *ages, now int64) {
 		h.ages = *a
 		h.hereAt = max(h.hereAt, min(sent, now)-int64(a.here))
 		h.thereAt = max(h.thereAt, min(sent, now)-int64(a.there))
+		h.meanAt = [2]int64{min(sent, now) - int64(a.meanHere), min(sent, now) - int64(a.meanThere)}
 		h.lostAt = min(sent, now) - int64(a.lost)
 	}
 }

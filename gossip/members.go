@@ -26,23 +26,44 @@ func (c *Cluster) Members() []MemberStatus {
 func (c *Cluster) Peers() []MemberStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	statuses, _ := c.peerStatuses()
+	type named struct {
+		of     *Member
+		status int
+	}
+	byName := make([]named, len(statuses))
+	var latest map[counters.Origin]Member // made when somebody is in no pool: it takes a hash for each member
+	for i, p := range statuses {
+		if r := c.routes[p.Origin]; r != nil {
+			byName[i] = named{&r.member, i}
+			continue
+		}
+		if latest == nil {
+			latest = c.latestByOrigin()
+		}
+		m := latest[p.Origin]
+		byName[i] = named{&m, i}
+	}
+	slices.SortFunc(byName, func(a, b named) int { // and not the large statuses
+		return cmp.Or(cmp.Compare(a.of.Region, b.of.Region), cmp.Compare(a.of.NodeID, b.of.NodeID))
+	})
+	out := make([]MemberStatus, len(statuses))
+	for i, n := range byName {
+		out[i] = MemberStatus{Member: *n.of, PeerStatus: statuses[n.status]}
+		if r := c.routes[out[i].PeerStatus.Origin]; r != nil {
+			out[i].Pool, out[i].Addr = r.pool.name, r.addr
+		}
+	}
+	return out
+}
+
+// latestByOrigin returns the latest boot of each node. The lock is held.
+func (c *Cluster) latestByOrigin() map[counters.Origin]Member {
 	latest := make(map[counters.Origin]Member, len(c.latest))
 	for _, m := range c.latest {
 		latest[m.Origin()] = m
 	}
-	var out []MemberStatus
-	statuses, _ := c.peerStatuses()
-	for _, p := range statuses {
-		m := MemberStatus{Member: latest[p.Origin], PeerStatus: p}
-		if r := c.routes[p.Origin]; r != nil {
-			m.Member, m.Pool, m.Addr = r.member, r.pool.name, r.node.Address()
-		}
-		out = append(out, m)
-	}
-	slices.SortFunc(out, func(a, b MemberStatus) int {
-		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.NodeID, b.NodeID))
-	})
-	return out
+	return latest
 }
 
 // Staleness is the largest age of what this node knows of another one. It is complete if all nodes are in the
@@ -64,15 +85,16 @@ func (c *Cluster) Staleness() (age time.Duration, complete bool) {
 }
 
 // peerStatuses returns the status of all members, and of those that are unreachable. Where owners add up, some members
-// do not send to this node, which knows what they count from others: their age is the least of their region's. The lock
-// is held.
+// do not send to this node, or need not: it knows what they count from others, and their age is the least of their
+// region's. The lock is held.
 func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]bool) {
 	now := c.cfg.Now()
-	linked := make(map[counters.Origin]bool)
-	for _, o := range c.replica.linked() {
-		linked[o] = true
+	links := c.replica.linked()
+	linked := make(map[counters.Origin]bool, len(links))
+	for _, o := range links {
+		linked[o] = !c.replica.mayBeSilent(o)
 	}
-	relayed = make(map[counters.Origin]bool)
+	relayed = make(map[counters.Origin]bool, max(0, len(c.routes)-len(links)))
 	ages := make(map[string]time.Duration) // by region, of those who send
 	all = c.replica.Peers(now)
 	known := make(map[counters.Origin]bool, len(all))
@@ -86,6 +108,7 @@ func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]
 			ages[r.member.Region] = p.Age
 		}
 	}
+	all = slices.Grow(all, max(0, len(c.routes)-len(links)))
 	for o, r := range c.routes {
 		if !known[o] && !linked[o] {
 			all = append(all, PeerStatus{Origin: o, Member: true, OtherRegion: r.member.Region != c.self.Region,

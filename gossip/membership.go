@@ -35,8 +35,9 @@ type route struct {
 	member Member
 	pool   *pool
 	node   memberlist.Node
-	since  int64 // when it came; for an outdated one, when it was replaced
-	listed bool  // a roster lists it: it is not in the pool, whose socket reaches it
+	addr   string // the node's host:port
+	since  int64  // when it came; for an outdated one, when it was replaced
+	listed bool   // a roster lists it: it is not in the pool, whose socket reaches it
 }
 
 func newMembership(self Member) membership {
@@ -65,7 +66,7 @@ func (c *Cluster) arrived(r *route) {
 
 func (c *Cluster) logJoined(r *route) {
 	c.log.Info("gossip: member joined", "pool", r.pool.name, "peer", r.member.NodeID, "peer_region", r.member.Region,
-		"addr", r.node.Address())
+		"addr", r.addr)
 	if r.member.name() == c.self.name() {
 		c.warnOfTwin(r)
 	}
@@ -173,7 +174,7 @@ func (c *Cluster) silent(p *pool) (addrs []string) {
 			continue
 		}
 		if c.cfg.Now()-max(r.since, c.replica.lastSeen(o)) > int64(max(3*idleBeacon, 5*c.cfg.Interval)) {
-			addrs = append(addrs, r.node.Address())
+			addrs = append(addrs, r.addr)
 		}
 	}
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
@@ -198,7 +199,7 @@ func (c *Cluster) twins(now int64) (found []*route) {
 
 func (c *Cluster) warnOfTwin(r *route) {
 	c.log.Error("gossip: two nodes have the same id; give each one of its own (--node-id)",
-		"node_id", r.member.NodeID, "peer_region", r.member.Region, "addr", r.node.Address())
+		"node_id", r.member.NodeID, "peer_region", r.member.Region, "addr", r.addr)
 }
 
 // forgetBoots removes nodes that are gone for good: node ids may never come back. The lock is held.
@@ -235,6 +236,11 @@ type Member struct {
 
 // Origin is the member's origin.
 func (m Member) Origin() counters.Origin { return NewOrigin(m.NodeID, m.Incarnation) }
+
+// isSameBoot reports whether both have one origin.
+func (m Member) isSameBoot(o Member) bool {
+	return m.NodeID == o.NodeID && m.Incarnation == o.Incarnation
+}
 
 // describe is what a replica has to know of the member.
 func (m Member) describe() Node { return Node{Region: m.Region, Name: m.NodeID, Version: m.MaxVersion} }

@@ -27,59 +27,85 @@ func (of sum) number() int {
 	return ofRegion
 }
 
-// demandOf is the most that all nodes which a sum of this replica is over are asked for a key of a rule, in cost per
-// second.
-func (r *Replica) demandOf(of sum, rule string) float64 {
-	if r.demands[0] == nil {
-		r.addDemands()
-	}
-	return r.demands[of.number()][rule]
+// demands are what nodes are asked for of a rule's hottest key, in cost per second, by which sums they are of; and what
+// that comes to since what is known of it: the sum of rate * age, for those in reach.
+type demands struct{ rates, costs [3]float64 }
+
+// regionDemand is what owners of a region report of a rule: the most, as a key has one owner there, and how old it is.
+type regionDemand struct {
+	rate float64
+	age  time.Duration
 }
 
-func (r *Replica) addDemands() {
-	for i := range r.demands {
-		r.demands[i] = make(map[string]float64)
+// addDemands adds up, by rule, the demand that is reported to this replica.
+func (r *Replica) addDemands(now int64) {
+	clear(r.demands)
+	add := func(of int, rule string, rate float64, age time.Duration) {
+		d := orNew(r.demands, rule)
+		d.rates[of] += rate
+		d.costs[of] += rate * age.Seconds()
 	}
 	for _, d := range r.asked {
-		r.demands[ofRegion][d.Meter.Rule] += d.Rate
+		add(ofRegion, d.Meter.Rule, d.Rate, 0)
 	}
-	regions := make(map[*region]*[2]map[string]float64) // what their owners report: those in reach, and the others
+	for _, g := range r.regions {
+		g.reported = [2]map[string]regionDemand{}
+	}
 	for _, h := range r.senders() {
-		o := h.origin
-		if !r.reports(o, h) {
+		if !r.reports(h.origin, h) {
 			continue
 		}
-		n := 0
-		if r.isLost(o, h, r.tickedAt) {
-			n = 1
+		lost, age := r.isLost(h.origin, h, now), h.unreported(now)
+		if h.idle {
+			age = 0
 		}
-		if h.region == r.regions[0] {
-			for rule, d := range h.demand {
-				r.demands[[...]int{ofRegion, ofLost}[n]][rule] += d.average
-			}
+		if h.region != r.regions[0] {
+			h.region.report(h, lost, age+time.Duration(h.watermark-h.meanAt[ofRegion]))
 			continue
 		}
-		reported := orNew(regions, h.region)
-		if reported[n] == nil {
-			reported[n] = make(map[string]float64)
+		of := ofRegion
+		if lost {
+			of = ofLost
 		}
-		for rule, d := range h.sums[ofRegion] { // a key has one owner there
-			reported[n][rule] = max(reported[n][rule], d.average)
+		for rule, d := range h.demand {
+			add(of, rule, d.average, age)
 		}
 	}
 	for _, g := range r.regions {
-		reported := regions[g]
+		of, reported := ofElsewhere, g.reported[0]
 		if reported == nil {
-			continue
+			of, reported = ofLost, g.reported[1]
 		}
-		at, rates := ofElsewhere, reported[0]
-		if rates == nil {
-			at, rates = ofLost, reported[1]
-		}
-		for rule, rate := range rates {
-			r.demands[at][rule] += rate
+		for rule, d := range reported {
+			add(of, rule, d.rate, d.age)
 		}
 	}
+}
+
+// report takes in what an owner of the region reports.
+func (g *region) report(h *inbound, lost bool, age time.Duration) {
+	n := 0
+	if lost {
+		n = 1
+	}
+	if g.reported[n] == nil {
+		g.reported[n] = make(map[string]regionDemand)
+	}
+	for rule, d := range h.sums[ofRegion] {
+		if most := g.reported[n][rule]; d.average > most.rate || d.average == most.rate && age < most.age {
+			g.reported[n][rule] = regionDemand{d.average, age}
+		}
+	}
+}
+
+// meanAge is how old what is known of a demand is on average, for the rule where it is oldest.
+func (r *Replica) meanAge(of int) (age time.Duration) {
+	for _, d := range r.demands {
+		if d.rates[of] > 0 {
+			age = max(age, time.Duration(d.costs[of]/d.rates[of]*float64(time.Second)))
+		}
+	}
+	return age
 }
 
 // reports reports whether a peer is to report to this replica: it does, or it did when it got out of reach.
@@ -92,7 +118,7 @@ func (r *Replica) isLost(o counters.Origin, h *inbound, now int64) bool {
 	return h.age(now) > counters.SilentAfter*r.horizon || r.peers[o] == nil
 }
 
-// ages returns how old what this replica knows is.
+// ages returns how old what this replica knows is. The demands have been added up.
 func (r *Replica) ages(now int64) (a ages) {
 	a.way = r.toFar
 	for _, h := range r.senders() {
@@ -111,6 +137,7 @@ func (r *Replica) ages(now int64) (a ages) {
 			a.there = max(a.there, age, time.Duration(now-h.hereAt))
 		}
 	}
+	a.meanHere, a.meanThere = min(a.here, r.meanAge(ofRegion)), min(a.there, r.meanAge(ofElsewhere))
 	return a
 }
 
@@ -174,8 +201,11 @@ func (r *Replica) assumedSum(o counters.Origin, h *inbound, rule string, l *coun
 		patience = 2 * idleBeacon
 	}
 	var cost float64
-	for n, at := range [...]int64{h.hereAt, h.thereAt, h.lostAt} {
-		age := max(h.age(now), time.Duration(now-at))
+	for n, at := range [...]int64{h.meanAt[ofRegion], h.meanAt[ofElsewhere], h.lostAt} {
+		age := time.Duration(now - at)
+		if n != ofLost { // counts that came out of order are known
+			age = h.unreported(now) + time.Duration(h.watermark-at)
+		}
 		if n != ofLost && age < patience {
 			continue
 		}

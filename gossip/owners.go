@@ -16,17 +16,24 @@ import (
 // counters/owners.go for what they send). The protocol is the same; what differs is to whom a slot goes. A small
 // cluster is the case in which nothing is added up.
 //
-// The owner of a partition in a region is the living member with the highest weight there (rendezvous hashing): when
-// nodes come and go, only theirs move. A member that should answer and is silent for suspectAfter intervals is passed
-// over, so that the next one stands in for it, and it is the owner again when a frame of it comes. A new owner is sent
-// again all that others know of its keys. Whoever is taken for an owner and is none forwards to whom it takes for the
-// owner.
+// The owner of a partition in a region is the member with the highest weight there (rendezvous hashing): when nodes
+// come and go, little but theirs moves. One that owns more than others passes on to the second or third: then the
+// busiest of 50 nodes owns 4 or 5 of 128 partitions, and not 8. A limit for each node would be more even, but where its
+// size changes with the number of nodes, a third of all partitions would move.
+//
+// A member that should answer and is silent for suspectAfter intervals is passed over, so that the heaviest other one
+// stands in for it, and it is the owner again when a frame of it comes. A new owner is sent again all that others know
+// of its keys. Whoever is taken for an owner and is none forwards to whom it takes for the owner.
 //
 // # How old
 //
 // A frame says how old what its sender knew was: of its own region, and of the others. A receiver adds the age of the
 // frame. So the bound covers both hops: what a sum rose by was unseen since the time through which the sum before was
 // complete, or since the owner could not know yet that this node was asked for the key, whichever is earlier.
+//
+// Among many nodes the frame of one is always late, so a frame also says how old what its sender knows is on average,
+// weighted by demand. Rates times that are what is not known yet: the demand that a decision allows for, and what the
+// bound adds for sums that do not come.
 
 const (
 	// meshMost is the largest cluster in which every node sends to every other one, and meshAgain the size from which a
@@ -42,6 +49,7 @@ const (
 	// namedWithin is how long a rule may stay unnamed whose demand lasts.
 	namedWithin = 1200 * time.Millisecond
 	homes       = 2
+	candidates  = 3 // for a partition in a region
 )
 
 // region is the nodes of one region, and who owns what there.
@@ -53,6 +61,8 @@ type region struct {
 	owners  [counters.Partitions]counters.Origin
 	silent  bool // too many of its members are: nobody stands in
 	sums    sumName
+
+	reported [2]map[string]regionDemand // by its owners in reach, and by the others; see addDemands
 }
 
 // member is a node of a region, by the hash of its name: a restart changes no owner.
@@ -109,8 +119,7 @@ type owners struct {
 	busy     []counters.Origin // others for whom something waits
 	suspects map[counters.Origin]bool
 	owned    counters.PartitionSet
-	demands  [3]map[string]float64 // see demandOf; made anew in each Tick
-
+	demands  map[string]*demands // by rule
 }
 
 // Node is what a replica needs to know of a node to find who owns what.
@@ -124,6 +133,7 @@ type Node struct {
 func (r *Replica) Describe(o counters.Origin, n Node) {
 	if r.byName == nil {
 		r.byName, r.sums = make(map[string]*region), make(map[sumName]sum)
+		r.demands = make(map[string]*demands)
 		r.suspects = make(map[counters.Origin]bool)
 	}
 	g := r.byName[n.Region]
@@ -240,6 +250,9 @@ func (r *Replica) reorganize(now int64) {
 	r.owned = known.Owned
 	for _, m := range r.regions[0].members {
 		linked[m.origin] = m.origin != r.self
+		if m.origin != r.self {
+			known.Others = append(known.Others, m.origin)
+		}
 	}
 	for o := range r.suspects { // so that both sides learn when the other is back
 		linked[o] = true
@@ -290,6 +303,7 @@ func (r *Replica) logFor() *frameLog {
 // turn changes between a log for all peers and one for each.
 func (r *Replica) turn(now int64) {
 	if r.large {
+		r.flushes = ownersMaxSaved
 		for _, p := range r.peers {
 			own := r.log
 			own.frames = slices.Clone(own.frames)
@@ -352,26 +366,71 @@ func (r *Replica) isAlive(o counters.Origin) bool {
 	return !r.suspects[o] && (h == nil || !h.left)
 }
 
+// mayBeSilent reports whether a peer of another region, others of which send, owes this replica nothing: another member
+// stands in for it, or it had nothing to report when its newest frame came. Of a thousand links that rest, some always
+// lose two frames in a row.
+func (r *Replica) mayBeSilent(o counters.Origin) bool {
+	p, h := r.peers[o], r.inbound[o]
+	if !r.large || p == nil || h == nil || p.region == nil || p.region == r.firstRegion() || p.region.silent {
+		return false
+	}
+	return r.suspects[o] || h.idle
+}
+
 // maxSuspects is how many members of another region may be silent until all of it is taken to be out of reach. Then the
 // owners remain as they are.
 const maxSuspects = 3
 
 // findOwners finds who owns what in a region.
 func (r *Replica) findOwners(g *region) {
-	alive := slices.DeleteFunc(slices.Clone(g.members), func(m member) bool { return !r.isAlive(m.origin) })
-	g.silent = len(alive) == 0 || g != r.regions[0] && len(g.members)-len(alive) >= maxSuspects
-	if g.silent {
-		alive = g.members
-	}
-	for p := range g.owners {
-		var best uint64
-		g.owners[p] = 0
-		for _, m := range alive {
-			if w := mix(m.name, p); w >= best {
-				best, g.owners[p] = w, m.origin
-			}
+	silent := 0
+	alive := func(i int) bool { return r.isAlive(g.members[i].origin) }
+	for i := range g.members {
+		if !alive(i) {
+			silent++
 		}
 	}
+	g.silent = silent == len(g.members) || g != r.regions[0] && silent >= maxSuspects
+	owned := make([]int, len(g.members))
+	for p := range g.owners {
+		best := g.heaviest(p, candidates, nil)
+		if len(best) == 0 {
+			g.owners[p] = 0
+			continue
+		}
+		first, owner := best[0], best[0]
+		for _, i := range best {
+			if owned[i] < owned[owner] && owned[i]+1 < owned[first] {
+				owner = i
+			}
+		}
+		owned[owner]++
+		if !g.silent && !alive(owner) {
+			owner = g.heaviest(p, 1, alive)[0]
+		}
+		g.owners[p] = g.members[owner].origin
+	}
+}
+
+// heaviest returns the numbers of the n members with the highest weights for a partition, of those that may own it; nil
+// is all.
+func (g *region) heaviest(partition, n int, may func(int) bool) []int {
+	best := make([]int, 0, n+1)
+	for i := range g.members {
+		if may != nil && !may(i) {
+			continue
+		}
+		w := mix(g.members[i].name, partition)
+		at := len(best)
+		for at > 0 && w > mix(g.members[best[at-1]].name, partition) {
+			at--
+		}
+		if at < n {
+			best = slices.Insert(best, at, i)
+			best = best[:min(n, len(best))]
+		}
+	}
+	return best
 }
 
 // homes returns the regions that are homes of each partition.

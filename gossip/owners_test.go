@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,9 +24,11 @@ func largeReplica(t *testing.T, peers int) *Replica {
 	return r
 }
 
-func joinNear(r *Replica, o counters.Origin) {
+func joinNear(r *Replica, o counters.Origin) { join(r, o, "here") }
+
+func join(r *Replica, o counters.Origin, region string) {
 	r.Join(o, frameTime)
-	r.Describe(o, Node{Region: "here", Name: fmt.Sprint("node-", o), Version: largestVersion})
+	r.Describe(o, Node{Region: region, Name: fmt.Sprint("node-", o), Version: largestVersion})
 }
 
 // Where owners add up, every peer is sent frames of its own, also one that joins later: the frames of one are not sent
@@ -66,6 +69,100 @@ func TestTicksGoOnWhenAPeerReturns(t *testing.T) {
 	}
 }
 
+// No member owns many more partitions than others, in whatever order members are; where one is silent only its
+// partitions move, and where one leaves few others do, at whatever size.
+func TestOwnersHaveEvenShares(t *testing.T) {
+	for n := 17; n < 140; n += 1 + n/12 {
+		r := largeReplica(t, n-1)
+		g := r.regions[0]
+		r.findOwners(g)
+		before := g.owners
+		slices.Reverse(g.members)
+		if r.findOwners(g); g.owners != before {
+			t.Errorf("%d nodes: owners go by the order of members", n)
+		}
+		moved := 0
+		for _, m := range slices.Clone(g.members) {
+			share := 0
+			for _, o := range before {
+				if o == m.origin {
+					share++
+				}
+			}
+			if even := (counters.Partitions + n - 1) / n; share > even+2 {
+				t.Errorf("%d nodes: one owns %d partitions, its even share is %d", n, share, even)
+			}
+			if m.origin == r.self {
+				continue
+			}
+			r.suspects[m.origin] = true
+			r.findOwners(g)
+			delete(r.suspects, m.origin)
+			for p, o := range g.owners {
+				if o == m.origin || o == 0 || o != before[p] && before[p] != m.origin {
+					t.Errorf("%d nodes, one silent: partition %d moves from %d to %d", n, p, before[p], o)
+				}
+			}
+			all := g.members
+			g.members = slices.DeleteFunc(slices.Clone(all), func(other member) bool { return other == m })
+			r.findOwners(g)
+			g.members = all
+			for p, o := range g.owners {
+				if o != before[p] {
+					moved++
+				}
+			}
+		}
+		if mean := float64(moved) / counters.Partitions; mean > 3 { // 1 is what the leaving own themselves
+			t.Errorf("%d nodes: for each partition of a node that leaves, %.1f move", n, mean)
+		}
+	}
+}
+
+// A node that stops waits until it has handed over what it owns, even if nothing else was sent.
+func TestAStopWaitsForTheHandOver(t *testing.T) {
+	r := largeReplica(t, meshMost)
+	now := frameTime + 100*ms
+	r.Tick(r.counts.(*counters.Table).DrainDirty(now), now)
+	if !r.FullyAcked(now) {
+		t.Fatal("something is not acknowledged")
+	}
+	r.ResendEveryTick()
+	for step, want := range []bool{false, true} {
+		now += 100 * ms
+		drained := r.counts.(*counters.Table).DrainDirty(now)
+		r.Tick(drained, now)
+		if got := r.FullyAcked(now); got != want {
+			t.Errorf("interval %d: handed over: %t, want %t", step, got, want)
+		}
+	}
+}
+
+// A member of another region may be silent while others of its region are not, if somebody stands in for it or it had
+// nothing to report; but not where so many are silent that the region counts as out of reach, nor one of the own
+// region.
+func TestWhoMayBeSilent(t *testing.T) {
+	r := largeReplica(t, meshMost)
+	for o := range counters.Origin(5) {
+		r.Join(200+o, frameTime)
+		r.Describe(200+o, Node{Region: "there", Name: fmt.Sprint("far-", o), Version: largestVersion})
+		r.inboundOf(200+o, frameTime)
+	}
+	r.suspects[10], r.suspects[200], r.suspects[201], r.changed = true, true, true, true
+	r.Tick(counters.Drained{}, frameTime+100*ms)
+	for _, o := range []counters.Origin{11, 203} {
+		r.inboundOf(o, frameTime).idle = true
+	}
+	for o, want := range map[counters.Origin]bool{10: false, 11: false, 200: true, 202: false, 203: true} {
+		if r.mayBeSilent(o) != want {
+			t.Errorf("peer %d may be silent: %t, want %t", o, !want, want)
+		}
+	}
+	if r.byName["there"].silent = true; r.mayBeSilent(200) || r.mayBeSilent(203) {
+		t.Error("a member of a region that is out of reach may be silent")
+	}
+}
+
 // A sum of a region that is not known yet is not taken for the counts of a node: the frame has to come again.
 func TestSumsOfUnknownRegionsComeAgain(t *testing.T) {
 	r := largeReplica(t, meshMost)
@@ -96,5 +193,56 @@ func TestSumsOfUnknownRegionsComeAgain(t *testing.T) {
 	receive()
 	if got := view(); got != 7 || r.inbound[200].cumulative != 1 {
 		t.Errorf("it counts %d and has the frames to %d, want 7 and 1", got, r.inbound[200].cumulative)
+	}
+}
+
+// What a node that has just started says of others is not taken for a part of any sum: they are to send it themselves.
+// What one says that has run for long is about nodes that are gone.
+func TestSnapshotsOfNewcomers(t *testing.T) {
+	m := counters.NewMeter("r", counters.SlidingWindow, time.Hour)
+	limit, err := counters.NewLimit(m, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := largeReplica(t, meshMost)
+	now := frameTime + 2*int64(newcomer)
+	r.Join(200, now)
+	r.Describe(200, Node{Region: "there", Name: "far", Version: largestVersion})
+	of := func(o counters.Origin, count uint64) group {
+		return group{origin: o, meter: &m,
+			slots: []counters.Slot{{Meter: &m, Key: 1, Index: m.Index(now), Origin: o, Count: count}}}
+	}
+	for i, want := range []uint64{3, 10} {
+		tick, at := uint64(i+1), now+int64(i)*2*int64(newcomer)
+		f := frame{kind: snapshot, origin: 200, tick: tick, sent: at}
+		if err := r.Receive(f.encode(nil, pack([]group{of(200, 3), of(999, 7)}, 200, at, maxBody)[0]), at); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.counts.(*counters.Table).View(limit, 1, at); got != want {
+			t.Errorf("snapshot %d: it counts %d, want %d", tick, got, want)
+		}
+	}
+}
+
+// Whoever lacks frames is answered, also by a node that sends nothing to it: one that stood in for an owner during a
+// partition would be waited for after it, and count as out of reach.
+func TestBeaconsOfNonLinksAreAnswered(t *testing.T) {
+	r := largeReplica(t, meshMost)
+	for o := range counters.Origin(150) {
+		join(r, 200+o, "there")
+	}
+	now := frameTime + 100*ms
+	r.Tick(counters.Drained{}, now)
+	from := counters.Origin(200)
+	for r.isLink(from) {
+		from++
+	}
+	f := frame{kind: beacon, origin: from, tick: 5, sent: now, ages: &ages{}}
+	if err := r.Receive(f.encode(nil, emptyBody), now); err != nil {
+		t.Fatal(err)
+	}
+	out := r.Tick(counters.Drained{}, now+100*ms)
+	if !slices.ContainsFunc(out, func(m Message) bool { return m.To == from }) {
+		t.Error("a node whose frames are missing gets no answer")
 	}
 }

@@ -12,7 +12,7 @@ import (
 // sendOwned returns the messages of an interval, or of an early flush, where owners add up.
 func (r *Replica) sendOwned(d counters.Drained, complete, beat bool, before, now int64) (out []Message) {
 	r.route(d.Slots)
-	clear(r.demands[:])
+	r.addDemands(now)
 	known := r.ages(now)
 	r.busy = slices.DeleteFunc(r.busy, func(o counters.Origin) bool {
 		p := r.peers[o]
@@ -58,21 +58,26 @@ func (r *Replica) sendOwned(d counters.Drained, complete, beat bool, before, now
 }
 
 // firstRTO is the rto of a peer for which no time is measured yet: as long as it takes others of the same distance,
-// twice that, as a link that rests does not measure. It is at most the one that peers have otherwise.
+// twice that, as a link that rests does not measure, and twice as long again where it was too short or frames were lost
+// repeatedly. It is at most the one that peers have otherwise.
 func (r *Replica) firstRTO(p *peer, most time.Duration) time.Duration {
-	if !r.large || len(p.resent) > 0 { // it may take longer for this one
-		return most
-	}
 	ways, near := r.all, p.region == r.firstRegion()
 	if near {
 		ways = r.near
 	}
 	way := usual(ways)
-	if way == 0 && !near {
+	if !r.large || way == 0 && !near || len(p.resent) > maxFirstResent {
 		return most
 	}
-	return min(most, max(2*r.interval, 4*way+r.interval))
+	rto := max(2*r.interval, 4*way+r.interval)
+	if len(p.resent) > 0 {
+		rto *= 2
+	}
+	return min(most, rto)
 }
+
+// maxFirstResent is how many frames are sent again to a peer before the time that it takes is taken to be unknown.
+const maxFirstResent = 2
 
 func (r *Replica) ackDue(o counters.Origin) bool {
 	h := r.inbound[o]
@@ -149,7 +154,10 @@ func (r *Replica) grouped(p *peer, demand []counters.Demand) []group {
 	for i := range groups {
 		g := &groups[i]
 		if of, ok := r.sumOf(g.origin); ok {
-			g.rise, g.demand = ofSum, r.demandOf(of, g.meter.Rule)
+			g.rise = ofSum
+			if d := r.demands[g.meter.Rule]; d != nil {
+				g.demand = d.rates[of.number()]
+			}
 			continue
 		}
 		if g.origin != r.self {

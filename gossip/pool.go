@@ -40,6 +40,7 @@ type pool struct {
 	list      atomic.Pointer[memberlist.Memberlist]
 	joins     atomic.Bool         // the node is in the pool; otherwise its socket serves those who know the address
 	wake      chan struct{}       // it has just begun to be
+	toRejoin  chan struct{}       // a member has failed
 	ring      *memberlist.Keyring // nil without keys
 	sockets   *sockets            // nil where the configuration has something in their place
 
@@ -76,7 +77,8 @@ type failedMember struct {
 func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 	p := &pool{name: name, cfg: cfg, cluster: c,
 		members: make(map[string]poolMember), failed: make(map[string]failedMember), reached: make(map[string]bool),
-		unasked: len(cfg.Seeds) > 0, opened: time.Now(), wake: make(chan struct{}, 1)}
+		unasked: len(cfg.Seeds) > 0, opened: time.Now(), wake: make(chan struct{}, 1),
+		toRejoin: make(chan struct{}, 1)}
 	p.joins.Store(true)
 	conf := memberlist.DefaultWANConfig()
 	if name == lan {
@@ -307,7 +309,7 @@ func (p *pool) NotifyJoin(n *memberlist.Node) {
 	maps.DeleteFunc(p.failed, func(_ string, f failedMember) bool { return f.name() == m.name() }) // an earlier boot
 	p.mu.Unlock()
 	if p.carries(m) {
-		p.cluster.arrived(&route{member: m, pool: p, node: *n})
+		p.cluster.arrived(&route{member: m, pool: p, node: *n, addr: n.Address()})
 	}
 }
 

@@ -169,7 +169,7 @@ func (p *pool) rejoinFailed(ctx context.Context) {
 	var dials sync.WaitGroup
 	defer dials.Wait()
 	underWay := make(chan struct{}, failedDials)
-	for sleep(ctx, jittered(retryLeast)) {
+	for p.awaitFailed(ctx) && sleep(ctx, jittered(retryLeast)) {
 		for _, f := range p.dueMembers(time.Now()) {
 			select {
 			case underWay <- struct{}{}:
@@ -186,6 +186,20 @@ func (p *pool) rejoinFailed(ctx context.Context) {
 			})
 		}
 	}
+}
+
+// awaitFailed waits until there are failed members, and reports whether the context goes on.
+func (p *pool) awaitFailed(ctx context.Context) bool {
+	p.mu.Lock()
+	some := len(p.failed) > 0
+	p.mu.Unlock()
+	if !some {
+		select {
+		case <-ctx.Done():
+		case <-p.toRejoin:
+		}
+	}
+	return ctx.Err() == nil
 }
 
 // dialFailed tries a failed member. One that answers and does not become a member is no gateway.
@@ -293,6 +307,10 @@ func (p *pool) noteFailed(f failedMember) {
 			func(a, b failedMember) int { return a.since.Compare(b.since) }).boot)
 	}
 	p.failed[f.boot] = f
+	select {
+	case p.toRejoin <- struct{}{}:
+	default:
+	}
 }
 
 // Members that this node knows, and that send it nothing, may not know this node: the news of its arrival was lost, or

@@ -26,6 +26,7 @@ type Counts interface {
 	// SetOwners and Refresh are for clusters in which owners of keys add up; see counters.Owners.
 	SetOwners(o *counters.Owners)
 	Refresh(partitions counters.PartitionSet)
+	Refreshed() bool
 }
 
 // Message is a frame to send. Reliable ones are too large for a packet and go over a stream.
@@ -89,6 +90,8 @@ type Stats struct {
 const (
 	idleBeacon    = time.Second      // between beacons while no request comes
 	forgetSilent  = 15 * time.Minute // a peer that is silent for longer is taken to be gone for good
+	crashedAfter  = time.Minute      // see forgetDemands
+	sendsWithin   = 8 * idleBeacon   // a node that sends is not silent for longer, whatever is lost
 	maxStrangers  = 1 << 12          // origins that are no members, or not any more, that a replica keeps track of
 	maxResend     = 64               // frames sent again to one peer in an interval
 	snapshotRetry = 2 * time.Second
@@ -164,8 +167,12 @@ func (r *Replica) Left(o counters.Origin) bool {
 // it is about to stop.
 func (r *Replica) ResendEveryTick() { r.resendEveryTick, r.changed = true, true }
 
-// FullyAcked reports whether every peer that is reachable has acknowledged all frames.
+// FullyAcked reports whether every peer that is reachable has acknowledged all frames, and what it is handed over as
+// the next owner.
 func (r *Replica) FullyAcked(now int64) bool {
+	if r.changed || !r.counts.Refreshed() {
+		return false
+	}
 	for _, p := range r.peers {
 		if now-p.lastSeen < int64(5*idleBeacon) && p.acked.cumulative < p.log.last() {
 			return false
@@ -249,6 +256,9 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	r.reckon(h, f, now)
 	h.note(f, now)
+	if r.large && h.ackDue { // also to whom this node would send nothing
+		r.busy = append(r.busy, f.origin)
+	}
 	r.setWatermark(f.origin, h)
 	r.setSumWatermarks(f.origin, h)
 	acked := f.ack.origin == r.self
@@ -287,7 +297,7 @@ func (r *Replica) setWatermark(o counters.Origin, h *inbound) {
 // returns how many were news.
 func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 	s := counters.Slot{Meter: g.meter, Origin: g.origin, SentAt: f.sent, Sender: f.origin}
-	of, known, again := r.about(f, g, h)
+	of, known, again := r.about(f, g, h, now)
 	f.again = f.again || again
 	if !known {
 		return 0
@@ -330,7 +340,8 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 	r.forgotten(d.Forgotten, now)
 	before := r.tickedAt
 	r.tickedAt, r.sentAt, r.snapshot = now, now, nil
-	r.flushes = min(r.flushes+1, maxSaved)
+	_, saved := r.flushLimits()
+	r.flushes = min(r.flushes+1, saved)
 	r.setCluster()
 	beat := asked(d) || over(now, r.beaconAt, idleBeacon)
 	if beat {
@@ -355,7 +366,34 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 			r.counts.SetWatermark(h.origin, counters.Gone)
 		}
 	}
+	r.forgetDemands(now)
 	return out
+}
+
+// forgetDemands has the table forget what nodes were asked for that are silent for crashedAfter and no members any
+// more, while most of their region sends: they crashed, and their clients are others' by now. One that only its peers
+// cannot reach goes on to take its own share. Where most of a region is silent, it may be a partition, and a part of
+// each limit is left to the other side.
+func (r *Replica) forgetDemands(now int64) {
+	var crashed []*inbound
+	send := map[*region]int{r.firstRegion(): 1} // this node; less those that do not
+	for _, h := range r.senders() {
+		switch silent := now - max(h.lastSeen, h.since); {
+		case h.left || h.region == nil || r.large && !r.reports(h.origin, h):
+		case h.watermark != 0 && silent < int64(sendsWithin):
+			send[h.region]++
+		default:
+			send[h.region]--
+			if silent > int64(crashedAfter) && r.peers[h.origin] == nil {
+				crashed = append(crashed, h)
+			}
+		}
+	}
+	for _, h := range crashed {
+		if send[h.region] > 0 {
+			r.counts.SetWatermark(h.origin, now)
+		}
+	}
 }
 
 // asked reports whether requests came.

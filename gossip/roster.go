@@ -64,7 +64,8 @@ type roster struct {
 	hash              uint64
 	content           []byte
 	members, departed []Member
-	since, renewed    int64 // local times: of the first stamp, of the latest one
+	origins           []counters.Origin // of the members; known once the roster is put
+	since, renewed    int64             // local times: of the first stamp, of the latest one
 }
 
 func (r *roster) region() string { return r.members[0].Region }
@@ -288,6 +289,10 @@ func (s *rosters) put(r *roster, now int64) (news bool, err error) {
 	if known != nil {
 		r.since = known.since
 	}
+	r.origins = make([]counters.Origin, len(r.members))
+	for i, m := range r.members {
+		r.origins[i] = m.Origin()
+	}
 	s.listed += size
 	s.regions[r.region()] = true
 	s.byPublisher[r.publisher] = r
@@ -326,11 +331,11 @@ func (s *rosters) expire(now int64) {
 // members returns whom the rosters list but for those of one region, and who left. Of a region with too many members
 // those remain that were listed first.
 func (s *rosters) members(but string) (members, departed map[counters.Origin]Member) {
-	members, departed = make(map[counters.Origin]Member), make(map[counters.Origin]Member)
+	members, departed = make(map[counters.Origin]Member, s.listed/maxGateways), make(map[counters.Origin]Member)
 	all := slices.SortedFunc(maps.Values(s.byPublisher), func(a, b *roster) int {
 		return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.publisher, b.publisher))
 	})
-	newest := make(map[counters.Origin]int64)
+	newest := make(map[counters.Origin]int64, s.listed/maxGateways)
 	count := make(map[string]int)
 	for _, r := range all {
 		if r.region() == but {
@@ -339,8 +344,8 @@ func (s *rosters) members(but string) (members, departed map[counters.Origin]Mem
 		for _, m := range r.departed {
 			departed[m.Origin()] = m
 		}
-		for _, m := range r.members {
-			o := m.Origin()
+		for i, m := range r.members {
+			o := r.origins[i]
 			before, listed := members[o]
 			if listed && before.Region != m.Region {
 				continue

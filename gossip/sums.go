@@ -19,9 +19,6 @@ func (r *Replica) noteSender(f *frame, h *inbound, now int64) {
 		r.largeAt = now
 		if len(f.groups) > 0 {
 			p.usedAt = now
-			if r.large && h.ackDue {
-				r.busy = append(r.busy, f.origin)
-			}
 		}
 	}
 	if r.suspects[f.origin] || f.kind == goodbye && !h.left {
@@ -32,7 +29,11 @@ func (r *Replica) noteSender(f *frame, h *inbound, now int64) {
 
 // about returns what a group is about. known is false if this replica is not to know it, and again as well if it cannot
 // know yet: the frame has to come again when the region has members here.
-func (r *Replica) about(f *frame, g *group, h *inbound) (of sum, known, again bool) {
+//
+// Nodes that have just started may send their first snapshots as a small cluster would: with what others counted that
+// started with them, and are no members here yet. These send it themselves as well. The table would take it for a part
+// of any sum as long as it counts, and miss what others count.
+func (r *Replica) about(f *frame, g *group, h *inbound, now int64) (of sum, known, again bool) {
 	near := h.region != nil && h.region == r.firstRegion()
 	if g.rise == ofSum {
 		of, ok := r.sumOf(g.origin)
@@ -44,9 +45,12 @@ func (r *Replica) about(f *frame, g *group, h *inbound) (of sum, known, again bo
 		}
 		return of, of.region != nil && of.region != r.firstRegion(), false
 	}
+	startsLater := h.since-r.startedAt > int64(snapshotRetry) && !over(now, h.since, newcomer)
 	switch p := r.peers[g.origin]; {
 	case p != nil && p.region != nil:
 		of.place = p.region.place
+	case r.large && startsLater && f.kind == snapshot && g.origin != f.origin && g.meter.Algorithm.Counts():
+		return of, false, false
 	case h.region == nil || f.kind == snapshot && g.origin != f.origin:
 	case g.origin == f.origin || near || !g.meter.Algorithm.Counts():
 		of.place = h.region.place
@@ -98,9 +102,9 @@ func (r *Replica) setSumWatermarks(o counters.Origin, h *inbound) {
 		if owner != o || !near && !r.owned.Has(p) {
 			continue
 		}
-		r.counts.SetWatermark(h.region.sums.of(p), min(h.hereAt, h.watermarkAt))
+		r.counts.SetWatermark(h.region.sums.of(p), min(h.meanAt[ofRegion], h.watermarkAt))
 		if near {
-			r.counts.SetWatermark(r.elsewhere.of(p), min(h.thereAt, h.watermarkAt))
+			r.counts.SetWatermark(r.elsewhere.of(p), min(h.meanAt[ofElsewhere], h.watermarkAt))
 			r.counts.SetWatermark(r.lost.of(p), h.lostAt)
 		}
 	}

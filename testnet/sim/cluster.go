@@ -26,14 +26,15 @@ type cluster struct {
 	sampledAt int64 // when it was last looked round
 	queue     queue
 
-	nodes  []*node
-	frozen []int // by region: how many faults keep news of members from it and from others
-	boots  int32
-	home   map[counters.Origin]*node           // where an origin lives or lived
-	tables map[counters.Origin]*counters.Table // of those who live or lived, where there are stores
-	stores []*store                            // by region
-	redis  StoreReport                         // of all stores, so far
-	net    *network
+	nodes      []*node
+	frozen     []int // by region: how many faults keep news of members from it and from others
+	boots      int32
+	anyCrashed bool
+	home       map[counters.Origin]*node           // where an origin lives or lived
+	tables     map[counters.Origin]*counters.Table // of those who live or lived, where there are stores
+	stores     []*store                            // by region
+	redis      StoreReport                         // of all stores, so far
+	net        *network
 
 	phases, members, flushes *rand.Rand
 

@@ -267,3 +267,34 @@ func (d *dropping) MergeRises(slots []counters.Slot, now int64, rises *counters.
 type mergeNothing struct{ *counters.Table }
 
 func (mergeNothing) MergeRises([]counters.Slot, int64, *counters.Rises) int { return 0 }
+
+// A node that crashed gets no part of the limit a minute later, as its clients are other nodes' by then. Where a region
+// is cut off, it does.
+func TestDemandsOfCrashedNodesAreForgotten(t *testing.T) {
+	const gone, until = 15 * time.Second, 115 * time.Second
+	for _, test := range []struct {
+		name        string
+		change      func(*Options)
+		least, most float64 // admitted in the last 30 s, of what the oracle admits
+	}{
+		{"a node", func(o *Options) { o.Crashes = []Outage{{1, gone, until}} }, 0.98, 1.01},
+		{"a region", func(o *Options) { o.Partitions = []Partition{{A: 2, From: gone, Until: until}} }, 0.85, 1.02},
+	} {
+		o := DefaultOptions()
+		o.Nodes, o.Duration = 3, until
+		test.change(&o)
+		r, err := Run(t.Context(), o, nil)
+		testkit.Must(t, err)
+		var admitted, oracle float64
+		for _, s := range r.PerSecond {
+			if s.T > until-30*time.Second {
+				admitted += s.Admitted
+				oracle += s.Oracle
+			}
+		}
+		if part := admitted / oracle; part < test.least || part > test.most {
+			t.Errorf("%s is silent: %.3f of the limit is admitted, want %v to %v", test.name, part, test.least,
+				test.most)
+		}
+	}
+}

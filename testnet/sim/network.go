@@ -117,7 +117,13 @@ func (c *cluster) join(a, b *node) {
 	a.met[b.region], b.met[a.region] = true, true
 }
 
+// addMember has a node learn of another one, whose earlier boots are over then.
 func (c *cluster) addMember(n *node, o counters.Origin) {
+	for _, earlier := range c.home[o].earlier {
+		if n.members[earlier] {
+			c.leave(n, earlier, true)
+		}
+	}
 	n.members[o] = true
 	n.replica.Join(o, c.clock(n))
 	n.replica.Describe(o, c.home[o].describes)

@@ -14,7 +14,8 @@ type node struct {
 	place, region int
 	describes     gossip.Node // what replicas know of it
 	skew          int64
-	boot          int32 // number of the boot; 0: none yet
+	boot          int32             // number of the boot; 0: none yet
+	earlier       []counters.Origin // of earlier boots
 	up            bool
 	ready         bool  // it serves requests
 	stopping      bool  // it serves none any more
@@ -47,6 +48,9 @@ func (n *node) paused(now int64) bool { return now < n.pausedUntil }
 func (c *cluster) start(n *node) {
 	c.boots++
 	n.boot, n.up, n.ready, n.stopping, n.bootedAt = c.boots, true, false, false, c.now
+	if n.origin != 0 {
+		n.earlier = append(n.earlier, n.origin)
+	}
 	n.origin = gossip.NewOrigin(n.describes.Name, uint64(n.boot))
 	n.table = newTable(&c.opt, n.origin, c.opt.origins())
 	n.table.Know(append([]*counters.Limit{c.limit}, c.opt.extraLimits...))
@@ -161,6 +165,7 @@ func (c *cluster) crash(n *node) {
 		return
 	}
 	c.hooks.crashed(n)
+	c.anyCrashed = true
 	n.up, n.inbox, n.pausedUntil = false, nil, 0
 	if n.stop != nil {
 		n.stop()
@@ -174,11 +179,9 @@ func (c *cluster) restart(n *node) {
 		return
 	}
 	c.hooks.restarting(n)
-	old := n.origin
 	c.start(n)
 	for _, other := range c.up() {
 		if other != n && c.net.reach(n.region, other.region) && !c.apart(n, other) {
-			c.leave(other, old, true)
 			c.join(n, other)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -214,6 +215,11 @@ func (o *Options) origins() int {
 	}
 	return o.Total()
 }
+
+// CollectSoon has the process collect garbage when it is a tenth of the heap, for simulations of many nodes: their
+// tables take address space that they hardly touch, which the collector takes for memory in use. Without it, 1,500
+// nodes leave 20 GB of garbage.
+func CollectSoon() { debug.SetGCPercent(10) }
 
 // newTable returns a table for slots of so many origins.
 func newTable(o *Options, origin counters.Origin, origins int) *counters.Table {

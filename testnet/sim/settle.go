@@ -110,8 +110,9 @@ func (c *cluster) slotsAgree() bool {
 	return !slices.ContainsFunc(up[1:], func(n *node) bool { return c.held(n, oldest) != first })
 }
 
-// viewAgreement returns a function that reports whether all nodes that counted a client in the window see the same of
-// it, and no less than all that live counted until now.
+// viewAgreement returns a function that reports whether all nodes that counted a client in the window see no less of it
+// than all that live counted until now; and the same, where none crashed. What a member counted that crashed before the
+// owner did is known to those whom that owner sent sums.
 func (c *cluster) viewAgreement() func() bool {
 	truth, up := newTable(&c.opt, 0, c.opt.Total()), c.up()
 	for _, n := range up {
@@ -129,7 +130,7 @@ func (c *cluster) viewAgreement() func() bool {
 					continue
 				}
 				view := n.table.View(c.limit, key, c.now)
-				if first = cmp.Or(first, view); view != first || view < want {
+				if first = cmp.Or(first, view); view < want || view != first && !c.anyCrashed {
 					lagging[i] = n
 					return false
 				}

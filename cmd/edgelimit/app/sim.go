@@ -128,6 +128,7 @@ func runSim(c *cli.Context, o sim.Options) error {
 		return err
 	}
 	report, err := plotted(c, func() (*sim.Report, error) {
+		sim.CollectSoon()
 		return sim.Run(c.Context, o, simProgress(c.App.ErrWriter, o.Duration))
 	})
 	switch {

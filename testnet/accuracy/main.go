@@ -19,8 +19,6 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
-
-	"github.com/edgelimit/edgelimit/testnet/sim"
 )
 
 func main() {
@@ -41,8 +39,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	only := flags.String("only", "",
 		"a word of the titles of the sections to print, instead of writing all into the file")
 	out := flags.String("out", "testnet/ACCURACY.md", "where everything is written")
+	single := flags.Bool("one", false, "run the simulation whose options are on standard input, and print its report, "+
+		"both in gob: for the process itself")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *single {
+		return one(ctx, os.Stdin, stdout)
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", flags.Arg(0))
@@ -54,7 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := d.simulate(ctx, s, runtime.GOMAXPROCS(0), sim.Run, stderr); err != nil {
+	if err := d.simulate(ctx, s, runtime.GOMAXPROCS(0), apart, stderr); err != nil {
 		return err
 	}
 	if *only != "" {

@@ -10,22 +10,23 @@ import (
 type size struct {
 	title          string
 	regions, nodes int
+	lasts          int // seconds of a row
 	seeds          int // at most
 }
 
 // sizes are all of them. The others are held against the first.
 var sizes = []size{
-	{"12 nodes, beside larger clusters", 3, 4, 0},
-	{"120 nodes", 3, 40, 2},
-	{"500 nodes", 10, 50, 1},
-	{"1,500 nodes", 30, 50, 1},
+	{"12 nodes, beside larger clusters", 3, 4, 60, 0},
+	{"120 nodes", 3, 40, 60, 2},
+	{"500 nodes", 10, 50, 30, 1},
+	{"1,500 nodes", 30, 50, 20, 1},
 }
 
-// A row of these tables takes sizedFor, two windows, and what befalls it lasts from faultFrom to faultUntil.
+// What befalls a row of these tables lasts from faultFrom to faultUntil, and a surprise is judged over surpriseLasts.
 const (
-	sizedFor   = 20
-	faultFrom  = 6
-	faultUntil = 13
+	faultFrom     = 6
+	faultUntil    = 13
+	surpriseLasts = 60
 )
 
 // sizeSections are the same rows for each size.
@@ -33,7 +34,11 @@ func sizeSections() (out []section) {
 	smallest := sizes[0].rows(nil)
 	for i, s := range sizes {
 		t := section{title: s.title, columns: sized, rows: smallest}
-		t.note = fmt.Sprintf("%d regions of %d nodes, for %d s.", s.regions, s.nodes, sizedFor)
+		t.note = fmt.Sprintf("%d regions of %d nodes, for %d s", s.regions, s.nodes, s.lasts)
+		if s.lasts != surpriseLasts {
+			t.note += fmt.Sprintf(" (even 20x and flash for %d s)", surpriseLasts)
+		}
+		t.note += "."
 		if i > 0 {
 			t.rows = s.rows(smallest)
 			t.note += fmt.Sprintf(" Seeds: %d.", s.seeds)
@@ -47,7 +52,10 @@ func sizeSections() (out []section) {
 func (s *size) rows(smallest []row) (rows []row) {
 	add := func(name, goal string, changes ...func(*sim.Options)) *row {
 		changes = append(changes, func(o *sim.Options) {
-			o.Regions, o.Nodes, o.Duration = s.regions, s.nodes, seconds(sizedFor)
+			o.Regions, o.Nodes, o.Duration = s.regions, s.nodes, seconds(s.lasts)
+			if goal == goalSizeSurprise {
+				o.Duration = seconds(surpriseLasts)
+			}
 		})
 		r := row{name: name, change: with(changes...), max: s.seeds, beside: make(map[string]*row)}
 		if goal != "" && smallest != nil {

@@ -8,7 +8,7 @@ import "time"
 const (
 	sendCost    = 21 * time.Microsecond // a message, by memberlist, encrypted
 	receiveCost = 10 * time.Microsecond
-	slotOutCost = 300 * time.Nanosecond // a count that is drained, added up and packed
+	slotOutCost = 200 * time.Nanosecond // a count that is drained, added up and packed
 	slotInCost  = 300 * time.Nanosecond // a count that is merged
 	takeCost    = 460 * time.Nanosecond // a decision on one of a million keys; the API around it is not in it
 )
@@ -28,9 +28,10 @@ const (
 	linkLasts  = 1200 * time.Millisecond // two nodes that shared a key so lately send something each interval
 	idleBeacon = time.Second             // others, so often
 	flushGap   = 10 * time.Millisecond
-	queueSize  = 1024 // messages that wait in memberlist's receive queue; it drops what comes then
-	maxOrigins = 8191 // that a table can tell apart
-	meshMost   = 16   // nodes, in a cluster in which every node sends to every other one
+	ownersGap  = 5 * time.Millisecond // flushGap where owners add up
+	queueSize  = 1024                 // messages that wait in memberlist's receive queue; it drops what comes then
+	maxOrigins = 8191                 // that a table can tell apart
+	meshMost   = 16                   // nodes, in a cluster in which every node sends to every other one
 )
 
 // Bytes of a table (counters/DESIGN.md), of ten sub-windows.

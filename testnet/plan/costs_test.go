@@ -89,8 +89,7 @@ func TestCountsCostWhatPlansAssume(t *testing.T) {
 			a.Take(limit, counters.Key(k+1)*0x9e3779b97f4a7c15, 1, now)
 		}
 	})
-	slots := make([]counters.Slot, keys)
-	agrees(t, "a count drained", slotOutCost, keys, func() { slots = a.DrainInto(slots, now).Slots })
+	slots := a.DrainDirty(now).Slots
 	if len(slots) != keys {
 		t.Fatalf("%d counts drained", len(slots))
 	}
@@ -108,5 +107,33 @@ func TestCountsCostWhatPlansAssume(t *testing.T) {
 	}
 	if c := float64(b.Stats().Bytes-a.Stats().Bytes) / keys; c != slotBytes {
 		t.Errorf("a count takes %g bytes more, planned with %d", c, slotBytes)
+	}
+}
+
+// An owner drains what it adds up. What packing takes comes on top.
+func TestSumsCostWhatPlansAssume(t *testing.T) {
+	const keys, members = 20_000, 4
+	now := int64(1_800_000_000 * time.Second)
+	owner := counters.NewTable(counters.Config{Origin: 1, Memory: 128 << 20})
+	o := counters.Owners{Regions: 1}
+	for p := range counters.Partitions {
+		o.Owned.Add(p)
+		o.Region[p] = counters.Origin(1<<32 + p)
+	}
+	owner.SetOwners(&o)
+	meter := counters.NewMeter("plan", counters.SlidingWindow, 10*time.Second)
+	for member := range counters.Origin(members) {
+		slots := make([]counters.Slot, keys)
+		for k := range slots {
+			key := counters.Key(k+1) * 0x9e3779b97f4a7c15
+			slots[k] = counters.Slot{Meter: &meter, Key: key, Index: meter.Index(now), Origin: member + 2,
+				Sender: member + 2, Place: counters.Near, Count: 1}
+		}
+		owner.Merge(slots, now)
+	}
+	slots := make([]counters.Slot, keys*members)
+	agrees(t, "a count added up", slotOutCost, keys*members, func() { slots = owner.DrainInto(slots, now).Slots })
+	if len(slots) != keys*members {
+		t.Errorf("%d sums drained", len(slots))
 	}
 }

@@ -99,9 +99,9 @@ func (m *model) node(sampled *sim.NodeSample, factor float64) (c Cost) {
 	down := (x.RegionOut.Slots - x.UpOut.Slots) * m.Interval.Seconds() / max(1, near)
 	groups := 1 + 2*owned*(1-math.Exp(-down/max(1, 2*owned)))
 	region := link{per(x.RegionOut, near), per(x.RegionIn, near), groups,
-		m.flushes(&x, x.SimEarly[0], near, factor), m.used(2 * owned)}
+		m.flushes(&x, x.SimEarly[0], near, factor, ownersGap), m.used(2 * owned)}
 	across := link{per(x.AcrossOut, far), per(x.AcrossIn, far), owned / max(1, owners),
-		m.flushes(&x, x.SimEarly[1], far, factor), m.used(owned / max(1, owners))}
+		m.flushes(&x, x.SimEarly[1], far, factor, ownersGap), m.used(owned / max(1, owners))}
 	m.add(&c, region, near)
 	m.add(&c, across, far)
 
@@ -139,15 +139,15 @@ func (m *model) addCPU(c *Cost, decisions, out, in float64) {
 
 // flushes is how many messages of early flushes go over each of so many links of a node, a second, where the sample had
 // so many over all. A flush is of keys near their limits; it goes as soon as a key asks for it, but not sooner than
-// flushGap after other messages, and about once an interval. So where many keys ask, more of them go at once:
+// a gap after other messages, and about once an interval. So where many keys ask, more of them go at once:
 //
 //	asking = keys that ask, a second
-//	flushes = (1 - exp(-asking * T)) / T        keys in each = 1 + asking * flushGap
-func (m *model) flushes(x *sim.NodeSample, messages, links, factor float64) float64 {
+//	flushes = (1 - exp(-asking * T)) / T        keys in each = 1 + asking * gap
+func (m *model) flushes(x *sim.NodeSample, messages, links, factor float64, wait time.Duration) float64 {
 	if x.SimFlushes == 0 || links == 0 {
 		return 0
 	}
-	t, gap := m.Interval.Seconds(), flushGap.Seconds()
+	t, gap := m.Interval.Seconds(), wait.Seconds()
 	asking := (x.SimFlushed/x.SimFlushes - 1) / gap
 	if often := x.SimFlushes * t; often < 0.8 {
 		asking = -math.Log(1-often) / t
@@ -214,7 +214,7 @@ func (m *model) mesh(factor float64) (c Cost) {
 	}
 	others := float64(m.Total() - 1)
 	flow := sim.Flow{Slots: x.Changed, Bytes: x.Changed * m.bytesOfChanged()}
-	m.add(&c, link{flow, flow, 1, m.flushes(&x, others*x.SimFlushed, others, factor), 1}, others)
+	m.add(&c, link{flow, flow, 1, m.flushes(&x, others*x.SimFlushed, others, factor, flushGap), 1}, others)
 	c.Origins = others + 1
 	keys := factor * (float64(m.KeysTotal+m.Keys) + m.New*float64(m.Total())*(m.Window+m.Window/10+sweepTime).Seconds())
 	c.MiB = mebibytes(keys*cellBytes + others*x.OwnSlots*slotBytes)

@@ -35,7 +35,7 @@ func TestPlanAgreesWithSimulation(t *testing.T) {
 		return l
 	}
 	hot := HotLoad(3, 20, 12)
-	hot.MaxRequests, hot.MaxNodes = 1500, 20
+	hot.MaxRequests, hot.MaxNodes = 3000, 20
 	rows := []sim.Load{
 		load(3, 4, 400, 100),  // a mesh
 		load(3, 20, 100, 100), // owners, and a node for each other region
@@ -73,7 +73,8 @@ func TestPlanAgreesWithSimulation(t *testing.T) {
 }
 
 // A node of 1,500 keeps to its budget, on average: of the mixed load 10 Mbit/s, 1,500 messages/s, 10 % of a core and
-// 256 MiB, and of 1,000 keys that are hot everywhere 15 Mbit/s.
+// 256 MiB, and of 1,000 keys that are hot everywhere 15 Mbit/s. A full mesh needs ten times the messages, and eight
+// times the bytes.
 func TestBudgets(t *testing.T) {
 	rows := []struct {
 		load           sim.Load
@@ -83,7 +84,7 @@ func TestBudgets(t *testing.T) {
 		{HotLoad(30, 50, 1000), 15, math.Inf(1)},
 	}
 	for _, row := range rows[:testkit.Tenth(len(rows))] {
-		row.load.MaxRequests = float64(testkit.Tenth(10_000))
+		row.load.MaxRequests = 10_000 // of fewer, one key stands for a thousand, and the busiest node is where one fell
 		r, err := Compute(t.Context(), row.load, Budget{Mbit: row.mbit, CPU: 10, MiB: 256})
 		testkit.Must(t, err)
 		c := r.Mean
@@ -94,7 +95,7 @@ func TestBudgets(t *testing.T) {
 		if r.Busiest.MbitOut > row.mbit || r.Busiest.MiB > 256 {
 			t.Errorf("the busiest node needs %+v", r.Busiest)
 		}
-		if r.Mesh.MbitOut < 10*c.MbitOut || r.Mesh.MessagesOut < 10*c.MessagesOut {
+		if r.Mesh.MbitOut < 8*c.MbitOut || r.Mesh.MessagesOut < 10*c.MessagesOut {
 			t.Errorf("a full mesh needs %+v, little more than %+v", r.Mesh, c)
 		}
 	}

@@ -81,6 +81,8 @@ func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 		toRejoin: make(chan struct{}, 1)}
 	p.joins.Store(true)
 	conf := memberlist.DefaultWANConfig()
+	// A region's gateways may all fail at once. Too few are left then to confirm it: one alone would wait for minutes.
+	conf.SuspicionMaxTimeoutMult = 2
 	if name == lan {
 		conf = memberlist.DefaultLANConfig()
 	}

@@ -198,8 +198,9 @@ func TestConcurrentUrgency(t *testing.T) {
 	}
 }
 
-// An owner flushes early for the other regions when its own counted a tenth of its share of what is left, and for its
-// members when anybody counted a sixteenth of what is left: what other regions count is no news to them.
+// An owner flushes early for the other regions when its own counted a tenth of its share of what is left, for its
+// members when anybody counted a sixteenth of what is left (what other regions count is no news to them), and for
+// somebody who asks for the first time when half of the limit is used.
 func TestOwnersFlushEarly(t *testing.T) {
 	l := limitNamed(t, "r", 1000)
 	near := func(count uint64) counters.Slot {
@@ -212,25 +213,33 @@ func TestOwnersFlushEarly(t *testing.T) {
 		name   string
 		slot   func(count uint64) counters.Slot
 		before uint64 // counted by another region, and passed on
-		count  uint64
+		asked  uint64 // what the slot had counted before that
+		count  uint64 // what it counts beyond that
 		want   bool
 	}{
-		{"just below a tenth of a region's share, here", near, 500, 16, false}, // 16 < 484 / (10*3)
-		{"a tenth of a region's share, here", near, 500, 17, true},
-		{"a tenth of a region's share, elsewhere", far, 500, 17, false},
-		{"just below a sixteenth, elsewhere", far, 500, 29, false}, // 29 < 471 / 16
-		{"a sixteenth, elsewhere", far, 500, 30, true},
-		{"a tenth of a region's share of all, here", near, 0, 33, true},
-		{"a tenth of a region's share of all, elsewhere", far, 0, 33, false},
-		{"nothing is left", near, 1000, 17, false},
+		{"just below a tenth of a region's share, here", near, 499, 1, 16, false}, // 16 < 484 / (10*3)
+		{"a tenth of a region's share, here", near, 499, 1, 17, true},
+		{"a tenth of a region's share, elsewhere", far, 499, 1, 17, false},
+		{"just below a sixteenth, elsewhere", far, 499, 1, 29, false}, // 29 < 471 / 16
+		{"a sixteenth, elsewhere", far, 499, 1, 30, true},
+		{"a tenth of a region's share of all, here", near, 0, 1, 33, true},
+		{"a tenth of a region's share of all, elsewhere", far, 0, 1, 33, false},
+		{"nothing is left", near, 999, 1, 17, false},
+		{"a node that did not ask before, half is used", near, 499, 0, 1, true},
+		{"a node that did not ask before, less is used", near, 498, 0, 1, false},
+		{"a node that did not ask before, nothing is left", near, 1000, 0, 1, true},
+		{"a region that did not ask before, nothing is left", far, 1000, 0, 1, true},
 	} {
 		table := ofThree(l, 50, 50, 50)
 		if test.before > 0 {
 			table.Merge([]counters.Slot{summed(l, 1, counters.Far(1).Sum(), test.before, start)}, start)
 		}
+		if test.asked > 0 {
+			table.Merge([]counters.Slot{test.slot(test.asked)}, start)
+		}
 		table.DrainDirty(start)
 		signalled(table)
-		table.Merge([]counters.Slot{test.slot(test.count)}, start)
+		table.Merge([]counters.Slot{test.slot(test.asked + test.count)}, start)
 		if got := signalled(table); got != test.want {
 			t.Errorf("%s: flushed early %v, want %v", test.name, got, test.want)
 		}

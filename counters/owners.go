@@ -8,7 +8,7 @@ package counters
 //	up      what a table counted, to the owner of its region
 //	across  the sum over the region, to the owners of the regions that asked for the key, and to those of its homes
 //	down    to each member that asked for the key: the sum over the others of the region, and that over all other
-//	        regions; to all members once its limit runs short and many ask
+//	        regions; to all members once its limit runs short and several ask
 //
 // A sum is a slot of an origin of its own, merged by max like any other (sums.go): every count in it only grows, so a
 // sum over some of the counts is never above the sum over all. So no table's view exceeds what was admitted, whoever is

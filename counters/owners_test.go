@@ -416,7 +416,7 @@ func TestDemandIsCountedOnce(t *testing.T) {
 	}
 }
 
-// Where many members of a region ask for a key, all of them know how much of its limit is used once it runs short: all
+// Where several members of a region ask for a key, all of them know how much of its limit is used once it runs short: all
 // that was counted before as well, and all that is afterwards. Of a key that one node asks for, the others know
 // nothing.
 func TestAllKnowALimitThatRunsShort(t *testing.T) {

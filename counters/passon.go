@@ -6,19 +6,22 @@ import "time"
 // the belief that it is the owner. Bans and lifts are no sums: an owner sends them to all members and regions as they
 // are.
 
-// rose marks a slot that rose for those who are to know of it, and enlists its cell. created is set for a new one.
-func (m *merge) rose(s *shard, ref uint32, c *cell, slot *Slot, r *remote, place Place, created bool) {
+// rose marks a slot that rose for those who are to know of it, and enlists its cell. created is set for a new one. It
+// reports whether the origin asks an owner for the key for the first time.
+func (m *merge) rose(s *shard, ref uint32, c *cell, slot *Slot, r *remote, place Place, created bool) (asks bool) {
 	o := m.Table.owners.Load()
 	if o == nil || !m.passesOn(o, c, slot, place) {
-		return
+		return false
 	}
 	r.mark(raisedMark)
 	if created && !s.hasOlder(c, r) {
 		r.mark(freshMark)
+		asks = o.owns(c.key)
 	}
 	if !c.has(dirty) {
 		s.enlist(ref, c, false)
 	}
+	return asks
 }
 
 // passesOn reports whether the table passes on a slot: the owner everything but what it gets from another owner of its
@@ -53,14 +56,18 @@ const (
 	soonHorizons = 4
 )
 
-// flushRise has the owner of a cell flush it early when what others counted rose by much of what is left.
-func (m *merge) flushRise(s *shard, c *cell, rise uint64, near bool, at instant) {
+// flushRise has the owner of a cell flush it early when what others counted rose by much of what is left, and when
+// somebody asks for the first time for a key whose limit runs short.
+func (m *merge) flushRise(s *shard, c *cell, rise uint64, near, asks bool, at instant) {
 	t, state := m.Table, m.meters.states[c.meter]
 	o, l := t.owners.Load(), state.limit.Load()
 	if l == nil || l.max == 0 || rise == 0 || !o.owns(c.key) {
 		return
 	}
 	view := s.view(c, state, at)
+	if asks && hotShare*view >= l.max && !c.has(flushEarly) {
+		t.requestEarlyFlush(s, l, c)
+	}
 	left := float64(l.max - min(view, l.max))
 	across, down := max(1, left/ownerFlushAcross/float64(o.Regions)), max(1, left/ownerFlushDown)
 	isLarge := near && float64(rise) >= across || float64(rise) >= down

@@ -350,13 +350,13 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 	r := s.remote(ref)
 	rise := count - r.count()
 	r.set(origin, birth, slot.Index, count)
-	m.rose(s, cellRef, c, slot, r, place, created)
+	asks := m.rose(s, cellRef, c, slot, r, place, created)
 	if m.origins.summed.Load() && !m.spec.algorithm.timed() {
 		rise = s.absorb(c, uint64(c.index+1-slot.Index), place, rise)
 	}
 	m.add(c, i, rise, slot.CompleteThrough, at)
 	m.noteRise(c, rise)
-	m.flushRise(s, c, rise, place.isNear(), at)
+	m.flushRise(s, c, rise, place.isNear(), asks, at)
 	switch {
 	case m.spec.algorithm.timed():
 		*c.until() = max(*c.until(), count)

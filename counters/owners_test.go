@@ -416,8 +416,8 @@ func TestDemandIsCountedOnce(t *testing.T) {
 	}
 }
 
-// Where several members of a region ask for a key, all of them know how much of its limit is used once it runs short: all
-// that was counted before as well, and all that is afterwards. Of a key that one node asks for, the others know
+// Where several members of a region ask for a key, all of them know how much of its limit is used once it runs short:
+// all that was counted before as well, and all that is afterwards. Of a key that one node asks for, the others know
 // nothing.
 func TestAllKnowALimitThatRunsShort(t *testing.T) {
 	l := newLimit(t, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 1000)

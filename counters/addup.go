@@ -162,9 +162,9 @@ func (t *Table) appendToOthers(dst []Slot, a *sums) []Slot {
 	return dst
 }
 
-// someAsk is the part of the region's members, one in so many, beyond which all are sent the sums of a key, if more than
-// two ask. With an eighth, 1,500 nodes that one request each reached exceeded a limit by 4 %. Pairs of nodes, which many
-// clients ask in turn, would double what the busiest of 60 nodes sends.
+// someAsk is the part of the region's members, one in so many, beyond which all are sent the sums of a key, if more
+// than two ask. With an eighth, 1,500 nodes that one request each reached exceeded a limit by 4 %. Pairs of nodes,
+// which many clients ask in turn, would double what the busiest of 60 nodes sends.
 const someAsk = 16
 
 // isWide reports whether so many members of the region ask for the key that others may be asked for it next.

@@ -49,7 +49,7 @@ type fakeCluster struct {
 	drops    string // a node whose requests fail
 	undoes   int    // faults undone
 	failHeal error
-	abrupt   bool   // nodes that stop do not linger
+	abrupt   bool   // nodes that stop answer no requests while they linger, and seem ready
 	loses    string // a node that logs a loss whenever another one restarts
 	lone     string // a node that sees nobody
 	garbles  string // a node that cannot read a frame of a node that was replaced
@@ -241,7 +241,9 @@ func (f *fakeCluster) Kill(_ context.Context, name string) error {
 func (f *fakeCluster) Stop(_ context.Context, name string) error {
 	if n := f.nodes[name]; n != nil && f.ignores != "stop" {
 		f.mu.Lock()
-		n.unready = true
+		if n.unready = !f.abrupt; f.abrupt {
+			f.drops = name
+		}
 		for _, other := range f.names {
 			if other != name {
 				f.logLoss(other, name)
@@ -251,9 +253,7 @@ func (f *fakeCluster) Stop(_ context.Context, name string) error {
 			f.logLoss(f.loses, "us-east-2")
 		}
 		f.mu.Unlock()
-		if !f.abrupt {
-			time.Sleep(time.Second)
-		}
+		time.Sleep(time.Second)
 	}
 	return f.change("stop", func() {
 		if n := f.nodes[name]; n != nil {
@@ -431,11 +431,11 @@ func (f *fakeCluster) check(n *fakeNode, body io.Reader) (string, error) {
 	if err := json.NewDecoder(body).Decode(&c); err != nil {
 		return "", err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.drops == n.name && !c.Peek {
 		return "", errors.New("EOF")
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	m, err := f.set.Match(&rules.Request{Rule: c.Rule, Identity: c.Identity}, rules.Secret{}, nil)
 	if err != nil {
 		return "", err

@@ -154,9 +154,10 @@ func (t *Table) appendSums(
 // appendToOthers appends the sums for the members that did not ask for a key whose limit runs short, where some did: a
 // node that is asked for it first then would admit what nobody has room for.
 func (t *Table) appendToOthers(dst []Slot, a *sums) []Slot {
+	nothing := &share{fresh: !a.rates.spread, counts: a.none[:a.ages]}
 	for _, id := range a.owners.Others {
 		if !t.asked(a, id) {
-			dst = a.appendDown(dst, &share{fresh: !a.rates.spread, counts: a.none[:a.ages]}, id)
+			dst = a.appendDown(dst, nothing, id)
 		}
 	}
 	return dst
@@ -178,9 +179,9 @@ func (a *sums) isWide() bool {
 	return asked > 2 && asked*someAsk > len(a.owners.Others)
 }
 
-// asked reports whether a region asked for the key, by the name of its sum.
-func (t *Table) asked(a *sums, region Origin) bool {
-	return slices.ContainsFunc(a.shares, func(x share) bool { return Origin(t.origins.ids[x.number]) == region })
+// asked reports whether a member asked for the key, or a region, by the name of its sum.
+func (t *Table) asked(a *sums, id Origin) bool {
+	return slices.ContainsFunc(a.shares, func(x share) bool { return Origin(t.origins.ids[x.number]) == id })
 }
 
 // all is the set of all ages.

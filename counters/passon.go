@@ -7,16 +7,15 @@ import "time"
 // are.
 
 // rose marks a slot that rose for those who are to know of it, and enlists its cell. created is set for a new one. It
-// reports whether the origin asks an owner for the key for the first time.
+// reports whether the origin asks for the key for the first time.
 func (m *merge) rose(s *shard, ref uint32, c *cell, slot *Slot, r *remote, place Place, created bool) (asks bool) {
 	o := m.Table.owners.Load()
 	if o == nil || !m.passesOn(o, c, slot, place) {
 		return false
 	}
 	r.mark(raisedMark)
-	if created && !s.hasOlder(c, r) {
+	if asks = created && !s.hasOlder(c, r); asks {
 		r.mark(freshMark)
-		asks = o.owns(c.key)
 	}
 	if !c.has(dirty) {
 		s.enlist(ref, c, false)

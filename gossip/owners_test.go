@@ -47,6 +47,20 @@ func TestPeersThatJoinLaterHaveLogsOfTheirOwn(t *testing.T) {
 	}
 }
 
+// A peer for whom something waits is noted once, however long it does not acknowledge anything.
+func TestWhoIsWaitedForIsNotedOnce(t *testing.T) {
+	r := largeReplica(t, meshMost)
+	m := counters.NewMeter("r", counters.SlidingWindow, 10*time.Second)
+	for i := range int64(50) {
+		now := frameTime + (i+1)*100*ms
+		slot := counters.Slot{Meter: &m, Key: 1, Index: m.Index(now), Origin: 1, Count: uint64(i) + 1, To: 10}
+		r.Tick(counters.Drained{Slots: []counters.Slot{slot}}, now)
+	}
+	if !slices.Equal(r.busy, []counters.Origin{10}) {
+		t.Errorf("something waits for %v, want 10 alone", r.busy)
+	}
+}
+
 // The ticks of a peer that leaves and comes back go on: it takes those that it has for repeated.
 func TestTicksGoOnWhenAPeerReturns(t *testing.T) {
 	r := largeReplica(t, meshMost)

@@ -14,7 +14,8 @@ func (r *Replica) sendOwned(d counters.Drained, complete, beat bool, before, now
 	r.route(d.Slots)
 	r.addDemands(now)
 	known := r.ages(now)
-	r.busy = slices.DeleteFunc(r.busy, func(o counters.Origin) bool {
+	slices.Sort(r.busy)
+	r.busy = slices.DeleteFunc(slices.Compact(r.busy), func(o counters.Origin) bool {
 		p := r.peers[o]
 		return p == nil || len(p.unsent) == 0 && len(p.log.frames) == 0 && !r.ackDue(o)
 	})

@@ -102,7 +102,7 @@ const (
 // DefaultConfig returns a configuration without a listener.
 func DefaultConfig() Config {
 	return Config{
-		Timeouts: Timeouts{Idle: time.Minute, Header: 10 * time.Second, Connect: 5 * time.Second,
+		Timeouts: Timeouts{Idle: 2 * time.Minute, Header: 10 * time.Second, Connect: 5 * time.Second,
 			FirstByte: time.Minute},
 		MaxHeaderBytes: 64 << 10,
 		Health:         Health{Interval: 5 * time.Second, Timeout: 2 * time.Second, Healthy: 2, Unhealthy: 3},

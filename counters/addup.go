@@ -128,7 +128,7 @@ func (t *Table) appendSums(
 	p := c.key.Partition()
 	for i := range a.shares {
 		x := &a.shares[i]
-		id := Origin(t.origins.ids[x.number])
+		id := t.origins.originOf(x.number, c)
 		switch {
 		case id == 0: // a fold
 		case x.place == Near:
@@ -181,7 +181,7 @@ func (a *sums) isWide() bool {
 
 // asked reports whether a member asked for the key, or a region, by the name of its sum.
 func (t *Table) asked(a *sums, id Origin) bool {
-	return slices.ContainsFunc(a.shares, func(x share) bool { return Origin(t.origins.ids[x.number]) == id })
+	return slices.ContainsFunc(a.shares, func(x share) bool { return t.origins.originOf(x.number, a.cell) == id })
 }
 
 // all is the set of all ages.
@@ -271,5 +271,6 @@ func (t *Table) appendIntroduction(dst []Slot, a *sums, about, to *share) []Slot
 		}
 		return n
 	}
-	return a.appendSum(dst, Origin(t.origins.ids[to.number]), Origin(t.origins.ids[about.number]), a.all(), count, 0)
+	return a.appendSum(dst, t.origins.originOf(to.number, a.cell), t.origins.originOf(about.number, a.cell), a.all(),
+		count, 0)
 }

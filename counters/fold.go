@@ -94,6 +94,7 @@ func (ot *originTable) newFold(place Place) bool {
 	state := &ot.states[k]
 	state.member.Store(true) // it is not retired
 	state.stranger.Store(false)
+	state.sums.Store(nil)
 	state.place.Store(uint32(place))
 	ot.folds[place] = k
 	return true

@@ -239,16 +239,16 @@ func (t *Table) updateHotKey(s *shard, c *cell, m *meterState, at instant, elaps
 		return w
 	}
 	w.unsent = 0 // the counts are sent, only the demand is not
-	if l.maxUnsent == 0 && !t.hasPeerRate(s, w, now) {
+	if l.maxUnsent == 0 && !t.hasPeerRate(s, c, w, now) {
 		s.dropHotKey(c)
 	}
 	return nil
 }
 
 // hasPeerRate reports whether a peer reports demand for the key.
-func (t *Table) hasPeerRate(s *shard, w *hotKey, now int64) bool {
+func (t *Table) hasPeerRate(s *shard, c *cell, w *hotKey, now int64) bool {
 	for ref := w.peerRates; ref != 0; ref = s.memory.peerRate(ref).next {
-		if v := s.memory.peerRate(ref); !v.over(t.origins.states[v.origin].watermark.Load(), now) {
+		if v := s.memory.peerRate(ref); !v.over(t.origins.watermarkOf(v.origin, c), now) {
 			return true
 		}
 	}

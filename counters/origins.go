@@ -11,7 +11,8 @@ import (
 // membership (SetMember):
 //
 //	members   may take any number
-//	sums      of owners (owners.go): the caller of Merge knows their names. maxSums of the numbers
+//	sums      of owners (owners.go): the caller of Merge knows their names. maxSums of the numbers. The sums of all
+//	          partitions over the same nodes have one number, as a cell is in one partition: see sumBase
 //	others    ended boots, and origins that a peer made up. They may take all but the last quarter of the numbers,
 //	          at most a quarter for each member that names them. Senders that are no members share one such quarter
 //
@@ -25,8 +26,8 @@ const (
 	// reservedOrigins are the numbers for members alone, and maxNamed those that one member may name.
 	reservedOrigins = maxOrigins / 4
 	maxNamed        = maxOrigins / 4
-	// maxSums are the numbers that sums may take: an owner of all partitions has Partitions for each region.
-	maxSums = maxOrigins * 5 / 8
+	// maxSums are the numbers that sums may take: one for each region, and one for each sum that an owner sends down.
+	maxSums = maxOrigins / 8
 	// recountAfter is the shortest time between two counts of the numbers in use, in nanoseconds.
 	recountAfter = 100e6
 	// Strangers' slots may take 1/strangerShare of a shard's memory: forged origins can report keys that this table is
@@ -39,10 +40,11 @@ const (
 )
 
 type originState struct {
-	watermark atomic.Int64  // see Table.SetWatermark
-	usedAt    atomic.Uint32 // when one of its slots last came, see usedAt
-	retired   atomic.Bool   // its slots are to go
-	folds     atomic.Bool   // and to be folded
+	watermark atomic.Int64                  // see Table.SetWatermark
+	sums      atomic.Pointer[sumWatermarks] // of sums, in its place
+	usedAt    atomic.Uint32                 // when one of its slots last came, see usedAt
+	retired   atomic.Bool                   // its slots are to go
+	folds     atomic.Bool                   // and to be folded
 	member    atomic.Bool
 	stranger  atomic.Bool // named by a peer while it was no member
 	place     atomic.Uint32
@@ -73,6 +75,38 @@ func newOriginTable() originTable {
 		folded: make(map[uint64]foldedOrigin), folds: make(map[Place]uint16)}
 }
 
+// sumWatermarks are the watermarks of the sums over the same nodes, by partition: 0 before the first slot came.
+type sumWatermarks [Partitions]atomic.Int64
+
+// sumBase is what the names of sums over the same nodes have in common: all but the lowest byte, the partition.
+func sumBase(o Origin) uint64 { return uint64(o) &^ math.MaxUint8 }
+
+// nameOf is the name under which an origin at a place has its number.
+func nameOf(o Origin, p Place) uint64 {
+	if p.isSum() {
+		return sumBase(o)
+	}
+	return uint64(o)
+}
+
+// originOf is the origin that a number is in a cell.
+func (ot *originTable) originOf(number uint16, c *cell) Origin {
+	id := Origin(ot.ids[number])
+	if ot.states[number].sums.Load() != nil {
+		id |= Origin(c.key.Partition())
+	}
+	return id
+}
+
+// watermarkOf is the watermark of an origin in a cell.
+func (ot *originTable) watermarkOf(number uint16, c *cell) int64 {
+	state := &ot.states[number]
+	if sums := state.sums.Load(); sums != nil {
+		return sums[c.key.Partition()].Load()
+	}
+	return state.watermark.Load()
+}
+
 // hasSlotFor reports whether the shard may hold one more slot of an origin.
 func (s *shard) hasSlotFor(origin uint16) bool {
 	return !s.origins.states[origin].stranger.Load() ||
@@ -97,7 +131,7 @@ func (t *Table) SetMember(o Origin, member bool) {
 
 // number returns the number of an origin that a sender reports, 0 if it gets none. The caller holds the lock.
 func (ot *originTable) number(o, sender Origin, place Place, now int64) uint16 {
-	id, by := uint64(o), uint64(sender)
+	id, by := nameOf(o, place), uint64(sender)
 	if k := ot.numbers[id]; k != 0 {
 		return k
 	}
@@ -127,8 +161,11 @@ func (ot *originTable) number(o, sender Origin, place Place, now int64) uint16 {
 	state.member.Store(member || by == summers) // sums are not retired
 	state.stranger.Store(!member && by != 0 && by != summers)
 	state.place.Store(uint32(place))
+	state.sums.Store(nil)
+	state.watermark.Store(now)
 	switch {
 	case by == summers:
+		state.sums.Store(new(sumWatermarks))
 		ot.summed.Store(true)
 		ot.named[by]++
 	case !member:

@@ -444,3 +444,48 @@ func TestAllKnowALimitThatRunsShort(t *testing.T) {
 		}
 	}
 }
+
+// An owner of all partitions adds up what hundreds of regions count, tells them apart by name, and knows of the sums of
+// each partition by themselves how complete they are.
+func TestSumsOfManyRegions(t *testing.T) {
+	const regions = 256
+	l := limitOf(t, time.Hour, time.Hour/10, 100_000)
+	table := ofThree(l, 1, 1, 1)
+	o := &counters.Owners{Regions: regions + 1, Members: slices.Repeat([]int{1}, regions+1)}
+	for p := range counters.Partitions {
+		o.Owned.Add(p)
+		o.Region[p], o.Elsewhere[p], o.Lost[p] = sumOf(regionSum, 999, p), sumOf(elsewhereSum, 999, p), sumOf(lostSum, 999, p)
+	}
+	table.SetOwners(o)
+	for key := range counters.Key(counters.Partitions) {
+		table.Take(l, key, 1, start)
+		for region := range regions {
+			s := slotOf(l, key, start, sumOf(regionSum, region, int(key)), 0, 200)
+			s.Place, s.Sender, s.Demand = counters.Far(region).Sum(), 7, 1
+			table.Merge([]counters.Slot{s}, start)
+		}
+		if view := table.View(l, key, start); view != 1+200*regions {
+			t.Fatalf("key %d: a view of %d, want %d; %+v", key, view, 1+200*regions, table.Stats())
+		}
+	}
+	asked := make(map[counters.Origin]bool)
+	for _, s := range table.DrainDirty(start).Slots {
+		if s.To != 0 && s.To&0xff != counters.Origin(s.Key) {
+			t.Fatalf("of key %d, a sum goes to %x", s.Key, uint64(s.To))
+		}
+		asked[s.To] = s.To != 0
+	}
+	if len(asked) != 1+regions*counters.Partitions {
+		t.Errorf("sums go to %d owners, want %d", len(asked), regions*counters.Partitions)
+	}
+	now := after(time.Second)
+	for region := range regions {
+		table.SetWatermark(sumOf(regionSum, region, 5), now)
+	}
+	for key, reachable := range map[counters.Key]bool{5: true, 6: false} {
+		table.Take(l, key, 1, now)
+		if w := table.HotKeyState(l, key); reachable != (w.Unreachable == 0) || w.Reachable+w.Unreachable < regions {
+			t.Errorf("key %d: %+v", key, *w)
+		}
+	}
+}

@@ -264,22 +264,23 @@ func (m *merge) numberOf(o, sender Origin) uint16 {
 	if o == m.origin {
 		return m.number
 	}
-	m.origin, m.number = o, m.origins.numbers[uint64(o)]
+	name := nameOf(o, m.place)
+	m.origin, m.number = o, m.origins.numbers[name]
 	if m.number == 0 {
 		m.origins.RUnlock()
 		m.origins.Lock()
-		if m.origins.numbers[uint64(o)] == 0 {
-			// The number may have been another origin's.
-			m.origins.states[m.origins.number(o, sender, m.place, m.now)].watermark.Store(m.now)
-		}
+		m.origins.number(o, sender, m.place, m.now)
 		m.origins.Unlock()
 		m.origins.RLock()
-		m.number = m.origins.numbers[uint64(o)] // it may have been given to another origin since
+		m.number = m.origins.numbers[name] // it may have been given to another origin since
 	}
 	if m.origins.states[m.number].retired.Load() {
 		m.number = 0
 	}
 	state := &m.origins.states[m.number]
+	if sums := state.sums.Load(); sums != nil {
+		sums[o&math.MaxUint8%Partitions].CompareAndSwap(0, m.now)
+	}
 	state.usedAt.Store(usedAt(m.now))
 	m.replace(state)
 	return m.number

@@ -87,7 +87,7 @@ func (t *Table) sumRates(s *shard, c *cell, m *meterState, now int64) (r sumRate
 	r.near = float32(w.ownNow(c, s.drainedAt, cl.horizon, now))
 	for link := &w.peerRates; *link != 0; {
 		v := s.memory.peerRate(*link)
-		place, watermark := s.placeOf(v.origin), t.origins.states[v.origin].watermark.Load()
+		place, watermark := s.placeOf(v.origin), t.origins.watermarkOf(v.origin, c)
 		if v.over(watermark, now) || place.isDown() && v.outdated(now) {
 			s.removePeerRate(link)
 			w.stale = true

@@ -102,6 +102,9 @@ func (t *Table) SetWatermark(o Origin, watermark int64) {
 	if k := t.origins.numbers[uint64(o)]; k != 0 {
 		t.origins.states[k].watermark.Store(watermark)
 	}
+	if sums := t.origins.states[t.origins.numbers[sumBase(o)]].sums.Load(); sums != nil && o&math.MaxUint8 < Partitions {
+		sums[o&math.MaxUint8].Store(watermark)
+	}
 }
 
 // holdsBack reports whether a request of a hot key is denied even if the view has room for it.
@@ -234,7 +237,7 @@ func (t *Table) peerDemands(s *shard, l *Limit, c *cell, w *hotKey, horizon, now
 	direct := o == nil || o.owns(c.key)
 	for link := &w.peerRates; *link != 0; {
 		v := s.memory.peerRate(*link)
-		watermark, unreachable := t.origins.states[v.origin].watermark.Load(), false
+		watermark, unreachable := t.origins.watermarkOf(v.origin, c), false
 		down := s.placeOf(v.origin).isDown()
 		if v.over(watermark, now) || down == direct && v.outdated(now) {
 			if how == peek {

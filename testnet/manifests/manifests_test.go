@@ -397,9 +397,14 @@ func checkConfiguration(t *testing.T, b *built, binary string) {
 	}
 }
 
-// The overlay of a region gives its name to the nodes of the base.
+// The overlay of a region gives its name to the nodes of the base, and joins them to other regions: each region would
+// have the whole limit for itself otherwise.
 func TestRegion(t *testing.T) {
-	if got := variables(build(t, "region").edgelimit())["EDGELIMIT_REGION"]; got != "eu-west" {
+	env := variables(build(t, "region").edgelimit())
+	if got := env["EDGELIMIT_REGION"]; got != "eu-west" {
 		t.Errorf("the region is %q, not the overlay's", got)
+	}
+	if !strings.Contains(env["EDGELIMIT_JOIN"], ",wan:") || env["EDGELIMIT_GOSSIP_WAN"] == "" {
+		t.Errorf("nodes join %q from %q, and no other region", env["EDGELIMIT_JOIN"], env["EDGELIMIT_GOSSIP_WAN"])
 	}
 }

@@ -93,7 +93,7 @@ func TestListenersAreFull(t *testing.T) {
 
 func TestIdleTimeoutOfHTTP(t *testing.T) {
 	cfg := withListeners(quiet(perClient))
-	for idle, want := range map[time.Duration]time.Duration{0: 5 * time.Minute, 90 * time.Second: 90 * time.Second} {
+	for idle, want := range map[time.Duration]time.Duration{0: 2 * time.Minute, 90 * time.Second: 90 * time.Second} {
 		cfg.IdleTimeout = idle
 		n := launch(t, cfg)
 		if got := n.listeners["http"].Server.(*http.Server).IdleTimeout; got != want {

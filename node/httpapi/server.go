@@ -85,14 +85,14 @@ func New(l answer.Limiter, opt Options) http.Handler {
 
 // Server returns a server for h whose limits keep slow and greedy clients from holding its connections: headers within
 // 2 s and 16 KiB, the whole request within 5 s, the response within 10 s; 100 requests at a time on a connection with
-// HTTP/2. Idle connections end after 5 minutes: clients and proxies mostly keep theirs for 60 to 90 s, and whoever keeps
-// them longer than the server fails with requests that it sends as the server ends them. net/http logs to logger; nil
-// means slog.Default(). The caller listens, serves and shuts down.
+// HTTP/2. Idle connections end after 2 minutes: clients and proxies mostly keep theirs for 60 to 90 s, and whoever
+// keeps them longer than the server fails with requests that it sends as the server ends them. net/http logs to logger;
+// nil means slog.Default(). The caller listens, serves and shuts down.
 func Server(h http.Handler, logger *slog.Logger) *http.Server {
 	logger = cmp.Or(logger, slog.Default())
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
-		IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: 256 << 10,
 			MaxReceiveBufferPerStream: 64 << 10},
 		ErrorLog: limits.ServerLog(logger),

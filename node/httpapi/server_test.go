@@ -166,7 +166,7 @@ func TestServerLimits(t *testing.T) {
 		{"header", s.ReadHeaderTimeout, 2 * time.Second},
 		{"read", s.ReadTimeout, 5 * time.Second},
 		{"write", s.WriteTimeout, 10 * time.Second},
-		{"idle", s.IdleTimeout, 5 * time.Minute},
+		{"idle", s.IdleTimeout, 2 * time.Minute},
 	} {
 		if limit.got != limit.want {
 			t.Errorf("%s: %v, want %v", limit.name, limit.got, limit.want)

@@ -264,7 +264,11 @@ func TestAssert(t *testing.T) {
 		"wrong afterwards": {func(r *Report) {
 			r.Rolling = &Phase{Offered: 9, Agreement: Agreement{Counts: 9, Wrong: 1}}
 		}, false},
-		"false rejection": {func(r *Report) { r.Hot.FalseRejections = 1 }, false},
+		"false rejection":  {func(r *Report) { r.Hot.FalseRejections = 1 }, false},
+		"nobody compliant": {func(r *Report) { r.Hot.Compliant = 0 }, false},
+		"all late": {func(r *Report) {
+			r.Hot.Compliant, r.Rolling = 0, &Phase{Offered: 9, Agreement: Agreement{Counts: 9}, LateMillis: 5000}
+		}, true},
 		"above the bound": {func(r *Report) { r.Hot.Violations = 1 }, false},
 		"unreadable":      {func(r *Report) { r.Malformed = 1 }, false},
 		"refused":         {func(r *Report) { r.RefusedSlots = 1 }, false},

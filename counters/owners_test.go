@@ -454,7 +454,8 @@ func TestSumsOfManyRegions(t *testing.T) {
 	o := &counters.Owners{Regions: regions + 1, Members: slices.Repeat([]int{1}, regions+1)}
 	for p := range counters.Partitions {
 		o.Owned.Add(p)
-		o.Region[p], o.Elsewhere[p], o.Lost[p] = sumOf(regionSum, 999, p), sumOf(elsewhereSum, 999, p), sumOf(lostSum, 999, p)
+		o.Region[p] = sumOf(regionSum, 999, p)
+		o.Elsewhere[p], o.Lost[p] = sumOf(elsewhereSum, 999, p), sumOf(lostSum, 999, p)
 	}
 	table.SetOwners(o)
 	for key := range counters.Key(counters.Partitions) {

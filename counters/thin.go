@@ -102,8 +102,8 @@ func (t *Table) SetWatermark(o Origin, watermark int64) {
 	if k := t.origins.numbers[uint64(o)]; k != 0 {
 		t.origins.states[k].watermark.Store(watermark)
 	}
-	if sums := t.origins.states[t.origins.numbers[sumBase(o)]].sums.Load(); sums != nil && o&math.MaxUint8 < Partitions {
-		sums[o&math.MaxUint8].Store(watermark)
+	if sums := t.origins.states[t.origins.numbers[sumBase(o)]].sums.Load(); sums != nil {
+		sums[o&math.MaxUint8%Partitions].Store(watermark)
 	}
 }
 

@@ -7,11 +7,13 @@
 // # Protocol
 //
 // Every interval T a replica packs the slots that rose since the last one into frames of at most [MaxFrame] bytes and
-// sends each frame to every peer, point to point. A frame has a tick: 1, 2, 3 and so on for each origin. Peers
-// acknowledge the ticks they have, in their own frames: a cumulative tick and a bitmap of what came beyond it. A frame
-// that stays unacknowledged is sent again as it was: counts are cumulative and merged by max, so an old frame does no
-// harm. That is the whole repair, and a key that goes quiet right after its last frame was lost still arrives. A peer
-// that is new, or further behind than the frames that are kept, gets a snapshot of all live slots of all origins.
+// sends each frame to every peer, point to point. Of more than 16 nodes, each key has an owner in each region, who adds
+// up: then a slot goes to the owner, and sums go to the owners of other regions and to the members that ask
+// (owners.go). A frame has a tick: 1, 2, 3 and so on for each origin. Peers acknowledge the ticks they have, in their
+// own frames: a cumulative tick and a bitmap of what came beyond it. A frame that stays unacknowledged is sent again as
+// it was: counts are cumulative and merged by max, so an old frame does no harm. That is the whole repair, and a key
+// that goes quiet right after its last frame was lost still arrives. A peer that is new, or further behind than the
+// frames that are kept, gets a snapshot of all live slots of all origins.
 //
 // A replica with nothing to send sends a beacon instead: every T while requests come, every second when none do.
 //
@@ -33,10 +35,10 @@
 //
 // # Cost
 //
-// A frame is encoded once for all peers, but for its ack. An entry takes 8 to 11 bytes, so that a full frame of 1200
-// bytes holds some 120, and an updated key costs 9 to 11.5 bytes a peer with all that memberlist adds.
-// BenchmarkUpdatedKey measures the CPU on real sockets. What a region counts for itself goes to all peers as well,
-// since they acknowledge the same ticks; tables of other regions drop it.
+// In a cluster without owners a frame is encoded once for all peers, but for its ack. An entry takes 8 to 11 bytes, so
+// that a full frame of 1200 bytes holds some 120, and an updated key costs 9 to 11.5 bytes a peer with all that
+// memberlist adds. BenchmarkUpdatedKey measures the CPU on real sockets. What a region counts for itself goes to all
+// peers as well, since they acknowledge the same ticks; tables of other regions drop it.
 //
 // # Trust
 //

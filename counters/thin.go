@@ -99,11 +99,15 @@ const Gone = math.MaxInt64
 func (t *Table) SetWatermark(o Origin, watermark int64) {
 	t.origins.RLock()
 	defer t.origins.RUnlock()
-	if k := t.origins.numbers[uint64(o)]; k != 0 {
-		t.origins.states[k].watermark.Store(watermark)
+	k := t.origins.numbers[uint64(o)]
+	if k == 0 {
+		k = t.origins.numbers[sumBase(o)]
 	}
-	if sums := t.origins.states[t.origins.numbers[sumBase(o)]].sums.Load(); sums != nil {
-		sums[o&math.MaxUint8%Partitions].Store(watermark)
+	switch state := &t.origins.states[k]; {
+	case state.sums.Load() != nil:
+		state.sums.Load()[o&math.MaxUint8%Partitions].Store(watermark)
+	case t.origins.ids[k] == uint64(o):
+		state.watermark.Store(watermark)
 	}
 }
 

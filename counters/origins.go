@@ -89,6 +89,9 @@ func nameOf(o Origin, p Place) uint64 {
 	return uint64(o)
 }
 
+// partitionOf is the partition of a sum's name.
+func partitionOf(sum Origin) int { return int(sum & math.MaxUint8 % Partitions) }
+
 // originOf is the origin that a number is in a cell.
 func (ot *originTable) originOf(number uint16, c *cell) Origin {
 	id := Origin(ot.ids[number])
@@ -100,11 +103,15 @@ func (ot *originTable) originOf(number uint16, c *cell) Origin {
 
 // watermarkOf is the watermark of an origin in a cell.
 func (ot *originTable) watermarkOf(number uint16, c *cell) int64 {
-	state := &ot.states[number]
-	if sums := state.sums.Load(); sums != nil {
-		return sums[c.key.Partition()].Load()
+	return ot.states[number].watermarkIn(c.key.Partition()).Load()
+}
+
+// watermarkIn is where the origin's watermark is: of a sum, that of a partition.
+func (s *originState) watermarkIn(partition int) *atomic.Int64 {
+	if sums := s.sums.Load(); sums != nil {
+		return &sums[partition]
 	}
-	return state.watermark.Load()
+	return &s.watermark
 }
 
 // hasSlotFor reports whether the shard may hold one more slot of an origin.

@@ -83,8 +83,8 @@ type Owners struct {
 	Home  PartitionSet // owned, and the region is a home
 	// Homes are the sums of the other regions that are homes of a partition; 0: none.
 	Homes [Partitions][2]Origin
-	// The names of the sums that the table sends, by partition: over its region (or, to a member, over the others of
-	// the region), over all other regions, and of what is out of reach.
+	// The names of the sums that the table sends, by partition, which is their lowest byte: over its region (or, to a
+	// member, over the others of the region), over all other regions, and of what is out of reach.
 	Region, Elsewhere, Lost [Partitions]Origin
 	// Others are the other nodes of the region.
 	Others []Origin

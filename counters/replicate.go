@@ -279,7 +279,7 @@ func (m *merge) numberOf(o, sender Origin) uint16 {
 	}
 	state := &m.origins.states[m.number]
 	if sums := state.sums.Load(); sums != nil {
-		sums[o&math.MaxUint8%Partitions].CompareAndSwap(0, m.now)
+		sums[partitionOf(o)].CompareAndSwap(0, m.now)
 	}
 	state.usedAt.Store(usedAt(m.now))
 	m.replace(state)

@@ -103,11 +103,8 @@ func (t *Table) SetWatermark(o Origin, watermark int64) {
 	if k == 0 {
 		k = t.origins.numbers[sumBase(o)]
 	}
-	switch state := &t.origins.states[k]; {
-	case state.sums.Load() != nil:
-		state.sums.Load()[o&math.MaxUint8%Partitions].Store(watermark)
-	case t.origins.ids[k] == uint64(o):
-		state.watermark.Store(watermark)
+	if state := &t.origins.states[k]; t.origins.ids[k] == uint64(o) || state.sums.Load() != nil {
+		state.watermarkIn(partitionOf(o)).Store(watermark)
 	}
 }
 

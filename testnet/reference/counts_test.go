@@ -24,6 +24,7 @@ type count struct {
 	units, limits []string // that it has been compared with
 	usedUp        bool     // by one of them
 	beside        bool     // asked for together with one that was used up
+	shared        bool     // by windows of two lengths, or, where a denial stops increments, beside one that is
 }
 
 // counts remembers those of the reference while it answers one script.
@@ -45,7 +46,7 @@ func (all counts) trace(c *comparison) (t trace) {
 			"currentLimit.requestsPerUnit", "limitRemaining"
 	}
 	var seenAll []*count
-	usedUp := false
+	usedUp, stops := false, c.has("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT")
 	for i, d := range asked.GetDescriptors() {
 		status := fmt.Sprintf("statuses[%d].", i)
 		unit := c.theirs[status+unitField]
@@ -66,13 +67,15 @@ func (all counts) trace(c *comparison) (t trace) {
 		seenAll, usedUp = append(seenAll, seen), usedUp || seen.usedUp
 		seen.units = withOnce(seen.units, unit)
 		seen.limits = withOnce(seen.limits, c.theirs[status+limitField])
-		t.sharedUnits = t.sharedUnits || len(seen.units) > 1
+		seen.shared = seen.shared || len(seen.units) > 1
+		t.sharedUnits = t.sharedUnits || seen.shared
 		t.raised = t.raised || seen.usedUp && len(seen.limits) > 1
 		seen.usedUp = seen.usedUp || c.theirs[status+remainingField] == ""
 	}
 	for _, seen := range seenAll {
 		seen.beside = seen.beside || usedUp && len(seenAll) > 1
 		t.beside = t.beside || seen.beside
+		seen.shared = seen.shared || stops && t.sharedUnits
 	}
 	return t
 }

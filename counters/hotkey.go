@@ -10,17 +10,18 @@ import (
 // gets one when half of its limit is used, or when a peer reports demand for the key. Rates are costs per second, times
 // are in nanoseconds.
 type hotKey struct {
-	view            uint64  // used part of the limit at the last decision
-	until           int64   // end of the time for which the key is an offender
-	measured        int64   // when own was last measured
-	sentAt          int64   // when own was last sent
-	summed          int64   // when the sums below were made
-	own             float32 // rate that this table is asked for
-	sentRate        float32 // own as it was last sent
-	reachableRate   float32 // rate that this table and all reachable peers are asked for
-	none            uint16  // always 0, where a cell has its meter: it tells a hotKey from a cell, see eachOn
-	stale           bool    // the sums have to be made again
-	_               uint8
+	view          uint64  // used part of the limit at the last decision
+	until         int64   // end of the time for which the key is an offender
+	measured      int64   // when own was last measured
+	summed        int64   // when the sums below were made
+	average       float32 // requests per second that this table is asked for
+	sentAt        uint32  // when own was last sent, see coarseTime
+	own           float32 // cost per second that this table is asked for, as peers are told
+	sentRate      float32 // own as it was last sent
+	reachableRate float32 // rate that this table and all reachable peers are asked for
+	none          uint16  // always 0, where a cell has its meter: it tells a hotKey from a cell, see eachOn
+	flags
+	requests        uint8   // for which this table was asked since own was last measured, 255 at most
 	unreachableRate float32 // rate that unreachable peers were asked for when they last reported
 	due             float32 // cost that reachable peers were asked for since their last report
 	part            float32 // part of the requests to admit, 0 to 1
@@ -30,6 +31,12 @@ type hotKey struct {
 	estimate        uint32  // partitionEstimate; 0 while all peers are reachable
 	owned           uint32  // ownedRate, of an owner; 0: none
 }
+
+// The flags of a hotKey.
+const (
+	stale   flags = 1 << iota // the sums have to be made again
+	watched                   // it is measured in intervals in which nobody asks for it, too
+)
 
 // peerRate is the demand that one peer reported for the key.
 type peerRate struct {
@@ -58,6 +65,9 @@ const (
 	resendShare = 0.3
 	// A peer rate that was not reported for this long is dropped: nobody asks that peer for the key any more.
 	peerRateLasts = 1200 * time.Millisecond
+	// A key is watched from watchedRate requests per second on, until it is below unwatchedRate.
+	watchedRate   = 10
+	unwatchedRate = 4
 )
 
 func (m *memory) hotKey(ref uint32) *hotKey     { return (*hotKey)(m.at(ref)) }
@@ -171,7 +181,8 @@ func (t *Table) notePeerRate(s *shard, c *cell, origin uint16, slot *Slot, now i
 		v := s.memory.peerRate(*link)
 		if v.origin == origin {
 			if int32(sent-v.at) >= 0 || v.ahead(now) {
-				v.rate, v.at, v.dated, w.stale = rate, sent, dated, true
+				v.rate, v.at, v.dated = rate, sent, dated
+				w.raise(stale)
 			}
 			return
 		}
@@ -182,7 +193,8 @@ func (t *Table) notePeerRate(s *shard, c *cell, origin uint16, slot *Slot, now i
 	}
 	if ref := t.alloc(s, peerRateWords, c, now); ref != 0 {
 		*s.memory.peerRate(ref) = peerRate{next: w.peerRates, at: sent, rate: rate, origin: origin, dated: dated}
-		w.peerRates, w.stale = ref, true
+		w.peerRates = ref
+		w.raise(stale)
 		s.origins.holders[origin].Add(1)
 	}
 }
@@ -198,24 +210,52 @@ func (w *hotKey) ownNow(c *cell, drainedAt, horizon, now int64) float64 {
 	return own
 }
 
-// measure updates own at the end of an interval in which the key was asked for: a moving average over demandMemory.
-func (w *hotKey) measure(offered uint32, elapsed float64, now int64) {
+// measure updates own at the end of an interval. Peers count what they are told until the next report, for peerRateLasts
+// at most: one request that nobody repeats is told as one in that time. DESIGN.md explains the formulas.
+func (w *hotKey) measure(l *Limit, offered uint32, elapsed float64, now int64) {
+	n := float64(w.requests)
+	w.requests = 0
 	if elapsed <= 0 {
 		return
 	}
-	if w.measured == 0 {
-		w.own = float32(float64(offered) / elapsed)
-	} else {
-		gap := max(elapsed, time.Duration(now-w.measured).Seconds())
-		w.own += (float32(float64(offered)/gap) - w.own) * float32(1-math.Exp(-gap/demandMemory.Seconds()))
+	if n == 0 && offered > 0 { // before there was a hotKey
+		if n = 1; offered >= 8 && 64*uint64(offered) >= l.max {
+			n = min(float64(offered), 16)
+		}
 	}
-	w.measured, w.stale = now, true
+	memory := peerRateLasts.Seconds()
+	if w.has(watched) || n >= max(3, watchedRate*elapsed) {
+		memory = demandMemory.Seconds()
+	}
+	decay, weight := 0.0, 1.0 // of what was, and of this interval
+	if w.measured != 0 {
+		decay = math.Exp(-max(elapsed, time.Duration(now-w.measured).Seconds()) / memory)
+	}
+	if w.measured != 0 || memory != demandMemory.Seconds() {
+		weight = -math.Expm1(-elapsed / memory)
+	}
+	before := float64(w.average) * decay
+	w.average = float32(before + weight*n/elapsed)
+	own := float64(w.own) * decay
+	switch {
+	case w.has(watched):
+		own += weight * float64(offered) / elapsed
+	case n > 0: // only intervals with a request are measured
+		rate := max(1e-9, before+weight*(n-math.Exp(-0.9*(n-1)))/elapsed)
+		rate /= -math.Expm1(-rate * max(elapsed, peerRateLasts.Seconds()))
+		own = rate * float64(offered) / n
+	}
+	w.own = float32(own)
+	w.put(watched, w.average >= watchedRate || w.has(watched) && w.average >= unwatchedRate)
+	w.measured = now
+	w.raise(stale)
 }
 
 // changed reports whether own has to be sent: it differs by resendShare from what was sent, or resendEvery has passed.
 func (w *hotKey) changed(now int64) bool {
-	since := now - w.sentAt
-	return since < 0 || since >= resendEvery || float32(math.Abs(float64(w.own-w.sentRate))) > resendShare*w.sentRate
+	since := int32(coarseTime(now) - w.sentAt)
+	return since < 0 || since >= int32(coarseTime(resendEvery)) ||
+		float32(math.Abs(float64(w.own-w.sentRate))) > resendShare*w.sentRate
 }
 
 // updateHotKey measures the demand of a cell that is drained. It makes a hotKey where 1/hotShare of the limit is used,
@@ -234,7 +274,7 @@ func (t *Table) updateHotKey(s *shard, c *cell, m *meterState, at instant, elaps
 	if w == nil {
 		return nil
 	}
-	w.measure(c.offered, elapsed, now)
+	w.measure(l, c.offered, elapsed, now)
 	if now < w.until || coolShare*view >= l.max {
 		return w
 	}
@@ -267,6 +307,6 @@ func (s *shard) appendDemand(dst []Slot, first int, c *cell, w *hotKey, m *meter
 		dst = append(dst, Slot{Meter: &m.meter, Key: c.key, Index: c.index, Origin: origin, Birth: c.birth, Count: own})
 	}
 	dst[first].Demand = w.own
-	w.sentRate, w.sentAt, w.unsent = w.own, now, 0
+	w.sentRate, w.sentAt, w.unsent = w.own, coarseTime(now), 0
 	return dst
 }

@@ -2,6 +2,7 @@ package counters_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -61,11 +62,71 @@ func TestDemandIsSentWhenItChanged(t *testing.T) {
 			t.Errorf("told after %v tenths of a second: want twice between the 10th and the 20th, and at the 21st",
 				sent)
 		}
-		sent = nil
-		if slots := table.DrainDirty(after(10 * time.Second)).Slots; len(slots) != 0 {
-			t.Errorf("nobody asks any more, and told is %+v", slots)
+		last := float32(math.Inf(1))
+		for tenth := 31; tenth <= 100; tenth++ {
+			for _, s := range table.DrainDirty(after(time.Duration(tenth) * 100 * time.Millisecond)).Slots {
+				if tenth > 45 || s.Demand > 0.7*last {
+					t.Errorf("nobody asks any more, and after %d tenths of a second told is %+v", tenth, s)
+				}
+				last = s.Demand
+			}
+		}
+		if last > 15 {
+			t.Errorf("nobody asks any more, and told last are %.0f a second", last)
 		}
 	}
+}
+
+// What a table tells of its demand adds up to what it was asked for: a report counts until the next one, for 1.2 s at
+// most. It does however seldom it is asked, evenly or at random, for whatever cost, and however often it drains.
+func TestReportedDemandAddsUp(t *testing.T) {
+	for _, test := range []struct{ limit, cost uint64 }{{100, 1}, {100, 3}, {1000, 1}, {1e9, 1}, {1e9, 1e6}} {
+		for _, interval := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second} {
+			for _, rate := range []float64{0.1, 0.3, 1, 3, 6, 8, 10, 11, 12, 13, 14, 15, 20, 30, 100} {
+				for _, evenly := range []bool{true, false} {
+					told, asked := reportedDemand(limitNamed(t, "r", test.limit), test.cost, interval, rate, evenly)
+					if ratio := told / asked; ratio < 0.8 || ratio > 1.25 {
+						t.Errorf("limit %d, cost %d, drained every %v, %v a second, evenly %v: told %.0f, asked for %.0f",
+							test.limit, test.cost, interval, rate, evenly, told, asked)
+					}
+				}
+			}
+		}
+	}
+}
+
+// reportedDemand asks a table for a key that others used up, and returns the cost that it tells, and that it was asked
+// for.
+func reportedDemand(
+	l *counters.Limit, cost uint64, interval time.Duration, rate float64, evenly bool,
+) (told, asked float64) {
+	table := clustered(1, l)
+	random, between := rand.New(rand.NewPCG(1, 2)), float64(time.Second)/rate
+	next := start + int64(between/3)
+	at, demand := start, float32(0)
+	add := func(until int64) {
+		told += float64(demand) * min(time.Duration(until-at), 1200*time.Millisecond).Seconds()
+	}
+	now := start
+	for lasts := int64(max(40, 150/rate)) * 1e9; now < start+lasts; now += int64(interval) {
+		if (now-start)%1e9 == 0 {
+			table.Merge([]counters.Slot{slotOf(l, 1, now, 2, 0, l.Max())}, now)
+		}
+		for ; next < now+int64(interval); asked += float64(cost) {
+			table.Take(l, 1, cost, next)
+			if evenly {
+				next += int64(between)
+			} else {
+				next += int64(between * random.ExpFloat64())
+			}
+		}
+		for _, s := range table.DrainDirty(now + int64(interval)).Slots {
+			add(now + int64(interval))
+			at, demand = now+int64(interval), s.Demand
+		}
+	}
+	add(now)
+	return told, asked
 }
 
 // A demand with no count is heard.

@@ -79,6 +79,7 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 	defer s.Unlock()
 	dst = append(dst, s.unsent...)
 	s.unsent = s.unsent[:0]
+	t.watched = t.watched[:0]
 	for ref := s.dirty.first; ref != 0; {
 		c := s.cell(ref)
 		m := t.meters.states[c.meter]
@@ -87,9 +88,13 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		at, _ := s.settle(c, &m.shape, now) // what left the window is not sent
 		first := len(dst)
 		dst = s.appendChanged(dst, c, m, t.origin)
-		if c.offered > 0 || c.changed > 0 { // not only others counted
+		// not only others counted
+		if c.offered > 0 || c.changed > 0 || c.hotKey != 0 && s.memory.hotKey(c.hotKey).has(watched) {
 			if w := t.updateHotKey(s, c, m, at, elapsed, now); w != nil {
 				dst = s.appendDemand(dst, first, c, w, m, t.origin, now)
+				if w.has(watched) {
+					t.watched = append(t.watched, watchedKey{s.ids[c.meter], c.key})
+				}
 			}
 		}
 		dst = t.appendPassedOn(dst, s, c, m, c.changed, now)
@@ -98,8 +103,19 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		c.offered, c.changed, c.next, c.prev = 0, 0, 0, 0
 	}
 	s.dirty.first, s.dirty.last = 0, 0
+	for _, k := range t.watched { // their cells may have moved
+		if ref := s.find(k.meter, k.key, hash(t.seed, k.meter, k.key)); ref != 0 && !s.cell(ref).has(dirty) {
+			s.enlist(ref, s.cell(ref), false)
+		}
+	}
 	s.drainedAt = now
 	return dst
+}
+
+// watchedKey is a hot key that is measured in the next interval whether somebody asks for it or not.
+type watchedKey struct {
+	meter uint64
+	key   Key
 }
 
 // risen raises the meter's demand to that for a cell which was asked for a cost since the last drain.

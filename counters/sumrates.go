@@ -90,7 +90,7 @@ func (t *Table) sumRates(s *shard, c *cell, m *meterState, now int64) (r sumRate
 		place, watermark := s.placeOf(v.origin), t.origins.watermarkOf(v.origin, c)
 		if v.over(watermark, now) || place.isDown() && v.outdated(now) {
 			s.removePeerRate(link)
-			w.stale = true
+			w.raise(stale)
 			continue
 		}
 		link = &v.next

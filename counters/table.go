@@ -52,6 +52,7 @@ type Table struct {
 	drainEvery float64                    // usual time between drains in seconds
 	sweep      struct{ shard, place int } // where expire continues
 	drained    []*meterState              // buffer of the last drain
+	watched    []watchedKey               // buffer of the drain of a shard
 	known      []*meterState
 	refresh    refresh
 

@@ -127,6 +127,8 @@ func (t *Table) holdsBack(y layer, l *Limit, cost, before uint64, how step) bool
 	case peek:
 		seen := *w
 		w = &seen
+	default:
+		w.requests += min(1, math.MaxUint8-w.requests)
 	}
 	if l.algorithm.bucket() {
 		t.debitPending(s, l, y.cell, y.at) // until then, view is a count, which exceeds the debt
@@ -183,7 +185,7 @@ func (t *Table) admittedPart(y layer, l *Limit, w *hotKey, asked uint64, how ste
 		return 1
 	}
 	now := y.cell.index*l.sub + y.at.off
-	if since := now - w.summed; w.stale || since < 0 || since >= cl.horizon/sumsPerHorizon {
+	if since := now - w.summed; w.has(stale) || since < 0 || since >= cl.horizon/sumsPerHorizon {
 		t.sum(y.shard, l, y.cell, w, cl.horizon, now, how)
 	}
 	if !w.offends(l, asked, now) {
@@ -225,8 +227,9 @@ func (t *Table) sum(s *shard, l *Limit, c *cell, w *hotKey, horizon, now int64, 
 	if how != peek {
 		t.updateEstimate(s, l, c, w, d.unreachable, d.lost, now)
 	}
-	w.reachableRate, w.unreachableRate, w.due, w.summed, w.stale = float32(d.own+d.reachable), float32(d.unreachable),
-		float32(d.due), now, false
+	w.reachableRate, w.unreachableRate = float32(d.own+d.reachable), float32(d.unreachable)
+	w.due, w.summed = float32(d.due), now
+	w.lower(stale)
 }
 
 // peerDemands adds up what peers are asked for, and removes expired rates. Where owners add up, a table may have both

@@ -18,7 +18,7 @@ type size struct {
 var sizes = []size{
 	{"12 nodes, beside larger clusters", 3, 4, 60, 0},
 	{"120 nodes", 3, 40, 60, 0},
-	{"500 nodes", 10, 50, 30, 1},
+	{"500 nodes", 10, 50, 30, 3},
 	{"1,500 nodes", 30, 50, 20, 1},
 }
 
@@ -38,7 +38,14 @@ func sizeSections() (out []section) {
 		if s.lasts != surpriseLasts {
 			t.note += fmt.Sprintf(" (even 20x and flash for %d s)", surpriseLasts)
 		}
-		t.note += "."
+		switch s.seeds {
+		case 0:
+			t.note += "."
+		case 1:
+			t.note += ", of the first seed."
+		default:
+			t.note += fmt.Sprintf(", of the first %d seeds.", s.seeds)
+		}
 		if i > 0 {
 			t.rows = s.rows(smallest)
 		}

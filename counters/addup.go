@@ -144,8 +144,8 @@ func (t *Table) appendSums(
 		dst = t.appendToOthers(dst, a)
 	}
 	for _, home := range o.Homes[p] {
-		if home != 0 && m.scope == Global && !t.asked(a, home) {
-			dst = a.appendAcross(dst, home, false)
+		if home != 0 && m.scope == Global && !t.asked(a, home.Of(p)) {
+			dst = a.appendAcross(dst, home.Of(p), false)
 		}
 	}
 	return dst
@@ -219,7 +219,7 @@ func (a *sums) appendAcross(dst []Slot, to Origin, fresh bool) []Slot {
 	if fresh {
 		ages = a.all()
 	}
-	return a.appendSum(dst, to, a.owners.Region[a.cell.key.Partition()], ages,
+	return a.appendSum(dst, to, a.owners.Region.Of(a.cell.key.Partition()), ages,
 		func(age int) uint64 { return atMost(a.near[age], a.maxNear) }, a.rates.near)
 }
 
@@ -236,13 +236,13 @@ func (a *sums) appendDown(dst []Slot, x *share, id Origin) []Slot {
 	} else {
 		nearRate -= x.rate
 	}
-	dst = a.appendSum(dst, id, a.owners.Region[p], here,
+	dst = a.appendSum(dst, id, a.owners.Region.Of(p), here,
 		func(age int) uint64 { return atMost(a.direct[age]-x.counts[age], a.maxNear) }, nearRate)
 	if a.meter.scope == Global {
-		dst = a.appendSum(dst, id, a.owners.Elsewhere[p], there,
+		dst = a.appendSum(dst, id, a.owners.Elsewhere.Of(p), there,
 			func(age int) uint64 { return atMost(a.far[age], a.maxFar) }, a.rates.far)
 	}
-	return a.appendSum(dst, id, a.owners.Lost[p], 0, func(int) uint64 { return 0 }, lostRate)
+	return a.appendSum(dst, id, a.owners.Lost.Of(p), 0, func(int) uint64 { return 0 }, lostRate)
 }
 
 // introduce appends the sums of the other regions for a region that is new to a home, and its sum for the others.

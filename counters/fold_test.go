@@ -136,7 +136,7 @@ func TestFoldingChangesNoView(t *testing.T) {
 			case 3, 4:
 				place := rapid.SampledFrom(places[1:]).Draw(t, "sum")
 				total := rapid.Uint64Range(1, 60).Draw(t, "total")
-				s = slotOf(l, key, now, sumOf(regionSum, int(place), int(key)), 0, total)
+				s = slotOf(l, key, now, sumOf(regionSum, int(place)).Of(key.Partition()), 0, total)
 				s.Place = place.Sum()
 			default:
 				origin := counters.Origin(rapid.IntRange(2, 20).Draw(t, "origin"))

@@ -186,9 +186,10 @@ func (m *mess) owners() *Owners {
 	if m.IntN(3) == 0 {
 		return nil
 	}
-	o := &Owners{Regions: 3, Owned: PartitionSet{m.Uint64(), m.Uint64()}, Home: PartitionSet{m.Uint64(), m.Uint64()}}
+	o := &Owners{Regions: 3, Owned: PartitionSet{m.Uint64(), m.Uint64()}, Home: PartitionSet{m.Uint64(), m.Uint64()},
+		Region: NewSum(1 << 8), Elsewhere: NewSum(2 << 8), Lost: NewSum(3 << 8)}
 	for p := range Partitions {
-		o.Region[p], o.Elsewhere[p], o.Lost[p], o.Homes[p][0] = 100, 101, 102, 103
+		o.Homes[p][0] = NewSum(4 << 8)
 	}
 	return o
 }

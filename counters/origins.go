@@ -12,7 +12,7 @@ import (
 //
 //	members   may take any number
 //	sums      of owners (owners.go): the caller of Merge knows their names. maxSums of the numbers. The sums of all
-//	          partitions over the same nodes have one number, as a cell is in one partition: see sumBase
+//	          partitions over the same nodes have one number, as a cell is in one partition: see Sum
 //	others    ended boots, and origins that a peer made up. They may take all but the last quarter of the numbers,
 //	          at most a quarter for each member that names them. Senders that are no members share one such quarter
 //
@@ -41,7 +41,7 @@ const (
 
 type originState struct {
 	watermark atomic.Int64                  // see Table.SetWatermark
-	sums      atomic.Pointer[sumWatermarks] // of sums, in its place
+	sums      atomic.Pointer[sumWatermarks] // of sums, in its place: see Table.SetSumWatermarks
 	usedAt    atomic.Uint32                 // when one of its slots last came, see usedAt
 	retired   atomic.Bool                   // its slots are to go
 	folds     atomic.Bool                   // and to be folded
@@ -78,19 +78,14 @@ func newOriginTable() originTable {
 // sumWatermarks are the watermarks of the sums over the same nodes, by partition: 0 before the first slot came.
 type sumWatermarks [Partitions]atomic.Int64
 
-// sumBase is what the names of sums over the same nodes have in common: all but the lowest byte, the partition.
-func sumBase(o Origin) uint64 { return uint64(o) &^ math.MaxUint8 }
-
 // nameOf is the name under which an origin at a place has its number.
 func nameOf(o Origin, p Place) uint64 {
 	if p.isSum() {
-		return sumBase(o)
+		sum, _ := o.Sum()
+		return uint64(sum)
 	}
 	return uint64(o)
 }
-
-// partitionOf is the partition of a sum's name.
-func partitionOf(sum Origin) int { return int(sum & math.MaxUint8 % Partitions) }
 
 // originOf is the origin that a number is in a cell.
 func (ot *originTable) originOf(number uint16, c *cell) Origin {
@@ -103,15 +98,11 @@ func (ot *originTable) originOf(number uint16, c *cell) Origin {
 
 // watermarkOf is the watermark of an origin in a cell.
 func (ot *originTable) watermarkOf(number uint16, c *cell) int64 {
-	return ot.states[number].watermarkIn(c.key.Partition()).Load()
-}
-
-// watermarkIn is where the origin's watermark is: of a sum, that of a partition.
-func (s *originState) watermarkIn(partition int) *atomic.Int64 {
-	if sums := s.sums.Load(); sums != nil {
-		return &sums[partition]
+	state := &ot.states[number]
+	if sums := state.sums.Load(); sums != nil {
+		return sums[c.key.Partition()].Load()
 	}
-	return &s.watermark
+	return state.watermark.Load()
 }
 
 // hasSlotFor reports whether the shard may hold one more slot of an origin.

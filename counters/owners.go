@@ -1,5 +1,7 @@
 package counters
 
+import "math"
+
 // Who sends what to whom, in a cluster that is too large for everybody to send to everybody.
 //
 // Each key belongs to a partition, and each partition has an owner in each region. A table sends what it counted to the
@@ -35,6 +37,20 @@ func (p *PartitionSet) Has(partition int) bool { return p[partition/64]&(1<<(par
 
 // Add adds a partition to the set.
 func (p *PartitionSet) Add(partition int) { p[partition/64] |= 1 << (partition % 64) }
+
+// Sum names the sums over the same nodes, one for each partition. As origins they differ in the lowest byte alone,
+// which is the partition.
+type Sum uint64
+
+// NewSum returns the sum with a name, of which the lowest byte is not used.
+func NewSum(name uint64) Sum { return Sum(name &^ math.MaxUint8) }
+
+// Of returns the origin of the sum over a partition's keys.
+func (s Sum) Of(partition int) Origin { return Origin(s) | Origin(partition) }
+
+// Sum returns the sum that an origin is of, and the partition. An origin that is of none has a partition as well, which
+// may be beyond Partitions.
+func (o Origin) Sum() (s Sum, partition int) { return NewSum(uint64(o)), int(o & math.MaxUint8) }
 
 // Place is where an origin counts, as seen from a table.
 type Place uint16
@@ -82,10 +98,10 @@ type Owners struct {
 	Owned PartitionSet // this table is the owner in its region
 	Home  PartitionSet // owned, and the region is a home
 	// Homes are the sums of the other regions that are homes of a partition; 0: none.
-	Homes [Partitions][2]Origin
-	// The names of the sums that the table sends, by partition, which is their lowest byte: over its region (or, to a
-	// member, over the others of the region), over all other regions, and of what is out of reach.
-	Region, Elsewhere, Lost [Partitions]Origin
+	Homes [Partitions][2]Sum
+	// The sums that the table sends: over its region (or, to a member, over the others of the region), over all other
+	// regions, and of what is out of reach.
+	Region, Elsewhere, Lost Sum
 	// Others are the other nodes of the region.
 	Others []Origin
 	// Regions is the number of regions.

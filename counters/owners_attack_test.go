@@ -12,7 +12,7 @@ import (
 
 // summed is a slot of a sum, as the peer 7 sent it.
 func summed(l *counters.Limit, key counters.Key, place counters.Place, count uint64, now int64) counters.Slot {
-	s := sentBy(7, slotOf(l, key, now, sumOf(regionSum, int(place&0xff), int(key)), 0, count))
+	s := sentBy(7, slotOf(l, key, now, sumOf(regionSum, int(place&0xff)).Of(key.Partition()), 0, count))
 	s.Place = place
 	return s
 }
@@ -23,11 +23,10 @@ func ofThree(l *counters.Limit, near, far, further int) *counters.Table {
 	table.Know([]*counters.Limit{l})
 	table.SetCluster(near+far+further-1, 100*time.Millisecond)
 	table.SetMember(7, true)
-	o := &counters.Owners{Regions: 3, Members: []int{near, far, further}}
+	o := &counters.Owners{Regions: 3, Members: []int{near, far, further},
+		Region: sumOf(regionSum, 9), Elsewhere: sumOf(elsewhereSum, 9), Lost: sumOf(lostSum, 9)}
 	for p := range counters.Partitions {
 		o.Owned.Add(p)
-		o.Region[p] = sumOf(regionSum, 9, p)
-		o.Elsewhere[p], o.Lost[p] = sumOf(elsewhereSum, 9, p), sumOf(lostSum, 9, p)
 	}
 	table.SetOwners(o)
 	return table
@@ -126,11 +125,11 @@ func TestNamesOfASumDoNotAddUp(t *testing.T) {
 	table := ofThree(l, 3, 300, 3)
 	for partition := range counters.Partitions {
 		s := summed(l, 1, counters.Far(0).Sum(), 10+uint64(partition%2), start)
-		s.Origin = sumOf(regionSum, 1, partition)
+		s.Origin = sumOf(regionSum, 1).Of(partition)
 		table.Merge([]counters.Slot{s}, start)
 	}
-	if view := table.View(l, 1, start); view != 11 {
-		t.Errorf("a view of %d, want 11", view)
+	if view, refused := table.View(l, 1, start), table.Stats().Refused; view != 11 || refused != counters.Partitions-1 {
+		t.Errorf("a view of %d, %d slots refused, want 11 and %d", view, refused, counters.Partitions-1)
 	}
 }
 
@@ -164,7 +163,8 @@ func TestADemandThatAnOwnerMakesUp(t *testing.T) {
 				claim := summed(l, 1, place, 1, now)
 				claim.Demand, claim.SentAt = 1e8, now
 				table.Merge([]counters.Slot{claim}, now)
-				table.SetWatermark(claim.Origin, now)
+				sum, partition := claim.Origin.Sum()
+				table.SetSumWatermarks(sum, only(partition), now)
 			}
 			for range 2 {
 				if table.Take(l, 1, 1, now).Allowed && step >= 1000 {

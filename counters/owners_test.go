@@ -150,8 +150,8 @@ func TestSumsReachAllThatCounted(t *testing.T) {
 func partsAndSums(t *rapid.T, l *counters.Limit, unplaced bool) (slots []counters.Slot) {
 	places := map[counters.Origin]counters.Place{
 		2: counters.Near, 3: counters.Near, 4: counters.Far(0), 5: counters.Far(1), 6: counters.Far(1),
-		sumOf(regionSum, 0, 1): counters.Near.Sum(), sumOf(regionSum, 1, 1): counters.Far(0).Sum(),
-		sumOf(regionSum, 2, 1): counters.Far(1).Sum(), sumOf(elsewhereSum, 0, 1): counters.Elsewhere,
+		sumOf(regionSum, 0).Of(1): counters.Near.Sum(), sumOf(regionSum, 1).Of(1): counters.Far(0).Sum(),
+		sumOf(regionSum, 2).Of(1): counters.Far(1).Sum(), sumOf(elsewhereSum, 0).Of(1): counters.Elsewhere,
 	}
 	if unplaced {
 		places[7] = counters.Unplaced
@@ -389,10 +389,10 @@ func TestDemandIsCountedOnce(t *testing.T) {
 					n.SetWatermark(m.origin, w.now)
 				}
 				for region := range w.regions {
-					n.SetWatermark(sumOf(regionSum, region, key), w.now)
+					n.SetSumWatermarks(sumOf(regionSum, region), only(key), w.now)
 				}
-				n.SetWatermark(sumOf(elsewhereSum, n.region, key), w.now)
-				n.SetWatermark(sumOf(lostSum, n.region, key), w.now)
+				n.SetSumWatermarks(sumOf(elsewhereSum, n.region), only(key), w.now)
+				n.SetSumWatermarks(sumOf(lostSum, n.region), only(key), w.now)
 			}
 			w.parcels = nil
 			if step < 100 || step%60 > 40 { // rates take a while to settle
@@ -451,17 +451,16 @@ func TestSumsOfManyRegions(t *testing.T) {
 	const regions = 256
 	l := limitOf(t, time.Hour, time.Hour/10, 100_000)
 	table := ofThree(l, 1, 1, 1)
-	o := &counters.Owners{Regions: regions + 1, Members: slices.Repeat([]int{1}, regions+1)}
+	o := &counters.Owners{Regions: regions + 1, Members: slices.Repeat([]int{1}, regions+1),
+		Region: sumOf(regionSum, 999), Elsewhere: sumOf(elsewhereSum, 999), Lost: sumOf(lostSum, 999)}
 	for p := range counters.Partitions {
 		o.Owned.Add(p)
-		o.Region[p] = sumOf(regionSum, 999, p)
-		o.Elsewhere[p], o.Lost[p] = sumOf(elsewhereSum, 999, p), sumOf(lostSum, 999, p)
 	}
 	table.SetOwners(o)
 	for key := range counters.Key(counters.Partitions) {
 		table.Take(l, key, 1, start)
 		for region := range regions {
-			s := slotOf(l, key, start, sumOf(regionSum, region, int(key)), 0, 200)
+			s := slotOf(l, key, start, sumOf(regionSum, region).Of(key.Partition()), 0, 200)
 			s.Place, s.Sender, s.Demand = counters.Far(region).Sum(), 7, 1
 			table.Merge([]counters.Slot{s}, start)
 		}
@@ -481,7 +480,7 @@ func TestSumsOfManyRegions(t *testing.T) {
 	}
 	now := after(time.Second)
 	for region := range regions {
-		table.SetWatermark(sumOf(regionSum, region, 5), now)
+		table.SetSumWatermarks(sumOf(regionSum, region), only(5), now)
 	}
 	for key, reachable := range map[counters.Key]bool{5: true, 6: false} {
 		table.Take(l, key, 1, now)

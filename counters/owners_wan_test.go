@@ -51,8 +51,15 @@ const (
 	lostSum
 )
 
-func sumOf(kind counters.Origin, region, partition int) counters.Origin {
-	return kind | counters.Origin(region<<8) | counters.Origin(partition)
+// sumOf is the sum of a kind that a region names.
+func sumOf(kind counters.Origin, region int) counters.Sum {
+	return counters.NewSum(uint64(kind) | uint64(region)<<8)
+}
+
+// only is the set of one partition.
+func only(partition int) (set counters.PartitionSet) {
+	set.Add(partition)
+	return set
 }
 
 // newWAN returns so many nodes in each region, of which the first owns all.
@@ -130,7 +137,8 @@ func (n *wanNode) setOwners() {
 		n.SetOwners(nil)
 		return
 	}
-	o := &counters.Owners{Regions: len(n.owners), Members: make([]int, 1+len(n.owners))}
+	o := &counters.Owners{Regions: len(n.owners), Members: make([]int, 1+len(n.owners)),
+		Region: sumOf(regionSum, n.region), Elsewhere: sumOf(elsewhereSum, n.region), Lost: sumOf(lostSum, n.region)}
 	for region := range n.owners { // Far(region) is the place of each, but of its own
 		o.Members[1+region] = maxWANMembers
 	}
@@ -141,8 +149,6 @@ func (n *wanNode) setOwners() {
 		}
 	}
 	for p := range wanPartitions {
-		o.Region[p] = sumOf(regionSum, n.region, p)
-		o.Elsewhere[p], o.Lost[p] = sumOf(elsewhereSum, n.region, p), sumOf(lostSum, n.region, p)
 		if n.owners[n.region][p] == n.origin {
 			o.Owned.Add(p)
 		}
@@ -150,7 +156,7 @@ func (n *wanNode) setOwners() {
 		for _, r := range homesOf(p, len(n.owners)) {
 			switch {
 			case r != n.region:
-				o.Homes[p][homes] = sumOf(regionSum, r, p)
+				o.Homes[p][homes] = sumOf(regionSum, r)
 				homes++
 			case o.Owned.Has(p):
 				o.Home.Add(p)

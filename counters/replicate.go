@@ -143,8 +143,8 @@ func (t *Table) sinceDrain(now int64) float64 {
 
 // Merge raises slots of other origins to the given counts, and returns how many slots rose. It ignores slots that left
 // the window, slots of the table's own origin, and those of other regions' limits of scope Region. It refuses, and
-// counts in Stats, slots of the future (beyond the next sub-window), of an invalid meter, and implausible ones. Merging
-// is fastest when slots of the same meter and origin follow each other.
+// counts in Stats, slots of the future (beyond the next sub-window), of an invalid meter, of a sum of another partition
+// than the key's, and implausible ones. Merging is fastest when slots of the same meter and origin follow each other.
 func (t *Table) Merge(slots []Slot, now int64) (novel int) { return t.MergeRises(slots, now, nil) }
 
 // MergeRises is Merge that also records by how much keys rose. The slots of a key have to follow each other for that.
@@ -201,6 +201,7 @@ func (m *merge) part(slots []Slot) (novel int) {
 		m.place = Near // a store is that of the region
 	}
 	current, folded := m.meter.Index(m.now), m.foldedThrough(slots[0].Origin)
+	_, partition := slots[0].Origin.Sum()
 	var counting [batch]*Slot
 	var hashes [batch]uint64
 	var locks uint64
@@ -210,6 +211,8 @@ func (m *merge) part(slots []Slot) (novel int) {
 		case s.Index > current+1:
 			m.stats.refused.Add(1)
 		case s.Index <= folded:
+		case m.place.isSum() && partition != s.Key.Partition(): // a sum of another partition
+			m.stats.refused.Add(1)
 		case !own && (s.Count != 0 || s.Demand > 0) && s.Index >= max(0, current-int64(m.spec.n)):
 			counting[n], hashes[n] = s, hash(m.seed, m.spec.id, s.Key)
 			locks |= shardBit(hashes[n])
@@ -295,7 +298,8 @@ func (m *merge) numberOf(o, sender Origin) uint16 {
 	}
 	state := &m.origins.states[m.number]
 	if sums := state.sums.Load(); sums != nil {
-		sums[partitionOf(o)].CompareAndSwap(0, m.now)
+		_, partition := o.Sum()
+		sums[partition].CompareAndSwap(0, m.now)
 	}
 	state.usedAt.Store(usedAt(m.now))
 	m.replace(state)

@@ -99,12 +99,23 @@ const Gone = math.MaxInt64
 func (t *Table) SetWatermark(o Origin, watermark int64) {
 	t.origins.RLock()
 	defer t.origins.RUnlock()
-	k := t.origins.numbers[uint64(o)]
-	if k == 0 {
-		k = t.origins.numbers[sumBase(o)]
+	if k := t.origins.numbers[uint64(o)]; k != 0 {
+		t.origins.states[k].watermark.Store(watermark)
 	}
-	if state := &t.origins.states[k]; t.origins.ids[k] == uint64(o) || state.sums.Load() != nil {
-		state.watermarkIn(partitionOf(o)).Store(watermark)
+}
+
+// SetSumWatermarks sets the time up to which this table has received all that a sum counts, for some partitions.
+func (t *Table) SetSumWatermarks(s Sum, of PartitionSet, watermark int64) {
+	t.origins.RLock()
+	defer t.origins.RUnlock()
+	sums := t.origins.states[t.origins.numbers[uint64(s)]].sums.Load()
+	if sums == nil {
+		return
+	}
+	for p := range sums {
+		if of.Has(p) {
+			sums[p].Store(watermark)
+		}
 	}
 }
 

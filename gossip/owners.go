@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -59,8 +58,8 @@ type region struct {
 	weight  uint64   // of its name, for the choice of homes
 	members []member // by origin
 	owners  [counters.Partitions]counters.Origin
-	silent  bool // too many of its members are: nobody stands in
-	sums    sumName
+	silent  bool         // too many of its members are: nobody stands in
+	sum     counters.Sum // over its nodes
 
 	reported [2]map[string]regionDemand // by its owners in reach, and by the others; see addDemands
 }
@@ -71,24 +70,8 @@ type member struct {
 	name   uint64
 }
 
-// sumName is the name of the sums over something as origins, the same on every node, but for its lowest byte: that is
-// the partition.
-type sumName counters.Origin
-
-func newSumName(what, region string) sumName { return sumName(nameHash(what, region) &^ math.MaxUint8) }
-
-// of is the sum over a partition.
-func (s sumName) of(partition int) counters.Origin {
-	return counters.Origin(s) | counters.Origin(partition)
-}
-
-// all is the sums over all partitions.
-func (s sumName) all() (names [counters.Partitions]counters.Origin) {
-	for p := range names {
-		names[p] = s.of(p)
-	}
-	return names
-}
+// newSum is the sum of a kind that a region names.
+func newSum(kind, region string) counters.Sum { return counters.NewSum(nameHash(kind, region)) }
 
 // sum is what a group of slots is about.
 type sum struct {
@@ -99,17 +82,18 @@ type sum struct {
 
 // sumOf returns which sum an origin is.
 func (r *Replica) sumOf(o counters.Origin) (of sum, ok bool) {
-	of, ok = r.sums[sumName(o&^math.MaxUint8)]
-	return of, ok && o&math.MaxUint8 < counters.Partitions
+	s, partition := o.Sum()
+	of, ok = r.sums[s]
+	return of, ok && partition < counters.Partitions
 }
 
 // owners is the part of a Replica that knows who owns what.
 type owners struct {
 	regions   []*region // the own one first
 	byName    map[string]*region
-	sums      map[sumName]sum
-	elsewhere sumName
-	lost      sumName
+	sums      map[counters.Sum]sum
+	elsewhere counters.Sum
+	lost      counters.Sum
 
 	changed  bool // who owns what has to be found again
 	large    bool
@@ -132,7 +116,7 @@ type Node struct {
 // described, or reads no sums, every node sends to every other one.
 func (r *Replica) Describe(o counters.Origin, n Node) {
 	if r.byName == nil {
-		r.byName, r.sums = make(map[string]*region), make(map[sumName]sum)
+		r.byName, r.sums = make(map[string]*region), make(map[counters.Sum]sum)
 		r.demands = make(map[string]*demands)
 		r.suspects = make(map[counters.Origin]bool)
 	}
@@ -159,10 +143,10 @@ func (r *Replica) addRegion(name string) *region {
 	if len(r.regions) > 0 {
 		g.place = counters.Far(len(r.regions) - 1)
 	}
-	g.sums = newSumName("sum", name)
-	r.sums[g.sums] = sum{g.place.Sum(), g, true}
+	g.sum = newSum("sum", name)
+	r.sums[g.sum] = sum{g.place.Sum(), g, true}
 	if len(r.regions) == 0 {
-		r.elsewhere, r.lost = newSumName("elsewhere", name), newSumName("lost", name)
+		r.elsewhere, r.lost = newSum("elsewhere", name), newSum("lost", name)
 		r.sums[r.elsewhere] = sum{counters.Elsewhere, nil, true}
 		r.sums[r.lost] = sum{counters.Lost, nil, true}
 	}
@@ -216,8 +200,7 @@ func (r *Replica) reorganize(now int64) {
 	}
 	var moved counters.PartitionSet
 	home := r.homes()
-	known := counters.Owners{Region: r.regions[0].sums.all(), Elsewhere: r.elsewhere.all(), Lost: r.lost.all(),
-		Regions: len(r.regions)}
+	known := counters.Owners{Region: r.regions[0].sum, Elsewhere: r.elsewhere, Lost: r.lost, Regions: len(r.regions)}
 	linked := make(map[counters.Origin]bool)
 	for i, g := range r.regions {
 		known.Members = append(known.Members, len(g.members))
@@ -242,7 +225,7 @@ func (r *Replica) reorganize(now int64) {
 			case g == r.regions[0] && known.Owned.Has(p):
 				known.Home.Add(p)
 			case g != nil && g != r.regions[0]:
-				known.Homes[p][n] = g.sums.of(p)
+				known.Homes[p][n] = g.sum
 				n++
 			}
 		}

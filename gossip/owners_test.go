@@ -183,7 +183,7 @@ func TestSumsOfUnknownRegionsComeAgain(t *testing.T) {
 	r.Join(200, frameTime)
 	r.Describe(200, Node{Region: "there", Name: "far", Version: largestVersion})
 	m := counters.NewMeter("r", counters.SlidingWindow, 10*time.Second)
-	unknown := newSumName("sum", "nowhere").of(1)
+	unknown := newSum("sum", "nowhere").Of(1)
 	g := group{origin: unknown, meter: &m, rise: ofSum,
 		slots: []counters.Slot{{Meter: &m, Key: 1, Index: m.Index(frameTime), Origin: unknown, Count: 7}}}
 	bodies := pack([]group{g}, 200, frameTime, maxBody)

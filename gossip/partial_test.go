@@ -93,9 +93,13 @@ func TestTruncatedSnapshotHasNoWatermark(t *testing.T) {
 func (archive) SetWatermark(counters.Origin, int64) {}
 
 func (*sinceOf) SetWatermark(counters.Origin, int64) {}
-func (archive) SetCluster(int, time.Duration)        {}
-func (*sinceOf) SetCluster(int, time.Duration)       {}
-func (archive) SetMember(counters.Origin, bool)      {}
-func (*sinceOf) SetMember(counters.Origin, bool)     {}
-func (archive) SetRegion(int, time.Duration)         {}
-func (*sinceOf) SetRegion(int, time.Duration)        {}
+
+func (archive) SetSumWatermarks(counters.Sum, counters.PartitionSet, int64)  {}
+func (*sinceOf) SetSumWatermarks(counters.Sum, counters.PartitionSet, int64) {}
+
+func (archive) SetCluster(int, time.Duration)    {}
+func (*sinceOf) SetCluster(int, time.Duration)   {}
+func (archive) SetMember(counters.Origin, bool)  {}
+func (*sinceOf) SetMember(counters.Origin, bool) {}
+func (archive) SetRegion(int, time.Duration)     {}
+func (*sinceOf) SetRegion(int, time.Duration)    {}

@@ -17,6 +17,8 @@ type Counts interface {
 	// SetWatermark sets the time before which all that the origin admitted is known, or with counters.Gone that it
 	// admits nothing any more.
 	SetWatermark(o counters.Origin, watermark int64)
+	// SetSumWatermarks does so for a sum's partitions.
+	SetSumWatermarks(s counters.Sum, of counters.PartitionSet, watermark int64)
 	// SetCluster sets the number of peers, and how long it takes until they know what is admitted; SetRegion sets the
 	// same for those of the replica's region.
 	SetCluster(peers int, horizon time.Duration)

@@ -98,14 +98,15 @@ func (r *Replica) setSumWatermarks(o counters.Origin, h *inbound) {
 		return
 	}
 	near := h.region == r.regions[0]
+	var of counters.PartitionSet
 	for p, owner := range h.region.owners {
-		if owner != o || !near && !r.owned.Has(p) {
-			continue
+		if owner == o && (near || r.owned.Has(p)) {
+			of.Add(p)
 		}
-		r.counts.SetWatermark(h.region.sums.of(p), min(h.meanAt[ofRegion], h.watermarkAt))
-		if near {
-			r.counts.SetWatermark(r.elsewhere.of(p), min(h.meanAt[ofElsewhere], h.watermarkAt))
-			r.counts.SetWatermark(r.lost.of(p), h.lostAt)
-		}
+	}
+	r.counts.SetSumWatermarks(h.region.sum, of, min(h.meanAt[ofRegion], h.watermarkAt))
+	if near {
+		r.counts.SetSumWatermarks(r.elsewhere, of, min(h.meanAt[ofElsewhere], h.watermarkAt))
+		r.counts.SetSumWatermarks(r.lost, of, h.lostAt)
 	}
 }

@@ -129,6 +129,9 @@ func (w *wireNode) MergeRises(slots []counters.Slot, now int64, rises *counters.
 func (w *wireNode) SetWatermark(o counters.Origin, watermark int64) {
 	w.table.SetWatermark(o, watermark)
 }
+func (w *wireNode) SetSumWatermarks(s counters.Sum, of counters.PartitionSet, watermark int64) {
+	w.table.SetSumWatermarks(s, of, watermark)
+}
 func (w *wireNode) SetCluster(peers int, horizon time.Duration) { w.table.SetCluster(peers, horizon) }
 func (w *wireNode) SetRegion(peers int, horizon time.Duration)  { w.table.SetRegion(peers, horizon) }
 func (w *wireNode) SetMember(o counters.Origin, member bool)    { w.table.SetMember(o, member) }

@@ -115,10 +115,9 @@ func TestSumsCostWhatPlansAssume(t *testing.T) {
 	const keys, members = 20_000, 4
 	now := int64(1_800_000_000 * time.Second)
 	owner := counters.NewTable(counters.Config{Origin: 1, Memory: 128 << 20})
-	o := counters.Owners{Regions: 1}
+	o := counters.Owners{Regions: 1, Region: counters.NewSum(1 << 32)}
 	for p := range counters.Partitions {
 		o.Owned.Add(p)
-		o.Region[p] = counters.Origin(1<<32 + p)
 	}
 	owner.SetOwners(&o)
 	meter := counters.NewMeter("plan", counters.SlidingWindow, 10*time.Second)

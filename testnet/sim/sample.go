@@ -174,7 +174,7 @@ func (s *sampler) learn() {
 		}
 		region := s.c.nodes[place].region
 		for partition := range counters.Partitions {
-			s.regions[o.Region[partition]] = region
+			s.regions[o.Region.Of(partition)] = region
 			if o.Owned.Has(partition) {
 				s.ownerOf[region][partition] = place
 				s.nodes[place].Owned++

@@ -93,7 +93,11 @@ func (l *Listener) handshake(c *limitedConn) (net.Conn, error) {
 		if err := c.readHeader(); err != nil {
 			return nil, err
 		}
-		if why := l.identify(c); why != admitted {
+		evicted, why := l.identify(c)
+		if evicted != nil {
+			_ = evicted.Conn.Close()
+		}
+		if why != admitted {
 			l.warn(clientOf(c), why)
 			wakes()
 			l.refuse(c.Conn)

@@ -37,7 +37,7 @@ type Limits struct {
 	// Evict admits every new connection: at the limit it closes one of the source that has the most, exempt sources
 	// taken together: the one that is idle for the longest time, or else the oldest. So a flood evicts itself, and not
 	// a probe that comes from elsewhere. Without Evict a new connection takes the place of one that is idle for
-	// IdleAfter, or is refused.
+	// IdleAfter, of its own source where that has its share, or is refused.
 	Evict     bool
 	IdleAfter time.Duration
 }
@@ -148,17 +148,19 @@ func (l *limiter) admit(conn net.Conn, forwarded bool) (c, evicted *limitedConn,
 	switch {
 	case c.source.IsValid() && l.sources[c.source] >= l.limits.PerSource:
 		why = sourceAtShare
-		if l.limits.Evict { // else the search for one of this source would cost more than a connection does
+		if l.limits.Evict {
 			evicted = l.evictable(func(source netip.Addr) bool { return source == c.source })
+		} else {
+			evicted = l.replaceable(c.source)
 		}
 	case l.stats.Open >= l.limits.Max && l.limits.Evict:
 		most := l.largestShare()
 		evicted = l.evictable(func(source netip.Addr) bool { return l.share(source) == most })
 	case l.stats.Open >= l.limits.Max:
-		evicted, why = l.replaceable(), listenerFull
+		evicted, why = l.replaceable(netip.Addr{}), listenerFull
 	// nearly full: idle connections are closed earlier
 	case l.stats.Open > l.limits.Max-l.limits.Max/8 && !l.limits.Evict:
-		evicted = l.replaceable()
+		evicted = l.replaceable(netip.Addr{})
 	}
 	switch {
 	case evicted != nil:
@@ -176,35 +178,43 @@ func (l *limiter) admit(conn net.Conn, forwarded bool) (c, evicted *limitedConn,
 }
 
 // identify counts a forwarded connection in the share of its client, if the PROXY header named one. Where that has no
-// room it returns why, and counts the connection no more.
-func (l *limiter) identify(c *limitedConn) refusal {
+// room it returns the connection that the caller closes for it, or why there is none, and counts this one no more.
+func (l *limiter) identify(c *limitedConn) (evicted *limitedConn, why refusal) {
 	if c.client == nil {
-		return admitted
+		return nil, admitted
 	}
 	source := l.sourceOf(clientOf(c))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case !source.IsValid() || !l.conns[c]: // exempt, or evicted meanwhile
-	case l.sources[source] >= l.limits.PerSource:
-		l.remove(c)
-		l.stats.RefusedSource++
-		return sourceAtShare
-	default:
-		c.source = source
-		l.sources[source]++
-		l.exempt--
+	if !source.IsValid() || !l.conns[c] { // exempt, or evicted meanwhile
+		return nil, admitted
 	}
-	return admitted
+	if l.sources[source] >= l.limits.PerSource {
+		if evicted = l.replaceable(source); evicted == nil {
+			l.remove(c)
+			l.stats.RefusedSource++
+			return nil, sourceAtShare
+		}
+		l.remove(evicted)
+		l.stats.Evicted++
+	}
+	c.source = source
+	l.sources[source]++
+	l.exempt--
+	return evicted, admitted
 }
 
-// replaceable returns a connection that is idle for Limits.IdleAfter, nil if a sample has none. The lock is held.
-func (l *limiter) replaceable() (found *limitedConn) {
+// replaceable returns a connection of a source, or of any if that is not valid, that is idle for Limits.IdleAfter; nil
+// if a sample has none. The lock is held.
+func (l *limiter) replaceable(of netip.Addr) (found *limitedConn) {
 	now, seen := int64(time.Since(l.began)), 0
 	longest := int64(l.limits.IdleAfter) - 1
 	for c := range l.conns { // in a random order
 		if seen++; seen > maxSample {
 			break
+		}
+		if of.IsValid() && c.source != of {
+			continue
 		}
 		if idle := now - c.active.Load(); !c.busy.Load() && idle > longest {
 			found, longest = c, idle

@@ -87,6 +87,52 @@ func TestIdleConnectionsAreEvicted(t *testing.T) {
 	})
 }
 
+// A source that has its share gets a new connection for one of its own that is idle for long, also where a proxy
+// forwards both. Those in use, and those of others, stay.
+func TestASourceReplacesItsOwn(t *testing.T) {
+	for _, forwarded := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := limiterOf(Limits{Max: 40, PerSource: 4, IdleAfter: 5 * time.Second})
+			admit := func(from string) (c, evicted *limitedConn, why refusal) {
+				if !forwarded {
+					return l.admit(connFrom(t, from), false)
+				}
+				c, _, _ = l.admit(connFrom(t, "192.0.2.100"), true)
+				c.client = connFrom(t, from).RemoteAddr()
+				evicted, why = l.identify(c)
+				return c, evicted, why
+			}
+			other, _, _ := admit("198.51.100.7")
+			var in []*limitedConn
+			for range 4 {
+				c, _, _ := admit("192.0.2.1")
+				in = append(in, c)
+			}
+			in[0].busy.Store(true)
+			time.Sleep(4 * time.Second)
+			in[1].touch()
+			if _, evicted, why := admit("192.0.2.1"); evicted != nil || why != sourceAtShare {
+				t.Errorf("forwarded %v: one too many while none is idle: %v", forwarded, why)
+			}
+			time.Sleep(2 * time.Second)
+			for range 2 {
+				if _, evicted, why := admit("192.0.2.1"); why != admitted || evicted != in[2] && evicted != in[3] {
+					t.Errorf("forwarded %v: another one where two are idle: %v", forwarded, why)
+				} else {
+					_ = evicted.Close() // as its server does when it notices
+				}
+			}
+			if _, evicted, why := admit("192.0.2.1"); evicted != nil || why != sourceAtShare {
+				t.Errorf("forwarded %v: one too many where all idle ones are replaced: %v", forwarded, why)
+			}
+			s := l.Stats()
+			if s.Open != 5 || s.Evicted != 2 || s.RefusedSource != 2 || l.share(in[0].source) != 4 || !l.conns[other] {
+				t.Errorf("forwarded %v: %+v", forwarded, s)
+			}
+		})
+	}
+}
+
 // Where probes come, a new connection always finds its place: its own source's where that has its share, else of the
 // sources with the most connections the one that is idle the longest, else the oldest.
 func TestProbesFindTheirPlace(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 )
 
 // hotKey is the demand for a key near its limit: tables divide the limit by it when it runs short (thin.go). A cell
-// gets one when half of its limit is used, or when a peer reports demand for the key. Rates are costs per second, times
-// are in nanoseconds.
+// gets one when half of its limit is used, or when a peer reports demand for the key. Where nothing else is said, rates
+// are costs per second, and times are in nanoseconds.
 type hotKey struct {
 	view          uint64  // used part of the limit at the last decision
 	until         int64   // end of the time for which the key is an offender
@@ -36,6 +36,7 @@ type hotKey struct {
 const (
 	stale   flags = 1 << iota // the sums have to be made again
 	watched                   // it is measured in intervals in which nobody asks for it, too
+	fresh                     // it was measured once
 )
 
 // peerRate is the demand that one peer reported for the key.
@@ -65,7 +66,8 @@ const (
 	resendShare = 0.3
 	// A peer rate that was not reported for this long is dropped: nobody asks that peer for the key any more.
 	peerRateLasts = 1200 * time.Millisecond
-	// A key is watched from watchedRate requests per second on, until it is below unwatchedRate.
+	// A key is watched from watchedRate requests per second on, or three in an interval, until it is below
+	// unwatchedRate.
 	watchedRate   = 10
 	unwatchedRate = 4
 )
@@ -86,6 +88,7 @@ func (t *Table) ensureHotKey(s *shard, c *cell, now int64) *hotKey {
 	}
 	w := s.memory.hotKey(c.hotKey)
 	w.part, w.unsent = 1, c.offered
+	w.requests = uint8(min(1, c.offered)) // or more: nobody counted them
 	return w
 }
 
@@ -212,27 +215,21 @@ func (w *hotKey) ownNow(c *cell, drainedAt, horizon, now int64) float64 {
 
 // measure updates own at the end of an interval. Peers count what they are told until the next report, for peerRateLasts
 // at most: one request that nobody repeats is told as one in that time. DESIGN.md explains the formulas.
-func (w *hotKey) measure(l *Limit, offered uint32, elapsed float64, now int64) {
+func (w *hotKey) measure(offered uint32, elapsed float64, now int64) {
 	n := float64(w.requests)
 	w.requests = 0
 	if elapsed <= 0 {
 		return
 	}
-	if n == 0 && offered > 0 { // before there was a hotKey
-		if n = 1; offered >= 8 && 64*uint64(offered) >= l.max {
-			n = min(float64(offered), 16)
-		}
-	}
-	memory := peerRateLasts.Seconds()
-	if w.has(watched) || n >= max(3, watchedRate*elapsed) {
+	many := n >= max(3, watchedRate*elapsed)
+	fast, memory := many || w.has(watched), peerRateLasts.Seconds()
+	if fast {
 		memory = demandMemory.Seconds()
 	}
-	decay, weight := 0.0, 1.0 // of what was, and of this interval
-	if w.measured != 0 {
-		decay = math.Exp(-max(elapsed, time.Duration(now-w.measured).Seconds()) / memory)
-	}
-	if w.measured != 0 || memory != demandMemory.Seconds() {
-		weight = -math.Expm1(-elapsed / memory)
+	gap := max(elapsed, time.Duration(now-w.measured).Seconds())
+	decay, weight := math.Exp(-gap/memory), -math.Expm1(-elapsed/memory) // of what was, and of this interval
+	if many && w.has(fresh) && gap < 1.5*elapsed {
+		decay, weight = 0, 1
 	}
 	before := float64(w.average) * decay
 	w.average = float32(before + weight*n/elapsed)
@@ -245,9 +242,12 @@ func (w *hotKey) measure(l *Limit, offered uint32, elapsed float64, now int64) {
 		rate /= -math.Expm1(-rate * max(elapsed, peerRateLasts.Seconds()))
 		own = rate * float64(offered) / n
 	}
-	w.own = float32(own)
-	w.put(watched, w.average >= watchedRate || w.has(watched) && w.average >= unwatchedRate)
-	w.measured = now
+	w.put(fresh, w.measured == 0)
+	w.put(watched, w.average >= watchedRate || fast && w.average >= unwatchedRate)
+	if fast && n == 0 && !w.has(watched) { // peers count it for longer than it is remembered here
+		own *= memory / peerRateLasts.Seconds()
+	}
+	w.own, w.measured = float32(own), now
 	w.raise(stale)
 }
 
@@ -274,11 +274,12 @@ func (t *Table) updateHotKey(s *shard, c *cell, m *meterState, at instant, elaps
 	if w == nil {
 		return nil
 	}
-	w.measure(l, c.offered, elapsed, now)
+	w.measure(c.offered, elapsed, now)
 	if now < w.until || coolShare*view >= l.max {
 		return w
 	}
 	w.unsent = 0 // the counts are sent, only the demand is not
+	w.lower(watched)
 	if l.maxUnsent == 0 && !t.hasPeerRate(s, c, w, now) {
 		s.dropHotKey(c)
 	}

@@ -84,11 +84,18 @@ func TestReportedDemandAddsUp(t *testing.T) {
 		for _, interval := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 			for _, rate := range []float64{0.1, 0.3, 1, 3, 6, 8, 10, 11, 12, 13, 14, 15, 20, 30, 100} {
 				for _, evenly := range []bool{true, false} {
-					told, asked := reportedDemand(limitNamed(t, "r", test.limit), test.cost, interval, rate, evenly)
+					told, asked := reportedDemand(limitNamed(t, "r", test.limit), test.cost, interval, rate, 1, evenly)
 					if ratio := told / asked; ratio < 0.8 || ratio > 1.25 {
 						t.Errorf("limit %d, cost %d, drained every %v, %v a second, evenly %v: told %.0f, asked for %.0f",
 							test.limit, test.cost, interval, rate, evenly, told, asked)
 					}
+				}
+			}
+			for _, burst := range []int{2, 3, 4, 6, 10, 30} {
+				told, asked := reportedDemand(limitNamed(t, "r", test.limit), test.cost, interval, 0.35, burst, true)
+				if ratio := told / asked; ratio < 0.7 || ratio > 1.3 {
+					t.Errorf("limit %d, cost %d, drained every %v, bursts of %d: told %.0f, asked for %.0f",
+						test.limit, test.cost, interval, burst, told, asked)
 				}
 			}
 		}
@@ -98,7 +105,7 @@ func TestReportedDemandAddsUp(t *testing.T) {
 // reportedDemand asks a table for a key that others used up, and returns the cost that it tells, and that it was asked
 // for.
 func reportedDemand(
-	l *counters.Limit, cost uint64, interval time.Duration, rate float64, evenly bool,
+	l *counters.Limit, cost uint64, interval time.Duration, rate float64, burst int, evenly bool,
 ) (told, asked float64) {
 	table := clustered(1, l)
 	random, between := rand.New(rand.NewPCG(1, 2)), float64(time.Second)/rate
@@ -112,8 +119,8 @@ func reportedDemand(
 		if (now-start)%1e9 == 0 {
 			table.Merge([]counters.Slot{slotOf(l, 1, now, 2, 0, l.Max())}, now)
 		}
-		for ; next < now+int64(interval); asked += float64(cost) {
-			table.Take(l, 1, cost, next)
+		for ; next < now+int64(interval); asked += float64(cost) * float64(burst) {
+			admits(table, l, burst, cost, next)
 			if evenly {
 				next += int64(between)
 			} else {
@@ -129,6 +136,49 @@ func reportedDemand(
 	return told, asked
 }
 
+// A key of constant demand that becomes hot is told of by the second interval after that as it is.
+func TestDemandOfANewHotKey(t *testing.T) {
+	for _, interval := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
+		for _, rate := range []int{300, 1000} {
+			l := limitNamed(t, "r", uint64(10*rate))
+			table := clustered(1, l)
+			table.DrainDirty(start)
+			var told []float32
+			for now := start + int64(interval); len(told) < 2 && now < after(10*time.Second); now += int64(interval) {
+				admits(table, l, int(interval*time.Duration(rate)/time.Second), 1, now-1)
+				for _, s := range table.DrainDirty(now).Slots {
+					if s.Demand > 0 {
+						told = append(told, s.Demand)
+					}
+				}
+			}
+			if len(told) < 2 || told[1] < 0.85*float32(rate) || told[1] > 1.01*float32(rate) {
+				t.Errorf("asked for %d a second, drained every %v: told %v", rate, interval, told)
+			}
+		}
+	}
+}
+
+// One request for all of a limit is told of once, or twice, not in every interval.
+func TestACostlyRequestIsNotRepeated(t *testing.T) {
+	for _, interval := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
+		l := limitNamed(t, "r", 10)
+		table := clustered(1, l)
+		table.DrainDirty(after(-interval))
+		const keys = 1000
+		for key := range counters.Key(keys) {
+			table.Take(l, key, 10, start)
+		}
+		slots := 0
+		for now := start; now < after(2*time.Second); now += int64(interval) {
+			slots += len(table.DrainDirty(now).Slots)
+		}
+		if slots > 2*keys {
+			t.Errorf("drained every %v: %d slots of %d requests", interval, slots, keys)
+		}
+	}
+}
+
 // A demand with no count is heard.
 func TestDemandWithoutACountIsReceived(t *testing.T) {
 	l := limitNamed(t, "r", 100)
@@ -142,8 +192,11 @@ func TestDemandWithoutACountIsReceived(t *testing.T) {
 func TestDemandFades(t *testing.T) {
 	l := millionOf(t, counters.SlidingWindow)
 	table := crowded(l)
-	table.DrainDirty(start)
-	admits(table, l, 1000, 100, start)
+	for interval := range time.Duration(3) {
+		now := after((interval - 1) * 100 * time.Millisecond)
+		table.DrainDirty(now)
+		admits(table, l, 1000, 100, now)
+	}
 	table.DrainDirty(after(100 * time.Millisecond)) // 1M/s
 	for _, origin := range []counters.Origin{2, 3} {
 		table.SetWatermark(origin, after(time.Second))

@@ -1,5 +1,7 @@
 package counters
 
+import "math"
+
 // find returns the ref of a key's cell, 0 if it has none.
 func (s *shard) find(meter uint64, key Key, h uint64) uint32 {
 	i, tag := s.home(h), uint32(h)
@@ -65,6 +67,10 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool
 	if c := y.cell; chargeable {
 		s.localize(c)
 		addTo(&c.offered, cost)
+		if c.hotKey != 0 {
+			w := s.memory.hotKey(c.hotKey)
+			w.requests += min(1, math.MaxUint8-w.requests)
+		}
 		c.used = usedAt(now)
 		if !c.has(dirty) && l.scope != Alone {
 			s.enlist(ref, c, false)

@@ -138,8 +138,6 @@ func (t *Table) holdsBack(y layer, l *Limit, cost, before uint64, how step) bool
 	case peek:
 		seen := *w
 		w = &seen
-	default:
-		w.requests += min(1, math.MaxUint8-w.requests)
 	}
 	if l.algorithm.bucket() {
 		t.debitPending(s, l, y.cell, y.at) // until then, view is a count, which exceeds the debt

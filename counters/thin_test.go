@@ -77,14 +77,19 @@ func TestThinningAdmitsThePartThatFits(t *testing.T) {
 		{"a fixed window", millionOf(t, counters.FixedWindow), 1, nil, 40e3 / 400e3},
 		// a tenth of a second's refill comes back three times in H
 		{"a bucket", millionOf(t, counters.TokenBucket), 1, nil, (40e3 + 30e3) / 400e3},
-		// its own 20 000 in 100 ms are 200k/s
+		// its own 10 000 in each of two intervals of 100 ms are 100k/s
 		{"demand of its own", window, 1, func(table *counters.Table) {
-			table.DrainDirty(after(-100 * time.Millisecond))
-			table.Take(window, 2, 20e3, start)
 			table.Merge([]counters.Slot{sentWith(window, 2, start, 2, 940e3, 500e3),
-				sentWith(window, 2, start, 3, 0, 500e3)}, start)
-			table.DrainDirty(start)
-		}, 40e3 / (100e3 + 1.2e6*0.3)},
+				sentWith(window, 2, start, 3, 0, 500e3)}, after(-200*time.Millisecond))
+			for now := after(-200 * time.Millisecond); now <= start; now += 1e8 {
+				table.DrainDirty(now)
+				for range 100 {
+					if now < start {
+						table.Take(window, 2, 100, now)
+					}
+				}
+			}
+		}, 40e3 / (100e3 + 1.1e6*0.3)},
 		// of 100 000 in the sub-window that leaves, three tenths go within H
 		{"some of it leaves", window, 1, func(table *counters.Table) {
 			old := sentWith(window, 2, after(-10*time.Second), 2, 100e3, 0)

@@ -233,9 +233,9 @@ func TestPeerRatesExpire(t *testing.T) {
 	}
 }
 
-// A watch goes when it is of no use any more, though the key is asked for on and on; that two tables have one does not
+// A hotKey goes when it is of no use any more, though the key is asked for on and on; that two tables have one does not
 // keep them.
-func TestAWatchGoesBeforeItsCell(t *testing.T) {
+func TestAHotKeyGoesBeforeItsCell(t *testing.T) {
 	d := newDuo(newLimit(t, counters.NewMeter("r", counters.SlidingWindow, 10*time.Second), 1000))
 	d.run(15 * time.Second)
 	for i, table := range d.tables {

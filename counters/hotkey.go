@@ -213,8 +213,8 @@ func (w *hotKey) ownNow(c *cell, drainedAt, horizon, now int64) float64 {
 	return own
 }
 
-// measure updates own at the end of an interval. Peers count what they are told until the next report, for peerRateLasts
-// at most: one request that nobody repeats is told as one in that time. DESIGN.md explains the formulas.
+// measure updates own at the end of an interval. Peers count what they are told until the next report, for
+// peerRateLasts at most: one request that nobody repeats is told as one in that time. DESIGN.md explains the formulas.
 func (w *hotKey) measure(offered uint32, elapsed float64, now int64) {
 	n := float64(w.requests)
 	w.requests = 0

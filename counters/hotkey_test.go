@@ -82,21 +82,19 @@ func TestDemandIsSentWhenItChanged(t *testing.T) {
 func TestReportedDemandAddsUp(t *testing.T) {
 	for _, test := range []struct{ limit, cost uint64 }{{100, 1}, {100, 3}, {1000, 1}, {1e9, 1}, {1e9, 1e6}} {
 		for _, interval := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second} {
-			for _, rate := range []float64{0.1, 0.3, 1, 3, 6, 8, 10, 11, 12, 13, 14, 15, 20, 30, 100} {
-				for _, evenly := range []bool{true, false} {
-					told, asked := reportedDemand(limitNamed(t, "r", test.limit), test.cost, interval, rate, 1, evenly)
-					if ratio := told / asked; ratio < 0.8 || ratio > 1.25 {
-						t.Errorf("limit %d, cost %d, drained every %v, %v a second, evenly %v: told %.0f, asked for %.0f",
-							test.limit, test.cost, interval, rate, evenly, told, asked)
-					}
+			judge := func(rate float64, burst int, evenly bool, least, most float64) {
+				reported, asked := reportedDemand(limitNamed(t, "r", test.limit), test.cost, interval, rate, burst, evenly)
+				if ratio := reported / asked; ratio < least || ratio > most {
+					t.Errorf("limit %d, cost %d, drained every %v, %v a second, bursts of %d, evenly %v: told %.0f of %.0f",
+						test.limit, test.cost, interval, rate, burst, evenly, reported, asked)
 				}
 			}
+			for _, rate := range []float64{0.1, 0.3, 1, 3, 6, 8, 10, 11, 12, 13, 14, 15, 20, 30, 100} {
+				judge(rate, 1, true, 0.8, 1.25)
+				judge(rate, 1, false, 0.8, 1.25)
+			}
 			for _, burst := range []int{2, 3, 4, 6, 10, 30} {
-				told, asked := reportedDemand(limitNamed(t, "r", test.limit), test.cost, interval, 0.35, burst, true)
-				if ratio := told / asked; ratio < 0.7 || ratio > 1.3 {
-					t.Errorf("limit %d, cost %d, drained every %v, bursts of %d: told %.0f, asked for %.0f",
-						test.limit, test.cost, interval, burst, told, asked)
-				}
+				judge(0.35, burst, true, 0.7, 1.3)
 			}
 		}
 	}
@@ -106,13 +104,13 @@ func TestReportedDemandAddsUp(t *testing.T) {
 // for.
 func reportedDemand(
 	l *counters.Limit, cost uint64, interval time.Duration, rate float64, burst int, evenly bool,
-) (told, asked float64) {
+) (reported, asked float64) {
 	table := clustered(1, l)
 	random, between := rand.New(rand.NewPCG(1, 2)), float64(time.Second)/rate
 	next := start + int64(between/3)
 	at, demand := start, float32(0)
 	add := func(until int64) {
-		told += float64(demand) * min(time.Duration(until-at), 1200*time.Millisecond).Seconds()
+		reported += float64(demand) * min(time.Duration(until-at), 1200*time.Millisecond).Seconds()
 	}
 	now := start
 	for lasts := int64(max(40, 150/rate)) * 1e9; now < start+lasts; now += int64(interval) {
@@ -133,7 +131,7 @@ func reportedDemand(
 		}
 	}
 	add(now)
-	return told, asked
+	return reported, asked
 }
 
 // A key of constant demand that becomes hot is told of by the second interval after that as it is.
@@ -143,17 +141,17 @@ func TestDemandOfANewHotKey(t *testing.T) {
 			l := limitNamed(t, "r", uint64(10*rate))
 			table := clustered(1, l)
 			table.DrainDirty(start)
-			var told []float32
-			for now := start + int64(interval); len(told) < 2 && now < after(10*time.Second); now += int64(interval) {
+			var reported []float32
+			for now := start + int64(interval); len(reported) < 2 && now < after(10*time.Second); now += int64(interval) {
 				admits(table, l, int(interval*time.Duration(rate)/time.Second), 1, now-1)
 				for _, s := range table.DrainDirty(now).Slots {
 					if s.Demand > 0 {
-						told = append(told, s.Demand)
+						reported = append(reported, s.Demand)
 					}
 				}
 			}
-			if len(told) < 2 || told[1] < 0.85*float32(rate) || told[1] > 1.01*float32(rate) {
-				t.Errorf("asked for %d a second, drained every %v: told %v", rate, interval, told)
+			if len(reported) < 2 || reported[1] < 0.85*float32(rate) || reported[1] > 1.01*float32(rate) {
+				t.Errorf("asked for %d a second, drained every %v: told %v", rate, interval, reported)
 			}
 		}
 	}

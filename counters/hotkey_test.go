@@ -83,9 +83,10 @@ func TestReportedDemandAddsUp(t *testing.T) {
 	for _, test := range []struct{ limit, cost uint64 }{{100, 1}, {100, 3}, {1000, 1}, {1e9, 1}, {1e9, 1e6}} {
 		for _, interval := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 			judge := func(rate float64, burst int, evenly bool, least, most float64) {
-				reported, asked := reportedDemand(limitNamed(t, "r", test.limit), test.cost, interval, rate, burst, evenly)
+				l := limitNamed(t, "r", test.limit)
+				reported, asked := reportedDemand(l, test.cost, interval, rate, burst, evenly)
 				if ratio := reported / asked; ratio < least || ratio > most {
-					t.Errorf("limit %d, cost %d, drained every %v, %v a second, bursts of %d, evenly %v: told %.0f of %.0f",
+					t.Errorf("limit %d, cost %d, drained every %v, %v a second, bursts of %d, evenly %v: %.0f of %.0f",
 						test.limit, test.cost, interval, rate, burst, evenly, reported, asked)
 				}
 			}
@@ -142,7 +143,8 @@ func TestDemandOfANewHotKey(t *testing.T) {
 			table := clustered(1, l)
 			table.DrainDirty(start)
 			var reported []float32
-			for now := start + int64(interval); len(reported) < 2 && now < after(10*time.Second); now += int64(interval) {
+			end := after(10 * time.Second)
+			for now := start + int64(interval); len(reported) < 2 && now < end; now += int64(interval) {
 				admits(table, l, int(interval*time.Duration(rate)/time.Second), 1, now-1)
 				for _, s := range table.DrainDirty(now).Slots {
 					if s.Demand > 0 {

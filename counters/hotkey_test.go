@@ -80,7 +80,7 @@ func TestDemandIsSentWhenItChanged(t *testing.T) {
 // What a table tells of its demand adds up to what it was asked for: a report counts until the next one, for 1.2 s at
 // most. It does however seldom it is asked, evenly or at random, for whatever cost, and however often it drains.
 func TestReportedDemandAddsUp(t *testing.T) {
-	for _, test := range []struct{ limit, cost uint64 }{{100, 1}, {100, 3}, {1000, 1}, {1e9, 1}, {1e9, 1e6}} {
+	for _, test := range []struct{ limit, cost uint64 }{{100, 3}, {1000, 1}, {1e9, 1e6}} {
 		for _, interval := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 			judge := func(rate float64, burst int, evenly bool, least, most float64) {
 				l := limitNamed(t, "r", test.limit)
@@ -90,7 +90,7 @@ func TestReportedDemandAddsUp(t *testing.T) {
 						test.limit, test.cost, interval, rate, burst, evenly, reported, asked)
 				}
 			}
-			for _, rate := range []float64{0.1, 0.3, 1, 3, 6, 8, 10, 11, 12, 13, 14, 15, 20, 30, 100} {
+			for _, rate := range []float64{0.1, 0.5, 1, 3, 8, 13, 20, 100} {
 				judge(rate, 1, true, 0.8, 1.25)
 				judge(rate, 1, false, 0.8, 1.25)
 			}
@@ -114,7 +114,7 @@ func reportedDemand(
 		reported += float64(demand) * min(time.Duration(until-at), 1200*time.Millisecond).Seconds()
 	}
 	now := start
-	for lasts := int64(max(40, 150/rate)) * 1e9; now < start+lasts; now += int64(interval) {
+	for lasts := int64(max(20, 60/rate)) * 1e9; now < start+lasts; now += int64(interval) {
 		if (now-start)%1e9 == 0 {
 			table.Merge([]counters.Slot{slotOf(l, 1, now, 2, 0, l.Max())}, now)
 		}

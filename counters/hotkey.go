@@ -228,7 +228,7 @@ func (w *hotKey) measure(offered uint32, elapsed float64, now int64) {
 	}
 	gap := max(elapsed, time.Duration(now-w.measured).Seconds())
 	decay, weight := math.Exp(-gap/memory), -math.Expm1(-elapsed/memory) // of what was, and of this interval
-	if many && w.has(fresh) && gap < 1.5*elapsed {
+	if many && w.has(fresh) && gap < 1.5*elapsed { // the second interval in a row: more than a burst
 		decay, weight = 0, 1
 	}
 	before := float64(w.average) * decay

@@ -16,7 +16,7 @@ type hotKey struct {
 	summed        int64   // when the sums below were made
 	average       float32 // requests per second that this table is asked for
 	sentAt        uint32  // when own was last sent, see coarseTime
-	own           float32 // cost per second that this table is asked for, as peers are told
+	own           float32 // cost per second that this table is asked for, as it is reported to peers
 	sentRate      float32 // own as it was last sent
 	reachableRate float32 // rate that this table and all reachable peers are asked for
 	none          uint16  // always 0, where a cell has its meter: it tells a hotKey from a cell, see eachOn
@@ -213,8 +213,8 @@ func (w *hotKey) ownNow(c *cell, drainedAt, horizon, now int64) float64 {
 	return own
 }
 
-// measure updates own at the end of an interval. Peers count what they are told until the next report, for
-// peerRateLasts at most: one request that nobody repeats is told as one in that time. DESIGN.md explains the formulas.
+// measure updates own at the end of an interval. Peers count a report until the next one, for peerRateLasts at most: a
+// request that nobody repeats is reported as one in that time. DESIGN.md explains the formulas.
 func (w *hotKey) measure(offered uint32, elapsed float64, now int64) {
 	n := float64(w.requests)
 	w.requests = 0
@@ -228,7 +228,8 @@ func (w *hotKey) measure(offered uint32, elapsed float64, now int64) {
 	}
 	gap := max(elapsed, time.Duration(now-w.measured).Seconds())
 	decay, weight := math.Exp(-gap/memory), -math.Expm1(-elapsed/memory) // of what was, and of this interval
-	if many && w.has(fresh) && gap < 1.5*elapsed { // the second interval in a row: more than a burst
+	// in two intervals, one after the other, it is more than a burst
+	if many && w.has(fresh) && gap < 1.5*elapsed {
 		decay, weight = 0, 1
 	}
 	before := float64(w.average) * decay

@@ -66,19 +66,19 @@ func TestDemandIsSentWhenItChanged(t *testing.T) {
 		for tenth := 31; tenth <= 100; tenth++ {
 			for _, s := range table.DrainDirty(after(time.Duration(tenth) * 100 * time.Millisecond)).Slots {
 				if tenth > 45 || s.Demand > 0.7*last {
-					t.Errorf("nobody asks any more, and after %d tenths of a second told is %+v", tenth, s)
+					t.Errorf("nobody asks any more, and after %d tenths of a second reported is %+v", tenth, s)
 				}
 				last = s.Demand
 			}
 		}
 		if last > 15 {
-			t.Errorf("nobody asks any more, and told last are %.0f a second", last)
+			t.Errorf("nobody asks any more, and reported last are %.0f a second", last)
 		}
 	}
 }
 
-// What a table tells of its demand adds up to what it was asked for: a report counts until the next one, for 1.2 s at
-// most. It does however seldom it is asked, evenly or at random, for whatever cost, and however often it drains.
+// What a table reports of its demand adds up to what it was asked for: a report counts until the next one, for 1.2 s
+// at most. It does however seldom it is asked, evenly or at random, for whatever cost, and however often it drains.
 func TestReportedDemandAddsUp(t *testing.T) {
 	for _, test := range []struct{ limit, cost uint64 }{{100, 3}, {1e9, 1e6}} {
 		for _, interval := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second} {
@@ -101,8 +101,8 @@ func TestReportedDemandAddsUp(t *testing.T) {
 	}
 }
 
-// reportedDemand asks a table for a key that others used up, and returns the cost that it tells, and that it was asked
-// for.
+// reportedDemand asks a table for a key that others used up, and returns the cost that it reports, and that it was
+// asked for.
 func reportedDemand(
 	l *counters.Limit, cost uint64, interval time.Duration, rate float64, burst int, evenly bool,
 ) (reported, asked float64) {
@@ -135,7 +135,7 @@ func reportedDemand(
 	return reported, asked
 }
 
-// A key of constant demand that becomes hot is told of by the second interval after that as it is.
+// A key of constant demand that becomes hot is reported as it is by the second interval after that.
 func TestDemandOfANewHotKey(t *testing.T) {
 	for _, interval := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
 		for _, rate := range []int{300, 1000} {
@@ -153,13 +153,13 @@ func TestDemandOfANewHotKey(t *testing.T) {
 				}
 			}
 			if len(reported) < 2 || reported[1] < 0.85*float32(rate) || reported[1] > 1.01*float32(rate) {
-				t.Errorf("asked for %d a second, drained every %v: told %v", rate, interval, reported)
+				t.Errorf("asked for %d a second, drained every %v: reported %v", rate, interval, reported)
 			}
 		}
 	}
 }
 
-// One request for all of a limit is told of once, or twice, not in every interval.
+// One request for all of a limit is reported once, or twice, not in every interval.
 func TestACostlyRequestIsNotRepeated(t *testing.T) {
 	for _, interval := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
 		l := limitNamed(t, "r", 10)

@@ -104,6 +104,9 @@ func (r *Replica) setSumWatermarks(o counters.Origin, h *inbound) {
 			of.Add(p)
 		}
 	}
+	if of == (counters.PartitionSet{}) {
+		return
+	}
 	r.counts.SetSumWatermarks(h.region.sum, of, min(h.meanAt[ofRegion], h.watermarkAt))
 	if near {
 		r.counts.SetSumWatermarks(r.elsewhere, of, min(h.meanAt[ofElsewhere], h.watermarkAt))

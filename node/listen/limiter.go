@@ -164,8 +164,7 @@ func (l *limiter) admit(conn net.Conn, forwarded bool) (c, evicted *limitedConn,
 	}
 	switch {
 	case evicted != nil:
-		l.remove(evicted)
-		l.stats.Evicted++
+		l.evict(evicted)
 	case why == listenerFull:
 		l.stats.RefusedFull++
 		return nil, nil, why
@@ -195,8 +194,7 @@ func (l *limiter) identify(c *limitedConn) (evicted *limitedConn, why refusal) {
 			l.stats.RefusedSource++
 			return nil, sourceAtShare
 		}
-		l.remove(evicted)
-		l.stats.Evicted++
+		l.evict(evicted)
 	}
 	c.source = source
 	l.sources[source]++
@@ -294,6 +292,12 @@ func (l *limiter) remove(c *limitedConn) {
 	}
 	l.stats.Open--
 	l.tell()
+}
+
+// evict stops counting a connection that the caller closes in favor of another one. The lock is held.
+func (l *limiter) evict(c *limitedConn) {
+	l.remove(c)
+	l.stats.Evicted++
 }
 
 // tell wakes who waits for fewer connections.

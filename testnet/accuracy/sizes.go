@@ -38,14 +38,7 @@ func sizeSections() (out []section) {
 		if s.lasts != surpriseLasts {
 			t.note += fmt.Sprintf(" (even 20x and flash for %d s)", surpriseLasts)
 		}
-		switch s.seeds {
-		case 0:
-			t.note += "."
-		case 1:
-			t.note += ", of the first seed."
-		default:
-			t.note += fmt.Sprintf(", of the first %d seeds.", s.seeds)
-		}
+		t.note += "."
 		if i > 0 {
 			t.rows = s.rows(smallest)
 		}

@@ -85,9 +85,10 @@ func New(l answer.Limiter, opt Options) http.Handler {
 
 // Server returns a server for h whose limits keep slow and greedy clients from holding its connections: headers within
 // 2 s and 16 KiB, the whole request within 5 s, the response within 10 s; 100 requests at a time on a connection with
-// HTTP/2. Idle connections end after 2 minutes: clients and proxies mostly keep theirs for 60 to 90 s, and whoever
-// keeps them longer than the server fails with requests that it sends as the server ends them. net/http logs to logger;
-// nil means slog.Default(). The caller listens, serves and shuts down.
+// HTTP/2. Idle connections end after 2 minutes, behind package listen also those without a request yet: clients and
+// proxies mostly keep theirs for 60 to 90 s, and whoever keeps them longer than the server fails with requests that it
+// sends as the server ends them. net/http logs to logger; nil means slog.Default(). The caller listens, serves and
+// shuts down.
 func Server(h http.Handler, logger *slog.Logger) *http.Server {
 	logger = cmp.Or(logger, slog.Default())
 	return &http.Server{

@@ -29,7 +29,7 @@ func (l *Listener) UseHTTP(s *http.Server, idle time.Duration) {
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, limitedOf(conn))
 	}
-	l.isHTTP = true
+	l.http = s
 	s.Handler = l.guard(s.Handler)
 	l.Server, l.Protocols, l.Refusal = s, []string{"h2", "http/1.1"}, full()
 }

@@ -93,7 +93,7 @@ type Stats struct {
 type limiter struct {
 	limits Limits
 	began  time.Time
-	isHTTP bool          // the server says what requests come: it speaks HTTP
+	http   *http.Server  // the server says what requests come, as it speaks HTTP; nil: another protocol
 	fewer  chan struct{} // receives when counts has become less
 
 	mu      sync.Mutex
@@ -141,18 +141,13 @@ func (l *limiter) admit(conn net.Conn, forwarded bool) (c, evicted *limitedConn,
 		c.source = l.sourceOf(clientOf(conn))
 	}
 	c.opened = c.touch()
-	c.silent = l.isHTTP
+	c.silent = l.http != nil
 	c.busy.Store(l.limits.Evict) // until it has had an answer
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case c.source.IsValid() && l.sources[c.source] >= l.limits.PerSource:
-		why = sourceAtShare
-		if l.limits.Evict {
-			evicted = l.evictable(func(source netip.Addr) bool { return source == c.source })
-		} else {
-			evicted = l.replaceable(c.source)
-		}
+		evicted, why = l.yielding(c.source), sourceAtShare
 	case l.stats.Open >= l.limits.Max && l.limits.Evict:
 		most := l.largestShare()
 		evicted = l.evictable(func(source netip.Addr) bool { return l.share(source) == most })
@@ -189,7 +184,7 @@ func (l *limiter) identify(c *limitedConn) (evicted *limitedConn, why refusal) {
 		return nil, admitted
 	}
 	if l.sources[source] >= l.limits.PerSource {
-		if evicted = l.replaceable(source); evicted == nil {
+		if evicted = l.yielding(source); evicted == nil {
 			l.remove(c)
 			l.stats.RefusedSource++
 			return nil, sourceAtShare
@@ -200,6 +195,14 @@ func (l *limiter) identify(c *limitedConn) (evicted *limitedConn, why refusal) {
 	l.sources[source]++
 	l.exempt--
 	return evicted, admitted
+}
+
+// yielding returns the connection that a source at its share gives up for a new one; nil: none. The lock is held.
+func (l *limiter) yielding(source netip.Addr) *limitedConn {
+	if l.limits.Evict {
+		return l.evictable(func(other netip.Addr) bool { return other == source })
+	}
+	return l.replaceable(source)
 }
 
 // replaceable returns a connection of a source, or of any if that is not valid, that is idle for Limits.IdleAfter; nil
@@ -315,6 +318,17 @@ func (l *limiter) counts() (open, silent int) {
 	return l.stats.Open, l.silent
 }
 
+// endSilent ends the connections that have brought no request of HTTP yet.
+func (l *limiter) endSilent() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		if c.silent {
+			_ = c.Conn.Close()
+		}
+	}
+}
+
 // limitedConn is a connection that its limiter counts.
 type limitedConn struct {
 	net.Conn
@@ -325,6 +339,10 @@ type limitedConn struct {
 	busy    atomic.Bool  // a request is under way, as far as the server reports it
 	spoke   atomic.Bool  // speak was called
 	silent  bool         // counts in limiter.silent; limiter.mu is held to read and to set it
+
+	asked  time.Time     // when the server began to wait for the first byte; zero: it does not
+	header time.Duration // how long it would have waited for the first header
+	began  time.Time     // when that byte came
 
 	forwarded bool     // a PROXY header names the client
 	client    net.Addr // that it named; nil: none
@@ -362,22 +380,49 @@ func (c *limitedConn) speak() {
 	c.silent = false
 }
 
-// Read implements net.Conn.
-func (c *limitedConn) Read(b []byte) (int, error) {
-	if len(c.early) > 0 {
-		n := copy(b, c.early)
-		c.early = c.early[n:]
-		return n, nil
+// SetReadDeadline implements net.Conn. For the first request net/http counts a client's time from the beginning of the
+// connection. But a client may have dialed it ahead, as Go's does if another one becomes free first, and cannot repeat
+// a request that crosses its end. So until its first byte it is idle like one between two requests, and the time for
+// the request counts from that byte.
+func (c *limitedConn) SetReadDeadline(t time.Time) error {
+	s := c.limiter.http
+	switch {
+	case s == nil || s.IdleTimeout <= 0 || c.spoke.Load():
+	case t.Before(c.limiter.began): // no deadline, or an end of all reading
+		if !c.asked.IsZero() { // else others may read it
+			c.asked = time.Time{}
+		}
+	case c.began.IsZero():
+		c.asked = time.Now()
+		c.header = t.Sub(c.asked)
+		t = c.asked.Add(s.IdleTimeout)
+	case t.Before(c.began.Add(s.ReadTimeout)):
+		t = c.began.Add(s.ReadTimeout)
 	}
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.touch()
-		if unlisted := c.unlisted; unlisted != nil {
-			c.unlisted = nil
-			if isHeader(b[:n]) {
-				unlisted()
-				return 0, errUntrustedHeader
-			}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Read implements net.Conn.
+func (c *limitedConn) Read(b []byte) (n int, err error) {
+	if len(c.early) > 0 {
+		n = copy(b, c.early)
+		c.early = c.early[n:]
+	} else {
+		n, err = c.Conn.Read(b)
+	}
+	if n == 0 {
+		return n, err
+	}
+	c.touch()
+	if !c.asked.IsZero() {
+		c.began, c.asked = time.Now(), time.Time{}
+		_ = c.Conn.SetReadDeadline(c.began.Add(c.header))
+	}
+	if unlisted := c.unlisted; unlisted != nil {
+		c.unlisted = nil
+		if isHeader(b[:n]) {
+			unlisted()
+			return 0, errUntrustedHeader
 		}
 	}
 	return n, err
@@ -400,12 +445,14 @@ func (c *limitedConn) CloseWrite() error {
 	return net.ErrClosed
 }
 
-// trackState is an http.Server's ConnState: only a connection that has had an answer and waits for the next request is
-// idle. A new one is not: its client has had no time to send a request yet.
+// trackState is an http.Server's ConnState: a connection is idle while the server waits for its next request. At a
+// listener that evicts a new one is not: its client has had no time to send a request yet.
 func trackState(conn net.Conn, state http.ConnState) {
 	if c := limitedOf(conn); c != nil {
 		c.touch()
-		c.busy.Store(state != http.StateIdle)
+		if state != http.StateNew {
+			c.busy.Store(state != http.StateIdle)
+		}
 		if state == http.StateIdle { // of HTTP/2 from the start: its Shutdown drops nothing
 			c.speak()
 		}

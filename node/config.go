@@ -105,9 +105,9 @@ type Config struct {
 	// MaxConnectionsPerSource is how many of them one source may have, an IPv4 address or an IPv6 /64; 0, a quarter,
 	// or 1 to 1,000,000. This machine, Unix sockets and trusted proxies (Requests) have no such limit.
 	MaxConnectionsPerSource int `yaml:"max_connections_per_source"`
-	// IdleTimeout is the longest time between two requests of a connection: 1s to 24h, or 0, which means 2 minutes over
-	// HTTP and 5 over gRPC and the Redis protocol. Over HTTP it should be longer than clients keep idle connections.
-	// The reverse proxy has its own.
+	// IdleTimeout is the longest time between two requests of a connection, over HTTP also until the first: 1s to 24h,
+	// or 0, which means 2 minutes over HTTP and 5 over gRPC and the Redis protocol. Over HTTP it should be longer than
+	// clients keep idle connections. The reverse proxy has its own.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// Requests says which descriptors /v1/auth and the reverse proxy make of a request.
 	Requests actions.Config `yaml:"requests"`

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// handshakeWithin is the longest time from a connection to its first request: for the PROXY header and the TLS
-	// handshake.
+	// handshakeWithin is the longest time for what comes before a connection's first request: the PROXY header and the
+	// TLS handshake.
 	handshakeWithin = 5 * time.Second
 	// maxHeader is the longest PROXY header, in bytes. One of version 1 has up to 107, one of version 2 more than 52 if
 	// the balancer adds fields, which nobody reads here.

@@ -318,12 +318,12 @@ func (l *limiter) counts() (open, silent int) {
 	return l.stats.Open, l.silent
 }
 
-// endSilent ends the connections that have brought no request of HTTP yet.
+// endSilent ends the connections that have brought nothing of HTTP yet, or part of a header.
 func (l *limiter) endSilent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
-		if c.silent {
+		if c.silent && !c.busy.Load() {
 			_ = c.Conn.Close()
 		}
 	}
@@ -383,7 +383,7 @@ func (c *limitedConn) speak() {
 // SetReadDeadline implements net.Conn. For the first request net/http counts a client's time from the beginning of the
 // connection. But a client may have dialed it ahead, as Go's does if another one becomes free first, and cannot repeat
 // a request that crosses its end. So until its first byte it is idle like one between two requests, and the time for
-// the request counts from that byte.
+// the request counts from that byte. Bytes that came with the end of a TLS handshake are seen once they are a header.
 func (c *limitedConn) SetReadDeadline(t time.Time) error {
 	s := c.limiter.http
 	switch {
@@ -392,6 +392,8 @@ func (c *limitedConn) SetReadDeadline(t time.Time) error {
 		if !c.asked.IsZero() { // else others may read it
 			c.asked = time.Time{}
 		}
+	case !c.asked.IsZero(): // nothing was read for the header: TLS had it
+		c.began, c.asked = time.Now(), time.Time{}
 	case c.began.IsZero():
 		c.asked = time.Now()
 		c.header = t.Sub(c.asked)

@@ -105,9 +105,9 @@ func (l *Listener) Start(fail func(name string, err error)) {
 
 // Stop accepts no more connections: they are for who else has the socket, or refused. It serves those that are open for
 // at most keepAlive longer while each answer ends its connection: a request that a client has just sent on an idle
-// connection is still answered. Those of HTTP that have brought no request yet get the server's time for headers, up to
-// half of drain, as net/http drops what it reads after Shutdown. Requests in flight then end within drain. A nil
-// listener has nothing to stop.
+// connection is still answered. Those of HTTP that have brought no request yet get the time that a handshake and a
+// header may take, up to half of drain, as net/http drops what it reads after Shutdown. Requests in flight then end
+// within drain. A nil listener has nothing to stop.
 func (l *Listener) Stop(keepAlive, drain time.Duration) {
 	if l == nil {
 		return
@@ -119,7 +119,11 @@ func (l *Listener) Stop(keepAlive, drain time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	if l.http != nil {
-		l.await(min(drain/2, l.http.ReadHeaderTimeout), func(_, silent int) bool { return silent == 0 })
+		first := l.http.ReadHeaderTimeout
+		if l.hasHandshakes() {
+			first += l.handshakeWithin
+		}
+		l.await(min(drain/2, first), func(_, silent int) bool { return silent == 0 })
 		l.endSilent()
 	}
 	if l.Server.Shutdown(ctx) != nil {

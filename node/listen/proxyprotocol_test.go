@@ -214,26 +214,3 @@ func TestSharesBehindABalancer(t *testing.T) {
 	_ = first.Close()
 	testkit.Eventually(t, "its place is free", func() bool { return sources()["192.0.2.7"] == 1 })
 }
-
-// Behind a balancer, too, a source at its share of a listener for probes gets a connection in place of its oldest one.
-func TestFloodBehindABalancer(t *testing.T) {
-	l := secure(t, TLS{}, new(testkit.Log), believing(true), func(l *Listener) {
-		l.limits.PerSource, l.limits.Evict = 1, true
-	})
-	first := testkit.Dial(t, l.Addr().String())
-	_, _ = io.WriteString(first, header(t, 1, "192.0.2.7:1"))
-	testkit.Eventually(t, "the client is known", func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.sources[netip.MustParseAddr("192.0.2.7")] == 1
-	})
-	if got := send(t, l, header(t, 1, "192.0.2.7:2")+request); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
-		t.Errorf("a second connection of a source gets %q", got)
-	}
-	if _, err := first.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("the first one ends with %v", err)
-	}
-	if s := l.Stats(); s.Evicted != 1 || s.RefusedSource != 0 {
-		t.Errorf("%+v", s)
-	}
-}

@@ -2,12 +2,14 @@ package listen
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,8 +80,11 @@ func TestDialedAhead(t *testing.T) {
 		{"its body hangs after a slow header", []part{{time.Minute, head[:20]}, {1500 * time.Millisecond, head[20:]}},
 			3500 * time.Millisecond},
 	} {
-		for _, over := range []string{"plain text", "HTTP/2 or plain text", "TLS", "PROXY", "PROXY joined"} {
-			if over == "PROXY joined" && tt.parts[0].after > 0 { // the first byte comes with the header
+		for _, over := range []string{"plain text", "HTTP/2 or plain text", "TLS", "TLS joined", "PROXY", "PROXY joined"} {
+			first := tt.parts[0]
+			switch { // joined: what comes first comes with the end of the handshake
+			case over == "PROXY joined" && first.after > 0,
+				over == "TLS joined" && (first.after > 0 || !strings.HasPrefix(first.text, head)):
 				continue
 			}
 			t.Run(tt.name+" over "+over, func(t *testing.T) {
@@ -149,6 +154,24 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 	})
 }
 
+// joining writes the end of a client's TLS handshake, its second write, with the one after it.
+type joining struct {
+	net.Conn
+	joins  bool
+	writes int
+	held   []byte
+}
+
+func (j *joining) Write(b []byte) (int, error) {
+	if j.writes++; j.joins && j.writes == 2 {
+		j.held = bytes.Clone(b)
+		return len(b), nil
+	}
+	_, err := j.Conn.Write(append(j.held, b...))
+	j.held = nil
+	return len(b), err
+}
+
 // answerTo sends a request and returns the status of the answer.
 func answerTo(t *testing.T, conn net.Conn) int {
 	t.Helper()
@@ -188,7 +211,7 @@ func dialedAhead(t *testing.T, over string) net.Conn {
 		protocols.SetHTTP1(true)
 		protocols.SetUnencryptedHTTP2(true)
 		l.Server.(*http.Server).Protocols = protocols
-	case "TLS":
+	case "TLS", "TLS joined":
 		l.Protocols = []string{"http/1.1"}
 		if err := l.UseTLS(serverTLS(testkit.NewAuthority(t, "ca").Issue(t, "server"))); err != nil {
 			t.Fatal(err)
@@ -203,8 +226,8 @@ func dialedAhead(t *testing.T, over string) net.Conn {
 		l.Stop(0, testkit.Patience)
 	})
 	switch over {
-	case "TLS":
-		secure := tls.Client(client, &tls.Config{InsecureSkipVerify: true})
+	case "TLS", "TLS joined":
+		secure := tls.Client(&joining{Conn: client, joins: over == "TLS joined"}, &tls.Config{InsecureSkipVerify: true})
 		if err := secure.Handshake(); err != nil {
 			t.Fatal(err)
 		}

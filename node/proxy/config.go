@@ -60,9 +60,9 @@ type Route struct {
 
 // Timeouts are those of connections; 0 means none.
 type Timeouts struct {
-	// Idle is the longest time between two requests of a client's connection. It may not be 0.
+	// Idle is the longest time until the first request of a client's connection, and between two. It may not be 0.
 	Idle time.Duration `yaml:"idle"`
-	// Header is how long a client may take to send a request's header. It may not be 0.
+	// Header is how long a client may take to send a request's header once it has begun. It may not be 0.
 	Header time.Duration `yaml:"header"`
 	// Connect is how long connecting to an upstream may take, TLS included. It may not be 0.
 	Connect time.Duration `yaml:"connect"`

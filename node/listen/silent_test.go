@@ -80,7 +80,8 @@ func TestDialedAhead(t *testing.T) {
 		{"its body hangs after a slow header", []part{{time.Minute, head[:20]}, {1500 * time.Millisecond, head[20:]}},
 			3500 * time.Millisecond},
 	} {
-		for _, over := range []string{"plain text", "HTTP/2 or plain text", "TLS", "TLS joined", "PROXY", "PROXY joined"} {
+		for _, over := range []string{"plain text", "HTTP/2 or plain text", "TLS", "TLS joined", "PROXY",
+			"PROXY joined"} {
 			first := tt.parts[0]
 			switch { // joined: what comes first comes with the end of the handshake
 			case over == "PROXY joined" && first.after > 0,

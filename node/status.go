@@ -464,7 +464,7 @@ func (n *Node) fileFindings(add func(level, do, format string, args ...any)) {
 
 // regionFindings adds what is wrong with other nodes, and reports whether that explains why decisions are degraded.
 func (n *Node) regionFindings(s *status.Status, add func(level, do, format string, args ...any)) (explains bool) {
-	const network = "look at the network to them and at their processes: counts agree again within a second of the heal"
+	const network = "look at the network to them and at their processes: counts agree again within seconds of the heal"
 	isolated := n.isolation(s, add)
 	for _, r := range s.Regions {
 		var lost, strangers, others []string
@@ -528,7 +528,7 @@ func (n *Node) isolation(s *status.Status, add func(level, do, format string, ar
 		follow = ". Until the heal rules follow their on_failure"
 	}
 	add("warn", "look at this side first, its network and its firewall: all other regions at once are unlikely to be "+
-		"down; ask a node of theirs, which sees the rest. Counts agree again within a second of the heal",
+		"down; ask a node of theirs, which sees the rest. Counts agree again within seconds of the heal",
 		"%s is cut off from all other regions since %s: %s%s", who, timeOfDay(since), some(away), follow)
 	return true
 }

@@ -141,7 +141,7 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 			t.Errorf("while both may still speak: %d", got)
 		}
 		_ = third.Close()
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		fourth := system.dial()
 		defer fourth.Close()
 		if got := answerTo(t, fourth); got != http.StatusOK || l.Stats().Evicted != 1 || l.Stats().Open != 2 {

@@ -145,7 +145,7 @@ limit:
   limit where that is more.
 - **rejected**: requests of clients that the oracle never counts above 95 %% of the limit and that were
   rejected, of how many; all seeds together.
-- **bound**: the largest that a node exported; **factor**: that, of the most that was observed.
+- **bound**: the largest that a node exported; **factor**: the bound divided by the largest excess.
 - **counted in the region, across**: how long until another node that is asked for the key counts what one admitted,
   in its region and in others.
 - **agreed**: how long after the last request all nodes have the same counts.

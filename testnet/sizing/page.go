@@ -53,8 +53,9 @@ same page on any machine. Ask it for your own load and budget.
 A figure is the mean of all nodes, with the most that any of them needs in brackets: of those that own more keys than
 others. Up to 16 nodes all send to all; in larger clusters owners of keys add up. **First** and **then** are what
 runs out at the busiest node as the load grows, and at how many times the load, of a budget of %g Mbit/s each way,
-%g %% of a core, %g MiB for counts, and what the receive queue of memberlist holds. There is a limit of %d per %v,
-gossip every %v, one way %v between regions, and %g %% loss. CPU is that of the machine of our
+%g %% of a core, %g MiB for counts, and what the receive queue of memberlist holds (10,240 messages/s): below one
+time the budget does not suffice. Messages are what 'edgelimit_gossip_frames_sent_total' counts. There is a limit of
+%d per %v, gossip every %v, one way %v between regions, and %g %% loss. CPU is that of the machine of our
 [benchmarks](../testnet/bench/RESULTS.md). [PLANNING.md](PLANNING.md) has the rest: intervals, regions, machines.
 `
 

@@ -11,6 +11,7 @@ type share struct {
 	number uint16
 	place  Place
 	fresh  bool
+	member bool
 	lost   bool     // out of reach
 	raised uint64   // ages at which it rose, one bit each
 	rate   float32  // cost per second
@@ -50,7 +51,7 @@ func (a *sums) get(s *shard, origin uint16) *share {
 	from := len(a.counts)
 	a.counts = append(a.counts, make([]uint64, a.ages)...)
 	a.shares = append(a.shares, share{number: origin, place: s.placeOf(origin),
-		counts: a.counts[from : from+a.ages : from+a.ages]})
+		member: s.origins.states[origin].member.Load(), counts: a.counts[from : from+a.ages : from+a.ages]})
 	a.of[origin] = uint16(len(a.shares))
 	return &a.shares[len(a.shares)-1]
 }
@@ -131,7 +132,7 @@ func (t *Table) appendSums(
 		id := t.origins.originOf(x.number, c)
 		switch {
 		case id == 0: // a fold
-		case x.place == Near:
+		case x.place == Near && x.member:
 			dst = a.appendDown(dst, x, id)
 		case x.place.isRegion() && m.scope == Global:
 			dst = a.appendAcross(dst, id, x.fresh)
@@ -172,7 +173,7 @@ const someAsk = 16
 func (a *sums) isWide() bool {
 	asked := 0
 	for i := range a.shares {
-		if a.shares[i].place == Near {
+		if a.shares[i].place == Near && a.shares[i].member {
 			asked++
 		}
 	}

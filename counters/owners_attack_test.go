@@ -180,3 +180,25 @@ func TestADemandThatAnOwnerMakesUp(t *testing.T) {
 		}
 	}
 }
+
+// Who is no member is sent no sums, whoever names it: the names that one makes up are no work for the owner.
+func TestMadeUpMembersAreSentNothing(t *testing.T) {
+	l := limitOf(t, time.Hour, time.Hour/10, 100)
+	table := ofThree(l, 3, 3, 3)
+	for o := range counters.Origin(100) {
+		s := sentBy(7, slotOf(l, 1, start, 1000+o, 0, 1))
+		s.Place = counters.Near
+		table.Merge([]counters.Slot{s}, start)
+	}
+	member := sentBy(7, slotOf(l, 1, start, 7, 0, 1))
+	member.Place = counters.Near
+	table.Merge([]counters.Slot{member}, start)
+	to := make(map[counters.Origin]int)
+	for _, s := range table.DrainDirty(start).Slots {
+		to[s.To]++
+	}
+	delete(to, counters.AllRegions)
+	if len(to) != 1 || to[7] == 0 {
+		t.Errorf("slots by receiver: %v, want some for 7 alone", to)
+	}
+}

@@ -1,27 +1,30 @@
 package counters
 
 // Refresh has the next drains return again all that the table knows of the keys of some partitions, for somebody who is
-// new. It goes through the table a part at a time.
+// new. It goes through the table a part at a time, once for each partition and call: a call while others are not over
+// returns nothing of their partitions again.
 func (t *Table) Refresh(partitions PartitionSet) {
 	t.drain.Lock()
 	defer t.drain.Unlock()
-	for i := range partitions {
-		t.refresh.partitions[i] |= partitions[i]
+	for p := range Partitions {
+		if partitions.Has(p) {
+			t.refresh.partitions.Add(p)
+			t.refresh.left[p] = shards + 1 // the current shard comes again at the end
+		}
 	}
-	t.refresh.left = shards + 1 // the current shard comes again at the end
 }
 
 // Refreshed reports whether drains have returned all that Refresh asked for.
 func (t *Table) Refreshed() bool {
 	t.drain.Lock()
 	defer t.drain.Unlock()
-	return t.refresh.left == 0
+	return t.refresh.partitions == PartitionSet{}
 }
 
 // refresh is what Refresh has not gone through yet. Table.drain guards it.
 type refresh struct {
 	partitions PartitionSet
-	left       int // shards
+	left       [Partitions]uint8 // shards, of these partitions
 	shard      int
 	walk       walk // of the shard
 }
@@ -29,16 +32,21 @@ type refresh struct {
 // refreshParts is how many parts of a walk a drain goes through to refresh cells.
 const refreshParts = 256
 
-// refreshSome enlists cells that are to be sent again.
-func (t *Table) refreshSome() {
+// refreshSome enlists cells that are to be sent again: those of so many parts of a walk.
+func (t *Table) refreshSome(parts int) {
 	r := &t.refresh
-	for parts := 0; r.left > 0 && parts < refreshParts; parts++ {
+	for ; r.partitions != (PartitionSet{}) && parts > 0; parts-- {
 		if !t.refreshPart(&t.shards[r.shard]) {
 			continue
 		}
 		r.shard = (r.shard + 1) % shards
-		if r.left--; r.left == 0 {
-			r.partitions = PartitionSet{}
+		for p := range Partitions {
+			if !r.partitions.Has(p) {
+				continue
+			}
+			if r.left[p]--; r.left[p] == 0 {
+				r.partitions[p/64] &^= 1 << (p % 64)
+			}
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 		m.risen(m.rise, elapsed)
 	}
 	out := Drained{Slots: buffer[:0]}
-	t.refreshSome()
+	t.refreshSome(refreshParts)
 	for i := range t.shards {
 		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed, now)
 	}

@@ -198,7 +198,7 @@ func (c *Cluster) Warm(ctx context.Context) error {
 
 func (c *Cluster) warm() bool {
 	c.mu.Lock()
-	informed := c.replica.Stats().SnapshotsReceived > 0 || len(c.routes) == 0 || c.replica.large && c.replica.Informed()
+	informed := len(c.routes) == 0 || c.replica.hasBegun()
 	c.mu.Unlock()
 	blind, _ := c.Blind()
 	return informed && !blind

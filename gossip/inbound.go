@@ -38,6 +38,7 @@ type inbound struct {
 	worstAge        time.Duration          // largest age since this replica's last tick
 	peakAge         time.Duration          // largest age between its last two ticks
 	left            bool                   // it sent a goodbye: it admits nothing any more
+	leftAt          int64                  // when that came
 	otherRegion     bool                   // it is of another region
 	idle            bool                   // it had no requests when it sent its newest frame
 	truncated       bool                   // a snapshot may have left out what changed long ago
@@ -101,7 +102,9 @@ func (h *inbound) note(f *frame, now int64) {
 		h.ackDue = true
 		if f.tick >= h.cumulative {
 			h.cumulative = f.tick
-			h.advanceWatermark(f.sent, f.ages, now)
+			if f.sent > beforeAll {
+				h.advanceWatermark(f.sent, f.ages, now)
+			}
 			maps.DeleteFunc(h.beyond, func(tick uint64, _ arrival) bool { return tick <= h.cumulative })
 		}
 	}
@@ -125,7 +128,9 @@ func (h *inbound) note(f *frame, now int64) {
 	if h.beacon.tick <= h.cumulative && h.beacon.sent != 0 { // the frames that a beacon reports may come after it
 		h.advanceWatermark(h.beacon.sent, h.beacon.ages, now)
 	}
-	h.left = h.left || f.kind == goodbye
+	if f.kind == goodbye {
+		h.left, h.leftAt = true, now
+	}
 }
 
 // advanceWatermark records that everything the origin admitted before its time sent has arrived.

@@ -39,8 +39,10 @@ const (
 	// larger one returns to that.
 	meshMost  = 16
 	meshAgain = 12
-	// largeLasts is how long a small cluster behaves as a large one after a member did.
+	// largeLasts is how long a small cluster behaves as a large one after a member did: members differ in how many they
+	// know. But where all know few, it is no longer than fewLasts, or each would have the others go on for ever.
 	largeLasts = 3 * time.Second
+	fewLasts   = time.Minute
 	// suspectAfter is in intervals.
 	suspectAfter = 5
 	// linkLasts is how long after the last slot a link is sent every interval how complete it is; then every second.
@@ -59,6 +61,7 @@ type region struct {
 	members []member // by origin
 	owners  [counters.Partitions]counters.Origin
 	silent  bool         // too many of its members are: nobody stands in
+	empty   bool         // nobody is in it any more
 	sum     counters.Sum // over its nodes
 
 	reported [2]map[string]regionDemand // by its owners in reach, and by the others; see addDemands
@@ -98,6 +101,7 @@ type owners struct {
 	changed  bool // who owns what has to be found again
 	large    bool
 	largeAt  int64             // when a frame of a large cluster came last
+	manyAt   int64             // when it had more than meshAgain nodes last, or has begun
 	unable   bool              // a member does not know owners
 	links    []counters.Origin // who is sent to regularly
 	busy     []counters.Origin // others for whom something waits
@@ -270,8 +274,11 @@ func (r *Replica) reorganize(now int64) {
 // isLarge reports whether owners add up.
 func (r *Replica) isLarge(now int64) bool {
 	n := len(r.peers) + 1
-	return !r.unable &&
-		(n > meshMost || r.large && n > meshAgain || r.largeAt != 0 && now-r.largeAt < int64(largeLasts))
+	if n > meshAgain || r.manyAt == 0 {
+		r.manyAt = now
+	}
+	return !r.unable && (n > meshMost || r.large && n > meshAgain ||
+		r.largeAt != 0 && now-r.largeAt < int64(largeLasts) && now-r.manyAt < int64(fewLasts))
 }
 
 // logFor is the log of a new peer: one for all in a small cluster. Otherwise its ticks begin behind all that any peer
@@ -309,12 +316,8 @@ func (r *Replica) turn(now int64) {
 	for _, p := range r.peers {
 		p.log, p.snapAt = &r.log, 0
 	}
-	var all counters.PartitionSet
-	for p := range counters.Partitions {
-		all.Add(p)
-	}
 	r.counts.SetOwners(nil)
-	r.counts.Refresh(all)
+	r.counts.Refresh(allPartitions())
 }
 
 // suspect finds the peers that should have answered.
@@ -358,6 +361,26 @@ func (r *Replica) mayBeSilent(o counters.Origin) bool {
 		return false
 	}
 	return r.suspects[o] || h.idle
+}
+
+// forgetRegions has the table forget what regions are asked for that nobody is in any more, and nobody is waited for:
+// no owner of theirs will ever report less.
+func (r *Replica) forgetRegions() {
+	for i, g := range r.regions {
+		was := g.empty
+		g.empty = i > 0 && len(g.members) == 0 &&
+			!slices.ContainsFunc(r.senders(), func(h *inbound) bool { return h.region == g && !h.left })
+		if g.empty && !was {
+			r.counts.SetSumWatermarks(g.sum, allPartitions(), counters.Gone)
+		}
+	}
+}
+
+func allPartitions() (all counters.PartitionSet) {
+	for p := range counters.Partitions {
+		all.Add(p)
+	}
+	return all
 }
 
 // maxSuspects is how many members of another region may be silent until all of it is taken to be out of reach. Then the
@@ -434,6 +457,14 @@ func (r *Replica) homes() (at [counters.Partitions][homes]*region) {
 		}
 	}
 	return at
+}
+
+// hasBegun reports whether a replica that has joined others knows what they count: in a small cluster by a snapshot.
+func (r *Replica) hasBegun() bool {
+	if r.large || r.largeAt != 0 {
+		return r.Informed()
+	}
+	return r.stats.SnapshotsReceived > 0
 }
 
 // Informed reports whether all who send to this replica of themselves have sent all that they knew when they did.

@@ -208,6 +208,16 @@ func TestSumsOfUnknownRegionsComeAgain(t *testing.T) {
 	if got := view(); got != 7 || r.inbound[200].cumulative != 1 {
 		t.Errorf("it counts %d and has the frames to %d, want 7 and 1", got, r.inbound[200].cumulative)
 	}
+	g.origin = newSum("sum", "gone").Of(1)
+	f.tick, bodies = 2, pack([]group{g}, 200, frameTime, maxBody)
+	for i, after := range []time.Duration{refusedFor - 1, refusedFor} {
+		if err := r.Receive(f.encode(nil, bodies[0]), frameTime+int64(after)); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.inbound[200].cumulative; got != uint64(i+1) {
+			t.Errorf("%v after a sum of a region that is gone it has the frames to %d, want %d", after, got, i+1)
+		}
+	}
 }
 
 // What a node that has just started says of others is not taken for a part of any sum: they are to send it themselves.
@@ -258,5 +268,145 @@ func TestBeaconsOfNonLinksAreAnswered(t *testing.T) {
 	out := r.Tick(counters.Drained{}, now+100*ms)
 	if !slices.ContainsFunc(out, func(m Message) bool { return m.To == from }) {
 		t.Error("a node whose frames are missing gets no answer")
+	}
+}
+
+// sumSlot is a slot of the own region's sum over the partition of key 1, for a member.
+func sumSlot(r *Replica, m *counters.Meter, now int64) counters.Slot {
+	return counters.Slot{Meter: m, Key: 1, Index: m.Index(now), Origin: r.regions[0].sum.Of(1), To: 10, Count: 5}
+}
+
+// What was added up before a cluster became a small one is sent to nobody: where all send to all, a sum would be one
+// more node that counts the same.
+func TestNoSumIsSentInASmallCluster(t *testing.T) {
+	r := largeReplica(t, meshMost)
+	m := counters.NewMeter("r", counters.SlidingWindow, 10*time.Second)
+	now := frameTime + 100*ms
+	own := counters.Slot{Meter: &m, Key: 1, Index: m.Index(now), Origin: 1, Count: 5}
+	r.Describe(10, Node{Region: "here", Name: "node-10", Version: largestVersion - 1})
+	out := r.Tick(counters.Drained{Slots: []counters.Slot{sumSlot(r, &m, now), own}}, now)
+	out = append(out, r.Flush(counters.Drained{Slots: []counters.Slot{own, sumSlot(r, &m, now)}}, now+10*ms)...)
+	origins := make(map[counters.Origin]int)
+	for _, message := range out {
+		f, err := decodeFrame(message.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range f.groups {
+			origins[g.origin]++
+		}
+	}
+	if r.large || len(origins) != 1 || origins[1] != 2*len(r.peers) {
+		t.Errorf("groups by origin: %v, want those of 1 alone, in a small cluster (large: %t)", origins, r.large)
+	}
+	if out := r.Flush(counters.Drained{Slots: []counters.Slot{sumSlot(r, &m, now)}}, now+20*ms); len(out) != 0 {
+		t.Errorf("%d messages say nothing", len(out))
+	}
+}
+
+// A cluster of few nodes becomes a small one, though each hears from others that they are still of a large one.
+func TestFewNodesBecomeASmallCluster(t *testing.T) {
+	for left, large := range map[int]bool{meshAgain: true, meshAgain - 1: false} {
+		r := largeReplica(t, meshMost)
+		for o := range counters.Origin(meshMost - left) {
+			r.Leave(10+o, true)
+		}
+		now := frameTime
+		for ; now <= frameTime+int64(2*fewLasts); now += int64(time.Second) {
+			f := frame{kind: beacon, origin: 10 + meshMost - 1, sent: now, ages: &ages{}}
+			if err := r.Receive(f.encode(nil, emptyBody), now); err != nil {
+				t.Fatal(err)
+			}
+			if r.Tick(counters.Drained{}, now); !r.large && now < frameTime+int64(fewLasts) {
+				t.Fatalf("%d nodes are a small cluster after %v", left+1, time.Duration(now-frameTime))
+			}
+		}
+		if r.large != large {
+			t.Errorf("%d nodes are a large cluster: %t, want %t", left+1, r.large, large)
+		}
+	}
+}
+
+// sumWatermarks is a table that notes which watermarks of sums it gets.
+type sumWatermarks struct {
+	*counters.Table
+	of map[counters.Sum]int64
+}
+
+func (w *sumWatermarks) SetSumWatermarks(s counters.Sum, of counters.PartitionSet, watermark int64) {
+	w.of[s] = watermark
+	w.Table.SetSumWatermarks(s, of, watermark)
+}
+
+// What a region was asked for is forgotten with the last of its nodes: at once if they left, or else when nobody waits
+// for them any more. Its clients are others' by then.
+func TestDemandOfARegionThatIsGone(t *testing.T) {
+	for _, left := range []bool{true, false} {
+		r := largeReplica(t, meshMost)
+		table := &sumWatermarks{r.counts.(*counters.Table), make(map[counters.Sum]int64)}
+		r.counts = table
+		now := frameTime
+		tick := func(after time.Duration) {
+			now += int64(after)
+			r.Tick(counters.Drained{}, now)
+		}
+		join(r, 200, "there")
+		join(r, 201, "there")
+		there := r.byName["there"].sum
+		for o := range counters.Origin(2) {
+			f := frame{kind: beacon, origin: 200 + o, sent: now, ages: &ages{}}
+			if err := r.Receive(f.encode(nil, emptyBody), now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Leave(200, left)
+		tick(100 * time.Millisecond)
+		if table.of[there] == counters.Gone {
+			t.Errorf("left %t: it is forgotten with one of two nodes", left)
+		}
+		r.Leave(201, left)
+		tick(100 * time.Millisecond)
+		if gone := table.of[there] == counters.Gone; gone != left {
+			t.Errorf("left %t: it is forgotten at once: %t", left, gone)
+		}
+		tick(forgetSilent)
+		tick(100 * time.Millisecond)
+		if table.of[there] != counters.Gone {
+			t.Errorf("left %t: it is not forgotten after %v", left, forgetSilent)
+		}
+		r.Join(202, now)
+		r.Describe(202, Node{Region: "there", Name: "node-202", Version: largestVersion})
+		if tick(100 * time.Millisecond); r.byName["there"].empty {
+			t.Errorf("left %t: a region with a node is empty", left)
+		}
+	}
+}
+
+// A bridge says which frames will not come, and nothing of what they held: a node that starts waits for that.
+func TestABridgeInformsNobody(t *testing.T) {
+	r := NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: 4 << 20}))
+	r.Describe(1, Node{Region: "here", Name: "self", Version: largestVersion})
+	joinNear(r, 10)
+	now := frameTime
+	receive := func(f frame) {
+		now += ms
+		if err := r.Receive(f.encode(nil, emptyBody), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive(frame{kind: beacon, origin: 10, tick: 8, sent: now, ages: &ages{}})
+	receive(frame{kind: snapshot, origin: 10, tick: 7, sent: beforeAll})
+	if h := r.inbound[10]; r.hasBegun() || h.watermark != 0 || h.cumulative != 7 || h.latestSent != frameTime {
+		t.Errorf("after a bridge to frame %d it has begun: %t, complete through %d, the newest frame is of %d",
+			h.cumulative, r.hasBegun(), h.watermark, h.latestSent)
+	}
+	for o := range counters.Origin(meshMost) {
+		joinNear(r, 11+o)
+	}
+	r.Tick(counters.Drained{}, now)
+	receive(frame{kind: snapshot, origin: 11, tick: 7, sent: beforeAll})
+	if h := r.inbound[11]; r.hasBegun() || h.watermark != 0 || h.cumulative != 7 {
+		t.Errorf("after a bridge to frame %d it has begun: %t, complete through %d", h.cumulative, r.hasBegun(),
+			h.watermark)
 	}
 }

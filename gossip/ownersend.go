@@ -85,6 +85,9 @@ func (r *Replica) ackDue(o counters.Origin) bool {
 	return h != nil && h.ackDue
 }
 
+// beforeAll is when the frame of a bridge was sent, to a peer that knows nothing of this replica: it completes nothing.
+const beforeAll = 1
+
 // bridge has a peer that lacks frames which are not kept any more go on without them: it gets all again.
 func (r *Replica) bridge(out []Message, p *peer, now int64) []Message {
 	first := p.log.first()
@@ -93,7 +96,7 @@ func (r *Replica) bridge(out []Message, p *peer, now int64) []Message {
 	}
 	p.snapAt, p.snapTick = now, first-1
 	r.refreshFor(p)
-	f := frame{kind: snapshot, origin: r.self, tick: first - 1, sent: max(1, p.askedAt)}
+	f := frame{kind: snapshot, origin: r.self, tick: first - 1, sent: max(beforeAll, p.askedAt)}
 	return append(out, Message{To: p.origin, Data: f.encode(nil, emptyBody)})
 }
 

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
@@ -133,4 +134,43 @@ func TestTheBoundHoldsWhatWasEvicted(t *testing.T) {
 	l.audit(t, at(18*time.Second), 75)
 	admits(at(21 * time.Second))
 	l.audit(t, at(21*time.Second), 0)
+}
+
+// What somebody else says in a member's name is taken back when the member speaks: that it leaves, or that its frames
+// have come further than they have.
+func TestForgedGoodbyesAndTicksDoNotLast(t *testing.T) {
+	r := NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: 4 << 20}))
+	r.Join(10, frameTime)
+	now := frameTime
+	receive := func(f frame) {
+		f.origin, f.sent = 10, cmp.Or(f.sent, now)
+		if err := r.Receive(f.encode(nil, emptyBody), now); err != nil {
+			t.Fatal(err)
+		}
+		now += 100 * ms
+	}
+	receive(frame{kind: data, tick: 1})
+	old := frame{kind: data, tick: 2, sent: now}
+	receive(old)
+	receive(frame{kind: goodbye, tick: 2})
+	receive(frame{kind: snapshot, tick: maxTick})
+	h := r.inbound[10]
+	if !r.Left(10) || h.cumulative != maxTick {
+		t.Fatalf("left: %t, frames to %d", r.Left(10), h.cumulative)
+	}
+	receive(frame{kind: data, tick: 3})
+	if !r.Left(10) {
+		t.Error("a frame that was under way at the time of the goodbye takes it back")
+	}
+	now += int64(lastWords)
+	receive(old)
+	if !r.Left(10) {
+		t.Error("a replay takes the goodbye back")
+	}
+	receive(frame{kind: data, tick: 4})
+	receive(frame{kind: beacon, tick: 4})
+	if r.Left(10) || h.cumulative != 4 || h.watermark != h.latestSent {
+		t.Errorf("left: %t, frames to %d, complete through %d of %d", r.Left(10), h.cumulative, h.watermark,
+			h.latestSent)
+	}
 }

@@ -240,6 +240,7 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	r.stats.BytesReceived += uint64(len(b))
 	h := r.inboundOf(f.origin, now)
 	h.follow(f)
+	r.disbelieve(f, h, now)
 	r.noteSender(f, h, now)
 	for i := range f.groups {
 		novel := r.merge(f, &f.groups[i], h, now)
@@ -277,6 +278,24 @@ func (r *Replica) Receive(b []byte, now int64) error {
 		}
 	}
 	return nil
+}
+
+// disbelieve takes back what somebody else said in a member's name, when the member's newest frame shows that: it has
+// not left, and its ticks have not come as far.
+func (r *Replica) disbelieve(f *frame, h *inbound, now int64) {
+	if f.sent <= h.latestSent || r.peers[f.origin] == nil {
+		return
+	}
+	if h.left && f.kind != goodbye && over(now, h.leftAt, lastWords) {
+		h.left, r.changed = false, true
+	}
+	if f.kind != snapshot && f.tick+ackWindow < h.cumulative {
+		h.cumulative, h.highest, h.beacon = f.tick, f.tick, beaconMark{}
+		if f.kind.numbered() {
+			h.cumulative--
+		}
+		clear(h.beyond)
+	}
 }
 
 // isOrphan reports whether the group is of an origin that is gone. Its last frames may have reached only some members,
@@ -353,6 +372,7 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 	if r.large {
 		out = r.sendOwned(d, true, beat, before, now)
 	} else {
+		d.Slots = forAll(d.Slots)
 		news := r.newFrames(&r.log, r.arranger.arrange(d.Slots, d.Demand, r.self),
 			frame{since: r.since(d, before, now)}, len(d.Slots) > 0, true, now)
 		for _, o := range r.order {
@@ -369,7 +389,14 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 		}
 	}
 	r.forgetDemands(now)
+	r.forgetRegions()
 	return out
+}
+
+// forAll returns the slots that every node is to know. What an owner has added up for somebody is a sum: it comes once
+// more when the cluster has just become a small one, where nobody would take it for one.
+func forAll(slots []counters.Slot) []counters.Slot {
+	return slices.DeleteFunc(slots, func(s counters.Slot) bool { return s.To != 0 })
 }
 
 // forgetDemands has the table forget what nodes were asked for that are silent for crashedAfter and no members any

@@ -134,7 +134,8 @@ const setBackBy = time.Minute
 // until the clock came to where it had been. A frame that has nothing new may be a replay, and shifts nothing.
 func (h *inbound) follow(f *frame) {
 	by := subtract(h.latestSent, f.sent)
-	if by <= int64(setBackBy) || f.tick < h.cumulative || f.tick == h.cumulative && f.kind.numbered() {
+	if by <= int64(setBackBy) || f.sent <= beforeAll ||
+		f.tick < h.cumulative || f.tick == h.cumulative && f.kind.numbered() {
 		return
 	}
 	h.latestSent -= by

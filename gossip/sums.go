@@ -1,6 +1,8 @@
 package gossip
 
 import (
+	"time"
+
 	"github.com/edgelimit/edgelimit/counters"
 )
 
@@ -28,7 +30,8 @@ func (r *Replica) noteSender(f *frame, h *inbound, now int64) {
 }
 
 // about returns what a group is about. known is false if this replica is not to know it, and again as well if it cannot
-// know yet: the frame has to come again when the region has members here.
+// know yet: the frame has to come again when the region has members here, for refusedFor. A region that is not known by
+// then is gone, and others still count what it admitted.
 //
 // Nodes that have just started may send their first snapshots as a small cluster would: with what others counted that
 // started with them, and are no members here yet. These send it themselves as well. The table would take it for a part
@@ -39,7 +42,7 @@ func (r *Replica) about(f *frame, g *group, h *inbound, now int64) (of sum, know
 		of, ok := r.sumOf(g.origin)
 		switch {
 		case h.region == nil || !ok && !near:
-			return of, false, true
+			return of, false, !over(now, f.sent, refusedFor)
 		case near:
 			return of, ok && (of.region == nil || of.region == h.region), false
 		}
@@ -57,6 +60,9 @@ func (r *Replica) about(f *frame, g *group, h *inbound, now int64) (of sum, know
 	}
 	return of, true, false
 }
+
+// refusedFor is longer than a membership takes to spread.
+const refusedFor = time.Minute
 
 func (r *Replica) firstRegion() *region {
 	if len(r.regions) == 0 {
@@ -94,7 +100,7 @@ func (r *Replica) demandAt(f *frame, of sum) int64 {
 
 // setSumWatermarks passes to the table how complete the sums of an owner are.
 func (r *Replica) setSumWatermarks(o counters.Origin, h *inbound) {
-	if !r.large || h.region == nil || h.hereAt == 0 {
+	if !r.large || h.region == nil || h.region.empty || h.hereAt == 0 {
 		return
 	}
 	near := h.region == r.regions[0]

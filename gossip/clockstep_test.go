@@ -55,8 +55,9 @@ func TestAGapWhileTheClockWasSetBack(t *testing.T) {
 		sent int64
 	}{{1, frameTime}, {3, frameTime + 200*ms}, {4, back + 300*ms}, {2, frameTime + 100*ms}, {5, back + 400*ms}} {
 		f := frame{kind: data, origin: 7, tick: step.tick, sent: step.sent}
-		h.follow(&f)
-		h.note(&f, frameTime+int64(i)*100*ms)
+		now := frameTime + int64(i)*100*ms
+		h.follow(&f, now)
+		h.note(&f, now)
 	}
 	if h.cumulative != 5 || h.watermark != back+400*ms {
 		t.Errorf("%d ticks have come, known as of %v before the last was sent", h.cumulative,
@@ -90,7 +91,7 @@ func TestDemandOfAClockThatWasSetBack(t *testing.T) {
 			sent:   sent,
 			groups: []group{{origin: 7, meter: m, demand: demand}},
 		}
-		h.follow(&f)
+		h.follow(&f, now)
 		h.noteDemand(&f.groups[0], 100*time.Millisecond, sent, now)
 		h.note(&f, now)
 	}
@@ -105,13 +106,13 @@ func TestDemandOfAClockThatWasSetBack(t *testing.T) {
 	// A frame that is late by less is late, as ever.
 	old := h.latestSent
 	f := frame{kind: data, origin: 7, tick: 5, sent: h.latestSent - int64(setBackBy)}
-	if h.follow(&f); h.latestSent != old {
+	if h.follow(&f, frameTime); h.latestSent != old {
 		t.Errorf("a frame a minute late set the clock by %v", time.Duration(h.latestSent-old))
 	}
 	for _, replayed := range []frame{{kind: data, tick: 21}, {kind: data, tick: 3}, {kind: beacon, tick: 20},
 		{kind: goodbye, tick: 1}} {
 		replayed.sent = h.latestSent - int64(24*time.Hour)
-		if h.follow(&replayed); h.latestSent != old {
+		if h.follow(&replayed, frameTime); h.latestSent != old {
 			t.Errorf("a frame that was replayed set the clock by %v", time.Duration(h.latestSent-old))
 		}
 	}

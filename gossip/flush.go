@@ -39,9 +39,6 @@ func (r *Replica) FlushAt() int64 {
 
 // Flush returns the messages for an early flush: of some keys, before the interval ends.
 func (r *Replica) Flush(d counters.Drained, now int64) []Message {
-	if !r.large {
-		d.Slots = forAll(d.Slots)
-	}
 	if len(d.Slots) == 0 {
 		return nil
 	}

@@ -30,7 +30,8 @@ import (
 //	ages:   here int, there int, lost int: how old what the sender knows was when it was sent, in ms: of its region,
 //	        of the other regions, and of nodes that are out of its reach, which the first two leave out;
 //	        way int: the usual transit time to the other regions, in ms; meanHere int, meanThere int: here and there
-//	        on average, weighted by demand, at most those
+//	        on average, weighted by demand, at most those; few int: 1 if the sender knows few nodes, and adds up
+//	        only as others do (left out: 0)
 //	ack:    origin uint (whose ticks), cumulative uint (it has 1 to this), bitmap bin (bit i: it has cumulative+2+i,
 //	        too), transit int (least transit time of its frames in ms; nil, or left out: unknown)
 //	group:  rule str, algorithm uint, window int, sub-window int (nanoseconds), origin uint (0: the sender's own),
@@ -89,7 +90,11 @@ type frame struct {
 
 // ages report how old what the sender of a frame knows of others is, and how far they are.
 // here and there are those of what is known latest. On average, weighted by the demand, it is meanHere and meanThere.
-type ages struct{ here, there, lost, way, meanHere, meanThere time.Duration }
+type ages struct {
+	here, there, lost, way, meanHere, meanThere time.Duration
+
+	few bool // the sender knows few nodes, and adds up only as others do
+}
 
 // ack lists which ticks of an origin its sender has. The zero value is none.
 type ack struct {
@@ -157,6 +162,9 @@ func (a *ages) encode() []byte {
 	for _, age := range [...]time.Duration{a.here, a.there, a.lost, a.way, a.meanHere, a.meanThere} {
 		_ = enc.EncodeInt(min(age, maxAge).Milliseconds())
 	}
+	if a.few {
+		_ = enc.EncodeInt(1)
+	}
 	return appendBin(nil, buf.Bytes())
 }
 
@@ -203,7 +211,7 @@ func decodeFrame(b []byte) (*frame, error) {
 	r.check(f.kind < kinds, "an unknown kind")
 	f.origin, f.tick, f.sent = counters.Origin(r.uint()), r.uint(), r.int()
 	r.check(f.origin != 0, "no origin")
-	r.check(f.tick <= maxTick, "a tick beyond bounds")
+	r.check(f.tick <= maxTick && (f.tick > 0 || !f.kind.numbered()), "a tick beyond bounds")
 	r.check(f.sent > 0, "sent before 1970")
 	f.since = time.Duration(min(r.uint(), uint64(counters.MaxWindow)))
 	n := r.arrayLen()
@@ -234,6 +242,8 @@ func decodeAges(r, in *reader) *ages {
 	for _, age := range [...]*time.Duration{&a.here, &a.there, &a.lost, &a.way, &a.meanHere, &a.meanThere} {
 		*age = time.Duration(max(0, min(in.int(), maxAge.Milliseconds()))) * time.Millisecond
 	}
+	few, _ := in.optionalInt()
+	a.few = few != 0
 	a.meanHere, a.meanThere = min(a.meanHere, a.here), min(a.meanThere, a.there)
 	r.err = in.err
 	return &a

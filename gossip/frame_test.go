@@ -94,7 +94,7 @@ func drawFrame(t *rapid.T) frame {
 	return frame{
 		kind:   kind(rapid.IntRange(0, int(kinds)-1).Draw(t, "kind")),
 		origin: counters.Origin(rapid.Uint64Min(1).Draw(t, "self")),
-		tick:   rapid.Uint64Max(math.MaxUint64/2).Draw(t, "tick"), sent: frameTime,
+		tick:   rapid.Uint64Range(1, math.MaxUint64/2).Draw(t, "tick"), sent: frameTime,
 		since: time.Duration(rapid.Int64Range(0, int64(counters.MaxWindow)).Draw(t, "since")), ack: drawAck(t),
 	}
 }
@@ -399,8 +399,8 @@ func TestLaterFields(t *testing.T) {
 	buf.Write(joinGroups(encoded))
 	_ = enc.EncodeBytes(append3(append(f.ack.encode(), 0xc0))) // no transit is known
 	want.ages = &ages{here: 5 * time.Millisecond, there: 6 * time.Millisecond, lost: 7 * time.Millisecond,
-		way: 8 * time.Millisecond, meanHere: 3 * time.Millisecond, meanThere: 4 * time.Millisecond}
-	_ = enc.EncodeBytes(append3([]byte{5, 6, 7, 8, 3, 4}))
+		way: 8 * time.Millisecond, meanHere: 3 * time.Millisecond, meanThere: 4 * time.Millisecond, few: true}
+	_ = enc.EncodeBytes(append3([]byte{5, 6, 7, 8, 3, 4, 1}))
 	appended(enc)
 
 	got, err := decodeFrame(buf.Bytes())

@@ -120,7 +120,7 @@ func (r *Replica) isLost(o counters.Origin, h *inbound, now int64) bool {
 
 // ages returns how old what this replica knows is. The demands have been added up.
 func (r *Replica) ages(now int64) (a ages) {
-	a.way = r.toFar
+	a.way, a.few = r.toFar, r.few
 	for _, h := range r.senders() {
 		o := h.origin
 		if !r.reports(o, h) || h.watermark == 0 && !over(now, h.since, neverSeen) {

@@ -39,10 +39,8 @@ const (
 	// larger one returns to that.
 	meshMost  = 16
 	meshAgain = 12
-	// largeLasts is how long a small cluster behaves as a large one after a member did: members differ in how many they
-	// know. But where all know few, it is no longer than fewLasts, or each would have the others go on for ever.
+	// largeLasts is how long a small cluster behaves as a large one after a member did that knows it to be one.
 	largeLasts = 3 * time.Second
-	fewLasts   = time.Minute
 	// suspectAfter is in intervals.
 	suspectAfter = 5
 	// linkLasts is how long after the last slot a link is sent every interval how complete it is; then every second.
@@ -100,8 +98,8 @@ type owners struct {
 
 	changed  bool // who owns what has to be found again
 	large    bool
-	largeAt  int64             // when a frame of a large cluster came last
-	manyAt   int64             // when it had more than meshAgain nodes last, or has begun
+	few      bool              // it knows few nodes: it is large only as others are
+	largeAt  int64             // when a frame came last of a node that knows many
 	unable   bool              // a member does not know owners
 	links    []counters.Origin // who is sent to regularly
 	busy     []counters.Origin // others for whom something waits
@@ -274,11 +272,8 @@ func (r *Replica) reorganize(now int64) {
 // isLarge reports whether owners add up.
 func (r *Replica) isLarge(now int64) bool {
 	n := len(r.peers) + 1
-	if n > meshAgain || r.manyAt == 0 {
-		r.manyAt = now
-	}
-	return !r.unable && (n > meshMost || r.large && n > meshAgain ||
-		r.largeAt != 0 && now-r.largeAt < int64(largeLasts) && now-r.manyAt < int64(fewLasts))
+	r.few = n <= meshMost && (!r.large || n <= meshAgain)
+	return !r.unable && (!r.few || r.largeAt != 0 && now-r.largeAt < int64(largeLasts))
 }
 
 // logFor is the log of a new peer: one for all in a small cluster. Otherwise its ticks begin behind all that any peer
@@ -365,13 +360,17 @@ func (r *Replica) mayBeSilent(o counters.Origin) bool {
 
 // forgetRegions has the table forget what regions are asked for that nobody is in any more, and nobody is waited for:
 // no owner of theirs will ever report less.
-func (r *Replica) forgetRegions() {
+func (r *Replica) forgetRegions(now int64) {
 	for i, g := range r.regions {
 		was := g.empty
-		g.empty = i > 0 && len(g.members) == 0 &&
-			!slices.ContainsFunc(r.senders(), func(h *inbound) bool { return h.region == g && !h.left })
-		if g.empty && !was {
+		g.empty = i > 0 && len(g.members) == 0 && (was || !slices.ContainsFunc(r.senders(), func(h *inbound) bool {
+			return !h.left && (h.region == g || h.region == nil && r.peers[h.origin] == nil)
+		}))
+		switch {
+		case g.empty:
 			r.counts.SetSumWatermarks(g.sum, allPartitions(), counters.Gone)
+		case was:
+			r.counts.SetSumWatermarks(g.sum, allPartitions(), now)
 		}
 	}
 }

@@ -167,6 +167,12 @@ func TestForgedGoodbyesAndTicksDoNotLast(t *testing.T) {
 	if !r.Left(10) {
 		t.Error("a replay takes the goodbye back")
 	}
+	for _, forged := range []frame{{kind: goodbye, tick: 3}, {kind: snapshot, tick: maxTick}} {
+		forged.sent = now + int64(1000*time.Hour)
+		receive(forged)
+	}
+	now += int64(lastWords)
+	receive(frame{kind: beacon, tick: 3})
 	receive(frame{kind: data, tick: 4})
 	receive(frame{kind: beacon, tick: 4})
 	if r.Left(10) || h.cumulative != 4 || h.watermark != h.latestSent {

@@ -239,7 +239,7 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	r.stats.FramesReceived++
 	r.stats.BytesReceived += uint64(len(b))
 	h := r.inboundOf(f.origin, now)
-	h.follow(f)
+	h.follow(f, now)
 	r.disbelieve(f, h, now)
 	r.noteSender(f, h, now)
 	for i := range f.groups {
@@ -248,7 +248,7 @@ func (r *Replica) Receive(b []byte, now int64) error {
 			r.orphansAt = now
 		}
 	}
-	if f.kind == snapshot {
+	if f.kind == snapshot && f.sent > beforeAll {
 		r.stats.SnapshotsReceived++
 		h.truncated = h.truncated || len(b) > maxSnapshot/2 // it may have left something out
 	}
@@ -281,7 +281,7 @@ func (r *Replica) Receive(b []byte, now int64) error {
 }
 
 // disbelieve takes back what somebody else said in a member's name, when the member's newest frame shows that: it has
-// not left, and its ticks have not come as far.
+// not left, and its ticks have not come as far. Who has the key may say it again.
 func (r *Replica) disbelieve(f *frame, h *inbound, now int64) {
 	if f.sent <= h.latestSent || r.peers[f.origin] == nil {
 		return
@@ -389,7 +389,7 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 		}
 	}
 	r.forgetDemands(now)
-	r.forgetRegions()
+	r.forgetRegions(now)
 	return out
 }
 

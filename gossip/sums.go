@@ -18,7 +18,9 @@ func (r *Replica) noteSender(f *frame, h *inbound, now int64) {
 		h.region, h.otherRegion = p.region, p.region != nil && p.region != r.regions[0]
 	}
 	if f.ages != nil {
-		r.largeAt = now
+		if !f.ages.few {
+			r.largeAt = now
+		}
 		if len(f.groups) > 0 {
 			p.usedAt = now
 		}
@@ -42,7 +44,8 @@ func (r *Replica) about(f *frame, g *group, h *inbound, now int64) (of sum, know
 		of, ok := r.sumOf(g.origin)
 		switch {
 		case h.region == nil || !ok && !near:
-			return of, false, !over(now, f.sent, refusedFor)
+			since := subtract(now, f.sent) // by two clocks
+			return of, false, max(since, -since) < int64(refusedFor)
 		case near:
 			return of, ok && (of.region == nil || of.region == h.region), false
 		}
@@ -61,8 +64,8 @@ func (r *Replica) about(f *frame, g *group, h *inbound, now int64) (of sum, know
 	return of, true, false
 }
 
-// refusedFor is longer than a membership takes to spread.
-const refusedFor = time.Minute
+// refusedFor is longer than a membership takes to spread, usually.
+const refusedFor = 15 * time.Second
 
 func (r *Replica) firstRegion() *region {
 	if len(r.regions) == 0 {

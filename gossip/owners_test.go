@@ -218,7 +218,8 @@ func TestSumsOfUnknownRegionsComeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := r.inbound[200].cumulative; got != came.to {
-			t.Errorf("%v after a sum of a region that is gone it has the frames to %d, want %d", came.after, got, came.to)
+			t.Errorf("%v after a sum of a region that is gone it has the frames to %d, want %d", came.after, got,
+				came.to)
 		}
 	}
 }

@@ -131,8 +131,8 @@ func over(now, then int64, wait time.Duration) bool {
 const setBackBy = time.Minute
 
 // follow shifts all times of the origin's clock when that was set back; otherwise all its frames would count as late
-// until the clock came to where it had been. A frame that has nothing new may be a replay, and shifts nothing, unless the
-// newest one came from the future. Snapshots do not, as a bridge may be of long ago.
+// until the clock came to where it had been. A frame that has nothing new may be a replay, and shifts nothing, unless
+// the newest one came from the future. Nor does a snapshot, as a bridge may be of long ago.
 func (h *inbound) follow(f *frame, now int64) {
 	by := subtract(h.latestSent, f.sent)
 	known := f.tick < h.cumulative || f.tick == h.cumulative && f.kind.numbered()

@@ -289,8 +289,11 @@ func (t *Table) updateHotKey(s *shard, c *cell, m *meterState, at instant, elaps
 
 // hasPeerRate reports whether a peer reports demand for the key.
 func (t *Table) hasPeerRate(s *shard, c *cell, w *hotKey, now int64) bool {
+	o := t.owners.Load()
 	for ref := w.peerRates; ref != 0; ref = s.memory.peerRate(ref).next {
-		if v := s.memory.peerRate(ref); !v.over(t.origins.watermarkOf(v.origin, c), now) {
+		v := s.memory.peerRate(ref)
+		left := o == nil && s.placeOf(v.origin).isSum() && v.outdated(now) // see peerDemands
+		if !left && !v.over(t.origins.watermarkOf(v.origin, c), now) {
 			return true
 		}
 	}

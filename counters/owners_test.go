@@ -489,3 +489,33 @@ func TestSumsOfManyRegions(t *testing.T) {
 		}
 	}
 }
+
+// What was reported to an owner of other regions is forgotten when nobody adds up any more: their nodes report it
+// themselves.
+func TestDemandOfRegionsEndsWithOwners(t *testing.T) {
+	l := limitOf(t, 10*time.Second, time.Second, 100)
+	table := ofThree(l, 3, 3, 3)
+	far := summed(l, 1, counters.Far(0).Sum(), 50, start)
+	far.Demand = 100
+	now := start
+	table.Merge([]counters.Slot{far}, now)
+	for range 100 {
+		table.Take(l, 1, 1, now)
+	}
+	step := func() {
+		now += int64(100 * time.Millisecond)
+		table.DrainDirty(now)
+	}
+	step()
+	table.SetOwners(nil)
+	denied := 0
+	for i := range 400 { // 5 a second, half of the limit
+		step()
+		if i%2 == 0 && !table.Take(l, 1, 1, now).Allowed && i > 120 {
+			denied++
+		}
+	}
+	if denied > 0 {
+		t.Errorf("a client that keeps to half of its limit is denied %d of 140 times", denied)
+	}
+}

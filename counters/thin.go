@@ -251,8 +251,9 @@ func (t *Table) peerDemands(s *shard, l *Limit, c *cell, w *hotKey, horizon, now
 	for link := &w.peerRates; *link != 0; {
 		v := s.memory.peerRate(*link)
 		watermark, unreachable := t.origins.watermarkOf(v.origin, c), false
-		down := s.placeOf(v.origin).isDown()
-		if v.over(watermark, now) || down == direct && v.outdated(now) {
+		place := s.placeOf(v.origin)
+		down := place.isDown()
+		if v.over(watermark, now) || (down == direct || o == nil && place.isSum()) && v.outdated(now) {
 			if how == peek {
 				link = &v.next
 			} else {

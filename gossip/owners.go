@@ -93,6 +93,7 @@ type owners struct {
 	regions   []*region // the own one first
 	byName    map[string]*region
 	sums      map[counters.Sum]sum
+	refused   map[counters.Sum]int64 // unknown ones, and since when, see about
 	elsewhere counters.Sum
 	lost      counters.Sum
 
@@ -119,6 +120,7 @@ type Node struct {
 func (r *Replica) Describe(o counters.Origin, n Node) {
 	if r.byName == nil {
 		r.byName, r.sums = make(map[string]*region), make(map[counters.Sum]sum)
+		r.refused = make(map[counters.Sum]int64)
 		r.demands = make(map[string]*demands)
 		r.suspects = make(map[counters.Origin]bool)
 	}
@@ -152,6 +154,7 @@ func (r *Replica) addRegion(name string) *region {
 		r.sums[r.elsewhere] = sum{counters.Elsewhere, nil, true}
 		r.sums[r.lost] = sum{counters.Lost, nil, true}
 	}
+	delete(r.refused, g.sum)
 	r.regions, r.byName[name] = append(r.regions, g), g
 	return g
 }
@@ -272,7 +275,9 @@ func (r *Replica) reorganize(now int64) {
 // isLarge reports whether owners add up.
 func (r *Replica) isLarge(now int64) bool {
 	n := len(r.peers) + 1
-	r.few = n <= meshMost && (!r.large || n <= meshAgain)
+	if r.few = n <= meshMost && (!r.large || n <= meshAgain); !r.few && !r.unable {
+		r.largeAt = now // it is to turn when the others do
+	}
 	return !r.unable && (!r.few || r.largeAt != 0 && now-r.largeAt < int64(largeLasts))
 }
 

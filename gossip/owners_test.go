@@ -213,7 +213,7 @@ func TestSumsOfUnknownRegionsComeAgain(t *testing.T) {
 	for _, came := range []struct {
 		after time.Duration // by this node's clock after the sender's
 		to    uint64
-	}{{-5 * time.Millisecond, 1}, {refusedFor - 1, 1}, {refusedFor, 2}} {
+	}{{-5 * time.Millisecond, 1}, {refusedFor - 5*time.Millisecond - 1, 1}, {refusedFor - 5*time.Millisecond, 2}} {
 		if err := r.Receive(f.encode(nil, bodies[0]), frameTime+int64(came.after)); err != nil {
 			t.Fatal(err)
 		}
@@ -221,6 +221,13 @@ func TestSumsOfUnknownRegionsComeAgain(t *testing.T) {
 			t.Errorf("%v after a sum of a region that is gone it has the frames to %d, want %d", came.after, got,
 				came.to)
 		}
+	}
+	f.tick = 3
+	if err := r.Receive(f.encode(nil, bodies[0]), frameTime+int64(refusedFor)); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.inbound[200].cumulative; got != 3 {
+		t.Errorf("the second sum of a region that is gone has the frames wait at %d", got)
 	}
 }
 

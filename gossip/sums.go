@@ -33,7 +33,7 @@ func (r *Replica) noteSender(f *frame, h *inbound, now int64) {
 
 // about returns what a group is about. known is false if this replica is not to know it, and again as well if it cannot
 // know yet: the frame has to come again when the region has members here, for refusedFor. A region that is not known by
-// then is gone, and others still count what it admitted.
+// then is gone, and others still count what it admitted; here it counts no more.
 //
 // Nodes that have just started may send their first snapshots as a small cluster would: with what others counted that
 // started with them, and are no members here yet. These send it themselves as well. The table would take it for a part
@@ -43,9 +43,10 @@ func (r *Replica) about(f *frame, g *group, h *inbound, now int64) (of sum, know
 	if g.rise == ofSum {
 		of, ok := r.sumOf(g.origin)
 		switch {
-		case h.region == nil || !ok && !near:
-			since := subtract(now, f.sent) // by two clocks
-			return of, false, max(since, -since) < int64(refusedFor)
+		case h.region == nil:
+			return of, false, true
+		case !ok && !near:
+			return of, false, r.isExpected(g.origin, now)
 		case near:
 			return of, ok && (of.region == nil || of.region == h.region), false
 		}
@@ -64,8 +65,21 @@ func (r *Replica) about(f *frame, g *group, h *inbound, now int64) (of sum, know
 	return of, true, false
 }
 
-// refusedFor is longer than a membership takes to spread, usually.
-const refusedFor = 15 * time.Second
+// refusedFor is longer than a membership takes to spread, usually. maxRefused is more than there are regions.
+const (
+	refusedFor = 15 * time.Second
+	maxRefused = 1024
+)
+
+// isExpected reports whether a region may still become known of which a sum has come: for refusedFor after the first.
+func (r *Replica) isExpected(o counters.Origin, now int64) bool {
+	name, _ := o.Sum()
+	since, known := r.refused[name]
+	if !known && len(r.refused) < maxRefused {
+		r.refused[name], since = now, now
+	}
+	return !over(now, since, refusedFor)
+}
 
 func (r *Replica) firstRegion() *region {
 	if len(r.regions) == 0 {

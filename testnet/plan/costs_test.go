@@ -122,6 +122,7 @@ func TestSumsCostWhatPlansAssume(t *testing.T) {
 	owner.SetOwners(&o)
 	meter := counters.NewMeter("plan", counters.SlidingWindow, 10*time.Second)
 	for member := range counters.Origin(members) {
+		owner.SetMember(member+2, true)
 		slots := make([]counters.Slot, keys)
 		for k := range slots {
 			key := counters.Key(k+1) * 0x9e3779b97f4a7c15

@@ -393,8 +393,8 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 	return out
 }
 
-// forAll returns the slots that every node is to know. What an owner has added up for somebody is a sum: it comes once
-// more when the cluster has just become a small one, where nobody would take it for one.
+// forAll returns the slots that every node is to know, without those that an owner has for somebody: they come once
+// more when the cluster has just become a small one, where nobody would take a sum for one.
 func forAll(slots []counters.Slot) []counters.Slot {
 	return slices.DeleteFunc(slots, func(s counters.Slot) bool { return s.To != 0 })
 }

@@ -11,44 +11,11 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/httpapi"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
-
-// proxyHeader is what a balancer sends ahead of its client's bytes.
-const proxyHeader = "PROXY TCP4 192.0.2.1 192.0.2.2 1 80\r\n"
-
-// pipes is a system's listener in memory, for virtual time.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (p *pipes) Close() error {
-	close(p.closed)
-	return nil
-}
-
-// dial returns a new connection.
-func (p *pipes) dial() net.Conn {
-	client, server := net.Pipe()
-	p.conns <- server
-	return client
-}
 
 // A connection that was dialed ahead is idle until its first request, whose time counts from its first byte: neither
 // does it end while the client may use it, nor does a slow request last longer than another one.
@@ -89,13 +56,13 @@ func TestDialedAhead(t *testing.T) {
 				continue
 			}
 			t.Run(tt.name+" over "+over, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				testkit.VirtualTime(t, func(t *testing.T) {
 					conn := dialedAhead(t, over)
 					for i, p := range tt.parts {
 						time.Sleep(p.after)
 						text := p.text
 						if over == "PROXY joined" && i == 0 {
-							text = proxyHeader + text
+							text = header(t, 1, "192.0.2.1:1") + text
 						}
 						if text == "" {
 							continue
@@ -129,20 +96,20 @@ func TestDialedAhead(t *testing.T) {
 // Connections without a request keep nobody out once they are idle for as long as others may be, and Stop awaits their
 // first request no longer than its header may take.
 func TestSilentConnectionsGiveWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
 		l, system := inMemory(t, Limits{Max: 2, PerSource: 2, IdleAfter: evictHTTPAfter})
 		l.Start(func(string, error) {})
-		first, second := system.dial(), system.dial()
+		first, second := system.Dial(), system.Dial()
 		defer first.Close()
 		defer second.Close()
 		time.Sleep(evictHTTPAfter - 1)
-		third := system.dial()
+		third := system.Dial()
 		if got := answerTo(t, third); got != http.StatusServiceUnavailable {
 			t.Errorf("while both may still speak: %d", got)
 		}
 		_ = third.Close()
 		time.Sleep(time.Nanosecond)
-		fourth := system.dial()
+		fourth := system.Dial()
 		defer fourth.Close()
 		if got := answerTo(t, fourth); got != http.StatusOK || l.Stats().Evicted != 1 || l.Stats().Open != 2 {
 			t.Errorf("in place of a silent one: %d, %+v", got, l.Stats())
@@ -186,9 +153,9 @@ func answerTo(t *testing.T, conn net.Conn) int {
 }
 
 // inMemory returns a listener in memory with an HTTP server that counts a body's bytes, and what it listens at.
-func inMemory(t *testing.T, limits Limits) (*Listener, *pipes) {
+func inMemory(t *testing.T, limits Limits) (*Listener, *testkit.Pipes) {
 	t.Helper()
-	system := &pipes{make(chan net.Conn), make(chan struct{})}
+	system := testkit.NewPipes()
 	log := new(testkit.Log).Logger()
 	l, err := Open(Setting{Name: "http", Socket: system}, limits, log)
 	if err != nil {
@@ -221,7 +188,7 @@ func dialedAhead(t *testing.T, over string) net.Conn {
 		l.ProxyProtocol = func(netip.Addr) bool { return true }
 	}
 	l.Start(func(string, error) {})
-	client := system.dial()
+	client := system.Dial()
 	t.Cleanup(func() {
 		_ = client.Close()
 		l.Stop(0, testkit.Patience)
@@ -234,7 +201,7 @@ func dialedAhead(t *testing.T, over string) net.Conn {
 		}
 		return secure
 	case "PROXY":
-		if _, err := io.WriteString(client, proxyHeader); err != nil {
+		if _, err := io.WriteString(client, header(t, 1, "192.0.2.1:1")); err != nil {
 			t.Fatal(err)
 		}
 	}

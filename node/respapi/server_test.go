@@ -15,39 +15,12 @@ import (
 )
 
 // pipes is a listener on virtual time.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	close  func()
-}
-
-func newPipes() *pipes {
-	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-	p.close = sync.OnceFunc(func() { close(p.closed) })
-	return p
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.close()
-	return nil
-}
-
-func (*pipes) Addr() net.Addr { return &net.UnixAddr{} }
+type pipes struct{ *testkit.Pipes }
 
 // dial connects. The connection has no deadline: in a bubble, a test that waits for ever is found out.
 func (p *pipes) dial(t *testing.T) *connection {
 	t.Helper()
-	ours, theirs := net.Pipe()
-	p.conns <- theirs
+	ours := p.Dial()
 	d := talk(t, ours)
 	_ = ours.SetDeadline(time.Time{})
 	return d
@@ -56,7 +29,7 @@ func (p *pipes) dial(t *testing.T) *connection {
 // onVirtualTime runs a test on virtual time with a server.
 func onVirtualTime(t *testing.T, opt Options, f func(t *testing.T, s *Server, p *pipes)) {
 	testkit.VirtualTime(t, func(t *testing.T) {
-		p := newPipes()
+		p := &pipes{testkit.NewPipes()}
 		s := New(newBank(), opt)
 		serveOn(t, s, p)
 		f(t, s, p)
@@ -347,7 +320,7 @@ func (f *failing) Accept() (net.Conn, error) {
 
 func TestAcceptGoesOn(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
-		p := newPipes()
+		p := &pipes{testkit.NewPipes()}
 		begun := time.Now()
 		serveOn(t, New(newBank(), quiet()), &failing{p, 3})
 		d := p.dial(t)

@@ -400,10 +400,11 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 	return out
 }
 
-// silent returns the peers that will not report in time.
+// silent returns the peers that will not report in time. Where owners add up, members that are no links need not.
 func (r *Replica) silent(now int64) (all []*inbound) {
 	for _, h := range r.senders() {
-		if !h.left && h.age(now) >= BoundAfter(r.interval)/2 {
+		reports := !r.large || r.peers[h.origin] == nil || r.isLink(h.origin)
+		if reports && !h.left && h.age(now) >= BoundAfter(r.interval)/2 {
 			all = append(all, h)
 		}
 	}

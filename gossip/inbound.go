@@ -197,6 +197,9 @@ func (h *inbound) tick(now int64) {
 			h.demand[rule] = r
 		}
 	}
+	for _, sums := range h.sums {
+		maps.DeleteFunc(sums, func(_ string, r reported) bool { return r.sent < quiet })
+	}
 }
 
 // ack returns the acknowledgement to send to the origin.

@@ -86,23 +86,28 @@ func (c *Cluster) Staleness() (age time.Duration, complete bool) {
 
 // peerStatuses returns the status of all members, and of those that are unreachable. Where owners add up, some members
 // do not send to this node, or need not: it knows what they count from others, and their age is the least of their
-// region's. The lock is held.
+// region's, of those that rest if all do. relayed are those of which nobody need have sent anything more. The lock is
+// held.
 func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]bool) {
 	now := c.cfg.Now()
 	links := c.replica.linked()
-	linked := make(map[counters.Origin]bool, len(links))
+	sends := make(map[counters.Origin]bool, len(links)) // by link
 	for _, o := range links {
-		linked[o] = !c.replica.mayBeSilent(o)
+		sends[o] = !c.replica.mayBeSilent(o)
 	}
 	relayed = make(map[counters.Origin]bool, max(0, len(c.routes)-len(links)))
-	ages := make(map[string]time.Duration) // by region, of those who send
+	active, resting := make(map[string]time.Duration), make(map[string]time.Duration) // by region
 	all = c.replica.Peers(now)
 	known := make(map[counters.Origin]bool, len(all))
 	for _, p := range all {
 		known[p.Origin] = true
 		r := c.routes[p.Origin]
-		if r == nil || !linked[p.Origin] {
+		if _, isLink := sends[p.Origin]; r == nil || !isLink {
 			continue
+		}
+		ages := resting
+		if sends[p.Origin] {
+			ages = active
 		}
 		if least, seen := ages[r.member.Region]; !seen || p.Age < least {
 			ages[r.member.Region] = p.Age
@@ -110,16 +115,22 @@ func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]
 	}
 	all = slices.Grow(all, max(0, len(c.routes)-len(links)))
 	for o, r := range c.routes {
-		if !known[o] && !linked[o] {
+		if _, isLink := sends[o]; !known[o] && !isLink {
 			all = append(all, PeerStatus{Origin: o, Member: true, OtherRegion: r.member.Region != c.self.Region,
 				Known: time.Duration(max(0, now-r.since))})
 		}
 	}
 	for i := range all {
 		p := &all[i]
-		if r := c.routes[p.Origin]; r != nil && !linked[p.Origin] {
-			p.Age, p.Idle, relayed[p.Origin] = ages[r.member.Region], false, true
+		r := c.routes[p.Origin]
+		if r == nil || sends[p.Origin] {
+			continue
 		}
+		age, some := active[r.member.Region]
+		if !some {
+			age = resting[r.member.Region]
+		}
+		p.Age, p.Idle, relayed[p.Origin] = age, !some && age <= neverSeen, some || age <= neverSeen
 	}
 	return all, relayed
 }

@@ -69,6 +69,7 @@ type region struct {
 type member struct {
 	origin counters.Origin
 	name   uint64
+	owns   bool // some partition, while all of its region answer
 }
 
 // newSum is the sum of a kind that a region names.
@@ -131,7 +132,7 @@ func (r *Replica) Describe(o counters.Origin, n Node) {
 	i, known := slices.BinarySearchFunc(g.members, o,
 		func(m member, o counters.Origin) int { return cmp.Compare(m.origin, o) })
 	if !known {
-		g.members = slices.Insert(g.members, i, member{o, nameHash("node", n.Name)})
+		g.members = slices.Insert(g.members, i, member{origin: o, name: nameHash("node", n.Name)})
 	}
 	r.changed = true
 	if p := r.peers[o]; p != nil {
@@ -242,6 +243,7 @@ func (r *Replica) reorganize(now int64) {
 			known.Others = append(known.Others, m.origin)
 		}
 	}
+	r.linkWatchers(linked)
 	for o := range r.suspects { // so that both sides learn when the other is back
 		linked[o] = true
 	}
@@ -250,6 +252,7 @@ func (r *Replica) reorganize(now int64) {
 		case h == nil || linked[o] || r.peers[o] == nil:
 		case h.lastSeen == 0:
 			delete(r.inbound, o)
+			r.bySender = nil
 		default:
 			h.forget()
 		}
@@ -270,6 +273,41 @@ func (r *Replica) reorganize(now int64) {
 		}
 	}
 	r.counts.Refresh(moved)
+}
+
+// watched is how many owners in each other region a member has links with that owns nothing: so many that the region is
+// out of reach when none of them answers.
+const watched = maxSuspects
+
+// linkWatchers adds the links of members that own nothing, which have no other ones with other regions: without them
+// these would not see that a region is out of reach, or that their own is cut off. Nothing but beacons goes over them.
+func (r *Replica) linkWatchers(linked map[counters.Origin]bool) {
+	near := r.regions[0]
+	for i := range near.members {
+		if m := &near.members[i]; m.origin == r.self && !m.owns {
+			for _, g := range r.regions[1:] {
+				for _, o := range g.watchedBy(m) {
+					linked[o] = true
+				}
+			}
+		}
+	}
+	for _, g := range r.regions[1:] {
+		for i := range g.members {
+			if m := &g.members[i]; !m.owns && slices.Contains(near.watchedBy(m), r.self) {
+				linked[m.origin] = true
+			}
+		}
+	}
+}
+
+// watchedBy returns the owners with which a member of another region has links that owns nothing.
+func (g *region) watchedBy(m *member) []counters.Origin {
+	owners := make([]counters.Origin, watched)
+	for i := range owners {
+		owners[i] = g.owners[mix(m.name, i)%counters.Partitions]
+	}
+	return owners
 }
 
 // isLarge reports whether owners add up.
@@ -303,6 +341,11 @@ func (r *Replica) turn(now int64) {
 		r.log.frames = nil
 		maps.DeleteFunc(r.inbound, func(_ counters.Origin, h *inbound) bool { return h.lastSeen == 0 })
 		r.bySender = nil
+		for o, h := range r.inbound { // who is out of reach remains a link, and in the bound, until it answers
+			if r.peers[o] != nil && !h.idle && r.isLost(o, h, now) {
+				r.suspects[o] = true
+			}
+		}
 		return
 	}
 	for o := range r.peers {
@@ -419,6 +462,9 @@ func (r *Replica) findOwners(g *region) {
 			owner = g.heaviest(p, 1, alive)[0]
 		}
 		g.owners[p] = g.members[owner].origin
+	}
+	for i, n := range owned {
+		g.members[i].owns = n > 0
 	}
 }
 

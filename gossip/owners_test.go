@@ -426,3 +426,67 @@ func TestABridgeInformsNobody(t *testing.T) {
 			h.watermark)
 	}
 }
+
+// What owners add up of a rule is forgotten when they report it no more, but not while they are silent; it goes by their
+// clock as it is after it was set back; and rules in force have room among those that somebody makes up.
+func TestWhatOwnersReportEnds(t *testing.T) {
+	r := largeReplica(t, meshMost)
+	limit, err := counters.NewLimit(counters.NewMeter("in force", counters.SlidingWindow, 10*time.Second), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Audit(map[string]*counters.Limit{"in force": limit}, frameTime)
+	join(r, 200, "there")
+	there, tick := r.byName["there"].sum, uint64(0)
+	receive := func(sent, now int64, rules ...string) {
+		tick++
+		f := frame{kind: data, origin: 200, tick: tick, sent: sent, ages: &ages{}}
+		for _, rule := range rules {
+			m := counters.NewMeter(rule, counters.SlidingWindow, 10*time.Second)
+			f.groups = append(f.groups, group{origin: there.Of(1), meter: &m, rise: ofSum, demand: 7,
+				slots: []counters.Slot{{Meter: &m, Key: 1, Index: m.Index(sent), Origin: there.Of(1), Count: tick}}})
+		}
+		body := emptyBody
+		if len(rules) > 0 {
+			body = pack(f.groups, 200, sent, maxBody)[0]
+		}
+		if err := r.Receive(f.encode(nil, body), now); err != nil {
+			t.Fatal(err)
+		}
+		r.Tick(counters.Drained{}, now)
+	}
+	rate := func(rule string) float64 { return r.inbound[200].sums[ofRegion][rule].rate }
+	now := frameTime
+	receive(now, now, "in force", "other")
+	receive(now+int64(namedWithin), now+int64(namedWithin), "other")
+	if rate("in force") != 7 || rate("other") != 7 {
+		t.Errorf("%v after a report it is %v", namedWithin, r.inbound[200].sums)
+	}
+	now += int64(namedWithin) + 100*ms
+	r.Tick(counters.Drained{}, now+int64(time.Minute))
+	if rate("in force") != 7 {
+		t.Error("it is forgotten while its owner is silent")
+	}
+	receive(now, now, "other")
+	if rate("in force") != 0 || rate("other") != 7 {
+		t.Errorf("%v after a report it is %v", namedWithin+100*time.Millisecond, r.inbound[200].sums)
+	}
+	back := now - int64(time.Hour)
+	receive(back+100*ms, now+100*ms, "in force")
+	if at := r.inbound[200].sums[ofRegion]["in force"].sent; at != back+100*ms {
+		t.Errorf("after the clock was set back, it was reported %v ago", time.Duration(back-at))
+	}
+	receive(back+int64(namedWithin)+200*ms, now+int64(namedWithin)+200*ms)
+	if rate("other") != 0 {
+		t.Error("what was reported before the clock was set back does not end")
+	}
+	sums := r.inbound[200].sums[ofRegion]
+	for i := range maxUnknownDemands {
+		sums[fmt.Sprint("made up ", i)] = reported{sent: back + int64(namedWithin)}
+	}
+	delete(sums, "in force")
+	receive(back+int64(namedWithin)+300*ms, now+int64(namedWithin)+300*ms, "in force", "another")
+	if rate("in force") != 7 || rate("another") != 0 {
+		t.Error("a rule in force finds no room among those that nobody has, or another one does")
+	}
+}

@@ -84,7 +84,7 @@ type Stats struct {
 	Snapshots                  uint64 // snapshots sent
 	SnapshotsReceived          uint64 // snapshots received
 	Malformed                  uint64 // frames that could not be read
-	Early                      uint64 // frames that are to come again, because their sender's clock is ahead
+	Early                      uint64 // frames that are to come again: their sender's clock is ahead, or not known yet who counts
 	SnapshotsRefused           uint64 // snapshots that were dropped: their sender sends more than an honest one does
 	Unsent                     uint64 // messages that a Cluster dropped because too many waited to be sent
 }
@@ -253,8 +253,7 @@ func (r *Replica) Receive(b []byte, now int64) error {
 		h.truncated = h.truncated || len(b) > maxSnapshot/2 // it may have left something out
 	}
 	h.there.note(subtract(now, f.sent), now, h.transitPeriod())
-	if h.comesAgain(f, now) {
-		f.again = true
+	if f.again = f.again || h.comesAgain(f, now); f.again {
 		r.stats.Early++
 	}
 	r.reckon(h, f, now)

@@ -146,8 +146,10 @@ func (h *inbound) follow(f *frame, now int64) {
 		a.sent -= by
 		h.beyond[tick] = a
 	}
-	for rule, r := range h.demand {
-		r.sent -= by
-		h.demand[rule] = r
+	for _, rules := range append(h.sums[:], h.demand) {
+		for rule, r := range rules {
+			r.sent -= by
+			rules[rule] = r
+		}
 	}
 }

@@ -30,9 +30,10 @@ type checker struct {
 	counts    map[*node]gossip.Counts
 	observed  map[*node]observation
 	thorough  bool        // look at a table after every event, not now and then
-	delivered []delivered // a sample of the messages that arrived
-	messages  int         // that were sent
-	arrived   int         // messages
+	delivered []delivered // a sample of the messages that arrived, and were taken in
+	early     map[*node]uint64
+	messages  int // that were sent
+	arrived   int // messages
 	crashes   int
 	buffer    []byte           // in which messages arrive
 	lost      float64          // what crashes took with them, as a fraction of the limit
@@ -56,6 +57,7 @@ func judged(o Options, h hooks) (*checker, error) {
 	j := &checker{
 		rand: rand.New(rand.NewPCG(o.Seed, 0x6a75646765)), truth: make(map[string]*oracle.Model),
 		counts: make(map[*node]gossip.Counts), observed: make(map[*node]observation), wrong: make(map[string]error),
+		early: make(map[*node]uint64),
 	}
 	counts := h.counts
 	h.counts = func(n *node) gossip.Counts {
@@ -130,7 +132,9 @@ func (j *checker) received(n *node, data []byte, err error) {
 		j.buffer[i] = 0xc1
 	}
 	d := delivered{n, n.boot, data}
-	if j.arrived++; len(j.delivered) < sampled {
+	if early := n.replica.Stats().Early; early != j.early[n] { // it is to come again, and may be news then
+		j.early[n] = early
+	} else if j.arrived++; len(j.delivered) < sampled {
 		j.delivered = append(j.delivered, d)
 	} else if i := j.rand.IntN(j.arrived); i < sampled {
 		j.delivered[i] = d

@@ -119,9 +119,6 @@ func (h *inbound) note(f *frame, now int64) {
 			h.advanceWatermark(a.sent, a.ages, now)
 		}
 	}
-	if f.kind == beacon && f.ages != nil && f.tick > h.cumulative {
-		h.ackDue = true // frames were lost: the sender may wait for an answer
-	}
 	if (f.kind == beacon || f.kind == goodbye) && f.sent > h.beacon.sent {
 		h.beacon = beaconMark{f.tick, f.sent, f.ages}
 	}

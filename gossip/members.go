@@ -86,28 +86,24 @@ func (c *Cluster) Staleness() (age time.Duration, complete bool) {
 
 // peerStatuses returns the status of all members, and of those that are unreachable. Where owners add up, some members
 // do not send to this node, or need not: it knows what they count from others, and their age is the least of their
-// region's, of those that rest if all do. relayed are those of which nobody need have sent anything more. The lock is
-// held.
+// region's. If nobody there has anything to report, that is how long nothing came from the region. relayed are those of
+// which nobody need have sent anything more. The lock is held.
 func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]bool) {
 	now := c.cfg.Now()
 	links := c.replica.linked()
-	sends := make(map[counters.Origin]bool, len(links)) // by link
+	linked := make(map[counters.Origin]bool, len(links))
 	for _, o := range links {
-		sends[o] = !c.replica.mayBeSilent(o)
+		linked[o] = !c.replica.mayBeSilent(o)
 	}
 	relayed = make(map[counters.Origin]bool, max(0, len(c.routes)-len(links)))
-	active, resting := make(map[string]time.Duration), make(map[string]time.Duration) // by region
+	ages := make(map[string]time.Duration) // by region, of those who send
 	all = c.replica.Peers(now)
 	known := make(map[counters.Origin]bool, len(all))
 	for _, p := range all {
 		known[p.Origin] = true
 		r := c.routes[p.Origin]
-		if _, isLink := sends[p.Origin]; r == nil || !isLink {
+		if r == nil || !linked[p.Origin] {
 			continue
-		}
-		ages := resting
-		if sends[p.Origin] {
-			ages = active
 		}
 		if least, seen := ages[r.member.Region]; !seen || p.Age < least {
 			ages[r.member.Region] = p.Age
@@ -115,7 +111,7 @@ func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]
 	}
 	all = slices.Grow(all, max(0, len(c.routes)-len(links)))
 	for o, r := range c.routes {
-		if _, isLink := sends[o]; !known[o] && !isLink {
+		if !known[o] && !linked[o] {
 			all = append(all, PeerStatus{Origin: o, Member: true, OtherRegion: r.member.Region != c.self.Region,
 				Known: time.Duration(max(0, now-r.since))})
 		}
@@ -123,14 +119,15 @@ func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]
 	for i := range all {
 		p := &all[i]
 		r := c.routes[p.Origin]
-		if r == nil || sends[p.Origin] {
+		if r == nil || linked[p.Origin] {
 			continue
 		}
-		age, some := active[r.member.Region]
-		if !some {
-			age = resting[r.member.Region]
+		age, some := ages[r.member.Region]
+		if p.Idle = false; !some || age > neverSeen {
+			age = c.replica.silenceOf(r.member.Region, now)
+			p.Idle = age <= neverSeen
 		}
-		p.Age, p.Idle, relayed[p.Origin] = age, !some && age <= neverSeen, some || age <= neverSeen
+		p.Age, relayed[p.Origin] = age, age <= neverSeen
 	}
 	return all, relayed
 }

@@ -53,14 +53,17 @@ const (
 
 // region is the nodes of one region, and who owns what there.
 type region struct {
-	name    string
-	place   counters.Place
-	weight  uint64   // of its name, for the choice of homes
-	members []member // by origin
-	owners  [counters.Partitions]counters.Origin
-	silent  bool         // too many of its members are: nobody stands in
-	empty   bool         // nobody is in it any more
-	sum     counters.Sum // over its nodes
+	name     string
+	place    counters.Place
+	weight   uint64   // of its name, for the choice of homes
+	members  []member // by origin
+	owners   [counters.Partitions]counters.Origin
+	silent   bool         // too many of its members are: nobody stands in
+	empty    bool         // nobody is in it any more
+	sum      counters.Sum // over its nodes
+	seenAt   int64        // when a frame of any of them came last, or it first had one; 0: it has none
+	probedAt int64        // when this replica last asked for one
+	probed   uint64       // how many members it has asked
 
 	reported [2]map[string]regionDemand // by its owners in reach, and by the others; see addDemands
 }
@@ -69,7 +72,6 @@ type region struct {
 type member struct {
 	origin counters.Origin
 	name   uint64
-	owns   bool // some partition, while all of its region answer
 }
 
 // newSum is the sum of a kind that a region names.
@@ -132,7 +134,7 @@ func (r *Replica) Describe(o counters.Origin, n Node) {
 	i, known := slices.BinarySearchFunc(g.members, o,
 		func(m member, o counters.Origin) int { return cmp.Compare(m.origin, o) })
 	if !known {
-		g.members = slices.Insert(g.members, i, member{origin: o, name: nameHash("node", n.Name)})
+		g.members = slices.Insert(g.members, i, member{o, nameHash("node", n.Name)})
 	}
 	r.changed = true
 	if p := r.peers[o]; p != nil {
@@ -197,6 +199,9 @@ func (r *Replica) reorganize(now int64) {
 	for _, g := range r.regions {
 		g.members = slices.DeleteFunc(g.members,
 			func(m member) bool { return m.origin != r.self && r.peers[m.origin] == nil })
+		if g.seenAt = cmp.Or(g.seenAt, now); len(g.members) == 0 {
+			g.seenAt = 0
+		}
 	}
 	if !r.large {
 		for _, o := range r.order { // Join leaves some out
@@ -243,7 +248,6 @@ func (r *Replica) reorganize(now int64) {
 			known.Others = append(known.Others, m.origin)
 		}
 	}
-	r.linkWatchers(linked)
 	for o := range r.suspects { // so that both sides learn when the other is back
 		linked[o] = true
 	}
@@ -273,41 +277,6 @@ func (r *Replica) reorganize(now int64) {
 		}
 	}
 	r.counts.Refresh(moved)
-}
-
-// watched is how many owners in each other region a member has links with that owns nothing: so many that the region is
-// out of reach when none of them answers.
-const watched = maxSuspects
-
-// linkWatchers adds the links of members that own nothing, which have no other ones with other regions: without them
-// these would not see that a region is out of reach, or that their own is cut off. Nothing but beacons goes over them.
-func (r *Replica) linkWatchers(linked map[counters.Origin]bool) {
-	near := r.regions[0]
-	for i := range near.members {
-		if m := &near.members[i]; m.origin == r.self && !m.owns {
-			for _, g := range r.regions[1:] {
-				for _, o := range g.watchedBy(m) {
-					linked[o] = true
-				}
-			}
-		}
-	}
-	for _, g := range r.regions[1:] {
-		for i := range g.members {
-			if m := &g.members[i]; !m.owns && slices.Contains(near.watchedBy(m), r.self) {
-				linked[m.origin] = true
-			}
-		}
-	}
-}
-
-// watchedBy returns the owners with which a member of another region has links that owns nothing.
-func (g *region) watchedBy(m *member) []counters.Origin {
-	owners := make([]counters.Origin, watched)
-	for i := range owners {
-		owners[i] = g.owners[mix(m.name, i)%counters.Partitions]
-	}
-	return owners
 }
 
 // isLarge reports whether owners add up.
@@ -342,7 +311,7 @@ func (r *Replica) turn(now int64) {
 		maps.DeleteFunc(r.inbound, func(_ counters.Origin, h *inbound) bool { return h.lastSeen == 0 })
 		r.bySender = nil
 		for o, h := range r.inbound { // who is out of reach remains a link, and in the bound, until it answers
-			if r.peers[o] != nil && !h.idle && r.isLost(o, h, now) {
+			if p := r.peers[o]; p != nil && !h.idle && p.isLate(now, r.interval) {
 				r.suspects[o] = true
 			}
 		}
@@ -367,24 +336,23 @@ func (r *Replica) turn(now int64) {
 func (r *Replica) suspect(now int64) {
 	maps.DeleteFunc(r.suspects, func(o counters.Origin, _ bool) bool { return r.peers[o] == nil })
 	for _, o := range r.links {
-		p := r.peers[o]
-		if p == nil {
-			continue
-		}
-		if silent := p.isSilent(now, r.interval); silent != r.suspects[o] {
-			r.changed = true
-			if r.suspects[o] = silent; !silent {
-				delete(r.suspects, o)
-			}
+		if p := r.peers[o]; p != nil && !r.suspects[o] && p.isSilent(now, r.interval) {
+			r.suspects[o], r.changed = true, true // until a frame of it comes
 		}
 	}
 }
 
 // isSilent reports whether the peer has not answered a frame for so long that somebody has to stand in for it.
 func (p *peer) isSilent(now int64, interval time.Duration) bool {
-	wait := int64(suspectAfter*interval + p.srtt)
-	return now-p.lastSeen > wait && len(p.log.frames) > 0 && now-p.log.frames[0].sent > wait
+	return p.isLate(now, interval) && len(p.log.frames) > 0 && now-p.log.frames[0].sent > p.patience(interval)
 }
+
+// isLate reports whether nothing came from the peer for as long as it may take to answer.
+func (p *peer) isLate(now int64, interval time.Duration) bool {
+	return now-p.lastSeen > p.patience(interval)
+}
+
+func (p *peer) patience(interval time.Duration) int64 { return int64(suspectAfter*interval + p.srtt) }
 
 // isAlive reports whether a member of a region may own something.
 func (r *Replica) isAlive(o counters.Origin) bool {
@@ -462,9 +430,6 @@ func (r *Replica) findOwners(g *region) {
 			owner = g.heaviest(p, 1, alive)[0]
 		}
 		g.owners[p] = g.members[owner].origin
-	}
-	for i, n := range owned {
-		g.members[i].owns = n > 0
 	}
 }
 

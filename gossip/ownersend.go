@@ -55,6 +55,9 @@ func (r *Replica) sendOwned(d counters.Drained, complete, beat bool, before, now
 			out = r.appendFrames(out, o, news...)
 		}
 	}
+	if complete {
+		out = r.probe(out, &known, now)
+	}
 	return out
 }
 

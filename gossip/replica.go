@@ -207,6 +207,9 @@ func (r *Replica) inboundOf(o counters.Origin, now int64) *inbound {
 	if h == nil {
 		h = newInbound(now, r.interval)
 		h.origin = o
+		if p := r.peers[o]; p != nil && p.region != nil {
+			h.region, h.otherRegion = p.region, p.region != r.regions[0]
+		}
 		if r.peers[o] != nil || len(r.inbound) < len(r.peers)+maxStrangers {
 			r.inbound[o], r.bySender = h, nil
 		}
@@ -258,6 +261,9 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	r.reckon(h, f, now)
 	h.note(f, now)
+	if f.kind == beacon && f.ages != nil && r.wantsAnswer(f, h) {
+		h.ackDue = true
+	}
 	if r.large && h.ackDue { // also to whom this node would send nothing
 		r.busy = append(r.busy, f.origin)
 	}
@@ -269,6 +275,9 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	if p := r.peers[f.origin]; p != nil {
 		p.lastSeen = now
+		if p.region != nil {
+			p.region.seenAt = now
+		}
 		if acked {
 			p.acknowledge(f.ack, p.log, now)
 			if p.log != &r.log {

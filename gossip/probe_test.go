@@ -1,0 +1,168 @@
+package gossip
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
+)
+
+// watched is a cluster of three regions of a hundred nodes, of which one is looked at: the others hear from it alone.
+type watched struct {
+	t        *testing.T
+	now      int64
+	replicas []*Replica // by origin less 1
+	self     *Replica
+	c        *Cluster
+	down     func(o counters.Origin) bool // nothing comes from them, and they hear nothing
+	asked    int                          // beacons without an acknowledgement that self has sent to other regions
+	answered int                          // and those with one that came from there
+}
+
+const watchedSize = 100
+
+var watchedRegions = []string{"east", "north", "west"}
+
+func regionOf(o counters.Origin) string { return watchedRegions[int(o-1)/watchedSize] }
+
+// newWatched returns the cluster. which picks the node to look at.
+func newWatched(t *testing.T, which func(*Replica) bool) *watched {
+	w := &watched{t: t, now: frameTime, down: func(counters.Origin) bool { return false }}
+	last := counters.Origin(len(watchedRegions) * watchedSize)
+	for self := counters.Origin(1); self <= last; self++ {
+		r := NewReplica(self, 500*time.Millisecond, archive{})
+		describe := func(o counters.Origin) {
+			r.Describe(o, Node{Region: regionOf(o), Name: fmt.Sprint("n", o), Version: largestVersion})
+		}
+		describe(self)
+		for o := counters.Origin(1); o <= last; o++ {
+			if o != self {
+				r.Join(o, w.now)
+				describe(o)
+			}
+		}
+		r.Tick(counters.Drained{}, w.now)
+		w.replicas = append(w.replicas, r)
+		if w.self == nil && which(r) {
+			w.self = r
+		}
+	}
+	w.c = &Cluster{cfg: Config{Now: func() int64 { return w.now }}, self: Member{Region: regionOf(w.self.self)},
+		replica: w.self}
+	w.c.routes = make(map[counters.Origin]*route)
+	for o := range w.self.peers {
+		w.c.routes[o] = &route{member: Member{Region: regionOf(o)}, pool: &pool{name: wan}, since: w.now}
+	}
+	return w
+}
+
+// run lets time pass.
+func (w *watched) run(d time.Duration) {
+	for end := w.now + int64(d); w.now < end; {
+		w.now += 500 * ms
+		for _, r := range w.replicas {
+			near := regionOf(r.self) == regionOf(w.self.self)
+			if near && r != w.self {
+				continue // nothing that they send matters
+			}
+			for _, m := range r.Tick(counters.Drained{}, w.now) {
+				to := w.replicas[m.To-1]
+				if r != w.self && to != w.self || w.down(r.self) || w.down(m.To) {
+					continue
+				}
+				f, err := decodeFrame(m.Data)
+				if err == nil {
+					err = to.Receive(m.Data, w.now)
+				}
+				switch isAnswer := f.ack.origin != 0; {
+				case err != nil:
+					w.t.Fatal(err)
+				case r == w.self && !isAnswer && regionOf(m.To) != w.c.self.Region:
+					w.asked++
+				case r != w.self && isAnswer:
+					w.answered++
+				}
+			}
+		}
+		w.now += 10 * ms
+	}
+}
+
+// sees checks which other regions the node takes to be within reach.
+func (w *watched) sees(when string, regions ...string) {
+	w.t.Helper()
+	all, relayed := w.c.peerStatuses()
+	if len(all) != len(w.replicas)-1 {
+		w.t.Fatalf("%s: %d statuses", when, len(all))
+	}
+	lost := make(map[string]int)
+	for _, p := range all {
+		region := regionOf(p.Origin)
+		if region == w.c.self.Region || w.self.isLink(p.Origin) && !w.self.mayBeSilent(p.Origin) {
+			continue
+		}
+		if p.Age > neverSeen {
+			lost[region]++
+		}
+		if p.Idle != (p.Age <= neverSeen) || relayed[p.Origin] != p.Idle {
+			w.t.Fatalf("%s: node %d of %s is %v old, idle %t, relayed %t", when, p.Origin, region, p.Age, p.Idle,
+				relayed[p.Origin])
+		}
+	}
+	for _, region := range watchedRegions {
+		if region != w.c.self.Region && lost[region] > 0 == slices.Contains(regions, region) {
+			w.t.Errorf("%s: %d nodes of %s are out of reach", when, lost[region], region)
+		}
+	}
+}
+
+// A node that owns nothing, and so has no links with other regions, sees all the same whether they can be reached:
+// while half of their nodes are dead, too. It sends no more for that than some links would.
+func TestWhoOwnsNothingSeesOtherRegions(t *testing.T) {
+	w := newWatched(t, func(r *Replica) bool {
+		return !slices.ContainsFunc(r.links, func(o counters.Origin) bool { return regionOf(o) != regionOf(r.self) })
+	})
+	w.sees("at first", "east", "north", "west")
+	w.run(15 * time.Second)
+	w.sees("when all is well", "east", "north", "west")
+	rounds := 2 * int(15*time.Second/probeAfter) // of both regions
+	if w.asked > (rounds+2)*probes || w.answered > w.asked || w.answered < w.asked-2*probes {
+		t.Errorf("in 15 s it asked %d times and was answered %d times", w.asked, w.answered)
+	}
+	other := watchedRegions[1]
+	if other == w.c.self.Region {
+		other = watchedRegions[0]
+	}
+	w.down = func(o counters.Origin) bool { return regionOf(o) == other || o%2 == 0 && o != w.self.self }
+	w.run(6 * time.Second)
+	w.sees("while one is dark", slices.DeleteFunc(slices.Clone(watchedRegions), func(r string) bool { return r == other })...)
+	w.down = func(o counters.Origin) bool { return regionOf(o) != w.c.self.Region }
+	w.run(5 * time.Second)
+	w.sees("while its own is cut off")
+	w.down = func(counters.Origin) bool { return false }
+	w.run(2 * time.Second)
+	w.sees("after that", "east", "north", "west")
+}
+
+// One that owns something asks as well where none of its links answers: those with a region may all be with one node
+// that has crashed. A link from which nothing ever came does not hide that others of its region are well.
+func TestOwnersSeeRegionsWhoseLinksAreDead(t *testing.T) {
+	w := newWatched(t, func(r *Replica) bool { return r.owned != counters.PartitionSet{} })
+	var links []counters.Origin
+	for _, o := range w.self.links {
+		if regionOf(o) != w.c.self.Region {
+			links = append(links, o)
+		}
+	}
+	w.down = func(o counters.Origin) bool { return o == links[0] } // has never been heard
+	w.run(5 * time.Second)
+	w.sees("without one link", "east", "north", "west")
+	w.down = func(o counters.Origin) bool { return slices.Contains(links, o) }
+	w.run(6 * time.Second)
+	w.sees("without any link", "east", "north", "west")
+	w.down = func(o counters.Origin) bool { return regionOf(o) != w.c.self.Region }
+	w.run(6 * time.Second)
+	w.sees("while its region is cut off")
+}

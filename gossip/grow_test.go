@@ -66,7 +66,8 @@ func TestASmallClusterGrows(t *testing.T) {
 	offer(3 * time.Second)
 	for place, bound := range audit()[:15] {
 		if r := w.nodes[place].replica; !r.large || bound < float64(limit.Largest()) {
-			t.Errorf("while a region is out of reach, node %d (large: %t) bounds the excess by %v", place, r.large, bound)
+			t.Errorf("while a region is out of reach, node %d (large: %t) bounds the excess by %v", place, r.large,
+				bound)
 		}
 	}
 	w.heal()

@@ -37,6 +37,7 @@ type inbound struct {
 	demand          map[string]reported    // by rule
 	worstAge        time.Duration          // largest age since this replica's last tick
 	peakAge         time.Duration          // largest age between its last two ticks
+	lowSince        int64                  // since when its newest frames have far too low ticks; 0: no
 	left            bool                   // it sent a goodbye: it admits nothing any more
 	leftAt          int64                  // when that came
 	otherRegion     bool                   // it is of another region

@@ -161,7 +161,9 @@ func (r *Replica) reckonRises(f *frame, g *group, h *inbound, of sum, rises *cou
 	if h.sums[n] == nil {
 		h.sums[n] = make(map[string]reported)
 	}
-	if d, named := h.sums[n][g.meter.Rule]; f.sent >= d.sent && (named || r.limits[g.meter.Rule] != nil || len(h.sums[n]) < maxUnknownDemands) {
+	d, named := h.sums[n][g.meter.Rule]
+	isHeld := named || r.limits[g.meter.Rule] != nil || len(h.sums[n]) < maxUnknownDemands
+	if f.sent >= d.sent && isHeld {
 		rate := g.demand
 		if d.sent == f.sent { // of several partitions
 			rate = max(rate, d.rate)

@@ -61,7 +61,7 @@ type region struct {
 	silent   bool         // too many of its members are: nobody stands in
 	empty    bool         // nobody is in it any more
 	sum      counters.Sum // over its nodes
-	seenAt   int64        // when a frame of any of them came last, or it first had one; 0: it has none
+	seenAt   int64        // when a frame of any of them came last; of one that is new, later; 0: it has none
 	probedAt int64        // when this replica last asked for one
 	probed   uint64       // how many members it has asked
 
@@ -107,6 +107,7 @@ type owners struct {
 	unable   bool              // a member does not know owners
 	links    []counters.Origin // who is sent to regularly
 	busy     []counters.Origin // others for whom something waits
+	asking   []counters.Origin // who has asked whether this node can be reached, see probe
 	suspects map[counters.Origin]bool
 	owned    counters.PartitionSet
 	demands  map[string]*demands // by rule
@@ -199,7 +200,7 @@ func (r *Replica) reorganize(now int64) {
 	for _, g := range r.regions {
 		g.members = slices.DeleteFunc(g.members,
 			func(m member) bool { return m.origin != r.self && r.peers[m.origin] == nil })
-		if g.seenAt = cmp.Or(g.seenAt, now); len(g.members) == 0 {
+		if g.seenAt = cmp.Or(g.seenAt, now+int64(introduced)); len(g.members) == 0 {
 			g.seenAt = 0
 		}
 	}

@@ -259,8 +259,8 @@ func TestSnapshotsOfNewcomers(t *testing.T) {
 	}
 }
 
-// Whoever lacks frames is answered, also by a node that sends nothing to it: one that stood in for an owner during a
-// partition would be waited for after it, and count as out of reach.
+// Whoever sends a beacon is answered, also by a node that sends nothing to it: one that stood in for an owner during a
+// partition would be waited for after it, and count as out of reach. The answer is none to answer.
 func TestBeaconsOfNonLinksAreAnswered(t *testing.T) {
 	r := largeReplica(t, meshMost)
 	for o := range counters.Origin(150) {
@@ -277,8 +277,12 @@ func TestBeaconsOfNonLinksAreAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := r.Tick(counters.Drained{}, now+100*ms)
-	if !slices.ContainsFunc(out, func(m Message) bool { return m.To == from }) {
-		t.Error("a node whose frames are missing gets no answer")
+	i := slices.IndexFunc(out, func(m Message) bool { return m.To == from })
+	if i < 0 {
+		t.Fatal("a node whose frames are missing gets no answer")
+	}
+	if f, err := decodeFrame(out[i].Data); err != nil || f.kind != beacon || f.ages != nil {
+		t.Errorf("the answer is %+v, %v", f, err)
 	}
 }
 
@@ -427,8 +431,8 @@ func TestABridgeInformsNobody(t *testing.T) {
 	}
 }
 
-// What owners add up of a rule is forgotten when they report it no more, but not while they are silent; it goes by their
-// clock as it is after it was set back; and rules in force have room among those that somebody makes up.
+// What owners add up of a rule is forgotten when they report it no more, but not while they are silent. It goes by
+// their clock as it is after it was set back. Rules in force have room among those that somebody makes up.
 func TestWhatOwnersReportEnds(t *testing.T) {
 	r := largeReplica(t, meshMost)
 	limit, err := counters.NewLimit(counters.NewMeter("in force", counters.SlidingWindow, 10*time.Second), 100)

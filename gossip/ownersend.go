@@ -56,7 +56,7 @@ func (r *Replica) sendOwned(d counters.Drained, complete, beat bool, before, now
 		}
 	}
 	if complete {
-		out = r.probe(out, &known, now)
+		out = r.answer(r.probe(out, &known, now), now)
 	}
 	return out
 }

@@ -136,6 +136,26 @@ func TestTheBoundHoldsWhatWasEvicted(t *testing.T) {
 	l.audit(t, at(21*time.Second), 0)
 }
 
+// Who says in a member's name, however often, that its frames have not come as far changes nothing while it speaks.
+func TestForgedLowTicks(t *testing.T) {
+	r := NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: 4 << 20}))
+	r.Join(10, frameTime)
+	now, h := frameTime, r.inboundOf(10, frameTime)
+	h.cumulative = 10 * ackWindow
+	for tick := h.cumulative + 1; tick < 11*ackWindow; tick++ {
+		for _, f := range []frame{{kind: data, tick: tick}, {kind: beacon}, {kind: data, tick: 1}, {kind: beacon}} {
+			f.origin, f.sent = 10, now
+			if err := r.Receive(f.encode(nil, emptyBody), now); err != nil {
+				t.Fatal(err)
+			}
+			now += 20 * ms
+		}
+		if h.cumulative != tick {
+			t.Fatalf("%d frames have come, its newest is %d", h.cumulative, tick)
+		}
+	}
+}
+
 // What somebody else says in a member's name is taken back when the member speaks: that it leaves, or that its frames
 // have come further than they have.
 func TestForgedGoodbyesAndTicksDoNotLast(t *testing.T) {
@@ -172,7 +192,9 @@ func TestForgedGoodbyesAndTicksDoNotLast(t *testing.T) {
 		receive(forged)
 	}
 	now += int64(lastWords)
-	receive(frame{kind: beacon, tick: 3})
+	for range 1 + time.Second/(100*time.Millisecond) {
+		receive(frame{kind: beacon, tick: 3})
+	}
 	receive(frame{kind: data, tick: 4})
 	receive(frame{kind: beacon, tick: 4})
 	if r.Left(10) || h.cumulative != 4 || h.watermark != h.latestSent {

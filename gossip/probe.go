@@ -1,19 +1,25 @@
 package gossip
 
 import (
+	"slices"
 	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Where owners add up, a node may have no links with a region, or only such as rest and have crashed. So that it sees
-// all the same whether the region is out of reach, or its own is cut off, it asks some of the nodes there when nothing
-// came from any for a while: by a beacon without an acknowledgement, which they answer.
+// Where owners add up, a node may have no links with a region, or only such as rest, with nodes that have crashed. So
+// that it sees all the same whether the region is out of reach, or its own is cut off, it asks some of the nodes there
+// when nothing came from any for a while. To ask is to send a beacon to whom one has no link with; the answer is a
+// beacon without ages. Neither side keeps anything of it.
 
 const (
 	// probeAfter is how long nothing has to come from a region that links send a beacon a second from.
 	probeAfter = idleBeacon * 3 / 2
 	probeEvery = idleBeacon / 2
 	// probes is how many members are asked at a time: others each time.
-	probes = 2
+	probes = 3
+	// introduced is how long nodes of another region may take until they know a new one, and answer it.
+	introduced = 5 * time.Second
 )
 
 // probe appends the messages that ask whether regions can be reached.
@@ -26,21 +32,38 @@ func (r *Replica) probe(out []Message, known *ages, now int64) []Message {
 		for range min(probes, len(g.members)) {
 			m := g.members[(uint64(r.self)+g.probed)%uint64(len(g.members))]
 			g.probed++
-			if p := r.peers[m.origin]; p != nil {
-				f := frame{kind: beacon, origin: r.self, tick: p.log.last(), sent: now, ages: known}
-				out = append(out, Message{To: m.origin, Data: f.encode(nil, emptyBody)})
-				r.stats.FramesSent++
-				r.stats.BytesSent += uint64(len(out[len(out)-1].Data))
-			}
+			out = r.appendBeacon(out, m.origin, known, now)
 		}
 	}
 	return out
 }
 
-// wantsAnswer reports whether the sender of a beacon waits for an answer: it has heard nothing from this node of late,
-// or frames of it were lost.
-func (r *Replica) wantsAnswer(f *frame, h *inbound) bool {
-	return f.ack.origin != r.self || !f.ack.timed || f.tick > h.cumulative && r.isLink(f.origin)
+// answer appends the answers to those who asked.
+func (r *Replica) answer(out []Message, now int64) []Message {
+	slices.Sort(r.asking)
+	for _, o := range slices.Compact(r.asking) {
+		out = r.appendBeacon(out, o, nil, now)
+	}
+	r.asking = r.asking[:0]
+	return out
+}
+
+// appendBeacon appends a beacon for a member; nothing if the origin is none any more.
+func (r *Replica) appendBeacon(out []Message, to counters.Origin, known *ages, now int64) []Message {
+	p := r.peers[to]
+	if p == nil {
+		return out
+	}
+	f := frame{kind: beacon, origin: r.self, tick: p.log.last(), sent: now, ages: known}
+	m := Message{To: to, Data: f.encode(nil, emptyBody)}
+	r.stats.FramesSent++
+	r.stats.BytesSent += uint64(len(m.Data))
+	return append(out, m)
+}
+
+// isProbe reports whether a frame asks, or answers, and says nothing else.
+func (r *Replica) isProbe(f *frame) bool {
+	return r.large && f.kind == beacon && r.inbound[f.origin] == nil && !r.isLink(f.origin)
 }
 
 // silenceOf is how long nothing came from any node of a region.

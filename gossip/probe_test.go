@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -9,16 +10,17 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// watched is a cluster of three regions of a hundred nodes, of which one is looked at: the others hear from it alone.
+// watched is a cluster of three regions of a hundred nodes, of which one is looked at. Of the others those begin to run
+// that it sends something, and hear from it alone.
 type watched struct {
 	t        *testing.T
 	now      int64
-	replicas []*Replica // by origin less 1
+	replicas map[counters.Origin]*Replica
 	self     *Replica
 	c        *Cluster
 	down     func(o counters.Origin) bool // nothing comes from them, and they hear nothing
-	asked    int                          // beacons without an acknowledgement that self has sent to other regions
-	answered int                          // and those with one that came from there
+	asked    int                          // how often self has asked nodes of other regions
+	answered int                          // and was answered
 }
 
 const watchedSize = 100
@@ -30,25 +32,10 @@ func regionOf(o counters.Origin) string { return watchedRegions[int(o-1)/watched
 // newWatched returns the cluster. which picks the node to look at.
 func newWatched(t *testing.T, which func(*Replica) bool) *watched {
 	w := &watched{t: t, now: frameTime, down: func(counters.Origin) bool { return false }}
-	last := counters.Origin(len(watchedRegions) * watchedSize)
-	for self := counters.Origin(1); self <= last; self++ {
-		r := NewReplica(self, 500*time.Millisecond, archive{})
-		describe := func(o counters.Origin) {
-			r.Describe(o, Node{Region: regionOf(o), Name: fmt.Sprint("n", o), Version: largestVersion})
-		}
-		describe(self)
-		for o := counters.Origin(1); o <= last; o++ {
-			if o != self {
-				r.Join(o, w.now)
-				describe(o)
-			}
-		}
-		r.Tick(counters.Drained{}, w.now)
-		w.replicas = append(w.replicas, r)
-		if w.self == nil && which(r) {
-			w.self = r
-		}
+	for self := counters.Origin(1); w.self == nil || !which(w.self); self++ {
+		w.self = w.boot(self)
 	}
+	w.replicas = map[counters.Origin]*Replica{w.self.self: w.self}
 	w.c = &Cluster{cfg: Config{Now: func() int64 { return w.now }}, self: Member{Region: regionOf(w.self.self)},
 		replica: w.self}
 	w.c.routes = make(map[counters.Origin]*route)
@@ -58,43 +45,69 @@ func newWatched(t *testing.T, which func(*Replica) bool) *watched {
 	return w
 }
 
+// boot starts a node that knows all others.
+func (w *watched) boot(self counters.Origin) *Replica {
+	r := NewReplica(self, 500*time.Millisecond, archive{})
+	describe := func(o counters.Origin) {
+		r.Describe(o, Node{Region: regionOf(o), Name: fmt.Sprint("n", o), Version: largestVersion})
+	}
+	describe(self)
+	for o := range counters.Origin(len(watchedRegions) * watchedSize) {
+		if o++; o != self {
+			r.Join(o, w.now)
+			describe(o)
+		}
+	}
+	r.Tick(counters.Drained{}, w.now)
+	return r
+}
+
 // run lets time pass.
 func (w *watched) run(d time.Duration) {
-	for end := w.now + int64(d); w.now < end; {
+	own := w.c.self.Region
+	for end := w.now + int64(d); w.now < end; w.now += 10 * ms {
 		w.now += 500 * ms
-		for _, r := range w.replicas {
-			near := regionOf(r.self) == regionOf(w.self.self)
-			if near && r != w.self {
-				continue // nothing that they send matters
+		for _, m := range w.self.Tick(counters.Drained{}, w.now) {
+			if regionOf(m.To) == own || w.down(m.To) { // nothing that its own region sends matters
+				continue
 			}
-			for _, m := range r.Tick(counters.Drained{}, w.now) {
-				to := w.replicas[m.To-1]
-				if r != w.self && to != w.self || w.down(r.self) || w.down(m.To) {
-					continue
-				}
-				f, err := decodeFrame(m.Data)
-				if err == nil {
-					err = to.Receive(m.Data, w.now)
-				}
-				switch isAnswer := f.ack.origin != 0; {
-				case err != nil:
-					w.t.Fatal(err)
-				case r == w.self && !isAnswer && regionOf(m.To) != w.c.self.Region:
-					w.asked++
-				case r != w.self && isAnswer:
+			if w.replicas[m.To] == nil {
+				w.replicas[m.To] = w.boot(m.To)
+			}
+			if asks := w.deliver(w.replicas[m.To], m.Data); asks && !w.self.isLink(m.To) {
+				w.asked++
+			}
+		}
+		for _, o := range slices.Sorted(maps.Keys(w.replicas)) {
+			if o == w.self.self {
+				continue
+			}
+			for _, m := range w.replicas[o].Tick(counters.Drained{}, w.now) {
+				if m.To == w.self.self && !w.down(o) && !w.deliver(w.self, m.Data) {
 					w.answered++
 				}
 			}
 		}
-		w.now += 10 * ms
 	}
+}
+
+// deliver hands over a frame, and reports whether who is no link of its sender is to answer it.
+func (w *watched) deliver(to *Replica, data []byte) bool {
+	f, err := decodeFrame(data)
+	if err == nil {
+		err = to.Receive(data, w.now)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return f.ages != nil
 }
 
 // sees checks which other regions the node takes to be within reach.
 func (w *watched) sees(when string, regions ...string) {
 	w.t.Helper()
 	all, relayed := w.c.peerStatuses()
-	if len(all) != len(w.replicas)-1 {
+	if len(all) != len(w.self.peers) {
 		w.t.Fatalf("%s: %d statuses", when, len(all))
 	}
 	lost := make(map[string]int)
@@ -137,13 +150,21 @@ func TestWhoOwnsNothingSeesOtherRegions(t *testing.T) {
 	}
 	w.down = func(o counters.Origin) bool { return regionOf(o) == other || o%2 == 0 && o != w.self.self }
 	w.run(6 * time.Second)
-	w.sees("while one is dark", slices.DeleteFunc(slices.Clone(watchedRegions), func(r string) bool { return r == other })...)
+	rest := slices.DeleteFunc(slices.Clone(watchedRegions), func(r string) bool { return r == other })
+	w.sees("while one is dark", rest...)
 	w.down = func(o counters.Origin) bool { return regionOf(o) != w.c.self.Region }
 	w.run(5 * time.Second)
 	w.sees("while its own is cut off")
 	w.down = func(counters.Origin) bool { return false }
 	w.run(2 * time.Second)
 	w.sees("after that", "east", "north", "west")
+	for o, r := range w.replicas {
+		for from := range r.inbound {
+			if (o == w.self.self || from == w.self.self) && !r.isLink(from) {
+				t.Errorf("node %d keeps something of node %d, which it has no link with", o, from)
+			}
+		}
+	}
 }
 
 // One that owns something asks as well where none of its links answers: those with a region may all be with one node

@@ -84,7 +84,7 @@ type Stats struct {
 	Snapshots                  uint64 // snapshots sent
 	SnapshotsReceived          uint64 // snapshots received
 	Malformed                  uint64 // frames that could not be read
-	Early                      uint64 // frames that are to come again: their sender's clock is ahead, or not known yet who counts
+	Early                      uint64 // frames that are to come again: of the future, or of nodes not known yet
 	SnapshotsRefused           uint64 // snapshots that were dropped: their sender sends more than an honest one does
 	Unsent                     uint64 // messages that a Cluster dropped because too many waited to be sent
 }
@@ -241,6 +241,10 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	r.stats.FramesReceived++
 	r.stats.BytesReceived += uint64(len(b))
+	if r.isProbe(f) {
+		r.hear(f, now)
+		return nil
+	}
 	h := r.inboundOf(f.origin, now)
 	h.follow(f, now)
 	r.disbelieve(f, h, now)
@@ -261,35 +265,44 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	r.reckon(h, f, now)
 	h.note(f, now)
-	if f.kind == beacon && f.ages != nil && r.wantsAnswer(f, h) {
-		h.ackDue = true
+	if f.kind == beacon && f.ages != nil && f.tick > h.cumulative && (!r.large || r.isLink(f.origin)) {
+		h.ackDue = true // frames were lost: the sender may wait for an answer
 	}
 	if r.large && h.ackDue { // also to whom this node would send nothing
 		r.busy = append(r.busy, f.origin)
 	}
 	r.setWatermark(f.origin, h)
 	r.setSumWatermarks(f.origin, h)
-	acked := f.ack.origin == r.self
-	if acked && f.ack.timed {
+	if f.ack.origin == r.self && f.ack.timed {
 		h.back, h.backKnown = int64(f.ack.transit), true
 	}
-	if p := r.peers[f.origin]; p != nil {
-		p.lastSeen = now
-		if p.region != nil {
-			p.region.seenAt = now
-		}
-		if acked {
-			p.acknowledge(f.ack, p.log, now)
-			if p.log != &r.log {
-				p.log.trim(p.acked.cumulative)
-			}
-		}
-	}
+	r.hear(f, now)
 	return nil
 }
 
-// disbelieve takes back what somebody else said in a member's name, when the member's newest frame shows that: it has
-// not left, and its ticks have not come as far. Who has the key may say it again.
+// hear takes notice that a frame came from a member, and what that acknowledges.
+func (r *Replica) hear(f *frame, now int64) {
+	p := r.peers[f.origin]
+	if p == nil {
+		return
+	}
+	p.lastSeen = now
+	if p.region != nil {
+		p.region.seenAt = now
+	}
+	if f.ack.origin == r.self {
+		p.acknowledge(f.ack, p.log, now)
+		if p.log != &r.log {
+			p.log.trim(p.acked.cumulative)
+		}
+	}
+	if r.large && f.kind == beacon && f.ages != nil && !r.isLink(f.origin) {
+		r.asking = append(r.asking, f.origin)
+	}
+}
+
+// disbelieve takes back what somebody else said in a member's name, when the member's newest frames show that: it has
+// not left, and for a second its ticks have not come as far. Who has the key may say it again.
 func (r *Replica) disbelieve(f *frame, h *inbound, now int64) {
 	if f.sent <= h.latestSent || r.peers[f.origin] == nil {
 		return
@@ -297,7 +310,13 @@ func (r *Replica) disbelieve(f *frame, h *inbound, now int64) {
 	if h.left && f.kind != goodbye && over(now, h.leftAt, lastWords) {
 		h.left, r.changed = false, true
 	}
-	if f.kind != snapshot && f.tick+ackWindow < h.cumulative {
+	switch low := f.kind != snapshot && f.tick+ackWindow < h.cumulative; {
+	case !low:
+		h.lowSince = 0
+	case h.lowSince == 0:
+		h.lowSince = now
+	case over(now, h.lowSince, idleBeacon):
+		h.lowSince = 0
 		h.cumulative, h.highest, h.beacon = f.tick, f.tick, beaconMark{}
 		if f.kind.numbered() {
 			h.cumulative--

@@ -65,11 +65,11 @@ func TestRunsRepeat(t *testing.T) {
 		o.Compliant = 1
 		o.NodeFaults = []NodeFault{{Kind: OwnerDown, Region: 2, From: time.Second, Until: 4 * time.Second}}
 	})
-	all := []Options{short(nil), everything, owners}
-	for seed := uint64(1); seed <= uint64(testkit.Tenth(10)); seed++ {
-		all = append(all, randomFaults(seed))
+	all := []Options{everything, owners, short(nil)}
+	for seed := range uint64(10) {
+		all = append(all, randomFaults(seed+1))
 	}
-	for i, o := range all {
+	for i, o := range testkit.Some(all) {
 		first := run(t, o)
 		a, b := encoded(t, first), encoded(t, run(t, o))
 		if !bytes.Equal(a, b) {

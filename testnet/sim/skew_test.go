@@ -49,7 +49,7 @@ func TestNodesKnowTheStoresClock(t *testing.T) {
 // Counts of nodes whose clocks are ahead arrive all the same, soon after time has come to them: also those of keys that
 // nobody asks for any more. Otherwise all agree only when the window has passed.
 func TestNodesWithWrongClocksAgreeSoon(t *testing.T) {
-	for _, window := range []time.Duration{5 * time.Second, 10 * time.Second} {
+	for _, window := range testkit.Some([]time.Duration{5 * time.Second, 10 * time.Second}) {
 		for seed := uint64(1); seed <= uint64(testkit.Tenth(5)); seed++ {
 			o := DefaultOptions()
 			o.Limit, o.Window, o.Skew, o.Keys, o.Load, o.Seed, o.Duration = 200, window, time.Second, 50, 0.1, seed,
@@ -64,8 +64,8 @@ func TestNodesWithWrongClocksAgreeSoon(t *testing.T) {
 // A node whose clock jumps by an hour, either way: clients that keep to 95 % of the limit are never rejected, and
 // nobody is admitted more than twice the limit in a window.
 func TestAClockThatJumps(t *testing.T) {
-	for _, jump := range []time.Duration{time.Hour, -time.Hour} {
-		for _, pattern := range []Pattern{Even, CompliantBurst} {
+	for _, jump := range testkit.Some([]time.Duration{-time.Hour, time.Hour}) {
+		for _, pattern := range testkit.Some([]Pattern{CompliantBurst, Even}) {
 			o := DefaultOptions()
 			o.Pattern, o.Limit, o.Duration, o.Seed = pattern, 200, 35*time.Second, 3
 			if pattern == CompliantBurst {

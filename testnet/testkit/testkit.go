@@ -5,7 +5,9 @@ package testkit
 
 import (
 	"context"
+	"flag"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -73,4 +75,16 @@ func Tenth(n int) int {
 		return max(1, n/10)
 	}
 	return n
+}
+
+// Some returns the first tenth of all with the race detector, at least one, and all without; see Tenth.
+func Some[T any](all []T) []T { return all[:Tenth(len(all))] }
+
+// FewerChecks has rapid check a tenth as many examples of each property with the race detector; see Tenth. It is for a
+// package that make test tests without the detector as well.
+func FewerChecks() {
+	const usual = 100
+	if err := flag.Set("rapid.checks", strconv.Itoa(Tenth(usual))); err != nil {
+		panic(err) // the package does not import rapid
+	}
 }

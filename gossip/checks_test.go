@@ -1,0 +1,5 @@
+package gossip
+
+import "github.com/edgelimit/edgelimit/testnet/testkit"
+
+func init() { testkit.FewerChecks() }

@@ -404,7 +404,7 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 func (r *Replica) silent(now int64) (all []*inbound) {
 	for _, h := range r.senders() {
 		reports := !r.large || r.peers[h.origin] == nil || r.isLink(h.origin)
-		if reports && !h.left && h.age(now) >= BoundAfter(r.interval)/2 {
+		if reports && h.isAwaited() && h.age(now) >= BoundAfter(r.interval)/2 {
 			all = append(all, h)
 		}
 	}

@@ -123,11 +123,11 @@ func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]
 			continue
 		}
 		age, some := ages[r.member.Region]
-		if p.Idle = false; !some || age > neverSeen {
+		if p.Idle = false; !some || age > c.mostSilence() {
 			age = c.replica.silenceOf(r.member.Region, now)
-			p.Idle = age <= neverSeen
+			p.Idle = age <= c.mostSilence()
 		}
-		p.Age, relayed[p.Origin] = age, age <= neverSeen
+		p.Age, relayed[p.Origin] = age, age <= c.mostSilence()
 	}
 	return all, relayed
 }

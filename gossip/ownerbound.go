@@ -84,6 +84,9 @@ func (r *Replica) addDemands(now int64) {
 
 // report takes in what an owner of the region reports.
 func (g *region) report(h *inbound, lost bool, age time.Duration) {
+	if len(h.sums[ofRegion]) == 0 {
+		return // another one may, or did
+	}
 	n := 0
 	if lost {
 		n = 1
@@ -110,7 +113,7 @@ func (r *Replica) meanAge(of int) (age time.Duration) {
 
 // reports reports whether a peer is to report to this replica: it does, or it did when it got out of reach.
 func (r *Replica) reports(o counters.Origin, h *inbound) bool {
-	return !h.left && h.region != nil && (r.peers[o] == nil || r.isLink(o))
+	return h.isAwaited() && h.region != nil && (r.peers[o] == nil || r.isLink(o))
 }
 
 // isLost reports whether a peer is out of reach: for as long as the table takes it to be.

@@ -192,7 +192,7 @@ func TestForgedGoodbyesAndTicksDoNotLast(t *testing.T) {
 		receive(forged)
 	}
 	now += int64(lastWords)
-	for range 1 + time.Second/(100*time.Millisecond) {
+	for range 1 + sendsWithin/(100*time.Millisecond) {
 		receive(frame{kind: beacon, tick: 3})
 	}
 	receive(frame{kind: data, tick: 4})

@@ -25,6 +25,7 @@ const (
 // probe appends the messages that ask whether regions can be reached.
 func (r *Replica) probe(out []Message, known *ages, now int64) []Message {
 	for _, g := range r.regions[1:] {
+		g.seenAt = min(g.seenAt, now+int64(introduced)) // the clock may have been set back
 		if len(g.members) == 0 || !over(now, g.seenAt, probeAfter) || !over(now, g.probedAt, probeEvery) {
 			continue
 		}

@@ -187,3 +187,95 @@ func TestOwnersSeeRegionsWhoseLinksAreDead(t *testing.T) {
 	w.run(6 * time.Second)
 	w.sees("while its region is cut off")
 }
+
+// farReplica is a replica of a cluster with another region, and of its nodes one that is a link and one that is none.
+func farReplica(t *testing.T) (r *Replica, link, none counters.Origin) {
+	t.Helper()
+	r = largeReplica(t, meshMost)
+	r.log.tick = 5 // as after others left: the frames of those who join from here on do not begin with the first
+	for o := range counters.Origin(150) {
+		join(r, 200+o, "there")
+	}
+	r.Tick(counters.Drained{}, frameTime+100*ms)
+	for o := range counters.Origin(150) {
+		if r.isLink(200 + o) {
+			link = 200 + o
+		} else {
+			none = 200 + o
+		}
+	}
+	return r, link, none
+}
+
+// A member that is no link and crashes is waited for by nobody, also where it sent frames before: others of its region
+// tell what it admitted. One that is a link is. Either is known again when it comes back.
+func TestWhoIsNoLinkIsNotWaitedFor(t *testing.T) {
+	r, link, none := farReplica(t)
+	for _, o := range []counters.Origin{link, none} {
+		f := frame{kind: data, origin: o, tick: 3, sent: frameTime, ages: &ages{}} // the first two are missing
+		if err := r.Receive(f.encode(nil, emptyBody), frameTime); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits := func(o counters.Origin, now int64) (peer, silent bool) {
+		peer = slices.ContainsFunc(r.Peers(now), func(p PeerStatus) bool { return p.Origin == o })
+		return peer, slices.ContainsFunc(r.silent(now), func(h *inbound) bool { return h.origin == o })
+	}
+	later := frameTime + int64(10*time.Second)
+	for _, member := range []bool{true, false} {
+		for o, want := range map[counters.Origin]bool{link: true, none: false} {
+			peer, silent := waits(o, later)
+			if peer != (want || member) || silent != want {
+				t.Errorf("member: %t, link: %t: it is a peer: %t, and counts as silent: %t", member, want, peer, silent)
+			}
+		}
+		r.Leave(link, false)
+		r.Leave(none, false)
+	}
+	join(r, none, "there")
+	if peer, _ := waits(none, later); !peer {
+		t.Error("who comes back is no peer")
+	}
+}
+
+// A node that stops does not wait for one to which it has sent nothing, though that asked whether it is there.
+func TestAStopWaitsForNobodyWhoAsks(t *testing.T) {
+	r, _, none := farReplica(t)
+	now := frameTime + 200*ms
+	f := frame{kind: beacon, origin: none, sent: now, ages: &ages{}}
+	if err := r.Receive(f.encode(nil, emptyBody), now); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		now += 100 * ms
+		r.Tick(counters.Drained{}, now)
+		r.counts.(*counters.Table).DrainDirty(now)
+	}
+	for _, p := range r.peers {
+		if p.origin != none {
+			p.lastSeen = 0
+		}
+	}
+	if !r.FullyAcked(now) {
+		t.Error("it waits")
+	}
+}
+
+// What a dark region was asked for stays known when owners are linked there that have never been heard.
+func TestNewLinksHideNoDemand(t *testing.T) {
+	r, link, none := farReplica(t)
+	now := frameTime + 200*ms
+	f := frame{kind: beacon, origin: link, tick: 0, sent: now, ages: &ages{}}
+	if err := r.Receive(f.encode(nil, emptyBody), now); err != nil {
+		t.Fatal(err)
+	}
+	r.inbound[link].sums[ofRegion] = map[string]reported{"r": {rate: 7, average: 7, sent: now}}
+	now += int64(time.Minute)
+	r.links = append(r.links, none)
+	slices.Sort(r.links)
+	r.inboundOf(none, now)
+	r.addDemands(now)
+	if d := r.demands["r"]; d == nil || d.rates[ofLost] != 7 {
+		t.Errorf("the demand of a region that is out of reach: %+v, want 7", d)
+	}
+}

@@ -123,7 +123,7 @@ func (r *Replica) Join(o counters.Origin, now int64) {
 	i, _ := slices.BinarySearch(r.order, o)
 	r.order = slices.Insert(r.order, i, o)
 	if h := r.inbound[o]; h != nil {
-		h.left, r.peers[o].returned = false, true
+		h.left, h.unlinked, r.peers[o].returned = false, false, true
 	} else if len(r.regions) == 0 || !r.large && len(r.peers) <= meshMost { // of the others, see reorganize
 		r.inboundOf(o, now)
 	}
@@ -133,8 +133,10 @@ func (r *Replica) Join(o counters.Origin, now int64) {
 // Leave removes a member. With graceful set, or if it sent a goodbye, it admits nothing any more; otherwise it may go
 // on beyond a partition, and stays in the bound.
 func (r *Replica) Leave(o counters.Origin, graceful bool) {
+	unlinked := false
 	if p := r.peers[o]; p != nil { // it may come back, and its ticks go on
 		r.log.tick = max(r.log.tick, p.log.last())
+		unlinked = r.large && p.region != nil && p.region != r.firstRegion() && !r.isLink(o)
 	}
 	delete(r.peers, o)
 	r.changed = true
@@ -146,7 +148,7 @@ func (r *Replica) Leave(o counters.Origin, graceful bool) {
 		if graceful && !h.left {
 			r.assume(h, nil, r.tickedAt+int64(r.interval))
 		}
-		h.left = h.left || graceful
+		h.left, h.unlinked = h.left || graceful, unlinked
 		r.setWatermark(o, h)
 	}
 }
@@ -176,7 +178,8 @@ func (r *Replica) FullyAcked(now int64) bool {
 		return false
 	}
 	for _, p := range r.peers {
-		if now-p.lastSeen < int64(5*idleBeacon) && p.acked.cumulative < p.log.last() {
+		waits := !r.large || len(p.log.frames) > 0 // a log may begin late
+		if waits && now-p.lastSeen < int64(5*idleBeacon) && p.acked.cumulative < p.log.last() {
 			return false
 		}
 	}
@@ -302,20 +305,23 @@ func (r *Replica) hear(f *frame, now int64) {
 }
 
 // disbelieve takes back what somebody else said in a member's name, when the member's newest frames show that: it has
-// not left, and for a second its ticks have not come as far. Who has the key may say it again.
+// not left, and for longer than a member is silent, its ticks have not come as far. Who has the key may say it again.
 func (r *Replica) disbelieve(f *frame, h *inbound, now int64) {
+	low := f.kind != snapshot && f.tick+ackWindow < h.cumulative
+	if !low {
+		h.lowSince = 0
+	}
 	if f.sent <= h.latestSent || r.peers[f.origin] == nil {
 		return
 	}
 	if h.left && f.kind != goodbye && over(now, h.leftAt, lastWords) {
 		h.left, r.changed = false, true
 	}
-	switch low := f.kind != snapshot && f.tick+ackWindow < h.cumulative; {
+	switch {
 	case !low:
-		h.lowSince = 0
 	case h.lowSince == 0:
 		h.lowSince = now
-	case over(now, h.lowSince, idleBeacon):
+	case over(now, h.lowSince, sendsWithin):
 		h.lowSince = 0
 		h.cumulative, h.highest, h.beacon = f.tick, f.tick, beaconMark{}
 		if f.kind.numbered() {

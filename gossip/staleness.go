@@ -32,7 +32,7 @@ type PeerStatus struct {
 func (r *Replica) Peers(now int64) []PeerStatus {
 	out := make([]PeerStatus, 0, len(r.inbound))
 	for o, h := range r.inbound {
-		if h.left {
+		if !h.isAwaited() {
 			continue
 		}
 		st := PeerStatus{Origin: o, OtherRegion: h.otherRegion, CompleteThrough: h.watermark,

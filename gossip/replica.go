@@ -148,7 +148,7 @@ func (r *Replica) Leave(o counters.Origin, graceful bool) {
 		if graceful && !h.left {
 			r.assume(h, nil, r.tickedAt+int64(r.interval))
 		}
-		h.left, h.unlinked = h.left || graceful, unlinked
+		h.left, h.unlinked = h.left || graceful, h.unlinked || unlinked
 		r.setWatermark(o, h)
 	}
 }

@@ -133,7 +133,8 @@ func (w Writer) WriteGossip(g gossip.Stats, refusedStreams, refusedPackets uint6
 	w.Counter("gossip_unsent_frames_total", "Frames dropped because too many waited to be sent.", g.Unsent)
 	w.Counter("gossip_snapshots_sent_total", "Snapshots sent to peers that were new or too far behind.", g.Snapshots)
 	w.Counter("gossip_snapshots_received_total", "Snapshots received.", g.SnapshotsReceived)
-	w.Counter("gossip_early_frames_total", "Frames from the future, or of nodes not known yet, requested again.", g.Early)
+	w.Counter("gossip_early_frames_total", "Frames from the future, or of nodes not known yet, requested again.",
+		g.Early)
 	w.Counter("gossip_refused_snapshots_total", "Snapshots refused: their sender sends too many.", g.SnapshotsRefused)
 	w.Counter("gossip_malformed_frames_total", "Frames that could not be decoded.", g.Malformed)
 	w.Counter("gossip_refused_streams_total", "Streams to the gossip ports dropped unread: no peer's, not "+

@@ -403,8 +403,7 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 // silent returns the peers that will not report in time. Where owners add up, members that are no links need not.
 func (r *Replica) silent(now int64) (all []*inbound) {
 	for _, h := range r.senders() {
-		reports := !r.large || r.peers[h.origin] == nil || r.isLink(h.origin)
-		if reports && h.isAwaited() && h.age(now) >= BoundAfter(r.interval)/2 {
+		if r.isAwaited(h) && h.age(now) >= BoundAfter(r.interval)/2 {
 			all = append(all, h)
 		}
 	}
@@ -416,7 +415,7 @@ func (h *inbound) mayHaveAdmitted(rule string, l *counters.Limit, now int64) uin
 	if h.watermark != 0 || h.age(now) <= neverSeen {
 		return h.assumed(rule, l, now)
 	}
-	if h.otherRegion && l.Scope() != counters.Global {
+	if h.isFar() && l.Scope() != counters.Global {
 		return 0
 	}
 	return l.Largest()
@@ -429,7 +428,7 @@ func (r *Replica) silentSums(now int64) map[string]uint64 {
 		return sums
 	}
 	for _, h := range r.senders() {
-		if r.reports(h.origin, h) {
+		if r.reports(h) {
 			for rule, l := range r.limits {
 				sums[rule] = max(sums[rule], r.assumedSum(h.origin, h, rule, l, now)) // a key has one owner
 			}

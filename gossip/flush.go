@@ -71,7 +71,7 @@ func (r *Replica) setCluster() {
 			way /= counters.SilentAfter / 2 // it is not to count as unreachable, either
 		}
 		all = append(all, way)
-		if h == nil || !h.otherRegion {
+		if h == nil || !h.isFar() {
 			near = append(near, way)
 		}
 		if r.large && h != nil { // it may be the only one of the two to speak with other regions

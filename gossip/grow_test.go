@@ -9,7 +9,7 @@ import (
 )
 
 // addNode adds a node, to one of three regions. All know of it at once.
-func (w *fakeNet) addNode() *fakeNode {
+func (w *fakeNet) addNode() {
 	n := &fakeNode{place: len(w.nodes)}
 	w.nodes = append(w.nodes, n)
 	w.start(n)
@@ -23,7 +23,6 @@ func (w *fakeNet) addNode() *fakeNode {
 		w.join(other, n.origin)
 		other.replica.Describe(n.origin, node(n.place))
 	}
-	return n
 }
 
 // A cluster that grows beyond meshMost forgets what nodes reported that report to their owners from then on: the bound

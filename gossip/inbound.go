@@ -41,7 +41,6 @@ type inbound struct {
 	left            bool                   // it sent a goodbye: it admits nothing any more
 	leftAt          int64                  // when that came
 	unlinked        bool                   // it is no member any more, and was no link: others tell what it admitted
-	otherRegion     bool                   // it is of another region
 	idle            bool                   // it had no requests when it sent its newest frame
 	truncated       bool                   // a snapshot may have left out what changed long ago
 	there           transit                // transit time of its frames
@@ -164,8 +163,11 @@ func (h *inbound) forget() {
 	h.sums, h.hereAt, h.thereAt = [3]map[string]reported{}, 0, 0
 }
 
-// isAwaited reports whether the origin may admit something that nobody else tells.
-func (h *inbound) isAwaited() bool { return !h.left && !h.unlinked }
+// isFar reports whether the origin is of another region.
+func (h *inbound) isFar() bool { return h.region != nil && h.region.place != counters.Near }
+
+// isGone reports whether the origin admits nothing any more that nobody else tells.
+func (h *inbound) isGone() bool { return h.left || h.unlinked }
 
 // age returns the age of the watermark by the origin's clock or by this node's, whichever is more: a clock that is
 // ahead does not make old counts look fresh.

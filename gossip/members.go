@@ -89,7 +89,7 @@ func (c *Cluster) Staleness() (age time.Duration, complete bool) {
 // region's. If nobody there has anything to report, that is how long nothing came from the region. relayed are those of
 // which nobody need have sent anything more. The lock is held.
 func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]bool) {
-	now := c.cfg.Now()
+	now, most := c.cfg.Now(), MostSilence(c.cfg.Interval)
 	links := c.replica.linked()
 	linked := make(map[counters.Origin]bool, len(links))
 	for _, o := range links {
@@ -123,11 +123,11 @@ func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]
 			continue
 		}
 		age, some := ages[r.member.Region]
-		if p.Idle = false; !some || age > c.mostSilence() {
+		rests := !some || age > most
+		if rests {
 			age = c.replica.silenceOf(r.member.Region, now)
-			p.Idle = age <= c.mostSilence()
 		}
-		p.Age, relayed[p.Origin] = age, age <= c.mostSilence()
+		p.Age, p.Idle, relayed[p.Origin] = age, rests && age <= most, age <= most
 	}
 	return all, relayed
 }

@@ -173,16 +173,13 @@ func (c *Cluster) silent(p *pool) (addrs []string) {
 		if r == nil || r.pool != p || r.listed {
 			continue
 		}
-		if c.cfg.Now()-max(r.since, c.replica.lastSeen(o)) > int64(c.mostSilence()) {
+		if c.cfg.Now()-max(r.since, c.replica.lastSeen(o)) > int64(MostSilence(c.cfg.Interval)) {
 			addrs = append(addrs, r.addr)
 		}
 	}
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	return addrs
 }
-
-// mostSilence is how long nothing comes at most from a node that rests.
-func (c *Cluster) mostSilence() time.Duration { return max(neverSeen, 5*c.cfg.Interval) }
 
 // twins returns, and joins, the members that were taken for earlier boots and still send: two nodes have the same id.
 // Each is an origin of its own, so that counts stay right. The lock is held.

@@ -52,7 +52,7 @@ func (r *Replica) addDemands(now int64) {
 		g.reported = [2]map[string]regionDemand{}
 	}
 	for _, h := range r.senders() {
-		if !r.reports(h.origin, h) {
+		if !r.reports(h) {
 			continue
 		}
 		lost, age := r.isLost(h.origin, h, now), h.unreported(now)
@@ -111,9 +111,13 @@ func (r *Replica) meanAge(of int) (age time.Duration) {
 	return age
 }
 
-// reports reports whether a peer is to report to this replica: it does, or it did when it got out of reach.
-func (r *Replica) reports(o counters.Origin, h *inbound) bool {
-	return h.isAwaited() && h.region != nil && (r.peers[o] == nil || r.isLink(o))
+// reports reports whether a peer whose region is known is to report to this replica, see isAwaited.
+func (r *Replica) reports(h *inbound) bool { return h.region != nil && r.isAwaited(h) }
+
+// isAwaited reports whether an origin itself is to tell this replica what it admits: it does, or it did when it got out
+// of reach.
+func (r *Replica) isAwaited(h *inbound) bool {
+	return !h.isGone() && (!r.large || r.peers[h.origin] == nil || r.isLink(h.origin))
 }
 
 // isLost reports whether a peer is out of reach: for as long as the table takes it to be.
@@ -126,7 +130,7 @@ func (r *Replica) ages(now int64) (a ages) {
 	a.way, a.few = r.toFar, r.few
 	for _, h := range r.senders() {
 		o := h.origin
-		if !r.reports(o, h) || h.watermark == 0 && !over(now, h.since, neverSeen) {
+		if !r.reports(h) || h.watermark == 0 && !over(now, h.since, neverSeen) {
 			continue
 		}
 		age, near := h.age(now), h.region == r.regions[0]

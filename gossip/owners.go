@@ -141,7 +141,7 @@ func (r *Replica) Describe(o counters.Origin, n Node) {
 	if p := r.peers[o]; p != nil {
 		p.region, p.version = g, n.Version
 		if h := r.inbound[o]; h != nil {
-			h.region, h.otherRegion = g, g != r.regions[0]
+			h.region = g
 		}
 	}
 }

@@ -262,16 +262,8 @@ func TestSnapshotsOfNewcomers(t *testing.T) {
 // Whoever sends a beacon is answered, also by a node that sends nothing to it: one that stood in for an owner during a
 // partition would be waited for after it, and count as out of reach. The answer is none to answer.
 func TestBeaconsOfNonLinksAreAnswered(t *testing.T) {
-	r := largeReplica(t, meshMost)
-	for o := range counters.Origin(150) {
-		join(r, 200+o, "there")
-	}
+	r, _, from := farReplica(t)
 	now := frameTime + 100*ms
-	r.Tick(counters.Drained{}, now)
-	from := counters.Origin(200)
-	for r.isLink(from) {
-		from++
-	}
 	f := frame{kind: beacon, origin: from, tick: 5, sent: now, ages: &ages{}}
 	if err := r.Receive(f.encode(nil, emptyBody), now); err != nil {
 		t.Fatal(err)

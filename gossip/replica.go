@@ -210,10 +210,11 @@ func (r *Replica) inboundOf(o counters.Origin, now int64) *inbound {
 	if h == nil {
 		h = newInbound(now, r.interval)
 		h.origin = o
-		if p := r.peers[o]; p != nil && p.region != nil {
-			h.region, h.otherRegion = p.region, p.region != r.regions[0]
+		p := r.peers[o]
+		if p != nil {
+			h.region = p.region
 		}
-		if r.peers[o] != nil || len(r.inbound) < len(r.peers)+maxStrangers {
+		if p != nil || len(r.inbound) < len(r.peers)+maxStrangers {
 			r.inbound[o], r.bySender = h, nil
 		}
 	}
@@ -441,7 +442,7 @@ func (r *Replica) forgetDemands(now int64) {
 	send := map[*region]int{r.firstRegion(): 1} // this node; less those that do not
 	for _, h := range r.senders() {
 		switch silent := now - max(h.lastSeen, h.since); {
-		case h.left || h.region == nil || r.large && !r.reports(h.origin, h):
+		case h.left || h.region == nil || r.large && !r.reports(h):
 		case h.watermark != 0 && silent < int64(sendsWithin):
 			send[h.region]++
 		default:

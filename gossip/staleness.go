@@ -32,10 +32,10 @@ type PeerStatus struct {
 func (r *Replica) Peers(now int64) []PeerStatus {
 	out := make([]PeerStatus, 0, len(r.inbound))
 	for o, h := range r.inbound {
-		if !h.isAwaited() {
+		if h.isGone() {
 			continue
 		}
-		st := PeerStatus{Origin: o, OtherRegion: h.otherRegion, CompleteThrough: h.watermark,
+		st := PeerStatus{Origin: o, OtherRegion: h.isFar(), CompleteThrough: h.watermark,
 			Age: max(h.peakAge, h.age(now)), Known: time.Duration(max(0, now-h.since))}
 		st.Idle = h.idle && st.Age <= neverSeen
 		st.Ahead, st.Timed = h.skew(now)
@@ -50,3 +50,6 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 
 // neverSeen is how long a peer may take to send its first frame: well past the second between beacons.
 const neverSeen = 3 * idleBeacon
+
+// MostSilence is how long nothing comes, at most, from a node that can be reached, given the gossip interval.
+func MostSilence(interval time.Duration) time.Duration { return max(neverSeen, 5*interval) }

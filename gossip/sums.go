@@ -14,9 +14,6 @@ func (r *Replica) noteSender(f *frame, h *inbound, now int64) {
 	if p == nil {
 		return
 	}
-	if h.region == nil {
-		h.region, h.otherRegion = p.region, p.region != nil && p.region != r.regions[0]
-	}
 	if f.ages != nil {
 		if !f.ages.few {
 			r.largeAt = now

@@ -90,19 +90,13 @@ func (m *Monitor) Read(s *Sources, now time.Time) {
 	m.readPeers(s, peers, members, now)
 }
 
-// minSilence is the time without a frame after which a peer is unreachable, and decisions are degraded: well past the
-// second between the frames of an idle peer.
-const minSilence = 3 * time.Second
-
 // Unreachable reports whether a peer counts as unreachable at a gossip interval.
 func Unreachable(p *gossip.MemberStatus, interval time.Duration) bool {
-	return isLost(p, maxSilence(interval))
+	return isLost(p, gossip.MostSilence(interval))
 }
 
-func maxSilence(interval time.Duration) time.Duration { return max(minSilence, 5*interval) }
-
 func (m *Monitor) readPeers(s *Sources, peers, members []gossip.MemberStatus, now time.Time) {
-	limit := maxSilence(s.Interval)
+	limit := gossip.MostSilence(s.Interval)
 	reach := reachOf(peers, limit)
 	m.reach.look(reach, peers, limit, now)
 	own := s.Cluster.Self()

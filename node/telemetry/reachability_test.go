@@ -15,6 +15,9 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
+// minSilence is how long a node is silent at least that counts as unreachable.
+const minSilence = 3 * time.Second
+
 // A region that is cut off is named 3 s later, unchanged lost while memberlist forgets its nodes, and is back soon
 // after the heal. Time is virtual.
 func TestRegionsAreNamedInTime(t *testing.T) {

@@ -286,12 +286,12 @@ func (c *Cluster) left(o counters.Origin) bool {
 
 // snapshot is what a node that joins receives: nothing where owners add up, as they send it what it asks for.
 func (c *Cluster) snapshot() []byte {
-	c.mu.Lock()
-	tick, large := c.replica.log.last(), c.replica.large
-	c.mu.Unlock()
-	if large {
+	if c.AddsUp() {
 		return nil
 	}
+	c.mu.Lock()
+	tick := c.replica.log.last()
+	c.mu.Unlock()
 	return encodeSnapshot(c.self.Origin(), tick, c.source, c.cfg.Now())
 }
 
@@ -322,8 +322,17 @@ func (c *Cluster) Alone() (anywhere, inRegion bool) {
 	return slices.ContainsFunc(c.pools, (*pool).isAlone), len(c.pools) > 0 && c.pools[0].isAlone()
 }
 
+// AddsUp reports whether the cluster is so large that owners add up what nodes count: a node knows of most others in
+// sums only.
+func (c *Cluster) AddsUp() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.replica.large
+}
+
 // Demand returns the cost per second that each node is asked for its hottest key of each limit, by the limit's meter's
-// rule: this node of the last interval, and the others as they last reported it.
+// rule: this node of the last interval, and the others as they last reported it. Where owners add up, only some are
+// there.
 func (c *Cluster) Demand() map[counters.Origin]map[string]float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -38,6 +38,8 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	build := BuildVersion()
 	w.GaugeVec("build_info", "1, labelled with the version of the build.", "version", "revision", "goversion")(
 		1, build.Version, build.Revision, build.Go)
+	w.GaugeVec("node_info", "1, labelled with the node's name and region.", "node", "region")(
+		1, n.cfg.NodeID, n.cfg.Region)
 	w.WriteTable(n.table.Stats(), float64(n.cfg.Memory))
 	streams, packets := n.cluster.Refused()
 	w.WriteGossip(n.cluster.Stats(), streams, packets)

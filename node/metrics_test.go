@@ -351,4 +351,7 @@ func TestBuildInfoMetric(t *testing.T) {
 		v.Version; series[id] != 1 {
 		t.Errorf("there is no series %q", id)
 	}
+	if id := "edgelimit_node_info node=" + n.cfg.NodeID + " region=" + n.cfg.Region; series[id] != 1 {
+		t.Errorf("there is no series %q", id)
+	}
 }

@@ -149,8 +149,12 @@ func memberStatus(p *gossip.MemberStatus, self *gossip.Member, interval time.Dur
 //	R  cost per second that the limit admits
 //
 // A limit that no reachable node is asked for at present is left out: what unreachable nodes last reported cannot be
-// compared with a demand that has ended since. It is empty where no limit is left.
+// compared with a demand that has ended since. It is empty where no limit is left, and in clusters in which owners add
+// up: their nodes do not know what each other one is asked for.
 func (n *Node) limitShares(p *policy, peers []gossip.MemberStatus, now int64) map[string]float64 {
+	if n.cluster.AddsUp() {
+		return nil
+	}
 	self := n.cluster.Self().Origin()
 	regionOf, reachable := map[counters.Origin]string{self: n.cfg.Region}, map[counters.Origin]bool{self: true}
 	for i := range peers {
@@ -322,15 +326,15 @@ func (n *Node) Inspect(ctx context.Context, rule, identity string) (status.Inspe
 }
 
 // countsOf sums slots by their nodes, this one first, then by region and name. Nodes that are cut off are there even
-// without counts: what they admit is not known.
+// without counts, as what they admit is not known; but not where owners add up: what came of them is in a sum.
 func (n *Node) countsOf(slots []counters.Slot) []status.NodeCount {
 	self := n.cluster.Self()
 	names := map[counters.Origin]status.NodeCount{self.Origin(): {Node: self.NodeID, Region: self.Region, Self: true}}
-	sums := make(map[status.NodeCount]uint64)
+	sums, addsUp := make(map[status.NodeCount]uint64), n.cluster.AddsUp()
 	for _, p := range n.cluster.Peers() {
 		who := status.NodeCount{Node: status.Clean(p.NodeID, maxName), Region: status.Clean(p.Region, maxName),
 			CutOff: telemetry.Unreachable(&p, n.cfg.Gossip.Interval)}
-		if names[p.PeerStatus.Origin] = who; who.CutOff {
+		if names[p.PeerStatus.Origin] = who; who.CutOff && !addsUp {
 			sums[who] = 0
 		}
 	}
@@ -339,7 +343,7 @@ func (n *Node) countsOf(slots []counters.Slot) []status.NodeCount {
 	}
 	all := []status.NodeCount{}
 	for who, sum := range sums {
-		who.Count = sum
+		who.Count, who.Sum = sum, addsUp && who.Node == ""
 		all = append(all, who)
 	}
 	slices.SortFunc(all, func(a, b status.NodeCount) int {
@@ -374,6 +378,12 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 			"the last rules were refused: those of %s stay in force", timeOfDay(s.Rules.Since))
 	}
 	explained := n.regionFindings(s, add)
+	if scope, cut := n.monitor.CutOff(); cut {
+		add("error", "look at the network of this side; edgelimit_decisions_total, outcomes failed_closed and "+
+			"failed_open, says which rules deny or admit all", "this node is cut off from most nodes that share "+
+			"limits of scope %s: rules follow their on_failure", scope)
+		explained = true
+	}
 	if s.Redis != nil && s.Redis.State != status.Answers {
 		add("warn", "look at that Redis: no request waits for it, and what it lacks is written when it is back",
 			"the Redis of region %s %s: %s to write when it does", s.Region, s.Redis.State,
@@ -523,13 +533,9 @@ func (n *Node) isolation(s *status.Status, add func(level, do, format string, ar
 	if len(away) < 2 {
 		return false
 	}
-	follow := ""
-	if n.monitor.Outage(counters.Global) == rules.CutOff {
-		follow = ". Until the heal rules follow their on_failure"
-	}
 	add("warn", "look at this side first, its network and its firewall: all other regions at once are unlikely to be "+
 		"down; ask a node of theirs, which sees the rest. Counts agree again within seconds of the heal",
-		"%s is cut off from all other regions since %s: %s%s", who, timeOfDay(since), some(away), follow)
+		"%s is cut off from all other regions since %s: %s", who, timeOfDay(since), some(away))
 	return true
 }
 
@@ -574,9 +580,11 @@ func (n *Node) trafficFindings(s *status.Status, add func(level, do, format stri
 		if l.Over != nil {
 			estimate = fmt.Sprintf("the counts that have arrived say %.1f %% (estimated)", 100**l.Over)
 		}
-		do := "nothing, unless the limit must hold exactly: then make the rule strict"
+		do := "nothing, unless the limit must hold exactly: then make the rule strict. After an outage it falls " +
+			"within a window of the rule"
 		if unseen {
-			do = "what the lines above say: the guarantee covers what this node cannot see, and shrinks with the heal"
+			do = "what the lines above say: the guarantee covers what this node cannot see, and falls within a " +
+				"window of the rule after the heal"
 		}
 		add("info", do, "over the limit: rule %s by at most %.1f %% (guaranteed); %s", l.Rule, 100*l.Bound,
 			estimate)

@@ -315,19 +315,18 @@ func TestStatusOfTheSideThatIsCutOff(t *testing.T) {
 	c := launch(t, through(links, "c", gossiping("c", "ap", "wan:"+a.Addr("wan")))).ready(t)
 	allMembers(t, a, b, c)
 	links.Partition("a")
-	first := func(n *running) string {
-		if s := n.Status(); len(s.Summary) > 0 {
-			return s.Summary[0].Text
-		}
-		return ""
+	says := func(n *running, at int, level, begins string) bool {
+		s := n.Status()
+		return len(s.Summary) > at && s.Summary[at].Level == level && strings.HasPrefix(s.Summary[at].Text, begins)
 	}
 	testkit.Eventually(t, "a knows that it is the one", func() bool {
-		return strings.HasPrefix(first(a), "this node is cut off from all other regions since ") &&
-			strings.Contains(first(a),
+		return says(a, 0, "error", "this node is cut off from most nodes that share limits of scope global: rules ") &&
+			says(a, 1, "warn", "this node is cut off from all other regions since ") &&
+			strings.Contains(a.Status().Summary[1].Text,
 				": ap (1 node keeps the part of the limits that they were asked for before), eu (")
 	})
 	testkit.Eventually(t, "b names a's region", func() bool {
-		return strings.HasPrefix(first(b), "region us is cut off since ")
+		return says(b, 0, "warn", "region us is cut off since ")
 	})
 	if s := a.Status(); s.Regions[1].Share != nil {
 		t.Errorf("nobody is asked for anything, and the share of %s is %v", s.Regions[1].Name, *s.Regions[1].Share)

@@ -77,7 +77,7 @@ type Member struct {
 	Since     time.Time `json:"unreachable_since,omitzero"`
 	Staleness int64     `json:"staleness_ms"` // age of what is known of its counts
 	RTT       float64   `json:"rtt_ms"`       // 0: not measured
-	Idle      bool      `json:"idle"`         // no requests come to it
+	Idle      bool      `json:"idle"`         // it has nothing to send to this node: often, no requests come to it
 	// ClockAhead is by how much its clock is ahead of the node's that answers; null: not measured.
 	ClockAhead *float64 `json:"clock_ahead_ms"`
 	// Rules is the fingerprint of its rules; empty: unknown.
@@ -190,16 +190,18 @@ type Layer struct {
 	Strict     bool    `json:"strict"` // decided by a store: what nodes count is not what it counts
 	Store      string  `json:"store"`  // the Redis that the counts are written to: NoStore, Answers or NoAnswer
 	// Counts are what each node has admitted in the sub-windows that still count, the oldest in full: of nodes that
-	// are cut off, what had arrived before. By the node's own region and node first.
+	// are cut off, what had arrived before. By the node's own region and node first. In clusters of more than 16 nodes
+	// most of it is in sums.
 	Counts   []NodeCount       `json:"counts"`
 	ByRegion map[string]uint64 `json:"by_region"`
 }
 
-// NodeCount is what one node has admitted.
+// NodeCount is what one node has admitted, or several of which only the sum is known.
 type NodeCount struct {
-	Node   string `json:"node"` // empty: it is not known any more
+	Node   string `json:"node"` // empty: it is a sum, or the node is not known any more
 	Region string `json:"region"`
 	Self   bool   `json:"self,omitempty"`
+	Sum    bool   `json:"sum,omitempty"`     // of nodes in any region, as the owners of the key added them up
 	CutOff bool   `json:"cut_off,omitempty"` // no counts of it arrive
 	Count  uint64 `json:"count"`
 }

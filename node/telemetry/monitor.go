@@ -117,9 +117,10 @@ func (m *Monitor) readPeers(s *Sources, peers, members []gossip.MemberStatus, no
 	all.alone, near.alone = s.Cluster.Alone()
 	all.storeAway = m.storeAway(s, limit, now)
 	near.storeAway = all.storeAway
-	m.degraded.look(m.reasons(reach, identity, blind, all.byStore()), inRegion || near.byStore(), now)
 	m.outages.look(counters.Global, all, now)
 	m.outages.look(counters.Region, near, now)
+	inRegion = inRegion || near.byStore() || m.Outage(counters.Region) == rules.CutOff
+	m.degraded.look(m.reasons(reach, identity, blind, all.byStore()), inRegion, now)
 }
 
 // storeAway reports whether the store has not answered for as long as makes a peer unreachable.
@@ -156,8 +157,11 @@ func (m *Monitor) reasons(reach *reachable, identity []string, blind, byStore bo
 	if blind {
 		add("seeds do not answer: there may be nodes that this one does not know")
 	}
-	if byStore {
+	switch scope, cut := m.CutOff(); {
+	case byStore:
 		add("the regional store does not answer, and this node counts with others by it alone")
+	case cut: // also from nodes that were silent for so long that they are forgotten
+		add("this node is cut off from most nodes that share limits of scope %s: rules follow their on_failure", scope)
 	}
 	return all
 }
@@ -188,6 +192,16 @@ func (m *Monitor) DegradedIn(s counters.Scope) bool {
 // Outage returns which of the nodes that share limits of a scope this one cannot count with. There is none for a limit
 // that a node keeps alone.
 func (m *Monitor) Outage(s counters.Scope) rules.Outage { return m.outages.in(s) }
+
+// CutOff returns whether this node is cut off, and the widest scope for which it is.
+func (m *Monitor) CutOff() (counters.Scope, bool) {
+	for _, s := range []counters.Scope{counters.Global, counters.Region} {
+		if m.Outage(s) == rules.CutOff {
+			return s, true
+		}
+	}
+	return 0, false
+}
 
 // degradation is whether a node that shares limits with this one is unreachable or counts apart, or this node's clock
 // is off. look is not safe for concurrent use.

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,26 @@ func TestReplacedNodesAreForgotten(t *testing.T) {
 		o.look(counters.Global, step.company, at(1000*i))
 		if got := o.in(counters.Global); got != step.want {
 			t.Errorf("step %d: %d, want %d", i, got, step.want)
+		}
+	}
+}
+
+// Whoever is cut off says so for as long as it lasts, also when nobody is left who could be unreachable.
+func TestCutOffIsAReason(t *testing.T) {
+	m := NewMonitor(new(testkit.Log).Logger(), "", time.Second)
+	for i, step := range []struct {
+		company
+		wants string
+	}{
+		{company{reached: 3, known: 3}, ""},
+		{company{reached: 1, known: 3}, "of scope region: rules follow their on_failure"},
+		{company{reached: 1, known: 1}, "of scope region: rules follow their on_failure"},
+		{company{reached: 3, known: 3}, ""},
+	} {
+		m.outages.look(counters.Region, step.company, at(1000*i))
+		reasons := strings.Join(m.reasons(&reachable{}, nil, false, false), "; ")
+		if !strings.HasSuffix(reasons, step.wants) || (reasons == "") != (step.wants == "") {
+			t.Errorf("step %d: %q, want %q", i, reasons, step.wants)
 		}
 	}
 }

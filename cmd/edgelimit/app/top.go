@@ -147,7 +147,8 @@ func printInspection(out io.Writer, in *status.Inspection) error {
 		fmt.Fprintln(w, "  REGION\tNODE\tADMITTED\t")
 		for _, n := range l.Counts {
 			fmt.Fprintf(w, "  %s\t%s\t%d\t%s\n", cut(n.Region, 24), cut(n.Node, 24), n.Count,
-				textIf(n.Self, "(itself)")+textIf(n.CutOff, "(cut off: what arrived before)"))
+				textIf(n.Self, "(itself)")+textIf(n.CutOff, "(cut off: what arrived before)")+
+					textIf(n.Sum, "(others, as owners added them up)"))
 		}
 		if err := w.Flush(); err != nil {
 			return err

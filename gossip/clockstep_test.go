@@ -117,3 +117,24 @@ func TestDemandOfAClockThatWasSetBack(t *testing.T) {
 		}
 	}
 }
+
+// What an owner's sums were complete through lies in the past, also after this node's clock was set back: else what they
+// rise by would count as unseen for too short a time.
+func TestSumsAfterTheClockWasSetBack(t *testing.T) {
+	h := newInbound(frameTime, 100*time.Millisecond)
+	old := &ages{here: 300 * time.Millisecond, there: 400 * time.Millisecond}
+	h.advanceWatermark(frameTime, old, frameTime)
+	now := frameTime - int64(time.Hour) // of this node; the owner's goes on
+	h.advanceWatermark(frameTime+100*ms, old, now)
+	if here, there := time.Duration(now-h.hereAt), time.Duration(now-h.thereAt); here < 0 || there < 0 {
+		t.Errorf("its sums are complete through %v and %v from now", -here, -there)
+	}
+	for i := range int64(10) {
+		h.advanceWatermark(frameTime+(200+100*i)*ms, old, now+100*ms*i)
+	}
+	now += 900 * ms
+	if here, there := time.Duration(now-h.hereAt), time.Duration(now-h.thereAt); here != old.here || there != old.there {
+		t.Errorf("a second later its sums are complete through %v and %v ago, want %v and %v", here, there, old.here,
+			old.there)
+	}
+}

@@ -268,7 +268,7 @@ func (r *Replica) reckon(h *inbound, f *frame, now int64) {
 		}
 		return
 	}
-	if f.again || h.repeated(f) {
+	if f.again || h.repeated(f) && (h.lowSince == 0 || f.sent <= h.latestSent) { // see disbelieve
 		return
 	}
 	for i := range f.groups {

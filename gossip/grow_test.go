@@ -9,19 +9,21 @@ import (
 )
 
 // addNode adds a node, to one of three regions. All know of it at once.
-func (w *fakeNet) addNode() {
+func (w *fakeNet) addNode() { w.addNodeTo(fmt.Sprint("region-", len(w.nodes)%3)) }
+
+// addNodeTo adds a node to a region.
+func (w *fakeNet) addNodeTo(region string) {
 	n := &fakeNode{place: len(w.nodes)}
 	w.nodes = append(w.nodes, n)
 	w.start(n)
-	node := func(place int) Node {
-		return Node{Region: fmt.Sprint("region-", place%3), Name: fmt.Sprint("node-", place), Version: largestVersion}
-	}
-	n.replica.Describe(n.origin, node(n.place))
+	self := Node{Region: region, Name: fmt.Sprint("node-", n.place), Version: largestVersion}
+	n.replica.Describe(n.origin, self)
 	for _, other := range w.nodes[:n.place] {
 		w.join(n, other.origin)
-		n.replica.Describe(other.origin, node(other.place))
+		n.replica.Describe(other.origin,
+			Node{Region: other.replica.regions[0].name, Name: fmt.Sprint("node-", other.place), Version: largestVersion})
 		w.join(other, n.origin)
-		other.replica.Describe(n.origin, node(n.place))
+		other.replica.Describe(n.origin, self)
 	}
 }
 
@@ -75,5 +77,58 @@ func TestASmallClusterGrows(t *testing.T) {
 		if bound > 0.2*float64(limit.Largest()) {
 			t.Errorf("when all is known, node %d bounds the excess by %v", place, bound)
 		}
+	}
+}
+
+// A region that is cut off and small remains part of a large cluster when it gives up the others: what it knows of them
+// came from owners. It goes on to admit its share, and both sides bound what they admit together.
+func TestASmallRegionWaitsForTheOthers(t *testing.T) {
+	w := newFakeNet(t, 0, 100*time.Millisecond)
+	const nodes, inRegion = 18, 2
+	for place := range nodes {
+		w.addNodeTo(fmt.Sprint("region-", place/inRegion))
+	}
+	for _, n := range w.nodes {
+		n.table.Know(w.limits)
+	}
+	limit, turn := w.limits[0], 0
+	rule := limit.Meter().Rule
+	largest, admitted := 0.0, uint64(0) // of the bounds; of both sides, by their own views
+	offer := func(d time.Duration) {    // six times the limit, at all nodes in turn
+		for range d / (5 * time.Millisecond) {
+			w.take(w.nodes[turn%nodes], 1, 6, limit)
+			turn++
+			w.run(5 * time.Millisecond)
+		}
+		for _, n := range w.nodes {
+			largest = max(largest, n.replica.Audit(map[string]*counters.Limit{rule: limit}, w.now)[rule])
+		}
+		admitted = w.nodes[0].table.View(limit, 1, w.now) + w.nodes[nodes-1].table.View(limit, 1, w.now)
+	}
+	offer(15 * time.Second)
+	for a := range inRegion {
+		for b := inRegion; b < nodes; b++ {
+			w.cuts[[2]int{a, b}], w.cuts[[2]int{b, a}] = true, true
+		}
+	}
+	offer(15 * time.Second)
+	share := w.nodes[0].table.View(limit, 1, w.now)
+	for b := inRegion; b < nodes; b++ {
+		for a := range inRegion {
+			w.leave(w.nodes[a], w.nodes[b].origin, false)
+			w.leave(w.nodes[b], w.nodes[a].origin, false)
+		}
+		offer(time.Second)
+	}
+	largest = 0
+	offer(25 * time.Second)
+	if r := w.nodes[0].replica; !r.large {
+		t.Error("it became a small cluster while it waited for the others")
+	}
+	if now := w.nodes[0].table.View(limit, 1, w.now); now > share+limit.Largest()/10 {
+		t.Errorf("it admits %d of %d, and %d before it gave up the others", now, limit.Largest(), share)
+	}
+	if excess := float64(admitted) - float64(limit.Largest()); excess > largest {
+		t.Errorf("both sides admit %d of %d, and no bound is above %.0f", admitted, limit.Largest(), largest)
 	}
 }

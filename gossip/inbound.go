@@ -139,8 +139,8 @@ func (h *inbound) advanceWatermark(sent int64, a *ages, now int64) {
 	h.watermark, h.watermarkAt = sent, now
 	if a != nil {
 		h.ages = *a
-		h.hereAt = max(h.hereAt, min(sent, now)-int64(a.here))
-		h.thereAt = max(h.thereAt, min(sent, now)-int64(a.there))
+		h.hereAt = max(min(h.hereAt, now), min(sent, now)-int64(a.here))
+		h.thereAt = max(min(h.thereAt, now), min(sent, now)-int64(a.there))
 		h.meanAt = [2]int64{min(sent, now) - int64(a.meanHere), min(sent, now) - int64(a.meanThere)}
 		h.lostAt = min(sent, now) - int64(a.lost)
 	}

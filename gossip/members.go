@@ -124,8 +124,8 @@ func (c *Cluster) peerStatuses() (all []PeerStatus, relayed map[counters.Origin]
 		}
 		age, some := ages[r.member.Region]
 		rests := !some || age > most
-		if rests {
-			age = c.replica.silenceOf(r.member.Region, now)
+		if rests { // nobody was silent for longer than it has been a member
+			age = min(c.replica.silenceOf(r.member.Region, now), time.Duration(max(0, now-r.since)))
 		}
 		p.Age, p.Idle, relayed[p.Origin] = age, rests && age <= most, age <= most
 	}

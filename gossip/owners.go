@@ -280,9 +280,17 @@ func (r *Replica) reorganize(now int64) {
 	r.counts.Refresh(moved)
 }
 
-// isLarge reports whether owners add up.
+// isLarge reports whether owners add up. A large cluster remains one while a node waits for others that are no members
+// any more: what it knows of them it has from owners, and a small one takes account of single nodes alone.
 func (r *Replica) isLarge(now int64) bool {
 	n := len(r.peers) + 1
+	if r.large && n <= meshAgain {
+		for o, h := range r.inbound {
+			if r.peers[o] == nil && !h.isGone() {
+				n++
+			}
+		}
+	}
 	if r.few = n <= meshMost && (!r.large || n <= meshAgain); !r.few && !r.unable {
 		r.largeAt = now // it is to turn when the others do
 	}

@@ -202,3 +202,27 @@ func TestForgedGoodbyesAndTicksDoNotLast(t *testing.T) {
 			h.latestSent)
 	}
 }
+
+// A forged snapshot of a tick far ahead does not hide from the bound what the member admits until it is taken back.
+func TestForgedHighTicksHideNothing(t *testing.T) {
+	l := newAuditor(t, 10*time.Second, 1000)
+	at := func(msec int64) int64 { return frameTime + msec*ms }
+	l.Join(7, at(0))
+	l.audit(t, at(0), 0)
+	l.Tick(counters.Drained{}, at(0))
+	l.frame(data, 1, 100*time.Millisecond, group{demand: 200, rise: 20}, at(100), at(130))
+	forged := frame{kind: snapshot, origin: 7, tick: maxTick, sent: at(131)}
+	if err := l.Receive(forged.encode(nil, emptyBody), at(131)); err != nil {
+		t.Fatal(err)
+	}
+	l.frame(data, 2, 100*time.Millisecond, group{demand: 2000, rise: 200}, at(200), at(230))
+	l.admits(1000, at(250))
+	if got := l.Audit(map[string]*counters.Limit{l.meter.Rule: l.limit}, at(250))[l.meter.Rule]; got < 200 {
+		t.Errorf("a member admitted 220 unseen, and the bound is %v", got)
+	}
+	h := l.inbound[7]
+	l.frame(data, 2, 100*time.Millisecond, group{demand: 2000, rise: 200}, at(200), at(260)) // a replay
+	if h.lowSince == 0 || h.latestSent != at(200) {
+		t.Errorf("low since %d, newest of %d", h.lowSince, h.latestSent)
+	}
+}

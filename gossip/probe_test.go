@@ -279,3 +279,61 @@ func TestNewLinksHideNoDemand(t *testing.T) {
 		t.Errorf("the demand of a region that is out of reach: %+v, want 7", d)
 	}
 }
+
+// The only other node of a region is reachable as soon as it is a member again, however long it was away.
+func TestTheOnlyNeighbourComesBack(t *testing.T) {
+	now := frameTime
+	region := func(o counters.Origin) string { return fmt.Sprint("region-", (o-1)/2) }
+	r := NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: 4 << 20}))
+	r.Describe(1, Node{Region: region(1), Name: "n1", Version: largestVersion})
+	c := &Cluster{cfg: Config{Interval: 100 * time.Millisecond, Now: func() int64 { return now }},
+		self: Member{Region: region(1)}, replica: r}
+	c.routes = make(map[counters.Origin]*route)
+	arrives := func(o counters.Origin, of string) {
+		r.Join(o, now)
+		r.Describe(o, Node{Region: of, Name: fmt.Sprint("node-", o), Version: largestVersion})
+		c.routes[o] = &route{member: Member{Region: of, NodeID: fmt.Sprint("n", o)}, pool: &pool{name: lan}, since: now}
+	}
+	for o := counters.Origin(2); o <= 18; o++ {
+		arrives(o, region(o))
+	}
+	run := func(d time.Duration) {
+		for end := now + int64(d); now < end; {
+			now += 100 * ms
+			for o := range r.peers {
+				f := frame{kind: beacon, origin: o, sent: now, ages: &ages{}}
+				if err := r.Receive(f.encode(nil, emptyBody), now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.Tick(counters.Drained{}, now)
+		}
+	}
+	age := func(o counters.Origin) time.Duration {
+		all, _ := c.peerStatuses()
+		for _, p := range all {
+			if p.Origin == o {
+				return p.Age
+			}
+		}
+		t.Fatalf("%d is not known", o)
+		return 0
+	}
+	run(10 * time.Second)
+	if !r.large {
+		t.Fatal("it is a small cluster")
+	}
+	f := frame{kind: goodbye, origin: 2, sent: now + 1}
+	if err := r.Receive(f.encode(nil, emptyBody), now+1); err != nil {
+		t.Fatal(err)
+	}
+	r.Leave(2, true)
+	delete(c.routes, 2)
+	run(6 * time.Second)
+	arrives(200, region(1)) // its next boot
+	for range 3 {
+		if now += 30 * ms; age(200) > time.Second {
+			t.Errorf("nothing came from it for %v, and it joined %v ago", age(200), time.Duration(now-c.routes[200].since))
+		}
+	}
+}

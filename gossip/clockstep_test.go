@@ -118,8 +118,8 @@ func TestDemandOfAClockThatWasSetBack(t *testing.T) {
 	}
 }
 
-// What an owner's sums were complete through lies in the past, also after this node's clock was set back: else what they
-// rise by would count as unseen for too short a time.
+// What an owner's sums were complete through lies in the past, also after this node's clock was set back: else what
+// they rise by would count as unseen for too short a time.
 func TestSumsAfterTheClockWasSetBack(t *testing.T) {
 	h := newInbound(frameTime, 100*time.Millisecond)
 	old := &ages{here: 300 * time.Millisecond, there: 400 * time.Millisecond}
@@ -133,7 +133,8 @@ func TestSumsAfterTheClockWasSetBack(t *testing.T) {
 		h.advanceWatermark(frameTime+(200+100*i)*ms, old, now+100*ms*i)
 	}
 	now += 900 * ms
-	if here, there := time.Duration(now-h.hereAt), time.Duration(now-h.thereAt); here != old.here || there != old.there {
+	here, there := time.Duration(now-h.hereAt), time.Duration(now-h.thereAt)
+	if here != old.here || there != old.there {
 		t.Errorf("a second later its sums are complete through %v and %v ago, want %v and %v", here, there, old.here,
 			old.there)
 	}

@@ -20,8 +20,8 @@ func (w *fakeNet) addNodeTo(region string) {
 	n.replica.Describe(n.origin, self)
 	for _, other := range w.nodes[:n.place] {
 		w.join(n, other.origin)
-		n.replica.Describe(other.origin,
-			Node{Region: other.replica.regions[0].name, Name: fmt.Sprint("node-", other.place), Version: largestVersion})
+		n.replica.Describe(other.origin, Node{Region: other.replica.regions[0].name,
+			Name: fmt.Sprint("node-", other.place), Version: largestVersion})
 		w.join(other, n.origin)
 		other.replica.Describe(n.origin, self)
 	}

@@ -333,7 +333,8 @@ func TestTheOnlyNeighbourComesBack(t *testing.T) {
 	arrives(200, region(1)) // its next boot
 	for range 3 {
 		if now += 30 * ms; age(200) > time.Second {
-			t.Errorf("nothing came from it for %v, and it joined %v ago", age(200), time.Duration(now-c.routes[200].since))
+			t.Errorf("nothing came from it for %v, and it joined %v ago", age(200),
+				time.Duration(now-c.routes[200].since))
 		}
 	}
 }

@@ -93,24 +93,30 @@ func markSides(ctx context.Context, r *Run) error {
 			}
 		}
 	}
-	if err := sleep(ctx, time.Second); err != nil { // several gossip intervals
+	if err := sleep(ctx, time.Second); err != nil { // several gossip intervals, in which a leak would show
 		return err
 	}
-	counts, err := r.Counts(ctx, accountRule, id)
-	if err != nil {
-		return err
-	}
-	for _, n := range r.Nodes {
-		want := uint64(0)
-		for _, from := range r.Nodes {
-			if r.partition.passes(from.Region == faultRegion, n.Region == faultRegion) {
-				want += markCount
+	var counts map[string]uint64
+	_, err := poll(ctx, 100*time.Millisecond, agreeWithin, func() (done bool, err error) {
+		if counts, err = r.Counts(ctx, accountRule, id); err != nil {
+			return false, err
+		}
+		for _, n := range r.Nodes {
+			want := uint64(0)
+			for _, from := range r.Nodes {
+				if r.partition.passes(from.Region == faultRegion, n.Region == faultRegion) {
+					want += markCount
+				}
+			}
+			if counts[n.Name] != want {
+				return false, fmt.Errorf("%s counts %d of what was admitted in the partition, want %d: the partition "+
+					"leaks or blocks too much", n.Name, counts[n.Name], want)
 			}
 		}
-		if counts[n.Name] != want {
-			return fmt.Errorf("%s counts %d of what was admitted in the partition, want %d: the partition leaks or "+
-				"blocks too much", n.Name, counts[n.Name], want)
-		}
+		return true, nil
+	})
+	if err != nil {
+		return err
 	}
 	r.Observed("of %d requests admitted in the partition, each node counted those of the nodes that reach it: %v",
 		markCount*len(r.Nodes), counts)

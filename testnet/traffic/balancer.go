@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,7 @@ func startBalancer(client *http.Client, targets []Target) (b *balancer, stop fun
 	asked.Add(len(targets))
 	for i := range targets {
 		polling.Go(func() {
-			b.ask(ctx, client, i)
+			late := b.ask(ctx, client, i, false)
 			asked.Done()
 			ticker := time.NewTicker(ReadyInterval)
 			defer ticker.Stop()
@@ -41,7 +42,7 @@ func startBalancer(client *http.Client, targets []Target) (b *balancer, stop fun
 				case <-ctx.Done():
 					return
 				case <-ticker.C:
-					b.ask(ctx, client, i)
+					late = b.ask(ctx, client, i, late)
 				}
 			}
 		})
@@ -50,11 +51,16 @@ func startBalancer(client *http.Client, targets []Target) (b *balancer, stop fun
 	return b, func() { cancel(); polling.Wait() }
 }
 
-func (b *balancer) ask(ctx context.Context, client *http.Client, i int) {
+// ask finds out whether a target is ready, and returns whether its answer is late. One that is late once, which the
+// machine may be to blame for, is as it was before.
+func (b *balancer) ask(ctx context.Context, client *http.Client, i int, wasLate bool) (late bool) {
 	ctx, cancel := context.WithTimeout(ctx, ReadyTimeout)
 	defer cancel()
 	why, err := scrape.NotReady(ctx, client, b.targets[i].Health)
-	b.unready[i].Store(err != nil || why != "")
+	if late = errors.Is(err, context.DeadlineExceeded); !late || wasLate {
+		b.unready[i].Store(err != nil || why != "")
+	}
+	return late
 }
 
 // pick returns the target if it is ready, or the next one of its region that is; without any, the target itself.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ type stoppingNodes struct {
 	mu            sync.Mutex
 	unready, gone time.Time
 	liar          bool // it says that it is ready until it is gone
+	stalls        int  // so many answers of its neighbour after that are late
 	asked         map[string]int
 	perNode       map[string]int
 }
@@ -31,6 +33,12 @@ func (s *stoppingNodes) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch now := time.Now(); {
 	case first && now.After(s.gone):
 		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	case r.URL.Path == "/readyz" && r.URL.Host == "a2" && now.After(s.gone) && s.stalls > 0:
+		s.stalls--
+		s.mu.Unlock()
+		<-r.Context().Done()
+		s.mu.Lock()
+		return nil, r.Context().Err()
 	case r.URL.Path == "/readyz":
 		if s.asked[r.URL.Host]++; first && now.After(s.unready) && !s.liar {
 			status = http.StatusServiceUnavailable
@@ -47,21 +55,23 @@ type discard struct{}
 func (discard) Write(record.Entry) error { return nil }
 
 // Clients behind a balancer lose nothing while a node lingers, stay in the region, and see a node that is gone without
-// having said so.
+// having said so. One late answer does not make a node unready.
 func TestBalanced(t *testing.T) {
 	for name, c := range map[string]struct {
 		liar   bool
 		linger time.Duration
+		stalls int
 		fails  bool
 	}{
-		"it lingers": {false, ReadyInterval + ReadyTimeout, false},
-		"no linger":  {false, 0, true},
-		"it lies":    {true, time.Second, true},
+		"it lingers":            {false, ReadyInterval + ReadyTimeout, 0, false},
+		"no linger":             {false, 0, 0, true},
+		"it lies":               {true, time.Second, 0, true},
+		"the other one is late": {false, time.Second, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &stoppingNodes{unready: time.Now().Add(2 * time.Second), liar: c.liar, asked: map[string]int{},
-					perNode: map[string]int{}}
+				s := &stoppingNodes{unready: time.Now().Add(2 * time.Second), liar: c.liar, stalls: c.stalls,
+					asked: map[string]int{}, perNode: map[string]int{}}
 				s.gone = s.unready.Add(c.linger)
 				o := Options{Rule: "r", Duration: 10 * time.Second, Balanced: true, Client: &http.Client{Transport: s},
 					Streams: []Stream{{Identity: "x", Rate: 99, Spacing: Even}}}
@@ -83,6 +93,20 @@ func TestBalanced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whose answers are late twice in a row is unready until it answers.
+func TestLateTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stoppingNodes{gone: time.Now().Add(-time.Second), stalls: 3, asked: map[string]int{}}
+		b := &balancer{targets: []Target{{Health: "http://a2"}}, unready: make([]atomic.Bool, 1)}
+		late := false
+		for i, want := range []bool{false, true, true, false} {
+			if late = b.ask(t.Context(), &http.Client{Transport: s}, 0, late); b.unready[0].Load() != want {
+				t.Errorf("answer %d (late: %t): unready is %t", i, late, !want)
+			}
+		}
+	})
 }
 
 func TestBalancedNeedsHealth(t *testing.T) {

@@ -81,25 +81,34 @@ var edgeSettings = []string{"defaults", "stopped increments", "local cache"}
 // their answers.
 func startEdges(t *testing.T) func(*testing.T) []comparison {
 	t.Helper()
+	type run struct {
+		*setting
+		script []exchange
+		answer []comparison // nil: a second began between two answers
+	}
+	var runs []*run
 	var waiting sync.WaitGroup
-	results := make(map[*setting]*[]comparison)
 	for i := range settings {
-		if s := &settings[i]; slices.Contains(edgeSettings, s.name) {
-			p, result := startPair(t, s, s.rules(t)), new([]comparison)
-			results[s] = result
+		s := &settings[i]
+		if !slices.Contains(edgeSettings, s.name) {
+			continue
+		}
+		for _, script := range edges() {
+			p, r := startPair(t, s, s.rules(t)), &run{setting: s, script: script}
+			runs = append(runs, r)
 			waiting.Go(func() {
-				*result, _ = p.play(t.Context(), s, edges())
+				r.answer, _ = p.play(t.Context(), s, script)
 				p.stop()
 			})
 		}
 	}
 	return func(t *testing.T) (all []comparison) {
 		waiting.Wait()
-		for s, result := range results {
-			if *result == nil { // a second began between two answers
-				*result = perform(t, s, s.rules(t), edges())
+		for _, r := range runs {
+			if r.answer == nil {
+				r.answer = perform(t, r.setting, r.rules(t), r.script)
 			}
-			all = append(all, *result...)
+			all = append(all, r.answer...)
 		}
 		return all
 	}

@@ -99,8 +99,9 @@ func scripted() []exchange {
 	return s.all
 }
 
-// edges are exchanges before and after the ends of windows.
-func edges() []exchange {
+// edges are scripts of exchanges before and after the ends of windows. Each waits for one minute to end at most, and
+// has servers of its own: all wait for the same one.
+func edges() (scripts [][]exchange) {
 	s := script{group: "edges of seconds"}
 	for range 3 {
 		s.later(time.Second, d("unit=second"))
@@ -116,9 +117,9 @@ func edges() []exchange {
 	s.times(4, used...)
 	s.later(time.Minute, hits(0, used[1]))
 	s.times(4, used...)
-	s.group = "windows of one beginning"
-	s.later(time.Minute, d("unit=second"), limited(9, minute, d("unit=second")))
-	return s.all
+	together := script{group: "windows of one beginning"}
+	together.later(time.Minute, d("unit=second"), limited(9, minute, d("unit=second")))
+	return [][]exchange{s.all, together.all}
 }
 
 // unknownUnits are exchanges that end the reference, and therefore have it to themselves.

@@ -165,10 +165,17 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("socket activation", func(t *testing.T) { checkActivation(t, binary) })
 	t.Run("forged socket activation", func(t *testing.T) { checkForgedActivation(t, binary) })
 	t.Run("linger", func(t *testing.T) { checkLinger(t, binary) })
-	t.Run("a cluster of processes", func(t *testing.T) { checkCluster(t, binary) })
-	t.Run("one node answers about all", func(t *testing.T) { checkStatus(t, binary) })
-	t.Run("the operator's guide", func(t *testing.T) { checkGuide(t, binary) })
 	t.Run("rules in Redis", func(t *testing.T) { checkRulesInRedis(t, binary) })
+	// Clusters spend most of their time waiting for each other.
+	t.Run("clusters", func(t *testing.T) {
+		for name, check := range map[string]func(*testing.T, string){"of processes": checkCluster,
+			"one node answers about all": checkStatus, "the operator's guide": checkGuide} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				check(t, binary)
+			})
+		}
+	})
 	t.Run("SIGTERM", func(t *testing.T) {
 		testkit.Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 		leaves(t)

@@ -33,7 +33,8 @@ RELEASE = node/deploy/release
 # themselves afterwards, one at a time. Where a test plays many random worlds, with the race detector it is a tenth of them, and all without.
 COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/accuracy ./testnet/plan ./testnet/sizing ./node/replay
 SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
-TESTFLAGS = -shuffle=on -timeout 40m
+# vet is for make lint.
+TESTFLAGS = -shuffle=on -timeout 40m -vet=off
 
 .PHONY: test bench bench-doors bench-strict accuracy sizing abuse microbench fuzz lint build release vuln image programs
 
@@ -44,9 +45,9 @@ test: programs
 	$(GO) test -race $(TESTFLAGS) -p 1 $(filter-out $(shell $(GO) list $(COMPUTING)),$(shell $(GO) list ./...))
 	$(GO) test $(TESTFLAGS) $(SEEDED)
 	$(GO) test $(TESTFLAGS) -run '^(TestMetrics|TestMetricsHoldNoIdentity)$$' ./node ./node/otlp
-	$(GO) -C $(BENCH) test -race -shuffle=on -short ./...
-	$(GO) -C $(MANIFESTS) test -shuffle=on ./...
-	$(GO) -C $(RELEASE) test -shuffle=on ./...
+	$(GO) -C $(BENCH) test -race -shuffle=on -vet=off -short ./...
+	$(GO) -C $(MANIFESTS) test -shuffle=on -vet=off ./...
+	$(GO) -C $(RELEASE) test -shuffle=on -vet=off ./...
 
 bench: programs
 	$(GO) -C $(BENCH) run .

@@ -29,9 +29,14 @@ MANIFESTS = testnet/manifests
 # And what writes releases, with the libraries of packages and SBOMs.
 RELEASE = node/deploy/release
 
-# Packages whose tests compute, and wait for nothing, keep the machine busy; the others, which run real programs in real time, have it to
-# themselves afterwards, one at a time. Where a test plays many random worlds, with the race detector it is a tenth of them, and all without.
-COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/accuracy ./testnet/plan ./testnet/sizing ./node/replay
+# Packages whose tests compute, or wait for an answer however long it takes, keep the machine busy; the others, which run
+# real programs in real time, have it to themselves afterwards, one at a time. Where a test plays many random worlds, with
+# the race detector it is a tenth of them, and all without.
+COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/accuracy ./testnet/plan \
+	./testnet/sizing ./node/replay ./node/actions ./node/answer ./node/certs ./node/client ./node/clock \
+	./node/decisionlog ./node/files ./node/limits ./node/middleware/... ./node/ratelimit/... ./node/status \
+	./testnet/cluster ./testnet/conformance ./testnet/evasion ./testnet/oracle ./testnet/plot ./testnet/record \
+	./testnet/scenario
 SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
 # vet is for make lint.
 TESTFLAGS = -shuffle=on -timeout 40m -vet=off

@@ -97,16 +97,23 @@ programs:
 
 # Go's minimizer would spend most of so short a time: it may try a finding a few times only. Before Go 1.27 a target may fail with
 # "context deadline exceeded" as its time runs out, without a finding (go.dev/issue/75804): it gets a second try then.
-FUZZ = $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg
+FUZZ = $$dir/fuzz -test.paniconexit0 -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) \
+	-test.fuzzminimizetime 10x -test.fuzzcachedir $$found
 
+# Each package is linked once, for all of its targets.
 fuzz: programs
-	@log=$$(mktemp); trap 'rm -f $$log' EXIT; \
+	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; \
 	for pkg in $$($(GO) list -f '{{.Dir}}' ./...); do \
-		for target in $$(cat $$pkg/*_test.go 2>/dev/null | sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p'); do \
+		cd $$pkg; \
+		targets=$$(cat *_test.go 2>/dev/null | sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p'); \
+		[ -n "$$targets" ] || continue; \
+		$(GO) test -c -vet=off -fuzz . -o $$dir/fuzz || exit 1; \
+		found=$$($(GO) env GOCACHE)/fuzz/$$($(GO) list); \
+		for target in $$targets; do \
 			echo "$$pkg $$target"; \
-			$(FUZZ) >$$log 2>&1 && { tail -n 1 $$log; continue; }; \
-			cat $$log; \
-			grep -q 'context deadline exceeded' $$log && ! grep -q 'Failing input' $$log || exit 1; \
+			$(FUZZ) >$$dir/log 2>&1 && { tail -n 2 $$dir/log; continue; }; \
+			cat $$dir/log; \
+			grep -q 'context deadline exceeded' $$dir/log && ! grep -q 'Failing input' $$dir/log || exit 1; \
 			echo "once more:"; $(FUZZ) || exit 1; \
 		done; \
 	done

@@ -309,6 +309,7 @@ func TestStatusHidesNoReason(t *testing.T) {
 // A node that receives nothing of several other regions says that its own side is cut off; one that receives of some
 // names the others. What nobody here is asked for any more is no base for a share.
 func TestStatusOfTheSideThatIsCutOff(t *testing.T) {
+	t.Parallel()
 	links := netem.NewLinks(1)
 	a := launch(t, through(links, "a", gossiping("a", "us"))).ready(t)
 	b := launch(t, through(links, "b", gossiping("b", "eu", "wan:"+a.Addr("wan")))).ready(t)

@@ -165,8 +165,12 @@ type tab struct {
 // browser is the one that all tests share.
 var browser context.Context
 
-// TestMain starts the browser, and stops it after the tests.
+// TestMain starts the browser, and stops it after the tests. They spend most of their time waiting for nodes to notice
+// something: four do so at once, however few processors there are.
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		log.Fatal(err)
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }

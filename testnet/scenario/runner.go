@@ -48,8 +48,9 @@ func (x *Runner) Run(ctx context.Context, s Scenario) Result {
 	result := x.attempt(ctx, s)
 	result.Attempts = 1
 	if result.repeatable() && ctx.Err() == nil {
-		fmt.Fprintf(x.Progress, "-- %s: failed while the machine stood still: %s; once more. The record: %s\n",
-			s.Name, result.Busy, result.Record)
+		fmt.Fprintf(x.Progress,
+			"-- %s: failed while the machine stood still: %s; once more. What failed: %s %v. The record: %s\n",
+			s.Name, result.Busy, result.Error, result.failed(), result.Record)
 		first := result
 		result = x.attempt(ctx, s)
 		result.Attempts, result.FirstRecord = 2, first.Record

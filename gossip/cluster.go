@@ -286,12 +286,12 @@ func (c *Cluster) left(o counters.Origin) bool {
 
 // snapshot is what a node that joins receives: nothing where owners add up, as they send it what it asks for.
 func (c *Cluster) snapshot() []byte {
-	if c.AddsUp() {
+	c.mu.Lock()
+	tick, large := c.replica.log.last(), c.replica.large
+	c.mu.Unlock()
+	if large {
 		return nil
 	}
-	c.mu.Lock()
-	tick := c.replica.log.last()
-	c.mu.Unlock()
 	return encodeSnapshot(c.self.Origin(), tick, c.source, c.cfg.Now())
 }
 

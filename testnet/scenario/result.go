@@ -119,13 +119,3 @@ func verdict(ok bool) string {
 	}
 	return "FAILED"
 }
-
-// failed returns the assertions that did not hold.
-func (r *Result) failed() (all []Assertion) {
-	for _, a := range r.Assertions {
-		if !a.OK {
-			all = append(all, a)
-		}
-	}
-	return all
-}

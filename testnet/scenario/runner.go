@@ -48,9 +48,7 @@ func (x *Runner) Run(ctx context.Context, s Scenario) Result {
 	result := x.attempt(ctx, s)
 	result.Attempts = 1
 	if result.repeatable() && ctx.Err() == nil {
-		fmt.Fprintf(x.Progress,
-			"-- %s: failed while the machine stood still: %s; once more. What failed: %s %v. The record: %s\n",
-			s.Name, result.Busy, result.Error, result.failed(), result.Record)
+		fmt.Fprintf(x.Progress, "%s-- %s: once more, as the machine stood still\n", result.text(), s.Name)
 		first := result
 		result = x.attempt(ctx, s)
 		result.Attempts, result.FirstRecord = 2, first.Record

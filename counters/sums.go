@@ -10,7 +10,8 @@ package counters
 // which sums and parts come.
 //
 // The sum over a region is part of that over all other regions (Elsewhere). An origin whose place is unknown may be
-// part of any sum, so it is taken for part of each: then a view is too low, never too high.
+// part of any sum, so it is taken for part of each that comes later: then a view is too low, never too high. It may not
+// rise beside sums, as its rise would be taken from any of them: gossip keeps such slots away.
 
 // covers reports whether what is counted at a place is part of the sum p.
 func (p Place) covers(part Place) bool {

@@ -126,16 +126,18 @@ func TestSumsAfterTheClockWasSetBack(t *testing.T) {
 	h.advanceWatermark(frameTime, old, frameTime)
 	now := frameTime - int64(time.Hour) // of this node; the owner's goes on
 	h.advanceWatermark(frameTime+100*ms, old, now)
-	if here, there := time.Duration(now-h.hereAt), time.Duration(now-h.thereAt); here < 0 || there < 0 {
-		t.Errorf("its sums are complete through %v and %v from now", -here, -there)
+	check := func(when string) {
+		t.Helper()
+		here, there := time.Duration(now-h.hereAt), time.Duration(now-h.thereAt)
+		if here != old.here || there != old.there {
+			t.Errorf("%s its sums are complete through %v and %v ago, want %v and %v", when, here, there, old.here,
+				old.there)
+		}
 	}
+	check("at once")
 	for i := range int64(10) {
 		h.advanceWatermark(frameTime+(200+100*i)*ms, old, now+100*ms*i)
 	}
 	now += 900 * ms
-	here, there := time.Duration(now-h.hereAt), time.Duration(now-h.thereAt)
-	if here != old.here || there != old.there {
-		t.Errorf("a second later its sums are complete through %v and %v ago, want %v and %v", here, there, old.here,
-			old.there)
-	}
+	check("a second later")
 }

@@ -316,10 +316,15 @@ func (c *Cluster) Blind() (anywhere, inRegion bool) { // without the lock: pools
 	return slices.ContainsFunc(c.pools, (*pool).isBlind), len(c.pools) > 0 && c.pools[0].isBlind()
 }
 
-// Alone reports whether this node knows nobody of the cluster, and of its own region, though it has seeds: they were
-// not tried yet, or one does not answer.
+// Alone reports whether this node knows nobody of other regions, and of its own region, though it has seeds there: they
+// were not tried yet, or one does not answer. The first node of a region that knows others is not alone in the cluster.
 func (c *Cluster) Alone() (anywhere, inRegion bool) {
-	return slices.ContainsFunc(c.pools, (*pool).isAlone), len(c.pools) > 0 && c.pools[0].isAlone()
+	if len(c.pools) == 0 {
+		return false, false
+	}
+	near, far := c.pools[0], c.pools[len(c.pools)-1]
+	inRegion = near.isAlone()
+	return far.isAlone() || inRegion && !far.hasMet(), inRegion
 }
 
 // AddsUp reports whether the cluster is so large that owners add up what nodes count: a node knows of most others in

@@ -428,7 +428,8 @@ func (r *Replica) silentSums(now int64) map[string]uint64 {
 		return sums
 	}
 	for _, h := range r.senders() {
-		if r.reports(h) {
+		// What an owner that leaves knew of those out of reach its successor has yet to tell.
+		if r.reports(h) || h.left && !over(now, h.leftAt, neverSeen+BoundAfter(r.interval)) {
 			for rule, l := range r.limits {
 				sums[rule] = max(sums[rule], r.assumedSum(h.origin, h, rule, l, now)) // a key has one owner
 			}

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -23,9 +24,11 @@ import (
 //	6  groups    array of bin, one for each meter (and origin)
 //	7  ack       bin    what the sender has of the addressee (below); empty: none
 //	8  ages      bin    left out where every node sends to every other one (below)
+//	9  to        uint   the low 32 bits of the addressee's origin; left out like the ages
 //
 // Only the ack differs from one addressee to the next where every node sends to every other one. So a frame is encoded
-// once for all of them. ack, groups and ages are msgpack themselves:
+// once for all of them. Where owners add up, a frame tells its addressee what others count, without what that one told.
+// So another boot at the same address drops it, which may have told more. ack, groups and ages are msgpack themselves:
 //
 //	ages:   here int, there int, lost int: how old what the sender knows was when it was sent, in ms: of its region,
 //	        of the other regions, and of nodes that are out of its reach, which the first two leave out;
@@ -43,7 +46,7 @@ import (
 // what follows the last known one is skipped, as is a group of an unknown algorithm.
 const (
 	frameVersion = 1
-	frameFields  = 8 // without ages
+	frameFields  = 8 // without ages and what follows
 )
 
 // largestVersion is the highest version of frames that this node reads: nodes of the first one know no sums.
@@ -56,6 +59,7 @@ const MaxFrame = 1200
 const (
 	maxEnvelope = 3*1 + 4*9 + 2 + 2 + 15 // bytes of a packet around its groups, without an ack
 	maxBody     = MaxFrame - maxEnvelope // of groups
+	maxTo       = 5                      // bytes of the addressee
 	maxBitmap   = 128                    // bytes of the ack's bitmap
 	maxTick     = math.MaxUint64 / 2
 	maxSnapshot = 8 << 20 // bytes of a frame that travels as a stream
@@ -84,9 +88,13 @@ type frame struct {
 	since  time.Duration
 	ack    ack
 	groups []group
-	ages   *ages // nil: none
-	again  bool  // it came early: it is to come again (not sent)
+	ages   *ages  // nil: none
+	to     uint32 // for whom it is, see toWhom; 0: for everybody
+	again  bool   // it came early: it is to come again (not sent)
 }
+
+// toWhom is how a frame names whom it is for.
+func toWhom(o counters.Origin) uint32 { return uint32(o) }
 
 // ages report how old what the sender of a frame knows of others is, and how far they are.
 // here and there are those of what is known latest. On average, weighted by the demand, it is meanHere and meanThere.
@@ -137,9 +145,9 @@ func (f *frame) encode(dst []byte, groups []byte) []byte {
 	buf := bytes.NewBuffer(dst)
 	enc := msgpack.NewEncoder(buf)
 	// Writing to a bytes.Buffer cannot fail.
-	fields := frameFields
-	if f.ages != nil {
-		fields++
+	tail, fields := f.tail(), frameFields
+	if len(tail) > 0 {
+		fields += 2
 	}
 	_ = enc.EncodeArrayLen(fields)
 	_ = enc.EncodeUint(frameVersion)
@@ -149,10 +157,18 @@ func (f *frame) encode(dst []byte, groups []byte) []byte {
 	_ = enc.EncodeInt(f.sent)
 	_ = enc.EncodeUint(uint64(f.since))
 	buf.Write(groups)
-	return append(appendBin(buf.Bytes(), f.ack.encode()), f.ages.encode()...)
+	return append(appendBin(buf.Bytes(), f.ack.encode()), tail...)
 }
 
-// encode is the field of the ages, empty if there are none.
+// tail is what follows the ack: nothing in a frame that is for everybody.
+func (f *frame) tail() []byte {
+	if f.ages == nil && f.to == 0 {
+		return nil
+	}
+	return binary.BigEndian.AppendUint32(append(appendBin(nil, f.ages.encode()), 0xce), f.to)
+}
+
+// encode is the content of the field of the ages, empty if there are none.
 func (a *ages) encode() []byte {
 	if a == nil {
 		return nil
@@ -165,7 +181,7 @@ func (a *ages) encode() []byte {
 	if a.few {
 		_ = enc.EncodeInt(1)
 	}
-	return appendBin(nil, buf.Bytes())
+	return buf.Bytes()
 }
 
 const maxAge = 24 * time.Hour // beyond it, ages do not differ
@@ -224,6 +240,9 @@ func decodeFrame(b []byte) (*frame, error) {
 	f.ack = decodeAck(r, in)
 	if fields > frameFields {
 		f.ages = decodeAges(r, in)
+	}
+	if fields > frameFields+1 {
+		f.to = uint32(r.uint())
 	}
 	if r.err != nil {
 		return nil, r.err

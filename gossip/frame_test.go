@@ -392,7 +392,7 @@ func TestLaterFields(t *testing.T) {
 	}
 	var buf bytes.Buffer
 	enc := msgpack.NewEncoder(&buf)
-	_ = enc.EncodeArrayLen(frameFields + 4)
+	_ = enc.EncodeArrayLen(frameFields + 5)
 	for _, v := range []uint64{2, uint64(f.kind), uint64(f.origin), f.tick, uint64(f.sent), uint64(f.since)} {
 		_ = enc.EncodeUint(v)
 	}
@@ -401,6 +401,8 @@ func TestLaterFields(t *testing.T) {
 	want.ages = &ages{here: 5 * time.Millisecond, there: 6 * time.Millisecond, lost: 7 * time.Millisecond,
 		way: 8 * time.Millisecond, meanHere: 3 * time.Millisecond, meanThere: 4 * time.Millisecond, few: true}
 	_ = enc.EncodeBytes(append3([]byte{5, 6, 7, 8, 3, 4, 1}))
+	want.to = 9
+	_ = enc.EncodeUint(9)
 	appended(enc)
 
 	got, err := decodeFrame(buf.Bytes())

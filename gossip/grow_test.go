@@ -132,3 +132,69 @@ func TestASmallRegionWaitsForTheOthers(t *testing.T) {
 		t.Errorf("both sides admit %d of %d, and no bound is above %.0f", admitted, limit.Largest(), largest)
 	}
 }
+
+// When the owner of a key stops while a region is cut off, the others go on to bound what that region admits: its
+// successor has yet to tell them of it.
+func TestAnOwnerLeavesWhileARegionIsCutOff(t *testing.T) {
+	w := newFakeNet(t, 0, 100*time.Millisecond)
+	const nodes = 24
+	for place := range nodes {
+		w.addNodeTo(fmt.Sprint("region-", place%2))
+	}
+	for _, n := range w.nodes {
+		n.table.Know(w.limits)
+	}
+	limit, turn := w.limits[0], 0
+	rule := limit.Meter().Rule
+	w.run(time.Second)
+	owner := w.home[w.nodes[0].replica.regions[0].owners[1]]
+	largest := 0.0                   // of the bounds of others of its region
+	offer := func(d time.Duration) { // six times the limit, at all nodes in turn
+		for range d / (5 * time.Millisecond) {
+			if n := w.nodes[turn%nodes]; n.up {
+				w.take(n, 1, 6, limit)
+			}
+			turn++
+			w.run(5 * time.Millisecond)
+		}
+		for _, n := range w.nodes {
+			bound := n.replica.Audit(map[string]*counters.Limit{rule: limit}, w.now)[rule]
+			if n != owner && n.place%2 == owner.place%2 {
+				largest = max(largest, bound)
+			}
+		}
+	}
+	offer(15 * time.Second)
+	for a := range nodes {
+		for b := range nodes {
+			if a%2 != b%2 {
+				w.cuts[[2]int{a, b}] = true
+			}
+		}
+	}
+	offer(5 * time.Second)
+	owner.replica.ResendEveryTick()
+	offer(time.Second)
+	for _, m := range owner.replica.Goodbye(w.now) {
+		w.deliver(w.home[m.To], m.Data)
+	}
+	owner.up = false
+	for _, n := range w.nodes {
+		if n != owner && n.place%2 == owner.place%2 {
+			w.leave(n, owner.origin, true)
+		}
+	}
+	for range 10 {
+		largest = 0
+		offer(500 * time.Millisecond)
+		sides := [2]uint64{}
+		for _, n := range w.nodes {
+			if n != owner {
+				sides[n.place%2] = max(sides[n.place%2], n.table.View(limit, 1, w.now))
+			}
+		}
+		if excess := float64(sides[0]+sides[1]) - float64(limit.Largest()); largest < excess {
+			t.Errorf("the sides admitted %v more than the limit, and the others bound it by %v", excess, largest)
+		}
+	}
+}

@@ -101,7 +101,7 @@ func (h *inbound) note(f *frame, now int64) {
 		}
 	case snapshot:
 		h.ackDue = true
-		if f.tick >= h.cumulative {
+		if f.tick >= h.cumulative && !f.again {
 			h.cumulative = f.tick
 			if f.sent > beforeAll {
 				h.advanceWatermark(f.sent, f.ages, now)
@@ -139,11 +139,19 @@ func (h *inbound) advanceWatermark(sent int64, a *ages, now int64) {
 	h.watermark, h.watermarkAt = sent, now
 	if a != nil {
 		h.ages = *a
-		h.hereAt = max(min(h.hereAt, now), min(sent, now)-int64(a.here))
-		h.thereAt = max(min(h.thereAt, now), min(sent, now)-int64(a.there))
+		h.hereAt = latest(h.hereAt, min(sent, now)-int64(a.here), now)
+		h.thereAt = latest(h.thereAt, min(sent, now)-int64(a.there), now)
 		h.meanAt = [2]int64{min(sent, now) - int64(a.meanHere), min(sent, now) - int64(a.meanThere)}
 		h.lostAt = min(sent, now) - int64(a.lost)
 	}
+}
+
+// latest is the later one of two times that have been; the second, if the clock was set back since the first.
+func latest(before, at, now int64) int64 {
+	if before > now {
+		return at
+	}
+	return max(before, at)
 }
 
 // noteDemand records the demand that the origin reported in a frame of its time sent.

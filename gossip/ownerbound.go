@@ -215,7 +215,7 @@ func (r *Replica) assumedSum(o counters.Origin, h *inbound, rule string, l *coun
 		if n != ofLost { // counts that came out of order are known
 			age = h.unreported(now) + time.Duration(h.watermark-at)
 		}
-		if n != ofLost && age < patience {
+		if n != ofLost && (age < patience || h.left) {
 			continue
 		}
 		cost += h.sums[n][rule].rate * min(age, l.Lasts()).Seconds()

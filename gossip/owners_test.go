@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // largeReplica is a replica of a cluster in which owners add up, with so many peers of its region.
@@ -228,6 +229,56 @@ func TestSumsOfUnknownRegionsComeAgain(t *testing.T) {
 	}
 	if got := r.inbound[200].cumulative; got != 3 {
 		t.Errorf("the second sum of a region that is gone has the frames wait at %d", got)
+	}
+}
+
+// Beside sums, what a node that is no member counts could be part of any of them: its frames come again.
+func TestSlotsOfStrangersComeAgainBesideSums(t *testing.T) {
+	r := largeReplica(t, meshMost)
+	r.Join(200, frameTime)
+	r.Describe(200, Node{Region: "there", Name: "far", Version: largestVersion})
+	m := counters.NewMeter("r", counters.SlidingWindow, 10*time.Second)
+	limit, err := counters.NewLimit(m, 100)
+	testkit.Must(t, err)
+	receive := func(from, of counters.Origin, k kind, count, rise uint64) *inbound {
+		t.Helper()
+		g := group{origin: of, meter: &m, rise: rise,
+			slots: []counters.Slot{{Meter: &m, Key: 1, Index: m.Index(frameTime), Origin: of, Count: count}}}
+		f := frame{kind: k, origin: from, tick: 1, sent: frameTime}
+		body := pack([]group{g}, from, frameTime, maxBody)[0]
+		testkit.Must(t, r.Receive(f.encode(nil, body), frameTime))
+		return r.inbound[from]
+	}
+	view := func() uint64 { return r.counts.(*counters.Table).View(limit, 1, frameTime) }
+	receive(200, newSum("sum", "there").Of(1), data, 10, ofSum)
+	for _, k := range []kind{data, snapshot} {
+		if h := receive(201, 201, k, 7, 1); view() != 10 || h.cumulative != 0 {
+			t.Errorf("a stranger's frame of kind %d: it counts %d and has the frames to %d, want 10 and 0", k, view(),
+				h.cumulative)
+		}
+	}
+	r.Join(201, frameTime)
+	r.Describe(201, Node{Region: "beyond", Name: "third", Version: largestVersion})
+	if h := receive(201, 201, data, 7, 1); view() != 17 || h.cumulative != 1 {
+		t.Errorf("a member's frame: it counts %d and has the frames to %d, want 17 and 1", view(), h.cumulative)
+	}
+}
+
+// A frame that is for an earlier boot at the same address changes nothing, whatever its kind.
+func TestFramesForAnEarlierBoot(t *testing.T) {
+	r := largeReplica(t, meshMost)
+	r.suspects[10], r.peers[10].lastSeen = true, 0
+	f := frame{origin: 10, tick: 5, sent: frameTime, ages: &ages{}, to: toWhom(r.self) + 1}
+	for f.kind = range kinds {
+		testkit.Must(t, r.Receive(f.encode(nil, emptyBody), frameTime))
+		if r.lastSeen(10) != 0 || !r.suspects[10] || r.peers[10].lastSeen != 0 || len(r.asking) != 0 {
+			t.Errorf("kind %d: a frame for another boot changed something", f.kind)
+		}
+	}
+	f.kind, f.to = data, toWhom(r.self)
+	testkit.Must(t, r.Receive(f.encode(nil, emptyBody), frameTime))
+	if r.lastSeen(10) == 0 || r.suspects[10] {
+		t.Error("a frame for this boot changed nothing")
 	}
 }
 

@@ -29,7 +29,7 @@ func (r *Replica) sendOwned(d counters.Drained, complete, beat bool, before, now
 		if len(p.unsent) > 0 {
 			p.usedAt = now
 		}
-		f := frame{ages: &known}
+		f := frame{ages: &known, to: toWhom(o)}
 		active := !over(now, p.usedAt, linkLasts)
 		if active {
 			f.since = max(r.since(d, before, now), r.interval)
@@ -99,7 +99,8 @@ func (r *Replica) bridge(out []Message, p *peer, now int64) []Message {
 	}
 	p.snapAt, p.snapTick = now, first-1
 	r.refreshFor(p)
-	f := frame{kind: snapshot, origin: r.self, tick: first - 1, sent: max(beforeAll, p.askedAt)}
+	f := frame{kind: snapshot, origin: r.self, tick: first - 1, sent: max(beforeAll, p.askedAt),
+		to: toWhom(p.origin)}
 	return append(out, Message{To: p.origin, Data: f.encode(nil, emptyBody)})
 }
 

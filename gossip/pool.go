@@ -373,6 +373,13 @@ func (p *pool) isAlone() bool {
 	return p.unasked || p.alone
 }
 
+// hasMet reports whether somebody has been met.
+func (p *pool) hasMet() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.met
+}
+
 // others returns the members that memberlist holds to be alive, and this node's own address.
 func (p *pool) others() (members []poolMember, self string) {
 	p.mu.Lock()

@@ -55,7 +55,7 @@ func (r *Replica) appendBeacon(out []Message, to counters.Origin, known *ages, n
 	if p == nil {
 		return out
 	}
-	f := frame{kind: beacon, origin: r.self, tick: p.log.last(), sent: now, ages: known}
+	f := frame{kind: beacon, origin: r.self, tick: p.log.last(), sent: now, ages: known, to: toWhom(to)}
 	m := Message{To: to, Data: f.encode(nil, emptyBody)}
 	r.stats.FramesSent++
 	r.stats.BytesSent += uint64(len(m.Data))

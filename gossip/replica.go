@@ -199,10 +199,19 @@ func (r *Replica) lastSeen(o counters.Origin) int64 {
 func (r *Replica) Goodbye(now int64) []Message {
 	var out []Message
 	for _, o := range r.linked() {
-		f := frame{kind: goodbye, origin: r.self, tick: r.peers[o].log.last(), sent: now}
-		out = r.appendFrames(out, o, logged{kind: goodbye, data: f.encode(nil, emptyBody)})
+		f := frame{kind: goodbye, origin: r.self, tick: r.peers[o].log.last(), sent: now, to: r.toOnly(o)}
+		l := logged{kind: goodbye, data: f.encode(nil, emptyBody), tail: len(f.tail())}
+		out = r.appendFrames(out, o, l)
 	}
 	return out
+}
+
+// toOnly names the addressee of a frame that is for nobody else; 0: the frame may be for all.
+func (r *Replica) toOnly(o counters.Origin) uint32 {
+	if !r.large {
+		return 0
+	}
+	return toWhom(o)
 }
 
 func (r *Replica) inboundOf(o counters.Origin, now int64) *inbound {
@@ -245,6 +254,9 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	r.stats.FramesReceived++
 	r.stats.BytesReceived += uint64(len(b))
+	if f.to != 0 && f.to != toWhom(r.self) {
+		return nil // its sender does not know yet that this node has started again
+	}
 	if r.isProbe(f) {
 		r.hear(f, now)
 		return nil
@@ -473,12 +485,16 @@ func (r *Replica) since(d counters.Drained, before, now int64) time.Duration {
 // newFrames packs groups into frames, like f, and adds them to a log. Where nothing rose, the frame is a beacon, which
 // is not in the log. With complete set it is all that changed until now.
 func (r *Replica) newFrames(log *frameLog, groups []group, f frame, rose, complete bool, now int64) []logged {
-	bodies := pack(groups, r.self, now, maxBody)
+	size := maxBody
+	if f.to != 0 {
+		size -= maxTo
+	}
+	bodies := pack(groups, r.self, now, size)
 	if len(bodies) == 0 {
 		bodies = [][]byte{emptyBody}
 	}
 	f.kind, f.origin, f.sent = dataMore, r.self, now
-	tail := len(f.ages.encode())
+	tail := len(f.tail())
 	news := make([]logged, len(bodies))
 	for i, body := range bodies {
 		f.tick = log.last()
@@ -602,7 +618,9 @@ func (r *Replica) acknowledge(out []Message, first int, a ack, frames []logged) 
 		i++
 	}
 	if i == len(out) {
-		f := frame{kind: beacon, origin: r.self, tick: r.peers[a.origin].log.last(), sent: r.tickedAt}
+		f := frame{kind: beacon, origin: r.self, tick: r.peers[a.origin].log.last(), sent: r.tickedAt,
+			to: r.toOnly(a.origin)}
+		tail = len(f.tail())
 		out = append(out, Message{To: out[first].To, Data: f.encode(nil, emptyBody)})
 	} else {
 		tail = frames[i-first].tail

@@ -192,3 +192,29 @@ func TestCutWANLeavesTheRegionsBound(t *testing.T) {
 		}
 	})
 }
+
+// The first node of a region reaches the cluster over the WAN: it is alone in its region only, though its seeds there
+// do not answer. Without the WAN, or with nobody in it, nobody knows who else admits.
+func TestAlone(t *testing.T) {
+	const nobody = "10.9.9.9:7946"
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
+		l.start("east/n1")
+		cases := map[string]struct {
+			change             change
+			anywhere, inRegion bool
+		}{
+			"west/n1": {func(c *Config) { c.LAN.Seeds = []string{nobody} }, false, true},
+			"mid/n1":  {func(c *Config) { c.LAN.Seeds, c.WAN.Seeds = []string{nobody}, nil }, true, true},
+			"up/n1":   {func(c *Config) { c.LAN.Seeds, c.WAN.Seeds = nil, []string{nobody} }, true, false},
+			"down/n1": {func(c *Config) { c.LAN.Seeds, c.WAN.Seeds = nil, nil }, false, false},
+		}
+		for name, c := range cases {
+			n := l.start(name, c.change)
+			time.Sleep(10 * time.Second)
+			if anywhere, inRegion := n.Alone(); anywhere != c.anywhere || inRegion != c.inRegion {
+				t.Errorf("%s knows nobody of the cluster: %v, of its region: %v", name, anywhere, inRegion)
+			}
+		}
+	})
+}

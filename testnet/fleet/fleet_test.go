@@ -5,11 +5,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,37 +15,17 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-var scratch string
+func TestMain(m *testing.M) { testkit.MainWithPrograms(m) }
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if scratch, err = os.MkdirTemp("", "edgelimit-fleet-"); err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(scratch)
-		return m.Run()
-	}())
-}
-
-// program builds the testnet's node once.
-var program = sync.OnceValues(func() (string, error) {
-	name := filepath.Join(scratch, "edgelimit")
-	if out, err := exec.Command("go", "build", "-o", name, "../node").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the testnet's node: %w: %s", err, out)
-	}
-	return name, nil
-})
+// program is the testnet's node.
+var program = testkit.Program("../node")
 
 // smallRun returns the options of a run of a few processes that share no port with other tests.
 func smallRun(t *testing.T) Options {
 	t.Helper()
 	o := DefaultOptions()
 	o.Regions, o.Nodes, o.For, o.SmallClients, o.Interval = 2, 2, 2*time.Second, 50, 100*time.Millisecond
-	o.Dir = t.TempDir()
-	var err error
-	o.Program, err = program()
-	testkit.Must(t, err)
+	o.Dir, o.Program = t.TempDir(), program(t)
 	free := func(base int) bool {
 		for port := base; port < base+o.Regions*o.Nodes*PortsPerNode+o.Regions; port++ {
 			if !testkit.IsFree(loopback(port)) {

@@ -223,12 +223,8 @@ func limitedByIstio(t *testing.T, docs []document) (l limited) {
 // ratelimit runs edgelimit as the program ratelimit, in the environment that envoyproxy/ratelimit would have, and more.
 func (l *site) ratelimit(rules string, more ...string) {
 	l.t.Helper()
-	program, err := binary()
-	if err != nil {
-		l.t.Fatal(err)
-	}
 	name, config := filepath.Join(l.dir, "ratelimit"), filepath.Join(l.dir, "limits", "config")
-	if err := errors.Join(os.Symlink(program, name), os.MkdirAll(config, 0o700),
+	if err := errors.Join(os.Symlink(program(l.t), name), os.MkdirAll(config, 0o700),
 		os.WriteFile(filepath.Join(config, "shop.yaml"), []byte(rules), 0o600)); err != nil {
 		l.t.Fatal(err)
 	}
@@ -352,10 +348,7 @@ func replicaEnv(t *testing.T, pod, keyFile, join string) (env []string) {
 func TestDropInReplicas(t *testing.T) {
 	t.Parallel()
 	const rules = "domain: shop\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]\n"
-	program, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := program(t)
 	keyFile := filepath.Join(t.TempDir(), "cluster.key")
 	if out, err := exec.Command(program, "keygen", "--out", keyFile).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

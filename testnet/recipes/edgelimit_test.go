@@ -5,36 +5,15 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-var scratch string
+func TestMain(m *testing.M) { testkit.MainWithPrograms(m) }
 
-func TestMain(m *testing.M) {
-	var err error
-	if scratch, err = os.MkdirTemp("", "edgelimit-recipes-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(scratch)
-	os.Exit(code)
-}
-
-// binary builds edgelimit once.
-var binary = sync.OnceValues(func() (string, error) {
-	name := filepath.Join(scratch, "edgelimit")
-	if out, err := exec.Command("go", "build", "-o", name, "../../cmd/edgelimit").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build edgelimit: %w: %s", err, out)
-	}
-	return name, nil
-})
+var program = testkit.Program("../../cmd/edgelimit")
 
 // fewFiles limits the file descriptors of an edgelimit that a test fills.
 const fewFiles = 64
@@ -50,15 +29,11 @@ func (l *site) edgelimit(config string, maxFiles int, args ...string) *testkit.P
 
 func startEdgelimit(t *testing.T, dir, health string, maxFiles int, args ...string) *testkit.Process {
 	t.Helper()
-	name, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
 	script := "exec \"$@\""
 	if maxFiles > 0 {
 		script = fmt.Sprintf("ulimit -n %d; ", maxFiles) + script
 	}
-	cmd := exec.Command("sh", append([]string{"-c", script, "sh", name}, args...)...)
+	cmd := exec.Command("sh", append([]string{"-c", script, "sh", program(t)}, args...)...)
 	cmd.Dir = dir
 	return startProgram(t, cmd, "http://"+health+"/readyz")
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // referenceProgram is the newest version that the module proxy has. It has no tags that the go command could use.
@@ -19,40 +21,23 @@ const (
 	referenceVersion = "v1.4.1-0.20260122083618-3fb702589d36"
 )
 
-// programs are the paths of the two binaries. They are built once per run.
-var programs = sync.OnceValues(func() (programs struct{ reference, edgelimit string }, err error) {
+// installed is the path of the reference, which is built once and kept.
+var installed = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return programs, err
+		return "", err
 	}
 	dir := filepath.Join(cache, "edgelimit-reference", referenceVersion)
-	programs.reference = filepath.Join(dir, path.Base(referenceProgram))
-	if _, err = os.Stat(programs.reference); err != nil {
-		if err = install(dir); err != nil {
-			return programs, err
-		}
+	name := filepath.Join(dir, path.Base(referenceProgram))
+	if _, err = os.Stat(name); err != nil {
+		err = install(dir)
 	}
-	programs.edgelimit = filepath.Join(buildDir, "edgelimit")
-	build := exec.Command("go", "build", "-o", programs.edgelimit, "../../cmd/edgelimit")
-	if out, err := build.CombinedOutput(); err != nil {
-		return programs, fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return programs, nil
+	return name, err
 })
 
-// buildDir is where edgelimit's binary is put, until TestMain ends.
-var buildDir string
+var program = testkit.Program("../../cmd/edgelimit")
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if buildDir, err = os.MkdirTemp("", "edgelimit-reference"); err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(buildDir)
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { testkit.MainWithPrograms(m) }
 
 // errUnavailable is in an error that says why the reference cannot be had.
 var errUnavailable = errors.New("envoyproxy/ratelimit cannot be had")
@@ -86,12 +71,10 @@ func proxiesOnly(goproxy string) string {
 // builtPrograms returns the paths of both, or skips the test where the reference cannot be had.
 func builtPrograms(t *testing.T) (reference, edgelimit string) {
 	t.Helper()
-	built, err := programs()
+	reference, err := installed()
 	if errors.Is(err, errUnavailable) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return built.reference, built.edgelimit
+	testkit.Must(t, err)
+	return reference, program(t)
 }

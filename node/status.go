@@ -378,10 +378,9 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 			"the last rules were refused: those of %s stay in force", timeOfDay(s.Rules.Since))
 	}
 	explained := n.regionFindings(s, add)
-	if scope, cut := n.monitor.CutOff(); cut {
+	if cut := n.monitor.CutOff(); cut != "" {
 		add("error", "look at the network of this side; edgelimit_decisions_total, outcomes failed_closed and "+
-			"failed_open, says which rules deny or admit all", "this node is cut off from most nodes that share "+
-			"limits of scope %s: rules follow their on_failure", scope)
+			"failed_open, says which rules deny or admit all", "%s", cut)
 		explained = true
 	}
 	if s.Redis != nil && s.Redis.State != status.Answers {

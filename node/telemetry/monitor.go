@@ -157,11 +157,11 @@ func (m *Monitor) reasons(reach *reachable, identity []string, blind, byStore bo
 	if blind {
 		add("seeds do not answer: there may be nodes that this one does not know")
 	}
-	switch scope, cut := m.CutOff(); {
+	switch cut := m.CutOff(); {
 	case byStore:
 		add("the regional store does not answer, and this node counts with others by it alone")
-	case cut: // also from nodes that were silent for so long that they are forgotten
-		add("this node is cut off from most nodes that share limits of scope %s: rules follow their on_failure", scope)
+	case cut != "": // also from nodes that were silent for so long that they are forgotten
+		add("%s", cut)
 	}
 	return all
 }
@@ -193,14 +193,15 @@ func (m *Monitor) DegradedIn(s counters.Scope) bool {
 // that a node keeps alone.
 func (m *Monitor) Outage(s counters.Scope) rules.Outage { return m.outages.in(s) }
 
-// CutOff returns whether this node is cut off, and the widest scope for which it is.
-func (m *Monitor) CutOff() (counters.Scope, bool) {
+// CutOff says that this node is cut off, and the widest scope for which it is; nothing if it is not.
+func (m *Monitor) CutOff() string {
 	for _, s := range []counters.Scope{counters.Global, counters.Region} {
 		if m.Outage(s) == rules.CutOff {
-			return s, true
+			return fmt.Sprintf("this node is cut off from most nodes that share limits of scope %s: "+
+				"rules follow their on_failure", s)
 		}
 	}
-	return 0, false
+	return ""
 }
 
 // degradation is whether a node that shares limits with this one is unreachable or counts apart, or this node's clock

@@ -46,17 +46,18 @@ var head = []string{
 
 const introduction = `# Sizing
 
-What a node needs for counting and replication, beside the requests that it answers. 'make sizing' makes this page by
-'edgelimit sim --keys-total', which simulates a sample of the keys by the code of the nodes; the same command gives the
-same page on any machine. Ask it for your own load and budget.
+What a node needs for counting and replication. Not in it: requests and TLS, memberlist's probes, the lists that
+gateways pass on, and the 23 MiB of an idle node. 'make sizing' makes this page by 'edgelimit sim --keys-total', which
+simulates a sample of the keys by the code of the nodes; the same command gives the same page on any machine. Ask it for
+your own load and budget.
 
 A figure is the mean of all nodes, with the most that any of them needs in brackets: of those that own more keys than
-others. Up to 16 nodes all send to all; in larger clusters owners of keys add up. **First** and **then** are what
-runs out at the busiest node as the load grows, and at how many times the load, of a budget of %g Mbit/s each way,
-%g %% of a core, %g MiB for counts, and what the receive queue of memberlist holds (10,240 messages/s): below one
-time the budget does not suffice. Messages are what 'edgelimit_gossip_frames_sent_total' counts. There is a limit of
-%d per %v, gossip every %v, one way %v between regions, and %g %% loss. CPU is that of the machine of our
-[benchmarks](../testnet/bench/RESULTS.md). [PLANNING.md](PLANNING.md) has the rest: intervals, regions, machines.
+others. Up to 16 nodes all send to all; in larger clusters owners of keys add up. **First** and **then** name what the
+busiest node runs out of as the load grows, and at how many times this load; below 1 the budget does not suffice. That
+is %g Mbit/s each way, %g %% of a core, %g MiB for counts, and 10,240 messages/s received, the queue of memberlist.
+Messages are what 'edgelimit_gossip_frames_sent_total' counts. There is a limit of %d per %v, gossip every %v, one way
+%v between regions, and %g %% loss. CPU is that of the machine of our [benchmarks](../testnet/bench/RESULTS.md).
+[PLANNING.md](PLANNING.md) has the rest: intervals, regions, machines.
 `
 
 // intro is the page above its tables.

@@ -250,7 +250,7 @@ func (r *Replica) notSeenRises(rule string, rises *counters.Rises, from, until i
 	if w.rises == nil {
 		w.rises = new([riseSteps]counters.Rises)
 	}
-	for step := max(r.step(from), w.first()) / stepsPerRise; step <= w.last/stepsPerRise; step++ {
+	for step := max(r.step(min(from, until)), w.first()) / stepsPerRise; step <= w.last/stepsPerRise; step++ {
 		for i, rise := range rises {
 			at := &w.rises[step%riseSteps][i]
 			at.Cost += min(rise.Cost, limit.Largest())
@@ -268,7 +268,7 @@ func (r *Replica) reckon(h *inbound, f *frame, now int64) {
 		}
 		return
 	}
-	if f.again || h.repeated(f) && (h.lowSince == 0 || f.sent <= h.latestSent) { // see disbelieve
+	if f.again || h.repeated(f) && (h.lowSince == 0 || f.sent <= h.newest) { // see disbelieve
 		return
 	}
 	for i := range f.groups {

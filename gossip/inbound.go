@@ -14,7 +14,8 @@ const ackWindow = maxBitmap * 8
 //
 // Three times say how complete that is. watermark is the sender's time before which everything it admitted has arrived;
 // watermarkAt is this node's time at which that became so; latestSent is the sender's time of its newest frame, which
-// may be ahead of the watermark while frames are missing.
+// may be ahead of the watermark while frames are missing. newest is that, or when that came if it was sent later: so a
+// forged frame from the future does not make all others old.
 type inbound struct {
 	origin          counters.Origin
 	cumulative      uint64                 // every tick up to here has arrived
@@ -29,6 +30,7 @@ type inbound struct {
 	region          *region                // that it is of; nil: unknown
 	sums            [3]map[string]reported // demand that it added up, by rule; see demandOf
 	latestSent      int64                  //
+	newest          int64                  //
 	highest         uint64                 // highest tick of any frame
 	lastSeen        int64                  // when the last frame arrived
 	since           int64                  // when the first frame arrived
@@ -87,6 +89,7 @@ func (h *inbound) repeated(f *frame) bool {
 // note records that the frame arrived, and updates the cumulative tick and the watermark.
 func (h *inbound) note(f *frame, now int64) {
 	h.lastSeen = now
+	h.newest = max(h.newest, min(f.sent, now))
 	if f.sent > h.latestSent {
 		h.latestSent = f.sent
 		h.idle = f.kind == beacon && f.since == 0
@@ -190,7 +193,7 @@ func (h *inbound) age(now int64) time.Duration {
 // one interval for each frame that is missing.
 func (h *inbound) unreported(now int64) time.Duration {
 	missing := time.Duration(min(h.highest-min(h.highest, h.cumulative), 2*ackWindow)) - time.Duration(len(h.beyond))
-	since := time.Duration(max(0, now-h.latestSent, now-h.lastSeen))
+	since := time.Duration(max(0, now-h.newest, now-h.lastSeen))
 	return min(h.age(now), max(0, missing)*h.interval+since)
 }
 

@@ -324,7 +324,7 @@ func (r *Replica) disbelieve(f *frame, h *inbound, now int64) {
 	if !low {
 		h.lowSince = 0
 	}
-	if f.sent <= h.latestSent || r.peers[f.origin] == nil {
+	if f.sent <= h.newest || r.peers[f.origin] == nil {
 		return
 	}
 	if h.left && f.kind != goodbye && over(now, h.leftAt, lastWords) {

@@ -139,7 +139,7 @@ func (h *inbound) follow(f *frame, now int64) {
 	if by <= int64(setBackBy) || f.kind == snapshot || known && subtract(h.latestSent, now) <= int64(setBackBy) {
 		return
 	}
-	h.latestSent -= by
+	h.latestSent, h.newest = h.latestSent-by, h.newest-min(h.newest, by)
 	h.watermark -= min(h.watermark, by)
 	h.beacon.sent -= min(h.beacon.sent, by)
 	for tick, a := range h.beyond {

@@ -16,15 +16,19 @@ func (w *fakeNet) addNodeTo(region string) {
 	n := &fakeNode{place: len(w.nodes)}
 	w.nodes = append(w.nodes, n)
 	w.start(n)
-	self := Node{Region: region, Name: fmt.Sprint("node-", n.place), Version: largestVersion}
-	n.replica.Describe(n.origin, self)
+	w.describe(n, n, region)
 	for _, other := range w.nodes[:n.place] {
 		w.join(n, other.origin)
-		n.replica.Describe(other.origin, Node{Region: other.replica.regions[0].name,
-			Name: fmt.Sprint("node-", other.place), Version: largestVersion})
+		w.describe(n, other, other.replica.regions[0].name)
 		w.join(other, n.origin)
-		other.replica.Describe(n.origin, self)
+		w.describe(other, n, region)
 	}
+}
+
+// describe tells a node of which region another one is, or itself.
+func (w *fakeNet) describe(n, other *fakeNode, region string) {
+	n.replica.Describe(other.origin,
+		Node{Region: region, Name: fmt.Sprint("node-", other.place), Version: largestVersion})
 }
 
 // A cluster that grows beyond meshMost forgets what nodes reported that report to their owners from then on: the bound
@@ -133,13 +137,20 @@ func TestASmallRegionWaitsForTheOthers(t *testing.T) {
 	}
 }
 
-// When the owner of a key stops while a region is cut off, the others go on to bound what that region admits: its
-// successor has yet to tell them of it.
-func TestAnOwnerLeavesWhileARegionIsCutOff(t *testing.T) {
+// When the owner of a key stops, or starts again, while a region is cut off, its own region goes on to bound what that
+// one admits: the new owner has yet to tell of it.
+func TestAnOwnerGoesWhileARegionIsCutOff(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprintf("again=%t", again), func(t *testing.T) { checkOwnerGoesInACut(t, again) })
+	}
+}
+
+func checkOwnerGoesInACut(t *testing.T, again bool) {
 	w := newFakeNet(t, 0, 100*time.Millisecond)
 	const nodes = 24
+	region := func(n *fakeNode) string { return fmt.Sprint("region-", n.place%2) }
 	for place := range nodes {
-		w.addNodeTo(fmt.Sprint("region-", place%2))
+		w.addNodeTo(region(&fakeNode{place: place}))
 	}
 	for _, n := range w.nodes {
 		n.table.Know(w.limits)
@@ -148,7 +159,7 @@ func TestAnOwnerLeavesWhileARegionIsCutOff(t *testing.T) {
 	rule := limit.Meter().Rule
 	w.run(time.Second)
 	owner := w.home[w.nodes[0].replica.regions[0].owners[1]]
-	largest := 0.0                   // of the bounds of others of its region
+	largest := 0.0                   // of the bounds of its region
 	offer := func(d time.Duration) { // six times the limit, at all nodes in turn
 		for range d / (5 * time.Millisecond) {
 			if n := w.nodes[turn%nodes]; n.up {
@@ -159,7 +170,7 @@ func TestAnOwnerLeavesWhileARegionIsCutOff(t *testing.T) {
 		}
 		for _, n := range w.nodes {
 			bound := n.replica.Audit(map[string]*counters.Limit{rule: limit}, w.now)[rule]
-			if n != owner && n.place%2 == owner.place%2 {
+			if n.up && region(n) == region(owner) {
 				largest = max(largest, bound)
 			}
 		}
@@ -172,16 +183,34 @@ func TestAnOwnerLeavesWhileARegionIsCutOff(t *testing.T) {
 			}
 		}
 	}
-	offer(5 * time.Second)
-	owner.replica.ResendEveryTick()
-	offer(time.Second)
-	for _, m := range owner.replica.Goodbye(w.now) {
-		w.deliver(w.home[m.To], m.Data)
+	offer(9 * time.Second)
+	before := owner.origin
+	if again {
+		w.start(owner)
+		owner.table.Know(w.limits)
+		w.describe(owner, owner, region(owner))
+	} else {
+		owner.replica.ResendEveryTick()
+		offer(time.Second)
+		for _, m := range owner.replica.Goodbye(w.now) {
+			w.deliver(w.home[m.To], m.Data)
+		}
+		owner.up = false
 	}
-	owner.up = false
 	for _, n := range w.nodes {
-		if n != owner && n.place%2 == owner.place%2 {
-			w.leave(n, owner.origin, true)
+		if n == owner || region(n) != region(owner) && !again {
+			continue
+		}
+		if region(n) == region(owner) {
+			w.leave(n, before, true)
+		}
+		if again {
+			w.join(owner, n.origin)
+			w.describe(owner, n, region(n))
+		}
+		if again && region(n) == region(owner) {
+			w.join(n, owner.origin)
+			w.describe(n, owner, region(owner))
 		}
 	}
 	for range 10 {
@@ -189,12 +218,70 @@ func TestAnOwnerLeavesWhileARegionIsCutOff(t *testing.T) {
 		offer(500 * time.Millisecond)
 		sides := [2]uint64{}
 		for _, n := range w.nodes {
-			if n != owner {
+			if n.up {
 				sides[n.place%2] = max(sides[n.place%2], n.table.View(limit, 1, w.now))
 			}
 		}
 		if excess := float64(sides[0]+sides[1]) - float64(limit.Largest()); largest < excess {
-			t.Errorf("the sides admitted %v more than the limit, and the others bound it by %v", excess, largest)
+			t.Errorf("the sides admitted %v more than the limit, and that region bounds it by %v", excess, largest)
 		}
 	}
+}
+
+// A cluster that was large takes in again what a node that starts brings together of one that was killed, once no sum
+// counts any more.
+func TestLastFrameOfTheKilledInWhatWasALargeCluster(t *testing.T) {
+	w := newFakeNet(t, 0, 100*time.Millisecond)
+	const stay = 4
+	for range meshMost + 2 {
+		w.addNodeTo("region-0")
+	}
+	for _, n := range w.nodes {
+		n.table.Know(w.limits)
+	}
+	w.run(2 * time.Second)
+	for i := range counters.Key(50) {
+		for _, n := range w.nodes {
+			w.take(n, 100+i, 1, w.limits[0])
+		}
+		w.run(20 * time.Millisecond)
+	}
+	for _, n := range w.nodes[stay:] {
+		for _, m := range n.replica.Goodbye(w.now) {
+			w.deliver(w.home[m.To], m.Data)
+		}
+		n.up = false
+		for _, o := range w.nodes[:stay] {
+			w.leave(o, n.origin, true)
+		}
+	}
+	w.nodes = w.nodes[:stay]
+	w.run(130 * time.Second) // the longest window is a minute
+	killed, knows := w.nodes[0], w.nodes[1]
+	if knows.replica.large {
+		t.Fatal("it is large still")
+	}
+	w.take(killed, 1, 5, w.limits[1])
+	w.run(time.Second)
+	w.take(killed, 1, 10, w.limits[1])
+	for _, m := range killed.replica.Tick(killed.table.DrainDirty(w.now), w.now) {
+		if m.To == knows.origin {
+			w.deliver(knows, m.Data)
+		}
+	}
+	killed.up = false
+	w.run(time.Second)
+	before := killed.origin
+	w.start(killed)
+	killed.table.Know(w.limits)
+	w.describe(killed, killed, "region-0")
+	for _, n := range w.nodes[1:] {
+		w.leave(n, before, true)
+		w.join(n, killed.origin)
+		w.describe(n, killed, "region-0")
+		w.join(killed, n.origin)
+		w.describe(killed, n, "region-0")
+	}
+	w.run(20 * time.Second)
+	w.wantViews(t, 15)
 }

@@ -108,7 +108,7 @@ type owners struct {
 	links    []counters.Origin // who is sent to regularly
 	busy     []counters.Origin // others for whom something waits
 	asking   []counters.Origin // who has asked whether this node can be reached, see probe
-	summed   bool              // sums have come
+	summedAt int64             // when sums came last; 0: never
 	suspects map[counters.Origin]bool
 	owned    counters.PartitionSet
 	demands  map[string]*demands // by rule

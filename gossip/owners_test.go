@@ -232,35 +232,43 @@ func TestSumsOfUnknownRegionsComeAgain(t *testing.T) {
 	}
 }
 
-// Beside sums, what a node that is no member counts could be part of any of them: its frames come again.
+// Beside sums, or before the first of them, what a node that is no member counts could be part of any: its frames come
+// again.
 func TestSlotsOfStrangersComeAgainBesideSums(t *testing.T) {
-	r := largeReplica(t, meshMost)
-	r.Join(200, frameTime)
-	r.Describe(200, Node{Region: "there", Name: "far", Version: largestVersion})
 	m := counters.NewMeter("r", counters.SlidingWindow, 10*time.Second)
 	limit, err := counters.NewLimit(m, 100)
 	testkit.Must(t, err)
-	receive := func(from, of counters.Origin, k kind, count, rise uint64) *inbound {
-		t.Helper()
-		g := group{origin: of, meter: &m, rise: rise,
-			slots: []counters.Slot{{Meter: &m, Key: 1, Index: m.Index(frameTime), Origin: of, Count: count}}}
-		f := frame{kind: k, origin: from, tick: 1, sent: frameTime}
-		body := pack([]group{g}, from, frameTime, maxBody)[0]
-		testkit.Must(t, r.Receive(f.encode(nil, body), frameTime))
-		return r.inbound[from]
-	}
-	view := func() uint64 { return r.counts.(*counters.Table).View(limit, 1, frameTime) }
-	receive(200, newSum("sum", "there").Of(1), data, 10, ofSum)
-	for _, k := range []kind{data, snapshot} {
-		if h := receive(201, 201, k, 7, 1); view() != 10 || h.cumulative != 0 {
-			t.Errorf("a stranger's frame of kind %d: it counts %d and has the frames to %d, want 10 and 0", k, view(),
-				h.cumulative)
-		}
-	}
-	r.Join(201, frameTime)
-	r.Describe(201, Node{Region: "beyond", Name: "third", Version: largestVersion})
-	if h := receive(201, 201, data, 7, 1); view() != 17 || h.cumulative != 1 {
-		t.Errorf("a member's frame: it counts %d and has the frames to %d, want 17 and 1", view(), h.cumulative)
+	for name, stranger := range map[string]frame{
+		"data":                 {kind: data},
+		"a snapshot":           {kind: snapshot},
+		"before the first sum": {kind: data, ages: &ages{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := largeReplica(t, meshMost)
+			join(r, 200, "there")
+			receive := func(f frame, from, of counters.Origin, count, rise uint64) (view, has uint64) {
+				t.Helper()
+				g := group{origin: of, meter: &m, rise: rise,
+					slots: []counters.Slot{{Meter: &m, Key: 1, Index: m.Index(frameTime), Origin: of, Count: count}}}
+				f.origin, f.tick, f.sent = from, 1, frameTime
+				body := pack([]group{g}, from, frameTime, maxBody)[0]
+				testkit.Must(t, r.Receive(f.encode(nil, body), frameTime))
+				return r.counts.(*counters.Table).View(limit, 1, frameTime), r.inbound[from].cumulative
+			}
+			sum := func() { receive(frame{kind: data}, 200, newSum("sum", "there").Of(1), 10, ofSum) }
+			if stranger.ages == nil {
+				sum()
+			}
+			before := r.counts.(*counters.Table).View(limit, 1, frameTime)
+			if view, has := receive(stranger, 201, 201, 7, 1); view != before || has != 0 {
+				t.Errorf("of a stranger it counts %d and has the frames to %d", view-before, has)
+			}
+			sum()
+			join(r, 201, "beyond")
+			if view, has := receive(stranger, 201, 201, 7, 1); view != 17 || has != 1 {
+				t.Errorf("with a member's frame it counts %d and has the frames to %d, want 17 and 1", view, has)
+			}
+		})
 	}
 }
 

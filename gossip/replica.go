@@ -147,6 +147,7 @@ func (r *Replica) Leave(o counters.Origin, graceful bool) {
 	if h := r.inbound[o]; h != nil {
 		if graceful && !h.left {
 			r.assume(h, nil, r.tickedAt+int64(r.interval))
+			h.leftAt = r.tickedAt
 		}
 		h.left, h.unlinked = h.left || graceful, h.unlinked || unlinked
 		r.setWatermark(o, h)
@@ -368,6 +369,9 @@ func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 	f.again = f.again || again
 	if !known {
 		return 0
+	}
+	if of.isSum {
+		r.summedAt = now
 	}
 	s.Place, s.SentAt = of.place, r.demandAt(f, of)
 	if !h.truncated && f.kind.numbered() {

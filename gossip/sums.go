@@ -32,15 +32,15 @@ func (r *Replica) noteSender(f *frame, h *inbound, now int64) {
 // know yet: the frame has to come again when the region has members here, for refusedFor. A region that is not known by
 // then is gone, and others still count what it admitted; here it counts no more.
 //
-// A table that holds sums is not to know the slots of nodes that are no members here: nobody could tell which of the
-// sums count them, too. What such a node says of itself comes again, until it is a member. What others say of it in
-// their snapshots is in sums, if it is gone. Nodes that have just started may send their first snapshots as a small
-// cluster would, with what others counted that started with them; these send it themselves as well.
+// A table that holds sums, or is about to, is not to know the slots of nodes that are no members here: nobody could
+// tell which of the sums count them, too. What such a node says of itself comes again, until it is a member. What
+// others say of it in their snapshots is in sums, if it is gone. Nodes that have just started may send their first
+// snapshots as a small cluster would, with what others counted that started with them; these send it themselves as
+// well.
 func (r *Replica) about(f *frame, g *group, h *inbound, now int64) (of sum, known, again bool) {
 	near := h.region != nil && h.region == r.firstRegion()
 	if g.rise == ofSum {
 		of, ok := r.sumOf(g.origin)
-		r.summed = true
 		switch {
 		case h.region == nil:
 			return of, false, true
@@ -52,12 +52,13 @@ func (r *Replica) about(f *frame, g *group, h *inbound, now int64) (of sum, know
 		return of, of.region != nil && of.region != r.firstRegion(), false
 	}
 	startsLater := h.since-r.startedAt > int64(snapshotRetry) && !over(now, h.since, newcomer)
+	summed := r.summedAt != 0 && !over(now, r.summedAt, 2*(g.meter.Window+g.meter.Sub)) // some may count still
 	switch p, counts := r.peers[g.origin], g.meter.Algorithm.Counts(); {
 	case p != nil && p.region != nil:
 		of.place = p.region.place
-	case counts && r.summed && h.region == nil:
+	case counts && (summed || f.ages != nil) && h.region == nil:
 		return of, false, true
-	case counts && (r.summed || r.large && startsLater) && f.kind == snapshot && g.origin != f.origin:
+	case counts && (summed || r.large && startsLater) && f.kind == snapshot && g.origin != f.origin:
 		return of, false, false
 	case h.region == nil || f.kind == snapshot && g.origin != f.origin:
 	case g.origin == f.origin || near || !g.meter.Algorithm.Counts():

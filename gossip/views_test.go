@@ -66,18 +66,13 @@ func (w *unsettled) boot(n *fakeNode, spread time.Duration) {
 	before := n.origin
 	w.start(n)
 	n.table.Know(w.limits)
-	w.describe(n, n)
+	w.describe(n, n, w.region[n.place])
 	for _, other := range w.nodes {
 		if other != n && other.up {
 			w.meet(n, other, 0, w.within(spread))
 			w.meet(other, n, before, w.within(spread))
 		}
 	}
-}
-
-func (w *unsettled) describe(n, other *fakeNode) {
-	n.replica.Describe(other.origin,
-		Node{Region: w.region[other.place], Name: fmt.Sprint("node-", other.place), Version: largestVersion})
 }
 
 // meet has a node learn of another one, in place of an earlier boot, if both run by then.
@@ -89,7 +84,7 @@ func (w *unsettled) meet(n, other *fakeNode, earlier counters.Origin, in time.Du
 				w.leave(n, earlier, true)
 			}
 			w.join(n, other.origin)
-			w.describe(n, other)
+			w.describe(n, other, w.region[other.place])
 		}
 	})
 }

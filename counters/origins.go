@@ -127,6 +127,15 @@ func (t *Table) SetMember(o Origin, member bool) {
 	ot.states[k].stranger.Store(false)
 }
 
+// SetPlace sets where an origin counts of which slots came while that was unknown.
+func (t *Table) SetPlace(o Origin, p Place) {
+	t.origins.RLock()
+	defer t.origins.RUnlock()
+	if k := t.origins.numbers[uint64(o)]; k != 0 {
+		t.origins.states[k].place.CompareAndSwap(uint32(Unplaced), uint32(p))
+	}
+}
+
 // number returns the number of an origin that a sender reports, 0 if it gets none. The caller holds the lock.
 func (ot *originTable) number(o, sender Origin, place Place, now int64) uint16 {
 	id, by := nameOf(o, place), uint64(sender)

@@ -141,6 +141,7 @@ func (r *Replica) Describe(o counters.Origin, n Node) {
 	r.changed = true
 	if p := r.peers[o]; p != nil {
 		p.region, p.version = g, n.Version
+		r.counts.SetPlace(o, g.place)
 		if h := r.inbound[o]; h != nil {
 			h.region = g
 		}

@@ -272,6 +272,29 @@ func TestSlotsOfStrangersComeAgainBesideSums(t *testing.T) {
 	}
 }
 
+// What others said of a node before it was a member counts where the node does from then on: not as a part of every sum
+// that comes.
+func TestSlotsGetTheirPlaceWithTheMember(t *testing.T) {
+	r := largeReplica(t, meshMost)
+	join(r, 200, "there")
+	m := counters.NewMeter("r", counters.SlidingWindow, 10*time.Second)
+	limit, err := counters.NewLimit(m, 100)
+	testkit.Must(t, err)
+	receive := func(k kind, of counters.Origin, count, rise uint64) {
+		t.Helper()
+		g := group{origin: of, meter: &m, rise: rise,
+			slots: []counters.Slot{{Meter: &m, Key: 1, Index: m.Index(frameTime), Origin: of, Count: count}}}
+		f := frame{kind: k, origin: 10, tick: 1, sent: frameTime}
+		testkit.Must(t, r.Receive(f.encode(nil, pack([]group{g}, 10, frameTime, maxBody)[0]), frameTime))
+	}
+	receive(snapshot, 201, 7, 1)
+	join(r, 201, "there")
+	receive(data, newSum("sum", "here").Of(1), 40, ofSum)
+	if got := r.counts.(*counters.Table).View(limit, 1, frameTime); got != 47 {
+		t.Errorf("it counts %d, want 7 of a far node and 40 of others here", got)
+	}
+}
+
 // A frame that is for an earlier boot at the same address changes nothing, whatever its kind.
 func TestFramesForAnEarlierBoot(t *testing.T) {
 	r := largeReplica(t, meshMost)

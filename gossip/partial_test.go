@@ -97,9 +97,11 @@ func (*sinceOf) SetWatermark(counters.Origin, int64) {}
 func (archive) SetSumWatermarks(counters.Sum, counters.PartitionSet, int64)  {}
 func (*sinceOf) SetSumWatermarks(counters.Sum, counters.PartitionSet, int64) {}
 
-func (archive) SetCluster(int, time.Duration)    {}
-func (*sinceOf) SetCluster(int, time.Duration)   {}
-func (archive) SetMember(counters.Origin, bool)  {}
-func (*sinceOf) SetMember(counters.Origin, bool) {}
-func (archive) SetRegion(int, time.Duration)     {}
-func (*sinceOf) SetRegion(int, time.Duration)    {}
+func (archive) SetCluster(int, time.Duration)             {}
+func (*sinceOf) SetCluster(int, time.Duration)            {}
+func (archive) SetMember(counters.Origin, bool)           {}
+func (*sinceOf) SetMember(counters.Origin, bool)          {}
+func (archive) SetPlace(counters.Origin, counters.Place)  {}
+func (*sinceOf) SetPlace(counters.Origin, counters.Place) {}
+func (archive) SetRegion(int, time.Duration)              {}
+func (*sinceOf) SetRegion(int, time.Duration)             {}

@@ -25,6 +25,8 @@ type Counts interface {
 	SetRegion(peers int, horizon time.Duration)
 	// SetMember sets whether the origin is in the membership.
 	SetMember(o counters.Origin, member bool)
+	// SetPlace sets where an origin counts of which slots came while that was unknown.
+	SetPlace(o counters.Origin, p counters.Place)
 	// SetOwners and Refresh are for clusters in which owners of keys add up; see counters.Owners.
 	SetOwners(o *counters.Owners)
 	Refresh(partitions counters.PartitionSet)

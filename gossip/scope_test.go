@@ -29,6 +29,7 @@ type keepers struct {
 
 func (k *keepers) SetRegion(peers int, horizon time.Duration)  { k.near, k.soon = peers, horizon }
 func (k *keepers) SetMember(counters.Origin, bool)             {}
+func (k *keepers) SetPlace(counters.Origin, counters.Place)    {}
 func (k *keepers) SetCluster(peers int, horizon time.Duration) { k.all, k.later = peers, horizon }
 
 // The table knows how many peers there are in its region and beyond it, and how long each of the two takes.

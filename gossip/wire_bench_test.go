@@ -132,11 +132,12 @@ func (w *wireNode) SetWatermark(o counters.Origin, watermark int64) {
 func (w *wireNode) SetSumWatermarks(s counters.Sum, of counters.PartitionSet, watermark int64) {
 	w.table.SetSumWatermarks(s, of, watermark)
 }
-func (w *wireNode) SetCluster(peers int, horizon time.Duration) { w.table.SetCluster(peers, horizon) }
-func (w *wireNode) SetRegion(peers int, horizon time.Duration)  { w.table.SetRegion(peers, horizon) }
-func (w *wireNode) SetMember(o counters.Origin, member bool)    { w.table.SetMember(o, member) }
-func (w *wireNode) EarlyFlush() <-chan struct{}                 { return w.table.EarlyFlush() }
-func (w *wireNode) DrainEarly(now int64) counters.Drained       { return w.table.DrainEarly(now) }
+func (w *wireNode) SetCluster(peers int, horizon time.Duration)  { w.table.SetCluster(peers, horizon) }
+func (w *wireNode) SetRegion(peers int, horizon time.Duration)   { w.table.SetRegion(peers, horizon) }
+func (w *wireNode) SetMember(o counters.Origin, member bool)     { w.table.SetMember(o, member) }
+func (w *wireNode) SetPlace(o counters.Origin, p counters.Place) { w.table.SetPlace(o, p) }
+func (w *wireNode) EarlyFlush() <-chan struct{}                  { return w.table.EarlyFlush() }
+func (w *wireNode) DrainEarly(now int64) counters.Drained        { return w.table.DrainEarly(now) }
 
 func (w *wireNode) Snapshot(now int64, limit int) []counters.Slot {
 	return w.table.Snapshot(now, limit)

@@ -473,8 +473,9 @@ func (c *collecting) MergeRises(slots []counters.Slot, _ int64, _ *counters.Rise
 	return 0
 }
 
-func (*collecting) SetWatermark(counters.Origin, int64) {}
-func (*collecting) SetMember(counters.Origin, bool)     {}
+func (*collecting) SetWatermark(counters.Origin, int64)      {}
+func (*collecting) SetMember(counters.Origin, bool)          {}
+func (*collecting) SetPlace(counters.Origin, counters.Place) {}
 
 // loseResent loses every packet whose slots were all sent before, to the same node, and every stream but the first.
 func loseResent() sabotage {

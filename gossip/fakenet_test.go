@@ -97,6 +97,16 @@ func (w *fakeNet) restart(n *fakeNode) {
 	}
 }
 
+// kill ends a node whose last frames only one other gets.
+func (w *fakeNet) kill(n, knows *fakeNode) {
+	for _, m := range n.replica.Tick(n.table.DrainDirty(w.now), w.now) {
+		if m.To == knows.origin {
+			w.deliver(knows, m.Data)
+		}
+	}
+	n.up = false
+}
+
 func (w *fakeNet) join(n *fakeNode, o counters.Origin) { n.replica.Join(o, w.now) }
 
 func (w *fakeNet) leave(n *fakeNode, o counters.Origin, graceful bool) { n.replica.Leave(o, graceful) }

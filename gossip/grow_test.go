@@ -264,12 +264,7 @@ func TestLastFrameOfTheKilledInWhatWasALargeCluster(t *testing.T) {
 	w.take(killed, 1, 5, w.limits[1])
 	w.run(time.Second)
 	w.take(killed, 1, 10, w.limits[1])
-	for _, m := range killed.replica.Tick(killed.table.DrainDirty(w.now), w.now) {
-		if m.To == knows.origin {
-			w.deliver(knows, m.Data)
-		}
-	}
-	killed.up = false
+	w.kill(killed, knows)
 	w.run(time.Second)
 	before := killed.origin
 	w.start(killed)

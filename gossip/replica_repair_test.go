@@ -153,12 +153,7 @@ func TestLastFrameOfTheKilled(t *testing.T) {
 			w.take(killed, 1, 5, w.limits[1])
 			w.agreed(t, time.Second)
 			w.take(killed, 1, 10, w.limits[1])
-			for _, m := range killed.replica.Tick(killed.table.DrainDirty(w.now), w.now) {
-				if m.To == knows.origin {
-					w.deliver(knows, m.Data)
-				}
-			}
-			killed.up = false
+			w.kill(killed, knows)
 			w.run(time.Second)
 			if w.agree() {
 				t.Fatal("the frame reached all")

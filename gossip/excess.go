@@ -428,7 +428,7 @@ func (r *Replica) silentSums(now int64) map[string]uint64 {
 		return sums
 	}
 	for _, h := range r.senders() {
-		// What an owner that leaves knew of those out of reach its successor has yet to tell.
+		// An owner that left knew of those out of reach, and its successor may not have reported them yet.
 		if r.reports(h) || h.left && !over(now, h.leftAt, neverSeen+BoundAfter(r.interval)) {
 			for rule, l := range r.limits {
 				sums[rule] = max(sums[rule], r.assumedSum(h.origin, h, rule, l, now)) // a key has one owner

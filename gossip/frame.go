@@ -27,8 +27,9 @@ import (
 //	9  to        uint   the low 32 bits of the addressee's origin; left out like the ages
 //
 // Only the ack differs from one addressee to the next where every node sends to every other one. So a frame is encoded
-// once for all of them. Where owners add up, a frame tells its addressee what others count, without what that one told.
-// So another boot at the same address drops it, which may have told more. ack, groups and ages are msgpack themselves:
+// once for all of them. Where owners add up, a frame reports to its addressee what others count, without what came from
+// that one. So another boot at the same address, of which more may have come, drops it. ack, groups and ages are
+// msgpack themselves:
 //
 //	ages:   here int, there int, lost int: how old what the sender knows was when it was sent, in ms: of its region,
 //	        of the other regions, and of nodes that are out of its reach, which the first two leave out;

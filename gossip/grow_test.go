@@ -16,17 +16,16 @@ func (w *fakeNet) addNodeTo(region string) {
 	n := &fakeNode{place: len(w.nodes)}
 	w.nodes = append(w.nodes, n)
 	w.start(n)
-	w.describe(n, n, region)
+	w.introduce(n, n, region)
 	for _, other := range w.nodes[:n.place] {
-		w.join(n, other.origin)
-		w.describe(n, other, other.replica.regions[0].name)
-		w.join(other, n.origin)
-		w.describe(other, n, region)
+		w.introduce(n, other, other.replica.regions[0].name)
+		w.introduce(other, n, region)
 	}
 }
 
-// describe tells a node of which region another one is, or itself.
-func (w *fakeNet) describe(n, other *fakeNode, region string) {
+// introduce has a node learn of another one and its region, or of its own.
+func (w *fakeNet) introduce(n, other *fakeNode, region string) {
+	w.join(n, other.origin)
 	n.replica.Describe(other.origin,
 		Node{Region: region, Name: fmt.Sprint("node-", other.place), Version: largestVersion})
 }
@@ -138,7 +137,7 @@ func TestASmallRegionWaitsForTheOthers(t *testing.T) {
 }
 
 // When the owner of a key stops, or starts again, while a region is cut off, its own region goes on to bound what that
-// one admits: the new owner has yet to tell of it.
+// one admits: the new owner may not have reported it yet.
 func TestAnOwnerGoesWhileARegionIsCutOff(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("again=%t", again), func(t *testing.T) { checkOwnerGoesInACut(t, again) })
@@ -188,7 +187,7 @@ func checkOwnerGoesInACut(t *testing.T, again bool) {
 	if again {
 		w.start(owner)
 		owner.table.Know(w.limits)
-		w.describe(owner, owner, region(owner))
+		w.introduce(owner, owner, region(owner))
 	} else {
 		owner.replica.ResendEveryTick()
 		offer(time.Second)
@@ -205,12 +204,10 @@ func checkOwnerGoesInACut(t *testing.T, again bool) {
 			w.leave(n, before, true)
 		}
 		if again {
-			w.join(owner, n.origin)
-			w.describe(owner, n, region(n))
+			w.introduce(owner, n, region(n))
 		}
 		if again && region(n) == region(owner) {
-			w.join(n, owner.origin)
-			w.describe(n, owner, region(owner))
+			w.introduce(n, owner, region(owner))
 		}
 	}
 	for range 10 {
@@ -269,13 +266,11 @@ func TestLastFrameOfTheKilledInWhatWasALargeCluster(t *testing.T) {
 	before := killed.origin
 	w.start(killed)
 	killed.table.Know(w.limits)
-	w.describe(killed, killed, "region-0")
+	w.introduce(killed, killed, "region-0")
 	for _, n := range w.nodes[1:] {
 		w.leave(n, before, true)
-		w.join(n, killed.origin)
-		w.describe(n, killed, "region-0")
-		w.join(killed, n.origin)
-		w.describe(killed, n, "region-0")
+		w.introduce(n, killed, "region-0")
+		w.introduce(killed, n, "region-0")
 	}
 	w.run(20 * time.Second)
 	w.wantViews(t, 15)

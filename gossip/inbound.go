@@ -14,8 +14,8 @@ const ackWindow = maxBitmap * 8
 //
 // Three times say how complete that is. watermark is the sender's time before which everything it admitted has arrived;
 // watermarkAt is this node's time at which that became so; latestSent is the sender's time of its newest frame, which
-// may be ahead of the watermark while frames are missing. newest is that, or when that came if it was sent later: so a
-// forged frame from the future does not make all others old.
+// may be ahead of the watermark while frames are missing. newest is the same, at most this node's time when that frame
+// came: so a forged frame from the future does not make all others old.
 type inbound struct {
 	origin          counters.Origin
 	cumulative      uint64                 // every tick up to here has arrived

@@ -33,7 +33,7 @@ func (r *Replica) noteSender(f *frame, h *inbound, now int64) {
 // then is gone, and others still count what it admitted; here it counts no more.
 //
 // A table that holds sums, or is about to, is not to know the slots of nodes that are no members here: nobody could
-// tell which of the sums count them, too. What such a node says of itself comes again, until it is a member. What
+// know which of the sums count them, too. What such a node says of itself comes again, until it is a member. What
 // others say of it in their snapshots is in sums, if it is gone. Nodes that have just started may send their first
 // snapshots as a small cluster would, with what others counted that started with them; these send it themselves as
 // well.

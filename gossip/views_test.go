@@ -21,7 +21,9 @@ type unsettled struct {
 	truth  *counters.Table // counts all that was admitted
 	all    *counters.Limit // that it counts by
 	later  []later
+	seed   int
 	events []string
+	failed bool
 }
 
 // later is what is to happen at a time.
@@ -30,12 +32,16 @@ type later struct {
 	do func()
 }
 
-func newUnsettled(t *testing.T, seed uint64) *unsettled {
-	w := &unsettled{fakeNet: newFakeNet(t, 0, 100*time.Millisecond), rand: rand.New(rand.NewPCG(seed, 7))}
-	w.limits = w.limits[:1]
-	all, err := counters.NewLimit(w.limits[0].Meter(), 1<<40)
+func newUnsettled(t *testing.T, seed int, window time.Duration, limit uint64) *unsettled {
+	w := &unsettled{fakeNet: newFakeNet(t, 0, 100*time.Millisecond), seed: seed,
+		rand: rand.New(rand.NewPCG(uint64(seed), 7))}
+	m := counters.NewMeter("edge/"+window.String(), counters.SlidingWindow, window)
+	offered, err := counters.NewLimit(m, limit)
 	testkit.Must(t, err)
-	w.all, w.keys = all, 1+w.rand.IntN(4)
+	w.limits = []*counters.Limit{offered}
+	w.all, err = counters.NewLimit(m, 1<<40)
+	testkit.Must(t, err)
+	w.keys = 1 + w.rand.IntN(4)
 	w.truth = counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
 	regions := 2 + w.rand.IntN(4)
 	for i := range meshAgain/2 + w.rand.IntN(meshMost) {
@@ -66,7 +72,7 @@ func (w *unsettled) boot(n *fakeNode, spread time.Duration) {
 	before := n.origin
 	w.start(n)
 	n.table.Know(w.limits)
-	w.describe(n, n, w.region[n.place])
+	w.introduce(n, n, w.region[n.place])
 	for _, other := range w.nodes {
 		if other != n && other.up {
 			w.meet(n, other, 0, w.within(spread))
@@ -83,8 +89,7 @@ func (w *unsettled) meet(n, other *fakeNode, earlier counters.Origin, in time.Du
 			if earlier != 0 {
 				w.leave(n, earlier, true)
 			}
-			w.join(n, other.origin)
-			w.describe(n, other, w.region[other.place])
+			w.introduce(n, other, w.region[other.place])
 		}
 	})
 }
@@ -146,7 +151,6 @@ const (
 	startAnother
 	cutOff
 	forgets
-	allKinds
 )
 
 // disturb does something to the cluster.
@@ -196,6 +200,20 @@ func (w *unsettled) disturb(kind int) {
 	}
 }
 
+// play disturbs the cluster for 15 s, while one node after the other, or all, are asked for one of the costs a time.
+func (w *unsettled) play(costs, kinds []int) {
+	at, cost := 0, 6
+	for range 15 * time.Second / netDelay {
+		if w.rand.IntN(200) == 0 { // 1 s
+			at, cost = w.rand.IntN(2*len(w.nodes)), costs[w.rand.IntN(len(costs))]
+		}
+		if w.rand.IntN(200) == 0 {
+			w.disturb(kinds[w.rand.IntN(len(kinds))])
+		}
+		w.step(at, cost)
+	}
+}
+
 // settle ends cuts, has all that run know each other, asks each node once for each key, and lets 10 s pass.
 func (w *unsettled) settle() {
 	rest := func(d time.Duration) {
@@ -207,8 +225,7 @@ func (w *unsettled) settle() {
 	for _, a := range w.nodes {
 		for _, b := range w.nodes {
 			if a.replica.peers[b.origin] == nil && a != b {
-				w.join(a, b.origin)
-				w.describe(a, b, w.region[b.place])
+				w.introduce(a, b, w.region[b.place])
 			}
 		}
 	}
@@ -222,8 +239,8 @@ func (w *unsettled) settle() {
 	rest(10 * time.Second)
 }
 
-// step lets time pass, has a node asked for a key, and returns whose view is above the truth.
-func (w *unsettled) step(at, cost int) (wrong string) {
+// step lets time pass, has a node asked for a key, and fails the test once if a view is above the truth.
+func (w *unsettled) step(at, cost int) {
 	w.run(netDelay)
 	due := w.later
 	w.later = slices.DeleteFunc(slices.Clone(due), func(l later) bool { return l.at <= w.now })
@@ -244,70 +261,42 @@ func (w *unsettled) step(at, cost int) (wrong string) {
 	for _, n := range w.nodes {
 		for key := counters.Key(1); n.up && key <= counters.Key(w.keys); key++ {
 			view, truth := n.table.View(w.limits[0], key, w.now), w.truth.View(w.all, key, w.now)
-			if view > truth {
-				return fmt.Sprintf("after %v node %d counts %d of key %d, and %d were admitted",
+			if view > truth && !w.failed {
+				w.failed = true
+				w.t.Errorf("seed %d: after %v node %d counts %d of key %d, and %d were admitted", w.seed,
 					time.Duration(w.now-frameTime), n.place, view, key, truth)
+				for _, e := range w.events {
+					w.t.Log(e)
+				}
 			}
 		}
 	}
 	w.received = w.received[:0]
-	return ""
 }
 
 // No node ever counts more than was admitted, whatever nodes know of each other: nobody is denied for what nobody did.
 func TestNoViewExceedsTheTruth(t *testing.T) {
-	// Seven of the sixty failed before frames had addressees, and slots of nodes that are no members waited.
-	const first = 224
+	// Seven of the sixty failed, the first among them, before frames had addressees and slots of nodes that are no
+	// members waited.
+	const first = 507
 	for seed := first; seed < first+testkit.Tenth(60); seed++ {
-		w := newUnsettled(t, uint64(seed))
-		at, cost := 0, 6
-		for range 3000 {
-			if w.rand.IntN(200) == 0 { // 1 s
-				at, cost = w.rand.IntN(2*len(w.nodes)), []int{0, 1, 2, 6, 12, 40}[w.rand.IntN(6)]
-			}
-			if w.rand.IntN(200) == 0 {
-				w.disturb(w.rand.IntN(allKinds))
-			}
-			if wrong := w.step(at, cost); wrong != "" {
-				t.Errorf("seed %d: %s", seed, wrong)
-				for _, e := range w.events {
-					t.Log(e)
-				}
-				break
-			}
-		}
+		w := newUnsettled(t, seed, 10*time.Second, 2000)
+		w.play([]int{0, 1, 2, 6, 12, 40}, []int{more, end, startEnded, startAgain, startAnother, cutOff, forgets})
 	}
 }
 
 // Whatever nodes knew of each other, and whoever was cut off: once all know all, everyone counts all that was admitted,
-// as long as nobody has ended. Of the seeds from 2000 to 2039 two do not get there, and are left out: in 2002 and 2026
-// one or two nodes lack 10 of 3,545 and 18 of 8,033.
+// as long as nobody has ended. Of the seeds from 2000 to 2039 one does not get there, and is left out: in 2002 two
+// nodes lack 10 of 3,545.
 func TestUnsettledNodesAgreeInTheEnd(t *testing.T) {
 	const first = 2003
 	for seed := first; seed < first+testkit.Tenth(23); seed++ {
-		w := newUnsettled(t, uint64(seed))
-		long, err := counters.NewLimit(counters.NewMeter("edge/2m", counters.SlidingWindow, 2*time.Minute), 1<<30)
-		testkit.Must(t, err)
-		w.limits[0] = long
-		w.all, err = counters.NewLimit(long.Meter(), 1<<40)
-		testkit.Must(t, err)
-		for _, n := range w.nodes {
-			n.table.Know(w.limits)
-		}
-		at, cost := 0, 6
-		for range 3000 {
-			if w.rand.IntN(200) == 0 { // 1 s
-				at, cost = w.rand.IntN(2*len(w.nodes)), []int{0, 1, 2, 6}[w.rand.IntN(4)]
-			}
-			if w.rand.IntN(200) == 0 {
-				w.disturb([]int{more, cutOff, forgets}[w.rand.IntN(3)])
-			}
-			w.step(at, cost)
-		}
+		w := newUnsettled(t, seed, 2*time.Minute, 1<<30)
+		w.play([]int{0, 1, 2, 6}, []int{more, cutOff, forgets})
 		w.settle()
 		for _, n := range w.nodes {
 			for key := counters.Key(1); key <= counters.Key(w.keys); key++ {
-				view, truth := n.table.View(long, key, w.now), w.truth.View(w.all, key, w.now)
+				view, truth := n.table.View(w.limits[0], key, w.now), w.truth.View(w.all, key, w.now)
 				if view != truth {
 					t.Errorf("seed %d: node %d of %d counts %d of key %d, and %d were admitted", seed, n.place,
 						len(w.nodes), view, key, truth)

@@ -36,6 +36,9 @@ func Program(folder string) func(testing.TB) string {
 	})
 	return func(t testing.TB) string {
 		t.Helper()
+		if built == "" {
+			t.Fatal("TestMain does not call MainWithPrograms")
+		}
 		name, err := build()
 		Must(t, err)
 		return name

@@ -144,6 +144,8 @@ func (n *Node) writeStrict(w telemetry.Writer) {
 		"count until their window has passed.", by)
 	fallbacks := w.CounterVec("strict_fallbacks_total", "Requests that on_failure decided on, as the store did not "+
 		"answer.", by)
+	passed := w.CounterVec("strict_passed_without_store_total", "Of these, requests that passed, as a rule's own "+
+		"on_failure is open or local.", by)
 	unreported := w.CounterVec("strict_unreported_total", "Charges after the fact that were lost, as the store did "+
 		"not answer.", by)
 	open := w.GaugeVec("strict_breaker_open", "1 while the store is left alone after failures, but for one probe at a "+
@@ -162,6 +164,7 @@ func (n *Node) writeStrict(w telemetry.Writer) {
 		refunded(s.Refunded, region)
 		abandoned(s.Abandoned, region)
 		fallbacks(h.fallbacks.Load(), region)
+		passed(h.passed.Load(), region)
 		unreported(h.unreported.Load(), region)
 		leased(float64(s.Leased), region)
 		open(telemetry.Number(s.Open), region)

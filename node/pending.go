@@ -148,7 +148,7 @@ func (n *Node) reportCharges(
 		n.reportStrict(ctx, p, matches, charges)
 		charges = slices.Clone(charges)
 		for i := range charges {
-			if matches[i].Strict(&charges[i]) && !n.goesLocal(req, matches[i].Rule) {
+			if matches[i].Strict(&charges[i]) && matches[i].Rule.WithoutStore(req.OnFailure) != rules.FailLocal {
 				charges[i].Limit = nil
 			}
 		}

@@ -50,7 +50,7 @@ func (n *Node) Status() status.Status {
 	for _, region := range slices.Sorted(maps.Keys(p.homes)) {
 		h := p.homes[region]
 		s.Strict = append(s.Strict, status.Store{Region: region, Known: h.store != nil, Away: h.away.Load(),
-			Fallbacks: h.fallbacks.Load()})
+			Fallbacks: h.fallbacks.Load(), Passed: h.passed.Load()})
 	}
 	for _, count := range n.bans.Counts() {
 		s.Bans += count
@@ -396,8 +396,8 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 		}
 		if h.Away || !h.Known {
 			add("error", "look at that Redis, and at redis and strict.redis in the configuration",
-				"the store of strict rules of region %s %s: on_failure decides, so far on %s", h.Region, what,
-				plural(int(h.Fallbacks), "request"))
+				"the store of strict rules of region %s %s: on_failure decides, so far on %s, of which %d passed",
+				h.Region, what, plural(int(h.Fallbacks), "request"), h.Passed)
 		}
 	}
 	skew := time.Duration(s.Gossip.Skew * float64(time.Millisecond))

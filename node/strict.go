@@ -52,6 +52,8 @@ type home struct {
 	answeredAt atomic.Int64  // when the last call began that was answered, by the node's clock
 	unreported atomic.Uint64 // charges of responses that were lost
 	fallbacks  atomic.Uint64 // requests that on_failure decided on
+	passed     atomic.Uint64 // of these, those that passed as a rule's own on_failure is open or local
+	passedThen atomic.Uint64 // passed, when the store went away
 }
 
 // homes are the stores of strict rules, by their home regions. They are opened when rules need them.
@@ -69,12 +71,9 @@ func (n *Node) findHomes() error {
 		if err != nil {
 			return err
 		}
-		timeout := n.cfg.Strict.RemoteTimeout
-		if region == n.cfg.Region {
-			timeout = n.cfg.Strict.Timeout
-		}
-		n.homes.known[region] = strict.Config{Redis: client, Timeout: timeout,
-			OnCall: n.monitor.Latencies.StrictCall(region), Log: n.log.With("home_region", region)}
+		n.homes.known[region] = strict.Config{Redis: client, MinTimeout: n.cfg.Strict.MinTimeout,
+			MaxTimeout: n.cfg.Strict.MaxTimeout, OnCall: n.monitor.Latencies.StrictCall(region),
+			Log: n.log.With("home_region", region)}
 	}
 	return nil
 }
@@ -129,6 +128,7 @@ func (h *home) decides() bool { return h.store != nil && !h.away.Load() }
 // failed notes that the store did not answer a call that began at a time, and logs that it is away.
 func (h *home) failed(n *Node, began int64, err error) {
 	if began >= h.answeredAt.Load() && !h.away.Swap(true) {
+		h.passedThen.Store(h.passed.Load())
 		n.log.Warn("the store of strict rules does not answer: on_failure decides", "home_region", h.region,
 			"error", err)
 	}
@@ -138,7 +138,8 @@ func (h *home) failed(n *Node, began int64, err error) {
 func (h *home) answered(n *Node, began int64) {
 	h.answeredAt.Store(began)
 	if h.away.Load() && h.away.Swap(false) {
-		n.log.Info("the store of strict rules answers again", "home_region", h.region)
+		n.log.Info("the store of strict rules answers again", "home_region", h.region, "passed_without_it",
+			h.passed.Load()-h.passedThen.Load())
 	}
 }
 
@@ -163,6 +164,7 @@ type strictRequest struct {
 	now     int64
 	homes   []*home // of the layers that a store is still to decide on; nil: the table decides, or all is decided
 	charged []bool  // the layers that a store has admitted, together with its others
+	without []*home // stores that did not answer, and have layers that are open or local
 }
 
 // meetsStrict reports whether a store decides on a layer of the request.
@@ -205,6 +207,11 @@ func (n *Node) decideStrict(
 		s.overdraw(ctx)
 	}
 	s.conclude(layers[first:])
+	if counters.VerdictOf(layers[first:]).Allowed {
+		for _, h := range s.without {
+			h.passed.Add(1)
+		}
+	}
 	n.count(p, s.req, s.matches, s.charges, layers[first:])
 	copy(charges, s.charges)
 	if len(refunds) == 0 {
@@ -263,7 +270,7 @@ func (s *strictRequest) ask(ctx context.Context, h *home) (refund func(), admits
 	for i := range s.homes {
 		if s.homes[i] == h {
 			s.homes[i], s.charges[i].Decided, s.charges[i].Counts = nil, &decisions[0],
-				s.node.goesLocal(s.req, s.matches[i].Rule)
+				s.matches[i].Rule.WithoutStore(s.req.OnFailure) == rules.FailLocal
 			s.charged[i] = admits
 			decisions = decisions[1:]
 		}
@@ -307,25 +314,23 @@ func (h *home) take(ctx context.Context, n *Node, asks []strict.Ask) (ds []Decis
 func (s *strictRequest) fail(h *home) (admits bool) {
 	n := s.node
 	h.fallbacks.Add(1)
-	admits = true
+	admits, opens := true, false
 	for i := range s.homes {
 		if s.homes[i] != h {
 			continue
 		}
 		m := &s.matches[i]
 		m.Fail(rules.CutOff, s.req.OnFailure, n.cfg.OnFailure)
+		opens = opens || m.Rule.WithoutStore(s.req.OnFailure) != rules.FailClosed
 		s.homes[i] = nil
 		n.chargeLayer(s.req, m, s.now, &s.charges[i])
 		c := &s.charges[i]
 		admits = admits && (c.Mode == counters.Shadow || c.Limit == nil || c.Limit.Max() > 0)
 	}
+	if opens {
+		s.without = append(s.without, h)
+	}
 	return admits
-}
-
-// goesLocal reports whether the node decides on a layer when its store cannot: the table counts it for that.
-func (n *Node) goesLocal(req *Request, r *rules.Rule) bool {
-	on := cmp.Or(req.OnFailure, r.OnFailure, n.cfg.OnFailure)
-	return on != rules.FailOpen && on != rules.FailClosed
 }
 
 // undo has the decisions of stores say that what they charged for a denied request was given back.

@@ -14,11 +14,13 @@ import (
 
 func TestStoreAway(t *testing.T) {
 	cfg := quiet(strictRules)
+	cfg.OnFailure = rules.FailOpen // it is not for strict rules
 	var lines testkit.Log
 	cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
 	n, here, there := strictNode(t, cfg)
-	layersOf(t, n, Request{}, "world")
-	layersOf(t, n, Request{}, "closed")
+	for _, key := range []string{"local", "world", "closed"} {
+		layersOf(t, n, Request{}, key)
+	}
 	there.down = strict.ErrUnavailable
 	for _, c := range []struct {
 		key     string
@@ -30,10 +32,14 @@ func TestStoreAway(t *testing.T) {
 	}{
 		{"closed", rules.FailUnset, false, false, true, 0},
 		{"open", rules.FailUnset, true, true, true, 0},
-		{"world", rules.FailClosed, false, false, true, 0},
-		{"closed", rules.FailOpen, true, true, true, 0},
-		{"world", rules.FailUnset, true, false, false, 0}, // one was counted while the store decided
-		{"world", rules.FailUnset, false, false, false, 0},
+		{"world", rules.FailUnset, false, false, true, 0}, // nothing but the rule opens it
+		{"world", rules.FailLocal, false, false, true, 0},
+		{"world", rules.FailOpen, false, false, true, 0},
+		{"closed", rules.FailOpen, false, false, true, 0},
+		{"open", rules.FailClosed, false, false, true, 0}, // a request closes it
+		{"local", rules.FailClosed, false, false, true, 0},
+		{"local", rules.FailOpen, true, false, false, 0}, // one was counted while the store decided
+		{"local", rules.FailUnset, false, false, false, 0},
 	} {
 		layers := layersOf(t, n, Request{OnFailure: c.on}, "client", c.key)
 		d := layers[1]
@@ -41,7 +47,7 @@ func TestStoreAway(t *testing.T) {
 			t.Errorf("%s %s: %+v", c.key, c.on, d)
 		}
 	}
-	if used := spent(t, n, "per_client", "v"); used != 3 { // what was admitted
+	if used := spent(t, n, "per_client", "v"); used != 2 { // what was admitted
 		t.Errorf("the node counts %d", used)
 	}
 	if reasons := strings.Join(n.Degraded(), ", "); !strings.Contains(reasons, "region there") {
@@ -51,7 +57,14 @@ func TestStoreAway(t *testing.T) {
 	if d := layersOf(t, n, Request{}, "closed")[0]; !d.Allowed || d.Degraded || d.Remaining != 1 {
 		t.Errorf("after the heal: %+v", d)
 	}
+	status := n.Status().Strict[1]
+	if status.Passed != 2 || status.Fallbacks != 10 {
+		t.Errorf("%+v", status)
+	}
 	log := lines.String()
+	if !strings.Contains(log, "passed_without_it=2") {
+		t.Errorf("no line has what passed: %s", log)
+	}
 	away, back := strings.Count(log, "does not answer"), strings.Count(log, "answers again")
 	if away != 1 || back != 1 {
 		t.Errorf("logged %d and %d times:\n%s", away, back, log)

@@ -116,6 +116,9 @@ descriptors:
     rate_limit: {name: account, window: 1h, requests_per_unit: 3,
       consistency: strict, home_region: here}
   - {key: world, rate_limit: {name: world, window: 1h, requests_per_unit: 2, consistency: strict, home_region: there}}
+  - key: local
+    rate_limit: {name: local, window: 1h, requests_per_unit: 2,
+      consistency: strict, home_region: there, on_failure: local}
   - key: closed
     rate_limit: {name: closed, window: 1h, requests_per_unit: 3,
       consistency: strict, home_region: there, on_failure: closed}
@@ -137,7 +140,7 @@ descriptors:
       consistency: strict, home_region: here, overdraw: charge}
   - key: login
     rate_limit: {name: login, window: 1h, requests_per_unit: 2,
-      consistency: strict, home_region: here, charge_on: {status: [401]}}
+      consistency: strict, home_region: here, charge_on: {status: [401]}, on_failure: local}
   - key: turn
     rate_limit: {name: turn, algorithm: leaky_bucket, queue: true, window: 1h, requests_per_unit: 3,
       consistency: strict, home_region: here}

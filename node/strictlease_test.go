@@ -25,7 +25,7 @@ func TestNodesLeaseFromOneLimit(t *testing.T) {
 	for range 2 {
 		cfg := withListeners(quiet(leasedRules))
 		cfg.Region, cfg.Redis.URL = "home", "redis://"+server.Addr()
-		cfg.Strict.Timeout = 5 * time.Second // the machine may be busy
+		cfg.Strict.MinTimeout, cfg.Strict.MaxTimeout = 5*time.Second, 5*time.Second // the machine may be busy
 		nodes = append(nodes, launch(t, cfg).ready(t))
 	}
 	var admitted, asked atomic.Int64

@@ -22,7 +22,7 @@ descriptors:
       consistency: strict, home_region: home, on_failure: closed}
   - key: local
     rate_limit: {name: local, window: 1h, requests_per_unit: 60, algorithm: token_bucket,
-      consistency: strict, home_region: home}
+      consistency: strict, home_region: home, on_failure: local}
   - {key: own, rate_limit: {name: own, window: 1h, requests_per_unit: 60, consistency: strict, scope: region}}
 `
 
@@ -31,7 +31,7 @@ func strictly(t *testing.T, region string, own, home *regionstest.Server) *runni
 	cfg := withListeners(quiet(sharedRules))
 	cfg.Region, cfg.Redis.URL = region, "redis://"+own.Addr()
 	cfg.Strict.Redis = map[string]Redis{"home": {URL: "redis://" + home.Addr()}}
-	cfg.Strict.Timeout, cfg.Strict.RemoteTimeout = 5*time.Second, time.Second // the machine may be busy
+	cfg.Strict.MinTimeout, cfg.Strict.MaxTimeout = 5*time.Second, 5*time.Second // the machine may be busy
 	return launch(t, cfg).ready(t)
 }
 
@@ -73,7 +73,7 @@ func TestStrictRulesInRedis(t *testing.T) {
 	if d := decide(nodes[1], "closed", "x"); d.Allowed || !d.Failed || !d.Degraded {
 		t.Errorf("closed, without its Redis: %+v", d)
 	}
-	if took := time.Since(began); took > 3*nodes[1].cfg.Strict.RemoteTimeout {
+	if took := time.Since(began); took > 3*nodes[1].cfg.Strict.MaxTimeout {
 		t.Errorf("it took %v", took)
 	}
 	if d := decide(nodes[1], "local", "w"); !d.Allowed || d.Failed || !d.Degraded || d.Remaining != 39 {
@@ -96,9 +96,10 @@ func TestStrictRulesInRedis(t *testing.T) {
 	}
 	_, series := scrape(t, nodes[1].Addr("health"))
 	for name, least := range map[string]float64{"edgelimit_strict_calls_total home_region=home": 100,
-		"edgelimit_strict_failed_calls_total home_region=home":     1,
-		"edgelimit_strict_fallbacks_total home_region=home":        2,
-		"edgelimit_strict_call_seconds home_region=far outcome=ok": 100} {
+		"edgelimit_strict_failed_calls_total home_region=home":         1,
+		"edgelimit_strict_fallbacks_total home_region=home":            2,
+		"edgelimit_strict_passed_without_store_total home_region=home": 1,
+		"edgelimit_strict_call_seconds home_region=far outcome=ok":     100} {
 		if series[name] < least {
 			t.Errorf("%s is %v", name, series[name])
 		}
@@ -134,10 +135,17 @@ func TestStrictRulesWithoutTheirRedis(t *testing.T) {
 func TestStrictConfig(t *testing.T) {
 	const local = "redis://127.0.0.1:6379"
 	for want, change := range map[string]func(*Config){
-		"":                                    func(c *Config) { c.Strict.Redis["us"] = Redis{URL: local} },
-		"strict.timeout: 0s, want 1ms to 10s": func(c *Config) { c.Strict.Timeout = 0 },
-		"strict.remote_timeout: 11s, want 1ms to 10s": func(c *Config) { c.Strict.RemoteTimeout = 11 * time.Second },
-		"strict.redis.us.url is missing":              func(c *Config) { c.Strict.Redis["us"] = Redis{} },
+		"": func(c *Config) { c.Strict.Redis["us"] = Redis{URL: local} },
+		"strict.min_timeout: 249ms, want 250ms to 10s": func(c *Config) {
+			c.Strict.MinTimeout = 249 * time.Millisecond
+		},
+		"strict.max_timeout: 11s, want strict.min_timeout (250ms) to 10s": func(c *Config) {
+			c.Strict.MaxTimeout = 11 * time.Second
+		},
+		"strict.max_timeout: 1s, want strict.min_timeout (3s) to 10s": func(c *Config) {
+			c.Strict.MinTimeout, c.Strict.MaxTimeout = 3*time.Second, time.Second
+		},
+		"strict.redis.us.url is missing": func(c *Config) { c.Strict.Redis["us"] = Redis{} },
 		"strict.redis.us: min_fill and min_window are for": func(c *Config) {
 			c.Strict.Redis["us"] = Redis{URL: local, MinFill: 0.1}
 		},

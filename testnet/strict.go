@@ -26,9 +26,9 @@ const (
 	strictLimit  = 100
 )
 
-// maxDenial is how long a node elsewhere may take to deny without the Redis: strict.remote_timeout, and what this
-// machine takes.
-const maxDenial = 600 * time.Millisecond
+// maxDenial is how long a node elsewhere may take to deny without the Redis: strict.max_timeout, and what this machine
+// takes.
+const maxDenial = 2100 * time.Millisecond
 
 func strictCommand(open opener) *cli.Command {
 	return &cli.Command{
@@ -36,7 +36,7 @@ func strictCommand(open opener) *cli.Command {
 		Usage: "cut the home region of strict rules off: what closed and local ones do",
 		Description: "All regions race for strict limits, before, during and after a partition of " +
 			strictHome + ",\nwhose Redis decides. Meanwhile other regions deny what is closed, within\n" +
-			"strict.remote_timeout, and decide by themselves where the rule is local. Within a second of\n" +
+			"strict.max_timeout, and decide by themselves where the rule is local. Within a second of\n" +
 			"the heal all is strict again, and no more than the limit has passed of what is closed.",
 		Flags: []cli.Flag{patienceFlag(20 * time.Second)},
 		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error) {

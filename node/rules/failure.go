@@ -18,8 +18,8 @@ const (
 )
 
 // Failure is what happens to a request that its node cannot decide as the rules want: it reaches too few of the nodes
-// that share a limit, no rules have come, or the decision failed. Of what the request, its rule and its node say, in
-// this order, the first word counts. In text it is empty, local, open or closed.
+// that share a limit, no rules have come, or the decision failed. Of what the request, its rule and its node set, in
+// this order, the first counts; of a strict rule see [Policy.WithoutStore]. In text it is empty, local, open or closed.
 type Failure uint8
 
 const (
@@ -83,14 +83,28 @@ func (p *Policy) during(o Outage, request, node Failure) Failure {
 	return FailLocal
 }
 
+// WithoutStore returns what a strict rule does with a request that its store does not decide on: what the rule itself
+// sets, and without that FailClosed. So nothing but the rule opens it. A request may close it.
+func (p *Policy) WithoutStore(request Failure) Failure {
+	if request == FailClosed || p.OnFailure == FailUnset {
+		return FailClosed
+	}
+	return p.OnFailure
+}
+
 // Heeds reports whether the rule itself has a word on outages.
 func (r *Rule) Heeds() bool {
 	return r.Limit != nil && (r.OnFailure == FailOpen || r.OnFailure == FailClosed || r.PartitionDenies)
 }
 
-// Fail has the layer follow what its request, its rule and its node want in an outage.
+// Fail has the layer follow what its request, its rule and its node want in an outage. A strict layer has one when its
+// store does not answer.
 func (m *Match) Fail(o Outage, request, node Failure) {
-	if m.Listed == Unlisted && m.Rule.Limit != nil {
+	switch {
+	case m.Listed != Unlisted || m.Rule.Limit == nil:
+	case m.Rule.Strict:
+		m.failure = m.Rule.WithoutStore(request)
+	default:
 		m.failure = m.Rule.during(o, request, node)
 	}
 }

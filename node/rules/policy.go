@@ -30,7 +30,7 @@ type Policy struct {
 	// PartitionDenies denies meanwhile, whatever OnPartition says.
 	PartitionDenies bool
 	// OnFailure is what happens to requests while the node cannot reach most of the nodes that share the limit, unless
-	// they have a word of their own.
+	// they have a word of their own. Of a strict rule, what happens while its store does not answer: see WithoutStore.
 	OnFailure Failure
 	// Ban is how long the rule denies everything after a denial; 0: no ban.
 	Ban time.Duration

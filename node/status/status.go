@@ -165,6 +165,9 @@ type Store struct {
 	Known     bool   `json:"known"` // the node has its address
 	Away      bool   `json:"away"`
 	Fallbacks uint64 `json:"fallbacks"` // requests that on_failure decided on
+	// Passed is how many of these passed, under rules whose own on_failure is open or local: the limit may be exceeded
+	// by as much.
+	Passed uint64 `json:"passed"`
 }
 
 // Inspection is what every layer knows of one identity.

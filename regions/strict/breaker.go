@@ -55,7 +55,7 @@ func (s *Store) probe() {
 				s.breaker.failures.Store(0)
 				s.breaker.open.Store(false)
 				s.cfg.Log.Info("the strict store is back", "after", time.Since(began))
-				s.pause(2 * s.cfg.Timeout) // calls of the old link may be under way
+				s.pause(2 * s.cfg.MaxTimeout) // calls of the old link may be under way
 				_ = old.close()
 				return
 			}
@@ -90,9 +90,11 @@ func (s *Store) probeOnce(l *link) error {
 	if err := r.group(); err != nil {
 		return err
 	}
-	ctx, cancel = context.WithTimeout(s.ctx, s.cfg.Timeout)
-	defer cancel()
-	_, answers, err := s.send(ctx, l, callTake, r.calls[0])
+	waiting, stop := s.patiently(s.ctx)
+	defer stop()
+	began := time.Now()
+	_, answers, err := s.send(waiting, l, callTake, r.calls[0])
+	s.patience.note(time.Since(began))
 	if err == nil && answers[0].flags&answerAllowed == 0 {
 		return errDenied
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,14 +22,16 @@ const connections = 32
 // link is a client of the servers, and how commands go there.
 type link struct {
 	redis.UniversalClient
-	pipe *pipeline // nil: commands go one by one, as in a cluster
+	store *Store
+	pipe  *pipeline      // nil: commands go one by one, as in a cluster
+	work  sync.WaitGroup // of these
 }
 
 // dial returns a link. It dials nobody yet.
 func (s *Store) dial() (*link, error) {
 	cfg := s.cfg.Redis
-	cfg.CallTimeout = s.cfg.Timeout
-	cfg.PoolTimeout = s.cfg.Timeout
+	cfg.CallTimeout = 2 * s.cfg.MaxTimeout // see process
+	cfg.PoolTimeout = cfg.CallTimeout
 	if !cfg.Cluster { // there the list of slots may be long
 		cfg.MaxReply = 1 << 20
 	}
@@ -36,26 +39,43 @@ func (s *Store) dial() (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{UniversalClient: client}
+	l := &link{UniversalClient: client, store: s}
 	if server, ok := client.(*redis.Client); ok {
-		l.pipe = newPipeline(server)
+		l.pipe = newPipeline(server, s)
 	}
 	return l, nil
 }
 
+// close closes the connections, which ends the commands that are under way.
 func (l *link) close() error {
+	err := l.UniversalClient.Close()
 	if l.pipe != nil {
 		l.pipe.close()
 	}
-	return l.UniversalClient.Close()
+	l.work.Wait()
+	return err
 }
 
-// process sends a command. After an error of ctx the command must not be read.
+// process sends a command, and waits for its answer or the end of ctx. After an error of ctx the command must not be
+// read. The library's reads end at a time, not with a context: they have twice the patience.
 func (l *link) process(ctx context.Context, cmd *redis.Cmd) error {
 	if l.pipe != nil {
 		return l.pipe.process(ctx, cmd)
 	}
-	return l.Process(ctx, regions.AtMostOnce{Cmd: cmd})
+	done := make(chan struct{})
+	l.work.Go(func() {
+		defer close(done)
+		began := time.Now()
+		bounded, cancel := context.WithTimeout(l.store.ctx, 2*l.store.patience.now())
+		defer cancel()
+		l.store.noteWay(began, l.Process(bounded, regions.AtMostOnce{Cmd: cmd}))
+	})
+	select {
+	case <-done:
+		return cmd.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // errSent says that a call failed and may have been executed, or may be yet.
@@ -64,21 +84,20 @@ var errSent = errors.New("the call may have been executed")
 // errOpen is the breaker's.
 var errOpen = errors.New("it failed of late")
 
-// run makes a call, and repeats it once if that failed before the time was up. It takes no longer than Config.Timeout.
+// run makes a call, and repeats it once if that failed before ctx ended.
 func (s *Store) run(ctx context.Context, kind byte, c *call) (now int64, answers []answer, err error) {
 	if s.breaker.open.Load() {
 		return 0, nil, errOpen
 	}
-	if err := ctx.Err(); err != nil {
-		return 0, nil, err
+	if ctx.Err() != nil {
+		return 0, nil, context.Cause(ctx)
 	}
-	deadline := time.Now().Add(s.cfg.Timeout)
 	sent := false
 	for attempt := range 2 {
 		if attempt > 0 {
 			s.stats.retried.Add(1)
 		}
-		if now, answers, err = s.attempt(ctx, s.link.Load(), kind, c, deadline); err == nil {
+		if now, answers, err = s.attempt(ctx, s.link.Load(), kind, c); err == nil {
 			return now, answers, nil
 		}
 		if ambiguous(err) {
@@ -95,7 +114,7 @@ func (s *Store) run(ctx context.Context, kind byte, c *call) (now int64, answers
 				c = c.byToken()
 			}
 		}
-		if ctx.Err() != nil || !time.Now().Before(deadline) || isFinal(err) {
+		if ctx.Err() != nil || isFinal(err) {
 			break
 		}
 	}
@@ -107,12 +126,9 @@ func (s *Store) run(ctx context.Context, kind byte, c *call) (now int64, answers
 
 // attempt sends a call once, or twice if the server did not know the script, and notes how that went.
 func (s *Store) attempt(
-	ctx context.Context, l *link, kind byte, c *call, until time.Time,
+	ctx context.Context, l *link, kind byte, c *call,
 ) (now int64, answers []answer, err error) {
 	began := time.Now()
-	caller := ctx
-	ctx, cancel := context.WithDeadline(caller, until)
-	defer cancel()
 	now, answers, err = s.send(ctx, l, kind, c)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		if err = l.load(ctx, s.script); err == nil {
@@ -122,18 +138,8 @@ func (s *Store) attempt(
 	if err != nil {
 		err = regions.Explain(ctx, err)
 	}
-	s.noteCall(began, err, s.hurried(caller, until, err))
+	s.noteCall(began, err, byCaller(ctx))
 	return now, answers, err
-}
-
-// hurried reports whether a call failed as its caller gave up before the store had nearly the time that it may take:
-// that says nothing of the store.
-func (s *Store) hurried(caller context.Context, until time.Time, err error) bool {
-	if !errors.Is(err, context.DeadlineExceeded) {
-		return false
-	}
-	end, ok := caller.Deadline()
-	return ok && until.Sub(end) > s.cfg.Timeout/8
 }
 
 // send sends a call once, and reads the answer.
@@ -200,17 +206,37 @@ func isOfOneCall(err error) bool {
 		func(prefix string) bool { return strings.HasPrefix(reply.Error(), prefix) })
 }
 
-// noteCall has the breaker know how a call went. A server that refuses one key, or has no memory, is not away.
-func (s *Store) noteCall(began time.Time, err error, hurried bool) {
-	if err == nil {
+// noteCall counts a call, and has the breaker and the patience know how it went. givenUp says that its caller gave up
+// before the store had its time.
+func (s *Store) noteCall(began time.Time, err error, givenUp bool) {
+	if err != nil {
+		s.stats.failed.Add(1)
+	}
+	if givenUp {
+		return
+	}
+	if _, tooSlow := errors.AsType[errTooSlow](err); err == nil || isReply(err) || tooSlow {
+		s.patience.note(time.Since(began))
+	}
+	s.noteOutcome(began, err)
+}
+
+// noteWay has the breaker know whether the store can be reached, whoever waits for the answer: callers that are less
+// patient than the store leave before it fails.
+func (s *Store) noteWay(began time.Time, err error) {
+	if !isReply(err) {
+		s.noteOutcome(began, err)
+	}
+}
+
+// noteOutcome has the breaker know how a call went. A server that refuses one key, or has no
+// memory, is not away.
+func (s *Store) noteOutcome(began time.Time, err error) {
+	switch {
+	case err == nil:
 		s.breaker.succeeded()
-		return
-	}
-	s.stats.failed.Add(1)
-	if isOfOneCall(err) || hurried || errors.Is(err, context.Canceled) {
-		return
-	}
-	if s.breaker.failed(began) && !s.closed.Load() {
+	case isOfOneCall(err) || errors.Is(err, context.Canceled):
+	case s.breaker.failed(began) && !s.closed.Load():
 		s.cfg.Log.Warn("the strict store fails: leaving it alone until it answers", "error", err)
 		s.work.Go(s.probe)
 	}

@@ -19,7 +19,12 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-func quick(c *Config) { c.Timeout = 300 * time.Millisecond }
+func quick(c *Config) { within(300 * time.Millisecond)(c) }
+
+// within has calls fail after so long.
+func within(d time.Duration) func(*Config) {
+	return func(c *Config) { c.MinTimeout, c.MaxTimeout = d, d }
+}
 
 // settle waits until the stores have given back what failed calls may have charged.
 func settle(t *testing.T, stores ...*Store) {
@@ -120,7 +125,7 @@ func TestPausedServer(t *testing.T) {
 	t.Parallel()
 	server := regionstest.StartRedis(t)
 	for _, lease := range []uint64{0, 20} {
-		s := open(t, single(server), func(c *Config) { c.Timeout = 60 * time.Millisecond })
+		s := open(t, single(server), within(60*time.Millisecond))
 		asks := ask(newLimit(t, counters.SlidingWindow, 100, time.Hour), counters.Key(lease), 1)
 		asks[0].Lease = lease
 		if got := mustTake(t, s, asks).Remaining; got < 79 || got > 99 {

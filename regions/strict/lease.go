@@ -217,9 +217,9 @@ func (s *Store) takeLeased(ctx context.Context, a *Ask, dst []counters.Decision)
 		f.room -= a.Cost
 	}
 	shard.Unlock()
-	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	if err := f.await(bounded); err != nil {
+	waiting, stop := s.patiently(ctx)
+	defer stop()
+	if err := f.await(waiting); err != nil {
 		s.leave(shard, f, a, first)
 		return dst, Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -236,7 +236,7 @@ func (s *Store) takeLeased(ctx context.Context, a *Ask, dst []counters.Decision)
 	case !f.decision.Allowed && a.Cost >= f.cost:
 		return append(dst, f.decision), Receipt{}, nil
 	}
-	return s.takeAlone(bounded, shard, k, a, dst) // less was granted
+	return s.takeAlone(waiting, shard, k, a, dst) // less was granted
 }
 
 // begin calls for permits in the background: as many as a lease has, as most requests cost the same. The caller holds
@@ -272,7 +272,7 @@ func (f *fetch) await(ctx context.Context) error {
 	case <-f.done:
 		return f.err
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 
@@ -427,10 +427,10 @@ func (e *leasedKey) drop() {
 	e.grants = kept
 }
 
-// lease calls the script for permits, and once more with another token if the answer did not come: after the timeout of
-// the first call there is no second one.
+// lease calls the script for permits, and again with another token if the answer did not come, while the patience lasts.
 func (s *Store) lease(ctx context.Context, y *shape, a *Ask, wanted uint64) (*grant, answer, error) {
-	deadline := time.Now().Add(s.cfg.Timeout)
+	ctx, stop := s.patiently(ctx)
+	defer stop()
 	for {
 		c := &call{token: s.newToken(), shapes: []*shape{y}, at: []int{0}, nth: []byte{0}}
 		state, tokens := y.names(a.Key)
@@ -447,7 +447,7 @@ func (s *Store) lease(ctx context.Context, y *shape, a *Ask, wanted uint64) (*gr
 			asked.Cost = wanted
 			s.enqueue(s.undoAll([]Ask{asked}, c, started))
 		}
-		if ctx.Err() != nil || !errors.Is(err, errSent) || !time.Now().Before(deadline) {
+		if ctx.Err() != nil || !errors.Is(err, errSent) {
 			return nil, answer{}, err
 		}
 		s.stats.retried.Add(1)

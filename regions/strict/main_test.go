@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 // open returns a store that is as patient as a busy machine needs.
 func open(t testing.TB, redis regions.RedisConfig, changes ...func(*Config)) *Store {
 	t.Helper()
-	cfg := Config{Redis: redis, Timeout: testkit.Patience}
+	cfg := Config{Redis: redis, MinTimeout: testkit.Patience, MaxTimeout: testkit.Patience}
 	for _, change := range changes {
 		change(&cfg)
 	}

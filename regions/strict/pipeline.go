@@ -27,6 +27,7 @@ const (
 // pipeline sends calls to one server.
 type pipeline struct {
 	client *redis.Client
+	store  *Store
 	calls  chan *sending
 	turn   chan struct{} // has one element, but while a goroutine gathers calls
 	busy   atomic.Int32  // pipelines under way
@@ -36,7 +37,7 @@ type pipeline struct {
 }
 
 type sending struct {
-	ctx  context.Context // has a deadline
+	ctx  context.Context
 	cmd  *redis.Cmd
 	done chan struct{} // closed once cmd has its answer
 
@@ -46,9 +47,9 @@ type sending struct {
 // claim reports whether nobody has claimed it before.
 func (s *sending) claim() bool { return s.claimed.CompareAndSwap(false, true) }
 
-func newPipeline(client *redis.Client) *pipeline {
+func newPipeline(client *redis.Client, s *Store) *pipeline {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &pipeline{client: client, calls: make(chan *sending, maxWaiting), cancel: cancel,
+	p := &pipeline{client: client, store: s, calls: make(chan *sending, maxWaiting), cancel: cancel,
 		turn: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
 	p.turn <- struct{}{}
 	for range pipelines {
@@ -79,11 +80,13 @@ func (p *pipeline) process(ctx context.Context, cmd *redis.Cmd) error {
 		if s.claim() {
 			return notSent(ctx)
 		}
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 
-func notSent(ctx context.Context) error { return fmt.Errorf("%w: %w", redis.ErrPoolTimeout, ctx.Err()) }
+func notSent(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", redis.ErrPoolTimeout, context.Cause(ctx))
+}
 
 func (p *pipeline) run(ctx context.Context) {
 	batch := make([]*sending, 0, maxPipeline)
@@ -143,24 +146,22 @@ func (p *pipeline) gather(ctx context.Context, batch []*sending) []*sending {
 	return batch
 }
 
-// exec sends a batch, as one command if it is one. It takes until the last deadline of its callers.
+// exec sends a batch, as one command if it is one. Its callers may leave; it takes twice the patience at most.
 func (p *pipeline) exec(ctx context.Context, batch []*sending) {
-	var last time.Time
-	for _, s := range batch {
-		if until, _ := s.ctx.Deadline(); until.After(last) {
-			last = until
-		}
-	}
-	ctx, cancel := context.WithDeadline(ctx, last)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, 2*p.store.patience.now())
 	defer cancel()
 	if len(batch) == 1 {
-		_ = p.client.Process(ctx, regions.AtMostOnce{Cmd: batch[0].cmd}) // the command has the error
+		err := p.client.Process(ctx, regions.AtMostOnce{Cmd: batch[0].cmd}) // the command has it as well
+		p.store.noteWay(began, err)
 	} else {
 		pipe := p.client.Pipeline()
 		for _, s := range batch {
 			_ = pipe.Process(ctx, regions.AtMostOnce{Cmd: s.cmd}) // it is sent by Exec
 		}
-		if _, err := pipe.Exec(ctx); err != nil {
+		_, err := pipe.Exec(ctx)
+		p.store.noteWay(began, err)
+		if err != nil {
 			for _, s := range batch { // the library sets it of commands that it read
 				if s.cmd.Err() == nil && s.cmd.Val() == nil {
 					s.cmd.SetErr(err)

@@ -138,7 +138,9 @@ func (s *Store) runRefunds() {
 func (s *Store) refund(u *undo) {
 	tried, c, until, wait := false, &u.call, u.until, 10*time.Millisecond
 	for s.ctx.Err() == nil && time.Now().Before(until) {
-		_, answers, err := s.run(s.ctx, callRefund, c)
+		waiting, stop := s.patiently(s.ctx)
+		_, answers, err := s.run(waiting, callRefund, c)
+		stop()
 		if err == nil {
 			for _, a := range answers {
 				if a.flags&answerCharged != 0 {

@@ -46,7 +46,7 @@ func TestLostAnswerOfRefund(t *testing.T) {
 	cfg := single(server)
 	cfg.Addrs = []string{p.Addr().String()}
 	// With more patience the store would wait for one of the answers for longer than it tries to refund.
-	s, other := open(t, cfg, func(c *Config) { c.Timeout = refundFor / 4 }), open(t, single(server))
+	s, other := open(t, cfg, within(refundFor/4)), open(t, single(server))
 	l := newLimit(t, counters.FixedWindow, 1000, 24*time.Hour)
 	var receipt Receipt
 	for range 2 {

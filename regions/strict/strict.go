@@ -39,8 +39,10 @@ type Ask struct {
 // Config configures a Store.
 type Config struct {
 	Redis regions.RedisConfig
-	// Timeout bounds one Take, waiting and retry included.
-	Timeout time.Duration
+	// MinTimeout and MaxTimeout are the shortest and the longest time that a Take, a Report or a refund waits for the
+	// store, its second attempt included. Between them the store waits patienceFactor times what 99 % of the last calls
+	// took. Time in which the process does not run is not counted.
+	MinTimeout, MaxTimeout time.Duration
 	// OnCall gets the duration and the error of each call of Redis; may be nil.
 	OnCall func(took time.Duration, err error)
 	Log    *slog.Logger // nil is silent
@@ -52,16 +54,17 @@ var ErrUnavailable = errors.New("the strict store is unavailable")
 
 // Store is the shared counters. It is safe for concurrent use.
 type Store struct {
-	cfg     Config
-	script  script
-	shapes  shapes
-	link    atomic.Pointer[link]
-	breaker breaker
-	refunds chan *undo
-	pending atomic.Int64 // refunds that wait, and they and calls for permits that are under way
-	leases  leases
-	tokens  struct{ base, next atomic.Uint64 }
-	stats   stats
+	cfg      Config
+	script   script
+	shapes   shapes
+	link     atomic.Pointer[link]
+	breaker  breaker
+	patience patience
+	refunds  chan *undo
+	pending  atomic.Int64 // refunds that wait, and they and calls for permits that are under way
+	leases   leases
+	tokens   struct{ base, next atomic.Uint64 }
+	stats    stats
 
 	ctx    context.Context // ends with the store
 	cancel context.CancelFunc
@@ -74,13 +77,15 @@ func Open(cfg Config) (*Store, error) {
 	if err := cfg.Redis.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Timeout <= 0 {
-		return nil, fmt.Errorf("strict store: the timeout is %v, it has to be positive", cfg.Timeout)
+	if cfg.MinTimeout <= 0 || cfg.MaxTimeout < cfg.MinTimeout {
+		return nil, fmt.Errorf("strict store: the timeouts are %v to %v: the first one has to be positive, and at most "+
+			"the second", cfg.MinTimeout, cfg.MaxTimeout)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{cfg: cfg, script: decideScript, refunds: make(chan *undo, maxRefunds)}
+	s.patience.min, s.patience.max = cfg.MinTimeout, cfg.MaxTimeout
 	s.tokens.base.Store(rand.Uint64())
 	first, err := s.dial()
 	if err != nil {
@@ -137,13 +142,9 @@ func (s *Store) take(ctx context.Context, asks []Ask, dst []counters.Decision) (
 	for range asks {
 		dst = append(dst, counters.Decision{Allowed: true})
 	}
-	bounded := ctx
-	if len(r.calls) > 1 {
-		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeout(ctx, s.cfg.Timeout)
-		defer cancel()
-	}
-	err := r.take(bounded, dst[first:])
+	waiting, stop := s.patiently(ctx)
+	defer stop()
+	err := r.take(waiting, dst[first:])
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -161,9 +162,11 @@ func (s *Store) Report(ctx context.Context, asks []Ask) error {
 	if err := r.group(); err != nil {
 		return err
 	}
+	waiting, stop := s.patiently(ctx)
+	defer stop()
 	var errs []error
 	for _, c := range r.calls {
-		if _, _, err := s.run(ctx, callReport, c); err != nil {
+		if _, _, err := s.run(waiting, callReport, c); err != nil {
 			errs = append(errs, fmt.Errorf("%w: %w", ErrUnavailable, err))
 		}
 	}
@@ -190,7 +193,7 @@ func (s *Store) newToken() (token [8]byte) {
 	return token
 }
 
-// Stats are totals since Open, but for Open, Evicts and Leased.
+// Stats are totals since Open, but for Open, Evicts, Leased and Patience.
 type Stats struct {
 	Open      bool   // the breaker is: the store failed of late and is left alone for a moment
 	Evicts    bool   // Redis may evict counts, by its maxmemory-policy
@@ -201,6 +204,8 @@ type Stats struct {
 	Retried   uint64
 	Refunded  uint64 // takes, and parts of leases
 	Abandoned uint64 // takes whose charge could neither be confirmed nor given back
+	// Patience is how long a request waits for an answer now.
+	Patience time.Duration
 }
 
 type stats struct {
@@ -214,5 +219,6 @@ func (s *Store) Stats() Stats {
 		Open: s.breaker.open.Load(), Evicts: s.stats.evicts.Load(), Leased: s.leases.count(),
 		Local: s.stats.local.Load(), Calls: s.stats.calls.Load(), Failed: s.stats.failed.Load(),
 		Retried: s.stats.retried.Load(), Refunded: s.stats.refunded.Load(), Abandoned: s.stats.abandoned.Load(),
+		Patience: s.patience.now(),
 	}
 }

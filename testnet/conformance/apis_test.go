@@ -67,7 +67,8 @@ func open(t *testing.T, ruleFile string, change func(*node.Config)) *node.Node {
 	cfg.Drain, cfg.Envoy = 100*time.Millisecond, envoy.Service
 	if strings.Contains(ruleFile, strictly) {
 		redisServer.Do("FLUSHALL")
-		cfg.Redis.URL, cfg.Strict.Timeout = "redis://"+redisServer.Addr(), 5*time.Second // however busy the machine is
+		cfg.Redis.URL = "redis://" + redisServer.Addr()
+		cfg.Strict.MinTimeout, cfg.Strict.MaxTimeout = 5*time.Second, 5*time.Second // however busy the machine is
 	}
 	if change != nil {
 		change(&cfg)

@@ -93,7 +93,8 @@ func ours(a counters.Algorithm, layers int, lease uint64) contestant {
 			}
 			limits = append(limits, l)
 		}
-		store, err := strict.Open(strict.Config{Redis: regions.DefaultRedisConfig(addr), Timeout: patience})
+		store, err := strict.Open(strict.Config{Redis: regions.DefaultRedisConfig(addr), MinTimeout: patience,
+			MaxTimeout: patience})
 		if err != nil {
 			return nil, nil, err
 		}

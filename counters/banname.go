@@ -156,11 +156,14 @@ func unescapeBan(s string) string {
 // that, it would be multicast, and nobody's.
 const ipv4Keys = 0xffffffff << 32
 
-// AddressKey returns the key of an address, of IPv6 by its first bits, MaxAddressBits at most. ok is false for one that
+// AddressKey returns the key of a client's address (see ClientAddr), of IPv6 by its first bits, MaxAddressBits at most. ok is false for one that
 // is nobody's in a network: of another zone, multicast, or under ::/64.
 func AddressKey(addr netip.Addr, bits int) (key Key, ok bool) {
-	addr = addr.Unmap()
-	if !addr.IsValid() || addr.Zone() != "" || addr.IsMulticast() {
+	if addr.Zone() != "" {
+		return 0, false
+	}
+	addr = ClientAddr(addr)
+	if !addr.IsValid() || addr.IsMulticast() {
 		return 0, false
 	}
 	if addr.Is4() {

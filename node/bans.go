@@ -114,10 +114,9 @@ func (n *Node) bannedTargets(req *BanRequest, lift bool) ([]banTarget, error) {
 			continue
 		}
 		t := banTarget{rule: m.Rule, limit: m.Rule.Limit, key: m.Key, hasKey: true, listed: m.Listed}
-		if bits := m.Rule.AddressBits(); bits > 0 && i < max(1, len(asked.Descriptors)) {
+		if m.Rule.AddressBits() > 0 && i < max(1, len(asked.Descriptors)) {
 			if addr := asked.AddressOf(i); addr.IsValid() {
-				t.addr = addr
-				t.prefix, _ = addr.Prefix(min(bits, addr.BitLen()))
+				t.addr, t.prefix = addr, m.Rule.ClientPrefix(addr)
 			}
 		}
 		all = append(all, t)

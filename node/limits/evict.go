@@ -85,7 +85,7 @@ func counts(l *counters.Limit) time.Duration {
 // SourceOf is the source of an address: of an IPv6 address its network of 64 bits, as one client has all of it; the
 // zero source of what is none.
 func SourceOf(addr netip.Addr) netip.Addr {
-	addr = addr.Unmap().WithZone("")
+	addr = counters.ClientAddr(addr)
 	if addr.Is6() {
 		network, _ := addr.Prefix(64)
 		return network.Addr()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // Listing is the entry of a rule's address lists that holds an address.
@@ -24,13 +26,20 @@ type AddressLists struct {
 	allowed []netip.Prefix // sorted by address
 }
 
-// find returns the listing of an address; Unlisted for any other text.
+// find returns the listing of a client's address (see counters.ClientAddr), or of the address as it is written; Unlisted
+// for any other text.
 func (a *AddressLists) find(value string) Listing {
 	addr, err := netip.ParseAddr(value)
 	if err != nil {
 		return Unlisted
 	}
-	addr = addr.Unmap().WithZone("")
+	if l := a.findAddr(counters.ClientAddr(addr)); l != Unlisted {
+		return l
+	}
+	return a.findAddr(addr.Unmap().WithZone(""))
+}
+
+func (a *AddressLists) findAddr(addr netip.Addr) Listing {
 	for _, bits := range a.lengths[family(addr)] {
 		prefix, _ := addr.Prefix(bits) // no address is shorter than the prefixes of its family
 		if l, ok := a.listed[prefix]; ok {

@@ -16,6 +16,15 @@ func (r *Rule) AddressBits() int {
 	return int(r.Steps[len(r.Steps)-1].IPv6)
 }
 
+// ClientPrefix returns the prefix by which the rule counts a client's address (see counters.ClientAddr); invalid if its
+// last key holds no addresses.
+func (r *Rule) ClientPrefix(addr netip.Addr) netip.Prefix {
+	if r.AddressBits() == 0 {
+		return netip.Prefix{}
+	}
+	return r.Steps[len(r.Steps)-1].groupOf(addr)
+}
+
 // AddressOf returns the address that the last of a descriptor's entries, or the identity of a request by rule, holds;
 // invalid if it is none.
 func (r *Request) AddressOf(i int) netip.Addr {
@@ -28,7 +37,7 @@ func (r *Request) AddressOf(i int) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	return addr.Unmap().WithZone("")
+	return counters.ClientAddr(addr)
 }
 
 // banKey returns the key by which the rule bans the address in the last of the entries that met it; 0 if it exports no

@@ -174,7 +174,7 @@ func some(words []string) []string {
 // counted returns the open keys of the rule with the values that are counted.
 func (r *Rule) counted(entries []Entry) (counted []Entry) {
 	for _, i := range r.open {
-		counted = append(counted, Entry{entries[i].Key, groupText(entries[i].Value, r.Steps[i].IPv6)})
+		counted = append(counted, Entry{entries[i].Key, r.Steps[i].groupText(entries[i].Value)})
 	}
 	return counted
 }

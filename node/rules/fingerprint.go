@@ -71,7 +71,7 @@ func (f fingerprint) rule(r *Rule) {
 	f.put("rule", r.FullName)
 	f.put("name", r.Name)
 	for _, st := range r.Steps {
-		f.put("step", fmt.Sprint(st.Open, st.IPv6))
+		f.put("step", fmt.Sprint(st.Open, st.IPv4, st.IPv6))
 	}
 	f.limit(r.Limit)
 	policy := reflect.ValueOf(r.Policy)

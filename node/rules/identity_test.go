@@ -18,6 +18,8 @@ func TestIPv6Groups(t *testing.T) {
 		{"2001:db8:0:1ff::1", "2001:db8:0:100::/56", 56},
 		{"2001:db8::1", "2001:db8::1/128", 128},
 		{"::ffff:192.0.2.1", "192.0.2.1", 64},
+		{"64:ff9b::192.0.2.1", "192.0.2.1", 64},
+		{"2002:c000:201:7::1", "192.0.2.1", 64},
 		{"::", "::/64", 64},
 		{"fe80::1%eth0", "", 64},
 		{"192.0.2.1:80", "", 64},
@@ -30,11 +32,11 @@ func TestIPv6Groups(t *testing.T) {
 		if want == "" {
 			want = tt.value
 		}
-		if got := groupText(tt.value, tt.bits); got != want {
+		if got := (&Step{IPv6: tt.bits}).groupText(tt.value); got != want {
 			t.Errorf("%.40q in groups of %d: %q, want %q", tt.value, tt.bits, got, want)
 		}
 	}
-	if got := groupText("2001:db8::1", 0); got != "2001:db8::1" {
+	if got := new(Step).groupText("2001:db8::1"); got != "2001:db8::1" {
 		t.Errorf("without groups: %q", got)
 	}
 }
@@ -46,6 +48,7 @@ descriptors:
   - {key: remote_address, rate_limit: {name: default, unit: second, requests_per_unit: 1}}
   - {key: Client_IP, rate_limit: {name: any case, unit: second, requests_per_unit: 1}}
   - {key: peer, ipv6_prefix: 48, rate_limit: {name: given, unit: second, requests_per_unit: 1}}
+  - {key: gateway, ipv4_prefix: 24, rate_limit: {name: by 24, unit: second, requests_per_unit: 1}}
   - {key: path, rate_limit: {name: no address, unit: second, requests_per_unit: 1}}
   - {key: ip, ipv6_prefix: 128, rate_limit: {name: each, unit: second, requests_per_unit: 1}}
   - {key: remote_address, value: "2001:*", rate_limit: {name: wildcard, unit: second, requests_per_unit: 1}}
@@ -70,6 +73,16 @@ descriptors:
 		{"default", "fd00::1", "fd00:0:0:1::1", false},
 		{"default", "192.0.2.1", "192.0.2.2", false},
 		{"default", "192.0.2.1", "::ffff:192.0.2.1", true},
+		{"default", "64:ff9b::192.0.2.1", "64:ff9b::192.0.2.2", false},
+		{"default", "192.0.2.1", "64:ff9b::192.0.2.1", true},
+		{"default", "2002:c000:201:1::1", "2002:c000:201:2::1", true},
+		{"default", "::192.0.2.1", "::192.0.2.2", false},
+		{"default", "2001:0:1:2:3:4:3fff:fdfe", "2001:0:1:2:3:4:3fff:fdfd", false},
+		{"by 24", "192.0.2.1", "192.0.2.254", true},
+		{"by 24", "192.0.2.1", "64:ff9b::192.0.2.254", true},
+		{"by 24", "192.0.2.1", "192.0.3.1", false},
+		{"by 24", "fd00::1", "fd00::2", true},
+		{"by 24", "joe", "jim", false},
 		{"any case", "fd00::1", "fd00::2", true},
 		{"given", "fd00:0:0:1::1", "fd00:0:0:2::1", true},
 		{"given", "fd00:0:1::1", "fd00:0:2::1", false},

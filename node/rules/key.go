@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 
@@ -64,8 +65,8 @@ func appendSized(b []byte, s string) []byte {
 func (r *Rule) appendOpen(b []byte, entries []Entry) []byte {
 	for _, i := range r.open {
 		value := entries[i].Value
-		if bits := r.Steps[i].IPv6; bits > 0 && mayBeIPv6(value) {
-			b = appendGroup(b, value, bits)
+		if s := &r.Steps[i]; s.IPv6 > 0 && (s.IPv4 > 0 || mayBeIPv6(value)) {
+			b = appendGroup(b, value, s)
 		} else {
 			b = appendSized(b, value)
 		}
@@ -73,14 +74,17 @@ func (r *Rule) appendOpen(b []byte, entries []Entry) []byte {
 	return b
 }
 
-// appendGroup appends a value that may be an IPv6 address: its prefix as 16 bytes and the number of bits.
-func appendGroup(b []byte, value string, bits uint8) []byte {
-	switch prefix := group(value, bits); {
+// appendGroup appends a value that may be an address: an IPv4 address or prefix as text, an IPv6 prefix as 16 bytes and
+// the number of bits.
+func appendGroup(b []byte, value string, s *Step) []byte {
+	var room [len("255.255.255.255/32")]byte
+	switch prefix := s.group(value); {
 	case !prefix.IsValid():
 		return appendSized(b, value)
-	case prefix.Addr().Is4():
-		var room [len("255.255.255.255")]byte
+	case prefix.Addr().Is4() && prefix.IsSingleIP():
 		return appendSized(b, string(prefix.Addr().AppendTo(room[:0])))
+	case prefix.Addr().Is4():
+		return appendSized(b, string(prefix.AppendTo(room[:0])))
 	default:
 		bytes := prefix.Addr().As16()
 		return append(append(append(b, byte(len(bytes)+1)), bytes[:]...), byte(prefix.Bits()))
@@ -97,27 +101,36 @@ func mayBeIPv6(value string) bool {
 	return false
 }
 
-// group returns the prefix of an IPv6 address, or the IPv4 address that it maps; invalid if value is no such address.
-func group(value string, bits uint8) netip.Prefix {
+// group returns the prefix by which the step counts an address; invalid if value is none.
+func (s *Step) group(value string) netip.Prefix {
 	addr, err := netip.ParseAddr(value)
-	if err != nil || addr.Zone() != "" || addr.Is4() {
+	if err != nil || addr.Zone() != "" {
 		return netip.Prefix{}
 	}
-	if addr.Is4In6() {
-		addr, bits = addr.Unmap(), 32
+	return s.groupOf(counters.ClientAddr(addr))
+}
+
+// groupOf is group of a client's address (see counters.ClientAddr).
+func (s *Step) groupOf(addr netip.Addr) netip.Prefix {
+	bits := s.IPv6
+	if addr.Is4() {
+		bits = cmp.Or(s.IPv4, 32)
 	}
-	prefix, _ := addr.Prefix(int(bits)) // no more than 128
+	prefix, _ := addr.Prefix(int(bits)) // no more than the address has
 	return prefix
 }
 
 // groupText returns the counted form of a value as text.
-func groupText(value string, bits uint8) string {
-	switch prefix := group(value, bits); {
-	case bits == 0 || !prefix.IsValid():
-		return value
-	case prefix.Addr().Is4():
-		return prefix.Addr().String()
-	default:
-		return prefix.String()
+func (s *Step) groupText(value string) string {
+	prefix := netip.Prefix{}
+	if s.IPv6 > 0 {
+		prefix = s.group(value)
 	}
+	switch {
+	case !prefix.IsValid():
+		return value
+	case prefix.Addr().Is4() && prefix.IsSingleIP():
+		return prefix.Addr().String()
+	}
+	return prefix.String()
 }

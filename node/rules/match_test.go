@@ -95,7 +95,7 @@ func compareMatch(t testing.TB, got Match, fullName string, entries []Entry) {
 			continue
 		}
 		value := e.Value
-		if prefix := group(value, 64); prefix.Addr().Is6() && e.Key == "remote_address" {
+		if prefix := (&Step{IPv6: 64}).group(value); prefix.Addr().Is6() && e.Key == "remote_address" {
 			bytes := prefix.Addr().As16()
 			value = string(append(bytes[:], 64))
 		}

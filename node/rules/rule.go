@@ -53,6 +53,7 @@ type Rule struct {
 type Step struct {
 	Open bool  // each value by itself, as under a bare key and under a wildcard that does not share its threshold
 	IPv6 uint8 // bits of an IPv6 address that tell one value from another; 0: values are not looked into
+	IPv4 uint8 // those of an IPv4 address, where IPv6 is set; 0: all 32
 	// ValueToMetric puts the value of an open entry into the names of statistics in package ratelimit.
 	ValueToMetric bool
 }

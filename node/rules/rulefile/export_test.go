@@ -31,6 +31,7 @@ func TestExport(t *testing.T) {
 	for descriptor, want := range map[string]string{
 		"{key: user, " + ban + "}":                                      "last key holds an address",
 		"{key: remote_address, value: 192.0.2.1, " + ban + "}":          "last key holds an address",
+		"{key: remote_address, ipv4_prefix: 24, " + ban + "}":           "leave out ipv4_prefix",
 		"{key: remote_address, ipv6_prefix: 128, " + ban + "}":          "lower its ipv6_prefix",
 		"{key: ip, " + strings.Replace(ban, "address", "name", 1) + "}": "export",
 	} {

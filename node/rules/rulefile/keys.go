@@ -71,6 +71,7 @@ func (fm *form) ruleKeys() keys {
 		{"metadata", "Anything, for others to read.", object{"type": list{"object", "null"}}},
 		{"regions", "Only there is it in force.", object{"type": "array", "minItems": 1, "items": ref("text")}},
 		{"schedule", "Another number at some times of the day.", schedule},
+		{"ipv4_prefix", "How many bits of an IPv4 address tell one client from another.", integer("ipv4_prefix")},
 		{"ipv6_prefix", "How many bits of an IPv6 address tell one client from another.", integer("ipv6_prefix")},
 		{"allow", "", ref("addresses")},
 		{"deny", "", ref("addresses")},
@@ -195,5 +196,6 @@ var ranges = map[string]struct{ min, max uint64 }{
 	"soft_percent":      {1, 1000},
 	"lease":             {0, rules.MaxLease},
 	"cost":              {1, 1 << 20}, // a product with any request's cost still fits
+	"ipv4_prefix":       {1, 32},
 	"ipv6_prefix":       {1, 128},
 }

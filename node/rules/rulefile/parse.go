@@ -240,14 +240,22 @@ func (p *parser) step(e rules.Entry, f map[string]*yaml.Node) rules.Step {
 			"share_threshold is for a value with a wildcard (*): only its values could share a count")
 	}
 	s := rules.Step{Open: (e.Value == "" || wild) && !share, ValueToMetric: p.flag(f, "value_to_metric")}
-	n := f["ipv6_prefix"]
-	switch {
-	case n != nil && !s.Open:
-		p.add(n, "ipv6_prefix is for a key whose values are counted one by one")
-	case n != nil:
-		s.IPv6 = uint8(p.inRange(n, "ipv6_prefix"))
-	case s.Open && !p.compatible && slices.Contains(addressKeys, strings.ToLower(e.Key)):
-		s.IPv6 = uint8(p.opt.IPv6Prefix)
+	for _, key := range []string{"ipv4_prefix", "ipv6_prefix"} {
+		if n := f[key]; n != nil && !s.Open {
+			p.add(n, "%s is for a key whose values are counted one by one", key)
+		}
+	}
+	v4, v6 := f["ipv4_prefix"], f["ipv6_prefix"]
+	named := !p.compatible && slices.Contains(addressKeys, strings.ToLower(e.Key))
+	if !s.Open || v4 == nil && v6 == nil && !named {
+		return s
+	}
+	s.IPv6 = uint8(p.opt.IPv6Prefix)
+	if v6 != nil {
+		s.IPv6 = uint8(p.inRange(v6, "ipv6_prefix"))
+	}
+	if v4 != nil {
+		s.IPv4 = uint8(p.inRange(v4, "ipv4_prefix") % 32) // 32, as 0, is the whole address
 	}
 	return s
 }
@@ -294,7 +302,7 @@ func (p *parser) nameFits(n *yaml.Node, at *rules.Place) bool {
 // complete /64, which is 2^64 addresses.
 const DefaultIPv6Prefix = 64
 
-// addressKeys are the keys whose open values are addresses, unless a descriptor has an ipv6_prefix. The first two are
+// addressKeys are the keys whose open values are addresses without ipv4_prefix or ipv6_prefix. The first two are
 // those of Envoy, the last is that of the flat form.
 var addressKeys = []string{
 	"remote_address", "masked_remote_address", "client_ip", "client_address", "ip", "ip_address", "remote_addr",

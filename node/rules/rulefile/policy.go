@@ -211,6 +211,9 @@ func (p *parser) exports(r *rules.Rule, src *source) {
 	case bits == 0:
 		p.add(n, "export: address is for a rule whose last key holds an address, each counted by itself: a key such "+
 			"as remote_address, or one with an ipv6_prefix")
+	case r.Steps[len(r.Steps)-1].IPv4 > 0:
+		p.add(n, "export: address blocks single IPv4 addresses, and the rule counts them by /%d: leave out ipv4_prefix",
+			r.Steps[len(r.Steps)-1].IPv4)
 	case bits > counters.MaxAddressBits:
 		p.add(n, "export: address keeps %d bits of an IPv6 address, and the rule tells clients apart by %d: lower its "+
 			"ipv6_prefix", counters.MaxAddressBits, bits)

@@ -67,6 +67,8 @@ var rejectedExtensions = map[string][]string{
 		`5:27: ipv6_prefix must be a whole number from 1 to 128, not "wide"`,
 		"6:37: ipv6_prefix is for a key whose values are counted one by one",
 		"7:61: ipv6_prefix is for a key whose values are counted one by one",
+		"8:27: ipv4_prefix must be a whole number from 1 to 32, not 33",
+		"9:37: ipv4_prefix is for a key whose values are counted one by one",
 	},
 	"metadata": {
 		`4:15: metadata must be a map, not "text"`,

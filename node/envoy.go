@@ -51,7 +51,8 @@ func (n *Node) openGRPC() error {
 	}
 	opt := EnvoyOptions{
 		Headers: n.cfg.Headers, Algorithm: n.cfg.ruleOptions().DefaultAlgorithm(), Learn: n.learnAdHoc(envoyAPI),
-		Ratelimit: n.cfg.Ratelimit, Shadow: n.shadow.Load, Stats: n.stats, Logger: n.log,
+		Ratelimit: n.cfg.Ratelimit, Shadow: n.shadow.Load, Stats: n.stats, Budgets: n.budgets,
+		Logger: n.log,
 	}
 	if n.compatible() {
 		opt.HealthName = "ratelimit"

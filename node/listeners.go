@@ -56,7 +56,8 @@ func (n *Node) openRESP() error {
 	if n.cfg.RESP == "" {
 		return nil
 	}
-	opt := respapi.Options{IdleTimeout: n.cfg.IdleTimeout, RedisRate: n.cfg.RESPRedisRate, Logger: n.log}
+	opt := respapi.Options{IdleTimeout: n.cfg.IdleTimeout, RedisRate: n.cfg.RESPRedisRate, Budgets: n.budgets,
+		Logger: n.log}
 	if file := n.cfg.RESPPasswordFile; file != "" {
 		var err error
 		if opt.Password, err = ReadPassword(file); err != nil {
@@ -174,8 +175,9 @@ func (n *Node) listenLimits(name string) listen.Limits {
 			listeners++
 		}
 	}
-	return listen.ClientLimits(name, n.cfg.MaxConnections, n.cfg.MaxConnectionsPerSource, listeners,
-		n.exempt, n.log)
+	l := listen.ClientLimits(name, n.cfg.MaxConnections, n.cfg.MaxConnectionsPerSource, listeners, n.exempt, n.log)
+	l.Budgets = n.budgets
+	return l
 }
 
 // forClients reports whether a listener is for clients, not for probes or operators.

@@ -190,8 +190,28 @@ func (n *Node) writeListeners(w telemetry.Writer) {
 		refused(s.RefusedSource, name, "source")
 		panics(l.Panics(), name)
 	}
+	n.writeBudgets(w)
 	n.writeSecrets(w)
 	n.writeHandshakes(w)
+}
+
+// writeBudgets writes what clients share, and whom it was refused.
+func (n *Node) writeBudgets(w telemetry.Writer) {
+	used := w.GaugeVec("budget_used", "What all clients hold of a budget, by listener and budget: streams (requests of "+
+		"HTTP/2), bodies and commands (bytes), watches (of the health), bidi_streams.", "door", "budget")
+	limit := w.GaugeVec("budget_limit", "What they may hold.", "door", "budget")
+	largest := w.GaugeVec("budget_largest_share", "What the source holds that holds the most.", "door", "budget")
+	refused := w.CounterVec("budget_refused_total", "Refusals for want of room in a budget, by reason: full (all "+
+		"sources hold the total), source (the client's has its share).", "door", "budget", "reason")
+	for _, b := range n.budgets.All() {
+		s := b.Stats()
+		used(float64(s.Used), s.Door, s.Name)
+		limit(float64(s.Total), s.Door, s.Name)
+		largest(float64(s.Largest), s.Door, s.Name)
+		for why, count := range s.Refused {
+			refused(count, s.Door, s.Name, string(why))
+		}
+	}
 }
 
 // writeSecrets writes whether secrets are those in their files, and who was refused for want of one.

@@ -35,6 +35,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/clock"
 	"github.com/edgelimit/edgelimit/node/decisionlog"
 	"github.com/edgelimit/edgelimit/node/httpapi"
+	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/proxy"
 	"github.com/edgelimit/edgelimit/node/ratelimit"
@@ -103,6 +104,7 @@ type Node struct {
 	pressure atomic.Pointer[pressure] // nil: none was reported
 	shadow   atomic.Bool              // all rules are in shadow mode
 
+	budgets      *limits.Budgets             // what clients share
 	listeners    map[string]*listen.Listener // by name: http, grpc, resp, proxy, health, admin, prometheus
 	certificates *listen.Watcher             // of their TLS files
 	secrets      secrets                     // of other files
@@ -233,6 +235,7 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 	if n.requests, err = actions.New(n.cfg.Requests); err != nil {
 		return err
 	}
+	n.budgets = limits.NewBudgets(n.exempt, n.log)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(newCollectors(n)...)
 	if err := n.openOTLP(metrics); err != nil {
@@ -242,7 +245,7 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 		return err
 	}
 	api := httpapi.Options{Headers: n.cfg.Headers, Actions: n.requests, OnFailure: n.cfg.OnFailure, Reporter: n,
-		Forgotten: &n.forgottenIDs, Logger: n.log}
+		Forgotten: &n.forgottenIDs, Budgets: n.budgets, Logger: n.log}
 	if n.envoy != nil {
 		api.Envoy = n.envoy.JSON
 	}

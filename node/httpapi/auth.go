@@ -77,7 +77,7 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return refusef(http.StatusNotFound, authUsage)
 	}
-	s := a.takeScratch()
+	s := a.takeScratch(r)
 	defer s.release()
 	out := a.opt.Actions.DescribeOriginal(r, &s.req)
 	a.remind(r, s, &out)

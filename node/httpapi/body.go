@@ -4,13 +4,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -40,22 +41,26 @@ type scratch struct {
 
 	layers []counters.Decision
 	out    []byte
-	bodies *atomic.Int64 // api.bodies
-	held   int64         // bytes of it
+	bodies *limits.Budget // api.bodies
+	source netip.Addr     // of the client
+	held   int64          // bytes of bodies
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-func (a *api) takeScratch() *scratch {
+func (a *api) takeScratch(r *http.Request) *scratch {
 	s := scratches.Get().(*scratch)
-	s.bodies = &a.bodies
+	s.bodies, s.source = a.bodies, netip.Addr{}
+	if from := limits.SourceIn(r.Context()); from != nil {
+		s.source = from.Source()
+	}
 	return s
 }
 
 // release ends the use of the scratch, and returns to the budget what it held.
 func (s *scratch) release() {
 	if s.held > 0 {
-		s.bodies.Add(s.held)
+		s.bodies.Give(s.source, s.held)
 	}
 	s.reset()
 	clear(s.layers)
@@ -74,10 +79,9 @@ func (s *scratch) reset() {
 	s.req, s.requestID = rules.Request{Descriptors: s.req.Descriptors[:0]}, ""
 }
 
-// hold takes n bytes of the budget for bodies. It returns false, and takes none, where fewer are left.
+// hold takes n bytes of the budget for bodies. It returns false, and takes none, where fewer are left for the source.
 func (s *scratch) hold(n int) bool {
-	if s.bodies.Add(-int64(n)) < 0 {
-		s.bodies.Add(int64(n))
+	if s.bodies.Take(s.source, int64(n)) != "" {
 		return false
 	}
 	s.held += int64(n)
@@ -88,7 +92,7 @@ func (s *scratch) hold(n int) bool {
 // budget: the checks are charged already.
 func (s *scratch) holdOut() {
 	if n := int64(cap(s.out)); n > freeBody {
-		s.bodies.Add(-n)
+		s.bodies.Overdraw(s.source, n)
 		s.held += n
 	}
 }

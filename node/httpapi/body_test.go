@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
@@ -214,7 +216,7 @@ func TestDecodeBombs(t *testing.T) {
 // crowdedAPI returns an API with a budget of 64 KiB for bodies.
 func crowdedAPI(l answer.Limiter) *api {
 	a := New(l, quiet()).(*api)
-	a.bodies.Store(64 << 10)
+	a.bodies = limits.NewBudget("http", "bodies", 64<<10, 0, nil)
 	return a
 }
 
@@ -272,8 +274,43 @@ func TestLongBodiesUnderWayAreBounded(t *testing.T) {
 	if w := post(d, "/v1/check", paddedCheck(10<<10)); w.Code != 200 {
 		t.Errorf("afterwards: %d %s", w.Code, w.Body)
 	}
-	if left := d.bodies.Load(); left != 64<<10 {
+	if left := d.bodies.Left(); left != 64<<10 {
 		t.Errorf("%d bytes are left in the end", left)
+	}
+}
+
+// from is a source of requests.
+type from struct{ netip.Addr }
+
+func (f from) Source() netip.Addr { return f.Addr }
+
+// A source whose long bodies fill its share leaves those of others alone.
+func TestBodiesHaveAShare(t *testing.T) {
+	d := crowdedAPI(bareLimiter{allowedBurst})
+	send := func(source string) int {
+		r := httptest.NewRequest("POST", "/v1/check", strings.NewReader(paddedCheck(10<<10)))
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r.WithContext(limits.WithSource(t.Context(), from{netip.MustParseAddr(source)})))
+		return w.Code
+	}
+	if got := send("192.0.2.1"); got != 200 {
+		t.Errorf("%d while all is free", got)
+	}
+	greedy := netip.MustParseAddr("192.0.2.1")
+	for d.bodies.Take(greedy, 1<<10) == "" {
+	}
+	if got := send("192.0.2.1"); got != 503 {
+		t.Errorf("%d for one more of a source at its share", got)
+	}
+	d.bodies.Give(greedy, d.bodies.Held(greedy))
+	if got := send("192.0.2.1"); got != 200 {
+		t.Errorf("%d once it has given all back", got)
+	}
+	d.bodies = limits.NewBudget("http", "bodies", 128<<10, 0, nil)
+	for d.bodies.Take(greedy, 1<<10) == "" {
+	}
+	if got := send("192.0.2.2"); got != 200 {
+		t.Errorf("%d for another source beside it", got)
 	}
 }
 
@@ -298,7 +335,7 @@ func TestBudgetComesBack(t *testing.T) {
 			defer func() { _ = recover() }()
 			d.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", tt.path, tt.body))
 		}()
-		if left := d.bodies.Load(); left != 64<<10 {
+		if left := d.bodies.Left(); left != 64<<10 {
 			t.Errorf("%s: %d bytes are left", name, left)
 		}
 	}
@@ -312,21 +349,21 @@ type watched struct {
 }
 
 func (w *watched) Write(b []byte) (int, error) {
-	w.left = w.d.bodies.Load()
+	w.left = w.d.bodies.Left()
 	return w.ResponseWriter.Write(b)
 }
 
 // A long answer counts until the client has taken it, also where that is more than there is.
 func TestLongAnswersCount(t *testing.T) {
 	d := New(always(allowedBurst), quiet()).(*api)
-	d.bodies.Store(40 << 10)
+	d.bodies = limits.NewBudget("http", "bodies", 40<<10, 0, nil)
 	w := &watched{ResponseWriter: httptest.NewRecorder(), d: d}
 	body := `{"checks":[` + strings.TrimSuffix(strings.Repeat(`{"rule":"r"},`, 300), ",") + `]}`
 	d.ServeHTTP(w, httptest.NewRequest("POST", "/v1/check/batch", strings.NewReader(body)))
 	if w.ResponseWriter.(*httptest.ResponseRecorder).Code != 200 || w.left >= 40<<10-30<<10 {
 		t.Errorf("while an answer to %d bytes is sent, %d bytes are left", len(body), w.left)
 	}
-	if left := d.bodies.Load(); left != 40<<10 {
+	if left := d.bodies.Left(); left != 40<<10 {
 		t.Errorf("%d bytes are left in the end", left)
 	}
 }

@@ -25,7 +25,7 @@ var plainText = []string{"text/plain; charset=utf-8"} // which nobody writes to
 
 // ratelimitJSON answers /json to any method. What it refuses it refuses with the text of the status alone.
 func (a *api) ratelimitJSON(w http.ResponseWriter, r *http.Request) {
-	s := a.takeScratch()
+	s := a.takeScratch(r)
 	defer s.release()
 	err := refusePage(r)
 	if err == nil {

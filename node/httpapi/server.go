@@ -48,6 +48,8 @@ type Options struct {
 	Reporter Reporter
 	// Forgotten, unless nil, counts the request_ids that were evicted within their minute, because too many came.
 	Forgotten *atomic.Uint64
+	// Budgets has the budget for bodies. Nil: it is neither exported nor logged.
+	Budgets *limits.Budgets
 	// Logger receives the errors that clients are not shown. Nil means slog.Default().
 	Logger *slog.Logger
 	// Now is the wall clock of reset times in Unix seconds. Nil means time.Now.
@@ -62,7 +64,7 @@ type api struct {
 	limiter answer.Limiter
 	headers *answer.Headers
 	seen    *idempotencyCache
-	bodies  atomic.Int64 // what is left of maxBodies, see scratch.hold
+	bodies  *limits.Budget // of maxBodies, see scratch.hold
 	opt     Options
 
 	hints, queries, early limits.OncePerMinute // limit log lines to one a minute
@@ -78,9 +80,8 @@ func New(l answer.Limiter, opt Options) http.Handler {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	a := &api{limiter: l, headers: headers, seen: newIdempotencyCache(), opt: opt}
-	a.bodies.Store(maxBodies)
-	return a
+	return &api{limiter: l, headers: headers, seen: newIdempotencyCache(), opt: opt,
+		bodies: opt.Budgets.New("http", "bodies", maxBodies, 0)}
 }
 
 // Server returns a server for h whose limits keep slow and greedy clients from holding its connections: headers within
@@ -152,7 +153,7 @@ func (a *api) post(w http.ResponseWriter, r *http.Request) error {
 	if err := refusePage(r); err != nil {
 		return err
 	}
-	s := a.takeScratch()
+	s := a.takeScratch(r)
 	defer s.release()
 	if err := s.read(w, r, endpoint.maxBody); err != nil {
 		return err

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 const (
@@ -27,33 +29,33 @@ func (l *Listener) UseHTTP(s *http.Server, idle time.Duration) {
 	}
 	s.ConnState = trackState
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		return context.WithValue(ctx, connKey{}, limitedOf(conn))
+		return limits.WithSource(ctx, limitedOf(conn))
 	}
+	l.streams = l.limits.Budgets.New(l.Name, "streams", maxStreams, 0)
 	l.http = s
 	s.Handler = l.guard(s.Handler)
 	l.Server, l.Protocols, l.Refusal = s, []string{"h2", "http/1.1"}, full()
 }
 
-// connKey is the key of a request's connection in its context.
-type connKey struct{}
-
-// guard does for all HTTP APIs what concerns connections: it refuses a request of HTTP/2 beyond maxStreams, and ends
-// the connections that ends names with their answers.
+// guard does for all HTTP APIs what concerns connections: it refuses a request of HTTP/2 for which its source has no
+// stream left, and ends the connections that ends names with their answers.
 func (l *Listener) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(connKey{}).(*limitedConn); ok {
+		var source netip.Addr
+		if c, ok := limits.SourceIn(r.Context()).(*limitedConn); ok && c != nil {
 			c.speak()
+			source = c.source
 		}
 		if l.ends(r) {
 			w.Header().Set("Connection", "close")
 		}
 		if r.ProtoMajor == 2 {
-			defer l.streams.Add(-1)
-			if l.streams.Add(1) > maxStreams {
+			if l.streams.Take(source, 1) != "" {
 				w.Header().Set("Retry-After", "1")
 				answer.NewProblem(http.StatusServiceUnavailable, "too many requests are under way: try again").Write(w)
 				return
 			}
+			defer l.streams.Give(source, 1)
 		}
 		h.ServeHTTP(w, r)
 	})

@@ -34,6 +34,7 @@ type Limits struct {
 	Max       int
 	PerSource int                   // of one source, see limits.SourceOf
 	Exempt    func(netip.Addr) bool // sources without a limit of their own; nil: none
+	Budgets   *limits.Budgets       // has the listener's budgets; nil: they are neither exported nor logged
 	// Evict admits every new connection: at the limit it closes one of the source that has the most, exempt sources
 	// taken together: the one that is idle for the longest time, or else the oldest. So a flood evicts itself, and not
 	// a probe that comes from elsewhere. Without Evict a new connection takes the place of one that is idle for
@@ -356,6 +357,14 @@ func (c *limitedConn) RemoteAddr() net.Addr {
 		return c.client
 	}
 	return c.Conn.RemoteAddr()
+}
+
+// Source implements limits.Sourced. It is the zero source of a nil connection, which no limiter counts.
+func (c *limitedConn) Source() netip.Addr {
+	if c == nil {
+		return netip.Addr{}
+	}
+	return c.source
 }
 
 // touch marks the connection as active now.

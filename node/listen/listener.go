@@ -57,8 +57,8 @@ type Listener struct {
 	leaving chan struct{}   // closed when Stop begins
 	all     context.Context // ends when no connection is accepted any more, and all that were are counted
 	endAll  context.CancelFunc
-	inner   func() error // closes the system's listener, once
-	streams atomic.Int64 // requests of HTTP/2 under way
+	inner   func() error   // closes the system's listener, once
+	streams *limits.Budget // requests of HTTP/2 under way
 }
 
 // Open listens at the address of a setting, or takes over its socket. Nobody serves it before Start.

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 // ServiceOptions are the settings of Envoy's rate limit service. The zero value is ready to use.
@@ -22,6 +23,8 @@ type ServiceOptions struct {
 	Stats *Stats
 	// HealthName is one more service that the health is asked for; empty: none.
 	HealthName string
+	// Budgets has the budgets of its gRPC server. Nil: they are neither exported nor logged.
+	Budgets *limits.Budgets
 	// Logger receives the errors that clients are not shown. Nil means slog.Default().
 	Logger *slog.Logger
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 // Limiter decides; a node is one. It is called concurrently.
@@ -39,6 +40,8 @@ type Options struct {
 	Leaving <-chan struct{}
 	// RedisRate has the scripts of the Go library redis_rate answered. Without, clients get no script run.
 	RedisRate bool
+	// Budgets has the budget for long commands. Nil: it is neither exported nor logged.
+	Budgets *limits.Budgets
 	// Logger receives errors that clients are not shown. Nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -57,14 +60,13 @@ const (
 
 // Server serves clients. New makes it; its methods are safe for concurrent use.
 type Server struct {
-	limiter   Limiter
-	opt       Options
-	password  atomic.Pointer[[sha256.Size]byte] // its hash
-	logins    loginLimiter
-	totals    totals
-	lastID    atomic.Int64 // of a connection
-	longBytes atomic.Int64 // that sessions hold for long commands, see session.makeRoom
-	maxLong   int64        // the cap on longBytes
+	limiter  Limiter
+	opt      Options
+	password atomic.Pointer[[sha256.Size]byte] // its hash
+	logins   loginLimiter
+	totals   totals
+	lastID   atomic.Int64   // of a connection
+	long     *limits.Budget // bytes that sessions hold for long commands, see session.makeRoom
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -95,7 +97,8 @@ type totals struct {
 func New(l Limiter, opt Options) *Server {
 	opt.IdleTimeout = cmp.Or(opt.IdleTimeout, defaultIdleTimeout)
 	opt.Logger = cmp.Or(opt.Logger, slog.Default())
-	s := &Server{limiter: l, opt: opt, maxLong: maxLong, sessions: make(map[*session]struct{})}
+	s := &Server{limiter: l, opt: opt, long: opt.Budgets.New("resp", "commands", maxLong, 0),
+		sessions: make(map[*session]struct{})}
 	s.SetPassword(opt.Password)
 	return s
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
@@ -137,14 +139,15 @@ func TestIdleTimeout(t *testing.T) {
 // Long commands that do not end share what there is for them. Short ones are answered beside them, and long ones later.
 func TestLongCommandsUnderWayAreBounded(t *testing.T) {
 	onVirtualTime(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
-		s.maxLong = 2 * (2*maxArg - idleIn)
+		const most = 2 * (2*maxArg - idleIn)
+		s.long = limits.NewBudget("resp", "commands", most, 0, nil)
 		text := strings.Repeat("x", maxArg)
 		long := array("ECHO", text)
 		first, second := p.dial(t), p.dial(t)
 		first.send(long[:len(long)-1])
 		second.send(long[:len(long)-1])
-		if got := s.longBytes.Load(); got != s.maxLong {
-			t.Fatalf("%d bytes are held, want %d", got, s.maxLong)
+		if got := s.long.Stats().Used; got != most {
+			t.Fatalf("%d bytes are held, want %d", got, most)
 		}
 		third := p.dial(t)
 		third.send("PING\r\n")
@@ -159,13 +162,33 @@ func TestLongCommandsUnderWayAreBounded(t *testing.T) {
 		fourth.expect(`"` + text + `"`)
 		_ = second.Close()
 		synctest.Wait()
-		if got := s.longBytes.Load(); got != 0 {
+		if got := s.long.Stats().Used; got != 0 {
 			t.Errorf("%d bytes are held in the end", got)
 		}
 		if got := s.Stats(); got.Failed != 1 || got.Slow != 0 || got.Malformed != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
+}
+
+// A source whose long commands fill its share leaves those of others alone.
+func TestLongCommandsHaveAShare(t *testing.T) {
+	r := serve(t, newBank(), quiet())
+	greedy := netip.MustParseAddr("127.0.0.2")
+	for r.long.Take(greedy, 1<<20) == "" {
+	}
+	long := array("ECHO", strings.Repeat("x", maxArg))
+	for from, want := range map[string]string{"127.0.0.2": "-OOM", "127.0.0.3": "$"} {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		conn, err := dialer.Dial("tcp", r.addr)
+		testkit.Must(t, err)
+		_, _ = io.WriteString(conn, long)
+		reply := make([]byte, len(want))
+		if _, err := io.ReadFull(conn, reply); err != nil || string(reply) != want {
+			t.Errorf("%s gets %q, %v: want %q", from, reply, err, want)
+		}
+		_ = conn.Close()
+	}
 }
 
 // waitFor looks every millisecond whether the condition holds.

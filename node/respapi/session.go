@@ -17,6 +17,7 @@ type session struct {
 	server *Server
 	conn   net.Conn
 	source netip.Addr // see limits.SourceOf
+	holder netip.Addr // the source as budgets know it
 	id     int64
 
 	in         []byte // what was read; in[begin:end] is not executed yet
@@ -66,6 +67,7 @@ func newSession(s *Server, conn net.Conn) *session {
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		c.source = limits.SourceOf(tcp.AddrPort().Addr())
 	}
+	c.holder = s.opt.Budgets.SourceAt(conn.RemoteAddr())
 	c.reset()
 	return c
 }
@@ -172,8 +174,7 @@ func (c *session) makeRoom() bool {
 		c.begin = 0
 	default:
 		size := min(2*len(c.in), maxRequest)
-		if more := int64(size - len(c.in)); c.server.longBytes.Add(more) > c.server.maxLong {
-			c.server.longBytes.Add(-more)
+		if c.server.long.Take(c.holder, int64(size-len(c.in))) != "" {
 			return false
 		}
 		larger := make([]byte, size)
@@ -186,7 +187,7 @@ func (c *session) makeRoom() bool {
 // release returns the buffer of a long command to the cap that all sessions share.
 func (c *session) release() {
 	if n := len(c.in) - idleIn; n > 0 {
-		c.server.longBytes.Add(-int64(n))
+		c.server.long.Give(c.holder, int64(n))
 		c.in = nil
 	}
 }

@@ -174,7 +174,7 @@ func FuzzSession(f *testing.F) {
 			packets = append(packets, string(p))
 		}
 		server := New(newBank(), opt)
-		if cut := converse(server, packets...); cut != whole || server.longBytes.Load() != 0 {
+		if cut := converse(server, packets...); cut != whole || server.long.Stats().Used != 0 {
 			t.Fatalf("in packets %q\nat once %q", cut, whole)
 		}
 	})

@@ -28,10 +28,7 @@ func (c *session) enqueue(run func(*session, [][]byte) outcome, args [][]byte) o
 		size += int64(len(arg))
 	}
 	t := &c.transaction
-	if len(t.queue) == maxQueued || t.size+size > maxQueueBytes || c.server.longBytes.Add(size) > c.server.maxLong {
-		if len(t.queue) < maxQueued && t.size+size <= maxQueueBytes {
-			c.server.longBytes.Add(-size)
-		}
+	if len(t.queue) == maxQueued || t.size+size > maxQueueBytes || c.server.long.Take(c.holder, size) != "" {
 		t.broken = true
 		return c.failf("ERR the transaction is too long: at most %d commands and %d bytes are queued", maxQueued,
 			maxQueueBytes)
@@ -50,7 +47,7 @@ func (c *session) enqueue(run func(*session, [][]byte) outcome, args [][]byte) o
 
 // discardQueue ends the transaction.
 func (c *session) discardQueue() {
-	c.server.longBytes.Add(-c.transaction.size)
+	c.server.long.Give(c.holder, c.transaction.size)
 	c.transaction = transaction{}
 }
 

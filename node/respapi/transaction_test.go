@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 func TestTransactions(t *testing.T) {
@@ -60,24 +62,24 @@ func TestQueuesAreBounded(t *testing.T) {
 			t.Errorf("%s: after %d: %q ... %q", name, queued, got[queued+1], got[len(got)-2:])
 		}
 	}
-	if left := s.longBytes.Load(); left != 0 {
+	if left := s.long.Stats().Used; left != 0 {
 		t.Errorf("%d bytes are left", left)
 	}
-	s.maxLong = 1000
+	s.long = limits.NewBudget("resp", "commands", 1000, 0, nil)
 	got := replies(t, converse(s, "MULTI\n"+array("ECHO", strings.Repeat("x", 2000))+"EXEC\n"))
-	if got[1] != tooLong || s.longBytes.Load() != 0 {
-		t.Errorf("beyond what all share: %q, %d bytes are left", got, s.longBytes.Load())
+	if got[1] != tooLong || s.long.Stats().Used != 0 {
+		t.Errorf("beyond what all share: %q, %d bytes are left", got, s.long.Stats().Used)
 	}
 	r := serve(t, newBank(), quiet())
 	c := r.dial(t)
 	c.send("MULTI\nPING\n")
 	c.expect("+OK", "+QUEUED")
-	if r.longBytes.Load() == 0 {
+	if r.long.Stats().Used == 0 {
 		t.Error("a queue counts for nothing")
 	}
 	_ = c.Close()
 	_ = r.Close()
-	if left := r.longBytes.Load(); left != 0 {
+	if left := r.long.Stats().Used; left != 0 {
 		t.Errorf("%d bytes are left after the connection", left)
 	}
 }

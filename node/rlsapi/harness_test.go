@@ -71,6 +71,19 @@ func dial(t *testing.T, addr string) *grpc.ClientConn {
 	return conn
 }
 
+// dialFrom is dial from another address of this machine.
+func dialFrom(t *testing.T, addr, from string) *grpc.ClientConn {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", to)
+		}))
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
 // should asks a node. Its error is what a client is told.
 type should func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error)
 

@@ -3,13 +3,14 @@ package rlsapi
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 // maxWatches caps concurrent watches.
@@ -25,7 +26,8 @@ type health struct {
 	leaving <-chan struct{} // nil: never
 	ended   <-chan struct{} // closed when watches are to end
 	names   []string        // of the services
-	watches atomic.Int64
+	budgets *limits.Budgets
+	watches *limits.Budget
 }
 
 // healthNames returns the services with a health: the server, the rate limit service, and other, unless that is empty.
@@ -70,11 +72,12 @@ func (h *health) List(context.Context, *pb.HealthListRequest) (*pb.HealthListRes
 func (h *health) Watch(req *pb.HealthCheckRequest, stream grpc.ServerStreamingServer[pb.HealthCheckResponse]) error {
 	ctx := stream.Context()
 	complete(ctx)
-	defer h.watches.Add(-1)
-	if h.watches.Add(1) > maxWatches {
-		return status.Errorf(codes.ResourceExhausted, "there are %d watches, and no more are kept: use Check",
-			maxWatches)
+	source := holderOf(ctx, h.budgets)
+	if h.watches.Take(source, 1) != "" {
+		// By the protocol a client that gets this code goes on without watching.
+		return status.Error(codes.Unimplemented, "no more watches are kept for this source: use Check")
 	}
+	defer h.watches.Give(source, 1)
 	// By the protocol an unknown service is no error, as it may come later.
 	now := &pb.HealthCheckResponse{Status: pb.HealthCheckResponse_SERVICE_UNKNOWN}
 	if h.isKnown(req.GetService()) {

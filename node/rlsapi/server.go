@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -17,11 +18,13 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 const (
@@ -58,14 +61,16 @@ type Server struct {
 	log         *slog.Logger
 	endWatches  context.CancelFunc // of the health
 	arrivals    *arrivals
-	bidiStreams atomic.Int64
+	budgets     *limits.Budgets
+	bidiStreams *limits.Budget
 	panics      atomic.Uint64
 }
 
 // NewServer returns a server of s. Serve or Close has to be called.
 func NewServer(s *Service, opt ServerOptions) *Server {
 	running, end := context.WithCancel(context.Background())
-	server := &Server{log: s.log, arrivals: newArrivals(), endWatches: end}
+	server := &Server{log: s.log, arrivals: newArrivals(), endWatches: end, budgets: s.budgets,
+		bidiStreams: s.budgets.New("grpc", "bidi_streams", maxBidiStreams, 0)}
 	server.grpc = grpc.NewServer(
 		grpc.Creds(newListenerCredentials()),
 		grpc.MaxConcurrentStreams(256), // of a connection
@@ -94,7 +99,8 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 	)
 	rls.RegisterRateLimitServiceServer(server.grpc, s)
 	grpc_health_v1.RegisterHealthServer(server.grpc, &health{leaving: opt.Leaving,
-		ended: running.Done(), names: healthNames(s.healthName)})
+		ended: running.Done(), names: healthNames(s.healthName), budgets: s.budgets,
+		watches: s.budgets.New("grpc", "watches", maxWatches, 0)})
 	reflection.Register(server.grpc)
 	return server
 }
@@ -155,16 +161,25 @@ func (s *Server) stream(
 	ctx := stream.Context()
 	defer s.recoverInto(ctx, info.FullMethod, &err)
 	if info.IsClientStream {
-		defer s.bidiStreams.Add(-1)
-		if s.bidiStreams.Add(1) > maxBidiStreams {
-			return status.Errorf(codes.ResourceExhausted, "there are %d streams of this kind, and no more are kept",
-				maxBidiStreams)
+		source := holderOf(ctx, s.budgets)
+		if s.bidiStreams.Take(source, 1) != "" {
+			return status.Error(codes.ResourceExhausted, "no more streams of this kind are kept for this source")
 		}
+		defer s.bidiStreams.Give(source, 1)
 		if a, ok := complete(ctx); ok {
 			defer time.AfterFunc(bidiTimeout, a.cancel).Stop()
 		}
 	}
 	return handler(srv, stream)
+}
+
+// holderOf returns the source of a call, as budgets know it.
+func holderOf(ctx context.Context, budgets *limits.Budgets) netip.Addr {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return netip.Addr{}
+	}
+	return budgets.SourceAt(p.Addr)
 }
 
 // recoverInto turns a panic into INTERNAL. It has to be deferred.

@@ -194,12 +194,13 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// Watches are capped, and one that ends makes room.
-func TestWatchesAreCapped(t *testing.T) {
+// A source that takes all watches that it can leaves those of others alone. One more of its own gets the code by which
+// clients go on without watching; one that ends makes room.
+func TestWatchesHaveAShare(t *testing.T) {
 	s := serve(t)
-	watches := func(n int) (cancel context.CancelFunc, last error) {
+	watches := func(from string, n int) (cancel context.CancelFunc, last error) {
 		ctx, cancel := context.WithCancel(t.Context())
-		conn := dial(t, s.addr)
+		conn := dialFrom(t, s.addr, from)
 		for range n {
 			stream, err := grpc_health_v1.NewHealthClient(conn).
 				Watch(ctx, new(grpc_health_v1.HealthCheckRequest), grpc.WaitForReady(true))
@@ -208,16 +209,29 @@ func TestWatchesAreCapped(t *testing.T) {
 		}
 		return cancel, last
 	}
-	for range 4 {
-		cancel, err := watches(256)
+	var ends []context.CancelFunc
+	for range 2 {
+		cancel, err := watches("127.0.0.2", 256)
 		defer cancel()
 		testkit.Must(t, err)
+		ends = append(ends, cancel)
 	}
-	cancel, err := watches(1)
+	cancel, err := watches("127.0.0.2", 1)
 	defer cancel()
-	if status.Code(err) != codes.ResourceExhausted {
+	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("one more: %v", err)
 	}
+	cancel, err = watches("127.0.0.3", 256)
+	defer cancel()
+	if err != nil {
+		t.Errorf("another source beside it: %v", err)
+	}
+	ends[0]()
+	testkit.Eventually(t, "one that ends makes room", func() bool {
+		cancel, err := watches("127.0.0.2", 1)
+		defer cancel()
+		return err == nil
+	})
 }
 
 func TestReflection(t *testing.T) {

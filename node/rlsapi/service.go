@@ -44,6 +44,7 @@ type Service struct {
 	limiter   Limiter
 	headers   *answer.Headers
 	overrides *limits.Keeper[override]
+	budgets   *limits.Budgets
 	log       *slog.Logger
 	totals    totals
 
@@ -66,7 +67,7 @@ func New(l Limiter, opt Options) *Service {
 	if err != nil {
 		panic(err)
 	}
-	s := &Service{limiter: l, headers: headers, log: cmp.Or(opt.Logger, slog.Default()), ratelimit: opt.Ratelimit,
+	s := &Service{limiter: l, headers: headers, budgets: opt.Budgets, log: cmp.Or(opt.Logger, slog.Default()), ratelimit: opt.Ratelimit,
 		shadow: opt.Shadow, stats: opt.Stats, healthName: opt.HealthName}
 	if s.shadow == nil {
 		s.shadow = func() bool { return false }

@@ -216,7 +216,7 @@ func TestDecodeBombs(t *testing.T) {
 // crowdedAPI returns an API with a budget of 64 KiB for bodies.
 func crowdedAPI(l answer.Limiter) *api {
 	a := New(l, quiet()).(*api)
-	a.bodies = limits.NewBudget("http", "bodies", 64<<10, 0, nil)
+	a.bodies = limits.NewBudget("http", "bodies", 64<<10, nil)
 	return a
 }
 
@@ -306,7 +306,7 @@ func TestBodiesHaveAShare(t *testing.T) {
 	if got := send("192.0.2.1"); got != 200 {
 		t.Errorf("%d once it has given all back", got)
 	}
-	d.bodies = limits.NewBudget("http", "bodies", 128<<10, 0, nil)
+	d.bodies = limits.NewBudget("http", "bodies", 128<<10, nil)
 	for d.bodies.Take(greedy, 1<<10) == "" {
 	}
 	if got := send("192.0.2.2"); got != 200 {
@@ -356,7 +356,7 @@ func (w *watched) Write(b []byte) (int, error) {
 // A long answer counts until the client has taken it, also where that is more than there is.
 func TestLongAnswersCount(t *testing.T) {
 	d := New(always(allowedBurst), quiet()).(*api)
-	d.bodies = limits.NewBudget("http", "bodies", 40<<10, 0, nil)
+	d.bodies = limits.NewBudget("http", "bodies", 40<<10, nil)
 	w := &watched{ResponseWriter: httptest.NewRecorder(), d: d}
 	body := `{"checks":[` + strings.TrimSuffix(strings.Repeat(`{"rule":"r"},`, 300), ",") + `]}`
 	d.ServeHTTP(w, httptest.NewRequest("POST", "/v1/check/batch", strings.NewReader(body)))

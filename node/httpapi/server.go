@@ -81,7 +81,7 @@ func New(l answer.Limiter, opt Options) http.Handler {
 		opt.Now = time.Now
 	}
 	return &api{limiter: l, headers: headers, seen: newIdempotencyCache(), opt: opt,
-		bodies: opt.Budgets.New("http", "bodies", maxBodies, 0)}
+		bodies: opt.Budgets.New("http", "bodies", maxBodies)}
 }
 
 // Server returns a server for h whose limits keep slow and greedy clients from holding its connections: headers within

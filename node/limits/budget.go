@@ -29,40 +29,34 @@ const (
 // leave 1/2^k of the total free, until that is less than 1/64. The zero source, which is not valid, has no share: it may
 // hold the total. A budget remembers the sources that hold something, and no others.
 //
-// A nil Budget has room for everything. Budgets are safe for concurrent use, and the calls for a source that holds
-// something allocate nothing.
+// Budgets are safe for concurrent use. Take and Give allocate nothing.
 type Budget struct {
 	door, name string
 	total      int64
-	perSource  int64 // replaces the rule for shares; 0: it does not
 	log        *slog.Logger
 
-	mu      sync.Mutex
-	used    int64
-	held    map[netip.Addr]int64 // by source
-	refused map[Refusal]uint64
-	warning OncePerMinute
-	unsaid  int // refusals since the last warning
+	mu       sync.Mutex
+	used     int64
+	held     map[netip.Addr]int64 // by source
+	refused  map[Refusal]uint64
+	warning  OncePerMinute
+	unlogged int // refusals since the last warning
 }
 
 // NewBudget returns a budget of a total, which the log and metrics call name, of a listener (door), or of the whole node
-// if that is empty. perSource, if it is above 0, is the share of each source, in place of the rule.
-func NewBudget(door, name string, total, perSource int64, log *slog.Logger) *Budget {
-	return &Budget{door: door, name: name, total: total, perSource: perSource, log: log,
+// if that is empty. A nil log gets nothing.
+func NewBudget(door, name string, total int64, log *slog.Logger) *Budget {
+	return &Budget{door: door, name: name, total: total, log: log,
 		held: make(map[netip.Addr]int64), refused: map[Refusal]uint64{Full: 0, AtShare: 0}}
 }
 
-// room returns whether a source may hold n more where moved of them stay in use, held by another one. The lock is held.
-func (b *Budget) room(source netip.Addr, n, moved int64) Refusal {
-	held, free := b.held[source]+n, b.total-b.used-n+moved
+// room returns why a source may not hold n more; empty: it may. The lock is held.
+func (b *Budget) room(source netip.Addr, n int64) Refusal {
+	held, free := b.held[source]+n, b.total-b.used-n
 	switch {
-	case !source.IsValid():
-	case b.perSource > 0 && held > b.perSource:
+	case source.IsValid() && held > max(1, b.total/floorShare, free):
 		return AtShare
-	case b.perSource == 0 && held > max(1, b.total/floorShare, free):
-		return AtShare
-	}
-	if free < 0 {
+	case free < 0:
 		return Full
 	}
 	return ""
@@ -80,51 +74,16 @@ func (b *Budget) add(source netip.Addr, n int64) {
 
 // Take has a source hold n more, or counts and logs why it may not.
 func (b *Budget) Take(source netip.Addr, n int64) Refusal {
-	why := b.Try(source, n)
-	if why != "" {
-		b.Refuse(source, why)
-	}
-	return why
-}
-
-// Try is Take for callers that may still make room: they call Refuse, or Pass.
-func (b *Budget) Try(source netip.Addr, n int64) Refusal {
-	if b == nil {
-		return ""
-	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	why := b.room(source, n, 0)
+	why := b.room(source, n)
 	if why == "" {
 		b.add(source, n)
 	}
-	return why
-}
-
-// Move has another source hold n of what one holds, unless that is beyond its share.
-func (b *Budget) Move(from, to netip.Addr, n int64) Refusal {
-	if b == nil {
-		return ""
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	why := b.room(to, n, n)
-	if why == "" {
-		b.add(from, -n)
-		b.add(to, n)
+	b.mu.Unlock()
+	if why != "" {
+		b.refuse(source, why)
 	}
 	return why
-}
-
-// Pass is Move without a look at the share: something takes the place of what ends for it.
-func (b *Budget) Pass(from, to netip.Addr, n int64) {
-	if b == nil || from == to {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.add(from, -n)
-	b.add(to, n)
 }
 
 // Overdraw has a source hold n more, whether or not there is room: for what cannot be refused any more.
@@ -132,49 +91,31 @@ func (b *Budget) Overdraw(source netip.Addr, n int64) { b.Give(source, -n) }
 
 // Give returns n of what a source holds.
 func (b *Budget) Give(source netip.Addr, n int64) {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.add(source, -n)
 }
 
-// Refuse counts a refusal of Try or Move, and logs once a minute how many there were, with the last source.
-func (b *Budget) Refuse(source netip.Addr, why Refusal) {
-	if b == nil {
-		return
-	}
+// refuse counts a refusal, and logs once a minute how many there were, with the last source.
+func (b *Budget) refuse(source netip.Addr, why Refusal) {
 	b.mu.Lock()
 	b.refused[why]++
-	b.unsaid++
-	count, held, used := b.unsaid, b.held[source], b.used
+	b.unlogged++
+	count, held, used := b.unlogged, b.held[source], b.used
 	due := b.log != nil && b.warning.Due(time.Now())
 	if due {
-		b.unsaid = 0
+		b.unlogged = 0
 	}
 	b.mu.Unlock()
 	if !due {
 		return
 	}
-	hint := "all sources together hold the total: add nodes, or raise its setting if it has one (THREATS.md lists it)"
+	hint := "all sources together hold the total: add nodes, or find who holds them by budget_largest_share"
 	if why == AtShare {
 		hint = "a source holds its share; if it is a proxy or a balancer of yours, list it in trusted_proxies"
 	}
 	b.log.Warn("clients are refused: a budget has no room", "door", b.door, "budget", b.name, "reason", string(why),
 		"source", source.String(), "refused", count, "source_holds", held, "used", used, "total", b.total, "hint", hint)
-}
-
-// Largest returns the source that holds the most, which is not valid where those without a share do, and how much.
-func (b *Budget) Largest() (source netip.Addr, held int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for other, n := range b.held {
-		if n > held {
-			source, held = other, n
-		}
-	}
-	return source, held
 }
 
 // Held returns how much a source holds.
@@ -184,11 +125,8 @@ func (b *Budget) Held(source netip.Addr) int64 {
 	return b.held[source]
 }
 
-// Left returns how much of the total is held by no source; the most there can be for a nil Budget.
+// Left returns how much of the total is held by no source; less than 0 where it is overdrawn.
 func (b *Budget) Left() int64 {
-	if b == nil {
-		return 1<<63 - 1
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.total - b.used
@@ -232,11 +170,11 @@ func NewBudgets(exempt func(netip.Addr) bool, log *slog.Logger) *Budgets {
 }
 
 // New returns a budget of the set; its parameters are those of NewBudget.
-func (s *Budgets) New(door, name string, total, perSource int64) *Budget {
+func (s *Budgets) New(door, name string, total int64) *Budget {
 	if s == nil {
-		return NewBudget(door, name, total, perSource, nil)
+		return NewBudget(door, name, total, nil)
 	}
-	b := NewBudget(door, name, total, perSource, s.log)
+	b := NewBudget(door, name, total, s.log)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, b)
@@ -281,18 +219,4 @@ func WithSource(ctx context.Context, from Sourced) context.Context {
 func SourceIn(ctx context.Context) Sourced {
 	from, _ := ctx.Value(sourceKey{}).(Sourced)
 	return from
-}
-
-// fieldBytes is what a field of a header costs beside its text, as in RFC 7541, section 4.1: many short ones cost no
-// less than a long one.
-const fieldBytes = 32
-
-// HeaderBytes returns about what a header occupies.
-func HeaderBytes(header map[string][]string) (sum int64) {
-	for name, values := range header {
-		for _, v := range values {
-			sum += int64(len(name) + len(v) + fieldBytes)
-		}
-	}
-	return sum
 }

@@ -26,8 +26,8 @@ func sourceNumber(i int) netip.Addr {
 
 // naive is the rule as the documents have it, over a list of what each source holds.
 type naive struct {
-	total, perSource int64
-	held             map[int]int64
+	total int64
+	held  map[int]int64
 }
 
 func (m *naive) used() (sum int64) {
@@ -41,11 +41,8 @@ func (m *naive) used() (sum int64) {
 func (m *naive) room(source int, n int64) Refusal {
 	m.held[source] += n
 	defer func() { m.held[source] -= n }()
-	free, share := m.total-m.used(), m.perSource
-	if share == 0 {
-		share = max(free, m.total/64, 1)
-	}
-	if source != 0 && m.held[source] > share {
+	free := m.total - m.used()
+	if source != 0 && m.held[source] > max(free, m.total/64, 1) {
 		return AtShare
 	}
 	if free < 0 {
@@ -58,11 +55,8 @@ func (m *naive) room(source int, n int64) Refusal {
 // but for what is overdrawn; what nothing holds is forgotten.
 func TestBudgetIsTheNaiveOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := naive{rapid.Int64Range(1, 300).Draw(t, "total"), 0, make(map[int]int64)}
-		if rapid.IntRange(0, 3).Draw(t, "configured") == 0 {
-			m.perSource = rapid.Int64Range(1, m.total).Draw(t, "per source")
-		}
-		b, overdrawn := NewBudget("", "test", m.total, m.perSource, nil), int64(0)
+		m := naive{rapid.Int64Range(1, 300).Draw(t, "total"), make(map[int]int64)}
+		b, overdrawn := NewBudget("", "test", m.total, nil), int64(0)
 		draw := func() (int, int64) {
 			return rapid.IntRange(0, 6).Draw(t, "source"), rapid.Int64Range(1, 1+m.total/4).Draw(t, "n")
 		}
@@ -82,24 +76,6 @@ func TestBudgetIsTheNaiveOne(t *testing.T) {
 				n = min(n, m.held[s])
 				b.Give(sourceNumber(s), n)
 				m.held[s] -= n
-			},
-			"move": func(t *rapid.T) {
-				from, n := draw()
-				to, _ := draw()
-				n = min(n, m.held[from])
-				m.held[from] -= n // nothing else changes
-				want := m.room(to, n)
-				if from == to || n == 0 {
-					m.held[from] += n
-					return
-				}
-				if got := b.Move(sourceNumber(from), sourceNumber(to), n); got != want {
-					t.Fatalf("%d from %d to %d of %+v: %q, want %q", n, from, to, m, got, want)
-				}
-				if want != "" {
-					to = from
-				}
-				m.held[to] += n
 			},
 			"overdraw": func(*rapid.T) {
 				s, _ := draw()
@@ -127,19 +103,19 @@ func TestBudgetIsTheNaiveOne(t *testing.T) {
 func TestGreedySourcesLeaveRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(64, 1<<20).Draw(t, "total")
-		b := NewBudget("", "test", total, 0, nil)
+		b := NewBudget("", "test", total, nil)
 		for k, least := 1, total; least/2 > 2*total/floorShare; k++ {
 			least /= 2
 			step := rapid.Int64Range(1, 1+least/4).Draw(t, "step")
 			for step > 0 {
-				if b.Try(sourceNumber(k), step) != "" {
+				if b.Take(sourceNumber(k), step) != "" {
 					step /= 2
 				}
 			}
 			if b.Left() < least {
 				t.Fatalf("%d sources leave %d of %d", k, b.Left(), total)
 			}
-			if why := b.Try(sourceNumber(1000), total/floorShare); why != "" {
+			if why := b.Take(sourceNumber(1000), total/floorShare); why != "" {
 				t.Fatalf("beside %d sources another one does not get the floor: %s", k, why)
 			}
 			b.Give(sourceNumber(1000), total/floorShare)
@@ -149,7 +125,7 @@ func TestGreedySourcesLeaveRoom(t *testing.T) {
 
 // Concurrent calls keep the total.
 func TestBudgetIsSafe(t *testing.T) {
-	b := NewBudget("", "test", 100, 0, slog.New(slog.DiscardHandler))
+	b := NewBudget("", "test", 100, slog.New(slog.DiscardHandler))
 	var calling sync.WaitGroup
 	for g := range 8 {
 		calling.Go(func() {
@@ -175,7 +151,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testkit.Log)
 		set := NewBudgets(netip.Addr.IsLoopback, log.Logger())
-		b := set.New("http", "bodies", 100, 0)
+		b := set.New("http", "bodies", 100)
 		alice, bob := set.Source(netip.MustParseAddr("2001:db8::1")), set.Source(netip.MustParseAddr("192.0.2.1"))
 		for range 3 {
 			b.Take(alice, 50)
@@ -199,7 +175,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 
 // A budget costs no memory on a request's way.
 func TestBudgetsAllocateNothing(t *testing.T) {
-	b, source := NewBudget("", "test", 100, 0, nil), sourceNumber(7)
+	b, source := NewBudget("", "test", 100, nil), sourceNumber(7)
 	if n := testing.AllocsPerRun(1000, func() {
 		if b.Take(source, 1) == "" {
 			b.Give(source, 1)
@@ -210,7 +186,7 @@ func TestBudgetsAllocateNothing(t *testing.T) {
 }
 
 func BenchmarkBudget(b *testing.B) {
-	budget, source := NewBudget("", "test", 100, 0, nil), sourceNumber(7)
+	budget, source := NewBudget("", "test", 100, nil), sourceNumber(7)
 	b.ReportAllocs()
 	for b.Loop() {
 		if budget.Take(source, 1) == "" {

@@ -31,7 +31,7 @@ func (l *Listener) UseHTTP(s *http.Server, idle time.Duration) {
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		return limits.WithSource(ctx, limitedOf(conn))
 	}
-	l.streams = l.limits.Budgets.New(l.Name, "streams", maxStreams, 0)
+	l.streams = l.limits.Budgets.New(l.Name, "streams", maxStreams)
 	l.http = s
 	s.Handler = l.guard(s.Handler)
 	l.Server, l.Protocols, l.Refusal = s, []string{"h2", "http/1.1"}, full()

@@ -97,7 +97,7 @@ type totals struct {
 func New(l Limiter, opt Options) *Server {
 	opt.IdleTimeout = cmp.Or(opt.IdleTimeout, defaultIdleTimeout)
 	opt.Logger = cmp.Or(opt.Logger, slog.Default())
-	s := &Server{limiter: l, opt: opt, long: opt.Budgets.New("resp", "commands", maxLong, 0),
+	s := &Server{limiter: l, opt: opt, long: opt.Budgets.New("resp", "commands", maxLong),
 		sessions: make(map[*session]struct{})}
 	s.SetPassword(opt.Password)
 	return s

@@ -140,7 +140,7 @@ func TestIdleTimeout(t *testing.T) {
 func TestLongCommandsUnderWayAreBounded(t *testing.T) {
 	onVirtualTime(t, quiet(), func(t *testing.T, s *Server, p *pipes) {
 		const most = 2 * (2*maxArg - idleIn)
-		s.long = limits.NewBudget("resp", "commands", most, 0, nil)
+		s.long = limits.NewBudget("resp", "commands", most, nil)
 		text := strings.Repeat("x", maxArg)
 		long := array("ECHO", text)
 		first, second := p.dial(t), p.dial(t)

@@ -65,7 +65,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	if left := s.long.Stats().Used; left != 0 {
 		t.Errorf("%d bytes are left", left)
 	}
-	s.long = limits.NewBudget("resp", "commands", 1000, 0, nil)
+	s.long = limits.NewBudget("resp", "commands", 1000, nil)
 	got := replies(t, converse(s, "MULTI\n"+array("ECHO", strings.Repeat("x", 2000))+"EXEC\n"))
 	if got[1] != tooLong || s.long.Stats().Used != 0 {
 		t.Errorf("beyond what all share: %q, %d bytes are left", got, s.long.Stats().Used)

@@ -70,7 +70,7 @@ type Server struct {
 func NewServer(s *Service, opt ServerOptions) *Server {
 	running, end := context.WithCancel(context.Background())
 	server := &Server{log: s.log, arrivals: newArrivals(), endWatches: end, budgets: s.budgets,
-		bidiStreams: s.budgets.New("grpc", "bidi_streams", maxBidiStreams, 0)}
+		bidiStreams: s.budgets.New("grpc", "bidi_streams", maxBidiStreams)}
 	server.grpc = grpc.NewServer(
 		grpc.Creds(newListenerCredentials()),
 		grpc.MaxConcurrentStreams(256), // of a connection
@@ -100,7 +100,7 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 	rls.RegisterRateLimitServiceServer(server.grpc, s)
 	grpc_health_v1.RegisterHealthServer(server.grpc, &health{leaving: opt.Leaving,
 		ended: running.Done(), names: healthNames(s.healthName), budgets: s.budgets,
-		watches: s.budgets.New("grpc", "watches", maxWatches, 0)})
+		watches: s.budgets.New("grpc", "watches", maxWatches)})
 	reflection.Register(server.grpc)
 	return server
 }

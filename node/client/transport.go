@@ -2,10 +2,13 @@ package client
 
 import (
 	"cmp"
+	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/answer"
@@ -39,7 +42,8 @@ type Transport struct {
 	random func() float64 // in [0, 1); nil: math/rand
 }
 
-// RoundTrip implements http.RoundTripper. The answer is that of the last attempt.
+// RoundTrip implements http.RoundTripper. The answer is that of the last attempt. Where the request's context ends before
+// the next attempt, it returns at once.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := cmp.Or(t.Base, http.DefaultTransport)
 	again := r.Body == nil || r.Body == http.NoBody || r.GetBody != nil
@@ -50,7 +54,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		wait, ok := t.pause(resp, attempt)
-		if !ok {
+		if end, limited := r.Context().Deadline(); !ok || limited && time.Until(end) <= wait {
 			return resp, err
 		}
 		if r, ok = repeated(r); !ok {
@@ -125,9 +129,9 @@ func retryAfter(resp *http.Response) (wait time.Duration, present bool) {
 	if resp == nil {
 		return 0, false
 	}
-	text := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, true
+	text := strings.TrimSpace(resp.Header.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(seconds, uint64(math.MaxInt64/time.Second))) * time.Second, true
 	}
 	at, err := http.ParseTime(text)
 	if err != nil {

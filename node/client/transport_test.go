@@ -74,6 +74,9 @@ func testTransport(t *testing.T) {
 			[]time.Duration{50 * time.Millisecond}, 200},
 		{"full, nonsense", "GET", "", []string{"429 soon", "200"}, "", 2, []time.Duration{50 * time.Millisecond}, 200},
 		{"full, for longer than anybody waits", "GET", "", []string{"429 31", "200"}, "", 1, nil, 429},
+		{"full, for 2^31 seconds", "GET", "", []string{"429 2147483648", "200"}, "", 1, nil, 429},
+		{"full, for more than a duration", "GET", "", []string{"429 9223372037", "200"}, "", 1, nil, 429},
+		{"full, for 10^20 seconds", "GET", "", []string{"429 100000000000000000000", "200"}, "", 1, nil, 429},
 		{"away", "GET", "", []string{"503 1", "502", "504", "200"}, "", 4,
 			[]time.Duration{1050 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}, 200},
 		{"away, may not be done twice", "POST", "x", []string{"503 1", "200"}, "", 1, nil, 503},
@@ -139,6 +142,41 @@ func testTransportEndsWithItsCaller(t *testing.T) {
 	if resp, err := tr.RoundTrip(r); err != nil || resp.StatusCode != 429 || len(s.bodies) != 1 {
 		t.Errorf("%v, %v after %d attempts", resp, err, len(s.bodies))
 	}
+}
+
+// TestTransportReturnsBeforeTheDeadline: where the context ends before the next attempt, the caller has the answer at
+// once, with its body. A deadline after it changes nothing.
+func TestTransportReturnsBeforeTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			timeout  time.Duration
+			answer   string
+			attempts int
+			status   int
+		}{
+			{300 * time.Millisecond, "429 5", 1, 429},
+			{5 * time.Second, "429 5", 1, 429},
+			{7 * time.Second, "429 5", 2, 200},
+			{300 * time.Millisecond, "503 5", 1, 503},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+			s, start := &server{answers: []string{c.answer, "200"}}, time.Now()
+			r, err := http.NewRequestWithContext(ctx, "GET", "http://shop.example/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := (&Transport{Base: s}).RoundTrip(r)
+			if err != nil || resp.StatusCode != c.status || len(s.bodies) != c.attempts {
+				t.Errorf("%s within %v: %v, %v after %d attempts", c.answer, c.timeout, resp, err, len(s.bodies))
+			} else if b, err := io.ReadAll(resp.Body); err != nil || len(b) != 3 {
+				t.Errorf("%s within %v: the caller reads %q, %v", c.answer, c.timeout, b, err)
+			}
+			if waited := time.Since(start); c.attempts == 1 && waited != 0 {
+				t.Errorf("%s within %v: returned after %v, want at once", c.answer, c.timeout, waited)
+			}
+			cancel()
+		}
+	})
 }
 
 // TestBackoffSpreads: with full jitter waits lie anywhere between nothing and a time that doubles, up to the longest.

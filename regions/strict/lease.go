@@ -427,7 +427,7 @@ func (e *leasedKey) drop() {
 	e.grants = kept
 }
 
-// lease calls the script for permits, and again with another token if the answer did not come, while the patience lasts.
+// lease calls the script for permits, and again with another token if the answer was lost, while the patience lasts.
 func (s *Store) lease(ctx context.Context, y *shape, a *Ask, wanted uint64) (*grant, answer, error) {
 	ctx, stop := s.patiently(ctx)
 	defer stop()

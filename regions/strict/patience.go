@@ -28,7 +28,7 @@ type patience struct {
 	current  atomic.Int64 // in nanoseconds; 0: max
 
 	mu     sync.Mutex
-	counts [len(durations)]int // of calls, by the first of durations that they did not exceed; the last one has the rest
+	counts [len(durations)]int // of calls, by the first of durations that they did not exceed; the last has the rest
 	total  int
 	noted  int
 }

@@ -78,8 +78,8 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	if cfg.MinTimeout <= 0 || cfg.MaxTimeout < cfg.MinTimeout {
-		return nil, fmt.Errorf("strict store: the timeouts are %v to %v: the first one has to be positive, and at most "+
-			"the second", cfg.MinTimeout, cfg.MaxTimeout)
+		return nil, fmt.Errorf("strict store: the timeouts are %v to %v: the first one has to be positive, and at "+
+			"most the second", cfg.MinTimeout, cfg.MaxTimeout)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

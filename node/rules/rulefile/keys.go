@@ -148,8 +148,8 @@ var (
 		{"lease", "How many permits a node takes at a time from a strict rule, to decide on them by itself.",
 			integer("lease")},
 		{"on_failure", "What happens while the node reaches no more than half of those that share the limit, or not " +
-			"the store of a strict rule: it decides by what it knows, everything is admitted, or denied. Strict rules " +
-			"are closed by default.",
+			"the store of a strict rule: it decides by what it knows, everything is admitted, or denied. Strict " +
+			"rules are closed by default.",
 			words("on_failure")},
 		{"ban", "How long to deny an identity everything after a denial, in whole milliseconds.",
 			durationSchema},

@@ -26,8 +26,8 @@ const (
 //	A source may hold as much as it leaves free, and 1/64 of the total if that is more.
 //
 // So a share grows into what is idle, one source alone never holds more than half, and k sources that take all they can
-// leave 1/2^k of the total free, until that is less than 1/64. The zero source, which is not valid, has no share: it may
-// hold the total. A budget remembers the sources that hold something, and no others.
+// leave 1/2^k of the total free, until that is less than 1/64. The zero source, which is not valid, has no share: it
+// may hold the total. A budget remembers the sources that hold something, and no others.
 //
 // Budgets are safe for concurrent use. Take and Give allocate nothing.
 type Budget struct {
@@ -43,8 +43,8 @@ type Budget struct {
 	unlogged int // refusals since the last warning
 }
 
-// NewBudget returns a budget of a total, which the log and metrics call name, of a listener (door), or of the whole node
-// if that is empty. A nil log gets nothing.
+// NewBudget returns a budget of a total, which the log and metrics call name, of a listener (door), or of the whole
+// node if that is empty. A nil log gets nothing.
 func NewBudget(door, name string, total int64, log *slog.Logger) *Budget {
 	return &Budget{door: door, name: name, total: total, log: log,
 		held: make(map[netip.Addr]int64), refused: map[Refusal]uint64{Full: 0, AtShare: 0}}

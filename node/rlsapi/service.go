@@ -67,8 +67,8 @@ func New(l Limiter, opt Options) *Service {
 	if err != nil {
 		panic(err)
 	}
-	s := &Service{limiter: l, headers: headers, budgets: opt.Budgets, log: cmp.Or(opt.Logger, slog.Default()), ratelimit: opt.Ratelimit,
-		shadow: opt.Shadow, stats: opt.Stats, healthName: opt.HealthName}
+	s := &Service{limiter: l, headers: headers, budgets: opt.Budgets, log: cmp.Or(opt.Logger, slog.Default()),
+		ratelimit: opt.Ratelimit, shadow: opt.Shadow, stats: opt.Stats, healthName: opt.HealthName}
 	if s.shadow == nil {
 		s.shadow = func() bool { return false }
 	}

@@ -26,8 +26,8 @@ type AddressLists struct {
 	allowed []netip.Prefix // sorted by address
 }
 
-// find returns the listing of a client's address (see counters.ClientAddr), or of the address as it is written; Unlisted
-// for any other text.
+// find returns the listing of a client's address (see counters.ClientAddr), or of the address as it is written;
+// Unlisted for any other text.
 func (a *AddressLists) find(value string) Listing {
 	addr, err := netip.ParseAddr(value)
 	if err != nil {

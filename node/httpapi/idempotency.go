@@ -99,8 +99,7 @@ func (c *idempotencyCache) hash(req *rules.Request, report bool) uint64 {
 	return h.Sum64()
 }
 
-// askOnce is ask, unless the request_id is cached. A denial of a check is not: it charged nothing, and the retry that
-// it asks for is decided anew. Of requests that race, one is decided; the others wait for it. No
+// askOnce is ask, unless the request_id is cached. Of requests that race, one is decided; the others wait for it. No
 // lock is held meanwhile: a decision may take a round trip.
 func (a *api) askOnce(r *http.Request, s *scratch) (v counters.Verdict, err error) {
 	c := a.seen
@@ -128,7 +127,7 @@ func (a *api) askOnce(r *http.Request, s *scratch) (v counters.Verdict, err erro
 		c.mu.Lock()
 		delete(c.deciding, id)
 		close(decided)
-		if done && err == nil && (v.Allowed || s.report) {
+		if done && err == nil {
 			c.add(id, cached{request, slices.Clone(s.layers), now})
 		}
 	}()

@@ -16,12 +16,12 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// counting admits each request, and answers how many came before it.
+// counting decides each request by how many came before it.
 func counting() *fake {
 	var asked atomic.Uint64
 	return &fake{answer: func(*rules.Request) ([]counters.Decision, error) {
 		n := asked.Add(1)
-		return []counters.Decision{{Allowed: true, Rule: "q", Limit: 9, Remaining: n}}, nil
+		return []counters.Decision{{Allowed: n < 3, Rule: "q", Limit: 9, Remaining: n, RetryAfter: time.Second}}, nil
 	}}
 }
 
@@ -110,7 +110,7 @@ func TestRequestIDOfAnotherCheck(t *testing.T) {
 	}
 }
 
-// TestRequestIDsTogether: of retries that race only one is charged.
+// TestRequestIDsTogether: of retries that race only one is charged, also where it is denied.
 func TestRequestIDsTogether(t *testing.T) {
 	l := counting()
 	h := New(l, quiet())
@@ -121,28 +121,6 @@ func TestRequestIDsTogether(t *testing.T) {
 	all.Wait()
 	if len(l.asked) != 4 {
 		t.Errorf("%d decided, want 4", len(l.asked))
-	}
-}
-
-// TestRequestIDOfADenial: a denied check is decided anew when its request_id comes again, alone and in a batch. Once it is
-// admitted, it is charged once.
-func TestRequestIDOfADenial(t *testing.T) {
-	const body = `{"rule":"q","identity":"x","request_id":"a"}`
-	for path, format := range map[string]string{"/v1/check": "%s", "/v1/check/batch": `{"checks":[%s]}`} {
-		asked := 0
-		h := New(&fake{answer: func(*rules.Request) ([]counters.Decision, error) {
-			asked++
-			return []counters.Decision{{Allowed: asked > 2, Rule: "q", Limit: 1}}, nil
-		}}, quiet())
-		for i, want := range []string{"false", "false", "true", "true", "true"} {
-			got := post(h, path, fmt.Sprintf(format, body)).Body.String()
-			if !strings.Contains(got, `"allowed":`+want) {
-				t.Errorf("%s, attempt %d: %s; want allowed %s", path, i+1, got, want)
-			}
-		}
-		if asked != 3 {
-			t.Errorf("%s: %d decided, want two denials and one admission", path, asked)
-		}
 	}
 }
 

@@ -156,8 +156,8 @@ func unescapeBan(s string) string {
 // that, it would be multicast, and nobody's.
 const ipv4Keys = 0xffffffff << 32
 
-// AddressKey returns the key of a client's address (see ClientAddr), of IPv6 by its first bits, MaxAddressBits at most. ok is false for one that
-// is nobody's in a network: of another zone, multicast, or under ::/64.
+// AddressKey returns the key of a client's address (see ClientAddr), of IPv6 by its first bits,
+// MaxAddressBits at most. ok is false for one that is nobody's in a network: of another zone, multicast, or under ::/64.
 func AddressKey(addr netip.Addr, bits int) (key Key, ok bool) {
 	if addr.Zone() != "" {
 		return 0, false

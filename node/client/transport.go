@@ -42,8 +42,8 @@ type Transport struct {
 	random func() float64 // in [0, 1); nil: math/rand
 }
 
-// RoundTrip implements http.RoundTripper. The answer is that of the last attempt. Where the request's context ends before
-// the next attempt, it returns at once.
+// RoundTrip implements http.RoundTripper. The answer is that of the last attempt. Where the request's context ends
+// before the next attempt, it returns at once.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := cmp.Or(t.Base, http.DefaultTransport)
 	again := r.Body == nil || r.Body == http.NoBody || r.GetBody != nil

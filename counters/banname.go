@@ -157,7 +157,7 @@ func unescapeBan(s string) string {
 const ipv4Keys = 0xffffffff << 32
 
 // AddressKey returns the key of a client's address (see ClientAddr), of IPv6 by its first bits,
-// MaxAddressBits at most. ok is false for one that is nobody's in a network: of another zone, multicast, or under ::/64.
+// MaxAddressBits at most. ok is false for one that is no client's in a network: with a zone, multicast, or under ::/64.
 func AddressKey(addr netip.Addr, bits int) (key Key, ok bool) {
 	if addr.Zone() != "" {
 		return 0, false

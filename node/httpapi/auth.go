@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -102,7 +103,7 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) error {
 			s.layers = append(s.layers[:0], d)
 			v = counters.VerdictOf(s.layers)
 		case err != nil:
-			return err
+			return a.undecided(r.Context(), err)
 		}
 	}
 	retryAfter := a.headers.Write(w.Header(), s.layers)
@@ -115,6 +116,16 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) error {
 		answer.NewDenial(status, s.layers, retryAfter).Write(w)
 	}
 	return nil
+}
+
+// undecided returns the refusal of a request that the node cannot decide: 503, for which a proxy may be fail-open. 500 is
+// left to panics, as a request may cause one.
+func (a *api) undecided(ctx context.Context, err error) error {
+	f := a.refusalOf(ctx, err)
+	if f.status == http.StatusInternalServerError {
+		f.status = http.StatusServiceUnavailable
+	}
+	return f
 }
 
 // remind logs, once a minute each, requests that lack what limits need, and queries that earlier versions read.

@@ -118,8 +118,8 @@ func TestAuthOnFailure(t *testing.T) {
 		word   string
 		asked  rules.Failure
 	}{
-		"":                                   {500, "", rules.FailUnset},
-		"/on_failure/local":                  {500, "", rules.FailLocal},
+		"":                                   {503, "", rules.FailUnset},
+		"/on_failure/local":                  {503, "", rules.FailLocal},
 		"/on_failure/open":                   {200, "allow", rules.FailOpen},
 		"/on_failure/closed":                 {429, "deny", rules.FailClosed},
 		"/deny/403/on_failure/closed":        {403, "deny", rules.FailClosed},

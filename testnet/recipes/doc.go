@@ -9,6 +9,8 @@
 //	dropin/                                                envoyproxy/ratelimit in Envoy, Istio and Envoy Gateway
 //	rules.yaml                                             the rules that the tests enforce
 //
+// [OutcomeOf] says what becomes of a request by edgelimit's answer, and so what a recipe is open for.
+//
 // The tests replace 127.0.0.1 with their own addresses, and change the line that a recipe marks FAIL-OPEN. Except for
 // the states above they also lengthen the timeouts, so that a slow answer on a busy machine is not taken for none.
 //

@@ -1,6 +1,7 @@
 -- Asks edgelimit's /v1/auth about a request, and answers with its denial. For haproxy.cfg it leaves
 --
---   txn.rl_decision   allow, shadow-deny, unavailable (no decision), unreadable (no decision, and the client's request is the reason)
+--   txn.rl_decision   allow, shadow-deny; unavailable (no decision, by what no client can cause), unreadable (no decision, and the
+--                     client's request is the reason), wrong (any other answer)
 --   txn.rl_status     the status of the answer
 --   txn.rl_limit, txn.rl_policy   RateLimit and RateLimit-Policy for the client
 local auth = "http://127.0.0.1:8086/v1/auth/deny/429"
@@ -42,8 +43,8 @@ local function first(headers, name)
     return values and values[0]
 end
 
--- unreadable are the statuses by which edgelimit, or HAProxy before it, refuses the client's headers.
-local unreadable = { [400] = true, [413] = true, [414] = true, [431] = true }
+-- unavailable are the statuses that no client can cause: of a wrong URL, and of the listener above where edgelimit does not answer.
+local unavailable = { [404] = true, [502] = true, [503] = true, [504] = true }
 
 core.register_action("edgelimit", { "http-req" }, function(txn)
     local sent, answer = pcall(function()
@@ -52,7 +53,7 @@ core.register_action("edgelimit", { "http-req" }, function(txn)
     local status = sent and answer and answer.status or 0
     local decision = status ~= 0 and first(answer.headers, "x-rl-decision")
     txn:set_var("txn.rl_status", status)
-    if decision == "deny" then
+    if decision == "deny" and status >= 400 then
         txn:set_var("txn.rl_decision", "deny")
         local reply = txn:reply({ status = answer.status, reason = "Too Many Requests", body = answer.body })
         for _, name in ipairs({ "ratelimit", "ratelimit-policy", "retry-after", "cache-control", "content-type" }) do
@@ -67,9 +68,11 @@ core.register_action("edgelimit", { "http-req" }, function(txn)
         if policy then txn:set_var("txn.rl_policy", policy) end
         local delay = tonumber(first(answer.headers, "x-rl-delay-ms") or 0) -- a queue's, or a throttle's
         if delay > 0 then core.msleep(delay) end
-    elseif not sent or unreadable[status] then
+    elseif unavailable[status] then
+        txn:set_var("txn.rl_decision", "unavailable")
+    elseif not sent or status >= 400 and status < 500 then
         txn:set_var("txn.rl_decision", "unreadable")
     else
-        txn:set_var("txn.rl_decision", "unavailable")
+        txn:set_var("txn.rl_decision", "wrong")
     end
 end)

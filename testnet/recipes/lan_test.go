@@ -49,6 +49,7 @@ func randomHost() string {
 // Ports of the recipes.
 const (
 	portProxy       = 8088
+	portHTTP2       = 8089 // of the proxy, see withHTTP2
 	portApplication = 8000
 	portEdgelimit   = 8080
 	portHealth      = 9100

@@ -85,7 +85,8 @@ func (c *Config) sources() (found []source) {
 	}
 	found = append(found, auth)
 	for i, r := range c.Proxy.Routes {
-		if r.Domain == "" && len(r.Descriptors) == 0 {
+		isFree := r.Descriptors != nil && len(r.Descriptors) == 0
+		if isFree || r.Domain == "" && r.Descriptors == nil {
 			continue
 		}
 		s := source{fmt.Sprintf("proxy.routes: route %d: ", i+1), cmp.Or(r.Domain, auth.domain), r.Descriptors,

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/edgelimit/edgelimit/node/rules"
 )
@@ -17,6 +19,10 @@ const (
 	DeniedAmbiguous     = "ambiguous"       // on_ambiguous: deny
 	DeniedTooManyValues = "too-many-values" // more than MaxValues of a source, or rules.MaxDescriptors in all
 )
+
+// DeniedMalformed is why a request is denied whose target has a blank, or whose host is not ASCII. HTTP/2 has room for
+// them. A proxy that forwards the request over HTTP/1.1 ends the target there, and may translate the host to Punycode.
+const DeniedMalformed = "malformed"
 
 // NoDescriptor is why a request without descriptors is allowed: no rule applies.
 const NoDescriptor = "no-descriptor"
@@ -84,6 +90,10 @@ func (a *Actions) DescribeOriginal(r *http.Request, req *rules.Request) Outcome 
 	if a.asked {
 		v.readTargets(a.original[2:])
 	}
+	if v.isMalformed(a.original[2:]) {
+		*req = rules.Request{Domain: a.domain, Descriptors: req.Descriptors[:0]}
+		return Outcome{Denied: DeniedMalformed, Detail: "the host or the target cannot stand in HTTP/1.1: send them encoded"}
+	}
 	return a.describe(&v, false, req)
 }
 
@@ -110,6 +120,20 @@ func (v *view) readTargets(names []string) {
 			}
 		}
 	}
+}
+
+// isMalformed reports whether the request, whose target is in the named headers, is one of DeniedMalformed.
+func (v *view) isMalformed(targets []string) bool {
+	for _, name := range targets {
+		for _, line := range v.header[name] {
+			if strings.IndexByte(trim(line), ' ') >= 0 {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(v.hosts, func(host string) bool {
+		return strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII })
+	})
 }
 
 // present reports whether one of the headers is.

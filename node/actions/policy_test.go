@@ -160,6 +160,26 @@ func TestUntrustedPeersAreCounted(t *testing.T) {
 	}
 }
 
+// A target and a host that a proxy cannot hand on as they are deny the request: what limits see is not what the
+// application would get.
+func TestMalformedOriginals(t *testing.T) {
+	a, err := New(Config{Domain: "d", TrustedProxies: []string{"10.0.0.1"},
+		Descriptors: []Descriptor{{{"t", "query token"}}, {{"h", "host"}}}})
+	testkit.Must(t, err)
+	for _, test := range []struct{ target, host, denied string }{
+		{"/a?token=t1", "shop.example", ""}, {" /a?token=t1\t", "a.example, b.example", ""}, {"/\u00e4", "a", ""},
+		{"/a?token=t1 HTTP/1.1", "a", DeniedMalformed}, {"/a b", "a", DeniedMalformed},
+		{"/a?token=t1", "\u00fc.example", DeniedMalformed}, {"/a?token=t1", "a\xff", DeniedMalformed},
+	} {
+		var req rules.Request
+		out := a.DescribeOriginal(through("10.0.0.1:1", "X-Forwarded-Uri", test.target, "X-Forwarded-Host", test.host),
+			&req)
+		if out.Denied != test.denied || out.Denied != "" && len(req.Descriptors) > 0 {
+			t.Errorf("%q of %q: %+v, %v", test.target, test.host, out, req.Descriptors)
+		}
+	}
+}
+
 // get is a request from 192.0.2.1 with these header lines.
 func get(t testing.TB, lines ...string) *http.Request {
 	t.Helper()

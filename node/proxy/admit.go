@@ -35,6 +35,9 @@ func (x *exchange) admit(r *http.Request) bool {
 	}
 	x.routes = len(met)
 	for _, route := range met {
+		if route.free {
+			continue
+		}
 		if !x.ask(route, r) {
 			x.end(r, nil)
 			return false
@@ -106,6 +109,7 @@ func (x *exchange) ask(route *route, r *http.Request) bool {
 // deny answers a request that is denied whatever the rules are.
 func (x *exchange) deny(reason, detail string) {
 	x.denied = true
+	x.addDenialHeaders()
 	if x.grpc {
 		x.answer(answer.NewProblem(http.StatusBadRequest, detail))
 		return
@@ -116,6 +120,7 @@ func (x *exchange) deny(reason, detail string) {
 // writeDenial answers a request that rules deny, with the operator's page if there is one.
 func (x *exchange) writeDenial() {
 	p := x.proxy
+	x.addDenialHeaders()
 	retryAfter := x.headersOf(x.Header())
 	if p.page == nil || x.grpc {
 		x.answer(answer.NewDenial(http.StatusTooManyRequests, x.layers, retryAfter))
@@ -124,6 +129,13 @@ func (x *exchange) writeDenial() {
 	x.Header().Set("Content-Type", p.pageType)
 	x.WriteHeader(http.StatusTooManyRequests)
 	_, _ = x.Write(p.page)
+}
+
+// addDenialHeaders adds the operator's own headers to a denial.
+func (x *exchange) addDenialHeaders() {
+	for name, value := range x.proxy.cfg.DenialHeaders {
+		x.Header().Set(name, value)
+	}
 }
 
 // headersOf writes the headers of the decisions, and returns the seconds of Retry-After.

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -16,7 +17,8 @@ import (
 // its response, or fails, before the request has ended, as gRPC servers do.
 type clientBody struct {
 	io.Reader
-	end func() // ends a Read under way
+	end func()          // ends a Read under way
+	ctx context.Context // of the request
 
 	mu              sync.Mutex
 	reading, closed bool
@@ -74,7 +76,7 @@ func (a *ahead) read(p []byte) (n int, more bool, err error) {
 
 // bodyOf returns the body of the request as a transport is to read it.
 func (x *exchange) bodyOf(r *http.Request) *clientBody {
-	b := &clientBody{Reader: r.Body, end: func() { _ = r.Body.Close() }}
+	b := &clientBody{Reader: r.Body, ctx: r.Context(), end: func() { _ = r.Body.Close() }}
 	if r.ProtoMajor == 1 { // Close would read what is left, or wait for the Read
 		c := http.NewResponseController(x.ResponseWriter)
 		_ = c.EnableFullDuplex() // so that a response may begin before the request ends
@@ -126,7 +128,7 @@ func (b *clientBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed && b.reading {
-		b.cut = true
+		b.cut = b.ctx.Err() == nil // else the client has left
 		b.end()
 	}
 	b.closed = true
@@ -186,5 +188,5 @@ func (x *exchange) gone(r *http.Request) bool {
 		cut = b.cut
 		b.mu.Unlock()
 	}
-	return r.Context().Err() != nil && !cut
+	return x.unread || r.Context().Err() != nil && !cut
 }

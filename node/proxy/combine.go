@@ -82,15 +82,6 @@ func combineLists(h http.Header, ours map[string]string, remaining uint64) {
 		delete(h, policyField)
 	}
 	theirLimits, ourLimits := items(theirs), items(ours[limitField])
-	kept := func(own, others []item, wins func(mine, other uint64) bool) (kept []item) {
-		for _, it := range own {
-			i := slices.IndexFunc(others, func(o item) bool { return o.name == it.name })
-			if i < 0 || wins(it.remaining, others[i].remaining) {
-				kept = append(kept, it)
-			}
-		}
-		return kept
-	}
 	first := kept(theirLimits, ourLimits, func(mine, other uint64) bool { return mine < other })
 	then := kept(ourLimits, theirLimits, func(mine, other uint64) bool { return mine <= other })
 	theirPolicies := without(items(strings.Join(h[policyField], ", ")), theirLimits, first)
@@ -102,12 +93,36 @@ func combineLists(h http.Header, ours map[string]string, remaining uint64) {
 	h[policyField] = []string{join(theirPolicies, ourPolicies)}
 }
 
+// kept returns those of own that the others do not have, or that win against what remains there.
+func kept(own, others []item, wins func(mine, other uint64) bool) (kept []item) {
+	remaining := byName(others)
+	for _, it := range own {
+		if other, ok := remaining[it.name]; !ok || wins(it.remaining, other) {
+			kept = append(kept, it)
+		}
+	}
+	return kept
+}
+
 // without returns the policies whose limit is not among those that were dropped.
 func without(policies, limits, kept []item) []item {
-	has := func(all []item, name string) bool {
-		return slices.ContainsFunc(all, func(it item) bool { return it.name == name })
+	had, has := byName(limits), byName(kept)
+	return slices.DeleteFunc(policies, func(p item) bool {
+		_, before := had[p.name]
+		_, after := has[p.name]
+		return before && !after
+	})
+}
+
+// byName returns what remains of the first item of each name.
+func byName(all []item) map[string]uint64 {
+	remaining := make(map[string]uint64, len(all))
+	for _, it := range all {
+		if _, ok := remaining[it.name]; !ok {
+			remaining[it.name] = it.remaining
+		}
 	}
-	return slices.DeleteFunc(policies, func(p item) bool { return has(limits, p.name) && !has(kept, p.name) })
+	return remaining
 }
 
 // item is a member of a list of Strings with parameters (RFC 9651).

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/rules"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Config configures the reverse proxy.
@@ -37,6 +40,9 @@ type Config struct {
 	// DenialPage is a file that denied clients get in place of the problem document. Its extension gives the content
 	// type. Empty: none.
 	DenialPage string `yaml:"denial_page"`
+	// DenialHeaders are added to what denied clients get, by their names: those of CORS, for example, without which a
+	// browser does not show a page of another origin that it was denied. Nil: none.
+	DenialHeaders map[string]string `yaml:"denial_headers"`
 	// AccessLog is where requests are logged.
 	AccessLog AccessLog `yaml:"access_log"`
 }
@@ -49,7 +55,8 @@ type Route struct {
 	Path string `yaml:"path"`
 	// Method is one, in capital letters. Empty: any.
 	Method string `yaml:"method"`
-	// Domain and Descriptors replace those of all requests. Empty: they do not.
+	// Domain and Descriptors replace those of all requests. Empty, and nil: they do not. Descriptors that are an empty
+	// list are none: nothing limits the requests.
 	Domain      string               `yaml:"domain"`
 	Descriptors []actions.Descriptor `yaml:"descriptors"`
 	// Cost is what a request is charged. 0 means 1.
@@ -147,10 +154,24 @@ func (c *Config) Validate(requests actions.Config) error {
 	check(c.MaxHeaderBytes >= 1<<10 && c.MaxHeaderBytes <= 16<<20, "max_header_bytes: %d, want %d to %d",
 		c.MaxHeaderBytes, 1<<10, 16<<20)
 	check(c.MaxBodyBytes >= 0, "max_body_bytes: %d, want 0 for no maximum, or more", c.MaxBodyBytes)
+	for name, value := range c.DenialHeaders {
+		check(httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value) && !isFraming(name),
+			"denial_headers: %.100q: %.100q: want a header that says nothing of the connection or the body's length", name,
+			value)
+	}
 	check(c.Retries >= 0 && c.Retries <= 10, "retries: %d, want 0 to 10", c.Retries)
 	format := c.AccessLog.Format
 	check(format == JSON || format == Combined, "access_log.format: %q, want %s or %s", format, JSON, Combined)
 	return errors.Join(errs...)
+}
+
+// isFraming reports whether a field is of the connection or says how long a response is.
+func isFraming(name string) bool {
+	switch http.CanonicalHeaderKey(name) {
+	case "Connection", "Content-Length", "Transfer-Encoding", "Trailer", "Upgrade":
+		return true
+	}
+	return false
 }
 
 func isTarget(path string) bool {

@@ -31,11 +31,13 @@ func (c *Config) Explain(requests actions.Config, r *http.Request) (all []Meetin
 		m := Meeting{Descriptors: requests.Descriptors}
 		if i := slices.IndexFunc(p.routes, func(r route) bool { return r.actions == one.actions }); i < len(c.Routes) {
 			m.Route = i + 1
-			if own := c.Routes[i].Descriptors; len(own) > 0 {
+			if own := c.Routes[i].Descriptors; own != nil {
 				m.Descriptors = own
 			}
 		}
-		m.Denied = one.actions.Describe(r, &m.Request).Detail
+		if !one.free {
+			m.Denied = one.actions.Describe(r, &m.Request).Detail
+		}
 		m.Request.Cost = one.cost
 		all = append(all, m)
 	}

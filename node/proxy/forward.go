@@ -5,6 +5,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -27,7 +28,8 @@ func targetOf(r *http.Request) string {
 	if raw == "*" && r.Method == http.MethodOptions {
 		return raw
 	}
-	if r.Method == http.MethodConnect || raw == "" || raw[0] != '/' {
+	// HTTP/2 can have a blank, which ends the target in HTTP/1.1.
+	if r.Method == http.MethodConnect || raw == "" || raw[0] != '/' || strings.IndexByte(raw, ' ') >= 0 {
 		return ""
 	}
 	return raw
@@ -45,23 +47,50 @@ func setTarget(u *url.URL, raw string) bool {
 }
 
 // forwardingNames are fields in which proxies tell servers about the client, in addition to all X-Forwarded-*.
-var forwardingNames = map[string]bool{
-	"Forwarded": true, "X-Real-Ip": true, "True-Client-Ip": true, "Cf-Connecting-Ip": true, "X-Client-Ip": true,
-	"X-Cluster-Client-Ip": true,
-	"X-Original-Method":   true, "X-Original-Host": true, "X-Original-Uri": true, "X-Original-Url": true,
-	"X-Rewrite-Url": true,
+var forwardingNames = []string{"Forwarded", "X-Real-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip",
+	"X-Cluster-Client-Ip", "X-Original-Method", "X-Original-Host", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Url"}
+
+const forwardedPrefix = "X-Forwarded-"
+
+// bareForwarding are the forwardingNames as bareName returns them.
+var bareForwarding = func() map[string]bool {
+	bare := make(map[string]bool)
+	for _, name := range forwardingNames {
+		bare[string(bareName(nil, name))] = true
+	}
+	return bare
+}()
+
+// maxBare is longer than each of bareForwarding.
+const maxBare = 24
+
+// bareName appends the beginning of a field's name in small letters to dst, without what is no letter or digit.
+func bareName(dst []byte, name string) []byte {
+	for i := 0; i < len(name) && len(dst) < maxBare; i++ {
+		switch c := name[i]; {
+		case 'A' <= c && c <= 'Z':
+			dst = append(dst, c|0x20)
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+			dst = append(dst, c)
+		}
+	}
+	return dst
 }
 
-// isForwarding reports whether a field tells servers about the client and its request. CGI and WSGI read
-// X_Forwarded_For as X-Forwarded-For.
+// isForwarding reports whether a field tells servers about the client and its request, or some server may take it for
+// one that does: CGI, WSGI and PHP read X_Forwarded_For and X.Forwarded.For as X-Forwarded-For.
 func isForwarding(name string) bool {
-	if name == "" || strings.IndexByte("FXTC", name[0]&^0x20) < 0 {
-		return false
-	}
-	if strings.IndexByte(name, '_') >= 0 {
-		name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
-	}
-	return strings.HasPrefix(name, "X-Forwarded-") || forwardingNames[name]
+	var room [maxBare]byte
+	bare := bareName(room[:0], name)
+	const prefix = "xforwarded"
+	return len(bare) > len(prefix) && string(bare[:len(prefix)]) == prefix || bareForwarding[string(bare)]
+}
+
+// isSpelledOut reports whether a forwarding field has its usual name, which a trusted proxy uses.
+func isSpelledOut(name string) bool {
+	rest, ok := strings.CutPrefix(name, forwardedPrefix)
+	return ok && strings.Trim(rest, "-") != "" && len(bareName(nil, rest))+strings.Count(rest, "-") == len(rest) ||
+		slices.Contains(forwardingNames, name)
 }
 
 // dropNamed removes the fields that Connection names, which are for this proxy alone, before anybody looks at them. Who
@@ -113,7 +142,7 @@ func peerOf(r *http.Request) netip.Addr {
 // trusted. The peer is not valid on a Unix socket.
 func describeClient(out http.Header, in *http.Request, peer netip.Addr, trusted bool) {
 	for name := range out {
-		if isForwarding(name) && (!trusted || strings.IndexByte(name, '_') >= 0) {
+		if isForwarding(name) && !(trusted && isSpelledOut(name)) {
 			delete(out, name)
 		}
 	}

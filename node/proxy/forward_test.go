@@ -115,6 +115,49 @@ func TestForwardingFields(t *testing.T) {
 	}
 }
 
+// oddSpellings are names that some server takes for the given one: each symbol that a name may have in the place of its
+// hyphens, doubled, before, behind, and in the place of one of them.
+func oddSpellings(name string) (all []string) {
+	for _, symbol := range "!#$%&'*+.^_`|~" {
+		s := string(symbol)
+		all = append(all, strings.ReplaceAll(name, "-", s), strings.ReplaceAll(name, "-", s+s), s+name, name+s,
+			strings.Replace(name, "-", s, 1), strings.ReplaceAll(name, "-", "-"+s),
+			strings.ToUpper(strings.ReplaceAll(name, "-", s)))
+	}
+	return append(all, strings.ReplaceAll(name, "-", ""), strings.ReplaceAll(name, "-", "--"))
+}
+
+// No spelling of a forwarding field gets past, whoever sends it, but the usual one of a trusted proxy.
+func TestOddSpellingsOfForwardingFields(t *testing.T) {
+	up := record(t)
+	for _, trusted := range [][]string{nil, {"127.0.0.0/8"}} {
+		p := open(t, always(plenty), func(_ *Config, o *Options) { o.Requests.TrustedProxies = trusted }, up.url)
+		sent := 0
+		for _, name := range append(forwardingNames, "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Uri",
+			"X-Forwarded-Port") {
+			conn := testkit.Dial(t, p.addr)
+			fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n")
+			for _, odd := range oddSpellings(name) {
+				if strings.EqualFold(odd, name) { // a name of one word has no hyphens
+					continue
+				}
+				sent++
+				fmt.Fprintf(conn, "%s: 6.6.6.6\r\n", odd)
+			}
+			fmt.Fprint(conn, "X-Forwardedfor: 6.6.6.6\r\nXForwarded: kept\r\nX-Real: kept\r\n\r\n")
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			testkit.Must(t, err)
+			got := up.take()
+			if resp.StatusCode != 200 || strings.Contains(got, "6.6.6.6") || strings.Count(got, "kept") != 2 {
+				t.Errorf("trusted %v: %s: %s, the upstream got %s", trusted, name, resp.Status, got)
+			}
+		}
+		if sent < 1000 {
+			t.Errorf("%d names", sent)
+		}
+	}
+}
+
 // What Connection names is gone before the limits look, and before the upstream does.
 func TestNamedFieldsAreNotSeen(t *testing.T) {
 	l := always(plenty)

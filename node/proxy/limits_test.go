@@ -63,6 +63,25 @@ func TestDenialPage(t *testing.T) {
 	}
 }
 
+// A browser shows a page of another origin a denial only with headers of CORS, which are the operator's to choose.
+func TestDenialHeaders(t *testing.T) {
+	cors := map[string]string{"access-control-allow-origin": "https://shop.example",
+		"Access-Control-Expose-Headers": "Retry-After, RateLimit", "Vary": "Origin"}
+	up := backend(t, func(http.ResponseWriter, *http.Request) {})
+	for denies, limiter := range map[bool]*script{true: always(exhausted), false: always(plenty)} {
+		p := open(t, limiter, func(c *Config, _ *Options) { c.DenialHeaders = cors }, up)
+		resp, _ := get(t, p.url, "Origin", "https://shop.example")
+		for name, value := range cors {
+			if got := resp.Header.Get(name); denies != (got == value) {
+				t.Errorf("%s: %s is %q", resp.Status, name, got)
+			}
+		}
+		if denies != (resp.StatusCode == 429 && resp.Header.Get("Retry-After") != "") {
+			t.Errorf("%s %v", resp.Status, resp.Header)
+		}
+	}
+}
+
 // Files of the configuration that cannot be used are errors that name the setting.
 func TestUnusableFiles(t *testing.T) {
 	dir := t.TempDir()
@@ -72,6 +91,9 @@ func TestUnusableFiles(t *testing.T) {
 		"gives no content type":     func(c *Config) { c.DenialPage = filepath.Join(dir, "page") },
 		"access_log: open":          func(c *Config) { c.AccessLog.File = filepath.Join(dir, "none", "a.log") },
 		"upstreams: none":           func(c *Config) { c.Upstreams = nil },
+		`denial_headers: "a b"`:     func(c *Config) { c.DenialHeaders = map[string]string{"a b": "c"} },
+		`"a": "b\r\nc": want`:       func(c *Config) { c.DenialHeaders = map[string]string{"a": "b\r\nc"} },
+		"says nothing of":           func(c *Config) { c.DenialHeaders = map[string]string{"content-length": "1"} },
 		`"http://a/b": want`:        func(c *Config) { c.Upstreams = []string{"http://a/b"} },
 		`"ftp://a": want`:           func(c *Config) { c.Upstreams = []string{"ftp://a"} },
 		"routes: route 1: host":     func(c *Config) { c.Routes = []Route{{Host: "A:80"}} },
@@ -166,6 +188,22 @@ func TestHeadersAreNeverLooser(t *testing.T) {
 	}
 }
 
+// As many policies as the largest header has take as long as their bytes, and not as their square.
+func TestCombiningIsLinear(t *testing.T) {
+	var limits, policies strings.Builder
+	for i := range 300_000 { // some times as many as there is room for
+		fmt.Fprintf(&limits, `"policy %d";r=%d, `, i, 100+i)
+		fmt.Fprintf(&policies, `"policy %d";q=9, `, i)
+	}
+	h := http.Header{limitField: {limits.String()}, policyField: {policies.String()}}
+	began := time.Now()
+	combineLists(h, map[string]string{limitField: `"burst";r=45;t=30`, policyField: `"burst";q=100;w=60`}, 45)
+	if got := h.Get(limitField); !strings.HasPrefix(got, `"burst";r=45;t=30, "policy 0"`) ||
+		len(items(got)) != 300_001 || len(items(h.Get(policyField))) != 300_001 || time.Since(began) > testkit.Patience {
+		t.Errorf("%.100s after %v", got, time.Since(began))
+	}
+}
+
 // With other families of headers the same holds, and without any the upstream's pass.
 func TestHeaderFamilies(t *testing.T) {
 	for family, want := range map[string][2]string{
@@ -190,6 +228,30 @@ func TestHeadersOfErrors(t *testing.T) {
 	}
 	if !p.log.HasLine("level=WARN", "upstream=http://127.0.0.1:1", "refused", "check that it runs") {
 		t.Errorf("the log says %s", p.log)
+	}
+}
+
+// A route whose descriptors are an empty list limits nothing; one without the setting has those of all requests.
+func TestRouteWithoutDescriptors(t *testing.T) {
+	l := always(exhausted)
+	p := open(t, l, func(c *Config, o *Options) {
+		c.Routes = []Route{{Method: "OPTIONS", Descriptors: []actions.Descriptor{}}, {Path: "/static",
+			Descriptors: []actions.Descriptor{}}, {Path: "/limited"}}
+	}, backend(t, func(http.ResponseWriter, *http.Request) {}))
+	for request, want := range map[string]int{"OPTIONS /limited": 200, "GET /static/a.css": 200, "GET /limited": 429,
+		"GET /": 429, "GET /static/..%2flimited": 429, "GET /staticky": 429} {
+		method, path, _ := strings.Cut(request, " ")
+		r, _ := http.NewRequestWithContext(t.Context(), method, p.url+path, nil)
+		if resp, _ := do(t, clientOf(t, false), r); resp.StatusCode != want {
+			t.Errorf("%s: %s, want %d", request, resp.Status, want)
+		}
+	}
+	r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://a/static/x", nil)
+	r.RequestURI = "/static/x"
+	all, err := p.cfg.Explain(actions.DefaultConfig(), r)
+	if err != nil || len(all) != 1 || all[0].Route != 2 || len(all[0].Descriptors) > 0 ||
+		len(all[0].Request.Descriptors) > 0 {
+		t.Errorf("it is explained as %+v, %v", all, err)
 	}
 }
 

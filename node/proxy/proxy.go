@@ -24,6 +24,8 @@ import (
 	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/node/rules"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Options are what the proxy shares with the other APIs of its node.
@@ -128,12 +130,15 @@ type exchange struct {
 	trusted  bool   // the peer is a trusted proxy
 	upgrade  bool   // the request is for a WebSocket
 	grpc     bool   // it is a call of gRPC
+	http2    bool   // the client's
 	expects  bool   // the client waits for 100 before it sends the body
 	body     *clientBody
 	upstream *upstream
-	status   int         // of the response, or the last informational one; 0: none yet
+	status   int         // of the response; 0: none yet
+	informed atomic.Bool // the client got an informational response
 	failed   int         // the status that HTTP has for what a call of gRPC was answered; 0: the proxy answered none
 	sent     int64       // bytes of the response's body
+	unread   bool        // the client does not take them
 	length   int64       // of the upstream's response; -1: unknown
 	closing  []string    // Connection of the response, while informational ones go before it
 	hijacked func() bool // ends what closes the connection; nil: it is net/http's
@@ -180,15 +185,29 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // WriteHeader implements http.ResponseWriter. It keeps Connection for the last response, as httputil.ReverseProxy
 // clears all fields after informational ones.
 func (x *exchange) WriteHeader(status int) {
+	h := x.Header()
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		x.inform(h, status)
+		return
+	}
 	x.status = status
-	if h := x.Header(); status >= 200 && x.closing != nil {
+	if x.closing != nil {
 		h["Connection"] = x.closing
-	} else if status < 200 && h["Connection"] != nil {
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// inform writes an informational response. A transport calls it while the request is under way.
+func (x *exchange) inform(h http.Header, status int) {
+	if x.informed.Store(true); h["Connection"] != nil {
 		x.closing = h["Connection"]
 		delete(h, "Connection")
 	}
 	if status == http.StatusContinue && x.expects {
 		return // the server sends it when the body is read, perhaps at this moment: once is enough
+	}
+	if x.http2 {
+		return // net/http may still read the fields when httputil.ReverseProxy clears them
 	}
 	x.ResponseWriter.WriteHeader(status)
 }
@@ -196,13 +215,14 @@ func (x *exchange) WriteHeader(status int) {
 // Write implements http.ResponseWriter. It flushes each part of a body but the last, which the server flushes with its
 // end: a response in one part is one write.
 func (x *exchange) Write(b []byte) (int, error) {
-	if x.status < 200 {
+	if x.status == 0 {
 		x.status = http.StatusOK
 	}
 	n, err := x.ResponseWriter.Write(b)
 	if x.sent += int64(n); x.sent < x.length && err == nil {
 		err = http.NewResponseController(x.ResponseWriter).Flush() // the rest may take its time
 	}
+	x.unread = x.unread || err != nil
 	return n, err
 }
 
@@ -239,7 +259,7 @@ var closing = []string{"close"}
 
 func (x *exchange) serve(r *http.Request) {
 	p := x.proxy
-	x.grpc, x.expects = isGRPC(r), r.Header["Expect"] != nil
+	x.grpc, x.http2, x.expects = isGRPC(r), r.ProtoMajor == 2, r.Header["Expect"] != nil
 	target := *r.URL
 	switch x.target = targetOf(r); {
 	case r.Method == http.MethodConnect:
@@ -247,6 +267,9 @@ func (x *exchange) serve(r *http.Request) {
 		return
 	case x.target == "" || !setTarget(&target, x.target):
 		x.refuse(http.StatusBadRequest, "the target of the request cannot be forwarded as it is: send a path")
+		return
+	case !httpguts.ValidHostHeader(r.Host): // net/http would forward another one
+		x.refuse(http.StatusBadRequest, "the host of the request cannot be forwarded as it is: send it in ASCII")
 		return
 	case p.cfg.MaxBodyBytes > 0 && r.ContentLength > p.cfg.MaxBodyBytes:
 		x.refuse(http.StatusRequestEntityTooLarge, tooLarge(p.cfg.MaxBodyBytes))

@@ -20,6 +20,7 @@ type route struct {
 	actions     *actions.Actions
 	cost        uint64
 	onFailure   rules.Failure
+	free        bool // nothing is checked
 }
 
 // compile returns the route. What it leaves out is that of all requests.
@@ -41,12 +42,16 @@ func (r *Route) compile(requests actions.Config) (route, error) {
 	}
 	made, err := actions.New(requests)
 	compiled := route{host: host, path: strings.TrimSuffix(r.Path, "/"), method: r.Method, actions: made,
-		exactCase: requests.PathCase == actions.PathCaseExact, cost: r.Cost, onFailure: r.OnFailure}
+		exactCase: requests.PathCase == actions.PathCaseExact, cost: r.Cost, onFailure: r.OnFailure,
+		free: r.isFree()}
 	if wild {
 		compiled.host, compiled.below = "", below
 	}
 	return compiled, err
 }
+
+// isFree reports whether the requests of the route are not limited: its descriptors are an empty list.
+func (r *Route) isFree() bool { return r.Descriptors != nil && len(r.Descriptors) == 0 }
 
 func (r *route) matches(host, method, path string) bool {
 	return (r.host == "" || r.host == host) && (r.below == "" || strings.HasSuffix(host, r.below)) &&

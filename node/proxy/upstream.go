@@ -146,7 +146,8 @@ func (x *exchange) RoundTrip(out *http.Request) (*http.Response, error) {
 func (x *exchange) repeatable(out *http.Request, err error) bool {
 	switch out.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:
-		return out.Body == nil && x.status == 0 && out.Context().Err() == nil && (isConnect(err) || !isTimeout(err))
+		return out.Body == nil && !x.informed.Load() && out.Context().Err() == nil &&
+			(isConnect(err) || !isTimeout(err))
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -143,7 +144,7 @@ func (a *After) cost(r *Response) (cost uint64, ok bool) {
 			return 1, false
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(values[0]), 10, 64)
-		if err != nil {
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // n is as large as can be then
 			return 1, false
 		}
 		return min(n, counters.MaxLimit), true

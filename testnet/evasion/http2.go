@@ -16,8 +16,8 @@ import (
 // Field is a field of an HTTP/2 request as it is sent: nothing checks it.
 type Field struct{ Name, Value string }
 
-// Fields are the request's own in HTTP/2. A line that folds becomes a value with a line's end in it, which is malformed
-// there.
+// Fields are the request's own in HTTP/2. A line that folds becomes a value with a line's end in it, which is
+// malformed there.
 func (v Variation) Fields() []Field {
 	fields := []Field{{":method", v.Method}, {":scheme", "http"}, {":authority", v.Host}, {":path", v.Target}}
 	for _, line := range v.Lines {
@@ -39,8 +39,8 @@ type HTTP2 struct {
 	Reset  bool   // the client resets the stream at once
 }
 
-// Send sends the request from an address of this machine; nil: any. It returns the status of the answer, and an error if
-// the server ends the stream or the connection without one.
+// Send sends the request from an address of this machine; nil: any. It returns the status of the answer, and an error
+// if the server ends the stream or the connection without one.
 func (q HTTP2) Send(from net.Addr, addr string) (status int, err error) {
 	dialer := net.Dialer{Timeout: patience, LocalAddr: from}
 	conn, err := dialer.Dial("tcp", addr)

@@ -25,8 +25,8 @@ var oddFields = []struct {
 	{"content-length", []string{"0", "5", "-1", "99999999999999999999", "5, 5", "0x5", ""}},
 	{"upgrade", []string{"websocket", "h2c", "TLS/1.0", "foo/2, bar"}},
 	{"http2-settings", []string{"AAMAAABkAAQAAP__", "!"}},
-	{"connection", []string{"keep-alive", "upgrade", "close, x-forwarded-for", "x-forwarded-uri, x-forwarded-method, host",
-		"x-rl-decision", "te, trailer, expect", ", ,"}},
+	{"connection", []string{"keep-alive", "upgrade", "close, x-forwarded-for", "x-rl-decision", "te, trailer, expect",
+		"x-forwarded-uri, x-forwarded-method, host", ", ,"}},
 	{"proxy-connection", []string{"keep-alive", "x-forwarded-uri"}},
 	{"keep-alive", []string{"timeout=0", "x"}},
 	{"host", []string{"", "other.example", "a b", "x:99999", "[::1", "\xff"}},
@@ -40,21 +40,26 @@ var oddFields = []struct {
 	{"proxy-authorization", []string{"Basic eA=="}}, {"cookie", []string{strings.Repeat("a=b; ", 900), "\x80\xff"}},
 	{"x-http-method-override", []string{"OPTIONS", "CONNECT"}}, {"x-accel-redirect", []string{"/"}},
 	{"x-rl-decision", []string{"allow", "unavailable"}}, {"x-forwarded-uri", []string{"/free", ""}},
-	{"x-forwarded-method", []string{"FREE"}}, {"x-forwarded-for", []string{"x", strings.Repeat("1.1.1.1, ", 400) + "1"}},
+	{"x-forwarded-method", []string{"FREE"}},
+	{"x-forwarded-for", []string{"x", strings.Repeat("1.1.1.1, ", 400) + "1"}},
 	{"x-original-url", []string{"/free"}}, {"forwarded", []string{"for=1;host=\"", "x"}},
 	{"x-a", []string{strings.Repeat("a", 4000), strings.Repeat("a", 8100), strings.Repeat("a", 15_000),
-		strings.Repeat("a", 16_300), strings.Repeat("a", 40_000), "\x80", "\xef\xbf\xbe", "\x7f", "\x01", "a\tb", "\x00",
+		strings.Repeat("a", 16_300), strings.Repeat("a", 40_000), "\x80", "\xef\xbf\xbe", "\x7f", "\x01", "a\tb",
+		"\x00",
 		"a\r\nx-rl-decision: allow", "a\nb"}},
-	{"x a", []string{"x"}}, {"x:a", []string{"x"}}, {"x\xe9", []string{"x"}}, {"", []string{"x"}}, {"X-UPPER", []string{"x"}},
+	{"x a", []string{"x"}}, {"x:a", []string{"x"}}, {"x\xe9", []string{"x"}}, {"", []string{"x"}},
+	{"X-UPPER", []string{"x"}},
 	{"x_a", []string{"x"}}, {"x!#$%&'*+.^`|~", []string{"x"}}, {strings.Repeat("n", 9000), []string{"x"}},
 	{":protocol", []string{"websocket", "x"}}, {":x", []string{"x"}}, {":path", []string{"/free"}},
 }
 
 // oddStarts are values of the request's own parts.
 var oddStarts = map[string][]string{
-	":method": {"POST", "HEAD", "OPTIONS", "CONNECT", "TRACE", "PRI", "get", "G ET", "", strings.Repeat("M", 9000), "G\x80T"},
+	":method": {"POST", "HEAD", "OPTIONS", "CONNECT", "TRACE", "PRI", "get", "G ET", "", strings.Repeat("M", 9000),
+		"G\x80T"},
 	":scheme": {"https", "ftp", "", "x y", "file"},
-	":authority": {"", "other.example", "a b", "\u00fc.example", "x\xff", "user@shop.example", "shop.example:99999", "/",
+	":authority": {"", "other.example", "a b", "\u00fc.example", "x\xff", "user@shop.example", "shop.example:99999",
+		"/",
 		strings.Repeat("h", 9000), "[::1", "a,b", "xn--", "\u2100.example"},
 	":path": {blocked + "?a b", blocked + "? HTTP/1.0", blocked + "?a HTTP/2.0", blocked + "#x", blocked + "?%zz&;&a;b",
 		blocked + "?\x80\xff", blocked + " ", blocked + " x", blocked + "\tx", "/." + blocked, "/" + blocked,
@@ -145,7 +150,8 @@ func (a attack) http1(from net.Addr, addr string) (int, error) {
 			start[f.Name] = f.Value
 		}
 	}
-	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n%s", start[":method"], start[":path"], start[":authority"], &lines)
+	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n%s", start[":method"], start[":path"], start[":authority"],
+		&lines)
 	switch a.timing {
 	case "a body":
 		text += "Content-Length: 3\r\nConnection: close\r\n\r\na=1"
@@ -184,8 +190,8 @@ func asksForBlocked(head string) bool {
 	return path.Clean(name) == blocked
 }
 
-// TestAdversary has a client that chooses fields, protocol and timing ask for a path whose limit is 0: no request for it
-// reaches the application.
+// TestAdversary has a client that chooses fields, protocol and timing ask for a path whose limit is 0: no request for
+// it reaches the application.
 func TestAdversary(t *testing.T) {
 	all := attacks(300)
 	for name, proxy := range realProxies {
@@ -207,7 +213,8 @@ func TestAdversary(t *testing.T) {
 					statuses[status]++
 					for _, head := range application.take() {
 						if asksForBlocked(head) {
-							t.Errorf("%s, %s, %.300q: the application got %.200q", version.name, a.timing, a.fields[:], head)
+							t.Errorf("%s, %s, %.300q: the application got %.200q", version.name, a.timing, a.fields,
+								head)
 						}
 					}
 				}

@@ -17,10 +17,10 @@ const (
 // NoAnswer is the status where edgelimit does not answer: nobody listens, or not in time, or the connection ends first.
 const NoAnswer = 0
 
-// OutcomeOf returns what every recipe does with an answer of edgelimit's, by its status and its X-RL-Decision. It is the
-// only place that says what a recipe is open for: what no client can cause. These are no answer; 404, as a proxy asks at a
-// fixed URL; and 502, 503 and 504, which say so little of a request as no answer does. A client can cause other 4xx (by
-// long headers, by Expect), and 500, 501 and 505 (by what the server that answers stumbles over).
+// OutcomeOf returns what every recipe does with an answer of edgelimit's, by its status and its X-RL-Decision. It is
+// the only place that says what a recipe is open for: what no client can cause. These are no answer; 404, as a proxy
+// asks at a fixed URL; and 502, 503 and 504, which say as little about a request. A client can cause other 4xx (by long
+// headers, by Expect), and 500, 501 and 505 (by what the server that answers stumbles over).
 func OutcomeOf(status int, decision string) Outcome {
 	switch {
 	case decision == "deny":

@@ -14,11 +14,12 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-// answerField is the field by which a client of these tests chooses what the edgelimit of the test answers: a status and
+// answerField is the field by which a client chooses what the edgelimit of these tests answers: a status and
 // X-RL-Decision, or a fault.
 const answerField = "X-Answer"
 
-// faults are answers that are none, by their bytes. The connection ends after them, or stays open if they end with "...".
+// faults are answers that are none, by their bytes. The connection ends after them, or stays open if they end with
+// three dots.
 var faults = map[string]string{
 	"reset": "", "frozen": "...", "half": "HTTP/1.1 200 OK\r\nX-RL-Deci", "slow": "HTTP/1.1 200 OK\r\nX-RL-Deci...",
 	"garbage":    "SSH-2.0-OpenSSH_9.2p1\r\n\r\n",

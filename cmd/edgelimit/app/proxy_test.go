@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +18,13 @@ import (
 // order.
 func checkProxy(t *testing.T, binary string) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/noise" { // more than one response, which net/http logs
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			_, _ = io.Copy(io.Discard, conn)
+			_ = conn.Close()
+			return
+		}
 		fmt.Fprint(w, "shop ", r.RequestURI)
 	}))
 	defer upstream.Close()
@@ -35,6 +43,15 @@ func checkProxy(t *testing.T, binary string) {
 			t.Errorf("request %d: %d %s", i+1, status, answer)
 		case i >= 5 && (status != 429 || kind != "application/problem+json"):
 			t.Errorf("request %d: %d %s", i+1, status, kind)
+		}
+	}
+	if status, _, _, err := testkit.Fetch(web, "GET", "http://"+door+"/noise", ""); err != nil || status != 200 {
+		t.Errorf("noise: %d, %v", status, err)
+	}
+	eventually(t, "the line of net/http", func() bool { return strings.Contains(p.said.String(), "Unsolicited") })
+	for line := range strings.Lines(p.said.String()) {
+		if !strings.HasPrefix(line, "time=") {
+			t.Errorf("a line that is no record: %s", line)
 		}
 	}
 	testkit.Must(t, p.cmd.Process.Signal(syscall.SIGTERM))

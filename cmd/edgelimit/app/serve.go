@@ -160,6 +160,7 @@ func serve(c *cli.Context, defaults node.Config, settings settings, extensions [
 	if err != nil {
 		return err
 	}
+	slog.SetDefault(logger) // net/http's clients log by package log, which writes there then
 	if env != nil {
 		env.log(logger)
 	}

@@ -92,7 +92,8 @@ func (a *Actions) DescribeOriginal(r *http.Request, req *rules.Request) Outcome 
 	}
 	if v.isMalformed(a.original[2:]) {
 		*req = rules.Request{Domain: a.domain, Descriptors: req.Descriptors[:0]}
-		return Outcome{Denied: DeniedMalformed, Detail: "the host or the target cannot stand in HTTP/1.1: send them encoded"}
+		return Outcome{Denied: DeniedMalformed,
+			Detail: "the host or the target cannot stand in HTTP/1.1: send them encoded"}
 	}
 	return a.describe(&v, false, req)
 }

@@ -118,8 +118,8 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// undecided returns the refusal of a request that the node cannot decide: 503, for which a proxy may be fail-open. 500 is
-// left to panics, as a request may cause one.
+// undecided returns the refusal of a request that the node cannot decide: 503, for which a proxy may be fail-open. 500
+// is left to panics, as a request may cause one.
 func (a *api) undecided(ctx context.Context, err error) error {
 	f := a.refusalOf(ctx, err)
 	if f.status == http.StatusInternalServerError {

@@ -199,7 +199,8 @@ func TestCombiningIsLinear(t *testing.T) {
 	began := time.Now()
 	combineLists(h, map[string]string{limitField: `"burst";r=45;t=30`, policyField: `"burst";q=100;w=60`}, 45)
 	if got := h.Get(limitField); !strings.HasPrefix(got, `"burst";r=45;t=30, "policy 0"`) ||
-		len(items(got)) != 300_001 || len(items(h.Get(policyField))) != 300_001 || time.Since(began) > testkit.Patience {
+		len(items(got)) != 300_001 || len(items(h.Get(policyField))) != 300_001 ||
+		time.Since(began) > testkit.Patience {
 		t.Errorf("%.100s after %v", got, time.Since(began))
 	}
 }

@@ -102,6 +102,14 @@ func attacks(n int) (all []attack) {
 		}
 		return f
 	})
+	for n := 70; n <= 110; n++ { // HAProxy has room for 101
+		changes = append(changes, func(f []evasion.Field) []evasion.Field {
+			for range n {
+				f = append(f, evasion.Field{Name: "x-api-key", Value: "y"})
+			}
+			return f
+		})
+	}
 	add := func(timing string, some ...func([]evasion.Field) []evasion.Field) {
 		fields := append([]evasion.Field(nil), plain...)
 		for _, change := range some {
@@ -217,6 +225,13 @@ func TestAdversary(t *testing.T) {
 								head)
 						}
 					}
+				}
+			}
+			for _, port := range []int{portProxy, portHTTP2} {
+				if conn, err := net.Dial("tcp", fmt.Sprintf("%s:%d", l.host, port)); err != nil {
+					t.Errorf("an attack has ended the proxy: %v", err)
+				} else {
+					_ = conn.Close()
 				}
 			}
 			t.Logf("%d attacks over each protocol, answered with: %v", len(all), statuses)

@@ -181,7 +181,8 @@ func wire() (variations []evasion.Variation, requests map[string][]byte) {
 	return append(variations, v), requests
 }
 
-// TestEvasion holds that no form of a request that gets through a proxy to the application evades a layer.
+// TestEvasion holds that no form of a request that gets through a proxy to the application evades a layer, over either
+// version of HTTP.
 func TestEvasion(t *testing.T) {
 	forms, bytes := wire()
 	forms = append(evasion.Variations(), forms...)
@@ -198,26 +199,38 @@ func TestEvasion(t *testing.T) {
 				if b, ok := bytes[v.Name]; ok {
 					request = b
 				}
-				application.take()
-				status, err := evasion.SendFrom(from, l.proxy(), request)
-				heads := application.take()
-				switch {
-				case len(heads) == 0 && err != nil:
-					t.Logf("%s: closed without an answer: %v", v.Name, err)
-					return evasion.Outcome{Status: http.StatusBadRequest}, nil
-				case len(heads) == 0 && status < http.StatusBadRequest:
-					return evasion.Outcome{}, fmt.Errorf("%d, and the application got nothing", status)
-				case len(heads) == 0:
-					return evasion.Outcome{Status: status}, nil
-				case len(heads) > 1:
-					return evasion.Outcome{}, fmt.Errorf("the application got %d requests: %q", len(heads), heads)
-				}
-				// What the application got counts, whatever became of its answer.
-				return evasion.Outcome{Status: http.StatusOK, Removed: removedFrom(heads[0])}, nil
+				return application.outcome(func() (int, error) { return evasion.SendFrom(from, l.proxy(), request) })
+			})
+			second := l.sibling() // one that knows h2c answers its upgrade, and the application gets nothing
+			proxy.start(second, withHTTP2[name]...)
+			address := fmt.Sprintf("%s:%d", second.host, portHTTP2)
+			evasion.CheckBehind(t, meter, evasion.Variations(), func(v evasion.Variation) (evasion.Outcome, error) {
+				return application.outcome(func() (int, error) {
+					return evasion.HTTP2{Fields: v.Fields()}.Send(from, address)
+				})
 			})
 			checkPipelined(t, l, meter, application)
 		})
 	}
+}
+
+// outcome sends a request through a proxy, and returns what came of it. What the application got counts, whatever became
+// of its answer.
+func (a *lenient) outcome(send func() (status int, err error)) (evasion.Outcome, error) {
+	a.take()
+	status, err := send()
+	heads := a.take()
+	switch {
+	case len(heads) == 0 && err != nil: // it closed without an answer
+		return evasion.Outcome{Status: http.StatusBadRequest}, nil
+	case len(heads) == 0 && status < http.StatusBadRequest:
+		return evasion.Outcome{}, fmt.Errorf("%d, and the application got nothing", status)
+	case len(heads) == 0:
+		return evasion.Outcome{Status: status}, nil
+	case len(heads) > 1:
+		return evasion.Outcome{}, fmt.Errorf("the application got %d requests: %q", len(heads), heads)
+	}
+	return evasion.Outcome{Status: http.StatusOK, Removed: removedFrom(heads[0])}, nil
 }
 
 // checkPipelined holds that each request of a connection is charged, also if they are sent at once.

@@ -18,18 +18,23 @@ local function written(name)
     return own[name] or name:find("^x%-forwarded%-") or name:find("^x%-original%-")
 end
 
+-- max_fields is how many header fields a request may have. HAProxy 2.6 crashes where its client of HTTP sends a little under 100.
+local max_fields = 80
+
 -- asked_with are the headers of the question: all that the client sent, each as often as it did, and what HAProxy writes.
 local function asked_with(txn)
-    local headers = {}
+    local headers, fields = {}, 0
     for name, values in pairs(txn.http:req_get_headers()) do
         if not written(name) then
             local list = {}
             for i = 0, #values do
                 list[i + 1] = values[i]
             end
+            fields = fields + #list
             headers[name] = list
         end
     end
+    if fields > max_fields then error("more header fields than can be asked about") end
     headers["x-forwarded-for"] = { txn.f:src() }
     headers["x-forwarded-method"] = { txn.f:method() }
     headers["x-forwarded-host"] = { txn.f:req_hdr("host") or "" }

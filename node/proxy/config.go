@@ -156,7 +156,8 @@ func (c *Config) Validate(requests actions.Config) error {
 	check(c.MaxBodyBytes >= 0, "max_body_bytes: %d, want 0 for no maximum, or more", c.MaxBodyBytes)
 	for name, value := range c.DenialHeaders {
 		check(httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value) && !isFraming(name),
-			"denial_headers: %.100q: %.100q: want a header that says nothing of the connection or the length", name, value)
+			"denial_headers: %.100q: %.100q: want a header that says nothing of the connection or the length", name,
+			value)
 	}
 	check(c.Retries >= 0 && c.Retries <= 10, "retries: %d, want 0 to 10", c.Retries)
 	format := c.AccessLog.Format

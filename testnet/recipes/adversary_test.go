@@ -228,7 +228,7 @@ func TestAdversary(t *testing.T) {
 				}
 			}
 			for _, port := range []int{portProxy, portHTTP2} {
-				if conn, err := net.Dial("tcp", fmt.Sprintf("%s:%d", l.host, port)); err != nil {
+				if conn, err := net.Dial("tcp", net.JoinHostPort(l.host, fmt.Sprint(port))); err != nil {
 					t.Errorf("an attack has ended the proxy: %v", err)
 				} else {
 					_ = conn.Close()

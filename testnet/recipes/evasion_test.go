@@ -214,8 +214,8 @@ func TestEvasion(t *testing.T) {
 	}
 }
 
-// outcome sends a request through a proxy, and returns what came of it. What the application got counts, whatever became
-// of its answer.
+// outcome sends a request through a proxy, and returns what came of it. What the application got counts, whatever
+// became of its answer.
 func (a *lenient) outcome(send func() (status int, err error)) (evasion.Outcome, error) {
 	a.take()
 	status, err := send()

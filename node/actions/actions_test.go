@@ -56,13 +56,17 @@ func TestSources(t *testing.T) {
 		{"host", "/", nil, "-"},
 		{"path", "/login?a=1", nil, "/login"},
 		{"path", "/%6Cogin", nil, "/login"},
-		{"path", "http://h//x/..//./login/", nil, "/login | /x/.././login"},
+		{"path", "http://h//x/..//./login/", nil, "/login | /x/.././login | /.././login | /"},
 		{"path", "/../..", nil, "/ | /../.."},
 		{"header x-api-key", "/", []string{"X-Api-Key", "k1"}, "k1"},
 		{"header X-API-Key", "/", []string{"X-Api-Key", "k1", "X-Api-Key", "k2"}, "k1 | k2"},
 		{"header X-API-Key", "/", []string{"X-Api-Key", "k1", "X-Api-Key", "k1"}, "k1"},
 		{"header X-Api-Key", "/", []string{"X-Api-Key", "", "X-Api-Key", "k1\t"}, "k1"},
 		{"header X-Api-Key", "/", []string{"X_Api-Key", "k1"}, "k1"},
+		{"header X-Api-Key", "/", []string{"X.Api+Key", "k1", "X-Api~key", "k1"}, "k1"},
+		{"header X-Api-Key", "/", []string{"X-Api-Keys", "k1", "X-ApiKey", "k1", "Xx-Api-Key", "k1"}, "-"},
+		{"header X-Api-Key", "/", []string{"X-Api-Key", "\xa0k1", "X-Api-Key", "k1\x85\u3000\ufeff"}, "k1"},
+		{"header X-Api-Key", "/", []string{"X-Api-Key", "voil\u00e0"}, "voil\u00e0 | voil\xc3"},
 		{"header X-Api-Key", "/", []string{"X-Api-Key", ""}, "-"},
 		{"cookie session", "/", []string{"Cookie", "a=b; session=s1"}, "s1"},
 		{"cookie session", "/", []string{"Cookie", "session=s1", "Cookie", "session=s2"}, "s1 | s2"},
@@ -72,6 +76,12 @@ func TestSources(t *testing.T) {
 		{"cookie session", "/", []string{"Cookie", "session=a b; session=a+b; session=a%2Bb"}, "a+b"},
 		{"cookie session", "/", []string{"Cookie", "session[0]=s1;=session=s2"}, "s1 | s2"},
 		{"cookie session", "/", []string{"Cookie", "session"}, "-"},
+		{"cookie session", "/", []string{"Cookie", "\u00a0session=s1;\xa0session\x85=s1"}, "s1"},
+		{"cookie session", "/", []string{"Cookie", "session=\u2028s1\u3000\xa0;session=\ufeff\"s1\"\u00a0"}, "s1"},
+		{"cookie session", "/", []string{"Cookie", `session=j:"s\u0031"`}, `s1 | j:"s\u0031"`},
+		{"cookie session", "/", []string{"Cookie", `session=j%3A%5B%22s1%22%5D; session=j:7.0`},
+			`s1 | j:["s1"] | 7 | j:7.0`},
+		{"cookie session", "/", []string{"Cookie", "[session]=s1"}, "s1"},
 		{"cookie session", "/", nil, "-"},
 		{"query token", "/?token=a%20b&x", nil, "a b"},
 		{"query token", "/?token=a&token=b", nil, "a | b"},
@@ -84,7 +94,9 @@ func TestSources(t *testing.T) {
 		{"query token", "/?+Token[]=%u0061", nil, "a"},
 		{"query a_b", "/?a.b=1", nil, "1"},
 		{"query token", "/?token=1&token=2&token=3&token=4&token=5&token=6&token=7&token=8&token=9", nil, "denied"},
-		{"query token", "/?tokens=1&toke=2&=token", nil, "-"},
+		{"query token", "/?tokens=1&toke=2&=token&token_x=3&x[token]=4", nil, "-"},
+		{"query token", "/?[token]=a&%5Btoken%5D[x]=b&]token=c&token]=d&[[token]][0]=e", nil, "a | b | c | d | e"},
+		{"query token", "/?+%09token=a&%C2%A0token%00x=b", nil, "a | b"},
 		{"text api v2", "/", nil, "api v2"},
 		{"template /tenants/{tenant}/*", "/tenants/acme/orders/7", nil, "acme"},
 		{"template /tenants/{tenant}/*", "/Tenants/acme/orders/7", nil, "acme"},
@@ -117,11 +129,33 @@ func TestSources(t *testing.T) {
 		{"jwt sub", "/", []string{"Authorization", "Bearer e30.!.x"}, UnreadableValue},
 		{"jwt sub", "/", []string{"Authorization", "Bearer e30.e30"}, "-"}, // read, and without the claim
 		{"jwt sub", "/", []string{"Authorization", "Bearer opaque"}, "-"},
+		{"jwt sub", "/", []string{"Authorization", strings.Replace(token(`{"sub":"ann"}`), " ", "\xa0", 1)}, "ann"},
+		{"jwt sub", "/", []string{"Authorization", strings.Replace(token(`{"sub":"ann"}`), " ", "\u3000", 1)}, "ann"},
+		{"jwt sub", "/", []string{"Authorization", "\x85" + token(`{"sub":"ann"}`) + "\ufeff"}, "ann"},
 		{"jwt sub", "/", []string{"Authorization", "Basic YTpi"}, "-"},
 	}
 	for _, tt := range tests {
 		if got := valueOf(t, tt.source, tt.target, tt.lines...); got != tt.want {
 			t.Errorf("%s of %.80s %q: %q, want %q", tt.source, tt.target, tt.lines, got, tt.want)
+		}
+	}
+}
+
+// TestSpellings: every spelling of a header's name that some server takes for it is that header, and the proxy's
+// canonical form of it.
+func TestSpellings(t *testing.T) {
+	for n := range 16 {
+		name := []byte("X-Long-Api-Key-Id")
+		for bit, at := range []int{1, 6, 10, 14} {
+			if n>>bit&1 == 1 {
+				name[at] = "_.+~"[bit]
+			}
+		}
+		if got := valueOf(t, "header X-Long-Api-Key-Id", "/", string(name), "k1"); got != "k1" {
+			t.Errorf("%s: %q", name, got)
+		}
+		if got := HeaderName(string(name)); got != "X-Long-Api-Key-Id" {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }
@@ -174,7 +208,7 @@ func TestDescribeOriginal(t *testing.T) {
 			"X-Forwarded-Uri", "/1", "X-Forwarded-Uri", "/2", "X-Forwarded-Uri", "/3", "X-Forwarded-Uri", "/4",
 		}, forwarded...), "denied"},
 		{"two slashes", "", "10.0.0.1:1", append(forwarded[:4:4], "X-Forwarded-Uri", "//evil/../login?q=1"),
-			"DELETE a.example /login | /evil/../login 1"},
+			"DELETE a.example /login | /evil/../login | /../login | / 1"},
 		{"wrong escapes", "", "10.0.0.1:1", append(forwarded[:4:4], "X-Forwarded-Uri", "/log%zzin/?q=1"),
 			"DELETE a.example /log%zzin 1"},
 	}

@@ -1,7 +1,6 @@
 package actions
 
 import (
-	"cmp"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -72,7 +71,7 @@ func (a *Actions) Describe(r *http.Request, req *rules.Request) Outcome {
 	v := view{
 		client: client, header: r.Header, tls: r.TLS, trusted: trusted, exactCase: a.exactCase,
 		described: true, methods: methods[:], hosts: hosts[:],
-		targets: [maxTargets]target{{path: cmp.Or(r.URL.Path, "/"), query: r.URL.RawQuery}}, known: 1,
+		targets: [maxTargets]target{targetOf(r.URL)}, known: 1,
 	}
 	return a.describe(&v, !trusted && present(r.Header, a.proxies.field), req)
 }
@@ -102,7 +101,7 @@ func (a *Actions) DescribeOriginal(r *http.Request, req *rules.Request) Outcome 
 // are more than MaxValues.
 func (a *Actions) Paths(r *http.Request, dst []string) ([]string, bool) {
 	var found values
-	t := target{path: cmp.Or(r.URL.Path, "/"), query: r.URL.RawQuery}
+	t := targetOf(r.URL)
 	t.readPath(a.exactCase, &found)
 	return append(dst, found.list[:found.n]...), !found.excess
 }
@@ -111,7 +110,7 @@ func (a *Actions) Paths(r *http.Request, dst []string) ([]string, bool) {
 func (v *view) readTargets(names []string) {
 	for _, name := range names {
 		for _, line := range v.header[name] {
-			switch t := splitTarget(trim(line)); {
+			switch t := splitTarget(strings.Trim(line, " \t")); {
 			case t == target{}, slices.Contains(v.targets[:v.known], t):
 			case v.known == maxTargets:
 				v.excess = true

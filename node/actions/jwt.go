@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 )
 
 // readJWT adds a claim of the bearer token: a text or a number, or several of a list. It does not verify the signature:
@@ -18,7 +19,7 @@ func (v *view) readJWT(claim string, out *values) {
 	tokens := 0
 	for _, line := range v.header["Authorization"] {
 		bearer := false
-		for field := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' }) {
+		for field := range strings.FieldsFuncSeq(line, separates) {
 			switch {
 			case strings.EqualFold(field, "bearer"):
 				bearer = true
@@ -33,6 +34,10 @@ func (v *view) readJWT(claim string, out *values) {
 	}
 	out.ambiguous = out.ambiguous || tokens > 1 && out.n > 1
 }
+
+// separates reports whether a sign may stand between the scheme and the token, or two of them. What is no UTF-8 is
+// decoded as utf8.RuneError, and no part of either.
+func separates(r rune) bool { return r == ',' || r == utf8.RuneError || isBlank(r) }
 
 func (s *values) addClaim(token, claim string) {
 	_, rest, _ := strings.Cut(token, ".")

@@ -1,14 +1,50 @@
 package actions
 
 import (
+	"encoding/json"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// readQuery adds the values of a query's parameters of a name. All servers separate parameters by &, some by ; as well
+// readHeader adds the values of the headers that servers take for the one of this canonical name. Go, Java and nginx
+// hand the first of several lines on, PHP the last, Node and Python all in one.
+func (v *view) readHeader(name string, out *values) {
+	for _, line := range v.header[name] {
+		out.sentTrimmed(line)
+	}
+	for other, lines := range v.header {
+		if len(other) == len(name) && other != name && SameName(other, name) {
+			for _, line := range lines {
+				out.sentTrimmed(line)
+			}
+		}
+	}
+}
+
+// sentTrimmed is sent for a value without the blanks around it, and without those that only Latin-1 has.
+func (s *values) sentTrimmed(value string) {
+	value = trim(value)
+	s.sent(value)
+	s.sent(trimLatin1(value))
+}
+
+// readQuery adds the values of the query's parameters of a name. The query begins at ? for all, at ; for Fastify, and
+// servers behind those that decode see these signs decoded.
+func (t *target) readQuery(name string, out *values) {
+	scanQuery(t.query, name, out)
+	for _, path := range [...]string{t.raw, t.path} {
+		if i := indexAny(path, "?;"); i < len(path) {
+			scanQuery(path[i+1:], name, out)
+			out.ambiguous = out.ambiguous || out.n > 0
+		}
+	}
+}
+
+// scanQuery adds the values of a query's parameters of a name. All servers separate parameters by &, some by ; as well
 // (older Rack and Python, Perl), and some end the query at # (nginx, Node): each reading counts. One malformed
 // parameter means nothing for the others.
-func readQuery(query, name string, out *values) {
+func scanQuery(query, name string, out *values) {
 	if out.tooLong(query) {
 		return
 	}
@@ -19,10 +55,10 @@ func readQuery(query, name string, out *values) {
 			continue
 		}
 		readParameter(pair, name, out)
-		if !strings.ContainsAny(pair, ";#") {
+		if !strings.ContainsAny(pair, ";#?") {
 			continue
 		}
-		for piece := range strings.FieldsFuncSeq(pair, func(r rune) bool { return r == ';' || r == '#' }) {
+		for piece := range strings.FieldsFuncSeq(pair, func(r rune) bool { return r == ';' || r == '#' || r == '?' }) {
 			readParameter(piece, name, out)
 		}
 	}
@@ -63,28 +99,45 @@ func (v *view) readCookie(name string, out *values) {
 
 // readCookiePair adds the value of a cookie if it has the name.
 func readCookiePair(pair, wanted string, out *values) {
-	pair = strings.TrimLeft(pair, " \t=")
+	pair = strings.TrimLeft(trim(pair), "=")
 	name, value, ok := strings.Cut(pair, "=")
 	if !ok || !named(name, wanted) {
 		return
 	}
-	value, quoted := strings.CutPrefix(trim(value), `"`)
-	closed, ok := strings.CutSuffix(value, `"`)
+	value = trim(value)
+	out.sentQuoted(value)
+	if latin1 := trimLatin1(value); latin1 != value {
+		out.sentQuoted(latin1)
+	}
+}
+
+// sentQuoted adds the value of a cookie, with or without quotes.
+func (s *values) sentQuoted(value string) {
+	inner, quoted := strings.CutPrefix(value, `"`)
+	closed, ok := strings.CutSuffix(inner, `"`)
 	switch {
 	case !quoted:
-		out.sentCookie(value)
+		s.sentCookie(value)
 	case ok:
-		out.sentCookie(unescape(closed))
+		s.sentCookie(unescape(closed))
 	default: // some servers drop the open quote alone, Node's cookie package the last character as well
-		out.sentCookie(unescape(value))
-		out.sentCookie(unescape(value[:max(len(value)-1, 0)]))
+		s.sentCookie(unescape(inner))
+		s.sentCookie(unescape(inner[:max(len(inner)-1, 0)]))
 	}
 }
 
 // sentCookie adds a cookie's value in a canonical form: decoded (PHP, Node, ASP.NET), with a blank written as + (PHP
-// reads either as a blank).
+// reads either as a blank). Express reads what follows j: as JSON.
 func (s *values) sentCookie(value string) {
 	value, bad := decode(value)
+	if text, ok := strings.CutPrefix(value, "j:"); ok && json.Valid([]byte(text)) {
+		s.ambiguous = true
+		if number, err := strconv.ParseFloat(trim(text), 64); err == nil { // 7.0 is 7
+			s.add(strconv.FormatFloat(number, 'f', -1, 64))
+		} else {
+			s.addScalars(json.RawMessage(trim(text)))
+		}
+	}
 	if strings.IndexByte(value, ' ') >= 0 {
 		value = strings.ReplaceAll(value, " ", "+")
 	}
@@ -163,31 +216,8 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// trim removes the blanks that protocols allow around values.
-func trim(s string) string { return strings.Trim(s, " \t") }
-
-// named reports whether some server takes a parameter or cookie of this name, still encoded, for the wanted one. Case
-// counts for most and not for ASP.NET. PHP ignores blanks before a name, reads a dot or a blank in it as _, and ends it
-// at a NUL. PHP, Rails and Express read name[] and name[0] as elements of name.
+// named reports whether some server takes a parameter or cookie of this name, still encoded, for the wanted one.
 func named(name, wanted string) bool {
 	name, _ = decodeForm(name)
-	name = strings.TrimLeft(name, " \t")
-	if len(name) < len(wanted) {
-		return false
-	}
-	for i := range len(wanted) {
-		c, w := name[i], wanted[i]
-		if c != w && lower(c) != lower(w) && !(w == '_' && (c == '.' || c == ' ' || c == '[')) {
-			return false
-		}
-	}
-	rest := strings.TrimRight(name[len(wanted):], " \t")
-	return rest == "" || rest[0] == '[' || rest[0] == 0
-}
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		return c | 0x20
-	}
-	return c
+	return SameName(name, wanted)
 }

@@ -49,7 +49,6 @@ var kinds = [...]struct {
 type source struct {
 	kind     kind
 	argument string
-	names    []string // of a header, and others that servers take for the same
 }
 
 // parseSource reads how a source is written: its kind, and a blank before its argument if it takes one.
@@ -75,7 +74,6 @@ func newSource(k kind, argument, text string) (s source, err error) {
 		err = checkTemplate(argument)
 	case k == fromHeader:
 		s.argument = http.CanonicalHeaderKey(argument)
-		s.names = spellings(s.argument)
 		if s.argument == "Host" {
 			err = fmt.Errorf("header %s: write host", argument)
 		}
@@ -106,17 +104,12 @@ func (v *view) read(s *source, out *values) {
 	case fromTemplate:
 		v.readTemplate(s.argument, out)
 	case fromHeader:
-		// Go, Java and nginx hand the first of several lines on, PHP the last, Node and Python all in one.
-		for _, name := range s.names {
-			for _, line := range v.header[name] {
-				out.sent(trim(line))
-			}
-		}
+		v.readHeader(s.argument, out)
 	case fromCookie:
 		v.readCookie(s.argument, out)
 	case fromQuery:
 		for i := range v.targets[:v.known] {
-			readQuery(v.targets[i].query, s.argument, out)
+			v.targets[i].readQuery(s.argument, out)
 		}
 	case fromJWT:
 		v.readJWT(s.argument, out)
@@ -129,29 +122,6 @@ func (v *view) read(s *source, out *values) {
 		out.untrusted = !v.described
 		out.excess = out.excess || v.excess
 	}
-}
-
-// maxSpellings bounds the spellings of a name: those with 3 hyphens have 8.
-const maxSpellings = 8
-
-// spellings returns a name, and those with _ in the place of some hyphens: CGI, PHP, WSGI and Rack hand both on under
-// the same name.
-func spellings(name string) []string {
-	all := []string{name}
-	for i := range len(name) {
-		for _, other := range all {
-			if name[i] == '-' && len(all) < maxSpellings {
-				all = append(all, other[:i]+"_"+other[i+1:])
-			}
-		}
-	}
-	if strings.Count(name, "-") > 3 {
-		all = append(all, strings.ReplaceAll(name, "-", "_"))
-	}
-	for i := range all {
-		all[i] = http.CanonicalHeaderKey(all[i])
-	}
-	return all
 }
 
 // maxScan is the maximum length of a target, or of the lines of a header that is parsed, in bytes: common servers

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"path"
+	"net/url"
 	"strings"
 )
 
 // target is what a request asks for.
 type target struct {
 	path  string // decoded once
+	raw   string // as it was sent; empty: as net/url writes path
 	query string // as it was sent
 	host  string // of an absolute target, as it was sent
 	bad   bool   // the path has a malformed escape
@@ -29,8 +30,14 @@ func splitTarget(uri string) target {
 	}
 	raw, query, _ := strings.Cut(uri, "?")
 	t.query = query
+	t.raw = raw
 	t.path, t.bad = decode(raw)
 	return t
+}
+
+// targetOf returns the target of a request whose URL is u.
+func targetOf(u *url.URL) target {
+	return target{path: cmp.Or(u.Path, "/"), raw: u.RawPath, query: u.RawQuery}
 }
 
 // indexAny is where the first of some characters stands, or the length.
@@ -41,12 +48,7 @@ func indexAny(s, chars string) int {
 	return len(s)
 }
 
-// maxOdd is the maximum length of a path with characters that servers read differently, in bytes: each byte is read
-// many times.
-const maxOdd = 4 << 10
-
-// readPath adds the path, and where servers differ in what it is, each of its readings: at most nine of a path that has
-// everything. See NORMALIZATION.md.
+// readPath adds the path, and where servers differ in what it is, each of its readings.
 func (t *target) readPath(exactCase bool, out *values) {
 	if t.path == "" && t.query == "" && t.host == "" {
 		return
@@ -55,39 +57,18 @@ func (t *target) readPath(exactCase bool, out *values) {
 	if !strings.HasPrefix(p, "/") {
 		p = "/" + p
 	}
-	if isPlain(p) && !out.tooLong(p) {
+	switch {
+	case out.tooLong(p):
+	case isPlain(p):
 		out.add(p)
-		return
+	default:
+		out.ambiguous = out.ambiguous || t.bad || strings.ContainsAny(p, "#?\x00\\") || trimmed(p) != p
+		raw := cmp.Or(t.raw, (&url.URL{Path: p}).EscapedPath())
+		if raw[0] != '/' {
+			raw = "/" + raw
+		}
+		readOdd(raw, exactCase, out)
 	}
-	odd := strings.ContainsAny(p, "#?\x00;\\%")
-	if out.tooLong(p) || odd && len(p) > maxOdd {
-		out.excess = true
-		return
-	}
-	plain := path.Clean(p)
-	all := plain // all readings at once
-	out.add(plain)
-	if odd {
-		out.ambiguous = out.ambiguous || t.bad || strings.ContainsAny(p, "#?\x00\\")
-		out.add(path.Clean(cutPath(p)))       // nginx and Node cut at #, programs in C at NUL, proxies that decode at ?
-		out.add(path.Clean(cutParameters(p))) // Java
-		out.add(path.Clean(slashed(p)))       // Windows, and URL parsers of browsers and Node
-		again, _ := decode(p)
-		out.add(path.Clean(again)) // a server behind another one that decodes
-		all, _ = decode(cutPath(p))
-		all = path.Clean(slashed(cutParameters(cutPath(all))))
-	}
-	if strings.Contains(p, "/.") { // Express, PHP and others that take paths as they come
-		out.add(undotted(cutPath(p)))
-	}
-	if strings.HasPrefix(p, "//") { // new URL(target, base): //host/path
-		out.add(afterHost(p))
-	}
-	if !exactCase { // Express, ASP.NET, IIS
-		out.add(strings.ToLower(plain))
-		all = strings.ToLower(all)
-	}
-	out.add(all)
 }
 
 // isPlain reports whether a path that begins with a slash is the same to all servers: it is clean and in small ASCII
@@ -96,49 +77,16 @@ func isPlain(p string) bool {
 	before := byte(0)
 	for i := range len(p) {
 		switch c := p[i]; c {
-		case '#', '?', 0, ';', '\\', '%':
+		case '#', '?', ';', '\\', '%':
 			return false
 		default:
-			if 'A' <= c && c <= 'Z' || c >= 0x80 || before == '/' && (c == '/' || c == '.') {
+			if c < ' ' || 'A' <= c && c <= 'Z' || c >= 0x80 || before == '/' && (c == '/' || c == '.') {
 				return false
 			}
 			before = c
 		}
 	}
-	return before != '/' || len(p) == 1
-}
-
-// cutPath ends a path where some servers do.
-func cutPath(p string) string { return p[:max(1, indexAny(p, "#?\x00"))] }
-
-// cutParameters takes ;parameters out of the segments.
-func cutParameters(p string) string {
-	if strings.IndexByte(p, ';') < 0 {
-		return p
-	}
-	return segments(p, ";")
-}
-
-// undotted is a path whose dots mean nothing, without doubled and trailing slashes.
-func undotted(p string) string { return segments(p, "/") }
-
-// segments is a path without its empty segments, the others cut at end.
-func segments(p, end string) string {
-	b := make([]byte, 0, len(p))
-	for segment := range strings.SplitSeq(p, "/") {
-		if segment, _, _ = strings.Cut(segment, end); segment != "" {
-			b = append(append(b, '/'), segment...)
-		}
-	}
-	return cmp.Or(string(b), "/")
-}
-
-func slashed(p string) string { return strings.ReplaceAll(p, `\`, "/") }
-
-// afterHost is the path of //host/path.
-func afterHost(p string) string {
-	p = p[2:]
-	return path.Clean("/" + p[indexAny(p, "/"):])
+	return before != '/' && before != ' ' || len(p) == 1
 }
 
 // readHost adds the request's host, and that of an absolute target, which replaces it in servers that follow RFC 9112.

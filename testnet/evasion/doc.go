@@ -4,9 +4,9 @@
 // them less, or miss the plain request's own counters. A form that is denied or refused meets all of them.
 //
 // [Variations], whose forms are in forms.txt, are independent of how they are sent: [Variation.Direct] are the bytes
-// that a client sends to a server or proxy, [Variation.Fields] its fields for [HTTP2], [Variation.Asked] those with which
-// a trusted proxy asks /v1/auth about it. [Check] holds them against a node with [Rules] and [Requests], [CheckBehind] against one behind a proxy, as the tests
-// of testnet/recipes do with nginx, HAProxy and Caddy.
+// that a client sends to a server or proxy, [Variation.Fields] its fields for [HTTP2], [Variation.Asked] those with
+// which a trusted proxy asks /v1/auth about it. [Check] holds them against a node with [Rules] and [Requests],
+// [CheckBehind] against one behind a proxy, as the tests of testnet/recipes do with nginx, HAProxy and Caddy.
 //
 // The tests here vary as well what Envoy asks by gRPC and at /json, in particular the values that it copies from
 // clients' requests, and CL.THROTTLE of the Redis protocol.

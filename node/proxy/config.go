@@ -41,7 +41,7 @@ type Config struct {
 	// type. Empty: none.
 	DenialPage string `yaml:"denial_page"`
 	// DenialHeaders are added to what denied clients get, by their names: those of CORS, for example, without which a
-	// browser does not show a page of another origin that it was denied. Nil: none.
+	// browser does not show a page of another origin that it was denied. Empty: none.
 	DenialHeaders map[string]string `yaml:"denial_headers"`
 	// AccessLog is where requests are logged.
 	AccessLog AccessLog `yaml:"access_log"`
@@ -109,6 +109,7 @@ const (
 // DefaultConfig returns a configuration without a listener.
 func DefaultConfig() Config {
 	return Config{
+		DenialHeaders: map[string]string{},
 		Timeouts: Timeouts{Idle: 2 * time.Minute, Header: 10 * time.Second, Connect: 5 * time.Second,
 			FirstByte: time.Minute},
 		MaxHeaderBytes: 64 << 10,

@@ -1,7 +1,6 @@
 package actions
 
 import (
-	"net/http"
 	"strings"
 	"unicode/utf8"
 )
@@ -39,21 +38,6 @@ func fold(c byte) byte {
 		return c
 	}
 	return '-'
-}
-
-// HeaderName returns the canonical name of all header names that SameName takes for this one: that with a hyphen for
-// every sign. It allocates for names in another form only, and is safe for concurrent use.
-func HeaderName(name string) string {
-	for i := range len(name) {
-		if fold(name[i]) == '-' && name[i] != '-' {
-			b := []byte(name)
-			for j := range b {
-				b[j] = fold(b[j])
-			}
-			return http.CanonicalHeaderKey(string(b))
-		}
-	}
-	return http.CanonicalHeaderKey(name)
 }
 
 // isBlank reports whether some server removes a sign around names and values: one of those that Python, JavaScript,

@@ -33,10 +33,12 @@ func (a *AddressLists) find(value string) Listing {
 	if err != nil {
 		return Unlisted
 	}
-	if l := a.findAddr(counters.ClientAddr(addr)); l != Unlisted {
+	addr = addr.Unmap().WithZone("")
+	client := counters.ClientAddr(addr)
+	if l := a.findAddr(client); l != Unlisted || client == addr {
 		return l
 	}
-	return a.findAddr(addr.Unmap().WithZone(""))
+	return a.findAddr(addr)
 }
 
 func (a *AddressLists) findAddr(addr netip.Addr) Listing {

@@ -172,20 +172,30 @@ func CheckBehind(t *testing.T, m Meter, variations []Variation, send func(Variat
 // patience is how long an answer may take on a busy machine.
 const patience = 30 * time.Second
 
+// connect connects from an address of this machine (nil: any), for as long as an answer may take.
+func connect(from net.Addr, addr string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: patience, LocalAddr: from}
+	conn, err := dialer.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
 // Send sends bytes on a connection of their own, and returns the status of the answer.
 func Send(addr string, request []byte) (status int, err error) { return SendFrom(nil, addr, request) }
 
 // SendFrom is Send from an address of this machine; nil: any.
 func SendFrom(from net.Addr, addr string, request []byte) (status int, err error) {
-	dialer := net.Dialer{Timeout: patience, LocalAddr: from}
-	conn, err := dialer.Dial("tcp", addr)
+	conn, err := connect(from, addr)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return 0, err
-	}
 	written := make(chan struct{})
 	go func() {
 		defer close(written)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -42,15 +41,11 @@ type HTTP2 struct {
 // Send sends the request from an address of this machine; nil: any. It returns the status of the answer, and an error
 // if the server ends the stream or the connection without one.
 func (q HTTP2) Send(from net.Addr, addr string) (status int, err error) {
-	dialer := net.Dialer{Timeout: patience, LocalAddr: from}
-	conn, err := dialer.Dial("tcp", addr)
+	conn, err := connect(from, addr)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return 0, err
-	}
 	framer := http2.NewFramer(conn, conn)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	_, _ = conn.Write([]byte(http2.ClientPreface)) // a server that refuses answers all the same, or closes

@@ -1,5 +1,5 @@
-// Package plot draws a run of a cluster as an SVG picture: requests per second, and the fullest window of a client
-// against the limit and the bound that the nodes exported.
+// Package plot draws a run of a cluster as an SVG picture: requests per second, averaged over a window, and the fullest
+// window of a client against the limit and the bound that the nodes exported.
 package plot
 
 import (
@@ -8,6 +8,7 @@ import (
 	"html"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -78,7 +79,7 @@ func WriteSVG(w io.Writer, s Series) error {
 	}
 	const red, green, blue, grey, gold = "#c00000", "#2e8b57", "#1f4e9c", "#8a8a8a", "#b8860b"
 	rate := s.Limit / s.Window.Seconds() * float64(max(1, s.Clients))
-	s.panel(&b, first, "requests of all clients in each second", "requests per second", []curve{
+	s.averaged().panel(&b, first, "requests of all clients, averaged over a window", "requests per second", []curve{
 		{"offered", grey, "", true, func(p Sample) float64 { return p.Offered }},
 		{"limit", red, "6 4", false, func(Sample) float64 { return rate }},
 		{"oracle", green, "", false, func(p Sample) float64 { return p.Oracle }},
@@ -93,6 +94,24 @@ func WriteSVG(w io.Writer, s Series) error {
 	b.WriteString("</svg>\n")
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// averaged returns the series with requests per second averaged over the window that ends in each second: a limit is
+// about a window, in which a client that is denied at its end was admitted all at once at its beginning.
+func (s Series) averaged() Series {
+	seconds := max(1, int(s.Window/time.Second))
+	out := slices.Clone(s.Samples)
+	for i := range out {
+		sum := Sample{T: out[i].T, Bound: out[i].Bound}
+		for _, p := range s.Samples[max(0, i-seconds+1) : i+1] {
+			sum.Offered += p.Offered / float64(seconds)
+			sum.Admitted += p.Admitted / float64(seconds)
+			sum.Oracle += p.Oracle / float64(seconds)
+		}
+		out[i] = sum
+	}
+	s.Samples = out
+	return s
 }
 
 // panel draws a heading, a legend, axes, the partitions and the curves, with the top left corner of the diagram at

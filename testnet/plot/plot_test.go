@@ -128,3 +128,19 @@ func TestNumbers(t *testing.T) {
 		t.Errorf("wrapped %q", wrap("aa bb cc", 5))
 	}
 }
+
+// A client that uses up its limit at the beginning of each window is at its limit, not above it and then at nothing.
+func TestAveraged(t *testing.T) {
+	s := Series{Window: 4 * time.Second}
+	for i := range 12 {
+		s.Samples = append(s.Samples, Sample{Offered: 8, Admitted: []float64{8, 4, 0, 0}[i%4]})
+	}
+	for i, p := range s.averaged().Samples[3:] {
+		if p.Admitted != 3 || p.Offered != 8 {
+			t.Errorf("second %d: %v admitted of %v, want 3 of 8", i+3, p.Admitted, p.Offered)
+		}
+	}
+	if s.Samples[0].Admitted != 8 {
+		t.Error("the run itself was changed")
+	}
+}

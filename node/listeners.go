@@ -106,7 +106,9 @@ func (n *Node) openProxy() error {
 		return err
 	}
 	n.proxy, err = proxy.New(n.timedBy(proxyListener), n.cfg.Proxy,
-		proxy.Options{Requests: n.cfg.Requests, OnFailure: n.cfg.OnFailure, Headers: n.cfg.Headers, Logger: n.log})
+		proxy.Options{Requests: n.cfg.Requests, OnFailure: n.cfg.OnFailure, Headers: n.cfg.Headers,
+			Connections: listen.ShareOfFiles(n.sharesOfFiles(), n.cfg.MaxConnections+listen.MaxStreams),
+			Budgets:     n.budgets, Logger: n.log})
 	if err != nil {
 		return fmt.Errorf("proxy.%w", err)
 	}
@@ -169,15 +171,24 @@ func (n *Node) listenLimits(name string) listen.Limits {
 	if !forClients(name) {
 		return listen.ProbeLimits()
 	}
-	listeners := 0
-	for name, addr := range n.cfg.addresses() {
-		if addr != "" && forClients(name) {
-			listeners++
-		}
-	}
-	l := listen.ClientLimits(name, n.cfg.MaxConnections, n.cfg.MaxConnectionsPerSource, listeners, n.exempt, n.log)
+	l := listen.ClientLimits(name, n.cfg.MaxConnections, n.cfg.MaxConnectionsPerSource, n.sharesOfFiles(), n.exempt,
+		n.log)
 	l.Budgets = n.budgets
 	return l
+}
+
+// sharesOfFiles returns how many equal shares of the file descriptors there are: one for the connections of each
+// listener for clients, and one for those of the reverse proxy to upstreams.
+func (n *Node) sharesOfFiles() (shares int) {
+	for name, addr := range n.cfg.addresses() {
+		if addr != "" && forClients(name) {
+			shares++
+		}
+		if addr != "" && name == proxyListener {
+			shares++
+		}
+	}
+	return shares
 }
 
 // forClients reports whether a listener is for clients, not for probes or operators.

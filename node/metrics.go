@@ -198,7 +198,8 @@ func (n *Node) writeListeners(w telemetry.Writer) {
 // writeBudgets writes what clients share, and whom it was refused.
 func (n *Node) writeBudgets(w telemetry.Writer) {
 	used := w.GaugeVec("budget_used", "What all clients hold of a budget, by listener and budget: streams (requests "+
-		"of HTTP/2), bodies and commands (bytes), watches (of the health), bidi_streams.", "door", "budget")
+		"of HTTP/2), bodies and commands (bytes), watches (of the health), bidi_streams, upstream_connections.", "door",
+		"budget")
 	limit := w.GaugeVec("budget_limit", "What they may hold.", "door", "budget")
 	largest := w.GaugeVec("budget_largest_share", "What the source holds that holds the most.", "door", "budget")
 	refused := w.CounterVec("budget_refused_total", "Refusals for want of room in a budget, by reason: full (all "+

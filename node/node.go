@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math"
@@ -341,11 +342,16 @@ func (n *Node) Shadow(on bool) {
 	}
 }
 
-// Ready returns why the node is not ready to serve, or nil. It needs its listeners and, unless
+// Ready returns why the node is not ready to serve, or nil. It needs listeners that accept connections, and, unless
 // Config.StartWithoutRules, its rules, neither peers nor store.
 func (n *Node) Ready() error {
 	if !n.ready.Load() {
 		return errors.New("starting or stopping")
+	}
+	for name, l := range n.listeners {
+		if err := l.Failing(); err != nil {
+			return fmt.Errorf("listener %s: %w", name, err)
+		}
 	}
 	return nil
 }

@@ -86,6 +86,17 @@ func (b *Budget) Take(source netip.Addr, n int64) Refusal {
 	return why
 }
 
+// Room returns why a source may not hold n more, counted and logged; empty: it may.
+func (b *Budget) Room(source netip.Addr, n int64) Refusal {
+	b.mu.Lock()
+	why := b.room(source, n)
+	b.mu.Unlock()
+	if why != "" {
+		b.refuse(source, why)
+	}
+	return why
+}
+
 // Overdraw has a source hold n more, whether or not there is room: for what cannot be refused any more.
 func (b *Budget) Overdraw(source netip.Addr, n int64) { b.Give(source, -n) }
 

@@ -17,8 +17,8 @@ const (
 	// probeIdle is the longest time that a connection may be idle at a listener that evicts: probes and scrapes that
 	// come later open another one.
 	probeIdle = 5 * time.Second
-	// maxStreams caps requests of HTTP/2 that are under way. Those of HTTP/1.1 are as many as connections at most.
-	maxStreams = 10_000
+	// MaxStreams caps requests of HTTP/2 that are under way. Those of HTTP/1.1 are as many as connections at most.
+	MaxStreams = 10_000
 )
 
 // UseHTTP sets an HTTP server. Its idle connections end after the given time; 0: after the server's own.
@@ -31,7 +31,7 @@ func (l *Listener) UseHTTP(s *http.Server, idle time.Duration) {
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		return limits.WithSource(ctx, limitedOf(conn))
 	}
-	l.streams = l.limits.Budgets.New(l.Name, "streams", maxStreams)
+	l.streams = l.limits.Budgets.New(l.Name, "streams", MaxStreams)
 	l.http = s
 	s.Handler = l.guard(s.Handler)
 	l.Server, l.Protocols, l.Refusal = s, []string{"h2", "http/1.1"}, full()

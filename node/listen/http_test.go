@@ -25,7 +25,7 @@ func TestTooManyStreams(t *testing.T) {
 		l.Server.(*http.Server).Handler.ServeHTTP(w, r)
 		return w
 	}
-	l.streams.Take(netip.Addr{}, maxStreams-1)
+	l.streams.Take(netip.Addr{}, MaxStreams-1)
 	for _, major := range []int{1, 2, 2} {
 		if got := ask(major).Code; got != 404 {
 			t.Errorf("HTTP/%d with one stream left: %d, want 404", major, got)
@@ -84,7 +84,7 @@ func TestStreamsHaveAShare(t *testing.T) {
 		}
 	}
 	close(end)
-	if held := l.streams.Stats(); held.Largest != maxStreams/2 || held.Refused[limits.AtShare] == 0 ||
+	if held := l.streams.Stats(); held.Largest != MaxStreams/2 || held.Refused[limits.AtShare] == 0 ||
 		!log.HasLine("level=WARN", "a budget has no room", "door=http", "budget=streams", "source=127.0.0.2") {
 		t.Errorf("%+v, and the log is %s", held, log)
 	}

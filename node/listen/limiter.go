@@ -48,11 +48,11 @@ func ProbeLimits() Limits {
 	return Limits{Max: maxProbes, PerSource: maxProbes / sourceShare, Evict: true, Exempt: netip.Addr.IsLoopback}
 }
 
-// ClientLimits are those of one of several listeners for clients. maxConns is cut to the listener's share of the file
-// descriptors; perSource 0 means a quarter.
-func ClientLimits(name string, maxConns, perSource, listeners int, exempt func(netip.Addr) bool,
+// ClientLimits are those of a listener for clients. maxConns is cut to one of equal shares of the file descriptors;
+// perSource 0 means a quarter.
+func ClientLimits(name string, maxConns, perSource, shares int, exempt func(netip.Addr) bool,
 	log *slog.Logger) Limits {
-	l := Limits{Max: shareOf(maxFiles(), listeners, maxConns), PerSource: perSource, Exempt: exempt,
+	l := Limits{Max: ShareOfFiles(shares, maxConns), PerSource: perSource, Exempt: exempt,
 		IdleAfter: evictOtherAfter}
 	if l.Max < maxConns {
 		log.Info("a listener has fewer connections than max_connections, for want of file descriptors: see ulimit -n",
@@ -67,10 +67,13 @@ func ClientLimits(name string, maxConns, perSource, listeners int, exempt func(n
 	return l
 }
 
-// shareOf returns how many of the wanted connections each listener may have, at least 1, where the process may have so
-// many files open: max(files - spareFiles, files/4) / listeners.
-func shareOf(files, listeners, wanted int) int {
-	return max(1, min(wanted, max(files-spareFiles, files/4)/max(1, listeners)))
+// ShareOfFiles returns how many of the wanted connections there may be in one of equal shares of the file descriptors.
+func ShareOfFiles(shares, wanted int) int { return shareOf(maxFiles(), shares, wanted) }
+
+// shareOf is ShareOfFiles where the process may have so many files open: at least 1, and at most
+// max(files - spareFiles, files/4) / shares.
+func shareOf(files, shares, wanted int) int {
+	return max(1, min(wanted, max(files-spareFiles, files/4)/max(1, shares)))
 }
 
 // refusal is why a connection was refused, as logs name it.

@@ -46,8 +46,9 @@ type Listener struct {
 	open            context.Context // until Close
 	closeAll        context.CancelFunc
 
-	refusals  sync.WaitGroup // clients that are being refused
-	refusing  atomic.Int32   // how many these are
+	failing   atomic.Pointer[acceptFailure] // nil: the last connection was accepted
+	refusals  sync.WaitGroup                // clients that are being refused
+	refusing  atomic.Int32                  // how many these are
 	warningMu sync.Mutex
 	warning   limits.OncePerMinute
 	unwarned  int // refusals since the last warning

@@ -2,10 +2,12 @@ package listen
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -43,6 +45,7 @@ func (l *Listener) accept() (*limitedConn, error) {
 			l.endAll()
 			<-l.open.Done()
 		}
+		l.noteAccept(err)
 		if err != nil {
 			return nil, err
 		}
@@ -68,6 +71,39 @@ func (l *Listener) accept() (*limitedConn, error) {
 		}
 		return c, nil
 	}
+}
+
+// failingFor is how long after an error nobody knows whether the listener accepts again: servers try at least once a
+// second.
+const failingFor = 2 * time.Second
+
+// acceptFailure is the last error of the system's listener.
+type acceptFailure struct {
+	err error
+	at  time.Time
+}
+
+// noteAccept remembers an error of the system's listener, or that it has accepted a connection.
+func (l *Listener) noteAccept(err error) {
+	switch {
+	case err != nil && !errors.Is(err, net.ErrClosed):
+		l.failing.Store(&acceptFailure{err, time.Now()})
+	case err == nil && l.failing.Load() != nil:
+		l.failing.Store(nil)
+	}
+}
+
+// Failing returns why the listener cannot accept connections; nil: it can. It is safe for concurrent use.
+func (l *Listener) Failing() error {
+	f := l.failing.Load()
+	switch {
+	case f == nil || time.Since(f.at) > failingFor:
+		return nil
+	case errors.Is(f.err, syscall.EMFILE), errors.Is(f.err, syscall.ENFILE):
+		return fmt.Errorf("it cannot accept connections, for want of file descriptors: see ulimit -n, and who holds "+
+			"them by ls -l /proc/PID/fd: %w", f.err)
+	}
+	return fmt.Errorf("it cannot accept connections: %w", f.err)
 }
 
 // refuse sends the refusal, if the protocol has one, and hangs up. Over TLS it hangs up at once: words would need a

@@ -2,13 +2,9 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptrace"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -133,40 +129,6 @@ func (b *clientBody) Close() error {
 	}
 	b.closed = true
 	return nil
-}
-
-// sendWith returns the request with this body, in place of one whose Close does nothing.
-func (b *clientBody) sendWith(out *http.Request) *http.Request {
-	out = out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{
-		GotConn: func(info httptrace.GotConnInfo) {
-			conn := info.Conn
-			if secure, ok := conn.(*tls.Conn); ok {
-				conn = secure.NetConn()
-			}
-			if c, ok := conn.(*upstreamConn); ok {
-				c.body.Store(b)
-			}
-		}}))
-	out.Body = b
-	return out
-}
-
-// upstreamConn is a connection to an upstream. Once it cannot be read it closes the body of its request: a transport of
-// HTTP/1 waits for a Read of it before it returns an error, and the client may wait for the response before it sends
-// more.
-type upstreamConn struct {
-	net.Conn
-	body atomic.Pointer[clientBody] // of the last request that has one
-}
-
-func (c *upstreamConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if err != nil {
-		if body := c.body.Load(); body != nil {
-			_ = body.Close()
-		}
-	}
-	return n, err
 }
 
 // unreadable reports whether the body could not be read. A nil body is fine.

@@ -98,7 +98,8 @@ func open(t *testing.T, limiter *script, change func(*Config, *Options), upstrea
 	if r.Proxy, err = New(limiter, cfg, opt); err != nil {
 		t.Fatal(err)
 	}
-	l, err := listen.Open(listen.Setting{Addr: cfg.Listen}, listen.Limits{Max: 1000, PerSource: 1000}, opt.Logger)
+	l, err := listen.Open(listen.Setting{Addr: cfg.Listen}, listen.Limits{Max: 1000, PerSource: 1000,
+		Budgets: opt.Budgets}, opt.Logger)
 	testkit.Must(t, err)
 	r.server, r.addr = r.Proxy.Server(), l.Addr().String()
 	r.url = "http://" + r.addr

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,9 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -36,9 +39,16 @@ type Options struct {
 	OnFailure rules.Failure
 	// Headers names the families of response headers as in answer.NewHeaders.
 	Headers []string
+	// Connections is how many connections to upstreams are open at a time. 0 means DefaultConnections.
+	Connections int
+	// Budgets has the budget of these connections. Nil: it is neither exported nor logged.
+	Budgets *limits.Budgets
 	// Logger receives what clients are not shown. Nil means slog.Default().
 	Logger *slog.Logger
 }
+
+// DefaultConnections is how many connections to upstreams are open unless Options say otherwise.
+const DefaultConnections = 20_000
 
 // Proxy forwards requests to its upstreams, those that its limiter admits. It is an http.Handler, safe for concurrent
 // use. Run has to run as well: it checks the upstreams and writes the access log.
@@ -50,9 +60,12 @@ type Proxy struct {
 	requests  *actions.Actions
 	routes    []route // the last is for the requests that no other one matches
 	upstreams []*upstream
-	page      []byte // DenialPage; nil: none
-	pageType  string
-	access    *accessLog // nil: none
+	// connections are those to upstreams that serve a request, or are dialed for one. Others are idle.
+	connections *limits.Budget
+
+	page     []byte // DenialPage; nil: none
+	pageType string
+	access   *accessLog // nil: none
 
 	exchanges sync.Pool // of *exchange
 	turn      atomic.Uint64
@@ -82,7 +95,10 @@ func New(l answer.Limiter, cfg Config, opt Options) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{limiter: answer.Fallback{Limiter: l, OnFailure: opt.OnFailure, Logger: opt.Logger}, cfg: cfg,
-		log: opt.Logger, headers: headers, upstreams: newUpstreams(cfg.Upstreams, cfg.Timeouts)}
+		log: opt.Logger, headers: headers}
+	most := cmp.Or(opt.Connections, DefaultConnections)
+	p.connections = opt.Budgets.New("proxy", "upstream_connections", int64(max(1, most-most/idleShare)))
+	p.upstreams = newUpstreams(cfg.Upstreams, cfg.Timeouts, p.connections, max(1, most/idleShare))
 	if err := p.compile(&cfg, opt.Requests); err != nil {
 		return nil, err
 	}
@@ -124,28 +140,32 @@ type exchange struct {
 	http.ResponseWriter // of the client
 	proxy               *Proxy
 	reverse             httputil.ReverseProxy // calls the exchange's own methods
+	got                 func(httptrace.GotConnInfo)
 
 	admission
-	target   string // as it is forwarded
-	trusted  bool   // the peer is a trusted proxy
-	upgrade  bool   // the request is for a WebSocket
-	grpc     bool   // it is a call of gRPC
-	http2    bool   // the client's
-	expects  bool   // the client waits for 100 before it sends the body
+	target   string     // as it is forwarded
+	trusted  bool       // the peer is a trusted proxy
+	source   netip.Addr // of the client, as budgets know it
+	upgrade  bool       // the request is for a WebSocket
+	grpc     bool       // it is a call of gRPC
+	http2    bool       // the client's
+	expects  bool       // the client waits for 100 before it sends the body
 	body     *clientBody
 	upstream *upstream
-	status   int         // of the response; 0: none yet
-	informed atomic.Bool // the client got an informational response
-	failed   int         // the status that HTTP has for what a call of gRPC was answered; 0: the proxy answered none
-	sent     int64       // bytes of the response's body
-	unread   bool        // the client does not take them
-	length   int64       // of the upstream's response; -1: unknown
-	closing  []string    // Connection of the response, while informational ones go before it
-	hijacked func() bool // ends what closes the connection; nil: it is net/http's
+	conn     *upstreamConn // to it; nil: none yet
+	status   int           // of the response; 0: none yet
+	informed atomic.Bool   // the client got an informational response
+	failed   int           // the status that HTTP has for what a call of gRPC was answered; 0: the proxy answered none
+	sent     int64         // bytes of the response's body
+	unread   bool          // the client does not take them
+	length   int64         // of the upstream's response; -1: unknown
+	closing  []string      // Connection of the response, while informational ones go before it
+	hijacked func() bool   // ends what closes the connection; nil: it is net/http's
 }
 
 func (p *Proxy) newExchange() any {
 	x := &exchange{proxy: p}
+	x.got = x.gotConn
 	x.reverse = httputil.ReverseProxy{
 		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.modify, ErrorHandler: x.fail,
 		// it flushes bodies of unknown length; see Write
@@ -233,10 +253,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.ResponseWriter = w
 	defer func() {
 		failure := recover()
+		x.leaveConn()
 		x.chargeEnd(r, began)
 		p.record(x, r, began)
 		if failure == nil { // otherwise something may still use the exchange
-			*x = exchange{proxy: p, reverse: x.reverse, admission: x.reset()}
+			*x = exchange{proxy: p, reverse: x.reverse, got: x.got, admission: x.reset()}
 			p.exchanges.Put(x)
 			return
 		}
@@ -260,6 +281,9 @@ var closing = []string{"close"}
 func (x *exchange) serve(r *http.Request) {
 	p := x.proxy
 	x.grpc, x.http2, x.expects = isGRPC(r), r.ProtoMajor == 2, r.Header["Expect"] != nil
+	if from := limits.SourceIn(r.Context()); from != nil {
+		x.source = from.Source()
+	}
 	target := *r.URL
 	switch x.target = targetOf(r); {
 	case r.Method == http.MethodConnect:
@@ -373,6 +397,10 @@ func (x *exchange) fail(_ http.ResponseWriter, r *http.Request, err error) {
 	case x.body.unreadable():
 		x.Header()["Connection"] = closing
 		x.refuse(http.StatusBadRequest, "the body of the request is malformed")
+	case errors.Is(err, errNoConnection):
+		x.Header().Set("Retry-After", "1")
+		x.refuse(http.StatusServiceUnavailable, "this proxy has as many connections to the servers behind it as it "+
+			"may, or your requests have their share of them: try again in a second")
 	case isTimeout(err):
 		x.refuse(http.StatusGatewayTimeout, "the server behind this proxy did not answer in time: try again later")
 	default:

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"sync"
@@ -43,35 +44,34 @@ const idleUpstream = 4 * time.Second
 // maxResponseHeader is the maximum size of a response's header in bytes.
 const maxResponseHeader = 1 << 20
 
-// newTransport returns a transport for upstreams whose URL has the scheme.
-func newTransport(scheme string, t Timeouts) *http.Transport {
-	dialer := &net.Dialer{Timeout: t.Connect}
+// newTransport returns a transport for upstreams whose URL has the scheme, whose idle connections are so many at most.
+func newTransport(scheme string, t Timeouts, budget *limits.Budget, idle int) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(scheme != "h2c")
 	protocols.SetHTTP2(scheme == "https")
 	protocols.SetUnencryptedHTTP2(scheme == "h2c")
 	return &http.Transport{
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return &upstreamConn{Conn: conn}, nil
-		}, TLSHandshakeTimeout: t.Connect, Protocols: protocols,
-		ResponseHeaderTimeout: t.FirstByte, ExpectContinueTimeout: time.Second, IdleConnTimeout: idleUpstream,
-		MaxIdleConnsPerHost: 1024, DisableCompression: true, MaxResponseHeaderBytes: maxResponseHeader,
+		DialContext: dialCounted(&net.Dialer{Timeout: t.Connect}, budget), TLSHandshakeTimeout: t.Connect,
+		Protocols: protocols, ResponseHeaderTimeout: t.FirstByte, ExpectContinueTimeout: time.Second,
+		IdleConnTimeout: idleUpstream, MaxIdleConns: idle, MaxIdleConnsPerHost: min(idle, 1024),
+		DisableCompression: true, MaxResponseHeaderBytes: maxResponseHeader,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 	}
 }
 
-// newUpstreams returns the upstreams of valid addresses. Those of one scheme share a transport.
-func newUpstreams(addresses []string, t Timeouts) (all []*upstream) {
+// newUpstreams returns the upstreams of valid addresses. Those of one scheme share a transport. All together have so
+// many idle connections at most; the budget has the others.
+func newUpstreams(addresses []string, t Timeouts, budget *limits.Budget, idle int) (all []*upstream) {
 	transports := make(map[string]*http.Transport)
 	for _, text := range addresses {
 		u, _ := parseUpstream(text) // it is valid
-		if transports[u.Scheme] == nil {
-			transports[u.Scheme] = newTransport(u.Scheme, t)
-		}
+		transports[u.Scheme] = nil
+	}
+	for scheme := range transports {
+		transports[scheme] = newTransport(scheme, t, budget, max(1, idle/len(transports)))
+	}
+	for _, text := range addresses {
+		u, _ := parseUpstream(text)
 		up := &upstream{name: text, scheme: u.Scheme, host: u.Host, transport: transports[u.Scheme]}
 		if up.scheme == "h2c" {
 			up.scheme = "http"
@@ -113,6 +113,16 @@ func (p *Proxy) choose(tried []*upstream) *upstream {
 // be repeated.
 func (x *exchange) RoundTrip(out *http.Request) (*http.Response, error) {
 	p := x.proxy
+	if p.connections.Room(x.source, 1) != "" { // also for one that is idle
+		return nil, errNoConnection
+	}
+	if trace := httptrace.ContextClientTrace(out.Context()); trace != nil { // httputil's, of this request
+		trace.GotConn = x.got
+	}
+	if x.body != nil {
+		out = out.WithContext(out.Context())
+		out.Body = x.body // in place of one whose Close does nothing
+	}
 	var room [4]*upstream
 	tried := room[:0]
 	for {
@@ -120,12 +130,12 @@ func (x *exchange) RoundTrip(out *http.Request) (*http.Response, error) {
 		tried, x.upstream = append(tried, u), u
 		out.URL.Scheme, out.URL.Host = u.scheme, u.host
 		u.requests.Add(1)
-		if x.body != nil {
-			out = x.body.sendWith(out)
-		}
 		resp, err := u.transport.RoundTrip(out)
 		if err == nil {
 			return resp, nil
+		}
+		if errors.Is(err, errNoConnection) {
+			return nil, err
 		}
 		if !x.gone(out) && !x.body.unreadable() { // else it is the client's doing
 			p.fails(u, out.Context(), err)

@@ -117,6 +117,18 @@ func (r rate) most() time.Duration {
 	return max(time.Duration(math.Round(r.capacity*float64(time.Second))), 1)
 }
 
+// remaining is how many tokens a key that owes so many seconds is admitted at once.
+func (r rate) remaining(owed float64) int64 {
+	room := r.most() - time.Duration(math.Round(max(owed, 0)*float64(time.Second)))
+	n := int64(room.Seconds() / r.interval) // may be one off, as the charge of tokens is rounded down
+	for _, n := range [...]int64{n + 1, n} {
+		if span(r.interval*float64(n)) <= room {
+			return n
+		}
+	}
+	return max(0, n-1)
+}
+
 // redisRate charges a key, and replies as the scripts do.
 func (c *session) redisRate(key []byte, r rate, cost float64, atMost bool) outcome {
 	owed, ok, given := 0.0, false, cost
@@ -136,7 +148,7 @@ func (c *session) redisRate(key []byte, r rate, cost float64, atMost bool) outco
 			c.server.limiter.GiveBack(c.identity(key), span(-r.interval*cost), counters.MaxDebt)
 		}
 	}
-	result, retry, remaining := allowed, -1.0, (r.capacity-owed)/r.interval
+	result, retry, remaining := allowed, -1.0, r.remaining(owed)
 	switch {
 	case !ok && atMost:
 		result, given, remaining, retry = denied, 0, 0, owed+r.interval-r.capacity
@@ -147,7 +159,7 @@ func (c *session) redisRate(key []byte, r rate, cost float64, atMost bool) outco
 	}
 	c.array(4)
 	c.integer(int64(given))
-	c.integer(int64(remaining + 1e-6)) // what whole nanoseconds lose is no token
+	c.integer(remaining)
 	for _, seconds := range [...]float64{retry, owed} {
 		c.bulk(strconv.AppendFloat(nil, seconds, 'g', 14, 64))
 	}

@@ -60,17 +60,10 @@ func (q quota) cost(tokens int64) time.Duration {
 	return q.interval * time.Duration(tokens)
 }
 
-// remaining is how many tokens a key is left that owes so much. redis-cell divides whole microseconds, so its result
-// may exceed the limit; this does not.
+// remaining is how many tokens a key that owes so much is admitted at once. redis-cell divides whole microseconds, so
+// its result may be more.
 func (q quota) remaining(owed time.Duration) int64 {
-	left, interval := q.capacity-owed, q.interval
-	if left <= -interval || q.limit <= 0 {
-		return 0
-	}
-	if interval >= time.Microsecond {
-		left, interval = left/time.Microsecond, interval/time.Microsecond
-	}
-	return min(int64(float64(left)/float64(interval)), q.limit)
+	return max(0, int64((q.capacity-owed)/q.interval))
 }
 
 // decision is the decision on a request: what the key owes after it, and for how long to wait; counters.Never if not
@@ -181,8 +174,8 @@ func (c *session) crabThrottle(args [][]byte) outcome {
 	}
 	reset := max(0, d.owed+q.capacity-2*q.interval)
 	c.array(5)
-	for _, n := range [...]int64{flag(!d.limited), maxBurst, max(0, int64((q.capacity-d.owed)/q.interval)),
-		int64(reset / time.Second), int64(wait / time.Second)} {
+	for _, n := range [...]int64{flag(!d.limited), maxBurst, q.remaining(d.owed), int64(reset / time.Second),
+		int64(wait / time.Second)} {
 		c.integer(n)
 	}
 	return d.outcome(quantity)

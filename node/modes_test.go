@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -274,6 +275,33 @@ descriptors:
 	}
 	if d := take(t, n, ask(by("other", "x"))); d.Allowed {
 		t.Errorf("a rule of this region: %+v", d)
+	}
+}
+
+// A window without requests is followed by another: under a limit of 0 no answer may look like "now", at any API and
+// under any algorithm. There is no Retry-After, as no wait helps.
+func TestALimitOf0ResetsAfterItsWindow(t *testing.T) {
+	for _, algorithm := range []string{
+		"sliding_window", "fixed_window", "sliding_log", "token_bucket", "leaky_bucket",
+	} {
+		n := launch(t, withListeners(quiet(single("rate_limit: {unit: minute, requests_per_unit: 0, algorithm: "+
+			algorithm+"}")))).ready(t)
+		d := take(t, n.Node, Request{Rule: "test/client", Identity: "x"})
+		if d.Allowed || d.RetryAfter != counters.Never || d.ResetAfter != time.Minute {
+			t.Errorf("%s: %+v", algorithm, d)
+		}
+		status, body := post(t, n.Addr("http"), "/v1/check", `{"rule":"test/client","identity":"x"}`)
+		if !strings.Contains(body, `"reset_after_ms":60000,"retry_after_ms":-1`) {
+			t.Errorf("%s: %d %s", algorithm, status, body)
+		}
+		resp, err := http.Post("http://"+n.Addr("http")+"/v1/check?status=1", "application/json",
+			strings.NewReader(`{"rule":"test/client","identity":"x"}`))
+		testkit.Must(t, err)
+		resp.Body.Close()
+		if h := resp.Header; h.Get("Retry-After") != "" || h.Get("X-Ratelimit-Reset") != "60" ||
+			!strings.HasSuffix(h.Get("Ratelimit"), ";r=0;t=60") {
+			t.Errorf("%s: %v", algorithm, h)
+		}
 	}
 }
 

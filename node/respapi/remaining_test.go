@@ -64,7 +64,8 @@ func TestRemainingIsAdmitted(t *testing.T) {
 						}
 					}
 				}
-				b.now.Add(random.Int64N(int64([]time.Duration{time.Millisecond, time.Second, time.Hour}[random.IntN(3)])))
+				most := []time.Duration{time.Millisecond, time.Second, time.Hour}[random.IntN(3)]
+				b.now.Add(random.Int64N(int64(most)))
 			}
 		}
 	}

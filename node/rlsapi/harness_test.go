@@ -192,6 +192,9 @@ func sound(t *testing.T, req *rls.RateLimitRequest, resp *rls.RateLimitResponse)
 		if reset := s.DurationUntilReset; reset != nil && (reset.CheckValid() != nil || reset.AsDuration() < 0) {
 			t.Errorf("until reset: %v", reset)
 		}
+		if s.CurrentLimit != nil && s.CurrentLimit.RequestsPerUnit == 0 && s.DurationUntilReset.AsDuration() == 0 {
+			t.Errorf("a limit of 0 resets now: %v", s)
+		}
 		if l := s.CurrentLimit; l != nil && s.LimitRemaining > l.RequestsPerUnit {
 			t.Errorf("%d of %d are left", s.LimitRemaining, l.RequestsPerUnit)
 		}

@@ -154,6 +154,9 @@ func (m *Match) IdleAt(p float64) bool {
 // quota of a bucket.
 func (m *Match) Annotate(req *Request, ch *counters.Charge, d *counters.Decision) {
 	r, l, peek := m.Rule, ch.Limit, m.Asked(req) == 0
+	if l != nil && l.Max() == 0 && !l.Tallies() { // its next window is as empty as this one, but a reset of 0 means now
+		d.ResetAfter = l.Meter().Window
+	}
 	if r == nil && l != nil {
 		d.Rule, d.Mode = OverrideName, ch.Mode
 		return

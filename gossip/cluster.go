@@ -295,11 +295,13 @@ func (c *Cluster) snapshot() []byte {
 	return encodeSnapshot(c.self.Origin(), tick, c.source, c.cfg.Now())
 }
 
-// Audit is Replica.Audit, and counts the nodes behind seeds that never answered, as when the node starts on the wrong
-// side of a partition, as one more that admits a whole limit.
-func (c *Cluster) Audit(limits map[string]*counters.Limit) map[string]float64 {
+// Audit is Replica.Audit after Replica.Found, and counts the nodes behind seeds that never answered, as when the node
+// starts on the wrong side of a partition, as one more that admits a whole limit.
+func (c *Cluster) Audit(limits map[string]*counters.Limit, found map[string]uint64) map[string]float64 {
 	c.mu.Lock()
-	excess := c.replica.Audit(limits, c.cfg.Now())
+	now := c.cfg.Now()
+	c.replica.Found(found, now)
+	excess := c.replica.Audit(limits, now)
 	c.mu.Unlock()
 	all, region := c.Blind()
 	for rule, l := range limits {

@@ -143,7 +143,7 @@ func TestClusterGracefulStop(t *testing.T) {
 					t.Errorf("%s: %d nodes that left are to be joined again in %s", name, failed, pool)
 				}
 			}
-			if bound := n.Audit(map[string]*counters.Limit{"edge/lab": l.limit}); bound["edge/lab"] > 100 {
+			if bound := n.Audit(map[string]*counters.Limit{"edge/lab": l.limit}, nil); bound["edge/lab"] > 100 {
 				t.Errorf("%s: bound %v", name, bound)
 			}
 		}
@@ -324,10 +324,10 @@ func TestClusterStartInsideAPartition(t *testing.T) {
 			t.Error("it takes itself for warm: ", err)
 		}
 		// It may have their names from its own region's nodes, but hears nothing from them.
-		n.Audit(limits)
+		n.Audit(limits, nil)
 		l.within(10*time.Second, "a bound with room for those beyond", func() string {
 			l.take("west/n4", 1)
-			if bound := n.Audit(limits)["edge/lab"]; bound < float64(l.limit.Max()) {
+			if bound := n.Audit(limits, nil)["edge/lab"]; bound < float64(l.limit.Max()) {
 				return fmt.Sprintf("its bound is %v, others may admit %v", bound, l.limit.Max())
 			}
 			return ""
@@ -342,8 +342,8 @@ func TestClusterStartInsideAPartition(t *testing.T) {
 		if _, complete := n.Staleness(); !complete {
 			t.Error("after the heal it believes that somebody is missing")
 		}
-		n.Audit(limits)
-		if bound := n.Audit(limits)["edge/lab"]; bound > 100 {
+		n.Audit(limits, nil)
+		if bound := n.Audit(limits, nil)["edge/lab"]; bound > 100 {
 			t.Errorf("after the heal its bound is %v", bound)
 		}
 	})

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -186,6 +187,19 @@ func (r *Replica) admitted(demand []counters.Demand, from, now int64) {
 	}
 }
 
+// Found records the most that a key has used of a limit, by the meter's rule, among those that this node denies, as the
+// counts say that have arrived. So the bound covers what other nodes admitted of them as well, and is never below what
+// those counts show. An Audit of the same limits follows.
+func (r *Replica) Found(found map[string]uint64, now int64) {
+	from := cmp.Or(r.foundAt, now)
+	r.foundAt = now
+	for rule, used := range found {
+		if used > 0 {
+			orNew(r.excess, rule).admit(used, r.step(min(from, now)), r.step(now))
+		}
+	}
+}
+
 // forgotten records what the table evicted.
 func (r *Replica) forgotten(evicted []counters.Forgotten, now int64) {
 	for _, e := range evicted {
@@ -354,12 +368,13 @@ func (h *inbound) assumed(rule string, l *counters.Limit, now int64) uint64 {
 	return uint64(math.Ceil(min(cost, float64(l.Largest()))))
 }
 
-// Audit bounds by how much this node's admissions of the last BoundAfter may have exceeded each limit, on one key, once
-// peers have reported what they admitted until then. For each step of that time
+// Audit bounds by how much the cluster may have exceeded each limit within the last BoundAfter, on one key that this
+// node admits or denies, once peers have reported what they admitted until then. For each step of that time
 //
 //	excess <= used + unseen - L
 //
-//	used    most of the limit that an admission of this node found used, itself included (counters.Demand)
+//	used    most of the limit that an admission of this node found used, itself included (counters.Demand), or that
+//	        a key which it denies has used (Found)
 //	unseen  sum over the peers of what each one's hottest key rose by and had not arrived here, at most L of each
 //	        member (see mostOf) if few of its reports overlap: a report carries the rise and the time since when it
 //	        counts, so that no more was unseen from then until the report came

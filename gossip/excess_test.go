@@ -98,6 +98,13 @@ func TestAuditInNumbers(t *testing.T) {
 		l.Tick(counters.Drained{}, at(150))
 		l.audit(t, at(150), 0)
 	})
+	t.Run("others admitted it, and it is denied here", func(t *testing.T) {
+		l := seen(t, 0)
+		l.Found(map[string]uint64{"r": 1430}, at(150))
+		l.audit(t, at(150), 430)
+		l.frame(data, 2, tick, rise(30), at(200), at(230)) // of which 1430 may lack 30
+		l.audit(t, at(250), 460)
+	})
 	t.Run("it was known before anything was admitted here", func(t *testing.T) {
 		l := seen(t, 0)
 		l.admits(1000, at(250))

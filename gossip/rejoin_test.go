@@ -61,7 +61,7 @@ func TestClusterStartBesideAPartition(t *testing.T) {
 			if _, complete := n.Staleness(); complete {
 				t.Fatal("it believes that it sees the whole cluster")
 			}
-			if bound := n.Audit(limits)["edge/lab"]; bound < float64(l.limit.Max()) {
+			if bound := n.Audit(limits, nil)["edge/lab"]; bound < float64(l.limit.Max()) {
 				t.Fatalf("its bound is %v, those beyond the cut may admit %v", bound, l.limit.Max())
 			}
 		}

@@ -64,6 +64,7 @@ type Replica struct {
 	beaconAt        int64
 	tickedAt        int64
 	sentAt          int64             // when the last messages went
+	foundAt         int64             // see Found
 	horizon         time.Duration     // until all know what one admits; see setCluster
 	toFar           time.Duration     // usual transit time to other regions
 	near, all       []time.Duration   // memory of setCluster

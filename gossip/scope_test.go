@@ -181,10 +181,10 @@ func TestCutWANLeavesTheRegionsBound(t *testing.T) {
 		if anywhere, inRegion := n.Blind(); !anywhere && !knowsFar || inRegion {
 			t.Errorf("it may lack nodes: %v, of its own region: %v", anywhere, inRegion)
 		}
-		n.Audit(limits)
+		n.Audit(limits, nil)
 		n.table.Take(l.limit, testKey, 1, time.Now().UnixNano())
 		time.Sleep(time.Second)
-		switch got := n.Audit(limits); {
+		switch got := n.Audit(limits, nil); {
 		case got["edge/lab"] < float64(l.limit.Max()):
 			t.Errorf("the bound over all regions is %v, those beyond the cut may admit %v", got["edge/lab"],
 				l.limit.Max())

@@ -101,9 +101,9 @@ func (n *Node) writeRules(w telemetry.Writer) {
 			decisions(t.failedClosed.Load(), rule, "failed_closed")
 		}
 	}
-	otherBound, now := 0.0, n.clock.Now()
+	otherBound := 0.0
 	for r, t := range p.tallies {
-		bound := n.boundOf(r)
+		bound, shown := n.excessOf(r)
 		if t == p.other {
 			otherBound = max(otherBound, bound)
 			continue
@@ -113,10 +113,8 @@ func (n *Node) writeRules(w telemetry.Writer) {
 		if r.Limit != nil {
 			bounds(bound, r.PublicName)
 		}
-		if l := r.LimitAt(now); l != nil {
-			if estimate := n.over(r, l, &t.top, now); estimate != nil {
-				over(*estimate, r.PublicName)
-			}
+		if shown != nil {
+			over(*shown, r.PublicName)
 		}
 	}
 	w.Counter("unpriced_responses_total", "Responses that cost 1 for want of the header with their cost (cost_from).",

@@ -399,9 +399,9 @@ func (n *Node) Staleness() time.Duration {
 	return age
 }
 
-// Bound returns the over-admission bound of a rule, by its full name, as a part of its limit: the most by which an
-// admission within the last window can have gone over the limit. It is 0 for a rule without a limit, or of scope node,
-// and for a strict one while its store decides.
+// Bound returns the over-admission bound of a rule, by its full name, as a part of its limit: the most by which all
+// nodes together can have gone over the limit within the last window, on one key that this node admits or denies. It is
+// 0 for a rule without a limit, or of scope node, and for a strict one while its store decides.
 func (n *Node) Bound(fullName string) float64 {
 	if r := n.policy.Load().set.Rule(fullName); r != nil {
 		return n.boundOf(r)
@@ -411,14 +411,23 @@ func (n *Node) Bound(fullName string) float64 {
 
 // boundOf returns the over-admission bound of a rule: the largest of its own and of its overrides.
 func (n *Node) boundOf(r *rules.Rule) float64 {
+	bound, _ := n.excessOf(r)
+	return bound
+}
+
+// excessOf is boundOf, and what of it the counts show that have arrived; nil where they do not tell.
+func (n *Node) excessOf(r *rules.Rule) (bound float64, shown *float64) {
 	if r.Limit == nil || r.Strict && n.homeOf(n.policy.Load(), r).decides() {
-		return 0
+		return 0, nil
 	}
-	bound := n.monitor.Bound(r.Limit.Meter().Rule)
+	bound, counted := n.monitor.Excess(r.Limit.Meter().Rule)
+	if countsTell(r) {
+		shown = &counted
+	}
 	for _, l := range r.OwnMeters() {
 		bound = max(bound, n.monitor.Bound(l.Meter().Rule))
 	}
-	return bound
+	return bound, shown
 }
 
 // Slots returns every count that the node holds and that still counts, of all origins, except those of scope node: what

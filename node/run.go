@@ -72,7 +72,8 @@ func (n *Node) Run(ctx context.Context) error {
 		n.EndLinger()
 	}
 	sources := telemetry.Sources{Cluster: n.cluster, Table: n.table, Store: n.reconciler, Limits: n.limitsAt,
-		Rules: func() *rules.Set { return n.policy.Load().set }, Now: n.clock.Now, Interval: n.cfg.Gossip.Interval}
+		Found: n.found, Rules: func() *rules.Set { return n.policy.Load().set }, Now: n.clock.Now,
+		Interval: n.cfg.Gossip.Interval}
 	n.monitor.Read(&sources, time.Now())
 	stopMonitor := start(func(ctx context.Context) { n.monitor.Run(ctx, sources) })
 	stopFiles := start(n.watchRules)

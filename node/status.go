@@ -202,12 +202,12 @@ func (n *Node) limitStatus(p *policy, now int64) []status.Limit {
 			continue
 		}
 		s := status.Limit{Rule: r.PublicName, Scope: r.Scope.String(), Strict: r.Strict, Expose: r.ExposeIdentity,
-			Bound: n.boundOf(r), Recent: n.rates.recent(t)}
+			Recent: n.rates.recent(t)}
+		s.Bound, s.Over = n.excessOf(r)
 		s.Allowed, s.Denied = t.totals()
 		if l := r.LimitAt(now); l != nil {
 			m := l.Meter()
 			s.Limit, s.Window, s.Algorithm = l.Max(), l.Lasts().Milliseconds(), m.Algorithm.String()
-			s.Over = n.over(r, l, &t.top, now)
 		}
 		all = append(all, s)
 	}
@@ -215,20 +215,29 @@ func (n *Node) limitStatus(p *policy, now int64) []status.Limit {
 	return all
 }
 
-// over returns by how much the counts of those whom the node denies most exceed a limit, as a part of it; nil where
-// they do not tell.
-func (n *Node) over(r *rules.Rule, l *counters.Limit, top *status.Top, now int64) *float64 {
-	if r.CountRejected || r.ChargesLater() || r.Strict || r.Overrides() > 0 || l.Max() == 0 ||
-		r.Mode != counters.Enforce {
-		return nil
-	}
-	most := 0.0
-	for _, e := range top.Most(16, now) {
-		if used := n.table.View(l, counters.Key(e.Key), now); used > l.Max() {
-			most = max(most, float64(used-l.Max())/float64(l.Max()))
+// found returns the most that a key has used of each limit among those that this node denies most, by the meter's rule.
+// Rules are left out whose counts do not tell.
+func (n *Node) found(at time.Time) map[string]uint64 {
+	now, found := at.UnixNano(), make(map[string]uint64)
+	p := n.policy.Load()
+	for r, t := range p.tallies {
+		l := r.LimitAt(now)
+		if t == p.other || l == nil || !countsTell(r) {
+			continue
+		}
+		for _, e := range t.top.Most(16, now) {
+			rule := l.Meter().Rule
+			found[rule] = max(found[rule], n.table.View(l, counters.Key(e.Key), now))
 		}
 	}
-	return &most
+	return found
+}
+
+// countsTell reports whether counts above the limit of a rule are what was admitted too much.
+func countsTell(r *rules.Rule) bool {
+	l := r.Limit
+	return l != nil && !r.CountRejected && !r.ChargesLater() && !r.Strict && r.Overrides() == 0 &&
+		r.Mode == counters.Enforce
 }
 
 // TopDenied returns whom this node denied most in the last five to ten minutes under a rule, or with an empty name
@@ -575,9 +584,9 @@ func (n *Node) trafficFindings(s *status.Status, add func(level, do, format stri
 			return slices.ContainsFunc(r.Members, func(m status.Member) bool { return !m.Reachable })
 		})
 		l := &s.Limits[loosest]
-		estimate := "there is no estimate for this rule"
+		shown := "there is no estimate for this rule"
 		if l.Over != nil {
-			estimate = fmt.Sprintf("the counts that have arrived say %.1f %% (estimated)", 100**l.Over)
+			shown = fmt.Sprintf("the counts that have arrived show %.1f %% (estimated)", 100**l.Over)
 		}
 		do := "nothing, unless the limit must hold exactly: then make the rule strict. After an outage it falls " +
 			"within a window of the rule"
@@ -585,8 +594,8 @@ func (n *Node) trafficFindings(s *status.Status, add func(level, do, format stri
 			do = "what the lines above say: the guarantee covers what this node cannot see, and falls within a " +
 				"window of the rule after the heal"
 		}
-		add("info", do, "over the limit: rule %s by at most %.1f %% (guaranteed); %s", l.Rule, 100*l.Bound,
-			estimate)
+		add("info", do, "over the limit: rule %s by at most %.1f %% in all nodes together (guaranteed); %s", l.Rule,
+			100*l.Bound, shown)
 	}
 }
 

@@ -103,12 +103,12 @@ type Limit struct {
 	Scope     string `json:"scope"`
 	Strict    bool   `json:"strict"`
 	Expose    bool   `json:"expose_identity"`
-	// Bound is guaranteed: no admission of this node within the last window went further over the limit, as a part of
-	// it, apart from what node/BOUND.md lists.
+	// Bound is guaranteed: within the last window all nodes together went no further over the limit, as a part of it,
+	// on any identity that this node admits or denies, apart from what node/BOUND.md lists.
 	Bound float64 `json:"bound_ratio"`
-	// Over is an estimate from below of what is really over now, as a part of the limit: the most that the counts which
-	// have arrived exceed it by on one of the identities that this node denies most. Null: it cannot be known from the
-	// counts, as of rules that count what they deny.
+	// Over is an estimate of the same from below, never above Bound: the most by which the counts that have arrived
+	// exceed the limit now, as a part of it, on one of the identities that this node denies most. Null: it cannot be
+	// known from the counts, as of rules that count what they deny.
 	Over    *float64 `json:"over_ratio"`
 	Allowed uint64   `json:"allowed"` // since the start
 	Denied  uint64   `json:"denied"`

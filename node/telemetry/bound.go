@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -8,18 +9,42 @@ import (
 	"github.com/edgelimit/edgelimit/gossip"
 )
 
-// bounds keeps the over-admission bound of each limit: the most cost by which an admission of this node may have gone
-// over the limit, as a part of the limit, within the last window or, where that is longer, the time in which a bucket
-// fills.
+// bounds keeps two figures of each limit, by the meter's rule, both as a part of it and about the cluster and the same
+// keys, those that this node admits or denies: the over-admission bound of the last window or, where that is longer, of
+// the time in which a bucket fills; and from below what of it the counts show that have arrived. The bound holds what
+// the counts show (gossip.Replica.Found), so it is never below them.
 type bounds struct {
 	mu    sync.Mutex
-	peaks map[string]*gossip.Peak // by the meter's rule
+	peaks map[string]*gossip.Peak
+	shown map[string]float64
+	at    time.Time // when shown was measured
 }
 
-// read takes the excess of the last gossip interval, in cost.
-func (b *bounds) read(limits map[string]*counters.Limit, excess map[string]float64, now time.Time) {
+// showEvery is how often the keys are looked up that a node denies.
+const showEvery = 500 * time.Millisecond
+
+// isDue reports whether to measure anew what the counts show.
+func (b *bounds) isDue(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return now.Before(b.at) || now.Sub(b.at) >= showEvery
+}
+
+// read takes the excess of the last gossip interval, in cost, and where found is not nil, what the keys have used that
+// this node denies.
+func (b *bounds) read(limits map[string]*counters.Limit, found map[string]uint64, excess map[string]float64,
+	now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if found != nil {
+		b.at = now
+		clear(b.shown)
+		for rule, used := range found {
+			if l := limits[rule]; l != nil && used > l.Max() {
+				b.shown[rule] = float64(used-l.Max()) / float64(max(1, l.Max()))
+			}
+		}
+	}
 	for rule, l := range limits {
 		p := b.peaks[rule]
 		if p == nil {
@@ -31,19 +56,23 @@ func (b *bounds) read(limits map[string]*counters.Limit, excess map[string]float
 		}
 		p.Raise(excess[rule]/float64(max(1, l.Max())), max(l.Meter().Window, l.Lasts()), now.UnixNano())
 	}
-	for rule := range b.peaks {
-		if limits[rule] == nil {
-			delete(b.peaks, rule)
-		}
-	}
+	gone := func(rule string) bool { return limits[rule] == nil }
+	maps.DeleteFunc(b.peaks, func(rule string, _ *gossip.Peak) bool { return gone(rule) })
+	maps.DeleteFunc(b.shown, func(rule string, _ float64) bool { return gone(rule) })
 }
 
-// Bound returns the over-admission bound of a limit, by its meter's rule, as a part of the limit.
+// Bound returns the over-admission bound of a limit, by its meter's rule.
 func (b *bounds) Bound(rule string) float64 {
+	bound, _ := b.Excess(rule)
+	return bound
+}
+
+// Excess returns the over-admission bound of a limit, and what of it the counts show that have arrived.
+func (b *bounds) Excess(rule string) (bound, shown float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.peaks[rule]; p != nil {
-		return p.Value()
+		bound = p.Value()
 	}
-	return 0
+	return bound, b.shown[rule]
 }

@@ -25,6 +25,7 @@ type Sources struct {
 	Store    *regions.Reconciler // nil: none
 	Rules    func() *rules.Set
 	Limits   func(at time.Time) map[string]*counters.Limit // in force then, by their meters' rules
+	Found    func(at time.Time) map[string]uint64          // the most that a key has used that the node denies
 	Now      func() int64                                  // the node's clock
 	Interval time.Duration                                 // of gossip
 }
@@ -50,8 +51,9 @@ type Monitor struct {
 func NewMonitor(log *slog.Logger, memory string, maxSkew time.Duration) *Monitor {
 	return &Monitor{
 		Unmatched: Unmatched{log: log}, Unpriced: Unpriced{log: log}, Latencies: newLatencies(),
-		bounds: bounds{peaks: make(map[string]*gossip.Peak)}, skew: newSkewMonitor(log, maxSkew),
-		reach: newReachAlarm(log), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
+		bounds: bounds{peaks: make(map[string]*gossip.Peak), shown: make(map[string]float64)},
+		skew:   newSkewMonitor(log, maxSkew),
+		reach:  newReachAlarm(log), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
 		table: tableAlarms{log: log, memory: memory}, degraded: degradation{log: log},
 		outages: outages{log: log},
 	}
@@ -75,7 +77,11 @@ func (m *Monitor) Run(ctx context.Context, s Sources) {
 func (m *Monitor) Read(s *Sources, now time.Time) {
 	at := time.Unix(0, s.Now()) // windows go by the node's clock, not by the machine's
 	limits := s.Limits(at)
-	m.bounds.read(limits, s.Cluster.Audit(limits), at)
+	var found map[string]uint64
+	if m.bounds.isDue(at) {
+		found = s.Found(at)
+	}
+	m.bounds.read(limits, found, s.Cluster.Audit(limits, found), at)
 	peers := s.Cluster.Peers()
 	members := slices.DeleteFunc(slices.Clone(peers), func(p gossip.MemberStatus) bool { return p.Pool == "" })
 	m.Latencies.observe(members)

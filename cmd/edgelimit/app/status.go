@@ -16,8 +16,8 @@ import (
 const statusHelp = `
 One node answers about all, at its admin listener: what is wrong and what to do, the regions, the rules.
 
-bound   guaranteed: no admission in the window went further over the limit
-over    an estimate from below of what is really over now
+bound   guaranteed: in the window all nodes together went no further over the limit
+over    an estimate of that from below: what the counts show that have arrived
 keeps   about which part of the limits a region admits while it is cut off
 
 This machine's:  edgelimit status

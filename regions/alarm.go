@@ -38,7 +38,8 @@ func (r *Reconciler) logFlush(err error) {
 			"is its maxmemory-policy noeviction, and is it this region's alone?", slog.Duration("every", lossEvery))
 	}
 	if r.losing.begins(stats.Lost > r.lost) && !bool(r.relapsing) {
-		r.cfg.Log.Warn("the region's Redis lost data or was restarted: sending it all own slots again")
+		r.cfg.Log.Warn("the region's Redis lost data, or was restarted or replaced: writing again all counts "+
+			"that this node holds", slog.Uint64("losses", stats.Lost))
 	}
 	if r.full.begins(stats.Dropped > r.dropped) {
 		r.cfg.Log.Warn("too many slots wait for the region's Redis: all own slots will be written when it takes them",

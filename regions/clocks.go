@@ -17,13 +17,16 @@ const (
 	knownFor = 15 * time.Second // until nothing is known any more
 )
 
-// compare takes in the answer of a call, which was made and answered at these moments of the monotonic clock.
-func (c *clocks) compare(store int64, called, answered time.Duration) {
+// compare takes in the answer of a call, which was made and answered at these moments of the monotonic clock. It reports
+// whether the store's clock was certainly set forward since, by more than clocks are expected to differ.
+func (c *clocks) compare(store int64, called, answered time.Duration) (stepped bool) {
 	took := answered - called
-	if c.known && took > c.took && answered-c.at < bestFor {
-		return
+	offset := store - int64(called+took/2)
+	stepped = c.known && time.Duration(offset-c.offset) > clockSkew+(took+c.took)/2
+	if stepped || !c.known || took <= c.took || answered-c.at >= bestFor {
+		*c = clocks{offset: offset, took: took, at: answered, known: true}
 	}
-	*c = clocks{offset: store - int64(called+took/2), took: took, at: answered, known: true}
+	return stepped
 }
 
 // ahead is by how much the store's clock is ahead of one that shows now, at a moment of the monotonic clock.

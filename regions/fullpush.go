@@ -10,15 +10,14 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// detectLoss looks for signs that the store has lost data. If so, all own slots have to be written again, those of this
+// detectLoss looks for signs that the store has lost data. If so, everything has to be written again, the slots of this
 // call as well: what the store had acknowledged before proves nothing.
-func (r *Reconciler) detectLoss(slots []counters.Slot, merged *Merged, at time.Duration) {
-	behind := r.acked.behind(slots, merged.Before, at)
-	replaced := r.epoch != "" && merged.Epoch != "" && merged.Epoch != r.epoch
-	if merged.Epoch != "" {
-		r.epoch = merged.Epoch
-	}
-	if behind == 0 && !replaced {
+func (r *Reconciler) detectLoss(slots []counters.Slot, merged *Merged, called, answered time.Duration) {
+	behind := r.acked.behind(slots, merged.Before, answered)
+	r.mu.Lock()
+	changed := r.changed(merged, called, answered)
+	r.mu.Unlock()
+	if behind == 0 && !changed {
 		return
 	}
 	r.acked.forget()
@@ -29,18 +28,29 @@ func (r *Reconciler) detectLoss(slots []counters.Slot, merged *Merged, at time.D
 	r.mu.Unlock()
 }
 
-// push writes all own slots to the store when that is due, and reports whether it was. A push that fails begins anew
+// changed reports whether the store is another than at the call before: restarted, replaced or emptied, or with a clock
+// that was set forward, so that what it held has expired there. The caller holds mu.
+func (r *Reconciler) changed(merged *Merged, called, answered time.Duration) (changed bool) {
+	changed = r.epoch != "" && merged.Epoch != "" && merged.Epoch != r.epoch
+	r.epoch = cmp.Or(merged.Epoch, r.epoch)
+	if merged.Time.IsZero() {
+		return changed
+	}
+	return r.clocks.compare(merged.Time.UnixNano(), called, answered) || changed
+}
+
+// push writes all own slots to the store when that is due. A push that fails begins anew
 // with the next flush: what it wrote may have been lost again meanwhile, with nothing left that shows it. After many
 // losses it waits.
-func (r *Reconciler) push(ctx context.Context) (due bool, err error) {
+func (r *Reconciler) push(ctx context.Context) error {
 	if r.held = r.dataLost && r.losses.count(r.cfg.Elapsed()) >= lossBurst; r.held || !r.setPushDue(false) {
-		return false, nil
+		return nil
 	}
 	dataLost := r.dataLost
 	r.dataLost = false
 	own := slices.DeleteFunc(r.table.Own(r.now()), r.worthless)
 	send := func(ctx context.Context, slots []counters.Slot) error { return r.merge(ctx, slots, true) }
-	err = r.sendAll(ctx, own, send)
+	err := r.sendAll(ctx, own, send)
 	if dataLost && (err == nil || errors.Is(err, ErrFull)) {
 		err = cmp.Or(r.sendAll(ctx, r.others(), r.restore), err)
 	}
@@ -50,7 +60,7 @@ func (r *Reconciler) push(ctx context.Context) (due bool, err error) {
 	} else if dataLost {
 		r.losses.spent = r.losses.count(r.cfg.Elapsed()) + 1
 	}
-	return true, err
+	return err
 }
 
 // setPushDue notes whether all own slots have to be written, and returns what was noted before.

@@ -50,7 +50,7 @@ type Stats struct {
 	Flushed uint64       // slots that the store acknowledged
 	Failed  uint64       // calls of the store that failed
 	Dropped uint64       // slots offered that found no room: made good by a push of all own slots
-	Lost    uint64       // times that the store was found to have lost data, or restarted
+	Lost    uint64       // times that the store was found to have lost data, or to be another
 	Breaker BreakerState // whether the store is called
 }
 
@@ -67,10 +67,10 @@ type Reconciler struct {
 	pushDue bool // a push of all own slots
 	stats   Stats
 	clocks  clocks
+	epoch   string // of the store, when it was asked last; empty: unknown
 
 	// The rest belongs to Run.
 	acked     ackedSlots
-	epoch     string
 	dataLost  bool // the store lost data: that of other origins as well
 	held      bool // and too often for it to be sent everything already
 	losses    losses
@@ -139,9 +139,16 @@ func (r *Reconciler) Stats() Stats {
 // Warm loads the store into the table: what a cold node does before it is ready. The context bounds how long it may
 // take. After an error the table holds what came until then, which is true but not all.
 func (r *Reconciler) Warm(ctx context.Context) error {
-	err := r.store.Load(ctx, r.now(), func(slots []counters.Slot) {
-		r.table.Merge(slots, r.now())
-	})
+	called := r.cfg.Elapsed()
+	merged, err := r.store.Merge(ctx, nil, r.now()) // first: what the store loses from now on has to show
+	if err == nil {
+		r.mu.Lock()
+		if r.epoch == "" { // else Run compares
+			r.changed(&merged, called, r.cfg.Elapsed())
+		}
+		r.mu.Unlock()
+		err = r.store.Load(ctx, r.now(), func(slots []counters.Slot) { r.table.Merge(slots, r.now()) })
+	}
 	if err != nil {
 		return fmt.Errorf("load the regional store: %w", err)
 	}
@@ -159,18 +166,12 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			return r.finish(ctx)
 		case <-timer.C:
 		}
-		called, err := r.flush(ctx)
-		if called && ctx.Err() == nil {
+		err := r.Flush(ctx)
+		if ctx.Err() == nil {
 			r.logFlush(err)
 		}
 		timer.Reset(r.pause())
 	}
-}
-
-// Flush is one round of Run, for callers with a loop of their own, such as a simulator.
-func (r *Reconciler) Flush(ctx context.Context) error {
-	_, err := r.flush(ctx)
-	return err
 }
 
 // pause is how long to wait for the next flush.
@@ -190,7 +191,7 @@ func (r *Reconciler) finish(ctx context.Context) error {
 	defer cancel()
 	r.losses = losses{} // there is no later
 	for tries := 1; ; tries++ {
-		_, err := r.flush(last)
+		err := r.Flush(last)
 		switch {
 		case err == nil:
 			return nil
@@ -207,8 +208,10 @@ func (r *Reconciler) finish(ctx context.Context) error {
 // lastTries is how often the last flush is tried. A stop must not wait for a store that is down.
 const lastTries = 3
 
-// flush writes what is pending, and everything when a push is due. It reports whether it called the store.
-func (r *Reconciler) flush(ctx context.Context) (called bool, err error) {
+// Flush is one round of Run, for callers with a loop of their own, such as a simulator: it writes what is pending, and
+// everything when a push is due. It calls the store with nothing to write as well, which shows that it has lost data or
+// is back.
+func (r *Reconciler) Flush(ctx context.Context) error {
 	send := func(ctx context.Context, slots []counters.Slot) error { return r.merge(ctx, slots, false) }
 	due := r.due(r.now(), r.cfg.Elapsed())
 	trial := r.Stats().Breaker == BreakerOpen
@@ -216,20 +219,20 @@ func (r *Reconciler) flush(ctx context.Context) (called bool, err error) {
 		r.mu.Lock()
 		r.stats.Breaker = BreakerHalfOpen
 		r.mu.Unlock()
+	}
+	if trial || len(due) == 0 {
 		few := due[:min(len(due), maxProbes)]
 		if err := send(ctx, few); err == nil {
 			due = due[len(few):]
 		} else if !errors.Is(err, ErrFull) {
-			return true, err
+			return err
 		}
 	}
-	called = trial || len(due) > 0
 	full := r.sendAll(ctx, due, send)
 	if full != nil && !errors.Is(full, ErrFull) {
-		return called, full
+		return full
 	}
-	pushed, err := r.push(ctx)
-	return called || pushed, cmp.Or(err, full)
+	return cmp.Or(r.push(ctx), full)
 }
 
 // due returns the pending slots, and acknowledged ones to probe the store with.
@@ -263,15 +266,10 @@ func (r *Reconciler) merge(ctx context.Context, slots []counters.Slot, push bool
 		return fmt.Errorf("merge %d slots into the regional store: %w", len(slots), err)
 	}
 	answered := r.cfg.Elapsed()
-	if !merged.Time.IsZero() {
-		r.mu.Lock()
-		r.clocks.compare(merged.Time.UnixNano(), called, answered)
-		r.mu.Unlock()
-	}
 	if len(merged.Others) > 0 {
 		r.table.Merge(merged.Others, r.now())
 	}
-	r.detectLoss(slots, &merged, answered)
+	r.detectLoss(slots, &merged, called, answered)
 	r.acked.note(slots, merged.Before, push, now, called)
 	return nil
 }

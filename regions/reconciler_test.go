@@ -69,14 +69,15 @@ func TestReconcilerFlushesEveryInterval(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)
 		n := start(t, 1, f, nil)
 		flushes(10)
-		if f.Calls() != 0 {
-			t.Errorf("with nothing to tell the store was called %d times", f.Calls())
+		idle := f.Calls()
+		if idle < 10 || idle > 12 {
+			t.Errorf("with nothing to write the store was called %d times in 10 intervals", idle)
 		}
 		for range 600 {
 			n.take(&hour, 1)
 			time.Sleep(100 * time.Millisecond)
 		}
-		if c := f.Calls(); c < 80 || c > 90 {
+		if c := f.Calls() - idle; c < 80 || c > 90 {
 			t.Errorf("%d calls in a minute, want one every 675 to 750 ms", c)
 		}
 		before := f.Calls()
@@ -160,8 +161,8 @@ func TestReconcilerForgetsWhatExpired(t *testing.T) {
 		flushes(2)
 		calls := f.Calls()
 		time.Sleep(time.Minute)
-		if f.Calls() != calls {
-			t.Errorf("with nothing to tell the store was called %d times", f.Calls()-calls)
+		if c := f.Calls() - calls; c < 80 || c > 90 {
+			t.Errorf("with nothing to write the store was called %d times in a minute, want one every 675 to 750 ms", c)
 		}
 	})
 }

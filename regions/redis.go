@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,16 +20,14 @@ import (
 type Redis struct {
 	client  redis.UniversalClient
 	cluster bool
-	epoch   redisEpoch
 }
 
 // OpenRedis returns the store of the configuration. It dials nobody: a Redis that is down makes calls fail, not this
 // one. An error is that of Validate, or of a TLS file that cannot be read. Close it after its last call.
 func OpenRedis(cfg RedisConfig) (*Redis, error) {
 	r := &Redis{cluster: cfg.Cluster}
-	r.epoch.invalidate()
 	var err error
-	if r.client, err = cfg.Client(8, r.epoch.invalidate); err != nil {
+	if r.client, err = cfg.Client(8); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -43,7 +37,7 @@ func OpenRedis(cfg RedisConfig) (*Redis, error) {
 func (r *Redis) Close() error { return r.client.Close() }
 
 // Merge implements Store. It does not send slots that have expired. A server whose memory is full refuses every batch
-// of slots that would raise one, known slots too, with ErrFull. Without slots, Merge only fetches the epoch.
+// of slots that would raise one, known slots too, with ErrFull. Without slots, Merge only reads the epoch and the time.
 func (r *Redis) Merge(ctx context.Context, slots []counters.Slot, now int64) (Merged, error) {
 	merged, err := r.merge(ctx, slots, now)
 	if err != nil {
@@ -56,21 +50,20 @@ func (r *Redis) merge(ctx context.Context, slots []counters.Slot, now int64) (Me
 	if err := ctx.Err(); err != nil {
 		return Merged{}, err
 	}
-	if len(slots) == 0 {
-		epoch, err := r.fetchEpoch(ctx)
-		return Merged{Epoch: epoch}, err
-	}
 	batches := r.batches(slots, now, written)
 	if err := r.run(ctx, batches, true); err != nil {
 		return Merged{}, err
 	}
-	m := Merged{Before: make([]uint64, len(slots))}
+	epoch, at, err := r.state(ctx) // after the slots: of a loss in between both bear witness in one answer
+	if err != nil {
+		return Merged{}, err
+	}
+	m := Merged{Before: make([]uint64, len(slots)), Epoch: epoch, Time: at}
 	for _, b := range batches {
 		if err := b.read(&m); err != nil {
 			return Merged{}, err
 		}
 	}
-	m.Epoch = r.knownEpoch(ctx)
 	return m, nil
 }
 
@@ -134,58 +127,6 @@ var hints = []struct{ prefix, say string }{
 	{"CROSSSLOT", "configure it as a cluster"},
 	{"LOADING", "the server is reading its data: wait"},
 	{"MISCONF", "the server cannot save its data and so takes none: see its log"},
-}
-
-// redisEpoch names the processes that hold the data. It is fetched after a connection was made and after a script was
-// forgotten, as a restarted or replaced server shows itself, and not with every call.
-type redisEpoch struct {
-	stale atomic.Bool
-	mu    sync.Mutex
-	known string
-}
-
-func (e *redisEpoch) invalidate() { e.stale.Store(true) }
-
-// knownEpoch returns the epoch; empty if it may have changed and the servers do not answer.
-func (r *Redis) knownEpoch(ctx context.Context) string {
-	if r.epoch.stale.Load() {
-		epoch, _ := r.fetchEpoch(ctx) // data that was lost is noticed by its counts as well
-		return epoch
-	}
-	r.epoch.mu.Lock()
-	defer r.epoch.mu.Unlock()
-	return r.epoch.known
-}
-
-// fetchEpoch asks each master which process it is.
-func (r *Redis) fetchEpoch(ctx context.Context) (string, error) {
-	r.epoch.stale.Store(false) // first: who connects from now on may meet another server
-	var mu sync.Mutex
-	var processes []string
-	err := EachMaster(ctx, r.client, func(ctx context.Context, server *redis.Client) error {
-		info, err := server.Info(ctx, "server").Result()
-		if err != nil {
-			return err
-		}
-		_, id, ok := strings.Cut(info, "run_id:")
-		if id, _, _ = strings.Cut(id, "\r\n"); !ok || id == "" {
-			return errors.New("INFO has no run_id")
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		processes = append(processes, id)
-		return nil
-	})
-	if err != nil {
-		r.epoch.invalidate()
-		return "", err
-	}
-	slices.Sort(processes)
-	epoch := strings.Join(processes, " ")
-	r.epoch.mu.Lock()
-	defer r.epoch.mu.Unlock()
-	r.epoch.known = epoch
-	return epoch, nil
 }
 
 // LogRedisClient routes what the Redis client library logs (lost connections, changes of master) into a logger, for the

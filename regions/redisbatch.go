@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -117,7 +116,6 @@ func (r *Redis) run(ctx context.Context, batches []*batch, again bool) error {
 		if err != nil && !r.cluster { // in a cluster the server that failed need not be one that is asked
 			return err
 		}
-		r.epoch.invalidate() // a server that forgot the script was restarted, or replaced
 	}
 	return r.run(ctx, retry, false)
 }
@@ -178,11 +176,8 @@ func (b *batch) read(m *Merged) error {
 	if err != nil {
 		return err
 	}
-	if len(answers) != len(b.hashes)+1 {
+	if len(answers) != len(b.hashes) {
 		return fmt.Errorf("the script gave %d answers about %d keys", len(answers), len(b.hashes))
-	}
-	if at, ok := serverTime(answers[len(b.hashes)]); ok {
-		m.Time = at
 	}
 	for i, h := range b.hashes {
 		values, ok := answers[i].([]any)
@@ -203,19 +198,6 @@ func (b *batch) read(m *Merged) error {
 		m.Others = append(m.Others, slices.DeleteFunc(others, given)...)
 	}
 	return nil
-}
-
-// serverTime reads what TIME answers.
-func serverTime(answer any) (at time.Time, ok bool) {
-	parts, _ := answer.([]any)
-	if len(parts) != 2 {
-		return time.Time{}, false
-	}
-	var seconds, micros int64
-	if _, err := fmt.Sscan(fmt.Sprintln(parts...), &seconds, &micros); err != nil {
-		return time.Time{}, false
-	}
-	return time.Unix(seconds, micros*int64(time.Microsecond)), true
 }
 
 // appendFields appends the slots of alternating fields and counts, each once. It leaves out fields of other programs.

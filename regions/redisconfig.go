@@ -125,8 +125,8 @@ func (c RedisConfig) GoString() string { return "regions.RedisConfig(" + c.Strin
 func (c RedisConfig) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 // Client makes a client of the kind that is configured, with up to so many connections for each server. It dials nobody
-// yet, repeats nothing that failed, and follows redirects. onConnect is called for each connection made; it may be nil.
-func (c RedisConfig) Client(connections int, onConnect func()) (redis.UniversalClient, error) {
+// yet, repeats nothing that failed, and follows redirects.
+func (c RedisConfig) Client(connections int) (redis.UniversalClient, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -160,12 +160,6 @@ func (c RedisConfig) Client(connections int, onConnect func()) (redis.UniversalC
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	options.Dialer = boundReplies(cmp.Or(c.MaxReply, defaultMaxReply), options)
-	if onConnect != nil {
-		options.OnConnect = func(context.Context, *redis.Conn) error {
-			onConnect()
-			return nil
-		}
-	}
 	if c.ReadPassword != nil {
 		options.CredentialsProviderContext = func(context.Context) (string, string, error) {
 			password, err := c.ReadPassword()

@@ -76,7 +76,7 @@ func TestHostileLengths(t *testing.T) {
 		}()
 		cfg := DefaultRedisConfig(listener.Addr().String())
 		cfg.CallTimeout = 10 * time.Second
-		client, err := cfg.Client(1, nil)
+		client, err := cfg.Client(1)
 		testkit.Must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		err = client.Get(ctx, "k").Err()

@@ -17,7 +17,8 @@ import (
 // A store is safe for concurrent use, by many nodes. Its methods return soon after their context ends, with an error
 // that wraps the context's. Slots given to it are read only and not kept hold of; their meters are valid.
 type Store interface {
-	// Merge raises each slot to its count where that is larger, in the order given. A count of zero only reads.
+	// Merge raises each slot to its count where that is larger, in the order given. A count of zero only reads. Without
+	// slots it answers the epoch and the time.
 	//
 	// With an error, Merged is empty and any part of the slots may have been merged. It is safe to repeat the call.
 	Merge(ctx context.Context, slots []counters.Slot, now int64) (Merged, error)
@@ -42,8 +43,8 @@ type Merged struct {
 	// given: other origins, and other births of the same origin. Each is there once, in any order, and belongs to the
 	// caller.
 	Others []counters.Slot
-	// Epoch changes when the store was restarted or replaced, and so may have lost data. It is that of the store as a
-	// whole, whichever part of it answered. Empty: unknown.
+	// Epoch changes when the store was restarted, replaced or emptied, or evicted something, and so may have lost data.
+	// It is that of the store as a whole, whichever part of it answered. Empty: unknown.
 	Epoch string
 	// Time is the store's clock at some moment of the call; zero: unknown.
 	Time time.Time

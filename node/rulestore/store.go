@@ -49,7 +49,7 @@ const (
 // after its last call.
 func Open(cfg regions.RedisConfig) (*Store, error) {
 	cfg.DialTimeout, cfg.CallTimeout, cfg.PoolTimeout = dialTimeout, callTimeout, callTimeout
-	client, err := cfg.Client(8, nil)
+	client, err := cfg.Client(8)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,7 @@
 --
 -- KEYS: hashes, each once, of one cluster slot. Field: origin and birth. Value: a count in decimal, without leading zeros.
 -- ARGV: for each key in turn: for how long it is needed (milliseconds), how many pairs follow, then the pairs: field, count.
--- Answer: for each key in turn a list: what was held before each pair ('0' is nothing), then the other fields with their counts; at last
--- the server's time (seconds, microseconds), or an empty list if the user has no right to ask for it.
+-- Answer: for each key in turn a list: what was held before each pair ('0' is nothing), then the other fields with their counts.
 --
 -- Counts are compared as text: a Lua number is a double and exact up to 2^53 only.
 
@@ -64,9 +63,4 @@ for k, key in ipairs(KEYS) do
 	answers[k] = answer
 end
 
-local time = redis.pcall('TIME')
-if time.err then
-	time = {}
-end
-answers[#KEYS + 1] = time
 return answers

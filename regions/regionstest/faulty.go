@@ -51,7 +51,7 @@ func (f *Faulty) Set(fault Fault) {
 	f.fault = fault
 }
 
-// Flush drops everything, the copy for RollBack as well, and keeps the epoch: Redis' FLUSHALL.
+// Flush drops everything, the copy for RollBack as well, and keeps the epoch: a loss that only counts show.
 func (f *Faulty) Flush() { f.clear(0) }
 
 // Restart drops everything, the copy for RollBack as well, and changes the epoch: an empty store where another was.

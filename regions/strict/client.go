@@ -35,7 +35,7 @@ func (s *Store) dial() (*link, error) {
 	if !cfg.Cluster { // there the list of slots may be long
 		cfg.MaxReply = 1 << 20
 	}
-	client, err := cfg.Client(connections, nil)
+	client, err := cfg.Client(connections)
 	if err != nil {
 		return nil, err
 	}

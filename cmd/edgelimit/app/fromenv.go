@@ -37,8 +37,8 @@ type note struct {
 }
 
 // readRatelimitEnv reads the variables. It reports those that cannot be obeyed with an error, and notes those that have
-// no meaning here.
-func readRatelimitEnv(lookup func(string) (string, bool)) *ratelimitEnv {
+// no meaning here, and those in all (NAME=value) that look like variables of that server and are none that is known.
+func readRatelimitEnv(lookup func(string) (string, bool), all []string) *ratelimitEnv {
 	e := &ratelimitEnv{lookup: lookup, values: make(map[string]string)}
 	obeyed := func(with string) bool {
 		name, want, _ := strings.Cut(with, "=")
@@ -55,8 +55,26 @@ func readRatelimitEnv(lookup func(string) (string, bool)) *ratelimitEnv {
 			e.note(v.ignored, v.name)
 		}
 	}
+	for _, pair := range all {
+		if name, _, _ := strings.Cut(pair, "="); strange(name) {
+			e.note("they look like variables of envoyproxy/ratelimit, and are none of those known here ("+
+				strconv.Itoa(len(ratelimitVariables))+", as of July 2026): a slip, or of a later version", name)
+		}
+	}
 	return e
 }
+
+// strange reports whether a name begins as variables of envoyproxy/ratelimit do, and is none that is known. Kubernetes
+// sets variables like REDIS_PORT for services of a namespace.
+func strange(name string) bool {
+	first, rest, _ := strings.Cut(name, "_")
+	ofService := strings.HasPrefix(rest, "SERVICE_") || rest == "PORT" || strings.HasPrefix(rest, "PORT_")
+	return slices.Contains(familyNames, first) && rest != "" && !ofService &&
+		!slices.ContainsFunc(ratelimitVariables, func(v variable) bool { return v.name == name })
+}
+
+// familyNames begin variables of envoyproxy/ratelimit, and seldom those of other programs.
+var familyNames = []string{"LIMIT", "MEMCACHE", "PROMETHEUS", "REDIS", "STATSD", "TRACING", "USE", "XDS"}
 
 // means reports whether two values of a variable are the same truth value, number, duration or text.
 func means(a, b string) bool {

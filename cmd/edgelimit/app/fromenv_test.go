@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,10 +32,18 @@ func (e environ) lookup(name string) (string, bool) {
 	return value, ok
 }
 
+func (e environ) all() (pairs []string) {
+	for name, value := range e {
+		pairs = append(pairs, name+"="+value)
+	}
+	slices.Sort(pairs)
+	return pairs
+}
+
 // configuredBy is what an environment makes of a configuration, and of the log.
 func configuredBy(e environ) (cfg node.Config, env *ratelimitEnv, err error) {
 	cfg = node.DefaultConfig()
-	env = readRatelimitEnv(e.lookup)
+	env = readRatelimitEnv(e.lookup, e.all())
 	err = env.configure(&cfg)
 	_, levelErr := env.logLevel()
 	env.settleRedis(&cfg)
@@ -122,7 +131,8 @@ func variableOf(name string) variable {
 }
 
 func TestRatelimitEnvDefaults(t *testing.T) {
-	cfg, env, err := configuredBy(environ{"PORTS": "1", "REDIS_OTHER": "x"})
+	cfg, env, err := configuredBy(environ{"PORTS": "1", "USER": "x", "REDIS_PORT": "tcp://10.0.0.1:6379",
+		"REDIS_SERVICE_HOST": "10.0.0.1", "REDIS_PORT_6379_TCP_ADDR": "10.0.0.1", "LIMITS": "1"})
 	if err != nil || len(env.notes) > 0 {
 		t.Fatal(err, env.notes)
 	}
@@ -139,6 +149,15 @@ func TestRatelimitEnvDefaults(t *testing.T) {
 	cfg.Envoy = envoy.Service
 	if err := cfg.Validate(); err != nil {
 		t.Errorf("the node refuses it: %v", err)
+	}
+}
+
+// Variables that only look like those of the server are named, as slips and variables of later versions are.
+func TestRatelimitEnvNamesStrangeVariables(t *testing.T) {
+	_, env, err := configuredBy(environ{"LIMIT_RESPONSE_HEADER_ENABLED": "true", "USE_SOMETHING_NEW": "1"})
+	if err != nil || len(env.notes) != 1 || fmt.Sprint(env.notes[0].variables) !=
+		"[LIMIT_RESPONSE_HEADER_ENABLED USE_SOMETHING_NEW]" {
+		t.Errorf("notes %v, %v", env.notes, err)
 	}
 }
 
@@ -209,7 +228,7 @@ func TestRatelimitEnvRedis(t *testing.T) {
 		{env: environ{}},
 	} {
 		cfg := node.DefaultConfig()
-		env := readRatelimitEnv(tc.env.lookup)
+		env := readRatelimitEnv(tc.env.lookup, nil)
 		if err := env.configure(&cfg); err != nil {
 			t.Errorf("%v: %v", tc.env, err)
 		}

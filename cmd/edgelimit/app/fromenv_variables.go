@@ -1,6 +1,7 @@
 package app
 
-// variable is a variable of envoyproxy/ratelimit's environment, as of July 2026.
+// variable is a variable of envoyproxy/ratelimit's environment, as of July 2026. Of versions after that, and of changes
+// that are proposed for it, there are some that people set already.
 type variable struct {
 	name string
 	// missing is its value where it is not set.
@@ -21,6 +22,8 @@ const (
 	noTimers   = "a decision takes about a microsecond: there is no such statistic"
 	noProm     = "it is for " + withPrometheus
 	noXDS      = "it is for " + withXDS
+	calendar   = "a month has 30 days and a year 365"
+	nearestOne = "the headers are those of the limit that is nearest to being used up"
 	backoff    = "the wait between two attempts doubles each time, and half of it is random"
 	notNeeded  = "a node starts and is healthy without its Redis"
 )
@@ -95,12 +98,14 @@ var ratelimitVariables = []variable{
 	{name: "NEAR_LIMIT_RATIO", missing: "0.8"},
 	{name: "CACHE_KEY_PREFIX"},
 	{name: "BACKEND_TYPE", missing: "redis"},
+	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", missing: "false", ignored: calendar},
 	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", missing: "false"},
 
 	{name: "LIMIT_RESPONSE_HEADERS_ENABLED", missing: "false"},
 	{name: "LIMIT_LIMIT_HEADER", missing: "RateLimit-Limit"},
 	{name: "LIMIT_REMAINING_HEADER", missing: "RateLimit-Remaining"},
 	{name: "LIMIT_RESET_HEADER", missing: "RateLimit-Reset"},
+	{name: "LIMIT_ALL_DESCRIPTORS_HEADERS_ENABLED", missing: "false", ignored: nearestOne},
 	{name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", missing: "false",
 		ignored: "a node is healthy once it has valid rules, and does not start without"},
 

@@ -231,7 +231,7 @@ func configLayers(c *cli.Context, cfg node.Config, settings settings) (
 		if server != rulefile.Ratelimit {
 			return nil, nil, misuse(c.Command, "--from-env %.80s: want %s", server, rulefile.Ratelimit)
 		}
-		env = readRatelimitEnv(os.LookupEnv)
+		env = readRatelimitEnv(os.LookupEnv, os.Environ())
 		if err = env.configure(&cfg); err != nil {
 			return nil, nil, err
 		}

@@ -37,6 +37,7 @@ type builder struct {
 	zones       map[string]*time.Location
 	files       []*parser
 	children    []child
+	replacing   []*replacement
 	descriptors int
 	limited     int     // rules with a limit, twice for one with a ban
 	skipped     []error // files of a directory that cannot be read, and need not be
@@ -102,11 +103,12 @@ func (b *builder) parse(t text) {
 	}
 }
 
-// finish resolves parents, once all files are parsed, and returns all problems.
+// finish resolves parents and what rules replace, once all files are parsed, and returns all problems.
 func (b *builder) finish() (errs []error) {
 	for i := range b.children {
 		b.children[i].adopt()
 	}
+	b.checkReplaced()
 	warnings := b.skipped
 	for _, p := range b.files {
 		errs = append(errs, p.sorted()...)

@@ -44,7 +44,8 @@ func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
 	if name != "" {
 		r.Name = name
 	}
-	r.Replaces = p.replaces(f["replaces"], name)
+	var replaced []*yaml.Node
+	r.Replaces, replaced = p.replaces(f["replaces"], name)
 	src := &source{form: treeForm, node: n, limit: f, beside: descriptor}
 	p.rule(r, at.Steps[len(at.Steps)-1], src)
 	if at.unreachable {
@@ -56,6 +57,9 @@ func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
 	}
 	at.node.Rule = r
 	p.set.Add(r)
+	if len(r.Replaces) > 0 {
+		p.replacing = append(p.replacing, &replacement{file: p, rule: r, at: replaced})
+	}
 }
 
 // rule reads what both forms have in common; last is the step of the rule's last key.
@@ -102,19 +106,4 @@ func (p *parser) rule(r *rules.Rule, last rules.Step, src *source) {
 		r.Limit, r.Margin = limit(src.limit[src.max])
 		r.Schedule = p.schedule(src.beside["schedule"], src.form, limit)
 	}
-}
-
-// replaces reads the names of the rules that the rule called name replaces.
-func (p *parser) replaces(n *yaml.Node, name string) (names []string) {
-	for item := range p.items(n, "replaces") {
-		f := p.fields(item, "an entry of replaces", replacesKeys)
-		switch other := p.required(item, f, "name", "an entry of replaces"); {
-		case other == "":
-		case other == name:
-			p.add(f["name"], "the rule would replace itself: name another one")
-		default:
-			names = append(names, other)
-		}
-	}
-	return names
 }

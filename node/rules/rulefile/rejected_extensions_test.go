@@ -107,6 +107,11 @@ var rejectedExtensions = map[string][]string{
 		`14:11: unknown key "title" in an entry of replaces (known here: name)`,
 		"14:11: an entry of replaces needs a name",
 		`16:64: replaces must be a list, not "other"`,
+		`17:98: no rule of the domain is called "nobody": it replaces nothing`,
+		"20:90: rules replace each other: c > d > e > c: a request that meets all of them would " +
+			"have no limit",
+		"20:101: the rule would replace itself: a request",
+		`21:92: no rule of the domain is called "far": it replaces nothing`,
 	},
 	"schedule": {
 		`6:42: time zone "Europe/Atlantis" is not known: write it as Europe/Paris, America/New_York or UTC`,

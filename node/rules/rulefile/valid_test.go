@@ -42,7 +42,7 @@ func described(t *testing.T, named map[string]*rules.Rule, all map[string]string
 func TestReferenceFile(t *testing.T) {
 	named := validFile(t, "reference.yaml")
 	described(t, named, map[string]string{
-		"reference/category=account":          "4 in 1m0s by sliding_window, replaces per_reader nobody",
+		"reference/category=account":          "4 in 1m0s by sliding_window, replaces per_reader",
 		"reference/from=proxy/to=reader":      "2 in 1m0s by sliding_window, replaces per_reader",
 		"per_reader":                          "2 in 168h0m0s by sliding_window",
 		"reference/reader/page":               "3 in 720h0m0s by sliding_window",

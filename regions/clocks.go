@@ -17,8 +17,8 @@ const (
 	knownFor = 15 * time.Second // until nothing is known any more
 )
 
-// compare takes in the answer of a call, which was made and answered at these moments of the monotonic clock. It reports
-// whether the store's clock was certainly set forward since, by more than clocks are expected to differ.
+// compare takes in the answer of a call, which was made and answered at these moments of the monotonic clock. It
+// reports whether the store's clock was certainly set forward since, by more than clocks are expected to differ.
 func (c *clocks) compare(store int64, called, answered time.Duration) (stepped bool) {
 	took := answered - called
 	offset := store - int64(called+took/2)

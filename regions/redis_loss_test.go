@@ -59,8 +59,8 @@ func TestRedisLosesData(t *testing.T) {
 	}
 }
 
-// Nodes that only read the store when they started make good what it loses afterwards as well, each time, so that a node
-// that starts later reads it.
+// Nodes that only read the store when they started make good what it loses afterwards as well, each time, so that a
+// node that starts later reads it.
 func TestRedisLosesWhatNodesOnlyRead(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *regionstest.Server){

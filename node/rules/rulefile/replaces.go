@@ -85,7 +85,9 @@ func (b *builder) checkReplaced() {
 }
 
 // follow searches for circles from the rule on. path leads to it.
-func (x *replacement) follow(called map[domainName][]*rules.Rule, of map[*rules.Rule]*replacement, path []*replacement) {
+func (x *replacement) follow(
+	called map[domainName][]*rules.Rule, of map[*rules.Rule]*replacement, path []*replacement,
+) {
 	if x.state != unvisited {
 		return
 	}

@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -172,9 +174,111 @@ func TestBansAreRefused(t *testing.T) {
 		t.Errorf("banned are %q", got)
 	}
 	wide := BanRequest{Rule: "per_ip", Identity: "0.0.0.0/0", For: 60_000, Force: true}
-	if done, err := n.AddBan(wide, Operator{Addr: testAddr}); err != nil || len(done.Warnings) != 2 ||
+	if done, err := n.AddBan(wide, Operator{Addr: testAddr}); err != nil || len(done.Warnings) != 3 ||
 		!peekAt(t, n, "per_ip", "198.51.100.1").Banned {
 		t.Errorf("by force: %+v, %v", done, err)
+	}
+}
+
+// An address under a banned prefix is denied by that prefix, and a removal says so: also under a rule that bans nobody by
+// itself, and for a prefix within the banned one.
+func TestRemovalsNamePrefixesAround(t *testing.T) {
+	n := idle(t, exporting)
+	addBan(t, n, "plain", "192.0.2.0/24", time.Hour)
+	addBan(t, n, "per_ip", "2001:db8::/48", time.Hour)
+	for _, test := range []struct{ rule, identity, around string }{
+		{"plain", "192.0.2.7", "192.0.2.0/24"}, {"plain", "192.0.2.0/25", "192.0.2.0/24"},
+		{"plain", "::ffff:192.0.2.7", "192.0.2.0/24"}, {"per_ip", "2001:db8:0:9::1", "2001:db8::/48"},
+		{"per_ip", "2001:db8:0:9::/64", "2001:db8::/48"},
+	} {
+		removed, err := n.RemoveBans(BanRequest{Rule: test.rule, Identity: test.identity}, Operator{})
+		if err != nil || len(removed.Rules) != 1 || !slices.Equal(removed.Rules[0].Around, []string{test.around}) ||
+			removed.Rules[0].Left != 0 {
+			t.Errorf("%s under %s: %+v, %v", test.identity, test.rule, removed, err)
+		}
+	}
+	if _, err := n.RemoveBans(BanRequest{Rule: "plain", Identity: "198.51.100.7"}, Operator{}); !errors.Is(err, ErrNoBan) {
+		t.Errorf("of nobody: %v", err)
+	}
+}
+
+// No export blocks what is not one client: of no client, this machine's own, or a proxy's. Its bans deny all the same,
+// and status, metrics and whoever begins one say that they are not exported; so are prefixes around such an address.
+func TestProtectedAddressesAreNotExported(t *testing.T) {
+	log, file := new(testkit.Log), filepath.Join(t.TempDir(), "deny")
+	cfg := withListeners(quiet(exporting))
+	cfg.Logger = log.Logger()
+	cfg.Requests.TrustedProxies = []string{"198.51.100.8/30", "unix"}
+	cfg.ProxyProtocol = map[string][]string{"http": {"2001:db8:7::/64"}}
+	cfg.Bans.Exports = []bans.Export{{Format: "nginx", File: file}}
+	n, err := New(cfg)
+	testkit.Must(t, err)
+	own := []net.Addr{&net.IPNet{IP: net.ParseIP("192.0.2.2"), Mask: net.CIDRMask(24, 32)},
+		&net.IPNet{IP: net.ParseIP("2001:db8:5::5"), Mask: net.CIDRMask(64, 128)}}
+	n.ownAddrs = func() ([]net.Addr, error) { return own, nil }
+	protected := map[string]string{"127.0.0.1": "loopback", "127.9.9.9": "loopback", "0.0.0.0": "unspecified",
+		"0.1.2.3": "unspecified", "255.255.255.255": "broadcast", "224.0.0.1": "multicast", "239.1.2.3": "multicast",
+		"192.0.2.2": "this machine", "198.51.100.9": "trusted proxy", "198.51.100.8/30": "trusted proxy",
+		"192.0.2.0/24": "this machine", "192.0.0.0/8": "this machine", "2001:db8:5::/64": "this machine",
+		"2001:db8:5::/48": "this machine", "2001:db8:7::/64": "trusted proxy", "2001:db8::/32": "this machine",
+		"fe80::/64": "link-local", "::ffff:127.0.0.1": "loopback"}
+	blocked := []string{"192.0.2.1", "192.0.2.3", "198.51.100.12", "198.51.100.7", "1.0.0.0", "126.255.255.255",
+		"128.0.0.0", "223.255.255.255", "255.255.255.254", "2001:db8:6::/64", "2001:db8:5:1::/64"}
+	for identity, why := range protected {
+		done := addBan(t, n, "per_ip", identity, time.Hour)
+		if !strings.Contains(strings.Join(done.Warnings, ""), why) ||
+			!strings.Contains(strings.Join(done.Warnings, ""), "is not exported") {
+			t.Errorf("ban of %s warns of %q", identity, done.Warnings)
+		}
+	}
+	for _, identity := range blocked {
+		if done := addBan(t, n, "per_ip", identity, time.Hour); len(done.Warnings) > 0 {
+			t.Errorf("ban of %s warns of %q", identity, done.Warnings)
+		}
+	}
+	if !peekAt(t, n, "per_ip", "127.0.0.1").Banned || !peekAt(t, n, "per_ip", "192.0.2.9").Banned {
+		t.Error("what is not exported is not denied")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	<-n.Serving()
+	testkit.Eventually(t, "an export", func() bool { _, err := os.Stat(file); return err == nil })
+	text, err := os.ReadFile(file)
+	testkit.Must(t, err)
+	var got []string
+	for line := range strings.Lines(string(text)) {
+		if address, ok := strings.CutPrefix(line, "deny "); ok {
+			got = append(got, strings.TrimSuffix(address, ";\n"))
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(blocked)
+	if !slices.Equal(got, blocked) {
+		t.Errorf("exported are %q, want %q", got, blocked)
+	}
+	stats := n.exporters[0].Stats
+	testkit.Eventually(t, "statistics", func() bool { return stats().Spared == len(protected)-1 }) // one is ::ffff:
+	if found := fmt.Sprint(n.Status().Summary); !strings.Contains(found, "17 bans of addresses not exported to nginx:"+file+", such as "+
+		"0.0.0.0/32: they hold addresses of this machine") {
+		t.Errorf("status: %s", found)
+	}
+	_, series := scrape(t, n.Addr("health"))
+	if series["edgelimit_ban_export_spared export=nginx:"+file] != 17 {
+		t.Errorf("%v", series)
+	}
+	stop()
+	testkit.Must(t, <-ended)
+
+	// An address that the machine gets later is protected from then on; where they are not known, nothing is exported.
+	own = append(own, &net.IPNet{IP: net.ParseIP("192.0.2.3"), Mask: net.CIDRMask(24, 32)})
+	if p, err := n.protection(); err != nil || !p.lists.Allows(netip.MustParsePrefix("192.0.2.3/32")) {
+		t.Errorf("an address that is new on this machine is exported: %v", err)
+	}
+	n.ownAddrs = func() ([]net.Addr, error) { return nil, errors.New("no netlink") }
+	if _, err := n.exports(&cfg.Bans.Exports[0]); err == nil || !strings.Contains(err.Error(), "no netlink") {
+		t.Errorf("exported without knowing this machine's addresses: %v", err)
 	}
 }
 

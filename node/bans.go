@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -269,10 +268,10 @@ func (n *Node) banWarnings(t *banTarget, by Operator) (all []string) {
 	if by.Addr.IsValid() && t.prefix.IsValid() && t.prefix.Contains(by.Addr) {
 		all = append(all, fmt.Sprintf("%v holds %v, from which this was asked", t.prefix, by.Addr))
 	}
-	for _, proxy := range n.cfg.Requests.TrustedProxies {
-		if p, err := rules.ParsePrefix(proxy); err == nil && t.prefix.IsValid() && t.prefix.Overlaps(p) {
-			all = append(all, fmt.Sprintf("%v holds the trusted proxy %v: where the ban is exported, all its clients "+
-				"are locked out", t.prefix, p))
+	if protected, err := n.protection(); err == nil && t.rule.ExportAddress {
+		if held, why := protected.held(t.prefix); why != "" {
+			all = append(all, fmt.Sprintf("%v holds %v, %s: the ban denies requests, and is not exported", t.prefix,
+				held, why))
 		}
 	}
 	if t.rule.Lists.Allows(t.prefix) {
@@ -317,11 +316,15 @@ func (n *Node) RemoveBans(req BanRequest, by Operator) (done RemovedBans, err er
 	for i := range targets {
 		t := &targets[i]
 		left, bannable, kept := n.liftAll(t, now)
+		var around []netip.Prefix
+		if m := n.bans.Manual(); m != nil && t.limit != nil {
+			around = m.Around(t.limit.Meter().Rule, t.prefix, now)
+		}
 		switch {
 		case !kept:
 			not = append(not, t.rule.PublicName)
 			continue
-		case !bannable:
+		case !bannable && len(around) == 0:
 			continue
 		}
 		lifted = append(lifted, t.rule.PublicName)
@@ -336,10 +339,8 @@ func (n *Node) RemoveBans(req BanRequest, by Operator) (done RemovedBans, err er
 		n.log.Info(text, "rule", t.rule.Name, "identity_hash", identity, "banned", left > 0,
 			"left", left.Round(time.Millisecond), "by", by.String())
 		removed := admin.RemovedBan{Rule: t.rule.Name, Scope: t.rule.Scope.String(), Left: left}
-		if m := n.bans.Manual(); m != nil && t.limit != nil {
-			for _, p := range m.Around(t.limit.Meter().Rule, t.prefix, now) {
-				removed.Around = append(removed.Around, p.String())
-			}
+		for _, p := range around {
+			removed.Around = append(removed.Around, p.String())
 		}
 		if t.hasKey && t.limit != nil && t.listed == rules.Unlisted {
 			removed.RetryAfter = n.stillDenied(t, now)
@@ -413,30 +414,4 @@ func (n *Node) banManually(manual *bans.Manual, req *Request, matches []rules.Ma
 			m.Ban(time.Duration(ends - now))
 		}
 	}
-}
-
-// exports reports whether an export has the bans of a meter: those that the node itself denies by, under the rules in
-// force.
-func (n *Node) exports(x *bans.Export, b *counters.Bans) (allowed bans.Allowed, ok bool) {
-	name, _ := b.Name()
-	fullName, _ := bans.Rule(name.Rule)
-	r := n.policy.Load().set.Rule(fullName)
-	if r == nil || r.Limit == nil || !r.ExportAddress || r.Mode == counters.Shadow || n.shadow.Load() {
-		return nil, false
-	}
-	if len(x.Rules) > 0 && !slices.ContainsFunc(x.Rules, func(name string) bool {
-		return name == r.Name || name == r.FullName || name == r.PublicName
-	}) {
-		return nil, false
-	}
-	if !name.Keys.Manual() {
-		m := r.Limit.AddressBanMeter()
-		ok = m != nil && *m == b.Meter()
-	} else {
-		ok = name.Rule == r.Limit.Meter().Rule && r.AddressBits() > 0
-	}
-	if r.Lists != nil {
-		allowed = r.Lists.Allows
-	}
-	return allowed, ok
 }

@@ -121,7 +121,7 @@ func setTheMachinesClock(t *testing.T, step time.Duration, alone bool) {
 	cfg := quiet(tenPerMinute)
 	cfg.Logger, cfg.Store, cfg.Redis.MinWindow, cfg.Redis.MinFill = book.Logger(), store, 0, 0
 	cfg.Gossip.Interval = time.Second
-	cfg.WallClock = func() time.Time { return time.Now().Add(time.Duration(set.Load())) }
+	cfg.wallClock = func() time.Time { return time.Now().Add(time.Duration(set.Load())) }
 	n := launch(t, cfg).ready(t)
 
 	began := time.Now()

@@ -27,7 +27,7 @@ import (
 func likeRatelimit() Config {
 	cfg := withGRPC(withListeners(quiet("")))
 	cfg.Compatibility, cfg.Rules = rulefile.Ratelimit, []string{"ratelimit/testdata/rules.yaml"}
-	cfg.WallClock = func() time.Time { return time.Date(2026, 7, 6, 12, 30, 0, 0, time.UTC) }
+	cfg.wallClock = func() time.Time { return time.Date(2026, 7, 6, 12, 30, 0, 0, time.UTC) }
 	return cfg
 }
 

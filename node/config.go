@@ -86,6 +86,9 @@ type Config struct {
 	// Admin is the address where operators list, begin and lift bans; empty: none. Beyond loopback and unix:/path it
 	// needs TLS, with client certificates or AdminTokensFile. If DefaultAdmin is in use, a node starts without it.
 	Admin string `yaml:"admin"`
+	// Dashboard is the address of the dashboard alone, read only and without identities, for viewers on other machines;
+	// empty: none. It shows rules, counts, and the names and addresses of nodes: keep it to a network of your own.
+	Dashboard string `yaml:"dashboard"`
 	// AdminTokensFile has lines "role token [name]", where the role is read or operate, for operators who connect over
 	// TCP: with it these show a token or a certificate, on loopback as well. It is read again when it changes. Empty:
 	// there are none.
@@ -163,10 +166,10 @@ type Config struct {
 	// Listeners are open sockets, by the names of the listeners (http, grpc, resp, proxy, health, admin, prometheus),
 	// that take the place of their addresses: listen.Inherit returns those of socket activation. The node closes them.
 	Listeners map[string]net.Listener `yaml:"-"`
-	// WallClock is the machine's wall clock; nil: time.Now. It is for tests and safe for concurrent use.
-	WallClock func() time.Time `yaml:"-"`
 	// WrapTransport wraps gossip's sockets, to inject faults.
 	WrapTransport func(pool string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport `yaml:"-"`
+
+	wallClock func() time.Time // the machine's; nil: time.Now
 }
 
 // Gossip configures replication with the peers.
@@ -337,7 +340,7 @@ func (c *Config) validateListeners(check func(ok bool, format string, args ...an
 		"gossip.advertise_wan: address %q: want host:port", c.Gossip.AdvertiseWAN)
 }
 
-var listenerNames = []string{"http", "grpc", "resp", proxyListener, "health", "admin"}
+var listenerNames = []string{"http", "grpc", "resp", proxyListener, "health", "admin", "dashboard"}
 
 // proxyListener is the name of the reverse proxy's listener.
 const proxyListener = "proxy"
@@ -353,7 +356,8 @@ func (c *Config) addresses() map[string]string {
 
 func (c *Config) addressFields() map[string]*string {
 	return map[string]*string{"http": &c.HTTP, "grpc": &c.GRPC, "resp": &c.RESP, proxyListener: &c.Proxy.Listen,
-		"health": &c.Health, "admin": &c.Admin, "prometheus": &c.Ratelimit.Prometheus.Address}
+		"health": &c.Health, "admin": &c.Admin, "dashboard": &c.Dashboard,
+		"prometheus": &c.Ratelimit.Prometheus.Address}
 }
 
 // adopt sets the addresses of Listeners, so that what holds for an address holds for them.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -49,6 +50,11 @@ func (n *Node) openAdmin() error {
 		return os.Chmod(path, 0o600)
 	}
 	return err
+}
+
+// openDashboard opens the listener of the dashboard alone.
+func (n *Node) openDashboard() error {
+	return n.serveHTTP("dashboard", admin.Dashboard(viewed{n}, n.log))
 }
 
 // openRESP opens the listener of the Redis protocol.
@@ -192,7 +198,9 @@ func (n *Node) sharesOfFiles() (shares int) {
 }
 
 // forClients reports whether a listener is for clients, not for probes or operators.
-func forClients(name string) bool { return name != "health" && name != "admin" && name != "prometheus" }
+func forClients(name string) bool {
+	return !slices.Contains([]string{"health", "admin", "dashboard", "prometheus"}, name)
+}
 
 // exempt reports whether a source may have all connections of a listener: this machine, where sidecars are, and trusted
 // proxies, as all clients behind a proxy come from its address.

@@ -256,7 +256,9 @@ func (n *Node) writeAuth(w telemetry.Writer) {
 	w.Counter("auth_requests_total", "Requests checked by /v1/auth.", a.Described)
 	w.Counter("auth_requests_without_descriptor_total", "Of these, those without a descriptor: no rule limits them.",
 		a.NoDescriptor)
-	w.Counter("auth_ignored_headers_total", "Of these, those whose forwarded headers were ignored.", a.IgnoredHeaders)
+	w.Counter("unread_client_headers_total", "Requests to /v1/auth, the proxy and the middleware whose headers name a "+
+		"client and are not read: the peer is not in trusted_proxies, or client_header is another one. All visitors "+
+		"behind such a proxy count as one client.", n.senders.Total())
 	writeIrregular(w.CounterVec("auth_irregular_layers_total", "Layers of requests to /v1/auth"+irregularHelp, "cause",
 		"outcome"), a)
 	w.Counter("request_ids_forgotten_total", "Checks whose request_id was evicted within its minute: sent again, they "+
@@ -324,8 +326,14 @@ func (n *Node) writeBans(w telemetry.Writer) {
 		"start of the process if it never was.", "export")
 	entries := w.GaugeVec("ban_export_entries", "Addresses and prefixes that the export has.", "export")
 	failures := w.CounterVec("ban_export_failures_total", "Failed attempts to bring the export up to date.", "export")
+	restored := w.CounterVec("ban_export_restored_total", "Times others had changed, emptied or removed the sets or the "+
+		"file, and they were filled anew.", "export")
+	spared := w.GaugeVec("ban_export_spared", "Banned addresses and prefixes that the export leaves out, as they hold "+
+		"addresses that are never blocked.", "export")
 	for _, x := range n.exporters {
 		s := x.Stats()
+		restored(s.Restored, s.Name)
+		spared(float64(s.Spared), s.Name)
 		age(now.Sub(s.Success).Seconds(), s.Name)
 		entries(float64(s.Entries), s.Name)
 		failures(s.Failures, s.Name)

@@ -150,7 +150,7 @@ func TestMetricsOfAuth(t *testing.T) {
 	for id, want := range map[string]float64{
 		"edgelimit_auth_requests_total":                                         3,
 		"edgelimit_auth_requests_without_descriptor_total":                      1,
-		"edgelimit_auth_ignored_headers_total":                                  3,
+		"edgelimit_unread_client_headers_total":                                 3,
 		"edgelimit_auth_irregular_layers_total cause=untrusted outcome=skipped": 3,
 		"edgelimit_auth_irregular_layers_total cause=missing outcome=skipped":   1,
 		"edgelimit_auth_irregular_layers_total cause=ambiguous outcome=counted": 1,

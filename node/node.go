@@ -19,6 +19,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -98,6 +99,7 @@ type Node struct {
 
 	bans      *bans.Registry
 	exporters []*bans.Exporter
+	ownAddrs  func() ([]net.Addr, error) // of this machine
 
 	decisions *decisionlog.Log // nil: none
 	otlp      OTLPExporter     // nil: nothing is sent to a collector
@@ -111,6 +113,7 @@ type Node struct {
 	secrets      secrets                     // of other files
 	access       *admin.Access               // to the listener for operators; nil without it
 	requests     *actions.Actions            // describe the requests of /v1/auth
+	senders      *actions.Senders            // of the requests of all APIs
 	envoy        EnvoyService                // nil: Config.Envoy is
 	resp         *respapi.Server             // nil without a listener for the Redis protocol
 	proxy        *proxy.Proxy                // nil without a listener for it
@@ -166,6 +169,8 @@ func New(cfg Config) (*Node, error) {
 		ended: make(chan struct{}), firstRules: make(chan struct{}),
 	}
 	n.library = n.timedBy("library")
+	n.senders = actions.NewSenders(func(s actions.Sender) { s.Log(n.log) })
+	n.cfg.Requests.Senders = n.senders
 	if n.ruleStore, err = cfg.openRuleStore(&keys); err != nil {
 		return nil, err
 	}
@@ -176,7 +181,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n.opened, n.cancelOpen = context.WithCancel(context.Background())
 	n.lingering, n.endLinger = context.WithCancel(context.Background())
-	n.clock = clock.New(cfg.WallClock, n.log, func() (time.Duration, bool) {
+	n.clock = clock.New(cfg.wallClock, n.log, func() (time.Duration, bool) {
 		s := n.monitor.Skew()
 		return s.Ahead, s.Clocks > 0
 	})
@@ -187,6 +192,7 @@ func New(cfg Config) (*Node, error) {
 	if n.debts, err = counters.NewDebts(n.table, debtName, n.learnAdHoc(redisAPI)); err != nil {
 		return nil, err
 	}
+	n.ownAddrs = net.InterfaceAddrs
 	n.bans = bans.NewRegistry(n.table, bans.MaxBans, n.clock.Now, n.log)
 	for _, x := range cfg.Bans.Exports {
 		n.exporters = append(n.exporters, bans.NewExporter(x, n.bans, n.exports, n.log))
@@ -265,6 +271,7 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 		func() error { return n.serveHTTP("health", health) },
 		func() error { return n.openPrometheus(metrics) },
 		n.openAdmin,
+		n.openDashboard,
 	} {
 		if err := open(); err != nil {
 			return err
@@ -355,6 +362,15 @@ func (n *Node) Ready() error {
 	}
 	return nil
 }
+
+// Actions returns what makes the descriptors of requests as Config.Requests says: middleware uses it.
+func (n *Node) Actions() *actions.Actions {
+	a, _ := actions.New(n.cfg.Requests) // it was validated
+	return a
+}
+
+// Senders returns the probable proxies among the peers of requests that are not configured as proxies.
+func (n *Node) Senders() *actions.Senders { return n.senders }
 
 // Serving returns a channel that is closed when the node is ready for the first time.
 func (n *Node) Serving() <-chan struct{} { return n.serving }

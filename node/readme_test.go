@@ -1,6 +1,8 @@
 package node
 
 import (
+	"bytes"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/edgelimit/edgelimit/testnet/testkit"
@@ -15,42 +18,60 @@ import (
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// Every Go program in the README passes vet, which type-checks it; those that serve nobody run as well.
+// Every Go program in the README compiles and does what the text says: one prints a decision, a server stops in order on
+// SIGTERM, and a test passes at once.
 func TestREADMEPrograms(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	testkit.Must(t, err)
 	blocks := goBlock.FindAllStringSubmatch(string(readme), -1)
-	if len(blocks) < 2 {
+	if len(blocks) != 3 {
 		t.Fatalf("%d Go blocks found", len(blocks))
 	}
 	for _, block := range blocks {
-		dir := t.TempDir()
-		program := filepath.Join(dir, "main.go")
-		testkit.Must(t, os.WriteFile(program, []byte(block[1]), 0o600))
-		if out, err := exec.Command("go", "vet", program).CombinedOutput(); err != nil {
-			t.Fatalf("go vet: %v\n%s\nof\n%s", err, out, block[1])
+		dir, addr := t.TempDir(), testkit.FreeAddr(t)
+		text := strings.Replace(block[1], "127.0.0.1:8000", addr, 1)
+		binary, source := filepath.Join(dir, "program"), filepath.Join(dir, "main.go")
+		build := exec.Command("go", "build", "-o", binary, source)
+		if strings.Contains(text, "testing.T") {
+			source = filepath.Join(dir, "main_test.go")
+			build = exec.Command("go", "test", "-c", "-o", binary, source)
 		}
-		if strings.Contains(block[1], "ListenAndServe") {
-			continue
+		testkit.Must(t, os.WriteFile(source, []byte(text), 0o600))
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s\nof\n%s", build.Args, err, out, text)
 		}
-		binary := filepath.Join(dir, "program")
-		if out, err := exec.Command("go", "build", "-o", binary, program).CombinedOutput(); err != nil {
-			t.Fatalf("go build: %v\n%s", err, out)
-		}
-		testkit.Must(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(readmeRules), 0o600))
 		run := exec.Command(binary)
-		run.Dir = dir
-		out, err := run.Output()
-		if want := "true 99 0s\n"; err != nil || string(out) != want {
-			t.Errorf("it printed %q, want %q (%v)", out, want, err)
+		var logged bytes.Buffer
+		run.Dir, run.Stderr = dir, &logged
+		switch {
+		case strings.Contains(text, "testing.T"):
+			if out, err := run.Output(); err != nil || !strings.Contains(string(out), "PASS") {
+				t.Errorf("the test fails: %v\n%s%s", err, out, &logged)
+			}
+		case strings.Contains(text, "ListenAndServe"):
+			testkit.Must(t, run.Start())
+			testkit.Eventually(t, "a limited answer", func() bool {
+				resp, err := http.Get("http://" + addr)
+				if err != nil {
+					return false
+				}
+				_, body := slurp(t, resp)
+				return body == "hello\n" && resp.Header.Get("X-RateLimit-Limit") == "100"
+			})
+			testkit.Must(t, run.Process.Signal(syscall.SIGTERM))
+			if err := run.Wait(); err != nil || !strings.Contains(logged.String(), "stopping") {
+				t.Errorf("on SIGTERM it ends with %v, and logs\n%s", err, &logged)
+			}
+		default:
+			if out, err := run.Output(); err != nil || string(out) != "true 99 0s\n" {
+				t.Errorf("it printed %q (%v)\n%s", out, err, &logged)
+			}
+		}
+		if strings.Contains(logged.String(), "127.0.0.1:") {
+			t.Errorf("it has listeners:\n%s", &logged)
 		}
 	}
 }
-
-const readmeRules = `
-domain: edge
-descriptors: [{key: remote_address, rate_limit: {name: per_ip, unit: minute, requests_per_unit: 100}}]
-`
 
 // The version is known however the program was built: by make, by go install, as a dependency of another program, or by
 // go run.

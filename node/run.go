@@ -60,7 +60,8 @@ func (n *Node) Run(ctx context.Context) error {
 
 	stopClock := start(func(ctx context.Context) { fail("clock", n.clock.Run(ctx)) })
 	defer stopClock()
-	forOperators := []*listen.Listener{n.listeners["health"], n.listeners["prometheus"], n.listeners["admin"]}
+	forOperators := []*listen.Listener{n.listeners["health"], n.listeners["prometheus"], n.listeners["admin"],
+		n.listeners["dashboard"]}
 	for _, l := range forOperators {
 		l.Start(fail)
 	}
@@ -99,8 +100,8 @@ func (n *Node) Run(ctx context.Context) error {
 	n.ready.Store(true)
 	close(n.serving)
 	n.log.Info("ready", "http", n.Addr("http"), "grpc", n.Addr("grpc"), "resp", n.Addr("resp"),
-		"proxy", n.Addr(proxyListener), "health", n.Addr("health"), "admin", n.Addr("admin"), "gossip", n.Addr("lan"),
-		"gossip_wan", n.Addr("wan"), "rules", len(n.policy.Load().set.Rules()))
+		"proxy", n.Addr(proxyListener), "health", n.Addr("health"), "admin", n.Addr("admin"),
+		"dashboard", n.Addr("dashboard"), "gossip", n.Addr("lan"), "gossip_wan", n.Addr("wan"), "rules", len(n.policy.Load().set.Rules()))
 
 	<-ctx.Done()
 	n.ready.Store(false)

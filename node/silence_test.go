@@ -14,6 +14,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/middleware"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/status"
 	"github.com/edgelimit/edgelimit/testnet/netem"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
@@ -173,25 +174,56 @@ func TestUnmatchedRequestsAreCountedAndLogged(t *testing.T) {
 	}
 }
 
-// X-Forwarded-For of a peer that is not trusted changes nothing, and the log says so.
-func TestIgnoredForwardedHeadersAreLogged(t *testing.T) {
-	var log testkit.Log
-	cfg := quiet(loginRules)
-	cfg.HTTP, cfg.Logger = "127.0.0.1:0", log.Logger()
-	n := launch(t, cfg).ready(t)
-	for range 3 {
-		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+n.Addr("http")+"/v1/auth", nil)
-		testkit.Must(t, err)
-		req.Header.Set("X-Forwarded-For", "192.0.2.1")
-		resp, err := web.Do(req)
-		testkit.Must(t, err)
-		slurp(t, resp)
-	}
-	if !log.HasLine("WARN", "headers_ignored=true", "add 127.0.0.1 to requests.trusted_proxies") {
-		t.Errorf("no warning in the log:\n%s", &log)
-	}
-	if got := strings.Count(log.String(), "headers_ignored=true"); got != 1 {
-		t.Errorf("%d warnings within a minute, want 1", got)
+// Behind a proxy that is not configured everybody is one client. At each entrance the log says so once, with what to set,
+// as do the status and a metric; with that setting they say nothing, and visitors count by themselves.
+func TestUnconfiguredProxiesAreReported(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer app.Close()
+	for entrance, path := range map[string]string{"http": "/v1/auth", "proxy": "/", "middleware": "/"} {
+		for _, trusted := range []bool{false, true} {
+			log := new(testkit.Log)
+			cfg := withListeners(quiet("domain: edge\ndescriptors: [{key: remote_address, rate_limit: {name: per_ip, " +
+				"window: 1h, requests_per_unit: 1}}]"))
+			cfg.Logger = log.Logger()
+			cfg.Proxy.Listen, cfg.Proxy.Upstreams = "127.0.0.1:0", []string{app.URL}
+			if trusted {
+				cfg.Requests.TrustedProxies = []string{"127.0.0.1"}
+			}
+			n := launch(t, cfg).ready(t)
+			addr := n.Addr(entrance)
+			if entrance == "middleware" {
+				limited, err := middleware.HTTP(n.Node, middleware.Options{})
+				testkit.Must(t, err)
+				s := httptest.NewServer(limited(app.Config.Handler))
+				defer s.Close()
+				addr = s.Listener.Addr().String()
+			}
+			denied := 0
+			for i := range 3 {
+				req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+addr+path, nil)
+				testkit.Must(t, err)
+				req.Header.Set("X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i))
+				resp, err := web.Do(req)
+				testkit.Must(t, err)
+				if slurp(t, resp); resp.StatusCode == http.StatusTooManyRequests {
+					denied++
+				}
+			}
+			const text = "requests from 127.0.0.1 carry X-Forwarded-For, but that address is not in trusted_proxies: " +
+				"all its visitors count as one client"
+			const do = "add `trusted_proxies: [127.0.0.1]` to requests if it is yours"
+			reported := strings.Count(log.String(), text)
+			finding := slices.ContainsFunc(n.Status().Summary, func(f status.Finding) bool {
+				return f.Level == "warn" && f.Text == text && f.Do == do
+			})
+			_, series := scrape(t, n.Addr("health"))
+			total := series["edgelimit_unread_client_headers_total"]
+			if trusted && (denied != 0 || reported != 0 || finding || total != 0) ||
+				!trusted && (denied != 2 || reported != 1 || !finding || total != 3 || !log.HasLine("WARN", text, do)) {
+				t.Errorf("%s, trusted %v: %d denied, %d warnings, in the status %v, metric %v\n%s", entrance, trusted,
+					denied, reported, finding, total, log)
+			}
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
+	"github.com/edgelimit/edgelimit/node/bans"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/status"
 	"github.com/edgelimit/edgelimit/node/telemetry"
@@ -25,7 +26,15 @@ func (n *Node) Events() *status.Events { return n.events }
 const maxName = 128
 
 // Status returns what the node knows of itself and of its cluster. It asks nobody.
-func (n *Node) Status() status.Status {
+func (n *Node) Status() status.Status { return n.statusWith(true) }
+
+// viewed is a node as the dashboard on a listener of its own shows it: it does not say who identities are.
+type viewed struct{ *Node }
+
+func (v viewed) Status() status.Status { return v.statusWith(false) }
+
+// statusWith returns the status, with or without identities.
+func (n *Node) statusWith(identities bool) status.Status {
 	now := n.clock.Now()
 	p, table := n.policy.Load(), n.table.Stats()
 	age, complete := n.cluster.Staleness()
@@ -56,6 +65,11 @@ func (n *Node) Status() status.Status {
 		s.Bans += count
 	}
 	s.Top = n.topDenied(p, maps.Keys(p.tallies), status.TopShown)
+	for i := range s.Top {
+		if !identities {
+			s.Top[i].Identity = ""
+		}
+	}
 	s.Event, s.Repeats = n.events.Latest()
 	blind, _ := n.cluster.Blind()
 	s.Health = status.Healthy
@@ -430,6 +444,10 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 	if len(found) > 0 {
 		s.Health = status.Degraded
 	}
+	for _, s := range n.senders.Recent(time.Now()) {
+		add("warn", s.Do(), "%s", s.Text())
+	}
+	n.sparedFindings(add)
 	n.trafficFindings(s, add)
 	if lost := s.Memory.EvictedDenied + s.Memory.EvictedFull; lost > 0 {
 		add("info", "give the counters more memory (--memory)", "since the start %s with half of the limit used or "+
@@ -558,6 +576,22 @@ func keeps(r status.Region) string {
 		verb = " keeps "
 	}
 	return plural(len(r.Members), "node") + verb + part
+}
+
+// sparedFindings adds which bans are not exported. A client can cause that, so it is no trouble of the node.
+func (n *Node) sparedFindings(add func(level, do, format string, args ...any)) {
+	for _, x := range n.exporters {
+		s := x.Stats()
+		if s.Spared == 0 {
+			continue
+		}
+		do := "ban the rest of the prefix"
+		if s.Because == bans.Protected {
+			do = "if that is a proxy's address, set requests.trusted_proxies: its visitors count as one client until then"
+		}
+		add("warn", do, "%s of addresses not exported to %s, such as %v: %v", plural(s.Spared, "ban"), s.Name,
+			s.Example, s.Because)
+	}
 }
 
 // trafficFindings adds whom the node denies most, and how far a limit may be exceeded: neither is a trouble of the

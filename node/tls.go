@@ -45,7 +45,8 @@ func (c *Config) validateTLS(check func(ok bool, format string, args ...any)) {
 	check(c.Admin == "" || listen.IsLocal(c.Admin) || admin.RequiresClientCerts() || tokens, "admin: %s can be "+
 		"reached from other machines, and who reaches it may lift bans: want loopback, as %s, or unix:/path, or "+
 		"certificates of its clients (tls.admin with client_ca_file), or tokens over TLS (tls.admin and "+
-		"admin_tokens_file)", c.Admin, DefaultAdmin)
+		"admin_tokens_file); the dashboard alone, read only, may be anywhere: dashboard (--dashboard)", c.Admin,
+		DefaultAdmin)
 	check(c.Admin != "" || c.AdminTokensFile == "", "admin_tokens_file: tokens without a listener: set admin (--admin)")
 	check(len(c.AdminOperators) == 0 || admin.RequiresClientCerts() || tokens && admin.AsksForClientCerts(),
 		"admin_operators: who shows no certificate may do everything: require one (tls.admin with client_ca_file), or "+

@@ -31,6 +31,8 @@ type Config struct {
 	// OriginalHeaders is the family of headers in which trusted proxies describe the original request: XForwarded
 	// (the default) or XOriginal.
 	OriginalHeaders string `yaml:"original_headers"`
+	// Senders remembers proxies that are not configured; nil: nothing does.
+	Senders *Senders `yaml:"-"`
 }
 
 // What Config.OnAmbiguous and a descriptor's on_missing may be.
@@ -101,23 +103,20 @@ type Stats struct {
 	Missing, Untrusted Outcomes
 	// Ambiguous are layers with a source that servers read differently, or that cannot be read.
 	Ambiguous Outcomes
-	// IgnoredHeaders are requests with headers for the client's address or the original request from a peer that is no
-	// trusted proxy.
-	IgnoredHeaders uint64
 }
 
 // Stats returns the totals.
 func (a *Actions) Stats() Stats {
 	s := &a.stats
 	return Stats{
-		Described: s.described.Load(), NoDescriptor: s.noDescriptor.Load(), IgnoredHeaders: s.ignoredHeaders.Load(),
+		Described: s.described.Load(), NoDescriptor: s.noDescriptor.Load(),
 		Missing: s.missing.load(), Untrusted: s.untrusted.load(), Ambiguous: s.ambiguous.load(),
 	}
 }
 
 type stats struct {
-	described, noDescriptor, ignoredHeaders atomic.Uint64
-	missing, untrusted, ambiguous           outcomes
+	described, noDescriptor       atomic.Uint64
+	missing, untrusted, ambiguous outcomes
 }
 
 type outcomes struct{ skipped, counted, denied atomic.Uint64 }
@@ -137,6 +136,7 @@ type Actions struct {
 	asked         bool // some source reads the original request: method, host, path or query
 	denyAmbiguous bool
 	exactCase     bool
+	senders       *Senders // nil: nobody wants to know
 
 	stats stats
 }
@@ -173,7 +173,7 @@ func New(c Config) (*Actions, error) {
 	oneOf("path_case", c.PathCase, PathCaseAny, PathCaseExact)
 	a := &Actions{
 		proxies: proxies, original: families[cmp.Or(c.OriginalHeaders, XForwarded)], domain: c.Domain,
-		denyAmbiguous: c.OnAmbiguous == Deny, exactCase: c.PathCase == PathCaseExact,
+		denyAmbiguous: c.OnAmbiguous == Deny, exactCase: c.PathCase == PathCaseExact, senders: c.Senders,
 	}
 	for i, d := range c.Descriptors {
 		compiled := d.compile(i+1, wrong)

@@ -33,8 +33,6 @@ type Outcome struct {
 	Denied string
 	// Detail is the reason for the client, with the descriptor.
 	Detail string
-	// Ignored reports that the peer is no trusted proxy, and sent headers that only a trusted proxy may send.
-	Ignored bool
 }
 
 // maxTargets is the maximum number of different targets of one request: X-Original-Uri and X-Original-Url, twice each.
@@ -67,13 +65,14 @@ func (v *view) clientText() string {
 // then. The memory of req's descriptors is used again.
 func (a *Actions) Describe(r *http.Request, req *rules.Request) Outcome {
 	client, trusted := a.proxies.client(r)
+	a.observe(r, trusted)
 	methods, hosts := [1]string{r.Method}, [1]string{r.Host}
 	v := view{
 		client: client, header: r.Header, tls: r.TLS, trusted: trusted, exactCase: a.exactCase,
 		described: true, methods: methods[:], hosts: hosts[:],
 		targets: [maxTargets]target{targetOf(r.URL)}, known: 1,
 	}
-	return a.describe(&v, !trusted && present(r.Header, a.proxies.field), req)
+	return a.describe(&v, req)
 }
 
 // DescribeOriginal makes req a request for the one that a proxy forwards in r, as forward-auth does: it reads method,
@@ -81,9 +80,10 @@ func (a *Actions) Describe(r *http.Request, req *rules.Request) Outcome {
 // Everything else is as with Describe.
 func (a *Actions) DescribeOriginal(r *http.Request, req *rules.Request) Outcome {
 	client, trusted := a.proxies.client(r)
+	a.observe(r, trusted, a.original...)
 	v := view{client: client, header: r.Header, tls: r.TLS, exactCase: a.exactCase, trusted: trusted}
 	if !trusted {
-		return a.describe(&v, present(r.Header, a.proxies.field) || present(r.Header, a.original...), req)
+		return a.describe(&v, req)
 	}
 	v.described, v.methods, v.hosts = true, r.Header[a.original[0]], r.Header[a.original[1]]
 	if a.asked {
@@ -94,7 +94,7 @@ func (a *Actions) DescribeOriginal(r *http.Request, req *rules.Request) Outcome 
 		return Outcome{Denied: DeniedMalformed,
 			Detail: "the host or the target cannot stand in HTTP/1.1: send them encoded"}
 	}
-	return a.describe(&v, false, req)
+	return a.describe(&v, req)
 }
 
 // Paths appends the readings of the path of r itself to dst, those that the source path has. It returns false if there
@@ -136,18 +136,10 @@ func (v *view) isMalformed(targets []string) bool {
 	})
 }
 
-// present reports whether one of the headers is.
-func present(h http.Header, names ...string) bool {
-	return slices.ContainsFunc(names, func(name string) bool { return len(h[name]) > 0 })
-}
-
-// describe makes req a request with the descriptors of v; ignored is Outcome.Ignored.
-func (a *Actions) describe(v *view, ignored bool, req *rules.Request) Outcome {
+// describe makes req a request with the descriptors of v.
+func (a *Actions) describe(v *view, req *rules.Request) Outcome {
 	*req = rules.Request{Domain: a.domain, Descriptors: req.Descriptors[:0]}
 	a.stats.described.Add(1)
-	if ignored {
-		a.stats.ignoredHeaders.Add(1)
-	}
 	memory := make([]rules.Entry, 0, a.entries)
 	for i := range a.descriptors {
 		d := &a.descriptors[i]
@@ -160,7 +152,7 @@ func (a *Actions) describe(v *view, ignored bool, req *rules.Request) Outcome {
 	if len(req.Descriptors) == 0 {
 		a.stats.noDescriptor.Add(1)
 	}
-	return Outcome{Ignored: ignored}
+	return Outcome{}
 }
 
 // build appends the descriptor i to req, once for each combination of its sources' values. room is memory for the
@@ -247,7 +239,7 @@ func denied(why string, i int, e *entry, detail string) Outcome {
 	return Outcome{Denied: why, Detail: detail}
 }
 
-// Hint returns the setting to change for requests such as r, which has no descriptors, or ignored headers.
+// Hint returns the setting to change for requests such as r, which has no descriptors.
 func (a *Actions) Hint(r *http.Request) string {
 	switch peer, unix := peerOf(r); {
 	case a.proxies.trusts(peer, unix):

@@ -51,14 +51,32 @@ func API(node Node, access *Access, level *slog.LevelVar, logger *slog.Logger) h
 		refuse(w, http.StatusNotFound, "nothing is served at this path: use /api/status, members, events, "+
 			"top, inspect, config or bans")
 	})
+	return ofThisOrigin(access.guard(mux), isLocal,
+		"this is for localhost alone: ask for http://127.0.0.1 or http://localhost")
+}
+
+// Dashboard returns the handler of the dashboard alone, for viewers on any machine. It changes nothing, and answers
+// neither bans nor settings nor who identities are: node tells none. Of events it tells the text, without attributes.
+func Dashboard(node Status, logger *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	(&statusAPI{node: node, log: logger, bare: true}).register(mux)
+	(&playground{now: time.Now}).register(mux)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, "the dashboard alone is served here: ask the admin listener (--admin)")
+	})
+	return ofThisOrigin(mux, isNoSite, "ask for this node by its IP address, or by a name without dots")
+}
+
+// ofThisOrigin serves the dashboard and what its pages and programs ask an API for, but no pages of other origins. A
+// page of a name that resolves to this address (DNS rebinding) would pass as one of this origin, so a host that isNamed
+// does not accept is refused with the hint. Over TLS the browser compares the name with the node's certificate.
+func ofThisOrigin(api http.Handler, isNamed func(hostport string) bool, hint string) http.Handler {
 	origins := http.NewCrossOriginProtection()
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuseOrigin(w) }))
-	h := origins.Handler(dashboard(sameOrigin(access.guard(mux))))
+	h := origins.Handler(dashboard(sameOrigin(api)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A page of a name that resolves to loopback (DNS rebinding) would pass as one of this origin. Over TLS the
-		// browser compares the name with the node's certificate.
-		if r.TLS == nil && !isLocal(r.Host) {
-			refuse(w, http.StatusForbidden, "this is for localhost alone: ask for http://127.0.0.1 or http://localhost")
+		if r.TLS == nil && !isNamed(r.Host) {
+			refuse(w, http.StatusForbidden, hint)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -84,15 +102,24 @@ func refuseOrigin(w http.ResponseWriter) {
 
 // isLocal reports whether a Host header names loopback, whatever the port.
 func isLocal(hostport string) bool {
+	host, addr := hostOf(hostport)
+	return strings.EqualFold(host, "localhost") || addr.IsLoopback()
+}
+
+// isNoSite reports whether a Host header names no site of the Internet: it has an address, or a name without dots.
+func isNoSite(hostport string) bool {
+	host, addr := hostOf(hostport)
+	return addr.IsValid() || host != "" && !strings.Contains(host, ".")
+}
+
+// hostOf splits a Host header, and reads its address if it has one.
+func hostOf(hostport string) (host string, addr netip.Addr) {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
 		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
 	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
+	addr, _ = netip.ParseAddr(host)
+	return host, addr.Unmap()
 }
 
 func refuse(w http.ResponseWriter, status int, detail string) {

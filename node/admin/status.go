@@ -40,6 +40,7 @@ const (
 // statusAPI serves what is read only.
 type statusAPI struct {
 	node    Status
+	bare    bool // only what Dashboard says
 	log     *slog.Logger
 	streams chan struct{} // a place for each
 	feed    *feed
@@ -47,6 +48,11 @@ type statusAPI struct {
 
 func (a *statusAPI) register(mux *http.ServeMux) {
 	a.streams, a.feed = make(chan struct{}, maxStreams), newFeed(a.node)
+	mux.HandleFunc("/api/status", a.serveStatus)
+	mux.HandleFunc("/api/events", a.serveEvents)
+	if a.bare {
+		return
+	}
 	get := func(path string, answer func(r *http.Request) (any, error)) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			if !isGet(w, r) {
@@ -86,8 +92,6 @@ func (a *statusAPI) register(mux *http.ServeMux) {
 		settings, err := a.node.Settings()
 		return map[string]any{"settings": settings}, err
 	})
-	mux.HandleFunc("/api/status", a.serveStatus)
-	mux.HandleFunc("/api/events", a.serveEvents)
 }
 
 func isGet(w http.ResponseWriter, r *http.Request) bool {
@@ -150,7 +154,11 @@ func (a *statusAPI) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 	if !wantsStream(r) {
 		events, _ := a.node.Events().Since(since)
-		replyOnce(w, map[string]any{"events": append([]status.Event{}, events...)})
+		events = append([]status.Event{}, events...)
+		for i := range events {
+			a.strip(&events[i])
+		}
+		replyOnce(w, map[string]any{"events": events})
 		return
 	}
 	a.stream(w, r, func(s *stream) {
@@ -159,7 +167,7 @@ func (a *statusAPI) serveEvents(w http.ResponseWriter, r *http.Request) {
 		for {
 			events, added := a.node.Events().Since(since)
 			for _, e := range events {
-				if !s.send("event", e.ID, e) {
+				if a.strip(&e); !s.send("event", e.ID, e) {
 					return
 				}
 				since = e.ID
@@ -175,12 +183,19 @@ func (a *statusAPI) serveEvents(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 			for _, e := range events {
-				if e.ID <= since && !s.send("event", 0, e) { // later ones are sent next
+				if a.strip(&e); e.ID <= since && !s.send("event", 0, e) { // later ones are sent next
 					return
 				}
 			}
 		}
 	})
+}
+
+// strip takes the attributes of an event, in which addresses may be, from those who see the dashboard alone.
+func (a *statusAPI) strip(e *status.Event) {
+	if a.bare {
+		e.Attrs = nil
+	}
 }
 
 // wantsStream reports whether a request asks for server-sent events.

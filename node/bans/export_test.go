@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -97,9 +98,11 @@ func TestFormats(t *testing.T) {
 func TestFilesChangeWithBans(t *testing.T) {
 	b, file := newBanned(t), filepath.Join(t.TempDir(), "deny")
 	e := NewExporter(Export{Format: "nginx", File: file, Rules: []string{"x"}}, b.Registry,
-		func(x *Export, b *counters.Bans) (Allowed, bool) {
-			name, _ := b.Name()
-			return nil, name.Rule == "r" && x.Rules[0] == "x"
+		func(x *Export) (Selection, error) {
+			return func(b *counters.Bans) (Spares, bool) {
+				name, _ := b.Name()
+				return nil, name.Rule == "r" && x.Rules[0] == "x"
+			}, nil
 		}, discard)
 	e.mustOnce(t)
 	inode := func() os.FileInfo {
@@ -128,6 +131,20 @@ func TestFilesChangeWithBans(t *testing.T) {
 	testkit.Must(t, os.Remove(file))
 	if e.mustOnce(t); !strings.Contains(content(t, file), "192.0.2.8") {
 		t.Error("a file that was removed does not come back")
+	}
+	written := content(t, file)
+	for what, change := range map[string]func() error{
+		"emptied":  func() error { return os.Truncate(file, 0) },
+		"replaced": func() error { return errors.Join(os.Remove(file), os.WriteFile(file, nil, 0o640)) },
+		"edited":   func() error { return os.WriteFile(file, []byte(strings.Repeat("x", len(written))), 0o640) },
+	} {
+		testkit.Must(t, change())
+		if e.mustOnce(t); content(t, file) != written {
+			t.Errorf("a file that was %s stays so: %s", what, content(t, file))
+		}
+	}
+	if e.report(1, nil); e.Stats().Restored != 4 {
+		t.Errorf("%d times it was exported anew, want 4", e.Stats().Restored)
 	}
 	if b.pass(time.Minute + time.Millisecond); strings.Contains(content(t, file), "192.0.2.9") {
 		t.Error("it changes before it is looked at")
@@ -277,9 +294,19 @@ func TestFilesWithTimeoutsStayExact(t *testing.T) {
 // A prefix that is left out for an address that came to be allowed is one warning.
 func TestSparedPrefixesAreWarnedOf(t *testing.T) {
 	b, allowed := newBanned(t), netip.MustParsePrefix("192.0.2.128/25")
+	why := AllowListed
 	e := NewExporter(Export{Format: "json", File: filepath.Join(t.TempDir(), "f")}, b.Registry,
-		func(*Export, *counters.Bans) (Allowed, bool) { return allowed.Overlaps, true }, b.log.Logger())
-	warnings := func() int { return strings.Count(b.log.String(), "banned prefixes are not exported") }
+		func(*Export) (Selection, error) {
+			return func(*counters.Bans) (Spares, bool) {
+				return func(p netip.Prefix) Spare {
+					if allowed.Overlaps(p) {
+						return why
+					}
+					return Blocked
+				}, true
+			}, nil
+		}, b.log.Logger())
+	warnings := func() int { return strings.Count(b.log.String(), "banned addresses are not exported") }
 	b.ban(t, "192.0.2.7/32", "", time.Minute)
 	b.ban(t, "192.0.2.200/32", "", time.Minute)
 	b.ban(t, "192.0.2.0/25", "x", time.Minute)
@@ -295,6 +322,25 @@ func TestSparedPrefixesAreWarnedOf(t *testing.T) {
 	b.ban(t, "192.0.0.0/16", "x", time.Minute)
 	if e.mustOnce(t); warnings() != 2 || !b.log.HasLine("example=192.0.0.0/16") {
 		t.Errorf("another prefix is left out:\n%s", b.log)
+	}
+
+	// Of protected addresses, which clients can have banned, it is one until there are none.
+	why, allowed = Protected, netip.MustParsePrefix("127.0.0.0/8")
+	for i, addr := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"} {
+		b.ban(t, addr+"/32", "", time.Minute)
+		if e.mustOnce(t); warnings() != 3 || !b.log.HasLine("because=", "of this machine") {
+			t.Errorf("of %s:\n%s", addr, b.log)
+		}
+		if e.report(0, nil); e.Stats().Spared != i+1 || e.Stats().Example.String() != "127.0.0.1/32" ||
+			e.Stats().Because != Protected || strings.Contains(content(t, e.export.File), "127.0.0") {
+			t.Errorf("of %s: %+v", addr, e.Stats())
+		}
+	}
+	b.pass(time.Hour)
+	e.mustOnce(t)
+	b.ban(t, "127.0.0.4/32", "", time.Minute)
+	if e.mustOnce(t); warnings() != 4 {
+		t.Errorf("another one later:\n%s", b.log)
 	}
 }
 
@@ -395,6 +441,28 @@ func TestKernelSets(t *testing.T) {
 	testkit.Run(t, "nft", "delete", "table", "inet", "edgelimit")
 	b.ban(t, "192.0.2.9/32", "", time.Minute)
 	want("somebody deleted it", []string{"192.0.2.7", "192.0.2.8", "192.0.2.9"}, nil)
+	// nobody is banned or let out meanwhile: the look of every heartbeat finds what is missing
+	b.ban(t, "198.51.100.0/24", "wide", time.Hour)
+	b.ban(t, "2001:db8::/32", "wide", time.Hour)
+	b.ban(t, "2001:db7:9:2::/64", "", time.Hour)
+	all := []string{"192.0.2.7", "192.0.2.8", "192.0.2.9", "198.51.100.0/24", "2001:db8::/32", "2001:db7:9:2::"}
+	want("more bans", all, nil)
+	before := e.kernel.restored
+	for i, meddle := range []string{"flush ruleset", "delete table inet edgelimit",
+		"flush set inet edgelimit banned_v4", "flush set inet edgelimit banned_v4_net",
+		"flush set inet edgelimit banned_v6_net", "delete set inet edgelimit banned_v6",
+		"delete element inet edgelimit banned_v4 { 192.0.2.8 }",
+	} {
+		testkit.Run(t, "nft", meddle)
+		want(meddle, all, nil)
+		if e.report(0, nil); e.Stats().Restored != before+uint64(i)+1 {
+			t.Errorf("after %s: %d times restored", meddle, e.Stats().Restored-before)
+		}
+	}
+	want("nobody meddles", all, nil)
+	if e.kernel.restored != before+7 {
+		t.Errorf("the sets are filled anew although nothing is missing")
+	}
 	b.pass(2 * time.Hour)
 	want("all are over", nil, nil) // the kernel drops them by its own clock
 	if got := b.exported(); len(got) != 0 {
@@ -419,7 +487,7 @@ func TestKernelSets(t *testing.T) {
 	b.ban(t, "2001:db8::/32", "more", time.Hour)
 	ipset := NewExporter(Export{Format: "ipset", File: file}, b.Registry, always, discard)
 	for range 2 { // also where the sets exist
-		ipset.written = false
+		ipset.written = nil
 		ipset.mustOnce(t)
 		testkit.Run(t, "ipset", "restore", "-file", file)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -18,23 +17,24 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Exports reports whether an export has the bans of a meter, and who is left out.
-type Exports func(x *Export, b *counters.Bans) (allowed Allowed, ok bool)
+// Exports returns what an export has now: it is called for each attempt. An error is one of the attempt.
+type Exports func(x *Export) (Selection, error)
 
 // Exporter keeps one Export up to date.
 type Exporter struct {
 	export   *Export
 	registry *Registry
-	exports  selection
+	exports  Exports
 	log      *slog.Logger
 	kernel   *kernel // nil: there is none to apply to
 
-	hash    uint64 // of what the file has
-	written bool
-	due     bool // the command is to run
-	ran     time.Time
-	failed  error                 // of the last run of the command, nil after a success
-	spared  map[netip.Prefix]bool // prefixes that were left out at last
+	hash     uint64      // of what the file has
+	written  os.FileInfo // the file as it was written; nil: it was not
+	restored uint64      // how often others had changed it
+	due      bool        // the command is to run
+	ran      time.Time
+	failed   error                  // of the last run of the command, nil after a success
+	spared   map[netip.Prefix]Spare // banned, and left out at last
 
 	mu    sync.Mutex
 	stats Stats // Run alone writes it
@@ -47,14 +47,18 @@ type Stats struct {
 	Success  time.Time
 	Failing  bool // the last attempt failed
 	Failures uint64
+	// Restored is how often others had changed, emptied or removed what was exported.
+	Restored uint64
+	// Spared is how many banned addresses and prefixes were left out, and Example one of them.
+	Spared  int
+	Example netip.Prefix
+	Because Spare // the example is
 }
 
 // NewExporter returns an exporter of the registry's bans. exports reports whether those of a meter may be exported,
-// whatever Export.Rules says, and who is to be left out: it is called often, and may change its mind before
-// Registry.Refresh. A prefix is left out whole if some of it is.
+// whatever Export.Rules says, and which are spared. A prefix is spared whole if some of it is.
 func NewExporter(x Export, r *Registry, exports Exports, log *slog.Logger) *Exporter {
-	e := &Exporter{export: &x, registry: r, log: log.With("export", x.name()),
-		exports: func(b *counters.Bans) (Allowed, bool) { return exports(&x, b) }}
+	e := &Exporter{export: &x, registry: r, log: log.With("export", x.name()), exports: exports}
 	e.stats = Stats{Name: x.name(), Success: time.Now()} // its age begins now
 	if x.Apply {
 		e.kernel = &kernel{export: &x}
@@ -118,6 +122,20 @@ func (e *Exporter) Run(ctx context.Context) {
 func (e *Exporter) report(entries int, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	s := &e.stats
+	restored := e.restored
+	if e.kernel != nil {
+		restored += e.kernel.restored
+	}
+	if s.Restored < restored {
+		e.log.Warn("others changed what is exported: it was exported anew", "times", restored)
+	}
+	s.Restored, s.Spared, s.Example = restored, len(e.spared), netip.Prefix{}
+	for p, why := range e.spared { // the first one, so that it stays the same
+		if !s.Example.IsValid() || p.Compare(s.Example) < 0 {
+			s.Example, s.Because = p, why
+		}
+	}
 	if err != nil {
 		e.stats.Failures++
 		if !e.stats.Failing {
@@ -136,7 +154,17 @@ func (e *Exporter) report(entries int, err error) {
 // once brings file and sets up to date. One that fails does not keep the other from it.
 func (e *Exporter) once(ctx context.Context) (entries int, err error) {
 	now := e.registry.now()
-	all, spared := e.registry.addresses(e.selects, now)
+	exports, err := e.exports(e.export)
+	if err != nil {
+		return 0, err
+	}
+	selects := func(b *counters.Bans) (Spares, bool) {
+		if name, _ := b.Name(); name.Keys == counters.RuleKeys || name.Keys == counters.ManualKeys {
+			return nil, false
+		}
+		return exports(b)
+	}
+	all, spared := e.registry.addresses(selects, now)
 	e.warnOf(spared)
 	var errs []error
 	if e.kernel != nil {
@@ -145,33 +173,33 @@ func (e *Exporter) once(ctx context.Context) (entries int, err error) {
 		}
 	}
 	if e.export.File != "" {
-		errs = append(errs, e.file(all, now), e.command(ctx))
+		errs = append(errs, e.file(all, selects, now), e.command(ctx))
 	}
 	return len(all), errors.Join(errs...)
 }
 
-// warnOf warns of prefixes that come to be left out for an allowed address.
-func (e *Exporter) warnOf(spared map[netip.Prefix]bool) {
+// warnOf warns of what comes to be left out, of protected addresses once until there are none: clients can have many of
+// them banned.
+func (e *Exporter) warnOf(spared map[netip.Prefix]Spare) {
 	before := e.spared
-	e.spared = maps.Clone(spared)
-	maps.DeleteFunc(spared, func(p netip.Prefix, _ bool) bool { return before[p] })
-	for p := range spared {
-		e.log.Warn("banned prefixes are not exported, as they hold addresses on the allow list of their rule: "+
-			"ban the rest of each", "prefixes", len(spared), "example", p)
+	e.spared = spared
+	var known [Protected + 1]bool
+	for _, why := range before {
+		known[why] = true
+	}
+	for p, why := range spared {
+		if _, old := before[p]; old || why == Protected && known[why] {
+			continue
+		}
+		e.log.Warn("banned addresses are not exported", "addresses", len(spared), "example", p, "because", why)
 		return
 	}
 }
 
-func (e *Exporter) selects(b *counters.Bans) (Allowed, bool) {
-	if name, _ := b.Name(); name.Keys == counters.RuleKeys || name.Keys == counters.ManualKeys {
-		return nil, false
-	}
-	return e.exports(b)
-}
-
-// file writes the file if it would differ from what the node last wrote, or is gone. One with timeouts, which count
-// from its reading, is written again every so often and after a failure, for the command that is run again.
-func (e *Exporter) file(all []entry, now int64) error {
+// file writes the file if it would differ from what the node last wrote, or others have changed or removed it. One with
+// timeouts, which count from its reading, is written again every so often and after a failure, for the command that is
+// run again.
+func (e *Exporter) file(all []entry, selects Selection, now int64) error {
 	var records []Ban
 	hash := sum(all)
 	if !e.export.sets() { // it has no ends
@@ -180,19 +208,28 @@ func (e *Exporter) file(all []entry, now int64) error {
 		hash += uint64(now/int64(refill)) + e.stats.Failures
 	}
 	if e.export.Format == "json" { // it has more than addresses
-		records = slices.Collect(e.registry.records(e.selects, now))
+		records = slices.Collect(e.registry.records(selects, now))
 		hash = sum(records)
 	}
-	if e.written && hash == e.hash {
-		if _, err := os.Stat(e.export.File); err == nil {
+	if e.written != nil {
+		if !isSame(e.export.File, e.written) {
+			e.restored++
+		} else if hash == e.hash {
 			return nil
 		}
 	}
-	err := replace(e.export.File, func(f *os.File) error { return e.export.write(f, all, records, now) })
-	if err == nil {
-		e.hash, e.written, e.due = hash, true, len(e.export.Command) > 0
+	written, err := replace(e.export.File, func(f *os.File) error { return e.export.write(f, all, records, now) })
+	if e.written = written; err == nil {
+		e.hash, e.due = hash, len(e.export.Command) > 0
 	}
 	return err
+}
+
+// isSame reports whether a file is the one that was written, and as it was.
+func isSame(name string, written os.FileInfo) bool {
+	now, err := os.Stat(name)
+	return err == nil && os.SameFile(now, written) && now.Size() == written.Size() &&
+		now.ModTime().Equal(written.ModTime())
 }
 
 func withoutEnds(all []entry) []entry {
@@ -215,14 +252,17 @@ func sum[T comparable](all []T) uint64 {
 }
 
 // replace writes a file beside the one of that name, and renames it: readers see the old one or the new one.
-func replace(name string, write func(*os.File) error) error {
+func replace(name string, write func(*os.File) error) (written os.FileInfo, err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = write(f)
 	if err == nil {
 		err = f.Chmod(0o640)
+	}
+	if err == nil {
+		written, err = f.Stat()
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
@@ -230,8 +270,9 @@ func replace(name string, write func(*os.File) error) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
+		return nil, err
 	}
-	return err
+	return written, nil
 }
 
 const commandTimeout = 30 * time.Second

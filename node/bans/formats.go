@@ -80,12 +80,20 @@ func setOf(e *entry) int {
 
 // writeSets writes a script of nft that makes the sets if they are missing, and sets their content, all at once.
 func (x *Export) writeSets(w *bufio.Writer, all []entry, now int64) {
+	x.declareSets(w, true)
+	x.writeElements(w, "add", all, now)
+}
+
+// declareSets writes statements that make the sets if they are missing, and empty them if flush.
+func (x *Export) declareSets(w *bufio.Writer, flush bool) {
 	fmt.Fprintf(w, "add table inet %s\n", x.table())
 	for _, set := range nftSets {
-		name := x.set() + set.suffix
-		fmt.Fprintf(w, "add set inet %[1]s %[2]s { %[3]s }\nflush set inet %[1]s %[2]s\n", x.table(), name, set.spec)
+		name := x.table() + " " + x.set() + set.suffix
+		fmt.Fprintf(w, "add set inet %s { %s }\n", name, set.spec)
+		if flush {
+			fmt.Fprintf(w, "flush set inet %s\n", name)
+		}
 	}
-	x.writeElements(w, "add", all, now)
 }
 
 // elementsAtOnce is how many elements one statement of nft has.

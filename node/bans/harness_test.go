@@ -79,7 +79,9 @@ func (b *banned) named(t testing.TB, text, reason string, lasts time.Duration) (
 
 func everything(string) bool { return true }
 
-func always(*Export, *counters.Bans) (Allowed, bool) { return nil, true }
+func always(*Export) (Selection, error) { return everyBan, nil }
+
+func everyBan(*counters.Bans) (Spares, bool) { return nil, true }
 
 // shown is the addresses of a list.
 func (b *banned) shown() (all []string) {
@@ -99,7 +101,7 @@ func texts(all []entry) (texts []string) {
 }
 
 func (b *banned) exported() []string {
-	all, _ := b.addresses(func(*counters.Bans) (Allowed, bool) { return nil, true }, b.clock.Load())
+	all, _ := b.addresses(everyBan, b.clock.Load())
 	return texts(all)
 }
 

@@ -47,7 +47,7 @@ func Record(bans *counters.Bans, key counters.Key, ends int64) Ban {
 // List yields the bans in force now of the rules that f selects by their full names, sorted by rule and by end. It
 // copies them first, so that a slow reader holds nobody up.
 func (r *Registry) List(f func(rule string) bool) iter.Seq[Ban] {
-	return r.records(func(b *counters.Bans) (Allowed, bool) {
+	return r.records(func(b *counters.Bans) (Spares, bool) {
 		name, _ := b.Name()
 		rule, _ := Rule(name.Rule)
 		return nil, f(rule)
@@ -55,15 +55,15 @@ func (r *Registry) List(f func(rule string) bool) iter.Seq[Ban] {
 }
 
 // records yields the bans that f selects and that have not ended, sorted by rule and by end.
-func (r *Registry) records(f selection, now int64) iter.Seq[Ban] {
+func (r *Registry) records(f Selection, now int64) iter.Seq[Ban] {
 	type record struct {
 		meter *meter
 		key   counters.Key
 		ends  int64
 	}
 	var all []record
-	r.each(f, now, func(m *meter, key counters.Key, ends int64, spared bool) {
-		if !spared {
+	r.each(f, now, func(m *meter, key counters.Key, ends int64, spared Spare) {
+		if spared == Blocked {
 			all = append(all, record{m, key, ends})
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
@@ -17,12 +18,14 @@ import (
 // right, if nothing more, where the node has gone. All that the node changes at a time is one transaction.
 //
 // At first, after a failure and every so often the sets are filled anew: what anybody else has put there, or taken out,
-// does not last.
+// does not last. Each run of nft fails where some of their elements are missing, so that a flushed ruleset or set is
+// noticed at the next heartbeat, and filled anew.
 type kernel struct {
-	export  *Export
-	applied []entry // what the sets have, apart from what has ended
-	known   bool    // applied is
-	filled  time.Time
+	export   *Export
+	applied  []entry // what the sets have, apart from what has ended
+	known    bool    // applied is
+	filled   time.Time
+	restored uint64 // how often the sets lacked what they should have
 }
 
 const (
@@ -35,12 +38,17 @@ const (
 
 // apply makes the sets have all entries at the time now.
 func (k *kernel) apply(ctx context.Context, all []entry, now int64) error {
-	if k.known && time.Since(k.filled) < refill {
-		if script := k.changes(all, now); script == nil || k.run(ctx, script) == nil {
+	update := k.known && time.Since(k.filled) < refill
+	if update {
+		err := k.run(ctx, script(func(w *bufio.Writer) {
+			k.export.declareSets(w, false)
+			k.writeProbes(w, now)
+			k.writeChanges(w, all, now)
+		}))
+		if err == nil {
 			k.applied = all
 			return nil
 		}
-		// somebody has changed the sets, or a ban ended in between
 	}
 	k.known = false
 	err := k.run(ctx, script(func(w *bufio.Writer) { k.export.writeSets(w, all, now) }))
@@ -49,6 +57,9 @@ func (k *kernel) apply(ctx context.Context, all []entry, now int64) error {
 	}
 	if err != nil {
 		return err
+	}
+	if update { // nft works, so others have changed the sets
+		k.restored++
 	}
 	k.applied, k.known, k.filled = all, true, time.Now()
 	return nil
@@ -77,9 +88,38 @@ func (k *kernel) fillInParts(ctx context.Context, all []entry, now int64) error 
 	return err
 }
 
-// changes returns a script from what was applied to all; nil for nothing to do. An element to delete is added first,
-// which does nothing if it is there: to delete one that has just ended would be an error.
-func (k *kernel) changes(all []entry, now int64) io.Reader {
+const (
+	// probes is how many elements of a set each run looks for.
+	probes = 8
+	// probeMargin is how much of its ban an element has left that is looked for, so that it does not end meanwhile.
+	probeMargin = time.Second
+)
+
+// writeProbes writes statements that change nothing, and fail unless the sets have some of the elements that were
+// applied: the next ones of each set from a place chosen at random. To delete an element and add it again in one
+// transaction costs the same in large sets, unlike nft's get and list, for which it fetches whole sets.
+func (k *kernel) writeProbes(w *bufio.Writer, now int64) {
+	var samples [len(nftSets)][]entry
+	if len(k.applied) > 0 {
+		from := rand.IntN(len(k.applied))
+		for _, part := range [2][]entry{k.applied[from:], k.applied[:from]} {
+			for i := range part {
+				e := &part[i]
+				if s := &samples[setOf(e)]; len(*s) < probes && e.ends > now+int64(probeMargin) {
+					*s = append(*s, *e)
+				}
+			}
+		}
+	}
+	for _, s := range samples {
+		k.export.writeElements(w, "delete", s, now)
+		k.export.writeElements(w, "add", s, now)
+	}
+}
+
+// writeChanges writes a script from what was applied to all. An element to delete is added first, which does nothing if
+// it is there: to delete one that has just ended would be an error.
+func (k *kernel) writeChanges(w *bufio.Writer, all []entry, now int64) {
 	var gone, added []entry
 	diff(k.applied, all, func(before, after *entry) {
 		if before != nil && (after != nil || before.ends > now+int64(almostOver)) {
@@ -89,14 +129,9 @@ func (k *kernel) changes(all []entry, now int64) io.Reader {
 			added = append(added, *after)
 		}
 	})
-	if len(gone)+len(added) == 0 {
-		return nil
-	}
-	return script(func(w *bufio.Writer) {
-		k.export.writeElements(w, "add", gone, now)
-		k.export.writeElements(w, "delete", gone, now)
-		k.export.writeElements(w, "add", added, now)
-	})
+	k.export.writeElements(w, "add", gone, now)
+	k.export.writeElements(w, "delete", gone, now)
+	k.export.writeElements(w, "add", added, now)
 }
 
 // nftTimeout is how long nft may take: 100,000 elements take it some half of a second.

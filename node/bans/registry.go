@@ -335,26 +335,46 @@ func (of *Target) keyOf(name *counters.BanName) (key counters.Key, ok bool) {
 	return key, ok && name.Prefix(key) == of.Prefix
 }
 
-// Allowed reports whether some addresses of a prefix must not be blocked; nil: none.
-type Allowed func(p netip.Prefix) bool
+// Spare says whether a banned address or prefix is to be blocked before its requests reach a node, and why not.
+type Spare uint8
 
-// selection reports whether the bans of a meter are wanted, but those of whom is allowed.
-type selection func(b *counters.Bans) (allowed Allowed, ok bool)
+// The values of Spare.
+const (
+	Blocked     Spare = iota
+	AllowListed       // some of it is on the allow list of the rule: that is not denied
+	Protected         // some of it is not one client: its bans deny requests, and are not exported
+)
 
-// each calls do for each ban that ends after now, of the meters that f selects; spared, where some of whom it bans is
-// allowed. The registry is locked meanwhile: some 20 ms for 100,000 bans.
-func (r *Registry) each(f selection, now int64, do func(m *meter, key counters.Key, ends int64, spared bool)) {
+func (s Spare) String() string {
+	return [...]string{"", "they hold addresses on the allow list of their rule: ban the rest of each",
+		"they hold addresses of this machine, of proxies, or of no client, which are never blocked"}[s]
+}
+
+// Spares says what is spared of the bans of a meter; nil: nothing.
+type Spares func(p netip.Prefix) Spare
+
+// Selection reports whether the bans of a meter are wanted, and which are spared.
+type Selection func(b *counters.Bans) (spares Spares, ok bool)
+
+// each calls do for each ban that ends after now, of the meters that f selects. The registry is locked meanwhile: some
+// 20 ms for 100,000 bans.
+func (r *Registry) each(f Selection, now int64, do func(m *meter, key counters.Key, ends int64, spared Spare)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.meters {
-		allowed, ok := f(m.Bans)
+		spares, ok := f(m.Bans)
 		if !ok {
 			continue
 		}
 		for key, ends := range m.ends {
-			if ends > now {
-				do(m, key, ends, allowed != nil && allowed(m.name.Prefix(key)))
+			if ends <= now {
+				continue
 			}
+			spared := Blocked
+			if spares != nil {
+				spared = spares(m.name.Prefix(key))
+			}
+			do(m, key, ends, spared)
 		}
 	}
 }

@@ -225,7 +225,7 @@ func TestExportedAddresses(t *testing.T) {
 		}
 		before := []entry(nil)
 		for now := start - 3; now < start+6; now++ {
-			exported, _ := b.addresses(func(*counters.Bans) (Allowed, bool) { return nil, true }, now)
+			exported, _ := b.addresses(everyBan, now)
 			kept := slices.Clone(before)
 			diff(before, exported, func(old, young *entry) { // as a set would be changed
 				if old != nil {

@@ -34,17 +34,17 @@ func (e *entry) holds(other *entry) bool {
 
 // addresses returns the addresses and prefixes that are banned at a time, by meters that f selects. None lies within
 // another one, as sets and maps of others refuse or mishandle that: what lies within comes when the wider one has
-// ended. spared are prefixes that are left out because some of their addresses are allowed.
-func (r *Registry) addresses(f selection, now int64) (kept []entry, spared map[netip.Prefix]bool) {
+// ended. spared are left out although the node denies their requests, or some of them.
+func (r *Registry) addresses(f Selection, now int64) (kept []entry, spared map[netip.Prefix]Spare) {
 	var all []entry
-	spared = make(map[netip.Prefix]bool)
-	r.each(f, now, func(m *meter, key counters.Key, ends int64, allowed bool) {
+	spared = make(map[netip.Prefix]Spare)
+	r.each(f, now, func(m *meter, key counters.Key, ends int64, why Spare) {
 		switch p := m.name.Prefix(key); {
 		case !p.IsValid():
-		case !allowed:
+		case why == Blocked:
 			all = append(all, entry{key, ends, uint8(p.Bits())})
-		case !p.IsSingleIP():
-			spared[p] = true
+		case why == Protected || !p.IsSingleIP():
+			spared[p] = why
 		}
 	})
 	slices.SortFunc(all, func(a, b entry) int { return cmp.Or(a.compare(&b), cmp.Compare(b.ends, a.ends)) })

@@ -136,9 +136,9 @@ func (a *api) remind(r *http.Request, s *scratch, out *actions.Outcome) {
 			"proxy, write /v1/auth/deny/403 or /v1/auth/domain/NAME; a client may have sent it"))
 	}
 	bare := len(s.req.Descriptors) == 0
-	if out.Denied == "" && (out.Ignored || bare) && a.hints.Due(a.opt.Now()) {
-		log.LogAttrs(ctx, slog.LevelWarn, "forward-auth lacks what limits are for", slog.Bool("no_descriptor", bare),
-			slog.Bool("headers_ignored", out.Ignored), slog.String("hint", a.opt.Actions.Hint(r)))
+	if out.Denied == "" && bare && a.hints.Due(a.opt.Now()) {
+		log.LogAttrs(ctx, slog.LevelWarn, "a request passes without a descriptor: no rule limits it",
+			slog.String("hint", a.opt.Actions.Hint(r)))
 	}
 }
 

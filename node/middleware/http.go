@@ -20,7 +20,8 @@ import (
 
 // Options are the settings of HTTP. The zero value is ready to use.
 type Options struct {
-	// Actions make the descriptors of a request. Nil: the client's address, as remote_address in the domain edge.
+	// Actions make the descriptors of a request. Nil: those of the node's configuration (node.Config.Requests), with its
+	// trusted proxies; of another limiter, actions.DefaultConfig.
 	Actions *actions.Actions
 	// OnFailure is what happens to requests that the node cannot decide, whatever their rules say. Unset: what these
 	// say, and where there is no decision at all a request passes.
@@ -42,10 +43,18 @@ func HTTP(l answer.Limiter, opt Options) (func(http.Handler) http.Handler, error
 	if err != nil {
 		return nil, err
 	}
-	if opt.Actions == nil {
+	opt.Logger = cmp.Or(opt.Logger, slog.Default())
+	n, isNode := l.(configured)
+	if opt.Actions == nil && isNode {
+		opt.Actions = n.Actions()
+	} else if opt.Actions == nil {
 		opt.Actions, _ = actions.New(actions.DefaultConfig()) // it is valid
 	}
-	opt.Logger = cmp.Or(opt.Logger, slog.Default())
+	if isNode {
+		opt.Actions.Observe(n.Senders())
+	} else {
+		opt.Actions.Observe(actions.NewSenders(func(s actions.Sender) { s.Log(opt.Logger) }))
+	}
 	m := &limiter{Fallback: answer.Fallback{Limiter: l, Logger: opt.Logger}, headers: headers, actions: opt.Actions,
 		onFailure: opt.OnFailure}
 	return func(next http.Handler) http.Handler {
@@ -59,6 +68,12 @@ func HTTP(l answer.Limiter, opt Options) (func(http.Handler) http.Handler, error
 			}
 		})
 	}, nil
+}
+
+// configured is a node.
+type configured interface {
+	Actions() *actions.Actions
+	Senders() *actions.Senders
 }
 
 type limiter struct {

@@ -227,10 +227,26 @@ func removeBans(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("json") {
-		return printJSON(c, done)
+		err = printJSON(c, done)
+	} else {
+		printRemoved(c.App.Writer, done)
 	}
-	printRemoved(c.App.Writer, done)
-	return nil
+	if still := stillBanned(done); err == nil && still != "" {
+		return cli.Exit(still, 1)
+	}
+	return err
+}
+
+// stillBanned says which bans of prefixes go on denying, and how to remove them; nothing if there are none.
+func stillBanned(done client.RemovedBans) string {
+	var all []string
+	for _, r := range done.Rules {
+		for _, prefix := range r.Around {
+			all = append(all, fmt.Sprintf("it is banned by %s: remove that: edgelimit bans remove %s %[1]s",
+				clean(prefix), clean(r.Rule)))
+		}
+	}
+	return strings.Join(all, "\n")
 }
 
 // askAdmin asks the node at --url.
@@ -266,12 +282,13 @@ func printRemoved(out io.Writer, done client.RemovedBans) {
 		}
 		what += textIf(r.RetryAfter > 0, "; still over its limit: a request within %v is denied, and may ban it again",
 			r.RetryAfter)
-		what += textIf(len(r.Around) > 0, "; still banned with %s", strings.Join(r.Around, ", "))
 		fmt.Fprintf(out, "%s: %s%s\n", clean(r.Rule), clean(what), followers[r.Scope])
 	}
-	if done.Lifted == 0 {
+	if done.Lifted == 0 && stillBanned(done) == "" {
 		fmt.Fprintf(out, "not banned as far as this node knows; a ban that other nodes know is lifted within %v\n",
 			done.Interval)
+	}
+	if done.Lifted == 0 {
 		return
 	}
 	fmt.Fprintf(out, "lifted on %d of %d rules with bans; all nodes follow within %v\n", done.Lifted, len(done.Rules),

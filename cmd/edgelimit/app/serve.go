@@ -67,6 +67,8 @@ func serveSettings(cfg *node.Config) []setting {
 		{ofListeners, "health", "`ADDRESS` of /livez, /readyz and /metrics", &cfg.Health},
 		{ofListeners, "admin", "`ADDRESS` for operators: loopback, Unix socket, or with client certificates or tokens",
 			&cfg.Admin},
+		{ofListeners, "dashboard", "`ADDRESS` of the dashboard alone, read only and without identities (default: none)",
+			&cfg.Dashboard},
 		{ofListeners, "admin-tokens-file", "`FILE` of lines 'read TOKEN' and 'operate TOKEN' for operators (default: " +
 			"none)", &cfg.AdminTokensFile},
 		{ofListeners, "linger", "`TIME` to go on serving, unready, before it stops: until balancers have noticed",

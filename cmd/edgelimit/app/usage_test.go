@@ -207,6 +207,12 @@ func TestBansRemoveCommand(t *testing.T) {
 		strings.Contains(r.out, "lifted on") {
 		t.Errorf("without a ban: %+v", r)
 	}
+	answer.Rules[0].Around = []string{"192.0.2.0/24"}
+	if r := edgelimit(t, "bans", "remove", "wide", "192.0.2.1"); r.code != 1 || strings.Contains(r.out, "not banned") ||
+		!strings.Contains(r.err, "banned by 192.0.2.0/24: remove that: edgelimit bans remove wide 192.0.2.0/24") {
+		t.Errorf("under a banned prefix: %+v", r)
+	}
+	edgelimit(t, "bans", "remove", "wide", "192.0.2.1", "--json").says(t, 1, `"around": [`)
 	status = 404
 	edgelimit(t, "bans", "remove", "x").says(t, 2, "does not answer like an edgelimit node")
 	edgelimit(t, "bans", "remove", "x", "--url", "http://"+free(t)).says(t, 2, "no answer", "serve --admin")

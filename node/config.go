@@ -71,6 +71,8 @@ type Config struct {
 	Shadow bool `yaml:"shadow"`
 	// HTTP is the address of the HTTP API, host:port or unix:/path; empty: none.
 	HTTP string `yaml:"http"`
+	// Auth serves /v1/auth at HTTP. Without it nothing warns of rules that no request to /v1/auth meets.
+	Auth bool `yaml:"auth"`
 	// RESP is the address of the Redis protocol.
 	RESP string `yaml:"resp"`
 	// RESPPasswordFile holds the password of the Redis protocol's clients; empty: none.
@@ -169,7 +171,7 @@ type Config struct {
 	// WrapTransport wraps gossip's sockets, to inject faults.
 	WrapTransport func(pool string, t memberlist.NodeAwareTransport) memberlist.NodeAwareTransport `yaml:"-"`
 
-	wallClock func() time.Time // the machine's; nil: time.Now
+	wallClock func() time.Time `yaml:"-"` // the machine's; nil: time.Now
 }
 
 // Gossip configures replication with the peers.
@@ -217,6 +219,7 @@ func DefaultConfig() Config {
 		DefaultAlgorithm: counters.SlidingWindow.String(),
 		IPv6Prefix:       rulefile.DefaultIPv6Prefix,
 		HTTP:             DefaultHTTP,
+		Auth:             true,
 		Proxy:            proxy.DefaultConfig(),
 		Health:           DefaultHealth,
 		Admin:            DefaultAdmin,

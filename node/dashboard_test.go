@@ -20,8 +20,8 @@ func TestDashboardAlone(t *testing.T) {
 	addr := n.Addr("dashboard")
 	ask := func(method, path, host string) (status int, body string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:"+addr[strings.LastIndex(addr, ":")+1:]+
-			path, nil)
+		port := addr[strings.LastIndex(addr, ":"):]
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1"+port+path, nil)
 		testkit.Must(t, err)
 		if host != "" {
 			r.Host = host
@@ -33,7 +33,8 @@ func TestDashboardAlone(t *testing.T) {
 		testkit.Must(t, err)
 		return resp.StatusCode, string(text)
 	}
-	for path, wants := range map[string]string{"/": "<html", "/dashboard/live.js": "/api/status", "/api/status": `"rule":"test/client"`, "/api/events": `"text":"a ban was begun"`} {
+	for path, wants := range map[string]string{"/": "<html", "/dashboard/live.js": "/api/status",
+		"/api/status": `"rule":"test/client"`, "/api/events": `"text":"a ban was begun"`} {
 		status, body := ask("GET", path, "")
 		if status != http.StatusOK || !strings.Contains(body, wants) || strings.Contains(body, "joe-the-client") ||
 			strings.Contains(body, "identity_hash") {
@@ -43,7 +44,8 @@ func TestDashboardAlone(t *testing.T) {
 	if found := n.Status().Top; len(found) != 1 || found[0].Identity != "joe-the-client" {
 		t.Errorf("operators see %+v", found)
 	}
-	for _, path := range []string{"/api/bans", "/api/bans/remove", "/api/config", "/api/top", "/api/inspect?rule=x&identity=y",
+	for _, path := range []string{"/api/bans", "/api/bans/remove", "/api/config", "/api/top",
+		"/api/inspect?rule=x&identity=y",
 		"/api/keys", "/api/members", "/api/log-level", "/debug/pprof/", "/metrics"} {
 		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
 			if status, body := ask(method, path, ""); status != http.StatusNotFound && status != http.StatusForbidden {

@@ -170,7 +170,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n.library = n.timedBy("library")
 	n.senders = actions.NewSenders(func(s actions.Sender) { s.Log(n.log) })
-	n.cfg.Requests.Senders = n.senders
+	n.cfg.Requests.Senders, n.cfg.Requests.Derived = n.senders, new(actions.Derived)
 	if n.ruleStore, err = cfg.openRuleStore(&keys); err != nil {
 		return nil, err
 	}
@@ -210,6 +210,9 @@ func New(cfg Config) (*Node, error) {
 		n.loads.succeed()
 	}
 	n.logWarnings()
+	if err := n.refuseUnmet(); err != nil {
+		return nil, err
+	}
 	if err := n.open(keys, incarnation); err != nil {
 		n.close()
 		return nil, err
@@ -251,8 +254,11 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 	if err := n.openGRPC(); err != nil {
 		return err
 	}
-	api := httpapi.Options{Headers: n.cfg.Headers, Actions: n.requests, OnFailure: n.cfg.OnFailure, Reporter: n,
+	api := httpapi.Options{Headers: n.cfg.Headers, OnFailure: n.cfg.OnFailure, Reporter: n,
 		Forgotten: &n.forgottenIDs, Budgets: n.budgets, Logger: n.log}
+	if n.cfg.Auth {
+		api.Actions = n.requests
+	}
 	if n.envoy != nil {
 		api.Envoy = n.envoy.JSON
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -151,6 +152,10 @@ func (n *Node) enforce(set *rules.Set) (before, after *policy) {
 	after.homes = n.openHomes(after.set)
 	if n.stats != nil {
 		n.stats.SetRules(after.set.Rules())
+	}
+	err := n.cfg.Requests.Derived.Set(actions.FromRules(after.set, n.cfg.Requests.Descriptors))
+	if err != nil {
+		n.log.Warn("a rule's from cannot be used: its requests are not limited by it", "error", err)
 	}
 	n.policy.Store(after)
 	return before, after

@@ -174,8 +174,8 @@ func TestUnmatchedRequestsAreCountedAndLogged(t *testing.T) {
 	}
 }
 
-// Behind a proxy that is not configured everybody is one client. At each entrance the log says so once, with what to set,
-// as do the status and a metric; with that setting they say nothing, and visitors count by themselves.
+// Behind a proxy that is not configured everybody is one client. At each entrance the log says so once, with what to
+// set, as do the status and a metric; with that setting they say nothing, and visitors count by themselves.
 func TestUnconfiguredProxiesAreReported(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer app.Close()

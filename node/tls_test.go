@@ -29,7 +29,7 @@ import (
 // withTLS opens every listener, and has each speak TLS.
 func withTLS(cfg Config, settings listen.TLS) Config {
 	cfg = withGRPC(withRESP(withListeners(cfg)))
-	cfg.Admin, cfg.Proxy.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Admin, cfg.Dashboard, cfg.Proxy.Listen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Proxy.Upstreams = []string{"http://127.0.0.1:1"} // nobody is there: the proxy answers 502
 	for _, name := range listenerNames {
 		cfg.TLS[name] = settings
@@ -49,6 +49,7 @@ func tlsAsks(ctx context.Context, n *Node, cfg *tls.Config) map[string]error {
 	for name, ask := range map[string]struct{ method, path, body, want string }{
 		"http":   {"POST", "/v1/check", `{"rule":"per_client","identity":"x"}`, `"allowed":true`},
 		"health": {"GET", "/readyz", "", "ok"}, "admin": {"POST", "/api/bans/remove", `{}`, ""},
+		"dashboard": {"GET", "/api/status", "", `"node":`},
 		proxyListener: {"GET", "/", "", "Bad Gateway"},
 	} {
 		errs[name] = func() error {
@@ -337,8 +338,8 @@ func TestTLSConfigIsChecked(t *testing.T) {
 		says   string // empty: it is valid
 	}{
 		{func(c *Config) { c.TLS["http"] = good }, ""},
-		{func(c *Config) { c.TLS["htpp"] = good }, `tls.htpp: there is no such listener, want one of admin, grpc, ` +
-			`health, http, prometheus, proxy, resp; did you mean "http"?`},
+		{func(c *Config) { c.TLS["htpp"] = good }, `tls.htpp: there is no such listener, want one of admin, ` +
+			`dashboard, grpc, health, http, prometheus, proxy, resp; did you mean "http"?`},
 		{func(c *Config) { c.TLS["resp"] = good }, "tls.resp: the listener has no address: set resp (--resp)"},
 		{func(c *Config) { c.TLS["proxy"] = good }, "tls.proxy: the listener has no address: set proxy.listen"},
 		{func(c *Config) { c.TLS["prometheus"] = good }, "no address: set ratelimit.prometheus.address"},

@@ -18,6 +18,8 @@ type Warning struct {
 	Text string `json:"text"`
 	// Hint marks what may well be meant, because requests come to the rules in other ways.
 	Hint bool `json:"hint"`
+	// Unmet marks rules that no request meets, and that an operator wrote.
+	Unmet bool `json:"unmet,omitempty"`
 	// Rules are the full names of the rules that it is about.
 	Rules []string `json:"rules,omitempty"`
 	// File and Line are its place in a rule file, if it has one; Text begins with it.
@@ -35,7 +37,8 @@ func (w *Warning) Concerns(rule string) bool { return slices.Contains(w.Rules, r
 //
 // Before those it returns what the reader of the rule files warns of, and rules that do less than they say at some API.
 func (c *Config) Warnings(set *rules.Set) []Warning {
-	l := linter{cfg: c, set: set, sources: c.sources()}
+	l := linter{cfg: c, set: set, derived: actions.FromRules(set, c.Requests.Descriptors)}
+	l.sources = c.sources(l.derived)
 	l.files()
 	l.unseenResponses()
 	l.unheldDelays()
@@ -56,23 +59,29 @@ func (c *Config) Warnings(set *rules.Set) []Warning {
 type source struct {
 	setting string // where domain and descriptors are set: what stands before their names
 	domain  string
-	all     []actions.Descriptor
-	who     string // the APIs that send them
-	denied  bool   // where the domain has no rules: see Config.OnFailure
+	own     []actions.Descriptor // as they are configured
+	all     []actions.Descriptor // with those of rules
+	who     string               // the APIs that send them
+	denied  bool                 // where the domain has no rules: see Config.OnFailure
 	// neverSent says why a descriptor is sent for no request at any of them; nothing if it is sent.
 	neverSent func(actions.Descriptor) string
 }
 
-// sources returns what /v1/auth and the reverse proxy check requests as. It is empty without either.
-func (c *Config) sources() (found []source) {
-	auth := source{"requests.", c.Requests.Domain, c.Requests.Descriptors, authAPI, c.OnFailure == rules.FailClosed,
-		c.NeverSent}
+// servesAuth reports whether anything can ask /v1/auth.
+func (c *Config) servesAuth() bool { return c.HTTP != "" && c.Auth }
+
+// sources returns what /v1/auth and the reverse proxy check requests as, with descriptors of rules by domain. It is
+// empty without either.
+func (c *Config) sources(derived map[string][]actions.Descriptor) (found []source) {
+	own, domain := c.Requests.Descriptors, c.Requests.Domain
+	auth := source{"requests.", domain, own, slices.Concat(own, derived[domain]), authAPI,
+		c.OnFailure == rules.FailClosed, c.NeverSent}
 	switch {
-	case c.Proxy.Listen == "" && c.HTTP == "":
+	case c.Proxy.Listen == "" && !c.servesAuth():
 		return nil
 	case c.Proxy.Listen == "":
 		return []source{auth}
-	case c.HTTP == "":
+	case !c.servesAuth():
 		auth.who, auth.neverSent = proxyAPI, c.neverProxied
 	default:
 		auth.who = authAPI + " and " + proxyAPI
@@ -90,9 +99,9 @@ func (c *Config) sources() (found []source) {
 			continue
 		}
 		s := source{fmt.Sprintf("proxy.routes: route %d: ", i+1), cmp.Or(r.Domain, auth.domain), r.Descriptors,
-			proxyAPI, cmp.Or(r.OnFailure, c.OnFailure) == rules.FailClosed, c.neverProxied}
-		if len(s.all) == 0 {
-			s.all = auth.all
+			r.Descriptors, proxyAPI, cmp.Or(r.OnFailure, c.OnFailure) == rules.FailClosed, c.neverProxied}
+		if len(s.own) == 0 {
+			s.own, s.all = own, slices.Concat(own, derived[s.domain])
 		}
 		found = append(found, s)
 	}
@@ -105,6 +114,7 @@ const authAPI, proxyAPI = "/v1/auth", "the proxy"
 type linter struct {
 	cfg     *Config
 	set     *rules.Set
+	derived map[string][]actions.Descriptor // of rules, by domain
 	sources []source
 	found   []Warning
 }
@@ -147,7 +157,7 @@ func (l *linter) unheldDelays() {
 	if l.cfg.GRPC != "" {
 		where = append(where, "Envoy does not wait, and requests over gRPC pass at once")
 	}
-	if l.cfg.HTTP != "" && l.cfg.Proxy.Listen == "" {
+	if l.cfg.servesAuth() && l.cfg.Proxy.Listen == "" {
 		where = append(where, "/v1/auth says in X-RL-Delay-Ms how long, which few proxies obey (see the HAProxy "+
 			"recipe)")
 	}
@@ -188,11 +198,11 @@ func (l *linter) trust() {
 		}
 	}
 	anywhere, auth := "", "only /v1/auth reads them"
-	if l.cfg.HTTP != "" {
+	if l.cfg.servesAuth() {
 		auth = l.cfg.nobodyTrusted("http", l.cfg.HTTP)
 		anywhere = auth
 	}
-	if l.cfg.Proxy.Listen != "" && (l.cfg.HTTP == "" || auth != "") {
+	if l.cfg.Proxy.Listen != "" && (!l.cfg.servesAuth() || auth != "") {
 		anywhere = l.cfg.nobodyTrusted("proxy.listen", l.cfg.Proxy.Listen)
 	}
 	check("client_header", r.ClientHeader, defaults.ClientHeader, anywhere)
@@ -280,7 +290,7 @@ func (l *linter) descriptor(s *source, i int) {
 		l.warn(false, nil, "%sdescriptors: %v stands there twice: its rules charge each request twice", s.setting, d)
 		return
 	}
-	isDefault := slices.EqualFunc(all, actions.DefaultConfig().Descriptors, sameDescriptor) // nobody chose them
+	isDefault := slices.EqualFunc(s.own, actions.DefaultConfig().Descriptors, sameDescriptor) // nobody chose them
 	if isDefault || len(l.set.Reach(domain, d.Shape())) > 0 {
 		return
 	}
@@ -332,6 +342,9 @@ func (c *Config) lacksClient(listener, addr, nobodyTrusted, subject string, d ac
 // neverMet warns of rules with a limit that no request to /v1/auth or the proxy meets: one warning for those that the
 // same would cure.
 func (l *linter) neverMet() {
+	if l.cfg.RuleSet == nil && len(l.cfg.Rules) == 0 && l.cfg.RulesXDS.Server == "" {
+		return // nobody wrote the sample rules
+	}
 	met, why := make(map[*rules.Rule]bool), make(map[*rules.Rule]string)
 	sent := make(map[string][]string) // by domain
 	for _, s := range l.sources {
@@ -360,12 +373,13 @@ func (l *linter) neverMet() {
 		}
 		reason := why[r]
 		if reason == "" {
-			reason = fmt.Sprintf("%s %s only; it would need %s", setting,
-				cmp.Or(strings.Join(sent[r.Domain], ", "), "nothing"), l.needs(r))
+			reason = fmt.Sprintf("%s %s only; it would need %s, "+
+				"or say from in the rule", setting, cmp.Or(strings.Join(sent[r.Domain], ", "), "nothing"), l.needs(r))
 		}
 		if key, near := l.misspelt(r); near != "" {
 			l.warn(false, []string{r.FullName}, "rule %s is never met by %s: no request has its key %.80q%s",
 				r.FullName, who, key, guess(near))
+			l.found[len(l.found)-1].Unmet = true
 			continue
 		}
 		if groups[reason] == nil {
@@ -377,7 +391,24 @@ func (l *linter) neverMet() {
 	for _, reason := range order {
 		names := groups[reason]
 		l.warn(hint, names, "rule %s is never met by %s%s: %s", names[0], who, more(", nor %d more", names), reason)
+		l.found[len(l.found)-1].Unmet = true
 	}
+}
+
+// refuseUnmet returns an error if the node is nothing but a reverse proxy, and some of its first rules limit nothing.
+func (n *Node) refuseUnmet() error {
+	c := &n.cfg
+	if c.Proxy.Lax || c.Proxy.Listen == "" || c.HTTP != "" || c.GRPC != "" || c.RESP != "" {
+		return nil
+	}
+	var errs []error
+	for _, w := range c.Warnings(n.policy.Load().set) {
+		if w.Unmet && !w.Hint {
+			errs = append(errs, fmt.Errorf("%s; write into the rule where its values come from, as from: header "+
+				"X-Api-Key, or start all the same (proxy.lax, edgelimit proxy: --lax)", w.Text))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // asks reports whether requests are checked in a domain.

@@ -31,6 +31,8 @@ type Config struct {
 	// OriginalHeaders is the family of headers in which trusted proxies describe the original request: XForwarded
 	// (the default) or XOriginal.
 	OriginalHeaders string `yaml:"original_headers"`
+	// Derived are more descriptors, of rules that say where their values come from; nil: there are none.
+	Derived *Derived `yaml:"-"`
 	// Senders remembers proxies that are not configured; nil: nothing does.
 	Senders *Senders `yaml:"-"`
 }
@@ -137,6 +139,7 @@ type Actions struct {
 	denyAmbiguous bool
 	exactCase     bool
 	senders       *Senders // nil: nobody wants to know
+	derived       *Derived // nil: there are none
 
 	stats stats
 }
@@ -174,6 +177,7 @@ func New(c Config) (*Actions, error) {
 	a := &Actions{
 		proxies: proxies, original: families[cmp.Or(c.OriginalHeaders, XForwarded)], domain: c.Domain,
 		denyAmbiguous: c.OnAmbiguous == Deny, exactCase: c.PathCase == PathCaseExact, senders: c.Senders,
+		derived: c.Derived,
 	}
 	for i, d := range c.Descriptors {
 		compiled := d.compile(i+1, wrong)

@@ -86,7 +86,7 @@ func (a *Actions) DescribeOriginal(r *http.Request, req *rules.Request) Outcome 
 		return a.describe(&v, req)
 	}
 	v.described, v.methods, v.hosts = true, r.Header[a.original[0]], r.Header[a.original[1]]
-	if a.asked {
+	if a.asked || a.derived.of(a.domain).asked {
 		v.readTargets(a.original[2:])
 	}
 	if v.isMalformed(a.original[2:]) {
@@ -140,12 +140,18 @@ func (v *view) isMalformed(targets []string) bool {
 func (a *Actions) describe(v *view, req *rules.Request) Outcome {
 	*req = rules.Request{Domain: a.domain, Descriptors: req.Descriptors[:0]}
 	a.stats.described.Add(1)
-	memory := make([]rules.Entry, 0, a.entries)
-	for i := range a.descriptors {
-		d := &a.descriptors[i]
+	derived := a.derived.of(a.domain)
+	memory := make([]rules.Entry, 0, a.entries+derived.entries)
+	for i := range len(a.descriptors) + len(derived.descriptors) {
+		var d *descriptor
+		if i < len(a.descriptors) {
+			d = &a.descriptors[i]
+		} else {
+			d = &derived.descriptors[i-len(a.descriptors)]
+		}
 		n := len(memory)
 		memory = memory[:n+len(d.entries)]
-		if out := a.build(i, v, memory[n:], req); out.Denied != "" {
+		if out := a.build(d, i, v, memory[n:], req); out.Denied != "" {
 			return out
 		}
 	}
@@ -155,10 +161,10 @@ func (a *Actions) describe(v *view, req *rules.Request) Outcome {
 	return Outcome{}
 }
 
-// build appends the descriptor i to req, once for each combination of its sources' values. room is memory for the
-// first.
-func (a *Actions) build(i int, v *view, room []rules.Entry, req *rules.Request) Outcome {
-	d, first := &a.descriptors[i], len(req.Descriptors)
+// build appends the descriptor d, with the number i, to req, once for each combination of its sources' values. room is
+// memory for the first.
+func (a *Actions) build(d *descriptor, i int, v *view, room []rules.Entry, req *rules.Request) Outcome {
+	first := len(req.Descriptors)
 	if first == rules.MaxDescriptors {
 		return a.tooMany(i, &d.entries[0])
 	}

@@ -53,7 +53,8 @@ func TestSenders(t *testing.T) {
 			untrusted("198.51.100.1", xff) + add("`trusted_proxies: [198.51.100.1]`")},
 		"a client that forges one": {[]request{named("198.51.100.1:1", xff, "203.0.113.1"),
 			named("198.51.100.1:1", xff, "203.0.113.1")}, ""},
-		"an office": {[]request{named("198.51.100.1:1", xff, "10.1.1.1"), named("198.51.100.1:1", xff, "10.1.1.2")}, ""},
+		"an office": {[]request{named("198.51.100.1:1", xff, "10.1.1.1"),
+			named("198.51.100.1:1", xff, "10.1.1.2")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -95,7 +96,8 @@ func TestSendersAreBounded(t *testing.T) {
 	var req rules.Request
 	for i := range 1000 {
 		for _, a := range []*Actions{first, second} {
-			a.DescribeOriginal(through(fmt.Sprintf("10.%d.%d.1:1", i/256, i%256), "X-Forwarded-For", "203.0.113.1"), &req)
+			peer := fmt.Sprintf("10.%d.%d.1:1", i/256, i%256)
+			a.DescribeOriginal(through(peer, "X-Forwarded-For", "203.0.113.1"), &req)
 		}
 	}
 	if len(s.known) != maxSenders || warned != maxSenderLogs || s.Total() != 2000 {

@@ -26,6 +26,8 @@ type Config struct {
 	// Routes say what the requests that they match are checked as. The first that matches counts, and where none does,
 	// the descriptors of all requests (actions.Config).
 	Routes []Route `yaml:"routes"`
+	// Lax starts although no request can meet some of the rules. Else a node whose only API is the proxy does not.
+	Lax bool `yaml:"lax"`
 	// Timeouts bound what a client or an upstream may take. None of them ends a body or a WebSocket.
 	Timeouts Timeouts `yaml:"timeouts"`
 	// MaxHeaderBytes is the maximum size of a request's header, 1 KiB to 16 MiB. Larger ones get 431.
@@ -109,6 +111,7 @@ const (
 // DefaultConfig returns a configuration without a listener.
 func DefaultConfig() Config {
 	return Config{
+		Lax:           true,
 		DenialHeaders: map[string]string{},
 		Timeouts: Timeouts{Idle: 2 * time.Minute, Header: 10 * time.Second, Connect: 5 * time.Second,
 			FirstByte: time.Minute},

@@ -38,7 +38,7 @@ func (r *Route) compile(requests actions.Config) (route, error) {
 	}
 	requests.Domain = cmp.Or(r.Domain, requests.Domain)
 	if len(r.Descriptors) > 0 {
-		requests.Descriptors = r.Descriptors
+		requests.Descriptors, requests.Derived = r.Descriptors, nil
 	}
 	made, err := actions.New(requests)
 	compiled := route{host: host, path: strings.TrimSuffix(r.Path, "/"), method: r.Method, actions: made,

@@ -19,7 +19,8 @@ type Set struct {
 	byName       map[string][]*Rule
 	regional     bool // regions have different rules or meters
 
-	others   bool // whether domains without rules are compatible with envoyproxy/ratelimit
+	sources  map[string]map[string]string // of keys, by domain
+	others   bool                         // whether domains without rules are compatible with envoyproxy/ratelimit
 	warnings []error
 }
 
@@ -41,6 +42,18 @@ func (s *Set) compatible(top *Node) bool {
 		return s.others
 	}
 	return top.joined != nil
+}
+
+// Sources returns where the values of a domain's keys come from, as its files say (from: header X-Api-Key), in the words
+// of the configuration's requests.descriptors. The map is shared; nil: they say nothing.
+func (s *Set) Sources(domain string) map[string]string { return s.sources[domain] }
+
+// SetSource sets where the values of a key come from. It is called before the set is used.
+func (s *Set) SetSource(domain, key, source string) {
+	if s.sources[domain] == nil {
+		s.sources[domain] = make(map[string]string)
+	}
+	s.sources[domain][key] = source
 }
 
 // SetCompatible makes domains without rules compatible with envoyproxy/ratelimit, or not.
@@ -75,7 +88,7 @@ func (s *Set) AddDomain(name string, top *Node) { s.domains[name] = top }
 func NewSet() *Set {
 	return &Set{
 		domains: make(map[string]*Node), byFullName: make(map[string]*Rule), byPublicName: make(map[string]*Rule),
-		byName: make(map[string][]*Rule),
+		byName: make(map[string][]*Rule), sources: make(map[string]map[string]string),
 	}
 }
 
@@ -85,7 +98,7 @@ func (s *Set) In(region string) *Set {
 		return s
 	}
 	in := NewSet()
-	in.warnings = s.warnings
+	in.warnings, in.sources = s.warnings, s.sources
 	scoped := make(map[*Rule]*Rule)
 	for _, r := range s.rules {
 		if AppliesIn(r.Regions, region) {

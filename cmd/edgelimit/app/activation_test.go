@@ -228,7 +228,7 @@ func checkForgedActivation(t *testing.T, binary string) {
 		{"packets", []*os.File{packets}, "http", nil, "does not listen"},
 		{"the second is none", []*os.File{listening, regular}, "http:grpc", nil, `descriptor 4, "grpc": is no socket`},
 		{"one name twice", []*os.File{listening, public}, "http:http", nil, `two sockets are named "http"`},
-		{"the unit's name", []*os.File{listening}, "edgelimit.socket", nil, "want one of admin, grpc, health, http"},
+		{"the unit's name", []*os.File{listening}, "edgelimit.socket", nil, "want one of admin, dashboard, grpc, health, http"},
 		{"admin beyond loopback", []*os.File{public}, "admin", nil, "admin: "},
 		{"admin for everybody", []*os.File{open}, "admin", nil, "SocketMode=0600"},
 		{"a process id", []*os.File{listening}, "http", []string{"LISTEN_PID=x"}, `LISTEN_PID "x"`},

@@ -19,6 +19,9 @@ HTTP API unless --http or the configuration asks for it. The section proxy of th
 timeouts, health checks, an access log and more: 'edgelimit proxy --print-config'.
 
 One server:  edgelimit proxy --listen :8080 --upstream http://127.0.0.1:3000
+A rule says where its values come from (from: header X-Api-Key), or the configuration does (requests.descriptors). A rule
+that no request can meet is an error, unless --lax.
+
 Own rules:   edgelimit proxy --rules rules.yaml \
                --listen :8080 --upstream http://127.0.0.1:3000
 gRPC, two:   edgelimit proxy --listen :8080 \
@@ -29,7 +32,7 @@ Exit status: 0 stopped by a signal, 2 could not start or failed.`
 // proxyDefaults are those of the command proxy: a node without another API.
 func proxyDefaults() node.Config {
 	cfg := node.DefaultConfig()
-	cfg.HTTP, cfg.Proxy.Listen = "", node.DefaultHTTP
+	cfg.HTTP, cfg.Proxy.Listen, cfg.Proxy.Lax = "", node.DefaultHTTP, false
 	return cfg
 }
 
@@ -38,6 +41,7 @@ func proxySettings(cfg *node.Config) []setting {
 	return append([]setting{
 		{ofProxy, "upstream", "`URL` of a server to forward to: http://host:port, https://host:port, or " +
 			"h2c://host:port for HTTP/2 without TLS (repeatable)", &cfg.Proxy.Upstreams},
+		{ofProxy, "lax", "start although no request can meet some of the rules", &cfg.Proxy.Lax},
 		{ofProxy, "listen", "`ADDRESS` where clients connect, host:port or unix:/path", &cfg.Proxy.Listen},
 	}, serveSettings(cfg)...)
 }

@@ -245,6 +245,10 @@ func (in *rulesInput) describe(c *cli.Context) (all []asked, err error) {
 	if r.RemoteAddr = sender; trusted {
 		in.forward(h, method, u, client)
 	}
+	in.cfg.Requests.Derived = new(actions.Derived)
+	if err := in.cfg.Requests.Derived.Set(actions.FromRules(in.set, in.cfg.Requests.Descriptors)); err != nil {
+		return nil, err
+	}
 	if in.cfg.Proxy.Listen == "" {
 		r.Method, r.URL, r.Host = http.MethodGet, &url.URL{Path: "/v1/auth"}, ""
 		describer, err := actions.New(in.cfg.Requests)

@@ -59,6 +59,7 @@ func serveSettings(cfg *node.Config) []setting {
 			&cfg.PressureFile},
 
 		{ofListeners, "http", "`ADDRESS` of the HTTP API", &cfg.HTTP},
+		{ofListeners, "auth", "serve /v1/auth, for proxies (--auth=false: no)", &cfg.Auth},
 		{ofListeners, "grpc", "`ADDRESS` of Envoy's rate limit service (default: none)", &cfg.GRPC},
 		{ofListeners, "resp", "`ADDRESS` of the Redis protocol, which is redis-cell's CL.THROTTLE (default: none)",
 			&cfg.RESP},

@@ -78,6 +78,10 @@ func (fm *form) ruleKeys() keys {
 	}
 }
 
+// fromPattern is how a source is written: as in requests.descriptors of the configuration.
+const fromPattern = `^(client|client_cert|method|host|path|(header|cookie|query|jwt) \S+|` +
+	`template /(.*/)?\{[^{}/]+\}(/[^{}]*)?)$`
+
 var (
 	flag      = object{"type": "boolean"}
 	unlimited = key{"unlimited", "No limit.", flag}
@@ -94,6 +98,9 @@ var (
 			object{"allOf": list{ref("name"), object{"pattern": "^[^*]*$"}}}},
 		{"value", "Its value, in which * stands for anything; without it every value is counted by itself.",
 			object{"anyOf": list{ref("text"), object{"type": "null"}}}},
+		{"from", "Where /v1/auth, the reverse proxy and the middleware take the key's value from, in the whole domain: " +
+			"client, path, header NAME, cookie NAME, query NAME, jwt CLAIM, template PATH and the others of " +
+			"requests.descriptors.", object{"type": "string", "pattern": fromPattern}},
 		{"rate_limit", "", ref("rate_limit")},
 		{"descriptors", "", ref("descriptors")},
 		shadow,

@@ -1,6 +1,7 @@
 package rulefile
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -199,6 +200,7 @@ func (p *parser) descriptor(n *yaml.Node, at place) {
 	before := p.found
 	e := p.entry(n, f)
 	ok := p.found == before
+	p.readFrom(f["from"], at.Domain, e.Key)
 	below := at.below(e, p.step(e, f))
 	below.Regions = p.regions(f["regions"], at.Regions)
 	below.node.Regions = below.Regions
@@ -217,6 +219,29 @@ func (p *parser) descriptor(n *yaml.Node, at place) {
 	}
 	p.rateLimit(f, below)
 	p.descriptorsOf(f, below)
+}
+
+var fromExpression = regexp.MustCompile(fromPattern)
+
+// readFrom reads where the values of a key come from, which is the same in all of a domain.
+func (p *parser) readFrom(n *yaml.Node, domain, key string) {
+	source, ok := p.text(n, "from")
+	if n == nil || !ok || key == "" {
+		return
+	}
+	before := p.set.Sources(domain)[key]
+	switch {
+	case p.compatible:
+		p.add(n, "from is not for files of envoyproxy/ratelimit: Envoy says where values come from")
+	case !fromExpression.MatchString(source):
+		p.add(n, "from: %.60q: want client, client_cert, method, host, path, header NAME, cookie NAME, query NAME, "+
+			"jwt CLAIM or template PATH, as in /tenants/{tenant}/*", source)
+	case before != "" && before != source:
+		p.add(n, "from: the values of key %.32q come from %.60q elsewhere in domain %.32q: a key has one source", key,
+			before, domain)
+	case domain != "":
+		p.set.SetSource(domain, key, source)
+	}
 }
 
 // entry returns the key and the value of a descriptor.

@@ -197,8 +197,8 @@ type Gossip struct {
 // Defaults of Config and Redis.
 const (
 	DefaultHTTP    = "127.0.0.1:8080"
-	DefaultHealth  = "127.0.0.1:9100"
-	DefaultAdmin   = "127.0.0.1:9101"
+	DefaultHealth  = "127.0.0.1:7948"
+	DefaultAdmin   = "127.0.0.1:7949"
 	DefaultMinFill = 0.05
 	lanPort        = "7946"
 	wanPort        = "7947"

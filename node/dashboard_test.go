@@ -60,8 +60,8 @@ func TestDashboardAlone(t *testing.T) {
 			}
 		}
 	}
-	for host, want := range map[string]int{"evil.example": 403, "evil.example:80": 403, "192.0.2.1:9102": 200,
-		"[2001:db8::1]:9102": 200, "server1:9102": 200, "localhost": 200} {
+	for host, want := range map[string]int{"evil.example": 403, "evil.example:80": 403, "192.0.2.1:7950": 200,
+		"[2001:db8::1]:7950": 200, "server1:7950": 200, "localhost": 200} {
 		if status, body := ask("GET", "/api/status", host); status != want {
 			t.Errorf("for the host %s: %d %s", host, status, body)
 		}

@@ -404,10 +404,10 @@ func TestAdminInUse(t *testing.T) {
 // What other machines can reach is refused.
 func TestAdminIsLocal(t *testing.T) {
 	for addr, local := range map[string]bool{
-		"127.0.0.1:9101": true, "127.1.2.3:0": true, "[::1]:9101": true, "localhost:9101": true,
+		"127.0.0.1:7949": true, "127.1.2.3:0": true, "[::1]:7949": true, "localhost:7949": true,
 		"unix:/run/edgelimit/admin": true, "": true,
-		":9101": false, "0.0.0.0:9101": false, "[::]:9101": false, "10.0.0.7:9101": false, "edge-1:9101": false,
-		"localhost.example:1": false, "nonsense": false, "127.0.0.1": false, "localhost": false, "::1:9101": false,
+		":7949": false, "0.0.0.0:7949": false, "[::]:7949": false, "10.0.0.7:7949": false, "edge-1:7949": false,
+		"localhost.example:1": false, "nonsense": false, "127.0.0.1": false, "localhost": false, "::1:7949": false,
 		"unix:": false,
 	} {
 		cfg := DefaultConfig()

@@ -49,7 +49,7 @@ func tlsAsks(ctx context.Context, n *Node, cfg *tls.Config) map[string]error {
 	for name, ask := range map[string]struct{ method, path, body, want string }{
 		"http":   {"POST", "/v1/check", `{"rule":"per_client","identity":"x"}`, `"allowed":true`},
 		"health": {"GET", "/readyz", "", "ok"}, "admin": {"POST", "/api/bans/remove", `{}`, ""},
-		"dashboard": {"GET", "/api/status", "", `"node":`},
+		"dashboard":   {"GET", "/api/status", "", `"node":`},
 		proxyListener: {"GET", "/", "", "Bad Gateway"},
 	} {
 		errs[name] = func() error {
@@ -350,17 +350,17 @@ func TestTLSConfigIsChecked(t *testing.T) {
 		{func(c *Config) { c.ProxyProtocol["http"] = []string{"10.0.0.1/8"} }, `proxy_protocol.http: "10.0.0.1/8"`},
 		{func(c *Config) { c.ProxyProtocol["health"] = []string{"10.0.0.1"} }, "it is for listeners for clients"},
 		{func(c *Config) { c.ProxyProtocol["https"] = []string{"10.0.0.1"} }, "proxy_protocol.https: there is no"},
-		{func(c *Config) { c.Admin = "10.0.0.1:9101" }, "admin: 10.0.0.1:9101 can be reached from other machines"},
-		{func(c *Config) { c.Admin, c.TLS["admin"] = "10.0.0.1:9101", good }, "certificates of its clients"},
+		{func(c *Config) { c.Admin = "10.0.0.1:7949" }, "admin: 10.0.0.1:7949 can be reached from other machines"},
+		{func(c *Config) { c.Admin, c.TLS["admin"] = "10.0.0.1:7949", good }, "certificates of its clients"},
 		{func(c *Config) {
-			c.Admin, c.TLS["admin"] = "10.0.0.1:9101", ListenerTLS{CertFile: "c", KeyFile: "k", ClientCAFile: "a",
+			c.Admin, c.TLS["admin"] = "10.0.0.1:7949", ListenerTLS{CertFile: "c", KeyFile: "k", ClientCAFile: "a",
 				ClientCerts: "optional"}
 		}, "certificates of its clients"},
 		{func(c *Config) {
-			c.Admin, c.TLS["admin"] = "10.0.0.1:9101", ListenerTLS{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}
+			c.Admin, c.TLS["admin"] = "10.0.0.1:7949", ListenerTLS{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}
 		}, ""},
-		{func(c *Config) { c.Admin, c.AdminTokensFile = "10.0.0.1:9101", "t" }, "tokens over TLS"},
-		{func(c *Config) { c.Admin, c.AdminTokensFile, c.TLS["admin"] = "10.0.0.1:9101", "t", good }, ""},
+		{func(c *Config) { c.Admin, c.AdminTokensFile = "10.0.0.1:7949", "t" }, "tokens over TLS"},
+		{func(c *Config) { c.Admin, c.AdminTokensFile, c.TLS["admin"] = "10.0.0.1:7949", "t", good }, ""},
 		{func(c *Config) { c.AdminTokensFile = "t" }, "admin_tokens_file: tokens without a listener"},
 		{func(c *Config) { c.Admin, c.AdminOperators = DefaultAdmin, []string{"x"} }, "who shows no certificate"},
 	} {

@@ -191,7 +191,7 @@ func TestStatusAndList(t *testing.T) {
 	e := withRedis()
 	e.add("eu-west-1", "node", "eu-west", "exited", `,"Env":["EDGELIMIT_ADVERTISE_LAN=10.77.2.21:7946",
 		"EDGELIMIT_ADVERTISE_WAN=10.77.100.21:7947"]},"HostConfig":{"PortBindings":{
-		"8080/tcp":[{"HostIp":"127.0.0.1","HostPort":"8121"}],"9100/tcp":[{"HostIp":"127.0.0.1","HostPort":"9121"}]}}`)
+		"8080/tcp":[{"HostIp":"127.0.0.1","HostPort":"8121"}],"7948/tcp":[{"HostIp":"127.0.0.1","HostPort":"9121"}]}}`)
 	for command, want := range map[string]string{
 		"list": `(?m)^eu-west-1 +eu-west +http://127.0.0.1:8121 +http://127.0.0.1:9121/metrics +10.77.2.21 ` +
 			`+10.77.100.21 +exited$[^$]*^eu-west-redis +eu-west +running$`,

@@ -36,7 +36,7 @@ func guarded(t *testing.T, operators ...string) (h http.Handler, access *Access,
 
 // with asks with a token in the header; change may be nil.
 func with(h http.Handler, method, path, token string, change func(*http.Request)) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, "http://127.0.0.1:9101"+path, strings.NewReader(login))
+	r := httptest.NewRequest(method, "http://127.0.0.1:7949"+path, strings.NewReader(login))
 	r.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		r.Header.Set("Authorization", token)
@@ -200,7 +200,7 @@ func TestLogLevel(t *testing.T) {
 	}
 	h := API(&operator{}, access, level, logger)
 	ask := func(method, body string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(method, "http://127.0.0.1:9101/api/log-level", strings.NewReader(body))
+		r := httptest.NewRequest(method, "http://127.0.0.1:7949/api/log-level", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer "+operateToken)
 		w := httptest.NewRecorder()
@@ -305,7 +305,7 @@ func TestPagesOfOtherOrigins(t *testing.T) {
 	for site, want := range map[string]int{
 		"cross-site": 403, "same-site": 403, "same-origin": 200, "none": 200, "": 200,
 	} {
-		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9101/api/bans", nil)
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:7949/api/bans", nil)
 		if site != "" {
 			r.Header.Set("Sec-Fetch-Site", site)
 		}

@@ -60,7 +60,7 @@ func (o *operator) KeyHolders() []status.KeyHolder {
 }
 
 func send(o *operator, change func(*http.Request), body string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("POST", "http://127.0.0.1:9101/api/bans/remove", strings.NewReader(body))
+	r := httptest.NewRequest("POST", "http://127.0.0.1:7949/api/bans/remove", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.RemoteAddr = "127.0.0.1:4711"
 	if change != nil {
@@ -140,16 +140,16 @@ func TestRemoveRefuses(t *testing.T) {
 		{"a page of another origin, in an old browser", header("Origin", "http://evil.example"), login, 403},
 		{"a page of no origin", header("Origin", "null"), login, 403},
 		{"a page of another port, in an old browser", header("Origin", "http://127.0.0.1:3000"), login, 403},
-		{"a page whose name leads here", host("evil.example:9101"), login, 403},
+		{"a page whose name leads here", host("evil.example:7949"), login, 403},
 		{"such a page, of the same origin", func(r *http.Request) {
-			r.Host = "evil.example:9101"
-			r.Header.Set("Origin", "http://evil.example:9101")
+			r.Host = "evil.example:7949"
+			r.Header.Set("Origin", "http://evil.example:7949")
 			r.Header.Set("Sec-Fetch-Site", "same-origin")
 		}, login, 403},
 		{"a name that begins like localhost", host("localhost.evil.example"), login, 403},
 		{"a name that begins like an address", host("127.0.0.1.evil.example"), login, 403},
 		{"no host", host(""), login, 403},
-		{"an address that is not this machine's", host("192.0.2.1:9101"), login, 403},
+		{"an address that is not this machine's", host("192.0.2.1:7949"), login, 403},
 	} {
 		o := &operator{}
 		w := send(o, test.change, test.body)
@@ -157,14 +157,14 @@ func TestRemoveRefuses(t *testing.T) {
 			t.Errorf("%s: %d %s, asked %v", test.name, w.Code, w.Body, o.asked)
 		}
 	}
-	for _, name := range []string{"localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]:9101", "[::1]",
+	for _, name := range []string{"localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]:7949", "[::1]",
 		"::1"} {
 		if w := send(&operator{}, host(name), login); w.Code != 200 {
 			t.Errorf("asked for %s: %d %s", name, w.Code, w.Body)
 		}
 	}
 	same := func(r *http.Request) {
-		r.Header.Set("Origin", "http://127.0.0.1:9101")
+		r.Header.Set("Origin", "http://127.0.0.1:7949")
 		r.Header.Set("Sec-Fetch-Site", "same-origin")
 	}
 	if w := send(&operator{}, same, login); w.Code != 200 {
@@ -187,7 +187,7 @@ func TestRemoveOverTLS(t *testing.T) {
 	} {
 		o := new(operator)
 		w := send(o, func(r *http.Request) {
-			r.Host, r.RemoteAddr = "edge-1.test:9101", "192.0.2.7:4711"
+			r.Host, r.RemoteAddr = "edge-1.test:7949", "192.0.2.7:4711"
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{client.Certificate},
 				VerifiedChains: tt.chains}
 		}, login)
@@ -196,7 +196,7 @@ func TestRemoveOverTLS(t *testing.T) {
 		}
 	}
 	page := func(r *http.Request) {
-		r.TLS, r.Host = new(tls.ConnectionState), "edge-1.test:9101"
+		r.TLS, r.Host = new(tls.ConnectionState), "edge-1.test:7949"
 		r.Header.Set("Sec-Fetch-Site", "cross-site")
 	}
 	if o := new(operator); send(o, page, login).Code != 403 || len(o.asked) > 0 {

@@ -24,7 +24,7 @@ func TestDashboardIsServed(t *testing.T) {
 		"/dashboard/common.js": "text/javascript", "/dashboard/live.js": "text/javascript",
 		"/dashboard/playground.js": "text/javascript"}
 	for path, kind := range kinds {
-		w := browse(h, "GET", "http://127.0.0.1:9101"+path)
+		w := browse(h, "GET", "http://127.0.0.1:7949"+path)
 		header := w.Header()
 		policy := header.Get("Content-Security-Policy")
 		if w.Code != 200 || !strings.HasPrefix(header.Get("Content-Type"), kind) || w.Body.Len() < 500 ||
@@ -33,7 +33,7 @@ func TestDashboardIsServed(t *testing.T) {
 			header.Get("Referrer-Policy") != "no-referrer" || header.Get("Set-Cookie") != "" {
 			t.Errorf("%s: %d %v", path, w.Code, header)
 		}
-		if w := browse(h, "GET", "http://evil.example:9101"+path); w.Code != 403 {
+		if w := browse(h, "GET", "http://evil.example:7949"+path); w.Code != 403 {
 			t.Errorf("%s for a page whose name leads here: %d", path, w.Code)
 		}
 	}
@@ -43,11 +43,11 @@ func TestDashboardIsServed(t *testing.T) {
 	}
 	for _, path := range []string{"/dashboard/", "/dashboard", "/dashboard/page.html", "/dashboard/../api.go",
 		"/dashboard/%2e%2e/api.go", "/index.html", "/dashboard/style.css/", "/favicon.ico"} {
-		if w := browse(h, "GET", "http://127.0.0.1:9101"+path); w.Code == 200 {
+		if w := browse(h, "GET", "http://127.0.0.1:7949"+path); w.Code == 200 {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}
-	if w := browse(h, "POST", "http://127.0.0.1:9101/"); w.Code != 404 && w.Code != 405 {
+	if w := browse(h, "POST", "http://127.0.0.1:7949/"); w.Code != 404 && w.Code != 405 {
 		t.Errorf("POST: %d", w.Code)
 	}
 }
@@ -83,8 +83,8 @@ func TestDashboardLeavesNothingRunning(t *testing.T) {
 	h := unguarded(&operator{})
 	check()
 	for range 10 {
-		browse(h, "GET", "http://127.0.0.1:9101/")
-		r := httptest.NewRequest("POST", "http://127.0.0.1:9101/api/playground",
+		browse(h, "GET", "http://127.0.0.1:7949/")
+		r := httptest.NewRequest("POST", "http://127.0.0.1:7949/api/playground",
 			strings.NewReader(`{"session":"00000000000000ff","limit":5,"window_ms":10000,"requests":8}`))
 		r.Header.Set("Content-Type", "application/json")
 		h.ServeHTTP(httptest.NewRecorder(), r)

@@ -35,7 +35,7 @@ func (c *counted) Status() status.Status {
 
 // view opens a stream until ctx ends, and returns what it got.
 func view(ctx context.Context, api http.Handler, path string) func() string {
-	r := httptest.NewRequestWithContext(ctx, "GET", "http://127.0.0.1:9101"+path, nil)
+	r := httptest.NewRequestWithContext(ctx, "GET", "http://127.0.0.1:7949"+path, nil)
 	r.Header.Set("Accept", "text/event-stream")
 	w := httptest.NewRecorder()
 	done := make(chan struct{})

@@ -122,7 +122,7 @@ func TestPlaygroundIsBounded(t *testing.T) {
 func TestPlaygroundRefuses(t *testing.T) {
 	const good = `{"session":"00000000000000ff","limit":5,"window_ms":10000,"requests":8}`
 	ask := func(method, kind, body string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(method, "http://127.0.0.1:9101/api/playground", strings.NewReader(body))
+		r := httptest.NewRequest(method, "http://127.0.0.1:7949/api/playground", strings.NewReader(body))
 		r.Header.Set("Content-Type", kind)
 		w := httptest.NewRecorder()
 		unguarded(&operator{}).ServeHTTP(w, r)

@@ -50,7 +50,7 @@ func (o *observed) Events() *status.Events { return o.events }
 func newObserved() *observed { return &observed{events: status.NewEvents(time.UnixMicro(100))} }
 
 func (o *observed) get(path string, change func(*http.Request)) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("GET", "http://127.0.0.1:9101"+path, nil)
+	r := httptest.NewRequest("GET", "http://127.0.0.1:7949"+path, nil)
 	if change != nil {
 		change(r)
 	}
@@ -90,7 +90,7 @@ func TestStatusAnswers(t *testing.T) {
 func TestStatusRefuses(t *testing.T) {
 	for _, path := range statusPaths {
 		for name, change := range map[string]func(*http.Request){
-			"a name that leads here": func(r *http.Request) { r.Host = "evil.example:9101" },
+			"a name that leads here": func(r *http.Request) { r.Host = "evil.example:7949" },
 			"POST by another page": func(r *http.Request) {
 				r.Method = "POST"
 				r.Header.Set("Origin", "http://evil.example")

@@ -13,7 +13,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// The methods about bans are for the admin listener of a node, by default http://127.0.0.1:9101 on the node's own
+// The methods about bans are for the admin listener of a node, by default http://127.0.0.1:7949 on the node's own
 // machine: the others do not serve it.
 
 // BanRequest says whom to ban, or whose bans to remove: by rule and identity, which of a rule that counts addresses may

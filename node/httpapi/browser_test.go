@@ -24,7 +24,7 @@ func TestPages(t *testing.T) {
 		{"a sandboxed page", "127.0.0.1:8080", []string{"Origin", "null"}, 403},
 		{"no origin, but another site", "127.0.0.1:8080", []string{"Sec-Fetch-Site", "cross-site"}, 403},
 		{"the same site", "127.0.0.1:8080", []string{"Sec-Fetch-Site", "same-site"}, 403},
-		{"another port", "127.0.0.1:8080", []string{"Origin", "http://127.0.0.1:9101"}, 403},
+		{"another port", "127.0.0.1:8080", []string{"Origin", "http://127.0.0.1:7949"}, 403},
 		{"the own address", "127.0.0.1:8080",
 			[]string{"Origin", "http://127.0.0.1:8080", "Sec-Fetch-Site", "same-origin"}, 200},
 		{"the own address, IPv6", "[::1]:8080", []string{"Origin", "http://[::1]:8080"}, 200},

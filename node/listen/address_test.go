@@ -85,8 +85,8 @@ func TestListenErrors(t *testing.T) {
 		{Setting{"resp", "--resp", "unix:/run/x/s", nil}, fail(syscall.EADDRINUSE),
 			"resp: unix:/run/x/s is in use, or no socket; choose another path with --resp: " +
 				"listen tcp: bind: address already in use"},
-		{Setting{"health", "--health", "203.0.113.7:9100", nil}, fail(syscall.EADDRNOTAVAIL),
-			"health: 203.0.113.7:9100 is of no interface of this machine; " +
+		{Setting{"health", "--health", "203.0.113.7:7948", nil}, fail(syscall.EADDRNOTAVAIL),
+			"health: 203.0.113.7:7948 is of no interface of this machine; " +
 				"choose another with --health: listen tcp: bind: cannot assign requested address"},
 	} {
 		if got := test.setting.Explain(test.err).Error(); got != test.want {

@@ -47,7 +47,7 @@ func TestUp(t *testing.T) {
 		ok(t, err)
 		got := nodes[0]
 		if len(nodes) != 6 || got.Name != "ap-south-1" || got.Region != "ap-south" ||
-			got.HTTP != "http://ap-south-1:8080" || got.Metrics != "http://ap-south-1:9100" ||
+			got.HTTP != "http://ap-south-1:8080" || got.Metrics != "http://ap-south-1:7948" ||
 			got.LAN != "10.77.1.11" || got.WAN != "10.77.100.11" ||
 			got.State != "running" || got.Partitioned {
 			t.Errorf("%d nodes, the first is %+v", len(nodes), got)
@@ -116,7 +116,7 @@ func TestSidecar(t *testing.T) {
 			ID: "id-shop", Name: "us-east-shop", State: "running", PID: 900,
 			Labels:   labels("us-east-shop", "us-east", "shop"),
 			Networks: map[string]string{wanNetwork: "10.77.100.13"}, Aliases: make(map[string][]string),
-			Ports: map[string]string{"8080/tcp": "us-east-proxy:8080", "9100/tcp": "us-east-proxy:9100"},
+			Ports: map[string]string{"8080/tcp": "us-east-proxy:8080", "7948/tcp": "us-east-proxy:7948"},
 		})
 		f.Add(&fakeContainer{
 			ID: "id-side", Name: "us-east-proxy", State: "exited", NamespaceOf: "id-shop",
@@ -126,7 +126,7 @@ func TestSidecar(t *testing.T) {
 		n, err := f.cluster.findNode(t.Context(), "us-east-proxy")
 		ok(t, err)
 		if !n.Sidecar || n.Partitioned || n.HTTP != "http://us-east-proxy:8080" ||
-			n.Metrics != "http://us-east-proxy:9100" {
+			n.Metrics != "http://us-east-proxy:7948" {
 			t.Errorf("%+v", n)
 		}
 		ok(t, f.cluster.Partition(t.Context(), "us-east", Both))

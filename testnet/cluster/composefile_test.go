@@ -269,7 +269,7 @@ func TestEditsAndPortsArrive(t *testing.T) {
 	}
 	dockerfile, err := os.ReadFile(filepath.Join("..", "compose", "edgelimit.Dockerfile"))
 	ok(t, err)
-	for _, setting := range []string{"EDGELIMIT_HTTP=:8080", "EDGELIMIT_LISTEN=:8080", "EDGELIMIT_HEALTH=:9100"} {
+	for _, setting := range []string{"EDGELIMIT_HTTP=:8080", "EDGELIMIT_LISTEN=:8080", "EDGELIMIT_HEALTH=:7948"} {
 		if !strings.Contains(string(dockerfile), setting) {
 			t.Errorf("the image does not set %s: docker run -p would reach nobody", setting)
 		}
@@ -298,7 +298,7 @@ func TestMountedFiles(t *testing.T) {
 			for _, target := range group.Targets {
 				scraped++
 				name, port, _ := strings.Cut(target, ":")
-				if _, there := c.Services[name]; !there || port != "9100" {
+				if _, there := c.Services[name]; !there || port != "7948" {
 					t.Errorf("it scrapes %s", target)
 				}
 			}

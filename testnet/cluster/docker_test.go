@@ -86,7 +86,7 @@ const inspected = `[{"Id":"abc","Name":"/net_a_1",
 "NetworkSettings":{"Networks":{"net_lan":{"IPAddress":"10.0.0.1","IPAMConfig":{"IPv4Address":"10.0.0.1"}},
 "net_wan":{"IPAddress":"10.1.0.1","IPAMConfig":null}}}},
 {"Id":"def","Name":"/net_b_1","State":{"Status":"exited","Pid":0,"ExitCode":137},"Config":{"Labels":null,"Env":null},
-"HostConfig":{"NetworkMode":"container:abc","PortBindings":{"9100/tcp":[{"HostIp":"127.0.0.1","HostPort":"9113"}]}},
+"HostConfig":{"NetworkMode":"container:abc","PortBindings":{"7948/tcp":[{"HostIp":"127.0.0.1","HostPort":"9113"}]}},
 "NetworkSettings":{"Networks":{"net_lan":{"IPAddress":"","IPAMConfig":{"IPv4Address":"10.0.0.2"}}}}}]`
 
 func TestContainers(t *testing.T) {
@@ -105,7 +105,7 @@ func TestContainers(t *testing.T) {
 		t.Errorf("%+v", one)
 	}
 	if two.running() || two.State.ExitCode != 137 || two.HostConfig.NetworkMode != "container:abc" ||
-		two.address("net_lan") != "10.0.0.2" || two.url("9100/tcp") != "http://127.0.0.1:9113" {
+		two.address("net_lan") != "10.0.0.2" || two.url("7948/tcp") != "http://127.0.0.1:9113" {
 		t.Errorf("one that ended keeps the addresses that it asked for: %+v", two)
 	}
 	none, err := with(new(answers)).containers(t.Context())

@@ -83,7 +83,7 @@ func (f *fakeCluster) addNode(name, region, lan, wan string) {
 		Env:      map[string]string{"EDGELIMIT_ADVERTISE_LAN": lan + ":7946", "EDGELIMIT_ADVERTISE_WAN": wan + ":7947"},
 		Networks: map[string]string{Project + "_" + region: lan, wanNetwork: wan},
 		Aliases:  make(map[string][]string),
-		Ports:    map[string]string{"8080/tcp": name + ":8080", "9100/tcp": name + ":9100"},
+		Ports:    map[string]string{"8080/tcp": name + ":8080", "7948/tcp": name + ":7948"},
 	})
 }
 

@@ -74,7 +74,7 @@ func (c *Cluster) Nodes(ctx context.Context) ([]Node, error) {
 		}
 		_, onWAN := n.network.NetworkSettings.Networks[wanNetwork]
 		n.Partitioned = !onWAN
-		n.HTTP, n.Metrics = n.network.url("8080/tcp"), n.network.url("9100/tcp")
+		n.HTTP, n.Metrics = n.network.url("8080/tcp"), n.network.url("7948/tcp")
 		nodes = append(nodes, n)
 	}
 	if len(nodes) == 0 {

@@ -33,7 +33,7 @@ func TestWideCompose(t *testing.T) {
 	count(`(?m)^  [a-z]+-[a-z]+-redis:$`, 10)
 	count(`\{edgelimit.testnet.role: node, edgelimit.testnet.region: [a-z]+-[a-z]+\}(?s:.{0,400}?)KEY_FILE: \S+`, 20)
 	count(`127.0.0.1:8[0-9]+:8080`, 23) // and three proxies
-	count(`127.0.0.1:9[0-9]+:9100`, 23)
+	count(`127.0.0.1:9[0-9]+:7948`, 23)
 	count(`subnet: "[^"]+"`, 11) // and the WAN
 	count(`LAN: \S+HOST_[A-Z]+_[A-Z]+_[12]:-\d+\}:7946`, 20)
 	count(`EDGELIMIT_INTERVAL: 500ms`, 1)

@@ -20,9 +20,10 @@ COPY --from=build /out/edgelimit /edgelimit
 COPY --chown=65532:65532 --from=build /out/own/ /
 USER 65532:65532
 # Loopback would be the container's own: these are what "docker run -p 8080:8080" reaches, of serve (HTTP) and of proxy
-# (LISTEN). The other listeners are off until they are asked for (EDGELIMIT_GRPC=:8081, EDGELIMIT_RESP=:6380).
-ENV EDGELIMIT_HTTP=:8080 EDGELIMIT_LISTEN=:8080 EDGELIMIT_HEALTH=:9100
-EXPOSE 8080 9100 7946 7946/udp 7947 7947/udp
+# (LISTEN). The other listeners are off until they are asked for (EDGELIMIT_GRPC=:8081, EDGELIMIT_RESP=:6380, and
+# EDGELIMIT_DASHBOARD=:7950, which is read only). That for operators stays on the container's loopback.
+ENV EDGELIMIT_HTTP=:8080 EDGELIMIT_LISTEN=:8080 EDGELIMIT_HEALTH=:7948
+EXPOSE 8080 7948 7946 7946/udp 7947 7947/udp
 HEALTHCHECK --interval=5s --timeout=3s CMD ["/edgelimit", "health"]
 ENTRYPOINT ["/edgelimit"]
 CMD ["serve"]

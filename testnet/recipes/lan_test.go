@@ -52,7 +52,7 @@ const (
 	portHTTP2       = 8089 // of the proxy, see withHTTP2
 	portApplication = 8000
 	portEdgelimit   = 8080
-	portHealth      = 9100
+	portHealth      = 7948
 )
 
 func (l *site) proxy() string      { return fmt.Sprintf("%s:%d", l.host, portProxy) }

@@ -29,8 +29,8 @@ func TestRollingRestart(t *testing.T) {
 	l.recipe("rules.yaml")
 	config := l.recipe("edgelimit.yaml")
 	run := func(host string) *testkit.Process {
-		return startEdgelimit(t, l.dir, host+":9100", 0, "serve", "--config", config, "--node-id", host,
-			"--http", host+":8080", "--health", host+":9100", "--linger", restartLinger.String())
+		return startEdgelimit(t, l.dir, host+":7948", 0, "serve", "--config", config, "--node-id", host,
+			"--http", host+":8080", "--health", host+":7948", "--linger", restartLinger.String())
 	}
 	nodes := []*testkit.Process{run(hosts[0]), run(hosts[1])}
 	// the checks are to be as frequent as they say; answers may take as long as a busy machine needs

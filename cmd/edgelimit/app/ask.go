@@ -276,8 +276,8 @@ func answerText(a client.Answer) string {
 const healthHelp = `
 For the health checks of containers that have no shell: HEALTHCHECK CMD ["/edgelimit", "health"].
 
-Another node:   edgelimit health --url http://10.0.1.7:9100
-One with TLS:   edgelimit health --url https://127.0.0.1:9100 --ca-file ca.pem
+Another node:   edgelimit health --url http://10.0.1.7:7948
+One with TLS:   edgelimit health --url https://127.0.0.1:7948 --ca-file ca.pem
 
 Exit status: 0 ready, 1 not ready or no answer.`
 

@@ -61,7 +61,7 @@ descriptors:
 		"--key-file", key, "--http", free(t), "--health", "", "--admin", "", "--gossip-wan", free(t),
 		"--join", "wan:"+seed)
 	run := func(command string) result {
-		command = strings.ReplaceAll(command, "127.0.0.1:9100", health)
+		command = strings.ReplaceAll(command, "127.0.0.1:7948", health)
 		sh := exec.CommandContext(t.Context(), "sh", "-c", command)
 		sh.Dir = dir
 		sh.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"),

@@ -34,7 +34,7 @@ reveals nothing of it: FINGERPRINT of the other commands.
 
 On the node:        edgelimit keys status
 On another machine: edgelimit keys status --token-file ops.token \
-                      --url https://10.0.1.7:9101 --ca-file ca.pem
+                      --url https://10.0.1.7:7949 --ca-file ca.pem
 
 Exit status: 0 listed, 2 no answer.`
 

@@ -125,7 +125,7 @@ func TestTokenFile(t *testing.T) {
 			t.Errorf("%q: %+v", text, r)
 		}
 	}
-	for _, url := range []string{"http://192.0.2.1:9101", "http://example.org", "http://[2001:db8::1]"} {
+	for _, url := range []string{"http://192.0.2.1:7949", "http://example.org", "http://[2001:db8::1]"} {
 		testkit.Must(t, os.WriteFile(file, []byte(token), 0o600))
 		r := edgelimit(t, "keys", "status", "--url", url, "--token-file", file)
 		if !strings.Contains(r.err, "in clear") {

@@ -42,7 +42,7 @@ One node:        edgelimit serve --rules rules.yaml
 A cluster of 2:  edgelimit serve --node-id a --gossip 127.0.0.1:7946
                  edgelimit serve --node-id b --gossip 127.0.0.1:7956 \
                    --join 127.0.0.1:7946 --http 127.0.0.1:8090 \
-                   --health 127.0.0.1:9110 --admin 127.0.0.1:9111
+                   --health 127.0.0.1:7958 --admin 127.0.0.1:7959
 
 Exit status: 0 stopped by a signal, 2 could not start or failed.`
 

@@ -170,7 +170,7 @@ func TestServeRefuses(t *testing.T) {
 	}{
 		{[]string{"--grpc", "nonsense"}, []string{`grpc: address "nonsense"`, "unix:/path"}},
 		{[]string{"--resp", "nonsense"}, []string{`resp: address "nonsense"`, "unix:/path"}},
-		{[]string{"--admin", ":9101"}, []string{"admin: :9101", "want loopback"}},
+		{[]string{"--admin", ":7949"}, []string{"admin: :7949", "want loopback"}},
 		{[]string{"--redis", "localhost:6379"}, []string{"redis.url", "no scheme", "redis://host:port"}},
 		{[]string{"--redis", "redis://u:secretsecret@host:0"}, []string{"redis.url", "host:0"}},
 		{[]string{"extra"}, []string{`"extra"`, "no arguments"}},
@@ -194,8 +194,8 @@ func TestServeRefuses(t *testing.T) {
 			t.Error("it quotes a secret")
 		}
 	}
-	t.Setenv("EDGELIMIT_ADMIN", ":9101")
-	edgelimit(t, "serve").says(t, 2, "admin: :9101", "want loopback")
+	t.Setenv("EDGELIMIT_ADMIN", ":7949")
+	edgelimit(t, "serve").says(t, 2, "admin: :7949", "want loopback")
 }
 
 func TestPrintConfig(t *testing.T) {

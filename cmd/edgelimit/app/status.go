@@ -21,7 +21,7 @@ over    an estimate of that from below: what the counts show that have arrived
 keeps   about which part of the limits a region admits while it is cut off
 
 This machine's:  edgelimit status
-Another one's:   edgelimit status --url https://10.0.1.7:9101 \
+Another one's:   edgelimit status --url https://10.0.1.7:7949 \
                    --ca-file ca.pem --cert-file me.pem --key-file me.key
 
 Exit status: 0 healthy, 1 degraded or not ready, 2 no answer.`

@@ -55,7 +55,7 @@ func TestUsageErrors(t *testing.T) {
 		{"check --rule r --url ftp://x", "--url ftp://x: want a URL such as http://127.0.0.1:8080, or unix:/path; " +
 			"see " +
 			"edgelimit check --help"},
-		{"health --url ::", "--url ::: want a URL such as http://127.0.0.1:9100/readyz, or unix:/path; see edgelimit " +
+		{"health --url ::", "--url ::: want a URL such as http://127.0.0.1:7948/readyz, or unix:/path; see edgelimit " +
 			"health --help"},
 		{"health extra", `health takes no arguments, got "extra"; see edgelimit health --help`},
 		{"bans remove", "say whom: RULE and IDENTITY, or --descriptor; see edgelimit bans remove --help"},

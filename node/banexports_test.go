@@ -180,8 +180,8 @@ func TestBansAreRefused(t *testing.T) {
 	}
 }
 
-// An address under a banned prefix is denied by that prefix, and a removal says so: also under a rule that bans nobody by
-// itself, and for a prefix within the banned one.
+// An address under a banned prefix is denied by that prefix, and a removal says so: also under a rule that bans nobody
+// by itself, and for a prefix within the banned one.
 func TestRemovalsNamePrefixesAround(t *testing.T) {
 	n := idle(t, exporting)
 	addBan(t, n, "plain", "192.0.2.0/24", time.Hour)
@@ -197,7 +197,8 @@ func TestRemovalsNamePrefixesAround(t *testing.T) {
 			t.Errorf("%s under %s: %+v, %v", test.identity, test.rule, removed, err)
 		}
 	}
-	if _, err := n.RemoveBans(BanRequest{Rule: "plain", Identity: "198.51.100.7"}, Operator{}); !errors.Is(err, ErrNoBan) {
+	nobody := BanRequest{Rule: "plain", Identity: "198.51.100.7"}
+	if _, err := n.RemoveBans(nobody, Operator{}); !errors.Is(err, ErrNoBan) {
 		t.Errorf("of nobody: %v", err)
 	}
 }
@@ -260,8 +261,9 @@ func TestProtectedAddressesAreNotExported(t *testing.T) {
 	}
 	stats := n.exporters[0].Stats
 	testkit.Eventually(t, "statistics", func() bool { return stats().Spared == len(protected)-1 }) // one is ::ffff:
-	if found := fmt.Sprint(n.Status().Summary); !strings.Contains(found, "17 bans of addresses not exported to nginx:"+file+", such as "+
-		"0.0.0.0/32: they hold addresses of this machine") {
+	want := "17 bans of addresses not exported to nginx:" + file + ", such as 0.0.0.0/32: they hold addresses of " +
+		"this machine"
+	if found := fmt.Sprint(n.Status().Summary); !strings.Contains(found, want) {
 		t.Errorf("status: %s", found)
 	}
 	_, series := scrape(t, n.Addr("health"))

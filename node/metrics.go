@@ -326,8 +326,8 @@ func (n *Node) writeBans(w telemetry.Writer) {
 		"start of the process if it never was.", "export")
 	entries := w.GaugeVec("ban_export_entries", "Addresses and prefixes that the export has.", "export")
 	failures := w.CounterVec("ban_export_failures_total", "Failed attempts to bring the export up to date.", "export")
-	restored := w.CounterVec("ban_export_restored_total", "Times others had changed, emptied or removed the sets or the "+
-		"file, and they were filled anew.", "export")
+	restored := w.CounterVec("ban_export_restored_total", "Times others had changed, emptied or removed what was "+
+		"exported, and it was exported anew.", "export")
 	spared := w.GaugeVec("ban_export_spared", "Banned addresses and prefixes that the export leaves out, as they hold "+
 		"addresses that are never blocked.", "export")
 	for _, x := range n.exporters {

@@ -18,8 +18,8 @@ import (
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// Every Go program in the README compiles and does what the text says: one prints a decision, a server stops in order on
-// SIGTERM, and a test passes at once.
+// Every Go program in the README compiles and does what the text says: one prints a decision, a server stops in order
+// on SIGTERM, and a test passes at once.
 func TestREADMEPrograms(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	testkit.Must(t, err)

@@ -101,7 +101,8 @@ func (n *Node) Run(ctx context.Context) error {
 	close(n.serving)
 	n.log.Info("ready", "http", n.Addr("http"), "grpc", n.Addr("grpc"), "resp", n.Addr("resp"),
 		"proxy", n.Addr(proxyListener), "health", n.Addr("health"), "admin", n.Addr("admin"),
-		"dashboard", n.Addr("dashboard"), "gossip", n.Addr("lan"), "gossip_wan", n.Addr("wan"), "rules", len(n.policy.Load().set.Rules()))
+		"dashboard", n.Addr("dashboard"), "gossip", n.Addr("lan"), "gossip_wan", n.Addr("wan"),
+		"rules", len(n.policy.Load().set.Rules()))
 
 	<-ctx.Done()
 	n.ready.Store(false)

@@ -587,7 +587,7 @@ func (n *Node) sparedFindings(add func(level, do, format string, args ...any)) {
 		}
 		do := "ban the rest of the prefix"
 		if s.Because == bans.Protected {
-			do = "if that is a proxy's address, set requests.trusted_proxies: its visitors count as one client until then"
+			do = "if that is a proxy's address, set requests.trusted_proxies: until then its visitors are one client"
 		}
 		add("warn", do, "%s of addresses not exported to %s, such as %v: %v", plural(s.Spared, "ban"), s.Name,
 			s.Example, s.Because)

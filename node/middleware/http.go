@@ -20,8 +20,8 @@ import (
 
 // Options are the settings of HTTP. The zero value is ready to use.
 type Options struct {
-	// Actions make the descriptors of a request. Nil: those of the node's configuration (node.Config.Requests), with its
-	// trusted proxies; of another limiter, actions.DefaultConfig.
+	// Actions make the descriptors of a request. Nil: those of the node's configuration (node.Config.Requests), with
+	// its trusted proxies; of another limiter, actions.DefaultConfig.
 	Actions *actions.Actions
 	// OnFailure is what happens to requests that the node cannot decide, whatever their rules say. Unset: what these
 	// say, and where there is no decision at all a request passes.

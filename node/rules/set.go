@@ -44,8 +44,8 @@ func (s *Set) compatible(top *Node) bool {
 	return top.joined != nil
 }
 
-// Sources returns where the values of a domain's keys come from, as its files say (from: header X-Api-Key), in the words
-// of the configuration's requests.descriptors. The map is shared; nil: they say nothing.
+// Sources returns where the values of a domain's keys come from, as its files say (from: header X-Api-Key), in the
+// words of the configuration's requests.descriptors. The map is shared; nil: they say nothing.
 func (s *Set) Sources(domain string) map[string]string { return s.sources[domain] }
 
 // SetSource sets where the values of a key come from. It is called before the set is used.

@@ -15,13 +15,12 @@ of the limits is left (RateLimit, X-RateLimit-*).
 
 Without a rule file the sample rules apply: 100 requests a minute for each address, and 5 in 10 s to /login. It is a
 node like any other: it can join a cluster, whose nodes count together, and has all flags of 'edgelimit serve', but no
-HTTP API unless --http or the configuration asks for it. The section proxy of the configuration file has routes,
-timeouts, health checks, an access log and more: 'edgelimit proxy --print-config'.
+HTTP API unless --http or the configuration asks for it. Rules say where their values come from (from: header
+X-Api-Key), or the configuration does (requests.descriptors); one that no request can meet is an error, unless --lax.
+The section proxy of the configuration file has routes, timeouts, health checks, an access log and more: 'edgelimit
+proxy --print-config'.
 
 One server:  edgelimit proxy --listen :8080 --upstream http://127.0.0.1:3000
-A rule says where its values come from (from: header X-Api-Key), or the configuration does (requests.descriptors). A rule
-that no request can meet is an error, unless --lax.
-
 Own rules:   edgelimit proxy --rules rules.yaml \
                --listen :8080 --upstream http://127.0.0.1:3000
 gRPC, two:   edgelimit proxy --listen :8080 \

@@ -29,7 +29,8 @@ func TestRulesValidateWarns(t *testing.T) {
 	file := ruleFile(t, validRules)
 	const never = "rule edge/path=/login/remote_address is never met by /v1/auth: "
 	bad := nodeFile(t, file, addressOnly)
-	const needs = "requests.descriptors sends (remote_address) only; it would need (path, remote_address)"
+	const needs = "requests.descriptors sends (remote_address) only; it would need (path, remote_address), " +
+		"or say from in the rule"
 	edgelimit(t, "rules", "validate", "--config", bad).says(t, 0, "valid: 2 rules\nwarning: "+never+needs+"\n")
 	edgelimit(t, "rules", "validate", "--config", bad, "--strict").says(t, 1, "warning: "+never, "warnings: 1")
 	good := nodeFile(t, file, behindProxy)

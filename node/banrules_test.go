@@ -83,15 +83,15 @@ func TestExportsOfShadowAndAllowed(t *testing.T) {
 		!strings.Contains(w[0], "allow list") {
 		t.Errorf("a prefix over an allowed address: %q", w)
 	}
-	addBan(t, n.Node, "per_ip", "192.0.2.0/24", time.Hour)
-	testkit.Eventually(t, "the ban", func() bool { return has("192.0.2.0/24") })
+	addBan(t, n.Node, "per_ip", "198.51.100.0/24", time.Hour)
+	testkit.Eventually(t, "the ban", func() bool { return has("198.51.100.0/24") })
 	if has("203.0.113") {
 		t.Error("an allowed address is exported")
 	}
 	n.Shadow(true)
-	testkit.Eventually(t, "no ban", func() bool { return !has("192.0.2.0/24") })
+	testkit.Eventually(t, "no ban", func() bool { return !has("198.51.100.0/24") })
 	n.Shadow(false)
-	testkit.Eventually(t, "the ban again", func() bool { return has("192.0.2.0/24") })
+	testkit.Eventually(t, "the ban again", func() bool { return has("198.51.100.0/24") })
 }
 
 // A node that starts again while Redis is away does not first empty what it exports.

@@ -183,10 +183,11 @@ func (s *scratch) decode(at span, what string, fields ...field) error {
 // decodeCheck reads a check of /v1/check into the scratch.
 func (s *scratch) decodeCheck(at span) error {
 	s.reset()
-	r := &s.req
+	r, cost := &s.req, uint64(1)
 	err := s.decode(at, "a check", field{"domain", &r.Domain}, field{"descriptors", s.decodeDescriptors},
-		field{"rule", &r.Rule}, field{"identity", &r.Identity}, field{"cost", &r.Cost}, field{"peek", &r.Peek},
+		field{"rule", &r.Rule}, field{"identity", &r.Identity}, field{"cost", &cost}, field{"peek", &r.Peek},
 		field{"request_id", s.decodeRequestID}, field{"response", s.decodeResponse})
+	r.SetCost(cost)
 	if r.Response != nil {
 		r.Response.Cost = r.EffectiveCost()
 	}

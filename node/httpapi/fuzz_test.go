@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -57,13 +58,15 @@ type standardCheck struct {
 	Descriptors [][]rules.Entry
 	Rule        string
 	Identity    string
-	Cost        uint64
+	Cost        json.Number
 	Peek        bool
 }
 
 func (c *standardCheck) request() rules.Request {
+	cost, _ := rules.ParseCost(cmp.Or(c.Cost.String(), "1"))
 	return rules.Request{
-		Domain: c.Domain, Descriptors: c.Descriptors, Rule: c.Rule, Identity: c.Identity, Cost: c.Cost, Peek: c.Peek,
+		Domain: c.Domain, Descriptors: c.Descriptors, Rule: c.Rule, Identity: c.Identity, Cost: cost,
+		Peek: c.Peek || cost == 0,
 	}
 }
 

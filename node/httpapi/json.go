@@ -6,10 +6,11 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/edgelimit/edgelimit/node/rules"
 )
 
 // maxDepth caps the nesting of values that are skipped. A batch needs six levels; the rest lets a stray value be named
@@ -97,7 +98,7 @@ func (j *jsonReader) value(what string, dst any) error {
 	case *bool:
 		*dst = raw == "true"
 	case *uint64:
-		if *dst, err = strconv.ParseUint(raw, 10, 64); err != nil {
+		if *dst, err = rules.ParseCost(raw); err != nil {
 			return badRequest("%s is %.32s (at byte %d): give a whole number, not negative, in plain digits", what, raw,
 				int(j.dec.InputOffset())-len(raw))
 		}

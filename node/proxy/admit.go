@@ -87,7 +87,8 @@ func (x *exchange) ask(route *route, r *http.Request) bool {
 		}
 		return true
 	}
-	x.request.Cost, x.request.OnFailure = route.cost, route.onFailure
+	x.request.SetCost(route.cost)
+	x.request.OnFailure = route.onFailure
 	x.request.Header, x.request.TargetBytes = r.Header, answer.TargetBytes(r)
 	layers, pending, err := p.limiter.Begin(r.Context(), &x.request, x.layers)
 	if err != nil && r.Context().Err() != nil { // the client left while a store was asked

@@ -61,8 +61,8 @@ type Route struct {
 	// list are none: nothing limits the requests.
 	Domain      string               `yaml:"domain"`
 	Descriptors []actions.Descriptor `yaml:"descriptors"`
-	// Cost is what a request is charged. 0 means 1.
-	Cost uint64 `yaml:"cost"`
+	// Cost is what a request is charged; of 0 it only needs room for 1. nil means 1.
+	Cost *uint64 `yaml:"cost"`
 	// OnFailure is what happens to requests that cannot be decided, whatever their rules say. Unset: what these say.
 	OnFailure rules.Failure `yaml:"on_failure"`
 }

@@ -38,7 +38,7 @@ func (c *Config) Explain(requests actions.Config, r *http.Request) (all []Meetin
 		if !one.free {
 			m.Denied = one.actions.Describe(r, &m.Request).Detail
 		}
-		m.Request.Cost = one.cost
+		m.Request.SetCost(one.cost)
 		all = append(all, m)
 	}
 	return all, nil

@@ -263,8 +263,9 @@ func TestRoutes(t *testing.T) {
 	p := open(t, l, func(c *Config, o *Options) {
 		o.Requests.Descriptors = by("other")
 		c.Routes = []Route{
-			{Host: "a.example", Path: "/login", Method: "POST", Domain: "auth", Descriptors: by("login"), Cost: 5},
-			{Host: "*.b.example", Descriptors: by("below")},
+			{Host: "a.example", Path: "/login", Method: "POST", Domain: "auth", Descriptors: by("login"),
+				Cost: new(uint64(5))},
+			{Host: "*.b.example", Descriptors: by("below"), Cost: new(uint64(0))},
 			{Path: "/API/", Descriptors: by("api")},
 			{Method: "DELETE"},
 		}
@@ -300,7 +301,7 @@ func TestRoutes(t *testing.T) {
 		for _, req := range l.requests {
 			got = append(got, req.Descriptors[0][0].Key)
 			if login := got[len(got)-1] == "login"; login && (req.Domain != "auth" || req.Cost != 5) ||
-				!login && (req.Domain != "edge" || req.Cost != 0) {
+				!login && (req.Domain != "edge" || req.Cost > 1) || req.Peek != (test.want == "below") {
 				t.Errorf("%+v: domain %s, cost %d", test, req.Domain, req.Cost)
 			}
 		}

@@ -42,8 +42,11 @@ func (r *Route) compile(requests actions.Config) (route, error) {
 	}
 	made, err := actions.New(requests)
 	compiled := route{host: host, path: strings.TrimSuffix(r.Path, "/"), method: r.Method, actions: made,
-		exactCase: requests.PathCase == actions.PathCaseExact, cost: r.Cost, onFailure: r.OnFailure,
+		exactCase: requests.PathCase == actions.PathCaseExact, cost: 1, onFailure: r.OnFailure,
 		free: r.isFree()}
+	if r.Cost != nil {
+		compiled.cost = *r.Cost
+	}
 	if wild {
 		compiled.host, compiled.below = "", below
 	}

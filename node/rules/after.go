@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -143,8 +142,8 @@ func (a *After) cost(r *Response) (cost uint64, ok bool) {
 		if len(values) != 1 {
 			return 1, false
 		}
-		n, err := strconv.ParseUint(strings.TrimSpace(values[0]), 10, 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) { // n is as large as can be then
+		n, err := ParseCost(strings.TrimSpace(values[0]))
+		if err != nil {
 			return 1, false
 		}
 		return min(n, counters.MaxLimit), true

@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/edgelimit/edgelimit/counters"
 )
@@ -44,7 +45,7 @@ type Request struct {
 	// but Domain may be given to choose between rules of the same name.
 	Rule     string
 	Identity string
-	// Cost is charged to the descriptor's layer. 0 peeks: the answer is that of a cost of 1.
+	// Cost is charged to each layer without an Ask. 0, as it is unset, means 1; a cost of nothing is a Peek.
 	Cost uint64
 	// Overdraw marks a cost of more than 1 as a charge after the fact, which counts though it is denied, unless the
 	// rule has another [Policy].
@@ -73,6 +74,18 @@ type Ask struct {
 
 // OverrideName is the name of an Ask's limit in decisions.
 const OverrideName = "override"
+
+// ParseCost reads a cost as all APIs write it: in plain digits. 0 charges nothing. A number beyond 64 bits is the
+// largest: it is above any limit, too.
+func ParseCost(text string) (cost uint64, err error) {
+	if cost, err = strconv.ParseUint(text, 10, 64); err != nil && !errors.Is(err, strconv.ErrRange) {
+		return 0, invalid("cost %.32q: give a whole number, not negative, in plain digits", text)
+	}
+	return cost, nil
+}
+
+// SetCost sets the cost that a caller names: of 0 the request is a peek.
+func (r *Request) SetCost(cost uint64) { r.Cost, r.Peek = cost, r.Peek || cost == 0 }
 
 // EffectiveCost returns the cost of each layer that has no Ask: 0 for a peek, otherwise at least 1.
 func (r *Request) EffectiveCost() uint64 {

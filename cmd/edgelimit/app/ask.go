@@ -216,7 +216,7 @@ func checkCommand() *cli.Command {
 		Name: "check", Usage: "ask a running node whether a request may pass",
 		ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]", Description: checkHelp,
 		Flags: slices.Concat(requestFlags(ofRequest), []cli.Flag{
-			ofRequest.flag("cost", "what the request is charged, in requests", new(uint64(1))),
+			ofRequest.flag("cost", "what the request is charged, in requests; 0 is as --peek", new("1")),
 			ofRequest.flag("peek", "ask without charging", new(bool)),
 		}, nodeFlags("HTTP API", "http://"+node.DefaultHTTP, "URL", 5*time.Second), []cli.Flag{
 			plain.flag("json", "print the node's answer as JSON", new(bool)),
@@ -230,8 +230,11 @@ func check(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	req.Cost, req.Peek = c.Uint64("cost"), c.Bool("peek")
+	cost, err := rules.ParseCost(c.String("cost"))
+	req.Cost, req.Peek = cost, c.Bool("peek") || cost == 0
 	switch {
+	case err != nil:
+		return misuse(c.Command, "--cost %s: want a whole number such as 1", c.String("cost"))
 	case !ok:
 		return misuse(c.Command, "say what to check: --rule and --identity, or descriptors")
 	case req.Peek && req.Cost > 1:

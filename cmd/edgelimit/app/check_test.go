@@ -187,12 +187,35 @@ func TestCheckBody(t *testing.T) {
 		{[]string{"--rule", "r", "--identity", "a b"}, `{"rule":"r","identity":"a b","cost":1}`},
 		{[]string{"--rule", "r", "--peek"}, `{"rule":"r","cost":1,"peek":true}`},
 		{[]string{"--rule", "r", "--cost", "7"}, `{"rule":"r","cost":7}`},
+		{[]string{"--rule", "r", "--cost", "0"}, `{"rule":"r","peek":true}`},
 		{[]string{"--domain", "d", "k=v", "a=b=c,d="}, `{"domain":"d","descriptors":[[{"key":"k","value":"v"}],` +
 			`[{"key":"a","value":"b=c"},{"key":"d","value":""}]],"cost":1}`},
 	} {
 		edgelimit(t, append([]string{"check", "--url", s.URL}, test.args...)...).says(t, 0)
 		if got != test.want || path != "POST /v1/check" || kind != "application/json" {
 			t.Errorf("%q asks %s %s (%s), want %s", test.args, path, got, kind, test.want)
+		}
+	}
+}
+
+// The command reads costs as the API does.
+func TestCheckCosts(t *testing.T) {
+	var got struct {
+		Cost uint64
+		Peek bool
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got.Cost, got.Peek = 0, false
+		_ = json.NewDecoder(r.Body).Decode(&got)
+		_, _ = io.WriteString(w, `{"allowed":true}`)
+	}))
+	defer s.Close()
+	for _, c := range testkit.Costs {
+		asked := edgelimit(t, "check", "--url", s.URL, "--rule", "r", "--cost="+c.Text)
+		if !c.OK {
+			asked.says(t, 2, "want a whole number")
+		} else if asked.says(t, 0); got.Cost != c.Cost || got.Peek != (c.Cost == 0) {
+			t.Errorf("--cost=%.30s asks %+v", c.Text, got)
 		}
 	}
 }

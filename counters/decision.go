@@ -15,6 +15,9 @@ type Decision struct {
 	Waived bool
 	// Banned means that an earlier denied request had banned the key.
 	Banned bool
+	// Charged means that the layer counts the request although it is denied: the rule counts what it denies, or each
+	// request that it admits.
+	Charged bool
 	// Degraded means that the node could not reach all peers when it decided.
 	Degraded bool
 	// Failed means that the rule denied or waived the request because of that.

@@ -239,6 +239,7 @@ func (n *Node) count(p *policy, req *Request, matches []rules.Match, charges []c
 		allowed = allowed && d.Allowed
 	}
 	for i := range layers {
+		layers[i].Charged = !allowed && chargedAnyway(&charges[i], &layers[i])
 		m := &matches[i]
 		if !m.Limited() || m.Asked(req) == 0 && (req.Peek || layers[i].Allowed || !m.Rule.ChargesLater()) {
 			continue
@@ -253,6 +254,19 @@ func (n *Node) count(p *policy, req *Request, matches []rules.Match, charges []c
 			t.top.Count(uint64(m.Key), m.Exposed(req, i), n.clock.Coarse())
 		}
 	}
+}
+
+// chargedAnyway reports whether a layer of a denied request was charged all the same.
+func chargedAnyway(c *counters.Charge, d *Decision) bool {
+	switch {
+	case c.Limit == nil || c.Cost == 0 || d.Banned:
+		return false
+	case c.Limit.Tallies() || c.Overdraw:
+		return true
+	case !d.Allowed:
+		return c.Limit.CountsRejected()
+	}
+	return c.Each && d.Mode != counters.Shadow
 }
 
 // decisionCounts counts decisions by outcome.

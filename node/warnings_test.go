@@ -133,11 +133,11 @@ func TestWarnings(t *testing.T) {
 		{"routes meet the rest", keyRules, func(c *Config) {
 			inProxy(c)
 			c.Proxy.Routes = []proxy.Route{{Path: "/a", Descriptors: everything[2:3]},
-				{Path: "/b", Descriptors: everything[3:]}, {Path: "/c", Cost: 2}}
+				{Path: "/b", Descriptors: everything[3:]}, {Path: "/c", Cost: new(uint64(2))}}
 		}, nil},
 		{"a route that meets nothing", loginRules, func(c *Config) {
 			inProxy(c)
-			c.Proxy.Routes = []proxy.Route{{Path: "/a", Cost: 2}, {Path: "/b", Descriptors: descriptors(
+			c.Proxy.Routes = []proxy.Route{{Path: "/a", Cost: new(uint64(2))}, {Path: "/b", Descriptors: descriptors(
 				[]actions.Entry{{Key: "remote_adress", Source: "client"}})}}
 		}, []string{`proxy.routes: route 2: descriptors: (remote_adress) meets no rule|mean "remote_address"?`}},
 		{"a route in no domain", loginRules, func(c *Config) {

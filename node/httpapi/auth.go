@@ -92,7 +92,7 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) error {
 		w.Header()["X-Rl-Reason"] = noDescriptor
 	} else {
 		var err error
-		v, err = a.ask(r, s)
+		v, err = a.ask(r, s, false)
 		d, word := cmp.Or(onFailure, a.opt.OnFailure).Undecided()
 		switch {
 		case answer.TooManyValues(&s.req, err):

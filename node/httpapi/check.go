@@ -76,7 +76,7 @@ func (a *api) limiterCheck(w http.ResponseWriter, r *http.Request, s *scratch) e
 	if err != nil {
 		return err
 	}
-	v, err := a.ask(r, s)
+	v, err := a.ask(r, s, false)
 	if err != nil {
 		return err
 	}
@@ -128,15 +128,15 @@ func (a *api) decide(r *http.Request, s *scratch, at span) (counters.Verdict, er
 		return counters.Verdict{}, err
 	}
 	if s.requestID == "" {
-		return a.ask(r, s)
+		return a.ask(r, s, s.report)
 	}
 	return a.askOnce(r, s)
 }
 
-// ask has the limiter decide s.req, or charge it if it is a report. The decisions are left in s.layers.
-func (a *api) ask(r *http.Request, s *scratch) (counters.Verdict, error) {
+// ask has the limiter decide s.req, or charge it if it reports. The decisions are left in s.layers.
+func (a *api) ask(r *http.Request, s *scratch, reports bool) (counters.Verdict, error) {
 	ask := a.limiter.Decide
-	if s.report {
+	if reports {
 		ask = a.opt.Reporter.Report
 	}
 	layers, err := ask(r.Context(), &s.req, s.layers[:0])

@@ -23,8 +23,9 @@ const (
 	cachedOverhead = 128
 )
 
-// idempotencyCache holds the decisions on checks and reports with a request_id, so that a retry gets the same decisions
-// and is charged once. It is safe for concurrent use.
+// idempotencyCache holds the decisions on checks and reports with a request_id, so that each is charged once. A retry
+// of what was admitted gets the same decisions. What was denied is decided anew, as its wait may be over; layers that
+// charged the denial are not charged again. The cache is safe for concurrent use.
 type idempotencyCache struct {
 	seed     maphash.Seed
 	maxBytes int
@@ -32,7 +33,7 @@ type idempotencyCache struct {
 	mu       sync.Mutex
 	entries  map[uint64]cached        // by the hash of the request_id
 	deciding map[uint64]chan struct{} // likewise: closed once the decision is made
-	order    []uint64                 // of the entries, the oldest first
+	order    []added                  // the oldest first; of an entry that was added twice, the last counts
 	bytes    int
 }
 
@@ -41,6 +42,12 @@ type cached struct {
 	request uint64
 	layers  []counters.Decision
 	at      time.Time
+}
+
+// added is when an entry was added.
+type added struct {
+	id uint64
+	at time.Time
 }
 
 func newIdempotencyCache() *idempotencyCache {
@@ -55,12 +62,15 @@ func (e *cached) bytes() int {
 // evict drops entries that are over a minute old, then the oldest while the cache is above its cap. It drops all where
 // the clock was set back by over a minute. It returns how many it dropped early. The lock is held.
 func (c *idempotencyCache) evict(now time.Time) (early int) {
-	if n := len(c.order); n > 0 && c.entries[c.order[n-1]].at.Sub(now) > cachedFor {
+	if n := len(c.order); n > 0 && c.order[n-1].at.Sub(now) > cachedFor {
 		clear(c.entries)
 		c.order, c.bytes = nil, 0
 	}
 	for ; len(c.order) > 0; c.order = c.order[1:] {
-		oldest := c.entries[c.order[0]]
+		oldest := c.entries[c.order[0].id]
+		if !oldest.at.Equal(c.order[0].at) {
+			continue
+		}
 		if now.Sub(oldest.at) <= cachedFor {
 			if c.bytes <= c.maxBytes {
 				break
@@ -68,15 +78,30 @@ func (c *idempotencyCache) evict(now time.Time) (early int) {
 			early++
 		}
 		c.bytes -= oldest.bytes()
-		delete(c.entries, c.order[0])
+		delete(c.entries, c.order[0].id)
 	}
 	return early
 }
 
-// add caches the decisions on a request_id that is not cached. The lock is held.
+// add caches the decisions on a request_id, in place of those before. A denial that charges nothing more does not last
+// longer than the one before. The lock is held.
 func (c *idempotencyCache) add(id uint64, e cached) {
+	before, again := c.entries[id]
+	if again {
+		c.bytes -= before.bytes()
+		charges := counters.VerdictOf(e.layers).Allowed
+		for i := range min(len(e.layers), len(before.layers)) {
+			charges = charges || e.layers[i].Charged
+			e.layers[i].Charged = e.layers[i].Charged || before.layers[i].Charged
+		}
+		if again = !charges; again {
+			e.at = before.at
+		}
+	}
+	if !again {
+		c.order = append(c.order, added{id, e.at})
+	}
 	c.entries[id] = e
-	c.order = append(c.order, id)
 	c.bytes += e.bytes()
 }
 
@@ -99,8 +124,8 @@ func (c *idempotencyCache) hash(req *rules.Request, report bool) uint64 {
 	return h.Sum64()
 }
 
-// askOnce is ask, unless the request_id is cached. Of requests that race, one is decided; the others wait for it. No
-// lock is held meanwhile: a decision may take a round trip.
+// askOnce is ask, unless the request_id was admitted before. Of requests that race, one is decided; the others wait for
+// it. No lock is held meanwhile: a decision may take a round trip.
 func (a *api) askOnce(r *http.Request, s *scratch) (v counters.Verdict, err error) {
 	c := a.seen
 	id, request := maphash.String(c.seed, s.requestID), c.hash(&s.req, s.report)
@@ -112,13 +137,17 @@ func (a *api) askOnce(r *http.Request, s *scratch) (v counters.Verdict, err erro
 	if n := c.evict(now); n > 0 {
 		a.reportEarly(n, now)
 	}
-	if e, ok := c.entries[id]; ok {
+	e, again := c.entries[id]
+	if again {
 		if e.request != request {
 			return v, refusef(http.StatusConflict, "request_id %.40q was another check's, or another "+
 				"report's, within the last minutes: give each its own", s.requestID)
 		}
-		s.layers = append(s.layers[:0], e.layers...)
-		return counters.VerdictOf(s.layers), nil
+		if v = counters.VerdictOf(e.layers); v.Allowed {
+			s.layers = append(s.layers[:0], e.layers...)
+			return v, nil
+		}
+		s.chargeRest(e.layers)
 	}
 	decided, done := make(chan struct{}), false
 	c.deciding[id] = decided
@@ -131,9 +160,33 @@ func (a *api) askOnce(r *http.Request, s *scratch) (v counters.Verdict, err erro
 			c.add(id, cached{request, slices.Clone(s.layers), now})
 		}
 	}()
-	v, err = a.ask(r, s)
+	v, err = a.ask(r, s, s.report && !again)
 	done = true // it has not panicked
 	return v, err
+}
+
+// chargeRest has the request charge only the layers that were not charged when it was denied. A report was charged.
+func (s *scratch) chargeRest(before []counters.Decision) {
+	r, cost := &s.req, s.req.EffectiveCost()
+	if s.report {
+		r.Peek, r.Response = true, nil
+		return
+	}
+	for i := range min(len(before), max(len(r.Descriptors), 1)) {
+		switch {
+		case !before[i].Charged:
+			continue
+		case r.Rule != "":
+			r.Peek = true
+			return
+		case r.Asks == nil:
+			r.Asks = make([]rules.Ask, len(r.Descriptors))
+			for j := range r.Asks {
+				r.Asks[j].Cost = cost
+			}
+		}
+		r.Asks[i].Cost = 0
+	}
 }
 
 // lockFor locks the cache once nobody decides on the request_id any more. The error is ctx's, and nothing is locked.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,12 +17,12 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
-// counting decides each request by how many came before it.
+// counting admits all requests, and says how many came.
 func counting() *fake {
 	var asked atomic.Uint64
 	return &fake{answer: func(*rules.Request) ([]counters.Decision, error) {
 		n := asked.Add(1)
-		return []counters.Decision{{Allowed: n < 3, Rule: "q", Limit: 9, Remaining: n, RetryAfter: time.Second}}, nil
+		return []counters.Decision{{Allowed: true, Rule: "q", Limit: 9, Remaining: n}}, nil
 	}}
 }
 
@@ -110,7 +111,77 @@ func TestRequestIDOfAnotherCheck(t *testing.T) {
 	}
 }
 
-// TestRequestIDsTogether: of retries that race only one is charged, also where it is denied.
+// A denied request_id asks again only for what was not charged, and denials alone do not make entries last or the order
+// grow. Once it is admitted, it stays so for a minute.
+func TestADeniedRequestIDChargesTheRest(t *testing.T) {
+	deny, charged := true, []bool{false, true, false}
+	l := &fake{answer: func(r *rules.Request) ([]counters.Decision, error) {
+		ds := make([]counters.Decision, 3)
+		for i := range ds {
+			charges := r.Asks == nil || r.Asks[i].Cost > 0
+			ds[i] = counters.Decision{Allowed: !deny || i != 0, Rule: "q", Limit: 9,
+				Charged: charged[i] && deny && charges}
+		}
+		return ds, nil
+	}}
+	h, now := clocked(l)
+	cache := h.(*api).seen
+	check := func(want string) {
+		t.Helper()
+		body := `{"domain":"d","descriptors":[[{"key":"a"}],[{"key":"b"}],[{"key":"c"}]],"cost":7,"request_id":"a"}`
+		if got := post(h, "/v1/check", body).Body.String(); !strings.Contains(got, want) {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	}
+	asked := func(want []rules.Ask) {
+		t.Helper()
+		if got := l.asked[len(l.asked)-1]; !slices.Equal(got.Asks, want) || got.Peek || got.Cost != 7 {
+			t.Fatalf("asked %+v, want %+v", got, want)
+		}
+	}
+	check(`"allowed":false`)
+	asked(nil)
+	for range 50 {
+		*now = now.Add(time.Second)
+		check(`"allowed":false`)
+		asked([]rules.Ask{{Cost: 7}, {}, {Cost: 7}})
+	}
+	charged[2] = true
+	check(`"allowed":false`)
+	check(`"allowed":false`)
+	asked([]rules.Ask{{Cost: 7}, {}, {}})
+	*now = now.Add(55 * time.Second)
+	deny = false
+	check(`"allowed":true`)
+	asked([]rules.Ask{{Cost: 7}, {}, {}})
+	decided := len(l.asked)
+	*now = now.Add(cachedFor)
+	if check(`"allowed":true`); len(l.asked) != decided {
+		t.Error("what was admitted is decided again within a minute")
+	}
+	if e := (cached{layers: make([]counters.Decision, 3)}); len(cache.order) != 1 || len(cache.entries) != 1 ||
+		cache.bytes != e.bytes() {
+		t.Errorf("%d in order, %d entries of %d bytes", len(cache.order), len(cache.entries), cache.bytes)
+	}
+	*now = now.Add(1)
+	if check(`"allowed":true`); len(l.asked) != decided+1 {
+		t.Error("what was admitted is remembered for more than a minute")
+	}
+}
+
+// A report whose layers are full is charged once, and says afresh what is left.
+func TestARepeatedReportPeeks(t *testing.T) {
+	l := always(deniedBurst)
+	h := reporting(l)
+	for range 3 {
+		post(h, "/v1/report", `{"rule":"q","identity":"x","cost":7,"request_id":"a","response":{"status":200}}`)
+	}
+	if l.reported != 1 || len(l.asked) != 3 || !l.asked[2].Peek || l.asked[2].Response != nil {
+		t.Errorf("%d are charged of %+v", l.reported, l.asked)
+	}
+}
+
+// TestRequestIDsTogether: of retries that race only one is charged.
 func TestRequestIDsTogether(t *testing.T) {
 	l := counting()
 	h := New(l, quiet())

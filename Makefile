@@ -35,8 +35,8 @@ RELEASE = node/deploy/release
 COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/accuracy ./testnet/plan \
 	./testnet/sizing ./node/replay ./node/actions ./node/answer ./node/certs ./node/client ./node/clock \
 	./node/decisionlog ./node/files ./node/limits ./node/middleware/... ./node/ratelimit/... ./node/status \
-	./testnet/cluster ./testnet/conformance ./testnet/evasion ./testnet/oracle ./testnet/plot ./testnet/record \
-	./testnet/scenario
+	./testnet/cluster ./testnet/conformance ./testnet/evasion ./testnet/oracle ./testnet/parsers ./testnet/plot \
+	./testnet/record ./testnet/scenario
 SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
 # vet is for make lint.
 TESTFLAGS = -shuffle=on -timeout 40m -vet=off

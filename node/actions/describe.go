@@ -19,8 +19,9 @@ const (
 	DeniedTooManyValues = "too-many-values" // more than MaxValues of a source, or rules.MaxDescriptors in all
 )
 
-// DeniedMalformed is why a request is denied whose target has a blank, or whose host is not ASCII. HTTP/2 has room for
-// them. A proxy that forwards the request over HTTP/1.1 ends the target there, and may translate the host to Punycode.
+// DeniedMalformed is why a request is denied whose target has a blank or a control character, or whose host is not
+// ASCII. HTTP/2 has room for them. A proxy that forwards the request over HTTP/1.1 ends the target there, and may
+// translate the host to Punycode; Python and Node drop tabs.
 const DeniedMalformed = "malformed"
 
 // NoDescriptor is why a request without descriptors is allowed: no rule applies.
@@ -126,7 +127,7 @@ func (v *view) readTargets(names []string) {
 func (v *view) isMalformed(targets []string) bool {
 	for _, name := range targets {
 		for _, line := range v.header[name] {
-			if strings.IndexByte(trim(line), ' ') >= 0 {
+			if strings.ContainsFunc(strings.Trim(line, " \t"), isControl) {
 				return true
 			}
 		}
@@ -135,6 +136,8 @@ func (v *view) isMalformed(targets []string) bool {
 		return strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII })
 	})
 }
+
+func isControl(r rune) bool { return r <= ' ' || r == 0x7f }
 
 // describe makes req a request with the descriptors of v.
 func (a *Actions) describe(v *view, req *rules.Request) Outcome {

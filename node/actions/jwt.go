@@ -21,8 +21,8 @@ func (v *view) readJWT(claim string, out *values) {
 		bearer := false
 		for field := range strings.FieldsFuncSeq(line, separates) {
 			switch {
-			case strings.EqualFold(field, "bearer"):
-				bearer = true
+			case len(field) >= len(scheme) && strings.EqualFold(field[len(field)-len(scheme):], scheme):
+				bearer = true // PHP's programs often find it anywhere
 			case bearer && strings.IndexByte(field, '.') >= 0:
 				if tokens++; tokens > MaxValues {
 					out.excess = true
@@ -34,6 +34,8 @@ func (v *view) readJWT(claim string, out *values) {
 	}
 	out.ambiguous = out.ambiguous || tokens > 1 && out.n > 1
 }
+
+const scheme = "bearer"
 
 // separates reports whether a sign may stand between the scheme and the token, or two of them. What is no UTF-8 is
 // decoded as utf8.RuneError, and no part of either.

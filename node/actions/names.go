@@ -8,8 +8,8 @@ import (
 // SameName reports whether some server takes the name of a header, cookie or parameter for the wanted one. Case does
 // not count, and any sign that is neither a letter nor a digit is as good as any other: CGI, WSGI and Rack read
 // X_Api_Key as X-Api-Key, PHP and lighttpd X.Api+Key as well, and PHP the parameter a.b as a_b. Blanks and brackets
-// around a parameter's name mean nothing, and what follows an opening bracket or a NUL is no part of it: Rack, Express
-// and PHP read [token], token], token[] and token[0] as token. Names are to be decoded before. It allocates nothing and
+// around a parameter's name mean nothing, and what follows a bracket or a NUL is no part of it: Rack, Express and PHP
+// read [token], token], token[], token[0] and [token]x as token. Names are to be decoded before. It allocates nothing and
 // is safe for concurrent use.
 func SameName(name, wanted string) bool {
 	name = strings.TrimLeft(trim(name), "[]=?")
@@ -25,8 +25,8 @@ func SameName(name, wanted string) bool {
 	if strings.HasPrefix(rest, "\x00") {
 		return true
 	}
-	rest = strings.TrimLeft(trim(rest), "]")
-	return rest == "" || rest[0] == '[' || rest[0] == 0
+	rest = trim(rest)
+	return rest == "" || rest[0] == '[' || rest[0] == ']' || rest[0] == 0
 }
 
 // fold returns the small letter or digit c is, - for other ASCII, and any other byte as it is.

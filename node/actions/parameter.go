@@ -64,15 +64,27 @@ func scanQuery(query, name string, out *values) {
 	}
 }
 
-// readParameter adds the value of a parameter if it has the name.
+// readParameter adds the value of a parameter if it has the name. Express ends the name at the first ]= if there is one:
+// token[=]=t1 is t1.
 func readParameter(pair, wanted string, out *values) {
-	name, value, _ := strings.Cut(pair, "=")
-	if len(name) < len(wanted) || !named(name, wanted) {
+	first := indexAny(pair, "=")
+	out.sentParameter(pair, first, wanted)
+	for i := first + 1; i < len(pair); i++ {
+		if pair[i] == '=' && (pair[i-1] == ']' || i > 2 && strings.EqualFold(pair[i-3:i], "%5d")) {
+			out.sentParameter(pair, i, wanted)
+			return
+		}
+	}
+}
+
+// sentParameter adds the value of a parameter whose name ends at a place, if that is the wanted one.
+func (s *values) sentParameter(pair string, end int, wanted string) {
+	if end < len(wanted) || !named(pair[:end], wanted) {
 		return
 	}
-	value, bad := decodeForm(value)
-	out.sent(value)
-	out.ambiguous = out.ambiguous || bad
+	value, bad := decodeForm(pair[min(end+1, len(pair)):])
+	s.sentTrimmed(value)
+	s.ambiguous = s.ambiguous || bad
 }
 
 // readCookie adds the values of the cookies of a name. It accepts what any common server accepts: net/http gives up

@@ -17,14 +17,16 @@ type target struct {
 	bad   bool   // the path has a malformed escape
 }
 
-// splitTarget splits a request's target, with or without scheme and host. It never fails.
+// splitTarget splits a request's target, with or without scheme and host. It never fails. Python's server trims the
+// target; gunicorn, Puma and PHP read http:/login as /login.
 func splitTarget(uri string) target {
 	var t target
-	if !strings.HasPrefix(uri, "/") {
-		if scheme := strings.Index(uri, "://"); scheme >= 0 && scheme < indexAny(uri, "/?#") {
-			uri = uri[scheme+len("://"):]
-			end := indexAny(uri, "/?#\\")
-			t.host, uri = uri[:end], uri[end:]
+	uri = trim(uri)
+	if scheme := indexAny(uri, ":/?#\\"); scheme < len(uri) && uri[scheme] == ':' {
+		uri = uri[scheme+1:]
+		if rest, ok := strings.CutPrefix(uri, "//"); ok {
+			end := indexAny(rest, "/?#\\")
+			t.host, uri = rest[:end], rest[end:]
 			t.host = t.host[strings.LastIndexByte(t.host, '@')+1:]
 		}
 	}

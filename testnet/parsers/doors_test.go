@@ -43,9 +43,11 @@ func (l layer) start(t *testing.T, upstream string) *node.Node {
 func doors(n *node.Node) map[string]func(evasion.Variation) (int, error) {
 	api, proxy := n.Addr("http"), n.Addr("proxy")
 	return map[string]func(evasion.Variation) (int, error){
-		"/v1/auth":          func(v evasion.Variation) (int, error) { return evasion.Send(api, v.Asked("/v1/auth")) },
-		"proxy":             func(v evasion.Variation) (int, error) { return evasion.Send(proxy, v.Direct()) },
-		"proxy over HTTP/2": func(v evasion.Variation) (int, error) { return evasion.HTTP2{Fields: v.Fields()}.Send(nil, proxy) },
+		"/v1/auth": func(v evasion.Variation) (int, error) { return evasion.Send(api, v.Asked("/v1/auth")) },
+		"proxy":    func(v evasion.Variation) (int, error) { return evasion.Send(proxy, v.Direct()) },
+		"proxy over HTTP/2": func(v evasion.Variation) (int, error) {
+			return evasion.HTTP2{Fields: v.Fields()}.Send(nil, proxy)
+		},
 	}
 }
 

@@ -57,13 +57,17 @@ func parseForm(text string) (f Form, err error) {
 	return f, err
 }
 
-// Sendable reports whether the form can be sent: nothing of it ends the line.
+// Sendable reports whether the form can be sent: nothing of it ends the line, and no line continues the one before.
 func (f Form) Sendable() bool {
 	if f.Source == Target {
 		return f.Text != "" && !strings.ContainsAny(f.Text, "\r\n")
 	}
-	return !strings.Contains(f.Text, "\r") && !strings.HasPrefix(f.Text, "\n") && !strings.HasSuffix(f.Text, "\n") &&
-		!strings.Contains(f.Text, "\n\n") && f.Text != ""
+	for line := range strings.SplitSeq(f.Text, "\n") {
+		if line == "" || line[0] == ' ' || line[0] == '\t' || strings.Contains(line, "\r") {
+			return false
+		}
+	}
+	return true
 }
 
 // Variation is the form as a request.

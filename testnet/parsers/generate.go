@@ -12,6 +12,21 @@ import (
 // change writes a text in another form.
 type change func(r *rand.Rand, text string) string
 
+// changes are those of each source.
+var changes = map[Source][]change{
+	Target: slices.Concat(pathChanges, queryChanges),
+	Cookie: cookieChanges, Bearer: bearerChanges, Header: headerChanges,
+}
+
+// changed is the form after up to three changes, none with the seed 0.
+func (f Form) changed(seed uint64) Form {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range seed % 4 {
+		f.Text = pick(r, changes[f.Source])(r, f.Text)
+	}
+	return f
+}
+
 // Generate returns n different forms, each of which is made by one to four changes of the plain one.
 func Generate(seed uint64, n int) []Form {
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -22,7 +37,7 @@ func Generate(seed uint64, n int) []Form {
 	}{
 		{Target, plainTarget, pathChanges},
 		{Target, plainTarget, queryChanges},
-		{Target, plainTarget, slices.Concat(pathChanges, queryChanges)},
+		{Target, plainTarget, changes[Target]},
 		{Cookie, "Cookie: session=s1", cookieChanges},
 		{Cookie, "Cookie: theme=dark; session=s1", cookieChanges},
 		{Bearer, "Authorization: " + evasion.Bearer, bearerChanges},
@@ -47,8 +62,9 @@ func Generate(seed uint64, n int) []Form {
 func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 
 // signs are what parsers remove, replace or stop at, as bytes of UTF-8 and of Latin-1.
-var signs = strings.Split("\t| |\v|\f|\x00|\x1f|\x7f|\x85|\xa0|\u0085|\u00a0|\u1680|\u180e|\u2000|\u2003|\u200a|\u200b|"+
-	"\u2028|\u2029|\u202f|\u205f|\u2060|\u3000|\ufeff|\xff|à|;|,|=|#|?|&|/|\\|.|+|\"|'|%|[|]|(|)|@|:|*|$|_|-|~|!|^|`|{|<", "|")
+var signs = strings.Split("\t| |\v|\f|\x00|\x1f|\x7f|\x85|\xa0|\u0085|\u00a0|\u1680|\u180e|\u2000|\u2003|\u200a|"+
+	"\u200b|\u2028|\u2029|\u202f|\u205f|\u2060|\u3000|\ufeff|\xff|à|;|,|=|#|?|&|/|\\|.|+|\"|'|%|"+
+	"[|]|(|)|@|:|*|$|_|-|~|!|^|`|{|<", "|")
 
 var spaces = []string{"", " ", "\t", "  ", "\xa0", "\u00a0", "\x85", "\u3000", "\ufeff", "\u2003", "\x1f", "\v"}
 
@@ -156,13 +172,18 @@ func queryOf(text string) (from, to int) {
 
 var pathChanges = []change{
 	within(escape, pathOf), within(escape, pathOf), within(insert, pathOf), within(capital, pathOf),
-	within(replaced("/", `\`, "//", "/./", "/x/../", "/x/%2e%2e/", "/x/%2E./", "%2f", "%2F", "%5c", "/..;/", "/;/", ";/", ";a/",
-		";a=b/", ";a%2fb/", "/x/..;a/", "/x/..%2f", `/x\..\`, "/.;/", "/%2e/", "///", "/ /", "%252f", "/../", "/x//../",
+	within(replaced("/", `\`, "//", "/./", "/x/../", "/x/%2e%2e/", "/x/%2E./", "%2f", "%2F", "%5c", "/..;/", "/;/",
+		";/", ";a/",
+		";a=b/", ";a%2fb/", "/x/..;a/", "/x/..%2f", `/x\..\`, "/.;/", "/%2e/", "///", "/ /", "%252f", "/../",
+		"/x//../",
 		"\t/", "/\t", "/;a/../", "/x%2f../"), pathOf),
-	within(around([]string{"/x", "//x", `/\x`, "///x", `\\x`, "http://x", "HTTP://shop.example", "https://u@x:1", "/.", "/x/..",
+	within(around([]string{"/x", "//x", `/\x`, "///x", `\\x`, "http://x", "HTTP://shop.example", "https://u@x:1",
+		"/.", "/x/..",
 		"/x/y/../..", "/;a", "/%2e", "/x/%2e%2e", "//x@y", `/\\x`, "//", "/../x/..", "http:", "/%0a", "/.;a"},
-		[]string{"/", ";a", ";a/b", ";a%2fb", ";/", ";", "#x", "%23x", "%3fx", "?", "%00", "%00.png", "/.", "/x/..", "//", "%20",
-			" ", "\t", "%09", "%0a", "\xa0", "%C2%A0", ".", "..", "/..", "%2f", `\`, "%5c", "#?", "/%2e", "/x/%2e%2e", "%3b", "%3ba=1",
+		[]string{"/", ";a", ";a/b", ";a%2fb", ";/", ";", "#x", "%23x", "%3fx", "?", "%00", "%00.png", "/.", "/x/..",
+			"//", "%20",
+			" ", "\t", "%09", "%0a", "\xa0", "%C2%A0", ".", "..", "/..", "%2f", `\`, "%5c", "#?", "/%2e",
+			"/x/%2e%2e", "%3b", "%3ba=1",
 			"%253b", "\x00", ";a?", "#/../x", ";a=/../x", "+", "/;a", "%", "&"}), pathOf),
 }
 
@@ -188,8 +209,10 @@ func valueOf(pair string) (from, to int) {
 	return min(name+1, len(pair)), len(pair)
 }
 
-var bracketed = around([]string{"[", "]", "%5B", "%5d", "[]", "=", ".", "_", "[x]", "%00", "+", " ", "%20", "?", ";", "#", "%C2%A0"},
-	[]string{"[]", "]", "[", "%5B%5D", "[0]", "[a]", "[a][b]", "%5d", "[\x00", "%00", "%00x", "+", " ", "%20", ".", "[]]", "[[", "[0",
+var bracketed = around([]string{"[", "]", "%5B", "%5d", "[]", "=", ".", "_", "[x]", "%00", "+", " ", "%20", "?", ";",
+	"#", "%C2%A0"},
+	[]string{"[]", "]", "[", "%5B%5D", "[0]", "[a]", "[a][b]", "%5d", "[\x00", "%00", "%00x", "+", " ", "%20", ".",
+		"[]]", "[[", "[0",
 		"%5B", "\xa0", "[]x", "[x]y"})
 
 var queryChanges = []change{
@@ -197,10 +220,13 @@ var queryChanges = []change{
 	within(pairs('&', within(insert, nameOf)), queryOf), within(pairs('&', within(insert, valueOf)), queryOf),
 	within(pairs('&', within(bracketed, nameOf)), queryOf), within(pairs('&', within(bracketed, nameOf)), queryOf),
 	within(pairs('&', within(capital, nameOf)), queryOf),
-	within(replaced("&", ";", "#", "?", "&&", "%26", "&amp;", ",", "&?", "&=&", "&;", "&%zz&", "&token&", "&token=&"), queryOf),
-	within(around([]string{"token=t2&", "token&", "?", "&", ";", "#", "%zz&", "=&", "token[]=t2&", "token[a]=t2&", "TOKEN=t2&", "token=%00&",
+	within(replaced("&", ";", "#", "?", "&&", "%26", "&amp;", ",", "&?", "&=&", "&;", "&%zz&", "&token&",
+		"&token=&"), queryOf),
+	within(around([]string{"token=t2&", "token&", "?", "&", ";", "#", "%zz&", "=&", "token[]=t2&", "token[a]=t2&",
+		"TOKEN=t2&", "token=%00&",
 		"token;"},
-		[]string{"&token=t2", "#x", "#&token=t2", "&", ";x", "&token", ";token=t2", "&token[]=t2", "&token[a]=t2", "&Token=t2",
+		[]string{"&token=t2", "#x", "#&token=t2", "&", ";x", "&token", ";token=t2", "&token[]=t2", "&token[a]=t2",
+			"&Token=t2",
 			"&token%00=t2", "&tok%65n=t2", "?x", "%00", "&token.=t2"}), queryOf),
 }
 
@@ -219,26 +245,37 @@ var cookieChanges = []change{
 		name, value, _ := strings.Cut(pair, "=")
 		return pick(r, spaces) + name + pick(r, spaces) + "=" + pick(r, spaces) + value + pick(r, spaces)
 	}), lineOf),
-	within(replaced("s1", `"s1"`, `j:"s1"`, "j:s1", `"s1`, `s1"`, `"s1X`, `"\163\061"`, `"\s\1"`, `j:["s1"]`, `j:{"a":"s1"}`, "s1,",
-		"%22s1%22", "j%3A%22s1%22", `"s1" x`, `"s1";`, `"s1"x`, `'s1'`, `"\x731"`, `""s1""`, "s:s1.x", `j: "s1"`, "s1;", "s1 x", "s1,x",
-		`"%731"`, `"s1\"`, `"s\"1"`, `j:"\u00731"`, `"s1" `, "=s1", `\163\061`, "s1\xa0", "\xa0s1", "s1\u3000", "\x1fs1"), lineOf),
-	within(replaced(";", ",", ";;", "; ;", ";\t", ";\xa0", ";\u00a0", "&", ";=", ";\x00", ";session;", `; a="; `, `; a="b; `, ";\u3000",
+	within(replaced("s1", `"s1"`, `j:"s1"`, "j:s1", `"s1`, `s1"`, `"s1X`, `"\163\061"`, `"\s\1"`, `j:["s1"]`,
+		`j:{"a":"s1"}`, "s1,",
+		"%22s1%22", "j%3A%22s1%22", `"s1" x`, `"s1";`, `"s1"x`, `'s1'`, `"\x731"`, `""s1""`, "s:s1.x", `j: "s1"`,
+		"s1;", "s1 x", "s1,x",
+		`"%731"`, `"s1\"`, `"s\"1"`, `j:"\u00731"`, `"s1" `, "=s1", `\163\061`, "s1\xa0", "\xa0s1", "s1\u3000",
+		"\x1fs1"), lineOf),
+	within(replaced(";", ",", ";;", "; ;", ";\t", ";\xa0", ";\u00a0", "&", ";=", ";\x00", ";session;", `; a="; `,
+		`; a="b; `, ";\u3000",
 		";$Path=/;", " ;", ";,", "; a=%zz;", ";\x1f", ";a=\xff;", `; a=b" ;`), lineOf),
-	within(around([]string{"session=s2; ", "=", "session; ", "session=; ", `a="`, "$Version=1; ", ";", ",", "\xa0", "\u3000", "session=%zz; ",
+	within(around([]string{"session=s2; ", "=", "session; ", "session=; ", `a="`, "$Version=1; ", ";", ",", "\xa0",
+		"\u3000", "session=%zz; ",
 		`session="s2; `, "Session=s2; ", "=x; ", "session[]=s2; ", "s.ession=s2;", "\x1f", "a=b,", "[; "},
-		[]string{"; session=s2", ";", "; session", "; session=", `"`, ", session=s2", "; Session=s2", " ", "\xa0", "\u3000", ",", "; =session=s2",
-			"\x85", "; session[]=s2", ", x=y", "\nCookie: session=s2", "\nCookie: a=b", "; $Path=/", "\u00a0", "\v"}), lineOf),
+		[]string{"; session=s2", ";", "; session", "; session=", `"`, ", session=s2", "; Session=s2", " ", "\xa0",
+			"\u3000", ",", "; =session=s2",
+			"\x85", "; session[]=s2", ", x=y", "\nCookie: session=s2", "\nCookie: a=b", "; $Path=/", "\u00a0",
+			"\v"}), lineOf),
 }
 
 var bearerChanges = []change{
-	within(replaced(" ", "\xa0", "\u00a0", "\x85", "\t", "  ", " \t", "\u3000", "\ufeff", "\u2003", ",", ", ", "=", ":", "\x1f", "\v", "\x00", "", " Bearer ",
+	within(replaced(" ", "\xa0", "\u00a0", "\x85", "\t", "  ", " \t", "\u3000", "\ufeff", "\u2003", ",", ", ", "=",
+		":", "\x1f", "\v", "\x00", "", " Bearer ",
 		"\xa0 ", "\u180e", " \"", "\u200b", "\xff", " token=", "%20", "+", "\x1c", "\u0085", "\u2028"), lineOf),
 	within(insert, lineOf), within(capital, lineOf), within(escape, lineOf),
-	within(around([]string{" ", "\t", "\xa0", "\u3000", ",", "Basic YTpi, ", "Basic YTpi ", "\ufeff", "Bearer x.y.z, ", "x", "\"", "\x1f", "Bearer ", "a=b, "},
-		[]string{" ", "=", "==", ",", ", Bearer x.y.z", " x", "\xa0", "\u3000", "\"", ";", ".x", "\nAuthorization: Basic YTpi",
+	within(around([]string{" ", "\t", "\xa0", "\u3000", ",", "Basic YTpi, ", "Basic YTpi ", "\ufeff",
+		"Bearer x.y.z, ", "x", "\"", "\x1f", "Bearer ", "a=b, "},
+		[]string{" ", "=", "==", ",", ", Bearer x.y.z", " x", "\xa0", "\u3000", "\"", ";", ".x",
+			"\nAuthorization: Basic YTpi",
 			"\nAuthorization: Bearer x.y.z", "\x85", "\t", "%3D", ", Basic x", "\x1f", "\u2028", "\v"}), lineOf),
 	func(r *rand.Rand, text string) string {
-		return pick(r, []string{"Authorization: Basic YTpi\n", "Authorization: Bearer x.y.z\n", "Authorization:\n", "authorization: a\n"}) + text
+		return pick(r, []string{"Authorization: Basic YTpi\n", "Authorization: Bearer x.y.z\n", "Authorization:\n",
+			"authorization: a\n"}) + text
 	},
 }
 
@@ -254,10 +291,12 @@ func lastValue(text string) (from, to int) {
 }
 
 var headerChanges = []change{
-	within(replaced("-", "_", ".", "+", "~", "!", "#", "$", "%", "&", "'", "*", "^", "`", "|", "--", "", "_-", "-_", "\xa0", "/"), nameBefore),
+	within(replaced("-", "_", ".", "+", "~", "!", "#", "$", "%", "&", "'", "*", "^", "`", "|", "--", "", "_-", "-_",
+		"\xa0", "/"), nameBefore),
 	within(replaced("-", "_"), nameBefore), within(capital, nameBefore),
 	within(insert, nameBefore), within(insert, lastValue),
-	within(around([]string{"_", "-", "HTTP_", "http-", "."}, []string{"-", "_", " ", "\t", ".", "[]", "\x00", "~"}), nameBefore),
+	within(around([]string{"_", "-", "HTTP_", "http-", "."}, []string{"-", "_", " ", "\t", ".", "[]", "\x00", "~"}),
+		nameBefore),
 	within(around(spaces, spaces), lastValue),
 	func(r *rand.Rand, text string) string {
 		other := "X-Api-Key: k2"

@@ -45,7 +45,8 @@ var Servers = []Server{
 	{"Starlette", []string{python, modules + "starlette", modules + "uvicorn"}, func(port, _ string) *exec.Cmd {
 		return exec.Command(python, "-m", "uvicorn", "--log-level", "warning", "--port", port, "starlette_app:app")
 	}},
-	{"Express", []string{"/usr/bin/node", scripts + "express", scripts + "cookie-parser"}, func(port, _ string) *exec.Cmd {
+	{"Express", []string{"/usr/bin/node", scripts + "express", scripts + "cookie-parser"}, func(port,
+		_ string) *exec.Cmd {
 		return exec.Command("/usr/bin/node", "express.js", port)
 	}},
 	{"Node", []string{"/usr/bin/node"}, func(port, _ string) *exec.Cmd {

@@ -9,8 +9,8 @@ import (
 // not count, and any sign that is neither a letter nor a digit is as good as any other: CGI, WSGI and Rack read
 // X_Api_Key as X-Api-Key, PHP and lighttpd X.Api+Key as well, and PHP the parameter a.b as a_b. Blanks and brackets
 // around a parameter's name mean nothing, and what follows a bracket or a NUL is no part of it: Rack, Express and PHP
-// read [token], token], token[], token[0] and [token]x as token. Names are to be decoded before. It allocates nothing and
-// is safe for concurrent use.
+// read [token], token], token[], token[0] and [token]x as token. Names are to be decoded before. It allocates nothing
+// and is safe for concurrent use.
 func SameName(name, wanted string) bool {
 	name = strings.TrimLeft(trim(name), "[]=?")
 	if len(name) < len(wanted) {

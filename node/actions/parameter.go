@@ -64,8 +64,8 @@ func scanQuery(query, name string, out *values) {
 	}
 }
 
-// readParameter adds the value of a parameter if it has the name. Express ends the name at the first ]= if there is one:
-// token[=]=t1 is t1.
+// readParameter adds the value of a parameter if it has the name. Express ends the name at the first ]= if there is
+// one: token[=]=t1 is t1.
 func readParameter(pair, wanted string, out *values) {
 	first := indexAny(pair, "=")
 	out.sentParameter(pair, first, wanted)

@@ -66,10 +66,48 @@ func TestStatusIsSafeToLookAt(t *testing.T) {
 	r.says(t, 2, "the node ended the stream")
 }
 
+// Events are asked for by their time or by their id.
+func TestEventsSince(t *testing.T) {
+	now := time.Now().UTC().Truncate(time.Second)
+	var asked []string
+	events := []status.Event{{ID: 6, Time: now.Add(-time.Hour), Level: "info", Text: "an hour ago"},
+		{ID: 7, Time: now.Add(-time.Minute), Level: "info", Text: "a minute ago"}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Query().Get("since"))
+		_ = json.NewEncoder(w).Encode(map[string]any{"events": events})
+	}))
+	defer server.Close()
+	for since, want := range map[string]struct {
+		asked     string
+		hour, min bool
+	}{
+		"": {"0", true, true}, "15m": {"0", false, true}, "2h30m": {"0", true, true}, "5": {"5", true, true},
+		"0s": {"0", false, false},
+		now.Add(-30 * time.Minute).Format(time.RFC3339):                           {"0", false, true},
+		now.Add(-2 * time.Hour).In(time.FixedZone("", 3600)).Format(time.RFC3339): {"0", true, true},
+	} {
+		asked = nil
+		for _, flags := range [][]string{nil, {"--json"}} {
+			r := edgelimit(t, append([]string{"events", "--url", server.URL, "--since", since}, flags...)...)
+			if r.code != 0 || strings.Contains(r.out, "an hour ago") != want.hour ||
+				strings.Contains(r.out, "a minute ago") != want.min {
+				t.Errorf("--since %q: %+v", since, r)
+			}
+		}
+		if len(asked) != 2 || asked[0] != want.asked {
+			t.Errorf("--since %q asks for %q", since, asked)
+		}
+	}
+	for _, since := range []string{"-1m", "yesterday", "2026-01-02", "1.5"} {
+		edgelimit(t, "events", "--since="+since, "--url", server.URL).says(t, 2, "want a duration as 15m")
+	}
+}
+
 func TestStatusCommandsRefuse(t *testing.T) {
 	for args, want := range map[string]string{
 		"status x": "takes no arguments", "top a b": `want one RULE, got "b"`, "inspect r": "want RULE and IDENTITY",
-		"members x": "takes no arguments", "events --since x": "--since x: want", "completion tcsh": "want one of bash",
+		"members x": "takes no arguments", "events --since x": `--since "x": want`,
+		"completion tcsh":                   "want one of bash",
 		"status --url 127.0.0.1:1":          "is a node running here",
 		"events --follow --url 127.0.0.1:1": "is a node running here",
 		"nodes":                             "did you mean edgelimit members?",

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -166,6 +167,7 @@ one kind the first 8 of a minute are kept; the others are counted.
 
 What there is:  edgelimit events
 And goes on:    edgelimit events --follow
+Lately:         edgelimit events --since 15m
 
 Exit status: 0 listed, 2 no answer.`
 
@@ -173,12 +175,38 @@ func eventsCommand() *cli.Command {
 	return &cli.Command{Name: "events", Usage: "list what happened at a node and to its peers", Description: eventsHelp,
 		Flags: append([]cli.Flag{
 			plain.flag("follow", "print also what happens from now on, until interrupted", new(bool)),
-			plain.flag("since", "`ID` of an event: only those after it", new(uint64(0))),
+			plain.flag("since", "only events since `WHEN`: so long before now, as in 15m, a time, as in "+
+				"2026-01-02T15:04:05Z, or after an event's id", new(string)),
 		}, adminFlags()...), Action: events}
 }
 
+// parseSince returns the id of an event, or a time: that so long before now, or the given one.
+func parseSince(given string, now time.Time) (id uint64, at time.Time, err error) {
+	if given == "" {
+		return 0, at, nil
+	}
+	if id, err = strconv.ParseUint(given, 10, 63); err == nil {
+		return id, at, nil
+	}
+	if d, err := time.ParseDuration(given); err == nil && d >= 0 {
+		return 0, now.Add(-d), nil
+	}
+	if at, err = time.Parse(time.RFC3339, given); err != nil {
+		err = fmt.Errorf("--since %.80q: want a duration as 15m, a time as 2026-01-02T15:04:05Z, or an event's id",
+			given)
+	}
+	return 0, at, err
+}
+
 func events(c *cli.Context) error {
+	since, from, err := parseSince(c.String("since"), time.Now())
+	if err != nil {
+		return misuse(c.Command, "%v", err)
+	}
 	show := func(e status.Event) error {
+		if e.Time.Before(from) {
+			return nil
+		}
 		if c.Bool("json") {
 			return writeSafeJSON(c.App.Writer, e)
 		}
@@ -190,14 +218,14 @@ func events(c *cli.Context) error {
 			return err
 		}
 		h.Timeout = 0
-		err = client.New(strings.TrimSuffix(base.String(), "/"), h).FollowEvents(c.Context, c.Uint64("since"), show)
+		err = client.New(strings.TrimSuffix(base.String(), "/"), h).FollowEvents(c.Context, since, show)
 		if c.Context.Err() != nil {
 			return nil // interrupted, as it is meant to be
 		}
 		return noAdmin(c, err)
 	}
 	all, err := askAdmin(c, func(admin *client.Client, ctx context.Context) ([]status.Event, error) {
-		return admin.Events(ctx, c.Uint64("since"))
+		return admin.Events(ctx, since)
 	})
 	if err != nil {
 		return err

@@ -45,6 +45,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	replica *Replica
+	dials   dials
 	membership
 
 	gateways
@@ -66,7 +67,7 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 	c := &Cluster{
 		cfg: cfg, self: self, source: source, log: cfg.Logger, announced: make(chan struct{}, 1),
 		outbox: newOutbox(cfg.Interval), replica: NewReplica(self.Origin(), cfg.Interval, source),
-		membership: newMembership(self), gateways: newGateways(),
+		membership: newMembership(self), gateways: newGateways(), dials: make(dials),
 	}
 	c.replica.Describe(self.Origin(), self.describe())
 	c.replica.between = c.yield
@@ -245,8 +246,12 @@ func (c *Cluster) receive(pool string, b []byte) {
 		c.receiveRosters(pool, b)
 		return
 	}
+	take := c.replica.Receive
+	if isDetour(b) {
+		take = c.replica.ReceiveDetour
+	}
 	c.mu.Lock()
-	err := c.replica.Receive(b, c.cfg.Now()) // see yield
+	err := take(b, c.cfg.Now()) // see yield
 	c.mu.Unlock()
 	if errors.Is(err, errFlood) {
 		if c.flooded.admit(c.log) {

@@ -45,7 +45,7 @@ func (r *Replica) Flush(d counters.Drained, now int64) []Message {
 	r.sentAt = now
 	r.flushes = max(0, r.flushes-1)
 	if r.large {
-		return r.sendOwned(d, false, false, r.tickedAt, now)
+		return r.detour(r.sendOwned(d, false, false, r.tickedAt, now), now)
 	}
 	news := r.newFrames(&r.log, r.arranger.arrange(d.Slots, d.Demand, r.self),
 		frame{since: r.since(d, r.tickedAt, now)}, true, false, now)
@@ -53,7 +53,7 @@ func (r *Replica) Flush(d counters.Drained, now int64) []Message {
 	for _, o := range r.order {
 		out = r.appendFrames(out, o, news...)
 	}
-	return out
+	return r.detour(out, now)
 }
 
 // setCluster passes to the table the number of peers and the horizon: the gossip interval plus the usual transit time,

@@ -42,6 +42,7 @@ type inbound struct {
 	lowSince        int64                  // since when its newest frames have far too low ticks; 0: no
 	left            bool                   // it sent a goodbye: it admits nothing any more
 	leftAt          int64                  // when that came
+	ended           bool                   // its process has ended without one, see End
 	unlinked        bool                   // it is no member any more, and was no link: others tell what it admitted
 	idle            bool                   // it had no requests when it sent its newest frame
 	truncated       bool                   // a snapshot may have left out what changed long ago

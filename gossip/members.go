@@ -52,6 +52,7 @@ func (c *Cluster) Peers() []MemberStatus {
 		out[i] = MemberStatus{Member: *n.of, PeerStatus: statuses[n.status]}
 		if r := c.routes[out[i].PeerStatus.Origin]; r != nil {
 			out[i].Pool, out[i].Addr = r.pool.name, r.addr
+			out[i].Blocked.TCPTo = c.streamsBlocked(r)
 		}
 	}
 	return out

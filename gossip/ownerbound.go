@@ -117,7 +117,7 @@ func (r *Replica) reports(h *inbound) bool { return h.region != nil && r.isAwait
 // isAwaited reports whether an origin itself is to tell this replica what it admits: it does, or it did when it got out
 // of reach.
 func (r *Replica) isAwaited(h *inbound) bool {
-	return !h.isGone() && (!r.large || r.peers[h.origin] == nil || r.isLink(h.origin))
+	return !h.isGone() && !h.ended && (!r.large || r.peers[h.origin] == nil || r.isLink(h.origin))
 }
 
 // isLost reports whether a peer is out of reach: for as long as the table takes it to be.

@@ -28,6 +28,7 @@ type peer struct {
 	askedAt    int64            // all that this node was asked for until then the peer has
 	srtt       time.Duration    // smoothed time from sending a frame to its acknowledgement, 0: not measured yet
 	rttvar     time.Duration    // its mean deviation
+	ways
 }
 
 const (

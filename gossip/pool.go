@@ -112,7 +112,7 @@ func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 	if name == wan {
 		c.self.WAN = finalAddr(conf, t)
 	}
-	p.transport, conf.Transport = t, keptTransport{t}
+	p.transport, conf.Transport = t, keptTransport{t, p}
 	p.conf = *conf
 	if err := p.create(); err != nil {
 		_ = t.Shutdown()
@@ -121,8 +121,24 @@ func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 	return p, nil
 }
 
-// keptTransport outlives the memberlist that uses it: a node that leaves a pool keeps its socket.
-type keptTransport struct{ memberlist.NodeAwareTransport }
+// keptTransport outlives the memberlist that uses it: a node that leaves a pool keeps its socket. The pool takes notice
+// of the streams that it opens.
+type keptTransport struct {
+	memberlist.NodeAwareTransport
+	pool *pool
+}
+
+// DialTimeout implements memberlist.Transport.
+func (t keptTransport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	return t.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
+}
+
+// DialAddressTimeout implements memberlist.NodeAwareTransport.
+func (t keptTransport) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	conn, err := t.NodeAwareTransport.DialAddressTimeout(a, timeout)
+	t.pool.noteDial(a.Addr, err)
+	return conn, err
+}
 
 // Shutdown implements memberlist.Transport.
 func (keptTransport) Shutdown() error { return nil }

@@ -330,6 +330,10 @@ func (p *pool) greet(ctx context.Context) {
 				p.cluster.log.Debug("gossip: silent member does not answer", "pool", p.name, "addr", addr, "error", err)
 			}
 		}
+		for _, r := range p.cluster.doubtful(p) {
+			// noteDial gets the error.
+			_ = p.ml().SendReliable(&r.node, encodeDetour(p.cluster.self.Origin(), false, nil))
+		}
 	}
 }
 

@@ -34,10 +34,13 @@ type Counts interface {
 }
 
 // Message is a frame to send. Reliable ones are too large for a packet and go over a stream.
+// Those that take a detour go over a stream as well, see detours.
 type Message struct {
 	To       counters.Origin
 	Data     []byte
 	Reliable bool
+	Detour   bool
+	Deaf     bool // no packets of the addressee come
 }
 
 // Replica is the replication protocol of one node as a state machine: events come in by method calls with the time,
@@ -121,7 +124,7 @@ func (r *Replica) Join(o counters.Origin, now int64) {
 		return
 	}
 	r.startedAt = cmp.Or(r.startedAt, now)
-	r.peers[o] = &peer{origin: o, lastSeen: now, log: r.logFor()}
+	r.peers[o] = &peer{origin: o, lastSeen: now, log: r.logFor(), ways: ways{packetAt: now}}
 	r.changed = true
 	i, _ := slices.BinarySearch(r.order, o)
 	r.order = slices.Insert(r.order, i, o)
@@ -207,7 +210,7 @@ func (r *Replica) Goodbye(now int64) []Message {
 		l := logged{kind: goodbye, data: f.encode(nil, emptyBody), tail: len(f.tail())}
 		out = r.appendFrames(out, o, l)
 	}
-	return out
+	return r.detour(out, now)
 }
 
 // toOnly names the addressee of a frame that is for nobody else; 0: the frame may be for all.
@@ -267,6 +270,7 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	h := r.inboundOf(f.origin, now)
 	h.follow(f, now)
+	h.ended = h.ended && f.sent <= h.newest
 	r.disbelieve(f, h, now)
 	r.noteSender(f, h, now)
 	for i := range f.groups {
@@ -307,6 +311,9 @@ func (r *Replica) hear(f *frame, now int64) {
 		return
 	}
 	p.lastSeen = now
+	if f.kind != snapshot { // which comes over a stream
+		p.packetAt = now
+	}
 	if p.region != nil {
 		p.region.seenAt = now
 	}
@@ -357,7 +364,7 @@ func (r *Replica) isOrphan(f *frame, g *group) bool {
 // setWatermark passes to the table the time before which it knows all of the origin.
 func (r *Replica) setWatermark(o counters.Origin, h *inbound) {
 	switch {
-	case h.left:
+	case h.left || h.ended:
 		r.counts.SetWatermark(o, counters.Gone)
 	case h.watermark != 0:
 		r.counts.SetWatermark(o, min(h.watermark, h.watermarkAt))
@@ -409,6 +416,7 @@ func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 // in a row.
 func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 	r.reorganize(now)
+	r.beginDetours(now)
 	r.asked = d.Demand
 	r.admitted(d.Demand, cmp.Or(r.tickedAt, now-int64(r.interval)), now)
 	r.forgotten(d.Forgotten, now)
@@ -443,7 +451,7 @@ func (r *Replica) Tick(d counters.Drained, now int64) []Message {
 	}
 	r.forgetDemands(now)
 	r.forgetRegions(now)
-	return out
+	return r.detour(out, now)
 }
 
 // forAll returns the slots that every node is to know, without those that an owner has for somebody: they come once
@@ -461,7 +469,7 @@ func (r *Replica) forgetDemands(now int64) {
 	send := map[*region]int{r.firstRegion(): 1} // this node; less those that do not
 	for _, h := range r.senders() {
 		switch silent := now - max(h.lastSeen, h.since); {
-		case h.left || h.region == nil || r.large && !r.reports(h):
+		case h.left || h.ended || h.region == nil || r.large && !r.reports(h):
 		case h.watermark != 0 && silent < int64(sendsWithin):
 			send[h.region]++
 		default:

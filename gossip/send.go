@@ -28,6 +28,7 @@ type outbox struct {
 	paced   []delivery
 	waiting chan struct{}            // something is in paced
 	streams map[counters.Origin]bool // to whom a snapshot is on its way
+	detours map[counters.Origin]*detourQueue
 }
 
 // delivery is a message and how it goes.
@@ -37,7 +38,8 @@ type delivery struct {
 }
 
 func newOutbox(interval time.Duration) *outbox {
-	return &outbox{pause: interval / 10, waiting: make(chan struct{}, 1), streams: make(map[counters.Origin]bool)}
+	return &outbox{pause: interval / 10, waiting: make(chan struct{}, 1), streams: make(map[counters.Origin]bool),
+		detours: make(map[counters.Origin]*detourQueue)}
 }
 
 // send delivers messages of the replica: at once if they are urgent, or few; otherwise the first of them, and the rest
@@ -108,6 +110,7 @@ func (c *Cluster) deliver(out []delivery) int {
 			c.log.Debug("gossip: packet not sent", "peer", d.route.member.NodeID, "error", err)
 		}
 	}
+	c.sendDetours(out)
 	return len(out)
 }
 

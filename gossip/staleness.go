@@ -26,6 +26,10 @@ type PeerStatus struct {
 	// times to and from it differ in.
 	Ahead time.Duration
 	Timed bool
+	// Ended says that the peer's process has ended without a goodbye: its host refused a stream, and nothing came
+	// since. It admits nothing any more.
+	Ended   bool
+	Blocked Blocked // ways between it and this node
 }
 
 // Peers returns the status of every replica that sent something and has not left, by origin.
@@ -40,8 +44,9 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 		st.Idle = h.idle && st.Age <= neverSeen
 		st.Ahead, st.Timed = h.skew(now)
 		if p := r.peers[o]; p != nil {
-			st.Member, st.RTT = true, p.srtt
+			st.Member, st.RTT, st.Blocked = true, p.srtt, r.blocked(p, now)
 		}
+		st.Ended = h.ended
 		out = append(out, st)
 	}
 	slices.SortFunc(out, func(a, b PeerStatus) int { return cmp.Compare(a.Origin, b.Origin) })

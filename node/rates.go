@@ -36,6 +36,7 @@ func (t *decisionCounts) totals() (allowed, denied uint64) {
 // watchRates samples the decisions until ctx ends: 1000 rules take 10 us every 5 s.
 func (n *Node) watchRates(ctx context.Context) {
 	var bans banReport
+	pair := ""
 	ticker := time.NewTicker(rateStep)
 	defer ticker.Stop()
 	for {
@@ -45,6 +46,7 @@ func (n *Node) watchRates(ctx context.Context) {
 		case <-ticker.C:
 			n.rates.sample(n.policy.Load())
 			bans.look(n, time.Now())
+			pair = n.warnOfPair(pair)
 			n.losses.recent(n.lostWrites(), time.Now())
 		}
 	}

@@ -120,11 +120,11 @@ func (n *Node) regions(p *policy, now int64) []status.Region {
 		at := slices.IndexFunc(all, func(r status.Region) bool { return r.Name == m.Region })
 		if at < 0 {
 			at = len(all)
-			all = append(all, status.Region{Name: m.Region})
+			all = append(all, status.Region{Name: m.Region, Down: true})
 		}
 		r := &all[at]
 		r.Members = append(r.Members, m)
-		r.Reachable = r.Reachable || m.Reachable
+		r.Reachable, r.Down = r.Reachable || m.Reachable, r.Down && m.Down
 		if m.Since.After(r.Since) {
 			r.Since = m.Since
 		}
@@ -145,7 +145,7 @@ func memberStatus(p *gossip.MemberStatus, self *gossip.Member, interval time.Dur
 		Pool: p.Pool, Reachable: !telemetry.Unreachable(p, interval), Staleness: p.Age.Milliseconds(),
 		RTT: millis(p.RTT), Idle: p.Idle, Rules: fingerprint(p.Rules),
 		SameRules: p.Rules == 0 || p.Rules == self.Rules, SameKey: p.Identity == 0 || p.Identity == self.Identity}
-	if !m.Reachable {
+	if m.Down = !m.Reachable && p.Ended; !m.Reachable {
 		m.Since = time.Unix(0, now-int64(p.Age)).UTC()
 	}
 	if p.Timed {
@@ -356,7 +356,7 @@ func (n *Node) countsOf(slots []counters.Slot) []status.NodeCount {
 	sums, addsUp := make(map[status.NodeCount]uint64), n.cluster.AddsUp()
 	for _, p := range n.cluster.Peers() {
 		who := status.NodeCount{Node: status.Clean(p.NodeID, maxName), Region: status.Clean(p.Region, maxName),
-			CutOff: telemetry.Unreachable(&p, n.cfg.Gossip.Interval)}
+			CutOff: telemetry.Unreachable(&p, n.cfg.Gossip.Interval) && !p.Ended}
 		if names[p.PeerStatus.Origin] = who; who.CutOff && !addsUp {
 			sums[who] = 0
 		}
@@ -401,6 +401,10 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 			"the last rules were refused: those of %s stay in force", timeOfDay(s.Rules.Since))
 	}
 	explained := n.regionFindings(s, add)
+	for _, b := range n.monitor.Blocked() {
+		add("warn", b.Do(), "%s", b.Text())
+		explained = true
+	}
 	if cut := n.monitor.CutOff(); cut != "" {
 		add("error", "look at the network of this side; edgelimit_decisions_total, outcomes failed_closed and "+
 			"failed_open, says which rules deny or admit all", "%s", cut)
@@ -453,6 +457,9 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 		add("info", "give the counters more memory (--memory)", "since the start %s with half of the limit used or "+
 			"more were evicted, and may be admitted as much again", plural(int(lost), "key"))
 	}
+	if pair := n.pairWarning(); pair != "" {
+		add("info", "add a third node, or make the rule strict, with a Redis", "%s", pair)
+	}
 	if s.Shadow {
 		add("info", "set shadow: false when it shall deny", "all rules are in shadow mode: nothing is denied")
 	}
@@ -501,11 +508,15 @@ func (n *Node) fileFindings(add func(level, do, format string, args ...any)) {
 // regionFindings adds what is wrong with other nodes, and reports whether that explains why decisions are degraded.
 func (n *Node) regionFindings(s *status.Status, add func(level, do, format string, args ...any)) (explains bool) {
 	const network = "look at the network to them and at their processes: counts agree again within seconds of the heal"
+	const restart = "start them again, under the same --node-id: their hosts refuse connections, so the processes " +
+		"have ended, and the network is fine"
 	isolated := n.isolation(s, add)
 	for _, r := range s.Regions {
-		var lost, strangers, others []string
+		var lost, down, strangers, others []string
 		for _, m := range r.Members {
 			switch {
+			case m.Down:
+				down = append(down, m.Node)
 			case !m.Reachable:
 				lost = append(lost, cmp.Or(m.Node, "unknown"))
 			case !m.SameKey:
@@ -515,12 +526,19 @@ func (n *Node) regionFindings(s *status.Status, add func(level, do, format strin
 			}
 		}
 		switch {
+		case r.Down:
 		case !r.Reachable && isolated:
 		case !r.Reachable:
 			add("warn", network, "region %s is cut off since %s: this node receives no counts of it; its %s",
 				cmp.Or(r.Name, "unknown"), timeOfDay(r.Since), keeps(r))
 		case len(lost) > 0:
 			add("warn", network, "%s of region %s cut off: %s", plural(len(lost), "node"), r.Name, some(lost))
+		}
+		switch {
+		case r.Down:
+			add("warn", restart, "region %s is down since %s: %s", r.Name, timeOfDay(r.Since), some(down))
+		case len(down) > 0:
+			add("warn", restart, "%s of region %s down: %s", plural(len(down), "node"), r.Name, some(down))
 		}
 		if len(strangers) > 0 {
 			add("error", "give all nodes the same key file", "%s of region %s has another identity key, and counts "+
@@ -530,7 +548,7 @@ func (n *Node) regionFindings(s *status.Status, add func(level, do, format strin
 			add("warn", "give all nodes the same rules; while they are rolled out, wait", "%s of region %s has other "+
 				"rules than this node", some(others), r.Name)
 		}
-		explains = explains || len(lost)+len(strangers) > 0
+		explains = explains || len(lost)+len(down)+len(strangers) > 0
 	}
 	return explains
 }
@@ -549,6 +567,7 @@ func (n *Node) isolation(s *status.Status, add func(level, do, format string, ar
 			}
 		case r.Reachable:
 			return false
+		case r.Down:
 		default:
 			away = append(away, fmt.Sprintf("%s (%s)", cmp.Or(r.Name, "unknown"), keeps(r)))
 			if r.Since.After(since) {

@@ -57,7 +57,8 @@ type Finding struct {
 type Region struct {
 	Name      string `json:"name"`
 	Own       bool   `json:"own"`
-	Reachable bool   `json:"reachable"` // any of its nodes is; true for the node's own
+	Reachable bool   `json:"reachable"`      // any of its nodes is; true for the node's own
+	Down      bool   `json:"down,omitempty"` // all of its nodes are
 	// Since is since when none of its nodes is heard; zero while one is.
 	Since time.Time `json:"unreachable_since,omitzero"`
 	// Share is about which part of the limits of scope global its nodes admit while each side of a partition keeps its
@@ -68,12 +69,14 @@ type Region struct {
 
 // Member is a node of the cluster.
 type Member struct {
-	Node      string    `json:"node"`
-	Region    string    `json:"region"`
-	Self      bool      `json:"self,omitempty"` // it is the one that answers
-	Addr      string    `json:"addr,omitempty"` // of gossip
-	Pool      string    `json:"pool,omitempty"` // lan or wan; empty: it is not in the membership
-	Reachable bool      `json:"reachable"`
+	Node      string `json:"node"`
+	Region    string `json:"region"`
+	Self      bool   `json:"self,omitempty"` // it is the one that answers
+	Addr      string `json:"addr,omitempty"` // of gossip
+	Pool      string `json:"pool,omitempty"` // lan or wan; empty: it is not in the membership
+	Reachable bool   `json:"reachable"`
+	// Down says that it is not reachable because its process has ended: its host refuses connections.
+	Down      bool      `json:"down,omitempty"`
 	Since     time.Time `json:"unreachable_since,omitzero"`
 	Staleness int64     `json:"staleness_ms"` // age of what is known of its counts
 	RTT       float64   `json:"rtt_ms"`       // 0: not measured

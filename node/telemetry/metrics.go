@@ -81,6 +81,21 @@ func (m *Monitor) Write(w Writer, c *gossip.Cluster) {
 	for region, ok := range reach.byLabel() {
 		reachable(Number(ok), region)
 	}
+	blocked := w.GaugeVec("blocked_peers", "Other nodes by way (udp_to and udp_from them, udp_both, tcp_to) that "+
+		"is blocked while the other protocol passes, by region.", "region", "way")
+	for region := range reach.byLabel() {
+		for _, way := range allWays {
+			nodes := 0
+			for _, b := range reach.blocked {
+				if b.Way == way && label(b.Region) == region {
+					nodes += len(b.Nodes)
+				}
+			}
+			blocked(float64(nodes), region, string(way))
+		}
+	}
+	w.Gauge("ended_peers", "Of unreachable_peers, those whose hosts refuse connections: their processes have ended.",
+		float64(len(reach.ended)))
 	w.Gauge("unreachable_peers", "Other nodes silent for 3 s, or gone without having left.", float64(reach.peers))
 	w.Gauge("peers_with_other_rules", "Other nodes whose rules differ in effect from those in force here.",
 		float64(m.otherRules.count.Load()))

@@ -43,6 +43,7 @@ type Monitor struct {
 	table                     tableAlarms
 	degraded                  degradation
 	outages                   outages
+	blocked                   blockAlarm
 	storeFailed               time.Time // since when the store does not answer; zero: it does
 }
 
@@ -55,7 +56,7 @@ func NewMonitor(log *slog.Logger, memory string, maxSkew time.Duration) *Monitor
 		skew:   newSkewMonitor(log, maxSkew),
 		reach:  newReachAlarm(log), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
 		table: tableAlarms{log: log, memory: memory}, degraded: degradation{log: log},
-		outages: outages{log: log},
+		outages: outages{log: log}, blocked: blockAlarm{log: log},
 	}
 }
 
@@ -93,6 +94,11 @@ func (m *Monitor) Read(s *Sources, now time.Time) {
 	m.skew.look(members, store, storeKnown, s.Now())
 	m.table.look(s.Table.Stats(), suspects{s.Table.LastImplausible(), s.Table.LastDenier()}, members, now)
 	m.Unmatched.logSamples(s.Rules())
+	var shared [counters.Alone + 1]bool
+	for _, l := range limits {
+		shared[l.Scope()] = true
+	}
+	m.outages.shared.Store(&shared)
 	m.readPeers(s, peers, members, now)
 }
 
@@ -127,6 +133,7 @@ func (m *Monitor) readPeers(s *Sources, peers, members []gossip.MemberStatus, no
 	m.outages.look(counters.Region, near, now)
 	inRegion = inRegion || near.byStore() || m.Outage(counters.Region) == rules.CutOff
 	m.degraded.look(m.reasons(reach, identity, blind, all.byStore()), inRegion, now)
+	m.blocked.look(reach.blocked, now)
 }
 
 // storeAway reports whether the store has not answered for as long as makes a peer unreachable.
@@ -145,10 +152,16 @@ func (m *Monitor) storeAway(s *Sources, limit time.Duration, now time.Time) bool
 func (m *Monitor) reasons(reach *reachable, identity []string, blind, byStore bool) (all []string) {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	for i := range reach.regions {
-		if r := &reach.regions[i]; r.down {
+		if r := &reach.regions[i]; r.down && !r.ended {
 			add("region %s cannot be reached: nothing from its %s for %v",
 				printable(r.name), plural(r.nodes, "node"), r.silent.Round(time.Second))
 		}
+	}
+	if len(reach.ended) > 0 {
+		add("%s down: connections are refused", isOrAre(reach.ended))
+	}
+	for _, b := range reach.blocked {
+		add("%s; %s", b.Text(), b.Do())
 	}
 	if len(reach.names) > 0 {
 		add("%s cannot be reached: nothing for %v or longer", firstNames(reach.names), reach.silent.Round(time.Second))
@@ -170,6 +183,13 @@ func (m *Monitor) reasons(reach *reachable, identity []string, blind, byStore bo
 		add("%s", cut)
 	}
 	return all
+}
+
+func isOrAre(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " is"
+	}
+	return firstNames(names) + " are"
 }
 
 func plural(n int, what string) string {
@@ -202,7 +222,7 @@ func (m *Monitor) Outage(s counters.Scope) rules.Outage { return m.outages.in(s)
 // CutOff says that this node is cut off, and the widest scope for which it is; nothing if it is not.
 func (m *Monitor) CutOff() string {
 	for _, s := range []counters.Scope{counters.Global, counters.Region} {
-		if m.Outage(s) == rules.CutOff {
+		if m.Outage(s) == rules.CutOff && m.outages.isShared(s) {
 			return fmt.Sprintf("this node is cut off from most nodes that share limits of scope %s: "+
 				"rules follow their on_failure", s)
 		}
@@ -211,17 +231,43 @@ func (m *Monitor) CutOff() string {
 }
 
 // degradation is whether a node that shares limits with this one is unreachable or counts apart, or this node's clock
-// is off. look is not safe for concurrent use.
+// is off. A cause that comes and goes does not make it do so as often: it changes twice a minute at most, or three
+// times in the first minute of ten. look is not safe for concurrent use.
 type degradation struct {
 	log             *slog.Logger
 	cluster, region atomic.Bool              // limits of that scope are degraded
 	reasons         atomic.Pointer[[]string] // nil before the first look
-	since           time.Time
+	since, until    time.Time                // of the latest degradation
+	last            []string                 // the latest reasons
+	over            time.Time                // when they ended; zero: they have not
+}
+
+const (
+	// degradedLeast is how long a degradation lasts at least that begins within degradedQuiet of the end of another.
+	degradedLeast = time.Minute
+	degradedQuiet = 10 * time.Minute
+)
+
+// held returns the reasons, or where they have just ended and come again and again, that they did.
+func (d *degradation) held(reasons []string, now time.Time) []string {
+	switch {
+	case len(reasons) > 0:
+		d.last, d.over = reasons, time.Time{}
+		return reasons
+	case !d.cluster.Load() || d.until.IsZero() || d.since.Sub(d.until) > degradedQuiet ||
+		now.Sub(d.since) >= degradedLeast:
+		return nil
+	case d.over.IsZero():
+		d.over = now
+	}
+	return []string{fmt.Sprintf("it comes and goes, the last time until %s: %s",
+		d.over.UTC().Format("15:04:05 UTC"), strings.Join(d.last, "; "))}
 }
 
 // look takes the reasons why limits of the cluster are degraded, and whether the region's are.
 func (d *degradation) look(reasons []string, region bool, now time.Time) {
 	d.region.Store(region)
+	reasons = d.held(reasons, now)
 	is := len(reasons) > 0
 	was := d.cluster.Swap(is)
 	d.reasons.Store(&reasons)
@@ -230,6 +276,7 @@ func (d *degradation) look(reasons []string, region bool, now time.Time) {
 		d.since = now
 		d.log.Warn("decisions are degraded", "because", strings.Join(reasons, "; "))
 	case was && !is:
+		d.until = now
 		d.log.Info("decisions are no longer degraded", "after", now.Sub(d.since).Round(time.Millisecond))
 	}
 }

@@ -19,6 +19,13 @@ type outages struct {
 	most   [counters.Alone + 1]int           // the most nodes reached at a time since all known ones were
 	nodes  [counters.Alone + 1]int           // while the node is cut off: how many are waited for
 	before [counters.Alone + 1]time.Time     // since when the node is cut off; zero: it is not
+	shared atomic.Pointer[[counters.Alone + 1]bool]
+}
+
+// isShared reports whether there are limits of the scope: without, nothing depends on whether the node is cut off.
+func (o *outages) isShared(s counters.Scope) bool {
+	shared := o.shared.Load()
+	return shared == nil || shared[s]
 }
 
 func (o *outages) in(s counters.Scope) rules.Outage { return rules.Outage(o.now[s].Load()) }
@@ -26,6 +33,7 @@ func (o *outages) in(s counters.Scope) rules.Outage { return rules.Outage(o.now[
 // company is the nodes of one scope.
 type company struct {
 	reached, known int  // this one included
+	ended          int  // of the others, those whose processes have ended: they need not be reached
 	partial        bool // there may be others
 	alone          bool // nothing is known of the others
 	storeAway      bool // the regional store does not answer
@@ -47,11 +55,11 @@ func (o *outages) look(s counters.Scope, c company, now time.Time) {
 		c.known = max(c.known, waited)
 	}
 	o.nodes[s] = waited
-	outage := rules.Whole
+	outage, alive := rules.Whole, c.known-c.ended
 	switch {
-	case c.alone || c.byStore() || c.known > 1 && 2*c.reached <= c.known:
+	case c.alone || c.byStore() || alive > 1 && 2*c.reached <= alive:
 		outage = rules.CutOff
-	case c.partial || c.reached < c.known:
+	case c.partial || c.reached < alive:
 		outage = rules.Partitioned
 	default:
 		o.most[s] = c.reached
@@ -59,9 +67,13 @@ func (o *outages) look(s counters.Scope, c company, now time.Time) {
 	o.now[s].Store(uint32(outage))
 	switch {
 	case outage == rules.CutOff && !cut:
-		o.before[s] = now
+		if o.before[s] = now; !o.isShared(s) {
+			break
+		}
 		o.log.Warn("this node is cut off from most of the nodes that share limits: rules follow their on_failure",
 			"scope", s, "reached", c.reached, "nodes", c.known, "store_away", c.storeAway)
+	case outage != rules.CutOff && cut && !o.isShared(s):
+		o.before[s] = time.Time{}
 	case outage != rules.CutOff && cut:
 		o.log.Info("this node is no longer cut off", "scope", s, "reached", c.reached, "nodes", c.known,
 			"after", now.Sub(o.before[s]).Round(time.Millisecond))
@@ -73,10 +85,13 @@ func (o *outages) look(s counters.Scope, c company, now time.Time) {
 // identity key, which count apart, as if they were silent.
 func companies(peers []gossip.MemberStatus, limit time.Duration, apart func(*gossip.Member) bool) (all, near company) {
 	all, near = company{reached: 1, known: 1}, company{reached: 1, known: 1}
-	count := func(c *company, reached bool) {
+	count := func(c *company, reached, ended bool) {
 		c.known++
-		if reached {
+		switch {
+		case reached:
 			c.reached++
+		case ended:
+			c.ended++
 		}
 	}
 	for len(peers) > 0 {
@@ -88,9 +103,10 @@ func companies(peers []gossip.MemberStatus, limit time.Duration, apart func(*gos
 		reached := slices.ContainsFunc(peers[:boots], func(p gossip.MemberStatus) bool {
 			return !isLost(&p, limit) && !apart(&p.Member)
 		})
-		count(&all, reached)
+		ended := !slices.ContainsFunc(peers[:boots], func(p gossip.MemberStatus) bool { return !hasEnded(&p, limit) })
+		count(&all, reached, ended)
 		if !p.OtherRegion {
-			count(&near, reached)
+			count(&near, reached, ended)
 		}
 		peers = peers[boots:]
 	}

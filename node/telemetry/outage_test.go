@@ -35,6 +35,13 @@ func TestOutages(t *testing.T) {
 		{company{reached: 4, known: 4}, rules.Partitioned, "is no longer cut off"}, // of six that there were
 		{company{reached: 4, known: 4}, rules.Whole, ""},
 		{company{reached: 1, known: 1}, rules.Whole, ""}, // the others have left in order
+		{company{reached: 2, known: 2}, rules.Whole, ""},
+		{company{reached: 1, known: 2, ended: 1}, rules.Whole, ""}, // the other one has crashed
+		{company{reached: 2, known: 2}, rules.Whole, ""},
+		{company{reached: 1, known: 2}, rules.CutOff, "is cut off"}, // nobody knows
+		{company{reached: 1, known: 2, ended: 1}, rules.Whole, "is no longer cut off"},
+		{company{reached: 5, known: 5}, rules.Whole, ""},
+		{company{reached: 2, known: 5, ended: 2}, rules.Partitioned, ""}, // of three that live
 	} {
 		var log testkit.Log
 		o.log = log.Logger()
@@ -88,6 +95,22 @@ func TestCutOffIsAReason(t *testing.T) {
 		if !strings.HasSuffix(reasons, step.wants) || (reasons == "") != (step.wants == "") {
 			t.Errorf("step %d: %q, want %q", i, reasons, step.wants)
 		}
+	}
+}
+
+// Without limits of a scope nothing depends on whether the node is cut off, and it says nothing of it.
+func TestCutOffWithoutLimits(t *testing.T) {
+	var log testkit.Log
+	m := NewMonitor(log.Logger(), "", time.Second)
+	m.outages.shared.Store(&[counters.Alone + 1]bool{counters.Region: true})
+	m.outages.look(counters.Global, company{reached: 1, known: 3}, at(0))
+	if m.Outage(counters.Global) != rules.CutOff || m.CutOff() != "" || log.String() != "" {
+		t.Errorf("outage %d, %q, log %s", m.Outage(counters.Global), m.CutOff(), &log)
+	}
+	m.outages.look(counters.Global, company{reached: 3, known: 3}, at(1000))
+	m.outages.look(counters.Region, company{reached: 1, known: 3}, at(2000))
+	if m.CutOff() == "" || strings.Count(log.String(), "WARN") != 1 {
+		t.Errorf("%q, log %s", m.CutOff(), &log)
 	}
 }
 

@@ -20,8 +20,10 @@ const idleGap = time.Second
 type reachable struct {
 	regions []regionReach // of the other nodes, by name
 	peers   int           // unreachable nodes
-	near    int           // of these, those of the node's own region
-	names   []string      // region/node of the unreachable nodes whose region can be reached
+	ended   []string      // region/node of those of them whose processes have ended
+	near    int           // of the others, those of the node's own region
+	blocked []Blockage
+	names   []string      // region/node of the others whose region can be reached
 	silent  time.Duration // the least time since a frame came from any of names
 	overdue []string      // those of names that are silent for idleGap longer than they may be
 }
@@ -32,6 +34,7 @@ type regionReach struct {
 	own    bool          // it is the node's own
 	nodes  int           // the other nodes there
 	down   bool          // all of them are unreachable
+	ended  bool          // all of their processes have ended
 	silent time.Duration // the time since a frame came from any of them
 }
 
@@ -41,26 +44,35 @@ func isLost(p *gossip.MemberStatus, limit time.Duration) bool {
 	return p.Age > limit || p.Pool == "" && (p.NodeID != "" || p.Known > limit)
 }
 
+// hasEnded reports whether a peer is unreachable because its process has ended. Then it admits nothing, and no
+// partition is why nothing comes from it.
+func hasEnded(p *gossip.MemberStatus, limit time.Duration) bool { return p.Ended && isLost(p, limit) }
+
 // reachOf sums up the peers, which are sorted by region.
 func reachOf(peers []gossip.MemberStatus, limit time.Duration) *reachable {
-	all := &reachable{}
+	all := &reachable{blocked: blockages(peers)}
 	for len(peers) > 0 {
 		r := regionReach{name: peers[0].Region, own: !peers[0].OtherRegion, silent: peers[0].Age}
 		var lost []*gossip.MemberStatus
+		ended := 0
 		for ; len(peers) > 0 && peers[0].Region == r.name; peers = peers[1:] {
 			p := &peers[0]
 			r.nodes++
 			r.silent = min(r.silent, p.Age)
-			if isLost(p, limit) {
+			switch {
+			case hasEnded(p, limit):
+				ended++
+				all.ended = append(all.ended, peerName(p))
+			case isLost(p, limit):
 				lost = append(lost, p)
 				if !p.OtherRegion {
 					all.near++
 				}
 			}
 		}
-		r.down = len(lost) == r.nodes
+		r.down, r.ended = len(lost)+ended == r.nodes, ended == r.nodes
 		all.regions = append(all.regions, r)
-		all.peers += len(lost)
+		all.peers += len(lost) + ended
 		if r.down {
 			continue
 		}
@@ -146,8 +158,12 @@ func (a *reachAlarm) lookAtRegions(r *reachable, now time.Time) {
 			if region.own {
 				text = "no other node of this region can be reached"
 			}
-			a.log.Warn(text+": the limits that it shares go on here with an estimate of what it admits, those of "+
-				"on_partition: local in full", "peer_region", region.name, "nodes", region.nodes,
+			text += ": the limits that it shares go on here with an estimate of what it admits, those of " +
+				"on_partition: local in full"
+			if region.ended {
+				text = "all nodes of a region are down: their hosts refuse connections, so they admit nothing"
+			}
+			a.log.Warn(text, "peer_region", region.name, "nodes", region.nodes,
 				"silent_for", region.silent.Round(time.Millisecond))
 		case !region.down && logged:
 			over(region.name, "a region is reachable again")
@@ -173,6 +189,17 @@ func (a *reachAlarm) lookAtPeers(r *reachable, peers []gossip.MemberStatus, limi
 	if len(lost) > 0 {
 		a.log.Warn("peers cannot be reached: the limits that they share go on here with an estimate of what they admit",
 			"peers", firstNames(lost), "count", len(lost), "silent_for", r.silent.Round(time.Millisecond))
+	}
+	var down []string
+	for _, name := range r.ended {
+		if _, logged := a.peers[name]; !logged {
+			a.peers[name] = now
+			down = append(down, name)
+		}
+	}
+	if len(down) > 0 {
+		a.log.Warn("nodes are down: their hosts refuse connections, so they admit nothing; start them again",
+			"peers", firstNames(down), "count", len(down))
 	}
 	if len(a.peers) == 0 {
 		return

@@ -27,7 +27,8 @@ type Links struct {
 	between    Link
 	links      map[direction]Link
 	oneWay     map[direction]bool
-	partitions []map[string]bool // for each: the groups on one side
+	noStreams  map[direction]bool // from the dialer
+	partitions []map[string]bool  // for each: the groups on one side
 	open       map[*openStream]struct{}
 }
 
@@ -43,11 +44,12 @@ type openStream struct {
 // NewLinks returns links without faults. All draws follow from the seed.
 func NewLinks(seed uint64) *Links {
 	return &Links{
-		rand:   rand.New(rand.NewPCG(seed, 0x65646765)),
-		groups: make(map[string]string),
-		links:  make(map[direction]Link),
-		oneWay: make(map[direction]bool),
-		open:   make(map[*openStream]struct{}),
+		rand:      rand.New(rand.NewPCG(seed, 0x65646765)),
+		groups:    make(map[string]string),
+		links:     make(map[direction]Link),
+		oneWay:    make(map[direction]bool),
+		noStreams: make(map[direction]bool),
+		open:      make(map[*openStream]struct{}),
 	}
 }
 
@@ -99,12 +101,20 @@ func (l *Links) PartitionOneWay(from, to string) {
 	l.partition(func() { l.oneWay[direction{from, to}] = true })
 }
 
-// Heal undoes every Partition and PartitionOneWay. Links stay as they are set; streams must be dialed again.
+// BlockStreams stops the streams that one group opens to another, as a firewall does that lets packets pass: open ones
+// are reset.
+func (l *Links) BlockStreams(from, to string) {
+	l.partition(func() { l.noStreams[direction{from, to}] = true })
+}
+
+// Heal undoes every Partition, PartitionOneWay and BlockStreams. Links stay as they are set; streams must be dialed
+// again.
 func (l *Links) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.partitions = nil
 	clear(l.oneWay)
+	clear(l.noStreams)
 }
 
 // partition makes the change and resets the streams that it separates.
@@ -284,8 +294,9 @@ func (l *Links) partitioned(from, to string) bool {
 	return l.oneWay[d] || slices.ContainsFunc(l.partitions, separates)
 }
 
-func (l *Links) streamPartitioned(a, b string) bool {
-	return l.partitioned(a, b) || l.partitioned(b, a)
+func (l *Links) streamPartitioned(dialer, acceptor string) bool {
+	return l.noStreams[direction{l.groups[dialer], l.groups[acceptor]}] || l.partitioned(dialer, acceptor) ||
+		l.partitioned(acceptor, dialer)
 }
 
 const (

@@ -164,6 +164,8 @@ func printMembers(out io.Writer, s *status.Status) error {
 			switch {
 			case m.Self:
 				state = "self"
+			case m.Down:
+				state = "down since " + m.Since.UTC().Format("15:04:05 UTC")
 			case !m.Reachable:
 				state = "cut off since " + m.Since.UTC().Format("15:04:05 UTC")
 			case !m.SameKey:

@@ -107,7 +107,7 @@ function show(s) {
   showLimits(s.limits, s.rules.count);
   table('members', [['Node'], ['Region'], ['Counts'], ['Behind', true], ['Round trip', true], ['Rules']],
     s.regions.flatMap((r) => r.members).map((m) => [m.self ? `${m.node} (this node)` : m.node, m.region,
-      m.self ? 'own' : !m.reachable ? mark('bad', `cut off since ${time(m.unreachable_since)}`) :
+      m.self ? 'own' : !m.reachable ? mark('bad', `${away(m)} since ${time(m.unreachable_since)}`) :
         m.idle ? 'arrive; idle' : 'arrive',
       m.self ? '' : span(m.staleness_ms), m.rtt_ms && !m.self ? `${m.rtt_ms.toFixed(1)} ms` : '',
       [h('code', {}, (m.rules ?? 'unknown').slice(0, 8)), m.same_rules ? '' : mark('warn', ' differs'),
@@ -117,6 +117,7 @@ function show(s) {
   'nobody was denied in the last minutes');
 }
 
+const away = (what) => what.down ? 'down' : 'cut off';
 const kinds = { error: 'bad', warn: 'warn', info: 'info', good: 'good' };
 const mark = (kind, text) => h('span', { class: kind }, text);
 
@@ -130,13 +131,13 @@ function changed(name, value, render) {
 function regionOf(r, late) {
   const nodes = r.members.map((m) => {
     const state = m.self ? 'good' : !m.reachable ? 'bad' : m.staleness_ms > late ? 'warn' : 'good';
-    const label = m.self ? 'this node' : m.reachable ? `${span(m.staleness_ms)} behind` : 'cut off';
+    const label = m.self ? 'this node' : m.reachable ? `${span(m.staleness_ms)} behind` : away(m);
     return { id: m.node, here: m.self, state, label };
   });
   const lost = nodes.filter((n) => n.state === 'bad').length, behind = Math.max(0, ...r.members.map(
     (m) => m.reachable && !m.self ? m.staleness_ms : 0));
-  const [state, label] = !r.reachable ? ['bad', `cut off since ${time(r.unreachable_since)}`] :
-    lost ? ['warn', `${lost} of ${nodes.length} nodes cut off`] :
+  const [state, label] = !r.reachable ? ['bad', `${away(r)} since ${time(r.unreachable_since)}`] :
+    lost ? ['warn', `${lost} of ${nodes.length} nodes cut off or down`] :
       behind > late ? ['warn', `late: ${span(behind)} behind`] :
         ['good', r.own ? 'own region' : `${span(behind)} behind`];
   return { name: r.name, here: r.own, state, label, nodes };
@@ -215,7 +216,7 @@ function regionBox(r, x, y, width, height, head, row) {
     more > 0 ? svg('text', { x: x + 26, y: y + head + row * maxNodes + 10 }, `and ${more} more`) : '');
 }
 
-const legend = [['good', 'counts arrive'], ['warn', 'counts arrive late'], ['bad', 'cut off']];
+const legend = [['good', 'counts arrive'], ['warn', 'counts arrive late'], ['bad', 'cut off, or down']];
 $('legend').replaceChildren(...legend.map(([state, text]) => h('li', {},
   svg('svg', { 'aria-hidden': 'true' }, svg('path', { class: `link ${state}`, d: 'M0 4H28' })), text)));
 

@@ -16,7 +16,7 @@ import (
 const statusHelp = `
 One node answers about all, at its admin listener: what is wrong and what to do, the regions, the rules.
 
-bound   guaranteed: in the window all nodes together went no further over the limit
+bound   guaranteed: all nodes together went no further over the limit
 over    an estimate of that from below: what the counts show that have arrived
 keeps   about which part of the limits a region admits while it is cut off
 

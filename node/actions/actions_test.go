@@ -127,6 +127,7 @@ func TestSources(t *testing.T) {
 		{"jwt sub", "/", []string{"Authorization", token(`["sub","ann"]`)}, UnreadableValue},
 		{"jwt sub", "/", []string{"Authorization", token(``)}, UnreadableValue},
 		{"jwt sub", "/", []string{"Authorization", "Basic YTpi+" + token(`{"sub":"ann"}`)}, "ann"},
+		{"jwt sub", "/", []string{"Authorization", token(`{"sub":"ann"}`) + "Bearer"}, "ann"},
 		{"jwt sub", "/", []string{"Authorization", "Bearer e30.!.x"}, UnreadableValue},
 		{"jwt sub", "/", []string{"Authorization", "Bearer e30.e30"}, "-"}, // read, and without the claim
 		{"jwt sub", "/", []string{"Authorization", "Bearer opaque"}, "-"},

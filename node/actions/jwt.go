@@ -20,16 +20,15 @@ func (v *view) readJWT(claim string, out *values) {
 	for _, line := range v.header["Authorization"] {
 		bearer := false
 		for field := range strings.FieldsFuncSeq(line, separates) {
-			switch {
-			case len(field) >= len(scheme) && strings.EqualFold(field[len(field)-len(scheme):], scheme):
-				bearer = true // PHP's programs often find it anywhere
-			case bearer && strings.IndexByte(field, '.') >= 0:
+			if bearer && strings.IndexByte(field, '.') >= 0 {
 				if tokens++; tokens > MaxValues {
 					out.excess = true
 					return
 				}
 				out.addClaim(field, claim)
 			}
+			// PHP's programs often find it anywhere; a token may end in it as well.
+			bearer = bearer || len(field) >= len(scheme) && strings.EqualFold(field[len(field)-len(scheme):], scheme)
 		}
 	}
 	out.ambiguous = out.ambiguous || tokens > 1 && out.n > 1

@@ -57,14 +57,15 @@ func (p *peer) measure(rtt time.Duration) {
 	p.srtt += (rtt - p.srtt) / 8
 }
 
-// acknowledge takes in what the peer says that it has. Old acknowledgements, which came late or twice, change nothing.
-func (p *peer) acknowledge(a ack, log *frameLog, now int64) {
+// acknowledge takes in what the peer says that it has; timed is whether it shows how long the way is. Old
+// acknowledgements, which came late or twice, change nothing.
+func (p *peer) acknowledge(a ack, log *frameLog, timed bool, now int64) {
 	if a.cumulative < p.acked.cumulative || a.cumulative > log.last() {
 		return
 	}
 	if newest := a.cumulative; newest > p.acked.cumulative {
 		_, again := p.resent[newest]
-		if l := log.get(newest); l != nil && !again && !p.acked.has(newest) && newest != p.snapTick {
+		if l := log.get(newest); l != nil && timed && !again && !p.acked.has(newest) && newest != p.snapTick {
 			p.measure(time.Duration(max(0, now-l.sent)))
 		}
 		maps.DeleteFunc(p.resent, func(tick uint64, _ int64) bool { return tick <= a.cumulative })

@@ -304,12 +304,16 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	return nil
 }
 
+// silence is how long nothing comes from a peer until it is sent new frames only.
+func (r *Replica) silence() time.Duration { return max(silence, 3*r.interval) }
+
 // hear takes notice that a frame came from a member, and what that acknowledges.
 func (r *Replica) hear(f *frame, now int64) {
 	p := r.peers[f.origin]
 	if p == nil {
 		return
 	}
+	timed := !over(now, p.lastSeen, r.silence()) // an acknowledgement that waited for a way does not show its length
 	p.lastSeen = now
 	if f.kind != snapshot { // which comes over a stream
 		p.packetAt = now
@@ -318,7 +322,7 @@ func (r *Replica) hear(f *frame, now int64) {
 		p.region.seenAt = now
 	}
 	if f.ack.origin == r.self {
-		p.acknowledge(f.ack, p.log, now)
+		p.acknowledge(f.ack, p.log, timed, now)
 		if p.log != &r.log {
 			p.log.trim(p.acked.cumulative)
 		}
@@ -539,7 +543,7 @@ func (r *Replica) messagesFor(out []Message, p *peer, news []logged, beat bool, 
 	if ackDue := h != nil && h.ackDue; !beat && !ackDue {
 		news = nil
 	}
-	reachable := r.resendEveryTick || now-p.lastSeen < int64(max(silence, 3*r.interval))
+	reachable := r.resendEveryTick || !over(now, p.lastSeen, r.silence())
 	rto := p.rto(r.interval)
 	switch {
 	case r.resendEveryTick:

@@ -86,7 +86,7 @@ func TestBeacons(t *testing.T) {
 	s.tick(0)
 	var idle []int
 	for i := range 40 {
-		s.peers[7].lastSeen = s.now
+		s.peers[7].lastSeen, s.peers[7].packetAt = s.now, s.now
 		frames := s.tick(0)
 		if len(frames) > 0 {
 			idle = append(idle, i)

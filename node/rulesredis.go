@@ -95,6 +95,14 @@ func (n *Node) staleRules() []string {
 	return reasons
 }
 
+// otherKeyOverrides is how many overrides were made with another key file than this node's.
+func (n *Node) otherKeyOverrides() int {
+	if n.ruleStore == nil {
+		return 0
+	}
+	return n.ruleStore.Status().OtherKey
+}
+
 // writeRuleStore writes what the node knows of the Redis that its rules come from: zeros where they come from
 // elsewhere.
 func (n *Node) writeRuleStore(w telemetry.Writer) {

@@ -436,6 +436,11 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 	for _, reason := range why.rules {
 		add("warn", "look at the Redis of the rules (rules_redis), and see the events", "%s", reason)
 	}
+	if others := n.otherKeyOverrides(); others > 0 {
+		add("error", "set them again with the --key-file that the nodes have: edgelimit limits set; edgelimit limits unset "+
+			"--key removes them", "%s no effect: made with another key file than this node's",
+			plural(others, "limit")+" of single identities "+map[bool]string{true: "has", false: "have"}[others == 1])
+	}
 	if why.blind {
 		add("warn", "look at the network to the seeds (gossip.join), and at their processes: with another key file "+
 			"they refuse this node, and say so in their logs",
@@ -546,7 +551,7 @@ func (n *Node) regionFindings(s *status.Status, add func(level, do, format strin
 		}
 		if len(others) > 0 {
 			add("warn", "give all nodes the same rules; while they are rolled out, wait", "%s of region %s has other "+
-				"rules than this node", some(others), r.Name)
+				"rules or overrides than this node", some(others), r.Name)
 		}
 		explains = explains || len(lost)+len(down)+len(strangers) > 0
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -43,6 +44,7 @@ func (c *Config) Warnings(set *rules.Set) []Warning {
 	l.unseenResponses()
 	l.unheldDelays()
 	l.unknownStores()
+	l.alone()
 	if len(l.sources) == 0 {
 		return l.found
 	}
@@ -189,9 +191,26 @@ func more(format string, names []string) string {
 	return fmt.Sprintf(format, len(names)-1)
 }
 
-// trust warns of settings that only have an effect on what trusted proxies send, where there are none.
+// alone warns of a node in the place of envoyproxy/ratelimit that knows no others: replicas of that server share their
+// counts by Redis alone.
+func (l *linter) alone() {
+	g := &l.cfg.Gossip
+	if l.cfg.Compatibility != "" && l.cfg.HTTP != "" && g.LAN == "" && g.WAN == "" {
+		l.warn(false, nil, "this node counts alone (no --gossip): of several replicas each admits the whole limit, also "+
+			"with one Redis, which only keeps counts over restarts; run one, or give all the same --key-file, --gossip "+
+			"and --join")
+	}
+}
+
+// trust warns of proxies whose prefix holds clients as well, and of settings that only have an effect on what trusted proxies send, where there are none.
 func (l *linter) trust() {
 	r, defaults := &l.cfg.Requests, actions.DefaultConfig()
+	for _, proxy := range r.TrustedProxies {
+		if p, err := rules.ParsePrefix(proxy); err == nil && tooWide(p) {
+			l.warn(false, nil, "requests.trusted_proxies: %s holds clients, not only proxies: whoever connects from there "+
+				"can name another address with each request, and no limit by address holds; list the proxies", proxy)
+		}
+	}
 	check := func(name, value, usual, why string) {
 		if why != "" && value != "" && value != usual {
 			l.warn(false, nil, "requests.%s: %s has no effect: %s", name, value, why)
@@ -207,6 +226,16 @@ func (l *linter) trust() {
 	}
 	check("client_header", r.ClientHeader, defaults.ClientHeader, anywhere)
 	check("original_headers", r.OriginalHeaders, defaults.OriginalHeaders, auth)
+}
+
+// tooWide reports whether a prefix is wider than networks that consist of proxies: of IPv4 than a /8, of IPv6 than a
+// /16, but for private addresses (fc00::/7).
+func tooWide(p netip.Prefix) bool {
+	if p.Addr().Is4() {
+		return p.Bits() < 8
+	}
+	private := netip.MustParsePrefix("fc00::/7")
+	return p.Bits() < 16 && !(p.Bits() >= private.Bits() && private.Contains(p.Addr()))
 }
 
 // exports warns of rules that hand out the addresses that they ban, where clients may choose the address: then anybody

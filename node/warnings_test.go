@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,47 @@ func descriptors(lists ...[]actions.Entry) (all []actions.Descriptor) {
 		all = append(all, l)
 	}
 	return all
+}
+
+// Proxies of which anybody is one, and replicas that do not know each other.
+func TestWarningsOfTheNetwork(t *testing.T) {
+	for proxy, wide := range map[string]bool{
+		"0.0.0.0/0": true, "0.0.0.0/1": true, "128.0.0.0/1": true, "8.0.0.0/7": true, "::/0": true, "2000::/3": true,
+		"2600::/12": true, "::ffff:0:0/96": true, "10.0.0.0/8": false, "172.16.0.0/12": false, "192.0.2.1": false,
+		"fc00::/7": false, "2001:db8::/32": false, "fd00::/8": false, "unix": false,
+	} {
+		cfg := DefaultConfig()
+		cfg.Requests.TrustedProxies = []string{proxy}
+		if got := warnsOf(t, &cfg, proxy+" holds clients"); got != wide {
+			t.Errorf("trusted proxies %s: a warning: %v, want %v", proxy, got, wide)
+		}
+	}
+	for name, tt := range map[string]struct {
+		change func(*Config)
+		alone  bool
+	}{
+		"in the place of envoyproxy/ratelimit": {func(*Config) {}, true},
+		"with a Redis":                         {func(c *Config) { c.Redis.URL = "redis://127.0.0.1:6379" }, true},
+		"with gossip":                          {func(c *Config) { c.Gossip.LAN = "127.0.0.1:7946" }, false},
+		"as itself":                            {func(c *Config) { c.Compatibility = "" }, false},
+	} {
+		cfg := DefaultConfig()
+		cfg.Compatibility = rulefile.Ratelimit
+		tt.change(&cfg)
+		if got := warnsOf(t, &cfg, "each admits the whole limit"); got != tt.alone {
+			t.Errorf("%s: a warning: %v, want %v", name, got, tt.alone)
+		}
+	}
+}
+
+// warnsOf reports whether a configuration has a warning, which is no hint.
+func warnsOf(t *testing.T, cfg *Config, text string) bool {
+	t.Helper()
+	set, err := rulefile.Parse("rules.yaml", []byte(loginRules))
+	testkit.Must(t, err)
+	return slices.ContainsFunc(cfg.Warnings(set), func(w Warning) bool {
+		return !w.Hint && strings.Contains(w.Text, text)
+	})
 }
 
 func TestWarnings(t *testing.T) {

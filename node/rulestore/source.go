@@ -35,6 +35,7 @@ type Status struct {
 	Subscribed bool          // the store's messages arrive
 	Overrides  int           // those in force
 	Unused     int           // those that have no effect, see the log
+	OtherKey   int           // of these, those that were made with another key file
 	Problems   []string      // why what is in force may not be what should be
 }
 
@@ -358,7 +359,7 @@ func (s *Source) enforce(set *rules.Set, loaded func(*rules.Set, error)) error {
 		for k := range kinds {
 			st.InForce[k] = s.have[k].version
 		}
-		st.Overrides, st.Unused = len(mine)-len(unused), len(unused)+others
+		st.Overrides, st.Unused, st.OtherKey = len(mine)-len(unused), len(unused)+others, others
 	})
 	return nil
 }

@@ -249,7 +249,7 @@ func TestSourceReportsUnusedOverrides(t *testing.T) {
 	publish(t, s, Limits, limitsOf(t, 1, fingerprint+1, map[counters.Key]uint64{7: 70, 8: 80}))
 	f := follow(t, "redis://"+redis.Addr(), "", quick)
 	f.awaits(t, 10)
-	if st := f.Status(); f.limit(7) != 10 || st.Overrides != 0 || st.Unused != 2 ||
+	if st := f.Status(); f.limit(7) != 10 || st.Overrides != 0 || st.Unused != 2 || st.OtherKey != 2 ||
 		!f.log.HasLine("another key file") {
 		t.Errorf("%+v", st)
 	}

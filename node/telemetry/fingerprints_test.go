@@ -25,7 +25,7 @@ func TestDifferenceAlarm(t *testing.T) {
 		{10 * time.Second, []string{"eu/c"}, ""},
 		{17 * time.Second, []string{"eu/c", "eu/d"}, ""},
 		{18 * time.Second, []string{"eu/c", "eu/d"},
-			`level=WARN msg="peers have other rules than this node: give all nodes the same rule files, ` +
+			`level=WARN msg="peers have other rules or overrides than this node: give all nodes the same rule files, ` +
 				`default_algorithm and ipv6_prefix" peers=eu/c count=1 of=9`},
 		{19 * time.Second, []string{"eu/c", "eu/d"}, ""},
 		{25 * time.Second, []string{"eu/c", "eu/d"}, `peers="eu/c, eu/d" count=2 of=9`},

@@ -121,6 +121,9 @@ func (s *ruleStores) changeOnce(c *cli.Context, message string,
 	return d, e.Publish(c.Context, d)
 }
 
+// noKeyFile is in place of a key file where the nodes have none.
+const noKeyFile = "none"
+
 // identified is a rule, and the hash of an identity under it.
 type identified struct {
 	rule        *rules.Rule
@@ -131,8 +134,13 @@ type identified struct {
 // identify finds the rule among those in Redis, and hashes the identity.
 func (s *ruleStores) identify(c *cli.Context, name, identity string) (id identified, err error) {
 	file := cmp.Or(c.String("key-file"), s.cfg.Gossip.KeyFile)
-	if file == "" && s.elsewhere {
-		return id, misuse(c.Command, "say by which --key-file the nodes hash identities: the Redis is beyond loopback")
+	switch {
+	case file == noKeyFile && !s.elsewhere:
+		file = ""
+	case file == noKeyFile || file == "" && (s.elsewhere || c.String("config") == ""):
+		return id, misuse(c.Command, "say by which --key-file the nodes hash identities, or name a node's --config: with "+
+			"another key the override would have no effect; --key-file %s if the nodes have none, with a Redis on "+
+			"loopback", noKeyFile)
 	}
 	keys, err := node.ReadKeys(file)
 	if err != nil {

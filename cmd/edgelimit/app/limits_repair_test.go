@@ -32,11 +32,11 @@ func TestLimitsOverGarbage(t *testing.T) {
 				redis := regionstest.StartRedis(t)
 				url := "--redis=redis://" + redis.Addr()
 				edgelimit(t, "rules", "push", hourly(t, 5), url).says(t, 0, "version 1")
-				edgelimit(t, "limits", "set", "per_ip", "192.0.2.1", "9/hour", url).says(t, 0, "9 in 1h0m0s")
+				edgelimit(t, "limits", "set", "per_ip", "192.0.2.1", "9/hour", url, "--key-file=none").says(t, 0, "9 in 1h0m0s")
 				redis.Do(test.damage...)
-				change := []string{"limits", "set", "per_ip", "192.0.2.2", "8/hour", url}
+				change := []string{"limits", "set", "per_ip", "192.0.2.2", "8/hour", url, "--key-file=none"}
 				if unset {
-					change = []string{"limits", "unset", "per_ip", "192.0.2.3", url}
+					change = []string{"limits", "unset", "per_ip", "192.0.2.3", url, "--key-file=none"}
 				}
 				edgelimit(t, change...).says(t, 2, "nothing was published", "--above N replaces it")
 				edgelimit(t, append(change, "--above", test.above)...).says(t, 0)
@@ -51,7 +51,7 @@ func TestLimitsOverGarbage(t *testing.T) {
 				if got := "version " + strings.Fields(redis.Do("GET", at+"current"))[0]; got != test.want {
 					t.Errorf("%s is in force, want %s", got, test.want)
 				}
-				edgelimit(t, "limits", "set", "per_ip", "192.0.2.4", "7/hour", url).says(t, 0)
+				edgelimit(t, "limits", "set", "per_ip", "192.0.2.4", "7/hour", url, "--key-file=none").says(t, 0)
 			})
 		}
 	}
@@ -62,7 +62,7 @@ func TestLimitsOverKeysOfAnotherType(t *testing.T) {
 	redis := regionstest.StartRedis(t)
 	url := "--redis=redis://" + redis.Addr()
 	edgelimit(t, "rules", "push", hourly(t, 5), url).says(t, 0, "version 1")
-	set := []string{"limits", "set", "per_ip", "192.0.2.1", "9/hour", url, "--above", "3"}
+	set := []string{"limits", "set", "per_ip", "192.0.2.1", "9/hour", url, "--key-file=none", "--above", "3"}
 	redis.Do("SET", "elrules1:{rules}:limits:texts", "x")
 	edgelimit(t, set...).says(t, 2, "another program has written", "elrules1:{rules}:", "delete")
 	redis.Do("DEL", "elrules1:{rules}:limits:texts")

@@ -64,8 +64,8 @@ func publishingFlags() []cli.Flag {
 }
 
 func keyFileFlag() cli.Flag {
-	return plain.flag("key-file", "`FILE` with the cluster's secrets, under which overrides are found (default: that "+
-		"of --config)", new(string))
+	return plain.flag("key-file", "`FILE` with the cluster's secrets, under which overrides are found; "+noKeyFile+": "+
+		"the nodes have none (default: that of --config)", new(string))
 }
 
 // ruleStores are the Redis servers of a command line.

@@ -220,6 +220,14 @@ func TestLimits(t *testing.T) {
 	edgelimit(t, "limits", "unset", "plan", "--key", answer.Limits[0].Key, url).says(t, 0, "removed: edge/plan")
 	edgelimit(t, "limits", "unset", "plan", url).says(t, 2, "an identity or its --key")
 	edgelimit(t, "limits", "set", "plan", "x", "5/min", "--redis=redis://redis.test").says(t, 2, "--key-file")
+	edgelimit(t, "limits", "set", "plan", "x", "5/min", "--redis=redis://redis.test", "--key-file=none").says(t, 2,
+		"--key-file none if the nodes have none, with a Redis on loopback")
+	// Without a word about the key the override might have no effect: nothing is published.
+	for _, command := range [][]string{{"set", "per_ip", "192.0.2.7", "5/min"}, {"unset", "per_ip", "192.0.2.7"}} {
+		edgelimit(t, append(append([]string{"limits"}, command...), url)...).says(t, 2, "by which --key-file the nodes")
+	}
+	edgelimit(t, "limits", "list", url).says(t, 0, "edge/tenant/user")
+	edgelimit(t, "limits", "set", "per_ip", "192.0.2.7", "5/min", url, "--key-file=none").says(t, 0, "5 in 1m0s")
 }
 
 // Of many limits that are set at once none is lost.
@@ -230,7 +238,8 @@ func TestLimitsSetAtOnce(t *testing.T) {
 	var racing sync.WaitGroup
 	for i := range 8 {
 		racing.Go(func() {
-			edgelimit(t, "limits", "set", "per_ip", fmt.Sprint("192.0.2.", i), "9/hour", url).says(t, 0, "9 in 1h0m0s")
+			edgelimit(t, "limits", "set", "per_ip", fmt.Sprint("192.0.2.", i), "9/hour", url, "--key-file=none").says(t, 0,
+				"9 in 1h0m0s")
 		})
 	}
 	racing.Wait()

@@ -196,19 +196,21 @@ func more(format string, names []string) string {
 func (l *linter) alone() {
 	g := &l.cfg.Gossip
 	if l.cfg.Compatibility != "" && l.cfg.HTTP != "" && g.LAN == "" && g.WAN == "" {
-		l.warn(false, nil, "this node counts alone (no --gossip): of several replicas each admits the whole limit, also "+
-			"with one Redis, which only keeps counts over restarts; run one, or give all the same --key-file, --gossip "+
-			"and --join")
+		l.warn(false, nil, "this node counts alone (no --gossip): of several replicas each admits the whole limit, "+
+			"also with one Redis, which only keeps counts over restarts; run one, or give all the same --key-file, "+
+			"--gossip and --join")
 	}
 }
 
-// trust warns of proxies whose prefix holds clients as well, and of settings that only have an effect on what trusted proxies send, where there are none.
+// trust warns of proxies whose prefix holds clients as well, and of settings that only have an effect on what trusted
+// proxies send, where there are none.
 func (l *linter) trust() {
 	r, defaults := &l.cfg.Requests, actions.DefaultConfig()
 	for _, proxy := range r.TrustedProxies {
 		if p, err := rules.ParsePrefix(proxy); err == nil && tooWide(p) {
-			l.warn(false, nil, "requests.trusted_proxies: %s holds clients, not only proxies: whoever connects from there "+
-				"can name another address with each request, and no limit by address holds; list the proxies", proxy)
+			l.warn(false, nil, "requests.trusted_proxies: %s holds clients, not only proxies: whoever connects from "+
+				"there can name another address with each request, and no limit by address holds; list the proxies",
+				proxy)
 		}
 	}
 	check := func(name, value, usual, why string) {

@@ -26,8 +26,8 @@ const (
 	strictLimit  = 100
 )
 
-// maxDenial is how long a node elsewhere may take to deny without the Redis: four times what its calls took before, which
-// is strict.min_timeout (250 ms) here, and what this machine takes.
+// maxDenial is how long a node elsewhere may take to deny without the Redis: four times what its calls took before,
+// which is strict.min_timeout (250 ms) here, and what this machine takes.
 const maxDenial = time.Second
 
 func strictCommand(open opener) *cli.Command {

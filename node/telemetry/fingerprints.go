@@ -29,8 +29,8 @@ type fingerprintAlarm struct {
 
 func newRulesAlarm(log *slog.Logger) *fingerprintAlarm {
 	return &fingerprintAlarm{log: log, level: slog.LevelWarn, hold: rulesHold,
-		text: "peers have other rules or overrides than this node: give all nodes the same rule files, default_algorithm " +
-			"and ipv6_prefix",
+		text: "peers have other rules or overrides than this node: give all nodes the same rule files, " +
+			"default_algorithm and ipv6_prefix",
 		over: "all peers have the rules of this node again"}
 }
 

@@ -437,8 +437,8 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 		add("warn", "look at the Redis of the rules (rules_redis), and see the events", "%s", reason)
 	}
 	if others := n.otherKeyOverrides(); others > 0 {
-		add("error", "set them again with the --key-file that the nodes have: edgelimit limits set; edgelimit limits unset "+
-			"--key removes them", "%s no effect: made with another key file than this node's",
+		add("error", "set them again with the --key-file that the nodes have: edgelimit limits set; edgelimit "+
+			"limits unset --key removes them", "%s no effect: made with another key file than this node's",
 			plural(others, "limit")+" of single identities "+map[bool]string{true: "has", false: "have"}[others == 1])
 	}
 	if why.blind {

@@ -32,7 +32,8 @@ func TestLimitsOverGarbage(t *testing.T) {
 				redis := regionstest.StartRedis(t)
 				url := "--redis=redis://" + redis.Addr()
 				edgelimit(t, "rules", "push", hourly(t, 5), url).says(t, 0, "version 1")
-				edgelimit(t, "limits", "set", "per_ip", "192.0.2.1", "9/hour", url, "--key-file=none").says(t, 0, "9 in 1h0m0s")
+				edgelimit(t, "limits", "set", "per_ip", "192.0.2.1", "9/hour", url, "--key-file=none").says(t, 0,
+					"9 in 1h0m0s")
 				redis.Do(test.damage...)
 				change := []string{"limits", "set", "per_ip", "192.0.2.2", "8/hour", url, "--key-file=none"}
 				if unset {

@@ -238,8 +238,8 @@ func TestLimitsSetAtOnce(t *testing.T) {
 	var racing sync.WaitGroup
 	for i := range 8 {
 		racing.Go(func() {
-			edgelimit(t, "limits", "set", "per_ip", fmt.Sprint("192.0.2.", i), "9/hour", url, "--key-file=none").says(t, 0,
-				"9 in 1h0m0s")
+			edgelimit(t, "limits", "set", "per_ip", fmt.Sprint("192.0.2.", i), "9/hour", url,
+				"--key-file=none").says(t, 0, "9 in 1h0m0s")
 		})
 	}
 	racing.Wait()

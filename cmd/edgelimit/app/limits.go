@@ -139,8 +139,8 @@ func (s *ruleStores) identify(c *cli.Context, name, identity string) (id identif
 		file = ""
 	case file == noKeyFile || file == "" && (s.elsewhere || c.String("config") == ""):
 		return id, misuse(c.Command, "say by which --key-file the nodes hash identities, or name a node's --config: "+
-			"with another key the override would have no effect; --key-file %s if the nodes have none, with a Redis on "+
-			"loopback", noKeyFile)
+			"with another key the override would have no effect; --key-file %s if the nodes have none, with a Redis "+
+			"on loopback", noKeyFile)
 	}
 	keys, err := node.ReadKeys(file)
 	if err != nil {

@@ -3,6 +3,7 @@ package node
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,9 +84,10 @@ func TestRulesSayWhereValuesComeFrom(t *testing.T) {
 		}
 		n.SetRules(ruleSet("domain: edge\ndescriptors: [{key: api_key, from: header X-Other, rate_limit: {name: key, " +
 			"window: 2h, requests_per_unit: 1}}]"))
-		if ask("/", "X-Api-Key", "c") != 200 || ask("/", "X-Api-Key", "c") != 200 || ask("/", "X-Other", "c") != 200 ||
-			ask("/", "X-Other", "c") != 429 {
-			t.Errorf("%s: a reload does not change where values come from", entrance)
+		got := []int{ask("/", "X-Api-Key", "c"), ask("/", "X-Api-Key", "c"), ask("/", "X-Other", "c"),
+			ask("/", "X-Other", "c")}
+		if !slices.Equal(got, []int{200, 200, 200, 429}) {
+			t.Errorf("%s: a reload does not change where values come from: %v", entrance, got)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (n *Node) openAdmin() error {
 	}
 	path, unix := strings.CutPrefix(n.cfg.Admin, "unix:")
 	unix = unix && n.cfg.Listeners["admin"] == nil // of an inherited socket others chose the mode
-	n.access = admin.NewAccess(n.cfg.AdminOperators, n.log)
+	n.access = admin.NewAccess(n.cfg.AdminOperators, n.budgets, n.log)
 	if file := n.cfg.AdminTokensFile; file != "" && !unix {
 		if err := n.loadTokens(); err != nil {
 			return fmt.Errorf("admin_tokens_file: %w", err)
@@ -54,7 +54,7 @@ func (n *Node) openAdmin() error {
 
 // openDashboard opens the listener of the dashboard alone.
 func (n *Node) openDashboard() error {
-	return n.serveHTTP("dashboard", admin.Dashboard(viewed{n}, n.log))
+	return n.serveHTTP("dashboard", admin.Dashboard(viewed{n}, n.budgets, n.log))
 }
 
 // openRESP opens the listener of the Redis protocol.
@@ -175,12 +175,23 @@ func (n *Node) listen(name string) (*listen.Listener, error) {
 
 func (n *Node) listenLimits(name string) listen.Limits {
 	if !forClients(name) {
-		return listen.ProbeLimits()
+		l := listen.ProbeLimits()
+		l.Budgets = n.budgets
+		return l
 	}
 	l := listen.ClientLimits(name, n.cfg.MaxConnections, n.cfg.MaxConnectionsPerSource, n.sharesOfFiles(), n.exempt,
 		n.log)
-	l.Budgets = n.budgets
+	l.Budgets, l.Behind = n.budgets, n.behind
 	return l
+}
+
+// behind returns the client whom a trusted proxy names; not valid: none does.
+func (n *Node) behind(r *http.Request) netip.Addr {
+	client, trusted := n.requests.Client(r)
+	if !trusted {
+		return netip.Addr{}
+	}
+	return client
 }
 
 // sharesOfFiles returns how many equal shares of the file descriptors there are: one for the connections of each

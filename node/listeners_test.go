@@ -163,7 +163,9 @@ func TestGossipInUse(t *testing.T) {
 func TestAPanicOverHTTP(t *testing.T) {
 	log := new(testkit.Log)
 	cfg := withListeners(quiet(perClient))
-	n := &Node{cfg: cfg, log: log.Logger(), listeners: make(map[string]*listen.Listener)}
+	requests, err := actions.New(cfg.Requests)
+	testkit.Must(t, err)
+	n := &Node{cfg: cfg, log: log.Logger(), listeners: make(map[string]*listen.Listener), requests: requests}
 	if err := n.serveHTTP("http", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("RateLimit", "stale")
 		if r.URL.Path == "/panic" {

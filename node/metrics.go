@@ -45,7 +45,6 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 	w.WriteGossip(n.cluster.Stats(), streams, packets)
 	n.writeListeners(w)
 	n.writeAuth(w)
-	n.writeQueues(w)
 	n.writeDecisionLog(w)
 	n.writeOTLP(w)
 	n.writeBans(w)
@@ -195,9 +194,8 @@ func (n *Node) writeListeners(w telemetry.Writer) {
 
 // writeBudgets writes what clients share, and whom it was refused.
 func (n *Node) writeBudgets(w telemetry.Writer) {
-	used := w.GaugeVec("budget_used", "What all clients hold of a budget, by listener and budget: streams (requests "+
-		"of HTTP/2), bodies and commands (bytes), watches (of the health), bidi_streams, upstream_connections.", "door",
-		"budget")
+	used := w.GaugeVec("budget_used", "What all clients hold of a budget, by listener (empty: the node) and budget: "+
+		"node/README.md lists them.", "door", "budget")
 	limit := w.GaugeVec("budget_limit", "What they may hold.", "door", "budget")
 	largest := w.GaugeVec("budget_largest_share", "What the source holds that holds the most.", "door", "budget")
 	refused := w.CounterVec("budget_refused_total", "Refusals for want of room in a budget, by reason: full (all "+
@@ -293,16 +291,6 @@ func (n *Node) writeTop(w telemetry.Writer, p *policy) {
 	for i, d := range n.topDenied(p, maps.Keys(p.tallies), topRanks) {
 		top(float64(d.Denials-d.Error), strconv.Itoa(i+1), d.Rule) // certain
 	}
-}
-
-// writeQueues writes the requests that wait for their turn.
-func (n *Node) writeQueues(w telemetry.Writer) {
-	requests, bytes, denied := n.queues.held()
-	w.Gauge("queued_requests", "Requests that wait here for their turn in a queue (queue: true, mode: throttle).",
-		float64(requests))
-	w.Gauge("queued_header_bytes", "Size of their headers.", float64(bytes))
-	w.Counter("queue_full_total", "Requests denied because they would have had to wait and all places were taken.",
-		denied)
 }
 
 // writeBans writes the bans in force, and how their exports do.

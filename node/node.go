@@ -246,6 +246,8 @@ func (n *Node) open(keys Keys, incarnation uint64) (err error) {
 		return err
 	}
 	n.budgets = limits.NewBudgets(n.exempt, n.log)
+	n.queues.requests = n.budgets.New("", "queue", int64(n.cfg.Queues.MaxRequests)).Lacking(deniedAtOnce)
+	n.queues.headers = n.budgets.New("", "queue_headers", int64(n.cfg.Queues.MaxHeaderBytes)).Lacking(deniedAtOnce)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(newCollectors(n)...)
 	if err := n.openOTLP(metrics); err != nil {

@@ -183,7 +183,7 @@ func shaping(t *testing.T, queue string, h http.HandlerFunc) *running {
 func waiting(t *testing.T, n *running, want int) {
 	t.Helper()
 	testkit.Eventually(t, fmt.Sprintf("%d requests wait", want), func() bool {
-		requests, _, _ := n.queues.held()
+		requests, _, _ := n.queued()
 		return requests == want
 	})
 }
@@ -327,7 +327,7 @@ func TestMemoryOfWaitingRequests(t *testing.T) {
 		n := shaping(t, "unit: hour, requests_per_unit: 1, burst: 100000", func(http.ResponseWriter, *http.Request) {})
 		take(t, n.Node, Request{Rule: "r", Identity: "127.0.0.1"})
 		hold := func(until int) int64 {
-			for requests, _, _ := n.queues.held(); requests < until; {
+			for requests, _, _ := n.queued(); requests < until; {
 				conn, err := net.Dial("tcp", n.Addr("proxy"))
 				testkit.Must(t, err)
 				t.Cleanup(func() { _ = conn.Close() })

@@ -2,11 +2,12 @@ package node
 
 import (
 	"context"
-	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -14,7 +15,8 @@ import (
 // reverse proxy, and of the Go middleware and interceptors. A request that has no place is denied at once, and not
 // charged.
 type Queues struct {
-	// MaxRequests is how many requests wait at a time, 0 to 1,000,000.
+	// MaxRequests is how many requests wait at a time, 0 to 1,000,000. Of these and of MaxHeaderBytes a source of clients
+	// has its share.
 	MaxRequests int `yaml:"max_requests"`
 	// MaxHeaderBytes is how large the headers of waiting requests are together, 64 KiB to 64 GiB.
 	MaxHeaderBytes Size `yaml:"max_header_bytes"`
@@ -26,20 +28,22 @@ func (c *Queues) validate(check func(ok bool, format string, args ...any)) {
 		c.MaxHeaderBytes)
 }
 
+// deniedAtOnce is what happens where a queue has no room.
+const deniedAtOnce = "requests that would wait are denied at once"
+
 // queues hold the requests that wait for their turns. A request waits in the queue of each counter that delays it, and
 // goes once its turn has come in all of them.
 type queues struct {
 	// withdraw takes a request out of the table's queue, see counters.Table.Withdraw.
 	withdraw func(*turn)
 
+	// requests that wait, and the bytes of their headers, by source. They are taken and given with mu held.
+	requests, headers *limits.Budget
+
 	// mu is held while the table decides on a request that may wait, so that requests join in the order of their turns.
 	// The table's locks are taken after it.
-	mu      sync.Mutex
-	byKey   map[pendingKey]*queue
-	waiting int
-	bytes   int    // of their headers
-	denied  uint64 // for want of a place
-	warned  time.Time
+	mu    sync.Mutex
+	byKey map[pendingKey]*queue
 }
 
 // queue is the requests that wait at one counter, in the order of their turns. When one leaves, those behind it move up
@@ -67,12 +71,18 @@ type turn struct {
 
 // heldRequest is a request that waits.
 type heldRequest struct {
-	turns []turn
-	left  int // turns that have not come
-	bytes int
-	ready chan struct{} // closed when it may go
+	turns  []turn
+	left   int // turns that have not come
+	source netip.Addr
+	bytes  int64
+	ready  chan struct{} // closed when it may go
 
 	refund func() // gives back what stores of strict rules charged; nil: nothing
+}
+
+// newHeld returns a request of a source that may have to wait.
+func newHeld(req *Request, source netip.Addr) *heldRequest {
+	return &heldRequest{source: source, bytes: int64(req.TargetBytes) + limits.HeaderBytes(req.Header)}
 }
 
 // decideHolding is decide for a request that is held back here if a queue delays it. held is nil if none does.
@@ -80,22 +90,12 @@ func (n *Node) decideHolding(
 	ctx context.Context, p *policy, req *Request, matches []rules.Match, layers []Decision,
 ) (all []Decision, held *heldRequest, err error) {
 	var room [rules.MaxDescriptors]counters.Charge
-	q, first, charges, warn := &n.queues, len(layers), room[:len(matches)], false
-	held = &heldRequest{bytes: heldBytes(req)}
+	q, first, charges := &n.queues, len(layers), room[:len(matches)]
+	held = newHeld(req, n.budgets.Source(req.Client))
 	q.mu.Lock()
-	defer func() {
-		q.mu.Unlock()
-		if warn {
-			n.log.Warn("requests that would wait in a queue are denied: all places are taken (queues in the "+
-				"configuration)", slog.Int("max_requests", n.cfg.Queues.MaxRequests),
-				slog.String("max_header_bytes", n.cfg.Queues.MaxHeaderBytes.String()))
-		}
-	}()
-	hasPlace := q.waiting < n.cfg.Queues.MaxRequests && q.bytes+held.bytes <= int(n.cfg.Queues.MaxHeaderBytes)
-	if hasPlace {
-		q.waiting++
-		q.bytes += held.bytes
-	} else {
+	defer q.mu.Unlock()
+	full, why := q.take(held)
+	if full != nil {
 		for i := range matches {
 			matches[i].NoWait()
 		}
@@ -115,13 +115,10 @@ func (n *Node) decideHolding(
 		noPlace = noPlace || matches[i].NoPlace(&charges[i], &decisions[i])
 	}
 	if noPlace {
-		q.denied++
-		if warn = now.Sub(q.warned) > time.Minute; warn {
-			q.warned = now
-		}
+		full.Refuse(held.source, why)
 	}
 	if v := counters.VerdictOf(decisions); err != nil || !v.Allowed || v.Delay == 0 {
-		if hasPlace {
+		if full == nil {
 			q.release(held)
 		}
 		return layers, nil, err
@@ -139,18 +136,6 @@ func (n *Node) decideHolding(
 		q.join(t, pendingKey{t.limit.Meter().Rule, t.key}, now.Add(t.after))
 	}
 	return layers, held, nil
-}
-
-// heldBytes is what the header and the target of a request occupy while it waits, about. A field costs 32 bytes beside
-// its text, as in RFC 7541, section 4.1: many short ones cost no less than a long one.
-func heldBytes(req *Request) int {
-	sum := req.TargetBytes
-	for name, values := range req.Header {
-		for _, v := range values {
-			sum += len(name) + len(v) + 32
-		}
-	}
-	return sum
 }
 
 // join puts a turn into a queue, behind all earlier ones. Only those that stores gave out may come in another order.
@@ -238,10 +223,23 @@ func (q *queues) leave(r *heldRequest) {
 	q.release(r)
 }
 
+// take takes a place for a request, or returns the budget that has none, and why. The lock is held.
+func (q *queues) take(r *heldRequest) (full *limits.Budget, why limits.Refusal) {
+	if why = q.requests.Room(r.source, 1); why != "" {
+		return q.requests, why
+	}
+	if why = q.headers.Room(r.source, r.bytes); why != "" {
+		return q.headers, why
+	}
+	q.requests.Overdraw(r.source, 1)
+	q.headers.Overdraw(r.source, r.bytes)
+	return nil, ""
+}
+
 // release frees the place of a request.
 func (q *queues) release(r *heldRequest) {
-	q.waiting--
-	q.bytes -= r.bytes
+	q.requests.Give(r.source, 1)
+	q.headers.Give(r.source, r.bytes)
 }
 
 // settle has the queue wait for its first turn, or drops it if it is empty.
@@ -273,13 +271,6 @@ func (in *queue) remove(t *turn) {
 		t.prev.next = t.next
 	}
 	t.in, t.prev, t.next = nil, nil, nil
-}
-
-// held returns how many requests wait, the bytes of their headers, and how many were denied for want of a place.
-func (q *queues) held() (requests, bytes int, denied uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.waiting, q.bytes, q.denied
 }
 
 // mayHold reports whether a request that meets the rules may be delayed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
@@ -34,6 +36,17 @@ type line struct {
 type departure struct {
 	request int
 	at      time.Duration // since the line began
+}
+
+// queued returns how many requests wait, the bytes of their headers, and how many were denied for want of a place.
+func (n *Node) queued() (requests, bytes int, denied uint64) {
+	places, headers := n.queues.requests.Stats(), n.queues.headers.Stats()
+	for _, b := range []limits.BudgetStats{places, headers} {
+		for _, count := range b.Refused {
+			denied += count
+		}
+	}
+	return int(places.Used), int(headers.Used), denied
 }
 
 // join has a request stand in line. leave has it hang up. It returns false if it was denied.
@@ -61,7 +74,7 @@ func (l *line) join(request int) (leave func(), ok bool) {
 func (l *line) empty() {
 	l.Helper()
 	l.ended.Wait()
-	if requests, bytes, _ := l.node.queues.held(); requests != 0 || bytes != 0 || len(l.node.queues.byKey) != 0 {
+	if requests, bytes, _ := l.node.queued(); requests != 0 || bytes != 0 || len(l.node.queues.byKey) != 0 {
 		l.Errorf("%d requests of %d bytes are left in %d queues", requests, bytes, len(l.node.queues.byKey))
 	}
 }
@@ -121,7 +134,7 @@ func TestQueueMovesUp(t *testing.T) {
 			}
 			time.Sleep(time.Nanosecond) // past the turns that come now
 			synctest.Wait()
-			waiting, _, _ := l.node.queues.held()
+			waiting, _, _ := l.node.queued()
 			l.mu.Lock()
 			passed := len(l.passed)
 			l.mu.Unlock()
@@ -182,14 +195,14 @@ func holding(t *testing.T, n *Node, client string, bytes int) (Decision, answer.
 // once. It is no offence: nobody is banned for it. Who need not wait passes. A request that leaves makes room.
 func TestQueuePlaces(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
-		for name, limits := range map[string]Queues{
+		for name, queues := range map[string]Queues{
 			"requests": {MaxRequests: 2, MaxHeaderBytes: 1 << 20},
 			"bytes":    {MaxRequests: 100, MaxHeaderBytes: 64 << 10},
 		} {
 			log := new(testkit.Log)
 			cfg := quiet("domain: test\ndescriptors: [{key: client, " + queueRule + "burst: 30, ban: 1h}}, " +
 				"{key: all, rate_limit: {unit: hour, requests_per_unit: 100}}]\n")
-			cfg.Queues, cfg.Logger = limits, log.Logger()
+			cfg.Queues, cfg.Logger = queues, log.Logger()
 			n, err := New(cfg)
 			testkit.Must(t, err)
 			var held []answer.Pending
@@ -214,12 +227,12 @@ func TestQueuePlaces(t *testing.T) {
 			if got := spent(t, n, "test/all", "x"); got != 4 {
 				t.Errorf("%s: another layer is charged %d, want 4", name, got)
 			}
-			requests, bytes, denied := n.queues.held()
+			requests, bytes, denied := n.queued()
 			if requests != 2 || bytes != 64<<10 || denied != 2 {
 				t.Errorf("%s: %d requests of %d bytes wait, %d were denied", name, requests, bytes, denied)
 			}
-			if !log.HasLine("level=WARN", "all places are taken", "max_requests=", "max_header_bytes=") ||
-				strings.Count(log.String(), "all places are taken") != 1 {
+			if !log.HasLine("level=WARN", "a budget has no room", "budget=queue", "reason=full", "denied at once") ||
+				strings.Count(log.String(), "a budget has no room") != 1 {
 				t.Errorf("%s: the log says %s", name, log)
 			}
 			held[0].End(t.Context(), nil, nil)
@@ -235,6 +248,50 @@ func TestQueuePlaces(t *testing.T) {
 			}
 			if got := tallied(n, "test/client"); got != [3]uint64{5, 2, 0} {
 				t.Errorf("%s: %v allowed, denied and waived", name, got)
+			}
+		}
+	})
+}
+
+// A source of clients that fills its share of the places, or of the bytes, leaves room for the requests of others.
+func TestQueuePlacesHaveAShare(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
+		for name, queues := range map[string]Queues{
+			"queue":         {MaxRequests: 64, MaxHeaderBytes: 1 << 30},
+			"queue_headers": {MaxRequests: 10_000, MaxHeaderBytes: 64 << 10},
+		} {
+			log := new(testkit.Log)
+			cfg := quiet("domain: test\ndescriptors: [{key: client, " + queueRule + "burst: 1000}}]\n")
+			cfg.Queues, cfg.Logger = queues, log.Logger()
+			n, err := New(cfg)
+			testkit.Must(t, err)
+			var held []answer.Pending
+			from := func(addr string) (waits bool) {
+				req := ask(by("client", addr))
+				req.TargetBytes, req.Client = 1<<10, netip.MustParseAddr(addr)
+				if _, pending := begin(t, n, &req); pending != nil {
+					held = append(held, pending)
+					return true
+				}
+				return false
+			}
+			from("192.0.2.1") // its turn has come
+			from("192.0.2.2")
+			places := 0
+			for from("192.0.2.1") {
+				places++
+			}
+			if places != 32 || !from("192.0.2.2") {
+				t.Errorf("%s: %d places of 64 for one source, and none for another", name, places)
+			}
+			if !log.HasLine("a budget has no room", "budget="+name, "reason=source", "source=192.0.2.1") {
+				t.Errorf("%s: the log says %s", name, log)
+			}
+			for _, pending := range held {
+				pending.End(t.Context(), nil, nil)
+			}
+			if requests, bytes, _ := n.queued(); requests != 0 || bytes != 0 {
+				t.Errorf("%s: %d requests of %d bytes are left", name, requests, bytes)
 			}
 		}
 	})
@@ -299,7 +356,7 @@ func TestSeveralQueues(t *testing.T) {
 		if _, err := second.Wait(t.Context()); err != nil || time.Since(began) != 250*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		if requests, _, _ := n.queues.held(); requests != 0 || len(n.queues.byKey) != 0 {
+		if requests, _, _ := n.queued(); requests != 0 || len(n.queues.byKey) != 0 {
 			t.Errorf("%d wait in %d queues", requests, len(n.queues.byKey))
 		}
 	})
@@ -318,7 +375,7 @@ func TestServedBeforeItsTurn(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		if requests, _, _ := n.queues.held(); requests != 0 {
+		if requests, _, _ := n.queued(); requests != 0 {
 			t.Errorf("%d wait", requests)
 		}
 	})
@@ -364,7 +421,10 @@ func TestWhatWaitsIsMeasured(t *testing.T) {
 		"names":        {Header: map[string][]string{strings.Repeat("a", 100): empty[:5000]}},
 		"the target":   {TargetBytes: 600_000},
 	} {
-		if got := heldBytes(&req); got < 600_000 {
+		q := queues{requests: limits.NewBudget("", "queue", 1, nil),
+			headers: limits.NewBudget("", "queue_headers", 4<<20, nil)}
+		q.take(newHeld(&req, netip.Addr{}))
+		if got := q.headers.Stats().Used; got < 600_000 {
 			t.Errorf("%s: %d bytes", name, got)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
@@ -18,7 +19,8 @@ func TestTurnsJoinInAnyOrder(t *testing.T) {
 	base := time.Now().Add(time.Hour)
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		q := queues{withdraw: func(*turn) {}}
+		q := queues{withdraw: func(*turn) {}, requests: limits.NewBudget("", "queue", 1000, nil),
+			headers: limits.NewBudget("", "queue_headers", 1, nil)}
 		at := make(map[*turn]time.Time)
 		var waiting []*heldRequest
 		for range 40 {
@@ -43,7 +45,7 @@ func TestTurnsJoinInAnyOrder(t *testing.T) {
 			h := &heldRequest{ready: make(chan struct{}), left: 1, turns: make([]turn, 1)}
 			h.turns[0] = turn{request: h, limit: l, key: 1, cost: 1, span: time.Second}
 			due := base.Add(time.Duration(r.IntN(20)) * time.Second)
-			q.waiting++
+			q.take(h)
 			q.join(&h.turns[0], pendingKey{"q", 1}, due)
 			at[&h.turns[0]], waiting = due, append(waiting, h)
 			checkQueue(t, seed, &q, at)
@@ -51,8 +53,8 @@ func TestTurnsJoinInAnyOrder(t *testing.T) {
 		for _, h := range waiting {
 			q.leave(h)
 		}
-		if len(q.byKey) != 0 || q.waiting != 0 {
-			t.Fatalf("seed %d: %d wait in %d queues", seed, q.waiting, len(q.byKey))
+		if left := q.requests.Stats().Used; len(q.byKey) != 0 || left != 0 {
+			t.Fatalf("seed %d: %d wait in %d queues", seed, left, len(q.byKey))
 		}
 	}
 }

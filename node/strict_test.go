@@ -230,7 +230,7 @@ func TestStrictQueue(t *testing.T) {
 	if !first.allowed || !second.allowed || first.pending == nil || second.pending == nil {
 		t.Fatalf("%+v, %+v", first, second)
 	}
-	if waiting, _, _ := n.queues.held(); waiting != 2 {
+	if waiting, _, _ := n.queued(); waiting != 2 {
 		t.Errorf("%d wait", waiting)
 	}
 	go begin()
@@ -241,7 +241,7 @@ func TestStrictQueue(t *testing.T) {
 	second.pending.End(t.Context(), nil, nil)
 	here.Lock()
 	defer here.Unlock()
-	if waiting, bytes, denied := n.queues.held(); waiting != 0 || bytes != 0 || denied != 1 || here.refunded != 2 ||
+	if waiting, bytes, denied := n.queued(); waiting != 0 || bytes != 0 || denied != 1 || here.refunded != 2 ||
 		here.used["test/turn"] != 0 {
 		t.Errorf("%d wait, with %d bytes, %d denied, %d refunds, %d used", waiting, bytes, denied, here.refunded,
 			here.used["test/turn"])

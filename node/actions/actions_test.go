@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"reflect"
 	"strings"
@@ -177,6 +178,7 @@ func TestDescriptorsWithoutASource(t *testing.T) {
 	want := rules.Request{
 		Domain:      "d",
 		Descriptors: [][]rules.Entry{{{Key: "z", Value: "192.0.2.1"}, {Key: "a", Value: "GET"}}},
+		Client:      netip.MustParseAddr("192.0.2.1"),
 	}
 	if !reflect.DeepEqual(req, want) {
 		t.Errorf("%+v, want %+v", req, want)

@@ -141,7 +141,7 @@ func isControl(r rune) bool { return r <= ' ' || r == 0x7f }
 
 // describe makes req a request with the descriptors of v.
 func (a *Actions) describe(v *view, req *rules.Request) Outcome {
-	*req = rules.Request{Domain: a.domain, Descriptors: req.Descriptors[:0]}
+	*req = rules.Request{Domain: a.domain, Descriptors: req.Descriptors[:0], Client: v.client}
 	a.stats.described.Add(1)
 	derived := a.derived.of(a.domain)
 	memory := make([]rules.Entry, 0, a.entries+derived.entries)

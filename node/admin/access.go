@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/certs"
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 // role is what an operator may do; a larger one may do more.
@@ -66,7 +67,8 @@ const (
 type Access struct {
 	operators []string               // names in certificates
 	tokens    atomic.Pointer[tokens] // nil: none are asked for
-	slowed    chan struct{}
+	slowed    *limits.Budget         // attempts with wrong tokens under way
+	streams   *limits.Budget         // of events and of status
 	log       *slog.Logger
 
 	mu       sync.Mutex
@@ -77,8 +79,10 @@ type Access struct {
 
 // NewAccess returns an Access without tokens. Certificates with one of the names may operate, and others read; without
 // names all may operate.
-func NewAccess(operators []string, log *slog.Logger) *Access {
-	return &Access{operators: operators, slowed: make(chan struct{}, maxSlowed), log: log,
+func NewAccess(operators []string, budgets *limits.Budgets, log *slog.Logger) *Access {
+	return &Access{operators: operators, log: log,
+		slowed:  budgets.New("admin", "wrong_tokens", maxSlowed),
+		streams: budgets.New("admin", "push_streams", maxStreams),
 		refused: map[string]uint64{refusedMissing: 0, refusedWrong: 0, refusedRole: 0}}
 }
 
@@ -198,18 +202,16 @@ func (a *Access) certified(state *tls.ConnectionState) role {
 // challenge refuses whoever has no role. Wrong tokens take time.
 func (a *Access) challenge(w http.ResponseWriter, r *http.Request, reason string) {
 	if reason == refusedWrong {
-		select {
-		case a.slowed <- struct{}{}:
-		default:
-			w.Header().Set("Retry-After", "1")
+		source := limits.SourceOfContext(r.Context())
+		if a.slowed.Take(source, 1) != "" {
 			refuse(w, http.StatusTooManyRequests, "too many wrong tokens: try again later")
 			return
 		}
+		defer a.slowed.Give(source, 1)
 		select {
 		case <-time.After(failureDelay):
 		case <-r.Context().Done():
 		}
-		<-a.slowed
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="edgelimit"`)
 	refuse(w, http.StatusUnauthorized, "show a token of admin_tokens_file as Authorization: Bearer TOKEN (edgelimit: "+

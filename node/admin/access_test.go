@@ -26,7 +26,7 @@ func guarded(t *testing.T, operators ...string) (h http.Handler, access *Access,
 	t.Helper()
 	log = new(bytes.Buffer)
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	access = NewAccess(operators, logger)
+	access = NewAccess(operators, nil, logger)
 	text := "# who may what\n\nread " + readToken + "\n  operate\t" + operateToken + " alice\n"
 	if err := access.SetTokens([]byte(text)); err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestTokensAreReplaced(t *testing.T) {
 func TestLogLevel(t *testing.T) {
 	level, log := new(slog.LevelVar), new(bytes.Buffer)
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
-	access := NewAccess(nil, logger)
+	access := NewAccess(nil, nil, logger)
 	if err := access.SetTokens([]byte("operate " + operateToken + " alice")); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestKeysAreListed(t *testing.T) {
 func TestRemovedTokenEndsStreams(t *testing.T) {
 	o := newObserved()
 	log := slog.New(slog.DiscardHandler)
-	access := NewAccess(nil, log)
+	access := NewAccess(nil, nil, log)
 	text := []byte("read " + readToken + "\noperate " + operateToken)
 	if err := access.SetTokens(text); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/answer"
+	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -40,7 +41,7 @@ type Node interface {
 func API(node Node, access *Access, level *slog.LevelVar, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	(&bansAPI{node, logger}).register(mux)
-	(&statusAPI{node: node, log: logger}).register(mux)
+	(&statusAPI{node: node, log: logger, streams: access.streams}).register(mux)
 	(&playground{now: time.Now}).register(mux)
 	registerKeys(mux, node)
 	registerProfiles(mux)
@@ -57,9 +58,10 @@ func API(node Node, access *Access, level *slog.LevelVar, logger *slog.Logger) h
 
 // Dashboard returns the handler of the dashboard alone, for viewers on any machine. It changes nothing, and answers
 // neither bans nor settings nor who identities are: node tells none. Of events it tells the text, without attributes.
-func Dashboard(node Status, logger *slog.Logger) http.Handler {
+func Dashboard(node Status, budgets *limits.Budgets, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	(&statusAPI{node: node, log: logger, bare: true}).register(mux)
+	streams := budgets.New("dashboard", "push_streams", maxStreams)
+	(&statusAPI{node: node, log: logger, bare: true, streams: streams}).register(mux)
 	(&playground{now: time.Now}).register(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, "the dashboard alone is served here: ask the admin listener (--admin)")

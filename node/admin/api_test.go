@@ -26,7 +26,7 @@ type readable interface{ Status }
 // unguarded is the API of a node that asks nobody for a token.
 func unguarded(n Node) http.Handler {
 	log := slog.New(slog.DiscardHandler)
-	return API(n, NewAccess(nil, log), nil, log)
+	return API(n, NewAccess(nil, nil, log), nil, log)
 }
 
 // operator notes what it is asked for.
@@ -68,7 +68,7 @@ func send(o *operator, change func(*http.Request), body string) *httptest.Respon
 	}
 	w := httptest.NewRecorder()
 	log := slog.New(slog.DiscardHandler)
-	API(o, NewAccess(nil, log), nil, log).ServeHTTP(w, r)
+	API(o, NewAccess(nil, nil, log), nil, log).ServeHTTP(w, r)
 	return w
 }
 

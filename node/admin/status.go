@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/status"
 )
@@ -42,12 +43,12 @@ type statusAPI struct {
 	node    Status
 	bare    bool // only what Dashboard says
 	log     *slog.Logger
-	streams chan struct{} // a place for each
+	streams *limits.Budget
 	feed    *feed
 }
 
 func (a *statusAPI) register(mux *http.ServeMux) {
-	a.streams, a.feed = make(chan struct{}, maxStreams), newFeed(a.node)
+	a.feed = newFeed(a.node)
 	mux.HandleFunc("/api/status", a.serveStatus)
 	mux.HandleFunc("/api/events", a.serveEvents)
 	if a.bare {
@@ -212,14 +213,13 @@ type stream struct {
 
 // stream serves a stream, if there is a place for it.
 func (a *statusAPI) stream(w http.ResponseWriter, r *http.Request, serve func(*stream)) {
-	select {
-	case a.streams <- struct{}{}:
-		defer func() { <-a.streams }()
-	default:
+	source := limits.SourceOfContext(r.Context())
+	if a.streams.Take(source, 1) != "" {
 		w.Header().Set("Retry-After", "5")
-		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%d streams are open: close one", maxStreams))
+		refuse(w, http.StatusServiceUnavailable, "too many streams are open: close one")
 		return
 	}
+	defer a.streams.Give(source, 1)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

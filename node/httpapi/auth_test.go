@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -63,6 +64,7 @@ func TestAuthAsksForTheOriginalRequest(t *testing.T) {
 		want := rules.Request{
 			Domain:      "other",
 			Descriptors: [][]rules.Entry{{{Key: "path", Value: "/login"}, {Key: "remote_address", Value: "192.0.2.1"}}},
+			Client:      netip.MustParseAddr("192.0.2.1"),
 		}
 		if len(l.asked) != i+1 || !reflect.DeepEqual(l.asked[i], want) {
 			t.Fatalf("%s asked %+v, want %+v", method, l.asked, want)

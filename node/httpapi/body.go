@@ -50,10 +50,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 func (a *api) takeScratch(r *http.Request) *scratch {
 	s := scratches.Get().(*scratch)
-	s.bodies, s.source = a.bodies, netip.Addr{}
-	if from := limits.SourceIn(r.Context()); from != nil {
-		s.source = from.Source()
-	}
+	s.bodies, s.source = a.bodies, limits.SourceOfContext(r.Context())
 	return s
 }
 

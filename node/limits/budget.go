@@ -33,6 +33,7 @@ const (
 type Budget struct {
 	door, name string
 	total      int64
+	lacking    string // what happens where there is no room
 	log        *slog.Logger
 
 	mu       sync.Mutex
@@ -46,11 +47,24 @@ type Budget struct {
 // NewBudget returns a budget of a total, which the log and metrics call name, of a listener (door), or of the whole
 // node if that is empty. A nil log gets nothing.
 func NewBudget(door, name string, total int64, log *slog.Logger) *Budget {
-	return &Budget{door: door, name: name, total: total, log: log,
+	return &Budget{door: door, name: name, total: total, lacking: "clients are refused", log: log,
 		held: make(map[netip.Addr]int64), refused: map[Refusal]uint64{Full: 0, AtShare: 0}}
 }
 
-// room returns why a source may not hold n more; empty: it may. The lock is held.
+// Lacking sets what happens where there is no room, for the log, and returns b. The default is "clients are refused".
+func (b *Budget) Lacking(consequence string) *Budget {
+	b.lacking = consequence
+	return b
+}
+
+// Room returns why a source may not hold n more; empty: it may. The caller may Refuse then.
+func (b *Budget) Room(source netip.Addr, n int64) Refusal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.room(source, n)
+}
+
+// room is Room. The lock is held.
 func (b *Budget) room(source netip.Addr, n int64) Refusal {
 	held, free := b.held[source]+n, b.total-b.used-n
 	switch {
@@ -81,18 +95,7 @@ func (b *Budget) Take(source netip.Addr, n int64) Refusal {
 	}
 	b.mu.Unlock()
 	if why != "" {
-		b.refuse(source, why)
-	}
-	return why
-}
-
-// Room returns why a source may not hold n more, counted and logged; empty: it may.
-func (b *Budget) Room(source netip.Addr, n int64) Refusal {
-	b.mu.Lock()
-	why := b.room(source, n)
-	b.mu.Unlock()
-	if why != "" {
-		b.refuse(source, why)
+		b.Refuse(source, why)
 	}
 	return why
 }
@@ -107,8 +110,8 @@ func (b *Budget) Give(source netip.Addr, n int64) {
 	b.add(source, -n)
 }
 
-// refuse counts a refusal, and logs once a minute how many there were, with the last source.
-func (b *Budget) refuse(source netip.Addr, why Refusal) {
+// Refuse counts a refusal, and logs once a minute how many there were, with the last source.
+func (b *Budget) Refuse(source netip.Addr, why Refusal) {
 	b.mu.Lock()
 	b.refused[why]++
 	b.unlogged++
@@ -125,7 +128,7 @@ func (b *Budget) refuse(source netip.Addr, why Refusal) {
 	if why == AtShare {
 		hint = "a source holds its share; if it is a proxy or a balancer of yours, list it in trusted_proxies"
 	}
-	b.log.Warn("clients are refused: a budget has no room", "door", b.door, "budget", b.name, "reason", string(why),
+	b.log.Warn("a budget has no room", "door", b.door, "budget", b.name, "so", b.lacking, "reason", string(why),
 		"source", source.String(), "refused", count, "source_holds", held, "used", used, "total", b.total, "hint", hint)
 }
 
@@ -216,8 +219,25 @@ func (s *Budgets) SourceAt(remote net.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
+// HeaderBytes returns what the fields of a header occupy, about: 32 bytes each beside its text, as in RFC 7541,
+// section 4.1. So many short ones cost no less than a long one.
+func HeaderBytes(h map[string][]string) (sum int64) {
+	for name, values := range h {
+		for _, v := range values {
+			sum += int64(len(name) + len(v) + 32)
+		}
+	}
+	return sum
+}
+
 // Sourced has a source: a connection.
 type Sourced interface{ Source() netip.Addr }
+
+// From is a source alone.
+type From netip.Addr
+
+// Source implements Sourced.
+func (f From) Source() netip.Addr { return netip.Addr(f) }
 
 type sourceKey struct{}
 
@@ -230,4 +250,12 @@ func WithSource(ctx context.Context, from Sourced) context.Context {
 func SourceIn(ctx context.Context) Sourced {
 	from, _ := ctx.Value(sourceKey{}).(Sourced)
 	return from
+}
+
+// SourceOfContext returns the source in a context; the zero source if there is none.
+func SourceOfContext(ctx context.Context) netip.Addr {
+	if from := SourceIn(ctx); from != nil {
+		return from.Source()
+	}
+	return netip.Addr{}
 }

@@ -19,6 +19,9 @@ const (
 	probeIdle = 5 * time.Second
 	// MaxStreams caps requests of HTTP/2 that are under way. Those of HTTP/1.1 are as many as connections at most.
 	MaxStreams = 10_000
+	// maxHeaders caps the headers of requests under way, in bytes; those of up to freeHeader do not count.
+	maxHeaders = 64 << 20
+	freeHeader = 4 << 10
 )
 
 // UseHTTP sets an HTTP server. Its idle connections end after the given time; 0: after the server's own.
@@ -32,33 +35,59 @@ func (l *Listener) UseHTTP(s *http.Server, idle time.Duration) {
 		return limits.WithSource(ctx, limitedOf(conn))
 	}
 	l.streams = l.limits.Budgets.New(l.Name, "streams", MaxStreams)
+	l.headers = l.limits.Budgets.New(l.Name, "headers", maxHeaders)
 	l.http = s
 	s.Handler = l.guard(s.Handler)
 	l.Server, l.Protocols, l.Refusal = s, []string{"h2", "http/1.1"}, full()
 }
 
 // guard does for all HTTP APIs what concerns connections: it refuses a request of HTTP/2 for which its source has no
-// stream left, and ends the connections that ends names with their answers.
+// stream left, and one whose long header finds no room; and it ends the connections that ends names with their answers.
 func (l *Listener) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var source netip.Addr
-		if c, ok := limits.SourceIn(r.Context()).(*limitedConn); ok && c != nil {
-			c.speak()
-			source = c.source
-		}
+		source, r := l.identifyRequest(r)
 		if l.ends(r) {
 			w.Header().Set("Connection", "close")
 		}
 		if r.ProtoMajor == 2 {
 			if l.streams.Take(source, 1) != "" {
-				w.Header().Set("Retry-After", "1")
-				answer.NewProblem(http.StatusServiceUnavailable, "too many requests are under way: try again").Write(w)
+				refuseRequest(w, "too many requests are under way: try again")
 				return
 			}
 			defer l.streams.Give(source, 1)
 		}
+		if n := limits.HeaderBytes(r.Header) + int64(len(r.RequestURI)); n > freeHeader {
+			if l.headers.Take(source, n) != "" {
+				refuseRequest(w, "too many requests with long headers are under way: try again, or send a shorter one")
+				return
+			}
+			defer l.headers.Give(source, n)
+		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// refuseRequest answers a request for which a budget has no room.
+func refuseRequest(w http.ResponseWriter, detail string) {
+	w.Header().Set("Retry-After", "1")
+	answer.NewProblem(http.StatusServiceUnavailable, detail).Write(w)
+}
+
+// identifyRequest returns the source of a request, and the request with it: its connection's or, where that has none,
+// that of the client whom a trusted proxy names.
+func (l *Listener) identifyRequest(r *http.Request) (netip.Addr, *http.Request) {
+	var source netip.Addr
+	if c, ok := limits.SourceIn(r.Context()).(*limitedConn); ok && c != nil {
+		c.speak()
+		source = c.source
+	}
+	if source.IsValid() || l.limits.Behind == nil {
+		return source, r
+	}
+	if source = l.limits.Budgets.Source(l.limits.Behind(r)); source.IsValid() {
+		r = r.WithContext(limits.WithSource(r.Context(), limits.From(source)))
+	}
+	return source, r
 }
 
 // ends reports whether the answer to a request ends its connection: once Stop has begun, so that the client opens the

@@ -60,6 +60,7 @@ type Listener struct {
 	endAll  context.CancelFunc
 	inner   func() error   // closes the system's listener, once
 	streams *limits.Budget // requests of HTTP/2 under way
+	headers *limits.Budget // bytes of requests under way
 }
 
 // Open listens at the address of a setting, or takes over its socket. Nobody serves it before Start.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -86,7 +87,8 @@ func TestHTTP(t *testing.T) {
 		}
 		client := rules.Entry{Key: "remote_address", Value: "192.0.2.1"}
 		want := fmt.Sprint(rules.Request{Domain: "edge", Descriptors: [][]rules.Entry{{client}, {{Key: "path",
-			Value: "/"}, client}}, TargetBytes: 2*len("/") + len("example.com")})
+			Value: "/"}, client}}, Client: netip.MustParseAddr("192.0.2.1"),
+			TargetBytes: 2*len("/") + len("example.com")})
 		if asked != want {
 			t.Errorf("%s: asked %s, want %s", tt.name, asked, want)
 		}

@@ -281,9 +281,7 @@ var closing = []string{"close"}
 func (x *exchange) serve(r *http.Request) {
 	p := x.proxy
 	x.grpc, x.http2, x.expects = isGRPC(r), r.ProtoMajor == 2, r.Header["Expect"] != nil
-	if from := limits.SourceIn(r.Context()); from != nil {
-		x.source = from.Source()
-	}
+	x.source = limits.SourceOfContext(r.Context())
 	target := *r.URL
 	switch x.target = targetOf(r); {
 	case r.Method == http.MethodConnect:

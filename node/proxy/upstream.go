@@ -113,7 +113,8 @@ func (p *Proxy) choose(tried []*upstream) *upstream {
 // be repeated.
 func (x *exchange) RoundTrip(out *http.Request) (*http.Response, error) {
 	p := x.proxy
-	if p.connections.Room(x.source, 1) != "" { // also for one that is idle
+	if why := p.connections.Room(x.source, 1); why != "" { // also for one that is idle
+		p.connections.Refuse(x.source, why)
 		return nil, errNoConnection
 	}
 	if trace := httptrace.ContextClientTrace(out.Context()); trace != nil { // httputil's, of this request

@@ -2,8 +2,11 @@ package rlsapi
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/limits"
 )
 
 // Limits of requests that have not arrived completely. Each holds at most maxMessage bytes, the flow-control window of
@@ -14,19 +17,21 @@ const (
 	arriveIn    = 2 * time.Second // from a request's headers to the end of its message
 )
 
-// arrivals lists the requests of all connections that have not arrived completely, the oldest first. Where there are
-// too many it forgets those that their clients have reset, and only if there are none cancels the oldest for the
-// newest: a compliant client's request is complete within the time of a packet and hardly ever the oldest, so that
-// requests that hang or are reset keep nobody out.
+// arrivals lists the requests of all connections that have not arrived completely, the oldest first. Where the budget
+// has no room it forgets those that their clients have reset, and only if that does not help cancels one for the new
+// one: the oldest of the same source if that has its share, else of the source that has the most. So requests that hang
+// or are reset keep nobody out.
 type arrivals struct {
+	budget *limits.Budget
+
 	mu       sync.Mutex
 	list     arrival // a ring: list.next is the oldest, list.prev the newest
 	timerSet bool
 	stats    ArrivalStats
 }
 
-func newArrivals() *arrivals {
-	as := new(arrivals)
+func newArrivals(budget *limits.Budget) *arrivals {
+	as := &arrivals{budget: budget.Lacking("requests that have not arrived are cancelled, the oldest first")}
 	as.list.next, as.list.prev = &as.list, &as.list
 	return as
 }
@@ -43,6 +48,7 @@ type arrival struct {
 	context.Context
 	cancel     context.CancelFunc
 	of         *arrivals
+	source     netip.Addr
 	began      time.Time
 	prev, next *arrival // nil if it is not in the list; guarded by the list's lock
 	late       bool     // cancelled for being late; written before that
@@ -68,23 +74,43 @@ func (a *arrival) Err() error {
 	return err
 }
 
-// begin returns the context of a request whose headers have come.
-func (as *arrivals) begin(ctx context.Context) *arrival {
-	a := &arrival{of: as, began: time.Now()}
+// begin returns the context of a request of a source whose headers have come.
+func (as *arrivals) begin(ctx context.Context, source netip.Addr) *arrival {
+	a := &arrival{of: as, source: source, began: time.Now()}
 	a.Context, a.cancel = context.WithCancel(ctx)
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	if as.stats.Waiting >= maxArriving && !as.removeReset() {
-		oldest := as.list.next
-		as.remove(oldest)
-		as.stats.Dropped++
-		oldest.cancel()
+	if as.budget.Room(source, 1) != "" {
+		as.removeReset()
+		if why := as.budget.Room(source, 1); why != "" {
+			as.budget.Refuse(source, why)
+			victim := as.yielding(source, why)
+			as.remove(victim)
+			as.stats.Dropped++
+			victim.cancel()
+		}
 	}
+	as.budget.Overdraw(source, 1)
 	a.prev, a.next = as.list.prev, &as.list
 	a.prev.next, a.next.prev = a, a
 	as.stats.Waiting++
 	as.setTimer()
 	return a
+}
+
+// yielding returns the request that makes room for one of a source. The lock is held.
+func (as *arrivals) yielding(source netip.Addr, why limits.Refusal) (found *arrival) {
+	most := int64(0)
+	for a := as.list.next; a != &as.list; a = a.next {
+		if why == limits.AtShare {
+			if a.source == source {
+				return a
+			}
+		} else if n := as.budget.Held(a.source); n > most {
+			found, most = a, n
+		}
+	}
+	return found
 }
 
 // complete takes the request of a context out of the list, as it has arrived.
@@ -104,20 +130,18 @@ func (as *arrivals) remove(a *arrival) {
 	a.prev.next, a.next.prev = a.next, a.prev
 	a.prev, a.next = nil, nil
 	as.stats.Waiting--
+	as.budget.Give(a.source, 1)
 }
 
-// removeReset removes the requests whose clients reset them or are gone, and returns whether there were any. The lock
-// is held.
-func (as *arrivals) removeReset() (found bool) {
+// removeReset removes the requests whose clients reset them or are gone. The lock is held.
+func (as *arrivals) removeReset() {
 	for a := as.list.next; a != &as.list; {
 		next := a.next
 		if a.Context.Err() != nil {
 			as.remove(a)
-			found = true
 		}
 		a = next
 	}
-	return found
 }
 
 // setTimer sets the timer for when the oldest is late, unless it is set. The lock is held.

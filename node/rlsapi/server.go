@@ -33,6 +33,12 @@ const (
 	// which a fail-open Envoy lets pass.
 	maxMessage = 256 << 10
 
+	// maxHeader caps the header of a request, in bytes, as gRPC advises. maxHeaders caps those of all requests under way
+	// that are longer than freeHeader.
+	maxHeader  = 8 << 10
+	maxHeaders = 64 << 20
+	freeHeader = 1 << 10
+
 	// A connection that takes no responses keeps them until maxAge, and for ageGrace more. Envoy reconnects in time.
 	maxAge   = 30 * time.Minute
 	ageGrace = 10 * time.Second
@@ -63,19 +69,22 @@ type Server struct {
 	arrivals    *arrivals
 	budgets     *limits.Budgets
 	bidiStreams *limits.Budget
+	headers     *limits.Budget
 	panics      atomic.Uint64
 }
 
 // NewServer returns a server of s. Serve or Close has to be called.
 func NewServer(s *Service, opt ServerOptions) *Server {
 	running, end := context.WithCancel(context.Background())
-	server := &Server{log: s.log, arrivals: newArrivals(), endWatches: end, budgets: s.budgets,
+	server := &Server{log: s.log, endWatches: end, budgets: s.budgets,
+		arrivals:    newArrivals(s.budgets.New("grpc", "arrivals", maxArriving)),
+		headers:     s.budgets.New("grpc", "headers", maxHeaders),
 		bidiStreams: s.budgets.New("grpc", "bidi_streams", maxBidiStreams)}
 	server.grpc = grpc.NewServer(
 		grpc.Creds(newListenerCredentials()),
 		grpc.MaxConcurrentStreams(256), // of a connection
 		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxHeaderListSize(16<<10),
+		grpc.MaxHeaderListSize(maxHeader),
 		grpc.ConnectionTimeout(5*time.Second), // for the handshake
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: cmp.Or(opt.IdleTimeout, DefaultIdleTimeout),
@@ -87,9 +96,7 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 		// Windows are fixed, so that they do not grow with what a client is able to send.
 		grpc.StaticStreamWindowSize(maxMessage),
 		grpc.StaticConnWindowSize(1<<20),
-		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-			return server.arrivals.begin(ctx), nil // called once a request's headers have come
-		}),
+		grpc.InTapHandle(server.begin),
 		// Goroutines that serve requests one after the other. A new one for each request would grow its stack each
 		// time, an eighth of the time of a request; where all are busy there is a new one.
 		grpc.NumStreamWorkers(64),
@@ -103,6 +110,18 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 		watches: s.budgets.New("grpc", "watches", maxWatches)})
 	reflection.Register(server.grpc)
 	return server
+}
+
+// begin is called once the header of a request has come.
+func (s *Server) begin(ctx context.Context, info *tap.Info) (context.Context, error) {
+	source := holderOf(ctx, s.budgets)
+	if n := limits.HeaderBytes(info.Header); n > freeHeader {
+		if s.headers.Take(source, n) != "" {
+			return ctx, status.Error(codes.ResourceExhausted, "too many requests with long headers are under way")
+		}
+		context.AfterFunc(ctx, func() { s.headers.Give(source, n) }) // ctx ends with the request
+	}
+	return s.arrivals.begin(ctx, source), nil
 }
 
 // Arrivals returns the totals of requests that did not arrive completely.

@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -56,6 +57,9 @@ type Request struct {
 	OnFailure Failure
 	// Response is that of the request, for a report: rules that charge responses, and no others, are charged then.
 	Response *Response
+	// Client is the address of who made the request, for its share of what the node's clients use together; not valid:
+	// it has none.
+	Client netip.Addr
 	// Header is the request's own, of one that the node may hold back, and TargetBytes what its target and host
 	// occupy beside it while it waits.
 	Header      map[string][]string

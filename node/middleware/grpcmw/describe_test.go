@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -48,7 +49,8 @@ func TestDescribeByDefault(t *testing.T) {
 	client := rules.Entry{Key: "remote_address", Value: "10.0.0.1"}
 	anonymous := rules.Request{Domain: "edge", Descriptors: [][]rules.Entry{{method}}}
 	want := []rules.Request{
-		{Domain: "edge", Descriptors: [][]rules.Entry{{client}, {method}, {method, client}}},
+		{Domain: "edge", Descriptors: [][]rules.Entry{{client}, {method}, {method, client}},
+			Client: netip.MustParseAddr("10.0.0.1")},
 		anonymous,
 		anonymous,
 	}
@@ -75,7 +77,7 @@ func TestFromActions(t *testing.T) {
 		req, err := describe(ctx, "/shop.Cart/Buy")
 		testkit.Must(t, err)
 		want := rules.Request{
-			Domain: "shop",
+			Domain: "shop", Client: netip.MustParseAddr("192.0.2.1"),
 			Descriptors: [][]rules.Entry{{{Key: "client", Value: "192.0.2.1"}, {Key: "key", Value: "k"},
 				{
 					Key: "service", Value: "shop.Cart",

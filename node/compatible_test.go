@@ -323,7 +323,7 @@ func TestRatelimitRulesAreNoMistake(t *testing.T) {
 	set, err := cfg.ruleOptions().Load(cfg.Rules...)
 	testkit.Must(t, err)
 	for _, w := range cfg.Warnings(set) {
-		if !w.Hint {
+		if !w.Hint && !strings.Contains(w.Text, "this node counts alone") {
 			t.Errorf("it warns: %s", w.Text)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // reverse proxy, and of the Go middleware and interceptors. A request that has no place is denied at once, and not
 // charged.
 type Queues struct {
-	// MaxRequests is how many requests wait at a time, 0 to 1,000,000. Of these and of MaxHeaderBytes a source of clients
-	// has its share.
+	// MaxRequests is how many requests wait at a time, 0 to 1,000,000. Of these and of MaxHeaderBytes a client has its
+	// share.
 	MaxRequests int `yaml:"max_requests"`
 	// MaxHeaderBytes is how large the headers of waiting requests are together, 64 KiB to 64 GiB.
 	MaxHeaderBytes Size `yaml:"max_header_bytes"`

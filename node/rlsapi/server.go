@@ -33,8 +33,8 @@ const (
 	// which a fail-open Envoy lets pass.
 	maxMessage = 256 << 10
 
-	// maxHeader caps the header of a request, in bytes, as gRPC advises. maxHeaders caps those of all requests under way
-	// that are longer than freeHeader.
+	// maxHeader caps the header of a request, in bytes, as gRPC advises. maxHeaders caps those of all requests under
+	// way that are longer than freeHeader.
 	maxHeader  = 8 << 10
 	maxHeaders = 64 << 20
 	freeHeader = 1 << 10

@@ -26,7 +26,8 @@ type Decision struct {
 	Rule   string
 	Window time.Duration
 	// Limit is the maximum per window. Remaining is what is left of it after this decision, as far as this node knows:
-	// the largest cost that is admitted at once. 0 <= Remaining <= Limit.
+	// the largest cost that is admitted at once, unless it is held back for what others will ask.
+	// 0 <= Remaining <= Limit.
 	Limit     uint64
 	Remaining uint64
 	// Excess is by how much the counted cost exceeds Limit, where requests beyond it are counted (Limit.Tally); else 0.

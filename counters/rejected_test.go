@@ -171,7 +171,7 @@ func TestWhatIsHeldBackIsCounted(t *testing.T) {
 	table.SetWatermark(7, start)
 	now := after(50 * time.Millisecond)
 	d := table.Take(l, 1, 1, now)
-	if d.Allowed || d.RetryAfter <= 0 || d.Remaining != 0 || table.View(l, 1, now) != 961 {
+	if d.Allowed || d.RetryAfter <= 0 || d.Remaining != 39 || table.View(l, 1, now) != 961 {
 		t.Errorf("%+v, view %d: want it held back, and counted", d, table.View(l, 1, now))
 	}
 }

@@ -27,7 +27,7 @@ type ways struct {
 	packetAt int64 // when a packet of the peer came last, or when it joined
 	streamAt int64 // when a stream with frames of the peer came last
 	lostAt   int64 // when the peer said last that it gets no packets
-	deaf     bool  // it was told so itself
+	deaf     bool  // this node reports to the peer that it gets none of its packets
 }
 
 // detours returns whether what is sent to a peer takes a detour, and whether that is because none of its packets come.

@@ -371,7 +371,8 @@ func (n *Node) Ready() error {
 	return nil
 }
 
-// Actions returns what makes the descriptors of requests as Config.Requests says: middleware uses it.
+// Actions returns what makes the descriptors of requests as Config.Requests says, with statistics of its own: those of
+// /v1/auth are exported. Middleware uses it.
 func (n *Node) Actions() *actions.Actions {
 	a, _ := actions.New(n.cfg.Requests) // it was validated
 	return a

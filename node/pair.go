@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -19,15 +18,25 @@ func (n *Node) pairWarning() string {
 			near++
 		}
 	}
-	for r := range n.policy.Load().tallies {
-		closed := r.PartitionDenies || cmp.Or(r.OnFailure, n.cfg.OnFailure) == rules.FailClosed
+	r := closedInPair(n.policy.Load().set.Rules(), all, near, n.cfg.OnFailure)
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("two nodes share the limit of rule %s, which is closed: if the host of one does not "+
+		"answer, the other denies everybody", r.PublicName)
+}
+
+// closedInPair returns the first rule whose limit two nodes share, of all or of those in this region, and by which
+// either denies everybody while it is cut off from the other; nil if there is none.
+func closedInPair(set []*rules.Rule, all, near int, node rules.Failure) *rules.Rule {
+	for _, r := range set {
 		pair := r.Scope == counters.Global && all == 2 || r.Scope == counters.Region && near == 2
-		if r.Limit != nil && !r.Strict && closed && pair {
-			return fmt.Sprintf("two nodes share the limit of rule %s, which is closed: if the host of one does not "+
-				"answer, the other denies everybody", r.PublicName)
+		if r.Limit != nil && !r.Strict && pair &&
+			r.During(rules.CutOff, rules.FailUnset, node) == rules.FailClosed {
+			return r
 		}
 	}
-	return ""
+	return nil
 }
 
 // warnOfPair logs the warning when it begins to hold.

@@ -438,8 +438,8 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 	}
 	if others := n.otherKeyOverrides(); others > 0 {
 		add("error", "set them again with the --key-file that the nodes have: edgelimit limits set; edgelimit "+
-			"limits unset --key removes them", "%s no effect: made with another key file than this node's",
-			plural(others, "limit")+" of single identities "+map[bool]string{true: "has", false: "have"}[others == 1])
+			"limits unset --key removes them", "%s of single identities without effect: made with another key file "+
+			"than this node's", plural(others, "limit"))
 	}
 	if why.blind {
 		add("warn", "look at the network to the seeds (gossip.join), and at their processes: with another key file "+

@@ -39,9 +39,8 @@ func (r *Reconciler) changed(merged *Merged, called, answered time.Duration) (ch
 	return r.clocks.compare(merged.Time.UnixNano(), called, answered) || changed
 }
 
-// push writes all own slots to the store when that is due. A push that fails begins anew
-// with the next flush: what it wrote may have been lost again meanwhile, with nothing left that shows it. After many
-// losses it waits.
+// push writes all own slots to the store when that is due. A push that fails begins anew with the next flush: what it
+// wrote may have been lost again meanwhile, with nothing left that shows it. After many losses it waits.
 func (r *Reconciler) push(ctx context.Context) error {
 	if r.held = r.dataLost && r.losses.count(r.cfg.Elapsed()) >= lossBurst; r.held || !r.setPushDue(false) {
 		return nil

@@ -54,7 +54,7 @@ func (r *Redis) merge(ctx context.Context, slots []counters.Slot, now int64) (Me
 	if err := r.run(ctx, batches, true); err != nil {
 		return Merged{}, err
 	}
-	epoch, at, err := r.state(ctx) // after the slots: of a loss in between both bear witness in one answer
+	epoch, at, err := r.state(ctx) // after the slots: one answer shows a loss in between twice
 	if err != nil {
 		return Merged{}, err
 	}

@@ -87,7 +87,7 @@ func (r *Redis) readMarkers(ctx context.Context) ([]string, error) {
 	return texts, r.fillMarkers(ctx, names, texts, true)
 }
 
-// fillMarkers reads the markers whose texts are empty, after it has written them if told to.
+// fillMarkers reads the markers whose texts are empty; if write, it writes them first.
 func (r *Redis) fillMarkers(ctx context.Context, names, texts []string, write bool) error {
 	pipe := r.client.Pipeline()
 	written, read := make([]*redis.BoolCmd, len(names)), make([]*redis.StringCmd, len(names))

@@ -138,7 +138,7 @@ type Actions struct {
 	asked         bool // some source reads the original request: method, host, path or query
 	denyAmbiguous bool
 	exactCase     bool
-	senders       *Senders // nil: nobody wants to know
+	senders       *Senders // nil: none are remembered
 	derived       *Derived // nil: there are none
 
 	stats stats

@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -68,33 +69,25 @@ func (d *Derived) of(domain string) *derived {
 // FromRules returns the descriptors, by domain, that meet the rules whose files say where a value comes from, as far as
 // configured ones of the domain of requests do not: a key without a source in the rules has that of configured.
 func FromRules(set *rules.Set, configured []Descriptor) map[string][]Descriptor {
-	all := make(map[string][]Descriptor)
+	all, known := make(map[string][]Descriptor), make(map[string]string)
+	for _, d := range configured {
+		for _, e := range d.Entries() {
+			known[e.Key] = cmp.Or(known[e.Key], e.Source)
+		}
+	}
 	for _, r := range set.Rules() {
 		sources := set.Sources(r.Domain)
 		if len(sources) == 0 || r.Compatible {
 			continue
 		}
-		known, own := make(map[string]string), false
-		for _, d := range configured {
-			for _, e := range d.Entries() {
-				if known[e.Key] == "" {
-					known[e.Key] = e.Source
-				}
-			}
-		}
 		var d Descriptor
+		own, complete := false, true
 		for _, e := range r.Path() {
-			source := sources[e.Key]
-			if own = own || source != ""; source == "" {
-				source = known[e.Key]
-			}
+			source := cmp.Or(sources[e.Key], known[e.Key])
+			own, complete = own || sources[e.Key] != "", complete && source != ""
 			d = append(d, Entry{e.Key, source})
 		}
-		complete := own
-		for _, e := range d {
-			complete = complete && e.Source != ""
-		}
-		if complete && !meets(configured, d) && !meets(all[r.Domain], d) {
+		if own && complete && !meets(configured, d) && !meets(all[r.Domain], d) {
 			all[r.Domain] = append(all[r.Domain], d)
 		}
 	}

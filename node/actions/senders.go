@@ -196,11 +196,11 @@ func (a *Actions) observe(r *http.Request, trusted bool, others ...string) {
 	if a.senders == nil || trusted && len(r.Header[a.proxies.field]) > 0 {
 		return
 	}
-	peer, _ := peerOf(r)
 	for _, h := range clientHeaders {
 		if len(r.Header[h.field]) == 0 {
 			continue
 		}
+		peer, _ := peerOf(r)
 		found := Sender{Trusted: trusted, Header: h.field}
 		if h.name != a.proxies.header {
 			found.Set = h.name
@@ -211,6 +211,7 @@ func (a *Actions) observe(r *http.Request, trusted bool, others ...string) {
 	}
 	for _, field := range others {
 		if !trusted && len(r.Header[field]) > 0 {
+			peer, _ := peerOf(r)
 			a.senders.note(peer, netip.Addr{}, Sender{Header: field})
 			return
 		}

@@ -204,6 +204,7 @@ func (a *Access) challenge(w http.ResponseWriter, r *http.Request, reason string
 	if reason == refusedWrong {
 		source := limits.SourceOfContext(r.Context())
 		if a.slowed.Take(source, 1) != "" {
+			w.Header().Set("Retry-After", "1")
 			refuse(w, http.StatusTooManyRequests, "too many wrong tokens: try again later")
 			return
 		}

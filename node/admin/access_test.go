@@ -137,6 +137,9 @@ func TestWrongTokensAreSlowed(t *testing.T) {
 				if at := time.Since(began); w.Code == 401 && at != failureDelay || w.Code == 429 && at != 0 {
 					t.Errorf("%d after %v", w.Code, at)
 				}
+				if w.Code == 429 && w.Header().Get("Retry-After") != "1" {
+					t.Errorf("429 says to wait %q", w.Header().Get("Retry-After"))
+				}
 			})
 		}
 		all.Go(func() {

@@ -57,7 +57,7 @@ func API(node Node, access *Access, level *slog.LevelVar, logger *slog.Logger) h
 }
 
 // Dashboard returns the handler of the dashboard alone, for viewers on any machine. It changes nothing, and answers
-// neither bans nor settings nor who identities are: node tells none. Of events it tells the text, without attributes.
+// neither bans nor settings nor identities, of which node answers none; of events it has the text, without attributes.
 func Dashboard(node Status, budgets *limits.Budgets, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	streams := budgets.New("dashboard", "push_streams", maxStreams)

@@ -38,6 +38,7 @@ type scratch struct {
 	entries   []rules.Entry // what req.Descriptors point into
 	requestID string        // the check's idempotency key
 	report    bool          // charge, do not decide
+	cost      cost          // the check's
 
 	layers []counters.Decision
 	out    []byte
@@ -180,11 +181,12 @@ func (s *scratch) decode(at span, what string, fields ...field) error {
 // decodeCheck reads a check of /v1/check into the scratch.
 func (s *scratch) decodeCheck(at span) error {
 	s.reset()
-	r, cost := &s.req, uint64(1)
+	r := &s.req
+	s.cost = 1
 	err := s.decode(at, "a check", field{"domain", &r.Domain}, field{"descriptors", s.decodeDescriptors},
-		field{"rule", &r.Rule}, field{"identity", &r.Identity}, field{"cost", &cost}, field{"peek", &r.Peek},
+		field{"rule", &r.Rule}, field{"identity", &r.Identity}, field{"cost", &s.cost}, field{"peek", &r.Peek},
 		field{"request_id", s.decodeRequestID}, field{"response", s.decodeResponse})
-	r.SetCost(cost)
+	r.SetCost(uint64(s.cost))
 	if r.Response != nil {
 		r.Response.Cost = r.EffectiveCost()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,8 +30,11 @@ type jsonReader struct {
 // encoding/json does.
 var jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// field is a member that an object may have. Its value is read into dst: a *string, *uint64 or *bool, or by a func()
-// error.
+// cost is a number that is read as all APIs read costs: one beyond 64 bits is the largest. Other numbers end there.
+type cost uint64
+
+// field is a member that an object may have. Its value is read into dst: a *string, *uint64, *cost or *bool, or by a
+// func() error.
 type field struct {
 	name string
 	dst  any
@@ -80,7 +84,7 @@ func (j *jsonReader) value(what string, dst any) error {
 	switch dst := dst.(type) {
 	case func() error:
 		return dst()
-	case *uint64:
+	case *uint64, *cost:
 		kinds, want = "0", "a number"
 	case *bool:
 		kinds, want = "tf", "true or false"
@@ -98,10 +102,15 @@ func (j *jsonReader) value(what string, dst any) error {
 	case *bool:
 		*dst = raw == "true"
 	case *uint64:
-		if *dst, err = rules.ParseCost(raw); err != nil {
-			return badRequest("%s is %.32s (at byte %d): give a whole number, not negative, in plain digits", what, raw,
-				int(j.dec.InputOffset())-len(raw))
-		}
+		*dst, err = strconv.ParseUint(raw, 10, 64)
+	case *cost:
+		var n uint64
+		n, err = rules.ParseCost(raw)
+		*dst = cost(n)
+	}
+	if err != nil {
+		return badRequest("%s is %.32s (at byte %d): give a whole number, not negative, in plain digits", what, raw,
+			int(j.dec.InputOffset())-len(raw))
 	}
 	return nil
 }

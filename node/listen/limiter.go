@@ -36,7 +36,7 @@ type Limits struct {
 	Exempt    func(netip.Addr) bool // sources without a limit of their own; nil: none
 	Budgets   *limits.Budgets       // has the listener's budgets; nil: they are neither exported nor logged
 	// Behind returns the client whom a trusted proxy names in a request, for the budgets of HTTP; not valid: none does.
-	// Nil: nobody is trusted.
+	// Nil: no proxy is trusted.
 	Behind func(*http.Request) netip.Addr
 	// Evict admits every new connection: at the limit it closes one of the source that has the most, exempt sources
 	// taken together: the one that is idle for the longest time, or else the oldest. So a flood evicts itself, and not

@@ -73,8 +73,7 @@ func (l *Listener) accept() (*limitedConn, error) {
 	}
 }
 
-// failingFor is how long after an error nobody knows whether the listener accepts again: servers try at least once a
-// second.
+// failingFor is how long an error counts: servers try again at least once a second.
 const failingFor = 2 * time.Second
 
 // acceptFailure is the last error of the system's listener.

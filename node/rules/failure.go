@@ -71,8 +71,8 @@ func (f Failure) Undecided() (d counters.Decision, ok bool) {
 	return d, false
 }
 
-// during returns what the policy does in an outage, with the words of the request and the node.
-func (p *Policy) during(o Outage, request, node Failure) Failure {
+// During returns what the policy does in an outage, with the on_failure of the request and the node.
+func (p *Policy) During(o Outage, request, node Failure) Failure {
 	on := cmp.Or(request, p.OnFailure, node)
 	switch {
 	case o == CutOff && (on == FailOpen || on == FailClosed):
@@ -105,7 +105,7 @@ func (m *Match) Fail(o Outage, request, node Failure) {
 	case m.Rule.Strict:
 		m.failure = m.Rule.WithoutStore(request)
 	default:
-		m.failure = m.Rule.during(o, request, node)
+		m.failure = m.Rule.During(o, request, node)
 	}
 }
 

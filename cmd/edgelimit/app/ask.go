@@ -231,7 +231,8 @@ func check(c *cli.Context) error {
 		return err
 	}
 	cost, err := rules.ParseCost(c.String("cost"))
-	req.Cost, req.Peek = cost, c.Bool("peek") || cost == 0
+	req.Peek = c.Bool("peek")
+	req.SetCost(cost)
 	switch {
 	case err != nil:
 		return misuse(c.Command, "--cost %s: want a whole number such as 1", c.String("cost"))

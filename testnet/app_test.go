@@ -164,6 +164,7 @@ func TestUsageErrors(t *testing.T) {
 		"run partitoin":                         {`"partitoin"`, "global-limit", "and all"},
 		"run partition --cut 1s":                {"--cut 1s", "5s to 5m0s"},
 		"partition eu-west --one-way up":        {"--one-way up", "in or out"},
+		"partition eu-west --protocol sctp":     {"sctp", "want udp"},
 		"up --with nothing":                     {`"nothing"`, "sidecar, metrics, grafana"},
 		"sidecar --runs 0":                      {"--runs 0"},
 		"redis-kill mars":                       {`"mars-redis"`, "eu-west-redis"},

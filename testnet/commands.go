@@ -127,9 +127,12 @@ func partitionCommand(open opener) *cli.Command {
 		Description: "Takes the region's nodes off the network between the regions. They still see each other and\n" +
 			"their Redis, and clients reach them. With --one-way, packets are dropped in the nodes'\n" +
 			"network namespaces instead (root and nft are needed): 'in' lets nothing come in to the\n" +
-			"region, 'out' lets nothing get out of it.",
+			"region, 'out' lets nothing get out of it. So they are with --protocol, which a firewall closes\n" +
+			"while the other one passes; tcp in both directions only.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "one-way", Usage: "cut one `DIRECTION` only: in or out"}, patienceFlag(time.Minute),
+			&cli.StringFlag{Name: "one-way", Usage: "cut one `DIRECTION` only: in or out"},
+			&cli.StringFlag{Name: "protocol", Usage: "block one `PROTOCOL` only: udp or tcp"},
+			patienceFlag(time.Minute),
 		},
 		Action: act(open, func(ctx context.Context, cl *cluster.Cluster, c *cli.Context) (string, error) {
 			way, region := cluster.Both, c.Args().First()
@@ -137,6 +140,10 @@ func partitionCommand(open opener) *cli.Command {
 				if way = cluster.Direction(c.String("one-way")); way != cluster.In && way != cluster.Out {
 					return "", fmt.Errorf("--one-way %s: want in or out", way)
 				}
+			}
+			if protocol := c.String("protocol"); c.IsSet("protocol") {
+				return fmt.Sprintf("%s is blocked between %s and the others (%s)", protocol, region, way),
+					cl.Block(ctx, region, cluster.Protocol(protocol), way)
 			}
 			done := map[cluster.Direction]string{cluster.Both: "%s is partitioned",
 				cluster.In: "%s receives from no region", cluster.Out: "no region receives from %s"}[way]

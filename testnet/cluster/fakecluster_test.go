@@ -27,6 +27,7 @@ type fakeCluster struct {
 	silentSince   map[[2]string]time.Time // since when one receives nothing from the other; absent: it receives
 	leaky         map[string]bool         // nodes that go on receiving from all, whatever is partitioned
 	alone         map[string]bool         // nodes that see nobody
+	blocks        map[string]string       // the way that a node reports as blocked
 	mute          map[string]bool         // nodes that all see and that send nothing
 	old           map[string]bool         // nodes that report a start long ago
 	unready       map[string]string
@@ -41,7 +42,8 @@ func withCluster(t *testing.T, test func(t *testing.T, f *fakeCluster)) {
 			fakeEngine: &fakeEngine{Images: []string{NodeImage, RedisImage}},
 			nodes:      make(map[string]fakeContainer), started: make(map[string]time.Time),
 			silentSince: make(map[[2]string]time.Time), leaky: make(map[string]bool), alone: make(map[string]bool),
-			mute: make(map[string]bool), old: make(map[string]bool), unready: make(map[string]string),
+			blocks: make(map[string]string), mute: make(map[string]bool),
+			old: make(map[string]bool), unready: make(map[string]string),
 			idleStaleness: 150 * time.Millisecond,
 		}
 		f.Changed = f.update
@@ -124,7 +126,7 @@ func (f *fakeCluster) receives(a, b fakeContainer) bool {
 		return true
 	}
 	return a.Networks[wanNetwork] != "" && b.Networks[wanNetwork] != "" &&
-		!strings.Contains(a.Table, b.Networks[wanNetwork])
+		(strings.Contains(a.Table, "l4proto") || !strings.Contains(a.Table, b.Networks[wanNetwork]))
 }
 
 // RoundTrip lets a node answer.
@@ -180,9 +182,14 @@ edgelimit_degraded 1
 # TYPE edgelimit_over_admission_bound_ratio gauge
 edgelimit_over_admission_bound_ratio{rule="x"} 0.25
 edgelimit_over_admission_bound_ratio{rule="y"} 0.5
+# TYPE edgelimit_over_limit_ratio gauge
+edgelimit_over_limit_ratio{rule="x"} 0.125
+# TYPE edgelimit_blocked_peers gauge
+edgelimit_blocked_peers{region="a",way=%[3]q} 1
+edgelimit_blocked_peers{region="b",way=%[3]q} 1
 # TYPE process_start_time_seconds gauge
-process_start_time_seconds %f
-`, stale.Seconds(), members-1, float64(started.UnixMilli())/1000)
+process_start_time_seconds %[4]f
+`, stale.Seconds(), members-1, f.blocks[name], float64(started.UnixMilli())/1000)
 }
 
 // ok fails the test on an error.

@@ -101,6 +101,54 @@ func TestPartitionOneWay(t *testing.T) {
 	})
 }
 
+// Every node has to name what is blocked, seen from its side.
+func TestBlock(t *testing.T) {
+	for _, test := range []struct {
+		protocol           Protocol
+		way                Direction
+		inside, outside    string // what nodes report
+		inDrops, outDrops  bool
+		forgotten, wantErr string // by a node
+	}{
+		{UDP, Both, "udp_both", "udp_both", true, true, "", ""},
+		{UDP, In, "udp_from", "udp_to", true, false, "", ""},
+		{UDP, Out, "udp_to", "udp_from", false, true, "", ""},
+		{TCP, Both, "tcp_to", "tcp_to", true, true, "", ""},
+		{UDP, In, "udp_from", "udp_to", true, false, "us-east-2", "us-east-2 reports no udp_to"},
+		{UDP, "sideways", "", "", false, false, "", "both, in or out"},
+		{TCP, In, "", "", false, false, "", "tcp in both directions"},
+		{"sctp", Both, "", "", false, false, "", "want udp"},
+	} {
+		t.Run(string(test.protocol)+" "+string(test.way)+test.forgotten, func(t *testing.T) {
+			withCluster(t, func(t *testing.T, f *fakeCluster) {
+				for _, n := range mustNodes(t, f) {
+					if f.blocks[n.Name] = test.outside; n.Region == "eu-west" {
+						f.blocks[n.Name] = test.inside
+					}
+				}
+				delete(f.blocks, test.forgotten)
+				err := f.cluster.Block(t.Context(), "eu-west", test.protocol, test.way)
+				if test.wantErr != "" {
+					fails(t, err, test.wantErr)
+				} else {
+					ok(t, err)
+				}
+				for name, drops := range map[string]bool{"eu-west-1": test.inDrops, "us-east-1": test.outDrops} {
+					if rules := f.Get(name).Table; drops != strings.Contains(rules,
+						"wan meta l4proto "+string(test.protocol)+" ip saddr { 10.77.100.") {
+						t.Errorf("the rules of %s are %q", name, rules)
+					}
+				}
+				ok(t, f.cluster.Heal(t.Context()))
+				same(t, "dropping", f.dropping(t))
+			})
+		})
+	}
+	withCluster(t, func(t *testing.T, f *fakeCluster) {
+		fails(t, f.cluster.Block(t.Context(), "mars", UDP, Both), `"mars"`, "ap-south, eu-west, us-east")
+	})
+}
+
 // A restart makes a new network namespace; a one-way partition has to survive that.
 func TestRestartInAOneWayPartition(t *testing.T) {
 	withCluster(t, func(t *testing.T, f *fakeCluster) {

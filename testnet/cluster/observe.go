@@ -20,9 +20,11 @@ type Observation struct {
 	Staleness time.Duration // age of its oldest knowledge of another node
 	Degraded  bool          // the node's own verdict on that
 	// Bound is the largest over-admission bound of its rules, as a part of the limit; Bounds has each rule's by full
-	// name.
-	Bound   float64
-	Bounds  map[string]float64
+	// name. Overs has, in the same unit, what the node estimates to be over the limit of rules that have an estimate.
+	Bound         float64
+	Bounds, Overs map[string]float64
+	// Blocked counts the other nodes to or from which a way seems to be closed, by way, as blocked_peers does.
+	Blocked map[string]int
 	Started time.Time // of its process
 	Version string    // of its build
 	// StorePending counts slots that are not yet in the region's Redis, StoreFailed failed calls of it; -1: the node
@@ -76,6 +78,13 @@ func (o *Observation) read(m scrape.Metrics) error {
 	for _, s := range m.Series("edgelimit_over_admission_bound_ratio") {
 		o.Bound = max(o.Bound, s.Value)
 		o.Bounds[s.Labels["rule"]] = s.Value
+	}
+	o.Overs, o.Blocked = make(map[string]float64), make(map[string]int)
+	for _, s := range m.Series("edgelimit_over_limit_ratio") {
+		o.Overs[s.Labels["rule"]] = s.Value
+	}
+	for _, s := range m.Series("edgelimit_blocked_peers") {
+		o.Blocked[s.Labels["way"]] += int(s.Value)
 	}
 	o.Refused = int64(m.Sum("edgelimit_gossip_refused_packets_total") + m.Sum("edgelimit_gossip_refused_streams_total"))
 	seconds, fraction := math.Modf(m.Sum("process_start_time_seconds"))

@@ -9,19 +9,26 @@ import (
 	"strings"
 )
 
-// A one-way partition is an nft table in the network namespaces of the receivers. Packets are dropped on arrival: a
-// drop on departure would be reported to the sender, which no real network does.
+// A one-way partition, or a protocol that is blocked, is an nft table in the network namespaces of the receivers.
+// Packets are dropped on arrival: a drop on departure would be reported to the sender, which no real network does.
 const table = "edgelimit_testnet"
 
-// drop makes the receivers drop what the senders send over the WAN.
-func (c *Cluster) drop(ctx context.Context, receivers, senders []Node) error {
+// anything is all protocols.
+const anything Protocol = ""
+
+// drop makes the receivers drop what the senders send over the WAN by a protocol.
+func (c *Cluster) drop(ctx context.Context, receivers, senders []Node, protocol Protocol) error {
+	match := ""
+	if protocol != anything {
+		match = "meta l4proto " + string(protocol) + " "
+	}
 	var from []string
 	for _, n := range senders {
 		from = append(from, n.WAN)
 	}
 	rules := fmt.Sprintf("add table inet %[1]s; "+
 		"add chain inet %[1]s wan { type filter hook input priority 0; policy accept; }; "+
-		"add rule inet %[1]s wan ip saddr { %[2]s } counter drop", table, strings.Join(from, ", "))
+		"add rule inet %[1]s wan %[3]sip saddr { %[2]s } counter drop", table, strings.Join(from, ", "), match)
 	for _, n := range receivers {
 		if _, err := c.nft(ctx, n, rules); err != nil {
 			return fmt.Errorf("drop what %s receives: %w", n.Name, err)

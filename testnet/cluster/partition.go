@@ -29,33 +29,107 @@ const certainAfter = 2500 * time.Millisecond
 //
 // A node that is restarted while In or Out is in force gets it again from a running node of its region, if any.
 func (c *Cluster) Partition(ctx context.Context, region string, way Direction) error {
-	nodes, err := c.Nodes(ctx)
+	inside, outside, err := c.sides(ctx, region)
 	if err != nil {
 		return err
 	}
-	if _, err := named(region, nodes, func(n Node) string { return n.Region }); err != nil {
-		return fmt.Errorf("region: %w", err)
-	}
-	inside := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Region != region })
-	outside := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Region == region })
 	var affected []Node
 	switch way {
 	case Both:
-		affected = nodes
+		affected = slices.Concat(inside, outside)
 		err = errors.Join(c.detach(ctx, inside), c.detachRedis(ctx, region))
 	case In:
 		affected = inside
-		err = c.drop(ctx, inside, outside)
+		err = c.drop(ctx, inside, outside, anything)
 	case Out:
 		affected = outside
-		err = c.drop(ctx, outside, inside)
+		err = c.drop(ctx, outside, inside, anything)
 	default:
-		return fmt.Errorf("direction %q: want %s, %s or %s", way, Both, In, Out)
+		return unknownDirection(way)
 	}
 	if err != nil {
 		return err
 	}
 	return c.awaitSilence(ctx, affected, time.Now())
+}
+
+// sides returns the nodes of a region, and those of all others.
+func (c *Cluster) sides(ctx context.Context, region string) (inside, outside []Node, err error) {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := named(region, nodes, func(n Node) string { return n.Region }); err != nil {
+		return nil, nil, fmt.Errorf("region: %w", err)
+	}
+	for _, n := range nodes {
+		if n.Region == region {
+			inside = append(inside, n)
+		} else {
+			outside = append(outside, n)
+		}
+	}
+	return inside, outside, nil
+}
+
+func unknownDirection(way Direction) error {
+	return fmt.Errorf("direction %q: want %s, %s or %s", way, Both, In, Out)
+}
+
+// Protocol is one that a firewall closes while it lets the other pass.
+type Protocol string
+
+// The protocols of gossip.
+const (
+	UDP Protocol = "udp"
+	TCP Protocol = "tcp"
+)
+
+// Block closes one protocol between a region and the others until Heal, as a firewall does that an operator forgot to
+// open: UDP in a direction or both, TCP in both, as its answers come back. It takes root and nft on the engine's own
+// machine. It returns when every node names what is closed in its metrics.
+func (c *Cluster) Block(ctx context.Context, region string, protocol Protocol, way Direction) error {
+	seenInside, seenOutside := "udp_both", "udp_both"
+	switch {
+	case protocol == TCP && way == Both:
+		seenInside, seenOutside = "tcp_to", "tcp_to"
+	case protocol != UDP:
+		return fmt.Errorf("%s %s: want udp, or tcp in both directions", protocol, way)
+	case way == In:
+		seenInside, seenOutside = "udp_from", "udp_to"
+	case way == Out:
+		seenInside, seenOutside = "udp_to", "udp_from"
+	case way != Both:
+		return unknownDirection(way)
+	}
+	inside, outside, err := c.sides(ctx, region)
+	if err != nil {
+		return err
+	}
+	if way != Out {
+		err = c.drop(ctx, inside, outside, protocol)
+	}
+	if way != In {
+		err = errors.Join(err, c.drop(ctx, outside, inside, protocol))
+	}
+	if err != nil {
+		return err
+	}
+	return c.await(ctx, "not every node names what is blocked", func(ctx context.Context) ([]string, error) {
+		var missing []string
+		for _, n := range c.observeEach(ctx, slices.Concat(inside, outside)) {
+			want := seenOutside
+			if n.Region == region {
+				want = seenInside
+			}
+			if n.Err != nil {
+				missing = append(missing, n.Err.Error())
+			} else if n.Blocked[want] == 0 {
+				missing = append(missing, fmt.Sprintf("%s reports no %s", n.Name, want))
+			}
+		}
+		return missing, nil
+	})
 }
 
 // detach takes nodes off the WAN's network, running or not.

@@ -33,6 +33,7 @@ type fakeCluster struct {
 	names         []string
 	way           cluster.Direction // of the partition of faultRegion; empty: none
 	partitionedAt time.Time
+	blocked       bool // a protocol is, and counts go by the other one
 	redis         fakeRedis
 	losses        int64 // of Redis' data, that nodes found
 	ups           int
@@ -55,6 +56,10 @@ type fakeCluster struct {
 	garbles  string // a node that cannot read a frame of a node that was replaced
 	refuses  string // a client that is denied within its limit
 	broken   bool   // Up fails
+
+	flickers  bool // nodes are degraded every other time that they are asked
+	surprised bool // nodes estimate more than they guarantee
+	asked     int
 }
 
 const fakeNodes = 6
@@ -210,6 +215,11 @@ func (f *fakeCluster) Observe(_ context.Context, n cluster.Node) (cluster.Observ
 			o.Bounds[r.FullName] = 3
 		}
 	}
+	f.asked++
+	o.At, o.Degraded = time.Now(), f.flickers && f.asked%2 == 0
+	if f.surprised {
+		o.Overs = map[string]float64{"edge#per_ip": .5}
+	}
 	if inside := node.region == faultRegion; f.way == cluster.Both || f.way == cluster.Out && !inside ||
 		f.way == cluster.In && inside {
 		o.Staleness = time.Since(f.partitionedAt)
@@ -225,13 +235,21 @@ func (f *fakeCluster) Partition(_ context.Context, _ string, way cluster.Directi
 	return f.change("partition", func() { f.way, f.partitionedAt = way, time.Now() })
 }
 
+func (f *fakeCluster) Block(context.Context, string, cluster.Protocol, cluster.Direction) error {
+	if f.ignores == "block" {
+		return errors.New("not every node names what is blocked")
+	}
+	time.Sleep(3 * time.Second)
+	return f.change("block", func() { f.blocked = true })
+}
+
 func (f *fakeCluster) Heal(context.Context) error {
 	f.undoes++
 	time.Sleep(time.Second)
 	if f.failHeal != nil {
 		return f.failHeal
 	}
-	return f.change("", func() { f.way = "" })
+	return f.change("", func() { f.way, f.blocked = "", false })
 }
 
 func (f *fakeCluster) Kill(_ context.Context, name string) error {

@@ -43,7 +43,8 @@ type Run struct {
 	restarts  []restart
 	rotation  rotation
 	upgrade   upgradeRun
-	replaced  map[string]string // what processes logged whose containers are gone, by node
+	blocked   map[string][]cluster.Observation // by node, while a protocol was blocked
+	replaced  map[string]string                // what processes logged whose containers are gone, by node
 }
 
 // action is a fault, or its end, on a node or a region: a method of Cluster, or what uses one.

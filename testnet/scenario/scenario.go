@@ -20,6 +20,7 @@ type Cluster interface {
 	Nodes(ctx context.Context) ([]cluster.Node, error)
 	Observe(ctx context.Context, n cluster.Node) (cluster.Observation, error)
 	Partition(ctx context.Context, region string, way cluster.Direction) error
+	Block(ctx context.Context, region string, protocol cluster.Protocol, way cluster.Direction) error
 	Heal(ctx context.Context) error
 	Kill(ctx context.Context, name string) error
 	Stop(ctx context.Context, name string) error
@@ -119,6 +120,10 @@ func All(o Options) []Scenario {
 			"limit, and after the heal all agree", cluster.Both, o.Cut),
 		partitioning("one-way", "no node receives from a region, which receives from all: the same assertions as in a "+
 			"partition", cluster.Out, o.Cut),
+		blocking("blocked-udp", "no UDP passes between a region and the others", cluster.UDP, cluster.Both),
+		blocking("blocked-udp-in", "no UDP reaches a region, TCP does", cluster.UDP, cluster.In),
+		blocking("blocked-udp-out", "no UDP of a region gets out, TCP does", cluster.UDP, cluster.Out),
+		blocking("blocked-tcp", "no TCP passes between a region and the others, UDP does", cluster.TCP, cluster.Both),
 		redisLoss(), redisFlush(), redisSlow(), nodeKill(), nodeMove(), nodePause(), nodeDrain(), rolling(), rotate(),
 		upgrade(), wide(o.Cut),
 	}

@@ -46,7 +46,7 @@ func TestScenariosHold(t *testing.T) {
 				if s.Name != "global-limit" && len(r.Observations) == 0 {
 					t.Error("nothing shows that the fault took hold")
 				}
-				if f.way != "" || f.redis.down || f.redis.paused || f.ups < 2 {
+				if f.way != "" || f.blocked || f.redis.down || f.redis.paused || f.ups < 2 {
 					t.Errorf("it leaves a partition %q, Redis %+v, complete %d times", f.way, f.redis, f.ups)
 				}
 				for _, n := range f.nodes {
@@ -64,6 +64,7 @@ func TestFaultsHaveToTakeHold(t *testing.T) {
 	for name, c := range map[string]struct{ ignores, want string }{
 		"partition":                {"partition", "the partition leaks"},
 		"one-way":                  {"partition", "the partition leaks"},
+		"blocked-udp":              {"block", "names what is blocked"},
 		"redis-loss":               {"stop", "do not notice"},
 		"redis-slow":               {"pause", "do not notice"},
 		"redis-flush":              {"flush", "FLUSHALL did not take hold"},
@@ -101,6 +102,9 @@ func TestBrokenAssertions(t *testing.T) {
 		"admits too much":       {"partition", func(f *fakeCluster) { f.generous = true }, "about one limit a window"},
 		"shares nothing":        {"one-way", func(f *fakeCluster) { f.generous = true }, "share the limit"},
 		"unlike predicted":      {"one-way", func(f *fakeCluster) { f.generous = true }, "simulator predicts"},
+		"blocked: flickers":     {"blocked-udp-in", func(f *fakeCluster) { f.flickers = true }, "does not flicker"},
+		"blocked: no guarantee": {"blocked-tcp", func(f *fakeCluster) { f.surprised = true }, "never below"},
+		"blocked: not counted":  {"blocked-udp-out", func(f *fakeCluster) { f.noGossip = true }, "in any window"},
 		"rolling: not answered": {"rolling", func(f *fakeCluster) { f.abrupt = true }, "is answered"},
 		"rolling: forgotten":    {"rolling", func(f *fakeCluster) { f.cold = true }, "stays used up"},
 		"rolling: lost for long": {"rolling", func(f *fakeCluster) { f.lone = "us-east-1" },
@@ -228,7 +232,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func TestFind(t *testing.T) {
 	all, err := Find("all", Options{})
-	if err != nil || len(all) != 14 {
+	if err != nil || len(all) != 18 {
 		t.Errorf("%d scenarios, %v", len(all), err)
 	}
 	seen := map[string]bool{}

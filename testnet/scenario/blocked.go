@@ -1,0 +1,118 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/cluster"
+	"github.com/edgelimit/edgelimit/testnet/record"
+	"github.com/edgelimit/edgelimit/testnet/traffic"
+)
+
+// What has to hold while a firewall lets one protocol of gossip pass and not the other.
+const (
+	blockedFor      = 65 * time.Second // a window of the rule, and the time that nodes need to notice
+	blockedAdmitted = 110              // of 100, in any window
+	blockedChanges  = 2                // of what a node says of its decisions, in any minute
+)
+
+// blocking closes one protocol between a region and the others, while a client asks for twelve times its limit.
+func blocking(name, what string, protocol cluster.Protocol, way cluster.Direction) Scenario {
+	return Scenario{
+		Name: name, What: what + ": what is blocked has a name, counts go the other way, and the limit holds",
+		Rule: "per_ip", Streams: []traffic.Stream{{Identity: ownClient, Rate: 20, Spacing: traffic.Even}},
+		Steps: []Step{
+			wait("load in all regions", 8*time.Second),
+			{fmt.Sprintf("block %s of %s (%s) for %v", protocol, faultRegion, way, blockedFor),
+				func(ctx context.Context, r *Run) error { return r.block(ctx, protocol, way) }},
+			{"open it again", func(ctx context.Context, r *Run) error { return r.End(ctx) }},
+			wait("load after that", 3*time.Second),
+		},
+		Takes: blockedFor + 45*time.Second,
+		Check: checkBlocked,
+	}
+}
+
+// block closes a protocol, and observes the nodes all the while.
+func (r *Run) block(ctx context.Context, protocol cluster.Protocol, way cluster.Direction) error {
+	began := time.Now()
+	r.blocked = make(map[string][]cluster.Observation)
+	watching, stop := context.WithDeadline(ctx, began.Add(blockedFor))
+	defer stop()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for watching.Err() == nil {
+			for _, n := range r.Nodes {
+				if o, err := r.Cluster.Observe(watching, n); err == nil {
+					r.blocked[n.Name] = append(r.blocked[n.Name], o)
+				}
+			}
+			_ = sleep(watching, 500*time.Millisecond)
+		}
+	}()
+	err := r.Begin(ctx, "block "+string(protocol), faultRegion,
+		func(c Cluster, ctx context.Context, region string) error { return c.Block(ctx, region, protocol, way) },
+		func(c Cluster, ctx context.Context, _ string) error { return c.Heal(ctx) })
+	if err != nil {
+		stop()
+		<-watched
+		return err
+	}
+	r.Observed("every node named what is blocked after %.1f s", time.Since(began).Seconds())
+	r.Figure("named_s", time.Since(began).Seconds())
+	<-watched
+	return context.Cause(ctx)
+}
+
+func checkBlocked(r *Run) {
+	samples, loose, worst := 0, 0, 0
+	changes, node := 0, ""
+	for _, n := range r.Nodes {
+		all := r.blocked[n.Name]
+		samples += len(all)
+		var at []time.Time
+		for i, o := range all {
+			for rule, over := range o.Overs {
+				if over > o.Bounds[rule] {
+					loose++
+				}
+			}
+			if i > 0 && o.Degraded != all[i-1].Degraded {
+				at = append(at, o.At)
+			}
+		}
+		for i := range at {
+			in := 0
+			for _, t := range at[i:] {
+				if t.Sub(at[i]) < time.Minute {
+					in++
+				}
+			}
+			if in > changes {
+				changes, node = in, n.Name
+			}
+		}
+	}
+	r.Assert("a node does not flicker between degraded and not", changes <= blockedChanges,
+		fmt.Sprintf("at most %d changes in a minute", blockedChanges), "%d %s", changes, node)
+	r.Figure("changes_a_minute", float64(changes))
+	r.Assert("what is guaranteed is never below what is estimated", loose == 0 && samples >= 20*len(r.Nodes),
+		"0 samples, of 20 a node at least", "%d of %d", loose, samples)
+	var sent []int64
+	for _, d := range r.decisions(func(d record.Decision) bool { return d.Allowed }) {
+		sent = append(sent, d.Sent)
+	}
+	slices.Sort(sent)
+	for i, j := 0, 0; j < len(sent); j++ {
+		for sent[j]-sent[i] >= int64(r.Report.Rule.Window) {
+			i++
+		}
+		worst = max(worst, j-i+1)
+	}
+	r.Assert("the limit holds in any window", worst >= 100 && worst <= blockedAdmitted,
+		fmt.Sprintf("100 to %d admitted", blockedAdmitted), "%d", worst)
+	r.Figure("worst_window", float64(worst))
+}

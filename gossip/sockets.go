@@ -29,6 +29,7 @@ type sockets struct {
 	inspector                      *inspector
 	limiter                        streamLimiter
 	refusedStreams, refusedPackets atomic.Uint64
+	otherKeys                      otherKeys
 
 	open    context.Context
 	close   context.CancelFunc
@@ -95,6 +96,7 @@ func (s *sockets) read() {
 		if err := s.inspector.packet(buf[:n]); err != nil {
 			s.refusedPackets.Add(1)
 			if err == errOtherKey {
+				s.otherKeys.note(from.Addr(), time.Now())
 				s.log.Printf("[WARN] gossip: refused a packet from %v: %v", from, err)
 			}
 			continue

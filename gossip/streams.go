@@ -129,6 +129,9 @@ func (c *inspectedConn) Read(b []byte) (int, error) {
 		if c.err = c.inspect(); c.err != nil && c.err != io.EOF {
 			c.sockets.refusedStreams.Add(1)
 		}
+		if tcp, ok := c.Conn.RemoteAddr().(*net.TCPAddr); ok && c.err == errOtherKey && c.inbound {
+			c.sockets.otherKeys.note(tcp.AddrPort().Addr(), time.Now())
+		}
 	}
 	switch {
 	case c.err != nil:

@@ -1,8 +1,10 @@
 package node
 
 import (
+	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -222,6 +224,12 @@ func TestStrangersAreKeptOut(t *testing.T) {
 		testkit.Eventually(t, name+": a warning at the stranger", func() bool {
 			return complaint.HasLine("WARN", "seed does not answer", n.Addr("lan"))
 		})
+		if name == "other key" {
+			testkit.Eventually(t, name+": the other nodes say whose", func() bool {
+				return strings.Contains(fmt.Sprint(n.Status().Summary),
+					"127.0.0.1 sends gossip that is encrypted with another key")
+			})
+		}
 		if len(s.Members()) != 0 || len(n.Members()) != 1 {
 			t.Errorf("%s: the stranger has members %v, the cluster %v", name, s.Members(), n.Members())
 		}

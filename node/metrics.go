@@ -42,7 +42,7 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 		1, n.cfg.NodeID, n.cfg.Region)
 	w.WriteTable(n.table.Stats(), float64(n.cfg.Memory))
 	streams, packets := n.cluster.Refused()
-	w.WriteGossip(n.cluster.Stats(), streams, packets)
+	w.WriteGossip(n.cluster.Stats(), streams, packets, len(n.cluster.OtherKeys()))
 	n.writeListeners(w)
 	n.writeAuth(w)
 	n.writeDecisionLog(w)

@@ -453,6 +453,12 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 	if len(found) > 0 {
 		s.Health = status.Degraded
 	}
+	// Packets of strangers may be forged: they leave the health as it is.
+	for _, k := range n.cluster.OtherKeys() {
+		add("warn", "if it is one of your nodes, give it this node's key file, see edgelimit keys status; if not, "+
+			"close the gossip port to it", "%s sends gossip that is encrypted with another key: it cannot join (%s, "+
+			"the last %s)", k.Addr, plural(k.Messages, "message"), timeOfDay(k.Last))
+	}
 	for _, s := range n.senders.Recent(time.Now()) {
 		add("warn", s.Do(), "%s", s.Text())
 	}

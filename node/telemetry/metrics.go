@@ -138,7 +138,7 @@ func (w Writer) WriteTable(t counters.Stats, memory float64) {
 }
 
 // WriteGossip writes the statistics of replication.
-func (w Writer) WriteGossip(g gossip.Stats, refusedStreams, refusedPackets uint64) {
+func (w Writer) WriteGossip(g gossip.Stats, refusedStreams, refusedPackets uint64, otherKeys int) {
 	w.Counter("gossip_frames_sent_total", "Frames sent to peers.", g.FramesSent)
 	w.Counter("gossip_frames_received_total", "Frames received from peers.", g.FramesReceived)
 	w.Counter("gossip_bytes_sent_total", "Bytes of frames sent.", g.BytesSent)
@@ -156,6 +156,8 @@ func (w Writer) WriteGossip(g gossip.Stats, refusedStreams, refusedPackets uint6
 		"encrypted with the key, compressed, too large, or while 64 are open.", refusedStreams)
 	w.Counter("gossip_refused_packets_total", "Packets to the gossip ports dropped unread: no peer's, not "+
 		"encrypted with the key, compressed, or too large.", refusedPackets)
+	w.Gauge("gossip_other_key_hosts", "Hosts, up to 16 a network, that go on sending gossip encrypted with another "+
+		"key.", float64(otherKeys))
 }
 
 // WriteStore writes the statistics of the regional store.

@@ -7,13 +7,13 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // The YAML reader knows what is wrong with a setting by its line alone, and by the types of this program. Here that
@@ -126,12 +126,11 @@ func presentable(line string) string {
 	line = userinfo.ReplaceAllStringFunc(line, func(s string) string {
 		return "://" + strings.Repeat("*", utf8.RuneCountInString(s)-len("://@")) + "@"
 	})
-	shown := []rune(line)
-	for i, r := range shown {
-		if r != '\t' && !unicode.IsPrint(r) {
-			shown[i] = '?'
-		}
+	parts := strings.Split(line, "\t")
+	for i := range parts {
+		parts[i] = text.Clean(parts[i])
 	}
+	shown := []rune(strings.Join(parts, "\t"))
 	const maxExcerpt = 80
 	return string(shown[:min(len(shown), maxExcerpt)])
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/status"
 	"github.com/edgelimit/edgelimit/node/telemetry"
+	"github.com/edgelimit/edgelimit/node/text"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
@@ -141,7 +142,7 @@ func (n *Node) regions(p *policy, now int64) []status.Region {
 }
 
 func memberStatus(p *gossip.MemberStatus, self *gossip.Member, interval time.Duration, now int64) status.Member {
-	m := status.Member{Node: status.Clean(p.NodeID, maxName), Region: status.Clean(p.Region, maxName), Addr: p.Addr,
+	m := status.Member{Node: text.CleanUpTo(p.NodeID, maxName), Region: text.CleanUpTo(p.Region, maxName), Addr: p.Addr,
 		Pool: p.Pool, Reachable: !telemetry.Unreachable(p, interval), Staleness: p.Age.Milliseconds(),
 		RTT: millis(p.RTT), Idle: p.Idle, Rules: fingerprint(p.Rules),
 		SameRules: p.Rules == 0 || p.Rules == self.Rules, SameKey: p.Identity == 0 || p.Identity == self.Identity}
@@ -173,7 +174,7 @@ func (n *Node) limitShares(p *policy, peers []gossip.MemberStatus, now int64) ma
 	regionOf, reachable := map[counters.Origin]string{self: n.cfg.Region}, map[counters.Origin]bool{self: true}
 	for i := range peers {
 		o := peers[i].PeerStatus.Origin
-		regionOf[o] = status.Clean(peers[i].Region, maxName)
+		regionOf[o] = text.CleanUpTo(peers[i].Region, maxName)
 		reachable[o] = !telemetry.Unreachable(&peers[i], n.cfg.Gossip.Interval)
 	}
 	shares, sum := make(map[string]float64), 0.0
@@ -295,7 +296,7 @@ func (n *Node) topDenied(p *policy, of iter.Seq[*rules.Rule], most int) []status
 		d := status.Denied{Rule: e.rule.PublicName, Key: fmt.Sprintf("%016x", e.Key), Denials: e.Denials,
 			Error: e.Error}
 		if e.rule.ExposeIdentity {
-			d.Identity = status.Clean(e.Identity, status.MaxIdentity)
+			d.Identity = text.CleanUpTo(e.Identity, status.MaxIdentity)
 		}
 		first = append(first, d)
 	}
@@ -355,7 +356,7 @@ func (n *Node) countsOf(slots []counters.Slot) []status.NodeCount {
 	names := map[counters.Origin]status.NodeCount{self.Origin(): {Node: self.NodeID, Region: self.Region, Self: true}}
 	sums, addsUp := make(map[status.NodeCount]uint64), n.cluster.AddsUp()
 	for _, p := range n.cluster.Peers() {
-		who := status.NodeCount{Node: status.Clean(p.NodeID, maxName), Region: status.Clean(p.Region, maxName),
+		who := status.NodeCount{Node: text.CleanUpTo(p.NodeID, maxName), Region: text.CleanUpTo(p.Region, maxName),
 			CutOff: telemetry.Unreachable(&p, n.cfg.Gossip.Interval) && !p.Ended}
 		if names[p.PeerStatus.Origin] = who; who.CutOff && !addsUp {
 			sums[who] = 0

@@ -4,11 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // Event is a line of a node's log, of level info or above: something that happened at the node or to a peer.
@@ -166,7 +165,8 @@ func (r *recorder) Enabled(ctx context.Context, level slog.Level) bool {
 // Handle implements slog.Handler.
 func (r *recorder) Handle(ctx context.Context, rec slog.Record) error {
 	if rec.Level >= slog.LevelInfo {
-		v := Event{Time: rec.Time, Level: "info", Text: Clean(rec.Message, maxValue), Attrs: make(map[string]string)}
+		v := Event{Time: rec.Time, Level: "info", Text: text.CleanUpTo(rec.Message, maxValue),
+			Attrs: make(map[string]string)}
 		if rec.Level >= slog.LevelError {
 			v.Level = "error"
 		} else if rec.Level >= slog.LevelWarn {
@@ -174,7 +174,7 @@ func (r *recorder) Handle(ctx context.Context, rec slog.Record) error {
 		}
 		add := func(prefix string, a slog.Attr) bool {
 			if len(v.Attrs) < maxAttrs {
-				v.Attrs[Clean(prefix+a.Key, maxValue)] = Clean(a.Value.Resolve().String(), maxValue)
+				v.Attrs[text.CleanUpTo(prefix+a.Key, maxValue)] = text.CleanUpTo(a.Value.Resolve().String(), maxValue)
 			}
 			return len(v.Attrs) < maxAttrs
 		}
@@ -205,22 +205,4 @@ func (r *recorder) WithGroup(name string) slog.Handler {
 	c := *r
 	c.Handler, c.group = r.Handler.WithGroup(name), r.group+name+"."
 	return &c
-}
-
-// Clean returns text that may come from anybody, for a terminal or a page: at most so many bytes, and a ? for what
-// cannot be printed, such as control characters and marks that turn the direction of writing.
-func Clean(text string, size int) string {
-	if len(text) > size {
-		cut := size
-		for cut > 0 && !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		text = text[:cut] + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text)
 }

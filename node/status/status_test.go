@@ -91,20 +91,6 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-func TestClean(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                    "",
-		"e-1 é 世":             "e-1 é 世",
-		"a\x00\n\x1b]0;x\x07": "a???]0;x?",
-		"\xff\u2028\u202e":    "???",
-		"ééééééééé":           "ééééé…",
-	} {
-		if got := Clean(text, 11); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
-		}
-	}
-}
-
 // Those who are denied most are there among a million others, in bounded memory, and nothing is allocated for anybody.
 func TestTopAmongAMillion(t *testing.T) {
 	var top Top

@@ -15,6 +15,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // Extension adds to the commands serve and proxy.
@@ -34,13 +35,16 @@ func Main(app *cli.App) (exitCode int) {
 }
 
 // Run runs the command that args name, which begin with the program's name, and prints its error. It returns the exit
-// status. A program called ratelimit, as in the image of envoyproxy/ratelimit, serves in that server's place.
+// status. Nothing that a command prints steers a terminal, whatever it took from outside. A program called ratelimit,
+// as in the image of envoyproxy/ratelimit, serves in that server's place.
 func Run(ctx context.Context, app *cli.App, args []string) (exitCode int) {
 	if len(args) > 0 && filepath.Base(args[0]) == rulefile.Ratelimit {
 		args = slices.Concat(args[:1], []string{"serve", "--from-env", rulefile.Ratelimit}, args[1:])
 	}
-	if err := execute(ctx, app, args); err != nil {
-		return reportError(app.ErrWriter, err)
+	cleaned := *app
+	cleaned.Writer, cleaned.ErrWriter = text.NewWriter(app.Writer), text.NewWriter(app.ErrWriter)
+	if err := execute(ctx, &cleaned, args); err != nil {
+		return reportError(cleaned.ErrWriter, err)
 	}
 	return 0
 }

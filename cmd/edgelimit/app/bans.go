@@ -20,6 +20,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node/bans"
 	"github.com/edgelimit/edgelimit/node/client"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 const (
@@ -154,7 +155,7 @@ func printBans(out io.Writer, all []bans.Ban, now time.Time) error {
 
 // cut shortens text of a node to a number of columns, about.
 func cut(s string, width int) string {
-	s = clean(s)
+	s = text.Clean(s)
 	if utf8.RuneCountInString(s) <= width {
 		return cmp.Or(s, "-")
 	}
@@ -198,11 +199,11 @@ func addBan(c *cli.Context) error {
 		return json.NewEncoder(c.App.Writer).Encode(done)
 	}
 	for _, b := range done.Bans {
-		fmt.Fprintf(c.App.Writer, "%s: %s is banned until %s%s\n", clean(b.Rule), cmp.Or(b.Address, "#"+b.Key),
+		fmt.Fprintf(c.App.Writer, "%s: %s is banned until %s%s\n", text.Clean(b.Rule), cmp.Or(b.Address, "#"+b.Key),
 			b.Ends.UTC().Format(timeFormat), followers[b.Scope])
 	}
 	for _, w := range done.Warnings {
-		fmt.Fprintf(c.App.Writer, "warning: %s\n", clean(w))
+		fmt.Fprintf(c.App.Writer, "warning: %s\n", text.Clean(w))
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "all nodes follow within %v\n", done.Interval)
 	return err
@@ -243,7 +244,7 @@ func stillBanned(done client.RemovedBans) string {
 	for _, r := range done.Rules {
 		for _, prefix := range r.Around {
 			all = append(all, fmt.Sprintf("it is banned by %s: remove that: edgelimit bans remove %s %[1]s",
-				clean(prefix), clean(r.Rule)))
+				text.Clean(prefix), text.Clean(r.Rule)))
 		}
 	}
 	return strings.Join(all, "\n")
@@ -282,7 +283,7 @@ func printRemoved(out io.Writer, done client.RemovedBans) {
 		}
 		what += textIf(r.RetryAfter > 0, "; still over its limit: a request within %v is denied, and may ban it again",
 			r.RetryAfter)
-		fmt.Fprintf(out, "%s: %s%s\n", clean(r.Rule), clean(what), followers[r.Scope])
+		fmt.Fprintf(out, "%s: %s%s\n", text.Clean(r.Rule), text.Clean(what), followers[r.Scope])
 	}
 	if done.Lifted == 0 && stillBanned(done) == "" {
 		fmt.Fprintf(out, "not banned as far as this node knows; a ban that other nodes know is lifted within %v\n",

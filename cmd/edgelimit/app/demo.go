@@ -163,10 +163,11 @@ func showFor(c *cli.Context) show {
 	if c.Bool("json") {
 		return &jsonShow{json.NewEncoder(out)}
 	}
-	if f, ok := out.(*os.File); ok && os.Getenv("TERM") != "dumb" {
+	if f, ok := raw(out).(*os.File); ok && os.Getenv("TERM") != "dumb" {
 		// Lines that wrap would spoil the table.
 		if width, height, err := term.GetSize(int(f.Fd())); err == nil && width >= tableWidth && height >= tableHeight {
-			return &tableShow{lineShow: lineShow{out: out}, ink: os.Getenv("NO_COLOR") == "", height: height}
+			return &tableShow{lineShow: lineShow{out: out}, terminal: f, ink: os.Getenv("NO_COLOR") == "",
+				height: height}
 		}
 	}
 	return &lineShow{out: out}

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/text"
 	"github.com/edgelimit/edgelimit/testnet/demo"
 )
 
@@ -102,7 +103,8 @@ func (s *lineShow) limited(r *demo.Report) {
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "client\toffered\tadmitted\toracle\tdenied\t")
 	for _, l := range r.Limited[:min(limitedShown, len(r.Limited))] {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t\n", clean(l.Client), l.Offered, l.Admitted, l.OracleAdmitted, l.Denied)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t\n", text.Clean(l.Client), l.Offered, l.Admitted, l.OracleAdmitted,
+			l.Denied)
 	}
 	w.Flush()
 }
@@ -135,14 +137,15 @@ func (i ink) paint(colour, text string) string {
 // tableShow redraws a table in place, for a terminal of at least tableWidth columns.
 type tableShow struct {
 	lineShow
-	ink    ink
-	height int // of the terminal, in lines
+	terminal io.Writer // the output, for what steers it as well
+	ink      ink
+	height   int // of the terminal, in lines
 }
 
 func (s *tableShow) sample(p demo.Sample) {
 	up, table := textIf(s.lines > 0, "\x1b[%dA\x1b[J", s.lines), s.draw(p)
 	s.lines = strings.Count(table, "\n")
-	_, _ = io.WriteString(s.out, up+table)
+	_, _ = io.WriteString(s.terminal, up+table)
 }
 
 // nodeLine returns the line of a node. Its peers are not shown if their number is negative.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/status"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 const (
@@ -89,7 +91,7 @@ func keysStatus(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("json") {
-		return writeSafeJSON(c.App.Writer, map[string]any{"nodes": nodes})
+		return json.NewEncoder(c.App.Writer).Encode(map[string]any{"nodes": nodes})
 	}
 	return printKeys(c.App.Writer, nodes)
 }
@@ -104,7 +106,7 @@ func printKeys(out io.Writer, nodes []status.KeyHolder) error {
 			sends, accepts = n.Keys[0], n.Keys[1:]
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", nameOfHolder(n), cut(n.State, 11), cut(sends, 16),
-			cmp.Or(clean(strings.Join(accepts, " ")), "-"))
+			cmp.Or(text.Clean(strings.Join(accepts, " ")), "-"))
 	}
 	return w.Flush()
 }
@@ -188,10 +190,10 @@ func allHaveKey(nodes []status.KeyHolder, key, _ string) error {
 				"answer: wait for them, or use --force")
 		case len(n.Keys) == 0:
 			return fmt.Errorf("%s (%s) does not report its keys: upgrade it, or use --force", nameOfHolder(n),
-				clean(n.State))
+				text.Clean(n.State))
 		case !slices.Contains(n.Keys, key):
 			return fmt.Errorf("%s (%s) does not have it: copy the key file there, or use --force", nameOfHolder(n),
-				clean(n.State))
+				text.Clean(n.State))
 		}
 	}
 	return nil
@@ -214,7 +216,7 @@ func keyToChange(c *cli.Context) (file, name, sends string, err error) {
 	}
 	switch {
 	case name != "" && !slices.Contains(names, name):
-		return "", "", "", fmt.Errorf("%s has no gossip key %.20s: it has %s", file, clean(name),
+		return "", "", "", fmt.Errorf("%s has no gossip key %.20s: it has %s", file, text.Clean(name),
 			strings.Join(names, ", "))
 	case name == "" && len(names) == 1:
 		return "", "", "", fmt.Errorf("%s has one gossip key: edgelimit keys add makes another", file)

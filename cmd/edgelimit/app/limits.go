@@ -16,6 +16,7 @@ import (
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rulestore"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 const (
@@ -370,8 +371,8 @@ func limitsList(c *cli.Context) error {
 				until = "ended"
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d in %s\t%s\t%s\t%s\n", clean(l.Rule), l.Key, l.Max, l.Window, until, clean(l.Author),
-			clean(l.Note))
+		fmt.Fprintf(w, "%s\t%s\t%d in %s\t%s\t%s\t%s\n", text.Clean(l.Rule), l.Key, l.Max, l.Window, until,
+			text.Clean(l.Author), text.Clean(l.Note))
 	}
 	return w.Flush()
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -78,7 +79,7 @@ func runReplay(c *cli.Context, o replay.Options) error {
 		return err
 	}
 	if c.Bool("json") {
-		err = writeSafeJSON(c.App.Writer, report)
+		err = json.NewEncoder(c.App.Writer).Encode(report)
 	} else {
 		err = printReplay(c.App.Writer, report)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 	"github.com/edgelimit/edgelimit/node/rulestore"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 const (
@@ -63,8 +64,8 @@ func rulesHistory(c *cli.Context) error {
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "VERSION\tTIME\tAUTHOR\tMESSAGE")
 	for _, v := range all {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", v.Version, v.Time.UTC().Format(time.RFC3339), clean(v.Author),
-			clean(v.Message))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", v.Version, v.Time.UTC().Format(time.RFC3339), text.Clean(v.Author),
+			text.Clean(v.Message))
 	}
 	return w.Flush()
 }
@@ -115,6 +116,9 @@ func printFiles(c *cli.Context, d rulestore.Document, files []rulefile.File) err
 	case c.String("out") != "":
 		fmt.Fprintf(out, "wrote %s to %s\n", plural(len(files), "file"), c.String("out"))
 		return nil
+	}
+	if !isTerminal(out) {
+		out = raw(out) // byte by byte what was published
 	}
 	for _, f := range files {
 		if len(files) > 1 {

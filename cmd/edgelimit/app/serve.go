@@ -14,6 +14,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/otlp"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/node/text"
 	"github.com/edgelimit/edgelimit/node/xds"
 )
 
@@ -288,9 +289,9 @@ func newLogger(c *cli.Context, env *ratelimitEnv) (*slog.Logger, *slog.LevelVar,
 	}
 	levels := new(slog.LevelVar)
 	levels.Set(level)
-	opt := &slog.HandlerOptions{Level: levels}
+	opt, out := &slog.HandlerOptions{Level: levels}, text.NewWriter(os.Stderr)
 	if asJSON {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opt)), levels, nil
+		return slog.New(slog.NewJSONHandler(out, opt)), levels, nil
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opt)), levels, nil
+	return slog.New(slog.NewTextHandler(out, opt)), levels, nil
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/status"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 const statusHelp = `
@@ -34,7 +36,7 @@ func statusCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("json") {
-				err = writeSafeJSON(c.App.Writer, s)
+				err = json.NewEncoder(c.App.Writer).Encode(s)
 			} else {
 				err = printStatus(c.App.Writer, &s)
 			}
@@ -55,7 +57,7 @@ func membersCommand() *cli.Command {
 				for _, r := range s.Regions {
 					members = append(members, r.Members...)
 				}
-				return writeSafeJSON(c.App.Writer, map[string]any{"members": members})
+				return json.NewEncoder(c.App.Writer).Encode(map[string]any{"members": members})
 			}
 			return printMembers(c.App.Writer, &s)
 		}}
@@ -68,14 +70,14 @@ const timeFormat = "2006-01-02 15:04:05 UTC"
 
 // printStatus prints a status in 80 columns but for the sentences.
 func printStatus(out io.Writer, s *status.Status) error {
-	fmt.Fprintf(out, "%s: node %s of region %s, %s, up %s\n", strings.ToUpper(clean(s.Health)), clean(s.Node),
-		clean(s.Region), clean(s.Version), shortTime(time.Duration(s.Uptime)*time.Millisecond))
+	fmt.Fprintf(out, "%s: node %s of region %s, %s, up %s\n", strings.ToUpper(text.Clean(s.Health)), text.Clean(s.Node),
+		text.Clean(s.Region), text.Clean(s.Version), shortTime(time.Duration(s.Uptime)*time.Millisecond))
 	for _, f := range s.Summary {
-		fmt.Fprintf(out, "%s: %s\n  do: %s\n", clean(f.Level), clean(f.Text), clean(f.Do))
+		fmt.Fprintf(out, "%s: %s\n  do: %s\n", text.Clean(f.Level), text.Clean(f.Text), text.Clean(f.Do))
 	}
 	const maxWarnings = 5
 	for _, warning := range s.Warnings[:min(maxWarnings, len(s.Warnings))] {
-		fmt.Fprintf(out, "info: %s\n", clean(warning))
+		fmt.Fprintf(out, "info: %s\n", text.Clean(warning))
 	}
 	if more := len(s.Warnings) - maxWarnings; more > 0 {
 		fmt.Fprintf(out, "info: %s more: see --json\n", plural(more, "warning"))
@@ -113,10 +115,10 @@ func printStatus(out io.Writer, s *status.Status) error {
 	_ = w.Flush()
 	redis := status.NoStore
 	if s.Redis != nil {
-		redis = fmt.Sprintf("%s, %d pending", clean(s.Redis.State), s.Redis.Pending)
+		redis = fmt.Sprintf("%s, %d pending", text.Clean(s.Redis.State), s.Redis.Pending)
 	}
 	_, err := fmt.Fprintf(out, "\nrules %s of %s; redis: %s; memory: %d keys, %s of %s; bans: %d\n",
-		clean(s.Rules.Fingerprint), s.Rules.Since.UTC().Format(timeFormat), redis, s.Memory.Keys,
+		text.Clean(s.Rules.Fingerprint), s.Rules.Since.UTC().Format(timeFormat), redis, s.Memory.Keys,
 		megabytes(s.Memory.Bytes), megabytes(s.Memory.Budget), s.Bans)
 	return err
 }

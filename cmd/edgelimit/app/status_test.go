@@ -3,21 +3,30 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/bans"
+	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/status"
+	"github.com/edgelimit/edgelimit/regions/regionstest"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-// forged is a node whose every text would steer a terminal.
+// evil is a text that would steer a terminal.
+const evil = "\x1b]0;x\x07\x1b[2J\u202e\u009b\u2066<b>"
+
+// forged is a node whose every text is evil.
 func forged(t *testing.T) string {
-	const evil = "\x1b]0;x\x07\x1b[2J\u202e\u009b<b>"
 	member := status.Member{Node: evil, Region: evil, Addr: evil, Rules: evil, Since: time.Now()}
 	s := status.Status{Node: evil, Region: evil, Version: evil, Health: status.Degraded, Warnings: []string{evil},
 		Summary: []status.Finding{{Level: evil, Text: evil, Do: evil}},
@@ -32,7 +41,14 @@ func forged(t *testing.T) string {
 		"/api/inspect": status.Inspection{Node: evil, Layers: []status.Layer{layer}},
 		"/api/config": map[string]any{"settings": []status.Setting{
 			{Name: evil, From: evil, Value: json.RawMessage(`""`)}}},
-		"/api/events": map[string]any{"events": []status.Event{event}}}
+		"/api/events": map[string]any{"events": []status.Event{event}},
+		"/api/keys":   map[string]any{"nodes": []status.KeyHolder{{Node: evil, State: evil, Keys: []string{evil}}}},
+		"/api/bans": client.AddedBans{Bans: []bans.Ban{{Rule: evil, Address: evil, By: evil, Reason: evil}},
+			Warnings: []string{evil}},
+		"/api/bans/remove": client.RemovedBans{Rules: []client.RemovedBan{{Rule: evil, Scope: evil,
+			Around: []string{evil}}}},
+		"/v1/check": map[string]any{"allowed": true, "rule": evil, "mode": evil},
+		"/readyz":   evil}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept") == "text/event-stream" {
 			b, _ := json.Marshal(event)
@@ -45,20 +61,50 @@ func forged(t *testing.T) string {
 	return server.URL
 }
 
-var steers = regexp.MustCompile(`[\x00-\x09\x0b-\x1f\x7f\x{80}-\x{9f}\x{202e}]`)
+var steers = regexp.MustCompile(`[\x00-\x09\x0b-\x1f\x7f\x{80}-\x{9f}\x{202a}-\x{202e}\x{2066}-\x{2069}]`)
 
-// Whatever a node says, nothing of it reaches the terminal as a command, in a table or in JSON.
-func TestStatusIsSafeToLookAt(t *testing.T) {
-	url := forged(t)
-	for _, command := range []string{"status", "members", "top", "inspect r i", "events", "config"} {
+// Whatever a node or a rule file says, nothing of it reaches the terminal as a command, in a table or in JSON, in an
+// answer or an error.
+func TestNothingSteersTheTerminal(t *testing.T) {
+	url, web := forged(t), ruleFile(t, fmt.Sprintf("domain: edge\ndescriptors:\n  - {key: path, value: %q, "+
+		"descriptors: [{key: remote_address, rate_limit: {name: %q, unit: hour, requests_per_unit: 5}}]}\n", evil,
+		evil))
+	wrong := ruleFile(t, fmt.Sprintf("domain: edge\ndescriptors: [{key: a, %q: 1}]\n", evil))
+	other := hourly(t, 7)
+	log := filepath.Join(t.TempDir(), "access.log")
+	testkit.Must(t, os.WriteFile(log, []byte(`192.0.2.1 - - [29/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 1`+"\n"),
+		0o600))
+	redis := regionstest.StartRedis(t)
+	store := "--redis=redis://" + redis.Addr()
+	edgelimit(t, "rules", "push", other, store).says(t, 0)
+	for _, command := range [][]string{
+		{"status", "--url", url}, {"members", "--url", url}, {"top", "--url", url}, {"inspect", "r", "i", "--url", url},
+		{"events", "--url", url}, {"config", "--url", url}, {"keys", "status", "--url", url},
+		{"bans", "list", "--url", url}, {"bans", "remove", "r", "i", "--url", url},
+		{"bans", "add", "r", "i", "--for", "1h", "--url", url},
+		{"check", "--rule", "r", "--identity", "i", "--url", url},
+		{"rules", "validate", web}, {"rules", "validate", wrong}, {"rules", "diff", web, other},
+		{"rules", "diff", other, web}, {"rules", "explain", "--rules", web, "path=" + evil + ",remote_address=::1"},
+		{"rules", "explain", "--rules", web, "--rule", evil, "--identity", evil},
+		{"rules", "explain", "--rules", web, evil + "=" + evil}, {"replay", "--rules", web, log},
+		{"rules", "push", web, store, "--message", "b"}, {"rules", "history", store},
+		{"limits", "set", evil, "<b>", "5/hour", store, "--key-file", "none"}, {"limits", "list", store},
+		{"limits", "unset", evil, evil, store, "--key-file", "none"}, {"rules", "rollback", "1", store},
+		{"status", evil}, {"status", "--" + evil}, {evil}, {"check", "--cost", evil},
+	} {
 		for _, flags := range [][]string{nil, {"--json"}} {
-			args := append(append(strings.Fields(command), "--url", url), flags...)
+			args := append(slices.Clone(command), flags...)
 			r := edgelimit(t, args...)
-			if steers.MatchString(r.out+r.err) || !strings.Contains(r.out, "<b>") && !strings.Contains(r.out, "003cb") {
-				t.Errorf("%v: %q %q", args, r.out, r.err)
+			if all := r.out + r.err; steers.MatchString(all) || all == "" {
+				t.Errorf("%q: %q %q", args, r.out, r.err)
+			}
+			if from := slices.Index(args, "--url"); from > 0 && !strings.Contains(r.out, "<b>") &&
+				!strings.Contains(r.out, "003cb") {
+				t.Errorf("%q keeps to itself what the node says: %q %q", args, r.out, r.err)
 			}
 		}
 	}
+	edgelimit(t, "health", "--url", url).says(t, 0, `ready"\u001b`)
 	r := edgelimit(t, "events", "--follow", "--url", url)
 	if steers.MatchString(r.out) || !strings.Contains(r.out, "<b>") {
 		t.Errorf("events --follow: %q", r.out)

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/status"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 const topHelp = `
@@ -55,7 +57,7 @@ func top(c *cli.Context) error {
 		}
 		switch {
 		case c.Bool("json"):
-			return writeSafeJSON(c.App.Writer, map[string]any{"top": denied})
+			return json.NewEncoder(c.App.Writer).Encode(map[string]any{"top": denied})
 		case !live:
 			return printTop(c.App.Writer, denied)
 		}
@@ -64,7 +66,8 @@ func top(c *cli.Context) error {
 			return err
 		}
 		const clear = "\x1b[H\x1b[2J"
-		fmt.Fprintf(c.App.Writer, "%sdenied most, at %s (every %v, Ctrl-C ends)\n%s", clear,
+		_, _ = io.WriteString(raw(c.App.Writer), clear)
+		fmt.Fprintf(c.App.Writer, "denied most, at %s (every %v, Ctrl-C ends)\n%s",
 			time.Now().Format("15:04:05"), c.Duration("every"), page.String())
 		select {
 		case <-time.After(max(c.Duration("every"), 100*time.Millisecond)):
@@ -74,8 +77,16 @@ func top(c *cli.Context) error {
 	}
 }
 
+// raw returns what a command's output goes to, without what keeps it from steering a terminal.
+func raw(out io.Writer) io.Writer {
+	if w, is := out.(*text.Writer); is {
+		return w.Raw()
+	}
+	return out
+}
+
 func isTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
+	f, ok := raw(out).(*os.File)
 	if !ok {
 		return false
 	}
@@ -121,7 +132,7 @@ func inspectCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("json") {
-				err = writeSafeJSON(c.App.Writer, in)
+				err = json.NewEncoder(c.App.Writer).Encode(in)
 			} else {
 				err = printInspection(c.App.Writer, &in)
 			}
@@ -139,11 +150,12 @@ func printInspection(out io.Writer, in *status.Inspection) error {
 		case !l.Allowed:
 			next = fmt.Sprintf("the next request is denied, for %v", time.Duration(l.RetryAfter)*time.Millisecond)
 		}
-		next += textIf(l.Banned, "; it is banned") + textIf(l.Listed != "", "; it is on the %s list", clean(l.Listed)) +
+		next += textIf(l.Banned, "; it is banned") + textIf(l.Listed != "", "; it is on the %s list",
+			text.Clean(l.Listed)) +
 			textIf(l.Degraded, "; the node cannot see the whole cluster") +
 			textIf(l.Strict, "; a store decides: what nodes count is not what it counts")
-		fmt.Fprintf(out, "%s #%s: %s\n  used %d of %d, %d left; bound %s; redis: %s\n", clean(l.Rule),
-			clean(l.Key), next, l.Used, l.Limit, l.Remaining, percent(&l.Bound), clean(l.Store))
+		fmt.Fprintf(out, "%s #%s: %s\n  used %d of %d, %d left; bound %s; redis: %s\n", text.Clean(l.Rule),
+			text.Clean(l.Key), next, l.Used, l.Limit, l.Remaining, percent(&l.Bound), text.Clean(l.Store))
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "  REGION\tNODE\tADMITTED\t")
 		for _, n := range l.Counts {
@@ -208,7 +220,7 @@ func events(c *cli.Context) error {
 			return nil
 		}
 		if c.Bool("json") {
-			return writeSafeJSON(c.App.Writer, e)
+			return json.NewEncoder(c.App.Writer).Encode(e)
 		}
 		return printEvent(c.App.Writer, &e)
 	}
@@ -239,13 +251,13 @@ func events(c *cli.Context) error {
 }
 
 func printEvent(out io.Writer, e *status.Event) error {
-	text := fmt.Sprintf("%s %-5s %s", e.Time.UTC().Format(timeFormat), clean(e.Level), clean(e.Text))
+	line := fmt.Sprintf("%s %-5s %s", e.Time.UTC().Format(timeFormat), text.Clean(e.Level), text.Clean(e.Text))
 	for _, name := range slices.Sorted(maps.Keys(e.Attrs)) {
 		if value := e.Attrs[name]; value != "" {
-			text += fmt.Sprintf(" %s=%s", clean(name), printable(value))
+			line += fmt.Sprintf(" %s=%s", text.Clean(name), printable(value))
 		}
 	}
-	_, err := fmt.Fprintln(out, text+textIf(e.Repeated > 0, " (and %d more within the minute)", e.Repeated))
+	_, err := fmt.Fprintln(out, line+textIf(e.Repeated > 0, " (and %d more within the minute)", e.Repeated))
 	return err
 }
 
@@ -266,12 +278,12 @@ func configCommand() *cli.Command {
 				}
 			}
 			if c.Bool("json") {
-				return writeSafeJSON(c.App.Writer, map[string]any{"settings": kept})
+				return json.NewEncoder(c.App.Writer).Encode(map[string]any{"settings": kept})
 			}
 			w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "SETTING\tFROM\tVALUE")
 			for _, s := range kept {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", clean(s.Name), clean(s.From), clean(string(s.Value)))
+				fmt.Fprintf(w, "%s\t%s\t%s\n", text.Clean(s.Name), text.Clean(s.From), text.Clean(string(s.Value)))
 			}
 			return w.Flush()
 		}}

@@ -10,8 +10,10 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/edgelimit/edgelimit/node/limits"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
@@ -52,17 +54,8 @@ func fill(b *limits.Budget, source netip.Addr) (took int64) {
 // Whatever budget one source fills, requests of others that need it are answered, and the refusals of that source stand
 // in metric and log. A budget without a request here, or without a row in README.md, fails.
 func TestOneSourceKeepsNobodyOut(t *testing.T) {
-	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	t.Cleanup(upstream.Close)
 	log := new(testkit.Log)
-	cfg := withListeners(quiet(perClient))
-	cfg.GRPC, cfg.RESP, cfg.Admin, cfg.Envoy = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", EnvoyForTests
-	cfg.Proxy.Listen, cfg.Proxy.Upstreams = "127.0.0.1:0", []string{upstream.URL}
-	cfg.Logger = log.Logger()
-	for _, door := range []string{"http", "resp", "proxy"} {
-		cfg.ProxyProtocol[door] = []string{"127.0.0.1"}
-	}
-	n := launch(t, cfg).ready(t)
+	n := launchAllListeners(t, log)
 	readme, err := os.ReadFile("README.md")
 	testkit.Must(t, err)
 	greedy, other := netip.MustParseAddr("192.0.2.66"), netip.MustParseAddr("198.51.100.7")
@@ -95,8 +88,56 @@ func TestOneSourceKeepsNobodyOut(t *testing.T) {
 	}
 }
 
+func launchAllListeners(t testing.TB, log *testkit.Log) *running {
+	t.Helper()
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(upstream.Close)
+	cfg := withListeners(quiet(perClient))
+	cfg.GRPC, cfg.RESP, cfg.Admin, cfg.Envoy = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", EnvoyForTests
+	cfg.Proxy.Listen, cfg.Proxy.Upstreams = "127.0.0.1:0", []string{upstream.URL}
+	cfg.Logger = log.Logger()
+	for _, door := range []string{"http", "resp", "proxy"} {
+		cfg.ProxyProtocol[door] = []string{"127.0.0.1"}
+	}
+	return launch(t, cfg).ready(t)
+}
+
+// BenchmarkBesideAFullBudget compares the median of what a request takes while another source holds all that it can of
+// the budget with the median while the budget is free, each in turn: full/free.
+func BenchmarkBesideAFullBudget(b *testing.B) {
+	n := launchAllListeners(b, new(testkit.Log))
+	greedy, other := netip.MustParseAddr("192.0.2.66"), netip.MustParseAddr("198.51.100.7")
+	for _, budget := range n.budgets.All() {
+		s := budget.Stats()
+		request := aboutBudgets[s.Door+" "+s.Name]
+		if request == "" {
+			continue
+		}
+		b.Run(s.Door+" "+s.Name, func(b *testing.B) {
+			var took [2][]time.Duration // while it is free, and full
+			for i := 0; b.Loop(); i++ {
+				var held int64
+				if i%2 == 1 {
+					held = fill(budget, greedy)
+				}
+				began := time.Now()
+				askFrom(b, n.Addr(s.Door), other, request)
+				took[i%2] = append(took[i%2], time.Since(began))
+				budget.Give(greedy, held)
+			}
+			for i := range took {
+				slices.Sort(took[i])
+			}
+			if len(took[1]) > 0 {
+				free, full := took[0][len(took[0])/2], took[1][len(took[1])/2]
+				b.ReportMetric(float64(full)/float64(free), "full/free")
+			}
+		})
+	}
+}
+
 // askFrom sends a request behind a PROXY header that names its client, and returns the first line of the answer.
-func askFrom(t *testing.T, addr string, client netip.Addr, request string) string {
+func askFrom(t testing.TB, addr string, client netip.Addr, request string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	testkit.Must(t, err)

@@ -93,7 +93,7 @@ func (a *Actions) DescribeOriginal(r *http.Request, req *rules.Request) Outcome 
 	if v.isMalformed(a.original[2:]) {
 		*req = rules.Request{Domain: a.domain, Descriptors: req.Descriptors[:0]}
 		return Outcome{Denied: DeniedMalformed,
-			Detail: "the host or the target cannot stand in HTTP/1.1: send them encoded"}
+			Detail: "the host or the target is empty or cannot stand in HTTP/1.1: send them encoded"}
 	}
 	return a.describe(&v, req)
 }
@@ -127,7 +127,7 @@ func (v *view) readTargets(names []string) {
 func (v *view) isMalformed(targets []string) bool {
 	for _, name := range targets {
 		for _, line := range v.header[name] {
-			if strings.ContainsFunc(strings.Trim(line, " \t"), isControl) {
+			if line = strings.Trim(line, " \t"); line == "" || strings.ContainsFunc(line, isControl) {
 				return true
 			}
 		}

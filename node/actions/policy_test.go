@@ -167,6 +167,7 @@ func TestMalformedOriginals(t *testing.T) {
 	for _, test := range []struct{ target, host, denied string }{
 		{"/a?token=t1", "shop.example", ""}, {" /a?token=t1\t", "a.example, b.example", ""}, {"/\u00e4", "a", ""},
 		{"/a?token=t1 HTTP/1.1", "a", DeniedMalformed}, {"/a b", "a", DeniedMalformed},
+		{"", "a", DeniedMalformed}, {" ", "a", DeniedMalformed}, {"*", "a", ""},
 		{"/a?token=t1", "\u00fc.example", DeniedMalformed}, {"/a?token=t1", "a\xff", DeniedMalformed},
 	} {
 		var req rules.Request

@@ -120,6 +120,7 @@ type Outcome struct {
 	// Removed are the layers whose source the proxy removed: the application got a request without it, as if the client
 	// had not sent it. These need not be charged.
 	Removed []string
+	Head    string // of the request that the application got
 }
 
 // CheckBehind is Check where a proxy stands before the application.
@@ -133,12 +134,14 @@ func CheckBehind(t *testing.T, m Meter, variations []Variation, send func(Variat
 		return now
 	}
 	var denied, removed []string
+	plainAfter := read(m.Plain)
 	for _, v := range append([]Variation{Plain()}, variations...) {
-		plain, met := read(m.Plain), map[string]uint64(nil)
+		plain, met := plainAfter, map[string]uint64(nil)
 		if len(v.Loses) > 0 {
 			met = read(m.Any)
 		}
 		out, err := send(v)
+		plainAfter = read(m.Plain)
 		switch {
 		case err != nil:
 			t.Errorf("%s: %v", v.Name, err)
@@ -149,7 +152,7 @@ func CheckBehind(t *testing.T, m Meter, variations []Variation, send func(Variat
 			denied = append(denied, v.Name)
 			continue
 		}
-		plainAfter, metAfter := read(m.Plain), map[string]uint64(nil)
+		var metAfter map[string]uint64
 		if len(v.Loses) > 0 {
 			metAfter = read(m.Any)
 		}

@@ -48,22 +48,6 @@ func (c *counter) counts(f Form) (map[string][]string, bool) {
 	return values, true
 }
 
-// layer is a layer with its value in the plain request, and by which signs servers read that.
-type layer struct {
-	key, value string
-	source     Source
-	reads      func(sign byte) bool
-}
-
-var layers = []layer{
-	{"path", plainPath, Target, readsPath},
-	{"tenant", "acme", Target, readsPath},
-	{"token", plainToken, Target, readsQuery},
-	{"session", plainSession, Cookie, readsAll},
-	{"sub", "ann", Bearer, readsAll},
-	{"api_key", plainKey, Header, readsAll},
-}
-
 // check holds that a form counts as plain in the layers in which servers read it so. It returns how many readings these
 // are, and whether it does.
 func (c *counter) check(t testing.TB, r Recorded) (n int, ok bool) {

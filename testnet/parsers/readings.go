@@ -1,6 +1,7 @@
 package parsers
 
 import (
+	_ "embed"
 	"fmt"
 	"os"
 	"slices"
@@ -16,14 +17,43 @@ const (
 	refuses = '!'
 )
 
-// recording has the readings of all forms: a line of the servers' names, then one for each form with a sign for each
-// server.
+// recording has the readings of all forms, recorded those of when the program was built: a line of the servers' names,
+// then one for each form with a sign for each server.
 const recording = "testdata/readings.txt"
+
+//go:embed testdata/readings.txt
+var recorded string
 
 // Recorded is a form and what each of Servers reads of it.
 type Recorded struct {
 	Form
 	Read []byte
+}
+
+// layer is a layer with its value in the plain request, and by which signs servers read that.
+type layer struct {
+	key, value string
+	source     Source
+	reads      func(sign byte) bool
+}
+
+var layers = []layer{
+	{"path", plainPath, Target, readsPath},
+	{"tenant", "acme", Target, readsPath},
+	{"token", plainToken, Target, readsQuery},
+	{"session", plainSession, Cookie, readsAll},
+	{"sub", "ann", Bearer, readsAll},
+	{"api_key", plainKey, Header, readsAll},
+}
+
+// Unread are the keys of the form's layers that no server reads as in the plain request.
+func (r *Recorded) Unread() (keys []string) {
+	for _, l := range layers {
+		if l.source == r.Source && !slices.ContainsFunc(r.Read, l.reads) {
+			keys = append(keys, l.key)
+		}
+	}
+	return keys
 }
 
 func readsAll(sign byte) bool { return sign == all }
@@ -70,11 +100,7 @@ func targetSign(readsPath, readsQuery bool) byte {
 
 // Recording reads what is recorded.
 func Recording() ([]Recorded, error) {
-	text, err := os.ReadFile(recording)
-	if err != nil {
-		return nil, err
-	}
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(recorded, "\n"), "\n")
 	if lines[0] != heading() {
 		return nil, fmt.Errorf("%s: it begins with %q, want %q", recording, lines[0], heading())
 	}

@@ -38,7 +38,8 @@ local function asked_with(txn)
     headers["x-forwarded-for"] = { txn.f:src() }
     headers["x-forwarded-method"] = { txn.f:method() }
     headers["x-forwarded-host"] = { txn.f:req_hdr("host") or "" }
-    headers["x-forwarded-uri"] = { txn.f:pathq() }
+    local uri = txn.f:pathq() -- none of a target that begins with @ or *, which HAProxy hands on
+    headers["x-forwarded-uri"] = { uri and uri ~= "" and uri or txn.f:url() }
     return headers
 end
 

@@ -15,6 +15,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/admin"
 	"github.com/edgelimit/edgelimit/node/bans"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // Ban is one ban in force.
@@ -202,7 +203,8 @@ func (n *Node) AddBan(req BanRequest, by Operator) (done AddedBans, err error) {
 	done.Interval, done.Warnings = n.cfg.Gossip.Interval.Milliseconds(), []string{}
 	lasts := time.Duration(req.For) * time.Millisecond
 	if req.For <= 0 || req.For > counters.MaxWindow.Milliseconds() {
-		return done, fmt.Errorf("%w: a ban lasts 1 ms to %v, not %d ms", rules.ErrInvalidRequest, counters.MaxWindow,
+		return done, fmt.Errorf("%w: a ban lasts 1 ms to %v, not %d ms", rules.ErrInvalidRequest,
+			text.Duration(counters.MaxWindow),
 			req.For)
 	}
 	targets, err := n.bannedTargets(&req, false)

@@ -27,6 +27,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/proxy"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/text"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
@@ -272,7 +273,7 @@ func (c *Config) Validate() error {
 		"import github.com/edgelimit/edgelimit/node/xds and set Config.RulesFrom = xds.Source")
 	c.validateRulesRedis(check)
 	check(c.RulesPoll >= 100*time.Millisecond && c.RulesPoll <= time.Hour,
-		"rules_poll: %v, want 100ms to 1h", c.RulesPoll)
+		"rules_poll: %v, want 100ms to 1h", text.Setting(c.RulesPoll))
 	c.Queues.validate(check)
 	err = c.Bans.Validate()
 	check(err == nil, "bans.%w", err)
@@ -282,9 +283,10 @@ func (c *Config) Validate() error {
 	check(err == nil, "otlp.%w", err)
 	check(c.OTLP.Endpoint == "" || c.OTLPExporter != nil, "otlp.endpoint: this program was built without "+
 		"OpenTelemetry: import github.com/edgelimit/edgelimit/node/otlp and set Config.OTLPExporter = otlp.New")
-	check(c.Linger >= 0 && c.Linger <= 5*time.Minute, "linger: %v, want 0s to 5m", c.Linger)
-	check(c.Drain > 0 && c.Drain <= time.Minute, "drain: %v, want more than 0 and at most 1m", c.Drain)
-	check(c.MaxSkew >= time.Millisecond && c.MaxSkew <= time.Hour, "max_skew: %v, want 1ms to 1h", c.MaxSkew)
+	check(c.Linger >= 0 && c.Linger <= 5*time.Minute, "linger: %v, want 0s to 5m", text.Setting(c.Linger))
+	check(c.Drain > 0 && c.Drain <= time.Minute, "drain: %v, want more than 0 and at most 1m", text.Setting(c.Drain))
+	check(c.MaxSkew >= time.Millisecond && c.MaxSkew <= time.Hour, "max_skew: %v, want 1ms to 1h",
+		text.Setting(c.MaxSkew))
 	_, err = answer.NewHeaders(c.Headers, nil, nil)
 	check(err == nil, "headers: %w", err)
 	_, err = actions.New(c.Requests)
@@ -334,7 +336,7 @@ func (c *Config) validateListeners(check func(ok bool, format string, args ...an
 	check(c.MaxConnectionsPerSource >= 0 && c.MaxConnectionsPerSource <= 1_000_000,
 		"max_connections_per_source: %d, want 1 to 1000000, or 0 for a quarter", c.MaxConnectionsPerSource)
 	check(c.IdleTimeout == 0 || c.IdleTimeout >= time.Second && c.IdleTimeout <= 24*time.Hour,
-		"idle_timeout: %v, want 1s to 24h, or 0s", c.IdleTimeout)
+		"idle_timeout: %v, want 1s to 24h, or 0s", text.Setting(c.IdleTimeout))
 	_, _, err := net.SplitHostPort(c.Gossip.AdvertiseLAN)
 	check(c.Gossip.AdvertiseLAN == "" || err == nil,
 		"gossip.advertise_lan: address %q: want host:port", c.Gossip.AdvertiseLAN)

@@ -193,7 +193,7 @@ func TestValidate(t *testing.T) {
 		{"less than nobody waits", func(c *Config) { c.Queues.MaxRequests = -1 }, "queues.max_requests: -1"},
 		{"no header waits", func(c *Config) { c.Queues.MaxHeaderBytes = 0 },
 			"queues.max_header_bytes: 0, want 64KiB to 64GiB"},
-		{"endless linger", func(c *Config) { c.Linger = time.Hour }, "linger: 1h0m0s"},
+		{"endless linger", func(c *Config) { c.Linger = time.Hour }, "linger: 1h,"},
 		{"no connections", func(c *Config) { c.MaxConnections = 0 }, "max_connections: 0, want 1 to 1000000"},
 		{"more connections than can be", func(c *Config) { c.MaxConnections = 1_000_001 }, "max_connections:"},
 		{"one connection", func(c *Config) { c.MaxConnections = 1 }, ""},

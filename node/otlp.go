@@ -16,6 +16,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/certs"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/telemetry"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // OTLP says which OpenTelemetry collector gets the node's traces and metrics, by OTLP over HTTP (http/protobuf). It
@@ -51,7 +52,8 @@ func (o *OTLP) validate() error {
 		errs = append(errs, fmt.Errorf("trace_ratio: %v, want 0 to 1", o.TraceRatio))
 	}
 	if o.MetricsInterval != 0 && (o.MetricsInterval < time.Second || o.MetricsInterval > time.Hour) {
-		errs = append(errs, fmt.Errorf("metrics_interval: %v, want 1s to 1h, or 0s for none", o.MetricsInterval))
+		errs = append(errs, fmt.Errorf("metrics_interval: %v, want 1s to 1h, or 0s for none",
+			text.Setting(o.MetricsInterval)))
 	}
 	files := certs.Client{CertFile: o.CertFile, KeyFile: o.KeyFile}
 	if err := files.Validate(); err != nil {

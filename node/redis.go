@@ -9,6 +9,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/certs"
 	"github.com/edgelimit/edgelimit/node/listen"
+	"github.com/edgelimit/edgelimit/node/text"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
@@ -40,7 +41,7 @@ func (r *Redis) hasTLS() bool { return r.tlsFiles() != certs.Client{} }
 
 func (r *Redis) validate(check func(ok bool, format string, args ...any)) {
 	check(r.MinFill >= 0 && r.MinFill < 1, "redis.min_fill: %v, want at least 0 and less than 1", r.MinFill)
-	check(r.MinWindow >= 0, "redis.min_window: %v, want at least 0", r.MinWindow)
+	check(r.MinWindow >= 0, "redis.min_window: %v, want at least 0", text.Setting(r.MinWindow))
 	if r.URL == "" {
 		check(r.PasswordFile == "" && !r.hasTLS(), "redis: settings without redis.url (--redis)")
 		return

@@ -49,11 +49,11 @@ func TestSetRulesKeepsCounts(t *testing.T) {
 			says         string
 		}{
 			{"a 10 1h", 8, 2, "rules in force"},
-			{"a 15 1h", 10, 5, `change=limit rule=test/a counts=kept old="10 in 1h0m0s`},
-			{"a 12 1h", 15, 0, `change=limit rule=test/a counts=kept old="15 in 1h0m0s`},
-			{"a 20 1h", 15, 5, `change=limit rule=test/a counts=kept old="12 in 1h0m0s`},
+			{"a 15 1h", 10, 5, `change=limit rule=test/a counts=kept old="10 in 1 h`},
+			{"a 12 1h", 15, 0, `change=limit rule=test/a counts=kept old="15 in 1 h`},
+			{"a 20 1h", 15, 5, `change=limit rule=test/a counts=kept old="12 in 1 h`},
 			{"a 20 2h", 0, 10,
-				`change=meter rule=test/a counts=anew old="20 in 1h0m0s by sliding_window" new="20 in 2h0m0s`},
+				`change=meter rule=test/a counts=anew old="20 in 1 h by sliding_window" new="20 in 2 h`},
 		} {
 			n.SetRules(limited(change.a, "b 10 1h", "come 5 1h"))
 			if !log.HasLine("level=INFO", change.says) {

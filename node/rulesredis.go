@@ -7,6 +7,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node/rulestore"
 	"github.com/edgelimit/edgelimit/node/telemetry"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // RulesRedis says how a node follows the Redis that Config.Rules name. node/rules/REDIS.md has what it holds.
@@ -44,7 +45,8 @@ func IsRedisURL(place string) bool {
 
 func (c *Config) validateRulesRedis(check func(ok bool, format string, args ...any)) {
 	r := &c.RulesRedis
-	check(r.Poll >= 50*time.Millisecond && r.Poll <= time.Minute, "rules_redis.poll: %v, want 50ms to 1m", r.Poll)
+	check(r.Poll >= 50*time.Millisecond && r.Poll <= time.Minute, "rules_redis.poll: %v, want 50ms to 1m",
+		text.Setting(r.Poll))
 	server := c.RuleServer()
 	if server.URL == "" {
 		with := RulesRedis{Poll: r.Poll}

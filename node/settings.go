@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/status"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // Layer is a configuration as it was after one source of settings had been read over the one before it.
@@ -107,7 +108,7 @@ func shown(name string, v reflect.Value) any {
 	}
 	switch value := v.Interface().(type) {
 	case time.Duration:
-		return value.String()
+		return text.Setting(value)
 	case interface{ String() string }:
 		return masked(name, value.String())
 	}

@@ -431,7 +431,7 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 	skew := time.Duration(s.Gossip.Skew * float64(time.Millisecond))
 	if s.Gossip.Clocks > 0 && skew.Abs() > n.cfg.MaxSkew {
 		add("warn", "run NTP on this machine", "this node's clock is %v off the median of %s",
-			skew.Round(time.Millisecond), plural(s.Gossip.Clocks, "clock"))
+			text.Duration(skew.Round(time.Millisecond)), plural(s.Gossip.Clocks, "clock"))
 		explained = true
 	}
 	for _, reason := range why.rules {

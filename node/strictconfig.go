@@ -9,6 +9,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/node/text"
 	"github.com/edgelimit/edgelimit/regions/strict"
 )
 
@@ -35,9 +36,11 @@ func strictSetting(region string) string { return fmt.Sprintf("strict.redis.%.32
 
 func (c *Config) validateStrict(check func(ok bool, format string, args ...any)) {
 	least, most := c.Strict.MinTimeout, c.Strict.MaxTimeout
-	check(least >= minStrictTimeout && least <= 10*time.Second, "strict.min_timeout: %v, want 250ms to 10s", least)
-	check(most >= least && most <= 10*time.Second, "strict.max_timeout: %v, want strict.min_timeout (%v) to 10s", most,
-		least)
+	check(least >= minStrictTimeout && least <= 10*time.Second, "strict.min_timeout: %v, want 250ms to 10s",
+		text.Setting(least))
+	check(most >= least && most <= 10*time.Second, "strict.max_timeout: %v, want strict.min_timeout (%v) to 10s",
+		text.Setting(most),
+		text.Setting(least))
 	for _, region := range slices.Sorted(maps.Keys(c.Strict.Redis)) {
 		r, setting := c.Strict.Redis[region], strictSetting(region)
 		check(region != "" && len(region) <= counters.MaxRegion,

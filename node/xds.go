@@ -11,6 +11,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/certs"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // XDS says which management server rules come from, in place of files: as ratelimit.config.ratelimit.v3.RateLimitConfig
@@ -48,8 +49,9 @@ func (x *XDS) validate() error {
 	}
 	switch {
 	case x.MinBackoff < 10*time.Millisecond || x.MaxBackoff < x.MinBackoff:
-		return fmt.Errorf("min_backoff: %v, max_backoff: %v, want at least 10ms, and no less than that", x.MinBackoff,
-			x.MaxBackoff)
+		return fmt.Errorf("min_backoff: %v, max_backoff: %v, want at least 10ms, and no less than that",
+			text.Setting(x.MinBackoff),
+			text.Setting(x.MaxBackoff))
 	case x.MaxMessage < 1<<10 || x.MaxMessage > 1<<30:
 		return fmt.Errorf("max_message: %v, want 1KiB to 1GiB", x.MaxMessage)
 	case !x.TLS && (x.CAFile != "" || x.CertFile != "" || x.KeyFile != "" || x.ServerName != ""):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // playgroundPath is asked with POST, and changes nothing that counts.
@@ -97,7 +98,8 @@ func (p *playground) play(req PlaygroundRequest) ([]playgroundState, error) {
 		err = fmt.Errorf("limit: give 1 to %d", maxPlaygroundLimit)
 	case req.Window < minPlaygroundWindow.Milliseconds() || req.Window > maxPlaygroundWindow.Milliseconds() ||
 		window%time.Second != 0:
-		err = fmt.Errorf("window_ms: give whole seconds, %v to %v", minPlaygroundWindow, maxPlaygroundWindow)
+		err = fmt.Errorf("window_ms: give whole seconds, %v to %v",
+			text.Duration(minPlaygroundWindow), text.Duration(maxPlaygroundWindow))
 	case req.Requests < 0 || req.Requests > maxPlaygroundRequests:
 		err = fmt.Errorf("requests: give 0 to %d", maxPlaygroundRequests)
 	}

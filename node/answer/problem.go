@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // quotaExceeded is the problem type of a denial, from draft-ietf-httpapi-ratelimit-headers-11, section 5.1.
@@ -85,18 +86,18 @@ func Advice(g *counters.Decision, retryAfter int64) string {
 	switch {
 	case g.Failed && g.Rule == rules.UnavailableName:
 		return fmt.Sprintf("requests cannot be decided now, and are denied meanwhile: try again in %v",
-			time.Duration(retryAfter)*time.Second)
+			text.Duration(time.Duration(retryAfter)*time.Second))
 	case g.Failed:
 		return fmt.Sprintf("rule %q cannot be decided now, and admits nothing meanwhile: try again in %v", g.Rule,
-			time.Duration(retryAfter)*time.Second)
+			text.Duration(time.Duration(retryAfter)*time.Second))
 	case g.RetryAfter == counters.Never && g.Limit == 0:
 		return fmt.Sprintf("rule %q admits nothing here: no wait helps", g.Rule)
 	case g.RetryAfter == counters.Never:
 		return fmt.Sprintf("the cost is above the whole limit of %d per %v of rule %q: no wait helps, ask for less",
-			g.Limit, g.Window, g.Rule)
+			g.Limit, text.Duration(g.Window), g.Rule)
 	}
-	return fmt.Sprintf("rule %q admits %d per %v: try again in %v", g.Rule, g.Limit, g.Window,
-		time.Duration(retryAfter)*time.Second)
+	return fmt.Sprintf("rule %q admits %d per %v: try again in %v", g.Rule, g.Limit, text.Duration(g.Window),
+		text.Duration(time.Duration(retryAfter)*time.Second))
 }
 
 // Violated lists the rules of the denied layers, each once.

@@ -15,10 +15,10 @@ func TestAdvice(t *testing.T) {
 	never.RetryAfter = counters.Never
 	blocked.RetryAfter, blocked.Limit = counters.Never, 0
 	for want, d := range map[string]counters.Decision{
-		`rule "r" admits 20 per 1m0s: try again in 6s`:                                              d,
-		`rule "r" cannot be decided now, and admits nothing meanwhile: try again in 6s`:             failed,
-		`the cost is above the whole limit of 20 per 1m0s of rule "r": no wait helps, ask for less`: never,
-		`rule "r" admits nothing here: no wait helps`:                                               blocked,
+		`rule "r" admits 20 per 1 min: try again in 6 s`:                                             d,
+		`rule "r" cannot be decided now, and admits nothing meanwhile: try again in 6 s`:             failed,
+		`the cost is above the whole limit of 20 per 1 min of rule "r": no wait helps, ask for less`: never,
+		`rule "r" admits nothing here: no wait helps`:                                                blocked,
 	} {
 		if got := Advice(&d, 6); got != want {
 			t.Errorf("%q, want %q", got, want)

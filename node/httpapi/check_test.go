@@ -230,18 +230,19 @@ func TestDenialIsAProblem(t *testing.T) {
 		{"with a wait", []counters.Decision{allowedDaily, deniedBurst, deniedBurst, other}, `{
 			"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
 			"title":"Quota Exceeded", "status":429,
-			"detail":"rule \"burst\" admits 100 per 1m0s: try again in 2s",
+			"detail":"rule \"burst\" admits 100 per 1 min: try again in 2 s",
 			"violated-policies":["burst","we \"quote\""],
 			"error":"rate_limit_exceeded",
-			"message":"rule \"burst\" admits 100 per 1m0s: try again in 2s",
+			"message":"rule \"burst\" admits 100 per 1 min: try again in 2 s",
 			"retry_after":2}`},
 		{"without end", []counters.Decision{neverBurst}, `{
 			"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
 			"title":"Quota Exceeded", "status":429,
-			"detail":"the cost is above the whole limit of 100 per 1m0s of rule \"burst\": no wait helps, ask for less",
+			"detail":"the cost is above the whole limit of 100 per 1 min of rule \"burst\": no wait helps, ` +
+			`ask for less",
 			"violated-policies":["burst"],
 			"error":"rate_limit_exceeded",
-			"message":"the cost is above the whole limit of 100 per 1m0s of rule \"burst\": no wait helps, ` +
+			"message":"the cost is above the whole limit of 100 per 1 min of rule \"burst\": no wait helps, ` +
 			`ask for less",
 			"retry_after":-1}`},
 	}

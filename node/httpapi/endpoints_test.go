@@ -44,10 +44,10 @@ func TestLimiterCheckDenied(t *testing.T) {
 		"allowed":false, "remaining":0, "reset_at":1700000061,
 		"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
 		"title":"Quota Exceeded", "status":429,
-		"detail":"rule \"burst\" admits 100 per 1m0s: try again in 2s",
+		"detail":"rule \"burst\" admits 100 per 1 min: try again in 2 s",
 		"violated-policies":["burst"],
 		"error":"rate_limit_exceeded",
-		"message":"rule \"burst\" admits 100 per 1m0s: try again in 2s",
+		"message":"rule \"burst\" admits 100 per 1 min: try again in 2 s",
 		"retry_after":2}`)
 	for name, want := range map[string]string{"Retry-After": "2", "Cache-Control": "no-store",
 		"Ratelimit": `"burst";r=0;t=2`, "X-Ratelimit-Reset": "60"} {

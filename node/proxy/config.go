@@ -12,6 +12,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/text"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -143,7 +144,8 @@ func (c *Config) Validate(requests actions.Config) error {
 		check(err == nil, "routes: route %d: %w", i+1, err)
 	}
 	between := func(name string, d, least, most time.Duration, zero bool) {
-		check(zero && d == 0 || d >= least && d <= most, "%s: %v, want %v to %v", name, d, least, most)
+		check(zero && d == 0 || d >= least && d <= most, "%s: %v, want %v to %v", name,
+			text.Setting(d), text.Setting(least), text.Setting(most))
 	}
 	t, h := &c.Timeouts, &c.Health
 	between("timeouts.idle", t.Idle, time.Second, 24*time.Hour, false)

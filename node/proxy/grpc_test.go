@@ -64,9 +64,9 @@ func TestDeniedGRPC(t *testing.T) {
 		message  string
 		pushback string
 	}{
-		{exhausted, "", `rule "burst" admits 100 per 1m0s: try again in `, "7"},
-		{exhausted, page, `rule "burst" admits 100 per 1m0s: try again in `, "7"},
-		{named, "", `rule "größe 100 %" admits 100 per 1m0s`, "7"},
+		{exhausted, "", `rule "burst" admits 100 per 1 min: try again in `, "7"},
+		{exhausted, page, `rule "burst" admits 100 per 1 min: try again in `, "7"},
+		{named, "", `rule "größe 100 %" admits 100 per 1 min`, "7"},
 		{never, "", "no wait helps", "-"},
 	} {
 		p := open(t, always(test.denial), func(c *Config, _ *Options) { c.DenialPage = test.page }, serveGRPC(t))

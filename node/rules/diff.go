@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // Kinds of changes.
@@ -88,7 +89,7 @@ func sameLimits(a, b *Rule) bool {
 	})
 }
 
-// Describe returns the rule as text: "100 in 1m0s by sliding_window, soft: 10 more".
+// Describe returns the rule as text: "100 in 1 min by sliding_window, soft: 10 more".
 func (r *Rule) Describe() string {
 	parts := []string{DescribeLimit(r.Limit, r.Margin)}
 	add := func(holds bool, format string, args ...any) {
@@ -112,7 +113,7 @@ func (r *Rule) Describe() string {
 	add(r.Strict && r.HomeRegion != "", "strict by the Redis of %s", r.HomeRegion)
 	add(r.Strict && r.HomeRegion == "", "strict by the Redis of each region")
 	add(r.Lease > 1, "in leases of %d", r.Lease)
-	add(r.Ban > 0, "bans for %v", r.Ban)
+	add(r.Ban > 0, "bans for %v", text.Duration(r.Ban))
 	add(r.ExportAddress, "exports addresses")
 	add(r.ExposeIdentity, "exposes identities")
 	add(r.CountRejected, "counts what it denies")
@@ -136,19 +137,19 @@ func DescribeLimit(l *counters.Limit, margin uint64) string {
 		return "unlimited"
 	}
 	m := l.Meter()
-	text := fmt.Sprintf("%d in %v", l.Max()-margin, m.Window)
+	words := fmt.Sprintf("%d in %v", l.Max()-margin, text.Duration(m.Window))
 	if IsBucket(m.Algorithm) {
-		text = fmt.Sprintf("%d, of which %d in %v come back,", l.Max()-margin, l.Refill(), m.Window)
+		words = fmt.Sprintf("%d, of which %d in %v come back,", l.Max()-margin, l.Refill(), text.Duration(m.Window))
 	}
-	text += " by " + m.Algorithm.String()
+	words += " by " + m.Algorithm.String()
 	if margin > 0 {
 		word := "softly"
 		if m.Algorithm == counters.LeakyQueue {
 			word = "with delays"
 		}
-		text += fmt.Sprintf(" and %s %d more", word, margin)
+		words += fmt.Sprintf(" and %s %d more", word, margin)
 	}
-	return text
+	return words
 }
 
 func clockText(seconds int) string { return fmt.Sprintf("%02d:%02d", seconds/3600, seconds/60%60) }

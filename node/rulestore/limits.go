@@ -10,6 +10,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // maxLimits is how many overrides a Store holds at most.
@@ -51,7 +52,8 @@ func (l *Limit) Override() (o rules.Override, identity uint64, err error) {
 	case l.Max > counters.MaxLimit:
 		return o, 0, fmt.Errorf("the limit %d is above %d", l.Max, uint64(counters.MaxLimit))
 	case window <= 0 || window > counters.MaxWindow:
-		return o, 0, fmt.Errorf("the window %v is not positive, or longer than %v", window, counters.MaxWindow)
+		return o, 0, fmt.Errorf("the window %v is not positive, or longer than %v",
+			text.Duration(window), text.Duration(counters.MaxWindow))
 	case l.Until != nil && (l.Until.Year() < 2000 || l.Until.Year() > 2200):
 		return o, 0, errors.New("its end is out of range")
 	}

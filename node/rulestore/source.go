@@ -212,7 +212,7 @@ func (s *Source) sync(ctx context.Context, within time.Duration, loaded func(*ru
 				set = parsed
 			}
 		}
-		s.why[k] = text(err)
+		s.why[k] = reason(err)
 	}
 	if changed && s.files != nil {
 		if err := s.enforce(set, loaded); err != nil {
@@ -257,8 +257,8 @@ func guarded[T any](call func() (T, error)) (result T, err error) {
 	return call()
 }
 
-// text returns an error's text; empty for none.
-func text(err error) string {
+// reason returns an error's text; empty for none.
+func reason(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -372,7 +372,7 @@ func (s *Source) keep(k Kind, d Document) {
 	s.log.Info("a version is in force", "of", k.String(), "version", d.Version.Version, "author", d.Author,
 		"message", d.Message, "published", d.Time)
 	if s.opt.Dir != "" {
-		s.copying[k] = text(writeCopy(s.opt.Dir, k, d))
+		s.copying[k] = reason(writeCopy(s.opt.Dir, k, d))
 	}
 }
 

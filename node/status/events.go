@@ -174,7 +174,11 @@ func (r *recorder) Handle(ctx context.Context, rec slog.Record) error {
 		}
 		add := func(prefix string, a slog.Attr) bool {
 			if len(v.Attrs) < maxAttrs {
-				v.Attrs[text.CleanUpTo(prefix+a.Key, maxValue)] = text.CleanUpTo(a.Value.Resolve().String(), maxValue)
+				value := a.Value.Resolve()
+				if value.Kind() == slog.KindDuration {
+					value = slog.StringValue(text.Duration(value.Duration()))
+				}
+				v.Attrs[text.CleanUpTo(prefix+a.Key, maxValue)] = text.CleanUpTo(value.String(), maxValue)
 			}
 			return len(v.Attrs) < maxAttrs
 		}

@@ -61,7 +61,7 @@ func TestEndedIsNotUnreachable(t *testing.T) {
 		{[]gossip.MemberStatus{ended("us/b"), ended("us/c")}, "us/b, us/c are down: connections are refused",
 			"all nodes of a region are down"},
 		{[]gossip.MemberStatus{seen("!us/b", 5*time.Second)},
-			"region us cannot be reached: nothing from its 1 node for 5s", "a region cannot be reached"},
+			"region us cannot be reached: nothing from its 1 node for 5 s", "a region cannot be reached"},
 	} {
 		var log testkit.Log
 		m := NewMonitor(log.Logger(), "", time.Second)

@@ -15,6 +15,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/text"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
@@ -154,7 +155,7 @@ func (m *Monitor) reasons(reach *reachable, identity []string, blind, byStore bo
 	for i := range reach.regions {
 		if r := &reach.regions[i]; r.down && !r.ended {
 			add("region %s cannot be reached: nothing from its %s for %v",
-				printable(r.name), plural(r.nodes, "node"), r.silent.Round(time.Second))
+				printable(r.name), plural(r.nodes, "node"), text.Duration(r.silent.Round(time.Second)))
 		}
 	}
 	if len(reach.ended) > 0 {
@@ -164,14 +165,15 @@ func (m *Monitor) reasons(reach *reachable, identity []string, blind, byStore bo
 		add("%s; %s", b.Text(), b.Do())
 	}
 	if len(reach.names) > 0 {
-		add("%s cannot be reached: nothing for %v or longer", firstNames(reach.names), reach.silent.Round(time.Second))
+		add("%s cannot be reached: nothing for %v or longer", firstNames(reach.names),
+			text.Duration(reach.silent.Round(time.Second)))
 	}
 	if len(identity) > 0 {
 		add("%s has another identity key and counts apart", firstNames(identity))
 	}
 	if s := m.Skew(); m.skew.own.on {
 		add("this node's clock is %v ahead of the median of %s",
-			s.Ahead.Round(time.Millisecond), plural(s.Clocks, "clock"))
+			text.Duration(s.Ahead.Round(time.Millisecond)), plural(s.Clocks, "clock"))
 	}
 	if blind {
 		add("seeds do not answer: there may be nodes that this one does not know")

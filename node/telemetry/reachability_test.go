@@ -208,11 +208,11 @@ func TestDegradation(t *testing.T) {
 		line     string
 	}{
 		{&reachable{}, nil, false, false, "", ""},
-		{down, nil, false, false, "region eu cannot be reached: nothing from its 1 node for 4s; region us cannot be " +
-			"reached: nothing from its 2 nodes for 41s",
+		{down, nil, false, false, "region eu cannot be reached: nothing from its 1 node for 4 s; region us cannot be " +
+			"reached: nothing from its 2 nodes for 41 s",
 			`level=WARN msg="decisions are degraded" because="region eu cannot`},
 		{&reachable{names: []string{"us/c"}, silent: 5 * time.Second}, []string{"us/d"}, true, false,
-			"us/c cannot be reached: nothing for 5s or longer; us/d has another identity key and counts apart; " +
+			"us/c cannot be reached: nothing for 5 s or longer; us/d has another identity key and counts apart; " +
 				"seeds do not answer: there may be nodes that this one does not know", ""},
 		{&reachable{}, nil, false, true, "the regional store does not answer, and this node counts with others by it " +
 			"alone", ""},

@@ -22,6 +22,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/certs"
 	"github.com/edgelimit/edgelimit/node/client"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 const ofRequest group = "The request"
@@ -266,12 +267,13 @@ func answerText(a client.Answer) string {
 		return "allowed: no rule limits this"
 	case a.Allowed:
 		s = fmt.Sprintf("allowed by %s: %d of %d left, all of it again in %v", a.Rule, a.Remaining, a.Limit,
-			a.ResetAfter)
-		s += textIf(a.Delay > 0, "; its turn is in %v", a.Delay)
+			text.Duration(a.ResetAfter))
+		s += textIf(a.Delay > 0, "; its turn is in %v", text.Duration(a.Delay))
 	case a.RetryAfter == client.Never:
 		s = fmt.Sprintf("denied by %s: more than its limit of %d can ever admit", a.Rule, a.Limit)
 	default:
-		s = fmt.Sprintf("denied by %s: %d of %d left, try again in %v", a.Rule, a.Remaining, a.Limit, a.RetryAfter)
+		s = fmt.Sprintf("denied by %s: %d of %d left, try again in %v", a.Rule, a.Remaining, a.Limit,
+			text.Duration(a.RetryAfter))
 	}
 	return s + textIf(a.Mode == "shadow", " (in shadow mode: nothing is denied)") +
 		textIf(a.Degraded, " (the node cannot see the whole cluster)")

@@ -148,7 +148,7 @@ func printBans(out io.Writer, all []bans.Ban, now time.Time) error {
 			by, reason = b.By, b.Reason
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cut(b.Rule, 18), cut(cmp.Or(b.Address, "#"+b.Key), 24),
-			shortTime(b.Ends.Sub(now)), cut(by, 9), cut(reason, 13))
+			text.Roughly(b.Ends.Sub(now)), cut(by, 9), cut(reason, 13))
 	}
 	return w.Flush()
 }
@@ -160,17 +160,6 @@ func cut(s string, width int) string {
 		return cmp.Or(s, "-")
 	}
 	return string([]rune(s)[:width-1]) + "…"
-}
-
-// shortTime is a duration in two units, in 7 columns at most.
-func shortTime(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < time.Hour:
-		return d.Truncate(time.Second).String()
-	case d < 24*time.Hour:
-		return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
-	}
-	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
 func addBan(c *cli.Context) error {
@@ -205,7 +194,7 @@ func addBan(c *cli.Context) error {
 	for _, w := range done.Warnings {
 		fmt.Fprintf(c.App.Writer, "warning: %s\n", text.Clean(w))
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "all nodes follow within %v\n", done.Interval)
+	_, err = fmt.Fprintf(c.App.Writer, "all nodes follow within %v\n", text.Duration(done.Interval))
 	return err
 }
 
@@ -279,19 +268,19 @@ func printRemoved(out io.Writer, done client.RemovedBans) {
 	for _, r := range done.Rules {
 		what := "this node knew of no ban"
 		if r.Banned > 0 {
-			what = fmt.Sprintf("lifted, of %v that were left", r.Banned)
+			what = fmt.Sprintf("lifted, of %v that were left", text.Duration(r.Banned))
 		}
 		what += textIf(r.RetryAfter > 0, "; still over its limit: a request within %v is denied, and may ban it again",
-			r.RetryAfter)
+			text.Duration(r.RetryAfter))
 		fmt.Fprintf(out, "%s: %s%s\n", text.Clean(r.Rule), text.Clean(what), followers[r.Scope])
 	}
 	if done.Lifted == 0 && stillBanned(done) == "" {
 		fmt.Fprintf(out, "not banned as far as this node knows; a ban that other nodes know is lifted within %v\n",
-			done.Interval)
+			text.Duration(done.Interval))
 	}
 	if done.Lifted == 0 {
 		return
 	}
 	fmt.Fprintf(out, "lifted on %d of %d rules with bans; all nodes follow within %v\n", done.Lifted, len(done.Rules),
-		done.Interval)
+		text.Duration(done.Interval))
 }

@@ -228,17 +228,17 @@ func TestAnswerInWords(t *testing.T) {
 		{client.Answer{Allowed: true}, "allowed: no rule limits this"},
 		{client.Answer{Allowed: true, Rule: "q", Limit: 10, Remaining: 4, ResetAfter: 1500 * time.Millisecond,
 			Delay: 250 * time.Millisecond},
-			"allowed by q: 4 of 10 left, all of it again in 1.5s; its turn is in 250ms"},
+			"allowed by q: 4 of 10 left, all of it again in 1.5 s; its turn is in 250 ms"},
 		{client.Answer{Allowed: true, Rule: "r", Limit: 10, Remaining: 4, ResetAfter: 1500 * time.Millisecond},
-			"allowed by r: 4 of 10 left, all of it again in 1.5s"},
+			"allowed by r: 4 of 10 left, all of it again in 1.5 s"},
 		{client.Answer{Allowed: true, Rule: "r", Limit: 10, ResetAfter: 1500 * time.Millisecond, Mode: "shadow"},
-			"allowed by r: 0 of 10 left, all of it again in 1.5s (in shadow mode: nothing is denied)"},
+			"allowed by r: 0 of 10 left, all of it again in 1.5 s (in shadow mode: nothing is denied)"},
 		{client.Answer{Rule: "r", Limit: 10, RetryAfter: 250 * time.Millisecond}, "denied by r: 0 of 10 left, try " +
-			"again in 250ms"},
+			"again in 250 ms"},
 		{client.Answer{Rule: "r", Limit: 10, Remaining: 10, RetryAfter: client.Never}, "denied by r: more than its " +
 			"limit of 10 can ever admit"},
 		{client.Answer{Rule: "r", Limit: 1, RetryAfter: 61 * time.Second, Degraded: true},
-			"denied by r: 0 of 1 left, try again in 1m1s (the node cannot see the whole cluster)"},
+			"denied by r: 0 of 1 left, try again in 61 s (the node cannot see the whole cluster)"},
 	} {
 		if got := answerText(test.answer); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)

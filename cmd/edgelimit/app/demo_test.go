@@ -80,7 +80,8 @@ func TestDemoJSON(t *testing.T) {
 func TestDemoText(t *testing.T) {
 	plot := filepath.Join(t.TempDir(), "demo.svg")
 	r := demoed(t, "", append(alone, "--load", "2", "--plot", plot)...)
-	r.says(t, 0, "1 regions of 1 nodes", "Limit: 20 per 1s", "at 2 times the limit", "-- filling the window", "offered",
+	r.says(t, 0, "1 regions of 1 nodes", "Limit: 20 per 1 s", "at 2 times the limit", "-- filling the window",
+		"offered",
 		"admitted", "the oracle would have admitted", "0 of 18 requests of clients within 95 % of the limit", "\nok: ")
 	if strings.Contains(r.out, "\x1b") {
 		t.Error("it steers a terminal that is not there")
@@ -220,7 +221,8 @@ func busy() string {
 func checkBusy(t *testing.T, r result) {
 	t.Helper()
 	r.says(t, 0, "Traffic: 162 requests of a log", "162 requests, clients: 3", "40 times as fast",
-		"a window of 1s holds 40s of the log", "2 of 3 clients were limited", "192.0.2.7", "\nok: ", "left out 4 lines",
+		"a window of 1 s holds 40 s of the log", "2 of 3 clients were limited", "192.0.2.7", "\nok: ",
+		"left out 4 lines",
 		"line 1:")
 	for _, steers := range []string{"\x1b", "\x07", "\x9b"} { // the last is also part of U+009B
 		if strings.Contains(r.out+r.err, steers) {

@@ -28,11 +28,12 @@ func (s *lineShow) begin(o demo.Options) {
 	if len(o.Log) > 0 {
 		held := time.Duration(float64(o.Window) * o.Speed()).Round(time.Second)
 		traffic = fmt.Sprintf("Traffic: %d requests of a log, one client an address, %.0f times as fast\n"+
-			"(so are its bursts: a window of %v holds %v of the log).", len(o.Log), o.Speed(), o.Window, held)
+			"(so are its bursts: a window of %v holds %v of the log).", len(o.Log), o.Speed(),
+			text.Duration(o.Window), text.Duration(held))
 	}
 	fmt.Fprintf(s.out, "edgelimit demo: %d regions of %d nodes on loopback, gossip every %v.\n",
-		o.Regions, o.Nodes, o.Interval)
-	fmt.Fprintf(s.out, "Limit: %d per %v and client, over all nodes.\n%s\n", o.Limit, o.Window, traffic)
+		o.Regions, o.Nodes, text.Duration(o.Interval))
+	fmt.Fprintf(s.out, "Limit: %d per %v and client, over all nodes.\n%s\n", o.Limit, text.Duration(o.Window), traffic)
 }
 
 func (s *lineShow) sample(p demo.Sample) {
@@ -44,9 +45,9 @@ func (s *lineShow) sample(p demo.Sample) {
 	if s.lines++; s.lines%4 != 0 {
 		return
 	}
-	const text = "%5.1fs  offered %d  admitted %d (oracle %d)  over %+.1f %% (bound %.1f %%)  age %v\n"
-	fmt.Fprintf(s.out, text, p.Elapsed.Seconds(), p.Total.Offered, p.Total.Admitted, p.Total.OracleAdmitted,
-		s.over*100, p.Bound*100, p.Stale.Round(time.Millisecond))
+	const line = "%5.1fs  offered %d  admitted %d (oracle %d)  over %+.1f %% (bound %.1f %%)  age %v\n"
+	fmt.Fprintf(s.out, line, p.Elapsed.Seconds(), p.Total.Offered, p.Total.Admitted, p.Total.OracleAdmitted,
+		s.over*100, p.Bound*100, text.Duration(p.Stale.Round(time.Millisecond)))
 	s.over = 0
 }
 
@@ -152,7 +153,7 @@ func (s *tableShow) sample(p demo.Sample) {
 func nodeLine(mark string, n *demo.NodeSample) string {
 	peers := textIf(n.Peers >= 0, "%d/%d", n.Peers-len(n.Unreachable), n.Peers)
 	return fmt.Sprintf("%s%-14s%9d%10d%9d%8s%10v%10.1f %%", mark, n.ID, n.Requests.Offered, n.Requests.Admitted,
-		n.Requests.Denied, peers, n.Stale.Round(time.Millisecond), n.Bound*100)
+		n.Requests.Denied, peers, text.Duration(n.Stale.Round(time.Millisecond)), n.Bound*100)
 }
 
 func (s *tableShow) draw(p demo.Sample) string {
@@ -163,7 +164,7 @@ func (s *tableShow) draw(p demo.Sample) string {
 		colour = yellow
 	}
 	fmt.Fprintf(&b, "\n[%s%s] %.0fs of %v   %s\n\n", strings.Repeat("#", done), strings.Repeat(".", barWidth-done),
-		p.Elapsed.Seconds(), s.opt.Duration, s.ink.paint(colour, phaseText(p)))
+		p.Elapsed.Seconds(), text.Duration(s.opt.Duration), s.ink.paint(colour, phaseText(p)))
 	const head = "  node            offered  admitted   denied   peers       age       bound"
 	b.WriteString(s.ink.paint(bold, head) + "\n")
 	for _, n := range s.nodes(p) {

@@ -52,9 +52,9 @@ func TestLines(t *testing.T) {
 		s.sample(at(time.Duration(i+1)*250*time.Millisecond, phase, over))
 	}
 	want := `-- steady
-  1.0s  offered 400  admitted 210 (oracle 200)  over +5.0 % (bound 8.0 %)  age 104ms
+  1.0s  offered 400  admitted 210 (oracle 200)  over +5.0 % (bound 8.0 %)  age 104 ms
 -- partition of eu-west
-  2.0s  offered 400  admitted 210 (oracle 200)  over +0.0 % (bound 8.0 %)  age 104ms
+  2.0s  offered 400  admitted 210 (oracle 200)  over +0.0 % (bound 8.0 %)  age 104 ms
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
@@ -138,8 +138,8 @@ func TestTable(t *testing.T) {
 	if up == nil || up[1] != "10" || strings.Count(first, "\n") != 10 {
 		t.Errorf("after %d lines it goes up by %q", strings.Count(first, "\n"), up)
 	}
-	for _, part := range []string{"[############............]", "18s of 36s", "partition of eu-west", "✂ eu-west-1",
-		"us-east-1", "+3.1 %", "8.0 %", "104ms"} {
+	for _, part := range []string{"[############............]", "18s of 36 s", "partition of eu-west", "✂ eu-west-1",
+		"us-east-1", "+3.1 %", "8.0 %", "104 ms"} {
 		if !strings.Contains(second, part) {
 			t.Errorf("it does not show %q:\n%s", part, second)
 		}

@@ -236,7 +236,7 @@ func limitsSet(c *cli.Context) error {
 	}
 	lasts := c.Duration("for")
 	if lasts < 0 || lasts > 50*366*24*time.Hour || c.IsSet("for") && lasts == 0 {
-		return misuse(c.Command, "--for %v: want a duration such as 24h, up to 50 years", lasts)
+		return misuse(c.Command, "--for %v: want a duration such as 24h, up to 50 years", text.Setting(lasts))
 	}
 	s, err := openStores(c)
 	if err != nil {
@@ -253,7 +253,7 @@ func limitsSet(c *cli.Context) error {
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	limit := rulestore.Limit{Rule: id.rule.FullName, Key: rulestore.Hex(uint64(id.key)),
-		Identity: rulestore.Hex(id.fingerprint), Max: number, Window: window.String(), Set: now, Author: author(c),
+		Identity: rulestore.Hex(id.fingerprint), Max: number, Window: text.Setting(window), Set: now, Author: author(c),
 		Note: c.String("note")}
 	if lasts > 0 {
 		ends := now.Add(lasts)
@@ -289,11 +289,19 @@ func without(all []rulestore.Limit, rule, key string) []rulestore.Limit {
 
 // limitText describes an override, in at most MaxMessage bytes, without its note.
 func limitText(l *rulestore.Limit) string {
-	text := fmt.Sprintf("%.200s for %s: %d in %s", l.Rule, l.Key, l.Max, l.Window)
+	words := fmt.Sprintf("%.200s for %s: %d in %s", l.Rule, l.Key, l.Max, windowText(l))
 	if l.Until != nil {
-		text += " until " + l.Until.Format(time.RFC3339)
+		words += " until " + l.Until.Format(time.RFC3339)
 	}
-	return text
+	return words
+}
+
+// windowText is the window of an override.
+func windowText(l *rulestore.Limit) string {
+	if d, err := time.ParseDuration(l.Window); err == nil {
+		return text.Duration(d)
+	}
+	return l.Window
 }
 
 func limitsUnset(c *cli.Context) error {
@@ -371,7 +379,7 @@ func limitsList(c *cli.Context) error {
 				until = "ended"
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d in %s\t%s\t%s\t%s\n", text.Clean(l.Rule), l.Key, l.Max, l.Window, until,
+		fmt.Fprintf(w, "%s\t%s\t%d in %s\t%s\t%s\t%s\n", text.Clean(l.Rule), l.Key, l.Max, windowText(&l), until,
 			text.Clean(l.Author), text.Clean(l.Note))
 	}
 	return w.Flush()

@@ -33,7 +33,7 @@ func TestLimitsOverGarbage(t *testing.T) {
 				url := "--redis=redis://" + redis.Addr()
 				edgelimit(t, "rules", "push", hourly(t, 5), url).says(t, 0, "version 1")
 				edgelimit(t, "limits", "set", "per_ip", "192.0.2.1", "9/hour", url, "--key-file=none").says(t, 0,
-					"9 in 1h0m0s")
+					"9 in 1 h")
 				redis.Do(test.damage...)
 				change := []string{"limits", "set", "per_ip", "192.0.2.2", "8/hour", url, "--key-file=none"}
 				if unset {
@@ -43,10 +43,10 @@ func TestLimitsOverGarbage(t *testing.T) {
 				edgelimit(t, append(change, "--above", test.above)...).says(t, 0)
 				list := edgelimit(t, "limits", "list", url)
 				list.says(t, 0)
-				if got := strings.Contains(list.out, "9 in 1h0m0s"); got != test.keeps {
+				if got := strings.Contains(list.out, "9 in 1 h"); got != test.keeps {
 					t.Errorf("the override of before: %v in %s", got, list.out)
 				}
-				if got := strings.Contains(list.out, "8 in 1h0m0s"); got == unset {
+				if got := strings.Contains(list.out, "8 in 1 h"); got == unset {
 					t.Errorf("the new override: %v in %s", got, list.out)
 				}
 				if got := "version " + strings.Fields(redis.Do("GET", at+"current"))[0]; got != test.want {
@@ -69,6 +69,6 @@ func TestLimitsOverKeysOfAnotherType(t *testing.T) {
 	redis.Do("DEL", "elrules1:{rules}:limits:texts")
 	redis.Do("DEL", "elrules1:{rules}:limits:current")
 	redis.Do("LPUSH", "elrules1:{rules}:limits:current", "x")
-	edgelimit(t, set...).says(t, 0, "9 in 1h0m0s")
+	edgelimit(t, set...).says(t, 0, "9 in 1 h")
 	edgelimit(t, "limits", "list", url, "--json").says(t, 0, `"version": 4`)
 }

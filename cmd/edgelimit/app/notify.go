@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 const (
@@ -56,7 +58,7 @@ func newNotifier(interval time.Duration, log *slog.Logger) (*notifier, error) {
 		if least := max(time.Second, 2*interval); err != nil || n.watchdog < least {
 			_ = conn.Close()
 			return nil, fmt.Errorf("WATCHDOG_USEC %.20q: want at least %v, which is a second or two gossip "+
-				"intervals: raise WatchdogSec=", usec, least)
+				"intervals: raise WatchdogSec=", usec, text.Duration(least))
 		}
 	}
 	return n, nil

@@ -140,7 +140,7 @@ func TestNewNotifier(t *testing.T) {
 		{socket, "", "", time.Second, 0, ""},
 		{socket, "10000000", "1", time.Second, 0, ""}, // of another process
 		{socket, "10000000", "", 5 * time.Second, 10 * time.Second, ""},
-		{socket, "10000000", "", 6 * time.Second, 0, "want at least 12s"},
+		{socket, "10000000", "", 6 * time.Second, 0, "want at least 12 s"},
 		{socket, "soon", "", time.Second, 0, `WATCHDOG_USEC "soon"`},
 		{socket, "0", "", time.Second, 0, "WatchdogSec="},
 		{socket + ".gone", "", "", time.Second, 0, "NOTIFY_SOCKET: the service manager cannot be reached"},

@@ -47,12 +47,12 @@ func webFile(t *testing.T, limit int) string {
 func TestReplayText(t *testing.T) {
 	log := written(t, "access.log", webLog()+"nonsense \x1b[2J\n")
 	r := edgelimit(t, "replay", "--rules", webFile(t, 4), log)
-	r.says(t, 0, "7 requests in 1 log, 2015-05-17 10:05:00 to 2015-05-17 10:05:07 UTC (7s)", "left out: 1 of 8 lines",
+	r.says(t, 0, "7 requests in 1 log, 2015-05-17 10:05:00 to 2015-05-17 10:05:07 UTC (7 s)", "left out: 1 of 8 lines",
 		"access.log:8: ", `"nonsense \x1b[2J"`, "would be denied: 2 (28.57 %) of the requests",
-		"per_ip (web/remote_address): 4 in 1m, sliding_window",
+		"per_ip (web/remote_address): 4 in 1 min, sliding_window",
 		"requests 7, would be denied 2 (28.57 %); identities 2, denied 1",
-		"most in 1m: median 1, 90 % of them 6, 99 % 6, 99.9 % 6, all 6",
-		"suggested: 8 in 1m: what 99 % never exceed (6), and a quarter more; 0 identities asked for more",
+		"most in 1 min: median 1, 90 % of them 6, 99 % 6, 99.9 % 6, all 6",
+		"suggested: 8 in 1 min: what 99 % never exceed (6), and a quarter more; 0 identities asked for more",
 		"    6         2       6     10.0.0.1\n", "    1         0       1     10.0.0.2\n",
 		"login (web/path=/login/remote_address)", "not asked: no field is called api_key", "web/method: unlimited")
 	if strings.Contains(r.out, "\x1b") || strings.Contains(r.out, "newly") {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/node/replay"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // printReplay prints a report.
@@ -115,14 +116,7 @@ func share(n, all uint64) string {
 	return fmt.Sprintf("%d (%.2f %%)", n, 100*float64(n)/float64(max(all, 1)))
 }
 
-// span returns a duration without the zeros at its end.
+// span returns so many seconds as a duration.
 func span(seconds float64) string {
-	s := time.Duration(seconds * float64(time.Second)).String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return text.Duration(time.Duration(seconds * float64(time.Second)))
 }

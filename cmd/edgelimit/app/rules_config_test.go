@@ -102,7 +102,7 @@ func TestRulesExplainARequest(t *testing.T) {
 		"POST https://shop.example//login?a=1", "--client", "2001:db8::1")
 	r.says(t, 0, "remote_address=2001:db8::1\n", "=> edge/remote_address (per_ip)",
 		"path=/login,remote_address=2001:db8::1\n",
-		"=> edge/path=/login/remote_address (login): 5 in 10s")
+		"=> edge/path=/login/remote_address (login): 5 in 10 s")
 	if strings.Contains(r.out, "warning") || strings.Contains(r.out, "not sent") {
 		t.Errorf("it says %q", r.out)
 	}

@@ -53,7 +53,7 @@ func TestRulesPush(t *testing.T) {
 		len(answer.Changes) != 1 || answer.Changes[0].Counts != "kept" {
 		t.Errorf("%v: %s", err, r.out)
 	}
-	edgelimit(t, "rules", "rollback", "1", url, "--author", "eve").says(t, 0, "from 50 in 1h0m0s", "to   100 in",
+	edgelimit(t, "rules", "rollback", "1", url, "--author", "eve").says(t, 0, "from 50 in 1 h", "to   100 in",
 		"version 3 is published")
 	edgelimit(t, "rules", "rollback", "99", url).says(t, 2, "no such version")
 	edgelimit(t, "rules", "rollback", "x", url).says(t, 2, "want a number")
@@ -80,7 +80,7 @@ func TestRulesPush(t *testing.T) {
 	edgelimit(t, "rules", "validate", "--config", config).says(t, 0, "valid: 1 rules")
 	edgelimit(t, "rules", "history", "--config", config).says(t, 0, "501")
 	edgelimit(t, "rules", "explain", "--rules", "redis://"+redis.Addr(), "remote_address=::1").says(t, 0,
-		"50 in 1h0m0s")
+		"50 in 1 h")
 }
 
 // The password comes from a file or the environment, and is never printed.
@@ -185,7 +185,7 @@ func TestLimits(t *testing.T) {
 		return edgelimit(t, append([]string{"limits", "set", url, key, "--author", "ann"}, args...)...)
 	}
 	set("per_ip", "192.0.2.1", "500/min", "--for", "24h", "--note", "a guest").says(t, 0, "edge/remote_address for ",
-		"500 in 1m0s until ", "its counts are kept")
+		"500 in 1 min until ", "its counts are kept")
 	set("plan", "gold", "50/min").says(t, 0, "it is counted anew")
 	set("user", "tenant=a,user=b", "70/min").says(t, 0, "edge/tenant/user", "counts are kept")
 	set("user", "b", "70/min").says(t, 1, "write the identity as KEY=VALUE")
@@ -196,14 +196,14 @@ func TestLimits(t *testing.T) {
 	set("per_ip", "192.0.2.1", "9999999999999999/min").says(t, 1, "above")
 	set("per_ip", "192.0.2.1", "5/min", "--note", "a\x1b[2J").says(t, 2, "cannot be printed")
 	list := edgelimit(t, "limits", "list", url)
-	list.says(t, 0, "edge/remote_address", "500 in 1m0s", "ann", "a guest", "edge/plan", "for good")
+	list.says(t, 0, "edge/remote_address", "500 in 1 min", "ann", "a guest", "edge/plan", "for good")
 	if strings.Contains(list.out+redis.Do("HGETALL", "elrules1:{rules}:limits:texts"), "192.0.2.1") {
 		t.Error("the identity is in Redis")
 	}
-	edgelimit(t, "limits", "list", "plan", url, "--json").says(t, 0, `"max": 50`, `"window": "1m0s"`)
+	edgelimit(t, "limits", "list", "plan", url, "--json").says(t, 0, `"max": 50`, `"window": "1m"`)
 	explain := []string{"rules", "explain", "--rules", "redis://" + redis.Addr(), "--rule", "per_ip", "--identity"}
 	edgelimit(t, append(explain, "192.0.2.1", key)...).says(t, 0,
-		"which has an override: 500 in 1m0s by sliding_window until")
+		"which has an override: 500 in 1 min by sliding_window until")
 	if r := edgelimit(t, append(explain, "192.0.2.2", key)...); strings.Contains(r.out, "which has an override") {
 		t.Error(r.out)
 	}
@@ -227,7 +227,7 @@ func TestLimits(t *testing.T) {
 		edgelimit(t, append(append([]string{"limits"}, command...), url)...).says(t, 2, "by which --key-file the nodes")
 	}
 	edgelimit(t, "limits", "list", url).says(t, 0, "edge/tenant/user")
-	edgelimit(t, "limits", "set", "per_ip", "192.0.2.7", "5/min", url, "--key-file=none").says(t, 0, "5 in 1m0s")
+	edgelimit(t, "limits", "set", "per_ip", "192.0.2.7", "5/min", url, "--key-file=none").says(t, 0, "5 in 1 min")
 }
 
 // Of many limits that are set at once none is lost.
@@ -239,11 +239,11 @@ func TestLimitsSetAtOnce(t *testing.T) {
 	for i := range 8 {
 		racing.Go(func() {
 			edgelimit(t, "limits", "set", "per_ip", fmt.Sprint("192.0.2.", i), "9/hour", url,
-				"--key-file=none").says(t, 0, "9 in 1h0m0s")
+				"--key-file=none").says(t, 0, "9 in 1 h")
 		})
 	}
 	racing.Wait()
-	if r := edgelimit(t, "limits", "list", url); strings.Count(r.out, "9 in 1h0m0s") != 8 {
+	if r := edgelimit(t, "limits", "list", url); strings.Count(r.out, "9 in 1 h") != 8 {
 		t.Error(r.out)
 	}
 }

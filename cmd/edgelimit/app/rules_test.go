@@ -75,7 +75,7 @@ func TestRulesValidate(t *testing.T) {
 func TestRulesExplain(t *testing.T) {
 	file := ruleFile(t, validRules)
 	edgelimit(t, "rules", "explain", "--rules", file, "path=/login,remote_address=2001:db8::1", "path=/").says(t, 0,
-		`"path" with value "/login": met by its exact value`, "=> edge/path=/login/remote_address (login): 5 in 10s "+
+		`"path" with value "/login": met by its exact value`, "=> edge/path=/login/remote_address (login): 5 in 10 s "+
 			"by sliding_window",
 		"counted for remote_address=2001:db8::/64", "no descriptor of this key has the value", "=> no rule: allowed")
 	edgelimit(
@@ -112,7 +112,7 @@ func TestRulesDiff(t *testing.T) {
 	)
 	edgelimit(
 		t, "rules", "diff", before, after,
-	).says(t, 0, "~ edge/remote_address (its counts are kept)", "from 100 in 1m0s", "to   50 in 1m0s",
+	).says(t, 0, "~ edge/remote_address (its counts are kept)", "from 100 in 1 min", "to   50 in 1 min",
 		"~ edge/path=/login/remote_address (its counts start anew)", "+ edge/user")
 	edgelimit(t, "rules", "diff", after, before).says(t, 0, "- edge/user")
 	edgelimit(t, "rules", "diff", "--json", before, after).says(t, 0, `"kind": "limit"`, `"counts": "kept"`)

@@ -293,5 +293,11 @@ func newLogger(c *cli.Context, env *ratelimitEnv) (*slog.Logger, *slog.LevelVar,
 	if asJSON {
 		return slog.New(slog.NewJSONHandler(out, opt)), levels, nil
 	}
+	opt.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration {
+			a.Value = slog.StringValue(text.Duration(a.Value.Duration()))
+		}
+		return a
+	}
 	return slog.New(slog.NewTextHandler(out, opt)), levels, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/edgelimit/edgelimit/node/text"
 	"github.com/edgelimit/edgelimit/testnet/judge"
 	"github.com/edgelimit/edgelimit/testnet/plan"
 	"github.com/edgelimit/edgelimit/testnet/sim"
@@ -217,7 +218,8 @@ func simProgress(out io.Writer, duration time.Duration) func(time.Duration) {
 	due := progress()
 	return func(done time.Duration) {
 		if due() {
-			fmt.Fprintf(out, "edgelimit: simulated %v of %v\n", done.Round(100*time.Millisecond), duration)
+			fmt.Fprintf(out, "edgelimit: simulated %v of %v\n", text.Duration(done.Round(100*time.Millisecond)),
+				text.Duration(duration))
 		}
 	}
 }

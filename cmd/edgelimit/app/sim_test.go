@@ -232,7 +232,7 @@ func TestSimProgress(t *testing.T) {
 		time.Sleep(progressInterval)
 		say(1500 * time.Millisecond)
 		say(1600 * time.Millisecond)
-		if want := "edgelimit: simulated 1.5s of 1m0s\n"; out.String() != want {
+		if want := "edgelimit: simulated 1.5 s of 1 min\n"; out.String() != want {
 			t.Errorf("it says %q, want %q", out.String(), want)
 		}
 	})

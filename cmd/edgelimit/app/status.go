@@ -71,7 +71,7 @@ const timeFormat = "2006-01-02 15:04:05 UTC"
 // printStatus prints a status in 80 columns but for the sentences.
 func printStatus(out io.Writer, s *status.Status) error {
 	fmt.Fprintf(out, "%s: node %s of region %s, %s, up %s\n", strings.ToUpper(text.Clean(s.Health)), text.Clean(s.Node),
-		text.Clean(s.Region), text.Clean(s.Version), shortTime(time.Duration(s.Uptime)*time.Millisecond))
+		text.Clean(s.Region), text.Clean(s.Version), text.Roughly(time.Duration(s.Uptime)*time.Millisecond))
 	for _, f := range s.Summary {
 		fmt.Fprintf(out, "%s: %s\n  do: %s\n", text.Clean(f.Level), text.Clean(f.Text), text.Clean(f.Do))
 	}
@@ -106,7 +106,7 @@ func printStatus(out io.Writer, s *status.Status) error {
 		l := &s.Limits[i]
 		limit := "unlimited"
 		if l.Algorithm != "" {
-			limit = fmt.Sprintf("%d/%s", l.Limit, shortTime(time.Duration(l.Window)*time.Millisecond))
+			limit = fmt.Sprintf("%d in %s", l.Limit, text.Duration(time.Duration(l.Window)*time.Millisecond))
 		}
 		allowed, denied := lastMinute(l.Recent)
 		fmt.Fprintf(w, "%s\t%s\t%.4g\t%.4g\t%s\t%s\n", cut(l.Rule, 30), limit, allowed, denied, percent(&l.Bound),
@@ -133,13 +133,8 @@ func percent(part *float64) string {
 	return fmt.Sprintf("%.3g%%", 100**part)
 }
 
-// age is a number of milliseconds in 7 columns at most.
-func age(ms int64) string {
-	if ms < 1000 {
-		return fmt.Sprintf("%dms", ms)
-	}
-	return shortTime(time.Duration(ms) * time.Millisecond)
-}
+// age is a number of milliseconds as a duration.
+func age(ms int64) string { return text.Roughly(time.Duration(ms) * time.Millisecond) }
 
 // lastMinute returns the decisions a second of the last minute.
 func lastMinute(r *status.Recent) (allowed, denied float64) {
@@ -175,10 +170,10 @@ func printMembers(out io.Writer, s *status.Status) error {
 			}
 			clock, rtt, rules := "-", "-", m.Rules[:min(8, len(m.Rules))]
 			if m.ClockAhead != nil {
-				clock = fmt.Sprintf("%+.0fms", *m.ClockAhead)
+				clock = fmt.Sprintf("%+.0f ms", *m.ClockAhead)
 			}
 			if m.RTT > 0 {
-				rtt = fmt.Sprintf("%.3gms", m.RTT)
+				rtt = fmt.Sprintf("%.3g ms", m.RTT)
 			}
 			if !m.SameRules {
 				rules += " (other)"

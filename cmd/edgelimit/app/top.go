@@ -68,7 +68,7 @@ func top(c *cli.Context) error {
 		const clear = "\x1b[H\x1b[2J"
 		_, _ = io.WriteString(raw(c.App.Writer), clear)
 		fmt.Fprintf(c.App.Writer, "denied most, at %s (every %v, Ctrl-C ends)\n%s",
-			time.Now().Format("15:04:05"), c.Duration("every"), page.String())
+			time.Now().Format("15:04:05"), text.Duration(c.Duration("every")), page.String())
 		select {
 		case <-time.After(max(c.Duration("every"), 100*time.Millisecond)):
 		case <-c.Context.Done():
@@ -148,7 +148,8 @@ func printInspection(out io.Writer, in *status.Inspection) error {
 		case !l.Allowed && l.RetryAfter < 0:
 			next = "the next request is denied"
 		case !l.Allowed:
-			next = fmt.Sprintf("the next request is denied, for %v", time.Duration(l.RetryAfter)*time.Millisecond)
+			next = fmt.Sprintf("the next request is denied, for %v",
+				text.Duration(time.Duration(l.RetryAfter)*time.Millisecond))
 		}
 		next += textIf(l.Banned, "; it is banned") + textIf(l.Listed != "", "; it is on the %s list",
 			text.Clean(l.Listed)) +

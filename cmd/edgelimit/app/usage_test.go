@@ -184,11 +184,11 @@ func TestBansRemoveCommand(t *testing.T) {
 		{Rule: "login", Scope: "global", Banned: 90 * time.Second, RetryAfter: 7 * time.Second}, {Rule: "wide",
 			Scope: "region"}, {Rule: "own", Scope: "node"}}}
 	r := edgelimit(t, "bans", "remove", "login", "192.0.2.1")
-	if want := (result{0, "login: lifted, of 1m30s that were left; still over its limit: a request within 7s is " +
+	if want := (result{0, "login: lifted, of 90 s that were left; still over its limit: a request within 7 s is " +
 		"denied, and may ban it again\n" +
 		"wide: this node knew of no ban; scope region: the nodes of this region alone\n" +
 		"own: this node knew of no ban; scope node: this node alone, ask each of them\n" +
-		"lifted on 1 of 3 rules with bans; all nodes follow within 100ms\n", ""}); r != want {
+		"lifted on 1 of 3 rules with bans; all nodes follow within 100 ms\n", ""}); r != want {
 		t.Errorf("%+v\nwant %+v", r, want)
 	}
 	if want := "POST /api/bans/remove application/json map[identity:192.0.2.1 rule:login]"; asked != want {
@@ -239,9 +239,10 @@ func TestBansListAndAddCommands(t *testing.T) {
 	answer = `{"bans":[` + record + `,` + "\n" + `{"rule":"login","scope":"global","key":"00000000000000ff",` +
 		`"began":"2026-01-02T03:04:05Z","ends":"2026-01-02T03:04:05Z","manual":false}]}`
 	r := edgelimit(t, "bans", "list", "lo gin")
-	if want := "RULE                BANNED                    ENDS IN  BY         REASON\n" +
-		"edge/path=/a-long…  ffff:ffff:ffff:ffff::/64  1d1h     somebody…  a reason of …\n" +
-		"login               #00000000000000ff         0s       rule       the limit\n"; r.out != want || r.code != 0 {
+	if want := "RULE                BANNED                    ENDS IN      BY         REASON\n" +
+		"edge/path=/a-long…  ffff:ffff:ffff:ffff::/64  25 h 29 min  somebody…  a reason of …\n" +
+		"login               #00000000000000ff         0 s          rule       the limit\n"; r.out != want ||
+		r.code != 0 {
 		t.Errorf("%+v\nwant %s", r, want)
 	}
 	if asked != "GET /api/bans?rule=lo+gin map[]" {
@@ -255,7 +256,7 @@ func TestBansListAndAddCommands(t *testing.T) {
 
 	answer = `{"bans":[` + record + `],"warnings":["mind this"],"interval_ms":100}`
 	edgelimit(t, "bans", "add", "per_ip", "198.51.100.0/24", "--for", "1h", "--reason", "x y").
-		says(t, 0, "ffff:ffff:ffff:ffff::/64 is banned until 20", "scope node", "warning: mind this", "within 100ms")
+		says(t, 0, "ffff:ffff:ffff:ffff::/64 is banned until 20", "scope node", "warning: mind this", "within 100 ms")
 	if asked != "POST /api/bans map[for_ms:3.6e+06 identity:198.51.100.0/24 reason:x y rule:per_ip]" {
 		t.Errorf("it asks %s", asked)
 	}

@@ -14,12 +14,29 @@ export const svg = (tag, attributes, ...children) =>
   build(document.createElementNS(namespace, tag), attributes, children);
 export const $ = (id) => document.getElementById(id);
 
+// span is a duration in the largest units that lose nothing, as the command line has it.
 export function span(ms) {
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60e3) return `${(ms / 1e3).toFixed(1).replace('.0', '')} s`;
-  if (ms < 3600e3) return `${Math.floor(ms / 60e3)} min`;
-  if (ms < 48 * 3600e3) return `${Math.floor(ms / 3600e3)} h`;
-  return `${Math.floor(ms / 86400e3)} days`;
+  ms = Math.round(ms);
+  if (ms < 1000) return `${ms} ms`;
+  if (ms < 100e3 && ms % 60e3) return `${ms / 1e3} s`;
+  let rest = Math.ceil(ms / 1e3);
+  const parts = [];
+  const add = (unit, one, many) => {
+    const n = Math.floor(rest / unit);
+    rest %= unit;
+    if (n) parts.push(n === 1 ? one : `${n} ${many}`);
+  };
+  if (rest >= 48 * 3600 || rest % 86400 === 0) add(86400, '1 day', 'days');
+  if (rest >= 6000 || rest % 3600 === 0) add(3600, '1 h', 'h');
+  add(60, '1 min', 'min');
+  add(1, '1 s', 's');
+  return parts.join(' ');
+}
+
+// age is a duration that goes on: of the smaller units nothing.
+export function age(ms) {
+  const unit = ms < 1e3 ? 1 : ms < 1e5 ? 100 : ms < 48 * 3600e3 ? 60e3 : 3600e3;
+  return span(Math.floor(ms / unit) * unit);
 }
 
 // Problem is an answer other than 2xx, or none.

@@ -1,7 +1,7 @@
 // What the node reports, live: one stream of its status, every two seconds. The page asks for events when the status
 // says that there are others. All ends while the tab is hidden.
 
-import { $, Problem, ask, h, span, svg } from './common.js';
+import { $, Problem, age, ask, h, span, svg } from './common.js';
 
 const timeout = 10e3, maxWait = 15e3, maxEvents = 100, maxNodes = 16;
 let session, lastSeen, regions;
@@ -95,7 +95,7 @@ function spark(values, name, kind) {
 // show shows a status (node/status.Status).
 function show(s) {
   document.title = `${s.health === 'ok' ? '' : `${s.health}: `}${s.node} – edgelimit`;
-  $('node').textContent = `${s.node} in ${s.region}, ${s.version}, up ${span(s.uptime_ms)}; times in UTC`;
+  $('node').textContent = `${s.node} in ${s.region}, ${s.version}, up ${age(s.uptime_ms)}; times in UTC`;
   const well = { level: 'good', text: `All is well: ${s.regions.length === 1 ? 'there is one region' :
     `counts of all ${s.regions.length} regions arrive`}.` };
   const findings = s.health === 'ok' ? [well, ...s.summary] : s.summary;
@@ -109,7 +109,7 @@ function show(s) {
     s.regions.flatMap((r) => r.members).map((m) => [m.self ? `${m.node} (this node)` : m.node, m.region,
       m.self ? 'own' : !m.reachable ? mark('bad', `${away(m)} since ${time(m.unreachable_since)}`) :
         m.idle ? 'arrive; idle' : 'arrive',
-      m.self ? '' : span(m.staleness_ms), m.rtt_ms && !m.self ? `${m.rtt_ms.toFixed(1)} ms` : '',
+      m.self ? '' : age(m.staleness_ms), m.rtt_ms && !m.self ? `${m.rtt_ms.toFixed(1)} ms` : '',
       [h('code', {}, (m.rules ?? 'unknown').slice(0, 8)), m.same_rules ? '' : mark('warn', ' differs'),
         m.same_identity_key ? '' : mark('bad', ' other identity key')]]), '');
   table('top', [['Identity'], ['Rule'], ['Denials', true]], s.top.map((d) => [
@@ -131,15 +131,15 @@ function changed(name, value, render) {
 function regionOf(r, late) {
   const nodes = r.members.map((m) => {
     const state = m.self ? 'good' : !m.reachable ? 'bad' : m.staleness_ms > late ? 'warn' : 'good';
-    const label = m.self ? 'this node' : m.reachable ? `${span(m.staleness_ms)} behind` : away(m);
+    const label = m.self ? 'this node' : m.reachable ? `${age(m.staleness_ms)} behind` : away(m);
     return { id: m.node, here: m.self, state, label };
   });
   const lost = nodes.filter((n) => n.state === 'bad').length, behind = Math.max(0, ...r.members.map(
     (m) => m.reachable && !m.self ? m.staleness_ms : 0));
   const [state, label] = !r.reachable ? ['bad', `${away(r)} since ${time(r.unreachable_since)}`] :
     lost ? ['warn', `${lost} of ${nodes.length} nodes cut off or down`] :
-      behind > late ? ['warn', `late: ${span(behind)} behind`] :
-        ['good', r.own ? 'own region' : `${span(behind)} behind`];
+      behind > late ? ['warn', `late: ${age(behind)} behind`] :
+        ['good', r.own ? 'own region' : `${age(behind)} behind`];
   return { name: r.name, here: r.own, state, label, nodes };
 }
 
@@ -148,7 +148,7 @@ function showHealth(s) {
     ['Health', mark({ ok: 'good', degraded: 'warn' }[s.health] ?? 'bad', s.health)],
     ['Rules', `${rules.count}, version ${rules.fingerprint.slice(0, 8)}`],
     ['Rules since', `${time(rules.since)}${rules.loaded ? '' : '; the last load was refused'}`],
-    ['Replication', `${span(g.staleness_ms)} behind, every ${span(g.interval_ms)}`],
+    ['Replication', `${age(g.staleness_ms)} behind, every ${span(g.interval_ms)}`],
     ['Clock', g.clocks ? `${g.clock_ahead_ms.toFixed(1)} ms ahead of ${g.clocks} others` : 'not compared'],
     ['Redis', redis ? mark(redis.state === 'answers' ? 'good' : 'bad', redis.state) : 'none'],
     ...redis ? [['Redis writes', `${redis.pending} waiting, ${redis.failed} failed, data lost ${redis.lost} times`]] :

@@ -35,6 +35,7 @@ import (
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/answer"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // healthService is the prefix of the health service's methods: probes are never limited.
@@ -179,7 +180,7 @@ func (i *Interceptors) decide(ctx context.Context, fullMethod string) (metadata.
 	defer pending.End(ctx, nil, nil) // the responses of calls are not charged
 	if at, ok := ctx.Deadline(); ok && time.Until(at) < v.Delay {
 		return trailer, status.Errorf(codes.DeadlineExceeded,
-			"the call's turn comes in %v, which is after its deadline", v.Delay)
+			"the call's turn comes in %v, which is after its deadline", text.Duration(v.Delay))
 	}
 	if _, err := pending.Wait(ctx); err != nil {
 		return trailer, status.FromContextError(err).Err()
@@ -247,7 +248,7 @@ func violations(layers []counters.Decision) *errdetails.QuotaFailure {
 	size := 0
 	for _, rule := range answer.Violated(layers) {
 		d := &layers[slices.IndexFunc(layers, func(d counters.Decision) bool { return !d.Allowed && d.Rule == rule })]
-		text := fmt.Sprintf("it admits %d per %v", d.Limit, d.Window)
+		text := fmt.Sprintf("it admits %d per %v", d.Limit, text.Duration(d.Window))
 		if size += len(rule) + len(text); size > maxViolations && len(failure.Violations) > 0 {
 			break
 		}

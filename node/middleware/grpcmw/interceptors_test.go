@@ -110,10 +110,10 @@ func TestDenial(t *testing.T) {
 		wait   time.Duration // 0: for ever
 		rules  string
 	}{
-		{[]counters.Decision{tight}, 1500 * time.Microsecond, "rule:tight it admits 1 per 1s"},
+		{[]counters.Decision{tight}, 1500 * time.Microsecond, "rule:tight it admits 1 per 1 s"},
 		{[]counters.Decision{denied, allowed, tight, denied}, 10 * time.Second,
-			"rule:q it admits 3 per 1m0s, rule:tight it admits 1 per 1s"},
-		{[]counters.Decision{tight, never}, 0, "rule:tight it admits 1 per 1s, rule:q it admits 3 per 1m0s"},
+			"rule:q it admits 3 per 1 min, rule:tight it admits 1 per 1 s"},
+		{[]counters.Decision{tight, never}, 0, "rule:tight it admits 1 per 1 s, rule:q it admits 3 per 1 min"},
 	} {
 		w, end := open(t, &limiter{answer: func(int) ([]counters.Decision, error) { return tt.layers, nil }},
 			grpcmw.Options{Describe: one})

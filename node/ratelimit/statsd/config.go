@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // Config says where statistics are sent.
@@ -39,7 +41,7 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("network: %.80q: want tcp or udp", c.Network)
 	}
 	if c.Interval < time.Millisecond || c.Interval > time.Hour {
-		return fmt.Errorf("interval: %v, want 1ms to 1h", c.Interval)
+		return fmt.Errorf("interval: %v, want 1ms to 1h", text.Setting(c.Interval))
 	}
 	if len(c.Mogrifiers) > 0 && !c.Datadog {
 		return errors.New("mogrifiers: they need datadog: true")

@@ -24,8 +24,8 @@ var extensions = []string{".yaml", ".yml", ".json"}
 // listing is what is at a path.
 type listing struct {
 	files   []string
-	dirs    []string // those that were read
-	skipped []text   // what cannot be read, and need not be
+	dirs    []string  // those that were read
+	skipped []content // what cannot be read, and need not be
 }
 
 // filesAt returns path itself, or the rule files in that directory.
@@ -97,7 +97,7 @@ func (o Options) walk(dir string, l *listing, depth int) error {
 }
 
 func (l *listing) skip(path string, why error) {
-	l.skipped = append(l.skipped, text{file: path, skipped: why})
+	l.skipped = append(l.skipped, content{file: path, skipped: why})
 }
 
 func isDir(path string) bool {
@@ -106,19 +106,19 @@ func isDir(path string) bool {
 }
 
 // readAll reads the files at all paths.
-func (o Options) readAll(paths []string) []text {
-	var texts []text
+func (o Options) readAll(paths []string) []content {
+	var texts []content
 	left := int64(maxTotalSize)
 	for _, path := range paths {
 		l, err := o.filesAt(path)
 		if err != nil {
-			texts = append(texts, text{file: path, err: err})
+			texts = append(texts, content{file: path, err: err})
 			continue
 		}
 		inside := len(l.dirs) > 0 && o.Compatibility == Ratelimit
 		named := make(map[string]int) // files in texts
 		for _, file := range l.files {
-			t := text{file: file, link: elsewhere(file)}
+			t := content{file: file, link: elsewhere(file)}
 			t.data, t.err = files.Read(file, min(left, maxFileSize+1))
 			switch {
 			case t.err != nil && inside:
@@ -139,14 +139,15 @@ func (o Options) readAll(paths []string) []text {
 
 // replaceNamesake skips the file that has the name of t in envoyproxy/ratelimit, where a/b and a.b are called a.b, and
 // the last one counts.
-func replaceNamesake(texts []text, named map[string]int, dir string, t text) []text {
+func replaceNamesake(texts []content, named map[string]int, dir string, t content) []content {
 	if t.skipped != nil {
 		return texts
 	}
 	rel, err := filepath.Rel(dir, t.file)
 	name := strings.ReplaceAll(cmp.Or(rel, t.file), string(filepath.Separator), ".")
 	if i, ok := named[name]; ok && err == nil {
-		texts[i] = text{file: texts[i].file, skipped: fmt.Errorf("%s has the same name, with dots for slashes", t.file)}
+		texts[i] = content{file: texts[i].file, skipped: fmt.Errorf("%s has the same name, with dots for slashes",
+			t.file)}
 	}
 	named[name] = len(texts)
 	return texts

@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // MaxLimited is the maximum number of rules with a limit, of those with bans, and of those that export these, in a set:
@@ -240,7 +241,7 @@ func (p *parser) duration(n *yaml.Node, what string) time.Duration {
 	if err != nil {
 		p.add(n, "%s %.32q is no duration: write it as 10s, 1m30s or 24h", what, s)
 	} else if d <= 0 {
-		p.add(n, "%s %v must be positive", what, d)
+		p.add(n, "%s %v must be positive", what, text.Setting(d))
 	}
 	return d
 }

@@ -37,8 +37,8 @@ func Load(paths ...string) (*rules.Set, error) { return Options{}.Load(paths...)
 // Load reads rule files into one Set.
 func (o Options) Load(paths ...string) (*rules.Set, error) { return o.parse(o.readAll(paths)) }
 
-// text is the content of a file, or why it cannot be read.
-type text struct {
+// content is what a file holds, or why it cannot be read.
+type content struct {
 	file string
 	link string // target of a link out of its directory
 	data []byte
@@ -63,7 +63,7 @@ func elsewhere(file string) string {
 }
 
 // parse makes one Set of all texts.
-func (o Options) parse(texts []text) (*rules.Set, error) {
+func (o Options) parse(texts []content) (*rules.Set, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}

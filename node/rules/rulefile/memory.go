@@ -19,9 +19,9 @@ func (o Options) ParseFiles(files ...File) (*rules.Set, error) {
 	if len(files) == 0 {
 		return newBuilder(o).set, nil
 	}
-	texts := make([]text, len(files))
+	texts := make([]content, len(files))
 	for i, f := range files {
-		texts[i] = text{file: f.Name, data: f.Data}
+		texts[i] = content{file: f.Name, data: f.Data}
 	}
 	return o.parse(texts)
 }

@@ -26,7 +26,7 @@ func Parse(file string, data []byte) (*rules.Set, error) { return Options{}.Pars
 
 // Parse reads the rules of one file.
 func (o Options) Parse(file string, data []byte) (*rules.Set, error) {
-	return o.parse([]text{{file: file, data: data}})
+	return o.parse([]content{{file: file, data: data}})
 }
 
 // builder gathers the rules of several files in one set, which is invalid after a problem.
@@ -81,7 +81,7 @@ func newBuilder(o Options) *builder {
 }
 
 // parse adds the rules of one file.
-func (b *builder) parse(t text) {
+func (b *builder) parse(t content) {
 	p := &parser{builder: b, from: t, seen: make(map[Error]bool), warned: make(map[Error]bool)}
 	b.files = append(b.files, p)
 	documents := 0
@@ -122,7 +122,7 @@ func (b *builder) finish() (errs []error) {
 // parser reads the documents of one file.
 type parser struct {
 	*builder
-	from     text
+	from     content
 	problems []*Error
 	seen     map[Error]bool // of problems
 	found    int            // how often add was called

@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // choice reads one of the words of a key, the default if it is missing.
@@ -158,7 +159,7 @@ func (p *parser) mode(src *source) counters.Mode {
 func (p *parser) ban(n *yaml.Node) time.Duration {
 	d := p.duration(n, "ban")
 	if d > 0 && d%time.Millisecond != 0 || d > counters.MaxWindow {
-		p.add(n, "ban %v must be whole milliseconds, at most %v", d, counters.MaxWindow)
+		p.add(n, "ban %v must be whole milliseconds, at most %v", text.Setting(d), text.Setting(counters.MaxWindow))
 		return 0
 	}
 	return d

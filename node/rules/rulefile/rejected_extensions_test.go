@@ -87,8 +87,8 @@ var rejectedExtensions = map[string][]string{
 		`16:79: parent "dear" has a cost: it and who borrows from it count the same`,
 		`18:79: several rules are named "twice", use the full name of one: edge/pool/twice, edge/twice`,
 		`20:79: parent "there" is not in force wherever the rule is: give both the same regions`,
-		`22:79: the rule guarantees more than its parent "pool" has: 60001 in 1h0m0s by sliding_window, of 1000 in ` +
-			`1m0s by sliding_window`,
+		`22:79: the rule guarantees more than its parent "pool" has: 60001 in 1 h by sliding_window, of 1000 in ` +
+			`1 min by sliding_window`,
 		`27:79: parent "shadowed" is elastic itself: what is borrowed may not be lent again`,
 		`40:88: unknown rule "pool" in the domain (known here: other/a)`,
 	},
@@ -154,8 +154,8 @@ var rejectedExtensions = map[string][]string{
 	"penalties": {
 		`3:70: ban "for ever" is no duration: write it as 10s, 1m30s or 24h`,
 		"4:70: ban 0s must be positive",
-		"5:70: ban 1.5ms must be whole milliseconds, at most 8784h0m0s",
-		"6:70: ban 9000h0m0s must be whole milliseconds, at most 8784h0m0s",
+		"5:70: ban 1.5ms must be whole milliseconds, at most 8784h",
+		"6:70: ban 9000h must be whole milliseconds, at most 8784h",
 		`7:70: ban "60" is no duration: write it as 10s, 1m30s or 24h`,
 		"8:106: count_rejected is for windows and logs: meter edge/f: a token_bucket refills whatever is asked of it",
 		"9:119: count_rejected is for windows and logs: meter edge/g: a leaky_queue refills whatever is asked of it",

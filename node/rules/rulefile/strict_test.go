@@ -11,10 +11,10 @@ import (
 func TestStrictFile(t *testing.T) {
 	named := validFile(t, "strict.yaml")
 	for name, want := range map[string]string{
-		"transfers": "10 in 1h0m0s by sliding_window, strict by the Redis of us-east, fails closed",
-		"strict/licence": "1000 in 24h0m0s by sliding_window, counted by each region for itself, " +
-			"strict by the Redis of each region, in leases of 20, bans for 1m0s",
-		"flat": "5 in 1m0s by sliding_window, strict by the Redis of us-east",
+		"transfers": "10 in 1 h by sliding_window, strict by the Redis of us-east, fails closed",
+		"strict/licence": "1000 in 1 day by sliding_window, counted by each region for itself, " +
+			"strict by the Redis of each region, in leases of 20, bans for 1 min",
+		"flat": "5 in 1 min by sliding_window, strict by the Redis of us-east",
 	} {
 		if r := named[name]; r == nil || !r.Strict || r.Describe() != want {
 			t.Errorf("%s: want %s", name, want)

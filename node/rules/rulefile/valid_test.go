@@ -42,18 +42,18 @@ func described(t *testing.T, named map[string]*rules.Rule, all map[string]string
 func TestReferenceFile(t *testing.T) {
 	named := validFile(t, "reference.yaml")
 	described(t, named, map[string]string{
-		"reference/category=account":          "4 in 1m0s by sliding_window, replaces per_reader",
-		"reference/from=proxy/to=reader":      "2 in 1m0s by sliding_window, replaces per_reader",
-		"per_reader":                          "2 in 168h0m0s by sliding_window",
-		"reference/reader/page":               "3 in 720h0m0s by sliding_window",
-		"blocked":                             "0 in 8760h0m0s by sliding_window",
-		"reference/reader/page=watched":       "3 in 24h0m0s by sliding_window, shadow mode",
+		"reference/category=account":          "4 in 1 min by sliding_window, replaces per_reader",
+		"reference/from=proxy/to=reader":      "2 in 1 min by sliding_window, replaces per_reader",
+		"per_reader":                          "2 in 7 days by sliding_window",
+		"reference/reader/page":               "3 in 30 days by sliding_window",
+		"blocked":                             "0 in 365 days by sliding_window",
+		"reference/reader/page=watched":       "3 in 1 day by sliding_window, shadow mode",
 		"reference/reader/free":               "unlimited",
-		"reference/service=two":               "2 in 1m0s by sliding_window, quota mode",
-		"reference/route/method":              "2 in 1s by sliding_window",
-		"reference/unspecified":               "2 in 1h0m0s by sliding_window",
-		"reference/files=/files%2F*":          "10 in 1m0s by sliding_window",
-		"reference/files=/*%2Fsecret%2F*.txt": "10 in 1m0s by sliding_window",
+		"reference/service=two":               "2 in 1 min by sliding_window, quota mode",
+		"reference/route/method":              "2 in 1 s by sliding_window",
+		"reference/unspecified":               "2 in 1 h by sliding_window",
+		"reference/files=/files%2F*":          "10 in 1 min by sliding_window",
+		"reference/files=/*%2Fsecret%2F*.txt": "10 in 1 min by sliding_window",
 	})
 	want := map[string]any{"quota": map[string]any{"name": "one", "7": []any{1.5, true, nil, "2006-01-02"}}}
 	if got := named["reference/service=one"].Metadata; !reflect.DeepEqual(got, want) {
@@ -73,49 +73,49 @@ func TestExtensionsFile(t *testing.T) {
 		t.Errorf("policy %+v in %v", r.Policy, r.Regions)
 	}
 	described(t, named, map[string]string{
-		"per_ip": "20, of which 100 in 10s come back, by token_bucket and softly 2 more, " +
-			"from 22:00 to 06:00 in Europe/Paris 20, of which 20 in 10s come back, by token_bucket and softly 2 " +
+		"per_ip": "20, of which 100 in 10 s come back, by token_bucket and softly 2 more, " +
+			"from 22:00 to 06:00 in Europe/Paris 20, of which 20 in 10 s come back, by token_bucket and softly 2 " +
 			"more, " +
-			"from 06:00 to 00:00 in UTC 0, of which 0 in 10s come back, by token_bucket, " +
-			"each costs 3, charged by itself, bans for 1m30s, may be overdrawn, local in a partition, fails closed, " +
+			"from 06:00 to 00:00 in UTC 0, of which 0 in 10 s come back, by token_bucket, " +
+			"each costs 3, charged by itself, bans for 90 s, may be overdrawn, local in a partition, fails closed, " +
 			"sends early after 50, only in eu-west eu-north, 2 allowed and 2 denied prefixes",
-		"extensions/attempts": "10, of which 1 in 1h0m0s come back, by leaky_queue, counted by each region for " +
+		"extensions/attempts": "10, of which 1 in 1 h come back, by leaky_queue, counted by each region for " +
 			"itself, denies in a partition, fails open",
-		"extensions/other_attempts": "20, of which 1 in 1h0m0s come back, by leaky_queue, counted by each region for " +
+		"extensions/other_attempts": "20, of which 1 in 1 h come back, by leaky_queue, counted by each region for " +
 			"itself, denies in a partition, fails open",
-		"alone": "5 in 500ms by sliding_window, counted by each node for itself, bans for 250ms, " +
+		"alone": "5 in 500 ms by sliding_window, counted by each node for itself, bans for 250 ms, " +
 			"counts what it denies",
-		"user":  "100 in 1m0s by sliding_window, borrows from elastic/tenant",
-		"batch": "0 in 1m0s by sliding_window, borrows from elastic/tenant",
-		"page":  "5 in 1s by sliding_window, more up to a pressure of 0.7",
-		"spare": "5 in 1s by sliding_window, more up to a pressure of 0.5",
+		"user":  "100 in 1 min by sliding_window, borrows from elastic/tenant",
+		"batch": "0 in 1 min by sliding_window, borrows from elastic/tenant",
+		"page":  "5 in 1 s by sliding_window, more up to a pressure of 0.7",
+		"spare": "5 in 1 s by sliding_window, more up to a pressure of 0.5",
 	})
 }
 
 func TestResponsesFile(t *testing.T) {
 	named := validFile(t, "responses.yaml")
 	described(t, named, map[string]string{
-		"login":  "10 in 1h0m0s by sliding_window, charges 1 after a response of 401 403",
-		"errors": "10 in 1h0m0s by sliding_window, charges 1 after a response of 499 5xx",
-		"bytes":  "1000000 in 1h0m0s by sliding_window, charges response_bytes after a response of any status",
-		"tokens": "1000 in 1h0m0s by sliding_window, charges header X-Rl-Cost after a response of 2xx",
+		"login":  "10 in 1 h by sliding_window, charges 1 after a response of 401 403",
+		"errors": "10 in 1 h by sliding_window, charges 1 after a response of 499 5xx",
+		"bytes":  "1000000 in 1 h by sliding_window, charges response_bytes after a response of any status",
+		"tokens": "1000 in 1 h by sliding_window, charges header X-Rl-Cost after a response of 2xx",
 		// the sixth waits for 500 ms, the fourth for a minute
-		"report": "6, of which 10 in 1s come back, by leaky_queue",
-		"api":    "20, of which 10 in 1s come back, by leaky_queue and with delays 5 more",
-		"slow":   "4, of which 3 in 1m0s come back, by leaky_queue",
+		"report": "6, of which 10 in 1 s come back, by leaky_queue",
+		"api":    "20, of which 10 in 1 s come back, by leaky_queue and with delays 5 more",
+		"slow":   "4, of which 3 in 1 min come back, by leaky_queue",
 	})
 }
 
 func TestFlatFile(t *testing.T) {
 	named := validFile(t, "flat.json")
 	described(t, named, map[string]string{
-		"login":      "5 in 1m0s by sliding_window",
-		"search/all": "20, of which 100 in 1.5s come back, by leaky_bucket and softly 10 more",
+		"login":      "5 in 1 min by sliding_window",
+		"search/all": "20, of which 100 in 1.5 s come back, by leaky_bucket and softly 10 more",
 		"partner":    "unlimited, 0 allowed and 1 denied prefixes",
-		"nightly": "10 in 1h0m0s by sliding_window, shadow mode, from 01:00 to 06:00 in America/New_York 1 in 1h0m0s " +
+		"nightly": "10 in 1 h by sliding_window, shadow mode, from 01:00 to 06:00 in America/New_York 1 in 1 h " +
 			"by sliding_window, " +
 			"each costs 2, sends early after 5, only in eu-west",
-		"attempts": "10, of which 1 in 1h0m0s come back, by token_bucket",
+		"attempts": "10, of which 1 in 1 h come back, by token_bucket",
 	})
 	for name, r := range named {
 		if r.Domain != "" || !reflect.DeepEqual(r.OpenKeys(), []string{"identity"}) {

@@ -203,7 +203,7 @@ func (w *Watcher) look(why reading) (r result) {
 // digest identifies the content and the read errors of files.
 type digest [sha256.Size]byte
 
-func digestOf(texts []text) digest {
+func digestOf(texts []content) digest {
 	h := sha256.New()
 	for _, t := range texts {
 		fmt.Fprintf(h, "%q %v %v %d\n", t.file, t.err, t.skipped, len(t.data))

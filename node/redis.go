@@ -140,6 +140,7 @@ func (n *Node) openStore() error {
 	cfg.Now = func() time.Time { return time.Unix(0, n.clock.Now()) }
 	cfg.OnCall = n.monitor.Latencies.StoreCall
 	var err error
+	cfg.Alone = n.cfg.Gossip.LAN == "" && n.cfg.Gossip.WAN == ""
 	n.reconciler, err = regions.NewReconciler(cfg, store, n.table)
 	return err
 }

@@ -35,6 +35,11 @@ func TestCountsOutliveTheNode(t *testing.T) {
 		takeSome(t, second.Node, "per_client", "x", 1) // who has nothing to tell is not told either
 		return spent(t, second.Node, "per_client", "x") > 300
 	})
+	testkit.Eventually(t, "a word of the other", func() bool {
+		takeSome(t, again.Node, "per_client", "x", 1)
+		takeSome(t, second.Node, "per_client", "x", 1)
+		return strings.Contains(fmt.Sprint(second.Status().Summary), "another node counts in the Redis of region")
+	})
 }
 
 // Counts far below their limit are not worth a write; what rises once they are no more, is.

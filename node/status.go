@@ -417,6 +417,11 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 			plural(s.Redis.Pending, "count"))
 		explained = true
 	}
+	if n.reconciler != nil && n.reconciler.Stats().Others > 0 {
+		add("warn", "give all of them gossip and join, see node/README.md, or keep each to a Redis of its own",
+			"another node counts in the Redis of region %s, and this one gossips with none: each may admit the whole "+
+				"limit", s.Region)
+	}
 	for _, h := range s.Strict {
 		what := status.NoAnswer
 		if !h.Known {

@@ -33,6 +33,9 @@ type Config struct {
 	MinWindow time.Duration
 	// Worth reports whether to write a slot; nil: every one. Enqueue and Run call it, also at the same time.
 	Worth func(*counters.Slot) bool
+	// Alone says that the node exchanges counts with no other: whoever else counts in the store has limits of its own,
+	// which a log line says once.
+	Alone bool
 	// OnCall gets the duration and the error of each call of the store; may be nil.
 	OnCall func(took time.Duration, err error)
 	// Now is the wall time by which windows are indexed and slots expire: the node's clock, which may be set. It is

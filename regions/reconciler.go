@@ -50,6 +50,7 @@ type Stats struct {
 	Flushed uint64       // slots that the store acknowledged
 	Failed  uint64       // calls of the store that failed
 	Dropped uint64       // slots offered that found no room: made good by a push of all own slots
+	Others  uint64       // with Config.Alone: counts of other origins that rose in the store between two calls
 	Lost    uint64       // times that the store was found to have lost data, or to be another
 	Breaker BreakerState // whether the store is called
 }
@@ -71,8 +72,9 @@ type Reconciler struct {
 
 	// The rest belongs to Run.
 	acked     ackedSlots
-	dataLost  bool // the store lost data: that of other origins as well
-	held      bool // and too often for it to be sent everything already
+	rising    map[slotID]uint64 // counts of other origins that came last, see Config.Alone
+	dataLost  bool              // the store lost data: that of other origins as well
+	held      bool              // and too often for it to be sent everything already
 	losses    losses
 	failures  int    // flushes in a row
 	away      alarm  // the store does not answer
@@ -101,6 +103,7 @@ func NewReconciler(cfg Config, store Store, table Table) (*Reconciler, error) {
 	}
 	return &Reconciler{
 		cfg: cfg, store: store, table: table, pending: newPending(cfg.MaxPending), acked: newAckedSlots(),
+		rising: make(map[slotID]uint64),
 	}, nil
 }
 
@@ -267,12 +270,41 @@ func (r *Reconciler) merge(ctx context.Context, slots []counters.Slot, push bool
 	}
 	answered := r.cfg.Elapsed()
 	if len(merged.Others) > 0 {
+		if r.cfg.Alone {
+			r.noteOthers(merged.Others)
+		}
 		r.table.Merge(merged.Others, r.now())
 	}
 	r.detectLoss(slots, &merged, called, answered)
 	r.acked.note(slots, merged.Before, push, now, called)
 	return nil
 }
+
+// noteOthers looks for counts of others that rise: a process makes them that runs beside this one.
+func (r *Reconciler) noteOthers(slots []counters.Slot) {
+	rose := uint64(0)
+	for i := range slots {
+		at := identify(&slots[i])
+		if before, known := r.rising[at]; known && slots[i].Count > before {
+			rose++
+		}
+		if len(r.rising) >= maxOthers {
+			clear(r.rising)
+		}
+		r.rising[at] = slots[i].Count
+	}
+	r.mu.Lock()
+	first := rose > 0 && r.stats.Others == 0
+	r.stats.Others += rose
+	r.mu.Unlock()
+	if first {
+		r.cfg.Log.Warn("another node counts in this Redis, and this one gossips with none: each may admit the whole " +
+			"limit; give all of them gossip and join, or keep each to a Redis of its own")
+	}
+}
+
+// maxOthers is how many counts of others are compared, at some 100 bytes each.
+const maxOthers = 1024
 
 // restore writes slots of other origins to a store that lost them.
 func (r *Reconciler) restore(ctx context.Context, slots []counters.Slot) error {

@@ -64,6 +64,38 @@ func TestSumsGoToNoStore(t *testing.T) {
 	})
 }
 
+// A node that gossips with nobody says once that another one counts in its Redis: beside it, not before it.
+func TestAloneBesideOthers(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
+		f := regionstest.NewFaulty(embedded)
+		before := start(t, 1, f, nil)
+		before.take(&hour, 1, 2, 3)
+		flushes(1)
+		testkit.Must(t, before.stop())
+		var log testkit.Log
+		alone := start(t, 2, f, func(c *regions.Config) { c.Alone, c.Log = true, log.Logger() })
+		for range 5 {
+			alone.take(&hour, 1, 2, 3)
+			flushes(1)
+		}
+		if n := alone.Reconciler.Stats().Others; n != 0 || log.HasLine("another node counts") {
+			t.Errorf("an earlier process is taken for another node: %d counts\n%s", n, &log)
+		}
+		replica := start(t, 3, f, nil)
+		for range 5 {
+			replica.take(&hour, 1)
+			alone.take(&hour, 1)
+			flushes(1)
+		}
+		if n := alone.Reconciler.Stats().Others; n == 0 || !log.HasLine("WARN", "another node counts in this Redis") {
+			t.Errorf("another node is not noticed: %d counts\n%s", n, &log)
+		}
+		if n := replica.Reconciler.Stats().Others; n != 0 {
+			t.Errorf("a node of a cluster counts %d of others", n)
+		}
+	})
+}
+
 func TestReconcilerFlushesEveryInterval(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
 		f := regionstest.NewFaulty(embedded)

@@ -168,5 +168,7 @@ func (w Writer) WriteStore(s regions.Stats) {
 	w.Counter("store_flushed_slots_total", "Slots that the regional store acknowledged.", s.Flushed)
 	w.Counter("store_failed_calls_total", "Calls of the regional store that failed.", s.Failed)
 	w.Counter("store_dropped_slots_total", "Slots that found the queue full; writing all repairs that.", s.Dropped)
+	w.Counter("store_other_counts_total", "Of a node that gossips with none: counts of other nodes that rose in its "+
+		"Redis.", s.Others)
 	w.Counter("store_lost_total", "Times that the regional store was found to have lost data.", s.Lost)
 }

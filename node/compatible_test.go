@@ -64,6 +64,23 @@ func ratelimitStats(t *testing.T, n *running) string {
 	return b.String()
 }
 
+// A compatible domain counts what it denies, as envoyproxy/ratelimit does. Such counts are no over-admission: neither
+// the bound nor the status may call them so.
+func TestRatelimitDenialsAreNoExcess(t *testing.T) {
+	n := launch(t, likeRatelimit()).ready(t)
+	for range 20 {
+		askJSON(t, n, "edge:1", 1, descriptor("plain=x"))
+	}
+	if found := n.found(time.Unix(0, n.clock.Now())); len(found) > 0 {
+		t.Errorf("the bound takes in %v", found)
+	}
+	for _, l := range n.Status().Limits {
+		if l.Over != nil {
+			t.Errorf("%s is said to be %v over its limit", l.Rule, *l.Over)
+		}
+	}
+}
+
 // The requests are those of package ratelimit's TestCountsAsMeasured, which says where the counts are from.
 func TestRatelimitStats(t *testing.T) {
 	n := launch(t, likeRatelimit()).ready(t)

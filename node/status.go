@@ -251,7 +251,7 @@ func (n *Node) found(at time.Time) map[string]uint64 {
 // countsTell reports whether counts above the limit of a rule are what was admitted too much.
 func countsTell(r *rules.Rule) bool {
 	l := r.Limit
-	return l != nil && !r.CountRejected && !r.ChargesLater() && !r.Strict && r.Overrides() == 0 &&
+	return l != nil && !l.Tallies() && !r.CountRejected && !r.ChargesLater() && !r.Strict && r.Overrides() == 0 &&
 		r.Mode == counters.Enforce
 }
 

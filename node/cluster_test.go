@@ -3,11 +3,13 @@ package node
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/edgelimit/edgelimit/node/status"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/testnet/netem"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
@@ -67,6 +69,23 @@ func TestCountsCrossRegions(t *testing.T) {
 			t.Errorf("%s in %s is reached over the %s, want %s", m.NodeID, m.Region, m.Pool, want)
 		}
 	}
+}
+
+// Two nodes of a region with one id: the status of each says so and names the other, and takes nothing for blocked.
+func TestStatusNamesTwins(t *testing.T) {
+	t.Parallel()
+	first := launch(t, gossiping("a", "eu")).ready(t)
+	second := launch(t, gossiping("a", "eu", first.Addr("lan"))).ready(t)
+	for n, other := range map[*running]*running{first: second, second: first} {
+		testkit.EventuallyWithin(t, 2*testkit.Patience, "the id is said to be taken twice", func() bool {
+			s := n.Status()
+			return slices.ContainsFunc(s.Summary, func(f status.Finding) bool {
+				return f.Level == "error" && strings.Contains(f.Do, "--node-id") && strings.Contains(f.Text,
+					"several nodes have the id a of region eu: this node and those at "+other.Addr("lan"))
+			}) && s.Health == status.Degraded
+		})
+	}
+	testkit.Eventually(t, "nothing is blocked", func() bool { return len(first.monitor.Blocked()) == 0 })
 }
 
 // The exported bound rises where a node admits while peers admit unseen, and the node shows it on its listener.

@@ -402,6 +402,7 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 			"the last rules were refused: those of %s stay in force", timeOfDay(s.Rules.Since))
 	}
 	explained := n.regionFindings(s, add)
+	n.twinFindings(add)
 	for _, b := range n.monitor.Blocked() {
 		add("warn", b.Do(), "%s", b.Text())
 		explained = true
@@ -568,6 +569,23 @@ func (n *Node) regionFindings(s *status.Status, add func(level, do, format strin
 		explains = explains || len(lost)+len(down)+len(strangers) > 0
 	}
 	return explains
+}
+
+// twinFindings adds which nodes have the id of another one in their region.
+func (n *Node) twinFindings(add func(level, do, format string, args ...any)) {
+	self, addrs := n.cluster.Self(), make(map[string][]string)
+	for _, p := range telemetry.Twins(&self, n.cluster.Peers()) {
+		id := fmt.Sprintf("%s of region %s", text.CleanUpTo(p.NodeID, maxName), text.CleanUpTo(p.Region, maxName))
+		addrs[id] = append(addrs[id], p.Addr)
+	}
+	for _, id := range slices.Sorted(maps.Keys(addrs)) {
+		among := "the nodes at "
+		if id == fmt.Sprintf("%s of region %s", self.NodeID, self.Region) {
+			among = "this node and those at "
+		}
+		add("error", "give each an id of its own (--node-id, EDGELIMIT_NODE_ID; default: the host's name)",
+			"several nodes have the id %s: %s%s", id, among, some(addrs[id]))
+	}
 }
 
 // isolation adds that this node's own side is the one cut off, and reports whether it is: of several other regions it

@@ -56,6 +56,24 @@ func blockages(peers []gossip.MemberStatus) (found []Blockage) {
 	return found
 }
 
+// Twins returns the members that share region and node id with this node or with another member. Membership knows one
+// node of each name, so its probes of the others fail, and UDP to them seems to be blocked.
+func Twins(self *gossip.Member, peers []gossip.MemberStatus) (found []*gossip.MemberStatus) {
+	type name struct{ region, id string }
+	members := map[name]int{{self.Region, self.NodeID}: 1}
+	for i := range peers {
+		if p := &peers[i]; p.Pool != "" {
+			members[name{p.Region, p.NodeID}]++
+		}
+	}
+	for i := range peers {
+		if p := &peers[i]; p.Pool != "" && members[name{p.Region, p.NodeID}] > 1 {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
 func waysOf(b gossip.Blocked, way Way) bool {
 	switch way {
 	case UDPBoth:

@@ -45,6 +45,19 @@ func TestBlockages(t *testing.T) {
 	}
 }
 
+// Nodes with one id in one region are twins. A node of that id in another region is none, nor one that has left.
+func TestTwins(t *testing.T) {
+	peers := []gossip.MemberStatus{seen("eu/a", 0), seen("!eu/a", 0), seen("eu/b", 0), seen("us/a", 0), seen("us/c", 0),
+		seen("us/c", 0)}
+	var got []string
+	for _, p := range Twins(&gossip.Member{Region: "eu", NodeID: "a"}, peers) {
+		got = append(got, p.Region+"/"+p.NodeID)
+	}
+	if strings.Join(got, " ") != "eu/a us/c us/c" {
+		t.Errorf("%q", got)
+	}
+}
+
 // A crash and a partition have different words, in reasons and in the log.
 func TestEndedIsNotUnreachable(t *testing.T) {
 	ended := func(name string) gossip.MemberStatus {

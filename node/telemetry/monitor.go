@@ -110,9 +110,12 @@ func Unreachable(p *gossip.MemberStatus, interval time.Duration) bool {
 
 func (m *Monitor) readPeers(s *Sources, peers, members []gossip.MemberStatus, now time.Time) {
 	limit := gossip.MostSilence(s.Interval)
+	own := s.Cluster.Self()
+	for _, p := range Twins(&own, peers) {
+		p.Blocked = gossip.Blocked{}
+	}
 	reach := reachOf(peers, limit)
 	m.reach.look(reach, peers, limit, now)
-	own := s.Cluster.Self()
 	identity := differing(members, own.Identity, func(m *gossip.Member) uint64 { return m.Identity })
 	others := differing(members, own.Rules, func(m *gossip.Member) uint64 { return m.Rules })
 	m.otherRules.look(others, len(members), now)

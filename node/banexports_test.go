@@ -227,8 +227,10 @@ func TestProtectedAddressesAreNotExported(t *testing.T) {
 		"128.0.0.0", "223.255.255.255", "255.255.255.254", "2001:db8:6::/64", "2001:db8:5:1::/64"}
 	for identity, why := range protected {
 		done := addBan(t, n, "per_ip", identity, time.Hour)
-		if !strings.Contains(strings.Join(done.Warnings, ""), why) ||
-			!strings.Contains(strings.Join(done.Warnings, ""), "is not exported") {
+		warning := strings.Join(done.Warnings, "")
+		if !strings.Contains(warning, why) || !strings.Contains(warning, "is not exported") ||
+			!strings.Contains(identity, "/") && (strings.Contains(warning, "holds") ||
+				!strings.HasPrefix(warning, strings.TrimPrefix(identity, "::ffff:")+" is in ")) {
 			t.Errorf("ban of %s warns of %q", identity, done.Warnings)
 		}
 	}

@@ -265,15 +265,28 @@ func (t *banTarget) checkBan(force bool) error {
 	return nil
 }
 
+// shortPrefix is a prefix as it is written by hand: an address without its length.
+func shortPrefix(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
+}
+
 // banWarnings returns what may not have been meant by a ban.
 func (n *Node) banWarnings(t *banTarget, by Operator) (all []string) {
+	banned := shortPrefix(t.prefix)
 	if by.Addr.IsValid() && t.prefix.IsValid() && t.prefix.Contains(by.Addr) {
-		all = append(all, fmt.Sprintf("%v holds %v, from which this was asked", t.prefix, by.Addr))
+		all = append(all, fmt.Sprintf("this was asked from %v, which the ban of %s denies", by.Addr, banned))
 	}
 	if protected, err := n.protection(); err == nil && t.rule.ExportAddress {
 		if held, why := protected.held(t.prefix); why != "" {
-			all = append(all, fmt.Sprintf("%v holds %v, %s: the ban denies requests, and is not exported", t.prefix,
-				held, why))
+			relation := "holds"
+			if held.Bits() <= t.prefix.Bits() {
+				relation = "is in"
+			}
+			all = append(all, fmt.Sprintf("%s %s %s (%s): the ban denies requests, and is not exported", banned,
+				relation, shortPrefix(held), why))
 		}
 	}
 	if t.rule.Lists.Allows(t.prefix) {

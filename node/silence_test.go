@@ -211,7 +211,8 @@ func TestUnconfiguredProxiesAreReported(t *testing.T) {
 			}
 			const text = "requests from 127.0.0.1 carry X-Forwarded-For, but that address is not in trusted_proxies: " +
 				"all its visitors count as one client"
-			const do = "add `trusted_proxies: [127.0.0.1]` to requests if it is yours"
+			const do = "add `trusted_proxies: [127.0.0.1]` to requests (edgelimit: --trusted-proxy 127.0.0.1) if it " +
+				"is yours"
 			reported := strings.Count(log.String(), text)
 			finding := slices.ContainsFunc(n.Status().Summary, func(f status.Finding) bool {
 				return f.Level == "warn" && f.Text == text && f.Do == do

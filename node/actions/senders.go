@@ -99,13 +99,16 @@ func (s Sender) Log(log *slog.Logger) {
 // Do says what to set.
 func (s Sender) Do() string {
 	var lines []string
+	flag := ""
 	if !s.Trusted {
 		lines = append(lines, fmt.Sprintf("`trusted_proxies: [%s]`", s.peer()))
+		flag = fmt.Sprintf(" (edgelimit: --trusted-proxy %s)", s.peer())
 	}
 	if s.Set != "" {
 		lines = append(lines, fmt.Sprintf("`client_header: %s`", s.Set))
+		flag = ""
 	}
-	return fmt.Sprintf("add %s to requests if it is yours", strings.Join(lines, " and "))
+	return fmt.Sprintf("add %s to requests%s if it is yours", strings.Join(lines, " and "), flag)
 }
 
 func (s Sender) peer() string {

@@ -20,7 +20,14 @@ func TestSenders(t *testing.T) {
 	}
 	named := func(peer string, header ...string) request { return request{peer, header} }
 	const xff = "X-Forwarded-For"
-	add := func(lines string) string { return " | add " + lines + " to requests if it is yours" }
+	add := func(lines string) string {
+		flag := ""
+		if only, ok := strings.CutPrefix(strings.TrimSuffix(lines, "]`"), "`trusted_proxies: ["); ok &&
+			!strings.Contains(lines, " and ") {
+			flag = " (edgelimit: --trusted-proxy " + only + ")"
+		}
+		return " | add " + lines + " to requests" + flag + " if it is yours"
+	}
 	untrusted := func(who, header string) string {
 		return "requests from " + who + " carry " + header + ", but that address is not in trusted_proxies: all its " +
 			"visitors count as one client"

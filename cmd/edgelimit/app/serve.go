@@ -73,6 +73,8 @@ func serveSettings(cfg *node.Config) []setting {
 			&cfg.Dashboard},
 		{ofListeners, "admin-tokens-file", "`FILE` of lines 'read TOKEN' and 'operate TOKEN' for operators (default: " +
 			"none)", &cfg.AdminTokensFile},
+		{ofListeners, "trusted-proxy", "`ADDRESS` or prefix of a proxy, or unix: its X-Forwarded-For names the " +
+			"client (repeatable; default: none)", &cfg.Requests.TrustedProxies},
 		{ofListeners, "linger", "`TIME` to go on serving, unready, before it stops: until balancers have noticed",
 			&cfg.Linger},
 

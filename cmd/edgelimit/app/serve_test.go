@@ -133,6 +133,12 @@ func TestServePrecedence(t *testing.T) {
 		node.DefaultHealth,
 	)
 
+	behind, err := configured(t, "--trusted-proxy", "10.0.0.0/8", "--trusted-proxy", "unix")
+	if err != nil || !slices.Equal(behind.Requests.TrustedProxies, []string{"10.0.0.0/8", "unix"}) ||
+		len(behind.Requests.Descriptors) != len(node.DefaultConfig().Requests.Descriptors) {
+		t.Errorf("behind proxies: %+v, %v", behind.Requests, err)
+	}
+
 	t.Setenv("EDGELIMIT_CONFIG", file)
 	t.Setenv("EDGELIMIT_HTTP", "") // closes the door
 	cfg, err := configured(t)

@@ -16,8 +16,9 @@
 //
 // Each has an example that runs. For a limit of L in a window W:
 //
-//   - [SlidingWindow] counts the window that ends now by sub-window, ten by default. The sub-window that is leaving
-//     counts in proportion, so the error is at most what a client does inside it. 144 bytes a key.
+//   - [SlidingWindow] counts the window that ends now by sub-window, ten by default. A client that comes evenly is
+//     never rejected, and no window holds more than L and the even share of a sub-window, L/10 rounded up. 144 bytes a
+//     key.
 //   - [FixedWindow] counts the current window. It is the cheapest to explain, and admits up to 2L around a boundary.
 //   - [SlidingLog] remembers each request: exact, at 16 bytes for each.
 //   - [TokenBucket] admits a burst of its capacity, then as much as is refilled. [NewBucket] sets both.
@@ -33,12 +34,14 @@
 //
 // # Fairness of the sliding window
 //
-// It takes the oldest sub-window as evenly spread, which a burst is not. Take a client that spends 95 % of its limit in
-// 0.2 s and returns 0.1 s after the window has passed. Ten sub-windows of a second reject 19 % of its requests,
-// although no window ever holds more than 95 %; one sub-window (the classic two buckets) rejects 26 %, twenty 12 %,
-// fifty none. A client that waits for a window and a sub-window is never rejected. To count the oldest sub-window in
-// full would reject even clients with a steady rate; not to count it would admit twice the limit in a slightly shorter
-// window. testnet/ACCURACY.md has the measurements.
+// The counts do not say where in its sub-window a request was. Of the oldest one, which is leaving, the window counts
+// the part that is still in it, less one, and at least what exceeds an even share. So nobody who comes evenly is ever
+// rejected, nobody has more than L and an even share in any window, and bursts pay for it: take a client that spends
+// 95 % of its limit in 0.2 s and returns 0.1 s after the window has passed. Ten sub-windows of a second reject 37 % of
+// its requests, although no window ever holds more than 95 %; fifty reject 21 %. A client that waits for a window and a
+// sub-window is never rejected. To count the oldest sub-window in full would reject even clients with a steady rate;
+// not to count it would admit twice the limit in a slightly shorter window. DESIGN.md has the proofs,
+// testnet/ACCURACY.md the measurements.
 //
 // # Invariants
 //

@@ -132,8 +132,9 @@ func TestElasticChildrenCompete(t *testing.T) {
 	}
 	for window := 2; window < 5; window++ {
 		a, b := passed[ann][window], passed[bob][window]
-		// of a sliding window, windows that begin at other times hold a little less or more
-		if a < 36 || b < 36 || a+b < 90 || a+b > 110 {
+		// A sliding window may hold an even share of a sub-window more than the limit, here 4 and 10; what a child
+		// is sure of comes on top of its lender's.
+		if a < 36 || b < 36 || a+b < 90 || a+b > 114 {
 			t.Errorf("window %d: %d and %d, want 40 each at least, and 100 together", window, a, b)
 		}
 	}

@@ -7,11 +7,12 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// Three logins a minute for each address. The fourth has to wait until enough of the first ones has left the window:
-// with one sub-window of a minute, after this minute two thirds of the next one.
+// Three logins a minute for each address. The fourth has to wait until the first one has left the window: as nobody
+// knows when in its sub-window it came, until the sub-window begins to leave. A client that came evenly would find room
+// then.
 func ExampleTable_Take() {
 	meter := counters.Meter{
-		Rule: "login/per_ip", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: time.Minute,
+		Rule: "login/per_ip", Algorithm: counters.SlidingWindow, Window: time.Minute, Sub: 6 * time.Second,
 	}
 	limit, err := counters.NewLimit(meter, 3)
 	if err != nil {
@@ -31,15 +32,17 @@ func ExampleTable_Take() {
 	ask(10 * time.Second)
 	ask(20 * time.Second)
 	ask(30 * time.Second)
-	ask(80*time.Second - 1)
-	ask(80 * time.Second)
+	ask(60*time.Second - 1)
+	ask(60 * time.Second)
+	ask(60 * time.Second)
 	// Output:
 	//    0s: allowed true  2 of 3 left, retry after 0s
 	//   10s: allowed true  1 of 3 left, retry after 0s
 	//   20s: allowed true  0 of 3 left, retry after 0s
-	//   30s: allowed false 0 of 3 left, retry after 50s
-	// 1m19.999999999s: allowed false 0 of 3 left, retry after 1ns
-	// 1m20s: allowed true  0 of 3 left, retry after 0s
+	//   30s: allowed false 0 of 3 left, retry after 30s
+	// 59.999999999s: allowed false 0 of 3 left, retry after 1ns
+	//  1m0s: allowed true  0 of 3 left, retry after 0s
+	//  1m0s: allowed false 0 of 3 left, retry after 6s
 }
 
 // A request that meets two limits is charged in both, or in neither.

@@ -27,7 +27,11 @@ func TestTakeAllIsAllOrNothing(t *testing.T) {
 	}
 
 	for i, d := range table.TakeAll(request, start, nil) {
-		if !d.Allowed || d.Remaining != d.Limit-2 || d.ResetAfter != 11*time.Second {
+		reset := 10500 * time.Millisecond // an even client of 100 may have two in a second: one counts for half of it
+		if d.Limit == 3 {
+			reset = 11 * time.Second
+		}
+		if !d.Allowed || d.Remaining != d.Limit-2 || d.ResetAfter != reset {
 			t.Errorf("layer %d: %+v", i, d)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 // Limit is a meter with a maximum. It is immutable and safe for concurrent use.
 type Limit struct {
 	spec
-	max uint64
+	max  uint64
+	even uint64 // evenShare of max
 	bucket
 	policy
 	countsRejected bool
@@ -59,7 +60,7 @@ func newLimit(m Meter, maximum, refill uint64) (*Limit, error) {
 	if err := checkMax(&m, max(maximum, refill)); err != nil {
 		return nil, err
 	}
-	l := &Limit{spec: newSpec(m), max: maximum}
+	l := &Limit{spec: newSpec(m), max: maximum, even: evenShare(maximum, m.SubWindows())}
 	if refill > 0 {
 		var ok bool
 		if l.bucket, ok = newBucket(&m, maximum, refill); !ok {
@@ -94,7 +95,8 @@ func (l *Limit) WithMax(maximum uint64) (*Limit, error) {
 		return nil, err
 	}
 	other := *l
-	other.max, other.headroom = maximum, l.Largest()-min(maximum, l.Largest())
+	other.max, other.even = maximum, evenShare(maximum, l.meter.SubWindows())
+	other.headroom = l.Largest() - min(maximum, l.Largest())
 	return &other, nil
 }
 

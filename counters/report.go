@@ -69,7 +69,7 @@ func (t *Table) report(ch *Charge, h uint64, now int64) {
 // for the limit if that is less. It returns the part of the cost that was charged, and what is used after it.
 func (t *Table) overdraw(y layer, l *Limit, cost uint64) (counted, used uint64) {
 	t.debitPending(y.shard, l, y.cell, y.at)
-	used = y.shard.view(y.cell, t.meters.states[y.cell.meter], y.at)
+	used = y.shard.viewUnder(l, y.cell, t.meters.states[y.cell.meter], y.at)
 	if counted = min(cost, maxHeld*l.max-min(used, maxHeld*l.max)); counted > 0 {
 		t.countAnyway(y, l, counted)
 	}

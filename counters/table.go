@@ -534,7 +534,7 @@ func (t *Table) used(s *shard, l *Limit, key Key, h uint64, now int64) uint64 {
 	if l.algorithm.bucket() {
 		t.debitPending(s, l, c, at)
 	}
-	return s.view(c, t.meters.states[c.meter], at)
+	return s.viewUnder(l, c, t.meters.states[c.meter], at)
 }
 
 // Stats returns the table's totals.

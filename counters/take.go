@@ -190,9 +190,14 @@ func (t *Table) debitPending(s *shard, l *Limit, c *cell, at instant) {
 	}
 }
 
-// view is how much of the limit is used: the count of the window that ends at the instant, or the debt of a bucket
-// whose limit is known. A ban in force weighs as much as any limit, and so does a lift that may still end bans.
+// view is viewUnder the limit that the meter is known by. If there is none, a sub-window that leaves counts in full.
 func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
+	return s.viewUnder(m.limit.Load(), c, m, at)
+}
+
+// viewUnder is how much of a limit is used: the count of the window that ends at the instant, or the debt of a bucket
+// whose limit is known. A ban in force weighs as much as any limit, and so does a lift that may still end bans.
+func (s *shard) viewUnder(l *Limit, c *cell, m *meterState, at instant) uint64 {
 	switch {
 	case m.algorithm.timed():
 		if c.ends(&m.shape) > c.index*m.sub+at.off-at.back {
@@ -207,7 +212,13 @@ func (s *shard) view(c *cell, m *meterState, at instant) uint64 {
 			return l.tokens(l.debt(c, c.level().notBefore(&m.shape, at)))
 		}
 	}
-	return c.windowView(&m.shape, at)
+	if l != nil {
+		return l.windowView(c, at)
+	}
+	if m.algorithm == SlidingWindow {
+		return c.inner + c.counts(&m.shape)[0]
+	}
+	return c.inner
 }
 
 // enlist inserts the cell into the list of cells to drain: after the last, or before the first to drain it early.

@@ -142,7 +142,7 @@ func (t *Table) holdsBack(y layer, l *Limit, cost, before uint64, how step) bool
 	if l.algorithm.bucket() {
 		t.debitPending(s, l, y.cell, y.at) // until then, view is a count, which exceeds the debt
 	}
-	w.view = s.view(y.cell, t.meters.states[y.cell.meter], y.at) + before
+	w.view = s.viewUnder(l, y.cell, t.meters.states[y.cell.meter], y.at) + before
 	was := w.part
 	if w.part = t.admittedPart(y, l, w, asked, how); was == 1 && w.part < 1 {
 		t.draw(l, y, w, asked)
@@ -297,13 +297,13 @@ func (l *Limit) leaving(c *cell, at instant, within int64) uint64 {
 	if l.algorithm == FixedWindow {
 		return 0
 	}
-	view, ring := c.windowView(&l.shape, at), c.counts(&l.shape)
+	view, ring := l.windowView(c, at), c.counts(&l.shape)
 	off := at.off + within
 	by := off / l.sub
 	if by > int64(l.n) {
 		return view
 	}
-	left := partOf(ring[by:], &l.shape, instant{off: off - by*l.sub})
+	left := l.partOf(ring[by], l.sub-(off-by*l.sub))
 	for _, n := range ring[by+1:] {
 		left += n
 	}

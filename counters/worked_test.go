@@ -33,13 +33,13 @@ func play(t *testing.T, l *counters.Limit, steps []step) {
 	}
 }
 
-// A quarter into the second hour, three quarters of the first one still count: 84 * 3/4 + 36 = 99.
+// A quarter into the second hour, three quarters of the first one still count, less one: 84 * 3/4 - 1 + 37 = 99.
 func TestTwoBucketsWeighThePreviousHour(t *testing.T) {
 	now := 75 * time.Minute
 	play(t, limitOf(t, time.Hour, time.Hour, 100), []step{
 		{at: 20 * time.Minute, cost: 84, view: 84, why: "the hour before"},
-		{at: time.Hour, cost: 16, view: 100, why: "the 84 still count whole"},
-		{at: now, cost: 20, view: 99, why: "63 + 36"},
+		{at: time.Hour, cost: 17, view: 100, why: "the 84 count as 83"},
+		{at: now, cost: 20, view: 99, why: "62 + 37"},
 		{at: now, cost: 2, deny: true, view: 99, why: "there is room for one"},
 		{at: now, cost: 1, view: 100, why: "the hundredth"},
 		{at: now, cost: 1, deny: true, view: 100, why: "the next"},
@@ -51,18 +51,19 @@ func TestDecisionsOfTheTwoBuckets(t *testing.T) {
 	table := small(1)
 	now := after(75 * time.Minute)
 	table.Take(l, 7, 84, start)
-	table.Take(l, 7, 16, after(time.Hour))
+	table.Take(l, 7, 17, after(time.Hour))
 	table.Take(l, 7, 20, now)
 
 	want := counters.Decision{
 		Allowed: true, Rule: "edge/per_ip", Window: time.Hour, Limit: 100,
-		ResetAfter: 105 * time.Minute, // until this hour's 37 have left as well
+		// until this hour's 38 count as nothing as well: a 38th of it is left then
+		ResetAfter: 105*time.Minute - time.Hour/38,
 	}
 	if got := table.Take(l, 7, 1, now); got != want {
 		t.Errorf("the hundredth:\n got %+v\nwant %+v", got, want)
 	}
 	want.Allowed = false
-	// 37 + ceil(84 * left) has to come down to 99: the hour before may weigh 62/84, and weighs 63/84 now.
+	// 38 + ceil(84 * left) - 1 has to come down to 99: the hour before may weigh 62/84, and weighs 63/84 now.
 	want.RetryAfter = (time.Hour + 83) / 84 // rounded up
 	if got := table.Take(l, 7, 1, now); got != want {
 		t.Errorf("the next:\n got %+v\nwant %+v", got, want)
@@ -75,16 +76,18 @@ func TestBucketsOfTwentyMinutes(t *testing.T) {
 		{at: 25 * time.Minute, cost: 20, view: 30},
 		{at: 45 * time.Minute, cost: 30, view: 60, why: "10 + 20 + 30"},
 		{at: 59 * time.Minute, view: 60, why: "all three lie within the hour"},
-		{at: 60*time.Minute + 1, view: 60, why: "a part rounds up"},
-		{at: 60*time.Minute + 1, cost: 1, deny: true, view: 60},
-		{at: 62 * time.Minute, view: 59, why: "a tenth of 10 has left"},
-		{at: 70 * time.Minute, view: 55, why: "half of 10 has left"},
-		{at: 70 * time.Minute, cost: 6, deny: true, view: 55},
-		{at: 80*time.Minute - 1, view: 51, why: "a nanosecond of 10 is left, and counts as one"},
-		{at: 80 * time.Minute, view: 50, why: "10 has left"},
-		{at: 90 * time.Minute, view: 40, why: "half of 20 has left"},
-		{at: 100 * time.Minute, view: 30, why: "20 has left"},
-		{at: 120*time.Minute - 1, view: 1, why: "a nanosecond of 30 is left"},
+		{at: 60*time.Minute - 1, cost: 1, deny: true, view: 60},
+		{at: 60 * time.Minute, view: 59, why: "the oldest begins to leave, and counts one less"},
+		{at: 60*time.Minute + 1, view: 59, why: "a part rounds up"},
+		{at: 62 * time.Minute, view: 58, why: "a tenth of 10 has left"},
+		{at: 70 * time.Minute, view: 54, why: "half of 10 has left"},
+		{at: 70 * time.Minute, cost: 7, deny: true, view: 54},
+		{at: 80*time.Minute - 1, view: 50, why: "a nanosecond of 10 is left, and counts as nothing"},
+		{at: 80 * time.Minute, view: 49, why: "10 has left, and 20 begins to leave"},
+		{at: 90 * time.Minute, view: 39, why: "half of 20 has left"},
+		{at: 100 * time.Minute, view: 29, why: "20 has left, and 30 begins to leave"},
+		{at: 110 * time.Minute, view: 14, why: "half of 30 has left"},
+		{at: 120*time.Minute - 1, view: 10, why: "of 30, the 10 beyond an even share stay to the end"},
 		{at: 120 * time.Minute, view: 0, why: "all has left"},
 	})
 }
@@ -97,7 +100,7 @@ func TestFiveAMinuteTwiceAroundTheMinute(t *testing.T) {
 		{at: 61 * time.Second, cost: 5, view: 5, why: "it is another minute"},
 		{at: 61 * time.Second, cost: 1, deny: true, view: 5},
 	})
-	for _, sub := range []time.Duration{time.Minute, 20 * time.Second, 6 * time.Second, time.Second} {
+	for _, sub := range []time.Duration{20 * time.Second, 6 * time.Second, time.Second} {
 		play(t, limitOf(t, time.Minute, sub, 5), []step{
 			{at: 59 * time.Second, cost: 5, view: 5},
 			{at: 61 * time.Second, cost: 5, deny: true, view: 5, why: "it is two seconds after"},
@@ -214,9 +217,10 @@ func TestTenSubWindowsOfASecond(t *testing.T) {
 	play(t, limitOf(t, 10*time.Second, time.Second, 10), []step{
 		{at: 500 * time.Millisecond, cost: 4, view: 4},
 		{at: 9 * time.Second, cost: 6, view: 10},
-		{at: 10 * time.Second, cost: 1, deny: true, view: 10, why: "the first second is only about to leave"},
-		{at: 10*time.Second + 249*time.Millisecond, cost: 1, deny: true, view: 10, why: "4 * 0.751 rounds up to 4"},
-		{at: 10*time.Second + 250*time.Millisecond, cost: 1, view: 10, why: "4 * 0.75 + 6 + 1"},
+		{at: 10*time.Second - 1, cost: 1, deny: true, view: 10, why: "all lie within ten seconds"},
+		{at: 10 * time.Second, cost: 1, view: 10, why: "the first second begins to leave: 4 - 1, 6 and this one"},
+		{at: 10*time.Second + 500*time.Millisecond, cost: 1, deny: true, view: 10, why: "an even share is one"},
+		{at: 11*time.Second - 1, cost: 1, deny: true, view: 10, why: "a nanosecond is left"},
 		{at: 11 * time.Second, view: 7, why: "the first second has left"},
 		{at: 30 * time.Second, view: 0, why: "long after"},
 	})

@@ -260,7 +260,7 @@ func (w *unsettled) step(at, cost int) {
 	w.truth.DrainDirty(w.now)
 	for _, n := range w.nodes {
 		for key := counters.Key(1); n.up && key <= counters.Key(w.keys); key++ {
-			view, truth := n.table.View(w.limits[0], key, w.now), w.truth.View(w.all, key, w.now)
+			view, truth := n.table.View(w.limits[0], key, w.now), w.truth.View(w.limits[0], key, w.now)
 			if view > truth && !w.failed {
 				w.failed = true
 				w.t.Errorf("seed %d: after %v node %d counts %d of key %d, and %d were admitted", w.seed,
@@ -296,7 +296,7 @@ func TestUnsettledNodesAgreeInTheEnd(t *testing.T) {
 		w.settle()
 		for _, n := range w.nodes {
 			for key := counters.Key(1); key <= counters.Key(w.keys); key++ {
-				view, truth := n.table.View(w.limits[0], key, w.now), w.truth.View(w.all, key, w.now)
+				view, truth := n.table.View(w.limits[0], key, w.now), w.truth.View(w.limits[0], key, w.now)
 				if view != truth {
 					t.Errorf("seed %d: node %d of %d counts %d of key %d, and %d were admitted", seed, n.place,
 						len(w.nodes), view, key, truth)

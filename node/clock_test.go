@@ -46,17 +46,16 @@ func TestAClockThatIsOffShows(t *testing.T) {
 // denied after.
 func TestWaitsAreExact(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
-		n := launch(t, quiet(layered)).ready(t)
+		n := launch(t, quiet(single("rate_limit: {window: 10s, requests_per_unit: 30}"))).ready(t)
 		time.Sleep(300 * time.Microsecond)
-		request := ask(by("endpoint", "/a"), by("client", "x"))
-		other := ask(by("endpoint", "/b"))
-		for range 3 {
-			take(t, n.Node, request)
-		}
+		request, other := ask(by("client", "x")), ask(by("client", "y"))
+		request.Cost = 30
+		take(t, n.Node, request)
+		request.Cost = 2 // there is room once a thirtieth of the second has left
 		time.Sleep(1700 * time.Microsecond)
 		d := take(t, n.Node, request)
 		if d.Allowed {
-			t.Fatalf("the fourth of three: %+v", d)
+			t.Fatalf("the 32nd of 30: %+v", d)
 		}
 		ends := n.clock.Coarse() + int64(d.RetryAfter)
 		for left := ends - 1 - n.clock.Now(); left > 0; left = ends - 1 - n.clock.Now() {

@@ -51,7 +51,7 @@ var figures = []struct {
 	{"testnet/ACCURACY.md", "## 12 nodes", "a region cut, ", 5, "%.0f", [][2]string{
 		{"node/PLANNING.md", "| 32 %% | %s %% |"}}},
 	{"testnet/ACCURACY.md", "## 12 nodes", "an owner killed, ", 5, "%.0f", [][2]string{
-		{"node/PLANNING.md", "6.6 %% | %s %% |"}}},
+		{"node/PLANNING.md", "6.8 %% | %s %% |"}}},
 	{"node/SIZING.md", "## Many keys", "30 x 50 ", 2, "%.1f", [][2]string{{"README.md", "| %s Mbit/s (5.0)"}}},
 	{"node/SIZING.md", "## Many keys", "30 x 50 ", 3, "first", [][2]string{{"README.md", "%s messages/s"}}},
 	{"node/SIZING.md", "## Many keys", "30 x 50 ", 4, "%.1f", [][2]string{{"README.md", "%s %% of a core"}}},

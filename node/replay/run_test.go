@@ -324,7 +324,7 @@ func TestBans(t *testing.T) {
 	if r.Denied != 1+2+1+1 || r.Compared.Old.Denied != 2 || r.Compared.NewlyDenied != 3 {
 		t.Errorf("%d denied, %d without bans, %d newly", r.Denied, r.Compared.Old.Denied, r.Compared.NewlyDenied)
 	}
-	for ban, want := range map[string]uint64{"count_rejected: false": 36, "count_rejected: true": 58} {
+	for ban, want := range map[string]uint64{"count_rejected: false": 30, "count_rejected: true": 58} {
 		log.Reset()
 		for i := range 60 { // twice the limit
 			log.WriteString(line("10.0.0.1", "/a", 15*float64(i)))

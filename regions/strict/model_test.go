@@ -115,10 +115,24 @@ func (m *model) moved(k *modelKey, key counters.Key, last, now, behind int64) *m
 		for _, c := range k.charges {
 			moved.charge(key, c.cost, c.at-behind)
 		}
-	} else if used := k.View(key, last); used > 0 {
-		moved.charge(key, used, now)
+	} else if counted := k.counted(key, last); counted > 0 {
+		moved.charge(key, counted, now)
 	}
 	return moved
+}
+
+// counted is all that a key counts at a time; of a sliding window, with the whole sub-window that begins to leave then.
+func (k *modelKey) counted(key counters.Key, at int64) (sum uint64) {
+	m := k.Limit().Meter()
+	if m.Algorithm != counters.SlidingWindow {
+		return k.View(key, at)
+	}
+	for _, c := range k.charges {
+		if c.at >= at-int64(m.Window) {
+			sum += c.cost
+		}
+	}
+	return sum
 }
 
 // clean drops what has left a log. It does not come back when the clock steps back.

@@ -16,15 +16,23 @@ import (
 // weighting is how much of the oldest sub-window counts, which overlaps the window by left of sub nanoseconds.
 type weighting struct {
 	name  string
-	count func(n uint64, left, sub int64) float64
+	count func(n, even uint64, left, sub int64) float64
 }
 
-// The first is what package counters does.
+// The first is what package counters does. even is a sub-window's part of the limit, rounded up.
 var weightings = []weighting{
-	{"by its overlap",
-		func(n uint64, left, sub int64) float64 { return math.Ceil(float64(n) * float64(left) / float64(sub)) }},
-	{"in full", func(n uint64, _, _ int64) float64 { return float64(n) }},
-	{"not at all", func(uint64, int64, int64) float64 { return 0 }},
+	{"as edgelimit does",
+		func(n, even uint64, left, sub int64) float64 {
+			return max(overlap(n, left, sub)-1, float64(n)-float64(even), 0)
+		}},
+	{"by its overlap", func(n, _ uint64, left, sub int64) float64 { return overlap(n, left, sub) }},
+	{"in full", func(n, _ uint64, _, _ int64) float64 { return float64(n) }},
+	{"not at all", func(uint64, uint64, int64, int64) float64 { return 0 }},
+}
+
+// overlap is the part of n that overlaps the window, rounded up.
+func overlap(n uint64, left, sub int64) float64 {
+	return math.Ceil(float64(n) * float64(left) / float64(sub))
 }
 
 // subWindows are the numbers that are compared; 1 is the classic counter of two buckets, of which one overlaps.
@@ -104,7 +112,8 @@ func (w *window) take(now int64) bool {
 	}
 	w.index = index
 	oldest := (index + 1) % size
-	view := w.weight.count(w.ring[oldest], w.sub-now%w.sub, w.sub)
+	even := (fairLimit + uint64(size-1) - 1) / uint64(size-1)
+	view := w.weight.count(w.ring[oldest], even, w.sub-now%w.sub, w.sub)
 	for i, n := range w.ring {
 		if int64(i) != oldest {
 			view += float64(n)
@@ -195,15 +204,16 @@ func bytesOfKey(n int) (float64, error) {
 
 const fairnessNote = `One node, a limit of %d per %v; nothing is replicated. Clients that spend 95 %% of the limit
 as the columns say, of which no rolling window ever holds more: %% of their requests rejected. The oldest
-sub-window counts by its overlap (what edgelimit does), in full, or not at all. Bytes a key: of the budget of a
-full table.
+sub-window counts by its overlap, in full, or not at all; edgelimit counts it by its overlap, rounded down, and at
+least what exceeds an even share of it. Bytes a key: of the budget of a full table.
 
 A burst that comes again after W and a sub-window is never rejected. One that comes sooner meets itself in the
-oldest sub-window, which is taken as evenly filled. More sub-windows mend that, at 8 bytes and more each; the
-default is as many as fit into 160 bytes a key. In full would be less fair to everybody, an even client
-included. Not at all would be fair, but then the limit is that of a shorter window: the next table shows who
-would use it. By the overlap nobody who comes evenly is rejected or gets more than the limit, and what it errs
-by with bursts, either way, shrinks with the sub-windows.`
+oldest sub-window. More sub-windows mend that, at 8 bytes and more each; the default is as many as fit into 160
+bytes a key. In full would be less fair to everybody, an even client included. Not at all would be fair, but then
+the limit is that of a shorter window: the next table shows who would use it. By the overlap alone bursts are
+rejected less, but a window may hold up to twice the limit, and an even client of a limit below twenty is rejected
+now and then. As edgelimit counts, no even client is ever rejected, whatever the limit L, and no window holds more
+than L and the even share of a sub-window, rounded up.`
 
 func fairnessSheet(trials []trial) sheet {
 	s := sheet{title: fairnessTitle, note: fmt.Sprintf(fairnessNote, fairLimit, fairWindow),

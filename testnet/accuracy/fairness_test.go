@@ -15,7 +15,7 @@ func fewer(s spender) []int64 {
 	return times[:len(times)/4]
 }
 
-// Weighted by its overlap, the window decides just as package counters does.
+// With the first weight, the window decides just as package counters does.
 func TestWindowIsThatOfCounters(t *testing.T) {
 	for _, n := range subWindows {
 		limit, err := counters.NewLimit(meterOf(n), fairLimit)
@@ -62,16 +62,20 @@ func TestWeights(t *testing.T) {
 	}
 	burst, late, even := compliant[0], compliant[4], compliant[5]
 	for _, n := range []int{1, 5, 10} {
-		if !rejects(0, n, burst) || !rejects(1, n, burst) || rejects(2, n, burst) {
-			t.Errorf("%d sub-windows: a burst is rejected by its overlap %v, in full %v, not at all %v", n,
-				rejects(0, n, burst), rejects(1, n, burst), rejects(2, n, burst))
+		for i, w := range weightings {
+			if got, want := rejects(i, n, burst), w.name != "not at all"; got != want {
+				t.Errorf("%d sub-windows, %s: a burst is rejected: %v", n, w.name, got)
+			}
+			if got, want := rejects(i, n, even), w.name == "in full"; got != want {
+				t.Errorf("%d sub-windows, %s: an even client is rejected: %v", n, w.name, got)
+			}
 		}
-		if rejects(0, n, even) || !rejects(1, n, even) {
-			t.Errorf("%d sub-windows: an even client is rejected by its overlap %v, in full %v", n, rejects(0, n, even),
-				rejects(1, n, even))
-		}
-		if out := spend(greedy[2], newWindow(n, weightings[2])); out.peak < fairLimit*3/2 {
+		if out := spend(greedy[2], newWindow(n, weightings[3])); out.peak < fairLimit*3/2 {
 			t.Errorf("%d sub-windows: not at all, a greedy client has %d in a window only", n, out.peak)
+		}
+		bound := fairLimit + uint64((fairLimit+n-1)/n)
+		if out := spend(greedy[2], newWindow(n, weightings[0])); out.peak > bound {
+			t.Errorf("%d sub-windows: a greedy client has %d in a window, want at most %d", n, out.peak, bound)
 		}
 	}
 	for _, n := range []int{10, 20, 50} {

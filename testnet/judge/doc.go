@@ -24,7 +24,7 @@
 //   - oracle_admitted: what the oracle would have admitted, asked in the order of sending.
 //   - net_pct: admitted cost against the oracle's, less 100.
 //   - over_limit_pct: the fullest rolling window (t-W, t] of any client that ends in this time, above L. The algorithm
-//     itself may exceed L by a little, because it takes the overlapping sub-window as evenly filled.
+//     itself may exceed L by an even share of a sub-window, as it does not know where in it requests were.
 //   - over_oracle_pct: the same above the oracle's own fullest window of that client in the whole run: what is due to
 //     replication.
 //   - excess_pct: the most by which the algorithm's own count of what was certainly admitted was above L, for any

@@ -85,9 +85,9 @@ func TestCellsMerge(t *testing.T) {
 		view  uint64
 	}{
 		{0, 5, true, 5}, {0, 5, false, 5}, {0, 4, false, 5}, {0, 7, true, 7}, {-time.Second, 3, true, 10},
-		{-10 * time.Second, 2, true, 12}, {-11 * time.Second, 2, false, 12}, {time.Second, 9, true, 12},
-		{2 * time.Second, 9, false, 12},
-		{0, 1<<64 - 1, true, 5 + counters.MaxCount}, {0, 1<<64 - 2, false, 5 + counters.MaxCount},
+		{-10 * time.Second, 2, true, 11}, {-11 * time.Second, 2, false, 11}, {time.Second, 9, true, 11},
+		{2 * time.Second, 9, false, 11},
+		{0, 1<<64 - 1, true, 4 + counters.MaxCount}, {0, 1<<64 - 2, false, 4 + counters.MaxCount},
 	} {
 		if novel := s.Merge(s.receivedIn(c.at, c.count, 0), start); novel != c.novel || s.View(key, start) != c.view {
 			t.Errorf("%d in the sub-window at %v: novel %v, view %d, want %v and %d", c.count, c.at, novel,

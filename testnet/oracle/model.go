@@ -39,7 +39,8 @@ func newCount(l *counters.Limit) count {
 	m := l.Meter()
 	switch m.Algorithm {
 	case counters.SlidingWindow:
-		return &slidingWindow{fixedWindow{sub: int64(m.Sub)}, int64(m.SubWindows())}
+		n := int64(m.SubWindows())
+		return &slidingWindow{fixedWindow{sub: int64(m.Sub)}, n, uint64(math.Ceil(float64(l.Max()) / float64(n)))}
 	case counters.FixedWindow:
 		return &fixedWindow{sub: int64(m.Sub)}
 	case counters.SlidingLog:

@@ -36,24 +36,25 @@ func modelAt(l *counters.Limit, now int64, countsUntilNow ...uint64) *Model {
 	return m
 }
 
-// A quarter into the hour, three quarters of the previous one still count: 84 * 3/4 + 36 = 99.
+// A quarter into the hour, three quarters of the previous one still count, less one: 84 * 3/4 - 1 + 37 = 99.
 func TestTwoBucketsWeighThePreviousHour(t *testing.T) {
 	l := limitOf(t, time.Hour, time.Hour, 100)
 	now := start + int64(15*time.Minute)
-	m := modelAt(l, now, 84, 36)
+	m := modelAt(l, now, 84, 37)
 
 	if got := m.View(key, now); got != 99 {
 		t.Fatalf("view = %d, want 99", got)
 	}
 	want := counters.Decision{
 		Allowed: true, Rule: "edge/per_ip", Window: time.Hour, Limit: 100, Remaining: 0,
-		ResetAfter: 105 * time.Minute, // until this hour's 37 have left as well
+		// until this hour's 38 count as nothing as well: a 38th of it is left then
+		ResetAfter: 105*time.Minute - time.Hour/38,
 	}
 	if got := m.Take(key, 1, now); got != want {
 		t.Errorf("the hundredth:\n got %+v\nwant %+v", got, want)
 	}
 	want.Allowed = false
-	// 37 + ceil(84 * left) has to come down to 99: the previous hour may weigh 62/84, and weighs 63/84 now.
+	// 38 + ceil(84 * left) - 1 has to come down to 99: the previous hour may weigh 62/84, and weighs 63/84 now.
 	want.RetryAfter = (time.Hour + 83) / 84 // rounded up
 	if got := m.Take(key, 1, now); got != want {
 		t.Errorf("the next:\n got %+v\nwant %+v", got, want)
@@ -74,15 +75,16 @@ func TestBucketsOfTwentyMinutes(t *testing.T) {
 		why  string
 	}{
 		{7 * time.Minute, 60, "the three that lie within the hour count whole"},
-		{20 * time.Minute, 60, "the oldest begins to leave, and has not lost anything yet"},
-		{20*time.Minute + 1, 60, "a part rounds up"},
-		{22 * time.Minute, 59, "a tenth of 10 has left"},
-		{30 * time.Minute, 55, "half of 10 has left"},
-		{40*time.Minute - 1, 51, "a nanosecond of 10 is left, and counts as one"},
-		{40 * time.Minute, 50, "10 has left"},
-		{50 * time.Minute, 40, "half of 20 has left"},
-		{60 * time.Minute, 30, "20 has left"},
-		{80*time.Minute - 1, 1, "a nanosecond of 30 is left"},
+		{20 * time.Minute, 59, "the oldest begins to leave, and counts one less"},
+		{20*time.Minute + 1, 59, "a part rounds up"},
+		{22 * time.Minute, 58, "a tenth of 10 has left"},
+		{30 * time.Minute, 54, "half of 10 has left"},
+		{40*time.Minute - 1, 50, "a nanosecond of 10 is left, and counts as nothing"},
+		{40 * time.Minute, 49, "10 has left, and 20 begins to leave"},
+		{50 * time.Minute, 39, "half of 20 has left"},
+		{60 * time.Minute, 29, "20 has left, and 30 begins to leave"},
+		{70 * time.Minute, 14, "half of 30 has left"},
+		{80*time.Minute - 1, 10, "of 30, the 10 beyond an even share stay to the end"},
 		{80 * time.Minute, 0, "all has left"},
 	} {
 		if got := m.View(key, start+int64(step.at)); got != step.want {
@@ -94,13 +96,13 @@ func TestBucketsOfTwentyMinutes(t *testing.T) {
 	if d.Allowed || d.Remaining != 0 || d.ResetAfter != 73*time.Minute {
 		t.Errorf("61st: %+v, want a denial, reset after 73m", d)
 	}
-	// Room for one when a tenth of the oldest has left: at minute 22.
-	if d.RetryAfter != 15*time.Minute {
-		t.Errorf("61st: retry after %v, want 15m", d.RetryAfter)
+	// Room for one when the oldest begins to leave: at minute 20.
+	if d.RetryAfter != 13*time.Minute {
+		t.Errorf("61st: retry after %v, want 13m", d.RetryAfter)
 	}
-	// Room for 31 when one of the newest 30 has left: a thirtieth of 20 minutes after minute 60.
-	if d = m.Take(key, 31, now); d.RetryAfter != 53*time.Minute+40*time.Second {
-		t.Errorf("31 at once: retry after %v, want 53m40s", d.RetryAfter)
+	// Room for 32 when two of the newest 30 have left: a thirtieth of 20 minutes after minute 60.
+	if d = m.Take(key, 32, now); d.RetryAfter != 53*time.Minute+40*time.Second {
+		t.Errorf("32 at once: retry after %v, want 53m40s", d.RetryAfter)
 	}
 }
 
@@ -163,8 +165,8 @@ func TestCountsFromTheNextSubWindowWaitForIt(t *testing.T) {
 	if d.Allowed || d.Remaining != 0 || d.ResetAfter != 3*time.Second {
 		t.Errorf("when it has come: %+v, want a denial with nothing remaining", d)
 	}
-	if d.RetryAfter != 2*time.Second+100*time.Millisecond {
-		t.Errorf("retry after %v, want when a tenth of the 10 has left", d.RetryAfter)
+	if d.RetryAfter != 2*time.Second {
+		t.Errorf("retry after %v, want when the 10 begin to leave", d.RetryAfter)
 	}
 }
 
@@ -234,10 +236,10 @@ func TestCountsThatDoNotFit(t *testing.T) {
 	if d := m.Take(key, 1, now); d.Allowed || d.Remaining != 0 || d.ResetAfter != 61*time.Second {
 		t.Errorf("%+v, want a denial and a reset after 61s", d)
 	}
-	// Of 2^64-1, half is 2^63 when rounded up.
+	// Of 2^64-1, all but an even share of 10 counts.
 	half := modelAt(l, start, math.MaxUint64, 0, 0)
-	if got := half.View(key, start+int64(15*time.Second)); got != 1<<63 {
-		t.Errorf("half of the largest = %d, want %d", got, uint64(1)<<63)
+	if got := half.View(key, start+int64(15*time.Second)); got != math.MaxUint64-5 {
+		t.Errorf("half of the largest = %d, want what exceeds an even share", got)
 	}
 }
 
@@ -279,25 +281,34 @@ func drawHistory(t *rapid.T) drawn {
 	return h
 }
 
-// exactView is the definition as a fraction: each sub-window weighs what of it overlaps (now-window, now].
+// exactView is the definition with fractions: each sub-window that lies in (now-window, now] counts in full, and of the
+// one that overlaps it the larger of the overlapping part, rounded up, less one, and of what exceeds an even share.
 func (h drawn) exactView(now int64) *big.Int {
 	m := h.limit.Meter()
 	sub := int64(m.Sub)
-	sum := new(big.Rat)
+	sum := new(big.Int)
 	for index, count := range h.log {
 		if index > now/sub {
 			continue // not yet
 		}
 		// The window reaches back to the same place in the sub-window n before, so this one ends `left` after it.
 		left := (index+1)*sub - (now - int64(m.Window))
-		overlap := big.NewRat(max(0, min(left, sub)), sub)
-		sum.Add(sum, overlap.Mul(overlap, new(big.Rat).SetInt(count)))
+		switch {
+		case left <= 0 || count.Sign() == 0:
+		case index > now/sub-int64(m.SubWindows()):
+			sum.Add(sum, count)
+		default:
+			overlap := new(big.Int).Mul(count, big.NewInt(left))
+			overlap.Add(overlap, big.NewInt(sub-1)).Quo(overlap, big.NewInt(sub)).Sub(overlap, big.NewInt(1))
+			share := new(big.Int).SetUint64(h.limit.Max() + uint64(m.SubWindows()) - 1)
+			share.Quo(share, big.NewInt(int64(m.SubWindows())))
+			if beyond := share.Sub(count, share); beyond.Cmp(overlap) > 0 {
+				overlap = beyond
+			}
+			sum.Add(sum, overlap)
+		}
 	}
-	whole, rest := new(big.Int).QuoRem(sum.Num(), sum.Denom(), new(big.Int))
-	if rest.Sign() > 0 {
-		whole.Add(whole, big.NewInt(1))
-	}
-	return whole
+	return sum
 }
 
 func TestViewIsTheDefinition(t *testing.T) {
@@ -397,9 +408,8 @@ func TestTakeKeepsTheLimit(t *testing.T) {
 				t.Fatalf("ten whole sub-windows hold %d of %d", got, l.Max())
 			}
 		}
-		// A rolling window overlaps eleven sub-windows: those of a view, and one that was held to the limit with nine
-		// of them.
-		if got := log.Peak(l.Meter().Window); got > 2*l.Max() {
+		// A rolling window overlaps eleven sub-windows: those of a view, and one of which an even share may not count.
+		if got, bound := log.Peak(l.Meter().Window), l.Max()+(l.Max()+9)/10; got > bound {
 			t.Fatalf("a rolling window holds %d of %d", got, l.Max())
 		}
 	})
@@ -417,7 +427,7 @@ func ExampleModel() {
 
 	m := NewModel(limit)
 	m.Add(client, hourly.Index(quarterPast)-1, 84)
-	m.Add(client, hourly.Index(quarterPast), 36)
+	m.Add(client, hourly.Index(quarterPast), 37)
 	fmt.Println("counted:", m.View(client, quarterPast))
 	fmt.Println("one more:", m.Take(client, 1, quarterPast).Allowed)
 	next := m.Take(client, 1, quarterPast)

@@ -63,18 +63,22 @@ func (w *fixedWindow) forget(before int64) (all bool) { return w.counts.drop(bef
 // slidingWindow is the sliding-window counter. A window has n sub-windows of s nanoseconds; the time t lies in the
 // sub-window c = t/s, and
 //
-//	view(t) = sum of the counts of c-n+1 to c  +  ceil(count of c-n * (s - t mod s) / s)
+//	view(t) = sum of the counts of c-n+1 to c  +  max(ceil(count of c-n * (s - t mod s) / s) - 1, count of c-n - even)
+//
+// with even = ceil(limit / n). A sub-window c-n without a count adds nothing.
 type slidingWindow struct {
 	fixedWindow
-	n int64 // sub-windows in a window
+	n    int64 // sub-windows in a window
+	even uint64
 }
 
 func (w *slidingWindow) view(t int64) (sum uint64) {
 	current := t / w.sub
 	for _, s := range w.counts.since(current - w.n) {
 		switch {
-		case s.index == current-w.n:
-			sum = add(sum, product(s.count, uint64(w.sub-t%w.sub)).over(uint64(w.sub)))
+		case s.index == current-w.n && s.count > 0:
+			part := product(s.count, uint64(w.sub-t%w.sub)).over(uint64(w.sub)) - 1
+			sum = add(sum, max(part, s.count-min(s.count, w.even)))
 		case s.index <= current:
 			sum = add(sum, s.count)
 		}

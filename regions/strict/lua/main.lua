@@ -27,9 +27,9 @@ local maxRefused = 1024     -- tokens that must not be charged, remembered for a
 --     is by how much. A cell that is ahead by more than a window counts all that it counted as of now: nothing is forgotten.
 --   decide(cell, layer, cost, before): allowed, remaining, wait
 --   charge(cell, layer, cost, other): other if the cost may be another one than the call asked for
---   reset(cell): how long until nothing is used
+--   reset(cell, layer): how long until nothing is used
 --   save(cell): the state, and how long it counts
---   used(cell): what is used of the limit, rounded up
+--   used(cell, layer): what is used of the limit, rounded up
 --   refund(cell, layer, amount, time, cost): takes back an amount of a charge, as far as that admits no more than if it had not been made
 --   lease(cell, layer, lasts): makes ready to charge what is used up to so much later
 local function algorithm(number)
@@ -78,7 +78,7 @@ if letter == 'n' and #ARGV == 2 then
 				local state, lasts = save(cell)
 				store(cell, state .. cell.records, lasts)
 			end
-			return pack('<dBddd', now, flags, remaining, wait, reset(cell))
+			return pack('<dBddd', now, flags, remaining, wait, reset(cell, layer))
 		end
 	end
 end
@@ -168,7 +168,7 @@ end
 
 -- overdraw charges a cost with room or not, up to twice the maximum.
 local function overdraw(layer, cost)
-	local counted = math.min(cost, 2 * layer.max - math.min(layer.algorithm.used(layer.cell), 2 * layer.max))
+	local counted = math.min(cost, 2 * layer.max - math.min(layer.algorithm.used(layer.cell, layer), 2 * layer.max))
 	if counted > 0 then
 		charge(layer, counted, true)
 	end
@@ -177,7 +177,7 @@ end
 
 local function decide(layer, before)
 	layer.allowed, layer.remaining, layer.wait = layer.algorithm.decide(layer.cell, layer, layer.cost, before)
-	layer.reset = layer.algorithm.reset(layer.cell)
+	layer.reset = layer.algorithm.reset(layer.cell, layer)
 end
 
 -- countDenied counts a denied request, and updates how long it has to wait.

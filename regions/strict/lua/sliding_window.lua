@@ -1,5 +1,6 @@
 -- Sliding-window counter: number of the newest sub-window, void, counts from the oldest to the newest sub-window: one more than a window
--- has, as the oldest is leaving and counts in proportion, rounded up. a: length of a sub-window; b: sub-windows in a window.
+-- has, as the oldest is leaving. Of its count, the part that is still in the window counts, rounded up, less one, and at least what exceeds
+-- an even share of the limit. a: length of a sub-window; b: sub-windows in a window.
 
 -- muldiv returns floor(a * b / m) and whether there is a remainder, for a * b / m < 2^52. Where the product is no exact double, it has two:
 -- Dekker, A floating-point technique for extending the available precision.
@@ -68,26 +69,38 @@ local function load(key, aux, layer, state)
 		inner = inner}
 end
 
-local function used(cell)
+local function beyond(cell, layer, count)
+	return count - ceil(layer.max / cell.n)
+end
+
+local function used(cell, layer)
 	local oldest = cell.ring[3]
 	if oldest == 0 then
 		return cell.inner
 	end
 	local part, rest = muldiv(oldest, cell.sub - cell.off, cell.sub)
-	return cell.inner + part + (rest and 1 or 0)
+	return cell.inner + math.max(part - (rest and 0 or 1), beyond(cell, layer, oldest))
+end
+
+-- stays is how much of a sub-window's length may still be in the window for its count to fit into room.
+local function stays(cell, layer, count, room)
+	if count <= room then
+		return cell.sub
+	end
+	if beyond(cell, layer, count) > room then
+		return 0
+	end
+	return (muldiv(room + 1, cell.sub, count))
 end
 
 -- roomAfter is the shortest wait until there is room: it goes through the sub-windows in the order in which they leave.
-local function roomAfter(cell, room)
+local function roomAfter(cell, layer, room)
 	local ring, sub, n = cell.ring, cell.sub, cell.n
 	local rest = cell.inner
 	for j = 0, n do
 		local count = ring[3 + j]
 		if rest <= room then
-			local left = sub
-			if count > room - rest then
-				left = muldiv(room - rest, sub, count)
-			end
+			local left = stays(cell, layer, count, room - rest)
 			if left > 0 then
 				return (j + 1) * sub - left - cell.off + cell.back
 			end
@@ -97,23 +110,23 @@ local function roomAfter(cell, room)
 	return (n + 1) * sub - cell.off + cell.back
 end
 
-local function reset(cell)
-	if cell.inner == 0 and cell.ring[3] == 0 then
+local function reset(cell, layer)
+	if used(cell, layer) == 0 then
 		return 0
 	end
 	local newest = cell.n
 	while cell.ring[3 + newest] == 0 do
 		newest = newest - 1
 	end
-	return (newest + 1) * cell.sub - cell.off + cell.back
+	return (newest + 1) * cell.sub - stays(cell, layer, cell.ring[3 + newest], 0) - cell.off + cell.back
 end
 
 local function decide(cell, layer, cost, before)
-	local seen, max, wait = used(cell) + before, layer.max, 0
+	local seen, max, wait = used(cell, layer) + before, layer.max, 0
 	local asked = cost > 0 and cost or 1
 	local allowed = asked <= max and seen <= max - asked
 	if not allowed then
-		wait = asked + before > max and -1 or roomAfter(cell, max - asked - before)
+		wait = asked + before > max and -1 or roomAfter(cell, layer, max - asked - before)
 	end
 	return allowed, seen < max and max - seen or 0, wait
 end

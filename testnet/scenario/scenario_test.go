@@ -104,7 +104,7 @@ func TestBrokenAssertions(t *testing.T) {
 		"unlike predicted":      {"one-way", func(f *fakeCluster) { f.generous = true }, "simulator predicts"},
 		"blocked: flickers":     {"blocked-udp-in", func(f *fakeCluster) { f.flickers = true }, "does not flicker"},
 		"blocked: no guarantee": {"blocked-tcp", func(f *fakeCluster) { f.surprised = true }, "never below"},
-		"blocked: not counted":  {"blocked-udp-out", func(f *fakeCluster) { f.noGossip = true }, "in any window"},
+		"blocked: not counted":  {"blocked-udp-out", func(f *fakeCluster) { f.noGossip = true }, "the limit holds"},
 		"rolling: not answered": {"rolling", func(f *fakeCluster) { f.abrupt = true }, "is answered"},
 		"rolling: forgotten":    {"rolling", func(f *fakeCluster) { f.cold = true }, "stays used up"},
 		"rolling: lost for long": {"rolling", func(f *fakeCluster) { f.lone = "us-east-1" },

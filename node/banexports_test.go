@@ -92,7 +92,7 @@ func TestManualBans(t *testing.T) {
 		n.Shadow(false)
 		addBan(t, n, "user", "joe", 2*time.Hour)
 		got := listed(t, n, "user")
-		if len(got) != 1 || strings.Contains(got[0], "joe") || len(got[0]) != len("test/user ")+16 {
+		if len(got) != 1 || strings.Contains(got[0], "joe") || len(got[0]) != len("user ")+16 {
 			t.Errorf("of a user are listed %q", got)
 		}
 		addBan(t, n, "per_ip", "203.0.113.0/24", time.Minute)
@@ -123,8 +123,8 @@ func TestBansOfAddressesAreRemoved(t *testing.T) {
 			}
 		}
 		got := listed(t, n, "per_ip")
-		if len(got) != 4 || !slices.Contains(got, "test/remote_address 192.0.2.7") ||
-			!slices.Contains(got, "test/remote_address 2001:db8:1:2::/64") {
+		if len(got) != 4 || !slices.Contains(got, "per_ip 192.0.2.7") ||
+			!slices.Contains(got, "per_ip 2001:db8:1:2::/64") {
 			t.Errorf("listed are %q", got)
 		}
 		addBan(t, n, "per_ip", "192.0.2.7", 2*time.Hour) // the rule exports: in clear
@@ -301,8 +301,8 @@ func TestBansWithoutRoom(t *testing.T) {
 	both := BanRequest{Descriptors: [][]rules.Entry{by("remote_ip", "192.0.2.7"), by("user", "jim")},
 		For: time.Hour.Milliseconds(), Reason: "why"}
 	done, err := n.AddBan(both, Operator{Name: "alice"})
-	if err == nil || !strings.Contains(err.Error(), "for test/user, but not for test/remote_ip: there is no room") ||
-		len(done.Bans) != 1 || done.Bans[0].Rule != "test/user" {
+	if err == nil || !strings.Contains(err.Error(), "for user, but not for plain: there is no room") ||
+		len(done.Bans) != 1 || done.Bans[0].Rule != "user" {
 		t.Errorf("%+v, %v", done, err)
 	}
 	if peekAt(t, n, "plain", "192.0.2.7").Banned || !peekAt(t, n, "user", "jim").Banned {
@@ -317,7 +317,7 @@ func TestBansWithoutRoom(t *testing.T) {
 // A ban by hand that the node could not enforce is refused.
 func TestTooManyManualBans(t *testing.T) {
 	n := idle(t, exporting)
-	n.bans = bans.NewRegistry(n.table, 2, n.clock.Now, n.log)
+	n.bans = bans.NewRegistry(n.table, 2, n.clock.Now, n.nameOf, n.log)
 	takeSome(t, n, "per_ip", "192.0.2.1", 4)
 	takeSome(t, n, "per_ip", "192.0.2.2", 4)
 	n.bans.Update()
@@ -341,7 +341,7 @@ func (slowTable) WatchBans() <-chan struct{} { return nil }
 // A ban by hand that the node has at its start holds when it begins to serve.
 func TestBansHoldFromTheStart(t *testing.T) {
 	n := idle(t, exporting)
-	n.bans = bans.NewRegistry(slowTable{n.table}, bans.MaxBans, n.clock.Now, n.log)
+	n.bans = bans.NewRegistry(slowTable{n.table}, bans.MaxBans, n.clock.Now, n.nameOf, n.log)
 	name := counters.BanName{Rule: "test/user", Keys: counters.ManualKeys, Reason: "why"}
 	b, err := counters.ManualBans(name, time.Hour)
 	testkit.Must(t, err)
@@ -476,7 +476,7 @@ func TestBansReachTheKernel(t *testing.T) {
 	stats := second.exporters[0].Stats
 	testkit.Eventually(t, "its statistics", func() bool { return stats().Entries == 1 })
 	_, series := scrape(t, second.Addr("health"))
-	if series["edgelimit_bans rule=test/remote_address"] != 1 || series["edgelimit_ban_export_entries "+export] != 1 ||
+	if series["edgelimit_bans rule=per_ip"] != 1 || series["edgelimit_ban_export_entries "+export] != 1 ||
 		series["edgelimit_ban_export_failures_total "+export] != 0 ||
 		series["edgelimit_ban_export_age_seconds "+export] > 60 {
 		t.Errorf("%v", series)

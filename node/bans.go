@@ -153,7 +153,7 @@ func banTargetOf(r *rules.Rule, req *BanRequest) (t banTarget, err error) {
 	case req.Key == "" && (notPrefix != nil || r.AddressBits() == 0):
 		return t, nil
 	case r.Limit == nil:
-		return invalid("rule %s has no limit, and bans nobody", r.PublicName)
+		return invalid("rule %s has no limit, and bans nobody", r.Name)
 	case req.Key != "":
 		key, err := strconv.ParseUint(req.Key, 16, 64)
 		if err != nil || len(req.Key) != 16 || req.Identity != "" {
@@ -235,11 +235,11 @@ func (n *Node) AddBan(req BanRequest, by Operator) (done AddedBans, err error) {
 	for i, b := range all {
 		ends, kept := n.table.Ban(b, keys[i], now)
 		if !kept {
-			not = append(not, targets[i].rule.PublicName)
+			not = append(not, targets[i].rule.Name)
 			continue
 		}
-		begun = append(begun, targets[i].rule.PublicName)
-		record := bans.Record(b, keys[i], ends)
+		begun = append(begun, targets[i].rule.Name)
+		record := n.bans.Record(b, keys[i], ends)
 		n.log.Info("a ban was begun", "rule", targets[i].rule.Name, "address", record.Address,
 			"identity_hash", record.Key, "for", lasts, "reason", req.Reason, "by", by.String())
 		done.Bans = append(done.Bans, record)
@@ -257,7 +257,7 @@ func (t *banTarget) checkBan(force bool) error {
 	switch {
 	case t.listed != rules.Unlisted:
 		return fmt.Errorf("%w: it is on the lists of rule %s, which go over bans", rules.ErrInvalidRequest,
-			t.rule.PublicName)
+			t.rule.Name)
 	case t.given && t.prefix.Bits() < least && !force:
 		return fmt.Errorf("%w: %v is wider than /%d: force it if that is meant", rules.ErrInvalidRequest, t.prefix,
 			least)
@@ -291,13 +291,13 @@ func (n *Node) banWarnings(t *banTarget, by Operator) (all []string) {
 	}
 	if t.rule.Lists.Allows(t.prefix) {
 		all = append(all, fmt.Sprintf("%v holds addresses on the allow list of rule %s: they are not denied, and the "+
-			"prefix is not exported", t.prefix, t.rule.PublicName))
+			"prefix is not exported", t.prefix, t.rule.Name))
 	}
 	if t.rule.Scope == counters.Alone {
-		all = append(all, fmt.Sprintf("rule %s has scope node: the ban holds on this node alone", t.rule.PublicName))
+		all = append(all, fmt.Sprintf("rule %s has scope node: the ban holds on this node alone", t.rule.Name))
 	}
 	if t.rule.Mode == counters.Shadow || n.shadow.Load() {
-		all = append(all, fmt.Sprintf("rule %s is in shadow mode: the ban denies nothing", t.rule.PublicName))
+		all = append(all, fmt.Sprintf("rule %s is in shadow mode: the ban denies nothing", t.rule.Name))
 	}
 	return all
 }
@@ -337,12 +337,12 @@ func (n *Node) RemoveBans(req BanRequest, by Operator) (done RemovedBans, err er
 		}
 		switch {
 		case !kept:
-			not = append(not, t.rule.PublicName)
+			not = append(not, t.rule.Name)
 			continue
 		case !bannable && len(around) == 0:
 			continue
 		}
-		lifted = append(lifted, t.rule.PublicName)
+		lifted = append(lifted, t.rule.Name)
 		text := "a ban was lifted"
 		if left <= 0 {
 			text = "no ban to lift is known here; other nodes lift theirs"

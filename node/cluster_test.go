@@ -107,7 +107,7 @@ func TestBoundShowsUnderTraffic(t *testing.T) {
 		t.Errorf("the bound is %v: one peer can exceed the limit by no more than the limit", b)
 	}
 	if _, series := scrape(t,
-		second.Addr("health")); series["edgelimit_over_admission_bound_ratio rule=test/client"] <= 0 ||
+		second.Addr("health")); series["edgelimit_over_admission_bound_ratio rule=per_client"] <= 0 ||
 		series["edgelimit_members region=eu"] != 1 ||
 		series["edgelimit_gossip_frames_received_total"] == 0 {
 		t.Errorf("metrics %v", series)

@@ -34,7 +34,7 @@ func TestDashboardAlone(t *testing.T) {
 		return resp.StatusCode, string(text)
 	}
 	for path, wants := range map[string]string{"/": "<html", "/dashboard/live.js": "/api/status",
-		"/api/status": `"rule":"test/client"`, "/api/events": `"text":"a ban was begun"`} {
+		"/api/status": `"rule":"per_client"`, "/api/events": `"text":"a ban was begun"`} {
 		status, body := ask("GET", path, "")
 		if status != http.StatusOK || !strings.Contains(body, wants) || strings.Contains(body, "joe-the-client") ||
 			strings.Contains(body, "identity_hash") {

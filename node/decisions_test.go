@@ -34,11 +34,11 @@ func TestDecisionLog(t *testing.T) {
 		testkit.Must(t, json.Unmarshal([]byte(text), &l))
 		counts[l.Rule+" "+l.Outcome]++
 		identities[l.Identity] = true
-		if l.Rule == "test/client" && (l.Cost != 1 || l.Limit != 10 || l.Remaining > 9) {
+		if l.Rule == "per_client" && (l.Cost != 1 || l.Limit != 10 || l.Remaining > 9) {
 			t.Errorf("%+v", l)
 		}
 	}
-	for id, want := range map[string]int{"test/client allowed": 10, "test/client denied": 2, "/adhoc allowed": 1,
+	for id, want := range map[string]int{"per_client allowed": 10, "per_client denied": 2, "/adhoc allowed": 1,
 		"test/nameless allowed": 1} {
 		if counts[id] != want {
 			t.Errorf("%d lines of %s, want %d: %v", counts[id], id, want, counts)

@@ -73,8 +73,8 @@ func TestEnvoyMetrics(t *testing.T) {
 	for id, want := range map[string]float64{
 		"edgelimit_rls_requests_total outcome=ok": 11, "edgelimit_rls_requests_total outcome=over_limit": 2,
 		"edgelimit_rls_requests_total outcome=invalid": 1, "edgelimit_rls_requests_total outcome=failed": 0,
-		"edgelimit_near_limit_total rule=test/client": 2, // of ten: one is left, and none
-		"edgelimit_rls_overrides":                     1, "edgelimit_rls_over_admission_bound_ratio": 0,
+		"edgelimit_near_limit_total rule=per_client": 2, // of ten: one is left, and none
+		"edgelimit_rls_overrides":                    1, "edgelimit_rls_over_admission_bound_ratio": 0,
 	} {
 		if v, ok := series[id]; !ok || v != want {
 			t.Errorf("%s = %v (there: %v), want %v", id, v, ok, want)

@@ -103,7 +103,7 @@ func TestUnmetRules(t *testing.T) {
 		return cfg
 	}
 	_, err := New(proxyOnly())
-	if err == nil || !strings.Contains(err.Error(), "rule edge/api_key is never met by the proxy") ||
+	if err == nil || !strings.Contains(err.Error(), "rule key is never met by the proxy") ||
 		!strings.Contains(err.Error(), "from: header X-Api-Key") || !strings.Contains(err.Error(), "--lax") {
 		t.Errorf("a proxy with a rule that limits nothing: %v", err)
 	}

@@ -283,7 +283,7 @@ descriptors:
     rate_limit: {unit: minute, requests_per_unit: 2}
 ---
 domain: other
-descriptors: [{key: client, rate_limit: {name: per_client, window: 1m, requests_per_unit: 10}}]
+descriptors: [{key: client, rate_limit: {name: per_other, window: 1m, requests_per_unit: 10}}]
 `
 
 // idle is a node that was made but does not run: it decides all the same.

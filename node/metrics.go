@@ -107,13 +107,13 @@ func (n *Node) writeRules(w telemetry.Writer) {
 			otherBound = max(otherBound, bound)
 			continue
 		}
-		write(r.PublicName, t, r.Limit != nil, r.Ban > 0 || t.banned.Load() > 0,
+		write(r.Name, t, r.Limit != nil, r.Ban > 0 || t.banned.Load() > 0,
 			r.Heeds() || t.failedOpen.Load()+t.failedClosed.Load() > 0)
 		if r.Limit != nil {
-			bounds(bound, r.PublicName)
+			bounds(bound, r.Name)
 		}
 		if shown != nil {
-			over(*shown, r.PublicName)
+			over(*shown, r.Name)
 		}
 	}
 	w.Counter("unpriced_responses_total", "Responses that cost 1 for want of the header with their cost (cost_from).",
@@ -303,7 +303,7 @@ func (n *Node) writeBans(w telemetry.Writer) {
 			folded += count
 			continue
 		}
-		inForce(float64(count), r.PublicName)
+		inForce(float64(count), r.Name)
 	}
 	inForce(float64(folded), otherRules)
 	w.Counter("bans_unlisted_total", "Bans by rules beyond the 1048576 that are listed and exported; they hold all "+

@@ -45,18 +45,18 @@ func TestMetricsCount(t *testing.T) {
 	take(t, n.Node, ask(by("plan", "partner"), by("plan", "banned")))
 	_, got := scrape(t, n.Addr("health"))
 	for id, want := range map[string]float64{
-		"edgelimit_decisions_total outcome=allowed rule=test/client":       10,
-		"edgelimit_decisions_total outcome=denied rule=test/client":        4,
-		"edgelimit_decisions_total outcome=allowed rule=test/plan#partner": 0, // another layer denied it
-		"edgelimit_decisions_total outcome=denied rule=test/plan#banned":   1,
-		"edgelimit_decisions_total outcome=allowed rule=test/endpoint":     0,
-		"edgelimit_over_admission_bound_ratio rule=test/client":            0,
+		"edgelimit_decisions_total outcome=allowed rule=per_client":   10,
+		"edgelimit_decisions_total outcome=denied rule=per_client":    4,
+		"edgelimit_decisions_total outcome=allowed rule=partner":      0, // another layer denied it
+		"edgelimit_decisions_total outcome=denied rule=banned":        1,
+		"edgelimit_decisions_total outcome=allowed rule=per_endpoint": 0,
+		"edgelimit_over_admission_bound_ratio rule=per_client":        0,
 		"edgelimit_rules":    6,
 		"edgelimit_degraded": 0,
 		"edgelimit_shadow":   0,
 		"edgelimit_pressure": 1,
-		"edgelimit_decisions_total outcome=waived rule=test/client": 0,
-		"edgelimit_staleness_seconds":                               0,
+		"edgelimit_decisions_total outcome=waived rule=per_client": 0,
+		"edgelimit_staleness_seconds":                              0,
 	} {
 		if v, ok := got[id]; !ok || v != want {
 			t.Errorf("%s = %v (there: %v), want %v", id, v, ok, want)
@@ -65,7 +65,7 @@ func TestMetricsCount(t *testing.T) {
 	n.Shadow(true)
 	takeSome(t, n.Node, "test/client", "x", 2)
 	_, shadow := scrape(t, n.Addr("health"))
-	if shadow["edgelimit_shadow"] != 1 || shadow["edgelimit_decisions_total outcome=waived rule=test/client"] != 2 {
+	if shadow["edgelimit_shadow"] != 1 || shadow["edgelimit_decisions_total outcome=waived rule=per_client"] != 2 {
 		t.Errorf("in shadow mode: %v", shadow)
 	}
 	if _, ok := got["edgelimit_over_admission_bound_ratio rule=test/plan#partner"]; ok {
@@ -178,7 +178,7 @@ func TestMetricsHoldNoIdentity(t *testing.T) {
 	}
 	for i := range 1000 { // a thousand are denied, each more often than the one before
 		for range 11 + i%20 {
-			if _, err := n.Take(t.Context(), Request{Rule: "per_client", Domain: "other",
+			if _, err := n.Take(t.Context(), Request{Rule: "per_other", Domain: "other",
 				Identity: fmt.Sprint("victim-", i)}); err != nil {
 				t.Fatal(err)
 			}
@@ -193,7 +193,7 @@ func TestMetricsHoldNoIdentity(t *testing.T) {
 		}
 	}
 	for rank := range topRanks {
-		if id := fmt.Sprintf("edgelimit_top_denied rank=%d rule=other/client", rank+1); len(ranks) != topRanks ||
+		if id := fmt.Sprintf("edgelimit_top_denied rank=%d rule=per_other", rank+1); len(ranks) != topRanks ||
 			ranks[id] < 1 || ranks[id] > 30 { // nobody was denied more often
 			t.Errorf("%s is %v, of %d", id, ranks[id], len(ranks))
 		}
@@ -208,8 +208,8 @@ func TestMetricsHoldNoIdentity(t *testing.T) {
 	if lines := strings.Count(text, "\n") - strings.Count(text, "\n#"); lines > 2000 {
 		t.Errorf("%d series", lines)
 	}
-	seen := after["edgelimit_decisions_total outcome=allowed rule=test/client"] +
-		after["edgelimit_decisions_total outcome=allowed rule=test/endpoint"]
+	seen := after["edgelimit_decisions_total outcome=allowed rule=per_client"] +
+		after["edgelimit_decisions_total outcome=allowed rule=per_endpoint"]
 	if want := float64(2 * identities); seen != want {
 		t.Errorf("%v decisions, want %v: the test asked for nothing", seen, want)
 	}
@@ -264,12 +264,12 @@ func TestMetricsOfARegionThatIsNotText(t *testing.T) {
 	}
 }
 
-// Values that a rule file gives may be secrets: neither metrics nor answers show them.
+// Neither metrics nor answers show values that are secrets, and clients see none of a place.
 func TestValuesOfRulesStayHome(t *testing.T) {
 	cfg := withListeners(quiet(`
 domain: test
 descriptors:
-  - {key: api_key, value: s3cret, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: api_key, value: s3cret, secret: true, rate_limit: {unit: minute, requests_per_unit: 1}}
 `))
 	n := launch(t, cfg).ready(t)
 	const body = `{"domain":"test","descriptors":[[{"key":"api_key","value":"s3cret"}]]}`
@@ -281,12 +281,12 @@ descriptors:
 		}
 		fields := fmt.Sprint(resp.Header)
 		if _, text := slurp(t, resp); strings.Contains(text+fields, "s3cret") ||
-			!strings.Contains(fields, "test/api_key#") {
+			!strings.Contains(fields, `"test/api_key"`) {
 			t.Errorf("%s %s", fields, text)
 		}
 	}
 	text, _ := scrape(t, n.Addr("health"))
-	if strings.Contains(text, "s3cret") || !strings.Contains(text, `rule="test/api_key#`) {
+	if strings.Contains(text, "s3cret") || !strings.Contains(text, `rule="test/api_key=#1ec1"`) {
 		t.Errorf("the metrics show a value, or lack the rule:\n%s", text)
 	}
 }

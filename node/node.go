@@ -193,7 +193,7 @@ func New(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n.ownAddrs = net.InterfaceAddrs
-	n.bans = bans.NewRegistry(n.table, bans.MaxBans, n.clock.Now, n.log)
+	n.bans = bans.NewRegistry(n.table, bans.MaxBans, n.clock.Now, n.nameOf, n.log)
 	for _, x := range cfg.Bans.Exports {
 		n.exporters = append(n.exporters, bans.NewExporter(x, n.bans, n.exports, n.log))
 	}
@@ -424,11 +424,11 @@ func (n *Node) Staleness() time.Duration {
 	return age
 }
 
-// Bound returns the over-admission bound of a rule, by its full name, as a part of its limit: the most by which all
-// nodes together can have gone over the limit within the last window, on one key that this node admits or denies. It is
-// 0 for a rule without a limit, or of scope node, and for a strict one while its store decides.
-func (n *Node) Bound(fullName string) float64 {
-	if r := n.policy.Load().set.Rule(fullName); r != nil {
+// Bound returns the over-admission bound of a rule, by its name, as a part of its limit: the most by which all nodes
+// together can have gone over the limit within the last window, on one key that this node admits or denies. It is 0 for
+// a rule without a limit, or of scope node, and for a strict one while its store decides.
+func (n *Node) Bound(rule string) float64 {
+	if r, _ := n.policy.Load().set.Lookup(rule, ""); r != nil {
 		return n.boundOf(r)
 	}
 	return 0

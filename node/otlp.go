@@ -211,7 +211,7 @@ func (n *Node) end(span decisionSpan, req *Request, layers []Decision, err error
 		if err == nil && i < len(matches) && matches[i].Limited() {
 			a.Rule, a.Identity = adHocRule, fmt.Sprintf("%016x", uint64(matches[i].Key))
 			if r := matches[i].Rule; r != nil {
-				a.Rule = r.PublicName
+				a.Rule = r.Name
 			}
 		}
 	}

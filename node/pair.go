@@ -23,7 +23,7 @@ func (n *Node) pairWarning() string {
 		return ""
 	}
 	return fmt.Sprintf("two nodes share the limit of rule %s, which is closed: if the host of one does not "+
-		"answer, the other denies everybody", r.PublicName)
+		"answer, the other denies everybody", r.Name)
 }
 
 // closedInPair returns the first rule whose limit two nodes share, of all or of those in this region, and by which

@@ -241,3 +241,6 @@ func (n *Node) loaded(set *rules.Set, err error) {
 	n.log.Error("the last good rules stay in force", "problems", len(problems),
 		"since", n.policy.Load().since.Format(time.RFC3339))
 }
+
+// nameOf returns the name of the rule of a full name; of a rule that is not in force the full name.
+func (n *Node) nameOf(fullName string) string { return n.policy.Load().set.NameOf(fullName) }

@@ -112,7 +112,7 @@ func (n *Node) exported(x *bans.Export, b *counters.Bans) (r *rules.Rule, ok boo
 		return nil, false
 	}
 	if len(x.Rules) > 0 && !slices.ContainsFunc(x.Rules, func(name string) bool {
-		return name == r.Name || name == r.FullName || name == r.PublicName
+		return name == r.Name || name == r.Given || name == r.FullName
 	}) {
 		return nil, false
 	}

@@ -69,7 +69,7 @@ func (b *banReport) look(n *Node, now time.Time) {
 		if count > b.before[rule] {
 			more += count - b.before[rule]
 			if r := n.policy.Load().set.Rule(rule); r != nil {
-				rule = r.PublicName
+				rule = r.Name
 			}
 			names = append(names, rule)
 		}

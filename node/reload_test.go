@@ -49,11 +49,11 @@ func TestSetRulesKeepsCounts(t *testing.T) {
 			says         string
 		}{
 			{"a 10 1h", 8, 2, "rules in force"},
-			{"a 15 1h", 10, 5, `change=limit rule=test/a counts=kept old="10 in 1 h`},
-			{"a 12 1h", 15, 0, `change=limit rule=test/a counts=kept old="15 in 1 h`},
-			{"a 20 1h", 15, 5, `change=limit rule=test/a counts=kept old="12 in 1 h`},
+			{"a 15 1h", 10, 5, `change=limit rule=a counts=kept old="10 in 1 h`},
+			{"a 12 1h", 15, 0, `change=limit rule=a counts=kept old="15 in 1 h`},
+			{"a 20 1h", 15, 5, `change=limit rule=a counts=kept old="12 in 1 h`},
 			{"a 20 2h", 0, 10,
-				`change=meter rule=test/a counts=anew old="20 in 1 h by sliding_window" new="20 in 2 h`},
+				`change=meter rule=a counts=anew old="20 in 1 h by sliding_window" new="20 in 2 h`},
 		} {
 			n.SetRules(limited(change.a, "b 10 1h", "come 5 1h"))
 			if !log.HasLine("level=INFO", change.says) {
@@ -70,7 +70,7 @@ func TestSetRulesKeepsCounts(t *testing.T) {
 				t.Errorf("%s: the rule beside it has counted %d, want 4", change.a, got)
 			}
 		}
-		for _, words := range [][]string{{"change=added", "rule=test/come"}, {"change=removed", "rule=test/gone"},
+		for _, words := range [][]string{{"change=added", "rule=come"}, {"change=removed", "rule=gone"},
 			{"rules in force", "rules=3", "changes=2"}} {
 			if !log.HasLine(words...) {
 				t.Errorf("the log does not say %q", words)

@@ -127,7 +127,7 @@ func TestDecisionsOfAllAPIsAreCounted(t *testing.T) {
 		rule string
 		send func()
 	}{
-		"HTTP": {"test/client", func() { post(t, n.Addr("http"), "/v1/check", `{"rule":"one","identity":"x"}`) }},
+		"HTTP": {"one", func() { post(t, n.Addr("http"), "/v1/check", `{"rule":"one","identity":"x"}`) }},
 		"RESP": {"/adhoc", func() { throttle(t, c, "k", 0, 1, 3600) }},
 		"gRPC": {"/adhoc", func() { shouldRateLimit(t, rls, bringing("a", 1)) }},
 	} {

@@ -137,11 +137,11 @@ func TestBoundsOfScopes(t *testing.T) {
 		return eu2.Bound("test/all") > 0 && eu2.Bound("test/region") > 0
 	})
 	_, series := scrape(t, eu2.Addr("health"))
-	if series["edgelimit_over_admission_bound_ratio rule=test/region"] <= 0 || eu2.Bound("test/node") != 0 {
-		t.Errorf("bounds %v and %v", series["edgelimit_over_admission_bound_ratio rule=test/region"],
+	if series["edgelimit_over_admission_bound_ratio rule=region"] <= 0 || eu2.Bound("test/node") != 0 {
+		t.Errorf("bounds %v and %v", series["edgelimit_over_admission_bound_ratio rule=region"],
 			eu2.Bound("test/node"))
 	}
-	if bound, shown := series["edgelimit_over_admission_bound_ratio rule=test/node"]; bound != 0 || !shown {
+	if bound, shown := series["edgelimit_over_admission_bound_ratio rule=node"]; bound != 0 || !shown {
 		t.Errorf("the bound of what is kept alone is %v (shown: %v)", bound, shown)
 	}
 	testkit.Eventually(t, "a bound over all", func() bool {

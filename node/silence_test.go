@@ -126,7 +126,7 @@ func TestRulesNeverMetAreLogged(t *testing.T) {
 	cfg.HTTP, cfg.Logger = "127.0.0.1:0", log.Logger()
 	cfg.Requests.Descriptors = []actions.Descriptor{{{Key: "remote_address", Source: "client"}}}
 	n := launch(t, cfg).ready(t)
-	const rule = "edge/path=/login/remote_address"
+	const rule = "login"
 	if !log.HasLine("WARN", rule, "never met by /v1/auth", "(path, remote_address)") {
 		t.Fatalf("nothing about %s in the log:\n%s", rule, &log)
 	}

@@ -216,7 +216,7 @@ func (n *Node) limitStatus(p *policy, now int64) []status.Limit {
 		if t == p.other {
 			continue
 		}
-		s := status.Limit{Rule: r.PublicName, Scope: r.Scope.String(), Strict: r.Strict, Expose: r.ExposeIdentity,
+		s := status.Limit{Rule: r.Name, Scope: r.Scope.String(), Strict: r.Strict, Expose: r.ExposeIdentity,
 			Recent: n.rates.recent(t)}
 		s.Bound, s.Over = n.excessOf(r)
 		s.Allowed, s.Denied = t.totals()
@@ -288,12 +288,12 @@ func (n *Node) topDenied(p *policy, of iter.Seq[*rules.Rule], most int) []status
 		}
 	}
 	slices.SortFunc(all, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(b.Denials, a.Denials), cmp.Compare(a.rule.PublicName, b.rule.PublicName),
+		return cmp.Or(cmp.Compare(b.Denials, a.Denials), cmp.Compare(a.rule.Name, b.rule.Name),
 			cmp.Compare(a.Key, b.Key))
 	})
 	first := []status.Denied{}
 	for _, e := range all[:min(len(all), most)] {
-		d := status.Denied{Rule: e.rule.PublicName, Key: fmt.Sprintf("%016x", e.Key), Denials: e.Denials,
+		d := status.Denied{Rule: e.rule.Name, Key: fmt.Sprintf("%016x", e.Key), Denials: e.Denials,
 			Error: e.Error}
 		if e.rule.ExposeIdentity {
 			d.Identity = text.CleanUpTo(e.Identity, status.MaxIdentity)
@@ -322,7 +322,7 @@ func (n *Node) Inspect(ctx context.Context, rule, identity string) (status.Inspe
 		if m.Rule == nil {
 			continue
 		}
-		l := status.Layer{Rule: m.Rule.PublicName, Key: fmt.Sprintf("%016x", uint64(m.Key)), Limit: d.Limit,
+		l := status.Layer{Rule: m.Rule.Name, Key: fmt.Sprintf("%016x", uint64(m.Key)), Limit: d.Limit,
 			Remaining: d.Remaining, Allowed: d.Allowed, Banned: d.Banned, Degraded: d.Degraded, Store: store,
 			Bound: n.boundOf(m.Rule), Strict: m.Rule.Strict, Counts: []status.NodeCount{},
 			ByRegion: make(map[string]uint64)}

@@ -49,11 +49,11 @@ func TestTopDenied(t *testing.T) {
 		}
 		got = append(got, fmt.Sprintf("%s %q %d", d.Rule, d.Identity, d.Denials))
 	}
-	want := `test/client "ann" 6; test/hidden "" 4; test/client "joe?[2J" 3`
+	want := `per_client "ann" 6; hidden "" 4; per_client "joe?[2J" 3`
 	if strings.Join(got, "; ") != want || err != nil {
 		t.Errorf("%q %v, want %q", got, err, want)
 	}
-	if some, err := n.TopDenied("hidden", 1); len(some) != 1 || err != nil || some[0].Rule != "test/hidden" {
+	if some, err := n.TopDenied("hidden", 1); len(some) != 1 || err != nil || some[0].Rule != "hidden" {
 		t.Errorf("%+v %v", some, err)
 	}
 	if _, err := n.TopDenied("nobody", 1); err == nil {
@@ -342,8 +342,8 @@ func TestStatusOfAFlood(t *testing.T) {
 	denyOften(t, n, "per_client", "ann", 7)
 	s := n.Status()
 	if s.Health != status.Healthy || len(s.Summary) != 1 || s.Summary[0].Level != "info" ||
-		s.Summary[0].Text != "rule test/client denies ann most: 7 denials by this node in the last minutes" ||
-		!strings.Contains(s.Summary[0].Do, "edgelimit inspect test/client ann") || len(s.Top) != 2 {
+		s.Summary[0].Text != "rule per_client denies ann most: 7 denials by this node in the last minutes" ||
+		!strings.Contains(s.Summary[0].Do, "edgelimit inspect per_client ann") || len(s.Top) != 2 {
 		t.Errorf("%s %+v %+v", s.Health, s.Summary, s.Top)
 	}
 }

@@ -92,7 +92,7 @@ func (l *linter) unknownStores() {
 	for _, r := range l.set.Rules() {
 		if r.Strict && r.Limit != nil && !slices.Contains(known, r.Home(l.cfg.Region)) &&
 			rules.AppliesIn(r.Regions, l.cfg.Region) {
-			names = append(names, r.FullName)
+			names = append(names, r.Name)
 		}
 	}
 	if len(names) > 0 {

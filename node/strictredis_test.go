@@ -117,7 +117,7 @@ func TestStrictRulesWithoutTheirRedis(t *testing.T) {
 	cfg.Rules, cfg.RuleSet = []string{path}, nil
 	n := launch(t, cfg).ready(t)
 	n.SetRules(ruleSet(sharedRules))
-	if !n.warned["rule test/closed (and 2 more) is strict, and this node does not know the Redis that decides: "+
+	if !n.warned["rule closed (and 2 more) is strict, and this node does not know the Redis that decides: "+
 		"on_failure does; set redis.url or strict.redis"] {
 		t.Errorf("warned of %v", n.warned)
 	}

@@ -246,7 +246,7 @@ func (n *Node) count(p *policy, req *Request, matches []rules.Match, charges []c
 		}
 		t, rule := &n.adHocDecisions, adHocRule
 		if m.Rule != nil {
-			t, rule = p.tallies[m.Rule], m.Rule.PublicName
+			t, rule = p.tallies[m.Rule], m.Rule.Name
 		}
 		outcome := t.count(&layers[i], allowed || charges[i].Each)
 		n.logDecision(rule, m.Key, charges[i].Cost, &layers[i], outcome)

@@ -209,8 +209,8 @@ func TestTakeByRuleOrDescriptors(t *testing.T) {
 	if d := take(t, n, Request{Rule: "per_client", Identity: "x", Domain: "test"}); d.Remaining != 7 {
 		t.Errorf("after three requests %d of 10 are left", d.Remaining)
 	}
-	if d := take(t, n, Request{Rule: "per_client", Identity: "x", Domain: "other"}); d.Remaining != 9 {
-		t.Errorf("a rule of the same name in another domain shares its count: %d left", d.Remaining)
+	if d := take(t, n, Request{Rule: "per_other", Identity: "x", Domain: "other"}); d.Remaining != 9 {
+		t.Errorf("a rule of the same key in another domain shares its count: %d left", d.Remaining)
 	}
 }
 
@@ -361,7 +361,8 @@ func TestPeekLeavesNoTrace(t *testing.T) {
 }
 
 func TestTakeErrors(t *testing.T) {
-	n := idle(t, layered)
+	n := idle(t, layered+"---\ndomain: third\ndescriptors: [{key: client, rate_limit: {name: per_client, "+
+		"window: 1m, requests_per_unit: 10}}]\n")
 	tooMany := make([][]rules.Entry, rules.MaxDescriptors+1)
 	for i := range tooMany {
 		tooMany[i] = by("client", fmt.Sprint(i))

@@ -21,14 +21,14 @@ type Warning struct {
 	Hint bool `json:"hint"`
 	// Unmet marks rules that no request meets, and that an operator wrote.
 	Unmet bool `json:"unmet,omitempty"`
-	// Rules are the full names of the rules that it is about.
+	// Rules are the names of the rules that it is about.
 	Rules []string `json:"rules,omitempty"`
 	// File and Line are its place in a rule file, if it has one; Text begins with it.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 }
 
-// Concerns reports whether the warning is about the rule of a full name.
+// Concerns reports whether the warning is about the rule of a name.
 func (w *Warning) Concerns(rule string) bool { return slices.Contains(w.Rules, rule) }
 
 // Warnings compares what the node itself makes of requests, at /v1/auth and in the reverse proxy, with rules: those
@@ -175,7 +175,7 @@ func (l *linter) ofRules(is func(*rules.Rule) bool, text string) {
 	var names []string
 	for _, r := range l.set.Rules() {
 		if is(r) {
-			names = append(names, r.FullName)
+			names = append(names, r.Name)
 		}
 	}
 	if len(names) > 0 {
@@ -260,14 +260,14 @@ func (l *linter) exports() {
 				switch {
 				case !r.ExportAddress:
 				case last != "client":
-					l.warn(false, []string{r.FullName}, "rule %s exports the addresses that it bans (export: "+
+					l.warn(false, []string{r.Name}, "rule %s exports the addresses that it bans (export: "+
 						"address), and %sdescriptors takes them from %.40q, which clients can forge: use client, and "+
-						"requests.trusted_proxies", r.FullName, s.setting, last)
+						"requests.trusted_proxies", r.Name, s.setting, last)
 				case everybody != "":
-					l.warn(false, []string{r.FullName}, "rule %s exports the addresses that it bans (export: "+
+					l.warn(false, []string{r.Name}, "rule %s exports the addresses that it bans (export: "+
 						"address), and requests.trusted_proxies has %s: whoever connects can name any address to be "+
 						"blocked",
-						r.FullName, everybody)
+						r.Name, everybody)
 				}
 			}
 		}
@@ -336,7 +336,7 @@ func (l *linter) descriptor(s *source, i int) {
 	}
 	nearest := ""
 	if r := l.set.NearestRule(domain, entries); r != nil {
-		nearest = fmt.Sprintf("; the nearest is %s, which needs %s", r.FullName, r.Needs())
+		nearest = fmt.Sprintf("; the nearest is %s, which needs %s", r.Name, r.Needs())
 	}
 	l.warn(false, nil, "%sdescriptors: %v meets no rule of domain %s%s", s.setting, d, domain, nearest)
 }
@@ -408,15 +408,15 @@ func (l *linter) neverMet() {
 				"or say from in the rule", setting, cmp.Or(strings.Join(sent[r.Domain], ", "), "nothing"), l.needs(r))
 		}
 		if key, near := l.misspelt(r); near != "" {
-			l.warn(false, []string{r.FullName}, "rule %s is never met by %s: no request has its key %.80q%s",
-				r.FullName, who, key, guess(near))
+			l.warn(false, []string{r.Name}, "rule %s is never met by %s: no request has its key %.80q%s",
+				r.Name, who, key, guess(near))
 			l.found[len(l.found)-1].Unmet = true
 			continue
 		}
 		if groups[reason] == nil {
 			order = append(order, reason)
 		}
-		groups[reason] = append(groups[reason], r.FullName)
+		groups[reason] = append(groups[reason], r.Name)
 	}
 	hint := l.cfg.GRPC != "" || l.cfg.RuleSet == nil && len(l.cfg.Rules) == 0
 	for _, reason := range order {

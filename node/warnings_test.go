@@ -105,16 +105,16 @@ func TestWarnings(t *testing.T) {
 		{"all is met", keyRules, func(c *Config) {
 			c.Requests.Descriptors, c.Requests.TrustedProxies = everything, []string{"10.0.0.0/8"}
 		}, nil},
-		{"the default", keyRules, func(*Config) {}, []string{"rule edge/path=/login/remote_address is never met by " +
+		{"the default", keyRules, func(*Config) {}, []string{"rule login is never met by " +
 			"/v1/auth: |has (path, remote_address), which only trusted proxies|trusted_proxies is empty",
-			"rule edge/api_key is never met by /v1/auth: requests.descriptors sends (remote_address) only; it would " +
+			"rule per_key is never met by /v1/auth: requests.descriptors sends (remote_address) only; it would " +
 				"need (api_key)",
-			"rule edge/plan=free/remote_address is never met by /v1/auth: |it would need (plan, remote_address)"}},
+			"rule free is never met by /v1/auth: |it would need (plan, remote_address)"}},
 		{"the default, behind a proxy", loginRules,
 			func(c *Config) { c.Requests.TrustedProxies = []string{"10.0.0.1"} }, nil},
 		{"Envoy asks, too", keyRules, func(c *Config) {
 			c.GRPC, c.Requests.Descriptors = "127.0.0.1:0", everything[:1]
-		}, []string{"hint|edge/path=/login", "hint|edge/api_key", "hint|edge/plan=free"}},
+		}, []string{"hint|login", "hint|per_key", "hint|free"}},
 		{"nobody wrote the rules", "", func(*Config) {}, nil},
 		{"no HTTP API", keyRules, func(c *Config) { c.HTTP = "" }, nil},
 		{"a misspelt key", loginRules, func(c *Config) {
@@ -122,7 +122,7 @@ func TestWarnings(t *testing.T) {
 			c.Requests.Descriptors = descriptors([]actions.Entry{{Key: "remote_adress", Source: "client"}},
 				[]actions.Entry{path, client})
 		}, []string{`(remote_adress) meets no rule: none has the key "remote_adress"; did you mean "remote_address"?`,
-			"rule edge/remote_address is never met by /v1/auth: requests.descriptors sends (remote_adress), (path, " +
+			"rule per_ip is never met by /v1/auth: requests.descriptors sends (remote_adress), (path, " +
 				"remote_address) only"}},
 		{"a misspelt key of a rule", strings.Replace(loginRules, "key: remote_address", "key: remote_addres", 1),
 			func(*Config) {},
@@ -132,14 +132,14 @@ func TestWarnings(t *testing.T) {
 			c.Requests.TrustedProxies = []string{"10.0.0.1"}
 			c.Requests.Descriptors = descriptors([]actions.Entry{client}, []actions.Entry{path}, []actions.Entry{path,
 				client})
-		}, []string{"(path) meets no rule of domain edge; the nearest is edge/path=/login/remote_address, which " +
+		}, []string{"(path) meets no rule of domain edge; the nearest is login, which " +
 			"needs (path=/login, remote_address)"}},
 		{"another text", keyRules, func(c *Config) {
 			c.Requests.TrustedProxies = []string{"10.0.0.1"}
 			c.Requests.Descriptors = descriptors([]actions.Entry{client}, []actions.Entry{path, client},
 				[]actions.Entry{key}, []actions.Entry{{Key: "plan", Source: "text fre"}, client})
 		}, []string{"(plan=fre, remote_address) meets no rule|needs (plan=free, remote_address)",
-			"rule edge/plan=free/remote_address is never met|it would need (plan=free, remote_address)"}},
+			"rule free is never met|it would need (plan=free, remote_address)"}},
 		{"a misspelt domain", loginRules, func(c *Config) { c.Requests.Domain = "egde" },
 			[]string{`no rule is in domain "egde": /v1/auth allows everything; did you mean "edge"?`}},
 		{"a misspelt domain, and closed", loginRules, func(c *Config) {
@@ -157,18 +157,18 @@ func TestWarnings(t *testing.T) {
 		{"headers of nobody", loginRules, func(c *Config) {
 			c.Requests.Descriptors, c.Requests.ClientHeader = everything[:2], "x-real-ip"
 		}, []string{"requests.client_header: x-real-ip has no effect: requests.trusted_proxies is empty",
-			"edge/path=/login"}},
+			"rule login"}},
 		{"a socket whose clients have no address", loginRules, func(c *Config) {
 			c.HTTP, c.Requests.TrustedProxies = "unix:/tmp/x", []string{"10.0.0.1"}
-		}, []string{"rule edge/remote_address is never met|has (remote_address), but who connects has no address: " +
+		}, []string{"rule per_ip is never met|has (remote_address), but who connects has no address: " +
 			"http is a Unix socket, and unix is not in",
-			"rule edge/path=/login/remote_address is never met|only trusted proxies can ask about"}},
+			"rule login is never met|only trusted proxies can ask about"}},
 		{"a trusted socket", loginRules, func(c *Config) {
 			c.HTTP, c.Requests.TrustedProxies = "unix:/tmp/x",
 				[]string{"unix"}
 		}, nil},
 		{"trust in sockets alone", loginRules, func(c *Config) { c.Requests.TrustedProxies = []string{"unix"} },
-			[]string{"rule edge/path=/login/remote_address|trusted_proxies names no address"}},
+			[]string{"rule login|trusted_proxies names no address"}},
 
 		{"the proxy sees the request", loginRules, inProxy, nil},
 		{"both APIs: one of them meets each rule", loginRules, func(c *Config) { c.Proxy.Listen = "127.0.0.1:0" }, nil},
@@ -189,14 +189,14 @@ func TestWarnings(t *testing.T) {
 		{"a rule that no route meets", keyRules, func(c *Config) {
 			inProxy(c)
 			c.Proxy.Routes = []proxy.Route{{Path: "/a", Descriptors: everything[3:]}}
-		}, []string{"rule edge/api_key is never met by the proxy: requests.descriptors and proxy.routes send (" +
+		}, []string{"rule per_key is never met by the proxy: requests.descriptors and proxy.routes send (" +
 			"remote_address), (path, remote_address), (plan=free, remote_address) only; it would need (api_key)"}},
 		{"no domain, in both APIs", loginRules, func(c *Config) {
 			c.Proxy.Listen, c.Requests.Domain = "127.0.0.1:0", "egde"
 		}, []string{"requests.domain: no rule is in domain|: /v1/auth and the proxy allow everything"}},
 		{"a proxy on a socket", loginRules, func(c *Config) { inProxy(c); c.Proxy.Listen = "unix:/tmp/x" },
-			[]string{"edge/remote_address is never met by the proxy: |the proxy's descriptors have|has no address: " +
-				"proxy.listen is a Unix socket", "edge/path=/login/remote_address is never met by the proxy"}},
+			[]string{"per_ip is never met by the proxy: |the proxy's descriptors have|has no address: " +
+				"proxy.listen is a Unix socket", "login is never met by the proxy"}},
 		{"headers that only /v1/auth reads", loginRules, func(c *Config) {
 			inProxy(c)
 			c.Requests.OriginalHeaders = actions.XOriginal
@@ -245,7 +245,7 @@ func TestWarningsAreGrouped(t *testing.T) {
 	cfg.HTTP, cfg.Requests.Descriptors = DefaultHTTP, actions.DefaultConfig().Descriptors[:1]
 	found := cfg.Warnings(cfg.RuleSet)
 	if len(found) != 3 || len(found[0].Rules) != 2 || !strings.Contains(found[0].Text,
-		"rule edge/path=/login/remote_address is never met by /v1/auth, nor 1 more: ") {
+		"rule login is never met by /v1/auth, nor 1 more: ") {
 		t.Errorf("warnings %+v", found)
 	}
 }

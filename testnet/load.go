@@ -110,7 +110,7 @@ func recordLoad(c *cli.Context, cl *cluster.Cluster, nodes []cluster.Node, o tra
 	if err != nil {
 		return traffic.Summary{}, err
 	}
-	watch := scenario.Watch{Nodes: nodes, Observe: cl.Observe, Rule: rule.Name, FullName: rule.PublicName,
+	watch := scenario.Watch{Nodes: nodes, Observe: cl.Observe, Rule: rule.Name,
 		Client: traffic.NewClient(2)}
 	for _, s := range o.Streams {
 		watch.Identities = append(watch.Identities, s.Identity)

@@ -32,7 +32,7 @@ func atMost(t testing.TB, max, memory int) *banned {
 	t.Helper()
 	b := &banned{Table: counters.NewTable(counters.Config{Origin: 1, Memory: memory}), log: new(testkit.Log)}
 	b.clock.Store(start)
-	b.Registry = NewRegistry(b.Table, max, b.clock.Load, b.log.Logger())
+	b.Registry = NewRegistry(b.Table, max, b.clock.Load, func(rule string) string { return rule }, b.log.Logger())
 	return b
 }
 

@@ -13,7 +13,7 @@ import (
 
 // Ban is one ban in force.
 type Ban struct {
-	Rule  string `json:"rule"`  // its full name
+	Rule  string `json:"rule"`  // its name
 	Scope string `json:"scope"` // global, region or node: where it holds
 	// Address is the address or prefix that is banned, where it may be kept in clear; else empty, and Key is the keyed
 	// hash of whom the rule counts, in 16 hexadecimal digits.
@@ -28,10 +28,10 @@ type Ban struct {
 }
 
 // Record returns the ban of a key that ends at a time, in nanoseconds since the Unix epoch.
-func Record(bans *counters.Bans, key counters.Key, ends int64) Ban {
+func (r *Registry) Record(bans *counters.Bans, key counters.Key, ends int64) Ban {
 	name, _ := bans.Name()
 	rule, scope := Rule(name.Rule)
-	b := Ban{Rule: rule, Scope: scope.String(), Manual: name.Keys.Manual(), By: name.By, Reason: name.Reason,
+	b := Ban{Rule: r.nameOf(rule), Scope: scope.String(), Manual: name.Keys.Manual(), By: name.By, Reason: name.Reason,
 		Began: time.Unix(0, ends-int64(bans.Lasts())).UTC(), Ends: time.Unix(0, ends).UTC()}
 	switch p := name.Prefix(key); {
 	case !p.IsValid():
@@ -78,7 +78,7 @@ func (r *Registry) records(f Selection, now int64) iter.Seq[Ban] {
 	})
 	return func(yield func(Ban) bool) {
 		for i := range all {
-			if !yield(Record(all[i].meter.Bans, all[i].key, all[i].ends)) {
+			if !yield(r.Record(all[i].meter.Bans, all[i].key, all[i].ends)) {
 				return
 			}
 		}

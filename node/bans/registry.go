@@ -37,6 +37,7 @@ const (
 type Registry struct {
 	table   Table
 	now     func() int64
+	nameOf  func(fullName string) string // of a rule
 	log     *slog.Logger
 	changed <-chan struct{}
 	manual  atomic.Pointer[Manual]
@@ -62,10 +63,10 @@ type meter struct {
 }
 
 // NewRegistry returns a registry of so many of the table's bans, which has to be new. now is the node's clock, in
-// nanoseconds since the Unix epoch.
-func NewRegistry(table Table, max int, now func() int64, log *slog.Logger) *Registry {
-	return &Registry{table: table, now: now, log: log, changed: table.WatchBans(), max: max, next: math.MaxInt64,
-		meters: make(map[counters.Meter]*meter)}
+// nanoseconds since the Unix epoch; nameOf returns the name of the rule of a full name.
+func NewRegistry(table Table, max int, now func() int64, nameOf func(string) string, log *slog.Logger) *Registry {
+	return &Registry{table: table, now: now, nameOf: nameOf, log: log, changed: table.WatchBans(), max: max,
+		next: math.MaxInt64, meters: make(map[counters.Meter]*meter)}
 }
 
 // Run follows the table until ctx ends.

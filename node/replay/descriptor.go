@@ -63,7 +63,7 @@ func descriptors(named []string, all []*rules.Rule, l *layout) (list []descripto
 	if len(named) == 0 {
 		if list = derived(all, l); len(list) == 0 && len(all) > 0 {
 			return nil, fmt.Errorf("no rule can be met: each has a key that is no field of a log, as %.80q; name its "+
-				"place with a field KEY=PATH, or say what to ask with descriptors. Known are %s", all[0].FullName,
+				"place with a field KEY=PATH, or say what to ask with descriptors. Known are %s", all[0].Name,
 				strings.Join(Fields(), ", "))
 		}
 	}

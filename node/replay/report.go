@@ -40,8 +40,8 @@ type Comparison struct {
 
 // RuleReport is the result of a rule.
 type RuleReport struct {
-	Rule          string   `json:"rule"` // the full name
-	Name          string   `json:"name"`
+	Rule          string   `json:"rule"` // its name
+	Place         string   `json:"place"`
 	Unlimited     bool     `json:"unlimited,omitempty"`
 	Limit         uint64   `json:"limit"` // of a bucket, its capacity
 	WindowSeconds float64  `json:"window_seconds"`

@@ -34,7 +34,7 @@ descriptors:
 // ruleOf is the report on the rule of that name.
 func ruleOf(t *testing.T, o *Outcome, name string) *RuleReport {
 	t.Helper()
-	i := slices.IndexFunc(o.Rules, func(r RuleReport) bool { return r.Name == name })
+	i := slices.IndexFunc(o.Rules, func(r RuleReport) bool { return r.Rule == name })
 	if i < 0 {
 		t.Fatalf("there is no rule %s", name)
 	}
@@ -85,7 +85,7 @@ func TestLayers(t *testing.T) {
 	}
 	if got := ruleOf(t, &r.Outcome, "login"); got.Limit != 1 || got.WindowSeconds != 10 || got.PeakSeconds != 10 ||
 		got.Algorithm != "sliding_window" ||
-		got.Rule != "web/path=/login/remote_address" {
+		got.Place != "web/path=/login/remote_address" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -68,7 +68,7 @@ func newTrial(o *Options, set *rules.Set, l *layout) (*trial, error) {
 			continue
 		}
 		m := &ruleMetrics{rule: r, path: r.Path(), indexes: make(map[counters.Key]int32)}
-		m.Rule, m.Name, m.Unlimited = r.FullName, r.Name, r.Limit == nil
+		m.Rule, m.Place, m.Unlimited = r.Name, r.At(), r.Limit == nil
 		if len(o.Descriptors) == 0 {
 			m.Unknown = unknownKeys(r, l)
 		}

@@ -186,8 +186,8 @@ func (e *entry) fillCompatibly(d *counters.Decision, met *rules.Rule) (over bool
 	if over {
 		e.status.Code = rls.RateLimitResponse_OVER_LIMIT
 	}
-	if met != nil && met.Named() {
-		e.limit.Name = met.Name
+	if met != nil {
+		e.limit.Name = met.Given
 	}
 	e.limit.RequestsPerUnit, e.limit.Unit = clamp(d.Limit), unitOf(d.Window)
 	e.reset.Seconds = int64((d.ResetAfter + time.Second - 1) / time.Second)

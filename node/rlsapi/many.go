@@ -46,8 +46,8 @@ func (s *Service) interplayOf(
 		for _, name := range met.Replaces {
 			replacing[name] = true
 		}
-		if limited[i] && met.Named() {
-			names[i] = met.Name
+		if limited[i] {
+			names[i] = met.Given
 		}
 	}
 	stops := false

@@ -22,7 +22,7 @@ const (
 // Change is how a new set of rules changes one rule.
 type Change struct {
 	Kind string `json:"kind"`
-	// Rule is the full name.
+	// Rule is the name.
 	Rule string `json:"rule"`
 	// Old and New describe the rule before and after; empty where there is none.
 	Old string `json:"old,omitempty"`
@@ -42,7 +42,7 @@ func Diff(before, after *Set) []Change {
 	}
 	for _, r := range before.rules {
 		if after.byFullName[r.FullName] == nil {
-			changes = append(changes, Change{Kind: Removed, Rule: r.FullName, Old: r.Describe(), Counts: "dropped"})
+			changes = append(changes, Change{Kind: Removed, Rule: r.Name, Old: r.Describe(), Counts: "dropped"})
 		}
 	}
 	return changes
@@ -50,7 +50,7 @@ func Diff(before, after *Set) []Change {
 
 // compare returns the change of a rule; old is nil if there was none.
 func compare(old, r *Rule) (c Change, differs bool) {
-	c = Change{Kind: PolicyChanged, Rule: r.FullName, New: r.Describe(), Counts: "kept"}
+	c = Change{Kind: PolicyChanged, Rule: r.Name, New: r.Describe(), Counts: "kept"}
 	switch {
 	case old == nil:
 		c.Kind, c.Counts = Added, "anew"
@@ -69,7 +69,7 @@ func compare(old, r *Rule) (c Change, differs bool) {
 
 // sameMeter reports whether the counts of one rule are valid for the other.
 func sameMeter(a, b *Rule) bool {
-	if !slices.Equal(a.Steps, b.Steps) || (a.Limit == nil) != (b.Limit == nil) {
+	if !slices.EqualFunc(a.Steps, b.Steps, Step.countsAs) || (a.Limit == nil) != (b.Limit == nil) {
 		return false
 	}
 	if a.Strict != b.Strict || a.HomeRegion != b.HomeRegion {
@@ -103,7 +103,7 @@ func (r *Rule) Describe() string {
 		add(true, "from %s to %s in %s %s", clockText(s.From), clockText(s.To), s.Zone,
 			DescribeLimit(s.Limit, s.Margin))
 	}
-	add(r.Parent != "", "borrows from %s", r.Parent)
+	add(r.Parent != "", "borrows from %s", r.parent)
 	add(r.Parent == "" && r.MaxPressure > 0, "more up to a pressure of %v", r.MaxPressure)
 	add(r.ChargesLater(), "%s", r.After.describe())
 	add(r.Cost > 1, "each costs %d", r.Cost)

@@ -81,10 +81,10 @@ func explainParent(layers []Layer, met []Match, i int) {
 	l, m := &layers[i], &met[i]
 	if m.lender == 0 {
 		l.Why = append(l.Why,
-			fmt.Sprintf("its parent %s is not met by this request: there is nothing to borrow", m.Rule.Parent))
+			fmt.Sprintf("its parent %s is not met by this request: there is nothing to borrow", m.Rule.parent))
 		return
 	}
-	l.Why = append(l.Why, fmt.Sprintf("beyond its own limit it borrows from %s", m.Rule.Parent))
+	l.Why = append(l.Why, fmt.Sprintf("beyond its own limit it borrows from %s", m.Rule.parent))
 	if lender := &layers[m.lender-1]; lender.Why == nil {
 		parent := met[m.lender-1]
 		*lender = Layer{Rule: parent.Rule, Listed: parent.Listed, Entries: parent.Rule.Entries,
@@ -125,7 +125,7 @@ func (s *Set) explain(domain string, entries []Entry) Layer {
 // withNearest adds the nearest rule to a layer that met none.
 func (s *Set) withNearest(l Layer, domain string) Layer {
 	if l.Nearest = s.NearestRule(domain, l.Entries); l.Nearest != nil {
-		l.Why = append(l.Why, fmt.Sprintf("the nearest rule is %s: it needs %s", l.Nearest.FullName, l.Nearest.Needs()))
+		l.Why = append(l.Why, fmt.Sprintf("the nearest rule is %s: it needs %s", l.Nearest, l.Nearest.Needs()))
 	}
 	return l
 }
@@ -141,6 +141,8 @@ func didYouMean(word string) string {
 // why explains how an entry leads from a node to the next one, or why it leads nowhere.
 func (n *Node) why(e *Entry, next *Node) string {
 	b := n.keys[e.Key]
+	step := Step{Secret: next != nil && next.Secret}
+	shown := Entry{e.Key, step.Shown(e.Value)}
 	switch {
 	case b == nil && n.keys == nil:
 		return fmt.Sprintf("%s: nothing is beneath the descriptor above", e.Quoted())
@@ -153,13 +155,13 @@ func (n *Node) why(e *Entry, next *Node) string {
 			e.Quoted())
 	case next.Entry.Value == "":
 		return fmt.Sprintf("%s: met by the bare key, as no descriptor has this value and no wildcard fits it",
-			e.Quoted())
+			shown.Quoted())
 	case next.Entry.Value == e.Value:
-		return fmt.Sprintf("%s: met by its exact value", e.Quoted())
+		return fmt.Sprintf("%s: met by its exact value", shown.Quoted())
 	}
 	return fmt.Sprintf(
 		"%s: met by %.80q, the first wildcard in the file that it fits, as no descriptor has this very value",
-		e.Quoted(), next.Entry.Value)
+		shown.Quoted(), step.Shown(next.Entry.Value))
 }
 
 // some returns the first words of a list, and the number of the others.
@@ -174,7 +176,7 @@ func some(words []string) []string {
 // counted returns the open keys of the rule with the values that are counted.
 func (r *Rule) counted(entries []Entry) (counted []Entry) {
 	for _, i := range r.open {
-		counted = append(counted, Entry{entries[i].Key, r.Steps[i].groupText(entries[i].Value)})
+		counted = append(counted, Entry{entries[i].Key, r.Steps[i].Shown(r.Steps[i].groupText(entries[i].Value))})
 	}
 	return counted
 }

@@ -41,15 +41,15 @@ func TestExplain(t *testing.T) {
 			`met by "/static/*", the first wildcard|static|path=/static/a.css`}},
 		{Request{Domain: "edge", Descriptors: [][]Entry{{{"path", "/"}}, {{"user", "x"}}, {{"path", "/login"}},
 			{{"plan", "gold"}, {"deeper", "x"}}}}, []string{
-			"no descriptor of this key has the value|the nearest rule is edge/path=/static%2F*: it needs " +
+			"no descriptor of this key has the value|the nearest rule is static: it needs " +
 				"(path=/static/*)|no rule",
 			"no descriptor here has this key, but path, plan, remote_address|no rule",
-			"there is no rate_limit at this level|the nearest rule is edge/path=/login/remote_address: it needs " +
+			"there is no rate_limit at this level|the nearest rule is login: it needs " +
 				"(path=/login, remote_address)|no rule",
-			"nothing is beneath|the nearest rule is edge/plan=gold: it needs (plan=gold)|no rule",
+			"nothing is beneath|the nearest rule is gold: it needs (plan=gold)|no rule",
 		}},
 		{Request{Domain: "edge", Descriptors: [][]Entry{{{"remote_adress", "192.0.2.1"}}}}, []string{
-			`but path, plan, remote_address: did you mean "remote_address"?|the nearest rule is edge/remote_address: ` +
+			`but path, plan, remote_address: did you mean "remote_address"?|the nearest rule is per_ip: ` +
 				`it needs (remote_address)|no rule`}},
 		{Request{Domain: "egde", Descriptors: [][]Entry{{{"path", "/"}}}},
 			[]string{`no file has domain "egde": did you mean "edge"?|no rule`}},

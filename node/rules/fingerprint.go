@@ -69,9 +69,10 @@ func (f fingerprint) tree(n *Node) {
 // rule adds a rule, whose place is known.
 func (f fingerprint) rule(r *Rule) {
 	f.put("rule", r.FullName)
-	f.put("name", r.Name)
+	f.put("name", r.Given)
 	for _, st := range r.Steps {
 		f.put("step", fmt.Sprint(st.Open, st.IPv4, st.IPv6))
+		f.put("secret", st.Secret)
 	}
 	f.limit(r.Limit)
 	policy := reflect.ValueOf(r.Policy)

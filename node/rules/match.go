@@ -175,7 +175,7 @@ func replace(layers []Match, alternatives uint32) {
 
 // replaces reports whether the rule replaces another one.
 func (r *Rule) replaces(other *Rule) bool {
-	return slices.Contains(r.Replaces, other.Name) || slices.Contains(r.Replaces, other.FullName)
+	return other.Given != "" && slices.Contains(r.Replaces, other.Given) || slices.Contains(r.Replaces, other.FullName)
 }
 
 // replacedBy returns the rule among the layers that replaces r, the rule of layer i (-1: of none); nil for none. Of a
@@ -258,31 +258,32 @@ func (s *Set) resolve(req *Request) (*Rule, error) {
 	case err != nil:
 		return nil, err
 	case len(r.open) > 1:
-		return nil, invalid("rule %s counts by %s: use descriptors to give all of them", r.PublicName,
+		return nil, invalid("rule %s counts by %s: use descriptors to give all of them", r.HeaderName,
 			strings.Join(r.OpenKeys(), ", "))
 	case len(r.open) == 0 && req.Identity != "":
-		return nil, invalid("rule %s has one count for everybody: leave the identity empty", r.PublicName)
+		return nil, invalid("rule %s has one count for everybody: leave the identity empty", r.HeaderName)
 	case len(r.open) == 0:
 		return r, nil
 	}
 	switch e := r.Entries[r.open[0]]; {
 	case req.Identity == "" && e.Value == "":
-		return nil, invalid("rule %s counts by %s: give one as the identity", r.PublicName, e.Key)
+		return nil, invalid("rule %s counts by %s: give one as the identity", r.HeaderName, e.Key)
 	case IsWild(e.Value) && !matchWildcards(e.Value, req.Identity):
-		return nil, invalid("the identity does not fit what rule %s is for", r.PublicName)
+		return nil, invalid("the identity does not fit what rule %s is for", r.HeaderName)
 	}
 	return r, nil
 }
 
 // Lookup returns the one rule of a name, in that domain unless domain is empty; nil for none. ambiguous is the error
-// text where there are several. A full name wins over names, so that each rule can be reached.
+// text where there are several. A full name wins over names, and those over given ones, so that each rule can be
+// reached.
 func (s *Set) Lookup(name, domain string) (found *Rule, ambiguous string) {
-	for _, unique := range []map[string]*Rule{s.byFullName, s.byPublicName} {
+	for _, unique := range []map[string]*Rule{s.byFullName, s.byName} {
 		if r := unique[name]; r != nil && r.in(domain) {
 			return r, ""
 		}
 	}
-	for _, r := range s.byName[name] {
+	for _, r := range s.byGiven[name] {
 		if !r.in(domain) {
 			continue
 		}
@@ -296,18 +297,26 @@ func (s *Set) Lookup(name, domain string) (found *Rule, ambiguous string) {
 
 func (r *Rule) in(domain string) bool { return domain == "" || domain == r.Domain }
 
-// ambiguity lists the rules of a name that several have.
+// ambiguity lists the rules of a name that several have, but for those whose own names show values.
 func (s *Set) ambiguity(name, domain string) string {
-	var all []string
-	for _, r := range s.byName[name] {
-		if r.in(domain) {
-			all = append(all, r.PublicName)
+	const max = 16 // a template may have given the same name to thousands
+	var names []string
+	more := 0
+	for _, r := range s.byGiven[name] {
+		switch {
+		case !r.in(domain):
+		case r.Name == r.HeaderName && len(names) < max:
+			names = append(names, r.Name)
+		default:
+			more++
 		}
 	}
-	const max = 16 // a template may have given the same name to thousands
-	list := strings.Join(all[:min(len(all), max)], ", ")
-	if len(all) > max {
-		list += fmt.Sprintf(" and %d more", len(all)-max)
+	list := strings.Join(names, ", ")
+	switch {
+	case len(names) == 0:
+		list = "edgelimit rules list shows them"
+	case more > 0:
+		list += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("several rules are named %q, use the full name of one: %s", name, list)
+	return fmt.Sprintf("several rules are called %q, use the name of one: %s", name, list)
 }

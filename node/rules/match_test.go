@@ -183,7 +183,7 @@ func TestMatchByRuleRefusals(t *testing.T) {
 			`unknown rule "login" in domain "other"`},
 		{Request{Rule: "login", Domain: "nowhere", Identity: "x"}, ErrUnknownRule, `in domain "nowhere"`},
 		{Request{Rule: "edge/path=/login"}, ErrUnknownRule, "unknown rule"},
-		{Request{Rule: "per_ip", Identity: "x"}, ErrInvalidRequest, "edge/remote_address, other/remote_address"},
+		{Request{Rule: "per_ip", Identity: "x"}, ErrInvalidRequest, "edge/per_ip, other/per_ip"},
 		{Request{Rule: "per_path", Domain: "edge", Identity: "x"}, ErrInvalidRequest, "edge/path, edge/path/method"},
 		{
 			Request{Rule: "edge/path/method", Identity: "x"},

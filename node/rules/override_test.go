@@ -197,7 +197,7 @@ func TestOverridesAreCompared(t *testing.T) {
 		t.Error("fingerprints do not tell overrides apart")
 	}
 	changes := Diff(sets[3], sets[0])
-	if len(changes) != 1 || changes[0].Rule != "test/a" || changes[0].Counts != "kept" ||
+	if len(changes) != 1 || changes[0].Rule != "window" || changes[0].Counts != "kept" ||
 		!strings.Contains(changes[0].New, "2 with a limit of their own") {
 		t.Errorf("%+v", changes)
 	}

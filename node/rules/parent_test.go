@@ -140,8 +140,8 @@ func TestExplainParents(t *testing.T) {
 	if err != nil || len(layers) != 3 {
 		t.Fatalf("%+v, %v", layers, err)
 	}
-	for i, want := range []string{"borrows from edge/tenant", "its parent edge/path is not met by this request",
-		"brought along by edge/tenant/user"} {
+	for i, want := range []string{"borrows from tenant", "its parent path is not met by this request",
+		"brought along by user"} {
 		if got := fmt.Sprint(layers[i].Why); !strings.Contains(got, want) {
 			t.Errorf("layer %d: %s, want %s", i, got, want)
 		}
@@ -156,7 +156,7 @@ func TestDiffSeesParents(t *testing.T) {
 	other := strings.Replace(elasticRules, "mode: elastic, parent: pool", "mode: elastic, max_pressure: 0.3", 1)
 	changes := Diff(mustParse(t, elasticRules), mustParse(t, other))
 	if len(changes) != 1 || changes[0].Kind != PolicyChanged || changes[0].Counts != "kept" ||
-		!strings.Contains(changes[0].Old, "borrows from edge/all=requests") ||
+		!strings.Contains(changes[0].Old, "borrows from pool") ||
 		!strings.Contains(changes[0].New, "more up to a pressure of 0.3") {
 		t.Errorf("%+v", changes)
 	}

@@ -165,7 +165,7 @@ func (m *Match) Annotate(req *Request, ch *counters.Charge, d *counters.Decision
 	if r == nil || l == nil {
 		return
 	}
-	d.Rule, d.Mode = r.Name, ch.Mode
+	d.Rule, d.Mode = r.HeaderName, ch.Mode
 	if m.own != nil {
 		d.Rule = OverrideName
 	}

@@ -142,7 +142,7 @@ func (r *Rule) Needs() string {
 	parts := make([]string, len(r.Entries))
 	for i, e := range r.Entries {
 		if parts[i] = Component(Entry{Key: e.Key}); e.Value != "" {
-			parts[i] += "=" + escape(e.Value, "")
+			parts[i] += "=" + escape(r.Steps[i].Shown(e.Value), "")
 		}
 	}
 	return "(" + strings.Join(parts, ", ") + ")"

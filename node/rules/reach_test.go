@@ -30,16 +30,16 @@ func TestReach(t *testing.T) {
 		shape []Shape
 		want  string
 	}{
-		{[]Shape{key("remote_address")}, "[edge/remote_address]"},
-		{[]Shape{key("path")}, "[edge/path=/static%2F*]"},
-		{[]Shape{key("path"), key("remote_address")}, "[edge/path=/login/remote_address]"},
+		{[]Shape{key("remote_address")}, "[per_ip]"},
+		{[]Shape{key("path")}, "[static]"},
+		{[]Shape{key("path"), key("remote_address")}, "[login]"},
 		{[]Shape{key("remote_address"), key("path")}, "[]"},
-		{[]Shape{key("api")}, "[edge/api=v1 edge/api]"},
-		{[]Shape{{"api", "v1", true}}, "[edge/api=v1]"},
-		{[]Shape{{"api", "v2", true}}, "[edge/api]"},
-		{[]Shape{{"path", "/static/a", true}}, "[edge/path=/static%2F*]"},
+		{[]Shape{key("api")}, "[v1 other]"},
+		{[]Shape{{"api", "v1", true}}, "[v1]"},
+		{[]Shape{{"api", "v2", true}}, "[other]"},
+		{[]Shape{{"path", "/static/a", true}}, "[static]"},
 		{[]Shape{{"path", "/", true}, key("remote_address")}, "[]"},
-		{[]Shape{key("user")}, "[edge/user edge/all=yes]"}, // its parent comes along
+		{[]Shape{key("user")}, "[user all]"}, // its parent comes along
 		{[]Shape{key("plan")}, "[]"},
 	} {
 		if got := fmt.Sprint(s.Reach("edge", tt.shape)); got != tt.want {

@@ -48,22 +48,3 @@ func Shortened(fullName string) string {
 	tail := "...%~" + hex.EncodeToString(hash[:16])
 	return strings.ToValidUTF8(fullName[:counters.MaxRuleName-len(tail)], "") + tail
 }
-
-// ShortenPublicName gives a rule whose keys and name are too long for a metric a public name of its domain and a hash.
-// It is for rules that are in no set yet.
-func (r *Rule) ShortenPublicName() {
-	size := len(r.Domain) + len(r.Name)
-	for _, e := range r.Entries {
-		size += len(e.Key)
-	}
-	if 3*size <= counters.MaxRuleName { // escaping makes three bytes of one
-		return
-	}
-	hash := sha256.Sum256([]byte(r.FullName))
-	domain := escape(r.Domain, "/=")
-	r.PublicName = strings.ToValidUTF8(domain[:min(len(domain), counters.MaxRuleName/2)], "") + "#" +
-		hex.EncodeToString(hash[:16])
-	if r.Name == r.FullName {
-		r.Name = r.PublicName
-	}
-}

@@ -59,12 +59,12 @@ func TestInvalidRequests(t *testing.T) {
 		{
 			"identity missing",
 			Request{Rule: "per_ip"},
-			"rule edge/remote_address counts by remote_address: give one as the identity",
+			"rule per_ip counts by remote_address: give one as the identity",
 		},
 		{
 			"identity not wanted",
 			Request{Rule: "partner", Identity: "x"},
-			"rule edge/api_key#partner has one count for everybody: leave the identity empty",
+			"rule partner has one count for everybody: leave the identity empty",
 		},
 	}
 	before := []Match{{Key: 1}}

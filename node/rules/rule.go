@@ -1,8 +1,7 @@
 package rules
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,13 +12,12 @@ import (
 
 // Rule is one rate_limit of a rule file, or one object of the flat form. It is shared and read only.
 type Rule struct {
-	// Name is the rule's name in responses and in Request.Rule: its `name:`, else its public name. Several rules may
-	// share a name.
-	Name string
-	// PublicName is the rule's name in metrics and messages: unique, and without the values of the rule file, which may
-	// be secrets. It is the full name of a rule without such values, else as in "edge/path/remote_address#login" (after
-	// # the rule's name) or "edge/api_key#a1b2" (a hash, for a rule without a name).
-	PublicName string
+	// Given is what the file calls the rule, empty without a name. Rules may share one.
+	Given string
+	// Name is what people see, everywhere: the given name, or the place where that is not the rule's alone. No other
+	// rule of the set has it. HeaderName is what clients see: the name, or without a given one the keys of the place,
+	// as its values are none of theirs; rules may share one. Both are set by Set.AssignNames.
+	Name, HeaderName string
 	Place
 	// Limit is nil when the rule is unlimited: its requests are always allowed. LimitAt returns the limit by time.
 	Limit *counters.Limit
@@ -56,11 +54,18 @@ type Step struct {
 	IPv4 uint8 // those of an IPv4 address, where IPv6 is set; 0: all 32
 	// ValueToMetric puts the value of an open entry into the names of statistics in package ratelimit.
 	ValueToMetric bool
+	// Secret: the values of the entry are secrets. A hash stands for them in all names.
+	Secret bool
+}
+
+// countsAs reports whether values are counted as under another step.
+func (s Step) countsAs(other Step) bool {
+	return s.Open == other.Open && s.IPv4 == other.IPv4 && s.IPv6 == other.IPv6
 }
 
 // NewRule returns a rule at a place, without limit and policy.
 func NewRule(at Place) *Rule {
-	r := &Rule{Name: at.FullName, Place: at}
+	r := &Rule{Place: at}
 	for i := range at.Steps {
 		if at.Steps[i].Open {
 			r.open = append(r.open, i)
@@ -105,11 +110,8 @@ func (r *Rule) OpenKeys() []string {
 // slice is the caller's.
 func (r *Rule) Path() []Entry { return slices.Clone(r.Entries) }
 
-// Named reports whether the rule file gives the rule a name.
-func (r *Rule) Named() bool { return r.Name != r.FullName && r.Name != r.PublicName }
-
-// String returns the full name.
-func (r *Rule) String() string { return r.FullName }
+// String returns the name.
+func (r *Rule) String() string { return cmp.Or(r.Name, r.FullName) }
 
 // Place is the position of a rule in the tree.
 type Place struct {
@@ -117,8 +119,8 @@ type Place struct {
 	// "edge/path=/login/remote_address"; of a flat rule its rule_id, as in "login". It is the rule name of the meter.
 	//
 	// What would make it ambiguous is written as %XX: percent signs and control characters everywhere, slashes (but not
-	// the first character of a value), and equals signs in keys and domains. It holds the values that the rule file
-	// gives: it is for the operator's eyes, and for peers and Redis.
+	// the first character of a value), and equals signs in keys and domains. 16 hexadecimal digits of a hash stand for
+	// a secret value. It is for peers and Redis; people see the rule's name.
 	FullName string
 	Domain   string   // that of the document; empty of a flat rule
 	Regions  []string // where the rule is in force; empty: everywhere
@@ -130,8 +132,12 @@ type Place struct {
 
 // Below returns the place of a descriptor under this one.
 func (at Place) Below(e Entry, s Step) Place {
+	shown := e
+	if s.Secret && e.Value != "" {
+		shown.Value = "#" + SecretHash(e.Value)
+	}
 	return Place{
-		Domain: at.Domain, FullName: at.FullName + "/" + Component(e), Entries: append(slices.Clip(at.Entries), e),
+		Domain: at.Domain, FullName: at.FullName + "/" + Component(shown), Entries: append(slices.Clip(at.Entries), e),
 		Steps: append(slices.Clip(at.Steps), s), Regions: at.Regions, Compatible: at.Compatible,
 	}
 }
@@ -195,47 +201,3 @@ func (r *Rule) LimitAt(now int64) *counters.Limit {
 
 // Scheduled reports whether LimitAt depends on the time.
 func (r *Rule) Scheduled() bool { return len(r.Schedule) > 0 }
-
-// assignPublicName sets the rule's public name, which no earlier rule of the set has: its full name if that shows no
-// value, else its keys, and after # its name or some hexadecimal digits of a hash of its full name. The name stays when
-// other rules come and go, unless another rule has the same name or digits.
-func (s *Set) assignPublicName(r *Rule) {
-	if r.PublicName = r.FullName; !r.hidesValues() {
-		return
-	}
-	var keys strings.Builder
-	keys.WriteString(escape(r.Domain, "/="))
-	for _, e := range r.Entries {
-		if isHidden(e.Value) {
-			e.Value = ""
-		}
-		keys.WriteString("/" + Component(e))
-	}
-	unnamed := r.Name == r.FullName
-	taken := true
-	if !unnamed {
-		r.PublicName = keys.String() + "#" + escape(r.Name, "/=#")
-		taken = s.byPublicName[r.PublicName] != nil
-	}
-	hash := sha256.Sum256([]byte(r.FullName))
-	for digits := 4; taken && digits <= hex.EncodedLen(len(hash)); digits += 2 {
-		r.PublicName = keys.String() + "#" + hex.EncodeToString(hash[:])[:digits]
-		taken = s.byPublicName[r.PublicName] != nil
-	}
-	if unnamed {
-		r.Name = r.PublicName
-	}
-}
-
-// hidesValues reports whether the public name omits values.
-func (r *Rule) hidesValues() bool {
-	return slices.ContainsFunc(r.Entries, func(e Entry) bool { return isHidden(e.Value) })
-}
-
-// isHidden reports whether a value of a rule file could be a secret: every one but a lone wildcard.
-func isHidden(value string) bool { return value != "" && value != "*" }
-
-// Unnamed returns the rules without a name whose public name is a hash: those that should have a name.
-func (s *Set) Unnamed() []*Rule {
-	return slices.DeleteFunc(s.Rules(), func(r *Rule) bool { return !r.hidesValues() || r.Name != r.PublicName })
-}

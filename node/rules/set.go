@@ -12,12 +12,12 @@ import (
 
 // Set is the rules of one or several files. It is immutable and safe for concurrent use. The zero value has no rules.
 type Set struct {
-	domains      map[string]*Node
-	rules        []*Rule // in file order
-	byFullName   map[string]*Rule
-	byPublicName map[string]*Rule
-	byName       map[string][]*Rule
-	regional     bool // regions have different rules or meters
+	domains    map[string]*Node
+	rules      []*Rule // in file order
+	byFullName map[string]*Rule
+	byName     map[string]*Rule
+	byGiven    map[string][]*Rule
+	regional   bool // regions have different rules or meters
 
 	sources  map[string]map[string]string // of keys, by domain
 	others   bool                         // whether domains without rules are compatible with envoyproxy/ratelimit
@@ -62,7 +62,15 @@ func (s *Set) SetCompatible(others bool) { s.others = others }
 // Domains returns the names of the domains, sorted.
 func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
 
-// Add adds a rule, which is complete but for its parent.
+// NameOf returns the name of the rule of a full name; that of a rule that the set does not have is the full name.
+func (s *Set) NameOf(fullName string) string {
+	if r := s.byFullName[fullName]; r != nil {
+		return r.Name
+	}
+	return fullName
+}
+
+// Add adds a rule, which is complete but for its parent and its name.
 func (s *Set) Add(r *Rule) {
 	s.regional = s.regional || r.Scope != counters.Global || len(r.Regions) > 0
 	if (r.Lists != nil || r.Limit != nil) && r.blocked == nil {
@@ -74,11 +82,12 @@ func (s *Set) Add(r *Rule) {
 	}
 	s.rules = append(s.rules, r)
 	s.byFullName[r.FullName] = r
-	if r.PublicName == "" {
-		s.assignPublicName(r)
+	if r.Name != "" {
+		s.byName[r.Name] = r
 	}
-	s.byPublicName[r.PublicName] = r
-	s.byName[r.Name] = append(s.byName[r.Name], r)
+	if r.Given != "" {
+		s.byGiven[r.Given] = append(s.byGiven[r.Given], r)
+	}
 }
 
 // AddDomain adds a domain with the top of its tree.
@@ -87,8 +96,8 @@ func (s *Set) AddDomain(name string, top *Node) { s.domains[name] = top }
 // NewSet returns an empty set to which rules can be added before it is used.
 func NewSet() *Set {
 	return &Set{
-		domains: make(map[string]*Node), byFullName: make(map[string]*Rule), byPublicName: make(map[string]*Rule),
-		byName: make(map[string][]*Rule), sources: make(map[string]map[string]string),
+		domains: make(map[string]*Node), byFullName: make(map[string]*Rule), byName: make(map[string]*Rule),
+		byGiven: make(map[string][]*Rule), sources: make(map[string]map[string]string),
 	}
 }
 
@@ -115,7 +124,7 @@ func (s *Set) In(region string) *Set {
 
 // in returns a copy of the tree without what is not in force in the region, and with the rules as they are there.
 func (n *Node) in(region string, scoped map[*Rule]*Rule) *Node {
-	c := &Node{Rule: scoped[n.Rule]}
+	c := &Node{Rule: scoped[n.Rule], Secret: n.Secret}
 	if n.joined != nil {
 		c.joined = new(branch)
 	}
@@ -137,6 +146,7 @@ type Node struct {
 	Entry    Entry
 	Rule     *Rule    // nil without a rate_limit
 	Regions  []string // where the descriptor is in force; empty: everywhere
+	Secret   bool     // its value is one
 	keys     map[string]*branch
 	children []*Node // in the order of the file
 	joined   *branch // of a compatible domain: all children by key_value, or key; else nil

@@ -13,7 +13,7 @@ const (
 )
 
 // unknownRule returns the error for a name that no rule has, in the domain unless that is empty. It shows the nearest
-// name and some others; of rules without a name it shows nothing, as their public names hold values of the file.
+// name and some others; of rules without a given name it shows nothing, as their places hold values of the file.
 func (s *Set) unknownRule(name, domain string) error {
 	where := ""
 	if domain != "" {
@@ -24,10 +24,10 @@ func (s *Set) unknownRule(name, domain string) error {
 	for _, r := range s.rules[:min(len(s.rules), suggestFrom)] {
 		switch {
 		case !r.in(domain):
-		case r.Name == r.FullName:
+		case r.Given == "":
 			others = true
 		default:
-			names = append(names, r.Name)
+			names = append(names, r.HeaderName)
 		}
 	}
 	shown, size := 0, 0

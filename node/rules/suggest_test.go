@@ -25,11 +25,11 @@ descriptors:
 `)
 	for _, test := range []struct{ rule, domain, want string }{
 		{"logni", "",
-			`unknown rule "logni" (did you mean "login"? There are login, per_user, edge/api_key#8d0d, elsewhere)`},
+			`unknown rule "logni" (did you mean "login"? There are login, per_user, elsewhere, and others)`},
 		{"nothing_like_it", "",
-			`unknown rule "nothing_like_it" (there are login, per_user, edge/api_key#8d0d, elsewhere)`},
+			`unknown rule "nothing_like_it" (there are login, per_user, elsewhere, and others)`},
 		{"elsewhere", "edge",
-			`unknown rule "elsewhere" in domain "edge" (there are login, per_user, edge/api_key#8d0d)`},
+			`unknown rule "elsewhere" in domain "edge" (there are login, per_user, and others)`},
 		{"login", "nowhere", `unknown rule "login" in domain "nowhere" (there are none)`},
 	} {
 		_, err := set.Match(&Request{Rule: test.rule, Domain: test.domain, Identity: "x"}, Secret{}, nil)

@@ -160,7 +160,7 @@ descriptors:
 		t.Errorf("by name: %v, %v", m, err)
 	}
 	if _, err := byName("own", "other/a"); err == nil ||
-		!strings.Contains(err.Error(), "does not fit what rule d/file#own is for") {
+		!strings.Contains(err.Error(), "does not fit what rule own is for") {
 		t.Errorf("an identity that does not fit: %v", err)
 	}
 	if m, err := byName("shared", ""); err != nil || m != key(Entry{"file", "shared/a"}) {

@@ -93,7 +93,9 @@ func (m *Monitor) Read(s *Sources, now time.Time) {
 		store, storeKnown = s.Store.ClockAhead()
 	}
 	m.skew.look(members, store, storeKnown, s.Now())
-	m.table.look(s.Table.Stats(), suspects{s.Table.LastImplausible(), s.Table.LastDenier()}, members, now)
+	last := suspects{s.Table.LastImplausible(), s.Table.LastDenier()}
+	last.implausible.Rule = s.Rules().NameOf(last.implausible.Rule)
+	m.table.look(s.Table.Stats(), last, members, now)
 	m.Unmatched.logSamples(s.Rules())
 	var shared [counters.Alone + 1]bool
 	for _, l := range limits {

@@ -21,7 +21,7 @@ func (u *Unpriced) Count(r *rules.Rule, now int64) {
 	u.count.Add(1)
 	if u.line.Due(time.Unix(0, now)) {
 		u.log.Warn("a response costs 1, as it lacks the header with a whole number that its rule charges",
-			"rule", r.PublicName, "header", r.After.Header, "responses", u.count.Load())
+			"rule", r.Name, "header", r.After.Header, "responses", u.count.Load())
 	}
 }
 

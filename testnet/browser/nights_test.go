@@ -43,9 +43,9 @@ type command struct {
 const flooder = "192.0.2.66"
 
 var (
-	whoAndRule = "rule edge/path/remote_address#login denies " + flooder + " most"
-	howFar     = "over the limit: rule edge/"
-	asksTop    = command{"top --once -n 3", 0, []string{flooder, "edge/path/remote_address#login"}}
+	whoAndRule = "rule login denies " + flooder + " most"
+	howFar     = "over the limit: rule login"
+	asksTop    = command{"top --once -n 3", 0, []string{flooder, "login"}}
 )
 
 var nights = []night{
@@ -159,7 +159,7 @@ func (v *view) look(t *testing.T, page *tab, url string, quoted map[string]strin
 	for _, expression := range v.shown {
 		page.await(expression, expression)
 	}
-	page.await("who, by which rule", shows("#top", flooder)+" && "+shows("#top", "edge/path/remote_address#login"))
+	page.await("who, by which rule", shows("#top", flooder)+" && "+shows("#top", "login"))
 	var transcript strings.Builder
 	for _, cmd := range v.commands {
 		out := v.answer(t, url, cmd, quoted[v.name+" "+cmd.line])

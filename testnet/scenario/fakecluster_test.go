@@ -210,9 +210,9 @@ func (f *fakeCluster) Observe(_ context.Context, n cluster.Node) (cluster.Observ
 	}
 	o.StoreLost = f.losses
 	for _, r := range f.set.Rules() {
-		o.Bounds[r.FullName] = .02
+		o.Bounds[r.Name] = .02
 		if f.way != "" {
-			o.Bounds[r.FullName] = 3
+			o.Bounds[r.Name] = 3
 		}
 	}
 	f.asked++

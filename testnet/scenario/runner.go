@@ -138,7 +138,7 @@ func (x *Runner) execute(ctx context.Context, r *Run, s Scenario) error {
 	defer stopMeasuring()
 	paused := make(chan time.Duration, 1)
 	go func() { paused <- x.measurePause(measuring) }()
-	watch := Watch{Nodes: r.Nodes, Observe: r.Cluster.Observe, Rule: r.rule.Name, FullName: r.rule.PublicName,
+	watch := Watch{Nodes: r.Nodes, Observe: r.Cluster.Observe, Rule: r.rule.Name,
 		Identities: identities, Client: r.client}
 	var err error
 	r.Load, err = Offer(ctx, options, watch, r.record, func(ctx context.Context) error {

@@ -15,11 +15,11 @@ import (
 
 // Watch records what nodes report of themselves while traffic runs.
 type Watch struct {
-	Nodes          []cluster.Node
-	Observe        func(context.Context, cluster.Node) (cluster.Observation, error) // as cluster.Cluster does
-	Rule, FullName string                                                           // in requests, and in metrics
-	Identities     []string                                                         // whose counts are recorded
-	Client         *http.Client                                                     // asks for the counts
+	Nodes      []cluster.Node
+	Observe    func(context.Context, cluster.Node) (cluster.Observation, error) // as cluster.Cluster does
+	Rule       string                                                           // in requests, and in metrics
+	Identities []string                                                         // whose counts are recorded
+	Client     *http.Client                                                     // asks for the counts
 }
 
 // Run observes every node once a second until ctx ends. It skips a node that does not answer. It returns the first
@@ -58,7 +58,7 @@ func (w *Watch) observe(ctx context.Context, n cluster.Node) (*record.Observatio
 	}
 	return &record.Observation{
 		Sent: sent, Done: max(sent, time.Now().UnixNano()), Node: n.Name, Counts: counts,
-		Boot: strconv.FormatInt(o.Started.UnixNano(), 10), Bound: o.Bounds[w.FullName], Staleness: o.Staleness,
+		Boot: strconv.FormatInt(o.Started.UnixNano(), 10), Bound: o.Bounds[w.Rule], Staleness: o.Staleness,
 		Members: o.Members, Breaker: o.Breaker,
 	}, nil
 }

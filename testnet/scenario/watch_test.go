@@ -48,14 +48,14 @@ func TestWatch(t *testing.T) {
 				{Name: "b", Region: "west", HTTP: "http://b"},
 				{Name: "c", Region: "west", HTTP: "http://c"},
 			},
-			Rule: "r", FullName: "edge/r", Identities: []string{"x", "y"},
+			Rule: "r", Identities: []string{"x", "y"},
 			Client: &http.Client{Transport: countingNodes{}},
 			Observe: func(_ context.Context, n cluster.Node) (cluster.Observation, error) {
 				if n.Name == "c" {
 					return cluster.Observation{}, errors.New("no metrics")
 				}
 				return cluster.Observation{
-					Bounds: map[string]float64{"edge/r": .5, "other": 9}, Members: 2, Breaker: "open", Started: began,
+					Bounds: map[string]float64{"r": .5, "other": 9}, Members: 2, Breaker: "open", Started: began,
 					Staleness: time.Second,
 				}, nil
 			},

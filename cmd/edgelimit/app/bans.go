@@ -147,16 +147,17 @@ func printBans(out io.Writer, all []bans.Ban, now time.Time) error {
 		if b.Manual {
 			by, reason = b.By, b.Reason
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cut(b.Rule, 18), cut(cmp.Or(b.Address, "#"+b.Key), 24),
-			text.Roughly(b.Ends.Sub(now)), cut(by, 9), cut(reason, 13))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cut(out, b.Rule, 18),
+			cut(out, cmp.Or(b.Address, "#"+b.Key), 24),
+			text.Roughly(b.Ends.Sub(now)), cut(out, by, 9), cut(out, reason, 13))
 	}
 	return w.Flush()
 }
 
-// cut shortens text of a node to a number of columns, about.
-func cut(s string, width int) string {
+// cut shortens text of a node to a number of columns, about, on a terminal. What reads a pipe gets the whole.
+func cut(out io.Writer, s string, width int) string {
 	s = text.Clean(s)
-	if utf8.RuneCountInString(s) <= width {
+	if utf8.RuneCountInString(s) <= width || !isTerminal(out) {
 		return cmp.Or(s, "-")
 	}
 	return string([]rune(s)[:width-1]) + "…"

@@ -219,7 +219,7 @@ func checkLimits(t *testing.T, binary, url, health string) {
 	}
 	_, _, metrics, err := testkit.Fetch(web, "GET", health+"/metrics", "")
 	testkit.Must(t, err)
-	const rule = `rule="edge/path/remote_address#login"`
+	const rule = `rule="login"`
 	// 256 MiB for the counters, a tenth of that, and 96 MiB
 	for _, line := range []string{"go_gc_gomemlimit_bytes 3.95942297e+08",
 		`edgelimit_decisions_total{outcome="allowed",` + rule + `} 5`, `edgelimit_decisions_total{outcome="denied",` +

@@ -105,7 +105,7 @@ func printKeys(out io.Writer, nodes []status.KeyHolder) error {
 		if len(n.Keys) > 0 {
 			sends, accepts = n.Keys[0], n.Keys[1:]
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", nameOfHolder(n), cut(n.State, 11), cut(sends, 16),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", nameOfHolder(n), cut(out, n.State, 11), cut(out, sends, 16),
 			cmp.Or(text.Clean(strings.Join(accepts, " ")), "-"))
 	}
 	return w.Flush()
@@ -115,7 +115,7 @@ func nameOfHolder(n status.KeyHolder) string {
 	if n.Node == "" {
 		return "nodes that nobody knows"
 	}
-	return cut(n.Region+"/"+n.Node, 28)
+	return text.Clean(n.Region + "/" + n.Node)
 }
 
 func keysAdd(c *cli.Context) error {

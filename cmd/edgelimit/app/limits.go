@@ -166,20 +166,20 @@ func (s *ruleStores) identify(c *cli.Context, name, identity string) (id identif
 		return id, cli.Exit(fmt.Sprintf("the identity does not meet rule %s, but no rule", name), 1)
 	}
 	if want, _ := set.Lookup(name, ""); want != nil && want != met[0].Rule {
-		return id, cli.Exit(fmt.Sprintf("the identity meets rule %s, not %s", met[0].Rule.FullName, name), 1)
+		return id, cli.Exit(fmt.Sprintf("the identity meets rule %s, not %s", met[0].Rule.Name, name), 1)
 	}
 	id.rule, id.key = met[0].Rule, met[0].Key
 	return id, nil
 }
 
-// fullName returns the full name of a rule in Redis; that of one that is gone is given.
-func (s *ruleStores) fullName(c *cli.Context, name string) string {
+// names returns the full name and the name of a rule in Redis; those of one that is gone are given.
+func (s *ruleStores) names(c *cli.Context, given string) (full, name string) {
 	if set, err := s.published(c); err == nil {
-		if r, _ := set.Lookup(name, ""); r != nil {
-			return r.FullName
+		if r, _ := set.Lookup(given, ""); r != nil {
+			return r.FullName, r.Name
 		}
 	}
-	return name
+	return given, given
 }
 
 // descriptorFor returns a request that meets a rule with several open keys, whose values identity gives.
@@ -188,7 +188,7 @@ func descriptorFor(r *rules.Rule, identity string) (req rules.Request, err error
 	for pair := range strings.SplitSeq(identity, ",") {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || !slices.Contains(r.OpenKeys(), key) {
-			return req, fmt.Errorf("rule %s counts by %s: write the identity as KEY=VALUE,KEY=VALUE", r.PublicName,
+			return req, fmt.Errorf("rule %s counts by %s: write the identity as KEY=VALUE,KEY=VALUE", r.Name,
 				strings.Join(r.OpenKeys(), ", "))
 		}
 		values[key] = value
@@ -199,7 +199,7 @@ func descriptorFor(r *rules.Rule, identity string) (req rules.Request, err error
 			continue
 		}
 		if open = open[1:]; values[path[i].Key] == "" {
-			return req, fmt.Errorf("rule %s counts by %s as well: give its value", r.PublicName, path[i].Key)
+			return req, fmt.Errorf("rule %s counts by %s as well: give its value", r.Name, path[i].Key)
 		}
 		path[i].Value = values[path[i].Key]
 	}
@@ -249,7 +249,7 @@ func limitsSet(c *cli.Context) error {
 	}
 	keeps, err := id.rule.CheckOverride(number, window)
 	if err != nil {
-		return cli.Exit(fmt.Sprintf("rule %s cannot have this override: %v", id.rule.PublicName, err), 1)
+		return cli.Exit(fmt.Sprintf("rule %s cannot have this override: %v", id.rule.Name, err), 1)
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	limit := rulestore.Limit{Rule: id.rule.FullName, Key: rulestore.Hex(uint64(id.key)),
@@ -259,9 +259,10 @@ func limitsSet(c *cli.Context) error {
 		ends := now.Add(lasts)
 		limit.Until = &ends
 	}
-	all, failed := s.changeLimits(c, "set "+limitText(&limit), func(all []rulestore.Limit) ([]rulestore.Limit, error) {
-		return append(without(all, limit.Rule, limit.Key), limit), nil
-	})
+	all, failed := s.changeLimits(c, "set "+limitText(id.rule.Name, &limit),
+		func(all []rulestore.Limit) ([]rulestore.Limit, error) {
+			return append(without(all, limit.Rule, limit.Key), limit), nil
+		})
 	if all == nil {
 		return failed
 	}
@@ -271,7 +272,7 @@ func limitsSet(c *cli.Context) error {
 	} else {
 		how := map[bool]string{true: "its counts are kept", false: "it is counted anew, as the window is another, or " +
 			"the rule is a bucket"}[keeps]
-		fmt.Fprintf(c.App.Writer, "%s; %s\n", limitText(&limit), how)
+		fmt.Fprintf(c.App.Writer, "%s; %s\n", limitText(id.rule.Name, &limit), how)
 		if keeps && number/8 > id.rule.Limit.Max() {
 			fmt.Fprintln(c.App.Writer, "warning: it is more than 8 times the limit of the rule: nodes that do not "+
 				"have it yet may take the counts of those that have for implausible, for a minute; next time raise "+
@@ -287,9 +288,9 @@ func without(all []rulestore.Limit, rule, key string) []rulestore.Limit {
 	return slices.DeleteFunc(all, func(l rulestore.Limit) bool { return l.Rule == rule && l.Key == key })
 }
 
-// limitText describes an override, in at most MaxMessage bytes, without its note.
-func limitText(l *rulestore.Limit) string {
-	words := fmt.Sprintf("%.200s for %s: %d in %s", l.Rule, l.Key, l.Max, windowText(l))
+// limitText describes an override of a rule, in at most MaxMessage bytes, without its note.
+func limitText(rule string, l *rulestore.Limit) string {
+	words := fmt.Sprintf("%.200s for %s: %d in %s", rule, l.Key, l.Max, windowText(l))
 	if l.Until != nil {
 		words += " until " + l.Until.Format(time.RFC3339)
 	}
@@ -314,22 +315,22 @@ func limitsUnset(c *cli.Context) error {
 		return err
 	}
 	defer s.close()
-	rule := name
+	rule, shown := name, name
 	if key != "" {
-		rule = s.fullName(c, name)
+		rule, shown = s.names(c, name)
 	} else {
 		id, err := s.identify(c, name, c.Args().Get(1))
 		if err != nil {
 			return err
 		}
-		rule, key = id.rule.FullName, rulestore.Hex(uint64(id.key))
+		rule, shown, key = id.rule.FullName, id.rule.Name, rulestore.Hex(uint64(id.key))
 	}
-	all, failed := s.changeLimits(c, fmt.Sprintf("unset %.200s for %.16s", rule, key),
+	all, failed := s.changeLimits(c, fmt.Sprintf("unset %.200s for %.16s", shown, key),
 		func(all []rulestore.Limit) ([]rulestore.Limit, error) {
 			rest := without(slices.Clone(all), rule, key)
 			if len(rest) == len(all) {
 				return rest, cli.Exit(fmt.Sprintf("rule %s has no override for %s; edgelimit limits list shows all",
-					rule, key), 1)
+					shown, key), 1)
 			}
 			return rest, nil
 		})
@@ -339,7 +340,7 @@ func limitsUnset(c *cli.Context) error {
 	if c.Bool("json") {
 		err = printJSON(c, map[string]any{"rule": rule, "key": key, "redis": all})
 	} else {
-		fmt.Fprintf(c.App.Writer, "removed: %s for %s\n", rule, key)
+		fmt.Fprintf(c.App.Writer, "removed: %s for %s\n", shown, key)
 		err = printReached(c, all)
 	}
 	return cmp.Or(err, failed)
@@ -359,7 +360,7 @@ func limitsList(c *cli.Context) error {
 		return err
 	}
 	if name := c.Args().First(); name != "" {
-		name = s.fullName(c, name)
+		name, _ = s.names(c, name)
 		all = slices.DeleteFunc(all, func(l rulestore.Limit) bool { return l.Rule != name })
 	}
 	if c.Bool("json") {
@@ -371,6 +372,10 @@ func limitsList(c *cli.Context) error {
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RULE\tKEY\tLIMIT\tUNTIL\tBY\tNOTE")
+	set, err := s.published(c)
+	if err != nil {
+		set = rules.NewSet() // full names, then
+	}
 	for _, l := range all {
 		until := "for good"
 		if l.Until != nil {
@@ -379,8 +384,8 @@ func limitsList(c *cli.Context) error {
 				until = "ended"
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d in %s\t%s\t%s\t%s\n", text.Clean(l.Rule), l.Key, l.Max, windowText(&l), until,
-			text.Clean(l.Author), text.Clean(l.Note))
+		fmt.Fprintf(w, "%s\t%s\t%d in %s\t%s\t%s\t%s\n", text.Clean(set.NameOf(l.Rule)), l.Key, l.Max, windowText(&l),
+			until, text.Clean(l.Author), text.Clean(l.Note))
 	}
 	return w.Flush()
 }

@@ -67,7 +67,8 @@ func printRule(out io.Writer, p *replay.RuleReport, changed string) {
 	if !p.Unlimited {
 		limit = fmt.Sprintf("%d in %s, %s", p.Limit, span(p.WindowSeconds), p.Algorithm)
 	}
-	fmt.Fprintf(out, "\n%s%s: %s\n", printable(p.Name), textIf(p.Name != p.Rule, " (%s)", printable(p.Rule)), limit)
+	fmt.Fprintf(out, "\n%s%s: %s\n", printable(p.Rule), textIf(p.Rule != p.Place, " (%s)", printable(p.Place)),
+		limit)
 	switch {
 	case len(p.Unknown) > 0:
 		fmt.Fprintf(out, "  not asked: no field is called %s; see --field and --descriptor\n",

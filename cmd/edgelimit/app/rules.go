@@ -93,6 +93,11 @@ func rulesCommand() *cli.Command {
 				Description: validateHelp, Flags: slices.Concat(validating, reading), Action: validateRules,
 			},
 			{
+				Name: "list", Usage: "list the rules of files: names, places and promises", ArgsUsage: "[FILE...]",
+				Description: rulesListHelp, Flags: slices.Concat([]cli.Flag{region, config}, reading),
+				Action: listRules,
+			},
+			{
 				Name: "explain", Usage: "say which rules a request meets, and why",
 				ArgsUsage: "[KEY=VALUE[,KEY=VALUE...] ...]", Description: explainHelp,
 				Flags: slices.Concat(requestFlags(ofRequest), explaining, reading), Action: explainRules,
@@ -192,16 +197,6 @@ func reportProblems(c *cli.Context, err error) error {
 	return cli.Exit(plural(len(problems), "problem"), 1)
 }
 
-// unnamedText hints at rules without a name, if there are any.
-func unnamedText(set *rules.Set) string {
-	unnamed := set.Unnamed()
-	if len(unnamed) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("hint: responses and metrics call %d of them by a hash, such as %s for %s, as values could be "+
-		"secrets: give them a name\n", len(unnamed), unnamed[0].PublicName, unnamed[0].FullName)
-}
-
 func validateRules(c *cli.Context) error {
 	if !c.Args().Present() && !c.IsSet("config") {
 		return misuse(c.Command, "say which files to validate, or --config")
@@ -216,8 +211,7 @@ func validateRules(c *cli.Context) error {
 			"valid": true, "rules": len(in.set.Rules()), "problems": []problem{}, "warnings": warnings,
 		})
 	} else {
-		_, err = fmt.Fprintf(c.App.Writer, "valid: %d rules\n%s%s", len(in.set.Rules()), warningText(warnings),
-			unnamedText(in.set))
+		_, err = fmt.Fprintf(c.App.Writer, "valid: %d rules\n%s", len(in.set.Rules()), warningText(warnings))
 	}
 	count := len(slices.DeleteFunc(warnings, func(w node.Warning) bool { return w.Hint }))
 	if err == nil && c.Bool("strict") && count > 0 {

@@ -27,7 +27,7 @@ const (
 
 func TestRulesValidateWarns(t *testing.T) {
 	file := ruleFile(t, validRules)
-	const never = "rule edge/path=/login/remote_address is never met by /v1/auth: "
+	const never = "rule login is never met by /v1/auth: "
 	bad := nodeFile(t, file, addressOnly)
 	const needs = "requests.descriptors sends (remote_address) only; it would need (path, remote_address), " +
 		"or say from in the rule"
@@ -52,7 +52,7 @@ func TestRulesValidateWarns(t *testing.T) {
 	r := edgelimit(t, "rules", "validate", "--json", "--strict", "--config", bad)
 	if err := json.Unmarshal([]byte(r.out), &answer); err != nil || r.code != 1 || !answer.Valid ||
 		len(answer.Warnings) != 1 ||
-		answer.Warnings[0].Hint || answer.Warnings[0].Rules[0] != "edge/path=/login/remote_address" {
+		answer.Warnings[0].Hint || answer.Warnings[0].Rules[0] != "login" {
 		t.Errorf("%v: %+v", err, r)
 	}
 	edgelimit(t, "rules", "validate", "--json", "--config", good).says(t, 0, `"warnings": []`)
@@ -83,14 +83,14 @@ proxy:
 		return edgelimit(t, append([]string{"rules", "explain", "--config", config, "--request"}, args...)...)
 	}
 	r := explain("POST https://shop.example/login?a=1", "--client", "2001:db8::1")
-	r.says(t, 0, "route 2:\npath=/login,remote_address=2001:db8::1\n", "=> edge/path=/login/remote_address (login)",
+	r.says(t, 0, "route 2:\npath=/login,remote_address=2001:db8::1\n", "=> login (edge/path=/login/remote_address)",
 		"(key)\n  the request lacks one of: header X-Key\n  => not sent")
-	if strings.Contains(r.out, "per_ip") || strings.Contains(r.out, "no route") {
+	if strings.Contains(r.out, "=> per_ip") || strings.Contains(r.out, "no route") {
 		t.Errorf("it says %s", r.out)
 	}
-	explain("GET /login").says(t, 0, "no route:\nremote_address=", "(per_ip)")
+	explain("GET /login").says(t, 0, "no route:\nremote_address=", "=> per_ip")
 	explain("POST /x/..;/login").says(t, 0, "no route:\nremote_address=", "route 2:\n",
-		"path=/login,remote_address=", "(login)")
+		"path=/login,remote_address=", "=> login")
 	explain("GET /other", "--json").says(t, 0, `"route": "route 1"`)
 	explain("http://a.b.example/").says(t, 2, "the proxy denies the request whatever the rules are: descriptor 1 needs")
 }
@@ -100,18 +100,18 @@ func TestRulesExplainARequest(t *testing.T) {
 	file := ruleFile(t, validRules)
 	r := edgelimit(t, "rules", "explain", "--config", nodeFile(t, file, behindProxy), "--request",
 		"POST https://shop.example//login?a=1", "--client", "2001:db8::1")
-	r.says(t, 0, "remote_address=2001:db8::1\n", "=> edge/remote_address (per_ip)",
+	r.says(t, 0, "remote_address=2001:db8::1\n", "=> per_ip (edge/remote_address)",
 		"path=/login,remote_address=2001:db8::1\n",
-		"=> edge/path=/login/remote_address (login): 5 in 10 s")
+		"=> login (edge/path=/login/remote_address): 5 in 10 s")
 	if strings.Contains(r.out, "warning") || strings.Contains(r.out, "not sent") {
 		t.Errorf("it says %q", r.out)
 	}
 	edgelimit(t, "rules", "explain", "--config", nodeFile(t, file, addressOnly), "--request", "/login").says(t, 0,
-		"remote_address=192.0.2.1\n", "warning: rule edge/path=/login/remote_address is never met by /v1/auth")
+		"remote_address=192.0.2.1\n", "warning: rule login is never met by /v1/auth")
 	edgelimit(t, "rules", "explain", "--rules", file, "--request", "/login").says(t, 0, // the default trusts nobody
 		"(path, remote_address)\n  requests.descriptors has (path, remote_address), which only trusted proxies can "+
 			"ask about, and requests.trusted_proxies is empty\n"+
-			"  => not sent: limits nothing\n", "hint: rule edge/path=/login/remote_address is never met")
+			"  => not sent: limits nothing\n", "hint: rule login is never met")
 	socket := nodeFile(t, file,
 		"http: unix:/tmp/x\nrequests: {descriptors: [{remote_address: client}, {all: text x}]}\n")
 	edgelimit(t, "rules", "explain", "--config", socket, "--request", "/login").says(t, 0,
@@ -150,17 +150,17 @@ func TestRulesExplainWarns(t *testing.T) {
 	file := ruleFile(t, validRules)
 	bad := nodeFile(t, file, addressOnly)
 	edgelimit(t, "rules", "explain", "--config", bad, "path=/login,remote_address=192.0.2.1").says(t, 0,
-		"=> edge/path=/login/remote_address",
-		"warning: rule edge/path=/login/remote_address is never met by /v1/auth")
+		"=> login",
+		"warning: rule login is never met by /v1/auth")
 	edgelimit(t, "rules", "explain", "--config", bad, "path=/login").says(t, 0,
-		"the nearest rule is edge/path=/login/remote_address: it needs (path=/login, remote_address)",
+		"the nearest rule is login: it needs (path=/login, remote_address)",
 		"=> no rule: allowed", "warning: ")
 	if r := edgelimit(t, "rules", "explain", "--config", bad, "remote_address=192.0.2.1"); strings.Contains(r.out,
 		"warning") {
 		t.Errorf("it warns of another rule: %q", r.out)
 	}
 	edgelimit(t, "rules", "explain", "--rules", file, "remote_adress=192.0.2.1").says(t, 0,
-		`did you mean "remote_address"?`, "the nearest rule is edge/remote_address")
+		`did you mean "remote_address"?`, "the nearest rule is per_ip")
 	edgelimit(t, "rules", "explain", "--rules", file, "--domain", "egde", "path=/").says(t, 0,
 		`no file has domain "egde": did you mean "edge"?`)
 }

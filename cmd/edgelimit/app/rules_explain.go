@@ -33,7 +33,7 @@ type explained struct {
 	Descriptor string   `json:"descriptor"`
 	Why        []string `json:"why"`
 	Rule       string   `json:"rule,omitempty"`
-	Name       string   `json:"name,omitempty"`
+	Place      string   `json:"place,omitempty"`
 	Promise    string   `json:"promise,omitempty"`
 	Counted    string   `json:"counted,omitempty"`
 	Override   string   `json:"override,omitempty"`
@@ -99,7 +99,7 @@ func explainRules(c *cli.Context) error {
 func concerning(all []node.Warning, layers []rules.Layer) []node.Warning {
 	return slices.DeleteFunc(all, func(w node.Warning) bool {
 		return !slices.ContainsFunc(layers, func(l rules.Layer) bool {
-			return l.Rule != nil && w.Concerns(l.Rule.FullName) || l.Nearest != nil && w.Concerns(l.Nearest.FullName)
+			return l.Rule != nil && w.Concerns(l.Rule.Name) || l.Nearest != nil && w.Concerns(l.Nearest.Name)
 		})
 	})
 }
@@ -123,14 +123,14 @@ func explainRequest(c *cli.Context, in *rulesInput) ([]asked, error) {
 func explainLayer(l *rules.Layer) explained {
 	a := explained{Descriptor: entriesText(l.Entries), Why: slices.Clone(l.Why)}
 	if l.Nearest != nil {
-		a.Nearest = l.Nearest.FullName
+		a.Nearest = l.Nearest.Name
 	}
 	if l.Rule == nil {
 		return a
 	}
-	a.Rule, a.Name, a.Promise, a.Counted = l.Rule.FullName, l.Rule.Name, l.Rule.Describe(), entriesText(l.Counted)
+	a.Rule, a.Place, a.Promise, a.Counted = l.Rule.Name, l.Rule.At(), l.Rule.Describe(), entriesText(l.Counted)
 	if l.ReplacedBy != nil {
-		a.ReplacedBy = l.ReplacedBy.FullName
+		a.ReplacedBy = l.ReplacedBy.Name
 	}
 	if l.Limit != nil {
 		a.Override = rules.DescribeLimit(l.Limit, 0)
@@ -164,7 +164,7 @@ func (a explained) String() string {
 	case a.ReplacedBy != "":
 		return text + fmt.Sprintf("  => %s, but %s replaces it: this layer is not limited", a.Rule, a.ReplacedBy)
 	}
-	text += "  => " + a.Rule + textIf(a.Name != a.Rule, " (%s)", a.Name) + ": " + a.Promise + "\n     "
+	text += "  => " + a.Rule + textIf(a.Place != a.Rule, " (%s)", a.Place) + ": " + a.Promise + "\n     "
 	switch {
 	case a.Listed == "allow":
 		return text + "who asks is on its allow list: not limited"

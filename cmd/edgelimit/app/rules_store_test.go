@@ -30,7 +30,7 @@ func TestRulesPush(t *testing.T) {
 	edgelimit(t, "rules", "history", url).says(t, 0, "no rules have been published")
 	edgelimit(t, "rules", "pull", url).says(t, 2, "no rules have been published")
 	first, second := hourly(t, 100), hourly(t, 50)
-	edgelimit(t, "rules", "push", first, url, "--dry-run").says(t, 0, "+ edge/remote_address", "nothing was published",
+	edgelimit(t, "rules", "push", first, url, "--dry-run").says(t, 0, "+ per_ip", "nothing was published",
 		"in force: no version")
 	if redis.Do("DBSIZE") != "0" {
 		t.Error("--dry-run has written")
@@ -41,12 +41,12 @@ func TestRulesPush(t *testing.T) {
 		t.Error("a push of what is not valid has written")
 	}
 	edgelimit(t, "rules", "push", first, url, "--author", "alice", "--message", "begin", "--if-version", "0").says(t, 0,
-		"+ edge/remote_address", "version 1 is published; before: no version")
+		"+ per_ip", "version 1 is published; before: no version")
 	edgelimit(t, "rules", "push", first, url).says(t, 0, "no rule changes", "in force already: version 1 by alice")
 	edgelimit(t, "rules", "push", second, url, "--if-version", "0").says(t, 1,
 		"nothing was published: version 1 by alice", "(begin) is in force, not version 0")
 	edgelimit(t, "rules", "push", second, url, "--author", "bob").says(t, 0,
-		"~ edge/remote_address (its counts are kept)", "version 2 is published; before: version 1 by alice")
+		"~ per_ip (its counts are kept)", "version 2 is published; before: version 1 by alice")
 	r := edgelimit(t, "rules", "push", first, url, "--json", "--dry-run")
 	var answer published
 	if err := json.Unmarshal([]byte(r.out), &answer); err != nil || answer.Version != 3 || answer.Published ||
@@ -184,10 +184,10 @@ func TestLimits(t *testing.T) {
 	set := func(args ...string) result {
 		return edgelimit(t, append([]string{"limits", "set", url, key, "--author", "ann"}, args...)...)
 	}
-	set("per_ip", "192.0.2.1", "500/min", "--for", "24h", "--note", "a guest").says(t, 0, "edge/remote_address for ",
+	set("per_ip", "192.0.2.1", "500/min", "--for", "24h", "--note", "a guest").says(t, 0, "per_ip for ",
 		"500 in 1 min until ", "its counts are kept")
 	set("plan", "gold", "50/min").says(t, 0, "it is counted anew")
-	set("user", "tenant=a,user=b", "70/min").says(t, 0, "edge/tenant/user", "counts are kept")
+	set("user", "tenant=a,user=b", "70/min").says(t, 0, "user for ", "counts are kept")
 	set("user", "b", "70/min").says(t, 1, "write the identity as KEY=VALUE")
 	set("free", "x", "70/min").says(t, 1, "unlimited")
 	set("nobody", "x", "70/min").says(t, 1, "unknown rule")
@@ -196,7 +196,7 @@ func TestLimits(t *testing.T) {
 	set("per_ip", "192.0.2.1", "9999999999999999/min").says(t, 1, "above")
 	set("per_ip", "192.0.2.1", "5/min", "--note", "a\x1b[2J").says(t, 2, "cannot be printed")
 	list := edgelimit(t, "limits", "list", url)
-	list.says(t, 0, "edge/remote_address", "500 in 1 min", "ann", "a guest", "edge/plan", "for good")
+	list.says(t, 0, "per_ip", "500 in 1 min", "ann", "a guest", "plan", "for good")
 	if strings.Contains(list.out+redis.Do("HGETALL", "elrules1:{rules}:limits:texts"), "192.0.2.1") {
 		t.Error("the identity is in Redis")
 	}
@@ -210,14 +210,14 @@ func TestLimits(t *testing.T) {
 	// A push that takes the rule away says that the override has no effect.
 	edgelimit(t, "rules", "push", hourly(t, 5), url, "--dry-run").says(t, 0, "warning: override of rule \"edge/plan\"",
 		"no such rule")
-	edgelimit(t, "limits", "unset", "per_ip", "192.0.2.1", url, key).says(t, 0, "removed: edge/remote_address")
+	edgelimit(t, "limits", "unset", "per_ip", "192.0.2.1", url, key).says(t, 0, "removed: per_ip")
 	edgelimit(t, "limits", "unset", "per_ip", "192.0.2.1", url, key).says(t, 1, "has no override")
 	var answer struct{ Limits []struct{ Key string } }
 	r := edgelimit(t, "limits", "list", "plan", url, "--json")
 	if err := json.Unmarshal([]byte(r.out), &answer); err != nil || len(answer.Limits) != 1 {
 		t.Fatalf("%v: %s", err, r.out)
 	}
-	edgelimit(t, "limits", "unset", "plan", "--key", answer.Limits[0].Key, url).says(t, 0, "removed: edge/plan")
+	edgelimit(t, "limits", "unset", "plan", "--key", answer.Limits[0].Key, url).says(t, 0, "removed: plan")
 	edgelimit(t, "limits", "unset", "plan", url).says(t, 2, "an identity or its --key")
 	edgelimit(t, "limits", "set", "plan", "x", "5/min", "--redis=redis://redis.test").says(t, 2, "--key-file")
 	edgelimit(t, "limits", "set", "plan", "x", "5/min", "--redis=redis://redis.test", "--key-file=none").says(t, 2,
@@ -226,7 +226,7 @@ func TestLimits(t *testing.T) {
 	for _, command := range [][]string{{"set", "per_ip", "192.0.2.7", "5/min"}, {"unset", "per_ip", "192.0.2.7"}} {
 		edgelimit(t, append(append([]string{"limits"}, command...), url)...).says(t, 2, "by which --key-file the nodes")
 	}
-	edgelimit(t, "limits", "list", url).says(t, 0, "edge/tenant/user")
+	edgelimit(t, "limits", "list", url).says(t, 0, "user ")
 	edgelimit(t, "limits", "set", "per_ip", "192.0.2.7", "5/min", url, "--key-file=none").says(t, 0, "5 in 1 min")
 }
 

@@ -75,12 +75,12 @@ func TestRulesValidate(t *testing.T) {
 func TestRulesExplain(t *testing.T) {
 	file := ruleFile(t, validRules)
 	edgelimit(t, "rules", "explain", "--rules", file, "path=/login,remote_address=2001:db8::1", "path=/").says(t, 0,
-		`"path" with value "/login": met by its exact value`, "=> edge/path=/login/remote_address (login): 5 in 10 s "+
+		`"path" with value "/login": met by its exact value`, "=> login (edge/path=/login/remote_address): 5 in 10 s "+
 			"by sliding_window",
 		"counted for remote_address=2001:db8::/64", "no descriptor of this key has the value", "=> no rule: allowed")
 	edgelimit(
 		t, "rules", "explain", "--rules", file, "--rule", "per_ip", "--identity", "192.0.2.1",
-	).says(t, 0, "=> edge/remote_address (per_ip)")
+	).says(t, 0, "=> per_ip (edge/remote_address)")
 	r := edgelimit(t, "rules", "explain", "--rules", file, "--json", "remote_address=192.0.2.1")
 	var answer struct {
 		Domain string
@@ -88,7 +88,7 @@ func TestRulesExplain(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(r.out), &answer); err != nil || answer.Domain != "edge" ||
 		len(answer.Layers) != 1 ||
-		answer.Layers[0].Name != "per_ip" {
+		answer.Layers[0].Rule != "per_ip" {
 		t.Errorf("%v: %s", err, r.out)
 	}
 	edgelimit(t, "rules", "explain", "remote_address=192.0.2.1").says(t, 0, "per_ip") // by the sample
@@ -112,8 +112,8 @@ func TestRulesDiff(t *testing.T) {
 	)
 	edgelimit(
 		t, "rules", "diff", before, after,
-	).says(t, 0, "~ edge/remote_address (its counts are kept)", "from 100 in 1 min", "to   50 in 1 min",
-		"~ edge/path=/login/remote_address (its counts start anew)", "+ edge/user")
+	).says(t, 0, "~ per_ip (its counts are kept)", "from 100 in 1 min", "to   50 in 1 min",
+		"~ login (its counts start anew)", "+ edge/user")
 	edgelimit(t, "rules", "diff", after, before).says(t, 0, "- edge/user")
 	edgelimit(t, "rules", "diff", "--json", before, after).says(t, 0, `"kind": "limit"`, `"counts": "kept"`)
 	edgelimit(t, "rules", "diff", before).says(t, 2, "the old and the new")

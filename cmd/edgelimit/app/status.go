@@ -96,7 +96,7 @@ func printStatus(out io.Writer, s *status.Status) error {
 				rules = "other"
 			}
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", cut(r.Name, 24), len(r.Members), reachable, age(staleness),
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", cut(out, r.Name, 24), len(r.Members), reachable, age(staleness),
 			percent(r.Share), rules)
 	}
 	_ = w.Flush()
@@ -109,7 +109,7 @@ func printStatus(out io.Writer, s *status.Status) error {
 			limit = fmt.Sprintf("%d in %s", l.Limit, text.Duration(time.Duration(l.Window)*time.Millisecond))
 		}
 		allowed, denied := lastMinute(l.Recent)
-		fmt.Fprintf(w, "%s\t%s\t%.4g\t%.4g\t%s\t%s\n", cut(l.Rule, 30), limit, allowed, denied, percent(&l.Bound),
+		fmt.Fprintf(w, "%s\t%s\t%.4g\t%.4g\t%s\t%s\n", cut(out, l.Rule, 30), limit, allowed, denied, percent(&l.Bound),
 			percent(l.Over))
 	}
 	_ = w.Flush()
@@ -178,8 +178,8 @@ func printMembers(out io.Writer, s *status.Status) error {
 			if !m.SameRules {
 				rules += " (other)"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(m.Node, 20), cut(m.Region, 16), state,
-				age(m.Staleness), rtt, clock, cut(rules, 16), cut(m.Addr, 24))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(out, m.Node, 20), cut(out, m.Region, 16), state,
+				age(m.Staleness), rtt, clock, cut(out, rules, 16), cut(out, m.Addr, 24))
 		}
 	}
 	return w.Flush()

@@ -59,10 +59,10 @@ func top(c *cli.Context) error {
 		case c.Bool("json"):
 			return json.NewEncoder(c.App.Writer).Encode(map[string]any{"top": denied})
 		case !live:
-			return printTop(c.App.Writer, denied)
+			return printTop(c.App.Writer, c.App.Writer, denied)
 		}
 		var page strings.Builder
-		if err := printTop(&page, denied); err != nil {
+		if err := printTop(&page, c.App.Writer, denied); err != nil {
 			return err
 		}
 		const clear = "\x1b[H\x1b[2J"
@@ -94,7 +94,8 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-func printTop(out io.Writer, denied []status.Denied) error {
+// printTop prints whom a node denied, to what terminal shows.
+func printTop(out, terminal io.Writer, denied []status.Denied) error {
 	if len(denied) == 0 {
 		_, err := fmt.Fprintln(out, "this node denied nobody in the last minutes")
 		return err
@@ -106,7 +107,8 @@ func printTop(out io.Writer, denied []status.Denied) error {
 		if d.Error > 0 {
 			count = fmt.Sprintf("%d to %d", d.Denials-min(d.Error, d.Denials), d.Denials)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", cut(d.Rule, 32), count, cut(cmp.Or(d.Identity, "#"+d.Key), 32))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", cut(terminal, d.Rule, 32), count,
+			cut(terminal, cmp.Or(d.Identity, "#"+d.Key), 32))
 	}
 	return w.Flush()
 }
@@ -160,7 +162,7 @@ func printInspection(out io.Writer, in *status.Inspection) error {
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "  REGION\tNODE\tADMITTED\t")
 		for _, n := range l.Counts {
-			fmt.Fprintf(w, "  %s\t%s\t%d\t%s\n", cut(n.Region, 24), cut(n.Node, 24), n.Count,
+			fmt.Fprintf(w, "  %s\t%s\t%d\t%s\n", cut(out, n.Region, 24), cut(out, n.Node, 24), n.Count,
 				textIf(n.Self, "(itself)")+textIf(n.CutOff, "(cut off: what arrived before)")+
 					textIf(n.Sum, "(others, as owners added them up)"))
 		}

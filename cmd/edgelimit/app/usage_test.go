@@ -27,7 +27,8 @@ func TestUsageErrors(t *testing.T) {
 		{"validate r.yaml", `unknown command "validate": did you mean edgelimit rules validate? See edgelimit --help`},
 		{"rules valid", `unknown command "valid": did you mean edgelimit rules validate? See edgelimit rules --help`},
 		{"rules nonsense",
-			`unknown command "nonsense": want one of validate, explain, diff, push, history, rollback, pull, schema; ` +
+			`unknown command "nonsense": want one of validate, list, explain, diff, push, history, rollback, pull, ` +
+				`schema; ` +
 				`see edgelimit rules --help`},
 		{"--http :1", "unknown flag --http: did you mean edgelimit serve --http? See edgelimit --help"},
 		{"--nonsense", "unknown flag --nonsense; see edgelimit --help"},
@@ -239,10 +240,11 @@ func TestBansListAndAddCommands(t *testing.T) {
 	answer = `{"bans":[` + record + `,` + "\n" + `{"rule":"login","scope":"global","key":"00000000000000ff",` +
 		`"began":"2026-01-02T03:04:05Z","ends":"2026-01-02T03:04:05Z","manual":false}]}`
 	r := edgelimit(t, "bans", "list", "lo gin")
-	if want := "RULE                BANNED                    ENDS IN      BY         REASON\n" +
-		"edge/path=/a-long…  ffff:ffff:ffff:ffff::/64  25 h 29 min  somebody…  a reason of …\n" +
-		"login               #00000000000000ff         0 s          rule       the limit\n"; r.out != want ||
-		r.code != 0 {
+	want := "RULE                                   BANNED                    ENDS IN      BY             REASON\n" +
+		"edge/path=/a-long-path/remote_address  ffff:ffff:ffff:ffff::/64  25 h 29 min  somebody.long  a reason of " +
+		"several words\\u001b[31m\n" +
+		"login                                  #00000000000000ff         0 s          rule           the limit\n"
+	if r.out != want || r.code != 0 {
 		t.Errorf("%+v\nwant %s", r, want)
 	}
 	if asked != "GET /api/bans?rule=lo+gin map[]" {

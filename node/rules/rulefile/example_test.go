@@ -33,7 +33,7 @@ func ExampleParse() {
 	// Output:
 	// login (edge/path=/login/remote_address), open keys [remote_address]
 	// per_ip (edge/remote_address), open keys [remote_address]
-	// edge/remote_address#1a89 (edge/remote_address=192.0.2.1), open keys []
+	// edge/remote_address=192.0.2.1 (edge/remote_address=192.0.2.1), open keys []
 }
 
 func ExampleParse_problems() {

@@ -85,9 +85,7 @@ func (p *parser) flatRule(n *yaml.Node) {
 		p.flat[id] = location{p.from.file, f["rule_id"].Line}
 	}
 	r := rules.NewRule(at)
-	if id != "" {
-		r.Name = id
-	}
+	r.Given = id
 	p.rule(r, at.Steps[0], &source{form: flatForm, node: n, limit: f, beside: f})
 	p.set.Add(r)
 }

@@ -98,6 +98,8 @@ var (
 			object{"allOf": list{ref("name"), object{"pattern": "^[^*]*$"}}}},
 		{"value", "Its value, in which * stands for anything; without it every value is counted by itself.",
 			object{"anyOf": list{ref("text"), object{"type": "null"}}}},
+		{"secret", "Its values are secrets: # and four digits of a hash stand for them wherever people see them.",
+			flag},
 		{"from", "Where /v1/auth, the reverse proxy and the middleware have the key's value from, in all of the " +
 			"domain: client, path, header NAME, cookie NAME, query NAME, jwt CLAIM, template PATH and the others of " +
 			"requests.descriptors.", object{"type": "string", "pattern": fromPattern}},

@@ -106,6 +106,7 @@ func (b *builder) parse(t content) {
 
 // finish resolves parents and what rules replace, once all files are parsed, and returns all problems.
 func (b *builder) finish() (errs []error) {
+	b.set.AssignNames()
 	for i := range b.children {
 		b.children[i].adopt()
 	}
@@ -203,7 +204,7 @@ func (p *parser) descriptor(n *yaml.Node, at place) {
 	p.readFrom(f["from"], at.Domain, e.Key)
 	below := at.below(e, p.step(e, f))
 	below.Regions = p.regions(f["regions"], at.Regions)
-	below.node.Regions = below.Regions
+	below.node.Regions, below.node.Secret = below.Regions, below.Steps[len(below.Steps)-1].Secret
 	first, known := at.seen[p.composite(e)]
 	switch {
 	case !ok:
@@ -266,7 +267,11 @@ func (p *parser) step(e rules.Entry, f map[string]*yaml.Node) rules.Step {
 		p.add(f["share_threshold"],
 			"share_threshold is for a value with a wildcard (*): only its values could share a count")
 	}
-	s := rules.Step{Open: (e.Value == "" || wild) && !share, ValueToMetric: p.flag(f, "value_to_metric")}
+	s := rules.Step{Open: (e.Value == "" || wild) && !share, ValueToMetric: p.flag(f, "value_to_metric"),
+		Secret: p.flag(f, "secret")}
+	if s.Secret && s.ValueToMetric {
+		p.add(f["value_to_metric"], "value_to_metric would show what secret hides")
+	}
 	for _, key := range []string{"ipv4_prefix", "ipv6_prefix"} {
 		if n := f[key]; n != nil && !s.Open {
 			p.add(n, "%s is for a key whose values are counted one by one", key)

@@ -1,6 +1,7 @@
 package rulefile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,10 +23,7 @@ func mustParse(t testing.TB, text string) *rules.Set {
 
 // given is the name of a rule as the file gives it, else its full name.
 func given(r *rules.Rule) string {
-	if r.Name == r.PublicName {
-		return r.FullName
-	}
-	return r.Name
+	return cmp.Or(r.Given, r.FullName)
 }
 
 // summary writes a rule as "full name: name max/window".

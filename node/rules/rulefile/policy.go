@@ -207,6 +207,9 @@ func (p *parser) with(r *rules.Rule, src *source, l *counters.Limit) *counters.L
 // exports checks that a rule whose bans are exported counts addresses, which bans can keep.
 func (p *parser) exports(r *rules.Rule, src *source) {
 	n := src.limit["export"]
+	if slices.ContainsFunc(r.Steps, func(s rules.Step) bool { return s.Secret && s.Open }) {
+		p.refuse(src.limit, "would show values that secret hides", "expose", "export")
+	}
 	switch bits := r.AddressBits(); {
 	case !r.ExportAddress:
 	case bits == 0:

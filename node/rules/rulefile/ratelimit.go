@@ -40,10 +40,7 @@ func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
 		p.add(f["name"], "the name has %d bytes, at most %d are allowed", len(name), counters.MaxRuleName)
 	}
 	r := rules.NewRule(at.Place)
-	r.DetailedMetric = detailed
-	if name != "" {
-		r.Name = name
-	}
+	r.DetailedMetric, r.Given = detailed, name
 	var replaced []*yaml.Node
 	r.Replaces, replaced = p.replaces(f["replaces"], name)
 	src := &source{form: treeForm, node: n, limit: f, beside: descriptor}
@@ -53,7 +50,6 @@ func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
 	}
 	if p.compatible {
 		r.Reference = p.referenceOf(src)
-		r.ShortenPublicName()
 	}
 	at.node.Rule = r
 	p.set.Add(r)

@@ -142,8 +142,8 @@ func TestRatelimitLarge(t *testing.T) {
 		t.Fatalf("a long key: %.300v", err)
 	}
 	r := s.Rules()[0]
-	if max(len(r.FullName), len(r.PublicName)) > counters.MaxRuleName {
-		t.Errorf("a long key: its names have %d and %d bytes", len(r.FullName), len(r.PublicName))
+	if max(len(r.FullName), len(r.Name)) > counters.MaxRuleName {
+		t.Errorf("a long key: its names have %d and %d bytes", len(r.FullName), len(r.Name))
 	}
 	if s.Rule(r.FullName) != r || len(r.ReferenceKey()) != len("d.")+len(long)+len(".a") {
 		t.Error("a long key: its rule is not found")

@@ -26,7 +26,7 @@ func FuzzRatelimit(f *testing.F) {
 			if r.Reference == nil { // of the flat form, or of a domain that is not compatible
 				continue
 			}
-			if s.Rule(r.FullName) == nil || r.PublicName == "" || r.ReferenceKey() == "" {
+			if s.Rule(r.FullName) == nil || r.Name == "" || r.ReferenceKey() == "" {
 				t.Fatalf("%q has no name", r.FullName)
 			}
 			req := rules.Request{Domain: r.Domain, Descriptors: [][]rules.Entry{r.Path()}}

@@ -193,11 +193,12 @@ descriptors:
 	testkit.Must(t, err)
 	all := s.Rules()
 	plain, own, shared := all[0], all[1], all[2]
-	if l := plain.Limit; !l.Tallies() || !plain.Each || plain.Named() || plain.Steps[0] != (rules.Step{Open: true}) ||
+	if l := plain.Limit; !l.Tallies() || !plain.Each || plain.Given != "" ||
+		plain.Steps[0] != (rules.Step{Open: true}) ||
 		l.Meter().Window.Hours() != 30*24 {
 		t.Errorf("%+v", plain)
 	}
-	if l := own.Limit; l.Tallies() || own.Each || !own.Named() || own.Steps[0].IPv6 != 56 || l.Max() != 9 ||
+	if l := own.Limit; l.Tallies() || own.Each || own.Given != "own" || own.Steps[0].IPv6 != 56 || l.Max() != 9 ||
 		own.Reference.Unit != "UNKNOWN" || own.Reference.Line != 7 || own.Reference.File != "f" {
 		t.Errorf("%+v", own)
 	}

@@ -82,10 +82,10 @@ var rejectedExtensions = map[string][]string{
 		`8:90: parent "one" is elastic itself: what is borrowed may not be lent again`,
 		`10:79: unknown rule "pol" in the domain: did you mean "pool"?`,
 		`12:79: unknown rule "nothing_of_the_kind" in the domain (known here: own, one, two, edge/d, edge/e, edge/f, ` +
-			`edge/g, edge/h, and 10 more)`,
+			`edge/g, edge/h, and 11 more)`,
 		`14:79: parent "free" has no limit that could be borrowed from`,
 		`16:79: parent "dear" has a cost: it and who borrows from it count the same`,
-		`18:79: several rules are named "twice", use the full name of one: edge/pool/twice, edge/twice`,
+		`18:79: several rules are called "twice", use the name of one: edge/pool/twice, edge/twice`,
 		`20:79: parent "there" is not in force wherever the rule is: give both the same regions`,
 		`22:79: the rule guarantees more than its parent "pool" has: 60001 in 1 h by sliding_window, of 1000 in ` +
 			`1 min by sliding_window`,

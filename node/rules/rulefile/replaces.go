@@ -65,8 +65,10 @@ func (b *builder) checkReplaced() {
 	}
 	called := make(map[domainName][]*rules.Rule)
 	for _, r := range b.set.Rules() {
-		called[domainName{r.Domain, r.Name}] = append(called[domainName{r.Domain, r.Name}], r)
-		if r.FullName != r.Name {
+		if r.Given != "" {
+			called[domainName{r.Domain, r.Given}] = append(called[domainName{r.Domain, r.Given}], r)
+		}
+		if r.FullName != r.Given {
 			called[domainName{r.Domain, r.FullName}] = append(called[domainName{r.Domain, r.FullName}], r)
 		}
 	}

@@ -85,8 +85,8 @@ func TestExtensionsFile(t *testing.T) {
 			"itself, denies in a partition, fails open",
 		"alone": "5 in 500 ms by sliding_window, counted by each node for itself, bans for 250 ms, " +
 			"counts what it denies",
-		"user":  "100 in 1 min by sliding_window, borrows from elastic/tenant",
-		"batch": "0 in 1 min by sliding_window, borrows from elastic/tenant",
+		"user":  "100 in 1 min by sliding_window, borrows from tenant",
+		"batch": "0 in 1 min by sliding_window, borrows from tenant",
 		"page":  "5 in 1 s by sliding_window, more up to a pressure of 0.7",
 		"spare": "5 in 1 s by sliding_window, more up to a pressure of 0.5",
 	})

@@ -47,7 +47,7 @@ var head = []string{
 const introduction = `# Sizing
 
 What a node needs for counting and replication. Not in it: requests and TLS, memberlist's probes, the lists that
-gateways pass on, and the 23 MiB of an idle node. 'make sizing' makes this page by 'edgelimit sim --keys-total', which
+gateways pass on, and the 26 MiB of an idle node. 'make sizing' makes this page by 'edgelimit sim --keys-total', which
 simulates a sample of the keys by the code of the nodes; the same command gives the same page on any machine. Ask it for
 your own load and budget.
 

@@ -253,8 +253,8 @@ func askAdmin[T any](c *cli.Context, ask func(*client.Client, context.Context) (
 // noAdmin says more about a node that does not answer.
 func noAdmin(c *cli.Context, err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return fmt.Errorf("no answer at %s (is a node running here, and is that its serve --admin?): %w",
-			c.String("url"), op)
+		return fmt.Errorf("no answer at %s (is a node running here, and is that its serve --admin, which --from-env "+
+			"leaves closed?): %w", c.String("url"), op)
 	}
 	return err
 }

@@ -164,7 +164,9 @@ func (e *ratelimitEnv) pairsIn(name, text, between string) map[string]string {
 // configure sets what the variables set, with their defaults, and the compatibility. It returns all that is wrong.
 func (e *ratelimitEnv) configure(cfg *node.Config) error {
 	cfg.Compatibility = rulefile.Ratelimit
-	if cfg.Admin == node.DefaultAdmin { // a port that the server did not take may be another's beside it in a pod
+	cfg.Auth = false // that server has no /v1/auth
+	// A port that the server did not take may be another's beside it in a pod.
+	if cfg.Admin == node.DefaultAdmin {
 		cfg.Admin = ""
 	}
 	cfg.HTTP = net.JoinHostPort(e.text("HOST"), e.text("PORT"))

@@ -138,7 +138,7 @@ func TestRatelimitEnvDefaults(t *testing.T) {
 	}
 	want := node.DefaultConfig()
 	want.Compatibility, want.HTTP, want.GRPC, want.Health = "ratelimit", "0.0.0.0:8080", "0.0.0.0:8081", "0.0.0.0:6070"
-	want.Rules, want.Admin = []string{"/srv/runtime_data/current/config"}, ""
+	want.Rules, want.Admin, want.Auth = []string{"/srv/runtime_data/current/config"}, "", false
 	want.Ratelimit.Statsd.Address, want.Ratelimit.Statsd.Tags = "localhost:8125", nil
 	if !reflect.DeepEqual(cfg, want) {
 		t.Errorf("got  %+v\nwant %+v", cfg, want)
@@ -180,7 +180,7 @@ func TestRatelimitEnv(t *testing.T) {
 	testkit.Must(t, err)
 	want := node.DefaultConfig()
 	want.Compatibility, want.HTTP, want.GRPC, want.Health = "ratelimit", "127.0.0.1:1", "unix:/run/rl.sock", "[::1]:2"
-	want.Rules, want.Admin = []string{filepath.FromSlash("/data/ratelimit/rules")}, ""
+	want.Rules, want.Admin, want.Auth = []string{filepath.FromSlash("/data/ratelimit/rules")}, "", false
 	want.MergeDomains, want.IgnoreDotFiles, want.Shadow = true, true, true
 	r := &want.Ratelimit
 	r.QuotaMode, r.DynamicMetadata, r.Headers, r.NearLimitRatio = true, true, true, 0.9

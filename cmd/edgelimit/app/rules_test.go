@@ -63,6 +63,9 @@ func TestRulesValidate(t *testing.T) {
 	edgelimit(t, "rules", "validate", "--json", ruleFile(t, validRules)).says(t, 0, `"valid": true`, `"rules": 2`)
 	edgelimit(t, "rules", "validate").says(t, 2, "which files")
 	edgelimit(t, "rules", "validate", "/nowhere.yaml").says(t, 2, "no such file")
+	dir, err := os.Getwd()
+	testkit.Must(t, err)
+	edgelimit(t, "rules", "validate", "nowhere.yaml").says(t, 2, "nowhere.yaml: no such file or directory in "+dir)
 	edgelimit(
 		t, "rules", "validate", "--default-algorithm", "guess", ruleFile(t, validRules),
 	).says(t, 2, `default algorithm "guess": want one of sliding_window`)

@@ -50,6 +50,17 @@ func (l *Limit) Ban(lasts time.Duration) (*Limit, error) {
 	return &other, nil
 }
 
+// BanSpent returns a limit with bans that bans a key once a report ([Table.Report]) leaves nothing of the limit. It is
+// for limits that count offences such as failed logins, of which requests are not charged: five wrong passwords ban.
+func (l *Limit) BanSpent() (*Limit, error) {
+	if l.ban == nil {
+		return nil, errors.New("ban: there are no bans to begin")
+	}
+	other := *l
+	other.bansSpent = true
+	return &other, nil
+}
+
 // BanAddresses returns a limit with bans whose bans keep the address of whom they ban, wherever Charge.Address gives
 // it, IPv6 by so many bits, MaxAddressBits at most. All its keys with the same address are banned together.
 func (l *Limit) BanAddresses(bits uint8) (*Limit, error) {
@@ -148,17 +159,32 @@ func (t *Table) ban(l *Limit, key, address Key, cost uint64, now int64, d *Decis
 		return
 	}
 	b, key := l.banOf(key, address)
+	if until := t.beginBan(l, b, key, now); until > now {
+		d.ban(time.Duration(until - now))
+	}
+}
+
+// banReported begins a ban after a report that left nothing of the limit, unless the key is banned.
+func (t *Table) banReported(l *Limit, key, address Key, now int64) {
+	b, key := l.banOf(key, address)
+	if t.bannedUntil(b, key, 0, t.distrustsBans(l, b, now), now) <= now {
+		t.beginBan(l, b, key, now)
+	}
+}
+
+// beginBan begins a ban and returns its end; 0 where it is lifted before it begins, or there is no room for it.
+func (t *Table) beginBan(l *Limit, b *banSpec, key Key, now int64) int64 {
 	h, s := t.locate(b.id, key)
 	until := ceilMillis(now + b.sub)
 	if t.lifted(s, b, key, h, until, t.distrustsBans(l, b, now), now) {
-		return
+		return 0
 	}
 	ref, _ := t.reach(s, &b.spec, key, h, true, now)
 	if ref == 0 {
-		return
+		return 0
 	}
 	t.noteTime(s, &b.spec, ref, until)
-	d.ban(time.Duration(int64(until)*int64(time.Millisecond) - now))
+	return int64(until) * int64(time.Millisecond)
 }
 
 // noteTime raises the own time in a cell of bans or lifts, in the current sub-window, and has it replicated.

@@ -18,6 +18,7 @@ type Limit struct {
 	ban            *banSpec   // nil: no bans
 	addressBan     *banSpec   // nil: bans keep no addresses
 	addressBits    uint8      // of IPv6 addresses in addressBan
+	bansSpent      bool       // see BanSpent
 	class          *debtClass // nil: the limit is its meter's only one, see Debts
 	headroom       uint64     // see Among
 }

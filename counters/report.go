@@ -18,9 +18,9 @@ package counters
 const maxHeld = 2
 
 // Report charges an answered request to all of its layers, with room or not. A layer's count stops at twice its limit.
-// Report denies nothing, bans nobody and also charges banned keys. It ignores modes, except that an Elastic layer may
-// borrow. A cost of 0 charges nothing. A peek returns what is left. Report panics if there are more than MaxLayers
-// charges, or if a Lender is none of them.
+// Report denies nothing, bans nobody but for limits with [Limit.BanSpent], and also charges banned keys. It ignores
+// modes, except that an Elastic layer may borrow, and that a Shadow layer bans nobody. A cost of 0 charges nothing. A
+// peek returns what is left. Report panics if there are more than MaxLayers charges, or if a Lender is none of them.
 func (t *Table) Report(charges []Charge, now int64) {
 	var hashes [MaxLayers]uint64
 	locked := t.lockAll(charges, hashes[:])
@@ -62,6 +62,9 @@ func (t *Table) report(ch *Charge, h uint64, now int64) {
 	_, used := t.overdraw(y, l, ch.Cost)
 	if y.cell.mayBurst(l) {
 		t.checkBurst(y, l, l.max-min(used, l.max))
+	}
+	if l.bansSpent && used >= l.max && ch.Mode != Shadow { // last: a ban may evict cells
+		t.banReported(l, ch.Key, ch.Address, now)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,6 +69,65 @@ func TestProxyChargesFailedLogins(t *testing.T) {
 	for _, path := range []string{"/wrong", "/right"} {
 		if resp := ask(path); resp.StatusCode != http.StatusTooManyRequests {
 			t.Errorf("%s after ten wrong passwords: %s", path, resp.Status)
+		}
+	}
+}
+
+// Five wrong passwords ban for an hour, also from the right one: at the reverse proxy, and at /v1/auth with reports.
+func TestFailedLoginsBan(t *testing.T) {
+	t.Parallel()
+	const rule = "rate_limit: {name: r, unit: minute, requests_per_unit: 5, ban: 1h, charge_on: {status: [401]}}"
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wrong" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(upstream.Close)
+	cfg := quiet(single(rule))
+	cfg.HTTP, cfg.Proxy.Listen, cfg.Proxy.Upstreams = "127.0.0.1:0", "127.0.0.1:0", []string{upstream.URL}
+	cfg.Requests.Domain, cfg.Requests.TrustedProxies = "test", []string{"127.0.0.1"}
+	cfg.Requests.Descriptors = []actions.Descriptor{{{Key: "client", Source: "client"}}}
+	n := launch(t, cfg).ready(t)
+	proxy := func(path string) *http.Response {
+		resp, err := web.Get("http://" + n.Addr("proxy") + path)
+		testkit.Must(t, err)
+		_ = resp.Body.Close()
+		return resp
+	}
+	auth := func(path string) *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.Addr("http")+"/v1/auth", nil)
+		testkit.Must(t, err)
+		req.Header.Set("X-Forwarded-For", "192.0.2.7")
+		req.Header.Set("X-Forwarded-Uri", path)
+		resp, err := web.Do(req)
+		testkit.Must(t, err)
+		_ = resp.Body.Close()
+		if path == "/wrong" && resp.StatusCode == http.StatusOK {
+			status, body := post(t, n.Addr("http"), "/v1/report", `{"domain":"test","descriptors":[[{"key":"client",
+				"value":"192.0.2.7"}]],"response":{"status":401}}`)
+			if status != http.StatusOK {
+				t.Fatalf("a report: %d %s", status, body)
+			}
+			resp.StatusCode = http.StatusUnauthorized
+		}
+		return resp
+	}
+	for name, ask := range map[string]func(string) *http.Response{"proxy": proxy, "auth": auth} {
+		for i := range 5 {
+			if resp := ask("/right"); resp.StatusCode != http.StatusOK {
+				t.Fatalf("%s: a right password after %d wrong ones: %s", name, i, resp.Status)
+			}
+			if resp := ask("/wrong"); resp.StatusCode != http.StatusUnauthorized {
+				t.Fatalf("%s: wrong password %d: %s", name, i+1, resp.Status)
+			}
+		}
+		for _, path := range []string{"/wrong", "/right"} {
+			resp := ask(path)
+			wait, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+			if resp.StatusCode != http.StatusTooManyRequests || wait < 3500 || wait > 4000 {
+				t.Errorf("%s: %s after five wrong passwords: %s, retry after %d s, want an hour", name, path,
+					resp.Status, wait)
+			}
 		}
 	}
 }

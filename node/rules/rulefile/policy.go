@@ -61,8 +61,14 @@ func (p *parser) after(src *source) rules.After {
 	if f["charge_on"] == nil && f["cost_from"] == nil {
 		return rules.After{}
 	}
-	p.refuse(f, "is for requests, and responses are charged here (charge_on, cost_from)", "queue", "ban",
-		"count_rejected", "charge", "overdraw")
+	const why = "is for requests, and responses are charged here (charge_on, cost_from)"
+	p.refuse(f, why, "queue", "count_rejected", "charge", "overdraw")
+	if f["charge_on"] == nil || f["cost_from"] != nil {
+		p.refuse(f, why+": a ban after responses of certain statuses takes charge_on alone", "ban")
+	} else if p.choice(src, "consistency") == "strict" {
+		p.refuse(f, "and charge_on exclude each other with consistency: strict: its store does not answer what a "+
+			"response left of the limit", "ban")
+	}
 	if p.choice(src, "mode") == "elastic" {
 		p.refuse(f, "and mode: elastic exclude each other: remove one of them", "charge_on", "cost_from")
 	}
@@ -193,6 +199,9 @@ func (p *parser) with(r *rules.Rule, src *source, l *counters.Limit) *counters.L
 		if l, err = l.Ban(r.Ban); err != nil {
 			p.add(src.limit["ban"], "%v", err)
 			return nil
+		}
+		if r.ChargesLater() {
+			l, _ = l.BanSpent() // a limit with a ban has no error
 		}
 	}
 	if r.ExportAddress && r.Ban > 0 {

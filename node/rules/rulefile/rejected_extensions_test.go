@@ -177,7 +177,8 @@ var rejectedExtensions = map[string][]string{
 		`7:75: unknown key "statuses" in charge_on: did you mean "status"?`,
 		`8:74: cost_from "bytes" is none of response_bytes, duration and header NAME`,
 		`9:74: cost_from "header X RL" is none of`,
-		"10:89: ban is for requests, and responses are charged here (charge_on, cost_from)",
+		"10:89: ban is for requests, and responses are charged here (charge_on, cost_from): a ban after responses of " +
+			"certain statuses takes charge_on alone",
 		"11:74: cost_from and mode: elastic exclude each other: remove one of them",
 		"12:108: queue is for requests, and responses are charged here (charge_on, cost_from)",
 		"13:94: overdraw is for requests",

@@ -90,7 +90,10 @@ func (fm *form) schema(rule object, alsoLimited string) object {
 		object{"if": with("mode", "elastic"),
 			"then": without("cost", "ban", "count_rejected", "charge_on", "cost_from")},
 		object{"if": object{"anyOf": list{required("charge_on"), required("cost_from")}},
-			"then": without("queue", "ban", "count_rejected", "charge", "overdraw")},
+			"then": without("queue", "count_rejected", "charge", "overdraw")},
+		object{"if": required("cost_from"), "then": without("ban")},
+		object{"if": object{"allOf": list{required("charge_on"), with("consistency", "strict")}},
+			"then": without("ban")},
 		object{"if": with("mode", "throttle"), "then": object{
 			"allOf":      list{required("max_delay", "algorithm"), without("queue", "charge_on", "cost_from")},
 			"properties": object{"algorithm": object{"enum": list{"token_bucket", "leaky_bucket", "gcra"}}},

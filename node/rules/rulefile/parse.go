@@ -1,6 +1,7 @@
 package rulefile
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -208,10 +209,15 @@ func (p *parser) descriptor(n *yaml.Node, at place) {
 	first, known := at.seen[p.composite(e)]
 	switch {
 	case !ok:
-	case known && first.file == p.from.file:
-		p.add(f["key"], "descriptor %s was already given in line %d", e.Quoted(), first.line)
 	case known:
-		p.add(f["key"], "descriptor %s was already given at %s:%d", e.Quoted(), first.file, first.line)
+		where, instead := fmt.Sprintf("in line %d", first.line), ""
+		if first.file != p.from.file {
+			where = fmt.Sprintf("at %s:%d", first.file, first.line)
+		}
+		if f["rate_limit"] != nil {
+			instead = ": " + fmt.Sprintf(secondLimit, e.Key)
+		}
+		p.add(f["key"], "descriptor %s was already given %s%s", e.Quoted(), where, instead)
 	case p.nameFits(f["key"], &below.Place):
 		at.node.Attach(e, below.node)
 		at.seen[p.composite(e)] = location{p.from.file, f["key"].Line}

@@ -18,6 +18,10 @@ type source struct {
 	beside map[string]*yaml.Node
 }
 
+// secondLimit says how a value gets a second limit.
+const secondLimit = "for a second limit of the same value, give it a descriptor with a key of its own and the same " +
+	"source, as {key: %[1]s_2, from: client, rate_limit: ...}, or have requests send the value as %[1]s_2, too"
+
 // rateLimit reads the rate_limit of a descriptor, if any.
 func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
 	detailed := p.flag(descriptor, "detailed_metric")
@@ -27,6 +31,10 @@ func (p *parser) rateLimit(descriptor map[string]*yaml.Node, at place) {
 		for _, key := range []string{"shadow_mode", "quota_mode"} {
 			p.flag(descriptor, key)
 		}
+		return
+	}
+	if key, _ := p.text(descriptor["key"], "key"); n.Kind == yaml.SequenceNode {
+		p.add(n, "a rate_limit must be a map, not a list: "+secondLimit, key)
 		return
 	}
 	f := p.fields(n, "a rate_limit", rateLimitKeys)

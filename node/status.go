@@ -13,6 +13,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/node/bans"
+	"github.com/edgelimit/edgelimit/node/listen"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/status"
 	"github.com/edgelimit/edgelimit/node/telemetry"
@@ -209,6 +210,19 @@ func (n *Node) limitShares(p *policy, peers []gossip.MemberStatus, now int64) ma
 	return shares
 }
 
+// exposes reports whether operators see in clear whom the rule denies: where it says so, and, but for secrets, where
+// nobody can see it but who is on the node's own machine.
+func (n *Node) exposes(r *rules.Rule) bool {
+	return r.ExposeIdentity || n.cfg.keepsToItself() && !r.HasSecretKey()
+}
+
+// keepsToItself reports whether what the node knows stays on its machine: it has no peers, its operators are on
+// loopback or a Unix socket, and it exports nothing.
+func (c *Config) keepsToItself() bool {
+	return c.Admin != "" && listen.IsLocal(c.Admin) && c.Gossip.LAN == "" && c.Gossip.WAN == "" && c.Dashboard == "" &&
+		len(c.Bans.Exports) == 0 && c.OTLP.Endpoint == ""
+}
+
 // limitStatus returns the rules with series of their own, by name.
 func (n *Node) limitStatus(p *policy, now int64) []status.Limit {
 	all := []status.Limit{}
@@ -216,7 +230,7 @@ func (n *Node) limitStatus(p *policy, now int64) []status.Limit {
 		if t == p.other {
 			continue
 		}
-		s := status.Limit{Rule: r.Name, Scope: r.Scope.String(), Strict: r.Strict, Expose: r.ExposeIdentity,
+		s := status.Limit{Rule: r.Name, Scope: r.Scope.String(), Strict: r.Strict, Expose: n.exposes(r),
 			Recent: n.rates.recent(t)}
 		s.Bound, s.Over = n.excessOf(r)
 		s.Allowed, s.Denied = t.totals()
@@ -295,7 +309,7 @@ func (n *Node) topDenied(p *policy, of iter.Seq[*rules.Rule], most int) []status
 	for _, e := range all[:min(len(all), most)] {
 		d := status.Denied{Rule: e.rule.Name, Key: fmt.Sprintf("%016x", e.Key), Denials: e.Denials,
 			Error: e.Error}
-		if e.rule.ExposeIdentity {
+		if n.exposes(e.rule) {
 			d.Identity = text.CleanUpTo(e.Identity, status.MaxIdentity)
 		}
 		first = append(first, d)
@@ -653,8 +667,12 @@ func (n *Node) sparedFindings(add func(level, do, format string, args ...any)) {
 func (n *Node) trafficFindings(s *status.Status, add func(level, do, format string, args ...any)) {
 	if len(s.Top) > 0 {
 		d := s.Top[0]
-		who, do := "#"+d.Key, fmt.Sprintf("nothing: the rule does its work. Who it is: expose: identity for the "+
-			"rule; how many more there are: edgelimit top %s", d.Rule)
+		how := "expose: identity for the rule"
+		if r, _ := n.policy.Load().set.Lookup(d.Rule, ""); r != nil && r.HasSecretKey() {
+			how = "the file says that it is secret"
+		}
+		who, do := "#"+d.Key, fmt.Sprintf("nothing: the rule does its work. Who it is: %s; how many more there are: "+
+			"edgelimit top %s", how, d.Rule)
 		if d.Identity != "" {
 			who, do = d.Identity, fmt.Sprintf("nothing: the rule does its work. What it used, region by region: "+
 				"edgelimit inspect %s %s", d.Rule, argument(d.Identity))

@@ -334,6 +334,56 @@ func TestStatusOfTheSideThatIsCutOff(t *testing.T) {
 	}
 }
 
+// A node that is alone, and is asked on its own machine alone, says who is denied, but for secrets. Any other says how.
+func TestALoneNodeSaysWhoIsDenied(t *testing.T) {
+	const text = exposing + "  - {key: token, secret: true, rate_limit: {name: tokens, window: 1h, " +
+		"requests_per_unit: 2}}\n"
+	for _, test := range []struct {
+		name   string
+		change func(*Config)
+		shows  bool
+	}{
+		{"alone", func(*Config) {}, true},
+		{"on a socket", func(c *Config) { c.Admin = "unix:/tmp/admin" }, true},
+		{"without operators", func(c *Config) { c.Admin = "" }, false},
+		{"asked from elsewhere", func(c *Config) { c.Admin = "192.0.2.1:7949" }, false},
+		{"with peers", func(c *Config) { c.Gossip.LAN = "127.0.0.1:0" }, false},
+		{"with far peers", func(c *Config) { c.Gossip.WAN = "127.0.0.1:0" }, false},
+		{"with viewers", func(c *Config) { c.Dashboard = "127.0.0.1:0" }, false},
+		{"with exports", func(c *Config) { c.Bans.Exports = []bans.Export{{File: "/tmp/bans"}} }, false},
+		{"with a collector", func(c *Config) { c.OTLP.Endpoint = "http://127.0.0.1:1" }, false},
+	} {
+		cfg := quiet("")
+		if cfg.Admin = "127.0.0.1:0"; cfg.Dashboard != "" {
+			t.Fatal("the harness has a dashboard")
+		}
+		if test.change(&cfg); cfg.keepsToItself() != test.shows {
+			t.Errorf("%s: it keeps to itself: %v", test.name, !test.shows)
+		}
+	}
+	for admin, want := range map[string]string{"127.0.0.1:0": `tokens "" 4; hidden "bob" 3`,
+		"": `tokens "" 4; hidden "" 3`} {
+		cfg := quiet(text)
+		cfg.Admin = admin
+		n, err := New(cfg)
+		testkit.Must(t, err)
+		n.ready.Store(true)
+		denyOften(t, n, "tokens", "s3cret", 4)
+		denyOften(t, n, "hidden", "bob", 3)
+		all, err := n.TopDenied("", 10)
+		var got []string
+		for _, d := range all {
+			got = append(got, fmt.Sprintf("%s %q %d", d.Rule, d.Identity, d.Denials))
+		}
+		if strings.Join(got, "; ") != want || err != nil {
+			t.Errorf("admin %q: %q %v, want %q", admin, got, err, want)
+		}
+		if do := n.Status().Summary[0].Do; !strings.Contains(do, "the file says that it is secret") {
+			t.Errorf("what to do: %s", do)
+		}
+	}
+}
+
 // Whom a rule denies most is a finding, and no trouble.
 func TestStatusOfAFlood(t *testing.T) {
 	n := idle(t, exposing)

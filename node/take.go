@@ -251,7 +251,11 @@ func (n *Node) count(p *policy, req *Request, matches []rules.Match, charges []c
 		outcome := t.count(&layers[i], allowed || charges[i].Each)
 		n.logDecision(rule, m.Key, charges[i].Cost, &layers[i], outcome)
 		if d := &layers[i]; (!d.Allowed || d.Waived) && m.Rule != nil && t != p.other {
-			t.top.Count(uint64(m.Key), m.Exposed(req, i), n.clock.Coarse())
+			who := ""
+			if n.exposes(m.Rule) {
+				who = m.Identity(req, i)
+			}
+			t.top.Count(uint64(m.Key), who, n.clock.Coarse())
 		}
 	}
 }

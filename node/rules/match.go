@@ -224,10 +224,10 @@ func (r *Rule) listing(value string) Listing {
 	return r.Lists.find(value)
 }
 
-// Exposed returns who the i-th layer of a request is about, in clear, if the rule exposes that; else nothing.
-func (m *Match) Exposed(req *Request, i int) string {
+// Identity returns who the i-th layer of a request is about, in clear.
+func (m *Match) Identity(req *Request, i int) string {
 	switch {
-	case m.Rule == nil || !m.Rule.ExposeIdentity:
+	case m.Rule == nil:
 		return ""
 	case i < len(req.Descriptors):
 		if d := req.Descriptors[i]; len(d) > 0 {

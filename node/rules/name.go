@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -114,6 +115,7 @@ func (r *Rule) keys() string {
 	return fitting(shownName(b.String()))
 }
 
+// hasSecret reports whether the place holds a secret value.
 func (r *Rule) hasSecret() bool {
 	for i := range r.Steps {
 		if r.Steps[i].Secret && r.Entries[i].Value != "" {
@@ -121,6 +123,11 @@ func (r *Rule) hasSecret() bool {
 		}
 	}
 	return false
+}
+
+// HasSecretKey reports whether values of one of the rule's keys are secrets.
+func (r *Rule) HasSecretKey() bool {
+	return slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Secret })
 }
 
 // fitting shortens a name that is longer than those of rules may be.

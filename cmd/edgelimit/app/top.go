@@ -22,8 +22,9 @@ import (
 )
 
 const topHelp = `
-Whom a node denied most in the last five to ten minutes: by the keyed hash that the rule counts, and in clear where the
-rule has expose: identity. On a terminal the table is drawn anew until you interrupt it.
+Whom a node denied most in the last five to ten minutes: by the keyed hash that the rule counts, or in clear where the
+rule has expose: identity, or the node is alone and only its own machine reaches its operators' listener. On a terminal
+the table is drawn anew until you interrupt it.
 
 All rules:      edgelimit top
 One of them:    edgelimit top login -n 5
@@ -102,7 +103,9 @@ func printTop(out, terminal io.Writer, denied []status.Denied) error {
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RULE\tDENIALS\tWHO")
+	hashed := false
 	for _, d := range denied {
+		hashed = hashed || d.Identity == ""
 		count := fmt.Sprint(d.Denials)
 		if d.Error > 0 {
 			count = fmt.Sprintf("%d to %d", d.Denials-min(d.Error, d.Denials), d.Denials)
@@ -110,7 +113,11 @@ func printTop(out, terminal io.Writer, denied []status.Denied) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", cut(terminal, d.Rule, 32), count,
 			cut(terminal, cmp.Or(d.Identity, "#"+d.Key), 32))
 	}
-	return w.Flush()
+	err := w.Flush()
+	if err == nil && hashed {
+		_, err = fmt.Fprintln(out, "# is a keyed hash of who it is: to see that, write expose: identity into the rule")
+	}
+	return err
 }
 
 const inspectHelp = `

@@ -46,7 +46,7 @@ func (r *Replica) admit(b []byte, now int64) error {
 	if len(b) < largeFrame {
 		return nil
 	}
-	from := senderOf(b)
+	from, _ := senderOf(b)
 	a, largest := &r.strangers, strangerBurst
 	if h := r.inbound[from]; h != nil && r.peers[from] != nil {
 		a, largest = &h.snapshots, memberBurst
@@ -58,13 +58,14 @@ func (r *Replica) admit(b []byte, now int64) error {
 	return errFlood
 }
 
-// senderOf reads who sends a frame; 0 where that cannot be read.
-func senderOf(b []byte) counters.Origin {
+// senderOf reads who sent a frame, and when by its clock; 0 where that cannot be read.
+func senderOf(b []byte) (o counters.Origin, sent int64) {
 	r := borrowReader(b)
 	defer r.giveBack()
 	_, _, _ = r.arrayLen(), r.uint(), r.uint()
-	if o := r.uint(); r.err == nil {
-		return counters.Origin(o)
+	o = counters.Origin(r.uint())
+	if _, sent = r.uint(), r.int(); r.err != nil {
+		return 0, 0
 	}
-	return 0
+	return o, sent
 }

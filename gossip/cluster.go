@@ -47,6 +47,7 @@ type Cluster struct {
 	replica *Replica
 	dials   dials
 	membership
+	recency
 
 	gateways
 }
@@ -67,7 +68,7 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 	c := &Cluster{
 		cfg: cfg, self: self, source: source, log: cfg.Logger, announced: make(chan struct{}, 1),
 		outbox: newOutbox(cfg.Interval), replica: NewReplica(self.Origin(), cfg.Interval, source),
-		membership: newMembership(self), gateways: newGateways(), dials: make(dials),
+		membership: newMembership(self), recency: newRecency(), gateways: newGateways(), dials: make(dials),
 	}
 	c.replica.Describe(self.Origin(), self.describe())
 	c.replica.between = c.yield
@@ -102,6 +103,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		loops.Go(func() { p.greet(ctx) })
 	}
 	loops.Go(func() { c.announce(ctx) })
+	loops.Go(func() { c.ask(ctx) })
 	loops.Go(func() { c.passOn(ctx) })
 	pacing, stopPacing := context.WithCancel(context.WithoutCancel(ctx))
 	var paced sync.WaitGroup
@@ -124,6 +126,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.linger(ticker.C)
 	stopPacing()
 	paced.Wait()
+	c.quiet.Store(true)
 	c.goodbye()
 	var leaving sync.WaitGroup
 	for _, p := range c.pools {
@@ -199,7 +202,7 @@ func (c *Cluster) Warm(ctx context.Context) error {
 
 func (c *Cluster) warm() bool {
 	c.mu.Lock()
-	informed := len(c.routes) == 0 || c.replica.hasBegun()
+	informed := !c.awaits() && (len(c.routes) == 0 || c.replica.hasBegun())
 	c.mu.Unlock()
 	blind, _ := c.Blind()
 	return informed && !blind
@@ -209,12 +212,6 @@ func (c *Cluster) tick() {
 	now := c.cfg.Now()
 	drained := c.source.DrainDirty(now)
 	c.send(func() []Message { return c.replica.Tick(drained, now) }, false)
-	c.mu.Lock()
-	twins := c.twins(now)
-	c.mu.Unlock()
-	for _, r := range twins {
-		c.warnOfTwin(r)
-	}
 	c.ticks.Add(1)
 }
 
@@ -246,6 +243,12 @@ func (c *Cluster) receive(pool string, b []byte) {
 		c.receiveRosters(pool, b)
 		return
 	}
+	if isQuestion(b) {
+		if err := c.receiveQuestion(b); err != nil && c.malformed.admit(c.log) {
+			c.log.Warn("gossip: dropped a question that cannot be read", "pool", pool, "bytes", len(b))
+		}
+		return
+	}
 	take := c.replica.Receive
 	if isDetour(b) {
 		take = c.replica.ReceiveDetour
@@ -255,9 +258,10 @@ func (c *Cluster) receive(pool string, b []byte) {
 	c.mu.Unlock()
 	if errors.Is(err, errFlood) {
 		if c.flooded.admit(c.log) {
+			from, _ := senderOf(b)
 			c.log.Warn("gossip: dropped a snapshot: a peer sends more of them than an honest one does; if it is not "+
 				"yours, rotate the gossip key, as whoever holds it can speak in any node's name",
-				"pool", pool, "peer", c.nameOf(senderOf(b)), "bytes", len(b))
+				"pool", pool, "peer", c.nameOf(from), "bytes", len(b))
 		}
 		return
 	}
@@ -287,17 +291,6 @@ func (c *Cluster) left(o counters.Origin) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.replica.Left(o)
-}
-
-// snapshot is what a node that joins receives: nothing where owners add up, as they send it what it asks for.
-func (c *Cluster) snapshot() []byte {
-	c.mu.Lock()
-	tick, large := c.replica.log.last(), c.replica.large
-	c.mu.Unlock()
-	if large {
-		return nil
-	}
-	return encodeSnapshot(c.self.Origin(), tick, c.source, c.cfg.Now())
 }
 
 // Audit is Replica.Audit after Replica.Found, and counts the nodes behind seeds that never answered, as when the node

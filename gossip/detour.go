@@ -24,10 +24,12 @@ func packetsLate(interval time.Duration) time.Duration { return max(3*idleBeacon
 
 // ways is what a replica knows of how frames travel between it and a peer.
 type ways struct {
-	packetAt int64 // when a packet of the peer came last, or when it joined
-	streamAt int64 // when a stream with frames of the peer came last
-	lostAt   int64 // when the peer said last that it gets no packets
-	deaf     bool  // this node reports to the peer that it gets none of its packets
+	packetAt    int64 // when a packet of the peer came last, or when it was to begin to send some
+	streamAt    int64 // when a stream with frames of the peer came last
+	streamSince int64 // since when streams come again and again
+	lostAt      int64 // when the peer said last that it gets no packets
+	lostSince   int64 // since when it says so again and again
+	deaf        bool  // this node reports to the peer that it gets none of its packets
 }
 
 // detours returns whether what is sent to a peer takes a detour, and whether that is because none of its packets come.
@@ -86,12 +88,15 @@ func (r *Replica) ReceiveDetour(b []byte, now int64) error {
 		r.stats.Malformed++
 		return err
 	}
+	recent := false // this is no recording
 	for _, f := range frames {
-		if senderOf(f) != from {
+		by, sent := senderOf(f)
+		if by != from {
 			err = errors.Join(err, errDetour)
 			continue
 		}
 		p := r.peers[from]
+		recent = recent || p != nil && subtract(p.newest, sent) <= int64(MostSilence(r.interval))
 		var before int64
 		if p != nil {
 			before = p.packetAt
@@ -101,9 +106,13 @@ func (r *Replica) ReceiveDetour(b []byte, now int64) error {
 			p.packetAt = before
 		}
 	}
-	if p := r.peers[from]; p != nil {
+	if p := r.peers[from]; p != nil && recent {
+		if !r.recently(p.streamAt, now) {
+			p.streamSince = now
+		}
 		p.streamAt = now
 		if deaf && !r.recently(p.lostAt, now) {
+			p.lostSince = now
 			r.answerSoon(from)
 		}
 		if p.lostAt = 0; deaf {
@@ -333,11 +342,14 @@ type Blocked struct {
 // Any reports whether any way is.
 func (b Blocked) Any() bool { return b != Blocked{} }
 
-// blocked returns which ways between the replica and a peer no packets pass, though streams do.
+// blocked returns which ways between the replica and a peer no packets pass, though streams do, for a while: a packet
+// is lost now and then, and after a partition the first streams are of a time when nothing passed.
 func (r *Replica) blocked(p *peer, now int64) Blocked {
+	late := packetsLate(r.interval)
+	lasts := func(since, at int64) bool { return r.recently(at, now) && at-since >= int64(late) }
 	return Blocked{
-		UDPTo:   r.recently(p.lostAt, now),
-		UDPFrom: r.recently(p.streamAt, now) && over(now, p.packetAt, packetsLate(r.interval)),
+		UDPTo:   lasts(p.lostSince, p.lostAt),
+		UDPFrom: lasts(p.streamSince, p.streamAt) && over(now, p.packetAt, late),
 	}
 }
 

@@ -28,6 +28,9 @@
 //
 // # Membership
 //
+// The gossip key shows that a message is of the cluster, and not when it was sent. So what memberlist and rosters
+// report is a candidate, which becomes a member when it answers a question that is new each time; see recency.go.
+//
 // Nodes of one region are in a LAN pool; of each region three nodes, its gateways, are in the WAN pool (all of them up
 // to four). Every node has a socket between regions, by which the others reach it. Gateways publish rosters of their
 // region and pass on those of others, so that every node knows all nodes; see gateways.go and roster.go. Where all

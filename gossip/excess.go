@@ -299,29 +299,20 @@ func (r *Replica) reckon(h *inbound, f *frame, now int64) {
 			if !r.large {
 				r.notSeen(f.origin, g.meter.Rule, rise, from, now)
 			}
-			if r.follows(f.origin, h, g.meter.Rule) {
+			if r.follows(h, g.meter.Rule) {
 				h.noteDemand(g, f.since, f.sent, now)
 			}
 		}
 	}
 }
 
-// How many unknown rules of one origin, and how many rules of one that is no member, a replica remembers: whoever has
-// the key can make rules and origins up.
-const (
-	maxUnknownDemands  = 1 << 10
-	maxStrangerDemands = 1 << 6
-)
+// maxUnknownDemands is how many unknown rules of one origin a replica remembers: whoever has the key can make rules up.
+const maxUnknownDemands = 1 << 10
 
 // follows reports whether to remember the demand that an origin reports under a rule.
-func (r *Replica) follows(o counters.Origin, h *inbound, rule string) bool {
-	if _, known := h.demand[rule]; known {
-		return true
-	}
-	if r.peers[o] == nil {
-		return len(h.demand) < maxStrangerDemands
-	}
-	return r.limits[rule] != nil || len(h.demand) < maxUnknownDemands
+func (r *Replica) follows(h *inbound, rule string) bool {
+	_, known := h.demand[rule]
+	return known || r.limits[rule] != nil || len(h.demand) < maxUnknownDemands
 }
 
 // assume records as unseen what an origin whose frames will never come may have admitted: what it was asked for, or the

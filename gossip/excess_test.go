@@ -274,6 +274,7 @@ func TestAuditOfABucket(t *testing.T) {
 // Rules that have no limit take no memory, nor do those of which nothing has been received of late.
 func TestExcessWindowsAreBounded(t *testing.T) {
 	l := newAuditor(t, time.Minute, 100)
+	l.Join(7, frameTime)
 	l.audit(t, frameTime, 0)
 	for i := range uint64(100) {
 		m := counters.NewMeter(string(binaryName(int(i))), counters.SlidingWindow, time.Second)
@@ -290,7 +291,7 @@ func TestExcessWindowsAreBounded(t *testing.T) {
 }
 
 // Reports that come at once and are of times that overlap take bounded memory, and none is lost. Those of nodes that
-// are no members may all be one node's: they take none, and add up.
+// are no members any more may all be one node's: they take none, and add up.
 func TestSpansAreBounded(t *testing.T) {
 	const reports = 10 * maxSpans
 	for _, test := range []struct {
@@ -301,18 +302,18 @@ func TestSpansAreBounded(t *testing.T) {
 	}{
 		{"a member", 1 << 20, true, false, 10 * reports},
 		{"a member and its limit", 100, true, false, 100},
-		{"a stranger", 1 << 20, false, false, 10 * reports},
-		{"strangers", 100, false, true, 10 * reports},
+		{"one that was a member", 1 << 20, false, false, 10 * reports},
+		{"many that were", 100, false, true, 10 * reports},
 	} {
 		l := newAuditor(t, time.Minute, test.limit)
 		l.audit(t, frameTime, 0)
-		if test.member {
-			l.Join(7, frameTime)
-		}
 		for i := range int64(reports) {
 			o := counters.Origin(7)
 			if test.several {
 				o += counters.Origin(i)
+			}
+			if l.Join(o, frameTime); !test.member {
+				l.Leave(o, false)
 			}
 			l.frameOf(o, data, uint64(1+i), time.Second, group{rise: 10}, frameTime+(i-reports)*ms, frameTime)
 		}
@@ -377,6 +378,7 @@ func TestExcessWindowOfAClockThatIsSet(t *testing.T) {
 	for _, by := range []time.Duration{-time.Hour, -time.Second, time.Second, time.Hour} {
 		l := newAuditor(t, time.Minute, 100)
 		l.audit(t, frameTime, 0)
+		l.Join(7, frameTime)
 		l.frame(data, 1, 50*time.Millisecond, group{rise: 9}, frameTime, frameTime)
 		now := frameTime + int64(by)
 		l.Tick(counters.Drained{}, now)

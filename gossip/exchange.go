@@ -50,12 +50,12 @@ func (c *Cluster) sendDigest(a addressee, d *digest) {
 	}
 }
 
-// someGateways returns up to n members of the WAN pool that know rosters, in random order.
+// someGateways returns up to n members in the WAN pool that know rosters, in random order.
 func (c *Cluster) someGateways(far *pool, n int) (to []addressee) {
 	members, _ := far.others()
 	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	for _, m := range members {
-		if addr, err := netip.ParseAddrPort(m.addr); err == nil && !m.isOld() && len(to) < n {
+		if addr, err := netip.ParseAddrPort(m.addr); err == nil && len(to) < n && !m.isOld() && far.isMember(m.Member) {
 			to = append(to, addressee{far, nodeAt(addr)})
 		}
 	}
@@ -180,7 +180,7 @@ func (c *Cluster) receiveDigest(pool string, d *digest) {
 		}
 		c.sendDigest(to, reply)
 	}
-	c.sendRosters(to, lacks)
+	c.sendRosters(to, lacks, c.isMember(d.from.Origin()))
 }
 
 // returnAddress returns where the sender of a digest is reached.
@@ -198,7 +198,8 @@ func (c *Cluster) returnAddress(pool string, from Member) (addressee, bool) {
 }
 
 // sendRosters sends rosters, the large ones over a stream in the background. The next digest asks for what is not sent.
-func (c *Cluster) sendRosters(to addressee, all []*roster) {
+// Who is no member, and may be a recording, leaves others most of the streams.
+func (c *Cluster) sendRosters(to addressee, all []*roster, member bool) {
 	packets, stream := encodeRosters(all)
 	for _, b := range packets {
 		if err := to.pool.ml().SendBestEffort(&to.node, b); err != nil {
@@ -208,13 +209,26 @@ func (c *Cluster) sendRosters(to addressee, all []*roster) {
 	if stream == nil {
 		return
 	}
-	select {
-	case c.sending <- struct{}{}:
-	default:
-		return
+	places := []chan struct{}{c.sending}
+	if !member {
+		places = append(places, c.lending)
+	}
+	for i, p := range places {
+		select {
+		case p <- struct{}{}:
+		default:
+			for _, taken := range places[:i] {
+				<-taken
+			}
+			return
+		}
 	}
 	go func() {
-		defer func() { <-c.sending }()
+		defer func() {
+			for _, p := range places {
+				<-p
+			}
+		}()
 		if err := to.pool.ml().SendReliable(&to.node, stream); err != nil {
 			c.log.Debug("gossip: rosters not sent", "pool", to.pool.name, "addr", to.node.Address(), "error", err)
 		}

@@ -35,7 +35,8 @@ const (
 	pullAtStart   = 300 * time.Millisecond
 	departedLasts = 2 * time.Minute // in a roster
 	oldLasts      = time.Minute     // all are gateways so long after a node of the first version was seen
-	maxRosterSent = 8               // streams with rosters under way
+	maxRosterSent = 4               // streams with rosters under way
+	maxRosterLent = 1               // of them, those to nodes that are no members
 )
 
 // gateways is a cluster's part in the choice of gateways and in what they pass on.
@@ -43,6 +44,7 @@ type gateways struct {
 	isGateway atomic.Bool
 	elected   chan struct{} // closed when the node knows for the first time whether it is one
 	sending   chan struct{} // a place for each stream with rosters
+	lending   chan struct{} // a place for each of them that goes to a node that is no member
 	oldSeen   atomic.Int64  // when a node of the first version last tried to join, or a gateway knew of one
 	replies   atomic.Uint64 // digests that answered one of this node's, over the WAN
 
@@ -63,8 +65,11 @@ type departedMember struct {
 }
 
 func newGateways() gateways {
-	return gateways{elected: make(chan struct{}), sending: make(chan struct{}, maxRosterSent), rosters: newRosters(),
-		departed: make(map[counters.Origin]departedMember)}
+	return gateways{
+		elected: make(chan struct{}), sending: make(chan struct{}, maxRosterSent),
+		lending: make(chan struct{}, maxRosterLent), rosters: newRosters(),
+		departed: make(map[counters.Origin]departedMember),
+	}
 }
 
 // pool returns the pool of that name, or nil.
@@ -80,7 +85,7 @@ func (c *Cluster) pool(name string) *pool {
 // passOn chooses the gateways and compares rosters, until ctx ends.
 func (c *Cluster) passOn(ctx context.Context) {
 	near, far := c.pool(lan), c.pool(wan)
-	for begun := time.Now(); near != nil && near.isAlone() && time.Since(begun) < electAtStart; {
+	for begun := time.Now(); near != nil && c.meets(near) && time.Since(begun) < electAtStart; {
 		if !sleep(ctx, 10*time.Millisecond) {
 			break
 		}
@@ -108,6 +113,16 @@ func (c *Cluster) passOn(ctx context.Context) {
 			wait = pullAtStart
 		}
 	}
+}
+
+// meets reports whether others of this region may become members at any moment.
+func (c *Cluster) meets(near *pool) bool {
+	if near.isAlone() {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.awaits()
 }
 
 // elect finds whether this node is a gateway, and has it become one or cease to be one. Whoever starts has no peers in
@@ -189,7 +204,7 @@ func (c *Cluster) knowsOld() bool {
 	return false
 }
 
-// isSparse reports whether there are nodes that are no gateways, which need rosters.
+// isSparse reports whether there are nodes that are no gateways, which need rosters, or may be some.
 func (c *Cluster) isSparse() bool {
 	if !c.isGateway.Load() {
 		return true
@@ -198,6 +213,11 @@ func (c *Cluster) isSparse() bool {
 	defer c.mu.Unlock()
 	for _, r := range c.routes {
 		if !r.member.isOld() && !r.member.Gateway && r.member.WAN.IsValid() {
+			return true
+		}
+	}
+	for _, q := range c.candidates {
+		if q.listed {
 			return true
 		}
 	}
@@ -287,8 +307,8 @@ func (c *Cluster) noteDeparted(before *roster, members []Member) {
 func (c *Cluster) settle() {
 	far := c.pool(wan)
 	members, departed := c.rosters.members(c.self.Region)
-	gateway, self, now := far.joins.Load() && c.isGateway.Load(), c.self.Origin(), c.cfg.Now()
-	var joined, left []*route
+	gateway, self := far.joins.Load() && c.isGateway.Load(), c.self.Origin()
+	var left []*route
 	var graceful []bool
 	c.mu.Lock()
 	for o := range c.givenUp {
@@ -301,6 +321,9 @@ func (c *Cluster) settle() {
 			continue
 		}
 		delete(c.listed, o)
+		if q := c.candidates[o]; q != nil && q.route == l {
+			delete(c.candidates, o)
+		}
 		if r := c.routes[o]; r == l {
 			_, bye := departed[o]
 			if removed, g := c.remove(o, bye); removed {
@@ -316,16 +339,14 @@ func (c *Cluster) settle() {
 		r := &route{member: m, pool: far, node: nodeAt(m.WAN), addr: m.WAN.String(), listed: true}
 		c.listed[o] = r
 		before := c.routes[o]
-		if before == nil && c.outdated[o] == nil || before != nil && before.listed {
-			if c.add(r, now) {
-				joined = append(joined, r)
-			}
+		if q := c.candidates[o]; q != nil {
+			before = q.route
+		}
+		if before == nil || before.listed {
+			c.report(r)
 		}
 	}
 	c.mu.Unlock()
-	for _, r := range joined {
-		c.logJoined(r)
-	}
 	for i, r := range left {
 		c.logGone(r.member, r.pool, graceful[i])
 	}
@@ -343,11 +364,17 @@ func nodeAt(addr netip.AddrPort) memberlist.Node {
 // joinGateways has the gateways that are not in the WAN pool yet joined.
 func (c *Cluster) joinGateways(far *pool) {
 	var missing []Member
-	c.mu.Lock()
-	for _, r := range c.routes {
+	add := func(r *route) {
 		if r.member.Gateway && r.member.WAN.IsValid() && (r.listed || r.pool.name == lan) {
 			missing = append(missing, r.member)
 		}
+	}
+	c.mu.Lock()
+	for _, r := range c.routes {
+		add(r)
+	}
+	for _, q := range c.candidates { // each may have to join first, to know this node and answer it
+		add(q.route)
 	}
 	c.mu.Unlock()
 	far.mu.Lock()
@@ -387,7 +414,7 @@ func (c *Cluster) isListedAt(addr string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.listed {
-		if l.member.WAN.String() == addr && !l.member.Gateway {
+		if l.member.WAN.String() == addr && !l.member.Gateway && c.routes[l.member.Origin()] != nil {
 			return true
 		}
 	}

@@ -32,8 +32,8 @@ type inbound struct {
 	latestSent      int64                  //
 	newest          int64                  //
 	highest         uint64                 // highest tick of any frame
-	lastSeen        int64                  // when the last frame arrived
-	since           int64                  // when the first frame arrived
+	lastSeen        int64                  // when the last frame arrived that was newer than all before
+	since           int64                  // when the first frame arrived, or was awaited
 	interval        time.Duration          // the gossip interval, the same on every node
 	ackDue          bool                   // an acknowledgement is due
 	demand          map[string]reported    // by rule
@@ -89,7 +89,9 @@ func (h *inbound) repeated(f *frame) bool {
 
 // note records that the frame arrived, and updates the cumulative tick and the watermark.
 func (h *inbound) note(f *frame, now int64) {
-	h.lastSeen = now
+	if f.sent > h.newest || f.kind.numbered() && f.tick > h.highest { // any other may be a recording
+		h.lastSeen = now
+	}
 	h.newest = max(h.newest, min(f.sent, now))
 	if f.sent > h.latestSent {
 		h.latestSent = f.sent
@@ -175,6 +177,9 @@ func (h *inbound) forget() {
 	h.sums, h.hereAt, h.thereAt = [3]map[string]reported{}, 0, 0
 }
 
+// await has the origin count as one that has just come: it did not send of itself before, and is to do so from now on.
+func (h *inbound) await(now int64) { h.since, h.worstAge, h.peakAge = now, 0, 0 }
+
 // isFar reports whether the origin is of another region.
 func (h *inbound) isFar() bool { return h.region != nil && h.region.place != counters.Near }
 
@@ -184,7 +189,7 @@ func (h *inbound) isGone() bool { return h.left || h.unlinked }
 // age returns the age of the watermark by the origin's clock or by this node's, whichever is more: a clock that is
 // ahead does not make old counts look fresh.
 func (h *inbound) age(now int64) time.Duration {
-	if h.watermark == 0 {
+	if h.watermark == 0 || h.watermarkAt < h.since {
 		return time.Duration(max(0, now-h.since))
 	}
 	return time.Duration(max(0, now-h.watermark, now-h.watermarkAt))
@@ -200,6 +205,7 @@ func (h *inbound) unreported(now int64) time.Duration {
 
 // tick closes an interval of the replica's own.
 func (h *inbound) tick(now int64) {
+	h.since = min(h.since, now) // the clock may have been set back
 	h.peakAge = max(h.worstAge, h.age(now))
 	h.worstAge = 0
 	// A rule that a whole interval's report did not name is quiet.

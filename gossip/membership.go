@@ -19,13 +19,11 @@ import (
 // membership is how the other nodes are reached, and which of their boots is the latest. The cluster's lock guards it.
 //
 // A node that starts again is another member to memberlist, which takes a while to notice that the earlier boot is
-// over. Here a later boot replaces the earlier one at once, also in the bound. Two living nodes with the same id look
-// the same at first, until the earlier one sends again.
+// over. Here a later boot replaces the earlier one as soon as it has answered, also in the bound.
 type membership struct {
-	routes   map[counters.Origin]*route
-	latest   map[string]Member // the latest boot of each node, by name
-	outdated map[counters.Origin]*route
-	listed   map[counters.Origin]*route // those that rosters of other regions list
+	routes map[counters.Origin]*route // of members, see recency
+	latest map[string]Member          // the latest boot of each node, by name
+	listed map[counters.Origin]*route // those that rosters of other regions list
 	// gateways of other regions that this gateway's WAN pool has given up, though their region's rosters list them
 	givenUp map[counters.Origin]bool
 }
@@ -36,83 +34,38 @@ type route struct {
 	pool   *pool
 	node   memberlist.Node
 	addr   string // the node's host:port
-	since  int64  // when it came; for an outdated one, when it was replaced
+	since  int64  // when it came, or became a member
 	listed bool   // a roster lists it: it is not in the pool, whose socket reaches it
 }
 
 func newMembership(self Member) membership {
 	return membership{
-		routes:   make(map[counters.Origin]*route),
-		latest:   map[string]Member{self.name(): self},
-		outdated: make(map[counters.Origin]*route),
-		listed:   make(map[counters.Origin]*route),
-		givenUp:  make(map[counters.Origin]bool),
+		routes:  make(map[counters.Origin]*route),
+		latest:  map[string]Member{self.name(): self},
+		listed:  make(map[counters.Origin]*route),
+		givenUp: make(map[counters.Origin]bool),
 	}
 }
 
 // lastWords is how long frames of a boot that is over may still be under way.
 const lastWords = 5 * time.Second
 
-// arrived adds or updates a member that memberlist reports as alive.
+// arrived takes in a node that memberlist reports as alive.
 func (c *Cluster) arrived(r *route) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	delete(c.givenUp, r.member.Origin())
-	joined := c.add(r, c.cfg.Now())
-	c.mu.Unlock()
-	if joined {
-		c.logJoined(r)
-	}
+	c.report(r)
 }
 
-func (c *Cluster) logJoined(r *route) {
-	c.log.Info("gossip: member joined", "pool", r.pool.name, "peer", r.member.NodeID, "peer_region", r.member.Region,
-		"addr", r.addr)
-	if r.member.name() == c.self.name() {
-		c.warnOfTwin(r)
-	}
-}
-
-// add adds or updates a member, and reports whether it was none before. The lock is held.
-func (c *Cluster) add(r *route, now int64) (joined bool) {
-	m := r.member
-	r.since = now
-	twin := m.name() == c.self.name()
-	latest, known := c.latest[m.name()]
-	before, routed := c.routes[m.Origin()]
-	switch {
-	case routed:
-		r.since = before.since
-		c.routes[m.Origin()] = r
-		if known && m.Incarnation == latest.Incarnation && !twin {
-			c.latest[m.name()] = m // as it says of itself now
-		}
-		return false
-	case known && m.Incarnation < latest.Incarnation:
-		c.outdated[m.Origin()] = r
-		return false
-	case !twin:
-		if known { // that boot is over
-			if r := c.routes[latest.Origin()]; r != nil {
-				r.since = now
-				c.outdated[latest.Origin()] = r
-			}
-			c.depart(latest.Origin(), true)
-		}
-		c.latest[m.name()] = m
-	}
-	c.join(r, now)
-	return true
-}
-
-// gone removes a member that memberlist reports as dead or left: it does not say which. One that its region's gateways
+// gone removes a node that memberlist reports as dead or left: it does not say which. One that its region's gateways
 // list, and that has only ceased to be one of them, stays.
 func (c *Cluster) gone(m Member, p *pool) {
 	o := m.Origin()
 	c.mu.Lock()
-	if l := c.listed[o]; l != nil && c.routes[o] != nil {
-		if !l.member.Gateway {
-			l.since = c.routes[o].since
-			c.routes[o] = l
+	if l := c.listed[o]; l != nil && (c.routes[o] != nil || c.candidates[o] != nil) {
+		if !l.member.Gateway || !p.joins.Load() { // or this node has
+			c.report(l)
 			c.mu.Unlock()
 			return
 		}
@@ -130,17 +83,16 @@ func (c *Cluster) logGone(m Member, p *pool, graceful bool) {
 	c.log.Info("gossip: member gone", "pool", p.name, "peer", m.NodeID, "peer_region", m.Region, "graceful", graceful)
 }
 
-// remove removes a member, and reports whether it was one, rather than an earlier boot, and whether it left. The lock
-// is held.
+// remove removes a member or a candidate, and reports whether it was a member, and whether it left. The lock is held.
 func (c *Cluster) remove(o counters.Origin, left bool) (removed, graceful bool) {
-	_, outdated := c.outdated[o]
-	delete(c.outdated, o)
-	if !outdated {
-		c.depart(o, left) // it may have sent a goodbye
+	delete(c.candidates, o)
+	if c.routes[o] == nil {
+		return false, false
 	}
+	c.depart(o, left) // it may have sent a goodbye
 	graceful = c.replica.Left(o)
 	c.forgetBoots()
-	return !outdated, graceful
+	return true, graceful
 }
 
 // join adds the member to the replica. The lock is held.
@@ -179,22 +131,6 @@ func (c *Cluster) silent(p *pool) (addrs []string) {
 	}
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	return addrs
-}
-
-// twins returns, and joins, the members that were taken for earlier boots and still send: two nodes have the same id.
-// Each is an origin of its own, so that counts stay right. The lock is held.
-func (c *Cluster) twins(now int64) (found []*route) {
-	for o, r := range c.outdated {
-		switch {
-		case c.replica.lastSeen(o) > r.since+int64(lastWords):
-			delete(c.outdated, o)
-			c.join(r, now)
-			found = append(found, r)
-		case now > r.since+int64(forgetSilent):
-			delete(c.outdated, o)
-		}
-	}
-	return found
 }
 
 func (c *Cluster) warnOfTwin(r *route) {

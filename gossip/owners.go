@@ -191,7 +191,8 @@ func (r *Replica) reorganize(now int64) {
 			r.unable = r.unable || p.region == nil || p.version < largestVersion
 		}
 	}
-	if r.isLarge(now) != r.large {
+	turns := r.isLarge(now) != r.large
+	if turns {
 		r.large, r.changed = !r.large, true
 		r.turn(now)
 	}
@@ -264,11 +265,18 @@ func (r *Replica) reorganize(now int64) {
 			h.forget()
 		}
 	}
-	r.links = r.links[:0]
+	before := r.links
+	r.links = nil
 	for o, isLink := range linked {
-		if isLink && r.peers[o] != nil {
-			r.links = append(r.links, o)
-			r.inboundOf(o, now)
+		p := r.peers[o]
+		if !isLink || p == nil {
+			continue
+		}
+		r.links = append(r.links, o)
+		h := r.inboundOf(o, now)
+		if _, was := slices.BinarySearch(before, o); !was && !turns && !r.suspects[o] {
+			h.await(now)
+			p.packetAt = now
 		}
 	}
 	slices.Sort(r.links)
@@ -286,6 +294,13 @@ func (r *Replica) reorganize(now int64) {
 // any more: what it knows of them it has from owners, and a small one takes account of single nodes alone.
 func (r *Replica) isLarge(now int64) bool {
 	n := len(r.peers) + 1
+	if n > meshAgain { // those that said goodbye are members until the others have noticed
+		for o := range r.peers {
+			if h := r.inbound[o]; h != nil && h.left {
+				n--
+			}
+		}
+	}
 	if r.large && n <= meshAgain {
 		for o, h := range r.inbound {
 			if r.peers[o] == nil && !h.isGone() {
@@ -329,7 +344,10 @@ func (r *Replica) turn(now int64) {
 		return
 	}
 	for o := range r.peers {
-		r.inboundOf(o, now)
+		if h := r.inboundOf(o, now); !r.isLink(o) {
+			h.await(now)
+			r.peers[o].packetAt = now
+		}
 	}
 	last := r.log.last()
 	for _, p := range r.peers {

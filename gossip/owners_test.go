@@ -253,7 +253,10 @@ func TestSlotsOfStrangersComeAgainBesideSums(t *testing.T) {
 				f.origin, f.tick, f.sent = from, 1, frameTime
 				body := pack([]group{g}, from, frameTime, maxBody)[0]
 				testkit.Must(t, r.Receive(f.encode(nil, body), frameTime))
-				return r.counts.(*counters.Table).View(limit, 1, frameTime), r.inbound[from].cumulative
+				if h := r.inbound[from]; h != nil {
+					has = h.cumulative
+				}
+				return r.counts.(*counters.Table).View(limit, 1, frameTime), has
 			}
 			sum := func() { receive(frame{kind: data}, 200, newSum("sum", "there").Of(1), 10, ofSum) }
 			if stranger.ages == nil {

@@ -58,6 +58,7 @@ func TestTruncatedSnapshotHasNoWatermark(t *testing.T) {
 		sender, auditor := NewReplica(1, 100*time.Millisecond,
 			archive{meter: &m, slots: c.slots}), NewReplica(2, 100*time.Millisecond, ear)
 		sender.Join(2, now)
+		auditor.Join(1, now)
 		send := func(at int64, slots ...counters.Slot) (size int) {
 			for _, msg := range sender.Tick(counters.Drained{Slots: slots}, at) {
 				if err := auditor.Receive(msg.Data, at); err != nil {

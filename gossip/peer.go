@@ -16,7 +16,11 @@ type peer struct {
 	snapTick   uint64           // what the last snapshot sent covered; 0: none was sent
 	snapAt     int64            // when
 	snapFailed bool             // it was not sent
-	lastSeen   int64            // when anything came from it
+	lastSeen   int64            // when anything new came from it
+	newest     int64            // its time of the newest frame or answer, at most this node's when that came
+	tick       uint64           // the highest of its frames
+	isStale    bool             // what comes is older than what came before
+	rtt        time.Duration    // of questions and their answers; 0: not measured yet
 	log        *frameLog        // what it is sent: all peers the same, or each its own
 	region     *region          // that it is of; nil: unknown
 	version    uint8            // the highest that it reads

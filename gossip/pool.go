@@ -260,21 +260,12 @@ func (p *pool) NotifyMsg(b []byte) { p.cluster.receive(p.name, b) }
 // GetBroadcasts implements memberlist.Delegate: memberlist's broadcast queue is not the data plane.
 func (p *pool) GetBroadcasts(int, int) [][]byte { return nil }
 
-// LocalState implements memberlist.Delegate: a joining node receives, and sends, a snapshot. Later exchanges are about
-// the membership only: lost frames are sent again.
-func (p *pool) LocalState(join bool) []byte {
-	if !join {
-		return nil
-	}
-	return p.cluster.snapshot()
-}
+// LocalState implements memberlist.Delegate: comparisons of lists of members are about these only. Counts go to
+// members, see recency.
+func (p *pool) LocalState(bool) []byte { return nil }
 
 // MergeRemoteState implements memberlist.Delegate.
-func (p *pool) MergeRemoteState(b []byte, _ bool) {
-	if len(b) > 0 {
-		p.cluster.receive(p.name, b)
-	}
-}
+func (p *pool) MergeRemoteState([]byte, bool) {}
 
 // errNoGateway keeps a node out of the WAN pool, without a line in the log.
 var errNoGateway = errors.New("no gateway")
@@ -320,11 +311,6 @@ func (p *pool) NotifyJoin(n *memberlist.Node) {
 		return
 	}
 	p.members[n.Name] = poolMember{m, n.Address()}
-	if p.carries(m) {
-		p.met, p.alone = true, false
-	}
-	delete(p.missing, n.Address())
-	maps.DeleteFunc(p.failed, func(_ string, f failedMember) bool { return f.name() == m.name() }) // an earlier boot
 	p.mu.Unlock()
 	if p.carries(m) {
 		p.cluster.arrived(&route{member: m, pool: p, node: *n, addr: n.Address()})
@@ -337,11 +323,10 @@ func (p *pool) NotifyLeave(n *memberlist.Node) {
 	if err != nil || m.Origin() == p.cluster.self.Origin() {
 		return
 	}
-	replaced := p.cluster.replaced(m)
-	stays := p.cluster.isListed(m)
+	again := p.isMember(m) && !p.cluster.replaced(m) && !p.cluster.isListed(m)
 	p.mu.Lock()
 	delete(p.members, n.Name)
-	if !replaced && !stays {
+	if again {
 		p.noteFailed(failedMember{poolMember: poolMember{m, n.Address()}, boot: n.Name, since: time.Now()})
 	}
 	p.mu.Unlock()
@@ -365,9 +350,14 @@ func (p *pool) noteUnanswered(unanswered map[string]string) {
 	maps.DeleteFunc(p.missing,
 		func(_, seed string) bool { return p.reached[seed] || time.Since(p.opened) > forgetSilent })
 	for _, m := range p.members { // one may have come since it was tried
-		delete(p.missing, m.addr)
+		if _, missing := p.missing[m.addr]; missing && p.isMember(m.Member) {
+			delete(p.missing, m.addr)
+		}
 	}
 }
+
+// isMember reports whether a node of the pool is a member of the cluster.
+func (p *pool) isMember(m Member) bool { return p.cluster.isMember(m.Origin()) }
 
 // isBlind reports whether there may be nodes that nobody here knows.
 func (p *pool) isBlind() bool {

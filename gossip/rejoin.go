@@ -86,7 +86,7 @@ func (p *pool) isAlive(addr string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.members {
-		if m.addr == addr {
+		if m.addr == addr && p.isMember(m.Member) {
 			return true
 		}
 	}

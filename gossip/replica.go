@@ -100,7 +100,6 @@ const (
 	forgetSilent  = 15 * time.Minute // a peer that is silent for longer is taken to be gone for good
 	crashedAfter  = time.Minute      // see forgetDemands
 	sendsWithin   = 8 * idleBeacon   // a node that sends is not silent for longer, whatever is lost
-	maxStrangers  = 1 << 12          // origins that are no members, or not any more, that a replica keeps track of
 	maxResend     = 64               // frames sent again to one peer in an interval
 	snapshotRetry = 2 * time.Second
 	newcomer      = 5 * snapshotRetry // a replica that started a shorter while ago: members' snapshots are on their way
@@ -201,11 +200,11 @@ func (r *Replica) lastSeen(o counters.Origin) int64 {
 	return 0
 }
 
-// Goodbye returns the messages by which this replica announces that it admits nothing any more. They follow the last
-// Tick.
+// Goodbye returns the messages by which this replica announces to all members that it admits nothing any more. They
+// follow the last Tick.
 func (r *Replica) Goodbye(now int64) []Message {
 	var out []Message
-	for _, o := range r.linked() {
+	for _, o := range r.order {
 		f := frame{kind: goodbye, origin: r.self, tick: r.peers[o].log.last(), sent: now, to: r.toOnly(o)}
 		l := logged{kind: goodbye, data: f.encode(nil, emptyBody), tail: len(f.tail())}
 		out = r.appendFrames(out, o, l)
@@ -226,13 +225,10 @@ func (r *Replica) inboundOf(o counters.Origin, now int64) *inbound {
 	if h == nil {
 		h = newInbound(now, r.interval)
 		h.origin = o
-		p := r.peers[o]
-		if p != nil {
+		if p := r.peers[o]; p != nil {
 			h.region = p.region
 		}
-		if p != nil || len(r.inbound) < len(r.peers)+maxStrangers {
-			r.inbound[o], r.bySender = h, nil
-		}
+		r.inbound[o], r.bySender = h, nil
 	}
 	return h
 }
@@ -266,6 +262,10 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	if r.isProbe(f) {
 		r.hear(f, now)
+		return nil
+	}
+	if r.peers[f.origin] == nil && r.inbound[f.origin] == nil {
+		r.takeCounts(f, now)
 		return nil
 	}
 	h := r.inboundOf(f.origin, now)
@@ -304,6 +304,49 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	return nil
 }
 
+// takeCounts takes in what a frame counts whose sender is no member and was none: nobody knows when it was sent.
+func (r *Replica) takeCounts(f *frame, now int64) {
+	h := newInbound(now, r.interval)
+	h.origin, h.truncated = f.origin, true
+	for i := range f.groups {
+		if g := &f.groups[i]; g.rise != ofSum {
+			r.merge(f, g, h, now)
+		}
+	}
+}
+
+// Answered notes that a member has just answered a question, by its time sent, in the time it took; 0: unknown.
+func (r *Replica) Answered(o counters.Origin, took time.Duration, sent, now int64) {
+	p := r.peers[o]
+	if p == nil {
+		return
+	}
+	p.lastSeen, p.newest, p.isStale = now, max(p.newest, min(sent, now)), false
+	switch {
+	case took == 0:
+	case p.rtt == 0 || took < p.rtt:
+		p.rtt = took
+	default: // one of the two may have been busy
+		p.rtt += (took - p.rtt) / 4
+	}
+	if p.region != nil {
+		p.region.seenAt = now
+	}
+}
+
+// doubts reports whether frames of a member come that are older than others were: somebody may be playing them again,
+// or its clock was set back.
+func (r *Replica) doubts(o counters.Origin) bool {
+	p := r.peers[o]
+	return p != nil && p.isStale
+}
+
+// isBlocked reports whether packets do not pass between this node and a member, while streams do.
+func (r *Replica) isBlocked(o counters.Origin, now int64) bool {
+	p := r.peers[o]
+	return p != nil && r.blocked(p, now).Any()
+}
+
 // silence is how long nothing comes from a peer until it is sent new frames only.
 func (r *Replica) silence() time.Duration { return max(silence, 3*r.interval) }
 
@@ -314,12 +357,17 @@ func (r *Replica) hear(f *frame, now int64) {
 		return
 	}
 	timed := !over(now, p.lastSeen, r.silence()) // an acknowledgement that waited for a way does not show its length
-	p.lastSeen = now
-	if f.kind != snapshot { // which comes over a stream
-		p.packetAt = now
-	}
-	if p.region != nil {
-		p.region.seenAt = now
+	if f.sent > p.newest || f.kind.numbered() && f.tick > p.tick {
+		p.newest, p.tick = max(p.newest, min(f.sent, now)), max(p.tick, f.tick)
+		p.lastSeen, p.isStale = now, false
+		if f.kind != snapshot { // which comes over a stream
+			p.packetAt = now
+		}
+		if p.region != nil {
+			p.region.seenAt = now
+		}
+	} else {
+		p.isStale = over(now, p.lastSeen, idleBeacon)
 	}
 	if f.ack.origin == r.self {
 		p.acknowledge(f.ack, p.log, timed, now)
@@ -651,14 +699,9 @@ func (r *Replica) acknowledge(out []Message, first int, a ack, frames []logged) 
 // Snapshot returns a frame with all live slots of all origins, the hottest keys first where there are too many. It is
 // what a newcomer takes in with Receive.
 func (r *Replica) Snapshot(now int64) []byte {
-	return encodeSnapshot(r.self, r.log.last(), r.counts, now)
-}
-
-// encodeSnapshot returns a snapshot that covers the ticks up to the one given. It needs no lock of a replica.
-func encodeSnapshot(self counters.Origin, tick uint64, counts Counts, now int64) []byte {
-	f := frame{kind: snapshot, origin: self, tick: tick, sent: now}
-	groups := new(arranger).arrange(counts.Snapshot(now, snapshotSlots), nil, self)
-	bodies := pack(groups, self, now, maxSnapshot-MaxFrame)
+	f := frame{kind: snapshot, origin: r.self, tick: r.log.last(), sent: now}
+	groups := new(arranger).arrange(r.counts.Snapshot(now, snapshotSlots), nil, r.self)
+	bodies := pack(groups, r.self, now, maxSnapshot-MaxFrame)
 	if len(bodies) == 0 {
 		return f.encode(nil, emptyBody)
 	}

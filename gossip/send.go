@@ -15,7 +15,10 @@ const (
 	// drops.
 	burst     = 128
 	maxPaced  = 1 << 14 // packets that wait for their turn
-	maxStream = 16      // snapshots on their way, one to each peer
+	maxStream = 16      // snapshots on their way, one to each peer; the others wait
+	// maxStreamed is how many bytes they have together, if they are more than two: sending one takes thrice as much
+	// memory as it has bytes.
+	maxStreamed = 2 * maxSnapshot
 )
 
 // outbox spreads the packets of an interval over most of it, where there are many. An early flush does not wait behind
@@ -26,8 +29,10 @@ type outbox struct {
 
 	mu      sync.Mutex
 	paced   []delivery
-	waiting chan struct{}            // something is in paced
-	streams map[counters.Origin]bool // to whom a snapshot is on its way
+	waiting chan struct{}           // something is in paced
+	streams map[counters.Origin]int // to whom a snapshot is on its way, and its bytes
+	queue   []*route                // who waits for one
+	latest  []byte                  // what they get: the same for all
 	detours map[counters.Origin]*detourQueue
 }
 
@@ -38,7 +43,7 @@ type delivery struct {
 }
 
 func newOutbox(interval time.Duration) *outbox {
-	return &outbox{pause: interval / 10, waiting: make(chan struct{}, 1), streams: make(map[counters.Origin]bool),
+	return &outbox{pause: interval / 10, waiting: make(chan struct{}, 1), streams: make(map[counters.Origin]int),
 		detours: make(map[counters.Origin]*detourQueue)}
 }
 
@@ -114,29 +119,66 @@ func (c *Cluster) deliver(out []delivery) int {
 	return len(out)
 }
 
-// sendStream sends a snapshot over a stream in the background, unless one is on its way to the peer, or too many to
-// others. The replica repeats one that was not sent.
+// sendStream sends a snapshot over a stream in the background, after those that wait already. One that waits is the
+// latest when its turn comes: so snapshots take as much memory as are under way, and one more. The replica repeats one
+// that was not sent.
 func (c *Cluster) sendStream(r *route, b []byte) {
 	s, o := c.outbox, r.member.Origin()
 	s.mu.Lock()
-	free := len(s.streams) < maxStream && !s.streams[o]
-	if free {
-		s.streams[o] = true
+	_, underWay := s.streams[o]
+	waits := false
+	for i, w := range s.queue {
+		if w.member.Origin() == o {
+			s.queue[i], waits = r, true
+		}
+	}
+	if !underWay {
+		s.latest = b
+		if !waits {
+			s.queue = append(s.queue, r)
+		}
 	}
 	s.mu.Unlock()
-	if !free {
-		c.snapshotFailed(r, errors.New("others are under way"))
+	if underWay {
+		c.snapshotFailed(r, errors.New("another one is under way"))
 		return
 	}
-	go func() {
-		err := r.pool.ml().SendReliable(&r.node, b)
-		s.mu.Lock()
-		delete(s.streams, o)
-		s.mu.Unlock()
-		if err != nil {
-			c.snapshotFailed(r, err)
-		}
-	}()
+	c.sendQueued()
+}
+
+// nextStream takes the first that waits, if another snapshot may be under way.
+func (s *outbox) nextStream() (r *route, b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bytes := len(s.latest)
+	for _, n := range s.streams {
+		bytes += n
+	}
+	if len(s.queue) == 0 || len(s.streams) == maxStream || len(s.streams) >= 2 && bytes > maxStreamed {
+		return nil, nil
+	}
+	r, b = s.queue[0], s.latest
+	if s.queue = s.queue[1:]; len(s.queue) == 0 {
+		s.queue, s.latest = nil, nil
+	}
+	s.streams[r.member.Origin()] = len(b)
+	return r, b
+}
+
+// sendQueued sends snapshots to those that wait, in the background, as many as may be under way.
+func (c *Cluster) sendQueued() {
+	s := c.outbox
+	for r, b := s.nextStream(); r != nil; r, b = s.nextStream() {
+		go func() {
+			if err := r.pool.ml().SendReliable(&r.node, b); err != nil {
+				c.snapshotFailed(r, err)
+			}
+			s.mu.Lock()
+			delete(s.streams, r.member.Origin())
+			s.mu.Unlock()
+			c.sendQueued()
+		}()
+	}
 }
 
 func (c *Cluster) snapshotFailed(r *route, err error) {

@@ -62,6 +62,7 @@ func TestSlowStreamsHoldUpNobody(t *testing.T) {
 		slow := *n.route(far.Origin())
 		slow.node.Addr = []byte{10, 9, 9, 9}
 		for i := range 2 * maxStream {
+			slow := slow
 			slow.member.Incarnation = uint64(1000 + i/4)
 			n.sendStream(&slow, []byte{0x90})
 		}
@@ -92,4 +93,50 @@ func (n *testNode) route(o counters.Origin) *route {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.routes[o]
+}
+
+// Large snapshots wait for each other: of many nodes that start together each gets one, the latest, and few are under
+// way at a time.
+func TestSnapshotsWaitForEachOther(t *testing.T) {
+	testkit.VirtualTime(t, func(t *testing.T) {
+		l := newTestCluster(t)
+		l.loss(0)
+		n, peer := l.start("east/n1"), l.start("east/n2")
+		l.within(wholeWithin, "the cluster", l.sees(l.all()...))
+		time.Sleep(snapshotRetry)              // their own snapshots have gone
+		large := make([]byte, maxSnapshot*3/4) // no frame
+		large[0] = 0x90
+		for i := range uint64(64) {
+			r := *n.route(peer.Self().Origin())
+			r.member.Incarnation = 1000 + i
+			n.sendStream(&r, append(large, byte(i)))
+			n.sendStream(&r, append(large, byte(i))) // it waits already, or one is under way
+		}
+		s := n.outbox
+		look := func() (underWay, wait int, latest byte) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if len(s.queue) > 0 {
+				latest = s.latest[len(large)]
+			}
+			return len(s.streams), len(s.queue), latest
+		}
+		for {
+			underWay, wait, latest := look()
+			if underWay+wait == 0 {
+				break
+			}
+			if underWay > 2 || wait > 0 && latest != 63 {
+				t.Fatalf("%d are under way, and those that wait get number %d", underWay, latest)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if s.latest != nil {
+			t.Error("a snapshot is kept that nobody waits for")
+		}
+		time.Sleep(time.Second)
+		if got := peer.Stats().Malformed + peer.Stats().SnapshotsRefused; got != 64 {
+			t.Errorf("%d arrived of 64", got)
+		}
+	})
 }

@@ -343,6 +343,7 @@ func TestForgedTimesHarmTheirSenderOnly(t *testing.T) {
 	p.run(5, 1, 1)
 	m := p.limit.Meter()
 	r := p.replicas[1]
+	r.Join(66, p.now)
 	for i := range uint64(3 * ackWindow) {
 		p.now += 10 * ms
 		slot := counters.Slot{Meter: &m, Key: counters.Key(i), Origin: 66, Index: m.Index(p.now) + 9, Count: 1}

@@ -17,8 +17,8 @@ type PeerStatus struct {
 	// yet.
 	CompleteThrough int64
 	Age             time.Duration // the largest age of that within the last interval
-	RTT             time.Duration // smoothed time from a frame to its acknowledgement; 0 when none was measured
-	Known           time.Duration // since its first frame
+	RTT             time.Duration // smoothed time from a question to its answer, see Answered; 0: not measured yet
+	Known           time.Duration // since its first frame, or since it was to send one
 	// Idle says that no requests came to the peer, so that it sends once a second only. A peer that is silent for
 	// longer is not idle.
 	Idle bool
@@ -44,7 +44,7 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 		st.Idle = h.idle && st.Age <= neverSeen
 		st.Ahead, st.Timed = h.skew(now)
 		if p := r.peers[o]; p != nil {
-			st.Member, st.RTT, st.Blocked = true, p.srtt, r.blocked(p, now)
+			st.Member, st.RTT, st.Blocked = true, p.rtt, r.blocked(p, now)
 		}
 		st.Ended = h.ended
 		out = append(out, st)

@@ -8,10 +8,10 @@ import (
 
 // What a group is about, and since when it is known: sums, and slots of members.
 
-// noteSender takes notice of the sender of a frame.
+// noteSender takes notice of the sender of a frame that is newer than all others.
 func (r *Replica) noteSender(f *frame, h *inbound, now int64) {
 	p := r.peers[f.origin]
-	if p == nil {
+	if p == nil || f.sent <= h.newest {
 		return
 	}
 	if f.ages != nil {

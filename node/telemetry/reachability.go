@@ -39,10 +39,8 @@ type regionReach struct {
 }
 
 // isLost reports whether a peer is unreachable: silent for longer than limit, or out of the membership without having
-// left. The first frames of a node that starts may come before its membership: it has no name then, and gets that time.
-func isLost(p *gossip.MemberStatus, limit time.Duration) bool {
-	return p.Age > limit || p.Pool == "" && (p.NodeID != "" || p.Known > limit)
-}
+// left.
+func isLost(p *gossip.MemberStatus, limit time.Duration) bool { return p.Age > limit || p.Pool == "" }
 
 // hasEnded reports whether a peer is unreachable because its process has ended. Then it admits nothing, and no
 // partition is why nothing comes from it.

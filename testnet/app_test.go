@@ -233,7 +233,7 @@ func TestListOfScenarios(t *testing.T) {
 			Seconds    float64
 		}
 	}
-	if err != nil || json.Unmarshal([]byte(out), &got) != nil || got.Nodes == nil || len(got.Scenarios) != 14 ||
+	if err != nil || json.Unmarshal([]byte(out), &got) != nil || got.Nodes == nil || len(got.Scenarios) != 18 ||
 		got.Scenarios[0].Name != "global-limit" ||
 		got.Scenarios[0].What == "" ||
 		got.Scenarios[0].Seconds <= 0 {

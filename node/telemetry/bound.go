@@ -13,11 +13,15 @@ import (
 // keys, those that this node admits or denies: the over-admission bound of the last window or, where that is longer, of
 // the time in which a bucket fills; and from below what of it the counts show that have arrived. The bound holds what
 // the counts show (gossip.Replica.Found), so it is never below them.
+//
+// Both are kept as costs and compared with the limit in force: what was too much for a limit is none for one that has
+// been raised since.
 type bounds struct {
-	mu    sync.Mutex
-	peaks map[string]*gossip.Peak
-	shown map[string]float64
-	at    time.Time // when shown was measured
+	mu     sync.Mutex
+	peaks  map[string]*gossip.Peak // of the most that may have been used, where that was above the limit
+	shown  map[string]uint64
+	at     time.Time // when shown was measured
+	limits map[string]*counters.Limit
 }
 
 // showEvery is how often the keys are looked up that a node denies.
@@ -39,12 +43,9 @@ func (b *bounds) read(limits map[string]*counters.Limit, found map[string]uint64
 	if found != nil {
 		b.at = now
 		clear(b.shown)
-		for rule, used := range found {
-			if l := limits[rule]; l != nil && used > l.Max() {
-				b.shown[rule] = float64(used-l.Max()) / float64(max(1, l.Max()))
-			}
-		}
+		maps.Copy(b.shown, found)
 	}
+	b.limits = limits
 	for rule, l := range limits {
 		p := b.peaks[rule]
 		if p == nil {
@@ -54,11 +55,15 @@ func (b *bounds) read(limits map[string]*counters.Limit, found map[string]uint64
 			p = &gossip.Peak{}
 			b.peaks[rule] = p
 		}
-		p.Raise(excess[rule]/float64(max(1, l.Max())), max(l.Meter().Window, l.Lasts()), now.UnixNano())
+		used := 0.0
+		if excess[rule] > 0 {
+			used = float64(l.Largest()) + excess[rule]
+		}
+		p.Raise(used, max(l.Meter().Window, l.Lasts()), now.UnixNano())
 	}
 	gone := func(rule string) bool { return limits[rule] == nil }
 	maps.DeleteFunc(b.peaks, func(rule string, _ *gossip.Peak) bool { return gone(rule) })
-	maps.DeleteFunc(b.shown, func(rule string, _ float64) bool { return gone(rule) })
+	maps.DeleteFunc(b.shown, func(rule string, _ uint64) bool { return gone(rule) })
 }
 
 // Bound returns the over-admission bound of a limit, by its meter's rule.
@@ -71,8 +76,15 @@ func (b *bounds) Bound(rule string) float64 {
 func (b *bounds) Excess(rule string) (bound, shown float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p := b.peaks[rule]; p != nil {
-		bound = p.Value()
+	l := b.limits[rule]
+	if l == nil {
+		return 0, 0
 	}
-	return bound, b.shown[rule]
+	part := func(used float64, limit uint64) float64 {
+		return max(0, used-float64(limit)) / float64(max(1, l.Max()))
+	}
+	if p := b.peaks[rule]; p != nil {
+		bound = part(p.Value(), l.Largest())
+	}
+	return bound, part(float64(b.shown[rule]), l.Max())
 }

@@ -23,7 +23,7 @@ func boundCluster(now int64) (nodes []*boundNode) {
 	for o := counters.Origin(1); o <= boundNodes; o++ {
 		table := counters.NewTable(counters.Config{Origin: o, Memory: counters.MinMemory})
 		n := &boundNode{table, gossip.NewReplica(o, gossip.DefaultInterval, table),
-			bounds{peaks: make(map[string]*gossip.Peak), shown: make(map[string]float64)}}
+			bounds{peaks: make(map[string]*gossip.Peak), shown: make(map[string]uint64)}}
 		for other := counters.Origin(1); other <= boundNodes; other++ {
 			if other != o {
 				n.replica.Join(other, now)
@@ -111,4 +111,32 @@ func TestTheBoundHoldsWhatTheCountsShow(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A limit that was lowered is exceeded by what was admitted before. Once it is raised again it is not, at once.
+func TestTheBoundIsAboutTheLimitInForce(t *testing.T) {
+	meter := counters.NewMeter("r", counters.SlidingWindow, time.Minute)
+	limits := func(most uint64) map[string]*counters.Limit {
+		l, err := counters.NewLimit(meter, most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[string]*counters.Limit{"r": l}
+	}
+	now := at(0).UnixNano()
+	n := boundCluster(now)[0]
+	for i, step := range []struct {
+		limit uint64
+		want  float64
+	}{{100, 0}, {25, 3}, {100, 0}, {50, 1}, {1000, 0}} {
+		now += int64(gossip.DefaultInterval) // no peer is silent yet
+		l := limits(step.limit)
+		for n.table.Take(l["r"], 1, 1, now).Allowed && i == 0 {
+		}
+		n.look(l, []counters.Key{1}, now)
+		if bound, shown := n.Excess("r"); bound != step.want || shown != step.want {
+			t.Errorf("step %d, a limit of %d with 100 used: bound %v, shown %v, want %v", i, step.limit, bound, shown,
+				step.want)
+		}
+	}
 }

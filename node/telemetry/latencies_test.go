@@ -99,7 +99,7 @@ func TestBoundsForgetLimits(t *testing.T) {
 	}
 	b := bounds{peaks: map[string]*gossip.Peak{"gone": {}, "test/client": {}}}
 	b.peaks["gone"].Raise(1, time.Minute, at(0).UnixNano())
-	b.peaks["test/client"].Raise(0.5, time.Minute, at(0).UnixNano())
+	b.peaks["test/client"].Raise(15, time.Minute, at(0).UnixNano())
 	b.read(map[string]*counters.Limit{"test/client": l}, nil, nil, at(100))
 	if b.Bound("gone") != 0 || b.Bound("test/client") != 0.5 {
 		t.Errorf("bounds %v and %v, want 0 and 0.5", b.Bound("gone"), b.Bound("test/client"))

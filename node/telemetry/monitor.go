@@ -53,7 +53,7 @@ type Monitor struct {
 func NewMonitor(log *slog.Logger, memory string, maxSkew time.Duration) *Monitor {
 	return &Monitor{
 		Unmatched: Unmatched{log: log}, Unpriced: Unpriced{log: log}, Latencies: newLatencies(),
-		bounds: bounds{peaks: make(map[string]*gossip.Peak), shown: make(map[string]float64)},
+		bounds: bounds{peaks: make(map[string]*gossip.Peak), shown: make(map[string]uint64)},
 		skew:   newSkewMonitor(log, maxSkew),
 		reach:  newReachAlarm(log), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
 		table: tableAlarms{log: log, memory: memory}, degraded: degradation{log: log},

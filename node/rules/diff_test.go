@@ -31,6 +31,8 @@ descriptors:
 		{"a margin", "{key: a, rate_limit: {", "{key: a, rate_limit: {mode: soft, soft_percent: 10, ",
 			[]string{"limit d/a kept"}},
 		{"shadow mode", "{key: a,", "{key: a, shadow_mode: true,", []string{"policy d/a kept"}},
+		{"names of statistics", "{key: a, rate", "{key: a, value_to_metric: true, rate", nil},
+		{"a secret", "{key: a, rate", "{key: a, secret: true, rate", []string{"policy d/a kept"}},
 		{"a name", "{key: a, rate_limit: {", "{key: a, rate_limit: {name: other, ", []string{"policy other kept"}},
 		{"metadata", "{key: a,", "{key: a, metadata: {b: c},", []string{"policy d/a kept"}},
 		{"a list", "{key: a,", "{key: a, deny: [10.0.0.0/8],", []string{"policy d/a kept"}},

@@ -45,8 +45,8 @@ func (s *Set) Override(all []Override) (refused []error) {
 	own := make(map[counters.Meter]*counters.Limit)
 	for i := range all {
 		if err := s.override(&all[i], own); err != nil {
-			refused = append(refused, fmt.Errorf("override of rule %.100q for key %016x: %w", all[i].Rule,
-				uint64(all[i].Key), err))
+			refused = append(refused, fmt.Errorf("override of rule %.100q for key %016x: %w",
+				s.NameOf(all[i].Rule), uint64(all[i].Key), err))
 		}
 	}
 	for _, r := range s.rules {

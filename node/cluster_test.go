@@ -134,7 +134,8 @@ func TestDegradedWhileAPeerIsSilent(t *testing.T) {
 	testkit.EventuallyWithin(t, 3*testkit.Patience, "counts cross again", func() bool {
 		return spent(t, first.Node, "per_client", "x") == 500 && spent(t, second.Node, "per_client", "x") == 500
 	})
-	testkit.Eventually(t, "nothing is degraded after the heal",
+	// A node that was degraded at its start as well stays so for a minute: it comes and goes.
+	testkit.EventuallyWithin(t, 2*testkit.Patience, "nothing is degraded after the heal",
 		func() bool { return !degraded(t, first.Node) && !degraded(t, second.Node) })
 }
 

@@ -73,6 +73,21 @@ func TestREADMEPrograms(t *testing.T) {
 	}
 }
 
+// The first two files of the proxy's page, a configuration and its rules, go together: every route meets a rule.
+func TestProxyPage(t *testing.T) {
+	page, err := os.ReadFile("proxy/README.md")
+	testkit.Must(t, err)
+	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
+	file := filepath.Join(t.TempDir(), "node.yaml")
+	testkit.Must(t, os.WriteFile(file, []byte(blocks[0][1]), 0o600))
+	cfg, err := ReadConfig(file)
+	testkit.Must(t, err)
+	cfg.HTTP = "" // as edgelimit proxy has it
+	if found := cfg.Warnings(ruleSet(blocks[1][1])); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+}
+
 // The version is known however the program was built: by make, by go install, as a dependency of another program, or by
 // go run.
 func TestVersionOf(t *testing.T) {

@@ -364,9 +364,11 @@ descriptors:
 	}
 	login("a").says(t, 0)
 	login("a")
-	eventually(t, "the ban at b", func() bool { return strings.Contains(login("b", "--peek").out, "try again in 59m") })
+	eventually(t, "the ban at b", func() bool {
+		return strings.Contains(login("b", "--peek").out, "try again in 59 min")
+	})
 	runBinary(t, binary, "bans", "remove", "--descriptor", "login=joe", "--url", operators).says(t, 0,
-		"login: lifted, of 59m",
+		"login: lifted, of 59 min",
 		"lifted on 1 of 1 rules", "within 50 ms")
 	eventually(t, "no ban at a", func() bool { return login("a", "--peek").code == 0 })
 	runBinary(t, binary, "bans", "remove", "logni", "joe", "--url", operators).says(t, 2,

@@ -33,7 +33,7 @@ func checkLinger(t *testing.T, binary string) {
 		t.Errorf("exit status %d", code)
 	}
 	said := p.said.String()
-	if !strings.Contains(said, "linger=5m0s") || !strings.Contains(said, "the linger was cut short") {
+	if !strings.Contains(said, `linger="5 min"`) || !strings.Contains(said, "the linger was cut short") {
 		t.Errorf("it says:\n%s", said)
 	}
 }

@@ -213,7 +213,7 @@ descriptors:
 		return r.code == 1 && strings.Contains(r.out, "used 3 of 3") &&
 			regexp.MustCompile(`eu +b +3`).MatchString(r.out)
 	})
-	ask("top", "per_client").says(t, 0, "edge/client", "ann")
+	ask("top", "per_client").says(t, 0, "per_client", "ann")
 	ask("config", "--changed").says(t, 0, "gossip.wan", "flag", "region")
 	if err := b.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

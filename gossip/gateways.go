@@ -247,7 +247,7 @@ func (c *Cluster) publish() {
 	if known != nil {
 		own.stamp = max(now, known.stamp+1)
 	}
-	own.stamp = max(own.stamp, c.rosters.ended[own.publisher].stamp+1)
+	own.stamp = max(own.stamp, c.rosters.ended[own.publisher]+1)
 	if _, err := c.rosters.put(own, now); err != nil {
 		if c.malformed.admit(c.log) {
 			c.log.Warn("gossip: cannot publish the members of this region", "error", err)

@@ -51,6 +51,7 @@ const (
 	maxListed        = 1 << 15 // members in all rosters together
 	maxRosters       = 4 << 20 // bytes of a message
 	maxStampAhead    = time.Hour
+	maxStampAge      = time.Hour // of a roster that is not known: an older one is a recording
 	maxEnded         = 1 << 12
 
 	rosterBeat  = 10 * time.Second // between stamps of a roster that does not change
@@ -250,25 +251,26 @@ func decodeDigest(b []byte) (*digest, error) {
 // rosters is what a node has of all regions. It is not safe for concurrent use.
 type rosters struct {
 	byPublisher map[counters.Origin]*roster
-	ended       map[counters.Origin]ended // so that no node brings them back
+	ended       map[counters.Origin]int64 // the last stamps of those that expired, so that no node brings them back
 	regions     map[string]bool           // that ever had one: a replica forgets none
 	listed      int
 }
 
-// ended is the last stamp of a roster that expired, and when it did.
-type ended struct{ stamp, at int64 }
-
 func newRosters() rosters {
-	return rosters{byPublisher: make(map[counters.Origin]*roster), ended: make(map[counters.Origin]ended),
+	return rosters{byPublisher: make(map[counters.Origin]*roster), ended: make(map[counters.Origin]int64),
 		regions: make(map[string]bool)}
 }
+
+// isRecording reports whether the stamp of a roster that is not known is so old that somebody has recorded it.
+func isRecording(stamp, now int64) bool { return now-stamp > int64(maxStampAge) }
 
 var errRosterBounds = errors.New("gossip: a roster beyond the bounds of regions, publishers or members")
 
 // put takes in a roster, and reports whether it says something new.
 func (s *rosters) put(r *roster, now int64) (news bool, err error) {
 	known := s.byPublisher[r.publisher]
-	if known != nil && r.stamp <= known.stamp || r.stamp <= s.ended[r.publisher].stamp {
+	if known != nil && r.stamp <= known.stamp || r.stamp <= s.ended[r.publisher] ||
+		known == nil && isRecording(r.stamp, now) {
 		return false, nil
 	}
 	size := len(r.members) + len(r.departed)
@@ -320,11 +322,11 @@ func (s *rosters) expire(now int64) {
 		if age > int64(forgetSilent) || age > int64(rosterFresh) && fresh[r.region()] {
 			s.listed -= len(r.members) + len(r.departed)
 			delete(s.byPublisher, o)
-			s.ended[o] = ended{r.stamp, now}
+			s.ended[o] = r.stamp
 		}
 	}
-	maps.DeleteFunc(s.ended, func(_ counters.Origin, e ended) bool {
-		return now-e.at > int64(forgetSilent) || len(s.ended) > maxEnded
+	maps.DeleteFunc(s.ended, func(_ counters.Origin, stamp int64) bool {
+		return isRecording(stamp, now) || len(s.ended) > maxEnded
 	})
 }
 
@@ -391,7 +393,7 @@ func (s *rosters) compare(d *digest, now int64) (lacks []*roster, stamps, wants 
 		seen[i.publisher] = true
 		r := s.byPublisher[i.publisher]
 		switch {
-		case r == nil && i.stamp <= s.ended[i.publisher].stamp:
+		case r == nil && (i.stamp <= s.ended[i.publisher] || isRecording(i.stamp, now)):
 		case r == nil:
 			wants = append(wants, digestItem{publisher: i.publisher})
 		case r.stamp > i.stamp && r.hash == i.hash:

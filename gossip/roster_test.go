@@ -160,10 +160,42 @@ func TestRostersExpire(t *testing.T) {
 		t.Errorf("%d rosters of %d members for ever", len(a.byPublisher), a.listed)
 	}
 	for i := range 3 * maxEnded {
-		a.ended[counters.Origin(i)] = ended{1, now}
+		a.ended[counters.Origin(i)] = now
 	}
 	if a.expire(now); len(a.ended) > maxEnded {
 		t.Errorf("%d ended rosters are remembered", len(a.ended))
+	}
+}
+
+// A roster that has ended never comes back by a recording of it; its publisher may come back.
+func TestRecordedRostersStayEnded(t *testing.T) {
+	knew, now := newRosters(), frameTime
+	west := regionList("west", 3)
+	recorded := func() *roster { return newRoster(west, nil, frameTime) }
+	if _, err := knew.put(recorded(), now); err != nil {
+		t.Fatal(err)
+	}
+	for now < frameTime+int64(3*time.Hour) {
+		now += int64(time.Minute)
+		knew.expire(now)
+		if now <= frameTime+int64(forgetSilent) {
+			continue
+		}
+		news, err := knew.put(recorded(), now)
+		d := &digest{items: []digestItem{{west[0].Origin(), frameTime, 1}}}
+		if _, _, wants := knew.compare(d, now); news || err != nil || len(wants) > 0 {
+			t.Fatalf("after %v it is back: %v, asked for: %v, %v", time.Duration(now-frameTime), news, wants, err)
+		}
+		starts := newRosters()
+		if news, _ := starts.put(recorded(), now); news && now-frameTime > int64(maxStampAge) {
+			t.Fatalf("after %v a node that starts takes it", time.Duration(now-frameTime))
+		}
+	}
+	if len(knew.ended) > 0 {
+		t.Error("it is remembered for ever")
+	}
+	if news, err := knew.put(newRoster(west, nil, now), now); !news || err != nil {
+		t.Errorf("the next one of its publisher: %v, %v", news, err)
 	}
 }
 

@@ -45,8 +45,10 @@ const (
 	// A candidate is asked again after firstAsk, and then after twice the time as before, up to lastAsk.
 	firstAsk = 100 * time.Millisecond
 	lastAsk  = time.Second
-	// askMembers is how often members are asked.
+	// askMembers is how often members are asked, and askEach how much time at least there is for each of them: to ask
+	// 1000 nodes takes 20 questions a second.
 	askMembers = 10 * time.Second
+	askEach    = 50 * time.Millisecond
 	// askByStream is after how many packets without an answer a stream is tried, too.
 	askByStream = 3
 	// answerWithin is how long an answer may take. So many questions may wait for one.
@@ -209,10 +211,11 @@ func (c *Cluster) toAsk(now time.Time) (out []inquiry) {
 			delete(c.questions, o)
 		}
 	}
+	every := max(askMembers, time.Duration(len(c.routes))*askEach)
 	for o, r := range c.routes {
 		q := c.questions[o]
 		if q == nil { // it has just answered
-			q = &questions{due: now.Add(jittered(askMembers) / 2)}
+			q = &questions{due: now.Add(jittered(every) / 2)}
 			c.questions[o] = q
 		}
 		due := q.due
@@ -220,7 +223,7 @@ func (c *Cluster) toAsk(now time.Time) (out []inquiry) {
 			due = last
 		}
 		if !now.Before(due) && len(out) < maxAsked {
-			out = append(out, inquiry{r, q.next(now, jittered(askMembers)), c.replica.isBlocked(o, c.cfg.Now())})
+			out = append(out, inquiry{r, q.next(now, jittered(every)), c.replica.isBlocked(o, c.cfg.Now())})
 		}
 	}
 	due := make([]*candidate, 0, len(c.candidates))

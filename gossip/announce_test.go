@@ -76,6 +76,7 @@ func TestPeersBeyondAPartitionHaveNames(t *testing.T) {
 		l := newTestCluster(t)
 		east, _ := l.twoRegions()
 		l.stop("west/n5")
+		l.within(counted, "all know that one has left", l.sees(l.all()...)) // also by its second goodbye
 		l.links.Partition("west")
 		l.within(6*time.Minute, "east without west", l.sees(east...))
 		for _, name := range east {

@@ -123,10 +123,10 @@ func TestSpans(t *testing.T) {
 			t.Errorf("span %s", text)
 		}
 	}
-	want := []string{"http allowed edge/remote_address limit=1 degraded=false child",
-		"http denied edge/remote_address limit=1 degraded=false",
-		"grpc denied edge/remote_address limit=1 degraded=false child",
-		"proxy allowed edge/remote_address limit=1 degraded=false child"}
+	want := []string{"http allowed per_ip limit=1 degraded=false child",
+		"http denied per_ip limit=1 degraded=false",
+		"grpc denied per_ip limit=1 degraded=false child",
+		"proxy allowed per_ip limit=1 degraded=false child"}
 	for i := range want {
 		if len(got) != len(want) || got[i] != want[i] {
 			t.Fatalf("spans\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

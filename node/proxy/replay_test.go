@@ -54,7 +54,7 @@ descriptors:
 		for _, rule := range report.Rules {
 			identities := map[string]uint64{"per_ip": 2, "odd": 1, "agent": 1}
 			for name, want := range identities {
-				if strings.Contains(rule.Name, name) && uint64(rule.Identities) != want {
+				if strings.Contains(rule.Rule, name) && uint64(rule.Identities) != want {
 					t.Errorf("%s: %+v, want %d identities\n%s", format, rule, want, b)
 				}
 			}

@@ -6,11 +6,11 @@ import (
 )
 
 var (
-	digest = regexp.MustCompile(`\b(?:[0-9a-f]{16}|[0-9a-f]{8})\b`)
-	build  = regexp.MustCompile(`, [^,]+, up `)
-	figure = regexp.MustCompile(`[-+]?\d[\d.:/-]*(?:(?:ms|s|m|h)\b|(?:h|m)\d[\d.hms]*)?|(?:^| )-(?: |$)`)
-	spoken = regexp.MustCompile(`[-+]?\d[\d.]* +(?:days?|h|min|s|ms|µs)\b(?: +\d[\d.]* +(?:h|min|s)\b)*`)
-	many   = regexp.MustCompile(`\b(N [a-z]+)s\b`)
+	digest   = regexp.MustCompile(`\b(?:[0-9a-f]{16}|[0-9a-f]{8})\b`)
+	build    = regexp.MustCompile(`, [^,]+, up `)
+	figure   = regexp.MustCompile(`[-+]?\d[\d.:/-]*(?:(?:ms|s|m|h)\b|(?:h|m)\d[\d.hms]*)?|(?:^| )-(?: |$)`)
+	duration = regexp.MustCompile(`[-+]?\d[\d.]* +(?:days?|h|min|s|ms|µs)\b(?: +\d[\d.]* +(?:h|min|s)\b)*`)
+	many     = regexp.MustCompile(`\b(N [a-z]+)s\b`)
 )
 
 // shape is a line without what differs from run to run: figures, times, fingerprints, versions, the width of columns.
@@ -18,7 +18,7 @@ func shape(line string) string {
 	line = build.ReplaceAllString(line, ", V, up ")
 	line = digest.ReplaceAllString(line, "H")
 	line = strings.Join(strings.Fields(line), "  ") // so that dashes side by side are found
-	line = spoken.ReplaceAllString(line, " N ")
+	line = duration.ReplaceAllString(line, " N ")
 	line = figure.ReplaceAllString(line, " N ")
 	return many.ReplaceAllString(strings.Join(strings.Fields(line), " "), "$1")
 }

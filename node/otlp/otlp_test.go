@@ -241,7 +241,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for _, p := range c.metrics["edgelimit_decisions_total"].GetSum().GetDataPoints() {
-		if a := attributes(p.GetAttributes()); a["outcome"] == "allowed" && a["rule"] == "edge/remote_address" &&
+		if a := attributes(p.GetAttributes()); a["outcome"] == "allowed" && a["rule"] == "per_ip" &&
 			p.GetAsDouble() != float64(1+identities) {
 			t.Errorf("%v decisions", p.GetAsDouble())
 		}

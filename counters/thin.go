@@ -12,8 +12,9 @@ import (
 // client that stays within its limit L. When the limit runs short, though, each table also admits what the others have
 // not reported yet. This can be estimated and divided, but a rejection by estimate is unfair without proof:
 //
-//	proof     A key is an offender once V plus the request exceeds 95 % of L, for as long as an admission counts. No
-//	          other key is held back.
+//	proof     A key is an offender once V plus the request exceeds 95 % of L, rounded up, for as long as an admission
+//	          counts. No other key is held back. Below a limit of twenty only a request beyond L is proof: a client that
+//	          keeps to L asks for the last one, too.
 //	thinning  The part p of an offender's requests is admitted, evenly spread, so that all tables together admit what
 //	          the limit has room for:
 //
@@ -214,7 +215,7 @@ func (t *Table) admittedPart(y layer, l *Limit, w *hotKey, asked uint64, how ste
 
 // offends reports whether the key is an offender, and updates until when.
 func (w *hotKey) offends(l *Limit, asked uint64, now int64) bool {
-	lasts, proof := l.Lasts(), proofShare*float64(l.max)
+	lasts, proof := l.Lasts(), math.Ceil(proofShare*float64(l.max))
 	w.until = min(w.until, now+int64(lasts)) // the clock may have stepped back
 	lapsed := w.until > 0 && now >= w.until && now-w.until < int64(lasts)
 	switch {

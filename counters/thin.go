@@ -13,8 +13,8 @@ import (
 // not reported yet. This can be estimated and divided, but a rejection by estimate is unfair without proof:
 //
 //	proof     A key is an offender once V plus the request exceeds 95 % of L, rounded up, for as long as an admission
-//	          counts. No other key is held back. Below a limit of twenty only a request beyond L is proof: a client that
-//	          keeps to L asks for the last one, too.
+//	          counts. No other key is held back. Below a limit of twenty only a request beyond L is proof: a client
+//	          that keeps to L asks for the last one, too.
 //	thinning  The part p of an offender's requests is admitted, evenly spread, so that all tables together admit what
 //	          the limit has room for:
 //

@@ -80,7 +80,8 @@ type Node struct {
 
 	adHocDecisions decisionCounts
 	undecided      undecidedCounts
-	debts          *counters.Debts // of the keys of Redis' clients
+	debts          *counters.Debts // of the keys of Redis' clients, and of what responses cost (owed.go)
+	owing          sync.Mutex      // see reportOwing
 
 	pending pendingCounts // requests whose response is still to come
 	queues  queues        // requests that wait for their turn

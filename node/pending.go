@@ -153,7 +153,7 @@ func (n *Node) reportCharges(
 			}
 		}
 	}
-	n.table.Report(charges, now)
+	n.reportOwing(matches, charges, now)
 }
 
 // pendingKey is a counter with its rule.

@@ -125,9 +125,10 @@ func (n *Node) decide(
 	return n.decideCharging(p, req, matches, room[:len(matches)], needsExactTime(req, matches), layers), nil
 }
 
-// prepare has the layers follow what goes over their limits: outages, and bans by operators.
+// prepare has the layers follow what goes over their limits: outages, debts, and bans by operators.
 func (n *Node) prepare(req *Request, matches []rules.Match) {
 	n.fail(req, matches)
+	n.collect(matches)
 	if manual := n.bans.Manual(); manual != nil {
 		n.banManually(manual, req, matches)
 	}

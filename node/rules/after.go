@@ -163,6 +163,26 @@ const pendingRetry = time.Second
 // Pend says how many other requests of the layer's counter have not been charged yet: each may cost 1.
 func (m *Match) Pend(others uint64) { m.pending = others }
 
+// MayOwe reports whether responses may cost more than is left of the layer's limit, which then owes the rest. A store
+// that decides for several nodes keeps no debts.
+func (m *Match) MayOwe() bool {
+	r := m.Rule
+	return r != nil && m.own == nil && r.After.Cost != CostOne && r.Limit != nil && r.Limit.Max() > 0 && !r.Strict &&
+		m.Listed == Unlisted
+}
+
+// Owe has the layer, which MayOwe, deny everything for a debt that is paid after so long.
+func (m *Match) Owe(left time.Duration) { m.owes = left }
+
+// annotateDebt puts the rule's view into the decision of a layer that owes.
+func (m *Match) annotateDebt(d *counters.Decision) {
+	l := m.Rule.Limit
+	d.Limit, d.Window, d.ResetAfter, d.Remaining = l.Max()-m.Rule.Margin, l.Lasts(), m.owes, 0
+	if !d.Allowed {
+		d.RetryAfter = m.owes
+	}
+}
+
 // describe returns what is charged after the response, as text.
 func (a *After) describe() string {
 	what := "1"

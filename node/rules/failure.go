@@ -115,12 +115,12 @@ func (m *Match) StoreFailed() bool { return m.failure != FailUnset && m.Rule.Str
 // FailsOpen reports whether the layer lets a request pass as its store could not decide.
 func (m *Match) FailsOpen() bool { return m.failure == FailOpen && m.Rule.Strict }
 
-// failed makes a charge that of a layer that has failed, or that a manual ban denies.
+// failed makes a charge that of a layer that has failed, or that a manual ban or a debt denies.
 func (m *Match) failed(c counters.Charge) counters.Charge {
 	switch {
 	case m.failure == FailOpen && m.banned == 0:
 		c.Mode = counters.Shadow
-	case m.failure == FailClosed || m.banned > 0:
+	case m.failure == FailClosed || m.banned > 0 || m.owes > 0:
 		c.Limit, c.Overdraw, c.Lender = m.Rule.blocked, false, 0
 		if c.Mode == counters.Elastic || c.Mode == counters.Quota {
 			c.Mode = counters.Enforce

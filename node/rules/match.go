@@ -22,6 +22,7 @@ type Match struct {
 
 	address counters.Key  // of whom the rule bans, if it exports that; else 0
 	banned  time.Duration // what is left of a manual ban; 0: none
+	owes    time.Duration // for how long the layer's counter owes what responses cost; 0: nothing
 
 	failure Failure // what the rule does in the outage at hand
 	pending uint64  // see Pend

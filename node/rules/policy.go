@@ -176,6 +176,10 @@ func (m *Match) Annotate(req *Request, ch *counters.Charge, d *counters.Decision
 	if m.failure == FailOpen || m.failure == FailClosed {
 		m.annotateFailure(ch, d)
 	}
+	if m.owes > 0 && m.failure != FailClosed {
+		m.annotateDebt(d)
+		return
+	}
 	if l.Tallies() || m.failure == FailClosed { // a peek asks for nothing there
 		return
 	}

@@ -109,10 +109,19 @@ func TestClusters(t *testing.T) {
 		"a partition is never healed": func(t *testing.T) {
 			deafIsNotOK(t, func(l *netem.Links) { l.Partition(regionName(0)) })
 		},
-		"all packets are lost": func(t *testing.T) {
+		"all packets are lost, and streams between regions": func(t *testing.T) {
 			deafIsNotOK(t, func(l *netem.Links) {
 				l.SetDefaults(netem.Link{Loss: 1}, netem.Link{Loss: 1})
+				l.Partition(regionName(0))
 			})
+		},
+		"all packets are lost, streams pass": func(t *testing.T) {
+			o := small()
+			o.Partition = 0
+			lost := netem.Link{Loss: 1}
+			if r := playSpoiled(t, o, func(l *netem.Links) { l.SetDefaults(lost, lost) }); r.AgreeMillis < 0 {
+				t.Errorf("nodes did not agree over streams: %+v", *r)
+			}
 		},
 	} {
 		wg.Go(func() { t.Run(name, test) })

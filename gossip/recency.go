@@ -49,8 +49,10 @@ const (
 	// 1000 nodes takes 20 questions a second.
 	askMembers = 10 * time.Second
 	askEach    = 50 * time.Millisecond
-	// askByStream is after how many packets without an answer a stream is tried, too.
-	askByStream = 3
+	// askByStream is after how many packets without an answer a stream is tried, too. With the first, and every
+	// introduceEvery questions, the node joins the candidate, which may not have heard of it.
+	askByStream    = 3
+	introduceEvery = 4
 	// answerWithin is how long an answer may take. So many questions may wait for one.
 	answerWithin = 4 * time.Second
 	maxOpen      = 4
@@ -197,9 +199,10 @@ func (c *Cluster) admitOld() {
 
 // inquiry is a question on its way.
 type inquiry struct {
-	route    *route
-	number   uint64
-	byStream bool
+	route     *route
+	number    uint64
+	byStream  bool
+	introduce bool
 }
 
 // toAsk returns the questions that are due: those to candidates that were asked least first.
@@ -223,7 +226,8 @@ func (c *Cluster) toAsk(now time.Time) (out []inquiry) {
 			due = last
 		}
 		if !now.Before(due) && len(out) < maxAsked {
-			out = append(out, inquiry{r, q.next(now, jittered(every)), c.replica.isBlocked(o, c.cfg.Now())})
+			out = append(out, inquiry{route: r, number: q.next(now, jittered(every)),
+				byStream: c.replica.isBlocked(o, c.cfg.Now())})
 		}
 	}
 	due := make([]*candidate, 0, len(c.candidates))
@@ -234,8 +238,10 @@ func (c *Cluster) toAsk(now time.Time) (out []inquiry) {
 	}
 	slices.SortFunc(due, func(a, b *candidate) int { return a.asked - b.asked })
 	for _, q := range due[:min(len(due), maxAsked)] {
-		wait := jittered(min(firstAsk<<min(q.asked, 10), lastAsk))
-		out = append(out, inquiry{q.route, q.next(now, wait), q.asked >= askByStream})
+		i := inquiry{route: q.route, byStream: q.asked >= askByStream,
+			introduce: q.asked%introduceEvery == askByStream && !q.listed}
+		i.number = q.next(now, jittered(min(firstAsk<<min(q.asked, 10), lastAsk)))
+		out = append(out, i)
 	}
 	return out
 }
@@ -244,7 +250,13 @@ func (c *Cluster) askThose(all []inquiry) {
 	for _, i := range all {
 		to := i.route.member.Origin()
 		c.sendQuestion(i.route, c.encodeQuestion(to, i.number, 0), false)
-		if i.byStream {
+		switch {
+		case i.introduce && i.route.pool.joins.Load():
+			c.byStream(i.route, func() error {
+				_, err := i.route.pool.ml().Join([]string{i.route.addr})
+				return err
+			})
+		case i.byStream:
 			c.sendQuestion(i.route, c.encodeQuestion(to, i.number, questionStream), true)
 		}
 	}
@@ -258,18 +270,18 @@ func (c *Cluster) encodeQuestion(to counters.Origin, number uint64, flags byte) 
 	return binary.BigEndian.AppendUint64(b, uint64(c.cfg.Now()))
 }
 
-// sendQuestion sends a question or an answer. A stream goes in the background, unless one is under way to the node, or
-// too many are to others.
+// sendQuestion sends a question or an answer, by packet or by stream.
 func (c *Cluster) sendQuestion(r *route, b []byte, byStream bool) {
-	failed := func(err error) {
-		if err != nil {
-			c.log.Debug("gossip: question or answer not sent", "pool", r.pool.name, "addr", r.addr, "error", err)
-		}
+	if byStream {
+		c.byStream(r, func() error { return r.pool.ml().SendReliable(&r.node, b) })
+	} else if err := r.pool.ml().SendBestEffort(&r.node, b); err != nil {
+		c.log.Debug("gossip: question or answer not sent", "pool", r.pool.name, "addr", r.addr, "error", err)
 	}
-	if !byStream {
-		failed(r.pool.ml().SendBestEffort(&r.node, b))
-		return
-	}
+}
+
+// byStream does what opens a stream to a node, in the background, unless one is under way to it, or too many are to
+// others.
+func (c *Cluster) byStream(r *route, do func() error) {
 	o := r.member.Origin()
 	c.mu.Lock()
 	free := !c.recency.streams[o] && len(c.recency.streams) < maxQuestionStreams
@@ -281,7 +293,9 @@ func (c *Cluster) sendQuestion(r *route, b []byte, byStream bool) {
 		return
 	}
 	go func() {
-		failed(r.pool.ml().SendReliable(&r.node, b))
+		if err := do(); err != nil {
+			c.log.Debug("gossip: a node is not reached by stream", "pool", r.pool.name, "addr", r.addr, "error", err)
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.recency.streams, o)

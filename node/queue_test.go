@@ -49,6 +49,13 @@ func (n *Node) queued() (requests, bytes int, denied uint64) {
 	return int(places.Used), int(headers.Used), denied
 }
 
+// number is how many queues there are.
+func (q *queues) number() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.byKey)
+}
+
 // join has a request stand in line. leave has it hang up. It returns false if it was denied.
 func (l *line) join(request int) (leave func(), ok bool) {
 	req := ask(by("client", "x"))
@@ -74,8 +81,8 @@ func (l *line) join(request int) (leave func(), ok bool) {
 func (l *line) empty() {
 	l.Helper()
 	l.ended.Wait()
-	if requests, bytes, _ := l.node.queued(); requests != 0 || bytes != 0 || len(l.node.queues.byKey) != 0 {
-		l.Errorf("%d requests of %d bytes are left in %d queues", requests, bytes, len(l.node.queues.byKey))
+	if requests, bytes, _ := l.node.queued(); requests != 0 || bytes != 0 || l.node.queues.number() != 0 {
+		l.Errorf("%d requests of %d bytes are left in %d queues", requests, bytes, l.node.queues.number())
 	}
 }
 
@@ -356,8 +363,8 @@ func TestSeveralQueues(t *testing.T) {
 		if _, err := second.Wait(t.Context()); err != nil || time.Since(began) != 250*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		if requests, _, _ := n.queued(); requests != 0 || len(n.queues.byKey) != 0 {
-			t.Errorf("%d wait in %d queues", requests, len(n.queues.byKey))
+		if requests, _, _ := n.queued(); requests != 0 || n.queues.number() != 0 {
+			t.Errorf("%d wait in %d queues", requests, n.queues.number())
 		}
 	})
 }
@@ -407,8 +414,8 @@ func TestManyHangUp(t *testing.T) {
 			pending.End(t.Context(), nil, nil)
 		}
 		d := take(t, n, Request{Rule: "q", Identity: "x"})
-		if d.Delay > 6*time.Minute || d.Delay < 5*time.Minute || len(n.queues.byKey) != 0 {
-			t.Errorf("%s: the next waits for %v, %d queues are left", order, d.Delay, len(n.queues.byKey))
+		if d.Delay > 6*time.Minute || d.Delay < 5*time.Minute || n.queues.number() != 0 {
+			t.Errorf("%s: the next waits for %v, %d queues are left", order, d.Delay, n.queues.number())
 		}
 	}
 }

@@ -16,13 +16,15 @@ import (
 // outOfFiles is a listener that has no file descriptor left for a connection while it is set.
 type outOfFiles struct {
 	net.Listener
-	isOut atomic.Bool
+	isOut, accepts atomic.Bool // accepts: it is about to accept a connection, out of files or not
 }
 
 func (l *outOfFiles) Accept() (net.Conn, error) {
 	if l.isOut.Load() {
 		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
 	}
+	l.accepts.Store(true)
+	defer l.accepts.Store(false)
 	return l.Listener.Accept()
 }
 
@@ -49,6 +51,7 @@ func TestOutOfFiles(t *testing.T) {
 		t.Errorf("it accepts, but %v", err)
 	}
 	for _, clientComes := range []bool{true, false} {
+		testkit.Eventually(t, "it waits for a client", socket.accepts.Load)
 		socket.isOut.Store(true)
 		get() // the last that is accepted
 		testkit.Eventually(t, "it fails", func() bool { return l.Failing() != nil })

@@ -16,9 +16,11 @@ type PeerStatus struct {
 	// CompleteThrough is the peer's time, in Unix nanoseconds, before which all that it admitted is known; 0: never
 	// yet.
 	CompleteThrough int64
-	Age             time.Duration // the largest age of that within the last interval
-	RTT             time.Duration // smoothed time from a question to its answer, see Answered; 0: not measured yet
-	Known           time.Duration // since its first frame, or since it was to send one
+	// Age is the largest age of that within the last interval; of a peer that has just come, which may report of a time
+	// before this node was there, at most how long it is known.
+	Age   time.Duration
+	RTT   time.Duration // smoothed time from a question to its answer, see Answered; 0: not measured yet
+	Known time.Duration // since its first frame, or since it was to send one
 	// Idle says that no requests came to the peer, so that it sends once a second only. A peer that is silent for
 	// longer is not idle.
 	Idle bool
@@ -41,6 +43,9 @@ func (r *Replica) Peers(now int64) []PeerStatus {
 		}
 		st := PeerStatus{Origin: o, OtherRegion: h.isFar(), CompleteThrough: h.watermark,
 			Age: max(h.peakAge, h.age(now)), Known: time.Duration(max(0, now-h.since))}
+		if st.Known < neverSeen {
+			st.Age = min(st.Age, st.Known)
+		}
 		st.Idle = h.idle && st.Age <= neverSeen
 		st.Ahead, st.Timed = h.skew(now)
 		if p := r.peers[o]; p != nil {

@@ -34,18 +34,12 @@ func (k *otherKeys) note(from netip.Addr, now time.Time) {
 	defer k.mu.Unlock()
 	from = from.Unmap().WithZone("")
 	i := slices.IndexFunc(k.all, func(o OtherKey) bool { return o.Addr == from })
-	switch {
-	case i >= 0 && now.Sub(k.all[i].Last) > otherKeyFor:
-		k.all[i] = OtherKey{Addr: from}
-	case i < 0 && len(k.all) < maxOtherKeys:
-		i, k.all = len(k.all), append(k.all, OtherKey{Addr: from})
-	case i < 0:
-		i = 0
-		for j := range k.all {
-			if k.all[j].Last.Before(k.all[i].Last) {
-				i = j
-			}
-		}
+	if i < 0 && len(k.all) < maxOtherKeys {
+		i, k.all = len(k.all), append(k.all, OtherKey{})
+	} else if i < 0 {
+		i = slices.Index(k.all, slices.MinFunc(k.all, func(a, b OtherKey) int { return a.Last.Compare(b.Last) }))
+	}
+	if k.all[i].Addr != from || now.Sub(k.all[i].Last) > otherKeyFor {
 		k.all[i] = OtherKey{Addr: from}
 	}
 	k.all[i].Last = now

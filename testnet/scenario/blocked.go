@@ -71,27 +71,15 @@ func checkBlocked(r *Run) {
 	for _, n := range r.Nodes {
 		all := r.blocked[n.Name]
 		samples += len(all)
-		var at []time.Time
-		for i, o := range all {
+		for _, o := range all {
 			for rule, over := range o.Overs {
 				if over > o.Bounds[rule] {
 					loose++
 				}
 			}
-			if i > 0 && o.Degraded != all[i-1].Degraded {
-				at = append(at, o.At)
-			}
 		}
-		for i := range at {
-			in := 0
-			for _, t := range at[i:] {
-				if t.Sub(at[i]) < time.Minute {
-					in++
-				}
-			}
-			if in > changes {
-				changes, node = in, n.Name
-			}
+		if most := changesInAMinute(all); most > changes {
+			changes, node = most, n.Name
 		}
 	}
 	r.Assert("a node does not flicker between degraded and not", changes <= blockedChanges,
@@ -103,4 +91,20 @@ func checkBlocked(r *Run) {
 	r.Assert("the limit holds", excess <= blockedExcess && admitted >= 100,
 		fmt.Sprintf("at least 100 admitted, at most %d %% over the limit", blockedExcess), "%d, %.1f %%", admitted,
 		excess)
+}
+
+// changesInAMinute is how often a node became degraded or ceased to be, in the minute in which it did so most.
+func changesInAMinute(all []cluster.Observation) (most int) {
+	var at []time.Time
+	for i := 1; i < len(all); i++ {
+		if all[i].Degraded == all[i-1].Degraded {
+			continue
+		}
+		at = append(at, all[i].At)
+		for all[i].At.Sub(at[0]) >= time.Minute {
+			at = at[1:]
+		}
+		most = max(most, len(at))
+	}
+	return most
 }

@@ -73,7 +73,7 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 	c.replica.Describe(self.Origin(), self.describe())
 	c.replica.between = c.yield
 	c.rules.Store(cfg.Rules)
-	c.isGateway.Store(true)
+	c.isGateway.Store(cfg.LAN == nil || cfg.WAN == nil)
 	c.keys.Store(fingerprintsOf(cfg.Keys))
 	for _, p := range []struct {
 		name string

@@ -91,7 +91,7 @@ func (c *Cluster) passOn(ctx context.Context) {
 		}
 	}
 	if near != nil && far != nil {
-		c.elect(time.Now(), true)
+		c.elect(time.Now())
 	}
 	close(c.elected)
 	if far == nil {
@@ -99,7 +99,7 @@ func (c *Cluster) passOn(ctx context.Context) {
 	}
 	for wait := time.Duration(0); sleep(ctx, wait); wait = jittered(electEvery) {
 		if near != nil {
-			c.elect(time.Now(), false)
+			c.elect(time.Now())
 		}
 		c.rostersMu.Lock()
 		c.rosters.expire(c.cfg.Now())
@@ -125,9 +125,8 @@ func (c *Cluster) meets(near *pool) bool {
 	return c.awaits()
 }
 
-// elect finds whether this node is a gateway, and has it become one or cease to be one. Whoever starts has no peers in
-// the WAN pool yet.
-func (c *Cluster) elect(now time.Time, starts bool) {
+// elect finds whether this node is a gateway, and has it become one or cease to be one.
+func (c *Cluster) elect(now time.Time) {
 	far := c.pool(wan)
 	switch should := c.shouldBeGateway(); {
 	case should:
@@ -143,17 +142,13 @@ func (c *Cluster) elect(now time.Time, starts bool) {
 		if c.excess.IsZero() {
 			c.excess = now
 		}
-		if starts || now.Sub(c.excess) >= stepDownAfter {
+		if now.Sub(c.excess) >= stepDownAfter {
 			c.isGateway.Store(false)
 			c.leaveAt = now.Add(handOver)
 			c.announceSoon()
-			if starts {
-				far.setUninformed()
-				c.leaveAt = now
-			}
 		}
 	}
-	if !c.leaveAt.IsZero() && !now.Before(c.leaveAt) && (starts || c.isListedEverywhere(far)) {
+	if !c.leaveAt.IsZero() && !now.Before(c.leaveAt) && c.isListedEverywhere(far) {
 		c.leaveAt = time.Time{}
 		if err := far.leave(); err != nil {
 			c.log.Error("gossip: cannot leave the WAN pool", "error", err)
@@ -431,6 +426,7 @@ func (p *pool) enter() {
 			p.reached[seed] = true
 		}
 	}
+	p.uninformed, p.gatewayBlind = false, false
 	p.mu.Unlock()
 	p.joins.Store(true)
 	select {
@@ -462,13 +458,6 @@ func (p *pool) leave() error {
 		}
 	}
 	return p.create()
-}
-
-// setUninformed notes that gateways have not passed on anything yet.
-func (p *pool) setUninformed() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.uninformed = true
 }
 
 // inform notes that a gateway has passed on all that it knows, and whether it may lack nodes.

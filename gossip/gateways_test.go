@@ -90,7 +90,7 @@ func TestGatewaysPassOnMembers(t *testing.T) {
 		if m := l.sees(l.all()...)(); m != "" {
 			t.Error("a gateway that steps down takes members along: ", m)
 		}
-		l.within(counted, "what nodes send of themselves", l.fingerprints)
+		l.within(3*pushPullEvery, "what nodes send of themselves", l.fingerprints)
 		l.allCount()
 		for _, name := range l.all() {
 			n := l.nodes[name]
@@ -111,10 +111,10 @@ func TestGatewaysPassOnMembers(t *testing.T) {
 				t.Errorf("%s logs %q", name, lines)
 			}
 		}
-		// What a node sends of itself later reaches all, too.
+		// What a node sends of itself later reaches all, too; whom its broadcasts miss, when lists are compared.
 		l.nodes["west/n1"].AnnounceRules(77)
 		l.nodes["west/n2"].AnnounceRules(78)
-		t.Log("known after", l.within(10*time.Second, "new fingerprints", l.fingerprints))
+		t.Log("known after", l.within(3*pushPullEvery, "new fingerprints", l.fingerprints))
 	})
 }
 

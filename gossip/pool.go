@@ -79,7 +79,10 @@ func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 		members: make(map[string]poolMember), failed: make(map[string]failedMember), reached: make(map[string]bool),
 		unasked: len(cfg.Seeds) > 0, opened: time.Now(), wake: make(chan struct{}, 1),
 		toRejoin: make(chan struct{}, 1)}
-	p.joins.Store(true)
+	// Whether a node with two pools is a gateway is known when it has met its region. Until then it stays out of the WAN
+	// pool, so that nobody who joins it there takes it for one.
+	p.uninformed = name == wan && c.cfg.LAN != nil
+	p.joins.Store(!p.uninformed)
 	conf := memberlist.DefaultWANConfig()
 	// A region's gateways may all fail at once. Too few are left then to confirm it: one alone would wait for minutes.
 	conf.SuspicionMaxTimeoutMult = 2

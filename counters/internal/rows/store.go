@@ -1,0 +1,186 @@
+package rows
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Numbers is how many meters have a number, with 0, which is none.
+const Numbers = 1 << meterBits
+
+// Meters are the ids of meters by number. The id of a number must not change while a line has the number. No id is 0.
+type Meters [Numbers]uint64
+
+// Config configures a Store.
+type Config struct {
+	Bytes  int    // of memory, for all lines
+	Shards int    // a power of two
+	Seed   uint64 // of hashes; secret if others choose keys
+	Meters *Meters
+}
+
+// Store is a fixed number of shards, each an array of lines with a lock.
+type Store struct {
+	shards []Shard
+	shift  uint // of a hash, to the number of its shard
+	seed   uint64
+}
+
+// Shard is a part of a store. All its methods but Touch need its lock. A line may move when another one of its shard is
+// removed: no pointer to a line outlives that.
+type Shard struct {
+	sync.Mutex
+	lines  unsafe.Pointer // the first one
+	homes  uint64         // where a search may begin: the first so many lines
+	dirty  []uint64       // a bit for each line
+	meters *Meters
+	seed   uint64
+	used   int
+	limit  int // of used
+	last   int // the last line, which stays free: every search ends
+	hand   int // where Victim goes on
+	memory *region
+	_      [24]byte // two lines in all
+}
+
+const (
+	// At most 13 of 16 homes are used: with more, searches get long, with less, a key takes more memory.
+	loadNum, loadDen = 13, 16
+	// The lines after the last home take what does not fit before it.
+	overflow = 256
+)
+
+// New returns an empty store.
+func New(cfg Config) *Store {
+	n := cfg.Bytes / cfg.Shards / lineBytes
+	extra := min(overflow, n/2) + 1
+	homes := max(1, n-extra)
+	t := &Store{shards: make([]Shard, cfg.Shards), shift: 64 - uint(bits.Len(uint(cfg.Shards-1))), seed: cfg.Seed}
+	each := homes + extra
+	memory := newRegion(each * cfg.Shards)
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.lines, s.memory = memory.line(i*each), memory
+		s.homes, s.last = uint64(homes), each-1
+		s.limit = max(1, homes*loadNum/loadDen)
+		s.dirty = make([]uint64, each/64+1)
+		s.meters, s.seed = cfg.Meters, cfg.Seed
+	}
+	return t
+}
+
+// Hash is the hash of a head. All lines of its meter and key are in its shard.
+func (t *Store) Hash(meter, key uint64) uint64 { return hash(t.seed, meter, key) }
+
+func hash(seed, meter, key uint64) uint64 {
+	hi, lo := bits.Mul64(key^seed, meter^bits.RotateLeft64(seed, 32)|1)
+	return hi ^ lo
+}
+
+// Sub is the hash of a line that is no head: h is that of its head.
+func Sub(h, name uint64) uint64 {
+	hi, lo := bits.Mul64(h^name, 0x9e3779b97f4a7c15)
+	return hi ^ lo
+}
+
+// Shard returns the shard of a head's hash.
+func (t *Store) Shard(h uint64) *Shard { return &t.shards[h>>t.shift] }
+
+// Shards returns all shards.
+func (t *Store) Shards() []Shard { return t.shards }
+
+// Head returns the head of a meter, by its id, and a key, nil if there is none.
+func (s *Shard) Head(h, meter, key uint64) *Line {
+	for p := unsafe.Add(s.lines, s.home(h)*lineBytes); ; p = unsafe.Add(p, lineBytes) {
+		l := (*Line)(p)
+		if l.Key == key && s.meters[l.Meter()] == meter && l.Kind() == Head && !l.free() {
+			return l
+		}
+		if l.free() {
+			return nil
+		}
+	}
+}
+
+// Find returns the line of a name, which is no head, nil if there is none.
+func (s *Shard) Find(h, key, name uint64) *Line {
+	for p := unsafe.Add(s.lines, s.home(h)*lineBytes); ; p = unsafe.Add(p, lineBytes) {
+		l := (*Line)(p)
+		if l.Name == name && l.Key == key {
+			return l
+		}
+		if l.free() {
+			return nil
+		}
+	}
+}
+
+// Insert adds a line that is not there, with zero words. It moves no other line. It returns nil if the shard is full.
+func (s *Shard) Insert(h, key, name uint64) *Line {
+	if s.used >= s.limit {
+		return nil
+	}
+	i := s.home(h)
+	for !s.at(i).free() {
+		i++
+	}
+	if i == s.last {
+		return nil
+	}
+	l := s.at(i)
+	l.Name = name
+	atomic.StoreUint64(&l.Key, key) // Touch reads it
+	s.used++
+	return l
+}
+
+// Remove frees a line, and moves lines after it back, so that no search ends too early. What it moves keeps its mark.
+func (s *Shard) Remove(l *Line) { s.removeAt(s.index(l)) }
+
+func (s *Shard) removeAt(gap int) {
+	for i := gap + 1; !s.at(i).free(); i++ {
+		if s.home(s.hashOf(s.at(i))) <= gap {
+			s.move(gap, i)
+			gap = i
+		}
+	}
+	l := s.at(gap)
+	l.Name, l.Words = 0, [6]uint64{}
+	atomic.StoreUint64(&l.Key, 0)
+	s.setMark(gap, false)
+	s.used--
+}
+
+func (s *Shard) move(to, from int) {
+	dst, src := s.at(to), s.at(from)
+	dst.Name, dst.Words = src.Name, src.Words
+	atomic.StoreUint64(&dst.Key, src.Key)
+	s.setMark(to, s.marked(from))
+}
+
+// Used returns how many lines are used, and Limit how many may be.
+func (s *Shard) Used() int  { return s.used }
+func (s *Shard) Limit() int { return s.limit }
+
+// Touch brings the line where the search for a hash begins into the processor's cache. It needs no lock, so that the
+// misses of many lines overlap. The result is of no use, but keeps the compiler from leaving the read out.
+func (s *Shard) Touch(h uint64) uint64 { return atomic.LoadUint64(&s.at(s.home(h)).Key) }
+
+func (s *Shard) at(i int) *Line { return (*Line)(unsafe.Add(s.lines, i*lineBytes)) }
+
+func (s *Shard) index(l *Line) int {
+	return int(uintptr(unsafe.Pointer(l))-uintptr(s.lines)) / lineBytes
+}
+
+func (s *Shard) home(h uint64) int { return int(h & (1<<32 - 1) * s.homes >> 32) }
+
+// HashOf returns the hash of a line that is used.
+func (s *Shard) hashOf(l *Line) uint64 {
+	h := hash(s.seed, s.meters[l.Meter()], l.Key)
+	if l.Kind() != Head {
+		h = Sub(h, l.Name)
+	}
+	return h
+}

@@ -52,7 +52,7 @@ func (t *Table) report(ch *Charge, h uint64, now int64) {
 		return
 	}
 	if l.tallies {
-		t.tally(t.settled(t.shardOf(h), l, ch.Key, h, ch.Cost, true, now), l, ch.Cost, now, new(Decision))
+		t.tally(t.settled(t.shardOf(h), l, ch.Key, h, ch.Cost, true, now), l, ch.Cost, false, now, new(Decision))
 		return
 	}
 	y := t.settled(t.shardOf(h), l, ch.Key, h, min(ch.Cost, l.max), true, now)

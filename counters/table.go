@@ -210,7 +210,7 @@ func (t *Table) take(l *Limit, key, address Key, h, cost uint64, now int64, d *D
 	}
 	y := t.settled(t.shardOf(h), l, key, h, cost, true, now)
 	if l.tallies {
-		t.tally(y, l, cost, now, d)
+		t.tally(y, l, cost, t.tallyHeld(y, l, cost), now, d)
 	} else {
 		t.decide(y, l, cost, 0, take, d)
 	}

@@ -107,3 +107,48 @@ func TestTallyBesideOtherLayers(t *testing.T) {
 		t.Errorf("the other layer was charged %d, want 1", used)
 	}
 }
+
+// What a table denies to leave room for its peers has not happened: if it counted, as other denials do, the window
+// would be full before the limit is admitted. Each counts only while the tables share the limit.
+func TestTallyOfSharedLimitsAdmitsAll(t *testing.T) {
+	for _, largest := range []uint64{5, 20, 100} {
+		for _, layers := range []int{0, 1, 2} { // 0: Take
+			l := tallied(t, largest)[0]
+			wide := tallied(t, 1<<20)[0]
+			tables := []*counters.Table{clustered(1, l), counters.NewTable(counters.Config{Origin: 2})}
+			tables[1].SetCluster(1, horizon)
+			tables[1].Know([]*counters.Limit{l})
+			for window := range 4 {
+				var admitted uint64
+				for i := range 10 * int(largest) {
+					now := start + int64(window)*int64(time.Minute) + int64(i)*int64(59*time.Second)/int64(10*largest)
+					for from, table := range tables {
+						if takeTallied(table, l, wide, layers, now) {
+							admitted++
+						}
+						slots := table.DrainDirty(now).Slots
+						other := tables[1-from]
+						other.Merge(slots, now)
+						other.SetWatermark(counters.Origin(from+1), now)
+					}
+				}
+				if admitted < largest {
+					t.Errorf("%d layers, window %d: %d of %d are admitted", layers, window+1, admitted, largest)
+				}
+				end := start + int64(window)*int64(time.Minute) + int64(59*time.Second)
+				if beside := tables[0].View(wide, 2, end); layers == 2 && beside != admitted {
+					t.Errorf("window %d: %d are admitted, and the layer beside counts %d", window+1, admitted, beside)
+				}
+			}
+		}
+	}
+}
+
+// takeTallied asks for a key under a limit, alone or beside others that do not deny.
+func takeTallied(table *counters.Table, l, wide *counters.Limit, layers int, now int64) bool {
+	if layers == 0 {
+		return table.Take(l, 1, 1, now).Allowed
+	}
+	charges := []counters.Charge{{Limit: l, Key: 1, Cost: 1}, {Limit: wide, Key: 2, Cost: 1}}[:layers]
+	return table.TakeAll(charges, now, nil)[0].Allowed
+}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"unsafe"
+
+	"github.com/edgelimit/edgelimit/counters/internal/window"
 )
 
 // cell is the head of what a table keeps of one meter and key. The words of its algorithm, if any, and its ring follow
@@ -104,7 +106,7 @@ func (s *shard) advance(c *cell, sh *shape, index int64) {
 	}
 	switch {
 	case sh.algorithm.bucket():
-		c.level().elapse(sh, by)
+		sh.elapse(c.level(), by)
 	case sh.algorithm == SlidingLog:
 		shift(c.others(sh), by)
 	}
@@ -183,7 +185,7 @@ func (c *cell) count(ring []uint64, cost uint64) {
 // lastCounted is the end of the newest sub-window with a count, 0 if there is none.
 func (c *cell) lastCounted(sh *shape) int64 {
 	ring := c.counts(sh)
-	i := newestIn(ring, 0)
+	i := window.Newest(ring)
 	if ring[i] == 0 {
 		return 0
 	}
@@ -194,5 +196,5 @@ func (c *cell) lastCounted(sh *shape) int64 {
 // no merge reaches back to a time before.
 func (c *cell) empty(sh *shape) bool {
 	return c.slots == 0 && slices.Max(c.counts(sh)) == 0 &&
-		!(sh.algorithm.bucket() && max(c.level().run.tat, c.level().backdated.tat) > 0)
+		(!sh.algorithm.bucket() || c.level().Forgotten())
 }

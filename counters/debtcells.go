@@ -3,6 +3,8 @@ package counters
 import (
 	"math/bits"
 	"time"
+
+	"github.com/edgelimit/edgelimit/counters/internal/bucket"
 )
 
 // The cells of [Debts]: a key has one in each class that it owes something in, and one for its credits in that class.
@@ -74,8 +76,8 @@ func (t *Table) debtOf(c *debtClass, key Key, h uint64, now int64) time.Duration
 	}
 	t.debitPending(s, c.limit, s.cell(ref), at)
 	v := s.cell(ref).level()
-	at = v.notBefore(&c.limit.shape, at)
-	return c.limit.wait(v.debt(&c.limit.shape, at), at)
+	at = c.limit.notBefore(v, at)
+	return c.limit.wait(v.Debt(c.limit.point(at)), at)
 }
 
 // giveBack lowers what a key owes in a class to the rest, and has the credit replicated. It reports whether the key
@@ -87,13 +89,13 @@ func (t *Table) giveBack(c *debtClass, key Key, h uint64, rest time.Duration, no
 		return false
 	}
 	v := s.cell(ref).level()
-	at = v.notBefore(&l.shape, at)
-	debt := v.debt(&l.shape, at)
+	at = l.notBefore(v, at)
+	debt := v.Debt(l.point(at))
 	if debt <= l.points(rest) {
 		return false
 	}
-	v.credit(debt-l.points(rest), l.point(at))
-	credit := l.fits(debt - l.points(rest))
+	v.Credit(debt-l.points(rest), l.point(at))
+	credit := l.rate.Fits(debt - l.points(rest))
 	if rest == 0 { // others may know of more
 		credit += uint64(l.meter.Sub / c.unit)
 	}
@@ -125,16 +127,7 @@ func (t *Table) credit(s *shard, id uint64, key Key, h, count uint64, now int64)
 	}
 	t.debitPending(s, l, c, at)
 	v := c.level()
-	v.credit(l.span(count), l.point(v.notBefore(&m.shape, at)))
-}
-
-// credit takes a time off the debt.
-func (v *level) credit(span, now uint64) {
-	for _, r := range [...]*run{&v.run, &v.backdated} {
-		if r.tat > now {
-			r.tat = max(now, r.tat-min(span, r.tat))
-		}
-	}
+	v.Credit(l.rate.Span(count), l.point(m.notBefore(v, at)))
 }
 
 // takeDebt decides on a charge under a limit. Of a positive rest, by which the key owes more in another class, it
@@ -159,14 +152,14 @@ func (t *Table) takeDebt(l *Limit, key Key, h uint64, charge, rest time.Duration
 // adjustDebt debits a time that is counted apart, or not at all.
 func (t *Table) adjustDebt(l *Limit, c *cell, by time.Duration, at instant) {
 	v := c.level()
-	now := l.point(v.notBefore(&l.shape, at))
-	v.debit(l.points(by), now, now, l.backdate)
+	now := l.point(l.notBefore(v, at))
+	v.Debit(l.points(by), now, now, l.backdate)
 }
 
 // points converts a debt to fixed point.
 func (l *Limit) points(debt time.Duration) uint64 {
-	if uint64(debt) >= maxSpan>>l.fraction {
-		return maxSpan
+	if uint64(debt) >= bucket.MaxSpan>>l.fraction {
+		return bucket.MaxSpan
 	}
 	return uint64(debt) << l.fraction
 }

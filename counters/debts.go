@@ -133,7 +133,7 @@ func (d *Debts) limitOf(capacity time.Duration) *Limit {
 	c := d.classes[i]
 	l := *c.limit
 	l.max = uint64((capacity + c.unit - 1) / c.unit)
-	l.full = l.span(l.max)
+	l.full = l.rate.Span(l.max)
 	at.Store(&cachedLimit{capacity, &l})
 	return &l
 }
@@ -160,7 +160,7 @@ func (d *Debts) Take(key Key, charge, capacity time.Duration, now int64) (dec De
 	owed, elsewhere := d.owed(key, classes, l.class, &hashes, now)
 	most := max(owed, elsewhere)
 	fits := most+charge <= capacity
-	if charge == 0 || !fits && (elsewhere > owed || l.points(owed)+l.span(cost) <= l.full) {
+	if charge == 0 || !fits && (elsewhere > owed || l.points(owed)+l.rate.Span(cost) <= l.full) {
 		dec = Decision{Rule: l.meter.Rule, Window: l.meter.Window, Limit: l.max, Allowed: fits, ResetAfter: most}
 		if most < capacity {
 			dec.Remaining = uint64((capacity - most) / l.class.unit)

@@ -13,7 +13,7 @@ func NewTinyIn(cfg Config, pages int) *Table {
 }
 
 // Believed is the most that a slot is believed to count where the limit is known.
-func Believed(l *Limit) uint64 { return maxLimits * (l.max + l.refill) }
+func Believed(l *Limit) uint64 { return maxLimits * (l.max + l.rate.Refill) }
 
 // ShardOf is the number of the shard that a key's cell is in, of a table without a seed.
 func ShardOf(l *Limit, key Key) int { return int(hash(0, l.id, key) >> (64 - shardBits)) }

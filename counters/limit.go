@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/edgelimit/edgelimit/counters/internal/window"
 )
 
 // Limit is a meter with a maximum. It is immutable and safe for concurrent use.
 type Limit struct {
 	spec
-	max  uint64
-	even uint64 // evenShare of max
-	bucket
+	max    uint64
+	window window.Window
+	bucketLimit
 	policy
 	countsRejected bool
 	tallies        bool
@@ -61,10 +63,10 @@ func newLimit(m Meter, maximum, refill uint64) (*Limit, error) {
 	if err := checkMax(&m, max(maximum, refill)); err != nil {
 		return nil, err
 	}
-	l := &Limit{spec: newSpec(m), max: maximum, even: evenShare(maximum, m.SubWindows())}
+	l := &Limit{spec: newSpec(m), max: maximum, window: newWindow(&m, maximum)}
 	if refill > 0 {
 		var ok bool
-		if l.bucket, ok = newBucket(&m, maximum, refill); !ok {
+		if l.bucketLimit, ok = newBucketLimit(&m, maximum, refill); !ok {
 			return nil, fmt.Errorf("meter %s: a bucket of %d with a refill of %d per %v takes longer to fill than %v",
 				m.Rule, maximum, refill, m.Window, longestFill(m.Window))
 		}
@@ -96,7 +98,7 @@ func (l *Limit) WithMax(maximum uint64) (*Limit, error) {
 		return nil, err
 	}
 	other := *l
-	other.max, other.even = maximum, evenShare(maximum, l.meter.SubWindows())
+	other.max, other.window = maximum, newWindow(&l.meter, maximum)
 	other.headroom = l.Largest() - min(maximum, l.Largest())
 	return &other, nil
 }
@@ -147,11 +149,11 @@ func (l *Limit) Meter() Meter { return l.meter }
 func (l *Limit) Max() uint64 { return l.max }
 
 // Refill returns what a bucket gets back per window; 0 for other algorithms.
-func (l *Limit) Refill() uint64 { return l.bucket.refill }
+func (l *Limit) Refill() uint64 { return l.rate.Refill }
 
 // Lasts returns how long an admission counts: a window, or the time in which an empty bucket fills.
 func (l *Limit) Lasts() time.Duration {
-	if l.refill == 0 {
+	if l.rate.Refill == 0 {
 		return l.meter.Window
 	}
 	return time.Duration(l.full >> l.fraction)
@@ -160,19 +162,19 @@ func (l *Limit) Lasts() time.Duration {
 // MostIn returns the most that one node admits of a key in a time, as far as it still counts: the limit, and what a
 // bucket gets back meanwhile.
 func (l *Limit) MostIn(d time.Duration) uint64 {
-	if l.refill == 0 {
+	if l.rate.Refill == 0 {
 		return l.Largest()
 	}
-	back := float64(l.bucket.refill) * d.Seconds() / l.meter.Window.Seconds()
+	back := float64(l.rate.Refill) * d.Seconds() / l.meter.Window.Seconds()
 	return l.Largest() + uint64(math.Ceil(min(back, MaxLimit)))
 }
 
 // Refills returns how long n takes to come back into a bucket; 0 for other algorithms.
 func (l *Limit) Refills(n uint64) time.Duration {
-	if l.bucket.refill == 0 {
+	if l.rate.Refill == 0 {
 		return 0
 	}
-	return l.wait(l.span(n), instant{})
+	return l.wait(l.rate.Span(n), instant{})
 }
 
 // Far returns the use up to which the limit is not near: three quarters of Largest.

@@ -98,7 +98,7 @@ func (l *Limit) maxSlot() uint64 {
 	if l.tallies {
 		return MaxTally
 	}
-	return maxLimits * (l.Largest() + l.refill)
+	return maxLimits * (l.Largest() + l.rate.Refill)
 }
 
 // suspect reports whether, because of an implausible slot, the floor of a limit whose admissions count for so long is
@@ -176,8 +176,8 @@ func (t *Table) LastDenier() Origin {
 // floor is the local floor of a limit.
 func (t *Table) floor(l *Limit) uint64 {
 	largest := l.max
-	if l.refill > 0 {
-		largest = min(largest, l.refill)
+	if l.rate.Refill > 0 {
+		largest = min(largest, l.rate.Refill)
 	}
 	return largest / 2 / uint64(t.keepers(l).peers+1)
 }

@@ -15,7 +15,7 @@ func (c *cell) freed() *uint64 { return &c.words(headWords+bucketWords, 1)[0] }
 // Withdraw takes a request that Take or TakeAll admitted with a Delay out of its queue, for good. Its turn must not
 // have come. It does nothing under limits that are no LeakyQueue.
 func (t *Table) Withdraw(l *Limit, key Key, cost uint64, now int64) {
-	if l.algorithm != LeakyQueue || l.refill == 0 {
+	if l.algorithm != LeakyQueue || l.rate.Refill == 0 {
 		return
 	}
 	h, s := t.locate(l.id, key)
@@ -26,14 +26,14 @@ func (t *Table) Withdraw(l *Limit, key Key, cost uint64, now int64) {
 		if c.has(pendingDebit) { // l may be of rules before a reload: it is not the one to know
 			l.fold(c, s.ahead(c), at)
 		}
-		*c.freed() += l.span(cost)
-		l.debt(c, c.level().notBefore(&l.shape, at))
+		*c.freed() += l.rate.Span(cost)
+		l.debt(c, l.notBefore(c.level(), at))
 	}
 }
 
 // debt is what a bucket owes at an instant. It forgets what was freed and has been refilled since.
 func (l *Limit) debt(c *cell, at instant) uint64 {
-	debt := c.level().debt(&l.shape, at)
+	debt := c.level().Debt(l.point(at))
 	if l.algorithm != LeakyQueue {
 		return debt
 	}
@@ -45,13 +45,13 @@ func (l *Limit) debt(c *cell, at instant) uint64 {
 // debitCounted debits a bucket by an admitted cost, which takes a time, and counts what it does not inherit.
 func (l *Limit) debitCounted(c *cell, cost, take uint64, at instant) {
 	if l.algorithm == LeakyQueue && *c.freed() > 0 {
-		inherits := min(cost, l.fits(*c.freed()))
-		span := l.span(inherits)
+		inherits := min(cost, l.rate.Fits(*c.freed()))
+		span := l.rate.Span(inherits)
 		cost, take, *c.freed() = cost-inherits, take-span, *c.freed()-span
 	}
 	if cost > 0 {
 		now := l.point(at)
-		c.level().debit(take, now, now, l.backdate)
+		c.level().Debit(take, now, now, l.backdate)
 		c.count(c.counts(&l.shape), cost)
 	}
 }

@@ -97,7 +97,7 @@ func (t *Table) countAnyway(y layer, l *Limit, cost uint64) {
 		t.log(y.shard, l, c, cost, y.at)
 	case l.algorithm.bucket():
 		v := c.level()
-		now := l.point(v.notBefore(&l.shape, y.at))
-		v.debit(l.span(cost), now, now, l.backdate)
+		now := l.point(l.notBefore(v, y.at))
+		v.Debit(l.rate.Span(cost), now, now, l.backdate)
 	}
 }

@@ -161,7 +161,7 @@ func (l *Limit) decideEmpty(cost, before uint64, commit bool, d *Decision) {
 	case asked <= l.max && asked+before <= l.max:
 		d.Allowed, d.Remaining = true, l.max-before
 		if l.algorithm == LeakyQueue && before > 0 {
-			d.Delay = l.wait(l.span(before), instant{})
+			d.Delay = l.wait(l.rate.Span(before), instant{})
 		}
 	default:
 		d.Remaining, d.RetryAfter = l.max-min(before, l.max), Never
@@ -175,7 +175,7 @@ func (l *Limit) refuse(d *Decision) {
 
 // debitPending makes the limit known to merges, and debits from a bucket what came while none was known.
 func (t *Table) debitPending(s *shard, l *Limit, c *cell, at instant) {
-	if l.refill == 0 {
+	if l.rate.Refill == 0 {
 		return
 	}
 	known := l
@@ -209,7 +209,7 @@ func (s *shard) viewUnder(l *Limit, c *cell, m *meterState, at instant) uint64 {
 		return c.logView(&m.shape)
 	case m.algorithm.bucket():
 		if l := m.limit.Load(); l != nil && !c.has(pendingDebit) {
-			return l.tokens(l.debt(c, c.level().notBefore(&m.shape, at)))
+			return l.tokens(l.debt(c, m.notBefore(c.level(), at)))
 		}
 	}
 	if l != nil {

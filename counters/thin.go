@@ -292,8 +292,8 @@ func (t *Table) peerDemands(s *shard, l *Limit, c *cell, w *hotKey, horizon, now
 // leaving is R: how much of the used cost leaves within a time, if nothing is added, at most at the current rate. A
 // burst that will only begin to leave is not counted on: otherwise the next burst would begin before the last has left.
 func (l *Limit) leaving(c *cell, at instant, within int64) uint64 {
-	if l.refill > 0 {
-		return l.fits(min(uint64(within), 1<<40) << l.fraction)
+	if l.rate.Refill > 0 {
+		return l.rate.Fits(min(uint64(within), 1<<40) << l.fraction)
 	}
 	if l.algorithm == FixedWindow {
 		return 0
@@ -304,7 +304,7 @@ func (l *Limit) leaving(c *cell, at instant, within int64) uint64 {
 	if by > int64(l.n) {
 		return view
 	}
-	left := l.partOf(ring[by], l.sub-(off-by*l.sub))
+	left := l.window.Part(ring[by], l.sub-(off-by*l.sub))
 	for _, n := range ring[by+1:] {
 		left += n
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -169,9 +171,22 @@ func reportError(out io.Writer, err error) (code int) {
 	return 2
 }
 
+// countsFrom says where a relative path counts from at which there is nothing.
+func countsFrom(problem error) string {
+	e, ok := errors.AsType[*fs.PathError](problem)
+	if !ok || filepath.IsAbs(e.Path) || !errors.Is(e, fs.ErrNotExist) {
+		return ""
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	return " in " + dir
+}
+
 // writeProblem prints a problem, and its place if it is in a file.
 func writeProblem(out io.Writer, prefix string, problem error) {
-	fmt.Fprintln(out, prefix+problem.Error())
+	fmt.Fprintln(out, prefix+problem.Error()+countsFrom(problem))
 	if e, ok := problem.(*rulefile.Error); ok {
 		for line := range strings.Lines(e.Excerpt()) {
 			fmt.Fprintln(out, "  "+strings.TrimSuffix(line, "\n"))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,7 +75,7 @@ func (o Options) parse(texts []content) (*rules.Set, error) {
 	for _, t := range texts {
 		switch {
 		case t.err != nil:
-			errs = append(errs, fmt.Errorf("load rules: %w%s", t.err, countsFrom(t)))
+			errs = append(errs, fmt.Errorf("load rules: %w", t.err))
 		case t.skipped != nil:
 			why := "not read: " + reason(t.skipped)
 			b.skipped = append(b.skipped, &Error{File: t.file, Line: 1, Column: 1, Reason: why})
@@ -88,15 +87,6 @@ func (o Options) parse(texts []content) (*rules.Set, error) {
 		return nil, errors.Join(errs...)
 	}
 	return b.set, nil
-}
-
-// countsFrom says where a relative path counts from at which there is nothing.
-func countsFrom(t content) string {
-	dir, err := os.Getwd()
-	if err != nil || filepath.IsAbs(t.file) || !errors.Is(t.err, fs.ErrNotExist) {
-		return ""
-	}
-	return " in " + dir
 }
 
 // reason returns an error without the path that an operation of the file system puts before it.

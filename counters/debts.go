@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // Debts are token buckets whose limits come with the requests: a key has one debt, whatever limits it is charged under.
@@ -95,7 +97,7 @@ func NewDebts(t *Table, name string, learn func([]*Limit)) (*Debts, error) {
 		for largest/c.unit > maxDebtUnits {
 			c.unit *= 10
 		}
-		m := Meter{Rule: fmt.Sprintf("%s/%d", name, largest/time.Second), Algorithm: TokenBucket, Window: window,
+		m := Meter{Rule: fmt.Sprintf("%s/%d", name, int64(largest/time.Second)), Algorithm: TokenBucket, Window: window,
 			Sub: window / debtSubWindows}
 		limit, err := NewBucket(m, uint64(window/debtClassRatio/c.unit), uint64(window/c.unit))
 		if err != nil {
@@ -145,7 +147,8 @@ func (d *Debts) limitOf(capacity time.Duration) *Limit {
 // A table's own charges are exact. Others learn them rounded down to the unit of the class, but to one unit at least.
 func (d *Debts) Take(key Key, charge, capacity time.Duration, now int64) (dec Decision) {
 	if charge < 0 || capacity < 1 || capacity > MaxDebt {
-		panic(fmt.Sprintf("counters: a charge of %v to a debt of at most %v", charge, capacity))
+		panic(fmt.Sprintf("counters: a charge of %s to a debt of at most %s", text.Duration(charge),
+			text.Duration(capacity)))
 	}
 	charge = min(charge, MaxDebt+1)
 	l := d.limitOf(capacity)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters/internal/window"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // Limit is a meter with a maximum. It is immutable and safe for concurrent use.
@@ -67,8 +68,8 @@ func newLimit(m Meter, maximum, refill uint64) (*Limit, error) {
 	if refill > 0 {
 		var ok bool
 		if l.bucketLimit, ok = newBucketLimit(&m, maximum, refill); !ok {
-			return nil, fmt.Errorf("meter %s: a bucket of %d with a refill of %d per %v takes longer to fill than %v",
-				m.Rule, maximum, refill, m.Window, longestFill(m.Window))
+			return nil, fmt.Errorf("meter %s: a bucket of %d with a refill of %d per %s takes longer to fill than %s",
+				m.Rule, maximum, refill, text.Duration(m.Window), text.Duration(longestFill(m.Window)))
 		}
 	}
 	return l, nil
@@ -115,8 +116,8 @@ func (l *Limit) Override(maximum uint64, window time.Duration) (*Limit, error) {
 		return l.WithMax(maximum)
 	}
 	if l.ban != nil {
-		return nil, fmt.Errorf("meter %s: bans are of one window, and not of a bucket: give a limit per %v",
-			l.meter.Rule, l.meter.Window)
+		return nil, fmt.Errorf("meter %s: bans are of one window, and not of a bucket: give a limit per %s",
+			l.meter.Rule, text.Duration(l.meter.Window))
 	}
 	name := fmt.Sprintf("%s%s%d/%d", l.meter.Rule, overrideMark, maximum, window.Milliseconds())
 	own, err := NewLimit(NewMeter(name, l.algorithm, window), maximum)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // Bounds of a meter.
@@ -51,16 +53,16 @@ func (m Meter) Validate() error {
 	case !m.Algorithm.Known():
 		return fmt.Errorf("meter %s: unknown algorithm %d", m.Rule, m.Algorithm)
 	case m.Sub < minSubWindow || m.Window > MaxWindow || m.Window < m.Sub:
-		return fmt.Errorf("meter %s: window %v with sub-windows of %v is outside %v to %v", m.Rule, m.Window, m.Sub,
-			minSubWindow, MaxWindow)
+		return fmt.Errorf("meter %s: window %s with sub-windows of %s is outside %s to %s", m.Rule,
+			text.Duration(m.Window), text.Duration(m.Sub), text.Duration(minSubWindow), text.Duration(MaxWindow))
 	case m.Window%m.Sub != 0 || m.Window/m.Sub > MaxSubWindows:
-		return fmt.Errorf("meter %s: window %v is not a multiple of 1 to %d sub-windows of %v", m.Rule, m.Window,
-			MaxSubWindows, m.Sub)
+		return fmt.Errorf("meter %s: window %s is not a multiple of 1 to %d sub-windows of %s", m.Rule,
+			text.Duration(m.Window), MaxSubWindows, text.Duration(m.Sub))
 	case m.Algorithm == FixedWindow && m.Window != m.Sub:
 		return fmt.Errorf("meter %s: a fixed window has no sub-windows", m.Rule)
 	case m.Algorithm.timed() && (m.Window != m.Sub || m.Window%time.Millisecond != 0):
-		return fmt.Errorf("meter %s: a ban lasts whole milliseconds and has no sub-windows, not %v in %v", m.Rule,
-			m.Window, m.Sub)
+		return fmt.Errorf("meter %s: a ban lasts whole milliseconds and has no sub-windows, not %s in %s", m.Rule,
+			text.Duration(m.Window), text.Duration(m.Sub))
 	}
 	return nil
 }

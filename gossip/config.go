@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // Config says how a node takes part in a cluster.
@@ -69,8 +71,8 @@ func (c *Config) Validate() error {
 	}
 	check(c.NodeID != "" && len(c.NodeID) <= MaxNodeID, "the node id must have 1 to %d bytes", MaxNodeID)
 	check(c.Region != "" && len(c.Region) <= MaxRegion, "the region must have 1 to %d bytes", MaxRegion)
-	check(c.Interval >= 10*time.Millisecond && c.Interval <= 10*time.Second, "interval %v is outside 10ms to 10s",
-		c.Interval)
+	check(c.Interval >= 10*time.Millisecond && c.Interval <= 10*time.Second, "interval %s is outside 10ms to 10s",
+		text.Setting(c.Interval))
 	if len(c.Keys) > 0 {
 		err := validateKeys(c.Keys)
 		check(err == nil, "%w", err)

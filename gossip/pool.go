@@ -79,8 +79,8 @@ func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 		members: make(map[string]poolMember), failed: make(map[string]failedMember), reached: make(map[string]bool),
 		unasked: len(cfg.Seeds) > 0, opened: time.Now(), wake: make(chan struct{}, 1),
 		toRejoin: make(chan struct{}, 1)}
-	// Whether a node with two pools is a gateway is known when it has met its region. Until then it stays out of the WAN
-	// pool, so that nobody who joins it there takes it for one.
+	// Whether a node with two pools is a gateway is known when it has met its region. Until then it stays out of the
+	// WAN pool, so that nobody who joins it there takes it for one.
 	p.uninformed = name == wan && c.cfg.LAN != nil
 	p.joins.Store(!p.uninformed)
 	conf := memberlist.DefaultWANConfig()

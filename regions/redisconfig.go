@@ -15,6 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // RedisConfig says which Redis a region shares and how to reach it. DefaultRedisConfig and ParseRedisURL are good
@@ -81,9 +83,10 @@ func (c RedisConfig) Validate() error {
 	wrong(c.SentinelUsername != "" && c.SentinelPassword == "", "the Sentinels' user %q has no password",
 		c.SentinelUsername)
 	wrong(c.MasterName == "" && c.SentinelPassword != "", "a password for Sentinels, but no master's name")
-	wrong(c.DialTimeout <= 0, "the time to dial is %v, it has to be positive", c.DialTimeout)
-	wrong(c.CallTimeout <= 0, "the time for a call is %v, it has to be positive", c.CallTimeout)
-	wrong(c.PoolTimeout <= 0, "the time to wait for a connection is %v, it has to be positive", c.PoolTimeout)
+	wrong(c.DialTimeout <= 0, "the time to dial is %s, it has to be positive", text.Duration(c.DialTimeout))
+	wrong(c.CallTimeout <= 0, "the time for a call is %s, it has to be positive", text.Duration(c.CallTimeout))
+	wrong(c.PoolTimeout <= 0, "the time to wait for a connection is %s, it has to be positive",
+		text.Duration(c.PoolTimeout))
 	return errors.Join(problems...)
 }
 

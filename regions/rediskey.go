@@ -43,9 +43,13 @@ type hashID struct {
 func bucketOf(key counters.Key) int { return int(uint64(key) >> (64 - bucketBits)) }
 
 func appendRedisKey(dst []byte, id *hashID) []byte {
-	m := &id.meter
-	return fmt.Appendf(dst, "%s%03x}:%016x:%d:%d:%s/%d:%s", redisKeyPrefix, bucketOf(id.key), uint64(id.key), id.index,
-		m.Algorithm, m.Window, m.SubWindows(), m.Rule)
+	dst = fmt.Appendf(dst, "%s%03x}:%016x:%d:", redisKeyPrefix, bucketOf(id.key), uint64(id.key), id.index)
+	return AppendMeter(dst, &id.meter)
+}
+
+// AppendMeter appends a meter's part of the names of keys.
+func AppendMeter(dst []byte, m *counters.Meter) []byte {
+	return fmt.Appendf(dst, "%d:%s/%d:%s", m.Algorithm, m.Window, m.SubWindows(), m.Rule)
 }
 
 // parseRedisKey is the inverse of appendRedisKey. It takes nothing that appendRedisKey does not write.

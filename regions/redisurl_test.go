@@ -105,7 +105,7 @@ func TestRedisConfigValidate(t *testing.T) {
 	}
 	for _, say := range []string{`"a" is not host:port`, "both a master's name", "database is -1",
 		`"u" has no password`, `Sentinels' user "s"`,
-		"time to dial is 0s", "time for a call is 0s", "wait for a connection is 0s"} {
+		"time to dial is 0 s", "time for a call is 0 s", "wait for a connection is 0 s"} {
 		if !strings.Contains(err.Error(), say) {
 			t.Errorf("not all problems are reported: %q is missing from\n%v", say, err)
 		}

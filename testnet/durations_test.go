@@ -16,17 +16,19 @@ import (
 	"testing"
 )
 
-// machines are the files whose durations programs read: hashes, names of meters, rule files and ratelimit's /json.
+// machines are the files whose durations programs read: hashes, names of meters and keys, rule files and ratelimit's
+// /json.
 var machines = words(`
 	node/rules/fingerprint.go node/rlsapi/request.go node/rules/rulefile/perclient.go node/ratelimit/debug.go
-	node/text/duration.go
+	node/text/duration.go regions/rediskey.go
 `)
 
-// TestDurationsAreForPeople holds that no text of a node or a command has a duration in Go's form, such as 1h0m0s:
-// package text writes them as people say them.
+// TestDurationsAreForPeople holds that no text of a node, its parts or a command has a duration in Go's form, such as
+// 1h0m0s: package text writes them as people say them.
 func TestDurationsAreForPeople(t *testing.T) {
 	out, err := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,GoFiles,Export,DepOnly",
-		"../node/...", "../cmd/...").Output()
+		"../node/...", "../cmd/...",
+		"../gossip/...", "../regions/...", "../counters/...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/text"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
@@ -201,8 +202,9 @@ func sorted(slots []counters.Slot) []string {
 }
 
 func describe(s counters.Slot) string {
-	return fmt.Sprintf("%q/%v/%v key=%x index=%d origin=%x birth=%d count=%d",
-		s.Meter.Rule, s.Meter.Window, s.Meter.Sub, s.Key, s.Index, s.Origin, s.Birth, s.Count)
+	return fmt.Sprintf("%q/%s/%s key=%x index=%d origin=%x birth=%d count=%d",
+		s.Meter.Rule, text.Duration(s.Meter.Window), text.Duration(s.Meter.Sub),
+		s.Key, s.Index, s.Origin, s.Birth, s.Count)
 }
 
 // few keeps a failure readable.

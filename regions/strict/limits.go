@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/text"
+	"github.com/edgelimit/edgelimit/regions"
 )
 
 // exact is the largest number up to which a float64, the number of Lua, has all whole numbers.
@@ -47,10 +49,10 @@ func shapeOf(l *counters.Limit) (*shape, error) {
 	case l.Scope() == counters.Alone:
 		return refuse("it counts per node; use scope: region or global")
 	case m.Sub%time.Microsecond != 0:
-		return refuse("its sub-windows of %v are no whole microseconds; choose another window", m.Sub)
+		return refuse("its sub-windows of %s are no whole microseconds; choose another window", text.Duration(m.Sub))
 	}
 	y := &shape{
-		suffix:    fmt.Sprintf("%d:%s/%d:%s", m.Algorithm, m.Window, m.SubWindows(), m.Rule),
+		suffix:    string(regions.AppendMeter(nil, &m)),
 		algorithm: m.Algorithm, denied: l.CountsRejected(), max: l.Max(), window: m.Window + m.Sub,
 	}
 	switch m.Algorithm {
@@ -63,8 +65,8 @@ func shapeOf(l *counters.Limit) (*shape, error) {
 		divisor := gcd(unit, pace)
 		unit, pace = unit/divisor, pace/divisor
 		if 3*l.Max()+1 > exact/unit { // a debt of twice the capacity, and a cost
-			return refuse("a capacity of %d with a refill of %d per %v has no exact state in Redis; choose a refill "+
-				"that divides the window", l.Max(), l.Refill(), m.Window)
+			return refuse("a capacity of %d with a refill of %d per %s has no exact state in Redis; choose a refill "+
+				"that divides the window", l.Max(), l.Refill(), text.Duration(m.Window))
 		}
 		y.a, y.b, y.c = float64(unit), float64(pace), float64(m.Window.Microseconds())
 		y.full = time.Duration(math.Ceil(float64(l.Max())*y.a/y.b)) * time.Microsecond

@@ -3,10 +3,11 @@ package strict
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // A request waits for the store for its patience: patienceFactor times what 99 % of the last calls took, at least
@@ -88,7 +89,7 @@ func (p *patience) usual() time.Duration {
 // errTooSlow is why a wait ended by its patience.
 type errTooSlow time.Duration
 
-func (e errTooSlow) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+func (e errTooSlow) Error() string { return "no answer within " + text.Duration(time.Duration(e)) }
 
 // Is makes it a context.DeadlineExceeded.
 func (errTooSlow) Is(target error) bool { return target == context.DeadlineExceeded }

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/text"
 	"github.com/edgelimit/edgelimit/regions"
 )
 
@@ -78,8 +79,8 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	if cfg.MinTimeout <= 0 || cfg.MaxTimeout < cfg.MinTimeout {
-		return nil, fmt.Errorf("strict store: the timeouts are %v to %v: the first one has to be positive, and at "+
-			"most the second", cfg.MinTimeout, cfg.MaxTimeout)
+		return nil, fmt.Errorf("strict store: the timeouts are %s to %s: the first one has to be positive, and at "+
+			"most the second", text.Duration(cfg.MinTimeout), text.Duration(cfg.MaxTimeout))
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -69,7 +69,8 @@ func TestRulesValidate(t *testing.T) {
 	for _, setting := range []string{"rules: [nowhere]", "gossip: {key_file: nowhere}", "admin_tokens_file: nowhere",
 		"tls: {http: {cert_file: nowhere, key_file: nowhere}}"} {
 		edgelimit(t, "serve", "--config", written(t, "node.yaml", setting+"\n"), "--http", "127.0.0.1:0",
-			"--health", "127.0.0.1:0", "--admin", "127.0.0.1:0").says(t, 2, "nowhere: no such file or directory in "+dir)
+			"--health", "127.0.0.1:0", "--admin", "127.0.0.1:0").says(t, 2,
+			"nowhere: no such file or directory in "+dir)
 	}
 	edgelimit(
 		t, "rules", "validate", "--default-algorithm", "guess", ruleFile(t, validRules),

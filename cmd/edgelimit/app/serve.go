@@ -125,8 +125,8 @@ type settings func(*node.Config) []setting
 // serveFlags are the flags of a command that runs a node. They show the defaults.
 func serveFlags(defaults node.Config, settings settings, extensions []Extension) []cli.Flag {
 	defaults.NodeID = "" // the usage tells where it comes from
-	flags := []cli.Flag{ofRules.flag("config", "configuration `FILE` (YAML); relative paths in it count from the directory that "+
-		"edgelimit starts in", new(string), "CONFIG")}
+	flags := []cli.Flag{ofRules.flag("config", "configuration `FILE` (YAML); relative paths in it count from the "+
+		"directory that edgelimit starts in", new(string), "CONFIG")}
 	flags = append(flags, ofRules.flag("from-env", "take the settings from the environment of another `SERVER`: "+
 		"ratelimit, for envoyproxy/ratelimit; flags go over them, and --admin is closed without its flag",
 		new(string), "FROM_ENV"))

@@ -1,9 +1,8 @@
 package gossip
 
 import (
-	"bytes"
 	"fmt"
-	"sync/atomic"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -97,60 +96,52 @@ func TestPeersBeyondAPartitionHaveNames(t *testing.T) {
 	})
 }
 
-// oldDelegate is a node of the first version, as far as memberlist goes.
-type oldDelegate struct{ meta []byte }
+// metaDelegate is a node of this metadata, as far as memberlist goes.
+type metaDelegate struct{ meta []byte }
 
-func (d oldDelegate) NodeMeta(int) []byte           { return d.meta }
-func (oldDelegate) NotifyMsg([]byte)                {}
-func (oldDelegate) GetBroadcasts(int, int) [][]byte { return nil }
-func (oldDelegate) LocalState(bool) []byte          { return nil }
-func (oldDelegate) MergeRemoteState([]byte, bool)   {}
+func (d metaDelegate) NodeMeta(int) []byte           { return d.meta }
+func (metaDelegate) NotifyMsg([]byte)                {}
+func (metaDelegate) GetBroadcasts(int, int) [][]byte { return nil }
+func (metaDelegate) LocalState(bool) []byte          { return nil }
+func (metaDelegate) MergeRemoteState([]byte, bool)   {}
 
-// lastMeta keeps the metadata that its memberlist last passed it of another node. Members() hands out what memberlist
-// itself still writes to.
-type lastMeta struct{ meta atomic.Pointer[[]byte] }
-
-func (l *lastMeta) NotifyJoin(n *memberlist.Node)   { l.NotifyUpdate(n) }
-func (*lastMeta) NotifyLeave(*memberlist.Node)      {}
-func (l *lastMeta) NotifyUpdate(n *memberlist.Node) { l.meta.Store(new(bytes.Clone(n.Meta))) }
-
-// Nodes of the first version, whose metadata has five fields, and of this one are members of one cluster.
-func TestMixedVersions(t *testing.T) {
-	testkit.VirtualTime(t, func(t *testing.T) {
-		l := newTestCluster(t)
-		now := l.start("east/n1", func(c *Config) { c.Rules, c.Identity = 1, 2 })
-		old := Member{NodeID: "n2", Region: "east", Incarnation: 5, MinVersion: 1, MaxVersion: 1}
-		conf := memberlist.DefaultLANConfig()
-		conf.Name, conf.Label = "n2.east#5", DefaultLabel+"/lan/east"
-		conf.EnableCompression, conf.UDPBufferSize = false, 1400
-		conf.Delegate, conf.Transport = oldDelegate{firstMeta(old)}, l.transport("10.101.1.2:7946", "east")
-		conf.Logger = bridgeLog(now.log, lan)
-		var meta lastMeta
-		conf.Events = &meta
-		ml, err := memberlist.Create(conf)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			_ = ml.Leave(time.Second)
-			_ = ml.Shutdown()
-		}()
-		if _, err := ml.Join([]string{now.Addr(lan)}); err != nil {
-			t.Fatal(err)
-		}
-		l.within(counted, "a member of the first version", func() string {
-			if m := now.Members(); len(m) != 1 || m[0].Member != old {
-				return fmt.Sprintf("members %+v", m)
+// A node that speaks another version of the protocol is no member, and the log names it; one that speaks this one too
+// is asked.
+func TestOtherProtocolVersion(t *testing.T) {
+	for _, tt := range []struct {
+		min, max uint8
+		refused  bool
+	}{
+		{protocolVersion + 1, protocolVersion + 1, true}, {0, protocolVersion - 1, true},
+		{protocolVersion, protocolVersion + 1, false},
+	} {
+		testkit.VirtualTime(t, func(t *testing.T) {
+			l := newTestCluster(t)
+			n := l.start("east/n1")
+			other := Member{NodeID: "n2", Region: "east", Incarnation: 5, MinVersion: tt.min, MaxVersion: tt.max}
+			conf := memberlist.DefaultLANConfig()
+			conf.Name, conf.Label = other.poolName(), DefaultLabel+"/lan/east"
+			conf.EnableCompression, conf.UDPBufferSize = false, 1400
+			conf.Delegate, conf.Transport = metaDelegate{other.encode()}, l.transport("10.101.1.2:7946", "east")
+			conf.Logger = bridgeLog(slog.New(slog.DiscardHandler), lan)
+			ml, err := memberlist.Create(conf)
+			if err != nil {
+				t.Fatal(err)
 			}
-			return ""
-		})
-		now.AnnounceRules(3)
-		l.within(counted, "the metadata at the old node", func() string {
-			m, err := decodeMember(*meta.meta.Load())
-			if err != nil || m != now.Self() || m.Rules != 3 {
-				return fmt.Sprintf("it has %+v, %v", m, err)
+			defer func() {
+				_ = ml.Leave(time.Second)
+				_ = ml.Shutdown()
+			}()
+			if _, err := ml.Join([]string{n.Addr(lan)}); err != nil {
+				t.Fatal(err)
 			}
-			return ""
+			time.Sleep(counted)
+			n.mu.Lock()
+			asked := n.candidates[other.Origin()] != nil
+			n.mu.Unlock()
+			if lines := n.logs.about("another protocol version"); asked == tt.refused || len(lines) > 0 != tt.refused {
+				t.Errorf("versions %d to %d: asked: %t, log %q", tt.min, tt.max, asked, lines)
+			}
 		})
-	})
+	}
 }

@@ -64,7 +64,7 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 		cfg.Now = func() int64 { return time.Now().UnixNano() }
 	}
 	self := Member{NodeID: cfg.NodeID, Region: cfg.Region, Incarnation: cfg.Incarnation,
-		MinVersion: frameVersion, MaxVersion: largestVersion, Identity: cfg.Identity}
+		MinVersion: protocolVersion, MaxVersion: protocolVersion, Identity: cfg.Identity}
 	c := &Cluster{
 		cfg: cfg, self: self, source: source, log: cfg.Logger, announced: make(chan struct{}, 1),
 		outbox: newOutbox(cfg.Interval), replica: NewReplica(self.Origin(), cfg.Interval, source),
@@ -73,7 +73,7 @@ func NewCluster(cfg Config, source Source) (*Cluster, error) {
 	c.replica.Describe(self.Origin(), self.describe())
 	c.replica.between = c.yield
 	c.rules.Store(cfg.Rules)
-	c.isGateway.Store(cfg.LAN == nil || cfg.WAN == nil)
+	c.isGateway.Store(true)
 	c.keys.Store(fingerprintsOf(cfg.Keys))
 	for _, p := range []struct {
 		name string

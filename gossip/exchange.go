@@ -55,7 +55,7 @@ func (c *Cluster) someGateways(far *pool, n int) (to []addressee) {
 	members, _ := far.others()
 	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	for _, m := range members {
-		if addr, err := netip.ParseAddrPort(m.addr); err == nil && len(to) < n && !m.isOld() && far.isMember(m.Member) {
+		if addr, err := netip.ParseAddrPort(m.addr); err == nil && len(to) < n && far.isMember(m.Member) {
 			to = append(to, addressee{far, nodeAt(addr)})
 		}
 	}
@@ -70,7 +70,7 @@ func (c *Cluster) ownGateways() []addressee {
 func (c *Cluster) regionNodes(which func(Member) bool) (to []addressee) {
 	c.mu.Lock()
 	for _, r := range c.routes {
-		if r.pool.name == lan && !r.member.isOld() && which(r.member) {
+		if r.pool.name == lan && which(r.member) {
 			to = append(to, addressee{r.pool, r.node})
 		}
 	}
@@ -158,9 +158,6 @@ func (c *Cluster) receiveDigest(pool string, d *digest) {
 	}
 	lacks, stamps, wants := c.rosters.compare(d, c.cfg.Now())
 	c.rostersMu.Unlock()
-	if d.flags&digestOld != 0 {
-		c.oldSeen.Store(c.cfg.Now())
-	}
 	if d.flags&digestReply != 0 {
 		if pool == wan {
 			c.replies.Add(1)
@@ -169,9 +166,6 @@ func (c *Cluster) receiveDigest(pool string, d *digest) {
 		}
 	} else {
 		reply := &digest{flags: digestReply, from: c.Self(), low: d.low, high: d.high, items: append(wants, stamps...)}
-		if c.knowsOld() {
-			reply.flags |= digestOld
-		}
 		if len(lacks) == 0 {
 			reply.flags |= digestCurrent
 		}

@@ -50,9 +50,6 @@ const (
 	frameFields  = 8 // without ages and what follows
 )
 
-// largestVersion is the highest version of frames that this node reads: nodes of the first one know no sums.
-const largestVersion = 2
-
 // MaxFrame is the most bytes in a frame that travels as a packet: with what memberlist adds, it fits an Ethernet
 // packet.
 const MaxFrame = 1200

@@ -18,11 +18,10 @@ import (
 // Of a region of more than allGateways nodes, maxGateways are in the WAN pool: those whose names hash lowest among the
 // living ones, so that all agree on them, and the next one takes over from one that fails. The others have a socket
 // between regions, by which they are reached, and know the nodes of other regions from the rosters that gateways pass
-// on. While a node of the first version is there, which knows no rosters, all are gateways.
+// on.
 const (
-	allGateways  = 4
-	maxGateways  = 3
-	listsVersion = 2 // of the frames of nodes that know rosters
+	allGateways = 4
+	maxGateways = 3
 
 	electEvery    = time.Second
 	electAtStart  = time.Second      // how long a node that starts waits for others of its region
@@ -34,7 +33,6 @@ const (
 	pullEvery     = 3 * time.Second // how often another node compares its own with those of a gateway
 	pullAtStart   = 300 * time.Millisecond
 	departedLasts = 2 * time.Minute // in a roster
-	oldLasts      = time.Minute     // all are gateways so long after a node of the first version was seen
 	maxRosterSent = 4               // streams with rosters under way
 	maxRosterLent = 1               // of them, those to nodes that are no members
 )
@@ -45,7 +43,6 @@ type gateways struct {
 	elected   chan struct{} // closed when the node knows for the first time whether it is one
 	sending   chan struct{} // a place for each stream with rosters
 	lending   chan struct{} // a place for each of them that goes to a node that is no member
-	oldSeen   atomic.Int64  // when a node of the first version last tried to join, or a gateway knew of one
 	replies   atomic.Uint64 // digests that answered one of this node's, over the WAN
 
 	// Only passOn uses these.
@@ -142,11 +139,13 @@ func (c *Cluster) elect(now time.Time) {
 		if c.excess.IsZero() {
 			c.excess = now
 		}
-		if now.Sub(c.excess) >= stepDownAfter {
-			c.isGateway.Store(false)
+		if joins := far.joins.Load(); joins && now.Sub(c.excess) < stepDownAfter {
+			break
+		} else if joins {
 			c.leaveAt = now.Add(handOver)
-			c.announceSoon()
 		}
+		c.isGateway.Store(false)
+		c.announceSoon()
 	}
 	if !c.leaveAt.IsZero() && !now.Before(c.leaveAt) && c.isListedEverywhere(far) {
 		c.leaveAt = time.Time{}
@@ -165,18 +164,12 @@ func (c *Cluster) shouldBeGateway() bool {
 	}
 	before := func(a, b candidate) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.origin, b.origin)) }
 	self := candidate{nameHash("gateway", c.self.name()), c.self.Origin()}
-	if seen := c.oldSeen.Load(); seen != 0 && c.cfg.Now()-seen < int64(oldLasts) {
-		return true
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	nodes, ahead := 1, 0
 	for o, r := range c.routes {
 		m := r.member
-		switch {
-		case m.isOld():
-			return true
-		case r.pool.name != lan || !m.WAN.IsValid():
+		if r.pool.name != lan || !m.WAN.IsValid() {
 			continue
 		}
 		nodes++
@@ -187,18 +180,6 @@ func (c *Cluster) shouldBeGateway() bool {
 	return nodes <= allGateways || ahead < maxGateways
 }
 
-// knowsOld reports whether a member is of the first version.
-func (c *Cluster) knowsOld() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range c.routes {
-		if r.member.isOld() {
-			return true
-		}
-	}
-	return false
-}
-
 // isSparse reports whether there are nodes that are no gateways, which need rosters, or may be some.
 func (c *Cluster) isSparse() bool {
 	if !c.isGateway.Load() {
@@ -207,7 +188,7 @@ func (c *Cluster) isSparse() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.routes {
-		if !r.member.isOld() && !r.member.Gateway && r.member.WAN.IsValid() {
+		if !r.member.Gateway && r.member.WAN.IsValid() {
 			return true
 		}
 	}
@@ -257,7 +238,6 @@ func (c *Cluster) publish() {
 // regionMembers returns the members of this region, this node first.
 func (c *Cluster) regionMembers() []Member {
 	self := c.Self()
-	far, _ := c.pool(wan).others()
 	c.mu.Lock()
 	members := make([]Member, 0, len(c.routes))
 	for _, o := range slices.Sorted(maps.Keys(c.routes)) {
@@ -266,16 +246,6 @@ func (c *Cluster) regionMembers() []Member {
 		}
 	}
 	c.mu.Unlock()
-	for i := range members {
-		if m := &members[i]; m.isOld() { // it is in the WAN pool, and does not send its address
-			m.Gateway = true
-			for _, f := range far {
-				if f.Origin() == m.Origin() {
-					m.WAN, _ = netip.ParseAddrPort(f.addr)
-				}
-			}
-		}
-	}
 	members = slices.DeleteFunc(members, func(m Member) bool { return !m.WAN.IsValid() || m.WAN.Port() == 0 })
 	return append([]Member{self}, members[:min(len(members), maxRosterMembers-1)]...)
 }

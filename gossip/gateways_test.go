@@ -2,14 +2,11 @@ package gossip
 
 import (
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hashicorp/memberlist"
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
@@ -291,51 +288,6 @@ func (n *testNode) knows(o counters.Origin) bool {
 	return slices.ContainsFunc(n.Members(), func(m MemberStatus) bool { return m.PeerStatus.Origin == o })
 }
 
-// A node of the first version, which knows no rosters, comes to a cluster by a node that is no gateway: all nodes are
-// in the WAN pool until it has left.
-func TestGatewaysBesideAnOldNode(t *testing.T) {
-	testkit.VirtualTime(t, func(t *testing.T) {
-		l := newTestCluster(t)
-		names := l.regionsOf(5, "east", "west")
-		l.within(2*time.Minute, "the gateways", l.hasGateways(maxGateways, names))
-		var seed string
-		for _, name := range names["east"] {
-			if n := l.nodes[name]; !n.Self().Gateway {
-				seed = n.Addr(wan)
-			}
-		}
-		old := Member{NodeID: "old", Region: "mid", Incarnation: 5, MinVersion: 1, MaxVersion: 1}
-		conf := memberlist.DefaultWANConfig()
-		conf.Name, conf.Label = old.poolName(), DefaultLabel+"/wan"
-		conf.EnableCompression, conf.UDPBufferSize = false, 1400
-		conf.PushPullInterval = pushPullEvery
-		conf.Delegate, conf.Transport = oldDelegate{firstMeta(old)}, l.transport("10.55.2.1:7946", "mid")
-		conf.Logger = bridgeLog(slog.New(slog.DiscardHandler), wan)
-		ml, err := memberlist.Create(conf)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ml.Join([]string{seed}); err != nil {
-			t.Fatal(err)
-		}
-		t.Log("known after", l.within(time.Minute, "a node of the first version", func() string {
-			for _, name := range l.all() {
-				if !l.nodes[name].knows(old.Origin()) {
-					return name + " does not know it"
-				}
-			}
-			if n := ml.NumMembers(); n != 11 {
-				return fmt.Sprint("it has ", n, " members")
-			}
-			return ""
-		}))
-		_ = ml.Leave(time.Second)
-		_ = ml.Shutdown()
-		t.Log("gateways again after", l.within(5*time.Minute, "the gateways", l.hasGateways(maxGateways, names)))
-		l.allCount()
-	})
-}
-
 // Whoever has the key can neither add to a region who does not answer, nor remove its members alone, nor move them.
 func TestRosterLiesRemoveNobody(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {
@@ -343,7 +295,8 @@ func TestRosterLiesRemoveNobody(t *testing.T) {
 		names := l.regionsOf(5, "east", "west")
 		l.within(2*time.Minute, "the gateways", l.hasGateways(maxGateways, names))
 		now := time.Now().UnixNano()
-		liar := Member{NodeID: "liar", Region: "west", Incarnation: 1, MinVersion: 1, MaxVersion: largestVersion,
+		liar := Member{NodeID: "liar", Region: "west", Incarnation: 1,
+			MinVersion: protocolVersion, MaxVersion: protocolVersion,
 			Gateway: true, WAN: netip.MustParseAddrPort("10.66.2.8:7946")}
 		elsewhere := liar
 		elsewhere.NodeID, elsewhere.Region = "other", "lie"

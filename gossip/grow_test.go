@@ -27,7 +27,7 @@ func (w *fakeNet) addNodeTo(region string) {
 func (w *fakeNet) introduce(n, other *fakeNode, region string) {
 	w.join(n, other.origin)
 	n.replica.Describe(other.origin,
-		Node{Region: region, Name: fmt.Sprint("node-", other.place), Version: largestVersion})
+		Node{Region: region, Name: fmt.Sprint("node-", other.place)})
 }
 
 // A cluster that grows beyond meshMost forgets what nodes reported that report to their owners from then on: the bound

@@ -156,13 +156,13 @@ type Member struct {
 	NodeID      string
 	Region      string
 	Incarnation uint64 // of its boot
-	MinVersion  uint8  // the frame versions that it reads
+	MinVersion  uint8  // the protocol versions that it speaks
 	MaxVersion  uint8
 	// Rules and Identity are fingerprints of the rules that the node enforces and of the secret by which it hashes
-	// identities: nodes in which they differ do not count the same. 0: unknown, as of nodes of earlier versions.
+	// identities: nodes in which they differ do not count the same. 0: unknown.
 	Rules, Identity uint64
 	// Keys are the fingerprints of the gossip keys that the node accepts, see KeyFingerprint: by the first it sends. 0
-	// fills up; all 0: unknown, as of nodes of earlier versions, or without keys.
+	// fills up; all 0: the node has no keys.
 	Keys [MaxKeys]uint64
 	// WAN is the address of the node's socket between regions; not valid: unknown, or it has none. Gateway is whether
 	// the node is in the WAN pool itself, for its region.
@@ -173,19 +173,21 @@ type Member struct {
 // Origin is the member's origin.
 func (m Member) Origin() counters.Origin { return NewOrigin(m.NodeID, m.Incarnation) }
 
+// speaks reports whether the member and this node understand each other.
+func (m Member) speaks() bool {
+	return m.MinVersion <= protocolVersion && protocolVersion <= m.MaxVersion
+}
+
 // isSameBoot reports whether both have one origin.
 func (m Member) isSameBoot(o Member) bool {
 	return m.NodeID == o.NodeID && m.Incarnation == o.Incarnation
 }
 
 // describe is what a replica has to know of the member.
-func (m Member) describe() Node { return Node{Region: m.Region, Name: m.NodeID, Version: m.MaxVersion} }
+func (m Member) describe() Node { return Node{Region: m.Region, Name: m.NodeID} }
 
 // name is what all boots of a node have in common.
 func (m Member) name() string { return m.Region + "/" + m.NodeID }
-
-// isOld reports whether the node knows no rosters.
-func (m Member) isOld() bool { return m.MaxVersion < listsVersion }
 
 // poolName is memberlist's name for it. Each boot has a name of its own: memberlist would refuse the name of a node
 // that was killed to the next boot at another address until it is sure.
@@ -197,14 +199,11 @@ const (
 	MaxRegion = counters.MaxRegion
 )
 
-// metaFields is how many fields the metadata of this version has; later ones append. Nodes of the first version send
-// firstMetaFields.
-const (
-	firstMetaFields = 5
-	fingerprintMeta = 7 // with the fingerprints of rules and identity
-	keysMeta        = 8
-	metaFields      = 10
-)
+// protocolVersion is the version of messages between nodes.
+const protocolVersion = 2
+
+// metaFields is how many fields the metadata of this version has; later ones append.
+const metaFields = 10
 
 // memberGateway is the flag of a gateway.
 const memberGateway = 1
@@ -244,23 +243,17 @@ func decodeMember(b []byte) (Member, error) {
 	r := borrowReader(b)
 	defer r.giveBack()
 	n := r.arrayLen()
-	r.check(n >= firstMetaFields, "metadata of %d fields", n)
+	r.check(n >= metaFields, "metadata of %d fields", n)
 	m := Member{NodeID: string(r.bytes()), Region: string(r.bytes()), Incarnation: r.uint(),
-		MinVersion: uint8(min(r.uint(), 255)), MaxVersion: uint8(min(r.uint(), 255))}
-	if n >= fingerprintMeta {
-		m.Rules, m.Identity = r.uint(), r.uint()
+		MinVersion: uint8(min(r.uint(), 255)), MaxVersion: uint8(min(r.uint(), 255)),
+		Rules: r.uint(), Identity: r.uint()}
+	keys := r.bytes()
+	r.check(len(keys)%8 == 0, "metadata with %d bytes of key fingerprints", len(keys))
+	for i := range min(len(keys)/8, MaxKeys) { // a later version may have more
+		m.Keys[i] = binary.BigEndian.Uint64(keys[8*i:])
 	}
-	if n >= keysMeta {
-		keys := r.bytes()
-		r.check(len(keys)%8 == 0, "metadata with %d bytes of key fingerprints", len(keys))
-		for i := range min(len(keys)/8, MaxKeys) { // a later version may have more
-			m.Keys[i] = binary.BigEndian.Uint64(keys[8*i:])
-		}
-	}
-	if n >= metaFields {
-		m.WAN = decodeAddr(r)
-		m.Gateway = r.uint()&memberGateway != 0
-	}
+	m.WAN = decodeAddr(r)
+	m.Gateway = r.uint()&memberGateway != 0
 	r.check(m.NodeID != "" && len(m.NodeID) <= MaxNodeID && m.Region != "" && len(m.Region) <= MaxRegion,
 		"metadata of node %.32q in region %.32q", m.NodeID, m.Region)
 	if r.err != nil {

@@ -75,31 +75,6 @@ func TestMembersOfLaterVersions(t *testing.T) {
 	}
 }
 
-// firstMeta is the metadata as the first version writes it.
-func firstMeta(m Member) []byte {
-	var buf bytes.Buffer
-	enc := msgpack.NewEncoder(&buf)
-	_ = enc.EncodeArrayLen(firstMetaFields)
-	_, _ = enc.EncodeString(m.NodeID), enc.EncodeString(m.Region)
-	for _, v := range []uint64{m.Incarnation, uint64(m.MinVersion), uint64(m.MaxVersion)} {
-		_ = enc.EncodeUint(v)
-	}
-	return buf.Bytes()
-}
-
-// The first version sends no fingerprints, and reads as many fields as it knows: those are where they were.
-func TestMembersOfTheFirstVersion(t *testing.T) {
-	want := Member{NodeID: "n1", Region: "eu", Incarnation: 9, MinVersion: 2, MaxVersion: 3}
-	old := firstMeta(want)
-	if got, err := decodeMember(old); err != nil || got != want {
-		t.Errorf("decoded %+v, %v, want %+v", got, err, want)
-	}
-	want.Rules, want.Identity, want.Keys[0] = 1, 2, 3
-	if now := want.encode(); now[0] != 0x90|metaFields || !bytes.HasPrefix(now[1:], old[1:]) {
-		t.Errorf("the first fields are % x now, they were % x", now, old)
-	}
-}
-
 func TestMembersThatAreRefused(t *testing.T) {
 	for name, m := range map[string]Member{
 		"no id":           {Region: "eu"},
@@ -111,7 +86,8 @@ func TestMembersThatAreRefused(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	for _, b := range [][]byte{nil, {}, {0x95}, {0xc0}, {0x94, 0xa1, 'a', 0xa1, 'b', 1, 1}, {0x95, 1, 2, 3, 4, 5}} {
+	for _, b := range [][]byte{nil, {}, {0x95}, {0xc0}, {0x94, 0xa1, 'a', 0xa1, 'b', 1, 1},
+		{0x95, 0xa1, 'a', 0xa1, 'b', 1, 1, 1}, {0x9a, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}} {
 		if m, err := decodeMember(b); err == nil {
 			t.Errorf("% x is taken for %+v", b, m)
 		}

@@ -104,7 +104,7 @@ type owners struct {
 	large    bool
 	few      bool              // it knows few nodes: it is large only as others are
 	largeAt  int64             // when a frame came last of a node that knows many
-	unable   bool              // a member does not know owners
+	unable   bool              // a peer is not described
 	links    []counters.Origin // who is sent to regularly
 	busy     []counters.Origin // others for whom something waits
 	asking   []counters.Origin // who has asked whether this node can be reached, see probe
@@ -117,11 +117,10 @@ type owners struct {
 // Node is what a replica needs to know of a node to find who owns what.
 type Node struct {
 	Region, Name string
-	Version      uint8 // the highest version of frames that it reads
 }
 
 // Describe records what node an origin is: first of all the replica's own, then each that it joins. While one is not
-// described, or reads no sums, every node sends to every other one.
+// described, every node sends to every other one.
 func (r *Replica) Describe(o counters.Origin, n Node) {
 	if r.byName == nil {
 		r.byName, r.sums = make(map[string]*region), make(map[counters.Sum]sum)
@@ -140,7 +139,7 @@ func (r *Replica) Describe(o counters.Origin, n Node) {
 	}
 	r.changed = true
 	if p := r.peers[o]; p != nil {
-		p.region, p.version = g, n.Version
+		p.region = g
 		r.counts.SetPlace(o, g.place)
 		if h := r.inbound[o]; h != nil {
 			h.region = g
@@ -188,7 +187,7 @@ func (r *Replica) reorganize(now int64) {
 	if r.changed {
 		r.unable = false
 		for _, p := range r.peers {
-			r.unable = r.unable || p.region == nil || p.version < largestVersion
+			r.unable = r.unable || p.region == nil
 		}
 	}
 	turns := r.isLarge(now) != r.large

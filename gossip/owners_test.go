@@ -14,7 +14,7 @@ import (
 func largeReplica(t *testing.T, peers int) *Replica {
 	t.Helper()
 	r := NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: 4 << 20}))
-	r.Describe(1, Node{Region: "here", Name: "self", Version: largestVersion})
+	r.Describe(1, Node{Region: "here", Name: "self"})
 	for o := range counters.Origin(peers) {
 		joinNear(r, o+10)
 	}
@@ -29,7 +29,7 @@ func joinNear(r *Replica, o counters.Origin) { join(r, o, "here") }
 
 func join(r *Replica, o counters.Origin, region string) {
 	r.Join(o, frameTime)
-	r.Describe(o, Node{Region: region, Name: fmt.Sprint("node-", o), Version: largestVersion})
+	r.Describe(o, Node{Region: region, Name: fmt.Sprint("node-", o)})
 }
 
 // Where owners add up, every peer is sent frames of its own, also one that joins later: the frames of one are not sent
@@ -160,7 +160,7 @@ func TestWhoMayBeSilent(t *testing.T) {
 	r := largeReplica(t, meshMost)
 	for o := range counters.Origin(5) {
 		r.Join(200+o, frameTime)
-		r.Describe(200+o, Node{Region: "there", Name: fmt.Sprint("far-", o), Version: largestVersion})
+		r.Describe(200+o, Node{Region: "there", Name: fmt.Sprint("far-", o)})
 		r.inboundOf(200+o, frameTime)
 	}
 	r.suspects[10], r.suspects[200], r.suspects[201], r.changed = true, true, true, true
@@ -182,7 +182,7 @@ func TestWhoMayBeSilent(t *testing.T) {
 func TestSumsOfUnknownRegionsComeAgain(t *testing.T) {
 	r := largeReplica(t, meshMost)
 	r.Join(200, frameTime)
-	r.Describe(200, Node{Region: "there", Name: "far", Version: largestVersion})
+	r.Describe(200, Node{Region: "there", Name: "far"})
 	m := counters.NewMeter("r", counters.SlidingWindow, 10*time.Second)
 	unknown := newSum("sum", "nowhere").Of(1)
 	g := group{origin: unknown, meter: &m, rise: ofSum,
@@ -204,7 +204,7 @@ func TestSumsOfUnknownRegionsComeAgain(t *testing.T) {
 		t.Errorf("it counts %d and has the frames to %d, want nothing", got, r.inbound[200].cumulative)
 	}
 	r.Join(201, frameTime)
-	r.Describe(201, Node{Region: "nowhere", Name: "third", Version: largestVersion})
+	r.Describe(201, Node{Region: "nowhere", Name: "third"})
 	receive()
 	if got := view(); got != 7 || r.inbound[200].cumulative != 1 {
 		t.Errorf("it counts %d and has the frames to %d, want 7 and 1", got, r.inbound[200].cumulative)
@@ -327,7 +327,7 @@ func TestSnapshotsOfNewcomers(t *testing.T) {
 	r := largeReplica(t, meshMost)
 	now := frameTime + 2*int64(newcomer)
 	r.Join(200, now)
-	r.Describe(200, Node{Region: "there", Name: "far", Version: largestVersion})
+	r.Describe(200, Node{Region: "there", Name: "far"})
 	of := func(o counters.Origin, count uint64) group {
 		return group{origin: o, meter: &m,
 			slots: []counters.Slot{{Meter: &m, Key: 1, Index: m.Index(now), Origin: o, Count: count}}}
@@ -372,7 +372,7 @@ func TestNoSumIsSentInASmallCluster(t *testing.T) {
 	own := counters.Slot{Meter: &m, Key: 1, Index: m.Index(now), Origin: 1, Count: 5}
 	sum := own
 	sum.Origin, sum.To = r.regions[0].sum.Of(1), 10
-	r.Describe(10, Node{Region: "here", Name: "node-10", Version: largestVersion - 1})
+	r.Join(300, now) // nobody has described it
 	out := r.Tick(counters.Drained{Slots: []counters.Slot{sum, own}}, now)
 	origins := make(map[counters.Origin]int)
 	for _, message := range out {
@@ -467,7 +467,7 @@ func TestDemandOfARegionThatIsGone(t *testing.T) {
 			t.Errorf("left %t: it is not forgotten after %v", left, forgetSilent)
 		}
 		r.Join(202, now)
-		r.Describe(202, Node{Region: "there", Name: "node-202", Version: largestVersion})
+		r.Describe(202, Node{Region: "there", Name: "node-202"})
 		if tick(100 * time.Millisecond); table.of[there] != now {
 			t.Errorf("left %t: a region that came back is complete through %d, want %d", left, table.of[there], now)
 		}
@@ -477,7 +477,7 @@ func TestDemandOfARegionThatIsGone(t *testing.T) {
 // A bridge says which frames will not come, and nothing of what they held: a node that starts waits for that.
 func TestABridgeInformsNobody(t *testing.T) {
 	r := NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: 4 << 20}))
-	r.Describe(1, Node{Region: "here", Name: "self", Version: largestVersion})
+	r.Describe(1, Node{Region: "here", Name: "self"})
 	joinNear(r, 10)
 	now := frameTime
 	receive := func(f frame) {

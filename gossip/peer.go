@@ -23,7 +23,6 @@ type peer struct {
 	rtt        time.Duration    // of questions and their answers; 0: not measured yet
 	log        *frameLog        // what it is sent: all peers the same, or each its own
 	region     *region          // that it is of; nil: unknown
-	version    uint8            // the highest that it reads
 	unsent     []counters.Slot  // that the next frames bring
 	returned   bool             // it was a member before, and lacks what was sent meanwhile
 	usedAt     int64            // when slots last went to it, or came from it

@@ -273,6 +273,8 @@ func (p *pool) MergeRemoteState([]byte, bool) {}
 // errNoGateway keeps a node out of the WAN pool, without a line in the log.
 var errNoGateway = errors.New("no gateway")
 
+var errOtherVersion = errors.New("another protocol version")
+
 // NotifyAlive implements memberlist.AliveDelegate: members that do not say who they are stay out, and so does who is no
 // gateway.
 func (p *pool) NotifyAlive(n *memberlist.Node) error {
@@ -282,10 +284,13 @@ func (p *pool) NotifyAlive(n *memberlist.Node) error {
 			"addr", n.Address(), "error", err)
 		return err
 	}
-	if n.Name != p.conf.Name && (!p.joins.Load() || p.name == wan && !m.isOld() && !m.Gateway) {
-		if p.name == wan && m.isOld() {
-			p.cluster.oldSeen.Store(p.cluster.cfg.Now())
-		}
+	if !m.speaks() {
+		p.cluster.log.Warn("gossip: refused a member of another protocol version; upgrade one version at a time",
+			"pool", p.name, "name", n.Name, "addr", n.Address(), "from", m.MinVersion, "to", m.MaxVersion,
+			"own", protocolVersion)
+		return errOtherVersion
+	}
+	if n.Name != p.conf.Name && (!p.joins.Load() || p.name == wan && !m.Gateway) {
 		return errNoGateway
 	}
 	return nil

@@ -49,7 +49,7 @@ func newWatched(t *testing.T, which func(*Replica) bool) *watched {
 func (w *watched) boot(self counters.Origin) *Replica {
 	r := NewReplica(self, 500*time.Millisecond, archive{})
 	describe := func(o counters.Origin) {
-		r.Describe(o, Node{Region: regionOf(o), Name: fmt.Sprint("n", o), Version: largestVersion})
+		r.Describe(o, Node{Region: regionOf(o), Name: fmt.Sprint("n", o)})
 	}
 	describe(self)
 	for o := range counters.Origin(len(watchedRegions) * watchedSize) {
@@ -285,13 +285,13 @@ func TestTheOnlyNeighbourComesBack(t *testing.T) {
 	now := frameTime
 	region := func(o counters.Origin) string { return fmt.Sprint("region-", (o-1)/2) }
 	r := NewReplica(1, 100*time.Millisecond, counters.NewTable(counters.Config{Origin: 1, Memory: 4 << 20}))
-	r.Describe(1, Node{Region: region(1), Name: "n1", Version: largestVersion})
+	r.Describe(1, Node{Region: region(1), Name: "n1"})
 	c := &Cluster{cfg: Config{Interval: 100 * time.Millisecond, Now: func() int64 { return now }},
 		self: Member{Region: region(1)}, replica: r}
 	c.routes = make(map[counters.Origin]*route)
 	arrives := func(o counters.Origin, of string) {
 		r.Join(o, now)
-		r.Describe(o, Node{Region: of, Name: fmt.Sprint("node-", o), Version: largestVersion})
+		r.Describe(o, Node{Region: of, Name: fmt.Sprint("node-", o)})
 		c.routes[o] = &route{member: Member{Region: of, NodeID: fmt.Sprint("n", o)}, pool: &pool{name: lan}, since: now}
 	}
 	for o := counters.Origin(2); o <= 18; o++ {

@@ -26,7 +26,7 @@ func noting() (*Replica, *noted) {
 	n := &noted{Table: counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory}),
 		watermark: make(map[counters.Origin]int64)}
 	r := NewReplica(1, 100*time.Millisecond, n)
-	r.Describe(1, Node{Region: "here", Name: "self", Version: largestVersion})
+	r.Describe(1, Node{Region: "here", Name: "self"})
 	return r, n
 }
 

@@ -174,27 +174,8 @@ func (c *Cluster) ask(ctx context.Context) {
 		case <-c.unsure:
 		case <-wait.C:
 		}
-		c.admitOld()
 		c.askThose(c.toAsk(time.Now()))
 		wait.Reset(firstAsk)
-	}
-}
-
-// admitOld makes members of candidates of the first version, which answer nothing. All of these are in memberlist's
-// pools: one that only a roster has may have gone.
-func (c *Cluster) admitOld() {
-	var joined []*route
-	c.mu.Lock()
-	for o, q := range c.candidates {
-		if q.member.isOld() && !q.listed {
-			delete(c.candidates, o)
-			c.admit(q.route, c.cfg.Now())
-			joined = append(joined, q.route)
-		}
-	}
-	c.mu.Unlock()
-	for _, r := range joined {
-		r.pool.meet(r)
 	}
 }
 
@@ -217,9 +198,6 @@ func (c *Cluster) toAsk(now time.Time) (out []inquiry) {
 	}
 	every := max(askMembers, time.Duration(len(c.routes))*askEach)
 	for o, r := range c.routes {
-		if r.member.isOld() { // it cannot read a question
-			continue
-		}
 		q := c.questions[o]
 		if q == nil { // it has just answered
 			q = &questions{due: now.Add(jittered(every) / 2)}
@@ -236,7 +214,7 @@ func (c *Cluster) toAsk(now time.Time) (out []inquiry) {
 	}
 	due := make([]*candidate, 0, len(c.candidates))
 	for _, q := range c.candidates {
-		if !now.Before(q.due) && !q.member.isOld() {
+		if !now.Before(q.due) {
 			due = append(due, q)
 		}
 	}

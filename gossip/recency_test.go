@@ -63,7 +63,7 @@ func candidateOf(t *testing.T) (c *Cluster, m Member) {
 		LAN: &PoolConfig{Transport: l.transport("10.1.1.1:7946", "east")}}, table)
 	testkit.Must(t, err)
 	t.Cleanup(c.Close)
-	m = Member{NodeID: "n2", Region: "east", Incarnation: 1, MinVersion: 1, MaxVersion: largestVersion}
+	m = Member{NodeID: "n2", Region: "east", Incarnation: 1, MinVersion: protocolVersion, MaxVersion: protocolVersion}
 	c.arrived(&route{member: m, pool: c.pools[0], addr: "10.1.1.2:7946"})
 	return c, m
 }

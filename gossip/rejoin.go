@@ -152,8 +152,7 @@ func (p *pool) join(ctx context.Context, seed string) error {
 	if _, err := p.ml().Join([]string{seed}); err != nil {
 		return err
 	}
-	members, _ := p.others()
-	if p.name == lan || p.isAlive(seed) || slices.ContainsFunc(members, func(m poolMember) bool { return m.isOld() }) {
+	if p.name == lan || p.isAlive(seed) {
 		return nil
 	}
 	if !p.cluster.askSeed(ctx, p, seed) {

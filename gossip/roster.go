@@ -40,7 +40,6 @@ const (
 	digestReply   = 1 << iota // it answers one, and nobody answers it
 	digestCurrent             // the addressee of a reply lacks nothing that its sender has
 	digestBlind               // its sender knows that it may lack nodes
-	digestOld                 // its sender knows a node of the first version
 )
 
 // Bounds on what peers may have a node keep.

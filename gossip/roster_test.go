@@ -15,7 +15,8 @@ import (
 func regionList(region string, n int) (members []Member) {
 	for i := range n {
 		members = append(members, Member{NodeID: fmt.Sprint("n", i), Region: region,
-			Incarnation: nameHash("test", region), MinVersion: 1, MaxVersion: largestVersion, Rules: 3, Gateway: i == 0,
+			Incarnation: nameHash("test", region), MinVersion: protocolVersion,
+			MaxVersion: protocolVersion, Rules: 3, Gateway: i == 0,
 			WAN: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 7947)})
 	}
 	return members

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// beforeCommit is the last commit whose nodes know no sums of regions: what a rolling upgrade starts from. Nodes of now
-// read its frames, and send what its nodes can read as long as one of them is a member.
-const beforeCommit = "670a65222f22dde4161b401e47d08c5ba402fbb2"
+// beforeCommit is what a rolling upgrade starts from. Nodes of now and of then are members of one cluster: set it anew
+// with each change of what nodes send each other.
+const beforeCommit = "25695c51669468e4ee304cc191eefcdce9bbc586"
 
 // Version is which build of a node a container runs.
 type Version string
@@ -24,7 +24,7 @@ const (
 )
 
 // BeforeLabel is what nodes of Before report as their version.
-const BeforeLabel = "before-670a652"
+const BeforeLabel = "before-25695c5"
 
 const beforeImage = "edgelimit-testnet/node:" + BeforeLabel
 

@@ -128,9 +128,7 @@ func (c *cluster) populate() {
 		}
 		for range c.opt.nodesIn(region) {
 			n := &node{place: len(c.nodes), region: region}
-			n.describes = gossip.Node{
-				Region: fmt.Sprint("region-", region), Name: fmt.Sprint("node-", n.place), Version: 2,
-			}
+			n.describes = gossip.Node{Region: fmt.Sprint("region-", region), Name: fmt.Sprint("node-", n.place)}
 			if s := int64(c.opt.Skew); s > 0 {
 				n.skew = skews.Int64N(2*s+1) - s
 			}

@@ -20,7 +20,7 @@ const (
 	LeakyBucket Algorithm = 5
 	// LeakyQueue is a leaky bucket in which requests wait: a decision says how long to delay its request.
 	LeakyQueue Algorithm = 6
-	// Ban is not for limits: its slots hold the time until which their key is banned ([Limit.Ban]).
+	// Ban is not for limits: its slots hold the time until which their key is banned (LimitConfig.Ban).
 	Ban Algorithm = 7
 	// Lift is not for limits: its slots hold the time up to which bans of their key are lifted ([Table.Lift]).
 	Lift Algorithm = 8

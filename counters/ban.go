@@ -34,51 +34,36 @@ func newBanSpec(ban Meter) *banSpec {
 	return &banSpec{newSpec(ban), newSpec(lift)}
 }
 
-// A limit with BanAddresses keeps bans of addresses in clear (banname.go): then Charge.Address is the key of the ban,
-// and not the key that is counted. Manual bans (manualban.go) are no limit's.
+// A limit with LimitConfig.BanAddresses keeps bans of addresses in clear (banname.go): then Charge.Address is the key
+// of the ban, and not the key that is counted. Manual bans (manualban.go) are no limit's.
 
-// Ban returns the limit with a ban, in whole milliseconds, of every key that it denies a request: RetryAfter of the
-// denial and of later ones is at least the rest of the ban. Peeks, requests that a mode lets pass and those larger than
-// the limit do not lead to a ban. During a ban no request is counted.
-func (l *Limit) Ban(lasts time.Duration) (*Limit, error) {
-	m := Meter{Rule: l.meter.Rule, Algorithm: Ban, Window: lasts, Sub: lasts}
+// setBans sets the bans of a new limit.
+func (l *Limit) setBans(c *LimitConfig) error {
+	if c.Ban == 0 {
+		if c.BanSpent || c.BanAddresses > 0 {
+			return errors.New("ban: BanSpent and BanAddresses need a limit with bans")
+		}
+		return nil
+	}
+	m := Meter{Rule: l.meter.Rule, Algorithm: Ban, Window: c.Ban, Sub: c.Ban}
 	if err := m.Validate(); err != nil {
-		return nil, fmt.Errorf("ban: %w", err)
+		return fmt.Errorf("ban: %w", err)
 	}
-	other := *l
-	other.ban = newBanSpec(m)
-	return &other, nil
-}
-
-// BanSpent returns a limit with bans that bans a key once a report ([Table.Report]) leaves nothing of the limit. It is
-// for limits that count offences such as failed logins, of which requests are not charged: five wrong passwords ban.
-func (l *Limit) BanSpent() (*Limit, error) {
-	if l.ban == nil {
-		return nil, errors.New("ban: there are no bans to begin")
+	l.ban, l.bansSpent = newBanSpec(m), c.BanSpent
+	if c.BanAddresses == 0 {
+		return nil
 	}
-	other := *l
-	other.bansSpent = true
-	return &other, nil
-}
-
-// BanAddresses returns a limit with bans whose bans keep the address of whom they ban, wherever Charge.Address gives
-// it, IPv6 by so many bits, MaxAddressBits at most. All its keys with the same address are banned together.
-func (l *Limit) BanAddresses(bits uint8) (*Limit, error) {
-	if l.ban == nil {
-		return nil, errors.New("ban: there are no bans whose addresses to keep")
-	}
-	name, m := BanName{Rule: l.meter.Rule, Keys: AddressKeys, Bits: bits}, l.ban.meter
+	name := BanName{Rule: l.meter.Rule, Keys: AddressKeys, Bits: c.BanAddresses}
 	if err := name.Validate(); err != nil {
-		return nil, err
+		return err
 	}
 	m.Rule = name.String()
-	other := *l
-	other.addressBan, other.addressBits = newBanSpec(m), bits
-	return &other, nil
+	l.addressBan, l.addressBits = newBanSpec(m), c.BanAddresses
+	return nil
 }
 
-// AddressBanMeter returns the meter under which bans of addresses are sent, nil without BanAddresses. It is shared: do
-// not write to it.
+// AddressBanMeter returns the meter under which bans of addresses are sent, nil if bans keep none. It is shared: do not
+// write to it.
 func (l *Limit) AddressBanMeter() *Meter {
 	if l.addressBan == nil {
 		return nil

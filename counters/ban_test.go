@@ -16,9 +16,8 @@ import (
 // banning is a limit of 3 in 10 s that bans for half a minute.
 func banning(t testing.TB, rule string, a counters.Algorithm) *counters.Limit {
 	t.Helper()
-	l, err := newLimit(t, counters.NewMeter(rule, a, 10*time.Second), 3).Ban(30 * time.Second)
-	testkit.Must(t, err)
-	return l
+	return with(t, newLimit(t, counters.NewMeter(rule, a, 10*time.Second), 3),
+		func(c *counters.LimitConfig) { c.Ban = 30 * time.Second })
 }
 
 // provoke asks until a request is denied, and returns when its ban ends.
@@ -467,14 +466,14 @@ func TestInvalidBans(t *testing.T) {
 	if m := l.BanMeter(); m != nil {
 		t.Errorf("a limit without a ban has the meter %+v", m)
 	}
-	for _, lasts := range []time.Duration{-time.Second, 0, time.Millisecond - 1, 1500 * time.Microsecond,
+	for _, lasts := range []time.Duration{-time.Second, time.Millisecond - 1, 1500 * time.Microsecond,
 		counters.MaxWindow + time.Millisecond} {
-		if _, err := l.Ban(lasts); err == nil {
+		if _, err := l.With(func(c *counters.LimitConfig) { c.Ban = lasts }); err == nil {
 			t.Errorf("a ban of %v is valid", lasts)
 		}
 	}
 	for _, lasts := range []time.Duration{time.Millisecond, counters.MaxWindow} {
-		l, err := l.Ban(lasts)
+		l, err := l.With(func(c *counters.LimitConfig) { c.Ban = lasts })
 		testkit.Must(t, err)
 		table := small(1)
 		if until := provoke(t, table, l, 1, start); until < start+int64(lasts) ||
@@ -517,22 +516,22 @@ func TestBansHaveTheScopeOfTheirLimit(t *testing.T) {
 	l := banning(t, "r", counters.SlidingWindow)
 	for scope, rule := range map[counters.Scope]string{counters.Global: "r", counters.Region: "r%@eu",
 		counters.Alone: "r%@"} {
-		scoped := l.Scoped(scope, "eu")
-		if m := scoped.BanMeter(); m.Rule != rule || scoped.Meter().Rule != rule {
-			t.Errorf("%v: the meter of counts is %s, that of bans %s", scope, scoped.Meter().Rule, m.Rule)
+		here := scoped(t, l, scope, "eu")
+		if m := here.BanMeter(); m.Rule != rule || here.Meter().Rule != rule {
+			t.Errorf("%v: the meter of counts is %s, that of bans %s", scope, here.Meter().Rule, m.Rule)
 		}
 		table := counters.NewTable(counters.Config{Origin: 1, Region: "eu", Memory: counters.MinMemory})
-		until := provoke(t, table, scoped, 1, start)
+		until := provoke(t, table, here, 1, start)
 		sent, held := table.DrainDirty(start).Slots, table.Snapshot(start, 100)
 		if want := 2; scope == counters.Alone && len(sent)+len(held) != 0 ||
 			scope != counters.Alone && (len(sent) != want || len(held) != want) {
 			t.Errorf("%v: told %+v, held %+v", scope, sent, held)
 		}
-		wantBan(t, table, scoped, 1, start, until)
+		wantBan(t, table, here, 1, start, until)
 		for region, banned := range map[string]bool{"eu": scope != counters.Alone, "us": scope == counters.Global} {
 			other := counters.NewTable(counters.Config{Origin: 2, Region: region, Memory: counters.MinMemory})
 			other.Merge(sent, start)
-			if d := other.Take(l.Scoped(scope, region), 1, 0, start); d.Banned != banned {
+			if d := other.Take(scoped(t, l, scope, region), 1, 0, start); d.Banned != banned {
 				t.Errorf("%v, told in %s: %+v", scope, region, d)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // A limit that counts offences bans with the report that leaves nothing of it: for as long as a ban lasts, on all
@@ -15,8 +14,7 @@ func TestReportsBanWhoHasNothingLeft(t *testing.T) {
 		if a == counters.LeakyQueue {
 			continue // holds requests back, which are not charged here
 		}
-		l, err := banning(t, "r", a).BanSpent()
-		testkit.Must(t, err)
+		l := with(t, banning(t, "r", a), func(c *counters.LimitConfig) { c.BanSpent = true })
 		table, peer := small(1), small(2)
 		offence := func(after time.Duration) {
 			table.Report([]counters.Charge{{Limit: l, Key: 1, Cost: 1}}, start+int64(after))
@@ -44,8 +42,7 @@ func TestReportsBanWhoHasNothingLeft(t *testing.T) {
 // In shadow mode nobody is banned, nor by reports under a limit that bans whom it denies.
 func TestReportsThatBanNobody(t *testing.T) {
 	plain := banning(t, "plain", counters.SlidingWindow)
-	spent, err := banning(t, "spent", counters.SlidingWindow).BanSpent()
-	testkit.Must(t, err)
+	spent := with(t, banning(t, "spent", counters.SlidingWindow), func(c *counters.LimitConfig) { c.BanSpent = true })
 	for _, ch := range []counters.Charge{{Limit: plain, Key: 1, Cost: 9},
 		{Limit: spent, Key: 1, Cost: 9, Mode: counters.Shadow}} {
 		table := small(1)

@@ -99,7 +99,9 @@ func NewDebts(t *Table, name string, learn func([]*Limit)) (*Debts, error) {
 		}
 		m := Meter{Rule: fmt.Sprintf("%s/%d", name, int64(largest/time.Second)), Algorithm: TokenBucket, Window: window,
 			Sub: window / debtSubWindows}
-		limit, err := NewBucket(m, uint64(window/debtClassRatio/c.unit), uint64(window/c.unit))
+		limit, err := LimitConfig{
+			Meter: m, Max: uint64(window / debtClassRatio / c.unit), Refill: uint64(window / c.unit),
+		}.New()
 		if err != nil {
 			return nil, fmt.Errorf("debts: %w", err)
 		}

@@ -21,7 +21,7 @@
 //     key.
 //   - [FixedWindow] counts the current window. It is the cheapest to explain, and admits up to 2L around a boundary.
 //   - [SlidingLog] remembers each request: exact, at 16 bytes for each.
-//   - [TokenBucket] admits a burst of its capacity, then as much as is refilled. [NewBucket] sets both.
+//   - [TokenBucket] admits a burst of its capacity, then as much as is refilled. [LimitConfig] has both.
 //   - [LeakyBucket] is the same arithmetic: a request pours in, and what has leaked out makes room.
 //   - [LeakyQueue] spaces requests out: each gets the delay after which it may go, and a full queue denies. One that
 //     leaves before its turn is withdrawn ([Table.Withdraw]).
@@ -29,8 +29,8 @@
 // All of them take costs other than one, answer a cost of zero as a peek, and report exactly what remains, after which
 // wait the same request passes, and after which wait the complete limit is available.
 //
-// A limit may also ban the keys that it denies ([Limit.Ban]), on all tables, and count denied requests
-// ([Limit.CountRejected]). Neither affects a client below 95 % of its limit: it is never denied.
+// A limit may also ban the keys that it denies ([LimitConfig].Ban), on all tables, and count denied requests
+// ([LimitConfig].CountRejected). Neither affects a client below 95 % of its limit: it is never denied.
 //
 // # Fairness of the sliding window
 //
@@ -54,7 +54,7 @@
 //   - Layers are checked first and charged together afterwards; nothing is subtracted.
 //   - A count exceeds its limit, up to twice, only through a lender's guarantees (elastic.go), reports (report.go) and
 //     denied requests that count (rejected.go). Meanwhile nothing is admitted or lent.
-//   - A denial leaves no count, except with [Limit.CountRejected] or [Charge.Overdraw]. A peek leaves no trace.
+//   - A denial leaves no count, except with [LimitConfig].CountRejected or [Charge.Overdraw]. A peek leaves no trace.
 //   - A cell that was evicted and created again has a later birth, so that max does not swallow its new counts; births
 //     add up.
 //   - A new key is never admitted untracked: at the end of the budget another cell is evicted for it. A key of a meter

@@ -84,7 +84,7 @@ func TestWhatIsNotUrgent(t *testing.T) {
 
 // A limit that says what may stay unsent keeps to it however little of it is used, and however long it was.
 func TestMaxUnsentLasts(t *testing.T) {
-	l := millionOf(t, counters.SlidingWindow).MaxUnsent(5)
+	l := with(t, millionOf(t, counters.SlidingWindow), func(c *counters.LimitConfig) { c.MaxUnsent = 5 })
 	table := clustered(1, l)
 	for tenth := range time.Duration(30) {
 		now := after(tenth * 100 * time.Millisecond)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 // Without layers of other stores, Ask and then TakeAll decide and count as TakeAll alone.
@@ -18,13 +17,12 @@ func TestAskAndTakeAllAreTakeAll(t *testing.T) {
 		l := newLimit(t, counters.NewMeter(string('a'+rune(i)), a, 10*time.Second), 12)
 		limits = append(limits, l)
 		l = newLimit(t, counters.NewMeter(string('A'+rune(i)), a, 10*time.Second), 12)
-		if rejecting, err := l.CountRejected(); err == nil {
+		if rejecting, err := l.With(func(c *counters.LimitConfig) { c.CountRejected = true }); err == nil {
 			limits = append(limits, rejecting)
 		}
 	}
-	banning, err := newLimit(t, counters.NewMeter("ban", counters.FixedWindow, 10*time.Second), 8).Ban(5 * time.Second)
-	testkit.Must(t, err)
-	limits = append(limits, banning)
+	limits = append(limits, with(t, newLimit(t, counters.NewMeter("ban", counters.FixedWindow, 10*time.Second), 8),
+		func(c *counters.LimitConfig) { c.Ban = 5 * time.Second }))
 	modes := []counters.Mode{counters.Enforce, counters.Enforce, counters.Soft, counters.Shadow, counters.Quota,
 		counters.Elastic, counters.Throttle}
 	denied, asked := 0, 0
@@ -96,8 +94,8 @@ func TestDecidedElsewhere(t *testing.T) {
 }
 
 func TestDenialElsewhereBans(t *testing.T) {
-	l, err := newLimit(t, counters.NewMeter("other", counters.FixedWindow, time.Hour), 3).Ban(time.Minute)
-	testkit.Must(t, err)
+	l := with(t, newLimit(t, counters.NewMeter("other", counters.FixedWindow, time.Hour), 3),
+		func(c *counters.LimitConfig) { c.Ban = time.Minute })
 	table, charges := least(1), []counters.Charge{{Limit: l, Key: 1, Cost: 1}}
 	decide := func(d counters.Decision, cost uint64, after time.Duration) counters.Decision {
 		charges[0].Decided, charges[0].Cost = &d, cost

@@ -118,8 +118,9 @@ func ExampleAlgorithm_slidingLog() {
 }
 
 // Ten dollars at once, and then five an hour: a bucket of cents.
-func ExampleNewBucket() {
-	l, _ := counters.NewBucket(counters.NewMeter("r", counters.TokenBucket, time.Hour), 1000, 500)
+func ExampleLimitConfig() {
+	m := counters.NewMeter("r", counters.TokenBucket, time.Hour)
+	l, _ := counters.LimitConfig{Meter: m, Max: 1000, Refill: 500}.New()
 	decisions(l, 400, 0, 0, 0, 24*time.Minute)
 	// Output:
 	// 0s: true, 600 left, retry after 0s, delay 0s
@@ -130,7 +131,8 @@ func ExampleNewBucket() {
 
 // A leaky bucket of three that lets one a second out takes three at once. As a queue it sends them a second apart.
 func ExampleAlgorithm_leakyQueue() {
-	l, _ := counters.NewBucket(counters.NewMeter("r", counters.LeakyQueue, time.Second), 3, 1)
+	m := counters.NewMeter("r", counters.LeakyQueue, time.Second)
+	l, _ := counters.LimitConfig{Meter: m, Max: 3, Refill: 1}.New()
 	decisions(l, 1, 0, 0, 500*time.Millisecond, 500*time.Millisecond, time.Second)
 	// Output:
 	// 0s: true, 2 left, retry after 0s, delay 0s
@@ -142,7 +144,8 @@ func ExampleAlgorithm_leakyQueue() {
 
 // A leaky bucket is a token bucket seen from below: what is left is the room in it.
 func ExampleAlgorithm_leakyBucket() {
-	l, _ := counters.NewBucket(counters.NewMeter("r", counters.LeakyBucket, time.Second), 3, 1)
+	m := counters.NewMeter("r", counters.LeakyBucket, time.Second)
+	l, _ := counters.LimitConfig{Meter: m, Max: 3, Refill: 1}.New()
 	decisions(l, 2, 0, 0, time.Second)
 	// Output:
 	// 0s: true, 1 left, retry after 0s, delay 0s

@@ -50,11 +50,9 @@ func drawFair(t *rapid.T) *counters.Limit {
 	if isBucket(a) {
 		return newBucket(t, m, largest, rapid.SampledFrom([]uint64{1, 5, 20, 50, 1000}).Draw(t, "refill"))
 	}
-	return newLimit(
-		t,
-		m,
-		largest,
-	).OnPartition(rapid.SampledFrom([]counters.Partition{counters.Share, counters.Local}).Draw(t, "on partition"))
+	return with(t, newLimit(t, m, largest), func(c *counters.LimitConfig) {
+		c.OnPartition = rapid.SampledFrom([]counters.Partition{counters.Share, counters.Local}).Draw(t, "on partition")
+	})
 }
 
 // disturb lets something happen between the tables.

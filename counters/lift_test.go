@@ -255,15 +255,15 @@ func TestLiftsAreEvictedLast(t *testing.T) {
 func TestLiftsHaveTheScopeOfTheirLimit(t *testing.T) {
 	l := banning(t, "r", counters.SlidingWindow)
 	for _, scope := range []counters.Scope{counters.Global, counters.Region, counters.Alone} {
-		scoped := l.Scoped(scope, "eu")
+		here := scoped(t, l, scope, "eu")
 		table := counters.NewTable(counters.Config{Origin: 1, Region: "eu", Memory: counters.MinMemory})
-		provoke(t, table, scoped, 1, start)
-		lift(t, table, scoped, 1, start)
-		if isBanned(table, scoped, 1, start) {
+		provoke(t, table, here, 1, start)
+		lift(t, table, here, 1, start)
+		if isBanned(table, here, 1, start) {
 			t.Errorf("%v: not lifted", scope)
 		}
 		rules := func(s counters.Slot) bool {
-			return s.Meter.Algorithm == counters.Lift && s.Meter.Rule == scoped.Meter().Rule
+			return s.Meter.Algorithm == counters.Lift && s.Meter.Rule == here.Meter().Rule
 		}
 		if got, want := slices.ContainsFunc(table.DrainDirty(start).Slots, rules),
 			scope != counters.Alone; got != want {

@@ -1,8 +1,10 @@
 package counters
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters/internal/window"
@@ -18,12 +20,12 @@ type Limit struct {
 	policy
 	countsRejected bool
 	tallies        bool
-	ban            *banSpec   // nil: no bans
-	addressBan     *banSpec   // nil: bans keep no addresses
-	addressBits    uint8      // of IPv6 addresses in addressBan
-	bansSpent      bool       // see BanSpent
+	ban            *banSpec // nil: no bans
+	addressBan     *banSpec // nil: bans keep no addresses
+	addressBits    uint8    // of IPv6 addresses in addressBan
+	bansSpent      bool
 	class          *debtClass // nil: the limit is its meter's only one, see Debts
-	headroom       uint64     // see Among
+	headroom       uint64     // Largest less max
 }
 
 // MaxLimit is the largest maximum. Sums of limits do not overflow.
@@ -32,47 +34,122 @@ const MaxLimit = 1 << 40
 // MaxLog is the largest maximum of a sliding log, which takes 16 bytes for each request.
 const MaxLog = 1 << 14
 
+// LimitConfig is what a limit counts, how much it admits and what it does beyond. The zero value of all but Meter and
+// Max is the usual one.
+type LimitConfig struct {
+	Meter Meter
+	// Max is the most cost that a window may hold, or the capacity of a bucket; MaxLimit at most.
+	Max uint64
+	// Refill is what a token or leaky bucket gets back per window, evenly; 0: Max. Ten failed logins of which one is
+	// forgiven per hour are a Max of 10, a Refill of 1 and a window of an hour.
+	Refill uint64
+	// Among is the largest Max of the limits on the meter; 0: Max. Each of them has to know: what others count of a key
+	// is plausible by the largest, and what a table reports of its own is relative to it (Demand).
+	Among uint64
+
+	// Scope is which nodes count together, and Region the region if it is the nodes of one: 1 to MaxRegion bytes. The
+	// rule's name must have at most MaxScopedRule bytes then.
+	Scope  Scope
+	Region string
+	// OnPartition is what the limit does while peers are unreachable.
+	OnPartition Partition
+	// MaxUnsent is the most cost that a table may admit of a key before it flushes early; 0: any.
+	MaxUnsent uint64
+
+	// CountRejected has the limit count denied requests too, up to twice Max; never peeks, nor requests that only
+	// another layer denies. It is not for buckets, which refill whatever is asked of them.
+	CountRejected bool
+	// Tally has it count every request (tally.go). It is for fixed windows alone: with others a client that keeps
+	// asking would never be admitted again.
+	Tally bool
+
+	// Ban is for how long, in whole milliseconds, each key is banned that the limit denies a request; 0: not at all.
+	// RetryAfter of the denial and of later ones is at least the rest of the ban. Peeks, requests that a mode lets pass
+	// and those larger than the limit do not lead to a ban. During a ban no request is counted.
+	Ban time.Duration
+	// BanSpent has a key banned, too, once a report ([Table.Report]) leaves nothing of the limit. It is for limits that
+	// count offences such as failed logins, of which requests are not charged: five wrong passwords ban.
+	BanSpent bool
+	// BanAddresses has bans keep the address of whom they ban, wherever Charge.Address gives it: IPv6 by so many bits,
+	// MaxAddressBits at most. All keys with the same address are banned together. 0: bans keep no addresses.
+	BanAddresses uint8
+}
+
 // NewLimit returns the limit of at most max cost per window on the meter. A bucket has the capacity max, and refills
 // max per window.
-func NewLimit(m Meter, max uint64) (*Limit, error) {
-	refill := uint64(0)
-	if m.Algorithm.bucket() {
-		refill = max
-	}
-	return newLimit(m, max, refill)
-}
+func NewLimit(m Meter, max uint64) (*Limit, error) { return LimitConfig{Meter: m, Max: max}.New() }
 
-// NewBucket returns the limit of a token or leaky bucket that refills refill per window, evenly. Ten failed logins of
-// which one is forgiven per hour are a capacity of 10, a refill of 1 and a window of an hour.
-func NewBucket(m Meter, capacity, refill uint64) (*Limit, error) {
-	if !m.Algorithm.bucket() {
-		return nil, fmt.Errorf("meter %s: a refill is for buckets, not for a %s", m.Rule, m.Algorithm)
-	}
-	if refill == 0 && capacity > 0 {
-		return nil, fmt.Errorf("meter %s: a bucket without a refill would stay empty for ever", m.Rule)
-	}
-	return newLimit(m, capacity, refill)
-}
-
-func newLimit(m Meter, maximum, refill uint64) (*Limit, error) {
-	if err := m.Validate(); err != nil {
+// New returns the limit.
+func (c LimitConfig) New() (*Limit, error) {
+	if err := c.check(); err != nil {
 		return nil, err
 	}
-	if !m.Algorithm.Counts() {
-		return nil, fmt.Errorf("meter %s: algorithm %s is not for limits", m.Rule, m.Algorithm)
+	c.Meter.Rule += homeOf(c.Scope, c.Region)
+	l := &Limit{
+		spec: newSpec(c.Meter), max: c.Max, window: newWindow(&c.Meter, c.Max),
+		policy: policy{c.OnPartition, c.MaxUnsent}, headroom: max(c.Among, c.Max) - c.Max,
+		countsRejected: c.CountRejected, tallies: c.Tally,
 	}
-	if err := checkMax(&m, max(maximum, refill)); err != nil {
-		return nil, err
-	}
-	l := &Limit{spec: newSpec(m), max: maximum, window: newWindow(&m, maximum)}
-	if refill > 0 {
+	if refill := c.refill(); refill > 0 {
 		var ok bool
-		if l.bucketLimit, ok = newBucketLimit(&m, maximum, refill); !ok {
+		if l.bucketLimit, ok = newBucketLimit(&c.Meter, c.Max, refill); !ok {
 			return nil, fmt.Errorf("meter %s: a bucket of %d with a refill of %d per %s takes longer to fill than %s",
-				m.Rule, maximum, refill, text.Duration(m.Window), text.Duration(longestFill(m.Window)))
+				c.Meter.Rule, c.Max, refill, text.Duration(c.Meter.Window), text.Duration(longestFill(c.Meter.Window)))
 		}
 	}
+	if err := l.setBans(&c); err != nil {
+		return nil, err
+	}
 	return l, nil
+}
+
+// With returns the limit with another configuration.
+func (l *Limit) With(change func(*LimitConfig)) (*Limit, error) {
+	c := l.Config()
+	change(&c)
+	return c.New()
+}
+
+// refill is what a bucket gets back per window; 0 for other algorithms.
+func (c *LimitConfig) refill() uint64 {
+	if !c.Meter.Algorithm.bucket() {
+		return 0
+	}
+	return cmp.Or(c.Refill, c.Max)
+}
+
+// check reports what is wrong with all but the bans.
+func (c *LimitConfig) check() error {
+	m := &c.Meter
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case !m.Algorithm.Counts():
+		return fmt.Errorf("meter %s: algorithm %s is not for limits", m.Rule, m.Algorithm)
+	case c.Refill > 0 && !m.Algorithm.bucket():
+		return fmt.Errorf("meter %s: a refill is for buckets, not for a %s", m.Rule, m.Algorithm)
+	case c.CountRejected && m.Algorithm.bucket():
+		return fmt.Errorf("meter %s: a %s refills whatever is asked of it", m.Rule, m.Algorithm)
+	case c.Tally && m.Algorithm != FixedWindow:
+		return fmt.Errorf("meter %s: only a fixed window counts every request, not a %s", m.Rule, m.Algorithm)
+	}
+	return checkMax(m, max(c.Max, c.Refill))
+}
+
+// Config returns what the limit was made of.
+func (l *Limit) Config() LimitConfig {
+	c := LimitConfig{
+		Meter: l.meter, Max: l.max, Refill: l.Refill(), Among: l.Largest(),
+		OnPartition: l.partition, MaxUnsent: l.maxUnsent,
+		CountRejected: l.countsRejected, Tally: l.tallies, BanSpent: l.bansSpent, BanAddresses: l.addressBits,
+	}
+	c.Scope, c.Region = l.meter.Home()
+	c.Meter.Rule, _, _ = strings.Cut(l.meter.Rule, homeMark)
+	if l.ban != nil {
+		c.Ban = l.ban.meter.Window
+	}
+	return c
 }
 
 func checkMax(m *Meter, maximum uint64) error {
@@ -120,27 +197,16 @@ func (l *Limit) Override(maximum uint64, window time.Duration) (*Limit, error) {
 			l.meter.Rule, text.Duration(l.meter.Window))
 	}
 	name := fmt.Sprintf("%s%s%d/%d", l.meter.Rule, overrideMark, maximum, window.Milliseconds())
-	own, err := NewLimit(NewMeter(name, l.algorithm, window), maximum)
-	if err != nil {
-		return nil, err
-	}
-	own.policy, own.countsRejected = l.policy, l.countsRejected
-	return own, nil
+	return LimitConfig{
+		Meter: NewMeter(name, l.algorithm, window), Max: maximum,
+		OnPartition: l.partition, MaxUnsent: l.maxUnsent, CountRejected: l.countsRejected,
+	}.New()
 }
 
 // overrideMark separates a rule's name in a meter from the limit of an override, as homeMark does from a scope.
 const overrideMark = "%#"
 
-// Among returns the limit as one of several on its meter, of which the largest has the given maximum. Each of them has
-// to know: what others count of a key is plausible by the largest, and what a table reports of its own is relative to
-// it (Demand).
-func (l *Limit) Among(largest uint64) *Limit {
-	other := *l
-	other.headroom = largest - min(l.max, largest)
-	return &other
-}
-
-// Largest returns the largest maximum of the limits on the meter: Max, but see Among.
+// Largest returns the largest maximum of the limits on the meter, see LimitConfig.Among.
 func (l *Limit) Largest() uint64 { return l.max + l.headroom }
 
 // Meter returns what the limit counts.

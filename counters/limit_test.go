@@ -147,9 +147,9 @@ func TestTheSubWindowsOfEachAlgorithm(t *testing.T) {
 	}
 }
 
-func TestNewBucket(t *testing.T) {
+func TestBucketsHaveARefill(t *testing.T) {
 	for _, a := range algorithms {
-		l, err := counters.NewBucket(counters.NewMeter("r", a, time.Hour), 10, 1)
+		l, err := counters.LimitConfig{Meter: counters.NewMeter("r", a, time.Hour), Max: 10, Refill: 1}.New()
 		switch {
 		case !isBucket(a) && err == nil:
 			t.Errorf("%v is no bucket, and is taken for one", a)
@@ -161,14 +161,14 @@ func TestNewBucket(t *testing.T) {
 	if l := newLimit(t, m, 7); l.Max() != 7 || l.Refill() != 7 {
 		t.Errorf("a bucket without a refill of its own: %d, refilled %d a window, want 7 and 7", l.Max(), l.Refill())
 	}
-	for _, c := range []struct{ capacity, refill uint64 }{{10, 0}, {counters.MaxLimit + 1, 1}, {math.MaxUint64, 1},
+	for _, c := range []struct{ capacity, refill uint64 }{{counters.MaxLimit + 1, 1}, {math.MaxUint64, 1},
 		{10, math.MaxUint64}} {
-		if l, err := counters.NewBucket(m, c.capacity, c.refill); err == nil {
+		if l, err := (counters.LimitConfig{Meter: m, Max: c.capacity, Refill: c.refill}).New(); err == nil {
 			t.Errorf("a bucket of %d, refilled %d: %+v", c.capacity, c.refill, l)
 		}
 	}
 	m.Window = 0
-	if _, err := counters.NewBucket(m, 10, 1); err == nil {
+	if _, err := (counters.LimitConfig{Meter: m, Max: 10, Refill: 1}).New(); err == nil {
 		t.Error("a bucket of an invalid meter")
 	}
 }
@@ -185,7 +185,7 @@ func TestTheSlowestBuckets(t *testing.T) {
 				continue
 			}
 			m := counters.NewMeter("r", a, window)
-			if l, err := counters.NewBucket(m, capacity+1, 1); err == nil {
+			if l, err := (counters.LimitConfig{Meter: m, Max: capacity + 1, Refill: 1}).New(); err == nil {
 				t.Errorf("a %v of %d, refilled 1 in %v, takes too long to fill: %+v", a, capacity+1, window, l)
 			}
 			l := newBucket(t, m, capacity, 1)

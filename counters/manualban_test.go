@@ -92,9 +92,9 @@ func TestManualBansAreChecked(t *testing.T) {
 func TestBansOfAddresses(t *testing.T) {
 	plain := banning(t, "r", counters.SlidingWindow)
 	for _, scope := range []counters.Scope{counters.Global, counters.Region, counters.Alone} {
-		l, err := plain.BanAddresses(64)
-		testkit.Must(t, err)
-		l = l.Scoped(scope, "eu")
+		l := with(t, plain, func(c *counters.LimitConfig) {
+			c.BanAddresses, c.Scope, c.Region = 64, scope, "eu"
+		})
 		table := counters.NewTable(counters.Config{Origin: 1, Region: "eu", Memory: counters.MinMemory})
 		addr, _ := counters.AddressKey(netip.MustParseAddr("192.0.2.1"), 64)
 		take := func(key, address counters.Key, now int64) counters.Decision {
@@ -129,10 +129,10 @@ func TestBansOfAddresses(t *testing.T) {
 		}
 	}
 	without := newLimit(t, counters.NewMeter("r", counters.FixedWindow, time.Second), 3)
-	if _, err := without.BanAddresses(64); err == nil {
+	if _, err := without.With(func(c *counters.LimitConfig) { c.BanAddresses = 64 }); err == nil {
 		t.Error("addresses without bans")
 	}
-	if _, err := plain.BanAddresses(65); err == nil {
+	if _, err := plain.With(func(c *counters.LimitConfig) { c.BanAddresses = 65 }); err == nil {
 		t.Error("65 bits of an address")
 	}
 }

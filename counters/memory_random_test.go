@@ -75,13 +75,13 @@ func (m *mess) limit(rule string, a Algorithm, n int) *Limit {
 	meter := Meter{Rule: rule, Algorithm: a, Window: sub * time.Duration(n), Sub: sub}
 	l, err := NewLimit(meter, m.Uint64N(200))
 	if a.bucket() {
-		l, err = NewBucket(meter, 1+m.Uint64N(20), 1+m.Uint64N(20))
+		l, err = LimitConfig{Meter: meter, Max: 1 + m.Uint64N(20), Refill: 1 + m.Uint64N(20)}.New()
 	}
 	if err == nil && m.IntN(2) == 0 {
-		l, err = l.Ban(sub * time.Duration(1+m.IntN(20)))
+		l, err = l.With(func(c *LimitConfig) { c.Ban = sub * time.Duration(1+m.IntN(20)) })
 	}
 	if err == nil && !a.bucket() && m.IntN(2) == 0 {
-		l, err = l.CountRejected()
+		l, err = l.With(func(c *LimitConfig) { c.CountRejected = true })
 	}
 	testkit.Must(m, err)
 	return l

@@ -122,12 +122,12 @@ func penalized(t testing.TB, l *counters.Limit, ban, count bool, lasts time.Dura
 	var err error
 	if ban {
 		lasts = min(max(lasts.Truncate(time.Millisecond), time.Millisecond), counters.MaxWindow)
-		if l, err = l.Ban(lasts); err != nil {
+		if l, err = l.With(func(c *counters.LimitConfig) { c.Ban = lasts }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if count && !isBucket(l.Meter().Algorithm) {
-		if l, err = l.CountRejected(); err != nil {
+		if l, err = l.With(func(c *counters.LimitConfig) { c.CountRejected = true }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,7 +15,8 @@ func TestLimitsOfOneMeter(t *testing.T) {
 	testkit.Must(t, err)
 	large, err := small.Override(1000, time.Minute)
 	testkit.Must(t, err)
-	small, large = small.Among(1000), large.Among(1000)
+	among := func(c *counters.LimitConfig) { c.Among = 1000 }
+	small, large = with(t, small, among), with(t, large, among)
 	config := func(o counters.Origin) counters.Config {
 		return counters.Config{Origin: o, Memory: counters.MinMemory}
 	}
@@ -52,13 +53,13 @@ func TestOverrideWithAMeterOfItsOwn(t *testing.T) {
 		counters.TokenBucket, counters.LeakyBucket} {
 		l, err := counters.NewLimit(counters.NewMeter("edge/a", algorithm, time.Minute), 10)
 		testkit.Must(t, err)
-		own, err := l.OnPartition(counters.Local).Override(20, time.Hour)
+		own, err := with(t, l, func(c *counters.LimitConfig) { c.OnPartition = counters.Local }).Override(20, time.Hour)
 		testkit.Must(t, err)
 		m := own.Meter()
 		if m.Rule == "edge/a" || m.AdHoc() || m.Window != time.Hour || own.Max() != 20 || m.Algorithm != algorithm {
 			t.Errorf("%v: %+v of %d", algorithm, m, own.Max())
 		}
-		if scoped := own.Scoped(counters.Region, "eu").Meter(); scoped.Rule != m.Rule+"%@eu" {
+		if scoped := scoped(t, own, counters.Region, "eu").Meter(); scoped.Rule != m.Rule+"%@eu" {
 			t.Errorf("%v: in a region it is %s", algorithm, scoped.Rule)
 		}
 	}

@@ -27,7 +27,7 @@ func TestNoSumExceedsTheTruth(t *testing.T) {
 		}
 		w := newWAN(t, rapid.IntRange(1, 3).Draw(t, "regions"), rapid.IntRange(1, 3).Draw(t, "members"), table)
 		truth, others := oracle.NewModel(l), newCrowd(t)
-		others.limit = others.limit.Scoped(counters.Alone, "")
+		others.limit = scoped(t, others.limit, counters.Alone, "")
 		if rapid.Bool().Draw(t, "mesh") {
 			for _, n := range w.nodes {
 				n.mesh = true
@@ -234,7 +234,7 @@ func TestAnEvictedCellIsPassedOn(t *testing.T) {
 	l := unlimited(t, "r", counters.SlidingWindow)
 	w := newWAN(t, 3, 2, func(cfg counters.Config) *counters.Table { return counters.NewTinyIn(cfg, 3) })
 	others := newCrowd(t)
-	others.limit = others.limit.Scoped(counters.Alone, "")
+	others.limit = scoped(t, others.limit, counters.Alone, "")
 	const key = 1
 	for _, n := range []*wanNode{w.nodes[1], w.nodes[3], w.nodes[5]} { // members of each region ask for the key
 		n.Take(l, key, 1, w.now)
@@ -265,7 +265,7 @@ func TestBansAndLiftsReachAll(t *testing.T) {
 		scope := rapid.SampledFrom([]counters.Scope{counters.Global, counters.Region}).Draw(t, "scope")
 		limits := make(map[int]*counters.Limit)
 		for _, n := range w.nodes {
-			limits[n.region] = base.Scoped(scope, fmt.Sprint("r", n.region))
+			limits[n.region] = scoped(t, base, scope, fmt.Sprint("r", n.region))
 			n.Know([]*counters.Limit{limits[n.region]})
 		}
 		key := counters.Key(rapid.IntRange(0, wanPartitions-1).Draw(t, "key"))
@@ -303,7 +303,7 @@ func TestScopesStayWhereTheyAre(t *testing.T) {
 		w := newWAN(t, 3, 3, wide)
 		limits := make([]*counters.Limit, w.regions)
 		for r := range limits {
-			limits[r] = banning(t, "r", counters.SlidingWindow).Scoped(scope, fmt.Sprint("r", r))
+			limits[r] = scoped(t, banning(t, "r", counters.SlidingWindow), scope, fmt.Sprint("r", r))
 		}
 		for i, n := range w.nodes {
 			n.Know([]*counters.Limit{limits[n.region]})

@@ -115,7 +115,8 @@ func TestEachSideOfACutAdmitsItsShare(t *testing.T) {
 // what is beyond an even share stays until its sub-window has left.
 func TestEachSideOfACutForItself(t *testing.T) {
 	const window = 10 * time.Second
-	l := newLimit(t, counters.NewMeter("r", counters.SlidingWindow, window), 400).OnPartition(counters.Local)
+	l := with(t, newLimit(t, counters.NewMeter("r", counters.SlidingWindow, window), 400),
+		func(c *counters.LimitConfig) { c.OnPartition = counters.Local })
 	d := newDuo(l)
 	d.run(2 * window)
 	d.apart = true

@@ -1,16 +1,13 @@
 package counters
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // A denied request is not counted; otherwise a client that keeps asking would stay denied for ever. There are two
 // exceptions. Both count up to twice the limit, as a report does (report.go), so peers take the count for plausible,
 // and a client that stops asking is admitted again once the count has left the window.
 //
-// A limit with [Limit.CountRejected] counts every request: a client that keeps asking stays denied until its requests
-// of the last window fit the limit.
+// A limit with LimitConfig.CountRejected counts every request: a client that keeps asking stays denied until its
+// requests of the last window fit the limit.
 //
 // A charge with [Charge.Overdraw] is for a cost that has already arisen, such as the tokens of a response. A denial
 // comes too late for it; if it did not count, the next peek would let the client spend again. It counts in each layer
@@ -18,17 +15,6 @@ import (
 // comes. It is denied, 1,100 of it are counted, and nothing remains. Peeks are denied until the 900 from before and
 // more than 100 of the 1,100 have left the window. A fixed window forgets both at its end; a bucket first refills its
 // debt.
-
-// CountRejected returns the limit counting denied requests too, up to twice the maximum. It never counts peeks, nor
-// requests that only another layer denies. It is an error for buckets: they refill whatever is asked of them.
-func (l *Limit) CountRejected() (*Limit, error) {
-	if l.algorithm.bucket() {
-		return nil, fmt.Errorf("meter %s: a %s refills whatever is asked of it", l.meter.Rule, l.algorithm)
-	}
-	other := *l
-	other.countsRejected = true
-	return &other, nil
-}
 
 // CountsRejected reports whether the limit counts denied requests.
 func (l *Limit) CountsRejected() bool { return l.countsRejected }

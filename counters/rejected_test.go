@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
-	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 var windows = []counters.Algorithm{counters.SlidingWindow, counters.FixedWindow, counters.SlidingLog}
@@ -14,9 +13,8 @@ var windows = []counters.Algorithm{counters.SlidingWindow, counters.FixedWindow,
 // counting is a limit of 10 in 10 s that counts what it denies.
 func counting(t testing.TB, a counters.Algorithm) *counters.Limit {
 	t.Helper()
-	l, err := newLimit(t, counters.NewMeter("r", a, 10*time.Second), 10).CountRejected()
-	testkit.Must(t, err)
-	return l
+	return with(t, newLimit(t, counters.NewMeter("r", a, 10*time.Second), 10),
+		func(c *counters.LimitConfig) { c.CountRejected = true })
 }
 
 // What is denied counts, up to twice the limit, and the wait that is returned is as long as it takes with that.
@@ -183,7 +181,7 @@ func TestWhatIsHeldBackIsCounted(t *testing.T) {
 func TestBucketsCannotCountWhatTheyDeny(t *testing.T) {
 	for _, a := range algorithms {
 		l := newLimit(t, counters.NewMeter("r", a, time.Minute), 10)
-		with, err := l.CountRejected()
+		with, err := l.With(func(c *counters.LimitConfig) { c.CountRejected = true })
 		if isBucket(a) != (err != nil) {
 			t.Errorf("%v: %v", a, err)
 		}

@@ -156,7 +156,7 @@ func TestReportsAreSentEarly(t *testing.T) {
 			t.Errorf("a report of %d is told early: %v", tt.cost, early)
 		}
 	}
-	table, alone := knowing(l, 2), l.Scoped(counters.Alone, "")
+	table, alone := knowing(l, 2), scoped(t, l, counters.Alone, "")
 	table.Report(reported(alone, 1, 400), start)
 	if sent := table.DrainDirty(start).Slots; len(table.EarlyFlush()) != 0 || len(sent) != 0 ||
 		table.View(alone, 1, start) != 400 {

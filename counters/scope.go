@@ -49,29 +49,16 @@ func (m Meter) Home() (s Scope, region string) {
 	}
 }
 
-// Scoped returns the limit with a scope; for the scope Region, in the named region. The rule's name must have at most
-// MaxScopedRule bytes, and the region's 1 to MaxRegion. A limit that is not Global is returned unchanged.
-func (l *Limit) Scoped(s Scope, region string) *Limit {
-	if s == Global || l.scope != Global {
-		return l
+// homeOf returns what a scope appends to a rule's name in a meter; region is for Region.
+func homeOf(s Scope, region string) string {
+	switch s {
+	case Region:
+		return homeMark + region
+	case Alone:
+		return homeMark
+	default:
+		return ""
 	}
-	other, m := *l, l.meter
-	m.Rule += homeMark
-	if s == Region {
-		m.Rule += region
-	}
-	other.spec = newSpec(m)
-	if l.ban != nil {
-		ban := l.ban.meter
-		ban.Rule = m.Rule
-		other.ban = newBanSpec(ban)
-	}
-	if l.addressBan != nil {
-		ban := l.addressBan.meter
-		ban.Rule = BanName{Rule: m.Rule, Keys: AddressKeys, Bits: l.addressBits}.String()
-		other.addressBan = newBanSpec(ban)
-	}
-	return &other
 }
 
 // Scope returns which nodes count the limit together.

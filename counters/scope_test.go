@@ -20,12 +20,11 @@ func TestHome(t *testing.T) {
 		in    string
 	}{
 		{l, "edge/client", counters.Global, ""},
-		{l.Scoped(counters.Global, "eu"), "edge/client", counters.Global, ""},
-		{l.Scoped(counters.Region, "eu"), "edge/client%@eu", counters.Region, "eu"},
-		{l.Scoped(counters.Region, "eu%@us"), "edge/client%@eu%@us", counters.Region, "eu%@us"},
-		{l.Scoped(counters.Region, "eu").Scoped(counters.Region, "us"), "edge/client%@eu", counters.Region, "eu"},
-		{l.Scoped(counters.Alone, "eu"), "edge/client%@", counters.Alone, ""},
-		{long.Scoped(counters.Region, region), long.Meter().Rule + "%@" + region, counters.Region, region},
+		{scoped(t, l, counters.Global, "eu"), "edge/client", counters.Global, ""},
+		{scoped(t, l, counters.Region, "eu"), "edge/client%@eu", counters.Region, "eu"},
+		{scoped(t, l, counters.Region, "eu%@us"), "edge/client%@eu%@us", counters.Region, "eu%@us"},
+		{scoped(t, l, counters.Alone, "eu"), "edge/client%@", counters.Alone, ""},
+		{scoped(t, long, counters.Region, region), long.Meter().Rule + "%@" + region, counters.Region, region},
 	} {
 		m := tt.limit.Meter()
 		scope, in := m.Home()
@@ -54,8 +53,8 @@ func TestHome(t *testing.T) {
 func TestScopesCountApart(t *testing.T) {
 	l := limitNamed(t, "r", 3)
 	table := least(1)
-	for _, l := range []*counters.Limit{l, l.Scoped(counters.Region, "eu"), l.Scoped(counters.Region, "us"),
-		l.Scoped(counters.Alone, "")} {
+	for _, l := range []*counters.Limit{l, scoped(t, l, counters.Region, "eu"), scoped(t, l, counters.Region, "us"),
+		scoped(t, l, counters.Alone, "")} {
 		if got := admits(table, l, 5, 1, start); got != 3 {
 			t.Errorf("%s admits %d of 3", l.Meter().Rule, got)
 		}
@@ -64,7 +63,8 @@ func TestScopesCountApart(t *testing.T) {
 
 // aloneWith returns a table with many peers, and a limit of a hundred that it keeps alone.
 func aloneWith(t *testing.T, a counters.Algorithm) (*counters.Table, *counters.Limit) {
-	l := newLimit(t, counters.NewMeter("r", a, 10*time.Second), 100).MaxUnsent(1).Scoped(counters.Alone, "eu")
+	l := with(t, newLimit(t, counters.NewMeter("r", a, 10*time.Second), 100),
+		func(c *counters.LimitConfig) { c.MaxUnsent, c.Scope = 1, counters.Alone })
 	table := clustered(9, l)
 	table.SetRegion(9, horizon)
 	table.DrainDirty(after(-50 * time.Millisecond)) // so that there is a time over which requests came
@@ -97,7 +97,7 @@ func TestAloneTellsNothing(t *testing.T) {
 
 // What went to make room is not sent either.
 func TestAloneTellsNothingOfWhatWent(t *testing.T) {
-	l := filler(t).Scoped(counters.Alone, "")
+	l := scoped(t, filler(t), counters.Alone, "")
 	table := small(1)
 	for key := counters.Key(0); table.Stats().Evicted == 0; key++ {
 		table.Take(l, key, 1, start+int64(key))
@@ -113,8 +113,8 @@ func TestOthersCountsAreLetGo(t *testing.T) {
 	table := counters.NewTable(counters.Config{Origin: 1, Region: "eu", Memory: counters.MinMemory})
 	l := limitNamed(t, "r", 100)
 	before := table.Stats()
-	for _, other := range []*counters.Limit{l.Scoped(counters.Alone, ""), l.Scoped(counters.Region, "us"),
-		l.Scoped(counters.Region, "e")} {
+	for _, other := range []*counters.Limit{scoped(t, l, counters.Alone, ""), scoped(t, l, counters.Region, "us"),
+		scoped(t, l, counters.Region, "e")} {
 		table.Know([]*counters.Limit{other})
 		for key := range counters.Key(1000) {
 			if n := table.Merge([]counters.Slot{sentWith(other, key, start, 2, 50, 1000)}, start); n != 0 {
@@ -128,7 +128,7 @@ func TestOthersCountsAreLetGo(t *testing.T) {
 	if now := table.Stats(); now.Keys != 3 || now.Refused != before.Refused {
 		t.Errorf("%d keys, want the three that were asked for; %d slots refused", now.Keys, now.Refused)
 	}
-	own := l.Scoped(counters.Region, "eu")
+	own := scoped(t, l, counters.Region, "eu")
 	if n := table.Merge([]counters.Slot{slotOf(own, 1, start, 2, 0, 60)}, start); n != 1 ||
 		admits(table, own, 150, 1, start) != 40 {
 		t.Error("what its own region told is not counted")
@@ -142,7 +142,7 @@ func TestOthersCountsAreLetGo(t *testing.T) {
 // A region's limit is shared out among its own nodes: with as many of them as in the examples of the whole cluster,
 // just so; without any, nothing is held back.
 func TestRegionsShareByThemselves(t *testing.T) {
-	l := millionOf(t, counters.SlidingWindow).Scoped(counters.Region, "eu")
+	l := scoped(t, millionOf(t, counters.SlidingWindow), counters.Region, "eu")
 	for _, tt := range []struct{ near, all, want int }{{2, 2, 100}, {2, 9, 100}, {0, 9, 1000}} {
 		table := counters.NewTable(counters.Config{Origin: 1, Region: "eu", Memory: counters.MinMemory})
 		table.SetCluster(tt.all, 20*horizon)

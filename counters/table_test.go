@@ -26,9 +26,22 @@ func newLimit(t rapid.TB, m counters.Meter, largest uint64) *counters.Limit {
 
 func newBucket(t rapid.TB, m counters.Meter, capacity, refill uint64) *counters.Limit {
 	t.Helper()
-	l, err := counters.NewBucket(m, capacity, refill)
+	l, err := counters.LimitConfig{Meter: m, Max: capacity, Refill: refill}.New()
 	testkit.Must(t, err)
 	return l
+}
+
+// with is the limit with another configuration.
+func with(t rapid.TB, l *counters.Limit, change func(*counters.LimitConfig)) *counters.Limit {
+	t.Helper()
+	l, err := l.With(change)
+	testkit.Must(t, err)
+	return l
+}
+
+func scoped(t rapid.TB, l *counters.Limit, s counters.Scope, region string) *counters.Limit {
+	t.Helper()
+	return with(t, l, func(c *counters.LimitConfig) { c.Scope, c.Region = s, region })
 }
 
 // limitOf is a limit with the sub-windows given.

@@ -1,12 +1,9 @@
 package counters
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Some servers count first and compare afterwards: every request is counted, admitted or not, in each of its layers by
-// itself, and is over the limit if the count with it exceeds the maximum. A tallied limit ([Limit.Tally]) counts so. Of
+// itself, and is over the limit if the count with it exceeds the maximum. A limit with LimitConfig.Tally counts so. Of
 // a maximum M, with u counted before, a request of cost c is
 //
 //	admitted  if u + c <= M; a peek, of cost 0, if u <= M
@@ -20,18 +17,6 @@ import (
 
 // MaxTally is the most that a table counts of a key under a tallied limit. The sum over all origins does not overflow.
 const MaxTally = 1 << 48
-
-// Tally returns the limit counting every request. It is an error for all but fixed windows: a client that keeps asking
-// would never be admitted again.
-func (l *Limit) Tally() (*Limit, error) {
-	if l.algorithm != FixedWindow {
-		return nil, fmt.Errorf("meter %s: only a fixed window counts every request, not a %s", l.meter.Rule,
-			l.algorithm)
-	}
-	other := *l
-	other.tallies = true
-	return &other, nil
-}
 
 // Tallies reports whether the limit counts every request.
 func (l *Limit) Tallies() bool { return l.tallies }

@@ -14,9 +14,8 @@ import (
 func tallied(t rapid.TB, maxima ...uint64) (limits []*counters.Limit) {
 	t.Helper()
 	for _, maximum := range maxima {
-		l, err := newLimit(t, counters.NewMeter("tallied", counters.FixedWindow, time.Minute), maximum).Tally()
-		testkit.Must(t, err)
-		limits = append(limits, l)
+		l := newLimit(t, counters.NewMeter("tallied", counters.FixedWindow, time.Minute), maximum)
+		limits = append(limits, with(t, l, func(c *counters.LimitConfig) { c.Tally = true }))
 	}
 	return limits
 }
@@ -86,7 +85,7 @@ func TestTallyOfPeersIsPlausible(t *testing.T) {
 func TestTallyIsForFixedWindows(t *testing.T) {
 	for _, a := range []counters.Algorithm{counters.SlidingWindow, counters.SlidingLog, counters.TokenBucket} {
 		l := newLimit(t, counters.NewMeter("r", a, time.Minute), 10)
-		if _, err := l.Tally(); err == nil {
+		if _, err := l.With(func(c *counters.LimitConfig) { c.Tally = true }); err == nil {
 			t.Errorf("%s: no error", a)
 		}
 	}

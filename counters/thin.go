@@ -60,20 +60,6 @@ type policy struct {
 	maxUnsent uint64
 }
 
-// OnPartition returns the limit with another policy for partitions.
-func (l *Limit) OnPartition(p Partition) *Limit {
-	other := *l
-	other.partition = p
-	return &other
-}
-
-// MaxUnsent returns the limit with a maximum cost that a table may admit of a key before it flushes early; 0: none.
-func (l *Limit) MaxUnsent(cost uint64) *Limit {
-	other := *l
-	other.maxUnsent = cost
-	return &other
-}
-
 // cluster is what a table knows of the nodes that count limits with it.
 type cluster struct {
 	peers   int

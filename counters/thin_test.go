@@ -64,6 +64,7 @@ func admits(table *counters.Table, l *counters.Limit, n int, cost uint64, now in
 // admitted.
 func TestThinningAdmitsThePartThatFits(t *testing.T) {
 	window := millionOf(t, counters.SlidingWindow)
+	local := with(t, window, func(c *counters.LimitConfig) { c.OnPartition = counters.Local })
 	for _, test := range []struct {
 		name  string
 		limit *counters.Limit
@@ -102,7 +103,7 @@ func TestThinningAdmitsThePartThatFits(t *testing.T) {
 				sentWith(window, 2, start, 3, 480e3, 5e3)}, start)
 			table.SetWatermark(3, after(-2*time.Second))
 		}, (40e3 - 10e3) / (50e3 + 505e3*0.3)},
-		{"one is not heard, and each side is for itself", window.OnPartition(counters.Local), 1,
+		{"one is not heard, and each side is for itself", local, 1,
 			func(table *counters.Table) {
 				table.Merge([]counters.Slot{sentWith(window, 2, start, 2, 480e3, 500e3),
 					sentWith(window, 2, start, 3, 480e3, 5e3)}, start)

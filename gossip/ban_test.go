@@ -83,7 +83,7 @@ func (p *bucketPair) ask(key counters.Key) {
 func newBanPair(t *testing.T) *bucketPair {
 	l, err := counters.NewLimit(counters.NewMeter("r", counters.FixedWindow, time.Hour), 5)
 	if err == nil {
-		l, err = l.Ban(2 * time.Hour)
+		l, err = l.With(func(c *counters.LimitConfig) { c.Ban = 2 * time.Hour })
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -253,7 +253,7 @@ func TestAuditOfABucket(t *testing.T) {
 		{1000, 100, 10 * time.Minute, time.Hour, 1000},
 		{1000, 10_000, 6 * time.Second, time.Minute, 12},
 	} {
-		l, err := counters.NewBucket(m, test.capacity, test.refill)
+		l, err := counters.LimitConfig{Meter: m, Max: test.capacity, Refill: test.refill}.New()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +352,7 @@ func TestSpansEnd(t *testing.T) {
 // not to any amount.
 func TestAuditOfABucketWithLateReports(t *testing.T) {
 	m := counters.NewMeter("r", counters.TokenBucket, time.Second)
-	limit, err := counters.NewBucket(m, 10, 100)
+	limit, err := counters.LimitConfig{Meter: m, Max: 10, Refill: 100}.New()
 	if err != nil {
 		t.Fatal(err)
 	}

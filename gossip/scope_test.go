@@ -12,11 +12,11 @@ import (
 // scoped returns a limit of a hundred of a scope, by its meter's rule.
 func scoped(t *testing.T, s counters.Scope, region string) (*counters.Limit, map[string]*counters.Limit) {
 	t.Helper()
-	l, err := counters.NewLimit(counters.NewMeter("edge/lab", counters.SlidingWindow, time.Minute), 100)
+	l, err := counters.LimitConfig{Meter: counters.NewMeter("edge/lab", counters.SlidingWindow, time.Minute), Max: 100,
+		Scope: s, Region: region}.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = l.Scoped(s, region)
 	return l, map[string]*counters.Limit{l.Meter().Rule: l}
 }
 

@@ -124,7 +124,7 @@ func TestOverridesAreKnown(t *testing.T) {
 		func() {},
 		func() { n.enforce(ruleSet(layered)) },
 		func() {
-			l, _ := counters.NewBucket(counters.NewMeter("%cl.throttle/1/1/1", counters.TokenBucket, time.Second), 1, 1)
+			l, _ := counters.NewLimit(counters.NewMeter("%cl.throttle/1/1/1", counters.TokenBucket, time.Second), 1)
 			n.learnAdHoc(redisAPI)([]*counters.Limit{l})
 		},
 	} {

@@ -333,8 +333,8 @@ func TestMetersOfRulesAndClients(t *testing.T) {
 	n := idle(t, full("old"))
 	made := make([]*counters.Limit, counters.DebtClasses+rlsapi.MaxOverrides)
 	for i := range made {
-		made[i], _ = counters.NewBucket(
-			counters.NewMeter(fmt.Sprintf("%%made/%d", i), counters.TokenBucket, 24*time.Hour), 1, 1)
+		made[i], _ = counters.NewLimit(
+			counters.NewMeter(fmt.Sprintf("%%made/%d", i), counters.TokenBucket, 24*time.Hour), 1)
 	}
 	n.learnAdHoc(redisAPI)(made[:counters.DebtClasses])
 	n.learnAdHoc(envoyAPI)(made[counters.DebtClasses:])

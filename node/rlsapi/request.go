@@ -192,11 +192,7 @@ func overrideOf(n int, l *common.RateLimitDescriptor_RateLimitOverride) (overrid
 func (o override) limit(a counters.Algorithm) (*counters.Limit, error) {
 	if o.tally {
 		m := counters.NewMeter(fmt.Sprintf("%%tally/%v", o.window), counters.FixedWindow, o.window)
-		l, err := counters.NewLimit(m, uint64(o.max))
-		if err != nil {
-			return nil, err
-		}
-		return l.Tally()
+		return counters.LimitConfig{Meter: m, Max: uint64(o.max), Tally: true}.New()
 	}
 	name := fmt.Sprintf("%%override/%d/%v", o.max, o.window)
 	l, err := counters.NewLimit(counters.NewMeter(name, a, o.window), uint64(o.max))

@@ -149,9 +149,9 @@ func (r *Rule) relateLimits() {
 			largest = max(largest, o.limit.Max())
 		}
 	}
-	r.Limit = r.Limit.Among(largest)
+	r.Limit = among(r.Limit, largest)
 	for i := range r.Schedule {
-		r.Schedule[i].Limit = r.Schedule[i].Limit.Among(largest)
+		r.Schedule[i].Limit = among(r.Schedule[i].Limit, largest)
 	}
 	same := make(map[uint64]*counters.Limit) // by maximum: many keys have few limits
 	for key, o := range r.overrides.byKey {
@@ -159,11 +159,20 @@ func (r *Rule) relateLimits() {
 			continue
 		}
 		if same[o.limit.Max()] == nil {
-			same[o.limit.Max()] = o.limit.Among(largest)
+			same[o.limit.Max()] = among(o.limit, largest)
 		}
 		o.limit = same[o.limit.Max()]
 		r.overrides.byKey[key] = o
 	}
+}
+
+// among returns the limit as one of several on its meter, of which the largest has the given maximum.
+func among(l *counters.Limit, largest uint64) *counters.Limit {
+	if l.Largest() == largest {
+		return l
+	}
+	l, _ = l.With(func(c *counters.LimitConfig) { c.Among = largest }) // which is no error
+	return l
 }
 
 // scopedIn returns the overrides with limits of a scope, as Rule.scopedIn.
@@ -175,7 +184,7 @@ func (o *overrides) scopedIn(scope counters.Scope, region string) *overrides {
 	scoped := make(map[*counters.Limit]*counters.Limit)
 	of := func(l *counters.Limit) *counters.Limit {
 		if scoped[l] == nil {
-			scoped[l] = l.Scoped(scope, region)
+			scoped[l] = scopedLimit(l, scope, region)
 		}
 		return scoped[l]
 	}

@@ -82,11 +82,11 @@ func (r *Rule) scopedIn(region string, scoped map[*Rule]*Rule) *Rule {
 	}
 	c := *r
 	if r.Limit != nil {
-		c.Limit = r.Limit.Scoped(r.Scope, region)
+		c.Limit = scopedLimit(r.Limit, r.Scope, region)
 	}
 	c.Schedule = slices.Clone(r.Schedule)
 	for i := range c.Schedule {
-		c.Schedule[i].Limit = c.Schedule[i].Limit.Scoped(r.Scope, region)
+		c.Schedule[i].Limit = scopedLimit(c.Schedule[i].Limit, r.Scope, region)
 	}
 	c.overrides = r.overrides.scopedIn(r.Scope, region)
 	if r.parent != nil {
@@ -94,6 +94,15 @@ func (r *Rule) scopedIn(region string, scoped map[*Rule]*Rule) *Rule {
 	}
 	scoped[r] = &c
 	return &c
+}
+
+// scopedLimit returns the limit with a scope. Names of rules are short enough for any, see counters.MaxScopedRule.
+func scopedLimit(l *counters.Limit, scope counters.Scope, region string) *counters.Limit {
+	if scope == counters.Global {
+		return l
+	}
+	l, _ = l.With(func(c *counters.LimitConfig) { c.Scope, c.Region = scope, region })
+	return l
 }
 
 // OpenKeys returns the keys whose values the rule counts one by one, from the top of the tree downwards. The slice is

@@ -61,7 +61,7 @@ func TestTheBoundHoldsWhatTheCountsShow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			debts, err := counters.NewBucket(bucket, most, most)
+			debts, err := counters.LimitConfig{Meter: bucket, Max: most, Refill: most}.New()
 			if err != nil {
 				t.Fatal(err)
 			}

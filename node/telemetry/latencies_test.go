@@ -93,7 +93,7 @@ func seriesOf(t *testing.T, c prometheus.Collector, metric, by string) map[strin
 
 // Bounds of limits that are no longer in force are dropped.
 func TestBoundsForgetLimits(t *testing.T) {
-	l, err := counters.NewBucket(counters.NewMeter("test/client", counters.TokenBucket, time.Minute), 10, 10)
+	l, err := counters.NewLimit(counters.NewMeter("test/client", counters.TokenBucket, time.Minute), 10)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func tableLimits(t *testing.T, r *rand.Rand) []*counters.Limit {
 			t.Fatal(err)
 		}
 		if !isBucket(a) && r.IntN(4) == 0 {
-			if limits[i], err = limits[i].CountRejected(); err != nil {
+			if limits[i], err = limits[i].With(func(c *counters.LimitConfig) { c.CountRejected = true }); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -257,7 +257,7 @@ func randomLimit(t *testing.T, r *rand.Rand, a counters.Algorithm) *counters.Lim
 			l, err = counters.NewLimit(m, pick(r, 1, 1+r.Uint64N(20), 1+r.Uint64N(60), min(largest, counters.MaxLog)))
 		case isBucket(a):
 			refill := pick(r, 1, 2, 3, 5, 10, 60, 1000, 1e6, 1+r.Uint64N(1000))
-			l, err = counters.NewBucket(m, min(largest, 100*refill), refill)
+			l, err = counters.LimitConfig{Meter: m, Max: min(largest, 100*refill), Refill: refill}.New()
 		default:
 			l, err = counters.NewLimit(m, largest)
 		}
@@ -265,7 +265,7 @@ func randomLimit(t *testing.T, r *rand.Rand, a counters.Algorithm) *counters.Lim
 			continue
 		}
 		if !isBucket(a) && r.IntN(3) == 0 {
-			if l, err = l.CountRejected(); err != nil {
+			if l, err = l.With(func(c *counters.LimitConfig) { c.CountRejected = true }); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -26,7 +26,7 @@ const raced = 1000 // the limit
 // raceLimit returns a limit of 1,000 that gives nothing back while a race lasts.
 func raceLimit(t testing.TB, a counters.Algorithm) *counters.Limit {
 	if isBucket(a) {
-		l, err := counters.NewBucket(counters.NewMeter("r", a, 240*time.Hour), raced, 1)
+		l, err := counters.LimitConfig{Meter: counters.NewMeter("r", a, 240*time.Hour), Max: raced, Refill: 1}.New()
 		testkit.Must(t, err)
 		return l
 	}

@@ -39,7 +39,7 @@ func eachOver(t *testing.T, s *Store, test func(t *testing.T, asks []Ask)) {
 			name := a.String() + " overdraw"
 			if rejected {
 				var err error
-				if l, err = l.CountRejected(); err != nil {
+				if l, err = l.With(func(c *counters.LimitConfig) { c.CountRejected = true }); err != nil {
 					t.Fatal(err)
 				}
 				name = a.String() + " count_rejected"

@@ -67,12 +67,17 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	bucket := func(capacity, refill uint64, window time.Duration) *counters.Limit {
-		l, err := counters.NewBucket(counters.NewMeter("r", counters.TokenBucket, window), capacity, refill)
+		m := counters.NewMeter("r", counters.TokenBucket, window)
+		l, err := counters.LimitConfig{Meter: m, Max: capacity, Refill: refill}.New()
 		testkit.Must(t, err)
 		return l
 	}
-	tally, err := newLimit(t, counters.FixedWindow, 1, time.Second).Tally()
-	testkit.Must(t, err)
+	second := newLimit(t, counters.FixedWindow, 1, time.Second)
+	with := func(change func(*counters.LimitConfig)) *counters.Limit {
+		l, err := second.With(change)
+		testkit.Must(t, err)
+		return l
+	}
 	for _, c := range []struct {
 		limit *counters.Limit
 		says  string // of the error; empty: none
@@ -83,9 +88,9 @@ func TestCheck(t *testing.T) {
 		{newLimit(t, counters.TokenBucket, 0, time.Minute), ""},
 		{bucket(1e10, 1e10, time.Hour), ""},
 		{bucket(counters.MaxLimit, counters.MaxLimit-1, 365*24*time.Hour), "no exact state"},
-		{tally, "every request"},
-		{newLimit(t, counters.FixedWindow, 1, time.Second).Scoped(counters.Alone, ""), "per node"},
-		{newLimit(t, counters.FixedWindow, 1, time.Second).Scoped(counters.Region, "eu"), ""},
+		{with(func(c *counters.LimitConfig) { c.Tally = true }), "every request"},
+		{with(func(c *counters.LimitConfig) { c.Scope = counters.Alone }), "per node"},
+		{with(func(c *counters.LimitConfig) { c.Scope, c.Region = counters.Region, "eu" }), ""},
 	} {
 		switch err := Check(c.limit); {
 		case c.says == "" && err != nil:

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/gossip"
 	"github.com/edgelimit/edgelimit/node"
 	"github.com/edgelimit/edgelimit/node/rules"
@@ -95,8 +96,8 @@ func ruleFor(o *Options) (*rules.Rule, *rules.Set, error) {
 		return nil, nil, err
 	}
 	rule := set.Rules()[0]
-	rule.Limit = rule.Limit.OnPartition(o.OnPartition)
-	return rule, set, nil
+	rule.Limit, err = rule.Limit.With(func(c *counters.LimitConfig) { c.OnPartition = o.OnPartition })
+	return rule, set, err
 }
 
 // play offers the traffic, partitions and heals meanwhile, and at the end waits until the nodes agree.

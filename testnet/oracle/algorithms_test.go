@@ -25,7 +25,7 @@ func modelOf(t testing.TB, m counters.Meter, largest uint64) *Model {
 
 func bucketOf(t testing.TB, a counters.Algorithm, window time.Duration, capacity, refill uint64) *Model {
 	t.Helper()
-	l, err := counters.NewBucket(meterOf(a, window), capacity, refill)
+	l, err := counters.LimitConfig{Meter: meterOf(a, window), Max: capacity, Refill: refill}.New()
 	testkit.Must(t, err)
 	return NewModel(l)
 }

@@ -120,7 +120,7 @@ func TestABucketReceivesLate(t *testing.T) {
 			1},
 		{"told for a time after it is received", 8 * time.Second, 10 * time.Second, 4, 12 * time.Second, 5, 1},
 	} {
-		l, err := counters.NewBucket(meterOf(counters.TokenBucket, 10*time.Second), 100, 10)
+		l, err := counters.LimitConfig{Meter: meterOf(counters.TokenBucket, 10*time.Second), Max: 100, Refill: 10}.New()
 		testkit.Must(t, err)
 		s := NewCells(l, 1)
 		if c.first > 0 {

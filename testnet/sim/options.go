@@ -197,11 +197,8 @@ func (o *Options) requests() float64 {
 }
 
 func newLimit(o *Options) (*counters.Limit, error) {
-	l, err := counters.NewLimit(counters.NewMeter("sim/per_client", o.Method, o.Window), o.Limit)
-	if err != nil {
-		return nil, err
-	}
-	return l.OnPartition(o.OnPartition), nil
+	return counters.LimitConfig{Meter: counters.NewMeter("sim/per_client", o.Method, o.Window), Max: o.Limit,
+		OnPartition: o.OnPartition}.New()
 }
 
 // hasOwners reports whether owners of keys add up: in a smaller cluster every node sends to every other one.

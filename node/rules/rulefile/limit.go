@@ -185,13 +185,15 @@ func (p *parser) build(src *source, m counters.Meter, capacity, refill uint64) *
 		p.add(cmp.Or(f["refill"], f["window"], f["window_seconds"], src.node), "%v", err)
 		return nil
 	}
-	var l *counters.Limit
-	var err error
+	c := counters.LimitConfig{Meter: m, Max: capacity}
 	if rules.IsBucket(m.Algorithm) {
-		l, err = counters.NewBucket(m, capacity, refill)
-	} else {
-		l, err = counters.NewLimit(m, capacity)
+		if c.Refill = refill; refill == 0 && capacity > 0 {
+			p.add(cmp.Or(f["refill"], f["burst"], f[src.max], src.node),
+				"a bucket without a refill would stay empty for ever")
+			return nil
+		}
 	}
+	l, err := c.New()
 	if err != nil {
 		p.add(cmp.Or(f["refill"], f["burst"], f[src.max], src.node), "%v", err)
 		return nil

@@ -1,6 +1,7 @@
 package rulefile
 
 import (
+	"cmp"
 	"net/textproto"
 	"slices"
 	"strings"
@@ -173,13 +174,10 @@ func (p *parser) ban(n *yaml.Node) time.Duration {
 
 // with returns the limit with the rule's policy, nil after a problem.
 func (p *parser) with(r *rules.Rule, src *source, l *counters.Limit) *counters.Limit {
-	l = l.OnPartition(r.OnPartition).MaxUnsent(r.MaxUnsent)
-	var err error
-	if r.CountRejected {
-		if l, err = l.CountRejected(); err != nil {
-			p.add(src.limit["count_rejected"], "count_rejected is for windows and logs: %v", err)
-			return nil
-		}
+	if r.CountRejected && rules.IsBucket(l.Meter().Algorithm) {
+		p.add(src.limit["count_rejected"],
+			"count_rejected is for windows and logs: a %s refills whatever is asked of it", l.Meter().Algorithm)
+		return nil
 	}
 	if r.Overdraw == rules.OverdrawCharge && l.Meter().Algorithm == counters.LeakyQueue {
 		p.add(src.limit["overdraw"], "overdraw: charge is not for a queue: what it has no place for does not wait")
@@ -192,23 +190,19 @@ func (p *parser) with(r *rules.Rule, src *source, l *counters.Limit) *counters.L
 	if r.Strict && p.opt.Stores != nil {
 		r.CheckStrict = p.opt.Stores.Check
 	}
-	if p.tallies(r, l) {
-		l, _ = l.Tally() // a fixed window has no error
-	}
-	if r.Ban > 0 {
-		if l, err = l.Ban(r.Ban); err != nil {
-			p.add(src.limit["ban"], "%v", err)
-			return nil
+	tallies := p.tallies(r, l)
+	l, err := l.With(func(c *counters.LimitConfig) {
+		c.OnPartition, c.MaxUnsent, c.CountRejected, c.Tally = r.OnPartition, r.MaxUnsent, r.CountRejected, tallies
+		if c.Ban = r.Ban; c.Ban > 0 {
+			c.BanSpent = r.ChargesLater()
+			if r.ExportAddress {
+				c.BanAddresses = uint8(r.AddressBits())
+			}
 		}
-		if r.ChargesLater() {
-			l, _ = l.BanSpent() // a limit with a ban has no error
-		}
-	}
-	if r.ExportAddress && r.Ban > 0 {
-		if l, err = l.BanAddresses(uint8(r.AddressBits())); err != nil {
-			p.add(src.limit["export"], "%v", err)
-			return nil
-		}
+	})
+	if err != nil {
+		p.add(cmp.Or(src.limit["export"], src.limit["ban"], src.node), "%v", err)
+		return nil
 	}
 	return l
 }

@@ -134,8 +134,8 @@ func (c *Cluster) silent(p *pool) (addrs []string) {
 }
 
 func (c *Cluster) warnOfTwin(r *route) {
-	c.log.Error("gossip: two nodes have the same id; give each one of its own (--node-id)",
-		"node_id", r.member.NodeID, "peer_region", r.member.Region, "addr", r.addr)
+	c.log.Error("gossip: several nodes have the same id; give each an id of its own (--node-id, EDGELIMIT_NODE_ID; "+
+		"default: the host's name)", "node_id", r.member.NodeID, "peer_region", r.member.Region, "addr", r.addr)
 }
 
 // forgetBoots removes nodes that are gone for good: node ids may never come back. The lock is held.

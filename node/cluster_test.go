@@ -74,9 +74,17 @@ func TestCountsCrossRegions(t *testing.T) {
 // Two nodes of a region with one id: the status of each says so and names the other, and takes nothing for blocked.
 func TestStatusNamesTwins(t *testing.T) {
 	t.Parallel()
-	first := launch(t, gossiping("a", "eu")).ready(t)
-	second := launch(t, gossiping("a", "eu", first.Addr("lan"))).ready(t)
+	withHealth := func(cfg Config) Config {
+		cfg.Health = "127.0.0.1:0"
+		return cfg
+	}
+	first := launch(t, withHealth(gossiping("a", "eu"))).ready(t)
+	second := launch(t, withHealth(gossiping("a", "eu", first.Addr("lan")))).ready(t)
 	for n, other := range map[*running]*running{first: second, second: first} {
+		testkit.EventuallyWithin(t, 2*testkit.Patience, "the metric counts the other", func() bool {
+			_, series := scrape(t, n.Addr("health"))
+			return series["edgelimit_gossip_twin_nodes"] > 0
+		})
 		testkit.EventuallyWithin(t, 2*testkit.Patience, "the id is said to be taken twice", func() bool {
 			s := n.Status()
 			return slices.ContainsFunc(s.Summary, func(f status.Finding) bool {

@@ -42,7 +42,9 @@ func (c *nodeCollector) Collect(out chan<- prometheus.Metric) {
 		1, n.cfg.NodeID, n.cfg.Region)
 	w.WriteTable(n.table.Stats(), float64(n.cfg.Memory))
 	streams, packets := n.cluster.Refused()
-	w.WriteGossip(n.cluster.Stats(), streams, packets, len(n.cluster.OtherKeys()))
+	self := n.cluster.Self()
+	w.WriteGossip(n.cluster.Stats(), streams, packets, len(n.cluster.OtherKeys()),
+		len(telemetry.Twins(&self, n.cluster.Peers())))
 	n.writeListeners(w)
 	n.writeAuth(w)
 	n.writeDecisionLog(w)

@@ -50,11 +50,12 @@ type Answer struct {
 	Rule       string        `json:"rule"` // the limit's; empty if none was met
 	Limit      uint64        `json:"limit"`
 	Remaining  uint64        `json:"remaining"`
-	ResetAfter time.Duration `json:"reset_after_ms"` // until the whole limit is there again
-	RetryAfter time.Duration `json:"retry_after_ms"` // until such a request would pass; Never: it would not
-	Delay      time.Duration `json:"delay_ms"`       // how long an allowed request has to wait for its turn
-	Mode       string        `json:"mode"`           // how the rule is enforced
-	Degraded   bool          `json:"degraded"`       // the node cannot see the whole cluster
+	ResetAfter time.Duration `json:"reset_after_ms"`   // until the whole limit is there again
+	RetryAfter time.Duration `json:"retry_after_ms"`   // until such a request would pass; Never: it would not
+	Delay      time.Duration `json:"delay_ms"`         // how long an allowed request has to wait for its turn
+	Mode       string        `json:"mode"`             // how the rule is enforced
+	Degraded   bool          `json:"degraded"`         // the node cannot see the whole cluster
+	Banned     bool          `json:"banned,omitempty"` // an earlier denied request has banned the client
 }
 
 func (a *Answer) times() []*time.Duration {

@@ -163,8 +163,11 @@ func appendVerdict(b []byte, v counters.Verdict) []byte {
 	b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), answer.RoundUp(g.RetryAfter, time.Millisecond), 10)
 	b = strconv.AppendInt(append(b, `,"delay_ms":`...), answer.RoundUp(v.Delay, time.Millisecond), 10)
 	b = append(append(b, `,"mode":"`...), g.Mode.String()...)
-	b = append(b, `","degraded":`...)
-	return append(strconv.AppendBool(b, v.Degraded), '}')
+	b = strconv.AppendBool(append(b, `","degraded":`...), v.Degraded)
+	if g.Banned {
+		b = append(b, `,"banned":true`...)
+	}
+	return append(b, '}')
 }
 
 // appendText appends s as a JSON string, with bytes that are not UTF-8 as U+FFFD.

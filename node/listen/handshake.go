@@ -218,18 +218,17 @@ func newHandshakeFailures() *handshakeFailures {
 	return f
 }
 
-// HandshakeFailures returns how many handshakes failed since the listener was opened, by reason; nothing if connections
-// begin without one. It is safe for concurrent use.
+// HandshakeFailures returns how many handshakes failed since the listener was opened, by reason; where connections
+// begin without one, for a PROXY header at most. It is safe for concurrent use.
 func (l *Listener) HandshakeFailures() map[string]uint64 {
-	if !l.hasHandshakes() {
-		return nil
-	}
 	f := l.failures
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	totals := make(map[string]uint64, len(f.total))
 	for why, n := range f.total {
-		totals[string(why)] = n
+		if n > 0 || l.hasHandshakes() {
+			totals[string(why)] = n
+		}
 	}
 	return totals
 }

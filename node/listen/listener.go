@@ -30,7 +30,8 @@ type Listener struct {
 	// Protocols are those that TLS clients choose from (ALPN), the preferred one first. UseHTTP sets them.
 	Protocols []string
 	// ProxyProtocol reports whether the peer at an address, not valid on a Unix socket, begins each connection with a
-	// PROXY header, which names its client. Headers of others end their connections. Nil: nobody sends headers.
+	// PROXY header, which names its client. Headers of others end their connections, with a line in the log. Nil:
+	// nobody may send one.
 	ProxyProtocol func(peer netip.Addr) bool
 
 	net.Listener // of the system

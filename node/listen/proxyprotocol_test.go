@@ -141,6 +141,12 @@ func TestRefusedProxyHeader(t *testing.T) {
 			testkit.Eventually(t, "its place is free", func() bool { return l.Stats().Open == 0 })
 		})
 	}
+	log := new(testkit.Log)
+	plain := secure(t, TLS{}, log) // which expects no headers at all
+	if got := send(t, plain, header(t, 1, "192.0.2.7:4711")+request); !strings.HasPrefix(got, "HTTP/1.1 400 ") {
+		t.Errorf("without proxy_protocol a header gets %q", got)
+	}
+	failed(t, plain, log, "proxy_header", 1)
 	l := secure(t, TLS{}, new(testkit.Log), believing(false))
 	if got := send(t, l, request); !strings.Contains(got, "\r\n\r\n127.0.0.1:") {
 		t.Errorf("without a header a stranger gets %q", got)

@@ -62,7 +62,7 @@ func (l *Listener) accept() (*limitedConn, error) {
 			l.refuse(conn)
 			continue
 		}
-		if l.ProxyProtocol != nil && !forwarded {
+		if !forwarded {
 			c.unlisted = func() {
 				if l.tls == nil { // else the handshake fails
 					l.fail(client, errUntrustedHeader)

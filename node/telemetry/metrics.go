@@ -138,7 +138,7 @@ func (w Writer) WriteTable(t counters.Stats, memory float64) {
 }
 
 // WriteGossip writes the statistics of replication.
-func (w Writer) WriteGossip(g gossip.Stats, refusedStreams, refusedPackets uint64, otherKeys int) {
+func (w Writer) WriteGossip(g gossip.Stats, refusedStreams, refusedPackets uint64, otherKeys, twins int) {
 	w.Counter("gossip_frames_sent_total", "Frames sent to peers.", g.FramesSent)
 	w.Counter("gossip_frames_received_total", "Frames received from peers.", g.FramesReceived)
 	w.Counter("gossip_bytes_sent_total", "Bytes of frames sent.", g.BytesSent)
@@ -158,6 +158,8 @@ func (w Writer) WriteGossip(g gossip.Stats, refusedStreams, refusedPackets uint6
 		"encrypted with the key, compressed, or too large.", refusedPackets)
 	w.Gauge("gossip_other_key_hosts", "Hosts, up to 16 a network, that go on sending gossip encrypted with another "+
 		"key.", float64(otherKeys))
+	w.Gauge("gossip_twin_nodes", "Members that share region and node id with this node or another one.",
+		float64(twins))
 }
 
 // WriteStore writes the statistics of the regional store.

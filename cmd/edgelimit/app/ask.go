@@ -271,6 +271,8 @@ func answerText(a client.Answer) string {
 		s += textIf(a.Delay > 0, "; its turn is in %v", text.Duration(a.Delay))
 	case a.RetryAfter == client.Never:
 		s = fmt.Sprintf("denied by %s: more than its limit of %d can ever admit", a.Rule, a.Limit)
+	case a.Banned:
+		s = fmt.Sprintf("denied by %s: banned, try again in %v", a.Rule, text.Duration(a.RetryAfter))
 	default:
 		s = fmt.Sprintf("denied by %s: %d of %d left, try again in %v", a.Rule, a.Remaining, a.Limit,
 			text.Duration(a.RetryAfter))

@@ -25,6 +25,7 @@ func served(t *testing.T) string {
 domain: edge
 descriptors:
   - {key: client, rate_limit: {name: per_client, unit: minute, requests_per_unit: 3}}
+  - {key: password, rate_limit: {name: passwords, unit: minute, requests_per_unit: 1, ban: 1h}}
   - {key: path, value: /login,
      descriptors: [{key: client, rate_limit: {name: login, window: 10s, requests_per_unit: 1}}]}
 `))
@@ -68,6 +69,11 @@ func TestCheckAsksANode(t *testing.T) {
 	ask("--domain", "edge", "path=/login,client=y", "client=y").says(t, 0, "allowed by login: 0 of 1 left")
 	ask("--domain", "edge", "path=/login,client=y", "client=y").says(t, 1, "denied by login")
 	ask("--domain", "edge", "client=y").says(t, 0, "1 of 3 left")
+
+	ask("--rule", "passwords", "--identity", "x").says(t, 0, "0 of 1 left")
+	ask("--rule", "passwords", "--identity", "x").says(t, 1, "denied by passwords: ")
+	ask("--rule", "passwords", "--identity", "x").says(t, 1, "denied by passwords: banned, try again in ")
+	ask("--rule", "passwords", "--identity", "x", "--json").says(t, 1, `"banned":true`)
 
 	for _, args := range [][]string{{"--rule", "nonsense"}, {"--rule", "per_client"}, {"--domain", "edge", "client=x",
 		"=y"},

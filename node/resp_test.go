@@ -3,7 +3,6 @@ package node
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -271,12 +270,8 @@ func TestStopAnswersRedisClients(t *testing.T) {
 	var clients sync.WaitGroup
 	var asked, answered atomic.Int64
 	for i := range 8 {
+		conn := testkit.Dial(t, addr) // before the others ask: the node may stop as soon as they have
 		clients.Go(func() {
-			conn, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Error(err)
-				return
-			}
 			defer conn.Close()
 			_ = conn.SetDeadline(time.Now().Add(3 * testkit.Patience))
 			question := fmt.Sprintf("CL.THROTTLE k%d 999999 1 60\r\n", i)

@@ -48,6 +48,11 @@ var figures = []struct {
 		{"node/PLANNING.md", "| 3 x 4 | 4, %s and"}}},
 	{"testnet/ACCURACY.md", "## The reference", "even 20x ", 5, "%.0f", [][2]string{
 		{"node/PLANNING.md", "| 3 x 4 | 4, 7 and %s %%"}}},
+	{"testnet/ACCURACY.md", "## 12 nodes", "compliant bursts ", 5, "%.0f", [][2]string{
+		{"README.md", "ask in bursts, it is %s %% with a dozen"},
+		{"node/PLANNING.md", "the bound is %s %% (12 nodes)"}}},
+	{"testnet/ACCURACY.md", "## 120 nodes", "compliant bursts ", 5, "%.0f", [][2]string{
+		{"node/PLANNING.md", "142 %% (12 nodes), %s %%\n(120)"}}},
 	{"testnet/ACCURACY.md", "## 12 nodes", "a region cut, ", 5, "%.0f", [][2]string{
 		{"node/PLANNING.md", "| 32 %% | %s %% |"}}},
 	{"testnet/ACCURACY.md", "## 12 nodes", "an owner killed, ", 5, "%.0f", [][2]string{

@@ -53,24 +53,25 @@ func (g *partitionEstimate) count(lasts, at int64) (sum float64) {
 	return sum + float64(g.counts[by])*(1-float64(at%length)/float64(length))
 }
 
-// updateEstimate moves the estimate of a key to now. unreachable is the cost per second that unreachable peers were
-// last asked for; lost is what peers that became unreachable only now were asked for since their last report.
-func (t *Table) updateEstimate(s *shard, l *Limit, c *cell, w *hotKey, unreachable, lost float64, now int64) {
-	if unreachable == 0 {
+// updateEstimate moves the estimate of a key to now.
+func (t *Table) updateEstimate(s *shard, l *Limit, c *cell, w *hotKey, d *demands, now int64) {
+	if d.unreachable == 0 {
 		s.dropEstimate(w)
 		return
 	}
+	lost := d.lost
 	if w.estimate == 0 {
 		if w.estimate = t.alloc(s, estimateWords, c, now); w.estimate == 0 {
 			return
 		}
 	} else {
-		lost += unreachable * min(max(0, time.Duration(now-w.summed)), l.Lasts()).Seconds()
+		lost += d.unreachable * min(max(0, time.Duration(now-w.summed)), l.Lasts()).Seconds()
 	}
 	g := s.memory.estimate(w.estimate)
-	if still := unreachable / float64(w.unreachableRate); still < 1 { // some peers are reachable again
+	if d.back > 0 { // not by what claims amount to: how far they are believed changes all the time
+		stay := float32(d.unreachable / (d.unreachable + d.back))
 		for i := range g.counts {
-			g.counts[i] *= float32(still)
+			g.counts[i] *= stay
 		}
 	}
 	g.advance(int64(l.Lasts()), now)

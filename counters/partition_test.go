@@ -15,6 +15,7 @@ type duo struct {
 	limit    *counters.Limit
 	tables   [2]*counters.Table
 	every    [2]int64 // between two requests
+	clump    int64    // so many of them come at once, of each side at another time; 0: one
 	now      int64
 	apart    bool
 	admitted [3]oracle.Rolling // by each, and by both
@@ -33,9 +34,15 @@ func newDuo(l *counters.Limit) *duo {
 func (d *duo) run(lasting time.Duration) {
 	for end := d.now + int64(lasting); d.now < end; d.now += 1e6 {
 		for i, table := range d.tables {
-			if d.now%d.every[i] == 0 && table.Take(d.limit, 1, 1, d.now).Allowed {
-				d.admitted[i].Add(d.now, 1)
-				d.admitted[2].Add(d.now, 1)
+			clump := max(1, d.clump)
+			if gap := d.every[i] * clump; (d.now+int64(i)*gap/2)%gap >= 1e6 {
+				continue
+			}
+			for range clump {
+				if table.Take(d.limit, 1, 1, d.now).Allowed {
+					d.admitted[i].Add(d.now, 1)
+					d.admitted[2].Add(d.now, 1)
+				}
 			}
 		}
 		if d.now%1e8 != 0 {
@@ -108,6 +115,21 @@ func TestEachSideOfACutAdmitsItsShare(t *testing.T) {
 				t.Errorf("after the cut both admit %d to %d in a window, of %d", fewest, peak, largest)
 			}
 		})
+	}
+}
+
+// The same where each side is asked for ten times the limit, evenly or some at once.
+func TestEachSideOfACutAdmitsItsShareOfManyTimesTheLimit(t *testing.T) {
+	const window = time.Minute
+	for _, clump := range []int64{1, 5} {
+		d := newDuo(newLimit(t, counters.NewMeter("r", counters.SlidingWindow, window), 100))
+		d.every, d.clump = [2]int64{60e6, 60e6}, clump
+		d.run(2 * window)
+		d.apart = true
+		d.run(4 * window)
+		if peak := d.peak(2, 4*window); peak > 115 || peak < 95 {
+			t.Errorf("%d at once: both sides of a cut admit %d in a window, of 100", clump, peak)
+		}
 	}
 }
 

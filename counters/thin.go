@@ -221,7 +221,7 @@ func (t *Table) sum(s *shard, l *Limit, c *cell, w *hotKey, horizon, now int64, 
 	d.own = w.ownNow(c, s.drainedAt, horizon, now)
 	d.clamp(s, l, c, t.keepers(l).peers)
 	if how != peek {
-		t.updateEstimate(s, l, c, w, d.unreachable, d.lost, now)
+		t.updateEstimate(s, l, c, w, &d, now)
 	}
 	w.reachableRate, w.unreachableRate = float32(d.own+d.reachable), float32(d.unreachable)
 	w.due, w.summed = float32(d.due), now
@@ -240,17 +240,20 @@ func (t *Table) peerDemands(s *shard, l *Limit, c *cell, w *hotKey, horizon, now
 		watermark, unreachable := t.origins.watermarkOf(v.origin, c), false
 		place := s.placeOf(v.origin)
 		down := place.isDown()
+		d := &parts
+		if down {
+			d = &downs
+		}
 		if v.over(watermark, now) || (down == direct || o == nil && place.isSum()) && v.outdated(now) {
 			if how == peek {
 				link = &v.next
 			} else {
+				if v.unreachable {
+					d.back += float64(v.rate)
+				}
 				s.removePeerRate(link)
 			}
 			continue
-		}
-		d := &parts
-		if down {
-			d = &downs
 		}
 		age, rate := v.age(watermark, now), float64(v.rate)
 		switch unseen := rate * min(time.Duration(age), l.Lasts()).Seconds(); {
@@ -263,6 +266,9 @@ func (t *Table) peerDemands(s *shard, l *Limit, c *cell, w *hotKey, horizon, now
 			if !v.unreachable {
 				d.lost += unseen
 			}
+		}
+		if v.unreachable && !unreachable {
+			d.back += rate
 		}
 		if how != peek {
 			v.unreachable = unreachable

@@ -87,8 +87,24 @@ func (r *Replica) setCluster() {
 		toNear += toNear + r.interval/2
 	}
 	r.horizon = r.interval + min(toAll, maxRTO)
-	r.counts.SetCluster(len(r.peers), r.horizon)
-	r.counts.SetRegion(peers, r.interval+min(toNear, maxRTO))
+	lost, lostNear := r.dropped()
+	r.counts.SetCluster(len(r.peers)+lost, r.horizon)
+	r.counts.SetRegion(peers+lostNear, r.interval+min(toNear, maxRTO))
+}
+
+// dropped counts, in all and in the own region, the nodes that membership has dropped and that still have their part of
+// each limit, as they may be on the other side of a partition.
+func (r *Replica) dropped() (all, near int) {
+	for _, h := range r.senders() {
+		if r.peers[h.origin] != nil || !r.isAwaited(h) {
+			continue
+		}
+		all++
+		if !h.isFar() {
+			near++
+		}
+	}
+	return all, near
 }
 
 // usualWay is the usual transit time to a peer.

@@ -184,3 +184,19 @@ func TestLongPartition(t *testing.T) {
 		}
 	}
 }
+
+// In a cut that lasts for longer than membership keeps nodes, both sides share a limit whose window is as long, though
+// each is asked for ten times as much.
+func TestLongPartitionOfALongWindow(t *testing.T) {
+	p, _ := ParsePartition("2@45s-200s")
+	for _, nodes := range []int{1, 2} {
+		r := run(t, short(func(o *Options) {
+			o.Regions, o.Nodes, o.Limit, o.Window, o.Load = 2, nodes, 100, time.Minute, 20
+			o.Partitions, o.Duration = []Partition{p}, 220*time.Second
+		}))
+		if r.SettledPeakPct > 30 || !r.BoundHeld {
+			t.Errorf("%d nodes each: at most %v %% above the limit, held to the bound: %v", nodes, r.SettledPeakPct,
+				r.BoundHeld)
+		}
+	}
+}

@@ -61,7 +61,7 @@ var rejected = map[string][]string{
 		"24:93: every -1h must be positive",
 		"26:74: a refill needs amount",
 		`26:75: unknown key "interval" in a refill (known here: amount, every)`,
-		"28:74: window 1µs with sub-windows of 1µs is outside",
+		"28:74: window 1 µs with sub-windows of 1 µs is outside",
 		"30:85: takes longer to fill than",
 		"32:84: a bucket without a refill would stay empty",
 	},
@@ -163,7 +163,7 @@ var rejected = map[string][]string{
 	},
 	"window_not_positive": {"5:15: window -10s must be positive", "8:26: window 0s must be positive"},
 	"window_too_long":     {"5:15: window 366 days 1 h with"},
-	"window_too_short":    {"5:15: window 999µs with"},
+	"window_too_short":    {"5:15: window 999 µs with"},
 }
 
 func TestRejectedFiles(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/rules/rulefile"
 	"github.com/edgelimit/edgelimit/node/rulestore"
+	"github.com/edgelimit/edgelimit/node/status"
 	"github.com/edgelimit/edgelimit/regions"
 	"github.com/edgelimit/edgelimit/regions/regionstest"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
@@ -234,7 +235,22 @@ func TestOverridesInANode(t *testing.T) {
 	if got := limitOf(t, n.Node, "y"); got != 10 {
 		t.Errorf("another identity has %d", got)
 	}
+	says := func() (found []status.Finding) {
+		for _, f := range n.Status().Summary {
+			if strings.HasPrefix(f.Text, "identities with limits of their own: rule a (2)") {
+				found = append(found, f)
+			}
+		}
+		return found
+	}
+	if found := says(); len(found) != 1 || found[0].Level != "info" ||
+		!strings.Contains(found[0].Do, "edgelimit limits list") || n.Status().Health != status.Healthy {
+		t.Errorf("while overrides are in force the status says %+v", n.Status().Summary)
+	}
 	testkit.Eventually(t, "the override has ended", func() bool { return limitOf(t, n.Node, "x") == 10 })
+	if found := says(); len(found) > 0 {
+		t.Errorf("of overrides that have ended it says %+v", found)
+	}
 	if take(t, n.Node, Request{Rule: "a", Identity: "x"}).Allowed {
 		t.Error("the counts were reset")
 	}

@@ -484,7 +484,8 @@ func (n *Node) summary(s *status.Status, why reasons) []status.Finding {
 		add("warn", s.Do(), "%s", s.Text())
 	}
 	n.sparedFindings(add)
-	n.trafficFindings(s, add)
+	n.trafficFindings(s, len(why.cluster) > 0, add)
+	n.overrideFindings(add)
 	if lost := s.Memory.EvictedDenied + s.Memory.EvictedFull; lost > 0 {
 		add("info", "give the counters more memory (--memory)", "since the start %s with half of the limit used or "+
 			"more were evicted, and may be admitted as much again", plural(int(lost), "key"))
@@ -663,8 +664,8 @@ func (n *Node) sparedFindings(add func(level, do, format string, args ...any)) {
 }
 
 // trafficFindings adds whom the node denies most, and how far a limit may be exceeded: neither is a trouble of the
-// cluster.
-func (n *Node) trafficFindings(s *status.Status, add func(level, do, format string, args ...any)) {
+// cluster. In trouble the lines above say what makes the bound large.
+func (n *Node) trafficFindings(s *status.Status, trouble bool, add func(level, do, format string, args ...any)) {
 	if len(s.Top) > 0 {
 		d := s.Top[0]
 		how := "expose: identity for the rule"
@@ -686,7 +687,7 @@ func (n *Node) trafficFindings(s *status.Status, add func(level, do, format stri
 		}
 	}
 	if loosest >= 0 {
-		unseen := slices.ContainsFunc(s.Regions, func(r status.Region) bool {
+		unseen := trouble || slices.ContainsFunc(s.Regions, func(r status.Region) bool {
 			return slices.ContainsFunc(r.Members, func(m status.Member) bool { return !m.Reachable })
 		})
 		l := &s.Limits[loosest]
@@ -702,6 +703,21 @@ func (n *Node) trafficFindings(s *status.Status, add func(level, do, format stri
 		}
 		add("info", do, "over the limit: rule %s by at most %.1f %% in all nodes together (guaranteed); %s", l.Rule,
 			100*l.Bound, shown)
+	}
+}
+
+// overrideFindings adds for how many identities another limit is in force than the one that the rule's row shows.
+func (n *Node) overrideFindings(add func(level, do, format string, args ...any)) {
+	now := n.clock.Now()
+	var of []string
+	for _, r := range n.policy.Load().set.Rules() {
+		if count := r.OverridesAt(now); count > 0 {
+			of = append(of, fmt.Sprintf("%s (%d)", r.Name, count))
+		}
+	}
+	if len(of) > 0 {
+		add("info", "nothing, if they are meant. Which they are, and until when: edgelimit limits list; to take one "+
+			"back: edgelimit limits unset", "identities with limits of their own: rule %s", some(of))
 	}
 }
 

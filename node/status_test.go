@@ -293,6 +293,7 @@ func TestStatusHidesNoReason(t *testing.T) {
 	n.ready.Store(true)
 	s := status.Status{Health: status.Healthy, Rules: status.Rules{Loaded: true}, Shadow: true,
 		Regions: []status.Region{{Name: "eu", Members: []status.Member{{Node: "b"}}}},
+		Limits:  []status.Limit{{Rule: "per_client", Bound: 1.05}},
 		Strict:  []status.Store{{Region: "us", Known: true, Away: true}}}
 	found := n.summary(&s, reasons{cluster: []string{"region eu cannot be reached"}, blind: true,
 		rules: []string{"rules: the Redis of the rules has not answered for 2h"}})
@@ -300,9 +301,35 @@ func TestStatusHidesNoReason(t *testing.T) {
 	for _, f := range found {
 		got = append(got, f.Level+" "+strings.Join(strings.Fields(f.Text)[:3], " "))
 	}
-	want := "error the store of; warn region eu is; warn rules: the Redis; warn seeds do not; info all rules are"
+	want := "error the store of; warn region eu is; warn rules: the Redis; warn seeds do not; info over the limit:; " +
+		"info all rules are"
 	if strings.Join(got, "; ") != want || s.Health != status.Degraded {
 		t.Errorf("%s: %q, want %q", s.Health, got, want)
+	}
+}
+
+// The line about a large bound refers to the trouble that stands above it, also where all nodes are reachable, as with
+// a blocked protocol; not to one that leaves the bound as it is.
+func TestStatusOfALargeBound(t *testing.T) {
+	n := idle(t, perClient)
+	n.ready.Store(true)
+	for _, test := range []struct {
+		why   reasons
+		refer bool
+	}{
+		{reasons{}, false},
+		{reasons{rules: []string{"rules: the Redis of the rules has not answered for 2h"}}, false},
+		{reasons{cluster: []string{"UDP from region us-east to this node is blocked"}}, true},
+	} {
+		s := status.Status{Rules: status.Rules{Loaded: true},
+			Limits:  []status.Limit{{Rule: "per_client", Bound: 1.05}},
+			Regions: []status.Region{{Name: "eu", Members: []status.Member{{Node: "b", Reachable: true}}}}}
+		for _, f := range n.summary(&s, test.why) {
+			bound := strings.HasPrefix(f.Text, "over the limit: rule per_client by at most 105.0 %")
+			if bound && strings.HasPrefix(f.Do, "what the lines above say") != test.refer {
+				t.Errorf("%+v: %q", test.why, f.Do)
+			}
+		}
 	}
 }
 

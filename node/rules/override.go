@@ -216,6 +216,19 @@ func (r *Rule) Overrides() int {
 	return len(r.overrides.byKey)
 }
 
+// OverridesAt returns how many keys have a limit of their own at a time.
+func (r *Rule) OverridesAt(now int64) (n int) {
+	if r.overrides == nil {
+		return 0
+	}
+	for _, o := range r.overrides.byKey {
+		if now < o.until {
+			n++
+		}
+	}
+	return n
+}
+
 // OwnMeters returns the limits of overrides that have meters of their own. The slice is shared.
 func (r *Rule) OwnMeters() []*counters.Limit {
 	if r.overrides == nil {

@@ -20,7 +20,7 @@ type Cursor struct{ next uint64 }
 
 // Scan visits the lines of the next part of a scan: those at the next so many places, and on to a free one. It removes
 // those for which visit returns true. It returns whether the scan is done; the cursor is at the beginning then. visit
-// must neither insert nor remove a line of the shard.
+// must not remove a line of the shard; one that it inserts is visited at most once.
 func (s *Shard) Scan(c *Cursor, places int, visit func(l *Line) (remove bool)) (done bool) {
 	i := s.home(c.next)
 	end, visited := i+places, c.next > 0
@@ -68,7 +68,8 @@ func (s *Shard) setMark(i int, on bool) {
 const ahead = 16
 
 // Drain is Scan that visits only marked lines, and takes their marks away. A line that is marked while the drain goes
-// on is visited at most once by it: it stays marked if it was visited before.
+// on is visited at most once by it: it stays marked if it was visited before. visit must not remove a line of the
+// shard.
 func (s *Shard) Drain(c *Cursor, places int, visit func(l *Line)) (done bool) {
 	from := s.home(c.next)
 	to := min(from+places, s.last)

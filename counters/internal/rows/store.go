@@ -38,16 +38,18 @@ type Shard struct {
 	meters *Meters
 	seed   uint64
 	used   int
-	limit  int // of used
+	limit  int // of used, for heads
+	most   int // of used
 	last   int // the last line, which stays free: every search ends
 	hand   int // where Victim goes on
 	memory *region
-	_      [24]byte // two lines in all
+	_      [16]byte // two lines in all
 }
 
 const (
-	// At most 13 of 16 homes are used: with more, searches get long, with less, a key takes more memory.
-	loadNum, loadDen = 13, 16
+	// 13 of 16 homes are to be used: with more, searches get long, with less, a key takes more memory. Two more are for
+	// lines of the heads that are there, so that a head gets its lines without a search for what may go.
+	loadNum, mostNum, loadDen = 13, 15, 16
 	// The lines after the last home take what does not fit before it.
 	overflow = 256
 )
@@ -55,7 +57,7 @@ const (
 // New returns an empty store.
 func New(cfg Config) *Store {
 	n := cfg.Bytes / cfg.Shards / lineBytes
-	extra := min(overflow, n/2) + 1
+	extra := min(overflow, n/8) + 1
 	homes := max(1, n-extra)
 	t := &Store{shards: make([]Shard, cfg.Shards), shift: 64 - uint(bits.Len(uint(cfg.Shards-1))), seed: cfg.Seed}
 	each := homes + extra
@@ -64,7 +66,7 @@ func New(cfg Config) *Store {
 		s := &t.shards[i]
 		s.lines, s.memory = memory.line(i*each), memory
 		s.homes, s.last = uint64(homes), each-1
-		s.limit = max(1, homes*loadNum/loadDen)
+		s.limit, s.most = max(1, homes*loadNum/loadDen), max(1, homes*mostNum/loadDen)
 		s.dirty = make([]uint64, each/64+1)
 		s.meters, s.seed = cfg.Meters, cfg.Seed
 	}
@@ -117,9 +119,10 @@ func (s *Shard) Find(h, key, name uint64) *Line {
 	}
 }
 
-// Insert adds a line that is not there, with zero words. It moves no other line. It returns nil if the shard is full.
+// Insert adds a line that is not there, with zero words. It moves no other line. It returns nil if there is no room.
+// For a head, Limit is to be kept.
 func (s *Shard) Insert(h, key, name uint64) *Line {
-	if s.used >= s.limit {
+	if s.used >= s.most {
 		return nil
 	}
 	i := s.home(h)
@@ -160,7 +163,7 @@ func (s *Shard) move(to, from int) {
 	s.setMark(to, s.marked(from))
 }
 
-// Used returns how many lines are used, and Limit how many may be.
+// Used returns how many lines are used, and Limit how many are to be used at most where a head is added.
 func (s *Shard) Used() int  { return s.used }
 func (s *Shard) Limit() int { return s.limit }
 

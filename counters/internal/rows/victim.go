@@ -12,7 +12,7 @@ const (
 const sample = 8
 
 // Victim returns the line to remove of the next few lines after the shard's hand: the one of the least worth, the first
-// that is Worthless, or nil if all are Pinned. worth must neither insert nor remove a line of the shard.
+// that is Worthless, or nil if all are Pinned. worth must not remove a line of the shard.
 func (s *Shard) Victim(worth func(l *Line) uint64) (victim *Line) {
 	least := uint64(Pinned)
 	for steps, n := 0, 0; steps < s.last && n < sample; steps++ {

@@ -1,0 +1,46 @@
+// Package rowtable is the table of package counters on the lines of package rows. It is beside counters.Table until it
+// decides, drains and merges all that that one does: a differential test compares both.
+//
+// A key has one line, its head, and a decision reads no other. The head counts what all have counted; what this table
+// counted is the rest without what others did. That is computed when it is sent, and costs the same for any number of
+// others.
+//
+//	byte  head: its words in bits, from the low end
+//	   0  key
+//	   8  name: meter 16, kind 4 (0), count of the newest sub-window 44
+//	  16  when: newest sub-window 42, birth 22
+//	  24  state: offered 32, flags 14, changed 6; of a window age 6, of a bucket count of the sub-window before 12
+//	  32  of a bucket: bucket.Level, 32 bytes. Of a window: full until 48, of which limit 16
+//	  40  sum of the places 32
+//	  44  10 places of 16 bits, the oldest first
+//
+// Offered is the cost asked for since the last drain; the line is marked while it is not 0. Changed is how many of the
+// newest sub-windows have to be sent, age how many places the newest count is before the newest place. Full until is
+// when, in ns from the start of the newest sub-window, a cost of 1 has room again: a denial need not compute its wait.
+//
+// Where a sub-window but the newest has more than 65,535 (in a bucket 4,095), or a window has more than ten, the head
+// is wide: its places are in wide lines, eight sub-windows each, and a window's has 64 bits of what leaves at 40 and of
+// the sum at 48. So a decision still reads one line, but for one that moves to the next sub-window, or denies.
+//
+//	kind         name, above the head's generation   words
+//	    1  slots  0                                   4 slots: count 32, birth 32, origin 16, sub 8, spare 8
+//	    2  sums   sub / 8                             8 counts of 48 bits: all others together
+//	    3  block  origin / 16, 16 bits; sub, 20 bits  16 counts of 24 bits: 16 origins, one sub-window
+//	    4  row    origin, birth 10, sub / 16 10 bits  16 counts of 24 bits: one origin, 16 sub-windows
+//	    5  wide   sub / 8                             8 counts of 48 bits: all together
+//	11,12  high   as that of the block or row         of its counts what they have no room for, 24 bits each
+//
+// Nobody else counts most keys: no line but the head. Up to four slots of others lie in a line of slots. Beyond, there
+// are blocks and sums. A row is for what an origin counted since a birth other than 0: it evicted the key, and made it
+// again.
+//
+// The lines of a head have its generation, the low bits of its birth. So those of one that was evicted are not found
+// any more, and the hand or the next scan removes them. A slot merges in O(1): head, sums and block are found by
+// their own hashes, and read ahead together.
+//
+// What is to come has its place: of the flags, eight are free (hot, pinned, pending debit, flush early, judged,
+// recreated); of the kinds, eight: a hot line (rates, part, credit, unsent: the state of thinning), rates of peers (six
+// of origin 16, time 24, rate 24 bits in a line), sums of regions (words as those of sums), what a queue was given
+// back, entries of a log. A ban is a head whose places are ends in ms since the sub-window began, by max in place of a
+// sum, and whose latest end is at 32.
+package rowtable

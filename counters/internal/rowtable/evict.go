@@ -1,0 +1,182 @@
+package rowtable
+
+import (
+	"slices"
+
+	"github.com/edgelimit/edgelimit/counters/internal/rows"
+)
+
+// create makes the head of a key that has none, and evicts others if there is no room. It returns nil if the meter gets
+// no number, or there is no room.
+func (t *Table) create(s *rows.Shard, h uint64, m *Meter, key uint64, now int64) *head {
+	number := t.number(m)
+	if number == 0 {
+		return nil
+	}
+	if s.Used() >= s.Limit() {
+		t.makeRoom(s, key, now)
+	}
+	if s.Used() >= s.Limit() {
+		return nil
+	}
+	l := s.Insert(h, key, rows.Name(number, rows.Head, 0))
+	if l == nil {
+		return nil
+	}
+	c, cold := headOf(l), t.shardOf(h)
+	if now < cold.gone {
+		if cold.births++; cold.births == 1<<(64-subBits) {
+			cold.births = 1
+		}
+		c.when = uint64(cold.births) << subBits
+	}
+	c.setSub(now / m.Sub)
+	switch {
+	case m.Bucket == nil:
+		if c.setAge(m.N + 1); m.N > narrow {
+			c.raise(wide)
+		}
+	case m.N > 1:
+		c.raise(wide)
+	}
+	return c
+}
+
+// makeRoom evicts heads, but not that of a key, until there is room for one or nothing is left to evict.
+func (t *Table) makeRoom(s *rows.Shard, key uint64, now int64) {
+	for s.Used() >= s.Limit() {
+		l := s.Victim(func(l *rows.Line) uint64 {
+			if l.Key == key {
+				return rows.Pinned
+			}
+			return t.worth(s, l, now)
+		})
+		if l == nil {
+			return
+		}
+		if l.Kind() == rows.Head {
+			t.remove(s, t.hashOf(l), headOf(l))
+		} else {
+			s.Remove(l)
+		}
+	}
+}
+
+func (t *Table) hashOf(l *rows.Line) uint64 { return t.store.Hash(t.meters.ids[l.Meter()], l.Key) }
+
+// worth is that of a line in an eviction. Lines of a head that is there go with it; others go at once.
+func (t *Table) worth(s *rows.Shard, l *rows.Line, now int64) uint64 {
+	m := t.meter(l.Meter())
+	if l.Kind() != rows.Head {
+		if t.isOrphan(s, l) {
+			return rows.Worthless
+		}
+		return rows.Pinned
+	}
+	c := headOf(l)
+	h := t.hashOf(l)
+	off, _, ok := t.settle(s, h, c, m, now)
+	if !ok || t.empty(s, h, c, m) {
+		return rows.Worthless
+	}
+	var worth uint64
+	busy := c.newest() > 0
+	if m.Bucket != nil {
+		worth = c.level().Debt(m.point(off))
+	} else {
+		worth, busy = c.newest()+c.sum()+c.leaving(), c.age() <= m.N/2
+	}
+	worth = min(worth, mostWorth) + 1
+	if busy {
+		worth |= busyWorth
+	}
+	if c.has(denied) {
+		worth |= deniedWorth
+	}
+	return worth
+}
+
+// empty reports whether the head counts nothing, now or later. A bucket is empty once it has been full for so long that
+// no merge reaches back to a time before.
+func (t *Table) empty(s *rows.Shard, h uint64, c *head, m *Meter) bool {
+	if c.has(ahead) || m.Bucket == nil {
+		return !c.has(ahead) && c.age() > m.N
+	}
+	if !c.level().Forgotten() || c.newest() > 0 {
+		return false
+	}
+	var r ring
+	t.load(s, h, c, m, &r)
+	return slices.Max(r.counts[:m.N]) == 0
+}
+
+// isOrphan reports whether a line belongs to no head, or to one that does not need it any more.
+func (t *Table) isOrphan(s *rows.Shard, l *rows.Line) bool {
+	head := s.Head(t.hashOf(l), t.meters.ids[l.Meter()], l.Key)
+	if head == nil {
+		return true
+	}
+	c := headOf(head)
+	if l.Rest()&(1<<generationBits-1) != c.generation() {
+		return true
+	}
+	m := t.meter(l.Meter())
+	more := l.Rest() >> generationBits
+	from := c.sub() - int64(m.N)
+	switch l.Kind() {
+	case slotsKind:
+		return !c.has(slotsForm)
+	case wideKind:
+		return !c.has(wide) || behind(more, uint64(from/longs), rows.RestBits-generationBits)
+	case sumsKind:
+		return behind(more, uint64(from/longs), rows.RestBits-generationBits)
+	case blockKind, blockKind + aboveBy:
+		return behind(more>>originBits, uint64(from)>>blockSubs, spanBits)
+	case rowKind, rowKind + aboveBy:
+		const bits = spanBits - rowBirthBits
+		return behind(more>>(originBits+rowBirthBits), uint64(from)>>rowSubs, bits)
+	}
+	return false
+}
+
+// behind reports whether a number, of which the low bits are known, is below another one.
+func behind(low, than uint64, bits uint) bool {
+	return (low-than)&(1<<bits-1) >= 1<<(bits-1)
+}
+
+// remove removes a head. Its lines have no head then, and go when the hand or a scan comes to them.
+func (t *Table) remove(s *rows.Shard, h uint64, c *head) {
+	t.leave(s, h, c)
+	s.Remove(c.line())
+}
+
+// leave prepares the removal of a head. The next drain still returns its unsent counts. Until all that it knows of has
+// left the window, a new head of the key gets another birth: so lines of this one are not taken for its own.
+func (t *Table) leave(s *rows.Shard, h uint64, c *head) {
+	cold, m := t.shardOf(h), t.meter(c.line().Meter())
+	cold.unsent = t.appendOwn(cold.unsent, s, h, c, m, c.changed())
+	last := c.sub()
+	if m.Bucket == nil {
+		last -= int64(c.age())
+	}
+	if c.has(ahead) {
+		last = c.sub() + 1
+	}
+	cold.gone = max(cold.gone, (last+int64(m.N)+1)*m.Sub)
+}
+
+// expire removes what counts nothing any more, in a part of a scan.
+func (t *Table) expire(s *rows.Shard, cursor *rows.Cursor, now int64) (done bool) {
+	return s.Scan(cursor, scanPlaces, func(l *rows.Line) bool {
+		if l.Kind() != rows.Head {
+			return t.isOrphan(s, l)
+		}
+		worthless := t.worth(s, l, now) == rows.Worthless
+		if worthless {
+			t.leave(s, t.hashOf(l), headOf(l))
+		}
+		return worthless
+	})
+}
+
+const scanPlaces = 1024

@@ -1,0 +1,143 @@
+package rowtable
+
+import (
+	"unsafe"
+
+	"github.com/edgelimit/edgelimit/counters/internal/rows"
+)
+
+// head is the line that a request needs. The package comment has its layout.
+type head struct {
+	key    uint64
+	name   uint64 // the rest: count of the newest sub-window
+	when   uint64 // newest sub-window 42 bits, birth 22
+	state  uint64 // offered 32, flags 14, changed 6, age 6
+	full   uint64 // until when there is no room for a cost of 1 48, of which limit 16; see setFull
+	middle uint32 // sum of the places but the first
+	places [narrow]uint16
+}
+
+// wideHead is a head whose places are in wide lines.
+type wideHead struct {
+	_       [5]uint64
+	leaving uint64
+	middle  uint64
+	_       uint64
+}
+
+// The compiler holds that both are lines.
+var (
+	_ [0]struct{} = [unsafe.Sizeof(head{}) - unsafe.Sizeof(rows.Line{})]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(wideHead{}) - unsafe.Sizeof(rows.Line{})]struct{}{}
+)
+
+const (
+	// narrow is how many sub-windows before the newest a head has places for, of 16 bits each.
+	narrow   = 10
+	maxPlace = 1<<16 - 1
+
+	countAt  = 64 - rows.RestBits // of name
+	maxCount = 1<<rows.RestBits - 1
+	subBits  = 42 // of when
+
+	flagsAt   = 32 // of state
+	changedAt = 46
+	ageAt     = 52
+	six       = 1<<6 - 1
+)
+
+type flags uint64
+
+// The flags of a head.
+const (
+	slotsForm  flags = 1 << (flagsAt + iota) // others count in the line of slots
+	blocksForm                               // others count in blocks
+	wide                                     // the places are in wide lines
+	ahead                                    // others count in the sub-window after the newest
+	denied                                   // the last decision was a denial: evicted last
+	local                                    // this table was asked for the key; otherwise only others count
+)
+
+func headOf(l *rows.Line) *head { return (*head)(unsafe.Pointer(l)) }
+
+func (c *head) line() *rows.Line { return (*rows.Line)(unsafe.Pointer(c)) }
+func (c *head) wide() *wideHead  { return (*wideHead)(unsafe.Pointer(c)) }
+
+func (c *head) newest() uint64     { return c.name >> countAt }
+func (c *head) sub() int64         { return int64(c.when & (1<<subBits - 1)) }
+func (c *head) birth() uint32      { return uint32(c.when >> subBits) }
+func (c *head) offered() uint32    { return uint32(c.state) }
+func (c *head) has(f flags) bool   { return c.state&uint64(f) != 0 }
+func (c *head) raise(f flags)      { c.state |= uint64(f) }
+func (c *head) lower(f flags)      { c.state &^= uint64(f) }
+func (c *head) changed() int       { return int(c.state >> changedAt & six) }
+func (c *head) age() int           { return int(c.state >> ageAt & six) }
+func (c *head) generation() uint64 { return uint64(c.birth()) & (1<<generationBits - 1) }
+
+func (c *head) setNewest(n uint64) { c.name = c.name&(1<<countAt-1) | min(n, maxCount)<<countAt }
+func (c *head) setSub(sub int64)   { c.when = c.when&^(1<<subBits-1) | uint64(sub)&(1<<subBits-1) }
+func (c *head) setChanged(n int)   { c.state = c.state&^(six<<changedAt) | uint64(n)<<changedAt }
+func (c *head) setAge(age int)     { c.state = c.state&^(six<<ageAt) | uint64(age)<<ageAt }
+
+// sum is the count of the sub-windows between the newest and the one that is leaving.
+func (c *head) sum() uint64 {
+	if c.has(wide) {
+		return c.wide().middle
+	}
+	return uint64(c.middle)
+}
+
+// leaving is the count of the sub-window that is leaving.
+func (c *head) leaving() uint64 {
+	if c.has(wide) {
+		return c.wide().leaving
+	}
+	return uint64(c.places[0])
+}
+
+// counted notes that the newest sub-window of a window counts, and has to be sent.
+func (c *head) counted() {
+	c.full = 0
+	c.state &^= six << ageAt
+	c.send()
+}
+
+// send notes that the newest sub-window has to be sent.
+func (c *head) send() {
+	if c.changed() == 0 {
+		c.setChanged(1)
+	}
+}
+
+// offer adds a cost that was asked for, and marks the line for the next drain.
+func (c *head) offer(s *rows.Shard, cost uint64) {
+	if c.offered() == 0 {
+		s.Mark(c.line())
+	}
+	c.state += min(cost, uint64(^c.offered()))
+	c.raise(local)
+}
+
+const fullBits = 48
+
+// setFull remembers until when, since the start of the newest sub-window, a limit has no room for a cost of 1.
+func (c *head) setFull(l *Limit, until int64) {
+	if c.full = 0; until < 1<<fullBits {
+		c.full = uint64(until) | l.tag<<fullBits
+	}
+}
+
+// fullUntil returns what setFull remembers of a limit. Another limit of the meter with the same tag may be taken for
+// it: so nothing but a wait depends on this.
+func (c *head) fullUntil(l *Limit) (until int64, known bool) {
+	return int64(c.full & (1<<fullBits - 1)), c.full>>fullBits == l.tag
+}
+
+// elapse moves what setFull remembers on by a time.
+func (c *head) elapse(by int64) {
+	if until := c.full & (1<<fullBits - 1); by < int64(until) {
+		c.full -= uint64(by)
+	} else {
+		c.full = 0
+	}
+}

@@ -1,0 +1,120 @@
+package rowtable
+
+import "github.com/edgelimit/edgelimit/counters/internal/rows"
+
+// batch is how many slots Merge reads ahead: a processor has about as many memory reads under way.
+const batch = 16
+
+// Merge raises slots of one meter and other origins, and returns how many rose. It ignores slots that left the window,
+// and those of the future.
+func (t *Table) Merge(m *Meter, slots []Slot, now int64) (novel int) {
+	for len(slots) > 0 {
+		part := slots[:min(batch, len(slots))]
+		slots = slots[len(part):]
+		novel += t.mergePart(m, part, now)
+	}
+	return novel
+}
+
+func (t *Table) mergePart(m *Meter, slots []Slot, now int64) (novel int) {
+	var hashes [batch]uint64
+	number := t.number(m)
+	fresh := head{name: rows.Name(number, rows.Head, 0)} // the lines of most heads have the names of a new one's
+	var sum uint64
+	for i := range slots {
+		sl := &slots[i]
+		h := t.store.Hash(m.ID, sl.Key)
+		hashes[i] = h
+		block, _ := shortName(&fresh, sl.Origin, sl.Birth, sl.Index)
+		s := t.store.Shard(h)
+		sum += s.Touch(h) + s.Touch(rows.Sub(h, slotsName(&fresh))) + s.Touch(rows.Sub(h, block)) +
+			s.Touch(rows.Sub(h, longName(&fresh, sumsKind, sl.Index)))
+	}
+	touched(sum)
+	current := now / m.Sub
+	for i := range slots {
+		if sl := &slots[i]; sl.Index <= current+1 && sl.Count > 0 &&
+			sl.Index >= max(0, current-int64(m.N)) {
+			s := t.store.Shard(hashes[i])
+			s.Lock()
+			if t.mergeSlot(s, hashes[i], m, sl, now) {
+				novel++
+			}
+			s.Unlock()
+		}
+	}
+	return novel
+}
+
+// touched keeps the compiler from leaving reads out.
+//
+//go:noinline
+func touched(uint64) {}
+
+func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64) (raised bool) {
+	if s.Used() > s.Limit() { // by lines of others' slots
+		t.makeRoom(s, sl.Key, now)
+	}
+	c, off := t.reach(s, h, m, sl.Key, now)
+	if c == nil {
+		return false
+	}
+	age := c.sub() - sl.Index
+	if age > int64(m.N) || age < -1 {
+		return false // the clock stepped back, and the head did not
+	}
+	r := raising{t, s, h, c}
+	rise, _ := r.to(sl.Origin, sl.Birth, sl.Index, sl.Count)
+	if rise == 0 {
+		return false
+	}
+	switch {
+	case age < 0:
+		c.raise(ahead)
+	case age == 0:
+		c.setNewest(c.newest() + rise)
+	default:
+		t.addAt(s, h, c, m, int(age), rise)
+	}
+	if m.Bucket != nil {
+		m.mergeBucket(c, age, rise, sl.CompleteThrough, off)
+		return true
+	}
+	if c.full = 0; age >= 0 {
+		c.setAge(min(c.age(), int(age)))
+	}
+	return true
+}
+
+// addAt adds to the place that is so many before the newest.
+func (t *Table) addAt(s *rows.Shard, h uint64, c *head, m *Meter, age int, rise uint64) {
+	i := m.N - age
+	if m.Bucket == nil && !c.has(wide) && uint64(c.places[i])+rise <= maxPlace {
+		c.places[i] += uint16(rise)
+		if i > 0 {
+			c.middle += uint32(rise)
+		}
+		return
+	}
+	var r ring
+	t.load(s, h, c, m, &r)
+	r.counts[i] += rise
+	t.save(s, h, c, m, &r)
+}
+
+// reach finds the head of a key and moves it to the time now, or makes one; nil if there is no room. off is how far
+// into the head's newest sub-window now is.
+func (t *Table) reach(s *rows.Shard, h uint64, m *Meter, key uint64, now int64) (c *head, off int64) {
+	if l := s.Head(h, m.ID, key); l != nil {
+		c = headOf(l)
+		if off = now - c.sub()*m.Sub; uint64(off) < uint64(m.Sub) {
+			return c, off
+		}
+		var ok bool
+		if off, _, ok = t.settle(s, h, c, m, now); ok {
+			return c, off
+		}
+		t.remove(s, h, c)
+	}
+	return t.create(s, h, m, key, now), now % m.Sub
+}

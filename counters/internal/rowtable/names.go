@@ -1,0 +1,46 @@
+package rowtable
+
+import "github.com/edgelimit/edgelimit/counters/internal/rows"
+
+// The kinds of lines.
+const (
+	slotsKind = 1 + iota // slots of others
+	sumsKind             // what others count together, of eight sub-windows
+	blockKind            // what 16 origins count in a sub-window, of birth 0
+	rowKind              // what one origin counts in sixteen sub-windows, of another birth
+	wideKind             // what all count together, of eight sub-windows, where a head has no room
+	// The kind above that of a block or a row: of its counts what it has no room for. aboveKind is added to a name.
+	aboveBy   = 8
+	aboveKind = aboveBy << 16
+)
+
+const (
+	generationBits = 8
+	originBits     = 16
+	blockOrigins   = 4 // bits of an origin's number, and of a sub-window's, that are a place in a block
+	blockSubs      = 0
+	rowSubs        = 4
+	spanBits       = rows.RestBits - generationBits - originBits
+	rowBirthBits   = 10
+)
+
+// rest is the rest of a name of a head's line: the head's generation, and what else it is found by. The lines of a head
+// that was evicted have another generation.
+func rest(c *head, more uint64) uint64 { return c.generation() | more<<generationBits }
+
+func slotsName(c *head) uint64 { return rows.Name(c.line().Meter(), slotsKind, rest(c, 0)) }
+
+func longName(c *head, kind uint8, sub int64) uint64 {
+	return rows.Name(c.line().Meter(), kind, rest(c, uint64(sub/longs)))
+}
+
+// shortName returns the name of an origin's block or row, and the place of a sub-window in it.
+func shortName(c *head, origin uint16, birth uint32, sub int64) (name uint64, place int) {
+	if birth == 0 {
+		group, span := uint64(origin)>>blockOrigins, uint64(sub)>>blockSubs&(1<<spanBits-1)
+		place = int(origin)&(1<<blockOrigins-1)<<blockSubs | int(sub)&(1<<blockSubs-1)
+		return rows.Name(c.line().Meter(), blockKind, rest(c, group|span<<originBits)), place
+	}
+	span := uint64(birth)&(1<<rowBirthBits-1) | uint64(sub)>>rowSubs&(1<<(spanBits-rowBirthBits)-1)<<rowBirthBits
+	return rows.Name(c.line().Meter(), rowKind, rest(c, uint64(origin)|span<<originBits)), int(sub) & (1<<rowSubs - 1)
+}

@@ -1,0 +1,77 @@
+package rowtable
+
+import (
+	"sync"
+
+	"github.com/edgelimit/edgelimit/counters/internal/rows"
+)
+
+const shardBits = 6
+
+// Table counts keys and decides, as counters.Table does.
+type Table struct {
+	seed   uint64
+	store  *rows.Store
+	shards [1 << shardBits]shard // by the same number as those of the store, with the same locks
+
+	meters struct {
+		sync.RWMutex
+		ids     rows.Meters
+		numbers map[uint64]uint16
+		states  *[rows.Numbers]*Meter // by number. Who holds the lock of a line with a number may read its state
+		given   int
+	}
+}
+
+// shard is what a shard has beside its lines.
+type shard struct {
+	births uint32
+	gone   int64  // until when a new head needs another birth, as a removed one may count
+	unsent []Slot // of removed heads
+}
+
+// New returns an empty table.
+func New(bytes int, seed uint64) *Table {
+	t := &Table{seed: seed}
+	t.meters.numbers, t.meters.states = make(map[uint64]uint16), new([rows.Numbers]*Meter)
+	t.store = rows.New(rows.Config{Bytes: bytes, Shards: len(t.shards), Seed: seed, Meters: &t.meters.ids})
+	return t
+}
+
+func (t *Table) shardOf(h uint64) *shard { return &t.shards[h>>(64-shardBits)] }
+
+// number returns the number of a meter, 0 if none is left.
+func (t *Table) number(m *Meter) uint16 {
+	t.meters.RLock()
+	k := t.meters.numbers[m.ID]
+	t.meters.RUnlock()
+	if k != 0 {
+		return k
+	}
+	t.meters.Lock()
+	defer t.meters.Unlock()
+	if k = t.meters.numbers[m.ID]; k != 0 || t.meters.given == rows.Numbers-1 {
+		return k
+	}
+	t.meters.given++
+	k = uint16(t.meters.given)
+	t.meters.states[k] = m
+	t.meters.ids[k], t.meters.numbers[m.ID] = m.ID, k
+	return k
+}
+
+func (t *Table) meter(k uint16) *Meter { return t.meters.states[k] }
+
+// Lines returns the number of lines.
+func (t *Table) Lines() (n int) {
+	for i := range t.store.Shards() {
+		s := &t.store.Shards()[i]
+		s.Lock()
+		n += s.Used()
+		s.Unlock()
+	}
+	return n
+}
+
+// MeterID returns the id of a meter by its number.
+func (t *Table) MeterID(number uint16) uint64 { return t.meters.ids[number] }

@@ -1,0 +1,118 @@
+package rowtable_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/edgelimit/edgelimit/counters/internal/rowtable"
+)
+
+func smallLimit(maximum uint64) *rowtable.Limit {
+	return rowtable.NewLimit(rowtable.Meter{ID: 0x9e3779b97f4a7c15, Sub: int64(time.Second), N: 10}, maximum)
+}
+
+const (
+	start     = 1_700_000_000_000_000_000
+	tableSize = 1 << 20 // some 13,000 lines
+)
+
+// A full table admits no key untracked: it evicts those that count least, and keeps those that were denied.
+func TestFullTableEvictsTheLeast(t *testing.T) {
+	table, l := rowtable.New(tableSize, 1), smallLimit(3)
+	denied := uint64(1 << 63)
+	for range 4 {
+		table.Take(l, denied, 1, start)
+	}
+	for key := range uint64(100_000) {
+		if d := table.Take(l, key*0x9e3779b97f4a7c15, 1, start+int64(key)); !d.Allowed || d.Remaining != 2 {
+			t.Fatalf("key %d: %+v, want a new key admitted", key, d)
+		}
+	}
+	if d := table.Take(l, denied, 1, start+1e9); d.Allowed {
+		t.Errorf("a key that was denied was evicted")
+	}
+	if n := table.Lines(); n < 10_000 || n > 14_000 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// A table that others fill evicts as well, and forgets no line: when all has passed, none is left.
+func TestNothingIsLeft(t *testing.T) {
+	table, l := rowtable.New(tableSize, 1), smallLimit(1<<20)
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 100_000 {
+		slot := rowtable.Slot{Key: r.Uint64N(2000) * 0x9e3779b97f4a7c15, Index: start/l.Sub - r.Int64N(10),
+			Origin: uint16(2 + r.IntN(40)), Count: r.Uint64N(1 << r.IntN(40)), Birth: uint32(max(0, r.IntN(6)-4))}
+		table.Merge(&l.Meter, []rowtable.Slot{slot}, start)
+		if r.IntN(4) == 0 {
+			table.Take(l, slot.Key, 1+r.Uint64N(1000), start)
+		}
+	}
+	if n := table.Lines(); n < 10_000 {
+		t.Errorf("%d lines are no full table", n)
+	}
+	for range 3 { // heads, what belonged to them, and what came before those
+		table.Expire(start + 20*l.Sub)
+	}
+	if n := table.Lines(); n != 0 {
+		t.Errorf("%d lines are left", n)
+	}
+}
+
+// Many goroutines ask, merge and drain at once. What all of them admitted is what the drains return.
+func TestTableIsSafeForConcurrentUse(t *testing.T) {
+	table, l := rowtable.New(tableSize, 1), smallLimit(1<<30)
+	const workers, requests, keys = 4, 5000, 100
+	var all sync.WaitGroup
+	sum := make(map[uint64]uint64)
+	drain := func() {
+		for _, s := range table.Drain(nil, start) {
+			sum[s.Key] = max(sum[s.Key], s.Count)
+		}
+	}
+	for worker := range workers {
+		all.Go(func() {
+			for i := range requests {
+				key := uint64(i%keys) * 0x9e3779b97f4a7c15
+				table.Take(l, key, 1, start)
+				table.Merge(&l.Meter, []rowtable.Slot{{Key: key, Index: start / l.Sub, Origin: uint16(2 + worker),
+					Count: uint64(i)}}, start)
+			}
+		})
+	}
+	for range 100 {
+		drain()
+		table.Expire(start)
+	}
+	all.Wait()
+	drain()
+	for key, n := range sum {
+		if n != workers*requests/keys {
+			t.Errorf("key %x: %d were drained, want %d", key, n, workers*requests/keys)
+		}
+	}
+	if len(sum) != keys {
+		t.Errorf("%d keys were drained, want %d", len(sum), keys)
+	}
+}
+
+// Requests, merges and drains of known keys allocate nothing.
+func TestNothingIsAllocated(t *testing.T) {
+	table, l := rowtable.New(tableSize, 1), smallLimit(1<<30)
+	slots, own := make([]rowtable.Slot, 40), make([]rowtable.Slot, 0, 10)
+	now := int64(start)
+	n := testing.AllocsPerRun(1000, func() {
+		now += int64(time.Millisecond)
+		table.Take(l, 42, 1, now)
+		for i := range slots {
+			slots[i] = rowtable.Slot{Key: 42, Index: now / l.Sub, Origin: uint16(2 + i), Count: uint64(now)}
+		}
+		table.Merge(&l.Meter, slots, now)
+		own = table.Drain(own[:0], now)
+	})
+	if n != 0 {
+		t.Errorf("%.1f allocations", n)
+	}
+}

@@ -18,6 +18,7 @@ type Limit struct {
 	window window.Window
 	bucketLimit
 	policy
+	ordinary       bool // a window or bucket without what follows, see takeInto
 	countsRejected bool
 	tallies        bool
 	ban            *banSpec // nil: no bans
@@ -100,6 +101,7 @@ func (c LimitConfig) New() (*Limit, error) {
 	if err := l.setBans(&c); err != nil {
 		return nil, err
 	}
+	l.ordinary = (l.algorithm <= FixedWindow || l.rate.Refill > 0) && !l.countsRejected && !l.tallies && l.ban == nil
 	return l, nil
 }
 

@@ -186,7 +186,7 @@ func (t *Table) floor(l *Limit) uint64 {
 // window.
 func (t *Table) keepFloor(y layer, l *Limit, cost, before uint64, how step, d *Decision) {
 	s, c, asked := y.shard, y.cell, max(cost, 1)
-	if t.implausibleAt.Load() == 0 || !t.meters.states[c.meter].suspect(c.index*l.sub+y.at.off, l.Lasts()) {
+	if !t.meters.states[c.meter].suspect(c.index*l.sub+y.at.off, l.Lasts()) {
 		return
 	}
 	floor := t.floor(l)

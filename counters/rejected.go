@@ -33,7 +33,10 @@ func (t *Table) countDenied(y layer, l *Limit, cost, before uint64, d *Decision)
 		return
 	}
 	*d = Decision{}
-	t.decide(y, l, cost, before, peek, d)
+	t.answer(y, l, cost, before, peek, d)
+	if l.chargeable(cost) {
+		t.noteVerdict(y, l, d.Allowed)
+	}
 	if d.Allowed { // there is room: the request was only held back
 		d.deny(wait)
 	}

@@ -185,24 +185,6 @@ func (t *Table) Know(limits []*Limit) {
 	t.bans.limits.Store(&banning)
 }
 
-// Take decides on a request of the given cost and counts it if it is admitted. A cost of 0 is a peek: it is answered as
-// a cost of 1 and leaves no trace.
-func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) (d Decision) {
-	h := hash(t.seed, l.id, key)
-	if l.ban == nil && !l.tallies {
-		s := t.shardOf(h)
-		s.Lock()
-		defer s.Unlock()
-		t.decide(t.settled(s, l, key, h, cost, true, now), l, cost, 0, take, &d) // not t.take: one call less
-		return d
-	}
-	set := t.shardSet(l, key, 0, h)
-	t.lockSet(set)
-	defer t.unlockSet(set)
-	t.take(l, key, 0, h, cost, now, &d)
-	return d
-}
-
 // take is Take with the shards of the key and of its ban locked.
 func (t *Table) take(l *Limit, key, address Key, h, cost uint64, now int64, d *Decision) {
 	if l.ban != nil && t.banned(l, key, address, h, cost, 0, now, d) {

@@ -1,6 +1,84 @@
 package counters
 
-import "math"
+import (
+	"math"
+	"time"
+)
+
+// Take decides on a request of the given cost and counts it if it is admitted. A cost of 0 is a peek: it is answered as
+// a cost of 1 and leaves no trace.
+func (t *Table) Take(l *Limit, key Key, cost uint64, now int64) (d Decision) {
+	t.takeInto(&d, l, key, cost, now) // Take itself is inlined: the caller's decision is filled in place
+	return d
+}
+
+// takeInto is Take that writes the decision to d, which is zero. It decides most requests itself: those under an
+// ordinary limit, of keys that have a cell in the current sub-window and no hotKey.
+func (t *Table) takeInto(d *Decision, l *Limit, key Key, cost uint64, now int64) {
+	if l.ban != nil || l.tallies {
+		t.takeWithBan(d, l, key, cost, now)
+		return
+	}
+	h, s := t.locate(l.id, key)
+	s.Lock()
+	ref := s.find(l.id, key, h)
+	if ref == 0 || !l.ordinary || !l.chargeable(cost) || t.implausibleAt.Load() != 0 {
+		t.takeLocked(d, l, key, cost, now)
+		return
+	}
+	c := s.cell(ref)
+	off := now - c.index*l.sub
+	if uint64(off) >= uint64(l.sub) || c.hotKey != 0 {
+		t.takeLocked(d, l, key, cost, now)
+		return
+	}
+	addTo(&c.offered, cost)
+	c.used = usedAt(now)
+	s.noteDemand(ref, c, l)
+	y := layer{s, c, instant{off: off}}
+	d.Rule, d.Window, d.Limit = l.meter.Rule, l.meter.Window, l.max
+	if l.rate.Refill == 0 {
+		ring, ahead := c.counts(&l.shape), s.ahead(c)
+		seen := l.window.Seen(ring, c.inner, off)
+		if d.Allowed = seen <= l.max-cost; d.Allowed {
+			c.count(ring, cost)
+			seen += cost
+		} else {
+			d.RetryAfter = time.Duration(l.window.Wait(ring, c.inner, ahead, l.max-cost, off))
+		}
+		d.Remaining = l.max - min(seen, l.max)
+		d.ResetAfter = time.Duration(l.window.Reset(ring, c.inner, ahead, off))
+	} else {
+		t.debitPending(s, l, c, y.at)
+		l.takeBucket(c, cost, 0, y.at, true, d)
+	}
+	if !d.Allowed {
+		t.noteDenial(y, l)
+	} else {
+		c.lower(denied)
+		t.noteUse(l, c, l.Largest()-d.Remaining+l.undercount(c))
+		if c.mayBurst(l) {
+			t.checkBurst(y, l, d.Remaining)
+		}
+	}
+	s.Unlock()
+}
+
+// takeLocked is takeInto of what is less common, with the shard of the key locked. It unlocks it.
+func (t *Table) takeLocked(d *Decision, l *Limit, key Key, cost uint64, now int64) {
+	h, s := t.locate(l.id, key)
+	defer s.Unlock()
+	t.decide(t.settled(s, l, key, h, cost, true, now), l, cost, 0, take, d)
+}
+
+// takeWithBan is takeInto of a limit whose bans may be in another shard, or that tallies.
+func (t *Table) takeWithBan(d *Decision, l *Limit, key Key, cost uint64, now int64) {
+	h := hash(t.seed, l.id, key)
+	set := t.shardSet(l, key, 0, h)
+	t.lockSet(set)
+	defer t.unlockSet(set)
+	t.take(l, key, 0, h, cost, now, d)
+}
 
 // find returns the ref of a key's cell, 0 if it has none.
 func (s *shard) find(meter uint64, key Key, h uint64) uint32 {
@@ -65,18 +143,25 @@ func (t *Table) settled(s *shard, l *Limit, key Key, h, cost uint64, create bool
 	}
 	y.cell = s.cell(ref)
 	if c := y.cell; chargeable {
-		s.localize(c)
 		addTo(&c.offered, cost)
 		if c.hotKey != 0 {
 			w := s.memory.hotKey(c.hotKey)
 			w.requests += min(1, math.MaxUint8-w.requests)
 		}
 		c.used = usedAt(now)
+		s.noteDemand(ref, c, l)
+	}
+	return y
+}
+
+// noteDemand records that this table was asked for a cell, and has what it counts replicated.
+func (s *shard) noteDemand(ref uint32, c *cell, l *Limit) {
+	if c.flags&(local|dirty) != local|dirty {
+		s.localize(c)
 		if !c.has(dirty) && l.scope != Alone {
 			s.enlist(ref, c, false)
 		}
 	}
-	return y
 }
 
 type step uint8
@@ -94,7 +179,6 @@ func (how step) charges() bool { return how >= charge }
 // decide answers a request and writes the decision to d, which is zero. before is the cost that earlier layers of the
 // same request charge to the same cell. Without a cell, the key was never charged.
 func (t *Table) decide(y layer, l *Limit, cost, before uint64, how step, d *Decision) {
-	d.Rule, d.Window, d.Limit = l.meter.Rule, l.meter.Window, l.max
 	c := y.cell
 	if c == nil {
 		l.decideEmpty(cost, before, how.charges(), d)
@@ -103,7 +187,27 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, how step, d *Deci
 	if cost == 0 {
 		how = peek
 	}
-	held := c.hotKey != 0 && t.holdsBack(y, l, cost, before, how)
+	held := t.answer(y, l, cost, before, how, d)
+	switch {
+	case d.Allowed && how.charges():
+		t.noteUse(l, c, l.Largest()-d.Remaining+l.undercount(c))
+	case !d.Allowed && l.countsRejected && how > askAgain:
+		t.countDenied(y, l, cost, before, d)
+	}
+	if l.chargeable(cost) {
+		t.noteVerdict(y, l, d.Allowed)
+	}
+	if d.Allowed && how.charges() && !held && c.mayBurst(l) {
+		t.checkBurst(y, l, d.Remaining)
+	}
+}
+
+// answer is decide without what follows from the decision. It reports whether the request was held back, which a floor
+// may have admitted all the same.
+func (t *Table) answer(y layer, l *Limit, cost, before uint64, how step, d *Decision) (held bool) {
+	c := y.cell
+	d.Rule, d.Window, d.Limit = l.meter.Rule, l.meter.Window, l.max
+	held = c.hotKey != 0 && t.holdsBack(y, l, cost, before, how)
 	commit := how.charges() && !held
 	switch {
 	case l.algorithm <= FixedWindow:
@@ -117,26 +221,34 @@ func (t *Table) decide(y layer, l *Limit, cost, before uint64, how step, d *Deci
 	if held && d.Allowed {
 		d.deny(peerRateLasts)
 	}
-	if !d.Allowed {
+	if !d.Allowed && t.implausibleAt.Load() != 0 {
 		t.keepFloor(y, l, cost, before, how, d)
-		if l.countsRejected && !d.Allowed && how > askAgain {
-			t.countDenied(y, l, cost, before, d)
-		}
 	}
-	if d.Allowed && how.charges() {
-		if used := l.Largest() - d.Remaining + l.undercount(c); used > l.Far() {
-			raise(&t.meters.states[c.meter].used, used)
-		}
+	return held
+}
+
+// noteUse records how much of a limit an admitted key has used, if that is much.
+func (t *Table) noteUse(l *Limit, c *cell, used uint64) {
+	if used > l.Far() {
+		raise(&t.meters.states[c.meter].used, used)
 	}
-	if l.chargeable(cost) {
-		if !d.Allowed && c.slots != 0 && !c.has(denied|judged) {
-			t.judge(y, l)
-		}
-		c.put(denied, !d.Allowed)
+}
+
+// noteVerdict records whether the cell's last request was denied.
+func (t *Table) noteVerdict(y layer, l *Limit, allowed bool) {
+	if allowed {
+		y.cell.lower(denied)
+	} else {
+		t.noteDenial(y, l)
 	}
-	if commit && d.Allowed && c.mayBurst(l) {
-		t.checkBurst(y, l, d.Remaining)
+}
+
+// noteDenial records that the cell's last request was denied.
+func (t *Table) noteDenial(y layer, l *Limit) {
+	if c := y.cell; c.slots != 0 && !c.has(denied|judged) {
+		t.judge(y, l)
 	}
+	y.cell.raise(denied)
 }
 
 // undercount is the most by which the table's view may lag the counts that it received. For a bucket it is the refill
@@ -155,6 +267,7 @@ func (l *Limit) undercount(c *cell) uint64 {
 // (commit) found no room for a cell and is denied: no key is admitted untracked.
 func (l *Limit) decideEmpty(cost, before uint64, commit bool, d *Decision) {
 	asked := max(cost, 1)
+	d.Rule, d.Window, d.Limit = l.meter.Rule, l.meter.Window, l.max
 	switch {
 	case commit && l.chargeable(cost):
 		l.refuse(d)

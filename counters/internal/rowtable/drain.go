@@ -2,8 +2,8 @@ package rowtable
 
 import "github.com/edgelimit/edgelimit/counters/internal/rows"
 
-// drainPlaces is how many places a drain goes through before it unlocks a shard.
-const drainPlaces = 4096
+// drainPlaces is how many places a drain goes through before it unlocks a shard: some 50 ns each if all are marked.
+const drainPlaces = 512
 
 // Drain appends what this table counted since the last drain: own slots that rose, with their complete counts.
 func (t *Table) Drain(dst []Slot, now int64) []Slot {
@@ -16,7 +16,9 @@ func (t *Table) Drain(dst []Slot, now int64) []Slot {
 			t.shards[i].unsent = t.shards[i].unsent[:0]
 			done = s.Drain(&cursor, drainPlaces, func(l *rows.Line) {
 				c, m, h := headOf(l), t.meter(l.Meter()), t.hashOf(l)
-				t.settle(s, h, c, m, now)
+				if off := now - c.sub()*m.Sub; uint64(off) >= uint64(m.Sub) {
+					t.settle(s, h, c, m, now)
+				}
 				dst = t.appendOwn(dst, s, h, c, m, c.changed())
 				c.setChanged(0)
 				c.state &^= 1<<flagsAt - 1 // offered

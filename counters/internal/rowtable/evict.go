@@ -179,4 +179,4 @@ func (t *Table) expire(s *rows.Shard, cursor *rows.Cursor, now int64) (done bool
 	})
 }
 
-const scanPlaces = 1024
+const scanPlaces = 512

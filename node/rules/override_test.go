@@ -147,7 +147,7 @@ func TestOverrideRefuses(t *testing.T) {
 	}{
 		{"queue", 500, time.Minute, "wait in a queue"},
 		{"unlimited", 500, time.Minute, "unlimited"},
-		{"banning", 500, time.Hour, "give a limit per 1m0s"},
+		{"banning", 500, time.Hour, "give a limit per 1 min"},
 		{"window", counters.MaxLimit + 1, time.Minute, "above"},
 		{"window", 1, 0, "outside"},
 		{"window", 1, -1, "outside"},

@@ -34,11 +34,12 @@
 // are blocks and sums. A row is for what an origin counted since a birth other than 0: it evicted the key, and made it
 // again.
 //
-// The lines of a head have its generation, the low bits of its birth. So those of one that was evicted are not found
-// any more, and the hand or the next scan removes them. A slot merges in O(1): head, sums and block are found by
+// The lines of a head have its generation: the low bits of its birth, and of how often all of its lines have left the
+// window at once. So those of a head that was evicted, or of long ago, are not found any more, and the hand or the next
+// scan removes them. A slot merges in O(1): head, sums and block are found by
 // their own hashes, and read ahead together.
 //
-// What is to come has its place: of the flags, eight are free (hot, pinned, pending debit, flush early, judged,
+// What is to come has its place: of the flags, six are free (hot, pinned, pending debit, flush early, judged,
 // recreated); of the kinds, eight: a hot line (rates, part, credit, unsent: the state of thinning), rates of peers (six
 // of origin 16, time 24, rate 24 bits in a line), sums of regions (words as those of sums), what a queue was given
 // back, entries of a log. A ban is a head whose places are ends in ms since the sub-window began, by max in place of a

@@ -58,26 +58,47 @@ const (
 	local                                    // this table was asked for the key; otherwise only others count
 )
 
+// epochAt is where the two highest flags are, the low bits of how often a head has forgotten its lines.
+const (
+	epochAt   = changedAt - epochBits
+	epochBits = 2
+)
+
 func headOf(l *rows.Line) *head { return (*head)(unsafe.Pointer(l)) }
 
 func (c *head) line() *rows.Line { return (*rows.Line)(unsafe.Pointer(c)) }
 func (c *head) wide() *wideHead  { return (*wideHead)(unsafe.Pointer(c)) }
 
-func (c *head) newest() uint64     { return c.name >> countAt }
-func (c *head) sub() int64         { return int64(c.when & (1<<subBits - 1)) }
-func (c *head) birth() uint32      { return uint32(c.when >> subBits) }
-func (c *head) offered() uint32    { return uint32(c.state) }
-func (c *head) has(f flags) bool   { return c.state&uint64(f) != 0 }
-func (c *head) raise(f flags)      { c.state |= uint64(f) }
-func (c *head) lower(f flags)      { c.state &^= uint64(f) }
-func (c *head) changed() int       { return int(c.state >> changedAt & six) }
-func (c *head) age() int           { return int(c.state >> ageAt & six) }
-func (c *head) generation() uint64 { return uint64(c.birth()) & (1<<generationBits - 1) }
+func (c *head) newest() uint64   { return c.name >> countAt }
+func (c *head) sub() int64       { return int64(c.when & (1<<subBits - 1)) }
+func (c *head) birth() uint32    { return uint32(c.when >> subBits) }
+func (c *head) offered() uint32  { return uint32(c.state) }
+func (c *head) has(f flags) bool { return c.state&uint64(f) != 0 }
+func (c *head) raise(f flags)    { c.state |= uint64(f) }
+func (c *head) lower(f flags)    { c.state &^= uint64(f) }
+func (c *head) changed() int     { return int(c.state >> changedAt & six) }
+func (c *head) age() int         { return int(c.state >> ageAt & six) }
 
 func (c *head) setNewest(n uint64) { c.name = c.name&(1<<countAt-1) | min(n, maxCount)<<countAt }
 func (c *head) setSub(sub int64)   { c.when = c.when&^(1<<subBits-1) | uint64(sub)&(1<<subBits-1) }
 func (c *head) setChanged(n int)   { c.state = c.state&^(six<<changedAt) | uint64(n)<<changedAt }
 func (c *head) setAge(age int)     { c.state = c.state&^(six<<ageAt) | uint64(age)<<ageAt }
+
+// generation is in the names of the head's lines.
+func (c *head) generation() uint64 {
+	birth := uint64(c.birth()) & (1<<(generationBits-epochBits) - 1)
+	return birth<<epochBits | c.state>>epochAt&(1<<epochBits-1)
+}
+
+// forget notes that all of the head's lines have left its window at once. They are not found any more, though a scan
+// comes to them later: names have only the low bits of sub-windows, and those of a line from long ago may be the same.
+func (c *head) forget() {
+	if c.has(slotsForm | blocksForm | wide) {
+		epoch := (c.state>>epochAt + 1) & (1<<epochBits - 1)
+		c.state = c.state&^((1<<epochBits-1)<<epochAt) | epoch<<epochAt
+		c.lower(slotsForm | blocksForm)
+	}
+}
 
 // sum is the count of the sub-windows between the newest and the one that is leaving.
 func (c *head) sum() uint64 {

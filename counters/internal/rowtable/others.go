@@ -28,9 +28,8 @@ func (t *Table) others(s *rows.Shard, h uint64, c *head, sub int64) (sum uint64)
 	return 0
 }
 
-// prune frees the slots that have left the ring, which has moved on by so many sub-windows. So the low bits of a
-// sub-window tell those that are left apart.
-func (t *Table) prune(s *rows.Shard, h uint64, c *head, m *Meter, by int64) {
+// prune frees the slots that have left the ring. So the low bits of a sub-window tell those that are left apart.
+func (t *Table) prune(s *rows.Shard, h uint64, c *head, m *Meter) {
 	name := slotsName(c)
 	l := s.Find(rows.Sub(h, name), c.key, name)
 	if l == nil {
@@ -38,7 +37,7 @@ func (t *Table) prune(s *rows.Shard, h uint64, c *head, m *Meter, by int64) {
 		return
 	}
 	for i := range &slotsOf(l).slots {
-		if sl := &slotsOf(l).slots[i]; by > int64(m.N)+1 || int(uint8(c.sub()+1)-sl.sub) > m.N+1 {
+		if sl := &slotsOf(l).slots[i]; int(uint8(c.sub()+1)-sl.sub) > m.N+1 {
 			*sl = slot{}
 		}
 	}

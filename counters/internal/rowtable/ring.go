@@ -135,11 +135,10 @@ func (t *Table) advance(s *rows.Shard, h uint64, c *head, m *Meter, by int64) {
 	}
 	c.lower(ahead)
 	c.setSub(c.sub() + by)
-	if c.has(slotsForm) {
-		t.prune(s, h, c, m, by)
-	}
-	if by > int64(m.N)+1 && c.has(blocksForm) { // nothing of them is in the window
-		c.lower(blocksForm)
+	if by > int64(m.N)+1 {
+		c.forget()
+	} else if c.has(slotsForm) {
+		t.prune(s, h, c, m)
 	}
 	if n := c.changed(); n > 0 {
 		c.setChanged(int(min(int64(n)+by, int64(m.N)+1)))

@@ -15,7 +15,7 @@ import (
 
 var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed")
-	seeds     = flag.Int("seeds", 6, "how many seeds")
+	seeds     = flag.Int("seeds", 3, "how many seeds")
 	steps     = flag.Int("steps", 20_000, "steps of each seed")
 )
 

@@ -1,7 +1,6 @@
 package counters
 
 import (
-	"math/bits"
 	"time"
 	"unsafe"
 
@@ -27,26 +26,17 @@ type bucketLimit struct {
 	backdateCost uint64 // what comes back in that time, rounded up
 }
 
-// backdateBy is bucketLimit.backdate for all but short windows: in this time a report crosses an ocean, even if it is
-// lost once.
-const backdateBy = 500 * time.Millisecond
-
-// fractionOf is shape.fraction. For windows under half an hour it leaves room for 2^20 windows until a bucket is full.
-func fractionOf(window time.Duration) uint {
-	return uint(max(0, 41-bits.Len64(uint64(window))))
-}
-
 // longestFill is the maximum time for a bucket to fill: from anywhere in a ring, no TAT may exceed bucket.MaxSpan.
 func longestFill(window time.Duration) time.Duration {
-	return bucket.MaxSpan>>fractionOf(window) - 4*window
+	return bucket.MaxSpan>>bucket.Fraction(window) - 4*window
 }
 
 func newBucketLimit(m *Meter, capacity, refill uint64) (b bucketLimit, ok bool) {
-	b.rate = bucket.Rate{Refill: refill, Window: uint64(m.Window) << fractionOf(m.Window)}
+	b.rate = bucket.Rate{Refill: refill, Window: uint64(m.Window) << bucket.Fraction(m.Window)}
 	b.one, b.full = b.rate.Span(1), b.rate.Span(capacity)
-	b.backdate = uint64(min(backdateBy, m.Window/4)) << fractionOf(m.Window)
+	b.backdate = bucket.Backdate(m.Window)
 	b.backdateCost = b.rate.Fits(b.backdate) + 1
-	return b, b.one < bucket.MaxSpan && b.full <= uint64(longestFill(m.Window))<<fractionOf(m.Window)
+	return b, b.one < bucket.MaxSpan && b.full <= uint64(longestFill(m.Window))<<bucket.Fraction(m.Window)
 }
 
 func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
@@ -112,16 +102,6 @@ func (sh *shape) notBefore(v *bucket.Level, at instant) instant {
 		at.back += late
 	}
 	return at
-}
-
-// elapse moves the start of the ring on by so many sub-windows.
-func (sh *shape) elapse(v *bucket.Level, by int64) {
-	hi, span := bits.Mul64(uint64(by), uint64(sh.sub)<<sh.fraction)
-	if hi != 0 {
-		*v = bucket.Level{}
-		return
-	}
-	v.Elapse(span)
 }
 
 // mergeBucket debits what others counted in the place i of the ring, as of the earliest time when they may have taken

@@ -106,7 +106,7 @@ func (s *shard) advance(c *cell, sh *shape, index int64) {
 	}
 	switch {
 	case sh.algorithm.bucket():
-		sh.elapse(c.level(), by)
+		c.level().Elapse(uint64(by), uint64(sh.sub)<<sh.fraction)
 	case sh.algorithm == SlidingLog:
 		shift(c.others(sh), by)
 	}

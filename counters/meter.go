@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/edgelimit/edgelimit/counters/internal/bucket"
 	"github.com/edgelimit/edgelimit/node/text"
 )
 
@@ -132,7 +133,7 @@ func (y *spec) init(m *Meter) {
 	switch {
 	case m.Algorithm.bucket():
 		y.ring += bucketWords
-		y.fraction = fractionOf(m.Window)
+		y.fraction = bucket.Fraction(m.Window)
 		if m.Algorithm == LeakyQueue {
 			y.ring++ // freed
 		}

@@ -17,8 +17,7 @@ import (
 
 // Of a region of more than allGateways nodes, maxGateways are in the WAN pool: those whose names hash lowest among the
 // living ones, so that all agree on them, and the next one takes over from one that fails. The others have a socket
-// between regions, by which they are reached, and know the nodes of other regions from the rosters that gateways pass
-// on.
+// between regions, by which they are reached, and gateways pass rosters of the nodes of other regions on to them.
 const (
 	allGateways = 4
 	maxGateways = 3

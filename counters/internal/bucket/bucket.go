@@ -13,13 +13,28 @@
 // whole number, a cost takes too little by less than a unit.
 package bucket
 
-import "math/bits"
+import (
+	"math/bits"
+	"time"
+)
 
 // MaxSpan is the maximum of a time, so that the sum of two does not overflow. MaxCost stands for costs beyond 64 bits.
 const (
 	MaxSpan = 1 << 61
 	MaxCost = 1 << 40
 )
+
+// backdateBy is Backdate for all but short windows: in this time a report crosses an ocean, even if it is lost once.
+const backdateBy = 500 * time.Millisecond
+
+// Fraction is how many binary digits after the point the times of a bucket with a window have. For windows under half
+// an hour it leaves room for 2^20 windows until a bucket is full.
+func Fraction(window time.Duration) uint { return uint(max(0, 41-bits.Len64(uint64(window)))) }
+
+// Backdate is how long before a bucket with a window is full the backdated period begins, with Fraction.
+func Backdate(window time.Duration) uint64 {
+	return uint64(min(backdateBy, window/4)) << Fraction(window)
+}
 
 // Rate is what a bucket gets back: Refill in each Window.
 type Rate struct{ Refill, Window uint64 }
@@ -109,8 +124,13 @@ func (v *Level) Cap(tat uint64) {
 	v.run.tat, v.backdated.tat = min(v.run.tat, tat), min(v.backdated.tat, tat)
 }
 
-// Elapse moves the zero of all times on.
-func (v *Level) Elapse(span uint64) {
+// Elapse moves the zero of all times on by n times a length.
+func (v *Level) Elapse(n, length uint64) {
+	hi, span := bits.Mul64(n, length)
+	if hi != 0 {
+		*v = Level{}
+		return
+	}
 	for _, t := range [...]*uint64{&v.run.tat, &v.run.since, &v.backdated.tat, &v.backdated.since} {
 		*t -= min(*t, span)
 	}

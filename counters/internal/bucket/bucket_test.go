@@ -28,12 +28,12 @@ func TestDebtsOfAnExample(t *testing.T) {
 	}
 	v.Credit(1500, now)
 	owes(3000, "a credit")
-	v.Elapse(10_000)
+	v.Elapse(1, 10_000)
 	now -= 10_000
 	owes(3000, "times are relative")
 	now += 3000
 	owes(0, "it is full again")
-	v.Elapse(now + 1)
+	v.Elapse(1, now+1)
 	if !v.Forgotten() {
 		t.Error("it remembers when it was full")
 	}

@@ -1,7 +1,6 @@
 package rowtable
 
 import (
-	"math/bits"
 	"time"
 	"unsafe"
 
@@ -17,17 +16,13 @@ type Bucket struct {
 	Backdate uint64 // how long before the bucket is full the backdated period begins
 }
 
-// backdateBy is Bucket.Backdate for all but short windows: in this time a report crosses an ocean, even if it is lost
-// once.
-const backdateBy = int64(500 * time.Millisecond)
-
 // SetBucket makes the meter that of a bucket.
 func (m *Meter) SetBucket(capacity, refill uint64) {
-	window := m.Sub * int64(m.N)
-	m.Fraction = uint(max(0, 41-bits.Len64(uint64(window))))
+	window := time.Duration(m.Sub * int64(m.N))
+	m.Fraction = bucket.Fraction(window)
 	b := &Bucket{Rate: bucket.Rate{Refill: refill, Window: uint64(window) << m.Fraction}}
 	b.Full = b.Span(capacity)
-	b.Backdate = uint64(min(backdateBy, window/4)) << m.Fraction
+	b.Backdate = bucket.Backdate(window)
 	m.Bucket = b
 }
 
@@ -99,16 +94,6 @@ func (t *Table) takeBucket(s *rows.Shard, l *Limit, c *head, cost uint64, off, b
 	}
 	d.ResetAfter = l.wait(debt, back)
 	return d
-}
-
-// elapseBucket moves the start of the ring on by so many sub-windows.
-func (m *Meter) elapseBucket(v *bucket.Level, by int64) {
-	hi, span := bits.Mul64(uint64(by), uint64(m.Sub)<<m.Fraction)
-	if hi != 0 {
-		*v = bucket.Level{}
-		return
-	}
-	v.Elapse(span)
 }
 
 // mergeBucket debits what others counted in the sub-window that is so many before the newest, as of the earliest time

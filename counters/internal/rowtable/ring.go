@@ -144,7 +144,7 @@ func (t *Table) advance(s *rows.Shard, h uint64, c *head, m *Meter, by int64) {
 		c.setChanged(int(min(int64(n)+by, int64(m.N)+1)))
 	}
 	if m.Bucket != nil {
-		m.elapseBucket(c.level(), by)
+		c.level().Elapse(uint64(by), uint64(m.Sub)<<m.Fraction)
 	} else {
 		c.elapse(min(by, int64(m.N)+2) * m.Sub)
 		c.setAge(ageOf(places))

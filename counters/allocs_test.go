@@ -39,13 +39,8 @@ func decisionsAllocateNothing(t *testing.T, wide, narrow *counters.Limit) {
 	table := least(1)
 	layers := []counters.Charge{{Limit: wide, Key: 1, Cost: 1}, {}, {Limit: wide, Key: 2, Cost: 1}}
 	denied := append(layers[:3:3], counters.Charge{Limit: narrow, Key: 1, Cost: 1})
-	var batch []counters.Charge
-	for key := range counters.Key(32) {
-		batch = append(batch, counters.Charge{Limit: wide, Key: key / 2, Cost: 1})
-	}
-	ds := make([]counters.Decision, 0, len(batch))
+	ds := make([]counters.Decision, 0, len(denied))
 	table.TakeAll(layers, start, nil)
-	table.TakeBatch(batch, start, nil)
 	table.Take(narrow, 1, 1, start)
 
 	for name, f := range map[string]func(now int64){
@@ -55,7 +50,6 @@ func decisionsAllocateNothing(t *testing.T, wide, narrow *counters.Limit) {
 		"Take, a new peek":  func(now int64) { table.Take(wide, 99, 0, now) },
 		"TakeAll, admitted": func(now int64) { ds = table.TakeAll(layers, now, ds[:0]) },
 		"TakeAll, denied":   func(now int64) { ds = table.TakeAll(denied, now, ds[:0]) },
-		"TakeBatch":         func(now int64) { ds = table.TakeBatch(batch, now, ds[:0]) },
 		"Report":            func(now int64) { table.Report(layers, now) },
 		"Report, overdrawn": func(now int64) { table.Report(denied, now) },
 		"View":              func(now int64) { table.View(wide, 1, now) },
@@ -84,7 +78,6 @@ func TestDecisionsOnOffendersAllocateNothing(t *testing.T) {
 			"Take":         func(now int64) { table.Take(l, 1, 1, now) },
 			"Take, a peek": func(now int64) { table.Take(l, 1, 0, now) },
 			"TakeAll":      func(now int64) { ds = table.TakeAll(charges, now, ds[:0]) },
-			"TakeBatch":    func(now int64) { ds = table.TakeBatch(charges, now, ds[:0]) },
 		} {
 			if n := allocations(f); n != 0 {
 				t.Errorf("%v, %s: %v allocations, want none", a, name, n)

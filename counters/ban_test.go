@@ -177,7 +177,7 @@ func TestBansInLayersAndBatches(t *testing.T) {
 		a := rapid.SampledFrom(algorithms).Draw(rt, "algorithm")
 		l := penalized(t, newLimit(rt, counters.NewMeter("r", a, time.Second), 3), true, rapid.Bool().Draw(rt, "count"),
 			700*time.Millisecond)
-		tables := [3]*counters.Table{small(1), small(1), small(1)}
+		tables := [2]*counters.Table{small(1), small(1)}
 		now := start
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			now += rapid.Int64Range(0, int64(400*time.Millisecond)).Draw(rt, "pause")
@@ -192,14 +192,11 @@ func TestBansInLayersAndBatches(t *testing.T) {
 			charge := counters.Charge{Limit: l, Key: key, Cost: rapid.Uint64Range(0, 4).Draw(rt, "cost")}
 			alone := tables[0].Take(l, key, charge.Cost, now)
 			layer := tables[1].TakeAll([]counters.Charge{charge}, now, nil)[0]
-			batch := tables[2].TakeBatch([]counters.Charge{charge}, now, nil)[0]
-			if alone != layer || alone != batch {
-				rt.Fatalf("a cost of %d:\n alone    %+v\n a layer  %+v\n a batch  %+v", charge.Cost, alone, layer,
-					batch)
+			if alone != layer {
+				rt.Fatalf("a cost of %d:\n alone    %+v\n a layer  %+v", charge.Cost, alone, layer)
 			}
 		}
 		wantSlots(rt, "the table of layers", tables[1].Own(now), tables[0].Own(now)...)
-		wantSlots(rt, "the table of batches", tables[2].Own(now), tables[0].Own(now)...)
 	})
 }
 

@@ -152,19 +152,3 @@ func ExampleAlgorithm_leakyBucket() {
 	// 0s: false, 1 left, retry after 1s, delay 0s
 	// 1s: true, 0 left, retry after 0s, delay 0s
 }
-
-// Requests that have nothing to do with each other are decided together at less cost, most so where their keys are
-// many.
-func ExampleTable_TakeBatch() {
-	l, _ := counters.NewLimit(counters.NewMeter("r", counters.SlidingWindow, time.Minute), 1)
-	table := counters.NewTable(counters.Config{Origin: 1, Memory: counters.MinMemory})
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixNano()
-	batch := []counters.Charge{{Limit: l, Key: 1, Cost: 1}, {Limit: l, Key: 2, Cost: 1}, {Limit: l, Key: 1, Cost: 1}}
-	for _, d := range table.TakeBatch(batch, now, nil) {
-		fmt.Println(d.Allowed)
-	}
-	// Output:
-	// true
-	// true
-	// false
-}

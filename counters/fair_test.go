@@ -139,8 +139,13 @@ func TestATableAloneDecidesAsBefore(t *testing.T) {
 				}, {Limit: l, Key: 2, Cost: 1}, {Limit: l, Key: 1, Cost: 1},
 			}
 			ask := func(table *counters.Table) []counters.Decision { return table.TakeAll(charges, now, nil) }
-			if rapid.Bool().Draw(t, "batch") {
-				ask = func(table *counters.Table) []counters.Decision { return table.TakeBatch(charges, now, nil) }
+			if rapid.Bool().Draw(t, "one by one") {
+				ask = func(table *counters.Table) (ds []counters.Decision) {
+					for _, c := range charges {
+						ds = append(ds, table.Take(c.Limit, c.Key, c.Cost, now))
+					}
+					return ds
+				}
 			}
 			want := ask(plain)
 			for who, table := range map[string]*counters.Table{"without peers": lonely,

@@ -114,9 +114,7 @@ func (m *mess) step() {
 		} else {
 			m.table.TakeAll(charges, m.now, nil)
 		}
-	case 4:
-		m.table.TakeBatch(m.charges(), m.now, nil)
-	case 5, 6, 7:
+	case 4, 5, 6, 7:
 		m.table.Merge(m.slots(i), m.now)
 	case 8:
 		if m.table.View(m.limits[i], key, m.now); m.IntN(10) == 0 {

@@ -97,7 +97,9 @@ func TestMergesAndRequestsAtOnce(t *testing.T) {
 				}
 				table.Merge(slots, start)
 				ds = table.TakeAll(charges[:16], start, ds[:0])
-				ds = table.TakeBatch(charges, start, ds[:0])
+				for _, c := range charges {
+					table.Take(c.Limit, c.Key, c.Cost, start)
+				}
 			}
 		})
 	}

@@ -11,11 +11,10 @@ import (
 // asking about the same key.
 func TestAPanicLeavesNoLock(t *testing.T) {
 	for name, ask := range map[string]func(*counters.Table, *counters.Limit){
-		"Take":      func(table *counters.Table, l *counters.Limit) { table.Take(l, 1, 1, start) },
-		"TakeBatch": func(table *counters.Table, l *counters.Limit) { table.TakeBatch(layersOf(l), start, nil) },
-		"TakeAll":   func(table *counters.Table, l *counters.Limit) { table.TakeAll(layersOf(l), start, nil) },
-		"Report":    func(table *counters.Table, l *counters.Limit) { table.Report(layersOf(l), start) },
-		"View":      func(table *counters.Table, l *counters.Limit) { table.View(l, 1, start) },
+		"Take":    func(table *counters.Table, l *counters.Limit) { table.Take(l, 1, 1, start) },
+		"TakeAll": func(table *counters.Table, l *counters.Limit) { table.TakeAll(layersOf(l), start, nil) },
+		"Report":  func(table *counters.Table, l *counters.Limit) { table.Report(layersOf(l), start) },
+		"View":    func(table *counters.Table, l *counters.Limit) { table.View(l, 1, start) },
 	} {
 		for _, ban := range []bool{false, true} {
 			plain := penalized(t, limitNamed(t, "r", 10), ban, false, time.Minute)

@@ -154,7 +154,7 @@ func (t *Table) MergeRises(slots []Slot, now int64, rises *Rises) (novel int) {
 	defer t.origins.RUnlock()
 	for len(slots) > 0 {
 		n := 1
-		for n < min(len(slots), batch) && slots[n].Meter == slots[0].Meter && slots[n].Origin == slots[0].Origin {
+		for n < min(len(slots), together) && slots[n].Meter == slots[0].Meter && slots[n].Origin == slots[0].Origin {
 			n++
 		}
 		m.origin = 0 // the number may have been given away
@@ -163,6 +163,9 @@ func (t *Table) MergeRises(slots []Slot, now int64, rises *Rises) (novel int) {
 	}
 	return novel
 }
+
+// together is how many slots are merged at a time: a processor has about as many memory reads under way.
+const together = 16
 
 // merge is one call of Merge, with the meter and origin of the current slots.
 type merge struct {
@@ -184,7 +187,7 @@ type merge struct {
 	rise   uint64 // by how much it rose
 }
 
-// part merges slots of one meter and origin, a batch at most.
+// part merges slots of one meter and origin, so many together at most.
 func (m *merge) part(slots []Slot) (novel int) {
 	m.turnTo(slots[0].Meter)
 	if !m.valid {
@@ -202,8 +205,8 @@ func (m *merge) part(slots []Slot) (novel int) {
 	}
 	current, folded := m.meter.Index(m.now), m.foldedThrough(slots[0].Origin)
 	_, partition := slots[0].Origin.Sum()
-	var counting [batch]*Slot
-	var hashes [batch]uint64
+	var counting [together]*Slot
+	var hashes [together]uint64
 	var locks uint64
 	n := 0
 	for i := range slots {
@@ -230,7 +233,7 @@ func (m *merge) part(slots []Slot) (novel int) {
 	}
 	m.lockSet(locks)
 	defer m.unlockSet(locks)
-	m.touchSlots(hashes[:n])
+	m.touch(hashes[:n])
 	for i, s := range counting[:n] {
 		switch raised, refused := m.slot(s, origin, hashes[i]); {
 		case refused:
@@ -242,15 +245,24 @@ func (m *merge) part(slots []Slot) (novel int) {
 	return novel
 }
 
-// touchSlots is touch for cells of the meter and the newest slot of each.
-func (m *merge) touchSlots(hashes []uint64) {
-	refs := m.touch(hashes, m.spec.words, m.spec.words)
-	for i, ref := range refs[:len(hashes)] {
-		if ref != 0 {
-			refs[i] = m.shardOf(hashes[i]).cell(ref).slots
-		}
+// touch brings the cells of the hashes, and the newest slot of each, into the processor's cache. Reads do not depend
+// on each other, so the processor waits for memory once. It may read other cells than those, too.
+func (m *merge) touch(hashes []uint64) {
+	var refs [together]uint32
+	for i, h := range hashes {
+		s := m.shardOf(h)
+		refs[i] = s.ref(s.entries[s.home(h)])
 	}
 	var sum uint64
+	for i, ref := range refs[:len(hashes)] {
+		if ref != 0 {
+			s := m.shardOf(hashes[i])
+			page := int(ref) &^ (pageWords - 1)
+			last := min(int(ref)+m.spec.words, page+pageWords) - 1
+			sum += *(*uint64)(s.at(uint32(last)))
+			refs[i] = s.cell(ref).slots
+		}
+	}
 	for i, ref := range refs[:len(hashes)] {
 		if ref != 0 {
 			sum += m.shardOf(hashes[i]).remote(ref).what
@@ -258,6 +270,11 @@ func (m *merge) touchSlots(hashes []uint64) {
 	}
 	touched(sum)
 }
+
+// touched keeps the compiler from removing the reads.
+//
+//go:noinline
+func touched(uint64) {}
 
 // foldedThrough is the last sub-window of which the slots of an origin are folded.
 func (m *merge) foldedThrough(o Origin) int64 {

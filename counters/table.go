@@ -201,7 +201,7 @@ func (t *Table) take(l *Limit, key, address Key, h, cost uint64, now int64, d *D
 	}
 }
 
-// Charge is one layer of a request, or a request of a batch.
+// Charge is one layer of a request.
 type Charge struct {
 	Limit *Limit // nil: no rule, always admitted
 	Key   Key
@@ -209,7 +209,6 @@ type Charge struct {
 	// Address is the AddressKey of whom a limit with BanAddresses bans in place of Key; 0: unknown, or no address.
 	Address Key
 
-	// For layers only:
 	Pending  uint64 // cost that is to be charged later: there has to be room for it, too
 	Mode     Mode   // what the layer's denial means for the request
 	Each     bool   // charge every request that this layer admits, even if another layer denies it
@@ -223,81 +222,6 @@ type Charge struct {
 	Counts bool
 	asked  bool // by Ask
 }
-
-// batch is how many requests TakeBatch decides on at a time: a processor has about as many memory reads under way.
-const batch = 16
-
-// TakeBatch decides on independent requests, as Take would one after the other, and appends a decision for each to dst.
-// It reads the cells of several requests at once, so that cold keys wait for memory together.
-func (t *Table) TakeBatch(charges []Charge, now int64, dst []Decision) []Decision {
-	for len(charges) > 0 {
-		part := charges[:min(batch, len(charges))]
-		charges = charges[len(part):]
-		dst = t.takePart(part, now, dst)
-	}
-	return dst
-}
-
-func (t *Table) takePart(charges []Charge, now int64, dst []Decision) []Decision {
-	var hashes [batch]uint64
-	locked := t.lockAll(charges, hashes[:])
-	defer t.unlockSet(locked)
-	words := 0
-	for i := range charges {
-		if l := charges[i].Limit; l != nil {
-			words = max(words, l.words)
-		}
-	}
-	t.touch(hashes[:len(charges)], min(words, touchedWords), lineWords)
-	for i := range charges {
-		ch := &charges[i]
-		dst = append(dst, Decision{})
-		d := &dst[len(dst)-1]
-		if ch.Limit == nil {
-			d.Allowed = true
-			continue
-		}
-		t.take(ch.Limit, ch.Key, ch.Address, hashes[i], ch.Cost, now, d)
-	}
-	return dst
-}
-
-// A cell of up to twenty sub-windows is read ahead completely, one word per line of the processor's cache.
-const (
-	lineWords    = 64 / wordBytes
-	touchedWords = 4 * lineWords
-)
-
-// touch brings the cells of the hashes, but not of hash 0, into the processor's cache: it reads each cell's word 0,
-// then every stride-th one, and the last of `words`. The reads do not depend on each other, so the processor waits for
-// memory once. It returns the refs that it read, which may be those of other cells. The shards are locked.
-func (t *Table) touch(hashes []uint64, words, stride int) (refs [batch]uint32) {
-	for i, h := range hashes {
-		if h != 0 {
-			s := t.shardOf(h)
-			refs[i] = s.ref(s.entries[s.home(h)])
-		}
-	}
-	var sum uint64
-	for i, ref := range refs[:len(hashes)] {
-		if ref == 0 {
-			continue
-		}
-		s := t.shardOf(hashes[i])
-		last := min(int(ref)&(pageWords-1)+words, pageWords) - 1 | int(ref)&^(pageWords-1)
-		for at := int(ref); at < last; at += stride {
-			sum += *(*uint64)(s.at(uint32(at)))
-		}
-		sum += *(*uint64)(s.at(uint32(last)))
-	}
-	touched(sum)
-	return refs
-}
-
-// touched keeps the compiler from removing the reads.
-//
-//go:noinline
-func touched(uint64) {}
 
 // MaxLayers is the maximum number of charges of TakeAll and Report.
 const MaxLayers = 32

@@ -55,10 +55,7 @@ func engines() (all []contestant) {
 		if v.name != nameEngine {
 			continue
 		}
-		all = append(all,
-			contestant{name: nameGiven, open: opener(v, engine{given: true}), sharesTable: true},
-			contestant{name: nameBatch, open: opener(v, engine{batches: true}), sharesTable: true},
-			contestant{name: nameBatchGiven, open: opener(v, engine{given: true, batches: true}), sharesTable: true})
+		all = append(all, contestant{name: nameGiven, open: opener(v, engine{given: true}), sharesTable: true})
 		for _, n := range remoteOrigins {
 			all = append(all, contestant{name: fmt.Sprintf(nameOrigins, n), open: opener(v, engine{origins: n}),
 				hotOnly: true, sharesTable: true})
@@ -74,7 +71,6 @@ type engine struct {
 	clock   *clock
 	origins int  // others with a slot of each key in each sub-window
 	given   bool // it takes a request's key, not its identity
-	batches bool // of requests
 }
 
 // opener opens engines of a variant that are asked as e is.
@@ -87,11 +83,8 @@ func opener(v variant, e engine) func(*state) (*limiter, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := &limiter{take: each(e.take), fill: e.fill, clock: e.clock, drain: func() { e.drain(e.clock.Load()) }}
-		if e.batches {
-			l.take = e.takeBatches
-		}
-		return l, nil
+		drain := func() { e.drain(e.clock.Load()) }
+		return &limiter{take: each(e.take), fill: e.fill, clock: e.clock, drain: drain}, nil
 	}
 }
 
@@ -111,25 +104,6 @@ func (e *engine) key(s *stream, i int) counters.Key {
 
 func (e *engine) take(s *stream, i int) bool {
 	return e.table.Take(e.limit, e.key(s, i), 1, e.clock.Load()).Allowed
-}
-
-const batchSize = 16
-
-func (e *engine) takeBatches(s *stream, from, to int) (admitted int) {
-	var charges [batchSize]counters.Charge
-	var decisions [batchSize]counters.Decision
-	for ; from < to; from += batchSize {
-		n := min(batchSize, to-from)
-		for i := range n {
-			charges[i] = counters.Charge{Limit: e.limit, Key: e.key(s, from+i), Cost: 1}
-		}
-		for _, d := range e.table.TakeBatch(charges[:n], e.clock.Load(), decisions[:0]) {
-			if d.Allowed {
-				admitted++
-			}
-		}
-	}
-	return admitted
 }
 
 // fill makes a request of every client in every sub-window of the current window, and merges a slot of each other

@@ -26,7 +26,6 @@ var goals = []goal{
 	{"full collection at 1M keys, of a pointer-free block's", 2, 0, collection},
 	{"own keys on two cores: speed-up, of the bare table's", 0, 0.95, scaling(loadSome)},
 	{"1M keys on two cores: speed-up, of the bare table's", 0, 0.95, scaling(loadCold)},
-	{"a batch of 16 cold keys, of 16 single ones' time", 0.5, 0, batching},
 }
 
 // judge returns the measured figure and the verdict: met, missed, or not measured.
@@ -97,9 +96,4 @@ func scaling(load string) func(*report) (float64, bool) {
 		bare, also := r.ratio(series{nameBare, load}, series{nameBare, load + twoCores})
 		return ours / bare, ok && also
 	}
-}
-
-// batching compares the table's part, with the key given: the hash of an identity costs the same either way.
-func batching(r *report) (float64, bool) {
-	return r.ratio(series{nameBatchGiven, loadCold}, series{nameGiven, loadCold})
 }

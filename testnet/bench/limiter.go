@@ -60,8 +60,6 @@ type contestant struct {
 const (
 	nameEngine      = "edgelimit, 10 sub-windows"
 	nameGiven       = nameEngine + ", key given"
-	nameBatch       = nameEngine + ", batches of 16"
-	nameBatchGiven  = nameBatch + ", key given"
 	nameTwoBuckets  = "edgelimit, two buckets"
 	nameTokenBucket = "edgelimit, token bucket"
 	nameFixed       = "edgelimit, fixed window"

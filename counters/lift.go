@@ -36,7 +36,7 @@ func (t *Table) lift(b *banSpec, key Key, own bool, now int64) (left time.Durati
 	defer s.Unlock()
 	left = time.Duration(max(0, t.bannedUntil(b, key, 0, own, now)-now))
 	millis := ceilMillis(now)
-	if ref := s.find(b.id, key, h); ref != 0 { // a peer whose clock is ahead may have begun it
+	if ref, _, ok := s.live(&b.spec, key, h, now); ok { // a peer whose clock is ahead may have begun it
 		until := *s.cell(ref).until()
 		millis = max(millis, until-min(b.millis(), until))
 	}

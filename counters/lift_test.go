@@ -131,6 +131,18 @@ func TestALiftOfABanOfAClockThatIsAhead(t *testing.T) {
 	}
 }
 
+// A ban of a time that the clock stepped back from by more than a ban is of no use, and a lift does not reach up to it:
+// peers would take that for a forged one.
+func TestALiftAfterTheClockSteppedBack(t *testing.T) {
+	l, table, peer := banning(t, "r", counters.SlidingWindow), small(1), small(2)
+	provoke(t, table, l, 1, after(time.Hour))
+	lift(t, table, l, 1, start)
+	slots := table.DrainDirty(start).Slots
+	if peer.Merge(slots, start); len(slots) == 0 || peer.Stats().Implausible != 0 {
+		t.Errorf("of %v, %d are implausible", slots, peer.Stats().Implausible)
+	}
+}
+
 // A lift stays as long as a ban that it lifts could, and no longer.
 func TestALiftLastsAsLongAsItsBans(t *testing.T) {
 	lasts := 30 * time.Second

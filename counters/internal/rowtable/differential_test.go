@@ -28,7 +28,7 @@ func TestDifferential(t *testing.T) {
 			for p.n = 0; p.n < *steps; p.n++ {
 				p.step()
 			}
-			if st := p.old.Stats(); st.Refused != 0 || st.Evicted != 0 {
+			if st := p.old.Stats(); st.Refused != st.Implausible || st.Evicted != 0 {
 				t.Errorf("seed %d: %+v, want no slot refused and no key evicted, or else this is no test", seed, st)
 			}
 		})
@@ -46,6 +46,7 @@ type pair struct {
 	old    *counters.Table
 	new    *rowtable.Table
 	limits []limits
+	bans   []*bans
 	keys   []uint64
 	sent   map[sent]uint64 // the greatest counts of others
 	known  []*counters.Limit
@@ -58,6 +59,7 @@ type limits struct {
 	meter *counters.Meter
 	new   *rowtable.Limit
 	name  string
+	bans  *bans // nil: none
 }
 
 type sent struct {
@@ -73,13 +75,14 @@ func newPair(t *testing.T, seed uint64) *pair {
 	p.old = counters.NewTable(counters.Config{Origin: 1, Seed: seed, Memory: counters.MinMemory})
 	p.new = rowtable.New(counters.MinMemory, seed)
 	p.sent = make(map[sent]uint64)
+	p.steady = p.IntN(2) == 0
 	for i := range 3 {
 		p.addMeter(fmt.Sprint("rule", i))
 	}
+	p.addManualBans()
 	for range 1 + p.IntN(12) {
 		p.keys = append(p.keys, p.Uint64())
 	}
-	p.steady = p.IntN(2) == 0
 	return p
 }
 
@@ -101,13 +104,24 @@ func (p *pair) addMeter(rule string) {
 		p.addBucket(m, meter)
 		return
 	}
-	for range 1 + p.IntN(2) { // two limits may share a meter
-		maximum := p.maximum()
-		old, err := counters.NewLimit(m, maximum)
-		if err != nil {
+	lasts := p.banLength()
+	var shared *bans
+	for range 1 + p.IntN(2) { // two limits may share a meter, and the bans
+		l := limits{meter: &m, name: nameOf(&m), bans: shared}
+		var err error
+		if l.old, err = (counters.LimitConfig{Meter: m, Max: p.maximum(), Ban: lasts}).New(); err != nil {
 			p.Fatal(err)
 		}
-		p.limits = append(p.limits, limits{old, &m, rowtable.NewLimit(meter, maximum), m.Rule})
+		l.new = rowtable.NewLimit(meter, l.old.Max())
+		if lasts > 0 && shared == nil {
+			old, err := counters.NewBans(*l.old.BanMeter())
+			if err != nil {
+				p.Fatal(err)
+			}
+			shared = p.addBans(old, l.new)
+			l.bans = shared
+		}
+		p.limits = append(p.limits, l)
 	}
 }
 
@@ -127,13 +141,15 @@ func (p *pair) addBucket(m counters.Meter, meter rowtable.Meter) {
 	p.known = append(p.known, old)
 	p.old.Know(p.known)
 	meter.SetBucket(capacity, refill)
-	p.limits = append(p.limits, limits{old, &m, rowtable.NewLimit(meter, capacity), m.Rule})
+	p.limits = append(p.limits, limits{old: old, meter: &m, new: rowtable.NewLimit(meter, capacity), name: nameOf(&m)})
 }
 
 func (p *pair) step() {
 	switch k := p.IntN(100); {
-	case k < 60:
+	case k < 55:
 		p.take()
+	case k < 60:
+		p.ban()
 	case k < 75:
 		p.merge()
 	case k < 78:
@@ -151,10 +167,12 @@ func (p *pair) length() int64 {
 	return []int64{1000, int64(m.Sub) / 10, int64(m.Sub), int64(m.Sub), int64(m.Window), 3 * int64(m.Window)}[p.IntN(6)]
 }
 
-// lastTime is the first time whose milliseconds have no number of 42 bits: in 2109.
+// lastTime is the first time whose milliseconds have no number of 42 bits: in 2109. Bans end before it.
 const lastTime = int64(time.Millisecond) << 42
 
-func (p *pair) tick() { p.now = min(p.now+p.Int64N(1+p.length()), lastTime-1) }
+func (p *pair) tick() {
+	p.now = min(p.now+p.Int64N(1+p.length()), lastTime-3*int64(slices.Max(lengths)))
+}
 
 func (p *pair) take() {
 	i, key, cost := p.IntN(len(p.limits)), p.keys[p.IntN(len(p.keys))], uint64(1)
@@ -172,8 +190,14 @@ func (p *pair) take() {
 		}
 	}
 	want := p.old.Take(l.old, counters.Key(key), cost, p.now)
-	got := p.new.Take(l.new, key, cost, p.now)
-	if got != (rowtable.Decision{Allowed: want.Allowed, Remaining: want.Remaining,
+	var got rowtable.Decision
+	var banned bool
+	if l.bans != nil {
+		got, banned = p.new.TakeOrBan(l.new, key, cost, rowtable.BanKey{Bans: l.bans.new, Key: key}, p.now)
+	} else {
+		got = p.new.Take(l.new, key, cost, p.now)
+	}
+	if banned != want.Banned || got != (rowtable.Decision{Allowed: want.Allowed, Remaining: want.Remaining,
 		RetryAfter: int64(want.RetryAfter), ResetAfter: int64(want.ResetAfter)}) {
 		p.Fatalf("seed %d, step %d: cost %d of %+v (max %d) at %d:\n%+v, want\n%+v", p.seed, p.n, cost, l.meter,
 			l.old.Max(), p.now, got, want)
@@ -236,7 +260,8 @@ func (p *pair) drain() {
 	want, got := make(map[string][]own), make(map[string][]own)
 	for range 5 { // each expires 16 shards, and the next one drains what those had not sent
 		for _, s := range p.old.DrainDirty(p.now).Slots {
-			want[s.Meter.Rule] = append(want[s.Meter.Rule], own{uint64(s.Key), s.Index, s.Count})
+			rule := nameOf(s.Meter)
+			want[rule] = append(want[rule], own{uint64(s.Key), s.Index, s.Count})
 		}
 	}
 	drained := p.new.Drain(nil, p.now)
@@ -257,11 +282,23 @@ func (p *pair) drain() {
 	}
 }
 
+// nameOf is the name of a meter among all.
+func nameOf(m *counters.Meter) string { return fmt.Sprint(m.Rule, " ", m.Algorithm) }
+
 func (p *pair) ruleOf(s rowtable.Slot) string {
 	id := p.new.MeterID(s.Meter)
 	for _, l := range p.limits {
 		if l.new.ID == id {
 			return l.name
+		}
+	}
+	for _, b := range p.bans {
+		switch m := b.old.Meter(); id {
+		case b.new.ID:
+			return nameOf(&m)
+		case b.new.LiftMeter().ID:
+			m.Algorithm = counters.Lift
+			return nameOf(&m)
 		}
 	}
 	return ""

@@ -39,9 +39,17 @@
 // scan removes them. A slot merges in O(1): head, sums and block are found by
 // their own hashes, and read ahead together.
 //
+// A ban, or a lift of bans, is a head alone, whoever sends it: of several times the latest is in force, so nothing of
+// the others is kept but this table's own, which it sends.
+//
+//	byte  head of bans or lifts: its words in bits, from the low end
+//	   8  meter 16, kind 4 (0), own time of the newest sub-window 44: ms since the Unix epoch
+//	  32  origin of the latest time 16, 0: this table; latest time 48
+//	  40  own time of the sub-window before
+//	  48  of the latest time, if it is another origin's: birth 32, sub-window 32, the low bits
+//
 // What is to come has its place: of the flags, six are free (hot, pinned, pending debit, flush early, judged,
 // recreated); of the kinds, eight: a hot line (rates, part, credit, unsent: the state of thinning), rates of peers (six
 // of origin 16, time 24, rate 24 bits in a line), sums of regions (words as those of sums), what a queue was given
-// back, entries of a log. A ban is a head whose places are ends in ms since the sub-window began, by max in place of a
-// sum, and whose latest end is at 32.
+// back, entries of a log.
 package rowtable

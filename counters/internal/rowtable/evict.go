@@ -32,6 +32,7 @@ func (t *Table) create(s *rows.Shard, h uint64, m *Meter, key uint64, now int64)
 	}
 	c.setSub(now / m.Sub)
 	switch {
+	case m.isTimed():
 	case m.Bucket == nil:
 		if c.setAge(m.N + 1); m.N > narrow {
 			c.raise(wide)
@@ -76,14 +77,20 @@ func (t *Table) worth(s *rows.Shard, l *rows.Line, now int64) uint64 {
 	c := headOf(l)
 	h := t.hashOf(l)
 	off, _, ok := t.settle(s, h, c, m, now)
-	if !ok || t.empty(s, h, c, m) {
+	if !ok || t.empty(s, h, c, m, now) {
 		return rows.Worthless
 	}
 	var worth uint64
 	busy := c.newest() > 0
-	if m.Bucket != nil {
+	switch {
+	case m.isTimed(): // as much as any limit, or nothing
+		if m.ends(c) <= now {
+			return 1
+		}
+		worth, busy = mostWorth, true
+	case m.Bucket != nil:
 		worth = c.level().Debt(m.point(off))
-	} else {
+	default:
 		worth, busy = c.newest()+c.sum()+c.leaving(), c.age() <= m.N/2
 	}
 	worth = min(worth, mostWorth) + 1
@@ -98,7 +105,10 @@ func (t *Table) worth(s *rows.Shard, l *rows.Line, now int64) uint64 {
 
 // empty reports whether the head counts nothing, now or later. A bucket is empty once it has been full for so long that
 // no merge reaches back to a time before.
-func (t *Table) empty(s *rows.Shard, h uint64, c *head, m *Meter) bool {
+func (t *Table) empty(s *rows.Shard, h uint64, c *head, m *Meter, now int64) bool {
+	if m.isTimed() {
+		return m.timesGone(c, now)
+	}
 	if c.has(ahead) || m.Bucket == nil {
 		return !c.has(ahead) && c.age() > m.N
 	}
@@ -156,7 +166,7 @@ func (t *Table) leave(s *rows.Shard, h uint64, c *head) {
 	cold, m := t.shardOf(h), t.meter(c.line().Meter())
 	cold.unsent = t.appendOwn(cold.unsent, s, h, c, m, c.changed())
 	last := c.sub()
-	if m.Bucket == nil {
+	if m.Bucket == nil && !m.isTimed() {
 		last -= int64(c.age())
 	}
 	if c.has(ahead) {

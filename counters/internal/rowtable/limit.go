@@ -6,14 +6,26 @@ import (
 	"github.com/edgelimit/edgelimit/counters/internal/window"
 )
 
+// Algorithm is what the lines of a meter hold. The numbers are those of counters.Algorithm; 0 is that of counts.
+type Algorithm uint8
+
+// Algorithms of meters that are no limits'.
+const (
+	Ban  Algorithm = 7 // when bans end
+	Lift Algorithm = 8 // up to when bans of the key are lifted
+)
+
 // Meter is what lines count: of what length the sub-windows are, and how many a window has.
 type Meter struct {
-	ID       uint64
-	Sub      int64 // nanoseconds
-	N        int
-	Fixed    bool
-	Bucket   *Bucket // nil: a window
-	Fraction uint    // see Bucket
+	ID        uint64
+	Sub       int64 // nanoseconds
+	N         int
+	Fixed     bool
+	Algorithm Algorithm
+	Bucket    *Bucket // nil: a window
+	Fraction  uint    // see Bucket
+	Lasts     int64   // nanoseconds for which an admission counts
+	MaxSlot   uint64  // of a slot of an honest node; 0: any
 }
 
 // Limit is a meter with a maximum.
@@ -26,6 +38,9 @@ type Limit struct {
 
 // NewLimit returns a limit on the meter.
 func NewLimit(m Meter, maximum uint64) *Limit {
+	if m.Lasts = m.Sub * int64(m.N); m.Bucket != nil {
+		m.Lasts = int64(m.Bucket.Full >> m.Fraction)
+	}
 	return &Limit{Meter: m, Max: maximum, tag: maximum*0x9e3779b97f4a7c15>>48 | 1,
 		window: window.Window{Sub: m.Sub, Even: window.Even(maximum, m.N), Fixed: m.Fixed}}
 }

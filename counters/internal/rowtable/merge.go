@@ -52,6 +52,9 @@ func (t *Table) mergePart(m *Meter, slots []Slot, now int64) (novel int) {
 func touched(uint64) {}
 
 func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64) (raised bool) {
+	if t.isImplausible(m, sl, now) {
+		return false
+	}
 	if s.Used() > s.Limit() { // by lines of others' slots
 		t.makeRoom(s, sl.Key, now)
 	}
@@ -62,6 +65,9 @@ func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64
 	age := c.sub() - sl.Index
 	if age > int64(m.N) || age < -1 {
 		return false // the clock stepped back, and the head did not
+	}
+	if m.isTimed() {
+		return t.mergeTime(c, m, sl)
 	}
 	r := raising{t, s, h, c}
 	rise, _ := r.to(sl.Origin, sl.Birth, sl.Index, sl.Count)

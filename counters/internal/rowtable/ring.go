@@ -122,6 +122,10 @@ func (t *Table) settle(s *rows.Shard, h uint64, c *head, m *Meter, now int64) (o
 
 // advance moves a head on by so many sub-windows, and drops what leaves the window.
 func (t *Table) advance(s *rows.Shard, h uint64, c *head, m *Meter, by int64) {
+	if m.isTimed() {
+		c.advanceTimes(by)
+		return
+	}
 	var r ring
 	t.load(s, h, c, m, &r)
 	places := r.counts[:m.N+1]

@@ -14,6 +14,9 @@ type Table struct {
 	store  *rows.Store
 	shards [1 << shardBits]shard // by the same number as those of the store, with the same locks
 
+	implausible suspicion
+	bans        banFeed
+
 	meters struct {
 		sync.RWMutex
 		ids     rows.Meters
@@ -28,12 +31,14 @@ type shard struct {
 	births uint32
 	gone   int64  // until when a new head needs another birth, as a removed one may count
 	unsent []Slot // of removed heads
+	bans   banChanges
 }
 
 // New returns an empty table.
 func New(bytes int, seed uint64) *Table {
 	t := &Table{seed: seed}
 	t.meters.numbers, t.meters.states = make(map[uint64]uint16), new([rows.Numbers]*Meter)
+	t.implausible.at = make(map[uint16]int64)
 	t.store = rows.New(rows.Config{Bytes: bytes, Shards: len(t.shards), Seed: seed, Meters: &t.meters.ids})
 	return t
 }

@@ -123,6 +123,8 @@ func (t *Table) takeSlowly(s *rows.Shard, h uint64, l *Limit, c *head, cost uint
 func (t *Table) placeOf(s *rows.Shard, h uint64, c *head, m *Meter, age int) uint64 {
 	switch {
 	case c.has(wide):
+	case m.isTimed():
+		return c.timed().before
 	case m.Bucket != nil:
 		return c.before()
 	default:

@@ -43,14 +43,16 @@ Exit status: 0 removed, 1 there was none, or not everywhere, 2 not published.`
 	limitsListHelp = `
 edgelimit limits list --redis redis://10.0.0.5
 
+With --key-file, or a --config that names one, it says which limits were set with another key: they have no effect.
+
 Exit status: 0 listed, 2 not read.`
 )
 
 func limitsCommand() *cli.Command {
 	config := plain.flag("config", "configuration `FILE` of a node: its rules, rules_redis and key file", new(string))
 	asJSON := plain.flag("json", "print JSON", new(bool))
-	looking := slices.Concat(redisFlags(), reachingFlags(), []cli.Flag{config, asJSON})
-	changing := slices.Concat(looking, []cli.Flag{keyFileFlag(), authorFlag(), aboveFlag()}, readingFlags())
+	looking := slices.Concat(redisFlags(), reachingFlags(), []cli.Flag{config, keyFileFlag(), asJSON})
+	changing := slices.Concat(looking, []cli.Flag{authorFlag(), aboveFlag()}, readingFlags())
 	return &cli.Command{
 		Name: "limits", Usage: "give single identities limits of their own, by the Redis that rules come from",
 		Subcommands: []*cli.Command{
@@ -125,6 +127,11 @@ func (s *ruleStores) changeOnce(c *cli.Context, message string,
 // noKeyFile is in place of a key file where the nodes have none.
 const noKeyFile = "none"
 
+// keyFile is the file with the nodes' secrets, empty if none was named.
+func (s *ruleStores) keyFile(c *cli.Context) string {
+	return cmp.Or(c.String("key-file"), s.cfg.Gossip.KeyFile)
+}
+
 // identified is a rule, and the hash of an identity under it.
 type identified struct {
 	rule        *rules.Rule
@@ -134,7 +141,7 @@ type identified struct {
 
 // identify finds the rule among those in Redis, and hashes the identity.
 func (s *ruleStores) identify(c *cli.Context, name, identity string) (id identified, err error) {
-	file := cmp.Or(c.String("key-file"), s.cfg.Gossip.KeyFile)
+	file := s.keyFile(c)
 	switch {
 	case file == noKeyFile && !s.elsewhere:
 		file = ""
@@ -376,16 +383,41 @@ func limitsList(c *cli.Context) error {
 	if err != nil {
 		set = rules.NewSet() // full names, then
 	}
+	ofAnotherKey, err := s.otherKeys(c)
+	if err != nil {
+		return err
+	}
 	for _, l := range all {
 		until := "for good"
-		if l.Until != nil {
+		switch {
+		case ofAnotherKey(&l):
+			until = "no effect: set with another key"
+		case l.Until != nil && l.Until.Before(time.Now()):
+			until = "ended"
+		case l.Until != nil:
 			until = l.Until.UTC().Format(time.RFC3339)
-			if l.Until.Before(time.Now()) {
-				until = "ended"
-			}
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d in %s\t%s\t%s\t%s\n", text.Clean(set.NameOf(l.Rule)), l.Key, l.Max, windowText(&l),
 			until, text.Clean(l.Author), text.Clean(l.Note))
 	}
 	return w.Flush()
+}
+
+// otherKeys returns what tells whether a limit was set with another key than the nodes'. Without a key file, none was.
+func (s *ruleStores) otherKeys(c *cli.Context) (func(*rulestore.Limit) bool, error) {
+	file := s.keyFile(c)
+	if file == "" {
+		return func(*rulestore.Limit) bool { return false }, nil
+	}
+	if file == noKeyFile {
+		file = ""
+	}
+	keys, err := node.ReadKeys(file)
+	if err != nil {
+		return nil, err
+	}
+	return func(l *rulestore.Limit) bool {
+		_, identity, err := l.Override()
+		return err == nil && identity != keys.Fingerprint()
+	}, nil
 }

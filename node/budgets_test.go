@@ -19,8 +19,8 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
-// aboutBudgets are requests for which a budget must have room: they hold some of it. Budgets of the gRPC API and of
-// operators are filled by real requests in the tests of their packages, and here asked alone.
+// aboutBudgets are requests for which a budget must have room: they hold some of it. Budgets of the gRPC API, of
+// resets and of operators are filled by real requests in the tests of their packages, and here asked alone.
 var aboutBudgets = map[string]string{
 	"http streams":               checkOf("s", 0),
 	"http headers":               "GET /v1/auth HTTP/1.1\r\nX-Long: " + strings.Repeat("x", 6<<10) + "\r\n\r\n",
@@ -30,7 +30,8 @@ var aboutBudgets = map[string]string{
 	"proxy headers":              "GET / HTTP/1.1\r\nX-Long: " + strings.Repeat("x", 6<<10) + "\r\n\r\n",
 	"proxy upstream_connections": "GET / HTTP/1.1\r\n\r\n",
 	"health streams":             "", "health headers": "", "admin streams": "", "admin headers": "",
-	"grpc headers": "", "grpc arrivals": "", "grpc watches": "", "grpc bidi_streams": "",
+	"http resets": "", "proxy resets": "", "health resets": "", "admin resets": "",
+	"grpc resets": "", "grpc headers": "", "grpc arrivals": "", "grpc watches": "", "grpc bidi_streams": "",
 	"admin push_streams": "", "dashboard push_streams": "", "admin wrong_tokens": "",
 	" queue": "", " queue_headers": "",
 }

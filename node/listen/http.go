@@ -22,6 +22,9 @@ const (
 	// maxHeaders caps the headers of requests under way, in bytes; those of up to freeHeader do not count.
 	maxHeaders = 64 << 20
 	freeHeader = 4 << 10
+	// atOnce is how soon the client of a request of HTTP/2 resets it for that to count as a reset: a longer one, as a
+	// download, ends so as well.
+	atOnce = time.Second
 )
 
 // UseHTTP sets an HTTP server. Its idle connections end after the given time; 0: after the server's own.
@@ -36,16 +39,25 @@ func (l *Listener) UseHTTP(s *http.Server, idle time.Duration) {
 	}
 	l.streams = l.limits.Budgets.New(l.Name, "streams", MaxStreams)
 	l.headers = l.limits.Budgets.New(l.Name, "headers", maxHeaders)
+	l.resets = limits.NewResets(l.limits.Budgets, l.Name)
 	l.http = s
 	s.Handler = l.guard(s.Handler)
 	l.Server, l.Protocols, l.Refusal = s, []string{"h2", "http/1.1"}, full()
 }
 
 // guard does for all HTTP APIs what concerns connections: it refuses a request of HTTP/2 for which its source has no
-// stream left, and one whose long header finds no room; and it ends the connections that ends names with their answers.
+// stream left, and one whose long header finds no room; it closes connections that reset too many; and it ends the
+// connections that ends names with their answers.
 func (l *Listener) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		source, r := l.identifyRequest(r)
+		conn, _ := limits.SourceIn(r.Context()).(*limitedConn)
+		source, r := l.identifyRequest(conn, r)
+		if r.ProtoMajor == 2 && conn != nil && conn.source == source { // else the proxy in front bounds its clients
+			defer l.countReset(conn, r.Context(), time.Now())
+			if r.Context().Err() != nil {
+				return
+			}
+		}
 		if l.ends(r) {
 			w.Header().Set("Connection", "close")
 		}
@@ -67,6 +79,16 @@ func (l *Listener) guard(h http.Handler) http.Handler {
 	})
 }
 
+// countReset counts the end of a request of HTTP/2 that has not come through a proxy: an answer, or a reset. It closes
+// the connection that resets more than it may: net/http sends no GOAWAY that ends one at once.
+func (l *Listener) countReset(conn *limitedConn, ctx context.Context, began time.Time) {
+	if ctx.Err() == nil {
+		conn.resets.Answered()
+	} else if time.Since(began) < atOnce && !l.resets.Reset(&conn.resets, conn.source) {
+		_ = conn.Close()
+	}
+}
+
 // refuseRequest answers a request for which a budget has no room.
 func refuseRequest(w http.ResponseWriter, detail string) {
 	w.Header().Set("Retry-After", "1")
@@ -75,11 +97,10 @@ func refuseRequest(w http.ResponseWriter, detail string) {
 
 // identifyRequest returns the source of a request, and the request with it: its connection's or, where that has none,
 // that of the client whom a trusted proxy names.
-func (l *Listener) identifyRequest(r *http.Request) (netip.Addr, *http.Request) {
-	var source netip.Addr
-	if c, ok := limits.SourceIn(r.Context()).(*limitedConn); ok && c != nil {
+func (l *Listener) identifyRequest(c *limitedConn, r *http.Request) (netip.Addr, *http.Request) {
+	source := c.Source()
+	if c != nil {
 		c.speak()
-		source = c.source
 	}
 	if source.IsValid() || l.limits.Behind == nil {
 		return source, r

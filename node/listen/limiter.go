@@ -346,6 +346,7 @@ type limitedConn struct {
 	busy    atomic.Bool  // a request is under way, as far as the server reports it
 	spoke   atomic.Bool  // speak was called
 	silent  bool         // counts in limiter.silent; limiter.mu is held to read and to set it
+	resets  limits.ResetsOf
 
 	asked  time.Time     // when the server began to wait for the first byte; zero: it does not
 	header time.Duration // how long it would have waited for the first header

@@ -62,6 +62,7 @@ type Listener struct {
 	inner   func() error   // closes the system's listener, once
 	streams *limits.Budget // requests of HTTP/2 under way
 	headers *limits.Budget // bytes of requests under way
+	resets  limits.Resets  // of HTTP/2
 }
 
 // Open listens at the address of a setting, or takes over its socket. Nobody serves it before Start.

@@ -269,6 +269,11 @@ func (r *raw) begin(t *testing.T, stream uint32, timeout string) {
 
 func (r *raw) beginAt(t *testing.T, stream uint32, method, timeout string) {
 	t.Helper()
+	testkit.Must(t, r.tryBeginAt(stream, method, timeout))
+}
+
+// tryBeginAt is beginAt on a connection that the node may have closed.
+func (r *raw) tryBeginAt(stream uint32, method, timeout string) error {
 	var block strings.Builder
 	enc := hpack.NewEncoder(&block)
 	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"},
@@ -277,10 +282,8 @@ func (r *raw) beginAt(t *testing.T, stream uint32, method, timeout string) {
 			_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
 		}
 	}
-	if err := r.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte(block.String()),
-		EndHeaders: true}); err != nil {
-		t.Fatal(err)
-	}
+	return r.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte(block.String()),
+		EndHeaders: true})
 }
 
 // ended reads until the stream ends and returns its grpc-status, or the code of a reset.

@@ -81,7 +81,7 @@ func NewServer(s *Service, opt ServerOptions) *Server {
 		headers:     s.budgets.New("grpc", "headers", maxHeaders),
 		bidiStreams: s.budgets.New("grpc", "bidi_streams", maxBidiStreams)}
 	server.grpc = grpc.NewServer(
-		grpc.Creds(newListenerCredentials()),
+		grpc.Creds(newListenerCredentials(s.budgets)),
 		grpc.MaxConcurrentStreams(256), // of a connection
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxHeaderListSize(maxHeader),

@@ -53,8 +53,10 @@ func (f *findings) section() string {
 		"the one of\n%s) in %d settings, and writes this section:\n\n", referenceDate(), len(settings))
 	b.WriteString("| exchanges | how many | equal decisions | equal in all fields | or as in later versions of it |\n")
 	b.WriteString("|---|---|---|---|---|\n")
-	f.scripted.row(&b, "scripted, by gRPC")
-	f.json.row(&b, "scripted, at `/json`")
+	f.usual.row(&b, "what most use ("+strings.Join(usualGroups, ", ")+"; neither `QUOTA_MODE` nor "+
+		"`RESPONSE_DYNAMIC_METADATA`), by gRPC")
+	f.scripted.row(&b, "all that is scripted, the rare and the malformed as well, by gRPC")
+	f.json.row(&b, "the same at `/json`")
 	f.statistics.row(&b, "counters sent by statsd behind them")
 	fmt.Fprintf(&b, "| of %d random sessions, by gRPC | %d | all but differences below | | |\n\n", sessions,
 		f.random.exchanges)

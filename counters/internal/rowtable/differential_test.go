@@ -153,7 +153,9 @@ func (p *pair) step() {
 	case k < 75:
 		p.merge()
 	case k < 78:
-		p.drain()
+		if p.drain(); p.IntN(5) == 0 {
+			p.scan()
+		}
 	case k < 98:
 		p.tick()
 	case !p.steady:

@@ -48,6 +48,10 @@
 //	  40  own time of the sub-window before
 //	  48  of the latest time, if it is another origin's: birth 32, sub-window 32, the low bits
 //
+// A scan goes through the lines, so it returns the slots of a head, of the line of slots beside it, of a block, of a
+// row, one line after the other, and holds a shard for a part of them. It returns, too, what moves from slots to blocks
+// meanwhile.
+//
 // What is to come has its place: of the flags, six are free (hot, pinned, pending debit, flush early, judged,
 // recreated); of the kinds, eight: a hot line (rates, part, credit, unsent: the state of thinning), rates of peers (six
 // of origin 16, time 24, rate 24 bits in a line), sums of regions (words as those of sums), what a queue was given

@@ -25,7 +25,7 @@ func (t *Table) create(s *rows.Shard, h uint64, m *Meter, key uint64, now int64)
 	}
 	c, cold := headOf(l), t.shardOf(h)
 	if now < cold.gone {
-		if cold.births++; cold.births == 1<<(64-subBits) {
+		if cold.births++; cold.births == 1<<rowBirthBits { // rows know no more of one
 			cold.births = 1
 		}
 		c.when = uint64(cold.births) << subBits

@@ -97,11 +97,12 @@ func (r *raising) to(origin uint16, birth uint32, sub int64, count uint64) (rise
 
 // thicken moves all slots of a key into blocks. at is a sub-window in the ring, or the next one.
 func (r *raising) thicken(l *slots, at int64) bool {
+	r.noteMoved(l, at)
 	for _, sl := range &l.slots {
 		if sl.origin == 0 {
 			continue
 		}
-		sub := at + int64(int8(sl.sub-uint8(at)))
+		sub := near(at, uint64(sl.sub), 8)
 		if _, full := r.toBlock(sl.origin, sl.birth, sub, uint64(sl.count)); full {
 			return false
 		}

@@ -32,6 +32,7 @@ type shard struct {
 	gone   int64  // until when a new head needs another birth, as a removed one may count
 	unsent []Slot // of removed heads
 	bans   banChanges
+	scans  []*Scan // that are in the shard
 }
 
 // New returns an empty table.

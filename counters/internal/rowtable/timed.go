@@ -68,9 +68,23 @@ func (c *head) advanceTimes(by int64) {
 
 // timesGone reports whether a timed head has no own times to be sent again, and nothing of others that is in force.
 func (m *Meter) timesGone(c *head, now int64) bool {
+	return c.newest() == 0 && c.timed().before == 0 && !c.isOthersInRing() && m.ends(c) <= now
+}
+
+// isOthersInRing reports whether the latest time is another origin's, of a sub-window that would still count.
+func (c *head) isOthersInRing() bool {
 	w := c.timed()
-	others := uint16(w.latest) != 0 && uint32(c.sub())-w.sub+1 <= 2 // in the ring, or ahead of it
-	return c.newest() == 0 && w.before == 0 && !others && m.ends(c) <= now
+	return uint16(w.latest) != 0 && uint32(c.sub())-w.sub+1 <= 2 // in the ring, or ahead of it
+}
+
+// appendLatest appends the latest time, if others may need it: it is another origin's, and of use.
+func appendLatest(dst []Slot, c *head, m *Meter, now int64) []Slot {
+	w := c.timed()
+	if uint16(w.latest) == 0 || m.ends(c) <= now && !c.isOthersInRing() {
+		return dst
+	}
+	sub := near(c.sub(), uint64(w.sub), 32)
+	return append(dst, slotOf(c, sub, uint16(w.latest), w.birth, c.latest(false)))
 }
 
 // noteTime raises the own time of the newest sub-window, and has it sent.

@@ -6,8 +6,11 @@
 // shard is at most 13/16 full, so a key of one line takes 79 bytes. There is nothing else to manage: no pages, no block
 // sizes, no lists, no index.
 //
+// A shard begins with a page or two, and doubles where it is, in steps ([Shard.Grow]), up to its part of the memory.
+//
 //	hash     63      58 57          32 31                           0
-//	        |  shard   |              |  home = low 32 bits * homes >> 32
+//	        |  shard   |              |  home = low 32 bits * homes >> 32; half of it for a line that a growing shard
+//	                                     has not moved yet
 //
 //	line     0   key      8 bytes
 //	         8   name     8 bytes: meter 16 bits, 0 if the line is free; kind 4; rest 44

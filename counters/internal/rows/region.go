@@ -2,7 +2,7 @@ package rows
 
 import "unsafe"
 
-// region is the memory of a store, all zero. The lines of a cache are its lines.
+// region is the memory of a store, all zero, and not taken before it is used. The lines of a cache are its lines.
 type region struct {
 	first unsafe.Pointer
 	words []uint64 // keeps memory of the Go heap alive; nil: it is mapped

@@ -14,13 +14,14 @@ import "math/bits"
 // it have theirs after it. So next becomes the least hash whose home is after the free line. The next part begins at
 // the home of next: no line with a hash of next or above lies before it. Up to the first free line there may be lines
 // with hashes below, whose homes are before: it leaves them out. Insertions, removals and moves between two parts
-// change none of this, as it holds for any state of the shard. A removal by the scan itself moves lines back from
-// places beyond, which it has not come to.
+// change none of this, as it holds for any state of the shard. A step of growth changes none of it either: the cursor
+// is a hash, and homes ascend with hashes before the step and after it. A removal by the scan itself moves lines back
+// from places beyond, which it has not come to.
 type Cursor struct{ next uint64 }
 
 // Scan visits the lines of the next part of a scan: those at the next so many places, and on to a free one. It removes
 // those for which visit returns true. It returns whether the scan is done; the cursor is at the beginning then. visit
-// must not remove a line of the shard; one that it inserts is visited at most once.
+// must not remove a line of the shard, nor have it grow; a line that it inserts is visited at most once.
 func (s *Shard) Scan(c *Cursor, places int, visit func(l *Line) (remove bool)) (done bool) {
 	i := s.home(c.next)
 	end, visited := i+places, c.next > 0
@@ -47,7 +48,12 @@ func (s *Shard) Scan(c *Cursor, places int, visit func(l *Line) (remove bool)) (
 }
 
 // leastHash is the least hash, of its low 32 bits, whose home is not before a place.
-func (s *Shard) leastHash(i int) uint64 { return (uint64(i)<<32 + s.homes - 1) / s.homes }
+func (s *Shard) leastHash(i int) uint64 {
+	if h := (uint64(i)<<33 + s.homes - 1) / s.homes; h < s.split {
+		return h
+	}
+	return max(s.split, (uint64(i)<<32+s.homes-1)/s.homes)
+}
 
 // Mark marks a line: the next drain visits it.
 func (s *Shard) Mark(l *Line) { s.setMark(s.index(l), true) }
@@ -64,58 +70,44 @@ func (s *Shard) setMark(i int, on bool) {
 	}
 }
 
-// ahead is how many lines a drain reads at once: a processor has about as many memory reads under way.
-const ahead = 16
-
-// Drain is Scan that visits only marked lines, and takes their marks away. A line that is marked while the drain goes
-// on is visited at most once by it: it stays marked if it was visited before. visit must not remove a line of the
-// shard.
-func (s *Shard) Drain(c *Cursor, places int, visit func(l *Line)) (done bool) {
-	from := s.home(c.next)
-	to := min(from+places, s.last)
-	for !s.at(to).free() {
-		to++
+// Drain is Scan of the marked lines: it appends those of the next part to dst, and takes their marks away. A part has
+// so many lines, or some more; the places between them cost nothing. A line that is marked while the drain goes on
+// is appended at most once by it: it stays marked if it was before. The lines are valid until one is removed, or the
+// shard grows.
+func (s *Shard) Drain(c *Cursor, part int, dst []*Line) (lines []*Line, done bool) {
+	part += len(dst)
+	at := s.home(c.next)
+	for c.next > 0 && !s.at(at).free() { // some of these were visited
+		if s.hashOf(s.at(at))&(1<<32-1) >= c.next {
+			dst = s.takeMarked(at, dst)
+		}
+		at++
 	}
-	var found [ahead]*Line
-	n := 0
-	for w := from / 64; w <= (to-1)/64; w++ {
-		set := s.dirty[w] & (^uint64(0) << max(0, from-w*64)) // no place before from
-		for ; set != 0; set &= set - 1 {
-			i := w*64 + bits.TrailingZeros64(set)
-			if i >= to {
-				break
-			}
-			found[n] = s.at(i)
-			if n++; n == ahead {
-				s.visitMarked(found[:n], c.next, visit)
-				n = 0
-			}
+	for at < s.last && len(dst) < part {
+		if set := s.dirty[at/64] >> (at % 64); set != 0 {
+			at += bits.TrailingZeros64(set)
+			dst = s.takeMarked(at, dst)
+			at++
+		} else {
+			at = at&^63 + 64
 		}
 	}
-	s.visitMarked(found[:n], c.next, visit)
-	if to+1 >= int(s.homes) {
+	for at < s.last && !s.at(at).free() {
+		dst = s.takeMarked(at, dst)
+		at++
+	}
+	if at+1 >= int(s.homes) {
 		*c = Cursor{}
-		return true
+		return dst, true
 	}
-	c.next = s.leastHash(to + 1)
-	return false
+	c.next = s.leastHash(at + 1)
+	return dst, false
 }
 
-func (s *Shard) visitMarked(lines []*Line, next uint64, visit func(l *Line)) {
-	var sum uint64
-	for _, l := range lines { // nothing but reads: they overlap
-		sum += l.Key
+func (s *Shard) takeMarked(i int, dst []*Line) []*Line {
+	if !s.marked(i) {
+		return dst
 	}
-	touched(sum)
-	for _, l := range lines {
-		if s.hashOf(l)&(1<<32-1) >= next {
-			s.setMark(s.index(l), false)
-			visit(l)
-		}
-	}
+	s.setMark(i, false)
+	return append(dst, s.at(i))
 }
-
-// touched keeps the compiler from leaving reads out.
-//
-//go:noinline
-func touched(uint64) {}

@@ -20,6 +20,7 @@ func (c *churn) step(t *rapid.T) {
 		id := drawIdentity(t)
 		switch l := c.shard.line(c.store, id); {
 		case l == nil:
+			c.shard.Grow()
 			c.shard.insert(c.store, id)
 			c.added[id] = true
 		case rapid.Bool().Draw(t, "remove"):
@@ -30,11 +31,14 @@ func (c *churn) step(t *rapid.T) {
 }
 
 func filled(t *rapid.T) *churn {
-	store, s := tiny(rapid.IntRange(1, 60).Draw(t, "lines"), rapid.Uint64().Draw(t, "seed"))
+	store, s := tiny(t)
 	c := &churn{store, s, make(map[identity]bool), make(map[identity]bool)}
 	for range rapid.IntRange(0, 60).Draw(t, "inserts") {
-		if id := drawIdentity(t); s.line(store, id) == nil && s.insert(store, id) != nil {
-			c.stable[id] = true
+		if id := drawIdentity(t); s.line(store, id) == nil {
+			s.Grow()
+			if s.insert(store, id) != nil {
+				c.stable[id] = true
+			}
 		}
 	}
 	return c
@@ -87,9 +91,17 @@ func TestDrainVisitsEachMarkOnce(t *testing.T) {
 			}
 		}
 		visits, again := make(map[identity]int), make(map[identity]bool)
-		visit := func(l *Line) { visits[identityOf(l)]++ }
 		var cursor Cursor
-		for places := rapid.IntRange(1, 8).Draw(t, "places"); !c.shard.Drain(&cursor, places, visit); {
+		part := rapid.IntRange(1, 8).Draw(t, "part")
+		for done := false; !done; {
+			var lines []*Line
+			lines, done = c.shard.Drain(&cursor, part, nil)
+			for _, l := range lines {
+				visits[identityOf(l)]++
+			}
+			if done {
+				break
+			}
 			c.step(t)
 			id := drawIdentity(t)
 			if l := c.shard.line(c.store, id); l != nil {
@@ -125,6 +137,7 @@ func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 				s := store.Shard(h)
 				touched(s.Touch(h))
 				s.Lock()
+				s.Grow()
 				switch l := s.Head(h, someMeter, key); {
 				case l == nil:
 					if l = s.Insert(h, key, Name(1, Head, 0)); l == nil {
@@ -142,17 +155,19 @@ func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	all.Go(func() {
+		var lines []*Line
 		for range 50 {
 			for i := range store.Shards() {
 				s := &store.Shards()[i]
 				var c Cursor
 				for done := false; !done; {
 					s.Lock()
-					done = s.Drain(&c, 64, func(l *Line) {
+					lines, done = s.Drain(&c, 64, lines[:0])
+					for _, l := range lines {
 						if l.Words[0] != l.Key {
 							t.Errorf("key %x has the words of %x", l.Key, l.Words[0])
 						}
-					})
+					}
 					s.Unlock()
 				}
 			}

@@ -15,7 +15,7 @@ type Meters [Numbers]uint64
 
 // Config configures a Store.
 type Config struct {
-	Bytes  int    // of memory, for all lines
+	Bytes  int    // of memory, for all lines, at most: a store takes it as lines come
 	Shards int    // a power of two
 	Seed   uint64 // of hashes; secret if others choose keys
 	Meters *Meters
@@ -33,17 +33,34 @@ type Store struct {
 type Shard struct {
 	sync.Mutex
 	lines  unsafe.Pointer // the first one
-	homes  uint64         // where a search may begin: the first so many lines
+	homes  uint64         // where a search may begin: the first so many lines; see grow.go
+	split  uint64         // the least hash whose home is among all homes
 	dirty  []uint64       // a bit for each line
 	meters *Meters
 	seed   uint64
 	used   int
 	limit  int // of used, for heads
 	most   int // of used
+	growAt int // of used, from which Grow has something to do
 	last   int // the last line, which stays free: every search ends
 	hand   int // where Victim goes on
+	*common
+} // two lines in all
+
+var _ [0]struct{} = [unsafe.Sizeof(Shard{}) - 2*lineBytes]struct{}{}
+
+// common is what the shards of a store have in common.
+type common struct {
 	memory *region
-	_      [16]byte // two lines in all
+	sizes
+}
+
+// sizes are numbers of lines.
+type sizes struct {
+	least    int // the homes of a shard at first
+	most     int // and at last: a power of two as many
+	overflow int // lines after the last home, with the last one
+	part     int // places that a step of growth moves
 }
 
 const (
@@ -52,25 +69,47 @@ const (
 	loadNum, mostNum, loadDen = 13, 15, 16
 	// The lines after the last home take what does not fit before it.
 	overflow = 256
+	// A shard begins with a page of memory or two.
+	leastHomes = 64
+	growPart   = 64
 )
 
 // New returns an empty store.
 func New(cfg Config) *Store {
 	n := cfg.Bytes / cfg.Shards / lineBytes
 	extra := min(overflow, n/8) + 1
-	homes := max(1, n-extra)
+	most := max(1, n-extra)
+	least := most
+	for least >= 2*leastHomes {
+		least /= 2
+	}
+	return newStore(cfg, sizes{least, most, extra, growPart})
+}
+
+func newStore(cfg Config, sz sizes) *Store {
 	t := &Store{shards: make([]Shard, cfg.Shards), shift: 64 - uint(bits.Len(uint(cfg.Shards-1))), seed: cfg.Seed}
-	each := homes + extra
-	memory := newRegion(each * cfg.Shards)
+	sz.most = sz.least << (bits.Len(uint(sz.most/sz.least)) - 1)
+	each := sz.most + sz.overflow
+	all := &common{newRegion(each * cfg.Shards), sz}
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.lines, s.memory = memory.line(i*each), memory
-		s.homes, s.last = uint64(homes), each-1
-		s.limit, s.most = max(1, homes*loadNum/loadDen), max(1, homes*mostNum/loadDen)
-		s.dirty = make([]uint64, each/64+1)
+		s.lines, s.common = all.memory.line(i*each), all
 		s.meters, s.seed = cfg.Meters, cfg.Seed
+		s.setHomes(uint64(sz.least))
+		s.setLimits()
 	}
 	return t
+}
+
+// Bytes returns how much memory the store uses now: that of all homes.
+func (t *Store) Bytes() (n int) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.Lock()
+		n += int(s.homes) * lineBytes
+		s.Unlock()
+	}
+	return n
 }
 
 // Hash is the hash of a head. All lines of its meter and key are in its shard.
@@ -120,7 +159,7 @@ func (s *Shard) Find(h, key, name uint64) *Line {
 }
 
 // Insert adds a line that is not there, with zero words. It moves no other line. It returns nil if there is no room.
-// For a head, Limit is to be kept.
+// Grow is to be called before; for a head, Limit is to be kept.
 func (s *Shard) Insert(h, key, name uint64) *Line {
 	if s.used >= s.most {
 		return nil
@@ -149,18 +188,17 @@ func (s *Shard) removeAt(gap int) {
 			gap = i
 		}
 	}
-	l := s.at(gap)
-	l.Name, l.Words = 0, [6]uint64{}
-	atomic.StoreUint64(&l.Key, 0)
-	s.setMark(gap, false)
+	s.put(gap, &Line{}, false)
 	s.used--
 }
 
-func (s *Shard) move(to, from int) {
-	dst, src := s.at(to), s.at(from)
-	dst.Name, dst.Words = src.Name, src.Words
-	atomic.StoreUint64(&dst.Key, src.Key)
-	s.setMark(to, s.marked(from))
+func (s *Shard) move(to, from int) { s.put(to, s.at(from), s.marked(from)) }
+
+func (s *Shard) put(to int, l *Line, marked bool) {
+	dst := s.at(to)
+	dst.Name, dst.Words = l.Name, l.Words
+	atomic.StoreUint64(&dst.Key, l.Key)
+	s.setMark(to, marked)
 }
 
 // Used returns how many lines are used, and Limit how many are to be used at most where a head is added.
@@ -169,7 +207,14 @@ func (s *Shard) Limit() int { return s.limit }
 
 // Touch brings the line where the search for a hash begins into the processor's cache. It needs no lock, so that the
 // misses of many lines overlap. The result is of no use, but keeps the compiler from leaving the read out.
-func (s *Shard) Touch(h uint64) uint64 { return atomic.LoadUint64(&s.at(s.home(h)).Key) }
+func (s *Shard) Touch(h uint64) uint64 {
+	h &= 1<<32 - 1
+	i := h * atomic.LoadUint64(&s.homes) >> 32
+	if h < atomic.LoadUint64(&s.split) {
+		i /= 2
+	}
+	return atomic.LoadUint64(&s.at(int(i)).Key)
+}
 
 func (s *Shard) at(i int) *Line { return (*Line)(unsafe.Add(s.lines, i*lineBytes)) }
 
@@ -177,7 +222,15 @@ func (s *Shard) index(l *Line) int {
 	return int(uintptr(unsafe.Pointer(l))-uintptr(s.lines)) / lineBytes
 }
 
-func (s *Shard) home(h uint64) int { return int(h & (1<<32 - 1) * s.homes >> 32) }
+// home is the place where the search for a hash begins.
+func (s *Shard) home(h uint64) int {
+	h &= 1<<32 - 1
+	i := h * s.homes >> 32
+	if h < s.split {
+		i /= 2
+	}
+	return int(i)
+}
 
 // HashOf returns the hash of a line that is used.
 func (s *Shard) hashOf(l *Line) uint64 {

@@ -9,13 +9,22 @@ import (
 // someMeter is the id of a meter: a hash, of which no bits are zero by rule.
 const someMeter = 0x9e3779b97f4a7c15
 
-// tiny returns a store of one shard with so many lines, and meters of which some share bits.
-func tiny(lines int, seed uint64) (*Store, *Shard) {
+// tiny returns a store of one small shard, and meters of which some share bits. Some shards grow, in steps of all sizes.
+// Others are full soon, so that lines lie far from their homes, behind the last home as well.
+func tiny(t *rapid.T) (*Store, *Shard) {
 	meters := new(Meters)
 	for i := range 4 {
 		meters[1+i] = someMeter * uint64(2*i+1)
 	}
-	store := New(Config{Bytes: lines * lineBytes, Shards: 1, Seed: seed, Meters: meters})
+	least := rapid.IntRange(1, 30).Draw(t, "homes")
+	sz := sizes{least, least, 1 + least/8, 1}
+	if rapid.Bool().Draw(t, "grows") {
+		sz.most, sz.part = least<<rapid.IntRange(1, 4).Draw(t, "doubles"), rapid.IntRange(1, 16).Draw(t, "part")
+		if rapid.Bool().Draw(t, "has room") {
+			sz.overflow = 400
+		}
+	}
+	store := newStore(Config{Shards: 1, Seed: rapid.Uint64().Draw(t, "seed"), Meters: meters}, sz)
 	return store, &store.shards[0]
 }
 
@@ -75,7 +84,7 @@ type content struct {
 // from their homes, behind the last home as well.
 func TestShardIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		store, s := tiny(rapid.IntRange(1, 40).Draw(t, "lines"), rapid.Uint64().Draw(t, "seed"))
+		store, s := tiny(t)
 		naive := make(map[identity]content)
 		t.Repeat(map[string]func(*rapid.T){
 			"insert": func(t *rapid.T) { insertBoth(t, store, s, naive) },
@@ -113,13 +122,14 @@ func insertBoth(t *rapid.T, store *Store, s *Shard, naive map[identity]content) 
 	if _, ok := naive[id]; ok {
 		return
 	}
+	s.Grow()
 	switch l := s.insert(store, id); {
 	case l != nil:
 		if s.Marked(l) || l.Words != [6]uint64{} {
 			t.Fatalf("a new line has a mark, or words: %v", *l)
 		}
 		naive[id] = content{}
-	case s.used < s.most && s.homes >= overflow:
+	case s.used < s.most && s.overflow > s.used:
 		t.Fatalf("no room for a line beside %d, of at most %d", s.used, s.most)
 	}
 }
@@ -189,10 +199,11 @@ func TestAKeyTakesFewBytes(t *testing.T) {
 	for key := uint64(0); ; key++ {
 		h := store.Hash(someMeter, key)
 		s := store.Shard(h)
+		s.Grow()
 		if s.Used() == s.Limit() || s.Insert(h, key, Name(1, Head, 0)) == nil {
 			continue
 		}
-		if keys++; keys == 64*s.limit {
+		if keys++; int(s.homes) == s.sizes.most && keys == 64*s.limit {
 			break
 		}
 		if key > 4*bytes/lineBytes {
@@ -201,5 +212,39 @@ func TestAKeyTakesFewBytes(t *testing.T) {
 	}
 	if each := float64(bytes) / float64(keys); each > 84 {
 		t.Errorf("a key takes %.1f bytes", each)
+	}
+}
+
+// A store takes memory as lines come: at most 160 bytes a line beyond what it begins with, whatever it may take.
+func TestAStoreTakesMemoryAsLinesCome(t *testing.T) {
+	const lines = 500_000
+	store := New(Config{Bytes: 1 << 30, Shards: 64, Seed: 1, Meters: &Meters{1: someMeter}})
+	first := store.Bytes()
+	if first > 64*2*leastHomes*lineBytes {
+		t.Errorf("an empty store takes %d bytes", first)
+	}
+	for key := range uint64(lines) {
+		h := store.Hash(someMeter, key)
+		s := store.Shard(h)
+		s.Grow()
+		if s.Insert(h, key, Name(1, Head, 0)) == nil {
+			t.Fatalf("there is no room for line %d", key)
+		}
+		if key%1000 > 0 {
+			continue
+		}
+		if got := store.Bytes(); got > first+int(key)*160 {
+			t.Fatalf("%d lines take %d bytes", key+1, got)
+		}
+	}
+	found := 0
+	for key := range uint64(lines) {
+		h := store.Hash(someMeter, key)
+		if store.Shard(h).Head(h, someMeter, key) != nil {
+			found++
+		}
+	}
+	if found != lines {
+		t.Errorf("%d lines of %d are left", found, lines)
 	}
 }

@@ -13,6 +13,7 @@ func (t *Table) create(s *rows.Shard, h uint64, m *Meter, key uint64, now int64)
 	if number == 0 {
 		return nil
 	}
+	s.Grow()
 	if s.Used() >= s.Limit() {
 		t.makeRoom(s, key, now)
 	}

@@ -55,6 +55,7 @@ func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64
 	if t.isImplausible(m, sl, now) {
 		return false
 	}
+	s.Grow()
 	if s.Used() > s.Limit() { // by lines of others' slots
 		t.makeRoom(s, sl.Key, now)
 	}

@@ -13,6 +13,7 @@ type Table struct {
 	seed   uint64
 	store  *rows.Store
 	shards [1 << shardBits]shard // by the same number as those of the store, with the same locks
+	dirty  []*rows.Line          // buffer of a drain
 
 	implausible suspicion
 	bans        banFeed

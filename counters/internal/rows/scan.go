@@ -84,13 +84,12 @@ func (s *Shard) Drain(c *Cursor, part int, dst []*Line) (lines []*Line, done boo
 		at++
 	}
 	for at < s.last && len(dst) < part {
-		if set := s.dirty[at/64] >> (at % 64); set != 0 {
-			at += bits.TrailingZeros64(set)
-			dst = s.takeMarked(at, dst)
-			at++
-		} else {
-			at = at&^63 + 64
+		w := at / 64
+		set := s.dirty[w] >> (at % 64) << (at % 64)
+		for s.dirty[w] ^= set; set != 0; set &= set - 1 {
+			dst = append(dst, s.at(w*64+bits.TrailingZeros64(set)))
 		}
+		at = w*64 + 64
 	}
 	for at < s.last && !s.at(at).free() {
 		dst = s.takeMarked(at, dst)

@@ -42,13 +42,12 @@ func (t *Table) drainLines(dst []Slot, s *rows.Shard, lines []*rows.Line, now in
 // drainHead appends the own slots of a head that rose. Those of most have risen in the newest sub-window only, and
 // nobody else counts them.
 func (t *Table) drainHead(dst []Slot, s *rows.Shard, c *head, now int64) []Slot {
-	number := c.line().Meter()
+	number, state := c.line().Meter(), c.state
 	m := t.meter(number)
 	off := now - c.sub()*m.Sub
-	if uint64(off) < uint64(m.Sub) && c.changed() <= 1 && !c.has(slotsForm|blocksForm) {
-		if c.changed() > 0 && c.newest() > 0 {
-			dst = append(dst, Slot{Key: c.key, Index: c.sub(), Count: c.newest(), Birth: c.birth(), Meter: number})
-		}
+	if state&uint64(six<<changedAt|slotsForm|blocksForm) == 1<<changedAt && uint64(off) < uint64(m.Sub) &&
+		c.newest() > 0 {
+		dst = append(dst, Slot{Key: c.key, Index: c.sub(), Count: c.newest(), Birth: c.birth(), Meter: number})
 	} else {
 		h := t.hashOf(c.line())
 		if uint64(off) >= uint64(m.Sub) {
@@ -56,8 +55,7 @@ func (t *Table) drainHead(dst []Slot, s *rows.Shard, c *head, now int64) []Slot 
 		}
 		dst = t.appendOwn(dst, s, h, c, m, c.changed())
 	}
-	c.setChanged(0)
-	c.state &^= 1<<flagsAt - 1 // offered
+	c.state &^= six<<changedAt | 1<<flagsAt - 1 // changed, offered
 	return dst
 }
 

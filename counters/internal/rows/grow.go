@@ -18,9 +18,12 @@ import (
 // Grow has the shard grow, if it has to: a step for every two lines that were inserted meanwhile. Lines move: no
 // pointer to a line outlives it. It takes some microseconds, and is to be called before an insertion, not by a scan.
 func (s *Shard) Grow() {
-	for s.used >= s.growAt && s.grow() {
+	for s.MustGrow() && s.grow() {
 	}
 }
+
+// MustGrow reports whether Grow has something to do.
+func (s *Shard) MustGrow() bool { return s.used >= s.growAt }
 
 // linesPerStep is how many lines may be inserted in a step of growth: 1/32 of a shard until it has doubled.
 const linesPerStep = 2
@@ -37,7 +40,7 @@ func (s *Shard) grow() bool {
 	if !s.lowerSplit() {
 		return false
 	}
-	s.limit = s.most // nothing goes to make room meanwhile
+	s.limit, s.most = s.last, s.last // nothing goes to make room meanwhile
 	if s.growAt = min(s.used+linesPerStep, s.most); s.split == 0 {
 		s.setLimits()
 	}
@@ -108,12 +111,13 @@ func (s *Shard) setHomes(n uint64) {
 
 func (s *Shard) setSplit(h uint64) { atomic.StoreUint64(&s.split, h) }
 
-// setLimits sets the limits of a shard that does not grow.
+// setLimits sets the limits of a shard that does not grow now. One that can grow takes lines as long as there is a place
+// for them: they may be inserted where it cannot grow, as lines must not move.
 func (s *Shard) setLimits() {
 	n := int(s.homes)
-	s.limit, s.most = max(1, n*loadNum/loadDen), max(1, n*mostNum/loadDen)
-	if s.growAt = s.limit; n == s.sizes.most {
-		s.growAt = math.MaxInt
+	s.limit = max(1, n*loadNum/loadDen)
+	if s.growAt, s.most = s.limit, s.last; n == s.sizes.most {
+		s.growAt, s.most = math.MaxInt, max(1, n*mostNum/loadDen)
 		s.memory.advise(s.lines, (s.last+1)*lineBytes)
 	}
 }

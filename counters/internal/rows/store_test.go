@@ -9,8 +9,8 @@ import (
 // someMeter is the id of a meter: a hash, of which no bits are zero by rule.
 const someMeter = 0x9e3779b97f4a7c15
 
-// tiny returns a store of one small shard, and meters of which some share bits. Some shards grow, in steps of all sizes.
-// Others are full soon, so that lines lie far from their homes, behind the last home as well.
+// tiny returns a store of one small shard, and meters of which some share bits. Some shards grow, in steps of all
+// sizes. Others are full soon, so that lines lie far from their homes, behind the last home as well.
 func tiny(t *rapid.T) (*Store, *Shard) {
 	meters := new(Meters)
 	for i := range 4 {

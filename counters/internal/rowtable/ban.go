@@ -116,6 +116,7 @@ func (t *Table) ask(l *Limit, key, cost uint64, now int64) Decision {
 	s := t.store.Shard(h)
 	s.Lock()
 	defer s.Unlock()
+	s.Grow()
 	ok := false
 	line := s.Head(h, l.ID, key)
 	if line != nil {

@@ -13,6 +13,7 @@ func (t *Table) Drain(dst []Slot, now int64) []Slot {
 		var cursor rows.Cursor
 		for done := false; !done; {
 			s.Lock()
+			s.Grow()
 			dst = append(dst, t.shards[i].unsent...)
 			t.shards[i].unsent = t.shards[i].unsent[:0]
 			t.dirty, done = s.Drain(&cursor, drainPart, t.dirty[:0])
@@ -80,6 +81,7 @@ func (t *Table) Expire(now int64) {
 		var cursor rows.Cursor
 		for done := false; !done; {
 			s.Lock()
+			s.Grow()
 			done = t.expire(s, &cursor, now)
 			s.Unlock()
 		}

@@ -1,6 +1,10 @@
 package rowtable
 
-import "github.com/edgelimit/edgelimit/counters/internal/rows"
+import (
+	"slices"
+
+	"github.com/edgelimit/edgelimit/counters/internal/rows"
+)
 
 // maxRing is the largest ring: sixty sub-windows and the one that leaves.
 const maxRing = 61
@@ -83,19 +87,23 @@ func (t *Table) saveBucket(s *rows.Shard, h uint64, c *head, m *Meter, r *ring) 
 	c.setBefore(r.counts[0])
 }
 
-// saveWide writes the wide lines of a head. The leaving place is in the head as well.
+// saveWide writes the wide lines of a head: those in which something counts.
 func (t *Table) saveWide(s *rows.Shard, h uint64, c *head, m *Meter, r *ring) {
 	first := c.sub() - int64(m.N)
-	var line *rows.Line
-	for i, count := range r.counts[:m.N] {
+	for i := 0; i < m.N; {
 		at := first + int64(i)
-		if line == nil || at%longs == 0 {
-			name := longName(c, wideKind, at)
-			line = ensure(s, rows.Sub(h, name), c.key, name)
+		n := min(m.N-i, longs-int(at&(longs-1)))
+		name := longName(c, wideKind, at)
+		line := s.Find(rows.Sub(h, name), c.key, name)
+		if line == nil && slices.Max(r.counts[i:i+n]) > 0 {
+			line = s.Insert(rows.Sub(h, name), c.key, name)
 		}
-		if line != nil {
-			longsOf(line).set(at, count)
+		for k := range n {
+			if line != nil {
+				longsOf(line).set(at+int64(k), r.counts[i+k])
+			}
 		}
+		i += n
 	}
 }
 

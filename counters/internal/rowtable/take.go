@@ -16,6 +16,10 @@ func (t *Table) Take(l *Limit, key, cost uint64, now int64) Decision {
 	c := headOf(line)
 	off := now - c.sub()*l.Sub
 	if uint64(off) >= uint64(l.Sub) || cost-1 >= l.Max || c.has(ahead) || l.Bucket != nil {
+		if s.MustGrow() { // lines may be inserted
+			s.Grow()
+			c = headOf(s.Head(h, l.ID, key))
+		}
 		d := t.takeSlowly(s, h, l, c, cost, now)
 		s.Unlock()
 		return d

@@ -111,8 +111,8 @@ func (s *Shard) setHomes(n uint64) {
 
 func (s *Shard) setSplit(h uint64) { atomic.StoreUint64(&s.split, h) }
 
-// setLimits sets the limits of a shard that does not grow now. One that can grow takes lines as long as there is a place
-// for them: they may be inserted where it cannot grow, as lines must not move.
+// setLimits sets the limits of a shard that does not grow now. One that can grow takes lines as long as there is a
+// place for them: they may be inserted where it must not grow, as lines would move.
 func (s *Shard) setLimits() {
 	n := int(s.homes)
 	s.limit = max(1, n*loadNum/loadDen)

@@ -28,11 +28,13 @@
 //	    3  block  origin / 16, 16 bits; sub, 20 bits  16 counts of 24 bits: 16 origins, one sub-window
 //	    4  row    origin, birth 10, sub / 16 10 bits  16 counts of 24 bits: one origin, 16 sub-windows
 //	    5  wide   sub / 8                             8 counts of 48 bits: all together
-//	11,12  high   as that of the block or row         of its counts what they have no room for, 24 bits each
+//	    6  few    as that of a row                    a row beside a line of slots
+//	 11-14  high  as that of the block or row         of its counts what they have no room for, 24 bits each
 //
-// Nobody else counts most keys: no line but the head. Up to four slots of others lie in a line of slots. Beyond, there
-// are blocks and sums. A row is for what an origin counted since a birth other than 0: it evicted the key, and made it
-// again.
+// Nobody else counts most keys: no line but the head. Up to four slots of others lie in a line of slots. If those do
+// not do, up to four origins get rows, and each slot of the line of slots says of a row whose it is, and up to when it
+// counts. Beyond, there are blocks and sums. Then a row is for what an origin counted since a birth other than 0: it
+// evicted the key, and made it again.
 //
 // The lines of a head have its generation: the low bits of its birth, and of how often all of its lines have left the
 // window at once. So those of a head that was evicted, or of long ago, are not found any more, and the hand or the next
@@ -52,8 +54,8 @@
 // row, one line after the other, and holds a shard for a part of them. It returns, too, what moves from slots to blocks
 // meanwhile.
 //
-// What is to come has its place: of the flags, six are free (hot, pinned, pending debit, flush early, judged,
-// recreated); of the kinds, eight: a hot line (rates, part, credit, unsent: the state of thinning), rates of peers (six
+// What is to come has its place: of the flags, five are free (hot, pinned, pending debit, flush early, judged,
+// recreated); of the kinds, seven: a hot line (rates, part, credit, unsent: the state of thinning), rates of peers (six
 // of origin 16, time 24, rate 24 bits in a line), sums of regions (words as those of sums), what a queue was given
 // back, entries of a log.
 package rowtable

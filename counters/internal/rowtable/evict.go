@@ -143,9 +143,10 @@ func (t *Table) isOrphan(s *rows.Shard, l *rows.Line) bool {
 		return behind(more, uint64(from/longs), rows.RestBits-generationBits)
 	case blockKind, blockKind + aboveBy:
 		return behind(more>>originBits, uint64(from)>>blockSubs, spanBits)
-	case rowKind, rowKind + aboveBy:
+	case fewKind, fewKind + aboveBy, rowKind, rowKind + aboveBy:
 		const bits = spanBits - rowBirthBits
-		return behind(more>>(originBits+rowBirthBits), uint64(from)>>rowSubs, bits)
+		few := l.Kind()&(aboveBy-1) == fewKind
+		return few && !c.has(rowsForm) || behind(more>>(originBits+rowBirthBits), uint64(from)>>rowSubs, bits)
 	}
 	return false
 }

@@ -56,6 +56,7 @@ const (
 	ahead                                    // others count in the sub-window after the newest
 	denied                                   // the last decision was a denial: evicted last
 	local                                    // this table was asked for the key; otherwise only others count
+	rowsForm                                 // with slotsForm: the slots say whose rows there are
 )
 
 // epochAt is where the two highest flags are, the low bits of how often a head has forgotten its lines.
@@ -96,7 +97,7 @@ func (c *head) forget() {
 	if c.has(slotsForm | blocksForm | wide) {
 		epoch := (c.state>>epochAt + 1) & (1<<epochBits - 1)
 		c.state = c.state&^((1<<epochBits-1)<<epochAt) | epoch<<epochAt
-		c.lower(slotsForm | blocksForm)
+		c.lower(slotsForm | rowsForm | blocksForm)
 	}
 }
 

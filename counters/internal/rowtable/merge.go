@@ -26,9 +26,10 @@ func (t *Table) mergePart(m *Meter, slots []Slot, now int64) (novel int) {
 		h := t.store.Hash(m.ID, sl.Key)
 		hashes[i] = h
 		block, _ := shortName(&fresh, sl.Origin, sl.Birth, sl.Index)
+		row, _ := rowName(&fresh, fewKind, sl.Origin, sl.Birth, sl.Index)
 		s := t.store.Shard(h)
-		sum += s.Touch(h) + s.Touch(rows.Sub(h, slotsName(&fresh))) + s.Touch(rows.Sub(h, block)) +
-			s.Touch(rows.Sub(h, longName(&fresh, sumsKind, sl.Index)))
+		sum += s.Touch(h) + s.Touch(rows.Sub(h, slotsName(&fresh))) + s.Touch(rows.Sub(h, row)) +
+			s.Touch(rows.Sub(h, block)) + s.Touch(rows.Sub(h, longName(&fresh, sumsKind, sl.Index)))
 	}
 	touched(sum)
 	current := now / m.Sub

@@ -9,6 +9,7 @@ const (
 	blockKind            // what 16 origins count in a sub-window, of birth 0
 	rowKind              // what one origin counts in sixteen sub-windows, of another birth
 	wideKind             // what all count together, of eight sub-windows, where a head has no room
+	fewKind              // a row of a key that few origins count, of any birth
 	// The kind above that of a block or a row: of its counts what it has no room for. aboveKind is added to a name.
 	aboveBy   = 8
 	aboveKind = aboveBy << 16
@@ -41,6 +42,14 @@ func shortName(c *head, origin uint16, birth uint32, sub int64) (name uint64, pl
 		place = int(origin)&(1<<blockOrigins-1)<<blockSubs | int(sub)&(1<<blockSubs-1)
 		return rows.Name(c.line().Meter(), blockKind, rest(c, group|span<<originBits)), place
 	}
-	span := uint64(birth)&(1<<rowBirthBits-1) | uint64(sub)>>rowSubs&(1<<(spanBits-rowBirthBits)-1)<<rowBirthBits
-	return rows.Name(c.line().Meter(), rowKind, rest(c, uint64(origin)|span<<originBits)), int(sub) & (1<<rowSubs - 1)
+	return rowName(c, rowKind, origin, birth, sub)
 }
+
+// rowName returns the name of an origin's row since a birth, and the place of a sub-window in it.
+func rowName(c *head, kind uint8, origin uint16, birth uint32, sub int64) (name uint64, place int) {
+	span := rowBirth(birth) | uint64(sub)>>rowSubs&(1<<(spanBits-rowBirthBits)-1)<<rowBirthBits
+	return rows.Name(c.line().Meter(), kind, rest(c, uint64(origin)|span<<originBits)), int(sub) & (1<<rowSubs - 1)
+}
+
+// rowBirth is what names of rows have of a birth.
+func rowBirth(birth uint32) uint64 { return uint64(birth) & (1<<rowBirthBits - 1) }

@@ -73,10 +73,10 @@ func (sc *Scan) wants(l *rows.Line) bool {
 }
 
 // noteMoved has the scans of a head's shard return slots that are about to move to other lines.
-func (r *raising) noteMoved(l *slots, at int64) {
+func (r *raising) noteMoved(l *slots) {
 	for _, sc := range r.shardOf(r.h).scans {
 		if !sc.Own && sc.wants(r.c.line()) {
-			sc.moved = appendSlots(sc.moved, r.c, l, at)
+			sc.moved = r.appendBeside(sc.moved, l)
 		}
 	}
 }
@@ -84,7 +84,8 @@ func (r *raising) noteMoved(l *slots, at int64) {
 // appendLine appends the slots of a line: a head has its own ones, and a line of slots beside it.
 func (sc *Scan) appendLine(dst []Slot, s *rows.Shard, l *rows.Line, now int64) []Slot {
 	kind := l.Kind()
-	if kind != rows.Head && (sc.Own || kind != blockKind && kind != rowKind) || !sc.wants(l) {
+	row := kind == rowKind || kind == fewKind
+	if kind != rows.Head && (sc.Own || kind != blockKind && !row) || !sc.wants(l) {
 		return dst
 	}
 	t, m, h := sc.table, sc.table.meter(l.Meter()), sc.table.hashOf(l)
@@ -103,7 +104,9 @@ func (sc *Scan) appendLine(dst []Slot, s *rows.Shard, l *rows.Line, now int64) [
 		return dst
 	case kind == blockKind:
 		return appendBlock(dst, s, h, c, m, l)
-	case kind == rowKind:
+	case kind == fewKind && !c.has(rowsForm):
+		return dst
+	case row:
 		return appendRow(dst, s, h, c, m, l)
 	}
 	dst = t.appendOwn(dst, s, h, c, m, m.N+1)
@@ -111,10 +114,10 @@ func (sc *Scan) appendLine(dst []Slot, s *rows.Shard, l *rows.Line, now int64) [
 	case sc.Own:
 	case m.isTimed():
 		dst = appendLatest(dst, c, m, now)
-	case c.has(slotsForm):
+	case c.has(slotsForm) && !c.has(rowsForm):
 		name := slotsName(c)
 		if beside := s.Find(rows.Sub(h, name), c.key, name); beside != nil {
-			dst = appendSlots(dst, c, slotsOf(beside), c.sub())
+			dst = appendSlots(dst, c, slotsOf(beside))
 		}
 	}
 	return dst
@@ -125,11 +128,11 @@ func slotOf(c *head, sub int64, origin uint16, birth uint32, count uint64) Slot 
 	return Slot{Key: c.key, Index: sub, Count: count, Birth: birth, Origin: origin, Meter: c.line().Meter()}
 }
 
-// appendSlots appends those of a line of slots. at is a sub-window in the ring, or the next one.
-func appendSlots(dst []Slot, c *head, l *slots, at int64) []Slot {
+// appendSlots appends those of a line of slots.
+func appendSlots(dst []Slot, c *head, l *slots) []Slot {
 	for _, sl := range &l.slots {
 		if sl.origin != 0 {
-			sub := near(at, uint64(sl.sub), 8)
+			sub := near(c.sub(), uint64(sl.sub), 8)
 			dst = append(dst, slotOf(c, sub, sl.origin, sl.birth, uint64(sl.count)))
 		}
 	}

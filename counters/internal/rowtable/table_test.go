@@ -116,3 +116,27 @@ func TestNothingIsAllocated(t *testing.T) {
 		t.Errorf("%.1f allocations", n)
 	}
 }
+
+// A key that others count takes few bytes, on average over how its sub-windows lie in lines.
+func TestOthersTakeFewBytes(t *testing.T) {
+	for _, c := range []struct{ origins, subs, most int }{{1, 1, 160}, {1, 10, 317}, {2, 10, 480}, {12, 10, 1280}} {
+		const keys, begins = 100, 16
+		lines := 0
+		for begin := range int64(begins) {
+			table, l := rowtable.New(64<<20, 1), smallLimit(1<<30)
+			now := start + begin*l.Sub
+			for i := range keys * c.origins * c.subs {
+				key := uint64(i%keys) * 0x9e3779b97f4a7c15
+				slot := rowtable.Slot{Key: key, Index: now/l.Sub - int64(i/keys%c.subs), Count: 9,
+					Origin: uint16(2 + i/keys/c.subs)}
+				table.Merge(&l.Meter, []rowtable.Slot{slot}, now)
+				table.Take(l, key, 1, now)
+			}
+			table.Expire(now)
+			lines += table.Lines()
+		}
+		if each := lines * 64 * 16 / 13 / (keys * begins); each > c.most {
+			t.Errorf("%d origins in %d sub-windows: %d bytes a key, want at most %d", c.origins, c.subs, each, c.most)
+		}
+	}
+}

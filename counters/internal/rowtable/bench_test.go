@@ -12,7 +12,8 @@ import (
 )
 
 // These benchmarks compare this table with counters.Table. Each round gives each contestant a slice of requests, and
-// what counts is the fastest slice: other programs disturb some, and never make one faster.
+// what counts is the fastest slice: other programs disturb some, and never make one faster. The median says whether the
+// fastest one is a rare one.
 
 // contestant does a slice of work: n units from the i-th on. What it has to do before is not measured.
 type contestant struct {
@@ -21,13 +22,15 @@ type contestant struct {
 	work    func(i, n int)
 }
 
-// compare reports the time of a unit of each contestant, and the second one's as a part of the first one's. Slices of
-// different classes, one after the other, do different work: it reports the mean of the fastest of each class.
+// compare reports the time of a unit of each contestant, and the second one's as a part of the first one's, of the
+// fastest slices and of the medians. Slices of different classes, one after the other, do different work: it reports
+// the mean of the fastest of each class.
 func compare(b *testing.B, n, classes int, all ...contestant) {
 	least := make([][]time.Duration, len(all))
 	for c := range least {
 		least[c] = slices.Repeat([]time.Duration{math.MaxInt64}, classes)
 	}
+	taken := make([][]time.Duration, len(all))
 	i := 0
 	for b.Loop() {
 		for c := range all {
@@ -37,18 +40,23 @@ func compare(b *testing.B, n, classes int, all ...contestant) {
 			class := &least[c][i/n%classes]
 			start := time.Now()
 			all[c].work(i, n)
-			*class = min(*class, time.Since(start))
+			took := time.Since(start)
+			*class, taken[c] = min(*class, took), append(taken[c], took)
 		}
 		i += n
 	}
-	means := make([]float64, len(all))
+	means, medians := make([]float64, len(all)), make([]float64, len(all))
 	for c := range all {
+		slices.Sort(taken[c])
+		medians[c] = float64(taken[c][len(taken[c])/2].Nanoseconds()) / float64(n)
+		b.ReportMetric(medians[c], "median-ns/"+all[c].name)
 		for _, d := range least[c][:min(classes, i/n)] {
 			means[c] += float64(d.Nanoseconds()) / float64(min(classes, i/n)*n)
 		}
 		b.ReportMetric(means[c], "ns/"+all[c].name)
 	}
 	b.ReportMetric(means[1]/means[0], all[1].name+"/"+all[0].name)
+	b.ReportMetric(medians[1]/medians[0], "median-"+all[1].name+"/"+all[0].name)
 }
 
 const (
@@ -156,6 +164,37 @@ func BenchmarkMillion(b *testing.B) {
 	}
 	b.Run("zipf", func(b *testing.B) { x.bench(b, stream) })
 	b.Run("drain", func(b *testing.B) { x.benchDrain(b, keys) })
+}
+
+// BenchmarkQuarter asks for the keys of tables that are a quarter full.
+func BenchmarkQuarter(b *testing.B) {
+	x, keys := newBoth(b, 336<<20, benchMax), randomKeys(1<<20)
+	x.fill(keys)
+	r := rand.New(rand.NewPCG(3, 4))
+	stream := make([]uint64, 1<<22)
+	for i := range stream {
+		stream[i] = keys[r.IntN(len(keys))]
+	}
+	x.bench(b, stream)
+}
+
+// BenchmarkMoves asks for each of a million keys once in so many sub-windows: each has to move to the time. With one, a
+// sub-window leaves at each request; with more than there are, nothing is left of the key.
+func BenchmarkMoves(b *testing.B) {
+	for name, every := range map[string]int{"next": 1, "later": subs + 2} {
+		b.Run(name, func(b *testing.B) {
+			x, keys := newBoth(b, counters.DefaultMemory, benchMax), randomKeys(1<<20)
+			x.fill(keys)
+			each := func(take func(key uint64, now int64) uint64) func(i, n int) {
+				return func(i, n int) {
+					for ; n > 0; n, i = n-1, i+1 {
+						take(keys[i%len(keys)], begin+1000+int64((1+i/len(keys))*every)*int64(x.meter.Sub))
+					}
+				}
+			}
+			compare(b, 1024, 1, contestant{"old", nil, each(x.takeOld)}, contestant{"new", nil, each(x.takeNew)})
+		})
+	}
 }
 
 // benchDrain drains some of a million keys.

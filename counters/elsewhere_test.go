@@ -56,6 +56,22 @@ func TestAskAndTakeAllAreTakeAll(t *testing.T) {
 	}
 }
 
+// What TakeAll charges is sent, even if a drain came after Ask had recorded the demand.
+func TestDrainBetweenAskAndTakeAll(t *testing.T) {
+	own := newLimit(t, counters.NewMeter("own", counters.FixedWindow, time.Hour), 10)
+	other := newLimit(t, counters.NewMeter("other", counters.FixedWindow, time.Hour), 3)
+	table := least(1)
+	charges := []counters.Charge{{Limit: own, Key: 1, Cost: 1},
+		{Limit: other, Key: 1, Cost: 1, Decided: &counters.Decision{Allowed: true}}}
+	table.Take(own, 1, 1, start)
+	table.Ask(charges, start, nil)
+	table.DrainDirty(start)
+	table.TakeAll(charges, start, nil)
+	if slots := table.DrainDirty(start).Slots; len(slots) != 1 || slots[0].Count != 2 {
+		t.Errorf("drained %+v, want a count of 2", slots)
+	}
+}
+
 // A decision that was made elsewhere counts as any other layer's, and is counted where that is asked for.
 func TestDecidedElsewhere(t *testing.T) {
 	own := newLimit(t, counters.NewMeter("own", counters.FixedWindow, time.Hour), 10)

@@ -325,6 +325,9 @@ func (t *Table) takeAll(charges []Charge, asks bool, now int64, dst []Decision) 
 			*d = Decision{}
 			t.decide(y, ch.Limit, ch.Cost, 0, charge, d)
 		}
+		if ch.asked && y.cell != nil && ch.Cost > 0 { // a drain may have come since Ask recorded the demand
+			y.shard.noteDemand(y.shard.find(ch.Limit.id, ch.Key, hashes[i]), y.cell, ch.Limit)
+		}
 	}
 	if elsewhere {
 		t.countDecided(charges, decisions, hashes[:], passes, now)

@@ -107,6 +107,7 @@ func (sh *shape) notBefore(v *bucket.Level, at instant) instant {
 // mergeBucket debits what others counted in the place i of the ring, as of the earliest time when they may have taken
 // it: since, in nanoseconds from the start of the ring, or the start of the sub-window if that is later.
 func (l *Limit) mergeBucket(c *cell, i int, count uint64, since int64, at instant) {
+	l.trimFreed(c, at)
 	then := min(max(int64(i)*l.sub, since), int64(i+1)*l.sub, int64(l.n)*l.sub+at.off)
 	c.level().Debit(l.rate.Span(count), uint64(then)<<l.fraction, l.point(at), l.backdate)
 	if l.class != nil {

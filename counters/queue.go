@@ -27,23 +27,30 @@ func (t *Table) Withdraw(l *Limit, key Key, cost uint64, now int64) {
 			l.fold(c, s.ahead(c), at)
 		}
 		*c.freed() += l.rate.Span(cost)
-		l.debt(c, l.notBefore(c.level(), at))
+		l.trimFreed(c, l.notBefore(c.level(), at))
 	}
 }
 
-// debt is what a bucket owes at an instant. It forgets what was freed and has been refilled since.
+// debt is what a bucket owes at an instant.
 func (l *Limit) debt(c *cell, at instant) uint64 {
 	debt := c.level().Debt(l.point(at))
-	if l.algorithm != LeakyQueue {
-		return debt
+	if l.algorithm == LeakyQueue {
+		debt -= min(debt, *c.freed())
 	}
-	freed := c.freed()
-	*freed = min(*freed, debt)
-	return debt - *freed
+	return debt
+}
+
+// trimFreed forgets what was freed and has been refilled since. It comes before each debit, which must not bring it
+// back: so it does not matter who looks at a queue in between.
+func (l *Limit) trimFreed(c *cell, at instant) {
+	if l.algorithm == LeakyQueue {
+		*c.freed() = min(*c.freed(), c.level().Debt(l.point(at)))
+	}
 }
 
 // debitCounted debits a bucket by an admitted cost, which takes a time, and counts what it does not inherit.
 func (l *Limit) debitCounted(c *cell, cost, take uint64, at instant) {
+	l.trimFreed(c, at)
 	if l.algorithm == LeakyQueue && *c.freed() > 0 {
 		inherits := min(cost, l.rate.Fits(*c.freed()))
 		span := l.rate.Span(inherits)

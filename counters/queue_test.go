@@ -140,3 +140,25 @@ func TestWithdrawnTurnsAdmitNobodyTwice(t *testing.T) {
 		t.Errorf("an old turn still counts: %+v", d)
 	}
 }
+
+// Who looks at a queue changes nothing: what was freed and has been refilled since does not come back when a peer
+// reports more.
+func TestALookAtAQueueChangesNothing(t *testing.T) {
+	l := newLimit(t, counters.NewMeter("r", counters.LeakyQueue, 10*time.Second), 10)
+	var delays []time.Duration
+	for _, looks := range []bool{true, false} {
+		table := least(1)
+		table.Know([]*counters.Limit{l})
+		table.Take(l, 1, 8, start)
+		table.Withdraw(l, 1, 8, start)
+		if looks {
+			table.Take(l, 1, 0, after(7*time.Second))
+			table.View(l, 1, after(7*time.Second))
+		}
+		table.Merge([]counters.Slot{slotOf(l, 1, after(7*time.Second), 2, 0, 5)}, after(7*time.Second))
+		delays = append(delays, table.Take(l, 1, 1, after(7*time.Second)).Delay)
+	}
+	if delays[0] != delays[1] {
+		t.Errorf("a delay of %v, and of %v if nobody looked", delays[0], delays[1])
+	}
+}

@@ -97,7 +97,9 @@ func (t *Table) countAnyway(y layer, l *Limit, cost uint64) {
 		t.log(y.shard, l, c, cost, y.at)
 	case l.algorithm.bucket():
 		v := c.level()
-		now := l.point(l.notBefore(v, y.at))
+		at := l.notBefore(v, y.at)
+		l.trimFreed(c, at)
+		now := l.point(at)
 		v.Debit(l.rate.Span(cost), now, now, l.backdate)
 	}
 }

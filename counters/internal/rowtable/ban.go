@@ -49,10 +49,15 @@ type banned struct {
 	own bool // the table distrusts others: their times do not count
 }
 
+// banOf is for whom holds the lock of the shard of a key's bans and lifts.
+func (t *Table) banOf(k BanKey, now int64) banned {
+	h := t.store.Hash(k.ID, k.Key)
+	return banned{k, t, t.store.Shard(h), h, now, t.distrusts(k.Bans, now)}
+}
+
 // lockBan locks the shard of a key's bans and lifts.
 func (t *Table) lockBan(k BanKey, now int64) banned {
-	h := t.store.Hash(k.ID, k.Key)
-	x := banned{k, t, t.store.Shard(h), h, now, t.distrusts(k.Bans, now)}
+	x := t.banOf(k, now)
 	x.s.Lock()
 	return x
 }
@@ -110,66 +115,38 @@ func (x *banned) begin() int64 {
 	return nanos(end)
 }
 
-// ask is Take that leaves no trace.
-func (t *Table) ask(l *Limit, key, cost uint64, now int64) Decision {
-	h := t.store.Hash(l.ID, key)
-	s := t.store.Shard(h)
-	s.Lock()
-	defer s.Unlock()
-	s.Grow()
-	ok := false
-	line := s.Head(h, l.ID, key)
-	if line != nil {
-		_, _, ok = t.settle(s, h, headOf(line), &l.Meter, now)
-	}
-	if !ok {
-		if cost > l.Max {
-			return t.takeNew(s, h, l, key, cost, now)
-		}
-		return t.takeNew(s, h, l, key, 0, now)
-	}
-	c := *headOf(line) // nothing but a head changes
-	c.state |= 1       // it is marked
-	d := t.takeSlowly(s, h, l, &c, cost, now)
-	if d.Allowed {
-		c = *headOf(line)
-		d = t.takeSlowly(s, h, l, &c, 0, now)
-	}
-	return d
+// TakeOrBan is Take of a key that may be banned, and is banned if the limit denies the request.
+func (t *Table) TakeOrBan(l *Limit, key, cost uint64, k BanKey, now int64) Decision {
+	var room [1]Decision
+	charges := [1]Charge{{Limit: l, Key: key, Cost: cost, Ban: k}}
+	return t.TakeAll(charges[:], now, room[:0])[0]
 }
 
-// TakeOrBan is Take of a key that may be banned, and is banned if the limit denies the request. banned means that an
-// earlier one had banned it.
-func (t *Table) TakeOrBan(l *Limit, key, cost uint64, k BanKey, now int64) (d Decision, banned bool) {
-	x := t.lockBan(k, now)
-	until := x.until(cost > 0)
-	x.s.Unlock()
-	if until > now {
-		d = t.ask(l, key, cost, now)
-		d.ban(until - now)
-		return d, true
+// banAfter begins a ban after a denial, not of a key without a head, which denies for other reasons. If there is no
+// room for it, the limit denies by itself.
+func (t *Table) banAfter(ch *Charge, now int64, d *Decision) {
+	if d.Allowed || d.Banned || ch.Cost == 0 || d.Wait == Never {
+		return
 	}
-	d = t.Take(l, key, cost, now)
-	if d.Allowed || cost == 0 || d.RetryAfter == Never || d.ResetAfter == 0 { // there was no room for the key
-		return d, false
-	}
-	x = t.lockBan(k, now)
-	if until = x.until(false); until == 0 { // or another request has begun one since
-		until = x.begin()
-	}
-	x.s.Unlock()
-	if until > now {
+	x := t.banOf(ch.Ban, now)
+	if until := x.begin(); until > now {
 		d.ban(until - now)
 	}
-	return d, false
+}
+
+// banSpent begins a ban after a report that left nothing of the limit, unless the key is banned.
+func (t *Table) banSpent(k BanKey, now int64) {
+	if x := t.banOf(k, now); x.until(false) == 0 {
+		x.begin()
+	}
 }
 
 // ban makes it a decision on a key that is banned for some time.
 func (d *Decision) ban(left int64) {
-	d.Allowed, d.Remaining = false, 0
-	d.ResetAfter = max(d.ResetAfter, left)
-	if d.RetryAfter != Never {
-		d.RetryAfter = max(d.RetryAfter, left)
+	d.Wait = d.RetryAfter() // no delay
+	d.Allowed, d.Left, d.ResetAfter = false, min(d.Left, 0), max(d.ResetAfter, left)
+	if d.Wait != Never {
+		d.Wait = max(d.Wait, left)
 	}
 }
 

@@ -90,7 +90,7 @@ func (x *both) takeOld(key uint64, now int64) (remaining uint64) {
 }
 
 func (x *both) takeNew(key uint64, now int64) (remaining uint64) {
-	return x.new.Take(x.newLimit, key, 1, now).Remaining
+	return x.new.Take(x.newLimit, key, 1, now).Remaining()
 }
 
 // fill asks both for each key in each sub-window of a window.
@@ -147,6 +147,48 @@ func BenchmarkHot(b *testing.B) {
 func BenchmarkDenied(b *testing.B) {
 	x := newBoth(b, counters.DefaultMemory, 1)
 	x.fill([]uint64{42})
+	x.bench(b, []uint64{42})
+}
+
+// BenchmarkLayers asks for requests of three layers: two keys of one limit, and one of another.
+func BenchmarkLayers(b *testing.B) {
+	for name, maximum := range map[string]uint64{"admitted": benchMax, "denied": 1} {
+		b.Run(name, func(b *testing.B) {
+			x := newBoth(b, counters.DefaultMemory, benchMax)
+			old := [3]counters.Charge{{Limit: x.oldLimit, Key: 1, Cost: 1}, {Limit: x.oldLimit, Key: 2, Cost: 1}}
+			now := [3]rowtable.Charge{{Limit: x.newLimit, Key: 1, Cost: 1}, {Limit: x.newLimit, Key: 2, Cost: 1}}
+			limit, err := counters.NewLimit(x.meter, maximum)
+			if err != nil {
+				b.Fatal(err)
+			}
+			old[2] = counters.Charge{Limit: limit, Key: 3, Cost: 1}
+			now[2] = rowtable.Charge{Limit: rowtable.NewLimit(x.newLimit.Meter, maximum), Key: 3, Cost: 1}
+			x.fill([]uint64{1, 2, 3})
+			var olds [3]counters.Decision
+			var news [3]rowtable.Decision
+			compare(b, 200, 1, contestant{"old", nil, func(i, n int) {
+				for range n {
+					x.old.TakeAll(old[:], begin+1000, olds[:0])
+				}
+			}}, contestant{"new", nil, func(i, n int) {
+				for range n {
+					x.new.TakeAll(now[:], begin+1000, news[:0])
+				}
+			}})
+		})
+	}
+}
+
+// BenchmarkBucket asks for a hot key of a token bucket.
+func BenchmarkBucket(b *testing.B) {
+	m := counters.NewMeter("bench/bucket", counters.TokenBucket, time.Minute)
+	old, err := counters.NewLimit(m, benchMax)
+	if err != nil {
+		b.Fatal(err)
+	}
+	meter := rowtable.Meter{ID: rand.Uint64() | 1, Sub: int64(m.Sub), N: 1, Algorithm: rowtable.TokenBucket}
+	x := &both{counters.NewTable(counters.Config{Origin: 1}), old,
+		rowtable.New(counters.DefaultMemory, 1), rowtable.NewLimit(meter, benchMax), m}
 	x.bench(b, []uint64{42})
 }
 

@@ -8,24 +8,6 @@ import (
 	"github.com/edgelimit/edgelimit/counters/internal/rows"
 )
 
-// Bucket is the arithmetic of a bucket's limit. Except Refill, its fields are durations, in fixed-point nanoseconds
-// with Meter.Fraction binary digits after the point, since the start of the head's ring.
-type Bucket struct {
-	bucket.Rate
-	Full     uint64 // time that the complete capacity takes
-	Backdate uint64 // how long before the bucket is full the backdated period begins
-}
-
-// SetBucket makes the meter that of a bucket.
-func (m *Meter) SetBucket(capacity, refill uint64) {
-	window := time.Duration(m.Sub * int64(m.N))
-	m.Fraction = bucket.Fraction(window)
-	b := &Bucket{Rate: bucket.Rate{Refill: refill, Window: uint64(window) << m.Fraction}}
-	b.Full = b.Span(capacity)
-	b.Backdate = bucket.Backdate(window)
-	m.Bucket = b
-}
-
 // bucketHead is a head of a bucket. Its count of the sub-window before the newest is in head.state.
 type bucketHead struct {
 	_     [4]uint64
@@ -45,63 +27,135 @@ func (c *head) before() uint64 { return c.state >> beforeAt }
 
 func (c *head) setBefore(n uint64) { c.state = c.state&(1<<beforeAt-1) | n<<beforeAt }
 
-// point converts a time since the start of the newest sub-window to fixed point, since the start of the ring.
-func (m *Meter) point(off int64) uint64 { return uint64(int64(m.N)*m.Sub+off) << m.Fraction }
+// bucketLimit is a limit in the arithmetic of buckets. Its times are fixed-point nanoseconds, since the start of the
+// head's ring.
+type bucketLimit struct {
+	rate     bucket.Rate
+	full     uint64 // time that the complete capacity takes
+	backdate uint64 // how long before the bucket is full the backdated period begins
+	fraction uint   // binary digits after the point
+}
+
+func newBucketLimit(m *Meter, capacity, refill uint64) (b bucketLimit) {
+	window := time.Duration(m.Sub * int64(m.N))
+	b.fraction = m.digits()
+	b.rate = bucket.Rate{Refill: refill, Window: uint64(window) << b.fraction}
+	b.full, b.backdate = b.rate.Span(capacity), bucket.Backdate(window)
+	return b
+}
+
+// digits is how many binary digits after the point the times of a bucket have.
+func (m *Meter) digits() uint { return bucket.Fraction(time.Duration(m.Sub * int64(m.N))) }
+
+// point converts a time since the start of the newest sub-window to fixed point.
+func (l *Limit) point(off int64) uint64 { return uint64(int64(l.N)*l.Sub+off) << l.fraction }
 
 // wait converts a duration to whole nanoseconds, rounded up. If the clock is behind the head, the wait is longer.
-func (m *Meter) wait(span uint64, back int64) int64 {
+func (l *Limit) wait(span uint64, back int64) int64 {
 	if span == 0 {
 		return 0
 	}
-	return int64((span+1<<m.Fraction-1)>>m.Fraction) + back
+	return int64((span+1<<l.fraction-1)>>l.fraction) + back
 }
 
-// takeBucket is Take of a bucket that has a head, at the time off in its newest sub-window.
-func (t *Table) takeBucket(s *rows.Shard, l *Limit, c *head, cost uint64, off, back int64) (d Decision) {
-	asked := max(cost, 1)
-	chargeable := cost > 0 && cost <= l.Max
-	if chargeable {
-		c.offer(s, cost)
+// tokens converts a debt to a cost, rounded up.
+func (l *Limit) tokens(debt uint64) uint64 {
+	if debt <= l.full {
+		return l.Max - min(l.rate.Fits(l.full-debt), l.Max)
 	}
-	if l.Bucket.Refill == 0 {
-		d.RetryAfter = Never // a limit of 0, for a key that others counted
-		return d
-	}
-	level := c.level()
-	if late := int64(level.Began()>>l.Fraction) - int64(l.N)*l.Sub - off; late > 0 { // the clock stepped back
-		off, back = off+late, back+late
-	}
-	now, take := l.point(off), l.Bucket.Span(asked)
-	debt := level.Debt(now)
-	switch d.Allowed = asked <= l.Max && debt+take <= l.Bucket.Full; {
-	case !d.Allowed:
-		if d.RetryAfter = Never; asked <= l.Max {
-			d.RetryAfter = l.wait(debt+take-l.Bucket.Full, back)
-		}
-	case cost > 0:
-		level.Debit(take, now, now, l.Bucket.Backdate)
-		debt = level.Debt(now)
-		c.setNewest(c.newest() + cost)
-		c.send()
-	}
-	if chargeable {
-		if c.lower(denied); !d.Allowed {
-			c.raise(denied)
-		}
-	}
-	if debt < l.Bucket.Full {
-		d.Remaining = min(l.Bucket.Fits(l.Bucket.Full-debt), l.Max)
-	}
-	d.ResetAfter = l.wait(debt, back)
-	return d
+	return l.rate.Fits(debt-1) + 1
 }
 
-// mergeBucket debits what others counted in the sub-window that is so many before the newest, as of the earliest time
+// meet prepares a bucket for a decision: merges know the limit from now on, what came while none was known is debited,
+// and the time is not before the busy period.
+func (t *Table) meet(y *layer) {
+	c, l := y.c, y.l
+	if l.rate.Refill == 0 {
+		return
+	}
+	if known := &t.stateOf(c).limit; known.Load() != l {
+		known.Store(l)
+	}
+	t.debitPending(y)
+	y.notBefore()
+}
+
+// notBefore moves the time to the start of the busy period if it is before: otherwise, as the clock stepped back, the
+// debt would exceed what was taken.
+func (y *layer) notBefore() {
+	if late := int64(y.c.level().Began()>>y.l.fraction) - int64(y.l.N)*y.l.Sub - y.off; late > 0 {
+		y.off, y.back = y.off+late, y.back+late
+	}
+}
+
+// debitPending debits the counts that were merged while no limit was known.
+func (t *Table) debitPending(y *layer) {
+	c, l := y.c, y.l
+	if !c.has(pendingDebit) {
+		return
+	}
+	c.lower(pendingDebit)
+	var r ring
+	t.load(y.s, y.h, c, &l.Meter, &r)
+	for i, count := range r.counts[:l.N+1] {
+		if count > 0 {
+			y.debitPast(int64(l.N-i), count, 0)
+		}
+	}
+	if c.has(ahead) {
+		y.debitPast(-1, t.others(y.s, y.h, c, c.sub()+1), 0)
+	}
+}
+
+// debitPast debits what others counted in the sub-window that is so many before the newest, as of the earliest time
 // when they may have taken it: since, or the start of the sub-window if that is later.
-func (m *Meter) mergeBucket(c *head, age int64, count uint64, since, off int64) {
-	i := int64(m.N) - age
-	since -= (c.sub() - int64(m.N)) * m.Sub
-	then := min(max(i*m.Sub, since), (i+1)*m.Sub, int64(m.N)*m.Sub+off)
-	b := m.Bucket
-	c.level().Debit(b.Span(count), uint64(then)<<m.Fraction, m.point(off), b.Backdate)
+func (y *layer) debitPast(age int64, count uint64, since int64) {
+	c, l, off := y.c, y.l, y.off
+	y.trimFreed()
+	i := int64(l.N) - age
+	since -= (c.sub() - int64(l.N)) * l.Sub
+	then := min(max(i*l.Sub, since), (i+1)*l.Sub, int64(l.N)*l.Sub+off)
+	c.level().Debit(l.rate.Span(count), uint64(then)<<l.fraction, l.point(off), l.backdate)
+}
+
+// bucketFits is fits of a bucket.
+func (y *layer) bucketFits(cost, before uint64) (ok bool, wait int64) {
+	l := y.l
+	if l.rate.Refill == 0 {
+		return false, Never // a limit of 0, for a key that others counted
+	}
+	ahead, take := l.rate.Span(before), l.rate.Span(cost)
+	debt := y.debt() + ahead
+	switch {
+	case cost > l.Max:
+		return false, Never
+	case debt+take <= l.full:
+		if l.Algorithm == LeakyQueue {
+			wait = l.wait(debt, y.back)
+		}
+		return true, wait
+	case before > 0 && ahead+take > l.full:
+		return false, Never
+	}
+	return false, l.wait(debt+take-l.full, y.back)
+}
+
+// bucketRest is rest of a bucket.
+func (y *layer) bucketRest(before uint64) (left, reset int64) {
+	l := y.l
+	if l.rate.Refill == 0 {
+		return 0, 0
+	}
+	owes := y.debt()
+	if debt := owes + l.rate.Span(before); debt < l.full {
+		left = int64(min(l.rate.Fits(l.full-debt), l.Max))
+	}
+	return left, l.wait(owes, y.back)
+}
+
+// debit takes a time from a bucket.
+func (y *layer) debit(span uint64) {
+	y.trimFreed()
+	now := y.l.point(y.off)
+	y.c.level().Debit(span, now, now, y.l.backdate)
 }

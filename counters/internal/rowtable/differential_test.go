@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -49,8 +50,8 @@ type pair struct {
 	bans   []*bans
 	keys   []uint64
 	sent   map[sent]uint64 // the greatest counts of others
-	known  []*counters.Limit
-	steady bool // the clock does not step back
+	asked  *request        // waits for what is decided elsewhere
+	steady bool            // the clock does not step back
 }
 
 // limits is a limit of both.
@@ -58,7 +59,6 @@ type limits struct {
 	old   *counters.Limit
 	meter *counters.Meter
 	new   *rowtable.Limit
-	name  string
 	bans  *bans // nil: none
 }
 
@@ -90,64 +90,91 @@ func (p *pair) addMeter(rule string) {
 	n := []int{1, 2, 3, 9, 10, 10, 10, 11, 60}[p.IntN(9)]
 	m := counters.Meter{Rule: rule, Algorithm: counters.SlidingWindow,
 		Sub: []time.Duration{time.Millisecond, 999_999_937, 6 * time.Second, 86400 * time.Second}[p.IntN(4)]}
-	kind := p.IntN(4)
+	isBucket := p.IntN(3) == 0
 	switch {
-	case kind == 0:
-		m.Algorithm = counters.TokenBucket
+	case isBucket:
+		m.Algorithm = []counters.Algorithm{counters.TokenBucket, counters.LeakyBucket, counters.LeakyQueue}[p.IntN(3)]
 		n = []int{1, 1, 1, 5}[p.IntN(4)]
-	case kind == 1 && n == 1:
-		m.Algorithm = counters.FixedWindow
+	case p.IntN(4) == 0:
+		m.Algorithm, n = counters.FixedWindow, 1
 	}
 	m.Window = time.Duration(n) * m.Sub
-	meter := rowtable.Meter{ID: p.Uint64() | 1, Sub: int64(m.Sub), N: n, Fixed: m.Algorithm == counters.FixedWindow}
-	if kind == 0 {
-		p.addBucket(m, meter)
-		return
-	}
+	id := p.Uint64() | 1
 	lasts := p.banLength()
 	var shared *bans
 	for range 1 + p.IntN(2) { // two limits may share a meter, and the bans
-		l := limits{meter: &m, name: nameOf(&m), bans: shared}
-		var err error
-		if l.old, err = (counters.LimitConfig{Meter: m, Max: p.maximum(), Ban: lasts}).New(); err != nil {
-			p.Fatal(err)
+		c := counters.LimitConfig{Meter: m, Max: p.maximum(), Ban: lasts}
+		switch {
+		case isBucket:
+			c.Max = max(1, c.Max)
+			c.Refill = max(1, []uint64{c.Max, c.Max / 7, 2 * c.Max}[p.IntN(3)])
+		case m.Algorithm == counters.FixedWindow && p.IntN(2) == 0:
+			c.Tally = true
+		case p.IntN(3) == 0:
+			c.CountRejected = true
 		}
-		l.new = rowtable.NewLimit(meter, l.old.Max())
+		c.BanSpent = lasts > 0 && p.IntN(2) == 0
+		l, ok := p.newLimits(id, &m, c)
+		if !ok {
+			p.addMeter(rule) // a bucket that takes too long to fill
+			return
+		}
 		if lasts > 0 && shared == nil {
 			old, err := counters.NewBans(*l.old.BanMeter())
 			if err != nil {
 				p.Fatal(err)
 			}
 			shared = p.addBans(old, l.new)
-			l.bans = shared
 		}
+		l.bans = shared
 		p.limits = append(p.limits, l)
+		if isBucket {
+			return
+		}
 	}
 }
+
+// newLimits returns a limit of both, unless its configuration is invalid.
+func (p *pair) newLimits(id uint64, m *counters.Meter, c counters.LimitConfig) (l limits, ok bool) {
+	old, err := c.New()
+	if err != nil {
+		return l, false
+	}
+	meter := rowtable.Meter{ID: id, Sub: int64(m.Sub), N: m.SubWindows(), Algorithm: rowtable.Algorithm(m.Algorithm)}
+	return limits{old: old, meter: m, new: rowtable.LimitConfig{Meter: meter, Max: c.Max, Refill: c.Refill,
+		CountRejected: c.CountRejected, Tally: c.Tally, BanSpent: c.BanSpent}.New()}, true
+}
+
+// know has both know the limit of a bucket. Until then, what is merged is not debited.
+func (p *pair) know() {
+	if l := p.limit(); l.isBucket() {
+		p.old.Know([]*counters.Limit{l.old})
+		p.new.Know([]*rowtable.Limit{l.new})
+	}
+}
+
+func (l limits) isBucket() bool { return l.old.Refill() > 0 }
+
+func (p *pair) limit() limits { return p.limits[p.IntN(len(p.limits))] }
 
 func (p *pair) maximum() uint64 {
 	return []uint64{0, 1, 2, 7, 10, 100, 1000, 100_000, 1 << 32, counters.MaxLimit}[p.IntN(10)]
 }
 
-// addBucket adds a bucket, which both know.
-func (p *pair) addBucket(m counters.Meter, meter rowtable.Meter) {
-	capacity := max(1, p.maximum())
-	refill := max(1, []uint64{capacity, capacity / 7, 2 * capacity}[p.IntN(3)])
-	old, err := counters.LimitConfig{Meter: m, Max: capacity, Refill: refill}.New()
-	if err != nil {
-		p.addMeter(m.Rule) // it takes too long to fill
-		return
-	}
-	p.known = append(p.known, old)
-	p.old.Know(p.known)
-	meter.SetBucket(capacity, refill)
-	p.limits = append(p.limits, limits{old: old, meter: &m, new: rowtable.NewLimit(meter, capacity), name: nameOf(&m)})
-}
-
 func (p *pair) step() {
 	switch k := p.IntN(100); {
-	case k < 55:
+	case k < 30:
 		p.take()
+	case k < 45:
+		p.takeAll()
+	case k < 50:
+		p.report()
+	case k < 52:
+		p.withdraw()
+	case k < 53:
+		p.know()
+	case k < 55:
+		p.view()
 	case k < 60:
 		p.ban()
 	case k < 75:
@@ -177,33 +204,65 @@ func (p *pair) tick() {
 }
 
 func (p *pair) take() {
-	i, key, cost := p.IntN(len(p.limits)), p.keys[p.IntN(len(p.keys))], uint64(1)
-	l := p.limits[i]
-	switch p.IntN(8) {
-	case 0:
-		cost = 0
-	case 1:
-		cost = p.Uint64N(1 + l.old.Max()/4)
-	case 2:
-		cost = l.old.Max()/10 + 1
-	case 3:
-		if p.IntN(10) == 0 {
-			cost = p.Uint64()
-		}
-	}
+	l, key := p.limit(), p.key()
+	cost := p.cost(l)
 	want := p.old.Take(l.old, counters.Key(key), cost, p.now)
 	var got rowtable.Decision
-	var banned bool
 	if l.bans != nil {
-		got, banned = p.new.TakeOrBan(l.new, key, cost, rowtable.BanKey{Bans: l.bans.new, Key: key}, p.now)
+		got = p.new.TakeOrBan(l.new, key, cost, l.banOf(key), p.now)
 	} else {
 		got = p.new.Take(l.new, key, cost, p.now)
 	}
-	if banned != want.Banned || got != (rowtable.Decision{Allowed: want.Allowed, Remaining: want.Remaining,
-		RetryAfter: int64(want.RetryAfter), ResetAfter: int64(want.ResetAfter)}) {
+	if got != p.decision(want) {
 		p.Fatalf("seed %d, step %d: cost %d of %+v (max %d) at %d:\n%+v, want\n%+v", p.seed, p.n, cost, l.meter,
-			l.old.Max(), p.now, got, want)
+			l.old.Max(), p.now, got, p.decision(want))
 	}
+}
+
+// banOf is whom a limit bans, nobody if it has no bans.
+func (l limits) banOf(key uint64) rowtable.BanKey {
+	if l.bans == nil {
+		return rowtable.BanKey{}
+	}
+	return rowtable.BanKey{Bans: l.bans.new, Key: key}
+}
+
+func (p *pair) key() uint64 { return p.keys[p.IntN(len(p.keys))] }
+
+func (p *pair) cost(l limits) uint64 {
+	most := uint64(math.MaxUint64)
+	if l.old.Tallies() { // rules ask it for no more than a few
+		most = rowtable.MaxTally >> 16
+	}
+	switch p.IntN(8) {
+	case 0:
+		return 0
+	case 1:
+		return p.Uint64N(1 + l.old.Max()/4)
+	case 2:
+		return l.old.Max()/10 + 1
+	case 3:
+		if p.IntN(10) == 0 {
+			return p.Uint64() % most
+		}
+	}
+	return 1
+}
+
+// decision is an old decision in the new form.
+func (p *pair) decision(d counters.Decision) rowtable.Decision {
+	got := rowtable.Decision{Left: int64(d.Remaining), Wait: int64(d.RetryAfter), ResetAfter: int64(d.ResetAfter)}
+	got.Verdict = rowtable.Verdict{Allowed: d.Allowed, Waived: d.Waived, Banned: d.Banned,
+		Mode: rowtable.Mode(d.Mode)}
+	switch {
+	case d.Remaining > 0 && d.Excess > 0, d.Allowed && d.RetryAfter != 0, !d.Allowed && d.Delay != 0:
+		p.Fatalf("seed %d, step %d: %+v has no new form", p.seed, p.n, d)
+	case d.Excess > 0:
+		got.Left = -int64(d.Excess)
+	case d.Allowed:
+		got.Wait = int64(d.Delay)
+	}
+	return got
 }
 
 // merge sends slots of one origin to both, some of them late, repeated, lower than before, or ahead of the clock.
@@ -230,7 +289,7 @@ func (p *pair) merge() {
 		if index < 0 || index >= 1<<42 {
 			continue
 		}
-		if l.new.Bucket != nil { // more is implausible
+		if l.isBucket() { // more is implausible
 			count = min(count, l.old.Max())
 		}
 		p.sent[x] = max(p.sent[x], count)
@@ -291,7 +350,7 @@ func (p *pair) ruleOf(s rowtable.Slot) string {
 	id := p.new.MeterID(s.Meter)
 	for _, l := range p.limits {
 		if l.new.ID == id {
-			return l.name
+			return nameOf(l.meter)
 		}
 	}
 	for _, b := range p.bans {

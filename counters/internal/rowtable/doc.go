@@ -29,6 +29,7 @@
 //	    4  row    origin, birth 10, sub / 16 10 bits  16 counts of 24 bits: one origin, 16 sub-windows
 //	    5  wide   sub / 8                             8 counts of 48 bits: all together
 //	    6  few    as that of a row                    a row beside a line of slots
+//	    7  freed  0, of any generation                time that requests which left a queue gave back 64
 //	 11-14  high  as that of the block or row         of its counts what they have no room for, 24 bits each
 //
 // Nobody else counts most keys: no line but the head. Up to four slots of others lie in a line of slots. If those do
@@ -54,8 +55,10 @@
 // row, one line after the other, and holds a shard for a part of them. It returns, too, what moves from slots to blocks
 // meanwhile.
 //
-// What is to come has its place: of the flags, five are free (hot, pinned, pending debit, flush early, judged,
-// recreated); of the kinds, seven: a hot line (rates, part, credit, unsent: the state of thinning), rates of peers (six
-// of origin 16, time 24, rate 24 bits in a line), sums of regions (words as those of sums), what a queue was given
-// back, entries of a log.
+// A decision is computed from what a head says, and then written in one place (layer.go). A request of several layers
+// finds all heads first, decides on all, and charges them last (request.go).
+//
+// What is to come has its place: of the flags, two are free (hot, flush early); of the kinds, six: a hot line (rates,
+// part, credit, unsent: the state of thinning), rates of peers (six of origin 16, time 24, rate 24 bits in a line),
+// sums of regions (words as those of sums), entries of a log.
 package rowtable

@@ -34,7 +34,7 @@ func (t *Table) create(s *rows.Shard, h uint64, m *Meter, key uint64, now int64)
 	c.setSub(now / m.Sub)
 	switch {
 	case m.isTimed():
-	case m.Bucket == nil:
+	case !m.isBucket():
 		if c.setAge(m.N + 1); m.N > narrow {
 			c.raise(wide)
 		}
@@ -76,6 +76,9 @@ func (t *Table) worth(s *rows.Shard, l *rows.Line, now int64) uint64 {
 		return rows.Pinned
 	}
 	c := headOf(l)
+	if c.has(pinned) {
+		return rows.Pinned
+	}
 	h := t.hashOf(l)
 	off, _, ok := t.settle(s, h, c, m, now)
 	if !ok || t.empty(s, h, c, m, now) {
@@ -89,8 +92,8 @@ func (t *Table) worth(s *rows.Shard, l *rows.Line, now int64) uint64 {
 			return 1
 		}
 		worth, busy = mostWorth, true
-	case m.Bucket != nil:
-		worth = c.level().Debt(m.point(off))
+	case m.isBucket():
+		worth = t.bucketWorth(c, off)
 	default:
 		worth, busy = c.newest()+c.sum()+c.leaving(), c.age() <= m.N/2
 	}
@@ -104,13 +107,22 @@ func (t *Table) worth(s *rows.Shard, l *rows.Line, now int64) uint64 {
 	return worth
 }
 
+// bucketWorth is how much of its limit a bucket has used; the newest count if no limit is known.
+func (t *Table) bucketWorth(c *head, off int64) uint64 {
+	l := t.stateOf(c).limit.Load()
+	if l == nil || c.has(pendingDebit) {
+		return c.newest()
+	}
+	return l.tokens(c.level().Debt(l.point(off)))
+}
+
 // empty reports whether the head counts nothing, now or later. A bucket is empty once it has been full for so long that
 // no merge reaches back to a time before.
 func (t *Table) empty(s *rows.Shard, h uint64, c *head, m *Meter, now int64) bool {
 	if m.isTimed() {
 		return m.timesGone(c, now)
 	}
-	if c.has(ahead) || m.Bucket == nil {
+	if c.has(ahead) || !m.isBucket() {
 		return !c.has(ahead) && c.age() > m.N
 	}
 	if !c.level().Forgotten() || c.newest() > 0 {
@@ -128,6 +140,9 @@ func (t *Table) isOrphan(s *rows.Shard, l *rows.Line) bool {
 		return true
 	}
 	c := headOf(head)
+	if l.Kind() == freedKind {
+		return !c.has(gaveBack)
+	}
 	if l.Rest()&(1<<generationBits-1) != c.generation() {
 		return true
 	}
@@ -167,10 +182,16 @@ func (t *Table) remove(s *rows.Shard, h uint64, c *head) {
 func (t *Table) leave(s *rows.Shard, h uint64, c *head) {
 	cold, m := t.shardOf(h), t.meter(c.line().Meter())
 	cold.unsent = t.appendOwn(cold.unsent, s, h, c, m, c.changed())
-	last := c.sub()
-	if m.Bucket == nil && !m.isTimed() {
-		last -= int64(c.age())
+	age := c.age()
+	switch {
+	case m.isTimed():
+		age = ageOf([]uint64{c.timed().before, c.newest()})
+	case m.isBucket():
+		var r ring
+		t.load(s, h, c, m, &r)
+		age = ageOf(r.counts[:m.N+1])
 	}
+	last := c.sub() - int64(age)
 	if c.has(ahead) {
 		last = c.sub() + 1
 	}

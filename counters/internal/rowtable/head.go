@@ -50,13 +50,16 @@ type flags uint64
 
 // The flags of a head.
 const (
-	slotsForm  flags = 1 << (flagsAt + iota) // others count in the line of slots
-	blocksForm                               // others count in blocks
-	wide                                     // the places are in wide lines
-	ahead                                    // others count in the sub-window after the newest
-	denied                                   // the last decision was a denial: evicted last
-	local                                    // this table was asked for the key; otherwise only others count
-	rowsForm                                 // with slotsForm: the slots say whose rows there are
+	slotsForm    flags = 1 << (flagsAt + iota) // others count in the line of slots
+	blocksForm                                 // others count in blocks
+	wide                                       // the places are in wide lines
+	ahead                                      // others count in the sub-window after the newest
+	denied                                     // the last decision was a denial: evicted last
+	local                                      // this table was asked for the key; otherwise only others count
+	rowsForm                                   // with slotsForm: the slots say whose rows there are
+	pinned                                     // in use by the request under way: not evicted
+	pendingDebit                               // a bucket with counts that no limit was known for: not debited yet
+	gaveBack                                   // a queue with freed time, in a line of its own
 )
 
 // epochAt is where the two highest flags are, the low bits of how often a head has forgotten its lines.
@@ -77,8 +80,13 @@ func (c *head) offered() uint32  { return uint32(c.state) }
 func (c *head) has(f flags) bool { return c.state&uint64(f) != 0 }
 func (c *head) raise(f flags)    { c.state |= uint64(f) }
 func (c *head) lower(f flags)    { c.state &^= uint64(f) }
-func (c *head) changed() int     { return int(c.state >> changedAt & six) }
-func (c *head) age() int         { return int(c.state >> ageAt & six) }
+func (c *head) put(f flags, up bool) {
+	if c.lower(f); up {
+		c.raise(f)
+	}
+}
+func (c *head) changed() int { return int(c.state >> changedAt & six) }
+func (c *head) age() int     { return int(c.state >> ageAt & six) }
 
 func (c *head) setNewest(n uint64) { c.name = c.name&(1<<countAt-1) | min(n, maxCount)<<countAt }
 func (c *head) setSub(sub int64)   { c.when = c.when&^(1<<subBits-1) | uint64(sub)&(1<<subBits-1) }

@@ -1,18 +1,25 @@
 package rowtable
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/edgelimit/edgelimit/counters/internal/window"
 )
 
-// Algorithm is what the lines of a meter hold. The numbers are those of counters.Algorithm; 0 is that of counts.
+// Algorithm is what the lines of a meter hold, and how it becomes a decision. The numbers are those of
+// counters.Algorithm; 0 is a SlidingWindow, too.
 type Algorithm uint8
 
-// Algorithms of meters that are no limits'.
+// The algorithms of limits, and of meters that are no limits'.
 const (
-	Ban  Algorithm = 7 // when bans end
-	Lift Algorithm = 8 // up to when bans of the key are lifted
+	SlidingWindow Algorithm = 1
+	FixedWindow   Algorithm = 2
+	TokenBucket   Algorithm = 4
+	LeakyBucket   Algorithm = 5 // a TokenBucket by another name
+	LeakyQueue    Algorithm = 6 // a LeakyBucket in which requests wait
+	Ban           Algorithm = 7 // when bans end
+	Lift          Algorithm = 8 // up to when bans of the key are lifted
 )
 
 // Meter is what lines count: of what length the sub-windows are, and how many a window has.
@@ -20,36 +27,86 @@ type Meter struct {
 	ID        uint64
 	Sub       int64 // nanoseconds
 	N         int
-	Fixed     bool
 	Algorithm Algorithm
-	Bucket    *Bucket // nil: a window
-	Fraction  uint    // see Bucket
-	Lasts     int64   // nanoseconds for which an admission counts
-	MaxSlot   uint64  // of a slot of an honest node; 0: any
+	Lasts     int64  // nanoseconds for which an admission counts
+	MaxSlot   uint64 // of a slot of an honest node; 0: any
 }
 
-// Limit is a meter with a maximum.
+func (m *Meter) isBucket() bool { return m.Algorithm >= TokenBucket && m.Algorithm <= LeakyQueue }
+
+// LimitConfig is what a limit counts, how much it admits, and what it does beyond.
+type LimitConfig struct {
+	Meter  Meter
+	Max    uint64
+	Refill uint64 // what a bucket gets back in a window; 0: Max
+	// CountRejected has the limit count what it denies; it is for windows.
+	CountRejected bool
+	// Tally has it count every request, and compare afterwards; it is for fixed windows.
+	Tally bool
+	// BanSpent has a key banned, too, once a report leaves nothing of the limit.
+	BanSpent bool
+}
+
+// Limit is a meter with a maximum. It is immutable.
 type Limit struct {
 	Meter
-	Max    uint64
-	window window.Window
-	tag    uint64 // 16 bits of a hash of Max, not 0
+	Max            uint64
+	tag            uint64 // 16 bits of a hash of Max, not 0
+	plain          bool   // a window that counts what it admits, and nothing else
+	countsRejected bool
+	tallies        bool
+	bansSpent      bool
+	window         window.Window
+	ceiling        uint64 // up to which debts count, see debt.go
+	bucketLimit
 }
 
-// NewLimit returns a limit on the meter.
-func NewLimit(m Meter, maximum uint64) *Limit {
-	if m.Lasts = m.Sub * int64(m.N); m.Bucket != nil {
-		m.Lasts = int64(m.Bucket.Full >> m.Fraction)
+// NewLimit returns the limit on a meter that counts what it admits. A bucket refills its capacity in a window.
+func NewLimit(m Meter, maximum uint64) *Limit { return LimitConfig{Meter: m, Max: maximum}.New() }
+
+// New returns the limit.
+func (c LimitConfig) New() *Limit {
+	m := c.Meter
+	m.Lasts = m.Sub * int64(m.N)
+	l := &Limit{
+		Meter: m, Max: c.Max, tag: c.Max*0x9e3779b97f4a7c15>>48 | 1,
+		window: window.Window{
+			Sub: m.Sub, Even: window.Even(c.Max, m.N), Fixed: m.isBucket() || m.Algorithm == FixedWindow,
+		},
+		countsRejected: c.CountRejected, tallies: c.Tally, bansSpent: c.BanSpent, ceiling: maxHeld * c.Max,
 	}
-	return &Limit{Meter: m, Max: maximum, tag: maximum*0x9e3779b97f4a7c15>>48 | 1,
-		window: window.Window{Sub: m.Sub, Even: window.Even(maximum, m.N), Fixed: m.Fixed}}
+	if m.isBucket() {
+		l.bucketLimit = newBucketLimit(&m, c.Max, cmp.Or(c.Refill, c.Max))
+		l.Lasts = int64(l.full >> l.fraction)
+	}
+	if c.Tally {
+		l.ceiling = MaxTally
+	}
+	l.plain = !m.isBucket() && !c.CountRejected && !c.Tally
+	return l
+}
+
+// chargeable reports whether a request of the cost is no peek and fits the limit.
+func (l *Limit) chargeable(cost uint64) bool { return cost > 0 && cost <= l.Max }
+
+// demand is what a request of a cost asks the limit for: nothing if it can never be counted.
+func (l *Limit) demand(cost uint64) uint64 {
+	switch {
+	case l.tallies:
+		return cost
+	case l.countsRejected:
+		return min(cost, l.Max)
+	case cost > l.Max:
+		return 0
+	}
+	return cost
 }
 
 // reset is the time until nothing is seen of a window whose newest count is at a place: window.Reset of that alone.
 func (l *Limit) reset(count uint64, place int, off int64) int64 {
 	stays := int64(0)
 	switch {
-	case l.Fixed:
+	case l.window.Fixed:
 		stays = l.Sub
 	case count <= l.window.Even:
 		stays = l.Sub / int64(max(count, 1))
@@ -57,19 +114,12 @@ func (l *Limit) reset(count uint64, place int, off int64) int64 {
 	return int64(place+1)*l.Sub - stays - off
 }
 
-// maxAsked is above every limit, and small enough for sums.
-const maxAsked = 1<<40 + 1
-
-// Decision is the answer to one request. Waits are in nanoseconds.
-type Decision struct {
-	Allowed    bool
-	Remaining  uint64
-	RetryAfter int64
-	ResetAfter int64
-}
-
-// Never is the RetryAfter of a request whose cost exceeds the limit.
-const Never = -1
+// The largest limit, a cost above every limit, and the most that a request charges to one head: sums do not overflow.
+const (
+	maxLimit   = 1 << 40
+	maxAsked   = maxLimit + 1
+	maxCharged = 2 * maxLimit
+)
 
 // Slot is a cumulative count: what an origin, by number, counted of a key in a sub-window since a birth.
 type Slot struct {

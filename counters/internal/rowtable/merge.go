@@ -84,8 +84,8 @@ func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64
 	default:
 		t.addAt(s, h, c, m, int(age), rise)
 	}
-	if m.Bucket != nil {
-		m.mergeBucket(c, age, rise, sl.CompleteThrough, off)
+	if m.isBucket() {
+		t.mergeBucket(&layer{s: s, h: h, c: c, off: off}, sl, rise)
 		return true
 	}
 	if c.full = 0; age >= 0 {
@@ -94,10 +94,25 @@ func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64
 	return true
 }
 
+// mergeBucket debits a rise of others' counts, if a limit is known. The head may be one that was made again: the one
+// before may have debited some of the rise.
+func (t *Table) mergeBucket(y *layer, sl *Slot, rise uint64) {
+	c := y.c
+	if y.l = t.stateOf(c).limit.Load(); y.l == nil || c.has(pendingDebit) {
+		c.raise(pendingDebit)
+		return
+	}
+	since := sl.CompleteThrough
+	if c.birth() != 0 {
+		since = 0
+	}
+	y.debitPast(c.sub()-sl.Index, rise, since)
+}
+
 // addAt adds to the place that is so many before the newest.
 func (t *Table) addAt(s *rows.Shard, h uint64, c *head, m *Meter, age int, rise uint64) {
 	i := m.N - age
-	if m.Bucket == nil && !c.has(wide) && uint64(c.places[i])+rise <= maxPlace {
+	if !m.isBucket() && !c.has(wide) && uint64(c.places[i])+rise <= maxPlace {
 		c.places[i] += uint16(rise)
 		if i > 0 {
 			c.middle += uint32(rise)

@@ -21,7 +21,7 @@ func (t *Table) load(s *rows.Shard, h uint64, c *head, m *Meter, r *ring) {
 	r.counts[r.n] = c.newest()
 	switch {
 	case c.has(wide):
-	case m.Bucket != nil:
+	case m.isBucket():
 		r.counts[0] = c.before()
 		return
 	default:
@@ -49,7 +49,7 @@ var noLine rows.Line
 
 // save writes the ring of a head. The head is wide while a place needs it.
 func (t *Table) save(s *rows.Shard, h uint64, c *head, m *Meter, r *ring) {
-	if m.Bucket != nil {
+	if m.isBucket() {
 		t.saveBucket(s, h, c, m, r)
 		return
 	}
@@ -155,8 +155,8 @@ func (t *Table) advance(s *rows.Shard, h uint64, c *head, m *Meter, by int64) {
 	if n := c.changed(); n > 0 {
 		c.setChanged(int(min(int64(n)+by, int64(m.N)+1)))
 	}
-	if m.Bucket != nil {
-		c.level().Elapse(uint64(by), uint64(m.Sub)<<m.Fraction)
+	if m.isBucket() {
+		c.level().Elapse(uint64(by), uint64(m.Sub)<<m.digits())
 	} else {
 		c.elapse(min(by, int64(m.N)+2) * m.Sub)
 		c.setAge(ageOf(places))

@@ -2,6 +2,7 @@ package rowtable
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/edgelimit/edgelimit/counters/internal/rows"
 )
@@ -22,7 +23,7 @@ type Table struct {
 		sync.RWMutex
 		ids     rows.Meters
 		numbers map[uint64]uint16
-		states  *[rows.Numbers]*Meter // by number. Who holds the lock of a line with a number may read its state
+		states  *[rows.Numbers]*meterState // by number. Who holds the lock of a line with a number may read its state
 		given   int
 	}
 }
@@ -39,7 +40,7 @@ type shard struct {
 // New returns an empty table.
 func New(bytes int, seed uint64) *Table {
 	t := &Table{seed: seed}
-	t.meters.numbers, t.meters.states = make(map[uint64]uint16), new([rows.Numbers]*Meter)
+	t.meters.numbers, t.meters.states = make(map[uint64]uint16), new([rows.Numbers]*meterState)
 	t.implausible.at = make(map[uint16]int64)
 	t.store = rows.New(rows.Config{Bytes: bytes, Shards: len(t.shards), Seed: seed, Meters: &t.meters.ids})
 	return t
@@ -62,12 +63,29 @@ func (t *Table) number(m *Meter) uint16 {
 	}
 	t.meters.given++
 	k = uint16(t.meters.given)
-	t.meters.states[k] = m
+	t.meters.states[k] = &meterState{Meter: *m}
 	t.meters.ids[k], t.meters.numbers[m.ID] = m.ID, k
 	return k
 }
 
-func (t *Table) meter(k uint16) *Meter { return t.meters.states[k] }
+func (t *Table) meter(k uint16) *Meter { return &t.meters.states[k].Meter }
+
+func (t *Table) stateOf(c *head) *meterState { return t.meters.states[c.line().Meter()] }
+
+// meterState is what a table knows of a meter.
+type meterState struct {
+	Meter
+	limit atomic.Pointer[Limit] // the limit of a bucket that decided last; merges debit by it. nil: none is known
+}
+
+// Know has merges debit buckets by their limits, before the table is asked for the keys itself.
+func (t *Table) Know(limits []*Limit) {
+	for _, l := range limits {
+		if k := t.number(&l.Meter); k != 0 && l.isBucket() {
+			t.meters.states[k].limit.Store(l)
+		}
+	}
+}
 
 // Lines returns the number of lines.
 func (t *Table) Lines() (n int) {

@@ -26,7 +26,7 @@ func TestFullTableEvictsTheLeast(t *testing.T) {
 		table.Take(l, denied, 1, start)
 	}
 	for key := range uint64(100_000) {
-		if d := table.Take(l, key*0x9e3779b97f4a7c15, 1, start+int64(key)); !d.Allowed || d.Remaining != 2 {
+		if d := table.Take(l, key*0x9e3779b97f4a7c15, 1, start+int64(key)); !d.Allowed || d.Remaining() != 2 {
 			t.Fatalf("key %d: %+v, want a new key admitted", key, d)
 		}
 	}

@@ -2,31 +2,32 @@ package rowtable
 
 import "github.com/edgelimit/edgelimit/counters/internal/rows"
 
-// Take decides on a request and counts it if it is admitted. A cost of 0 is a peek.
+// Take decides on a request and counts it if it is admitted. A cost of 0 is a peek: it is answered as a cost of 1 and
+// leaves no trace. Take itself decides most requests: those under a plain window, of keys with a head in the current
+// sub-window.
 func (t *Table) Take(l *Limit, key, cost uint64, now int64) Decision {
 	h := t.store.Hash(l.ID, key)
 	s := t.store.Shard(h)
 	s.Lock()
 	line := s.Head(h, l.ID, key)
 	if line == nil {
-		d := t.takeNew(s, h, l, key, cost, now)
+		d := t.takeSlowly(&layer{s: s, h: h, l: l, key: key}, cost, now)
 		s.Unlock()
 		return d
 	}
 	c := headOf(line)
 	off := now - c.sub()*l.Sub
-	if uint64(off) >= uint64(l.Sub) || cost-1 >= l.Max || c.has(ahead) || l.Bucket != nil {
-		if s.MustGrow() { // lines may be inserted
-			s.Grow()
-			c = headOf(s.Head(h, l.ID, key))
-		}
-		d := t.takeSlowly(s, h, l, c, cost, now)
+	if uint64(off) >= uint64(l.Sub) || cost-1 >= l.Max || c.has(ahead) || !l.plain {
+		d := t.takeSlowly(&layer{s: s, h: h, l: l, key: key}, cost, now)
 		s.Unlock()
 		return d
 	}
 	seen := c.newest() + c.sum() + l.window.Part(c.leaving(), l.Sub-off)
 	if seen > l.Max-cost {
-		d := t.deny(s, h, l, c, cost, off)
+		d, known := c.deny(s, l, cost, off)
+		if !known {
+			d = t.takeSlowly(&layer{s: s, h: h, l: l, key: key}, cost, now)
+		}
 		s.Unlock()
 		return d
 	}
@@ -34,93 +35,84 @@ func (t *Table) Take(l *Limit, key, cost uint64, now int64) Decision {
 	c.name += cost << countAt
 	c.counted()
 	c.lower(denied)
-	d := Decision{Allowed: true, Remaining: l.Max - seen - cost, ResetAfter: l.reset(c.newest(), l.N, off)}
+	d := Decision{Left: int64(l.Max - seen - cost), ResetAfter: l.reset(c.newest(), l.N, off)}
+	d.Allowed = true
 	s.Unlock()
 	return d
 }
 
-// deny denies a request of a head whose window holds now. How long there is no room for a cost of 1 is remembered.
-func (t *Table) deny(s *rows.Shard, h uint64, l *Limit, c *head, cost uint64, off int64) Decision {
+// deny denies a request of a head whose window holds now, if how long there is no room for a cost of 1 is remembered.
+func (c *head) deny(s *rows.Shard, l *Limit, cost uint64, off int64) (d Decision, known bool) {
 	until, known := c.fullUntil(l)
-	if !known || cost > 1 || off >= until {
-		return t.takeSlowly(s, h, l, c, cost, c.sub()*l.Sub+off)
+	count, age := c.newest(), c.age()
+	if !known || cost > 1 || off >= until || age > 0 && c.has(wide) {
+		return d, false
+	}
+	if age > 0 {
+		count = uint64(c.places[l.N-age])
 	}
 	c.offer(s, cost)
-	count, age := c.newest(), c.age()
-	if age > 0 {
-		count = t.placeOf(s, h, c, &l.Meter, age)
-	}
-	return Decision{RetryAfter: until - off, ResetAfter: l.reset(count, l.N-age, off)}
+	return Decision{Wait: until - off, ResetAfter: l.reset(count, l.N-age, off)}, true
 }
 
-// takeNew is Take of a key without a head.
-func (t *Table) takeNew(s *rows.Shard, h uint64, l *Limit, key, cost uint64, now int64) Decision {
-	if cost > l.Max || l.Max == 0 {
-		return Decision{Remaining: l.Max, RetryAfter: Never}
+// takeSlowly is Take of any limit, and of whatever state a head is in.
+func (t *Table) takeSlowly(y *layer, cost uint64, now int64) Decision {
+	y.s.Grow() // lines may be inserted
+	t.open(y, y.l.demand(cost), true, now)
+	if y.l.tallies {
+		return t.tally(y, cost, now)
 	}
-	if cost == 0 {
-		return Decision{Allowed: true, Remaining: l.Max}
-	}
-	c := t.create(s, h, &l.Meter, key, now)
-	if c == nil {
-		return Decision{RetryAfter: l.Sub}
-	}
-	return t.takeSlowly(s, h, l, c, cost, now)
+	return t.take(y, cost)
 }
 
-// takeSlowly is Take of whatever state a head is in.
-func (t *Table) takeSlowly(s *rows.Shard, h uint64, l *Limit, c *head, cost uint64, now int64) Decision {
-	key := c.key
-	off, back, ok := t.settle(s, h, c, &l.Meter, now)
-	chargeable := cost > 0 && cost <= l.Max
-	if !ok {
-		if chargeable {
-			t.remove(s, h, c)
-		}
-		return t.takeNew(s, h, l, key, cost, now)
+// take decides on a request and counts it if it is admitted.
+func (t *Table) take(y *layer, cost uint64) (d Decision) {
+	switch {
+	case y.c == nil && y.l.chargeable(cost):
+		return y.l.refuse()
+	case y.c == nil:
+		return y.l.unused(cost, 0)
 	}
-	if l.Bucket != nil {
-		return t.takeBucket(s, l, c, cost, off, back)
+	if d.Allowed, d.Wait = t.fits(y, cost, 0); d.Allowed && cost > 0 {
+		y.admit(cost)
 	}
-	if chargeable {
-		c.offer(s, cost)
+	if l := y.l; !d.Allowed && cost <= 1 && y.back == 0 && l.plain && l.Max > 0 {
+		y.c.setFull(l, y.off+d.Wait)
 	}
-	inner := c.newest() + c.sum()
-	seen, asked := inner+l.window.Part(c.leaving(), l.Sub-off), min(max(cost, 1), maxAsked)
-	d := Decision{Allowed: asked <= l.Max && seen <= l.Max-asked}
-	if d.Allowed && chargeable {
-		c.setNewest(c.newest() + cost)
-		c.counted()
-		seen, inner = seen+cost, inner+cost
+	d.Left, d.ResetAfter = t.rest(y, 0)
+	d = t.countRejected(y, cost, 0, d)
+	y.note(cost, d)
+	return d
+}
+
+// answer decides on a request that charges so much to the same head before, and writes nothing.
+func (t *Table) answer(y *layer, cost, before uint64) (d Decision) {
+	if y.c == nil {
+		return y.l.unused(cost, before)
 	}
-	if chargeable {
-		if c.lower(denied); !d.Allowed {
-			c.raise(denied)
-		}
-	}
-	d.Remaining = l.Max - min(seen, l.Max)
-	if seen == 0 && d.Allowed {
+	d.Allowed, d.Wait = t.fits(y, cost, before)
+	d.Left, d.ResetAfter = t.rest(y, before)
+	return d
+}
+
+// unused answers a request of a key without a head: nothing of the limit is used.
+func (l *Limit) unused(cost, before uint64) (d Decision) {
+	d.Left = int64(l.Max - min(before, l.Max))
+	if asked := max(cost, 1); asked > l.Max || before > l.Max-asked {
+		d.Wait = Never
 		return d
 	}
-	var r ring
-	t.load(s, h, c, &l.Meter, &r)
-	var later uint64
-	if c.has(ahead) {
-		later = t.others(s, h, c, c.sub()+1)
-	}
-	places := r.counts[:l.N+1]
-	if !d.Allowed {
-		if d.RetryAfter = Never; asked <= l.Max {
-			d.RetryAfter = l.window.Wait(places, inner, later, l.Max-asked, off) + back
-		}
-		if asked == 1 && back == 0 && l.Max > 0 {
-			c.setFull(l, off+d.RetryAfter)
-		}
-	}
-	if seen > 0 {
-		d.ResetAfter = l.window.Reset(places, inner, later, off) + back
+	if d.Allowed = true; l.Algorithm == LeakyQueue {
+		d.Wait = l.wait(l.rate.Span(before), 0)
 	}
 	return d
+}
+
+// note records in a head whether its last request was denied.
+func (y *layer) note(cost uint64, d Decision) {
+	if y.c != nil && y.l.chargeable(cost) {
+		y.c.put(denied, !d.Allowed)
+	}
 }
 
 // placeOf is the count of the place that is so many before the newest.
@@ -129,7 +121,7 @@ func (t *Table) placeOf(s *rows.Shard, h uint64, c *head, m *Meter, age int) uin
 	case c.has(wide):
 	case m.isTimed():
 		return c.timed().before
-	case m.Bucket != nil:
+	case m.isBucket():
 		return c.before()
 	default:
 		return uint64(c.places[m.N-age])

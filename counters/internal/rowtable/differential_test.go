@@ -97,6 +97,8 @@ func (p *pair) addMeter(rule string) {
 		n = []int{1, 1, 1, 5}[p.IntN(4)]
 	case p.IntN(4) == 0:
 		m.Algorithm, n = counters.FixedWindow, 1
+	case p.IntN(3) == 0:
+		m.Algorithm = counters.SlidingLog
 	}
 	m.Window = time.Duration(n) * m.Sub
 	id := p.Uint64() | 1
@@ -105,6 +107,8 @@ func (p *pair) addMeter(rule string) {
 	for range 1 + p.IntN(2) { // two limits may share a meter, and the bans
 		c := counters.LimitConfig{Meter: m, Max: p.maximum(), Ban: lasts}
 		switch {
+		case m.Algorithm == counters.SlidingLog:
+			c.Max = min(c.Max, counters.MaxLog)
 		case isBucket:
 			c.Max = max(1, c.Max)
 			c.Refill = max(1, []uint64{c.Max, c.Max / 7, 2 * c.Max}[p.IntN(3)])

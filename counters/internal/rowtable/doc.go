@@ -42,6 +42,12 @@
 // scan removes them. A slot merges in O(1): head, sums and block are found by
 // their own hashes, and read ahead together.
 //
+// A sliding log is a window, but for the word at 32: its first entry 20, the one to come 20, and the sum of all 24. Its
+// entries lie in lines of their own. An entry's low 3 bits say which of a line it is, the others which line.
+//
+//	kind         name                                words
+//	    8  log    above the generation: its number   time in ns 64; 5 entries: cost 16, time since that one 48
+//
 // A ban, or a lift of bans, is a head alone, whoever sends it: of several times the latest is in force, so nothing of
 // the others is kept but this table's own, which it sends.
 //
@@ -58,7 +64,7 @@
 // A decision is computed from what a head says, and then written in one place (layer.go). A request of several layers
 // finds all heads first, decides on all, and charges them last (request.go).
 //
-// What is to come has its place: of the flags, two are free (hot, flush early); of the kinds, six: a hot line (rates,
+// What is to come has its place: of the flags, two are free (hot, flush early); of the kinds, five: a hot line (rates,
 // part, credit, unsent: the state of thinning), rates of peers (six of origin 16, time 24, rate 24 bits in a line),
-// sums of regions (words as those of sums), entries of a log.
+// sums of regions (words as those of sums).
 package rowtable

@@ -48,7 +48,7 @@ func (t *Table) create(s *rows.Shard, h uint64, m *Meter, key uint64, now int64)
 func (t *Table) makeRoom(s *rows.Shard, key uint64, now int64) {
 	for s.Used() >= s.Limit() {
 		l := s.Victim(func(l *rows.Line) uint64 {
-			if l.Key == key {
+			if l.Key == key && l.Kind() == rows.Head {
 				return rows.Pinned
 			}
 			return t.worth(s, l, now)
@@ -150,6 +150,8 @@ func (t *Table) isOrphan(s *rows.Shard, l *rows.Line) bool {
 	more := l.Rest() >> generationBits
 	from := c.sub() - int64(m.N)
 	switch l.Kind() {
+	case logKind:
+		return !c.isLogLine(more)
 	case slotsKind:
 		return !c.has(slotsForm)
 	case wideKind:

@@ -40,9 +40,13 @@ func (t *Table) find(y *layer, now int64) (found bool) {
 // open finds the head of a layer for a decision, and records what the limit is asked for. If it is asked for something
 // and makes is set, open makes a missing head, and there is none only if there is no room.
 func (t *Table) open(y *layer, demand uint64, makes bool, now int64) (made bool) {
+	if demand > 0 && y.l.isLog() && y.s.Used() > y.s.Limit() { // by lines of entries
+		t.makeRoom(y.s, y.key, now)
+		made = true
+	}
 	if !t.find(y, now) {
 		if demand == 0 || !makes {
-			return false
+			return made
 		}
 		made = true
 		t.makeHead(y, now)
@@ -50,8 +54,11 @@ func (t *Table) open(y *layer, demand uint64, makes bool, now int64) (made bool)
 	if y.c == nil {
 		return made
 	}
-	if y.l.isBucket() {
+	switch {
+	case y.l.isBucket():
 		t.meet(y)
+	case y.l.isLog():
+		made = t.forget(y) || made
 	}
 	if demand > 0 {
 		y.c.offer(y.s, demand)
@@ -77,6 +84,8 @@ func (t *Table) fits(y *layer, cost, before uint64) (ok bool, wait int64) {
 		return y.bucketFits(cost, before)
 	}
 	switch {
+	case l.isLog():
+		return t.logFits(y, cost, before)
 	case cost > l.Max:
 		return false, Never
 	case y.seen()+before <= l.Max-cost:
@@ -96,7 +105,7 @@ func (t *Table) rest(y *layer, before uint64) (left, reset int64) {
 	if y.l.isBucket() {
 		return y.bucketRest(before)
 	}
-	seen := y.seen()
+	seen := t.seen(y)
 	if left = int64(y.l.Max - min(seen+before, y.l.Max)); seen == 0 {
 		return left, 0
 	}
@@ -106,6 +115,9 @@ func (t *Table) rest(y *layer, before uint64) (left, reset int64) {
 // windowReset is the time until nothing is seen of a window that counts something.
 func (t *Table) windowReset(y *layer) int64 {
 	c, l := y.c, y.l
+	if l.isLog() {
+		return t.logReset(y)
+	}
 	if c.has(ahead) {
 		var r ring
 		t.load(y.s, y.h, c, &l.Meter, &r)
@@ -116,6 +128,14 @@ func (t *Table) windowReset(y *layer) int64 {
 		count = t.placeOf(y.s, y.h, c, &l.Meter, age)
 	}
 	return l.reset(count, l.N-age, y.off)
+}
+
+// seen is the count of a window or a log.
+func (t *Table) seen(y *layer) uint64 {
+	if y.l.isLog() {
+		return t.logSeen(y)
+	}
+	return y.seen()
 }
 
 // seen is the count of a window.
@@ -135,7 +155,7 @@ func (t *Table) later(y *layer) uint64 {
 func (t *Table) used(y *layer) uint64 {
 	switch {
 	case !y.l.isBucket():
-		return y.seen()
+		return t.seen(y)
 	case y.l.rate.Refill > 0:
 		return y.l.tokens(y.debt())
 	}
@@ -167,6 +187,12 @@ func (y *layer) count(cost, take uint64) {
 	y.c.setNewest(y.c.newest() + cost)
 	if y.l.isBucket() {
 		y.debit(take)
+		y.c.send()
+		return
+	}
+	if y.l.isLog() {
+		y.enter(cost)
+		y.c.setAge(0)
 		y.c.send()
 		return
 	}

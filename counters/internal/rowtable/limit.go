@@ -15,6 +15,7 @@ type Algorithm uint8
 const (
 	SlidingWindow Algorithm = 1
 	FixedWindow   Algorithm = 2
+	SlidingLog    Algorithm = 3
 	TokenBucket   Algorithm = 4
 	LeakyBucket   Algorithm = 5 // a TokenBucket by another name
 	LeakyQueue    Algorithm = 6 // a LeakyBucket in which requests wait
@@ -31,6 +32,8 @@ type Meter struct {
 	Lasts     int64  // nanoseconds for which an admission counts
 	MaxSlot   uint64 // of a slot of an honest node; 0: any
 }
+
+func (m *Meter) isLog() bool { return m.Algorithm == SlidingLog }
 
 func (m *Meter) isBucket() bool { return m.Algorithm >= TokenBucket && m.Algorithm <= LeakyQueue }
 
@@ -82,7 +85,7 @@ func (c LimitConfig) New() *Limit {
 	if c.Tally {
 		l.ceiling = MaxTally
 	}
-	l.plain = !m.isBucket() && !c.CountRejected && !c.Tally
+	l.plain = !m.isBucket() && !m.isLog() && !c.CountRejected && !c.Tally
 	return l
 }
 

@@ -88,7 +88,10 @@ func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64
 		t.mergeBucket(&layer{s: s, h: h, c: c, off: off}, sl, rise)
 		return true
 	}
-	if c.full = 0; age >= 0 {
+	if !m.isLog() {
+		c.full = 0
+	}
+	if age >= 0 {
 		c.setAge(min(c.age(), int(age)))
 	}
 	return true

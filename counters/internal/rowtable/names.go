@@ -11,6 +11,7 @@ const (
 	wideKind             // what all count together, of eight sub-windows, where a head has no room
 	fewKind              // a row of a key that few origins count, of any birth
 	freedKind            // the time that requests which left a queue gave back; of any generation of its head
+	logKind              // entries of a log
 	// The kind above that of a block or a row: of its counts what it has no room for. aboveKind is added to a name.
 	aboveBy   = 8
 	aboveKind = aboveBy << 16

@@ -152,7 +152,9 @@ func (r *request) findBan(t *Table, i int) {
 func (r *request) denyBanned(t *Table, i int, before uint64) {
 	ch, y, d := &r.charges[i], &r.layers[i], &r.decisions[i]
 	left := d.Wait
-	t.open(y, 0, false, r.now)
+	if t.open(y, 0, false, r.now) {
+		r.again()
+	}
 	*d = t.answer(y, ch.Cost, before)
 	y.note(ch.Cost, *d)
 	d.ban(left)

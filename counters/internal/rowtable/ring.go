@@ -155,9 +155,12 @@ func (t *Table) advance(s *rows.Shard, h uint64, c *head, m *Meter, by int64) {
 	if n := c.changed(); n > 0 {
 		c.setChanged(int(min(int64(n)+by, int64(m.N)+1)))
 	}
-	if m.isBucket() {
+	switch {
+	case m.isBucket():
 		c.level().Elapse(uint64(by), uint64(m.Sub)<<m.digits())
-	} else {
+	case m.isLog():
+		c.setAge(ageOf(places))
+	default:
 		c.elapse(min(by, int64(m.N)+2) * m.Sub)
 		c.setAge(ageOf(places))
 	}

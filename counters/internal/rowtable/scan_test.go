@@ -61,6 +61,13 @@ func (p *pair) scan() {
 		}
 		return slots
 	}
+	for _, l := range p.limits { // counters.Table.Snapshot has logs forget what has left, the clock may step back
+		for _, key := range p.keys {
+			if l.new.Algorithm == rowtable.SlidingLog {
+				p.new.View(l.new, key, p.now)
+			}
+		}
+	}
 	want, wantTimes := p.apart(ofOld(p.old.Snapshot(p.now, math.MaxInt)))
 	got, gotTimes := p.apart(p.ofNew(all(p.new.Scan())))
 	p.same("all", got, want)

@@ -94,7 +94,7 @@ func (p *pair) mergeTime(b *bans, key uint64) {
 	}
 	switch manual := b == p.bans[len(p.bans)-1]; p.IntN(200) {
 	case 0:
-		millis = min(p.Uint64N(1<<41), uint64(index+2)*length)
+		millis = p.Uint64N(1 + millis)
 	case 1:
 		if !manual {
 			break

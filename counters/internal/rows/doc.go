@@ -7,6 +7,7 @@
 // sizes, no lists, no index.
 //
 // A shard begins with a page or two, and doubles where it is, in steps ([Shard.Grow]), up to its part of the memory.
+// What is used by then goes into huge pages ([Store.UseHugePages]).
 //
 //	hash     63      58 57          32 31                           0
 //	        |  shard   |              |  home = low 32 bits * homes >> 32; half of it for a line that a growing shard

@@ -118,6 +118,36 @@ func (s *Shard) setLimits() {
 	s.limit = max(1, n*loadNum/loadDen)
 	if s.growAt, s.most = s.limit, s.last; n == s.sizes.most {
 		s.growAt, s.most = math.MaxInt, max(1, n*mostNum/loadDen)
-		s.memory.advise(s.lines, (s.last+1)*lineBytes)
 	}
+}
+
+// UseHugePages puts what is used of the memory into huge pages: each of which shards use at least half. It is to be
+// called now and then, by one goroutine. It locks one shard at a time, and none while the kernel works.
+func (t *Store) UseHugePages() {
+	if t.huge == nil {
+		t.huge = make([]bool, len(t.shards)*t.eachBytes()/hugePage)
+	}
+	used := make([]int, len(t.huge)+1)
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.Lock()
+		from, left := i*t.eachBytes(), (s.last+1)*lineBytes
+		s.Unlock()
+		for left > 0 {
+			n := min(left, hugePage-from%hugePage)
+			used[min(from/hugePage, len(t.huge))] += n
+			from, left = from+n, left-n
+		}
+	}
+	for i := range t.huge {
+		if !t.huge[i] && used[i] >= hugePage/2 {
+			t.huge[i] = true
+			t.shards[0].memory.useHugePages(i)
+		}
+	}
+}
+
+// eachBytes is the size of a shard.
+func (t *Store) eachBytes() int {
+	return (t.shards[0].sizes.most + t.shards[0].overflow) * lineBytes
 }

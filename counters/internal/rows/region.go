@@ -8,6 +8,8 @@ type region struct {
 	words []uint64 // keeps memory of the Go heap alive; nil: it is mapped
 }
 
+const hugePage = 2 << 20
+
 func (r *region) line(i int) unsafe.Pointer { return unsafe.Add(r.first, i*lineBytes) }
 
 // onHeap returns a region in the Go heap.

@@ -8,10 +8,7 @@ import (
 	"unsafe"
 )
 
-const (
-	smallPage = 4 << 10
-	hugePage  = 2 << 20
-)
+const madvCollapse = 25 // of Linux 6.1; package syscall does not have it
 
 // newRegion maps memory outside of the Go heap: the garbage collector neither scans it nor counts it. The kernel gives
 // it in small pages, a few microseconds each: it takes up to milliseconds for a huge one, while a request waits.
@@ -29,11 +26,12 @@ func newRegion(lines int) *region {
 	return r
 }
 
-// advise asks the kernel for huge pages in place of the small ones that are used: it makes them aside. With them a
-// search waits for fewer address translations. The kernel may do without.
-func (r *region) advise(from unsafe.Pointer, bytes int) {
+// useHugePages has the kernel put a huge page in place of the small ones, at once where it can: with those a search
+// waits for fewer address translations. It may do without. The lines stay where they are.
+func (r *region) useHugePages(i int) {
 	if r.words == nil {
-		part := uintptr(from) & (smallPage - 1)
-		_ = syscall.Madvise(unsafe.Slice((*byte)(unsafe.Add(from, -int(part))), bytes+int(part)), syscall.MADV_HUGEPAGE)
+		part := unsafe.Slice((*byte)(unsafe.Add(r.first, i*hugePage)), hugePage)
+		_ = syscall.Madvise(part, syscall.MADV_HUGEPAGE)
+		_ = syscall.Madvise(part, madvCollapse)
 	}
 }

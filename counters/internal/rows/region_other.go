@@ -2,9 +2,7 @@
 
 package rows
 
-import "unsafe"
-
 // newRegion takes memory of the Go heap: the race detector sees no other.
 func newRegion(lines int) *region { return onHeap(lines) }
 
-func (r *region) advise(unsafe.Pointer, int) {}
+func (r *region) useHugePages(int) {}

@@ -24,7 +24,8 @@ type Config struct {
 // Store is a fixed number of shards, each an array of lines with a lock.
 type Store struct {
 	shards []Shard
-	shift  uint // of a hash, to the number of its shard
+	huge   []bool // which huge pages are used
+	shift  uint   // of a hash, to the number of its shard
 	seed   uint64
 }
 

@@ -103,6 +103,7 @@ func (x *both) fill(keys []uint64) {
 		}
 		x.old.DrainDirty(now)
 		x.new.Drain(nil, now)
+		x.new.Expire(now)
 	}
 }
 
@@ -264,6 +265,7 @@ func BenchmarkNewKeys(b *testing.B) {
 		x.takeOld(fresh(i), begin)
 		x.takeNew(fresh(i), begin)
 	}
+	x.new.Expire(begin)
 	compare(b, 100, 1, contestant{"old", nil, func(i, n int) {
 		for k := range n {
 			x.takeOld(fresh(most+i+k), begin)

@@ -74,7 +74,7 @@ func (t *Table) appendOwn(dst []Slot, s *rows.Shard, h uint64, c *head, m *Meter
 	return dst
 }
 
-// Expire removes what counts nothing any more, of all shards.
+// Expire removes what counts nothing any more, of all shards. One goroutine at a time may call it.
 func (t *Table) Expire(now int64) {
 	for i := range t.store.Shards() {
 		s := &t.store.Shards()[i]
@@ -86,4 +86,5 @@ func (t *Table) Expire(now int64) {
 			s.Unlock()
 		}
 	}
+	t.store.UseHugePages()
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestParseNodeFault(t *testing.T) {
@@ -45,7 +47,7 @@ func large(change func(*Options)) Options {
 
 // Each fault of nodes befalls those that it is about, for as long as it lasts, and what it did ends with it.
 func TestNodeFaultsAct(t *testing.T) {
-	for _, test := range []struct {
+	for _, test := range testkit.Some([]struct {
 		fault  string
 		during func(c *cluster, region []*node) bool
 	}{
@@ -65,7 +67,7 @@ func TestNodeFaultsAct(t *testing.T) {
 		}},
 		{"rolling/2@3500ms-8s",
 			func(c *cluster, region []*node) bool { return down(region) == 1 && region[0].stopping }},
-	} {
+	}) {
 		t.Run(test.fault, func(t *testing.T) {
 			fault, err := ParseNodeFault(test.fault)
 			if err != nil {

@@ -31,6 +31,7 @@ func (c *head) setBefore(n uint64) { c.state = c.state&(1<<beforeAt-1) | n<<befo
 // head's ring.
 type bucketLimit struct {
 	rate     bucket.Rate
+	one      uint64 // time that a cost of 1 takes
 	full     uint64 // time that the complete capacity takes
 	backdate uint64 // how long before the bucket is full the backdated period begins
 	fraction uint   // binary digits after the point
@@ -40,7 +41,7 @@ func newBucketLimit(m *Meter, capacity, refill uint64) (b bucketLimit) {
 	window := time.Duration(m.Sub * int64(m.N))
 	b.fraction = m.digits()
 	b.rate = bucket.Rate{Refill: refill, Window: uint64(window) << b.fraction}
-	b.full, b.backdate = b.rate.Span(capacity), bucket.Backdate(window)
+	b.one, b.full, b.backdate = b.rate.Span(1), b.rate.Span(capacity), bucket.Backdate(window)
 	return b
 }
 
@@ -49,6 +50,17 @@ func (m *Meter) digits() uint { return bucket.Fraction(time.Duration(m.Sub * int
 
 // point converts a time since the start of the newest sub-window to fixed point.
 func (l *Limit) point(off int64) uint64 { return uint64(int64(l.N)*l.Sub+off) << l.fraction }
+
+// span is the time that a cost takes, 0 for windows. It divides for costs above 1 alone.
+func (l *Limit) span(cost uint64) uint64 {
+	switch {
+	case cost == 0 || l.rate.Refill == 0:
+		return 0
+	case cost == 1:
+		return l.one
+	}
+	return l.rate.Span(cost)
+}
 
 // wait converts a duration to whole nanoseconds, rounded up. If the clock is behind the head, the wait is longer.
 func (l *Limit) wait(span uint64, back int64) int64 {
@@ -124,7 +136,7 @@ func (y *layer) bucketFits(cost, before uint64) (ok bool, wait int64) {
 	if l.rate.Refill == 0 {
 		return false, Never // a limit of 0, for a key that others counted
 	}
-	ahead, take := l.rate.Span(before), l.rate.Span(cost)
+	ahead, take := l.span(before), l.span(cost)
 	debt := y.debt() + ahead
 	switch {
 	case cost > l.Max:
@@ -147,7 +159,7 @@ func (y *layer) bucketRest(before uint64) (left, reset int64) {
 		return 0, 0
 	}
 	owes := y.debt()
-	if debt := owes + l.rate.Span(before); debt < l.full {
+	if debt := owes + l.span(before); debt < l.full {
 		left = int64(min(l.rate.Fits(l.full-debt), l.Max))
 	}
 	return left, l.wait(owes, y.back)

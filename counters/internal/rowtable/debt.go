@@ -42,14 +42,6 @@ func (t *Table) owe(y *layer, cost uint64) (counted, used uint64) {
 	return counted, used
 }
 
-// span is the time that a cost takes from a bucket, 0 for windows.
-func (l *Limit) span(cost uint64) uint64 {
-	if l.rate.Refill == 0 {
-		return 0
-	}
-	return l.rate.Span(cost)
-}
-
 // countRejected counts a denied request if the limit counts those, and returns the decision with how long it has to
 // wait then.
 func (t *Table) countRejected(y *layer, cost, before uint64, d Decision) Decision {

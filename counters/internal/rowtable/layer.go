@@ -172,7 +172,7 @@ func (t *Table) used(y *layer) uint64 {
 func (y *layer) admit(cost uint64) {
 	var take uint64
 	if y.l.isBucket() {
-		if cost, take = y.inherit(cost, y.l.rate.Span(cost)); cost == 0 {
+		if cost, take = y.inherit(cost, y.l.span(cost)); cost == 0 {
 			return
 		}
 	}

@@ -103,7 +103,7 @@ func (l *Limit) unused(cost, before uint64) (d Decision) {
 		return d
 	}
 	if d.Allowed = true; l.Algorithm == LeakyQueue {
-		d.Wait = l.wait(l.rate.Span(before), 0)
+		d.Wait = l.wait(l.span(before), 0)
 	}
 	return d
 }

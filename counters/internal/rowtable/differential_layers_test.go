@@ -105,11 +105,12 @@ func (p *pair) request() *request {
 }
 
 func (p *pair) compare(r *request, want []counters.Decision, got []rowtable.Decision) {
-	wanted := make([]rowtable.Decision, len(want))
+	wanted, agreed := make([]rowtable.Decision, len(want)), true
 	for i := range want {
 		wanted[i] = p.decision(want[i])
+		agreed = agreed && p.agree(r.new[i].Limit, got[i], wanted[i])
 	}
-	if !slices.Equal(got, wanted) {
+	if !agreed {
 		for i := range wanted {
 			l := r.old[i].Limit
 			var c counters.LimitConfig

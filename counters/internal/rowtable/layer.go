@@ -78,6 +78,14 @@ func (t *Table) makeHead(y *layer, now int64) {
 // fits reports whether a cost has room, beside what the request charges to the head before. If so, wait is its delay,
 // else how long until it has room. A peek is answered as a cost of 1.
 func (t *Table) fits(y *layer, cost, before uint64) (ok bool, wait int64) {
+	if ok, wait = t.hasRoom(y, cost, before); !ok && t.implausible.some.Load() && t.isBelowFloor(y, cost, before) {
+		return true, 0
+	}
+	return ok, wait
+}
+
+// hasRoom is fits without a floor.
+func (t *Table) hasRoom(y *layer, cost, before uint64) (ok bool, wait int64) {
 	l := y.l
 	cost = min(max(cost, 1), maxAsked)
 	if l.isBucket() {

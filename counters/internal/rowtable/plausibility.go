@@ -8,7 +8,9 @@ import (
 
 // A peer can send any count in the name of any origin, so a table refuses a count that no honest node can have, and a
 // ban that ends later than one begun at the end of its sub-window. Plausible forged slots may have come with it. So for
-// a while the meter of the slot is suspect: bans of others do not count.
+// a while the meter of the slot is suspect: bans of others do not count, and the table keeps a local floor of limits.
+// It admits half of an even share, limit / 2N among N nodes, whatever others report. The floors of all nodes together
+// are half of the limit.
 
 // suspectFor is how long a meter is suspect at least; longer if what it counts lasts for longer.
 const suspectFor = int64(time.Minute)
@@ -17,6 +19,7 @@ const suspectFor = int64(time.Minute)
 type suspicion struct {
 	count atomic.Uint64 // how many came
 	some  atomic.Bool   // whether one came
+	peers atomic.Int64  // see SetPeers
 
 	sync.RWMutex
 	at map[uint16]int64 // time of the last one, by the number of its meter
@@ -73,4 +76,36 @@ func (t *Table) suspects(now int64) (sum uint64) {
 // honest peers may have banned.
 func (t *Table) distrusts(b *Bans, now int64) bool {
 	return t.isSuspect(b.ID, now) || t.isSuspect(b.lift.ID, now) || b.of != nil && t.isSuspect(b.of.ID, now)
+}
+
+// SetPeers sets among how many other nodes the table shares limits.
+func (t *Table) SetPeers(n int) { t.implausible.peers.Store(int64(n)) }
+
+// floor is the local floor of a limit.
+func (t *Table) floor(l *Limit) uint64 {
+	largest := l.Max
+	if l.rate.Refill > 0 {
+		largest = min(largest, l.rate.Refill)
+	}
+	return largest / 2 / uint64(t.implausible.peers.Load()+1)
+}
+
+// isBelowFloor reports whether a cost has room under the local floor, beside what the request charges to the head
+// before: the limit is suspect, and this table has admitted no more in the window.
+func (t *Table) isBelowFloor(y *layer, cost, before uint64) bool {
+	cost = max(cost, 1)
+	floor := t.floor(y.l)
+	return cost <= floor && before <= floor-cost && t.isSuspect(y.l.ID, y.now()) &&
+		t.ownSum(y)+before <= floor-cost
+}
+
+// ownSum is the sum of this table's own counts in the sub-windows that are completely in the window.
+func (t *Table) ownSum(y *layer) (sum uint64) {
+	var r ring
+	n := y.l.N
+	t.load(y.s, y.h, y.c, &y.l.Meter, &r)
+	for i, count := range r.counts[1 : n+1] {
+		sum += count - t.others(y.s, y.h, y.c, y.c.sub()+int64(i+1-n))
+	}
+	return sum
 }

@@ -24,7 +24,10 @@ func (t *Table) Take(l *Limit, key, cost uint64, now int64) Decision {
 	}
 	seen := c.newest() + c.sum() + l.window.Part(c.leaving(), l.Sub-off)
 	if seen > l.Max-cost {
-		d, known := c.deny(s, l, cost, off)
+		d, known := Decision{}, false
+		if !t.implausible.some.Load() { // else there may be a floor
+			d, known = c.deny(s, l, cost, off)
+		}
 		if !known {
 			d = t.takeSlowly(&layer{s: s, h: h, l: l, key: key}, cost, now)
 		}

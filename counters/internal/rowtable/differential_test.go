@@ -249,11 +249,12 @@ func (p *pair) take() {
 	}
 }
 
-// agree reports whether decisions under a limit are the same. Of what a floor admits, counters.Table does not say when
-// it leaves the window.
+// agree reports whether decisions under a limit are the same. What counters.Table says of the limit does not have what
+// a floor admits in it.
 func (p *pair) agree(l *rowtable.Limit, got, want rowtable.Decision) bool {
 	if got.Allowed && p.new.Implausible() > 0 && l != nil && l.MaxSlot > 0 {
-		got.ResetAfter = want.ResetAfter
+		got.Left, got.ResetAfter = min(got.Left, want.Left), want.ResetAfter
+		want.Left = got.Left
 	}
 	return got == want
 }

@@ -149,6 +149,9 @@ func (t *Table) advance(s *rows.Shard, h uint64, c *head, m *Meter, by int64) {
 	c.setSub(c.sub() + by)
 	if by > int64(m.N)+1 {
 		c.forget()
+		if m.isLog() { // its entries have left, and lines of its next generation may be there from before
+			c.full = 0
+		}
 	} else if c.has(slotsForm) {
 		t.prune(s, h, c, m)
 	}

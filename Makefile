@@ -30,10 +30,9 @@ MANIFESTS = testnet/manifests
 RELEASE = node/deploy/release
 
 # Packages whose tests compute, or wait for an answer however long it takes, keep the machine busy; the others, which run
-# real programs in real time, have it to themselves afterwards, one at a time; in the
-# processor time that they leave, the next one is linked, and what the other modules test is compiled. The time that go
-# prints for each has the wait for the one before. Where a test plays many random worlds, with the race detector it is a
-# tenth of them, and all without.
+# real programs in real time, have it to themselves afterwards, one at a time; in the processor time that they leave, the
+# next one is linked, and what the other modules test is compiled. The time that go prints for each has the wait for the
+# one before. Where a test plays many random worlds, with the race detector it is a tenth of them, and all without.
 COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/accuracy ./testnet/plan \
 	./testnet/sizing ./node/replay ./node/actions ./node/answer ./node/certs ./node/client ./node/clock \
 	./node/decisionlog ./node/files ./node/limits ./node/middleware/... ./node/ratelimit/... ./node/status \
@@ -45,14 +44,17 @@ SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/judge ./testnet/plan ./t
 # vet is for make lint.
 TESTFLAGS = -shuffle=on -timeout 40m -vet=off
 IDLE      = nice -n 19
+# Compiles the tests of the other modules.
+COMPILE   = for m in $(MANIFESTS) $(RELEASE); do $(GO) -C $$m list -test -export ./...; done >/dev/null; \
+	$(GO) -C $(BENCH) list -race -test -export ./... >/dev/null
 
-.PHONY: test compile bench bench-doors bench-strict accuracy sizing abuse microbench fuzz lint build release vuln image programs
+.PHONY: test bench bench-doors bench-strict accuracy sizing abuse microbench fuzz lint build release vuln image programs
 
 test: programs
 	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy, Caddy, curl, nftables, ipset, promtool, Chromium and systemd-analyze. Nothing else."
 	$(GO) list -race -test -export ./... >/dev/null # compiles all, on all processors
 	$(GO) test -race $(TESTFLAGS) $(COMPUTING)
-	$(IDLE) $(MAKE) -s compile & lock=$$(mktemp); trap 'kill $$! 2>/dev/null; rm -f $$lock' EXIT; \
+	$(IDLE) sh -c '$(COMPILE)' & lock=$$(mktemp); trap 'kill $$! 2>/dev/null; rm -f $$lock' EXIT; \
 	$(GO) test -race $(TESTFLAGS) -p 2 -toolexec '$(IDLE)' -exec "flock -o $$lock" \
 		$(filter-out $(shell $(GO) list $(COMPUTING)),$(shell $(GO) list ./...)) && wait
 	$(GO) test $(TESTFLAGS) -skip '$(SAME)' $(SEEDED)
@@ -60,12 +62,6 @@ test: programs
 	$(GO) -C $(BENCH) test -race -shuffle=on -vet=off -short ./...
 	$(GO) -C $(MANIFESTS) test -shuffle=on -vet=off ./...
 	$(GO) -C $(RELEASE) test -shuffle=on -vet=off ./...
-
-# Compiles the tests of the other modules.
-compile:
-	$(GO) -C $(MANIFESTS) list -test -export ./... >/dev/null
-	$(GO) -C $(BENCH) list -race -test -export ./... >/dev/null
-	$(GO) -C $(RELEASE) list -test -export ./... >/dev/null
 
 bench: programs
 	$(GO) -C $(BENCH) run .

@@ -40,7 +40,7 @@ COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/
 	./testnet/record ./testnet/scenario
 # Tests of SEEDED packages that play the same without the detector as with it.
 SAME      = ^Test(Cluster|Gateways|AllGateways)
-SEEDED    = ./counters ./gossip ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
+SEEDED    = ./counters ./counters/internal/rowtable ./gossip ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
 # vet is for make lint.
 TESTFLAGS = -shuffle=on -timeout 40m -vet=off
 IDLE      = nice -n 19

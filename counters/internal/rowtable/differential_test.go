@@ -12,12 +12,13 @@ import (
 
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/counters/internal/rowtable"
+	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed")
 	seeds     = flag.Int("seeds", 3, "how many seeds")
-	steps     = flag.Int("steps", 20_000, "steps of each seed")
+	steps     = flag.Int("steps", testkit.Tenth(20_000), "steps of each seed")
 )
 
 // The new table decides and drains as counters.Table does, to the nanosecond, whatever both are asked and sent, under

@@ -132,6 +132,15 @@ func (s *ruleStores) keyFile(c *cli.Context) string {
 	return cmp.Or(c.String("key-file"), s.cfg.Gossip.KeyFile)
 }
 
+// keys reads the nodes' secrets; there are none without a key file.
+func (s *ruleStores) keys(c *cli.Context) (node.Keys, error) {
+	file := s.keyFile(c)
+	if file == noKeyFile {
+		file = ""
+	}
+	return node.ReadKeys(file)
+}
+
 // identified is a rule, and the hash of an identity under it.
 type identified struct {
 	rule        *rules.Rule
@@ -142,15 +151,13 @@ type identified struct {
 // identify finds the rule among those in Redis, and hashes the identity.
 func (s *ruleStores) identify(c *cli.Context, name, identity string) (id identified, err error) {
 	file := s.keyFile(c)
-	switch {
-	case file == noKeyFile && !s.elsewhere:
-		file = ""
-	case file == noKeyFile || file == "" && (s.elsewhere || c.String("config") == ""):
+	unknown := file == "" && (s.elsewhere || c.String("config") == "")
+	if unknown || file == noKeyFile && s.elsewhere {
 		return id, misuse(c.Command, "say by which --key-file the nodes hash identities, or name a node's --config: "+
 			"with another key the override would have no effect; --key-file %s if the nodes have none, with a Redis "+
 			"on loopback", noKeyFile)
 	}
-	keys, err := node.ReadKeys(file)
+	keys, err := s.keys(c)
 	if err != nil {
 		return id, err
 	}
@@ -405,14 +412,10 @@ func limitsList(c *cli.Context) error {
 
 // otherKeys returns what tells whether a limit was set with another key than the nodes'. Without a key file, none was.
 func (s *ruleStores) otherKeys(c *cli.Context) (func(*rulestore.Limit) bool, error) {
-	file := s.keyFile(c)
-	if file == "" {
+	if s.keyFile(c) == "" {
 		return func(*rulestore.Limit) bool { return false }, nil
 	}
-	if file == noKeyFile {
-		file = ""
-	}
-	keys, err := node.ReadKeys(file)
+	keys, err := s.keys(c)
 	if err != nil {
 		return nil, err
 	}

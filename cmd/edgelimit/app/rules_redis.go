@@ -178,7 +178,7 @@ func (in *rulesInput) readStore(c *cli.Context, region string) error {
 	if s.reading, err = readingOptions(c, &s.cfg); err != nil {
 		return err
 	}
-	keys, err := node.ReadKeys(cmp.Or(c.String("key-file"), in.cfg.Gossip.KeyFile))
+	keys, err := s.keys(c)
 	if err != nil {
 		return err
 	}

@@ -228,6 +228,7 @@ func TestLimits(t *testing.T) {
 	}
 	edgelimit(t, "limits", "list", url).says(t, 0, "user ")
 	edgelimit(t, "limits", "set", "per_ip", "192.0.2.7", "5/min", url, "--key-file=none").says(t, 0, "5 in 1 min")
+	edgelimit(t, append(explain, "192.0.2.7", "--key-file=none")...).says(t, 0, "which has an override: 5 in 1 min")
 	if r := edgelimit(t, "limits", "list", url, key); strings.Count(r.out, "no effect: set with another key") != 1 {
 		t.Errorf("one of the limits is hashed without a key: %s", r.out)
 	}

@@ -205,7 +205,14 @@ func (c *Cluster) warm() bool {
 	informed := !c.awaits() && (len(c.routes) == 0 || c.replica.hasBegun())
 	c.mu.Unlock()
 	blind, _ := c.Blind()
-	return informed && !blind
+	return informed && !blind && !c.awaitsStrays()
+}
+
+// awaitsStrays reports whether nodes of this region, of which only the WAN pool knows, may be about to join the LAN: one
+// that started a short while ago at the address of a seed waits for those that try it.
+func (c *Cluster) awaitsStrays() bool {
+	near := c.pools[0]
+	return len(c.pools) > 1 && time.Since(near.opened) < introduction && len(near.strays()) > 0
 }
 
 func (c *Cluster) tick() {

@@ -375,6 +375,31 @@ func TestClusterTwins(t *testing.T) {
 	})
 }
 
+// The first node of a region has no seed but itself. When it starts again, the others find it at once, whenever they
+// last tried it, and it serves with what they count.
+func TestClusterSeedRestarts(t *testing.T) {
+	for after := range 6 {
+		testkit.VirtualTime(t, func(t *testing.T) {
+			l := newTestCluster(t)
+			l.loss(0)
+			l.twoRegions()
+			time.Sleep(time.Duration(after) * rejoinEvery / 6)
+			l.stop("west/n4")
+			l.take("west/n5", 10) // the only node of its region
+			n := l.start("west/n4")
+			if err := n.Warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if sees := len(n.Members()); sees != 4 {
+				t.Errorf("the seed is warm and sees %d of 4", sees)
+			}
+			if m := l.counts(10, "west/n4")(); m != "" {
+				t.Errorf("the seed is warm: %s", m)
+			}
+		})
+	}
+}
+
 // A cluster starts in any order: nodes whose seeds are not there yet find each other as soon as they are.
 func TestClusterLateSeed(t *testing.T) {
 	testkit.VirtualTime(t, func(t *testing.T) {

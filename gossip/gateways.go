@@ -398,10 +398,7 @@ func (p *pool) enter() {
 	p.uninformed, p.gatewayBlind = false, false
 	p.mu.Unlock()
 	p.joins.Store(true)
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.awake()
 }
 
 // leave leaves the pool. The node's socket goes on to serve.

@@ -45,6 +45,7 @@ type inbound struct {
 	ended           bool                   // its process has ended without one, see End
 	unlinked        bool                   // it is no member any more, and was no link: others tell what it admitted
 	idle            bool                   // it had no requests when it sent its newest frame
+	informed        bool                   // a snapshot of it has come
 	truncated       bool                   // a snapshot may have left out what changed long ago
 	there           transit                // transit time of its frames
 	back            int64                  // least transit time of this node's frames, as it reports

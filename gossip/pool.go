@@ -39,7 +39,8 @@ type pool struct {
 	transport memberlist.NodeAwareTransport
 	list      atomic.Pointer[memberlist.Memberlist]
 	joins     atomic.Bool         // the node is in the pool; otherwise its socket serves those who know the address
-	wake      chan struct{}       // it has just begun to be
+	wake      chan struct{}       // it has just begun to be, or a seed has gone
+	seedGone  atomic.Bool         // a seed that was a member is none any more
 	toRejoin  chan struct{}       // a member has failed
 	ring      *memberlist.Keyring // nil without keys
 	sockets   *sockets            // nil where the configuration has something in their place
@@ -53,6 +54,7 @@ type pool struct {
 	unasked bool                    // not every seed has been tried yet
 	reached map[string]bool         // seeds that ever answered
 	missing map[string]string       // seeds that never answered, by address: others may admit there
+	seeds   map[string]bool         // addresses of seeds
 	opened  time.Time
 
 	// Of a node that is not in the pool: whether gateways have passed on what they know, and lack nobody themselves.
@@ -77,7 +79,7 @@ type failedMember struct {
 func openPool(c *Cluster, name string, cfg *PoolConfig) (*pool, error) {
 	p := &pool{name: name, cfg: cfg, cluster: c,
 		members: make(map[string]poolMember), failed: make(map[string]failedMember), reached: make(map[string]bool),
-		unasked: len(cfg.Seeds) > 0, opened: time.Now(), wake: make(chan struct{}, 1),
+		seeds: make(map[string]bool), unasked: len(cfg.Seeds) > 0, opened: time.Now(), wake: make(chan struct{}, 1),
 		toRejoin: make(chan struct{}, 1)}
 	// Whether a node with two pools is a gateway is known when it has met its region. Until then it stays out of the
 	// WAN pool, so that nobody who joins it there takes it for one.
@@ -337,9 +339,33 @@ func (p *pool) NotifyLeave(n *memberlist.Node) {
 	if again {
 		p.noteFailed(failedMember{poolMember: poolMember{m, n.Address()}, boot: n.Name, since: time.Now()})
 	}
+	if p.seeds[n.Address()] {
+		p.seedGone.Store(true)
+		p.awake()
+	}
 	p.mu.Unlock()
 	if p.carries(m) {
 		p.cluster.gone(m, p)
+	}
+}
+
+// awake ends a pause of the loop that joins seeds.
+func (p *pool) awake() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// noteSeed records where a seed may be. The addresses of a name change: of too many, the earlier ones are forgotten.
+func (p *pool) noteSeed(addrs []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.seeds) > maxFailed {
+		clear(p.seeds)
+	}
+	for _, a := range addrs {
+		p.seeds[a] = true
 	}
 }
 

@@ -44,19 +44,26 @@ func (p *pool) rejoin(ctx context.Context) {
 	}
 	wait := rejoinAtStart
 	for next := time.Duration(0); p.pause(ctx, next); wait = min(2*wait, rejoinEvery) {
-		if !p.joins.Load() {
+		switch {
+		case !p.joins.Load():
 			wait, next = rejoinAtStart, rejoinEvery
 			continue
-		}
-		p.noteUnanswered(p.joinSeeds(ctx))
-		if others, _ := p.others(); len(others) > 0 && !p.isBlind() || len(p.cfg.Seeds) == 0 {
-			wait = rejoinEvery
+		case p.seedGone.Swap(false): // and may be back soon
+			wait = p.leastRetry()
+		default:
+			p.noteUnanswered(p.joinSeeds(ctx))
 		}
 		next = jittered(wait)
 	}
 }
 
-// pause waits, or until the node begins to be in the pool, and reports whether the context goes on.
+// leastRetry is how long it takes at least until a node is tried again.
+func (p *pool) leastRetry() time.Duration {
+	others, _ := p.others()
+	return min(max(retryLeast, time.Duration(len(others))*retryPerMember), rejoinEvery)
+}
+
+// pause waits, or until the pool wakes, and reports whether the context goes on.
 func (p *pool) pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -121,6 +128,7 @@ func (p *pool) joinSeed(ctx context.Context, seed string, dials chan struct{}) (
 		log.Warn("gossip: seed does not resolve, will try again", "pool", p.name, "seed", seed, "error", err)
 		return []string{seed}
 	}
+	p.noteSeed(addrs)
 	var mu sync.Mutex
 	var tries sync.WaitGroup
 	for _, addr := range addrs {
@@ -221,8 +229,7 @@ func (p *pool) dueMembers(now time.Time) []failedMember {
 	if !p.joins.Load() {
 		return nil
 	}
-	others, _ := p.others()
-	least := min(max(retryLeast, time.Duration(len(others))*retryPerMember), rejoinEvery)
+	least := p.leastRetry()
 	failed := p.failedMembers()
 	last := lastOf(failed)
 	return slices.DeleteFunc(failed, func(f failedMember) bool {
@@ -256,6 +263,14 @@ func (p *pool) warnOfStrays(ctx context.Context) {
 }
 
 func (p *pool) warnOfStraysNow() {
+	for _, id := range p.strays() {
+		p.cluster.log.Warn("gossip: a node of this region is on the WAN but not on the LAN, so no counts reach it: join "+
+			"it on the LAN (--join HOST)", "peer", id)
+	}
+}
+
+// strays returns the ids of nodes of this region that are in the WAN pool and not in this one, the LAN's.
+func (p *pool) strays() (ids []string) {
 	near := make(map[string]bool)
 	members, _ := p.others()
 	for _, m := range members {
@@ -265,11 +280,11 @@ func (p *pool) warnOfStraysNow() {
 		members, _ := pool.others()
 		for _, m := range members {
 			if m.Region == p.cluster.self.Region && !near[m.NodeID] {
-				p.cluster.log.Warn("gossip: a node of this region is on the WAN but not on the LAN, so no counts "+
-					"reach it: join it on the LAN (--join HOST)", "peer", m.NodeID)
+				ids = append(ids, m.NodeID)
 			}
 		}
 	}
+	return ids
 }
 
 // failedMembers returns the members that failed, the one first that was not tried for the longest time.

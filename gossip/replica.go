@@ -275,12 +275,14 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	r.noteSender(f, h, now)
 	for i := range f.groups {
 		novel := r.merge(f, &f.groups[i], h, now)
-		if novel > 0 && f.kind == snapshot && r.isOrphan(f, &f.groups[i]) && !over(now, r.startedAt, newcomer) {
+		isNews := novel > 0 || !h.informed // others may lack what this node has from the regional store
+		if isNews && f.kind == snapshot && r.isOrphan(f, &f.groups[i]) && !over(now, r.startedAt, newcomer) {
 			r.orphansAt = now
 		}
 	}
 	if f.kind == snapshot && f.sent > beforeAll {
 		r.stats.SnapshotsReceived++
+		h.informed = true
 		h.truncated = h.truncated || len(b) > maxSnapshot/2 // it may have left something out
 	}
 	h.there.note(subtract(now, f.sent), now, h.transitPeriod())

@@ -176,6 +176,34 @@ func TestLastFrameOfTheKilled(t *testing.T) {
 	}
 }
 
+// A node that starts may have from its regional store what another one lacks of a node that is gone: of the snapshots
+// that come, nothing is news to it, and it passes it on all the same.
+func TestLastCountsFromTheStore(t *testing.T) {
+	w := newFakeNet(t, 4, 100*time.Millisecond)
+	gone, lacks, newcomer := w.nodes[0], w.nodes[1], w.nodes[3]
+	w.take(gone, 1, 5, w.limits[1])
+	w.agreed(t, time.Second)
+	w.cutAll(lacks.place)
+	w.take(gone, 1, 10, w.limits[1])
+	w.run(time.Second)
+	gone.up = false
+	for _, n := range w.nodes[1:] {
+		w.leave(n, gone.origin, true)
+	}
+	w.heal()
+	store := w.nodes[2].table.Snapshot(w.now, 10)
+	w.restart(newcomer)
+	w.leave(newcomer, gone.origin, true)
+	newcomer.tickAt = w.now // its own first snapshots have none of it
+	for _, n := range w.nodes[1:3] {
+		n.tickAt = w.now + int64(30*time.Millisecond)
+	}
+	w.run(10 * time.Millisecond)
+	newcomer.table.Merge(store, w.now)
+	w.agreed(t, 3*snapshotRetry)
+	w.wantViews(t, 15)
+}
+
 // A node that restarts takes nothing with it: the others still count what it admitted before, and tell it.
 func TestRestartKeepsCounts(t *testing.T) {
 	w := newFakeNet(t, 3, 100*time.Millisecond)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	product "github.com/edgelimit/edgelimit/node"
@@ -26,8 +25,8 @@ type fleet struct {
 	mu        sync.Mutex // of procs, which restarts change
 	procs     []*process // of the nodes
 	redises   []*process
-	away      []atomic.Bool // nodes that clients are not to ask
-	discarded usage         // of processes that have ended: CPU of all, the most memory of any
+	away      []sync.RWMutex // one a node: held while it restarts, and for reading by each request to it
+	discarded usage          // of processes that have ended: CPU of all, the most memory of any
 }
 
 // readyTimeout is how long a node may take to be ready, and the fleet to be complete.
@@ -39,7 +38,7 @@ const startTogether = 4
 // open starts all Redis, then all nodes, and waits until each node sees every other one.
 func open(ctx context.Context, o *Options) (_ *fleet, err error) {
 	f := &fleet{opt: o, nodes: o.nodes(), client: traffic.NewClient(4), began: time.Now()}
-	f.procs, f.away = make([]*process, len(f.nodes)), make([]atomic.Bool, len(f.nodes))
+	f.procs, f.away = make([]*process, len(f.nodes)), make([]sync.RWMutex, len(f.nodes))
 	defer func() {
 		if err != nil {
 			f.kill()
@@ -183,7 +182,8 @@ func (f *fleet) awaitComplete(ctx context.Context) error {
 
 // restart ends a node in order and starts it again. It calls ended in between.
 func (f *fleet) restart(ctx context.Context, i int, ended func()) error {
-	f.away[i].Store(true)
+	f.away[i].Lock() // once what was sent is answered, as behind a load balancer
+	defer f.away[i].Unlock()
 	f.mu.Lock()
 	p := f.procs[i]
 	f.mu.Unlock()
@@ -199,11 +199,16 @@ func (f *fleet) restart(ctx context.Context, i int, ended func()) error {
 		return err
 	}
 	ended()
-	if err := f.start(ctx, i); err != nil {
-		return err
+	return f.start(ctx, i)
+}
+
+// isAway reports whether a node is restarting.
+func (f *fleet) isAway(i int) bool {
+	if !f.away[i].TryRLock() {
+		return true
 	}
-	f.away[i].Store(false)
-	return nil
+	f.away[i].RUnlock()
+	return false
 }
 
 // usages returns what each running node has used.

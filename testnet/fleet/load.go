@@ -112,7 +112,9 @@ func (l *load) run(ctx context.Context) {
 				l.mu.Lock()
 				l.late = max(l.late, late)
 				l.mu.Unlock()
-				l.ask(l.fleet.instead(j.Node), j.Client)
+				node := l.fleet.enter(j.Node)
+				l.ask(node, j.Client)
+				l.fleet.away[node].RUnlock()
 			}
 		})
 	}
@@ -128,14 +130,15 @@ func (l *load) run(ctx context.Context) {
 	asking.Wait()
 }
 
-// instead returns the node, or the next one of its region that is not away.
-func (f *fleet) instead(i int) int {
+// enter returns the node, or the next one of its region that is not away, and keeps it from going away.
+func (f *fleet) enter(i int) int {
 	first := i - i%f.opt.Nodes
 	for n := range f.opt.Nodes {
-		if at := first + (i-first+n)%f.opt.Nodes; !f.away[at].Load() {
+		if at := first + (i-first+n)%f.opt.Nodes; f.away[at].TryRLock() {
 			return at
 		}
 	}
+	f.away[i].RLock()
 	return i
 }
 

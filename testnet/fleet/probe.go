@@ -74,7 +74,7 @@ func (p *probes) probe(ctx context.Context, client string, kind, a, b int) {
 			rounds.Go(func() { ages[i] = p.wait(ctx, nodes[i], client, began, want) })
 		}
 		rounds.Wait()
-		if ctx.Err() != nil || p.fleet.away[a].Load() || p.fleet.away[b].Load() {
+		if ctx.Err() != nil || p.fleet.isAway(a) || p.fleet.isAway(b) {
 			return
 		}
 		if want > 2 { // the first is of a client that neither knew

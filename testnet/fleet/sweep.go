@@ -53,7 +53,7 @@ func (s *sweeper) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if s.fleet.away[i].Load() {
+		if s.fleet.isAway(i) {
 			continue
 		}
 		m, err := scrape.Get(ctx, s.fleet.client, s.fleet.nodes[i].target.Health+"/metrics")

@@ -369,11 +369,12 @@ func (p *protocol) checkRest() {
 	}
 }
 
-// misdirect has a quarter of the replays go to another node than before.
+// misdirect has a quarter of the replays go to another node than before: not of what only the dead knew.
 func (p *protocol) misdirect() {
 	for i := range p.delivered {
-		if n := p.up()[p.r.IntN(len(p.up()))]; p.r.IntN(4) == 0 && p.delivered[i].to.boot == p.delivered[i].boot {
-			p.delivered[i].to, p.delivered[i].boot = n, n.boot
+		n, d := p.up()[p.r.IntN(len(p.up()))], &p.delivered[i]
+		if p.r.IntN(4) == 0 && d.to.up && d.to.boot == d.boot {
+			d.to, d.boot = n, n.boot
 		}
 	}
 }

@@ -211,8 +211,7 @@ func (c *Cluster) warm() bool {
 // awaitsStrays reports whether nodes of this region, of which only the WAN pool knows, may be about to join the LAN: one
 // that started a short while ago at the address of a seed waits for those that try it.
 func (c *Cluster) awaitsStrays() bool {
-	near := c.pools[0]
-	return len(c.pools) > 1 && time.Since(near.opened) < introduction && len(near.strays()) > 0
+	return len(c.pools) > 1 && time.Since(c.pools[0].opened) < introduction && len(c.pools[0].strays()) > 0
 }
 
 func (c *Cluster) tick() {

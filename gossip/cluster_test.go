@@ -192,6 +192,11 @@ func TestClusterWarm(t *testing.T) {
 		if err := alone.Warm(t.Context()); err != nil {
 			t.Error("a node without seeds: ", err)
 		}
+		poolless := l.start("north/n9", func(c *Config) { c.LAN, c.WAN = nil, nil })
+		if err := poolless.Warm(t.Context()); err != nil {
+			t.Error("a node without pools: ", err)
+		}
+		l.stop("north/n9")
 		l.take("east/n1", 10)
 		second := l.start("east/n2")
 		if err := second.Warm(t.Context()); err != nil || l.view("east/n2") != 10 {

@@ -52,6 +52,26 @@ func TestSlotsBeyondBeliefAreRefused(t *testing.T) {
 	}
 }
 
+// An implausible slot makes no key, and moves none on: what counts when the clock steps back counts as before.
+func TestAnImplausibleSlotTouchesNoKey(t *testing.T) {
+	l := newLimit(t, counters.NewMeter("r", counters.SlidingWindow, time.Hour), 100)
+	table := knowing(l, 4)
+	ban := *banning(t, "r", counters.SlidingWindow).BanMeter()
+	for _, m := range []counters.Meter{l.Meter(), ban} {
+		lie := counters.Slot{Meter: &m, Key: 2, Index: m.Index(start), Origin: 7, Count: 1 << 63}
+		table.Merge([]counters.Slot{lie}, start)
+	}
+	if st := table.Stats(); st.Keys != 0 || st.Implausible != 2 {
+		t.Errorf("%d keys after %d implausible slots", st.Keys, st.Implausible)
+	}
+	table.Take(l, 1, 5, start)
+	later := start + 3*int64(time.Hour)
+	table.Merge([]counters.Slot{slotOf(l, 1, later, 7, 0, 1<<63)}, later)
+	if view := table.View(l, 1, start); view != 5 {
+		t.Errorf("view %d", view)
+	}
+}
+
 // Nodes learn of a new limit one after the other: what those count that still, or already, have one up to eight times
 // as large is believed, and what came by a larger one before it was lowered.
 func TestAChangeOfALimitIsNoLie(t *testing.T) {

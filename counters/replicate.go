@@ -152,6 +152,7 @@ func (t *Table) MergeRises(slots []Slot, now int64, rises *Rises) (novel int) {
 	m := merge{Table: t, now: now, rises: rises}
 	t.origins.RLock()
 	defer t.origins.RUnlock()
+	defer m.turnTo(nil)
 	for len(slots) > 0 {
 		n := 1
 		for n < min(len(slots), together) && slots[n].Meter == slots[0].Meter && slots[n].Origin == slots[0].Origin {
@@ -175,7 +176,8 @@ type merge struct {
 	meter *Meter
 	spec  spec // of meter, if it is valid
 	valid bool
-	kept  bool // see Table.keeps
+	kept  bool        // see Table.keeps
+	state *meterState // of meter, held from its first slot in the window on
 
 	origin Origin
 	number uint16 // of the origin, valid while the lock on origins is held
@@ -223,6 +225,13 @@ func (m *merge) part(slots []Slot) (novel int) {
 		}
 	}
 	if n == 0 {
+		return 0
+	}
+	if m.state == nil {
+		m.state = m.meters.acquire(&m.spec, false)
+	}
+	if m.state == nil {
+		m.stats.refused.Add(uint64(n))
 		return 0
 	}
 	origin := m.numberOf(slots[0].Origin, slots[0].Sender)
@@ -288,7 +297,10 @@ func (m *merge) turnTo(meter *Meter) {
 	if meter == m.meter {
 		return
 	}
-	m.meter = meter
+	if m.state != nil {
+		m.state.release()
+	}
+	m.meter, m.state = meter, nil
 	if m.valid = meter != nil && meter.Validate() == nil; m.valid {
 		m.spec.init(meter)
 		m.kept = m.keeps(&m.spec)
@@ -335,15 +347,15 @@ func (m *merge) replace(state *originState) {
 
 // slot merges a slot in the current window, of the origin with a number. Its shard is locked.
 func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool) {
+	if m.isImplausible(m.state, slot) {
+		return false, true // it makes no cell, evicts none, and moves none on
+	}
 	s := m.shardOf(h)
 	ref, at := m.reach(s, &m.spec, slot.Key, h, false, m.now)
 	if ref == 0 {
 		return false, true
 	}
 	c := s.cell(ref)
-	if m.isImplausible(m.meters.states[c.meter], slot) {
-		return false, true
-	}
 	i := int(slot.Index-c.index) + m.spec.n
 	if i < 0 || i > m.spec.n+1 {
 		return false, false // the clock stepped back, and the cell did not

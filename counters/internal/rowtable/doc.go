@@ -8,7 +8,7 @@
 //	byte  head: its words in bits, from the low end
 //	   0  key
 //	   8  name: meter 16, kind 4 (0), count of the newest sub-window 44
-//	  16  when: newest sub-window 42, birth 22
+//	  16  when: newest sub-window 42, birth 10, generation 8, free 4
 //	  24  state: offered 32, flags 14, changed 6; of a window age 6, of a bucket count of the sub-window before 12
 //	  32  of a bucket: bucket.Level, 32 bytes. Of a window: full until 48, of which limit 16
 //	  40  sum of the places 32
@@ -37,10 +37,9 @@
 // counts. Beyond, there are blocks and sums. Then a row is for what an origin counted since a birth other than 0: it
 // evicted the key, and made it again.
 //
-// The lines of a head have its generation: the low bits of its birth, and of how often all of its lines have left the
-// window at once. So those of a head that was evicted, or of long ago, are not found any more, and the hand or the next
-// scan removes them. A slot merges in O(1): head, sums and block are found by
-// their own hashes, and read ahead together.
+// The lines of a head have its generation: another one than those of a head that was evicted, or of long ago. So these
+// are not found any more, and the hand or the next scan removes them. A slot merges in O(1): head, sums and block are
+// found by their own hashes, and read ahead together.
 //
 // A sliding log is a window, but for the word at 32: its first entry 20, the one to come 20, and the sum of all 24. Its
 // entries lie in lines of their own. An entry's low 3 bits say which of a line it is, the others which line.
@@ -64,7 +63,7 @@
 // A decision is computed from what a head says, and then written in one place (layer.go). A request of several layers
 // finds all heads first, decides on all, and charges them last (request.go).
 //
-// What is to come has its place: of the flags, two are free (hot, flush early); of the kinds, five: a hot line (rates,
-// part, credit, unsent: the state of thinning), rates of peers (six of origin 16, time 24, rate 24 bits in a line),
-// sums of regions (words as those of sums).
+// What is to come has its place: of the flags, four are free (two for hot and flush early); of the kinds, five: a hot
+// line (rates, part, credit, unsent: the state of thinning), rates of peers (six of origin 16, time 24, rate 24 bits in
+// a line), sums of regions (words as those of sums).
 package rowtable

@@ -26,10 +26,9 @@ func (t *Table) create(s *rows.Shard, h uint64, m *Meter, key uint64, now int64)
 	}
 	c, cold := headOf(l), t.shardOf(h)
 	if now < cold.gone {
-		if cold.births++; cold.births == 1<<rowBirthBits { // rows know no more of one
-			cold.births = 1
-		}
-		c.when = uint64(cold.births) << subBits
+		cold.births = cold.births%maxBirth + 1
+		c.when = cold.births << subBits
+		c.renew(cold)
 	}
 	c.setSub(now / m.Sub)
 	switch {
@@ -143,7 +142,7 @@ func (t *Table) isOrphan(s *rows.Shard, l *rows.Line) bool {
 	if l.Kind() == freedKind {
 		return !c.has(gaveBack)
 	}
-	if l.Rest()&(1<<generationBits-1) != c.generation() {
+	if l.Rest()&maxGeneration != c.generation() {
 		return true
 	}
 	m := t.meter(l.Meter())
@@ -161,9 +160,9 @@ func (t *Table) isOrphan(s *rows.Shard, l *rows.Line) bool {
 	case blockKind, blockKind + aboveBy:
 		return behind(more>>originBits, uint64(from)>>blockSubs, spanBits)
 	case fewKind, fewKind + aboveBy, rowKind, rowKind + aboveBy:
-		const bits = spanBits - rowBirthBits
+		const bits = spanBits - birthBits
 		few := l.Kind()&(aboveBy-1) == fewKind
-		return few && !c.has(rowsForm) || behind(more>>(originBits+rowBirthBits), uint64(from)>>rowSubs, bits)
+		return few && !c.has(rowsForm) || behind(more>>(originBits+birthBits), uint64(from)>>rowSubs, bits)
 	}
 	return false
 }

@@ -10,7 +10,7 @@ import (
 type head struct {
 	key    uint64
 	name   uint64 // the rest: count of the newest sub-window
-	when   uint64 // newest sub-window 42 bits, birth 22
+	when   uint64 // newest sub-window 42 bits, birth 10, generation 8
 	state  uint64 // offered 32, flags 14, changed 6, age 6
 	full   uint64 // until when there is no room for a cost of 1 48, of which limit 16; see setFull
 	middle uint32 // sum of the places but the first
@@ -38,7 +38,10 @@ const (
 
 	countAt  = 64 - rows.RestBits // of name
 	maxCount = 1<<rows.RestBits - 1
-	subBits  = 42 // of when
+
+	subBits      = 42 // of when
+	birthBits    = 10 // rows know no more of one
+	generationAt = subBits + birthBits
 
 	flagsAt   = 32 // of state
 	changedAt = 46
@@ -62,12 +65,6 @@ const (
 	gaveBack                                   // a queue with freed time, in a line of its own
 )
 
-// epochAt is where the two highest flags are, the low bits of how often a head has forgotten its lines.
-const (
-	epochAt   = changedAt - epochBits
-	epochBits = 2
-)
-
 func headOf(l *rows.Line) *head { return (*head)(unsafe.Pointer(l)) }
 
 func (c *head) line() *rows.Line { return (*rows.Line)(unsafe.Pointer(c)) }
@@ -75,7 +72,7 @@ func (c *head) wide() *wideHead  { return (*wideHead)(unsafe.Pointer(c)) }
 
 func (c *head) newest() uint64   { return c.name >> countAt }
 func (c *head) sub() int64       { return int64(c.when & (1<<subBits - 1)) }
-func (c *head) birth() uint32    { return uint32(c.when >> subBits) }
+func (c *head) birth() uint32    { return uint32(c.when>>subBits) & maxBirth }
 func (c *head) offered() uint32  { return uint32(c.state) }
 func (c *head) has(f flags) bool { return c.state&uint64(f) != 0 }
 func (c *head) raise(f flags)    { c.state |= uint64(f) }
@@ -93,18 +90,21 @@ func (c *head) setSub(sub int64)   { c.when = c.when&^(1<<subBits-1) | uint64(su
 func (c *head) setChanged(n int)   { c.state = c.state&^(six<<changedAt) | uint64(n)<<changedAt }
 func (c *head) setAge(age int)     { c.state = c.state&^(six<<ageAt) | uint64(age)<<ageAt }
 
-// generation is in the names of the head's lines.
-func (c *head) generation() uint64 {
-	birth := uint64(c.birth()) & (1<<(generationBits-epochBits) - 1)
-	return birth<<epochBits | c.state>>epochAt&(1<<epochBits-1)
+// generation is in the names of the head's lines. It is 0 until the head may have lines of before that it must not
+// find: those of an evicted head of its key, or its own ones of long ago, as names have the low bits of sub-windows
+// alone. Then it is the next one of the shard. There are so many that a scan has removed all lines of one before it
+// comes again.
+func (c *head) generation() uint64 { return c.when >> generationAt & maxGeneration }
+
+func (c *head) renew(in *shard) {
+	in.generations = in.generations%maxGeneration + 1
+	c.when = c.when&^(maxGeneration<<generationAt) | in.generations<<generationAt
 }
 
-// forget notes that all of the head's lines have left its window at once. They are not found any more, though a scan
-// comes to them later: names have only the low bits of sub-windows, and those of a line from long ago may be the same.
-func (c *head) forget() {
+// forget notes that all of the head's lines have left its window at once.
+func (c *head) forget(in *shard) {
 	if c.has(slotsForm | blocksForm | wide) {
-		epoch := (c.state>>epochAt + 1) & (1<<epochBits - 1)
-		c.state = c.state&^((1<<epochBits-1)<<epochAt) | epoch<<epochAt
+		c.renew(in)
 		c.lower(slotsForm | rowsForm | blocksForm)
 	}
 }

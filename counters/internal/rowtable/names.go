@@ -24,7 +24,9 @@ const (
 	blockSubs      = 0
 	rowSubs        = 4
 	spanBits       = rows.RestBits - generationBits - originBits
-	rowBirthBits   = 10
+
+	maxBirth      = 1<<birthBits - 1
+	maxGeneration = 1<<generationBits - 1
 )
 
 // rest is the rest of a name of a head's line: the head's generation, and what else it is found by. The lines of a head
@@ -49,9 +51,9 @@ func shortName(c *head, origin uint16, birth uint32, sub int64) (name uint64, pl
 
 // rowName returns the name of an origin's row since a birth, and the place of a sub-window in it.
 func rowName(c *head, kind uint8, origin uint16, birth uint32, sub int64) (name uint64, place int) {
-	span := rowBirth(birth) | uint64(sub)>>rowSubs&(1<<(spanBits-rowBirthBits)-1)<<rowBirthBits
+	span := rowBirth(birth) | uint64(sub)>>rowSubs&(1<<(spanBits-birthBits)-1)<<birthBits
 	return rows.Name(c.line().Meter(), kind, rest(c, uint64(origin)|span<<originBits)), int(sub) & (1<<rowSubs - 1)
 }
 
 // rowBirth is what names of rows have of a birth.
-func rowBirth(birth uint32) uint64 { return uint64(birth) & (1<<rowBirthBits - 1) }
+func rowBirth(birth uint32) uint64 { return uint64(birth) & maxBirth }

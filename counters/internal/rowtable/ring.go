@@ -148,7 +148,7 @@ func (t *Table) advance(s *rows.Shard, h uint64, c *head, m *Meter, by int64) {
 	c.lower(ahead)
 	c.setSub(c.sub() + by)
 	if by > int64(m.N)+1 {
-		c.forget()
+		c.forget(t.shardOf(h))
 		if m.isLog() { // its entries have left, and lines of its next generation may be there from before
 			c.full = 0
 		}

@@ -100,7 +100,7 @@ func (sc *Scan) appendLine(dst []Slot, s *rows.Shard, l *rows.Line, now int64) [
 		return dst
 	}
 	switch {
-	case kind != rows.Head && l.Rest()&(1<<generationBits-1) != c.generation():
+	case kind != rows.Head && l.Rest()&maxGeneration != c.generation():
 		return dst
 	case kind == blockKind:
 		return appendBlock(dst, s, h, c, m, l)
@@ -158,8 +158,8 @@ func appendBlock(dst []Slot, s *rows.Shard, h uint64, c *head, m *Meter, l *rows
 // appendRow appends what an origin counted since a birth in 16 sub-windows.
 func appendRow(dst []Slot, s *rows.Shard, h uint64, c *head, m *Meter, l *rows.Line) []Slot {
 	more := l.Rest() >> generationBits
-	birth := uint32(more>>originBits) & (1<<rowBirthBits - 1)
-	first := near(c.sub()>>rowSubs, more>>(originBits+rowBirthBits), spanBits-rowBirthBits) << rowSubs
+	birth := uint32(more>>originBits) & maxBirth
+	first := near(c.sub()>>rowSubs, more>>(originBits+birthBits), spanBits-birthBits) << rowSubs
 	for i := range cells {
 		sub := first + int64(i)
 		if !c.counts(m, sub) {

@@ -30,8 +30,9 @@ type Table struct {
 
 // shard is what a shard has beside its lines.
 type shard struct {
-	births uint32
-	gone   int64  // until when a new head needs another birth, as a removed one may count
+	births, generations uint64 // the last ones that were given, see head.generation
+
+	gone   int64  // until when a new head needs both, as a removed one may count
 	unsent []Slot // of removed heads
 	bans   banChanges
 	scans  []*Scan // that are in the shard

@@ -61,6 +61,21 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
+// However often a key is evicted before a scan removes its lines, they are not taken for those that it has now.
+func TestLinesOfEvictedKeysAreNotFound(t *testing.T) {
+	table, l := rowtable.New(tableSize, 1), smallLimit(1<<20)
+	const origins = 5 // in blocks
+	for i := range 100 {
+		for origin := range uint16(origins) {
+			table.Merge(&l.Meter, []rowtable.Slot{{Key: 1, Index: start / l.Sub, Origin: 2 + origin, Count: 1}}, start)
+		}
+		if view := table.View(l, 1, start); view != origins {
+			t.Fatalf("round %d: view %d", i, view)
+		}
+		table.Take(l, 1, 1, start-30*l.Sub) // the clock steps back by more than the window
+	}
+}
+
 // Many goroutines ask, merge and drain at once. What all of them admitted is what the drains return.
 func TestTableIsSafeForConcurrentUse(t *testing.T) {
 	table, l := rowtable.New(tableSize, 1), smallLimit(1<<30)

@@ -193,8 +193,16 @@ func (c *cell) lastCounted(sh *shape) int64 {
 }
 
 // empty reports whether the cell counts nothing, now or later. A bucket is empty once it has been full for so long that
-// no merge reaches back to a time before.
+// no merge reaches back to a time before, a ban or lift once it has ended, which is later than when it leaves the ring
+// if it is of a clock that was ahead.
 func (c *cell) empty(sh *shape) bool {
-	return c.slots == 0 && slices.Max(c.counts(sh)) == 0 &&
-		(!sh.algorithm.bucket() || c.level().Forgotten())
+	switch {
+	case c.slots != 0 || slices.Max(c.counts(sh)) != 0:
+		return false
+	case sh.algorithm.bucket():
+		return c.level().Forgotten()
+	case sh.algorithm.timed():
+		return c.ends(sh) <= c.index*sh.sub
+	}
+	return true
 }

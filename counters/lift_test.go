@@ -165,6 +165,35 @@ func TestALiftLastsAsLongAsItsBans(t *testing.T) {
 	}
 }
 
+// A lift of a clock that is ahead, and a ban that goes over it, stay until they end, though they leave the window
+// before.
+func TestALiftOfAClockThatIsAheadLasts(t *testing.T) {
+	lasts := 30 * time.Second
+	b := manually(t, "r", "", lasts)
+	m := b.Meter()
+	m.Algorithm = counters.Lift
+	begin := start - start%int64(lasts)
+	lifted, now := begin+2*int64(lasts), begin+5*int64(lasts)/2
+	slot := counters.Slot{Meter: &m, Key: 1, Index: m.Index(begin), Origin: 7, Count: uint64(lifted / 1e6)}
+
+	table := small(1)
+	table.Merge([]counters.Slot{slot}, begin)
+	until, _ := table.Ban(b, 1, begin)
+	if sweep(table, now); until <= now || table.BanEnds(b, 1, now) != until {
+		t.Error("the ban is forgotten")
+	}
+
+	table = small(1)
+	table.Merge([]counters.Slot{slot}, begin)
+	sweep(table, now)
+	slot.Index += 2
+	slot.Count += uint64(lasts / 1e6)
+	m = b.Meter() // of the last ban that it lifts
+	if table.Merge([]counters.Slot{slot}, now); table.BanEnds(b, 1, now) != 0 {
+		t.Error("the lift is forgotten")
+	}
+}
+
 // Bans and lifts of several tables, exchanged in any order, late, twice or by snapshots only, come to the same
 // everywhere: what a history of plain times says.
 func TestTablesAgreeOnBansAndLifts(t *testing.T) {

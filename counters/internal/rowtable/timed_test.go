@@ -85,7 +85,7 @@ func (p *pair) mergeTime(b *bans, key uint64) {
 	meter, now, length := b.old.Meter(), &b.new.Meter, uint64(b.old.Lasts()/time.Millisecond)
 	index := meter.Index(p.now) + 1 - p.Int64N(3)
 	millis := uint64(index)*length + p.Uint64N(length)
-	switch { // counters.Table forgets too soon what a length or more ahead of the clock leads to
+	switch { // what follows from a time that is a length ahead of the clock leaves scans before it ends
 	case index > meter.Index(p.now):
 	case p.IntN(2) == 0:
 		meter.Algorithm, now = counters.Lift, b.new.LiftMeter()

@@ -23,7 +23,7 @@ const liftBit = 1
 func NewBans(id uint64, lasts int64, of *Limit) *Bans {
 	b := &Bans{of: of, Meter: Meter{ID: id &^ liftBit, Sub: lasts, N: 1, Algorithm: Ban, Lasts: lasts}}
 	if of != nil { // honest peers may ban for as long for what is implausible
-		b.Lasts = of.Lasts
+		b.Lasts, b.Scope = of.Lasts, of.Scope
 	}
 	b.lift = b.Meter
 	b.lift.ID, b.lift.Algorithm = id|liftBit, Lift

@@ -34,6 +34,7 @@ type bucketLimit struct {
 	one      uint64 // time that a cost of 1 takes
 	full     uint64 // time that the complete capacity takes
 	backdate uint64 // how long before the bucket is full the backdated period begins
+	back     uint64 // cost that comes back in that time, rounded up
 	fraction uint   // binary digits after the point
 }
 
@@ -42,6 +43,7 @@ func newBucketLimit(m *Meter, capacity, refill uint64) (b bucketLimit) {
 	b.fraction = m.digits()
 	b.rate = bucket.Rate{Refill: refill, Window: uint64(window) << b.fraction}
 	b.one, b.full, b.backdate = b.rate.Span(1), b.rate.Span(capacity), bucket.Backdate(window)
+	b.back = b.rate.Fits(b.backdate) + 1
 	return b
 }
 
@@ -96,7 +98,7 @@ func (t *Table) meet(y *layer) {
 // debt would exceed what was taken.
 func (y *layer) notBefore() {
 	if late := int64(y.c.level().Began()>>y.l.fraction) - int64(y.l.N)*y.l.Sub - y.off; late > 0 {
-		y.off, y.back = y.off+late, y.back+late
+		y.off, y.back, y.late = y.off+late, y.back+late, y.late+late
 	}
 }
 

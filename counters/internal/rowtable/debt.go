@@ -32,6 +32,7 @@ func (t *Table) owe(y *layer, cost uint64) (counted, used uint64) {
 	used = t.used(y)
 	if counted = l.debt(used, cost); counted > 0 {
 		y.count(counted, l.span(counted))
+		t.spend(y, counted, false)
 	}
 	if asked := min(cost, l.Max); counted > asked { // a table sends no more than it was asked for
 		y.c.offer(y.s, counted-asked)
@@ -57,7 +58,7 @@ func (t *Table) countDenied(y *layer, cost, before uint64, d Decision) Decision 
 	if counted, _ := t.owe(y, cost); counted == 0 {
 		return d
 	}
-	d = t.answer(y, cost, before)
+	d = t.answer(y, cost, before, peek)
 	y.note(cost, d)
 	if d.Allowed { // there is room without what the request charges before
 		d.Allowed, d.Wait = false, wait
@@ -68,7 +69,7 @@ func (t *Table) countDenied(y *layer, cost, before uint64, d Decision) Decision 
 // overcharge charges a lender that has no room but may not deny.
 func (t *Table) overcharge(y *layer, cost uint64) Decision {
 	t.owe(y, cost)
-	d := t.answer(y, 0, 0)
+	d := t.answer(y, 0, 0, peek)
 	d.waive()
 	return d
 }
@@ -116,9 +117,10 @@ func (t *Table) report(ch *Charge, now int64) {
 	switch t.open(&y, demand, true, now); {
 	case y.c == nil: // there is no room for a head
 	case l.tallies:
-		t.tally(&y, ch.Cost, now)
+		t.tally(&y, ch.Cost, false, now)
 	default:
 		_, used := t.owe(&y, ch.Cost)
+		t.checkBurst(&y, l.Max-min(used, l.Max))
 		if l.bansSpent && used >= l.Max && ch.Mode != Shadow && ch.Ban.Bans != nil {
 			t.banSpent(ch.Ban, now) // last: a ban may evict heads
 		}

@@ -64,6 +64,14 @@ func (r *request) lends(i int) bool {
 	return slices.ContainsFunc(r.old, func(ch counters.Charge) bool { return int(ch.Lender) == i+1 })
 }
 
+// has reports whether a layer counts a key of a meter. The new table records the demand of all layers of a request
+// before it decides on one, so what it knows to be asked for then is more by those layers.
+func (r *request) has(l limits, key uint64) bool {
+	return slices.ContainsFunc(r.new, func(ch rowtable.Charge) bool {
+		return ch.Limit != nil && ch.Limit.ID == l.new.ID && ch.Key == key
+	})
+}
+
 // request returns layers of any modes, some of the same key.
 func (p *pair) request() *request {
 	r := new(request)
@@ -73,6 +81,9 @@ func (p *pair) request() *request {
 		l := p.limit()
 		if p.IntN(3) == 0 {
 			key = p.key()
+		}
+		if p.shares && r.has(l, key) {
+			continue
 		}
 		ch := counters.Charge{Limit: l.old, Key: counters.Key(key), Cost: p.cost(l)}
 		now := rowtable.Charge{Limit: l.new, Key: key, Cost: ch.Cost, Ban: l.banOf(key)}

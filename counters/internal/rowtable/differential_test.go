@@ -50,10 +50,12 @@ type pair struct {
 	limits []limits
 	bans   []*bans
 	keys   []uint64
-	known  []*counters.Limit // by the old table
-	sent   map[sent]uint64   // the greatest counts of others
-	asked  *request          // waits for what is decided elsewhere
-	steady bool              // the clock does not step back
+	known  []*counters.Limit         // by the old table
+	sent   map[sent]uint64           // the greatest counts of others
+	asked  *request                  // waits for what is decided elsewhere
+	marks  map[counters.Origin]int64 // watermarks of origins that sent something
+	steady bool                      // the clock does not step back
+	shares bool                      // limits with peers
 }
 
 // limits is a limit of both.
@@ -76,8 +78,9 @@ func newPair(t *testing.T, seed uint64) *pair {
 	p := &pair{T: t, Rand: rand.New(rand.NewPCG(seed, 11)), seed: seed, now: 1_700_000_000_000_000_000}
 	p.old = counters.NewTable(counters.Config{Origin: 1, Seed: seed, Memory: counters.MinMemory})
 	p.new = rowtable.New(counters.MinMemory, seed)
-	p.sent = make(map[sent]uint64)
+	p.sent, p.marks = make(map[sent]uint64), make(map[counters.Origin]int64)
 	p.steady = p.IntN(2) == 0
+	p.shares = p.IntN(4) > 0
 	for i := range 3 {
 		p.addMeter(fmt.Sprint("rule", i))
 	}
@@ -89,26 +92,18 @@ func newPair(t *testing.T, seed uint64) *pair {
 }
 
 func (p *pair) addMeter(rule string) {
-	n := []int{1, 2, 3, 9, 10, 10, 10, 11, 60}[p.IntN(9)]
-	m := counters.Meter{Rule: rule, Algorithm: counters.SlidingWindow,
-		Sub: []time.Duration{time.Millisecond, 999_999_937, 6 * time.Second, 86400 * time.Second}[p.IntN(4)]}
-	isBucket := p.IntN(3) == 0
-	switch {
-	case isBucket:
-		m.Algorithm = []counters.Algorithm{counters.TokenBucket, counters.LeakyBucket, counters.LeakyQueue}[p.IntN(3)]
-		n = []int{1, 1, 1, 5}[p.IntN(4)]
-	case p.IntN(4) == 0:
-		m.Algorithm, n = counters.FixedWindow, 1
-	case p.IntN(3) == 0:
-		m.Algorithm = counters.SlidingLog
-	}
-	m.Window = time.Duration(n) * m.Sub
+	m := p.meter(rule)
+	isBucket := m.Algorithm >= counters.TokenBucket
 	id := p.Uint64() | 1
-	lasts := p.banLength()
+	lasts, scope := p.banLength(), counters.Global
+	if p.shares && p.IntN(8) == 0 {
+		scope = counters.Alone
+	}
 	var shared *bans
 	largest := uint64(0)
 	for i := range 1 + p.IntN(2) { // two limits may share a meter, and the bans
-		c := counters.LimitConfig{Meter: m, Max: p.maximum(), Ban: lasts}
+		c := counters.LimitConfig{Meter: m, Max: p.maximum(), Ban: lasts, Scope: scope}
+		p.shareLimit(&c)
 		switch {
 		case m.Algorithm == counters.SlidingLog:
 			c.Max = min(c.Max, counters.MaxLog)
@@ -146,14 +141,34 @@ func (p *pair) addMeter(rule string) {
 	}
 }
 
+func (p *pair) meter(rule string) counters.Meter {
+	n := []int{1, 2, 3, 9, 10, 10, 10, 11, 60}[p.IntN(9)]
+	m := counters.Meter{Rule: rule, Algorithm: counters.SlidingWindow,
+		Sub: []time.Duration{time.Millisecond, 999_999_937, 6 * time.Second, 86400 * time.Second}[p.IntN(4)]}
+	switch {
+	case p.IntN(3) == 0:
+		m.Algorithm = []counters.Algorithm{counters.TokenBucket, counters.LeakyBucket, counters.LeakyQueue}[p.IntN(3)]
+		n = []int{1, 1, 1, 5}[p.IntN(4)]
+	case p.IntN(4) == 0:
+		m.Algorithm, n = counters.FixedWindow, 1
+	case p.IntN(3) == 0:
+		m.Algorithm = counters.SlidingLog
+	}
+	m.Window = time.Duration(n) * m.Sub
+	return m
+}
+
 // newLimits returns a limit of both, unless its configuration is invalid.
 func (p *pair) newLimits(id uint64, m *counters.Meter, c counters.LimitConfig) (l limits, ok bool) {
 	old, err := c.New()
 	if err != nil {
 		return l, false
 	}
-	meter := rowtable.Meter{ID: id, Sub: int64(m.Sub), N: m.SubWindows(), Algorithm: rowtable.Algorithm(m.Algorithm)}
-	return limits{old: old, meter: m, new: rowtable.LimitConfig{Meter: meter, Max: c.Max, Refill: c.Refill,
+	meter := rowtable.Meter{ID: id, Sub: int64(m.Sub), N: m.SubWindows(), Algorithm: rowtable.Algorithm(m.Algorithm),
+		Scope: rowtable.Scope(c.Scope)}
+	named := old.Meter()
+	return limits{old: old, meter: &named, new: rowtable.LimitConfig{Meter: meter, Max: c.Max, Refill: c.Refill,
+		Among: c.Among, Local: c.OnPartition == counters.Local, MaxUnsent: c.MaxUnsent,
 		CountRejected: c.CountRejected, Tally: c.Tally, BanSpent: c.BanSpent}.New()}, true
 }
 
@@ -172,7 +187,7 @@ func (l *limits) largestSlot() uint64 {
 	if l.old.Config().Tally {
 		return counters.MaxTally
 	}
-	return 8 * (l.old.Max() + l.old.Refill())
+	return 8 * (l.old.Largest() + l.old.Refill())
 }
 
 // know has both know the limit of a bucket. Until then, what is merged is not debited.
@@ -204,12 +219,15 @@ func (p *pair) step() {
 		p.withdraw()
 	case k < 53:
 		p.know()
+		p.share()
 	case k < 55:
 		p.view()
 	case k < 60:
 		p.ban()
 	case k < 75:
 		p.merge()
+	case k < 76:
+		p.drainEarly()
 	case k < 78:
 		if p.drain(); p.IntN(5) == 0 {
 			p.scan()
@@ -237,11 +255,14 @@ func (p *pair) tick() {
 func (p *pair) take() {
 	l, key := p.limit(), p.key()
 	cost := p.cost(l)
-	want := p.old.Take(l.old, counters.Key(key), cost, p.now)
+	var want counters.Decision
 	var got rowtable.Decision
 	if l.bans != nil {
+		charges := []counters.Charge{{Limit: l.old, Key: counters.Key(key), Cost: cost}}
+		want = p.old.TakeAll(charges, p.now, nil)[0]
 		got = p.new.TakeOrBan(l.new, key, cost, l.banOf(key), p.now)
 	} else {
+		want = p.old.Take(l.old, counters.Key(key), cost, p.now)
 		got = p.new.Take(l.new, key, cost, p.now)
 	}
 	if !p.agree(l.new, got, p.decision(want)) {
@@ -330,50 +351,60 @@ func (p *pair) merge() {
 		if index < 0 || index >= 1<<42 {
 			continue
 		}
-		if largest := l.new.MaxSlot; largest > 0 && p.IntN(300) > 0 { // more is implausible
+		if largest := l.new.MaxSlot; largest > 0 && (p.shares || p.IntN(300) > 0) { // more is implausible
 			count = min(count, largest)
 		} else if l.isBucket() && largest == 0 { // it may be known later
 			count = min(count, l.largestSlot())
 		}
 		p.sent[x] = max(p.sent[x], count)
+		demand, sentAt := p.demand(l)
 		through := int64(0)
 		if p.steady && p.IntN(2) == 0 {
 			through = p.now - p.Int64N(2*int64(l.meter.Window))
 		}
 		old = append(old, counters.Slot{Meter: l.meter, Key: counters.Key(x.key), Index: index,
 			Origin: counters.Origin(origin), Birth: x.birth, Count: count,
-			CompleteThrough: through})
+			CompleteThrough: through, Demand: demand, SentAt: sentAt})
 		now = append(now, rowtable.Slot{Key: x.key, Index: index, Origin: origin, Birth: x.birth, Count: count,
-			CompleteThrough: through})
+			CompleteThrough: through, Demand: demand, SentAt: sentAt})
 	}
 	if want, got := p.old.Merge(old, p.now), p.new.Merge(&l.new.Meter, now, p.now); got != want {
 		p.Fatalf("seed %d, step %d: %d slots rose, want %d: %+v", p.seed, p.n, got, want, now)
 	}
+	p.keepWatermark(counters.Origin(origin))
 }
 
 // drain compares what both have to send, in any order.
 func (p *pair) drain() {
 	type own struct {
-		key   uint64
-		index int64
-		count uint64
+		key    uint64
+		index  int64
+		count  uint64
+		demand float32
 	}
 	order := func(a, b own) int {
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.index, b.index), cmp.Compare(a.count, b.count))
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.index, b.index), cmp.Compare(a.count, b.count),
+			cmp.Compare(a.demand, b.demand))
 	}
 	want, got := make(map[string][]own), make(map[string][]own)
+	wanted, found := make(meterDemands), make(meterDemands)
 	for range 5 { // each expires 16 shards, and the next one drains what those had not sent
-		for _, s := range p.old.DrainDirty(p.now).Slots {
+		d := p.old.DrainDirty(p.now)
+		for _, s := range d.Slots {
 			rule := nameOf(s.Meter)
-			want[rule] = append(want[rule], own{uint64(s.Key), s.Index, s.Count})
+			want[rule] = append(want[rule], own{uint64(s.Key), s.Index, s.Count, s.Demand})
 		}
+		wanted.add(p, d.Demand)
 	}
 	drained := p.new.Drain(nil, p.now)
+	found.addNew(p, p.new.Demands())
 	p.new.Expire(p.now)
 	for _, s := range p.new.Drain(drained, p.now) {
 		rule := p.ruleOf(s)
-		got[rule] = append(got[rule], own{s.Key, s.Index, s.Count})
+		got[rule] = append(got[rule], own{s.Key, s.Index, s.Count, s.Demand})
 	}
+	found.addNew(p, p.new.Demands())
+	wanted.compare(p, found)
 	for rule := range want {
 		slices.SortFunc(want[rule], order)
 		slices.SortFunc(got[rule], order)

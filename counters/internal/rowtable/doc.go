@@ -63,7 +63,13 @@
 // A decision is computed from what a head says, and then written in one place (layer.go). A request of several layers
 // finds all heads first, decides on all, and charges them last (request.go).
 //
-// What is to come has its place: of the flags, four are free (two for hot and flush early); of the kinds, five: a hot
-// line (rates, part, credit, unsent: the state of thinning), rates of peers (six of origin 16, time 24, rate 24 bits in
-// a line), sums of regions (words as those of sums).
+// A head near its limit is hot: how tables divide the limit by what each of them is asked for, and what they know of
+// that, is in lines of their own, of any generation of the head (hotkey.go).
+//
+//	kind         name                                words
+//	    9  hot    0: how this table divides the limit; 1: what it is asked for; 2: what unreachable peers admitted
+//	   10  rates  number                             4 rates of peers: time 32, rate 32, origin 16, flags 16
+//
+// What is to come has its place: of the flags, two are free; of the kinds, three: sums of regions (words as those of
+// sums).
 package rowtable

@@ -8,6 +8,7 @@ const drainPart = 256
 // Drain appends what this table counted since the last drain: own slots that rose, with their complete counts. One
 // drain at a time.
 func (t *Table) Drain(dst []Slot, now int64) []Slot {
+	t.beginDemands(now)
 	for i := range t.store.Shards() {
 		s := &t.store.Shards()[i]
 		var cursor rows.Cursor
@@ -18,9 +19,13 @@ func (t *Table) Drain(dst []Slot, now int64) []Slot {
 			t.shards[i].unsent = t.shards[i].unsent[:0]
 			t.dirty, done = s.Drain(&cursor, drainPart, t.dirty[:0])
 			dst = t.drainLines(dst, s, t.dirty, now)
+			if done {
+				t.shards[i].drainedAt = now
+			}
 			s.Unlock()
 		}
 	}
+	t.endDemands()
 	return dst
 }
 
@@ -43,19 +48,27 @@ func (t *Table) drainLines(dst []Slot, s *rows.Shard, lines []*rows.Line, now in
 // drainHead appends the own slots of a head that rose. Those of most have risen in the newest sub-window only, and
 // nobody else counts them.
 func (t *Table) drainHead(dst []Slot, s *rows.Shard, c *head, now int64) []Slot {
-	number, state := c.line().Meter(), c.state
-	m := t.meter(number)
-	off := now - c.sub()*m.Sub
-	if state&uint64(six<<changedAt|slotsForm|blocksForm) == 1<<changedAt && uint64(off) < uint64(m.Sub) &&
-		c.newest() > 0 {
-		dst = append(dst, Slot{Key: c.key, Index: c.sub(), Count: c.newest(), Birth: c.birth(), Meter: number})
-	} else {
-		h := t.hashOf(c.line())
-		if uint64(off) >= uint64(m.Sub) {
-			t.settle(s, h, c, m, now)
+	state, first, st := c.state, len(dst), t.stateOf(c)
+	m := &st.Meter
+	y := layer{s: s, h: t.hashOf(c.line()), key: c.key, c: c, off: now - c.sub()*m.Sub}
+	isNow := uint64(y.off) < uint64(m.Sub)
+	switch {
+	case m.Scope == Alone:
+	case state&uint64(six<<changedAt|slotsForm|blocksForm|hot) == 1<<changedAt && isNow && c.newest() > 0:
+		st.note(c.offered(), uint64(c.offered()))
+		dst = append(dst,
+			Slot{Key: c.key, Index: c.sub(), Count: c.newest(), Birth: c.birth(), Meter: c.line().Meter()})
+	default:
+		st.note(c.offered(), y.unsentCost())
+		if !isNow {
+			y.off, y.back, _ = t.settle(s, y.h, c, m, now)
 		}
-		dst = t.appendOwn(dst, s, h, c, m, c.changed())
+		dst = t.appendOwn(dst, s, y.h, c, m, c.changed())
 	}
+	if y.l = st.limit.Load(); y.l != nil && y.l.Max > 0 && t.keepers(m).peers > 0 {
+		dst = t.drainDemand(dst, first, &y, now)
+	}
+	c.lower(flushEarly)
 	c.state &^= six<<changedAt | 1<<flagsAt - 1 // changed, offered
 	return dst
 }

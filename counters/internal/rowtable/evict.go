@@ -139,8 +139,11 @@ func (t *Table) isOrphan(s *rows.Shard, l *rows.Line) bool {
 		return true
 	}
 	c := headOf(head)
-	if l.Kind() == freedKind {
+	switch l.Kind() {
+	case freedKind:
 		return !c.has(gaveBack)
+	case hotKind, ratesKind:
+		return t.isCold(s, c, l)
 	}
 	if l.Rest()&maxGeneration != c.generation() {
 		return true
@@ -182,7 +185,10 @@ func (t *Table) remove(s *rows.Shard, h uint64, c *head) {
 // left the window, a new head of the key gets another birth: so lines of this one are not taken for its own.
 func (t *Table) leave(s *rows.Shard, h uint64, c *head) {
 	cold, m := t.shardOf(h), t.meter(c.line().Meter())
-	cold.unsent = t.appendOwn(cold.unsent, s, h, c, m, c.changed())
+	if m.Scope != Alone {
+		cold.unsent = t.appendOwn(cold.unsent, s, h, c, m, c.changed())
+		raise(&t.stateOf(c).removed, uint64(c.offered()))
+	}
 	age := c.age()
 	switch {
 	case m.isTimed():

@@ -63,6 +63,8 @@ const (
 	pinned                                     // in use by the request under way: not evicted
 	pendingDebit                               // a bucket with counts that no limit was known for: not debited yet
 	gaveBack                                   // a queue with freed time, in a line of its own
+	hot                                        // near its limit, see hotkey.go
+	flushEarly                                 // to be drained early
 )
 
 func headOf(l *rows.Line) *head { return (*head)(unsafe.Pointer(l)) }

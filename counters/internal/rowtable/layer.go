@@ -14,6 +14,9 @@ type layer struct {
 	c    *head // nil: the key has none, and nothing of the limit is used
 	off  int64 // nanoseconds into the head's newest sub-window
 	back int64 // nanoseconds by which the clock is behind the head: waits are longer by it
+	late int64 // of these, those that are in off: the busy period of a bucket begins so much later
+
+	floored bool // a floor admitted the request
 }
 
 // layerOf returns a layer without its head.
@@ -25,7 +28,7 @@ func (t *Table) layerOf(l *Limit, key uint64) layer {
 // find finds the head of a layer, and moves it to a time. It finds none whose counts are of no use, as the clock
 // stepped back by more than the window.
 func (t *Table) find(y *layer, now int64) (found bool) {
-	y.c = nil
+	y.c, y.late = nil, 0
 	line := y.s.Head(y.h, y.l.ID, y.key)
 	if line == nil {
 		return false
@@ -62,6 +65,9 @@ func (t *Table) open(y *layer, demand uint64, makes bool, now int64) (made bool)
 	}
 	if demand > 0 {
 		y.c.offer(y.s, demand)
+		if y.c.has(hot) {
+			y.noteRequest()
+		}
 	}
 	return made
 }
@@ -72,19 +78,27 @@ func (t *Table) makeHead(y *layer, now int64) {
 		t.remove(y.s, y.h, headOf(stale))
 	}
 	y.c = t.create(y.s, y.h, &y.l.Meter, y.key, now)
-	y.off, y.back = now%y.l.Sub, 0
+	y.off, y.back, y.late = now%y.l.Sub, 0, 0
+	if y.c != nil && y.l.maxUnsent > 0 {
+		y.heat()
+	}
 }
 
 // fits reports whether a cost has room, beside what the request charges to the head before. If so, wait is its delay,
 // else how long until it has room. A peek is answered as a cost of 1.
-func (t *Table) fits(y *layer, cost, before uint64) (ok bool, wait int64) {
-	if ok, wait = t.hasRoom(y, cost, before); !ok && t.implausible.some.Load() && t.isBelowFloor(y, cost, before) {
+func (t *Table) fits(y *layer, cost, before uint64, how step) (ok bool, wait int64) {
+	ok, wait = t.hasRoom(y, cost, before)
+	if y.c.has(hot) && t.holdsBack(y, cost, before, how) && ok {
+		ok, wait = false, int64(peerRateLasts)
+	}
+	y.floored = !ok && t.implausible.some.Load() && t.isBelowFloor(y, cost, before)
+	if y.floored {
 		return true, 0
 	}
 	return ok, wait
 }
 
-// hasRoom is fits without a floor.
+// hasRoom is fits without floors, and whether or not the key is hot.
 func (t *Table) hasRoom(y *layer, cost, before uint64) (ok bool, wait int64) {
 	l := y.l
 	cost = min(max(cost, 1), maxAsked)

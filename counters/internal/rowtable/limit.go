@@ -31,6 +31,7 @@ type Meter struct {
 	Algorithm Algorithm
 	Lasts     int64  // nanoseconds for which an admission counts
 	MaxSlot   uint64 // of a slot of an honest node; 0: any
+	Scope     Scope
 }
 
 func (m *Meter) isLog() bool { return m.Algorithm == SlidingLog }
@@ -42,6 +43,11 @@ type LimitConfig struct {
 	Meter  Meter
 	Max    uint64
 	Refill uint64 // what a bucket gets back in a window; 0: Max
+	Among  uint64 // the largest Max of the limits on the meter; 0: Max
+	// Local has each side of a partition admit the whole limit, and not its part in proportion to its demand.
+	Local bool
+	// MaxUnsent is the most cost that a table may admit of a key before it flushes early; 0: any.
+	MaxUnsent uint64
 	// CountRejected has the limit count what it denies; it is for windows.
 	CountRejected bool
 	// Tally has it count every request, and compare afterwards; it is for fixed windows.
@@ -59,6 +65,11 @@ type Limit struct {
 	countsRejected bool
 	tallies        bool
 	bansSpent      bool
+	local          bool   // see LimitConfig.Local
+	largest        uint64 // see LimitConfig.Among
+	near           uint64 // a use that leaves less of largest is reported, see Demand.Used
+	burst          uint64 // cost asked for since the last drain from which a key may be in a burst
+	maxUnsent      uint64
 	window         window.Window
 	ceiling        uint64 // up to which debts count, see debt.go
 	bucketLimit
@@ -74,10 +85,12 @@ func (c LimitConfig) New() *Limit {
 	l := &Limit{
 		Meter: m, Max: c.Max, tag: c.Max*0x9e3779b97f4a7c15>>48 | 1,
 		window: window.Window{
-			Sub: m.Sub, Even: window.Even(c.Max, m.N), Fixed: m.isBucket() || m.Algorithm == FixedWindow,
+			Sub: m.Sub, Even: window.Even(c.Max, m.N), Fixed: m.isBucket() || m.isLog() || m.Algorithm == FixedWindow,
 		},
 		countsRejected: c.CountRejected, tallies: c.Tally, bansSpent: c.BanSpent, ceiling: maxHeld * c.Max,
+		local: c.Local, maxUnsent: c.MaxUnsent, largest: max(c.Among, c.Max), burst: max(burstMin, c.Max/burstShare),
 	}
+	l.near = l.largest / 4
 	if m.isBucket() {
 		l.bucketLimit = newBucketLimit(&m, c.Max, cmp.Or(c.Refill, c.Max))
 		l.Lasts = int64(l.full >> l.fraction)
@@ -130,8 +143,10 @@ type Slot struct {
 	Index  int64
 	Count  uint64
 	Birth  uint32
-	Origin uint16 // 0: this table
-	Meter  uint16 // its number
+	Origin uint16  // 0: this table
+	Meter  uint16  // its number
+	Demand float32 // cost per second that the origin is asked for the key, admitted or not; 0: not reported
+	SentAt int64   // when the slot was sent, by the sender's clock, in nanoseconds; 0: unknown
 	// CompleteThrough is up to when the sender had sent all that the origin counted before; 0: unknown.
 	CompleteThrough int64
 }

@@ -129,20 +129,12 @@ func (y *layer) newestEntry() (l *rows.Line, word int) {
 }
 
 // now is the time of a decision, or the start of the head's newest sub-window if the clock is behind that.
-func (y *layer) now() int64 { return y.c.sub()*y.l.Sub + y.off }
+func (y *layer) now() int64 { return y.c.sub()*y.l.Sub + y.off - y.late }
 
 // forget drops the entries that have left the window, and their lines. They do not come back if the clock steps back.
 func (t *Table) forget(y *layer) (moved bool) {
 	was := y.c.entries()
-	e, left, w := was, y.now()-y.l.Sub*int64(y.l.N), y.walk()
-	for e.first = w.at; e.first != e.end; e.first = w.at {
-		oldest := w.next()
-		if oldest.cost > 0 && oldest.time > left {
-			break
-		}
-		e.sum -= oldest.cost
-	}
-	y.c.setEntries(e)
+	e := y.forgetEntries()
 	for at := was.first; at.line() != e.first.line(); at = at.nextLine() {
 		if l := y.entryLine(at); l != nil {
 			y.s.Remove(l)
@@ -151,6 +143,21 @@ func (t *Table) forget(y *layer) (moved bool) {
 		}
 	}
 	return moved
+}
+
+// forgetEntries drops the entries that have left the window, but not their lines. It returns which are left.
+func (y *layer) forgetEntries() (e entries) {
+	left, w := y.now()-y.l.Sub*int64(y.l.N), y.walk()
+	e = y.c.entries()
+	for e.first = w.at; e.first != e.end; e.first = w.at {
+		oldest := w.next()
+		if oldest.cost > 0 && oldest.time > left {
+			break
+		}
+		e.sum -= oldest.cost
+	}
+	y.c.setEntries(e)
+	return e
 }
 
 // enter adds an entry. If the clock stepped back, its cost counts as of the newest one. So it does if there is no room

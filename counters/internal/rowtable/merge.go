@@ -17,6 +17,9 @@ func (t *Table) Merge(m *Meter, slots []Slot, now int64) (novel int) {
 }
 
 func (t *Table) mergePart(m *Meter, slots []Slot, now int64) (novel int) {
+	if m.Scope == Alone {
+		return 0
+	}
 	var hashes [batch]uint64
 	number := t.number(m)
 	fresh := head{name: rows.Name(number, rows.Head, 0)} // the lines of most heads have the names of a new one's
@@ -34,7 +37,7 @@ func (t *Table) mergePart(m *Meter, slots []Slot, now int64) (novel int) {
 	touched(sum)
 	current := now / m.Sub
 	for i := range slots {
-		if sl := &slots[i]; sl.Index <= current+1 && sl.Count > 0 &&
+		if sl := &slots[i]; sl.Index <= current+1 && (sl.Count > 0 || sl.Demand > 0) &&
 			sl.Index >= max(0, current-int64(m.N)) {
 			s := t.store.Shard(hashes[i])
 			s.Lock()
@@ -67,6 +70,9 @@ func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64
 	age := c.sub() - sl.Index
 	if age > int64(m.N) || age < -1 {
 		return false // the clock stepped back, and the head did not
+	}
+	if sl.Demand > 0 {
+		t.notePeerRate(&layer{s: s, h: h, c: c}, sl, now)
 	}
 	if m.isTimed() {
 		return t.mergeTime(c, m, sl)

@@ -12,6 +12,8 @@ const (
 	fewKind              // a row of a key that few origins count, of any birth
 	freedKind            // the time that requests which left a queue gave back; of any generation of its head
 	logKind              // entries of a log
+	hotKind              // the state of a hot key; of any generation of its head
+	ratesKind            // what peers are asked for a hot key; of any generation of its head
 	// The kind above that of a block or a row: of its counts what it has no room for. aboveKind is added to a name.
 	aboveBy   = 8
 	aboveKind = aboveBy << 16

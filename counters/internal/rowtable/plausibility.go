@@ -19,7 +19,6 @@ const suspectFor = int64(time.Minute)
 type suspicion struct {
 	count atomic.Uint64 // how many came
 	some  atomic.Bool   // whether one came
-	peers atomic.Int64  // see SetPeers
 
 	sync.RWMutex
 	at map[uint16]int64 // time of the last one, by the number of its meter
@@ -78,16 +77,13 @@ func (t *Table) distrusts(b *Bans, now int64) bool {
 	return t.isSuspect(b.ID, now) || t.isSuspect(b.lift.ID, now) || b.of != nil && t.isSuspect(b.of.ID, now)
 }
 
-// SetPeers sets among how many other nodes the table shares limits.
-func (t *Table) SetPeers(n int) { t.implausible.peers.Store(int64(n)) }
-
 // floor is the local floor of a limit.
 func (t *Table) floor(l *Limit) uint64 {
 	largest := l.Max
 	if l.rate.Refill > 0 {
 		largest = min(largest, l.rate.Refill)
 	}
-	return largest / 2 / uint64(t.implausible.peers.Load()+1)
+	return largest / 2 / uint64(t.keepers(&l.Meter).peers+1)
 }
 
 // isBelowFloor reports whether a cost has room under the local floor, beside what the request charges to the head

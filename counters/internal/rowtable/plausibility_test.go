@@ -11,7 +11,7 @@ import (
 func TestFloor(t *testing.T) {
 	m := rowtable.Meter{ID: 0x9e3779b97f4a7c15, Sub: int64(time.Second), N: 10, MaxSlot: 160}
 	table, l := rowtable.New(tableSize, 1), rowtable.NewLimit(m, 20)
-	table.SetPeers(1)
+	table.SetCluster(rowtable.Global, 1, time.Second)
 	slot := rowtable.Slot{Key: 1, Index: start / l.Sub, Origin: 2, Count: 160}
 	admitted := func(now int64) (n int) {
 		slot.Index = now / l.Sub

@@ -155,7 +155,7 @@ func (r *request) denyBanned(t *Table, i int, before uint64) {
 	if t.open(y, 0, false, r.now) {
 		r.again()
 	}
-	*d = t.answer(y, ch.Cost, before)
+	*d = t.answer(y, ch.Cost, before, peek)
 	y.note(ch.Cost, *d)
 	d.ban(left)
 	d.Banned, y.c = true, nil
@@ -199,7 +199,11 @@ func (r *request) decide(t *Table) {
 			tallies = true
 		default:
 			before := r.before(i)
-			*d = t.answer(y, ch.Cost, before)
+			how := ask
+			if ch.asked {
+				how = askAgain
+			}
+			*d = t.answer(y, ch.Cost, before, how)
 			if !ch.asked {
 				*d = t.countRejected(y, ch.Cost, before, *d)
 			}
@@ -266,7 +270,7 @@ func (r *request) charge(t *Table, passes bool) {
 		case d.Waived:
 			*d = t.overcharge(y, ch.Cost)
 		default:
-			*d = t.take(y, ch.Cost)
+			*d = t.take(y, ch.Cost, charge)
 		}
 	}
 }

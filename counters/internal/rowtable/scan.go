@@ -11,7 +11,7 @@ import (
 // once: one that moves to another line meanwhile may come twice. Of bans and lifts of others it returns the latest
 // alone.
 type Scan struct {
-	Of  func(m *Meter, key uint64) bool // which keys; nil: all
+	Of  func(m *Meter, key uint64) bool // which keys; nil: all but those that are nobody else's
 	Own bool                            // the slots of this table alone
 
 	table  *Table
@@ -69,7 +69,8 @@ func (sc *Scan) leave() {
 
 // wants reports whether the scan is for a line's key.
 func (sc *Scan) wants(l *rows.Line) bool {
-	return sc.Of == nil || sc.Of(sc.table.meter(l.Meter()), l.Key)
+	m := sc.table.meter(l.Meter())
+	return sc.Of == nil && m.Scope != Alone || sc.Of != nil && sc.Of(m, l.Key)
 }
 
 // noteMoved has the scans of a head's shard return slots that are about to move to other lines.

@@ -88,6 +88,9 @@ func (p *pair) scan() {
 
 // refresh compares a scan of the own slots of keys with what counters.Table.Refresh has drains return of them.
 func (p *pair) refresh(key uint64) {
+	if p.shares { // a refresh measures demands, too
+		return
+	}
 	p.drain()
 	var partition counters.PartitionSet
 	partition.Add(counters.Key(key).Partition())

@@ -17,6 +17,10 @@ type Table struct {
 	dirty  []*rows.Line          // buffer of a drain
 
 	implausible suspicion
+	clusters    [scopes]atomic.Pointer[cluster]
+	watermarks  watermarks
+	demands     demandMeasure
+	earlyFlush  chan struct{} // see EarlyFlush
 	bans        banFeed
 
 	meters struct {
@@ -35,12 +39,18 @@ type shard struct {
 	gone   int64  // until when a new head needs both, as a removed one may count
 	unsent []Slot // of removed heads
 	bans   banChanges
-	scans  []*Scan // that are in the shard
+	early  []earlyKey // to be drained early
+
+	drainedAt int64   // time of the last drain
+	scans     []*Scan // that are in the shard
 }
 
 // New returns an empty table.
 func New(bytes int, seed uint64) *Table {
-	t := &Table{seed: seed}
+	t := &Table{seed: seed, earlyFlush: make(chan struct{}, 1)}
+	for i := range t.clusters {
+		t.clusters[i].Store(new(cluster))
+	}
 	t.meters.numbers, t.meters.states = make(map[uint64]uint16), new([rows.Numbers]*meterState)
 	t.implausible.at = make(map[uint16]int64)
 	t.store = rows.New(rows.Config{Bytes: bytes, Shards: len(t.shards), Seed: seed, Meters: &t.meters.ids})
@@ -76,13 +86,15 @@ func (t *Table) stateOf(c *head) *meterState { return t.meters.states[c.line().M
 // meterState is what a table knows of a meter.
 type meterState struct {
 	Meter
-	limit atomic.Pointer[Limit] // the limit of a bucket that decided last; merges debit by it. nil: none is known
+	limit atomic.Pointer[Limit] // the limit that is known, or of a bucket the one that decided last; nil: none
+	meterDemand
 }
 
-// Know has merges debit buckets by their limits, before the table is asked for the keys itself.
+// Know makes limits known: merges debit buckets by them before the table is asked for the keys itself, and drains send
+// the demand for keys near them.
 func (t *Table) Know(limits []*Limit) {
 	for _, l := range limits {
-		if k := t.number(&l.Meter); k != 0 && l.isBucket() {
+		if k := t.number(&l.Meter); k != 0 {
 			t.meters.states[k].limit.Store(l)
 		}
 	}

@@ -17,7 +17,7 @@ func (t *Table) Take(l *Limit, key, cost uint64, now int64) Decision {
 	}
 	c := headOf(line)
 	off := now - c.sub()*l.Sub
-	if uint64(off) >= uint64(l.Sub) || cost-1 >= l.Max || c.has(ahead) || !l.plain {
+	if uint64(off) >= uint64(l.Sub) || cost-1 >= l.Max || c.has(ahead|hot) || !l.plain {
 		d := t.takeSlowly(&layer{s: s, h: h, l: l, key: key}, cost, now)
 		s.Unlock()
 		return d
@@ -40,6 +40,9 @@ func (t *Table) Take(l *Limit, key, cost uint64, now int64) Decision {
 	c.lower(denied)
 	d := Decision{Left: int64(l.Max - seen - cost), ResetAfter: l.reset(c.newest(), l.N, off)}
 	d.Allowed = true
+	if uint64(d.Left) < l.near || uint64(c.offered()) >= l.burst {
+		t.noteMuch(&layer{s: s, h: h, l: l, key: key, c: c, off: off}, d)
+	}
 	s.Unlock()
 	return d
 }
@@ -63,37 +66,43 @@ func (t *Table) takeSlowly(y *layer, cost uint64, now int64) Decision {
 	y.s.Grow() // lines may be inserted
 	t.open(y, y.l.demand(cost), true, now)
 	if y.l.tallies {
-		return t.tally(y, cost, now)
+		return t.tally(y, cost, t.tallyHeld(y, cost), now)
 	}
-	return t.take(y, cost)
+	return t.take(y, cost, take)
 }
 
 // take decides on a request and counts it if it is admitted.
-func (t *Table) take(y *layer, cost uint64) (d Decision) {
+func (t *Table) take(y *layer, cost uint64, how step) (d Decision) {
 	switch {
 	case y.c == nil && y.l.chargeable(cost):
 		return y.l.refuse()
 	case y.c == nil:
 		return y.l.unused(cost, 0)
 	}
-	if d.Allowed, d.Wait = t.fits(y, cost, 0); d.Allowed && cost > 0 {
+	d.Allowed, d.Wait = t.fits(y, cost, 0, how)
+	counts := d.Allowed && cost > 0
+	if counts {
 		y.admit(cost)
+		t.spend(y, cost, !y.floored)
 	}
-	if l := y.l; !d.Allowed && cost <= 1 && y.back == 0 && l.plain && l.Max > 0 {
+	if l := y.l; !d.Allowed && cost <= 1 && y.back == 0 && l.plain && l.Max > 0 && !y.c.has(hot) {
 		y.c.setFull(l, y.off+d.Wait)
 	}
 	d.Left, d.ResetAfter = t.rest(y, 0)
+	if counts {
+		t.noteMuch(y, d)
+	}
 	d = t.countRejected(y, cost, 0, d)
 	y.note(cost, d)
 	return d
 }
 
 // answer decides on a request that charges so much to the same head before, and writes nothing.
-func (t *Table) answer(y *layer, cost, before uint64) (d Decision) {
+func (t *Table) answer(y *layer, cost, before uint64, how step) (d Decision) {
 	if y.c == nil {
 		return y.l.unused(cost, before)
 	}
-	d.Allowed, d.Wait = t.fits(y, cost, before)
+	d.Allowed, d.Wait = t.fits(y, cost, before, how)
 	d.Left, d.ResetAfter = t.rest(y, before)
 	return d
 }

@@ -5,7 +5,7 @@ package rowtable
 
 // tally counts a request, and returns the decision. Without a head, there is no room for one, or the request is a peek
 // of a key that was never charged. ResetAfter is until the window ends, also of an unused key.
-func (t *Table) tally(y *layer, cost uint64, now int64) (d Decision) {
+func (t *Table) tally(y *layer, cost uint64, held bool, now int64) (d Decision) {
 	l, c := y.l, y.c
 	if c == nil && cost > 0 {
 		return l.refuse()
@@ -15,20 +15,34 @@ func (t *Table) tally(y *layer, cost uint64, now int64) (d Decision) {
 		return d
 	}
 	used := c.newest()
-	if counted := l.debt(used, cost); counted > 0 {
+	if counted := l.debt(used, cost); counted > 0 && !held {
 		y.count(counted, 0)
 		used += counted
 	}
 	d.Left -= int64(used)
-	if d.Left < 0 {
+	if d.Left < 0 || held {
+		d.Left = min(d.Left, 0)
 		if d.Allowed, d.Wait = false, d.ResetAfter; cost > l.Max {
 			d.Wait = Never
 		}
 	}
-	if cost > 0 {
-		c.put(denied, !d.Allowed)
+	if cost == 0 {
+		return d
 	}
+	c.put(denied, !d.Allowed)
+	if d.Allowed {
+		t.spend(y, cost, true)
+		if used > l.largest-l.near {
+			raise(&t.stateOf(c).used, used)
+		}
+	}
+	t.checkBurst(y, uint64(max(d.Left, 0)))
 	return d
+}
+
+// tallyHeld reports whether a request that there is room for is denied to leave room for peers.
+func (t *Table) tallyHeld(y *layer, cost uint64) bool {
+	return cost > 0 && y.c != nil && y.c.has(hot) && t.holdsBack(y, cost, 0, ask)
 }
 
 // tallyFits reports whether a cost has room in a head.
@@ -39,10 +53,17 @@ func (l *Limit) tallyFits(c *head, cost uint64) bool {
 // tally counts the tallied layers of a request, whatever the others decide. Without Charge.Each a layer that admits is
 // not charged if another tallied one denies.
 func (r *request) tally(t *Table) {
-	var denies uint32 // one bit per layer without Each; all are known before anything is counted
+	var held, denies uint32 // one bit per layer; denies: without Each; all are known before anything is counted
 	for i := range r.charges {
-		ch, c := &r.charges[i], r.layers[i].c
-		if l := ch.Limit; l != nil && l.tallies && c != nil && !ch.Each && !l.tallyFits(c, ch.Cost) {
+		ch, y := &r.charges[i], &r.layers[i]
+		if l := ch.Limit; l == nil || !l.tallies || y.c == nil {
+			continue
+		}
+		holds := t.tallyHeld(y, ch.Cost)
+		if holds {
+			held |= 1 << i
+		}
+		if !ch.Each && (holds || !ch.Limit.tallyFits(y.c, ch.Cost)) {
 			denies |= 1 << i
 		}
 	}
@@ -55,6 +76,6 @@ func (r *request) tally(t *Table) {
 		if denies != 0 && !ch.Each && denies&(1<<i) == 0 {
 			cost = 0
 		}
-		r.decisions[i] = t.tally(y, cost, r.now)
+		r.decisions[i] = t.tally(y, cost, held&(1<<i) != 0, r.now)
 	}
 }

@@ -1,0 +1,59 @@
+package rowtable
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Scope is which nodes count a meter together. The numbers are those of counters.Scope.
+type Scope uint8
+
+// The scopes of meters.
+const (
+	Global Scope = iota // all nodes
+	Region              // the nodes of a region
+	Alone               // none: each node has its own count, and does not send it
+	scopes
+)
+
+// cluster is what a table knows of the nodes that count meters of a scope with it.
+type cluster struct {
+	peers   int
+	horizon int64 // nanoseconds
+}
+
+// SetCluster sets, for a scope other than Alone, the number of peers that count with this table, initially 0, and the
+// horizon: the usual time until all of them know what one node admits.
+func (t *Table) SetCluster(of Scope, peers int, horizon time.Duration) {
+	if now := t.clusters[of].Load(); now.peers != peers || now.horizon != int64(horizon) {
+		t.clusters[of].Store(&cluster{peers, int64(horizon)})
+	}
+}
+
+// keepers are the nodes that count a meter with this table.
+func (t *Table) keepers(m *Meter) *cluster { return t.clusters[m.Scope].Load() }
+
+// Gone is the watermark of an origin that admits nothing any more.
+const Gone = math.MaxInt64
+
+// watermarks are those of origins by number, in parts that are made when they are needed. 0: none was set.
+type watermarks [1 << (originBits - watermarkBits)]atomic.Pointer[[1 << watermarkBits]atomic.Int64]
+
+const watermarkBits = 8
+
+func (w *watermarks) of(origin uint16) *atomic.Int64 {
+	at := &w[origin>>watermarkBits]
+	part := at.Load()
+	if part == nil {
+		at.CompareAndSwap(nil, new([1 << watermarkBits]atomic.Int64))
+		part = at.Load()
+	}
+	return &part[origin&(1<<watermarkBits-1)]
+}
+
+// SetWatermark sets the time up to which this table has received all that an origin admitted. Before the first call for
+// an origin, it is the time of its first report of a demand.
+func (t *Table) SetWatermark(origin uint16, watermark int64) {
+	t.watermarks.of(origin).Store(watermark)
+}

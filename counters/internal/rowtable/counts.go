@@ -61,7 +61,6 @@ func (l *longCounts) get(sub int64) uint64 {
 
 func (l *longCounts) set(sub int64, n uint64) {
 	i := sub & (longs - 1)
-	n = min(n, 1<<48-1)
 	l.low[i], l.high[i] = uint32(n), uint16(n>>32)
 }
 

@@ -18,9 +18,8 @@ package rowtable
 // maxHeld is the most that a count without room may reach, as a multiple of its limit.
 const maxHeld = 2
 
-// MaxTally is the most that a table counts of a key under a tallied limit: what a head has room for, with the counts of
-// others.
-const MaxTally = 1 << 43
+// MaxTally is the most that a table counts of a key under a tallied limit, with the counts of others.
+const MaxTally = maxCount
 
 // debt is what a limit counts of a cost when so much of it is used.
 func (l *Limit) debt(used, cost uint64) uint64 { return min(cost, l.ceiling-min(used, l.ceiling)) }

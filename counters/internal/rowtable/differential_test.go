@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -291,24 +290,24 @@ func (l limits) banOf(key uint64) rowtable.BanKey {
 
 func (p *pair) key() uint64 { return p.keys[p.IntN(len(p.keys))] }
 
-func (p *pair) cost(l limits) uint64 {
-	most := uint64(math.MaxUint64)
-	if l.old.Tallies() { // rules ask it for no more than a few
-		most = rowtable.MaxTally >> 16
-	}
+func (p *pair) cost(l limits) (cost uint64) {
+	cost = 1
 	switch p.IntN(8) {
 	case 0:
-		return 0
+		cost = 0
 	case 1:
-		return p.Uint64N(1 + l.old.Max()/4)
+		cost = p.Uint64N(1 + l.old.Max()/4)
 	case 2:
-		return l.old.Max()/10 + 1
+		cost = l.old.Max()/10 + 1
 	case 3:
 		if p.IntN(10) == 0 {
-			return p.Uint64() % most
+			cost = p.Uint64()
 		}
 	}
-	return 1
+	if l.old.Tallies() { // all of them together stay below what the new table counts at most
+		cost = min(cost, rowtable.MaxTally/uint64(*steps)/8)
+	}
+	return cost
 }
 
 // decision is an old decision in the new form.

@@ -36,8 +36,7 @@ const (
 	narrow   = 10
 	maxPlace = 1<<16 - 1
 
-	countAt  = 64 - rows.RestBits // of name
-	maxCount = 1<<rows.RestBits - 1
+	countAt = 64 - rows.RestBits // of name
 
 	subBits      = 42 // of when
 	birthBits    = 10 // rows know no more of one
@@ -87,7 +86,7 @@ func (c *head) put(f flags, up bool) {
 func (c *head) changed() int { return int(c.state >> changedAt & six) }
 func (c *head) age() int     { return int(c.state >> ageAt & six) }
 
-func (c *head) setNewest(n uint64) { c.name = c.name&(1<<countAt-1) | min(n, maxCount)<<countAt }
+func (c *head) setNewest(n uint64) { c.name = c.name&(1<<countAt-1) | n<<countAt }
 func (c *head) setSub(sub int64)   { c.when = c.when&^(1<<subBits-1) | uint64(sub)&(1<<subBits-1) }
 func (c *head) setChanged(n int)   { c.state = c.state&^(six<<changedAt) | uint64(n)<<changedAt }
 func (c *head) setAge(age int)     { c.state = c.state&^(six<<ageAt) | uint64(age)<<ageAt }

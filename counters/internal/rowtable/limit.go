@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 
+	"github.com/edgelimit/edgelimit/counters/internal/rows"
 	"github.com/edgelimit/edgelimit/counters/internal/window"
 )
 
@@ -135,7 +136,15 @@ const (
 	maxLimit   = 1 << 40
 	maxAsked   = maxLimit + 1
 	maxCharged = 2 * maxLimit
+	// A slot counts less than four of the largest limits, and all slots of others are merged that have a sub-window
+	// count maxCount with them. This table then adds less than as much again, so a head has room: what it counts itself
+	// is all without what others count, to the last one.
+	maxSlot  = 4*maxLimit - 1
+	maxCount = 8 * maxLimit
 )
+
+// The head has room for twice maxCount.
+var _ [0]struct{} = [2*maxCount - 1<<rows.RestBits]struct{}{}
 
 // Slot is a cumulative count: what an origin, by number, counted of a key in a sub-window since a birth.
 type Slot struct {

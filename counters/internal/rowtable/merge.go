@@ -77,8 +77,12 @@ func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64
 	if m.isTimed() {
 		return t.mergeTime(c, m, sl)
 	}
+	count := min(sl.Count, maxSlot)
+	if count > maxCount-min(t.countOf(s, h, c, m, int(age)), maxCount) {
+		return false
+	}
 	r := raising{t, s, h, c}
-	rise, _ := r.to(sl.Origin, sl.Birth, sl.Index, sl.Count)
+	rise, _ := r.to(sl.Origin, sl.Birth, sl.Index, count)
 	if rise == 0 {
 		return false
 	}
@@ -116,6 +120,17 @@ func (t *Table) mergeBucket(y *layer, sl *Slot, rise uint64) {
 		since = 0
 	}
 	y.debitPast(c.sub()-sl.Index, rise, since)
+}
+
+// countOf is what all count in the sub-window that is so many before the newest, or in the next one, -1.
+func (t *Table) countOf(s *rows.Shard, h uint64, c *head, m *Meter, age int) uint64 {
+	switch {
+	case age < 0:
+		return t.others(s, h, c, c.sub()+1)
+	case age == 0:
+		return c.newest()
+	}
+	return t.placeOf(s, h, c, m, age)
 }
 
 // addAt adds to the place that is so many before the newest.

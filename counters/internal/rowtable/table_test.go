@@ -2,6 +2,7 @@ package rowtable_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -73,6 +74,32 @@ func TestLinesOfEvictedKeysAreNotFound(t *testing.T) {
 			t.Fatalf("round %d: view %d", i, view)
 		}
 		table.Take(l, 1, 1, start-30*l.Sub) // the clock steps back by more than the window
+	}
+}
+
+// What a table counted itself is not lost in what others claim to have counted, however much that is.
+func TestOwnCountsBesideLies(t *testing.T) {
+	for name, m := range map[string]rowtable.Meter{
+		"window": {ID: spread, Sub: int64(time.Second), N: 10}, "wide": {ID: spread, Sub: int64(time.Second), N: 60},
+		"bucket": {ID: spread, Sub: int64(time.Second), N: 1, Algorithm: rowtable.TokenBucket},
+	} {
+		for origins := range uint16(20) { // in slots, rows and blocks
+			table, l := rowtable.New(tableSize, 1), rowtable.NewLimit(m, 1<<40)
+			table.Take(l, 1, 5, start)
+			for _, age := range []int64{0, -1, 1} {
+				for origin := range origins {
+					slot := rowtable.Slot{Key: 1, Index: start/l.Sub - age, Origin: 2 + origin, Count: 1 << 63}
+					table.Merge(&l.Meter, []rowtable.Slot{slot}, start)
+				}
+			}
+			if origins > 0 && table.Take(l, 1, 1, start).Allowed {
+				t.Errorf("%s: a request is admitted beside %d lies", name, origins)
+			}
+			want := []rowtable.Slot{{Key: 1, Index: start / l.Sub, Count: 5, Meter: 1}}
+			if got := table.Drain(nil, start+l.Sub); !slices.Equal(got, want) {
+				t.Fatalf("%s: drained %v beside %d lies", name, got, origins)
+			}
+		}
 	}
 }
 

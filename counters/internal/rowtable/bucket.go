@@ -87,8 +87,12 @@ func (t *Table) meet(y *layer) {
 	if l.rate.Refill == 0 {
 		return
 	}
-	if known := &t.stateOf(c).limit; known.Load() != l {
-		known.Store(l)
+	known := l
+	if l.class != nil { // keys of the meter have limits of their own
+		known = l.class.limit
+	}
+	if of := &t.stateOf(c).limit; of.Load() != known {
+		of.Store(known)
 	}
 	t.debitPending(y)
 	y.notBefore()
@@ -130,6 +134,9 @@ func (y *layer) debitPast(age int64, count uint64, since int64) {
 	since -= (c.sub() - int64(l.N)) * l.Sub
 	then := min(max(i*l.Sub, since), (i+1)*l.Sub, int64(l.N)*l.Sub+off)
 	c.level().Debit(l.rate.Span(count), uint64(then)<<l.fraction, l.point(off), l.backdate)
+	if l.class != nil {
+		c.level().Cap(l.point(off) + l.points(2*l.class.largest))
+	}
 }
 
 // bucketFits is fits of a bucket.

@@ -48,6 +48,7 @@ type pair struct {
 	new    *rowtable.Table
 	limits []limits
 	bans   []*bans
+	debts  *debts // nil: none
 	keys   []uint64
 	known  []*counters.Limit         // by the old table
 	sent   map[sent]uint64           // the greatest counts of others
@@ -86,6 +87,9 @@ func newPair(t *testing.T, seed uint64) *pair {
 	p.addManualBans()
 	for range 1 + p.IntN(12) {
 		p.keys = append(p.keys, p.Uint64())
+	}
+	if p.steady && p.IntN(2) == 0 { // else this table ignores credits for longer, once it has removed a head
+		p.addDebts()
 	}
 	return p
 }
@@ -212,8 +216,10 @@ func (p *pair) step() {
 		p.take()
 	case k < 45:
 		p.takeAll()
-	case k < 50:
+	case k < 49:
 		p.report()
+	case k < 51:
+		p.owe()
 	case k < 52:
 		p.withdraw()
 	case k < 53:
@@ -328,8 +334,9 @@ func (p *pair) decision(d counters.Decision) rowtable.Decision {
 
 // merge sends slots of one origin to both, some of them late, repeated, lower than before, or ahead of the clock.
 func (p *pair) merge() {
-	i, origin := p.IntN(len(p.limits)), uint16(2+p.IntN([]int{2, 6, 40}[p.IntN(3)]))
-	l := p.limits[i]
+	all := slices.Concat(p.limits, p.debts.limits())
+	i, origin := p.IntN(len(all)), uint16(2+p.IntN([]int{2, 6, 40}[p.IntN(3)]))
+	l := all[i]
 	var old []counters.Slot
 	var now []rowtable.Slot
 	for range 1 + p.IntN(20) {
@@ -421,7 +428,7 @@ func nameOf(m *counters.Meter) string { return fmt.Sprint(m.Rule, " ", m.Algorit
 
 func (p *pair) ruleOf(s rowtable.Slot) string {
 	id := p.new.MeterID(s.Meter)
-	for _, l := range p.limits {
+	for _, l := range slices.Concat(p.limits, p.debts.limits()) {
 		if l.new.ID == id {
 			return nameOf(l.meter)
 		}

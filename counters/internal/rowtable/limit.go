@@ -22,6 +22,7 @@ const (
 	LeakyQueue    Algorithm = 6 // a LeakyBucket in which requests wait
 	Ban           Algorithm = 7 // when bans end
 	Lift          Algorithm = 8 // up to when bans of the key are lifted
+	Credit        Algorithm = 9 // what token buckets got back, see Debts
 )
 
 // Meter is what lines count: of what length the sub-windows are, and how many a window has.
@@ -72,7 +73,8 @@ type Limit struct {
 	burst          uint64 // cost asked for since the last drain from which a key may be in a burst
 	maxUnsent      uint64
 	window         window.Window
-	ceiling        uint64 // up to which debts count, see debt.go
+	ceiling        uint64     // up to which debts count, see debt.go
+	class          *debtClass // nil: the limit is its meter's only one, see Debts
 	bucketLimit
 }
 

@@ -104,6 +104,9 @@ func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64
 	if age >= 0 {
 		c.setAge(min(c.age(), int(age)))
 	}
+	if m.Algorithm == Credit && c.birth() == 0 { // else the head before may have had it
+		t.credit(&layer{s: s, h: h, key: sl.Key}, m.ID&^liftBit, rise, now)
+	}
 	return true
 }
 

@@ -316,12 +316,17 @@ func (t *Table) lock(charges []Charge) (set uint64) {
 			set |= 1 << (t.store.Hash(ch.Ban.ID, ch.Ban.Key) >> (64 - shardBits))
 		}
 	}
+	t.lockSet(set)
+	return set
+}
+
+// lockSet locks shards in ascending order, and prepares them for insertions.
+func (t *Table) lockSet(set uint64) {
 	for rest := set; rest != 0; rest &= rest - 1 {
 		s := &t.store.Shards()[bits.TrailingZeros64(rest)]
 		s.Lock()
 		s.Grow() // lines may be inserted
 	}
-	return set
 }
 
 func (t *Table) unlock(set uint64) {

@@ -22,6 +22,7 @@ type Table struct {
 	demands     demandMeasure
 	earlyFlush  chan struct{} // see EarlyFlush
 	bans        banFeed
+	debts       atomic.Pointer[Debts] // nil: none
 
 	meters struct {
 		sync.RWMutex
@@ -75,6 +76,9 @@ func (t *Table) number(m *Meter) uint16 {
 	t.meters.given++
 	k = uint16(t.meters.given)
 	t.meters.states[k] = &meterState{Meter: *m}
+	if d := t.debts.Load(); d != nil {
+		d.recognize(t.meters.states[k])
+	}
 	t.meters.ids[k], t.meters.numbers[m.ID] = m.ID, k
 	return k
 }

@@ -58,7 +58,7 @@ func (t *Table) countDenied(y *layer, cost, before uint64, d Decision) Decision 
 		return d
 	}
 	d = t.answer(y, cost, before, peek)
-	y.note(cost, d)
+	t.note(y, cost, d)
 	if d.Allowed { // there is room without what the request charges before
 		d.Allowed, d.Wait = false, wait
 	}

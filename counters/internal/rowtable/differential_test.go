@@ -378,6 +378,12 @@ func (p *pair) merge() {
 		p.Fatalf("seed %d, step %d: %d slots rose, want %d: %+v", p.seed, p.n, got, want, now)
 	}
 	p.keepWatermark(counters.Origin(origin))
+	if want, got := p.old.LastImplausible(), p.new.LastImplausible(); got.Origin != uint16(want.Origin) {
+		p.Fatalf("seed %d, step %d: the last implausible slot is %+v, want %+v", p.seed, p.n, got, want)
+	}
+	if all, got := p.old.Stats().DeniedByOne, p.new.DeniedByOne(); got > all { // it looks at keys of few peers alone
+		p.Fatalf("seed %d, step %d: %d keys denied by one, want %d at most", p.seed, p.n, got, all)
+	}
 }
 
 // drain compares what both have to send, in any order.

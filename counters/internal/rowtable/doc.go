@@ -70,6 +70,6 @@
 //	    9  hot    0: how this table divides the limit; 1: what it is asked for; 2: what unreachable peers admitted
 //	   10  rates  number                             4 rates of peers: time 32, rate 32, origin 16, flags 16
 //
-// What is to come has its place: of the flags, two are free; of the kinds, three: sums of regions (words as those of
+// What is to come has its place: of the flags, one is free; of the kinds, three: sums of regions (words as those of
 // sums).
 package rowtable

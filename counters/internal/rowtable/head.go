@@ -64,6 +64,7 @@ const (
 	gaveBack                                   // a queue with freed time, in a line of its own
 	hot                                        // near its limit, see hotkey.go
 	flushEarly                                 // to be drained early
+	judged                                     // a denial in the newest sub-window was looked at, see denier.go
 )
 
 func headOf(l *rows.Line) *head { return (*head)(unsafe.Pointer(l)) }

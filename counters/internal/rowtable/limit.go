@@ -156,6 +156,7 @@ type Slot struct {
 	Birth  uint32
 	Origin uint16  // 0: this table
 	Meter  uint16  // its number
+	Sender uint16  // the origin of the peer that sent the slot, which may be another's; 0: unknown
 	Demand float32 // cost per second that the origin is asked for the key, admitted or not; 0: not reported
 	SentAt int64   // when the slot was sent, by the sender's clock, in nanoseconds; 0: unknown
 	// CompleteThrough is up to when the sender had sent all that the origin counted before; 0: unknown.

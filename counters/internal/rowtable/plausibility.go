@@ -19,6 +19,10 @@ const suspectFor = int64(time.Minute)
 type suspicion struct {
 	count atomic.Uint64 // how many came
 	some  atomic.Bool   // whether one came
+	last  atomic.Pointer[Implausible]
+
+	deniedByOne atomic.Uint64 // see denier.go
+	denier      atomic.Uint32
 
 	sync.RWMutex
 	at map[uint16]int64 // time of the last one, by the number of its meter
@@ -39,7 +43,26 @@ func (t *Table) isImplausible(m *Meter, sl *Slot, now int64) bool {
 	defer t.implausible.Unlock()
 	t.implausible.at[t.number(m)] = now
 	t.implausible.some.Store(true)
+	what := Implausible{Meter: m.ID, Origin: sl.Origin, Sender: sl.Sender}
+	if last := t.implausible.last.Load(); last == nil || *last != what {
+		t.implausible.last.Store(&what)
+	}
 	return true
+}
+
+// Implausible describes an implausible slot: the id of its meter, the origin that it names, and the origin of the peer
+// that sent it, 0 if unknown. Whoever has the gossip key can use any name.
+type Implausible struct {
+	Meter          uint64
+	Origin, Sender uint16
+}
+
+// LastImplausible returns the last implausible slot, zero if none came.
+func (t *Table) LastImplausible() Implausible {
+	if last := t.implausible.last.Load(); last != nil {
+		return *last
+	}
+	return Implausible{}
 }
 
 // Implausible returns how many implausible slots came.

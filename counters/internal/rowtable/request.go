@@ -156,7 +156,7 @@ func (r *request) denyBanned(t *Table, i int, before uint64) {
 		r.again()
 	}
 	*d = t.answer(y, ch.Cost, before, peek)
-	y.note(ch.Cost, *d)
+	t.note(y, ch.Cost, *d)
 	d.ban(left)
 	d.Banned, y.c = true, nil
 }
@@ -207,7 +207,7 @@ func (r *request) decide(t *Table) {
 			if !ch.asked {
 				*d = t.countRejected(y, ch.Cost, before, *d)
 			}
-			y.note(ch.Cost, *d)
+			t.note(y, ch.Cost, *d)
 		}
 	}
 	if tallies {

@@ -145,7 +145,7 @@ func (t *Table) advance(s *rows.Shard, h uint64, c *head, m *Meter, by int64) {
 	if c.has(ahead) && by <= int64(m.N)+1 {
 		places[m.N+1-int(by)] += t.others(s, h, c, c.sub()+1)
 	}
-	c.lower(ahead)
+	c.lower(ahead | judged)
 	c.setSub(c.sub() + by)
 	if by > int64(m.N)+1 {
 		c.forget(t.shardOf(h))

@@ -93,7 +93,7 @@ func (t *Table) take(y *layer, cost uint64, how step) (d Decision) {
 		t.noteMuch(y, d)
 	}
 	d = t.countRejected(y, cost, 0, d)
-	y.note(cost, d)
+	t.note(y, cost, d)
 	return d
 }
 
@@ -118,13 +118,6 @@ func (l *Limit) unused(cost, before uint64) (d Decision) {
 		d.Wait = l.wait(l.span(before), 0)
 	}
 	return d
-}
-
-// note records in a head whether its last request was denied.
-func (y *layer) note(cost uint64, d Decision) {
-	if y.c != nil && y.l.chargeable(cost) {
-		y.c.put(denied, !d.Allowed)
-	}
 }
 
 // placeOf is the count of the place that is so many before the newest.

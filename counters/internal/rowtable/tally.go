@@ -29,7 +29,7 @@ func (t *Table) tally(y *layer, cost uint64, held bool, now int64) (d Decision) 
 	if cost == 0 {
 		return d
 	}
-	c.put(denied, !d.Allowed)
+	t.noteVerdict(y, d.Allowed)
 	if d.Allowed {
 		t.spend(y, cost, true)
 		if used > l.largest-l.near {

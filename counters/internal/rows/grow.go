@@ -41,7 +41,7 @@ func (s *Shard) grow() bool {
 		return false
 	}
 	s.limit, s.most = s.last, s.last // nothing goes to make room meanwhile
-	if s.growAt = min(s.used+linesPerStep, s.most); s.split == 0 {
+	if s.growAt = min(s.growAt+linesPerStep, s.most); s.split == 0 {
 		s.setLimits()
 	}
 	return true

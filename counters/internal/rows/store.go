@@ -206,6 +206,9 @@ func (s *Shard) put(to int, l *Line, marked bool) {
 func (s *Shard) Used() int  { return s.used }
 func (s *Shard) Limit() int { return s.limit }
 
+// Room returns how many lines may be inserted before Insert returns nil, of heads and others.
+func (s *Shard) Room() int { return s.most - s.used }
+
 // Touch brings the line where the search for a hash begins into the processor's cache. It needs no lock, so that the
 // misses of many lines overlap. The result is of no use, but keeps the compiler from leaving the read out.
 func (s *Shard) Touch(h uint64) uint64 {

@@ -191,6 +191,29 @@ func compare(t *rapid.T, store *Store, s *Shard, naive map[identity]content) {
 	}
 }
 
+// However many lines come at once, growth catches up with them: a step for every two.
+func TestGrowthCatchesUp(t *testing.T) {
+	store := newStore(Config{Shards: 1, Seed: 1, Meters: &Meters{1: someMeter}}, sizes{1024, 2048, overflow, growPart})
+	s := store.Shard(0)
+	key := uint64(0)
+	insert := func() {
+		key++
+		s.Insert(store.Hash(someMeter, key), key, Name(1, Head, 0))
+	}
+	for ; s.split == 0; insert() {
+		s.Grow()
+	}
+	const lines = 20
+	left := func() uint64 { return s.split * s.homes >> 33 } // homes that are not doubled yet
+	before := left()
+	for range lines {
+		insert()
+	}
+	if s.Grow(); before-left() < lines/linesPerStep*uint64(s.part) {
+		t.Errorf("%d homes were doubled for %d lines", before-left(), lines)
+	}
+}
+
 // A key of one line takes at most 84 bytes of a large store.
 func TestAKeyTakesFewBytes(t *testing.T) {
 	const bytes = 64 << 20

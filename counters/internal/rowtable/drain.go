@@ -14,10 +14,10 @@ func (t *Table) Drain(dst []Slot, now int64) []Slot {
 		var cursor rows.Cursor
 		for done := false; !done; {
 			s.Lock()
-			s.Grow()
+			part := t.readyPart(s, drainPart, now)
 			dst = append(dst, t.shards[i].unsent...)
 			t.shards[i].unsent = t.shards[i].unsent[:0]
-			t.dirty, done = s.Drain(&cursor, drainPart, t.dirty[:0])
+			t.dirty, done = s.Drain(&cursor, part, t.dirty[:0])
 			dst = t.drainLines(dst, s, t.dirty, now)
 			if done {
 				t.shards[i].drainedAt = now
@@ -80,7 +80,7 @@ func (t *Table) appendOwn(dst []Slot, s *rows.Shard, h uint64, c *head, m *Meter
 		if age > 0 {
 			count = t.placeOf(s, h, c, m, age)
 		}
-		if count -= t.others(s, h, c, sub); count != 0 {
+		if count = t.own(s, h, c, sub, count); count != 0 {
 			dst = append(dst, Slot{Key: c.key, Index: sub, Count: count, Birth: c.birth(), Meter: c.line().Meter()})
 		}
 	}
@@ -94,7 +94,6 @@ func (t *Table) Expire(now int64) {
 		var cursor rows.Cursor
 		for done := false; !done; {
 			s.Lock()
-			s.Grow()
 			done = t.expire(s, &cursor, now)
 			s.Unlock()
 		}

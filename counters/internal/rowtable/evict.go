@@ -43,6 +43,30 @@ func (t *Table) create(s *rows.Shard, h uint64, m *Meter, key uint64, now int64)
 	return c
 }
 
+// ready prepares a shard for new lines of the heads that are there: each request, merge and part of a scan begins with
+// it, as a head may need some when it moves on in time. Where such lines have taken the shard above its limit, ready
+// evicts heads, but not that of a key. Lines may have moved if it returns true.
+func (t *Table) ready(s *rows.Shard, key uint64, now int64) (moved bool) {
+	if !s.MustGrow() && s.Used() <= s.Limit() {
+		return false
+	}
+	s.Grow()
+	if s.Used() > s.Limit() {
+		t.makeRoom(s, key, now)
+	}
+	return true
+}
+
+// linesPerHead is how many lines a head gets at most as it moves on: a wide one, or all that it needs to become wide.
+const linesPerHead = 3
+
+// readyPart is ready for a part of a scan. It returns how large the part may be: for the lines of so many heads there
+// is room.
+func (t *Table) readyPart(s *rows.Shard, most int, now int64) int {
+	t.ready(s, 0, now)
+	return max(1, min(most, s.Room()/linesPerHead))
+}
+
 // makeRoom evicts heads, but not that of a key, until there is room for one or nothing is left to evict.
 func (t *Table) makeRoom(s *rows.Shard, key uint64, now int64) {
 	for s.Used() >= s.Limit() {
@@ -65,7 +89,8 @@ func (t *Table) makeRoom(s *rows.Shard, key uint64, now int64) {
 
 func (t *Table) hashOf(l *rows.Line) uint64 { return t.store.Hash(t.meters.ids[l.Meter()], l.Key) }
 
-// worth is that of a line in an eviction. Lines of a head that is there go with it; others go at once.
+// worth is that of a line in an eviction. Lines of a head that is there go with it; others go at once. A head stays in
+// its sub-window: it might need lines for the next one, and there is no room.
 func (t *Table) worth(s *rows.Shard, l *rows.Line, now int64) uint64 {
 	m := t.meter(l.Meter())
 	if l.Kind() != rows.Head {
@@ -78,23 +103,24 @@ func (t *Table) worth(s *rows.Shard, l *rows.Line, now int64) uint64 {
 	if c.has(pinned) {
 		return rows.Pinned
 	}
-	h := t.hashOf(l)
-	off, _, ok := t.settle(s, h, c, m, now)
-	if !ok || t.empty(s, h, c, m, now) {
-		return rows.Worthless
-	}
 	var worth uint64
-	busy := c.newest() > 0
+	var busy bool
+	by := now/m.Sub - c.sub()
+	age := int64(c.age()) + max(by, 0)
 	switch {
+	case by < -int64(m.N):
+		return rows.Worthless // see settle
 	case m.isTimed(): // as much as any limit, or nothing
 		if m.ends(c) <= now {
 			return 1
 		}
 		worth, busy = mostWorth, true
 	case m.isBucket():
-		worth = t.bucketWorth(c, off)
+		worth, busy = t.bucketWorth(c, m, max(by, 0), now), c.newest() > 0 && by <= 0
+	case age > int64(m.N) && !c.has(ahead):
+		return rows.Worthless
 	default:
-		worth, busy = c.newest()+c.sum()+c.leaving(), c.age() <= m.N/2
+		worth, busy = c.newest()+c.sum()+c.leaving(), age <= int64(m.N/2)
 	}
 	worth = min(worth, mostWorth) + 1
 	if busy {
@@ -106,13 +132,16 @@ func (t *Table) worth(s *rows.Shard, l *rows.Line, now int64) uint64 {
 	return worth
 }
 
-// bucketWorth is how much of its limit a bucket has used; the newest count if no limit is known.
-func (t *Table) bucketWorth(c *head, off int64) uint64 {
+// bucketWorth is how much of its limit a bucket has used, so many sub-windows after its newest; the newest count if no
+// limit is known.
+func (t *Table) bucketWorth(c *head, m *Meter, by, now int64) uint64 {
 	l := t.stateOf(c).limit.Load()
 	if l == nil || c.has(pendingDebit) {
 		return c.newest()
 	}
-	return l.tokens(c.level().Debt(l.point(off)))
+	level := *c.level()
+	level.Elapse(uint64(by), uint64(m.Sub)<<m.digits())
+	return l.tokens(level.Debt(l.point(max(0, now-(c.sub()+by)*m.Sub))))
 }
 
 // empty reports whether the head counts nothing, now or later. A bucket is empty once it has been full for so long that
@@ -207,15 +236,16 @@ func (t *Table) leave(s *rows.Shard, h uint64, c *head) {
 
 // expire removes what counts nothing any more, in a part of a scan.
 func (t *Table) expire(s *rows.Shard, cursor *rows.Cursor, now int64) (done bool) {
-	return s.Scan(cursor, scanPlaces, func(l *rows.Line) bool {
+	return s.Scan(cursor, t.readyPart(s, scanPlaces, now), func(l *rows.Line) bool {
 		if l.Kind() != rows.Head {
 			return t.isOrphan(s, l)
 		}
-		worthless := t.worth(s, l, now) == rows.Worthless
-		if worthless {
-			t.leave(s, t.hashOf(l), headOf(l))
+		c, h, m := headOf(l), t.hashOf(l), t.meter(l.Meter())
+		if _, _, ok := t.settle(s, h, c, m, now); ok && !t.empty(s, h, c, m, now) {
+			return false
 		}
-		return worthless
+		t.leave(s, h, c)
+		return true
 	})
 }
 

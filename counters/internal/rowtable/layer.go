@@ -43,10 +43,7 @@ func (t *Table) find(y *layer, now int64) (found bool) {
 // open finds the head of a layer for a decision, and records what the limit is asked for. If it is asked for something
 // and makes is set, open makes a missing head, and there is none only if there is no room.
 func (t *Table) open(y *layer, demand uint64, makes bool, now int64) (made bool) {
-	if demand > 0 && y.l.isLog() && y.s.Used() > y.s.Limit() { // by lines of entries
-		t.makeRoom(y.s, y.key, now)
-		made = true
-	}
+	made = t.ready(y.s, y.key, now)
 	if !t.find(y, now) {
 		if demand == 0 || !makes {
 			return made
@@ -227,7 +224,6 @@ func (t *Table) View(l *Limit, key uint64, now int64) uint64 {
 	y := t.layerOf(l, key)
 	y.s.Lock()
 	defer y.s.Unlock()
-	y.s.Grow()
 	return t.view(&y, now)
 }
 

@@ -59,10 +59,7 @@ func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64
 	if t.isImplausible(m, sl, now) {
 		return false
 	}
-	s.Grow()
-	if s.Used() > s.Limit() { // by lines of others' slots
-		t.makeRoom(s, sl.Key, now)
-	}
+	t.ready(s, sl.Key, now)
 	c, off := t.reach(s, h, m, sl.Key, now)
 	if c == nil {
 		return false

@@ -130,7 +130,7 @@ func (t *Table) appendDemand(dst []Slot, first int, y *layer, w hotKey, now int6
 			return dst
 		}
 		c := y.c
-		own := c.newest() - t.others(y.s, y.h, c, c.sub())
+		own := t.own(y.s, y.h, c, c.sub(), c.newest())
 		dst = append(dst, Slot{Key: c.key, Index: c.sub(), Count: own, Birth: c.birth(), Meter: c.line().Meter()})
 	}
 	dst[first].Demand = w.own

@@ -33,6 +33,12 @@ func (t *Table) others(s *rows.Shard, h uint64, c *head, sub int64) (sum uint64)
 	return 0
 }
 
+// own is what this table counted in a sub-window, in which all counted so much: nothing where a count was lost, as
+// there was no room for its line.
+func (t *Table) own(s *rows.Shard, h uint64, c *head, sub int64, count uint64) uint64 {
+	return count - min(count, t.others(s, h, c, sub))
+}
+
 // prune frees the slots that have left the ring, or whose rows have. So the low bits of a sub-window tell those that
 // are left apart.
 func (t *Table) prune(s *rows.Shard, h uint64, c *head, m *Meter) {

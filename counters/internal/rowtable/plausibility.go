@@ -124,7 +124,7 @@ func (t *Table) ownSum(y *layer) (sum uint64) {
 	n := y.l.N
 	t.load(y.s, y.h, y.c, &y.l.Meter, &r)
 	for i, count := range r.counts[1 : n+1] {
-		sum += count - t.others(y.s, y.h, y.c, y.c.sub()+int64(i+1-n))
+		sum += t.own(y.s, y.h, y.c, y.c.sub()+int64(i+1-n), count)
 	}
 	return sum
 }

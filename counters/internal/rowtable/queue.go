@@ -18,7 +18,7 @@ func (t *Table) Withdraw(l *Limit, key, cost uint64, now int64) {
 	y := t.layerOf(l, key)
 	y.s.Lock()
 	defer y.s.Unlock()
-	y.s.Grow()
+	t.ready(y.s, key, now)
 	if !t.find(&y, now) {
 		return
 	}

@@ -323,9 +323,7 @@ func (t *Table) lock(charges []Charge) (set uint64) {
 // lockSet locks shards in ascending order, and prepares them for insertions.
 func (t *Table) lockSet(set uint64) {
 	for rest := set; rest != 0; rest &= rest - 1 {
-		s := &t.store.Shards()[bits.TrailingZeros64(rest)]
-		s.Lock()
-		s.Grow() // lines may be inserted
+		t.store.Shards()[bits.TrailingZeros64(rest)].Lock()
 	}
 }
 

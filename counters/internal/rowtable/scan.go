@@ -37,7 +37,7 @@ func (sc *Scan) Next(dst []Slot, now int64) (all []Slot, more bool) {
 		sc.begun = true
 		t.shards[sc.shard].scans = append(t.shards[sc.shard].scans, sc)
 	}
-	done := s.Scan(&sc.cursor, scanPart, func(l *rows.Line) bool {
+	done := s.Scan(&sc.cursor, t.readyPart(s, scanPart, now), func(l *rows.Line) bool {
 		dst = sc.appendLine(dst, s, l, now)
 		return false
 	})

@@ -62,6 +62,39 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
+// A table that is full of lines beside heads evicts keys, and loses no count of those that stay.
+func TestNoCountOfAWideKeyIsLost(t *testing.T) {
+	const keys, subs = 2000, 50
+	wide := rowtable.Meter{ID: spread, Sub: int64(time.Second), N: 60}
+	log := wide
+	log.Algorithm = rowtable.SlidingLog
+	for name, m := range map[string]rowtable.Meter{"window": wide, "log": log} {
+		table, l := rowtable.New(tableSize, 1), rowtable.NewLimit(m, 1000)
+		var counted [keys]uint64
+		evicted, lost := 0, 0
+		for i := range int64(subs) {
+			now := start + i*l.Sub
+			for key := range uint64(keys) {
+				table.Take(l, key*spread, 1, now)
+				view := table.View(l, key*spread, now)
+				switch counted[key]++; {
+				case view == counted[key]:
+				case view == 1:
+					evicted++
+				default:
+					lost++
+				}
+				counted[key] = view
+			}
+			table.Drain(nil, now)
+			table.Expire(now)
+		}
+		if lost > 0 || evicted == 0 {
+			t.Errorf("%s: %d times counts were lost, and %d times keys were evicted", name, lost, evicted)
+		}
+	}
+}
+
 // However often a key is evicted before a scan removes its lines, they are not taken for those that it has now.
 func TestLinesOfEvictedKeysAreNotFound(t *testing.T) {
 	table, l := rowtable.New(tableSize, 1), smallLimit(1<<20)

@@ -63,7 +63,6 @@ func (c *head) deny(s *rows.Shard, l *Limit, cost uint64, off int64) (d Decision
 
 // takeSlowly is Take of any limit, and of whatever state a head is in.
 func (t *Table) takeSlowly(y *layer, cost uint64, now int64) Decision {
-	y.s.Grow() // lines may be inserted
 	t.open(y, y.l.demand(cost), true, now)
 	if y.l.tallies {
 		return t.tally(y, cost, t.tallyHeld(y, cost), now)

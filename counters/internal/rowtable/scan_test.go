@@ -63,7 +63,7 @@ func (p *pair) scan() {
 	}
 	for _, l := range p.limits { // counters.Table.Snapshot has logs forget what has left, the clock may step back
 		for _, key := range p.keys {
-			if l.new.Algorithm == rowtable.SlidingLog {
+			if l.new.Algorithm == rowtable.SlidingLog && l.new.Scope != rowtable.Alone {
 				p.new.View(l.new, key, p.now)
 			}
 		}

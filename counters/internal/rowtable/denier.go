@@ -28,7 +28,7 @@ func (t *Table) noteVerdict(y *layer, allowed bool) {
 }
 
 // judge looks at a denial of a key. If this table admitted no more than its floor, and one peer alone reported
-// denierShare of the limit, that peer becomes LastDenier.
+// denierShare of the limit, and more than all others, that peer becomes LastDenier.
 func (t *Table) judge(y *layer) {
 	y.c.raise(judged)
 	name := slotsName(y.c)
@@ -40,8 +40,9 @@ func (t *Table) judge(y *layer) {
 	var room [slotsPerLine * (narrow + 2)]Slot
 	slots := r.appendBeside(room[:0], slotsOf(line))
 	var origin uint16
-	var most uint64
+	var most, all uint64
 	for i := range slots {
+		all += slots[i].Count
 		var count uint64
 		for k := range slots {
 			if slots[k].Origin == slots[i].Origin {
@@ -52,7 +53,7 @@ func (t *Table) judge(y *layer) {
 			origin, most = slots[i].Origin, count
 		}
 	}
-	if float64(most) >= denierShare*float64(y.l.Max) {
+	if most > all/2 && float64(most) >= denierShare*float64(y.l.Max) {
 		t.implausible.deniedByOne.Add(1)
 		t.implausible.denier.Store(uint32(origin))
 	}

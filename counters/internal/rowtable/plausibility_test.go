@@ -50,6 +50,7 @@ func TestDenier(t *testing.T) {
 		{"one peer", 0, []uint64{90, 10}, 2},
 		{"another peer", 0, []uint64{9, 91}, 3},
 		{"two peers", 0, []uint64{80, 20}, 0},
+		{"either of two", 0, []uint64{95, 95}, 0},
 		{"this table", 60, []uint64{90}, 0},
 	} {
 		table, l := rowtable.New(tableSize, 1), rowtable.NewLimit(m, 100)

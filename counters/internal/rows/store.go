@@ -130,6 +130,11 @@ func Sub(h, name uint64) uint64 {
 // Shard returns the shard of a head's hash.
 func (t *Store) Shard(h uint64) *Shard { return &t.shards[h>>t.shift] }
 
+// Number returns the number of a shard among all.
+func (t *Store) Number(s *Shard) int {
+	return int(uintptr(unsafe.Pointer(s))-uintptr(unsafe.Pointer(&t.shards[0]))) / int(unsafe.Sizeof(Shard{}))
+}
+
 // Shards returns all shards.
 func (t *Store) Shards() []Shard { return t.shards }
 

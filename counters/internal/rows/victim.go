@@ -8,14 +8,14 @@ const (
 	Pinned    = math.MaxUint64 // it must not go
 )
 
-// sample is how many lines compete: enough that a busy one hardly ever loses.
-const sample = 8
+// Sample is how many lines compete: enough that a busy one hardly ever loses.
+const Sample = 8
 
 // Victim returns the line to remove of the next few lines after the shard's hand: the one of the least worth, the first
 // that is Worthless, or nil if all are Pinned. worth must not remove a line of the shard.
 func (s *Shard) Victim(worth func(l *Line) uint64) (victim *Line) {
 	least := uint64(Pinned)
-	for steps, n := 0, 0; steps < s.last && n < sample; steps++ {
+	for steps, n := 0, 0; steps < s.last && n < Sample; steps++ {
 		if s.hand++; s.hand >= s.last {
 			s.hand = 0
 		}

@@ -79,6 +79,7 @@ func (x *banned) head(m *Meter) *head {
 func (x *banned) raise(m *Meter, millis uint64) (kept bool) {
 	c, _ := x.reach(x.s, x.h, m, x.Key, x.now)
 	if c != nil {
+		x.localize(x.h, c)
 		x.noteTime(x.s, c, m, millis)
 	}
 	return c != nil
@@ -91,7 +92,8 @@ func (x *banned) until(asked bool) int64 {
 		return 0
 	}
 	if asked {
-		c.raise(denied | local)
+		c.raise(denied)
+		x.localize(x.h, c)
 	}
 	end := c.latest(x.own)
 	if nanos(end) <= x.now || x.lifted(end) {

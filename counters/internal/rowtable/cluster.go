@@ -37,23 +37,33 @@ func (t *Table) keepers(m *Meter) *cluster { return t.clusters[m.Scope].Load() }
 // Gone is the watermark of an origin that admits nothing any more.
 const Gone = math.MaxInt64
 
-// watermarks are those of origins by number, in parts that are made when they are needed. 0: none was set.
-type watermarks [1 << (originBits - watermarkBits)]atomic.Pointer[[1 << watermarkBits]atomic.Int64]
+// originState is what a table knows of an origin.
+type originState struct {
+	watermark atomic.Int64 // see SetWatermark; 0: none was set
+	member    atomic.Bool
+}
 
-const watermarkBits = 8
+// origins are the states of origins by number, in parts that are made when they are needed.
+type origins [1 << (originBits - originsBits)]atomic.Pointer[[1 << originsBits]originState]
 
-func (w *watermarks) of(origin uint16) *atomic.Int64 {
-	at := &w[origin>>watermarkBits]
+const originsBits = 8
+
+func (o *origins) of(origin uint16) *originState {
+	at := &o[origin>>originsBits]
 	part := at.Load()
 	if part == nil {
-		at.CompareAndSwap(nil, new([1 << watermarkBits]atomic.Int64))
+		at.CompareAndSwap(nil, new([1 << originsBits]originState))
 		part = at.Load()
 	}
-	return &part[origin&(1<<watermarkBits-1)]
+	return &part[origin&(1<<originsBits-1)]
 }
 
 // SetWatermark sets the time up to which this table has received all that an origin admitted. Before the first call for
 // an origin, it is the time of its first report of a demand.
 func (t *Table) SetWatermark(origin uint16, watermark int64) {
-	t.watermarks.of(origin).Store(watermark)
+	t.origins.of(origin).watermark.Store(watermark)
 }
+
+// SetMember sets whether an origin is a member of the cluster, initially not. All others count as one where keys that
+// only peers count compete for room.
+func (t *Table) SetMember(origin uint16, member bool) { t.origins.of(origin).member.Store(member) }

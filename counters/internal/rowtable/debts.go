@@ -275,6 +275,7 @@ func (d *Debts) owed(key uint64, classes uint32, own *debtClass, now int64) (her
 
 // meetDebt finds the head of a debt, if there is one, and prepares it for a decision.
 func (t *Table) meetDebt(y *layer, now int64) (found bool) {
+	t.ready(y.s, y.key, now)
 	if found = t.find(y, now); found {
 		t.meet(y)
 	}
@@ -303,7 +304,7 @@ func (t *Table) giveBack(c *debtClass, key uint64, rest time.Duration, now int64
 	}
 	if given, _ := t.reach(y.s, y.h, &c.credit, key, now); given != nil {
 		given.setNewest(given.newest() + credit)
-		given.raise(local)
+		t.localize(y.h, given)
 		given.counted()
 		y.s.Mark(given.line())
 	}

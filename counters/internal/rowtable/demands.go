@@ -44,7 +44,7 @@ func (t *Table) sum(y *layer, w hotKey, cl *cluster, how step) {
 func (t *Table) peerDemands(y *layer, w *share, how step) (d demands) {
 	now, horizon := y.now(), t.keepers(&y.l.Meter).horizon
 	y.eachRate(w, func(v *peerRate) bool {
-		watermark, unreachable := t.watermarks.of(v.origin).Load(), false
+		watermark, unreachable := t.origins.of(v.origin).watermark.Load(), false
 		rate := float64(v.rate)
 		if v.over(watermark, now) {
 			if v.unreachable && how != peek {

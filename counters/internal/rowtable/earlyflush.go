@@ -122,6 +122,7 @@ func (t *Table) DrainEarly(dst []Slot, now int64) []Slot {
 		s, cold := &t.store.Shards()[i], &t.shards[i]
 		s.Lock()
 		for _, k := range cold.early {
+			t.ready(s, k.key, now)
 			if l := s.Head(k.h, k.meter, k.key); l != nil && headOf(l).has(flushEarly) {
 				dst = t.drainEarly(dst, &layer{s: s, h: k.h, c: headOf(l), key: k.key}, now)
 			}

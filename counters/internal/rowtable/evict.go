@@ -25,6 +25,8 @@ func (t *Table) create(s *rows.Shard, h uint64, m *Meter, key uint64, now int64)
 		return nil
 	}
 	c, cold := headOf(l), t.shardOf(h)
+	cold.heads++
+	cold.remotes++ // until it is asked for
 	if now < cold.gone {
 		cold.births = cold.births%maxBirth + 1
 		c.when = cold.births << subBits
@@ -57,8 +59,9 @@ func (t *Table) ready(s *rows.Shard, key uint64, now int64) (moved bool) {
 	return true
 }
 
-// linesPerHead is how many lines a head gets at most as it moves on: a wide one, or all that it needs to become wide.
-const linesPerHead = 3
+// linesPerHead is how many lines a head gets at most as it moves on and becomes hot: a wide one, or all that it needs
+// to become wide, and two that say what it is asked for.
+const linesPerHead = 5
 
 // readyPart is ready for a part of a scan. It returns how large the part may be: for the lines of so many heads there
 // is room.
@@ -70,16 +73,12 @@ func (t *Table) readyPart(s *rows.Shard, most int, now int64) int {
 // makeRoom evicts heads, but not that of a key, until there is room for one or nothing is left to evict.
 func (t *Table) makeRoom(s *rows.Shard, key uint64, now int64) {
 	for s.Used() >= s.Limit() {
-		l := s.Victim(func(l *rows.Line) uint64 {
-			if l.Key == key && l.Kind() == rows.Head {
-				return rows.Pinned
-			}
-			return t.worth(s, l, now)
-		})
+		l := t.victim(s, key, now)
 		if l == nil {
 			return
 		}
 		if l.Kind() == rows.Head {
+			t.noteEviction(s, headOf(l), now)
 			t.remove(s, t.hashOf(l), headOf(l))
 		} else {
 			s.Remove(l)
@@ -214,6 +213,9 @@ func (t *Table) remove(s *rows.Shard, h uint64, c *head) {
 // left the window, a new head of the key gets another birth: so lines of this one are not taken for its own.
 func (t *Table) leave(s *rows.Shard, h uint64, c *head) {
 	cold, m := t.shardOf(h), t.meter(c.line().Meter())
+	if cold.heads--; !c.has(local) {
+		cold.remotes--
+	}
 	if m.Scope != Alone {
 		cold.unsent = t.appendOwn(cold.unsent, s, h, c, m, c.changed())
 		raise(&t.stateOf(c).removed, uint64(c.offered()))
@@ -244,6 +246,7 @@ func (t *Table) expire(s *rows.Shard, cursor *rows.Cursor, now int64) (done bool
 		if _, _, ok := t.settle(s, h, c, m, now); ok && !t.empty(s, h, c, m, now) {
 			return false
 		}
+		t.stats.expired.Add(1)
 		t.leave(s, h, c)
 		return true
 	})

@@ -147,8 +147,10 @@ func (c *head) offer(s *rows.Shard, cost uint64) {
 		s.Mark(c.line())
 	}
 	c.state += min(cost, uint64(^c.offered()))
-	c.raise(local)
 }
+
+// isPlain reports whether this table was asked for the key, nothing is ahead of the head, and it is not hot.
+func (c *head) isPlain() bool { return c.state&uint64(ahead|hot|local) == uint64(local) }
 
 const fullBits = 48
 

@@ -242,7 +242,7 @@ func (t *Table) notePeerRate(y *layer, slot *Slot, now int64) {
 	if !isHot {
 		return
 	}
-	t.watermarks.of(slot.Origin).CompareAndSwap(0, now)
+	t.origins.of(slot.Origin).watermark.CompareAndSwap(0, now)
 	v := peerRate{at: coarseTime(now), rate: min(slot.Demand, maxRate), origin: slot.Origin, dated: slot.SentAt != 0}
 	if v.dated { // within the last hour: 32 bits do not reach much further
 		v.at = coarseTime(min(max(slot.SentAt, now-int64(time.Hour)), now))

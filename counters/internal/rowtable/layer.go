@@ -61,6 +61,7 @@ func (t *Table) open(y *layer, demand uint64, makes bool, now int64) (made bool)
 		made = t.forget(y) || made
 	}
 	if demand > 0 {
+		t.localize(y.h, y.c)
 		y.c.offer(y.s, demand)
 		if y.c.has(hot) {
 			y.noteRequest()

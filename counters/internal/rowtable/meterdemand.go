@@ -20,6 +20,9 @@ type Demand struct {
 	// Used is the most of its limit that a key had used when a request was admitted since the last drain, including the
 	// undercount of the algorithm; 0 if it was not above three quarters of the largest limit.
 	Used uint64
+	// Forgotten is the largest count of a key that was evicted since the last drain: this table may admit as much
+	// again. It enters this node's own bound and does not travel.
+	Forgotten uint64
 }
 
 // leastDemand: a meter with a smaller cost per second has no demand.
@@ -29,9 +32,11 @@ const leastDemand = 0.5
 type meterDemand struct {
 	removed atomic.Uint64 // of heads removed since the last drain, the most that one was asked for
 	used    atomic.Uint64 // see Demand; 0: not more than three quarters
-	demand  float64       // see Demand.Rate
-	asked   uint64        // since the last drain: the most of a head
-	rise    uint64        // see Demand
+
+	forgotten atomic.Uint64 // see Demand
+	demand    float64       // see Demand.Rate
+	asked     uint64        // since the last drain: the most of a head
+	rise      uint64        // see Demand
 }
 
 // note notes what a head was asked for, and what it has admitted of that at most.
@@ -92,9 +97,13 @@ func (t *Table) endDemands() {
 		if t.demands.elapsed > 0 {
 			st.demand = max(st.demand, float64(st.asked)/t.demands.elapsed)
 		}
+		d := Demand{Meter: uint16(i + 1), Forgotten: st.forgotten.Swap(0)}
 		if st.demand >= leastDemand || st.rise > 0 {
-			t.demands.found = append(t.demands.found, Demand{uint16(i + 1), st.demand, st.rise, st.used.Swap(0)})
+			d.Rate, d.Rise, d.Used = st.demand, st.rise, st.used.Swap(0)
+		} else if d.Forgotten == 0 {
+			continue
 		}
+		t.demands.found = append(t.demands.found, d)
 	}
 }
 
@@ -187,7 +196,7 @@ func (t *Table) knownUse(y *layer) uint64 {
 // hasPeerRate reports whether a peer reports demand for the key.
 func (t *Table) hasPeerRate(y *layer, w *share, now int64) (has bool) {
 	y.eachRate(w, func(v *peerRate) bool {
-		has = has || !v.over(t.watermarks.of(v.origin).Load(), now)
+		has = has || !v.over(t.origins.of(v.origin).watermark.Load(), now)
 		return true
 	})
 	return has

@@ -320,7 +320,7 @@ func (t *Table) lock(charges []Charge) (set uint64) {
 	return set
 }
 
-// lockSet locks shards in ascending order, and prepares them for insertions.
+// lockSet locks shards in ascending order, so that requests cannot deadlock.
 func (t *Table) lockSet(set uint64) {
 	for rest := set; rest != 0; rest &= rest - 1 {
 		t.store.Shards()[bits.TrailingZeros64(rest)].Lock()

@@ -18,7 +18,8 @@ type Table struct {
 
 	implausible suspicion
 	clusters    [scopes]atomic.Pointer[cluster]
-	watermarks  watermarks
+	origins     origins
+	stats       tableStats
 	demands     demandMeasure
 	earlyFlush  chan struct{} // see EarlyFlush
 	bans        banFeed
@@ -36,6 +37,8 @@ type Table struct {
 // shard is what a shard has beside its lines.
 type shard struct {
 	births, generations uint64 // the last ones that were given, see head.generation
+
+	heads, remotes int // of these, those that only others count
 
 	gone   int64  // until when a new head needs both, as a removed one may count
 	unsent []Slot // of removed heads
@@ -101,6 +104,14 @@ func (t *Table) Know(limits []*Limit) {
 		if k := t.number(&l.Meter); k != 0 {
 			t.meters.states[k].limit.Store(l)
 		}
+	}
+}
+
+// localize records that this table was asked for the key of a head.
+func (t *Table) localize(h uint64, c *head) {
+	if !c.has(local) {
+		c.raise(local)
+		t.shardOf(h).remotes--
 	}
 }
 

@@ -17,7 +17,7 @@ func (t *Table) Take(l *Limit, key, cost uint64, now int64) Decision {
 	}
 	c := headOf(line)
 	off := now - c.sub()*l.Sub
-	if uint64(off) >= uint64(l.Sub) || cost-1 >= l.Max || c.has(ahead|hot) || !l.plain {
+	if uint64(off) >= uint64(l.Sub) || cost-1 >= l.Max || !c.isPlain() || !l.plain {
 		d := t.takeSlowly(&layer{s: s, h: h, l: l, key: key}, cost, now)
 		s.Unlock()
 		return d

@@ -89,7 +89,7 @@ func appendLatest(dst []Slot, c *head, m *Meter, now int64) []Slot {
 
 // noteTime raises the own time of the newest sub-window, and has it sent.
 func (t *Table) noteTime(s *rows.Shard, c *head, m *Meter, millis uint64) {
-	c.raise(denied | local)
+	c.raise(denied)
 	if millis <= c.newest() {
 		return
 	}

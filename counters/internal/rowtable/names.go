@@ -53,9 +53,14 @@ func shortName(c *head, origin uint16, birth uint32, sub int64) (name uint64, pl
 
 // rowName returns the name of an origin's row since a birth, and the place of a sub-window in it.
 func rowName(c *head, kind uint8, origin uint16, birth uint32, sub int64) (name uint64, place int) {
-	span := rowBirth(birth) | uint64(sub)>>rowSubs&(1<<(spanBits-birthBits)-1)<<birthBits
+	span := uint64(shortBirth(birth)) | uint64(sub)>>rowSubs&(1<<(spanBits-birthBits)-1)<<birthBits
 	return rows.Name(c.line().Meter(), kind, rest(c, uint64(origin)|span<<originBits)), int(sub) & (1<<rowSubs - 1)
 }
 
-// rowBirth is what names of rows have of a birth.
-func rowBirth(birth uint32) uint64 { return uint64(birth) & maxBirth }
+// shortBirth is what a table knows of a birth: names of rows have no room for more. Those that are the same are one.
+func shortBirth(birth uint32) uint32 {
+	if birth == 0 {
+		return 0
+	}
+	return (birth-1)%maxBirth + 1
+}

@@ -82,7 +82,7 @@ func (r *raising) to(origin uint16, birth uint32, sub int64, count uint64) (rise
 		slotsOf(l).slots = [slotsPerLine]slot{}
 		r.c.raise(slotsForm)
 	}
-	want := slot{origin: origin, birth: birth, sub: uint8(sub)}
+	want := slot{origin: origin, birth: shortBirth(birth), sub: uint8(sub)}
 	if !r.c.has(rowsForm) {
 		if sl := slotsOf(l).find(want, false); sl != nil && count <= 1<<32-1 {
 			held := uint64(sl.count)
@@ -113,8 +113,7 @@ func (l *slots) find(like slot, row bool) (free *slot) {
 		switch sl := &l.slots[i]; {
 		case sl.origin == 0:
 			free = sl
-		case sl.origin != like.origin:
-		case row && rowBirth(sl.birth) == rowBirth(like.birth), sl.birth == like.birth && sl.sub == like.sub:
+		case sl.origin == like.origin && sl.birth == like.birth && (row || sl.sub == like.sub):
 			return sl
 		}
 	}

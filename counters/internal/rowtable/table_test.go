@@ -136,6 +136,30 @@ func TestOwnCountsBesideLies(t *testing.T) {
 	}
 }
 
+// Births of which a table knows the same are one, however many slots its key has. So none is lost or counted twice when
+// they move to other lines.
+func TestBirthsThatAreTheSame(t *testing.T) {
+	l := smallLimit(1 << 20)
+	for others := range uint16(20) { // the slots are in slots, rows and blocks
+		table := rowtable.New(tableSize, 1)
+		slots := []rowtable.Slot{{Key: 1, Origin: 2, Birth: 2, Count: 5}, {Key: 1, Origin: 2, Birth: 1025, Count: 6}}
+		for i := range others {
+			slots = append(slots, rowtable.Slot{Key: 1, Origin: 3 + i, Count: 1})
+		}
+		for i := range slots {
+			slots[i].Index = start / l.Sub
+		}
+		table.Take(l, 1, 1, start)
+		table.Merge(&l.Meter, slots, start)
+		if view := table.View(l, 1, start); view != uint64(1+6+others) {
+			t.Errorf("view %d beside %d others", view, others)
+		}
+		if own := table.Drain(nil, start); len(own) != 1 || own[0].Count != 1 {
+			t.Errorf("drained %v beside %d others", own, others)
+		}
+	}
+}
+
 // Many goroutines ask, merge and drain at once. What all of them admitted is what the drains return.
 func TestTableIsSafeForConcurrentUse(t *testing.T) {
 	table, l := rowtable.New(tableSize, 1), smallLimit(1<<30)

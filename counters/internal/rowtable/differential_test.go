@@ -374,8 +374,16 @@ func (p *pair) merge() {
 		now = append(now, rowtable.Slot{Key: x.key, Index: index, Origin: origin, Birth: x.birth, Count: count,
 			CompleteThrough: through, Demand: demand, SentAt: sentAt})
 	}
-	if want, got := p.old.Merge(old, p.now), p.new.Merge(&l.new.Meter, now, p.now); got != want {
+	var rises counters.Rises
+	var rose rowtable.Rises
+	want := p.old.MergeRises(old, p.now, &rises)
+	if got := p.new.MergeRises(&l.new.Meter, now, p.now, &rose); got != want {
 		p.Fatalf("seed %d, step %d: %d slots rose, want %d: %+v", p.seed, p.n, got, want, now)
+	}
+	for i, r := range rises {
+		if rose[i] != rowtable.Rise(r) {
+			p.Fatalf("seed %d, step %d: keys rose by %v, want %v: %+v", p.seed, p.n, rose, rises, now)
+		}
 	}
 	p.keepWatermark(counters.Origin(origin))
 	if want, got := p.old.LastImplausible(), p.new.LastImplausible(); got.Origin != uint16(want.Origin) {

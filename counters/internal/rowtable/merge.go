@@ -8,18 +8,25 @@ const batch = 16
 // Merge raises slots of one meter and other origins, and returns how many rose. It ignores slots that left the window,
 // and those of the future.
 func (t *Table) Merge(m *Meter, slots []Slot, now int64) (novel int) {
+	return t.MergeRises(m, slots, now, nil)
+}
+
+// MergeRises is Merge that also records by how much keys rose. The slots of a key have to follow each other for that.
+func (t *Table) MergeRises(m *Meter, slots []Slot, now int64, rises *Rises) (novel int) {
+	if m.Scope == Alone {
+		return 0
+	}
+	g := merging{Table: t, m: m, now: now, rises: rises}
 	for len(slots) > 0 {
 		part := slots[:min(batch, len(slots))]
 		slots = slots[len(part):]
-		novel += t.mergePart(m, part, now)
+		novel += g.part(part)
 	}
 	return novel
 }
 
-func (t *Table) mergePart(m *Meter, slots []Slot, now int64) (novel int) {
-	if m.Scope == Alone {
-		return 0
-	}
+func (g *merging) part(slots []Slot) (novel int) {
+	t, m := g.Table, g.m
 	var hashes [batch]uint64
 	number := t.number(m)
 	fresh := head{name: rows.Name(number, rows.Head, 0)} // the lines of most heads have the names of a new one's
@@ -35,13 +42,13 @@ func (t *Table) mergePart(m *Meter, slots []Slot, now int64) (novel int) {
 			s.Touch(rows.Sub(h, block)) + s.Touch(rows.Sub(h, longName(&fresh, sumsKind, sl.Index)))
 	}
 	touched(sum)
-	current := now / m.Sub
+	current := g.now / m.Sub
 	for i := range slots {
 		if sl := &slots[i]; sl.Index <= current+1 && (sl.Count > 0 || sl.Demand > 0) &&
 			sl.Index >= max(0, current-int64(m.N)) {
 			s := t.store.Shard(hashes[i])
 			s.Lock()
-			if t.mergeSlot(s, hashes[i], m, sl, now) {
+			if g.slot(s, hashes[i], sl) {
 				novel++
 			}
 			s.Unlock()
@@ -55,7 +62,8 @@ func (t *Table) mergePart(m *Meter, slots []Slot, now int64) (novel int) {
 //go:noinline
 func touched(uint64) {}
 
-func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64) (raised bool) {
+func (g *merging) slot(s *rows.Shard, h uint64, sl *Slot) (raised bool) {
+	t, m, now := g.Table, g.m, g.now
 	if t.isImplausible(m, sl, now) {
 		return false
 	}
@@ -91,6 +99,7 @@ func (t *Table) mergeSlot(s *rows.Shard, h uint64, m *Meter, sl *Slot, now int64
 	default:
 		t.addAt(s, h, c, m, int(age), rise)
 	}
+	g.noteRise(s, h, c, rise)
 	if m.isBucket() {
 		t.mergeBucket(&layer{s: s, h: h, c: c, off: off}, sl, rise)
 		return true

@@ -262,6 +262,9 @@ func (r *request) prepare(t *Table, passes bool) bool {
 func (r *request) charge(t *Table, passes bool) {
 	for i := range r.charges {
 		ch, y, d := &r.charges[i], &r.layers[i], &r.decisions[i]
+		if ch.asked && y.c != nil && ch.Cost > 0 { // a merge may have made the head since
+			t.localize(y.h, y.c)
+		}
 		switch {
 		case y.c == nil || ch.Cost == 0 || ch.Limit.tallies:
 		case ch.overdraws(d):

@@ -9,6 +9,7 @@ const drainPart = 256
 // drain at a time.
 func (t *Table) Drain(dst []Slot, now int64) []Slot {
 	t.beginDemands(now)
+	t.refreshSome(refreshParts)
 	for i := range t.store.Shards() {
 		s := &t.store.Shards()[i]
 		var cursor rows.Cursor

@@ -86,26 +86,33 @@ func (p *pair) scan() {
 	p.refresh(key)
 }
 
-// refresh compares a scan of the own slots of keys with what counters.Table.Refresh has drains return of them.
+// refresh compares what drains return again of some keys, and with that a scan of their own slots.
 func (p *pair) refresh(key uint64) {
-	if p.shares { // a refresh measures demands, too
-		return
-	}
 	p.drain()
 	var partition counters.PartitionSet
+	var again rowtable.PartitionSet
 	partition.Add(counters.Key(key).Partition())
+	again.Add(counters.Key(key).Partition())
 	var want []counters.Slot
 	for p.old.Refresh(partition); !p.old.Refreshed(); {
 		want = append(want, p.old.DrainDirty(p.now).Slots...)
 	}
+	var got []rowtable.Slot
+	for p.new.Refresh(again); !p.new.Refreshed(); {
+		got = p.new.Drain(got, p.now)
+	}
+	p.same("refreshed", slices.Compact(p.ofNew(got)), slices.Compact(ofOld(want)))
+	if p.shares { // then drains return demands, too, and nothing that is nobody else's
+		return
+	}
 	sc := p.new.Scan()
 	sc.Own = true
 	sc.Of = func(_ *rowtable.Meter, key uint64) bool { return partition.Has(counters.Key(key).Partition()) }
-	var got []rowtable.Slot
+	got = got[:0]
 	for more := true; more; {
 		got, more = sc.Next(got, p.now)
 	}
-	p.same("refreshed", p.ofNew(got), slices.Compact(ofOld(want)))
+	p.same("of the partition", p.ofNew(got), slices.Compact(ofOld(want)))
 }
 
 func (p *pair) same(what string, got, want []counted) {

@@ -21,6 +21,7 @@ type Table struct {
 	origins     origins
 	stats       tableStats
 	demands     demandMeasure
+	refresh     refresh
 	earlyFlush  chan struct{} // see EarlyFlush
 	bans        banFeed
 	debts       atomic.Pointer[Debts] // nil: none

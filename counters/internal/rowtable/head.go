@@ -94,8 +94,8 @@ func (c *head) setAge(age int)     { c.state = c.state&^(six<<ageAt) | uint64(ag
 
 // generation is in the names of the head's lines. It is 0 until the head may have lines of before that it must not
 // find: those of an evicted head of its key, or its own ones of long ago, as names have the low bits of sub-windows
-// alone. Then it is the next one of the shard. There are so many that a scan has removed all lines of one before it
-// comes again.
+// alone. Then it is the next one of the shard. A scan has removed all lines of one before it comes again, and all lines
+// of a sub-window before another one has the same low bits: 2^14 later at the earliest.
 func (c *head) generation() uint64 { return c.when >> generationAt & maxGeneration }
 
 func (c *head) renew(in *shard) {

@@ -38,8 +38,9 @@ COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/
 	./node/decisionlog ./node/files ./node/limits ./node/middleware/... ./node/ratelimit/... ./node/status \
 	./testnet/cluster ./testnet/conformance ./testnet/evasion ./testnet/oracle ./testnet/parsers ./testnet/plot \
 	./testnet/record ./testnet/scenario
-# Tests of SEEDED packages that play the same without the detector as with it.
+# Tests of gossip that play the same without the detector as with it: with it, but for SLOW ones of the same code.
 SAME      = ^Test(Cluster|Gateways|AllGateways)
+SLOW      = ^Test(GatewaysP|GatewaysOf|ClusterRestartElsewhere|ClusterRejoin|ClusterStart|ClusterTwins)
 SEEDED    = ./counters ./counters/internal/rowtable ./gossip ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
 # vet is for make lint.
 TESTFLAGS = -shuffle=on -timeout 40m -vet=off
@@ -53,11 +54,12 @@ COMPILE   = for m in $(MANIFESTS) $(RELEASE); do $(GO) -C $$m list -test -export
 test: programs
 	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy, Caddy, curl, nftables, ipset, promtool, Chromium and systemd-analyze. Nothing else."
 	$(GO) list -race -test -export ./... >/dev/null # compiles all, on all processors
-	$(GO) test -race $(TESTFLAGS) $(COMPUTING)
+	$(GO) test -race $(TESTFLAGS) -skip '$(SLOW)' $(COMPUTING)
 	$(IDLE) sh -c '$(COMPILE)' & lock=$$(mktemp); trap 'kill $$! 2>/dev/null; rm -f $$lock' EXIT; \
 	$(GO) test -race $(TESTFLAGS) -p 2 -toolexec '$(IDLE)' -exec "flock -o $$lock" \
 		$(filter-out $(shell $(GO) list $(COMPUTING)),$(shell $(GO) list ./...)) && wait
 	$(GO) test $(TESTFLAGS) -skip '$(SAME)' $(SEEDED)
+	$(GO) test $(TESTFLAGS) -run '$(SLOW)' ./gossip
 	$(GO) test $(TESTFLAGS) -run '^(TestMetrics|TestMetricsHoldNoIdentity)$$' ./node ./node/otlp
 	$(GO) -C $(BENCH) test -race -shuffle=on -vet=off -short ./...
 	$(GO) -C $(MANIFESTS) test -shuffle=on -vet=off ./...

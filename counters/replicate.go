@@ -420,6 +420,9 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 // add adds a rise of others' counts to the place i of the ring. A count ahead of the cell's time enters windows and
 // logs when its sub-window begins, but buckets at once.
 func (m *merge) add(c *cell, i int, by uint64, since int64, at instant) {
+	if by == 0 { // sums had counted it
+		return
+	}
 	sh := &m.spec.shape
 	if i <= sh.n {
 		c.counts(sh)[i] += by

@@ -41,6 +41,8 @@ const Gone = math.MaxInt64
 type originState struct {
 	watermark atomic.Int64 // see SetWatermark; 0: none was set
 	member    atomic.Bool
+	place     atomic.Uint32                            // see Place
+	sums      atomic.Pointer[[Partitions]atomic.Int64] // of a sum, in place of the watermark: one for each partition
 }
 
 // origins are the states of origins by number, in parts that are made when they are needed.
@@ -62,6 +64,37 @@ func (o *origins) of(origin uint16) *originState {
 // an origin, it is the time of its first report of a demand.
 func (t *Table) SetWatermark(origin uint16, watermark int64) {
 	t.origins.of(origin).watermark.Store(watermark)
+}
+
+// SetSumWatermarks sets the time up to which this table has received all that a sum counts, for some partitions. All
+// sums over the same nodes have one number.
+func (t *Table) SetSumWatermarks(origin uint16, of PartitionSet, watermark int64) {
+	sums := t.origins.of(origin).sums.Load()
+	if sums == nil { // none of its demands came
+		return
+	}
+	for p := range sums {
+		if of.Has(p) {
+			sums[p].Store(watermark)
+		}
+	}
+}
+
+func (o *origins) setPlace(origin uint16, at Place) {
+	if place := &o.of(origin).place; place.Load() != uint32(at) {
+		place.Store(uint32(at))
+	}
+}
+
+func (o *origins) placeOf(origin uint16) Place { return Place(o.of(origin).place.Load()) }
+
+// watermarkOf is the watermark of an origin for a key.
+func (o *origins) watermarkOf(origin uint16, key uint64) *atomic.Int64 {
+	state := o.of(origin)
+	if sums := state.sums.Load(); sums != nil {
+		return &sums[partitionOf(key)]
+	}
+	return &state.watermark
 }
 
 // SetMember sets whether an origin is a member of the cluster, initially not. All others count as one where keys that

@@ -40,39 +40,57 @@ func (t *Table) sum(y *layer, w hotKey, cl *cluster, how step) {
 	w.stale = false
 }
 
-// peerDemands adds up what peers are asked for, and drops expired rates.
-func (t *Table) peerDemands(y *layer, w *share, how step) (d demands) {
-	now, horizon := y.now(), t.keepers(&y.l.Meter).horizon
+// peerDemands adds up what peers are asked for, and drops expired rates. Where owners add up, a table may have both the
+// sums of an owner and the rates that they are over: an owner was a member before, and the other way round. It takes
+// the larger of the two, and drops the rates that it is not sent any more.
+func (t *Table) peerDemands(y *layer, w *share, how step) demands {
+	var parts, downs demands
+	now, o := y.now(), t.owners.Load()
+	direct := o == nil || o.owns(y.c.key)
 	y.eachRate(w, func(v *peerRate) bool {
-		watermark, unreachable := t.origins.of(v.origin).watermark.Load(), false
-		rate := float64(v.rate)
-		if v.over(watermark, now) {
-			if v.unreachable && how != peek {
-				d.back += rate
-			}
-			return how == peek
+		watermark, place := t.origins.watermarkOf(v.origin, y.c.key).Load(), t.origins.placeOf(v.origin)
+		d := &parts
+		if place.isDown() {
+			d = &downs
 		}
-		age := v.age(watermark, now)
-		switch unseen := rate * time.Duration(min(age, y.l.Lasts)).Seconds(); {
-		case age <= silentAfter*horizon:
-			d.reachable += rate
-			d.due += unseen
-		case !y.l.local:
-			unreachable = true
-			d.unreachable += rate
-			if !v.unreachable {
-				d.lost += unseen
-			}
+		left := (place.isDown() == direct || o == nil && place.isSum()) && v.outdated(now)
+		switch {
+		case !left && !v.over(watermark, now):
+			t.addRate(y, d, v, v.age(watermark, now), how)
+			return true
+		case how == peek:
+			return true
+		case v.unreachable:
+			d.back += float64(v.rate)
 		}
-		if v.unreachable && !unreachable {
-			d.back += rate
-		}
-		if how != peek {
-			v.unreachable = unreachable
-		}
-		return true
+		return false
 	})
-	return d
+	if downs.reachable+downs.unreachable > parts.reachable+parts.unreachable {
+		return downs
+	}
+	return parts
+}
+
+// addRate adds the rate of a peer that last reported the key so long ago.
+func (t *Table) addRate(y *layer, d *demands, v *peerRate, age int64, how step) {
+	rate, unreachable := float64(v.rate), false
+	switch unseen := rate * time.Duration(min(age, y.l.Lasts)).Seconds(); {
+	case age <= silentAfter*t.keepers(&y.l.Meter).horizon:
+		d.reachable += rate
+		d.due += unseen
+	case !y.l.local:
+		unreachable = true
+		d.unreachable += rate
+		if !v.unreachable {
+			d.lost += unseen
+		}
+	}
+	if v.unreachable && !unreachable {
+		d.back += rate
+	}
+	if how != peek {
+		v.unreachable = unreachable
+	}
 }
 
 // clamp reduces the demand that peers claim to what is plausible. All tables admit the same part of what they are asked

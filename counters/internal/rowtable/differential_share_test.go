@@ -140,3 +140,30 @@ func (p *pair) drainEarly() {
 	found.addNew(p, p.new.Demands())
 	wanted.compare(p, found)
 }
+
+// placed is an origin of a place: one of three members of the region, or the sum over them or over all other regions.
+func (p *pair) placed() (origin uint16, place counters.Place) {
+	switch origin = uint16(2 + p.IntN(5)); origin {
+	case 5:
+		return origin, counters.Near.Sum()
+	case 6:
+		return origin, counters.Elsewhere
+	}
+	return origin, counters.Near
+}
+
+// originOf is the name of an origin by its number: a sum has one for each partition of keys.
+func originOf(number uint16, place counters.Place, key uint64) counters.Origin {
+	if place != counters.Near.Sum() && place != counters.Elsewhere {
+		return counters.Origin(number)
+	}
+	return counters.NewSum(uint64(number) << 32).Of(counters.Key(key).Partition())
+}
+
+// numberOf is the number of an origin.
+func numberOf(o counters.Origin) uint16 {
+	if sum := o >> 32; sum > 0 {
+		return uint16(sum)
+	}
+	return uint16(o)
+}

@@ -30,7 +30,8 @@
 //	    5  wide   sub / 8                             8 counts of 48 bits: all together
 //	    6  few    as that of a row                    a row beside a line of slots
 //	    7  freed  0, of any generation                time that requests which left a queue gave back 64
-//	 11-14  high  as that of the block or row         of its counts what they have no room for, 24 bits each
+//	   13  parts  sub                                what others count: members by where, and sums (sums.go) 64 each
+//	11 12 14 high as that of the block or row         of its counts what they have no room for, 24 bits each
 //
 // Nobody else counts most keys: no line but the head. Up to four slots of others lie in a line of slots. If those do
 // not do, up to four origins get rows, and each slot of the line of slots says of a row whose it is, and up to when it
@@ -69,7 +70,4 @@
 //	kind         name                                words
 //	    9  hot    0: how this table divides the limit; 1: what it is asked for; 2: what unreachable peers admitted
 //	   10  rates  number                             4 rates of peers: time 32, rate 32, origin 16, flags 16
-//
-// What is to come has its place: of the flags, one is free; of the kinds, three: sums of regions (words as those of
-// sums).
 package rowtable

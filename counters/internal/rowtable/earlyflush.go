@@ -1,6 +1,9 @@
 package rowtable
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// flushShare is the part of its even share of the remaining limit that a table may admit before it flushes early.
@@ -37,9 +40,20 @@ func (t *Table) spend(y *layer, cost uint64, pays bool) {
 	}
 	left := y.l.Max - min(w.view, y.l.Max)
 	if y.l.maxUnsent > 0 && uint64(w.unsent) >= y.l.maxUnsent ||
-		w.part == 1 && float64(w.unsent) >= t.flushCost(y.l, left) {
+		w.part == 1 && float64(w.unsent) >= t.flushCost(y.l, left) &&
+			(t.owners.Load() == nil || t.isSoon(w, y.l, left)) {
 		t.requestEarlyFlush(y)
 	}
+}
+
+// soonHorizons is in how many horizons a limit is soon used up.
+const soonHorizons = 4
+
+// isSoon reports whether the nodes will soon have used up what is left of a limit. Where owners add up, a table alone
+// sees little of a burst.
+func (t *Table) isSoon(w hotKey, l *Limit, left uint64) bool {
+	horizon := time.Duration(t.keepers(&l.Meter).horizon)
+	return float64(max(w.reachable, w.own))*soonHorizons*horizon.Seconds() >= float64(left)
 }
 
 // addTo adds a cost, up to the maximum of 32 bits.

@@ -186,6 +186,8 @@ func (t *Table) isOrphan(s *rows.Shard, l *rows.Line) bool {
 		return !c.has(slotsForm)
 	case wideKind:
 		return !c.has(wide) || behind(more, uint64(from/longs), rows.RestBits-generationBits)
+	case partsKind:
+		return !c.has(summed) || behind(more, uint64(from), rows.RestBits-generationBits)
 	case sumsKind:
 		return behind(more, uint64(from/longs), rows.RestBits-generationBits)
 	case blockKind, blockKind + aboveBy:

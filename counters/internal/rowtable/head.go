@@ -64,6 +64,7 @@ const (
 	gaveBack                                   // a queue with freed time, in a line of its own
 	hot                                        // near its limit, see hotkey.go
 	flushEarly                                 // to be drained early
+	summed                                     // with blocksForm: it got sums, see sums.go
 	judged                                     // a denial in the newest sub-window was looked at, see denier.go
 )
 
@@ -107,7 +108,7 @@ func (c *head) renew(in *shard) {
 func (c *head) forget(in *shard) {
 	if c.has(slotsForm | blocksForm | wide) {
 		c.renew(in)
-		c.lower(slotsForm | rowsForm | blocksForm)
+		c.lower(slotsForm | rowsForm | blocksForm | summed)
 	}
 }
 

@@ -2,6 +2,7 @@ package rowtable
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -235,6 +236,12 @@ func (v *peerRate) over(watermark, now int64) bool {
 	return watermark == Gone || int32(coarseTime(watermark)-sent) > int32(coarseTime(int64(peerRateLasts)))
 }
 
+// outdated reports whether the rate was not reported for peerRateLasts, wherever the peer's watermark is: nobody sends
+// it to this table any more.
+func (v *peerRate) outdated(now int64) bool {
+	return int32(coarseTime(now)-v.at) > int32(coarseTime(int64(peerRateLasts)))
+}
+
 // notePeerRate records the demand that a peer reported with a slot. A report that is older than the last one changes
 // nothing.
 func (t *Table) notePeerRate(y *layer, slot *Slot, now int64) {
@@ -242,7 +249,10 @@ func (t *Table) notePeerRate(y *layer, slot *Slot, now int64) {
 	if !isHot {
 		return
 	}
-	t.origins.of(slot.Origin).watermark.CompareAndSwap(0, now)
+	if state := t.origins.of(slot.Origin); slot.Place.isSum() && state.sums.Load() == nil {
+		state.sums.CompareAndSwap(nil, new([Partitions]atomic.Int64))
+	}
+	t.origins.watermarkOf(slot.Origin, y.c.key).CompareAndSwap(0, now)
 	v := peerRate{at: coarseTime(now), rate: min(slot.Demand, maxRate), origin: slot.Origin, dated: slot.SentAt != 0}
 	if v.dated { // within the last hour: 32 bits do not reach much further
 		v.at = coarseTime(min(max(slot.SentAt, now-int64(time.Hour)), now))

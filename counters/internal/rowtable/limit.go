@@ -157,6 +157,7 @@ type Slot struct {
 	Origin uint16  // 0: this table
 	Meter  uint16  // its number
 	Sender uint16  // the origin of the peer that sent the slot, which may be another's; 0: unknown
+	Place  Place   // where the origin counts, as seen from the table that merges the slot; see sums.go
 	Demand float32 // cost per second that the origin is asked for the key, admitted or not; 0: not reported
 	SentAt int64   // when the slot was sent, by the sender's clock, in nanoseconds; 0: unknown
 	// CompleteThrough is up to when the sender had sent all that the origin counted before; 0: unknown.

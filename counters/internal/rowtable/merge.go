@@ -76,6 +76,9 @@ func (g *merging) slot(s *rows.Shard, h uint64, sl *Slot) (raised bool) {
 	if age > int64(m.N) || age < -1 {
 		return false // the clock stepped back, and the head did not
 	}
+	if sl.Place != Unplaced && !m.isTimed() { // bans come by way of an owner, wherever they began
+		t.origins.setPlace(sl.Origin, sl.Place)
+	}
 	if sl.Demand > 0 {
 		t.notePeerRate(&layer{s: s, h: h, c: c}, sl, now)
 	}
@@ -87,9 +90,9 @@ func (g *merging) slot(s *rows.Shard, h uint64, sl *Slot) (raised bool) {
 		return false
 	}
 	r := raising{t, s, h, c}
-	rise, _ := r.to(sl.Origin, sl.Birth, sl.Index, count)
+	rise, raised := r.at(sl, count)
 	if rise == 0 {
-		return false
+		return raised
 	}
 	switch {
 	case age < 0:

@@ -195,8 +195,10 @@ func (t *Table) knownUse(y *layer) uint64 {
 
 // hasPeerRate reports whether a peer reports demand for the key.
 func (t *Table) hasPeerRate(y *layer, w *share, now int64) (has bool) {
+	direct := t.owners.Load() == nil
 	y.eachRate(w, func(v *peerRate) bool {
-		has = has || !v.over(t.origins.of(v.origin).watermark.Load(), now)
+		left := direct && t.origins.placeOf(v.origin).isSum() && v.outdated(now) // see peerDemands
+		has = has || !left && !v.over(t.origins.watermarkOf(v.origin, y.c.key).Load(), now)
 		return true
 	})
 	return has

@@ -14,6 +14,7 @@ const (
 	logKind              // entries of a log
 	hotKind              // the state of a hot key; of any generation of its head
 	ratesKind            // what peers are asked for a hot key; of any generation of its head
+	partsKind = 13       // what others count in a sub-window, by where, of a head that got sums
 	// The kind above that of a block or a row: of its counts what it has no room for. aboveKind is added to a name.
 	aboveBy   = 8
 	aboveKind = aboveBy << 16

@@ -34,6 +34,8 @@ func (t *Table) isImplausible(m *Meter, sl *Slot, now int64) bool {
 	largest := m.MaxSlot
 	if m.isTimed() {
 		largest = uint64(sl.Index+2) * m.millis()
+	} else if sl.Place.isSum() {
+		largest = t.maxSum(m, sl.Place)
 	}
 	if largest == 0 || sl.Count <= largest {
 		return false

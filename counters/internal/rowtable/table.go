@@ -22,7 +22,8 @@ type Table struct {
 	stats       tableStats
 	demands     demandMeasure
 	refresh     refresh
-	earlyFlush  chan struct{} // see EarlyFlush
+	owners      atomic.Pointer[Owners] // nil: every node sends to every other one
+	earlyFlush  chan struct{}          // see EarlyFlush
 	bans        banFeed
 	debts       atomic.Pointer[Debts] // nil: none
 

@@ -63,7 +63,10 @@ func (t *Table) holdsBack(y *layer, cost, before uint64, how step) bool {
 		w.share = &seen
 	}
 	w.view = t.used(y) + before
-	w.part = t.admittedPart(y, w, asked, how)
+	was := w.part
+	if w.part = t.admittedPart(y, w, asked, how); was == 1 && w.part < 1 {
+		t.draw(y, w.share, asked)
+	}
 	switch {
 	case w.view+asked > y.l.Max:
 		return false // it is denied anyway
@@ -72,6 +75,15 @@ func (t *Table) holdsBack(y *layer, cost, before uint64, how step) bool {
 		return false
 	}
 	return !w.afford(float32(asked), how)
+}
+
+// draw draws the credit with which thinning begins. Where owners add up, there are many tables, and each may be asked
+// for the key once: without a credit all of them would deny that request, whatever part of them fits.
+func (t *Table) draw(y *layer, w *share, asked uint64) {
+	if t.owners.Load() != nil {
+		h := t.store.Hash(y.l.ID^uint64(y.off), y.c.key)
+		w.credit = float32(h>>40) / (1 << 24) * float32(asked)
+	}
 }
 
 // afford adds the admitted part of a request's cost to the credit, and reports whether the credit covers the request.

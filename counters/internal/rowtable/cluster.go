@@ -80,6 +80,11 @@ func (t *Table) SetSumWatermarks(origin uint16, of PartitionSet, watermark int64
 	}
 }
 
+// SetPlace sets where an origin counts of which slots came while that was unknown.
+func (t *Table) SetPlace(origin uint16, at Place) {
+	t.origins.of(origin).place.CompareAndSwap(uint32(Unplaced), uint32(at))
+}
+
 func (o *origins) setPlace(origin uint16, at Place) {
 	if place := &o.of(origin).place; place.Load() != uint32(at) {
 		place.Store(uint32(at))

@@ -76,3 +76,52 @@ func TestImplausibleSums(t *testing.T) {
 		}
 	}
 }
+
+// Of the demand that an owner added up and that of the members it is over, a table takes the larger.
+func TestDemandOfSums(t *testing.T) {
+	type report struct {
+		place  rowtable.Place
+		origin uint16
+		rate   float32
+	}
+	sum, member := report{rowtable.Near.Sum(), 7, 900}, report{rowtable.Near, 8, 450}
+	admitted := func(reports ...report) (n int) {
+		table, l := rowtable.New(tableSize, 1), smallLimit(1000)
+		table.SetCluster(rowtable.Global, 10, 200*time.Millisecond)
+		table.SetOwners(&rowtable.Owners{})
+		table.Drain(nil, start)
+		now := start + 10*int64(time.Second)
+		slots := []rowtable.Slot{{Key: 1, Index: now / l.Sub, Origin: 7, Place: sum.place, Count: 950}}
+		for _, r := range reports {
+			slots = append(slots, rowtable.Slot{Key: 1, Index: now / l.Sub, Origin: r.origin, Place: r.place,
+				Demand: r.rate, SentAt: now})
+		}
+		table.Merge(&l.Meter, slots, now)
+		for range 100 {
+			if table.Take(l, 1, 1, now).Allowed {
+				n++
+			}
+		}
+		return n
+	}
+	none, both, sums, members := admitted(), admitted(member, sum), admitted(sum), admitted(member)
+	if none != 50 || both != sums || sums >= members || members >= none || sums < 5 {
+		t.Errorf("%d were admitted without demands, %d with both, %d with the sum's, %d with the member's", none, both,
+			sums, members)
+	}
+	var all rowtable.PartitionSet
+	for p := range rowtable.Partitions {
+		all.Add(p)
+	}
+	table, l := rowtable.New(tableSize, 1), smallLimit(1000)
+	table.SetCluster(rowtable.Global, 10, 200*time.Millisecond)
+	table.SetSumWatermarks(7, all, rowtable.Gone) // unknown: nothing happens
+	table.Merge(&l.Meter, []rowtable.Slot{{Key: 1, Index: start / l.Sub, Origin: 7, Place: sum.place, Count: 950,
+		Demand: 900, SentAt: start}}, start)
+	table.SetSumWatermarks(7, all, rowtable.Gone)
+	for i := range 50 {
+		if !table.Take(l, 1, 1, start).Allowed {
+			t.Fatalf("request %d was held back for a sum that is gone", i)
+		}
+	}
+}

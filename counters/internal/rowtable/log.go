@@ -27,7 +27,8 @@ const (
 	perLine     = 5 // entries: the first word of a line is a time, and they are relative to it
 	entryAtBits = 3
 	costBits    = 16
-	sumAt       = 2 * placeBits // of head.full
+	latest      = 1<<(64-costBits) - 1 // that an entry may come after its line's first one, in ns: 78 hours
+	sumAt       = 2 * placeBits        // of head.full
 )
 
 func (p place) line() uint64 { return uint64(p >> entryAtBits) }
@@ -161,7 +162,7 @@ func (y *layer) forgetEntries() (e entries) {
 }
 
 // enter adds an entry. If the clock stepped back, its cost counts as of the newest one. So it does if there is no room
-// for its line, but the newest one then counts as of now.
+// for its line, but the newest one then counts as of now, or as of the latest time of its line.
 func (y *layer) enter(cost uint64) {
 	now, e := y.now(), y.c.entries()
 	newest, word := y.newestEntry()
@@ -175,7 +176,7 @@ func (y *layer) enter(cost uint64) {
 	} else if y.place(&e, newest, entry{now, cost}) {
 		e.end = e.end.next()
 	} else if newest != nil {
-		newest.Words[word] = (uint64(now)-newest.Words[0])<<costBits | last.cost + cost
+		newest.Words[word] = min(uint64(now)-newest.Words[0], latest)<<costBits | last.cost + cost
 	}
 	y.c.setEntries(e)
 }
@@ -183,7 +184,7 @@ func (y *layer) enter(cost uint64) {
 // place writes an entry to the next place, in the line of the newest entry or a new one. ok is false if there is no
 // room for that.
 func (y *layer) place(e *entries, line *rows.Line, of entry) (ok bool) {
-	if e.end.word() > 1 && uint64(of.time)-line.Words[0] >= 1<<(64-costBits) { // too late for the line
+	if e.end.word() > 1 && uint64(of.time)-line.Words[0] > latest { // too late for the line
 		e.end, line = e.end.nextLine(), nil
 	}
 	if e.end.word() == 1 {

@@ -88,6 +88,24 @@ func TestFullTableOfLogs(t *testing.T) {
 	}
 }
 
+// A request that finds no room for its line counts as of the latest time that the line of the one before has room for.
+func TestLogWithoutRoomForALine(t *testing.T) {
+	const maximum = 5000 // entries of as many take more than a shard
+	l := rowtable.NewLimit(rowtable.Meter{ID: spread, Sub: 24 * int64(time.Hour), N: 10,
+		Algorithm: rowtable.SlidingLog}, maximum)
+	table := rowtable.New(tableSize, 1)
+	for i := range int64(maximum - 1) {
+		table.Take(l, 1, 1, start+i)
+	}
+	later := start + int64(100*time.Hour)
+	if !table.Take(l, 1, 1, later).Allowed {
+		t.Error("denied")
+	}
+	if n := table.View(l, 1, start+1<<48+10*l.Sub-1); n == 0 {
+		t.Error("the request is forgotten before its time")
+	}
+}
+
 // Requests under a log allocate nothing.
 func TestLogAllocatesNothing(t *testing.T) {
 	table, l := rowtable.New(tableSize, 1), logLimit(20)

@@ -162,12 +162,15 @@ func TestBirthsThatAreTheSame(t *testing.T) {
 
 // Many goroutines ask, merge and drain at once. What all of them admitted is what the drains return.
 func TestTableIsSafeForConcurrentUse(t *testing.T) {
-	table, l := rowtable.New(tableSize, 1), smallLimit(1<<30)
+	table := rowtable.New(tableSize, 1)
+	l := rowtable.LimitConfig{Meter: smallLimit(1).Meter, Max: 1 << 30, MaxUnsent: 100}.New()
+	table.SetCluster(rowtable.Global, 3, time.Second)
+	table.Know([]*rowtable.Limit{l})
 	const workers, requests, keys = 4, 5000, 100
 	var all sync.WaitGroup
 	sum := make(map[uint64]uint64)
 	drain := func() {
-		for _, s := range table.Drain(nil, start) {
+		for _, s := range table.Drain(table.DrainEarly(nil, start), start) {
 			sum[s.Key] = max(sum[s.Key], s.Count)
 		}
 	}
@@ -177,7 +180,8 @@ func TestTableIsSafeForConcurrentUse(t *testing.T) {
 				key := uint64(i%keys) * 0x9e3779b97f4a7c15
 				table.Take(l, key, 1, start)
 				table.Merge(&l.Meter, []rowtable.Slot{{Key: key, Index: start / l.Sub, Origin: uint16(2 + worker),
-					Count: uint64(i)}}, start)
+					Count: uint64(i), Demand: float32(i % 7)}}, start)
+				table.SetWatermark(uint16(2+worker), start)
 			}
 		})
 	}

@@ -50,7 +50,6 @@ const (
 )
 
 func (p Place) isSum() bool { return p&sumBit != 0 }
-func (p Place) isFar() bool { return p&^sumBit >= firstFar }
 
 // isDown reports whether the place is that of a sum which an owner sends to its members.
 func (p Place) isDown() bool { return p == Near.Sum() || p == Elsewhere || p == Lost }

@@ -33,15 +33,16 @@ RELEASE = node/deploy/release
 # real programs in real time, have it to themselves afterwards, one at a time; in the processor time that they leave, the
 # next one is linked, and what the other modules test is compiled. The time that go prints for each has the wait for the
 # one before. Where a test plays many random worlds, with the race detector it is a tenth of them, and all without.
-COMPUTING = ./counters/... ./gossip/... ./testnet/sim ./testnet/judge ./testnet/accuracy ./testnet/plan \
-	./testnet/sizing ./node/replay ./node/actions ./node/answer ./node/certs ./node/client ./node/clock \
-	./node/decisionlog ./node/files ./node/limits ./node/middleware/... ./node/ratelimit/... ./node/status \
-	./testnet/cluster ./testnet/conformance ./testnet/evasion ./testnet/oracle ./testnet/parsers ./testnet/plot \
-	./testnet/record ./testnet/scenario
+# SEQUENTIAL packages start no goroutine: without it, and all at once.
+COMPUTING = ./counters/... ./gossip/... ./testnet/accuracy ./node/replay ./node/actions ./node/answer ./node/certs \
+	./node/client ./node/clock ./node/decisionlog ./node/files ./node/limits ./node/middleware/... \
+	./node/ratelimit/... ./node/status ./testnet/cluster ./testnet/conformance ./testnet/evasion ./testnet/oracle \
+	./testnet/parsers ./testnet/plot ./testnet/record ./testnet/scenario
 # Tests of gossip that play the same without the detector as with it: with it, but for SLOW ones of the same code.
 SAME      = ^Test(Cluster|Gateways|AllGateways)
 SLOW      = ^Test(GatewaysP|GatewaysOf|ClusterRestartElsewhere|ClusterRejoin|ClusterStart|ClusterTwins)
-SEEDED    = ./counters ./counters/internal/rowtable ./gossip ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
+SEEDED    = ./counters ./counters/internal/rowtable ./gossip
+SEQUENTIAL = ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
 # vet is for make lint.
 TESTFLAGS = -shuffle=on -timeout 40m -vet=off
 IDLE      = nice -n 19
@@ -57,8 +58,8 @@ test: programs
 	$(GO) test -race $(TESTFLAGS) -skip '$(SLOW)' $(COMPUTING)
 	$(IDLE) sh -c '$(COMPILE)' & lock=$$(mktemp); trap 'kill $$! 2>/dev/null; rm -f $$lock' EXIT; \
 	$(GO) test -race $(TESTFLAGS) -p 2 -toolexec '$(IDLE)' -exec "flock -o $$lock" \
-		$(filter-out $(shell $(GO) list $(COMPUTING)),$(shell $(GO) list ./...)) && wait
-	$(GO) test $(TESTFLAGS) -skip '$(SAME)' $(SEEDED)
+		$(filter-out $(shell $(GO) list $(COMPUTING) $(SEQUENTIAL)),$(shell $(GO) list ./...)) && wait
+	$(GO) test $(TESTFLAGS) -skip '$(SAME)' $(SEEDED) $(SEQUENTIAL)
 	$(GO) test $(TESTFLAGS) -run '$(SLOW)' ./gossip
 	$(GO) test $(TESTFLAGS) -run '^(TestMetrics|TestMetricsHoldNoIdentity)$$' ./node ./node/otlp
 	$(GO) -C $(BENCH) test -race -shuffle=on -vet=off -short ./...

@@ -187,3 +187,34 @@ func split(name string) (parts []string) {
 	flush()
 	return parts
 }
+
+// make test plays SEQUENTIAL packages without the race detector: they start no goroutine.
+func TestSequentialPackages(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(makefile), "\nSEQUENTIAL = ")
+	list, _, _ = strings.Cut(list, "\n")
+	packages := words(list)
+	if len(packages) == 0 {
+		t.Fatal("the Makefile has no SEQUENTIAL packages")
+	}
+	sources(t, func(name, text string) {
+		if !packages["./"+filepath.ToSlash(filepath.Dir(name))] || strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, _ := n.(*ast.SelectorExpr)
+			if _, starts := n.(*ast.GoStmt); starts || call != nil && call.Sel.Name == "Go" {
+				t.Errorf("%s starts a goroutine", name)
+			}
+			return true
+		})
+	}, ".go")
+}

@@ -43,7 +43,7 @@ func TestPlanAgreesWithSimulation(t *testing.T) {
 		load(5, 13, 60, 150),
 		hot,
 	}
-	for _, l := range testkit.Some(rows) {
+	for _, l := range rows {
 		t.Run(fmt.Sprintf("%dx%d, %g requests, %d hot", l.Regions, l.Nodes, l.Requests, l.Keys), func(t *testing.T) {
 			r, err := Compute(t.Context(), l, DefaultBudget())
 			testkit.Must(t, err)
@@ -83,7 +83,7 @@ func TestBudgets(t *testing.T) {
 		{MixedLoad(30, 50), 10, 1500},
 		{HotLoad(30, 50, 1000), 15, math.Inf(1)},
 	}
-	for _, row := range testkit.Some(rows) {
+	for _, row := range rows {
 		row.load.MaxRequests = 10_000 // of fewer, one key stands for a thousand, and the busiest node is where one fell
 		r, err := Compute(t.Context(), row.load, Budget{Mbit: row.mbit, CPU: 10, MiB: 256})
 		testkit.Must(t, err)

@@ -34,7 +34,7 @@ func TestEveryAlgorithmEqualsItsOracle(t *testing.T) {
 
 // A cluster admits what the oracle does, a little more or less, and nobody who keeps to the limit is rejected.
 func TestEveryAlgorithmInACluster(t *testing.T) {
-	for _, a := range testkit.Some(Algorithms) {
+	for _, a := range Algorithms {
 		even := run(t, short(func(o *Options) { o.Method, o.Compliant, o.Duration = a, 2, 20*time.Second }))
 		if even.NetPct < -2 || even.NetPct > 15 || even.PeakPct < 1 || even.PeakPct > 40 || even.ObservedPct <= 0 ||
 			!even.OK ||
@@ -127,7 +127,7 @@ func TestBoundNeedsEachTerm(t *testing.T) {
 
 // Twice the limit, evenly, at every interval that the goals name: the bound is at most 8 %.
 func TestBoundIsTight(t *testing.T) {
-	for _, interval := range testkit.Some([]time.Duration{50, 100, 200}) {
+	for _, interval := range []time.Duration{50, 100, 200} {
 		o := DefaultOptions()
 		o.Interval, o.Duration = interval*time.Millisecond, 20*time.Second
 		r, err := Run(t.Context(), o, nil)

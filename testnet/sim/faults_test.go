@@ -125,7 +125,7 @@ func TestFaults(t *testing.T) { playSeeds(t, randomFaults) }
 func TestOwnerFaults(t *testing.T) { playSeeds(t, randomOwnerFaults) }
 
 func playSeeds(t *testing.T, draw func(seed uint64) Options) {
-	first, last := uint64(1), uint64(testkit.Tenth(*simSeeds))
+	first, last := uint64(1), uint64(*simSeeds)
 	if *simSeed != 0 {
 		first, last = *simSeed, *simSeed
 	}
@@ -272,14 +272,14 @@ func (mergeNothing) MergeRises([]counters.Slot, int64, *counters.Rises) int { re
 // is cut off, it does.
 func TestDemandsOfCrashedNodesAreForgotten(t *testing.T) {
 	const gone, until = 15 * time.Second, 115 * time.Second
-	for _, test := range testkit.Some([]struct {
+	for _, test := range []struct {
 		name        string
 		change      func(*Options)
 		least, most float64 // admitted in the last 30 s, of what the oracle admits
 	}{
 		{"a node", func(o *Options) { o.Crashes = []Outage{{1, gone, until}} }, 0.98, 1.01},
 		{"a region", func(o *Options) { o.Partitions = []Partition{{A: 2, From: gone, Until: until}} }, 0.85, 1.02},
-	}) {
+	} {
 		o := DefaultOptions()
 		o.Nodes, o.Duration = 3, until
 		test.change(&o)

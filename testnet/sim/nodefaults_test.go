@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
 func TestParseNodeFault(t *testing.T) {
@@ -47,7 +45,7 @@ func large(change func(*Options)) Options {
 
 // Each fault of nodes befalls those that it is about, for as long as it lasts, and what it did ends with it.
 func TestNodeFaultsAct(t *testing.T) {
-	for _, test := range testkit.Some([]struct {
+	for _, test := range []struct {
 		fault  string
 		during func(c *cluster, region []*node) bool
 	}{
@@ -67,7 +65,7 @@ func TestNodeFaultsAct(t *testing.T) {
 		}},
 		{"rolling/2@3500ms-8s",
 			func(c *cluster, region []*node) bool { return down(region) == 1 && region[0].stopping }},
-	}) {
+	} {
 		t.Run(test.fault, func(t *testing.T) {
 			fault, err := ParseNodeFault(test.fault)
 			if err != nil {

@@ -64,9 +64,6 @@ func TestSample(t *testing.T) {
 
 // A region that stands as one node sends what its nodes would.
 func TestSampleWithStandIns(t *testing.T) {
-	if testkit.Enabled {
-		t.Skip("takes minutes with the race detector, and has no goroutine that TestSample has not")
-	}
 	l := load()
 	l.Nodes, l.KeysTotal = 15, 45*60
 	all, err := TakeSample(t.Context(), l)

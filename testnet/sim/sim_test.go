@@ -69,7 +69,7 @@ func TestRunsRepeat(t *testing.T) {
 	for seed := range uint64(10) {
 		all = append(all, randomFaults(seed+1))
 	}
-	for i, o := range testkit.Some(all) {
+	for i, o := range all {
 		first := run(t, o)
 		a, b := encoded(t, first), encoded(t, run(t, o))
 		if !bytes.Equal(a, b) {

@@ -9,7 +9,7 @@ import (
 
 // Nodes know how far their clocks are apart, over lossy ways of 75 ms that differ from packet to packet.
 func TestNodesKnowTheirSkew(t *testing.T) {
-	for _, skew := range testkit.Some([]time.Duration{2 * time.Second, 0, 100 * time.Millisecond, time.Hour}) {
+	for _, skew := range []time.Duration{2 * time.Second, 0, 100 * time.Millisecond, time.Hour} {
 		o := DefaultOptions()
 		o.Skew, o.Duration = skew, 10*time.Second
 		c, err := newCluster(o, noHooks())
@@ -49,8 +49,8 @@ func TestNodesKnowTheStoresClock(t *testing.T) {
 // Counts of nodes whose clocks are ahead arrive all the same, soon after time has come to them: also those of keys that
 // nobody asks for any more. Otherwise all agree only when the window has passed.
 func TestNodesWithWrongClocksAgreeSoon(t *testing.T) {
-	for _, window := range testkit.Some([]time.Duration{5 * time.Second, 10 * time.Second}) {
-		for seed := uint64(1); seed <= uint64(testkit.Tenth(5)); seed++ {
+	for _, window := range []time.Duration{5 * time.Second, 10 * time.Second} {
+		for seed := uint64(1); seed <= 5; seed++ {
 			o := DefaultOptions()
 			o.Limit, o.Window, o.Skew, o.Keys, o.Load, o.Seed, o.Duration = 200, window, time.Second, 50, 0.1, seed,
 				12*time.Second
@@ -64,8 +64,8 @@ func TestNodesWithWrongClocksAgreeSoon(t *testing.T) {
 // A node whose clock jumps by an hour, either way: clients that keep to 95 % of the limit are never rejected, and
 // nobody is admitted more than twice the limit in a window.
 func TestAClockThatJumps(t *testing.T) {
-	for _, jump := range testkit.Some([]time.Duration{-time.Hour, time.Hour}) {
-		for _, pattern := range testkit.Some([]Pattern{CompliantBurst, Even}) {
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		for _, pattern := range []Pattern{CompliantBurst, Even} {
 			o := DefaultOptions()
 			o.Pattern, o.Limit, o.Duration, o.Seed = pattern, 200, 35*time.Second, 3
 			if pattern == CompliantBurst {

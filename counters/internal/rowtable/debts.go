@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters/internal/bucket"
+	"github.com/edgelimit/edgelimit/node/text"
 )
 
 // Debts are token buckets whose limits come with the requests: a key has one debt, whatever limits it is charged under.
@@ -153,7 +154,8 @@ func (d *Debts) limitOf(capacity time.Duration) *Limit {
 // A table's own charges are exact. Others learn them rounded down to the unit of the class, but to one unit at least.
 func (d *Debts) Take(key uint64, charge, capacity time.Duration, now int64) (dec Decision) {
 	if charge < 0 || capacity < 1 || capacity > MaxDebt {
-		panic(fmt.Sprintf("rowtable: a charge of %s to a debt of at most %s", charge, capacity))
+		panic(fmt.Sprintf("rowtable: a charge of %s to a debt of at most %s", text.Duration(charge),
+			text.Duration(capacity)))
 	}
 	charge = min(charge, MaxDebt+1)
 	l := d.limitOf(capacity)

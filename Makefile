@@ -33,12 +33,13 @@ RELEASE = node/deploy/release
 # real programs in real time, have it to themselves afterwards, one at a time; in the processor time that they leave, the
 # next one is linked, and what the other modules test is compiled. The time that go prints for each has the wait for the
 # one before. Where a test plays many random worlds, with the race detector it is a tenth of them, and all without.
-# SEQUENTIAL packages start no goroutine: without it, and all at once.
+# SEQUENTIAL packages start no goroutine: make test plays all of their worlds without the detector, and none with it.
 COMPUTING = ./counters/... ./gossip/... ./testnet/accuracy ./node/replay ./node/actions ./node/answer ./node/certs \
 	./node/client ./node/clock ./node/decisionlog ./node/files ./node/limits ./node/middleware/... \
 	./node/ratelimit/... ./node/status ./testnet/cluster ./testnet/conformance ./testnet/evasion ./testnet/oracle \
 	./testnet/parsers ./testnet/plot ./testnet/record ./testnet/scenario
-# Tests of gossip that play the same without the detector as with it: with it, but for SLOW ones of the same code.
+# Tests of gossip that play the same with the detector as without it run once: SLOW ones, whose code others of them run,
+# without it, the rest with it.
 SAME      = ^Test(Cluster|Gateways|AllGateways)
 SLOW      = ^Test(GatewaysP|GatewaysOf|ClusterRestartElsewhere|ClusterRejoin|ClusterStart|ClusterTwins)
 SEEDED    = ./counters ./counters/internal/rowtable ./gossip

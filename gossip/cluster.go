@@ -208,8 +208,8 @@ func (c *Cluster) warm() bool {
 	return informed && !blind && !c.awaitsStrays()
 }
 
-// awaitsStrays reports whether nodes of this region, of which only the WAN pool knows, may be about to join the LAN: one
-// that started a short while ago at the address of a seed waits for those that try it.
+// awaitsStrays reports whether nodes of this region that only the WAN pool knows may be about to join the LAN: a node
+// that has just started at the address of a seed waits for those that try it.
 func (c *Cluster) awaitsStrays() bool {
 	return len(c.pools) > 1 && time.Since(c.pools[0].opened) < introduction && len(c.pools[0].strays()) > 0
 }

@@ -264,8 +264,8 @@ func (p *pool) warnOfStrays(ctx context.Context) {
 
 func (p *pool) warnOfStraysNow() {
 	for _, id := range p.strays() {
-		p.cluster.log.Warn("gossip: a node of this region is on the WAN but not on the LAN, so no counts reach it: join "+
-			"it on the LAN (--join HOST)", "peer", id)
+		p.cluster.log.Warn("gossip: a node of this region is on the WAN but not on the LAN, so no counts reach it: "+
+			"join it on the LAN (--join HOST)", "peer", id)
 	}
 }
 

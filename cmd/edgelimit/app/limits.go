@@ -132,7 +132,7 @@ func (s *ruleStores) keyFile(c *cli.Context) string {
 	return cmp.Or(c.String("key-file"), s.cfg.Gossip.KeyFile)
 }
 
-// keys reads the nodes' secrets; there are none without a key file.
+// keys reads the nodes' secrets: none without a key file.
 func (s *ruleStores) keys(c *cli.Context) (node.Keys, error) {
 	file := s.keyFile(c)
 	if file == noKeyFile {

@@ -42,7 +42,7 @@ COMPUTING = ./counters/... ./gossip/... ./testnet/accuracy ./node/replay ./node/
 # without it, the rest with it.
 SAME      = ^Test(Cluster|Gateways|AllGateways)
 SLOW      = ^Test(GatewaysP|GatewaysOf|ClusterRestartElsewhere|ClusterRejoin|ClusterStart|ClusterTwins)
-SEEDED    = ./counters ./counters/internal/rowtable ./gossip
+SEEDED    = ./counters ./gossip
 SEQUENTIAL = ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
 # vet is for make lint.
 TESTFLAGS = -shuffle=on -timeout 40m -vet=off

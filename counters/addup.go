@@ -131,7 +131,6 @@ func (t *Table) appendSums(
 		x := &a.shares[i]
 		id := t.origins.originOf(x.number, c)
 		switch {
-		case id == 0: // a fold
 		case x.place == Near && x.member:
 			dst = a.appendDown(dst, x, id)
 		case x.place.isRegion() && m.scope == Global:

@@ -69,25 +69,19 @@ func Panicking(l *Limit) *Limit {
 	return &other
 }
 
-// FoldOrigin folds an origin at once, if the table knows it.
-func FoldOrigin(t *Table, o Origin, now int64) {
+// RetireOrigin forgets at once what an origin counted, if the table knows it.
+func RetireOrigin(t *Table, o Origin) {
 	t.drain.Lock()
 	defer t.drain.Unlock()
 	ot := &t.origins
 	ot.Lock()
-	if k := ot.numbers[uint64(o)]; k != 0 && ot.remember(k, now, int64(time.Hour)) {
-		ot.states[k].folds.Store(true)
+	if k := ot.numbers[uint64(o)]; k != 0 {
 		ot.states[k].retired.Store(true)
+		ot.states[k].watermark.Store(Gone)
 		ot.sweep = sweep{left: shards}
 	}
 	ot.Unlock()
 	for ot.sweep.left > 0 {
 		t.sweepRetired()
 	}
-}
-
-// IsFolded reports whether the table remembers that it folded the origin.
-func IsFolded(t *Table, o Origin) bool {
-	_, folded := t.origins.folded[uint64(o)]
-	return folded
 }

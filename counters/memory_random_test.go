@@ -135,7 +135,7 @@ func (m *mess) step() {
 			m.table.DrainEarly(m.now)
 		case 12:
 			if m.IntN(4) == 0 {
-				FoldOrigin(m.table, Origin(1+m.IntN(6)), m.now)
+				RetireOrigin(m.table, Origin(1+m.IntN(6)))
 			}
 		case 13:
 			m.table.SetOwners(m.owners())
@@ -246,7 +246,7 @@ func (m *mess) end(seed uint64) {
 	}
 	for what, r := range map[string]*registry{"meter": &m.table.meters.registry, "origin": &m.table.origins.registry} {
 		for number := range r.holders {
-			if n := r.holders[number].Load(); n != 0 && (what == "meter" || r.ids[number] != 0) { // folds stay
+			if n := r.holders[number].Load(); n != 0 {
 				m.Errorf("seed %d: %s %d is borne by %d when nothing is left", seed, what, number, n)
 			}
 		}

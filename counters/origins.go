@@ -1,9 +1,7 @@
 package counters
 
 import (
-	"cmp"
 	"math"
-	"slices"
 	"sync/atomic"
 )
 
@@ -17,9 +15,7 @@ import (
 //	          at most a quarter for each member that names them. Senders that are no members share one such quarter
 //
 // An ended boot keeps its number while its slots count. With long windows and many boots the numbers run short. Then
-// the table retires origins that are no members, first those that are gone, the least recently used ones first. It
-// folds the slots of those that are gone (fold.go), and forgets what the others counted (Stats.OriginsRetired,
-// Forgotten). An origin that was forgotten may come back: merges by max lose nothing.
+// the table retires origins that are no members and forgets what they counted (retire.go).
 const (
 	// maxOrigins is the number of origins that a table knows at a time: boots of nodes with slots that still count.
 	maxOrigins = 1<<13 - 1
@@ -44,7 +40,6 @@ type originState struct {
 	sums      atomic.Pointer[sumWatermarks] // of sums, in its place: see Table.SetSumWatermarks
 	usedAt    atomic.Uint32                 // when one of its slots last came, see usedAt
 	retired   atomic.Bool                   // its slots are to go
-	folds     atomic.Bool                   // and to be folded
 	member    atomic.Bool
 	stranger  atomic.Bool // named by a peer while it was no member
 	place     atomic.Uint32
@@ -62,17 +57,12 @@ type originTable struct {
 	named     map[uint64]int // by sender: used numbers that it named
 	countedAt int64          // when left and named were counted
 
-	folded map[uint64]foldedOrigin // see fold.go
-
-	// Guarded by Table.drain:
-	folds map[Place]uint16 // numbers of folds
-	sweep sweep
+	sweep sweep // guarded by Table.drain
 }
 
 func newOriginTable() originTable {
 	return originTable{registry: newRegistry(maxOrigins), states: make([]originState, maxOrigins+1),
-		members: make(map[uint64]bool), left: maxOrigins - reservedOrigins, named: make(map[uint64]int),
-		folded: make(map[uint64]foldedOrigin), folds: make(map[Place]uint16)}
+		members: make(map[uint64]bool), left: maxOrigins - reservedOrigins, named: make(map[uint64]int)}
 }
 
 // sumWatermarks are the watermarks of the sums over the same nodes, by partition: 0 before the first slot came.
@@ -201,47 +191,4 @@ func (ot *originTable) recount(now int64) {
 			}
 		}
 	}
-}
-
-// retire marks origins that are no members as retired when fewer than half of the reserved numbers are free: so many
-// that as many numbers as are reserved become free.
-func (t *Table) retire(now int64) {
-	ot := &t.origins
-	ot.Lock()
-	defer ot.Unlock()
-	if ot.given < maxOrigins-reservedOrigins/2 || ot.sweep.left > 0 {
-		return
-	}
-	free := maxOrigins - ot.given
-	var others []uint16
-	for k := 1; k <= ot.given; k++ {
-		switch {
-		case ot.holders[k].Load() == 0:
-			free++
-		case !ot.states[k].member.Load():
-			others = append(others, uint16(k))
-		}
-	}
-	if free >= reservedOrigins/2 || len(others) == 0 {
-		return
-	}
-	gone := func(k uint16) int { // 0 sorts first
-		if ot.states[k].isGone(now) {
-			return 0
-		}
-		return 1
-	}
-	slices.SortFunc(others, func(a, b uint16) int {
-		return cmp.Or(gone(a)-gone(b), int(int32(ot.states[a].usedAt.Load()-ot.states[b].usedAt.Load())))
-	})
-	others = others[:min(len(others), reservedOrigins-free)]
-	lasts := t.longestWindow()
-	for _, k := range others {
-		state := &ot.states[k]
-		state.folds.Store(gone(k) == 0 && ot.remember(k, now, lasts))
-		state.retired.Store(true)
-		state.watermark.Store(Gone)
-	}
-	ot.sweep = sweep{left: shards}
-	t.stats.retired.Add(uint64(len(others)))
 }

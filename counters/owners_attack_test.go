@@ -108,7 +108,7 @@ func TestMadeUpSumsLeaveRoomForMembers(t *testing.T) {
 		s.Origin = regionSum | o<<8 | s.Origin&0xff
 		table.Merge([]counters.Slot{s}, start)
 	}
-	if refused := table.Stats().OriginsRefused; refused < 20000-8191/8 {
+	if refused := table.Stats().OriginsRefused; refused < 20000-numbersOfOrigins/8 {
 		t.Errorf("%d sums are refused", refused)
 	}
 	for member := counters.Origin(10); member < 2000; member++ {

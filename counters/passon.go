@@ -134,7 +134,7 @@ func (t *Table) remoteSlot(c *cell, m *meterState, r *remote) Slot {
 func (t *Table) appendForwarded(dst []Slot, s *shard, c *cell, m *meterState) []Slot {
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
-		if r.has(raisedMark) && s.placeOf(r.origin()) == Near && !t.origins.isFold(r.origin()) {
+		if r.has(raisedMark) && s.placeOf(r.origin()) == Near {
 			slot := t.remoteSlot(c, m, r)
 			slot.Demand = s.rateOf(c, r.origin())
 			dst = append(dst, slot)
@@ -159,7 +159,7 @@ func (t *Table) appendToAll(dst []Slot, s *shard, c *cell, m *meterState, change
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
 		place := s.placeOf(r.origin())
-		if r.has(raisedMark) && place != Unplaced && !place.isSum() && !t.origins.isFold(r.origin()) {
+		if r.has(raisedMark) && place != Unplaced && !place.isSum() {
 			toAll(t.remoteSlot(c, m, r), place == Near)
 		}
 		ref = r.next

@@ -31,46 +31,12 @@ func TestMadeUpOriginsLeaveRoomForMembers(t *testing.T) {
 		}
 	}
 	st := table.Stats()
-	if largest := uint64(70000 - 8191/4); st.OriginsRefused < largest {
+	if largest := uint64(70000 - numbersOfOrigins/4); st.OriginsRefused < largest {
 		t.Errorf("%d slots of made-up origins are refused, want at least %d", st.OriginsRefused, largest)
 	}
 	// Those that another sender reports find numbers as well.
 	if table.Merge([]counters.Slot{sentBy(777, slotOf(l, 1, start, 99, 0, 1))}, start) != 1 {
 		t.Error("an origin that another sender speaks of is refused")
-	}
-}
-
-// Nodes that were members and left give their numbers up to members that come, however many boots there are within a
-// window.
-func TestBootsThatAreOverGiveUpTheirNumbers(t *testing.T) {
-	l := limitOf(t, 24*time.Hour, time.Hour, 1<<30)
-	table := least(1)
-	table.Know([]*counters.Limit{l})
-	now := start
-	for boot := counters.Origin(2); boot < 20000; boot++ {
-		now += int64(time.Millisecond)
-		table.SetMember(boot, true)
-		if table.Merge([]counters.Slot{sentBy(boot, slotOf(l, counters.Key(boot%1000), now, boot, 0, 1))}, now) != 1 {
-			t.Fatalf("the count of boot %d is refused: %+v", boot, table.Stats())
-		}
-		table.SetMember(boot, false)
-		if boot%20 == 0 {
-			table.DrainDirty(now)
-		}
-	}
-	st := table.Stats()
-	if st.Forgotten == 0 || st.Forgotten > 14000 {
-		t.Errorf("%d are forgotten: want what the oldest boots counted, and no more", st.Forgotten)
-	}
-	var view uint64
-	for key := range counters.Key(1000) {
-		view += table.View(l, key, now)
-	}
-	if view+st.Forgotten != 19998 {
-		t.Errorf("the views are %d and %d are forgotten, together they should be 19998", view, st.Forgotten)
-	}
-	if own := table.Own(now); len(own) != 0 {
-		t.Errorf("counts of others became own ones: %v", own)
 	}
 }
 

@@ -144,7 +144,7 @@ func (t *Table) judge(y layer, l *Limit) {
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
 		switch {
-		case s.placeOf(r.origin()).isSum() || s.origins.isFold(r.origin()): // of many peers
+		case s.placeOf(r.origin()).isSum(): // of many peers
 		case r.origin() == origin:
 			lead += r.count()
 		case r.count() > lead:

@@ -68,7 +68,7 @@ func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 			out.Forgotten = append(out.Forgotten, Forgotten{&m.meter, count})
 		}
 	}
-	t.retire(now)
+	t.retire()
 	t.sweepRetired()
 	t.expire(now)
 	return out
@@ -205,7 +205,7 @@ func (m *merge) part(slots []Slot) (novel int) {
 	if m.stored {
 		m.place = Near // a store is that of the region
 	}
-	current, folded := m.meter.Index(m.now), m.foldedThrough(slots[0].Origin)
+	current := m.meter.Index(m.now)
 	_, partition := slots[0].Origin.Sum()
 	var counting [together]*Slot
 	var hashes [together]uint64
@@ -215,7 +215,6 @@ func (m *merge) part(slots []Slot) (novel int) {
 		switch s := &slots[i]; {
 		case s.Index > current+1:
 			m.stats.refused.Add(1)
-		case s.Index <= folded:
 		case m.place.isSum() && partition != s.Key.Partition(): // a sum of another partition
 			m.stats.refused.Add(1)
 		case !own && (s.Count != 0 || s.Demand > 0) && s.Index >= max(0, current-int64(m.spec.n)):
@@ -284,14 +283,6 @@ func (m *merge) touch(hashes []uint64) {
 //
 //go:noinline
 func touched(uint64) {}
-
-// foldedThrough is the last sub-window of which the slots of an origin are folded.
-func (m *merge) foldedThrough(o Origin) int64 {
-	if f, ok := m.origins.folded[uint64(o)]; ok && m.now < f.until {
-		return m.meter.Index(f.at)
-	}
-	return -1
-}
 
 func (m *merge) turnTo(meter *Meter) {
 	if meter == m.meter {

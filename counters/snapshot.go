@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Snapshot returns all slots that still count, of all origins but folds, for a new peer. It holds at most limit slots:
+// Snapshot returns all slots that still count, of all origins, for a new peer. It holds at most limit slots:
 // keys with the highest counts come first, and the rest is left out.
 func (t *Table) Snapshot(now int64, limit int) []Slot {
 	var cells []heat
@@ -52,8 +52,7 @@ func (t *Table) appendAll(dst []Slot, heat heat, now int64) []Slot {
 	return t.appendSlots(dst, s, s.cell(ref), m, false)
 }
 
-// Slots returns what every origin has counted of one key in the sub-windows that still count, also of scope Alone. What
-// origins counted that are gone may have no origin (fold.go).
+// Slots returns what every origin has counted of one key in the sub-windows that still count, also of scope Alone.
 func (t *Table) Slots(l *Limit, key Key, now int64) []Slot {
 	h, s := t.locate(l.id, key)
 	s.Lock()
@@ -76,7 +75,7 @@ func (t *Table) appendSlots(dst []Slot, s *shard, c *cell, m *meterState, sums b
 		if slot.Place.isSum() {
 			slot.Count += s.covered(c, r.age(c), slot.Place)
 		}
-		if sums || !slot.Place.isSum() && slot.Origin != 0 {
+		if sums || !slot.Place.isSum() {
 			dst = append(dst, slot)
 		}
 		ref = r.next

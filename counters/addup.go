@@ -8,7 +8,8 @@ import (
 
 // share is what an owner's cell holds of one origin.
 type share struct {
-	number uint16
+	id     Origin
+	state  *originState
 	place  Place
 	fresh  bool
 	member bool
@@ -25,7 +26,6 @@ type byAge [MaxSubWindows + 2]uint64
 type sums struct {
 	sync.Mutex
 	shares []share
-	of     []uint16 // by number of origin: position in shares, plus 1
 	counts []uint64
 
 	cell   *cell
@@ -45,21 +45,19 @@ type sums struct {
 
 // get returns the share of an origin, and adds it if there is none.
 func (a *sums) get(s *shard, origin uint16) *share {
-	if i := a.of[origin]; i != 0 {
-		return &a.shares[i-1]
+	state := s.origins.state(origin)
+	if state.share != 0 {
+		return &a.shares[state.share-1]
 	}
 	from := len(a.counts)
 	a.counts = append(a.counts, make([]uint64, a.ages)...)
-	a.shares = append(a.shares, share{number: origin, place: s.placeOf(origin),
-		member: s.origins.states[origin].member.Load(), counts: a.counts[from : from+a.ages : from+a.ages]})
-	a.of[origin] = uint16(len(a.shares))
+	a.shares = append(a.shares, share{id: s.origins.originOf(origin, a.cell), state: state, place: s.placeOf(origin),
+		member: state.member.Load(), counts: a.counts[from : from+a.ages : from+a.ages]})
+	state.share = uint16(len(a.shares))
 	return &a.shares[len(a.shares)-1]
 }
 
 func (a *sums) begin(c *cell, m *meterState, o *Owners) {
-	if a.of == nil {
-		a.of = make([]uint16, maxOrigins+1)
-	}
 	a.cell, a.meter, a.owners, a.ages = c, m, o, m.size()+1
 	a.near, a.direct, a.far, a.rates = byAge{}, byAge{}, byAge{}, sumRates{}
 	a.once, a.twice, a.farRaised = 0, 0, 0
@@ -67,7 +65,7 @@ func (a *sums) begin(c *cell, m *meterState, o *Owners) {
 
 func (a *sums) end() {
 	for i := range a.shares {
-		a.of[a.shares[i].number] = 0
+		a.shares[i].state.share = 0
 	}
 	a.shares, a.counts, a.cell, a.meter = a.shares[:0], a.counts[:0], nil, nil
 }
@@ -128,23 +126,21 @@ func (t *Table) appendSums(
 	}
 	p := c.key.Partition()
 	for i := range a.shares {
-		x := &a.shares[i]
-		id := t.origins.originOf(x.number, c)
-		switch {
+		switch x := &a.shares[i]; {
 		case x.place == Near && x.member:
-			dst = a.appendDown(dst, x, id)
+			dst = a.appendDown(dst, x)
 		case x.place.isRegion() && m.scope == Global:
-			dst = a.appendAcross(dst, id, x.fresh)
+			dst = a.appendAcross(dst, x.id, x.fresh)
 			if x.fresh && o.Home.Has(p) {
-				dst = t.introduce(dst, a, x)
+				dst = a.introduce(dst, x)
 			}
 		}
 	}
 	if a.rates.all {
-		dst = t.appendToOthers(dst, a)
+		dst = a.appendToOthers(dst)
 	}
 	for _, home := range o.Homes[p] {
-		if home != 0 && m.scope == Global && !t.asked(a, home.Of(p)) {
+		if home != 0 && m.scope == Global && !a.asked(home.Of(p)) {
 			dst = a.appendAcross(dst, home.Of(p), false)
 		}
 	}
@@ -153,11 +149,11 @@ func (t *Table) appendSums(
 
 // appendToOthers appends the sums for the members that did not ask for a key whose limit runs short, where some did: a
 // node that is asked for it first then would admit what nobody has room for.
-func (t *Table) appendToOthers(dst []Slot, a *sums) []Slot {
+func (a *sums) appendToOthers(dst []Slot) []Slot {
 	nothing := &share{fresh: !a.rates.spread, counts: a.none[:a.ages]}
 	for _, id := range a.owners.Others {
-		if !t.asked(a, id) {
-			dst = a.appendDown(dst, nothing, id)
+		if nothing.id = id; !a.asked(id) {
+			dst = a.appendDown(dst, nothing)
 		}
 	}
 	return dst
@@ -180,8 +176,8 @@ func (a *sums) isWide() bool {
 }
 
 // asked reports whether a member asked for the key, or a region, by the name of its sum.
-func (t *Table) asked(a *sums, id Origin) bool {
-	return slices.ContainsFunc(a.shares, func(x share) bool { return t.origins.originOf(x.number, a.cell) == id })
+func (a *sums) asked(id Origin) bool {
+	return slices.ContainsFunc(a.shares, func(x share) bool { return x.id == id })
 }
 
 // all is the set of all ages.
@@ -224,7 +220,7 @@ func (a *sums) appendAcross(dst []Slot, to Origin, fresh bool) []Slot {
 }
 
 // appendDown appends the sums for a member.
-func (a *sums) appendDown(dst []Slot, x *share, id Origin) []Slot {
+func (a *sums) appendDown(dst []Slot, x *share) []Slot {
 	p := a.cell.key.Partition()
 	here, there := a.twice|a.once&^x.raised, a.farRaised
 	if x.fresh {
@@ -236,32 +232,32 @@ func (a *sums) appendDown(dst []Slot, x *share, id Origin) []Slot {
 	} else {
 		nearRate -= x.rate
 	}
-	dst = a.appendSum(dst, id, a.owners.Region.Of(p), here,
+	dst = a.appendSum(dst, x.id, a.owners.Region.Of(p), here,
 		func(age int) uint64 { return atMost(a.direct[age]-x.counts[age], a.maxNear) }, nearRate)
 	if a.meter.scope == Global {
-		dst = a.appendSum(dst, id, a.owners.Elsewhere.Of(p), there,
+		dst = a.appendSum(dst, x.id, a.owners.Elsewhere.Of(p), there,
 			func(age int) uint64 { return atMost(a.far[age], a.maxFar) }, a.rates.far)
 	}
-	return a.appendSum(dst, id, a.owners.Lost.Of(p), 0, func(int) uint64 { return 0 }, lostRate)
+	return a.appendSum(dst, x.id, a.owners.Lost.Of(p), 0, func(int) uint64 { return 0 }, lostRate)
 }
 
 // introduce appends the sums of the other regions for a region that is new to a home, and its sum for the others.
-func (t *Table) introduce(dst []Slot, a *sums, x *share) []Slot {
+func (a *sums) introduce(dst []Slot, x *share) []Slot {
 	for i := range a.shares {
 		other := &a.shares[i]
 		if other == x || !other.place.isRegion() {
 			continue
 		}
-		dst = t.appendIntroduction(dst, a, other, x)
+		dst = a.appendIntroduction(dst, other, x)
 		if !other.fresh { // otherwise its own turn comes
-			dst = t.appendIntroduction(dst, a, x, other)
+			dst = a.appendIntroduction(dst, x, other)
 		}
 	}
 	return dst
 }
 
 // appendIntroduction appends the sum over a region for another one.
-func (t *Table) appendIntroduction(dst []Slot, a *sums, about, to *share) []Slot {
+func (a *sums) appendIntroduction(dst []Slot, about, to *share) []Slot {
 	count := func(age int) (n uint64) {
 		n = about.counts[age]
 		for i := range a.shares { // the slot holds what the sum counts beyond its parts
@@ -271,6 +267,5 @@ func (t *Table) appendIntroduction(dst []Slot, a *sums, about, to *share) []Slot
 		}
 		return n
 	}
-	return a.appendSum(dst, t.origins.originOf(to.number, a.cell), t.origins.originOf(about.number, a.cell), a.all(),
-		count, 0)
+	return a.appendSum(dst, to.id, about.id, a.all(), count, 0)
 }

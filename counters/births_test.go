@@ -125,6 +125,29 @@ func TestBirthsAreSpared(t *testing.T) {
 	}
 }
 
+// Births wrap around at MaxBirth, those of the table and those that come.
+func TestBirthsWrapAround(t *testing.T) {
+	l := limitOf(t, 10*time.Second, time.Second, 100)
+	table, peer, others := small(9), small(2), newCrowd(t)
+	counters.SetBirths(table, counters.MaxBirth)
+	for range 2 {
+		table.Take(l, 1, 10, start)
+		peer.Merge(of(l, table.DrainDirty(start).Slots), start)
+		others.pushOut(t, table, l, 1, start)
+	}
+	at := func(birth uint32, count uint64) counters.Slot { return slotOf(l, 1, start, 9, birth, count) }
+	wantSlots(t, "births", peer.Snapshot(start, 10), at(counters.MaxBirth, 10), at(1, 10))
+
+	peer.SetOwners(&counters.Owners{Owned: only(1)}) // it marks what rises
+	near := at(math.MaxUint32, 12)
+	near.Place = counters.Near
+	peer.Merge([]counters.Slot{near}, start)
+	for range 2 {
+		wantSlots(t, "births after a larger one", peer.Snapshot(start, 10), at(counters.MaxBirth, 12), at(1, 10))
+		peer.DrainDirty(start)
+	}
+}
+
 // sentCounts holds what was drained of one meter, each slot at its largest.
 type sentCounts map[drained]uint64
 

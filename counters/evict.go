@@ -32,7 +32,7 @@ func (t *Table) create(
 	c := s.cell(ref)
 	if now < s.gone {
 		c.raise(recreated)
-		s.births++
+		s.births = (s.births + 1) & MaxBirth
 	}
 	c.key, c.index, c.birth, c.meter, c.used = key, now/m.sub, s.births, m.number, usedAt(now)
 	if s.remotes++; local {
@@ -111,7 +111,7 @@ func (t *Table) evict(s *shard, now int64) uint32 {
 		if sample[n].remote {
 			remotes++
 			if c.slots != 0 {
-				if k := s.remote(c.slots).origin(); t.origins.states[k].member.Load() {
+				if k := s.remote(c.slots).origin(); t.origins.state(k).member.Load() {
 					sample[n].origin = k
 				}
 			}

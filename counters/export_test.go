@@ -26,6 +26,13 @@ func BanShardOf(l *Limit, key Key) int {
 	return int(hash(0, l.ban.id, key) >> (64 - shardBits))
 }
 
+// SetBirths sets the birth of the last cell that was created in place of an evicted one.
+func SetBirths(t *Table, birth uint32) {
+	for i := range t.shards {
+		t.shards[i].births = birth
+	}
+}
+
 // HotKeyState is what a table knows of the demand for a key.
 type HotKeyState struct {
 	Own, Reachable, Unreachable, Estimate float64
@@ -76,8 +83,8 @@ func RetireOrigin(t *Table, o Origin) {
 	ot := &t.origins
 	ot.Lock()
 	if k := ot.numbers[uint64(o)]; k != 0 {
-		ot.states[k].retired.Store(true)
-		ot.states[k].watermark.Store(Gone)
+		ot.state(k).retired.Store(true)
+		ot.state(k).watermark.Store(Gone)
 		ot.sweep = sweep{left: shards}
 	}
 	ot.Unlock()

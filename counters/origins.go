@@ -18,7 +18,7 @@ import (
 // the table retires origins that are no members and forgets what they counted (retire.go).
 const (
 	// maxOrigins is the number of origins that a table knows at a time: boots of nodes with slots that still count.
-	maxOrigins = 1<<13 - 1
+	maxOrigins = 1<<originBits - 1
 	// reservedOrigins are the numbers for members alone, and maxNamed those that one member may name.
 	reservedOrigins = maxOrigins / 4
 	maxNamed        = maxOrigins / 4
@@ -38,18 +38,22 @@ const (
 type originState struct {
 	watermark atomic.Int64                  // see Table.SetWatermark
 	sums      atomic.Pointer[sumWatermarks] // of sums, in its place: see Table.SetSumWatermarks
+	namedBy   uint64                        // the sender that named the origin first
 	usedAt    atomic.Uint32                 // when one of its slots last came, see usedAt
 	retired   atomic.Bool                   // its slots are to go
 	member    atomic.Bool
 	stranger  atomic.Bool // named by a peer while it was no member
 	place     atomic.Uint32
-	namedBy   uint64 // the sender that named the origin first
+	share     uint16 // its position in Table.sums.shares, plus 1; 0: it has none
 }
+
+// originStates are the states of numbers with the same high byte. A table makes them when it gives the first of these.
+type originStates [256]originState
 
 // originTable numbers the origins of slots. The lock of the registry guards it.
 type originTable struct {
 	registry
-	states  []originState // by number
+	states  [256]*originStates // by the high byte of the number, see state
 	members map[uint64]bool
 	summed  atomic.Bool // there are numbers of sums
 
@@ -61,8 +65,13 @@ type originTable struct {
 }
 
 func newOriginTable() originTable {
-	return originTable{registry: newRegistry(maxOrigins), states: make([]originState, maxOrigins+1),
+	return originTable{registry: newRegistry(maxOrigins), states: [256]*originStates{{}},
 		members: make(map[uint64]bool), left: maxOrigins - reservedOrigins, named: make(map[uint64]int)}
+}
+
+// state returns the state of a number that was given, or of 0. A holder of the number needs no lock.
+func (ot *originTable) state(number uint16) *originState {
+	return &ot.states[number/256][number%256]
 }
 
 // sumWatermarks are the watermarks of the sums over the same nodes, by partition: 0 before the first slot came.
@@ -80,7 +89,7 @@ func nameOf(o Origin, p Place) uint64 {
 // originOf is the origin that a number is in a cell.
 func (ot *originTable) originOf(number uint16, c *cell) Origin {
 	id := Origin(ot.ids[number])
-	if ot.states[number].sums.Load() != nil {
+	if ot.state(number).sums.Load() != nil {
 		id |= Origin(c.key.Partition())
 	}
 	return id
@@ -88,7 +97,7 @@ func (ot *originTable) originOf(number uint16, c *cell) Origin {
 
 // watermarkOf is the watermark of an origin in a cell.
 func (ot *originTable) watermarkOf(number uint16, c *cell) int64 {
-	state := &ot.states[number]
+	state := ot.state(number)
 	if sums := state.sums.Load(); sums != nil {
 		return sums[c.key.Partition()].Load()
 	}
@@ -97,7 +106,7 @@ func (ot *originTable) watermarkOf(number uint16, c *cell) int64 {
 
 // hasSlotFor reports whether the shard may hold one more slot of an origin.
 func (s *shard) hasSlotFor(origin uint16) bool {
-	return !s.origins.states[origin].stranger.Load() ||
+	return !s.origins.state(origin).stranger.Load() ||
 		(s.strangers+1)*remoteWords <= len(s.pages)*pageWords/strangerShare
 }
 
@@ -107,14 +116,14 @@ func (t *Table) SetMember(o Origin, member bool) {
 	ot.Lock()
 	defer ot.Unlock()
 	k := ot.numbers[uint64(o)]
-	ot.states[k].member.Store(member && k != 0)
+	ot.state(k).member.Store(member && k != 0)
 	if !member {
 		delete(ot.members, uint64(o))
 		return
 	}
 	ot.members[uint64(o)] = true
-	ot.states[k].retired.Store(false)
-	ot.states[k].stranger.Store(false)
+	ot.state(k).retired.Store(false)
+	ot.state(k).stranger.Store(false)
 }
 
 // SetPlace sets where an origin counts of which slots came while that was unknown.
@@ -122,7 +131,7 @@ func (t *Table) SetPlace(o Origin, p Place) {
 	t.origins.RLock()
 	defer t.origins.RUnlock()
 	if k := t.origins.numbers[uint64(o)]; k != 0 {
-		t.origins.states[k].place.CompareAndSwap(uint32(Unplaced), uint32(p))
+		t.origins.state(k).place.CompareAndSwap(uint32(Unplaced), uint32(p))
 	}
 }
 
@@ -153,7 +162,10 @@ func (ot *originTable) number(o, sender Origin, place Place, now int64) uint16 {
 	if k == 0 {
 		return 0
 	}
-	state := &ot.states[k]
+	if part := &ot.states[k/256]; *part == nil {
+		*part = new(originStates)
+	}
+	state := ot.state(k)
 	state.namedBy = by
 	state.member.Store(member || by == summers) // sums are not retired
 	state.stranger.Store(!member && by != 0 && by != summers)
@@ -186,8 +198,8 @@ func (ot *originTable) recount(now int64) {
 	for k := 1; k <= ot.given; k++ {
 		if ot.holders[k].Load() > 0 {
 			ot.left--
-			if !ot.states[k].member.Load() || ot.states[k].namedBy == summers {
-				ot.named[ot.states[k].namedBy]++
+			if state := ot.state(uint16(k)); !state.member.Load() || state.namedBy == summers {
+				ot.named[state.namedBy]++
 			}
 		}
 	}

@@ -126,7 +126,7 @@ func slotOf(c *cell, m *meterState, age int, origin, to Origin, count uint64) Sl
 // remoteSlot is a slot of another origin as it came.
 func (t *Table) remoteSlot(c *cell, m *meterState, r *remote) Slot {
 	slot := slotOf(c, m, int(r.age(c)), t.origins.originOf(r.origin(), c), 0, r.count())
-	slot.Birth = r.birth
+	slot.Birth = r.birth()
 	return slot
 }
 

@@ -2,22 +2,23 @@ package counters
 
 // remote is a slot of another origin in a cell's list, 16 bytes.
 type remote struct {
-	next  uint32
-	birth uint32
-	what  uint64 // from the top: 42 bits of count, the low 6 bits of the sub-window, the marks, 13 bits of the origin
+	next uint32
+	life uint32 // from the top: the marks, 30 bits of the birth
+	what uint64 // from the top: 42 bits of count, the low 6 bits of the sub-window, 16 bits of the origin
 }
 
 const (
 	remoteWords = 2
-	originBits  = 13
-	markBits    = 3
+	originBits  = 16
 	indexBits   = 6 // the slots of a cell lie in 62 sub-windows at most: 6 bits tell them apart
-	indexAt     = originBits + markBits
-	countAt     = indexAt + indexBits
+	countAt     = originBits + indexBits
 
-	raisedMark = 1 << originBits       // it rose since the last drain
-	freshMark  = 1 << (originBits + 1) // and its origin had no other slot in the cell
+	raisedMark = MaxBirth + 1       // it rose since the last drain
+	freshMark  = 2 * (MaxBirth + 1) // and its origin had no other slot in the cell
 )
+
+// MaxBirth is the maximum of Slot.Birth. Tables ignore the higher bits of a larger one.
+const MaxBirth = 1<<30 - 1
 
 // MaxCount is the maximum of a remote slot. It is far above any limit, and far below where sums overflow.
 const MaxCount = 1<<(64-countAt) - 1
@@ -31,11 +32,12 @@ const maxSlots = 1 << 14
 const maxBirths = 64
 
 func (r *remote) count() uint64  { return r.what >> countAt }
-func (r *remote) origin() uint16 { return uint16(r.what) & (1<<originBits - 1) }
+func (r *remote) origin() uint16 { return uint16(r.what) }
+func (r *remote) birth() uint32  { return r.life & MaxBirth }
 
-func (r *remote) has(mark uint64) bool { return r.what&mark != 0 }
-func (r *remote) mark(marks uint64)    { r.what |= marks }
-func (r *remote) unmark()              { r.what &^= raisedMark | freshMark }
+func (r *remote) has(mark uint32) bool { return r.life&mark != 0 }
+func (r *remote) mark(mark uint32)     { r.life |= mark }
+func (r *remote) unmark()              { r.life &= MaxBirth }
 
 // lower subtracts from the count.
 func (r *remote) lower(by uint64) { r.what -= by << countAt }
@@ -43,13 +45,13 @@ func (r *remote) lower(by uint64) { r.what -= by << countAt }
 // age is the number of sub-windows from the slot to the one after the cell's time: 0 for a slot that is ahead of the
 // cell, 1 for the newest place of the ring.
 func (r *remote) age(c *cell) uint64 {
-	return (uint64(c.index+1) - r.what>>indexAt) & (1<<indexBits - 1)
+	return (uint64(c.index+1) - r.what>>originBits) & (1<<indexBits - 1)
 }
 
 // set sets all but the marks.
 func (r *remote) set(origin uint16, birth uint32, index int64, count uint64) {
-	r.birth = birth
-	r.what = count<<countAt | uint64(index)&(1<<indexBits-1)<<indexAt | r.what&(raisedMark|freshMark) | uint64(origin)
+	r.life = r.life&^MaxBirth | birth
+	r.what = count<<countAt | uint64(index)&(1<<indexBits-1)<<originBits | uint64(origin)
 }
 
 // place finds the slot of an origin and birth in a sub-window: its ref, or 0 and the link where it belongs. full means
@@ -64,7 +66,7 @@ func (s *shard) place(c *cell, origin uint16, birth uint32, index int64) (ref ui
 			break
 		}
 		if a == age && r.origin() == origin {
-			if r.birth == birth {
+			if r.birth() == birth {
 				return *link, link, false
 			}
 			births++
@@ -95,7 +97,7 @@ func (s *shard) dropSlots(c *cell, sh *shape, by int64) {
 // freeSlot frees the slot that a link leads to, and links the next one in its place.
 func (s *shard) freeSlot(link *uint32) {
 	origin := s.memory.remote(*link).origin()
-	if s.strangers > 0 && s.origins.states[origin].stranger.Load() {
+	if s.strangers > 0 && s.origins.state(origin).stranger.Load() {
 		s.strangers-- // a stranger that became a member since keeps its part of the share
 	}
 	s.origins.holders[origin].Add(-1)

@@ -313,10 +313,10 @@ func (m *merge) numberOf(o, sender Origin) uint16 {
 		m.origins.RLock()
 		m.number = m.origins.numbers[name] // it may have been given to another origin since
 	}
-	if m.origins.states[m.number].retired.Load() {
+	if m.origins.state(m.number).retired.Load() {
 		m.number = 0
 	}
-	state := &m.origins.states[m.number]
+	state := m.origins.state(m.number)
 	if sums := state.sums.Load(); sums != nil {
 		_, partition := o.Sum()
 		sums[partition].CompareAndSwap(0, m.now)
@@ -362,7 +362,7 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 		return false, false
 	}
 	count := min(slot.Count, MaxCount)
-	birth := slot.Birth
+	birth := slot.Birth & MaxBirth
 	if place.isSum() { // beyond its parts. Nobody creates the cell of a sum again
 		birth = 0
 		count -= min(count, s.covered(c, uint64(c.index+1-slot.Index), place))
@@ -382,7 +382,7 @@ func (m *merge) slot(slot *Slot, origin uint16, h uint64) (raised, refused bool)
 		if ref = m.alloc(s, remoteWords, c, m.now); ref == 0 {
 			return false, true
 		}
-		if m.origins.states[origin].stranger.Load() {
+		if m.origins.state(origin).stranger.Load() {
 			s.strangers++
 		}
 		s.remote(ref).next, *link = *link, ref

@@ -27,18 +27,20 @@ func (t *Table) retire() {
 	if ot.given < maxOrigins-reservedOrigins/2 || ot.sweep.left > 0 {
 		return
 	}
-	free := maxOrigins - ot.given
-	var others []*originState
+	free := maxOrigins
 	for k := 1; k <= ot.given; k++ {
-		switch state := &ot.states[k]; {
-		case ot.holders[k].Load() == 0:
-			free++
-		case !state.member.Load():
-			others = append(others, state)
+		if ot.holders[k].Load() > 0 {
+			free--
 		}
 	}
-	if free >= reservedOrigins/2 || len(others) == 0 {
+	if free >= reservedOrigins/2 {
 		return
+	}
+	var others []*originState
+	for k := 1; k <= ot.given; k++ {
+		if state := ot.state(uint16(k)); ot.holders[k].Load() > 0 && !state.member.Load() {
+			others = append(others, state)
+		}
 	}
 	slices.SortFunc(others, func(a, b *originState) int {
 		return cmp.Or(a.mayCount()-b.mayCount(), int(int32(a.usedAt.Load()-b.usedAt.Load())))
@@ -92,7 +94,7 @@ func (t *Table) swept() {
 	ot.Lock()
 	defer ot.Unlock()
 	for k := 1; k <= ot.given; k++ {
-		if ot.states[k].retired.Swap(false) && ot.holders[k].Load() == 0 {
+		if ot.state(uint16(k)).retired.Swap(false) && ot.holders[k].Load() == 0 {
 			delete(ot.numbers, ot.ids[k])
 			ot.ids[k] = 0
 		}
@@ -105,7 +107,7 @@ func (t *Table) dropRetired(s *shard, c *cell, m *meterState) (slots int) {
 	lost := uint64(0)
 	for link := &c.slots; *link != 0; slots++ {
 		r := s.remote(*link)
-		if !t.origins.states[r.origin()].retired.Load() {
+		if !t.origins.state(r.origin()).retired.Load() {
 			link = &r.next
 			continue
 		}

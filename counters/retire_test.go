@@ -10,7 +10,10 @@ import (
 )
 
 // numbersOfOrigins is how many origins a table can number at a time.
-const numbersOfOrigins = 8191
+const numbersOfOrigins = 65535
+
+// bootKeys is how many keys boots count.
+const bootKeys = 5000
 
 // boots is a table and boots of nodes that count for it, one after the other.
 type boots struct {
@@ -55,7 +58,7 @@ func (b *boots) slot(boot counters.Origin) counters.Slot {
 	return sentBy(boot, slotOf(b.limit, b.key(boot), start, boot, 0, 1))
 }
 
-func (b *boots) key(boot counters.Origin) counters.Key { return counters.Key(boot % 500) }
+func (b *boots) key(boot counters.Origin) counters.Key { return counters.Key(boot % bootKeys) }
 
 // has reports whether the table counts what a boot counted.
 func (b *boots) has(boot counters.Origin) bool {
@@ -69,7 +72,7 @@ func (b *boots) has(boot counters.Origin) bool {
 
 // view is what the table knows of all keys.
 func (b *boots) view() (sum uint64) {
-	for key := range counters.Key(500) {
+	for key := range counters.Key(bootKeys) {
 		sum += b.table.View(b.limit, key, b.now)
 	}
 	return sum
@@ -88,7 +91,7 @@ func TestBootsThatAreOverGiveUpTheirNumbers(t *testing.T) {
 		if view := b.view(); st.Forgotten != st.OriginsRetired || view+st.Forgotten != 2*numbersOfOrigins {
 			t.Errorf("gone %v: the views are %d and %d are forgotten", gone, view, st.Forgotten)
 		}
-		if b.forgotten == 0 || b.forgotten > numbersOfOrigins/500 {
+		if b.forgotten == 0 || b.forgotten > numbersOfOrigins/bootKeys {
 			t.Errorf("gone %v: %d of a key were forgotten at a time", gone, b.forgotten)
 		}
 		if own := b.table.Own(b.now); len(own) != 0 {

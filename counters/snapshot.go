@@ -71,7 +71,7 @@ func (t *Table) appendSlots(dst []Slot, s *shard, c *cell, m *meterState, sums b
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
 		slot := slotOf(c, m, int(r.age(c)), t.origins.originOf(r.origin(), c), 0, r.count())
-		slot.Birth, slot.Place = r.birth, s.placeOf(r.origin())
+		slot.Birth, slot.Place = r.birth(), s.placeOf(r.origin())
 		if slot.Place.isSum() {
 			slot.Count += s.covered(c, r.age(c), slot.Place)
 		}

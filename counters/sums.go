@@ -25,7 +25,7 @@ func (p Place) covers(part Place) bool {
 }
 
 // placeOf is the place of the origin with a number.
-func (s *shard) placeOf(origin uint16) Place { return Place(s.origins.states[origin].place.Load()) }
+func (s *shard) placeOf(origin uint16) Place { return Place(s.origins.state(origin).place.Load()) }
 
 // covered is the count of the slots of an age that are part of a sum.
 func (s *shard) covered(c *cell, age uint64, sum Place) (count uint64) {

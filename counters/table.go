@@ -108,8 +108,8 @@ type shard struct {
 	_         [64]byte
 }
 
-// fixedBytes is the part of the budget that the registries take, with eight thousand meters. Each meter beyond takes 20
-// bytes more, a small part of what its rule takes.
+// fixedBytes is the part of the budget that the registries take, with eight thousand meters and five thousand origins.
+// Each meter beyond takes 20 bytes more, a small part of what its rule takes, and each origin beyond 60.
 const fixedBytes = 480 << 10
 
 // NewTable returns an empty table. It panics if the budget is outside MinMemory to MaxMemory.

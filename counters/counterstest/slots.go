@@ -34,7 +34,7 @@ var (
 	}
 	lawKeys    = []counters.Key{0, 1, 2, math.MaxUint64}
 	lawOrigins = []counters.Origin{1<<63 | 1, 1<<63 | 2, math.MaxUint64}
-	lawBirths  = []uint32{0, 1, math.MaxUint32}
+	lawBirths  = []uint32{0, 1, counters.MaxBirth}
 )
 
 // drawNow draws a time, often at the very beginning or end of a sub-window.

@@ -30,7 +30,7 @@ const (
 	flushGap   = 10 * time.Millisecond
 	ownersGap  = 5 * time.Millisecond // flushGap where owners add up
 	queueSize  = 1024                 // messages that wait in memberlist's receive queue; it drops what comes then
-	maxOrigins = 8191                 // that a table can tell apart
+	maxOrigins = 65535                // that a table can tell apart
 	meshMost   = 16                   // nodes, in a cluster in which every node sends to every other one
 )
 

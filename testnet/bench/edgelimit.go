@@ -55,7 +55,11 @@ func engines() (all []contestant) {
 		if v.name != nameEngine {
 			continue
 		}
-		all = append(all, contestant{name: nameGiven, open: opener(v, engine{given: true}), sharesTable: true})
+		all = append(all, contestant{name: nameGiven, open: opener(v, engine{given: true}), sharesTable: true,
+			moves: true})
+		large := v
+		large.memory = 4 * v.memory * 5 / 8 // a million keys take five eighths
+		all = append(all, contestant{name: nameQuarter, open: opener(large, engine{given: true}), sharesTable: true})
 		for _, n := range remoteOrigins {
 			all = append(all, contestant{name: fmt.Sprintf(nameOrigins, n), open: opener(v, engine{origins: n}),
 				hotOnly: true, sharesTable: true})
@@ -106,10 +110,10 @@ func (e *engine) take(s *stream, i int) bool {
 	return e.table.Take(e.limit, e.key(s, i), 1, e.clock.Load()).Allowed
 }
 
-// fill makes a request of every client in every sub-window of the current window, and merges a slot of each other
-// origin.
+// fill makes a request of every client in every sub-window of the current window, also in the one that leaves, and
+// merges a slot of each other origin.
 func (e *engine) fill(s *stream) error {
-	for back := e.limit.Meter().SubWindows() - 1; back >= 0; back-- {
+	for back := e.limit.Meter().SubWindows(); back >= 0; back-- {
 		e.fillSub(s.keys, back, e.origins)
 	}
 	if st := e.table.Stats(); st.Keys < s.len() {

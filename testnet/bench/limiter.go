@@ -24,6 +24,9 @@ type limiter struct {
 // each is the take of a limiter that is asked for one request at a time. All contestants pay for its call.
 func each(admit func(s *stream, i int) bool) func(s *stream, from, to int) int {
 	return func(s *stream, from, to int) (admitted int) {
+		if s.dependent {
+			return inTurn(admit, s, from, to)
+		}
 		for i := from; i < to; i++ {
 			if admit(s, i) {
 				admitted++
@@ -33,17 +36,35 @@ func each(admit func(s *stream, i int) bool) func(s *stream, from, to int) int {
 	}
 }
 
+// inTurn is each of a dependent stream: where the next request lies is read from steps, by what the decision was.
+func inTurn(admit func(s *stream, i int) bool, s *stream, from, to int) (admitted int) {
+	for i := from; i < to; {
+		one := 0
+		if admit(s, i) { // no branch: the compiler makes a number of it
+			one = 1
+		}
+		admitted += one
+		i += steps[one]
+	}
+	return admitted
+}
+
+// steps are from a request to the next one, by whether it was admitted. The compiler does not know that both are 1.
+var steps = [2]int{1, 1}
+
 // state is what a limiter has counted before a workload. Workloads with the same state share the limiter.
 type state struct {
 	name    string
 	limited bool            // a limit of 1 that is used up; otherwise one that is never reached
 	clients func() []uint32 // the clients that have made a request
+	moving  bool            // a sub-window begins before each slice. It is for those that have any
 }
 
 var (
 	stateHot     = &state{name: "hot", clients: func() []uint32 { return upTo(0, 3*1024) }}
 	stateDenied  = &state{name: "denied", limited: true, clients: func() []uint32 { return upTo(0, 1) }}
 	stateMillion = &state{name: "million", clients: func() []uint32 { return upTo(0, million) }}
+	stateMoving  = &state{name: "moving", clients: stateMillion.clients, moving: true}
 )
 
 // contestant is a rate limiter of the comparison.
@@ -54,12 +75,14 @@ type contestant struct {
 	sharesTable  bool                             // another caller of another contestant's table: same memory
 	outOfProcess bool                             // its memory is elsewhere
 	mayDeny      bool                             // it has no limit that a million keys never reach
+	moves        bool                             // it has sub-windows: see state.moving
 }
 
 // The names in the goals and ratios.
 const (
 	nameEngine      = "edgelimit, 10 sub-windows"
 	nameGiven       = nameEngine + ", key given"
+	nameQuarter     = nameGiven + ", a quarter full"
 	nameTwoBuckets  = "edgelimit, two buckets"
 	nameTokenBucket = "edgelimit, token bucket"
 	nameFixed       = "edgelimit, fixed window"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/edgelimit/edgelimit/testnet/bench/rig"
@@ -31,6 +32,7 @@ type series struct{ contestant, workload string }
 type timing struct {
 	series
 	ns, allocs float64
+	least      float64 // minimum of ns
 	cpu        float64 // share of its cores that it got
 }
 
@@ -108,7 +110,7 @@ func (r *report) addTurns(turns []*turn) {
 		id := series{t.contestant.name, t.load.name}
 		r.series[id] = t.each(sliceNS)
 		r.timings = append(r.timings, timing{id, rig.Median(r.series[id]), rig.Median(t.each(sliceAllocs)),
-			rig.Median(t.each(sliceCPU))})
+			slices.Min(r.series[id]), rig.Median(t.each(sliceCPU))})
 	}
 }
 
@@ -121,6 +123,16 @@ func (r *report) cpu(cores int) float64 {
 		}
 	}
 	return rig.Median(all)
+}
+
+// least returns the ratio of the minima of a and b: other programs slow a slice down, and make none faster. It returns
+// false if one of them was not measured.
+func (r *report) least(a, b series) (float64, bool) {
+	as, bs := r.series[a], r.series[b]
+	if len(as) == 0 || len(bs) == 0 {
+		return 0, false
+	}
+	return slices.Min(as) / slices.Min(bs), true
 }
 
 // ratio returns the median of the ratios of a to b within the rounds, or false if one of them was not measured.

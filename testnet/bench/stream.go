@@ -17,6 +17,9 @@ type stream struct {
 	text  string
 	start []uint32 // of each identity in text, and the end of the last
 	keys  []uint64
+	// dependent has the next request be known only after the decision on the one before, as where the work of a server
+	// comes between them: the processor cannot wait for the memory of several at a time.
+	dependent bool
 }
 
 func (s *stream) len() int { return len(s.keys) }

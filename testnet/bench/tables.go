@@ -50,7 +50,7 @@ absolute figures are this machine's.
 `, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), r.duration.rounds, r.duration.slice.Seconds()*1e3,
 		r.redis, 100*r.cpu(1), 100*r.cpu(2))
 	for _, t := range []table{
-		r.goalTable(), r.timeTable(), r.ratioTable("Time of a decision, of x/time/rate's", nameXTime),
+		r.goalTable(), r.timeTable(), r.leastTable(), r.ratioTable("Time of a decision, of x/time/rate's", nameXTime),
 		r.ratioTable("Time of a decision, of go-limiter's", nameGoLimiter), r.speedUpTable(), r.budgetTable(),
 		r.footprintTable(), r.mergeTable(),
 	} {
@@ -62,14 +62,22 @@ absolute figures are this machine's.
 }
 
 func (r *report) goalTable() table {
-	t := table{title: "Goals", head: []string{"goal", "wanted", "measured", "verdict"}}
+	t := table{title: "Goals",
+		note: "Times of a decision: the fastest slices of both, and the median of the ratios within the rounds.",
+		head: []string{"goal", "wanted", "measured", "median", "verdict"}}
 	for _, g := range goals {
 		wanted := "at most " + figure(g.max)
 		if g.min > 0 {
 			wanted = "at least " + figure(g.min)
 		}
 		measured, verdict := g.judge(r)
-		t.add(g.text, wanted, measured, verdict)
+		median := "-"
+		if g.median != nil {
+			if m, ok := g.median(r); ok {
+				median = figure(m)
+			}
+		}
+		t.add(g.text, wanted, measured, median, verdict)
 	}
 	return t
 }
@@ -117,6 +125,10 @@ func (r *report) timeTable() table {
 		t.rows[i] = append(row, figure(withoutNoise(allocs)))
 	}
 	return t
+}
+
+func (r *report) leastTable() table {
+	return r.matrix("The same, in the fastest slice", "", func(t timing) (float64, bool) { return t.least, true })
 }
 
 func (r *report) ratioTable(title, to string) table {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/edgelimit/edgelimit/counters"
 )
 
 // duration sets how long to measure.
@@ -38,6 +40,8 @@ const (
 	loadHot    = "hot key"
 	loadSome   = "own 1024 keys"
 	loadCold   = "1M uniform"
+	loadTurn   = "1M uniform, one known after the other"
+	loadMoving = "1M uniform, new in their sub-window"
 	loadZipf   = "1M Zipf"
 	loadDenied = "denied"
 )
@@ -45,6 +49,8 @@ const (
 func workloads() (all []workload) {
 	one, cold, busy := newStream(hot()), newStream(uniform(1<<21)), newStream(zipf(1<<21))
 	half := cold.len() / 2
+	turn := *cold
+	turn.dependent = true
 	for _, w := range []struct {
 		name          string
 		state         *state
@@ -54,6 +60,8 @@ func workloads() (all []workload) {
 		{loadHot, stateHot, one, one, 0},
 		{loadSome, stateHot, newStream(some(1)), newStream(some(2)), 0},
 		{loadCold, stateMillion, cold, cold, half},
+		{loadTurn, stateMillion, &turn, &turn, half},
+		{loadMoving, stateMoving, cold, cold, half},
 		{loadZipf, stateMillion, busy, busy, half},
 		{loadDenied, stateDenied, one, one, 0},
 	} {
@@ -118,7 +126,7 @@ func openTurns(ctx context.Context, all []contestant) (turns []*turn, stop func(
 		}
 		for i := range all {
 			c := &all[i]
-			if c.hotOnly && s == stateMillion {
+			if c.hotOnly && (s == stateMillion || s.moving) || s.moving && !c.moves {
 				continue
 			}
 			if open[id{c, s}] == nil {
@@ -143,6 +151,9 @@ func (t *turn) measure(d time.Duration, repeats *int) (best slice, err error) {
 				break
 			}
 			*repeats--
+		}
+		if t.load.state.moving {
+			t.limiter.clock.Add(int64(benchWindow) / counters.DefaultSubWindows)
 		}
 		s := measure(t.limiter, t.load.streams, t.at, d, t.chunk)
 		if err := t.plausible(s); err != nil {

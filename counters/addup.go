@@ -72,7 +72,8 @@ func (a *sums) end() {
 
 // add adds up the counts of a cell, of which the newest own sub-windows changed.
 func (a *sums) add(s *shard, c *cell, m *meterState, changed uint8) {
-	for i, own := range s.own(c, &m.shape, m.size()) {
+	var room [MaxSubWindows + 1]uint64
+	for i, own := range s.own(room[:0], c, &m.shape, m.size()) {
 		a.near[m.size()-i] = own
 	}
 	a.direct = a.near

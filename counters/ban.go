@@ -71,13 +71,12 @@ func (l *Limit) AddressBanMeter() *Meter {
 	return &l.addressBan.meter
 }
 
-// banOf returns the meters of the ban of a key, and its key there. address is 0 or that of Charge.Address. The limit
-// has bans.
-func (l *Limit) banOf(key, address Key) (*banSpec, Key) {
-	if address != 0 && l.addressBan != nil {
-		return l.addressBan, address
+// bans returns the meters of the ban of a layer, and its key there. The limit has bans.
+func (ch *Charge) bans() (*banSpec, Key) {
+	if ch.Address != 0 && ch.Limit.addressBan != nil {
+		return ch.Limit.addressBan, ch.Address
 	}
-	return l.ban, key
+	return ch.Limit.ban, ch.Key
 }
 
 // BanMeter returns the meter under which the limit's bans are sent, nil if it has no bans. It is shared: do not write
@@ -96,15 +95,17 @@ const banWords = 1
 func (c *cell) until() *uint64 { return &c.words(headWords, banWords)[0] }
 
 // banned denies a request of a banned key, and counts nothing.
-func (t *Table) banned(l *Limit, key, address Key, h, cost, before uint64, now int64, d *Decision) bool {
-	b, banKey := l.banOf(key, address)
-	until := t.bannedUntil(b, banKey, cost, t.distrustsBans(l, b, now), now)
+func (t *Table) banned(y *layer, ch *Charge, before uint64, now int64, d *Decision) bool {
+	b, key := ch.bans()
+	until := t.bannedUntil(b, key, ch.Cost, t.distrustsBans(ch.Limit, b, now), now)
 	if until <= now {
 		return false
 	}
-	t.decide(t.settled(t.shardOf(h), l, key, h, 0, false, now), l, cost, before, peek, d)
+	t.open(y, 0, false, now)
+	t.answer(y, ch.Cost, before, peek, d)
+	t.note(y, ch.Cost, d)
 	d.ban(time.Duration(until - now))
-	d.Banned = true
+	d.Banned, y.c = true, nil
 	return true
 }
 
@@ -132,28 +133,29 @@ func (t *Table) bannedUntil(b *banSpec, key Key, cost uint64, own bool, now int6
 // latest is the latest time in a cell of bans or lifts; if own, of those that this table itself put there.
 func (s *shard) latest(c *cell, sh *shape, own bool) uint64 {
 	if own {
-		return slices.Max(s.own(c, sh, sh.size()))
+		var room [MaxSubWindows + 1]uint64
+		return slices.Max(s.own(room[:0], c, sh, sh.size()))
 	}
 	return *c.until()
 }
 
 // ban begins a ban after a denial, not of a key without a cell, which denies for other reasons. If there is no room for
 // it, the limit denies by itself.
-func (t *Table) ban(l *Limit, key, address Key, cost uint64, now int64, d *Decision) {
-	if d.Allowed || d.Banned || cost == 0 || d.RetryAfter == Never {
+func (t *Table) ban(ch *Charge, now int64, d *Decision) {
+	if d.Allowed || d.Banned || ch.Cost == 0 || d.RetryAfter == Never {
 		return
 	}
-	b, key := l.banOf(key, address)
-	if until := t.beginBan(l, b, key, now); until > now {
+	b, key := ch.bans()
+	if until := t.beginBan(ch.Limit, b, key, now); until > now {
 		d.ban(time.Duration(until - now))
 	}
 }
 
 // banReported begins a ban after a report that left nothing of the limit, unless the key is banned.
-func (t *Table) banReported(l *Limit, key, address Key, now int64) {
-	b, key := l.banOf(key, address)
-	if t.bannedUntil(b, key, 0, t.distrustsBans(l, b, now), now) <= now {
-		t.beginBan(l, b, key, now)
+func (t *Table) banReported(ch *Charge, now int64) {
+	b, key := ch.bans()
+	if t.bannedUntil(b, key, 0, t.distrustsBans(ch.Limit, b, now), now) <= now {
+		t.beginBan(ch.Limit, b, key, now)
 	}
 }
 
@@ -175,16 +177,14 @@ func (t *Table) beginBan(l *Limit, b *banSpec, key Key, now int64) int64 {
 // noteTime raises the own time in a cell of bans or lifts, in the current sub-window, and has it replicated.
 func (t *Table) noteTime(s *shard, y *spec, ref uint32, millis uint64) {
 	c := s.cell(ref)
-	if own := s.own(c, &y.shape, 1)[0]; own < millis {
+	var room [1]uint64
+	if own := s.own(room[:0], c, &y.shape, 1)[0]; own < millis {
 		c.count(c.counts(&y.shape), millis-own)
 		*c.until() = max(*c.until(), millis)
 		t.noteBan(s, c)
 	}
 	c.raise(denied)
-	s.localize(c)
-	if !c.has(dirty) && y.scope != Alone {
-		s.enlist(ref, c, false)
-	}
+	s.noteDemand(ref, c, y.scope)
 }
 
 func ceilMillis(now int64) uint64 {

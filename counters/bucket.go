@@ -39,37 +39,77 @@ func newBucketLimit(m *Meter, capacity, refill uint64) (b bucketLimit, ok bool) 
 	return b, b.one < bucket.MaxSpan && b.full <= uint64(longestFill(m.Window))<<bucket.Fraction(m.Window)
 }
 
-func (l *Limit) takeBucket(c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
-	if l.rate.Refill == 0 {
-		d.RetryAfter = Never // a limit of 0, for a key that others counted
-		return
+// span is the time that a cost takes. It divides for costs above 1 alone.
+func (l *Limit) span(cost uint64) uint64 {
+	switch cost {
+	case 0:
+		return 0
+	case 1:
+		return l.one
 	}
-	asked := max(cost, 1)
-	take := l.one
-	if asked > 1 {
-		take = l.rate.Span(asked)
+	return l.rate.Span(cost)
+}
+
+// meet prepares a bucket's cell for a decision: merges know the limit from now on, and what came while none was known
+// is debited.
+func (t *Table) meet(y *layer) {
+	known := y.l
+	if known.class != nil { // keys of the meter have limits of their own
+		known = known.class.limit
 	}
-	state := c.level()
-	at = l.notBefore(state, at)
-	debt := l.debt(c, at)
-	if before > 0 {
-		debt += l.rate.Span(before)
+	if of := &t.meters.states[y.c.meter].limit; of.Load() != known {
+		of.Store(known)
 	}
-	if d.Allowed = asked <= l.max && debt+take <= l.full; d.Allowed {
-		if l.algorithm == LeakyQueue {
-			d.Delay = l.wait(debt, at)
-		}
-		if commit && cost > 0 {
-			l.debitCounted(c, cost, take, at)
-			debt = l.debt(c, at)
-		}
-	} else if d.RetryAfter = Never; asked <= l.max && (before == 0 || l.rate.Span(before)+take <= l.full) {
-		d.RetryAfter = l.wait(debt+take-l.full, at)
+	if y.c.has(pendingDebit) {
+		y.fold()
 	}
-	if debt < l.full {
-		d.Remaining = min(l.rate.Fits(l.full-debt), l.max)
+	y.busy = y.l.notBefore(y.c.level(), y.instant)
+}
+
+// takeBucket decides on a request that is no peek and fits the limit, and counts it if it is admitted.
+func (t *Table) takeBucket(y *layer, cost uint64, d *Decision) {
+	t.meet(y)
+	ok, wait := y.bucketFits(cost, 0)
+	if ok {
+		y.debitInheriting(cost)
 	}
-	d.ResetAfter = l.wait(l.debt(c, at), at)
+	if d.Allowed = ok; ok {
+		d.Delay = wait
+	} else {
+		d.RetryAfter = wait
+	}
+	d.Remaining, d.ResetAfter = y.bucketRest(0)
+}
+
+// bucketFits is fits of a bucket.
+func (y *layer) bucketFits(asked, before uint64) (ok bool, wait time.Duration) {
+	l := y.l
+	if y.seen = l.debt(y.c, y.busy); asked > l.max {
+		return false, Never
+	}
+	ahead, take := l.span(before), l.span(asked)
+	debt := y.seen + ahead
+	switch {
+	case debt+take <= l.full && l.algorithm == LeakyQueue:
+		return true, l.wait(debt, y.busy.back)
+	case debt+take <= l.full:
+		return true, 0
+	case before > 0 && ahead+take > l.full:
+		return false, Never
+	}
+	return false, l.wait(debt+take-l.full, y.busy.back)
+}
+
+// bucketRest is rest of a bucket.
+func (y *layer) bucketRest(before uint64) (left uint64, reset time.Duration) {
+	l := y.l
+	if l.rate.Refill == 0 { // a limit of 0, of a key that others counted
+		return 0, 0
+	}
+	if debt := y.seen + l.span(before); debt < l.full {
+		left = min(l.rate.Fits(l.full-debt), l.max)
+	}
+	return left, l.wait(y.seen, y.busy.back)
 }
 
 // tokens converts a debt to a cost, rounded up.
@@ -86,12 +126,12 @@ func (sh *shape) point(at instant) uint64 {
 }
 
 // wait converts a duration from fixed point to whole nanoseconds, rounded up. If the clock is behind the cell's time,
-// the wait includes the difference.
-func (sh *shape) wait(span uint64, at instant) time.Duration {
+// the wait is longer by that.
+func (sh *shape) wait(span uint64, back int64) time.Duration {
 	if span == 0 {
 		return 0
 	}
-	return time.Duration(int64((span+1<<sh.fraction-1)>>sh.fraction) + at.back)
+	return time.Duration(int64((span+1<<sh.fraction-1)>>sh.fraction) + back)
 }
 
 // notBefore returns the instant, but not one before the busy period: if the clock stepped back, the debt would exceed
@@ -116,14 +156,14 @@ func (l *Limit) mergeBucket(c *cell, i int, count uint64, since int64, at instan
 }
 
 // fold debits the counts that were merged before a limit was known.
-func (l *Limit) fold(c *cell, ahead uint64, at instant) {
-	for i, count := range c.counts(&l.shape) {
+func (y *layer) fold() {
+	for i, count := range y.c.counts(&y.l.shape) {
 		if count > 0 {
-			l.mergeBucket(c, i, count, 0, at)
+			y.l.mergeBucket(y.c, i, count, 0, y.instant)
 		}
 	}
-	if ahead > 0 {
-		l.mergeBucket(c, l.n+1, ahead, 0, at)
+	if ahead := y.s.ahead(y.c); ahead > 0 {
+		y.l.mergeBucket(y.c, y.l.n+1, ahead, 0, y.instant)
 	}
-	c.lower(pendingDebit)
+	y.c.lower(pendingDebit)
 }

@@ -65,6 +65,9 @@ func (c *cell) words(at, n int) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Add(unsafe.Pointer(c), at*wordBytes)), n)
 }
 
+// word is the word of a cell at a position.
+func (c *cell) word(at int) *uint64 { return (*uint64)(unsafe.Add(unsafe.Pointer(c), at*wordBytes)) }
+
 func (c *cell) counts(sh *shape) []uint64 { return c.words(sh.ring, sh.size()) }
 
 // instant is the time of a decision, relative to its cell.
@@ -77,20 +80,16 @@ type instant struct {
 // is. If the clock stepped back by more than the window, the cell's counts are of no use: ok is false, and the caller
 // replaces the cell.
 func (s *shard) settle(c *cell, sh *shape, now int64) (at instant, ok bool) {
-	if off := now - c.index*sh.sub; uint64(off) < uint64(sh.sub) {
-		return instant{off: off}, true
+	off := now - c.index*sh.sub
+	if off < 0 {
+		return instant{back: -off}, -off <= int64(sh.n)*sh.sub
 	}
-	return s.settleFar(c, sh, now)
-}
-
-// settleFar settles a cell whose sub-window does not hold now.
-func (s *shard) settleFar(c *cell, sh *shape, now int64) (at instant, ok bool) {
-	index := now / sh.sub
-	if index < c.index {
-		return instant{back: c.index*sh.sub - now}, c.index-index <= int64(sh.n)
+	if off >= sh.sub {
+		index := now / sh.sub
+		s.advance(c, sh, index)
+		off = now - index*sh.sub
 	}
-	s.advance(c, sh, index)
-	return instant{off: now - index*sh.sub}, true
+	return instant{off: off}, true
 }
 
 // advance moves the cell to a later sub-window and drops what leaves the window.
@@ -139,10 +138,10 @@ func (s *shard) newest(c *cell, age int64) (sum uint64) {
 	return sum
 }
 
-// own returns this table's own counts in the newest n places of the ring. The slice is valid until the next call.
-func (s *shard) own(c *cell, sh *shape, n int) []uint64 {
+// own appends this table's own counts in the newest n places of the ring to dst, which is empty.
+func (s *shard) own(dst []uint64, c *cell, sh *shape, n int) []uint64 {
 	ring := c.counts(sh)
-	own := s.ownCounts[:copy(s.ownCounts[:], ring[len(ring)-n:])]
+	own := append(dst, ring[len(ring)-n:]...)
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
 		age := int(r.age(c))
@@ -159,7 +158,8 @@ func (s *shard) own(c *cell, sh *shape, n int) []uint64 {
 
 // ownSum is the sum of this table's own counts in the sub-windows that are completely in the window.
 func (s *shard) ownSum(c *cell, sh *shape) (sum uint64) {
-	for _, count := range s.own(c, sh, sh.n) {
+	var room [MaxSubWindows + 1]uint64
+	for _, count := range s.own(room[:0], c, sh, sh.n) {
 		sum += count
 	}
 	return sum

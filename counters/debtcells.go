@@ -69,27 +69,25 @@ func (d *Debts) owed(
 
 // debtOf returns what a key owes in a class.
 func (t *Table) debtOf(c *debtClass, key Key, h uint64, now int64) time.Duration {
-	s := t.shardOf(h)
-	ref, at, ok := s.live(&c.limit.spec, key, h, now)
-	if !ok {
+	l := c.limit
+	y := layer{s: t.shardOf(h), l: l, key: key, h: h}
+	if !y.find(now) {
 		return 0
 	}
-	t.debitPending(s, c.limit, s.cell(ref), at)
-	v := s.cell(ref).level()
-	at = c.limit.notBefore(v, at)
-	return c.limit.wait(v.Debt(c.limit.point(at)), at)
+	t.meet(&y)
+	return l.wait(y.c.level().Debt(l.point(y.busy)), y.busy.back)
 }
 
 // giveBack lowers what a key owes in a class to the rest, and has the credit replicated. It reports whether the key
 // owed more.
 func (t *Table) giveBack(c *debtClass, key Key, h uint64, rest time.Duration, now int64) bool {
 	l, s := c.limit, t.shardOf(h)
-	ref, at, ok := s.live(&l.spec, key, h, now)
-	if !ok {
+	y := layer{s: s, l: l, key: key, h: h}
+	if !y.find(now) {
 		return false
 	}
-	v := s.cell(ref).level()
-	at = l.notBefore(v, at)
+	v := y.c.level()
+	at := l.notBefore(v, y.instant)
 	debt := v.Debt(l.point(at))
 	if debt <= l.points(rest) {
 		return false
@@ -99,61 +97,49 @@ func (t *Table) giveBack(c *debtClass, key Key, h uint64, rest time.Duration, no
 	if rest == 0 { // others may know of more
 		credit += uint64(l.meter.Sub / c.unit)
 	}
-	if ref, _ = t.reach(s, &c.credit, key, h, true, now); ref == 0 || credit == 0 {
+	ref, _ := t.reach(s, &c.credit, key, h, true, now)
+	if ref == 0 || credit == 0 {
 		return true // peers deny for longer
 	}
 	given := s.cell(ref)
 	given.count(given.counts(&c.credit.shape), credit)
-	s.localize(given)
-	if !given.has(dirty) && l.scope != Alone {
-		s.enlist(ref, given, false)
-	}
+	s.noteDemand(ref, given, l.scope)
 	return true
 }
 
 // credit takes a credit of others off the debt that the table knows, in the cell of the meter with an id. The shard is
 // locked.
 func (t *Table) credit(s *shard, id uint64, key Key, h, count uint64, now int64) {
-	ref := s.find(id, key, h)
-	if ref == 0 {
+	y := layer{s: s, key: key, h: h, ref: s.find(id, key, h)}
+	if y.ref == 0 {
 		return
 	}
-	c := s.cell(ref)
-	m := t.meters.states[c.meter]
-	l := m.limit.Load()
-	at, ok := s.settle(c, &m.shape, now)
-	if l == nil || !ok {
+	y.l = t.meters.states[s.cell(y.ref).meter].limit.Load()
+	if y.l == nil || !y.find(now) {
 		return
 	}
-	t.debitPending(s, l, c, at)
-	v := c.level()
-	v.Credit(l.rate.Span(count), l.point(m.notBefore(v, at)))
+	t.meet(&y)
+	y.c.level().Credit(y.l.rate.Span(count), y.l.point(y.busy))
 }
 
 // takeDebt decides on a charge under a limit. Of a positive rest, by which the key owes more in another class, it
 // charges a copy first.
 func (t *Table) takeDebt(l *Limit, key Key, h uint64, charge, rest time.Duration, now int64, dec *Decision) {
-	s, unit := t.shardOf(h), l.class.unit
+	unit := l.class.unit
 	cost := max(uint64(charge/unit), 1)
-	y := t.settled(s, l, key, h, cost, true, now)
-	if rest > 0 && y.cell != nil {
-		y.cell.count(y.cell.counts(&l.shape), uint64((rest+unit-1)/unit))
-		t.adjustDebt(l, y.cell, rest, y.at)
+	y := layer{s: t.shardOf(h), l: l, key: key, h: h}
+	t.open(&y, l.demand(cost), true, now)
+	if rest > 0 && y.c != nil {
+		y.c.count(y.c.counts(&l.shape), uint64((rest+unit-1)/unit))
+		y.debit(l.points(rest))
 	}
-	if t.decide(y, l, cost, 0, take, dec); !dec.Allowed {
+	if t.take(&y, cost, take, dec); !dec.Allowed {
 		return
 	}
 	if rounded := charge - time.Duration(cost)*unit; rounded > 0 {
-		t.adjustDebt(l, s.cell(s.find(l.id, key, h)), rounded, y.at)
+		y.debit(l.points(rounded)) // it is counted rounded down
 		dec.ResetAfter += rounded
 	}
-}
-
-// adjustDebt debits a time that is counted apart, or not at all.
-func (t *Table) adjustDebt(l *Limit, c *cell, by time.Duration, at instant) {
-	v := c.level()
-	now := l.point(l.notBefore(v, at))
-	v.Debit(l.points(by), now, now, l.backdate)
 }
 
 // points converts a debt to fixed point.

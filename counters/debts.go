@@ -138,6 +138,7 @@ func (d *Debts) limitOf(capacity time.Duration) *Limit {
 	l := *c.limit
 	l.max = uint64((capacity + c.unit - 1) / c.unit)
 	l.full = l.rate.Span(l.max)
+	l.setThresholds()
 	at.Store(&cachedLimit{capacity, &l})
 	return &l
 }

@@ -52,8 +52,8 @@
 //   - A count that no node can have admitted is refused, and for a while the table admits at least half of an even
 //     share of the limit for each key, whatever peers report (plausibility.go).
 //   - Layers are checked first and charged together afterwards; nothing is subtracted.
-//   - A count exceeds its limit, up to twice, only through a lender's guarantees (elastic.go), reports (report.go) and
-//     denied requests that count (rejected.go). Meanwhile nothing is admitted or lent.
+//   - A count exceeds its limit, up to twice, only through a lender's guarantees (elastic.go), reports and denied
+//     requests that count (overdraft.go). Meanwhile nothing is admitted or lent.
 //   - A denial leaves no count, except with [LimitConfig].CountRejected or [Charge.Overdraw]. A peek leaves no trace.
 //   - A cell that was evicted and created again has a later birth, so that max does not swallow its new counts; births
 //     add up.

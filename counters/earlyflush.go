@@ -15,8 +15,13 @@ const (
 )
 
 // spend records an admitted cost of a hot key, and requests an early flush if it is much of what remains. An offender
-// is not flushed early: peers already take its reported demand into account.
-func (t *Table) spend(s *shard, l *Limit, c *cell, w *hotKey, cost uint64) {
+// is not flushed early: peers already take its reported demand into account. pays: the cost is taken from the credit.
+func (t *Table) spend(y *layer, cost uint64, pays bool) {
+	c, l := y.c, y.l
+	w := y.s.memory.hotKey(c.hotKey)
+	if pays && w.part < 1 {
+		w.credit -= float32(cost)
+	}
 	addTo(&w.unsent, cost)
 	if c.has(flushEarly) {
 		return
@@ -24,7 +29,7 @@ func (t *Table) spend(s *shard, l *Limit, c *cell, w *hotKey, cost uint64) {
 	left := l.max - min(w.view, l.max)
 	if l.maxUnsent > 0 && uint64(w.unsent) >= l.maxUnsent ||
 		w.part == 1 && float64(w.unsent) >= t.flushCost(l, left) && (t.owners.Load() == nil || t.isSoon(w, l, left)) {
-		t.requestEarlyFlush(s, l, c)
+		t.requestEarlyFlush(y.s, l, c)
 	}
 }
 
@@ -43,26 +48,20 @@ func (t *Table) flushCost(l *Limit, left uint64) float64 {
 	return max(1, flushShare*float64(left)/float64(peers+1))
 }
 
-// mayBurst reports whether checkBurst has to look at the cell.
-func (c *cell) mayBurst(l *Limit) bool {
-	return c.hotKey == 0 && c.offered >= burstMin && uint64(c.offered) >= l.max/burstShare
-}
-
 // checkBurst looks at a key without a hotKey that was asked for much since the last drain. If that is much of what is
 // left, the peers may have admitted as much, and the whole limit could be used before anybody has reported it. So the
 // key gets its hotKey now and is flushed early.
-func (t *Table) checkBurst(y layer, l *Limit, left uint64) {
-	s, c := y.shard, y.cell
-	if float64(c.offered) < t.flushCost(l, left) {
+func (t *Table) checkBurst(y *layer, left uint64) {
+	s, c, l := y.s, y.c, y.l
+	if c.hotKey != 0 || uint64(c.offered) < l.burst || float64(c.offered) < t.flushCost(l, left) {
 		return
 	}
-	now := c.index*l.sub + y.at.off
-	w := t.ensureHotKey(s, c, now)
+	w := t.ensureHotKey(s, c, y.now())
 	if w == nil {
 		return
 	}
 	w.view, w.unsent = l.max-left, c.offered
-	w.own = float32(w.ownNow(c, s.drainedAt, t.keepers(l).horizon, now))
+	w.own = float32(w.ownNow(c, s.drainedAt, t.keepers(l).horizon, y.now()))
 	if !c.has(flushEarly) {
 		t.requestEarlyFlush(s, l, c)
 	}

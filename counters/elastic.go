@@ -3,7 +3,6 @@ package counters
 import (
 	"math"
 	"math/bits"
-	"time"
 )
 
 // An elastic layer guarantees its own limit, and may borrow from a lender: another layer of the request, whose limit
@@ -25,30 +24,27 @@ import (
 // no room for.
 const Idle = math.MaxUint8
 
+// borrows reports whether a layer has a lender.
+func (ch *Charge) borrows() bool { return ch.Mode == Elastic && ch.Limit != nil && ch.Lender != 0 }
+
 // lend combines the decisions of elastic layers and their lenders.
 func lend(charges []Charge, decisions []Decision) {
 	var lenders uint64 // one bit per layer
 	for i := range charges {
-		ch, d := &charges[i], &decisions[i]
-		if ch.Mode != Elastic || ch.Limit == nil || ch.Lender == 0 {
+		ch := &charges[i]
+		if !ch.borrows() {
 			continue
 		}
-		lent := ch.Lender == Idle
-		var wait time.Duration
-		if !lent {
+		lender := &Decision{Allowed: true}
+		if ch.Lender != Idle {
+			lender = &decisions[ch.Lender-1]
 			lenders |= 1 << (ch.Lender - 1)
-			lender := &decisions[ch.Lender-1]
-			lent, wait = lender.Allowed, lender.RetryAfter
 		}
-		switch {
-		case d.Allowed:
-		case lent:
-			d.waive()
-		case d.RetryAfter == Never || wait != Never && wait < d.RetryAfter:
-			d.RetryAfter = wait
+		if !decisions[i].Allowed {
+			decisions[i].borrow(lender)
 		}
 	}
-	for ; lenders != 0; lenders &= lenders - 1 {
+	for ; lenders != 0; lenders &= lenders - 1 { // last: its borrowers have to know a lender's own denial
 		i := bits.TrailingZeros64(lenders)
 		if d := &decisions[i]; !d.Allowed && charges[i].Limit.max > 0 {
 			d.waive()
@@ -56,11 +52,12 @@ func lend(charges []Charge, decisions []Decision) {
 	}
 }
 
-// overcharge charges a lender that has no room but may not deny, and sets what remains.
-func (t *Table) overcharge(y layer, ch *Charge, d *Decision) {
-	t.overdraw(y, ch.Limit, ch.Cost)
-	*d = Decision{}
-	t.decide(y, ch.Limit, 0, 0, peek, d)
-	d.waive()
-	d.Delay = 0
+// borrow has a denied layer borrow what it has no room for, or wait until its lender has room if that is sooner.
+func (d *Decision) borrow(lender *Decision) {
+	switch wait := lender.RetryAfter; {
+	case lender.Allowed:
+		d.waive()
+	case d.RetryAfter == Never || wait != Never && wait < d.RetryAfter:
+		d.RetryAfter = wait
+	}
 }

@@ -360,7 +360,7 @@ func (m *lending) take(who counters.Key, cost, beside uint64, now int64) (passes
 	return true, !own
 }
 
-// report charges as report.go has it.
+// report charges as overdraft.go has it.
 func (m *lending) report(who counters.Key, cost, beside uint64, now int64) {
 	own, room := m.child.Fits(who, cost, now), m.lender.Fits(shared, cost, now)
 	if own || !room {

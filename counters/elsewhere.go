@@ -22,12 +22,12 @@ func (t *Table) Ask(charges []Charge, now int64, dst []Decision) []Decision {
 	return t.takeAll(charges, true, now, dst)
 }
 
-// countDecided counts what other stores decided. The shards are locked.
-func (t *Table) countDecided(charges []Charge, decisions []Decision, hashes []uint64, passes bool, now int64) {
-	for i := range charges {
-		ch, d := &charges[i], &decisions[i]
+// countDecided counts what other stores decided.
+func (r *request) countDecided(t *Table, passes bool) {
+	for i := range r.charges {
+		ch, d := &r.charges[i], &r.decisions[i]
 		if ch.Decided != nil && ch.Counts && (d.Allowed && !d.Waived && passes || ch.overdraws(d)) {
-			t.report(ch, hashes[i], now)
+			t.report(&r.layers[i], ch, r.now)
 		}
 	}
 }

@@ -267,6 +267,7 @@ func (t *Table) updateHotKey(s *shard, c *cell, m *meterState, at instant, elaps
 	if l == nil || l.max == 0 || t.keepers(l).peers == 0 {
 		return nil
 	}
+	s.forget(c, &m.shape, at)
 	view := s.view(c, m, at)
 	if c.hotKey == 0 && l.maxUnsent == 0 && hotShare*view < l.max {
 		return nil
@@ -308,7 +309,8 @@ func (s *shard) appendDemand(dst []Slot, first int, c *cell, w *hotKey, m *meter
 		if !w.changed(now) {
 			return dst
 		}
-		own := s.own(c, &m.shape, 1)[0]
+		var room [1]uint64
+		own := s.own(room[:0], c, &m.shape, 1)[0]
 		dst = append(dst, Slot{Meter: &m.meter, Key: c.key, Index: c.index, Origin: origin, Birth: c.birth, Count: own})
 	}
 	dst[first].Demand = w.own

@@ -65,6 +65,36 @@ func (ix *index) search(entry uint32, h uint64) int {
 	return i
 }
 
+// probe is find of a cell that is where the search for it begins. Most are.
+func (s *shard) probe(home int, meter uint64, key Key, h uint64) uint32 {
+	e := s.entries[home]
+	if e == 0 || (e^uint32(h))&^s.refMask != 0 {
+		return 0
+	}
+	if c := s.cell(e & s.refMask); c.key != key || s.ids[c.meter] != meter {
+		return 0
+	}
+	return e & s.refMask
+}
+
+// find returns the ref of a key's cell, 0 if it has none.
+func (s *shard) find(meter uint64, key Key, h uint64) uint32 {
+	i, tag := s.home(h), uint32(h)
+	for {
+		e := s.entries[i]
+		if e == 0 {
+			return 0
+		}
+		if (e^tag)&^s.refMask == 0 {
+			ref := s.ref(e)
+			if c := s.cell(ref); c.key == key && s.ids[c.meter] == meter {
+				return ref
+			}
+		}
+		i = s.next(i)
+	}
+}
+
 // add inserts a cell that is not in the index. The index must not be full.
 func (ix *index) add(ref uint32, h uint64) {
 	ix.entries[ix.search(0, h)] = ix.entry(ref, h)

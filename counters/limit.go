@@ -18,7 +18,9 @@ type Limit struct {
 	window window.Window
 	bucketLimit
 	policy
-	ordinary       bool // a window or bucket without what follows, see takeInto
+	plain          bool   // a window or bucket without what follows, see takeInto
+	near           uint64 // takeInto takes no note of a request that leaves as much and is of a key
+	burst          uint64 // that was asked for less than this since the last drain
 	countsRejected bool
 	tallies        bool
 	ban            *banSpec // nil: no bans
@@ -101,7 +103,8 @@ func (c LimitConfig) New() (*Limit, error) {
 	if err := l.setBans(&c); err != nil {
 		return nil, err
 	}
-	l.ordinary = (l.algorithm <= FixedWindow || l.rate.Refill > 0) && !l.countsRejected && !l.tallies && l.ban == nil
+	l.plain = (l.algorithm <= FixedWindow || l.rate.Refill > 0) && !l.countsRejected && !l.tallies && l.ban == nil
+	l.setThresholds()
 	return l, nil
 }
 
@@ -110,6 +113,11 @@ func (l *Limit) With(change func(*LimitConfig)) (*Limit, error) {
 	c := l.Config()
 	change(&c)
 	return c.New()
+}
+
+// setThresholds sets what follows from the maximum.
+func (l *Limit) setThresholds() {
+	l.near, l.burst = l.Largest()-l.Far()+l.backdateCost, max(burstMin, l.max/burstShare)
 }
 
 // refill is what a bucket gets back per window; 0 for other algorithms.
@@ -180,6 +188,7 @@ func (l *Limit) WithMax(maximum uint64) (*Limit, error) {
 	other := *l
 	other.max, other.window = maximum, newWindow(&l.meter, maximum)
 	other.headroom = l.Largest() - min(maximum, l.Largest())
+	other.setThresholds()
 	return &other, nil
 }
 
@@ -243,7 +252,7 @@ func (l *Limit) Refills(n uint64) time.Duration {
 	if l.rate.Refill == 0 {
 		return 0
 	}
-	return l.wait(l.rate.Span(n), instant{})
+	return l.wait(l.rate.Span(n), 0)
 }
 
 // Far returns the use up to which the limit is not near: three quarters of Largest.

@@ -38,8 +38,11 @@ func (c *cell) requestLog() *requestLog {
 
 func (c *cell) others(sh *shape) []uint64 { return c.words(headWords+logWords, sh.size()) }
 
-// forget drops the entries that have left the window. They do not come back if the clock steps back.
+// forget drops the entries of a log that have left the window. They do not come back if the clock steps back.
 func (s *shard) forget(c *cell, sh *shape, at instant) {
+	if sh.algorithm != SlidingLog {
+		return
+	}
 	j := c.requestLog()
 	begin := c.index*sh.sub + at.off - int64(sh.n)*sh.sub
 	for j.oldest != 0 {
@@ -68,30 +71,33 @@ func (c *cell) logView(sh *shape) uint64 {
 	return sum
 }
 
-func (t *Table) takeLog(s *shard, l *Limit, c *cell, cost, before uint64, at instant, commit bool, d *Decision) {
-	s.forget(c, &l.shape, at)
-	seen := c.logView(&l.shape) + before
-	asked := min(max(cost, 1), MaxLimit+1) // no sum with before overflows
-	if d.Allowed = asked <= l.max && seen <= l.max-asked; !d.Allowed {
-		d.RetryAfter = Never
-		if asked+before <= l.max {
-			d.RetryAfter = s.logFalls(l, c, l.max-asked-before, at)
-		}
-	} else if commit && cost > 0 {
-		c.count(c.counts(&l.shape), cost)
-		t.log(s, l, c, cost, at)
-		seen += cost
+// logFits is fits of a log.
+func (y *layer) logFits(asked, before uint64) (ok bool, wait time.Duration) {
+	l := y.l
+	y.seen = y.c.logView(&l.shape)
+	switch {
+	case asked > l.max:
+		return false, Never
+	case y.seen+before <= l.max-asked:
+		return true, 0
+	case before > l.max-asked:
+		return false, Never
 	}
-	d.Remaining = l.max - min(seen, l.max)
-	if seen > before {
-		d.ResetAfter = s.logFalls(l, c, 0, at)
+	return false, y.logFalls(l.max - asked - before)
+}
+
+// logRest is rest of a log.
+func (y *layer) logRest(before uint64) (left uint64, reset time.Duration) {
+	if left = y.l.max - min(y.seen+before, y.l.max); y.seen == 0 {
+		return left, 0
 	}
+	return left, y.logFalls(0)
 }
 
 // log appends an admitted cost. If the clock stepped back, the cost counts as of the newest entry.
-func (t *Table) log(s *shard, l *Limit, c *cell, cost uint64, at instant) {
-	j := c.requestLog()
-	now := c.index*l.sub + at.off
+func (t *Table) log(y *layer, cost uint64) {
+	s, j := y.s, y.c.requestLog()
+	now := y.now()
 	if j.newest != 0 {
 		if e := s.memory.entry(j.newest); e.time >= now {
 			e.cost += uint32(cost)
@@ -99,9 +105,9 @@ func (t *Table) log(s *shard, l *Limit, c *cell, cost uint64, at instant) {
 			return
 		}
 	}
-	ref := t.alloc(s, entryWords, c, now)
+	ref := t.alloc(s, entryWords, y.c, now)
 	if ref == 0 { // no room even after eviction: count it by sub-window
-		c.others(&l.shape)[l.n] += cost
+		y.c.others(&y.l.shape)[y.l.n] += cost
 		return
 	}
 	*s.memory.entry(ref) = entry{cost: uint32(cost), time: now}
@@ -114,31 +120,44 @@ func (t *Table) log(s *shard, l *Limit, c *cell, cost uint64, at instant) {
 	j.sum += cost
 }
 
-// logFalls is the shortest wait until a view above limit falls to it, if nothing is added. It goes through entries and
-// sub-windows in the order in which they leave.
-func (s *shard) logFalls(l *Limit, c *cell, limit uint64, at instant) time.Duration {
-	j, others := c.requestLog(), c.others(&l.shape)
-	view, window := c.logView(&l.shape), int64(l.n)*l.sub
-	start := c.index * l.sub
-	ahead := s.ahead(c)
-	if ahead == 0 && slices.Max(others) == 0 { // nobody else counts: only entries leave
-		ref := j.newest
-		if limit > 0 {
-			for ref = j.oldest; view-uint64(s.memory.entry(ref).cost) > limit; ref = s.memory.entry(ref).next {
-				view -= uint64(s.memory.entry(ref).cost)
-			}
-		}
-		return time.Duration(s.memory.entry(ref).time + window - start - at.off + at.back)
+// logFalls is the shortest wait until a view above limit falls to it, if nothing is added.
+func (y *layer) logFalls(limit uint64) time.Duration {
+	at := int64(0)
+	if ahead := y.s.ahead(y.c); ahead == 0 && slices.Max(y.c.others(&y.l.shape)) == 0 {
+		at = y.ownFalls(limit)
+	} else {
+		at = y.allFall(limit, ahead)
 	}
-	for ref, i := j.oldest, 1; ; {
-		when := start + int64(i)*l.sub // the time at which the place i leaves
+	return time.Duration(at - y.now() + y.back)
+}
+
+// ownFalls is when the view falls to a limit if only this table counts: only entries leave.
+func (y *layer) ownFalls(limit uint64) int64 {
+	j, m := y.c.requestLog(), &y.s.memory
+	ref, view := j.newest, j.sum
+	if limit > 0 {
+		for ref = j.oldest; view-uint64(m.entry(ref).cost) > limit; ref = m.entry(ref).next {
+			view -= uint64(m.entry(ref).cost)
+		}
+	}
+	return m.entry(ref).time + int64(y.l.n)*y.l.sub
+}
+
+// allFall is when the view falls to a limit. It goes through entries and sub-windows in the order in which they leave.
+func (y *layer) allFall(limit, ahead uint64) int64 {
+	l, m, others := y.l, &y.s.memory, y.c.others(&y.l.shape)
+	view, window := y.c.logView(&l.shape), int64(l.n)*l.sub
+	ref := y.c.requestLog().oldest
+	for i := 1; ; {
+		leaves := (y.c.index + int64(i)) * l.sub // the time at which the place i leaves
+		when := leaves
 		if ref != 0 {
-			when = min(when, s.memory.entry(ref).time+window)
+			when = min(when, m.entry(ref).time+window)
 		}
-		for ; ref != 0 && s.memory.entry(ref).time+window <= when; ref = s.memory.entry(ref).next {
-			view -= uint64(s.memory.entry(ref).cost)
+		for ; ref != 0 && m.entry(ref).time+window <= when; ref = m.entry(ref).next {
+			view -= uint64(m.entry(ref).cost)
 		}
-		if when == start+int64(i)*l.sub {
+		if when == leaves {
 			switch {
 			case i < len(others):
 				view -= others[i]
@@ -151,7 +170,7 @@ func (s *shard) logFalls(l *Limit, c *cell, limit uint64, at instant) time.Durat
 			i++
 		}
 		if view <= limit {
-			return time.Duration(when - start - at.off + at.back)
+			return when
 		}
 	}
 }

@@ -31,14 +31,17 @@ func (m Mode) String() string {
 	return "mode(" + strconv.Itoa(int(m)) + ")"
 }
 
+// denies reports whether a layer's denial denies the request by itself.
+func (m Mode) denies() bool { return m != Shadow && m != Quota }
+
+// mayWaive reports whether a layer's denial may let the request pass.
+func (m Mode) mayWaive() bool { return m == Shadow || m == Quota || m == Elastic }
+
 // admit reports whether a request passes, given the decisions of its layers.
 func admit(charges []Charge, decisions []Decision) bool {
 	for i := range charges {
-		switch charges[i].Mode {
-		case Enforce, Soft, Elastic, Throttle:
-			if !decisions[i].Allowed {
-				return false
-			}
+		if !decisions[i].Allowed && charges[i].Mode.denies() {
+			return false
 		}
 	}
 	return !quotasFull(charges, decisions)
@@ -55,14 +58,6 @@ func quotasFull(charges []Charge, decisions []Decision) (full bool) {
 		}
 	}
 	return full
-}
-
-// charged reports whether a layer with the decision d is charged by a request that passes or not.
-func (ch *Charge) charged(d *Decision, passes bool) bool {
-	if d.Waived {
-		return (passes || ch.Overdraw) && ch.Mode != Elastic // a full lender is charged, a borrower is not
-	}
-	return ch.Limit != nil && d.Allowed && (passes || ch.Each || ch.Overdraw)
 }
 
 // applyModes sets the mode of each decision, and waives the denials that do not count.

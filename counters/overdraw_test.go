@@ -12,7 +12,7 @@ func overdraft(table *counters.Table, l *counters.Limit, cost uint64, now int64)
 	return table.TakeAll([]counters.Charge{{Limit: l, Key: 1, Cost: cost, Overdraw: true}}, now, nil)[0]
 }
 
-// The example in rejected.go, under every algorithm: 100 of 1,000 are left, and a charge of 5,000 comes.
+// The example in overdraft.go, under every algorithm: 100 of 1,000 are left, and a charge of 5,000 comes.
 func TestOverdraw(t *testing.T) {
 	for _, a := range algorithms {
 		l, table := newLimit(t, counters.NewMeter("r", a, 10*time.Second), 1000), small(1)

@@ -63,6 +63,7 @@ func (m *merge) flushRise(s *shard, c *cell, rise uint64, near, asks bool, at in
 	if l == nil || l.max == 0 || rise == 0 || !o.owns(c.key) {
 		return
 	}
+	s.forget(c, &state.shape, at)
 	view := s.view(c, state, at)
 	if asks && hotShare*view >= l.max && !c.has(flushEarly) {
 		t.requestEarlyFlush(s, l, c)

@@ -133,8 +133,7 @@ func (t *Table) distrustsBans(l *Limit, b *banSpec, now int64) bool {
 
 // judge looks at the first denial of a key in a sub-window. If this table admitted no more than its floor, and one peer
 // alone reported denierShare of the limit, that peer becomes LastDenier.
-func (t *Table) judge(y layer, l *Limit) {
-	s, c := y.shard, y.cell
+func (t *Table) judge(s *shard, l *Limit, c *cell) {
 	c.raise(judged)
 	if s.ownSum(c, &l.shape) > t.floor(l) {
 		return
@@ -182,19 +181,12 @@ func (t *Table) floor(l *Limit) uint64 {
 	return largest / 2 / uint64(t.keepers(l).peers+1)
 }
 
-// keepFloor admits a denied request if the limit is suspect and this table has admitted less than its floor in the
-// window.
-func (t *Table) keepFloor(y layer, l *Limit, cost, before uint64, how step, d *Decision) {
-	s, c, asked := y.shard, y.cell, max(cost, 1)
-	if !t.meters.states[c.meter].suspect(c.index*l.sub+y.at.off, l.Lasts()) {
-		return
+// keepsFloor reports whether the local floor admits a denied request, beside what the request charges to the cell
+// before: the limit is suspect, and this table has admitted no more in the window.
+func (t *Table) keepsFloor(y *layer, cost, before uint64) bool {
+	if y.c == nil || !t.meters.states[y.c.meter].suspect(y.now(), y.l.Lasts()) {
+		return false
 	}
-	floor := t.floor(l)
-	if asked > floor || before > floor-asked || s.ownSum(c, &l.shape)+before > floor-asked {
-		return
-	}
-	d.Allowed, d.Delay, d.RetryAfter = true, 0, 0
-	if how.charges() && cost > 0 {
-		t.countAnyway(y, l, cost)
-	}
+	asked, floor := max(cost, 1), t.floor(y.l)
+	return asked <= floor && before <= floor-asked && y.s.ownSum(y.c, &y.l.shape)+before <= floor-asked
 }

@@ -18,17 +18,17 @@ func (t *Table) Withdraw(l *Limit, key Key, cost uint64, now int64) {
 	if l.algorithm != LeakyQueue || l.rate.Refill == 0 {
 		return
 	}
-	h, s := t.locate(l.id, key)
-	s.Lock()
-	defer s.Unlock()
-	if ref, at, ok := s.live(&l.spec, key, h, now); ok {
-		c := s.cell(ref)
-		if c.has(pendingDebit) { // l may be of rules before a reload: it is not the one to know
-			l.fold(c, s.ahead(c), at)
-		}
-		*c.freed() += l.rate.Span(cost)
-		l.trimFreed(c, l.notBefore(c.level(), at))
+	y := t.layerOf(l, key)
+	y.s.Lock()
+	defer y.s.Unlock()
+	if !y.find(now) {
+		return
 	}
+	if y.c.has(pendingDebit) { // l may be of rules before a reload: it is not the one to know
+		y.fold()
+	}
+	*y.c.freed() += l.rate.Span(cost)
+	l.trimFreed(y.c, l.notBefore(y.c.level(), y.instant))
 }
 
 // debt is what a bucket owes at an instant.
@@ -48,17 +48,37 @@ func (l *Limit) trimFreed(c *cell, at instant) {
 	}
 }
 
-// debitCounted debits a bucket by an admitted cost, which takes a time, and counts what it does not inherit.
-func (l *Limit) debitCounted(c *cell, cost, take uint64, at instant) {
-	l.trimFreed(c, at)
-	if l.algorithm == LeakyQueue && *c.freed() > 0 {
-		inherits := min(cost, l.rate.Fits(*c.freed()))
-		span := l.rate.Span(inherits)
-		cost, take, *c.freed() = cost-inherits, take-span, *c.freed()-span
+// debit takes a time from a bucket.
+func (y *layer) debit(span uint64) {
+	y.l.trimFreed(y.c, y.busy)
+	now := y.l.point(y.busy)
+	y.c.level().Debit(span, now, now, y.l.backdate)
+}
+
+// debitInheriting debits a bucket by an admitted cost, and counts what it does not inherit.
+func (y *layer) debitInheriting(cost uint64) {
+	l, c := y.l, y.c
+	take := l.span(cost)
+	if l.algorithm == LeakyQueue {
+		inherited := y.inherit(cost)
+		cost, take = cost-inherited, take-l.span(inherited)
 	}
 	if cost > 0 {
-		now := l.point(at)
+		now := l.point(y.busy)
 		c.level().Debit(take, now, now, l.backdate)
 		c.count(c.counts(&l.shape), cost)
 	}
+	y.seen = l.debt(c, y.busy)
+}
+
+// inherit returns what a cost inherits of what its queue has freed.
+func (y *layer) inherit(cost uint64) uint64 {
+	y.l.trimFreed(y.c, y.busy)
+	freed := y.c.freed()
+	if *freed == 0 {
+		return 0
+	}
+	inherited := min(cost, y.l.rate.Fits(*freed))
+	*freed -= y.l.rate.Span(inherited)
+	return inherited
 }

@@ -13,6 +13,7 @@ func (t *Table) Snapshot(now int64, limit int) []Slot {
 	t.eachLive(now, func(s *shard, c *cell, m *meterState, at instant) int {
 		n := s.countSlots(c, m)
 		if n > 0 {
+			s.forget(c, &m.shape, at)
 			cells = append(cells, heat{m, c.key, s.view(c, m, at), n})
 			total += n
 		}
@@ -95,7 +96,8 @@ func (t *Table) Own(now int64) []Slot {
 }
 
 func (s *shard) countSlots(c *cell, m *meterState) (n int) {
-	for _, count := range s.own(c, &m.shape, m.size()) {
+	var room [MaxSubWindows + 1]uint64
+	for _, count := range s.own(room[:0], c, &m.shape, m.size()) {
 		if count != 0 {
 			n++
 		}
@@ -113,7 +115,8 @@ func (s *shard) remotesOf(c *cell) (n int) {
 
 // appendOwn appends the own slots in the newest n places of the ring, the newest first.
 func (s *shard) appendOwn(dst []Slot, c *cell, m *meterState, origin Origin, n int) []Slot {
-	for i, own := range slices.Backward(s.own(c, &m.shape, n)) {
+	var room [MaxSubWindows + 1]uint64
+	for i, own := range slices.Backward(s.own(room[:0], c, &m.shape, n)) {
 		if own != 0 {
 			dst = append(dst, Slot{Meter: &m.meter, Key: c.key, Index: c.index + int64(i-n+1), Origin: origin,
 				Birth: c.birth, Count: own})

@@ -112,6 +112,7 @@ func (t *Table) sumRates(s *shard, c *cell, m *meterState, now int64) (r sumRate
 	r.near = max(r.near, owned.rate)
 	all := r.near + r.far + r.lost
 	at, _ := s.settle(c, &m.shape, now)
+	s.forget(c, &m.shape, at)
 	view := s.view(c, m, at)
 	isSoon := soon(l.max-min(view, l.max), all, cl.horizon)
 	if now >= w.until && coolShare*view < l.max && !isSoon {

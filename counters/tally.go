@@ -23,80 +23,74 @@ func (l *Limit) Tallies() bool { return l.tallies }
 
 // tallyAll counts the tallied layers of a request, whatever the others decide. Without Charge.Each a layer that admits
 // is not charged if another tallied one denies.
-func (t *Table) tallyAll(charges []Charge, layers []layer, now int64, decisions []Decision) {
+func (r *request) tallyAll(t *Table) {
 	var held, denies uint32 // one bit per layer; denies: per layer without Each
-	for i := range charges {
-		ch, c := &charges[i], layers[i].cell
-		l := ch.Limit
-		if l == nil || !l.tallies || c == nil {
+	for i := range r.charges {
+		ch, y := &r.charges[i], &r.layers[i]
+		if ch.Limit == nil || !ch.Limit.tallies || y.c == nil {
 			continue
 		}
-		holds := t.tallyHeld(layers[i], l, ch.Cost)
+		holds := t.tallyHeld(y, ch.Cost)
 		if holds {
 			held |= 1 << i
 		}
-		if !ch.Each && (holds || ch.Cost > l.max || c.inner > l.max-ch.Cost) {
+		if !ch.Each && (holds || ch.Cost > ch.Limit.max || y.c.inner > ch.Limit.max-ch.Cost) {
 			denies |= 1 << i
 		}
 	}
-	for i := range charges {
-		ch := &charges[i]
-		if ch.Limit == nil || !ch.Limit.tallies || decisions[i].Banned {
+	for i := range r.charges {
+		ch := &r.charges[i]
+		if ch.Limit == nil || !ch.Limit.tallies || ch.Decided != nil || r.decisions[i].Banned {
 			continue
 		}
 		cost := ch.Cost
 		if denies != 0 && !ch.Each && denies&(1<<i) == 0 {
 			cost = 0
 		}
-		t.tally(layers[i], ch.Limit, cost, held&(1<<i) != 0, now, &decisions[i])
+		t.tally(&r.layers[i], cost, held&(1<<i) != 0, r.now, &r.decisions[i])
 	}
 }
 
 // tallyHeld reports whether a request that there is room for is denied to leave room for peers.
-func (t *Table) tallyHeld(y layer, l *Limit, cost uint64) bool {
-	return cost > 0 && y.cell != nil && y.cell.hotKey != 0 && t.holdsBack(y, l, cost, 0, ask)
+func (t *Table) tallyHeld(y *layer, cost uint64) bool {
+	return cost > 0 && y.c != nil && y.c.hotKey != 0 && t.holdsBack(y, cost, 0, ask)
 }
 
 // tally counts a request that is not held, and writes the decision to d, which is zero. Without a cell, there is no
 // room for one, or the request is a peek of a key that was never charged. ResetAfter is until the window ends, also of
 // an unused key.
-func (t *Table) tally(y layer, l *Limit, cost uint64, held bool, now int64, d *Decision) {
-	c := y.cell
+func (t *Table) tally(y *layer, cost uint64, held bool, now int64, d *Decision) {
+	l, c := y.l, y.c
 	if c == nil && cost > 0 {
 		l.refuse(d)
 		return
 	}
-	d.Rule, d.Window, d.Limit, d.ResetAfter = l.meter.Rule, l.meter.Window, l.max, time.Duration(l.sub-now%l.sub)
-	if c == nil {
-		d.Allowed, d.Remaining = true, l.max
-		return
+	ends, used := time.Duration(l.sub-now%l.sub), uint64(0)
+	if c != nil {
+		used = c.inner
+		if counted := l.overdraft(used, cost); counted > 0 && !held {
+			c.count(c.counts(&l.shape), counted)
+			used += counted
+		}
 	}
-	used := c.inner
-	if counted := min(cost, MaxTally-min(used, MaxTally)); counted > 0 && !held {
-		c.count(c.counts(&l.shape), counted)
-		used += counted
-	}
-	if d.Allowed = used <= l.max && !held; d.Allowed {
+	d.decide(l, used <= l.max && !held, 0)
+	d.ResetAfter, d.Excess = ends, used-min(used, l.max)
+	if d.Allowed {
 		d.Remaining = l.max - used
-	} else if d.RetryAfter = d.ResetAfter; cost > l.max {
+	} else if d.RetryAfter = ends; cost > l.max {
 		d.RetryAfter = Never
 	}
-	d.Excess = used - min(used, l.max)
 	if cost == 0 {
 		return
 	}
+	t.noteVerdict(y, d.Allowed)
 	if d.Allowed {
 		if c.hotKey != 0 {
-			t.holdsBack(y, l, cost, 0, charge)
+			t.spend(y, cost, true)
 		}
 		if used > l.Far() {
 			raise(&t.meters.states[c.meter].used, used)
 		}
-	} else if c.slots != 0 && !c.has(denied|judged) {
-		t.judge(y, l)
 	}
-	c.put(denied, !d.Allowed)
-	if c.mayBurst(l) {
-		t.checkBurst(y, l, d.Remaining)
-	}
+	t.checkBurst(y, d.Remaining)
 }

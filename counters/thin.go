@@ -106,53 +106,50 @@ func (t *Table) SetSumWatermarks(s Sum, of PartitionSet, watermark int64) {
 	}
 }
 
+// step is what a decision on a layer is for.
+type step uint8
+
+const (
+	peek     step = iota // answer, and leave no trace
+	askAgain             // answer for a layer that was asked before, and has recorded that
+	ask                  // answer for one of several layers; a second decision charges it if all admit
+	charge               // charge a layer, as all have admitted
+	take                 // answer, and charge if admitted
+)
+
 // holdsBack reports whether a request of a hot key is denied even if the view has room for it.
-func (t *Table) holdsBack(y layer, l *Limit, cost, before uint64, how step) bool {
-	asked := max(cost, 1)
-	if asked > l.max {
-		return false // it is denied anyway and proves nothing
+func (t *Table) holdsBack(y *layer, cost, before uint64, how step) bool {
+	if cost == 0 {
+		cost, how = 1, peek
 	}
-	s, w := y.shard, y.shard.memory.hotKey(y.cell.hotKey)
-	switch how {
-	case charge:
-		if w.part < 1 {
-			w.credit -= float32(cost)
-		}
-		t.spend(s, l, y.cell, w, cost)
+	if cost > y.l.max || how == askAgain || how == charge { // denied anyway, and no proof; or admitted before
 		return false
-	case askAgain:
-		return false // it was admitted before
-	case peek:
+	}
+	w := y.s.memory.hotKey(y.c.hotKey)
+	if how == peek {
 		seen := *w
 		w = &seen
 	}
-	if l.algorithm.bucket() {
-		t.debitPending(s, l, y.cell, y.at) // until then, view is a count, which exceeds the debt
-	}
-	w.view = s.viewUnder(l, y.cell, t.meters.states[y.cell.meter], y.at) + before
+	w.view = t.used(y) + before
 	was := w.part
-	if w.part = t.admittedPart(y, l, w, asked, how); was == 1 && w.part < 1 {
-		t.draw(l, y, w, asked)
+	if w.part = t.admittedPart(y, w, cost, how); was == 1 && w.part < 1 {
+		t.draw(y, w, cost)
 	}
-	if w.view+asked > l.max {
-		return false // it is denied anyway
-	}
-	if w.part == 1 {
+	switch {
+	case w.view+cost > y.l.max: // it is denied anyway
+		return false
+	case w.part == 1:
 		w.credit = 0
-	} else if !w.afford(float32(asked), how) {
-		return true
+		return false
 	}
-	if how == take {
-		t.spend(s, l, y.cell, w, asked)
-	}
-	return false
+	return !w.afford(float32(cost), how)
 }
 
 // draw draws the credit with which thinning begins. Where owners add up, there are many tables, and each may be asked
 // for the key once: without a credit all of them would deny that request, whatever part of them fits.
-func (t *Table) draw(l *Limit, y layer, w *hotKey, asked uint64) {
+func (t *Table) draw(y *layer, w *hotKey, asked uint64) {
 	if t.owners.Load() != nil {
-		h := hash(t.seed, l.id^uint64(y.at.off), y.cell.key)
+		h := hash(t.seed, y.l.id^uint64(y.off), y.c.key)
 		w.credit = float32(h>>40) / (1 << 24) * float32(asked)
 	}
 }
@@ -165,32 +162,27 @@ func (w *hotKey) afford(asked float32, how step) bool {
 	} else {
 		w.credit = max(w.credit, min(saved, 2*asked))
 	}
-	if w.credit < asked {
-		return false
-	}
-	if how == take {
-		w.credit -= asked
-	}
-	return true
+	return w.credit >= asked
 }
 
 // admittedPart is the part of the key's requests to admit: p for an offender, 1 for others.
-func (t *Table) admittedPart(y layer, l *Limit, w *hotKey, asked uint64, how step) float32 {
+func (t *Table) admittedPart(y *layer, w *hotKey, asked uint64, how step) float32 {
+	l := y.l
 	cl := t.keepers(l)
 	if cl.peers == 0 || w.peerRates == 0 {
 		return 1
 	}
-	now := y.cell.index*l.sub + y.at.off
+	now := y.now()
 	if since := now - w.summed; w.has(stale) || since < 0 || since >= cl.horizon/sumsPerHorizon {
-		t.sum(y.shard, l, y.cell, w, cl.horizon, now, how)
+		t.sum(y, w, cl.horizon, how)
 	}
 	if !w.offends(l, asked, now) {
 		return 1
 	}
 	within := int64(horizons * float64(cl.horizon))
-	room := float64(l.max) - float64(w.view) + float64(l.leaving(y.cell, y.at, within))
+	room := float64(l.max) - float64(w.view) + float64(l.leaving(y.c, y.instant, within))
 	if w.estimate != 0 {
-		room -= y.shard.memory.estimate(w.estimate).count(int64(l.Lasts()), now+within)
+		room -= y.s.memory.estimate(w.estimate).count(int64(l.Lasts()), now+within)
 	}
 	comes := float64(w.due) + float64(w.reachableRate+w.unreachableRate)*time.Duration(within).Seconds()
 	if room >= comes {
@@ -216,7 +208,8 @@ func (w *hotKey) offends(l *Limit, asked uint64, now int64) bool {
 }
 
 // sum adds up the demands. A peek changes nothing but w, which is a copy.
-func (t *Table) sum(s *shard, l *Limit, c *cell, w *hotKey, horizon, now int64, how step) {
+func (t *Table) sum(y *layer, w *hotKey, horizon int64, how step) {
+	s, l, c, now := y.s, y.l, y.c, y.now()
 	d := t.peerDemands(s, l, c, w, horizon, now, how)
 	d.own = w.ownNow(c, s.drainedAt, horizon, now)
 	d.clamp(s, l, c, t.keepers(l).peers)

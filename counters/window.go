@@ -17,25 +17,50 @@ func (l *Limit) windowView(c *cell, at instant) uint64 {
 	return l.window.Seen(c.counts(&l.shape), c.inner, at.off)
 }
 
-// takeWindow decides on a request under a sliding or fixed window. ahead is what others counted in the sub-window after
-// the cell's time: it is not in the view, but makes waits longer.
-func (l *Limit) takeWindow(c *cell, ahead, cost, before uint64, at instant, commit bool, d *Decision) {
-	ring := c.counts(&l.shape)
-	seen := l.window.Seen(ring, c.inner, at.off) + before
-	asked := min(max(cost, 1), MaxLimit+1) // no sum with before overflows
-	if d.Allowed = asked <= l.max && seen <= l.max-asked; d.Allowed && commit && cost > 0 {
-		c.count(ring, cost)
-		seen += cost
-	}
-	if !d.Allowed {
-		d.RetryAfter = Never
-		if asked+before <= l.max {
-			room := l.max - asked - before
-			d.RetryAfter = time.Duration(l.window.Wait(ring, c.inner, ahead, room, at.off) + at.back)
+// takeWindow decides on a request that is no peek and fits the limit, and counts it if it is admitted.
+func (s *shard) takeWindow(l *Limit, c *cell, cost uint64, off int64, d *Decision) {
+	seen := c.inner + l.window.Part(*c.word(l.ring), l.sub-off)
+	if seen <= l.max-cost {
+		newest := c.word(l.ring + l.n)
+		*newest += cost
+		c.inner += cost
+		c.changed = max(c.changed, 1)
+		d.Allowed, d.Remaining = true, l.max-seen-cost
+		if c.slots == 0 { // nobody else counts in the next sub-window
+			d.ResetAfter = time.Duration(l.window.Last(l.n, *newest, off))
+			return
 		}
 	}
-	d.Remaining = l.max - min(seen, l.max)
-	if seen > before {
-		d.ResetAfter = time.Duration(l.window.Reset(ring, c.inner, ahead, at.off) + at.back)
+	ring, ahead := c.counts(&l.shape), s.ahead(c)
+	if !d.Allowed {
+		d.Remaining = l.max - min(seen, l.max)
+		d.RetryAfter = time.Duration(l.window.Wait(ring, c.inner, ahead, l.max-cost, off))
 	}
+	d.ResetAfter = time.Duration(l.window.Reset(ring, c.inner, ahead, off))
+}
+
+// windowFits is fits of a window. Others' counts in the sub-window after the cell's time are not in the view, but make
+// waits longer.
+func (y *layer) windowFits(asked, before uint64) (ok bool, wait time.Duration) {
+	l, c := y.l, y.c
+	y.seen = l.windowView(c, y.instant)
+	switch {
+	case asked > l.max:
+		return false, Never
+	case y.seen+before <= l.max-asked:
+		return true, 0
+	case before > l.max-asked:
+		return false, Never
+	}
+	room := l.max - asked - before
+	return false, time.Duration(l.window.Wait(c.counts(&l.shape), c.inner, y.s.ahead(c), room, y.off) + y.back)
+}
+
+// windowRest is rest of a window.
+func (y *layer) windowRest(before uint64) (left uint64, reset time.Duration) {
+	l, c := y.l, y.c
+	if left = l.max - min(y.seen+before, l.max); y.seen == 0 {
+		return left, 0
+	}
+	return left, time.Duration(l.window.Reset(c.counts(&l.shape), c.inner, y.s.ahead(c), y.off) + y.back)
 }

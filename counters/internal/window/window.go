@@ -103,6 +103,18 @@ func (w *Window) Reset(ring []uint64, inner, ahead uint64, off int64) int64 {
 	return int64(newest+1)*w.Sub - w.stays(count, 0) - off
 }
 
+// Last is Reset where the newest count is that of the place i of the ring, and nothing is ahead.
+func (w *Window) Last(i int, count uint64, off int64) int64 {
+	leaves := int64(i+1)*w.Sub - off
+	switch {
+	case w.Fixed:
+		leaves -= w.Sub
+	case count <= w.Even:
+		leaves -= int64(uint64(w.Sub) / count)
+	}
+	return leaves
+}
+
 // Newest is the newest place of a ring with a count, 0 if there is none.
 func Newest(ring []uint64) int {
 	i := len(ring) - 1

@@ -108,7 +108,7 @@ type shard struct {
 }
 
 // fixedBytes is the part of the budget that the registries take, with eight thousand meters and five thousand origins.
-// Each meter beyond takes 20 bytes more, a small part of what its rule takes, and each origin beyond 60.
+// Each meter beyond takes 20 bytes more, a small part of what its rule takes, and each origin beyond about 100.
 const fixedBytes = 480 << 10
 
 // NewTable returns an empty table. It panics if the budget is outside MinMemory to MaxMemory.

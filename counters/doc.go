@@ -40,7 +40,7 @@
 // 95 % of its limit in 0.2 s and returns 0.1 s after the window has passed. Ten sub-windows of a second reject 37 % of
 // its requests, although no window ever holds more than 95 %; fifty reject 21 %. A client that waits for a window and a
 // sub-window is never rejected. To count the oldest sub-window in full would reject even clients with a steady rate;
-// not to count it would admit twice the limit in a slightly shorter window. DESIGN.md has the proofs,
+// not to count it would admit twice the limit in a slightly shorter window. internal/window has the proofs,
 // testnet/ACCURACY.md the measurements.
 //
 // # Invariants

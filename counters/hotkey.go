@@ -213,8 +213,21 @@ func (w *hotKey) ownNow(c *cell, drainedAt, horizon, now int64) float64 {
 	return own
 }
 
-// measure updates own at the end of an interval. Peers count a report until the next one, for peerRateLasts at most: a
-// request that nobody repeats is reported as one in that time. DESIGN.md explains the formulas.
+// measure updates own at the end of an interval. Peers count a report until the next one, for peerRateLasts at most,
+// so reports have to add up to what was asked for, however seldom that is:
+//
+//   - A request that is not repeated lasts for 1.2 s at the peers. A rate r is reported as r / (1 - e^(-1.2 r)):
+//     1/1.2 s for one request, r for many.
+//   - Only intervals with a request are measured, which is the more of a bias the fewer there are. Of n requests n -
+//     e^(-0.9 (n-1)) count: nearly the mean of a Poisson distribution of which n > 0 was drawn.
+//   - A key with three requests in an interval and ten a second is watched: it is measured in quiet intervals as
+//     well, with a memory of 0.3 s instead of 1.2, and its fall is reported. Without that a hotspot that moves counts
+//     twice for 1.2 s. What the first interval brings may be a burst; what the second one brings is taken for its
+//     rate at once.
+//
+// Reports add up to within 25 % from 0.1 to 100 requests a second, evenly or at random, and within 30 % for bursts.
+// With the rate of the last interval alone, 120 nodes took all to be asked for 38 % more than they were, 1,500 for 5
+// to 12 times as much.
 func (w *hotKey) measure(offered uint32, elapsed float64, now int64) {
 	n := float64(w.requests)
 	w.requests = 0

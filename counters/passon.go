@@ -6,30 +6,31 @@ import "time"
 // the belief that it is the owner. Bans and lifts are no sums: an owner sends them to all members and regions as they
 // are.
 
-// rose marks a slot that rose for those who are to know of it, and enlists its cell. created is set for a new one. It
-// reports whether the origin asks for the key for the first time.
-func (m *merge) rose(s *shard, ref uint32, c *cell, slot *Slot, r *remote, place Place, created bool) (asks bool) {
-	o := m.Table.owners.Load()
-	if o == nil || !m.passesOn(o, c, slot, place) {
+// passOn marks the slot, which rose, for those that are to know of it, and enlists its cell. It reports whether the
+// origin asks for the key for the first time.
+func (m *merge) passOn(a *arrival) (asks bool) {
+	o := m.owners.Load()
+	if o == nil || !m.passesOn(a, o) {
 		return false
 	}
-	r.mark(raisedMark)
-	if asks = created && !s.hasOlder(c, r); asks {
-		r.mark(freshMark)
+	a.r.mark(raisedMark)
+	if asks = a.created && !a.s.hasOlder(a.c, a.r); asks {
+		a.r.mark(freshMark)
 	}
-	if !c.has(dirty) {
-		s.enlist(ref, c, false)
+	if !a.c.has(dirty) {
+		a.s.enlist(a.ref, a.c, false)
 	}
 	return asks
 }
 
-// passesOn reports whether the table passes on a slot: the owner everything but what it gets from another owner of its
-// region, anybody else what a node of its region sent to it as to the owner.
-func (m *merge) passesOn(o *Owners, c *cell, slot *Slot, place Place) bool {
-	if o.owns(c.key) {
-		return place != Unplaced && !place.isDown()
+// passesOn reports whether the table passes on the slot: the owner everything but what it gets from another owner of
+// its region, any other table what a node of its region sent to it as to the owner.
+func (m *merge) passesOn(a *arrival, o *Owners) bool {
+	if o.owns(a.c.key) {
+		return a.place != Unplaced && !a.place.isDown()
 	}
-	return place == Near && slot.Sender != 0 && (slot.Sender == slot.Origin || !m.spec.algorithm.timed())
+	sender := a.slot.Sender
+	return a.place == Near && sender != 0 && (sender == a.slot.Origin || !m.spec.algorithm.timed())
 }
 
 // hasOlder reports whether the cell has another slot of the same origin.
@@ -57,14 +58,14 @@ const (
 
 // flushRise has the owner of a cell flush it early when what others counted rose by much of what is left, and when
 // somebody asks for the first time for a key whose limit runs short.
-func (m *merge) flushRise(s *shard, c *cell, rise uint64, near, asks bool, at instant) {
-	t, state := m.Table, m.meters.states[c.meter]
-	o, l := t.owners.Load(), state.limit.Load()
+func (m *merge) flushRise(a *arrival, rise uint64, asks bool) {
+	t, s, c, state := m.Table, a.s, a.c, m.meters.states[a.c.meter]
+	o, l, near := t.owners.Load(), state.limit.Load(), a.place.isNear()
 	if l == nil || l.max == 0 || rise == 0 || !o.owns(c.key) {
 		return
 	}
-	s.forget(c, &state.shape, at)
-	view := s.view(c, state, at)
+	s.forget(c, &state.shape, a.instant)
+	view := s.view(c, state, a.instant)
 	if asks && hotShare*view >= l.max && !c.has(flushEarly) {
 		t.requestEarlyFlush(s, l, c)
 	}

@@ -15,9 +15,11 @@ type layer struct {
 	c       *cell // nil: the key has none, and nothing of the limit is used
 	ref     uint32
 	floored bool // the local floor admits the request, see plausibility.go
+	late    bool // what is left is not in the decision yet, see request.rest
 	instant
-	busy instant // the same, but not before the busy period of a bucket, see meet
-	seen uint64  // count of a window, or debt of a bucket: fits computes it, admit raises it, and rest reads it
+	busy   instant // the same, but not before the busy period of a bucket, see meet
+	before uint64  // what the request charges to the cell before, see request.before
+	seen   uint64  // count of a window, or debt of a bucket: fits computes it, admit raises it, and rest reads it
 }
 
 // layerOf returns a layer without its cell.
@@ -29,8 +31,10 @@ func (t *Table) layerOf(l *Limit, key Key) layer {
 // find finds the cell of a layer, and moves it to the time now. It finds none whose counts are of no use, see settle.
 func (y *layer) find(now int64) (found bool) {
 	y.c = nil
-	if y.ref = y.s.find(y.l.id, y.key, y.h); y.ref == 0 {
-		return false
+	if y.ref = y.s.probe(y.s.home(y.h), y.l.id, y.key, y.h); y.ref == 0 {
+		if y.ref = y.s.find(y.l.id, y.key, y.h); y.ref == 0 {
+			return false
+		}
 	}
 	c := y.s.cell(y.ref)
 	if y.instant, found = y.s.settle(c, &y.l.shape, now); found {

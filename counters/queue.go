@@ -43,7 +43,7 @@ func (l *Limit) debt(c *cell, at instant) uint64 {
 // trimFreed forgets what was freed and has been refilled since. It comes before each debit, which must not bring it
 // back: so it does not matter who looks at a queue in between.
 func (l *Limit) trimFreed(c *cell, at instant) {
-	if l.algorithm == LeakyQueue {
+	if l.algorithm == LeakyQueue && *c.freed() > 0 {
 		*c.freed() = min(*c.freed(), c.level().Debt(l.point(at)))
 	}
 }
@@ -64,8 +64,7 @@ func (y *layer) debitInheriting(cost uint64) {
 		cost, take = cost-inherited, take-l.span(inherited)
 	}
 	if cost > 0 {
-		now := l.point(y.busy)
-		c.level().Debit(take, now, now, l.backdate)
+		y.debit(take)
 		c.count(c.counts(&l.shape), cost)
 	}
 	y.seen = l.debt(c, y.busy)
@@ -73,11 +72,11 @@ func (y *layer) debitInheriting(cost uint64) {
 
 // inherit returns what a cost inherits of what its queue has freed.
 func (y *layer) inherit(cost uint64) uint64 {
-	y.l.trimFreed(y.c, y.busy)
 	freed := y.c.freed()
 	if *freed == 0 {
 		return 0
 	}
+	y.l.trimFreed(y.c, y.busy)
 	inherited := min(cost, y.l.rate.Fits(*freed))
 	*freed -= y.l.rate.Span(inherited)
 	return inherited

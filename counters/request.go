@@ -82,17 +82,26 @@ type request struct {
 	layers    []layer // by charge; without a cell: the key has none, or the table does not decide
 	decisions []Decision
 	now       int64
+	// What any layer has, and most requests have none of: tallied limits, lenders, Decided, bans.
+	tallies, lends, decided, bans bool
+	// early: ask itself completes decisions, see rest. Nothing is charged later, or something is counted before.
+	early bool
 }
 
 // decide decides on a request, and charges it unless asks is set and it passes.
 func (r *request) decide(t *Table, asks bool) {
+	r.early = asks
 	locked := r.lock(t)
 	defer t.unlockSet(locked)
 	for i := range r.charges {
 		r.ask(t, i)
 	}
-	r.tallyAll(t)
-	lend(r.charges, r.decisions)
+	if r.tallies {
+		r.tallyAll(t)
+	}
+	if r.lends {
+		lend(r.charges, r.decisions)
+	}
 	passes := admit(r.charges, r.decisions)
 	if asks && passes {
 		for i := range r.charges {
@@ -100,16 +109,19 @@ func (r *request) decide(t *Table, asks bool) {
 		}
 	} else {
 		passes = r.prepare(t, passes)
+		r.rest(passes)
 		for i := range r.charges {
 			r.charge(t, i, passes)
 		}
-		r.countDecided(t, passes)
+		if r.decided {
+			r.countDecided(t, passes)
+		}
 	}
 	applyModes(r.charges, r.decisions)
 	for i := range r.charges {
 		r.layers[i].pin(false)
 	}
-	if !asks || !passes {
+	if r.bans && (!asks || !passes) {
 		r.ban(t)
 	}
 }
@@ -123,8 +135,8 @@ func (r *request) ask(t *Table, i int) {
 		d.Allowed = true
 		return
 	}
-	before := r.before(i)
-	if l.ban != nil && t.banned(y, ch, before, r.now, d) {
+	y.before = r.before(i)
+	if l.ban != nil && t.banned(y, ch, y.before, r.now, d) {
 		return
 	}
 	if ch.Decided != nil {
@@ -146,11 +158,26 @@ func (r *request) ask(t *Table, i int) {
 	if l.tallies {
 		return
 	}
-	t.answer(y, ch.Cost, before, how, d)
+	ok, wait := t.fits(y, ch.Cost, y.before, how)
+	d.decide(l, ok, wait)
+	if y.late = ok && y.c != nil && !r.early; !y.late {
+		d.Remaining, d.ResetAfter = y.rest(y.before)
+	}
 	if !ch.asked {
-		t.countRejected(y, ch.Cost, before, d)
+		t.countRejected(y, ch.Cost, y.before, d)
 	}
 	t.note(y, ch.Cost, d)
+}
+
+// rest completes the decisions of layers that have room and are not charged: what is left, and until when. As most
+// requests pass, and charge does it for their layers, ask leaves it undone.
+func (r *request) rest(passes bool) {
+	for i := range r.charges {
+		ch, y, d := &r.charges[i], &r.layers[i], &r.decisions[i]
+		if y.late && (ch.Cost == 0 || !ch.charged(d, passes)) {
+			d.Remaining, d.ResetAfter = y.rest(y.before)
+		}
+	}
 }
 
 // before is the cost that earlier layers charge to the same cell as a layer, and what is to be charged later: all have
@@ -232,10 +259,18 @@ func (r *request) lock(t *Table) (set uint64) {
 		panic(fmt.Sprintf("counters: %d layers, at most %d are allowed", len(r.charges), MaxLayers))
 	}
 	for i := range r.charges {
-		if ch := &r.charges[i]; ch.Limit != nil {
-			r.layers[i] = t.layerOf(ch.Limit, ch.Key)
-			set |= t.shardsOf(&r.layers[i], ch)
+		ch := &r.charges[i]
+		l := ch.Limit
+		if l == nil {
+			continue
 		}
+		y := &r.layers[i]
+		y.l, y.key, y.h = l, ch.Key, hash(t.seed, l.id, ch.Key)
+		y.s = t.shardOf(y.h)
+		set |= t.shardsOf(y, ch)
+		r.early = r.early || l.tallies || l.countsRejected
+		r.tallies, r.lends = r.tallies || l.tallies, r.lends || ch.borrows()
+		r.decided, r.bans = r.decided || ch.Decided != nil, r.bans || l.ban != nil
 	}
 	t.lockSet(set)
 	return set

@@ -111,6 +111,26 @@ func (t *Table) take(y *layer, cost uint64, how step, d *Decision) {
 		t.answer(y, cost, 0, peek, d)
 		return
 	}
+	l := y.l
+	if l.plain && l.rate.Refill == 0 && cost <= l.max && y.back == 0 && y.c.hotKey == 0 && t.implausibleAt.Load() == 0 {
+		d.Rule, d.Window, d.Limit = l.meter.Rule, l.meter.Window, l.max
+		y.s.takeWindow(l, y.c, cost, y.off, d)
+	} else {
+		t.takeSteps(y, cost, how, d)
+	}
+	if d.Allowed {
+		y.c.lower(denied)
+		if d.Remaining < l.near || uint64(y.c.offered) >= l.burst || l.algorithm == SlidingLog {
+			t.noteMuch(y, d.Remaining)
+		}
+		return
+	}
+	t.countRejected(y, cost, 0, d)
+	t.note(y, cost, d)
+}
+
+// takeSteps decides on a request and counts it if it is admitted, under any limit.
+func (t *Table) takeSteps(y *layer, cost uint64, how step, d *Decision) {
 	ok, wait := t.fits(y, cost, 0, how)
 	if ok && !y.floored {
 		t.admit(y, cost)
@@ -120,13 +140,6 @@ func (t *Table) take(y *layer, cost uint64, how step, d *Decision) {
 	if y.floored { // beyond what the limit leaves
 		t.count(y, cost)
 	}
-	if ok {
-		y.c.lower(denied)
-		t.noteMuch(y, d.Remaining)
-		return
-	}
-	t.countRejected(y, cost, 0, d)
-	t.note(y, cost, d)
 }
 
 // answer decides on a request that charges so much to the same cell before, and counts nothing.

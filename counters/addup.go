@@ -28,8 +28,7 @@ type sums struct {
 	shares []share
 	counts []uint64
 
-	cell   *cell
-	meter  *meterState
+	outgoing
 	owners *Owners
 	ages   int
 	near   byAge // what the region counted
@@ -44,21 +43,22 @@ type sums struct {
 }
 
 // get returns the share of an origin, and adds it if there is none.
-func (a *sums) get(s *shard, origin uint16) *share {
+func (a *sums) get(origin uint16) *share {
+	s := a.s
 	state := s.origins.state(origin)
 	if state.share != 0 {
 		return &a.shares[state.share-1]
 	}
 	from := len(a.counts)
 	a.counts = append(a.counts, make([]uint64, a.ages)...)
-	a.shares = append(a.shares, share{id: s.origins.originOf(origin, a.cell), state: state, place: s.placeOf(origin),
+	a.shares = append(a.shares, share{id: s.origins.originOf(origin, a.c), state: state, place: s.placeOf(origin),
 		member: state.member.Load(), counts: a.counts[from : from+a.ages : from+a.ages]})
 	state.share = uint16(len(a.shares))
 	return &a.shares[len(a.shares)-1]
 }
 
-func (a *sums) begin(c *cell, m *meterState, o *Owners) {
-	a.cell, a.meter, a.owners, a.ages = c, m, o, m.size()+1
+func (a *sums) begin(x *outgoing, o *Owners) {
+	a.outgoing, a.owners, a.ages = *x, o, x.m.size()+1
 	a.near, a.direct, a.far, a.rates = byAge{}, byAge{}, byAge{}, sumRates{}
 	a.once, a.twice, a.farRaised = 0, 0, 0
 }
@@ -67,23 +67,24 @@ func (a *sums) end() {
 	for i := range a.shares {
 		a.shares[i].state.share = 0
 	}
-	a.shares, a.counts, a.cell, a.meter = a.shares[:0], a.counts[:0], nil, nil
+	a.shares, a.counts, a.outgoing = a.shares[:0], a.counts[:0], outgoing{}
 }
 
-// add adds up the counts of a cell, of which the newest own sub-windows changed.
-func (a *sums) add(s *shard, c *cell, m *meterState, changed uint8) {
+// add adds up the counts of the cell.
+func (a *sums) add() {
+	s, c, m := a.s, a.c, a.m
 	var room [MaxSubWindows + 1]uint64
 	for i, own := range s.own(room[:0], c, &m.shape, m.size()) {
 		a.near[m.size()-i] = own
 	}
 	a.direct = a.near
-	for age := range int(changed) {
+	for age := range int(a.changed) {
 		a.once |= 1 << (age + 1)
 	}
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
 		age := int(r.age(c))
-		x := a.get(s, r.origin())
+		x := a.get(r.origin())
 		switch {
 		case x.place.isNear():
 			a.near[age] += r.count()
@@ -112,20 +113,18 @@ func (a *sums) add(s *shard, c *cell, m *meterState, changed uint8) {
 }
 
 // appendSums appends the sums of an owner's cell for those who asked.
-func (t *Table) appendSums(
-	dst []Slot, s *shard, c *cell, m *meterState, o *Owners, changed uint8, now int64,
-) []Slot {
-	a := &t.sums
+func (t *Table) appendSums(dst []Slot, x *outgoing, o *Owners) []Slot {
+	a, m := &t.sums, x.m
 	a.Lock()
 	defer a.Unlock()
-	a.begin(c, m, o)
+	a.begin(x, o)
 	a.maxNear, a.maxFar = t.maxSum(m, Near.Sum()), t.maxSum(m, Elsewhere)
 	defer a.end()
-	a.add(s, c, m, changed)
-	if now != 0 {
-		a.rates = t.sumRates(s, c, m, now)
+	a.add()
+	if x.now != 0 {
+		a.rates = t.sumRates(x)
 	}
-	p := c.key.Partition()
+	p := x.c.key.Partition()
 	for i := range a.shares {
 		switch x := &a.shares[i]; {
 		case x.place == Near && x.member:
@@ -184,20 +183,25 @@ func (a *sums) asked(id Origin) bool {
 // all is the set of all ages.
 func (a *sums) all() uint64 { return 1<<a.ages - 1 }
 
-// appendSum appends a sum at some ages, with the rate at the newest of them.
-func (a *sums) appendSum(dst []Slot, to, origin Origin, ages uint64, count func(age int) uint64, rate float32) []Slot {
+// appendSum appends a sum with an origin, a receiver and a demand at some ages, with the demand at the newest of them.
+func (a *sums) appendSum(dst []Slot, sum Slot, ages uint64, count func(age int) uint64) []Slot {
+	at := func(age int, n uint64) Slot {
+		slot := a.slot(age, sum.Origin, n)
+		slot.To = sum.To
+		return slot
+	}
 	first := len(dst)
 	for ; ages != 0; ages &= ages - 1 {
 		age := bits.TrailingZeros64(ages)
 		if n := count(age); n > 0 {
-			dst = append(dst, slotOf(a.cell, a.meter, age, origin, to, n))
+			dst = append(dst, at(age, n))
 		}
 	}
-	if rate > 0 && (len(dst) > first || a.rates.due) {
+	if sum.Demand > 0 && (len(dst) > first || a.rates.due) {
 		if len(dst) == first {
-			dst = append(dst, slotOf(a.cell, a.meter, 1, origin, to, count(1)))
+			dst = append(dst, at(1, count(1)))
 		}
-		dst[first].Demand = rate
+		dst[first].Demand = sum.Demand
 	}
 	return dst
 }
@@ -216,13 +220,13 @@ func (a *sums) appendAcross(dst []Slot, to Origin, fresh bool) []Slot {
 	if fresh {
 		ages = a.all()
 	}
-	return a.appendSum(dst, to, a.owners.Region.Of(a.cell.key.Partition()), ages,
-		func(age int) uint64 { return atMost(a.near[age], a.maxNear) }, a.rates.near)
+	sum := Slot{To: to, Origin: a.owners.Region.Of(a.c.key.Partition()), Demand: a.rates.near}
+	return a.appendSum(dst, sum, ages, func(age int) uint64 { return atMost(a.near[age], a.maxNear) })
 }
 
 // appendDown appends the sums for a member.
 func (a *sums) appendDown(dst []Slot, x *share) []Slot {
-	p := a.cell.key.Partition()
+	p := a.c.key.Partition()
 	here, there := a.twice|a.once&^x.raised, a.farRaised
 	if x.fresh {
 		here, there = a.all(), a.all()
@@ -233,13 +237,14 @@ func (a *sums) appendDown(dst []Slot, x *share) []Slot {
 	} else {
 		nearRate -= x.rate
 	}
-	dst = a.appendSum(dst, x.id, a.owners.Region.Of(p), here,
-		func(age int) uint64 { return atMost(a.direct[age]-x.counts[age], a.maxNear) }, nearRate)
-	if a.meter.scope == Global {
-		dst = a.appendSum(dst, x.id, a.owners.Elsewhere.Of(p), there,
-			func(age int) uint64 { return atMost(a.far[age], a.maxFar) }, a.rates.far)
+	dst = a.appendSum(dst, Slot{To: x.id, Origin: a.owners.Region.Of(p), Demand: nearRate}, here,
+		func(age int) uint64 { return atMost(a.direct[age]-x.counts[age], a.maxNear) })
+	if a.m.scope == Global {
+		dst = a.appendSum(dst, Slot{To: x.id, Origin: a.owners.Elsewhere.Of(p), Demand: a.rates.far}, there,
+			func(age int) uint64 { return atMost(a.far[age], a.maxFar) })
 	}
-	return a.appendSum(dst, x.id, a.owners.Lost.Of(p), 0, func(int) uint64 { return 0 }, lostRate)
+	return a.appendSum(dst, Slot{To: x.id, Origin: a.owners.Lost.Of(p), Demand: lostRate}, 0,
+		func(int) uint64 { return 0 })
 }
 
 // introduce appends the sums of the other regions for a region that is new to a home, and its sum for the others.
@@ -268,5 +273,5 @@ func (a *sums) appendIntroduction(dst []Slot, about, to *share) []Slot {
 		}
 		return n
 	}
-	return a.appendSum(dst, to.id, about.id, a.all(), count, 0)
+	return a.appendSum(dst, Slot{To: to.id, Origin: about.id}, a.all(), count)
 }

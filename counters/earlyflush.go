@@ -102,11 +102,11 @@ func (t *Table) DrainEarly(now int64) Drained {
 			s.settle(c, &m.shape, now)
 			first := len(out.Slots)
 			out.Slots = s.appendChanged(out.Slots, c, m, t.origin)
-			changed := c.changed
+			x := outgoing{s: s, c: c, m: m, changed: c.changed, now: now}
 			if c.changed = 0; len(out.Slots) > first {
-				out.Slots = s.appendDemand(out.Slots, first, c, s.memory.hotKey(c.hotKey), m, t.origin, now)
+				out.Slots = t.appendDemand(out.Slots, first, &x, s.memory.hotKey(c.hotKey))
 			}
-			out.Slots = t.appendPassedOn(out.Slots, s, c, m, changed, now)
+			out.Slots = t.appendPassedOn(out.Slots, &x)
 			s.memory.hotKey(c.hotKey).unsent = 0
 			i := slices.IndexFunc(out.Demand, func(d Demand) bool { return d.Meter == &m.meter })
 			if i < 0 {

@@ -199,7 +199,7 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 	if c.has(dirty) {
 		if len(s.unsent) < s.maxUnsent {
 			s.unsent = s.appendChanged(s.unsent, c, m, t.origin)
-			s.unsent = t.appendPassedOn(s.unsent, s, c, m, c.changed, 0)
+			s.unsent = t.appendPassedOn(s.unsent, &outgoing{s: s, c: c, m: m, changed: c.changed})
 		}
 		raise(&m.offered, uint64(c.offered))
 		s.delist(c)

@@ -275,13 +275,13 @@ func (w *hotKey) changed(now int64) bool {
 // updateHotKey measures the demand of a cell that is drained. It makes a hotKey where 1/hotShare of the limit is used,
 // and drops it where less than 1/coolShare is used and no peer reports the key. It returns nil where peers need no
 // demand: for a key that is no offender and uses less than 1/coolShare.
-func (t *Table) updateHotKey(s *shard, c *cell, m *meterState, at instant, elapsed float64, now int64) *hotKey {
-	l := m.limit.Load()
+func (t *Table) updateHotKey(x *outgoing, elapsed float64) *hotKey {
+	s, c, l, now := x.s, x.c, x.m.limit.Load(), x.now
 	if l == nil || l.max == 0 || t.keepers(l).peers == 0 {
 		return nil
 	}
-	s.forget(c, &m.shape, at)
-	view := s.view(c, m, at)
+	s.forget(c, &x.m.shape, x.instant)
+	view := s.view(c, x.m, x.instant)
 	if c.hotKey == 0 && l.maxUnsent == 0 && hotShare*view < l.max {
 		return nil
 	}
@@ -316,17 +316,17 @@ func (t *Table) hasPeerRate(s *shard, c *cell, w *hotKey, now int64) bool {
 
 // appendDemand adds the demand to the newest slot of the cell in dst[first:]. Where there is none and the demand
 // changed, it appends the unchanged count to carry it.
-func (s *shard) appendDemand(dst []Slot, first int, c *cell, w *hotKey, m *meterState, origin Origin,
-	now int64) []Slot {
+func (t *Table) appendDemand(dst []Slot, first int, x *outgoing, w *hotKey) []Slot {
 	if len(dst) == first {
-		if !w.changed(now) {
+		if !w.changed(x.now) {
 			return dst
 		}
 		var room [1]uint64
-		own := s.own(room[:0], c, &m.shape, 1)[0]
-		dst = append(dst, Slot{Meter: &m.meter, Key: c.key, Index: c.index, Origin: origin, Birth: c.birth, Count: own})
+		own := x.slot(1, t.origin, x.s.own(room[:0], x.c, &x.m.shape, 1)[0])
+		own.Birth = x.c.birth
+		dst = append(dst, own)
 	}
 	dst[first].Demand = w.own
-	w.sentRate, w.sentAt, w.unsent = w.own, coarseTime(now), 0
+	w.sentRate, w.sentAt, w.unsent = w.own, coarseTime(x.now), 0
 	return dst
 }

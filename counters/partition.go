@@ -54,14 +54,15 @@ func (g *partitionEstimate) count(lasts, at int64) (sum float64) {
 }
 
 // updateEstimate moves the estimate of a key to now.
-func (t *Table) updateEstimate(s *shard, l *Limit, c *cell, w *hotKey, d *demands, now int64) {
+func (t *Table) updateEstimate(y *layer, w *hotKey, d *demands) {
+	s, l, now := y.s, y.l, y.now()
 	if d.unreachable == 0 {
 		s.dropEstimate(w)
 		return
 	}
 	lost := d.lost
 	if w.estimate == 0 {
-		if w.estimate = t.alloc(s, estimateWords, c, now); w.estimate == 0 {
+		if w.estimate = t.alloc(s, estimateWords, y.c, now); w.estimate == 0 {
 			return
 		}
 	} else {

@@ -97,48 +97,42 @@ func soon(left uint64, rate float32, horizon int64) bool {
 	return float64(rate)*soonHorizons*time.Duration(horizon).Seconds() >= float64(left)
 }
 
-// appendPassedOn appends what others are to know of a cell beside its own counts. changed is how many of the newest own
-// sub-windows changed. now is 0 for a cell that is evicted: its demand is of no use any more.
-func (t *Table) appendPassedOn(dst []Slot, s *shard, c *cell, m *meterState, changed uint8, now int64) []Slot {
+// appendPassedOn appends what others are to know of a cell beside its own counts.
+func (t *Table) appendPassedOn(dst []Slot, x *outgoing) []Slot {
 	o := t.owners.Load()
-	if o == nil || m.scope == Alone {
+	if o == nil || x.m.scope == Alone {
 		return dst
 	}
-	switch owned := o.owns(c.key); {
-	case m.algorithm.timed() && owned:
-		dst = t.appendToAll(dst, s, c, m, changed)
+	switch owned := o.owns(x.c.key); {
+	case x.m.algorithm.timed() && owned:
+		dst = t.appendToAll(dst, x)
 	case owned:
-		dst = t.appendSums(dst, s, c, m, o, changed, now)
+		dst = t.appendSums(dst, x, o)
 	default:
-		dst = t.appendForwarded(dst, s, c, m)
+		dst = t.appendForwarded(dst, x)
 	}
-	for ref := c.slots; ref != 0; {
-		r := s.remote(ref)
+	for ref := x.c.slots; ref != 0; {
+		r := x.s.remote(ref)
 		r.unmark()
 		ref = r.next
 	}
 	return dst
 }
 
-// slotOf is a slot of a cell at an age.
-func slotOf(c *cell, m *meterState, age int, origin, to Origin, count uint64) Slot {
-	return Slot{Meter: &m.meter, Key: c.key, Index: c.index + 1 - int64(age), Origin: origin, To: to, Count: count}
-}
-
 // remoteSlot is a slot of another origin as it came.
-func (t *Table) remoteSlot(c *cell, m *meterState, r *remote) Slot {
-	slot := slotOf(c, m, int(r.age(c)), t.origins.originOf(r.origin(), c), 0, r.count())
+func (t *Table) remoteSlot(x *outgoing, r *remote) Slot {
+	slot := x.slot(int(r.age(x.c)), t.origins.originOf(r.origin(), x.c), r.count())
 	slot.Birth = r.birth()
 	return slot
 }
 
-// appendForwarded appends the slots and the demand that somebody sent to this table in the belief that it is the owner.
-func (t *Table) appendForwarded(dst []Slot, s *shard, c *cell, m *meterState) []Slot {
-	for ref := c.slots; ref != 0; {
-		r := s.remote(ref)
-		if r.has(raisedMark) && s.placeOf(r.origin()) == Near {
-			slot := t.remoteSlot(c, m, r)
-			slot.Demand = s.rateOf(c, r.origin())
+// appendForwarded appends the slots and the demand that were sent to this table in the belief that it is the owner.
+func (t *Table) appendForwarded(dst []Slot, x *outgoing) []Slot {
+	for ref := x.c.slots; ref != 0; {
+		r := x.s.remote(ref)
+		if r.has(raisedMark) && x.s.placeOf(r.origin()) == Near {
+			slot := t.remoteSlot(x, r)
+			slot.Demand = x.s.rateOf(x.c, r.origin())
 			dst = append(dst, slot)
 		}
 		ref = r.next
@@ -147,22 +141,22 @@ func (t *Table) appendForwarded(dst []Slot, s *shard, c *cell, m *meterState) []
 }
 
 // appendToAll appends bans and lifts: the owner sends them to everybody.
-func (t *Table) appendToAll(dst []Slot, s *shard, c *cell, m *meterState, changed uint8) []Slot {
+func (t *Table) appendToAll(dst []Slot, x *outgoing) []Slot {
 	toAll := func(slot Slot, across bool) {
 		slot.To = AllMembers
 		dst = append(dst, slot)
-		if slot.To = AllRegions; across && m.scope == Global {
+		if slot.To = AllRegions; across && x.m.scope == Global {
 			dst = append(dst, slot)
 		}
 	}
-	for _, slot := range s.appendOwn(nil, c, m, t.origin, int(changed)) {
+	for _, slot := range x.s.appendOwn(nil, x.c, x.m, t.origin, int(x.changed)) {
 		toAll(slot, true)
 	}
-	for ref := c.slots; ref != 0; {
-		r := s.remote(ref)
-		place := s.placeOf(r.origin())
+	for ref := x.c.slots; ref != 0; {
+		r := x.s.remote(ref)
+		place := x.s.placeOf(r.origin())
 		if r.has(raisedMark) && place != Unplaced && !place.isSum() {
-			toAll(t.remoteSlot(c, m, r), place == Near)
+			toAll(t.remoteSlot(x, r), place == Near)
 		}
 		ref = r.next
 	}

@@ -85,19 +85,20 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		m := t.meters.states[c.meter]
 		m.risen(uint64(c.offered), elapsed)
 		m.rise = max(m.rise, s.unsentCost(c))
-		at, _ := s.settle(c, &m.shape, now) // what left the window is not sent
+		x := outgoing{s: s, c: c, m: m, changed: c.changed, now: now}
+		x.instant, _ = s.settle(c, &m.shape, now) // what left the window is not sent
 		first := len(dst)
 		dst = s.appendChanged(dst, c, m, t.origin)
 		// not only others counted
 		if c.offered > 0 || c.changed > 0 || c.hotKey != 0 && s.memory.hotKey(c.hotKey).has(watched) {
-			if w := t.updateHotKey(s, c, m, at, elapsed, now); w != nil {
-				dst = s.appendDemand(dst, first, c, w, m, t.origin, now)
+			if w := t.updateHotKey(&x, elapsed); w != nil {
+				dst = t.appendDemand(dst, first, &x, w)
 				if w.has(watched) {
 					t.watched = append(t.watched, watchedKey{s.ids[c.meter], c.key})
 				}
 			}
 		}
-		dst = t.appendPassedOn(dst, s, c, m, c.changed, now)
+		dst = t.appendPassedOn(dst, &x)
 		ref = c.next
 		c.lower(dirty | flushEarly)
 		c.offered, c.changed, c.next, c.prev = 0, 0, 0, 0
@@ -110,6 +111,21 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 	}
 	s.drainedAt = now
 	return dst
+}
+
+// outgoing is a cell that is drained.
+type outgoing struct {
+	s       *shard
+	c       *cell
+	m       *meterState
+	changed uint8 // how many of the newest own sub-windows changed
+	now     int64 // 0: the cell is evicted, and its demand is of no use any more
+	instant
+}
+
+// slot is a slot of the cell at an age.
+func (x *outgoing) slot(age int, origin Origin, count uint64) Slot {
+	return Slot{Meter: &x.m.meter, Key: x.c.key, Index: x.c.index + 1 - int64(age), Origin: origin, Count: count}
 }
 
 // watchedKey is a hot key that is measured in the next interval whether somebody asks for it or not.

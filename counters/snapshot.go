@@ -69,10 +69,11 @@ func (t *Table) Slots(l *Limit, key Key, now int64) []Slot {
 // appendSlots appends all slots of a live cell, whose shard is locked: with sums, what others added up as well.
 func (t *Table) appendSlots(dst []Slot, s *shard, c *cell, m *meterState, sums bool) []Slot {
 	dst = s.appendOwn(dst, c, m, t.origin, m.size())
+	x := outgoing{s: s, c: c, m: m}
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
-		slot := slotOf(c, m, int(r.age(c)), t.origins.originOf(r.origin(), c), 0, r.count())
-		slot.Birth, slot.Place = r.birth(), s.placeOf(r.origin())
+		slot := t.remoteSlot(&x, r)
+		slot.Place = s.placeOf(r.origin())
 		if slot.Place.isSum() {
 			slot.Count += s.covered(c, r.age(c), slot.Place)
 		}

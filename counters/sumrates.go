@@ -72,8 +72,8 @@ func (o *ownedRate) due(rate float32, now int64) bool {
 
 // sumRates adds up the demand for a cell, and notes whose part it is. Only a key that may be near its limit has any. It
 // leaves out what another owner of the region added up: two owners would send each other their own demand back.
-func (t *Table) sumRates(s *shard, c *cell, m *meterState, now int64) (r sumRates) {
-	l := m.limit.Load()
+func (t *Table) sumRates(x *outgoing) (r sumRates) {
+	s, c, m, l, now := x.s, x.c, x.m, x.m.limit.Load(), x.now
 	if l == nil || l.max == 0 || c.hotKey == 0 {
 		return r
 	}
@@ -97,11 +97,11 @@ func (t *Table) sumRates(s *shard, c *cell, m *meterState, now int64) (r sumRate
 		if place.isDown() {
 			continue
 		}
-		x := t.sums.get(s, v.origin)
-		x.rate = v.rate
-		x.lost = v.age(watermark, now) > SilentAfter*cl.horizon
+		of := t.sums.get(v.origin)
+		of.rate = v.rate
+		of.lost = v.age(watermark, now) > SilentAfter*cl.horizon
 		switch {
-		case x.lost:
+		case of.lost:
 			r.lost += v.rate
 		case place == Near:
 			r.near += v.rate

@@ -209,12 +209,12 @@ func (w *hotKey) offends(l *Limit, asked uint64, now int64) bool {
 
 // sum adds up the demands. A peek changes nothing but w, which is a copy.
 func (t *Table) sum(y *layer, w *hotKey, horizon int64, how step) {
-	s, l, c, now := y.s, y.l, y.c, y.now()
-	d := t.peerDemands(s, l, c, w, horizon, now, how)
-	d.own = w.ownNow(c, s.drainedAt, horizon, now)
-	d.clamp(s, l, c, t.keepers(l).peers)
+	now := y.now()
+	d := t.peerDemands(y, w, horizon, how)
+	d.own = w.ownNow(y.c, y.s.drainedAt, horizon, now)
+	d.clamp(y.s, y.l, y.c, t.keepers(y.l).peers)
 	if how != peek {
-		t.updateEstimate(s, l, c, w, &d, now)
+		t.updateEstimate(y, w, &d)
 	}
 	w.reachableRate, w.unreachableRate = float32(d.own+d.reachable), float32(d.unreachable)
 	w.due, w.summed = float32(d.due), now
@@ -224,9 +224,9 @@ func (t *Table) sum(y *layer, w *hotKey, horizon int64, how step) {
 // peerDemands adds up what peers are asked for, and removes expired rates. Where owners add up, a table may have both
 // the sums of an owner and the rates that they are over: an owner was a member before, and the other way round. It
 // takes the larger of the two, and drops the rates that it is not sent any more.
-func (t *Table) peerDemands(s *shard, l *Limit, c *cell, w *hotKey, horizon, now int64, how step) demands {
+func (t *Table) peerDemands(y *layer, w *hotKey, horizon int64, how step) demands {
 	var parts, downs demands
-	o := t.owners.Load()
+	s, l, c, now, o := y.s, y.l, y.c, y.now(), t.owners.Load()
 	direct := o == nil || o.owns(c.key)
 	for link := &w.peerRates; *link != 0; {
 		v := s.memory.peerRate(*link)

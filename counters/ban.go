@@ -113,7 +113,7 @@ func (t *Table) banned(y *layer, ch *Charge, before uint64, now int64, d *Decisi
 // the cost is that of a peek, it records that this table was asked for the key.
 func (t *Table) bannedUntil(b *banSpec, key Key, cost uint64, own bool, now int64) int64 {
 	h, s := t.locate(b.id, key)
-	ref, _, ok := s.live(&b.spec, key, h, now)
+	ref, _, ok := s.live(name{&b.spec, key, h}, now)
 	if !ok {
 		return 0
 	}
@@ -124,7 +124,7 @@ func (t *Table) bannedUntil(b *banSpec, key Key, cost uint64, own bool, now int6
 	}
 	until := s.latest(c, &b.shape, own)
 	ends := int64(until) * int64(time.Millisecond)
-	if ends <= now || t.lifted(s, b, key, h, until, own, now) {
+	if ends <= now || until <= s.liftedUntil(b, name{&b.lift, key, h}, own, now) {
 		return 0
 	}
 	return ends
@@ -163,10 +163,10 @@ func (t *Table) banReported(ch *Charge, now int64) {
 func (t *Table) beginBan(l *Limit, b *banSpec, key Key, now int64) int64 {
 	h, s := t.locate(b.id, key)
 	until := ceilMillis(now + b.sub)
-	if t.lifted(s, b, key, h, until, t.distrustsBans(l, b, now), now) {
+	if until <= s.liftedUntil(b, name{&b.lift, key, h}, t.distrustsBans(l, b, now), now) {
 		return 0
 	}
-	ref, _ := t.reach(s, &b.spec, key, h, true, now)
+	ref, _ := t.reach(s, name{&b.spec, key, h}, true, now)
 	if ref == 0 {
 		return 0
 	}

@@ -97,7 +97,7 @@ func (t *Table) giveBack(c *debtClass, key Key, h uint64, rest time.Duration, no
 	if rest == 0 { // others may know of more
 		credit += uint64(l.meter.Sub / c.unit)
 	}
-	ref, _ := t.reach(s, &c.credit, key, h, true, now)
+	ref, _ := t.reach(s, name{&c.credit, key, h}, true, now)
 	if ref == 0 || credit == 0 {
 		return true // peers deny for longer
 	}
@@ -107,33 +107,31 @@ func (t *Table) giveBack(c *debtClass, key Key, h uint64, rest time.Duration, no
 	return true
 }
 
-// credit takes a credit of others off the debt that the table knows, in the cell of the meter with an id. The shard is
-// locked.
-func (t *Table) credit(s *shard, id uint64, key Key, h, count uint64, now int64) {
-	y := layer{s: s, key: key, h: h, ref: s.find(id, key, h)}
+// credit takes a credit that arrived off the debt that the table knows.
+func (m *merge) credit(a *arrival, count uint64) {
+	y := layer{s: a.s, key: a.slot.Key, h: a.h, ref: a.s.find(m.spec.id&^liftBit, a.slot.Key, a.h)}
 	if y.ref == 0 {
 		return
 	}
-	y.l = t.meters.states[s.cell(y.ref).meter].limit.Load()
-	if y.l == nil || !y.find(now) {
+	y.l = m.meters.states[a.s.cell(y.ref).meter].limit.Load()
+	if y.l == nil || !y.find(m.now) {
 		return
 	}
-	t.meet(&y)
+	m.meet(&y)
 	y.c.level().Credit(y.l.rate.Span(count), y.l.point(y.busy))
 }
 
 // takeDebt decides on a charge under a limit. Of a positive rest, by which the key owes more in another class, it
 // charges a copy first.
-func (t *Table) takeDebt(l *Limit, key Key, h uint64, charge, rest time.Duration, now int64, dec *Decision) {
-	unit := l.class.unit
+func (t *Table) takeDebt(y *layer, charge, rest time.Duration, now int64, dec *Decision) {
+	l, unit := y.l, y.l.class.unit
 	cost := max(uint64(charge/unit), 1)
-	y := layer{s: t.shardOf(h), l: l, key: key, h: h}
-	t.open(&y, l.demand(cost), true, now)
+	t.open(y, l.demand(cost), true, now)
 	if rest > 0 && y.c != nil {
 		y.c.count(y.c.counts(&l.shape), uint64((rest+unit-1)/unit))
 		y.debit(l.points(rest))
 	}
-	if t.take(&y, cost, take, dec); !dec.Allowed {
+	if t.take(y, cost, take, dec); !dec.Allowed {
 		return
 	}
 	if rounded := charge - time.Duration(cost)*unit; rounded > 0 {

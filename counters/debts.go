@@ -172,7 +172,9 @@ func (d *Debts) Take(key Key, charge, capacity time.Duration, now int64) (dec De
 			dec.Remaining = uint64((capacity - most) / l.class.unit)
 		}
 	} else {
-		d.table.takeDebt(l, key, hashes[l.class.number], charge, elsewhere-owed, now, &dec)
+		h := hashes[l.class.number]
+		y := layer{s: d.table.shardOf(h), l: l, key: key, h: h}
+		d.table.takeDebt(&y, charge, elsewhere-owed, now, &dec)
 	}
 	switch {
 	case charge > capacity:

@@ -7,13 +7,11 @@ import (
 
 // create makes a cell in place of a stale one, if there is one, and evicts others if there is no room. It returns 0 if
 // no number is left for the meter, or if the shard holds only cells of the same request.
-func (t *Table) create(
-	s *shard, stale uint32, y *spec, key Key, h uint64, local bool, now int64,
-) (ref uint32, at instant) {
+func (t *Table) create(s *shard, stale uint32, of name, local bool, now int64) (ref uint32, at instant) {
 	if stale != 0 {
 		t.remove(s, stale, s.cell(stale))
 	}
-	m := t.meters.acquire(y, local)
+	m := t.meters.acquire(of.y, local)
 	if m == nil {
 		return 0, at
 	}
@@ -34,11 +32,11 @@ func (t *Table) create(
 		c.raise(recreated)
 		s.births = (s.births + 1) & MaxBirth
 	}
-	c.key, c.index, c.birth, c.meter, c.used = key, now/m.sub, s.births, m.number, usedAt(now)
+	c.key, c.index, c.birth, c.meter, c.used = of.key, now/m.sub, s.births, m.number, usedAt(now)
 	if s.remotes++; local {
 		s.localize(c)
 	}
-	s.add(ref, h)
+	s.add(ref, of.h)
 	return ref, instant{off: now % m.sub}
 }
 

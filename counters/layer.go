@@ -51,7 +51,7 @@ func (t *Table) open(y *layer, demand uint64, makes bool, now int64) {
 		if demand == 0 || !makes {
 			return
 		}
-		if y.ref, y.instant = t.create(s, y.ref, &l.spec, y.key, y.h, true, now); y.ref == 0 {
+		if y.ref, y.instant = t.create(s, y.ref, name{&l.spec, y.key, y.h}, true, now); y.ref == 0 {
 			return
 		}
 		y.c = s.cell(y.ref)
@@ -102,23 +102,30 @@ func (s *shard) noteDemand(ref uint32, c *cell, of Scope) {
 	}
 }
 
+// name is what a cell is found by: a meter and a key, and the hash of both.
+type name struct {
+	y   *spec
+	key Key
+	h   uint64
+}
+
 // live finds a cell and moves it to the time now. ok is false if there is no cell, or if the counts of the cell are of
 // no use, see settle.
-func (s *shard) live(y *spec, key Key, h uint64, now int64) (ref uint32, at instant, ok bool) {
-	if ref = s.find(y.id, key, h); ref != 0 {
-		at, ok = s.settle(s.cell(ref), &y.shape, now)
+func (s *shard) live(of name, now int64) (ref uint32, at instant, ok bool) {
+	if ref = s.find(of.y.id, of.key, of.h); ref != 0 {
+		at, ok = s.settle(s.cell(ref), &of.y.shape, now)
 	}
 	return ref, at, ok
 }
 
 // reach is live that makes a cell if there is none. It returns 0 if there is no room for one.
-func (t *Table) reach(s *shard, y *spec, key Key, h uint64, local bool, now int64) (ref uint32, at instant) {
-	ref, at, ok := s.live(y, key, h, now)
+func (t *Table) reach(s *shard, of name, local bool, now int64) (ref uint32, at instant) {
+	ref, at, ok := s.live(of, now)
 	if ok {
 		s.cell(ref).used = usedAt(now)
 		return ref, at
 	}
-	return t.create(s, ref, y, key, h, local, now)
+	return t.create(s, ref, of, local, now)
 }
 
 // now is the time of a decision, or the start of the cell's sub-window if the clock is behind that.

@@ -36,11 +36,11 @@ func (t *Table) lift(b *banSpec, key Key, own bool, now int64) (left time.Durati
 	defer s.Unlock()
 	left = time.Duration(max(0, t.bannedUntil(b, key, 0, own, now)-now))
 	millis := ceilMillis(now)
-	if ref, _, ok := s.live(&b.spec, key, h, now); ok { // a peer whose clock is ahead may have begun it
+	if ref, _, ok := s.live(name{&b.spec, key, h}, now); ok { // a peer whose clock is ahead may have begun it
 		until := *s.cell(ref).until()
 		millis = max(millis, until-min(b.millis(), until))
 	}
-	ref, _ := t.reach(s, &b.lift, key, h, true, now)
+	ref, _ := t.reach(s, name{&b.lift, key, h}, true, now)
 	if ref == 0 {
 		return 0, false
 	}
@@ -51,11 +51,14 @@ func (t *Table) lift(b *banSpec, key Key, own bool, now int64) (left time.Durati
 // millis is the length of a ban in milliseconds.
 func (b *banSpec) millis() uint64 { return uint64(b.sub) / uint64(time.Millisecond) }
 
-// lifted reports whether a ban with an end, in milliseconds, is lifted; if own, by this table itself. h is the hash of
-// the ban. The shard is locked.
-func (t *Table) lifted(s *shard, b *banSpec, key Key, h, until uint64, own bool, now int64) bool {
-	ref, _, ok := s.live(&b.lift, key, h, now)
-	return ok && until <= s.latest(s.cell(ref), &b.shape, own)+b.millis()
+// liftedUntil is the latest end, in milliseconds, of the bans that a lift ends; if own, by this table itself. 0: none
+// is lifted.
+func (s *shard) liftedUntil(b *banSpec, lift name, own bool, now int64) uint64 {
+	ref, _, ok := s.live(lift, now)
+	if !ok {
+		return 0
+	}
+	return s.latest(s.cell(ref), &b.shape, own) + b.millis()
 }
 
 // ends is when a cell of bans or lifts expires: a lift when the last ban that it lifts is over.

@@ -54,10 +54,10 @@ func (t *Table) Ban(b *Bans, key Key, now int64) (ends int64, kept bool) {
 	s.Lock()
 	defer s.Unlock()
 	until := ceilMillis(now + b.sub)
-	if ref, _, ok := s.live(&b.lift, key, h, now); ok { // of a table whose clock is ahead
+	if ref, _, ok := s.live(name{&b.lift, key, h}, now); ok { // of a table whose clock is ahead
 		until = max(until, *s.cell(ref).until()+b.millis()+1)
 	}
-	ref, _ := t.reach(s, &b.spec, key, h, true, now)
+	ref, _ := t.reach(s, name{&b.spec, key, h}, true, now)
 	if ref == 0 {
 		return 0, false
 	}

@@ -223,7 +223,7 @@ func (m *merge) slot(a *arrival) (raised, refused bool) {
 	if m.isImplausible(m.state, a.slot) {
 		return false, true // it makes no cell, evicts none, and moves none on
 	}
-	if a.ref, a.instant = m.reach(s, &m.spec, a.slot.Key, a.h, false, m.now); a.ref == 0 {
+	if a.ref, a.instant = m.reach(s, name{&m.spec, a.slot.Key, a.h}, false, m.now); a.ref == 0 {
 		return false, true
 	}
 	a.c, a.place = s.cell(a.ref), s.placeOf(a.origin)
@@ -252,7 +252,7 @@ func (m *merge) slot(a *arrival) (raised, refused bool) {
 		*a.c.until() = max(*a.c.until(), min(a.slot.Count, MaxCount))
 		m.noteBan(s, a.c)
 	case m.spec.algorithm == Credit && !a.c.has(recreated): // or it may have been credited before
-		m.credit(s, m.spec.id&^liftBit, a.slot.Key, a.h, rise, m.now)
+		m.credit(a, rise)
 	}
 	return true, false
 }

@@ -46,7 +46,7 @@ func (t *Table) appendAll(dst []Slot, heat heat, now int64) []Slot {
 	h, s := t.locate(m.id, heat.key)
 	s.Lock()
 	defer s.Unlock()
-	ref, _, ok := s.live(&m.spec, heat.key, h, now)
+	ref, _, ok := s.live(name{&m.spec, heat.key, h}, now)
 	if !ok {
 		return dst
 	}
@@ -58,7 +58,7 @@ func (t *Table) Slots(l *Limit, key Key, now int64) []Slot {
 	h, s := t.locate(l.id, key)
 	s.Lock()
 	defer s.Unlock()
-	ref, _, ok := s.live(&l.spec, key, h, now)
+	ref, _, ok := s.live(name{&l.spec, key, h}, now)
 	if !ok {
 		return nil
 	}

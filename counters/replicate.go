@@ -85,8 +85,8 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		m := t.meters.states[c.meter]
 		m.risen(uint64(c.offered), elapsed)
 		m.rise = max(m.rise, s.unsentCost(c))
-		x := outgoing{s: s, c: c, m: m, changed: c.changed, now: now}
-		x.instant, _ = s.settle(c, &m.shape, now) // what left the window is not sent
+		at, _ := s.settle(c, &m.shape, now) // what left the window is not sent
+		x := outgoing{s: s, c: c, m: m, changed: c.changed, now: now, instant: at}
 		first := len(dst)
 		dst = s.appendChanged(dst, c, m, t.origin)
 		// not only others counted

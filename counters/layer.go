@@ -144,12 +144,10 @@ func (t *Table) fits(y *layer, cost, before uint64, how step) (ok bool, wait tim
 	switch asked := max(cost, 1); {
 	case y.c == nil:
 		return y.l.unusedFits(asked, before)
-	case y.l.algorithm <= FixedWindow:
-		ok, wait = y.windowFits(asked, before)
-	case y.l.algorithm == SlidingLog:
-		ok, wait = y.logFits(asked, before)
-	default:
+	case y.l.algorithm.bucket():
 		ok, wait = y.bucketFits(asked, before)
+	default:
+		ok, wait = y.countFits(asked, before)
 	}
 	if y.c.hotKey != 0 && t.holdsBack(y, cost, before, how) && ok {
 		ok, wait = false, peerRateLasts
@@ -178,12 +176,51 @@ func (y *layer) rest(before uint64) (left uint64, reset time.Duration) {
 	switch {
 	case y.c == nil:
 		return y.l.max - min(before, y.l.max), 0
-	case y.l.algorithm <= FixedWindow:
-		return y.windowRest(before)
-	case y.l.algorithm == SlidingLog:
-		return y.logRest(before)
+	case y.l.algorithm.bucket():
+		return y.bucketRest(before)
 	}
-	return y.bucketRest(before)
+	return y.countRest(before)
+}
+
+// countFits is fits of a window or a log.
+func (y *layer) countFits(asked, before uint64) (ok bool, wait time.Duration) {
+	l := y.l
+	if l.algorithm == SlidingLog {
+		y.seen = y.c.logView(&l.shape)
+	} else {
+		y.seen = l.windowView(y.c, y.instant)
+	}
+	switch {
+	case asked > l.max:
+		return false, Never
+	case y.seen+before <= l.max-asked:
+		return true, 0
+	case before > l.max-asked:
+		return false, Never
+	}
+	return false, y.falls(l.max - asked - before)
+}
+
+// countRest is rest of a window or a log.
+func (y *layer) countRest(before uint64) (left uint64, reset time.Duration) {
+	if left = y.l.max - min(y.seen+before, y.l.max); y.seen == 0 {
+		return left, 0
+	}
+	return left, y.falls(0)
+}
+
+// falls is the shortest wait until the count of a window or a log, which is above a limit, falls to it, if nothing is
+// added. Others' counts in the sub-window after the cell's time are not in the count, but make waits longer.
+func (y *layer) falls(limit uint64) time.Duration {
+	l, c := y.l, y.c
+	if l.algorithm == SlidingLog {
+		return y.logFalls(limit)
+	}
+	ring, ahead := c.counts(&l.shape), y.s.ahead(c)
+	if limit == 0 {
+		return time.Duration(l.window.Reset(ring, c.inner, ahead, y.off) + y.back)
+	}
+	return time.Duration(l.window.Wait(ring, c.inner, ahead, limit, y.off) + y.back)
 }
 
 // used is how much of the limit is used: the count of a window, or the debt of a bucket.

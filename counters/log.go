@@ -71,29 +71,6 @@ func (c *cell) logView(sh *shape) uint64 {
 	return sum
 }
 
-// logFits is fits of a log.
-func (y *layer) logFits(asked, before uint64) (ok bool, wait time.Duration) {
-	l := y.l
-	y.seen = y.c.logView(&l.shape)
-	switch {
-	case asked > l.max:
-		return false, Never
-	case y.seen+before <= l.max-asked:
-		return true, 0
-	case before > l.max-asked:
-		return false, Never
-	}
-	return false, y.logFalls(l.max - asked - before)
-}
-
-// logRest is rest of a log.
-func (y *layer) logRest(before uint64) (left uint64, reset time.Duration) {
-	if left = y.l.max - min(y.seen+before, y.l.max); y.seen == 0 {
-		return left, 0
-	}
-	return left, y.logFalls(0)
-}
-
 // log appends an admitted cost. If the clock stepped back, the cost counts as of the newest entry.
 func (t *Table) log(y *layer, cost uint64) {
 	s, j := y.s, y.c.requestLog()

@@ -27,7 +27,7 @@ func (s *shard) takeWindow(l *Limit, c *cell, cost uint64, off int64, d *Decisio
 		c.inner += cost
 		c.changed = max(c.changed, 1)
 		d.Remaining = l.max - seen - cost
-		if c.slots == 0 { // nobody else counts in the next sub-window
+		if c.slots == 0 { // no other node counts in the next sub-window
 			d.ResetAfter = time.Duration(l.window.Last(l.n, *newest, off))
 			return
 		}
@@ -41,30 +41,4 @@ func (s *shard) takeWindow(l *Limit, c *cell, cost uint64, off int64, d *Decisio
 	if cost < l.max {
 		d.RetryAfter = time.Duration(l.window.Wait(ring, c.inner, ahead, l.max-cost, off))
 	}
-}
-
-// windowFits is fits of a window. Others' counts in the sub-window after the cell's time are not in the view, but make
-// waits longer.
-func (y *layer) windowFits(asked, before uint64) (ok bool, wait time.Duration) {
-	l, c := y.l, y.c
-	y.seen = l.windowView(c, y.instant)
-	switch {
-	case asked > l.max:
-		return false, Never
-	case y.seen+before <= l.max-asked:
-		return true, 0
-	case before > l.max-asked:
-		return false, Never
-	}
-	room := l.max - asked - before
-	return false, time.Duration(l.window.Wait(c.counts(&l.shape), c.inner, y.s.ahead(c), room, y.off) + y.back)
-}
-
-// windowRest is rest of a window.
-func (y *layer) windowRest(before uint64) (left uint64, reset time.Duration) {
-	l, c := y.l, y.c
-	if left = l.max - min(y.seen+before, l.max); y.seen == 0 {
-		return left, 0
-	}
-	return left, time.Duration(l.window.Reset(c.counts(&l.shape), c.inner, y.s.ahead(c), y.off) + y.back)
 }

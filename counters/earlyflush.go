@@ -98,11 +98,8 @@ func (t *Table) DrainEarly(now int64) Drained {
 			c := s.cell(ref)
 			c.lower(flushEarly)
 			m := t.meters.states[c.meter]
-			rise := s.unsentCost(c)
-			s.settle(c, &m.shape, now)
-			first := len(out.Slots)
+			rise, x, first := s.unsentCost(c), t.outgoing(s, c, now), len(out.Slots)
 			out.Slots = s.appendChanged(out.Slots, c, m, t.origin)
-			x := outgoing{s: s, c: c, m: m, changed: c.changed, now: now}
 			if c.changed = 0; len(out.Slots) > first {
 				out.Slots = t.appendDemand(out.Slots, first, &x, s.memory.hotKey(c.hotKey))
 			}

@@ -519,3 +519,27 @@ func TestDemandOfRegionsEndsWithOwners(t *testing.T) {
 		t.Errorf("a client that keeps to half of its limit is denied %d of 140 times", denied)
 	}
 }
+
+// What an owner counted before a sub-window began is sent, too, when it is drained in the next one: in time, and early.
+func TestOwnersSendWhatChangedBefore(t *testing.T) {
+	l := limitNamed(t, "r", 1000)
+	for name, drain := range map[string]func(table *counters.Table, now int64) counters.Drained{
+		"in time": (*counters.Table).DrainDirty, "early": (*counters.Table).DrainEarly,
+	} {
+		table := ofThree(l, 50, 50, 50)
+		far := summed(l, 1, counters.Far(0).Sum(), 1, start)
+		table.Merge([]counters.Slot{far}, start)
+		table.DrainDirty(start)
+		table.Take(l, 1, 100, start)
+		meter := l.Meter()
+		var sent []uint64
+		for _, s := range drain(table, start+int64(meter.Sub)).Slots {
+			if s.To == far.Origin && s.Index == meter.Index(start) {
+				sent = append(sent, s.Count)
+			}
+		}
+		if !slices.Equal(sent, []uint64{100}) {
+			t.Errorf("%s: %v are sent to the other region of what the owner counted before, want 100", name, sent)
+		}
+	}
+}

@@ -85,8 +85,7 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		m := t.meters.states[c.meter]
 		m.risen(uint64(c.offered), elapsed)
 		m.rise = max(m.rise, s.unsentCost(c))
-		at, _ := s.settle(c, &m.shape, now) // what left the window is not sent
-		x := outgoing{s: s, c: c, m: m, changed: c.changed, now: now, instant: at}
+		x := t.outgoing(s, c, now)
 		first := len(dst)
 		dst = s.appendChanged(dst, c, m, t.origin)
 		// not only others counted
@@ -121,6 +120,13 @@ type outgoing struct {
 	changed uint8 // how many of the newest own sub-windows changed
 	now     int64 // 0: the cell is evicted, and its demand is of no use any more
 	instant
+}
+
+// outgoing moves a cell to the time now, as what left the window is not sent, and then looks at what changed.
+func (t *Table) outgoing(s *shard, c *cell, now int64) outgoing {
+	m := t.meters.states[c.meter]
+	at, _ := s.settle(c, &m.shape, now)
+	return outgoing{s: s, c: c, m: m, changed: c.changed, now: now, instant: at}
 }
 
 // slot is a slot of the cell at an age.

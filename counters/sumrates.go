@@ -111,9 +111,8 @@ func (t *Table) sumRates(x *outgoing) (r sumRates) {
 	}
 	r.near = max(r.near, owned.rate)
 	all := r.near + r.far + r.lost
-	at, _ := s.settle(c, &m.shape, now)
-	s.forget(c, &m.shape, at)
-	view := s.view(c, m, at)
+	s.forget(c, &m.shape, x.instant)
+	view := s.view(c, m, x.instant)
 	isSoon := soon(l.max-min(view, l.max), all, cl.horizon)
 	if now >= w.until && coolShare*view < l.max && !isSoon {
 		owned.spread = false

@@ -43,7 +43,7 @@ type merge struct {
 	place  Place  // of the origin, as the slots say
 	stored bool   // the slots are of a store
 
-	rises  *Rises // nil: nobody asks
+	rises  *Rises // nil: not asked for
 	rising Key    // whose slots follow each other
 	rise   uint64 // by how much it rose
 }
@@ -272,8 +272,8 @@ func (m *merge) noteDemand(a *arrival) {
 }
 
 // raise raises the count that the cell has of the origin, and returns by how much. A sum counts what it has beyond its
-// parts, and that may be no rise; a region's sum of 0 says that the region asks for the key. Nobody makes the cell of a
-// sum again, so it has no birth.
+// parts, and that may be no rise; a region's sum of 0 means that the region asks for the key. The cell of a sum
+// is not made again, so it has no birth.
 func (m *merge) raise(a *arrival) (rise uint64, raised, refused bool) {
 	s, c, slot := a.s, a.c, a.slot
 	count, birth := min(slot.Count, MaxCount), slot.Birth&MaxBirth

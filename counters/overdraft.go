@@ -101,8 +101,8 @@ func (t *Table) overcharge(y *layer, cost uint64, d *Decision) {
 }
 
 // Report charges an answered request to all of its layers, with room or not. A layer's count stops at twice its limit.
-// Report denies nothing, bans nobody but for limits with [Limit.BanSpent], and also charges banned keys. It ignores
-// modes, except that an Elastic layer may borrow, and that a Shadow layer bans nobody. A cost of 0 charges nothing. A
+// Report denies nothing, bans no key but for limits with [Limit.BanSpent], and also charges banned keys. It ignores
+// modes, except that an Elastic layer may borrow, and that a Shadow layer bans none. A cost of 0 charges nothing. A
 // peek returns what is left. Report panics if there are more than MaxLayers charges, or if a Lender is none of them.
 func (t *Table) Report(charges []Charge, now int64) {
 	r := request{charges: charges, now: now}

@@ -57,7 +57,7 @@ const (
 )
 
 // flushRise has the owner of a cell flush it early when what others counted rose by much of what is left, and when
-// somebody asks for the first time for a key whose limit runs short.
+// an origin asks for the first time for a key whose limit runs short.
 func (m *merge) flushRise(a *arrival, rise uint64, asks bool) {
 	t, s, c, state := m.Table, a.s, a.c, m.meters.states[a.c.meter]
 	o, l, near := t.owners.Load(), state.limit.Load(), a.place.isNear()

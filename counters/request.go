@@ -10,7 +10,7 @@ type Charge struct {
 	Limit *Limit // nil: no rule, always admitted
 	Key   Key
 	Cost  uint64 // as in Take
-	// Address is the AddressKey of whom a limit with BanAddresses bans in place of Key; 0: unknown, or no address.
+	// Address is the AddressKey that a limit with BanAddresses bans in place of Key; 0: unknown, or no address.
 	Address Key
 
 	Pending  uint64 // cost that is to be charged later: there has to be room for it, too
@@ -18,7 +18,7 @@ type Charge struct {
 	Each     bool   // charge every request that this layer admits, even if another layer denies it
 	Overdraw bool   // charge the request even if it is denied, up to twice the limit (overdraft.go)
 	// Lender is the layer that an Elastic layer borrows from, as its position among the charges, counted from 1. The
-	// lender must not be Elastic itself, nor Decided. Idle: from the idle system. 0: from nobody.
+	// lender must not be Elastic itself, nor Decided. Idle: the idle system. 0: none.
 	Lender uint8
 	// Decided is the decision on the layer that was made elsewhere, see elsewhere.go; nil: the table decides.
 	Decided *Decision

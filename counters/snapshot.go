@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Snapshot returns all slots that still count, of all origins, for a new peer. It holds at most limit slots:
-// keys with the highest counts come first, and the rest is left out.
+// Snapshot returns all slots that still count, of all origins, for a new peer. It holds at most limit slots: keys with
+// the highest counts come first, and the rest is left out.
 func (t *Table) Snapshot(now int64, limit int) []Slot {
 	var cells []heat
 	total := 0

@@ -45,7 +45,7 @@ func (t *Table) noteBan(s *shard, c *cell) {
 	if !t.bans.watched.Load() {
 		return
 	}
-	switch m := t.meters.states[c.meter]; {
+	switch m := t.meters.state(c.number()); {
 	case s.bans.lost:
 	case len(s.bans.list) == maxBanChanges:
 		s.bans = banChanges{lost: true}
@@ -115,7 +115,7 @@ func (t *Table) appendBans(found []banChange, s *shard, w *walk) (left *walk, al
 	defer s.Unlock()
 	if !w.part(s, func(ref uint32) int {
 		c := s.cell(ref)
-		if m := t.meters.states[c.meter]; m.algorithm.timed() {
+		if m := t.meters.state(c.number()); m.algorithm.timed() {
 			found = append(found, banChange{&m.meter, c.key})
 		}
 		return 0
@@ -146,7 +146,8 @@ func (t *Table) distrustedMeters(now int64) (sum uint64) {
 	}
 	t.meters.RLock()
 	defer t.meters.RUnlock()
-	for _, m := range t.meters.states[1 : 1+t.meters.given] {
+	for k := range uint32(t.meters.given) {
+		m := t.meters.state(k + 1)
 		if m.implausibleAt.Load() == 0 {
 			continue
 		}

@@ -57,7 +57,7 @@ func (t *Table) meet(y *layer) {
 	if known.class != nil { // keys of the meter have limits of their own
 		known = known.class.limit
 	}
-	if of := &t.meters.states[y.c.meter].limit; of.Load() != known {
+	if of := &t.meters.state(y.c.number()).limit; of.Load() != known {
 		of.Store(known)
 	}
 	if y.c.has(pendingDebit) {

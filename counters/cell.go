@@ -24,9 +24,33 @@ type cell struct {
 	offered    uint32 // cost asked for since the last drain, admitted or not
 	next, prev uint32 // in the list of cells to drain
 	hotKey     uint32 // demand for the key; 0 for most cells
-	meter      uint16 // its number
-	changed    uint8  // number of sub-windows, back from index, that may have changed since the last drain
+	meter      uint16 // upper bits of the number of its meter, see number; never 0
+	packed     uint8  // the lower meterBits of that number, and above them changed
 	flags
+}
+
+// meterBits are the bits of a meter's number beside changed, of which MaxSubWindows + 1 leaves two.
+const meterBits = 2
+
+// A cell holds the number of its meter plus 3, so that the upper bits of none are 0: these tell a cell from a free block
+// and from a hotKey.
+func (c *cell) number() uint32 { return uint32(c.meter)<<meterBits + uint32(c.packed&3) - 3 }
+
+func (c *cell) setNumber(number uint32) {
+	number += 3
+	c.meter, c.packed = uint16(number>>meterBits), c.packed&^3|uint8(number&3)
+}
+
+// changed is the number of sub-windows, back from index, that may have changed since the last drain.
+func (c *cell) changed() int { return int(c.packed >> meterBits) }
+
+func (c *cell) setChanged(n int) { c.packed = uint8(n)<<meterBits | c.packed&3 }
+
+// noteChange notes that the current sub-window has changed.
+func (c *cell) noteChange() {
+	if c.packed>>meterBits == 0 {
+		c.packed |= 1 << meterBits
+	}
 }
 
 type flags uint8
@@ -55,6 +79,9 @@ func (f *flags) put(one flags, up bool) {
 
 // addTo adds a cost, up to the maximum of 32 bits.
 func addTo(sum *uint32, cost uint64) { *sum = uint32(min(uint64(*sum)+cost, math.MaxUint32)) }
+
+// All numbers of meters, and all of changed, have room.
+var _ [1<<(8-meterBits) - 1 - (MaxSubWindows + 1)]byte
 
 const headWords = int(unsafe.Sizeof(cell{}) / wordBytes)
 
@@ -100,8 +127,8 @@ func (s *shard) advance(c *cell, sh *shape, index int64) {
 	c.lower(judged)
 	ring := c.counts(sh)
 	shift(ring, by)
-	if c.changed > 0 {
-		c.changed = uint8(min(int64(c.changed)+by, int64(sh.n+1)))
+	if n := c.changed(); n > 0 {
+		c.setChanged(int(min(int64(n)+by, int64(sh.n+1))))
 	}
 	switch {
 	case sh.algorithm.bucket():
@@ -179,7 +206,7 @@ func shift(ring []uint64, by int64) {
 func (c *cell) count(ring []uint64, cost uint64) {
 	ring[len(ring)-1] += cost
 	c.inner += cost
-	c.changed = max(c.changed, 1)
+	c.noteChange()
 }
 
 // lastCounted is the end of the newest sub-window with a count, 0 if there is none.

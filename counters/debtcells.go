@@ -113,7 +113,7 @@ func (m *merge) credit(a *arrival, count uint64) {
 	if y.ref == 0 {
 		return
 	}
-	y.l = m.meters.states[a.s.cell(y.ref).meter].limit.Load()
+	y.l = m.meters.state(a.s.cell(y.ref).number()).limit.Load()
 	if y.l == nil || !y.find(m.now) {
 		return
 	}

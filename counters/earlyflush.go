@@ -97,10 +97,10 @@ func (t *Table) DrainEarly(now int64) Drained {
 		for ref := s.dirty.first; ref != 0 && s.cell(ref).has(flushEarly); ref = s.cell(ref).next {
 			c := s.cell(ref)
 			c.lower(flushEarly)
-			m := t.meters.states[c.meter]
+			m := t.meters.state(c.number())
 			rise, x, first := s.unsentCost(c), t.outgoing(s, c, now), len(out.Slots)
 			out.Slots = s.appendChanged(out.Slots, c, m, t.origin)
-			if c.changed = 0; len(out.Slots) > first {
+			if c.setChanged(0); len(out.Slots) > first {
 				out.Slots = t.appendDemand(out.Slots, first, &x, s.memory.hotKey(c.hotKey))
 			}
 			out.Slots = t.appendPassedOn(out.Slots, &x)

@@ -32,7 +32,8 @@ func (t *Table) create(s *shard, stale uint32, of name, local bool, now int64) (
 		c.raise(recreated)
 		s.births = (s.births + 1) & MaxBirth
 	}
-	c.key, c.index, c.birth, c.meter, c.used = of.key, now/m.sub, s.births, m.number, usedAt(now)
+	c.key, c.index, c.birth, c.used = of.key, now/m.sub, s.births, usedAt(now)
+	c.setNumber(m.number)
 	if s.remotes++; local {
 		s.localize(c)
 	}
@@ -95,7 +96,7 @@ func (t *Table) evict(s *shard, now int64) uint32 {
 		if c.has(pinned) {
 			continue
 		}
-		m := t.meters.states[c.meter]
+		m := t.meters.state(c.number())
 		at, ok := s.settle(c, &m.shape, now)
 		if !ok || c.empty(&m.shape) {
 			t.stats.expired.Add(1)
@@ -181,7 +182,7 @@ func (t *Table) evictCell(s *shard, ref uint32, w standing) {
 		t.stats.evictedDenied.Add(1)
 	}
 	c := s.cell(ref)
-	if m := t.meters.states[c.meter]; m.algorithm.Counts() {
+	if m := t.meters.state(c.number()); m.algorithm.Counts() {
 		t.stats.forgotten.Add(w.view)
 		raise(&m.forgotten, w.view)
 		if l := m.limit.Load(); l != nil && w.view >= l.max-l.max/2 {
@@ -193,11 +194,11 @@ func (t *Table) evictCell(s *shard, ref uint32, w standing) {
 
 // remove frees a cell and all that belongs to it. The next drain still returns its unsent counts.
 func (t *Table) remove(s *shard, ref uint32, c *cell) {
-	m := t.meters.states[c.meter]
+	m := t.meters.state(c.number())
 	if c.has(dirty) {
 		if len(s.unsent) < s.maxUnsent {
 			s.unsent = s.appendChanged(s.unsent, c, m, t.origin)
-			s.unsent = t.appendPassedOn(s.unsent, &outgoing{s: s, c: c, m: m, changed: c.changed})
+			s.unsent = t.appendPassedOn(s.unsent, &outgoing{s: s, c: c, m: m, changed: c.changed()})
 		}
 		raise(&m.offered, uint64(c.offered))
 		s.delist(c)
@@ -218,7 +219,7 @@ func (t *Table) remove(s *shard, ref uint32, c *cell) {
 
 func (s *shard) hashOf(ref uint32) uint64 {
 	c := s.cell(ref)
-	return hash(s.seed, s.ids[c.meter], c.key)
+	return hash(s.seed, s.ids[c.number()], c.key)
 }
 
 // A drain looks at expirySpans parts of the index of expirySpan entries each, and unlocks the shard after each part.
@@ -250,7 +251,7 @@ func (t *Table) expireSpan(s *shard, from, to int, now int64) {
 		}
 		ref := s.ref(s.entries[i])
 		c := s.cell(ref)
-		m := t.meters.states[c.meter]
+		m := t.meters.state(c.number())
 		_, ok := s.settle(c, &m.shape, now)
 		if ok && !c.empty(&m.shape) && !m.forgets(c, now) {
 			i++

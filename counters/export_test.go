@@ -82,7 +82,7 @@ func RetireOrigin(t *Table, o Origin) {
 	defer t.drain.Unlock()
 	ot := &t.origins
 	ot.Lock()
-	if k := ot.numbers[uint64(o)]; k != 0 {
+	if k := ot.known(uint64(o)); k != 0 {
 		ot.state(k).retired.Store(true)
 		ot.state(k).watermark.Store(Gone)
 		ot.sweep = sweep{left: shards}

@@ -71,7 +71,7 @@ func (s *shard) probe(home int, meter uint64, key Key, h uint64) uint32 {
 	if e == 0 || (e^uint32(h))&^s.refMask != 0 {
 		return 0
 	}
-	if c := s.cell(e & s.refMask); c.key != key || s.ids[c.meter] != meter {
+	if c := s.cell(e & s.refMask); c.key != key || s.ids[c.number()] != meter {
 		return 0
 	}
 	return e & s.refMask
@@ -87,7 +87,7 @@ func (s *shard) find(meter uint64, key Key, h uint64) uint32 {
 		}
 		if (e^tag)&^s.refMask == 0 {
 			ref := s.ref(e)
-			if c := s.cell(ref); c.key == key && s.ids[c.meter] == meter {
+			if c := s.cell(ref); c.key == key && s.ids[c.number()] == meter {
 				return ref
 			}
 		}

@@ -225,7 +225,7 @@ func (y *layer) falls(limit uint64) time.Duration {
 
 // used is how much of the limit is used: the count of a window, or the debt of a bucket.
 func (t *Table) used(y *layer) uint64 {
-	return y.s.viewUnder(y.l, y.c, t.meters.states[y.c.meter], y.instant)
+	return y.s.viewUnder(y.l, y.c, t.meters.state(y.c.number()), y.instant)
 }
 
 // admit counts an admitted cost. What a queue has freed is counted already.

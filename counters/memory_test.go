@@ -145,7 +145,7 @@ func (a *audit) cells() map[uint32]bool {
 		keys++
 		ref := a.ref(e)
 		c := a.cell(ref)
-		m := a.table.meters.states[c.meter]
+		m := a.table.meters.state(c.number())
 		a.hold(ref, m.words, "a cell of "+m.meter.Rule)
 		if found := a.find(m.id, c.key, a.hashOf(ref)); found != ref {
 			a.fail("key %d of %s is in place %d of the index at %d, and is found at %d", c.key, m.meter.Rule, i,

@@ -171,14 +171,14 @@ func (m *merge) numberOf(o, sender Origin) uint16 {
 		return m.number
 	}
 	name := nameOf(o, m.place)
-	m.origin, m.number = o, m.origins.numbers[name]
+	m.origin, m.number = o, m.origins.known(name)
 	if m.number == 0 {
 		m.origins.RUnlock()
 		m.origins.Lock()
 		m.origins.number(o, sender, m.place, m.now)
 		m.origins.Unlock()
 		m.origins.RLock()
-		m.number = m.origins.numbers[name] // it may have been given to another origin since
+		m.number = m.origins.known(name) // it may have been given to another origin since
 	}
 	if m.origins.state(m.number).retired.Load() {
 		m.number = 0
@@ -338,7 +338,7 @@ func (m *merge) add(a *arrival, by uint64) {
 		if c.has(recreated) { // the cell may have debited some of it before it was evicted
 			since = 0
 		}
-		if l := m.meters.states[c.meter].limit.Load(); l != nil && !c.has(pendingDebit) {
+		if l := m.meters.state(c.number()).limit.Load(); l != nil && !c.has(pendingDebit) {
 			l.mergeBucket(c, i, by, since-(c.index-int64(sh.n))*sh.sub, a.instant)
 		} else {
 			c.raise(pendingDebit)

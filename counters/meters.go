@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// MaxMeters is the number of meters, 65535, that a table can count at a time. A meter takes a number while its limit is
+// MaxMeters is the number of meters, 262,140, that a table can count at a time. A meter takes a number while its limit is
 // in force ([Table.Know]) and while it has cells: the number of a removed rule is free when its last count has left the
 // window. A limit has one meter; its bans and their lifts take one more each while there are any. A limit for whose
 // meter no number is left denies every request, as no key is admitted untracked.
 //
 // Three quarters of the numbers are for all meters. Ad-hoc limits may take numbers up to seven eighths, limits of rules
 // all of them: so there are numbers for new rules whatever peers send and requests bring along.
-const MaxMeters = 1<<16 - 1
+const MaxMeters = 1<<(16+meterBits) - 4
 
 // localMeters are the numbers that meters of peers do not get, and ruleMeters those that ad-hoc limits do not get.
 const (
@@ -26,7 +26,7 @@ const retireAfter = int64(time.Second)
 
 type meterState struct {
 	spec
-	number   uint16
+	number   uint32
 	holders  *atomic.Int32
 	limit    atomic.Pointer[Limit] // the limit that decided last; merges use it to debit a bucket
 	maxCount atomic.Uint64         // maximum of a plausible slot; 0: none
@@ -66,11 +66,22 @@ func (m *meterState) forgets(c *cell, now int64) bool {
 // meterTable numbers the meters of a table's cells.
 type meterTable struct {
 	registry
-	states []*meterState // by number
+	parts [MaxMeters/partOfStates + 1]*meterStates // by number, see state
 }
 
+// partOfStates is how many states a table makes room for at a time.
+const partOfStates = 256
+
+// meterStates are the states of numbers in a row. A table makes them when it gives the first of these.
+type meterStates [partOfStates]*meterState
+
 func newMeterTable() meterTable {
-	return meterTable{registry: newRegistry(MaxMeters), states: make([]*meterState, MaxMeters+1)}
+	return meterTable{registry: newRegistry(MaxMeters), parts: [MaxMeters/partOfStates + 1]*meterStates{{}}}
+}
+
+// state returns the state of a number that was given, and nil for 0. A holder of the number needs no lock.
+func (ms *meterTable) state(number uint32) *meterState {
+	return ms.parts[number/partOfStates][number%partOfStates]
 }
 
 // acquire returns the state of a meter for one more holder, nil if there is no number for the meter. local: for this
@@ -80,7 +91,7 @@ func (ms *meterTable) acquire(y *spec, local bool) *meterState {
 	if k := ms.numbers[y.id]; k != 0 {
 		ms.holders[k].Add(1)
 		ms.RUnlock()
-		return ms.states[k]
+		return ms.state(k)
 	}
 	ms.RUnlock()
 	ms.Lock()
@@ -96,19 +107,28 @@ func (ms *meterTable) acquire(y *spec, local bool) *meterState {
 	if k == 0 {
 		return nil
 	}
-	if m := ms.states[k]; m == nil || m.id != y.id {
-		ms.states[k] = &meterState{spec: *y, number: k, holders: &ms.holders[k], adHoc: y.meter.AdHoc()}
+	part := &ms.parts[k/partOfStates]
+	if *part == nil {
+		*part = new(meterStates)
+	}
+	state := &(*part)[k%partOfStates]
+	if *state == nil || (*state).id != y.id {
+		*state = &meterState{spec: *y, number: k, holders: &ms.holders[k], adHoc: y.meter.AdHoc()}
 	}
 	ms.holders[k].Add(1)
-	return ms.states[k]
+	return *state
 }
 
 func (m *meterState) release() { m.holders.Add(-1) }
 
+// all appends the states of all numbers that were ever given.
 func (ms *meterTable) all(dst []*meterState) []*meterState {
 	ms.RLock()
 	defer ms.RUnlock()
-	return append(dst, ms.states[1:1+ms.given]...)
+	for k := range uint32(ms.given) {
+		dst = append(dst, ms.state(k+1))
+	}
+	return dst
 }
 
 // raise stores n if it is larger than the value.

@@ -150,3 +150,40 @@ func TestPeersCannotInventOriginsWithoutEnd(t *testing.T) {
 		t.Errorf("after the window %d slots are left, want 1", len(slots))
 	}
 }
+
+// A hundred thousand rules and as many limits that requests bring along count beside each other, each for itself.
+func TestManyRulesAndAdHocLimits(t *testing.T) {
+	const each = 100_000
+	table, now := counters.NewTable(counters.Config{Origin: 1, Memory: 128 << 20}), start
+	var limits []*counters.Limit
+	for i := range each {
+		limits = append(limits, limitNamed(t, "rule/"+strconv.Itoa(i), 2))
+	}
+	table.Know(limits)
+	for i := range each {
+		limits = append(limits, adHoc(t, i))
+	}
+	for taken := range uint64(2) {
+		for i, l := range limits {
+			if d := table.Take(l, 1, 1, now); !d.Allowed || d.Remaining != l.Max()-taken-1 {
+				t.Fatalf("request %d of limit %d of %d: %+v", taken, i, len(limits), d)
+			}
+		}
+	}
+	if d := table.DrainDirty(now); len(d.Slots) != 2*each {
+		t.Errorf("%d slots are sent, want one for each of %d limits", len(d.Slots), 2*each)
+	}
+}
+
+// Asking what is left of limits gives none of them a number, or a cell.
+func TestPeeksTakeNoMeters(t *testing.T) {
+	table := counters.NewTable(counters.Config{Origin: 1, Memory: 64 << 20})
+	for i := range counters.MaxMeters + 1 {
+		if d := table.Take(adHoc(t, i), 1, 0, start); !d.Allowed || d.Remaining != 10 {
+			t.Fatalf("peek %d: %+v", i, d)
+		}
+	}
+	if d := table.Take(adHoc(t, -1), 1, 1, start); !d.Allowed || table.Stats().Keys != 1 {
+		t.Errorf("after them: %+v, %d keys", d, table.Stats().Keys)
+	}
+}

@@ -69,6 +69,9 @@ func newOriginTable() originTable {
 		members: make(map[uint64]bool), left: maxOrigins - reservedOrigins, named: make(map[uint64]int)}
 }
 
+// known returns the number of an id, 0 if it has none.
+func (ot *originTable) known(id uint64) uint16 { return uint16(ot.numbers[id]) }
+
 // state returns the state of a number that was given, or of 0. A holder of the number needs no lock.
 func (ot *originTable) state(number uint16) *originState {
 	return &ot.states[number/256][number%256]
@@ -115,7 +118,7 @@ func (t *Table) SetMember(o Origin, member bool) {
 	ot := &t.origins
 	ot.Lock()
 	defer ot.Unlock()
-	k := ot.numbers[uint64(o)]
+	k := ot.known(uint64(o))
 	ot.state(k).member.Store(member && k != 0)
 	if !member {
 		delete(ot.members, uint64(o))
@@ -130,7 +133,7 @@ func (t *Table) SetMember(o Origin, member bool) {
 func (t *Table) SetPlace(o Origin, p Place) {
 	t.origins.RLock()
 	defer t.origins.RUnlock()
-	if k := t.origins.numbers[uint64(o)]; k != 0 {
+	if k := t.origins.known(uint64(o)); k != 0 {
 		t.origins.state(k).place.CompareAndSwap(uint32(Unplaced), uint32(p))
 	}
 }
@@ -138,7 +141,7 @@ func (t *Table) SetPlace(o Origin, p Place) {
 // number returns the number of an origin that a sender reports, 0 if it gets none. The caller holds the lock.
 func (ot *originTable) number(o, sender Origin, place Place, now int64) uint16 {
 	id, by := nameOf(o, place), uint64(sender)
-	if k := ot.numbers[id]; k != 0 {
+	if k := ot.known(id); k != 0 {
 		return k
 	}
 	member := ot.members[id]
@@ -158,7 +161,7 @@ func (ot *originTable) number(o, sender Origin, place Place, now int64) uint16 {
 			return 0
 		}
 	}
-	k := ot.register(id, 0)
+	k := uint16(ot.register(id, 0))
 	if k == 0 {
 		return 0
 	}

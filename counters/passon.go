@@ -59,7 +59,7 @@ const (
 // flushRise has the owner of a cell flush it early when what others counted rose by much of what is left, and when
 // an origin asks for the first time for a key whose limit runs short.
 func (m *merge) flushRise(a *arrival, rise uint64, asks bool) {
-	t, s, c, state := m.Table, a.s, a.c, m.meters.states[a.c.meter]
+	t, s, c, state := m.Table, a.s, a.c, m.meters.state(a.c.number())
 	o, l, near := t.owners.Load(), state.limit.Load(), a.place.isNear()
 	if l == nil || l.max == 0 || rise == 0 || !o.owns(c.key) {
 		return
@@ -149,7 +149,7 @@ func (t *Table) appendToAll(dst []Slot, x *outgoing) []Slot {
 			dst = append(dst, slot)
 		}
 	}
-	for _, slot := range x.s.appendOwn(nil, x.c, x.m, t.origin, int(x.changed)) {
+	for _, slot := range x.s.appendOwn(nil, x.c, x.m, t.origin, x.changed) {
 		toAll(slot, true)
 	}
 	for ref := x.c.slots; ref != 0; {

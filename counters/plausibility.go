@@ -124,7 +124,7 @@ func (t *Table) distrustsBans(l *Limit, b *banSpec, now int64) bool {
 	t.meters.RLock()
 	defer t.meters.RUnlock()
 	for _, id := range ids {
-		if m := t.meters.states[t.meters.numbers[id]]; m != nil && m.id == id && m.suspect(now, lasts) {
+		if m := t.meters.state(t.meters.numbers[id]); m != nil && m.id == id && m.suspect(now, lasts) {
 			return true
 		}
 	}
@@ -184,7 +184,7 @@ func (t *Table) floor(l *Limit) uint64 {
 // keepsFloor reports whether the local floor admits a denied request, beside what the request charges to the cell
 // before: the limit is suspect, and this table has admitted no more in the window.
 func (t *Table) keepsFloor(y *layer, cost, before uint64) bool {
-	if y.c == nil || !t.meters.states[y.c.meter].suspect(y.now(), y.l.Lasts()) {
+	if y.c == nil || !t.meters.state(y.c.number()).suspect(y.now(), y.l.Lasts()) {
 		return false
 	}
 	asked, floor := max(cost, 1), t.floor(y.l)

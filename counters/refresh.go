@@ -56,7 +56,7 @@ func (t *Table) refreshPart(s *shard) (done bool) {
 	defer s.Unlock()
 	return t.refresh.walk.part(s, func(ref uint32) int {
 		c := s.cell(ref)
-		if !t.refresh.partitions.Has(c.key.Partition()) || t.meters.states[c.meter].scope == Alone {
+		if !t.refresh.partitions.Has(c.key.Partition()) || t.meters.state(c.number()).scope == Alone {
 			return 0
 		}
 		return t.refreshCell(s, ref, c)
@@ -65,7 +65,7 @@ func (t *Table) refreshPart(s *shard) (done bool) {
 
 // refreshCell enlists a cell as if all of it had just changed, and returns how many slots of others it has.
 func (t *Table) refreshCell(s *shard, ref uint32, c *cell) (slots int) {
-	c.changed = uint8(t.meters.states[c.meter].size())
+	c.setChanged(t.meters.state(c.number()).size())
 	for ref := c.slots; ref != 0; {
 		r := s.remote(ref)
 		r.mark(raisedMark | freshMark)

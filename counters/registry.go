@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// registry gives numbers of 16 bits to ids of 64 bits, those of meters and origins, so that cells and slots stay small.
-// A number without holders is given to another id once all numbers have been given.
+// registry gives numbers to ids of 64 bits, those of meters and origins, so that cells and slots stay small. A number
+// without holders is given to another id once all numbers have been given.
 type registry struct {
 	sync.RWMutex
-	numbers map[uint64]uint16
+	numbers map[uint64]uint32
 	ids     []uint64       // by number; 0 is no number. A holder of a number may read its id without the lock
 	holders []atomic.Int32 // by number: how many cells or slots use it
 	given   int            // numbers that were ever given
@@ -19,7 +19,7 @@ type registry struct {
 
 func newRegistry(numbers int) registry {
 	return registry{
-		numbers: make(map[uint64]uint16), ids: make([]uint64, numbers+1), holders: make([]atomic.Int32, numbers+1),
+		numbers: make(map[uint64]uint32), ids: make([]uint64, numbers+1), holders: make([]atomic.Int32, numbers+1),
 	}
 }
 
@@ -29,7 +29,7 @@ const strangerSearch = 64
 
 // register returns the number of an id. It gives it one, but none of the last `spare`, for ids of others; 0 if it finds
 // no free one. The caller holds the lock.
-func (r *registry) register(id uint64, spare int) uint16 {
+func (r *registry) register(id uint64, spare int) uint32 {
 	if k := r.numbers[id]; k != 0 {
 		return k
 	}
@@ -54,8 +54,8 @@ func (r *registry) register(id uint64, spare int) uint16 {
 	return 0
 }
 
-func (r *registry) give(k int, id uint64) uint16 {
-	r.ids[k], r.numbers[id] = id, uint16(k)
+func (r *registry) give(k int, id uint64) uint32 {
+	r.ids[k], r.numbers[id] = id, uint32(k)
 	r.changes.Add(1)
-	return uint16(k)
+	return uint32(k)
 }

@@ -111,7 +111,7 @@ func (t *Table) clearPage(s *shard, p uint32, now int64) {
 		if c.has(pinned) {
 			return
 		}
-		m := t.meters.states[c.meter]
+		m := t.meters.state(c.number())
 		if at, ok := s.settle(c, &m.shape, now); ok {
 			t.evictCell(s, ref, s.standing(c, m, at, now))
 		} else {

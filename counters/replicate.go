@@ -82,25 +82,26 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 	t.watched = t.watched[:0]
 	for ref := s.dirty.first; ref != 0; {
 		c := s.cell(ref)
-		m := t.meters.states[c.meter]
+		m := t.meters.state(c.number())
 		m.risen(uint64(c.offered), elapsed)
 		m.rise = max(m.rise, s.unsentCost(c))
 		x := t.outgoing(s, c, now)
 		first := len(dst)
 		dst = s.appendChanged(dst, c, m, t.origin)
 		// not only others counted
-		if c.offered > 0 || c.changed > 0 || c.hotKey != 0 && s.memory.hotKey(c.hotKey).has(watched) {
+		if c.offered > 0 || c.changed() > 0 || c.hotKey != 0 && s.memory.hotKey(c.hotKey).has(watched) {
 			if w := t.updateHotKey(&x, elapsed); w != nil {
 				dst = t.appendDemand(dst, first, &x, w)
 				if w.has(watched) {
-					t.watched = append(t.watched, watchedKey{s.ids[c.meter], c.key})
+					t.watched = append(t.watched, watchedKey{s.ids[c.number()], c.key})
 				}
 			}
 		}
 		dst = t.appendPassedOn(dst, &x)
 		ref = c.next
 		c.lower(dirty | flushEarly)
-		c.offered, c.changed, c.next, c.prev = 0, 0, 0, 0
+		c.offered, c.next, c.prev = 0, 0, 0
+		c.setChanged(0)
 	}
 	s.dirty.first, s.dirty.last = 0, 0
 	for _, k := range t.watched { // their cells may have moved
@@ -117,16 +118,16 @@ type outgoing struct {
 	s       *shard
 	c       *cell
 	m       *meterState
-	changed uint8 // how many of the newest own sub-windows changed
+	changed int   // how many of the newest own sub-windows changed
 	now     int64 // 0: the cell is evicted, and its demand is of no use any more
 	instant
 }
 
 // outgoing moves a cell to the time now, as what left the window is not sent, and then looks at what changed.
 func (t *Table) outgoing(s *shard, c *cell, now int64) outgoing {
-	m := t.meters.states[c.meter]
+	m := t.meters.state(c.number())
 	at, _ := s.settle(c, &m.shape, now)
-	return outgoing{s: s, c: c, m: m, changed: c.changed, now: now, instant: at}
+	return outgoing{s: s, c: c, m: m, changed: c.changed(), now: now, instant: at}
 }
 
 // slot is a slot of the cell at an age.

@@ -84,7 +84,7 @@ func (t *Table) sweepPart(s *shard) (done bool) {
 	defer s.Unlock()
 	return t.origins.sweep.walk.part(s, func(ref uint32) int {
 		c := s.cell(ref)
-		return t.dropRetired(s, c, t.meters.states[c.meter])
+		return t.dropRetired(s, c, t.meters.state(c.number()))
 	})
 }
 

@@ -63,7 +63,7 @@ func (t *Table) Slots(l *Limit, key Key, now int64) []Slot {
 		return nil
 	}
 	c := s.cell(ref)
-	return t.appendSlots(nil, s, c, t.meters.states[c.meter], true)
+	return t.appendSlots(nil, s, c, t.meters.state(c.number()), true)
 }
 
 // appendSlots appends all slots of a live cell, whose shard is locked: with sums, what others added up as well.
@@ -127,8 +127,8 @@ func (s *shard) appendOwn(dst []Slot, c *cell, m *meterState, origin Origin, n i
 }
 
 func (s *shard) appendChanged(dst []Slot, c *cell, m *meterState, origin Origin) []Slot {
-	if c.changed == 0 {
+	if c.changed() == 0 {
 		return dst
 	}
-	return s.appendOwn(dst, c, m, origin, int(c.changed))
+	return s.appendOwn(dst, c, m, origin, c.changed())
 }

@@ -190,7 +190,7 @@ func (t *Table) noteDenial(s *shard, l *Limit, c *cell) {
 // asked for much.
 func (t *Table) noteMuch(y *layer, left uint64) {
 	if used := y.l.Largest() - left + y.undercount(); used > y.l.Far() {
-		raise(&t.meters.states[y.c.meter].used, used)
+		raise(&t.meters.state(y.c.number()).used, used)
 	}
 	t.checkBurst(y, left)
 }

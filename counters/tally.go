@@ -89,7 +89,7 @@ func (t *Table) tally(y *layer, cost uint64, held bool, now int64, d *Decision) 
 			t.spend(y, cost, true)
 		}
 		if used > l.Far() {
-			raise(&t.meters.states[c.meter].used, used)
+			raise(&t.meters.state(c.number()).used, used)
 		}
 	}
 	t.checkBurst(y, d.Remaining)

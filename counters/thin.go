@@ -86,7 +86,7 @@ const Gone = math.MaxInt64
 func (t *Table) SetWatermark(o Origin, watermark int64) {
 	t.origins.RLock()
 	defer t.origins.RUnlock()
-	if k := t.origins.numbers[uint64(o)]; k != 0 {
+	if k := t.origins.known(uint64(o)); k != 0 {
 		t.origins.state(k).watermark.Store(watermark)
 	}
 }
@@ -95,7 +95,7 @@ func (t *Table) SetWatermark(o Origin, watermark int64) {
 func (t *Table) SetSumWatermarks(s Sum, of PartitionSet, watermark int64) {
 	t.origins.RLock()
 	defer t.origins.RUnlock()
-	sums := t.origins.state(t.origins.numbers[uint64(s)]).sums.Load()
+	sums := t.origins.state(t.origins.known(uint64(s))).sums.Load()
 	if sums == nil {
 		return
 	}

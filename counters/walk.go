@@ -55,7 +55,7 @@ func (t *Table) livePart(
 	defer s.Unlock()
 	return w.part(s, func(ref uint32) int {
 		c := s.cell(ref)
-		m := t.meters.states[c.meter]
+		m := t.meters.state(c.number())
 		if at, ok := s.settle(c, &m.shape, now); ok && m.scope != Alone {
 			return f(s, c, m, at)
 		}

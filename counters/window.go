@@ -25,7 +25,7 @@ func (s *shard) takeWindow(l *Limit, c *cell, cost uint64, off int64, d *Decisio
 		newest := c.word(l.ring + l.n)
 		*newest += cost
 		c.inner += cost
-		c.changed = max(c.changed, 1)
+		c.noteChange()
 		d.Remaining = l.max - seen - cost
 		if c.slots == 0 { // no other node counts in the next sub-window
 			d.ResetAfter = time.Duration(l.window.Last(l.n, *newest, off))

@@ -20,7 +20,7 @@ type Override struct {
 	Until  time.Time     // when it ends; zero: never
 }
 
-// maxOwnMeters is how many limits of overrides may have meters of their own in a Set: a table has 65535 numbers for
+// maxOwnMeters is how many limits of overrides may have meters of their own in a Set: a table has 262,140 numbers for
 // meters. Overrides of one rule with the same limit share one.
 const maxOwnMeters = 1000
 

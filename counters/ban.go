@@ -34,35 +34,33 @@ func newBanSpec(ban Meter) *banSpec {
 	return &banSpec{newSpec(ban), newSpec(lift)}
 }
 
-// A limit with LimitConfig.BanAddresses keeps bans of addresses in clear (banname.go): then Charge.Address is the key
-// of the ban, and not the key that is counted. Manual bans (manualban.go) are no limit's.
+// A limit with LimitConfig.AddressBans bans addresses: then Charge.Address is the key of the ban, and not the key that
+// is counted. Manual bans (manualban.go) are no limit's.
 
 // setBans sets the bans of a new limit.
-func (l *Limit) setBans(c *LimitConfig) error {
+func (l *Limit) setBans(c *LimitConfig) (err error) {
 	if c.Ban == 0 {
-		if c.BanSpent || c.BanAddresses > 0 {
-			return errors.New("ban: BanSpent and BanAddresses need a limit with bans")
+		if c.BanSpent || c.AddressBans != "" {
+			return errors.New("ban: BanSpent and AddressBans need a limit with bans")
 		}
 		return nil
 	}
-	m := Meter{Rule: l.meter.Rule, Algorithm: Ban, Window: c.Ban, Sub: c.Ban}
-	if err := m.Validate(); err != nil {
-		return fmt.Errorf("ban: %w", err)
+	l.bansSpent = c.BanSpent
+	if l.ban, err = bansOf(l.meter.Rule, c.Ban); err == nil && c.AddressBans != "" {
+		l.addressBan, err = bansOf(c.AddressBans+homeOf(c.Scope, c.Region), c.Ban)
 	}
-	l.ban, l.bansSpent = newBanSpec(m), c.BanSpent
-	if c.BanAddresses == 0 {
-		return nil
-	}
-	name := BanName{Rule: l.meter.Rule, Keys: AddressKeys, Bits: c.BanAddresses}
-	if err := name.Validate(); err != nil {
-		return err
-	}
-	m.Rule = name.String()
-	l.addressBan, l.addressBits = newBanSpec(m), c.BanAddresses
-	return nil
+	return err
 }
 
-// AddressBanMeter returns the meter under which bans of addresses are sent, nil if bans keep none. It is shared: do not
+func bansOf(rule string, lasts time.Duration) (*banSpec, error) {
+	m := Meter{Rule: rule, Algorithm: Ban, Window: lasts, Sub: lasts}
+	if err := m.Validate(); err != nil {
+		return nil, fmt.Errorf("ban: %w", err)
+	}
+	return newBanSpec(m), nil
+}
+
+// AddressBanMeter returns the meter under which bans of addresses are sent, nil if it bans none. It is shared: do not
 // write to it.
 func (l *Limit) AddressBanMeter() *Meter {
 	if l.addressBan == nil {

@@ -32,8 +32,8 @@ type cell struct {
 // meterBits are the bits of a meter's number beside changed, of which MaxSubWindows + 1 leaves two.
 const meterBits = 2
 
-// A cell holds the number of its meter plus 3, so that the upper bits of none are 0: these tell a cell from a free block
-// and from a hotKey.
+// A cell holds the number of its meter plus 3, so that the upper bits of none are 0: these tell a cell from a free
+// block and from a hotKey.
 func (c *cell) number() uint32 { return uint32(c.meter)<<meterBits + uint32(c.packed&3) - 3 }
 
 func (c *cell) setNumber(number uint32) {

@@ -24,8 +24,7 @@ type Limit struct {
 	countsRejected bool
 	tallies        bool
 	ban            *banSpec // nil: no bans
-	addressBan     *banSpec // nil: bans keep no addresses
-	addressBits    uint8    // of IPv6 addresses in addressBan
+	addressBan     *banSpec // nil: no bans of addresses
 	bansSpent      bool
 	class          *debtClass // nil: the limit is its meter's only one, see Debts
 	headroom       uint64     // Largest less max
@@ -73,9 +72,9 @@ type LimitConfig struct {
 	// BanSpent has a key banned, too, once a report ([Table.Report]) leaves nothing of the limit. It is for limits that
 	// count offences such as failed logins, of which requests are not charged: five wrong passwords ban.
 	BanSpent bool
-	// BanAddresses has bans keep the address of whom they ban, wherever Charge.Address gives it: IPv6 by so many bits,
-	// MaxAddressBits at most. All keys with the same address are banned together. 0: bans keep no addresses.
-	BanAddresses uint8
+	// AddressBans is the rule of the meter of bans of addresses, without the mark of a scope as Meter.Rule is: wherever
+	// Charge.Address gives one, it is banned in place of the key, and with it all keys of the address. Empty: none.
+	AddressBans string
 }
 
 // NewLimit returns the limit of at most max cost per window on the meter. A bucket has the capacity max, and refills
@@ -152,12 +151,15 @@ func (l *Limit) Config() LimitConfig {
 	c := LimitConfig{
 		Meter: l.meter, Max: l.max, Refill: l.Refill(), Among: l.Largest(),
 		OnPartition: l.partition, MaxUnsent: l.maxUnsent,
-		CountRejected: l.countsRejected, Tally: l.tallies, BanSpent: l.bansSpent, BanAddresses: l.addressBits,
+		CountRejected: l.countsRejected, Tally: l.tallies, BanSpent: l.bansSpent,
 	}
 	c.Scope, c.Region = l.meter.Home()
 	c.Meter.Rule, _, _ = strings.Cut(l.meter.Rule, homeMark)
 	if l.ban != nil {
 		c.Ban = l.ban.meter.Window
+	}
+	if l.addressBan != nil {
+		c.AddressBans, _, _ = strings.Cut(l.addressBan.meter.Rule, homeMark)
 	}
 	return c
 }

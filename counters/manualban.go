@@ -5,17 +5,12 @@ import (
 	"time"
 )
 
-// A manual ban is one that an operator begins. It is a slot like other bans, of a meter that is no limit's: its name
-// ([BanName]) says of which rule it is, whose keys these are, who began it and why, and its window is as long as the
-// ban. The table replicates, keeps and lifts it; to deny requests by it is up to the caller, who learns of it by
-// [Table.WatchBans].
+// A manual ban is one that an operator begins. It is a slot like other bans, of a meter that is no limit's: what its
+// name says is up to the caller, and its window is as long as the ban. The table replicates, keeps and lifts it; to
+// deny requests by it is up to the caller, too, who learns of it by [Table.WatchBans].
 
 // Bans are the bans of a meter of the algorithm [Ban]. They are immutable.
-type Bans struct {
-	banSpec
-	name  BanName
-	known bool
-}
+type Bans struct{ banSpec }
 
 // NewBans returns the bans of a meter, which may come from a peer. The error says what is wrong with it.
 func NewBans(m Meter) (*Bans, error) {
@@ -25,24 +20,11 @@ func NewBans(m Meter) (*Bans, error) {
 	if m.Algorithm != Ban {
 		return nil, fmt.Errorf("meter %s: the algorithm %s is not that of bans", m.Rule, m.Algorithm)
 	}
-	b := &Bans{banSpec: *newBanSpec(m)}
-	b.name, b.known = ParseBanName(m.Rule)
-	return b, nil
-}
-
-// ManualBans returns the bans with a name that last so long, in whole milliseconds.
-func ManualBans(name BanName, lasts time.Duration) (*Bans, error) {
-	if err := name.Validate(); err != nil {
-		return nil, err
-	}
-	return NewBans(Meter{Rule: name.String(), Algorithm: Ban, Window: lasts, Sub: lasts})
+	return &Bans{*newBanSpec(m)}, nil
 }
 
 // Meter returns the meter of the bans.
 func (b *Bans) Meter() Meter { return b.meter }
-
-// Name returns what the meter's name says; ok is false if it means nothing.
-func (b *Bans) Name() (name BanName, ok bool) { return b.name, b.known }
 
 // Lasts returns how long each ban lasts.
 func (b *Bans) Lasts() time.Duration { return b.meter.Window }

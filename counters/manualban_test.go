@@ -3,8 +3,8 @@ package counters_test
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,11 +14,14 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
+func banMeter(rule string, lasts time.Duration) counters.Meter {
+	return counters.Meter{Rule: rule, Algorithm: counters.Ban, Window: lasts, Sub: lasts}
+}
+
 // manually are manual bans of keys of a rule.
 func manually(t testing.TB, rule, reason string, lasts time.Duration) *counters.Bans {
 	t.Helper()
-	name := counters.BanName{Rule: rule, Keys: counters.ManualKeys, By: "a", Reason: reason}
-	b, err := counters.ManualBans(name, lasts)
+	b, err := counters.NewBans(banMeter("%ban/k/a/"+reason+"/"+rule, lasts))
 	testkit.Must(t, err)
 	return b
 }
@@ -62,9 +65,8 @@ func TestManualBansStay(t *testing.T) {
 }
 
 func TestManualBansAreChecked(t *testing.T) {
-	name := counters.BanName{Rule: "r", Keys: counters.ManualKeys}
 	for _, lasts := range []time.Duration{0, time.Microsecond, time.Second + 1, counters.MaxWindow + time.Second} {
-		if _, err := counters.ManualBans(name, lasts); err == nil {
+		if _, err := counters.NewBans(banMeter("r", lasts)); err == nil {
 			t.Errorf("a ban of %v is taken", lasts)
 		}
 	}
@@ -93,10 +95,10 @@ func TestBansOfAddresses(t *testing.T) {
 	plain := banning(t, "r", counters.SlidingWindow)
 	for _, scope := range []counters.Scope{counters.Global, counters.Region, counters.Alone} {
 		l := with(t, plain, func(c *counters.LimitConfig) {
-			c.BanAddresses, c.Scope, c.Region = 64, scope, "eu"
+			c.AddressBans, c.Scope, c.Region = "%ban/a64///r", scope, "eu"
 		})
 		table := counters.NewTable(counters.Config{Origin: 1, Region: "eu", Memory: counters.MinMemory})
-		addr, _ := counters.AddressKey(netip.MustParseAddr("192.0.2.1"), 64)
+		const addr = counters.Key(0xffffffff_c0000201)
 		take := func(key, address counters.Key, now int64) counters.Decision {
 			return table.TakeAll([]counters.Charge{{Limit: l, Key: key, Address: address, Cost: 1}}, now, nil)[0]
 		}
@@ -117,9 +119,11 @@ func TestBansOfAddresses(t *testing.T) {
 		}
 		bans, err := counters.NewBans(*l.AddressBanMeter())
 		testkit.Must(t, err)
-		name, ok := bans.Name()
-		if !ok || name.Prefix(addr).String() != "192.0.2.1/32" || name.Rule != l.Meter().Rule {
-			t.Errorf("%v: the bans are called %q", scope, bans.Meter().Rule)
+		if name := bans.Meter().Rule; name != "%ban/a64///"+l.Meter().Rule {
+			t.Errorf("%v: the bans are called %q", scope, name)
+		}
+		if same := with(t, l, func(*counters.LimitConfig) {}); *same.AddressBanMeter() != bans.Meter() {
+			t.Errorf("%v: made of its own configuration, its bans are called %q", scope, same.AddressBanMeter().Rule)
 		}
 		if left, kept := table.LiftBan(bans, addr, after(time.Second)); !kept || left != 29*time.Second {
 			t.Errorf("%v: lifted %v, %v", scope, left, kept)
@@ -129,11 +133,12 @@ func TestBansOfAddresses(t *testing.T) {
 		}
 	}
 	without := newLimit(t, counters.NewMeter("r", counters.FixedWindow, time.Second), 3)
-	if _, err := without.With(func(c *counters.LimitConfig) { c.BanAddresses = 64 }); err == nil {
+	if _, err := without.With(func(c *counters.LimitConfig) { c.AddressBans = "a" }); err == nil {
 		t.Error("addresses without bans")
 	}
-	if _, err := plain.With(func(c *counters.LimitConfig) { c.BanAddresses = 65 }); err == nil {
-		t.Error("65 bits of an address")
+	long := strings.Repeat("a", counters.MaxRuleName+1)
+	if _, err := plain.With(func(c *counters.LimitConfig) { c.AddressBans = long }); err == nil {
+		t.Error("a name of bans that is too long")
 	}
 }
 
@@ -168,8 +173,7 @@ func TestTheFeedAgreesWithTheTable(t *testing.T) {
 		}
 		rules := []*counters.Bans{}
 		for i := range 2 {
-			name := counters.BanName{Rule: "r", Keys: counters.ManualKeys, Reason: fmt.Sprint(i)}
-			b, err := counters.ManualBans(name, time.Duration(i+1)*10*time.Second)
+			b, err := counters.NewBans(banMeter(fmt.Sprint("r", i), time.Duration(i+1)*10*time.Second))
 			testkit.Must(t, err)
 			rules = append(rules, b)
 		}

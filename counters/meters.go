@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// MaxMeters is the number of meters, 262,140, that a table can count at a time. A meter takes a number while its limit is
-// in force ([Table.Know]) and while it has cells: the number of a removed rule is free when its last count has left the
-// window. A limit has one meter; its bans and their lifts take one more each while there are any. A limit for whose
+// MaxMeters is the number of meters, 262,140, that a table can count at a time. A meter takes a number while its limit
+// is in force ([Table.Know]) and while it has cells: the number of a removed rule is free when its last count has left
+// the window. A limit has one meter; its bans and their lifts take one more each while there are any. A limit for whose
 // meter no number is left denies every request, as no key is admitted untracked.
 //
 // Three quarters of the numbers are for all meters. Ad-hoc limits may take numbers up to seven eighths, limits of rules

@@ -10,7 +10,7 @@ type Charge struct {
 	Limit *Limit // nil: no rule, always admitted
 	Key   Key
 	Cost  uint64 // as in Take
-	// Address is the AddressKey that a limit with BanAddresses bans in place of Key; 0: unknown, or no address.
+	// Address is the key of an address that a limit with AddressBans bans in place of Key; 0: unknown, or no address.
 	Address Key
 
 	Pending  uint64 // cost that is to be charged later: there has to be room for it, too

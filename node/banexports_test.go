@@ -18,6 +18,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/bans"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/testnet/netem"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
@@ -291,8 +292,8 @@ func TestBansWithoutRoom(t *testing.T) {
 	n := idle(t, exporting)
 	addBan(t, n, "user", "joe", time.Hour) // its meter has a number
 	for i := 0; ; i++ {
-		name := counters.BanName{Rule: "x", Keys: counters.ManualKeys, Reason: strconv.Itoa(i)}
-		b, err := counters.ManualBans(name, time.Hour)
+		name := banname.Name{Rule: "x", Keys: banname.ManualKeys, Reason: strconv.Itoa(i)}
+		b, err := name.Bans(time.Hour)
 		testkit.Must(t, err)
 		if _, kept := n.table.Ban(b, 1, n.clock.Now()); !kept {
 			break
@@ -342,8 +343,8 @@ func (slowTable) WatchBans() <-chan struct{} { return nil }
 func TestBansHoldFromTheStart(t *testing.T) {
 	n := idle(t, exporting)
 	n.bans = bans.NewRegistry(slowTable{n.table}, bans.MaxBans, n.clock.Now, n.nameOf, n.log)
-	name := counters.BanName{Rule: "test/user", Keys: counters.ManualKeys, Reason: "why"}
-	b, err := counters.ManualBans(name, time.Hour)
+	name := banname.Name{Rule: "test/user", Keys: banname.ManualKeys, Reason: "why"}
+	b, err := name.Bans(time.Hour)
 	testkit.Must(t, err)
 	n.table.Ban(b, 1, n.clock.Now())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

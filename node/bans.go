@@ -14,6 +14,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/admin"
 	"github.com/edgelimit/edgelimit/node/bans"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/text"
 )
@@ -165,11 +166,11 @@ func banTargetOf(r *rules.Rule, req *BanRequest) (t banTarget, err error) {
 	if err != nil {
 		return invalid("%v", err)
 	}
-	most := min(r.AddressBits(), counters.MaxAddressBits)
+	most := min(r.AddressBits(), banname.MaxAddressBits)
 	if prefix.Addr().Is6() && prefix.Bits() > most {
 		return invalid("the rule counts IPv6 by /%d: ban %v", most, netip.PrefixFrom(prefix.Addr(), most).Masked())
 	}
-	if _, _, ok := counters.PrefixKey(prefix); !ok {
+	if _, _, ok := banname.PrefixKey(prefix); !ok {
 		return invalid("%v holds nobody's addresses", prefix)
 	}
 	return banTarget{rule: r, limit: r.Limit, prefix: prefix, given: true}, nil
@@ -177,10 +178,10 @@ func banTargetOf(r *rules.Rule, req *BanRequest) (t banTarget, err error) {
 
 // banName returns the name of a manual ban of the target, and the key there. A prefix is banned as such if it was given
 // as one, and an address if its rule exports addresses; anybody else by the keyed hash.
-func (t *banTarget) banName() (name counters.BanName, key counters.Key) {
-	name = counters.BanName{Rule: t.limit.Meter().Rule, Keys: counters.ManualKeys}
+func (t *banTarget) banName() (name banname.Name, key counters.Key) {
+	name = banname.Name{Rule: t.limit.Meter().Rule, Keys: banname.ManualKeys}
 	if t.given || t.rule.ExportAddress {
-		if key, keys, ok := counters.PrefixKey(t.prefix); ok {
+		if key, keys, ok := banname.PrefixKey(t.prefix); ok {
 			name.Keys, name.Bits = keys, uint8(t.prefix.Bits())
 			return name, key
 		}
@@ -220,7 +221,7 @@ func (n *Node) AddBan(req BanRequest, by Operator) (done AddedBans, err error) {
 		}
 		name, key := t.banName()
 		name.By, name.Reason = shortened(cmp.Or(by.Name, n.cfg.NodeID)), req.Reason
-		b, err := counters.ManualBans(name, lasts)
+		b, err := name.Bans(lasts)
 		if err != nil {
 			return done, fmt.Errorf("%w: %w", rules.ErrInvalidRequest, err)
 		}
@@ -304,8 +305,8 @@ func (n *Node) banWarnings(t *banTarget, by Operator) (all []string) {
 
 // shortened cuts a name to what a ban has room for.
 func shortened(name string) string {
-	if len(name) > counters.MaxBanBy {
-		name = name[:counters.MaxBanBy]
+	if len(name) > banname.MaxBy {
+		name = name[:banname.MaxBy]
 	}
 	for len(name) > 0 && !utf8.ValidString(name) {
 		name = name[:len(name)-1]
@@ -385,7 +386,7 @@ func (n *Node) liftAll(t *banTarget, now int64) (left time.Duration, bannable, k
 	if t.hasKey && t.limit.BanMeter() != nil { // also of a ban that has not arrived yet
 		note(n.table.Lift(t.limit, t.key, now))
 	}
-	key, _, ok := counters.PrefixKey(t.prefix)
+	key, _, ok := banname.PrefixKey(t.prefix)
 	single := t.prefix.IsSingleIP() || t.prefix.Addr().Is6() && t.prefix.Bits() == t.rule.AddressBits()
 	if m := t.limit.AddressBanMeter(); m != nil && ok && single {
 		b, _ := counters.NewBans(*m) // of a limit's meter: no error
@@ -398,7 +399,7 @@ func (n *Node) liftAll(t *banTarget, now int64) (left time.Duration, bannable, k
 func (n *Node) stillDenied(t *banTarget, now int64) time.Duration {
 	address := counters.Key(0)
 	if t.prefix.IsValid() {
-		address, _ = counters.AddressKey(t.prefix.Addr(), t.prefix.Bits())
+		address, _ = banname.AddressKey(t.prefix.Addr(), t.prefix.Bits())
 	}
 	peek := []counters.Charge{{Limit: t.rule.LimitOf(t.key, now), Key: t.key, Address: address}}
 	d := n.table.TakeAll(peek, now, nil)[0]

@@ -10,6 +10,7 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 	"github.com/edgelimit/edgelimit/node/actions"
 	"github.com/edgelimit/edgelimit/node/bans"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 	"github.com/edgelimit/edgelimit/node/rules"
 )
 
@@ -86,8 +87,8 @@ func (n *Node) exports(x *bans.Export) (bans.Selection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(b *counters.Bans) (bans.Spares, bool) {
-		r, ok := n.exported(x, b)
+	return func(b *counters.Bans, name *banname.Name) (bans.Spares, bool) {
+		r, ok := n.exported(x, b, name)
 		if !ok {
 			return nil, false
 		}
@@ -104,8 +105,7 @@ func (n *Node) exports(x *bans.Export) (bans.Selection, error) {
 }
 
 // exported returns the rule of a meter's bans, and whether an export has them.
-func (n *Node) exported(x *bans.Export, b *counters.Bans) (r *rules.Rule, ok bool) {
-	name, _ := b.Name()
+func (n *Node) exported(x *bans.Export, b *counters.Bans, name *banname.Name) (r *rules.Rule, ok bool) {
 	fullName, _ := bans.Rule(name.Rule)
 	r = n.policy.Load().set.Rule(fullName)
 	if r == nil || r.Limit == nil || !r.ExportAddress || r.Mode == counters.Shadow || n.shadow.Load() {

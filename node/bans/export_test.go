@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
@@ -44,7 +45,7 @@ func TestFormats(t *testing.T) {
 	b.ban(t, "198.51.100.0/24", "scanner", time.Hour)
 	b.ban(t, "198.51.100.9/32", "", time.Minute) // within
 	b.ban(t, "2001:db8::/64", "", 1500*time.Millisecond)
-	secret := named(t, counters.BanName{Rule: "r", Keys: counters.ManualKeys, Reason: "of a key"}, time.Minute)
+	secret := named(t, banname.Name{Rule: "r", Keys: banname.ManualKeys, Reason: "of a key"}, time.Minute)
 	b.Table.Ban(secret, 77, start)
 	b.Update()
 	for format, want := range map[string]string{
@@ -99,8 +100,7 @@ func TestFilesChangeWithBans(t *testing.T) {
 	b, file := newBanned(t), filepath.Join(t.TempDir(), "deny")
 	e := NewExporter(Export{Format: "nginx", File: file, Rules: []string{"x"}}, b.Registry,
 		func(x *Export) (Selection, error) {
-			return func(b *counters.Bans) (Spares, bool) {
-				name, _ := b.Name()
+			return func(_ *counters.Bans, name *banname.Name) (Spares, bool) {
 				return nil, name.Rule == "r" && x.Rules[0] == "x"
 			}, nil
 		}, discard)
@@ -111,7 +111,7 @@ func TestFilesChangeWithBans(t *testing.T) {
 		return info
 	}
 	empty := inode()
-	other := named(t, counters.BanName{Rule: "other", Keys: counters.AddressKeys, Bits: 64}, time.Minute)
+	other := named(t, banname.Name{Rule: "other", Keys: banname.AddressKeys, Bits: 64}, time.Minute)
 	b.Table.Ban(other, 0xffffffff_c0000201, start)
 	b.Update()
 	if e.mustOnce(t); !os.SameFile(empty, inode()) {
@@ -185,7 +185,7 @@ func TestExporterRuns(t *testing.T) {
 	testkit.Must(t, os.Mkdir(dir, 0o755))
 	testkit.Eventually(t, "a file", func() bool { _, err := os.Stat(file); return err == nil })
 	testkit.Eventually(t, "a command", func() bool { _, err := os.Stat(file + ".ran"); return err == nil })
-	bans := named(t, counters.BanName{Rule: "r", Keys: counters.AddressKeys, Bits: 64}, 700*time.Millisecond)
+	bans := named(t, banname.Name{Rule: "r", Keys: banname.AddressKeys, Bits: 64}, 700*time.Millisecond)
 	has := func() bool { return strings.Contains(content(t, file), "192.0.2.1;") }
 	b.Table.Ban(bans, 0xffffffff_c0000201, time.Now().UnixNano())
 	testkit.EventuallyWithin(t, time.Second, "the ban in the file", has)
@@ -297,7 +297,7 @@ func TestSparedPrefixesAreWarnedOf(t *testing.T) {
 	why := AllowListed
 	e := NewExporter(Export{Format: "json", File: filepath.Join(t.TempDir(), "f")}, b.Registry,
 		func(*Export) (Selection, error) {
-			return func(*counters.Bans) (Spares, bool) {
+			return func(*counters.Bans, *banname.Name) (Spares, bool) {
 				return func(p netip.Prefix) Spare {
 					if allowed.Overlaps(p) {
 						return why
@@ -356,7 +356,7 @@ func TestFailingCommandsDelayNothing(t *testing.T) {
 		if n := e.Stats().Failures; n < 100 || n > 600 {
 			t.Errorf("in ten minutes there are %d failures", n)
 		}
-		bans := named(t, counters.BanName{Rule: "r", Keys: counters.AddressKeys, Bits: 64}, time.Minute)
+		bans := named(t, banname.Name{Rule: "r", Keys: banname.AddressKeys, Bits: 64}, time.Minute)
 		b.Table.Ban(bans, 0xffffffff_c0000201, time.Now().UnixNano())
 		time.Sleep(time.Second)
 		if !strings.Contains(content(t, file), "192.0.2.1;") {
@@ -556,7 +556,7 @@ const many = 100_000
 
 // manyBans are bans of so many addresses that a peer sent.
 func manyBans(t testing.TB, b *banned, many int) {
-	name := counters.BanName{Rule: "edge/remote_address", Keys: counters.AddressKeys, Bits: 64}
+	name := banname.Name{Rule: "edge/remote_address", Keys: banname.AddressKeys, Bits: 64}
 	m := named(t, name, time.Hour).Meter()
 	slots := make([]counters.Slot, 0, 1000)
 	for i := range counters.Key(many) {
@@ -656,7 +656,7 @@ func TestIPSetsKeepTheirParameters(t *testing.T) {
 	creates := func(bans int) (lines []string) {
 		all := make([]entry, bans)
 		for i := range all {
-			key, bits, _ := counters.PrefixKey(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8),
+			key, bits, _ := banname.PrefixKey(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8),
 				byte(i)}), 32))
 			all[i] = entry{key: key, bits: uint8(bits), ends: start + int64(time.Minute)}
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 )
 
 // Exports returns what an export has now: it is called for each attempt. An error is one of the attempt.
@@ -158,11 +159,11 @@ func (e *Exporter) once(ctx context.Context) (entries int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	selects := func(b *counters.Bans) (Spares, bool) {
-		if name, _ := b.Name(); name.Keys == counters.RuleKeys || name.Keys == counters.ManualKeys {
+	selects := func(b *counters.Bans, name *banname.Name) (Spares, bool) {
+		if name.Keys == banname.RuleKeys || name.Keys == banname.ManualKeys {
 			return nil, false
 		}
-		return exports(b)
+		return exports(b, name)
 	}
 	all, spared := e.registry.addresses(selects, now)
 	e.warnOf(spared)

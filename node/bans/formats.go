@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 )
 
 // write writes the file of an export. now is the time from which timeouts are counted; records are of JSON alone.
@@ -68,11 +68,11 @@ var nftSets = [...]struct{ suffix, spec string }{
 // setOf is the place of an entry's set in nftSets.
 func setOf(e *entry) int {
 	switch {
-	case e.key.IsIPv4() && e.bits == 32:
+	case banname.IsIPv4(e.key) && e.bits == 32:
 		return 0
-	case e.key.IsIPv4():
+	case banname.IsIPv4(e.key):
 		return 2
-	case e.bits == counters.MaxAddressBits:
+	case e.bits == banname.MaxAddressBits:
 		return 1
 	}
 	return 3
@@ -154,7 +154,7 @@ func (x *Export) writeIPSets(w *bufio.Writer, all []entry, now int64) {
 		fmt.Fprintf(w, "create %s %screate %s %sflush %s\n", set, create, next, create, next)
 		for i := range all {
 			e := &all[i]
-			if e.key.IsIPv4() != (v == 0) {
+			if banname.IsIPv4(e.key) != (v == 0) {
 				continue
 			}
 			seconds := min(int64(time.Duration(e.ends-now+int64(time.Second)-1)/time.Second), maxIPSetTimeout)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
@@ -43,7 +44,7 @@ func (b *banned) pass(d time.Duration) {
 }
 
 // named returns the bans of a name.
-func named(t testing.TB, name counters.BanName, lasts time.Duration) *counters.Bans {
+func named(t testing.TB, name banname.Name, lasts time.Duration) *counters.Bans {
 	t.Helper()
 	m := counters.Meter{Rule: name.String(), Algorithm: counters.Ban, Window: lasts, Sub: lasts}
 	bans, err := counters.NewBans(m)
@@ -66,13 +67,13 @@ func (b *banned) ban(t testing.TB, text, reason string, lasts time.Duration) (*c
 func (b *banned) named(t testing.TB, text, reason string, lasts time.Duration) (*counters.Bans, counters.Key) {
 	t.Helper()
 	p := netip.MustParsePrefix(text)
-	key, keys, ok := counters.PrefixKey(p)
+	key, keys, ok := banname.PrefixKey(p)
 	if !ok {
 		t.Fatalf("%s has no key", text)
 	}
-	name := counters.BanName{Rule: "r", Keys: keys, Bits: uint8(p.Bits()), By: "alice", Reason: reason}
+	name := banname.Name{Rule: "r", Keys: keys, Bits: uint8(p.Bits()), By: "alice", Reason: reason}
 	if reason == "" {
-		name = counters.BanName{Rule: "r", Keys: counters.AddressKeys, Bits: 64}
+		name = banname.Name{Rule: "r", Keys: banname.AddressKeys, Bits: 64}
 	}
 	return named(t, name, lasts), key
 }
@@ -81,7 +82,7 @@ func everything(string) bool { return true }
 
 func always(*Export) (Selection, error) { return everyBan, nil }
 
-func everyBan(*counters.Bans) (Spares, bool) { return nil, true }
+func everyBan(*counters.Bans, *banname.Name) (Spares, bool) { return nil, true }
 
 // shown is the addresses of a list.
 func (b *banned) shown() (all []string) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 )
 
 // Ban is one ban in force.
@@ -29,7 +30,11 @@ type Ban struct {
 
 // Record returns the ban of a key that ends at a time, in nanoseconds since the Unix epoch.
 func (r *Registry) Record(bans *counters.Bans, key counters.Key, ends int64) Ban {
-	name, _ := bans.Name()
+	name, _ := banname.Parse(bans.Meter().Rule)
+	return r.record(bans, &name, key, ends)
+}
+
+func (r *Registry) record(bans *counters.Bans, name *banname.Name, key counters.Key, ends int64) Ban {
 	rule, scope := Rule(name.Rule)
 	b := Ban{Rule: r.nameOf(rule), Scope: scope.String(), Manual: name.Keys.Manual(), By: name.By, Reason: name.Reason,
 		Began: time.Unix(0, ends-int64(bans.Lasts())).UTC(), Ends: time.Unix(0, ends).UTC()}
@@ -47,8 +52,7 @@ func (r *Registry) Record(bans *counters.Bans, key counters.Key, ends int64) Ban
 // List yields the bans in force now of the rules that f selects by their full names, sorted by rule and by end. It
 // copies them first, so that a slow reader holds nobody up.
 func (r *Registry) List(f func(rule string) bool) iter.Seq[Ban] {
-	return r.records(func(b *counters.Bans) (Spares, bool) {
-		name, _ := b.Name()
+	return r.records(func(_ *counters.Bans, name *banname.Name) (Spares, bool) {
 		rule, _ := Rule(name.Rule)
 		return nil, f(rule)
 	}, r.now())
@@ -78,7 +82,8 @@ func (r *Registry) records(f Selection, now int64) iter.Seq[Ban] {
 	})
 	return func(yield func(Ban) bool) {
 		for i := range all {
-			if !yield(r.Record(all[i].meter.Bans, all[i].key, all[i].ends)) {
+			m := all[i].meter
+			if !yield(r.record(m.Bans, &m.name, all[i].key, all[i].ends)) {
 				return
 			}
 		}

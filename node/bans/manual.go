@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 )
 
 // Manual is the manual bans in force at a time. It is immutable.
@@ -32,7 +33,7 @@ func (r *Registry) newManual() *Manual {
 			m.rules[name.Rule] = of
 		}
 		for key, ends := range bans.ends {
-			if name.Keys == counters.ManualKeys {
+			if name.Keys == banname.ManualKeys {
 				of.keys[key] = max(of.keys[key], ends)
 			} else if p := name.Prefix(key); p.IsValid() {
 				of.prefixes[p] = max(of.prefixes[p], ends)

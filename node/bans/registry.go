@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 )
 
 // Table is the part of counters.Table that a Registry follows.
@@ -58,7 +59,7 @@ type Registry struct {
 // meter is a meter of bans.
 type meter struct {
 	*counters.Bans
-	name counters.BanName
+	name banname.Name
 	ends map[counters.Key]int64 // in nanoseconds since the Unix epoch
 }
 
@@ -217,7 +218,7 @@ func (u *update) meterOf(m *counters.Meter) *meter {
 	if err != nil {
 		return nil
 	}
-	name, ok := bans.Name()
+	name, ok := banname.Parse(m.Rule)
 	if !ok {
 		return nil
 	}
@@ -325,14 +326,14 @@ func (r *Registry) Find(fullName string, of Target) (found []Found) {
 }
 
 // keyOf returns the target's key in the meters of a name; ok is false if it has none there.
-func (of *Target) keyOf(name *counters.BanName) (key counters.Key, ok bool) {
-	if name.Keys == counters.RuleKeys || name.Keys == counters.ManualKeys {
+func (of *Target) keyOf(name *banname.Name) (key counters.Key, ok bool) {
+	if name.Keys == banname.RuleKeys || name.Keys == banname.ManualKeys {
 		return of.Key, of.HasKey
 	}
-	if name.Keys == counters.AddressKeys && of.Addr.IsValid() {
-		return counters.AddressKey(of.Addr, int(name.Bits))
+	if name.Keys == banname.AddressKeys && of.Addr.IsValid() {
+		return banname.AddressKey(of.Addr, int(name.Bits))
 	}
-	key, _, ok = counters.PrefixKey(of.Prefix)
+	key, _, ok = banname.PrefixKey(of.Prefix)
 	return key, ok && name.Prefix(key) == of.Prefix
 }
 
@@ -354,8 +355,8 @@ func (s Spare) String() string {
 // Spares says what is spared of the bans of a meter; nil: nothing.
 type Spares func(p netip.Prefix) Spare
 
-// Selection reports whether the bans of a meter are wanted, and which are spared.
-type Selection func(b *counters.Bans) (spares Spares, ok bool)
+// Selection reports whether the bans of a meter, and of what its name says, are wanted, and which are spared.
+type Selection func(b *counters.Bans, name *banname.Name) (spares Spares, ok bool)
 
 // each calls do for each ban that ends after now, of the meters that f selects. The registry is locked meanwhile: some
 // 20 ms for 100,000 bans.
@@ -363,7 +364,7 @@ func (r *Registry) each(f Selection, now int64, do func(m *meter, key counters.K
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.meters {
-		spares, ok := f(m.Bans)
+		spares, ok := f(m.Bans, &m.name)
 		if !ok {
 			continue
 		}

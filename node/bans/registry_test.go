@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 )
 
 // A list says whom, by whom, why, since when and until when; a ban is gone at its end, and when it is lifted.
@@ -18,7 +19,7 @@ func TestRegistry(t *testing.T) {
 	b := newBanned(t)
 	b.ban(t, "192.0.2.0/24", "scanner", time.Hour)
 	b.ban(t, "2001:db8:1:2::/64", "", time.Minute)
-	key := named(t, counters.BanName{Rule: "edge/x%@eu"}, time.Minute)
+	key := named(t, banname.Name{Rule: "edge/x%@eu"}, time.Minute)
 	b.Table.Ban(key, 0xff, start)
 	b.Update()
 	millis := func(d time.Duration) time.Time { return time.UnixMilli(start/1e6 + 1).Add(d).UTC() }
@@ -64,7 +65,7 @@ func TestRegistryIgnoresNonsense(t *testing.T) {
 		t.Errorf("%v", b.shown())
 	}
 	// a key that is no address is listed as it is, and exported as nothing
-	bans := named(t, counters.BanName{Rule: "r", Keys: counters.IPv4Prefixes, Bits: 24, Reason: "x"}, time.Minute)
+	bans := named(t, banname.Name{Rule: "r", Keys: banname.IPv4Prefixes, Bits: 24, Reason: "x"}, time.Minute)
 	b.Table.Ban(bans, 0xffffffff_c0000201, start) // bits beyond the length
 	b.Table.Ban(bans, 0x20010db8_00000000, start) // another family
 	if b.Update(); len(b.exported()) != 0 || len(b.shown()) != 2 {
@@ -168,7 +169,7 @@ func TestManualBans(t *testing.T) {
 	b.ban(t, "192.0.2.0/24", "x", time.Minute)
 	b.ban(t, "192.0.0.0/16", "y", 30*time.Second)
 	b.ban(t, "2001:db8::/32", "z", time.Minute)
-	joe := named(t, counters.BanName{Rule: "r", Keys: counters.ManualKeys, Reason: "x"}, time.Minute)
+	joe := named(t, banname.Name{Rule: "r", Keys: banname.ManualKeys, Reason: "x"}, time.Minute)
 	b.Table.Ban(joe, 77, start)
 	b.Update()
 	left := func(key counters.Key, addr string) time.Duration {
@@ -216,10 +217,10 @@ func TestExportedAddresses(t *testing.T) {
 				addr, most = netip.AddrFrom16([16]byte{0x20, 1, 0, 0, 0, 0, 0, rapid.Byte().Draw(t, "e")}), 64
 			}
 			p, _ := addr.Prefix(rapid.IntRange(least, most).Draw(t, "bits"))
-			key, keys, _ := counters.PrefixKey(p)
+			key, keys, _ := banname.PrefixKey(p)
 			g := given{p, start + rapid.Int64Range(-2, 5).Draw(t, "ends")}
 			b.meters[counters.Meter{Rule: fmt.Sprint(i)}] = &meter{
-				name: counters.BanName{Rule: "r", Keys: keys, Bits: uint8(p.Bits())},
+				name: banname.Name{Rule: "r", Keys: keys, Bits: uint8(p.Bits())},
 				ends: map[counters.Key]int64{key: g.ends}}
 			all = append(all, g)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 )
 
 // entry is an address or a prefix that is to be blocked: 24 bytes, of which there may be many.
@@ -15,7 +16,7 @@ type entry struct {
 	bits uint8
 }
 
-func (e *entry) prefix() netip.Prefix { return e.key.Prefix(int(e.bits)) }
+func (e *entry) prefix() netip.Prefix { return banname.Prefix(e.key, int(e.bits)) }
 
 // compare orders entries by family and address; of the same address the shorter prefix comes first.
 func (e *entry) compare(other *entry) int {
@@ -24,11 +25,11 @@ func (e *entry) compare(other *entry) int {
 
 // holds reports whether the other entry, which comes later, lies within.
 func (e *entry) holds(other *entry) bool {
-	size := uint8(counters.MaxAddressBits)
-	if e.key.IsIPv4() {
+	size := uint8(banname.MaxAddressBits)
+	if banname.IsIPv4(e.key) {
 		size = 32
 	}
-	return e.key.IsIPv4() == other.key.IsIPv4() && e.bits <= other.bits &&
+	return banname.IsIPv4(e.key) == banname.IsIPv4(other.key) && e.bits <= other.bits &&
 		(e.key^other.key)>>(size-e.bits) == 0
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/clientaddr"
 )
 
 // makeRoom evicts all kinds that have expired, or else one, for a new kind of a source. The lock is held.
@@ -85,7 +86,7 @@ func counts(l *counters.Limit) time.Duration {
 // SourceOf is the source of an address: of an IPv6 address its network of 64 bits, as one client has all of it; the
 // zero source of what is none.
 func SourceOf(addr netip.Addr) netip.Addr {
-	addr = counters.ClientAddr(addr)
+	addr = clientaddr.Of(addr)
 	if addr.Is6() {
 		network, _ := addr.Prefix(64)
 		return network.Addr()

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/clientaddr"
 )
 
 // Listing is the entry of a rule's address lists that holds an address.
@@ -26,7 +26,7 @@ type AddressLists struct {
 	allowed []netip.Prefix // sorted by address
 }
 
-// find returns the listing of a client's address (see counters.ClientAddr), or of the address as it is written;
+// find returns the listing of a client's address (see clientaddr.Of), or of the address as it is written;
 // Unlisted for any other text.
 func (a *AddressLists) find(value string) Listing {
 	addr, err := netip.ParseAddr(value)
@@ -34,7 +34,7 @@ func (a *AddressLists) find(value string) Listing {
 		return Unlisted
 	}
 	addr = addr.Unmap().WithZone("")
-	client := counters.ClientAddr(addr)
+	client := clientaddr.Of(addr)
 	if l := a.findAddr(client); l != Unlisted || client == addr {
 		return l
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
+	"github.com/edgelimit/edgelimit/node/clientaddr"
 )
 
 // AddressBits returns how many bits of an IPv6 address the rule counts by, where the values of its last key are
@@ -16,7 +18,7 @@ func (r *Rule) AddressBits() int {
 	return int(r.Steps[len(r.Steps)-1].IPv6)
 }
 
-// ClientPrefix returns the prefix by which the rule counts a client's address (see counters.ClientAddr); invalid if its
+// ClientPrefix returns the prefix by which the rule counts a client's address (see clientaddr.Of); invalid if its
 // last key holds no addresses.
 func (r *Rule) ClientPrefix(addr netip.Addr) netip.Prefix {
 	if r.AddressBits() == 0 {
@@ -37,7 +39,7 @@ func (r *Request) AddressOf(i int) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	return counters.ClientAddr(addr)
+	return clientaddr.Of(addr)
 }
 
 // banKey returns the key by which the rule bans the address in the last of the entries that met it; 0 if it exports no
@@ -50,7 +52,7 @@ func (r *Rule) banKey(entries []Entry) counters.Key {
 	if err != nil {
 		return 0
 	}
-	key, _ := counters.AddressKey(addr, r.AddressBits())
+	key, _ := banname.AddressKey(addr, r.AddressBits())
 	return key
 }
 

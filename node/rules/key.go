@@ -8,6 +8,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/clientaddr"
 )
 
 // Secret keys the hash of identities. All nodes of a cluster share it; another secret starts all counts anew. It is not
@@ -107,10 +108,10 @@ func (s *Step) group(value string) netip.Prefix {
 	if err != nil || addr.Zone() != "" {
 		return netip.Prefix{}
 	}
-	return s.groupOf(counters.ClientAddr(addr))
+	return s.groupOf(clientaddr.Of(addr))
 }
 
-// groupOf is group of a client's address (see counters.ClientAddr).
+// groupOf is group of a client's address (see clientaddr.Of).
 func (s *Step) groupOf(addr netip.Addr) netip.Prefix {
 	bits := s.IPv6
 	if addr.Is4() {

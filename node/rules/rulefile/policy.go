@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/bans/banname"
 	"github.com/edgelimit/edgelimit/node/rules"
 	"github.com/edgelimit/edgelimit/node/text"
 )
@@ -196,7 +197,8 @@ func (p *parser) with(r *rules.Rule, src *source, l *counters.Limit) *counters.L
 		if c.Ban = r.Ban; c.Ban > 0 {
 			c.BanSpent = r.ChargesLater()
 			if r.ExportAddress {
-				c.BanAddresses = uint8(r.AddressBits())
+				name := banname.Name{Rule: c.Meter.Rule, Keys: banname.AddressKeys, Bits: uint8(r.AddressBits())}
+				c.AddressBans = name.String()
 			}
 		}
 	})
@@ -221,9 +223,9 @@ func (p *parser) exports(r *rules.Rule, src *source) {
 	case r.Steps[len(r.Steps)-1].IPv4 > 0:
 		p.add(n, "export: address blocks single IPv4 addresses, and the rule counts them by /%d: leave out ipv4_prefix",
 			r.Steps[len(r.Steps)-1].IPv4)
-	case bits > counters.MaxAddressBits:
+	case bits > banname.MaxAddressBits:
 		p.add(n, "export: address keeps %d bits of an IPv6 address, and the rule tells clients apart by %d: lower its "+
-			"ipv6_prefix", counters.MaxAddressBits, bits)
+			"ipv6_prefix", banname.MaxAddressBits, bits)
 	}
 }
 

@@ -1,4 +1,4 @@
-package counters_test
+package clientaddr_test
 
 import (
 	"fmt"
@@ -7,10 +7,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/clientaddr"
 )
 
-func TestClientAddr(t *testing.T) {
+func TestOf(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.7":                "192.0.2.7",
 		"::ffff:192.0.2.7":         "192.0.2.7",
@@ -35,11 +35,11 @@ func TestClientAddr(t *testing.T) {
 		"64:ff9b::224.0.0.1":       "64:ff9b::e000:1",          // multicast
 		"::ffff:10.0.0.1":          "10.0.0.1",                 // mapped: the same socket address
 	} {
-		if got := counters.ClientAddr(netip.MustParseAddr(text)).String(); got != want {
+		if got := clientaddr.Of(netip.MustParseAddr(text)).String(); got != want {
 			t.Errorf("%s is counted as %s, want %s", text, got, want)
 		}
 	}
-	if got := counters.ClientAddr(netip.Addr{}); got.IsValid() {
+	if got := clientaddr.Of(netip.Addr{}); got.IsValid() {
 		t.Errorf("no address is counted as %v", got)
 	}
 }
@@ -61,11 +61,11 @@ func TestOneHostOfIPv4IsOneClient(t *testing.T) {
 		public := host.IsGlobalUnicast() && !host.IsPrivate() && v>>24 != 0
 		for i, text := range carriers {
 			addr := netip.MustParseAddr(text)
-			got := counters.ClientAddr(addr)
+			got := clientaddr.Of(addr)
 			if want := public || i == 0; (got == host) != want {
 				t.Fatalf("%s is counted as %v: that it is as %v is %v", text, got, host, want)
 			}
-			if again := counters.ClientAddr(got); again != got {
+			if again := clientaddr.Of(got); again != got {
 				t.Fatalf("%v is counted as %v", got, again)
 			}
 		}

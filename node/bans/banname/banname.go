@@ -1,19 +1,9 @@
-package counters
-
-import (
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"net/netip"
-	"strconv"
-	"strings"
-	"unicode/utf8"
-)
-
+// Package banname reads and writes the names of meters of bans, and the keys of addresses that are banned.
+//
 // Most bans have a meter with the name of their rule, and the keys that the rule counts by, which are hashes. Two kinds
 // have a name of their own, and say in it what their keys are:
 //
-//	%ban/a64///edge/remote_address               of a limit with BanAddresses: the address itself, IPv6 by /64
+//	%ban/a64///edge/remote_address               of a rule that exports: the address itself, IPv6 by /64
 //	%ban/k/alice/abuse report 12/edge/api_key    manual, of one key of the rule
 //	%ban/4.24/alice/scanner/edge/remote_address  manual, of everybody in an IPv4 prefix of 24 bits; %ban/6.48/ in IPv6
 //	     │    │     │       └ the rule's name in its limit's meter: it comes last, as it is
@@ -23,44 +13,59 @@ import (
 //
 // So such bans are replicated, stored and lifted like all others, by nodes that know neither reason nor rule. In who
 // and reason, percent signs, slashes and control characters are written as %XX. A rule's name may end in the mark of
-// its scope (scope.go), and then so does that of its bans.
+// its scope ([counters.Meter.Home]), and then so does that of its bans.
+package banname
 
-// BanKeys is what the keys of a meter of bans are.
-type BanKeys uint8
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/edgelimit/edgelimit/counters"
+	"github.com/edgelimit/edgelimit/node/clientaddr"
+)
+
+// Keys is what the keys of a meter of bans are.
+type Keys uint8
 
 const (
-	RuleKeys     BanKeys = iota // of a rule's own bans: its keys
-	AddressKeys                 // of a rule's own bans: addresses, IPv6 by BanName.Bits
-	ManualKeys                  // of manual bans: keys of the rule
-	IPv4Prefixes                // of manual bans: IPv4 prefixes of BanName.Bits
-	IPv6Prefixes                // of manual bans: IPv6 prefixes of BanName.Bits
+	RuleKeys     Keys = iota // of a rule's own bans: its keys
+	AddressKeys              // of a rule's own bans: addresses, IPv6 by Name.Bits
+	ManualKeys               // of manual bans: keys of the rule
+	IPv4Prefixes             // of manual bans: IPv4 prefixes of Name.Bits
+	IPv6Prefixes             // of manual bans: IPv6 prefixes of Name.Bits
 )
 
 // Manual reports whether an operator began the bans, not a denial.
-func (k BanKeys) Manual() bool { return k >= ManualKeys }
+func (k Keys) Manual() bool { return k >= ManualKeys }
 
-// Bounds of a BanName, in bytes.
+// Bounds of a Name, in bytes.
 const (
-	MaxBanBy     = 64
-	MaxBanReason = 200
+	MaxBy     = 64
+	MaxReason = 200
 )
 
-// MaxAddressBits is how much of an IPv6 address fits into a Key.
+// MaxAddressBits is how much of an IPv6 address fits into a key.
 const MaxAddressBits = 64
 
-// BanName is what the name of a meter of bans says.
-type BanName struct {
+// Name is what the name of a meter of bans says.
+type Name struct {
 	Rule   string // the rule's name in its limit's meter
-	Keys   BanKeys
+	Keys   Keys
 	Bits   uint8  // of IPv6 addresses (AddressKeys), or of prefixes
 	By     string // who began a manual ban
 	Reason string // the text given with it
 }
 
-const banMark = "%ban/"
+const mark = "%ban/"
 
 // String returns the name.
-func (n BanName) String() string {
+func (n Name) String() string {
 	var keys string
 	switch n.Keys {
 	case RuleKeys:
@@ -74,44 +79,44 @@ func (n BanName) String() string {
 	default:
 		keys = "6." + strconv.Itoa(int(n.Bits))
 	}
-	return banMark + keys + "/" + escapeBan(n.By) + "/" + escapeBan(n.Reason) + "/" + n.Rule
+	return mark + keys + "/" + escape(n.By) + "/" + escape(n.Reason) + "/" + n.Rule
 }
 
 // Validate returns what is wrong with a name that an operator gives.
-func (n BanName) Validate() error {
+func (n Name) Validate() error {
 	switch {
-	case n.Rule == "" || strings.HasPrefix(n.Rule, banMark):
+	case n.Rule == "" || strings.HasPrefix(n.Rule, mark):
 		return fmt.Errorf("ban: %q is no rule's name", n.Rule)
-	case len(n.By) > MaxBanBy || !utf8.ValidString(n.By):
-		return fmt.Errorf("ban: who bans is no text of at most %d bytes", MaxBanBy)
-	case len(n.Reason) > MaxBanReason || !utf8.ValidString(n.Reason):
-		return fmt.Errorf("ban: the reason is no text of at most %d bytes", MaxBanReason)
+	case len(n.By) > MaxBy || !utf8.ValidString(n.By):
+		return fmt.Errorf("ban: who bans is no text of at most %d bytes", MaxBy)
+	case len(n.Reason) > MaxReason || !utf8.ValidString(n.Reason):
+		return fmt.Errorf("ban: the reason is no text of at most %d bytes", MaxReason)
 	case !n.Keys.Manual() && n.By+n.Reason != "":
 		return errors.New("ban: a rule's own bans have no reason but the rule")
 	case n.Keys == IPv4Prefixes && n.Bits > 32 || n.Bits > MaxAddressBits:
 		return fmt.Errorf("ban: a prefix of %d bits, IPv4 has at most 32 and IPv6 is banned by at most %d", n.Bits,
 			MaxAddressBits)
-	case len(n.String()) > MaxRuleName:
+	case len(n.String()) > counters.MaxRuleName:
 		return fmt.Errorf("ban: the names of the rule and of who bans leave no room for a reason of %d bytes: "+
 			"shorten it", len(n.Reason))
 	}
 	return nil
 }
 
-// ParseBanName returns what the name of a meter of bans says, which may come from a peer. ok is false for one that
+// Parse returns what the name of a meter of bans says, which may come from a peer. ok is false for one that
 // String does not write: its bans mean nothing.
-func ParseBanName(name string) (n BanName, ok bool) {
-	rest, marked := strings.CutPrefix(name, banMark)
+func Parse(name string) (n Name, ok bool) {
+	rest, marked := strings.CutPrefix(name, mark)
 	if !marked {
-		return BanName{Rule: name}, name != "" && len(name) <= MaxRuleName
+		return Name{Rule: name}, name != "" && len(name) <= counters.MaxRuleName
 	}
 	parts := strings.SplitN(rest, "/", 4)
 	if len(parts) != 4 {
-		return BanName{}, false
+		return Name{}, false
 	}
-	n = BanName{Rule: parts[3], By: unescapeBan(parts[1]), Reason: unescapeBan(parts[2])}
+	n = Name{Rule: parts[3], By: unescape(parts[1]), Reason: unescape(parts[2])}
 	kind, bits := parts[0], ""
-	for prefix, keys := range map[string]BanKeys{"a": AddressKeys, "4.": IPv4Prefixes, "6.": IPv6Prefixes} {
+	for prefix, keys := range map[string]Keys{"a": AddressKeys, "4.": IPv4Prefixes, "6.": IPv6Prefixes} {
 		if number, has := strings.CutPrefix(kind, prefix); has {
 			n.Keys, bits = keys, number
 		}
@@ -124,7 +129,15 @@ func ParseBanName(name string) (n BanName, ok bool) {
 	return n, err == nil && n.Keys != RuleKeys && n.Validate() == nil && n.String() == name
 }
 
-func escapeBan(s string) string {
+// Bans returns the bans with the name that last so long, in whole milliseconds.
+func (n Name) Bans(lasts time.Duration) (*counters.Bans, error) {
+	if err := n.Validate(); err != nil {
+		return nil, err
+	}
+	return counters.NewBans(counters.Meter{Rule: n.String(), Algorithm: counters.Ban, Window: lasts, Sub: lasts})
+}
+
+func escape(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == 0x7f || c == '%' || c == '/' {
@@ -136,8 +149,8 @@ func escapeBan(s string) string {
 	return string(b)
 }
 
-// unescapeBan is the inverse of escapeBan. What that does not write it returns in any form.
-func unescapeBan(s string) string {
+// unescape is the inverse of escape. What that does not write it returns in any form.
+func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '%' && i+2 < len(s) {
@@ -156,13 +169,13 @@ func unescapeBan(s string) string {
 // that, it would be multicast, and nobody's.
 const ipv4Keys = 0xffffffff << 32
 
-// AddressKey returns the key of a client's address (see ClientAddr), of IPv6 by its first bits,
+// AddressKey returns the key of a client's address (see [clientaddr.Of]), of IPv6 by its first bits,
 // MaxAddressBits at most. ok is false for one that is no client's in a network: with a zone, multicast, or under ::/64.
-func AddressKey(addr netip.Addr, bits int) (key Key, ok bool) {
+func AddressKey(addr netip.Addr, bits int) (key counters.Key, ok bool) {
 	if addr.Zone() != "" {
 		return 0, false
 	}
-	addr = ClientAddr(addr)
+	addr = clientaddr.Of(addr)
 	if !addr.IsValid() || addr.IsMulticast() {
 		return 0, false
 	}
@@ -179,7 +192,7 @@ func AddressKey(addr netip.Addr, bits int) (key Key, ok bool) {
 
 // PrefixKey returns the key of a prefix, and whose keys these are. ok is false for one that no key stands for: invalid,
 // with bits beyond its length, of more than MaxAddressBits, or of IPv6 multicast.
-func PrefixKey(p netip.Prefix) (key Key, keys BanKeys, ok bool) {
+func PrefixKey(p netip.Prefix) (key counters.Key, keys Keys, ok bool) {
 	if !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() {
 		return 0, 0, false
 	}
@@ -190,28 +203,28 @@ func PrefixKey(p netip.Prefix) (key Key, keys BanKeys, ok bool) {
 	return key, keys, p.Bits() <= MaxAddressBits && key < 0xff<<56
 }
 
-func prefixKey(addr netip.Addr) Key {
+func prefixKey(addr netip.Addr) counters.Key {
 	if addr.Is4() {
 		b := addr.As4()
-		return ipv4Keys | Key(binary.BigEndian.Uint32(b[:]))
+		return ipv4Keys | counters.Key(binary.BigEndian.Uint32(b[:]))
 	}
 	b := addr.As16()
-	return Key(binary.BigEndian.Uint64(b[:8]))
+	return counters.Key(binary.BigEndian.Uint64(b[:8]))
 }
 
 // IsIPv4 reports whether a key of addresses or prefixes is one of IPv4.
-func (k Key) IsIPv4() bool { return k >= ipv4Keys }
+func IsIPv4(key counters.Key) bool { return key >= ipv4Keys }
 
 // Prefix returns the prefix of so many bits that a key of addresses or prefixes stands for. It is invalid for a key
 // that AddressKey and PrefixKey do not return for as many bits.
-func (k Key) Prefix(bits int) netip.Prefix {
-	if k.IsIPv4() {
+func Prefix(key counters.Key, bits int) netip.Prefix {
+	if IsIPv4(key) {
 		var b [4]byte
-		binary.BigEndian.PutUint32(b[:], uint32(k))
+		binary.BigEndian.PutUint32(b[:], uint32(key))
 		return valid(netip.PrefixFrom(netip.AddrFrom4(b), bits))
 	}
 	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], uint64(k))
+	binary.BigEndian.PutUint64(b[:8], uint64(key))
 	if b[0] == 0xff || bits > MaxAddressBits {
 		return netip.Prefix{}
 	}
@@ -226,13 +239,13 @@ func valid(p netip.Prefix) netip.Prefix {
 }
 
 // Prefix returns whom a key of the bans stands for; invalid if the keys are hashes, or it is no key of theirs.
-func (n BanName) Prefix(key Key) netip.Prefix {
+func (n Name) Prefix(key counters.Key) netip.Prefix {
 	switch {
-	case n.Keys == AddressKeys && key.IsIPv4():
-		return key.Prefix(32)
+	case n.Keys == AddressKeys && IsIPv4(key):
+		return Prefix(key, 32)
 	case n.Keys == AddressKeys,
-		n.Keys == IPv4Prefixes && key.IsIPv4(), n.Keys == IPv6Prefixes && !key.IsIPv4():
-		return key.Prefix(int(n.Bits))
+		n.Keys == IPv4Prefixes && IsIPv4(key), n.Keys == IPv6Prefixes && !IsIPv4(key):
+		return Prefix(key, int(n.Bits))
 	}
 	return netip.Prefix{}
 }

@@ -1,4 +1,5 @@
-package counters
+// Package clientaddr tells which client is at an address.
+package clientaddr
 
 import "net/netip"
 
@@ -9,13 +10,13 @@ var (
 	teredo = netip.MustParsePrefix("2001::/32")    // RFC 4380
 )
 
-// ClientAddr returns the address by which the client at an address is counted, listed and banned: the public IPv4
+// Of returns the address by which the client at an address is counted, listed and banned: the public IPv4
 // address that an IPv6 address carries by a standard transition mechanism (mapped, NAT64's well-known prefix,
 // IPv4-compatible, 6to4, Teredo), otherwise the address itself. Zones are dropped. Without it, one prefix of IPv6
 // stands for every client of IPv4, or one host of IPv4 has 65,536 networks of IPv6.
 //
 // It is for counting, never for trust: an IPv6 address that carries a private or local one keeps to itself.
-func ClientAddr(addr netip.Addr) netip.Addr {
+func Of(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if !addr.Is6() {
 		return addr

@@ -20,7 +20,7 @@ type share struct {
 }
 
 // byAge is counts by age; age 0 is ahead of the cell.
-type byAge [MaxSubWindows + 2]uint64
+type byAge [maxSubWindows + 2]uint64
 
 // sums is the memory in which an owner adds up one cell at a time. Its lock comes after those of shards.
 type sums struct {
@@ -73,7 +73,7 @@ func (a *sums) end() {
 // add adds up the counts of the cell.
 func (a *sums) add() {
 	s, c, m := a.s, a.c, a.m
-	var room [MaxSubWindows + 1]uint64
+	var room [maxSubWindows + 1]uint64
 	for i, own := range s.own(room[:0], c, &m.shape, m.size()) {
 		a.near[m.size()-i] = own
 	}
@@ -267,7 +267,7 @@ func (a *sums) appendIntroduction(dst []Slot, about, to *share) []Slot {
 	count := func(age int) (n uint64) {
 		n = about.counts[age]
 		for i := range a.shares { // the slot holds what the sum counts beyond its parts
-			if part := &a.shares[i]; part.place != Unplaced && about.place.covers(part.place) {
+			if part := &a.shares[i]; part.place != unplaced && about.place.covers(part.place) {
 				n += part.counts[age]
 			}
 		}

@@ -18,8 +18,8 @@ func adHoc(t testing.TB, n int) *counters.Limit {
 func TestAdHocMeters(t *testing.T) {
 	for name, want := range map[string]bool{"%override/1/1h0m0s": true, "%cl.throttle/1/2/3": true, "%25a/b": false,
 		"%ban/k/a/b/c": true, "edge/client": false, "%": false, "": false} {
-		if m := (counters.Meter{Rule: name}); m.AdHoc() != want {
-			t.Errorf("%s: %v", name, m.AdHoc())
+		if m := (counters.Meter{Rule: name}); counters.AdHoc(m) != want {
+			t.Errorf("%s: %v", name, counters.AdHoc(m))
 		}
 	}
 }

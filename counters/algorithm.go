@@ -22,16 +22,16 @@ const (
 	LeakyQueue Algorithm = 6
 	// Ban is not for limits: its slots hold the time until which their key is banned (LimitConfig.Ban).
 	Ban Algorithm = 7
-	// Lift is not for limits: its slots hold the time up to which bans of their key are lifted ([Table.Lift]).
-	Lift Algorithm = 8
-	// Credit is not for limits: its slots count what token buckets of the same meter got back ([Debts.GiveBack]).
-	Credit Algorithm = 9
+	// lifts is not for limits: its slots hold the time up to which bans of their key are lifted ([Table.LiftBan]).
+	lifts Algorithm = 8
+	// credits is not for limits: its slots count what token buckets of the same meter got back ([Debts.GiveBack]).
+	credits Algorithm = 9
 )
 
 var algorithms = [...]string{
 	SlidingWindow: "sliding_window", FixedWindow: "fixed_window", SlidingLog: "sliding_log",
-	TokenBucket: "token_bucket", LeakyBucket: "leaky_bucket", LeakyQueue: "leaky_queue", Ban: "ban", Lift: "lift",
-	Credit: "credit",
+	TokenBucket: "token_bucket", LeakyBucket: "leaky_bucket", LeakyQueue: "leaky_queue", Ban: "ban", lifts: "lift",
+	credits: "credit",
 }
 
 // String returns the name that rule files use.
@@ -55,8 +55,8 @@ func ParseAlgorithm(name string) (a Algorithm, ok bool) {
 // Known reports whether this version has the algorithm. Peers may run a later version.
 func (a Algorithm) Known() bool { return a > 0 && int(a) < len(algorithms) }
 
-// Counts reports whether slots of the algorithm count admitted cost: those of Ban and Lift hold a time, those of Credit
-// what was given back.
+// Counts reports whether slots of the algorithm count admitted cost: those of Ban and lifts hold a time, those of
+// credits what was given back.
 func (a Algorithm) Counts() bool { return a < Ban }
 func (a Algorithm) bucket() bool { return a >= TokenBucket && a <= LeakyQueue }
-func (a Algorithm) timed() bool  { return a == Ban || a == Lift }
+func (a Algorithm) timed() bool  { return a == Ban || a == lifts }

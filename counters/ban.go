@@ -15,7 +15,7 @@ import (
 // So bans are merged by max, repaired, stored and sent in snapshots like counts, and expire by themselves. A key is
 // banned until the latest end of its slots. A denial during a ban does not prolong it; the first denial after it begins
 // another. Tables that ban the same key before they have exchanged it agree on the later end; each ends a ban by its
-// own clock. Table.Lift ends a ban early (lift.go).
+// own clock. Table.LiftBan ends a ban early (lift.go).
 //
 // A slot whose end is later than that of a ban begun at the end of its sub-window is implausible. So a peer that forges
 // bans can ban a key for less than three bans after its last slot. While implausible slots of the limit or its bans
@@ -30,7 +30,7 @@ type banSpec struct {
 
 func newBanSpec(ban Meter) *banSpec {
 	lift := ban
-	lift.Algorithm = Lift
+	lift.Algorithm = lifts
 	return &banSpec{newSpec(ban), newSpec(lift)}
 }
 
@@ -131,7 +131,7 @@ func (t *Table) bannedUntil(b *banSpec, key Key, cost uint64, own bool, now int6
 // latest is the latest time in a cell of bans or lifts; if own, of those that this table itself put there.
 func (s *shard) latest(c *cell, sh *shape, own bool) uint64 {
 	if own {
-		var room [MaxSubWindows + 1]uint64
+		var room [maxSubWindows + 1]uint64
 		return slices.Max(s.own(room[:0], c, sh, sh.size()))
 	}
 	return *c.until()

@@ -80,7 +80,7 @@ func (t *Table) ChangedBans(now int64, f func(m *Meter, key Key)) {
 	var ban *Meter
 	for i := range t.shards {
 		for _, ch := range t.shards[i].takeBanChanges(t, all) {
-			if ch.meter.Algorithm == Lift {
+			if ch.meter.Algorithm == lifts {
 				if ch.meter != last {
 					m := *ch.meter
 					m.Algorithm, last, ban = Ban, ch.meter, &m

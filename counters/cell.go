@@ -29,7 +29,7 @@ type cell struct {
 	flags
 }
 
-// meterBits are the bits of a meter's number beside changed, of which MaxSubWindows + 1 leaves two.
+// meterBits are the bits of a meter's number beside changed, of which maxSubWindows + 1 leaves two.
 const meterBits = 2
 
 // A cell holds the number of its meter plus 3, so that the upper bits of none are 0: these tell a cell from a free
@@ -81,7 +81,7 @@ func (f *flags) put(one flags, up bool) {
 func addTo(sum *uint32, cost uint64) { *sum = uint32(min(uint64(*sum)+cost, math.MaxUint32)) }
 
 // All numbers of meters, and all of changed, have room.
-var _ [1<<(8-meterBits) - 1 - (MaxSubWindows + 1)]byte
+var _ [1<<(8-meterBits) - 1 - (maxSubWindows + 1)]byte
 
 const headWords = int(unsafe.Sizeof(cell{}) / wordBytes)
 
@@ -185,7 +185,7 @@ func (s *shard) own(dst []uint64, c *cell, sh *shape, n int) []uint64 {
 
 // ownSum is the sum of this table's own counts in the sub-windows that are completely in the window.
 func (s *shard) ownSum(c *cell, sh *shape) (sum uint64) {
-	var room [MaxSubWindows + 1]uint64
+	var room [maxSubWindows + 1]uint64
 	for _, count := range s.own(room[:0], c, sh, sh.n) {
 		sum += count
 	}

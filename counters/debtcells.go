@@ -10,7 +10,7 @@ import (
 // The cells of [Debts]: a key has one in each class that it owes something in, and one for its credits in that class.
 
 // lock locks the shards of a key in some classes and in all that have a meter, and returns the set of these classes.
-func (d *Debts) lock(key Key, classes uint32, hashes *[DebtClasses]uint64) uint32 {
+func (d *Debts) lock(key Key, classes uint32, hashes *[debtClasses]uint64) uint32 {
 	classes |= d.alive()
 	set := uint64(0)
 	for rest := classes; rest != 0; rest &= rest - 1 {
@@ -22,7 +22,7 @@ func (d *Debts) lock(key Key, classes uint32, hashes *[DebtClasses]uint64) uint3
 	return classes
 }
 
-func (d *Debts) unlock(classes uint32, hashes *[DebtClasses]uint64) {
+func (d *Debts) unlock(classes uint32, hashes *[debtClasses]uint64) {
 	set := uint64(0)
 	for ; classes != 0; classes &= classes - 1 {
 		set |= shardBit(hashes[bits.TrailingZeros32(classes)])
@@ -50,7 +50,7 @@ func (d *Debts) alive() (classes uint32) {
 
 // owed returns what a key owes in one class, and the most that it owes in others. The shards are locked.
 func (d *Debts) owed(
-	key Key, classes uint32, own *debtClass, hashes *[DebtClasses]uint64, now int64,
+	key Key, classes uint32, own *debtClass, hashes *[debtClasses]uint64, now int64,
 ) (here, elsewhere time.Duration) {
 	for ; classes != 0; classes &= classes - 1 {
 		c := d.classes[bits.TrailingZeros32(classes)]

@@ -28,7 +28,7 @@ import (
 //
 // # Credits
 //
-// Counts only grow, so what is given back is a count, too: of a meter of the algorithm [Credit], otherwise that of the
+// Counts only grow, so what is given back is a count, too: of a meter of the algorithm credits, otherwise that of the
 // class. Its slots are replicated and merged like others, and a rise is taken off the debt at once. Of a credit that
 // comes before the debt which it is for, a table loses what exceeds the debt that it knows: it may deny for longer, and
 // admits no more. A credit of all that a key owes is a sub-window larger, as others may know of more.
@@ -65,8 +65,8 @@ type cachedLimit struct {
 }
 
 const (
-	// DebtClasses is the number of meters that Debts have at most, not counting those of credits.
-	DebtClasses = 15
+	// debtClasses is the number of meters that Debts have at most, not counting those of credits.
+	debtClasses = 15
 	// MaxDebt is the largest capacity of a limit.
 	MaxDebt = 68 * MaxWindow
 	// debtClassRatio is the factor between the windows of two classes.
@@ -85,12 +85,12 @@ const (
 // overlap.
 func NewDebts(t *Table, name string, learn func([]*Limit)) (*Debts, error) {
 	d := &Debts{table: t, learn: learn}
-	for i, window := 0, time.Second; i < DebtClasses; i, window = i+1, window*debtClassRatio {
+	for i, window := 0, time.Second; i < debtClasses; i, window = i+1, window*debtClassRatio {
 		largest := window
 		if window >= MaxWindow {
 			window, largest = MaxWindow, MaxWindow
 		}
-		if i == DebtClasses-1 {
+		if i == debtClasses-1 {
 			largest = MaxDebt
 		}
 		c := &debtClass{number: i, largest: largest, unit: 1}
@@ -105,7 +105,7 @@ func NewDebts(t *Table, name string, learn func([]*Limit)) (*Debts, error) {
 		if err != nil {
 			return nil, fmt.Errorf("debts: %w", err)
 		}
-		m.Algorithm = Credit
+		m.Algorithm = credits
 		limit.class, c.limit, c.credit = c, limit, newSpec(m)
 		d.classes = append(d.classes, c)
 	}
@@ -160,7 +160,7 @@ func (d *Debts) Take(key Key, charge, capacity time.Duration, now int64) (dec De
 		cost = max(cost, 1)
 		d.use(l.class)
 	}
-	var hashes [DebtClasses]uint64
+	var hashes [debtClasses]uint64
 	classes := d.lock(key, 1<<l.class.number, &hashes)
 	defer d.unlock(classes, &hashes)
 	owed, elsewhere := d.owed(key, classes, l.class, &hashes, now)
@@ -199,7 +199,7 @@ func (d *Debts) GiveBack(key Key, amount, capacity time.Duration, now int64) (ow
 func (d *Debts) giveBack(
 	key Key, amount, capacity time.Duration, now int64,
 ) (owed time.Duration, given uint32, ok bool) {
-	var hashes [DebtClasses]uint64
+	var hashes [debtClasses]uint64
 	classes := d.lock(key, 0, &hashes)
 	defer d.unlock(classes, &hashes)
 	owed, _ = d.owed(key, classes, nil, &hashes, now)

@@ -247,7 +247,7 @@ func TestForgedDebtsEnd(t *testing.T) {
 		t.Errorf("after a forged count %v are owed", got)
 	}
 	m2 := m
-	m2.Algorithm = counters.Credit
+	m2.Algorithm = counters.Credits
 	slot.Meter, slot.Count = &m2, uint64(20*time.Second)
 	table.Merge([]counters.Slot{slot, slot}, start)
 	if got := d.Take(1, 0, time.Minute, start).ResetAfter; got != 108*time.Second || table.Stats().Implausible != 0 {

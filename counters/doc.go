@@ -58,7 +58,7 @@
 //   - A cell that was evicted and created again has a later birth, so that max does not swallow its new counts; births
 //     add up.
 //   - A new key is never admitted untracked: at the end of the budget another cell is evicted for it. A key of a meter
-//     beyond [MaxMeters] is denied.
+//     beyond 262,140 is denied.
 //
 // DESIGN.md explains the memory layout and the reasons for it.
 package counters

@@ -30,7 +30,7 @@ func (t *Table) create(s *shard, stale uint32, of name, local bool, now int64) (
 	c := s.cell(ref)
 	if now < s.gone {
 		c.raise(recreated)
-		s.births = (s.births + 1) & MaxBirth
+		s.births = (s.births + 1) & maxBirth
 	}
 	c.key, c.index, c.birth, c.used = of.key, now/m.sub, s.births, usedAt(now)
 	c.setNumber(m.number)

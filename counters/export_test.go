@@ -12,6 +12,25 @@ func NewTinyIn(cfg Config, pages int) *Table {
 	return newTable(cfg, (pages+1)*(pageWords*wordBytes+64)*20/19)
 }
 
+// What users of the package need no name for.
+const (
+	Lifts         = lifts
+	Credits       = credits
+	MaxMeters     = maxMeters
+	MaxSubWindows = maxSubWindows
+	MaxBirth      = maxBirth
+	Unplaced      = unplaced
+	DebtClasses   = debtClasses
+)
+
+// AdHoc reports whether a meter belongs to an ad-hoc limit.
+func AdHoc(m Meter) bool { return m.adHoc() }
+
+// LiftBanOf lifts the ban of a limit.
+func LiftBanOf(t *Table, l *Limit, key Key, now int64) (left time.Duration, kept bool) {
+	return t.LiftBan(&Bans{*l.ban}, key, now)
+}
+
 // Believed is the most that a slot is believed to count where the limit is known.
 func Believed(l *Limit) uint64 { return maxLimits * (l.max + l.rate.Refill) }
 

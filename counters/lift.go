@@ -2,9 +2,9 @@ package counters
 
 import "time"
 
-// [Table.Lift] ends a ban early, on all tables. A lift is merged by max like a ban, so it needs no order and no
+// [Table.LiftBan] ends a ban early, on all tables. A lift is merged by max like a ban, so it needs no order and no
 // acknowledgement. It is the time, in Unix milliseconds, up to which bans of a key are lifted, in a slot of its own
-// meter (algorithm [Lift], otherwise that of the bans). Let b be when a ban began, its end less the length of a ban:
+// meter (algorithm [lifts], otherwise that of the bans). Let b be when a ban began, its end less the length of a ban:
 //
 //	a key is banned at the time t  if and only if  one of its bans has  b > lifted  and  b + length > t
 //
@@ -20,21 +20,15 @@ import "time"
 // the ban, under the same lock.
 const liftBit = 1
 
-// Lift ends the bans of a key that began up to now, but those of addresses (LiftBan). It returns the rest of the ban
-// that it ended, 0 if none is known here: a ban that another table began then is lifted too. Counts stay as they are.
-// kept is false if there is no room to store the lift: then nothing has changed.
-func (t *Table) Lift(l *Limit, key Key, now int64) (left time.Duration, kept bool) {
-	if l.ban == nil {
-		return 0, false
-	}
-	return t.lift(l.ban, key, t.distrustsBans(l, l.ban, now), now)
-}
-
-func (t *Table) lift(b *banSpec, key Key, own bool, now int64) (left time.Duration, kept bool) {
+// LiftBan ends the bans of a key by b that began up to now. It returns the rest of the ban that it ended, 0 if none is
+// known here: a ban that another table began then is lifted too. Counts stay as they are. kept is false if there is no
+// room to store the lift: then nothing has changed.
+func (t *Table) LiftBan(b *Bans, key Key, now int64) (left time.Duration, kept bool) {
+	own := t.distrustsBans(nil, &b.banSpec, now)
 	h, s := t.locate(b.id, key)
 	s.Lock()
 	defer s.Unlock()
-	left = time.Duration(max(0, t.bannedUntil(b, key, 0, own, now)-now))
+	left = time.Duration(max(0, t.bannedUntil(&b.banSpec, key, 0, own, now)-now))
 	millis := ceilMillis(now)
 	if ref, _, ok := s.live(name{&b.spec, key, h}, now); ok { // a peer whose clock is ahead may have begun it
 		until := *s.cell(ref).until()
@@ -64,7 +58,7 @@ func (s *shard) liftedUntil(b *banSpec, lift name, own bool, now int64) uint64 {
 // ends is when a cell of bans or lifts expires: a lift when the last ban that it lifts is over.
 func (c *cell) ends(sh *shape) int64 {
 	ends := int64(*c.until()) * int64(time.Millisecond)
-	if sh.algorithm == Lift {
+	if sh.algorithm == lifts {
 		ends += sh.sub
 	}
 	return ends

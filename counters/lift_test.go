@@ -13,7 +13,7 @@ import (
 // liftOf is the slot of a lift of the bans up to a time.
 func liftOf(l *counters.Limit, key counters.Key, at int64, origin counters.Origin) counters.Slot {
 	m := *l.BanMeter()
-	m.Algorithm = counters.Lift
+	m.Algorithm = counters.Lifts
 	millis := (at + int64(time.Millisecond) - 1) / int64(time.Millisecond)
 	return counters.Slot{Meter: &m, Key: key, Index: m.Index(at), Origin: origin, Count: uint64(millis)}
 }
@@ -25,7 +25,7 @@ func isBanned(table *counters.Table, l *counters.Limit, key counters.Key, now in
 // lift lifts the bans of a key, and holds that there was room to remember it.
 func lift(t testing.TB, table *counters.Table, l *counters.Limit, key counters.Key, now int64) (left time.Duration) {
 	t.Helper()
-	left, kept := table.Lift(l, key, now)
+	left, kept := counters.LiftBanOf(table, l, key, now)
 	if !kept {
 		t.Fatal("the lift was not kept")
 	}
@@ -61,9 +61,6 @@ func TestLift(t *testing.T) {
 				t.Errorf("denied after the lift: the ban lasts %v", time.Duration(until-now))
 			}
 		})
-	}
-	if _, kept := small(1).Lift(limitNamed(t, "r", 3), 1, start); kept {
-		t.Error("a limit without a ban keeps a lift")
 	}
 }
 
@@ -171,7 +168,7 @@ func TestALiftOfAClockThatIsAheadLasts(t *testing.T) {
 	lasts := 30 * time.Second
 	b := manually(t, "r", "", lasts)
 	m := b.Meter()
-	m.Algorithm = counters.Lift
+	m.Algorithm = counters.Lifts
 	begin := start - start%int64(lasts)
 	lifted, now := begin+2*int64(lasts), begin+5*int64(lasts)/2
 	slot := counters.Slot{Meter: &m, Key: 1, Index: m.Index(begin), Origin: 7, Count: uint64(lifted / 1e6)}
@@ -209,7 +206,7 @@ func TestTablesAgreeOnBansAndLifts(t *testing.T) {
 			table := tables[rapid.IntRange(0, 2).Draw(rt, "table")]
 			switch rapid.IntRange(0, 4).Draw(rt, "step") {
 			case 0:
-				if _, kept := table.Lift(l, 1, now); !kept {
+				if _, kept := counters.LiftBanOf(table, l, 1, now); !kept {
 					rt.Fatal("a lift is not kept")
 				}
 				lifted = now
@@ -304,7 +301,7 @@ func TestLiftsHaveTheScopeOfTheirLimit(t *testing.T) {
 			t.Errorf("%v: not lifted", scope)
 		}
 		rules := func(s counters.Slot) bool {
-			return s.Meter.Algorithm == counters.Lift && s.Meter.Rule == here.Meter().Rule
+			return s.Meter.Algorithm == counters.Lifts && s.Meter.Rule == here.Meter().Rule
 		}
 		if got, want := slices.ContainsFunc(table.DrainDirty(start).Slots, rules),
 			scope != counters.Alone; got != want {

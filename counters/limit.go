@@ -109,7 +109,7 @@ func (c LimitConfig) New() (*Limit, error) {
 
 // With returns the limit with another configuration.
 func (l *Limit) With(change func(*LimitConfig)) (*Limit, error) {
-	c := l.Config()
+	c := l.config()
 	change(&c)
 	return c.New()
 }
@@ -146,8 +146,8 @@ func (c *LimitConfig) check() error {
 	return checkMax(m, max(c.Max, c.Refill))
 }
 
-// Config returns what the limit was made of.
-func (l *Limit) Config() LimitConfig {
+// config returns what the limit was made of.
+func (l *Limit) config() LimitConfig {
 	c := LimitConfig{
 		Meter: l.meter, Max: l.max, Refill: l.Refill(), Among: l.Largest(),
 		OnPartition: l.partition, MaxUnsent: l.maxUnsent,
@@ -178,9 +178,9 @@ func checkMax(m *Meter, maximum uint64) error {
 // chargeable reports whether a request of the cost is no peek and fits the limit.
 func (l *Limit) chargeable(cost uint64) bool { return cost > 0 && cost <= l.max }
 
-// WithMax returns the limit with another maximum on the same meter: both count the same thing. It is an error for
+// withMax returns the limit with another maximum on the same meter: both count the same thing. It is an error for
 // buckets, whose counts depend on the maximum.
-func (l *Limit) WithMax(maximum uint64) (*Limit, error) {
+func (l *Limit) withMax(maximum uint64) (*Limit, error) {
 	if l.algorithm.bucket() {
 		return nil, fmt.Errorf("meter %s: a bucket counts by its capacity", l.meter.Rule)
 	}
@@ -203,7 +203,7 @@ func (l *Limit) Override(maximum uint64, window time.Duration) (*Limit, error) {
 		return nil, fmt.Errorf("meter %s: a queue has one limit for all keys", l.meter.Rule)
 	}
 	if !l.algorithm.bucket() && window == l.meter.Window {
-		return l.WithMax(maximum)
+		return l.withMax(maximum)
 	}
 	if l.ban != nil {
 		return nil, fmt.Errorf("meter %s: bans are of one window, and not of a bucket: give a limit per %s",

@@ -26,9 +26,6 @@ func NewBans(m Meter) (*Bans, error) {
 // Meter returns the meter of the bans.
 func (b *Bans) Meter() Meter { return b.meter }
 
-// Lasts returns how long each ban lasts.
-func (b *Bans) Lasts() time.Duration { return b.meter.Window }
-
 // Ban begins a ban of a key, and returns its end, in nanoseconds since the Unix epoch. It goes over lifts of before
 // now. kept is false if there is no room for it: then nothing has changed.
 func (t *Table) Ban(b *Bans, key Key, now int64) (ends int64, kept bool) {
@@ -45,11 +42,6 @@ func (t *Table) Ban(b *Bans, key Key, now int64) (ends int64, kept bool) {
 	}
 	t.noteTime(s, &b.spec, ref, until)
 	return int64(until) * int64(time.Millisecond), true
-}
-
-// LiftBan is Lift of a ban by its meter.
-func (t *Table) LiftBan(b *Bans, key Key, now int64) (left time.Duration, kept bool) {
-	return t.lift(&b.banSpec, key, t.distrustsBans(nil, &b.banSpec, now), now)
 }
 
 // BanEnds returns the end of a key's ban, in nanoseconds since the Unix epoch; 0 if it has none.

@@ -37,7 +37,7 @@ const (
 	extentWords = 1 << extentBits
 	wordBytes   = 8
 	// The largest block is the cell of a sliding log with 60 sub-windows: it has two rings.
-	maxBlock = headWords + logWords + 2*(MaxSubWindows+1)
+	maxBlock = headWords + logWords + 2*(maxSubWindows+1)
 )
 
 // newMemory lays out as many whole pages as fit into the bytes.

@@ -52,7 +52,7 @@ func newMess(t *testing.T, seed uint64) *mess {
 	m.table = NewTiny(1, 1+m.IntN(12))
 	m.table.SetCluster(3, 200*time.Millisecond)
 	for a := SlidingWindow; a <= LeakyQueue; a++ {
-		for i, n := range []int{1, 2, 10, MaxSubWindows} {
+		for i, n := range []int{1, 2, 10, maxSubWindows} {
 			if a == FixedWindow {
 				n = 1
 			}
@@ -194,7 +194,7 @@ func (m *mess) owners() *Owners {
 
 // place is any place of an origin, the same for as long as the origin is in use, or at times another one.
 func (m *mess) place(o Origin) Place {
-	places := [...]Place{Unplaced, Near, Far(0), Near.Sum(), Far(0).Sum(), Elsewhere, Lost}
+	places := [...]Place{unplaced, Near, Far(0), Near.Sum(), Far(0).Sum(), Elsewhere, Lost}
 	if m.IntN(20) == 0 {
 		return places[m.IntN(len(places))]
 	}

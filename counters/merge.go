@@ -59,7 +59,7 @@ func (m *merge) part(slots []Slot) (novel int) {
 		return 0
 	}
 	m.place = slots[0].Place
-	m.stored = m.place == Unplaced && slots[0].Sender == 0
+	m.stored = m.place == unplaced && slots[0].Sender == 0
 	if m.stored {
 		m.place = Near // a store is that of the region
 	}
@@ -198,7 +198,7 @@ func (m *merge) numberOf(o, sender Origin) uint16 {
 func (m *merge) replace(state *originState) {
 	known := Place(state.place.Load())
 	certain := !m.spec.algorithm.timed() && !m.stored
-	if m.number != 0 && m.place != Unplaced && m.place != known && (known == Unplaced || certain) {
+	if m.number != 0 && m.place != unplaced && m.place != known && (known == unplaced || certain) {
 		state.place.Store(uint32(m.place))
 	}
 }
@@ -251,7 +251,7 @@ func (m *merge) slot(a *arrival) (raised, refused bool) {
 	case m.spec.algorithm.timed():
 		*a.c.until() = max(*a.c.until(), min(a.slot.Count, MaxCount))
 		m.noteBan(s, a.c)
-	case m.spec.algorithm == Credit && !a.c.has(recreated): // or it may have been credited before
+	case m.spec.algorithm == credits && !a.c.has(recreated): // or it may have been credited before
 		m.credit(a, rise)
 	}
 	return true, false
@@ -276,7 +276,7 @@ func (m *merge) noteDemand(a *arrival) {
 // is not made again, so it has no birth.
 func (m *merge) raise(a *arrival) (rise uint64, raised, refused bool) {
 	s, c, slot := a.s, a.c, a.slot
-	count, birth := min(slot.Count, MaxCount), slot.Birth&MaxBirth
+	count, birth := min(slot.Count, MaxCount), slot.Birth&maxBirth
 	if a.place.isSum() {
 		birth = 0
 		count -= min(count, s.covered(c, a.age(), a.place))

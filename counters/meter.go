@@ -14,7 +14,7 @@ import (
 
 // Bounds of a meter.
 const (
-	MaxSubWindows = 60
+	maxSubWindows = 60
 	MaxRuleName   = 512
 	MaxWindow     = 366 * 24 * time.Hour
 	minSubWindow  = time.Millisecond
@@ -29,7 +29,7 @@ type Meter struct {
 	Rule      string // the rule's full name, unique among all rules
 	Algorithm Algorithm
 	Window    time.Duration // a multiple of Sub; for a bucket, the time in which it gets its refill
-	Sub       time.Duration // length of a sub-window; peers learn counts by sub-window
+	Sub       time.Duration // length of a sub-window, 60 in a window at most; peers learn counts by it
 }
 
 // NewMeter returns a meter with the default number of sub-windows: DefaultSubWindows for a sliding window or log, fewer
@@ -56,9 +56,9 @@ func (m Meter) Validate() error {
 	case m.Sub < minSubWindow || m.Window > MaxWindow || m.Window < m.Sub:
 		return fmt.Errorf("meter %s: window %s with sub-windows of %s is outside %s to %s", m.Rule,
 			text.Duration(m.Window), text.Duration(m.Sub), text.Duration(minSubWindow), text.Duration(MaxWindow))
-	case m.Window%m.Sub != 0 || m.Window/m.Sub > MaxSubWindows:
+	case m.Window%m.Sub != 0 || m.Window/m.Sub > maxSubWindows:
 		return fmt.Errorf("meter %s: window %s is not a multiple of 1 to %d sub-windows of %s", m.Rule,
-			text.Duration(m.Window), MaxSubWindows, text.Duration(m.Sub))
+			text.Duration(m.Window), maxSubWindows, text.Duration(m.Sub))
 	case m.Algorithm == FixedWindow && m.Window != m.Sub:
 		return fmt.Errorf("meter %s: a fixed window has no sub-windows", m.Rule)
 	case m.Algorithm.timed() && (m.Window != m.Sub || m.Window%time.Millisecond != 0):
@@ -68,9 +68,9 @@ func (m Meter) Validate() error {
 	return nil
 }
 
-// AdHoc reports whether the meter belongs to an ad-hoc limit, one that requests bring along, rather than to a rule. Its
+// adHoc reports whether the meter belongs to an ad-hoc limit, one that requests bring along, rather than to a rule. Its
 // name begins with a percent sign that two hexadecimal digits do not follow: no full name of a rule does.
-func (m *Meter) AdHoc() bool {
+func (m *Meter) adHoc() bool {
 	hex := func(c byte) bool { return '0' <= c && c <= '9' || 'A' <= c && c <= 'F' }
 	return len(m.Rule) > 2 && m.Rule[0] == '%' && !(hex(m.Rule[1]) && hex(m.Rule[2]))
 }
@@ -90,9 +90,9 @@ func (m Meter) id() uint64 {
 	b := append(buf[:0], m.Rule...)
 	algorithm, bit := m.Algorithm, uint64(0)
 	switch algorithm {
-	case Lift:
+	case lifts:
 		algorithm, bit = Ban, liftBit
-	case Credit:
+	case credits:
 		algorithm, bit = TokenBucket, liftBit
 	}
 	for _, n := range [...]int64{int64(algorithm), int64(m.Window), int64(m.Sub)} {

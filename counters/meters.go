@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// MaxMeters is the number of meters, 262,140, that a table can count at a time. A meter takes a number while its limit
+// maxMeters is the number of meters, 262,140, that a table can count at a time. A meter takes a number while its limit
 // is in force ([Table.Know]) and while it has cells: the number of a removed rule is free when its last count has left
 // the window. A limit has one meter; its bans and their lifts take one more each while there are any. A limit for whose
 // meter no number is left denies every request, as no key is admitted untracked.
 //
 // Three quarters of the numbers are for all meters. Ad-hoc limits may take numbers up to seven eighths, limits of rules
 // all of them: so there are numbers for new rules whatever peers send and requests bring along.
-const MaxMeters = 1<<(16+meterBits) - 4
+const maxMeters = 1<<(16+meterBits) - 4
 
 // localMeters are the numbers that meters of peers do not get, and ruleMeters those that ad-hoc limits do not get.
 const (
-	localMeters = MaxMeters / 4
-	ruleMeters  = MaxMeters / 8
+	localMeters = maxMeters / 4
+	ruleMeters  = maxMeters / 8
 )
 
 // retireAfter is how long an ad-hoc meter is unknown before its counts go. A limit that is still used becomes known
@@ -66,7 +66,7 @@ func (m *meterState) forgets(c *cell, now int64) bool {
 // meterTable numbers the meters of a table's cells.
 type meterTable struct {
 	registry
-	parts [MaxMeters/partOfStates + 1]*meterStates // by number, see state
+	parts [maxMeters/partOfStates + 1]*meterStates // by number, see state
 }
 
 // partOfStates is how many states a table makes room for at a time.
@@ -76,7 +76,7 @@ const partOfStates = 256
 type meterStates [partOfStates]*meterState
 
 func newMeterTable() meterTable {
-	return meterTable{registry: newRegistry(MaxMeters), parts: [MaxMeters/partOfStates + 1]*meterStates{{}}}
+	return meterTable{registry: newRegistry(maxMeters), parts: [maxMeters/partOfStates + 1]*meterStates{{}}}
 }
 
 // state returns the state of a number that was given, and nil for 0. A holder of the number needs no lock.
@@ -100,7 +100,7 @@ func (ms *meterTable) acquire(y *spec, local bool) *meterState {
 	switch {
 	case !local:
 		spare = localMeters
-	case y.meter.AdHoc():
+	case y.meter.adHoc():
 		spare = ruleMeters
 	}
 	k := ms.register(y.id, spare)
@@ -113,7 +113,7 @@ func (ms *meterTable) acquire(y *spec, local bool) *meterState {
 	}
 	state := &(*part)[k%partOfStates]
 	if *state == nil || (*state).id != y.id {
-		*state = &meterState{spec: *y, number: k, holders: &ms.holders[k], adHoc: y.meter.AdHoc()}
+		*state = &meterState{spec: *y, number: k, holders: &ms.holders[k], adHoc: y.meter.adHoc()}
 	}
 	ms.holders[k].Add(1)
 	return *state

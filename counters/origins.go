@@ -134,7 +134,7 @@ func (t *Table) SetPlace(o Origin, p Place) {
 	t.origins.RLock()
 	defer t.origins.RUnlock()
 	if k := t.origins.known(uint64(o)); k != 0 {
-		t.origins.state(k).place.CompareAndSwap(uint32(Unplaced), uint32(p))
+		t.origins.state(k).place.CompareAndSwap(uint32(unplaced), uint32(p))
 	}
 }
 

@@ -56,7 +56,8 @@ func TestOverrideWithAMeterOfItsOwn(t *testing.T) {
 		own, err := with(t, l, func(c *counters.LimitConfig) { c.OnPartition = counters.Local }).Override(20, time.Hour)
 		testkit.Must(t, err)
 		m := own.Meter()
-		if m.Rule == "edge/a" || m.AdHoc() || m.Window != time.Hour || own.Max() != 20 || m.Algorithm != algorithm {
+		if m.Rule == "edge/a" || counters.AdHoc(m) ||
+			m.Window != time.Hour || own.Max() != 20 || m.Algorithm != algorithm {
 			t.Errorf("%v: %+v of %d", algorithm, m, own.Max())
 		}
 		if scoped := scoped(t, own, counters.Region, "eu").Meter(); scoped.Rule != m.Rule+"%@eu" {

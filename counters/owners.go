@@ -56,7 +56,7 @@ func (o Origin) Sum() (s Sum, partition int) { return NewSum(uint64(o)), int(o &
 type Place uint16
 
 const (
-	Unplaced Place = iota // unknown: its counts may be in any sum
+	unplaced Place = iota // unknown: its counts may be in any sum
 	Near                  // in the table's own region
 	firstFar              // in another one, see Far
 

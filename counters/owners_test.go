@@ -286,7 +286,7 @@ func TestBansAndLiftsReachAll(t *testing.T) {
 			}
 		}
 		w.now += int64(time.Second)
-		ended.Lift(limits[ended.region], key, w.now)
+		counters.LiftBanOf(ended.Table, limits[ended.region], key, w.now)
 		w.settle()
 		for _, n := range w.nodes {
 			want := scope == counters.Region && n.region == began.region && began.region != ended.region

@@ -27,7 +27,7 @@ func (m *merge) passOn(a *arrival) (asks bool) {
 // its region, any other table what a node of its region sent to it as to the owner.
 func (m *merge) passesOn(a *arrival, o *Owners) bool {
 	if o.owns(a.c.key) {
-		return a.place != Unplaced && !a.place.isDown()
+		return a.place != unplaced && !a.place.isDown()
 	}
 	sender := a.slot.Sender
 	return a.place == Near && sender != 0 && (sender == a.slot.Origin || !m.spec.algorithm.timed())
@@ -155,7 +155,7 @@ func (t *Table) appendToAll(dst []Slot, x *outgoing) []Slot {
 	for ref := x.c.slots; ref != 0; {
 		r := x.s.remote(ref)
 		place := x.s.placeOf(r.origin())
-		if r.has(raisedMark) && place != Unplaced && !place.isSum() {
+		if r.has(raisedMark) && place != unplaced && !place.isSum() {
 			toAll(t.remoteSlot(x, r), place == Near)
 		}
 		ref = r.next

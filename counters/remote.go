@@ -13,12 +13,12 @@ const (
 	indexBits   = 6 // the slots of a cell lie in 62 sub-windows at most: 6 bits tell them apart
 	countAt     = originBits + indexBits
 
-	raisedMark = MaxBirth + 1       // it rose since the last drain
-	freshMark  = 2 * (MaxBirth + 1) // and its origin had no other slot in the cell
+	raisedMark = maxBirth + 1       // it rose since the last drain
+	freshMark  = 2 * (maxBirth + 1) // and its origin had no other slot in the cell
 )
 
-// MaxBirth is the maximum of Slot.Birth. Tables ignore the higher bits of a larger one.
-const MaxBirth = 1<<30 - 1
+// maxBirth is the maximum of Slot.Birth. Tables ignore the higher bits of a larger one.
+const maxBirth = 1<<30 - 1
 
 // MaxCount is the maximum of a remote slot. It is far above any limit, and far below where sums overflow.
 const MaxCount = 1<<(64-countAt) - 1
@@ -33,11 +33,11 @@ const maxBirths = 64
 
 func (r *remote) count() uint64  { return r.what >> countAt }
 func (r *remote) origin() uint16 { return uint16(r.what) }
-func (r *remote) birth() uint32  { return r.life & MaxBirth }
+func (r *remote) birth() uint32  { return r.life & maxBirth }
 
 func (r *remote) has(mark uint32) bool { return r.life&mark != 0 }
 func (r *remote) mark(mark uint32)     { r.life |= mark }
-func (r *remote) unmark()              { r.life &= MaxBirth }
+func (r *remote) unmark()              { r.life &= maxBirth }
 
 // lower subtracts from the count.
 func (r *remote) lower(by uint64) { r.what -= by << countAt }
@@ -50,7 +50,7 @@ func (r *remote) age(c *cell) uint64 {
 
 // set sets all but the marks.
 func (r *remote) set(origin uint16, birth uint32, index int64, count uint64) {
-	r.life = r.life&^MaxBirth | birth
+	r.life = r.life&^maxBirth | birth
 	r.what = count<<countAt | uint64(index)&(1<<indexBits-1)<<originBits | uint64(origin)
 }
 

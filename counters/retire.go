@@ -141,7 +141,7 @@ func (s *shard) subtract(c *cell, m *meterState, age, count uint64) {
 func (t *Table) forget(c *cell, m *meterState, lost uint64) {
 	switch {
 	case m.algorithm.timed():
-	case m.algorithm.bucket() || m.algorithm == Credit:
+	case m.algorithm.bucket() || m.algorithm == credits:
 		c.raise(recreated) // the same slots may come again, and were debited or credited
 	default:
 		t.stats.forgotten.Add(lost)

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// RiseBuckets is how many parts of its partitions a Rises tells apart.
-const RiseBuckets = 8
+// riseBuckets is how many parts of its partitions a Rises tells apart.
+const riseBuckets = 8
 
-// Rises is what a merge raised of the keys that the table was asked for itself, by Key.Partition() modulo RiseBuckets:
+// Rises is what a merge raised of the keys that the table was asked for itself, by Key.Partition() modulo riseBuckets:
 // of all keys of a part the most.
-type Rises [RiseBuckets]Rise
+type Rises [riseBuckets]rise
 
-// Rise is what a merge raised of a key.
-type Rise struct {
+// rise is what a merge raised of a key.
+type rise struct {
 	Cost uint64 // by how much it rose
 	// Total is the most that the table has known of the key at a moment since the rise was admitted: all that counts
 	// now, and for what has left the window meanwhile the largest sub-window. [math.MaxUint64] if that is not known.
@@ -29,7 +29,7 @@ func (m *merge) noteRise(c *cell, rise uint64) {
 		m.rising, m.rise = c.key, 0
 	}
 	m.rise += rise
-	at := &m.rises[c.key.Partition()%RiseBuckets]
+	at := &m.rises[c.key.Partition()%riseBuckets]
 	at.Cost = max(at.Cost, m.rise)
 	total := uint64(math.MaxUint64)
 	if a := m.spec.algorithm; a == SlidingWindow || a == FixedWindow {

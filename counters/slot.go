@@ -20,7 +20,7 @@ type Slot struct {
 	Key    Key
 	Index  int64 // sub-window: wall time in nanoseconds / Meter.Sub
 	Origin Origin
-	Birth  uint32 // MaxBirth at most
+	Birth  uint32 // maxBirth at most
 	// Demand is the cost per second that the origin is asked for the key, admitted or not; 0: not reported. It travels
 	// rounded to about a twelfth.
 	Demand float32

@@ -97,7 +97,7 @@ func (t *Table) Own(now int64) []Slot {
 }
 
 func (s *shard) countSlots(c *cell, m *meterState) (n int) {
-	var room [MaxSubWindows + 1]uint64
+	var room [maxSubWindows + 1]uint64
 	for _, count := range s.own(room[:0], c, &m.shape, m.size()) {
 		if count != 0 {
 			n++
@@ -116,7 +116,7 @@ func (s *shard) remotesOf(c *cell) (n int) {
 
 // appendOwn appends the own slots in the newest n places of the ring, the newest first.
 func (s *shard) appendOwn(dst []Slot, c *cell, m *meterState, origin Origin, n int) []Slot {
-	var room [MaxSubWindows + 1]uint64
+	var room [maxSubWindows + 1]uint64
 	for i, own := range slices.Backward(s.own(room[:0], c, &m.shape, n)) {
 		if own != 0 {
 			dst = append(dst, Slot{Meter: &m.meter, Key: c.key, Index: c.index + int64(i-n+1), Origin: origin,

@@ -21,7 +21,7 @@ func (p Place) covers(part Place) bool {
 	case part.isSum():
 		return p == Elsewhere && part.isRegion()
 	}
-	return part == Unplaced || p == part.Sum() || p == Elsewhere && part.isFar()
+	return part == unplaced || p == part.Sum() || p == Elsewhere && part.isFar()
 }
 
 // placeOf is the place of the origin with a number.

@@ -33,7 +33,7 @@ const (
 	shards    = 1 << shardBits
 )
 
-// Table holds the counts of many keys of up to [MaxMeters] meters, and decides. It is safe for concurrent use. Locks
+// Table holds the counts of many keys of up to 262,140 meters, and decides. It is safe for concurrent use. Locks
 // are taken in this order: drain, origins, shards by ascending number, sums, meters, arena.
 type Table struct {
 	origin  Origin
@@ -144,8 +144,8 @@ func (t *Table) Origin() Origin { return t.origin }
 
 // Know sets the limits in force, in place of the previous ones. For a known limit the table debits what others take
 // from a bucket before it is asked for the key itself, refuses implausible counts, and sends the demand for keys near
-// the limit. Counts of an ad-hoc limit ([Meter.AdHoc]) that is not among them any more go with the next drains, unless
-// the limit is used again. A limit beyond [MaxMeters] stays unknown.
+// the limit. Counts of an ad-hoc limit (Meter.adHoc) that is not among them any more go with the next drains, unless
+// the limit is used again. A limit beyond 262,140 stays unknown.
 func (t *Table) Know(limits []*Limit) {
 	t.drain.Lock()
 	defer t.drain.Unlock()

@@ -69,7 +69,7 @@ func TestTallyOfPeersIsPlausible(t *testing.T) {
 	b.Know([]*counters.Limit{l})
 	a.Take(l, 1, 5000, start)
 	b.Merge(a.DrainDirty(start).Slots, start)
-	larger, err := l.WithMax(6000)
+	larger, err := l.Override(6000, l.Meter().Window)
 	testkit.Must(t, err)
 	if d := b.Take(larger, 1, 1, start); !d.Allowed || d.Remaining != 999 {
 		t.Errorf("under a larger limit on the same meter: %+v", d)

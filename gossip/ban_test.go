@@ -42,7 +42,11 @@ func TestLiftsTravel(t *testing.T) {
 	if !banned() {
 		t.Fatal("the ban did not arrive: that shows nothing")
 	}
-	if left, kept := p.sender.Lift(p.limit, 1, p.now); left == 0 || !kept {
+	bans, err := counters.NewBans(*p.limit.BanMeter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, kept := p.sender.LiftBan(bans, 1, p.now); left == 0 || !kept {
 		t.Fatalf("%v left, kept %v", left, kept)
 	}
 	if p.tick(true); !banned() {

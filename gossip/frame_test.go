@@ -386,7 +386,7 @@ func TestLaterFields(t *testing.T) {
 		entries, _ := packEntries(nil, g.slots, g.meter.Index(f.sent), maxBody)
 		encoded = append(encoded, append3(finishGroup(g.encodeHead(f.origin), entries, g.encodeTail())))
 		later := group{origin: g.origin,
-			meter: &counters.Meter{Rule: "later", Algorithm: counters.Credit + 1, Window: 7, Sub: 2}}
+			meter: &counters.Meter{Rule: "later", Algorithm: counters.Ban + 3, Window: 7, Sub: 2}}
 		encoded = append(encoded,
 			append3(finishGroup(later.encodeHead(f.origin), []byte("no entry of this version"), later.encodeTail())))
 	}

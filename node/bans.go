@@ -383,14 +383,17 @@ func (n *Node) liftAll(t *banTarget, now int64) (left time.Duration, bannable, k
 	if t.limit == nil {
 		return left, bannable, kept
 	}
-	if t.hasKey && t.limit.BanMeter() != nil { // also of a ban that has not arrived yet
-		note(n.table.Lift(t.limit, t.key, now))
+	lift := func(m *counters.Meter, key counters.Key) { // also of a ban that has not arrived yet
+		b, _ := counters.NewBans(*m) // of a limit's meter: no error
+		note(n.table.LiftBan(b, key, now))
+	}
+	if m := t.limit.BanMeter(); m != nil && t.hasKey {
+		lift(m, t.key)
 	}
 	key, _, ok := banname.PrefixKey(t.prefix)
 	single := t.prefix.IsSingleIP() || t.prefix.Addr().Is6() && t.prefix.Bits() == t.rule.AddressBits()
 	if m := t.limit.AddressBanMeter(); m != nil && ok && single {
-		b, _ := counters.NewBans(*m) // of a limit's meter: no error
-		note(n.table.LiftBan(b, key, now))
+		lift(m, key)
 	}
 	return left, bannable, kept
 }

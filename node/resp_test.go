@@ -21,6 +21,9 @@ import (
 	"github.com/edgelimit/edgelimit/testnet/testkit"
 )
 
+// debtClasses is the number of classes of debts that a table has at most.
+const debtClasses = 15
+
 // One client that asks for 1,100 different limits of a year takes no room for them, and keeps nobody from others.
 func TestAFloodOfLimits(t *testing.T) {
 	n := launch(t, withRESP(quiet(perClient))).ready(t)
@@ -37,7 +40,7 @@ func TestAFloodOfLimits(t *testing.T) {
 	for i := range 1100 {
 		throttle(t, c, "flood", 15, i+1, yearly)
 	}
-	if got := len(n.debts.Limits()); got > counters.DebtClasses || n.table.Stats().Evicted != 0 {
+	if got := len(n.debts.Limits()); got > debtClasses || n.table.Stats().Evicted != 0 {
 		t.Errorf("after the flood %d classes, %+v", got, n.table.Stats())
 	}
 	if got := throttle(t, c, "legit", 15, 30, 3600); !slices.Equal(got[:3], []int64{0, 16, 14}) {
@@ -326,13 +329,13 @@ func TestMetersOfRulesAndClients(t *testing.T) {
 		return count
 	}
 	n := idle(t, full("old"))
-	made := make([]*counters.Limit, counters.DebtClasses+rlsapi.MaxOverrides)
+	made := make([]*counters.Limit, debtClasses+rlsapi.MaxOverrides)
 	for i := range made {
 		made[i], _ = counters.NewLimit(
 			counters.NewMeter(fmt.Sprintf("%%made/%d", i), counters.TokenBucket, 24*time.Hour), 1)
 	}
-	n.learnAdHoc(redisAPI)(made[:counters.DebtClasses])
-	n.learnAdHoc(envoyAPI)(made[counters.DebtClasses:])
+	n.learnAdHoc(redisAPI)(made[:debtClasses])
+	n.learnAdHoc(envoyAPI)(made[debtClasses:])
 	if got := admitted(n, "old"); got != rulefile.MaxLimited {
 		t.Errorf("%d rules admitted a request", got)
 	}

@@ -30,11 +30,11 @@ var (
 		{Rule: "edge/b", Algorithm: counters.LeakyBucket, Window: time.Minute, Sub: time.Minute},
 		{Rule: "edge/b", Algorithm: counters.LeakyQueue, Window: 10 * time.Second, Sub: 5 * time.Second},
 		{Rule: "edge/a", Algorithm: counters.Ban, Window: 10 * time.Second, Sub: 10 * time.Second},
-		{Rule: "edge/a", Algorithm: counters.Lift, Window: 10 * time.Second, Sub: 10 * time.Second},
+		{Rule: "edge/a", Algorithm: counters.Ban + 1, Window: 10 * time.Second, Sub: 10 * time.Second},
 	}
 	lawKeys    = []counters.Key{0, 1, 2, math.MaxUint64}
 	lawOrigins = []counters.Origin{1<<63 | 1, 1<<63 | 2, math.MaxUint64}
-	lawBirths  = []uint32{0, 1, counters.MaxBirth}
+	lawBirths  = []uint32{0, 1, 1<<30 - 1}
 )
 
 // drawNow draws a time, often at the very beginning or end of a sub-window.

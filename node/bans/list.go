@@ -37,7 +37,7 @@ func (r *Registry) Record(bans *counters.Bans, key counters.Key, ends int64) Ban
 func (r *Registry) record(bans *counters.Bans, name *banname.Name, key counters.Key, ends int64) Ban {
 	rule, scope := Rule(name.Rule)
 	b := Ban{Rule: r.nameOf(rule), Scope: scope.String(), Manual: name.Keys.Manual(), By: name.By, Reason: name.Reason,
-		Began: time.Unix(0, ends-int64(bans.Lasts())).UTC(), Ends: time.Unix(0, ends).UTC()}
+		Began: time.Unix(0, ends-int64(bans.Meter().Window)).UTC(), Ends: time.Unix(0, ends).UTC()}
 	switch p := name.Prefix(key); {
 	case !p.IsValid():
 		b.Key = fmt.Sprintf("%016x", uint64(key))

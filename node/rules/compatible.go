@@ -109,7 +109,8 @@ func (r *Rule) tallied(own *counters.Limit, entries []Entry) *counters.Limit {
 			return nil
 		}
 	}
-	l, _ := r.Limit.WithMax(own.Max()) // a fixed window with the maximum of a limit has no error
+	// a fixed window with the maximum of a limit has no error
+	l, _ := r.Limit.Override(own.Max(), r.Limit.Meter().Window)
 	return l
 }
 

@@ -16,7 +16,7 @@ import (
 
 // MaxLimited is the maximum number of rules with a limit, of those with bans, and of those that export these, in a set:
 // a table has room for the meters of two sets while one replaces the other, and for those of clients
-// (counters.DebtClasses).
+// (counters.Debts).
 const MaxLimited = 24 << 10
 
 const day = 24 * time.Hour

@@ -101,7 +101,7 @@ func (t *Table) banned(y *layer, ch *Charge, before uint64, now int64, d *Decisi
 	}
 	t.open(y, 0, false, now)
 	t.answer(y, ch.Cost, before, peek, d)
-	t.note(y, ch.Cost, d)
+	y.note(ch.Cost, d)
 	d.ban(time.Duration(until - now))
 	d.Banned, y.c = true, nil
 	return true

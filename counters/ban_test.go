@@ -384,7 +384,8 @@ func TestBansBeyondBelief(t *testing.T) {
 	} {
 		table := small(1)
 		table.Merge([]counters.Slot{c.slot}, start)
-		if got := table.Stats().Implausible == 1; got != c.lie || c.lie != (table.LastImplausible().Origin == 7) {
+		st := table.Stats()
+		if got := st.Implausible == 1; got != c.lie || c.lie != (st.LastImplausible.Origin == 7) {
 			t.Errorf("%s: %+v", name, table.Stats())
 		}
 		if d := table.Take(l, 1, 0, start); c.until == 0 && d.Banned {

@@ -63,7 +63,7 @@ const (
 	pendingDebit                   // a bucket with counts that no limit was known for: they are not debited yet
 	flushEarly                     // at the front of the list of cells to drain
 	local                          // this table was asked for the key; otherwise only peers count in the cell
-	judged                         // judge has looked at a denial in the current sub-window
+	judged                         // judge has looked at the denial, or one before it in the current sub-window
 )
 
 func (f *flags) has(one flags) bool { return *f&one != 0 }
@@ -124,7 +124,9 @@ func (s *shard) advance(c *cell, sh *shape, index int64) {
 	by := index - c.index
 	s.dropSlots(c, sh, by)
 	c.index = index
-	c.lower(judged)
+	if !c.has(denied) {
+		c.lower(judged)
+	}
 	ring := c.counts(sh)
 	shift(ring, by)
 	if n := c.changed(); n > 0 {

@@ -81,7 +81,7 @@ func (t *Table) countDenied(y *layer, cost, before uint64, d *Decision) {
 		return
 	}
 	t.answer(y, cost, before, peek, d)
-	t.note(y, cost, d)
+	y.note(cost, d)
 	if d.Allowed { // there is room: the request was only held back
 		d.deny(wait)
 	}

@@ -55,8 +55,8 @@ func TestASumBeyondItsMembersIsRefused(t *testing.T) {
 				if view := table.View(l, 2, start); view != 0 {
 					t.Errorf("%v: a sum of %d: the view is %d, want 0", a, lie, view)
 				}
-				if st, last := table.Stats(), table.LastImplausible(); st.Implausible != 1 || last.Sender != 7 {
-					t.Errorf("%v: a sum of %d: %+v, %+v", a, lie, st, last)
+				if st := table.Stats(); st.Implausible != 1 || st.LastImplausible.Sender != 7 {
+					t.Errorf("%v: a sum of %d: %+v", a, lie, st)
 				}
 				if n := admitted(table, l, 80, start); n != 4 { // half of an even share
 					t.Errorf("%v: under the rule concerned %d are admitted, want its floor of 4", a, n)

@@ -139,7 +139,7 @@ func TestTheFloorIsOfTheRuleConcerned(t *testing.T) {
 	if d := table.Take(l, 2, 1, start); !d.Banned {
 		t.Errorf("a ban of another rule is not in force: %+v", d)
 	}
-	if im := table.LastImplausible(); im.Sender != 9 || im.Origin != 7 || im.Rule != "other" {
+	if im := table.Stats().LastImplausible; im.Sender != 9 || im.Origin != 7 || im.Rule != "other" {
 		t.Errorf("the last implausible slot: %+v", im)
 	}
 }
@@ -264,13 +264,16 @@ func TestDenialsThatOnePeerCauses(t *testing.T) {
 				table.Take(l, 1, 1, start)
 			}
 			table.Merge(c.slots, start)
-			for range 10 {
+			for i := range 10 {
 				if table.Take(l, 1, 1, start).Allowed {
 					t.Fatalf("%v, %s: it is admitted", a, name)
 				}
+				if i%3 == 0 {
+					table.DrainDirty(start)
+				}
 			}
-			if n, o := table.Stats().DeniedByOne, table.LastDenier(); o != c.denier || (n == 1) != (c.denier != 0) ||
-				n > 1 {
+			n, o := table.Stats().DeniedByOne, table.Stats().LastDenier
+			if o != c.denier || (n == 1) != (c.denier != 0) || n > 1 {
 				t.Errorf("%v, %s: %d denials, the last because of %d, want %d", a, name, n, o, c.denier)
 			}
 		}

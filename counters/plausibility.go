@@ -23,7 +23,7 @@ import (
 // Plausible counts remain: a peer that knows the gossip key and the hashes of keys, which its node receives, can have
 // those keys denied for as long as it sends. A node cannot distinguish this from a peer that admitted as much. A floor
 // against it would let clients with a node of their own have half of the limit more, so there is none. But the table
-// counts the keys that are denied because of a single peer, and names the peer (Stats.DeniedByOne, LastDenier).
+// counts the keys that are denied because of a single peer, and names the peer (Stats.DeniedByOne, Stats.LastDenier).
 //
 // The same is true of an owner: its region may well have used up a limit, so no denial names it. And an owner that
 // keeps back what its members counted does not show either: the other regions then admit the limit without them.
@@ -34,7 +34,7 @@ const (
 	maxLimits = 8
 	// floorLasts is how long the local floor is kept at least; longer if admissions count for longer.
 	floorLasts = time.Minute
-	// denierShare is the part of the limit that one peer alone has to report to be LastDenier.
+	// denierShare is the part of a key's count that one peer alone has to report to be Stats.LastDenier.
 	denierShare = 0.9
 )
 
@@ -43,7 +43,7 @@ type plausibility struct {
 	implausible   atomic.Uint64 // how many came
 	implausibleAt atomic.Int64  // time of the last one; 0: none came
 	last          atomic.Pointer[Implausible]
-	denier        atomic.Uint32 // number of the LastDenier
+	denier        atomic.Uint64 // Stats.LastDenier
 }
 
 // Implausible describes an implausible slot: its rule, the origin that it names, and the origin of the peer that sent
@@ -51,14 +51,6 @@ type plausibility struct {
 type Implausible struct {
 	Rule           string
 	Origin, Sender Origin
-}
-
-// LastImplausible returns the last implausible slot, zero if none came.
-func (t *Table) LastImplausible() Implausible {
-	if last := t.last.Load(); last != nil {
-		return *last
-	}
-	return Implausible{}
 }
 
 // isImplausible reports whether a slot counts more than a node can have admitted, a ban lasts too long, or a lift is
@@ -131,13 +123,10 @@ func (t *Table) distrustsBans(l *Limit, b *banSpec, now int64) bool {
 	return false
 }
 
-// judge looks at the first denial of a key in a sub-window. If this table admitted no more than its floor, and one peer
-// alone reported denierShare of the limit, that peer becomes LastDenier.
-func (t *Table) judge(s *shard, l *Limit, c *cell) {
+// judge looks at a key that was denied since the last drain, for the first time in a sub-window and since it was
+// admitted. If one peer alone reported denierShare of what is counted of the key, that peer becomes the last denier.
+func (t *Table) judge(s *shard, c *cell, m *meterState) {
 	c.raise(judged)
-	if s.ownSum(c, &l.shape) > t.floor(l) {
-		return
-	}
 	var origin uint16 // of more than half of the count, if there is one (majority vote of Boyer and Moore)
 	var lead uint64
 	for ref := c.slots; ref != 0; {
@@ -159,17 +148,10 @@ func (t *Table) judge(s *shard, l *Limit, c *cell) {
 			count += r.count()
 		}
 	}
-	if float64(count) >= denierShare*float64(l.max) {
+	if count > 0 && float64(count) >= denierShare*float64(c.inner+c.counts(&m.shape)[0]) {
 		t.stats.deniedByOne.Add(1)
-		t.denier.Store(uint32(origin))
+		t.denier.Store(s.origins.ids[origin])
 	}
-}
-
-// LastDenier returns the origin that last had a key denied alone, see Stats.DeniedByOne; 0 if there was none.
-func (t *Table) LastDenier() Origin {
-	t.origins.RLock()
-	defer t.origins.RUnlock()
-	return Origin(t.origins.ids[t.denier.Load()])
 }
 
 // floor is the local floor of a limit.

@@ -85,6 +85,9 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 		m := t.meters.state(c.number())
 		m.risen(uint64(c.offered), elapsed)
 		m.rise = max(m.rise, s.unsentCost(c))
+		if c.has(denied) && !c.has(judged) && c.slots != 0 && m.algorithm.Counts() {
+			t.judge(s, c, m)
+		}
 		x := t.outgoing(s, c, now)
 		first := len(dst)
 		dst = s.appendChanged(dst, c, m, t.origin)

@@ -166,7 +166,7 @@ func (r *request) ask(t *Table, i int) {
 	if !ch.asked {
 		t.countRejected(y, ch.Cost, y.before, d)
 	}
-	t.note(y, ch.Cost, d)
+	y.note(ch.Cost, d)
 }
 
 // rest completes the decisions of layers that have room and are not charged: what is left, and until when. As most

@@ -84,7 +84,10 @@ type Stats struct {
 	Implausible    uint64 // refused slots that count more than a node can have admitted
 	OriginsRefused uint64 // refused slots of non-members' origins, of which their sender named too many
 	OriginsRetired uint64 // non-members' origins whose counts were dropped to free numbers for members
-	DeniedByOne    uint64 // keys, once per sub-window, denied because of a single peer: see LastDenier
+	DeniedByOne    uint64 // keys, at most once per sub-window, denied because of what a single peer reported
+
+	LastImplausible Implausible // the last implausible slot, zero if none came
+	LastDenier      Origin      // the peer of the last key in DeniedByOne, 0 if there was none
 }
 
 type shard struct {
@@ -207,6 +210,10 @@ func (t *Table) Stats() Stats {
 		OriginsRefused: t.stats.originsRefused.Load(),
 		OriginsRetired: t.stats.retired.Load(),
 		DeniedByOne:    t.stats.deniedByOne.Load(),
+		LastDenier:     Origin(t.denier.Load()),
+	}
+	if last := t.last.Load(); last != nil {
+		st.LastImplausible = *last
 	}
 	for i := range t.shards {
 		s := &t.shards[i]

@@ -48,7 +48,7 @@ func (t *Table) takeInto(d *Decision, l *Limit, key Key, cost uint64, now int64)
 	switch {
 	case d.Allowed && d.Remaining >= l.near && uint64(c.offered) < l.burst:
 		c.lower(denied)
-	case !d.Allowed && c.slots == 0 && t.implausibleAt.Load() == 0:
+	case !d.Allowed && t.implausibleAt.Load() == 0:
 		c.raise(denied)
 	default:
 		t.takeNote(&layer{s: s, l: l, key: key, h: h, ref: ref, c: c, instant: instant{off: off}}, cost, d)
@@ -63,7 +63,7 @@ func (t *Table) takeNote(y *layer, cost uint64, d *Decision) {
 		t.take(y, cost, take, d)
 		return
 	}
-	t.noteVerdict(y, d.Allowed)
+	y.c.put(denied, !d.Allowed)
 	if d.Allowed {
 		t.noteMuch(y, d.Remaining)
 	}
@@ -126,7 +126,7 @@ func (t *Table) take(y *layer, cost uint64, how step, d *Decision) {
 		return
 	}
 	t.countRejected(y, cost, 0, d)
-	t.note(y, cost, d)
+	y.note(cost, d)
 }
 
 // takeSteps decides on a request and counts it if it is admitted, under any limit.
@@ -163,27 +163,10 @@ func (l *Limit) refuse(d *Decision) {
 }
 
 // note records whether the last request of a cell was denied, unless it was a peek or too large for the limit.
-func (t *Table) note(y *layer, cost uint64, d *Decision) {
+func (y *layer) note(cost uint64, d *Decision) {
 	if y.c != nil && y.l.chargeable(cost) {
-		t.noteVerdict(y, d.Allowed)
+		y.c.put(denied, !d.Allowed)
 	}
-}
-
-// noteVerdict records whether the cell's last request was denied.
-func (t *Table) noteVerdict(y *layer, allowed bool) {
-	if allowed {
-		y.c.lower(denied)
-	} else {
-		t.noteDenial(y.s, y.l, y.c)
-	}
-}
-
-// noteDenial records that the cell's last request was denied.
-func (t *Table) noteDenial(s *shard, l *Limit, c *cell) {
-	if c.slots != 0 && !c.has(denied|judged) {
-		t.judge(s, l, c)
-	}
-	c.raise(denied)
 }
 
 // noteMuch records how much of the limit an admitted request leaves, if that is little, and looks whether the key was

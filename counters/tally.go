@@ -83,7 +83,7 @@ func (t *Table) tally(y *layer, cost uint64, held bool, now int64, d *Decision) 
 	if cost == 0 {
 		return
 	}
-	t.noteVerdict(y, d.Allowed)
+	y.c.put(denied, !d.Allowed)
 	if d.Allowed {
 		if c.hotKey != 0 {
 			t.spend(y, cost, true)

@@ -28,14 +28,8 @@ type tableAlarms struct {
 // clients have a node of their own.
 const manyDenials = 1000
 
-// suspects are the origins of the latest denial and of the latest implausible slot.
-type suspects struct {
-	implausible counters.Implausible
-	denier      counters.Origin
-}
-
 // look warns of what has risen.
-func (a *tableAlarms) look(s counters.Stats, last suspects, members []gossip.MemberStatus, now time.Time) {
+func (a *tableAlarms) look(s counters.Stats, members []gossip.MemberStatus, now time.Time) {
 	warn := func(alarm *alarm, total, least uint64, text, unit string, more ...any) {
 		if total == alarm.logged || !alarm.every.Due(now) {
 			return
@@ -52,13 +46,13 @@ func (a *tableAlarms) look(s counters.Stats, last suspects, members []gossip.Mem
 		"keys", "memory", a.memory)
 	warn(&a.denials, s.DeniedByOne, manyDenials, "many keys were denied here because of what one peer alone reported: "+
 		"see whether it gets that many requests; if it does not, or is not yours, rotate the gossip key, as whoever "+
-		"holds it can speak in any node's name", "keys", "peer", memberName{last.denier, members})
+		"holds it can speak in any node's name", "keys", "peer", memberName{s.LastDenier, members})
 	warn(&a.implausible, s.Implausible, 1, "refused implausible counts, of more than a node can have admitted; until "+
 		"they end each node keeps a local floor of half its share of the limits concerned: if the node has other "+
 		"limits, give it the same rules; if not, upgrade or stop it; if it is not yours, rotate the gossip key, as "+
-		"whoever holds it can speak in any node's name", "slots", "rule", last.implausible.Rule,
-		"sender", memberName{last.implausible.Sender, members},
-		"in_the_name_of", memberName{last.implausible.Origin, members})
+		"whoever holds it can speak in any node's name", "slots", "rule", s.LastImplausible.Rule,
+		"sender", memberName{s.LastImplausible.Sender, members},
+		"in_the_name_of", memberName{s.LastImplausible.Origin, members})
 	warn(&a.unknownOrigins, s.OriginsRefused, 1, "refused counts of origins that are no members: a peer names more of "+
 		"them than nodes can have started in a window; members' counts are not concerned; if nodes start that often, "+
 		"shorten the longest windows; if not, rotate the gossip key", "slots")

@@ -30,7 +30,7 @@ func TestEvictionAlarm(t *testing.T) {
 		{11 * time.Minute, 9001, 21, "1"},
 	} {
 		before := log.String()
-		a.look(counters.Stats{Evicted: step.evicted, EvictedDenied: step.denied}, suspects{}, nil,
+		a.look(counters.Stats{Evicted: step.evicted, EvictedDenied: step.denied}, nil,
 			at(0).Add(step.after))
 		said := strings.TrimPrefix(log.String(), before)
 		switch {
@@ -63,7 +63,7 @@ func TestPeerAlarm(t *testing.T) {
 	} {
 		before := log.String()
 		last := counters.Implausible{Rule: "r", Origin: step.origin, Sender: members[0].Member.Origin()}
-		a.look(counters.Stats{Implausible: step.slots}, suspects{implausible: last}, members, at(0).Add(step.after))
+		a.look(counters.Stats{Implausible: step.slots, LastImplausible: last}, members, at(0).Add(step.after))
 		said := strings.TrimPrefix(log.String(), before)
 		switch {
 		case step.warns == "" && said != "":
@@ -92,7 +92,8 @@ func TestPeerAlarmOfWhatIsTooMuch(t *testing.T) {
 			"keys=1000 peer=eu/edge-7"},
 	} {
 		before := log.String()
-		a.look(step.stats, suspects{denier: peer.Member.Origin()}, []gossip.MemberStatus{peer}, at(0).Add(step.after))
+		step.stats.LastDenier = peer.Member.Origin()
+		a.look(step.stats, []gossip.MemberStatus{peer}, at(0).Add(step.after))
 		said := strings.TrimPrefix(log.String(), before)
 		if strings.Count(said, "level=WARN") != 1 || !strings.Contains(said, step.warns) {
 			t.Errorf("step %d: it says %q, want one warning with %q", i, said, step.warns)

@@ -93,9 +93,9 @@ func (m *Monitor) Read(s *Sources, now time.Time) {
 		store, storeKnown = s.Store.ClockAhead()
 	}
 	m.skew.look(members, store, storeKnown, s.Now())
-	last := suspects{s.Table.LastImplausible(), s.Table.LastDenier()}
-	last.implausible.Rule = s.Rules().NameOf(last.implausible.Rule)
-	m.table.look(s.Table.Stats(), last, members, now)
+	stats := s.Table.Stats()
+	stats.LastImplausible.Rule = s.Rules().NameOf(stats.LastImplausible.Rule)
+	m.table.look(stats, members, now)
 	m.Unmatched.logSamples(s.Rules())
 	var shared [counters.Alone + 1]bool
 	for _, l := range limits {

@@ -82,7 +82,7 @@ func TestLiesBeyondBeliefChangeNothing(t *testing.T) {
 			}
 			for _, n := range j.cluster.nodes {
 				if s := n.table.Stats(); n.origin != origin &&
-					(s.Implausible == 0 || n.table.LastImplausible().Origin != origin) {
+					(s.Implausible == 0 || s.LastImplausible.Origin != origin) {
 					t.Errorf("node %d noticed nothing: %+v", n.place, s)
 				}
 			}

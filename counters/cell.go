@@ -128,6 +128,9 @@ func (s *shard) advance(c *cell, sh *shape, index int64) {
 		c.lower(judged)
 	}
 	ring := c.counts(sh)
+	if c.hotKey != 0 {
+		s.memory.hotKey(c.hotKey).leave(ring, by)
+	}
 	shift(ring, by)
 	if n := c.changed(); n > 0 {
 		c.setChanged(int(min(int64(n)+by, int64(sh.n+1))))

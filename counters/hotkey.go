@@ -21,15 +21,16 @@ type hotKey struct {
 	reachableRate float32 // rate that this table and all reachable peers are asked for
 	none          uint16  // always 0, where a cell has its meter: it tells a hotKey from a cell, see eachOn
 	flags
-	requests        uint8   // for which this table was asked since own was last measured, 255 at most
-	unreachableRate float32 // rate that unreachable peers were asked for when they last reported
-	due             float32 // cost that reachable peers were asked for since their last report
-	part            float32 // part of the requests to admit, 0 to 1
-	credit          float32 // cost that may be admitted while part is below 1; grows by part of each request's cost
-	unsent          uint32  // cost admitted and not sent yet
-	peerRates       uint32  // first of the list
-	estimate        uint32  // partitionEstimate; 0 while all peers are reachable
-	owned           uint32  // ownedRate, of an owner; 0: none
+	requests        uint8     // for which this table was asked since own was last measured, 255 at most
+	unreachableRate float32   // rate that unreachable peers were asked for when they last reported
+	due             float32   // cost that reachable peers were asked for since their last report
+	part            float32   // part of the requests to admit, 0 to 1
+	credit          float32   // cost that may be admitted while part is below 1; grows by part of each request's cost
+	unsent          uint32    // cost admitted and not sent yet
+	peerRates       uint32    // first of the list
+	estimate        uint32    // partitionEstimate; 0 while all peers are reachable
+	owned           uint32    // ownedRate, of an owner; 0: none
+	left            [2]uint64 // counts of the sub-windows that left the ring last, the newest first
 }
 
 // The flags of a hotKey.
@@ -88,6 +89,9 @@ func (t *Table) ensureHotKey(s *shard, c *cell, now int64) *hotKey {
 	}
 	w := s.memory.hotKey(c.hotKey)
 	w.part, w.unsent = 1, c.offered
+	if l := t.meters.state(c.number()).limit.Load(); l != nil {
+		w.left = l.leftUnseen()
+	}
 	w.requests = uint8(min(1, c.offered)) // or more: nobody counted them
 	return w
 }
@@ -116,6 +120,16 @@ func (s *shard) dropHotKey(c *cell) {
 	}
 	s.memory.free(c.hotKey)
 	c.hotKey = 0
+}
+
+// leave notes what leaves the ring when it moves on by so many sub-windows.
+func (w *hotKey) leave(ring []uint64, by int64) {
+	for _, count := range ring[:min(by, int64(len(ring)))] {
+		w.left[1], w.left[0] = w.left[0], count
+	}
+	if by > int64(len(ring)) {
+		w.left = [2]uint64{}
+	}
 }
 
 // removePeerRate frees the peer rate that a link leads to.

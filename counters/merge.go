@@ -245,7 +245,7 @@ func (m *merge) slot(a *arrival) (raised, refused bool) {
 		rise = s.absorb(a.c, a.age(), a.place, rise)
 	}
 	m.add(a, rise)
-	m.noteRise(a.c, rise)
+	m.noteRise(a, rise)
 	m.flushRise(a, rise, asks)
 	switch {
 	case m.spec.algorithm.timed():

@@ -10,14 +10,17 @@ import (
 	"github.com/edgelimit/edgelimit/counters"
 )
 
-// excessWindow holds, of the last BoundAfter, what Replica.Audit needs of one rule: by step, most of the limit that an
-// own admission found used, 0 if there was none; and the sum over the peers of the cost of each one's hottest key that
-// was admitted before the step ended and arrived after it began.
+// excessWindow holds, of the last BoundAfter, what Replica.Audit needs of one rule, by step.
 type excessWindow struct {
-	used, unseen [excessSteps]uint64
-	spans        map[counters.Origin][]span // of members: the latest, which the next report may overlap
-	rises        *[riseSteps]counters.Rises // where owners add up; nil: no key rose
-	last         int64                      // number of the latest step
+	used [excessSteps]uint64 // most of the limit that an own admission found used, 0 if there was none
+	// reported is the sum over the reports of the cost of each one's hottest key that was admitted before the step
+	// ended and arrived after it began; unreported the same of what peers admitted and will not report.
+	reported, unreported [excessSteps]uint64
+	// shown is most of the limit that had been used, as such reports showed, of a key that they raised: an admission
+	// in the step found no more used of any key for which something was reported later.
+	shown [excessSteps]uint64
+	spans map[counters.Origin][]span // of members: the latest, which the next report may overlap
+	last  int64                      // number of the latest step
 }
 
 // span is a cost that was unseen from one step to another.
@@ -28,9 +31,6 @@ type span struct {
 
 const (
 	excessSteps = 1 << 7
-	riseSteps   = excessSteps / stepsPerRise
-	// stepsPerRise is how many steps share one of rises.
-	stepsPerRise = 4
 	// maxSpans is how many spans of a peer a window holds. Reports that overlap more than that add up.
 	maxSpans = 1 << 5
 )
@@ -47,10 +47,7 @@ func (w *excessWindow) advance(last int64) {
 	}
 	for ; w.last < last; w.last++ {
 		i := (w.last + 1) % excessSteps
-		w.used[i], w.unseen[i] = 0, 0
-		if next := w.last + 1; w.rises != nil && next%stepsPerRise == 0 {
-			w.rises[next/stepsPerRise%riseSteps] = counters.Rises{}
-		}
+		w.used[i], w.reported[i], w.unreported[i], w.shown[i] = 0, 0, 0, 0
 	}
 }
 
@@ -59,7 +56,8 @@ func (w *excessWindow) first() int64 { return max(0, w.last-excessSteps+1) }
 
 // isEmpty reports whether the window holds nothing.
 func (w *excessWindow) isEmpty() bool {
-	return w.rises == nil && w.used == [excessSteps]uint64{} && w.unseen == [excessSteps]uint64{}
+	nothing := [excessSteps]uint64{}
+	return w.used == nothing && w.reported == nothing && w.unreported == nothing
 }
 
 // admit notes what an own admission found used, for some steps.
@@ -73,13 +71,13 @@ func (w *excessWindow) admit(used uint64, from, until int64) {
 // most is the most that one node admits of a key in the time that spans take together.
 type most func(spans ...span) uint64
 
-// miss notes a cost that was unseen. With what a member's other reports hold of the same step, it comes to no more than
-// one node can have admitted. Others than members, 0, may all be the same node.
-func (w *excessWindow) miss(member counters.Origin, s span, most most) {
+// miss notes a cost that was unseen in the steps given. With what a member's other reports hold of the same step, it
+// comes to no more than one node can have admitted. Others than members, 0, may all be the same node.
+func (w *excessWindow) miss(unseen *[excessSteps]uint64, member counters.Origin, s span, most most) {
 	w.advance(s.until)
 	s.cost = min(s.cost, most(s))
 	spans := slices.DeleteFunc(w.spans[member], func(other span) bool { return other.until < s.from })
-	w.add(&w.unseen, spans, s, s.from, most)
+	w.add(unseen, spans, s, s.from, most)
 	if member == 0 {
 		return
 	}
@@ -121,21 +119,14 @@ func (w *excessWindow) prune() {
 
 // excess returns the most by which an admission exceeded the limit.
 //
-// Where owners add up, a node may learn of a key only when it is first asked for it, and much was unseen until then.
-// But what it then knows of the key in all is the most that can have been used when it was asked.
-func (w *excessWindow) excess(limit, more uint64, unseen *[excessSteps]uint64) (largest uint64) {
+// Reports add up the hottest key of each peer, whichever it is. But what they show of the keys themselves is the most
+// that can have been used of any.
+func (w *excessWindow) excess(limit, more uint64, unreported *[excessSteps]uint64) (largest uint64) {
 	for i, used := range w.used {
 		if used == 0 {
 			continue
 		}
-		all := used + unseen[i]
-		if w.rises != nil {
-			for _, rise := range w.rises[i/stepsPerRise] {
-				if rise.Cost > 0 {
-					all = max(all, min(used+unseen[i]+rise.Cost, rise.Total))
-				}
-			}
-		}
+		all := max(used, min(used+w.reported[i], w.shown[i])) + unreported[i]
 		if all += more; all > limit {
 			largest = max(largest, all-limit)
 		}
@@ -226,8 +217,8 @@ func (r *Replica) forgottenOf(rule string, limit *counters.Limit, now int64) uin
 	return uint64(p.Value())
 }
 
-// notSeen records that a cost of a peer under a rule was unseen here in [from, until].
-func (r *Replica) notSeen(o counters.Origin, rule string, cost uint64, from, until int64) {
+// notSeen records that a cost of a peer under a rule was unseen here in [from, until], and has come or will not.
+func (r *Replica) notSeen(o counters.Origin, rule string, cost uint64, from, until int64, came bool) {
 	limit := r.limits[rule]
 	if limit == nil || cost == 0 {
 		return
@@ -235,7 +226,12 @@ func (r *Replica) notSeen(o counters.Origin, rule string, cost uint64, from, unt
 	if r.peers[o] == nil {
 		o = 0
 	}
-	orNew(r.excess, rule).miss(o, span{r.step(from), r.step(until), cost}, r.mostOf(limit))
+	w := orNew(r.excess, rule)
+	unseen := &w.unreported
+	if came {
+		unseen = &w.reported
+	}
+	w.miss(unseen, o, span{r.step(from), r.step(until), cost}, r.mostOf(limit))
 }
 
 // mostOf returns what one node admits of a limit at most. A window holds no more than the limit; a bucket gets some
@@ -253,22 +249,20 @@ func (r *Replica) mostOf(l *counters.Limit) most {
 	}
 }
 
-// notSeenRises is notSeen of what owners and members of the region reported of keys.
-func (r *Replica) notSeenRises(rule string, rises *counters.Rises, from, until int64) {
+// show records what a report raised keys by, and how much it showed of them. Where owners add up, its cost was unseen;
+// otherwise frames have the cost of their interval.
+func (r *Replica) show(rule string, rises *counters.Rises, now int64) {
 	limit := r.limits[rule]
-	if limit == nil || *rises == (counters.Rises{}) {
+	if limit == nil || rises.Cost == 0 {
 		return
 	}
 	w := orNew(r.excess, rule)
-	w.advance(r.step(until))
-	if w.rises == nil {
-		w.rises = new([riseSteps]counters.Rises)
-	}
-	for step := max(r.step(min(from, until)), w.first()) / stepsPerRise; step <= w.last/stepsPerRise; step++ {
-		for i, rise := range rises {
-			at := &w.rises[step%riseSteps][i]
-			at.Cost += min(rise.Cost, limit.Largest())
-			at.Total = max(at.Total, rise.Total)
+	w.advance(r.step(now))
+	for step := max(r.step(min(rises.Since, now)), w.first()); step <= w.last; step++ {
+		i := step % excessSteps
+		w.shown[i] = max(w.shown[i], rises.Used)
+		if r.large {
+			w.reported[i] += min(rises.Cost, limit.Largest())
 		}
 	}
 }
@@ -288,16 +282,12 @@ func (r *Replica) reckon(h *inbound, f *frame, now int64) {
 	for i := range f.groups {
 		// Bans and lifts have the name of a rule, but no demand.
 		if g := &f.groups[i]; g.origin == f.origin && g.meter.Algorithm.Counts() {
-			rise := g.rise
-			if rise == asMuchAsAsked {
-				rise = uint64(math.Ceil(g.demand * f.since.Seconds()))
-			}
 			from := min(f.sent, now) - int64(f.since)
 			if d := h.demand[g.meter.Rule]; d.sent == f.sent { // the report came in several frames
 				from = max(from, d.came)
 			}
 			if !r.large {
-				r.notSeen(f.origin, g.meter.Rule, rise, from, now)
+				r.notSeen(f.origin, g.meter.Rule, g.rise, from, now, true)
 			}
 			if r.follows(h, g.meter.Rule) {
 				h.noteDemand(g, f.since, f.sent, now)
@@ -319,7 +309,7 @@ func (r *Replica) follows(h *inbound, rule string) bool {
 // rise of its counts, whichever is more.
 func (r *Replica) assume(h *inbound, rises map[string]uint64, now int64) {
 	for rule, l := range r.limits {
-		r.notSeen(h.origin, rule, max(rises[rule], h.assumed(rule, l, now)), now-int64(h.age(now)), now)
+		r.notSeen(h.origin, rule, max(rises[rule], h.assumed(rule, l, now)), now-int64(h.age(now)), now, false)
 	}
 }
 
@@ -362,13 +352,15 @@ func (h *inbound) assumed(rule string, l *counters.Limit, now int64) uint64 {
 // Audit bounds by how much the cluster may have exceeded each limit within the last BoundAfter, on one key that this
 // node admits or denies, once peers have reported what they admitted until then. For each step of that time
 //
-//	excess <= used + unseen - L
+//	excess <= max(used, min(used + unseen, shown)) - L
 //
 //	used    most of the limit that an admission of this node found used, itself included (counters.Demand), or that
 //	        a key which it denies has used (Found)
 //	unseen  sum over the peers of what each one's hottest key rose by and had not arrived here, at most L of each
 //	        member (see mostOf) if few of its reports overlap: a report carries the rise and the time since when it
 //	        counts, so that no more was unseen from then until the report came
+//	shown   most of the limit that had been used of a key at a time, as reports that came later showed it: the last of
+//	        those that raise it comes when all that counted at that time has arrived (counters.Rises)
 //
 // A peer whose watermark is older than half of BoundAfter may not report in time. It counts as admitting the rate that
 // it last reported for the time since, at most for as long as an admission counts ([counters.Limit.Lasts]), and at most
@@ -392,14 +384,14 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 			delete(r.excess, rule)
 			continue
 		}
-		more, unseen := sums[rule]+r.forgottenOf(rule, limit, now), w.unseen
+		more, unreported := sums[rule]+r.forgottenOf(rule, limit, now), w.unreported
 		for _, h := range silent {
 			if cost := h.mayHaveAdmitted(rule, limit, now); cost > 0 {
 				s := span{r.step(now - int64(h.age(now))), w.last, cost}
-				w.add(&unseen, w.spans[h.origin], s, w.first(), r.mostOf(limit))
+				w.add(&unreported, w.spans[h.origin], s, w.first(), r.mostOf(limit))
 			}
 		}
-		if largest := w.excess(limit.Largest(), more, &unseen); largest > 0 {
+		if largest := w.excess(limit.Largest(), more, &unreported); largest > 0 {
 			out[rule] = float64(largest)
 		}
 	}

@@ -40,8 +40,8 @@ import (
 //	        too), transit int (least transit time of its frames in ms; nil, or left out: unknown)
 //	group:  rule str, algorithm uint, window int, sub-window int (nanoseconds), origin uint (0: the sender's own),
 //	        demand uint (cost per 1000 s of the hottest key), entries bin,
-//	        rise uint (largest cost admitted of one key in the time that the frame reports; left out: as much as was
-//	        asked for; -1: the origin is the name of a sum)
+//	        rise int (largest cost admitted of one key in the time that the frame reports; -1: the origin is the name
+//	        of a sum)
 //
 // and entries are packed densely, see entry.go. Fields are only ever appended, to the frame, to an ack or to a group:
 // what follows the last known one is skipped, as is a group of an unknown algorithm.
@@ -129,13 +129,12 @@ type group struct {
 	demand  float64         // cost per second
 	slots   []counters.Slot // to be packed
 	entries []byte          // of a frame that came: what they were packed to, well-formed
-	rise    uint64          // cost; of a group that came asMuchAsAsked where that was left out; or ofSum
+	rise    uint64          // cost; or ofSum
 }
 
 const (
-	asMuchAsAsked = math.MaxUint64
-	ofSum         = math.MaxUint64 - 1 // the origin is the name of a sum
-	encodedSum    = -1                 // ofSum as it travels
+	ofSum      = math.MaxUint64 // the origin is the name of a sum
+	encodedSum = -1             // ofSum as it travels
 )
 
 // encode appends the frame to dst. groups is its field of groups, as pack makes it.
@@ -299,11 +298,11 @@ func decodeGroup(r, in *reader, f *frame) group {
 	}
 	g.demand = float64(in.uint()) / 1000
 	g.entries = in.bytes()
-	g.rise = asMuchAsAsked
-	if rise, ok := in.optionalInt(); ok && rise >= 0 {
-		g.rise = uint64(rise)
-	} else if ok && rise == encodedSum {
+	if rise := in.int(); rise == encodedSum {
 		g.rise = ofSum
+	} else {
+		in.check(rise >= 0, "a rise below 0")
+		g.rise = uint64(rise)
 	}
 	if in.err == nil && g.meter.Algorithm != 0 && !g.meter.Algorithm.Known() {
 		return group{}

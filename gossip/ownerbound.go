@@ -160,7 +160,7 @@ func (r *Replica) reckonRises(f *frame, g *group, h *inbound, of sum, rises *cou
 	if !g.meter.Algorithm.Counts() {
 		return
 	}
-	r.notSeenRises(g.meter.Rule, rises, r.seenThrough(f, h, of), now)
+	r.show(g.meter.Rule, rises, now)
 	if !of.isSum || of.region != nil && of.region != h.region {
 		return
 	}
@@ -186,6 +186,8 @@ func (r *Replica) seenThrough(f *frame, h *inbound, of sum) int64 {
 	switch {
 	case p == nil || of.region != nil && of.region != h.region:
 		return 0
+	case !of.isSum && f.kind.numbered() && f.tick == h.cumulative+1: // what was admitted before its interval has come
+		return max(h.watermark, f.sent-int64(f.since))
 	case !of.isSum:
 		return h.watermark
 	case of.place == counters.Elsewhere:

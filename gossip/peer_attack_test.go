@@ -21,7 +21,7 @@ func snapshotOf(sender counters.Origin, slots []counters.Slot, now int64) []byte
 // A snapshot of more made-up origins than there are numbers does not keep members' counts apart.
 func TestMadeUpOriginsDoNotKeepMembersApart(t *testing.T) {
 	l := newAuditor(t, time.Hour, 100)
-	table := l.counts.(*counters.Table)
+	table := l.counts.(unshown)
 	table.Know([]*counters.Limit{l.limit})
 	l.Join(666, frameTime)
 	var made []counters.Slot

@@ -441,10 +441,7 @@ func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 	if !h.truncated && f.kind.numbered() {
 		s.CompleteThrough = r.completeThrough(f, g, h, of)
 	}
-	var rises *counters.Rises // a small cluster knows them from the frames
-	if r.large {
-		rises = new(counters.Rises)
-	}
+	rises := counters.Rises{Since: max(r.seenThrough(f, h, of), now-int64(BoundAfter(r.interval)))}
 	index := g.meter.Index(f.sent)
 	for e := (entries{rest: g.entries}); len(e.rest) > 0; {
 		slots := r.slots[:0]
@@ -454,13 +451,13 @@ func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 			}
 			slots = append(slots, s)
 		}
-		novel += r.counts.MergeRises(slots, now, rises)
+		novel += r.counts.MergeRises(slots, now, &rises)
 		if f.kind == snapshot && r.between != nil {
 			r.between()
 		}
 	}
-	if r.large {
-		r.reckonRises(f, g, h, of, rises, now)
+	if f.kind != snapshot {
+		r.reckonRises(f, g, h, of, &rises, now)
 	}
 	r.stats.SlotsNovel += uint64(novel)
 	return novel

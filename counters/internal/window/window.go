@@ -39,7 +39,10 @@
 //	off    t%s
 package window
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Window is a window under a limit.
 type Window struct {
@@ -54,6 +57,34 @@ func Even(limit uint64, n int) uint64 { return (limit + uint64(n) - 1) / uint64(
 // Seen is the count of the window.
 func (w *Window) Seen(ring []uint64, inner uint64, off int64) uint64 {
 	return inner + w.Part(ring[0], w.Sub-off)
+}
+
+// Most is the largest count that the window can have had since a time, relative to the start of c. At a time in the
+// sub-window c-q it was that of c-q-n to c-q, of which the ring has lost q. left are the latest of these, the newest
+// first; older ones count as the largest that is known.
+func (w *Window) Most(ring, left []uint64, since int64) (most uint64) {
+	n, largest := len(ring)-1, max(slices.Max(ring), slices.Max(left))
+	count := func(age int) uint64 { // of c-age
+		switch {
+		case age <= n:
+			return ring[n-age]
+		case age <= n+len(left):
+			return left[age-n-1]
+		}
+		return largest
+	}
+	var sum uint64
+	for age := range n {
+		sum += count(age)
+	}
+	for q := 0; ; q++ {
+		off := since + int64(q)*w.Sub
+		most = max(most, sum+w.Part(count(q+n), w.Sub-min(max(off, 0), w.Sub-1)))
+		if off >= 0 || q > n+len(left) { // before that, all count as the largest
+			return most
+		}
+		sum += count(q+n) - count(q)
+	}
 }
 
 // Part is the part of a leaving sub-window's count that is in the window while so much of its length is, for

@@ -146,3 +146,77 @@ func TestNewest(t *testing.T) {
 		t.Errorf("the newest of nothing is %d", got)
 	}
 }
+
+// Ten sub-windows of ten under a limit of 100: in the last one, 20 came, as in each before, and 50 in the one that left
+// last but one.
+func TestMostOfAnExample(t *testing.T) {
+	w := Window{Sub: 10, Even: 10}
+	ring := []uint64{20, 10, 10, 10, 10, 10, 10, 10, 10, 10, 20}
+	left := []uint64{5, 50}
+	for _, c := range []struct {
+		since int64
+		want  uint64
+		why   string
+	}{
+		{9, 110 + 10, "nine tenths of the leaving 20 have left, but what exceeds an even share stays"},
+		{1, 110 + 17, "nine tenths of the leaving 20 count, but for one"},
+		{0, 110 + 19, "all of the leaving 20, but for one"},
+		{30, 110 + 10, "a time to come"},
+		{-1, 110 + 19, "in the sub-window before, 90, 20 and 5 counted"},
+		{-11, 80 + 20 + 5 + 40, "in the one before that, 80, 20 and 5, and of the 50 what exceeds an even share"},
+		{-40, 60 + 20 + 5 + 50 + 50 + 49, "earlier, the largest that is known in place of what is not"},
+	} {
+		if got := w.Most(ring, left, c.since); got != c.want {
+			t.Errorf("since %d: %d, want %d: %s", c.since, got, c.want, c.why)
+		}
+	}
+	fixed := Window{Sub: 10, Fixed: true}
+	if got := fixed.Most([]uint64{7, 3}, []uint64{0}, -1); got != 7 {
+		t.Errorf("a fixed window: %d, want the 7 of the one before", got)
+	}
+	if got := fixed.Most([]uint64{7, 3}, []uint64{0}, 0); got != 3 {
+		t.Errorf("a fixed window: %d, want 3", got)
+	}
+}
+
+// Most is never below what was seen at a time since, whatever came when, as long as no more has left than is known.
+func TestMostIsAnUpperBound(t *testing.T) {
+	const sub, times = 8, 24 * 8
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		n := 1 + r.IntN(6)
+		w := Window{Sub: sub, Even: r.Uint64N(20)}
+		var came [times]uint64
+		for range r.IntN(40) {
+			came[r.IntN(times)] = r.Uint64N(30)
+		}
+		count := func(sub int64, until int) (sum uint64) { // what came in a sub-window until a time
+			for at := max(sub*w.Sub, 0); at < min((sub+1)*w.Sub, int64(until)+1); at++ {
+				sum += came[at]
+			}
+			return sum
+		}
+		ring := func(until int) (ring []uint64, inner uint64) {
+			current := int64(until) / sub
+			for i := current - int64(n); i <= current; i++ {
+				ring = append(ring, count(i, until))
+			}
+			for _, count := range ring[1:] {
+				inner += count
+			}
+			return ring, inner
+		}
+		now := sub*(n+3) + r.IntN(times-sub*(n+3))
+		current := int64(now) / sub
+		since := now - r.IntN(int(int64(now)-(current-2)*sub)+1) // in the last three sub-windows
+		all, _ := ring(now)
+		left := []uint64{count(current-int64(n)-1, now), count(current-int64(n)-2, now)}
+		most := w.Most(all, left, int64(since)-current*sub)
+		for at := since; at <= now; at++ {
+			known, inner := ring(at)
+			if seen := w.Seen(known, inner, int64(at%sub)); seen > most {
+				t.Fatalf("%d were seen at %d, and since %d at most %d: %v, %v before", seen, at, since, most, all, left)
+			}
+		}
+	}
+}

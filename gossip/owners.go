@@ -354,7 +354,7 @@ func (r *Replica) turn(now int64) {
 	}
 	r.log = frameLog{tick: last} // a snapshot covers what each peer lacks
 	for _, p := range r.peers {
-		p.log, p.snapAt = &r.log, 0
+		p.log, p.snapAt, p.snapWanted = &r.log, 0, true
 	}
 	r.counts.SetOwners(nil)
 	r.counts.Refresh(allPartitions())

@@ -15,7 +15,7 @@ type peer struct {
 	resent     map[uint64]int64 // when a tick was last sent again
 	snapTick   uint64           // what the last snapshot sent covered; 0: none was sent
 	snapAt     int64            // when
-	snapFailed bool             // it was not sent
+	snapWanted bool             // it is new, the last one failed, or others may lack what it holds
 	lastSeen   int64            // when anything new came from it
 	newest     int64            // its time of the newest frame or answer, at most this node's when that came
 	tick       uint64           // the highest of its frames

@@ -139,14 +139,16 @@ func TestOutOfReach(t *testing.T) {
 		asked     bool // requests go on
 		suspended bool // the node does nothing meanwhile
 		within    time.Duration
+		loss      float64 // of packets, from the heal on
 	}{
-		{"cut for 30 s", 30 * time.Second, 100 * time.Millisecond, true, false, time.Second},
-		{"cut for 30 s, at rest then", 30 * time.Second, 100 * time.Millisecond, false, false, 2 * time.Second},
-		{"suspended for 30 s", 30 * time.Second, 100 * time.Millisecond, true, true, time.Second},
-		{"suspended for 30 s, at rest then", 30 * time.Second, 100 * time.Millisecond, false, true, 2 * time.Second},
-		{"cut for 100 s", 100 * time.Second, 100 * time.Millisecond, true, false, time.Second},
-		{"more than 1024 frames", 11 * time.Second, 10 * time.Millisecond, true, false, 3 * time.Second},
-		{"more than 1024 frames, suspended", 11 * time.Second, 10 * time.Millisecond, true, true, 3 * time.Second},
+		{"cut for 30 s", 30 * time.Second, 100 * time.Millisecond, true, false, time.Second, 0.05},
+		{"cut for 30 s, at rest then", 30 * time.Second, 100 * time.Millisecond, false, false, 2 * time.Second, 0.05},
+		{"suspended for 30 s", 30 * time.Second, 100 * time.Millisecond, true, true, time.Second, 0},
+		{"suspended for 30 s, at rest then", 30 * time.Second, 100 * time.Millisecond, false, true, 2 * time.Second, 0},
+		{"cut for 100 s", 100 * time.Second, 100 * time.Millisecond, true, false, time.Second, 0},
+		{"cut for 100 s, at rest then", 100 * time.Second, 100 * time.Millisecond, false, false, time.Second, 0.05},
+		{"more than 1024 frames", 11 * time.Second, 10 * time.Millisecond, true, false, 3 * time.Second, 0},
+		{"more than 1024 frames, suspended", 11 * time.Second, 10 * time.Millisecond, true, true, 3 * time.Second, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newMesh(t, 4, test.interval)
@@ -168,7 +170,7 @@ func TestOutOfReach(t *testing.T) {
 				ask()
 			}
 			w.heal()
-			away.suspended = false
+			away.suspended, w.loss = false, test.loss
 			healed := w.now
 			if test.asked {
 				for w.now < healed+int64(test.within) {
@@ -178,6 +180,7 @@ func TestOutOfReach(t *testing.T) {
 			} else {
 				t.Log("agreed after", w.agreed(test.within))
 			}
+			w.loss = 0
 			w.run(5 * time.Second)
 			w.wantRest()
 		})

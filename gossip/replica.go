@@ -63,7 +63,6 @@ type Replica struct {
 	strangers       allowance                  // of all together who are no members
 	order           []counters.Origin          // of peers, ascending: the order of sending
 	startedAt       int64                      // 0: nobody has joined yet
-	orphansAt       int64                      // when a snapshot last brought a newcomer counts that nobody else sends
 	beaconAt        int64
 	tickedAt        int64
 	sentAt          int64             // when the last messages went
@@ -123,7 +122,7 @@ func (r *Replica) Join(o counters.Origin, now int64) {
 		return
 	}
 	r.startedAt = cmp.Or(r.startedAt, now)
-	r.peers[o] = &peer{origin: o, lastSeen: now, log: r.logFor(), ways: ways{packetAt: now}}
+	r.peers[o] = &peer{origin: o, lastSeen: now, log: r.logFor(), snapWanted: true, ways: ways{packetAt: now}}
 	r.changed = true
 	i, _ := slices.BinarySearch(r.order, o)
 	r.order = slices.Insert(r.order, i, o)
@@ -162,7 +161,7 @@ func (r *Replica) Leave(o counters.Origin, graceful bool) {
 // SnapshotFailed notes that a snapshot could not be sent. The replica tries again.
 func (r *Replica) SnapshotFailed(to counters.Origin) {
 	if p := r.peers[to]; p != nil {
-		p.snapFailed = true
+		p.snapWanted = true
 	}
 }
 
@@ -277,7 +276,7 @@ func (r *Replica) Receive(b []byte, now int64) error {
 		novel := r.merge(f, &f.groups[i], h, now)
 		isNews := novel > 0 || !h.informed // others may lack what this node has from the regional store
 		if isNews && f.kind == snapshot && r.isOrphan(f, &f.groups[i]) && !over(now, r.startedAt, newcomer) {
-			r.orphansAt = now
+			r.allWantSnapshots()
 		}
 	}
 	if f.kind == snapshot && f.sent > beforeAll {
@@ -413,6 +412,13 @@ func (r *Replica) disbelieve(f *frame, h *inbound, now int64) {
 // and only a node that starts brings those together: it sends them another snapshot when it knows more.
 func (r *Replica) isOrphan(f *frame, g *group) bool {
 	return g.origin != r.self && g.origin != f.origin && r.peers[g.origin] == nil
+}
+
+// allWantSnapshots has every peer sent a snapshot.
+func (r *Replica) allWantSnapshots() {
+	for _, p := range r.peers {
+		p.snapWanted = true
+	}
 }
 
 // setWatermark passes to the table the time before which it knows all of the origin.
@@ -612,21 +618,13 @@ func (r *Replica) messagesFor(out []Message, p *peer, news []logged, beat bool, 
 	return r.appendFrames(out, p.origin, append(lost, news...)...)
 }
 
-// wantsSnapshot reports whether the peer lacks frames that are not kept any more, or so many that a snapshot arrives
-// sooner, or counts of origins that are gone, or has had no snapshot yet.
+// wantsSnapshot reports whether the peer is to be sent a snapshot now: one is due, or the peer lacks frames that are
+// not kept any more, or so many that a snapshot arrives sooner.
 func (r *Replica) wantsSnapshot(p *peer, reachable bool, rto time.Duration, now int64) bool {
-	if r.large {
+	if r.large || !reachable || !over(now, p.snapAt, max(snapshotRetry, 2*rto)) {
 		return false
 	}
-	if p.snapAt == 0 {
-		return true
-	}
-	retry := max(snapshotRetry, 2*rto)
-	if !reachable || !over(now, p.snapAt, retry) {
-		return false
-	}
-	return p.snapFailed || p.snapAt <= r.orphansAt || p.acked.cumulative+1 < p.log.first() ||
-		p.acked.cumulative < p.snapTick || r.wasAway(p, now)
+	return p.snapWanted || p.acked.cumulative+1 < p.log.first() || r.wasAway(p, now)
 }
 
 // wasAway reports whether the peer lacks more old frames than may be sent again in an interval, as after a partition,
@@ -640,7 +638,7 @@ func (r *Replica) wasAway(p *peer, now int64) bool {
 }
 
 func (r *Replica) appendSnapshot(out []Message, p *peer, now int64) []Message {
-	p.snapTick, p.snapAt, p.snapFailed = p.log.last(), now, false
+	p.snapTick, p.snapAt, p.snapWanted = p.log.last(), now, false
 	r.stats.Snapshots++
 	r.stats.FramesSent++
 	data := r.latestSnapshot(now)

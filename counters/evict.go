@@ -158,7 +158,6 @@ const (
 )
 
 func (s *shard) standing(c *cell, m *meterState, at instant, now int64) standing {
-	s.forget(c, &m.shape, at)
 	w := standing{view: s.view(c, m, at), used: c.used}
 	busy := int32(usedAt(now)-c.used) <= int32(usedAt(int64(m.meter.Window)/2))
 	if m.algorithm.timed() { // a ban or lift is in force, or worth nothing

@@ -294,7 +294,6 @@ func (t *Table) updateHotKey(x *outgoing, elapsed float64) *hotKey {
 	if l == nil || l.max == 0 || t.keepers(l).peers == 0 {
 		return nil
 	}
-	s.forget(c, &x.m.shape, x.instant)
 	view := s.view(c, x.m, x.instant)
 	if c.hotKey == 0 && l.maxUnsent == 0 && hotShare*view < l.max {
 		return nil

@@ -64,7 +64,6 @@ func (m *merge) flushRise(a *arrival, rise uint64, asks bool) {
 	if l == nil || l.max == 0 || rise == 0 || !o.owns(c.key) {
 		return
 	}
-	s.forget(c, &state.shape, a.instant)
 	view := s.view(c, state, a.instant)
 	if asks && hotShare*view >= l.max && !c.has(flushEarly) {
 		t.requestEarlyFlush(s, l, c)

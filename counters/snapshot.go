@@ -13,7 +13,6 @@ func (t *Table) Snapshot(now int64, limit int) []Slot {
 	t.eachLive(now, func(s *shard, c *cell, m *meterState, at instant) int {
 		n := s.countSlots(c, m)
 		if n > 0 {
-			s.forget(c, &m.shape, at)
 			cells = append(cells, heat{m, c.key, s.view(c, m, at), n})
 			total += n
 		}

@@ -111,7 +111,6 @@ func (t *Table) sumRates(x *outgoing) (r sumRates) {
 	}
 	r.near = max(r.near, owned.rate)
 	all := r.near + r.far + r.lost
-	s.forget(c, &m.shape, x.instant)
 	view := s.view(c, m, x.instant)
 	isSoon := soon(l.max-min(view, l.max), all, cl.horizon)
 	if now >= w.until && coolShare*view < l.max && !isSoon {

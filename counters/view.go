@@ -32,6 +32,7 @@ func (s *shard) viewUnder(l *Limit, c *cell, m *meterState, at instant) uint64 {
 		}
 		return 0
 	case m.algorithm == SlidingLog:
+		s.forget(c, &m.shape, at)
 		return c.logView(&m.shape)
 	case m.algorithm.bucket():
 		if l := m.limit.Load(); l != nil && !c.has(pendingDebit) {

@@ -240,6 +240,20 @@ func TestSlotsOfMadeUpOriginsAreBounded(t *testing.T) {
 	}
 }
 
+// A cost that is more than is left of a limit, of which a peer used little, is not denied because of the peer.
+func TestDenialsOfLargeCosts(t *testing.T) {
+	l := newLimit(t, counters.NewMeter("r", counters.SlidingWindow, time.Minute), 100)
+	table := least(1)
+	table.Know([]*counters.Limit{l})
+	table.Merge([]counters.Slot{slotOf(l, 1, start, 7, 0, 5)}, start)
+	if table.Take(l, 1, 98, start).Allowed {
+		t.Error("98 are admitted, and 5 were")
+	}
+	if table.DrainDirty(start); table.Stats().DeniedByOne != 0 {
+		t.Error("a peer that used 5 of 100 is said to have had 98 denied")
+	}
+}
+
 // Who is denied because of what one peer alone reports shows, and whose word it is; where several peers, or this table,
 // counted it does not.
 func TestDenialsThatOnePeerCauses(t *testing.T) {

@@ -124,7 +124,8 @@ func (t *Table) distrustsBans(l *Limit, b *banSpec, now int64) bool {
 }
 
 // judge looks at a key that was denied since the last drain, for the first time in a sub-window and since it was
-// admitted. If one peer alone reported denierShare of what is counted of the key, that peer becomes the last denier.
+// admitted. If one peer alone reported denierShare of what is counted of the key, and that is half of the limit, that
+// peer becomes the last denier: otherwise a large cost was denied.
 func (t *Table) judge(s *shard, c *cell, m *meterState) {
 	c.raise(judged)
 	var origin uint16 // of more than half of the count, if there is one (majority vote of Boyer and Moore)
@@ -148,7 +149,9 @@ func (t *Table) judge(s *shard, c *cell, m *meterState) {
 			count += r.count()
 		}
 	}
-	if count > 0 && float64(count) >= denierShare*float64(c.inner+c.counts(&m.shape)[0]) {
+	l := m.limit.Load()
+	all := c.inner + c.counts(&m.shape)[0]
+	if l != nil && count > 0 && count >= l.max/2 && float64(count) >= denierShare*float64(all) {
 		t.stats.deniedByOne.Add(1)
 		t.denier.Store(s.origins.ids[origin])
 	}

@@ -618,13 +618,13 @@ func (r *Replica) messagesFor(out []Message, p *peer, news []logged, beat bool, 
 	return r.appendFrames(out, p.origin, append(lost, news...)...)
 }
 
-// wantsSnapshot reports whether the peer is to be sent a snapshot now: one is due, or the peer lacks frames that are
-// not kept any more, or so many that a snapshot arrives sooner.
+// wantsSnapshot reports whether the peer is to be sent a snapshot now: one is due, or the peer has not acknowledged the
+// last one, or lacks frames that are not kept any more, or so many that a snapshot arrives sooner.
 func (r *Replica) wantsSnapshot(p *peer, reachable bool, rto time.Duration, now int64) bool {
 	if r.large || !reachable || !over(now, p.snapAt, max(snapshotRetry, 2*rto)) {
 		return false
 	}
-	return p.snapWanted || p.acked.cumulative+1 < p.log.first() || r.wasAway(p, now)
+	return p.snapWanted || p.acked.cumulative < p.snapTick || p.acked.cumulative+1 < p.log.first() || r.wasAway(p, now)
 }
 
 // wasAway reports whether the peer lacks more old frames than may be sent again in an interval, as after a partition,

@@ -47,7 +47,7 @@ var figures = []struct {
 	{"testnet/ACCURACY.md", "## The reference", "even 5x ", 5, "%.0f", [][2]string{
 		{"node/PLANNING.md", "| 3 x 4 | 4, %s and"}}},
 	{"testnet/ACCURACY.md", "## The reference", "even 20x ", 5, "%.0f", [][2]string{
-		{"node/PLANNING.md", "| 3 x 4 | 4, 7 and %s %%"}}},
+		{"node/PLANNING.md", "| 3 x 4 | 4, 6 and %s %%"}}},
 	{"testnet/ACCURACY.md", "## 12 nodes", "compliant bursts ", 5, "%.0f", [][2]string{
 		{"README.md", "ask in bursts, it is %s %% with a dozen"},
 		{"node/PLANNING.md", "the bound is %s %% (12 nodes)"}}},

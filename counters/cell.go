@@ -29,22 +29,27 @@ type cell struct {
 	flags
 }
 
-// meterBits are the bits of a meter's number beside changed, of which maxSubWindows + 1 leaves two.
-const meterBits = 2
+const (
+	// meterBits are the bits of a meter's number in packed. The others hold changed, up to maxSubWindows + 1.
+	meterBits = 2
+	lowMeter  = 1<<meterBits - 1
+)
 
-// A cell holds the number of its meter plus 3, so that the upper bits of none are 0: these tell a cell from a free
-// block and from a hotKey.
-func (c *cell) number() uint32 { return uint32(c.meter)<<meterBits + uint32(c.packed&3) - 3 }
+// number is the number of the cell's meter. The cell holds it plus lowMeter, so that the upper bits are never 0: they
+// tell a cell from a free block and from a hotKey.
+func (c *cell) number() uint32 {
+	return uint32(c.meter)<<meterBits + uint32(c.packed&lowMeter) - lowMeter
+}
 
 func (c *cell) setNumber(number uint32) {
-	number += 3
-	c.meter, c.packed = uint16(number>>meterBits), c.packed&^3|uint8(number&3)
+	number += lowMeter
+	c.meter, c.packed = uint16(number>>meterBits), c.packed&^lowMeter|uint8(number&lowMeter)
 }
 
 // changed is the number of sub-windows, back from index, that may have changed since the last drain.
 func (c *cell) changed() int { return int(c.packed >> meterBits) }
 
-func (c *cell) setChanged(n int) { c.packed = uint8(n)<<meterBits | c.packed&3 }
+func (c *cell) setChanged(n int) { c.packed = uint8(n)<<meterBits | c.packed&lowMeter }
 
 // noteChange notes that the current sub-window has changed.
 func (c *cell) noteChange() {

@@ -124,11 +124,11 @@ func (s *shard) dropHotKey(c *cell) {
 
 // leave notes what leaves the ring when it moves on by so many sub-windows.
 func (w *hotKey) leave(ring []uint64, by int64) {
-	for _, count := range ring[:min(by, int64(len(ring)))] {
-		w.left[1], w.left[0] = w.left[0], count
-	}
-	if by > int64(len(ring)) {
-		w.left = [2]uint64{}
+	for i := range int(min(by, int64(len(ring)+len(w.left)))) {
+		w.left[1], w.left[0] = w.left[0], 0
+		if i < len(ring) {
+			w.left[0] = ring[i]
+		}
 	}
 }
 

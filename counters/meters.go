@@ -12,7 +12,7 @@ import (
 //
 // Three quarters of the numbers are for all meters. Ad-hoc limits may take numbers up to seven eighths, limits of rules
 // all of them: so there are numbers for new rules whatever peers send and requests bring along.
-const maxMeters = 1<<(16+meterBits) - 4
+const maxMeters = 1<<(16+meterBits) - 1 - lowMeter
 
 // localMeters are the numbers that meters of peers do not get, and ruleMeters those that ad-hoc limits do not get.
 const (

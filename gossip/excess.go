@@ -217,10 +217,15 @@ func (r *Replica) forgottenOf(rule string, limit *counters.Limit, now int64) uin
 	return uint64(p.Value())
 }
 
-// notSeen records that a cost of a peer under a rule was unseen here in [from, until], and has come or will not.
-func (r *Replica) notSeen(o counters.Origin, rule string, cost uint64, from, until int64, came bool) {
+// span is a cost that was unseen from one time to another.
+func (r *Replica) span(from, until int64, cost uint64) span {
+	return span{r.step(from), r.step(until), cost}
+}
+
+// notSeen records a cost of a peer under a rule that was unseen here, and has come or will not.
+func (r *Replica) notSeen(o counters.Origin, rule string, s span, came bool) {
 	limit := r.limits[rule]
-	if limit == nil || cost == 0 {
+	if limit == nil || s.cost == 0 {
 		return
 	}
 	if r.peers[o] == nil {
@@ -231,7 +236,7 @@ func (r *Replica) notSeen(o counters.Origin, rule string, cost uint64, from, unt
 	if came {
 		unseen = &w.reported
 	}
-	w.miss(unseen, o, span{r.step(from), r.step(until), cost}, r.mostOf(limit))
+	w.miss(unseen, o, s, r.mostOf(limit))
 }
 
 // mostOf returns what one node admits of a limit at most. A window holds no more than the limit; a bucket gets some
@@ -287,7 +292,7 @@ func (r *Replica) reckon(h *inbound, f *frame, now int64) {
 				from = max(from, d.came)
 			}
 			if !r.large {
-				r.notSeen(f.origin, g.meter.Rule, g.rise, from, now, true)
+				r.notSeen(f.origin, g.meter.Rule, r.span(from, now, g.rise), true)
 			}
 			if r.follows(h, g.meter.Rule) {
 				h.noteDemand(g, f.since, f.sent, now)
@@ -309,7 +314,8 @@ func (r *Replica) follows(h *inbound, rule string) bool {
 // rise of its counts, whichever is more.
 func (r *Replica) assume(h *inbound, rises map[string]uint64, now int64) {
 	for rule, l := range r.limits {
-		r.notSeen(h.origin, rule, max(rises[rule], h.assumed(rule, l, now)), now-int64(h.age(now)), now, false)
+		cost := max(rises[rule], h.assumed(rule, l, now))
+		r.notSeen(h.origin, rule, r.span(now-int64(h.age(now)), now, cost), false)
 	}
 }
 

@@ -61,7 +61,7 @@ func auditorOf(m counters.Meter, l *counters.Limit) auditor {
 type unshown struct{ *counters.Table }
 
 func (u unshown) MergeRises(slots []counters.Slot, now int64, rises *counters.Rises) int {
-	if len(slots) > 0 {
+	if rises != nil && len(slots) > 0 {
 		rises.Cost, rises.Used = 1, math.MaxUint64
 	}
 	return u.Merge(slots, now)

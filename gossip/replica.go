@@ -447,7 +447,10 @@ func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 	if !h.truncated && f.kind.numbered() {
 		s.CompleteThrough = r.completeThrough(f, g, h, of)
 	}
-	rises := counters.Rises{Since: max(r.seenThrough(f, h, of), now-int64(BoundAfter(r.interval)))}
+	var rises *counters.Rises // of snapshots the bound reckons itself
+	if f.kind != snapshot {
+		rises = &counters.Rises{Since: max(r.seenThrough(f, h, of), now-int64(BoundAfter(r.interval)))}
+	}
 	index := g.meter.Index(f.sent)
 	for e := (entries{rest: g.entries}); len(e.rest) > 0; {
 		slots := r.slots[:0]
@@ -457,13 +460,13 @@ func (r *Replica) merge(f *frame, g *group, h *inbound, now int64) (novel int) {
 			}
 			slots = append(slots, s)
 		}
-		novel += r.counts.MergeRises(slots, now, &rises)
+		novel += r.counts.MergeRises(slots, now, rises)
 		if f.kind == snapshot && r.between != nil {
 			r.between()
 		}
 	}
-	if f.kind != snapshot {
-		r.reckonRises(f, g, h, of, &rises, now)
+	if rises != nil {
+		r.reckonRises(f, g, h, of, rises, now)
 	}
 	r.stats.SlotsNovel += uint64(novel)
 	return novel

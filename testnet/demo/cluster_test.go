@@ -61,7 +61,8 @@ func wrongFigures(r *Report, samples []Sample) []string {
 		is   bool
 		what string
 	}{
-		{!r.OK || r.HealMillis < 0 || r.AgreeMillis < 0 || r.PartitionBoundPct <= 0 || r.ExcessPct > r.BoundPct, "not ok"},
+		{!r.OK || r.HealMillis < 0 || r.AgreeMillis < 0 || r.PartitionBoundPct <= 0 || r.ExcessPct > r.BoundPct,
+			"not ok"},
 		{r.Offered < 1000 || r.Offered > 1400, "not about 1200 offered"},
 		{r.OracleAdmitted < 200 || r.OracleAdmitted > 900 || r.Admitted < r.OracleAdmitted/2,
 			"not 200 a second, and for the cluster not much less"},

@@ -366,12 +366,8 @@ func TestRedisCounts(t *testing.T) {
 			switch {
 			case c.Name != RedisName("eu-west") || args[0] != "--raw":
 				return "(error)"
-			case args[1] == "KEYS" && args[2] == "el1:{*}:"+key+":*:"+rule.FullName:
-				return "one\ntwo"
-			case args[1] == "HGETALL" && args[2] == "one":
-				return held
-			case args[1] == "HGETALL" && args[2] == "two":
-				return "AAAAAAAAAAE.1\n10"
+			case args[1] == "EVAL" && args[4] == "el1:{*}:"+key+":*:"+rule.FullName:
+				return held + "\nAAAAAAAAAAE.1\n10\n\n"
 			}
 			return ""
 		}

@@ -33,17 +33,19 @@ RELEASE = node/deploy/release
 # real programs in real time, have it to themselves afterwards, one at a time; in the processor time that they leave, the
 # next one is linked, and what the other modules test is compiled. The time that go prints for each has the wait for the
 # one before. Where a test plays many random worlds, with the race detector it is a tenth of them, and all without.
-# SEQUENTIAL packages start no goroutine: make test plays all of their worlds without the detector, and none with it.
-COMPUTING = ./counters/... ./gossip/... ./testnet/accuracy ./node/replay ./node/actions ./node/answer ./node/certs \
-	./node/client ./node/clock ./node/decisionlog ./node/files ./node/limits ./node/middleware/... \
-	./node/ratelimit/... ./node/status ./testnet/cluster ./testnet/conformance ./testnet/evasion ./testnet/oracle \
-	./testnet/parsers ./testnet/plot ./testnet/record ./testnet/scenario
-# Tests of gossip that play the same with the detector as without it run once: SLOW ones, whose code others of them run,
-# without it, the rest with it.
+# SEQUENTIAL packages start no goroutine, but for tests that are named Concurrent: make test plays those with the detector,
+# and all without.
+COMPUTING = ./gossip/... ./testnet/accuracy ./node/actions ./node/answer ./node/certs ./node/client ./node/clock \
+	./node/decisionlog ./node/files ./node/limits ./node/middleware/... ./node/ratelimit/... ./node/status \
+	./testnet/cluster ./testnet/conformance ./testnet/evasion ./testnet/oracle ./testnet/parsers ./testnet/plot \
+	./testnet/record ./testnet/scenario
+SEQUENTIAL = ./counters/... ./node/replay ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
+# Tests that play the same with the detector as without it run once: SLOW ones, whose code others of them run or which play
+# everything in one goroutine, without it, the rest of the SAME with it.
 SAME      = ^Test(Cluster|Gateways|AllGateways)
-SLOW      = ^Test(GatewaysP|GatewaysOf|ClusterRestartElsewhere|ClusterRejoin|ClusterStart|ClusterTwins)
-SEEDED    = ./counters ./gossip
-SEQUENTIAL = ./testnet/sim ./testnet/judge ./testnet/plan ./testnet/sizing
+SLOW      = ^Test(GatewaysP|GatewaysOf|ClusterRestartElsewhere|ClusterRejoin|ClusterStart|ClusterTwins|$(ALONE))
+ALONE     = OutOfReach|NoViewExceedsTheTruth|UnsettledNodesAgree|ASmallRegionWaits|AnOwnerGoesWhile|CommittedCurve
+SEEDED    = ./gossip ./testnet/accuracy
 # vet is for make lint.
 TESTFLAGS = -shuffle=on -timeout 40m -vet=off
 IDLE      = nice -n 19
@@ -57,6 +59,7 @@ test: programs
 	@echo "make test needs: Go ($$($(GO) version)), a C compiler for the race detector ($$($(GO) env CC)), Redis ($$(redis-server --version)), nginx, HAProxy, Caddy, curl, nftables, ipset, promtool, Chromium and systemd-analyze. Nothing else."
 	$(GO) list -race -test -export ./... >/dev/null # compiles all, on all processors
 	$(GO) test -race $(TESTFLAGS) -skip '$(SLOW)' $(COMPUTING)
+	$(GO) test -race $(TESTFLAGS) -run Concurrent $(SEQUENTIAL)
 	$(IDLE) sh -c '$(COMPILE)' & lock=$$(mktemp); trap 'kill $$! 2>/dev/null; rm -f $$lock' EXIT; \
 	$(GO) test -race $(TESTFLAGS) -p 2 -toolexec '$(IDLE)' -exec "flock -o $$lock" \
 		$(filter-out $(shell $(GO) list $(COMPUTING) $(SEQUENTIAL)),$(shell $(GO) list ./...)) && wait

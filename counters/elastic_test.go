@@ -242,7 +242,7 @@ func TestElasticLenders(t *testing.T) {
 }
 
 // Many borrow at the same time: each gets what it was promised, and what is lent is what was left, to the last.
-func TestElasticConcurrently(t *testing.T) {
+func TestConcurrentElasticLimits(t *testing.T) {
 	const children, each, most = 8, 50, 1000
 	child, lender := limitNamed(t, "child", each), limitNamed(t, "lender", most)
 	table := least(1)

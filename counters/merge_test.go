@@ -75,7 +75,7 @@ func TestMergeTogetherAsOneByOne(t *testing.T) {
 }
 
 // Merges lock several shards at once, as layered requests and batches do: none waits for another in a ring.
-func TestMergesAndRequestsAtOnce(t *testing.T) {
+func TestConcurrentMergesAndRequests(t *testing.T) {
 	l := limitNamed(t, "r", counters.MaxLimit)
 	m := l.Meter()
 	table := least(1)

@@ -9,7 +9,7 @@ import (
 
 // A panic in the midst of a decision leaves no shard locked: whoever recovers from it, as the APIs do, can go on
 // asking about the same key.
-func TestAPanicLeavesNoLock(t *testing.T) {
+func TestConcurrentAfterAPanic(t *testing.T) {
 	for name, ask := range map[string]func(*counters.Table, *counters.Limit){
 		"Take":    func(table *counters.Table, l *counters.Limit) { table.Take(l, 1, 1, start) },
 		"TakeAll": func(table *counters.Table, l *counters.Limit) { table.TakeAll(layersOf(l), start, nil) },
